@@ -1,0 +1,48 @@
+/* algorithms.h: the generators. Each writes one rank's schedule and is a pure function of team, root and
+ * builder. */
+#ifndef TT_ALGORITHMS_ALGORITHMS_H
+#define TT_ALGORITHMS_ALGORITHMS_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/schedule.h"
+
+typedef void (*tt_generator)(struct tt_schedule *s, const struct tt_team *team, int root);
+
+/* How the operands of a reduction are associated, at every rank and for every chunk. */
+enum tt_association {
+    TT_ASSOCIATION_NONE, /* nothing is reduced */
+    TT_ASSOCIATION_ORDERED, /* some tree over the operands in rank order */
+    TT_ASSOCIATION_ROTATED, /* the first operand depends on the chunk or the root */
+};
+
+/* Where the algorithm yields the canonical pass-up tree, and so may serve a communicator that asks for
+ * `exact`. */
+enum tt_canonical { TT_CANONICAL_NEVER, TT_CANONICAL_POWER_OF_TWO, TT_CANONICAL_ALWAYS };
+
+struct tt_algorithm {
+    const char *name;
+    uint8_t collective;   /* enum tt_collective */
+    uint8_t association;  /* enum tt_association when `exact` is not asked */
+    uint8_t canonical;    /* enum tt_canonical: for which n it may serve `exact`; if nothing is reduced: all */
+    bool whole;           /* some message carries all chunks; else none carries more than one */
+    uint32_t up_to_ranks; /* preferred up to this many ranks ... (0: any) */
+    uint64_t up_to_bytes; /* ... and this many bytes (0: any); the first row that fits is taken, else the last */
+    tt_generator generate;
+    const char *source; /* paper or standard */
+};
+
+extern const struct tt_algorithm tt_algorithms[];
+extern const int tt_algorithm_count;
+
+/* Index in the registry of `name` for a collective, or -1. */
+int tt_algorithm_find(enum tt_collective collective, const char *name);
+/* NULL if the algorithm may be used; else why not, for messages. */
+const char *tt_algorithm_refuse(const struct tt_algorithm *a, int n, bool exact);
+/* The best eligible one for `bytes` (all values shared by the ranks); always finds one. */
+int tt_algorithm_choose(enum tt_collective collective, int n, bool exact, uint64_t bytes);
+
+/* Build one rank's schedule. key->algorithm is the registry index. */
+tutti_status tt_schedule_build(struct tt_schedule *schedule, const struct tt_key *key);
+
+#endif

@@ -1,0 +1,107 @@
+/* registry.c: the algorithms, a row each. Within a collective the first row whose limits fit is preferred,
+ * the last one always fits: small messages first, bandwidth last. The choice reads only what all ranks
+ * share. */
+#include "algorithms/algorithms.h"
+
+#include <string.h>
+
+#include "algorithms/generators.h"
+#include "base/status.h"
+
+enum { ANY = 0 }; /* no limit */
+
+#define THAKUR "Thakur, Rabenseifner, Gropp 2005"
+#define CHAN "Chan, Heimlich, Purkayastha, van de Geijn 2007"
+#define RING "Patarasuk, Yuan 2009"
+
+const struct tt_algorithm tt_algorithms[] = {
+    { "one_shot", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, true, 16, 2048,
+        tt_all_reduce_one_shot, CHAN },
+    { "doubling", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_POWER_OF_TWO, true, ANY, 2048,
+        tt_all_reduce_doubling, THAKUR },
+    { "tree", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, true, ANY, 2048, tt_all_reduce_tree,
+        "binomial" },
+    { "halving", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_POWER_OF_TWO, true, 1, 1,
+        tt_all_reduce_halving, "Rabenseifner 2004" },
+    { "ring", TT_ALL_REDUCE, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, false, 1, 1, tt_all_reduce_ring,
+        RING },
+    { "direct", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, false, ANY, ANY,
+        tt_all_reduce_direct, CHAN },
+    { "ring", TT_REDUCE_SCATTER, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, false, 1, 1,
+        tt_reduce_scatter_ring, RING },
+    { "direct", TT_REDUCE_SCATTER, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, false, ANY, ANY,
+        tt_reduce_scatter_direct, CHAN },
+    { "ring", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, 1, 1, tt_all_gather_ring, RING },
+    { "direct", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, tt_all_gather_direct,
+        CHAN },
+    { "tree", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, 4096, tt_broadcast_tree,
+        "binomial" },
+    { "split", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, tt_broadcast_split,
+        CHAN },
+    { "tree", TT_REDUCE, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, true, ANY, 2048, tt_reduce_tree,
+        "binomial" },
+    { "direct", TT_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, true, 16, 2048, tt_reduce_direct,
+        CHAN },
+    { "split", TT_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, false, ANY, ANY, tt_reduce_split,
+        CHAN },
+    { "dissemination", TT_BARRIER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, ANY,
+        tt_barrier_dissemination, "Hensgen, Finkel, Manber 1988" },
+    { "ring", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, 1, 1, tt_all_gather_ring,
+        RING },
+    { "direct", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY,
+        tt_all_gather_direct, CHAN },
+    { "point", TT_P2P_SEND, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, ANY, tt_point_send,
+        "one step" },
+    { "point", TT_P2P_RECV, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, ANY, tt_point_recv,
+        "one step" },
+};
+const int tt_algorithm_count = (int)(sizeof tt_algorithms / sizeof tt_algorithms[0]);
+
+int tt_algorithm_find(enum tt_collective collective, const char *name)
+{
+    for (int i = 0; i < tt_algorithm_count; i++)
+        if (tt_algorithms[i].collective == collective && strcmp(tt_algorithms[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+const char *tt_algorithm_refuse(const struct tt_algorithm *a, int n, bool exact)
+{
+    if (!exact || a->association == TT_ASSOCIATION_NONE || a->canonical == TT_CANONICAL_ALWAYS)
+        return NULL;
+    if (a->canonical == TT_CANONICAL_NEVER)
+        return "its association is not the canonical tree that exact asks for";
+    if ((n & (n - 1)) != 0)
+        return "its association is the canonical tree only where the number of ranks is a power of two";
+    return NULL;
+}
+
+int tt_algorithm_choose(enum tt_collective collective, int n, bool exact, uint64_t bytes)
+{
+    int last = -1;
+    for (int i = 0; i < tt_algorithm_count; i++) {
+        const struct tt_algorithm *a = &tt_algorithms[i];
+        if (a->collective != collective || tt_algorithm_refuse(a, n, exact) != NULL)
+            continue;
+        last = i;
+        if ((a->up_to_ranks == ANY || (uint32_t)n <= a->up_to_ranks) &&
+            (a->up_to_bytes == ANY || bytes <= a->up_to_bytes))
+            return i;
+    }
+    return last;
+}
+
+tutti_status tt_schedule_build(struct tt_schedule *schedule, const struct tt_key *key)
+{
+    const struct tt_algorithm *a = &tt_algorithms[key->algorithm];
+    struct tt_team team = { .n = key->n, .me = key->me };
+    struct tt_schedule s;
+    tutti_status status = tt_schedule_begin(&s, key, a->name);
+    if (status != TUTTI_OK)
+        return status;
+    a->generate(&s, &team, key->root);
+    status = tt_schedule_end(&s);
+    if (status == TUTTI_OK)
+        *schedule = s;
+    return status;
+}

@@ -1,0 +1,64 @@
+/* layout.h: from chunks to bytes, at call time.
+ *
+ * Chunk c of `count` elements over `chunks` chunks starts at c*q + min(c, r), q = count / chunks, r =
+ * count % chunks; a v-collective gives the counts itself. Slice z is the z-th part of *each* chunk, by the
+ * same rule, never a cut of a range by bytes: the schedule's hazards are per chunk, so they hold per
+ * slice. Schedules know nothing of this file. */
+#ifndef TT_BASE_LAYOUT_H
+#define TT_BASE_LAYOUT_H
+#include <stddef.h>
+#include <stdint.h>
+
+struct tt_layout {
+    uint64_t count; /* elements in all */
+    uint32_t chunks;
+    uint32_t slices;
+    uint32_t element_bytes;
+    const size_t *counts; /* v-forms: elements per chunk; NULL: even parts of count */
+    const uint64_t *starts; /* v-forms: packed start of each chunk */
+    uint64_t quotient, remainder; /* of count over chunks */
+    uint64_t part[2], part_remainder[2]; /* of a chunk of quotient (+ 1) elements over slices */
+};
+
+struct tt_part { /* in elements */
+    uint64_t first, count;
+};
+
+void tt_layout_even(
+    struct tt_layout *l, uint64_t count, uint32_t chunks, uint32_t slices, uint32_t element_bytes);
+/* counts and starts have one entry per chunk and must outlive the layout. */
+void tt_layout_v(struct tt_layout *l, const size_t *counts, const uint64_t *starts, uint32_t chunks,
+    uint32_t slices, uint32_t element_bytes);
+
+struct tt_part tt_layout_chunk(const struct tt_layout *l, uint32_t chunk);
+/* Slice z of a chunk; `first` counts from the start of the chunk. */
+struct tt_part tt_layout_part(const struct tt_layout *l, uint32_t chunk, uint32_t slice);
+/* The longest slice of any chunk, in elements: what a TMP cell must hold. */
+uint64_t tt_layout_part_max(const struct tt_layout *l);
+
+/* Where a rank keeps a buffer: chunk c starts at base + element_bytes * (places ? places[c] : packed start
+ * of c), or, with stride, base + c * stride holds the slice in flight (TMP). Arithmetic is on integers
+ * because a rank may own only the middle of a space: the base of reduce_scatter's OUT lies before the
+ * buffer. */
+struct tt_space {
+    uintptr_t base;
+    const size_t *places;
+    uint64_t stride;
+};
+
+/* Slice z of `nchunks` consecutive chunks of a space: what one message carries. It is `nchunks` runs of
+ * bytes, one if the slice is the whole chunk and the space is packed. */
+struct tt_view {
+    const struct tt_layout *layout;
+    struct tt_space space;
+    uint32_t chunk; /* of TMP: the cell; it has the length of chunk (cell mod chunks) */
+    uint32_t nchunks;
+    uint32_t slice;
+};
+
+uint64_t tt_view_count(const struct tt_view *v); /* elements */
+/* The contiguous bytes at element `at` of the view: returns the address and sets *count (elements, never 0
+ * before the end). O(1) for one chunk. */
+uintptr_t tt_view_run(const struct tt_view *v, uint64_t at, uint64_t *count);
+
+#endif

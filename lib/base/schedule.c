@@ -1,0 +1,385 @@
+/* schedule.c: the builder.
+ *
+ * Every cell (a chunk of IN, OUT or TMP; IN and OUT share cells in place) remembers its last writer and
+ * the readers since. A step that reads waits for the writer; a step that writes waits for the writer and
+ * the readers. A send reads until it is complete, so "reader done" means "nobody reads this memory any
+ * more". A fold is one unit: its first step carries the dependencies of all. */
+#include "base/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+enum { NO_STEP = UINT32_MAX };
+
+struct reader { /* one link of a cell's list of readers */
+    uint32_t step, next;
+};
+
+struct cell {
+    uint32_t writer, readers;
+};
+
+struct tt_builder {
+    tutti_status status;
+    int lane;
+    bool final, folding, fold_tree;
+    uint32_t fold_first;
+    uint32_t step_capacity, dep_capacity, cell_count[TT_BUFFERS];
+    struct cell *cells[TT_BUFFERS];
+    struct reader *readers;
+    uint32_t reader_count, reader_capacity;
+    uint32_t *stamp; /* stamp[i] == unit + 1: step i is already a dependency of `unit` */
+};
+
+static void fail(struct tt_schedule *s, tutti_status status, const char *why)
+{
+    if (s->builder->status == TUTTI_OK)
+        s->builder->status =
+            tt_fail(status, "schedule %s, rank %d of %d: %s", s->algorithm, s->key.me, s->key.n, why);
+}
+
+/* Room for one more item: grows by doubling. False, with the error set, if there is no memory. */
+static bool grow(struct tt_schedule *s, void **items, uint32_t count, uint32_t *capacity, size_t item_bytes)
+{
+    if (count < *capacity)
+        return true;
+    uint32_t wanted = *capacity == 0 ? 64 : *capacity * 2;
+    void *bigger = realloc(*items, wanted * item_bytes);
+    if (bigger == NULL) {
+        fail(s, TUTTI_OUT_OF_MEMORY, "no memory");
+        return false;
+    }
+    *items = bigger;
+    *capacity = wanted;
+    return true;
+}
+
+tutti_status tt_schedule_begin(struct tt_schedule *schedule, const struct tt_key *key, const char *algorithm)
+{
+    struct tt_schedule s = { .key = *key, .algorithm = algorithm };
+    s.builder = calloc(1, sizeof *s.builder);
+    s.sends = calloc((size_t)key->n, sizeof *s.sends);
+    s.recvs = calloc((size_t)key->n, sizeof *s.recvs);
+    if (s.builder == NULL || s.sends == NULL || s.recvs == NULL) {
+        tt_schedule_free(&s);
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "schedule %s: no memory", algorithm);
+    }
+    *schedule = s;
+    return TUTTI_OK;
+}
+
+static void free_builder(struct tt_builder *b)
+{
+    if (b == NULL)
+        return;
+    for (int i = 0; i < TT_BUFFERS; i++)
+        free(b->cells[i]);
+    free(b->readers);
+    free(b->stamp);
+    free(b);
+}
+
+void tt_schedule_free(struct tt_schedule *schedule)
+{
+    free_builder(schedule->builder);
+    free(schedule->steps);
+    free(schedule->deps);
+    free(schedule->followers);
+    free(schedule->follower_first);
+    free(schedule->sends);
+    free(schedule->recvs);
+    *schedule = (struct tt_schedule){ 0 };
+}
+
+/* The cell records of (buffer, chunks up to `end`); IN's live with OUT's in place. */
+static struct cell *cells_of(struct tt_schedule *s, unsigned buffer, uint32_t end)
+{
+    struct tt_builder *b = s->builder;
+    if (s->key.in_place && buffer == TT_IN)
+        buffer = TT_OUT;
+    if (end > b->cell_count[buffer]) {
+        uint32_t wanted = end > 2 * b->cell_count[buffer] ? end : 2 * b->cell_count[buffer];
+        struct cell *bigger = realloc(b->cells[buffer], wanted * sizeof *bigger);
+        if (bigger == NULL) {
+            fail(s, TUTTI_OUT_OF_MEMORY, "no memory");
+            return NULL;
+        }
+        for (uint32_t i = b->cell_count[buffer]; i < wanted; i++)
+            bigger[i] = (struct cell){ NO_STEP, NO_STEP };
+        b->cells[buffer] = bigger;
+        b->cell_count[buffer] = wanted;
+    }
+    return b->cells[buffer];
+}
+
+/* `unit` (the last step, or the first of an open fold) waits for `earlier`. */
+static void depend(struct tt_schedule *s, uint32_t unit, uint32_t earlier)
+{
+    struct tt_builder *b = s->builder;
+    if (earlier == NO_STEP || earlier == unit || b->stamp[earlier] == unit + 1)
+        return;
+    if (!grow(s, (void **)&s->deps, s->ndeps, &b->dep_capacity, sizeof *s->deps))
+        return;
+    if (s->steps[unit].dep_count == UINT16_MAX) {
+        fail(s, TUTTI_INTERNAL_ERROR, "a step with more than 65535 dependencies");
+        return;
+    }
+    b->stamp[earlier] = unit + 1;
+    s->deps[s->ndeps++] = earlier;
+    s->steps[unit].dep_count++;
+}
+
+static void reads(struct tt_schedule *s, uint32_t unit, struct tt_cells range)
+{
+    struct tt_builder *b = s->builder;
+    struct cell *cells = cells_of(s, range.buffer, range.chunk + range.count);
+    for (uint32_t c = range.chunk; cells != NULL && c < range.chunk + range.count; c++) {
+        depend(s, unit, cells[c].writer);
+        if (!grow(s, (void **)&b->readers, b->reader_count, &b->reader_capacity, sizeof *b->readers))
+            return;
+        b->readers[b->reader_count] = (struct reader){ unit, cells[c].readers };
+        cells[c].readers = b->reader_count++;
+    }
+}
+
+static void writes(struct tt_schedule *s, uint32_t unit, struct tt_cells range)
+{
+    struct cell *cells = cells_of(s, range.buffer, range.chunk + range.count);
+    for (uint32_t c = range.chunk; cells != NULL && c < range.chunk + range.count; c++) {
+        depend(s, unit, cells[c].writer);
+        for (uint32_t r = cells[c].readers; r != NO_STEP; r = s->builder->readers[r].next)
+            depend(s, unit, s->builder->readers[r].step);
+        cells[c] = (struct cell){ unit, NO_STEP };
+    }
+}
+
+static bool legal(
+    struct tt_schedule *s, int peer, bool message, const struct tt_cells *a, const struct tt_cells *b)
+{
+    if (s->builder->status != TUTTI_OK)
+        return false;
+    const char *why = NULL;
+    if (s->chunks == 0)
+        why = "a step before tt_chunks";
+    else if (message && (peer < 0 || peer >= s->key.n || peer == s->key.me))
+        why = "a peer that is not another rank";
+    else if (s->nsteps >= TT_STEPS_MAX)
+        why = "more than 65536 steps";
+    for (int i = 0; i < 2 && why == NULL; i++) {
+        const struct tt_cells *r = i == 0 ? a : b;
+        if (r != NULL && (r->count == 0 || r->count > s->chunks))
+            why = "an empty range, or one longer than the vector";
+        else if (r != NULL && r->buffer != TT_TMP && r->chunk + r->count > s->chunks)
+            why = "a range beyond the last chunk";
+        else if (r != NULL && r->count != a->count)
+            why = "operands of different length";
+    }
+    if (why != NULL)
+        fail(s, TUTTI_INTERNAL_ERROR, why);
+    return why == NULL;
+}
+
+static void use_tmp(struct tt_schedule *s, struct tt_cells range)
+{
+    if (range.buffer == TT_TMP && range.chunk + range.count > s->tmp_cells)
+        s->tmp_cells = range.chunk + range.count;
+}
+
+/* Append a step; returns it, or NULL once the build has failed. */
+static struct tt_step *append(struct tt_schedule *s, enum tt_verb verb, int peer)
+{
+    struct tt_builder *b = s->builder;
+    uint32_t capacity = b->step_capacity, stamps = b->step_capacity;
+    if (!grow(s, (void **)&s->steps, s->nsteps, &capacity, sizeof *s->steps) ||
+        !grow(s, (void **)&b->stamp, s->nsteps, &stamps, sizeof *b->stamp))
+        return NULL;
+    b->step_capacity = capacity;
+    b->stamp[s->nsteps] = 0;
+    struct tt_step *step = &s->steps[s->nsteps++];
+    *step = (struct tt_step){ .verb = (uint8_t)verb, .peer = peer, .dep_first = s->ndeps, .fold_count = 1 };
+    step->flags = (uint8_t)(b->lane << TT_LANE_SHIFT);
+    if (verb == TT_VERB_SEND)
+        step->ordinal = s->sends[peer]++;
+    else if (verb == TT_VERB_RECV || verb == TT_VERB_RECV_REDUCE)
+        step->ordinal = s->recvs[peer]++;
+    return step;
+}
+
+static void set_dst(struct tt_schedule *s, struct tt_step *step, struct tt_cells dst)
+{
+    step->dst_buffer = (uint8_t)dst.buffer;
+    step->dst_chunk = dst.chunk;
+    step->nchunks = dst.count;
+    use_tmp(s, dst);
+}
+
+static void set_src(struct tt_schedule *s, struct tt_step *step, struct tt_cells src)
+{
+    step->src_buffer = src.buffer & 15;
+    step->src_chunk = src.chunk;
+    step->nchunks = src.count;
+    use_tmp(s, src);
+}
+
+void tt_chunks(struct tt_schedule *s, uint32_t chunks)
+{
+    if (s->nsteps > 0 || chunks == 0)
+        fail(s, TUTTI_INTERNAL_ERROR, "tt_chunks after the first step, or of 0");
+    s->chunks = chunks;
+}
+
+void tt_lane(struct tt_schedule *s, int lane)
+{
+    if (lane < 0 || lane > 15)
+        fail(s, TUTTI_INTERNAL_ERROR, "a lane outside 0..15");
+    else
+        s->builder->lane = lane;
+}
+
+void tt_final(struct tt_schedule *s, bool final)
+{
+    s->builder->final = final;
+}
+
+void tt_send(struct tt_schedule *s, int peer, struct tt_cells src)
+{
+    struct tt_step *step;
+    if (!legal(s, peer, true, &src, NULL) || (step = append(s, TT_VERB_SEND, peer)) == NULL)
+        return;
+    set_src(s, step, src);
+    reads(s, s->nsteps - 1, src);
+}
+
+void tt_recv(struct tt_schedule *s, int peer, struct tt_cells dst)
+{
+    struct tt_step *step;
+    if (!legal(s, peer, true, &dst, NULL) || (step = append(s, TT_VERB_RECV, peer)) == NULL)
+        return;
+    set_dst(s, step, dst);
+    writes(s, s->nsteps - 1, dst);
+}
+
+void tt_recv_reduce(struct tt_schedule *s, int peer, struct tt_cells dst, struct tt_cells src, bool left)
+{
+    struct tt_builder *b = s->builder;
+    struct tt_step *step;
+    if (!legal(s, peer, true, &dst, &src) || (step = append(s, TT_VERB_RECV_REDUCE, peer)) == NULL)
+        return;
+    set_src(s, step, src);
+    set_dst(s, step, dst);
+    step->flags |= (uint8_t)((left ? TT_LEFT : 0) | (b->final ? TT_FINAL : 0));
+    if (!b->folding) {
+        reads(s, s->nsteps - 1, src);
+        writes(s, s->nsteps - 1, dst);
+        return;
+    }
+    uint32_t unit = b->fold_first, index = s->nsteps - 1 - unit;
+    const struct tt_step *first = &s->steps[unit];
+    if (index >= TT_FOLD_MAX || first->dst_buffer != step->dst_buffer ||
+        first->dst_chunk != step->dst_chunk || first->src_buffer != step->src_buffer ||
+        first->src_chunk != step->src_chunk || first->nchunks != step->nchunks) {
+        fail(s, TUTTI_INTERNAL_ERROR, "a fold of more than 8, or with different cells");
+        return;
+    }
+    step->fold_index = (uint8_t)index;
+    if (b->fold_tree)
+        step->flags |= TT_FOLD_TREE;
+    if (index == 0) { /* the others touch the same cells, as one unit */
+        reads(s, unit, src);
+        writes(s, unit, dst);
+    }
+}
+
+void tt_reduce(struct tt_schedule *s, struct tt_cells dst, struct tt_cells left, struct tt_cells right)
+{
+    struct tt_step *step;
+    if (!legal(s, TT_NONE, false, &dst, &left) || !legal(s, TT_NONE, false, &dst, &right) ||
+        (step = append(s, TT_VERB_REDUCE, TT_NONE)) == NULL)
+        return;
+    set_src(s, step, left);
+    set_dst(s, step, dst);
+    use_tmp(s, right);
+    step->right_buffer = right.buffer & 15;
+    step->right_chunk = right.chunk;
+    if (s->builder->final)
+        step->flags |= TT_FINAL;
+    reads(s, s->nsteps - 1, left);
+    reads(s, s->nsteps - 1, right);
+    writes(s, s->nsteps - 1, dst);
+}
+
+void tt_copy(struct tt_schedule *s, struct tt_cells dst, struct tt_cells src)
+{
+    struct tt_step *step;
+    if (dst.chunk == src.chunk && tt_same_memory(&s->key, dst.buffer, src.buffer))
+        return;
+    if (!legal(s, TT_NONE, false, &dst, &src) || (step = append(s, TT_VERB_COPY, TT_NONE)) == NULL)
+        return;
+    set_src(s, step, src);
+    set_dst(s, step, dst);
+    reads(s, s->nsteps - 1, src);
+    writes(s, s->nsteps - 1, dst);
+}
+
+void tt_fold_begin(struct tt_schedule *s, bool tree)
+{
+    struct tt_builder *b = s->builder;
+    if (b->folding)
+        fail(s, TUTTI_INTERNAL_ERROR, "a fold inside a fold");
+    b->folding = true;
+    b->fold_tree = tree;
+    b->fold_first = s->nsteps;
+}
+
+void tt_fold_end(struct tt_schedule *s)
+{
+    struct tt_builder *b = s->builder;
+    b->folding = false;
+    for (uint32_t i = b->fold_first; i < s->nsteps; i++)
+        s->steps[i].fold_count = (uint8_t)(s->nsteps - b->fold_first);
+}
+
+/* Who waits for whom, the other way round: what the executor needs when a step is done. */
+static bool list_followers(struct tt_schedule *s)
+{
+    s->follower_first = calloc((size_t)s->nsteps + 2, sizeof *s->follower_first);
+    s->followers = malloc(((size_t)s->ndeps + 1) * sizeof *s->followers);
+    if (s->follower_first == NULL || s->followers == NULL)
+        return false;
+    uint32_t *next =
+        s->follower_first + 1; /* becomes the running position, then shifts into place by itself */
+    for (uint32_t d = 0; d < s->ndeps; d++)
+        next[s->deps[d] + 1]++;
+    for (uint32_t i = 0; i < s->nsteps; i++)
+        next[i + 1] += next[i];
+    for (uint32_t i = 0; i < s->nsteps; i++)
+        for (uint32_t d = 0; d < s->steps[i].dep_count; d++)
+            s->followers[next[s->deps[s->steps[i].dep_first + d]]++] = i;
+    return true;
+}
+
+tutti_status tt_schedule_end(struct tt_schedule *schedule)
+{
+    if (schedule->builder->folding)
+        fail(schedule, TUTTI_INTERNAL_ERROR, "a fold that was not ended");
+    if (schedule->builder->status == TUTTI_OK && !list_followers(schedule))
+        fail(schedule, TUTTI_OUT_OF_MEMORY, "no memory");
+    tutti_status status = schedule->builder->status;
+    if (status != TUTTI_OK) {
+        tt_schedule_free(schedule);
+        return status;
+    }
+    free_builder(schedule->builder);
+    schedule->builder = NULL;
+    return TUTTI_OK;
+}
+
+int tt_team_rank(const struct tt_team *team, int index)
+{
+    int i = index % team->n;
+    if (i < 0)
+        i += team->n;
+    return team->ranks != NULL ? team->ranks[i] : i;
+}

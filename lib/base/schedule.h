@@ -1,0 +1,170 @@
+/* schedule.h: an algorithm as data.
+ *
+ * A schedule is what one rank does in one collective: a list of steps with five verbs. A step names cells
+ * (a buffer and a range of chunks), never a pointer, a byte count or a type, so one schedule serves every
+ * size and type, can be printed, proven, priced, simulated and copied to a GPU. Rejected: pointers in
+ * steps (libNBC), one opcode per fused combination (MSCCL++), dependencies written by hand (MPICH).
+ *
+ * The builder derives dependencies from hazards (last writer, readers since), numbers the messages of each
+ * (peer, direction), and keeps the first error until tt_schedule_end, so that a generator reads as prose.
+ *
+ * A schedule fixes the expression: operands, order, roundings. An executor chooses only how bytes move. */
+#ifndef TT_BASE_SCHEDULE_H
+#define TT_BASE_SCHEDULE_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/collective.h"
+#include "tutti.h"
+
+enum tt_verb {
+    TT_VERB_SEND, /* send(peer, src) */
+    TT_VERB_RECV, /* recv(peer, dst) */
+    TT_VERB_RECV_REDUCE, /* dst = src (+) incoming, or incoming (+) src with TT_LEFT */
+    TT_VERB_REDUCE, /* dst = left (+) right */
+    TT_VERB_COPY, /* dst = src */
+    TT_VERBS
+};
+
+enum tt_buffer { TT_IN, TT_OUT, TT_TMP, TT_BUFFERS };
+
+/* Flags of a step. Bits 4 to 7 are the lane: steps of one lane may run in program order on one queue. */
+enum {
+    TT_LEFT = 1, /* the incoming value is the left operand */
+    TT_FINAL = 2, /* completes the result of these chunks: an average divides here, once */
+    TT_FOLD_TREE =
+        4, /* the fold is the canonical tree, every node rounded; else a chain, rounded once at the store */
+    TT_LANE_SHIFT = 4,
+};
+
+enum {
+    TT_FOLD_MAX = 8, /* recv_reduces in one fold */
+    TT_STEPS_MAX = 65536, /* a schedule longer than this is refused */
+    TT_NONE = 0x7fffffff, /* "no rank" */
+    TT_TEXT_VERSION = 1,
+};
+
+/* One step: 32 bytes, no pointer (a GPU reads the same array). `ordinal` is the number of this message
+ * among those of this schedule to (or from) this peer. TT_VERB_REDUCE has no peer and no message: `peer`
+ * is TT_NONE, `right_chunk` and `right_buffer` name the right operand and src the left one. A fold is
+ * `fold_count` consecutive recv_reduces with the same dst and src. Its operands, in order: the incoming
+ * values of the steps marked TT_LEFT, src, the incoming values of the others. The first step carries the
+ * dependencies of all. */
+struct tt_step {
+    uint8_t verb;
+    uint8_t flags;
+    uint8_t dst_buffer;
+    uint8_t src_buffer : 4;
+    uint8_t right_buffer : 4;
+    int32_t peer; /* rank in the communicator */
+    uint32_t dst_chunk;
+    uint32_t src_chunk;
+    uint32_t nchunks;
+    union {
+        uint32_t ordinal;
+        uint32_t right_chunk;
+    };
+    uint32_t dep_first; /* deps[dep_first .. dep_first + dep_count) are indices of earlier steps */
+    uint16_t dep_count;
+    uint8_t fold_index;
+    uint8_t fold_count; /* 1 when not in a fold */
+};
+_Static_assert(sizeof(struct tt_step) == 32, "a step is at most 32 bytes");
+
+/* A range of `count` consecutive chunks of one buffer. TMP(i) is scratch for chunk i mod chunks. */
+struct tt_cells {
+    enum tt_buffer buffer;
+    uint32_t chunk;
+    uint32_t count;
+};
+
+static inline struct tt_cells tt_in(uint32_t chunk)
+{
+    return (struct tt_cells){ TT_IN, chunk, 1 };
+}
+static inline struct tt_cells tt_out(uint32_t chunk)
+{
+    return (struct tt_cells){ TT_OUT, chunk, 1 };
+}
+static inline struct tt_cells tt_tmp(uint32_t cell)
+{
+    return (struct tt_cells){ TT_TMP, cell, 1 };
+}
+static inline struct tt_cells tt_range(enum tt_buffer buffer, uint32_t chunk, uint32_t count)
+{
+    return (struct tt_cells){ buffer, chunk, count };
+}
+
+/* An ordered subset of the ranks of a communicator, seen from one member. ranks NULL: all, in order. */
+struct tt_team {
+    int n;
+    int me; /* index in the team */
+    const int *ranks;
+};
+/* The communicator rank of team member `index`; indices wrap modulo n, also below zero. */
+int tt_team_rank(const struct tt_team *team, int index);
+
+/* What a schedule depends on, all of it shared by the ranks but for `me` and `in_place`. */
+struct tt_key {
+    uint8_t collective; /* enum tt_collective */
+    uint8_t algorithm; /* index in the registry */
+    uint8_t in_place;
+    uint8_t exact;
+    int32_t n;
+    int32_t me;
+    int32_t root; /* of p2p: the peer; 0 where there is no root */
+};
+
+struct tt_schedule {
+    struct tt_key key;
+    const char *algorithm; /* name, for texts */
+    uint32_t chunks; /* set by the generator before its first step */
+    uint32_t tmp_cells; /* cells TMP(0 .. tmp_cells) exist */
+    uint32_t nsteps, ndeps;
+    struct tt_step *steps;
+    uint32_t *deps;
+    uint32_t
+        *followers; /* steps that wait for step i: followers[follower_first[i] .. follower_first[i + 1]) */
+    uint32_t *follower_first; /* nsteps + 1 entries */
+    uint32_t *sends, *recvs; /* messages per slice to and from each of the n ranks */
+    struct tt_builder *builder; /* NULL once ended */
+};
+
+/* Begin an empty schedule; on failure *schedule is untouched. The generator calls tt_chunks first. */
+tutti_status tt_schedule_begin(struct tt_schedule *schedule, const struct tt_key *key, const char *algorithm);
+/* End it: returns the first error of the whole build (a bad range, no memory, more than TT_STEPS_MAX
+ * steps). On error the schedule is already empty. */
+tutti_status tt_schedule_end(struct tt_schedule *schedule);
+void tt_schedule_free(struct tt_schedule *schedule);
+
+void tt_chunks(struct tt_schedule *s, uint32_t chunks);
+void tt_lane(struct tt_schedule *s, int lane); /* lane of the steps to come; 0 at first */
+void tt_final(struct tt_schedule *s, bool final); /* the reducing steps to come complete their chunks */
+
+void tt_send(struct tt_schedule *s, int peer, struct tt_cells src);
+void tt_recv(struct tt_schedule *s, int peer, struct tt_cells dst);
+/* dst = combination of src and what comes from peer; `left`: the incoming value is the left operand. dst
+ * may be src. */
+void tt_recv_reduce(struct tt_schedule *s, int peer, struct tt_cells dst, struct tt_cells src, bool left);
+void tt_reduce(struct tt_schedule *s, struct tt_cells dst, struct tt_cells left, struct tt_cells right);
+void tt_copy(
+    struct tt_schedule *s, struct tt_cells dst, struct tt_cells src); /* nothing where dst is src in place */
+
+/* The recv_reduces between begin and end become one n-way pass; all must have the same dst and src, at
+ * most TT_FOLD_MAX. */
+void tt_fold_begin(struct tt_schedule *s, bool tree);
+void tt_fold_end(struct tt_schedule *s);
+
+/* The cell index under which hazards of (buffer, chunk) are kept: IN and OUT share one in place. Also the
+ * verifier's. */
+static inline bool tt_same_memory(const struct tt_key *key, unsigned a, unsigned b)
+{
+    return a == b || (key->in_place && a != TT_TMP && b != TT_TMP);
+}
+
+/* Text form, as snprintf: returns the bytes needed without the final 0. First line: "schedule VERSION
+ * collective algorithm n N rank R root R chunks C in_place|out_of_place". */
+size_t tt_schedule_print(const struct tt_schedule *s, char *text, size_t bytes);
+
+#endif
