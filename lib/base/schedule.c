@@ -339,6 +339,8 @@ void tt_fold_end(struct tt_schedule *s)
     b->folding = false;
     for (uint32_t i = b->fold_first; i < s->nsteps; i++)
         s->steps[i].fold_count = (uint8_t)(s->nsteps - b->fold_first);
+    if (s->nsteps - b->fold_first == 1) /* one operation has one shape */
+        s->steps[b->fold_first].flags &= (uint8_t)~TT_FOLD_TREE;
 }
 
 /* Who waits for whom, the other way round: what the executor needs when a step is done. */
