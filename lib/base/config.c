@@ -1,0 +1,435 @@
+/* config.c: the table of settings, and strict parsing of what users write.
+ *
+ * A value that is not exactly legal is refused with the setting's name, the value and what would be legal: a
+ * typo that is silently ignored costs its author an afternoon. For the same reason a TUTTI_* variable that
+ * nobody reads is named, once per process, with the known name nearest to it.
+ *
+ * Adding a setting is a field, a row, and nothing else. */
+#include "base/config.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/collective.h"
+#include "base/log.h"
+#include "base/status.h"
+
+enum { NAME_BYTES = 64, LEGAL_BYTES = 256 };
+
+#define FIELD(name) offsetof(struct tt_settings, name)
+const struct tt_setting tt_setting_table[] = {
+    { "algo", TT_SHARED, TT_KIND_CHOICES, FIELD(algorithm), "",
+        "algorithms forced by name, as in all_reduce:ring,broadcast:tree" },
+    { "slice", TT_SHARED, TT_KIND_BYTES, FIELD(slice_bytes), "0",
+        "longest message in bytes; 0: by the number of ranks" },
+    { "timeout", TT_SHARED, TT_KIND_MS, FIELD(timeout_ms_or_zero), "0",
+        "milliseconds that an operation may wait where the program names none; 0: ten minutes" },
+    { "first_number", TT_SHARED, TT_KIND_NUMBER, FIELD(first_number), "0",
+        "number of the first operation and message, to test their wrapping" },
+    { "exact", TT_SHARED, TT_KIND_BOOL, FIELD(exact), "off",
+        "the canonical association for every float result" },
+    { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on", "peers may read shareable memory in place" },
+    { "pull", TT_LOCAL, TT_KIND_BOOL, FIELD(pull), "on", "peers may copy from this process by system call" },
+};
+#undef FIELD
+const int tt_setting_count = sizeof tt_setting_table / sizeof tt_setting_table[0];
+_Static_assert(sizeof tt_setting_table / sizeof tt_setting_table[0] <= TT_SETTINGS_MAX, "an origin each");
+
+/* Known to the library, but not settings: where this process stands, and where its log goes. */
+static const char *const other_variables[] = { "TUTTI_ID", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_DEBUG",
+    "TUTTI_DEBUG_FILE" };
+enum { OTHER_VARIABLES = sizeof other_variables / sizeof other_variables[0] };
+
+const char *tt_environment(const char *name)
+{
+    return getenv(name);
+}
+
+/* The digits at *text; moves *text behind them. */
+static bool parse_digits(const char **text, uint64_t *value)
+{
+    const char *at = *text;
+    uint64_t sum = 0;
+    if (!isdigit((unsigned char)*at))
+        return false;
+    for (; isdigit((unsigned char)*at); at++) {
+        uint64_t digit = (uint64_t)(*at - '0');
+        if (sum > (UINT64_MAX - digit) / 10)
+            return false;
+        sum = sum * 10 + digit;
+    }
+    *text = at;
+    *value = sum;
+    return true;
+}
+
+static bool parse_number(const char *text, uint64_t *value)
+{
+    uint64_t number;
+    if (!parse_digits(&text, &number) || *text != 0)
+        return false;
+    *value = number;
+    return true;
+}
+
+bool tt_parse_bytes(const char *text, uint64_t *value)
+{
+    static const char suffixes[] = "KMGT";
+    uint64_t number;
+    if (!parse_digits(&text, &number))
+        return false;
+    if (*text != 0) {
+        const char *suffix = strchr(suffixes, toupper((unsigned char)*text));
+        if (!suffix || text[1] != 0)
+            return false;
+        int shift = 10 * (int)(suffix - suffixes + 1);
+        if (number > UINT64_MAX >> shift)
+            return false;
+        number <<= shift;
+    }
+    *value = number;
+    return true;
+}
+
+static bool parse_bool(const char *text, bool *value)
+{
+    static const char *const words[2][4] = { { "off", "0", "no", "false" }, { "on", "1", "yes", "true" } };
+    for (int truth = 0; truth < 2; truth++) {
+        for (int i = 0; i < 4; i++) {
+            if (strcasecmp(text, words[truth][i]) == 0) {
+                *value = truth;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool is_word(const char *text)
+{
+    if (*text == 0)
+        return false;
+    for (; *text != 0; text++) {
+        if (!islower((unsigned char)*text) && !isdigit((unsigned char)*text) && *text != '_')
+            return false;
+    }
+    return true;
+}
+
+/* "collective:algorithm,...", each collective once. Whether there is such an algorithm is the registry's to
+ * say; it stands above this layer. */
+static bool parse_choices(const char *text, char *value)
+{
+    char copy[TT_CONFIG_TEXT];
+    bool seen[TT_COLLECTIVES] = { false };
+    if (strlen(text) >= sizeof copy)
+        return false;
+    strcpy(copy, text);
+    char *rest = copy[0] != 0 ? copy : NULL;
+    while (rest) {
+        char *choice = strsep(&rest, ",");
+        char *algorithm = strchr(choice, ':');
+        if (!algorithm)
+            return false;
+        *algorithm++ = 0;
+        enum tt_collective collective = tt_collective_find(choice);
+        if (collective == TT_COLLECTIVES || seen[collective] || !is_word(algorithm))
+            return false;
+        seen[collective] = true;
+    }
+    memset(value, 0, TT_CONFIG_TEXT);
+    memcpy(value, text, strlen(text));
+    return true;
+}
+
+static bool parse_value(const struct tt_setting *row, const char *text, struct tt_settings *settings)
+{
+    void *field = (char *)settings + row->offset;
+    uint64_t ms;
+    switch (row->kind) {
+    case TT_KIND_BOOL:
+        return parse_bool(text, field);
+    case TT_KIND_BYTES:
+        return tt_parse_bytes(text, field);
+    case TT_KIND_NUMBER:
+        return parse_number(text, field);
+    case TT_KIND_MS:
+        if (!parse_number(text, &ms) || ms > INT64_MAX / 1000000)
+            return false;
+        *(uint64_t *)field = ms;
+        return true;
+    case TT_KIND_CHOICES:
+        return parse_choices(text, field);
+    }
+    return false;
+}
+
+/* snprintf at the end of what stands there; `at` counts on beyond `bytes`. */
+__attribute__((format(printf, 4, 5))) static size_t append(
+    char *text, size_t bytes, size_t at, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(at < bytes ? text + at : NULL, at < bytes ? bytes - at : 0, format, args);
+    va_end(args);
+    return at + (size_t)n;
+}
+
+static void describe_legal(enum tt_kind kind, char *text, size_t bytes)
+{
+    size_t at = 0;
+    switch (kind) {
+    case TT_KIND_BOOL:
+        append(text, bytes, at, "on, off, 1, 0, yes, no, true, false");
+        break;
+    case TT_KIND_BYTES:
+        append(text, bytes, at, "bytes below 2^64, with K, M, G or T for binary multiples, such as 64K or 3");
+        break;
+    case TT_KIND_NUMBER:
+        append(text, bytes, at, "a number from 0 to 2^64 - 1");
+        break;
+    case TT_KIND_MS:
+        append(text, bytes, at, "milliseconds from 0 to %lld", (long long)(INT64_MAX / 1000000));
+        break;
+    case TT_KIND_CHOICES:
+        at = append(text, bytes, at, "COLLECTIVE:ALGORITHM,..., each collective once, below %d bytes, of",
+            TT_CONFIG_TEXT);
+        for (int i = 0; i < TT_COLLECTIVES; i++)
+            at = append(text, bytes, at, "%s %s", i > 0 ? "," : "", tt_collectives[i].name);
+        break;
+    }
+}
+
+static tutti_status set(
+    struct tt_settings *settings, int index, const char *where, const char *value, enum tt_origin origin)
+{
+    const struct tt_setting *row = &tt_setting_table[index];
+    if (!parse_value(row, value, settings)) {
+        char legal[LEGAL_BYTES];
+        describe_legal(row->kind, legal, sizeof legal);
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "%s=\"%.100s\" is not legal; legal: %s", where, value, legal);
+    }
+    settings->origin[index] = (uint8_t)origin;
+    return TUTTI_OK;
+}
+
+static int find(const char *name)
+{
+    for (int i = 0; i < tt_setting_count; i++) {
+        if (strcmp(tt_setting_table[i].name, name) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static void variable_name(const char *setting, char name[NAME_BYTES])
+{
+    snprintf(name, NAME_BYTES, "TUTTI_%s", setting);
+    for (; *name != 0; name++)
+        *name = (char)toupper((unsigned char)*name);
+}
+
+/* Levenshtein's distance; texts beyond NAME_BYTES count as far. */
+static int distance(const char *a, const char *b)
+{
+    int row[NAME_BYTES + 1];
+    size_t na = strlen(a), nb = strlen(b);
+    if (na > NAME_BYTES || nb > NAME_BYTES)
+        return 2 * NAME_BYTES;
+    for (size_t j = 0; j <= nb; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; i <= na; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= nb; j++) {
+            int best = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[nb];
+}
+
+static void known_variable(int index, char name[NAME_BYTES])
+{
+    if (index < tt_setting_count)
+        variable_name(tt_setting_table[index].name, name);
+    else
+        snprintf(name, NAME_BYTES, "%s", other_variables[index - tt_setting_count]);
+}
+
+static void warn_of_unknown(void)
+{
+    for (char **entry = environ; entry && *entry; entry++) {
+        size_t length = strcspn(*entry, "=");
+        if (strncmp(*entry, "TUTTI_", 6) != 0)
+            continue;
+        char name[NAME_BYTES + 1], known[NAME_BYTES], nearest[NAME_BYTES] = "";
+        snprintf(name, sizeof name, "%.*s", (int)length, *entry);
+        int least = 3 * NAME_BYTES;
+        for (int i = 0; i < tt_setting_count + OTHER_VARIABLES; i++) {
+            known_variable(i, known);
+            int far = distance(name, known);
+            if (far < least) {
+                least = far;
+                memcpy(nearest, known, sizeof known);
+            }
+        }
+        if (least > 0)
+            tt_log(
+                TT_LOG_WARN, "%s is not a variable that Tutti reads; the nearest one is %s", name, nearest);
+    }
+}
+
+static tutti_status read_environment(struct tt_settings *settings)
+{
+    static pthread_once_t warned = PTHREAD_ONCE_INIT;
+    pthread_once(&warned, warn_of_unknown);
+    for (int i = 0; i < tt_setting_count; i++) {
+        char name[NAME_BYTES];
+        variable_name(tt_setting_table[i].name, name);
+        const char *value = tt_environment(name);
+        tutti_status status = value ? set(settings, i, name, value, TT_FROM_ENVIRONMENT) : TUTTI_OK;
+        if (status != TUTTI_OK)
+            return status;
+    }
+    return TUTTI_OK;
+}
+
+static tutti_status refuse_name(const char *name)
+{
+    char legal[LEGAL_BYTES];
+    size_t at = 0;
+    int nearest = 0;
+    for (int i = 0; i < tt_setting_count; i++) {
+        const char *known = tt_setting_table[i].name;
+        at = append(legal, sizeof legal, at, "%s%s", i > 0 ? ", " : "", known);
+        if (distance(name, known) < distance(name, tt_setting_table[nearest].name))
+            nearest = i;
+    }
+    return tt_fail(TUTTI_INVALID_ARGUMENT, "there is no setting \"%.60s\"; the nearest is %s; legal: %s",
+        name, tt_setting_table[nearest].name, legal);
+}
+
+/* One "name=value" of the options; nothing between two semicolons is nothing. */
+static tutti_status read_option(struct tt_settings *settings, char *option)
+{
+    if (*option == 0)
+        return TUTTI_OK;
+    char *value = strchr(option, '=');
+    if (!value)
+        return tt_fail(
+            TUTTI_INVALID_ARGUMENT, "option \"%.100s\" has no value; legal: name=value;name=value", option);
+    *value++ = 0;
+    int index = find(option);
+    return index < 0 ? refuse_name(option) : set(settings, index, option, value, TT_FROM_OPTIONS);
+}
+
+static tutti_status read_options(struct tt_settings *settings, const char *options)
+{
+    char *copy = strdup(options);
+    if (!copy)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to read the options");
+    tutti_status status = TUTTI_OK;
+    char *rest = copy;
+    while (rest && status == TUTTI_OK)
+        status = read_option(settings, strsep(&rest, ";"));
+    free(copy);
+    return status;
+}
+
+tutti_status tt_settings_read(struct tt_settings *settings, const char *options)
+{
+    struct tt_settings result;
+    memset(&result, 0, sizeof result);
+    tutti_status status = TUTTI_OK;
+    for (int i = 0; i < tt_setting_count && status == TUTTI_OK; i++) {
+        const struct tt_setting *row = &tt_setting_table[i];
+        status = set(&result, i, row->name, row->default_text, TT_FROM_DEFAULT);
+    }
+    if (status == TUTTI_OK)
+        status = read_environment(&result);
+    if (status == TUTTI_OK && options)
+        status = read_options(&result, options);
+    if (status == TUTTI_OK)
+        *settings = result;
+    return status;
+}
+
+static size_t value_bytes(enum tt_kind kind)
+{
+    switch (kind) {
+    case TT_KIND_BOOL:
+        return sizeof(bool);
+    case TT_KIND_CHOICES:
+        return TT_CONFIG_TEXT;
+    default:
+        return sizeof(uint64_t);
+    }
+}
+
+void tt_settings_adopt(struct tt_settings *settings, const struct tt_settings *of_rank_0)
+{
+    for (int i = 0; i < tt_setting_count; i++) {
+        const struct tt_setting *row = &tt_setting_table[i];
+        char *mine = (char *)settings + row->offset;
+        const char *theirs = (const char *)of_rank_0 + row->offset;
+        size_t bytes = value_bytes(row->kind);
+        if (row->scope == TT_LOCAL || memcmp(mine, theirs, bytes) == 0)
+            continue;
+        memcpy(mine, theirs, bytes);
+        settings->origin[i] = TT_FROM_RANK_0;
+        /* They came by a wire: whatever the bytes were, a bool is 0 or 1 and a text ends. */
+        if (row->kind == TT_KIND_BOOL)
+            *mine = *mine != 0;
+        else if (row->kind == TT_KIND_CHOICES)
+            mine[bytes - 1] = 0;
+    }
+}
+
+static void print_value(
+    const struct tt_setting *row, const struct tt_settings *settings, char *text, size_t bytes)
+{
+    const void *field = (const char *)settings + row->offset;
+    static const char suffixes[] = "KMGT";
+    int scale = 0;
+    uint64_t number;
+    switch (row->kind) {
+    case TT_KIND_BOOL:
+        append(text, bytes, 0, "%s", *(const bool *)field ? "on" : "off");
+        break;
+    case TT_KIND_CHOICES:
+        append(text, bytes, 0, "%s", (const char *)field);
+        break;
+    default:
+        number = *(const uint64_t *)field;
+        for (; row->kind == TT_KIND_BYTES && number != 0 && number % 1024 == 0 && scale < 4; scale++)
+            number /= 1024;
+        append(text, bytes, 0, "%llu%.1s", (unsigned long long)number, scale > 0 ? &suffixes[scale - 1] : "");
+    }
+}
+
+size_t tt_settings_print(const struct tt_settings *settings, char *text, size_t bytes)
+{
+    static const char *const origins[] = { "default", "environment", "options", "rank 0" };
+    size_t at = 0;
+    for (int i = 0; i < tt_setting_count; i++) {
+        const struct tt_setting *row = &tt_setting_table[i];
+        char value[TT_CONFIG_TEXT];
+        print_value(row, settings, value, sizeof value);
+        int width = 24 - (int)strlen(row->name);
+        at = append(text, bytes, at, "%s=%-*s # %s, %s: %s\n", row->name, width, value,
+            row->scope == TT_SHARED ? "shared" : "local", origins[settings->origin[i] & 3], row->help);
+    }
+    return at;
+}

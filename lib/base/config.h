@@ -1,0 +1,68 @@
+/* config.h: every setting in one declared table; the only file that calls getenv.
+ *
+ * A setting comes from its default, the environment (TUTTI_NAME), or the options string of tutti_config
+ * ("name=value;name=value"), the later beating the earlier. `shared` settings must be equal on all ranks:
+ * rank 0's are distributed at init. `local` ones may differ. */
+#ifndef TT_BASE_CONFIG_H
+#define TT_BASE_CONFIG_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tutti.h"
+
+enum tt_scope { TT_LOCAL, TT_SHARED };
+enum tt_kind {
+    TT_KIND_BOOL,
+    TT_KIND_BYTES, /* 64K, 1M */
+    TT_KIND_NUMBER,
+    TT_KIND_MS, /* milliseconds that fit a deadline in nanoseconds */
+    TT_KIND_CHOICES, /* collective:algorithm,... */
+};
+enum tt_origin { TT_FROM_DEFAULT, TT_FROM_ENVIRONMENT, TT_FROM_OPTIONS, TT_FROM_RANK_0 };
+
+enum { TT_CONFIG_TEXT = 120, TT_SETTINGS_MAX = 16 };
+
+/* The values, fixed size so that rank 0's can be sent as they are. */
+struct tt_settings {
+    /* shared */
+    char algorithm[TT_CONFIG_TEXT]; /* "all_reduce:ring,broadcast:tree": forced by name */
+    uint64_t slice_bytes; /* 0: by the number of ranks */
+    uint64_t timeout_ms_or_zero; /* tutti_config.timeout_ms when that is 0 */
+    uint64_t first_number; /* message and sequence numbers start here */
+    bool exact;
+    /* local */
+    bool map;
+    bool pull;
+    uint8_t origin[TT_SETTINGS_MAX]; /* enum tt_origin of each row of the table */
+};
+
+struct tt_setting {
+    const char *name; /* "slice"; the environment has TUTTI_SLICE */
+    enum tt_scope scope;
+    enum tt_kind kind;
+    size_t offset;
+    const char *default_text;
+    const char *help;
+};
+extern const struct tt_setting tt_setting_table[];
+extern const int tt_setting_count;
+
+/* Defaults, then the environment, then `options` (may be NULL). A bad value or unknown name in options is an
+ * error that lists what is legal; a bad value in the environment too. Unknown TUTTI_* variables are warned
+ * about once. */
+tutti_status tt_settings_read(struct tt_settings *settings, const char *options);
+/* Keep this process's local settings, take rank 0's shared ones. */
+void tt_settings_adopt(struct tt_settings *settings, const struct tt_settings *of_rank_0);
+/* The table with values in force and where they come from, one line each, as snprintf. What stands before
+ * the blanks and the # of a line is a legal option. */
+size_t tt_settings_print(const struct tt_settings *settings, char *text, size_t bytes);
+
+/* Other variables that are read once, by name, from here only: launchers' (TUTTI_ID, TUTTI_RANK, TUTTI_SIZE,
+ * PMIX_RANK), logging's (TUTTI_DEBUG, TUTTI_DEBUG_FILE), XDG_RUNTIME_DIR. NULL if unset. */
+const char *tt_environment(const char *name);
+
+/* "64K", "1M", "3": bytes with an optional binary suffix, up to T. False if it is not one. */
+bool tt_parse_bytes(const char *text, uint64_t *value);
+
+#endif

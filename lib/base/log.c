@@ -1,0 +1,126 @@
+/* log.c: one write() per line.
+ *
+ * The descriptor is open for appending, so lines of many ranks in one terminal or file never mix and need no
+ * lock. Level and destination are read once; a forked child keeps both, and its lines carry its own process
+ * number. Texts may hold bytes from outside: control characters become spaces, so a line stays a line. */
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/config.h"
+
+enum { LINE_BYTES = 1024, PATH_BYTES = 512 };
+
+static const char *const level_names[] = { "none", "error", "warn", "info", "trace" };
+static const char *const level_tags[] = { "NONE", "ERROR", "WARN", "INFO", "TRACE" };
+
+static pthread_once_t opened = PTHREAD_ONCE_INIT;
+static enum tt_log_level threshold = TT_LOG_WARN;
+static int destination = STDERR_FILENO;
+
+static void write_line(enum tt_log_level level, const char *text)
+{
+    char line[LINE_BYTES];
+    int number = errno;
+    int head = snprintf(line, sizeof line, "tutti[%ld] %s: ", (long)getpid(), level_tags[level]);
+    size_t end = (size_t)head;
+    for (; *text != 0 && end < sizeof line - 1; text++) {
+        unsigned char c = (unsigned char)*text;
+        line[end++] = c < 32 || c == 127 ? ' ' : *text;
+    }
+    line[end++] = '\n';
+    /* A log that cannot be written has nowhere to say so. */
+    ssize_t written = write(destination, line, end);
+    (void)written;
+    errno = number;
+}
+
+static void read_level(void)
+{
+    const char *name = tt_environment("TUTTI_DEBUG");
+    if (!name)
+        return;
+    for (int level = TT_LOG_NONE; level <= TT_LOG_TRACE; level++) {
+        if (strcasecmp(name, level_names[level]) == 0) {
+            threshold = (enum tt_log_level)level;
+            return;
+        }
+    }
+    char text[LINE_BYTES];
+    snprintf(text, sizeof text,
+        "TUTTI_DEBUG=\"%.60s\" is not a level; legal: none, error, warn, info, trace. Using warn", name);
+    write_line(TT_LOG_WARN, text);
+}
+
+/* The pattern with %h, %p and %% replaced. False if the result is too long. */
+static bool expand(const char *pattern, char *path, size_t bytes)
+{
+    size_t end = 0;
+    while (*pattern != 0) {
+        char piece[256] = { *pattern, 0 };
+        if (pattern[0] == '%' && pattern[1] == 'h') {
+            if (gethostname(piece, sizeof piece - 1) != 0)
+                return false;
+            pattern++;
+        } else if (pattern[0] == '%' && pattern[1] == 'p') {
+            snprintf(piece, sizeof piece, "%ld", (long)getpid());
+            pattern++;
+        } else if (pattern[0] == '%' && pattern[1] == '%') {
+            pattern++;
+        }
+        pattern++;
+        size_t length = strlen(piece);
+        if (length >= bytes - end)
+            return false;
+        memcpy(path + end, piece, length + 1);
+        end += length;
+    }
+    return end > 0;
+}
+
+static void open_log(void)
+{
+    const char *pattern = tt_environment("TUTTI_DEBUG_FILE");
+    char path[PATH_BYTES], text[LINE_BYTES];
+    if (pattern && !expand(pattern, path, sizeof path)) {
+        snprintf(text, sizeof text, "TUTTI_DEBUG_FILE is empty or too long; logging to stderr");
+        write_line(TT_LOG_WARN, text);
+    } else if (pattern) {
+        int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        if (fd >= 0) {
+            destination = fd;
+        } else {
+            char why[128];
+            const char *reason = strerror_r(errno, why, sizeof why);
+            snprintf(
+                text, sizeof text, "cannot open TUTTI_DEBUG_FILE %s: %s; logging to stderr", path, reason);
+            write_line(TT_LOG_WARN, text);
+        }
+    }
+    read_level();
+}
+
+bool tt_log_enabled(enum tt_log_level level)
+{
+    pthread_once(&opened, open_log);
+    return level != TT_LOG_NONE && level <= threshold;
+}
+
+void tt_log(enum tt_log_level level, const char *format, ...)
+{
+    if (!tt_log_enabled(level))
+        return;
+    char text[LINE_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    write_line(level, text);
+}

@@ -1,0 +1,109 @@
+/* status.c: the one place where an error becomes a text.
+ *
+ * Whoever decides that something is wrong calls tt_fail and returns its value; everybody above passes the
+ * status on. The text is kept per thread, so that tutti_get_last_error needs no lock and no communicator. */
+#include "base/status.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static _Thread_local char last_error[TT_ERROR_TEXT];
+
+tutti_status tt_fail(tutti_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    /* By way of a copy: an argument may be the last text itself. */
+    char text[TT_ERROR_TEXT];
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    tt_set_last_error(text);
+    tt_log(TT_LOG_ERROR, "%s", text);
+    return status;
+}
+
+tutti_status tt_fail_errno(tutti_status status, const char *format, ...)
+{
+    int number = errno;
+    char text[TT_ERROR_TEXT], why[128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return tt_fail(status, "%s: %s", text, strerror_r(number, why, sizeof why));
+}
+
+void tt_set_last_error(const char *text)
+{
+    snprintf(last_error, sizeof last_error, "%s", text);
+}
+
+const char *tt_last_error(void)
+{
+    return last_error;
+}
+
+const char *tutti_status_string(tutti_status status)
+{
+    switch (status) {
+    case TUTTI_OK:
+        return "success";
+    case TUTTI_IN_PROGRESS:
+        return "in progress";
+    case TUTTI_INVALID_ARGUMENT:
+        return "invalid argument";
+    case TUTTI_INVALID_USAGE:
+        return "invalid usage";
+    case TUTTI_UNSUPPORTED:
+        return "unsupported";
+    case TUTTI_OUT_OF_MEMORY:
+        return "out of memory";
+    case TUTTI_SYSTEM_ERROR:
+        return "system error";
+    case TUTTI_DEVICE_ERROR:
+        return "device error";
+    case TUTTI_MISMATCH:
+        return "ranks called different operations";
+    case TUTTI_PEER_LOST:
+        return "a rank was lost";
+    case TUTTI_TIMEOUT:
+        return "timeout";
+    case TUTTI_ABORTED:
+        return "aborted";
+    case TUTTI_INTERNAL_ERROR:
+        return "internal error";
+    }
+    return "unknown status";
+}
+
+int tutti_get_version(void)
+{
+    return TUTTI_VERSION;
+}
+
+size_t tutti_type_bytes(tutti_type type)
+{
+    switch (type) {
+    case TUTTI_INT8:
+    case TUTTI_UINT8:
+    case TUTTI_FLOAT8_E4M3:
+    case TUTTI_FLOAT8_E5M2:
+        return 1;
+    case TUTTI_FLOAT16:
+    case TUTTI_BFLOAT16:
+        return 2;
+    case TUTTI_INT32:
+    case TUTTI_UINT32:
+    case TUTTI_FLOAT32:
+        return 4;
+    case TUTTI_INT64:
+    case TUTTI_UINT64:
+    case TUTTI_FLOAT64:
+        return 8;
+    }
+    return 0;
+}

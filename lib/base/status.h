@@ -1,0 +1,20 @@
+/* status.h: errors are decided, recorded and logged once, here; everybody else passes the status on.
+ *
+ * tt_fail keeps the text for tutti_get_last_error(NULL) of this thread and logs it. Outputs are set only on
+ * success. */
+#ifndef TT_BASE_STATUS_H
+#define TT_BASE_STATUS_H
+#include "tutti.h"
+
+enum { TT_ERROR_TEXT = 480 };
+
+/* Returns `status`. The text says what was wrong, and what would be legal. */
+tutti_status tt_fail(tutti_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same with errno's text appended. */
+tutti_status tt_fail_errno(tutti_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Set this thread's last text without logging (an error that was logged before). */
+void tt_set_last_error(const char *text);
+const char *tt_last_error(void);
+
+#endif
