@@ -1,0 +1,128 @@
+/* cores.c: how many cores this process was granted, by its affinity and by the cgroups it lives in.
+ *
+ * The number of cores of the machine says nothing inside a container: one with a quota of two cores sees all
+ * of them, and ranks that spin on that promise are throttled together. A quota of any ancestor binds, so
+ * the path of the cgroup is walked up to the root; within a namespace of its own, or where only a part of the
+ * tree is mounted, the part that is not there is skipped. */
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/wait.h"
+
+enum { PATH_BYTES = 4096, FILE_BYTES = 8192, CPUS_MAX = 1 << 20 };
+
+static bool read_text(const char *path, char *text, size_t bytes)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    size_t got = fread(text, 1, bytes - 1, file);
+    fclose(file);
+    text[got] = '\0';
+    return got > 0;
+}
+
+static int smaller_quota(int cores, long long quota, long long period)
+{
+    if (quota <= 0 || period <= 0)
+        return cores;
+    long long granted = (quota + period - 1) / period;
+    return granted < cores ? (int)granted : cores;
+}
+
+/* The quota of one directory, in either version's words. */
+static int quota_of(const char *directory, int cores)
+{
+    char path[PATH_BYTES + 32], text[128];
+    long long quota, period;
+    snprintf(path, sizeof path, "%s/cpu.max", directory);
+    if (read_text(path, text, sizeof text) && sscanf(text, "%lld %lld", &quota, &period) == 2)
+        cores = smaller_quota(cores, quota, period);
+    snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", directory);
+    if (!read_text(path, text, sizeof text) || sscanf(text, "%lld", &quota) != 1)
+        return cores;
+    snprintf(path, sizeof path, "%s/cpu.cfs_period_us", directory);
+    if (read_text(path, text, sizeof text) && sscanf(text, "%lld", &period) == 1)
+        cores = smaller_quota(cores, quota, period);
+    return cores;
+}
+
+static int quota_up_from(const char *mount, const char *group, int cores)
+{
+    char path[PATH_BYTES];
+    size_t base = strlen(mount);
+    int length = snprintf(path, sizeof path, "%s%s", mount, group);
+    if (length < 0 || (size_t)length >= sizeof path)
+        return cores;
+    for (;;) {
+        cores = quota_of(path, cores);
+        char *cut = strrchr(path + base, '/');
+        if (cut == NULL)
+            return cores;
+        *cut = '\0';
+    }
+}
+
+/* One line "id:controllers:path"; version 2 names no controllers. */
+static int quota_of_line(const char *root, char *line, int cores)
+{
+    char mount[PATH_BYTES];
+    char *controllers = strchr(line, ':');
+    char *group = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+    if (group == NULL)
+        return cores;
+    *group++ = '\0';
+    controllers++;
+    if (*controllers == '\0')
+        return quota_up_from(root, group, cores);
+    char list[PATH_BYTES];
+    snprintf(list, sizeof list, ",%s,", controllers);
+    if (strstr(list, ",cpu,") == NULL)
+        return cores;
+    snprintf(mount, sizeof mount, "%s/%s", root, controllers);
+    cores = quota_up_from(mount, group, cores);
+    snprintf(mount, sizeof mount, "%s/cpu", root);
+    return quota_up_from(mount, group, cores);
+}
+
+int tt_cores_quota(const char *root, const char *groups, int cores)
+{
+    char text[FILE_BYTES], *rest = text;
+    snprintf(text, sizeof text, "%s", groups);
+    for (char *line = strsep(&rest, "\n"); line != NULL; line = strsep(&rest, "\n"))
+        cores = quota_of_line(root, line, cores);
+    return cores;
+}
+
+/* The kernel refuses a set that is too short for its machine, so the set grows until it fits. */
+static int affinity(void)
+{
+    for (int cpus = 1024; cpus <= CPUS_MAX; cpus *= 2) {
+        cpu_set_t *set = CPU_ALLOC((size_t)cpus);
+        size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
+        if (set == NULL)
+            break;
+        int granted = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
+        CPU_FREE(set);
+        if (granted > 0)
+            return granted;
+    }
+    return 1;
+}
+
+int tt_cores_granted(void)
+{
+    static _Atomic int known;
+    int cores = atomic_load_explicit(&known, memory_order_relaxed);
+    if (cores > 0)
+        return cores;
+    char groups[FILE_BYTES];
+    cores = affinity();
+    if (read_text("/proc/self/cgroup", groups, sizeof groups))
+        cores = tt_cores_quota("/sys/fs/cgroup", groups, cores);
+    atomic_store_explicit(&known, cores, memory_order_relaxed);
+    return cores;
+}

@@ -1,0 +1,255 @@
+/* wait.c: spin, yield, sleep; and the bell that ends a sleep.
+ *
+ * Sleeping takes two calls of tt_wait_idle. The first arms: it remembers the words of the bells, says
+ * `sleeping` and fences, and lets the caller poll once more. The second sleeps, unless a word has changed
+ * since. Once armed a waiter stays so through any number of wake-ups, because a ringer that sees `sleeping`
+ * changes the word after it wrote its data: either the word read before a poll is the old one, and the sleep
+ * returns at once, or the poll sees the data. tests/test_wait.c walks through all interleavings of this.
+ *
+ * Whether a wake-up was lost cannot be told at the moment a sleep times out: the ringer may have been
+ * preempted between its data and its ring. So the bit stays set and the ring is awaited a while before it
+ * counts as lost. */
+#include "base/wait.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum { SPINNING, YIELDING, ARMED };
+enum { TICK_NS = TT_TICK_MS * 1000000, NAP_NS = 1000000, JUDGE_NS = 50 * 1000000 };
+
+/* The system's headers may be older than the call. */
+enum { CALL_FUTEX_WAITV = 449, WAITV_32_BITS = 2 };
+struct waitv {
+    uint64_t value, address;
+    uint32_t flags, reserved;
+};
+
+static _Atomic uint64_t lost;
+static _Atomic bool no_waitv;
+
+static void pause_briefly(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#else
+    atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
+static void wake(struct tt_doorbell *bell)
+{
+    atomic_fetch_add_explicit(&bell->word, 1, memory_order_release);
+    syscall(SYS_futex, &bell->word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void wake_sleeper(struct tt_doorbell *bell)
+{
+    if (atomic_load_explicit(&bell->sleeping, memory_order_relaxed) != 0)
+        wake(bell);
+}
+
+void tt_doorbell_ring(struct tt_doorbell *bell)
+{
+    atomic_thread_fence(memory_order_seq_cst); /* the data before the look at `sleeping` */
+    wake_sleeper(bell);
+}
+
+void tt_doorbell_ring_many(struct tt_doorbell *const *bells, int n)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    for (int i = 0; i < n; i++)
+        wake_sleeper(bells[i]);
+}
+
+void tt_doorbell_ring_always(struct tt_doorbell *bell)
+{
+    wake(bell);
+}
+
+/* Measured with 8 ranks on 2 cores: spinning there only keeps the awaited rank from its core, and a yield
+ * is what lets it run. With a core for each, the spin covers what a peer that is awake needs to answer. */
+struct tt_wait_policy tt_wait_policy_for(int ranks)
+{
+    if (ranks <= tt_cores_granted())
+        return (struct tt_wait_policy){ .spins = 2000, .yield_us = 50 };
+    return (struct tt_wait_policy){ .spins = 20, .yield_us = 100 };
+}
+
+void tt_wait_begin(struct tt_wait *w, struct tt_wait_policy policy, struct tt_doorbell *const *bells, int n)
+{
+    w->policy = policy;
+    w->nbells = 0;
+    for (int i = 0; i < n && n <= TT_WAIT_BELLS; i++)
+        if (bells[i] != NULL)
+            w->bells[w->nbells++] = bells[i];
+    w->stage = SPINNING;
+    w->polls = 0;
+    w->checked_ns = 0;
+    w->timed_out = false;
+}
+
+static struct timespec to_timespec(int64_t ns)
+{
+    return (struct timespec){ .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
+}
+
+static void nap(int64_t ns)
+{
+    struct timespec left = to_timespec(ns);
+    while (nanosleep(&left, &left) != 0 && errno == EINTR)
+        continue;
+}
+
+void tt_sleep_ms(int ms)
+{
+    nap((int64_t)ms * 1000000);
+}
+
+static void take_tickets(struct tt_wait *w)
+{
+    for (int i = 0; i < w->nbells; i++)
+        w->tickets[i] = atomic_load_explicit(&w->bells[i]->word, memory_order_acquire);
+}
+
+static bool rung(const struct tt_wait *w)
+{
+    for (int i = 0; i < w->nbells; i++)
+        if (atomic_load_explicit(&w->bells[i]->word, memory_order_acquire) != w->tickets[i])
+            return true;
+    return false;
+}
+
+static void arm(struct tt_wait *w)
+{
+    take_tickets(w);
+    for (int i = 0; i < w->nbells; i++)
+        atomic_store_explicit(&w->bells[i]->sleeping, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst); /* `sleeping` before the last poll */
+    w->stage = ARMED;
+}
+
+static void sleep_on_one(const struct tt_wait *w, int64_t ns)
+{
+    struct timespec timeout = to_timespec(ns);
+    syscall(SYS_futex, &w->bells[0]->word, FUTEX_WAIT, w->tickets[0], &timeout, NULL, 0);
+}
+
+/* False if this kernel, or a filter, does not let us. */
+static bool sleep_on_many(const struct tt_wait *w, int64_t ns)
+{
+    struct waitv waiters[TT_WAIT_BELLS];
+    struct timespec until = to_timespec(tt_now_ns() + ns);
+    for (int i = 0; i < w->nbells; i++)
+        waiters[i] = (struct waitv){
+            .value = w->tickets[i], .address = (uint64_t)(uintptr_t)&w->bells[i]->word, .flags = WAITV_32_BITS
+        };
+    long result = syscall(CALL_FUTEX_WAITV, waiters, (unsigned)w->nbells, 0, &until, CLOCK_MONOTONIC);
+    return result >= 0 || errno == ETIMEDOUT || errno == EAGAIN || errno == EINTR;
+}
+
+/* Until a ring, but not longer than `ns`; may return early. */
+static void sleep_on_bells(const struct tt_wait *w, int64_t ns)
+{
+    int64_t short_ns = ns < NAP_NS ? ns : NAP_NS;
+    if (w->nbells == 0)
+        nap(short_ns);
+    else if (w->nbells == 1)
+        sleep_on_one(w, ns);
+    else if (atomic_load_explicit(&no_waitv, memory_order_relaxed))
+        sleep_on_one(w, short_ns);
+    else if (!sleep_on_many(w, ns))
+        atomic_store_explicit(&no_waitv, true, memory_order_relaxed);
+}
+
+static bool check_due(struct tt_wait *w, int64_t now)
+{
+    if (now - w->checked_ns < TICK_NS)
+        return false;
+    w->checked_ns = now;
+    return true;
+}
+
+static bool sleep_armed(struct tt_wait *w)
+{
+    int64_t now = tt_now_ns();
+    w->timed_out = false;
+    if (check_due(w, now))
+        return true;
+    sleep_on_bells(w, w->checked_ns + TICK_NS - now);
+    bool due = check_due(w, tt_now_ns());
+    if (rung(w))
+        take_tickets(w);
+    else
+        w->timed_out = due && w->nbells > 0;
+    return due;
+}
+
+static bool yield(struct tt_wait *w)
+{
+    int64_t now = tt_now_ns();
+    if (now - w->began_ns < (int64_t)w->policy.yield_us * 1000)
+        sched_yield();
+    else
+        arm(w);
+    return check_due(w, now);
+}
+
+bool tt_wait_idle(struct tt_wait *w)
+{
+    if (w->stage == SPINNING && w->polls < w->policy.spins) {
+        w->polls++;
+        pause_briefly();
+        return false;
+    }
+    if (w->stage == ARMED)
+        return sleep_armed(w);
+    if (w->stage == SPINNING) {
+        w->stage = YIELDING;
+        w->began_ns = tt_now_ns();
+        if (w->checked_ns == 0)
+            w->checked_ns = w->began_ns;
+    }
+    return yield(w);
+}
+
+/* Work was there after a timeout: is its ring on the way? */
+static void judge(struct tt_wait *w)
+{
+    int64_t until = tt_now_ns() + JUDGE_NS;
+    while (!rung(w)) {
+        int64_t left = until - tt_now_ns();
+        if (left <= 0) {
+            atomic_fetch_add_explicit(&lost, 1, memory_order_relaxed);
+            return;
+        }
+        sleep_on_bells(w, left);
+    }
+}
+
+void tt_wait_awake(struct tt_wait *w)
+{
+    if (w->stage == ARMED) {
+        if (w->timed_out)
+            judge(w);
+        for (int i = 0; i < w->nbells; i++)
+            atomic_store_explicit(&w->bells[i]->sleeping, 0, memory_order_relaxed);
+    }
+    w->timed_out = false;
+    w->stage = SPINNING;
+    w->polls = 0;
+}
+
+uint64_t tt_wait_lost(void)
+{
+    return atomic_load_explicit(&lost, memory_order_relaxed);
+}

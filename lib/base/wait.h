@@ -1,0 +1,69 @@
+/* wait.h: how a rank waits for another. The only file that sleeps, yields or calls futex (and the only
+ * place where a spin count stands).
+ *
+ * Three stages: spin a few microseconds, yield for a while, sleep on the rank's own doorbell. Ranks that
+ * outnumber the cores spin only briefly. A waiter that drives several communicators sleeps on all their
+ * doorbells at once.
+ *
+ * A sleeper sets its `sleeping` word, fences, polls once more, then sleeps; a ringer writes its data,
+ * fences, and looks at `sleeping`. One of the two sees the other. The sleep is cut every TT_TICK_MS so
+ * that the caller can look at deadlines and at the health of its peers; work found after such a tick, with
+ * no ring, would be a lost wake-up: it is counted, and tests demand that the count stays 0. */
+#ifndef TT_BASE_WAIT_H
+#define TT_BASE_WAIT_H
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TT_TICK_MS = 100, TT_WAIT_BELLS = 64 };
+
+struct tt_doorbell { /* in shared memory, alone in its cache line */
+    _Alignas(64) _Atomic uint32_t word;
+    _Atomic uint32_t sleeping;
+};
+
+/* Something was written that the owner of this doorbell may be waiting for. Cheap when it is awake. */
+void tt_doorbell_ring(struct tt_doorbell *bell);
+/* The same for many, with one fence. */
+void tt_doorbell_ring_many(struct tt_doorbell *const *bells, int n);
+/* Ring whether or not it seems asleep (abort). */
+void tt_doorbell_ring_always(struct tt_doorbell *bell);
+
+struct tt_wait_policy {
+    uint32_t spins; /* polls before yielding */
+    uint32_t yield_us; /* yielding before sleeping */
+};
+/* `ranks` = how many ranks share this host. Cores: what affinity and the cgroup's quota grant. */
+struct tt_wait_policy tt_wait_policy_for(int ranks);
+int tt_cores_granted(void);
+/* At most `cores`: what the cgroups in `groups` (as in /proc/self/cgroup), mounted at `root`, grant. */
+int tt_cores_quota(const char *root, const char *groups, int cores);
+
+struct tt_wait {
+    struct tt_wait_policy policy;
+    struct tt_doorbell *bells[TT_WAIT_BELLS];
+    uint32_t tickets[TT_WAIT_BELLS];
+    int nbells;
+    int stage;
+    uint32_t polls;
+    int64_t began_ns; /* of the yielding stage */
+    int64_t checked_ns;
+    bool timed_out;
+};
+
+/* Start a wait over these doorbells (NULL ones are skipped; beyond TT_WAIT_BELLS, or none: short sleeps). */
+void tt_wait_begin(struct tt_wait *w, struct tt_wait_policy policy, struct tt_doorbell *const *bells, int n);
+/* Nothing was found in a poll: spin, yield or sleep a little. True when the caller should look at
+ * deadlines and peers. The caller must poll again after every call. */
+bool tt_wait_idle(struct tt_wait *w);
+/* A poll found something: back to spinning. Also ends a wait. Work found right after a timeout, with no ring
+ * in the next 50 ms, is a lost wake-up; who ends a wait for another reason rings first (abort does). */
+void tt_wait_awake(struct tt_wait *w);
+
+/* Wake-ups lost by this process so far. */
+uint64_t tt_wait_lost(void);
+
+/* Sleep, for the few that have nothing to be woken by (connection retries). */
+void tt_sleep_ms(int ms);
+
+#endif

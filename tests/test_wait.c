@@ -1,0 +1,494 @@
+/* test_wait.c: waiting and waking: the protocol by walking through all its states, the code under stress.
+ *
+ * The walk is a model of two programs, sleeper and ringer, on a machine with store buffers (x86): each store
+ * waits in its process's queue until it drains at some later moment; a fence, a locked instruction and a
+ * futex call drain first. All interleavings are visited. With both fences no end is reached where data lies
+ * ready, everybody has finished and the sleeper sleeps; without either one is, so the walk can fail. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/wait.h"
+
+/* --- The model */
+
+enum { RINGERS_MAX = 2, PROCESSES = RINGERS_MAX + 1, QUEUE = 3, STATES = 1 << 20 };
+enum { SLEEPING, DATA_0, DATA_1, CELLS }; /* memory; the bell's word is only touched by locked instructions */
+enum { TICKET, SAY, SLEEPER_FENCE, POLL, SLEEP, ASLEEP, CLEAR, SLEEPER_END };
+enum { WRITE, RINGER_FENCE, LOOK, RING, RINGER_END };
+
+struct state {
+    uint8_t memory[CELLS], word, ticket, seen;
+    uint8_t at[PROCESSES]; /* 0: the sleeper */
+    uint8_t queued[PROCESSES], cell[PROCESSES][QUEUE], value[PROCESSES][QUEUE];
+};
+
+struct model {
+    int ringers;
+    bool sleeper_fence, ringer_fence;
+    struct state *table;
+    bool *used;
+    long states, lost, done;
+};
+
+static bool visited(struct model *m, const struct state *s)
+{
+    uint64_t hash = 1469598103934665603u;
+    for (size_t i = 0; i < sizeof *s; i++)
+        hash = (hash ^ ((const uint8_t *)s)[i]) * 1099511628211u;
+    for (uint64_t i = (hash ^ hash >> 32) % STATES;; i = (i + 1) % STATES) {
+        if (!m->used[i]) {
+            m->used[i] = true;
+            m->table[i] = *s;
+            m->states++;
+            cr_assert_lt(m->states, STATES / 2, "the model has grown too large");
+            return false;
+        }
+        if (memcmp(&m->table[i], s, sizeof *s) == 0)
+            return true;
+    }
+}
+
+static uint8_t load(const struct state *s, int process, int cell)
+{
+    for (int i = s->queued[process] - 1; i >= 0; i--)
+        if (s->cell[process][i] == cell)
+            return s->value[process][i];
+    return s->memory[cell];
+}
+
+static void store(struct state *s, int process, int cell, int value)
+{
+    int i = s->queued[process]++;
+    s->cell[process][i] = (uint8_t)cell;
+    s->value[process][i] = (uint8_t)value;
+}
+
+static void drain_one(struct state *s, int process)
+{
+    s->memory[s->cell[process][0]] = s->value[process][0];
+    s->queued[process]--;
+    for (int i = 0; i < QUEUE - 1; i++) {
+        s->cell[process][i] = s->cell[process][i + 1];
+        s->value[process][i] = s->value[process][i + 1];
+    }
+    s->cell[process][QUEUE - 1] = s->value[process][QUEUE - 1] = 0;
+}
+
+/* tt_wait_idle of a caller that waits for all data, and goes back to spinning whenever it found some. */
+static bool step_sleeper(const struct model *m, struct state *s)
+{
+    uint8_t data = (uint8_t)(load(s, 0, DATA_0) + (m->ringers > 1 ? load(s, 0, DATA_1) : 0));
+    switch (s->at[0]) {
+    case TICKET:
+        s->ticket = s->word;
+        s->at[0] = load(s, 0, SLEEPING) ? POLL : SAY; /* after a wake-up it is still armed */
+        return true;
+    case SAY:
+        store(s, 0, SLEEPING, 1);
+        s->at[0] = m->sleeper_fence ? SLEEPER_FENCE : POLL;
+        return true;
+    case SLEEPER_FENCE:
+        s->at[0] = POLL;
+        return s->queued[0] == 0;
+    case POLL:
+        s->at[0] = data > s->seen ? CLEAR : SLEEP;
+        s->seen = data;
+        return true;
+    case SLEEP:
+        s->at[0] = s->word == s->ticket ? ASLEEP : TICKET;
+        return s->queued[0] == 0;
+    case CLEAR:
+        store(s, 0, SLEEPING, 0);
+        s->at[0] = s->seen == m->ringers ? SLEEPER_END : TICKET;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool step_ringer(const struct model *m, struct state *s, int process)
+{
+    uint8_t *at = &s->at[process];
+    switch (*at) {
+    case WRITE:
+        store(s, process, process == 1 ? DATA_0 : DATA_1, 1);
+        *at = m->ringer_fence ? RINGER_FENCE : LOOK;
+        return true;
+    case RINGER_FENCE:
+        *at = LOOK;
+        return s->queued[process] == 0;
+    case LOOK:
+        *at = load(s, process, SLEEPING) ? RING : RINGER_END;
+        return true;
+    case RING: /* add to the word, then wake: a sleeper that comes between sees the new word */
+        s->word++;
+        if (s->at[0] == ASLEEP)
+            s->at[0] = TICKET;
+        *at = RINGER_END;
+        return s->queued[process] == 0;
+    default:
+        return false;
+    }
+}
+
+static void walk(struct model *m, const struct state *s)
+{
+    bool stuck = true;
+    if (visited(m, s))
+        return;
+    for (int process = 0; process <= m->ringers; process++) {
+        struct state next = *s;
+        if (s->queued[process] > 0) {
+            drain_one(&next, process);
+            stuck = false;
+            walk(m, &next);
+            next = *s;
+        }
+        if (s->queued[process] == QUEUE)
+            continue; /* it waits for its stores to drain */
+        if (process == 0 ? step_sleeper(m, &next) : step_ringer(m, &next, process)) {
+            stuck = false;
+            walk(m, &next);
+        }
+    }
+    if (stuck && s->at[0] == SLEEPER_END)
+        m->done++;
+    else if (stuck)
+        m->lost++;
+}
+
+static struct model walk_all(int ringers, bool sleeper_fence, bool ringer_fence)
+{
+    struct model m = { .ringers = ringers, .sleeper_fence = sleeper_fence, .ringer_fence = ringer_fence };
+    m.table = calloc(STATES, sizeof *m.table);
+    m.used = calloc(STATES, sizeof *m.used);
+    cr_assert(m.table != NULL && m.used != NULL);
+    struct state start = { 0 };
+    walk(&m, &start);
+    free(m.table);
+    free(m.used);
+    return m;
+}
+
+Test(wait, protocol_loses_nothing)
+{
+    for (int ringers = 1; ringers <= RINGERS_MAX; ringers++) {
+        struct model m = walk_all(ringers, true, true);
+        cr_expect_eq(m.lost, 0, "%d ringers: %ld of %ld states lose a wake-up", ringers, m.lost, m.states);
+        cr_expect_gt(m.done, 0);
+    }
+}
+
+Test(wait, protocol_needs_both_fences)
+{
+    for (int ringers = 1; ringers <= RINGERS_MAX; ringers++) {
+        cr_expect_gt(walk_all(ringers, false, true).lost, 0, "%d ringers, no fence at the sleeper", ringers);
+        cr_expect_gt(walk_all(ringers, true, false).lost, 0, "%d ringers, no fence at the ringer", ringers);
+    }
+}
+
+/* --- The code */
+
+static const struct tt_wait_policy at_once = { .spins = 0, .yield_us = 0 };
+
+struct pair { /* two threads that hand a number to and fro */
+    struct tt_doorbell bell[2];
+    _Alignas(64) _Atomic uint32_t number[2];
+    _Alignas(64) uint32_t rounds;
+    struct tt_wait_policy policy;
+    int extra_bells;
+};
+
+static void await(struct tt_wait *w, _Atomic uint32_t *number, uint32_t wanted)
+{
+    while (atomic_load_explicit(number, memory_order_acquire) != wanted)
+        tt_wait_idle(w);
+    tt_wait_awake(w);
+}
+
+static void play(struct pair *p, int side)
+{
+    struct tt_doorbell quiet[4] = { 0 }, *bells[] = { &quiet[0], &p->bell[side], &quiet[1] };
+    struct tt_wait w;
+    tt_wait_begin(&w, p->policy, bells + 1 - p->extra_bells, 1 + 2 * p->extra_bells);
+    for (uint32_t i = 1; i <= p->rounds; i++) {
+        if (side == 0)
+            atomic_store_explicit(&p->number[1], i, memory_order_release);
+        if (side == 0)
+            tt_doorbell_ring(&p->bell[1]);
+        await(&w, &p->number[side], i);
+        if (side == 1)
+            atomic_store_explicit(&p->number[0], i, memory_order_release);
+        if (side == 1)
+            tt_doorbell_ring(&p->bell[0]);
+    }
+}
+
+static void *play_other(void *pair)
+{
+    play(pair, 1);
+    return NULL;
+}
+
+static int64_t run_pair(struct pair *p)
+{
+    pthread_t other;
+    int64_t began = tt_now_ns();
+    cr_assert_eq(pthread_create(&other, NULL, play_other, p), 0);
+    play(p, 0);
+    pthread_join(other, NULL);
+    return tt_now_ns() - began;
+}
+
+Test(wait, no_wake_up_is_lost)
+{
+    struct pair p = { .rounds = 60000, .policy = at_once };
+    run_pair(&p);
+    cr_expect_eq(tt_wait_lost(), 0);
+}
+
+Test(wait, no_wake_up_is_lost_on_many_bells)
+{
+    struct pair p = { .rounds = 10000, .policy = at_once, .extra_bells = 1 };
+    run_pair(&p);
+    cr_expect_eq(tt_wait_lost(), 0);
+}
+
+Test(wait, no_wake_up_is_lost_after_spins_and_yields)
+{
+    struct pair p = { .rounds = 10000, .policy = { .spins = 3, .yield_us = 2 } };
+    run_pair(&p);
+    cr_expect_eq(tt_wait_lost(), 0);
+}
+
+/* Both sides start each round together and then dawdle by chance, so that the ringer's look at `sleeping`
+ * falls again and again into the moment when the sleeper says so: without either fence this loses one soon. */
+struct duel {
+    struct tt_doorbell bell;
+    _Alignas(64) _Atomic uint32_t ready[2];
+    _Alignas(64) _Atomic uint32_t number;
+    uint32_t rounds;
+};
+
+static void meet_and_dawdle(struct duel *d, int side, uint32_t round, uint32_t *seed)
+{
+    atomic_store_explicit(&d->ready[side], round, memory_order_release);
+    while (atomic_load_explicit(&d->ready[1 - side], memory_order_acquire) < round)
+        sched_yield();
+    *seed = *seed * 1664525 + 1013904223;
+    for (volatile uint32_t i = *seed >> 24; i > 0; i--)
+        continue;
+}
+
+static void *ring_by_chance(void *duel)
+{
+    struct duel *d = duel;
+    uint32_t seed = 7;
+    for (uint32_t i = 1; i <= d->rounds; i++) {
+        meet_and_dawdle(d, 1, i, &seed);
+        atomic_store_explicit(&d->number, i, memory_order_release);
+        tt_doorbell_ring(&d->bell);
+    }
+    return NULL;
+}
+
+Test(wait, no_wake_up_is_lost_in_a_race)
+{
+    static struct duel d = { .rounds = 50000 }; /* outlives a failure: the ringer goes on */
+    struct tt_doorbell *bell = &d.bell;
+    struct tt_wait w;
+    pthread_t ringer;
+    uint32_t seed = 1;
+    cr_assert_eq(pthread_create(&ringer, NULL, ring_by_chance, &d), 0);
+    tt_wait_begin(&w, at_once, &bell, 1);
+    for (uint32_t i = 1; i <= d.rounds && tt_wait_lost() == 0; i++) {
+        meet_and_dawdle(&d, 0, i, &seed);
+        await(&w, &d.number, i);
+    }
+    cr_expect_eq(tt_wait_lost(), 0);
+    if (tt_wait_lost() == 0)
+        pthread_join(ringer, NULL);
+}
+
+static void write_late(struct pair *p, int ms)
+{
+    tt_sleep_ms(ms);
+    atomic_store_explicit(&p->number[0], 1, memory_order_release);
+}
+
+static void *write_and_ring(void *pair)
+{
+    struct pair *p = pair;
+    write_late(p, 250);
+    tt_doorbell_ring(&p->bell[0]);
+    return NULL;
+}
+
+static void *write_in_silence(void *pair)
+{
+    write_late(pair, 150);
+    return NULL;
+}
+
+static void *write_and_ring_late(void *pair)
+{
+    struct pair *p = pair;
+    write_late(p, 150);
+    tt_sleep_ms(75); /* the sleeper looks at 200 ms, and then gives the ring 50 more */
+    tt_doorbell_ring(&p->bell[0]);
+    return NULL;
+}
+
+static uint64_t lost_when(void *(*writer)(void *), int *looks)
+{
+    struct pair p = { .policy = at_once };
+    struct tt_doorbell *bells[] = { &p.bell[0] };
+    struct tt_wait w;
+    pthread_t thread;
+    uint64_t before = tt_wait_lost();
+    cr_assert_eq(pthread_create(&thread, NULL, writer, &p), 0);
+    tt_wait_begin(&w, p.policy, bells, 1);
+    for (*looks = 0; atomic_load_explicit(&p.number[0], memory_order_acquire) == 0;)
+        *looks += tt_wait_idle(&w);
+    tt_wait_awake(&w);
+    cr_expect_eq(atomic_load(&p.bell[0].sleeping), 0);
+    pthread_join(thread, NULL);
+    return tt_wait_lost() - before;
+}
+
+Test(wait, lost_wake_ups_are_counted)
+{
+    int looks;
+    cr_expect_eq(lost_when(write_and_ring, &looks), 0);
+    cr_expect(looks >= 1 && looks <= 3, "%d looks in 250 ms", looks);
+    cr_expect_eq(lost_when(write_in_silence, &looks), 1);
+}
+
+Test(wait, a_late_ring_is_no_lost_one)
+{
+    int looks;
+    cr_expect_eq(lost_when(write_and_ring_late, &looks), 0);
+}
+
+static double cpu_seconds(const struct rusage *u)
+{
+    return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) +
+           (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) / 1e6;
+}
+
+static void wait_for_flag(struct tt_doorbell *bells, _Atomic uint32_t *flag, int me)
+{
+    struct tt_doorbell *mine = &bells[me];
+    struct tt_wait w;
+    tt_wait_begin(&w, tt_wait_policy_for(64), &mine, 1);
+    await(&w, flag, 1);
+    _exit(tt_wait_lost() == 0 ? 0 : 1);
+}
+
+Test(wait, waiting_costs_no_core)
+{
+    enum { RANKS = 7, SECONDS = 2 };
+    struct tt_doorbell *bells = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(bells, MAP_FAILED);
+    _Atomic uint32_t *flag = &bells[RANKS].word;
+    for (int i = 0; i < RANKS; i++)
+        if (fork() == 0)
+            wait_for_flag(bells, flag, i);
+    tt_sleep_ms(SECONDS * 1000);
+    atomic_store_explicit(flag, 1, memory_order_release);
+    for (int i = 0; i < RANKS; i++)
+        tt_doorbell_ring(&bells[i]);
+    struct rusage usage;
+    for (int i = 0, status; i < RANKS; i++) {
+        cr_assert_geq(wait(&status), 0);
+        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    getrusage(RUSAGE_CHILDREN, &usage);
+    cr_expect_lt(
+        cpu_seconds(&usage), 0.05 * SECONDS, "%.3f s of a core in %d s", cpu_seconds(&usage), SECONDS);
+}
+
+Test(wait, without_bells_it_sleeps_shortly)
+{
+    struct tt_doorbell many[TT_WAIT_BELLS + 1] = { 0 }, *bells[TT_WAIT_BELLS + 1] = { NULL };
+    struct tt_wait w;
+    struct rusage before, after;
+    for (int all = 0; all < 2; all++) {
+        for (int i = 0; i <= TT_WAIT_BELLS; i++)
+            bells[i] = all ? &many[i] : NULL;
+        tt_wait_begin(&w, at_once, bells, TT_WAIT_BELLS + 1);
+        getrusage(RUSAGE_THREAD, &before);
+        int calls = 0;
+        for (; !tt_wait_idle(&w); calls++)
+            cr_assert_lt(calls, 1000);
+        getrusage(RUSAGE_THREAD, &after);
+        cr_expect_lt(cpu_seconds(&after) - cpu_seconds(&before), 0.05);
+        tt_wait_awake(&w);
+    }
+    cr_expect_eq(tt_wait_lost(), 0);
+}
+
+/* --- Cores */
+
+static void put(const char *root, const char *name, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    for (char *cut = path + strlen(root) + 1; (cut = strchr(cut, '/')) != NULL; *cut++ = '/') {
+        *cut = '\0';
+        mkdir(path, 0700);
+    }
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file, "%s", path);
+    fputs(text, file);
+    fclose(file);
+}
+
+Test(wait, cores_of_cgroups)
+{
+    char root[] = "/tmp/tutti-cgroup-XXXXXX", clean[64];
+    cr_assert_not_null(mkdtemp(root));
+    put(root, "a/b/cpu.max", "max 100000\n");
+    put(root, "a/cpu.max", "250000 100000\n");
+    put(root, "tight/cpu.max", "1000 100000\n");
+    put(root, "cpu,cpuacct/j/cpu.cfs_quota_us", "400000\n");
+    put(root, "cpu,cpuacct/j/cpu.cfs_period_us", "100000\n");
+    put(root, "cpu/free/cpu.cfs_quota_us", "-1\n");
+    put(root, "cpu/cpu.cfs_quota_us", "600000\n");
+    put(root, "cpu/cpu.cfs_period_us", "100000\n");
+    cr_expect_eq(tt_cores_quota(root, "0::/a/b\n", 16), 3);
+    cr_expect_eq(tt_cores_quota(root, "0::/a/b\n", 2), 2);
+    cr_expect_eq(tt_cores_quota(root, "0::/not/mounted/here\n", 16), 16);
+    cr_expect_eq(tt_cores_quota(root, "0::/tight\n", 16), 1);
+    cr_expect_eq(tt_cores_quota(root, "9:pids:/j\n4:cpu,cpuacct:/j/k\n0::/\n", 16), 4);
+    cr_expect_eq(tt_cores_quota(root, "1:cpu:/free", 16), 6);
+    cr_expect_eq(tt_cores_quota(root, "1:cpuset:/free\nnonsense\n:::\n", 16), 16);
+    snprintf(clean, sizeof clean, "rm -r %s", root);
+    cr_expect_eq(system(clean), 0);
+    cr_expect_geq(tt_cores_granted(), 1);
+    cr_expect_leq(tt_cores_granted(), sysconf(_SC_NPROCESSORS_CONF));
+}
+
+Test(wait, policies)
+{
+    cr_expect_gt(tt_wait_policy_for(1).spins, tt_wait_policy_for(100000).spins);
+}
+
+Test(wait, deadlines)
+{
+    int64_t now = tt_now_ns();
+    cr_expect_eq(tt_deadline_ns(-1), INT64_MAX);
+    cr_expect_eq(tt_deadline_ns(INT64_MAX), INT64_MAX);
+    cr_expect_geq(tt_deadline_ns(5), now + 5000000);
+    cr_expect_lt(tt_deadline_ns(5), now + 10000000000);
+}
