@@ -1,6 +1,32 @@
-/* tutti.h: the one public header. C99, C++, no CUDA header. All calls are safe from any thread; one communicator is used by one thread at a
- * time, except tutti_comm_abort, _state, _get_error (any thread, any moment). Group state is per thread. count = elements, bytes = bytes.
- * Every call checks first: on a usage error nothing was done. Outputs are last and set only on success. `config` may be NULL. */
+/* tutti.h: the public header of Tutti, a collective communication library. C99, C++, no other header needed.
+ *
+ * Ranks. A communicator joins n ranks, numbered 0 to n - 1. A rank is a process or a thread; each holds
+ * its own end, a tutti_comm. A collective is called by every rank of the communicator, with the same
+ * count, type, op and root, in the same order. Ranks that call different things get TUTTI_MISMATCH, all of
+ * them.
+ *
+ * Counts are elements, bytes are bytes. Sums are formed in an order that depends only on n, the count and
+ * the algorithm: the same call gives the same bits run to run, whatever the memory and the slicing. With
+ * TUTTI_COMM_EXACT the order of every reduction is the canonical tree (pairs (0,1) (2,3) ..., an odd one
+ * passes up), whatever the count and algorithm.
+ *
+ * Buffers. Where a function says "in place", send and recv may be the same memory in the stated way; else
+ * they must not overlap. Any host memory is legal. Memory of tutti_mem_alloc can be read by the peers
+ * without a copy. A send buffer is never written, unless in place.
+ *
+ * Waiting. Outside a group a collective returns when its result is there and nobody reads this rank's
+ * buffers any more. Every wait ends: with the result, or with an error when a peer dies, calls something
+ * else, or nothing moves for the communicator's timeout.
+ *
+ * Threads. Every function may be called from any thread. One communicator is used by one thread at a time,
+ * except tutti_comm_abort, tutti_comm_state and tutti_comm_get_error, which any thread may call at any
+ * moment before tutti_comm_destroy. Groups and last errors belong to the thread.
+ *
+ * Errors. Every call checks its arguments first; on TUTTI_INVALID_ARGUMENT, TUTTI_INVALID_USAGE,
+ * TUTTI_UNSUPPORTED and TUTTI_OUT_OF_MEMORY nothing was done at this rank and the communicator goes on.
+ * The others are sticky: the communicator is over, every rank gets the same first cause, and only abort,
+ * state, get_error, get_last_error, rank, size and destroy are left. Outputs are set only on success.
+ * tutti_get_last_error says what was wrong and what would be legal. */
 #ifndef TUTTI_H
 #define TUTTI_H
 #include <stddef.h>
@@ -8,73 +34,260 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#define TUTTI_VERSION 100                        /* of this header: major * 10000 + minor * 100 + patch */
-typedef struct tutti_comm tutti_comm;            /* one rank's end of a communicator */
-typedef struct { uint8_t bytes[128]; } tutti_id; /* rendezvous addresses and a secret; copy it by any channel that is private */
-typedef enum {                                   /* values never change; new ones are appended; test with < 0 */
-    TUTTI_OK = 0, TUTTI_IN_PROGRESS = 1,         /* 1 comes only from queries and from non-blocking communicators */
-    TUTTI_INVALID_ARGUMENT = -1, TUTTI_INVALID_USAGE = -2, TUTTI_UNSUPPORTED = -3, TUTTI_OUT_OF_MEMORY = -4, /* local: the communicator goes on */
-    TUTTI_SYSTEM_ERROR = -5, TUTTI_DEVICE_ERROR = -6, TUTTI_MISMATCH = -7, TUTTI_PEER_LOST = -8, TUTTI_TIMEOUT = -9,
-    TUTTI_ABORTED = -10, TUTTI_INTERNAL_ERROR = -11                       /* -5 and below: sticky, the same cause on every rank */
+
+/* Version of this header: major * 10000 + minor * 100 + patch. tutti_get_version() is that of the loaded
+ * library. */
+#define TUTTI_VERSION 100
+
+/* One rank's end of a communicator. */
+typedef struct tutti_comm tutti_comm;
+
+/* Where ranks meet, and a secret that proves they may. Hand it to the other ranks by any channel that is
+ * private. */
+typedef struct {
+    uint8_t bytes[128];
+} tutti_id;
+
+/* Values never change, new ones are appended. Errors are negative. */
+typedef enum {
+    TUTTI_OK = 0,
+    TUTTI_IN_PROGRESS = 1, /* only from queries */
+    TUTTI_INVALID_ARGUMENT = -1, /* -1 to -4 are local: nothing was done, the communicator goes on */
+    TUTTI_INVALID_USAGE = -2,
+    TUTTI_UNSUPPORTED = -3,
+    TUTTI_OUT_OF_MEMORY = -4,
+    TUTTI_SYSTEM_ERROR = -5, /* -5 and below are sticky, with the same cause on every rank */
+    TUTTI_DEVICE_ERROR = -6,
+    TUTTI_MISMATCH = -7, /* ranks called different things */
+    TUTTI_PEER_LOST = -8, /* a rank died, or destroyed its end too early */
+    TUTTI_TIMEOUT = -9,
+    TUTTI_ABORTED = -10,
+    TUTTI_INTERNAL_ERROR = -11
 } tutti_status;
-typedef enum { TUTTI_INT8 = 0, TUTTI_UINT8, TUTTI_INT32, TUTTI_UINT32, TUTTI_INT64, TUTTI_UINT64, TUTTI_FLOAT16, TUTTI_FLOAT32, TUTTI_FLOAT64,
-    TUTTI_BFLOAT16, TUTTI_FLOAT8_E4M3, TUTTI_FLOAT8_E5M2 } tutti_type;    /* NCCL's numbers, so that its shim need not translate */
-typedef uint32_t tutti_op;                       /* built in: below 256, NCCL's numbers first; created ones: 256 and up */
-enum { TUTTI_SUM = 0, TUTTI_PROD, TUTTI_MAX, TUTTI_MIN, TUTTI_AVG, TUTTI_BIT_AND = 16, TUTTI_BIT_OR, TUTTI_BIT_XOR };
-typedef struct {                                 /* size = sizeof; zero means default in every field; growth only at the end (rule: openat2) */
+
+/* Element types; NCCL's numbers. All can be moved; int32, uint32, int64, uint64, float16, float32, float64
+ * and bfloat16 can be reduced. float16 and bfloat16 accumulate in float32 within a pass and round to
+ * nearest even when stored. */
+typedef enum {
+    TUTTI_INT8 = 0,
+    TUTTI_UINT8,
+    TUTTI_INT32,
+    TUTTI_UINT32,
+    TUTTI_INT64,
+    TUTTI_UINT64,
+    TUTTI_FLOAT16,
+    TUTTI_FLOAT32,
+    TUTTI_FLOAT64,
+    TUTTI_BFLOAT16,
+    TUTTI_FLOAT8_E4M3,
+    TUTTI_FLOAT8_E5M2
+} tutti_type;
+
+/* Reductions; NCCL's numbers. Integers wrap modulo 2^bits. In MAX and MIN a number beats NaN, and -0 < +0.
+ * AVG is the sum, divided by n once, at the end: integers truncate towards zero; float16 may overflow
+ * where the sum does. */
+typedef uint32_t tutti_op;
+enum { TUTTI_SUM = 0, TUTTI_PROD, TUTTI_MAX, TUTTI_MIN, TUTTI_AVG };
+
+/* Settings of a communicator. Zero means the default in every field; set size to sizeof(tutti_config). The
+ * struct grows only at its end: a shorter one reads as zeros, a longer one is refused if what is unknown
+ * is not zero. */
+typedef struct {
     size_t size;
-    uint64_t flags;                              /* TUTTI_COMM_* */
-    int64_t timeout_ms;                          /* 0: ten minutes; -1: never */
-    const char *name;                            /* for logs and errors */
-    const char *options;                         /* "algo=all_reduce:ring;slice=64K": the table tutti-info prints; beats the environment */
+    uint64_t flags; /* TUTTI_COMM_EXACT */
+    int64_t timeout_ms; /* how long nothing may move before a wait fails; 0: ten minutes; -1: for ever */
+    const char *name; /* for messages */
+    const char *options; /* "algo=all_reduce:ring;slice=64K"; tutti-info lists them; beats the environment */
 } tutti_config;
-enum { TUTTI_COMM_NONBLOCKING = 1, TUTTI_COMM_EXACT = 2 }; /* return from init at once; canonical association for every float result */
-typedef struct { size_t size; tutti_status status; int32_t rank, peer; uint64_t sequence; char operation[32], text[480]; } tutti_error;
 
-/* Streams: 16 bytes by value, nothing to look up or free on a call. {0} = none: a call on host memory returns when its result is there. */
-typedef struct { void *handle; int32_t kind; int32_t device; } tutti_stream;
-enum { TUTTI_STREAM_NONE = 0, TUTTI_STREAM_HOST = 1, TUTTI_STREAM_CUDA = 2 };
-static inline tutti_stream tutti_no_stream(void) { tutti_stream s = { 0, TUTTI_STREAM_NONE, -1 }; return s; }
+/* Flags. TUTTI_COMM_EXACT: every reduction is the canonical tree, each node rounded to the type: a sum of
+ * equal contiguous parts has the same bits on 1, 2, 4 and 8 ranks (version 1 of that promise). Rank 0's
+ * choice is everybody's. */
+enum { TUTTI_COMM_EXACT = 2 };
 
-int tutti_get_version(void);                                                    /* of the library that is loaded */
-const char *tutti_status_string(tutti_status status);                           /* never NULL */
-const char *tutti_get_last_error(const tutti_comm *comm);                       /* NULL: this thread's last failure; valid to its next call */
-size_t tutti_query(const tutti_comm *comm, const char *what, char *text, size_t bytes); /* as snprintf: "algorithms all_reduce", "choice ...", "config" */
+/* What ended a communicator. Set size to sizeof(tutti_error). */
+typedef struct {
+    size_t size;
+    tutti_status status; /* TUTTI_OK: nothing did */
+    int32_t rank; /* who found it */
+    int32_t peer; /* whom it concerns; -1: nobody */
+    uint64_t sequence; /* number of the operation */
+    char operation[32];
+    char text[480];
+} tutti_error;
+
+/* Where a call is ordered: 16 bytes, by value. This version has one kind, none: the call returns when its
+ * result is there. Other kinds are refused with TUTTI_UNSUPPORTED. */
+typedef struct {
+    void *handle;
+    int32_t kind;
+    int32_t device;
+} tutti_stream;
+enum { TUTTI_STREAM_NONE = 0 };
+static inline tutti_stream tutti_no_stream(void)
+{
+    tutti_stream stream = { 0, TUTTI_STREAM_NONE, -1 };
+    return stream;
+}
+
+/* ---- Library ---- */
+
+/* Version of the library that is loaded, as TUTTI_VERSION. */
+int tutti_get_version(void);
+
+/* A name for a status, "TUTTI_TIMEOUT: ..."; never NULL, also for unknown values. */
+const char *tutti_status_string(tutti_status status);
+
+/* Text of the last failure of this thread (comm NULL), or of the sticky error of a communicator ("" if
+ * there is none). Never NULL; valid until this thread's next call. */
+const char *tutti_get_last_error(const tutti_comm *comm);
+
+/* Ask in words, as snprintf answers: writes at most `bytes` bytes with a final 0 to text (which may be
+ * NULL if bytes is 0) and returns the length of the whole answer; 0, with a last error that lists the
+ * questions, if `what` is none. Questions: "version", "config", "transports", "cpu", "algorithms
+ * COLLECTIVE", "choice COLLECTIVE BYTES", "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place
+ * [exact]", "paths" (bytes this rank sent, by path), "lost_wakeups". comm may be NULL where the answer
+ * does not depend on one. */
+size_t tutti_query(const tutti_comm *comm, const char *what, char *text, size_t bytes);
+
+/* Bytes of one element; 0 for an unknown type. */
 size_t tutti_type_bytes(tutti_type type);
 
-tutti_status tutti_get_id(tutti_id *id);                                        /* this process answers at it until n ranks came, or the deadline */
-tutti_status tutti_comm_init_rank(int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm); /* in a group: several per thread */
-tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm);                   /* launcher's rank, n and id */
-tutti_status tutti_comm_init_all(int n, const int *devices, const tutti_config *config, tutti_comm **comms); /* all ranks here; devices may be NULL */
-tutti_status tutti_comm_split(tutti_comm *comm, int color, int key, const tutti_config *config, tutti_comm **child); /* colour -1: child is NULL */
-int tutti_comm_rank(const tutti_comm *comm);                                    /* -1: not a communicator */
-int tutti_comm_size(const tutti_comm *comm);
-int tutti_comm_device(const tutti_comm *comm);                                  /* -1: host only */
-tutti_status tutti_comm_state(const tutti_comm *comm);                          /* one load: ready, in progress, or the sticky error */
-tutti_status tutti_comm_get_error(const tutti_comm *comm, tutti_error *error);  /* who, with whom, which operation, which number */
-tutti_status tutti_comm_finalize(tutti_comm *comm);                             /* collective: all that was issued is done everywhere */
-tutti_status tutti_comm_abort(tutti_comm *comm);                                /* local, bounded; wakes every waiter on every rank; frees nothing */
-tutti_status tutti_comm_destroy(tutti_comm *comm);                              /* local; aborts what is pending; then the handle is dead */
+/* ---- Communicators ---- */
 
-tutti_status tutti_mem_alloc(size_t bytes, int cuda, void **ptr);               /* memory that peers can map, host (0) or this thread's device (1) */
+/* Make an id. This process answers at it, on a thread of its own, until all ranks have come or the default
+ * timeout has passed. Errors: INVALID_ARGUMENT (id NULL), SYSTEM_ERROR (no private directory, socket or
+ * thread). */
+tutti_status tutti_get_id(tutti_id *id);
+
+/* Join n ranks that have the same id: this one is `rank`. Collective; returns when all have joined, or
+ * with TIMEOUT, naming who is missing. All ranks must run on this machine, as one user. config may be
+ * NULL. Inside a group (several ranks of one thread) it is deferred to tutti_group_end; config and comm
+ * must stay valid until then. Errors: INVALID_ARGUMENT (n, rank, id, comm; ranks that disagree on n; a
+ * rank that comes twice), UNSUPPORTED (flags), SYSTEM_ERROR, TIMEOUT, PEER_LOST, OUT_OF_MEMORY. */
+tutti_status tutti_comm_init_rank(
+    int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
+
+/* The same with n, rank and id from the launcher: TUTTI_ID (hexadecimal), TUTTI_RANK and TUTTI_SIZE, or
+ * PMIx under mpirun and srun. Errors: INVALID_USAGE if there is no launcher, and those of
+ * tutti_comm_init_rank. */
+tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm);
+
+/* All n ranks in this process: comms[n] in rank order, for n threads, or for one thread that groups its
+ * calls. devices must be NULL (host memory). Errors as tutti_comm_init_rank. */
+tutti_status tutti_comm_init_all(int n, const int *devices, const tutti_config *config, tutti_comm **comms);
+
+/* Collective over comm: ranks of one colour (0 and up) form a child, in the order of (key, rank in comm);
+ * colour -1: no child, *child is set to NULL. config NULL: the parent's settings. Not inside a group.
+ * Errors: INVALID_ARGUMENT (comm, child, a colour below -1, on any rank), INVALID_USAGE, OUT_OF_MEMORY,
+ * and sticky ones. */
+tutti_status tutti_comm_split(
+    tutti_comm *comm, int color, int key, const tutti_config *config, tutti_comm **child);
+
+/* Rank, number of ranks, device (-1: host memory); -1 if comm is not a communicator. */
+int tutti_comm_rank(const tutti_comm *comm);
+int tutti_comm_size(const tutti_comm *comm);
+int tutti_comm_device(const tutti_comm *comm);
+
+/* TUTTI_OK, or the sticky error, found here or on another rank. Any thread. */
+tutti_status tutti_comm_state(const tutti_comm *comm);
+
+/* The sticky error with all that is known of it. Any thread. Errors: INVALID_ARGUMENT (comm, error,
+ * error->size). */
+tutti_status tutti_comm_get_error(const tutti_comm *comm, tutti_error *error);
+
+/* Collective: returns when all ranks have called it; then all that was issued is done everywhere, and only
+ * destroy is left. Errors: INVALID_ARGUMENT, INVALID_USAGE (inside a group), and sticky ones. */
+tutti_status tutti_comm_finalize(tutti_comm *comm);
+
+/* End the communicator on all ranks with TUTTI_ABORTED, unless it ended before; wakes every wait. Local,
+ * bounded, any thread; frees nothing. Errors: INVALID_ARGUMENT. */
+tutti_status tutti_comm_abort(tutti_comm *comm);
+
+/* Local, never waits for others; then the handle is dead, and using it is an INVALID_ARGUMENT. A rank that
+ * destroys its end while others still need it makes them fail with PEER_LOST. Errors: INVALID_ARGUMENT,
+ * INVALID_USAGE (inside a group). */
+tutti_status tutti_comm_destroy(tutti_comm *comm);
+
+/* ---- Memory ---- */
+
+/* Zeroed memory, page-aligned, that peers on this machine read in place, without a copy. cuda must be 0.
+ * It belongs to this process and lives until tutti_mem_free. Errors: INVALID_ARGUMENT, UNSUPPORTED (cuda),
+ * OUT_OF_MEMORY. */
+tutti_status tutti_mem_alloc(size_t bytes, int cuda, void **ptr);
+
+/* NULL is legal. Errors: INVALID_ARGUMENT if ptr is not the start of such memory. */
 tutti_status tutti_mem_free(void *ptr);
 
-tutti_status tutti_group_start(void);                                           /* nests; calls are checked when made, start together at the end */
-tutti_status tutti_group_end(void);                                             /* first error and nothing started, or all started (no stream: done) */
+/* ---- Groups ---- */
 
-tutti_status tutti_reduce_local(const void *const *sources, int k, void *dst, size_t count, tutti_type type, tutti_op op); /* the canonical tree, no ranks */
+/* Calls of this thread between start and the matching end are checked at once, queued, and start together
+ * at the end of the outermost group, which returns when all are done. Sends and receives in a group may be
+ * in any order; collectives of one communicator run in the order of the calls. A thread that has several
+ * ranks must group their calls. If a call was wrong, or what it needs cannot be made, the end returns the
+ * first such error and nothing was started. Errors of start: none. Of end: INVALID_USAGE (no start), the
+ * first of the group's. */
+tutti_status tutti_group_start(void);
+tutti_status tutti_group_end(void);
 
+/* ---- Collectives ---- All take a communicator and tutti_no_stream(). count 0 and n = 1 are legal. Errors
+ * of each: INVALID_ARGUMENT (comm, type, op, root or peer out of range, a NULL buffer that is needed,
+ * overlapping buffers, a reduction of misaligned elements, a count beyond 8 TiB), UNSUPPORTED (a type that
+ * cannot be reduced, a stream), INVALID_USAGE (after finalize; a forced algorithm that cannot serve),
+ * OUT_OF_MEMORY; sticky: MISMATCH, PEER_LOST, TIMEOUT, ABORTED, SYSTEM_ERROR, INTERNAL_ERROR. Meanings are
+ * MPI's (MPI 4.1, chapter 6), in-place rules NCCL's. */
+
+/* Returns when all ranks have called it. */
 tutti_status tutti_barrier(tutti_comm *comm, tutti_stream stream);
-tutti_status tutti_all_reduce(const void *send, void *recv, size_t count, tutti_type type, tutti_op op, tutti_comm *comm, tutti_stream stream);
-tutti_status tutti_reduce(const void *send, void *recv, size_t count, tutti_type type, tutti_op op, int root, tutti_comm *comm, tutti_stream stream);
-tutti_status tutti_broadcast(const void *send, void *recv, size_t count, tutti_type type, int root, tutti_comm *comm, tutti_stream stream);
-tutti_status tutti_reduce_scatter(const void *send, void *recv, size_t recv_count, tutti_type type, tutti_op op, tutti_comm *comm, tutti_stream stream);
-tutti_status tutti_all_gather(const void *send, void *recv, size_t send_count, tutti_type type, tutti_comm *comm, tutti_stream stream);
-tutti_status tutti_send(const void *send, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream);
-tutti_status tutti_recv(void *recv, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream);
-/* v-forms: arrays of n, read before the call returns; places in elements, NULL = packed; `shared` arrays must be equal on all ranks */
-tutti_status tutti_all_gather_v(const void *send, size_t send_count, void *recv, const size_t *recv_counts_shared, const size_t *recv_places,
-    tutti_type type, tutti_comm *comm, tutti_stream stream);
+
+/* recv[i] = send[i] of rank 0 (op) ... (op) send[i] of rank n - 1, on every rank; count elements each.
+ * In place: recv == send. */
+tutti_status tutti_all_reduce(const void *send, void *recv, size_t count, tutti_type type, tutti_op op,
+    tutti_comm *comm, tutti_stream stream);
+
+/* The same at root only; elsewhere recv is not touched and may be NULL. In place (at root): recv == send. */
+tutti_status tutti_reduce(const void *send, void *recv, size_t count, tutti_type type, tutti_op op, int root,
+    tutti_comm *comm, tutti_stream stream);
+
+/* recv = send of root, on every rank, count elements; send is read at root only and may be NULL elsewhere.
+ * In place: recv == send. */
+tutti_status tutti_broadcast(const void *send, void *recv, size_t count, tutti_type type, int root,
+    tutti_comm *comm, tutti_stream stream);
+
+/* send has n blocks of recv_count elements; rank r gets the reduction of all blocks r. In place: recv is
+ * block `rank` of send. */
+tutti_status tutti_reduce_scatter(const void *send, void *recv, size_t recv_count, tutti_type type,
+    tutti_op op, tutti_comm *comm, tutti_stream stream);
+
+/* recv has n blocks of send_count elements; block r is send of rank r. In place: send is block `rank` of
+ * recv. */
+tutti_status tutti_all_gather(
+    const void *send, void *recv, size_t send_count, tutti_type type, tutti_comm *comm, tutti_stream stream);
+
+/* Blocks of different length: rank r gives recv_counts_shared[r] elements, which arrive at recv +
+ * recv_places[r] elements (NULL: packed in rank order). The counts are equal on all ranks, send_count is
+ * this rank's own; places may differ from rank to rank and must not overlap. The arrays have n entries and
+ * are read before the call returns. In place: send is this rank's block of recv. */
+tutti_status tutti_all_gather_v(const void *send, size_t send_count, void *recv,
+    const size_t *recv_counts_shared, const size_t *recv_places, tutti_type type, tutti_comm *comm,
+    tutti_stream stream);
+
+/* One message to, or from, rank `peer`, which is not this one. Messages of a pair are matched in the order
+ * of the calls; both sides give the same count and a type, else both get MISMATCH. A send returns when its
+ * buffer may be reused, which may need the receiver: a pair that exchanges must group, or order its calls.
+ * A message of 0 elements is not sent. */
+tutti_status tutti_send(
+    const void *send, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream);
+tutti_status tutti_recv(
+    void *recv, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream);
+
+/* No ranks: dst = sources[0] (op) ... (op) sources[k - 1], the canonical tree, each node rounded to the
+ * type: what exact ranks would get. k pointers to count elements each; dst may be one of them, else
+ * nothing overlaps. AVG divides by k. Errors: INVALID_ARGUMENT (k, NULL, misaligned), UNSUPPORTED (type or
+ * op). */
+tutti_status tutti_reduce_local(
+    const void *const *sources, int k, void *dst, size_t count, tutti_type type, tutti_op op);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,157 @@
+/* api.c: the collectives' entry points. Each fills one struct tt_call; tt_call_submit does the rest. */
+#include "base/status.h"
+#include "group.h"
+#include "kernels/kernels.h"
+#include "tutti.h"
+
+tutti_status tt_call_submit(struct tt_call *call)
+{
+    tutti_status status = tt_call_check(call);
+    if (tt_group_open())
+        return status == TUTTI_OK ? tt_group_add(call) : tt_group_note(status);
+    struct tt_pending pending = { .call = *call };
+    if (status == TUTTI_OK)
+        status = tt_call_start(call, &pending.op);
+    return status == TUTTI_OK ? tt_run(&pending, 1) : status;
+}
+
+/* A handle that is none: the error belongs to the group, if there is one. */
+static tutti_status submit(tutti_comm *handle, struct tt_call *call)
+{
+    call->comm = tt_handle_find(handle);
+    if (call->comm != NULL)
+        return tt_call_submit(call);
+    return tt_group_open() ? tt_group_note(TUTTI_INVALID_ARGUMENT) : TUTTI_INVALID_ARGUMENT;
+}
+
+tutti_status tutti_barrier(tutti_comm *comm, tutti_stream stream)
+{
+    struct tt_call call = { .collective = TT_BARRIER,
+        .send = tt_barrier_token(),
+        .count = 1,
+        .type = TUTTI_INT32,
+        .op = TUTTI_MAX,
+        .stream = stream };
+    return submit(comm, &call);
+}
+
+tutti_status tutti_all_reduce(const void *send, void *recv, size_t count, tutti_type type, tutti_op op,
+    tutti_comm *comm, tutti_stream stream)
+{
+    struct tt_call call = { .collective = TT_ALL_REDUCE,
+        .send = send,
+        .recv = recv,
+        .count = count,
+        .type = type,
+        .op = op,
+        .stream = stream };
+    return submit(comm, &call);
+}
+
+tutti_status tutti_reduce(const void *send, void *recv, size_t count, tutti_type type, tutti_op op, int root,
+    tutti_comm *comm, tutti_stream stream)
+{
+    struct tt_call call = { .collective = TT_REDUCE,
+        .send = send,
+        .recv = recv,
+        .count = count,
+        .type = type,
+        .op = op,
+        .root = root,
+        .stream = stream };
+    return submit(comm, &call);
+}
+
+tutti_status tutti_broadcast(const void *send, void *recv, size_t count, tutti_type type, int root,
+    tutti_comm *comm, tutti_stream stream)
+{
+    struct tt_call call = { .collective = TT_BROADCAST,
+        .send = send,
+        .recv = recv,
+        .count = count,
+        .type = type,
+        .root = root,
+        .stream = stream };
+    return submit(comm, &call);
+}
+
+tutti_status tutti_reduce_scatter(const void *send, void *recv, size_t recv_count, tutti_type type,
+    tutti_op op, tutti_comm *comm, tutti_stream stream)
+{
+    struct tt_call call = { .collective = TT_REDUCE_SCATTER,
+        .send = send,
+        .recv = recv,
+        .count = recv_count,
+        .type = type,
+        .op = op,
+        .stream = stream };
+    return submit(comm, &call);
+}
+
+tutti_status tutti_all_gather(
+    const void *send, void *recv, size_t send_count, tutti_type type, tutti_comm *comm, tutti_stream stream)
+{
+    struct tt_call call = { .collective = TT_ALL_GATHER,
+        .send = send,
+        .recv = recv,
+        .count = send_count,
+        .type = type,
+        .stream = stream };
+    return submit(comm, &call);
+}
+
+tutti_status tutti_all_gather_v(const void *send, size_t send_count, void *recv,
+    const size_t *recv_counts_shared, const size_t *recv_places, tutti_type type, tutti_comm *comm,
+    tutti_stream stream)
+{
+    struct tt_call call = { .collective = TT_ALL_GATHER_V,
+        .send = send,
+        .recv = recv,
+        .count = send_count,
+        .type = type,
+        .counts = recv_counts_shared,
+        .places = recv_places,
+        .stream = stream };
+    return submit(comm, &call);
+}
+
+tutti_status tutti_send(
+    const void *send, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream)
+{
+    struct tt_call call = {
+        .collective = TT_P2P_SEND, .send = send, .count = count, .type = type, .root = peer, .stream = stream
+    };
+    return submit(comm, &call);
+}
+
+tutti_status tutti_recv(
+    void *recv, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream)
+{
+    struct tt_call call = {
+        .collective = TT_P2P_RECV, .recv = recv, .count = count, .type = type, .root = peer, .stream = stream
+    };
+    return submit(comm, &call);
+}
+
+tutti_status tutti_reduce_local(
+    const void *const *sources, int k, void *dst, size_t count, tutti_type type, tutti_op op)
+{
+    if (k < 1)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "reduce_local: k is %d; legal: 1 or more", k);
+    if (tt_fold_find(type, op, TT_TREE) == NULL)
+        return tt_fail(TUTTI_UNSUPPORTED, "reduce_local: no kernel reduces %s by %s", tt_type_name(type),
+            tt_op_name(op));
+    if (count == 0)
+        return TUTTI_OK;
+    if (sources == NULL || dst == NULL)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "reduce_local: %s is NULL", dst == NULL ? "dst" : "sources");
+    for (int i = 0; i < k; i++)
+        if (sources[i] == NULL || (uintptr_t)sources[i] % tutti_type_bytes(type) != 0)
+            return tt_fail(TUTTI_INVALID_ARGUMENT,
+                "reduce_local: sources[%d] is %p; legal: a multiple of %zu, not NULL", i, sources[i],
+                tutti_type_bytes(type));
+    if ((uintptr_t)dst % tutti_type_bytes(type) != 0)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "reduce_local: dst is %p; legal: a multiple of %zu", dst,
+            tutti_type_bytes(type));
+    return tt_reduce_local(sources, k, dst, count, type, op);
+}

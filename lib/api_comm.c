@@ -1,0 +1,124 @@
+/* api_comm.c: the public functions about communicators and memory, but for making them (init.c, split.c). */
+#include <string.h>
+
+#include "base/status.h"
+#include "bootstrap.h"
+#include "group.h"
+#include "transports/arena.h"
+
+tutti_status tutti_get_id(tutti_id *id)
+{
+    struct tt_settings settings;
+    if (id == NULL)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "get_id: id is NULL");
+    tutti_status status = tt_comm_settings(NULL, &settings);
+    return status == TUTTI_OK ? tt_bootstrap_create(id, tt_comm_timeout(&settings, NULL)) : status;
+}
+
+int tutti_comm_rank(const tutti_comm *comm)
+{
+    const struct tt_comm *c = tt_handle_find(comm);
+    return c != NULL ? c->rank : -1;
+}
+
+int tutti_comm_size(const tutti_comm *comm)
+{
+    const struct tt_comm *c = tt_handle_find(comm);
+    return c != NULL ? c->n : -1;
+}
+
+int tutti_comm_device(const tutti_comm *comm)
+{
+    (void)tt_handle_find(comm);
+    return -1;
+}
+
+tutti_status tutti_comm_state(const tutti_comm *comm)
+{
+    struct tt_comm *c = tt_handle_find(comm);
+    return c != NULL ? tt_comm_check(c) : TUTTI_INVALID_ARGUMENT;
+}
+
+tutti_status tutti_comm_get_error(const tutti_comm *comm, tutti_error *error)
+{
+    struct tt_comm *c = tt_handle_find(comm);
+    struct tt_cause cause = { .rank = -1, .peer = -1 };
+    if (c == NULL)
+        return TUTTI_INVALID_ARGUMENT;
+    if (error == NULL || error->size < sizeof error->size + sizeof error->status)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "get_error: %s; set error->size to sizeof(tutti_error), %zu",
+            error == NULL ? "error is NULL" : "error->size is too small", sizeof *error);
+    tutti_error known = { .size = error->size, .rank = -1, .peer = -1 };
+    if (c->transport->cause(c->endpoint, &cause)) {
+        known.status = (tutti_status)cause.status;
+        known.rank = cause.rank;
+        known.peer = cause.peer == TT_NONE ? -1 : cause.peer;
+        known.sequence = cause.sequence;
+        memcpy(known.operation, cause.operation, sizeof known.operation);
+        memcpy(known.text, cause.text, sizeof known.text);
+    }
+    memcpy(error, &known, error->size < sizeof known ? error->size : sizeof known);
+    return TUTTI_OK;
+}
+
+const char *tutti_get_last_error(const tutti_comm *comm)
+{
+    if (comm == NULL)
+        return tt_last_error();
+    struct tt_comm *c = tt_handle_find(comm);
+    if (c == NULL)
+        return tt_last_error();
+    return tt_comm_check(c) != TUTTI_OK ? tt_last_error() : "";
+}
+
+tutti_status tutti_comm_finalize(tutti_comm *comm)
+{
+    struct tt_comm *c = tt_handle_find(comm);
+    if (c == NULL)
+        return TUTTI_INVALID_ARGUMENT;
+    if (tt_group_open())
+        return tt_group_note(tt_fail(TUTTI_INVALID_USAGE, "finalize: not inside a group"));
+    tutti_status status = tutti_barrier(comm, tutti_no_stream());
+    if (status == TUTTI_OK)
+        c->finalized = true;
+    return status;
+}
+
+tutti_status tutti_comm_abort(tutti_comm *comm)
+{
+    struct tt_comm *c = tt_handle_find(comm);
+    if (c == NULL)
+        return TUTTI_INVALID_ARGUMENT;
+    struct tt_cause cause = {
+        .status = TUTTI_ABORTED, .rank = c->rank, .peer = TT_NONE, .operation = "abort"
+    };
+    tt_cause_say(&cause, "%s: aborted by rank %d", c->name, c->rank);
+    tt_comm_fail(c, &cause);
+    return TUTTI_OK;
+}
+
+tutti_status tutti_comm_destroy(tutti_comm *comm)
+{
+    if (tt_group_open())
+        return tt_group_note(tt_fail(TUTTI_INVALID_USAGE, "destroy: not inside a group"));
+    struct tt_comm *c = tt_handle_take(comm);
+    if (c == NULL)
+        return TUTTI_INVALID_ARGUMENT;
+    tt_comm_destroy(c);
+    return TUTTI_OK;
+}
+
+tutti_status tutti_mem_alloc(size_t bytes, int cuda, void **ptr)
+{
+    if (ptr == NULL)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "mem_alloc: ptr is NULL");
+    if (cuda != 0)
+        return tt_fail(
+            TUTTI_UNSUPPORTED, "mem_alloc: cuda is %d; this library is built for host memory, 0", cuda);
+    return tt_arena_alloc(bytes > 0 ? bytes : 1, ptr);
+}
+
+tutti_status tutti_mem_free(void *ptr)
+{
+    return ptr == NULL ? TUTTI_OK : tt_arena_free(ptr);
+}

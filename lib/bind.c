@@ -1,0 +1,276 @@
+/* bind.c: from a call to a running operation: plan, layout, buffers to cells, number of slices, signature.
+ *
+ * Everything that peers must agree on (slices, algorithm, message numbers) is computed from values that
+ * all ranks share; pointers and in_place are this rank's own. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "algorithms/algorithms.h"
+#include "base/status.h"
+#include "call.h"
+
+static const int32_t barrier_token;
+
+static bool reduces(const struct tt_call *call)
+{
+    return call->collective == TT_BARRIER || tt_collectives[call->collective].result == TT_RESULT_REDUCED;
+}
+
+static uint64_t longest_block(const struct tt_call *call, uint32_t chunks)
+{
+    uint64_t longest = call->total / chunks + (call->total % chunks > 0);
+    if (call->counts != NULL) {
+        longest = 0;
+        for (int r = 0; r < call->comm->n; r++)
+            longest = call->counts[r] > longest ? call->counts[r] : longest;
+    }
+    return longest;
+}
+
+/* So many that the longest message fits a slot. */
+static uint32_t slices_for(const struct tt_call *call, bool whole, uint32_t chunks)
+{
+    uint64_t element = tutti_type_bytes(call->type);
+    uint64_t per_chunk = call->comm->endpoint->slot_bytes / element / (whole ? chunks : 1);
+    uint64_t longest = longest_block(call, chunks);
+    per_chunk = per_chunk > 0 ? per_chunk : 1;
+    uint64_t slices = longest / per_chunk + (longest % per_chunk > 0);
+    return slices > 0 ? (uint32_t)slices : 1;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
+/* Equal at all ranks exactly if they called the same; never 0. */
+static uint32_t signature_of(const struct tt_call *call, unsigned algorithm, uint32_t slices)
+{
+    const struct tt_collective_row *row = &tt_collectives[call->collective];
+    bool p2p = row->p2p; /* a send matches a receive */
+    uint64_t h = mix(p2p ? 77 : call->collective, (uint64_t)call->type << 32 | slices);
+    h = mix(h, row->result == TT_RESULT_REDUCED ? (uint64_t)call->op + 1 : 0);
+    h = mix(h, call->counts != NULL ? call->total : call->count);
+    h = mix(h, p2p ? 0 : (uint64_t)algorithm << 32 | (uint64_t)call->comm->exact);
+    h = mix(h, row->rooted ? (uint64_t)call->root + 1 : 0);
+    for (int r = 0; call->counts != NULL && r < call->comm->n; r++)
+        h = mix(h, call->counts[r]);
+    return (uint32_t)h | 1;
+}
+
+static struct tt_space space_of(const struct tt_call *call, const struct tt_layout *layout,
+    enum tt_reach reach, const void *pointer, const size_t *places)
+{
+    struct tt_space space = { .base = (uintptr_t)pointer, .places = places };
+    if (reach == TT_REACH_OWN &&
+        pointer != NULL) { /* the buffer is the own block: the space begins before it */
+        space.base -=
+            (uintptr_t)(tt_layout_chunk(layout, (uint32_t)call->comm->rank).first * layout->element_bytes);
+        space.places = NULL;
+    }
+    return space;
+}
+
+static void set_layout(const struct tt_call *call, struct tt_layout *layout, uint32_t chunks, uint32_t slices)
+{
+    uint32_t element = (uint32_t)tutti_type_bytes(call->type);
+    if (call->counts == NULL) {
+        tt_layout_even(layout, call->total, chunks, slices, element);
+        return;
+    }
+    uint64_t *starts = call->comm->starts, at = 0;
+    for (int r = 0; r < call->comm->n; r++) {
+        starts[r] = at;
+        at += call->counts[r];
+    }
+    tt_layout_v(layout, call->counts, starts, chunks, slices, element);
+}
+
+static uint64_t tmp_stride(const struct tt_layout *layout)
+{
+    uint64_t bytes = (tt_layout_part_max(layout) * layout->element_bytes + 63) / 64 * 64;
+    return bytes > 0 ? bytes : 64;
+}
+
+/* Room for the TMP cells of all slices in flight. */
+static tutti_status reserve_tmp(
+    struct tt_comm *comm, const struct tt_schedule *schedule, const struct tt_layout *layout)
+{
+    uint64_t windows = layout->slices < TT_WINDOW ? layout->slices : TT_WINDOW;
+    return tt_comm_grow_tmp(comm, windows * schedule->tmp_cells * tmp_stride(layout));
+}
+
+static void set_spaces(const struct tt_call *call, struct tt_op *op)
+{
+    const struct tt_collective_row *row = &tt_collectives[call->collective];
+    op->spaces[TT_IN] = space_of(call, &op->layout, row->in, call->send, NULL);
+    op->spaces[TT_OUT] = space_of(call, &op->layout, row->out, call->recv, call->places);
+    if (call->in_place)
+        op->spaces[TT_IN] = op->spaces[TT_OUT];
+    op->spaces[TT_TMP] =
+        (struct tt_space){ .base = (uintptr_t)call->comm->tmp, .stride = tmp_stride(&op->layout) };
+    op->tmp_slice_bytes = op->schedule->tmp_cells * op->spaces[TT_TMP].stride;
+}
+
+static tutti_status bind(const struct tt_call *call, unsigned algorithm, bool whole, struct tt_op *op)
+{
+    struct tt_comm *comm = call->comm;
+    uint32_t slices = slices_for(call, whole, op->schedule->chunks);
+    set_layout(call, &op->layout, op->schedule->chunks, slices);
+    tutti_status status = reserve_tmp(comm, op->schedule, &op->layout);
+    if (status != TUTTI_OK)
+        return status;
+    set_spaces(call, op);
+    op->endpoint = comm->endpoint;
+    op->class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
+    op->signature = signature_of(call, algorithm, slices);
+    op->sequence = comm->sequence;
+    op->next_send = comm->next_send[op->class];
+    op->next_recv = comm->next_recv[op->class];
+    op->folds[TT_CHAIN] = reduces(call) ? tt_fold_find(call->type, call->op, TT_CHAIN) : NULL;
+    op->folds[TT_TREE] = reduces(call) ? tt_fold_find(call->type, call->op, TT_TREE) : NULL;
+    op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
+    op->scratch = comm->scratch;
+    return TUTTI_OK;
+}
+
+static void publish(const struct tt_call *call, const struct tt_op *op)
+{
+    struct tt_call_record record = { .count = call->count,
+        .signature = op->signature,
+        .op = call->op,
+        .root = call->root,
+        .slices = op->layout.slices,
+        .collective = (uint8_t)call->collective,
+        .algorithm = op->schedule->key.algorithm,
+        .type = (uint8_t)call->type,
+        .exact = op->schedule->key.exact };
+    op->endpoint->transport->publish(op->endpoint, &record, op->sequence);
+}
+
+static tutti_status find_plan(const struct tt_call *call, struct tt_plan **plan)
+{
+    struct tt_comm *comm = call->comm;
+    struct tt_key key = { .collective = (uint8_t)call->collective,
+        .in_place = call->in_place,
+        .exact = comm->exact && reduces(call),
+        .n = comm->n,
+        .me = comm->rank,
+        .root = tt_collectives[call->collective].rooted ? call->root : 0 };
+    int algorithm;
+    uint64_t bytes = call->total * tutti_type_bytes(call->type);
+    tutti_status status =
+        tt_plan_choose(&comm->settings, call->collective, comm->n, comm->exact, bytes, &algorithm);
+    if (status != TUTTI_OK)
+        return status;
+    key.algorithm = (uint8_t)algorithm;
+    return tt_plan_find(&comm->plans, &key, plan);
+}
+
+/* An idle operation for this peer and direction. */
+static tutti_status find_point(const struct tt_call *call, struct tt_point_op **found)
+{
+    struct tt_comm *comm = call->comm;
+    struct tt_point **place = &comm->points[call->collective == TT_P2P_RECV][call->root];
+    if (*place == NULL) {
+        struct tt_point *point = calloc(1, sizeof *point);
+        if (point == NULL)
+            return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to talk to rank %d", call->root);
+        struct tt_key key = {
+            .collective = (uint8_t)call->collective, .n = comm->n, .me = comm->rank, .root = call->root
+        };
+        key.algorithm = (uint8_t)tt_algorithm_choose(call->collective, comm->n, false, 0);
+        tutti_status status = tt_schedule_build(&point->schedule, &key);
+        if (status != TUTTI_OK) {
+            free(point);
+            return status;
+        }
+        *place = point;
+    }
+    struct tt_point *point = *place;
+    if (point->idle == NULL) {
+        struct tt_point_op *fresh = calloc(1, sizeof *fresh);
+        tutti_status status = fresh == NULL
+                                  ? tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to talk to rank %d", call->root)
+                                  : tt_op_create(&point->schedule, &fresh->op);
+        if (status != TUTTI_OK) {
+            free(fresh);
+            return status;
+        }
+        fresh->point = point;
+        point->idle = fresh;
+    }
+    *found = point->idle;
+    return TUTTI_OK;
+}
+
+tutti_status tt_call_prepare(const struct tt_call *call)
+{
+    if (tt_collectives[call->collective].p2p) {
+        struct tt_point_op *point;
+        return find_point(call, &point);
+    }
+    struct tt_plan *plan;
+    struct tt_layout layout;
+    tutti_status status = find_plan(call, &plan);
+    if (status != TUTTI_OK)
+        return status;
+    uint32_t chunks = plan->schedule.chunks;
+    set_layout(call, &layout, chunks, slices_for(call, plan->whole, chunks));
+    return reserve_tmp(call->comm, &plan->schedule, &layout);
+}
+
+static tutti_status start_point(const struct tt_call *call, struct tt_op **op)
+{
+    struct tt_point_op *point;
+    tutti_status status = find_point(call, &point);
+    if (status == TUTTI_OK)
+        status = bind(call, 0, true, &point->op);
+    if (status != TUTTI_OK)
+        return status;
+    point->point->idle = point->next;
+    *op = &point->op;
+    return TUTTI_OK;
+}
+
+static tutti_status start_collective(const struct tt_call *call, struct tt_op **op)
+{
+    struct tt_plan *plan;
+    tutti_status status = find_plan(call, &plan);
+    if (status == TUTTI_OK)
+        status = bind(call, plan->key.algorithm, plan->whole, &plan->op);
+    if (status != TUTTI_OK)
+        return status;
+    publish(call, &plan->op);
+    call->comm->sequence++;
+    *op = &plan->op;
+    return TUTTI_OK;
+}
+
+tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op)
+{
+    bool p2p = tt_collectives[call->collective].p2p;
+    tutti_status status = p2p ? start_point(call, op) : start_collective(call, op);
+    if (status == TUTTI_OK)
+        tt_exec_start(*op);
+    return status;
+}
+
+void tt_call_end(const struct tt_call *call, struct tt_op *op)
+{
+    if (op->class == TT_CLASS_COLLECTIVE) {
+        if (op->state == TT_DONE)
+            op->endpoint->transport->complete(op->endpoint, op->sequence + 1);
+        return;
+    }
+    struct tt_point_op *point = (struct tt_point_op *)op;
+    struct tt_point *home = call->comm->points[call->collective == TT_P2P_RECV][call->root];
+    point->next = home->idle;
+    home->idle = point;
+}
+
+const void *tt_barrier_token(void)
+{
+    return &barrier_token;
+}

@@ -1,0 +1,71 @@
+/* call.h: one public call, as all layers see it: api fills it, check completes it, plan and bind read it. */
+#ifndef TT_CALL_H
+#define TT_CALL_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/collective.h"
+#include "comm.h"
+#include "tutti.h"
+
+struct tt_call {
+    enum tt_collective collective;
+    struct tt_comm *comm;
+    const void *send;
+    void *recv;
+    size_t count; /* as in the signature: of the vector, the block or the message */
+    tutti_type type;
+    tutti_op op;
+    int root; /* p2p: the peer */
+    const size_t *counts; /* v-forms: elements per rank */
+    const size_t *places; /* v-forms: where they stand in recv; NULL: packed */
+    tutti_stream stream;
+
+    /* Set by tt_call_check. */
+    bool in_place;
+    uint64_t total; /* elements of the whole vector */
+};
+
+/* Everything that can be told from this rank's arguments alone. */
+tutti_status tt_call_check(struct tt_call *call);
+
+/* check, then queue (in a group) or run and wait. What every collective's entry point calls. */
+tutti_status tt_call_submit(struct tt_call *call);
+
+/* "all_reduce of 1024 float32, sum" for messages; the record form is for calls of peers. */
+void tt_call_describe(const struct tt_call *call, char *text, size_t bytes);
+void tt_record_describe(const struct tt_call_record *record, char *text, size_t bytes);
+const char *tt_type_name(tutti_type type);
+const char *tt_op_name(tutti_op op);
+
+/* Make what running this call needs (schedule, room for the operation, TMP), so that a group fails before
+ * it starts. */
+tutti_status tt_call_prepare(const struct tt_call *call);
+/* Bind the call to an operation and start that. After prepare it fails only if a plan was pushed out and
+ * there is no memory to build it again. */
+tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op);
+/* What a barrier sends: its IN. */
+const void *tt_barrier_token(void);
+
+/* The operation is over, or given up. */
+void tt_call_end(const struct tt_call *call, struct tt_op *op);
+
+struct tt_pending {
+    struct tt_call call;
+    struct tt_op *op; /* NULL: not started */
+    bool over;
+    bool suspect; /* the peer of this p2p call was gone at the last look */
+};
+
+/* Run calls to their end. Collectives of one communicator run one after the other, everything else at
+ * once. The first failure of a communicator ends all its calls; returns the first failure. */
+tutti_status tt_run(struct tt_pending *pending, int count);
+
+/* What a long wait looks for (fault.c): a call of a peer that differs, a peer that is gone, a deadline.
+ * TUTTI_OK: go on. */
+tutti_status tt_fault_inspect(struct tt_pending *pending, int64_t stalled_ms);
+/* The executor gave up: tell why, on all ranks. */
+tutti_status tt_fault_of_op(const struct tt_pending *pending);
+
+#endif

@@ -1,0 +1,206 @@
+/* comm.c: making and ending communicators, from inside. The public functions are in api_comm.c. */
+#include "comm.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "transports/arena.h"
+
+/* Slots shrink as ranks grow, so that what a rank may touch for staging stays in the tens of megabytes. */
+static uint64_t slice_bytes_for(const struct tt_settings *settings, int n)
+{
+    uint64_t bytes = settings->slice_bytes;
+    if (bytes == 0)
+        bytes = n <= 8 ? 128 * 1024 : (uint64_t)(1024 * 1024) / (uint64_t)n;
+    bytes = bytes < 8192 ? 8192 : bytes;
+    return (bytes + 4095) / 4096 * 4096;
+}
+
+/* openat2's rule: a shorter struct reads as zeros, a longer one is refused if what we do not know is not
+ * zero. */
+static tutti_status read_config(const tutti_config *config, tutti_config *known)
+{
+    *known = (tutti_config){ .size = sizeof *known };
+    if (config == NULL)
+        return TUTTI_OK;
+    if (config->size < sizeof config->size)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "config.size is %zu; set it to sizeof(tutti_config), %zu here",
+            config->size, sizeof *known);
+    if (config->size > 4096)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "config.size is %zu; a tutti_config has %zu bytes",
+            config->size, sizeof *known);
+    const uint8_t *bytes = (const uint8_t *)config;
+    for (size_t i = sizeof *known; i < config->size; i++)
+        if (bytes[i] != 0)
+            return tt_fail(TUTTI_UNSUPPORTED,
+                "config sets a field at byte %zu that this library (version %d) does not know", i,
+                TUTTI_VERSION);
+    memcpy(known, config, config->size < sizeof *known ? config->size : sizeof *known);
+    return TUTTI_OK;
+}
+
+tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *settings)
+{
+    tutti_config c;
+    tutti_status status = read_config(config, &c);
+    if (status != TUTTI_OK)
+        return status;
+    if ((c.flags & ~(uint64_t)TUTTI_COMM_EXACT) != 0)
+        return tt_fail(TUTTI_UNSUPPORTED, "config.flags is 0x%llx; legal: TUTTI_COMM_EXACT",
+            (unsigned long long)c.flags);
+    if (c.timeout_ms < -1)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "config.timeout_ms is %lld; legal: -1 (never), 0 (default), or more", (long long)c.timeout_ms);
+    status = tt_settings_read(settings, c.options);
+    if (status == TUTTI_OK && (c.flags & TUTTI_COMM_EXACT))
+        settings->exact = true;
+    return status;
+}
+
+int64_t tt_comm_timeout(const struct tt_settings *settings, const tutti_config *config)
+{
+    tutti_config known;
+    if (read_config(config, &known) == TUTTI_OK && known.timeout_ms != 0)
+        return known.timeout_ms;
+    return settings->timeout_ms_or_zero != 0 ? (int64_t)settings->timeout_ms_or_zero : 600000;
+}
+
+static tutti_status allocate(struct tt_comm *comm)
+{
+    size_t n = (size_t)comm->n;
+    for (int c = 0; c < TT_CLASSES; c++) {
+        comm->next_send[c] = malloc(n * sizeof(uint64_t));
+        comm->next_recv[c] = malloc(n * sizeof(uint64_t));
+        if (comm->next_send[c] == NULL || comm->next_recv[c] == NULL)
+            return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
+        for (size_t peer = 0; peer < n; peer++)
+            comm->next_send[c][peer] = comm->next_recv[c][peer] = comm->settings.first_number;
+    }
+    comm->starts = malloc(n * sizeof *comm->starts);
+    comm->points[0] = calloc(n, sizeof *comm->points[0]);
+    comm->points[1] = calloc(n, sizeof *comm->points[1]);
+    comm->scratch = malloc((size_t)TT_FOLD_MAX * TT_SCRATCH_BYTES);
+    if (comm->starts == NULL || comm->points[0] == NULL || comm->points[1] == NULL || comm->scratch == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
+    return tt_plan_cache_create(&comm->plans);
+}
+
+tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, const tutti_config *config,
+    uint8_t *address, struct tt_comm **comm)
+{
+    tutti_config known;
+    tutti_status status = read_config(config, &known);
+    if (status != TUTTI_OK)
+        return status;
+    struct tt_comm *c = calloc(1, sizeof *c);
+    if (c == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator");
+    c->n = n;
+    c->rank = rank;
+    c->settings = *settings;
+    c->exact = settings->exact;
+    c->timeout_ms = tt_comm_timeout(settings, config);
+    c->sequence = settings->first_number;
+    c->transport = &tt_shm;
+    c->wait_policy = tt_wait_policy_for(n);
+    snprintf(c->name, sizeof c->name, "%s", known.name != NULL ? known.name : "comm");
+    status = allocate(c);
+    struct tt_endpoint_params params = { .n = n,
+        .me = rank,
+        .slot_bytes = slice_bytes_for(settings, n),
+        .first_number = settings->first_number,
+        .pull = settings->pull,
+        .map = settings->map };
+    if (status == TUTTI_OK)
+        status = c->transport->open(&params, address, &c->endpoint);
+    if (status != TUTTI_OK) {
+        tt_comm_destroy(c);
+        return status;
+    }
+    *comm = c;
+    return TUTTI_OK;
+}
+
+tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses)
+{
+    return comm->transport->connect(comm->endpoint, addresses);
+}
+
+static void free_point(struct tt_point *point)
+{
+    while (point != NULL && point->idle != NULL) {
+        struct tt_point_op *next = point->idle->next;
+        tt_op_destroy(&point->idle->op);
+        free(point->idle);
+        point->idle = next;
+    }
+    if (point != NULL)
+        tt_schedule_free(&point->schedule);
+    free(point);
+}
+
+void tt_comm_destroy(struct tt_comm *comm)
+{
+    if (comm->endpoint != NULL)
+        comm->transport->close(comm->endpoint);
+    tt_plan_cache_destroy(&comm->plans);
+    for (int direction = 0; direction < 2; direction++) {
+        for (int peer = 0; comm->points[direction] != NULL && peer < comm->n; peer++)
+            free_point(comm->points[direction][peer]);
+        free(comm->points[direction]);
+    }
+    for (int c = 0; c < TT_CLASSES; c++) {
+        free(comm->next_send[c]);
+        free(comm->next_recv[c]);
+    }
+    if (comm->tmp != NULL)
+        tt_arena_free(comm->tmp);
+    free(comm->starts);
+    free(comm->scratch);
+    free(comm);
+}
+
+tutti_status tt_comm_grow_tmp(struct tt_comm *comm, uint64_t bytes)
+{
+    if (bytes <= comm->tmp_bytes)
+        return TUTTI_OK;
+    void *tmp;
+    tutti_status status = tt_arena_alloc(bytes, &tmp);
+    if (status != TUTTI_OK)
+        return status;
+    if (comm->tmp != NULL)
+        tt_arena_free(comm->tmp);
+    comm->tmp = tmp;
+    comm->tmp_bytes = bytes;
+    return TUTTI_OK;
+}
+
+void tt_cause_say(struct tt_cause *cause, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(cause->text, sizeof cause->text, format, arguments);
+    va_end(arguments);
+}
+
+tutti_status tt_comm_check(struct tt_comm *comm)
+{
+    struct tt_cause cause;
+    if (!comm->transport->cause(comm->endpoint, &cause))
+        return TUTTI_OK;
+    atomic_store(&comm->status, cause.status);
+    tt_set_last_error(cause.text);
+    return (tutti_status)cause.status;
+}
+
+tutti_status tt_comm_fail(struct tt_comm *comm, const struct tt_cause *cause)
+{
+    if (comm->transport->abort(comm->endpoint, cause))
+        tt_log(TT_LOG_ERROR, "%s", cause->text);
+    tutti_status status = tt_comm_check(comm);
+    return status != TUTTI_OK ? status : (tutti_status)cause->status;
+}

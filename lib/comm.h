@@ -1,0 +1,97 @@
+/* comm.h: a communicator from inside: one rank's endpoint, its counters, its plans.
+ *
+ * One thread uses a communicator at a time; only `aborted` style questions (state, get_error, abort) come
+ * from others, and those go through the transport's control plane, which is safe for that. Nothing here is
+ * global. */
+#ifndef TT_COMM_H
+#define TT_COMM_H
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/config.h"
+#include "base/wait.h"
+#include "exec.h"
+#include "plan.h"
+#include "transports/transport.h"
+#include "tutti.h"
+
+enum { TT_NAME_BYTES = 64 };
+
+struct tt_point { /* sends to, or receives from, one peer */
+    struct tt_schedule schedule;
+    struct tt_point_op *idle;
+};
+
+struct tt_point_op {
+    struct tt_op op; /* first */
+    struct tt_point *point;
+    struct tt_point_op *next;
+};
+
+struct tt_comm {
+    int n, rank;
+    char name[TT_NAME_BYTES];
+    struct tt_settings settings;
+    bool exact, finalized;
+    int64_t timeout_ms; /* -1: never */
+    const struct tt_transport *transport;
+    struct tt_endpoint *endpoint;
+    struct tt_wait_policy wait_policy;
+
+    uint64_t sequence; /* of the next collective */
+    uint64_t *next_send[TT_CLASSES]; /* n message numbers each */
+    uint64_t *next_recv[TT_CLASSES];
+    uint64_t *starts; /* n: packed starts of a v-collective's blocks */
+    struct tt_plan_cache plans;
+    struct tt_point **points[2]; /* [0] sends, [1] receives; n each, made on first use */
+
+    uint8_t *tmp; /* in memory that peers can map; grows when a plan needs more */
+    uint64_t tmp_bytes;
+    uint8_t *scratch;
+
+    _Atomic int status; /* the sticky error, once seen here */
+};
+
+/* Open an endpoint; the address is for the others. `settings` must hold rank 0's shared ones already. */
+tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, const tutti_config *config,
+    uint8_t *address, struct tt_comm **comm);
+/* With everybody's addresses. On failure the caller destroys. */
+tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses);
+void tt_comm_destroy(struct tt_comm *comm);
+
+/* Hand `mine` in and get everybody's, in rank order; the bytes are the same on all ranks. */
+typedef tutti_status (*tt_exchange_fn)(void *context, const void *mine, uint64_t bytes, void *all);
+enum { TT_JOINING_BYTES = TT_ADDRESS_BYTES + 4 };
+/* Open, exchange (TT_JOINING_BYTES), connect, exchange (4 bytes): always two exchanges, also by a rank
+ * that fails, so that nobody waits for it. One rank's failure is everybody's. */
+tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
+    const tutti_config *config, tt_exchange_fn exchange, void *context, struct tt_comm **comm);
+/* Everybody's status by one exchange of 4 bytes: the own failure, else the first of another rank. */
+tutti_status tt_comm_agree(tt_exchange_fn exchange, void *context, int n, int rank, tutti_status mine);
+
+/* The settings of a call to init: environment, then config. Checks the config. */
+tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *settings);
+
+/* How long this communicator waits; -1: for ever. config may be NULL. */
+int64_t tt_comm_timeout(const struct tt_settings *settings, const tutti_config *config);
+
+/* TMP of at least this many bytes (its content is lost). */
+tutti_status tt_comm_grow_tmp(struct tt_comm *comm, uint64_t bytes);
+
+/* The sticky error of this communicator: TUTTI_OK, or the status that every rank gets. Sets the thread's
+ * last error. */
+tutti_status tt_comm_check(struct tt_comm *comm);
+/* End this communicator on all ranks. The first cause wins; returns the winner's status. */
+tutti_status tt_comm_fail(struct tt_comm *comm, const struct tt_cause *cause);
+
+/* Set the text of a cause. */
+void tt_cause_say(struct tt_cause *cause, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Handles (handle.c): 64-byte shells with a magic, never unmapped and reused last, so that use after
+ * destroy is told. */
+tutti_status tt_handle_create(struct tt_comm *comm, tutti_comm **handle);
+struct tt_comm *tt_handle_find(const tutti_comm *handle); /* NULL, with the thread's last error set */
+struct tt_comm *tt_handle_take(tutti_comm *handle); /* the same, and the handle is dead from now on */
+
+#endif

@@ -1,0 +1,71 @@
+/* establish.c: from settings to a connected communicator, whatever the exchange.
+ *
+ * Open an endpoint, exchange addresses, connect, and exchange once more, so that nobody begins before all
+ * are connected. A rank that fails still takes part in both exchanges, and its failure is everybody's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "comm.h"
+
+struct joining { /* what a rank tells the others */
+    int32_t status;
+    uint8_t address[TT_ADDRESS_BYTES];
+};
+_Static_assert(sizeof(struct joining) == TT_JOINING_BYTES, "as comm.h says");
+
+static tutti_status failure_of(int rank, int32_t status)
+{
+    return tt_fail((tutti_status)status, "rank %d could not make its end of the communicator: %s", rank,
+        tutti_status_string((tutti_status)status));
+}
+
+tutti_status tt_comm_agree(tt_exchange_fn exchange, void *context, int n, int rank, tutti_status mine)
+{
+    int32_t *all = calloc((size_t)n, sizeof *all), own = mine;
+    if (all == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the statuses of %d ranks", n);
+    tutti_status status = exchange(context, &own, sizeof own, all);
+    for (int r = 0; r < n && status == TUTTI_OK && mine == TUTTI_OK; r++)
+        if (all[r] != TUTTI_OK && r != rank)
+            status = failure_of(r, all[r]);
+    free(all);
+    return mine != TUTTI_OK ? mine : status;
+}
+
+static tutti_status connect_all(struct tt_comm *comm, const struct joining *all, uint8_t *addresses)
+{
+    for (int r = 0; r < comm->n; r++) {
+        if (all[r].status != TUTTI_OK)
+            return failure_of(r, all[r].status);
+        memcpy(addresses + (size_t)r * TT_ADDRESS_BYTES, all[r].address, TT_ADDRESS_BYTES);
+    }
+    return tt_comm_connect(comm, addresses);
+}
+
+tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
+    const tutti_config *config, tt_exchange_fn exchange, void *context, struct tt_comm **comm)
+{
+    struct joining mine = { 0 }, *all = calloc((size_t)n, sizeof *all);
+    uint8_t *addresses = calloc((size_t)n, TT_ADDRESS_BYTES);
+    struct tt_comm *made = NULL;
+    if (all == NULL || addresses == NULL) { /* without room for the others' words there is no taking part */
+        free(all);
+        free(addresses);
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", n);
+    }
+    mine.status = tt_comm_open(n, rank, settings, config, mine.address, &made);
+    tutti_status status = exchange(context, &mine, sizeof mine, all);
+    if (mine.status != TUTTI_OK)
+        status = (tutti_status)mine.status;
+    if (status == TUTTI_OK)
+        status = connect_all(made, all, addresses);
+    status = tt_comm_agree(exchange, context, n, rank, status);
+    free(all);
+    free(addresses);
+    if (status == TUTTI_OK)
+        *comm = made;
+    else if (made != NULL)
+        tt_comm_destroy(made);
+    return status;
+}

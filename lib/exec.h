@@ -1,0 +1,82 @@
+/* exec.h: the host executor: runs one rank's schedule, slice by slice, over a transport.
+ *
+ * tt_exec_progress never blocks, sleeps, allocates or logs, and returns after at most about
+ * TT_EXEC_BUDGET_BYTES of work, so one thread can drive any number of ranks. Up to `window` slices are in
+ * flight; within a slice a step starts when its dependencies are done. The schedule fixes every operand
+ * and rounding; the executor only chooses when bytes move. */
+#ifndef TT_EXEC_H
+#define TT_EXEC_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/layout.h"
+#include "base/schedule.h"
+#include "kernels/kernels.h"
+#include "transports/transport.h"
+
+enum {
+    TT_WINDOW = 2, /* slices in flight: what the proof covers */
+    TT_EXEC_BUDGET_BYTES = 1 << 20,
+    TT_SCRATCH_BYTES = 32 * 1024, /* per operand, where a reduction must pull its operands */
+};
+
+enum tt_progress { TT_IDLE /* nothing could be done */, TT_MOVED, TT_DONE, TT_FAILED };
+
+struct tt_active { /* a step that is ready, or under way */
+    uint32_t step;
+    bool posted;
+    uint64_t cursor; /* elements done */
+};
+
+struct tt_slice {
+    uint32_t index;
+    uint32_t left; /* units (steps, folds as one) not done */
+    uint32_t nactive;
+    struct tt_active *active;
+    uint32_t *waiting; /* dependencies not done, per step */
+};
+
+/* One operation of one rank. The first part is bound anew for each call, by bind.c or by a test. */
+struct tt_op {
+    struct tt_endpoint *endpoint;
+    enum tt_class class;
+    uint32_t signature;
+    uint64_t sequence; /* collectives: of the communicator; p2p: the first message's number */
+    uint64_t *next_send,
+        *next_recv; /* of this class, per peer: where numbers go on; advanced by the executor */
+    struct tt_layout layout;
+    struct tt_space spaces[TT_BUFFERS]; /* of TMP: that of window slot 0 */
+    uint64_t tmp_slice_bytes; /* from one window slot's TMP to the next */
+    tt_fold_fn folds[2]; /* by enum tt_shape */
+    uint32_t divisor; /* of TT_FINAL steps; 1: none */
+    uint8_t *scratch; /* TT_FOLD_MAX * TT_SCRATCH_BYTES; needed where the transport pulls */
+
+    /* What came of it. */
+    enum tt_progress state;
+    tutti_status status; /* of TT_FAILED */
+    int32_t failed_peer;
+    struct tt_arrival failed_arrival; /* of a mismatch: what the peer sent */
+
+    /* The executor's own. */
+    const struct tt_schedule *schedule;
+    uint32_t units; /* steps, a fold counting as one */
+    uint32_t slices_left;
+    uint32_t *opening; /* per step: for how many others it waits when a slice begins */
+    uint32_t *turn; /* per step with a message: the unit that waits for its slot */
+    uint64_t budget;
+    struct tt_slice slices[TT_WINDOW];
+    void *memory;
+};
+
+/* Room to run one operation of this schedule at a time; the schedule must outlive it. */
+tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op);
+void tt_op_destroy(struct tt_op *op);
+
+/* Begin, once everything above "what came of it" is set. */
+void tt_exec_start(struct tt_op *op);
+enum tt_progress tt_exec_progress(struct tt_op *op);
+
+/* The peer that this operation waits for first, TT_NONE if it waits for none: for messages about hangs. */
+int32_t tt_exec_waits_for(const struct tt_op *op);
+
+#endif

@@ -1,0 +1,156 @@
+/* fault.c: what went wrong, decided once, told to all.
+ *
+ * A rank that has waited long compares its peers' call records with its own (a mismatch), asks whether
+ * they live and have completed this operation (a death or departure matters only if they have not), and
+ * looks at the deadline. The first cause on any rank is every rank's. Each text names both calls, the
+ * ranks and the operation's number. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "call.h"
+
+enum { DESCRIPTION = 128, NAMED_AT_MOST = 16 };
+
+static tutti_status __attribute__((format(printf, 4, 5)))
+tell(const struct tt_pending *p, tutti_status status, int peer, const char *format, ...)
+{
+    const struct tt_comm *comm = p->call.comm;
+    struct tt_cause cause = {
+        .status = status, .rank = comm->rank, .peer = peer, .sequence = p->op->sequence
+    };
+    snprintf(cause.operation, sizeof cause.operation, "%s", tt_collectives[p->call.collective].name);
+    int length = snprintf(cause.text, sizeof cause.text, "%s, rank %d: ", comm->name, comm->rank);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(cause.text + length, sizeof cause.text - (size_t)length, format, arguments);
+    va_end(arguments);
+    return tt_comm_fail(p->call.comm, &cause);
+}
+
+static tutti_status tell_mismatch(const struct tt_pending *p, int peer, const struct tt_call_record *theirs)
+{
+    char mine[DESCRIPTION], other[DESCRIPTION];
+    tt_call_describe(&p->call, mine, sizeof mine);
+    tt_record_describe(theirs, other, sizeof other);
+    bool same_text = strcmp(mine, other) == 0;
+    return tell(p, TUTTI_MISMATCH, peer, "operation %llu: this rank called %s, rank %d called %s%s",
+        (unsigned long long)p->op->sequence, mine, peer, other,
+        same_text ? " (with another algorithm, exactness, slicing or other counts)" : "");
+}
+
+tutti_status tt_fault_of_op(const struct tt_pending *p)
+{
+    const struct tt_op *op = p->op;
+    const struct tt_transport *transport = op->endpoint->transport;
+    struct tt_call_record theirs;
+    char mine[DESCRIPTION];
+    tt_call_describe(&p->call, mine, sizeof mine);
+    if (op->status != TUTTI_MISMATCH)
+        return tell(p, op->status, op->failed_peer, "%s: cannot read the memory of rank %d: %s", mine,
+            op->failed_peer, tt_last_error());
+    if (op->class == TT_CLASS_COLLECTIVE &&
+        transport->call_of(op->endpoint, op->failed_peer, op->sequence, &theirs) &&
+        theirs.signature != op->signature)
+        return tell_mismatch(p, op->failed_peer, &theirs);
+    return tell(p, TUTTI_MISMATCH, op->failed_peer,
+        "operation %llu: this rank called %s, but rank %d sent a message of %llu bytes that belongs to "
+        "another call",
+        (unsigned long long)op->sequence, mine, op->failed_peer,
+        (unsigned long long)op->failed_arrival.bytes);
+}
+
+static bool has_called(const struct tt_op *op, int peer, struct tt_call_record *record)
+{
+    const struct tt_transport *transport = op->endpoint->transport;
+    return transport->call_of(op->endpoint, peer, op->sequence, record) ||
+           transport->completed_by(op->endpoint, peer) > op->sequence;
+}
+
+static tutti_status inspect_records(const struct tt_pending *p)
+{
+    const struct tt_op *op = p->op;
+    for (int peer = 0; peer < p->call.comm->n; peer++) {
+        struct tt_call_record record;
+        if (peer != p->call.comm->rank &&
+            op->endpoint->transport->call_of(op->endpoint, peer, op->sequence, &record) &&
+            record.signature != op->signature)
+            return tell_mismatch(p, peer, &record);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_status tell_gone(const struct tt_pending *p, int peer, enum tt_peer_state state)
+{
+    char mine[DESCRIPTION];
+    tt_call_describe(&p->call, mine, sizeof mine);
+    return tell(p, TUTTI_PEER_LOST, peer, "operation %llu, %s: rank %d %s",
+        (unsigned long long)p->op->sequence, mine, peer,
+        state == TT_PEER_DEAD ? "died" : "destroyed its communicator without taking part");
+}
+
+static tutti_status inspect_peers(struct tt_pending *p)
+{
+    const struct tt_op *op = p->op;
+    const struct tt_transport *transport = op->endpoint->transport;
+    if (op->class == TT_CLASS_P2P) { /* what it sent before it went may be there: one more poll decides */
+        enum tt_peer_state state = transport->peer_state(op->endpoint, p->call.root);
+        if (state != TT_PEER_ALIVE && p->suspect)
+            return tell_gone(p, p->call.root, state);
+        p->suspect = state != TT_PEER_ALIVE;
+        return TUTTI_OK;
+    }
+    for (int peer = 0; peer < p->call.comm->n; peer++) {
+        if (peer == p->call.comm->rank)
+            continue;
+        enum tt_peer_state state = transport->peer_state(op->endpoint, peer);
+        if (state != TT_PEER_ALIVE && transport->completed_by(op->endpoint, peer) <= op->sequence)
+            return tell_gone(p, peer, state);
+    }
+    return TUTTI_OK;
+}
+
+/* "ranks 2, 5" that have not made this call; empty if all have. */
+static void list_absent(const struct tt_pending *p, char *text, size_t bytes)
+{
+    int absent = 0;
+    text[0] = '\0';
+    for (int peer = 0; peer < p->call.comm->n; peer++) {
+        struct tt_call_record record;
+        if (peer == p->call.comm->rank || has_called(p->op, peer, &record))
+            continue;
+        size_t length = strlen(text);
+        if (absent++ < NAMED_AT_MOST)
+            snprintf(text + length, bytes - length, "%s%d", absent == 1 ? "" : ", ", peer);
+    }
+    if (absent > NAMED_AT_MOST)
+        snprintf(text + strlen(text), bytes - strlen(text), " and %d more", absent - NAMED_AT_MOST);
+}
+
+static tutti_status tell_timeout(const struct tt_pending *p, int64_t stalled_ms)
+{
+    char mine[DESCRIPTION], absent[160] = "";
+    tt_call_describe(&p->call, mine, sizeof mine);
+    int peer = tt_exec_waits_for(p->op);
+    if (p->op->class == TT_CLASS_COLLECTIVE)
+        list_absent(p, absent, sizeof absent);
+    if (absent[0] != '\0')
+        return tell(p, TUTTI_TIMEOUT, peer,
+            "operation %llu, %s: nothing moved for %lld ms; not called yet by rank %s",
+            (unsigned long long)p->op->sequence, mine, (long long)stalled_ms, absent);
+    return tell(p, TUTTI_TIMEOUT, peer, "operation %llu, %s: nothing moved for %lld ms; waiting for rank %d",
+        (unsigned long long)p->op->sequence, mine, (long long)stalled_ms, peer);
+}
+
+tutti_status tt_fault_inspect(struct tt_pending *p, int64_t stalled_ms)
+{
+    tutti_status status = TUTTI_OK;
+    if (p->op->class == TT_CLASS_COLLECTIVE)
+        status = inspect_records(p);
+    if (status == TUTTI_OK)
+        status = inspect_peers(p);
+    if (status == TUTTI_OK && p->call.comm->timeout_ms >= 0 && stalled_ms >= p->call.comm->timeout_ms)
+        status = tell_timeout(p, stalled_ms);
+    return status;
+}

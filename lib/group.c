@@ -1,0 +1,165 @@
+/* group.c: the queue of one thread, and its end. */
+#include "group.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+struct init {
+    int n, rank;
+    tutti_id id;
+    const tutti_config *config;
+    tutti_comm **comm;
+    tutti_comm *made;
+    tutti_status status;
+    char text[TT_ERROR_TEXT];
+    pthread_t thread;
+};
+
+struct queue {
+    int depth;
+    tutti_status status;
+    struct tt_pending *calls;
+    int ncalls, call_capacity;
+    struct init *inits;
+    int ninits, init_capacity;
+};
+static _Thread_local struct queue queue;
+
+bool tt_group_open(void)
+{
+    return queue.depth > 0;
+}
+
+tutti_status tt_group_note(tutti_status status)
+{
+    if (queue.status == TUTTI_OK)
+        queue.status = status;
+    return status;
+}
+
+static bool grow(void **items, int count, int *capacity, size_t bytes)
+{
+    if (count < *capacity)
+        return true;
+    int wanted = *capacity == 0 ? 16 : 2 * *capacity;
+    void *bigger = realloc(*items, (size_t)wanted * bytes);
+    if (bigger == NULL)
+        return false;
+    *items = bigger;
+    *capacity = wanted;
+    return true;
+}
+
+static const size_t *copy_array(const size_t *array, int n)
+{
+    size_t *copy = malloc((size_t)n * sizeof *copy);
+    if (copy != NULL)
+        memcpy(copy, array, (size_t)n * sizeof *copy);
+    return copy;
+}
+
+tutti_status tt_group_add(const struct tt_call *call)
+{
+    struct queue *q = &queue;
+    struct tt_call kept = *call;
+    if (call->counts != NULL)
+        kept.counts = copy_array(call->counts, call->comm->n);
+    if (call->places != NULL)
+        kept.places = copy_array(call->places, call->comm->n);
+    if ((call->counts != NULL && kept.counts == NULL) || (call->places != NULL && kept.places == NULL) ||
+        !grow((void **)&q->calls, q->ncalls, &q->call_capacity, sizeof *q->calls)) {
+        free((void *)(call->counts != NULL ? kept.counts : NULL));
+        free((void *)(call->places != NULL ? kept.places : NULL));
+        return tt_group_note(
+            tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue call %d of a group", q->ncalls));
+    }
+    q->calls[q->ncalls++] = (struct tt_pending){ .call = kept };
+    return TUTTI_OK;
+}
+
+tutti_status tt_group_add_init(
+    int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm)
+{
+    struct queue *q = &queue;
+    if (!grow((void **)&q->inits, q->ninits, &q->init_capacity, sizeof *q->inits))
+        return tt_group_note(tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue an initialisation in a group"));
+    q->inits[q->ninits++] = (struct init){ .n = n, .rank = rank, .id = *id, .config = config, .comm = comm };
+    return TUTTI_OK;
+}
+
+tutti_status tutti_group_start(void)
+{
+    queue.depth++;
+    return TUTTI_OK;
+}
+
+static void *run_init(void *argument)
+{
+    struct init *i = argument;
+    i->status = tt_init_rank(i->n, i->rank, &i->id, i->config, &i->made);
+    if (i->status != TUTTI_OK)
+        strncpy(i->text, tt_last_error(), sizeof i->text - 1);
+    return NULL;
+}
+
+/* All or none: outputs are set only if every initialisation of the group succeeded. */
+static tutti_status run_inits(struct queue *q)
+{
+    tutti_status status = TUTTI_OK;
+    int started = 0;
+    for (; started < q->ninits && status == TUTTI_OK; started++)
+        if (pthread_create(&q->inits[started].thread, NULL, run_init, &q->inits[started]) != 0) {
+            status = tt_fail(
+                TUTTI_SYSTEM_ERROR, "cannot start a thread for initialisation %d of a group", started);
+            break;
+        }
+    for (int i = 0; i < started; i++) {
+        pthread_join(q->inits[i].thread, NULL);
+        if (q->inits[i].status != TUTTI_OK && status == TUTTI_OK) {
+            status = q->inits[i].status;
+            tt_set_last_error(q->inits[i].text);
+        }
+    }
+    for (int i = 0; i < started; i++) {
+        if (q->inits[i].made != NULL && status != TUTTI_OK)
+            tt_comm_destroy(tt_handle_take(q->inits[i].made));
+        else if (status == TUTTI_OK)
+            *q->inits[i].comm = q->inits[i].made;
+    }
+    return status;
+}
+
+static tutti_status run_calls(struct queue *q)
+{
+    for (int i = 0; i < q->ncalls; i++) {
+        tutti_status status = tt_call_prepare(&q->calls[i].call);
+        if (status != TUTTI_OK)
+            return status;
+    }
+    return q->ncalls > 0 ? tt_run(q->calls, q->ncalls) : TUTTI_OK;
+}
+
+tutti_status tutti_group_end(void)
+{
+    if (queue.depth == 0)
+        return tt_fail(TUTTI_INVALID_USAGE, "tutti_group_end without tutti_group_start on this thread");
+    if (--queue.depth > 0)
+        return TUTTI_OK;
+    struct queue ended = queue;
+    queue = (struct queue){ 0 };
+    tutti_status status = ended.status;
+    if (status == TUTTI_OK && ended.ninits > 0)
+        status = run_inits(&ended);
+    if (status == TUTTI_OK)
+        status = run_calls(&ended);
+    for (int i = 0; i < ended.ncalls; i++) {
+        free((void *)(uintptr_t)ended.calls[i].call.counts);
+        free((void *)(uintptr_t)ended.calls[i].call.places);
+    }
+    free(ended.calls);
+    free(ended.inits);
+    return status;
+}

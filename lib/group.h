@@ -1,0 +1,26 @@
+/* group.h: calls that start together.
+ *
+ * The state is per thread. Calls are checked when they are made and queued; the end of the outermost group
+ * runs all of them, or none if one was wrong. Initialisations come first, each on a thread of its own, for
+ * they wait for each other. */
+#ifndef TT_GROUP_H
+#define TT_GROUP_H
+#include <stdbool.h>
+
+#include "call.h"
+#include "tutti.h"
+
+/* Is this thread inside a group? */
+bool tt_group_open(void);
+/* Remember the first error of the group; returns it. */
+tutti_status tt_group_note(tutti_status status);
+/* Queue a checked call. Its arrays are copied. */
+tutti_status tt_group_add(const struct tt_call *call);
+/* Queue an initialisation; id is copied, config and comm must stay until the end of the group. */
+tutti_status tt_group_add_init(
+    int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
+
+/* What tutti_comm_init_rank does at once (init.c). */
+tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
+
+#endif

@@ -1,0 +1,177 @@
+/* init.c: how communicators come to be: from an id, from a launcher, all in one process, by splitting
+ * another.
+ *
+ * Each way agrees on the settings (rank 0's shared ones) and then establishes the endpoints (establish.c);
+ * only the exchange differs: a session of the bootstrap, or an all_gather of the parent (split.c). In one
+ * process there is none. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "bootstrap.h"
+#include "group.h"
+#include "transports/shm.h"
+
+static tutti_status check_size(int n, int rank)
+{
+    if (n < 1 || n > 65536)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "n is %d; legal: 1 to 65536 ranks", n);
+    if (rank < 0 || rank >= n)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "rank is %d; legal: 0 to %d", rank, n - 1);
+    return TUTTI_OK;
+}
+
+static tutti_status publish_handle(struct tt_comm *made, tutti_comm **comm)
+{
+    tutti_status status = tt_handle_create(made, comm);
+    if (status != TUTTI_OK)
+        tt_comm_destroy(made);
+    return status;
+}
+
+static tutti_status exchange_by_session(void *context, const void *mine, uint64_t bytes, void *all)
+{
+    return tt_session_exchange(context, mine, bytes, all);
+}
+
+/* Make the processes of all members known to the transport; it takes the descriptors. */
+static tutti_status introduce(const struct tt_member *members, int n, int rank)
+{
+    tutti_status status = TUTTI_OK;
+    for (int r = 0; r < n; r++) {
+        if (r == rank)
+            continue;
+        if (status == TUTTI_OK)
+            status = tt_shm_introduce(members[r].fds[0], members[r].fds[1]);
+        else
+            for (int i = 0; i < TT_BLOB_FDS; i++)
+                close(members[r].fds[i]);
+    }
+    return status;
+}
+
+static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings *settings,
+    int64_t timeout_ms, struct tt_session **session)
+{
+    struct tt_member mine = { .fds = { -1, -1 } }, *members = calloc((size_t)n, sizeof *members);
+    if (members == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for %d members", n);
+    _Static_assert(sizeof *settings <= TT_BLOB_BYTES, "the settings travel in the blob");
+    memcpy(mine.blob, settings, sizeof *settings);
+    tutti_status status = tt_shm_present(&mine.fds[0], &mine.fds[1]);
+    if (status == TUTTI_OK) {
+        status = tt_bootstrap_meet(id, n, rank, &mine, timeout_ms, members, session);
+        close(mine.fds[0]);
+        close(mine.fds[1]);
+    }
+    if (status == TUTTI_OK) {
+        struct tt_settings of_rank_0;
+        memcpy(&of_rank_0, members[0].blob, sizeof of_rank_0);
+        tt_settings_adopt(settings, &of_rank_0);
+        status = introduce(members, n, rank);
+        status = tt_comm_agree(exchange_by_session, *session, n, rank, status);
+        if (status != TUTTI_OK)
+            tt_session_close(*session);
+    }
+    free(members);
+    return status;
+}
+
+tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm)
+{
+    struct tt_settings settings;
+    struct tt_session *session;
+    struct tt_comm *made;
+    tutti_status status = tt_comm_settings(config, &settings);
+    if (status != TUTTI_OK)
+        return status;
+    int64_t timeout_ms = tt_comm_timeout(&settings, config);
+    status = meet(n, rank, id, &settings, timeout_ms, &session);
+    if (status == TUTTI_OK) {
+        status = tt_comm_establish(n, rank, &settings, config, exchange_by_session, session, &made);
+        tt_session_close(session);
+    }
+    tt_shm_settle();
+    if (status != TUTTI_OK)
+        return status;
+    tt_log(TT_LOG_INFO, "%s: rank %d of %d is ready", made->name, rank, n);
+    return publish_handle(made, comm);
+}
+
+tutti_status tutti_comm_init_rank(
+    int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm)
+{
+    tutti_status status = check_size(n, rank);
+    if (status == TUTTI_OK && (id == NULL || comm == NULL))
+        status = tt_fail(TUTTI_INVALID_ARGUMENT, "init_rank: %s is NULL", id == NULL ? "id" : "comm");
+    if (!tt_group_open())
+        return status == TUTTI_OK ? tt_init_rank(n, rank, id, config, comm) : status;
+    return status == TUTTI_OK ? tt_group_add_init(n, rank, id, config, comm) : tt_group_note(status);
+}
+
+tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm)
+{
+    int n, rank;
+    tutti_id id;
+    if (comm == NULL)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "init_env: comm is NULL");
+    tutti_status status = tt_launch_find(&n, &rank, &id);
+    return status == TUTTI_OK ? tutti_comm_init_rank(n, rank, &id, config, comm) : status;
+}
+
+static void destroy_all(struct tt_comm **made, int n)
+{
+    for (int r = 0; r < n; r++)
+        if (made[r] != NULL)
+            tt_comm_destroy(made[r]);
+}
+
+static tutti_status make_all(
+    int n, const struct tt_settings *settings, const tutti_config *config, struct tt_comm **made)
+{
+    uint8_t *addresses = calloc((size_t)n, TT_ADDRESS_BYTES);
+    tutti_status status = TUTTI_OK;
+    if (addresses == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", n);
+    for (int r = 0; r < n && status == TUTTI_OK; r++)
+        status = tt_comm_open(n, r, settings, config, addresses + (size_t)r * TT_ADDRESS_BYTES, &made[r]);
+    for (int r = 0; r < n && status == TUTTI_OK; r++)
+        status = tt_comm_connect(made[r], addresses);
+    free(addresses);
+    return status;
+}
+
+tutti_status tutti_comm_init_all(int n, const int *devices, const tutti_config *config, tutti_comm **comms)
+{
+    struct tt_settings settings;
+    tutti_status status = check_size(n, 0);
+    if (status == TUTTI_OK && comms == NULL)
+        status = tt_fail(TUTTI_INVALID_ARGUMENT, "init_all: comms is NULL");
+    if (status == TUTTI_OK && devices != NULL)
+        status = tt_fail(
+            TUTTI_UNSUPPORTED, "init_all: devices is not NULL; this library is built for host memory");
+    if (status == TUTTI_OK)
+        status = tt_comm_settings(config, &settings);
+    if (status != TUTTI_OK)
+        return status;
+    struct tt_comm **made = calloc((size_t)n, sizeof *made);
+    tutti_comm **handles = calloc((size_t)n, sizeof *handles);
+    status = made == NULL || handles == NULL
+                 ? tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for %d communicators", n)
+                 : make_all(n, &settings, config, made);
+    int named = 0;
+    for (; status == TUTTI_OK && named < n; named++)
+        status = tt_handle_create(made[named], &handles[named]);
+    if (status == TUTTI_OK) {
+        memcpy(comms, handles, (size_t)n * sizeof *handles);
+    } else if (made != NULL && handles != NULL) {
+        for (int r = 0; r < n && handles[r] != NULL; r++)
+            tt_handle_take(handles[r]);
+        destroy_all(made, n);
+    }
+    free(made);
+    free(handles);
+    return status;
+}

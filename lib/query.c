@@ -1,0 +1,189 @@
+/* query.c: answers in text, for people, tutti-info and collperf. One row per question; unknown questions list the known. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "algorithms/algorithms.h"
+#include "base/status.h"
+#include "call.h"
+
+struct answer {
+    char *text;
+    size_t bytes, length;
+};
+
+static void __attribute__((format(printf, 2, 3))) put(struct answer *a, const char *format, ...)
+{
+    va_list arguments;
+    size_t room = a->length < a->bytes ? a->bytes - a->length : 0;
+    va_start(arguments, format);
+    int length = vsnprintf(room > 0 ? a->text + a->length : NULL, room, format, arguments);
+    va_end(arguments);
+    a->length += length > 0 ? (size_t)length : 0;
+}
+
+static bool answer_version(const struct tt_comm *comm, const char *rest, struct answer *a)
+{
+    (void)comm;
+    (void)rest;
+    put(a, "%d.%d.%d", TUTTI_VERSION / 10000, TUTTI_VERSION / 100 % 100, TUTTI_VERSION % 100);
+    return true;
+}
+
+static bool answer_config(const struct tt_comm *comm, const char *rest, struct answer *a)
+{
+    (void)rest;
+    struct tt_settings settings;
+    if (comm == NULL && tt_settings_read(&settings, NULL) != TUTTI_OK)
+        return false;
+    size_t room = a->length < a->bytes ? a->bytes - a->length : 0;
+    a->length +=
+        tt_settings_print(comm != NULL ? &comm->settings : &settings, room > 0 ? a->text : NULL, room);
+    return true;
+}
+
+static bool answer_transports(const struct tt_comm *comm, const char *rest, struct answer *a)
+{
+    (void)rest;
+    (void)comm;
+    put(a, "%s\n", tt_shm.name);
+    return true;
+}
+
+static bool answer_isa(const struct tt_comm *comm, const char *rest, struct answer *a)
+{
+    (void)rest;
+    (void)comm;
+    put(a, "%s, %d cores granted", tt_isa_name(tt_isa_best()), tt_cores_granted());
+    return true;
+}
+
+/* "algorithms all_reduce": the eligible names, one a line, with their source; without a communicator: all. */
+static bool answer_algorithms(const struct tt_comm *comm, const char *rest, struct answer *a)
+{
+    enum tt_collective collective = tt_collective_find(rest);
+    if (collective == TT_COLLECTIVES)
+        return false;
+    for (int i = 0; i < tt_algorithm_count; i++) {
+        const struct tt_algorithm *row = &tt_algorithms[i];
+        if (row->collective == collective &&
+            (comm == NULL || tt_algorithm_refuse(row, comm->n, comm->exact) == NULL))
+            put(a, "%s\t%s\n", row->name, row->source);
+    }
+    return true;
+}
+
+/* "choice all_reduce BYTES": the algorithm that a call of so many bytes would take. */
+static bool answer_choice(const struct tt_comm *comm, const char *rest, struct answer *a)
+{
+    char name[32], size[32];
+    uint64_t bytes;
+    int algorithm;
+    if (comm == NULL || sscanf(rest, "%31s %31s", name, size) != 2 || !tt_parse_bytes(size, &bytes))
+        return false;
+    enum tt_collective collective = tt_collective_find(name);
+    if (collective == TT_COLLECTIVES ||
+        tt_plan_choose(&comm->settings, collective, comm->n, comm->exact, bytes, &algorithm) != TUTTI_OK)
+        return false;
+    put(a, "%s", tt_algorithms[algorithm].name);
+    return true;
+}
+
+/* "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact]". */
+static bool answer_schedule(const struct tt_comm *comm, const char *rest, struct answer *a)
+{
+    (void)comm;
+    char name[32], algorithm[32], place[16], exact[8] = "";
+    int n, root, rank;
+    if (sscanf(rest, "%31s %31s %d %d %d %15s %7s", name, algorithm, &n, &root, &rank, place, exact) < 6)
+        return false;
+    enum tt_collective collective = tt_collective_find(name);
+    int row = collective < TT_COLLECTIVES ? tt_algorithm_find(collective, algorithm) : -1;
+    bool p2p = collective < TT_COLLECTIVES && tt_collectives[collective].p2p;
+    if (row < 0 || n < 1 || n > 1024 || rank < 0 || rank >= n || root < 0 || root >= n ||
+        (p2p && root == rank))
+        return false;
+    struct tt_key key = { .collective = (uint8_t)collective,
+        .algorithm = (uint8_t)row,
+        .in_place = strcmp(place, "in_place") == 0,
+        .exact = strcmp(exact, "exact") == 0,
+        .n = n,
+        .me = rank,
+        .root = tt_collectives[collective].rooted || p2p ? root : 0 };
+    struct tt_schedule schedule;
+    if (tt_algorithm_refuse(&tt_algorithms[row], n, key.exact) != NULL ||
+        tt_schedule_build(&schedule, &key) != TUTTI_OK)
+        return false;
+    size_t room = a->length < a->bytes ? a->bytes - a->length : 0;
+    a->length += tt_schedule_print(&schedule, room > 0 ? a->text : NULL, room);
+    tt_schedule_free(&schedule);
+    return true;
+}
+
+/* Bytes that this rank sent, by path, since the communicator began. */
+static bool answer_paths(const struct tt_comm *comm, const char *rest, struct answer *a)
+{
+    (void)rest;
+    if (comm == NULL)
+        return false;
+    const uint64_t *bytes = comm->endpoint->path_bytes;
+    put(a, "line=%llu mapped=%llu pulled=%llu copied=%llu", (unsigned long long)bytes[TT_PATH_INLINE],
+        (unsigned long long)bytes[TT_PATH_MAPPED], (unsigned long long)bytes[TT_PATH_PULLED],
+        (unsigned long long)bytes[TT_PATH_COPIED]);
+    return true;
+}
+
+static bool answer_lost(const struct tt_comm *comm, const char *rest, struct answer *a)
+{
+    (void)rest;
+    (void)comm;
+    put(a, "%llu", (unsigned long long)tt_wait_lost());
+    return true;
+}
+
+static const struct {
+    const char *question, *form;
+    bool (*answer)(const struct tt_comm *comm, const char *rest, struct answer *a);
+} questions[] = {
+    { "version", "version", answer_version },
+    { "config", "config", answer_config },
+    { "transports", "transports", answer_transports },
+    { "cpu", "cpu", answer_isa },
+    { "algorithms", "algorithms COLLECTIVE", answer_algorithms },
+    { "choice", "choice COLLECTIVE BYTES (with a communicator)", answer_choice },
+    { "schedule", "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact]",
+        answer_schedule },
+    { "paths", "paths (with a communicator)", answer_paths },
+    { "lost_wakeups", "lost_wakeups", answer_lost },
+};
+enum { QUESTIONS = sizeof questions / sizeof questions[0] };
+
+size_t tutti_query(const tutti_comm *comm, const char *what, char *text, size_t bytes)
+{
+    struct tt_comm *c = comm != NULL ? tt_handle_find(comm) : NULL;
+    struct answer a = { text, text != NULL ? bytes : 0, 0 };
+    if (what == NULL || (comm != NULL && c == NULL)) {
+        if (what == NULL)
+            tt_fail(TUTTI_INVALID_ARGUMENT, "query: what is NULL");
+        return 0;
+    }
+    if (a.bytes > 0)
+        text[0] = '\0';
+    size_t word = strcspn(what, " ");
+    const char *rest = what + word + strspn(what + word, " ");
+    for (int i = 0; i < QUESTIONS; i++)
+        if (strlen(questions[i].question) == word && strncmp(questions[i].question, what, word) == 0) {
+            if (questions[i].answer(c, rest, &a))
+                return a.length;
+            tt_fail(TUTTI_INVALID_ARGUMENT, "query: '%s' cannot be answered; the form is: %s", what,
+                questions[i].form);
+            return 0;
+        }
+    char known[512] = "";
+    for (int i = 0; i < QUESTIONS; i++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? "; " : "",
+            questions[i].form);
+    tt_fail(TUTTI_INVALID_ARGUMENT, "query: '%s' is not a question; there are: %s", what, known);
+    return 0;
+}

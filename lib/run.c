@@ -1,0 +1,170 @@
+/* run.c: drives operations to their end, and waits.
+ *
+ * The blocking calls are this loop over the executor, which never blocks: poll all operations, and when
+ * nothing moved, spin, yield or sleep on the doorbells of the communicators involved. Whatever ends a
+ * communicator (an abort, a mismatch, a death, the deadline) ends the wait of every call on it. */
+#include "base/clock.h"
+#include "base/status.h"
+#include "call.h"
+
+static bool may_start(const struct tt_pending *pending, int i)
+{
+    if (tt_collectives[pending[i].call.collective].p2p)
+        return true;
+    for (int j = 0; j < i; j++)
+        if (!pending[j].over && pending[j].call.comm == pending[i].call.comm &&
+            !tt_collectives[pending[j].call.collective].p2p)
+            return false;
+    return true;
+}
+
+static void end(struct tt_pending *p)
+{
+    p->over = true;
+    if (p->op != NULL)
+        tt_call_end(&p->call, p->op);
+}
+
+/* Everything on this communicator is over. */
+static void end_all_on(struct tt_pending *pending, int count, const struct tt_comm *comm)
+{
+    for (int i = 0; i < count; i++)
+        if (pending[i].call.comm == comm && !pending[i].over)
+            end(&pending[i]);
+}
+
+/* A call that could not start because there is no memory: its peers wait for it, so the communicator ends. */
+static tutti_status fail_start(const struct tt_pending *p)
+{
+    struct tt_cause cause = { .status = TUTTI_SYSTEM_ERROR, .rank = p->call.comm->rank, .peer = TT_NONE };
+    cause.sequence = p->call.comm->sequence;
+    tt_call_describe(&p->call, cause.operation, sizeof cause.operation);
+    for (size_t i = 0; i + 1 < sizeof cause.text && tt_last_error()[i] != '\0'; i++)
+        cause.text[i] = tt_last_error()[i];
+    return tt_comm_fail(p->call.comm, &cause);
+}
+
+static bool step(struct tt_pending *pending, int i, tutti_status *status)
+{
+    struct tt_pending *p = &pending[i];
+    if (p->op == NULL) {
+        if (!may_start(pending, i))
+            return false;
+        *status = tt_call_start(&p->call, &p->op);
+        if (*status != TUTTI_OK)
+            *status = fail_start(p);
+        return true;
+    }
+    switch (tt_exec_progress(p->op)) {
+    case TT_IDLE:
+        return false;
+    case TT_FAILED:
+        *status = tt_fault_of_op(p);
+        return true;
+    case TT_DONE:
+        end(p);
+        return true;
+    case TT_MOVED:
+        p->suspect = false;
+        return true;
+    }
+    return true;
+}
+
+struct runner {
+    struct tt_pending *pending;
+    int count, first; /* all before `first` are over */
+    tutti_status status;
+    bool waiting;
+    int64_t stalled_ns; /* since when nothing moves; 0: it does */
+    struct tt_wait wait;
+};
+
+static void note(struct runner *r, int i, tutti_status status)
+{
+    if (status == TUTTI_OK)
+        return;
+    if (r->status == TUTTI_OK)
+        r->status = status;
+    end_all_on(r->pending, r->count, r->pending[i].call.comm);
+}
+
+static bool poll_all(struct runner *r)
+{
+    bool moved = false;
+    while (r->first < r->count && r->pending[r->first].over)
+        r->first++;
+    for (int i = r->first; i < r->count; i++) {
+        tutti_status status = TUTTI_OK;
+        if (r->pending[i].over)
+            continue;
+        moved |= step(r->pending, i, &status);
+        note(r, i, status);
+    }
+    return moved;
+}
+
+static void begin_waiting(struct runner *r)
+{
+    struct tt_doorbell *bells[TT_WAIT_BELLS];
+    int n = 0;
+    for (int i = r->first; i < r->count && n < TT_WAIT_BELLS; i++) {
+        struct tt_doorbell *bell = r->pending[i].call.comm->endpoint->doorbell;
+        bool known = r->pending[i].over;
+        for (int j = 0; j < n && !known; j++)
+            known = bells[j] == bell;
+        if (!known)
+            bells[n++] = bell;
+    }
+    tt_wait_begin(&r->wait, r->pending[r->first].call.comm->wait_policy, bells, n);
+    r->waiting = true;
+}
+
+/* Nothing moved: has somebody ended a communicator; is it time to look around? */
+static void idle(struct runner *r)
+{
+    if (!r->waiting)
+        begin_waiting(r);
+    bool look = tt_wait_idle(&r->wait);
+    int64_t now = look ? tt_now_ns() : 0;
+    if (look && r->stalled_ns == 0)
+        r->stalled_ns = now;
+    const struct tt_comm *seen = NULL;
+    for (int i = r->first; i < r->count; i++) {
+        struct tt_pending *p = &r->pending[i];
+        if (p->over)
+            continue;
+        if (p->call.comm != seen)
+            note(r, i, tt_comm_check(p->call.comm));
+        seen = p->call.comm;
+        if (look && !p->over && p->op != NULL)
+            note(r, i, tt_fault_inspect(p, (now - r->stalled_ns) / 1000000));
+    }
+}
+
+tutti_status tt_run(struct tt_pending *pending, int count)
+{
+    struct runner r; /* not zeroed: `wait` is large, and most calls never wait */
+    r.pending = pending;
+    r.count = count;
+    r.first = 0;
+    r.status = TUTTI_OK;
+    r.waiting = false;
+    r.stalled_ns = 0;
+    for (;;) {
+        bool moved = poll_all(&r);
+        while (r.first < count && pending[r.first].over)
+            r.first++;
+        if (r.first == count)
+            break;
+        if (!moved) {
+            idle(&r);
+        } else if (r.waiting) {
+            tt_wait_awake(&r.wait);
+            r.stalled_ns = 0;
+        }
+    }
+    if (r.waiting)
+        tt_wait_awake(&r.wait);
+    return r.status;
+}

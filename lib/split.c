@@ -1,0 +1,142 @@
+/* split.c: a communicator from another: ranks of one colour, ordered by key, then by rank.
+ *
+ * All ranks of the parent take part in three all_gathers on it, also those that get no child: the wishes,
+ * and the two exchanges of establishing. The processes know each other already. The child's shared
+ * settings are its rank 0's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "group.h"
+
+struct wish {
+    int32_t color, key, status;
+    struct tt_settings settings;
+};
+
+struct split {
+    struct tt_comm *parent;
+    struct wish *wishes;
+    int *members; /* ranks of the parent, in the order of the child */
+    int count, place;
+    uint8_t *room; /* for one exchange of the parent */
+};
+
+static tutti_status gather(struct tt_comm *parent, const void *mine, uint64_t bytes, void *all)
+{
+    struct tt_pending pending = { .call = { .collective = TT_ALL_GATHER,
+                                      .comm = parent,
+                                      .send = mine,
+                                      .recv = all,
+                                      .count = bytes,
+                                      .type = TUTTI_UINT8 } };
+    tutti_status status = tt_call_check(&pending.call);
+    if (status == TUTTI_OK)
+        status = tt_call_start(&pending.call, &pending.op);
+    return status == TUTTI_OK ? tt_run(&pending, 1) : status;
+}
+
+/* An exchange of the child's ranks, carried by the parent. */
+static tutti_status exchange_by_parent(void *context, const void *mine, uint64_t bytes, void *all)
+{
+    struct split *s = context;
+    tutti_status status = gather(s->parent, mine, bytes, s->room);
+    for (int i = 0; i < s->count && status == TUTTI_OK; i++)
+        memcpy((uint8_t *)all + (uint64_t)i * bytes, s->room + (uint64_t)s->members[i] * bytes, bytes);
+    return status;
+}
+
+/* The parent's ranks of this rank's colour, by key and rank. */
+static void find_members(struct split *s)
+{
+    const struct wish *wishes = s->wishes;
+    int me = s->parent->rank;
+    for (int r = 0; r < s->parent->n; r++) {
+        if (wishes[r].color != wishes[me].color)
+            continue;
+        int at = s->count++;
+        for (; at > 0 && wishes[s->members[at - 1]].key > wishes[r].key; at--)
+            s->members[at] = s->members[at - 1];
+        s->members[at] = r;
+    }
+    while (s->members[s->place] != me)
+        s->place++;
+}
+
+static struct wish wish_of(const struct tt_comm *parent, int color, int key, const tutti_config *config)
+{
+    struct wish wish = { .color = color, .key = key, .settings = parent->settings };
+    if (config != NULL)
+        wish.status = tt_comm_settings(config, &wish.settings);
+    if (color < -1)
+        wish.status =
+            tt_fail(TUTTI_INVALID_ARGUMENT, "split: color is %d; legal: 0 and up, or -1 for no child", color);
+    return wish;
+}
+
+/* The wishes of all ranks; one that is not well is everybody's failure, before anything is made. */
+static tutti_status exchange_wishes(struct split *s, const struct wish *mine)
+{
+    tutti_status status = gather(s->parent, mine, sizeof *mine, s->wishes);
+    for (int r = 0; r < s->parent->n && status == TUTTI_OK && mine->status == TUTTI_OK; r++)
+        if (s->wishes[r].status != TUTTI_OK)
+            status = tt_fail(
+                (tutti_status)s->wishes[r].status, "split: rank %d called it with wrong arguments", r);
+    return mine->status != TUTTI_OK ? (tutti_status)mine->status : status;
+}
+
+static tutti_status make_child(struct split *s, const tutti_config *config, struct tt_comm **child)
+{
+    struct tt_settings settings = s->wishes[s->parent->rank].settings;
+    tutti_config named = {
+        .size = sizeof named, .name = s->parent->name, .timeout_ms = s->parent->timeout_ms
+    };
+    find_members(s);
+    tt_settings_adopt(&settings, &s->wishes[s->members[0]].settings);
+    return tt_comm_establish(
+        s->count, s->place, &settings, config != NULL ? config : &named, exchange_by_parent, s, child);
+}
+
+/* No child for this rank: only take part. */
+static tutti_status stand_by(struct split *s)
+{
+    static const uint8_t nothing[TT_JOINING_BYTES];
+    tutti_status status = gather(s->parent, nothing, TT_JOINING_BYTES, s->room);
+    return status == TUTTI_OK ? gather(s->parent, nothing, sizeof(int32_t), s->room) : status;
+}
+
+tutti_status tutti_comm_split(
+    tutti_comm *comm, int color, int key, const tutti_config *config, tutti_comm **child)
+{
+    struct split s = { .parent = tt_handle_find(comm) };
+    if (s.parent == NULL)
+        return TUTTI_INVALID_ARGUMENT;
+    if (child == NULL)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "split: child is NULL");
+    if (tt_group_open())
+        return tt_group_note(tt_fail(TUTTI_INVALID_USAGE, "split: not inside a group"));
+    size_t n = (size_t)s.parent->n;
+    struct wish mine = wish_of(s.parent, color, key, config);
+    struct tt_comm *made = NULL;
+    tutti_comm *handle = NULL;
+    s.wishes = calloc(n, sizeof *s.wishes);
+    s.members = calloc(n, sizeof *s.members);
+    s.room = calloc(n, TT_JOINING_BYTES);
+    tutti_status status = TUTTI_OK;
+    if (s.wishes == NULL || s.members == NULL || s.room == NULL)
+        status = tt_fail(TUTTI_OUT_OF_MEMORY, "split: no memory for %zu ranks", n);
+    if (status == TUTTI_OK)
+        status = exchange_wishes(&s, &mine);
+    if (status == TUTTI_OK)
+        status = color >= 0 ? make_child(&s, config, &made) : stand_by(&s);
+    if (status == TUTTI_OK && made != NULL)
+        status = tt_handle_create(made, &handle);
+    if (status == TUTTI_OK)
+        *child = handle;
+    else if (made != NULL)
+        tt_comm_destroy(made);
+    free(s.wishes);
+    free(s.members);
+    free(s.room);
+    return status;
+}
