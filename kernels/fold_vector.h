@@ -1,0 +1,47 @@
+/* fold_vector.h: the vectors that the folds are written in, TT_VECTOR_BYTES long.
+ *
+ * These are the vector extensions of gcc and clang: one text gives SSE2, AVX2, NEON or plain scalar code,
+ * and the speed does not hang on what a compiler manages to vectorise. A value travels as `vec`, raw bits;
+ * an operation looks at them as what they are. The includer defines TT_VECTOR_BYTES first. */
+#ifndef TT_KERNELS_FOLD_VECTOR_H
+#define TT_KERNELS_FOLD_VECTOR_H
+#include <float.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __FAST_MATH__
+#error "kernels promise bits: build them without -ffast-math"
+#endif
+_Static_assert(FLT_EVAL_METHOD == 0, "float is computed as float, else the bits differ between machines");
+
+#define INLINE static inline __attribute__((always_inline))
+#define VECTOR __attribute__((vector_size(TT_VECTOR_BYTES)))
+
+typedef uint32_t vec VECTOR;
+typedef int16_t vec_i16 VECTOR;
+typedef int32_t vec_i32 VECTOR;
+typedef uint64_t vec_u64 VECTOR;
+typedef int64_t vec_i64 VECTOR;
+typedef float vec_f32 VECTOR;
+typedef double vec_f64 VECTOR;
+
+/* One vector of elements on its way through a fold: 16-bit types widen to two vectors of fp32. Which lane
+ * an element takes is free, as long as it comes back to its place. */
+struct wide {
+    vec low, high;
+};
+
+INLINE vec vec_load(const void *from)
+{
+    vec v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+INLINE void vec_store(void *to, vec v)
+{
+    memcpy(to, &v, sizeof v);
+}
+
+#endif

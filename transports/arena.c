@@ -1,0 +1,419 @@
+/* arena.c: the arena of this process, and those of its peers.
+ *
+ * All that is process-wide stands in one structure, mutex included, in pages that fork() wipes in the
+ * child: there it reads as zeros again, which is "nothing made yet, unlocked". No handler runs and no
+ * call asks for its process id. (A mutex of zeros is an unlocked one in every C library for Linux.) */
+#include "transports/arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "transports/ranges.h"
+
+#define ARENA_MAGIC 0x616e657261697475u /* "utiarena" */
+enum { ARENA_VERSION = 1, LARGE = 2 << 20, NO_EXEC_SEAL = 8 };
+static const uint64_t smallest = 64u << 20, largest = (uint64_t)1 << 40;
+
+struct header { /* the first page of an arena */
+    uint64_t magic;
+    uint32_t version, reserved;
+    uint64_t bytes;
+    uint8_t uuid[TT_UUID_BYTES];
+};
+
+struct held {
+    struct held *next;
+    pthread_t thread;
+    struct tt_arena *arena;
+};
+
+static struct process {
+    pthread_mutex_t mutex;
+    struct tt_arena own; /* base NULL: not made yet */
+    struct tt_ranges ranges;
+    struct tt_arena *peers;
+    struct tt_retired *retired;
+    struct held *held;
+} * process;
+static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+
+static void map_process(void)
+{
+    void *pages = mmap(NULL, sizeof *process, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages != MAP_FAILED && madvise(pages, sizeof *process, MADV_WIPEONFORK) == 0)
+        process = pages;
+}
+
+static bool lock(void)
+{
+    pthread_once(&process_once, map_process);
+    return process != NULL && pthread_mutex_lock(&process->mutex) == 0;
+}
+
+static void unlock(void)
+{
+    pthread_mutex_unlock(&process->mutex);
+}
+
+static tutti_status no_process(void)
+{
+    return tt_fail(TUTTI_UNSUPPORTED, "this kernel lacks MADV_WIPEONFORK; Linux 4.14 or later is needed");
+}
+
+/* --- Making the own arena */
+
+static uint64_t page_bytes(void)
+{
+    return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Twice the memory leaves room for holes. Where the address space is limited, the arena must leave it to
+ * others: the peers' arenas, and the program. */
+static uint64_t wanted_bytes(void)
+{
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * page_bytes(), bytes = smallest;
+    struct rlimit space, file;
+    while (bytes < 2 * memory && bytes < largest)
+        bytes *= 2;
+    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+        while (bytes > space.rlim_cur / 16 && bytes > smallest)
+            bytes /= 2;
+    if (getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur != RLIM_INFINITY)
+        while (bytes > file.rlim_cur && bytes > 0) /* beyond it a signal ends the program */
+            bytes /= 2;
+    return bytes;
+}
+
+static int make_file(void)
+{
+    int fd = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING | NO_EXEC_SEAL);
+    if (fd < 0 && errno == EINVAL) /* an older kernel */
+        fd = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return fd;
+}
+
+static void *map_file(int fd, uint64_t bytes)
+{
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (base == MAP_FAILED)
+        return NULL;
+    madvise(base, bytes, MADV_DONTDUMP); /* a dump without it is only larger */
+    return base;
+}
+
+/* As large as the address space allows. */
+static tutti_status map_largest(int fd, uint64_t *bytes, void **base)
+{
+    for (uint64_t size = wanted_bytes(); size >= smallest; size /= 2) {
+        if (ftruncate(fd, (off_t)size) != 0)
+            continue;
+        *base = map_file(fd, size);
+        *bytes = size;
+        if (*base != NULL)
+            return TUTTI_OK;
+    }
+    return tt_fail_errno(TUTTI_SYSTEM_ERROR,
+        "no room to map the arena: at least %d MiB of address space and file size are needed "
+        "(see ulimit -v and -f)",
+        (int)(smallest >> 20));
+}
+
+static tutti_status make_own(void)
+{
+    struct tt_arena made = { .own = true, .pidfd = -1 };
+    struct header header = { .magic = ARENA_MAGIC, .version = ARENA_VERSION };
+    uint64_t at;
+    void *base;
+    made.fd = make_file();
+    if (made.fd < 0)
+        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "no memory file for the arena");
+    tutti_status status = map_largest(made.fd, &made.bytes, &base);
+    if (status != TUTTI_OK)
+        goto close_file;
+    made.base = base;
+    status = TUTTI_SYSTEM_ERROR;
+    if (getrandom(made.uuid, sizeof made.uuid, 0) != sizeof made.uuid) {
+        tt_fail_errno(status, "no random bytes for the arena");
+        goto unmap;
+    }
+    process->ranges.end = made.bytes;
+    if (tt_ranges_take(&process->ranges, page_bytes(), page_bytes(), &at) != TT_RANGES_TAKEN) {
+        status = tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the arena's table");
+        goto unmap;
+    }
+    header.bytes = made.bytes;
+    memcpy(header.uuid, made.uuid, sizeof header.uuid);
+    memcpy(made.base, &header, sizeof header);
+    if (fcntl(made.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
+        process->own = made;
+        return TUTTI_OK;
+    }
+    tt_fail_errno(status, "the arena cannot be sealed");
+    process->ranges.count = 0;
+unmap:
+    munmap(base, made.bytes);
+close_file:
+    close(made.fd);
+    return status;
+}
+
+/* With the lock held. */
+static tutti_status need_own(void)
+{
+    return process->own.base != NULL ? TUTTI_OK : make_own();
+}
+
+tutti_status tt_arena_get(const struct tt_arena **own)
+{
+    if (!lock())
+        return no_process();
+    tutti_status status = need_own();
+    unlock();
+    if (status == TUTTI_OK)
+        *own = &process->own;
+    return status;
+}
+
+/* --- Memory in it */
+
+static void sweep(void)
+{
+    struct tt_retired *all, *kept = NULL, **end = &kept;
+    if (!lock())
+        return;
+    all = process->retired;
+    process->retired = NULL;
+    unlock();
+    while (all != NULL) {
+        struct tt_retired *retired = all;
+        void *ptr = retired->ptr;
+        all = all->next;
+        if (retired->idle(retired)) {
+            tt_arena_free(ptr);
+        } else {
+            *end = retired;
+            end = &retired->next;
+        }
+    }
+    if (kept == NULL || !lock())
+        return;
+    *end = process->retired;
+    process->retired = kept;
+    unlock();
+}
+
+void tt_arena_retire(struct tt_retired *retired)
+{
+    if (lock()) {
+        retired->next = process->retired;
+        process->retired = retired;
+        unlock();
+    }
+    sweep();
+}
+
+tutti_status tt_arena_alloc(uint64_t bytes, void **ptr)
+{
+    uint64_t page = page_bytes(), at = 0;
+    if (bytes == 0 || bytes > largest)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "%llu bytes are not to be had; legal: 1 to %llu",
+            (unsigned long long)bytes, (unsigned long long)largest);
+    sweep();
+    if (!lock())
+        return no_process();
+    tutti_status status = need_own();
+    if (status == TUTTI_OK) {
+        uint64_t align = bytes >= LARGE ? LARGE : page;
+        bytes = (bytes + page - 1) & ~(page - 1);
+        enum tt_ranges_result result = tt_ranges_take(&process->ranges, bytes, align, &at);
+        if (result != TT_RANGES_TAKEN)
+            status =
+                tt_fail(TUTTI_OUT_OF_MEMORY, "no stretch of %llu bytes is free in the arena of %llu MiB%s",
+                    (unsigned long long)bytes, (unsigned long long)process->own.bytes >> 20,
+                    result == TT_RANGES_FULL ? "" : ", or no memory for its table");
+        else
+            *ptr = process->own.base + at;
+    }
+    unlock();
+    return status;
+}
+
+tutti_status tt_arena_free(void *ptr)
+{
+    uint64_t at = 0, bytes;
+    if (!lock())
+        return no_process();
+    const struct tt_arena *own = &process->own;
+    tutti_status status = TUTTI_OK;
+    if (own->base == NULL || !tt_arena_offset(own, (uintptr_t)ptr, 1, &at) || at == 0 ||
+        !tt_ranges_give(&process->ranges, at, &bytes))
+        status = tt_fail(TUTTI_INVALID_ARGUMENT, "%p is not memory that was allocated here", ptr);
+    else if (fallocate(own->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes) != 0)
+        status = tt_fail_errno(TUTTI_SYSTEM_ERROR, "freed memory does not return to the system");
+    unlock();
+    return status;
+}
+
+/* --- Peers */
+
+static void close_one(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+static tutti_status read_header(int fd, struct header *header)
+{
+    struct stat file;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (fstat(fd, &file) != 0 || pread(fd, header, sizeof *header, 0) != (ssize_t)sizeof *header)
+        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "a peer's arena cannot be read");
+    if (header->magic != ARENA_MAGIC || header->version != ARENA_VERSION)
+        return tt_fail(TUTTI_INVALID_USAGE,
+            "a peer's memory is not an arena of version %d (it says %u): is it another release of this "
+            "library?",
+            ARENA_VERSION, header->version);
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || file.st_size < (off_t)smallest ||
+        header->bytes != (uint64_t)file.st_size)
+        return tt_fail(TUTTI_INTERNAL_ERROR, "a peer's arena is not sealed, or not of the size it says");
+    return TUTTI_OK;
+}
+
+/* With the lock held. */
+static struct tt_arena *find(const uint8_t *uuid)
+{
+    struct tt_arena *arena = process->peers;
+    if (process->own.base != NULL && memcmp(process->own.uuid, uuid, TT_UUID_BYTES) == 0)
+        return &process->own;
+    while (arena != NULL && memcmp(arena->uuid, uuid, TT_UUID_BYTES) != 0)
+        arena = arena->next;
+    return arena;
+}
+
+static tutti_status map_peer(int fd, const struct header *header, struct tt_arena **arena)
+{
+    struct tt_arena *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a peer's arena");
+    made->base = map_file(fd, header->bytes);
+    if (made->base == NULL) {
+        tutti_status status =
+            tt_fail_errno(TUTTI_SYSTEM_ERROR, "no room to map a peer's arena of %llu MiB (see ulimit -v)",
+                (unsigned long long)header->bytes >> 20);
+        free(made);
+        return status;
+    }
+    made->bytes = header->bytes;
+    memcpy(made->uuid, header->uuid, sizeof made->uuid);
+    made->fd = made->pidfd = -1;
+    made->next = process->peers;
+    process->peers = made;
+    *arena = made;
+    return TUTTI_OK;
+}
+
+tutti_status tt_arena_import(int fd, int pidfd, struct tt_arena **arena)
+{
+    struct header header;
+    struct tt_arena *found = NULL;
+    tutti_status status = read_header(fd, &header);
+    if (status == TUTTI_OK && !lock())
+        status = no_process();
+    else if (status == TUTTI_OK) {
+        found = find(header.uuid);
+        if (found == NULL)
+            status = map_peer(fd, &header, &found);
+        if (status == TUTTI_OK) {
+            found->users++;
+            if (found->pidfd < 0 && !found->own) {
+                found->pidfd = pidfd;
+                pidfd = -1;
+            }
+            *arena = found;
+        }
+        unlock();
+    }
+    close_one(fd);
+    close_one(pidfd);
+    return status;
+}
+
+struct tt_arena *tt_arena_find(const uint8_t *uuid)
+{
+    if (!lock())
+        return NULL;
+    struct tt_arena *found = find(uuid);
+    if (found != NULL)
+        found->users++;
+    unlock();
+    return found;
+}
+
+/* With the lock held. */
+static void release(struct tt_arena *arena)
+{
+    if (--arena->users > 0 || arena->own)
+        return;
+    struct tt_arena **link = &process->peers;
+    while (*link != NULL && *link != arena)
+        link = &(*link)->next;
+    if (*link != NULL)
+        *link = arena->next;
+    munmap(arena->base, arena->bytes);
+    close_one(arena->pidfd);
+    free(arena);
+}
+
+void tt_arena_release(struct tt_arena *arena)
+{
+    if (!lock())
+        return;
+    release(arena);
+    unlock();
+}
+
+tutti_status tt_arena_hold(struct tt_arena *arena)
+{
+    struct held *held = malloc(sizeof *held);
+    if (held == NULL || !lock()) {
+        free(held);
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to remember a peer");
+    }
+    *held = (struct held){ .next = process->held, .thread = pthread_self(), .arena = arena };
+    process->held = held;
+    unlock();
+    return TUTTI_OK;
+}
+
+void tt_arena_drop_held(void)
+{
+    if (!lock())
+        return;
+    for (struct held **link = &process->held; *link != NULL;) {
+        struct held *held = *link;
+        if (!pthread_equal(held->thread, pthread_self())) {
+            link = &held->next;
+            continue;
+        }
+        *link = held->next;
+        release(held->arena);
+        free(held);
+    }
+    unlock();
+}
+
+bool tt_arena_alive(const struct tt_arena *arena)
+{
+    struct pollfd gone = { .fd = arena->pidfd, .events = POLLIN };
+    return arena->own || arena->pidfd < 0 || poll(&gone, 1, 0) <= 0;
+}

@@ -1,0 +1,70 @@
+/* arena.h: memory that other processes can map: one arena for each process, handed out by descriptor once.
+ *
+ * An arena is a sparse sealed memfd, mapped whole by its owner and by every process that was introduced to
+ * it, so that whatever is allocated in it later needs no further exchange: an offset names it. What is freed
+ * is punched out, and the memory returns. It cannot shrink, so no peer can make another fault.
+ *
+ * A child of fork() begins with nothing: no arena, no peers (the parent's memory stays mapped, and is not
+ * used). Peers are mapped once however many communicators share them, and are counted. */
+#ifndef TT_TRANSPORTS_ARENA_H
+#define TT_TRANSPORTS_ARENA_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tutti.h"
+
+enum { TT_UUID_BYTES = 16 };
+
+struct tt_arena {
+    uint8_t *base;
+    uint64_t bytes;
+    uint8_t uuid[TT_UUID_BYTES]; /* tells a process; equal: the same process */
+    bool own;
+    int fd; /* of the own one; -1: a peer's needs none once it is mapped */
+    int pidfd; /* of a peer; -1: none was given */
+    uint32_t users;
+    struct tt_arena *next;
+};
+
+/* The arena of this process, made on first use; lives until exit. */
+tutti_status tt_arena_get(const struct tt_arena **own);
+
+/* Whole pages that read as zeros. Untouched ones cost nothing. */
+tutti_status tt_arena_alloc(uint64_t bytes, void **ptr);
+tutti_status tt_arena_free(void *ptr);
+
+/* To be freed as soon as `idle` says that nobody uses it any more, which is asked now and at later calls.
+ * An idle one disposes of itself (`retired` is part of something larger); it must not call back into
+ * tt_arena_alloc or _retire. */
+struct tt_retired {
+    struct tt_retired *next;
+    void *ptr;
+    bool (*idle)(struct tt_retired *retired);
+};
+void tt_arena_retire(struct tt_retired *retired);
+
+/* Takes both descriptors, also when it fails; pidfd may be -1. Gives a reference; the own arena is known,
+ * too. */
+tutti_status tt_arena_import(int fd, int pidfd, struct tt_arena **arena);
+/* A reference to the arena of this identity, NULL if it was never imported or nobody holds it any more. */
+struct tt_arena *tt_arena_find(const uint8_t *uuid);
+void tt_arena_release(struct tt_arena *arena);
+/* Keep this reference until tt_arena_drop_held() by the same thread. */
+tutti_status tt_arena_hold(struct tt_arena *arena);
+void tt_arena_drop_held(void);
+
+/* Does the process that owns this arena live? True if that cannot be told. */
+bool tt_arena_alive(const struct tt_arena *arena);
+
+/* Is this range inside; if so, where? */
+static inline bool tt_arena_offset(
+    const struct tt_arena *arena, uintptr_t address, uint64_t bytes, uint64_t *offset)
+{
+    uint64_t at = (uint64_t)(address - (uintptr_t)arena->base);
+    if (at >= arena->bytes || bytes > arena->bytes - at)
+        return false;
+    *offset = at;
+    return true;
+}
+
+#endif

@@ -1,0 +1,16 @@
+/* shm.h: what must happen before endpoints of the shm transport can connect: processes hand each other
+ * descriptors of their arenas (over a local socket, once). Addresses then need to say only where in an
+ * arena something lies, so that a communicator that is split from another needs no descriptors. */
+#ifndef TT_TRANSPORTS_SHM_H
+#define TT_TRANSPORTS_SHM_H
+#include "tutti.h"
+
+/* New descriptors for others: this process's arena, and its pidfd (-1 where the kernel has none). */
+tutti_status tt_shm_present(int *arena_fd, int *pidfd);
+/* Somebody else's. Takes both descriptors, also when it fails. Known until this thread's next
+ * tt_shm_settle(), and longer while an endpoint is connected to that process. connect() settles. */
+tutti_status tt_shm_introduce(int arena_fd, int pidfd);
+/* The introductions of this thread are over: what no endpoint has taken up is closed. */
+void tt_shm_settle(void);
+
+#endif

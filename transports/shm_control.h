@@ -1,0 +1,168 @@
+/* shm_control.h: what one rank of a communicator shows the others, and what it keeps for itself.
+ *
+ * Every endpoint has one control segment in its process's arena. Each word in it has one writer: its owner,
+ * but for the doorbell, the abort word (of rank 0's segment: the first to claim it decides) and `holders`. A
+ * message line is written by its sender in the sender's segment, its acknowledgement by the receiver in the
+ * receiver's.
+ *
+ * A flag is the low 32 bits of number + 1 and is compared for equality only. Lines and acknowledgements
+ * start with the flags of the lap before the first number, so that memory of zeros matches nothing.
+ *
+ * A segment is freed when its owner and all who connected to it have closed: a slow reader keeps what it
+ * reads. Who may connect is told by `holders`: a word for each rank that holds a random token until that
+ * rank connects. */
+#ifndef TT_TRANSPORTS_SHM_CONTROL_H
+#define TT_TRANSPORTS_SHM_CONTROL_H
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "transports/arena.h"
+#include "transports/transport.h"
+
+enum { TT_SHM_VERSION = 1, TT_SHM_INLINE_BYTES = 48 };
+
+struct tt_shm_line {
+    _Alignas(64) _Atomic uint32_t flag; /* written last */
+    uint32_t signature;
+    uint32_t bytes;
+    uint8_t path; /* enum tt_path */
+    uint8_t packed;
+    uint16_t reserved;
+    union {
+        uint8_t payload[TT_SHM_INLINE_BYTES];
+        struct { /* MAPPED and PULLED */
+            uint64_t
+                at; /* an address of the sender's; MAPPED by another process: from the start of its arena */
+            uint64_t stride;
+            uint32_t chunk;
+        } source;
+    };
+};
+_Static_assert(sizeof(struct tt_shm_line) == 64, "one cache line");
+
+struct tt_shm_acks {
+    _Alignas(64) _Atomic uint32_t flag[TT_SLOTS];
+};
+_Static_assert((TT_SLOTS & (TT_SLOTS - 1)) == 0, "a slot is found by a mask");
+
+enum { TT_SHM_CALL_WORDS = sizeof(struct tt_call_record) / 8 };
+
+/* The fixed part; shape says where the rest lies. */
+struct tt_shm_control {
+    uint64_t magic;
+    uint32_t version, token;
+    int32_t n, rank;
+    uint64_t bytes, slot_bytes, first_number;
+    struct tt_doorbell bell;
+    _Alignas(64) _Atomic uint32_t aborted; /* of rank 0: 1 + the rank whose cause is everybody's */
+    _Alignas(64) _Atomic uint32_t left;
+    _Alignas(64) _Atomic uint64_t completed;
+    _Alignas(64) _Atomic uint64_t calls[TT_CALLS_KEPT][TT_SHM_CALL_WORDS];
+    _Alignas(64) struct tt_cause cause;
+};
+
+/* Offsets in a segment; equal for all ranks. */
+struct tt_shm_shape {
+    uint64_t holders; /* _Atomic uint32_t[n]: the token, TT_SHM_HELD, or TT_SHM_GONE */
+    uint64_t can_pull; /* _Atomic uint8_t[n]: may this rank read that one's memory? enum tt_shm_pull */
+    uint64_t lines; /* struct tt_shm_line[class][n][TT_SLOTS] */
+    uint64_t acks; /* struct tt_shm_acks[class][n] */
+    uint64_t payload; /* [class][n][TT_SLOTS] slots, on pages of their own */
+    uint64_t slot_stride;
+    uint64_t bytes;
+};
+
+enum { TT_SHM_GONE = 0, TT_SHM_HELD = 1 };
+enum tt_shm_pull { TT_SHM_UNKNOWN, TT_SHM_CANNOT, TT_SHM_CAN };
+
+/* Messages of one class between me and one peer, in both directions. */
+struct tt_shm_channel {
+    struct tt_shm_line *out;
+    const struct tt_shm_acks *acks_in;
+    const struct tt_shm_line *in;
+    struct tt_shm_acks *acks_out;
+    uint8_t *payload_out;
+    const uint8_t *payload_in;
+    uint8_t reading; /* a bit for each slot: what was posted last is read from the sender's memory */
+    uint32_t posted[TT_SLOTS]; /* the flag posted last */
+    uint32_t acked[TT_SLOTS]; /* what was seen of acks_in */
+};
+
+struct tt_shm_peer {
+    struct tt_shm_control *control;
+    struct tt_arena *arena;
+    struct tt_doorbell *bell;
+    pid_t pid;
+    bool same; /* process, so addresses mean the same */
+    bool held; /* its segment waits for me */
+    uint8_t can_pull; /* may it read my memory? as seen so far */
+};
+
+/* What is left of an endpoint until its peers have closed theirs. */
+struct tt_shm_grave {
+    struct tt_retired retired; /* first */
+    const _Atomic uint32_t *holders;
+    int n;
+    struct tt_arena *arenas[];
+};
+
+struct tt_shm_endpoint {
+    struct tt_endpoint head; /* first */
+    bool map, pull;
+    uint64_t slot_stride;
+    const struct tt_arena *own;
+    struct tt_shm_peer *peers; /* n */
+    struct tt_shm_channel *channels; /* [class][n] */
+    const _Atomic uint32_t *aborted; /* rank 0's; my own until connected */
+    struct tt_shm_control *control;
+    struct tt_shm_shape shape;
+    struct tt_doorbell **bells; /* all but mine, once connected */
+    int nbells;
+    bool connected;
+    uint64_t probe; /* a random value that peers try to read */
+    pthread_mutex_t aborting;
+    struct tt_shm_grave *grave;
+};
+
+static inline void *tt_shm_at(const struct tt_shm_control *control, uint64_t offset)
+{
+    return (uint8_t *)control + offset;
+}
+
+static inline struct tt_shm_channel *tt_shm_channel(struct tt_shm_endpoint *e, unsigned class, int peer)
+{
+    return &e->channels[class * (unsigned)e->head.n + (unsigned)peer];
+}
+
+static inline uint32_t tt_shm_flag(uint64_t number)
+{
+    return (uint32_t)number + 1;
+}
+
+/* The segment (shm_segment.c). */
+void tt_shm_shape(struct tt_shm_shape *shape, int n, uint64_t slot_bytes);
+tutti_status tt_shm_segment_create(const struct tt_endpoint_params *params, const struct tt_shm_shape *shape,
+    struct tt_shm_control **control, struct tt_shm_grave **grave);
+void tt_shm_segment_retire(struct tt_shm_endpoint *e);
+void tt_shm_channel_init(struct tt_shm_endpoint *e, unsigned class, int peer);
+
+/* The path of a message (shm_path.c). */
+bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *message);
+bool tt_shm_sent(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number);
+bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
+    const struct tt_view *like, struct tt_arrival *arrival);
+tutti_status tt_shm_pull(struct tt_endpoint *head, int peer, const struct tt_arrival *arrival, uint64_t at,
+    void *dst, uint64_t bytes);
+void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number);
+
+/* What ranks tell each other besides messages (shm_report.c). */
+void tt_shm_publish(struct tt_endpoint *head, const struct tt_call_record *call, uint64_t sequence);
+void tt_shm_complete(struct tt_endpoint *head, uint64_t sequence);
+bool tt_shm_call_of(struct tt_endpoint *head, int peer, uint64_t sequence, struct tt_call_record *call);
+uint64_t tt_shm_completed_by(struct tt_endpoint *head, int peer);
+enum tt_peer_state tt_shm_peer_state(struct tt_endpoint *head, int peer);
+bool tt_shm_abort(struct tt_endpoint *head, const struct tt_cause *cause);
+bool tt_shm_cause(struct tt_endpoint *head, struct tt_cause *cause);
+
+#endif

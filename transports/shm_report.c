@@ -1,0 +1,92 @@
+/* shm_report.c: what ranks tell each other besides messages: what they call, how far they are, that they
+ * live, and why a communicator ended. */
+#include <string.h>
+
+#include "transports/shm_control.h"
+
+static struct tt_shm_endpoint *of(struct tt_endpoint *head)
+{
+    return (struct tt_shm_endpoint *)head;
+}
+
+/* A record may be read while it is replaced, so it is written word by word: the sequence is taken away
+ * first and written last, and who reads a new word also sees that the old sequence is gone. */
+void tt_shm_publish(struct tt_endpoint *head, const struct tt_call_record *call, uint64_t sequence)
+{
+    _Atomic uint64_t *words = of(head)->control->calls[sequence % TT_CALLS_KEPT];
+    uint64_t copy[TT_SHM_CALL_WORDS];
+    memcpy(copy, call, sizeof copy);
+    atomic_store_explicit(&words[0], 0, memory_order_relaxed);
+    for (int i = 1; i < TT_SHM_CALL_WORDS; i++)
+        atomic_store_explicit(&words[i], copy[i], memory_order_release);
+    atomic_store_explicit(&words[0], sequence + 1, memory_order_release);
+}
+
+bool tt_shm_call_of(struct tt_endpoint *head, int peer, uint64_t sequence, struct tt_call_record *call)
+{
+    const _Atomic uint64_t *words = of(head)->peers[peer].control->calls[sequence % TT_CALLS_KEPT];
+    uint64_t copy[TT_SHM_CALL_WORDS];
+    if (atomic_load_explicit(&words[0], memory_order_acquire) != sequence + 1)
+        return false;
+    copy[0] = sequence + 1;
+    for (int i = 1; i < TT_SHM_CALL_WORDS; i++)
+        copy[i] = atomic_load_explicit(&words[i], memory_order_acquire);
+    if (atomic_load_explicit(&words[0], memory_order_relaxed) != sequence + 1)
+        return false;
+    memcpy((void *)call, copy, sizeof copy);
+    return true;
+}
+
+void tt_shm_complete(struct tt_endpoint *head, uint64_t sequence)
+{
+    struct tt_shm_endpoint *e = of(head);
+    atomic_store_explicit(&e->control->completed, sequence, memory_order_release);
+    tt_doorbell_ring_many(e->bells, e->nbells);
+}
+
+uint64_t tt_shm_completed_by(struct tt_endpoint *head, int peer)
+{
+    return atomic_load_explicit(&of(head)->peers[peer].control->completed, memory_order_acquire);
+}
+
+enum tt_peer_state tt_shm_peer_state(struct tt_endpoint *head, int peer)
+{
+    const struct tt_shm_peer *p = &of(head)->peers[peer];
+    if (atomic_load_explicit(&p->control->left, memory_order_acquire) != 0)
+        return TT_PEER_LEFT;
+    return tt_arena_alive(p->arena) ? TT_PEER_ALIVE : TT_PEER_DEAD;
+}
+
+/* Threads of one rank may come here together (a user's abort, and a wait that found a dead peer), and the
+ * rank has one record: hence the mutex. Between ranks the abort word decides. */
+bool tt_shm_abort(struct tt_endpoint *head, const struct tt_cause *cause)
+{
+    struct tt_shm_endpoint *e = of(head);
+    if (!e->connected)
+        return false;
+    _Atomic uint32_t *aborted = &e->peers[0].control->aborted;
+    uint32_t nobody = 0;
+    pthread_mutex_lock(&e->aborting);
+    bool won = atomic_load_explicit(aborted, memory_order_acquire) == 0;
+    if (won) {
+        e->control->cause = *cause;
+        won = atomic_compare_exchange_strong(aborted, &nobody, (uint32_t)head->me + 1);
+    }
+    pthread_mutex_unlock(&e->aborting);
+    for (int i = 0; i < e->nbells; i++)
+        tt_doorbell_ring_always(e->bells[i]);
+    tt_doorbell_ring_always(&e->control->bell);
+    return won;
+}
+
+bool tt_shm_cause(struct tt_endpoint *head, struct tt_cause *cause)
+{
+    struct tt_shm_endpoint *e = of(head);
+    uint32_t winner = atomic_load_explicit(e->aborted, memory_order_acquire);
+    if (winner == 0)
+        return false;
+    *cause = e->peers[(winner - 1) % (uint32_t)head->n].control->cause;
+    cause->operation[sizeof cause->operation - 1] = '\0';
+    cause->text[sizeof cause->text - 1] = '\0';
+    return true;
+}

@@ -1,0 +1,136 @@
+/* shm_segment.c: the control segment: its shape, its first state, and its end, which its owner does not
+ * decide alone. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "transports/shm_control.h"
+
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* Put `bytes` more at the end, on a multiple of `unit`. */
+static uint64_t add_part(uint64_t *end, uint64_t bytes, uint64_t unit)
+{
+    uint64_t at = round_up(*end, unit);
+    *end = at + bytes;
+    return at;
+}
+
+void tt_shm_shape(struct tt_shm_shape *shape, int n, uint64_t slot_bytes)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), ranks = (uint64_t)n, pairs = TT_CLASSES * ranks;
+    uint64_t end = sizeof(struct tt_shm_control);
+    shape->slot_stride = round_up(slot_bytes, page);
+    shape->holders = add_part(&end, ranks * sizeof(_Atomic uint32_t), 64);
+    shape->can_pull = add_part(&end, ranks, 64);
+    shape->lines = add_part(&end, pairs * TT_SLOTS * sizeof(struct tt_shm_line), 64);
+    shape->acks = add_part(&end, pairs * sizeof(struct tt_shm_acks), 64);
+    shape->payload = add_part(&end, pairs * TT_SLOTS * shape->slot_stride, page);
+    shape->bytes = end;
+}
+
+/* The flag of the last number before `first` that used this slot. */
+static uint32_t flag_before(uint64_t first, unsigned slot)
+{
+    uint64_t oldest = first - TT_SLOTS;
+    return tt_shm_flag(oldest + ((slot - oldest) & (TT_SLOTS - 1)));
+}
+
+static void fill(struct tt_shm_control *control, const struct tt_shm_shape *shape, int n)
+{
+    struct tt_shm_line *lines = tt_shm_at(control, shape->lines);
+    struct tt_shm_acks *acks = tt_shm_at(control, shape->acks);
+    for (int pair = 0; pair < TT_CLASSES * n; pair++)
+        for (unsigned slot = 0; slot < TT_SLOTS; slot++) {
+            uint32_t flag = flag_before(control->first_number, slot);
+            atomic_init(&lines[(size_t)pair * TT_SLOTS + slot].flag, flag);
+            atomic_init(&acks[pair].flag[slot], flag);
+        }
+    _Atomic uint32_t *holders = tt_shm_at(control, shape->holders);
+    for (int rank = 0; rank < n; rank++)
+        atomic_init(&holders[rank], rank == control->rank ? TT_SHM_GONE : control->token);
+}
+
+tutti_status tt_shm_segment_create(const struct tt_endpoint_params *params, const struct tt_shm_shape *shape,
+    struct tt_shm_control **control, struct tt_shm_grave **grave)
+{
+    uint32_t token;
+    void *memory;
+    if (getrandom(&token, sizeof token, 0) != sizeof token)
+        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "no random bytes for an endpoint");
+    struct tt_shm_grave *dug = calloc(1, sizeof *dug + (size_t)params->n * sizeof dug->arenas[0]);
+    if (dug == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for an endpoint of %d ranks", params->n);
+    tutti_status status = tt_arena_alloc(shape->bytes, &memory);
+    if (status != TUTTI_OK) {
+        free(dug);
+        return status;
+    }
+    struct tt_shm_control *c = memory;
+    c->version = TT_SHM_VERSION;
+    c->token = token | 2; /* neither of the two words that mean something */
+    c->n = params->n;
+    c->rank = params->me;
+    c->bytes = shape->bytes;
+    c->slot_bytes = params->slot_bytes;
+    c->first_number = params->first_number;
+    fill(c, shape, params->n);
+    dug->retired.ptr = c;
+    dug->n = params->n;
+    dug->holders = tt_shm_at(c, shape->holders);
+    *control = c;
+    *grave = dug;
+    return TUTTI_OK;
+}
+
+void tt_shm_channel_init(struct tt_shm_endpoint *e, unsigned class, int peer)
+{
+    uint64_t there = class * (uint64_t)e->head.n + (uint64_t)peer;
+    uint64_t here = class * (uint64_t)e->head.n + (uint64_t)e->head.me; /* what a peer keeps for me */
+    const struct tt_shm_shape *s = &e->shape;
+    struct tt_shm_control *mine = e->control, *theirs = e->peers[peer].control;
+    struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
+    c->out = (struct tt_shm_line *)tt_shm_at(mine, s->lines) + there * TT_SLOTS;
+    c->acks_out = (struct tt_shm_acks *)tt_shm_at(mine, s->acks) + there;
+    c->payload_out = tt_shm_at(mine, s->payload + there * TT_SLOTS * s->slot_stride);
+    c->in = (struct tt_shm_line *)tt_shm_at(theirs, s->lines) + here * TT_SLOTS;
+    c->acks_in = (struct tt_shm_acks *)tt_shm_at(theirs, s->acks) + here;
+    c->payload_in = tt_shm_at(theirs, s->payload + here * TT_SLOTS * s->slot_stride);
+    for (unsigned slot = 0; slot < TT_SLOTS; slot++)
+        c->posted[slot] = c->acked[slot] = flag_before(mine->first_number, slot);
+}
+
+/* The dead hold nothing. */
+static bool nobody_holds(struct tt_retired *retired)
+{
+    struct tt_shm_grave *grave = (struct tt_shm_grave *)retired;
+    for (int rank = 0; rank < grave->n; rank++) {
+        const struct tt_arena *arena = grave->arenas[rank]; /* NULL: never connected to that one */
+        if (atomic_load_explicit(&grave->holders[rank], memory_order_acquire) == TT_SHM_HELD &&
+            (arena == NULL || tt_arena_alive(arena)))
+            return false;
+    }
+    for (int rank = 0; rank < grave->n; rank++)
+        if (grave->arenas[rank] != NULL)
+            tt_arena_release(grave->arenas[rank]);
+    free(grave);
+    return true;
+}
+
+/* A rank that has not connected by now never will: its token is gone. */
+void tt_shm_segment_retire(struct tt_shm_endpoint *e)
+{
+    _Atomic uint32_t *holders = tt_shm_at(e->control, e->shape.holders);
+    for (int rank = 0; rank < e->head.n; rank++) {
+        uint32_t token = e->control->token;
+        atomic_compare_exchange_strong(&holders[rank], &token, TT_SHM_GONE);
+        e->grave->arenas[rank] = e->peers[rank].arena;
+    }
+    e->grave->retired.idle = nobody_holds;
+    tt_arena_retire(&e->grave->retired);
+}

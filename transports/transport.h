@@ -1,0 +1,162 @@
+/* transport.h: what the executor asks of a transport, and what it may rely on.
+ *
+ * A transport moves numbered messages between the ranks of one communicator and knows nothing of
+ * communicators, schedules or types. Each rank holds one endpoint; an endpoint is used by one thread at a
+ * time (abort excepted). No call but wait-free memory work: nothing here blocks, sleeps, allocates or logs
+ * after connect, and each call returns in time bounded by the bytes of one message.
+ *
+ * Messages. (class, peer, direction) has its own space of 64-bit numbers, counted on both sides alike;
+ * matching is by number, never by arrival. A number may be skipped (an empty message is neither sent nor
+ * awaited).
+ *
+ * Slots. Each (class, pair, direction) has `slots` slots; message m uses slot m mod slots and may be
+ * posted once the previous message *posted in that slot* has been released by its receiver. Messages
+ * inside that window may be posted and released in any order. Classes never share a slot, so an unmatched
+ * send cannot starve a collective. This is the rule the verifier's second mode assumes.
+ *
+ * Paths. The sender alone chooses how a message travels, names it in the message, and the receiver obeys.
+ * A send is complete when nobody reads the sender's memory any more: at once for inline and copied, at
+ * release for the others. */
+#ifndef TT_TRANSPORTS_TRANSPORT_H
+#define TT_TRANSPORTS_TRANSPORT_H
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/layout.h"
+#include "base/wait.h"
+#include "tutti.h"
+
+enum tt_class { TT_CLASS_COLLECTIVE, TT_CLASS_P2P, TT_CLASSES };
+
+enum tt_path {
+    TT_PATH_INLINE, /* the payload lies in the line of its flag */
+    TT_PATH_MAPPED, /* the receiver reads the sender's buffer in place */
+    TT_PATH_PULLED, /* the receiver copies out of the sender's process by system call */
+    TT_PATH_COPIED, /* the sender copies into a slot that the receiver reads */
+    TT_PATHS
+};
+
+enum { TT_SLOTS = 8, TT_ADDRESS_BYTES = 128, TT_CALLS_KEPT = 16 };
+
+struct tt_message {
+    int32_t peer;
+    uint8_t class; /* enum tt_class */
+    bool reduced; /* the receiver combines it rather than keeping it: a hint for the choice of path */
+    uint32_t signature; /* hash of what was called */
+    uint64_t number;
+    uint64_t bytes; /* never 0; at most the endpoint's slot_bytes */
+    struct tt_view source;
+};
+
+/* A message that has arrived, at least in part. Bytes [0, available) may be read; later there may be more. */
+struct tt_arrival {
+    uint8_t path; /* enum tt_path; PULLED: addresses are the sender's, read them with pull() */
+    bool packed; /* one run at `base`; else `view` */
+    uint32_t signature;
+    uint64_t bytes, available;
+    uintptr_t base;
+    struct tt_view view;
+};
+
+/* What a rank called: one of a ring of TT_CALLS_KEPT that its peers read when they wait long, to tell a
+ * mismatch. */
+struct tt_call_record {
+    _Atomic uint64_t sequence; /* 0: never written; else 1 + the operation's number. Written last */
+    uint64_t count;
+    uint32_t signature;
+    uint32_t op;
+    int32_t root;
+    uint32_t slices;
+    uint8_t collective, algorithm, type, exact;
+    uint8_t reserved[28];
+};
+_Static_assert(sizeof(struct tt_call_record) == 64, "one cache line");
+
+/* Why a communicator ended. Each rank has one to write; the first to claim the abort word decides for all. */
+struct tt_cause {
+    int32_t status; /* tutti_status */
+    int32_t rank; /* who found it */
+    int32_t peer; /* whom it concerns, TT_NONE if nobody */
+    uint32_t reserved;
+    uint64_t sequence;
+    char operation[32];
+    char text[480];
+};
+
+enum tt_peer_state { TT_PEER_ALIVE, TT_PEER_LEFT /* destroyed its end */, TT_PEER_DEAD };
+
+struct tt_endpoint_params {
+    int n, me;
+    uint64_t slot_bytes; /* shared: the longest message */
+    uint64_t first_number; /* shared: numbers of all spaces start here (tests start just below 2^32) */
+    bool pull; /* may use PULLED where a self-test passes */
+    bool map; /* may use MAPPED */
+};
+
+struct tt_transport;
+
+/* The head of every endpoint. */
+struct tt_endpoint {
+    const struct tt_transport *transport;
+    int n, me;
+    uint64_t slot_bytes;
+    uint64_t path_bytes[TT_PATHS]; /* counted by the sender */
+    struct tt_doorbell
+        *doorbell; /* rung by peers whenever something changed for this rank; NULL: never sleep */
+};
+
+struct tt_transport {
+    const char *name;
+
+    /* Life. open fills address[TT_ADDRESS_BYTES]; the caller exchanges addresses; connect takes n of them,
+     * in rank order. After connect on all ranks and one exchange more (the caller's), every call below is
+     * legal. close is local, and any time: peers that still read keep what they read. */
+    tutti_status (*open)(
+        const struct tt_endpoint_params *params, uint8_t *address, struct tt_endpoint **endpoint);
+    tutti_status (*connect)(struct tt_endpoint *e, const uint8_t *addresses);
+    void (*close)(struct tt_endpoint *e);
+
+    /* Sending. send: false if the slot is not free yet. sent: true once nobody reads the source. */
+    bool (*send)(struct tt_endpoint *e, const struct tt_message *message);
+    bool (*sent)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number);
+
+    /* Receiving. arrived: false if nothing of it is there. `like` is a view with the receiver's layout,
+     * chunk count and slice. pull copies bytes [at, at + bytes) of the message; release frees the slot:
+     * nothing of it is read any more. */
+    bool (*arrived)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
+        const struct tt_view *like, struct tt_arrival *arrival);
+    tutti_status (*pull)(struct tt_endpoint *e, int peer, const struct tt_arrival *arrival, uint64_t at,
+        void *dst, uint64_t bytes);
+    void (*release)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number);
+
+    /* The control plane: any number of ranks may read, each writes its own. `publish` announces the
+     * operation that begins, `complete` that all operations below `sequence` are over at this rank. */
+    void (*publish)(struct tt_endpoint *e, const struct tt_call_record *call, uint64_t sequence);
+    void (*complete)(struct tt_endpoint *e, uint64_t sequence);
+    bool (*call_of)(struct tt_endpoint *e, int peer, uint64_t sequence, struct tt_call_record *call);
+    uint64_t (*completed_by)(struct tt_endpoint *e, int peer);
+    enum tt_peer_state (*peer_state)(struct tt_endpoint *e, int peer); /* may make a system call */
+
+    /* The first cause wins; true if it is this one. Wakes every rank. Any thread. `cause` is one load when
+     * there is none. */
+    bool (*abort)(struct tt_endpoint *e, const struct tt_cause *cause);
+    bool (*cause)(struct tt_endpoint *e, struct tt_cause *cause);
+};
+
+extern const struct tt_transport tt_shm;
+
+/* The contiguous bytes at byte `at` of an arrival: address (the sender's for PULLED) and length. */
+static inline uintptr_t tt_arrival_run(const struct tt_arrival *a, uint64_t at, uint64_t *bytes)
+{
+    if (a->packed) {
+        *bytes = a->bytes - at;
+        return a->base + at;
+    }
+    uint64_t element = a->view.layout->element_bytes;
+    uintptr_t address = tt_view_run(&a->view, at / element, bytes);
+    *bytes *= element;
+    return address;
+}
+
+#endif
