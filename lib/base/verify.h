@@ -48,8 +48,8 @@ bool tt_verify(const struct tt_schedule *const *schedules, int n, const struct t
     struct tt_proof_report *report);
 
 /* The value a test operator must find in OUT(chunk) of `rank`: evaluates the symbolic result with a user's
- * combination. leaf(rank, chunk) gives IN's value. For the Merkle operator: same value = same operands in
- * the same order. */
+ * combination. leaf(rank, chunk) gives IN's value. For the Merkle operator: same value = same operands in the
+ * same order. Each call runs all schedules once. False if they cannot run, or the rank has no such cell. */
 typedef uint64_t (*tt_leaf_fn)(int rank, uint32_t chunk, void *context);
 typedef uint64_t (*tt_combine_fn)(uint64_t left, uint64_t right, void *context);
 bool tt_evaluate(const struct tt_schedule *const *schedules, int n, int rank, uint32_t chunk, tt_leaf_fn leaf,

@@ -1,0 +1,425 @@
+/* test_verify.c: every algorithm is proven, for every number of ranks to 64 and some to 1024, with the
+ * association and the longest message that the registry promises, and moves exactly the chunks that theory
+ * says.
+ *
+ * That the verifier refuses what is wrong is the matter of test_planted.c and test_mutants.c. */
+#include "schedules.h"
+
+enum { N_MAX = 64, ALL_ROOTS = 9, ALL_MIXTURES = 8, FOLD_BLOCK = 8 };
+
+struct theory {
+    uint64_t messages, sent, sent_max;
+    uint64_t touched; /* out of place */
+};
+
+static uint64_t log2_up(uint64_t n)
+{
+    uint64_t k = 0;
+    while ((uint64_t)1 << k < n)
+        k++;
+    return k;
+}
+
+/* n = power + extra, power = 2^rounds. */
+struct power {
+    uint64_t power, extra, rounds;
+};
+
+static struct power power_below(uint64_t n)
+{
+    uint64_t rounds = log2_up(n + 1) - 1, power = (uint64_t)1 << rounds;
+    return (struct power){ power, n - power, rounds };
+}
+
+/* Cells that one rank touches to reduce one chunk of all ranks: blocks of eight operands, the own one is a
+ * fold alone, the others begin with a receive; block results are then combined two by two. */
+static uint64_t fold_touches(uint64_t n, uint64_t rank)
+{
+    uint64_t blocks = (n + FOLD_BLOCK - 1) / FOLD_BLOCK;
+    bool last_is_one =
+        n > FOLD_BLOCK && n % FOLD_BLOCK == 1; /* and holds another rank's value: a receive only */
+    return 2 + 6 * (blocks - 1) - (last_is_one && rank / FOLD_BLOCK != blocks - 1 ? 2 : 0);
+}
+
+static uint64_t all_folds_touch(uint64_t n)
+{
+    uint64_t sum = 0;
+    for (uint64_t r = 0; r < n; r++)
+        sum += fold_touches(n, r);
+    return sum;
+}
+
+static uint64_t when(bool condition, uint64_t value)
+{
+    return condition ? value : 0;
+}
+
+static struct theory all_reduce_one_shot(uint64_t n, uint64_t root)
+{
+    (void)root;
+    return (struct theory){ n * (n - 1), n * (n - 1), n - 1, n * (n - 1) + all_folds_touch(n) };
+}
+
+static struct theory all_reduce_doubling(uint64_t n, uint64_t root)
+{
+    (void)root;
+    struct power p = power_below(n);
+    uint64_t messages = p.power * p.rounds + 2 * p.extra;
+    uint64_t copies = p.rounds % 2 != 0 ? p.extra : when(n == 1, 1);
+    return (struct theory){ messages, messages, p.rounds + when(p.extra > 0, 1),
+        3 * p.power * p.rounds + 5 * p.extra + 2 * copies };
+}
+
+static struct theory all_reduce_tree(uint64_t n, uint64_t root)
+{
+    (void)root;
+    return (struct theory){ 2 * (n - 1), 2 * (n - 1), log2_up(n), 5 * (n - 1) + when(n == 1, 2) };
+}
+
+static struct theory all_reduce_halving(uint64_t n, uint64_t root)
+{
+    (void)root;
+    struct power p = power_below(n);
+    return (struct theory){ 2 * p.power * p.rounds + 2 * p.extra,
+        2 * p.power * (p.power - 1) + 2 * p.extra * p.power, 2 * (p.power - 1) + when(p.extra > 0, p.power),
+        5 * p.power * (p.power - 1) + 5 * p.extra * p.power + when(n == 1, 2) };
+}
+
+static struct theory all_reduce_ring(uint64_t n, uint64_t root)
+{
+    (void)root;
+    uint64_t hops = n * (n - 1);
+    return (struct theory){ 2 * hops, 2 * hops, 2 * (n - 1), 5 * hops + when(n == 1, 2) };
+}
+
+static struct theory all_reduce_direct(uint64_t n, uint64_t root)
+{
+    (void)root;
+    uint64_t hops = n * (n - 1);
+    return (struct theory){ 2 * hops, 2 * hops, 2 * (n - 1), 3 * hops + all_folds_touch(n) };
+}
+
+static struct theory reduce_scatter_ring(uint64_t n, uint64_t root)
+{
+    (void)root;
+    uint64_t hops = n * (n - 1);
+    return (struct theory){ hops, hops, n - 1, 3 * hops + when(n == 1, 2) };
+}
+
+static struct theory reduce_scatter_direct(uint64_t n, uint64_t root)
+{
+    (void)root;
+    uint64_t hops = n * (n - 1);
+    return (struct theory){ hops, hops, n - 1, hops + all_folds_touch(n) };
+}
+
+static struct theory all_gather_any(uint64_t n, uint64_t root)
+{
+    (void)root;
+    uint64_t hops = n * (n - 1);
+    return (struct theory){ hops, hops, n - 1, 2 * hops + 2 * n };
+}
+
+static struct theory broadcast_tree(uint64_t n, uint64_t root)
+{
+    (void)root;
+    return (struct theory){ n - 1, n - 1, log2_up(n), 2 * (n - 1) + 2 };
+}
+
+static struct theory broadcast_split(uint64_t n, uint64_t root)
+{
+    (void)root;
+    uint64_t hops = n * (n - 1);
+    return (struct theory){ hops, hops, 2 * (n - 1), 2 * hops + 2 * n };
+}
+
+static struct theory reduce_tree(uint64_t n, uint64_t root)
+{
+    (void)root;
+    return (struct theory){ n - 1, n - 1, when(n > 1, 1), 3 * (n - 1) + when(n == 1, 2) };
+}
+
+static struct theory reduce_direct(uint64_t n, uint64_t root)
+{
+    return (struct theory){ n - 1, n - 1, when(n > 1, 1), n - 1 + fold_touches(n, root) };
+}
+
+static struct theory reduce_split(uint64_t n, uint64_t root)
+{
+    (void)root;
+    uint64_t messages = (n + 1) * (n - 1);
+    return (struct theory){ messages, messages, when(n > 1, n), messages + n - 1 + all_folds_touch(n) };
+}
+
+static struct theory barrier_dissemination(uint64_t n, uint64_t root)
+{
+    (void)root;
+    uint64_t messages = n * log2_up(n);
+    return (struct theory){ messages, messages, log2_up(n), 3 * messages };
+}
+
+static const struct {
+    enum tt_collective collective;
+    const char *name;
+    struct theory (*theory)(uint64_t n, uint64_t root);
+    int n_max; /* messages grow with the square of n: not beyond this */
+} theories[] = {
+    { TT_ALL_REDUCE, "one_shot", all_reduce_one_shot, 257 },
+    { TT_ALL_REDUCE, "doubling", all_reduce_doubling, 1024 },
+    { TT_ALL_REDUCE, "tree", all_reduce_tree, 1024 },
+    { TT_ALL_REDUCE, "halving", all_reduce_halving, 1024 },
+    { TT_ALL_REDUCE, "ring", all_reduce_ring, 509 },
+    { TT_ALL_REDUCE, "direct", all_reduce_direct, 257 },
+    { TT_REDUCE_SCATTER, "ring", reduce_scatter_ring, 1021 },
+    { TT_REDUCE_SCATTER, "direct", reduce_scatter_direct, 257 },
+    { TT_ALL_GATHER, "ring", all_gather_any, 1021 },
+    { TT_ALL_GATHER, "direct", all_gather_any, 257 },
+    { TT_BROADCAST, "tree", broadcast_tree, 1024 },
+    { TT_BROADCAST, "split", broadcast_split, 257 },
+    { TT_REDUCE, "tree", reduce_tree, 1024 },
+    { TT_REDUCE, "direct", reduce_direct, 1024 },
+    { TT_REDUCE, "split", reduce_split, 257 },
+    { TT_BARRIER, "dissemination", barrier_dissemination, 1024 },
+    { TT_ALL_GATHER_V, "ring", all_gather_any, 1021 },
+    { TT_ALL_GATHER_V, "direct", all_gather_any, 257 },
+};
+enum { THEORIES = sizeof theories / sizeof theories[0] };
+
+static int theory_of(const struct tt_algorithm *a)
+{
+    for (int t = 0; t < THEORIES; t++)
+        if (theories[t].collective == a->collective && strcmp(theories[t].name, a->name) == 0)
+            return t;
+    return -1;
+}
+
+static void prove(const struct schedule_set *set, const struct tt_algorithm *a, bool touches)
+{
+    const struct tt_key *key = &set->list[0]->key;
+    struct tt_proof proof = proof_of(a, key->exact);
+    struct tt_proof_report report;
+    bool proven = tt_verify(set->list, set->n, &proof, &report);
+    cr_assert(proven, "%s %s n %d root %d exact %d: %s", tt_collectives[a->collective].name, a->name, set->n,
+        key->root, key->exact, report.text);
+    cr_assert_eq(report.text[0], '\0');
+    int t = theory_of(a);
+    cr_assert_geq(t, 0, "%s %s has no theory", tt_collectives[a->collective].name, a->name);
+    struct theory theory = theories[t].theory((uint64_t)set->n, (uint64_t)key->root);
+    cr_assert(report.messages == theory.messages && report.chunks_sent == theory.sent &&
+                  report.chunks_sent_max == theory.sent_max,
+        "%s %s n %d: messages %lu, not %lu; chunks %lu, not %lu; of one rank %lu, not %lu",
+        tt_collectives[a->collective].name, a->name, set->n, report.messages, theory.messages,
+        report.chunks_sent, theory.sent, report.chunks_sent_max, theory.sent_max);
+    cr_assert(!touches || report.chunks_touched == theory.touched, "%s %s n %d root %d: touches %lu, not %lu",
+        tt_collectives[a->collective].name, a->name, set->n, key->root, report.chunks_touched,
+        theory.touched);
+}
+
+static bool is_tried(const struct tt_algorithm *a, int n, int root)
+{
+    if (!tt_collectives[a->collective].rooted)
+        return root == 0;
+    return n <= ALL_ROOTS || root <= 1 || root == n / 2 || root == n - 1;
+}
+
+/* All roots, exact where it may be, out of place and in place. */
+static void prove_all(int index, int n)
+{
+    const struct tt_algorithm *a = &tt_algorithms[index];
+    bool in_place = tt_collectives[a->collective].in_place != TT_IN_PLACE_NEVER;
+    for (int exact = 0; exact <= 1; exact++) {
+        if (tt_algorithm_refuse(a, n, exact) != NULL)
+            continue;
+        for (int root = 0; root < n; root++) {
+            if (!is_tried(a, n, root))
+                continue;
+            struct tt_key key = { a->collective, (uint8_t)index, 0, (uint8_t)exact, n, 0, root };
+            for (int place = 0; place <= in_place; place++) {
+                struct schedule_set set = set_build(key, place ? UINT64_MAX : 0);
+                prove(&set, a, place == 0);
+                set_free(&set);
+            }
+        }
+    }
+}
+
+static void prove_range(int first, int last)
+{
+    for (int index = 0; index < tt_algorithm_count; index++)
+        for (int n = first; n <= last; n++)
+            if (!tt_collectives[tt_algorithms[index].collective].p2p)
+                prove_all(index, n);
+}
+
+Test(verify, every_algorithm_to_48_ranks)
+{
+    prove_range(1, 48);
+}
+
+Test(verify, every_algorithm_from_49_ranks)
+{
+    prove_range(49, N_MAX);
+}
+
+/* Powers of two and their neighbours, and primes. */
+Test(verify, many_ranks)
+{
+    static const int sizes[] = { 127, 128, 129, 251, 257, 509, 1021, 1023, 1024 };
+    for (int t = 0; t < THEORIES; t++)
+        for (size_t k = 0; k < sizeof sizes / sizeof sizes[0] && sizes[k] <= theories[t].n_max; k++) {
+            int index = tt_algorithm_find(theories[t].collective, theories[t].name);
+            struct tt_key key = { (uint8_t)theories[t].collective, (uint8_t)index, 0, 0, sizes[k], 0, 0 };
+            bool in_place = tt_collectives[key.collective].in_place != TT_IN_PLACE_NEVER && k % 2 == 0;
+            key.exact = k % 3 == 0 && tt_algorithm_refuse(&tt_algorithms[index], key.n, true) == NULL;
+            key.root = tt_collectives[key.collective].rooted ? key.n / 3 : 0;
+            struct schedule_set set = set_build(key, in_place ? UINT64_MAX : 0);
+            prove(&set, &tt_algorithms[index], !in_place);
+            set_free(&set);
+        }
+}
+
+/* Four million steps. */
+Test(verify, ring_of_1024)
+{
+    int index = tt_algorithm_find(TT_ALL_REDUCE, "ring");
+    struct tt_key key = { TT_ALL_REDUCE, (uint8_t)index, 0, 0, 1024, 0, 0 };
+    struct schedule_set set = set_build(key, UINT64_MAX);
+    prove(&set, &tt_algorithms[index], false);
+    set_free(&set);
+}
+
+/* Ranks may differ in whether they work in place: every mixture. */
+static void prove_mixtures(int index, int n, int exact, int root)
+{
+    const struct tt_algorithm *a = &tt_algorithms[index];
+    struct tt_key key = { a->collective, (uint8_t)index, 0, (uint8_t)exact, n, 0, root };
+    struct schedule_set out = set_build(key, 0), in = set_build(key, UINT64_MAX), mixed = { .n = n };
+    const struct tt_schedule *list[ALL_MIXTURES];
+    mixed.list = list;
+    for (unsigned mixture = 1; mixture + 1 < 1U << n; mixture++) {
+        for (int r = 0; r < n; r++)
+            list[r] = mixture >> r & 1 ? in.list[r] : out.list[r];
+        prove(&mixed, a, false);
+    }
+    set_free(&out);
+    set_free(&in);
+}
+
+Test(verify, in_place_mixtures)
+{
+    for (int index = 0; index < tt_algorithm_count; index++) {
+        const struct tt_algorithm *a = &tt_algorithms[index];
+        if (tt_collectives[a->collective].in_place == TT_IN_PLACE_NEVER)
+            continue;
+        for (int n = 2; n <= ALL_MIXTURES; n++)
+            for (int exact = 0; exact <= 1; exact++)
+                for (int root = 0; root < n && tt_algorithm_refuse(a, n, exact) == NULL; root++)
+                    if (is_tried(a, n, root))
+                        prove_mixtures(index, n, exact, root);
+    }
+}
+
+Test(verify, point_to_point)
+{
+    for (int n = 2; n <= 8; n += 2) {
+        struct schedule_set set = set_point_to_point(n);
+        struct tt_proof proof = { .tree = TT_TREE_ANY };
+        struct tt_proof_report report;
+        cr_assert(tt_verify(set.list, n, &proof, &report), "%s", report.text);
+        cr_assert_eq(report.messages, (uint64_t)n / 2);
+        set_free(&set);
+    }
+}
+
+Test(verify, report)
+{
+    int index = tt_algorithm_find(TT_REDUCE_SCATTER, "ring");
+    struct tt_key key = { TT_REDUCE_SCATTER, (uint8_t)index, 0, 0, 4, 0, 0 };
+    struct schedule_set set = set_build(key, 0);
+    struct tt_proof proof = proof_of(&tt_algorithms[index], false);
+    struct tt_proof_report report;
+    memset(&report, 0xff, sizeof report);
+    cr_assert(tt_verify(set.list, 4, &proof, &report), "%s", report.text);
+    cr_assert_str_eq(report.text, "");
+    cr_assert_eq(report.messages, 12);
+    cr_assert_eq(report.steps_max, 6);
+    cr_assert_eq(report.tmp_max, 4);
+    set_free(&set);
+}
+
+/* More slices and fewer slots than by default change nothing for what is in the registry. */
+Test(verify, slices_and_slots)
+{
+    for (int index = 0; index < tt_algorithm_count; index++) {
+        const struct tt_algorithm *a = &tt_algorithms[index];
+        if (tt_collectives[a->collective].p2p)
+            continue;
+        for (int n = 2; n <= 9; n++) {
+            struct tt_key key = { a->collective, (uint8_t)index, 0, 0, n, 0, 0 };
+            struct schedule_set set = set_build(key, 0);
+            struct tt_proof proof = proof_of(a, false);
+            struct tt_proof_report report;
+            proof.slots = 1;
+            for (proof.slices = 1; proof.slices <= 5; proof.slices++)
+                cr_assert(tt_verify(set.list, n, &proof, &report), "%s: %s", a->name, report.text);
+            set_free(&set);
+        }
+    }
+}
+
+static uint64_t digit(int rank, uint32_t chunk, void *context)
+{
+    cr_assert_eq(chunk, *(uint32_t *)context);
+    return (uint64_t)rank + 1;
+}
+
+/* Neither commutative nor associative. */
+static uint64_t mix(uint64_t left, uint64_t right, void *context)
+{
+    (void)context;
+    return 3 * left + 5 * (right << 7 | right >> 57) + 1;
+}
+
+static bool value_of(const struct schedule_set *set, int rank, uint32_t chunk, uint64_t *value)
+{
+    return tt_evaluate(set->list, set->n, rank, chunk, digit, mix, &chunk, value);
+}
+
+Test(verify, evaluate_follows_the_tree)
+{
+    struct tt_key key = { TT_ALL_REDUCE, (uint8_t)tt_algorithm_find(TT_ALL_REDUCE, "ring"), 0, 0, 3, 0, 0 };
+    struct schedule_set ring = set_build(key, 0);
+    uint64_t value = 0;
+    for (int rank = 0; rank < 3; rank++)
+        for (uint32_t c = 0; c < 3; c++) { /* chunk c begins at rank c + 1 and ends at rank c */
+            uint64_t sum = mix(mix((c + 1) % 3 + 1, (c + 2) % 3 + 1, NULL), c + 1, NULL);
+            cr_assert(value_of(&ring, rank, c, &value));
+            cr_assert_eq(value, sum);
+        }
+    key = (struct tt_key){ TT_REDUCE, (uint8_t)tt_algorithm_find(TT_REDUCE, "direct"), 0, 1, 5, 0, 2 };
+    struct schedule_set exact = set_build(key, 0);
+    cr_assert(value_of(&exact, 2, 0, &value));
+    cr_assert_eq(value, mix(mix(mix(1, 2, NULL), mix(3, 4, NULL), NULL), 5, NULL));
+    key.exact = 0;
+    struct schedule_set chain = set_build(key, 0);
+    cr_assert(value_of(&chain, 2, 0, &value));
+    cr_assert_eq(value, mix(mix(mix(mix(1, 2, NULL), 3, NULL), 4, NULL), 5, NULL));
+    value = 7;
+    cr_assert_not(value_of(&chain, 1, 0, &value), "rank 1 has no result of a reduce to rank 2");
+    chain.schedules[1].steps[0].peer = 3;
+    cr_assert_not(value_of(&chain, 2, 0, &value), "a schedule that does not match");
+    cr_assert_eq(value, 7);
+    set_free(&ring);
+    set_free(&exact);
+    set_free(&chain);
+}
+
+Test(verify, evaluate_what_is_only_moved)
+{
+    struct tt_key key = { TT_BROADCAST, (uint8_t)tt_algorithm_find(TT_BROADCAST, "split"), 0, 0, 4, 0, 2 };
+    struct schedule_set set = set_build(key, 0);
+    uint64_t value = 0;
+    cr_assert(value_of(&set, 1, 3, &value));
+    cr_assert_eq(value, 3);
+    set_free(&set);
+}
