@@ -1,0 +1,397 @@
+/* bootstrap.c: making an id, and the side of a rank that comes to meet the others at it.
+ *
+ * A rank has one thing to do at a time, so its side is a straight line in which each step has the deadline.
+ * The root knows more than a rank does (who is missing, who failed), so a rank that waits for it waits a
+ * little longer than its own timeout, and what the root says is the error. */
+#include "bootstrap.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/wait.h"
+#include "bootstrap_place.h"
+#include "bootstrap_root.h"
+#include "bootstrap_wire.h"
+
+struct tt_session {
+    int socket; /* -1: not open */
+    int n, rank;
+    uint64_t number; /* of the id */
+    int64_t timeout_ms, deadline_ns;
+};
+
+tutti_status tt_bootstrap_create(tutti_id *id, int64_t timeout_ms)
+{
+    struct tt_id made;
+    struct sockaddr_un address;
+    tutti_status status = tt_place_choose(&made.place);
+    if (status == TUTTI_OK)
+        status = tt_random_bytes(&made.session, sizeof made.session);
+    if (status == TUTTI_OK)
+        status = tt_random_bytes(made.secret, sizeof made.secret);
+    if (status == TUTTI_OK)
+        status = tt_random_bytes(made.token, sizeof made.token);
+    if (status == TUTTI_OK)
+        status = tt_place_address(made.place, made.token, &address);
+    if (status == TUTTI_OK)
+        status = tt_root_start(&made, &address, timeout_ms);
+    if (status == TUTTI_OK)
+        tt_id_write(&made, id);
+    explicit_bzero(made.secret, sizeof made.secret);
+    return status;
+}
+
+/* What errno says of the connection; 0: it was closed. */
+static tutti_status broken(const struct tt_session *s, const char *when)
+{
+    switch (errno) {
+    case ETIMEDOUT:
+        return tt_fail(TUTTI_TIMEOUT,
+            "rank %d had no answer from the process that made the id within %lld ms, %s", s->rank,
+            (long long)s->timeout_ms, when);
+    case 0:
+    case EPIPE:
+    case ECONNRESET:
+        return tt_fail(TUTTI_PEER_LOST,
+            "the process that made the id closed the connection to rank %d, %s: it ended, or its job did",
+            s->rank, when);
+    case EPROTO:
+        return tt_fail(TUTTI_MISMATCH,
+            "rank %d cannot make sense of what the process that made the id says, %s: use one version of "
+            "Tutti "
+            "on all ranks",
+            s->rank, when);
+    default:
+        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "rank %d, %s", s->rank, when);
+    }
+}
+
+static bool wait_for(const struct tt_session *s, short events)
+{
+    struct pollfd p = { s->socket, events, 0 };
+    for (;;) {
+        int ready = poll(&p, 1, tt_wire_poll_ms(s->deadline_ns));
+        if (ready > 0)
+            return true;
+        if (ready < 0 && errno != EINTR)
+            return false;
+        if (tt_now_ns() >= s->deadline_ns) {
+            errno = ETIMEDOUT;
+            return false;
+        }
+    }
+}
+
+/* The descriptors go with the first byte. */
+static bool send_all(const struct tt_session *s, const void *bytes, size_t size, const int *fds, int nfds)
+{
+    const uint8_t *at = bytes;
+    while (size > 0) {
+        ssize_t sent = tt_wire_send(s->socket, at, size, fds, nfds);
+        if (sent >= 0) {
+            at += sent;
+            size -= (size_t)sent;
+            nfds = 0;
+        } else if (errno == ETOOMANYREFS && tt_now_ns() < s->deadline_ns) {
+            tt_sleep_ms(1); /* too many descriptors are under way, and nothing tells when they have arrived */
+        } else if (errno != EAGAIN || !wait_for(s, POLLOUT)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool receive_all(const struct tt_session *s, void *bytes, size_t size)
+{
+    uint8_t *at = bytes;
+    while (size > 0) {
+        ssize_t got = tt_wire_receive(s->socket, at, size, NULL, 0, NULL);
+        if (got > 0) {
+            at += got;
+            size -= (size_t)got;
+        } else if (got == 0) {
+            errno = 0;
+            return false;
+        } else if (errno != EAGAIN || !wait_for(s, POLLIN)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static tutti_status reach(struct tt_session *s, const struct sockaddr_un *address)
+{
+    s->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s->socket < 0)
+        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "rank %d cannot make a socket", s->rank);
+    while (connect(s->socket, (const struct sockaddr *)address, sizeof *address) != 0) {
+        if (errno == ENOENT || errno == ECONNREFUSED)
+            return tt_fail(TUTTI_PEER_LOST,
+                "nobody answers at this id: it has expired, or its job is complete or has failed, or it was "
+                "made "
+                "on another machine, in another container or by another user (%s)",
+                address->sun_path);
+        if (errno != EAGAIN && errno != EINTR)
+            return tt_fail_errno(
+                TUTTI_SYSTEM_ERROR, "rank %d cannot connect to %s", s->rank, address->sun_path);
+        if (tt_now_ns() >= s->deadline_ns) {
+            errno = ETIMEDOUT;
+            return broken(s, "whose backlog of connections is full");
+        }
+        tt_sleep_ms(1);
+    }
+    return TUTTI_OK;
+}
+
+/* Both sides prove that they know the secret, the root first. */
+static tutti_status prove(const struct tt_session *s, const struct tt_id *id)
+{
+    struct tt_challenge challenge = { .rank = s->rank };
+    uint8_t greeting[TT_GREETING_BYTES], reply[TT_REPLY_BYTES], proof[TT_SHA256_BYTES];
+    tutti_status status = tt_random_bytes(challenge.rank_nonce, TT_NONCE_BYTES);
+    if (status != TUTTI_OK)
+        return status;
+    tt_greeting_write(&challenge, greeting);
+    if (!send_all(s, greeting, sizeof greeting, NULL, 0) || !receive_all(s, reply, sizeof reply))
+        return broken(s, "before it proved to know the id's secret");
+    memcpy(challenge.root_nonce, reply, TT_NONCE_BYTES);
+    if (!tt_proof_holds(id, TT_ROLE_ROOT, &challenge, reply + TT_NONCE_BYTES))
+        return tt_fail(TUTTI_PEER_LOST, "who answers at this id does not know its secret: the id is damaged, "
+                                        "or it is not the process that "
+                                        "made it");
+    tt_proof_make(id, TT_ROLE_RANK, &challenge, proof);
+    return send_all(s, proof, sizeof proof, NULL, 0) ? TUTTI_OK : broken(s, "in the proof");
+}
+
+static tutti_status say_hello(const struct tt_session *s, const struct tt_member *mine)
+{
+    uint8_t bytes[TT_HELLO_BYTES];
+    struct tt_hello hello = { s->n, s->timeout_ms, 0, mine->blob };
+    int fds[TT_BLOB_FDS], nfds = 0;
+    for (int i = 0; i < TT_BLOB_FDS; i++) {
+        if (mine->fds[i] < 0)
+            continue;
+        hello.fds |= 1u << i;
+        fds[nfds++] = mine->fds[i];
+    }
+    tt_hello_write(&hello, s->number, bytes);
+    /* Whoever is turned away in the midst of its hello is also told why. */
+    if (send_all(s, bytes, sizeof bytes, fds, nfds) || errno == EPIPE || errno == ECONNRESET)
+        return TUTTI_OK;
+    return broken(s, "when it was told the rank's addresses");
+}
+
+/* A frame of `length` bytes; or a verdict, if it is a failure or wanted. */
+static tutti_status receive_frame(
+    const struct tt_session *s, enum tt_frame_kind kind, uint64_t length, void *body, const char *when)
+{
+    uint8_t bytes[TT_VERDICT_BYTES];
+    struct tt_frame frame;
+    struct tt_verdict verdict;
+    if (!receive_all(s, bytes, TT_FRAME_BYTES))
+        return broken(s, when);
+    if (!tt_frame_read(bytes, s->number, &frame)) {
+        errno = EPROTO;
+        return broken(s, when);
+    }
+    if (frame.kind == TT_FRAME_VERDICT && frame.length == TT_VERDICT_BYTES - TT_FRAME_BYTES) {
+        if (!receive_all(s, bytes + TT_FRAME_BYTES, frame.length))
+            return broken(s, when);
+        tt_verdict_read(bytes, &verdict);
+        if (verdict.status != TUTTI_OK)
+            return tt_fail(verdict.status, "%s", verdict.text);
+        if (kind == TT_FRAME_VERDICT)
+            return TUTTI_OK;
+    }
+    if (frame.kind != kind || frame.length != length) {
+        errno = EPROTO;
+        return broken(s, when);
+    }
+    return receive_all(s, body, length) ? TUTTI_OK : broken(s, when);
+}
+
+/* The descriptors of the others, in rank order, TT_WIRE_FDS to a byte. Those that came are in fds even when
+ * not all did. */
+static tutti_status receive_fds(const struct tt_session *s, int *fds, int expected, int *nfds)
+{
+    while (*nfds < expected) {
+        int before = *nfds, chunk = expected - before < TT_WIRE_FDS ? expected - before : TT_WIRE_FDS;
+        uint8_t byte;
+        ssize_t got = tt_wire_receive(s->socket, &byte, 1, fds, expected, nfds);
+        if (got < 0 && errno == EAGAIN && wait_for(s, POLLIN))
+            continue;
+        if (got < 0 && errno == EMFILE)
+            return tt_fail(TUTTI_SYSTEM_ERROR,
+                "rank %d cannot hold the %d descriptors of the others: its limit of open files (ulimit -n) "
+                "is %llu",
+                s->rank, expected, tt_wire_open_files());
+        if (got > 0 && *nfds != before + chunk)
+            errno = EPROTO;
+        else if (got == 0)
+            errno = 0;
+        if (got <= 0 || *nfds != before + chunk)
+            return broken(s, "in the midst of the others' descriptors");
+    }
+    return TUTTI_OK;
+}
+
+/* Give each member its descriptors; returns how many there are to come, -1 if that makes no sense. */
+static int read_entries(const struct tt_session *s, const uint8_t *entries, struct tt_member *members)
+{
+    int expected = 0;
+    for (int r = 0; r < s->n; r++) {
+        const uint8_t *entry = entries + (size_t)r * TT_ENTRY_BYTES;
+        uint32_t given = (uint32_t)tt_get(entry, 4);
+        if (given >> TT_BLOB_FDS != 0)
+            return -1;
+        memcpy(members[r].blob, entry + 4, TT_BLOB_BYTES);
+        for (int i = 0; i < TT_BLOB_FDS; i++) {
+            bool comes = r != s->rank && (given >> i & 1);
+            members[r].fds[i] = comes ? expected++ : -1; /* for now, its place in what comes */
+        }
+    }
+    return expected;
+}
+
+static tutti_status receive_members(
+    const struct tt_session *s, uint8_t *entries, int *fds, int *nfds, struct tt_member *members)
+{
+    tutti_status status = receive_frame(
+        s, TT_FRAME_MEMBERS, (uint64_t)s->n * TT_ENTRY_BYTES, entries, "when all ranks were about to meet");
+    if (status != TUTTI_OK)
+        return status;
+    int expected = read_entries(s, entries, members);
+    if (expected < 0) {
+        errno = EPROTO;
+        return broken(s, "in the addresses of the others");
+    }
+    status = receive_fds(s, fds, expected, nfds);
+    /* All go on together or none does: say whether this rank can, and hear whether all can. */
+    struct tt_verdict report = { .status = status };
+    uint8_t bytes[TT_VERDICT_BYTES];
+    if (status != TUTTI_OK)
+        strncpy(report.text, tt_last_error(), sizeof report.text - 1);
+    tt_verdict_write(&report, s->number, bytes);
+    bool told = send_all(s, bytes, sizeof bytes, NULL, 0);
+    if (status != TUTTI_OK)
+        return status;
+    if (!told && errno != EPIPE && errno != ECONNRESET)
+        return broken(s, "when it was told that this rank is ready");
+    return receive_frame(s, TT_FRAME_VERDICT, 0, NULL, "when all ranks were about to go on");
+}
+
+/* After the proof: members is written only if all went well. */
+static tutti_status join(const struct tt_session *s, const struct tt_member *mine, struct tt_member *members)
+{
+    size_t n = (size_t)s->n;
+    struct tt_member *met = malloc(n * sizeof *met);
+    uint8_t *entries = malloc(n * TT_ENTRY_BYTES);
+    int *fds = malloc(n * TT_BLOB_FDS * sizeof *fds), nfds = 0;
+    tutti_status status = met && entries && fds
+                              ? say_hello(s, mine)
+                              : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", s->n);
+    if (status == TUTTI_OK)
+        status = receive_members(s, entries, fds, &nfds, met);
+    if (status == TUTTI_OK) {
+        for (int i = 0; i < s->n * TT_BLOB_FDS; i++) {
+            int *fd = &met[i / TT_BLOB_FDS].fds[i % TT_BLOB_FDS];
+            *fd = *fd >= 0 ? fds[*fd] : -1;
+        }
+        memcpy(members, met, n * sizeof *met);
+    } else {
+        while (nfds > 0)
+            close(fds[--nfds]);
+    }
+    free(fds);
+    free(entries);
+    free(met);
+    return status;
+}
+
+/* Who made the id and was killed leaves its socket behind: whoever finds nobody listening removes it. */
+static void remove_if_dead(const struct sockaddr_un *address)
+{
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s < 0)
+        return;
+    if (connect(s, (const struct sockaddr *)address, sizeof *address) != 0 && errno == ECONNREFUSED)
+        unlink(address->sun_path);
+    close(s);
+}
+
+tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct tt_member *mine,
+    int64_t timeout_ms, struct tt_member *members, struct tt_session **session)
+{
+    struct tt_id read;
+    struct sockaddr_un address;
+    if (n < 1 || n > TT_WIRE_RANKS || rank < 0 || rank >= n)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "rank %d of %d; legal: n from 1 to %d, rank from 0 to n - 1",
+            rank, n, TT_WIRE_RANKS);
+    tutti_status status = tt_id_read(id, &read);
+    if (status == TUTTI_OK)
+        status = tt_place_address(read.place, read.token, &address);
+    if (status != TUTTI_OK)
+        return status;
+    struct tt_session *s = malloc(sizeof *s);
+    if (!s)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to meet at an id");
+    *s = (struct tt_session){ -1, n, rank, read.session, timeout_ms, tt_deadline_ns(timeout_ms) };
+    status = reach(s, &address);
+    if (status == TUTTI_OK)
+        status = prove(s, &read);
+    explicit_bzero(read.secret, sizeof read.secret);
+    if (s->deadline_ns < INT64_MAX)
+        s->deadline_ns += (int64_t)TT_WIRE_GRACE_MS * 1000000;
+    if (status == TUTTI_OK)
+        status = join(s, mine, members);
+    if (status == TUTTI_PEER_LOST)
+        remove_if_dead(&address);
+    if (status == TUTTI_OK && session)
+        *session = s;
+    else
+        tt_session_close(s);
+    return status;
+}
+
+tutti_status tt_session_exchange(struct tt_session *s, const void *mine, uint64_t bytes, void *all)
+{
+    uint8_t part[TT_FRAME_BYTES + TT_BLOB_BYTES];
+    if (bytes < 1 || bytes > TT_BLOB_BYTES)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "an exchange of %llu bytes; legal: 1 to %d",
+            (unsigned long long)bytes, TT_BLOB_BYTES);
+    struct tt_frame frame = { TT_WIRE_HIGHEST, TT_WIRE_HIGHEST, TT_FRAME_EXCHANGE, (uint32_t)bytes,
+        s->number };
+    tt_frame_write(&frame, part);
+    memcpy(part + TT_FRAME_BYTES, mine, bytes);
+    uint8_t *body = malloc((size_t)s->n * bytes);
+    if (!body)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for an exchange of %d ranks", s->n);
+    s->deadline_ns = tt_deadline_ns(s->timeout_ms);
+    if (s->deadline_ns < INT64_MAX)
+        s->deadline_ns += (int64_t)TT_WIRE_GRACE_MS * 1000000;
+    tutti_status status = TUTTI_OK;
+    /* If the job has failed, its verdict is there to be read. */
+    if (!send_all(s, part, TT_FRAME_BYTES + bytes, NULL, 0) && errno != EPIPE && errno != ECONNRESET)
+        status = broken(s, "in an exchange");
+    if (status == TUTTI_OK)
+        status = receive_frame(s, TT_FRAME_EXCHANGE, (uint64_t)s->n * bytes, body, "in an exchange");
+    if (status == TUTTI_OK)
+        memcpy(all, body, (size_t)s->n * bytes);
+    free(body);
+    return status;
+}
+
+void tt_session_close(struct tt_session *s)
+{
+    if (s->socket >= 0) {
+        shutdown(s->socket, SHUT_RDWR); /* also for copies in children of this process */
+        close(s->socket);
+    }
+    free(s);
+}

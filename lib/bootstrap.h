@@ -1,0 +1,44 @@
+/* bootstrap.h: how ranks that share nothing but a 128-byte id find each other.
+ *
+ * The process that makes the id answers at it (a helper thread) until n ranks came or the deadline. Every
+ * connection proves knowledge of the secret both ways (HMAC-SHA256 over fresh challenges, roles inside the
+ * MAC so that no proof can be reflected) before any length is parsed. Each rank then hands in one blob and
+ * a few file descriptors and gets the blobs of all ranks and the descriptors of all; either all ranks get
+ * them, or all get the same error. By the same connections they may exchange more before they close them.
+ *
+ * Today the address is a local socket in a private 0700 directory: all ranks are on one machine, where
+ * descriptors can be passed. The layout of the id has room for four addresses of other families. */
+#ifndef TT_BOOTSTRAP_H
+#define TT_BOOTSTRAP_H
+#include <stdint.h>
+
+#include "tutti.h"
+
+enum { TT_BLOB_BYTES = 1024, TT_BLOB_FDS = 2 };
+
+/* Make an id and start to answer at it. Gives up `timeout_ms` (-1: never) after now, or after the first rank
+ * came, or when the timeout of any rank that came has passed. */
+tutti_status tt_bootstrap_create(tutti_id *id, int64_t timeout_ms);
+
+struct tt_member {
+    uint8_t blob[TT_BLOB_BYTES];
+    int fds[TT_BLOB_FDS]; /* the receiver's own descriptors, close-on-exec; -1 where none was given */
+};
+
+/* Meet the n - 1 others at the id. `mine` is copied; members[n] is filled in rank order on success (the
+ * caller closes the descriptors; those at its own rank are -1). Errors name who is missing, who disagrees
+ * on n, or who came twice. `session` is for further exchanges, NULL if there are none. */
+struct tt_session;
+tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct tt_member *mine,
+    int64_t timeout_ms, struct tt_member *members, struct tt_session **session);
+
+/* Hand in `mine` and get everybody's in rank order: the same number of bytes on all ranks, at most
+ * TT_BLOB_BYTES. Waits as long as the meeting did. After a failure, close. */
+tutti_status tt_session_exchange(struct tt_session *session, const void *mine, uint64_t bytes, void *all);
+void tt_session_close(struct tt_session *session);
+
+/* rank, n and id as a launcher gives them: TUTTI_ID (hex) with TUTTI_RANK and TUTTI_SIZE, or PMIx under
+ * mpirun and srun. INVALID_USAGE, with what would be legal, if there is no launcher. */
+tutti_status tt_launch_find(int *n, int *rank, tutti_id *id);
+
+#endif

@@ -1,0 +1,177 @@
+/* bootstrap_place.c: private directories, and sockets that leave no file behind.
+ *
+ * A socket's own mode is not honoured everywhere, so the directory guards it: owned by this user, mode
+ * 0700, or refused. $XDG_RUNTIME_DIR is preferred because the system empties it; in /tmp, the sticky bit
+ * keeps others from replacing a directory once its owner was checked.
+ *
+ * Open listeners are in one list, for two events that nobody announces: exit removes their files, and a
+ * fork closes the child's copies, so that a child neither answers for its parent nor removes its files. */
+#include "bootstrap_place.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "base/status.h"
+
+enum { PATH_BYTES = sizeof((struct sockaddr_un *)0)->sun_path, TOKEN_TEXT = 2 * TT_TOKEN_BYTES };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t watched = PTHREAD_ONCE_INIT;
+static struct tt_listener *open_listeners;
+
+/* False if there is no such directory, or no room behind it for the name of a socket. */
+static bool directory_path(enum tt_place place, char *path)
+{
+    const char *runtime = tt_environment("XDG_RUNTIME_DIR");
+    int length;
+    if (place == TT_PLACE_TMP)
+        length = snprintf(path, PATH_BYTES, "/tmp/tutti-%lu", (unsigned long)geteuid());
+    else if (runtime && runtime[0] == '/')
+        length = snprintf(path, PATH_BYTES, "%s/tutti", runtime);
+    else
+        return false;
+    return length + 1 + TOKEN_TEXT < PATH_BYTES;
+}
+
+/* Is this a directory of ours that no one else can enter? Not through a link, which another may turn. */
+static bool is_private(const char *path, bool *exists)
+{
+    struct stat s;
+    *exists = lstat(path, &s) == 0;
+    return *exists && S_ISDIR(s.st_mode) && s.st_uid == geteuid() && (s.st_mode & 0777) == 0700;
+}
+
+static bool runtime_usable(void)
+{
+    char path[PATH_BYTES];
+    struct stat s;
+    if (!directory_path(TT_PLACE_RUNTIME, path))
+        return false;
+    const char *runtime = tt_environment("XDG_RUNTIME_DIR");
+    return stat(runtime, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid() && (s.st_mode & 0077) == 0 &&
+           access(runtime, W_OK | X_OK) == 0;
+}
+
+static tutti_status refuse(const char *path)
+{
+    return tt_fail(TUTTI_SYSTEM_ERROR,
+        "%s must be a directory of user %lu with mode 0700, and it is not: refusing to meet there", path,
+        (unsigned long)geteuid());
+}
+
+tutti_status tt_place_choose(enum tt_place *place)
+{
+    char path[PATH_BYTES];
+    bool exists;
+    enum tt_place chosen = runtime_usable() ? TT_PLACE_RUNTIME : TT_PLACE_TMP;
+    directory_path(chosen, path);
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot make the directory %s", path);
+    if (!is_private(path, &exists))
+        return refuse(path);
+    *place = chosen;
+    return TUTTI_OK;
+}
+
+tutti_status tt_place_address(enum tt_place place, const uint8_t *token, struct sockaddr_un *address)
+{
+    char path[PATH_BYTES];
+    bool exists;
+    if (!directory_path(place, path))
+        return tt_fail(TUTTI_SYSTEM_ERROR, "the id's socket lies below $XDG_RUNTIME_DIR, which is unset here "
+                                           "or has another value than in the "
+                                           "process that made the id");
+    if (!is_private(path, &exists)) {
+        if (exists)
+            return refuse(path);
+        return tt_fail(TUTTI_PEER_LOST,
+            "nobody answers at this id: %s is not there; the id was made on another machine, in another "
+            "container or by another user",
+            path);
+    }
+    *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    size_t at = strlen(path);
+    memcpy(address->sun_path, path, at);
+    address->sun_path[at++] = '/';
+    for (int i = 0; i < TT_TOKEN_BYTES; i++)
+        at += (size_t)snprintf(address->sun_path + at, PATH_BYTES - at, "%02x", token[i]);
+    return TUTTI_OK;
+}
+
+static void remove_files(void)
+{
+    pthread_mutex_lock(&lock);
+    for (struct tt_listener *l = open_listeners; l; l = l->next)
+        unlink(l->address.sun_path);
+    pthread_mutex_unlock(&lock);
+}
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static void after_fork_in_child(void)
+{
+    for (struct tt_listener *l = open_listeners; l; l = l->next)
+        close(l->socket);
+    open_listeners = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+static void watch_exit_and_fork(void)
+{
+    atexit(remove_files);
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+tutti_status tt_listener_open(struct tt_listener *listener, const struct sockaddr_un *address)
+{
+    pthread_once(&watched, watch_exit_and_fork);
+    pthread_mutex_lock(&lock);
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool bound = s >= 0 && bind(s, (const struct sockaddr *)address, sizeof *address) == 0;
+    bool done = bound && listen(s, SOMAXCONN) == 0;
+    int number = errno;
+    if (done) {
+        *listener = (struct tt_listener){ *address, s, open_listeners };
+        open_listeners = listener;
+    } else {
+        if (bound)
+            unlink(address->sun_path);
+        if (s >= 0)
+            close(s);
+    }
+    pthread_mutex_unlock(&lock);
+    errno = number;
+    return done
+               ? TUTTI_OK
+               : tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot listen at the local socket %s", address->sun_path);
+}
+
+void tt_listener_close(struct tt_listener *listener)
+{
+    pthread_mutex_lock(&lock);
+    if (listener->socket >= 0) {
+        unlink(listener->address.sun_path);
+        close(listener->socket);
+        listener->socket = -1;
+        struct tt_listener **at = &open_listeners;
+        while (*at != listener)
+            at = &(*at)->next;
+        *at = listener->next;
+    }
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,219 @@
+/* bootstrap_root.c: one thread, one poll loop.
+ *
+ * Nobody is waited for: a connection that is silent, slow or hostile costs its own slot until its time is up,
+ * and all others go on. With all slots for strangers taken, further connections stay in the socket's backlog,
+ * where they cost nothing. */
+#include "bootstrap_root.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "bootstrap_job.h"
+
+struct root {
+    struct tt_job job;
+    struct tt_listener listener;
+    struct pollfd *polls; /* the listener, then the visitors in their order */
+    int room; /* for visitors */
+    int strangers;
+};
+
+static void root_free(struct root *root)
+{
+    struct tt_job *job = &root->job;
+    tt_listener_close(&root->listener);
+    for (int i = 0; i < job->count; i++) {
+        if (job->visitors[i]->socket >= 0)
+            tt_visitor_dismiss(job->visitors[i]);
+        free(job->visitors[i]);
+    }
+    tt_job_close_fds(job);
+    free(job->visitors);
+    free(job->seats);
+    free(job->fds);
+    free(job->round.frame);
+    free(job->result.frame);
+    free(root->polls);
+    explicit_bzero(root, sizeof *root); /* the secret */
+    free(root);
+}
+
+/* Room for one more visitor. */
+static bool grow(struct root *root)
+{
+    if (root->job.count < root->room)
+        return true;
+    int room = root->room > 0 ? 2 * root->room : 16;
+    struct tt_visitor **visitors = realloc(root->job.visitors, (size_t)room * sizeof(struct tt_visitor *));
+    if (!visitors)
+        return false;
+    root->job.visitors = visitors;
+    struct pollfd *polls = realloc(root->polls, (size_t)(room + 1) * sizeof *polls);
+    if (!polls)
+        return false;
+    root->polls = polls;
+    root->room = room;
+    return true;
+}
+
+static bool add_visitor(struct root *root, int socket)
+{
+    struct tt_visitor *v = grow(root) ? calloc(1, sizeof *v) : NULL;
+    if (!v)
+        return false;
+    struct ucred peer = { .pid = 0 };
+    socklen_t bytes = sizeof peer;
+    getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
+    v->socket = socket;
+    v->ours = peer.pid == getpid();
+    v->deadline_ns = tt_deadline_ns(TT_JOB_STRANGER_MS);
+    root->job.visitors[root->job.count++] = v;
+    root->strangers++;
+    return true;
+}
+
+static void accept_all(struct root *root)
+{
+    while (root->strangers < TT_JOB_STRANGERS) {
+        int socket = accept4(root->listener.socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (socket < 0 && (errno == EINTR || errno == ECONNABORTED))
+            continue;
+        if (socket < 0 && errno == EAGAIN)
+            return;
+        /* To try again later would be to spin: the connection that cannot be accepted stays where it is. */
+        if (socket < 0) {
+            tt_job_fail(&root->job, "the process that made the id cannot take in more ranks", errno);
+            return;
+        }
+        if (!add_visitor(root, socket)) {
+            close(socket);
+            tt_job_fail(&root->job, "the process that made the id cannot take in more ranks", ENOMEM);
+            return;
+        }
+    }
+}
+
+/* Drop the strangers that are gone or too slow, keep the order of the others. */
+static void sweep(struct root *root)
+{
+    struct tt_job *job = &root->job;
+    int64_t now_ns = tt_now_ns();
+    int kept = 0;
+    root->strangers = 0;
+    for (int i = 0; i < job->count; i++) {
+        struct tt_visitor *v = job->visitors[i];
+        bool stranger = v->stage < TT_STAGE_SEATED;
+        if (stranger && v->socket >= 0 && now_ns >= v->deadline_ns)
+            tt_visitor_dismiss(v);
+        if (stranger && v->socket < 0) {
+            free(v);
+            continue;
+        }
+        root->strangers += stranger;
+        job->visitors[kept++] = v;
+    }
+    job->count = kept;
+}
+
+/* Fill the poll set; returns how long it may wait. */
+static int prepare(struct root *root)
+{
+    struct tt_job *job = &root->job;
+    int64_t wake_ns = job->deadline_ns;
+    bool congested = false;
+    int listener = root->strangers < TT_JOB_STRANGERS ? root->listener.socket : -1;
+    root->polls[0] = (struct pollfd){ listener, POLLIN, 0 };
+    for (int i = 0; i < job->count; i++) {
+        struct tt_visitor *v = job->visitors[i];
+        short events = tt_job_may_send(job, v) ? POLLIN | POLLOUT : POLLIN;
+        root->polls[i + 1] = (struct pollfd){ v->socket, events, 0 };
+        congested = congested || v->congested;
+        v->congested = false;
+        if (v->stage < TT_STAGE_SEATED && v->deadline_ns < wake_ns)
+            wake_ns = v->deadline_ns;
+    }
+    /* Nothing tells when other sockets have been emptied. */
+    return congested ? 1 : tt_wire_poll_ms(wake_ns);
+}
+
+static void take_turn(struct root *root)
+{
+    struct tt_job *job = &root->job;
+    int wait_ms = prepare(root), count = job->count;
+    if (poll(root->polls, (nfds_t)count + 1, wait_ms) < 0) {
+        if (errno != EINTR)
+            tt_job_fail(job, "the process that made the id cannot wait for ranks", errno);
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        struct tt_visitor *v = job->visitors[i];
+        if (v->socket >= 0 && (root->polls[i + 1].revents & ~POLLOUT) != 0)
+            tt_job_listen(job, v);
+        if (tt_job_may_send(job, v))
+            tt_job_send(job, v);
+    }
+    if (root->polls[0].revents != 0 && (job->phase == TT_JOB_GATHERING || job->phase == TT_JOB_LINGERING))
+        accept_all(root);
+    sweep(root);
+    if (job->phase == TT_JOB_HANDING_OUT)
+        tt_listener_close(&root->listener);
+    tt_job_conclude(job);
+    if (job->phase != TT_JOB_OVER && tt_now_ns() >= job->deadline_ns)
+        tt_job_expire(job);
+}
+
+static void *answer(void *argument)
+{
+    struct root *root = argument;
+    while (root->job.phase != TT_JOB_OVER)
+        take_turn(root);
+    root_free(root);
+    return NULL;
+}
+
+/* Detached, and deaf to signals: those of the program are for its own threads. */
+static int start_thread(struct root *root)
+{
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int number = pthread_create(&thread, NULL, answer, root);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (number == 0)
+        pthread_detach(thread);
+    return number;
+}
+
+tutti_status tt_root_start(const struct tt_id *id, const struct sockaddr_un *address, int64_t timeout_ms)
+{
+    struct root *root = calloc(1, sizeof *root);
+    if (!root)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to answer at an id");
+    root->listener.socket = -1;
+    root->job.id = *id;
+    root->job.timeout_ms = root->job.limit_ms = timeout_ms;
+    root->job.deadline_ns = tt_deadline_ns(timeout_ms);
+    if (!grow(root)) {
+        root_free(root);
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to answer at an id");
+    }
+    tutti_status status = tt_listener_open(&root->listener, address);
+    if (status != TUTTI_OK) {
+        root_free(root);
+        return status;
+    }
+    int number = start_thread(root);
+    if (number != 0) {
+        root_free(root);
+        errno = number;
+        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot start the thread that answers at an id");
+    }
+    return TUTTI_OK;
+}

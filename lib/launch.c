@@ -1,0 +1,102 @@
+/* launch.c: which launcher started this process, and what it says.
+ *
+ * What a user wrote (TUTTI_ID, TUTTI_RANK, TUTTI_SIZE) beats what a launcher set. All three or none: half a
+ * description is a mistake, and to go on with another source would hide it. The id holds a secret, so no
+ * error repeats it. */
+#include "launch.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "base/status.h"
+#include "bootstrap.h"
+
+enum { RANKS_MAX = 65536, ID_DIGITS = 2 * sizeof(tutti_id) };
+
+#ifndef HAVE_PMIX
+tutti_status tt_launch_pmix(int *n, int *rank, tutti_id *id)
+{
+    (void)n, (void)rank, (void)id;
+    return tt_fail(TUTTI_UNSUPPORTED, "a launcher started this process with PMIx, which this library was "
+                                      "built without: build it where pmix.h "
+                                      "is, or set TUTTI_ID, TUTTI_RANK and TUTTI_SIZE");
+}
+#endif
+
+static bool parse_int(const char *text, int least, int most, int *value)
+{
+    int sum = 0;
+    size_t digits = strlen(text);
+    if (digits < 1 || digits > 6)
+        return false;
+    for (; *text != 0; text++) {
+        if (!isdigit((unsigned char)*text))
+            return false;
+        sum = 10 * sum + (*text - '0');
+    }
+    *value = sum;
+    return sum >= least && sum <= most;
+}
+
+static int hex_digit(char c)
+{
+    if (!isxdigit((unsigned char)c))
+        return -1;
+    return isdigit((unsigned char)c) ? c - '0' : tolower((unsigned char)c) - 'a' + 10;
+}
+
+static bool parse_id(const char *text, tutti_id *id)
+{
+    if (strlen(text) != ID_DIGITS)
+        return false;
+    for (int i = 0; i < ID_DIGITS; i += 2) {
+        int high = hex_digit(text[i]), low = hex_digit(text[i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        id->bytes[i / 2] = (uint8_t)(16 * high + low);
+    }
+    return true;
+}
+
+static tutti_status read_variables(
+    const char *id_text, const char *rank_text, const char *size_text, int *n, int *rank, tutti_id *id)
+{
+    int read_n, read_rank;
+    tutti_id read;
+    const char *missing = !id_text     ? "TUTTI_ID"
+                          : !rank_text ? "TUTTI_RANK"
+                          : !size_text ? "TUTTI_SIZE"
+                                       : NULL;
+    if (missing)
+        return tt_fail(TUTTI_INVALID_USAGE,
+            "%s is not set: set all of TUTTI_ID, TUTTI_RANK and TUTTI_SIZE, or none of them", missing);
+    if (!parse_int(size_text, 1, RANKS_MAX, &read_n))
+        return tt_fail(
+            TUTTI_INVALID_USAGE, "TUTTI_SIZE is \"%.60s\"; legal: 1 to %d ranks", size_text, RANKS_MAX);
+    if (!parse_int(rank_text, 0, read_n - 1, &read_rank))
+        return tt_fail(TUTTI_INVALID_USAGE, "TUTTI_RANK is \"%.60s\"; legal: 0 to %d", rank_text, read_n - 1);
+    if (!parse_id(id_text, &read))
+        return tt_fail(TUTTI_INVALID_USAGE,
+            "TUTTI_ID has %zu characters; legal: the %d hexadecimal digits of an id that tutti_get_id made",
+            strlen(id_text), ID_DIGITS);
+    *n = read_n;
+    *rank = read_rank;
+    *id = read;
+    return TUTTI_OK;
+}
+
+tutti_status tt_launch_find(int *n, int *rank, tutti_id *id)
+{
+    const char *id_text = tt_environment("TUTTI_ID");
+    const char *rank_text = tt_environment("TUTTI_RANK"), *size_text = tt_environment("TUTTI_SIZE");
+    if (id_text || rank_text || size_text)
+        return read_variables(id_text, rank_text, size_text, n, rank, id);
+    if (tt_environment("PMIX_RANK") || tt_environment("PMIX_NAMESPACE"))
+        return tt_launch_pmix(n, rank, id);
+    return tt_fail(TUTTI_INVALID_USAGE,
+        "no launcher told this process its rank: start it with mpirun, or with srun --mpi=pmix, or set "
+        "TUTTI_ID "
+        "(hexadecimal, from tutti_get_id), TUTTI_RANK and TUTTI_SIZE for each process");
+}

@@ -1,0 +1,288 @@
+/* meeting.h: ranks for the tests of the bootstrap, as threads and as forked processes.
+ *
+ * Every rank hands in a blob and descriptors that name it, and looks at what all the others handed in: that
+ * the right bytes came, and that each descriptor is open on the right file. */
+#ifndef TT_TESTS_MEETING_H
+#define TT_TESTS_MEETING_H
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/wait.h"
+#include "bootstrap.h"
+#include "bootstrap_wire.h"
+
+enum { PATIENCE_MS = 60000 };
+
+static inline int make_file(int rank, int i)
+{
+    char text[64];
+    int fd = memfd_create("tutti-test", 0);
+    int bytes = snprintf(text, sizeof text, "rank %d file %d", rank, i);
+    if (fd < 0 || write(fd, text, (size_t)bytes) != bytes)
+        abort();
+    return fd;
+}
+
+/* Each third rank gives both descriptors, the next only the second, the next none. */
+static inline bool gives(int rank, int i)
+{
+    return rank % 3 == 0 || (rank % 3 == 1 && i == 1);
+}
+
+static inline void make_member(int rank, struct tt_member *mine)
+{
+    for (int i = 0; i < TT_BLOB_BYTES; i++)
+        mine->blob[i] = (uint8_t)(i * 7 + rank * 3);
+    for (int i = 0; i < TT_BLOB_FDS; i++)
+        mine->fds[i] = gives(rank, i) ? make_file(rank, i) : -1;
+}
+
+static inline void close_member(const struct tt_member *member)
+{
+    for (int i = 0; i < TT_BLOB_FDS; i++)
+        if (member->fds[i] >= 0)
+            close(member->fds[i]);
+}
+
+static inline bool is_file(int fd, int rank, int i)
+{
+    char expected[64], text[64] = "";
+    snprintf(expected, sizeof expected, "rank %d file %d", rank, i);
+    return pread(fd, text, sizeof text - 1, 0) > 0 && strcmp(text, expected) == 0 &&
+           (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
+}
+
+static inline bool members_right(const struct tt_member *members, int n, int me)
+{
+    bool right = true;
+    for (int r = 0; r < n; r++) {
+        for (int i = 0; i < TT_BLOB_BYTES; i++)
+            right = right && members[r].blob[i] == (uint8_t)(i * 7 + r * 3);
+        for (int i = 0; i < TT_BLOB_FDS; i++) {
+            int fd = members[r].fds[i];
+            right = right && (r != me && gives(r, i) ? is_file(fd, r, i) : fd == -1);
+        }
+    }
+    return right;
+}
+
+/* One rank's call, and how it ended. */
+struct call {
+    const tutti_id *id;
+    int n, rank, rounds; /* exchanges after the meeting */
+    int64_t timeout_ms;
+    tutti_status status;
+    char text[TT_ERROR_TEXT];
+    bool right; /* what it got from the others */
+    pthread_t thread;
+};
+
+/* Rounds of growing parts; the last is as large as can be. */
+static inline tutti_status exchange(struct call *c, struct tt_session *session)
+{
+    static const uint64_t sizes[] = { 1, 132, 4, TT_BLOB_BYTES };
+    for (int round = 0; round < c->rounds; round++) {
+        uint64_t bytes = sizes[round % 4];
+        uint8_t mine[TT_BLOB_BYTES], *all = malloc((size_t)c->n * bytes);
+        memset(mine, round * 31 + c->rank, sizeof mine);
+        tutti_status status = tt_session_exchange(session, mine, bytes, all);
+        for (size_t i = 0; status == TUTTI_OK && i < (size_t)c->n * bytes; i++)
+            c->right = c->right && all[i] == (uint8_t)(round * 31 + (int)(i / bytes));
+        free(all);
+        if (status != TUTTI_OK)
+            return status;
+    }
+    return TUTTI_OK;
+}
+
+static inline void *run_call(void *argument)
+{
+    struct call *c = argument;
+    struct tt_member mine, *members = calloc((size_t)c->n, sizeof *members);
+    struct tt_session *session = NULL;
+    make_member(c->rank, &mine);
+    c->status = tt_bootstrap_meet(
+        c->id, c->n, c->rank, &mine, c->timeout_ms, members, c->rounds > 0 ? &session : NULL);
+    if (c->status == TUTTI_OK) {
+        c->right = members_right(members, c->n, c->rank);
+        for (int r = 0; r < c->n; r++)
+            close_member(&members[r]);
+    }
+    if (c->status == TUTTI_OK && session) {
+        c->status = exchange(c, session);
+        tt_session_close(session);
+    }
+    if (c->status != TUTTI_OK)
+        snprintf(c->text, sizeof c->text, "%s", tt_last_error());
+    close_member(&mine);
+    free(members);
+    return NULL;
+}
+
+static inline struct call call_for(const tutti_id *id, int n, int rank)
+{
+    return (struct call){ .id = id, .n = n, .rank = rank, .timeout_ms = PATIENCE_MS };
+}
+
+static inline void start_call(struct call *c)
+{
+    if (pthread_create(&c->thread, NULL, run_call, c) != 0)
+        abort();
+}
+
+static inline void run_threads(struct call *calls, int count)
+{
+    for (int i = 0; i < count; i++)
+        start_call(&calls[i]);
+    for (int i = 0; i < count; i++)
+        pthread_join(calls[i].thread, NULL);
+}
+
+/* Run a rank in a process of its own, which ends with 0 if all was right. */
+static inline pid_t fork_call(struct call c)
+{
+    pid_t child = fork();
+    if (child != 0)
+        return child;
+    run_call(&c);
+    if (c.status != TUTTI_OK)
+        fprintf(stderr, "rank %d: %s\n", c.rank, c.text);
+    _exit(c.status == TUTTI_OK && c.right ? 0 : 1);
+}
+
+static inline bool ended_well(pid_t child)
+{
+    int status;
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* A connection in the hands of the test, which may say what it likes. */
+static inline int stranger_connect(const tutti_id *id)
+{
+    struct tt_id read;
+    struct sockaddr_un address;
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (s < 0 || tt_id_read(id, &read) != TUTTI_OK ||
+        tt_place_address(read.place, read.token, &address) != TUTTI_OK ||
+        connect(s, (const struct sockaddr *)&address, sizeof address) != 0)
+        abort();
+    return s;
+}
+
+/* All of it, or as much as is taken before the other side closes. */
+static inline bool stranger_say(int socket, const void *bytes, size_t size)
+{
+    const uint8_t *at = bytes;
+    while (size > 0) {
+        ssize_t sent = send(socket, at, size, MSG_NOSIGNAL);
+        if (sent <= 0)
+            return false;
+        at += sent;
+        size -= (size_t)sent;
+    }
+    return true;
+}
+
+static inline bool stranger_hear(int socket, void *bytes, size_t size)
+{
+    return recv(socket, bytes, size, MSG_WAITALL) == (ssize_t)size;
+}
+
+/* Greet as a rank, and get the root's challenge and proof. */
+static inline bool stranger_greet(int socket, int rank, struct tt_challenge *challenge, uint8_t *root_proof)
+{
+    uint8_t greeting[TT_GREETING_BYTES], reply[TT_REPLY_BYTES];
+    challenge->rank = rank;
+    memset(challenge->rank_nonce, 0x77, TT_NONCE_BYTES);
+    tt_greeting_write(challenge, greeting);
+    if (!stranger_say(socket, greeting, sizeof greeting) || !stranger_hear(socket, reply, sizeof reply))
+        return false;
+    memcpy(challenge->root_nonce, reply, TT_NONCE_BYTES);
+    memcpy(root_proof, reply + TT_NONCE_BYTES, TT_SHA256_BYTES);
+    return true;
+}
+
+/* Connect and prove, as a rank does. */
+static inline int stranger_enter(const tutti_id *id, int rank)
+{
+    struct tt_id read;
+    struct tt_challenge challenge;
+    uint8_t proof[TT_SHA256_BYTES];
+    int s = stranger_connect(id);
+    if (tt_id_read(id, &read) != TUTTI_OK || !stranger_greet(s, rank, &challenge, proof))
+        abort();
+    tt_proof_make(&read, TT_ROLE_RANK, &challenge, proof);
+    stranger_say(s, proof, sizeof proof);
+    return s;
+}
+
+static inline void stranger_hello(int socket, const tutti_id *id, int n)
+{
+    struct tt_id read;
+    static const uint8_t blob[TT_BLOB_BYTES];
+    uint8_t bytes[TT_HELLO_BYTES];
+    if (tt_id_read(id, &read) != TUTTI_OK)
+        abort();
+    tt_hello_write(&(struct tt_hello){ n, PATIENCE_MS, 0, blob }, read.session, bytes);
+    stranger_say(socket, bytes, sizeof bytes);
+}
+
+/* The other side closes without a word. */
+static inline bool turned_away(int socket)
+{
+    uint8_t byte;
+    return recv(socket, &byte, 1, 0) <= 0;
+}
+
+static inline int count_entries(const char *directory)
+{
+    int count = 0;
+    DIR *d = opendir(directory);
+    for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
+        count += e->d_name[0] != '.';
+    if (d)
+        closedir(d);
+    return count;
+}
+
+/* The helper thread ends by itself: wait until it has. True if the directory has come to `count` entries. */
+static inline bool settles(const char *directory, int count)
+{
+    int64_t deadline_ns = tt_deadline_ns(PATIENCE_MS);
+    while (count_entries(directory) != count && tt_now_ns() < deadline_ns)
+        tt_sleep_ms(5);
+    return count_entries(directory) == count;
+}
+
+/* A private $XDG_RUNTIME_DIR for one test; `sockets` is where the sockets will lie. */
+struct place {
+    char runtime[64], sockets[96];
+    int threads; /* of this process, before */
+};
+static inline void place_open(struct place *place)
+{
+    snprintf(place->runtime, sizeof place->runtime, "/tmp/tutti_test_XXXXXX");
+    if (!mkdtemp(place->runtime))
+        abort();
+    snprintf(place->sockets, sizeof place->sockets, "%s/tutti", place->runtime);
+    setenv("XDG_RUNTIME_DIR", place->runtime, 1);
+    place->threads = count_entries("/proc/self/task");
+}
+static inline void place_close(const struct place *place)
+{
+    rmdir(place->sockets);
+    rmdir(place->runtime);
+}
+
+#endif

@@ -1,0 +1,431 @@
+/* test_bootstrap.c: ranks that meet, and jobs that cannot: each failure must reach every rank, with one text
+ * that names who and why, and leave nothing behind. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "meeting.h"
+
+static void meet_forked(int n, int rounds)
+{
+    tutti_id id;
+    pid_t children[64];
+    cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
+    for (int r = 0; r < n; r++) {
+        struct call c = call_for(&id, n, r);
+        c.rounds = rounds;
+        children[r] = fork_call(c);
+    }
+    for (int r = 0; r < n; r++)
+        cr_expect(ended_well(children[r]), "rank %d of %d", r, n);
+}
+
+Test(bootstrap, processes_meet)
+{
+    static const int sizes[] = { 1, 2, 3, 8 };
+    for (int i = 0; i < 4; i++)
+        meet_forked(sizes[i], 0);
+}
+
+Test(bootstrap, processes_meet_and_exchange)
+{
+    meet_forked(1, 5);
+    meet_forked(5, 9);
+}
+
+Test(bootstrap, sixty_four_processes_meet)
+{
+    meet_forked(64, 4);
+}
+
+Test(bootstrap, threads_meet)
+{
+    enum { N = 8 };
+    tutti_id id;
+    struct call calls[N];
+    cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
+    for (int r = 0; r < N; r++) {
+        calls[r] = call_for(&id, N, r);
+        calls[r].rounds = 20;
+    }
+    run_threads(calls, N);
+    for (int r = 0; r < N; r++) {
+        cr_expect_eq(calls[r].status, TUTTI_OK, "rank %d: %s", r, calls[r].text);
+        cr_expect(calls[r].right, "rank %d", r);
+    }
+}
+
+Test(bootstrap, threads_that_never_time_out_meet)
+{
+    tutti_id id;
+    struct call calls[3];
+    cr_assert_eq(tt_bootstrap_create(&id, -1), TUTTI_OK);
+    for (int r = 0; r < 3; r++) {
+        calls[r] = call_for(&id, 3, r);
+        calls[r].timeout_ms = r == 0 ? -1 : INT64_MAX;
+    }
+    run_threads(calls, 3);
+    for (int r = 0; r < 3; r++)
+        cr_expect(calls[r].status == TUTTI_OK && calls[r].right);
+}
+
+/* All failed with this status and the same text, in which each of these words stands. */
+static void expect_failure(const struct call *calls, int count, tutti_status status, const char *const *words)
+{
+    for (int i = 0; i < count; i++) {
+        cr_expect_eq(calls[i].status, status, "call %d: %d, %s", i, calls[i].status, calls[i].text);
+        cr_expect_str_eq(calls[i].text, calls[0].text);
+        for (int w = 0; words[w]; w++)
+            cr_expect(strstr(calls[i].text, words[w]), "\"%s\" is not in \"%s\"", words[w], calls[i].text);
+    }
+}
+#define WORDS(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+Test(bootstrap, disagreement_on_n_is_told_to_all)
+{
+    tutti_id id;
+    struct call calls[4];
+    cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
+    for (int r = 0; r < 4; r++)
+        calls[r] = call_for(&id, r == 2 ? 5 : 4, r);
+    /* The last one comes when all is over, and is told the same. */
+    run_threads(calls, 3);
+    run_call(&calls[3]);
+    expect_failure(calls, 4, TUTTI_INVALID_ARGUMENT, WORDS("rank 2", "n = 5", "n = 4"));
+}
+
+Test(bootstrap, rank_that_comes_twice_is_told_to_all)
+{
+    tutti_id id;
+    struct call calls[3];
+    cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
+    for (int i = 0; i < 3; i++)
+        calls[i] = call_for(&id, 3, i == 2 ? 1 : i);
+    run_threads(calls, 3);
+    expect_failure(calls, 3, TUTTI_INVALID_ARGUMENT, WORDS("rank 1 came twice"));
+}
+
+Test(bootstrap, missing_ranks_are_named_to_all)
+{
+    tutti_id id;
+    static const int present[] = { 0, 1, 3, 4 };
+    struct call calls[4];
+    cr_assert_eq(tt_bootstrap_create(&id, 1000), TUTTI_OK);
+    for (int i = 0; i < 4; i++)
+        calls[i] = call_for(&id, 8, present[i]);
+    run_threads(calls, 4);
+    expect_failure(calls, 4, TUTTI_TIMEOUT, WORDS("ranks 2, 5-7 did not come within 1000 ms"));
+}
+
+/* The shortest patience decides: that rank will be gone. */
+Test(bootstrap, timeout_of_one_rank_is_told_to_all)
+{
+    tutti_id id;
+    struct call calls[2];
+    cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
+    for (int r = 0; r < 2; r++)
+        calls[r] = call_for(&id, 3, r);
+    calls[1].timeout_ms = 300;
+    run_threads(calls, 2);
+    expect_failure(calls, 2, TUTTI_TIMEOUT, WORDS("rank 2 did not come within 300 ms"));
+}
+
+Test(bootstrap, many_missing_ranks_fit_in_the_text)
+{
+    tutti_id id;
+    static struct call calls[64];
+    cr_assert_eq(tt_bootstrap_create(&id, 1500), TUTTI_OK);
+    for (int r = 0; r < 64; r++)
+        calls[r] = call_for(&id, 65536, 1000 + 2 * r);
+    run_threads(calls, 64);
+    expect_failure(calls, 64, TUTTI_TIMEOUT, WORDS("ranks 0-999, 1001, 1003, ", "..."));
+}
+
+/* Killed once it has said hello: what it said comes before its end, so the root sees a waiting rank die. */
+static void fork_and_kill_waiting_rank(const tutti_id *id, int n, int rank)
+{
+    int ready[2];
+    char byte;
+    cr_assert_eq(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int socket = stranger_enter(id, rank);
+        stranger_hello(socket, id, n);
+        if (write(ready[1], "", 1) == 1)
+            pause();
+        _exit(1);
+    }
+    cr_assert_eq(read(ready[0], &byte, 1), 1);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    close(ready[0]);
+    close(ready[1]);
+}
+
+Test(bootstrap, killed_rank_is_named_to_all_that_wait)
+{
+    tutti_id id;
+    struct call calls[2];
+    cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
+    for (int i = 0; i < 2; i++) {
+        calls[i] = call_for(&id, 4, 2 * i);
+        start_call(&calls[i]);
+    }
+    fork_and_kill_waiting_rank(&id, 4, 1);
+    for (int i = 0; i < 2; i++)
+        pthread_join(calls[i].thread, NULL);
+    expect_failure(calls, 2, TUTTI_PEER_LOST, WORDS("rank 1 was lost"));
+}
+
+Test(bootstrap, end_of_the_process_that_made_the_id_is_told)
+{
+    tutti_id id;
+    int made[2];
+    struct call c;
+    cr_assert_eq(pipe(made), 0);
+    pid_t maker = fork();
+    if (maker == 0) {
+        if (tt_bootstrap_create(&id, PATIENCE_MS) == TUTTI_OK && write(made[1], &id, sizeof id) == sizeof id)
+            pause();
+        _exit(1);
+    }
+    cr_assert_eq(read(made[0], &id, sizeof id), sizeof id);
+    c = call_for(&id, 2, 0);
+    start_call(&c);
+    tt_sleep_ms(100);
+    kill(maker, SIGKILL);
+    waitpid(maker, NULL, 0);
+    pthread_join(c.thread, NULL);
+    cr_expect_eq(c.status, TUTTI_PEER_LOST);
+    cr_expect(
+        strstr(c.text, "the process that made the id") || strstr(c.text, "nobody answers"), "%s", c.text);
+    close(made[0]);
+    close(made[1]);
+}
+
+/* It makes the id, is rank 0, and ends the moment it may: the others must not miss their answers. */
+Test(bootstrap, maker_may_leave_at_once)
+{
+    for (int round = 0; round < 20; round++) {
+        tutti_id id;
+        int made[2];
+        pid_t others[3];
+        cr_assert_eq(pipe(made), 0);
+        pid_t maker = fork();
+        if (maker == 0) {
+            bool right = tt_bootstrap_create(&id, PATIENCE_MS) == TUTTI_OK &&
+                         write(made[1], &id, sizeof id) == sizeof id;
+            struct call c = call_for(&id, 4, 0);
+            c.rounds = round % 2 * 4;
+            run_call(&c);
+            _exit(right && c.status == TUTTI_OK && c.right ? 0 : 1);
+        }
+        cr_assert_eq(read(made[0], &id, sizeof id), sizeof id);
+        for (int i = 0; i < 3; i++) {
+            struct call c = call_for(&id, 4, i + 1);
+            c.rounds = round % 2 * 4;
+            others[i] = fork_call(c);
+        }
+        cr_expect(ended_well(maker));
+        for (int i = 0; i < 3; i++)
+            cr_expect(ended_well(others[i]));
+        close(made[0]);
+        close(made[1]);
+    }
+}
+
+Test(bootstrap, rank_out_of_descriptors_is_told_to_all)
+{
+    tutti_id id;
+    pid_t child;
+    struct call calls[7];
+    cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
+    child = fork();
+    if (child == 0) {
+        struct call c = call_for(&id, 8, 7);
+        /* Its own file, its socket, and not all that are to come. */
+        int lowest = dup(0);
+        struct rlimit limit = { (rlim_t)lowest + 5, (rlim_t)lowest + 5 };
+        close(lowest);
+        setrlimit(RLIMIT_NOFILE, &limit);
+        run_call(&c);
+        _exit(c.status == TUTTI_SYSTEM_ERROR && strstr(c.text, "ulimit -n") ? 0 : 1);
+    }
+    for (int r = 0; r < 7; r++)
+        calls[r] = call_for(&id, 8, r);
+    run_threads(calls, 7);
+    cr_expect(ended_well(child));
+    expect_failure(calls, 7, TUTTI_SYSTEM_ERROR, WORDS("rank 7 cannot hold the", "ulimit -n"));
+}
+
+Test(bootstrap, maker_out_of_descriptors_is_told_to_all)
+{
+    enum { N = 6 };
+    tutti_id id;
+    int made[2], status;
+    pid_t children[N];
+    cr_assert_eq(pipe(made), 0);
+    pid_t maker = fork();
+    if (maker == 0) {
+        struct rlimit limit = { 16, 16 };
+        for (int fd = 3; fd < 64; fd++)
+            if (fd != made[1])
+                close(fd);
+        setrlimit(RLIMIT_NOFILE, &limit);
+        if (tt_bootstrap_create(&id, PATIENCE_MS) == TUTTI_OK && write(made[1], &id, sizeof id) == sizeof id)
+            pause();
+        _exit(1);
+    }
+    cr_assert_eq(read(made[0], &id, sizeof id), sizeof id);
+    for (int r = 0; r < N; r++) {
+        struct call c = call_for(&id, N, r);
+        children[r] = fork();
+        if (children[r] == 0) {
+            run_call(&c);
+            /* One that was not yet accepted has nobody to tell it why. */
+            _exit(c.status == TUTTI_SYSTEM_ERROR && strstr(c.text, "ulimit -n") ? 0
+                  : c.status == TUTTI_PEER_LOST                                 ? 2
+                                                                                : 1);
+        }
+    }
+    int told = 0;
+    for (int r = 0; r < N; r++) {
+        cr_assert_eq(waitpid(children[r], &status, 0), children[r]);
+        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) != 1, "rank %d", r);
+        told += WEXITSTATUS(status) == 0;
+    }
+    cr_expect_geq(told, 1);
+    kill(maker, SIGKILL);
+    waitpid(maker, NULL, 0);
+    close(made[0]);
+    close(made[1]);
+}
+
+/* Rank 2 has gone its own way after one exchange of four. */
+Test(bootstrap, rank_that_leaves_a_session_is_named)
+{
+    tutti_id id;
+    struct call calls[3];
+    cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
+    for (int r = 0; r < 3; r++) {
+        calls[r] = call_for(&id, 3, r);
+        calls[r].rounds = r == 2 ? 1 : 4;
+    }
+    run_threads(calls, 3);
+    cr_expect(calls[2].status == TUTTI_OK && calls[2].right);
+    expect_failure(calls, 2, TUTTI_PEER_LOST, WORDS("rank 2"));
+}
+
+static struct tt_session *open_session(const tutti_id *id, int n, int rank, int64_t timeout_ms)
+{
+    struct tt_member mine = { .fds = { -1, -1 } }, members[4];
+    struct tt_session *session = NULL;
+    if (tt_bootstrap_meet(id, n, rank, &mine, timeout_ms, members, &session) != TUTTI_OK)
+        return NULL;
+    return session;
+}
+
+static void *exchange_little(void *id)
+{
+    uint8_t mine[8] = { 0 }, all[16];
+    static char text[TT_ERROR_TEXT];
+    struct tt_session *session = open_session(id, 2, 1, 400);
+    bool failed = !session || tt_session_exchange(session, mine, 4, all) != TUTTI_OK;
+    snprintf(text, sizeof text, "%s", failed ? tt_last_error() : "");
+    if (session)
+        tt_session_close(session);
+    return text;
+}
+
+static const char *exchange_with_little(uint64_t bytes)
+{
+    tutti_id id;
+    pthread_t thread;
+    void *text;
+    uint8_t mine[8] = { 0 }, all[16];
+    cr_assert_eq(tt_bootstrap_create(&id, 400), TUTTI_OK);
+    cr_assert_eq(pthread_create(&thread, NULL, exchange_little, &id), 0);
+    struct tt_session *session = open_session(&id, 2, 0, 400);
+    cr_assert(session);
+    if (bytes > 0)
+        cr_expect_lt(tt_session_exchange(session, mine, bytes, all), 0);
+    pthread_join(thread, &text);
+    tt_session_close(session);
+    return text;
+}
+
+Test(bootstrap, exchange_of_unequal_parts_fails)
+{
+    const char *text = exchange_with_little(8);
+    cr_expect(strstr(text, "exchanges") && strstr(text, "bytes, another rank"), "%s", text);
+}
+
+Test(bootstrap, rank_that_exchanges_nothing_is_named)
+{
+    const char *text = exchange_with_little(0);
+    cr_expect(strstr(text, "rank 0 did not hand in"), "%s", text);
+}
+
+Test(bootstrap, illegal_arguments_are_told)
+{
+    tutti_id id;
+    struct tt_member mine = { .fds = { -1, -1 } }, members[1];
+    cr_assert_eq(tt_bootstrap_create(&id, 100), TUTTI_OK);
+    cr_expect_eq(tt_bootstrap_meet(&id, 0, 0, &mine, 100, members, NULL), TUTTI_INVALID_ARGUMENT);
+    cr_expect_eq(tt_bootstrap_meet(&id, 1, 1, &mine, 100, members, NULL), TUTTI_INVALID_ARGUMENT);
+    cr_expect_eq(tt_bootstrap_meet(&id, 1, -1, &mine, 100, members, NULL), TUTTI_INVALID_ARGUMENT);
+    struct tt_session *session = open_session(&id, 1, 0, PATIENCE_MS);
+    cr_assert(session);
+    cr_expect_eq(tt_session_exchange(session, &mine, 0, members), TUTTI_INVALID_ARGUMENT);
+    cr_expect_eq(tt_session_exchange(session, &mine, TT_BLOB_BYTES + 1, members), TUTTI_INVALID_ARGUMENT);
+    tt_session_close(session);
+}
+
+Test(bootstrap, damaged_ids_are_refused)
+{
+    static const struct {
+        int at;
+        uint8_t value;
+        tutti_status status;
+        const char *word;
+    } damages[] = {
+        { 0, 'X', TUTTI_INVALID_ARGUMENT, "not an id" }, { 4, 9, TUTTI_UNSUPPORTED, "version 9" },
+        { 6, 1, TUTTI_UNSUPPORTED, "flags 1" }, { 7, 0, TUTTI_INVALID_ARGUMENT, "0 addresses" },
+        { 7, 5, TUTTI_INVALID_ARGUMENT, "5 addresses" }, { 8, 0xee, TUTTI_PEER_LOST, "secret" }, /* session */
+        { 16, 0xee, TUTTI_PEER_LOST, "secret" }, { 48, 7, TUTTI_UNSUPPORTED, "no address" }, /* family */
+        { 50, 7, TUTTI_UNSUPPORTED, "no address" }, /* place */
+        { 52, 0xee, TUTTI_PEER_LOST, "nobody answers" }, /* token */
+    };
+    struct tt_member mine = { .fds = { -1, -1 } }, members[1];
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        tutti_id id;
+        cr_assert_eq(tt_bootstrap_create(&id, 1000), TUTTI_OK);
+        id.bytes[damages[i].at] =
+            (uint8_t)(damages[i].value == 0xee ? id.bytes[damages[i].at] ^ 1 : damages[i].value);
+        cr_expect_eq(tt_bootstrap_meet(&id, 1, 0, &mine, PATIENCE_MS, members, NULL), damages[i].status,
+            "byte %d: %s", damages[i].at, tt_last_error());
+        cr_expect(strstr(tt_last_error(), damages[i].word), "byte %d: %s", damages[i].at, tt_last_error());
+    }
+}
+
+Test(bootstrap, id_has_the_layout_that_is_promised)
+{
+    tutti_id bytes;
+    struct tt_id id, again;
+    cr_assert_eq(tt_bootstrap_create(&bytes, 100), TUTTI_OK);
+    cr_expect_arr_eq(bytes.bytes, "TUID\1\0\0\1", 8);
+    cr_expect_arr_eq(bytes.bytes + 48, "\1\0", 2);
+    static const uint8_t zeros[60];
+    cr_expect_arr_eq(bytes.bytes + 68, zeros, 60);
+    cr_assert_eq(tt_id_read(&bytes, &id), TUTTI_OK);
+    cr_expect_eq(id.session, tt_get(bytes.bytes + 8, 8));
+    cr_expect_arr_eq(id.secret, bytes.bytes + 16, 32);
+    cr_expect_arr_eq(id.token, bytes.bytes + 52, 16);
+    cr_assert_eq(tt_bootstrap_create(&bytes, 100), TUTTI_OK);
+    cr_assert_eq(tt_id_read(&bytes, &again), TUTTI_OK);
+    cr_expect_neq(id.session, again.session);
+    cr_expect_arr_neq(id.secret, again.secret, 32);
+    cr_expect_arr_neq(id.token, again.token, 16);
+}

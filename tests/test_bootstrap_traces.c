@@ -1,0 +1,214 @@
+/* test_bootstrap_traces.c: what the bootstrap leaves behind: no descriptor, no thread, no file, whatever
+ * happened; and where its files lie while they are there. */
+#include <criterion/criterion.h>
+#include <sys/stat.h>
+
+#include "meeting.h"
+
+static void expect_end(const struct place *place)
+{
+    cr_expect(settles(place->sockets, 0), "a socket stays in the directory");
+    cr_expect(settles("/proc/self/task", place->threads), "the helper thread stays");
+}
+
+Test(bootstrap_traces, socket_goes_once_all_have_come)
+{
+    struct place place;
+    tutti_id id;
+    place_open(&place);
+    cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
+    cr_expect_eq(count_entries(place.sockets), 1);
+    struct call c = call_for(&id, 1, 0);
+    run_call(&c);
+    cr_expect_eq(c.status, TUTTI_OK);
+    cr_expect_eq(count_entries(place.sockets), 0, "the socket outlives the meeting");
+    /* Whoever comes later is told so. */
+    run_call(&c);
+    cr_expect_eq(c.status, TUTTI_PEER_LOST);
+    cr_expect(strstr(c.text, "nobody answers"), "%s", c.text);
+    expect_end(&place);
+    place_close(&place);
+}
+
+Test(bootstrap_traces, id_that_nobody_uses_expires)
+{
+    struct place place;
+    tutti_id id;
+    place_open(&place);
+    int fds = count_entries("/proc/self/fd");
+    for (int i = 0; i < 10; i++)
+        cr_assert_eq(tt_bootstrap_create(&id, 50), TUTTI_OK);
+    expect_end(&place);
+    cr_expect(settles("/proc/self/fd", fds));
+    struct call c = call_for(&id, 1, 0);
+    run_call(&c);
+    cr_expect_eq(c.status, TUTTI_PEER_LOST);
+    place_close(&place);
+}
+
+/* The ways in which a job can go. */
+enum kind { SUCCESS, DISAGREE, TWICE, MISSING, WRONG_SECRET, LEAVE_EARLY, EXCHANGE_LONG, KINDS };
+
+static void run_job(enum kind kind)
+{
+    tutti_id id, wrong;
+    struct call calls[3];
+    cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
+    wrong = id;
+    wrong.bytes[20] ^= 1;
+    for (int r = 0; r < 3; r++) {
+        calls[r] = call_for(&id, 3, r);
+        calls[r].rounds = kind == EXCHANGE_LONG ? 10 : 2;
+        if (kind == MISSING || kind == WRONG_SECRET)
+            calls[r].timeout_ms = 20;
+    }
+    if (kind == DISAGREE)
+        calls[1].n = 2;
+    if (kind == TWICE)
+        calls[1].rank = 2;
+    if (kind == WRONG_SECRET)
+        calls[1].id = &wrong;
+    if (kind == LEAVE_EARLY)
+        calls[1].rounds = 1;
+    run_threads(calls, kind == MISSING ? 1 : 3);
+    bool right = kind == SUCCESS || kind == EXCHANGE_LONG;
+    cr_expect_eq(calls[0].status == TUTTI_OK, right, "kind %d: %s", kind, calls[0].text);
+}
+
+Test(bootstrap_traces, hundred_rounds_leave_no_descriptor)
+{
+    struct place place;
+    place_open(&place);
+    int fds = count_entries("/proc/self/fd");
+    for (int round = 0; round < 100; round++)
+        run_job((enum kind)(round % KINDS));
+    expect_end(&place);
+    cr_expect(settles("/proc/self/fd", fds), "%d descriptors before, %d after", fds,
+        count_entries("/proc/self/fd"));
+    place_close(&place);
+}
+
+static pid_t fork_and_exit(void)
+{
+    pid_t child = fork();
+    if (child == 0)
+        exit(0);
+    return child;
+}
+
+Test(bootstrap_traces, exit_removes_the_socket)
+{
+    struct place place;
+    place_open(&place);
+    pid_t child = fork();
+    if (child == 0) {
+        tutti_id id;
+        bool right = tt_bootstrap_create(&id, -1) == TUTTI_OK && count_entries(place.sockets) == 1;
+        exit(right ? 0 : 1);
+    }
+    cr_expect(ended_well(child));
+    cr_expect_eq(count_entries(place.sockets), 0);
+    place_close(&place);
+}
+
+Test(bootstrap_traces, forked_child_has_no_part_in_it)
+{
+    struct place place;
+    tutti_id id;
+    int status;
+    place_open(&place);
+    int fds = count_entries("/proc/self/fd");
+    cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(count_entries("/proc/self/fd") - fds);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect_eq(WEXITSTATUS(status), 0, "the child holds %d descriptors of it", WEXITSTATUS(status));
+    cr_expect(ended_well(fork_and_exit()));
+    cr_expect_eq(count_entries(place.sockets), 1, "the child's exit removed its parent's socket");
+    struct call c = call_for(&id, 1, 0);
+    run_call(&c);
+    cr_expect_eq(c.status, TUTTI_OK, "%s", c.text);
+    expect_end(&place);
+    place_close(&place);
+}
+
+Test(bootstrap_traces, directory_is_private)
+{
+    struct place place;
+    struct stat s;
+    tutti_id id;
+    place_open(&place);
+    cr_assert_eq(tt_bootstrap_create(&id, 10), TUTTI_OK);
+    cr_assert_eq(stat(place.sockets, &s), 0);
+    cr_expect_eq(s.st_mode & 0777, 0700);
+    expect_end(&place);
+    chmod(place.sockets, 0750);
+    cr_expect_eq(tt_bootstrap_create(&id, 10), TUTTI_SYSTEM_ERROR);
+    cr_expect(
+        strstr(tt_last_error(), place.sockets) && strstr(tt_last_error(), "0700"), "%s", tt_last_error());
+    chmod(place.sockets, 0700);
+    if (geteuid() == 0) {
+        cr_assert_eq(chown(place.sockets, 1, 1), 0);
+        cr_expect_eq(tt_bootstrap_create(&id, 10), TUTTI_SYSTEM_ERROR);
+    }
+    rmdir(place.sockets);
+    cr_assert_eq(symlink("/tmp", place.sockets), 0);
+    cr_expect_eq(tt_bootstrap_create(&id, 10), TUTTI_SYSTEM_ERROR);
+    unlink(place.sockets);
+    place_close(&place);
+}
+
+/* Where there is no usable $XDG_RUNTIME_DIR, the directory is in /tmp; the id says which. */
+Test(bootstrap_traces, unusable_runtime_directory_is_not_used)
+{
+    static const char *const unusable[] = { "", "relative", "/nonexistent/directory", "/tmp", NULL };
+    struct place place;
+    tutti_id id;
+    struct tt_id read;
+    place_open(&place);
+    cr_assert_eq(tt_bootstrap_create(&id, 10), TUTTI_OK);
+    cr_expect(tt_id_read(&id, &read) == TUTTI_OK && read.place == TT_PLACE_RUNTIME);
+    for (int i = 0; i < 5; i++) {
+        if (unusable[i])
+            setenv("XDG_RUNTIME_DIR", unusable[i], 1);
+        else
+            unsetenv("XDG_RUNTIME_DIR");
+        cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK, "%s", tt_last_error());
+        cr_expect(tt_id_read(&id, &read) == TUTTI_OK && read.place == TT_PLACE_TMP);
+        struct call c = call_for(&id, 1, 0);
+        run_call(&c);
+        cr_expect_eq(c.status, TUTTI_OK, "%s", c.text);
+    }
+    char deep[200];
+    snprintf(deep, sizeof deep, "%s/%090d", place.runtime, 0);
+    cr_assert_eq(mkdir(deep, 0700), 0);
+    setenv("XDG_RUNTIME_DIR", deep, 1);
+    cr_assert_eq(tt_bootstrap_create(&id, 10), TUTTI_OK);
+    cr_expect(
+        tt_id_read(&id, &read) == TUTTI_OK && read.place == TT_PLACE_TMP, "a path longer than a socket's");
+    cr_expect(settles("/proc/self/task", place.threads));
+    rmdir(deep);
+    place_close(&place);
+}
+
+/* The id was made where $XDG_RUNTIME_DIR is another: the ranks cannot find it, and say so. */
+Test(bootstrap_traces, id_of_another_environment_is_not_found)
+{
+    struct place place, other;
+    tutti_id id;
+    place_open(&place);
+    cr_assert_eq(tt_bootstrap_create(&id, 500), TUTTI_OK);
+    place_open(&other);
+    struct call c = call_for(&id, 1, 0);
+    run_call(&c);
+    cr_expect_eq(c.status, TUTTI_PEER_LOST);
+    cr_expect(strstr(c.text, "another user"), "%s", c.text);
+    unsetenv("XDG_RUNTIME_DIR");
+    run_call(&c);
+    cr_expect_eq(c.status, TUTTI_SYSTEM_ERROR);
+    cr_expect(strstr(c.text, "$XDG_RUNTIME_DIR"), "%s", c.text);
+    expect_end(&place);
+    place_close(&other);
+    place_close(&place);
+}
