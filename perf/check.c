@@ -1,0 +1,196 @@
+/* check.c: see check.h; expected contents are images of runs, each painted from one period.
+ *
+ * A run is compared period by period with memcmp, and only a period that differs is looked at element by
+ * element: the usual case costs one pass over memory. */
+#include "check.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { POISON = 0xa5, GUARD = 0x5c };
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static tutti_status alloc_block(uint64_t bytes, bool registered, void **block)
+{
+    if (registered)
+        return tutti_mem_alloc((size_t)bytes, 0, block);
+    return posix_memalign(block, PERF_MARGIN, (size_t)bytes) == 0 ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;
+}
+
+tutti_status perf_buffers_alloc(struct perf_buffers *b, uint64_t bytes, bool registered)
+{
+    *b = (struct perf_buffers){ .registered = registered };
+    tutti_status status = TUTTI_OK;
+    for (int i = 0; i < 2 && status == TUTTI_OK; i++)
+        status = alloc_block(bytes + 2 * PERF_MARGIN, registered, &b->blocks[i]);
+    b->pattern = malloc((size_t)PERF_PERIOD * sizeof(uint64_t));
+    if (status == TUTTI_OK && b->pattern == NULL)
+        status = TUTTI_OUT_OF_MEMORY;
+    if (status != TUTTI_OK) {
+        perf_buffers_free(b);
+        return status;
+    }
+    b->send = (uint8_t *)b->blocks[0] + PERF_MARGIN;
+    b->recv = (uint8_t *)b->blocks[1] + PERF_MARGIN;
+    return TUTTI_OK;
+}
+
+void perf_buffers_free(struct perf_buffers *b)
+{
+    for (int i = 0; i < 2; i++) {
+        if (b->registered && b->blocks[i] != NULL)
+            tutti_mem_free(b->blocks[i]);
+        else
+            free(b->blocks[i]);
+    }
+    free(b->pattern);
+    *b = (struct perf_buffers){ .registered = b->registered };
+}
+
+struct perf_pointers perf_buffers_place(
+    const struct perf_buffers *b, const struct perf_point *p, bool in_place)
+{
+    struct perf_pointers at = { b->send, b->recv, in_place };
+    if (!in_place)
+        return at;
+    at.send = b->recv;
+    if (p->collective->in_place == PERF_IN_PLACE_SEND_IN_RECV)
+        at.send += p->own_first * p->type->bytes;
+    if (p->collective->in_place == PERF_IN_PLACE_RECV_IN_SEND)
+        at.recv += p->own_first * p->type->bytes;
+    return at;
+}
+
+static uint64_t element_of(const struct perf_values *v, int rank, uint64_t index, double *tolerance)
+{
+    *tolerance = 0;
+    return rank < 0 ? perf_value_reduced(v, index, tolerance) : perf_value_given(v, rank, index);
+}
+
+/* Elements first, first + 1, .. of a source, at most one period of them. The tolerance is the same for all.
+ */
+static uint64_t make_pattern(
+    const struct perf_buffers *b, const struct perf_values *v, struct perf_run run, double *tolerance)
+{
+    uint64_t count = least(run.count, PERF_PERIOD);
+    *tolerance = 0;
+    for (uint64_t i = 0; i < count; i++)
+        perf_value_store(
+            v->type, b->pattern + i * v->type->bytes, element_of(v, run.rank, run.first + i, tolerance));
+    return count;
+}
+
+static void paint(const struct perf_buffers *b, const struct perf_values *v, struct perf_run run, uint8_t *to)
+{
+    double tolerance;
+    uint64_t period = make_pattern(b, v, run, &tolerance), width = v->type->bytes;
+    for (uint64_t done = 0; done < run.count; done += period)
+        memcpy(to + done * width, b->pattern, (size_t)(least(period, run.count - done) * width));
+}
+
+static void poison(uint8_t *buffer, uint64_t bytes)
+{
+    memset(buffer - PERF_GUARD, GUARD, PERF_GUARD);
+    memset(buffer, POISON, (size_t)bytes);
+    memset(buffer + bytes, GUARD, PERF_GUARD);
+}
+
+/* In place both buffers are one, as long as the longer of the two. */
+static uint64_t length(const struct perf_point *p)
+{
+    uint64_t count = p->send_count > p->recv_count ? p->send_count : p->recv_count;
+    return count * p->type->bytes;
+}
+
+void perf_check_prepare(const struct perf_buffers *b, const struct perf_point *p, const struct perf_values *v,
+    const struct perf_pointers *at)
+{
+    if (!at->in_place)
+        poison(b->send, p->send_count * p->type->bytes);
+    poison(b->recv, length(p));
+    paint(b, v, (struct perf_run){ p->rank, 0, p->send_count }, at->send);
+}
+
+/* What was found so far; the first finding keeps the text. */
+struct findings {
+    uint64_t wrong;
+    char *text;
+    size_t text_bytes;
+};
+
+static void compare_elements(struct findings *f, const struct perf_values *v, const uint8_t *got,
+    const uint8_t *want, uint64_t count, uint64_t first, const char *where, double tolerance)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t g = perf_value_load(v->type, got + i * v->type->bytes);
+        uint64_t w = perf_value_load(v->type, want + i * v->type->bytes);
+        if (perf_value_matches(v, g, w, tolerance))
+            continue;
+        if (f->wrong++ == 0)
+            snprintf(f->text, f->text_bytes,
+                "%s element %" PRIu64 " has the bits 0x%" PRIx64 ", expected 0x%" PRIx64, where, first + i, g,
+                w);
+    }
+}
+
+static void compare(struct findings *f, const struct perf_buffers *b, const struct perf_values *v,
+    struct perf_run run, const uint8_t *buffer, uint64_t first, const char *where)
+{
+    double tolerance;
+    uint64_t period = make_pattern(b, v, run, &tolerance), width = v->type->bytes;
+    const uint8_t *got = buffer + first * width;
+    for (uint64_t done = 0; done < run.count; done += period) {
+        uint64_t count = least(period, run.count - done);
+        if (memcmp(got + done * width, b->pattern, (size_t)(count * width)) != 0)
+            compare_elements(f, v, got + done * width, b->pattern, count, first + done, where, tolerance);
+    }
+}
+
+static void compare_bytes(
+    struct findings *f, const uint8_t *bytes, uint64_t count, uint8_t value, const char *where)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        if (bytes[i] == value)
+            continue;
+        if (f->wrong++ == 0)
+            snprintf(
+                f->text, f->text_bytes, "%s was written: byte %" PRIu64 " is 0x%02x", where, i, bytes[i]);
+    }
+}
+
+static void compare_guards(
+    struct findings *f, const uint8_t *buffer, uint64_t bytes, const char *before, const char *after)
+{
+    compare_bytes(f, buffer - PERF_GUARD, PERF_GUARD, GUARD, before);
+    compare_bytes(f, buffer + bytes, PERF_GUARD, GUARD, after);
+}
+
+uint64_t perf_check_count(const struct perf_buffers *b, const struct perf_point *p,
+    const struct perf_values *v, const struct perf_pointers *at, char *text, size_t text_bytes)
+{
+    struct findings f = { 0, text, text_bytes };
+    struct perf_run mine = { p->rank, 0, p->send_count };
+    uint64_t first = 0;
+    for (int block = 0; block < p->n; block++) {
+        struct perf_run run = p->collective->source(p, block);
+        compare(&f, b, v, run, at->recv, first, "recv");
+        first += run.count;
+    }
+    if (!at->in_place) {
+        compare(&f, b, v, mine, at->send, 0, "send (which must not change)");
+        compare_guards(
+            &f, b->send, p->send_count * p->type->bytes, "memory before send", "memory after send");
+    }
+    if (p->recv_count == 0 && at->in_place)
+        compare(&f, b, v, mine, at->send, 0, "send (of a rank without result)");
+    if (p->recv_count == 0 && !at->in_place)
+        compare_bytes(&f, b->recv, length(p), POISON, "recv of a rank without result");
+    compare_guards(&f, b->recv, length(p), "memory before recv", "memory after recv");
+    return f.wrong;
+}

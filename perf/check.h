@@ -1,0 +1,46 @@
+/* check.h: buffers, their contents before a call, and what must stand there after it.
+ *
+ * Every byte that a call may not touch is watched: guards on both sides of both buffers, the send buffer out
+ * of place, and the recv buffer where this rank has no result. What the call must write is poisoned before.
+ */
+#ifndef PERF_CHECK_H
+#define PERF_CHECK_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "table.h"
+#include "values.h"
+
+/* One rank's memory, allocated once for the largest point. */
+struct perf_buffers {
+    uint8_t *send, *recv; /* page-aligned in malloc'ed memory, PERF_MARGIN bytes usable on both sides */
+    uint8_t *pattern; /* one period of contributions */
+    void *blocks[2];
+    bool registered;
+};
+
+enum { PERF_MARGIN = 4096, PERF_GUARD = 64 };
+
+/* Two buffers of `bytes`; TUTTI_OUT_OF_MEMORY or what tutti_mem_alloc said. */
+tutti_status perf_buffers_alloc(struct perf_buffers *b, uint64_t bytes, bool registered);
+void perf_buffers_free(struct perf_buffers *b);
+
+/* The pointers to call with. */
+struct perf_pointers {
+    uint8_t *send, *recv;
+    bool in_place;
+};
+struct perf_pointers perf_buffers_place(
+    const struct perf_buffers *b, const struct perf_point *p, bool in_place);
+
+/* Poison, guards, contributions. */
+void perf_check_prepare(const struct perf_buffers *b, const struct perf_point *p, const struct perf_values *v,
+    const struct perf_pointers *at);
+
+/* How many elements are wrong, each touched guard or send element counting as one; the first is described in
+ * `text`. */
+uint64_t perf_check_count(const struct perf_buffers *b, const struct perf_point *p,
+    const struct perf_values *v, const struct perf_pointers *at, char *text, size_t text_bytes);
+
+#endif

@@ -1,0 +1,337 @@
+/* collperf.c: measure and check Tutti's collectives the way nccl-tests does NCCL's.
+ *
+ * Every rank walks through the same points in the same order: collective, algorithm, type, operation, root,
+ * size. Rank 0 alone writes the report. What is asked stands in options.c, what a collective is in table.c,
+ * how ranks come to be in launch.c; here is only the walk. It uses nothing of the library but tutti.h. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "launch.h"
+#include "measure.h"
+#include "options.h"
+#include "report.h"
+#include "table.h"
+
+enum { NAMES_BYTES = 4096, ALGORITHMS_MAX = 64 };
+
+struct run {
+    struct perf_session session;
+    struct perf_report report;
+    size_t *counts; /* one per rank, for the v-form */
+    int blind; /* corruptions that the check did not find */
+};
+
+struct request {
+    struct perf_options options;
+    FILE *file;
+};
+
+/* The algorithm that serves a point when none is forced. */
+static const char *choice(struct run *run, const struct perf_point *p, char *text, size_t bytes)
+{
+    char question[96];
+    snprintf(question, sizeof question, "choice %s %" PRIu64, p->collective->name, p->bytes);
+    text[0] = 0;
+    if (!p->collective->algorithms || tutti_query(run->session.comm, question, text, bytes) == 0)
+        return "-";
+    return text;
+}
+
+static int measure_point(struct run *run, const struct perf_point *p, const char *algorithm)
+{
+    struct perf_session *s = &run->session;
+    struct perf_result results[2];
+    char doing[PERF_DOING_BYTES], chosen[64];
+    for (int in_place = 0; in_place < 2; in_place++) {
+        snprintf(doing, sizeof doing, "%s %s, %" PRIu64 " bytes, %s", p->collective->name, p->type->name,
+            p->bytes, in_place ? "in place" : "out of place");
+        perf_crew_doing(s->crew, doing);
+        if (perf_measure(s, p, in_place == 1, &results[in_place]) != TUTTI_OK)
+            return PERF_EXIT_FAILED;
+    }
+    if (s->crew->rank == 0) {
+        perf_crew_doing(s->crew, NULL);
+        algorithm = algorithm != NULL ? algorithm : choice(run, p, chosen, sizeof chosen);
+        perf_report_row(&run->report, p, algorithm, results);
+    } else {
+        run->report.wrong += results[0].wrong + results[1].wrong;
+    }
+    return PERF_EXIT_OK;
+}
+
+static int test_check(struct run *run, const struct perf_point *p)
+{
+    int found;
+    if (p->count == 0 || perf_self_test(&run->session, p, &found) != TUTTI_OK)
+        return PERF_EXIT_FAILED;
+    run->blind += 3 - found;
+    return PERF_EXIT_OK;
+}
+
+static int walk_sizes(struct run *run, struct perf_point *p, const char *algorithm)
+{
+    const struct perf_options *o = run->session.options;
+    bool first = true;
+    uint64_t last = 0;
+    for (int64_t bytes = o->min_bytes; bytes >= 0; bytes = perf_options_next(o, bytes)) {
+        perf_point_shape(p, (uint64_t)bytes, run->counts);
+        if (!first && p->bytes == last)
+            continue; /* rounded to the size before: n ranks need at least an element each */
+        first = false;
+        last = p->bytes;
+        int code = o->self_test ? test_check(run, p) : measure_point(run, p, algorithm);
+        if (code != PERF_EXIT_OK)
+            return code;
+    }
+    return PERF_EXIT_OK;
+}
+
+static int walk_roots(struct run *run, struct perf_point *p, const char *algorithm)
+{
+    int64_t root = run->session.options->root;
+    int first = root == PERF_ALL ? 0 : (int)root, last = root == PERF_ALL ? p->n - 1 : (int)root;
+    if (!p->collective->rooted)
+        first = last = -1;
+    int code = PERF_EXIT_OK;
+    for (p->root = first; p->root <= last && code == PERF_EXIT_OK; p->root++) {
+        struct perf_point point = *p;
+        code = walk_sizes(run, &point, algorithm);
+    }
+    return code;
+}
+
+static int walk_types(struct run *run, const struct perf_collective *collective, const char *algorithm)
+{
+    const struct perf_options *o = run->session.options;
+    struct perf_crew *crew = run->session.crew;
+    int code = PERF_EXIT_OK;
+    for (int t = 0; t < PERF_TYPES; t++) {
+        const struct perf_type *type = o->type != NULL ? o->type : &perf_types[t];
+        for (int i = 0; i < PERF_OPS && code == PERF_EXIT_OK; i++) {
+            const struct perf_op *op = o->op != NULL ? o->op : &perf_ops[i];
+            struct perf_point p = {
+                .collective = collective, .type = type, .n = crew->n, .rank = crew->rank
+            };
+            p.op = collective->reduces ? op : NULL;
+            code = walk_roots(run, &p, algorithm);
+            if (o->op != NULL || !collective->reduces)
+                break;
+        }
+        if (o->type != NULL || !collective->moves || code != PERF_EXIT_OK)
+            break;
+    }
+    return code;
+}
+
+/* One table: with the crew's communicator, or with one that has the algorithm forced. */
+static int run_table(struct run *run, const struct perf_collective *collective, const char *algorithm)
+{
+    struct perf_session *s = &run->session;
+    char options[160];
+    s->comm = s->crew->comm;
+    if (algorithm != NULL) {
+        snprintf(options, sizeof options, "algo=%s:%s", collective->name, algorithm);
+        tutti_config config = {
+            .size = sizeof config,
+            .flags = s->options->exact ? TUTTI_COMM_EXACT : 0,
+            .timeout_ms = s->options->timeout_ms,
+            .name = "collperf",
+            .options = options,
+        };
+        tutti_status status = tutti_comm_split(s->crew->comm, 0, s->crew->rank, &config, &s->comm);
+        if (status != TUTTI_OK) {
+            perf_crew_report(s->crew, options, status);
+            return PERF_EXIT_FAILED;
+        }
+    }
+    if (s->crew->rank == 0 && !s->options->self_test)
+        perf_report_table(&run->report, collective, algorithm);
+    int code = walk_types(run, collective, algorithm);
+    if (s->comm != s->crew->comm && code != PERF_EXIT_FAILED)
+        tutti_comm_finalize(s->comm);
+    if (s->comm != s->crew->comm)
+        tutti_comm_destroy(s->comm);
+    return code;
+}
+
+/* The names in the first column of the library's list, which is written over; returns how many. */
+static int list_algorithms(
+    struct run *run, const struct perf_collective *collective, char *text, char **names)
+{
+    char question[64], *rest = NULL;
+    int count = 0;
+    if (!collective->algorithms)
+        return 0;
+    snprintf(question, sizeof question, "algorithms %s", collective->name);
+    size_t length = tutti_query(run->session.crew->comm, question, text, NAMES_BYTES);
+    if (length == 0 || length >= NAMES_BYTES)
+        return 0;
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+        line[strcspn(line, " \t")] = 0;
+        if (*line != 0 && count < ALGORITHMS_MAX)
+            names[count++] = line;
+    }
+    return count;
+}
+
+/* The algorithm that was asked for by name: run it where there is one, refuse if nothing has it. */
+static int run_named(struct run *run, const struct perf_collective *collective, char **names, int count)
+{
+    const struct perf_options *o = run->session.options;
+    for (int i = 0; i < count; i++)
+        if (strcmp(names[i], o->algorithm) == 0)
+            return run_table(run, collective, o->algorithm);
+    if (run->session.crew->rank != 0)
+        return o->collective == NULL ? PERF_EXIT_OK : PERF_EXIT_USAGE;
+    if (o->collective == NULL) {
+        perf_report_note(&run->report, "%s has no algorithm %s here", collective->name, o->algorithm);
+        return PERF_EXIT_OK;
+    }
+    fprintf(stderr, "collperf: --algo %s: not an algorithm for %s here; legal are all", o->algorithm,
+        collective->name);
+    for (int i = 0; i < count; i++)
+        fprintf(stderr, " %s", names[i]);
+    fprintf(stderr, "\n");
+    return PERF_EXIT_USAGE;
+}
+
+static int run_collective(struct run *run, const struct perf_collective *collective)
+{
+    const char *asked = run->session.options->algorithm;
+    char text[NAMES_BYTES], *names[ALGORITHMS_MAX];
+    if (asked == NULL)
+        return run_table(run, collective, NULL);
+    int count = list_algorithms(run, collective, text, names);
+    if (strcmp(asked, "all") != 0)
+        return run_named(run, collective, names, count);
+    int code = count == 0 ? run_table(run, collective, NULL) : PERF_EXIT_OK;
+    for (int i = 0; i < count && code == PERF_EXIT_OK; i++)
+        code = run_table(run, collective, names[i]);
+    return code;
+}
+
+/* Too few ranks: among all collectives a note, alone an error. */
+static int skip_collective(struct run *run, const struct perf_collective *collective)
+{
+    bool alone = run->session.options->collective != NULL;
+    if (run->session.crew->rank == 0 && alone)
+        fprintf(stderr, "collperf: -g/--ranks %d: %s needs at least %d ranks\n", run->report.n,
+            collective->name, collective->least_ranks);
+    if (run->session.crew->rank == 0 && !alone)
+        perf_report_note(
+            &run->report, "%s needs at least %d ranks", collective->name, collective->least_ranks);
+    return alone ? PERF_EXIT_USAGE : PERF_EXIT_OK;
+}
+
+static int run_all(struct run *run)
+{
+    const struct perf_options *o = run->session.options;
+    int code = PERF_EXIT_OK;
+    for (int i = 0; i < PERF_COLLECTIVES && code == PERF_EXIT_OK; i++) {
+        bool asked = o->collective == NULL || o->collective == &perf_collectives[i];
+        if (asked && run->report.n < perf_collectives[i].least_ranks)
+            code = skip_collective(run, &perf_collectives[i]);
+        else if (asked && (!o->self_test || perf_collectives[i].moves))
+            code = run_collective(run, &perf_collectives[i]);
+    }
+    return code;
+}
+
+/* What only the communicator tells under a launcher. */
+static int check_ranks(const struct perf_crew *crew, const struct perf_options *o)
+{
+    if (crew->n > PERF_RANKS_MAX || o->root >= crew->n) {
+        if (crew->rank == 0)
+            fprintf(stderr, "collperf: -r/--root %" PRId64 ": there are %d ranks (at most %d)\n", o->root,
+                crew->n, PERF_RANKS_MAX);
+        return PERF_EXIT_USAGE;
+    }
+    return PERF_EXIT_OK;
+}
+
+static int connect(struct perf_crew *crew, const struct perf_options *o)
+{
+    tutti_config config = {
+        .size = sizeof config,
+        .flags = o->exact ? TUTTI_COMM_EXACT : 0,
+        .timeout_ms = o->timeout_ms,
+        .name = "collperf",
+    };
+    if (perf_crew_connect(crew, &config) != TUTTI_OK)
+        return PERF_EXIT_FAILED;
+    return check_ranks(crew, o);
+}
+
+static int finish(struct run *run, int code)
+{
+    struct perf_session *s = &run->session;
+    bool writes = s->crew->rank == 0 && code == PERF_EXIT_OK;
+    if (writes && !s->options->self_test && !perf_report_end(&run->report)) {
+        fprintf(stderr, "collperf: the report could not be written: %s\n", strerror(errno));
+        code = PERF_EXIT_FAILED;
+    }
+    if (s->options->self_test && code == PERF_EXIT_OK) {
+        code = run->blind > 0 ? PERF_EXIT_BLIND : PERF_EXIT_WRONG;
+        if (s->crew->rank == 0)
+            fprintf(stderr, "collperf: --self-test: %s\n",
+                run->blind > 0 ? "FAILED: the check did not find exactly the corrupted elements"
+                               : "every corrupted element was found, so this exits as wrong results do");
+    }
+    return code == PERF_EXIT_OK && run->report.wrong > 0 ? PERF_EXIT_WRONG : code;
+}
+
+static int rank_main(struct perf_crew *crew, void *context)
+{
+    struct request *request = context;
+    const struct perf_options *o = &request->options;
+    int code = connect(crew, o);
+    if (code != PERF_EXIT_OK)
+        return code;
+    struct run run = {
+        .session = { .options = o, .crew = crew },
+        .report = { .file = request->file, .options = o, .n = crew->n },
+        .counts = calloc((size_t)crew->n, sizeof(size_t)),
+    };
+    run.report.flag_round_trip = perf_crew_flag(crew);
+    /* an element for each rank is the least that some collectives can do */
+    uint64_t bytes = (uint64_t)o->max_bytes + 8 * (uint64_t)crew->n;
+    tutti_status status = perf_buffers_alloc(&run.session.buffers, bytes, o->registered);
+    if (status != TUTTI_OK || run.counts == NULL) {
+        perf_crew_report(crew, "memory for the buffers", status != TUTTI_OK ? status : TUTTI_OUT_OF_MEMORY);
+        return PERF_EXIT_FAILED;
+    }
+    if (crew->rank == 0 && !o->self_test)
+        perf_report_begin(&run.report);
+    code = finish(&run, run_all(&run));
+    perf_buffers_free(&run.session.buffers);
+    free(run.counts);
+    if (code != PERF_EXIT_FAILED)
+        tutti_comm_finalize(crew->comm);
+    tutti_comm_destroy(crew->comm);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    struct request request = { .file = stdout };
+    int code = perf_options_parse(argc, argv, perf_launcher(), &request.options);
+    if (code >= 0)
+        return code;
+    const struct perf_options *o = &request.options;
+    if (o->output != NULL) {
+        request.file = fopen(o->output, "we");
+        if (request.file == NULL) {
+            fprintf(stderr, "collperf: --output %s: %s; legal is a file that can be written\n", o->output,
+                strerror(errno));
+            return PERF_EXIT_USAGE;
+        }
+    }
+    int processes = o->launcher != NULL ? 0 : (int)o->processes;
+    code = perf_launch(processes, (int)o->threads, rank_main, &request);
+    if (o->output != NULL)
+        fclose(request.file);
+    return code;
+}

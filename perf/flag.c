@@ -1,0 +1,76 @@
+/* flag.c: ping-pong on two cache lines until 20 ms of it were undisturbed.
+ *
+ * Both sides only spin: a rank that waits for a flag of a microsecond must not sleep. Batches of 64 round
+ * trips are timed and the median is kept. A batch that took turns on one core, or was preempted, says nothing
+ * about the way between two cores: it is set aside, and only if a fifth of a second brought nothing else (one
+ * core granted) is it the answer. */
+#include "flag.h"
+
+#include <stdlib.h>
+
+#include "clock.h"
+
+#define ENOUGH_SECONDS 0.02
+#define LONGEST_SECONDS 0.2
+#define NEAR_BELOW 0.18e-6
+#define ONE_CORE_ABOVE 5e-6
+
+enum { BATCH = 64, BATCHES_MAX = 8192, STOP = UINT32_MAX };
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void play(struct perf_flag *flag, uint32_t *turn, int count)
+{
+    for (int i = 0; i < count; i++) {
+        ++*turn;
+        atomic_store_explicit(&flag->ping, *turn, memory_order_release);
+        while (atomic_load_explicit(&flag->pong, memory_order_acquire) != *turn)
+            ;
+    }
+}
+
+double perf_flag_lead(struct perf_flag *flag)
+{
+    static double batches[BATCHES_MAX];
+    double began = perf_clock_seconds(), before = began, good = 0, slow = 0;
+    int count = 0, batch = 1;
+    uint32_t turn = 0;
+    while (count < BATCHES_MAX && good < ENOUGH_SECONDS && before - began < LONGEST_SECONDS) {
+        play(flag, &turn, batch);
+        double now = perf_clock_seconds(), round_trip = (now - before) / batch;
+        if (round_trip > ONE_CORE_ABOVE) {
+            slow = round_trip;
+        } else if (batch > 1) {
+            batches[count++] = round_trip;
+            good += now - before;
+        }
+        batch = round_trip > ONE_CORE_ABOVE ? 1 : BATCH; /* in slow times look at the clock after each */
+        before = now;
+    }
+    atomic_store_explicit(&flag->ping, STOP, memory_order_release);
+    qsort(batches, (size_t)count, sizeof batches[0], compare);
+    return count > 0 ? batches[count / 2] : slow;
+}
+
+void perf_flag_follow(struct perf_flag *flag)
+{
+    uint32_t seen = 0;
+    while (seen != STOP) {
+        uint32_t turn = atomic_load_explicit(&flag->ping, memory_order_acquire);
+        if (turn == seen)
+            continue;
+        seen = turn;
+        atomic_store_explicit(&flag->pong, seen, memory_order_release);
+    }
+}
+
+const char *perf_flag_class(double round_trip)
+{
+    if (round_trip > ONE_CORE_ABOVE)
+        return "ONE CORE";
+    return round_trip < NEAR_BELOW ? "NEAR" : "FAR";
+}

@@ -1,0 +1,23 @@
+/* flag.h: how long a flag needs from one rank to another and back, which is the class of the machine at this
+ * moment.
+ *
+ * The same two virtual cores are neighbours in one minute and far apart in the next; figures compare only
+ * within a class, so a run measures it and prints it. */
+#ifndef PERF_FLAG_H
+#define PERF_FLAG_H
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct perf_flag { /* in memory that both ranks see; zero at first */
+    _Alignas(128) _Atomic uint32_t ping;
+    _Alignas(128) _Atomic uint32_t pong;
+};
+
+/* One rank leads and gets the median round trip in seconds, another follows; both return after about 20 ms.
+ */
+double perf_flag_lead(struct perf_flag *flag);
+void perf_flag_follow(struct perf_flag *flag);
+
+const char *perf_flag_class(double round_trip);
+
+#endif

@@ -1,0 +1,234 @@
+/* launch.c: fork the ranks and watch over them.
+ *
+ * The parent never touches the library: it only waits, so that whatever happens to a rank, be it a crash or a
+ * signal from the user, somebody is left to tell which rank it was, to end the others, and to reap them.
+ * Children die with the parent. A process with several rank threads is forked too, for the same reason. */
+#include "launch.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "options.h"
+
+enum { QUIET_SECONDS = 2, GRACE_SECONDS = 2, SIGNAL_EXIT = 128 };
+
+struct launch {
+    int processes, threads;
+    perf_rank_main rank_main;
+    void *context;
+    struct perf_board *board;
+    pid_t *pids; /* 0: gone */
+    int alive;
+    int code; /* so far */
+    int64_t ended; /* seconds: when the first one failed; 0: none did */
+};
+
+const char *perf_launcher(void)
+{
+    const char *names[] = { "TUTTI_ID", "PMIX_RANK" };
+    for (int i = 0; i < 2; i++)
+        if (getenv(names[i]) != NULL)
+            return names[i];
+    return NULL;
+}
+
+struct rank_thread {
+    struct launch *launch;
+    int rank;
+};
+
+static int run_rank(struct launch *l, int rank)
+{
+    struct perf_crew crew = { .n = l->processes * l->threads, .rank = rank, .board = l->board };
+    return l->rank_main(&crew, l->context);
+}
+
+/* A rank that failed ends its process at once: its fellow threads may be waiting for it. */
+static void *run_thread(void *argument)
+{
+    struct rank_thread *t = argument;
+    int code = run_rank(t->launch, t->rank);
+    if (code == PERF_EXIT_USAGE || code == PERF_EXIT_FAILED)
+        exit(code);
+    return (void *)(intptr_t)code;
+}
+
+static int run_process(struct launch *l, int process)
+{
+    if (l->threads == 1)
+        return run_rank(l, process);
+    pthread_t ids[l->threads];
+    struct rank_thread threads[l->threads];
+    for (int i = 0; i < l->threads; i++) {
+        threads[i] = (struct rank_thread){ l, process * l->threads + i };
+        int error = pthread_create(&ids[i], NULL, run_thread, &threads[i]);
+        if (error != 0) {
+            fprintf(stderr, "collperf: rank %d: no thread: %s\n", threads[i].rank, strerror(error));
+            return PERF_EXIT_FAILED;
+        }
+    }
+    int code = PERF_EXIT_OK;
+    for (int i = 0; i < l->threads; i++) {
+        void *result;
+        pthread_join(ids[i], &result);
+        code = (int)(intptr_t)result > code ? (int)(intptr_t)result : code;
+    }
+    return code;
+}
+
+static struct perf_board *make_board(int n)
+{
+    size_t bytes = sizeof(struct perf_board) + (size_t)n * PERF_RECORD_BYTES;
+    struct perf_board *board = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (board == MAP_FAILED)
+        return NULL;
+    pthread_barrierattr_t shared;
+    pthread_barrierattr_init(&shared);
+    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&board->barrier, &shared, (unsigned)n);
+    pthread_barrierattr_destroy(&shared);
+    atomic_store(&board->quiet_since, (int64_t)perf_clock_seconds());
+    return board;
+}
+
+static void end_all(struct launch *l)
+{
+    for (int i = 0; i < l->processes; i++)
+        if (l->pids[i] > 0)
+            kill(l->pids[i], SIGKILL);
+}
+
+static void name_ranks(const struct launch *l, int process, char *text, size_t bytes)
+{
+    int first = process * l->threads;
+    if (l->threads == 1)
+        snprintf(text, bytes, "rank %d", first);
+    else
+        snprintf(text, bytes, "the process of ranks %d to %d", first, first + l->threads - 1);
+}
+
+/* One process is over. The first that fails starts the end of all. */
+static void note_end(struct launch *l, int process, int status)
+{
+    l->pids[process] = 0;
+    l->alive--;
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : PERF_EXIT_FAILED;
+    bool failed = code != PERF_EXIT_OK && code != PERF_EXIT_WRONG && code != PERF_EXIT_BLIND;
+    if (WIFSIGNALED(status) && l->ended == 0) {
+        char ranks[64];
+        name_ranks(l, process, ranks, sizeof ranks);
+        fprintf(stderr, "collperf: %s died of signal %d (%s); the others are ended\n", ranks,
+            WTERMSIG(status), strsignal(WTERMSIG(status)));
+    }
+    if (failed && l->ended == 0) {
+        l->code = code == PERF_EXIT_USAGE ? PERF_EXIT_USAGE : PERF_EXIT_FAILED;
+        l->ended = (int64_t)perf_clock_seconds();
+    }
+    if (l->ended == 0 && code > l->code)
+        l->code = code;
+}
+
+static void reap(struct launch *l)
+{
+    for (int i = 0; i < l->processes; i++) {
+        int status;
+        if (l->pids[i] > 0 && waitpid(l->pids[i], &status, WNOHANG) == l->pids[i])
+            note_end(l, i, status);
+    }
+}
+
+static void show_progress(const struct launch *l, bool terminal)
+{
+    int64_t quiet = (int64_t)perf_clock_seconds() - atomic_load(&l->board->quiet_since);
+    if (terminal && quiet >= QUIET_SECONDS && l->ended == 0)
+        fprintf(stderr, "\r\033[K# %s: %d s", l->board->doing, (int)quiet);
+}
+
+/* Until all are gone. A rank that fails leaves the others a moment to say what they saw of it. */
+static int watch(struct launch *l, const sigset_t *signals)
+{
+    bool terminal = isatty(STDERR_FILENO);
+    while (l->alive > 0) {
+        int got = sigtimedwait(signals, NULL, &(struct timespec){ .tv_sec = 1 });
+        if (got > 0 && got != SIGCHLD) {
+            l->ended = l->ended != 0 ? l->ended : 1;
+            l->code = SIGNAL_EXIT + got;
+            end_all(l);
+        }
+        reap(l);
+        if (l->ended > 0 && (int64_t)perf_clock_seconds() - l->ended > GRACE_SECONDS)
+            end_all(l);
+        show_progress(l, terminal);
+    }
+    if (terminal)
+        fprintf(stderr, "\r\033[K");
+    return l->code;
+}
+
+static int fork_all(struct launch *l, const sigset_t *before)
+{
+    pid_t parent = getpid();
+    for (int i = 0; i < l->processes; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (getppid() != parent)
+                _exit(PERF_EXIT_FAILED);
+            sigprocmask(SIG_SETMASK, before, NULL);
+            exit(run_process(l, i));
+        }
+        if (pid < 0) {
+            fprintf(stderr, "collperf: rank %d: no process: %s\n", i * l->threads, strerror(errno));
+            return PERF_EXIT_FAILED;
+        }
+        l->pids[i] = pid;
+        l->alive++;
+    }
+    return PERF_EXIT_OK;
+}
+
+static int launch_here(struct launch *l)
+{
+    struct sigaction normal = { .sa_handler = SIG_DFL };
+    sigset_t signals, before;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    sigaction(
+        SIGCHLD, &normal, NULL); /* a parent may have left it ignored, which would hide how a child ended */
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    fflush(NULL);
+    if (fork_all(l, &before) != PERF_EXIT_OK) {
+        l->code = PERF_EXIT_FAILED;
+        l->ended = 1;
+        end_all(l);
+    }
+    return watch(l, &signals);
+}
+
+int perf_launch(int processes, int threads, perf_rank_main rank_main, void *context)
+{
+    if (processes == 0) {
+        struct perf_crew crew = { .n = 0 };
+        return rank_main(&crew, context);
+    }
+    struct launch l = { processes, threads, rank_main, context, .board = make_board(processes * threads) };
+    l.pids = calloc((size_t)processes, sizeof l.pids[0]);
+    int code = PERF_EXIT_FAILED;
+    if (l.board == NULL || l.pids == NULL)
+        fprintf(stderr, "collperf: no memory to start %d ranks\n", processes * threads);
+    else
+        code = launch_here(&l);
+    free(l.pids);
+    return code;
+}

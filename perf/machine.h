@@ -1,0 +1,14 @@
+/* machine.h: what this process may use of the machine it runs on.
+ *
+ * Asked before any rank exists, so it cannot come from the library, which the parent of the ranks never
+ * touches. */
+#ifndef PERF_MACHINE_H
+#define PERF_MACHINE_H
+#include <stddef.h>
+#include <stdint.h>
+
+int perf_machine_cores(void); /* granted by affinity and the cgroup's quota; at least 1 */
+uint64_t perf_machine_memory(void); /* bytes of memory, or of the cgroup's limit */
+void perf_machine_cpu(char *text, size_t bytes); /* the model's name */
+
+#endif

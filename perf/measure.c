@@ -1,0 +1,190 @@
+/* measure.c: warm up, time, then check one more call.
+ *
+ * The check stands apart from the loop: it uses fresh contributions and poisoned results, after everything
+ * was called many times, and costs the loop nothing. Ranks leave a barrier of the library together and run
+ * their calls back to back; the time of a point is that of the slowest rank. */
+#include "measure.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "pace.h"
+
+const char *const perf_path_names[PERF_PATHS] = { "line", "mapped", "pulled", "copied" };
+
+enum { COMPLAINTS_MAX = 10 };
+
+/* What each rank tells the others after a loop. */
+struct record {
+    double seconds;
+    uint64_t wrong;
+    uint64_t path_bytes[PERF_PATHS];
+};
+_Static_assert(sizeof(struct record) <= PERF_RECORD_BYTES, "a record fits the board");
+
+/* The slowest time, the sums of the rest. */
+static tutti_status combine(struct perf_session *s, struct record *mine)
+{
+    struct record *all = malloc((size_t)s->crew->n * sizeof *all);
+    if (all == NULL)
+        return TUTTI_OUT_OF_MEMORY;
+    tutti_status status = perf_crew_exchange(s->crew, mine, sizeof *mine, all);
+    if (status == TUTTI_OK) {
+        *mine = (struct record){ 0 };
+        for (int i = 0; i < s->crew->n; i++) {
+            mine->seconds = all[i].seconds > mine->seconds ? all[i].seconds : mine->seconds;
+            mine->wrong += all[i].wrong;
+            for (int path = 0; path < PERF_PATHS; path++)
+                mine->path_bytes[path] += all[i].path_bytes[path];
+        }
+    }
+    free(all);
+    return status;
+}
+
+/* "line=8 mapped=0 ..", counted by this rank since the communicator began. */
+static void read_paths(tutti_comm *comm, uint64_t bytes[PERF_PATHS])
+{
+    char text[256] = "";
+    tutti_query(comm, "paths", text, sizeof text);
+    for (int path = 0; path < PERF_PATHS; path++) {
+        const char *found = strstr(text, perf_path_names[path]);
+        bytes[path] = found == NULL ? 0 : strtoull(found + strlen(perf_path_names[path]) + 1, NULL, 10);
+    }
+}
+
+static tutti_status run_loop(struct perf_session *s, const struct perf_point *p,
+    const struct perf_pointers *at, long calls, struct record *r)
+{
+    uint64_t before[PERF_PATHS], after[PERF_PATHS];
+    *r = (struct record){ 0 };
+    tutti_status status = tutti_barrier(s->comm, tutti_no_stream());
+    read_paths(s->comm, before);
+    double began = perf_clock_seconds();
+    for (long i = 0; i < calls && status == TUTTI_OK; i++)
+        status = p->collective->call(p, at->send, at->recv, s->comm);
+    r->seconds = perf_clock_seconds() - began;
+    if (status != TUTTI_OK) {
+        perf_crew_report(s->crew, p->collective->name, status);
+        return status;
+    }
+    read_paths(s->comm, after);
+    for (int path = 0; path < PERF_PATHS; path++)
+        r->path_bytes[path] = after[path] - before[path];
+    return combine(s, r);
+}
+
+static tutti_status time_point(struct perf_session *s, const struct perf_point *p,
+    const struct perf_pointers *at, struct perf_result *result)
+{
+    struct perf_pace pace;
+    struct record record;
+    tutti_status status = TUTTI_OK;
+    perf_pace_begin(&pace, (long)s->options->warmups, (long)s->options->iterations);
+    while (pace.warming && status == TUTTI_OK) {
+        status = run_loop(s, p, at, pace.calls, &record);
+        if (status == TUTTI_OK)
+            perf_pace_next(&pace, record.seconds);
+    }
+    if (status == TUTTI_OK)
+        status = run_loop(s, p, at, pace.calls, &record);
+    if (status != TUTTI_OK)
+        return status;
+    result->measured = true;
+    result->calls = pace.calls;
+    result->seconds = record.seconds / (double)pace.calls;
+    memcpy(result->path_bytes, record.path_bytes, sizeof result->path_bytes);
+    return TUTTI_OK;
+}
+
+static struct perf_values values_of(struct perf_session *s, const struct perf_point *p)
+{
+    return (struct perf_values){ p->type, p->op, s->seed, p->n, s->options->exact };
+}
+
+static void complain(
+    struct perf_session *s, const struct perf_point *p, bool in_place, uint64_t wrong, const char *text)
+{
+    if (wrong == 0 || s->complaints++ >= COMPLAINTS_MAX)
+        return;
+    fprintf(stderr, "collperf: rank %d: %s %s%s%s, %" PRIu64 " elements, %s: %" PRIu64 " wrong: %s\n",
+        p->rank, p->collective->name, p->type->name, p->op ? " " : "", p->op ? p->op->name : "", p->count,
+        in_place ? "in place" : "out of place", wrong, text);
+}
+
+/* One call on fresh data; `corrupt`, if not negative, is an element of recv to change before the check. */
+static tutti_status check_once(struct perf_session *s, const struct perf_point *p, bool in_place,
+    int64_t corrupt, struct record *record, char *text, size_t text_bytes)
+{
+    s->seed++;
+    struct perf_values v = values_of(s, p);
+    struct perf_pointers at = perf_buffers_place(&s->buffers, p, in_place);
+    perf_check_prepare(&s->buffers, p, &v, &at);
+    tutti_status status = p->collective->call(p, at.send, at.recv, s->comm);
+    if (status != TUTTI_OK) {
+        perf_crew_report(s->crew, p->collective->name, status);
+        return status;
+    }
+    if (corrupt >= 0)
+        at.recv[(uint64_t)corrupt * p->type->bytes] ^= 1;
+    *record = (struct record){ .wrong = perf_check_count(&s->buffers, p, &v, &at, text, text_bytes) };
+    return TUTTI_OK;
+}
+
+tutti_status perf_measure(
+    struct perf_session *s, const struct perf_point *p, bool in_place, struct perf_result *result)
+{
+    *result = (struct perf_result){ 0 };
+    if (in_place && p->collective->in_place == PERF_IN_PLACE_NEVER)
+        return TUTTI_OK;
+    struct perf_pointers at = perf_buffers_place(&s->buffers, p, in_place);
+    struct perf_values v = values_of(s, p);
+    perf_check_prepare(&s->buffers, p, &v, &at);
+    tutti_status status = time_point(s, p, &at, result);
+    if (status != TUTTI_OK || !s->options->check || !p->collective->moves)
+        return status;
+    struct record record;
+    char text[256];
+    status = check_once(s, p, in_place, -1, &record, text, sizeof text);
+    if (status != TUTTI_OK)
+        return status;
+    complain(s, p, in_place, record.wrong, text);
+    status = combine(s, &record);
+    result->checked = true;
+    result->wrong = record.wrong;
+    return status;
+}
+
+tutti_status perf_self_test(struct perf_session *s, const struct perf_point *p, int *found)
+{
+    static const char *const names[] = { "first", "last", "middle" };
+    int victim = p->root >= 0 ? p->root : p->n - 1;
+    int seen = 0;
+    for (int i = 0; i < 3; i++) {
+        int64_t last = (int64_t)p->recv_count - 1;
+        int64_t element = i == 0 ? 0 : i == 1 ? last : last / 2;
+        struct record record;
+        char text[256];
+        tutti_status status =
+            check_once(s, p, false, p->rank == victim ? element : -1, &record, text, sizeof text);
+        if (status == TUTTI_OK)
+            status = combine(s, &record);
+        if (status != TUTTI_OK)
+            return status;
+        seen += record.wrong == 1;
+        if (s->crew->rank == 0)
+            fprintf(stderr,
+                "collperf: --self-test: %s: the %s element was corrupted at rank %d: %s (%" PRIu64
+                " wrong)\n",
+                p->collective->name, names[i], victim,
+                record.wrong == 1   ? "found"
+                : record.wrong == 0 ? "NOT FOUND"
+                                    : "found, but more is wrong",
+                record.wrong);
+    }
+    *found = seen;
+    return TUTTI_OK;
+}

@@ -1,0 +1,44 @@
+/* measure.h: time one point, check it, and know the same figures on every rank.
+ *
+ * Timing and checking are two calls on different data, so that the check costs the timed loop nothing and
+ * sees the state that many calls left behind. */
+#ifndef PERF_MEASURE_H
+#define PERF_MEASURE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "check.h"
+#include "launch.h"
+#include "options.h"
+#include "table.h"
+
+enum { PERF_PATHS = 4 };
+extern const char *const perf_path_names[PERF_PATHS];
+
+struct perf_result {
+    bool measured; /* false: this way of calling means nothing for this collective */
+    bool checked;
+    double seconds; /* of one call, on the slowest rank */
+    long calls; /* in the timed loop */
+    uint64_t wrong; /* of all ranks */
+    uint64_t path_bytes[PERF_PATHS]; /* sent by all ranks in the timed loop */
+};
+
+/* What one rank keeps while it measures. */
+struct perf_session {
+    const struct perf_options *options;
+    struct perf_crew *crew;
+    tutti_comm *comm; /* under test: the crew's, or one with a forced algorithm */
+    struct perf_buffers buffers;
+    uint64_t seed;
+    int complaints; /* wrong results described by this rank so far */
+};
+
+/* The result is the same on all ranks. An error of the library is printed and returned. */
+tutti_status perf_measure(
+    struct perf_session *s, const struct perf_point *p, bool in_place, struct perf_result *result);
+
+/* Corrupt three elements of a result, one at a time: *found of three were seen by the check. */
+tutti_status perf_self_test(struct perf_session *s, const struct perf_point *p, int *found);
+
+#endif

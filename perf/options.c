@@ -1,0 +1,301 @@
+/* options.c: one table of flags; from it come parsing, ranges and error messages.
+ *
+ * Flags are those of nccl-tests where it has them. A bad value is one line that names the flag, the value and
+ * what is legal, and exit code 2; nothing has been started by then. */
+#include "options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "machine.h"
+
+enum kind { SIZE, NUMBER, SWITCH, TEXT, TYPE, OP, ROOT, MEMORY, HELP, VERSION };
+
+struct flag {
+    const char *name;
+    char letter; /* 0: none */
+    uint8_t kind;
+    size_t offset;
+    int64_t least, most;
+    const char *legal;
+};
+
+#define AT(field) offsetof(struct perf_options, field)
+#define SIZES "legal is a number of bytes with an optional K, M or G, as 8, 64K, 1M"
+#define TYPE_NAMES "int32 uint32 int64 uint64 half (float16) bfloat16 float (float32) double (float64) all"
+
+enum { SIZE_MAX_SHIFT = 42 };
+#define LARGEST (INT64_C(1) << SIZE_MAX_SHIFT)
+
+static const struct flag flags[] = {
+    { "minbytes", 'b', SIZE, AT(min_bytes), 0, LARGEST, SIZES },
+    { "maxbytes", 'e', SIZE, AT(max_bytes), 0, LARGEST, SIZES },
+    { "stepfactor", 'f', NUMBER, AT(step_factor), 2, 1 << 30, "legal is a whole number from 2 up" },
+    { "stepbytes", 'i', SIZE, AT(step_bytes), 1, LARGEST, SIZES ", at least 1" },
+    { "iters", 'n', NUMBER, AT(iterations), 1, 1000000000, "legal is a whole number from 1 up" },
+    { "warmup_iters", 'w', NUMBER, AT(warmups), 0, 1000000000, "legal is a whole number from 0 up" },
+    { "datatype", 'd', TYPE, 0, 0, 0, "legal are " TYPE_NAMES },
+    { "op", 'o', OP, 0, 0, 0, "legal are sum prod min max avg all" },
+    { "root", 'r', ROOT, AT(root), 0, PERF_RANKS_MAX - 1, "legal is a rank from 0 up, or all" },
+    { "check", 'c', NUMBER, AT(check), 0, 1, "legal are 0 and 1" },
+    { "ranks", 'g', NUMBER, AT(processes), 1, PERF_RANKS_MAX, "legal are 1 to 1024 rank processes" },
+    { "threads", 't', NUMBER, AT(threads), 1, PERF_RANKS_MAX,
+        "legal are 1 to 1024 rank threads in a process" },
+    { "memory", 0, MEMORY, 0, 0, 0, "legal are malloc and registered" },
+    { "algo", 0, TEXT, AT(algorithm), 0, 0, "" },
+    { "exact", 0, SWITCH, AT(exact), 0, 0, "" },
+    { "json", 0, SWITCH, AT(json), 0, 0, "" },
+    { "self-test", 0, SWITCH, AT(self_test), 0, 0, "" },
+    { "timeout", 0, NUMBER, AT(timeout_ms), 1, INT64_MAX / 1000000,
+        "legal is a number of milliseconds from 1 up" },
+    { "output", 0, TEXT, AT(output), 0, 0, "" },
+    { "help", 'h', HELP, 0, 0, 0, "" },
+    { "version", 0, VERSION, 0, 0, 0, "" },
+};
+
+enum { FLAGS = sizeof flags / sizeof flags[0], LONG_ONLY = 256 };
+
+/* "-g/--ranks" */
+static void spell(const struct flag *flag, char *text, size_t bytes)
+{
+    if (flag->letter != 0)
+        snprintf(text, bytes, "-%c/--%s", flag->letter, flag->name);
+    else
+        snprintf(text, bytes, "--%s", flag->name);
+}
+
+static int refuse(char letter_of_flag, const char *value, const char *why)
+{
+    for (int i = 0; i < FLAGS; i++) {
+        if (flags[i].letter != letter_of_flag)
+            continue;
+        fprintf(stderr, "collperf: -%c/--%s %s: %s\n", letter_of_flag, flags[i].name, value, why);
+        break;
+    }
+    return PERF_EXIT_USAGE;
+}
+
+/* A whole number, with K, M or G after it where `suffixes`. */
+static bool parse_number(const char *text, bool suffixes, int64_t *value)
+{
+    if (text[0] < '0' || text[0] > '9')
+        return false;
+    char *end;
+    errno = 0;
+    uint64_t number = strtoull(text, &end, 10);
+    const char *units = "KMG", *unit = NULL;
+    if (suffixes && *end > ' ')
+        unit = strchr(units, *end & ~0x20);
+    int shift = unit == NULL ? 0 : 10 * (int)(unit - units + 1);
+    end += unit != NULL;
+    if (errno != 0 || *end != 0 || number > (uint64_t)INT64_MAX >> shift)
+        return false;
+    *value = (int64_t)(number << shift);
+    return true;
+}
+
+static bool set_number(const struct flag *flag, const char *value, struct perf_options *o)
+{
+    int64_t number;
+    if (!parse_number(value, flag->kind == SIZE, &number) || number < flag->least || number > flag->most)
+        return false;
+    *(int64_t *)((char *)o + flag->offset) = number;
+    return true;
+}
+
+static bool set(const struct flag *flag, const char *value, struct perf_options *o)
+{
+    bool all = value != NULL && strcmp(value, "all") == 0;
+    switch (flag->kind) {
+    case SWITCH:
+        *(bool *)((char *)o + flag->offset) = true;
+        return true;
+    case TEXT:
+        *(const char **)((char *)o + flag->offset) = value;
+        return true;
+    case TYPE:
+        o->type = all ? NULL : perf_type_find(value);
+        return all || o->type != NULL;
+    case OP:
+        o->op = all ? NULL : perf_op_find(value);
+        return all || o->op != NULL;
+    case MEMORY:
+        o->registered = strcmp(value, "registered") == 0;
+        return o->registered || strcmp(value, "malloc") == 0;
+    case ROOT:
+        o->root = PERF_ALL;
+        return all || set_number(flag, value, o);
+    default:
+        return set_number(flag, value, o);
+    }
+}
+
+static int complain(int code, const char *word)
+{
+    if (code == ':') {
+        fprintf(stderr, "collperf: %s: a value must follow (collperf --help shows the flags)\n", word);
+    } else if (optopt >= LONG_ONLY) {
+        fprintf(stderr, "collperf: %s: this flag takes no value\n", word);
+    } else if (optopt == 0) {
+        fprintf(stderr, "collperf: %s: unknown flag (collperf --help shows the flags)\n", word);
+    } else {
+        fprintf(stderr, "collperf: -%c: unknown flag (collperf --help shows the flags)\n", optopt);
+    }
+    return PERF_EXIT_USAGE;
+}
+
+/* Reads all flags into *o; -1, or an exit code. `given` has an entry per letter that was seen. */
+static int parse_flags(int argc, char **argv, struct perf_options *o, bool given[128])
+{
+    char letters[2 * FLAGS + 2] = ":", *letter = letters + 1;
+    struct option longs[FLAGS + 1] = { { 0 } };
+    for (int i = 0; i < FLAGS; i++) {
+        bool valued = flags[i].kind != SWITCH && flags[i].kind != HELP && flags[i].kind != VERSION;
+        longs[i] =
+            (struct option){ flags[i].name, valued ? required_argument : no_argument, NULL, LONG_ONLY + i };
+        if (flags[i].letter != 0)
+            *letter++ = flags[i].letter;
+        if (flags[i].letter != 0 && valued)
+            *letter++ = ':';
+    }
+    opterr = 0;
+    for (int code; (code = getopt_long(argc, argv, letters, longs, NULL)) != -1;) {
+        if (code == ':' || code == '?')
+            return complain(code, argv[optind - 1]);
+        const struct flag *flag = code >= LONG_ONLY ? &flags[code - LONG_ONLY] : flags;
+        while (code < LONG_ONLY && flag->letter != code)
+            flag++;
+        if (flag->kind == HELP || flag->kind == VERSION) {
+            int version = tutti_get_version();
+            printf(flag->kind == HELP ? "%s" : "collperf of Tutti ", perf_help_text);
+            if (flag->kind == VERSION)
+                printf("%d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);
+            return PERF_EXIT_OK;
+        }
+        given[(int)flag->letter] = true;
+        if (set(flag, optarg, o))
+            continue;
+        char spelled[32];
+        spell(flag, spelled, sizeof spelled);
+        fprintf(stderr, "collperf: %s %s: %s\n", spelled, optarg, flag->legal);
+        return PERF_EXIT_USAGE;
+    }
+    return -1;
+}
+
+static int parse_collective(int argc, char **argv, struct perf_options *o)
+{
+    if (argc > optind + 1) {
+        fprintf(stderr, "collperf: %s: one collective at a time, or all\n", argv[optind + 1]);
+        return PERF_EXIT_USAGE;
+    }
+    if (argc == optind || strcmp(argv[optind], "all") == 0) {
+        o->collective = argc == optind ? &perf_collectives[0] : NULL;
+        return -1;
+    }
+    o->collective = perf_collective_find(argv[optind]);
+    if (o->collective != NULL)
+        return -1;
+    fprintf(stderr, "collperf: %s: not a collective; legal are all", argv[optind]);
+    for (int i = 0; i < PERF_COLLECTIVES; i++)
+        fprintf(stderr, " %s", perf_collectives[i].name);
+    fprintf(stderr, "\n");
+    return PERF_EXIT_USAGE;
+}
+
+static int settle_sizes(struct perf_options *o, const bool given[128])
+{
+    char value[32], why[160];
+    if (o->self_test && !given['b'] && !given['e'])
+        o->min_bytes = o->max_bytes = 4096;
+    if (!given['e'] && o->max_bytes < o->min_bytes)
+        o->max_bytes = o->min_bytes;
+    if (!given['b'] && o->max_bytes < o->min_bytes)
+        o->min_bytes = o->max_bytes;
+    snprintf(value, sizeof value, "%" PRId64, o->max_bytes);
+    if (o->max_bytes < o->min_bytes) {
+        snprintf(
+            why, sizeof why, "less than -b/--minbytes %" PRId64 "; legal is that much or more", o->min_bytes);
+        return refuse('e', value, why);
+    }
+    if (given['f'] && given['i']) {
+        snprintf(value, sizeof value, "%" PRId64, o->step_bytes);
+        return refuse('i', value, "sizes grow either by -f/--stepfactor or by -i/--stepbytes, not by both");
+    }
+    if (given['i'])
+        o->step_factor = 0;
+    double need = 2e-9 * (double)o->max_bytes * (double)(o->launcher ? 1 : o->processes * o->threads);
+    double have = 1e-9 * (double)perf_machine_memory();
+    if (need > have) {
+        snprintf(why, sizeof why, "the ranks would need %.1f GB for buffers, %.1f GB are there", need, have);
+        return refuse('e', value, why);
+    }
+    return -1;
+}
+
+static int settle_ranks(struct perf_options *o, const bool given[128])
+{
+    char value[32], why[160];
+    if (o->launcher != NULL && (given['g'] || given['t'])) {
+        snprintf(value, sizeof value, "%" PRId64, given['g'] ? o->processes : o->threads);
+        snprintf(why, sizeof why, "this process is one rank of a launcher's job (%s is set)", o->launcher);
+        return refuse(given['g'] ? 'g' : 't', value, why);
+    }
+    if (o->launcher != NULL)
+        return -1;
+    int64_t cores = perf_machine_cores();
+    if (!given['g'])
+        o->processes = given['t'] ? 1 : cores < 2 ? 2 : cores > PERF_RANKS_MAX ? PERF_RANKS_MAX : cores;
+    if (!given['t'])
+        o->threads = 1;
+    int64_t ranks = o->processes * o->threads;
+    snprintf(value, sizeof value, "%" PRId64, o->threads);
+    if (ranks > PERF_RANKS_MAX)
+        return refuse('t', value, "-g times -t may be at most 1024 ranks");
+    snprintf(value, sizeof value, "%" PRId64, o->root);
+    snprintf(
+        why, sizeof why, "legal are all and 0 to %" PRId64 ", there are %" PRId64 " ranks", ranks - 1, ranks);
+    return o->root >= ranks ? refuse('r', value, why) : -1;
+}
+
+int perf_options_parse(int argc, char **argv, const char *launcher, struct perf_options *options)
+{
+    struct perf_options o = {
+        .min_bytes = 8,
+        .max_bytes = 64 << 20,
+        .step_factor = 2,
+        .step_bytes = 1 << 20,
+        .warmups = 5,
+        .type = perf_type_find("float"),
+        .op = perf_op_find("sum"),
+        .check = 1,
+        .launcher = launcher,
+    };
+    bool given[128] = { false };
+    int code = parse_flags(argc, argv, &o, given);
+    if (code < 0)
+        code = parse_collective(argc, argv, &o);
+    if (code < 0)
+        code = settle_ranks(&o, given);
+    if (code < 0)
+        code = settle_sizes(&o, given);
+    if (code < 0 && o.self_test && o.collective != NULL && !o.collective->moves) {
+        fprintf(
+            stderr, "collperf: --self-test: %s has no result that could be corrupted\n", o.collective->name);
+        code = PERF_EXIT_USAGE;
+    }
+    if (code < 0)
+        *options = o;
+    return code;
+}
+
+int64_t perf_options_next(const struct perf_options *o, int64_t bytes)
+{
+    int64_t next = o->step_factor == 0 ? bytes + o->step_bytes : bytes == 0 ? 8 : bytes * o->step_factor;
+    return next > o->max_bytes ? -1 : next;
+}

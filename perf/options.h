@@ -1,0 +1,47 @@
+/* options.h: what the user asked collperf to do.
+ *
+ * All that can be refused is refused here, before a rank exists; only what depends on the library (names of
+ * algorithms) or on a launcher (the number of ranks) comes later. */
+#ifndef PERF_OPTIONS_H
+#define PERF_OPTIONS_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "table.h"
+#include "values.h"
+
+enum { PERF_ALL = -1 };
+
+/* Exit codes: what a script may rely on. */
+enum { PERF_EXIT_OK, PERF_EXIT_WRONG, PERF_EXIT_USAGE, PERF_EXIT_FAILED, PERF_EXIT_BLIND };
+
+struct perf_options {
+    const struct perf_collective *collective; /* NULL: all */
+    int64_t min_bytes, max_bytes;
+    int64_t step_factor; /* 0: add step_bytes */
+    int64_t step_bytes;
+    int64_t iterations; /* 0: adapt */
+    int64_t warmups;
+    const struct perf_type *type; /* NULL: all */
+    const struct perf_op *op; /* NULL: all */
+    int64_t root; /* or PERF_ALL */
+    int64_t check;
+    int64_t processes,
+        threads; /* ranks = processes * threads; 0: this process is one rank of a launcher's job */
+    int64_t timeout_ms; /* 0: the library's default */
+    bool exact, json, self_test, registered;
+    const char *algorithm; /* NULL: the library's choice; "all": a table for each */
+    const char *output; /* NULL: stdout */
+    const char *launcher; /* the variable that says that this process is one rank, or NULL */
+};
+
+/* Fills *options; returns -1 to go on, or the exit code after --help, --version or an error that was
+ * explained. */
+int perf_options_parse(int argc, char **argv, const char *launcher, struct perf_options *options);
+
+/* The size after `bytes`; negative when there is none. */
+int64_t perf_options_next(const struct perf_options *options, int64_t bytes);
+
+extern const char *const perf_help_text;
+
+#endif

@@ -1,0 +1,23 @@
+/* pace.h: how often a collective is called before and while it is timed.
+ *
+ * Both collperf and the MPI program it is compared with ask here, so that they run the same loop. The caller
+ * runs `calls` calls back to back, gives the time of the slowest rank, and goes on while `warming`; then
+ * `calls` is the length of the timed loop. Every decision depends only on times that all ranks share, so all
+ * ranks agree. */
+#ifndef PERF_PACE_H
+#define PERF_PACE_H
+#include <stdbool.h>
+
+struct perf_pace {
+    long calls; /* of the next loop */
+    bool warming; /* the next loop is not the timed one */
+    long warmups;
+    long iterations; /* 0: adapt */
+    bool first;
+};
+
+void perf_pace_begin(struct perf_pace *pace, long warmups, long iterations);
+/* `calls` calls took `seconds` on the slowest rank. */
+void perf_pace_next(struct perf_pace *pace, double seconds);
+
+#endif

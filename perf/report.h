@@ -1,0 +1,33 @@
+/* report.h: the table that nccl-tests' users know, or JSON lines for scripts.
+ *
+ * Only rank 0 writes; the sums for the last lines are kept here, so that both renderings agree with them. */
+#ifndef PERF_REPORT_H
+#define PERF_REPORT_H
+#include <stdio.h>
+
+#include "measure.h"
+#include "options.h"
+#include "table.h"
+
+struct perf_report {
+    FILE *file;
+    const struct perf_options *options;
+    int n;
+    double flag_round_trip; /* seconds; negative: not measured */
+    double busbw_sum;
+    long busbw_count;
+    uint64_t wrong;
+};
+
+void perf_report_begin(struct perf_report *r);
+/* A table begins: what follows has this algorithm (NULL: the library chooses by size). */
+void perf_report_table(
+    struct perf_report *r, const struct perf_collective *collective, const char *algorithm);
+/* Both ways of calling one point; `algorithm` served it. Adds to the sums. */
+void perf_report_row(struct perf_report *r, const struct perf_point *p, const char *algorithm,
+    const struct perf_result results[2]);
+void perf_report_note(struct perf_report *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Returns false if the report could not be written. */
+bool perf_report_end(struct perf_report *r);
+
+#endif

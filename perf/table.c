@@ -1,0 +1,211 @@
+/* table.c: the rows.
+ *
+ * Bus factors are those of nccl-tests' PERFORMANCE.md: what a link must carry over what the algorithm moved,
+ * so that busbw compares with the hardware whatever the number of ranks. */
+#include "table.h"
+
+#include <string.h>
+
+static double factor_one(int n)
+{
+    (void)n;
+    return 1;
+}
+
+static double factor_share(int n)
+{
+    return (double)(n - 1) / n;
+}
+
+static double factor_two_shares(int n)
+{
+    return 2 * factor_share(n);
+}
+
+static void shape_same(struct perf_point *p, uint64_t elements)
+{
+    p->count = p->send_count = p->recv_count = elements;
+    p->bytes = elements * p->type->bytes;
+}
+
+static void shape_reduce(struct perf_point *p, uint64_t elements)
+{
+    shape_same(p, elements);
+    p->recv_count = p->rank == p->root ? elements : 0;
+}
+
+static uint64_t block_of(const struct perf_point *p, uint64_t elements)
+{
+    uint64_t n = (uint64_t)p->n;
+    return elements > 0 && elements < n ? 1 : elements / n;
+}
+
+static void shape_gather(struct perf_point *p, uint64_t elements)
+{
+    p->count = p->send_count = block_of(p, elements);
+    p->recv_count = p->count * (uint64_t)p->n;
+    p->own_first = p->count * (uint64_t)p->rank;
+    p->bytes = p->recv_count * p->type->bytes;
+}
+
+static void shape_scatter(struct perf_point *p, uint64_t elements)
+{
+    p->count = p->recv_count = block_of(p, elements);
+    p->send_count = p->count * (uint64_t)p->n;
+    p->own_first = p->count * (uint64_t)p->rank;
+    p->bytes = p->send_count * p->type->bytes;
+}
+
+/* The elements before rank r's block when rank r gives a share that grows with r: uneven, and empty where
+ * few. */
+static uint64_t v_first(const struct perf_point *p, uint64_t elements, int r)
+{
+    uint64_t n = (uint64_t)p->n, weight = (uint64_t)r * (uint64_t)(r + 1), all = n * (n + 1);
+    return elements / all * weight + elements % all * weight / all;
+}
+
+static void shape_gather_v(struct perf_point *p, uint64_t elements)
+{
+    p->count = p->recv_count = elements;
+    p->own_first = v_first(p, elements, p->rank);
+    p->send_count = v_first(p, elements, p->rank + 1) - p->own_first;
+    p->bytes = elements * p->type->bytes;
+}
+
+static void shape_none(struct perf_point *p, uint64_t elements)
+{
+    (void)p;
+    (void)elements;
+}
+
+static struct perf_run source_all(const struct perf_point *p, int block)
+{
+    return (struct perf_run){ -1, 0, block == 0 ? p->recv_count : 0 };
+}
+
+static struct perf_run source_own_block(const struct perf_point *p, int block)
+{
+    return (struct perf_run){ -1, p->own_first, block == 0 ? p->recv_count : 0 };
+}
+
+static struct perf_run source_each(const struct perf_point *p, int block)
+{
+    return (struct perf_run){ block, 0, p->count };
+}
+
+static struct perf_run source_each_v(const struct perf_point *p, int block)
+{
+    return (struct perf_run){ block, 0, p->counts[block] };
+}
+
+static struct perf_run source_root(const struct perf_point *p, int block)
+{
+    return (struct perf_run){ p->root, 0, block == 0 ? p->recv_count : 0 };
+}
+
+static struct perf_run source_left(const struct perf_point *p, int block)
+{
+    return (struct perf_run){ (p->rank + p->n - 1) % p->n, 0, block == 0 ? p->recv_count : 0 };
+}
+
+static struct perf_run source_none(const struct perf_point *p, int block)
+{
+    (void)p;
+    (void)block;
+    return (struct perf_run){ -1, 0, 0 };
+}
+
+static tutti_status call_all_reduce(
+    const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    return tutti_all_reduce(send, recv, p->count, p->type->type, p->op->op, comm, tutti_no_stream());
+}
+
+static tutti_status call_reduce_scatter(
+    const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    return tutti_reduce_scatter(send, recv, p->count, p->type->type, p->op->op, comm, tutti_no_stream());
+}
+
+static tutti_status call_all_gather(
+    const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    return tutti_all_gather(send, recv, p->count, p->type->type, comm, tutti_no_stream());
+}
+
+static tutti_status call_broadcast(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    return tutti_broadcast(send, recv, p->count, p->type->type, p->root, comm, tutti_no_stream());
+}
+
+static tutti_status call_reduce(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    return tutti_reduce(send, recv, p->count, p->type->type, p->op->op, p->root, comm, tutti_no_stream());
+}
+
+static tutti_status call_barrier(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    (void)p;
+    (void)send;
+    (void)recv;
+    return tutti_barrier(comm, tutti_no_stream());
+}
+
+static tutti_status call_all_gather_v(
+    const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    return tutti_all_gather_v(
+        send, p->send_count, recv, p->counts, NULL, p->type->type, comm, tutti_no_stream());
+}
+
+static tutti_status call_sendrecv(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    int right = (p->rank + 1) % p->n, left = (p->rank + p->n - 1) % p->n;
+    tutti_status status = tutti_group_start();
+    if (status < 0)
+        return status;
+    status = tutti_send(send, p->count, p->type->type, right, comm, tutti_no_stream());
+    if (status == TUTTI_OK)
+        status = tutti_recv(recv, p->count, p->type->type, left, comm, tutti_no_stream());
+    tutti_status ended = tutti_group_end();
+    return status < 0 ? status : ended;
+}
+
+const struct perf_collective perf_collectives[PERF_COLLECTIVES] = {
+    { "all_reduce", true, false, true, true, PERF_IN_PLACE_SAME, 1, factor_two_shares, shape_same, source_all,
+        call_all_reduce },
+    { "reduce_scatter", true, false, true, true, PERF_IN_PLACE_RECV_IN_SEND, 1, factor_share, shape_scatter,
+        source_own_block, call_reduce_scatter },
+    { "all_gather", false, false, true, true, PERF_IN_PLACE_SEND_IN_RECV, 1, factor_share, shape_gather,
+        source_each, call_all_gather },
+    { "broadcast", false, true, true, true, PERF_IN_PLACE_SAME, 1, factor_one, shape_same, source_root,
+        call_broadcast },
+    { "reduce", true, true, true, true, PERF_IN_PLACE_SAME, 1, factor_one, shape_reduce, source_all,
+        call_reduce },
+    { "barrier", false, false, false, true, PERF_IN_PLACE_NEVER, 1, factor_one, shape_none, source_none,
+        call_barrier },
+    { "all_gather_v", false, false, true, true, PERF_IN_PLACE_SEND_IN_RECV, 1, factor_share, shape_gather_v,
+        source_each_v, call_all_gather_v },
+    { "sendrecv", false, false, true, false, PERF_IN_PLACE_NEVER, 2, factor_one, shape_same, source_left,
+        call_sendrecv },
+};
+
+const struct perf_collective *perf_collective_find(const char *name)
+{
+    for (int i = 0; i < PERF_COLLECTIVES; i++)
+        if (strcmp(perf_collectives[i].name, name) == 0)
+            return &perf_collectives[i];
+    return NULL;
+}
+
+void perf_point_shape(struct perf_point *p, uint64_t bytes, size_t *counts)
+{
+    uint64_t elements = bytes / p->type->bytes;
+    if (elements == 0 && bytes > 0)
+        elements = 1;
+    p->count = p->send_count = p->recv_count = p->bytes = p->own_first = 0;
+    for (int r = 0; r < p->n; r++)
+        counts[r] = v_first(p, elements, r + 1) - v_first(p, elements, r);
+    p->counts = counts;
+    p->collective->shape(p, elements);
+}

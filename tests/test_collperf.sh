@@ -1,0 +1,193 @@
+#!/bin/sh
+# test_collperf.sh: collperf and tutti-info as a user meets them: flags, exit codes, report, starting ranks.
+#
+# usage: COLLPERF=path INFO=path test_collperf.sh   (default: ./collperf and ./tutti-info)
+#
+# A benchmark that cannot fail is worth nothing, so most of this looks at how they refuse and at --self-test.
+# No figure is compared with anything: this runs on loaded machines.
+set -u
+LC_ALL=C
+export LC_ALL
+unset TUTTI_ID TUTTI_RANK TUTTI_SIZE PMIX_RANK
+collperf=${COLLPERF:-./collperf}
+info=${INFO:-./tutti-info}
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+failures=0
+
+fail()
+{
+    echo "FAILED: $*"
+    sed 's/^/    /' "$scratch/out" "$scratch/err" | tail -n 20
+    failures=$((failures + 1))
+}
+
+# expect CODE command..: the exit code; output is kept in out and err.
+expect()
+{
+    code=$1
+    shift
+    timeout 120 "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    got=$?
+    [ "$got" -eq "$code" ] || fail "exit code $got, expected $code: $*"
+}
+
+says() # where pattern what
+{
+    grep -q -e "$2" "$scratch/$1" || fail "$3: no '$2' on $1"
+}
+
+# refused FLAG arguments..: exit code 2, one line that names the flag, nothing started.
+refused()
+{
+    flag=$1
+    shift
+    expect 2 "$collperf" "$@"
+    says err "^collperf: .*$flag" "collperf $*"
+    [ "$(wc -l <"$scratch/err")" -eq 1 ] || fail "more than one line for: $*"
+    [ ! -s "$scratch/out" ] || fail "output before the refusal of: $*"
+}
+
+few="-b 8 -e 4K -f 8 -n 3 -w 1"
+
+# --- Bad usage.
+refused '-g/--ranks 0' -g 0
+refused '-g/--ranks 99999' -g 99999
+refused '-t/--threads 0' -t 0
+refused '-b/--minbytes 9x' -b 9x
+refused '-b/--minbytes 8KK' -b 8KK
+refused '-e/--maxbytes 8' -b 64 -e 8
+refused '-e/--maxbytes ' -e 4096G
+refused '-f/--stepfactor 1' -f 1
+refused '-i/--stepbytes 0' -i 0
+refused '-i/--stepbytes 8' -f 2 -i 8
+refused '-n/--iters 0' -n 0
+refused '-w/--warmup_iters -1' -w -1
+refused '-d/--datatype int7' -d int7
+refused '-o/--op xor' -o xor
+refused '-r/--root 3' -g 3 -r 3
+refused '-r/--root one' -r one
+refused '-c/--check 2' -c 2
+refused '--memory gpu' --memory gpu
+refused '--timeout 0' --timeout 0
+refused '--output' --output "$scratch/none/report"
+refused '--bogus' --bogus
+refused '-z' -z
+refused 'must follow' -b
+refused 'all_induce' all_induce
+refused 'broadcast' all_reduce broadcast
+refused 'barrier' barrier --self-test
+PMIX_RANK=0 refused '-g/--ranks 2' -g 2
+expect 2 "$collperf" --algo no_such -e 8
+says err 'algo no_such.*legal are all [a-z]' 'an unknown algorithm'
+
+# --- Help and version.
+expect 0 "$collperf" --help
+says out 'usage: collperf' 'help'
+says out 'Examples' 'help'
+expect 0 "$collperf" --version
+says out '^collperf of Tutti [0-9]' 'version'
+
+# --- The check finds what is wrong.
+for collective in all_reduce reduce_scatter all_gather broadcast reduce all_gather_v sendrecv; do
+    expect 1 "$collperf" $collective --self-test -g 3
+    [ "$(grep -c 'element was corrupted.*: found (1 wrong)' "$scratch/err")" -eq 3 ] ||
+        fail "--self-test of $collective did not find three corruptions"
+done
+expect 1 "$collperf" --self-test -d int64 -b 1M -e 1M
+says err 'every corrupted element was found' '--self-test at 1 MiB'
+
+# --- Right results, in each way to start ranks, for all collectives.
+good()
+{
+    expect 0 "$@"
+    says out 'Out of bounds values : 0 OK' "$*"
+}
+for ranks in "-g 2" "-g 3" "-g 1" "-t 3" "-g 2 -t 2"; do
+    good "$collperf" all $few $ranks
+done
+good "$collperf" all $few -g 2 --memory registered
+good "$collperf" all $few -g 4 -d all -o all -e 64
+good "$collperf" reduce $few -g 3 -r all
+good "$collperf" all_reduce $few -g 3 -d all -o all --exact
+good "$collperf" all_reduce $few -g 3 --algo all
+[ "$(grep -c ', algorithm: ' "$scratch/out")" -gt 1 ] || fail 'one table for --algo all'
+good "$collperf" all -b 0 -e 24 -i 1 -n 1 -w 0 -g 3
+
+# --- The report.
+expect 0 "$collperf" $few -g 2
+[ "$(grep -c -v '^#' "$scratch/out")" -eq 4 ] || fail 'there are four sizes from 8 to 4K by 8'
+says out '^#  *size  *count  *type  *redop  *root  *time' 'header'
+says out '^# flag round trip' 'class'
+expect 0 "$collperf" all $few -g 2 --json --output "$scratch/report"
+[ ! -s "$scratch/out" ] || fail '--output leaves stdout alone'
+for field in collective algorithm type op root in_place bytes count ranks time_us algbw busbw wrong path \
+    limit; do
+    grep -q "\"$field\": " "$scratch/report" || fail "--json without the field $field"
+done
+if command -v python3 >/dev/null 2>&1; then
+    expect 0 python3 -c '
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert len({r["collective"] for r in rows}) == 8
+assert all(r["time_us"] > 0 and r["ranks"] == 2 and r["limit"] is None for r in rows)
+assert all(r["wrong"] == 0 for r in rows if r["collective"] != "barrier")
+assert {r["in_place"] for r in rows} == {True, False}
+for r in rows:
+    assert abs(r["algbw"] - r["bytes"] / r["time_us"] / 1e3) <= 2e-3 * max(r["algbw"], 1e-3), r
+' "$scratch/report"
+fi
+
+# --- A rank that dies is named, nothing is left behind.
+"$collperf" -b 1M -e 1M -n 100000000 -g 2 >"$scratch/out" 2>"$scratch/err" &
+parent=$!
+tries=0
+children=
+while [ "$(echo "$children" | wc -w)" -lt 2 ] && [ $tries -lt 50 ]; do
+    sleep 0.1
+    children=$(cat "/proc/$parent/task/$parent/children" 2>/dev/null)
+    tries=$((tries + 1))
+done
+if [ "$(echo "$children" | wc -w)" -eq 2 ]; then
+    sleep 0.5
+    kill -KILL "$(echo "$children" | awk '{ print $2 }')"
+    wait "$parent"
+    got=$?
+    [ "$got" -eq 3 ] || fail "exit code $got after a rank was killed, expected 3"
+    says err 'rank 1 died of signal 9' 'a killed rank'
+    for child in $children; do
+        [ ! -d "/proc/$child" ] || fail "process $child is left behind"
+    done
+else
+    echo "skipped: a killed rank (the children of the program could not be seen)"
+    kill "$parent" 2>/dev/null
+    wait "$parent"
+fi
+
+# --- Under a launcher.
+mpirun=$(command -v mpirun.openmpi)
+if [ -n "$mpirun" ] && "$info" cpu >/dev/null 2>&1; then
+    root=
+    [ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
+    good "$mpirun" $root --oversubscribe -n 3 "$collperf" all $few
+    says out "3 ranks of a launcher's job" 'mpirun'
+fi
+
+# --- tutti-info.
+if [ -x "$info" ]; then
+    expect 0 "$info"
+    says out 'Settings' 'tutti-info'
+    says out 'ring' 'tutti-info'
+    expect 0 "$info" schedule all_reduce ring -n 3
+    says out 'recv_reduce' 'a schedule'
+    expect 2 "$info" schedule all_reduce no_such
+    says err 'schedule COLLECTIVE ALGORITHM' 'an unknown algorithm'
+    expect 2 "$info" schedule all_reduce ring -n 3 --rank 3
+    says err '--rank 3' 'a rank that is none'
+    expect 2 "$info" nonsense
+    expect 0 "$info" --help
+fi
+
+[ "$failures" -eq 0 ] && echo "collperf: all good"
+[ "$failures" -eq 0 ]
