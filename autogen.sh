@@ -1,0 +1,3 @@
+#!/bin/sh
+# autogen.sh: make ./configure from a checkout.
+cd "$(dirname "$0")" && exec autoreconf -fi

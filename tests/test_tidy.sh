@@ -1,0 +1,190 @@
+#!/bin/sh
+# test_tidy.sh: tidy.sh must find one planted violation of each rule, and nothing in a tidy tree: a check
+# that cannot fail is worse than none. The tree is a small one, so that this takes seconds whatever the house
+# holds.
+set -u
+here=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 1
+[ -f "$here/tests/tidy.sh" ] || here=$(dirname "$here")
+tree=$(mktemp -d) || exit 1
+trap 'rm -rf "$tree"' EXIT
+trap 'exit 1' HUP INT TERM
+failures=0
+cases=0
+
+tidy()
+{
+    sh "$here/tests/tidy.sh" "$tree/source" "$tree/build" >"$tree/said" 2>&1
+}
+
+fail()
+{
+    echo "test_tidy: $1"
+    sed 's/^/    /' "$tree/said"
+    failures=$((failures + 1))
+}
+
+# A fresh tree that breaks no rule: one file for each room, and the words that only look like violations.
+plant()
+{
+    rm -rf "$tree/source" "$tree/build"
+    mkdir -p "$tree/source" "$tree/build/.libs"
+    cd "$tree/source" || exit 1
+    mkdir -p lib/base algorithms transports kernels perf tests training docs
+    cp "$here/.clang-format" .
+    printf '#!/bin/sh\n# start: a script.\n' >start
+    for file in lib/api.c lib/base/clock.c lib/base/config.c lib/base/wait.c lib/base/log.c \
+        algorithms/ring.c transports/shm.c transports/cuda_ipc.c kernels/fold.c perf/clock.c perf/run.c \
+        perf/run.h tests/test_x.c training/train.c lib/tutti.h lib/base/log.h algorithms/ring.h; do
+        printf '/* %s: a file. It may speak of getenv(), time() and cudaMalloc. */\n' "$file" >"$file"
+        echo "$file"
+    done >names
+    { printf 'all = start '; tr '\n' ' ' <names; } >Makefile.am
+    rm names
+    cat >>lib/api.c <<'END'
+#include "algorithms/ring.h"
+#include "base/log.h"
+#include "tutti.h"
+
+int tutti_api(int a)
+{
+    const char *text = "getenv() and // time() and cudaMalloc";
+    if (a)
+        goto out;
+    a = text[0];
+out:
+    return a;
+}
+
+void tutti_second(int real_time, int a)
+{
+    if (a)
+        goto out;
+    real_time++;
+out:
+    return;
+}
+END
+    printf '#include "run.h"\n#include "tutti.h"\n' >>perf/run.c
+    printf '#include "base/log.h"\n' >>algorithms/ring.c
+    printf 'long f(void)\n{\n    return time(0);\n}\n' | tee -a lib/base/clock.c >>perf/clock.c
+    printf 'char *f(void)\n{\n    return getenv("A");\n}\n' >>lib/base/config.c
+    printf 'void f(void)\n{\n    sched_yield();\n}\n' | tee -a lib/base/wait.c >>tests/test_x.c
+    printf 'void f(void)\n{\n    cudaFree(0);\n}\n' >>transports/cuda_ipc.c
+}
+
+# refuse RULE FILE: what was planted since `plant` must be found, in that file, by that rule, and alone.
+refuse()
+{
+    cases=$((cases + 1))
+    if tidy; then
+        fail "[$1] in $2 was not refused"
+    elif ! grep -q "^$2:[0-9]*: \[$1\]" "$tree/said"; then
+        fail "[$1] in $2 was not found"
+    elif [ "$(grep -c ': \[' "$tree/said")" -ne 1 ]; then
+        fail "[$1] in $2 was not found alone"
+    fi
+}
+
+body()
+{
+    printf 'void f(void)\n{\n    %s\n}\n' "$1"
+}
+
+lines()
+{
+    awk -v n="$1" -v text="$2" 'BEGIN { while (n-- > 0) print text }'
+}
+
+plant
+tidy || fail "a tidy tree was refused"
+
+plant; lines 600 'extern int tutti_a;' >>lib/base/log.c; refuse 'file length' lib/base/log.c
+plant; lines 599 'extern int tutti_a;' >>lib/base/log.c; tidy || fail "600 lines a file were refused"
+plant; { echo 'void f(void)'; echo '{'; lines 69 '    f();'; echo '}'; } >>lib/base/log.c
+refuse 'function length' lib/base/log.c
+plant; { echo 'void f(void)'; echo '{'; lines 68 '    f();'; echo '}'; } >>lib/base/log.c
+tidy || fail "70 lines a function were refused"
+plant; printf '/* %105s */\n' . >>lib/base/log.h; refuse columns lib/base/log.h
+plant; printf '/* %104s */\n' . >>lib/base/log.h; tidy || fail "110 columns were refused"
+plant; printf 'int a;\n' >algorithms/ring.h; refuse opening algorithms/ring.h
+plant; echo '#!/bin/sh' >start; lines 1 echo >>start; refuse opening start
+plant; printf '#!/bin/sh\necho\n' >tests/x.sh; printf ' tests/x.sh' >>Makefile.am; refuse opening tests/x.sh
+
+# The arrows. The first word is a file, the second what it must not include.
+while read -r from to; do
+    plant
+    printf '#include "%s"\n' "$to" >>"$from"
+    refuse include "$from"
+done <<'END'
+lib/base/log.c algorithms/ring.h
+lib/base/log.h lib/api.c
+algorithms/ring.c api.c
+algorithms/ring.c transports/shm.c
+transports/shm.c kernels/fold.c
+kernels/fold.c algorithms/ring.h
+perf/run.c base/log.h
+perf/run.h algorithms/ring.h
+training/train.c perf/run.h
+training/train.c base/log.h
+lib/api.c perf/run.h
+lib/api.c tests/test_x.c
+lib/api.c ../lib/tutti.h
+END
+plant; printf '#include <base/log.h>\n' >>perf/run.c; refuse include perf/run.c
+
+# Names that have one room. A statement, then the files where it is refused.
+while IFS='|' read -r rule statement files; do
+    for file in $files; do
+        plant
+        body "$statement" >>"$file"
+        refuse "$rule" "$file"
+    done
+done <<'END'
+cuda|cudaStreamSynchronize(0);|lib/api.c transports/shm.c kernels/fold.c perf/run.c tests/test_x.c
+cuda|cuMemFree(0);|lib/api.c
+cuda|CUresult r;|lib/base/log.c
+cuda|f<<<1, 2>>>();|training/train.c
+getenv|getenv("A");|lib/api.c lib/base/log.c algorithms/ring.c transports/shm.c kernels/fold.c
+getenv|char **e = environ;|lib/api.c
+wait|nanosleep(0, 0);|lib/api.c lib/base/clock.c transports/shm.c perf/run.c training/train.c
+wait|usleep(1);|lib/api.c
+wait|sched_yield();|algorithms/ring.c
+wait|syscall(SYS_futex, 0);|transports/shm.c
+wait|futex(0);|kernels/fold.c
+clock|clock_gettime(0, 0);|lib/api.c lib/base/wait.c transports/shm.c algorithms/ring.c perf/run.c
+clock|gettimeofday(0, 0);|lib/api.c
+clock|long t = time(0);|lib/base/log.c
+goto|goto *p;|lib/api.c
+END
+plant; body 'time(0);' >>training/train.c; tidy || fail "one file of training/ may read a clock"
+plant; body 'getenv("A");' >>perf/run.c; tidy || fail "one file of perf/ may read the environment"
+plant; body 'getenv("A");' | tee -a perf/clock.c >>perf/run.c; refuse getenv perf/run.c
+
+plant; printf 'void f(void)\n{\nagain:\n    f();\n    goto again;\n}\n' >>transports/shm.c
+refuse goto transports/shm.c
+
+for word in 'TO''DO' 'FIX''ME' 'X''XX'; do
+    plant; printf '/* %s: later */\n' "$word" >>kernels/fold.c; refuse unfinished kernels/fold.c
+done
+for path in '/ho''me/me' '/wo''rk/x' '/ro''ot/x'; do
+    plant; printf 'see %s\n' "$path" >docs/a.md; refuse path docs/a.md
+done
+plant; echo '/* x.c: forgotten. */' >tests/test_y.c; refuse makefile tests/test_y.c
+
+if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
+    plant; printf 'int  a;\n' >>lib/base/log.h; refuse format lib/base/log.h
+else
+    echo "test_tidy: [format] skipped: no clang-format 14"
+fi
+
+# Extern names, in an archive of the three kinds that are legal and one that is not.
+plant
+echo 'int tt_a, tutti_b; static int c; int *tt_d(void) { return &c; }' >"$tree/a.c"
+${CC:-cc} -c "$tree/a.c" -o "$tree/a.o" && ar rc "$tree/build/.libs/libtutti_core.a" "$tree/a.o"
+tidy || fail "legal extern names were refused"
+echo 'int helper(void) { return 0; }' >"$tree/b.c"
+${CC:-cc} -c "$tree/b.c" -o "$tree/b.o" && ar rc "$tree/build/.libs/libtutti_core.a" "$tree/b.o"
+refuse symbol helper
+
+echo "test_tidy: $cases violations planted, $failures wrong answers"
+[ "$failures" -eq 0 ]

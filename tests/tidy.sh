@@ -1,0 +1,254 @@
+#!/bin/sh
+# tidy.sh: the laws of the house that a script can check; part of `make check`, alone by `make tidy`.
+#
+# usage: tidy.sh [SOURCE_DIRECTORY [BUILD_DIRECTORY]]
+#
+# A violation is one line, "file:line: [rule] what". tests/test_tidy.sh plants one of each and demands that it
+# is found here. POSIX tools only, so that it runs on a bare machine. Words that may stand in no file are
+# spelled here with a bracket in them.
+set -u
+LC_ALL=C
+export LC_ALL
+
+source_dir=${1:-${srcdir:-$(dirname "$0")/..}}
+build_dir=$(cd "${2:-.}" && pwd) && cd "$source_dir" && scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+
+# --- What is looked at: code and scripts in the rooms; the words in them and in the files around them.
+{
+    for room in lib algorithms transports kernels perf tests training; do
+        [ ! -d "$room" ] || find "$room" -type f
+    done | grep -E '\.(c|h|cu|cuh|sh)$'
+    ls start autogen.sh .ci/run 2>/dev/null
+} | sort >"$scratch/code"
+{
+    cat "$scratch/code"
+    ls configure.ac Makefile.am tutti.pc.in lib/tutti.map *.md 2>/dev/null
+    [ ! -d docs ] || find docs -type f
+} >"$scratch/texts"
+
+# --- Code, line by line. `plain` is the line without comments and without what stands between quotes.
+cat >"$scratch/code.awk" <<'AWK'
+function report(line, rule, what)
+{
+    printf "%s:%d: [%s] %s\n", FILENAME, line, rule, what
+}
+
+function strip(s,    plain, i, n, c, two, quote)
+{
+    n = length(s)
+    for (i = 1; i <= n; i++) {
+        c = substr(s, i, 1)
+        two = substr(s, i, 2)
+        if (commented) {
+            if (two == "*/") {
+                commented = 0
+                i++
+            }
+        } else if (quote != "") {
+            if (c == "\\")
+                i++
+            else if (c == quote)
+                quote = ""
+        } else if (two == "/*") {
+            commented = 1
+            i++
+        } else if (two == "//") {
+            break
+        } else {
+            plain = plain c
+            if (c == "\"" || c == "'")
+                quote = c
+        }
+    }
+    return plain
+}
+
+# The room of a file of the house, "" if it is none: lib/base is a room of its own, tutti.h is open to all.
+function room_of(path)
+{
+    if (path == "lib/tutti.h")
+        return "public"
+    if (path ~ /^lib\/base\//)
+        return "base"
+    sub(/\/.*/, "", path)
+    return path
+}
+
+function include_target(name,    own)
+{
+    own = FILENAME
+    sub(/[^\/]*$/, name, own)
+    if (own in known)
+        return room_of(own)
+    if (name in known)
+        return room_of(name)
+    return ("lib/" name) in known ? room_of("lib/" name) : ""
+}
+
+function check_include(line,    name, target)
+{
+    name = line
+    sub(/^[ \t]*#[ \t]*include[ \t]*[<"]/, "", name)
+    sub(/[>"].*/, "", name)
+    if (name ~ /\.\./)
+        report(FNR, "include", name ": no path goes up")
+    target = include_target(name)
+    if (target == "" || target == room || target == "public" || room == "tests")
+        return
+    if (target == "base" && room ~ /^(lib|algorithms|transports|kernels)$/)
+        return
+    if (room == "lib" && target ~ /^(algorithms|transports|kernels)$/)
+        return
+    report(FNR, "include", name ": from " room " to " target " is against the arrows")
+}
+
+# perf/ and training/ see tutti.h only, so each has one file of its own for what lib/base keeps in one.
+function is_the_one(what)
+{
+    if (room !~ /^(perf|training)$/)
+        return 0
+    if (!((room, what) in the_one))
+        the_one[room, what] = FILENAME
+    return the_one[room, what] == FILENAME
+}
+
+function check_names(plain)
+{
+    if (FILENAME !~ /^(kernels|transports)\/cuda/ && FILENAME !~ /nccl/ && plain ~ cuda)
+        report(FNR, "cuda", "CUDA names stand in kernels/cuda*, transports/cuda* and the NCCL shim only")
+    if (room == "tests")
+        return
+    if (FILENAME != "lib/base/config.c" && plain ~ environment && !is_the_one("environment"))
+        report(FNR, "getenv", "the environment is read in lib/base/config.c, and in one file of a program")
+    if (FILENAME != "lib/base/wait.c" && plain ~ sleeping)
+        report(FNR, "wait", "only lib/base/wait.c sleeps, yields or calls futex")
+    if (FILENAME != "lib/base/clock.c" && plain ~ clocks && !is_the_one("clock"))
+        report(FNR, "clock", "clocks are read in lib/base/clock.c, and in one file of a program")
+}
+
+function check_goto(plain,    name)
+{
+    if (plain ~ /^[ \t]*[A-Za-z_][A-Za-z_0-9]*:([^:]|$)/) {
+        name = plain
+        sub(/:.*/, "", name)
+        gsub(/[ \t]/, "", name)
+        labels = labels " " name " "
+    }
+    if (plain ~ /(^|[^A-Za-z0-9_])goto[ \t]/) {
+        name = plain
+        sub(/^.*goto[ \t]+/, "", name)
+        sub(/[ \t]*;.*/, "", name)
+        if (name !~ /^[A-Za-z_][A-Za-z_0-9]*$/ || index(labels, " " name " "))
+            report(FNR, "goto", "goto " name ": only forward, to a label of this function")
+    }
+}
+
+BEGIN {
+    while ((getline path <list) > 0)
+        known[path] = 1
+    b = "(^|[^A-Za-z0-9_])"
+    cuda = b "(cuda[A-Z]|cu[A-Z][a-z]+[A-Za-z]*[ \t]*\\(|CU[a-z]+[ \t*]|CU_[A-Z]|CUDA_[A-Z]" \
+        "|__(global|device|shared|syncthreads)(__|\\())|<<<|include[ \t]*<cuda"
+    environment = b "(secure_getenv|getenv|environ)([^A-Za-z0-9_]|$)"
+    sleeping = b "((clock_)?nanosleep|u?sleep|thrd_(sleep|yield)|(sched|pthread)_yield|(SYS_)?futex[a-z_]*)" \
+        "[ \t]*[(,]"
+    clocks = b "(clock_gettime|gettimeofday|timespec_get|time|clock|__rdtscp?)[ \t]*\\("
+}
+
+FNR == 1 {
+    script = FILENAME !~ /\.(c|h|cu|cuh)$/
+    room = room_of(FILENAME)
+    if (room == "public")
+        room = "lib"
+    commented = inside = 0
+    if (script ? !/^#!/ : !/^\/\*/)
+        report(1, "opening", "a file opens with a comment: what it is, and why it is so")
+}
+script && FNR == 2 && !/^# / {
+    report(2, "opening", "a script opens with a comment: what it is, and why it is so")
+}
+length($0) > 110 {
+    report(FNR, "columns", length($0) " columns; 110 are legal")
+}
+FNR == 601 {
+    report(FNR, "file length", "600 lines a file are legal")
+}
+script {
+    next
+}
+{
+    begun = commented
+    plain = strip($0)
+}
+!begun && /^[ \t]*#[ \t]*include[ \t]*[<"]/ {
+    check_include($0)
+}
+{
+    check_names(plain)
+}
+/^\{/ {
+    begin = FNR
+    inside = 1
+    labels = ""
+}
+inside {
+    check_goto(plain)
+}
+/^\}/ && inside {
+    inside = 0
+    if (FNR - begin + 1 > 70)
+        report(begin, "function length", FNR - begin + 1 " lines; 70 are legal")
+}
+AWK
+xargs awk -v list="$scratch/code" -f "$scratch/code.awk" <"$scratch/code" >"$scratch/found"
+
+# --- Words that may stand nowhere.
+cat >"$scratch/words.awk" <<'AWK'
+function report(rule, what)
+{
+    printf "%s:%d: [%s] %s\n", FILENAME, FNR, rule, what
+}
+/(^|[^A-Za-z0-9_])([T]ODO|[F]IXME|[X]XX)([^A-Za-z0-9_]|$)/ {
+    report("unfinished", "finish it, or say in a sentence why it is so")
+}
+/(^|[^A-Za-z0-9_.}])\/([h]ome|[w]ork|[r]oot|[U]sers)\// {
+    report("path", "a path of somebody's machine")
+}
+AWK
+xargs awk -f "$scratch/words.awk" <"$scratch/texts" >>"$scratch/found"
+
+# --- A file that no rule of the build names is not built, not tested and not shipped.
+if [ -f Makefile.am ]; then
+    awk '
+        FNR == NR { for (i = 1; i <= NF; i++) named[$i] = 1; next }
+        !($0 in named) { print $0 ":1: [makefile] Makefile.am does not name this file" }' \
+        Makefile.am "$scratch/code" >>"$scratch/found"
+fi
+
+# --- Form, where the version that defines it is here.
+if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
+    grep '\.[ch]$' "$scratch/code" | xargs clang-format --dry-run --style=file 2>&1 |
+        awk -F: '/clang-format-violations/ && !seen[$1]++ {
+            print $1 ":" $2 ": [format] clang-format would change this file" }' >>"$scratch/found"
+else
+    echo "tidy: form skipped: no clang-format 14"
+fi
+
+# --- Names that the linker sees.
+archive=$build_dir/.libs/libtutti_core.a
+if [ -f "$archive" ]; then
+    ${NM:-nm} -g --defined-only "$archive" |
+        awk '
+            NF == 3 && $3 !~ /^(tt_|tutti_)/ && $3 !~ /^__(odr_)?(asan|tsan|ubsan)/ {
+                print $3 ":1: [symbol] an extern name starts with tt_, or tutti_ if it is public"
+            }' >>"$scratch/found"
+else
+    echo "tidy: extern names skipped: nothing is built here"
+fi
+
+sort -t: -k1,1 -k2,2n "$scratch/found"
+violations=$(wc -l <"$scratch/found")
+echo "tidy: $((violations)) violations in $(($(wc -l <"$scratch/code"))) files"
+[ "$violations" -eq 0 ]
