@@ -128,6 +128,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, bool wh
     op->sequence = comm->sequence;
     op->next_send = comm->next_send[op->class];
     op->next_recv = comm->next_recv[op->class];
+    op->next_post = comm->next_post;
     op->folds[TT_CHAIN] = reduces(call) ? tt_fold_find(call->type, call->op, TT_CHAIN) : NULL;
     op->folds[TT_TREE] = reduces(call) ? tt_fold_find(call->type, call->op, TT_TREE) : NULL;
     op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;

@@ -89,6 +89,37 @@ static tutti_status check_values(const struct tt_call *call)
     return TUTTI_OK;
 }
 
+/* Do the blocks of two ranks lie over each other? */
+static bool blocks_meet(const struct tt_call *call, int a, int b)
+{
+    const size_t *places = call->places, *counts = call->counts;
+    return counts[a] > 0 && counts[b] > 0 && places[a] < places[b] + counts[b] &&
+           places[b] < places[a] + counts[a];
+}
+
+/* In reach, and apart. Blocks that rise with the rank, as most do, take one look each. */
+static tutti_status check_places(const struct tt_call *call, uint64_t most)
+{
+    bool rising = true;
+    uint64_t end = 0;
+    for (int r = 0; r < call->comm->n; r++) {
+        if (call->counts[r] == 0)
+            continue;
+        if (call->places[r] > most)
+            return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: recv_places[%d] is %zu; legal: up to %llu",
+                name_of(call), r, call->places[r], (unsigned long long)most);
+        rising = rising && call->places[r] >= end;
+        end = call->places[r] + call->counts[r];
+    }
+    for (int r = 1; !rising && r < call->comm->n; r++)
+        for (int q = 0; q < r; q++)
+            if (blocks_meet(call, q, r))
+                return tt_fail(TUTTI_INVALID_ARGUMENT,
+                    "%s: recv_places %zu and %zu: the blocks of ranks %d and %d overlap; legal: apart",
+                    name_of(call), call->places[q], call->places[r], q, r);
+    return TUTTI_OK;
+}
+
 /* Elements of the whole vector; refuses what 64-bit byte arithmetic or 31-bit slice numbers cannot hold. */
 static tutti_status check_counts(struct tt_call *call)
 {
@@ -119,7 +150,7 @@ static tutti_status check_counts(struct tt_call *call)
             "%s: count is %zu on %llu ranks; at most %llu elements of %s in all", name_of(call), call->count,
             (unsigned long long)n, (unsigned long long)most, tt_type_name(call->type));
     call->total = total;
-    return TUTTI_OK;
+    return call->places != NULL ? check_places(call, most) : TUTTI_OK;
 }
 
 struct extent { /* the bytes of a buffer at this rank; first == NULL: not there, or empty */

@@ -42,6 +42,7 @@ struct tt_comm {
     uint64_t sequence; /* of the next collective */
     uint64_t *next_send[TT_CLASSES]; /* n message numbers each */
     uint64_t *next_recv[TT_CLASSES];
+    uint64_t *next_post; /* n: of p2p sends */
     uint64_t *starts; /* n: packed starts of a v-collective's blocks */
     struct tt_plan_cache plans;
     struct tt_point **points[2]; /* [0] sends, [1] receives; n each, made on first use */

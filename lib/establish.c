@@ -30,7 +30,7 @@ tutti_status tt_comm_agree(tt_exchange_fn exchange, void *context, int n, int ra
         if (all[r] != TUTTI_OK && r != rank)
             status = failure_of(r, all[r]);
     free(all);
-    return mine != TUTTI_OK ? mine : status;
+    return status != TUTTI_OK ? status : mine;
 }
 
 static tutti_status connect_all(struct tt_comm *comm, const struct joining *all, uint8_t *addresses)
@@ -56,11 +56,12 @@ tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settin
     }
     mine.status = tt_comm_open(n, rank, settings, config, mine.address, &made);
     tutti_status status = exchange(context, &mine, sizeof mine, all);
-    if (mine.status != TUTTI_OK)
+    if (status == TUTTI_OK) { /* an exchange that failed is everybody's end, and its words are the cause */
         status = (tutti_status)mine.status;
-    if (status == TUTTI_OK)
-        status = connect_all(made, all, addresses);
-    status = tt_comm_agree(exchange, context, n, rank, status);
+        if (status == TUTTI_OK)
+            status = connect_all(made, all, addresses);
+        status = tt_comm_agree(exchange, context, n, rank, status);
+    }
     free(all);
     free(addresses);
     if (status == TUTTI_OK)

@@ -8,7 +8,8 @@
  * TT_WINDOW, and window w runs slices w, w + TT_WINDOW ... in this order. Within a slice the messages of a
  * pair take their turns: one waits until the message AHEAD before it, which has its slot, is done. So a
  * message is never posted before one that needs the same slot, as the proof of the slots assumes; and few
- * receives are polled, however long the ring. */
+ * receives are polled, however long the ring. Point-to-point sends, of which many may be in flight, post in
+ * the order of their numbers for the same reason. */
 #include "exec.h"
 
 #include <stdlib.h>
@@ -155,10 +156,14 @@ static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_act
             .number = number,
             .source = view_of(op, slice, step->src_buffer, step->src_chunk, step->nchunks) };
         message.bytes = tt_view_count(&message.source) * op->layout.element_bytes;
+        if (op->class == TT_CLASS_P2P && op->next_post[step->peer] != number)
+            return false;
+        if (message.bytes > 0 && !transport->send(op->endpoint, &message))
+            return false;
+        if (op->class == TT_CLASS_P2P)
+            op->next_post[step->peer]++;
         if (message.bytes == 0)
             return true;
-        if (!transport->send(op->endpoint, &message))
-            return false;
         active->posted = true;
         op->state = TT_MOVED;
         op->budget -= message.bytes < op->budget ? message.bytes : op->budget;

@@ -44,6 +44,7 @@ struct tt_op {
     uint64_t sequence; /* collectives: of the communicator; p2p: the first message's number */
     uint64_t *next_send,
         *next_recv; /* of this class, per peer: where numbers go on; advanced by the executor */
+    uint64_t *next_post; /* p2p sends, per peer: the number whose turn it is; advanced by the executor */
     struct tt_layout layout;
     struct tt_space spaces[TT_BUFFERS]; /* of TMP: that of window slot 0 */
     uint64_t tmp_slice_bytes; /* from one window slot's TMP to the next */

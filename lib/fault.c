@@ -29,31 +29,51 @@ tell(const struct tt_pending *p, tutti_status status, int peer, const char *form
     return tt_comm_fail(p->call.comm, &cause);
 }
 
-static tutti_status tell_mismatch(const struct tt_pending *p, int peer, const struct tt_call_record *theirs)
+/* Operation `sequence`, as this rank and a peer called it. */
+static tutti_status tell_mismatch(const struct tt_pending *p, int peer, uint64_t sequence,
+    const struct tt_call_record *mine, const struct tt_call_record *theirs)
 {
-    char mine[DESCRIPTION], other[DESCRIPTION];
-    tt_call_describe(&p->call, mine, sizeof mine);
+    const struct tt_comm *comm = p->call.comm;
+    char ours[DESCRIPTION], other[DESCRIPTION];
+    struct tt_cause cause = {
+        .status = TUTTI_MISMATCH, .rank = comm->rank, .peer = peer, .sequence = sequence
+    };
+    tt_record_describe(mine, ours, sizeof ours);
     tt_record_describe(theirs, other, sizeof other);
-    bool same_text = strcmp(mine, other) == 0;
-    return tell(p, TUTTI_MISMATCH, peer, "operation %llu: this rank called %s, rank %d called %s%s",
-        (unsigned long long)p->op->sequence, mine, peer, other,
+    bool same_text = strcmp(ours, other) == 0;
+    snprintf(cause.operation, sizeof cause.operation, "%s", tt_collectives[mine->collective].name);
+    tt_cause_say(&cause, "%s, rank %d: operation %llu: this rank called %s, rank %d called %s%s", comm->name,
+        comm->rank, (unsigned long long)sequence, ours, peer, other,
         same_text ? " (with another algorithm, exactness, slicing or other counts)" : "");
+    return tt_comm_fail(p->call.comm, &cause);
+}
+
+/* A rank whose part needed no answer may have gone on: the operation that differs can be an earlier one. */
+static bool find_difference(const struct tt_op *op, int peer, uint64_t *sequence, struct tt_call_record *mine,
+    struct tt_call_record *theirs)
+{
+    const struct tt_transport *transport = op->endpoint->transport;
+    for (uint64_t back = TT_CALLS_KEPT; back-- > 0;) {
+        *sequence = op->sequence - back;
+        if (back <= op->sequence && transport->call_of(op->endpoint, op->endpoint->me, *sequence, mine) &&
+            transport->call_of(op->endpoint, peer, *sequence, theirs) && mine->signature != theirs->signature)
+            return true;
+    }
+    return false;
 }
 
 tutti_status tt_fault_of_op(const struct tt_pending *p)
 {
     const struct tt_op *op = p->op;
-    const struct tt_transport *transport = op->endpoint->transport;
-    struct tt_call_record theirs;
+    struct tt_call_record own, theirs;
+    uint64_t sequence;
     char mine[DESCRIPTION];
     tt_call_describe(&p->call, mine, sizeof mine);
     if (op->status != TUTTI_MISMATCH)
         return tell(p, op->status, op->failed_peer, "%s: cannot read the memory of rank %d: %s", mine,
             op->failed_peer, tt_last_error());
-    if (op->class == TT_CLASS_COLLECTIVE &&
-        transport->call_of(op->endpoint, op->failed_peer, op->sequence, &theirs) &&
-        theirs.signature != op->signature)
-        return tell_mismatch(p, op->failed_peer, &theirs);
+    if (op->class == TT_CLASS_COLLECTIVE && find_difference(op, op->failed_peer, &sequence, &own, &theirs))
+        return tell_mismatch(p, op->failed_peer, sequence, &own, &theirs);
     return tell(p, TUTTI_MISMATCH, op->failed_peer,
         "operation %llu: this rank called %s, but rank %d sent a message of %llu bytes that belongs to "
         "another call",
@@ -71,13 +91,13 @@ static bool has_called(const struct tt_op *op, int peer, struct tt_call_record *
 static tutti_status inspect_records(const struct tt_pending *p)
 {
     const struct tt_op *op = p->op;
-    for (int peer = 0; peer < p->call.comm->n; peer++) {
-        struct tt_call_record record;
+    uint64_t sequence;
+    struct tt_call_record own, record;
+    for (int peer = 0; peer < p->call.comm->n; peer++)
         if (peer != p->call.comm->rank &&
             op->endpoint->transport->call_of(op->endpoint, peer, op->sequence, &record) &&
-            record.signature != op->signature)
-            return tell_mismatch(p, peer, &record);
-    }
+            record.signature != op->signature && find_difference(op, peer, &sequence, &own, &record))
+            return tell_mismatch(p, peer, sequence, &own, &record);
     return TUTTI_OK;
 }
 

@@ -51,31 +51,31 @@ const char *tutti_status_string(tutti_status status)
 {
     switch (status) {
     case TUTTI_OK:
-        return "success";
+        return "TUTTI_OK: success";
     case TUTTI_IN_PROGRESS:
-        return "in progress";
+        return "TUTTI_IN_PROGRESS: in progress";
     case TUTTI_INVALID_ARGUMENT:
-        return "invalid argument";
+        return "TUTTI_INVALID_ARGUMENT: invalid argument";
     case TUTTI_INVALID_USAGE:
-        return "invalid usage";
+        return "TUTTI_INVALID_USAGE: invalid usage";
     case TUTTI_UNSUPPORTED:
-        return "unsupported";
+        return "TUTTI_UNSUPPORTED: unsupported";
     case TUTTI_OUT_OF_MEMORY:
-        return "out of memory";
+        return "TUTTI_OUT_OF_MEMORY: out of memory";
     case TUTTI_SYSTEM_ERROR:
-        return "system error";
+        return "TUTTI_SYSTEM_ERROR: system error";
     case TUTTI_DEVICE_ERROR:
-        return "device error";
+        return "TUTTI_DEVICE_ERROR: device error";
     case TUTTI_MISMATCH:
-        return "ranks called different operations";
+        return "TUTTI_MISMATCH: ranks called different operations";
     case TUTTI_PEER_LOST:
-        return "a rank was lost";
+        return "TUTTI_PEER_LOST: a rank was lost";
     case TUTTI_TIMEOUT:
-        return "timeout";
+        return "TUTTI_TIMEOUT: nothing moved for too long";
     case TUTTI_ABORTED:
-        return "aborted";
+        return "TUTTI_ABORTED: aborted";
     case TUTTI_INTERNAL_ERROR:
-        return "internal error";
+        return "TUTTI_INTERNAL_ERROR: internal error";
     }
     return "unknown status";
 }
