@@ -112,9 +112,11 @@ static bool answer_schedule(const struct tt_comm *comm, const char *rest, struct
         .me = rank,
         .root = tt_collectives[collective].rooted || p2p ? root : 0 };
     struct tt_schedule schedule;
-    if (tt_algorithm_refuse(&tt_algorithms[row], n, key.exact) != NULL ||
-        tt_schedule_build(&schedule, &key) != TUTTI_OK)
-        return false;
+    const char *why = tt_algorithm_refuse(&tt_algorithms[row], n, key.exact);
+    if (why != NULL)
+        put(a, "%s %s on %d ranks under exact: refused: %s\n", name, algorithm, n, why);
+    if (why != NULL || tt_schedule_build(&schedule, &key) != TUTTI_OK)
+        return why != NULL;
     size_t room = a->length < a->bytes ? a->bytes - a->length : 0;
     a->length += tt_schedule_print(&schedule, room > 0 ? a->text : NULL, room);
     tt_schedule_free(&schedule);

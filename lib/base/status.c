@@ -22,7 +22,7 @@ tutti_status tt_fail(tutti_status status, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     tt_set_last_error(text);
-    tt_log(TT_LOG_ERROR, "%s", text);
+    tt_log(status >= TUTTI_OUT_OF_MEMORY ? TT_LOG_INFO : TT_LOG_ERROR, "%s", text);
     return status;
 }
 
