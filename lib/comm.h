@@ -64,12 +64,16 @@ void tt_comm_destroy(struct tt_comm *comm);
 /* Hand `mine` in and get everybody's, in rank order; the bytes are the same on all ranks. */
 typedef tutti_status (*tt_exchange_fn)(void *context, const void *mine, uint64_t bytes, void *all);
 enum { TT_JOINING_BYTES = TT_ADDRESS_BYTES + 4 };
+/* Room for the words of n ranks, to be taken before the first exchange: between two exchanges nobody may
+ * fail alone. NULL, with the thread's last error set, if there is none. */
+void *tt_comm_room(int n);
 /* Open, exchange (TT_JOINING_BYTES), connect, exchange (4 bytes): always two exchanges, also by a rank
  * that fails, so that nobody waits for it. One rank's failure is everybody's. */
 tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
-    const tutti_config *config, tt_exchange_fn exchange, void *context, struct tt_comm **comm);
+    const tutti_config *config, tt_exchange_fn exchange, void *context, void *room, tutti_comm **comm);
 /* Everybody's status by one exchange of 4 bytes: the own failure, else the first of another rank. */
-tutti_status tt_comm_agree(tt_exchange_fn exchange, void *context, int n, int rank, tutti_status mine);
+tutti_status tt_comm_agree(
+    tt_exchange_fn exchange, void *context, int n, int rank, tutti_status mine, void *room);
 
 /* The settings of a call to init: environment, then config. Checks the config. */
 tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *settings);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "comm.h"
 
@@ -20,16 +21,22 @@ static tutti_status failure_of(int rank, int32_t status)
         tutti_status_string((tutti_status)status));
 }
 
-tutti_status tt_comm_agree(tt_exchange_fn exchange, void *context, int n, int rank, tutti_status mine)
+void *tt_comm_room(int n)
 {
-    int32_t *all = calloc((size_t)n, sizeof *all), own = mine;
-    if (all == NULL)
-        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the statuses of %d ranks", n);
+    void *room = calloc((size_t)n, sizeof(struct joining) + TT_ADDRESS_BYTES);
+    if (room == NULL)
+        tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", n);
+    return room;
+}
+
+tutti_status tt_comm_agree(
+    tt_exchange_fn exchange, void *context, int n, int rank, tutti_status mine, void *room)
+{
+    int32_t *all = room, own = mine;
     tutti_status status = exchange(context, &own, sizeof own, all);
     for (int r = 0; r < n && status == TUTTI_OK && mine == TUTTI_OK; r++)
         if (all[r] != TUTTI_OK && r != rank)
             status = failure_of(r, all[r]);
-    free(all);
     return status != TUTTI_OK ? status : mine;
 }
 
@@ -43,30 +50,35 @@ static tutti_status connect_all(struct tt_comm *comm, const struct joining *all,
     return tt_comm_connect(comm, addresses);
 }
 
-tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
-    const tutti_config *config, tt_exchange_fn exchange, void *context, struct tt_comm **comm)
+static void give_up(struct tt_comm *made, tutti_comm *handle)
 {
-    struct joining mine = { 0 }, *all = calloc((size_t)n, sizeof *all);
-    uint8_t *addresses = calloc((size_t)n, TT_ADDRESS_BYTES);
+    if (handle != NULL)
+        tt_handle_take(handle);
+    if (made != NULL)
+        tt_comm_destroy(made);
+}
+
+tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
+    const tutti_config *config, tt_exchange_fn exchange, void *context, void *room, tutti_comm **comm)
+{
+    struct joining mine = { 0 }, *all = room;
     struct tt_comm *made = NULL;
-    if (all == NULL || addresses == NULL) { /* without room for the others' words there is no taking part */
-        free(all);
-        free(addresses);
-        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", n);
-    }
+    tutti_comm *handle = NULL;
     mine.status = tt_comm_open(n, rank, settings, config, mine.address, &made);
     tutti_status status = exchange(context, &mine, sizeof mine, all);
     if (status == TUTTI_OK) { /* an exchange that failed is everybody's end, and its words are the cause */
         status = (tutti_status)mine.status;
         if (status == TUTTI_OK)
-            status = connect_all(made, all, addresses);
-        status = tt_comm_agree(exchange, context, n, rank, status);
+            status = connect_all(made, all, (uint8_t *)(all + n));
+        if (status == TUTTI_OK)
+            status = tt_handle_create(made, &handle);
+        status = tt_comm_agree(exchange, context, n, rank, status, room);
     }
-    free(all);
-    free(addresses);
-    if (status == TUTTI_OK)
-        *comm = made;
-    else if (made != NULL)
-        tt_comm_destroy(made);
-    return status;
+    if (status != TUTTI_OK) {
+        give_up(made, handle);
+        return status;
+    }
+    tt_log(TT_LOG_INFO, "%s: rank %d of %d is ready", made->name, rank, n);
+    *comm = handle;
+    return TUTTI_OK;
 }

@@ -414,8 +414,8 @@ static int32_t lacks(const struct tt_op *op, const struct tt_slice *slice, uint3
  * for is earlier still, so a chain of such answers ends at the rank that is late. */
 int32_t tt_exec_waits_for(const struct tt_op *op)
 {
-    int32_t late = TT_NONE,
-            reader = TT_NONE; /* reader: of a message that was sent; it is late for another's sake */
+    int32_t late = TT_NONE;
+    int32_t reader = TT_NONE; /* of a message that was sent: it is late for another's sake */
     uint64_t earliest = UINT64_MAX;
     for (int w = 0; w < TT_WINDOW; w++)
         for (uint32_t i = 0; i < op->slices[w].nactive; i++) {

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/status.h"
 #include "bootstrap.h"
 #include "group.h"
@@ -21,14 +20,6 @@ static tutti_status check_size(int n, int rank)
     if (rank < 0 || rank >= n)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "rank is %d; legal: 0 to %d", rank, n - 1);
     return TUTTI_OK;
-}
-
-static tutti_status publish_handle(struct tt_comm *made, tutti_comm **comm)
-{
-    tutti_status status = tt_handle_create(made, comm);
-    if (status != TUTTI_OK)
-        tt_comm_destroy(made);
-    return status;
 }
 
 static tutti_status exchange_by_session(void *context, const void *mine, uint64_t bytes, void *all)
@@ -53,7 +44,7 @@ static tutti_status introduce(const struct tt_member *members, int n, int rank)
 }
 
 static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings *settings,
-    int64_t timeout_ms, struct tt_session **session)
+    int64_t timeout_ms, void *room, struct tt_session **session)
 {
     struct tt_member mine = { .fds = { -1, -1 } }, *members = calloc((size_t)n, sizeof *members);
     if (members == NULL)
@@ -71,7 +62,7 @@ static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings
         memcpy(&of_rank_0, members[0].blob, sizeof of_rank_0);
         tt_settings_adopt(settings, &of_rank_0);
         status = introduce(members, n, rank);
-        status = tt_comm_agree(exchange_by_session, *session, n, rank, status);
+        status = tt_comm_agree(exchange_by_session, *session, n, rank, status, room);
         if (status != TUTTI_OK)
             tt_session_close(*session);
     }
@@ -83,21 +74,20 @@ tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_confi
 {
     struct tt_settings settings;
     struct tt_session *session;
-    struct tt_comm *made;
     tutti_status status = tt_comm_settings(config, &settings);
     if (status != TUTTI_OK)
         return status;
-    int64_t timeout_ms = tt_comm_timeout(&settings, config);
-    status = meet(n, rank, id, &settings, timeout_ms, &session);
+    void *room = tt_comm_room(n);
+    if (room == NULL)
+        return TUTTI_OUT_OF_MEMORY;
+    status = meet(n, rank, id, &settings, tt_comm_timeout(&settings, config), room, &session);
     if (status == TUTTI_OK) {
-        status = tt_comm_establish(n, rank, &settings, config, exchange_by_session, session, &made);
+        status = tt_comm_establish(n, rank, &settings, config, exchange_by_session, session, room, comm);
         tt_session_close(session);
     }
     tt_shm_settle();
-    if (status != TUTTI_OK)
-        return status;
-    tt_log(TT_LOG_INFO, "%s: rank %d of %d is ready", made->name, rank, n);
-    return publish_handle(made, comm);
+    free(room);
+    return status;
 }
 
 tutti_status tutti_comm_init_rank(

@@ -20,6 +20,7 @@ struct split {
     int *members; /* ranks of the parent, in the order of the child */
     int count, place;
     uint8_t *room; /* for one exchange of the parent */
+    void *child_room; /* for those of the child */
 };
 
 static tutti_status gather(struct tt_comm *parent, const void *mine, uint64_t bytes, void *all)
@@ -85,7 +86,7 @@ static tutti_status exchange_wishes(struct split *s, const struct wish *mine)
     return mine->status != TUTTI_OK ? (tutti_status)mine->status : status;
 }
 
-static tutti_status make_child(struct split *s, const tutti_config *config, struct tt_comm **child)
+static tutti_status make_child(struct split *s, const tutti_config *config, tutti_comm **child)
 {
     struct tt_settings settings = s->wishes[s->parent->rank].settings;
     tutti_config named = {
@@ -93,8 +94,8 @@ static tutti_status make_child(struct split *s, const tutti_config *config, stru
     };
     find_members(s);
     tt_settings_adopt(&settings, &s->wishes[s->members[0]].settings);
-    return tt_comm_establish(
-        s->count, s->place, &settings, config != NULL ? config : &named, exchange_by_parent, s, child);
+    return tt_comm_establish(s->count, s->place, &settings, config != NULL ? config : &named,
+        exchange_by_parent, s, s->child_room, child);
 }
 
 /* No child for this rank: only take part. */
@@ -117,26 +118,23 @@ tutti_status tutti_comm_split(
         return tt_group_note(tt_fail(TUTTI_INVALID_USAGE, "split: not inside a group"));
     size_t n = (size_t)s.parent->n;
     struct wish mine = wish_of(s.parent, color, key, config);
-    struct tt_comm *made = NULL;
-    tutti_comm *handle = NULL;
+    tutti_comm *made = NULL;
     s.wishes = calloc(n, sizeof *s.wishes);
     s.members = calloc(n, sizeof *s.members);
     s.room = calloc(n, TT_JOINING_BYTES);
+    s.child_room = tt_comm_room(s.parent->n);
     tutti_status status = TUTTI_OK;
-    if (s.wishes == NULL || s.members == NULL || s.room == NULL)
+    if (s.wishes == NULL || s.members == NULL || s.room == NULL || s.child_room == NULL)
         status = tt_fail(TUTTI_OUT_OF_MEMORY, "split: no memory for %zu ranks", n);
     if (status == TUTTI_OK)
         status = exchange_wishes(&s, &mine);
     if (status == TUTTI_OK)
         status = color >= 0 ? make_child(&s, config, &made) : stand_by(&s);
-    if (status == TUTTI_OK && made != NULL)
-        status = tt_handle_create(made, &handle);
     if (status == TUTTI_OK)
-        *child = handle;
-    else if (made != NULL)
-        tt_comm_destroy(made);
+        *child = made;
     free(s.wishes);
     free(s.members);
     free(s.room);
+    free(s.child_room);
     return status;
 }

@@ -1,8 +1,9 @@
 /* arena.c: the arena of this process, and those of its peers.
  *
- * All that is process-wide stands in one structure, mutex included, in pages that fork() wipes in the
- * child: there it reads as zeros again, which is "nothing made yet, unlocked". No handler runs and no
- * call asks for its process id. (A mutex of zeros is an unlocked one in every C library for Linux.) */
+ * All that is process-wide stands in one structure behind a mutex. The mutex lies in a page that fork()
+ * wipes in the child, next to a word that says whether the structure means anything: in a child both read
+ * as zeros, which is "unlocked, begin anew". No handler runs and no call asks for its process id. (A
+ * mutex of zeros is an unlocked one in every C library for Linux.) */
 #include "transports/arena.h"
 
 #include <errno.h>
@@ -37,32 +38,41 @@ struct held {
     struct tt_arena *arena;
 };
 
-static struct process {
-    pthread_mutex_t mutex;
+static struct {
     struct tt_arena own; /* base NULL: not made yet */
     struct tt_ranges ranges;
     struct tt_arena *peers;
     struct tt_retired *retired;
     struct held *held;
-} * process;
-static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+} process;
 
-static void map_process(void)
+static struct guard { /* wiped by fork */
+    pthread_mutex_t mutex;
+    bool begun;
+} * guard;
+static pthread_once_t guard_once = PTHREAD_ONCE_INIT;
+
+static void map_guard(void)
 {
-    void *pages = mmap(NULL, sizeof *process, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages != MAP_FAILED && madvise(pages, sizeof *process, MADV_WIPEONFORK) == 0)
-        process = pages;
+    void *page = mmap(NULL, sizeof *guard, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page != MAP_FAILED && madvise(page, sizeof *guard, MADV_WIPEONFORK) == 0)
+        guard = page;
 }
 
 static bool lock(void)
 {
-    pthread_once(&process_once, map_process);
-    return process != NULL && pthread_mutex_lock(&process->mutex) == 0;
+    pthread_once(&guard_once, map_guard);
+    if (guard == NULL || pthread_mutex_lock(&guard->mutex) != 0)
+        return false;
+    if (!guard->begun)
+        memset(&process, 0, sizeof process);
+    guard->begun = true;
+    return true;
 }
 
 static void unlock(void)
 {
-    pthread_mutex_unlock(&process->mutex);
+    pthread_mutex_unlock(&guard->mutex);
 }
 
 static tutti_status no_process(void)
@@ -115,16 +125,13 @@ static void *map_file(int fd, uint64_t bytes)
 static tutti_status map_largest(int fd, uint64_t *bytes, void **base)
 {
     for (uint64_t size = wanted_bytes(); size >= smallest; size /= 2) {
-        if (ftruncate(fd, (off_t)size) != 0)
-            continue;
-        *base = map_file(fd, size);
+        *base = ftruncate(fd, (off_t)size) == 0 ? map_file(fd, size) : NULL;
         *bytes = size;
         if (*base != NULL)
             return TUTTI_OK;
     }
-    return tt_fail_errno(TUTTI_SYSTEM_ERROR,
-        "no room to map the arena: at least %d MiB of address space and file size are needed "
-        "(see ulimit -v and -f)",
+    return tt_fail(TUTTI_SYSTEM_ERROR,
+        "no room for the arena: %d MiB of address space and of file size are needed (see ulimit -v and -f)",
         (int)(smallest >> 20));
 }
 
@@ -146,8 +153,8 @@ static tutti_status make_own(void)
         tt_fail_errno(status, "no random bytes for the arena");
         goto unmap;
     }
-    process->ranges.end = made.bytes;
-    if (tt_ranges_take(&process->ranges, page_bytes(), page_bytes(), &at) != TT_RANGES_TAKEN) {
+    process.ranges.end = made.bytes;
+    if (tt_ranges_take(&process.ranges, page_bytes(), page_bytes(), &at) != TT_RANGES_TAKEN) {
         status = tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the arena's table");
         goto unmap;
     }
@@ -155,11 +162,11 @@ static tutti_status make_own(void)
     memcpy(header.uuid, made.uuid, sizeof header.uuid);
     memcpy(made.base, &header, sizeof header);
     if (fcntl(made.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
-        process->own = made;
+        process.own = made;
         return TUTTI_OK;
     }
     tt_fail_errno(status, "the arena cannot be sealed");
-    process->ranges.count = 0;
+    process.ranges.count = 0;
 unmap:
     munmap(base, made.bytes);
 close_file:
@@ -170,7 +177,7 @@ close_file:
 /* With the lock held. */
 static tutti_status need_own(void)
 {
-    return process->own.base != NULL ? TUTTI_OK : make_own();
+    return process.own.base != NULL ? TUTTI_OK : make_own();
 }
 
 tutti_status tt_arena_get(const struct tt_arena **own)
@@ -180,7 +187,7 @@ tutti_status tt_arena_get(const struct tt_arena **own)
     tutti_status status = need_own();
     unlock();
     if (status == TUTTI_OK)
-        *own = &process->own;
+        *own = &process.own;
     return status;
 }
 
@@ -191,8 +198,8 @@ static void sweep(void)
     struct tt_retired *all, *kept = NULL, **end = &kept;
     if (!lock())
         return;
-    all = process->retired;
-    process->retired = NULL;
+    all = process.retired;
+    process.retired = NULL;
     unlock();
     while (all != NULL) {
         struct tt_retired *retired = all;
@@ -207,16 +214,16 @@ static void sweep(void)
     }
     if (kept == NULL || !lock())
         return;
-    *end = process->retired;
-    process->retired = kept;
+    *end = process.retired;
+    process.retired = kept;
     unlock();
 }
 
 void tt_arena_retire(struct tt_retired *retired)
 {
     if (lock()) {
-        retired->next = process->retired;
-        process->retired = retired;
+        retired->next = process.retired;
+        process.retired = retired;
         unlock();
     }
     sweep();
@@ -235,14 +242,14 @@ tutti_status tt_arena_alloc(uint64_t bytes, void **ptr)
     if (status == TUTTI_OK) {
         uint64_t align = bytes >= LARGE ? LARGE : page;
         bytes = (bytes + page - 1) & ~(page - 1);
-        enum tt_ranges_result result = tt_ranges_take(&process->ranges, bytes, align, &at);
+        enum tt_ranges_result result = tt_ranges_take(&process.ranges, bytes, align, &at);
         if (result != TT_RANGES_TAKEN)
             status =
                 tt_fail(TUTTI_OUT_OF_MEMORY, "no stretch of %llu bytes is free in the arena of %llu MiB%s",
-                    (unsigned long long)bytes, (unsigned long long)process->own.bytes >> 20,
+                    (unsigned long long)bytes, (unsigned long long)process.own.bytes >> 20,
                     result == TT_RANGES_FULL ? "" : ", or no memory for its table");
         else
-            *ptr = process->own.base + at;
+            *ptr = process.own.base + at;
     }
     unlock();
     return status;
@@ -253,11 +260,12 @@ tutti_status tt_arena_free(void *ptr)
     uint64_t at = 0, bytes;
     if (!lock())
         return no_process();
-    const struct tt_arena *own = &process->own;
+    const struct tt_arena *own = &process.own;
     tutti_status status = TUTTI_OK;
     if (own->base == NULL || !tt_arena_offset(own, (uintptr_t)ptr, 1, &at) || at == 0 ||
-        !tt_ranges_give(&process->ranges, at, &bytes))
-        status = tt_fail(TUTTI_INVALID_ARGUMENT, "%p is not memory that was allocated here", ptr);
+        !tt_ranges_give(&process.ranges, at, &bytes))
+        status = tt_fail(TUTTI_INVALID_ARGUMENT,
+            "mem_free: ptr is %p; legal: NULL, or what tutti_mem_alloc gave and nobody freed", ptr);
     else if (fallocate(own->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes) != 0)
         status = tt_fail_errno(TUTTI_SYSTEM_ERROR, "freed memory does not return to the system");
     unlock();
@@ -292,9 +300,9 @@ static tutti_status read_header(int fd, struct header *header)
 /* With the lock held. */
 static struct tt_arena *find(const uint8_t *uuid)
 {
-    struct tt_arena *arena = process->peers;
-    if (process->own.base != NULL && memcmp(process->own.uuid, uuid, TT_UUID_BYTES) == 0)
-        return &process->own;
+    struct tt_arena *arena = process.peers;
+    if (process.own.base != NULL && memcmp(process.own.uuid, uuid, TT_UUID_BYTES) == 0)
+        return &process.own;
     while (arena != NULL && memcmp(arena->uuid, uuid, TT_UUID_BYTES) != 0)
         arena = arena->next;
     return arena;
@@ -316,8 +324,8 @@ static tutti_status map_peer(int fd, const struct header *header, struct tt_aren
     made->bytes = header->bytes;
     memcpy(made->uuid, header->uuid, sizeof made->uuid);
     made->fd = made->pidfd = -1;
-    made->next = process->peers;
-    process->peers = made;
+    made->next = process.peers;
+    process.peers = made;
     *arena = made;
     return TUTTI_OK;
 }
@@ -364,7 +372,7 @@ static void release(struct tt_arena *arena)
 {
     if (--arena->users > 0 || arena->own)
         return;
-    struct tt_arena **link = &process->peers;
+    struct tt_arena **link = &process.peers;
     while (*link != NULL && *link != arena)
         link = &(*link)->next;
     if (*link != NULL)
@@ -389,8 +397,8 @@ tutti_status tt_arena_hold(struct tt_arena *arena)
         free(held);
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to remember a peer");
     }
-    *held = (struct held){ .next = process->held, .thread = pthread_self(), .arena = arena };
-    process->held = held;
+    *held = (struct held){ .next = process.held, .thread = pthread_self(), .arena = arena };
+    process.held = held;
     unlock();
     return TUTTI_OK;
 }
@@ -399,7 +407,7 @@ void tt_arena_drop_held(void)
 {
     if (!lock())
         return;
-    for (struct held **link = &process->held; *link != NULL;) {
+    for (struct held **link = &process.held; *link != NULL;) {
         struct held *held = *link;
         if (!pthread_equal(held->thread, pthread_self())) {
             link = &held->next;
