@@ -22,12 +22,12 @@ enum tt_canonical { TT_CANONICAL_NEVER, TT_CANONICAL_POWER_OF_TWO, TT_CANONICAL_
 
 struct tt_algorithm {
     const char *name;
-    uint8_t collective;   /* enum tt_collective */
-    uint8_t association;  /* enum tt_association when `exact` is not asked */
-    uint8_t canonical;    /* enum tt_canonical: for which n it may serve `exact`; if nothing is reduced: all */
-    bool whole;           /* some message carries all chunks; else none carries more than one */
+    uint8_t collective; /* enum tt_collective */
+    uint8_t association; /* enum tt_association when `exact` is not asked */
+    uint8_t canonical; /* enum tt_canonical: for which n it may serve `exact`; if nothing is reduced: all */
+    bool whole; /* some message carries all chunks; else none carries more than one */
     uint32_t up_to_ranks; /* preferred up to this many ranks ... (0: any) */
-    uint64_t up_to_bytes; /* ... and this many bytes (0: any); the first row that fits is taken, else the last */
+    uint64_t up_to_bytes; /* ... and this many bytes (0: any); the first row that fits is taken */
     tt_generator generate;
     const char *source; /* paper or standard */
 };

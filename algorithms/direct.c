@@ -88,8 +88,7 @@ void tt_reduce_split(struct tt_schedule *s, const struct tt_team *team, int root
 {
     uint32_t mine = (uint32_t)team->me;
     tt_chunks(s, (uint32_t)team->n);
-    struct tt_cells sum =
-        team->me == root ? tt_out(mine) : tt_tmp(tt_fold_rows(team) * s->chunks + mine);
+    struct tt_cells sum = team->me == root ? tt_out(mine) : tt_tmp(tt_fold_rows(team) * s->chunks + mine);
     reduce_parts(s, team, sum);
     if (team->me == root)
         recv_from_all(s, team);

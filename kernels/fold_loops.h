@@ -1,8 +1,8 @@
 /* fold_loops.h: what every operation on every type means, and the loops that apply it; compiled once per
  * instruction set.
  *
- * The includer has defined vec_select, vec_merge_halves, float16_widen, _narrow, _round and TT_FOLD_TABLE. The
- * loops are ordinary inline functions that take the type and the operation as constant arguments; FOLD and
+ * The includer has defined vec_select, vec_merge_halves, float16_widen, _narrow, _round and TT_FOLD_TABLE.
+ * The loops are ordinary inline functions that take the type and the operation as constant arguments; FOLD and
  * its like below make the real functions, in which everything is inlined.
  *
  * Of a NaN only that it is one is kept: a NaN that is computed is all ones, in every type. Which payload

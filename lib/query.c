@@ -1,4 +1,5 @@
-/* query.c: answers in text, for people, tutti-info and collperf. One row per question; unknown questions list the known. */
+/* query.c: answers in text, for people, tutti-info and collperf. One row per question; an unknown one lists
+ * the known. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -61,8 +61,8 @@ static enum tt_path choose(
     *at = base;
     if (e->map && peer->same)
         return TT_PATH_MAPPED;
-    if (e->map && (packed ? tt_arena_offset(e->own, address, m->bytes, at)
-                          : view_inside(e->own, &m->source))) {
+    if (e->map &&
+        (packed ? tt_arena_offset(e->own, address, m->bytes, at) : view_inside(e->own, &m->source))) {
         *at = base - (uintptr_t)e->own->base;
         return TT_PATH_MAPPED;
     }
@@ -164,8 +164,7 @@ static bool place(const struct tt_shm_endpoint *e, const struct tt_shm_peer *pee
     a->base = base;
     if (a->packed)
         return !elsewhere || tt_arena_offset(peer->arena, base, line->bytes, &at);
-    return place_view(line, like, base, &a->view) &&
-           (!elsewhere || view_legal(peer->arena, &a->view));
+    return place_view(line, like, base, &a->view) && (!elsewhere || view_legal(peer->arena, &a->view));
 }
 
 bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,

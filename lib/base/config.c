@@ -337,9 +337,11 @@ static tutti_status read_option(struct tt_settings *settings, char *option)
 
 static tutti_status read_options(struct tt_settings *settings, const char *options)
 {
-    char *copy = strdup(options);
+    size_t bytes = strlen(options) + 1;
+    char *copy = malloc(bytes);
     if (!copy)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to read the options");
+    memcpy(copy, options, bytes);
     tutti_status status = TUTTI_OK;
     char *rest = copy;
     while (rest && status == TUTTI_OK)
