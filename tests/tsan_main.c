@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "tests/transport_threads.h"
 
 enum { THREADS = 4 };
 
@@ -48,11 +49,116 @@ static bool once_only_state(void)
     return run_threads(first_use);
 }
 
+/* --- The shm transport between threads: the same cases as in the suite. */
+
+static bool said_nothing(const char *wrong)
+{
+    if (wrong[0] != '\0')
+        printf("tsan: %s\n", wrong);
+    return wrong[0] == '\0';
+}
+
+static bool exchange(void)
+{
+    return said_nothing(threads_exchange(THREADS, 20, true, false)) &&
+           said_nothing(threads_exchange(THREADS, 20, false, false));
+}
+
+static bool aborts(void)
+{
+    return said_nothing(threads_abort(THREADS, 50));
+}
+
+static bool closes(void)
+{
+    return said_nothing(threads_close(THREADS, 50));
+}
+
+static bool calls(void)
+{
+    return said_nothing(threads_calls(THREADS, 200));
+}
+
+/* --- The public API, a rank a thread. */
+
+static tutti_comm *comms[THREADS];
+
+/* A sum (in the line, copied, in slices: as the count is), then a ring of messages; then all meet. */
+static bool round_of_calls(tutti_comm *comm, int rank, float *mine, float *sum, size_t count)
+{
+    int next = (rank + 1) % THREADS, last = (rank + THREADS - 1) % THREADS;
+    tutti_stream none = tutti_no_stream();
+    for (size_t i = 0; i < count; i++)
+        mine[i] = (float)(rank + 1);
+    bool right = tutti_all_reduce(mine, sum, count, TUTTI_FLOAT32, TUTTI_SUM, comm, none) == TUTTI_OK;
+    for (size_t i = 0; i < count; i++)
+        right &= sum[i] == THREADS * (THREADS + 1) / 2;
+    right &= tutti_group_start() == TUTTI_OK;
+    right &= tutti_send(mine, count, TUTTI_FLOAT32, next, comm, none) == TUTTI_OK;
+    right &= tutti_recv(sum, count, TUTTI_FLOAT32, last, comm, none) == TUTTI_OK;
+    right &= tutti_group_end() == TUTTI_OK;
+    right &= sum[0] == (float)(last + 1) && sum[count - 1] == (float)(last + 1);
+    return right && tutti_barrier(comm, none) == TUTTI_OK;
+}
+
+static void *collectives_of_rank(void *number)
+{
+    static const size_t counts[] = { 1, 12, 1000, 5000, 100000 };
+    int rank = *(int *)number;
+    bool right = true;
+    float *mine = malloc(100000 * sizeof *mine), *sum = malloc(100000 * sizeof *sum);
+    for (int i = 0; i < 10; i++)
+        right &= round_of_calls(comms[rank], rank, mine, sum, counts[i % 5]);
+    tutti_comm *child = NULL;
+    right &= tutti_comm_split(comms[rank], rank % 2, 0, NULL, &child) == TUTTI_OK;
+    right &= child != NULL && tutti_barrier(child, tutti_no_stream()) == TUTTI_OK;
+    right &= tutti_comm_destroy(child) == TUTTI_OK && tutti_comm_destroy(comms[rank]) == TUTTI_OK;
+    free(mine);
+    free(sum);
+    return right ? NULL : number;
+}
+
+static bool collectives(void)
+{
+    tutti_config config = { .size = sizeof config, .options = "slice=8K" };
+    return tutti_comm_init_all(THREADS, NULL, &config, comms) == TUTTI_OK && run_threads(collectives_of_rank);
+}
+
+/* All but rank 0 wait in a barrier; rank 0 ends that from outside, and asks for the error meanwhile. */
+static void *aborted_rank(void *number)
+{
+    int rank = *(int *)number;
+    tutti_error error = { .size = sizeof error };
+    tutti_status status =
+        rank == 0 ? tutti_comm_abort(comms[1]) : tutti_barrier(comms[rank], tutti_no_stream());
+    bool right = status == (rank == 0 ? TUTTI_OK : TUTTI_ABORTED);
+    right &= tutti_comm_state(comms[rank]) == TUTTI_ABORTED;
+    right &= tutti_comm_get_error(comms[rank], &error) == TUTTI_OK && error.rank == 1;
+    return right ? NULL : number;
+}
+
+static bool abort_from_outside(void)
+{
+    bool right = true;
+    for (int i = 0; i < 20; i++) {
+        right &= tutti_comm_init_all(THREADS, NULL, NULL, comms) == TUTTI_OK && run_threads(aborted_rank);
+        for (int r = 0; r < THREADS; r++)
+            right &= tutti_comm_destroy(comms[r]) == TUTTI_OK;
+    }
+    return right;
+}
+
 static const struct {
     const char *name;
     bool (*run)(void);
 } cases[] = {
     { "once_only_state", once_only_state },
+    { "exchange", exchange },
+    { "aborts", aborts },
+    { "closes", closes },
+    { "calls", calls },
+    { "collectives", collectives },
+    { "abort_from_outside", abort_from_outside },
 };
 
 int main(void)

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -46,23 +47,27 @@ static struct {
     struct held *held;
 } process;
 
-static struct guard { /* wiped by fork */
+struct guard { /* wiped by fork */
     pthread_mutex_t mutex;
     bool begun;
-} * guard;
-static pthread_once_t guard_once = PTHREAD_ONCE_INIT;
+};
+static struct guard *_Atomic guard;
 
-static void map_guard(void)
+static bool map_guard(void)
 {
-    void *page = mmap(NULL, sizeof *guard, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page != MAP_FAILED && madvise(page, sizeof *guard, MADV_WIPEONFORK) == 0)
-        guard = page;
+    struct guard *none = NULL;
+    void *page = mmap(NULL, sizeof *none, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return false;
+    if (madvise(page, sizeof *none, MADV_WIPEONFORK) != 0 ||
+        !atomic_compare_exchange_strong(&guard, &none, page))
+        munmap(page, sizeof *none);
+    return guard != NULL;
 }
 
 static bool lock(void)
 {
-    pthread_once(&guard_once, map_guard);
-    if (guard == NULL || pthread_mutex_lock(&guard->mutex) != 0)
+    if ((guard == NULL && !map_guard()) || pthread_mutex_lock(&guard->mutex) != 0)
         return false;
     if (!guard->begun)
         memset(&process, 0, sizeof process);
@@ -77,6 +82,8 @@ static void unlock(void)
 
 static tutti_status no_process(void)
 {
+    if (errno == ENOMEM)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the arena's lock");
     return tt_fail(TUTTI_UNSUPPORTED, "this kernel lacks MADV_WIPEONFORK; Linux 4.14 or later is needed");
 }
 

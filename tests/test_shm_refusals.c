@@ -1,0 +1,187 @@
+/* test_shm_refusals.c: what the shm transport refuses: addresses, segments and lines that are not what
+ * they should be. A peer may be another release, may have left, or may have lost its mind; none of that
+ * may crash this process. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "shm_ranks.h"
+#include "transports/arena.h"
+#include "transports/shm.h"
+#include "transports/shm_control.h"
+
+static uint64_t resident(void)
+{
+    const struct tt_arena *own;
+    struct stat file;
+    tt_arena_get(&own);
+    fstat(own->fd, &file);
+    return (uint64_t)file.st_blocks * 512;
+}
+
+static struct tt_endpoint *open_one(int n, int me, uint64_t slot_bytes, uint8_t *address)
+{
+    struct tt_endpoint_params params = { .n = n, .me = me, .slot_bytes = slot_bytes, .map = true };
+    struct tt_endpoint *e = NULL;
+    cr_assert_eq(tt_shm.open(&params, address, &e), TUTTI_OK);
+    return e;
+}
+
+Test(shm_refusals, parameters)
+{
+    struct tt_endpoint *e = NULL;
+    uint8_t address[TT_ADDRESS_BYTES];
+    static const struct tt_endpoint_params wrong[] = {
+        { .n = 0, .slot_bytes = 64 },
+        { .n = 2, .me = 2, .slot_bytes = 64 },
+        { .n = 2, .me = -1, .slot_bytes = 64 },
+        { .n = 2, .slot_bytes = 0 },
+        { .n = 2, .slot_bytes = (uint64_t)1 << 32 },
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        cr_expect_lt(tt_shm.open(&wrong[i], address, &e), 0);
+    struct tt_endpoint_params huge = { .n = 10000, .slot_bytes = 1 << 30 };
+    cr_expect_eq(tt_shm.open(&huge, address, &e), TUTTI_OUT_OF_MEMORY);
+    cr_expect_null(e);
+    cr_expect_leq(resident(), 4096);
+}
+
+/* Connect rank 0 of two with the other's address after one byte of it was changed. */
+static tutti_status connect_changed(int at, int by)
+{
+    uint8_t addresses[2][TT_ADDRESS_BYTES];
+    struct tt_endpoint *e[2];
+    for (int i = 0; i < 2; i++)
+        e[i] = open_one(2, i, 5000, addresses[i]);
+    addresses[1][at] = (uint8_t)(addresses[1][at] + by);
+    tutti_status status = tt_shm.connect(e[0], addresses[0]);
+    tt_shm.close(e[0]);
+    tt_shm.close(e[1]);
+    return status;
+}
+
+Test(shm_refusals, addresses)
+{
+    cr_expect_eq(connect_changed(0, 0), TUTTI_OK);
+    int refused = 0, meaningful = 72;
+    for (int at = 0; at < meaningful; at++)
+        refused += connect_changed(at, 1 + at % 100) < 0;
+    cr_expect_geq(refused, meaningful - 20, "only %d", refused); /* the probe and the pid may be anything */
+    /* a look at a wrong place costs a page, no more */
+    cr_expect_leq(resident(), 10 * 4096, "failed connects leave %d bytes", (int)resident());
+}
+
+Test(shm_refusals, another_shape)
+{
+    uint8_t addresses[2][TT_ADDRESS_BYTES];
+    struct tt_endpoint *a = open_one(2, 0, 5000, addresses[0]), *b = open_one(2, 1, 50000, addresses[1]);
+    cr_expect_eq(tt_shm.connect(a, addresses[0]), TUTTI_INTERNAL_ERROR);
+    cr_expect_eq(tt_shm.connect(b, addresses[0]), TUTTI_INTERNAL_ERROR);
+    tt_shm.close(a);
+    tt_shm.close(b);
+    a = open_one(2, 0, 5000, addresses[0]);
+    b = open_one(2, 0, 5000, addresses[1]);
+    cr_expect_lt(tt_shm.connect(a, addresses[0]), 0, "the same rank twice");
+    tt_shm.close(a);
+    tt_shm.close(b);
+    cr_expect_leq(resident(), 4096);
+}
+
+Test(shm_refusals, who_left_before)
+{
+    uint8_t addresses[3][TT_ADDRESS_BYTES];
+    struct tt_endpoint *e[3];
+    for (int i = 0; i < 3; i++)
+        e[i] = open_one(3, i, 5000, addresses[i]);
+    cr_expect_eq(tt_shm.connect(e[0], addresses[0]), TUTTI_OK);
+    tt_shm.close(e[2]); /* rank 0 holds it still, rank 1 comes too late */
+    cr_expect_eq(tt_shm.peer_state(e[0], 2), TT_PEER_LEFT);
+    cr_expect_eq(tt_shm.connect(e[1], addresses[0]), TUTTI_PEER_LOST);
+    tt_shm.close(e[0]);
+    tt_shm.close(e[1]);
+    cr_expect_leq(resident(), 4096);
+}
+
+Test(shm_refusals, abort_before_connect)
+{
+    uint8_t address[TT_ADDRESS_BYTES];
+    struct tt_cause cause = { .status = TUTTI_ABORTED };
+    struct tt_endpoint *e = open_one(2, 1, 5000, address);
+    cr_expect_not(tt_shm.abort(e, &cause));
+    cr_expect_not(tt_shm.cause(e, &cause));
+    tt_shm.close(e);
+}
+
+/* --- Lines written by a peer out of its mind: rank 1 writes into rank 0's segment what rank 0 never sent. */
+
+static uint64_t chance(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return *seed >> 16 ^ *seed << 30;
+}
+
+static void write_line(struct tt_shm_line *line, const struct tt_arena *arena, uint64_t *seed)
+{
+    static const uint64_t lengths[] = { 0, 1, 48, 49, 4096, 70000, SUITE_SLOT_BYTES, SUITE_SLOT_BYTES + 1,
+        UINT32_MAX };
+    uint64_t places[] = { 0, 4096, arena->bytes - 4096, arena->bytes - 1, arena->bytes, UINT64_MAX - 4096,
+        chance(seed) % arena->bytes, chance(seed) };
+    uint64_t strides[] = { 0, 1, 64, 100000, arena->bytes, arena->bytes - 1, UINT64_MAX, chance(seed) };
+    uint32_t chunks[] = { 0, 1, 4, 5, 7, 1000, UINT32_MAX, (uint32_t)chance(seed) };
+    line->bytes = (uint32_t)lengths[chance(seed) % 9];
+    line->path = (uint8_t)(chance(seed) % 6);
+    line->packed = chance(seed) & 1;
+    line->source.at = places[chance(seed) % 8];
+    line->source.stride = strides[chance(seed) % 8];
+    line->source.chunk = chunks[chance(seed) % 8];
+}
+
+/* The first and the last byte of each run. */
+static uint64_t touch(const struct tt_arrival *a)
+{
+    uint64_t sum = 0;
+    for (uint64_t at = 0, run; at < a->bytes; at += run) {
+        const volatile uint8_t *address = (const uint8_t *)tt_arrival_run(a, at, &run);
+        sum += address[0] + address[run - 1] + 1u;
+    }
+    return sum;
+}
+
+static void read_nonsense(struct shm_rank *r)
+{
+    enum { ROUNDS = 300000 };
+    uint64_t seed = 3, number = r->stage->params.first_number, accepted = 0, refused = 0;
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    struct tt_shm_endpoint *shm = (struct tt_shm_endpoint *)e;
+    struct tt_shm_line *line =
+        (struct tt_shm_line *)&tt_shm_channel(shm, TT_CLASS_P2P, 0)->in[number & (TT_SLOTS - 1)];
+    struct tt_layout layouts[2];
+    tt_layout_even(&layouts[0], 70000 * 7 * 2 / 3, 7, 2, 1);
+    tt_layout_even(&layouts[1], 4096, 1, 1, 1);
+    for (int i = 0; r->me == 1 && i < ROUNDS; i++) {
+        struct tt_view like = { .layout = &layouts[i & 1], .nchunks = i & 1 ? 1 : 3 };
+        struct tt_arrival a;
+        write_line(line, shm->peers[0].arena, &seed);
+        if (i % 3 == 0)
+            line->bytes = (uint32_t)(tt_view_count(&like) * like.layout->element_bytes);
+        atomic_store_explicit(&line->flag, tt_shm_flag(number), memory_order_release);
+        if (!tt_shm.arrived(e, 0, TT_CLASS_P2P, number, &like, &a))
+            suite_expect(&r->suite, false, "the line is not found");
+        else if (a.bytes == 0)
+            refused++;
+        else if (a.path != TT_PATH_PULLED)
+            accepted += touch(&a) > 0;
+    }
+    suite_expect(&r->suite, r->me == 0 || (accepted > ROUNDS / 100 && refused > ROUNDS / 100),
+        "%d accepted, %d refused", (int)accepted, (int)refused);
+    shm_meet(r);
+    tt_shm.close(e);
+}
+
+Test(shm_refusals, lines)
+{
+    shm_stage_run(shm_stage_new(2), read_nonsense, -1);
+}

@@ -1,0 +1,67 @@
+/* test_transports.c: the suite that every transport passes, on those there are. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "transport_suite.h"
+#include "transports/arena.h"
+
+static void make_shm(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
+{
+    uint8_t *addresses = calloc((size_t)params->n, TT_ADDRESS_BYTES);
+    for (int r = 0; r < params->n; r++) {
+        struct tt_endpoint_params mine = *params;
+        mine.me = r;
+        cr_assert_eq(tt_shm.open(&mine, addresses + r * TT_ADDRESS_BYTES, &endpoints[r]), TUTTI_OK);
+    }
+    for (int r = 0; r < params->n; r++)
+        cr_assert_eq(tt_shm.connect(endpoints[r], addresses), TUTTI_OK);
+    free(addresses);
+}
+
+/* As if the memory of a thread could not be mapped: the same suite by the other paths. */
+static void make_shm_unmapped(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
+{
+    struct tt_endpoint_params unmapped = *params;
+    unmapped.map = false;
+    make_shm(&unmapped, endpoints);
+}
+
+static void make_shm_copied(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
+{
+    struct tt_endpoint_params copied = *params;
+    copied.map = copied.pull = false;
+    make_shm(&copied, endpoints);
+}
+
+static void run_all(struct transport_suite *s)
+{
+    s->memory[0] = malloc(SUITE_MEMORY_BYTES);
+    cr_assert_eq(tt_arena_alloc(SUITE_MEMORY_BYTES, (void **)&s->memory[1]), TUTTI_OK);
+    for (int i = 0; i < transport_case_count; i++) {
+        s->wrong[0] = '\0';
+        transport_cases[i].run(s);
+        cr_expect_str_empty(s->wrong, "%s: %s", transport_cases[i].name, s->wrong);
+    }
+    free(s->memory[0]);
+    tt_arena_free(s->memory[1]);
+}
+
+Test(transports, shm_in_one_process)
+{
+    run_all(&(struct transport_suite){ .transport = &tt_shm,
+        .make = make_shm,
+        .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_MAPPED | 1 << TT_PATH_COPIED });
+}
+
+Test(transports, shm_without_mapping)
+{
+    run_all(&(struct transport_suite){ .transport = &tt_shm,
+        .make = make_shm_unmapped,
+        .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_PULLED | 1 << TT_PATH_COPIED });
+}
+
+Test(transports, shm_with_copies_only)
+{
+    run_all(&(struct transport_suite){
+        .transport = &tt_shm, .make = make_shm_copied, .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_COPIED });
+}

@@ -1,0 +1,433 @@
+/* transport_suite.c: what transport.h promises, asked of any transport by one thread. Numbers start just
+ * below 2^32, so that every case crosses the wrap of the flags. */
+#include "transport_suite.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATIENCE = 2000000, GUARD = 64, AREA = SUITE_MEMORY_BYTES / 16 };
+static const uint64_t first_number = 0xfffffffdu;
+
+bool suite_expect(struct transport_suite *s, bool right, const char *format, ...)
+{
+    if (right || s->wrong[0] != '\0')
+        return right;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(s->wrong, sizeof s->wrong, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+/* --- Messages of one run */
+
+struct plain {
+    struct tt_layout layout;
+    struct tt_message message;
+    struct tt_view like;
+};
+
+static void make_plain(
+    struct plain *p, int peer, enum tt_class class, uint64_t number, const uint8_t *from, uint64_t bytes)
+{
+    memset(p, 0, sizeof *p);
+    tt_layout_even(&p->layout, bytes, 1, 1, 1);
+    p->like = (struct tt_view){ .layout = &p->layout, .nchunks = 1 };
+    p->message = (struct tt_message){ .peer = peer,
+        .class = (uint8_t) class,
+        .signature = (uint32_t)(number * 31),
+        .number = number,
+        .bytes = bytes,
+        .source = p->like };
+    p->message.source.space.base = (uintptr_t)from;
+}
+
+static void write_bytes(uint8_t *to, uint64_t key, uint64_t bytes)
+{
+    for (uint64_t i = 0; i < bytes; i++)
+        to[i] = suite_byte(key, i);
+}
+
+static void pass(struct transport_suite *s)
+{
+    if (s->advance != NULL)
+        s->advance();
+}
+
+static bool send_soon(struct transport_suite *s, struct tt_endpoint *e, const struct tt_message *m)
+{
+    for (int i = 0; i < PATIENCE; i++) {
+        if (s->transport->send(e, m))
+            return true;
+        pass(s);
+    }
+    return suite_expect(s, false, "message %llu is never taken", (unsigned long long)m->number);
+}
+
+/* All of it, so that it can be read at once. */
+static bool arrives(struct transport_suite *s, struct tt_endpoint *e, int peer, enum tt_class class,
+    uint64_t number, const struct tt_view *like, struct tt_arrival *a)
+{
+    for (int i = 0; i < PATIENCE; i++) {
+        if (s->transport->arrived(e, peer, class, number, like, a) && a->available == a->bytes)
+            return true;
+        pass(s);
+    }
+    return suite_expect(s, false, "message %llu never arrives", (unsigned long long)number);
+}
+
+static bool sent_soon(
+    struct transport_suite *s, struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number)
+{
+    for (int i = 0; i < PATIENCE; i++) {
+        if (s->transport->sent(e, peer, class, number))
+            return true;
+        pass(s);
+    }
+    return suite_expect(s, false, "message %llu is never sent", (unsigned long long)number);
+}
+
+bool suite_read(struct transport_suite *s, struct tt_endpoint *e, int peer, const struct tt_arrival *a,
+    uint64_t key, uint64_t bytes)
+{
+    if (!suite_expect(s, a->bytes == bytes, "%llu bytes arrive instead of %llu", (unsigned long long)a->bytes,
+            (unsigned long long)bytes))
+        return false;
+    uint8_t *whole = malloc(bytes + 2 * GUARD), *to = whole + GUARD;
+    if (!suite_expect(s, whole != NULL, "no memory"))
+        return false;
+    memset(whole, 0xa5, bytes + 2 * GUARD);
+    for (uint64_t at = 0, run; at < bytes; at += run) {
+        uintptr_t address = tt_arrival_run(a, at, &run);
+        if (a->path != TT_PATH_PULLED)
+            memcpy(to + at, (const void *)address, run);
+        else if (!suite_expect(s, s->transport->pull(e, peer, a, at, to + at, run) == TUTTI_OK, "no pull"))
+            break;
+    }
+    uint64_t same = 0, guards = 0;
+    while (same < bytes && to[same] == suite_byte(key, same))
+        same++;
+    for (int i = 0; i < GUARD; i++)
+        guards += (whole[i] != 0xa5) + (to[bytes + (uint64_t)i] != 0xa5);
+    free(whole);
+    suite_expect(s, guards == 0, "path %d writes beyond its %llu bytes", a->path, (unsigned long long)bytes);
+    return suite_expect(s, same == bytes, "byte %llu of %llu is wrong (path %d)", (unsigned long long)same,
+        (unsigned long long)bytes, a->path);
+}
+
+static void make(struct transport_suite *s, int n, struct tt_endpoint **endpoints)
+{
+    struct tt_endpoint_params params = {
+        .n = n, .slot_bytes = SUITE_SLOT_BYTES, .first_number = first_number, .pull = true, .map = true
+    };
+    s->make(&params, endpoints);
+}
+
+static void close_all(struct transport_suite *s, int n, struct tt_endpoint **endpoints)
+{
+    for (int i = 0; i < n; i++)
+        s->transport->close(endpoints[i]);
+}
+
+/* --- Cases */
+
+static void one_way(struct transport_suite *s, struct tt_endpoint **e, uint64_t number, uint8_t *from,
+    uint64_t bytes, bool reduced)
+{
+    struct plain p;
+    struct tt_arrival a;
+    write_bytes(from, number, bytes);
+    make_plain(&p, 1, TT_CLASS_COLLECTIVE, number, from, bytes);
+    p.message.reduced = reduced;
+    suite_expect(s, !s->transport->arrived(e[1], 0, TT_CLASS_COLLECTIVE, number, &p.like, &a),
+        "a message arrives before it is sent");
+    if (!send_soon(s, e[0], &p.message) || !arrives(s, e[1], 0, TT_CLASS_COLLECTIVE, number, &p.like, &a))
+        return;
+    suite_expect(s, a.signature == p.message.signature, "the signature is lost");
+    suite_read(s, e[1], 0, &a, number, bytes);
+    s->transport->release(e[1], 0, TT_CLASS_COLLECTIVE, number);
+    sent_soon(s, e[0], 1, TT_CLASS_COLLECTIVE, number);
+}
+
+static void run_sizes(struct transport_suite *s)
+{
+    static const uint64_t sizes[] = { 1, 2, 3, 4, 7, 8, 9, 31, 47, 48, 49, 63, 64, 65, 1023, 1024, 1025, 4095,
+        4096, 4097, 32767, 32768, 65535, 65536, 65537, SUITE_SLOT_BYTES - 1, SUITE_SLOT_BYTES };
+    struct tt_endpoint *e[2];
+    uint64_t number = first_number, total = 0, counted = 0;
+    make(s, 2, e);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int memory = 0; memory < 2; memory++)
+            for (uint64_t shift = 0; shift < 3 && s->memory[memory] != NULL; shift++) {
+                one_way(s, e, number++, s->memory[memory] + shift * 21, sizes[i], shift == 1);
+                total += sizes[i];
+            }
+    for (int path = 0; path < TT_PATHS; path++) {
+        counted += e[0]->path_bytes[path];
+        suite_expect(s, s->paths == 0 || (e[0]->path_bytes[path] > 0) == (s->paths >> path & 1),
+            "path %d was used for %llu bytes", path, (unsigned long long)e[0]->path_bytes[path]);
+    }
+    suite_expect(s, counted == total, "%llu bytes were counted, %llu were sent", (unsigned long long)counted,
+        (unsigned long long)total);
+    close_all(s, 2, e);
+}
+
+static void run_to_itself(struct transport_suite *s)
+{
+    struct tt_endpoint *e[1];
+    struct plain p;
+    struct tt_arrival a;
+    make(s, 1, e);
+    write_bytes(s->memory[0], 5, 5000);
+    make_plain(&p, 0, TT_CLASS_P2P, first_number, s->memory[0], 5000);
+    if (send_soon(s, e[0], &p.message) && arrives(s, e[0], 0, TT_CLASS_P2P, first_number, &p.like, &a))
+        suite_read(s, e[0], 0, &a, 5, 5000);
+    s->transport->release(e[0], 0, TT_CLASS_P2P, first_number);
+    sent_soon(s, e[0], 0, TT_CLASS_P2P, first_number);
+    close_all(s, 1, e);
+}
+
+static void run_kinds(struct transport_suite *s)
+{
+    struct tt_endpoint *e[2];
+    make(s, 2, e);
+    for (uint64_t i = 0; i < 400; i++) {
+        struct suite_spec spec;
+        struct tt_arrival a;
+        suite_spec_make(&spec, i, s->memory[1] != NULL);
+        if (spec.bytes == 0)
+            continue;
+        suite_spec_fill(&spec, s->memory[spec.memory]);
+        struct tt_message m = { .peer = 0,
+            .class = TT_CLASS_P2P,
+            .number = first_number + i,
+            .bytes = spec.bytes,
+            .reduced = spec.reduced,
+            .source = spec.source };
+        if (send_soon(s, e[1], &m) && arrives(s, e[0], 1, TT_CLASS_P2P, m.number, &spec.like, &a) &&
+            !suite_read(s, e[0], 1, &a, spec.key, spec.bytes))
+            break;
+        s->transport->release(e[0], 1, TT_CLASS_P2P, m.number);
+        sent_soon(s, e[1], 0, TT_CLASS_P2P, m.number);
+    }
+    close_all(s, 2, e);
+}
+
+static bool offer(
+    struct transport_suite *s, struct tt_endpoint *e, enum tt_class class, uint64_t number, uint64_t bytes)
+{
+    struct plain p;
+    make_plain(&p, 1, class, number, s->memory[0] + (number % 16) * AREA, bytes);
+    return s->transport->send(e, &p.message);
+}
+
+static void take(
+    struct transport_suite *s, struct tt_endpoint *e, enum tt_class class, uint64_t number, uint64_t bytes)
+{
+    struct plain p;
+    struct tt_arrival a;
+    make_plain(&p, 0, class, number, NULL, bytes);
+    if (arrives(s, e, 0, class, number, &p.like, &a)) {
+        suite_expect(s, a.signature == (uint32_t)(number * 31), "another message arrives as %llu",
+            (unsigned long long)number);
+        suite_read(s, e, 0, &a, number, bytes);
+    }
+    s->transport->release(e, 0, class, number);
+}
+
+static bool post(
+    struct transport_suite *s, struct tt_endpoint *e, enum tt_class class, uint64_t number, uint64_t bytes)
+{
+    write_bytes(s->memory[0] + (number % 16) * AREA, number, bytes);
+    for (int i = 0; i < PATIENCE; i++) {
+        if (offer(s, e, class, number, bytes))
+            return true;
+        pass(s);
+    }
+    return suite_expect(s, false, "the slot of %llu never comes free", (unsigned long long)number);
+}
+
+/* Slot by slot, whatever the order, and never one too early. Seven numbers of each second lap are skipped. */
+static void run_window(struct transport_suite *s)
+{
+    static const uint64_t order[] = { 3, 0, 7, 5, 1, 6, 2, 4 }, sizes[] = { 3000, 20, 60000, 1 };
+    const enum tt_class class = TT_CLASS_COLLECTIVE;
+    struct tt_endpoint *e[2];
+    make(s, 2, e);
+    for (uint64_t lap = 0; lap < 8; lap++) {
+        uint64_t first = first_number + 2 * lap * TT_SLOTS, bytes = sizes[lap % 4];
+        for (int i = 0; i < TT_SLOTS; i++)
+            post(s, e[0], class, first + order[i], bytes);
+        for (uint64_t i = 0; i < TT_SLOTS; i++)
+            suite_expect(
+                s, !offer(s, e[0], class, first + TT_SLOTS + i, 9), "slot %d is granted too early", (int)i);
+        take(s, e[1], class, first + 5, bytes);
+        post(s, e[0], class, first + TT_SLOTS + 5, 9);
+        for (uint64_t i = 0; i < TT_SLOTS; i++)
+            suite_expect(s, i == 5 || !offer(s, e[0], class, first + TT_SLOTS + i, 9),
+                "slot %d is granted by another one's release", (int)i);
+        for (int i = 0; i < TT_SLOTS; i++)
+            if (order[i] != 5)
+                take(s, e[1], class, first + order[i], bytes);
+        take(s, e[1], class, first + TT_SLOTS + 5, 9);
+        for (uint64_t i = 0; i < TT_SLOTS; i++)
+            sent_soon(s, e[0], 1, class, first + i);
+    }
+    close_all(s, 2, e);
+}
+
+/* A number that is never used matches nothing, neither before the first one nor after laps of silence. */
+static void run_skips(struct transport_suite *s)
+{
+    static const uint64_t steps[] = { 1, 8, 16, 3, 800, 8000, 5, 64 };
+    const enum tt_class class = TT_CLASS_P2P;
+    struct tt_endpoint *e[2];
+    uint64_t number = first_number;
+    struct plain p;
+    struct tt_arrival a;
+    make(s, 2, e);
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        for (uint64_t next = number; next < number + 20; next++) {
+            make_plain(&p, 0, class, next, NULL, 100);
+            suite_expect(s, !s->transport->arrived(e[1], 0, class, next, &p.like, &a),
+                "message %llu arrives, which was never sent", (unsigned long long)next);
+        }
+        post(s, e[0], class, number, 100);
+        take(s, e[1], class, number, 100);
+        sent_soon(s, e[0], 1, class, number);
+        number += steps[i];
+    }
+    close_all(s, 2, e);
+}
+
+static void run_classes(struct transport_suite *s)
+{
+    struct tt_endpoint *e[2];
+    make(s, 2, e);
+    for (uint64_t i = 0; i < TT_SLOTS; i++)
+        post(s, e[0], TT_CLASS_P2P, first_number + i, 100);
+    suite_expect(s, !offer(s, e[0], TT_CLASS_P2P, first_number + TT_SLOTS, 100), "there is room for a ninth");
+    for (uint64_t i = 0; i < 4 * TT_SLOTS; i++) {
+        post(s, e[0], TT_CLASS_COLLECTIVE, first_number + i, 200);
+        take(s, e[1], TT_CLASS_COLLECTIVE, first_number + i, 200);
+    }
+    for (uint64_t i = 0; i < TT_SLOTS; i++)
+        take(s, e[1], TT_CLASS_P2P, first_number + i, 100);
+    close_all(s, 2, e);
+}
+
+/* Complete at once where the source was copied, and not before the release where it is read. */
+static void run_sent(struct transport_suite *s)
+{
+    static const uint64_t sizes[] = { 8, 48, 500, 5000, 100000 };
+    const enum tt_class class = TT_CLASS_COLLECTIVE;
+    struct tt_endpoint *e[2];
+    uint64_t number = first_number;
+    make(s, 2, e);
+    for (int i = 0; i < 40; i++, number++) {
+        struct plain p;
+        struct tt_arrival a;
+        uint8_t *from = s->memory[i % 2] != NULL ? s->memory[i % 2] : s->memory[0];
+        uint64_t bytes = sizes[i % 5];
+        write_bytes(from, number, bytes);
+        make_plain(&p, 1, class, number, from, bytes);
+        if (!send_soon(s, e[0], &p.message))
+            break;
+        bool at_once = s->transport->sent(e[0], 1, class, number);
+        if (at_once)
+            memset(from, 0x11, bytes);
+        if (!arrives(s, e[1], 0, class, number, &p.like, &a))
+            break;
+        suite_expect(s, at_once == (a.path == TT_PATH_INLINE || a.path == TT_PATH_COPIED),
+            "path %d is sent %s", a.path, at_once ? "before it is read" : "late");
+        suite_read(s, e[1], 0, &a, number, bytes);
+        suite_expect(s, at_once || !s->transport->sent(e[0], 1, class, number), "sent before the release");
+        s->transport->release(e[1], 0, class, number);
+        sent_soon(s, e[0], 1, class, number);
+    }
+    close_all(s, 2, e);
+}
+
+static void run_calls(struct transport_suite *s)
+{
+    struct tt_endpoint *e[3];
+    struct tt_call_record record = { 0 }, seen;
+    make(s, 3, e);
+    suite_expect(s, !s->transport->call_of(e[1], 0, first_number, &seen), "a call before the first");
+    suite_expect(s, !s->transport->call_of(e[1], 0, 0, &seen), "a call with number 0");
+    for (uint64_t q = first_number; q < first_number + 40; q++) {
+        record.count = q * 3;
+        record.root = (int32_t)(q % 3);
+        record.signature = (uint32_t)(q * 7);
+        s->transport->publish(e[0], &record, q);
+        bool there = s->transport->call_of(e[2], 0, q, &seen);
+        suite_expect(s,
+            there && seen.count == q * 3 && seen.root == (int32_t)(q % 3) &&
+                seen.signature == (uint32_t)(q * 7),
+            "a call is not seen as it was made");
+        suite_expect(s, !s->transport->call_of(e[2], 0, q + 1, &seen), "a call is seen before it is made");
+        suite_expect(
+            s, !s->transport->call_of(e[2], 0, q - TT_CALLS_KEPT, &seen), "an old call stays for ever");
+        suite_expect(s, q == first_number || s->transport->call_of(e[1], 0, q - 1, &seen), "no history");
+        s->transport->complete(e[0], q + 1);
+        suite_expect(s, s->transport->completed_by(e[1], 0) == q + 1, "completion is not seen");
+    }
+    close_all(s, 3, e);
+}
+
+static void run_abort(struct transport_suite *s)
+{
+    struct tt_endpoint *e[3];
+    struct tt_cause cause = { .status = TUTTI_TIMEOUT, .peer = 1, .sequence = 77, .operation = "broadcast" },
+                    seen;
+    make(s, 3, e);
+    for (int i = 0; i < 3; i++)
+        suite_expect(s, !s->transport->cause(e[i], &seen), "a cause before any");
+    for (int i = 2; i >= 0; i--) {
+        cause.rank = i;
+        snprintf(cause.text, sizeof cause.text, "found by %d", i);
+        suite_expect(s, s->transport->abort(e[i], &cause) == (i == 2), "not the first cause wins");
+    }
+    for (int i = 0; i < 3; i++) {
+        suite_expect(s, s->transport->cause(e[i], &seen), "rank %d sees no cause", i);
+        suite_expect(s,
+            seen.rank == 2 && seen.status == TUTTI_TIMEOUT && seen.sequence == 77 && seen.peer == 1 &&
+                strcmp(seen.text, "found by 2") == 0 && strcmp(seen.operation, "broadcast") == 0,
+            "rank %d sees another cause", i);
+    }
+    close_all(s, 3, e);
+}
+
+/* Who destroyed its end has left; what it sent before can still be read. */
+static void run_left(struct transport_suite *s)
+{
+    struct tt_endpoint *e[3];
+    make(s, 3, e);
+    for (uint64_t i = 0; i < TT_SLOTS; i++)
+        post(s, e[0], TT_CLASS_COLLECTIVE, first_number + i, i % 2 == 0 ? 40 : 900);
+    suite_expect(s, s->transport->peer_state(e[1], 0) == TT_PEER_ALIVE, "a peer that is there is not alive");
+    s->transport->close(e[0]);
+    memset(s->memory[0], 0x22, 16 * AREA);
+    suite_expect(s, s->transport->peer_state(e[1], 0) == TT_PEER_LEFT, "a peer that left is not seen to");
+    suite_expect(s, s->transport->peer_state(e[1], 2) == TT_PEER_ALIVE, "another one seems to have left");
+    for (uint64_t i = 0; i < TT_SLOTS; i++)
+        take(s, e[1], TT_CLASS_COLLECTIVE, first_number + i, i % 2 == 0 ? 40 : 900);
+    s->transport->close(e[1]);
+    s->transport->close(e[2]);
+}
+
+const struct transport_case transport_cases[] = {
+    { "sizes", run_sizes },
+    { "to itself", run_to_itself },
+    { "kinds", run_kinds },
+    { "window", run_window },
+    { "skips", run_skips },
+    { "classes", run_classes },
+    { "sent", run_sent },
+    { "calls", run_calls },
+    { "abort", run_abort },
+    { "left", run_left },
+};
+const int transport_case_count = sizeof transport_cases / sizeof transport_cases[0];
