@@ -1,0 +1,227 @@
+/* exec_world.c: the rig in time: all ranks over the simulator, one operation after another.
+ *
+ * A rank is driven when the simulator names it, and only then: were the executor in need of being polled
+ * for its own sake, it would be left standing here. */
+#include "exec_rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *reserve(size_t count, size_t bytes)
+{
+    void *memory = calloc(count + 1, bytes);
+    if (memory == NULL)
+        abort();
+    return memory;
+}
+
+static struct rig_world *driven; /* whose transport functions are called */
+
+/* A slice that has begun and done nothing gets fresh poison for its TMP. */
+static void notice_slices(struct tt_endpoint *e)
+{
+    struct rig_world *w = driven;
+    if (w->current[e->me] >= w->nruns)
+        return;
+    struct rig_rank *r = &w->runs[w->current[e->me]]->ranks[e->me];
+    for (int i = 0; i < TT_WINDOW; i++) {
+        const struct tt_slice *slice = &r->op.slices[i];
+        if (slice->left == 0 || slice->index == r->slices_seen[i])
+            continue;
+        bool fresh = slice->left == r->op.units;
+        for (uint32_t a = 0; a < slice->nactive; a++)
+            fresh = fresh && slice->active[a].cursor == 0;
+        if (fresh)
+            memset(r->tmp + (uint64_t)i * r->op.tmp_slice_bytes, RIG_POISON, r->op.tmp_slice_bytes);
+        w->tmp_poisoned += fresh;
+        r->slices_seen[i] = slice->index;
+    }
+}
+
+static bool watched_send(struct tt_endpoint *e, const struct tt_message *message)
+{
+    notice_slices(e);
+    return tt_sim_transport.send(e, message);
+}
+
+static bool watched_arrived(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
+    const struct tt_view *like, struct tt_arrival *arrival)
+{
+    notice_slices(e);
+    return tt_sim_transport.arrived(e, peer, class, number, like, arrival);
+}
+
+struct rig_world *rig_world_create(const struct rig_settings *settings)
+{
+    struct rig_world *w = reserve(1, sizeof *w);
+    size_t n = (size_t)settings->sim.n;
+    w->n = settings->sim.n;
+    w->random = ~settings->sim.seed;
+    w->first_number = settings->first_number;
+    w->transport = tt_sim_transport;
+    w->transport.send = watched_send;
+    w->transport.arrived = watched_arrived;
+    w->endpoints = reserve(n, sizeof *w->endpoints);
+    w->current = reserve(n, sizeof *w->current);
+    w->next_send = reserve(n * n, sizeof *w->next_send);
+    w->next_recv = reserve(n * n, sizeof *w->next_recv);
+    for (size_t i = 0; i < n * n; i++)
+        w->next_send[i] = w->next_recv[i] = settings->first_number;
+    uint8_t *addresses = reserve(n, TT_ADDRESS_BYTES);
+    if (tt_sim_create(&settings->sim, &w->sim) != TUTTI_OK)
+        abort();
+    tt_sim_join(w->sim);
+    for (int me = 0; me < w->n; me++) {
+        struct tt_endpoint_params params = { w->n, me, UINT64_MAX, settings->first_number, settings->pull,
+            settings->map };
+        if (tt_sim_transport.open(&params, addresses + me * TT_ADDRESS_BYTES, &w->endpoints[me]) != TUTTI_OK)
+            abort();
+        w->endpoints[me]->transport = &w->transport;
+    }
+    for (int me = 0; me < w->n; me++)
+        if (tt_sim_transport.connect(w->endpoints[me], addresses) != TUTTI_OK)
+            abort();
+    free(addresses);
+    driven = w;
+    return w;
+}
+
+void rig_world_free(struct rig_world *w)
+{
+    for (int r = 0; r < w->n; r++)
+        tt_sim_transport.close(w->endpoints[r]);
+    tt_sim_destroy(w->sim);
+    free(w->endpoints);
+    free(w->current);
+    free(w->next_send);
+    free(w->next_recv);
+    free(w);
+}
+
+void rig_begin(struct rig_world *w, int rank)
+{
+    static uint8_t scratch[TT_FOLD_MAX * TT_SCRATCH_BYTES]; /* within a call only, so one for all ranks */
+    uint64_t sequence = w->first_number + (uint64_t)w->current[rank];
+    struct rig_rank *r = &w->runs[w->current[rank]]->ranks[rank];
+    struct tt_op *op = &r->op;
+    op->endpoint = w->endpoints[rank];
+    op->class = TT_CLASS_COLLECTIVE;
+    op->sequence = sequence;
+    op->next_send = w->next_send + (size_t)rank * (size_t)w->n;
+    op->next_recv = w->next_recv + (size_t)rank * (size_t)w->n;
+    op->scratch = scratch;
+    struct tt_call_record record = { .signature = op->signature };
+    w->transport.publish(op->endpoint, &record, sequence);
+    r->begun = true;
+    for (uint32_t i = 0; i < TT_WINDOW; i++)
+        r->slices_seen[i] = i;
+    tt_exec_start(op);
+}
+
+enum tt_progress rig_progress(struct rig_world *w, int rank)
+{
+    struct rig_run *run = w->runs[w->current[rank]];
+    uint64_t before = rig_folded_bytes + tt_sim_counts(w->sim)->bytes;
+    enum tt_progress now = tt_exec_progress(&run->ranks[rank].op);
+    uint64_t bytes = rig_folded_bytes + tt_sim_counts(w->sim)->bytes - before;
+    w->call_bytes_max = bytes > w->call_bytes_max ? bytes : w->call_bytes_max;
+    w->calls++;
+    return now;
+}
+
+/* The rank does all it can; between two calls, and between two operations, it may fall asleep. */
+static void wake(struct rig_world *w, int rank)
+{
+    while (w->current[rank] < w->nruns) {
+        struct rig_run *run = w->runs[w->current[rank]];
+        struct rig_rank *r = &run->ranks[rank];
+        if (r->over)
+            return;
+        if (!r->begun)
+            rig_begin(w, rank);
+        enum tt_progress now = rig_progress(w, rank);
+        if (now == TT_IDLE)
+            return;
+        if (now == TT_FAILED) {
+            r->over = true;
+            return;
+        }
+        if (now == TT_DONE) {
+            rig_check(w, run, rank);
+            w->transport.complete(r->op.endpoint, r->op.sequence + 1);
+            r->over = true;
+            w->current[rank]++;
+        }
+        if (tt_sim_random(&w->random) % 8 == 0) {
+            tt_sim_pause(w->sim, rank);
+            return;
+        }
+    }
+}
+
+/* Whoever is awake and was not named must have nothing to do. */
+static void check_idle(struct rig_world *w, int rank)
+{
+    if (w->current[rank] >= w->nruns || tt_sim_frozen(w->sim, rank))
+        return;
+    struct rig_run *run = w->runs[w->current[rank]];
+    if (run->ranks[rank].begun && !run->ranks[rank].over && rig_progress(w, rank) != TT_IDLE)
+        rig_fail(w, run, rank, "has something to do, though nothing happened to it", 0);
+}
+
+void rig_world_load(struct rig_world *w, struct rig_run **runs, int nruns)
+{
+    driven = w;
+    w->runs = runs;
+    w->nruns = nruns;
+}
+
+void rig_world_drive(struct rig_world *w)
+{
+    int rank;
+    while (tt_sim_step(w->sim, &rank)) {
+        wake(w, rank);
+        if (w->strict)
+            check_idle(w, (int)(tt_sim_random(&w->random) % (uint64_t)w->n));
+    }
+    if (w->failure[0] == '\0')
+        snprintf(w->failure, sizeof w->failure, "%s", tt_sim_error(w->sim));
+}
+
+bool rig_world_run(struct rig_world *w, struct rig_run **runs, int nruns)
+{
+    rig_world_load(w, runs, nruns);
+    rig_world_drive(w);
+    for (int r = 0; r < w->n; r++)
+        if (w->current[r] < nruns) {
+            struct rig_run *run = runs[w->current[r]];
+            rig_fail(
+                w, run, r, "is not done, waits for rank", (uint64_t)tt_exec_waits_for(&run->ranks[r].op));
+        }
+    for (int r = 0; r < w->n; r++)
+        for (int peer = 0; peer < w->n; peer++)
+            if (w->next_send[r * w->n + peer] != w->next_recv[peer * w->n + r])
+                rig_fail(w, runs[nruns - 1], r, "counts other numbers than rank", (uint64_t)peer);
+    if (tt_sim_occupied(w->sim) > 0)
+        rig_fail(w, runs[nruns - 1], 0, "slots are left occupied", tt_sim_occupied(w->sim));
+    return w->failure[0] == '\0';
+}
+
+struct rig_settings rig_rough(int n, uint64_t seed)
+{
+    uint64_t r = seed;
+    struct rig_settings s = { .first_number = tt_sim_random(&r) % 2 ? 1 : (UINT64_C(1) << 32) - 3 };
+    s.sim = (struct tt_sim_params){ .n = n, .seed = seed };
+    s.sim.slots = TT_WINDOW * (1 + (int)(tt_sim_random(&r) % (TT_SLOTS / TT_WINDOW)));
+    s.sim.delay_ns = (uint32_t)(tt_sim_random(&r) % 300);
+    s.sim.kib_ns = (uint32_t)(tt_sim_random(&r) % 1000);
+    s.sim.jitter_ns = (uint32_t)(tt_sim_random(&r) % 2000);
+    s.sim.reorder_percent = (uint8_t)(tt_sim_random(&r) % 60);
+    s.sim.split_percent = (uint8_t)(tt_sim_random(&r) % 60);
+    s.sim.freeze_percent = (uint8_t)(tt_sim_random(&r) % 20);
+    s.sim.freeze_ns = (uint32_t)(tt_sim_random(&r) % 5000);
+    s.map = tt_sim_random(&r) % 4 > 0;
+    s.pull = tt_sim_random(&r) % 4 > 0;
+    return s;
+}

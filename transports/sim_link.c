@@ -1,0 +1,318 @@
+/* sim_link.c: the transport of the simulator: slots, paths, parts.
+ *
+ * Each call does at once what a real transport would do with memory, and makes the events by which the
+ * other side will notice. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "transports/sim_world.h"
+
+enum { INLINE_BYTES = 48, PARTS_MAX = 4, POISON = 0xdb };
+
+static void wrong(struct tt_sim *sim, const char *what, int rank, int peer, uint64_t number)
+{
+    if (sim->error[0] == '\0')
+        snprintf(sim->error, sizeof sim->error, "rank %d, peer %d, message %llu: %s", rank, peer,
+            (unsigned long long)number, what);
+}
+
+static struct tt_sim_link *link_of(struct tt_sim *sim, unsigned class, int src, int dst)
+{
+    struct tt_sim_link **place = tt_sim_link_place(sim, class, src, dst);
+    if (*place == NULL)
+        *place = calloc(1, sizeof **place + (size_t)sim->params.slots * sizeof(struct tt_sim_letter));
+    if (*place == NULL)
+        abort();
+    return *place;
+}
+
+static struct tt_sim_endpoint *endpoint_of(struct tt_endpoint *e)
+{
+    return (struct tt_sim_endpoint *)e;
+}
+
+static tutti_status sim_open(
+    const struct tt_endpoint_params *params, uint8_t *address, struct tt_endpoint **endpoint)
+{
+    struct tt_sim *world = tt_sim_joined();
+    if (world == NULL || params->n != world->params.n || params->me < 0 || params->me >= params->n)
+        return tt_fail(TUTTI_INVALID_USAGE, "sim: rank %d of %d has no world to join", params->me, params->n);
+    struct tt_sim_endpoint *e = &world->ranks[params->me];
+    e->head = (struct tt_endpoint){
+        .transport = &tt_sim_transport, .n = params->n, .me = params->me, .slot_bytes = params->slot_bytes
+    };
+    e->sim = world;
+    e->completed = params->first_number;
+    e->params = *params;
+    memset(address, 0, TT_ADDRESS_BYTES);
+    memcpy(address, &params->me, sizeof params->me);
+    *endpoint = &e->head;
+    return TUTTI_OK;
+}
+
+static tutti_status sim_connect(struct tt_endpoint *e, const uint8_t *addresses)
+{
+    for (int r = 0; r < e->n; r++) {
+        int rank;
+        memcpy(&rank, addresses + (size_t)r * TT_ADDRESS_BYTES, sizeof rank);
+        if (rank != r)
+            return tt_fail(TUTTI_SYSTEM_ERROR, "sim: address %d is not that of rank %d", r, r);
+    }
+    return TUTTI_OK;
+}
+
+static void sim_close(struct tt_endpoint *e)
+{
+    struct tt_sim_endpoint *mine = endpoint_of(e);
+    if (mine->state == TT_PEER_ALIVE)
+        mine->state = TT_PEER_LEFT;
+}
+
+static enum tt_path choose_path(const struct tt_sim_endpoint *e, uint64_t bytes)
+{
+    enum tt_path choices[TT_PATHS] = { TT_PATH_COPIED };
+    unsigned count = 1;
+    if (bytes <= INLINE_BYTES)
+        choices[count++] = TT_PATH_INLINE;
+    if (e->params.map)
+        choices[count++] = TT_PATH_MAPPED;
+    if (e->params.pull)
+        choices[count++] = TT_PATH_PULLED;
+    return choices[tt_sim_below(e->sim, count)];
+}
+
+static void take_copy(struct tt_sim_letter *letter)
+{
+    if (letter->room < letter->bytes) {
+        free(letter->copy);
+        letter->copy = malloc(letter->bytes);
+        letter->room = letter->bytes;
+        if (letter->copy == NULL)
+            abort();
+    }
+    uint64_t element = letter->source.layout->element_bytes, run;
+    for (uint64_t at = 0; at < letter->bytes; at += run) {
+        const void *from = (const void *)tt_view_run(&letter->source, at / element, &run);
+        run = run * element < letter->bytes - at ? run * element : letter->bytes - at;
+        memcpy(letter->copy + at, from, run);
+    }
+    letter->packed = true;
+    letter->base = (uintptr_t)letter->copy;
+}
+
+/* When the parts of a message arrive. */
+static void dispatch(
+    struct tt_sim *sim, struct tt_sim_link *link, const struct tt_message *m, struct tt_sim_event e)
+{
+    const struct tt_sim_params *p = &sim->params;
+    uint64_t element = m->source.layout->element_bytes, elements = m->bytes / element, done = 0;
+    bool whole = m->bytes <= INLINE_BYTES || !tt_sim_chance(sim, p->split_percent);
+    int parts = whole ? 1 : 2 + (int)tt_sim_below(sim, PARTS_MAX - 1);
+    e.time = sim->now + 1 + p->delay_ns + m->bytes * p->kib_ns / 1024 + tt_sim_below(sim, p->jitter_ns);
+    if (e.time <= link->last_arrival && !tt_sim_chance(sim, p->reorder_percent))
+        e.time = link->last_arrival + 1;
+    for (int part = 0; part < parts && done < elements; part++) {
+        done = part == parts - 1 ? elements : done + 1 + tt_sim_below(sim, elements - done);
+        e.available = done * element;
+        tt_sim_push(sim, e);
+        link->last_arrival = e.time > link->last_arrival ? e.time : link->last_arrival;
+        e.time += 1 + tt_sim_below(sim, p->delay_ns + p->jitter_ns);
+    }
+}
+
+static bool sim_send(struct tt_endpoint *e, const struct tt_message *m)
+{
+    struct tt_sim_endpoint *mine = endpoint_of(e);
+    struct tt_sim *sim = mine->sim;
+    struct tt_sim_link *link = link_of(sim, m->class, e->me, m->peer);
+    struct tt_sim_letter *letter = &link->letters[m->number % (uint64_t)sim->params.slots];
+    if (m->bytes == 0 || m->bytes > e->slot_bytes)
+        wrong(sim, "sent with no bytes, or more than a slot has", e->me, m->peer, m->number);
+    if (letter->state != TT_SIM_FREE) {
+        sim->counts.full_slots++;
+        return false;
+    }
+    if (letter->bytes > 0 && letter->number == m->number)
+        wrong(sim, "sent twice", e->me, m->peer, m->number);
+    uint64_t run;
+    *letter = (struct tt_sim_letter){ .number = m->number,
+        .bytes = m->bytes,
+        .signature = m->signature,
+        .state = TT_SIM_POSTED,
+        .path = (uint8_t)choose_path(mine, m->bytes),
+        .base = tt_view_run(&m->source, 0, &run),
+        .source = m->source,
+        .copy = letter->copy,
+        .room = letter->room };
+    letter->packed = run * m->source.layout->element_bytes == m->bytes;
+    if (letter->path == TT_PATH_INLINE || letter->path == TT_PATH_COPIED)
+        take_copy(letter);
+    sim->counts.messages++;
+    sim->counts.bytes += m->bytes;
+    sim->counts.paths[letter->path]++;
+    e->path_bytes[letter->path] += m->bytes;
+    struct tt_sim_event event = { .time = sim->now,
+        .what = TT_SIM_POST,
+        .class = m->class,
+        .src = e->me,
+        .dst = m->peer,
+        .number = m->number,
+        .available = (uint64_t)letter->path << 56 | m->bytes };
+    tt_sim_trace(sim, &event);
+    event.what = TT_SIM_ARRIVAL;
+    dispatch(sim, link, m, event);
+    return true;
+}
+
+static bool sim_sent(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number)
+{
+    struct tt_sim *sim = endpoint_of(e)->sim;
+    const struct tt_sim_letter *letter = tt_sim_letter_at(sim, class, e->me, peer, number);
+    if (letter == NULL) {
+        wrong(sim, "asked for before it was sent", e->me, peer, number);
+        return false;
+    }
+    bool reads = letter->path == TT_PATH_MAPPED || letter->path == TT_PATH_PULLED;
+    if (letter->number != number || letter->state == TT_SIM_FREE || !reads)
+        return true;
+    sim->counts.late_acks += letter->state == TT_SIM_RELEASED;
+    return false;
+}
+
+static bool sim_arrived(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
+    const struct tt_view *like, struct tt_arrival *arrival)
+{
+    struct tt_sim *sim = endpoint_of(e)->sim;
+    struct tt_sim_letter *letter = tt_sim_letter_at(sim, class, peer, e->me, number);
+    if (letter == NULL || letter->state != TT_SIM_POSTED || letter->number != number ||
+        letter->available == 0)
+        return false;
+    if (letter->available < letter->bytes && !letter->seen_in_part) {
+        letter->seen_in_part = true;
+        sim->counts.splits++;
+    }
+    *arrival = (struct tt_arrival){ .path = letter->path,
+        .packed = letter->packed,
+        .signature = letter->signature,
+        .bytes = letter->bytes,
+        .available = letter->available,
+        .base = letter->base,
+        .view = { like->layout, letter->source.space, letter->source.chunk, like->nchunks, like->slice } };
+    return true;
+}
+
+static tutti_status sim_pull(
+    struct tt_endpoint *e, int peer, const struct tt_arrival *arrival, uint64_t at, void *dst, uint64_t bytes)
+{
+    struct tt_sim *sim = endpoint_of(e)->sim;
+    uint8_t *to = dst;
+    if (arrival->path != TT_PATH_PULLED || at + bytes > arrival->available)
+        wrong(sim, "pulled what is not there", e->me, peer, at);
+    if (sim->ranks[peer].state == TT_PEER_DEAD)
+        return tt_fail(TUTTI_PEER_LOST, "sim: rank %d died, its memory cannot be read", peer);
+    for (uint64_t done = 0, run; done < bytes; done += run) {
+        const void *from = (const void *)tt_arrival_run(arrival, at + done, &run);
+        run = run < bytes - done ? run : bytes - done;
+        memcpy(to + done, from, run);
+    }
+    sim->counts.bytes += bytes;
+    return TUTTI_OK;
+}
+
+static void sim_release(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number)
+{
+    struct tt_sim *sim = endpoint_of(e)->sim;
+    struct tt_sim_letter *letter = tt_sim_letter_at(sim, class, peer, e->me, number);
+    if (letter == NULL || letter->state != TT_SIM_POSTED || letter->number != number ||
+        letter->available < letter->bytes) {
+        wrong(sim, "released before all of it had come, or twice", e->me, peer, number);
+        return;
+    }
+    letter->state = TT_SIM_RELEASED;
+    if (letter->copy != NULL)
+        memset(letter->copy, POISON, letter->room);
+    uint64_t delay = 1 + sim->params.delay_ns / 2 + tt_sim_below(sim, sim->params.jitter_ns);
+    tt_sim_push(sim, (struct tt_sim_event){ .time = sim->now + delay,
+                         .what = TT_SIM_RETURN,
+                         .class = (uint8_t) class,
+                         .src = peer,
+                         .dst = e->me,
+                         .number = number });
+}
+
+static void sim_publish(struct tt_endpoint *e, const struct tt_call_record *call, uint64_t sequence)
+{
+    struct tt_sim_endpoint *mine = endpoint_of(e);
+    struct tt_sim *sim = mine->sim;
+    struct tt_call_record *kept = &mine->calls[sequence % TT_CALLS_KEPT];
+    *kept = *call;
+    atomic_store(&kept->sequence, sequence + 1);
+    bool ahead = false;
+    for (int r = 0; r < e->n; r++)
+        ahead |= sim->ranks[r].completed < sequence;
+    sim->counts.ranks_ahead += ahead;
+}
+
+static void sim_complete(struct tt_endpoint *e, uint64_t sequence)
+{
+    endpoint_of(e)->completed = sequence;
+}
+
+static bool sim_call_of(struct tt_endpoint *e, int peer, uint64_t sequence, struct tt_call_record *call)
+{
+    const struct tt_call_record *kept = &endpoint_of(e)->sim->ranks[peer].calls[sequence % TT_CALLS_KEPT];
+    if (atomic_load(&kept->sequence) != sequence + 1)
+        return false;
+    *call = *kept;
+    return true;
+}
+
+static uint64_t sim_completed_by(struct tt_endpoint *e, int peer)
+{
+    return endpoint_of(e)->sim->ranks[peer].completed;
+}
+
+static enum tt_peer_state sim_peer_state(struct tt_endpoint *e, int peer)
+{
+    return endpoint_of(e)->sim->ranks[peer].state;
+}
+
+static bool sim_abort(struct tt_endpoint *e, const struct tt_cause *cause)
+{
+    struct tt_sim *sim = endpoint_of(e)->sim;
+    if (sim->aborted)
+        return false;
+    sim->aborted = true;
+    sim->cause = *cause;
+    for (int r = 0; r < e->n; r++)
+        tt_sim_push(
+            sim, (struct tt_sim_event){ .time = sim->now + 1, .what = TT_SIM_WAKE, .src = r, .dst = r });
+    return true;
+}
+
+static bool sim_cause(struct tt_endpoint *e, struct tt_cause *cause)
+{
+    const struct tt_sim *sim = endpoint_of(e)->sim;
+    if (sim->aborted)
+        *cause = sim->cause;
+    return sim->aborted;
+}
+
+const struct tt_transport tt_sim_transport = { .name = "sim",
+    .open = sim_open,
+    .connect = sim_connect,
+    .close = sim_close,
+    .send = sim_send,
+    .sent = sim_sent,
+    .arrived = sim_arrived,
+    .pull = sim_pull,
+    .release = sim_release,
+    .publish = sim_publish,
+    .complete = sim_complete,
+    .call_of = sim_call_of,
+    .completed_by = sim_completed_by,
+    .peer_state = sim_peer_state,
+    .abort = sim_abort,
+    .cause = sim_cause };

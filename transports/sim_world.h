@@ -1,0 +1,75 @@
+/* sim_world.h: what the two halves of the simulator share: sim.c, the world in which events happen, and
+ * sim_link.c, the transport that its ranks see. Nobody else includes this. */
+#ifndef TT_TRANSPORTS_SIM_WORLD_H
+#define TT_TRANSPORTS_SIM_WORLD_H
+#include "base/schedule.h"
+#include "transports/sim.h"
+
+enum tt_sim_happening {
+    TT_SIM_ARRIVAL, /* more of a message from src can be read at dst */
+    TT_SIM_RETURN, /* src sees that dst has released */
+    TT_SIM_WAKE, /* dst goes on by itself */
+    TT_SIM_POST, /* not an event, but in the trace */
+};
+
+struct tt_sim_event {
+    uint64_t time, order;
+    uint64_t number, available;
+    int32_t src, dst;
+    uint8_t what, class;
+};
+
+enum tt_sim_state { TT_SIM_FREE, TT_SIM_POSTED, TT_SIM_RELEASED };
+
+struct tt_sim_letter { /* what lies in a slot */
+    uint64_t number, bytes, available;
+    uint32_t signature;
+    uint8_t state, path;
+    bool packed, seen_in_part;
+    uintptr_t base;
+    struct tt_view source;
+    uint8_t *copy; /* inline and copied messages */
+    uint64_t room;
+};
+
+struct tt_sim_link { /* one class, pair and direction */
+    uint64_t last_arrival, highest; /* highest: number arrived so far, plus 1 */
+    struct tt_sim_letter letters[];
+};
+
+struct tt_sim_endpoint {
+    struct tt_endpoint head; /* first */
+    struct tt_sim *sim;
+    struct tt_endpoint_params params;
+    enum tt_peer_state state;
+    uint64_t frozen_until; /* 0: awake */
+    uint64_t completed;
+    struct tt_call_record calls[TT_CALLS_KEPT];
+};
+
+struct tt_sim {
+    struct tt_sim_params params;
+    uint64_t now, random, hash, orders;
+    struct tt_sim_event *heap;
+    size_t events, capacity;
+    struct tt_sim_link **links; /* by class, src, dst; made on first use */
+    struct tt_sim_endpoint *ranks;
+    struct tt_sim_counts counts;
+    bool aborted, mail_dies; /* mail_dies: what a dying rank has under way is lost */
+    struct tt_cause cause;
+    char error[160];
+};
+
+/* By chance: less than `limit` (0 if that is 0); true in so many of 100 cases. */
+uint64_t tt_sim_below(struct tt_sim *sim, uint64_t limit);
+bool tt_sim_chance(struct tt_sim *sim, unsigned percent);
+
+void tt_sim_push(struct tt_sim *sim, struct tt_sim_event event);
+void tt_sim_trace(struct tt_sim *sim, const struct tt_sim_event *event);
+/* NULL if nothing was ever sent on this link. */
+struct tt_sim_letter *tt_sim_letter_at(
+    const struct tt_sim *sim, unsigned class, int src, int dst, uint64_t number);
+struct tt_sim_link **tt_sim_link_place(const struct tt_sim *sim, unsigned class, int src, int dst);
+struct tt_sim *tt_sim_joined(void);
+
+#endif
