@@ -1,0 +1,236 @@
+/* ranks_values.c: elements from a seed, and their reduction by an arithmetic of the test's own.
+ *
+ * The 16-bit floats are encoded here by integer arithmetic, so that no rounding of the library is checked
+ * against itself. */
+#include "ranks_values.h"
+
+#include <string.h>
+
+static const char *const type_names[] = { "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16",
+    "float32", "float64", "bfloat16", "float8_e4m3", "float8_e5m2" };
+static const char *const op_names[] = { "sum", "prod", "max", "min", "avg" };
+
+const char *ranks_type_name(tutti_type type)
+{
+    return type_names[type];
+}
+
+const char *ranks_op_name(tutti_op op)
+{
+    return op <= TUTTI_AVG ? op_names[op] : "move";
+}
+
+/* --- 16-bit floats: sign, `exponent` bits, `mantissa` bits */
+
+static uint16_t narrow(double value, int exponent, int mantissa)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint16_t sign = (uint16_t)(bits >> 63 << 15), infinite = (uint16_t)(((1 << exponent) - 1) << mantissa);
+    int e = (int)(bits >> 52 & 0x7ff) - 1023, bias = (1 << (exponent - 1)) - 1;
+    uint64_t m = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52;
+    if (value != value)
+        return UINT16_MAX;
+    if (e == 1024)
+        return sign | infinite;
+    int shift = 52 - mantissa, lowest = 1 - bias;
+    if (e < lowest) {
+        shift += lowest - e;
+        e = lowest;
+    }
+    if (shift > 54)
+        return sign;
+    uint64_t kept = m >> shift, rest = m & ((UINT64_C(1) << shift) - 1), half = UINT64_C(1) << (shift - 1);
+    kept += rest > half || (rest == half && (kept & 1));
+    uint64_t result = ((uint64_t)(e + bias - 1) << mantissa) + kept; /* a carry goes into the exponent */
+    return sign | (result < infinite ? (uint16_t)result : infinite);
+}
+
+static double power_of_two(int e)
+{
+    uint64_t bits = (uint64_t)(e + 1023) << 52;
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static double widen(uint16_t x, int exponent, int mantissa)
+{
+    int e = x >> mantissa & ((1 << exponent) - 1), bias = (1 << (exponent - 1)) - 1;
+    double m = x & ((1 << mantissa) - 1), sign = x >> 15 ? -1.0 : 1.0;
+    if (e == (1 << exponent) - 1)
+        return m > 0 ? (double)__builtin_nan("") : sign * __builtin_inf();
+    if (e == 0)
+        return sign * m * power_of_two(1 - bias - mantissa);
+    return sign * (m + (double)(1 << mantissa)) * power_of_two(e - bias - mantissa);
+}
+
+void ranks_encode(tutti_type type, double value, void *dst)
+{
+    float f = (float)value;
+    uint16_t half;
+    if (type == TUTTI_FLOAT64) {
+        memcpy(dst, &value, sizeof value);
+    } else if (type == TUTTI_FLOAT32) {
+        memcpy(dst, &f, sizeof f);
+    } else {
+        half = type == TUTTI_FLOAT16 ? narrow(value, 5, 10) : narrow(value, 8, 7);
+        memcpy(dst, &half, sizeof half);
+    }
+}
+
+double ranks_decode(tutti_type type, const void *src)
+{
+    double value;
+    float f;
+    uint16_t half;
+    if (type == TUTTI_FLOAT64) {
+        memcpy(&value, src, sizeof value);
+        return value;
+    }
+    if (type == TUTTI_FLOAT32) {
+        memcpy(&f, src, sizeof f);
+        return (double)f;
+    }
+    memcpy(&half, src, sizeof half);
+    return type == TUTTI_FLOAT16 ? widen(half, 5, 10) : widen(half, 8, 7);
+}
+
+/* --- Elements */
+
+static bool is_float(tutti_type type)
+{
+    return type == TUTTI_FLOAT16 || type == TUTTI_BFLOAT16 || type == TUTTI_FLOAT32 || type == TUTTI_FLOAT64;
+}
+
+static bool is_signed(tutti_type type)
+{
+    return type == TUTTI_INT32 || type == TUTTI_INT64;
+}
+
+static uint64_t bits_of(const struct ranks_vector *v, int rank, uint64_t index)
+{
+    return ranks_mix(v->seed ^ ranks_mix((uint64_t)rank << 48 ^ index));
+}
+
+/* Reduced to the type's width, with its sign. */
+static uint64_t fit(tutti_type type, uint64_t x)
+{
+    if (type == TUTTI_INT32)
+        return (uint64_t)(int64_t)(int32_t)(uint32_t)x;
+    return type == TUTTI_UINT32 ? (uint32_t)x : x;
+}
+
+static uint64_t integer_of(const struct ranks_vector *v, int rank, uint64_t index)
+{
+    static const uint64_t extremes[] = { 0, 1, UINT64_MAX, INT64_MAX, (uint64_t)INT64_MIN,
+        (UINT64_C(1) << 53) + 1, INT32_MAX, (uint64_t)INT32_MIN };
+    uint64_t bits = bits_of(v, rank, index);
+    return fit(v->type, bits >> 60 == 0 ? extremes[bits & 7] : bits);
+}
+
+static double float_of(const struct ranks_vector *v, int rank, uint64_t index)
+{
+    uint64_t bits = bits_of(v, rank, index);
+    int64_t range = v->type == TUTTI_FLOAT16    ? 128
+                    : v->type == TUTTI_BFLOAT16 ? 16
+                    : v->type == TUTTI_FLOAT32  ? 1 << 20
+                                                : INT64_C(1) << 49;
+    if (v->op == TUTTI_PROD)
+        return (bits & 1 ? -1.0 : 1.0) * power_of_two((int)(bits >> 1 & 0xff) % 3 - 1);
+    int64_t n = v->op == TUTTI_AVG ? v->n : 1;
+    range /= n;
+    return (double)(((int64_t)(bits >> 1) % (2 * range) - range) * n);
+}
+
+void ranks_fill(const struct ranks_vector *v, int rank, uint64_t first, size_t count, void *dst)
+{
+    size_t bytes = tutti_type_bytes(v->type);
+    uint8_t *at = dst;
+    for (size_t i = 0; i < count; i++, at += bytes) {
+        if (v->op != RANKS_MOVE && is_float(v->type)) {
+            ranks_encode(v->type, float_of(v, rank, first + i), at);
+        } else {
+            uint64_t x = v->op == RANKS_MOVE ? bits_of(v, rank, first + i) : integer_of(v, rank, first + i);
+            memcpy(at, &x, bytes);
+        }
+    }
+}
+
+static uint64_t combine_integers(const struct ranks_vector *v, uint64_t a, uint64_t b)
+{
+    bool less = is_signed(v->type) ? (int64_t)a < (int64_t)b : a < b;
+    switch (v->op) {
+    case TUTTI_PROD:
+        return fit(v->type, a * b);
+    case TUTTI_MAX:
+        return less ? b : a;
+    case TUTTI_MIN:
+        return less ? a : b;
+    default:
+        return fit(v->type, a + b);
+    }
+}
+
+static double combine_floats(const struct ranks_vector *v, double a, double b)
+{
+    switch (v->op) {
+    case TUTTI_PROD:
+        return a * b;
+    case TUTTI_MAX:
+        return a < b ? b : a;
+    case TUTTI_MIN:
+        return a < b ? a : b;
+    default:
+        return a + b;
+    }
+}
+
+static uint64_t reduced_integer(const struct ranks_vector *v, uint64_t index)
+{
+    uint64_t x = integer_of(v, 0, index);
+    for (int r = 1; r < v->n; r++)
+        x = combine_integers(v, x, integer_of(v, r, index));
+    if (v->op == TUTTI_AVG)
+        x = is_signed(v->type) ? (uint64_t)((int64_t)x / v->n) : x / (uint64_t)v->n;
+    return x;
+}
+
+static double reduced_float(const struct ranks_vector *v, uint64_t index)
+{
+    double x = float_of(v, 0, index);
+    for (int r = 1; r < v->n; r++)
+        x = combine_floats(v, x, float_of(v, r, index));
+    return v->op == TUTTI_AVG ? x / v->n : x;
+}
+
+void ranks_reduced(const struct ranks_vector *v, uint64_t first, size_t count, void *dst)
+{
+    size_t bytes = tutti_type_bytes(v->type);
+    uint8_t *at = dst;
+    for (size_t i = 0; i < count; i++, at += bytes) {
+        if (is_float(v->type)) {
+            ranks_encode(v->type, reduced_float(v, first + i), at);
+        } else {
+            uint64_t x = reduced_integer(v, first + i);
+            memcpy(at, &x, bytes);
+        }
+    }
+}
+
+bool ranks_same(struct ranks_me *me, tutti_type type, const void *found, const void *expected, size_t count,
+    const char *name)
+{
+    size_t bytes = tutti_type_bytes(type), i = 0;
+    const uint8_t *f = found, *e = expected;
+    if (count == 0 || memcmp(f, e, count * bytes) == 0)
+        return true;
+    while (memcmp(f + i * bytes, e + i * bytes, bytes) == 0)
+        i++;
+    uint64_t has = 0, wanted = 0;
+    memcpy(&has, f + i * bytes, bytes);
+    memcpy(&wanted, e + i * bytes, bytes);
+    ranks_fail(me, "%s: element %zu of %zu is 0x%llx, expected 0x%llx", name, i, count,
+        (unsigned long long)has, (unsigned long long)wanted);
+    return false;
+}

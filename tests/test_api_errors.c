@@ -1,0 +1,504 @@
+/* test_api_errors.c: bad arguments of calls on a communicator: each is refused with the right status, in
+ * words that name the argument, and afterwards the communicator works as before.
+ *
+ * Each table of wrong calls runs on every rank, alone: nothing of them may reach a peer. */
+#include <criterion/criterion.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ranks.h"
+#include "ranks_values.h"
+
+TestSuite(api_errors, .timeout = 120);
+
+enum { COUNT = 12, HUGE_LOG = 43 }; /* 8 TiB is the most */
+
+/* The communicator goes on: a sum comes out right on all ranks. */
+static void still_works(struct ranks_me *me, tutti_comm *comm)
+{
+    int32_t value = me->rank + 1;
+    ranks_at(me, "n %d rank %d: the call after the wrong ones", me->n, me->rank);
+    ranks_expect(
+        me, tutti_comm_state(comm) == TUTTI_OK, "the communicator ended: %s", tutti_get_last_error(comm));
+    ranks_ok(me, tutti_all_reduce(&value, &value, 1, TUTTI_INT32, TUTTI_SUM, comm, tutti_no_stream()),
+        "all_reduce");
+    ranks_expect(me, value == me->n * (me->n + 1) / 2, "the sum is %d", value);
+}
+
+/* One call of each kind, with these arguments where it has them. */
+struct wrong {
+    const void *send;
+    void *recv;
+    size_t count;
+    tutti_type type;
+    tutti_op op;
+    int root; /* or peer */
+    const size_t *counts, *places;
+    tutti_stream stream;
+};
+enum { ALL_REDUCE, REDUCE, BROADCAST, REDUCE_SCATTER, ALL_GATHER, ALL_GATHER_V, SEND, RECV, BARRIER, CALLS };
+static const char *const names[] = { "all_reduce", "reduce", "broadcast", "reduce_scatter", "all_gather",
+    "all_gather_v", "send", "recv", "barrier" };
+
+static tutti_status call(int which, const struct wrong *w, tutti_comm *comm)
+{
+    switch (which) {
+    case ALL_REDUCE:
+        return tutti_all_reduce(w->send, w->recv, w->count, w->type, w->op, comm, w->stream);
+    case REDUCE:
+        return tutti_reduce(w->send, w->recv, w->count, w->type, w->op, w->root, comm, w->stream);
+    case BROADCAST:
+        return tutti_broadcast(w->send, w->recv, w->count, w->type, w->root, comm, w->stream);
+    case REDUCE_SCATTER:
+        return tutti_reduce_scatter(w->send, w->recv, w->count, w->type, w->op, comm, w->stream);
+    case ALL_GATHER:
+        return tutti_all_gather(w->send, w->recv, w->count, w->type, comm, w->stream);
+    case ALL_GATHER_V:
+        return tutti_all_gather_v(w->send, w->count, w->recv, w->counts, w->places, w->type, comm, w->stream);
+    case SEND:
+        return tutti_send(w->send, w->count, w->type, w->root, comm, w->stream);
+    case RECV:
+        return tutti_recv(w->recv, w->count, w->type, w->root, comm, w->stream);
+    default:
+        return tutti_barrier(comm, w->stream);
+    }
+}
+
+static int32_t send_space[COUNT * RANKS_MAX], recv_space[COUNT * RANKS_MAX];
+static const size_t right_counts[RANKS_MAX] = { COUNT, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT };
+
+/* Arguments that are right; tests spoil one. */
+static struct wrong right(const struct ranks_me *me)
+{
+    return (struct wrong){ .send = send_space,
+        .recv = recv_space,
+        .count = COUNT,
+        .type = TUTTI_INT32,
+        .op = TUTTI_SUM,
+        .root = me->rank == 0 ? 1 : 0,
+        .counts = right_counts,
+        .stream = tutti_no_stream() };
+}
+
+static void refuse(struct ranks_me *me, int which, const struct wrong *w, tutti_comm *comm,
+    tutti_status expected, const char *words)
+{
+    char all[256];
+    snprintf(all, sizeof all, "%s|%s", names[which], words);
+    ranks_at(me, "rank %d: a wrong %s", me->rank, names[which]);
+    ranks_refused(me, call(which, w, comm), expected, names[which], all);
+}
+
+static void wrong_values(struct ranks_me *me, tutti_comm *comm)
+{
+    for (int which = 0; which < BARRIER; which++) {
+        struct wrong w = right(me);
+        bool reduces = which == ALL_REDUCE || which == REDUCE || which == REDUCE_SCATTER;
+        for (int i = 0; i < 3; i++) {
+            w.type = (tutti_type)((const int[]){ -1, 12, INT_MAX })[i];
+            refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "type|0|11");
+        }
+        w = right(me);
+        for (int i = 0; reduces && i < 3; i++) {
+            w.op = ((const tutti_op[]){ 5, 256, UINT32_MAX })[i];
+            refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "op|TUTTI_SUM");
+        }
+        w = right(me);
+        for (int i = 0; reduces && i < 4; i++) {
+            w.type =
+                ((const tutti_type[]){ TUTTI_INT8, TUTTI_UINT8, TUTTI_FLOAT8_E4M3, TUTTI_FLOAT8_E5M2 })[i];
+            refuse(me, which, &w, comm, TUTTI_UNSUPPORTED, ranks_type_name(w.type));
+        }
+        w = right(me);
+        w.stream.kind = 1;
+        refuse(me, which, &w, comm, TUTTI_UNSUPPORTED, "stream|1");
+    }
+    struct wrong w = right(me);
+    w.stream.kind = -7;
+    refuse(me, BARRIER, &w, comm, TUTTI_UNSUPPORTED, "stream|-7");
+}
+
+static void wrong_ranks(struct ranks_me *me, tutti_comm *comm)
+{
+    struct wrong w = right(me);
+    const int out[] = { -1, me->n, INT_MAX, INT_MIN };
+    for (int i = 0; i < 4; i++) {
+        w.root = out[i];
+        refuse(me, BROADCAST, &w, comm, TUTTI_INVALID_ARGUMENT, "root|0 to 2");
+        refuse(me, REDUCE, &w, comm, TUTTI_INVALID_ARGUMENT, "root|0 to 2");
+        refuse(me, SEND, &w, comm, TUTTI_INVALID_ARGUMENT, "peer|0 to 2");
+        refuse(me, RECV, &w, comm, TUTTI_INVALID_ARGUMENT, "peer|0 to 2");
+    }
+    w.root = me->rank;
+    refuse(me, SEND, &w, comm, TUTTI_INVALID_ARGUMENT, "peer|not this rank");
+    refuse(me, RECV, &w, comm, TUTTI_INVALID_ARGUMENT, "peer|not this rank");
+}
+
+static void wrong_pointers(struct ranks_me *me, tutti_comm *comm)
+{
+    for (int which = 0; which < BARRIER; which++) {
+        struct wrong w = right(me);
+        w.root = which == BROADCAST || which == REDUCE ? me->rank : w.root;
+        w.send = NULL;
+        if (which != RECV)
+            refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "send|NULL");
+        w.send = send_space;
+        w.recv = NULL;
+        if (which != SEND)
+            refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "recv|NULL");
+        if (which == SEND || which == RECV)
+            continue;
+        w.recv = recv_space + 1; /* one element off, and touching the last of send */
+        w.send = recv_space;
+        refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "overlap|send|recv");
+        w.send = (const uint8_t *)recv_space + 4;
+        w.recv = recv_space;
+        refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "overlap|send|recv");
+        w.type = TUTTI_INT32;
+        w.send = (const uint8_t *)send_space + 2;
+        if (which == ALL_REDUCE || which == REDUCE || which == REDUCE_SCATTER)
+            refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "send|multiple of 4");
+        w.send = send_space;
+        w.recv = (uint8_t *)recv_space + 1;
+        if (which == ALL_REDUCE || which == REDUCE || which == REDUCE_SCATTER)
+            refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "recv|multiple of 4");
+    }
+    struct wrong w = right(me); /* the place of another rank's block */
+    w.recv = (int32_t *)send_space + (me->rank + 1) % me->n * COUNT;
+    refuse(me, REDUCE_SCATTER, &w, comm, TUTTI_INVALID_ARGUMENT, "overlap|block");
+    w.recv = recv_space;
+    w.send = recv_space + (me->rank + 1) % me->n * COUNT;
+    refuse(me, ALL_GATHER, &w, comm, TUTTI_INVALID_ARGUMENT, "overlap|block");
+    refuse(me, ALL_GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "overlap|block");
+}
+
+static void wrong_counts(struct ranks_me *me, tutti_comm *comm)
+{
+    const size_t most = (size_t)1 << (HUGE_LOG - 2); /* of int32 */
+    const size_t counts[] = { SIZE_MAX, SIZE_MAX / 4, SIZE_MAX / 4 + 2, SIZE_MAX / 2 + 2, most + 1 };
+    size_t shared[RANKS_MAX];
+    struct wrong w = right(me);
+    for (int i = 0; i < 5; i++)
+        for (int which = 0; which < BARRIER; which++) {
+            memcpy(shared, right_counts, sizeof shared);
+            w.counts = shared;
+            w.count = shared[me->rank] = counts[i];
+            refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "count");
+        }
+    w.count = most / (size_t)me->n + 1; /* all blocks together are too many */
+    refuse(me, REDUCE_SCATTER, &w, comm, TUTTI_INVALID_ARGUMENT, "count");
+    refuse(me, ALL_GATHER, &w, comm, TUTTI_INVALID_ARGUMENT, "count");
+    for (int r = 0; r < me->n; r++)
+        shared[r] = w.count;
+    refuse(me, ALL_GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "count");
+}
+
+static void wrong_arrays(struct ranks_me *me, tutti_comm *comm)
+{
+    struct wrong w = right(me);
+    size_t counts[RANKS_MAX], places[RANKS_MAX];
+    w.counts = NULL;
+    refuse(me, ALL_GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_counts|NULL");
+    memcpy(counts, right_counts, sizeof counts);
+    counts[me->rank]++;
+    w.counts = counts;
+    refuse(me, ALL_GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "send_count|recv_counts");
+    w.counts = right_counts;
+    w.places = places;
+    for (int kind = 0; kind < 4; kind++) {
+        for (int r = 0; r < me->n; r++)
+            places[r] = (size_t)r * COUNT;
+        int other = (me->rank + 1) % me->n;
+        if (kind == 0) /* each of these writes where another block is, or beyond all memory */
+            places[other] = places[me->rank];
+        else if (kind == 1)
+            places[0] = COUNT - 1;
+        else if (kind == 2)
+            places[other] = SIZE_MAX - 3;
+        else
+            places[1] = (size_t)1 << 62;
+        refuse(me, ALL_GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_places");
+    }
+}
+
+static void wrong_calls(struct ranks_me *me)
+{
+    tutti_comm *comm = ranks_join(me, NULL);
+    if (comm == NULL)
+        return;
+    memset(send_space, 1, sizeof send_space);
+    memset(recv_space, 7, sizeof recv_space);
+    wrong_values(me, comm);
+    wrong_ranks(me, comm);
+    wrong_pointers(me, comm);
+    wrong_counts(me, comm);
+    wrong_arrays(me, comm);
+    for (size_t i = 0; i < sizeof recv_space / sizeof recv_space[0]; i++)
+        ranks_expect(me, recv_space[i] == 0x07070707, "a refused call wrote element %zu", i);
+    still_works(me, comm);
+    ranks_part(me, comm);
+}
+
+Test(api_errors, arguments_of_collectives)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = wrong_calls });
+}
+
+/* What is legal though it looks odd. */
+static void odd_calls(struct ranks_me *me)
+{
+    tutti_comm *comm = ranks_join(me, NULL);
+    if (comm == NULL)
+        return;
+    struct wrong w = right(me);
+    w.count = 0;
+    w.send = w.recv = NULL;
+    size_t none[RANKS_MAX] = { 0 };
+    w.counts = none;
+    w.root = 0;
+    for (int which = 0; which < SEND; which++) {
+        ranks_at(me, "rank %d: %s of nothing, from and to NULL", me->rank, names[which]);
+        ranks_ok(me, call(which, &w, comm), names[which]);
+    }
+    w.root = (me->rank + 1) % me->n;
+    ranks_ok(me, call(SEND, &w, comm), "a send of nothing, that nobody receives");
+    ranks_ok(me, call(RECV, &w, comm), "a recv of nothing, that nobody sends");
+    uint8_t odd[COUNT * 4 + 1] = { 0 }; /* moving needs no alignment */
+    ranks_ok(me, tutti_broadcast(odd + 1, odd + 1, COUNT, TUTTI_INT32, 1, comm, tutti_no_stream()),
+        "broadcast of misaligned elements");
+    still_works(me, comm);
+    ranks_part(me, comm);
+}
+
+Test(api_errors, odd_but_legal_calls)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = odd_calls });
+}
+
+/* --- Communicators that are none */
+
+static void refuse_handle(struct ranks_me *me, tutti_comm *comm, const char *words)
+{
+    tutti_error error = { .size = sizeof error };
+    tutti_comm *child = NULL;
+    char text[64] = "untouched";
+    struct wrong w = right(me);
+    for (int which = 0; which < CALLS; which++) {
+        ranks_at(me, "%s on a handle: %s", names[which], words);
+        ranks_refused(me, call(which, &w, comm), TUTTI_INVALID_ARGUMENT, names[which], words);
+    }
+    ranks_at(me, "a handle: %s", words);
+    ranks_refused(me, tutti_comm_finalize(comm), TUTTI_INVALID_ARGUMENT, "finalize", words);
+    ranks_refused(me, tutti_comm_abort(comm), TUTTI_INVALID_ARGUMENT, "abort", words);
+    ranks_refused(me, tutti_comm_state(comm), TUTTI_INVALID_ARGUMENT, "state", words);
+    ranks_refused(me, tutti_comm_get_error(comm, &error), TUTTI_INVALID_ARGUMENT, "get_error", words);
+    ranks_refused(me, tutti_comm_split(comm, 0, 0, NULL, &child), TUTTI_INVALID_ARGUMENT, "split", words);
+    ranks_refused(me, tutti_comm_destroy(comm), TUTTI_INVALID_ARGUMENT, "destroy", words);
+    ranks_expect(me, child == NULL && error.status == TUTTI_OK, "an output was set");
+    ranks_expect(me, tutti_comm_rank(comm) == -1 && tutti_comm_size(comm) == -1, "it has a rank or size");
+    ranks_expect(me, tutti_comm_device(comm) == -1, "it has a device");
+    ranks_expect(me, tutti_get_last_error(comm) != NULL, "get_last_error is NULL");
+    if (comm != NULL)
+        ranks_expect(me, tutti_query(comm, "version", text, sizeof text) == 0, "it answers a query");
+}
+
+static void wrong_handles(struct ranks_me *me)
+{
+    static _Alignas(4096) uint8_t garbage[4096];
+    tutti_comm *comms[2], *first;
+    refuse_handle(me, NULL, "comm|NULL");
+    refuse_handle(me, (tutti_comm *)garbage, "comm|not a communicator");
+    memset(garbage, 0xff, sizeof garbage);
+    refuse_handle(me, (tutti_comm *)(garbage + 64), "comm|not a communicator");
+    refuse_handle(me, (tutti_comm *)(garbage + 1), "comm|not a communicator");
+    if (!ranks_ok(me, tutti_comm_init_all(2, NULL, NULL, comms), "init_all"))
+        return;
+    refuse_handle(me, (tutti_comm *)((uint8_t *)comms[0] + 8), "comm|not a communicator");
+    first = comms[0];
+    ranks_ok(me, tutti_comm_destroy(comms[0]), "destroy");
+    refuse_handle(me, first, "comm|destroyed");
+    for (int i = 0; i < 20; i++) { /* a handle is not reused soon */
+        tutti_comm *next[2];
+        ranks_ok(me, tutti_comm_init_all(2, NULL, NULL, next), "init_all");
+        refuse_handle(me, first, "comm|destroyed");
+        ranks_ok(me, tutti_comm_destroy(next[0]), "destroy");
+        ranks_ok(me, tutti_comm_destroy(next[1]), "destroy");
+    }
+    ranks_ok(me, tutti_comm_destroy(comms[1]), "destroy");
+}
+
+Test(api_errors, handles_that_are_none)
+{
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = wrong_handles });
+}
+
+/* --- The other functions of a communicator */
+
+static void wrong_split(struct ranks_me *me)
+{
+    tutti_comm *comm = ranks_join(me, NULL), *child = NULL;
+    tutti_config config = { .size = sizeof config, .flags = 1 };
+    if (comm == NULL)
+        return;
+    for (int rank = 0; rank < me->n; rank++) { /* what is wrong at one rank is refused at all */
+        bool mine = me->rank == rank;
+        ranks_at(me, "rank %d: split, rank %d with colour -2", me->rank, rank);
+        tutti_status status = tutti_comm_split(comm, mine ? -2 : 0, 0, NULL, &child);
+        ranks_refused(
+            me, status, TUTTI_INVALID_ARGUMENT, "split", mine ? "color|-2" : "rank|wrong arguments");
+        ranks_at(me, "rank %d: split, rank %d with unknown flags", me->rank, rank);
+        status = tutti_comm_split(comm, 1, 0, mine ? &config : NULL, &child);
+        ranks_refused(me, status, TUTTI_UNSUPPORTED, "split", mine ? "flags|0x1" : "rank|wrong arguments");
+        ranks_expect(me, child == NULL, "a refused split has set the child");
+    }
+    still_works(me, comm);
+    if (me->rank == 0) /* local: the others do not wait */
+        ranks_refused(me, tutti_comm_split(comm, 0, 0, NULL, NULL), TUTTI_INVALID_ARGUMENT, "split", "child");
+    still_works(me, comm);
+    ranks_part(me, comm);
+}
+
+Test(api_errors, split)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = wrong_split });
+}
+
+static void finalized(struct ranks_me *me)
+{
+    tutti_comm *comm = ranks_join(me, NULL), *child = NULL;
+    tutti_error error = { .size = 0 };
+    if (comm == NULL)
+        return;
+    ranks_at(me, "rank %d: get_error", me->rank);
+    ranks_refused(me, tutti_comm_get_error(comm, NULL), TUTTI_INVALID_ARGUMENT, "get_error", "error|NULL");
+    ranks_refused(me, tutti_comm_get_error(comm, &error), TUTTI_INVALID_ARGUMENT, "get_error", "size");
+    error.size = offsetof(tutti_error, peer); /* a program built when the struct was shorter */
+    error.peer = 99;
+    ranks_ok(me, tutti_comm_get_error(comm, &error), "get_error of a shorter struct");
+    ranks_expect(
+        me, error.status == TUTTI_OK && error.peer == 99, "status %d, peer %d", error.status, error.peer);
+    ranks_expect(me, strcmp(tutti_get_last_error(comm), "") == 0, "there is no sticky error");
+    ranks_ok(me, tutti_comm_finalize(comm), "finalize");
+    struct wrong w = right(me);
+    for (int which = 0; which < CALLS; which++)
+        refuse(me, which, &w, comm, TUTTI_INVALID_USAGE, "finalized");
+    ranks_refused(me, tutti_comm_split(comm, 0, 0, NULL, &child), TUTTI_INVALID_USAGE, "split", "finalized");
+    ranks_refused(me, tutti_comm_finalize(comm), TUTTI_INVALID_USAGE, "finalize", "finalized");
+    ranks_expect(me, tutti_comm_rank(comm) == me->rank, "the rank is gone");
+    ranks_part(me, comm);
+}
+
+Test(api_errors, finalized_communicators)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = finalized });
+}
+
+/* --- Without a communicator */
+
+static void wrong_memory(struct ranks_me *me)
+{
+    void *ptr = NULL;
+    uint8_t *plain = malloc(100);
+    ranks_refused(me, tutti_mem_alloc(10, 0, NULL), TUTTI_INVALID_ARGUMENT, "mem_alloc", "ptr|NULL");
+    ranks_refused(me, tutti_mem_alloc(10, 1, &ptr), TUTTI_UNSUPPORTED, "mem_alloc", "cuda|1");
+    ranks_refused(
+        me, tutti_mem_alloc(SIZE_MAX, 0, &ptr), TUTTI_OUT_OF_MEMORY, "mem_alloc of all", "bytes|legal");
+    ranks_refused(
+        me, tutti_mem_alloc((size_t)1 << 60, 0, &ptr), TUTTI_OUT_OF_MEMORY, "mem_alloc", "bytes|legal");
+    ranks_expect(me, ptr == NULL, "a failed mem_alloc has set ptr");
+    ranks_ok(me, tutti_mem_free(NULL), "mem_free of NULL");
+    ranks_refused(me, tutti_mem_free(plain), TUTTI_INVALID_ARGUMENT, "mem_free of malloc'ed memory", "ptr");
+    ranks_ok(me, tutti_mem_alloc(0, 0, &ptr), "mem_alloc of nothing");
+    ranks_ok(me, tutti_mem_free(ptr), "mem_free");
+    ranks_ok(me, tutti_mem_alloc(10000, 0, &ptr), "mem_alloc");
+    uint8_t *bytes = ptr;
+    ranks_expect(me, (uintptr_t)ptr % 4096 == 0, "not page-aligned");
+    for (int i = 0; i < 10000; i++)
+        ranks_expect(me, bytes[i] == 0, "byte %d is not zero", i);
+    memset(ptr, 0xff, 10000);
+    ranks_refused(
+        me, tutti_mem_free(bytes + 4096), TUTTI_INVALID_ARGUMENT, "mem_free of the middle of memory", "ptr");
+    ranks_ok(me, tutti_mem_free(ptr), "mem_free");
+    ranks_refused(me, tutti_mem_free(ptr), TUTTI_INVALID_ARGUMENT, "mem_free, twice", "ptr");
+    ranks_ok(me, tutti_mem_alloc(10000, 0, &ptr), "mem_alloc"); /* zeroed also when it is used again */
+    for (int i = 0; i < 10000; i++)
+        ranks_expect(me, ((uint8_t *)ptr)[i] == 0, "byte %d of memory used again is not zero", i);
+    ranks_ok(me, tutti_mem_free(ptr), "mem_free");
+    free(plain);
+}
+
+Test(api_errors, memory)
+{
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = wrong_memory });
+}
+
+static void wrong_local_reductions(struct ranks_me *me)
+{
+    _Alignas(8) uint8_t a[64] = { 0 }, b[64] = { 0 }, dst[64] = { 0 };
+    const void *sources[] = { a, b }, *odd[] = { a, b + 2 }, *null[] = { a, NULL };
+    ranks_at(me, "reduce_local");
+    ranks_refused(me, tutti_reduce_local(sources, 0, dst, 4, TUTTI_INT32, TUTTI_SUM), TUTTI_INVALID_ARGUMENT,
+        "k of 0", "k is 0");
+    ranks_refused(me, tutti_reduce_local(sources, -3, dst, 4, TUTTI_INT32, TUTTI_SUM), TUTTI_INVALID_ARGUMENT,
+        "k of -3", "k is -3");
+    ranks_refused(me, tutti_reduce_local(NULL, 2, dst, 4, TUTTI_INT32, TUTTI_SUM), TUTTI_INVALID_ARGUMENT,
+        "sources NULL", "sources|NULL");
+    ranks_refused(me, tutti_reduce_local(null, 2, dst, 4, TUTTI_INT32, TUTTI_SUM), TUTTI_INVALID_ARGUMENT,
+        "one source NULL", "sources[1]");
+    ranks_refused(me, tutti_reduce_local(sources, 2, NULL, 4, TUTTI_INT32, TUTTI_SUM), TUTTI_INVALID_ARGUMENT,
+        "dst NULL", "dst|NULL");
+    ranks_refused(me, tutti_reduce_local(odd, 2, dst, 4, TUTTI_INT32, TUTTI_SUM), TUTTI_INVALID_ARGUMENT,
+        "a misaligned source", "sources[1]|multiple of 4");
+    ranks_refused(me, tutti_reduce_local(sources, 2, dst + 1, 4, TUTTI_INT32, TUTTI_SUM),
+        TUTTI_INVALID_ARGUMENT, "a misaligned dst", "dst|multiple of 4");
+    ranks_refused(
+        me, tutti_reduce_local(sources, 2, dst, 4, TUTTI_INT8, TUTTI_SUM), TUTTI_UNSUPPORTED, "int8", "int8");
+    ranks_refused(me, tutti_reduce_local(sources, 2, dst, 4, (tutti_type)77, TUTTI_SUM), TUTTI_UNSUPPORTED,
+        "type 77", "type");
+    ranks_refused(
+        me, tutti_reduce_local(sources, 2, dst, 4, TUTTI_INT32, 9), TUTTI_UNSUPPORTED, "op 9", "op");
+    ranks_ok(me, tutti_reduce_local(sources, 2, NULL, 0, TUTTI_INT32, TUTTI_SUM), "a reduction of nothing");
+}
+
+Test(api_errors, local_reductions)
+{
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = wrong_local_reductions });
+}
+
+static void questions(struct ranks_me *me)
+{
+    char text[4096], small[8] = "......";
+    ranks_at(me, "queries");
+    ranks_expect(me, tutti_get_version() == TUTTI_VERSION, "version %d", tutti_get_version());
+    ranks_expect(me, tutti_query(NULL, "nonsense", text, sizeof text) == 0, "nonsense is answered");
+    ranks_refused(me, TUTTI_INVALID_ARGUMENT, TUTTI_INVALID_ARGUMENT, "query",
+        "nonsense|version|config|transports|cpu|algorithms|choice|schedule|paths|lost_wakeups");
+    ranks_expect(me, tutti_query(NULL, NULL, text, sizeof text) == 0, "NULL is answered");
+    ranks_expect(me, tutti_query(NULL, "algorithms nonsense", text, sizeof text) == 0, "it is answered");
+    ranks_expect(me, tutti_query(NULL, "paths", text, sizeof text) == 0, "paths without a communicator");
+    ranks_expect(me, tutti_query(NULL, "choice all_reduce 8", text, sizeof text) == 0, "choice without one");
+    size_t length = tutti_query(NULL, "config", NULL, 0);
+    ranks_expect(me,
+        length > 20 && tutti_query(NULL, "config", text, sizeof text) == length && strlen(text) == length,
+        "config: %zu bytes, then \"%s\"", length, text);
+    ranks_expect(me, tutti_query(NULL, "config", small, 4) == length && strlen(small) == 3 && small[4] == '.',
+        "a short buffer holds \"%s\"", small);
+    for (int status = -20; status < 5; status++) {
+        const char *name = tutti_status_string((tutti_status)status);
+        bool known = status <= 1 && status >= -11;
+        ranks_expect(me, name != NULL && (strncmp(name, "TUTTI_", 6) == 0) == known, "status %d is \"%s\"",
+            status, name != NULL ? name : "NULL");
+    }
+    ranks_expect(me, tutti_type_bytes((tutti_type)12) == 0 && tutti_type_bytes((tutti_type)-1) == 0,
+        "an unknown type has bytes");
+    ranks_expect(me, tutti_type_bytes(TUTTI_BFLOAT16) == 2 && tutti_type_bytes(TUTTI_UINT64) == 8,
+        "wrong bytes of a type");
+}
+
+Test(api_errors, questions)
+{
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = questions });
+}
