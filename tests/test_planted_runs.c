@@ -146,10 +146,10 @@ static void second_message_first(struct tt_schedule *s, const struct tt_team *te
     last_message_first(s, team, 1);
 }
 
-static void ninth_message_first(struct tt_schedule *s, const struct tt_team *team, int root)
+static void fifth_message_first(struct tt_schedule *s, const struct tt_team *team, int root)
 {
     (void)root;
-    last_message_first(s, team, 8);
+    last_message_first(s, team, 4);
 }
 
 Test(planted_runs, deadlock_with_slots)
@@ -158,10 +158,10 @@ Test(planted_runs, deadlock_with_slots)
     refuse_with(&s, (struct tt_proof){ .slots = 1 }, "deadlock, with 1 slots: rank 0 step 0 waits for ");
     s = generated(TT_BARRIER, second_message_first, 3, false);
     accept(&s, (struct tt_proof){ .slots = 2 });
-    s = generated(TT_BARRIER, ninth_message_first, 3, false);
-    refuse(&s, "deadlock, with 8 slots: ");
-    s = generated(TT_BARRIER, ninth_message_first, 3, false);
-    accept(&s, (struct tt_proof){ .slots = 9 });
+    s = generated(TT_BARRIER, fifth_message_first, 3, false);
+    refuse(&s, "deadlock, with 4 slots: ");
+    s = generated(TT_BARRIER, fifth_message_first, 3, false);
+    accept(&s, (struct tt_proof){ .slots = 5 });
 }
 
 static void both_listen_first(struct tt_schedule *s, const struct tt_team *team, int root)

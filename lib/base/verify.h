@@ -7,7 +7,8 @@
  *
  * Acyclic in three modes, each with `slices` slices and two operations in flight:
  *   rendezvous  no buffering: a send ends only when its receive has begun, and the reverse;
- *   slots       message m of a (pair, direction) waits until message m - slots was received (transport.h);
+ *   slots       message m of a (pair, direction) waits until message m - slots was received
+ *               (transport.h; the executor gives each slice in flight slots of its own);
  *   in order    each rank's lanes run in program order, a send posts and its acknowledgement is awaited late,
  *               before the next write of what it reads: what a CUDA stream can run.
  *
@@ -29,7 +30,7 @@ enum tt_expected_tree {
 
 struct tt_proof {
     enum tt_expected_tree tree;
-    int slots; /* of mode 2; 0: TT_SLOTS as transport.h says (8) */
+    int slots; /* of mode 2; 0: those of one slice in flight (TT_SLOTS / TT_WINDOW, 4) */
     int slices; /* 0: two */
     uint32_t span; /* the longest message allowed, in chunks; 0: any */
 };
