@@ -2,8 +2,8 @@
  * instruction set.
  *
  * The includer has defined vec_select, vec_merge_halves, float16_widen, _narrow, _round and TT_FOLD_TABLE.
- * The loops are ordinary inline functions that take the type and the operation as constant arguments; FOLD and
- * its like below make the real functions, in which everything is inlined.
+ * The loops are ordinary inline functions that take the type and the operation as constant arguments; FOLD
+ * and its like below make the real functions, in which everything is inlined.
  *
  * Of a NaN only that it is one is kept: a NaN that is computed is all ones, in every type. Which payload
  * survives a + b differs between processors, and compilers may swap a and b; all ones is quiet and costs

@@ -122,7 +122,7 @@ Test(shm, abort_wakes_all)
     shm_stage_run(shm_stage_new(5), sleep_until_abort, -1);
 }
 
-/* What is seen right after a timeout, and was not rung, counts as a lost wake-up, which no rank may end with. */
+/* What is seen right after a timeout, and was not rung, counts as a lost wake-up: no rank may end with one. */
 static void sleep_until_news(struct shm_rank *r)
 {
     struct tt_wait wait;

@@ -272,7 +272,7 @@ Test(wait, no_wake_up_is_lost_after_spins_and_yields)
 }
 
 /* Both sides start each round together and then dawdle by chance, so that the ringer's look at `sleeping`
- * falls again and again into the moment when the sleeper says so: without either fence this loses one soon. */
+ * falls again and again into the moment when the sleeper says so: without either fence one is lost soon. */
 struct duel {
     struct tt_doorbell bell;
     _Alignas(64) _Atomic uint32_t ready[2];
