@@ -15,11 +15,11 @@ enum { ANY = 0 }; /* no limit */
 #define RING "Patarasuk, Yuan 2009"
 
 const struct tt_algorithm tt_algorithms[] = {
-    { "one_shot", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, true, 16, 2048,
+    { "one_shot", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, true, 16, 8192,
         tt_all_reduce_one_shot, CHAN },
-    { "doubling", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_POWER_OF_TWO, true, ANY, 2048,
+    { "doubling", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_POWER_OF_TWO, true, ANY, 8192,
         tt_all_reduce_doubling, THAKUR },
-    { "tree", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, true, ANY, 2048, tt_all_reduce_tree,
+    { "tree", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, true, ANY, 8192, tt_all_reduce_tree,
         "binomial" },
     { "halving", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_POWER_OF_TWO, true, 1, 1,
         tt_all_reduce_halving, "Rabenseifner 2004" },
