@@ -251,15 +251,21 @@ static tutti_status start_collective(const struct tt_call *call, struct tt_op **
 
 tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op)
 {
+    struct tt_comm *comm = call->comm;
     bool p2p = tt_collectives[call->collective].p2p;
-    tutti_status status = p2p ? start_point(call, op) : start_collective(call, op);
+    tutti_status status = comm->transport->enter(comm->endpoint) ? TUTTI_OK : tt_comm_check(comm);
+    if (status == TUTTI_OK)
+        status = p2p ? start_point(call, op) : start_collective(call, op);
     if (status == TUTTI_OK)
         tt_exec_start(*op);
+    else
+        comm->transport->leave(comm->endpoint);
     return status;
 }
 
 void tt_call_end(const struct tt_call *call, struct tt_op *op)
 {
+    op->endpoint->transport->leave(op->endpoint);
     if (op->class == TT_CLASS_COLLECTIVE) {
         if (op->state == TT_DONE)
             op->endpoint->transport->complete(op->endpoint, op->sequence + 1);

@@ -142,6 +142,23 @@ static void idle(struct runner *r)
     }
 }
 
+/* A communicator that failed has ended: its ranks of this process stop reading this one's buffers as soon
+ * as they see that, and only then may the caller have the buffers back. All calls of this thread are over,
+ * so nobody waits for it. */
+static void settle(struct runner *r)
+{
+    for (int i = 0; i < r->count; i++) {
+        const struct tt_comm *comm = r->pending[i].call.comm;
+        struct tt_cause cause;
+        if (!comm->transport->cause(comm->endpoint, &cause))
+            continue;
+        tt_wait_begin(&r->wait, comm->wait_policy, NULL, 0);
+        while (!comm->transport->quiet(comm->endpoint))
+            tt_wait_idle(&r->wait);
+        tt_wait_awake(&r->wait);
+    }
+}
+
 tutti_status tt_run(struct tt_pending *pending, int count)
 {
     struct runner r; /* not zeroed: `wait` is large, and most calls never wait */
@@ -166,5 +183,7 @@ tutti_status tt_run(struct tt_pending *pending, int count)
     }
     if (r.waiting)
         tt_wait_awake(&r.wait);
+    if (r.status != TUTTI_OK)
+        settle(&r);
     return r.status;
 }

@@ -223,6 +223,8 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
         for (int rank = 0; rank < head->n; rank++)
             tt_shm_channel_init(e, class, rank);
     e->aborted = &e->peers[0].control->aborted;
+    for (int rank = 0; rank < head->n; rank++)
+        e->shares = e->shares || (rank != head->me && e->peers[rank].same);
     e->connected = true;
     return TUTTI_OK;
 }
@@ -252,6 +254,9 @@ const struct tt_transport tt_shm = {
     .arrived = tt_shm_arrived,
     .pull = tt_shm_pull,
     .release = tt_shm_release,
+    .enter = tt_shm_enter,
+    .leave = tt_shm_leave,
+    .quiet = tt_shm_quiet,
     .publish = tt_shm_publish,
     .complete = tt_shm_complete,
     .call_of = tt_shm_call_of,

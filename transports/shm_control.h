@@ -57,6 +57,7 @@ struct tt_shm_control {
     struct tt_doorbell bell;
     _Alignas(64) _Atomic uint32_t aborted; /* of rank 0: 1 + the rank whose cause is everybody's */
     _Alignas(64) _Atomic uint32_t left;
+    _Alignas(64) _Atomic uint32_t inside; /* operations of this rank that may read its peers' memory */
     _Alignas(64) _Atomic uint64_t completed;
     _Alignas(64) _Atomic uint64_t calls[TT_CALLS_KEPT][TT_SHM_CALL_WORDS];
     _Alignas(64) struct tt_cause cause;
@@ -120,6 +121,8 @@ struct tt_shm_endpoint {
     struct tt_doorbell **bells; /* all but mine, once connected */
     int nbells;
     bool connected;
+    bool shares; /* this process with another rank */
+    uint32_t entered; /* operations that may read peers' memory */
     uint64_t probe; /* a random value that peers try to read */
     pthread_mutex_t aborting;
     struct tt_shm_grave *grave;
@@ -157,6 +160,9 @@ tutti_status tt_shm_pull(struct tt_endpoint *head, int peer, const struct tt_arr
 void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number);
 
 /* What ranks tell each other besides messages (shm_report.c). */
+bool tt_shm_enter(struct tt_endpoint *head);
+void tt_shm_leave(struct tt_endpoint *head);
+bool tt_shm_quiet(struct tt_endpoint *head);
 void tt_shm_publish(struct tt_endpoint *head, const struct tt_call_record *call, uint64_t sequence);
 void tt_shm_complete(struct tt_endpoint *head, uint64_t sequence);
 bool tt_shm_call_of(struct tt_endpoint *head, int peer, uint64_t sequence, struct tt_call_record *call);

@@ -9,6 +9,37 @@ static struct tt_shm_endpoint *of(struct tt_endpoint *head)
     return (struct tt_shm_endpoint *)head;
 }
 
+/* The fence is against the one of the abort word: either this rank sees that the communicator has ended, or
+ * who ended it sees that this rank is inside. */
+bool tt_shm_enter(struct tt_endpoint *head)
+{
+    struct tt_shm_endpoint *e = of(head);
+    if (!e->shares)
+        return true;
+    atomic_store_explicit(&e->control->inside, ++e->entered, memory_order_relaxed);
+    if (e->entered == 1)
+        atomic_thread_fence(memory_order_seq_cst);
+    return atomic_load_explicit(e->aborted, memory_order_acquire) == 0;
+}
+
+void tt_shm_leave(struct tt_endpoint *head)
+{
+    struct tt_shm_endpoint *e = of(head);
+    if (e->shares)
+        atomic_store_explicit(&e->control->inside, --e->entered, memory_order_release);
+}
+
+bool tt_shm_quiet(struct tt_endpoint *head)
+{
+    const struct tt_shm_endpoint *e = of(head);
+    atomic_thread_fence(memory_order_seq_cst);
+    for (int rank = 0; e->shares && rank < head->n; rank++)
+        if (rank != head->me && e->peers[rank].same &&
+            atomic_load_explicit(&e->peers[rank].control->inside, memory_order_acquire) != 0)
+            return false;
+    return true;
+}
+
 /* A record may be read while it is replaced, so it is written word by word: the sequence is taken away
  * first and written last, and who reads a new word also sees that the old sequence is gone. */
 void tt_shm_publish(struct tt_endpoint *head, const struct tt_call_record *call, uint64_t sequence)

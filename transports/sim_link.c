@@ -300,6 +300,24 @@ static bool sim_cause(struct tt_endpoint *e, struct tt_cause *cause)
     return sim->aborted;
 }
 
+/* One thread drives all ranks: nobody reads while another returns. */
+static bool sim_enter(struct tt_endpoint *head)
+{
+    (void)head;
+    return true;
+}
+
+static void sim_leave(struct tt_endpoint *head)
+{
+    (void)head;
+}
+
+static bool sim_quiet(struct tt_endpoint *head)
+{
+    (void)head;
+    return true;
+}
+
 const struct tt_transport tt_sim_transport = { .name = "sim",
     .open = sim_open,
     .connect = sim_connect,
@@ -314,5 +332,8 @@ const struct tt_transport tt_sim_transport = { .name = "sim",
     .call_of = sim_call_of,
     .completed_by = sim_completed_by,
     .peer_state = sim_peer_state,
+    .enter = sim_enter,
+    .leave = sim_leave,
+    .quiet = sim_quiet,
     .abort = sim_abort,
     .cause = sim_cause };

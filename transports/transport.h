@@ -130,6 +130,14 @@ struct tt_transport {
         void *dst, uint64_t bytes);
     void (*release)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number);
 
+    /* Ranks that are threads of one process read each other's private memory, so a rank that gives an
+     * operation up must not return while a peer may still be reading. enter and leave stand around
+     * everything that reads peers' memory, and nest; enter is false, and nothing must be read, once the
+     * communicator has ended. quiet: no peer of this process is between the two. */
+    bool (*enter)(struct tt_endpoint *e);
+    void (*leave)(struct tt_endpoint *e);
+    bool (*quiet)(struct tt_endpoint *e);
+
     /* The control plane: any number of ranks may read, each writes its own. `publish` announces the
      * operation that begins, `complete` that all operations below `sequence` are over at this rank. */
     void (*publish)(struct tt_endpoint *e, const struct tt_call_record *call, uint64_t sequence);
