@@ -315,7 +315,7 @@ static tutti_status join(const struct tt_session *s, const struct tt_member *min
 }
 
 /* Who made the id and was killed leaves its socket behind: whoever finds nobody listening removes it. A
- * process that dies closes its connections and its listener one by one, so the first look may be too early. */
+ * process that dies closes its sockets one by one, so the first look may be too early. */
 static void remove_if_dead(const struct sockaddr_un *address)
 {
     for (int tries = 0; tries < 10; tries++) {
@@ -352,8 +352,7 @@ tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct
     if (status == TUTTI_OK)
         status = prove(s, &read);
     explicit_bzero(read.secret, sizeof read.secret);
-    if (s->deadline_ns < INT64_MAX)
-        s->deadline_ns += (int64_t)TT_WIRE_GRACE_MS * 1000000;
+    s->deadline_ns = tt_wire_later(s->deadline_ns, TT_WIRE_GRACE_MS);
     if (status == TUTTI_OK)
         status = join(s, mine, members);
     if (status == TUTTI_PEER_LOST)
@@ -378,9 +377,7 @@ tutti_status tt_session_exchange(struct tt_session *s, const void *mine, uint64_
     uint8_t *body = malloc((size_t)s->n * bytes);
     if (!body)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for an exchange of %d ranks", s->n);
-    s->deadline_ns = tt_deadline_ns(s->timeout_ms);
-    if (s->deadline_ns < INT64_MAX)
-        s->deadline_ns += (int64_t)TT_WIRE_GRACE_MS * 1000000;
+    s->deadline_ns = tt_wire_later(tt_deadline_ns(s->timeout_ms), TT_WIRE_GRACE_MS);
     tutti_status status = TUTTI_OK;
     /* If the job has failed, its verdict is there to be read. */
     if (!send_all(s, part, TT_FRAME_BYTES + bytes, NULL, 0) && errno != EPIPE && errno != ECONNRESET)

@@ -45,8 +45,7 @@ void tt_job_hand_out(struct tt_job *job)
     }
     begin_sending(job, TT_FRAME_MEMBERS, TT_STAGE_MEMBERS);
     /* The last rank may have come at the last moment; half the grace that the ranks give. */
-    int64_t grace_ns = (int64_t)TT_WIRE_GRACE_MS * 1000000 / 2;
-    job->deadline_ns = job->deadline_ns < INT64_MAX - grace_ns ? job->deadline_ns + grace_ns : INT64_MAX;
+    job->deadline_ns = tt_wire_later(job->deadline_ns, TT_WIRE_GRACE_MS / 2);
     job->phase = TT_JOB_HANDING_OUT;
 }
 

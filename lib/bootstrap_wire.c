@@ -257,6 +257,12 @@ unsigned long long tt_wire_open_files(void)
     return (unsigned long long)limit.rlim_cur;
 }
 
+int64_t tt_wire_later(int64_t deadline_ns, int ms)
+{
+    int64_t more_ns = (int64_t)ms * 1000000;
+    return deadline_ns < INT64_MAX - more_ns ? deadline_ns + more_ns : INT64_MAX;
+}
+
 int tt_wire_poll_ms(int64_t deadline_ns)
 {
     if (deadline_ns == INT64_MAX)

@@ -99,6 +99,7 @@ ssize_t tt_wire_receive(int socket, void *bytes, size_t size, int *fds, int room
 unsigned long long tt_wire_open_files(void); /* ulimit -n, for errors */
 /* A deadline as poll wants it. */
 int tt_wire_poll_ms(int64_t deadline_ns);
+int64_t tt_wire_later(int64_t deadline_ns, int ms); /* never stays never */
 
 static inline void tt_put(uint8_t *at, uint64_t value, int bytes)
 {

@@ -34,10 +34,10 @@ static inline int make_file(int rank, int i)
     return fd;
 }
 
-/* Each third rank gives both descriptors, the next only the second, the next none. */
+/* Of eight ranks one gives no descriptor, one only the second. */
 static inline bool gives(int rank, int i)
 {
-    return rank % 3 == 0 || (rank % 3 == 1 && i == 1);
+    return rank % 8 < 6 || (rank % 8 == 6 && i == 1);
 }
 
 static inline void make_member(int rank, struct tt_member *mine)
@@ -236,6 +236,20 @@ static inline void stranger_hello(int socket, const tutti_id *id, int n)
         abort();
     tt_hello_write(&(struct tt_hello){ n, PATIENCE_MS, 0, blob }, read.session, bytes);
     stranger_say(socket, bytes, sizeof bytes);
+}
+
+/* What the root has to say; INTERNAL_ERROR if that is no verdict. */
+static inline struct tt_verdict stranger_verdict(int socket, const tutti_id *id)
+{
+    struct tt_id read;
+    struct tt_frame frame;
+    struct tt_verdict verdict = { .status = TUTTI_INTERNAL_ERROR, .text = "no verdict" };
+    uint8_t bytes[TT_VERDICT_BYTES];
+    if (tt_id_read(id, &read) == TUTTI_OK && stranger_hear(socket, bytes, sizeof bytes) &&
+        tt_frame_read(bytes, read.session, &frame) && frame.kind == TT_FRAME_VERDICT &&
+        frame.length == TT_VERDICT_BYTES - TT_FRAME_BYTES)
+        tt_verdict_read(bytes, &verdict);
+    return verdict;
 }
 
 /* The other side closes without a word. */

@@ -43,6 +43,7 @@ static _Noreturn void end_rank(struct shm_rank *r)
 static _Noreturn void run_rank(struct shm_stage *stage, int me, void (*run)(struct shm_rank *r))
 {
     struct shm_rank r = { .stage = stage, .n = stage->n, .me = me, .suite = { .transport = &tt_shm } };
+    alarm(PATIENCE_MS / 1000 + 10); /* a rank that hangs must not outlive its test */
     run(&r);
     suite_expect(&r.suite, tt_wait_lost() == 0, "%d wake-ups were lost", (int)tt_wait_lost());
     end_rank(&r);

@@ -227,6 +227,26 @@ Test(api_faults, leaving_in_time_is_no_loss)
     ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_TOGETHER, .run = leave_in_time });
 }
 
+/* Who has done its part may leave long before the others have done theirs. */
+static void leave_others_waiting(struct ranks_me *me)
+{
+    int32_t value = 1 << me->rank, sum = 0;
+    tutti_comm *comm = ranks_join(me, NULL);
+    if (comm == NULL)
+        return;
+    ranks_at(me, "rank %d: rank 1 leaves while rank 0 waits for rank 2", me->rank);
+    if (me->rank == 2)
+        ranks_sleep_us(500000);
+    ranks_ok(me, tutti_reduce(&value, &sum, 1, TUTTI_INT32, TUTTI_SUM, 0, comm, tutti_no_stream()), "reduce");
+    ranks_expect(me, me->rank != 0 || sum == 7, "the sum is %d", sum);
+    ranks_part(me, comm);
+}
+
+Test(api_faults, leaving_while_others_wait)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = leave_others_waiting });
+}
+
 /* --- Aborts */
 
 struct blocked { /* what a rank is in when somebody aborts */

@@ -189,6 +189,50 @@ Test(api_group, many_messages_in_order)
     ranks_run(&(struct ranks_plan){ .n = 2, .run = in_order });
 }
 
+/* Messages of many slices share few slots: those of a pair must not get in each other's way, whichever are
+ * looked at first. */
+static void many_large(struct ranks_me *me)
+{
+    enum { MESSAGES = 6, COUNT = 150000 };
+    tutti_config config = { .size = sizeof config, .options = "slice=32K" };
+    tutti_comm *comm = ranks_join(me, &config);
+    struct ranks_vector v = words_of(2, 3);
+    uint64_t *all = numbers(2 * MESSAGES * COUNT), *expected = numbers(COUNT);
+    for (int round = 0; comm != NULL && round < 6; round++) {
+        ranks_at(me, "rank %d: %d messages of %d uint64 each way in a group, round %d", me->rank, MESSAGES,
+            COUNT, round);
+        ranks_fill(&v, me->rank, 0, MESSAGES * COUNT, all);
+        ranks_delay(me, 2000);
+        tutti_group_start();
+        for (int i = 0; i < 2 * MESSAGES; i++) { /* receives first, last or between */
+            int m = round % 3 == 0 ? i % MESSAGES : i / 2;
+            bool sends = round % 3 == 0 ? i < MESSAGES : (i & 1) == round % 3 - 1;
+            size_t count = (size_t)(COUNT - m * 1000); /* each has a length of its own */
+            if (sends)
+                tutti_send(all + m * COUNT, count, TUTTI_UINT64, 1 - me->rank, comm, tutti_no_stream());
+            else
+                tutti_recv(
+                    all + (MESSAGES + m) * COUNT, count, TUTTI_UINT64, 1 - me->rank, comm, tutti_no_stream());
+        }
+        ranks_ok(me, tutti_group_end(), "group_end");
+        for (int m = 0; m < MESSAGES; m++) {
+            size_t count = (size_t)(COUNT - m * 1000);
+            ranks_fill(&v, 1 - me->rank, (uint64_t)m * COUNT, count, expected);
+            ranks_same(me, TUTTI_UINT64, all + (MESSAGES + m) * COUNT, expected, count, "a message");
+        }
+    }
+    free(all);
+    free(expected);
+    if (comm != NULL)
+        ranks_part(me, comm);
+}
+
+Test(api_group, many_large_messages)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = many_large });
+    ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_TOGETHER, .run = many_large });
+}
+
 /* --- One thread that has all ranks */
 
 static void sum_alone(struct ranks_me *me, tutti_comm *const *comms, int n, uint64_t salt)

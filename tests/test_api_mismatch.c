@@ -50,6 +50,8 @@ static tutti_status run_form(const struct ranks_me *me, const struct form *f, tu
             counts[r] = f->count;
         if (me->rank < me->n - 1)
             counts[me->n - 1] = f->shared;
+        if (me->rank < me->n - 2) /* the sum is the same */
+            counts[me->n - 2] = 2 * f->count - f->shared;
         return tutti_all_gather_v(send_space, f->count, recv_space, counts, NULL, f->type, comm, none);
     case BARRIER:
         return tutti_barrier(comm, none);

@@ -16,6 +16,8 @@
 #include "transports/arena.h"
 #include "transports/ranges.h"
 
+TestSuite(arena, .timeout = 60);
+
 static uint64_t take(struct tt_ranges *r, uint64_t bytes, uint64_t align)
 {
     uint64_t at;

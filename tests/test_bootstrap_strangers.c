@@ -144,8 +144,10 @@ static ssize_t meet_impostor(const struct tt_id *id, const struct tt_id *knows, 
 
 Test(bootstrap_strangers, impostor_is_told_nothing)
 {
+    struct place place;
     struct tt_id id = { .session = 5, .secret = "a secret", .token = "a token" }, other = id;
     char text[TT_ERROR_TEXT];
+    place_open(&place);
     cr_assert_eq(tt_place_choose(&id.place), TUTTI_OK);
     other.secret[0] ^= 1;
     cr_expect_eq(meet_impostor(&id, &other, TT_ROLE_ROOT, text), 0, "a rank told an impostor something");
@@ -157,14 +159,17 @@ Test(bootstrap_strangers, impostor_is_told_nothing)
     /* With the proof of a rank, as it would have it of another connection. */
     cr_expect_eq(meet_impostor(&id, &id, TT_ROLE_RANK, text), 0);
     cr_expect(strstr(text, "does not know its secret"), "%s", text);
+    place_close(&place);
 }
 
 Test(bootstrap_strangers, listener_that_never_answers_times_out)
 {
+    struct place place;
     struct tt_id id = { .session = 6, .token = "another token" };
     struct sockaddr_un address;
     struct tt_listener listener;
     tutti_id bytes;
+    place_open(&place);
     cr_assert_eq(tt_place_choose(&id.place), TUTTI_OK);
     tt_id_write(&id, &bytes);
     cr_assert_eq(tt_place_address(id.place, id.token, &address), TUTTI_OK);
@@ -175,6 +180,36 @@ Test(bootstrap_strangers, listener_that_never_answers_times_out)
     cr_expect_eq(c.status, TUTTI_TIMEOUT);
     cr_expect(strstr(c.text, "within 100 ms"), "%s", c.text);
     tt_listener_close(&listener);
+    place_close(&place);
+}
+
+/* So many wait to be accepted that the system takes no more: wait for a place, but not longer than that. */
+Test(bootstrap_strangers, full_backlog_is_waited_for)
+{
+    struct place place;
+    struct tt_id id = { .session = 7, .token = "a third token" };
+    struct sockaddr_un address;
+    tutti_id bytes;
+    int sockets[8], count = 0, listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    place_open(&place);
+    cr_assert_eq(tt_place_choose(&id.place), TUTTI_OK);
+    tt_id_write(&id, &bytes);
+    cr_assert_eq(tt_place_address(id.place, id.token, &address), TUTTI_OK);
+    cr_assert_eq(bind(listener, (const struct sockaddr *)&address, sizeof address), 0);
+    cr_assert_eq(listen(listener, 1), 0);
+    do
+        sockets[count] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    while (connect(sockets[count++], (const struct sockaddr *)&address, sizeof address) == 0 && count < 8);
+    struct call c = call_for(&bytes, 1, 0);
+    c.timeout_ms = 100;
+    run_call(&c);
+    cr_expect_eq(c.status, TUTTI_TIMEOUT);
+    cr_expect(strstr(c.text, "backlog"), "%s", c.text);
+    while (count > 0)
+        close(sockets[--count]);
+    close(listener);
+    unlink(address.sun_path);
+    place_close(&place);
 }
 
 static uint32_t next_random(uint32_t *state)
@@ -183,8 +218,8 @@ static uint32_t next_random(uint32_t *state)
     return *state >> 8;
 }
 
-/* A mebibyte of noise, the beginning of a greeting, noise with a greeting's head, silence, descriptors sent to
- * one who has not asked: while a job meets. */
+/* A mebibyte of noise, the beginning of a greeting, noise with a greeting's head, silence, descriptors sent
+ * to one who has not asked: while a job meets. */
 Test(bootstrap_strangers, noise_disturbs_nobody)
 {
     static uint8_t noise[1 << 20];
@@ -278,15 +313,7 @@ Test(bootstrap_strangers, silence_is_not_waited_for)
 
 static struct tt_verdict verdict_for(const tutti_id *id, int socket)
 {
-    struct tt_id read;
-    struct tt_frame frame;
-    struct tt_verdict verdict = { .status = TUTTI_OK };
-    uint8_t bytes[TT_VERDICT_BYTES];
-    cr_assert_eq(tt_id_read(id, &read), TUTTI_OK);
-    cr_assert(stranger_hear(socket, bytes, sizeof bytes));
-    cr_assert(tt_frame_read(bytes, read.session, &frame));
-    cr_assert(frame.kind == TT_FRAME_VERDICT && frame.length == TT_VERDICT_BYTES - TT_FRAME_BYTES);
-    tt_verdict_read(bytes, &verdict);
+    struct tt_verdict verdict = stranger_verdict(socket, id);
     cr_expect(turned_away(socket));
     close(socket);
     return verdict;

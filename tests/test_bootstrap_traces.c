@@ -1,7 +1,9 @@
 /* test_bootstrap_traces.c: what the bootstrap leaves behind: no descriptor, no thread, no file, whatever
- * happened; and where its files lie while they are there. */
+ * happened; where its files lie while they are there; and that it stays out of the way of signals. */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 
 #include "meeting.h"
 
@@ -211,4 +213,59 @@ Test(bootstrap_traces, id_of_another_environment_is_not_found)
     expect_end(&place);
     place_close(&other);
     place_close(&place);
+}
+
+/* Threads of this process that block every signal that can be blocked. */
+static int count_deaf_threads(void)
+{
+    int deaf = 0;
+    DIR *d = opendir("/proc/self/task");
+    for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+        char path[300], line[256];
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
+        FILE *file = e->d_name[0] != '.' ? fopen(path, "r") : NULL;
+        while (file && fgets(line, sizeof line, file))
+            deaf += strncmp(line, "SigBlk:\tfffffff", 15) == 0;
+        if (file)
+            fclose(file);
+    }
+    if (d)
+        closedir(d);
+    return deaf;
+}
+
+static void note_signal(int number)
+{
+    (void)number;
+}
+
+/* Waits that signals cut short go on, and the helper thread takes none of them. */
+Test(bootstrap_traces, signals_disturb_nobody)
+{
+    struct sigaction action = { .sa_handler = note_signal };
+    const struct itimerval often = { { 0, 300 }, { 0, 300 } }, never = { { 0, 0 }, { 0, 0 } };
+    cr_assert_eq(sigaction(SIGALRM, &action, NULL), 0);
+    cr_assert_eq(setitimer(ITIMER_REAL, &often, NULL), 0);
+    for (int round = 0; round < 20; round++) {
+        tutti_id id;
+        struct call calls[4];
+        int deaf = count_deaf_threads();
+        cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
+        cr_expect_eq(count_deaf_threads(), deaf + 1);
+        for (int r = 0; r < 4; r++) {
+            calls[r] = call_for(&id, 4, r);
+            calls[r].rounds = 10;
+        }
+        for (int r = 0; r < 4; r++) {
+            start_call(&calls[r]);
+            tt_sleep_ms(1);
+        }
+        for (int r = 0; r < 4; r++)
+            pthread_join(calls[r].thread, NULL);
+        for (int r = 0; r < 4; r++)
+            cr_expect(calls[r].status == TUTTI_OK && calls[r].right, "rank %d: %s", r, calls[r].text);
+        while (count_deaf_threads() != deaf)
+            tt_sleep_ms(1);
+    }
+    setitimer(ITIMER_REAL, &never, NULL);
 }

@@ -17,6 +17,8 @@
 #include "transports/shm.h"
 #include "transports/shm_control.h"
 
+TestSuite(shm, .timeout = 120);
+
 /* --- Threads */
 
 Test(shm, threads_exchange)
@@ -122,7 +124,7 @@ Test(shm, abort_wakes_all)
     shm_stage_run(shm_stage_new(5), sleep_until_abort, -1);
 }
 
-/* What is seen right after a timeout, and was not rung, counts as a lost wake-up: no rank may end with one. */
+/* What is seen right after a timeout and was not rung counts as lost, and no rank may end with that. */
 static void sleep_until_departure(struct shm_rank *r)
 {
     struct tt_wait wait;

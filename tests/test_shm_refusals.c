@@ -12,6 +12,8 @@
 #include "transports/shm.h"
 #include "transports/shm_control.h"
 
+TestSuite(shm_refusals, .timeout = 60);
+
 static uint64_t resident(void)
 {
     const struct tt_arena *own;

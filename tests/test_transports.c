@@ -5,6 +5,8 @@
 #include "transport_suite.h"
 #include "transports/arena.h"
 
+TestSuite(transports, .timeout = 60);
+
 static void make_shm(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
 {
     uint8_t *addresses = calloc((size_t)params->n, TT_ADDRESS_BYTES);

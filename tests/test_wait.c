@@ -19,6 +19,8 @@
 #include "base/clock.h"
 #include "base/wait.h"
 
+TestSuite(wait, .timeout = 60);
+
 /* --- The model */
 
 enum { RINGERS_MAX = 2, PROCESSES = RINGERS_MAX + 1, QUEUE = 3, STATES = 1 << 20 };
@@ -390,6 +392,7 @@ static void wait_for_flag(struct tt_doorbell *bells, _Atomic uint32_t *flag, int
 {
     struct tt_doorbell *mine = &bells[me];
     struct tt_wait w;
+    alarm(30); /* it must not outlive its test */
     tt_wait_begin(&w, tt_wait_policy_for(64), &mine, 1);
     await(&w, flag, 1);
     _exit(tt_wait_lost() == 0 ? 0 : 1);
