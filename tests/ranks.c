@@ -142,13 +142,13 @@ bool ranks_id(struct ranks_me *me, tutti_id *id)
     struct ranks_world *world = me->world;
     uint32_t wanted = ++me->joined;
     if (me->rank == 0) {
-        if (!ranks_ok(me, tutti_get_id(&world->id), "tutti_get_id"))
+        if (!ranks_ok(me, tutti_get_id(&world->id[wanted % RANKS_IDS]), "tutti_get_id"))
             return false;
         atomic_store(&world->ids, wanted);
     }
     while (atomic_load(&world->ids) < wanted)
         ranks_sleep_us(50);
-    *id = world->id;
+    *id = world->id[wanted % RANKS_IDS];
     return true;
 }
 

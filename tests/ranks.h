@@ -21,7 +21,7 @@ enum ranks_kind {
     RANKS_TOGETHER, /* threads whose communicators come from tutti_comm_init_all */
 };
 
-enum { RANKS_MAX = 8, RANKS_TEXT = 1024, RANKS_SHARED_BYTES = 1 << 16, RANKS_GUARD = 256 };
+enum { RANKS_MAX = 8, RANKS_TEXT = 1024, RANKS_SHARED_BYTES = 1 << 16, RANKS_GUARD = 256, RANKS_IDS = 8 };
 
 struct ranks_slot {
     _Atomic pid_t pid;
@@ -34,7 +34,8 @@ struct ranks_slot {
 struct ranks_world { /* seen by the parent and all ranks */
     pthread_barrier_t meeting;
     _Atomic uint32_t ids; /* how many ids rank 0 made */
-    tutti_id id;
+    tutti_id
+        id[RANKS_IDS]; /* the last ones: a rank that failed early makes the next before others read this */
     tutti_comm *together[RANKS_MAX];
     struct ranks_slot slots[RANKS_MAX];
     _Alignas(64) uint8_t shared[RANKS_SHARED_BYTES]; /* the test's own, zeroed */

@@ -288,6 +288,33 @@ Test(bootstrap, rank_out_of_descriptors_is_told_to_all)
     cr_expect(settles("/proc/self/fd", before), "what had come was not closed");
 }
 
+/* It can accept a connection, and then not what comes by it. */
+Test(bootstrap, maker_that_cannot_hold_descriptors_is_named)
+{
+    tutti_id id;
+    int made[2];
+    cr_assert_eq(pipe(made), 0);
+    pid_t maker = fork();
+    if (maker == 0) {
+        bool right = tt_bootstrap_create(&id, PATIENCE_MS) == TUTTI_OK;
+        int lowest = dup(0);
+        struct rlimit limit = { (rlim_t)lowest + 1, (rlim_t)lowest + 1 };
+        close(lowest);
+        setrlimit(RLIMIT_NOFILE, &limit);
+        if (right && write(made[1], &id, sizeof id) == sizeof id)
+            pause();
+        _exit(1);
+    }
+    cr_assert_eq(read(made[0], &id, sizeof id), sizeof id);
+    struct call c = call_for(&id, 2, 0);
+    run_call(&c);
+    expect_failure(&c, 1, TUTTI_SYSTEM_ERROR, WORDS("made the id cannot hold the descriptors", "ulimit -n"));
+    kill(maker, SIGKILL);
+    waitpid(maker, NULL, 0);
+    close(made[0]);
+    close(made[1]);
+}
+
 Test(bootstrap, maker_out_of_descriptors_is_told_to_all)
 {
     enum { N = 6 };
