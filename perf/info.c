@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "machine.h"
 #include "tutti.h"
@@ -22,6 +23,7 @@ static const char help[] =
     "meaning\n"
     "       tutti-info transports                 how ranks can reach each other\n"
     "       tutti-info algorithms [COLLECTIVE]    what there is to choose from\n"
+    "       tutti-info id                         a fresh id for TUTTI_ID; answers at it until it is ended\n"
     "       tutti-info schedule COLLECTIVE ALGORITHM [flags]\n"
     "                                             what each rank does, step by step\n"
     "\n"
@@ -40,6 +42,8 @@ static const char help[] =
     "  tutti-info schedule all_reduce ring -n 3          a ring of three, all ranks\n"
     "  tutti-info schedule broadcast tree -n 8 -r 2 --rank 5\n"
     "  TUTTI_SLICE=64K tutti-info config                 see that a setting arrives\n"
+    "  tutti-info id >id & sleep 1; export TUTTI_ID=$(cat id) TUTTI_SIZE=2\n"
+    "  TUTTI_RANK=0 ./program & TUTTI_RANK=1 ./program   two ranks without a launcher; then kill %1\n"
     "\n"
     "Reading a schedule: a step is a verb (send recv recv_reduce reduce copy), a peer, and cells: IN, OUT or "
     "TMP\n"
@@ -161,6 +165,21 @@ static bool parse(const char *text, int least, int most, int *value)
     return true;
 }
 
+/* The id is answered at by the process that made it, which therefore must stay. */
+static int hold_id(void)
+{
+    tutti_id id;
+    if (tutti_get_id(&id) != TUTTI_OK) {
+        fprintf(stderr, "tutti-info: %s\n", tutti_get_last_error(NULL));
+        return EXIT_BROKEN;
+    }
+    for (size_t i = 0; i < sizeof id.bytes; i++)
+        printf("%02x", id.bytes[i]);
+    printf("\n");
+    fflush(stdout);
+    return pause() == 0 ? EXIT_GOOD : EXIT_BROKEN;
+}
+
 static int answer(const struct request *r)
 {
     const char *command = r->nwords > 0 ? r->words[0] : "";
@@ -177,9 +196,11 @@ static int answer(const struct request *r)
         return show_algorithms(r->words[1]);
     if (strcmp(command, "cpu") == 0)
         return show_cpu();
+    if (strcmp(command, "id") == 0)
+        return hold_id();
     if (strcmp(command, "config") == 0 || strcmp(command, "transports") == 0)
         return show(command);
-    return refuse(command, "", "not a command; legal are cpu config transports algorithms schedule");
+    return refuse(command, "", "not a command; legal are cpu config transports algorithms schedule id");
 }
 
 enum { IN_PLACE = 256, EXACT, RANK, VERSION };

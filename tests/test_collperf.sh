@@ -174,6 +174,23 @@ if [ -n "$mpirun" ] && "$info" cpu >/dev/null 2>&1; then
     says out "3 ranks of a launcher's job" 'mpirun'
 fi
 
+# --- Two ranks without a launcher.
+"$info" id >"$scratch/id" &
+holder=$!
+for try in 1 2 3 4 5 6 7 8 9 10; do
+    [ -s "$scratch/id" ] && break
+    sleep 1
+done
+TUTTI_ID=$(cat "$scratch/id") TUTTI_SIZE=2
+export TUTTI_ID TUTTI_SIZE
+TUTTI_RANK=1 timeout 60 "$collperf" all $few >"$scratch/out1" 2>&1 &
+other=$!
+TUTTI_RANK=0 good "$collperf" all $few
+wait "$other" || fail "rank 1 under TUTTI_ID ended with $?"
+unset TUTTI_ID TUTTI_SIZE
+kill "$holder"
+wait "$holder"
+
 # --- tutti-info.
 if [ -x "$info" ]; then
     expect 0 "$info"
