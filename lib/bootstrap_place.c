@@ -5,9 +5,12 @@
  * keeps others from replacing a directory once its owner was checked.
  *
  * Open listeners are in one list, for two events that nobody announces: exit removes their files, and a
- * fork closes the child's copies, so that a child neither answers for its parent nor removes its files. */
+ * fork closes the child's copies, so that a child neither answers for its parent nor removes its files. Who
+ * is killed leaves its file; whoever makes the next id removes it. A socket gets its name only when it
+ * listens, so a named one that refuses is dead. */
 #include "bootstrap_place.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -21,6 +24,7 @@
 #include "base/status.h"
 
 enum { PATH_BYTES = sizeof((struct sockaddr_un *)0)->sun_path, TOKEN_TEXT = 2 * TT_TOKEN_BYTES };
+enum { SWEPT_AT_ONCE = 256 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t watched = PTHREAD_ONCE_INIT;
@@ -66,6 +70,34 @@ static tutti_status refuse(const char *path)
         (unsigned long)geteuid());
 }
 
+static bool is_dead(const struct sockaddr_un *address)
+{
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool dead =
+        s >= 0 && connect(s, (const struct sockaddr *)address, sizeof *address) != 0 && errno == ECONNREFUSED;
+    if (s >= 0)
+        close(s);
+    return dead;
+}
+
+/* Remove what killed processes left in our directory. */
+static void sweep(const char *path)
+{
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+    for (int i = 0; directory && i < SWEPT_AT_ONCE && (entry = readdir(directory)) != NULL; i++) {
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        if (entry->d_name[0] == '.' || strlen(entry->d_name) != TOKEN_TEXT)
+            continue;
+        snprintf(address.sun_path, PATH_BYTES, "%.*s/%.*s", PATH_BYTES - TOKEN_TEXT - 2, path, TOKEN_TEXT,
+            entry->d_name);
+        if (is_dead(&address))
+            unlink(address.sun_path);
+    }
+    if (directory)
+        closedir(directory);
+}
+
 tutti_status tt_place_choose(enum tt_place *place)
 {
     char path[PATH_BYTES];
@@ -76,6 +108,7 @@ tutti_status tt_place_choose(enum tt_place *place)
         return tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot make the directory %s", path);
     if (!is_private(path, &exists))
         return refuse(path);
+    sweep(path);
     *place = chosen;
     return TUTTI_OK;
 }
@@ -139,18 +172,20 @@ static void watch_exit_and_fork(void)
 
 tutti_status tt_listener_open(struct tt_listener *listener, const struct sockaddr_un *address)
 {
+    struct sockaddr_un unnamed = *address; /* a dot in place of the first letter, until it listens */
+    *(strrchr(unnamed.sun_path, '/') + 1) = '.';
     pthread_once(&watched, watch_exit_and_fork);
     pthread_mutex_lock(&lock);
     int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool bound = s >= 0 && bind(s, (const struct sockaddr *)address, sizeof *address) == 0;
-    bool done = bound && listen(s, SOMAXCONN) == 0;
+    bool bound = s >= 0 && bind(s, (const struct sockaddr *)&unnamed, sizeof unnamed) == 0;
+    bool done = bound && listen(s, SOMAXCONN) == 0 && rename(unnamed.sun_path, address->sun_path) == 0;
     int number = errno;
     if (done) {
         *listener = (struct tt_listener){ *address, s, open_listeners };
         open_listeners = listener;
     } else {
         if (bound)
-            unlink(address->sun_path);
+            unlink(unnamed.sun_path);
         if (s >= 0)
             close(s);
     }

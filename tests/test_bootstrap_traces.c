@@ -113,6 +113,36 @@ Test(bootstrap_traces, exit_removes_the_socket)
     place_close(&place);
 }
 
+/* Nobody can tidy up after its own kill -9; who makes the next id does, and spares those who live. */
+Test(bootstrap_traces, next_id_removes_what_the_killed_left)
+{
+    struct place place;
+    tutti_id id, next;
+    place_open(&place);
+    cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        if (tt_bootstrap_create(&next, PATIENCE_MS) == TUTTI_OK)
+            raise(SIGKILL);
+        _exit(1);
+    }
+    int state;
+    waitpid(child, &state, 0);
+    cr_assert(WIFSIGNALED(state));
+    cr_expect_eq(count_entries(place.sockets), 2);
+    cr_assert_eq(tt_bootstrap_create(&next, PATIENCE_MS), TUTTI_OK);
+    cr_expect_eq(
+        count_entries(place.sockets), 2, "the dead one's socket is still there, or a living one's gone");
+    struct call c = call_for(&id, 1, 0);
+    run_call(&c);
+    cr_expect_eq(c.status, TUTTI_OK, "%s", c.text);
+    c = call_for(&next, 1, 0);
+    run_call(&c);
+    cr_expect_eq(c.status, TUTTI_OK, "%s", c.text);
+    expect_end(&place);
+    place_close(&place);
+}
+
 Test(bootstrap_traces, forked_child_has_no_part_in_it)
 {
     struct place place;
