@@ -78,25 +78,19 @@ static bool add_visitor(struct root *root, int socket)
     return true;
 }
 
-static void accept_all(struct root *root)
+/* One at a time, and only when poll says that there is one: out of descriptors, accept fails even if nobody
+ * waits, and a job whose ranks are all here would fail for nothing. */
+static void accept_one(struct root *root)
 {
-    while (root->strangers < TT_JOB_STRANGERS) {
-        int socket = accept4(root->listener.socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (socket < 0 && (errno == EINTR || errno == ECONNABORTED))
-            continue;
-        if (socket < 0 && errno == EAGAIN)
-            return;
-        /* To try again later would be to spin: the connection that cannot be accepted stays where it is. */
-        if (socket < 0) {
-            tt_job_fail(&root->job, "the process that made the id cannot take in more ranks", errno);
-            return;
-        }
-        if (!add_visitor(root, socket)) {
-            close(socket);
-            tt_job_fail(&root->job, "the process that made the id cannot take in more ranks", ENOMEM);
-            return;
-        }
+    static const char what[] = "the process that made the id cannot take in more ranks";
+    int socket = accept4(root->listener.socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (socket >= 0 && !add_visitor(root, socket)) {
+        close(socket);
+        tt_job_fail(&root->job, what, ENOMEM);
     }
+    /* To try again later would be to spin: the connection that cannot be accepted stays where it is. */
+    if (socket < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+        tt_job_fail(&root->job, what, errno);
 }
 
 /* Drop the strangers that are gone or too slow, keep the order of the others. */
@@ -159,7 +153,7 @@ static void take_turn(struct root *root)
             tt_job_send(job, v);
     }
     if (root->polls[0].revents != 0 && (job->phase == TT_JOB_GATHERING || job->phase == TT_JOB_LINGERING))
-        accept_all(root);
+        accept_one(root);
     sweep(root);
     if (job->phase == TT_JOB_HANDING_OUT)
         tt_listener_close(&root->listener);

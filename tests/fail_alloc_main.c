@@ -24,7 +24,7 @@
 
 #include "tutti.h"
 
-enum { LIMIT_S = 60, MOST = 2000, SETTLE_MS = 3000, TRIES_AGAIN = 3 };
+enum { LIMIT_S = 60, MOST = 2000, SETTLE_MS = 3000, TRIES_AGAIN = 3, ENOUGH = 3 };
 
 static _Atomic long countdown; /* 0: nothing is refused; 1: the next is */
 static _Atomic long held_blocks;
@@ -405,11 +405,13 @@ int main(int argc, char **argv)
         long k = argc > 2 ? atol(argv[2]) : 1;
         if (argc > 1 && strcmp(argv[1], tries[t].name) != 0)
             continue;
-        for (; outcome != 2 && k < MOST; k++) {
+        for (int wrong = 0; outcome != 2 && k < MOST && wrong < ENOUGH; k++) {
             outcome = run_in_process(t, k);
+            wrong += outcome == 1;
             failures += outcome == 1;
         }
         printf("fail_alloc: %s: %ld requests refused in turn\n", tries[t].name, k - 2);
+        fflush(stdout);
         failures += outcome != 2 || k < 10;
     }
     printf("fail_alloc: %d failed\n", failures);

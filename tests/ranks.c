@@ -47,6 +47,20 @@ void ranks_sleep_us(uint32_t us)
         continue;
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void ranks_spin_ns(uint32_t ns)
+{
+    int64_t end = now_ns() + ns;
+    while (now_ns() < end)
+        continue;
+}
+
 void ranks_delay(struct ranks_me *me, uint32_t most_us)
 {
     uint64_t drawn = ranks_random(&me->random);
@@ -56,9 +70,7 @@ void ranks_delay(struct ranks_me *me, uint32_t most_us)
 
 int64_t ranks_now_ms(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return now_ns() / 1000000;
 }
 
 /* --- What a rank says */

@@ -99,6 +99,7 @@ uint64_t ranks_mix(uint64_t value);
 uint64_t ranks_random(uint64_t *state);
 uint32_t ranks_below(uint64_t *state, uint32_t bound);
 void ranks_sleep_us(uint32_t us);
+void ranks_spin_ns(uint32_t ns);
 /* Of 0 to most_us, half the time none. */
 void ranks_delay(struct ranks_me *me, uint32_t most_us);
 int64_t ranks_now_ms(void);

@@ -233,6 +233,47 @@ Test(api_group, many_large_messages)
     ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_TOGETHER, .run = many_large });
 }
 
+/* One side groups its sends, the other receives one by one: a later message must not take the slot that an
+ * earlier one needs. */
+static void grouped_to_single(struct ranks_me *me)
+{
+    enum { MESSAGES = 5, COUNT = 100000 };
+    tutti_config config = { .size = sizeof config, .options = "slice=32K" };
+    tutti_comm *comm = ranks_join(me, &config);
+    struct ranks_vector v = words_of(2, 4);
+    uint64_t *all = numbers(MESSAGES * COUNT), *expected = numbers(MESSAGES * COUNT);
+    for (int round = 0; comm != NULL && round < 6; round++) {
+        bool sends = me->rank == round % 2;
+        ranks_at(
+            me, "rank %d: %s, round %d", me->rank, sends ? "sends in a group" : "receives one by one", round);
+        ranks_fill(&v, round % 2, 0, MESSAGES * COUNT, expected);
+        memcpy(all, expected, sends ? MESSAGES * COUNT * sizeof *all : 0);
+        if (sends)
+            tutti_group_start();
+        for (int m = 0; m < MESSAGES; m++) {
+            uint64_t *at = all + m * COUNT;
+            size_t count = (size_t)(COUNT - (m * 7 + round) * 1000);
+            tutti_status status =
+                sends ? tutti_send(at, count, TUTTI_UINT64, 1 - me->rank, comm, tutti_no_stream())
+                      : tutti_recv(at, count, TUTTI_UINT64, 1 - me->rank, comm, tutti_no_stream());
+            ranks_ok(me, status, sends ? "send" : "recv");
+            ranks_same(me, TUTTI_UINT64, at, expected + m * COUNT, count, "a message");
+        }
+        if (sends)
+            ranks_ok(me, tutti_group_end(), "group_end");
+        memset(all, 0, MESSAGES * COUNT * sizeof *all);
+    }
+    free(all);
+    free(expected);
+    if (comm != NULL)
+        ranks_part(me, comm);
+}
+
+Test(api_group, grouped_sends_to_single_receives)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = grouped_to_single });
+}
+
 /* --- One thread that has all ranks */
 
 static void sum_alone(struct ranks_me *me, tutti_comm *const *comms, int n, uint64_t salt)

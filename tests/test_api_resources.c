@@ -66,7 +66,8 @@ static struct holding look(void)
             h.resident_kib = resident * (sysconf(_SC_PAGESIZE) / 1024);
         fclose(file);
     }
-    h.heap = mallinfo2().uordblks;
+    struct mallinfo2 heap = mallinfo2();
+    h.heap = heap.uordblks + heap.hblkhd;
     return h;
 }
 

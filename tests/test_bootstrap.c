@@ -180,7 +180,7 @@ static void fork_and_kill_waiting_rank(const tutti_id *id, int n, int rank)
         int socket = stranger_enter(id, rank);
         stranger_hello(socket, id, n);
         if (write(ready[1], "", 1) == 1)
-            pause();
+            tt_sleep_ms(PATIENCE_MS);
         _exit(1);
     }
     cr_assert_eq(read(ready[0], &byte, 1), 1);
@@ -214,7 +214,7 @@ Test(bootstrap, end_of_the_process_that_made_the_id_is_told)
     pid_t maker = fork();
     if (maker == 0) {
         if (tt_bootstrap_create(&id, PATIENCE_MS) == TUTTI_OK && write(made[1], &id, sizeof id) == sizeof id)
-            pause();
+            tt_sleep_ms(PATIENCE_MS);
         _exit(1);
     }
     cr_assert_eq(read(made[0], &id, sizeof id), sizeof id);
@@ -288,74 +288,84 @@ Test(bootstrap, rank_out_of_descriptors_is_told_to_all)
     cr_expect(settles("/proc/self/fd", before), "what had come was not closed");
 }
 
-/* It can accept a connection, and then not what comes by it. */
-Test(bootstrap, maker_that_cannot_hold_descriptors_is_named)
+/* A process that makes an id and can then open only so many descriptors more. */
+static pid_t fork_maker(tutti_id *id, int spare)
 {
-    tutti_id id;
     int made[2];
     cr_assert_eq(pipe(made), 0);
     pid_t maker = fork();
     if (maker == 0) {
-        bool right = tt_bootstrap_create(&id, PATIENCE_MS) == TUTTI_OK;
+        bool right = tt_bootstrap_create(id, PATIENCE_MS) == TUTTI_OK;
         int lowest = dup(0);
-        struct rlimit limit = { (rlim_t)lowest + 1, (rlim_t)lowest + 1 };
+        struct rlimit limit = { (rlim_t)(lowest + spare), (rlim_t)(lowest + spare) };
         close(lowest);
         setrlimit(RLIMIT_NOFILE, &limit);
-        if (right && write(made[1], &id, sizeof id) == sizeof id)
-            pause();
+        if (right && write(made[1], id, sizeof *id) == sizeof *id)
+            tt_sleep_ms(PATIENCE_MS);
         _exit(1);
     }
-    cr_assert_eq(read(made[0], &id, sizeof id), sizeof id);
+    cr_assert_eq(read(made[0], id, sizeof *id), sizeof *id);
+    close(made[0]);
+    close(made[1]);
+    return maker;
+}
+
+static void end_maker(pid_t maker)
+{
+    kill(maker, SIGKILL);
+    waitpid(maker, NULL, 0);
+}
+
+/* It can accept a connection, and then not what comes by it. */
+Test(bootstrap, maker_that_cannot_hold_descriptors_is_named)
+{
+    tutti_id id;
+    pid_t maker = fork_maker(&id, 1);
     struct call c = call_for(&id, 2, 0);
     run_call(&c);
     expect_failure(&c, 1, TUTTI_SYSTEM_ERROR, WORDS("made the id cannot hold the descriptors", "ulimit -n"));
-    kill(maker, SIGKILL);
-    waitpid(maker, NULL, 0);
-    close(made[0]);
-    close(made[1]);
+    end_maker(maker);
 }
 
-Test(bootstrap, maker_out_of_descriptors_is_told_to_all)
+/* The third rank cannot be let in, so the two that are there are told. */
+Test(bootstrap, maker_that_cannot_accept_is_named)
 {
-    enum { N = 6 };
     tutti_id id;
-    int made[2], status;
-    pid_t children[N];
-    cr_assert_eq(pipe(made), 0);
-    pid_t maker = fork();
-    if (maker == 0) {
-        struct rlimit limit = { 16, 16 };
-        for (int fd = 3; fd < 64; fd++)
-            if (fd != made[1])
-                close(fd);
-        setrlimit(RLIMIT_NOFILE, &limit);
-        if (tt_bootstrap_create(&id, PATIENCE_MS) == TUTTI_OK && write(made[1], &id, sizeof id) == sizeof id)
-            pause();
-        _exit(1);
+    int sockets[3];
+    struct call calls[2];
+    pid_t maker = fork_maker(&id, 2);
+    for (int r = 0; r < 2; r++) {
+        sockets[r] = stranger_enter(&id, r);
+        stranger_hello(sockets[r], &id, 3);
     }
-    cr_assert_eq(read(made[0], &id, sizeof id), sizeof id);
-    for (int r = 0; r < N; r++) {
-        struct call c = call_for(&id, N, r);
-        children[r] = fork();
-        if (children[r] == 0) {
-            run_call(&c);
-            /* One that was not yet accepted has nobody to tell it why. */
-            _exit(c.status == TUTTI_SYSTEM_ERROR && strstr(c.text, "ulimit -n") ? 0
-                  : c.status == TUTTI_PEER_LOST                                 ? 2
-                                                                                : 1);
-        }
+    sockets[2] = stranger_connect(&id);
+    for (int r = 0; r < 2; r++)
+        calls[r] = call_of(&id, sockets[r]);
+    expect_failure(calls, 2, TUTTI_SYSTEM_ERROR, WORDS("cannot take in more ranks", "ulimit -n"));
+    cr_expect(turned_away(sockets[2]));
+    close(sockets[2]);
+    end_maker(maker);
+}
+
+Test(bootstrap, maker_with_just_enough_descriptors_suffices)
+{
+    tutti_id id;
+    struct tt_id read;
+    struct tt_frame frame;
+    uint8_t head[TT_FRAME_BYTES];
+    int sockets[2];
+    pid_t maker = fork_maker(&id, 2);
+    cr_assert_eq(tt_id_read(&id, &read), TUTTI_OK);
+    for (int r = 0; r < 2; r++) {
+        sockets[r] = stranger_enter(&id, r);
+        stranger_hello(sockets[r], &id, 2);
     }
-    int told = 0;
-    for (int r = 0; r < N; r++) {
-        cr_assert_eq(waitpid(children[r], &status, 0), children[r]);
-        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) != 1, "rank %d", r);
-        told += WEXITSTATUS(status) == 0;
+    for (int r = 0; r < 2; r++) {
+        cr_expect(stranger_hear(sockets[r], head, sizeof head));
+        cr_expect(tt_frame_read(head, read.session, &frame) && frame.kind == TT_FRAME_MEMBERS);
+        close(sockets[r]);
     }
-    cr_expect_geq(told, 1);
-    kill(maker, SIGKILL);
-    waitpid(maker, NULL, 0);
-    close(made[0]);
-    close(made[1]);
+    end_maker(maker);
 }
 
 /* A user without privileges may have `ulimit -n` descriptors under way in all sockets together. Here ranks
@@ -376,7 +386,7 @@ static int meet_behind_a_jam(void)
         struct rlimit limit = { 80, 80 };
         setrlimit(RLIMIT_NOFILE, &limit);
         if (tt_bootstrap_create(&id, PATIENCE_MS) == TUTTI_OK && write(made[1], &id, sizeof id) == sizeof id)
-            pause();
+            tt_sleep_ms(PATIENCE_MS);
         _exit(1);
     }
     if (read(made[0], &id, sizeof id) != sizeof id)
