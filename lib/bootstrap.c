@@ -314,23 +314,6 @@ static tutti_status join(const struct tt_session *s, const struct tt_member *min
     return status;
 }
 
-/* Who made the id and was killed leaves its socket behind: whoever finds nobody listening removes it. A
- * process that dies closes its sockets one by one, so the first look may be too early. */
-static void remove_if_dead(const struct sockaddr_un *address)
-{
-    for (int tries = 0; tries < 10; tries++) {
-        int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        bool failed = s < 0 || connect(s, (const struct sockaddr *)address, sizeof *address) != 0;
-        if (s >= 0 && failed && errno == ECONNREFUSED)
-            unlink(address->sun_path);
-        if (s >= 0)
-            close(s);
-        if (failed)
-            return;
-        tt_sleep_ms(5);
-    }
-}
-
 tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct tt_member *mine,
     int64_t timeout_ms, struct tt_member *members, struct tt_session **session)
 {
@@ -355,8 +338,6 @@ tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct
     s->deadline_ns = tt_wire_later(s->deadline_ns, TT_WIRE_GRACE_MS);
     if (status == TUTTI_OK)
         status = join(s, mine, members);
-    if (status == TUTTI_PEER_LOST)
-        remove_if_dead(&address);
     if (status == TUTTI_OK && session)
         *session = s;
     else

@@ -97,6 +97,5 @@ tutti_status tt_launch_find(int *n, int *rank, tutti_id *id)
         return tt_launch_pmix(n, rank, id);
     return tt_fail(TUTTI_INVALID_USAGE,
         "no launcher told this process its rank: start it with mpirun, or with srun --mpi=pmix, or set "
-        "TUTTI_ID "
-        "(hexadecimal, from tutti_get_id), TUTTI_RANK and TUTTI_SIZE for each process");
+        "TUTTI_ID (tutti-info id makes one), TUTTI_RANK and TUTTI_SIZE for each process");
 }

@@ -293,8 +293,17 @@ static inline void place_open(struct place *place)
     setenv("XDG_RUNTIME_DIR", place->runtime, 1);
     place->threads = count_entries("/proc/self/task");
 }
+/* Also of what killed processes left. */
 static inline void place_close(const struct place *place)
 {
+    char path[400];
+    DIR *d = opendir(place->sockets);
+    for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+        snprintf(path, sizeof path, "%s/%s", place->sockets, e->d_name);
+        unlink(path);
+    }
+    if (d)
+        closedir(d);
     rmdir(place->sockets);
     rmdir(place->runtime);
 }

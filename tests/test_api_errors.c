@@ -166,7 +166,13 @@ static void wrong_pointers(struct ranks_me *me, tutti_comm *comm)
         if (which == ALL_REDUCE || which == REDUCE || which == REDUCE_SCATTER)
             refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "recv|multiple of 4");
     }
-    struct wrong w = right(me); /* the place of another rank's block */
+    struct wrong w = right(me);
+    w.send = (const void *)(UINTPTR_MAX - 15); /* 16 bytes before the end of all memory */
+    refuse(me, ALL_REDUCE, &w, comm, TUTTI_INVALID_ARGUMENT, "send|address space");
+    refuse(me, SEND, &w, comm, TUTTI_INVALID_ARGUMENT, "send|address space");
+    w.recv = (void *)(UINTPTR_MAX - 15);
+    refuse(me, RECV, &w, comm, TUTTI_INVALID_ARGUMENT, "recv|address space");
+    w = right(me); /* the place of another rank's block */
     w.recv = (int32_t *)send_space + (me->rank + 1) % me->n * COUNT;
     refuse(me, REDUCE_SCATTER, &w, comm, TUTTI_INVALID_ARGUMENT, "overlap|block");
     w.recv = recv_space;
@@ -381,7 +387,12 @@ static void finalized(struct ranks_me *me)
     ranks_expect(
         me, error.status == TUTTI_OK && error.peer == 99, "status %d, peer %d", error.status, error.peer);
     ranks_expect(me, strcmp(tutti_get_last_error(comm), "") == 0, "there is no sticky error");
+    _Atomic int *called = me->shared;
+    if (me->rank == 0)
+        ranks_sleep_us(100000);
+    atomic_fetch_add(called, 1);
     ranks_ok(me, tutti_comm_finalize(comm), "finalize");
+    ranks_expect(me, atomic_load(called) == me->n, "finalize returned before all had called it");
     struct wrong w = right(me);
     for (int which = 0; which < CALLS; which++)
         refuse(me, which, &w, comm, TUTTI_INVALID_USAGE, "finalized");

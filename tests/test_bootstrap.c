@@ -262,6 +262,18 @@ Test(bootstrap, maker_may_leave_at_once)
     }
 }
 
+/* From now on this process can open so many descriptors more. */
+static void limit_descriptors(int spare)
+{
+    int fds[8] = { 0 };
+    for (int i = 0; i < spare; i++)
+        fds[i] = dup(0);
+    struct rlimit limit = { (rlim_t)fds[spare - 1] + 1, (rlim_t)fds[spare - 1] + 1 };
+    for (int i = 0; i < spare; i++)
+        close(fds[i]);
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 Test(bootstrap, rank_out_of_descriptors_is_told_to_all)
 {
     tutti_id id;
@@ -273,10 +285,7 @@ Test(bootstrap, rank_out_of_descriptors_is_told_to_all)
     if (child == 0) {
         struct call c = call_for(&id, 8, 7);
         /* Its socket, and not all that are to come. */
-        int lowest = dup(0);
-        struct rlimit limit = { (rlim_t)lowest + 5, (rlim_t)lowest + 5 };
-        close(lowest);
-        setrlimit(RLIMIT_NOFILE, &limit);
+        limit_descriptors(5);
         run_call(&c);
         _exit(c.status == TUTTI_SYSTEM_ERROR && strstr(c.text, "ulimit -n") ? 0 : 1);
     }
@@ -288,18 +297,17 @@ Test(bootstrap, rank_out_of_descriptors_is_told_to_all)
     cr_expect(settles("/proc/self/fd", before), "what had come was not closed");
 }
 
-/* A process that makes an id and can then open only so many descriptors more. */
-static pid_t fork_maker(tutti_id *id, int spare)
+/* A process that makes an id and can then open only so many descriptors more. In a place of its own, where
+ * nobody looks whether it is still alive, for that would take one. */
+static pid_t fork_maker(struct place *place, tutti_id *id, int spare)
 {
     int made[2];
+    place_open(place);
     cr_assert_eq(pipe(made), 0);
     pid_t maker = fork();
     if (maker == 0) {
         bool right = tt_bootstrap_create(id, PATIENCE_MS) == TUTTI_OK;
-        int lowest = dup(0);
-        struct rlimit limit = { (rlim_t)(lowest + spare), (rlim_t)(lowest + spare) };
-        close(lowest);
-        setrlimit(RLIMIT_NOFILE, &limit);
+        limit_descriptors(spare);
         if (right && write(made[1], id, sizeof *id) == sizeof *id)
             tt_sleep_ms(PATIENCE_MS);
         _exit(1);
@@ -310,30 +318,33 @@ static pid_t fork_maker(tutti_id *id, int spare)
     return maker;
 }
 
-static void end_maker(pid_t maker)
+static void end_maker(const struct place *place, pid_t maker)
 {
     kill(maker, SIGKILL);
     waitpid(maker, NULL, 0);
+    place_close(place);
 }
 
 /* It can accept a connection, and then not what comes by it. */
 Test(bootstrap, maker_that_cannot_hold_descriptors_is_named)
 {
     tutti_id id;
-    pid_t maker = fork_maker(&id, 1);
+    struct place place;
+    pid_t maker = fork_maker(&place, &id, 1);
     struct call c = call_for(&id, 2, 0);
     run_call(&c);
     expect_failure(&c, 1, TUTTI_SYSTEM_ERROR, WORDS("made the id cannot hold the descriptors", "ulimit -n"));
-    end_maker(maker);
+    end_maker(&place, maker);
 }
 
 /* The third rank cannot be let in, so the two that are there are told. */
 Test(bootstrap, maker_that_cannot_accept_is_named)
 {
     tutti_id id;
+    struct place place;
     int sockets[3];
     struct call calls[2];
-    pid_t maker = fork_maker(&id, 2);
+    pid_t maker = fork_maker(&place, &id, 2);
     for (int r = 0; r < 2; r++) {
         sockets[r] = stranger_enter(&id, r);
         stranger_hello(sockets[r], &id, 3);
@@ -344,17 +355,18 @@ Test(bootstrap, maker_that_cannot_accept_is_named)
     expect_failure(calls, 2, TUTTI_SYSTEM_ERROR, WORDS("cannot take in more ranks", "ulimit -n"));
     cr_expect(turned_away(sockets[2]));
     close(sockets[2]);
-    end_maker(maker);
+    end_maker(&place, maker);
 }
 
 Test(bootstrap, maker_with_just_enough_descriptors_suffices)
 {
     tutti_id id;
+    struct place place;
     struct tt_id read;
     struct tt_frame frame;
     uint8_t head[TT_FRAME_BYTES];
     int sockets[2];
-    pid_t maker = fork_maker(&id, 2);
+    pid_t maker = fork_maker(&place, &id, 2);
     cr_assert_eq(tt_id_read(&id, &read), TUTTI_OK);
     for (int r = 0; r < 2; r++) {
         sockets[r] = stranger_enter(&id, r);
@@ -365,7 +377,7 @@ Test(bootstrap, maker_with_just_enough_descriptors_suffices)
         cr_expect(tt_frame_read(head, read.session, &frame) && frame.kind == TT_FRAME_MEMBERS);
         close(sockets[r]);
     }
-    end_maker(maker);
+    end_maker(&place, maker);
 }
 
 /* A user without privileges may have `ulimit -n` descriptors under way in all sockets together. Here ranks

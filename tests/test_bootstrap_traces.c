@@ -185,7 +185,7 @@ Test(bootstrap_traces, directory_is_private)
         cr_expect_eq(tt_bootstrap_create(&id, 10), TUTTI_SYSTEM_ERROR);
     }
     rmdir(place.sockets);
-    cr_assert_eq(symlink("/tmp", place.sockets), 0);
+    cr_assert_eq(symlink(place.runtime, place.sockets), 0); /* private, but others may turn a link */
     cr_expect_eq(tt_bootstrap_create(&id, 10), TUTTI_SYSTEM_ERROR);
     unlink(place.sockets);
     place_close(&place);

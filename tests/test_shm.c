@@ -30,6 +30,7 @@ Test(shm, threads_exchange)
 
 Test(shm, threads_abort)
 {
+    cr_expect_str_empty(threads_abort(2, 1000));
     cr_expect_str_empty(threads_abort(4, 100));
 }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "shm_ranks.h"
@@ -151,6 +152,23 @@ static uint64_t touch(const struct tt_arrival *a)
     return sum;
 }
 
+/* Seven chunks of their own lengths, in arrays that end where memory ends. */
+static void make_v_layout(struct tt_layout *layout)
+{
+    enum { CHUNKS = 7, PAGE = 4096 };
+    uint8_t *pages = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(pages, MAP_FAILED);
+    mprotect(pages + PAGE, PAGE, PROT_NONE);
+    mprotect(pages + 3 * PAGE, PAGE, PROT_NONE);
+    size_t *counts = (size_t *)(pages + PAGE) - CHUNKS;
+    uint64_t *starts = (uint64_t *)(pages + 3 * PAGE) - CHUNKS;
+    for (uint64_t c = 0, sum = 0; c < CHUNKS; sum += counts[c++]) {
+        counts[c] = 1000 + 100 * c;
+        starts[c] = sum;
+    }
+    tt_layout_v(layout, counts, starts, CHUNKS, 1, 1);
+}
+
 static void read_nonsense(struct shm_rank *r)
 {
     enum { ROUNDS = 300000 };
@@ -160,14 +178,15 @@ static void read_nonsense(struct shm_rank *r)
     struct tt_shm_endpoint *shm = (struct tt_shm_endpoint *)e;
     struct tt_shm_line *line =
         (struct tt_shm_line *)&tt_shm_channel(shm, TT_CLASS_P2P, 0)->in[number & (TT_SLOTS - 1)];
-    struct tt_layout layouts[2];
+    struct tt_layout layouts[3];
     tt_layout_even(&layouts[0], 70000 * 7 * 2 / 3, 7, 2, 1);
     tt_layout_even(&layouts[1], 4096, 1, 1, 1);
+    make_v_layout(&layouts[2]);
     for (int i = 0; r->me == 1 && i < ROUNDS; i++) {
-        struct tt_view like = { .layout = &layouts[i & 1], .nchunks = i & 1 ? 1 : 3 };
+        struct tt_view like = { .layout = &layouts[i % 3], .nchunks = i % 3 == 1 ? 1 : 3 };
         struct tt_arrival a;
         write_line(line, shm->peers[0].arena, &seed);
-        if (i % 3 == 0)
+        if (i % 2 == 0)
             line->bytes = (uint32_t)(tt_view_count(&like) * like.layout->element_bytes);
         atomic_store_explicit(&line->flag, tt_shm_flag(number), memory_order_release);
         if (!tt_shm.arrived(e, 0, TT_CLASS_P2P, number, &like, &a))

@@ -1,5 +1,6 @@
 /* transport_threads.c: threads as ranks: everything that two of them may do at the same time. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@ struct crew {
     pthread_barrier_t barrier;
     uint8_t addresses[RANKS_MAX][TT_ADDRESS_BYTES];
     struct transport_suite suites[RANKS_MAX];
-    _Atomic int winners[2];
+    _Atomic int winners[2], spinning;
     struct tt_cause causes[RANKS_MAX];
 };
 
@@ -116,12 +117,21 @@ const char *threads_exchange(int n, int batches, bool map, bool pull)
     return run_crew(c);
 }
 
+/* Closer together than a barrier can bring them. */
+static void spin_together(struct crew *c, int round)
+{
+    atomic_fetch_add(&c->spinning, 1);
+    while (atomic_load(&c->spinning) < (round + 1) * c->n)
+        sched_yield();
+}
+
 static void abort_together(struct crew *c, int me, struct transport_suite *s)
 {
     for (int round = 0; round < c->rounds; round++) {
         struct tt_endpoint *e = join(c, me, s);
         struct tt_cause cause = { .status = TUTTI_ABORTED, .rank = me, .sequence = (uint64_t)round }, *seen;
         snprintf(cause.text, sizeof cause.text, "%d of %d", me, round);
+        spin_together(c, round);
         if (tt_shm.abort(e, &cause))
             atomic_fetch_add(&c->winners[round & 1], 1);
         seen = &c->causes[me];
@@ -208,7 +218,7 @@ static void tell_and_ask(struct crew *c, int me, struct transport_suite *s)
     }
     for (uint64_t done = 0; me != 0 && done < last && s->wrong[0] == '\0';) {
         done = tt_shm.completed_by(e, 0);
-        for (uint64_t q = done - 2; q < done + 2; q++)
+        for (uint64_t q = done - TT_CALLS_KEPT - 2; q < done + 2; q++) /* the oldest are being replaced */
             if (tt_shm.call_of(e, 0, q, &record))
                 suite_expect(s, record.count == q * 3 && record.signature == (uint32_t)q, "a torn record");
     }
