@@ -19,7 +19,7 @@ enum phase { IN_INIT, IN_SPLIT, IN_GROUP, IN_LARGE, IDLE };
 static const struct {
     const char *name;
     uint32_t window_us; /* the moment is drawn from this */
-} phases[] = { { "init", 6000 }, { "split", 12000 }, { "a group", 8000 }, { "a 64 MiB copy", 90000 },
+} phases[] = { { "init", 3000 }, { "split", 12000 }, { "a group", 8000 }, { "a 64 MiB copy", 90000 },
     { "an idle wait", 130000 } };
 
 struct moment {
@@ -68,7 +68,7 @@ static void loop_group(struct ranks_me *me, tutti_comm *comm)
     }
 }
 
-static void loop_large(struct ranks_me *me, tutti_comm *comm)
+static void loop_large(struct ranks_me *me, tutti_comm *comm, const struct moment *m)
 {
     void *memory = NULL;
     bool registered = me->random & 1;
@@ -77,11 +77,13 @@ static void loop_large(struct ranks_me *me, tutti_comm *comm)
     else
         memory = calloc(1, LARGE_BYTES);
     tutti_status status = memory != NULL ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;
-    for (int round = 0; status == TUTTI_OK; round++) /* what is moved may be read out of the dying process */
-        status = round % 3 == 0 ? tutti_all_reduce(memory, memory, LARGE_BYTES / 4, TUTTI_FLOAT32, TUTTI_SUM,
-                                      comm, tutti_no_stream())
-                                : tutti_broadcast(memory, memory, LARGE_BYTES, TUTTI_UINT8, round % me->n,
-                                      comm, tutti_no_stream());
+    for (uint32_t round = m->delay_us; status == TUTTI_OK; round++)
+        if (round % 2 == 0)
+            status = tutti_all_reduce(
+                memory, memory, LARGE_BYTES / 4, TUTTI_FLOAT32, TUTTI_SUM, comm, tutti_no_stream());
+        else /* this may be read out of the dying process */
+            status = tutti_broadcast(
+                memory, memory, LARGE_BYTES, TUTTI_UINT8, (int)(round / 2) % me->n, comm, tutti_no_stream());
     if (registered)
         ranks_ok(me, tutti_mem_free(memory), "mem_free");
     else
@@ -98,7 +100,7 @@ static void loop(struct ranks_me *me, tutti_comm *comm, const struct moment *m)
     else if (m->phase == IN_GROUP)
         loop_group(me, comm);
     else if (m->phase == IN_LARGE)
-        loop_large(me, comm);
+        loop_large(me, comm, m);
     else
         while (tutti_barrier(comm, tutti_no_stream()) == TUTTI_OK)
             continue;
@@ -219,12 +221,27 @@ static void make_one_more(struct ranks_me *me)
         ranks_part(me, comm);
 }
 
+/* A directory of this test's own for the sockets of ids. */
+static void open_room(char *room, char *meeting, size_t bytes)
+{
+    cr_assert(mkdtemp(room) != NULL);
+    setenv("XDG_RUNTIME_DIR", room, 1);
+    snprintf(meeting, bytes, "%s/tutti", room);
+}
+
+static void close_room(const char *room, const char *meeting, const char *what)
+{
+    char names[1024];
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = make_one_more });
+    cr_expect_eq(files_in(meeting, names, sizeof names), 0, "after %s sockets stay: %s", what, names);
+    rmdir(meeting);
+    cr_expect_eq(rmdir(room), 0, "%s is not empty", room);
+}
+
 static void run_phase(enum phase phase)
 {
     char room[] = "/tmp/tutti-kills-XXXXXX", meeting[64], names[1024], before[1024];
-    cr_assert(mkdtemp(room) != NULL);
-    setenv("XDG_RUNTIME_DIR", room, 1);
-    snprintf(meeting, sizeof meeting, "%s/tutti", room);
+    open_room(room, meeting, sizeof meeting);
     int shared = files_in("/dev/shm", before, sizeof before);
     uint64_t random = 2024 + phase;
     for (int i = 0; i < MOMENTS; i++) {
@@ -239,13 +256,9 @@ static void run_phase(enum phase phase)
             .may_die = 1u << m.victim,
             .meddle = kill_victim });
     }
-    ranks_run(&(struct ranks_plan){ .n = 1, .run = make_one_more });
-    cr_expect_eq(
-        files_in(meeting, names, sizeof names), 0, "after %s sockets stay: %s", phases[phase].name, names);
     cr_expect_eq(
         files_in("/dev/shm", names, sizeof names), shared, "/dev/shm has %s, before %s", names, before);
-    rmdir(meeting);
-    cr_expect_eq(rmdir(room), 0, "%s is not empty", room);
+    close_room(room, meeting, phases[phase].name);
 }
 
 TestSuite(api_kills, .timeout = 240);
@@ -273,4 +286,32 @@ Test(api_kills, in_a_large_copy)
 Test(api_kills, in_idle_waits)
 {
     run_phase(IDLE);
+}
+
+/* Who made the id dies before anybody came: the others are told at once, not at the deadline. */
+static void lose_the_id(struct ranks_me *me)
+{
+    tutti_config config = { .size = sizeof config, .timeout_ms = 60000 };
+    tutti_comm *comm = NULL;
+    tutti_id id;
+    if (!ranks_id(me, &id))
+        return;
+    ranks_at(me, "rank %d: the process that made the id dies", me->rank);
+    if (me->rank == 0)
+        raise(SIGKILL);
+    while (kill(me->world->slots[0].pid, 0) == 0) /* until it is no more */
+        ranks_sleep_us(1000);
+    int64_t began = ranks_now_ms();
+    tutti_status status = tutti_comm_init_rank(me->n, me->rank, &id, &config, &comm);
+    ranks_refused(me, status, TUTTI_PEER_LOST, "init_rank", "id");
+    ranks_expect(me, comm == NULL && ranks_now_ms() - began < SOON_MS, "it took long");
+}
+
+Test(api_kills, maker_of_the_id)
+{
+    char room[] = "/tmp/tutti-kills-XXXXXX", meeting[64], names[1024];
+    open_room(room, meeting, sizeof meeting);
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = lose_the_id, .may_die = 1 });
+    cr_expect_eq(files_in(meeting, names, sizeof names), 1, "the killed process left: %s", names);
+    close_room(room, meeting, "the death of the id's maker");
 }
