@@ -1,11 +1,19 @@
 /* test_transports.c: the suite that every transport passes, on those there are. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "transport_suite.h"
 #include "transports/arena.h"
+#include "transports/sim.h"
 
-TestSuite(transports, .timeout = 60);
+/* Criterion's own timers leak, which ends a run under a sanitizer. */
+static void limit_time(void)
+{
+    alarm(120);
+}
+
+TestSuite(transports, .init = limit_time);
 
 static void make_shm(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
 {
@@ -33,6 +41,39 @@ static void make_shm_copied(const struct tt_endpoint_params *params, struct tt_e
     struct tt_endpoint_params copied = *params;
     copied.map = copied.pull = false;
     make_shm(&copied, endpoints);
+}
+
+static struct tt_sim *world;
+static uint64_t world_seed;
+
+static void make_sim(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
+{
+    struct tt_sim_params sim = { .n = params->n,
+        .seed = world_seed,
+        .delay_ns = 500,
+        .kib_ns = 50,
+        .jitter_ns = 2000,
+        .reorder_percent = 30,
+        .split_percent = 30 };
+    uint8_t *addresses = calloc((size_t)params->n, TT_ADDRESS_BYTES);
+    if (world != NULL)
+        tt_sim_destroy(world);
+    cr_assert_eq(tt_sim_create(&sim, &world), TUTTI_OK);
+    tt_sim_join(world);
+    for (int r = 0; r < params->n; r++) {
+        struct tt_endpoint_params mine = *params;
+        mine.me = r;
+        cr_assert_eq(tt_sim_transport.open(&mine, addresses + r * TT_ADDRESS_BYTES, &endpoints[r]), TUTTI_OK);
+    }
+    for (int r = 0; r < params->n; r++)
+        cr_assert_eq(tt_sim_transport.connect(endpoints[r], addresses), TUTTI_OK);
+    free(addresses);
+}
+
+static void advance_sim(void)
+{
+    int rank;
+    tt_sim_step(world, &rank);
 }
 
 static void run_all(struct transport_suite *s)
@@ -66,4 +107,14 @@ Test(transports, shm_with_copies_only)
 {
     run_all(&(struct transport_suite){
         .transport = &tt_shm, .make = make_shm_copied, .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_COPIED });
+}
+
+Test(transports, sim)
+{
+    for (world_seed = 1; world_seed <= 5; world_seed++) {
+        run_all(&(struct transport_suite){
+            .transport = &tt_sim_transport, .make = make_sim, .advance = advance_sim });
+        cr_expect_str_empty(tt_sim_error(world), "seed %d: %s", (int)world_seed, tt_sim_error(world));
+    }
+    tt_sim_destroy(world);
 }
