@@ -53,10 +53,11 @@ void shm_stage_run(struct shm_stage *stage, void (*run)(struct shm_rank *r), int
 {
     int status;
     for (int me = 0; me < stage->n; me++) {
-        stage->pids[me] = fork();
-        cr_assert_geq(stage->pids[me], 0);
-        if (stage->pids[me] == 0)
+        pid_t pid = fork();
+        if (pid == 0)
             run_rank(stage, me, run);
+        cr_assert_geq(pid, 0);
+        stage->pids[me] = pid;
     }
     for (int i = 0; i < stage->n; i++) {
         pid_t pid = wait(&status);

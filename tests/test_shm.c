@@ -17,7 +17,13 @@
 #include "transports/shm.h"
 #include "transports/shm_control.h"
 
-TestSuite(shm, .timeout = 120);
+/* Criterion's own timers leak, which ends a run under a sanitizer. */
+static void limit_time(void)
+{
+    alarm(120);
+}
+
+TestSuite(shm, .init = limit_time);
 
 /* --- Threads */
 
@@ -41,7 +47,7 @@ Test(shm, threads_close)
 
 Test(shm, threads_calls)
 {
-    cr_expect_str_empty(threads_calls(3, 20000));
+    cr_expect_str_empty(threads_calls(2, 1000000));
 }
 
 /* --- Processes */
