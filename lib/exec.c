@@ -10,12 +10,11 @@
  * message is never posted before one that needs the same slot, as the proof of the slots assumes; and few
  * receives are polled, however long the ring. Point-to-point sends, of which many may be in flight, post in
  * the order of their numbers for the same reason. */
-#include "exec.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
+#include "exec_internal.h"
 
 enum { AHEAD = TT_SLOTS / TT_WINDOW, NO_STEP = UINT32_MAX };
 
@@ -107,54 +106,18 @@ void tt_exec_start(struct tt_op *op)
     }
 }
 
-/* How many slices share a round of numbers. */
-static uint32_t ways_of(const struct tt_op *op)
-{
-    return op->layout.slices > 1 ? TT_WINDOW : 1;
-}
-
-/* Message numbers go by rounds of TT_WINDOW slices, then by ordinal, then by slice; both ends count alike
- * (transport.h). */
-static uint64_t number_of(const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
-{
-    if (op->class == TT_CLASS_P2P)
-        return op->sequence + slice->index;
-    bool sends = step->verb == TT_VERB_SEND;
-    uint64_t base = sends ? op->next_send[step->peer] : op->next_recv[step->peer];
-    uint64_t per_slice = sends ? op->schedule->sends[step->peer] : op->schedule->recvs[step->peer];
-    return base + (slice->index / TT_WINDOW * per_slice + step->ordinal) * ways_of(op) +
-           slice->index % TT_WINDOW;
-}
-
-static struct tt_view view_of(
-    const struct tt_op *op, const struct tt_slice *slice, unsigned buffer, uint32_t chunk, uint32_t nchunks)
-{
-    struct tt_view view = { &op->layout, op->spaces[buffer], chunk, nchunks, slice->index };
-    if (buffer == TT_TMP)
-        view.space.base += (uintptr_t)(slice - op->slices) * op->tmp_slice_bytes;
-    return view;
-}
-
-static bool fail(struct tt_op *op, tutti_status status, int32_t peer)
-{
-    op->state = TT_FAILED;
-    op->status = status;
-    op->failed_peer = peer;
-    return false;
-}
-
 static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
 {
     const struct tt_step *step = &op->schedule->steps[active->step];
     const struct tt_transport *transport = op->endpoint->transport;
-    uint64_t number = number_of(op, slice, step);
+    uint64_t number = tt_exec_number(op, slice, step);
     if (!active->posted) {
         struct tt_message message = { .peer = step->peer,
             .class = (uint8_t)op->class,
             .reduced = op->folds[TT_CHAIN] != NULL,
             .signature = op->signature,
             .number = number,
-            .source = view_of(op, slice, step->src_buffer, step->src_chunk, step->nchunks) };
+            .source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks) };
         message.bytes = tt_view_count(&message.source) * op->layout.element_bytes;
         if (op->class == TT_CLASS_P2P && op->next_post[step->peer] != number)
             return false;
@@ -171,163 +134,6 @@ static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_act
     return transport->sent(op->endpoint, step->peer, op->class, number);
 }
 
-/* A unit that combines: where its operands come from. Operands stand in the order of the expression. */
-struct operands {
-    uint64_t count; /* elements of each */
-    int n, own; /* operands in all; own: the index of the local one, n if there is none */
-    struct tt_view dst, local;
-    const struct tt_step *messages[TT_FOLD_MAX]; /* of the operands but the own one, in order */
-    struct tt_arrival arrivals[TT_FOLD_MAX];
-};
-
-/* Look for the messages of a receiving unit. False if one has not come (or is wrong); *upto: elements
- * readable of all. */
-static bool gather(
-    struct tt_op *op, struct tt_slice *slice, const struct tt_step *step, struct operands *o, uint64_t *upto)
-{
-    bool reduces = step->verb == TT_VERB_RECV_REDUCE;
-    int lefts = 0, messages = 0;
-    for (int side = 0; side < 2; side++)
-        for (int i = 0; i < step->fold_count; i++)
-            if (((step[i].flags & TT_LEFT) != 0) == (side == 0))
-                o->messages[messages++] = &step[i];
-    for (int i = 0; i < step->fold_count; i++)
-        lefts += (step[i].flags & TT_LEFT) != 0;
-    o->n = messages + reduces;
-    o->own = reduces ? lefts : o->n;
-    *upto = o->count;
-    for (int i = 0; i < messages; i++) {
-        const struct tt_step *m = o->messages[i];
-        struct tt_arrival *a = &o->arrivals[i];
-        if (!op->endpoint->transport->arrived(
-                op->endpoint, m->peer, op->class, number_of(op, slice, m), &o->dst, a))
-            return false;
-        if (a->signature != op->signature || a->bytes != o->count * op->layout.element_bytes) {
-            op->failed_arrival = *a;
-            return fail(op, TUTTI_MISMATCH, m->peer);
-        }
-        uint64_t elements = a->available / op->layout.element_bytes;
-        *upto = elements < *upto ? elements : *upto;
-    }
-    return true;
-}
-
-/* The contiguous elements of all operands at `at`, at most `most`; sets their addresses. Pulled operands
- * are fetched. */
-static uint64_t resolve(
-    struct tt_op *op, struct operands *o, uint64_t at, uint64_t most, void **dst, const void **sources)
-{
-    uint64_t element = op->layout.element_bytes, run, count = most;
-    *dst = (void *)tt_view_run(&o->dst, at, &run);
-    count = run < count ? run : count;
-    if (o->own < o->n) {
-        sources[o->own] = (const void *)tt_view_run(&o->local, at, &run);
-        count = run < count ? run : count;
-    }
-    for (int i = 0, m = 0; i < o->n; i++) {
-        if (i == o->own)
-            continue;
-        struct tt_arrival *a = &o->arrivals[m++];
-        sources[i] = (const void *)tt_arrival_run(a, at * element, &run);
-        count = run / element < count ? run / element : count;
-        if (a->path == TT_PATH_PULLED && o->n > 1 && count > TT_SCRATCH_BYTES / element)
-            count = TT_SCRATCH_BYTES / element;
-    }
-    for (int i = 0, m = 0; i < o->n; i++) {
-        if (i == o->own)
-            continue;
-        struct tt_arrival *a = &o->arrivals[m];
-        int32_t peer = o->messages[m++]->peer;
-        if (a->path != TT_PATH_PULLED)
-            continue;
-        void *target = o->n > 1 ? op->scratch + (uint64_t)(m - 1) * TT_SCRATCH_BYTES : *dst;
-        tutti_status status =
-            op->endpoint->transport->pull(op->endpoint, peer, a, at * element, target, count * element);
-        if (status != TUTTI_OK) {
-            fail(op, status, peer);
-            return 0;
-        }
-        sources[i] = target;
-    }
-    return count;
-}
-
-/* Combine elements [*cursor, upto) as far as the budget goes. */
-static void combine(
-    struct tt_op *op, const struct tt_step *step, struct operands *o, uint64_t *cursor, uint64_t upto)
-{
-    uint64_t element = op->layout.element_bytes;
-    uint32_t divisor = step->flags & TT_FINAL ? op->divisor : 1;
-    tt_fold_fn fold = op->folds[step->flags & TT_FOLD_TREE ? TT_TREE : TT_CHAIN];
-    while (*cursor < upto && op->budget > 0) {
-        const void *sources[TT_FOLD_MAX + 1];
-        void *dst;
-        uint64_t most = op->budget / element + 1;
-        uint64_t count =
-            resolve(op, o, *cursor, upto - *cursor < most ? upto - *cursor : most, &dst, sources);
-        if (op->state == TT_FAILED)
-            return;
-        if (o->n > 1)
-            fold(dst, sources, o->n, count, divisor);
-        else if (sources[0] != dst)
-            tt_copy_bytes(dst, sources[0], count * element);
-        *cursor += count;
-        op->state = TT_MOVED;
-        op->budget -= count * element < op->budget ? count * element : op->budget;
-    }
-}
-
-static bool advance_recv(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
-{
-    const struct tt_step *step = &op->schedule->steps[active->step];
-    const struct tt_transport *transport = op->endpoint->transport;
-    struct operands o;
-    o.dst = view_of(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
-    o.local = view_of(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
-    o.count = tt_view_count(&o.dst);
-    uint64_t upto;
-    if (o.count == 0)
-        return true;
-    if (!gather(op, slice, step, &o, &upto))
-        return false;
-    combine(op, step, &o, &active->cursor, upto);
-    if (active->cursor < o.count || op->state == TT_FAILED)
-        return false;
-    for (int i = 0; i < step->fold_count; i++)
-        transport->release(op->endpoint, step[i].peer, op->class, number_of(op, slice, &step[i]));
-    return true;
-}
-
-static bool advance_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
-{
-    const struct tt_step *step = &op->schedule->steps[active->step];
-    struct tt_view dst = view_of(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
-    struct tt_view left = view_of(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
-    struct tt_view right = left;
-    if (step->verb == TT_VERB_REDUCE)
-        right = view_of(op, slice, step->right_buffer, step->right_chunk, step->nchunks);
-    uint64_t total = tt_view_count(&dst), element = op->layout.element_bytes;
-    uint32_t divisor = step->flags & TT_FINAL ? op->divisor : 1;
-    while (active->cursor < total && op->budget > 0) {
-        const void *sources[2];
-        uint64_t count, run, most = op->budget / element + 1;
-        void *to = (void *)tt_view_run(&dst, active->cursor, &count);
-        sources[0] = (const void *)tt_view_run(&left, active->cursor, &run);
-        count = run < count ? run : count;
-        sources[1] = (const void *)tt_view_run(&right, active->cursor, &run);
-        count = run < count ? run : count;
-        count = count < most ? count : most;
-        if (step->verb == TT_VERB_REDUCE)
-            op->folds[TT_CHAIN](to, sources, 2, count, divisor);
-        else
-            tt_copy_bytes(to, sources[0], count * element);
-        active->cursor += count;
-        op->state = TT_MOVED;
-        op->budget -= count * element < op->budget ? count * element : op->budget;
-    }
-    return active->cursor == total;
-}
-
 /* True if the unit is done. */
 static bool advance(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
 {
@@ -336,9 +142,9 @@ static bool advance(struct tt_op *op, struct tt_slice *slice, struct tt_active *
         return advance_send(op, slice, active);
     case TT_VERB_RECV:
     case TT_VERB_RECV_REDUCE:
-        return advance_recv(op, slice, active);
+        return tt_exec_combine(op, slice, active);
     default:
-        return advance_local(op, slice, active);
+        return tt_exec_local(op, slice, active);
     }
 }
 
@@ -360,7 +166,7 @@ static void retire(struct tt_op *op, struct tt_slice *slice, uint32_t position)
 static void finish(struct tt_op *op)
 {
     const struct tt_schedule *s = op->schedule;
-    uint64_t ways = ways_of(op), numbers = (op->layout.slices + ways - 1) / ways * ways;
+    uint64_t ways = tt_exec_ways(op), numbers = (op->layout.slices + ways - 1) / ways * ways;
     if (op->class == TT_CLASS_COLLECTIVE)
         for (int peer = 0; peer < s->key.n; peer++) {
             op->next_send[peer] += numbers * s->sends[peer];
@@ -399,11 +205,11 @@ enum tt_progress tt_exec_progress(struct tt_op *op)
 static int32_t lacks(const struct tt_op *op, const struct tt_slice *slice, uint32_t unit)
 {
     const struct tt_step *step = &op->schedule->steps[unit];
-    struct tt_view like = view_of(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
+    struct tt_view like = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
     for (int i = 0; i < step->fold_count; i++) {
         struct tt_arrival a;
         if (!op->endpoint->transport->arrived(
-                op->endpoint, step[i].peer, op->class, number_of(op, slice, &step[i]), &like, &a) ||
+                op->endpoint, step[i].peer, op->class, tt_exec_number(op, slice, &step[i]), &like, &a) ||
             a.available < a.bytes)
             return step[i].peer;
     }

@@ -1,0 +1,162 @@
+/* exec_fold.c: the units that combine or copy: where their operands are, and the arithmetic on what is there.
+ *
+ * Operands lie in this rank's cells, in slots, in a peer's memory that is mapped, or in one that must be
+ * pulled. Each is a view of runs; what all operands have in one run is one call of a kernel. */
+#include "exec_internal.h"
+
+/* A unit that combines: where its operands come from. Operands stand in the order of the expression. */
+struct operands {
+    uint64_t count; /* elements of each */
+    int n, own; /* operands in all; own: the index of the local one, n if there is none */
+    struct tt_view dst, local;
+    const struct tt_step *messages[TT_FOLD_MAX]; /* of the operands but the own one, in order */
+    struct tt_arrival arrivals[TT_FOLD_MAX];
+};
+
+/* Look for the messages of a receiving unit. False if one has not come (or is wrong); *upto: elements
+ * readable of all. */
+static bool gather(
+    struct tt_op *op, struct tt_slice *slice, const struct tt_step *step, struct operands *o, uint64_t *upto)
+{
+    bool reduces = step->verb == TT_VERB_RECV_REDUCE;
+    int lefts = 0, messages = 0;
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < step->fold_count; i++)
+            if (((step[i].flags & TT_LEFT) != 0) == (side == 0))
+                o->messages[messages++] = &step[i];
+    for (int i = 0; i < step->fold_count; i++)
+        lefts += (step[i].flags & TT_LEFT) != 0;
+    o->n = messages + reduces;
+    o->own = reduces ? lefts : o->n;
+    *upto = o->count;
+    for (int i = 0; i < messages; i++) {
+        const struct tt_step *m = o->messages[i];
+        struct tt_arrival *a = &o->arrivals[i];
+        if (!op->endpoint->transport->arrived(
+                op->endpoint, m->peer, op->class, tt_exec_number(op, slice, m), &o->dst, a))
+            return false;
+        if (a->signature != op->signature || a->bytes != o->count * op->layout.element_bytes) {
+            op->failed_arrival = *a;
+            return tt_exec_fail(op, TUTTI_MISMATCH, m->peer);
+        }
+        uint64_t elements = a->available / op->layout.element_bytes;
+        *upto = elements < *upto ? elements : *upto;
+    }
+    return true;
+}
+
+/* The contiguous elements of all operands at `at`, at most `most`; sets their addresses. Pulled operands
+ * are fetched. */
+static uint64_t resolve(
+    struct tt_op *op, struct operands *o, uint64_t at, uint64_t most, void **dst, const void **sources)
+{
+    uint64_t element = op->layout.element_bytes, run, count = most;
+    *dst = (void *)tt_view_run(&o->dst, at, &run);
+    count = run < count ? run : count;
+    if (o->own < o->n) {
+        sources[o->own] = (const void *)tt_view_run(&o->local, at, &run);
+        count = run < count ? run : count;
+    }
+    for (int i = 0, m = 0; i < o->n; i++) {
+        if (i == o->own)
+            continue;
+        struct tt_arrival *a = &o->arrivals[m++];
+        sources[i] = (const void *)tt_arrival_run(a, at * element, &run);
+        count = run / element < count ? run / element : count;
+        if (a->path == TT_PATH_PULLED && o->n > 1 && count > TT_SCRATCH_BYTES / element)
+            count = TT_SCRATCH_BYTES / element;
+    }
+    for (int i = 0, m = 0; i < o->n; i++) {
+        if (i == o->own)
+            continue;
+        struct tt_arrival *a = &o->arrivals[m];
+        int32_t peer = o->messages[m++]->peer;
+        if (a->path != TT_PATH_PULLED)
+            continue;
+        void *target = o->n > 1 ? op->scratch + (uint64_t)(m - 1) * TT_SCRATCH_BYTES : *dst;
+        tutti_status status =
+            op->endpoint->transport->pull(op->endpoint, peer, a, at * element, target, count * element);
+        if (status != TUTTI_OK) {
+            tt_exec_fail(op, status, peer);
+            return 0;
+        }
+        sources[i] = target;
+    }
+    return count;
+}
+
+/* Combine elements [*cursor, upto) as far as the budget goes. */
+static void combine(
+    struct tt_op *op, const struct tt_step *step, struct operands *o, uint64_t *cursor, uint64_t upto)
+{
+    uint64_t element = op->layout.element_bytes;
+    uint32_t divisor = step->flags & TT_FINAL ? op->divisor : 1;
+    tt_fold_fn fold = op->folds[step->flags & TT_FOLD_TREE ? TT_TREE : TT_CHAIN];
+    while (*cursor < upto && op->budget > 0) {
+        const void *sources[TT_FOLD_MAX + 1];
+        void *dst;
+        uint64_t most = op->budget / element + 1;
+        uint64_t count =
+            resolve(op, o, *cursor, upto - *cursor < most ? upto - *cursor : most, &dst, sources);
+        if (op->state == TT_FAILED)
+            return;
+        if (o->n > 1)
+            fold(dst, sources, o->n, count, divisor);
+        else if (sources[0] != dst)
+            tt_copy_bytes(dst, sources[0], count * element);
+        *cursor += count;
+        op->state = TT_MOVED;
+        op->budget -= count * element < op->budget ? count * element : op->budget;
+    }
+}
+
+bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
+{
+    const struct tt_step *step = &op->schedule->steps[active->step];
+    const struct tt_transport *transport = op->endpoint->transport;
+    struct operands o;
+    o.dst = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
+    o.local = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
+    o.count = tt_view_count(&o.dst);
+    uint64_t upto;
+    if (o.count == 0)
+        return true;
+    if (!gather(op, slice, step, &o, &upto))
+        return false;
+    combine(op, step, &o, &active->cursor, upto);
+    if (active->cursor < o.count || op->state == TT_FAILED)
+        return false;
+    for (int i = 0; i < step->fold_count; i++)
+        transport->release(op->endpoint, step[i].peer, op->class, tt_exec_number(op, slice, &step[i]));
+    return true;
+}
+
+bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
+{
+    const struct tt_step *step = &op->schedule->steps[active->step];
+    struct tt_view dst = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
+    struct tt_view left = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
+    struct tt_view right = left;
+    if (step->verb == TT_VERB_REDUCE)
+        right = tt_exec_view(op, slice, step->right_buffer, step->right_chunk, step->nchunks);
+    uint64_t total = tt_view_count(&dst), element = op->layout.element_bytes;
+    uint32_t divisor = step->flags & TT_FINAL ? op->divisor : 1;
+    while (active->cursor < total && op->budget > 0) {
+        const void *sources[2];
+        uint64_t count, run, most = op->budget / element + 1;
+        void *to = (void *)tt_view_run(&dst, active->cursor, &count);
+        sources[0] = (const void *)tt_view_run(&left, active->cursor, &run);
+        count = run < count ? run : count;
+        sources[1] = (const void *)tt_view_run(&right, active->cursor, &run);
+        count = run < count ? run : count;
+        count = count < most ? count : most;
+        if (step->verb == TT_VERB_REDUCE)
+            op->folds[TT_CHAIN](to, sources, 2, count, divisor);
+        else
+            tt_copy_bytes(to, sources[0], count * element);
+        active->cursor += count;
+        op->state = TT_MOVED;
+        op->budget -= count * element < op->budget ? count * element : op->budget;
+    }
+    return active->cursor == total;
+}
