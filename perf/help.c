@@ -1,14 +1,20 @@
 /* help.c: what `collperf --help` says.
  *
- * It is meant to be enough to work with: what to type first, what a column means, what an exit code says. */
+ * It is meant to be enough to work with: what to type first, what a column means, what an exit code says. The
+ * names of collectives, types and operations are those of the tables, so that a row added there is taught
+ * here. */
+#include <stdio.h>
+#include <string.h>
+
 #include "options.h"
 
-const char *const perf_help_text =
-    "collperf: how fast and how right Tutti's collectives are on this machine\n"
-    "\n"
-    "usage: collperf [COLLECTIVE|all] [flags]\n"
-    "  COLLECTIVE: all_reduce (default) reduce_scatter all_gather broadcast reduce barrier all_gather_v "
-    "sendrecv\n"
+enum { COLUMNS = 100 };
+
+static const char usage[] = "collperf: how fast and how right Tutti's collectives are on this machine\n"
+                            "\n"
+                            "usage: collperf [COLLECTIVE|all] [flags]\n";
+
+static const char flags_before_names[] =
     "\n"
     "Examples\n"
     "  collperf                              all_reduce of floats from 8 B to 64 MiB, one rank per core\n"
@@ -36,10 +42,9 @@ const char *const perf_help_text =
     "  the vector before it is scattered. A size that n ranks cannot share evenly is rounded; the table "
     "shows which.\n"
     "\n"
-    "What to do\n"
-    "  -d, --datatype TYPE    int32 uint32 int64 uint64 half bfloat16 float double all (default "
-    "float)\n"
-    "  -o, --op OP            sum prod min max avg all (default sum)\n"
+    "What to do\n";
+
+static const char flags_after_names[] =
     "  -r, --root RANK        root of broadcast and reduce, or all (default 0)\n"
     "      --memory KIND      malloc (default) or registered\n"
     "      --algo NAME        force an algorithm by name, or all: one table for each that is eligible\n"
@@ -67,6 +72,7 @@ const char *const perf_help_text =
     "count ranks\n"
     "                         time_us algbw busbw wrong path limit, and the settings of the run\n"
     "      --output FILE      write the report there instead of to stdout\n"
+    "      --list WHAT        names only, one a line: collectives, types, ops or options\n"
     "  -h, --help             this text\n"
     "      --version          the library's version\n"
     "\n"
@@ -89,3 +95,45 @@ const char *const perf_help_text =
     "\n"
     "Exit codes: 0 good, 1 wrong results, 2 bad usage, 3 a rank failed or died, 4 --self-test found the "
     "check blind\n";
+
+const char *perf_name(enum perf_names which, int i)
+{
+    static const int counts[] = { PERF_COLLECTIVES, PERF_TYPES, PERF_TYPES, PERF_OPS };
+    if (i >= counts[which])
+        return NULL;
+    switch (which) {
+    case PERF_NAMES_COLLECTIVES:
+        return perf_collectives[i].name;
+    case PERF_NAMES_TYPES:
+        return perf_types[i].name;
+    case PERF_NAMES_ALIASES:
+        return perf_types[i].alias;
+    default:
+        return perf_ops[i].name;
+    }
+}
+
+/* The names between `head` and `tail`, folded at COLUMNS; further lines begin below the first name. */
+static void print_folded(const char *head, enum perf_names which, const char *tail)
+{
+    int indent = printf("%s", head), column = indent;
+    const char *name;
+    for (int i = 0; (name = perf_name(which, i)) != NULL; i++) {
+        bool fold = column + (int)strlen(name) > COLUMNS;
+        if (fold)
+            printf("\n%*s", indent, "");
+        column = (fold ? indent : column) + printf("%s ", name);
+    }
+    printf("%s\n", tail);
+}
+
+void perf_help_print(void)
+{
+    fputs(usage, stdout);
+    print_folded("  COLLECTIVE: ", PERF_NAMES_COLLECTIVES, "(default all_reduce)");
+    fputs(flags_before_names, stdout);
+    print_folded("  -d, --datatype TYPE    ", PERF_NAMES_TYPES, "all (default float)");
+    print_folded("                         by other names: ", PERF_NAMES_ALIASES, "");
+    print_folded("  -o, --op OP            ", PERF_NAMES_OPS, "all (default sum)");
+    fputs(flags_after_names, stdout);
+}

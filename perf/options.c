@@ -14,7 +14,7 @@
 
 #include "machine.h"
 
-enum kind { SIZE, NUMBER, SWITCH, TEXT, TYPE, OP, ROOT, MEMORY, HELP, VERSION };
+enum kind { SIZE, NUMBER, SWITCH, TEXT, TYPE, OP, ROOT, MEMORY, LIST, HELP, VERSION };
 
 struct flag {
     const char *name;
@@ -27,7 +27,6 @@ struct flag {
 
 #define AT(field) offsetof(struct perf_options, field)
 #define SIZES "legal is a number of bytes with an optional K, M or G, as 8, 64K, 1M"
-#define TYPE_NAMES "int32 uint32 int64 uint64 half (float16) bfloat16 float (float32) double (float64) all"
 
 enum { SIZE_MAX_SHIFT = 42 };
 #define LARGEST (INT64_C(1) << SIZE_MAX_SHIFT)
@@ -39,8 +38,8 @@ static const struct flag flags[] = {
     { "stepbytes", 'i', SIZE, AT(step_bytes), 1, LARGEST, SIZES ", at least 1" },
     { "iters", 'n', NUMBER, AT(iterations), 1, 1000000000, "legal is a whole number from 1 up" },
     { "warmup_iters", 'w', NUMBER, AT(warmups), 0, 1000000000, "legal is a whole number from 0 up" },
-    { "datatype", 'd', TYPE, 0, 0, 0, "legal are " TYPE_NAMES },
-    { "op", 'o', OP, 0, 0, 0, "legal are sum prod min max avg all" },
+    { "datatype", 'd', TYPE, 0, 0, 0, "legal are " },
+    { "op", 'o', OP, 0, 0, 0, "legal are " },
     { "root", 'r', ROOT, AT(root), 0, PERF_RANKS_MAX - 1, "legal is a rank from 0 up, or all" },
     { "check", 'c', NUMBER, AT(check), 0, 1, "legal are 0 and 1" },
     { "ranks", 'g', NUMBER, AT(processes), 1, PERF_RANKS_MAX, "legal are 1 to 1024 rank processes" },
@@ -54,6 +53,7 @@ static const struct flag flags[] = {
     { "timeout", 0, NUMBER, AT(timeout_ms), 1, INT64_MAX / 1000000,
         "legal is a number of milliseconds from 1 up" },
     { "output", 0, TEXT, AT(output), 0, 0, "" },
+    { "list", 0, LIST, 0, 0, 0, "legal are collectives types ops options" },
     { "help", 'h', HELP, 0, 0, 0, "" },
     { "version", 0, VERSION, 0, 0, 0, "" },
 };
@@ -135,6 +135,64 @@ static bool set(const struct flag *flag, const char *value, struct perf_options 
     }
 }
 
+static void print_names(FILE *file, enum perf_names which, const char *after)
+{
+    const char *name;
+    for (int i = 0; (name = perf_name(which, i)) != NULL; i++)
+        fprintf(file, "%s%s", name, after);
+}
+
+static void print_flags(void)
+{
+    for (int i = 0; i < FLAGS; i++) {
+        if (flags[i].letter != 0)
+            printf("-%c\n", flags[i].letter);
+        printf("--%s\n", flags[i].name);
+    }
+}
+
+static bool print_list(const char *what)
+{
+    if (strcmp(what, "options") == 0)
+        print_flags();
+    else if (strcmp(what, "collectives") == 0)
+        print_names(stdout, PERF_NAMES_COLLECTIVES, "\n");
+    else if (strcmp(what, "types") == 0)
+        print_names(stdout, PERF_NAMES_TYPES, "\n");
+    else if (strcmp(what, "ops") == 0)
+        print_names(stdout, PERF_NAMES_OPS, "\n");
+    else
+        return false;
+    return true;
+}
+
+/* For flags that ask for words instead of a measurement; false: a list that is none. */
+static bool answer(const struct flag *flag, const char *value)
+{
+    int version = tutti_get_version();
+    if (flag->kind == LIST)
+        return print_list(value);
+    if (flag->kind == HELP)
+        perf_help_print();
+    else
+        printf("collperf of Tutti %d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);
+    return true;
+}
+
+/* One line: the flag, its value, what is legal. */
+static int refuse_value(const struct flag *flag, const char *value)
+{
+    char spelled[32];
+    spell(flag, spelled, sizeof spelled);
+    fprintf(stderr, "collperf: %s %s: %s", spelled, value, flag->legal);
+    if (flag->kind == TYPE || flag->kind == OP) {
+        print_names(stderr, flag->kind == TYPE ? PERF_NAMES_TYPES : PERF_NAMES_OPS, " ");
+        fputs("all", stderr);
+    }
+    fputs("\n", stderr);
+    return PERF_EXIT_USAGE;
+}
+
 static int complain(int code, const char *word)
 {
     if (code == ':') {
@@ -170,20 +228,11 @@ static int parse_flags(int argc, char **argv, struct perf_options *o, bool given
         const struct flag *flag = code >= LONG_ONLY ? &flags[code - LONG_ONLY] : flags;
         while (code < LONG_ONLY && flag->letter != code)
             flag++;
-        if (flag->kind == HELP || flag->kind == VERSION) {
-            int version = tutti_get_version();
-            printf(flag->kind == HELP ? "%s" : "collperf of Tutti ", perf_help_text);
-            if (flag->kind == VERSION)
-                printf("%d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);
-            return PERF_EXIT_OK;
-        }
+        if (flag->kind == HELP || flag->kind == VERSION || flag->kind == LIST)
+            return answer(flag, optarg) ? PERF_EXIT_OK : refuse_value(flag, optarg);
         given[(int)flag->letter] = true;
-        if (set(flag, optarg, o))
-            continue;
-        char spelled[32];
-        spell(flag, spelled, sizeof spelled);
-        fprintf(stderr, "collperf: %s %s: %s\n", spelled, optarg, flag->legal);
-        return PERF_EXIT_USAGE;
+        if (!set(flag, optarg, o))
+            return refuse_value(flag, optarg);
     }
     return -1;
 }
@@ -201,10 +250,9 @@ static int parse_collective(int argc, char **argv, struct perf_options *o)
     o->collective = perf_collective_find(argv[optind]);
     if (o->collective != NULL)
         return -1;
-    fprintf(stderr, "collperf: %s: not a collective; legal are all", argv[optind]);
-    for (int i = 0; i < PERF_COLLECTIVES; i++)
-        fprintf(stderr, " %s", perf_collectives[i].name);
-    fprintf(stderr, "\n");
+    fprintf(stderr, "collperf: %s: not a collective; legal are ", argv[optind]);
+    print_names(stderr, PERF_NAMES_COLLECTIVES, " ");
+    fputs("all\n", stderr);
     return PERF_EXIT_USAGE;
 }
 

@@ -42,6 +42,10 @@ int perf_options_parse(int argc, char **argv, const char *launcher, struct perf_
 /* The size after `bytes`; negative when there is none. */
 int64_t perf_options_next(const struct perf_options *options, int64_t bytes);
 
-extern const char *const perf_help_text;
+void perf_help_print(void); /* to stdout */
+
+/* The names that the tables hold, for messages, --help and --list; NULL after the last. */
+enum perf_names { PERF_NAMES_COLLECTIVES, PERF_NAMES_TYPES, PERF_NAMES_ALIASES, PERF_NAMES_OPS };
+const char *perf_name(enum perf_names which, int i);
 
 #endif

@@ -64,7 +64,6 @@ refused '-i/--stepbytes 0' -i 0
 refused '-i/--stepbytes 8' -f 2 -i 8
 refused '-n/--iters 0' -n 0
 refused '-w/--warmup_iters -1' -w -1
-refused '-d/--datatype int7' -d int7
 refused '-o/--op xor' -o xor
 refused '-r/--root 3' -g 3 -r 3
 refused '-r/--root one' -r one
@@ -74,6 +73,7 @@ refused '--timeout 0' --timeout 0
 refused '--output' --output "$scratch/none/report"
 refused '--bogus' --bogus
 refused '-z' -z
+refused '--list gpus' --list gpus
 refused 'must follow' -b
 refused 'all_induce' all_induce
 refused 'broadcast' all_reduce broadcast
@@ -88,6 +88,16 @@ says out 'usage: collperf' 'help'
 says out 'Examples' 'help'
 expect 0 "$collperf" --version
 says out '^collperf of Tutti [0-9]' 'version'
+expect 0 "$collperf" --list collectives
+says out '^sendrecv$' 'names of collectives'
+expect 0 "$collperf" --list types
+says out '^bfloat16$' 'names of types'
+expect 0 "$collperf" --list ops
+says out '^avg$' 'names of operations'
+expect 0 "$collperf" --list options
+says out '^--minbytes$' 'names of options'
+says out '^-b$' 'names of options'
+refused '-d/--datatype .*uint64 half' -d int7
 
 # --- The check finds what is wrong.
 for collective in all_reduce reduce_scatter all_gather broadcast reduce all_gather_v sendrecv; do
