@@ -35,12 +35,19 @@ struct tt_algorithm {
 extern const struct tt_algorithm tt_algorithms[];
 extern const int tt_algorithm_count;
 
+/* What a call asks of the algorithm that serves it. */
+struct tt_demand {
+    int n;
+    bool exact; /* the canonical tree */
+    bool ordered; /* operands in rank order: the operation does not commute */
+};
+
 /* Index in the registry of `name` for a collective, or -1. */
 int tt_algorithm_find(enum tt_collective collective, const char *name);
 /* NULL if the algorithm may be used; else why not, for messages. */
-const char *tt_algorithm_refuse(const struct tt_algorithm *a, int n, bool exact);
+const char *tt_algorithm_refuse(const struct tt_algorithm *a, struct tt_demand demand);
 /* The best eligible one for `bytes` (all values shared by the ranks); always finds one. */
-int tt_algorithm_choose(enum tt_collective collective, int n, bool exact, uint64_t bytes);
+int tt_algorithm_choose(enum tt_collective collective, struct tt_demand demand, uint64_t bytes);
 
 /* Build one rank's schedule. key->algorithm is the registry index. */
 tutti_status tt_schedule_build(struct tt_schedule *schedule, const struct tt_key *key);

@@ -65,26 +65,28 @@ int tt_algorithm_find(enum tt_collective collective, const char *name)
     return -1;
 }
 
-const char *tt_algorithm_refuse(const struct tt_algorithm *a, int n, bool exact)
+const char *tt_algorithm_refuse(const struct tt_algorithm *a, struct tt_demand demand)
 {
-    if (!exact || a->association == TT_ASSOCIATION_NONE || a->canonical == TT_CANONICAL_ALWAYS)
+    if (demand.ordered && a->association == TT_ASSOCIATION_ROTATED)
+        return "its operands do not stand in rank order, which an operator that does not commute needs";
+    if (!demand.exact || a->association == TT_ASSOCIATION_NONE || a->canonical == TT_CANONICAL_ALWAYS)
         return NULL;
     if (a->canonical == TT_CANONICAL_NEVER)
         return "its association is not the canonical tree that exact asks for";
-    if ((n & (n - 1)) != 0)
+    if ((demand.n & (demand.n - 1)) != 0)
         return "its association is the canonical tree only where the number of ranks is a power of two";
     return NULL;
 }
 
-int tt_algorithm_choose(enum tt_collective collective, int n, bool exact, uint64_t bytes)
+int tt_algorithm_choose(enum tt_collective collective, struct tt_demand demand, uint64_t bytes)
 {
     int last = -1;
     for (int i = 0; i < tt_algorithm_count; i++) {
         const struct tt_algorithm *a = &tt_algorithms[i];
-        if (a->collective != collective || tt_algorithm_refuse(a, n, exact) != NULL)
+        if (a->collective != collective || tt_algorithm_refuse(a, demand) != NULL)
             continue;
         last = i;
-        if ((a->up_to_ranks == ANY || (uint32_t)n <= a->up_to_ranks) &&
+        if ((a->up_to_ranks == ANY || (uint32_t)demand.n <= a->up_to_ranks) &&
             (a->up_to_bytes == ANY || bytes <= a->up_to_bytes))
             return i;
     }

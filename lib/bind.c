@@ -160,9 +160,9 @@ static tutti_status find_plan(const struct tt_call *call, struct tt_plan **plan)
         .me = comm->rank,
         .root = tt_collectives[call->collective].rooted ? call->root : 0 };
     int algorithm;
+    struct tt_demand demand = { .n = comm->n, .exact = comm->exact };
     uint64_t bytes = call->total * tutti_type_bytes(call->type);
-    tutti_status status =
-        tt_plan_choose(&comm->settings, call->collective, comm->n, comm->exact, bytes, &algorithm);
+    tutti_status status = tt_plan_choose(&comm->settings, call->collective, demand, bytes, &algorithm);
     if (status != TUTTI_OK)
         return status;
     key.algorithm = (uint8_t)algorithm;
@@ -181,7 +181,8 @@ static tutti_status find_point(const struct tt_call *call, struct tt_point_op **
         struct tt_key key = {
             .collective = (uint8_t)call->collective, .n = comm->n, .me = comm->rank, .root = call->root
         };
-        key.algorithm = (uint8_t)tt_algorithm_choose(call->collective, comm->n, false, 0);
+        struct tt_demand demand = { .n = comm->n };
+        key.algorithm = (uint8_t)tt_algorithm_choose(call->collective, demand, 0);
         tutti_status status = tt_schedule_build(&point->schedule, &key);
         if (status != TUTTI_OK) {
             free(point);

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "algorithms/algorithms.h"
 #include "base/status.h"
 
 tutti_status tt_plan_cache_create(struct tt_plan_cache *cache)
@@ -93,33 +92,33 @@ static bool forced_name(const char *list, const char *collective, char *name, si
 }
 
 static tutti_status refuse(
-    enum tt_collective collective, int n, bool exact, const char *name, const char *why)
+    enum tt_collective collective, struct tt_demand demand, const char *name, const char *why)
 {
     char list[256] = "";
     for (int i = 0; i < tt_algorithm_count; i++) {
         const struct tt_algorithm *a = &tt_algorithms[i];
-        if (a->collective == collective && tt_algorithm_refuse(a, n, exact) == NULL)
+        if (a->collective == collective && tt_algorithm_refuse(a, demand) == NULL)
             snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", list[0] ? ", " : "", a->name);
     }
     return tt_fail(TUTTI_INVALID_USAGE, "algo: '%s' cannot serve %s on %d ranks%s: %s; eligible: %s", name,
-        tt_collectives[collective].name, n, exact ? " under exact" : "", why, list);
+        tt_collectives[collective].name, demand.n, demand.exact ? " under exact" : "", why, list);
 }
 
-tutti_status tt_plan_choose(const struct tt_settings *settings, enum tt_collective collective, int n,
-    bool exact, uint64_t bytes, int *algorithm)
+tutti_status tt_plan_choose(const struct tt_settings *settings, enum tt_collective collective,
+    struct tt_demand demand, uint64_t bytes, int *algorithm)
 {
     char name[TT_CONFIG_TEXT];
     if (settings->algorithm[0] == '\0' ||
         !forced_name(settings->algorithm, tt_collectives[collective].name, name, sizeof name)) {
-        *algorithm = tt_algorithm_choose(collective, n, exact, bytes);
+        *algorithm = tt_algorithm_choose(collective, demand, bytes);
         return TUTTI_OK;
     }
     int forced = tt_algorithm_find(collective, name);
     if (forced < 0)
-        return refuse(collective, n, exact, name, "there is none of that name");
-    const char *why = tt_algorithm_refuse(&tt_algorithms[forced], n, exact);
+        return refuse(collective, demand, name, "there is none of that name");
+    const char *why = tt_algorithm_refuse(&tt_algorithms[forced], demand);
     if (why != NULL)
-        return refuse(collective, n, exact, name, why);
+        return refuse(collective, demand, name, why);
     *algorithm = forced;
     return TUTTI_OK;
 }

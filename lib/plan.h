@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "algorithms/algorithms.h"
 #include "base/config.h"
 #include "base/schedule.h"
 #include "exec.h"
@@ -37,7 +38,7 @@ tutti_status tt_plan_find(struct tt_plan_cache *cache, const struct tt_key *key,
 
 /* Which algorithm serves: the forced one, else the registry's choice. An ineligible or unknown forced name
  * is an error that lists the eligible ones. Reads only what all ranks share. */
-tutti_status tt_plan_choose(const struct tt_settings *settings, enum tt_collective collective, int n,
-    bool exact, uint64_t bytes, int *algorithm);
+tutti_status tt_plan_choose(const struct tt_settings *settings, enum tt_collective collective,
+    struct tt_demand demand, uint64_t bytes, int *algorithm);
 
 #endif

@@ -60,6 +60,11 @@ static bool answer_isa(const struct tt_comm *comm, const char *rest, struct answ
     return true;
 }
 
+static struct tt_demand demand_of(const struct tt_comm *comm)
+{
+    return (struct tt_demand){ .n = comm->n, .exact = comm->exact };
+}
+
 /* "algorithms all_reduce": the eligible names, one a line, with their source; without a communicator: all. */
 static bool answer_algorithms(const struct tt_comm *comm, const char *rest, struct answer *a)
 {
@@ -69,7 +74,7 @@ static bool answer_algorithms(const struct tt_comm *comm, const char *rest, stru
     for (int i = 0; i < tt_algorithm_count; i++) {
         const struct tt_algorithm *row = &tt_algorithms[i];
         if (row->collective == collective &&
-            (comm == NULL || tt_algorithm_refuse(row, comm->n, comm->exact) == NULL))
+            (comm == NULL || tt_algorithm_refuse(row, demand_of(comm)) == NULL))
             put(a, "%s\t%s\n", row->name, row->source);
     }
     return true;
@@ -85,7 +90,7 @@ static bool answer_choice(const struct tt_comm *comm, const char *rest, struct a
         return false;
     enum tt_collective collective = tt_collective_find(name);
     if (collective == TT_COLLECTIVES ||
-        tt_plan_choose(&comm->settings, collective, comm->n, comm->exact, bytes, &algorithm) != TUTTI_OK)
+        tt_plan_choose(&comm->settings, collective, demand_of(comm), bytes, &algorithm) != TUTTI_OK)
         return false;
     put(a, "%s", tt_algorithms[algorithm].name);
     return true;
@@ -112,8 +117,9 @@ static bool answer_schedule(const struct tt_comm *comm, const char *rest, struct
         .n = n,
         .me = rank,
         .root = tt_collectives[collective].rooted || p2p ? root : 0 };
+    struct tt_demand demand = { .n = n, .exact = key.exact };
     struct tt_schedule schedule;
-    const char *why = tt_algorithm_refuse(&tt_algorithms[row], n, key.exact);
+    const char *why = tt_algorithm_refuse(&tt_algorithms[row], demand);
     if (why != NULL)
         put(a, "%s %s on %d ranks under exact: refused: %s\n", name, algorithm, n, why);
     if (why != NULL || tt_schedule_build(&schedule, &key) != TUTTI_OK)

@@ -89,7 +89,7 @@ bool rig_serves(int algorithm, int n, bool exact)
     const struct tt_algorithm *a = &tt_algorithms[algorithm];
     bool reduces = tt_collectives[a->collective].result == TT_RESULT_REDUCED;
     return !tt_collectives[a->collective].p2p && (reduces || !exact) &&
-           tt_algorithm_refuse(a, n, exact) == NULL;
+           tt_algorithm_refuse(a, (struct tt_demand){ .n = n, .exact = exact }) == NULL;
 }
 
 static bool exists(const struct rig_plan *p, uint8_t reach, int rank, uint32_t chunk)
