@@ -40,6 +40,10 @@ enum tt_isa tt_isa_best(void); /* what tt_fold_find uses */
 tutti_status tt_reduce_local(
     const void *const *sources, int k, void *dst, size_t count, tutti_type type, tutti_op op);
 
+/* dst[i] = factor * src[i], rounded once to the type: in fp32 for narrower floats; integers wrap. `factor` is
+ * one element of the type, of any alignment; dst may be src, else they do not overlap. */
+void tt_scale(void *dst, const void *src, size_t count, tutti_type type, const void *factor);
+
 /* Copy; plain stores for what will be read soon. */
 void tt_copy_bytes(void *dst, const void *src, size_t bytes);
 
