@@ -1,62 +1,45 @@
 /* query.c: answers in text, for people, tutti-info and collperf. One row per question; an unknown one lists
  * the known. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "algorithms/algorithms.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "call.h"
 
-struct answer {
-    char *text;
-    size_t bytes, length;
-};
-
-static void __attribute__((format(printf, 2, 3))) put(struct answer *a, const char *format, ...)
-{
-    va_list arguments;
-    size_t room = a->length < a->bytes ? a->bytes - a->length : 0;
-    va_start(arguments, format);
-    int length = vsnprintf(room > 0 ? a->text + a->length : NULL, room, format, arguments);
-    va_end(arguments);
-    a->length += length > 0 ? (size_t)length : 0;
-}
-
-static bool answer_version(const struct tt_comm *comm, const char *rest, struct answer *a)
+static bool answer_version(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     (void)comm;
     (void)rest;
-    put(a, "%d.%d.%d", TUTTI_VERSION / 10000, TUTTI_VERSION / 100 % 100, TUTTI_VERSION % 100);
+    tt_put(a, "%d.%d.%d", TUTTI_VERSION / 10000, TUTTI_VERSION / 100 % 100, TUTTI_VERSION % 100);
     return true;
 }
 
-static bool answer_config(const struct tt_comm *comm, const char *rest, struct answer *a)
+static bool answer_config(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     (void)rest;
     struct tt_settings settings;
     if (comm == NULL && tt_settings_read(&settings, NULL) != TUTTI_OK)
         return false;
-    size_t room = a->length < a->bytes ? a->bytes - a->length : 0;
-    a->length +=
-        tt_settings_print(comm != NULL ? &comm->settings : &settings, room > 0 ? a->text : NULL, room);
+    a->length += tt_settings_print(comm != NULL ? &comm->settings : &settings, a->bytes, a->capacity);
     return true;
 }
 
-static bool answer_transports(const struct tt_comm *comm, const char *rest, struct answer *a)
+static bool answer_transports(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     (void)rest;
     (void)comm;
-    put(a, "%s\n", tt_shm.name);
+    tt_put(a, "%s\n", tt_shm.name);
     return true;
 }
 
-static bool answer_isa(const struct tt_comm *comm, const char *rest, struct answer *a)
+static bool answer_isa(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     (void)rest;
     (void)comm;
-    put(a, "%s, %d cores granted", tt_isa_name(tt_isa_best()), tt_cores_granted());
+    tt_put(a, "%s, %d cores granted", tt_isa_name(tt_isa_best()), tt_cores_granted());
     return true;
 }
 
@@ -66,7 +49,7 @@ static struct tt_demand demand_of(const struct tt_comm *comm)
 }
 
 /* "algorithms all_reduce": the eligible names, one a line, with their source; without a communicator: all. */
-static bool answer_algorithms(const struct tt_comm *comm, const char *rest, struct answer *a)
+static bool answer_algorithms(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     enum tt_collective collective = tt_collective_find(rest);
     if (collective == TT_COLLECTIVES)
@@ -75,13 +58,13 @@ static bool answer_algorithms(const struct tt_comm *comm, const char *rest, stru
         const struct tt_algorithm *row = &tt_algorithms[i];
         if (row->collective == collective &&
             (comm == NULL || tt_algorithm_refuse(row, demand_of(comm)) == NULL))
-            put(a, "%s\t%s\n", row->name, row->source);
+            tt_put(a, "%s\t%s\n", row->name, row->source);
     }
     return true;
 }
 
 /* "choice all_reduce BYTES": the algorithm that a call of so many bytes would take. */
-static bool answer_choice(const struct tt_comm *comm, const char *rest, struct answer *a)
+static bool answer_choice(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     char name[32], size[32];
     uint64_t bytes;
@@ -92,12 +75,12 @@ static bool answer_choice(const struct tt_comm *comm, const char *rest, struct a
     if (collective == TT_COLLECTIVES ||
         tt_plan_choose(&comm->settings, collective, demand_of(comm), bytes, &algorithm) != TUTTI_OK)
         return false;
-    put(a, "%s", tt_algorithms[algorithm].name);
+    tt_put(a, "%s", tt_algorithms[algorithm].name);
     return true;
 }
 
 /* "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact]". */
-static bool answer_schedule(const struct tt_comm *comm, const char *rest, struct answer *a)
+static bool answer_schedule(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     (void)comm;
     char name[32], algorithm[32], place[16], exact[8] = "";
@@ -121,39 +104,38 @@ static bool answer_schedule(const struct tt_comm *comm, const char *rest, struct
     struct tt_schedule schedule;
     const char *why = tt_algorithm_refuse(&tt_algorithms[row], demand);
     if (why != NULL)
-        put(a, "%s %s on %d ranks under exact: refused: %s\n", name, algorithm, n, why);
+        tt_put(a, "%s %s on %d ranks under exact: refused: %s\n", name, algorithm, n, why);
     if (why != NULL || tt_schedule_build(&schedule, &key) != TUTTI_OK)
         return why != NULL;
-    size_t room = a->length < a->bytes ? a->bytes - a->length : 0;
-    a->length += tt_schedule_print(&schedule, room > 0 ? a->text : NULL, room);
+    a->length += tt_schedule_print(&schedule, a->bytes, a->capacity);
     tt_schedule_free(&schedule);
     return true;
 }
 
 /* Bytes that this rank sent, by path, since the communicator began. */
-static bool answer_paths(const struct tt_comm *comm, const char *rest, struct answer *a)
+static bool answer_paths(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     (void)rest;
     if (comm == NULL)
         return false;
     const uint64_t *bytes = comm->endpoint->path_bytes;
-    put(a, "line=%llu mapped=%llu pulled=%llu copied=%llu", (unsigned long long)bytes[TT_PATH_INLINE],
+    tt_put(a, "line=%llu mapped=%llu pulled=%llu copied=%llu", (unsigned long long)bytes[TT_PATH_INLINE],
         (unsigned long long)bytes[TT_PATH_MAPPED], (unsigned long long)bytes[TT_PATH_PULLED],
         (unsigned long long)bytes[TT_PATH_COPIED]);
     return true;
 }
 
-static bool answer_lost(const struct tt_comm *comm, const char *rest, struct answer *a)
+static bool answer_lost(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     (void)rest;
     (void)comm;
-    put(a, "%llu", (unsigned long long)tt_wait_lost());
+    tt_put(a, "%llu", (unsigned long long)tt_wait_lost());
     return true;
 }
 
 static const struct {
     const char *question, *form;
-    bool (*answer)(const struct tt_comm *comm, const char *rest, struct answer *a);
+    bool (*answer)(const struct tt_comm *comm, const char *rest, struct tt_text *a);
 } questions[] = {
     { "version", "version", answer_version },
     { "config", "config", answer_config },
@@ -171,13 +153,13 @@ enum { QUESTIONS = sizeof questions / sizeof questions[0] };
 size_t tutti_query(const tutti_comm *comm, const char *what, char *text, size_t bytes)
 {
     struct tt_comm *c = comm != NULL ? tt_handle_find(comm) : NULL;
-    struct answer a = { text, text != NULL ? bytes : 0, 0 };
+    struct tt_text a = { text, text != NULL ? bytes : 0, 0 };
     if (what == NULL || (comm != NULL && c == NULL)) {
         if (what == NULL)
             tt_fail(TUTTI_INVALID_ARGUMENT, "query: what is NULL");
         return 0;
     }
-    if (a.bytes > 0)
+    if (a.capacity > 0)
         text[0] = '\0';
     size_t word = strcspn(what, " ");
     const char *rest = what + word + strspn(what + word, " ");

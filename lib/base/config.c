@@ -9,7 +9,6 @@
 
 #include <ctype.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "base/collective.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/text.h"
 
 enum { NAME_BYTES = 64, LEGAL_BYTES = 256 };
 
@@ -170,38 +170,25 @@ static bool parse_value(const struct tt_setting *row, const char *text, struct t
     return false;
 }
 
-/* snprintf at the end of what stands there; `at` counts on beyond `bytes`. */
-__attribute__((format(printf, 4, 5))) static size_t append(
-    char *text, size_t bytes, size_t at, const char *format, ...)
+static void describe_legal(enum tt_kind kind, struct tt_text *t)
 {
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(at < bytes ? text + at : NULL, at < bytes ? bytes - at : 0, format, args);
-    va_end(args);
-    return at + (size_t)n;
-}
-
-static void describe_legal(enum tt_kind kind, char *text, size_t bytes)
-{
-    size_t at = 0;
     switch (kind) {
     case TT_KIND_BOOL:
-        append(text, bytes, at, "on, off, 1, 0, yes, no, true, false");
+        tt_put(t, "on, off, 1, 0, yes, no, true, false");
         break;
     case TT_KIND_BYTES:
-        append(text, bytes, at, "bytes below 2^64, with K, M, G or T for binary multiples, such as 64K or 3");
+        tt_put(t, "bytes below 2^64, with K, M, G or T for binary multiples, such as 64K or 3");
         break;
     case TT_KIND_NUMBER:
-        append(text, bytes, at, "a number from 0 to 2^64 - 1");
+        tt_put(t, "a number from 0 to 2^64 - 1");
         break;
     case TT_KIND_MS:
-        append(text, bytes, at, "milliseconds from 0 to %lld", (long long)(INT64_MAX / 1000000));
+        tt_put(t, "milliseconds from 0 to %lld", (long long)(INT64_MAX / 1000000));
         break;
     case TT_KIND_CHOICES:
-        at = append(text, bytes, at, "COLLECTIVE:ALGORITHM,..., each collective once, below %d bytes, of",
-            TT_CONFIG_TEXT);
+        tt_put(t, "COLLECTIVE:ALGORITHM,..., each collective once, below %d bytes, of", TT_CONFIG_TEXT);
         for (int i = 0; i < TT_COLLECTIVES; i++)
-            at = append(text, bytes, at, "%s %s", i > 0 ? "," : "", tt_collectives[i].name);
+            tt_put(t, "%s %s", i > 0 ? "," : "", tt_collectives[i].name);
         break;
     }
 }
@@ -212,7 +199,7 @@ static tutti_status set(
     const struct tt_setting *row = &tt_setting_table[index];
     if (!parse_value(row, value, settings)) {
         char legal[LEGAL_BYTES];
-        describe_legal(row->kind, legal, sizeof legal);
+        describe_legal(row->kind, &(struct tt_text){ legal, sizeof legal, 0 });
         return tt_fail(TUTTI_INVALID_ARGUMENT, "%s=\"%.100s\" is not legal; legal: %s", where, value, legal);
     }
     settings->origin[index] = (uint8_t)origin;
@@ -309,11 +296,11 @@ static tutti_status read_environment(struct tt_settings *settings)
 static tutti_status refuse_name(const char *name)
 {
     char legal[LEGAL_BYTES];
-    size_t at = 0;
+    struct tt_text known_names = { legal, sizeof legal, 0 };
     int nearest = 0;
     for (int i = 0; i < tt_setting_count; i++) {
         const char *known = tt_setting_table[i].name;
-        at = append(legal, sizeof legal, at, "%s%s", i > 0 ? ", " : "", known);
+        tt_put(&known_names, "%s%s", i > 0 ? ", " : "", known);
         if (distance(name, known) < distance(name, tt_setting_table[nearest].name))
             nearest = i;
     }
@@ -399,8 +386,7 @@ void tt_settings_adopt(struct tt_settings *settings, const struct tt_settings *o
     }
 }
 
-static void print_value(
-    const struct tt_setting *row, const struct tt_settings *settings, char *text, size_t bytes)
+static void put_value(const struct tt_setting *row, const struct tt_settings *settings, struct tt_text *t)
 {
     const void *field = (const char *)settings + row->offset;
     static const char suffixes[] = "KMGT";
@@ -408,30 +394,30 @@ static void print_value(
     uint64_t number;
     switch (row->kind) {
     case TT_KIND_BOOL:
-        append(text, bytes, 0, "%s", *(const bool *)field ? "on" : "off");
+        tt_put(t, "%s", *(const bool *)field ? "on" : "off");
         break;
     case TT_KIND_CHOICES:
-        append(text, bytes, 0, "%s", (const char *)field);
+        tt_put(t, "%s", (const char *)field);
         break;
     default:
         number = *(const uint64_t *)field;
         for (; row->kind == TT_KIND_BYTES && number != 0 && number % 1024 == 0 && scale < 4; scale++)
             number /= 1024;
-        append(text, bytes, 0, "%llu%.1s", (unsigned long long)number, scale > 0 ? &suffixes[scale - 1] : "");
+        tt_put(t, "%llu%.1s", (unsigned long long)number, scale > 0 ? &suffixes[scale - 1] : "");
     }
 }
 
 size_t tt_settings_print(const struct tt_settings *settings, char *text, size_t bytes)
 {
     static const char *const origins[] = { "default", "environment", "options", "rank 0" };
-    size_t at = 0;
+    struct tt_text t = { text, bytes, 0 };
     for (int i = 0; i < tt_setting_count; i++) {
         const struct tt_setting *row = &tt_setting_table[i];
         char value[TT_CONFIG_TEXT];
-        print_value(row, settings, value, sizeof value);
+        put_value(row, settings, &(struct tt_text){ value, sizeof value, 0 });
         int width = 24 - (int)strlen(row->name);
-        at = append(text, bytes, at, "%s=%-*s # %s, %s: %s\n", row->name, width, value,
+        tt_put(&t, "%s=%-*s # %s, %s: %s\n", row->name, width, value,
             row->scope == TT_SHARED ? "shared" : "local", origins[settings->origin[i] & 3], row->help);
     }
-    return at;
+    return t.length;
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/config.h"
+#include "base/text.h"
 
 enum { LINE_BYTES = 1024, PATH_BYTES = 512 };
 
@@ -59,37 +60,11 @@ static void read_level(void)
     write_line(TT_LOG_WARN, text);
 }
 
-/* The pattern with %h, %p and %% replaced. False if the result is too long. */
-static bool expand(const char *pattern, char *path, size_t bytes)
-{
-    size_t end = 0;
-    while (*pattern != 0) {
-        char piece[256] = { *pattern, 0 };
-        if (pattern[0] == '%' && pattern[1] == 'h') {
-            if (gethostname(piece, sizeof piece - 1) != 0)
-                return false;
-            pattern++;
-        } else if (pattern[0] == '%' && pattern[1] == 'p') {
-            snprintf(piece, sizeof piece, "%ld", (long)getpid());
-            pattern++;
-        } else if (pattern[0] == '%' && pattern[1] == '%') {
-            pattern++;
-        }
-        pattern++;
-        size_t length = strlen(piece);
-        if (length >= bytes - end)
-            return false;
-        memcpy(path + end, piece, length + 1);
-        end += length;
-    }
-    return end > 0;
-}
-
 static void open_log(void)
 {
     const char *pattern = tt_environment("TUTTI_DEBUG_FILE");
     char path[PATH_BYTES], text[LINE_BYTES];
-    if (pattern && !expand(pattern, path, sizeof path)) {
+    if (pattern && !tt_expand_name(pattern, -1, path, sizeof path)) {
         snprintf(text, sizeof text, "TUTTI_DEBUG_FILE is empty or too long; logging to stderr");
         write_line(TT_LOG_WARN, text);
     } else if (pattern) {

@@ -5,59 +5,42 @@
  *     0 send 1 in 0 #0
  *     1 recv_reduce 3 out 3 = incoming + in 3 #0
  *     2 send 1 out 3 #1 after 1 */
-#include <stdarg.h>
-#include <stdio.h>
-
 #include "base/schedule.h"
+#include "base/text.h"
 
-struct text {
-    char *bytes;
-    size_t capacity, length;
-};
-
-static void __attribute__((format(printf, 2, 3))) put(struct text *t, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    size_t room = t->length < t->capacity ? t->capacity - t->length : 0;
-    int length = vsnprintf(room > 0 ? t->bytes + t->length : NULL, room, format, arguments);
-    va_end(arguments);
-    t->length += length > 0 ? (size_t)length : 0;
-}
-
-static void put_cells(struct text *t, unsigned buffer, uint32_t chunk, uint32_t count)
+static void put_cells(struct tt_text *t, unsigned buffer, uint32_t chunk, uint32_t count)
 {
     static const char *const names[TT_BUFFERS] = { "in", "out", "tmp" };
-    put(t, " %s %u", names[buffer], chunk);
+    tt_put(t, " %s %u", names[buffer], chunk);
     if (count > 1)
-        put(t, "..%u", chunk + count - 1);
+        tt_put(t, "..%u", chunk + count - 1);
 }
 
-static void put_operands(struct text *t, const struct tt_step *p)
+static void put_operands(struct tt_text *t, const struct tt_step *p)
 {
-    put(t, " =");
+    tt_put(t, " =");
     if (p->verb == TT_VERB_REDUCE) {
         put_cells(t, p->src_buffer, p->src_chunk, p->nchunks);
-        put(t, " +");
+        tt_put(t, " +");
         put_cells(t, p->right_buffer, p->right_chunk, p->nchunks);
     } else if (p->flags & TT_LEFT) {
-        put(t, " incoming +");
+        tt_put(t, " incoming +");
         put_cells(t, p->src_buffer, p->src_chunk, p->nchunks);
     } else {
         put_cells(t, p->src_buffer, p->src_chunk, p->nchunks);
-        put(t, " + incoming");
+        tt_put(t, " + incoming");
     }
 }
 
-static void put_step(struct text *t, const struct tt_schedule *s, uint32_t i)
+static void put_step(struct tt_text *t, const struct tt_schedule *s, uint32_t i)
 {
     static const char *const verbs[TT_VERBS] = { "send", "recv", "recv_reduce", "reduce", "copy" };
     const struct tt_step *p = &s->steps[i];
     bool message = p->verb == TT_VERB_SEND || p->verb == TT_VERB_RECV || p->verb == TT_VERB_RECV_REDUCE;
 
-    put(t, "%u %s", i, verbs[p->verb]);
+    tt_put(t, "%u %s", i, verbs[p->verb]);
     if (message)
-        put(t, " %d", p->peer);
+        tt_put(t, " %d", p->peer);
     if (p->verb == TT_VERB_SEND)
         put_cells(t, p->src_buffer, p->src_chunk, p->nchunks);
     else
@@ -65,28 +48,28 @@ static void put_step(struct text *t, const struct tt_schedule *s, uint32_t i)
     if (p->verb == TT_VERB_RECV_REDUCE || p->verb == TT_VERB_REDUCE)
         put_operands(t, p);
     if (p->verb == TT_VERB_COPY) {
-        put(t, " =");
+        tt_put(t, " =");
         put_cells(t, p->src_buffer, p->src_chunk, p->nchunks);
     }
     if (message)
-        put(t, " #%u", p->ordinal);
+        tt_put(t, " #%u", p->ordinal);
     if (p->fold_count > 1)
-        put(t, " fold %u of %u%s", p->fold_index, p->fold_count, p->flags & TT_FOLD_TREE ? " tree" : "");
+        tt_put(t, " fold %u of %u%s", p->fold_index, p->fold_count, p->flags & TT_FOLD_TREE ? " tree" : "");
     else if (p->flags & TT_FOLD_TREE)
-        put(t, " tree");
+        tt_put(t, " tree");
     if (p->flags & TT_FINAL)
-        put(t, " final");
+        tt_put(t, " final");
     if (p->flags >> TT_LANE_SHIFT)
-        put(t, " lane %u", p->flags >> TT_LANE_SHIFT);
+        tt_put(t, " lane %u", p->flags >> TT_LANE_SHIFT);
     for (uint32_t d = 0; d < p->dep_count; d++)
-        put(t, d == 0 ? " after %u" : ",%u", s->deps[p->dep_first + d]);
-    put(t, "\n");
+        tt_put(t, d == 0 ? " after %u" : ",%u", s->deps[p->dep_first + d]);
+    tt_put(t, "\n");
 }
 
 size_t tt_schedule_print(const struct tt_schedule *s, char *text, size_t bytes)
 {
-    struct text t = { text, bytes, 0 };
-    put(&t, "schedule %d %s %s n %d rank %d root %d chunks %u %s\n", TT_TEXT_VERSION,
+    struct tt_text t = { text, bytes, 0 };
+    tt_put(&t, "schedule %d %s %s n %d rank %d root %d chunks %u %s\n", TT_TEXT_VERSION,
         tt_collectives[s->key.collective].name, s->algorithm, s->key.n, s->key.me, s->key.root, s->chunks,
         s->key.in_place ? "in_place" : "out_of_place");
     for (uint32_t i = 0; i < s->nsteps; i++)

@@ -1,0 +1,51 @@
+/* text.c: answers of any length, and names of files that tell hosts, processes and ranks apart. */
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+void tt_put(struct tt_text *t, const char *format, ...)
+{
+    size_t room = t->length < t->capacity ? t->capacity - t->length : 0;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(room > 0 ? t->bytes + t->length : NULL, room, format, arguments);
+    va_end(arguments);
+    t->length += length > 0 ? (size_t)length : 0;
+}
+
+void tt_put_json(struct tt_text *t, const char *string)
+{
+    tt_put(t, "\"");
+    for (; *string != '\0'; string++) {
+        unsigned char c = (unsigned char)*string;
+        if (c == '"' || c == '\\')
+            tt_put(t, "\\%c", c);
+        else
+            tt_put(t, "%c", c < 32 || c > 126 ? ' ' : c);
+    }
+    tt_put(t, "\"");
+}
+
+bool tt_expand_name(const char *pattern, int rank, char *path, size_t bytes)
+{
+    struct tt_text name = { path, bytes, 0 };
+    char host[256] = "";
+    for (; *pattern != '\0'; pattern++) {
+        char what = *pattern == '%' && (pattern[1] != 'r' || rank >= 0) ? pattern[1] : '\0';
+        if (what == 'h' && gethostname(host, sizeof host - 1) != 0)
+            return false;
+        if (what == 'h')
+            tt_put(&name, "%s", host);
+        else if (what == 'p')
+            tt_put(&name, "%ld", (long)getpid());
+        else if (what == 'r')
+            tt_put(&name, "%d", rank);
+        else
+            tt_put(&name, "%c", *pattern);
+        pattern += what == 'h' || what == 'p' || what == 'r' || what == '%';
+    }
+    return name.length > 0 && name.length < bytes;
+}
