@@ -93,8 +93,7 @@ tutti_status tt_comm_fail(struct tt_comm *comm, const struct tt_cause *cause);
 /* Set the text of a cause. */
 void tt_cause_say(struct tt_cause *cause, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Handles (handle.c): 64-byte shells with a magic, never unmapped and reused last, so that use after
- * destroy is told. */
+/* What a tutti_comm is (handle.h). */
 tutti_status tt_handle_create(struct tt_comm *comm, tutti_comm **handle);
 struct tt_comm *tt_handle_find(const tutti_comm *handle); /* NULL, with the thread's last error set */
 struct tt_comm *tt_handle_take(tutti_comm *handle); /* the same, and the handle is dead from now on */

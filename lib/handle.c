@@ -1,32 +1,38 @@
-/* handle.c: what a tutti_comm pointer points to.
- *
- * A 64-byte shell with a magic number and the communicator. Shells come from a pool that is never given
- * back and are reused in the order they were freed, last in the row: a stale handle is told from a live
- * one for as long as possible. */
+/* handle.c: the pool of shells. */
+#include "handle.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "base/status.h"
 #include "comm.h"
 
 enum { SHELLS_AT_ONCE = 64 };
-#define ALIVE UINT64_C(0x5455545449636f6d) /* "TUTTIcom" */
-#define DEAD UINT64_C(0x5455545449646561)
+#define DEAD UINT64_C(0x5455545449646561) /* "TUTTIdea" */
 
-struct tutti_comm {
+static const struct {
+    uint64_t magic;
+    const char *argument, *noun, *source;
+} kinds[TT_SHELL_KINDS] = {
+    [TT_SHELL_COMM] = { UINT64_C(0x5455545449636f6d), "comm", "communicator",
+        "tutti_comm_init_rank or its like" },
+};
+
+struct shell {
     _Alignas(64) _Atomic uint64_t magic;
-    struct tt_comm *comm;
-    struct tutti_comm *next;
+    void *object;
+    struct shell *next;
 };
 
 static struct { /* the pool: one queue for the process */
     pthread_mutex_t lock;
-    struct tutti_comm *first, **last;
+    struct shell *first, **last;
     int length;
 } shells = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static void append(struct tutti_comm *shell)
+static void append(struct shell *shell)
 {
     shell->next = NULL;
     if (shells.first == NULL)
@@ -36,63 +42,90 @@ static void append(struct tutti_comm *shell)
     shells.length++;
 }
 
-tutti_status tt_handle_create(struct tt_comm *comm, tutti_comm **handle)
+tutti_status tt_shell_create(enum tt_shell_kind kind, void *object, void **handle)
 {
     tutti_status status = TUTTI_OK;
     pthread_mutex_lock(&shells.lock);
     if (shells.length < SHELLS_AT_ONCE / 2) { /* keep a row of dead ones, so that none is reused soon */
-        struct tutti_comm *more = aligned_alloc(64, SHELLS_AT_ONCE * sizeof *more);
+        struct shell *more = aligned_alloc(64, SHELLS_AT_ONCE * sizeof *more);
         for (int i = 0; more != NULL && i < SHELLS_AT_ONCE; i++) {
             atomic_init(&more[i].magic, DEAD);
             append(&more[i]);
         }
     }
-    struct tutti_comm *shell = shells.first;
+    struct shell *shell = shells.first;
     if (shell == NULL) {
         status = TUTTI_OUT_OF_MEMORY;
     } else {
         shells.first = shell->next;
         shells.length--;
-        shell->comm = comm;
-        atomic_store_explicit(&shell->magic, ALIVE, memory_order_release);
+        shell->object = object;
+        atomic_store_explicit(&shell->magic, kinds[kind].magic, memory_order_release);
         *handle = shell;
     }
     pthread_mutex_unlock(&shells.lock);
-    return status == TUTTI_OK ? status : tt_fail(status, "no memory for a communicator's handle");
+    return status == TUTTI_OK ? status
+                              : tt_fail(status, "no memory for the handle of a %s", kinds[kind].noun);
 }
 
-static struct tt_comm *complain(const tutti_comm *handle, bool dead)
+static void *complain(enum tt_shell_kind kind, const void *handle, bool dead)
 {
     if (handle == NULL)
-        tt_fail(TUTTI_INVALID_ARGUMENT,
-            "comm is NULL; pass a communicator from tutti_comm_init_rank or its like");
+        tt_fail(TUTTI_INVALID_ARGUMENT, "%s is NULL; pass a %s from %s", kinds[kind].argument,
+            kinds[kind].noun, kinds[kind].source);
     else if (dead)
-        tt_fail(TUTTI_INVALID_ARGUMENT, "comm %p was destroyed", (const void *)handle);
+        tt_fail(TUTTI_INVALID_ARGUMENT, "%s %p was destroyed", kinds[kind].argument, handle);
     else
-        tt_fail(TUTTI_INVALID_ARGUMENT, "comm %p is not a communicator", (const void *)handle);
+        tt_fail(TUTTI_INVALID_ARGUMENT, "%s %p is not a %s", kinds[kind].argument, handle, kinds[kind].noun);
     return NULL;
+}
+
+static void *find(enum tt_shell_kind kind, const void *handle)
+{
+    const struct shell *shell = handle;
+    uint64_t magic = 0;
+    if (handle != NULL && (uintptr_t)handle % 64 == 0)
+        magic = atomic_load_explicit(&shell->magic, memory_order_acquire);
+    return magic == kinds[kind].magic ? shell->object : complain(kind, handle, magic == DEAD);
+}
+
+void *tt_shell_find(enum tt_shell_kind kind, const void *handle)
+{
+    return find(kind, handle);
+}
+
+void *tt_shell_take(enum tt_shell_kind kind, void *handle)
+{
+    struct shell *shell = handle;
+    void *object = find(kind, handle);
+    if (object == NULL)
+        return NULL;
+    pthread_mutex_lock(&shells.lock);
+    uint64_t alive = kinds[kind].magic;
+    bool mine = atomic_compare_exchange_strong(&shell->magic, &alive, DEAD);
+    if (mine) {
+        shell->object = NULL;
+        append(shell);
+    }
+    pthread_mutex_unlock(&shells.lock);
+    return mine ? object : complain(kind, handle, true);
+}
+
+tutti_status tt_handle_create(struct tt_comm *comm, tutti_comm **handle)
+{
+    void *shell;
+    tutti_status status = tt_shell_create(TT_SHELL_COMM, comm, &shell);
+    if (status == TUTTI_OK)
+        *handle = shell;
+    return status;
 }
 
 struct tt_comm *tt_handle_find(const tutti_comm *handle)
 {
-    uint64_t magic = 0;
-    if (handle != NULL && (uintptr_t)handle % 64 == 0)
-        magic = atomic_load_explicit(&handle->magic, memory_order_acquire);
-    return magic == ALIVE ? handle->comm : complain(handle, magic == DEAD);
+    return find(TT_SHELL_COMM, handle);
 }
 
 struct tt_comm *tt_handle_take(tutti_comm *handle)
 {
-    struct tt_comm *comm = tt_handle_find(handle);
-    if (comm == NULL)
-        return NULL;
-    pthread_mutex_lock(&shells.lock);
-    uint64_t alive = ALIVE;
-    bool mine = atomic_compare_exchange_strong(&handle->magic, &alive, DEAD);
-    if (mine) {
-        handle->comm = NULL;
-        append(handle);
-    }
-    pthread_mutex_unlock(&shells.lock);
-    return mine ? comm : complain(handle, true);
+    return tt_shell_take(TT_SHELL_COMM, handle);
 }

@@ -1,0 +1,19 @@
+/* handle.h: what the pointers of the public API point to.
+ *
+ * A shell of 64 bytes with a magic number for its kind and the object. Shells come from one pool that is
+ * never given back and are reused in the order they were freed, last in the row: a stale handle is told
+ * from a live one for as long as possible, and one of another kind always. */
+#ifndef TT_HANDLE_H
+#define TT_HANDLE_H
+#include "tutti.h"
+
+enum tt_shell_kind { TT_SHELL_COMM, TT_SHELL_KINDS };
+
+/* A live handle of this kind for this object. */
+tutti_status tt_shell_create(enum tt_shell_kind kind, void *object, void **handle);
+/* Its object; NULL, with the thread's last error set, if it is not a live handle of this kind. */
+void *tt_shell_find(enum tt_shell_kind kind, const void *handle);
+/* The same, and the handle is dead from now on. */
+void *tt_shell_take(enum tt_shell_kind kind, void *handle);
+
+#endif
