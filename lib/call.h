@@ -56,7 +56,18 @@ struct tt_pending {
     struct tt_op *op; /* NULL: not started */
     bool over;
     bool suspect; /* the peer of this p2p call was gone at the last look */
+    size_t *arrays; /* of a batch: where the arrays of the call are copied to */
+    size_t room; /* entries */
 };
+
+/* Calls that are kept to run together, with copies of their arrays (batch.c). {0} is empty; with count set
+ * to 0 it is empty again and keeps its memory. */
+struct tt_batch {
+    struct tt_pending *calls;
+    int count, capacity;
+};
+tutti_status tt_batch_add(struct tt_batch *batch, const struct tt_call *call);
+void tt_batch_free(struct tt_batch *batch);
 
 /* Run calls to their end. Collectives of one communicator run one after the other, everything else at
  * once. The first failure of a communicator ends all its calls; returns the first failure. */

@@ -21,8 +21,7 @@ struct init {
 struct queue {
     int depth;
     tutti_status status;
-    struct tt_pending *calls;
-    int ncalls, call_capacity;
+    struct tt_batch calls;
     struct init *inits;
     int ninits, init_capacity;
 };
@@ -53,31 +52,9 @@ static bool grow(void **items, int count, int *capacity, size_t bytes)
     return true;
 }
 
-static const size_t *copy_array(const size_t *array, int n)
-{
-    size_t *copy = malloc((size_t)n * sizeof *copy);
-    if (copy != NULL)
-        memcpy(copy, array, (size_t)n * sizeof *copy);
-    return copy;
-}
-
 tutti_status tt_group_add(const struct tt_call *call)
 {
-    struct queue *q = &queue;
-    struct tt_call kept = *call;
-    if (call->counts != NULL)
-        kept.counts = copy_array(call->counts, call->comm->n);
-    if (call->places != NULL)
-        kept.places = copy_array(call->places, call->comm->n);
-    if ((call->counts != NULL && kept.counts == NULL) || (call->places != NULL && kept.places == NULL) ||
-        !grow((void **)&q->calls, q->ncalls, &q->call_capacity, sizeof *q->calls)) {
-        free((void *)(call->counts != NULL ? kept.counts : NULL));
-        free((void *)(call->places != NULL ? kept.places : NULL));
-        return tt_group_note(
-            tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue call %d of a group", q->ncalls));
-    }
-    q->calls[q->ncalls++] = (struct tt_pending){ .call = kept };
-    return TUTTI_OK;
+    return tt_group_note(tt_batch_add(&queue.calls, call));
 }
 
 tutti_status tt_group_add_init(
@@ -132,14 +109,14 @@ static tutti_status run_inits(struct queue *q)
     return status;
 }
 
-static tutti_status run_calls(struct queue *q)
+static tutti_status run_calls(struct tt_batch *batch)
 {
-    for (int i = 0; i < q->ncalls; i++) {
-        tutti_status status = tt_call_prepare(&q->calls[i].call);
+    for (int i = 0; i < batch->count; i++) {
+        tutti_status status = tt_call_prepare(&batch->calls[i].call);
         if (status != TUTTI_OK)
             return status;
     }
-    return q->ncalls > 0 ? tt_run(q->calls, q->ncalls) : TUTTI_OK;
+    return batch->count > 0 ? tt_run(batch->calls, batch->count) : TUTTI_OK;
 }
 
 tutti_status tutti_group_end(void)
@@ -154,12 +131,8 @@ tutti_status tutti_group_end(void)
     if (status == TUTTI_OK && ended.ninits > 0)
         status = run_inits(&ended);
     if (status == TUTTI_OK)
-        status = run_calls(&ended);
-    for (int i = 0; i < ended.ncalls; i++) {
-        free((void *)(uintptr_t)ended.calls[i].call.counts);
-        free((void *)(uintptr_t)ended.calls[i].call.places);
-    }
-    free(ended.calls);
+        status = run_calls(&ended.calls);
+    tt_batch_free(&ended.calls);
     free(ended.inits);
     return status;
 }

@@ -1,0 +1,79 @@
+/* batch.c: calls that are kept to run together later: in a group, on a stream, as a program.
+ *
+ * The caller's arrays are read before its call returns, so a batch has copies. A batch that is emptied
+ * keeps its memory: filled again as before, it allocates nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "call.h"
+
+/* Every array of a call, of one entry per rank; NULL where the collective has none. */
+enum { ARRAYS = 2 };
+static const size_t **array_of(struct tt_call *call, int i)
+{
+    const size_t **const arrays[ARRAYS] = { &call->counts, &call->places };
+    return arrays[i];
+}
+
+static bool reserve(struct tt_pending *slot, size_t entries)
+{
+    if (entries <= slot->room)
+        return true;
+    size_t *more = realloc(slot->arrays, entries * sizeof *more);
+    if (more == NULL)
+        return false;
+    slot->arrays = more;
+    slot->room = entries;
+    return true;
+}
+
+static bool copy(struct tt_pending *slot, const struct tt_call *call)
+{
+    size_t n = (size_t)call->comm->n, entries = 0;
+    struct tt_call kept = *call;
+    for (int i = 0; i < ARRAYS; i++)
+        entries += *array_of(&kept, i) != NULL ? n : 0;
+    if (!reserve(slot, entries))
+        return false;
+    size_t *to = slot->arrays;
+    for (int i = 0; i < ARRAYS; i++) {
+        const size_t **array = array_of(&kept, i);
+        if (*array == NULL)
+            continue;
+        memcpy(to, *array, n * sizeof *to);
+        *array = to;
+        to += n;
+    }
+    *slot = (struct tt_pending){ .call = kept, .arrays = slot->arrays, .room = slot->room };
+    return true;
+}
+
+static bool grow(struct tt_batch *batch)
+{
+    int capacity = batch->capacity == 0 ? 1 : 2 * batch->capacity;
+    struct tt_pending *more = realloc(batch->calls, (size_t)capacity * sizeof *more);
+    if (more == NULL)
+        return false;
+    for (int i = batch->capacity; i < capacity; i++)
+        more[i] = (struct tt_pending){ 0 };
+    batch->calls = more;
+    batch->capacity = capacity;
+    return true;
+}
+
+tutti_status tt_batch_add(struct tt_batch *batch, const struct tt_call *call)
+{
+    if ((batch->count == batch->capacity && !grow(batch)) || !copy(&batch->calls[batch->count], call))
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to keep call %d of a group or stream", batch->count);
+    batch->count++;
+    return TUTTI_OK;
+}
+
+void tt_batch_free(struct tt_batch *batch)
+{
+    for (int i = 0; i < batch->capacity; i++)
+        free(batch->calls[i].arrays);
+    free(batch->calls);
+    *batch = (struct tt_batch){ 0 };
+}
