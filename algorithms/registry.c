@@ -50,6 +50,8 @@ const struct tt_algorithm tt_algorithms[] = {
         RING },
     { "direct", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY,
         tt_all_gather_direct, CHAN },
+    { "direct", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, tt_all_to_all_direct,
+        THAKUR },
     { "point", TT_P2P_SEND, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, ANY, tt_point_send,
         "one step" },
     { "point", TT_P2P_RECV, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, ANY, tt_point_recv,

@@ -115,6 +115,18 @@ tutti_status tutti_all_gather_v(const void *send, size_t send_count, void *recv,
     return submit(comm, &call);
 }
 
+tutti_status tutti_all_to_all(
+    const void *send, void *recv, size_t count, tutti_type type, tutti_comm *comm, tutti_stream stream)
+{
+    struct tt_call call = { .collective = TT_ALL_TO_ALL,
+        .send = send,
+        .recv = recv,
+        .count = count,
+        .type = type,
+        .stream = stream };
+    return submit(comm, &call);
+}
+
 tutti_status tutti_send(
     const void *send, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream)
 {

@@ -272,6 +272,11 @@ tutti_status tutti_all_gather_v(const void *send, size_t send_count, void *recv,
     const size_t *recv_counts_shared, const size_t *recv_places, tutti_type type, tutti_comm *comm,
     tutti_stream stream);
 
+/* send and recv have n blocks of `count` elements: block r of send goes to rank r, block r of recv comes from
+ * rank r. In place: recv == send; ranks may differ in that. */
+tutti_status tutti_all_to_all(
+    const void *send, void *recv, size_t count, tutti_type type, tutti_comm *comm, tutti_stream stream);
+
 /* One message to, or from, rank `peer`, which is not this one. Messages of a pair are matched in the order
  * of the calls; both sides give the same count and a type, else both get MISMATCH. A send returns when its
  * buffer may be reused, which may need the receiver: a pair that exchanges must group, or order its calls.

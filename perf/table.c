@@ -56,6 +56,13 @@ static void shape_scatter(struct perf_point *p, uint64_t elements)
     p->bytes = p->send_count * p->type->bytes;
 }
 
+static void shape_exchange(struct perf_point *p, uint64_t elements)
+{
+    p->count = block_of(p, elements);
+    p->send_count = p->recv_count = p->count * (uint64_t)p->n;
+    p->bytes = p->send_count * p->type->bytes;
+}
+
 /* The elements before rank r's block when rank r gives a share that grows with r: uneven, and empty where
  * few. */
 static uint64_t v_first(const struct perf_point *p, uint64_t elements, int r)
@@ -96,6 +103,11 @@ static struct perf_run source_each(const struct perf_point *p, int block)
 static struct perf_run source_each_v(const struct perf_point *p, int block)
 {
     return (struct perf_run){ block, 0, p->counts[block] };
+}
+
+static struct perf_run source_own_of_each(const struct perf_point *p, int block)
+{
+    return (struct perf_run){ block, p->count * (uint64_t)p->rank, p->count };
 }
 
 static struct perf_run source_root(const struct perf_point *p, int block)
@@ -158,6 +170,12 @@ static tutti_status call_all_gather_v(
         send, p->send_count, recv, p->counts, NULL, p->type->type, comm, tutti_no_stream());
 }
 
+static tutti_status call_all_to_all(
+    const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    return tutti_all_to_all(send, recv, p->count, p->type->type, comm, tutti_no_stream());
+}
+
 static tutti_status call_sendrecv(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
     int right = (p->rank + 1) % p->n, left = (p->rank + p->n - 1) % p->n;
@@ -186,6 +204,8 @@ const struct perf_collective perf_collectives[PERF_COLLECTIVES] = {
         call_barrier },
     { "all_gather_v", false, false, true, true, PERF_IN_PLACE_SEND_IN_RECV, 1, factor_share, shape_gather_v,
         source_each_v, call_all_gather_v },
+    { "all_to_all", false, false, true, true, PERF_IN_PLACE_SAME, 1, factor_share, shape_exchange,
+        source_own_of_each, call_all_to_all },
     { "sendrecv", false, false, true, false, PERF_IN_PLACE_NEVER, 2, factor_one, shape_same, source_left,
         call_sendrecv },
 };

@@ -305,6 +305,8 @@ struct rig_run *rig_run_create(struct rig_plan *plan, uint64_t count, uint32_t s
     run->element_bytes = plan->collective == TT_BARRIER ? sizeof(int32_t) : sizeof(uint64_t);
     if (plan->collective == TT_BARRIER)
         run->count = run->slices = 1;
+    if (tt_collectives[plan->collective].result == TT_RESULT_EXCHANGED) /* blocks of one length */
+        run->count += (chunks - run->count % chunks) % chunks;
     run->in_extent = run->out_extent = run->count;
     if (plan->collective == TT_ALL_GATHER_V)
         cut_blocks(run);

@@ -46,7 +46,8 @@ struct rig_rank {
     bool begun, over;
 };
 
-/* One operation on all ranks. v-forms cut `count` elements into uneven blocks, placed out of order. */
+/* One operation on all ranks. Exchanges round `count` up to equal blocks; v-forms cut `count` elements into
+ * uneven blocks, placed out of order. */
 struct rig_run {
     struct rig_plan *plan;
     uint64_t count, seed, in_extent, out_extent; /* elements; extents: how far the spaces reach */

@@ -24,12 +24,13 @@ enum collective {
     REDUCE_SCATTER,
     ALL_GATHER,
     ALL_GATHER_V,
+    ALL_TO_ALL,
     SHIFT, /* a send to the next rank and a receive from the one before, in a group */
     BARRIER,
     COLLECTIVES
 };
 static const char *const names[] = { "all_reduce", "reduce", "broadcast", "reduce_scatter", "all_gather",
-    "all_gather_v", "send and recv", "barrier" };
+    "all_gather_v", "all_to_all", "send and recv", "barrier" };
 
 struct one { /* a case, at one rank */
     enum collective collective;
@@ -99,8 +100,8 @@ static void set_row(struct one *c, int row)
     c->vector.op = reduces(c->collective) ? op : RANKS_MOVE;
     c->count = count_of(which, c->n, type);
     c->offset = (row >> 1 & 1) * tutti_type_bytes(type);
-    bool blocks =
-        c->collective == REDUCE_SCATTER || c->collective == ALL_GATHER || c->collective == ALL_GATHER_V;
+    bool blocks = c->collective == REDUCE_SCATTER || c->collective == ALL_GATHER ||
+                  c->collective == ALL_GATHER_V || c->collective == ALL_TO_ALL;
     if (blocks && which == 9) /* of a block that would be too much */
         c->count = c->count / (size_t)c->n + 1;
 }
@@ -156,14 +157,16 @@ static size_t send_count(const struct one *c)
 {
     if (c->collective == ALL_GATHER_V)
         return c->counts[c->rank];
-    return c->collective == REDUCE_SCATTER ? c->count * (size_t)c->n : c->count;
+    bool all = c->collective == REDUCE_SCATTER || c->collective == ALL_TO_ALL;
+    return all ? c->count * (size_t)c->n : c->count;
 }
 
 static size_t recv_count(const struct one *c)
 {
     if (c->collective == ALL_GATHER_V)
         return c->extent;
-    return c->collective == ALL_GATHER ? c->count * (size_t)c->n : c->count;
+    bool all = c->collective == ALL_GATHER || c->collective == ALL_TO_ALL;
+    return all ? c->count * (size_t)c->n : c->count;
 }
 
 static void prepare(struct one *c, struct ranks_buffer (*buffers)[MEMORIES])
@@ -225,6 +228,8 @@ static tutti_status call(const struct one *c, tutti_comm *comm)
     case ALL_GATHER_V:
         return tutti_all_gather_v(
             c->send, c->counts[c->rank], c->recv, c->counts, c->gaps ? c->places : NULL, type, comm, none);
+    case ALL_TO_ALL:
+        return tutti_all_to_all(c->send, c->recv, c->count, type, comm, none);
     case SHIFT:
         return call_shift(c, comm);
     default:
@@ -267,6 +272,11 @@ static size_t expect(const struct one *c, uint8_t *expected)
     case ALL_GATHER:
         for (int r = 0; r < c->n; r++)
             ranks_fill(&c->vector, r, 0, c->count, expected + (size_t)r * c->count * bytes);
+        return c->count * (size_t)c->n;
+    case ALL_TO_ALL:
+        for (int r = 0; r < c->n; r++)
+            ranks_fill(&c->vector, r, (uint64_t)c->rank * c->count, c->count,
+                expected + (size_t)r * c->count * bytes);
         return c->count * (size_t)c->n;
     default:
         return 0;

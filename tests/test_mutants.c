@@ -345,6 +345,7 @@ static const struct {
     { "all_reduce_doubling_n6_in_place", TT_ALL_REDUCE, "doubling", 6, 0, true, false },
     { "all_reduce_halving_n6_in_place", TT_ALL_REDUCE, "halving", 6, 0, true, false },
     { "broadcast_split_n3_in_place", TT_BROADCAST, "split", 3, 2, true, false },
+    { "all_to_all_direct_n3_in_place", TT_ALL_TO_ALL, "direct", 3, 0, true, false },
 };
 enum { EXTRAS = sizeof extras / sizeof extras[0] };
 

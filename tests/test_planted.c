@@ -318,6 +318,67 @@ Test(planted, messages)
     accept(&s, (struct tt_proof){ .span = 2 });
 }
 
+/* Everybody hands on what the one before gave the next but one; `copies` the wrong way round. */
+static void round_trip(struct tt_schedule *s, const struct tt_team *team, bool crossed)
+{
+    uint32_t next = (uint32_t)(team->me + 1) % 3, last = (uint32_t)(team->me + 2) % 3;
+    tt_chunks(s, 3);
+    tt_send(s, (int)next, tt_in(next));
+    tt_send(s, (int)next, tt_in(last));
+    tt_copy(s, tt_out((uint32_t)team->me), tt_in((uint32_t)team->me));
+    tt_recv(s, (int)last, tt_out(last));
+    tt_recv(s, (int)last, tt_tmp(0));
+    tt_send(s, (int)next, tt_tmp(0));
+    tt_recv(s, (int)last, tt_tmp(1));
+    tt_copy(s, tt_out(next), tt_tmp(crossed ? 0 : 1));
+}
+
+static void relayed(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    (void)root;
+    round_trip(s, team, false);
+}
+
+static void relayed_once(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    (void)root;
+    round_trip(s, team, true);
+}
+
+/* IN(c) to OUT(c), as if it were a gather. */
+static void not_exchanged(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    uint32_t me = (uint32_t)team->me, other = 1 - me;
+    (void)root;
+    tt_chunks(s, 2);
+    tt_send(s, (int)other, tt_in(me));
+    tt_copy(s, tt_out(me), tt_in(me));
+    tt_recv(s, (int)other, tt_out(other));
+}
+
+static void four_chunks(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    (void)root;
+    (void)team;
+    tt_chunks(s, 4);
+}
+
+/* Blocks of an exchange may pass through any cells, if each ends where it belongs. */
+Test(planted, exchanges)
+{
+    struct schedule_set s = generated(TT_ALL_TO_ALL, relayed, 3, false);
+    accept(&s, (struct tt_proof){ .span = 1 });
+    s = generated(TT_ALL_TO_ALL, relayed_once, 3, false);
+    refuse(&s, "rank 2: out 0 is not the value of rank 0");
+    s = generated(TT_ALL_TO_ALL, not_exchanged, 2, false);
+    refuse(&s, "rank 1: out 0 is not the value of rank 0");
+    s = generated(TT_ALL_TO_ALL, four_chunks, 2, false);
+    refuse(&s, "rank 0: 4 chunks; an exchange has one per rank");
+    s = built(TT_ALL_TO_ALL, "direct", 3, true); /* in place, the copy to TMP is what makes it right */
+    drop_edge(&s.schedules[1], 4, 2);
+    refuse(&s, "rank 1 step 4: writes out 0 without waiting for step 2, which reads it");
+}
+
 /* M1: the ring takes chunk (me - 3 - t). */
 static void ring_wrong_chunk(struct tt_schedule *s, const struct tt_team *team, int root)
 {

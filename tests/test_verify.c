@@ -120,6 +120,13 @@ static struct theory all_gather_any(uint64_t n, uint64_t root)
     return (struct theory){ hops, hops, n - 1, 2 * hops + 2 * n };
 }
 
+static struct theory all_to_all_direct(uint64_t n, uint64_t root)
+{
+    (void)root;
+    uint64_t hops = n * (n - 1);
+    return (struct theory){ hops, hops, n - 1, 2 * hops + 2 * n };
+}
+
 static struct theory broadcast_tree(uint64_t n, uint64_t root)
 {
     (void)root;
@@ -182,6 +189,7 @@ static const struct {
     { TT_BARRIER, "dissemination", barrier_dissemination, 1024 },
     { TT_ALL_GATHER_V, "ring", all_gather_any, 1021 },
     { TT_ALL_GATHER_V, "direct", all_gather_any, 257 },
+    { TT_ALL_TO_ALL, "direct", all_to_all_direct, 257 },
 };
 enum { THEORIES = sizeof theories / sizeof theories[0] };
 

@@ -5,7 +5,8 @@
  * algorithm *does* stands in a schedule.
  *
  * Chunk spaces. A schedule has `chunks` chunks, numbered alike on all ranks. IN(c) and OUT(c) are the same
- * chunk before and after, so "in place" always means that IN(c) and OUT(c) are the same memory. */
+ * chunk before and after, but for exchanges: there IN(c) is what this rank gives rank c, and OUT(c) what it
+ * gets from rank c. "In place" always means that IN(c) and OUT(c) are the same memory. */
 #ifndef TT_BASE_COLLECTIVE_H
 #define TT_BASE_COLLECTIVE_H
 #include <stdbool.h>
@@ -19,6 +20,7 @@ enum tt_collective {
     TT_REDUCE,
     TT_BARRIER, /* IN(0) is a token that the library supplies */
     TT_ALL_GATHER_V,
+    TT_ALL_TO_ALL,
     TT_P2P_SEND, /* one step; key.root is the peer */
     TT_P2P_RECV,
     TT_COLLECTIVES
@@ -38,6 +40,7 @@ enum tt_result {
     TT_RESULT_REDUCED, /* every rank's IN(c), each once */
     TT_RESULT_OWNER, /* IN(c) of the rank that owns chunk c */
     TT_RESULT_ROOT, /* IN(c) of the root (for receive: of the peer) */
+    TT_RESULT_EXCHANGED, /* at rank r: IN(r) of rank c; there are n chunks */
 };
 
 /* How the pointers of an in-place call relate. */

@@ -77,7 +77,7 @@ static bool check_message(struct tt_verifier *v, uint32_t message)
     const struct tt_step *send = tt_step_at(v, from), *recv = tt_step_at(v, to);
     int rank = (int)v->rank_of[from], peer = (int)v->rank_of[to];
     struct tt_cells src = tt_step_accesses(send).read[0], dst = tt_step_accesses(recv).write;
-    if (send->nchunks != recv->nchunks || src.chunk % v->chunks != dst.chunk % v->chunks)
+    if (!tt_cells_alike(v->schedules[rank], src, dst))
         return tt_verify_wrong(v, rank, from - v->base[rank],
             "sends %s, but step %u of rank %d receives it as %s: not the same chunks",
             tt_cells_name(src).text, to - v->base[peer], peer, tt_cells_name(dst).text);

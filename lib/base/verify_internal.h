@@ -48,6 +48,15 @@ static inline uint32_t tt_cell_place(const struct tt_schedule *s, unsigned buffe
     return buffer == TT_OUT && !s->key.in_place ? s->chunks + chunk : chunk;
 }
 
+/* Do these ranges, of any ranks, have the same length chunk by chunk, whatever the counts? Chunks of one
+ * number do; and the blocks of an exchange all do, so that they may be passed on in any cell. */
+static inline bool tt_cells_alike(const struct tt_schedule *s, struct tt_cells a, struct tt_cells b)
+{
+    if (tt_collectives[s->key.collective].result == TT_RESULT_EXCHANGED)
+        return a.count == b.count;
+    return a.count == b.count && a.chunk % s->chunks == b.chunk % s->chunks;
+}
+
 static inline const struct tt_step *tt_step_at(const struct tt_verifier *v, uint32_t number)
 {
     uint32_t rank = v->rank_of[number];

@@ -1,7 +1,7 @@
 /* verify_shape.c: what can be seen in one rank's schedule alone.
  *
  * Everything here is a rule of schedule.h or of the collective's row: which cells exist at this rank, that a
- * step moves a chunk only to a cell of the same chunk (so lengths match, whatever the layout), how folds
+ * step moves a chunk only to a cell of the same length (whatever the layout), how folds
  * look, and that dependencies and followers are well formed. The later parts index by what was checked here.
  * */
 #include <stdlib.h>
@@ -28,6 +28,8 @@ static bool check_key(struct tt_verifier *v, int r)
         return tt_verify_wrong(v, r, -1, "%u chunks, but %u at rank 0", s->chunks, v->chunks);
     if (row->blocks && s->chunks % (uint32_t)v->n != 0)
         return tt_verify_wrong(v, r, -1, "%u chunks are not a multiple of %d blocks", s->chunks, v->n);
+    if (row->result == TT_RESULT_EXCHANGED && s->chunks != (uint32_t)v->n)
+        return tt_verify_wrong(v, r, -1, "%u chunks; an exchange has one per rank", s->chunks);
     return true;
 }
 
@@ -58,7 +60,7 @@ static bool check_move(
     struct tt_verifier *v, int r, uint32_t i, struct tt_cells dst, struct tt_cells src, bool onto_itself)
 {
     const struct tt_schedule *s = v->schedules[r];
-    if (dst.chunk % s->chunks != src.chunk % s->chunks)
+    if (!tt_cells_alike(s, dst, src))
         return tt_verify_wrong(
             v, r, i, "%s and %s are not the same chunks", tt_cells_name(dst).text, tt_cells_name(src).text);
     if (!tt_same_memory(&s->key, dst.buffer, src.buffer))

@@ -402,7 +402,8 @@ static bool check_result(struct run *run, const struct tt_schedule *s, uint32_t 
         return value == *agreed ||
                tt_verify_wrong(v, r, -1, "out %u is associated otherwise than at another rank", c);
     uint32_t from = result == TT_RESULT_ROOT ? (uint32_t)s->key.root : owner_of(v, c);
-    if (value != from * v->chunks + c)
+    uint32_t given = result == TT_RESULT_EXCHANGED ? (uint32_t)r : c;
+    if (value != from * v->chunks + given)
         return tt_verify_wrong(v, r, -1, "out %u is not the value of rank %u", c, from);
     return true;
 }
