@@ -2,12 +2,14 @@
  *
  * Every rank walks through the same points in the same order: collective, algorithm, type, operation, root,
  * size. Rank 0 alone writes the report. What is asked stands in options.c, what a collective is in table.c,
- * how ranks come to be in launch.c; here is only the walk. It uses nothing of the library but tutti.h. */
+ * how ranks come to be in launch.c; here is only the walk, made
+ * twice: once to count the points. It uses nothing of the library but tutti.h. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "launch.h"
 #include "measure.h"
@@ -22,6 +24,9 @@ struct run {
     struct perf_report report;
     size_t *counts; /* one per rank, for the v-form */
     int blind; /* corruptions that the check did not find */
+    bool shown; /* the report appears on a terminal */
+    bool counting; /* the first walk: how many points there are */
+    long points, point; /* how many, and the one at work */
 };
 
 struct request {
@@ -40,20 +45,27 @@ static const char *choice(struct run *run, const struct perf_point *p, char *tex
     return text;
 }
 
+static void tell_progress(struct run *run, const struct perf_point *p)
+{
+    char doing[PERF_DOING_BYTES];
+    snprintf(doing, sizeof doing, "%s %s, %" PRIu64 " bytes: point %ld of %ld", p->collective->name,
+        p->type->name, p->bytes, run->point, run->points);
+    perf_crew_doing(run->session.crew, doing);
+}
+
 static int measure_point(struct run *run, const struct perf_point *p, const char *algorithm)
 {
     struct perf_session *s = &run->session;
     struct perf_result results[2];
-    char doing[PERF_DOING_BYTES], chosen[64];
+    char chosen[64];
     for (int in_place = 0; in_place < 2; in_place++) {
-        snprintf(doing, sizeof doing, "%s %s, %" PRIu64 " bytes, %s", p->collective->name, p->type->name,
-            p->bytes, in_place ? "in place" : "out of place");
-        perf_crew_doing(s->crew, doing);
+        tell_progress(run, p);
         if (perf_measure(s, p, in_place == 1, &results[in_place]) != TUTTI_OK)
             return PERF_EXIT_FAILED;
     }
     if (s->crew->rank == 0) {
-        perf_crew_doing(s->crew, NULL);
+        if (run->shown)
+            perf_crew_prints(s->crew);
         algorithm = algorithm != NULL ? algorithm : choice(run, p, chosen, sizeof chosen);
         perf_report_row(&run->report, p, algorithm, results);
     } else {
@@ -82,6 +94,11 @@ static int walk_sizes(struct run *run, struct perf_point *p, const char *algorit
             continue; /* rounded to the size before: n ranks need at least an element each */
         first = false;
         last = p->bytes;
+        if (run->counting) {
+            run->points++;
+            continue;
+        }
+        run->point++;
         int code = o->self_test ? test_check(run, p) : measure_point(run, p, algorithm);
         if (code != PERF_EXIT_OK)
             return code;
@@ -132,6 +149,8 @@ static int run_table(struct run *run, const struct perf_collective *collective, 
     struct perf_session *s = &run->session;
     char options[160];
     s->comm = s->crew->comm;
+    if (run->counting)
+        return walk_types(run, collective, algorithm);
     if (algorithm != NULL) {
         snprintf(options, sizeof options, "algo=%s:%s", collective->name, algorithm);
         tutti_config config = {
@@ -186,6 +205,8 @@ static int run_named(struct run *run, const struct perf_collective *collective, 
             return run_table(run, collective, o->algorithm);
     if (run->session.crew->rank != 0)
         return o->collective == NULL ? PERF_EXIT_OK : PERF_EXIT_USAGE;
+    if (o->collective == NULL && run->counting)
+        return PERF_EXIT_OK;
     if (o->collective == NULL) {
         perf_report_note(&run->report, "%s has no algorithm %s here", collective->name, o->algorithm);
         return PERF_EXIT_OK;
@@ -220,7 +241,7 @@ static int skip_collective(struct run *run, const struct perf_collective *collec
     if (run->session.crew->rank == 0 && alone)
         fprintf(stderr, "collperf: -g/--ranks %d: %s needs at least %d ranks\n", run->report.n,
             collective->name, collective->least_ranks);
-    if (run->session.crew->rank == 0 && !alone)
+    if (run->session.crew->rank == 0 && !alone && !run->counting)
         perf_report_note(
             &run->report, "%s needs at least %d ranks", collective->name, collective->least_ranks);
     return alone ? PERF_EXIT_USAGE : PERF_EXIT_OK;
@@ -265,20 +286,32 @@ static int connect(struct perf_crew *crew, const struct perf_options *o)
     return check_ranks(crew, o);
 }
 
-static int finish(struct run *run, int code)
+/* What rank 0 does when all is measured. A report that cannot be written concerns nobody else. */
+static int close_report(struct run *run)
+{
+    const struct perf_options *o = run->session.options;
+    if (!perf_report_end(&run->report)) {
+        fprintf(stderr, "collperf: the report could not be written: %s\n", strerror(errno));
+        return PERF_EXIT_FAILED;
+    }
+    if (o->plot != NULL && !perf_plot_draw(&run->report.plot, o, run->report.n))
+        return PERF_EXIT_FAILED;
+    return PERF_EXIT_OK;
+}
+
+/* All points were good or wrong, and all ranks know it. */
+static int conclude(struct run *run)
 {
     struct perf_session *s = &run->session;
-    bool writes = s->crew->rank == 0 && code == PERF_EXIT_OK;
-    if (writes && !s->options->self_test && !perf_report_end(&run->report)) {
-        fprintf(stderr, "collperf: the report could not be written: %s\n", strerror(errno));
-        code = PERF_EXIT_FAILED;
-    }
-    if (s->options->self_test && code == PERF_EXIT_OK) {
+    int code = PERF_EXIT_OK;
+    if (s->options->self_test) {
         code = run->blind > 0 ? PERF_EXIT_BLIND : PERF_EXIT_WRONG;
         if (s->crew->rank == 0)
             fprintf(stderr, "collperf: --self-test: %s\n",
                 run->blind > 0 ? "FAILED: the check did not find exactly the corrupted elements"
                                : "every corrupted element was found, so this exits as wrong results do");
+    } else if (s->crew->rank == 0) {
+        code = close_report(run);
     }
     return code == PERF_EXIT_OK && run->report.wrong > 0 ? PERF_EXIT_WRONG : code;
 }
@@ -294,6 +327,7 @@ static int rank_main(struct perf_crew *crew, void *context)
         .session = { .options = o, .crew = crew },
         .report = { .file = request->file, .options = o, .n = crew->n },
         .counts = calloc((size_t)crew->n, sizeof(size_t)),
+        .shown = isatty(fileno(request->file)) == 1,
     };
     run.report.flag_round_trip = perf_crew_flag(crew);
     /* an element for each rank is the least that some collectives can do */
@@ -303,15 +337,19 @@ static int rank_main(struct perf_crew *crew, void *context)
         perf_crew_report(crew, "memory for the buffers", status != TUTTI_OK ? status : TUTTI_OUT_OF_MEMORY);
         return PERF_EXIT_FAILED;
     }
-    if (crew->rank == 0 && !o->self_test)
+    run.counting = true;
+    code = run_all(&run); /* what cannot be is refused here, before anything is measured */
+    run.counting = false;
+    if (code == PERF_EXIT_OK && crew->rank == 0 && !o->self_test)
         perf_report_begin(&run.report);
-    code = finish(&run, run_all(&run));
+    if (code == PERF_EXIT_OK)
+        code = run_all(&run);
     perf_buffers_free(&run.session.buffers);
     free(run.counts);
     if (code != PERF_EXIT_FAILED)
         tutti_comm_finalize(crew->comm);
     tutti_comm_destroy(crew->comm);
-    return code;
+    return code == PERF_EXIT_OK ? conclude(&run) : code;
 }
 
 int main(int argc, char **argv)
@@ -329,6 +367,8 @@ int main(int argc, char **argv)
             return PERF_EXIT_USAGE;
         }
     }
+    if (o->plot != NULL && !perf_plot_possible(o->plot))
+        return PERF_EXIT_USAGE;
     int processes = o->launcher != NULL ? 0 : (int)o->processes;
     code = perf_launch(processes, (int)o->threads, rank_main, &request);
     if (o->output != NULL)

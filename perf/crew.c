@@ -6,9 +6,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
-
-#include "clock.h"
 
 void perf_crew_report(const struct perf_crew *crew, const char *what, tutti_status status)
 {
@@ -78,15 +75,21 @@ double perf_crew_flag(struct perf_crew *crew)
     return round_trip;
 }
 
+static struct perf_progress *progress_of(struct perf_crew *crew)
+{
+    return crew->board != NULL ? &crew->board->progress : &crew->progress;
+}
+
 void perf_crew_doing(struct perf_crew *crew, const char *doing)
 {
-    if (crew->board == NULL || crew->rank != 0)
+    if (crew->rank != 0)
         return;
-    if (doing != NULL) {
-        snprintf(crew->board->doing, sizeof crew->board->doing, "%s", doing);
-        return;
-    }
-    atomic_store(&crew->board->quiet_since, (int64_t)perf_clock_seconds());
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[K");
+    snprintf(progress_of(crew)->doing, PERF_DOING_BYTES, "%s", doing);
+    if (crew->board == NULL)
+        perf_progress_show(&crew->progress);
+}
+
+void perf_crew_prints(struct perf_crew *crew)
+{
+    perf_progress_hide(progress_of(crew));
 }

@@ -18,7 +18,7 @@
 #include "clock.h"
 #include "options.h"
 
-enum { QUIET_SECONDS = 2, GRACE_SECONDS = 2, SIGNAL_EXIT = 128 };
+enum { GRACE_SECONDS = 2, SIGNAL_EXIT = 128 };
 
 struct launch {
     int processes, threads;
@@ -95,7 +95,7 @@ static struct perf_board *make_board(int n)
     pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
     pthread_barrier_init(&board->barrier, &shared, (unsigned)n);
     pthread_barrierattr_destroy(&shared);
-    atomic_store(&board->quiet_since, (int64_t)perf_clock_seconds());
+    perf_progress_begin(&board->progress);
     return board;
 }
 
@@ -145,17 +145,9 @@ static void reap(struct launch *l)
     }
 }
 
-static void show_progress(const struct launch *l, bool terminal)
-{
-    int64_t quiet = (int64_t)perf_clock_seconds() - atomic_load(&l->board->quiet_since);
-    if (terminal && quiet >= QUIET_SECONDS && l->ended == 0)
-        fprintf(stderr, "\r\033[K# %s: %d s", l->board->doing, (int)quiet);
-}
-
 /* Until all are gone. A rank that fails leaves the others a moment to say what they saw of it. */
 static int watch(struct launch *l, const sigset_t *signals)
 {
-    bool terminal = isatty(STDERR_FILENO);
     while (l->alive > 0) {
         int got = sigtimedwait(signals, NULL, &(struct timespec){ .tv_sec = 1 });
         if (got > 0 && got != SIGCHLD) {
@@ -166,10 +158,10 @@ static int watch(struct launch *l, const sigset_t *signals)
         reap(l);
         if (l->ended > 0 && (int64_t)perf_clock_seconds() - l->ended > GRACE_SECONDS)
             end_all(l);
-        show_progress(l, terminal);
+        if (l->ended == 0)
+            perf_progress_show(&l->board->progress);
     }
-    if (terminal)
-        fprintf(stderr, "\r\033[K");
+    perf_progress_hide(&l->board->progress);
     return l->code;
 }
 
@@ -220,6 +212,7 @@ int perf_launch(int processes, int threads, perf_rank_main rank_main, void *cont
 {
     if (processes == 0) {
         struct perf_crew crew = { .n = 0 };
+        perf_progress_begin(&crew.progress);
         return rank_main(&crew, context);
     }
     struct launch l = { processes, threads, rank_main, context, .board = make_board(processes * threads) };

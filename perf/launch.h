@@ -11,9 +11,10 @@
 #include <stdint.h>
 
 #include "flag.h"
+#include "progress.h"
 #include "tutti.h"
 
-enum { PERF_RECORD_BYTES = 64, PERF_DOING_BYTES = 120 };
+enum { PERF_RECORD_BYTES = 64 };
 
 /* The page. Each process of a run sees it. */
 struct perf_board {
@@ -21,8 +22,7 @@ struct perf_board {
     struct perf_flag flag;
     tutti_id id;
     tutti_status id_status;
-    _Atomic int64_t quiet_since; /* seconds: when rank 0 last showed something */
-    char doing[PERF_DOING_BYTES];
+    struct perf_progress progress;
     uint8_t records[][PERF_RECORD_BYTES]; /* one per rank */
 };
 
@@ -31,6 +31,7 @@ struct perf_crew {
     int n, rank;
     struct perf_board *board; /* NULL under a launcher */
     tutti_comm *comm; /* of all ranks; NULL until perf_crew_connect */
+    struct perf_progress progress; /* without a board */
 };
 
 typedef int (*perf_rank_main)(struct perf_crew *crew, void *context);
@@ -52,9 +53,10 @@ tutti_status perf_crew_exchange(struct perf_crew *crew, const void *mine, size_t
 /* The flag round trip between ranks 0 and 1 in seconds, on rank 0; negative where it cannot be measured. */
 double perf_crew_flag(struct perf_crew *crew);
 
-/* Rank 0 is at work on `doing`; shown on a terminal after two silent seconds. NULL: it has just printed
- * something. */
+/* Rank 0 is at work on `doing`. */
 void perf_crew_doing(struct perf_crew *crew, const char *doing);
+/* Rank 0 is about to print where the user looks. */
+void perf_crew_prints(struct perf_crew *crew);
 
 /* Say what went wrong at this rank: "collperf: rank 1: <what>: <status>: <the library's text>". */
 void perf_crew_report(const struct perf_crew *crew, const char *what, tutti_status status);

@@ -19,13 +19,13 @@ enum { COMPLAINTS_MAX = 10 };
 
 /* What each rank tells the others after a loop. */
 struct record {
-    double seconds;
+    double seconds, median, p99;
     uint64_t wrong;
     uint64_t path_bytes[PERF_PATHS];
 };
 _Static_assert(sizeof(struct record) <= PERF_RECORD_BYTES, "a record fits the board");
 
-/* The slowest time, the sums of the rest. */
+/* The times of the slowest rank, the sums of the rest. */
 static tutti_status combine(struct perf_session *s, struct record *mine)
 {
     struct record *all = malloc((size_t)s->crew->n * sizeof *all);
@@ -35,7 +35,11 @@ static tutti_status combine(struct perf_session *s, struct record *mine)
     if (status == TUTTI_OK) {
         *mine = (struct record){ 0 };
         for (int i = 0; i < s->crew->n; i++) {
-            mine->seconds = all[i].seconds > mine->seconds ? all[i].seconds : mine->seconds;
+            if (all[i].seconds > mine->seconds) {
+                mine->seconds = all[i].seconds;
+                mine->median = all[i].median;
+                mine->p99 = all[i].p99;
+            }
             mine->wrong += all[i].wrong;
             for (int path = 0; path < PERF_PATHS; path++)
                 mine->path_bytes[path] += all[i].path_bytes[path];
@@ -56,6 +60,25 @@ static void read_paths(tutti_comm *comm, uint64_t bytes[PERF_PATHS])
     }
 }
 
+/* `calls` calls back to back; *seconds is the time of all. */
+static tutti_status call_many(struct perf_session *s, const struct perf_point *p,
+    const struct perf_pointers *at, long calls, double *seconds)
+{
+    tutti_status status = TUTTI_OK;
+    perf_samples_begin(&s->samples, calls);
+    double began = perf_clock_seconds(), before = began, now = began;
+    for (long left = calls; left > 0 && status == TUTTI_OK; before = now) {
+        long batch = s->samples.batch < left ? s->samples.batch : left;
+        for (long i = 0; i < batch && status == TUTTI_OK; i++)
+            status = p->collective->call(p, at->send, at->recv, s->comm);
+        now = perf_clock_seconds();
+        perf_samples_add(&s->samples, batch, now - before);
+        left -= batch;
+    }
+    *seconds = now - began;
+    return status;
+}
+
 static tutti_status run_loop(struct perf_session *s, const struct perf_point *p,
     const struct perf_pointers *at, long calls, struct record *r)
 {
@@ -63,10 +86,10 @@ static tutti_status run_loop(struct perf_session *s, const struct perf_point *p,
     *r = (struct record){ 0 };
     tutti_status status = tutti_barrier(s->comm, tutti_no_stream());
     read_paths(s->comm, before);
-    double began = perf_clock_seconds();
-    for (long i = 0; i < calls && status == TUTTI_OK; i++)
-        status = p->collective->call(p, at->send, at->recv, s->comm);
-    r->seconds = perf_clock_seconds() - began;
+    if (status == TUTTI_OK)
+        status = call_many(s, p, at, calls, &r->seconds);
+    r->median = perf_samples_percentile(&s->samples, 50);
+    r->p99 = perf_samples_percentile(&s->samples, 99);
     if (status != TUTTI_OK) {
         perf_crew_report(s->crew, p->collective->name, status);
         return status;
@@ -96,6 +119,8 @@ static tutti_status time_point(struct perf_session *s, const struct perf_point *
     result->measured = true;
     result->calls = pace.calls;
     result->seconds = record.seconds / (double)pace.calls;
+    result->median = record.median;
+    result->p99 = record.p99;
     memcpy(result->path_bytes, record.path_bytes, sizeof result->path_bytes);
     return TUTTI_OK;
 }

@@ -10,6 +10,7 @@
 #include "check.h"
 #include "launch.h"
 #include "options.h"
+#include "samples.h"
 #include "table.h"
 
 enum { PERF_PATHS = 4 };
@@ -18,7 +19,8 @@ extern const char *const perf_path_names[PERF_PATHS];
 struct perf_result {
     bool measured; /* false: this way of calling means nothing for this collective */
     bool checked;
-    double seconds; /* of one call, on the slowest rank */
+    double seconds; /* of one call, on the slowest rank: the mean */
+    double median, p99; /* of the samples of that rank, in seconds */
     long calls; /* in the timed loop */
     uint64_t wrong; /* of all ranks */
     uint64_t path_bytes[PERF_PATHS]; /* sent by all ranks in the timed loop */
@@ -30,6 +32,7 @@ struct perf_session {
     struct perf_crew *crew;
     tutti_comm *comm; /* under test: the crew's, or one with a forced algorithm */
     struct perf_buffers buffers;
+    struct perf_samples samples;
     uint64_t seed;
     int complaints; /* wrong results described by this rank so far */
 };

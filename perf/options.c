@@ -49,6 +49,8 @@ static const struct flag flags[] = {
     { "algo", 0, TEXT, AT(algorithm), 0, 0, "" },
     { "exact", 0, SWITCH, AT(exact), 0, 0, "" },
     { "json", 0, SWITCH, AT(json), 0, 0, "" },
+    { "csv", 0, SWITCH, AT(csv), 0, 0, "" },
+    { "plot", 0, TEXT, AT(plot), 0, 0, "" },
     { "self-test", 0, SWITCH, AT(self_test), 0, 0, "" },
     { "timeout", 0, NUMBER, AT(timeout_ms), 1, INT64_MAX / 1000000,
         "legal is a number of milliseconds from 1 up" },
@@ -311,6 +313,27 @@ static int settle_ranks(struct perf_options *o, const bool given[128])
     return o->root >= ranks ? refuse('r', value, why) : -1;
 }
 
+static int settle_report(const struct perf_options *o)
+{
+    const char *dot = o->plot != NULL ? strrchr(o->plot, '.') : NULL;
+    const char *why = NULL, *flag = "--plot";
+    if (o->json && o->csv) {
+        flag = "--csv";
+        why = "goes without --json: a report has one form";
+    } else if (o->plot != NULL && (dot == NULL || strcmp(dot, ".svg") != 0)) {
+        why = "legal is a file name that ends in .svg";
+    } else if (o->plot != NULL && o->self_test) {
+        why = "--self-test measures nothing that could be drawn";
+    } else if (o->plot != NULL && o->collective != NULL && !o->collective->moves) {
+        why = "nothing to draw: this collective has no sizes";
+    }
+    if (why == NULL)
+        return -1;
+    bool valued = o->plot != NULL && strcmp(flag, "--plot") == 0;
+    fprintf(stderr, "collperf: %s%s%s: %s\n", flag, valued ? " " : "", valued ? o->plot : "", why);
+    return PERF_EXIT_USAGE;
+}
+
 int perf_options_parse(int argc, char **argv, const char *launcher, struct perf_options *options)
 {
     struct perf_options o = {
@@ -332,6 +355,8 @@ int perf_options_parse(int argc, char **argv, const char *launcher, struct perf_
         code = settle_ranks(&o, given);
     if (code < 0)
         code = settle_sizes(&o, given);
+    if (code < 0)
+        code = settle_report(&o);
     if (code < 0 && o.self_test && o.collective != NULL && !o.collective->moves) {
         fprintf(
             stderr, "collperf: --self-test: %s has no result that could be corrupted\n", o.collective->name);

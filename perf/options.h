@@ -29,9 +29,10 @@ struct perf_options {
     int64_t processes,
         threads; /* ranks = processes * threads; 0: this process is one rank of a launcher's job */
     int64_t timeout_ms; /* 0: the library's default */
-    bool exact, json, self_test, registered;
+    bool exact, json, csv, self_test, registered;
     const char *algorithm; /* NULL: the library's choice; "all": a table for each */
     const char *output; /* NULL: stdout */
+    const char *plot; /* an SVG file to draw; NULL: none */
     const char *launcher; /* the variable that says that this process is one rank, or NULL */
 };
 

@@ -1,12 +1,19 @@
-/* report.c: two renderings of the same results.
+/* report.c: the table, and what the last lines sum up.
  *
- * The table keeps the columns of nccl-tests so that scripts which read those read this; the path is the one
- * column more, at the end of the line. The names of the JSON fields are an interface: they never change. */
+ * The table keeps the columns of nccl-tests so that scripts which read those read this; what is more stands
+ * behind them: how the times out of place spread (the records have those in place, too), the path and the
+ * algorithm. */
 #include "report.h"
+#include "record.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
+
+static bool is_table(const struct perf_report *r)
+{
+    return !r->options->json && !r->options->csv;
+}
 
 /* Four digits that matter, in a column of 8. */
 static void print_time(char *text, size_t bytes, double us)
@@ -19,28 +26,6 @@ static void print_rate(char *text, size_t bytes, double rate)
     snprintf(text, bytes, rate > 0 && rate < 1 ? "%7.4f" : rate < 100 ? "%7.2f" : "%7.1f", rate);
 }
 
-/* GB/s, as everywhere 1e9 bytes a second. */
-static double algbw(const struct perf_point *p, const struct perf_result *result)
-{
-    return result->seconds > 0 ? 1e-9 * (double)p->bytes / result->seconds : 0;
-}
-
-static double busbw(const struct perf_point *p, const struct perf_result *result)
-{
-    return algbw(p, result) * p->collective->factor(p->n);
-}
-
-/* The paths that carried bytes, as "line" or "mapped+copied"; "-" when nothing was sent. */
-static void print_paths(char *text, size_t bytes, const struct perf_result *result)
-{
-    snprintf(text, bytes, "-");
-    size_t used = 0;
-    for (int path = 0; path < PERF_PATHS && used < bytes; path++)
-        if (result->path_bytes[path] > 0)
-            used += (size_t)snprintf(
-                text + used, bytes - used, "%s%s", used > 0 ? "+" : "", perf_path_names[path]);
-}
-
 static void print_result(FILE *file, const struct perf_point *p, const struct perf_result *result)
 {
     char time[32], alg[32], bus[32];
@@ -49,8 +34,8 @@ static void print_result(FILE *file, const struct perf_point *p, const struct pe
         return;
     }
     print_time(time, sizeof time, 1e6 * result->seconds);
-    print_rate(alg, sizeof alg, algbw(p, result));
-    print_rate(bus, sizeof bus, busbw(p, result));
+    print_rate(alg, sizeof alg, perf_algbw(p, result));
+    print_rate(bus, sizeof bus, perf_busbw(p, result));
     fprintf(file, "  %s %s %s", time, alg, bus);
     if (result->checked)
         fprintf(file, " %6" PRIu64, result->wrong);
@@ -58,50 +43,34 @@ static void print_result(FILE *file, const struct perf_point *p, const struct pe
         fprintf(file, " %6s", "N/A");
 }
 
+static void print_spread(FILE *file, const struct perf_result *result)
+{
+    char median[32], p99[32];
+    if (!result->measured) {
+        fprintf(file, "  %8s %8s", "N/A", "N/A");
+        return;
+    }
+    print_time(median, sizeof median, 1e6 * result->median);
+    print_time(p99, sizeof p99, 1e6 * result->p99);
+    fprintf(file, "  %s %s", median, p99);
+}
+
 static void table_row(struct perf_report *r, const struct perf_point *p, const char *algorithm,
     const struct perf_result results[2])
 {
     char paths[2][40], both[96];
     for (int i = 0; i < 2; i++)
-        print_paths(paths[i], sizeof paths[i], &results[i]);
+        perf_paths_print(paths[i], sizeof paths[i], &results[i]);
     fprintf(r->file, "%12" PRIu64 "  %12" PRIu64 "  %8s  %6s  %6d", p->bytes, p->count,
         p->collective->moves ? p->type->name : "none", p->op ? p->op->name : "none", p->root);
     print_result(r->file, p, &results[0]);
     print_result(r->file, p, &results[1]);
+    print_spread(r->file, &results[0]);
     if (results[1].measured && strcmp(paths[0], paths[1]) != 0)
         snprintf(both, sizeof both, "%s/%s", paths[0], paths[1]);
     else
         snprintf(both, sizeof both, "%s", paths[0]);
     fprintf(r->file, "  %-8s %s\n", both, algorithm);
-}
-
-static void json_result(struct perf_report *r, const struct perf_point *p, const char *algorithm,
-    bool in_place, const struct perf_result *result)
-{
-    char paths[64];
-    print_paths(paths, sizeof paths, result);
-    fprintf(r->file,
-        "{\"collective\": \"%s\", \"algorithm\": \"%s\", \"type\": \"%s\", \"op\": \"%s\", \"root\": %d",
-        p->collective->name, algorithm, p->collective->moves ? p->type->name : "none",
-        p->op ? p->op->name : "none", p->root);
-    fprintf(r->file, ", \"in_place\": %s, \"bytes\": %" PRIu64 ", \"count\": %" PRIu64 ", \"ranks\": %d",
-        in_place ? "true" : "false", p->bytes, p->count, p->n);
-    fprintf(r->file,
-        ", \"time_us\": %.4f, \"algbw\": %.5g, \"busbw\": %.5g, \"wrong\": ", 1e6 * result->seconds,
-        algbw(p, result), busbw(p, result));
-    if (result->checked)
-        fprintf(r->file, "%" PRIu64, result->wrong);
-    else
-        fprintf(r->file, "null");
-    fprintf(r->file,
-        ", \"path\": \"%s\", \"limit\": null, \"iterations\": %ld, \"memory\": \"%s\", \"exact\": %s", paths,
-        result->calls, r->options->registered ? "registered" : "malloc",
-        r->options->exact ? "true" : "false");
-    if (r->flag_round_trip >= 0)
-        fprintf(r->file, ", \"flag_us\": %.3f, \"class\": \"%s\"}\n", 1e6 * r->flag_round_trip,
-            perf_flag_class(r->flag_round_trip));
-    else
-        fprintf(r->file, ", \"flag_us\": null, \"class\": null}\n");
 }
 
 void perf_report_row(struct perf_report *r, const struct perf_point *p, const char *algorithm,
@@ -111,12 +80,14 @@ void perf_report_row(struct perf_report *r, const struct perf_point *p, const ch
         if (!results[i].measured)
             continue;
         r->wrong += results[i].wrong;
-        r->busbw_sum += busbw(p, &results[i]);
+        r->busbw_sum += perf_busbw(p, &results[i]);
         r->busbw_count++;
-        if (r->options->json)
-            json_result(r, p, algorithm, i == 1, &results[i]);
+        if (!is_table(r))
+            perf_record_print(r, p, algorithm, i == 1, &results[i]);
+        if (r->options->plot != NULL)
+            perf_plot_add(&r->plot, r->options, p, algorithm, i == 1, &results[i]);
     }
-    if (!r->options->json)
+    if (is_table(r))
         table_row(r, p, algorithm, results);
     fflush(r->file);
 }
@@ -141,7 +112,9 @@ static void print_range(struct perf_report *r)
 void perf_report_begin(struct perf_report *r)
 {
     const struct perf_options *o = r->options;
-    if (o->json)
+    if (o->csv)
+        perf_record_header(r);
+    if (!is_table(r))
         return;
     int version = tutti_get_version();
     fprintf(r->file, "# collperf: Tutti %d.%d.%d, %d ranks", version / 10000, version / 100 % 100,
@@ -160,22 +133,25 @@ void perf_report_begin(struct perf_report *r)
 
 void perf_report_table(struct perf_report *r, const struct perf_collective *collective, const char *algorithm)
 {
-    if (r->options->json)
+    if (!is_table(r))
         return;
     fprintf(r->file, "#\n# %s, algorithm: %s\n", collective->name,
         algorithm ? algorithm : "the library's choice");
-    fprintf(r->file, "#%56s %-32s %s\n", "", "out-of-place", "in-place");
-    fprintf(r->file, "#%11s  %12s  %8s  %6s  %6s  %8s %7s %7s %6s  %8s %7s %7s %6s  %-8s %s\n", "size",
-        "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw",
-        "#wrong", "path", "algorithm");
-    fprintf(r->file, "#%11s  %12s  %8s  %6s  %6s  %8s %7s %7s %6s  %8s %7s %7s\n", "(B)", "(elements)", "",
-        "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)");
+    fprintf(r->file, "#%56s %-32s %-32s %s\n", "", "out-of-place", "in-place", "out-of-place");
+    fprintf(r->file, "#%11s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
+    for (int i = 0; i < 2; i++)
+        fprintf(r->file, "  %8s %7s %7s %6s", "time", "algbw", "busbw", "#wrong");
+    fprintf(r->file, "  %8s %8s  %-8s %s\n", "median", "p99", "path", "algorithm");
+    fprintf(r->file, "#%11s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
+    for (int i = 0; i < 2; i++)
+        fprintf(r->file, "  %8s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "");
+    fprintf(r->file, "  %8s %8s\n", "(us)", "(us)");
     fflush(r->file);
 }
 
 void perf_report_note(struct perf_report *r, const char *format, ...)
 {
-    if (r->options->json)
+    if (!is_table(r))
         return;
     va_list arguments;
     va_start(arguments, format);
@@ -187,7 +163,7 @@ void perf_report_note(struct perf_report *r, const char *format, ...)
 
 bool perf_report_end(struct perf_report *r)
 {
-    if (!r->options->json) {
+    if (is_table(r)) {
         fprintf(r->file, "#\n# Out of bounds values : %" PRIu64 " %s\n", r->wrong,
             r->wrong > 0        ? "FAILED"
             : r->options->check ? "OK"

@@ -1,12 +1,13 @@
-/* report.h: the table that nccl-tests' users know, or JSON lines for scripts.
+/* report.h: the table that nccl-tests' users know, or records for scripts, and a picture of either.
  *
- * Only rank 0 writes; the sums for the last lines are kept here, so that both renderings agree with them. */
+ * Only rank 0 writes; the sums for the last lines are kept here, so that all renderings agree with them. */
 #ifndef PERF_REPORT_H
 #define PERF_REPORT_H
 #include <stdio.h>
 
 #include "measure.h"
 #include "options.h"
+#include "plot.h"
 #include "table.h"
 
 struct perf_report {
@@ -17,6 +18,7 @@ struct perf_report {
     double busbw_sum;
     long busbw_count;
     uint64_t wrong;
+    struct perf_plot plot;
 };
 
 void perf_report_begin(struct perf_report *r);
@@ -27,7 +29,7 @@ void perf_report_table(
 void perf_report_row(struct perf_report *r, const struct perf_point *p, const char *algorithm,
     const struct perf_result results[2]);
 void perf_report_note(struct perf_report *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Returns false if the report could not be written. */
+/* Returns false if the report could not be written. The plot is not drawn here. */
 bool perf_report_end(struct perf_report *r);
 
 #endif

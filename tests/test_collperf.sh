@@ -74,6 +74,14 @@ refused '--output' --output "$scratch/none/report"
 refused '--bogus' --bogus
 refused '-z' -z
 refused '--list gpus' --list gpus
+refused '--csv' --json --csv
+refused '--plot .*\.svg' --plot picture.png
+refused '--plot' --plot "$scratch/none/picture.svg"
+refused '--plot' --plot "$scratch/picture.svg" --self-test
+refused '--plot' barrier --plot "$scratch/picture.svg"
+expect 2 env PATH=/nowhere "$collperf" --plot "$scratch/picture.svg"
+says err 'install gnuplot' '--plot without gnuplot'
+[ ! -s "$scratch/out" ] || fail 'measured before gnuplot was missed'
 refused 'must follow' -b
 refused 'all_induce' all_induce
 refused 'broadcast' all_reduce broadcast
@@ -130,10 +138,13 @@ expect 0 "$collperf" $few -g 2
 [ "$(grep -c -v '^#' "$scratch/out")" -eq 4 ] || fail 'there are four sizes from 8 to 4K by 8'
 says out '^#  *size  *count  *type  *redop  *root  *time' 'header'
 says out '^# flag round trip' 'class'
+says out '#wrong  *median  *p99  *path  *algorithm$' 'header'
+awk '!/^#/ && (NF != 17 || !($14 > 0 && $15 >= $14)) { bad = 1 } END { exit bad }' "$scratch/out" ||
+    fail 'a row has 17 columns, of which the 14th and 15th are median and p99'
 expect 0 "$collperf" all $few -g 2 --json --output "$scratch/report"
 [ ! -s "$scratch/out" ] || fail '--output leaves stdout alone'
 for field in collective algorithm type op root in_place bytes count ranks time_us algbw busbw wrong path \
-    limit; do
+    limit iterations median_us p99_us; do
     grep -q "\"$field\": " "$scratch/report" || fail "--json without the field $field"
 done
 if command -v python3 >/dev/null 2>&1; then
@@ -144,10 +155,45 @@ assert len({r["collective"] for r in rows}) == 9
 assert all(r["time_us"] > 0 and r["ranks"] == 2 and r["limit"] is None for r in rows)
 assert all(r["wrong"] == 0 for r in rows if r["collective"] != "barrier")
 assert {r["in_place"] for r in rows} == {True, False}
+assert all(0 < r["median_us"] <= r["p99_us"] for r in rows)
 for r in rows:
     assert abs(r["algbw"] - r["bytes"] / r["time_us"] / 1e3) <= 2e-3 * max(r["algbw"], 1e-3), r
 ' "$scratch/report"
 fi
+
+expect 0 "$collperf" -b 4K -e 4K -n 1 -w 0 -g 2 --csv
+[ "$(wc -l <"$scratch/out")" -eq 3 ] || fail '--csv: a line of names, and two results'
+awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; names = NF }
+    NF != names { bad = 1 }
+    NR > 1 && ($at["collective"] != "all_reduce" || $at["bytes"] != 4096 || $at["wrong"] != "0") { bad = 1 }
+    NR > 1 && ($at["limit"] != "" || $at["in_place"] != (NR == 2 ? "false" : "true")) { bad = 1 }
+    NR > 1 && ($at["median_us"] != $at["time_us"] || $at["p99_us"] != $at["time_us"]) { bad = 1 }
+    END { exit bad }' "$scratch/out" || fail '--csv of one call: its time is mean, median and p99'
+tr ',' '\n' <"$scratch/out" | head -n "$(head -n 1 "$scratch/out" | tr ',' '\n' | wc -l)" >"$scratch/names"
+expect 0 "$collperf" -b 8 -e 8 -n 1 -g 2 --json
+head -n 1 "$scratch/out" | grep -o '"[a-z0-9_]*": ' | tr -d '": ' >"$scratch/fields"
+cmp -s "$scratch/names" "$scratch/fields" || fail '--json and --csv have the same fields'
+if gnuplot --version >/dev/null 2>&1; then
+    expect 0 "$collperf" all $few -g 2 --plot "$scratch/it's.svg"
+    says out 'Out of bounds values : 0 OK' 'a report beside the plot'
+    grep -q '</svg>' "$scratch/it's.svg" || fail '--plot draws an SVG file to its end'
+    for label in 'all_reduce' 'all_reduce, in place' 'sendrecv' 'bus bandwidth'; do
+        grep -q ">$label" "$scratch/it's.svg" || fail "the plot says nothing of $label"
+    done
+    grep -q 'barrier' "$scratch/it's.svg" && fail 'a barrier has no place over sizes'
+else
+    echo "skipped: --plot (there is no gnuplot)"
+fi
+
+# --- Progress: only on a terminal, only of what takes long.
+if script -qec true /dev/null >/dev/null 2>&1; then
+    script -qec "timeout 4 '$collperf' -b 8 -e 8 -n 1000000000 -g 2" /dev/null >"$scratch/out" 2>&1
+    says out '^.*# all_reduce float, 8 bytes: point 1 of 1; [2-4] s so far' 'progress on a terminal'
+else
+    echo "skipped: progress (script cannot make a terminal)"
+fi
+expect 124 timeout 3 "$collperf" -b 8 -e 8 -n 1000000000 -g 2
+[ ! -s "$scratch/err" ] || fail 'progress where stderr is no terminal'
 
 # --- A rank that dies is named, nothing is left behind.
 "$collperf" -b 1M -e 1M -n 100000000 -g 2 >"$scratch/out" 2>"$scratch/err" &

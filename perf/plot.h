@@ -1,0 +1,35 @@
+/* plot.h: a picture of the results, drawn by gnuplot: time and bus bandwidth over size.
+ *
+ * Rank 0 keeps what it reports and hands all to gnuplot once, at the end; collperf itself draws nothing. */
+#ifndef PERF_PLOT_H
+#define PERF_PLOT_H
+#include <stdbool.h>
+
+#include "measure.h"
+#include "options.h"
+
+enum { PERF_LABEL_BYTES = 96 };
+
+struct perf_mark {
+    char label[PERF_LABEL_BYTES];
+    int line; /* marks of one label are one line */
+    bool in_place;
+    double bytes, time_us, busbw;
+};
+
+struct perf_plot { /* zero at first */
+    struct perf_mark *marks;
+    long count, room;
+    int lines;
+};
+
+/* Before anything is measured: true if gnuplot runs and `file` can be written; else says what is missing. */
+bool perf_plot_possible(const char *file);
+
+void perf_plot_add(struct perf_plot *plot, const struct perf_options *o, const struct perf_point *p,
+    const char *algorithm, bool in_place, const struct perf_result *result);
+
+/* Draw and free; false, with a message, if that failed. */
+bool perf_plot_draw(struct perf_plot *plot, const struct perf_options *o, int n);
+
+#endif

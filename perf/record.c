@@ -1,0 +1,169 @@
+/* record.c: fill the fields once, then write them in the form that was asked for. */
+#include "record.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+
+enum field {
+    COLLECTIVE,
+    ALGORITHM,
+    TYPE,
+    OP,
+    ROOT,
+    IN_PLACE,
+    BYTES,
+    COUNT,
+    RANKS,
+    TIME,
+    ALGBW,
+    BUSBW,
+    WRONG,
+    PATH,
+    LIMIT,
+    ITERATIONS,
+    MEMORY,
+    EXACT,
+    FLAG,
+    CLASS,
+    MEDIAN,
+    P99,
+    FIELDS
+};
+
+/* What is text, and so stands between quotes in JSON. */
+static const struct {
+    const char *name;
+    bool text;
+} fields[FIELDS] = {
+    [COLLECTIVE] = { "collective", true },
+    [ALGORITHM] = { "algorithm", true },
+    [TYPE] = { "type", true },
+    [OP] = { "op", true },
+    [ROOT] = { "root", false },
+    [IN_PLACE] = { "in_place", false },
+    [BYTES] = { "bytes", false },
+    [COUNT] = { "count", false },
+    [RANKS] = { "ranks", false },
+    [TIME] = { "time_us", false },
+    [ALGBW] = { "algbw", false },
+    [BUSBW] = { "busbw", false },
+    [WRONG] = { "wrong", false },
+    [PATH] = { "path", true },
+    [LIMIT] = { "limit", false },
+    [ITERATIONS] = { "iterations", false },
+    [MEMORY] = { "memory", true },
+    [EXACT] = { "exact", false },
+    [FLAG] = { "flag_us", false },
+    [CLASS] = { "class", true },
+    [MEDIAN] = { "median_us", false },
+    [P99] = { "p99_us", false },
+};
+
+/* What is not set is not known: null in JSON, nothing in CSV. */
+struct record {
+    char values[FIELDS][64];
+};
+
+double perf_algbw(const struct perf_point *p, const struct perf_result *result)
+{
+    return result->seconds > 0 ? 1e-9 * (double)p->bytes / result->seconds : 0;
+}
+
+double perf_busbw(const struct perf_point *p, const struct perf_result *result)
+{
+    return perf_algbw(p, result) * p->collective->factor(p->n);
+}
+
+void perf_paths_print(char *text, size_t bytes, const struct perf_result *result)
+{
+    snprintf(text, bytes, "-");
+    size_t used = 0;
+    for (int path = 0; path < PERF_PATHS && used < bytes; path++)
+        if (result->path_bytes[path] > 0)
+            used += (size_t)snprintf(
+                text + used, bytes - used, "%s%s", used > 0 ? "+" : "", perf_path_names[path]);
+}
+
+__attribute__((format(printf, 3, 4))) static void set(
+    struct record *record, enum field field, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(record->values[field], sizeof record->values[field], format, arguments);
+    va_end(arguments);
+}
+
+static void set_truth(struct record *record, enum field field, bool value)
+{
+    set(record, field, "%s", value ? "true" : "false");
+}
+
+static void set_call(struct record *record, const struct perf_point *p, const char *algorithm, bool in_place)
+{
+    set(record, COLLECTIVE, "%s", p->collective->name);
+    set(record, ALGORITHM, "%s", algorithm);
+    set(record, TYPE, "%s", p->collective->moves ? p->type->name : "none");
+    set(record, OP, "%s", p->op ? p->op->name : "none");
+    set(record, ROOT, "%d", p->root);
+    set_truth(record, IN_PLACE, in_place);
+    set(record, BYTES, "%" PRIu64, p->bytes);
+    set(record, COUNT, "%" PRIu64, p->count);
+    set(record, RANKS, "%d", p->n);
+}
+
+static void set_result(struct record *record, const struct perf_point *p, const struct perf_result *result)
+{
+    set(record, TIME, "%.4f", 1e6 * result->seconds);
+    set(record, MEDIAN, "%.4f", 1e6 * result->median);
+    set(record, P99, "%.4f", 1e6 * result->p99);
+    set(record, ALGBW, "%.5g", perf_algbw(p, result));
+    set(record, BUSBW, "%.5g", perf_busbw(p, result));
+    if (result->checked)
+        set(record, WRONG, "%" PRIu64, result->wrong);
+    perf_paths_print(record->values[PATH], sizeof record->values[PATH], result);
+    set(record, ITERATIONS, "%ld", result->calls);
+}
+
+static void set_run(struct record *record, const struct perf_report *r)
+{
+    set(record, MEMORY, "%s", r->options->registered ? "registered" : "malloc");
+    set_truth(record, EXACT, r->options->exact);
+    if (r->flag_round_trip >= 0) {
+        set(record, FLAG, "%.3f", 1e6 * r->flag_round_trip);
+        set(record, CLASS, "%s", perf_flag_class(r->flag_round_trip));
+    }
+}
+
+static void print_json(FILE *file, const struct record *record)
+{
+    for (int i = 0; i < FIELDS; i++) {
+        bool known = record->values[i][0] != 0;
+        const char *quote = known && fields[i].text ? "\"" : "";
+        fprintf(file, "%s\"%s\": %s%s%s", i == 0 ? "{" : ", ", fields[i].name, quote,
+            known ? record->values[i] : "null", quote);
+    }
+    fprintf(file, "}\n");
+}
+
+void perf_record_header(struct perf_report *r)
+{
+    for (int i = 0; i < FIELDS; i++)
+        fprintf(r->file, "%s%s", i == 0 ? "" : ",", fields[i].name);
+    fprintf(r->file, "\n");
+}
+
+void perf_record_print(struct perf_report *r, const struct perf_point *p, const char *algorithm,
+    bool in_place, const struct perf_result *result)
+{
+    struct record record = { 0 };
+    set_call(&record, p, algorithm, in_place);
+    set_result(&record, p, result);
+    set_run(&record, r);
+    if (r->options->json) {
+        print_json(r->file, &record);
+        return;
+    }
+    for (int i = 0; i < FIELDS; i++)
+        fprintf(r->file, "%s%s", i == 0 ? "" : ",", record.values[i]);
+    fprintf(r->file, "\n");
+}
