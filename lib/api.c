@@ -109,8 +109,7 @@ tutti_status tutti_all_gather_v(const void *send, size_t send_count, void *recv,
         .recv = recv,
         .count = send_count,
         .type = type,
-        .counts = recv_counts_shared,
-        .places = recv_places,
+        .blocks[TT_OUT] = { recv_counts_shared, recv_places },
         .stream = stream };
     return submit(comm, &call);
 }

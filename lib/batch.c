@@ -9,10 +9,12 @@
 #include "call.h"
 
 /* Every array of a call, of one entry per rank; NULL where the collective has none. */
-enum { ARRAYS = 2 };
+enum { ARRAYS = 4 };
 static const size_t **array_of(struct tt_call *call, int i)
 {
-    const size_t **const arrays[ARRAYS] = { &call->counts, &call->places };
+    struct tt_blocks *sent = &call->blocks[TT_IN], *received = &call->blocks[TT_OUT];
+    const size_t **const arrays[ARRAYS] = { &sent->counts, &sent->places, &received->counts,
+        &received->places };
     return arrays[i];
 }
 

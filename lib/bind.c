@@ -16,26 +16,40 @@ static bool reduces(const struct tt_call *call)
     return call->collective == TT_BARRIER || tt_collectives[call->collective].result == TT_RESULT_REDUCED;
 }
 
+/* The counts that all ranks know; NULL where blocks are even. */
+static const size_t *shared_counts(const struct tt_call *call)
+{
+    const struct tt_blocks *b = call->blocks;
+    return b[TT_OUT].counts != NULL ? b[TT_OUT].counts : b[TT_IN].counts;
+}
+
 static uint64_t longest_block(const struct tt_call *call, uint32_t chunks)
 {
+    const size_t *counts = shared_counts(call);
     uint64_t longest = call->total / chunks + (call->total % chunks > 0);
-    if (call->counts != NULL) {
+    if (counts != NULL) {
         longest = 0;
         for (int r = 0; r < call->comm->n; r++)
-            longest = call->counts[r] > longest ? call->counts[r] : longest;
+            longest = counts[r] > longest ? counts[r] : longest;
     }
     return longest;
 }
 
-/* So many that the longest message fits a slot. */
-static uint32_t slices_for(const struct tt_call *call, bool whole, uint32_t chunks)
+struct cut {
+    uint32_t slices;
+    uint64_t longest; /* elements of the longest slice of a chunk */
+};
+
+/* So many slices that the longest message fits a slot. */
+static struct cut cut_of(const struct tt_call *call, bool whole, uint32_t chunks)
 {
     uint64_t element = tutti_type_bytes(call->type);
     uint64_t per_chunk = call->comm->endpoint->slot_bytes / element / (whole ? chunks : 1);
     uint64_t longest = longest_block(call, chunks);
     per_chunk = per_chunk > 0 ? per_chunk : 1;
     uint64_t slices = longest / per_chunk + (longest % per_chunk > 0);
-    return slices > 0 ? (uint32_t)slices : 1;
+    slices = slices > 0 ? slices : 1;
+    return (struct cut){ (uint32_t)slices, longest / slices + (longest % slices > 0) };
 }
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -48,14 +62,15 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 static uint32_t signature_of(const struct tt_call *call, unsigned algorithm, uint32_t slices)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
+    const size_t *counts = shared_counts(call);
     bool p2p = row->p2p; /* a send matches a receive */
     uint64_t h = mix(p2p ? 77 : call->collective, (uint64_t)call->type << 32 | slices);
     h = mix(h, row->result == TT_RESULT_REDUCED ? (uint64_t)call->op + 1 : 0);
-    h = mix(h, call->counts != NULL ? call->total : call->count);
+    h = mix(h, counts != NULL ? call->total : call->count);
     h = mix(h, p2p ? 0 : (uint64_t)algorithm << 32 | (uint64_t)call->comm->exact);
     h = mix(h, row->rooted ? (uint64_t)call->root + 1 : 0);
-    for (int r = 0; call->counts != NULL && r < call->comm->n; r++)
-        h = mix(h, call->counts[r]);
+    for (int r = 0; counts != NULL && r < call->comm->n; r++)
+        h = mix(h, counts[r]);
     return (uint32_t)h | 1;
 }
 
@@ -75,56 +90,54 @@ static struct tt_space space_of(const struct tt_call *call, const struct tt_layo
 static void set_layout(const struct tt_call *call, struct tt_layout *layout, uint32_t chunks, uint32_t slices)
 {
     uint32_t element = (uint32_t)tutti_type_bytes(call->type);
-    if (call->counts == NULL) {
+    const size_t *counts = shared_counts(call);
+    if (counts == NULL)
         tt_layout_even(layout, call->total, chunks, slices, element);
-        return;
-    }
-    uint64_t *starts = call->comm->starts, at = 0;
-    for (int r = 0; r < call->comm->n; r++) {
-        starts[r] = at;
-        at += call->counts[r];
-    }
-    tt_layout_v(layout, call->counts, starts, chunks, slices, element);
+    else
+        tt_layout_v(layout, counts, call->comm->starts, chunks, slices, element);
 }
 
-static uint64_t tmp_stride(const struct tt_layout *layout)
+static uint64_t tmp_stride(const struct tt_call *call, struct cut cut)
 {
-    uint64_t bytes = (tt_layout_part_max(layout) * layout->element_bytes + 63) / 64 * 64;
+    uint64_t bytes = (cut.longest * tutti_type_bytes(call->type) + 63) / 64 * 64;
     return bytes > 0 ? bytes : 64;
 }
 
 /* Room for the TMP cells of all slices in flight. */
 static tutti_status reserve_tmp(
-    struct tt_comm *comm, const struct tt_schedule *schedule, const struct tt_layout *layout)
+    const struct tt_call *call, const struct tt_schedule *schedule, struct cut cut)
 {
-    uint64_t windows = layout->slices < TT_WINDOW ? layout->slices : TT_WINDOW;
-    return tt_comm_grow_tmp(comm, windows * schedule->tmp_cells * tmp_stride(layout));
+    uint64_t windows = cut.slices < TT_WINDOW ? cut.slices : TT_WINDOW;
+    return tt_comm_grow_tmp(call->comm, windows * schedule->tmp_cells * tmp_stride(call, cut));
 }
 
-static void set_spaces(const struct tt_call *call, struct tt_op *op)
+static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op *op)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
-    op->spaces[TT_IN] = space_of(call, &op->layout, row->in, call->send, NULL);
-    op->spaces[TT_OUT] = space_of(call, &op->layout, row->out, call->recv, call->places);
-    if (call->in_place)
+    const struct tt_blocks *b = call->blocks;
+    op->spaces[TT_IN] = space_of(call, &op->layout, row->in, call->send, b[TT_IN].places);
+    op->spaces[TT_OUT] = space_of(call, &op->layout, row->out, call->recv, b[TT_OUT].places);
+    if (call->in_place && row->out == TT_REACH_OWN) /* the smaller buffer lies in the larger */
+        op->spaces[TT_OUT] = op->spaces[TT_IN];
+    else if (call->in_place)
         op->spaces[TT_IN] = op->spaces[TT_OUT];
     op->spaces[TT_TMP] =
-        (struct tt_space){ .base = (uintptr_t)call->comm->tmp, .stride = tmp_stride(&op->layout) };
+        (struct tt_space){ .base = (uintptr_t)call->comm->tmp, .stride = tmp_stride(call, cut) };
     op->tmp_slice_bytes = op->schedule->tmp_cells * op->spaces[TT_TMP].stride;
 }
 
 static tutti_status bind(const struct tt_call *call, unsigned algorithm, bool whole, struct tt_op *op)
 {
     struct tt_comm *comm = call->comm;
-    uint32_t slices = slices_for(call, whole, op->schedule->chunks);
-    set_layout(call, &op->layout, op->schedule->chunks, slices);
-    tutti_status status = reserve_tmp(comm, op->schedule, &op->layout);
+    struct cut cut = cut_of(call, whole, op->schedule->chunks);
+    tutti_status status = reserve_tmp(call, op->schedule, cut);
     if (status != TUTTI_OK)
         return status;
-    set_spaces(call, op);
+    set_layout(call, &op->layout, op->schedule->chunks, cut.slices);
+    set_spaces(call, cut, op);
     op->endpoint = comm->endpoint;
     op->class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
-    op->signature = signature_of(call, algorithm, slices);
+    op->signature = signature_of(call, algorithm, cut.slices);
     op->sequence = comm->sequence;
     op->next_send = comm->next_send[op->class];
     op->next_recv = comm->next_recv[op->class];
@@ -214,13 +227,10 @@ tutti_status tt_call_prepare(const struct tt_call *call)
         return find_point(call, &point);
     }
     struct tt_plan *plan;
-    struct tt_layout layout;
     tutti_status status = find_plan(call, &plan);
     if (status != TUTTI_OK)
         return status;
-    uint32_t chunks = plan->schedule.chunks;
-    set_layout(call, &layout, chunks, slices_for(call, plan->whole, chunks));
-    return reserve_tmp(call->comm, &plan->schedule, &layout);
+    return reserve_tmp(call, &plan->schedule, cut_of(call, plan->whole, plan->schedule.chunks));
 }
 
 static tutti_status start_point(const struct tt_call *call, struct tt_op **op)

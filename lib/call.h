@@ -9,26 +9,33 @@
 #include "comm.h"
 #include "tutti.h"
 
+/* How a buffer of n blocks is cut: elements of each, and where they stand (NULL: packed, in rank order). */
+struct tt_blocks {
+    const size_t *counts, *places;
+};
+
 struct tt_call {
     enum tt_collective collective;
     struct tt_comm *comm;
     const void *send;
     void *recv;
     size_t count; /* as in the signature: of the vector, the block or the message */
+    bool count_in_blocks; /* the signature has none: the check takes it from the blocks */
     tutti_type type;
     tutti_op op;
     int root; /* p2p: the peer */
-    const size_t *counts; /* v-forms: elements per rank */
-    const size_t *places; /* v-forms: where they stand in recv; NULL: packed */
+    struct tt_blocks blocks[2]; /* v-forms: [TT_IN] of send, [TT_OUT] of recv */
     tutti_stream stream;
 
     /* Set by tt_call_check. */
     bool in_place;
-    uint64_t total; /* elements of the whole vector */
+    uint64_t total; /* elements of the whole vector; where only own counts are known, of what is sent */
 };
 
-/* Everything that can be told from this rank's arguments alone. */
+/* Everything that can be told from this rank's arguments alone; the second part is what concerns counts,
+ * places and buffers. */
 tutti_status tt_call_check(struct tt_call *call);
+tutti_status tt_call_check_buffers(struct tt_call *call);
 
 /* check, then queue (in a group) or run and wait. What every collective's entry point calls. */
 tutti_status tt_call_submit(struct tt_call *call);

@@ -225,7 +225,6 @@ static void cut_blocks(struct rig_run *run)
     run->starts = reserve(n, sizeof *run->starts);
     for (size_t r = 0; r < n; r++) {
         run->counts[r] = r + 1 == n ? left : tt_sim_random(&random) % (left + 1);
-        run->starts[r] = run->count - left;
         left -= run->counts[r];
     }
     for (size_t r = n; r-- > 0;) {

@@ -14,11 +14,11 @@
 enum { CALLS = 8, SLOT_BYTES = 400, POISON = 0x77 };
 
 struct act { /* what all ranks call */
+    const struct tt_collective_row *row;
     enum tt_collective collective;
     size_t count;
     int root;
-    size_t *counts; /* of all_gather_v */
-    uint64_t *results;
+    size_t *counts; /* v-forms: of each rank; an exchange multiplies two of them */
 };
 
 struct player { /* one rank */
@@ -26,6 +26,7 @@ struct player { /* one rank */
     struct tt_call calls[CALLS];
     uint64_t *memory[CALLS];
     size_t words[CALLS];
+    size_t *counts[CALLS]; /* 2n: of send, of recv */
     struct tt_op *op;
     int now;
 };
@@ -43,58 +44,80 @@ static uint64_t input(int act, int rank, uint64_t i)
     return (uint64_t)(act + 1) * UINT64_C(0x100000001b3) * (uint64_t)(rank + 7) * (i + 13);
 }
 
-static size_t before(const struct act *a, int rank)
+/* Elements that rank `from` has for rank `to`. */
+static size_t block(const struct act *a, int from, int to)
+{
+    if (a->row->counts == TT_COUNTS_EVEN)
+        return a->count;
+    if (a->row->result == TT_RESULT_EXCHANGED)
+        return a->counts[from] * a->counts[to] % 64;
+    bool gathers = a->row->in == TT_REACH_OWN;
+    return a->counts[gathers ? from : to];
+}
+
+static bool is_whole(const struct act *a, uint8_t reach, int rank)
+{
+    return reach == TT_REACH_ALL || (reach == TT_REACH_ROOT && rank == a->root);
+}
+
+/* Of rank's send (or recv) buffer, the elements before the block of rank `end`. */
+static size_t before(const struct act *a, bool sent, int rank, int end)
 {
     size_t sum = 0;
-    for (int r = 0; r < rank; r++)
-        sum += a->counts[r];
+    for (int r = 0; r < end; r++)
+        sum += sent ? block(a, rank, r) : block(a, r, rank);
     return sum;
 }
 
-/* The whole vector that the call is about: the sums, or everybody's part. */
-static void work_out(struct stage *s, int act)
+static size_t elements(const struct stage *s, const struct act *a, bool sent, int rank)
 {
-    struct act *a = &s->acts[act];
-    bool reduces = tt_collectives[a->collective].result == TT_RESULT_REDUCED;
-    size_t words = a->collective == TT_ALL_GATHER_V ? before(a, s->n) : a->count * (size_t)s->n, at = 0;
-    a->results = calloc(words + 1, sizeof *a->results);
-    for (int r = 0; r < s->n; r++) {
-        size_t sent = a->collective == TT_ALL_GATHER_V ? a->counts[r] : a->count;
-        sent = a->collective == TT_REDUCE_SCATTER ? words : sent;
-        if (a->collective != TT_BROADCAST || r == a->root)
-            for (size_t i = 0; i < sent; i++)
-                a->results[at + i] += input(act, r, i);
-        at += reduces || a->collective == TT_BROADCAST ? 0 : sent;
+    uint8_t reach = sent ? a->row->in : a->row->out;
+    if (a->collective == TT_BARRIER)
+        return 0;
+    if (is_whole(a, reach, rank))
+        return a->row->blocks ? before(a, sent, rank, s->n) : a->count;
+    return reach == TT_REACH_OWN ? block(a, rank, rank) : 0;
+}
+
+/* Element i of what the call must give this rank. */
+static uint64_t reduced(const struct stage *s, int act, size_t i)
+{
+    uint64_t sum = 0;
+    for (int r = 0; r < s->n; r++)
+        sum += input(act, r, i);
+    return sum;
+}
+
+static void check_result(const struct stage *s, int act, int rank, const uint64_t *recv)
+{
+    const struct act *a = &s->acts[act];
+    size_t all = elements(s, a, false, rank), at = 0, len;
+    bool own = a->row->out == TT_REACH_OWN;
+    for (int from = 0; from < s->n && at < all; from++, at += len) {
+        bool exchanged = a->row->result == TT_RESULT_EXCHANGED;
+        bool apart = exchanged || a->row->in == TT_REACH_OWN; /* each rank gave a block of it */
+        len = apart ? block(a, from, rank) : all;
+        int giver = apart ? from : a->root;
+        size_t first = own || exchanged ? before(a, true, giver, rank) : 0;
+        for (size_t i = 0; i < len; i++) {
+            bool reduces = a->row->result == TT_RESULT_REDUCED;
+            uint64_t right = reduces ? reduced(s, act, first + i) : input(act, giver, first + i);
+            cr_assert_eq(recv[at + i], right, "n %d, call %d (%s), rank %d, element %zu", s->n, act,
+                a->row->name, rank, at + i);
+        }
     }
 }
 
-static size_t sends(const struct stage *s, const struct act *a, int rank)
-{
-    if (a->collective == TT_REDUCE_SCATTER)
-        return a->count * (size_t)s->n;
-    if (a->collective == TT_ALL_GATHER_V)
-        return a->counts[rank];
-    return a->collective == TT_BARRIER ? 0 : a->count;
-}
-
-static size_t receives(const struct stage *s, const struct act *a, int rank)
-{
-    if (a->collective == TT_ALL_GATHER)
-        return a->count * (size_t)s->n;
-    if (a->collective == TT_ALL_GATHER_V)
-        return before(a, s->n);
-    if (a->collective == TT_BARRIER || (a->collective == TT_REDUCE && rank != a->root))
-        return 0;
-    return a->count;
-}
-
+/* Any, but those in which all talk to all only where there are not too many. */
 static void plan_acts(struct stage *s)
 {
-    static const enum tt_collective all[] = { TT_ALL_REDUCE, TT_REDUCE_SCATTER, TT_ALL_GATHER, TT_BROADCAST,
-        TT_REDUCE, TT_BARRIER, TT_ALL_GATHER_V };
     for (int i = 0; i < CALLS; i++) {
         struct act *a = &s->acts[i];
-        a->collective = all[tt_sim_random(&s->random) % (sizeof all / sizeof all[0])];
+        do {
+            a->collective = (enum tt_collective)(tt_sim_random(&s->random) % TT_COLLECTIVES);
+            a->row = &tt_collectives[a->collective];
+        } while (a->row->p2p ||
+                 (s->n > 64 && (a->row->result == TT_RESULT_EXCHANGED || a->row->counts == TT_COUNTS_OWN)));
         a->count = tt_sim_random(&s->random) % (s->n > 64 ? 20 : 300);
         if (a->collective == TT_BARRIER)
             a->count = 1;
@@ -102,43 +125,56 @@ static void plan_acts(struct stage *s)
         a->counts = calloc((size_t)s->n, sizeof *a->counts);
         for (int r = 0; r < s->n; r++)
             a->counts[r] = tt_sim_random(&s->random) % 40;
-        work_out(s, i);
     }
+}
+
+static void set_blocks(struct stage *s, int rank, int i, struct tt_call *call)
+{
+    const struct act *a = &s->acts[i];
+    size_t *counts = calloc(2 * (size_t)s->n, sizeof *counts);
+    for (int r = 0; r < s->n; r++) {
+        counts[r] = block(a, rank, r);
+        counts[s->n + r] = block(a, r, rank);
+    }
+    s->players[rank].counts[i] = counts;
+    call->count = block(a, rank, rank);
+    call->count_in_blocks = a->row->in == TT_REACH_ALL;
+    if (is_whole(a, a->row->in, rank))
+        call->blocks[TT_IN].counts = counts;
+    if (is_whole(a, a->row->out, rank))
+        call->blocks[TT_OUT].counts = counts + s->n;
 }
 
 static void prepare(struct stage *s, int rank, int i)
 {
     struct player *p = &s->players[rank];
     const struct act *a = &s->acts[i];
-    size_t sent = sends(s, a, rank), received = receives(s, a, rank);
-    struct tt_call *call = &p->calls[i];
+    size_t sent = elements(s, a, true, rank), received = elements(s, a, false, rank);
     p->words[i] = sent + received + 1;
     p->memory[i] = malloc(p->words[i] * sizeof(uint64_t));
     memset(p->memory[i], POISON, p->words[i] * sizeof(uint64_t));
     uint64_t *send = p->memory[i], *recv = send + sent;
-    if (tt_sim_random(&s->random) % 2) { /* in place, at this rank */
-        if (a->collective == TT_REDUCE_SCATTER)
-            recv = send + (size_t)rank * a->count;
-        else if (a->collective == TT_ALL_GATHER)
-            send = recv + (size_t)rank * a->count;
-        else if (a->collective == TT_ALL_GATHER_V)
-            send = recv + before(a, rank);
-        else
-            recv = send;
-    }
-    bool has_input = a->collective != TT_BROADCAST || rank == a->root;
-    for (size_t k = 0; k < sent && has_input; k++)
+    bool in_place = tt_sim_random(&s->random) % 2; /* at this rank */
+    bool gathers = a->row->in == TT_REACH_OWN;
+    if (in_place && a->row->in_place == TT_IN_PLACE_SAME)
+        recv = send;
+    else if (in_place && a->row->in_place == TT_IN_PLACE_OWN_BLOCK && gathers)
+        send = recv + (is_whole(a, a->row->out, rank) ? before(a, false, rank, rank) : 0);
+    else if (in_place && a->row->in_place == TT_IN_PLACE_OWN_BLOCK)
+        recv = send + (is_whole(a, a->row->in, rank) ? before(a, true, rank, rank) : 0);
+    for (size_t k = 0; k < sent; k++)
         send[k] = input(i, rank, k);
-    *call = (struct tt_call){ .collective = a->collective,
+    p->calls[i] = (struct tt_call){ .collective = a->collective,
         .comm = p->comm,
         .send = a->collective == TT_BARRIER ? tt_barrier_token() : send,
         .recv = recv,
-        .count = a->collective == TT_ALL_GATHER_V ? a->counts[rank] : a->count,
+        .count = a->count,
         .type = a->collective == TT_BARRIER ? TUTTI_INT32 : TUTTI_UINT64,
         .op = TUTTI_SUM,
         .root = a->root,
-        .counts = a->collective == TT_ALL_GATHER_V ? a->counts : NULL,
         .stream = tutti_no_stream() };
+    if (a->row->counts != TT_COUNTS_EVEN)
+        set_blocks(s, rank, i, &p->calls[i]);
 }
 
 /* The library's communicator, with the simulator's endpoint. */
@@ -158,10 +194,7 @@ static void end(struct stage *s, int rank)
 {
     struct player *p = &s->players[rank];
     const struct tt_call *call = &p->calls[p->now];
-    const struct act *a = &s->acts[p->now];
-    size_t first = a->collective == TT_REDUCE_SCATTER ? (size_t)rank * a->count : 0;
-    cr_assert_eq(memcmp(call->recv, a->results + first, receives(s, a, rank) * sizeof *a->results), 0,
-        "n %d, call %d (%s), rank %d", s->n, p->now, tt_collectives[call->collective].name, rank);
+    check_result(s, p->now, rank, call->recv);
     tt_call_end(call, p->op);
     memset(p->memory[p->now], POISON, p->words[p->now] * sizeof(uint64_t));
     p->op = NULL;
@@ -218,13 +251,13 @@ static void run(int n, uint64_t seed, const char *options)
     for (int r = 0; r < n; r++) {
         cr_expect_eq(s.players[r].now, CALLS, "rank %d of %d stands in call %d", r, n, s.players[r].now);
         tt_comm_destroy(s.players[r].comm);
-        for (int i = 0; i < CALLS; i++)
+        for (int i = 0; i < CALLS; i++) {
             free(s.players[r].memory[i]);
+            free(s.players[r].counts[i]);
+        }
     }
-    for (int i = 0; i < CALLS; i++) {
+    for (int i = 0; i < CALLS; i++)
         free(s.acts[i].counts);
-        free(s.acts[i].results);
-    }
     tt_sim_destroy(s.sim);
     free(s.players);
 }

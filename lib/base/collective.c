@@ -48,6 +48,7 @@ const struct tt_collective_row tt_collectives[TT_COLLECTIVES] = {
         .in = TT_REACH_OWN,
         .out = TT_REACH_ALL,
         .result = TT_RESULT_OWNER,
+        .counts = TT_COUNTS_SHARED,
         .in_place = TT_IN_PLACE_OWN_BLOCK,
         .bus = TT_BUS_SHARE,
         .blocks = true },

@@ -43,6 +43,13 @@ enum tt_result {
     TT_RESULT_EXCHANGED, /* at rank r: IN(r) of rank c; there are n chunks */
 };
 
+/* How long the blocks are. */
+enum tt_counts {
+    TT_COUNTS_EVEN, /* one vector, or n blocks of one length */
+    TT_COUNTS_SHARED, /* one count per rank, known to all ranks */
+    TT_COUNTS_OWN, /* a rank knows only the counts of what it sends and receives */
+};
+
 /* How the pointers of an in-place call relate. */
 enum tt_in_place {
     TT_IN_PLACE_NEVER,
@@ -57,6 +64,7 @@ struct tt_collective_row {
     const char *name;
     uint8_t in, out; /* enum tt_reach */
     uint8_t result; /* enum tt_result */
+    uint8_t counts; /* enum tt_counts */
     uint8_t in_place; /* enum tt_in_place */
     uint8_t bus; /* enum tt_bus */
     bool rooted; /* key.root means something */

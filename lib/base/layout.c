@@ -21,13 +21,16 @@ void tt_layout_even(
     }
 }
 
-void tt_layout_v(struct tt_layout *l, const size_t *counts, const uint64_t *starts, uint32_t chunks,
+void tt_layout_v(struct tt_layout *l, const size_t *counts, uint64_t *starts, uint32_t chunks,
     uint32_t slices, uint32_t element_bytes)
 {
     *l = (struct tt_layout){ .chunks = chunks, .slices = slices, .element_bytes = element_bytes };
     l->counts = counts;
     l->starts = starts;
-    l->count = starts[chunks - 1] + counts[chunks - 1];
+    for (uint32_t c = 0; c < chunks; c++) {
+        starts[c] = l->count;
+        l->count += counts[c];
+    }
 }
 
 struct tt_part tt_layout_chunk(const struct tt_layout *l, uint32_t chunk)

@@ -26,8 +26,8 @@ struct tt_part { /* in elements */
 
 void tt_layout_even(
     struct tt_layout *l, uint64_t count, uint32_t chunks, uint32_t slices, uint32_t element_bytes);
-/* counts and starts have one entry per chunk and must outlive the layout. */
-void tt_layout_v(struct tt_layout *l, const size_t *counts, const uint64_t *starts, uint32_t chunks,
+/* counts and starts have one entry per chunk and must outlive the layout, which fills starts. */
+void tt_layout_v(struct tt_layout *l, const size_t *counts, uint64_t *starts, uint32_t chunks,
     uint32_t slices, uint32_t element_bytes);
 
 struct tt_part tt_layout_chunk(const struct tt_layout *l, uint32_t chunk);
