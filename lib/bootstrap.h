@@ -39,6 +39,6 @@ void tt_session_close(struct tt_session *session);
 
 /* rank, n and id as a launcher gives them: TUTTI_ID (hex) with TUTTI_RANK and TUTTI_SIZE, or PMIx under
  * mpirun and srun. INVALID_USAGE, with what would be legal, if there is no launcher. */
-tutti_status tt_launch_find(int *n, int *rank, tutti_id *id);
+tutti_status tt_launch_find(int64_t timeout_ms, int *n, int *rank, tutti_id *id);
 
 #endif

@@ -105,9 +105,12 @@ tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm)
 {
     int n, rank;
     tutti_id id;
+    struct tt_settings settings;
     if (comm == NULL)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "init_env: comm is NULL");
-    tutti_status status = tt_launch_find(&n, &rank, &id);
+    tutti_status status = tt_comm_settings(config, &settings);
+    if (status == TUTTI_OK)
+        status = tt_launch_find(tt_comm_timeout(&settings, config), &n, &rank, &id);
     return status == TUTTI_OK ? tutti_comm_init_rank(n, rank, &id, config, comm) : status;
 }
 

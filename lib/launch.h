@@ -1,9 +1,24 @@
-/* launch.h: one way each in which a launcher tells a process its rank, n and id; launch.c chooses. */
+/* launch.h: one way each in which a launcher tells a process its rank, n and id; launch.c chooses.
+ *
+ * Each may wait for the others, as long as the communicator may. Outputs are set only on success. */
 #ifndef TT_LAUNCH_H
 #define TT_LAUNCH_H
+#include <stdbool.h>
+
+#include "bootstrap.h"
 #include "tutti.h"
 
 /* From PMIx, as mpirun and srun speak it. Collective: all ranks of the job make the same calls. */
-tutti_status tt_launch_pmix(int *n, int *rank, tutti_id *id);
+tutti_status tt_launch_pmix(int64_t timeout_ms, int *n, int *rank, tutti_id *id);
+/* From PMI, as srun --mpi=pmi2 and the mpirun of MPICH speak it. Collective, too. */
+tutti_status tt_launch_pmi(int64_t timeout_ms, int *n, int *rank, tutti_id *id);
+
+enum { TT_LAUNCH_RANKS = 65536, TT_LAUNCH_ID_DIGITS = 2 * sizeof(tutti_id) };
+
+/* A number of at most six digits and nothing else, within these limits. */
+bool tt_launch_number(const char *text, int least, int most, int *value);
+/* The digits of an id: exactly those, nothing else. */
+bool tt_launch_read_id(const char *text, tutti_id *id);
+void tt_launch_write_id(const tutti_id *id, char text[TT_LAUNCH_ID_DIGITS + 1]);
 
 #endif

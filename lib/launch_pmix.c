@@ -18,10 +18,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/config.h"
 #include "base/status.h"
 #include "base/wait.h"
-#include "bootstrap.h"
 
 /* The functions used, by the declarations of the header. */
 static struct {
@@ -167,14 +165,10 @@ static tutti_status fence(int64_t timeout_ms)
 }
 
 /* The number of a call is in the key, so a second communicator gets a second id. */
-static tutti_status agree_on_id(tutti_id *id)
+static tutti_status agree_on_id(int64_t timeout_ms, tutti_id *id)
 {
-    struct tt_settings settings;
     char key[32];
-    tutti_status status = tt_settings_read(&settings, NULL);
-    if (status != TUTTI_OK)
-        return status;
-    int64_t timeout_ms = settings.timeout_ms_or_zero != 0 ? (int64_t)settings.timeout_ms_or_zero : 600000;
+    tutti_status status = TUTTI_OK;
     snprintf(key, sizeof key, "tutti.id.%u", ++calls);
     memset(id, 0, sizeof *id);
     if (self.rank == 0) {
@@ -191,7 +185,7 @@ static tutti_status agree_on_id(tutti_id *id)
     return look_up(key, id);
 }
 
-static tutti_status ask(int *n, int *rank, tutti_id *id)
+static tutti_status ask(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 {
     int size, local;
     tutti_id made;
@@ -205,7 +199,7 @@ static tutti_status ask(int *n, int *rank, tutti_id *id)
             "the job has %d ranks, %d of them on this machine; this version needs them all on one", size,
             local);
     if (status == TUTTI_OK)
-        status = agree_on_id(&made);
+        status = agree_on_id(timeout_ms, &made);
     if (status != TUTTI_OK)
         return status;
     *n = size;
@@ -214,10 +208,10 @@ static tutti_status ask(int *n, int *rank, tutti_id *id)
     return TUTTI_OK;
 }
 
-tutti_status tt_launch_pmix(int *n, int *rank, tutti_id *id)
+tutti_status tt_launch_pmix(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 {
     pthread_mutex_lock(&lock);
-    tutti_status status = ask(n, rank, id);
+    tutti_status status = ask(timeout_ms, n, rank, id);
     pthread_mutex_unlock(&lock);
     return status;
 }

@@ -30,7 +30,7 @@ static const char flags_before_names[] =
     "  -g, --ranks N          rank processes, forked from this one (default: one per core granted, at least "
     "2)\n"
     "  -t, --threads N        rank threads in each process (default 1; with -t alone there is one process)\n"
-    "  If TUTTI_ID or PMIX_RANK is set, this process is one rank of a launcher's job instead.\n"
+    "  If TUTTI_ID, PMIX_RANK or PMI_RANK is set, this process is one rank of a launcher's job instead.\n"
     "\n"
     "Sizes (K, M and G are powers of 1024)\n"
     "  -b, --minbytes SIZE    smallest size (default 8)\n"

@@ -8,7 +8,7 @@
 set -u
 LC_ALL=C
 export LC_ALL
-unset TUTTI_ID TUTTI_RANK TUTTI_SIZE PMIX_RANK
+unset TUTTI_ID TUTTI_RANK TUTTI_SIZE PMIX_RANK PMI_RANK
 collperf=${COLLPERF:-./collperf}
 info=${INFO:-./tutti-info}
 scratch=$(mktemp -d) || exit 1
@@ -87,6 +87,7 @@ refused 'all_induce' all_induce
 refused 'broadcast' all_reduce broadcast
 refused 'barrier' barrier --self-test
 PMIX_RANK=0 refused '-g/--ranks 2' -g 2
+PMI_RANK=0 refused '-g/--ranks 2' -g 2
 expect 2 "$collperf" --algo no_such -e 8
 says err 'algo no_such.*legal are all [a-z]' 'an unknown algorithm'
 

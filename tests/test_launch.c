@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "bootstrap.h"
 
-enum { DIGITS = 256 };
+enum { DIGITS = 256, PATIENCE_MS = 60000 };
 static char good_id[DIGITS + 1];
 
 /* NULL unsets. */
@@ -34,7 +34,7 @@ static void expect_refusal(const char *word, const char *other)
     tutti_id id, before;
     memset(&id, 0x11, sizeof id);
     before = id;
-    cr_expect_eq(tt_launch_find(&n, &rank, &id), TUTTI_INVALID_USAGE);
+    cr_expect_eq(tt_launch_find(PATIENCE_MS, &n, &rank, &id), TUTTI_INVALID_USAGE);
     cr_expect(strstr(tt_last_error(), word), "\"%s\" is not in \"%s\"", word, tt_last_error());
     cr_expect(strstr(tt_last_error(), other), "\"%s\" is not in \"%s\"", other, tt_last_error());
     cr_expect(n == -7 && rank == -7 && memcmp(&id, &before, sizeof id) == 0);
@@ -46,7 +46,7 @@ Test(launch, variables_are_read)
     tutti_id id;
     set_all(NULL, NULL, NULL);
     set_all(good_id, "7", "8");
-    cr_assert_eq(tt_launch_find(&n, &rank, &id), TUTTI_OK, "%s", tt_last_error());
+    cr_assert_eq(tt_launch_find(PATIENCE_MS, &n, &rank, &id), TUTTI_OK, "%s", tt_last_error());
     cr_expect_eq(n, 8);
     cr_expect_eq(rank, 7);
     for (int i = 0; i < DIGITS; i++) {
@@ -54,7 +54,7 @@ Test(launch, variables_are_read)
         cr_expect_eq(digit, (int)strtol((const char[]){ good_id[i], 0 }, NULL, 16), "digit %d", i);
     }
     set_all(good_id, "65535", "65536");
-    cr_expect_eq(tt_launch_find(&n, &rank, &id), TUTTI_OK);
+    cr_expect_eq(tt_launch_find(PATIENCE_MS, &n, &rank, &id), TUTTI_OK);
 }
 
 Test(launch, nothing_set_names_what_is_legal)
