@@ -149,6 +149,11 @@ tutti_status tutti_reduce_local(
 {
     if (k < 1)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "reduce_local: k is %d; legal: 1 or more", k);
+    if (op >= TT_CREATED_OPS)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "reduce_local: op is %u; legal: a built-in one, below %d: created operators serve their "
+            "communicator",
+            op, TT_CREATED_OPS);
     if (tt_fold_find(type, op, TT_TREE) == NULL)
         return tt_fail(TUTTI_UNSUPPORTED, "reduce_local: no kernel reduces %s by %s", tt_type_name(type),
             tt_op_name(op));

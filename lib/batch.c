@@ -9,7 +9,7 @@
 #include "call.h"
 
 /* Every array of a call, of one entry per rank; NULL where the collective has none. */
-enum { ARRAYS = 4 };
+enum { ARRAYS = 4, OPERATOR_WORDS = (sizeof(struct tt_operator) + sizeof(size_t) - 1) / sizeof(size_t) };
 static const size_t **array_of(struct tt_call *call, int i)
 {
     struct tt_blocks *sent = &call->blocks[TT_IN], *received = &call->blocks[TT_OUT];
@@ -36,9 +36,14 @@ static bool copy(struct tt_pending *slot, const struct tt_call *call)
     struct tt_call kept = *call;
     for (int i = 0; i < ARRAYS; i++)
         entries += *array_of(&kept, i) != NULL ? n : 0;
+    entries += kept.created != NULL ? OPERATOR_WORDS : 0;
     if (!reserve(slot, entries))
         return false;
     size_t *to = slot->arrays;
+    if (kept.created != NULL) { /* its id may be destroyed meanwhile */
+        kept.created = memcpy(to, kept.created, sizeof *kept.created);
+        to += OPERATOR_WORDS;
+    }
     for (int i = 0; i < ARRAYS; i++) {
         const size_t **array = array_of(&kept, i);
         if (*array == NULL)

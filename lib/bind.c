@@ -23,14 +23,31 @@ static const size_t *shared_counts(const struct tt_call *call)
     return b[TT_OUT].counts != NULL ? b[TT_OUT].counts : b[TT_IN].counts;
 }
 
+/* In the operation's own elements, of `unit` elements of the type each. */
+static uint64_t own_elements(const struct tt_call *call, uint64_t elements)
+{
+    return call->unit == 1 ? elements : elements / call->unit;
+}
+
+/* Per rank, in the same. */
+static const size_t *own_counts(const struct tt_call *call, const size_t *counts)
+{
+    if (call->unit == 1)
+        return counts;
+    for (int r = 0; r < call->comm->n; r++)
+        call->comm->own_counts[r] = counts[r] / call->unit;
+    return call->comm->own_counts;
+}
+
 static uint64_t longest_block(const struct tt_call *call, uint32_t chunks)
 {
     const size_t *counts = shared_counts(call);
-    uint64_t longest = call->total / chunks + (call->total % chunks > 0);
+    uint64_t total = own_elements(call, call->total), longest = total / chunks + (total % chunks > 0);
     if (counts != NULL) {
         longest = 0;
         for (int r = 0; r < call->comm->n; r++)
             longest = counts[r] > longest ? counts[r] : longest;
+        longest = own_elements(call, longest);
     }
     return longest;
 }
@@ -43,8 +60,7 @@ struct cut {
 /* So many slices that the longest message fits a slot. */
 static struct cut cut_of(const struct tt_call *call, bool whole, uint32_t chunks)
 {
-    uint64_t element = tutti_type_bytes(call->type);
-    uint64_t per_chunk = call->comm->endpoint->slot_bytes / element / (whole ? chunks : 1);
+    uint64_t per_chunk = call->comm->endpoint->slot_bytes / call->element_bytes / (whole ? chunks : 1);
     uint64_t longest = longest_block(call, chunks);
     per_chunk = per_chunk > 0 ? per_chunk : 1;
     uint64_t slices = longest / per_chunk + (longest % per_chunk > 0);
@@ -65,7 +81,7 @@ static uint32_t signature_of(const struct tt_call *call, unsigned algorithm, uin
     const size_t *counts = shared_counts(call);
     bool p2p = row->p2p; /* a send matches a receive */
     uint64_t h = mix(p2p ? 77 : call->collective, (uint64_t)call->type << 32 | slices);
-    h = mix(h, row->result == TT_RESULT_REDUCED ? (uint64_t)call->op + 1 : 0);
+    h = mix(h, row->result == TT_RESULT_REDUCED ? (uint64_t)tt_call_shared_op(call) + 1 : 0);
     h = mix(h, counts != NULL ? call->total : call->count);
     h = mix(h, p2p ? 0 : (uint64_t)algorithm << 32 | (uint64_t)call->comm->exact);
     h = mix(h, row->rooted ? (uint64_t)call->root + 1 : 0);
@@ -89,17 +105,17 @@ static struct tt_space space_of(const struct tt_call *call, const struct tt_layo
 
 static void set_layout(const struct tt_call *call, struct tt_layout *layout, uint32_t chunks, uint32_t slices)
 {
-    uint32_t element = (uint32_t)tutti_type_bytes(call->type);
     const size_t *counts = shared_counts(call);
     if (counts == NULL)
-        tt_layout_even(layout, call->total, chunks, slices, element);
+        tt_layout_even(layout, own_elements(call, call->total), chunks, slices, call->element_bytes);
     else
-        tt_layout_v(layout, counts, call->comm->starts, chunks, slices, element);
+        tt_layout_v(
+            layout, own_counts(call, counts), call->comm->starts, chunks, slices, call->element_bytes);
 }
 
 static uint64_t tmp_stride(const struct tt_call *call, struct cut cut)
 {
-    uint64_t bytes = (cut.longest * tutti_type_bytes(call->type) + 63) / 64 * 64;
+    uint64_t bytes = (cut.longest * call->element_bytes + 63) / 64 * 64;
     return bytes > 0 ? bytes : 64;
 }
 
@@ -142,6 +158,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, bool wh
     op->next_send = comm->next_send[op->class];
     op->next_recv = comm->next_recv[op->class];
     op->next_post = comm->next_post;
+    op->created = call->created;
     op->folds[TT_CHAIN] = reduces(call) ? tt_fold_find(call->type, call->op, TT_CHAIN) : NULL;
     op->folds[TT_TREE] = reduces(call) ? tt_fold_find(call->type, call->op, TT_TREE) : NULL;
     op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
@@ -153,7 +170,7 @@ static void publish(const struct tt_call *call, const struct tt_op *op)
 {
     struct tt_call_record record = { .count = call->count,
         .signature = op->signature,
-        .op = call->op,
+        .op = tt_call_shared_op(call),
         .root = call->root,
         .slices = op->layout.slices,
         .collective = (uint8_t)call->collective,
@@ -161,6 +178,19 @@ static void publish(const struct tt_call *call, const struct tt_op *op)
         .type = (uint8_t)call->type,
         .exact = op->schedule->key.exact };
     op->endpoint->transport->publish(op->endpoint, &record, op->sequence);
+}
+
+/* An element of a user's operator is long: where a message carries all chunks, one element of each must
+ * fit. */
+static tutti_status check_slot(const struct tt_call *call, const struct tt_plan *plan)
+{
+    uint64_t chunks = plan->whole ? plan->schedule.chunks : 1, slot = call->comm->endpoint->slot_bytes;
+    if (chunks * call->element_bytes <= slot)
+        return TUTTI_OK;
+    return tt_fail(TUTTI_UNSUPPORTED,
+        "%s: the operator has elements of %u bytes; with algorithm %s legal: up to %llu",
+        tt_collectives[call->collective].name, call->element_bytes, plan->schedule.algorithm,
+        (unsigned long long)(slot / chunks));
 }
 
 static tutti_status find_plan(const struct tt_call *call, struct tt_plan **plan)
@@ -174,12 +204,14 @@ static tutti_status find_plan(const struct tt_call *call, struct tt_plan **plan)
         .root = tt_collectives[call->collective].rooted ? call->root : 0 };
     int algorithm;
     struct tt_demand demand = { .n = comm->n, .exact = comm->exact };
+    demand.ordered = call->created != NULL && !call->created->commutes;
     uint64_t bytes = call->total * tutti_type_bytes(call->type);
     tutti_status status = tt_plan_choose(&comm->settings, call->collective, demand, bytes, &algorithm);
     if (status != TUTTI_OK)
         return status;
     key.algorithm = (uint8_t)algorithm;
-    return tt_plan_find(&comm->plans, &key, plan);
+    status = tt_plan_find(&comm->plans, &key, plan);
+    return status == TUTTI_OK && call->created != NULL ? check_slot(call, *plan) : status;
 }
 
 /* An idle operation for this peer and direction. */

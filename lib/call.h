@@ -29,8 +29,17 @@ struct tt_call {
 
     /* Set by tt_call_check. */
     bool in_place;
+    const struct tt_operator *created; /* of a created op; whoever keeps the call keeps a copy (batch.c) */
     uint64_t total; /* elements of the whole vector; where only own counts are known, of what is sent */
+    uint32_t element_bytes; /* of what no chunk or slice splits: of the type, or of a user operator */
+    uint32_t unit; /* elements of the type in one of those */
 };
+
+/* The op, as all ranks name it. */
+static inline uint32_t tt_call_shared_op(const struct tt_call *call)
+{
+    return call->created == NULL ? call->op : call->created->shared;
+}
 
 /* Everything that can be told from this rank's arguments alone; the second part is what concerns counts,
  * places and buffers. */

@@ -24,8 +24,9 @@ const char *tt_op_name(tutti_op op)
 }
 
 static void describe(
-    char *text, size_t bytes, unsigned collective, uint64_t count, unsigned type, tutti_op op, int root)
+    char *text, size_t bytes, unsigned collective, uint64_t count, unsigned type, uint32_t op, int root)
 {
+    char combined[64];
     if (collective >= TT_COLLECTIVES) {
         snprintf(text, bytes, "an unknown collective");
         return;
@@ -35,8 +36,10 @@ static void describe(
     if (collective != TT_BARRIER)
         length += snprintf(text + length, bytes - (size_t)length, " of %llu %s", (unsigned long long)count,
             tt_type_name((tutti_type)type));
-    if (row->result == TT_RESULT_REDUCED)
-        length += snprintf(text + length, bytes - (size_t)length, ", %s", tt_op_name(op));
+    if (row->result == TT_RESULT_REDUCED) {
+        tt_operator_describe(op, combined, sizeof combined);
+        length += snprintf(text + length, bytes - (size_t)length, ", %s", combined);
+    }
     if (row->rooted)
         length += snprintf(text + length, bytes - (size_t)length, ", root %d", root);
     if (row->p2p)
@@ -46,7 +49,7 @@ static void describe(
 
 void tt_call_describe(const struct tt_call *call, char *text, size_t bytes)
 {
-    describe(text, bytes, call->collective, call->count, call->type, call->op, call->root);
+    describe(text, bytes, call->collective, call->count, call->type, tt_call_shared_op(call), call->root);
 }
 
 void tt_record_describe(const struct tt_call_record *record, char *text, size_t bytes)
@@ -59,7 +62,54 @@ static const char *name_of(const struct tt_call *call)
     return tt_collectives[call->collective].name;
 }
 
-static tutti_status check_values(const struct tt_call *call)
+static tutti_status check_built_in(const struct tt_call *call)
+{
+    if (call->op >= sizeof op_names / sizeof op_names[0])
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "%s: op is %u; legal: TUTTI_SUM, _PROD, _MAX, _MIN, _AVG, or what tutti_op_create on this "
+            "communicator returned and nobody destroyed",
+            name_of(call), call->op);
+    if (tt_fold_find(call->type, call->op, TT_CHAIN) == NULL)
+        return tt_fail(TUTTI_UNSUPPORTED,
+            "%s: no kernel reduces %s by %s; there are int32, uint32, int64, uint64, float16, "
+            "bfloat16, float32, float64",
+            name_of(call), tt_type_name(call->type), tt_op_name(call->op));
+    return TUTTI_OK;
+}
+
+/* The operator must be there, and its elements whole ones of the type; the call gets its copy. */
+static tutti_status check_op(struct tt_call *call)
+{
+    const struct tt_operator *created = tt_operator_find(&call->comm->operators, call->op);
+    if (created == NULL)
+        return check_built_in(call);
+    uint32_t bytes = created->element_bytes, unit = bytes / call->element_bytes;
+    if (bytes % call->element_bytes != 0)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "%s: the operator has elements of %u bytes; legal for %s: a multiple of %u", name_of(call), bytes,
+            tt_type_name(call->type), call->element_bytes);
+    call->created = created;
+    call->element_bytes = bytes;
+    call->unit = unit;
+    return TUTTI_OK;
+}
+
+/* Each vector, or block, holds whole elements of the operator. */
+static tutti_status check_unit(const struct tt_call *call)
+{
+    size_t count = call->count;
+    for (int side = 0; side < 2 && call->unit > 1; side++)
+        for (int r = 0; call->blocks[side].counts != NULL && r < call->comm->n; r++)
+            if (call->blocks[side].counts[r] % call->unit != 0)
+                count = call->blocks[side].counts[r];
+    if (count % call->unit != 0)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "%s: count is %zu; legal with an operator of %u bytes on %s: a multiple of %u", name_of(call),
+            count, call->element_bytes, tt_type_name(call->type), call->unit);
+    return TUTTI_OK;
+}
+
+static tutti_status check_values(struct tt_call *call)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
     int n = call->comm->n;
@@ -67,6 +117,8 @@ static tutti_status check_values(const struct tt_call *call)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
             "%s: type is %d; legal: 0 (TUTTI_INT8) to 11 (TUTTI_FLOAT8_E5M2)", name_of(call),
             (int)call->type);
+    call->element_bytes = (uint32_t)tutti_type_bytes(call->type);
+    call->unit = 1;
     if (row->rooted && (call->root < 0 || call->root >= n))
         return tt_fail(
             TUTTI_INVALID_ARGUMENT, "%s: root is %d; legal: 0 to %d", name_of(call), call->root, n - 1);
@@ -76,17 +128,7 @@ static tutti_status check_values(const struct tt_call *call)
     if (call->stream.kind != TUTTI_STREAM_NONE)
         return tt_fail(TUTTI_UNSUPPORTED, "%s: stream has kind %d; this version has only tutti_no_stream()",
             name_of(call), call->stream.kind);
-    if (row->result != TT_RESULT_REDUCED)
-        return TUTTI_OK;
-    if (call->op >= sizeof op_names / sizeof op_names[0])
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: op is %u; legal: TUTTI_SUM, _PROD, _MAX, _MIN, _AVG",
-            name_of(call), call->op);
-    if (tt_fold_find(call->type, call->op, TT_CHAIN) == NULL)
-        return tt_fail(TUTTI_UNSUPPORTED,
-            "%s: no kernel reduces %s by %s; there are int32, uint32, int64, uint64, float16, "
-            "bfloat16, float32, float64",
-            name_of(call), tt_type_name(call->type), tt_op_name(call->op));
-    return TUTTI_OK;
+    return row->result == TT_RESULT_REDUCED ? check_op(call) : TUTTI_OK;
 }
 
 tutti_status tt_call_check(struct tt_call *call)
@@ -98,5 +140,7 @@ tutti_status tt_call_check(struct tt_call *call)
         return tt_fail(
             TUTTI_INVALID_USAGE, "%s: the communicator is finalized; only destroy is left", name_of(call));
     status = check_values(call);
-    return status == TUTTI_OK ? tt_call_check_buffers(call) : status;
+    if (status == TUTTI_OK)
+        status = tt_call_check_buffers(call);
+    return status == TUTTI_OK ? check_unit(call) : status;
 }

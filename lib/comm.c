@@ -84,11 +84,12 @@ static tutti_status allocate(struct tt_comm *comm)
     for (size_t peer = 0; comm->next_post != NULL && peer < n; peer++)
         comm->next_post[peer] = comm->settings.first_number;
     comm->starts = malloc(n * sizeof *comm->starts);
+    comm->own_counts = malloc(n * sizeof *comm->own_counts);
     comm->points[0] = calloc(n, sizeof *comm->points[0]);
     comm->points[1] = calloc(n, sizeof *comm->points[1]);
     comm->scratch = malloc((size_t)TT_FOLD_MAX * TT_SCRATCH_BYTES);
-    if (comm->next_post == NULL || comm->starts == NULL || comm->points[0] == NULL ||
-        comm->points[1] == NULL || comm->scratch == NULL)
+    if (comm->next_post == NULL || comm->starts == NULL || comm->own_counts == NULL ||
+        comm->points[0] == NULL || comm->points[1] == NULL || comm->scratch == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
     return tt_plan_cache_create(&comm->plans);
 }
@@ -152,6 +153,7 @@ void tt_comm_destroy(struct tt_comm *comm)
     if (comm->endpoint != NULL)
         comm->transport->close(comm->endpoint);
     tt_plan_cache_destroy(&comm->plans);
+    tt_operator_table_free(&comm->operators);
     for (int direction = 0; direction < 2; direction++) {
         for (int peer = 0; comm->points[direction] != NULL && peer < comm->n; peer++)
             free_point(comm->points[direction][peer]);
@@ -165,6 +167,7 @@ void tt_comm_destroy(struct tt_comm *comm)
         tt_arena_free(comm->tmp);
     free(comm->next_post);
     free(comm->starts);
+    free(comm->own_counts);
     free(comm->scratch);
     free(comm);
 }

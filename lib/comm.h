@@ -12,6 +12,7 @@
 #include "base/config.h"
 #include "base/wait.h"
 #include "exec.h"
+#include "op.h"
 #include "plan.h"
 #include "transports/transport.h"
 #include "tutti.h"
@@ -44,7 +45,9 @@ struct tt_comm {
     uint64_t *next_recv[TT_CLASSES];
     uint64_t *next_post; /* n: of p2p sends */
     uint64_t *starts; /* n: packed starts of a v-collective's blocks */
+    size_t *own_counts; /* n: elements of those blocks, where a user's operator counts its own */
     struct tt_plan_cache plans;
+    struct tt_operator_table operators;
     struct tt_point **points[2]; /* [0] sends, [1] receives; n each, made on first use */
 
     uint8_t *tmp; /* in memory that peers can map; grows when a plan needs more */

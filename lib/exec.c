@@ -114,7 +114,7 @@ static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_act
     if (!active->posted) {
         struct tt_message message = { .peer = step->peer,
             .class = (uint8_t)op->class,
-            .reduced = op->folds[TT_CHAIN] != NULL,
+            .reduced = op->folds[TT_CHAIN] != NULL || op->created != NULL,
             .signature = op->signature,
             .number = number,
             .source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks) };

@@ -12,6 +12,7 @@
 #include "base/layout.h"
 #include "base/schedule.h"
 #include "kernels/kernels.h"
+#include "op.h"
 #include "transports/transport.h"
 
 enum {
@@ -48,7 +49,8 @@ struct tt_op {
     struct tt_layout layout;
     struct tt_space spaces[TT_BUFFERS]; /* of TMP: that of window slot 0 */
     uint64_t tmp_slice_bytes; /* from one window slot's TMP to the next */
-    tt_fold_fn folds[2]; /* by enum tt_shape */
+    tt_fold_fn folds[2]; /* by enum tt_shape; NULL: nothing is combined, or the operator does it */
+    const struct tt_operator *created; /* NULL: none; else the elements of the layout are its elements */
     uint32_t divisor; /* of TT_FINAL steps; 1: none */
     uint8_t *scratch; /* TT_FOLD_MAX * TT_SCRATCH_BYTES; needed where the transport pulls */
 

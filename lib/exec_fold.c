@@ -85,13 +85,21 @@ static uint64_t resolve(
     return count;
 }
 
+static inline void fold(const struct tt_op *op, const struct tt_step *step, void *dst,
+    const void *const *sources, int k, uint64_t count)
+{
+    enum tt_shape shape = step->flags & TT_FOLD_TREE ? TT_TREE : TT_CHAIN;
+    if (op->created == NULL)
+        op->folds[shape](dst, sources, k, count, step->flags & TT_FINAL ? op->divisor : 1);
+    else
+        tt_operator_fold(op->created, shape, dst, sources, k, count);
+}
+
 /* Combine elements [*cursor, upto) as far as the budget goes. */
 static void combine(
     struct tt_op *op, const struct tt_step *step, struct operands *o, uint64_t *cursor, uint64_t upto)
 {
     uint64_t element = op->layout.element_bytes;
-    uint32_t divisor = step->flags & TT_FINAL ? op->divisor : 1;
-    tt_fold_fn fold = op->folds[step->flags & TT_FOLD_TREE ? TT_TREE : TT_CHAIN];
     while (*cursor < upto && op->budget > 0) {
         const void *sources[TT_FOLD_MAX + 1];
         void *dst;
@@ -101,7 +109,7 @@ static void combine(
         if (op->state == TT_FAILED)
             return;
         if (o->n > 1)
-            fold(dst, sources, o->n, count, divisor);
+            fold(op, step, dst, sources, o->n, count);
         else if (sources[0] != dst)
             tt_copy_bytes(dst, sources[0], count * element);
         *cursor += count;
@@ -140,7 +148,6 @@ bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *a
     if (step->verb == TT_VERB_REDUCE)
         right = tt_exec_view(op, slice, step->right_buffer, step->right_chunk, step->nchunks);
     uint64_t total = tt_view_count(&dst), element = op->layout.element_bytes;
-    uint32_t divisor = step->flags & TT_FINAL ? op->divisor : 1;
     while (active->cursor < total && op->budget > 0) {
         const void *sources[2];
         uint64_t count, run, most = op->budget / element + 1;
@@ -151,7 +158,7 @@ bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *a
         count = run < count ? run : count;
         count = count < most ? count : most;
         if (step->verb == TT_VERB_REDUCE)
-            op->folds[TT_CHAIN](to, sources, 2, count, divisor);
+            fold(op, step, to, sources, 2, count);
         else
             tt_copy_bytes(to, sources[0], count * element);
         active->cursor += count;

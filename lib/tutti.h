@@ -25,8 +25,8 @@
  * Errors. Every call checks its arguments first; on TUTTI_INVALID_ARGUMENT, TUTTI_INVALID_USAGE,
  * TUTTI_UNSUPPORTED and TUTTI_OUT_OF_MEMORY nothing was done at this rank and the communicator goes on.
  * The others are sticky: the communicator is over, every rank gets the same first cause, and only abort,
- * state, get_error, get_last_error, rank, size and destroy are left. Outputs are set only on success.
- * tutti_get_last_error says what was wrong and what would be legal. */
+ * state, get_error, get_last_error, rank, size, op_destroy and destroy are left. Outputs are set only on
+ * success. tutti_get_last_error says what was wrong and what would be legal. */
 #ifndef TUTTI_H
 #define TUTTI_H
 #include <stddef.h>
@@ -83,9 +83,9 @@ typedef enum {
     TUTTI_FLOAT8_E5M2
 } tutti_type;
 
-/* Reductions; NCCL's numbers. Integers wrap modulo 2^bits. In MAX and MIN a number beats NaN, and -0 < +0.
- * AVG is the sum, divided by n once, at the end: integers truncate towards zero; float16 may overflow
- * where the sum does. */
+/* Reductions: built in, with NCCL's numbers, or created by tutti_op_create. Integers wrap modulo 2^bits. In
+ * MAX and MIN a number beats NaN, and -0 < +0. AVG is the sum, divided by n once, at the end: integers
+ * truncate towards zero; float16 may overflow where the sum does. */
 typedef uint32_t tutti_op;
 enum { TUTTI_SUM = 0, TUTTI_PROD, TUTTI_MAX, TUTTI_MIN, TUTTI_AVG };
 
@@ -230,12 +230,37 @@ tutti_status tutti_mem_free(void *ptr);
 tutti_status tutti_group_start(void);
 tutti_status tutti_group_end(void);
 
+/* ---- Operators ---- */
+
+/* What combines two vectors: dst[i] = left[i] (op) right[i] for `count` elements of the operator's
+ * element_bytes. dst may be left or right; the three are aligned as the type of the call demands, no more.
+ * It runs on the thread that drives the call, and must not call this library. */
+typedef void (*tutti_reduce_fn)(void *dst, const void *left, const void *right, size_t count, void *context);
+
+/* An operator for the reductions of this communicator on host memory: an associative function of the
+ * caller's own on elements of element_bytes bytes (1 to 4096). `commutes`: left (op) right == right (op)
+ * left; if 0, operands always stand in rank order, and an algorithm that cannot keep it is refused. A call
+ * gives its vector as always, as count elements of a type: element_bytes must be a multiple of the type's
+ * size and count a multiple of that, elements are never split, and all bytes are the function's. Local: ids
+ * are this rank's own and may differ from rank to rank, but all ranks of a call must use operators of equal
+ * element_bytes and commutes, else MISMATCH; that fn and context mean the same is the caller's care. Both
+ * must stay valid until the calls that use the operator are over. Source: MPI_Op_create (MPI 4.1, 6.9.5).
+ * Errors: INVALID_ARGUMENT (comm, fn or op NULL, element_bytes), UNSUPPORTED (more than 4096 operators at a
+ * time), OUT_OF_MEMORY, and sticky ones. */
+tutti_status tutti_op_create(
+    tutti_comm *comm, tutti_reduce_fn fn, void *context, size_t element_bytes, int commutes, tutti_op *op);
+
+/* The id is dead, and told from later ones; calls that were made with it go on. Local; also on a
+ * communicator that has failed. Destroying the communicator destroys its operators. Errors:
+ * INVALID_ARGUMENT (comm; op is none of this communicator's created ones). */
+tutti_status tutti_op_destroy(tutti_comm *comm, tutti_op op);
+
 /* ---- Collectives ---- All take a communicator and tutti_no_stream(). count 0 and n = 1 are legal. Errors
  * of each: INVALID_ARGUMENT (comm, type, op, root or peer out of range, a NULL buffer that is needed,
- * overlapping buffers, a reduction of misaligned elements, a count beyond 8 TiB), UNSUPPORTED (a type that
- * cannot be reduced, a stream), INVALID_USAGE (after finalize; a forced algorithm that cannot serve),
- * OUT_OF_MEMORY; sticky: MISMATCH, PEER_LOST, TIMEOUT, ABORTED, SYSTEM_ERROR, INTERNAL_ERROR. Meanings are
- * MPI's (MPI 4.1, chapter 6), in-place rules NCCL's. */
+ * overlapping buffers, a reduction of misaligned elements, a count beyond 8 TiB or that splits an
+ * operator's elements), UNSUPPORTED (a type that cannot be reduced, a stream), INVALID_USAGE (after
+ * finalize; a forced algorithm that cannot serve), OUT_OF_MEMORY; sticky: MISMATCH, PEER_LOST, TIMEOUT,
+ * ABORTED, SYSTEM_ERROR, INTERNAL_ERROR. Meanings are MPI's (MPI 4.1, chapter 6), in-place rules NCCL's. */
 
 /* Returns when all ranks have called it. */
 tutti_status tutti_barrier(tutti_comm *comm, tutti_stream stream);
@@ -287,9 +312,9 @@ tutti_status tutti_recv(
     void *recv, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream);
 
 /* No ranks: dst = sources[0] (op) ... (op) sources[k - 1], the canonical tree, each node rounded to the
- * type: what exact ranks would get. k pointers to count elements each; dst may be one of them, else
- * nothing overlaps. AVG divides by k. Errors: INVALID_ARGUMENT (k, NULL, misaligned), UNSUPPORTED (type or
- * op). */
+ * type: what exact ranks would get. k pointers to count elements each; dst may be one of them, else nothing
+ * overlaps. AVG divides by k. Built-in operations only: created ones belong to a communicator. Errors:
+ * INVALID_ARGUMENT (k, NULL, misaligned, a created op), UNSUPPORTED (type or op). */
 tutti_status tutti_reduce_local(
     const void *const *sources, int k, void *dst, size_t count, tutti_type type, tutti_op op);
 

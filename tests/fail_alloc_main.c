@@ -328,11 +328,60 @@ static tutti_status try_group(long refusal)
     return status;
 }
 
+/* Operators: what is refused was not created, and what there was before goes on. */
+static void smaller(void *dst, const void *left, const void *right, size_t count, void *context)
+{
+    const int32_t *l = left, *r = right;
+    (void)context;
+    for (size_t i = 0; i < count; i++)
+        ((int32_t *)dst)[i] = l[i] < r[i] ? l[i] : r[i];
+}
+
+static tutti_status create(tutti_comm *comm, tutti_op *op)
+{
+    tutti_op none = *op = 77;
+    tutti_status status = tutti_op_create(comm, smaller, NULL, 4, 0, op);
+    if (status != TUTTI_OK && *op != none)
+        fail("a failed op_create has set its output");
+    return status;
+}
+
+static tutti_status try_op(long refusal)
+{
+    enum { OPERATORS = 40 };
+    tutti_comm *comms[2];
+    tutti_op ops[2][OPERATORS];
+    int32_t v[2] = { 5, 7 };
+    tutti_status status = tutti_comm_init_all(2, NULL, NULL, comms), first = TUTTI_OK;
+    if (status != TUTTI_OK)
+        return status;
+    atomic_store(&countdown, refusal);
+    for (int i = 0; i < 2 * OPERATORS; i++) {
+        status = create(comms[i % 2], &ops[i % 2][i / 2]);
+        first = first != TUTTI_OK ? first : status;
+        if (status == TUTTI_OUT_OF_MEMORY && create(comms[i % 2], &ops[i % 2][i / 2]) != TUTTI_OK)
+            fail("op_create fails after it was refused: %s", tutti_get_last_error(NULL));
+    }
+    tutti_group_start();
+    for (int i = 0; i < 2 * OPERATORS; i++) {
+        tutti_all_reduce(
+            &v[i % 2], &v[i % 2], 1, TUTTI_INT32, ops[i % 2][i / 2], comms[i % 2], tutti_no_stream());
+        tutti_op_destroy(comms[i % 2], ops[i % 2][i / 2]);
+    }
+    status = tutti_group_end();
+    atomic_store(&countdown, atomic_load(&countdown) > 0 ? -1 : 0);
+    if (status == TUTTI_OK && (v[0] != 5 || v[1] != 5))
+        fail("the smaller of 5 and 7 is %d, %d", v[0], v[1]);
+    for (int r = 0; r < 2; r++)
+        tutti_comm_destroy(comms[r]);
+    return first != TUTTI_OK ? first : status;
+}
+
 static const struct {
     const char *name;
     tutti_status (*run)(long refusal);
 } tries[] = { { "init_all", try_init_all }, { "init_rank", try_init_rank }, { "split", try_split },
-    { "group", try_group } };
+    { "group", try_group }, { "op", try_op } };
 enum { TRIES = sizeof tries / sizeof tries[0] };
 
 /* --- One k */

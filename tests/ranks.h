@@ -21,7 +21,7 @@ enum ranks_kind {
     RANKS_TOGETHER, /* threads whose communicators come from tutti_comm_init_all */
 };
 
-enum { RANKS_MAX = 8, RANKS_TEXT = 1024, RANKS_SHARED_BYTES = 1 << 16, RANKS_GUARD = 256, RANKS_IDS = 8 };
+enum { RANKS_MAX = 9, RANKS_TEXT = 1024, RANKS_SHARED_BYTES = 1 << 16, RANKS_GUARD = 256, RANKS_IDS = 8 };
 
 struct ranks_slot {
     _Atomic pid_t pid;

@@ -1,0 +1,45 @@
+/* op.h: operators that were created on a communicator.
+ *
+ * A call that is kept keeps a copy of its operator: destroying the operator does not disturb calls that are
+ * queued or under way, and nobody counts references. Ids are this rank's own; what ranks must agree on is
+ * `shared`, which goes into the signature and the record of the call. */
+#ifndef TT_OP_H
+#define TT_OP_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+#include "tutti.h"
+
+enum { TT_CREATED_OPS = 256 }; /* ids of created operators are no smaller */
+enum tt_operator_kind { TT_OPERATOR_BUILT_IN, TT_OPERATOR_USER };
+
+struct tt_operator {
+    uint32_t kind; /* enum tt_operator_kind; the rest is zero for BUILT_IN */
+    uint32_t shared; /* kind, element_bytes and commutes in one word, which is no built-in op */
+    uint32_t element_bytes; /* of USER: what its function takes for one element */
+    bool commutes;
+    tutti_reduce_fn fn;
+    void *context;
+};
+
+struct tt_operator_slot;
+struct tt_operator_table { /* of a communicator; zeroed: empty */
+    struct tt_operator_slot *slots;
+    uint32_t capacity;
+};
+
+/* NULL if the communicator has no such operator (any more). */
+const struct tt_operator *tt_operator_find(const struct tt_operator_table *table, tutti_op op);
+void tt_operator_table_free(struct tt_operator_table *table);
+
+/* "sum", "user operator on 16 bytes" ...: of a built-in op or of a `shared` word. */
+void tt_operator_describe(uint32_t shared, char *text, size_t bytes);
+
+/* What a kernel's fold does (kernels.h), by a user's function on `count` of its elements: the same operands
+ * in the same order and shape. */
+void tt_operator_fold(const struct tt_operator *o, enum tt_shape shape, void *dst, const void *const *sources,
+    int k, size_t count);
+
+#endif
