@@ -14,6 +14,10 @@ void tt_reduce_scatter_direct(struct tt_schedule *s, const struct tt_team *team,
 void tt_all_gather_ring(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_gather_direct(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_to_all_direct(struct tt_schedule *s, const struct tt_team *team, int root);
+void tt_gather_tree(struct tt_schedule *s, const struct tt_team *team, int root);
+void tt_gather_direct(struct tt_schedule *s, const struct tt_team *team, int root);
+void tt_scatter_tree(struct tt_schedule *s, const struct tt_team *team, int root);
+void tt_scatter_direct(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_broadcast_tree(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_broadcast_split(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_reduce_tree(struct tt_schedule *s, const struct tt_team *team, int root);

@@ -126,6 +126,32 @@ tutti_status tutti_all_to_all(
     return submit(comm, &call);
 }
 
+tutti_status tutti_gather(const void *send, void *recv, size_t send_count, tutti_type type, int root,
+    tutti_comm *comm, tutti_stream stream)
+{
+    struct tt_call call = { .collective = TT_GATHER,
+        .send = send,
+        .recv = recv,
+        .count = send_count,
+        .type = type,
+        .root = root,
+        .stream = stream };
+    return submit(comm, &call);
+}
+
+tutti_status tutti_scatter(const void *send, void *recv, size_t recv_count, tutti_type type, int root,
+    tutti_comm *comm, tutti_stream stream)
+{
+    struct tt_call call = { .collective = TT_SCATTER,
+        .send = send,
+        .recv = recv,
+        .count = recv_count,
+        .type = type,
+        .root = root,
+        .stream = stream };
+    return submit(comm, &call);
+}
+
 tutti_status tutti_send(
     const void *send, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream)
 {

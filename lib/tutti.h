@@ -302,6 +302,16 @@ tutti_status tutti_all_gather_v(const void *send, size_t send_count, void *recv,
 tutti_status tutti_all_to_all(
     const void *send, void *recv, size_t count, tutti_type type, tutti_comm *comm, tutti_stream stream);
 
+/* recv of root has n blocks of send_count elements; block r is send of rank r. Elsewhere recv is not touched
+ * and may be NULL. In place (at root): send is block `root` of recv. */
+tutti_status tutti_gather(const void *send, void *recv, size_t send_count, tutti_type type, int root,
+    tutti_comm *comm, tutti_stream stream);
+
+/* send of root has n blocks of recv_count elements; rank r gets block r. send is read at root only and may be
+ * NULL elsewhere. In place (at root): recv is block `root` of send. */
+tutti_status tutti_scatter(const void *send, void *recv, size_t recv_count, tutti_type type, int root,
+    tutti_comm *comm, tutti_stream stream);
+
 /* One message to, or from, rank `peer`, which is not this one. Messages of a pair are matched in the order
  * of the calls; both sides give the same count and a type, else both get MISMATCH. A send returns when its
  * buffer may be reused, which may need the receiver: a pair that exchanges must group, or order its calls.

@@ -56,6 +56,21 @@ static void shape_scatter(struct perf_point *p, uint64_t elements)
     p->bytes = p->send_count * p->type->bytes;
 }
 
+/* Only the root has all blocks, and so only it can work in place. */
+static void shape_gather_to_root(struct perf_point *p, uint64_t elements)
+{
+    shape_gather(p, elements);
+    p->own_first = p->rank == p->root ? p->own_first : 0;
+    p->recv_count = p->rank == p->root ? p->recv_count : 0;
+}
+
+static void shape_scatter_from_root(struct perf_point *p, uint64_t elements)
+{
+    shape_scatter(p, elements);
+    p->own_first = p->rank == p->root ? p->own_first : 0;
+    p->send_count = p->rank == p->root ? p->send_count : 0;
+}
+
 static void shape_exchange(struct perf_point *p, uint64_t elements)
 {
     p->count = block_of(p, elements);
@@ -98,6 +113,16 @@ static struct perf_run source_own_block(const struct perf_point *p, int block)
 static struct perf_run source_each(const struct perf_point *p, int block)
 {
     return (struct perf_run){ block, 0, p->count };
+}
+
+static struct perf_run source_each_at_root(const struct perf_point *p, int block)
+{
+    return (struct perf_run){ block, 0, p->rank == p->root ? p->count : 0 };
+}
+
+static struct perf_run source_own_of_root(const struct perf_point *p, int block)
+{
+    return (struct perf_run){ p->root, p->count * (uint64_t)p->rank, block == 0 ? p->count : 0 };
 }
 
 static struct perf_run source_each_v(const struct perf_point *p, int block)
@@ -176,6 +201,16 @@ static tutti_status call_all_to_all(
     return tutti_all_to_all(send, recv, p->count, p->type->type, comm, tutti_no_stream());
 }
 
+static tutti_status call_gather(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    return tutti_gather(send, recv, p->count, p->type->type, p->root, comm, tutti_no_stream());
+}
+
+static tutti_status call_scatter(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    return tutti_scatter(send, recv, p->count, p->type->type, p->root, comm, tutti_no_stream());
+}
+
 static tutti_status call_sendrecv(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
     int right = (p->rank + 1) % p->n, left = (p->rank + p->n - 1) % p->n;
@@ -206,6 +241,10 @@ const struct perf_collective perf_collectives[PERF_COLLECTIVES] = {
         source_each_v, call_all_gather_v },
     { "all_to_all", false, false, true, true, PERF_IN_PLACE_SAME, 1, factor_share, shape_exchange,
         source_own_of_each, call_all_to_all },
+    { "gather", false, true, true, true, PERF_IN_PLACE_SEND_IN_RECV, 1, factor_share, shape_gather_to_root,
+        source_each_at_root, call_gather },
+    { "scatter", false, true, true, true, PERF_IN_PLACE_RECV_IN_SEND, 1, factor_share,
+        shape_scatter_from_root, source_own_of_root, call_scatter },
     { "sendrecv", false, false, true, false, PERF_IN_PLACE_NEVER, 2, factor_one, shape_same, source_left,
         call_sendrecv },
 };

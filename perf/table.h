@@ -54,7 +54,7 @@ struct perf_collective {
     tutti_status (*call)(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm);
 };
 
-enum { PERF_COLLECTIVES = 9 };
+enum { PERF_COLLECTIVES = 11 };
 extern const struct perf_collective perf_collectives[PERF_COLLECTIVES];
 
 const struct perf_collective *perf_collective_find(const char *name); /* NULL if there is none */

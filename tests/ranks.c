@@ -240,10 +240,11 @@ int ranks_algorithm(const tutti_comm *comm, const char *collective, int k, char 
 bool ranks_algorithms(int k, char *options, size_t bytes)
 {
     static const char *const collectives[] = { "all_reduce", "reduce", "broadcast", "reduce_scatter",
-        "all_gather", "all_gather_v" };
+        "all_gather", "all_gather_v", "all_to_all", "gather", "scatter" };
+    enum { COLLECTIVES = sizeof collectives / sizeof collectives[0] };
     bool more = false, any = false;
     size_t length = strlen(options);
-    for (int c = 0; c < 6; c++) {
+    for (int c = 0; c < COLLECTIVES; c++) {
         char name[32];
         int total = ranks_algorithm(NULL, collectives[c], k, name, sizeof name);
         more |= k < total;

@@ -39,9 +39,23 @@ struct wrong {
     const size_t *counts, *places;
     tutti_stream stream;
 };
-enum { ALL_REDUCE, REDUCE, BROADCAST, REDUCE_SCATTER, ALL_GATHER, ALL_GATHER_V, SEND, RECV, BARRIER, CALLS };
+enum {
+    ALL_REDUCE,
+    REDUCE,
+    BROADCAST,
+    REDUCE_SCATTER,
+    ALL_GATHER,
+    ALL_GATHER_V,
+    ALL_TO_ALL,
+    GATHER,
+    SCATTER,
+    SEND,
+    RECV,
+    BARRIER,
+    CALLS
+};
 static const char *const names[] = { "all_reduce", "reduce", "broadcast", "reduce_scatter", "all_gather",
-    "all_gather_v", "send", "recv", "barrier" };
+    "all_gather_v", "all_to_all", "gather", "scatter", "send", "recv", "barrier" };
 
 static tutti_status call(int which, const struct wrong *w, tutti_comm *comm)
 {
@@ -58,6 +72,12 @@ static tutti_status call(int which, const struct wrong *w, tutti_comm *comm)
         return tutti_all_gather(w->send, w->recv, w->count, w->type, comm, w->stream);
     case ALL_GATHER_V:
         return tutti_all_gather_v(w->send, w->count, w->recv, w->counts, w->places, w->type, comm, w->stream);
+    case ALL_TO_ALL:
+        return tutti_all_to_all(w->send, w->recv, w->count, w->type, comm, w->stream);
+    case GATHER:
+        return tutti_gather(w->send, w->recv, w->count, w->type, w->root, comm, w->stream);
+    case SCATTER:
+        return tutti_scatter(w->send, w->recv, w->count, w->type, w->root, comm, w->stream);
     case SEND:
         return tutti_send(w->send, w->count, w->type, w->root, comm, w->stream);
     case RECV:
@@ -129,6 +149,8 @@ static void wrong_ranks(struct ranks_me *me, tutti_comm *comm)
         w.root = out[i];
         refuse(me, BROADCAST, &w, comm, TUTTI_INVALID_ARGUMENT, "root|0 to 2");
         refuse(me, REDUCE, &w, comm, TUTTI_INVALID_ARGUMENT, "root|0 to 2");
+        refuse(me, GATHER, &w, comm, TUTTI_INVALID_ARGUMENT, "root|0 to 2");
+        refuse(me, SCATTER, &w, comm, TUTTI_INVALID_ARGUMENT, "root|0 to 2");
         refuse(me, SEND, &w, comm, TUTTI_INVALID_ARGUMENT, "peer|0 to 2");
         refuse(me, RECV, &w, comm, TUTTI_INVALID_ARGUMENT, "peer|0 to 2");
     }
@@ -141,7 +163,7 @@ static void wrong_pointers(struct ranks_me *me, tutti_comm *comm)
 {
     for (int which = 0; which < BARRIER; which++) {
         struct wrong w = right(me);
-        w.root = which == BROADCAST || which == REDUCE ? me->rank : w.root;
+        w.root = which == SEND || which == RECV ? w.root : me->rank;
         w.send = NULL;
         if (which != RECV)
             refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "send|NULL");
@@ -175,10 +197,15 @@ static void wrong_pointers(struct ranks_me *me, tutti_comm *comm)
     w = right(me); /* the place of another rank's block */
     w.recv = (int32_t *)send_space + (me->rank + 1) % me->n * COUNT;
     refuse(me, REDUCE_SCATTER, &w, comm, TUTTI_INVALID_ARGUMENT, "overlap|block");
+    w.root = me->rank;
+    refuse(me, SCATTER, &w, comm, TUTTI_INVALID_ARGUMENT, "overlap|block");
     w.recv = recv_space;
     w.send = recv_space + (me->rank + 1) % me->n * COUNT;
     refuse(me, ALL_GATHER, &w, comm, TUTTI_INVALID_ARGUMENT, "overlap|block");
     refuse(me, ALL_GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "overlap|block");
+    refuse(me, GATHER, &w, comm, TUTTI_INVALID_ARGUMENT, "overlap|block");
+    w.send = recv_space + 1;
+    refuse(me, ALL_TO_ALL, &w, comm, TUTTI_INVALID_ARGUMENT, "overlap|same pointer");
 }
 
 static void wrong_counts(struct ranks_me *me, tutti_comm *comm)
@@ -195,8 +222,9 @@ static void wrong_counts(struct ranks_me *me, tutti_comm *comm)
             refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "count");
         }
     w.count = most / (size_t)me->n + 1; /* all blocks together are too many */
-    refuse(me, REDUCE_SCATTER, &w, comm, TUTTI_INVALID_ARGUMENT, "count");
-    refuse(me, ALL_GATHER, &w, comm, TUTTI_INVALID_ARGUMENT, "count");
+    for (int which = REDUCE_SCATTER; which <= SCATTER; which++)
+        if (which != ALL_GATHER_V)
+            refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "count");
     for (int r = 0; r < me->n; r++)
         shared[r] = w.count;
     refuse(me, ALL_GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "count");

@@ -156,7 +156,7 @@ static void overwrite(struct ranks_me *me)
     l.recv = get(me, me->context != NULL);
     l.copy = get(me, false);
     l.expected = get(me, false);
-    char options[256] = "";
+    char options[512] = "";
     for (int k = -1; k < 0 || ranks_algorithms(k, options, sizeof options); k++) {
         tutti_config config = { .size = sizeof config, .options = options };
         tutti_comm *comm = ranks_join(me, &config);

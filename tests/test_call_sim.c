@@ -155,13 +155,13 @@ static void prepare(struct stage *s, int rank, int i)
     memset(p->memory[i], POISON, p->words[i] * sizeof(uint64_t));
     uint64_t *send = p->memory[i], *recv = send + sent;
     bool in_place = tt_sim_random(&s->random) % 2; /* at this rank */
-    bool gathers = a->row->in == TT_REACH_OWN;
+    bool own_block = a->row->in_place == TT_IN_PLACE_OWN_BLOCK, gathers = a->row->in == TT_REACH_OWN;
     if (in_place && a->row->in_place == TT_IN_PLACE_SAME)
         recv = send;
-    else if (in_place && a->row->in_place == TT_IN_PLACE_OWN_BLOCK && gathers)
-        send = recv + (is_whole(a, a->row->out, rank) ? before(a, false, rank, rank) : 0);
-    else if (in_place && a->row->in_place == TT_IN_PLACE_OWN_BLOCK)
-        recv = send + (is_whole(a, a->row->in, rank) ? before(a, true, rank, rank) : 0);
+    else if (in_place && own_block && gathers && is_whole(a, a->row->out, rank))
+        send = recv + before(a, false, rank, rank);
+    else if (in_place && own_block && !gathers && is_whole(a, a->row->in, rank))
+        recv = send + before(a, true, rank, rank);
     for (size_t k = 0; k < sent; k++)
         send[k] = input(i, rank, k);
     p->calls[i] = (struct tt_call){ .collective = a->collective,

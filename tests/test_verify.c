@@ -127,6 +127,49 @@ static struct theory all_to_all_direct(uint64_t n, uint64_t root)
     return (struct theory){ hops, hops, n - 1, 2 * hops + 2 * n };
 }
 
+/* Along the binomial tree each rank's subtree moves once to or from its parent, as two messages where it runs
+ * past the last rank to the first; inner ranks copy their own block, and so does the root. */
+static struct theory subtrees(uint64_t n, uint64_t root, bool gathers)
+{
+    struct theory t = { 0 };
+    uint64_t copies = 1;
+    for (uint64_t from_root = 1; from_root < n; from_root++) {
+        uint64_t low = from_root & -from_root, held = low < n - from_root ? low : n - from_root;
+        bool wraps = from_root + root < n && from_root + root + held > n;
+        t.messages += 1 + when(wraps, 1);
+        t.sent += held;
+        copies += when(held > 1, 1);
+        if (gathers)
+            t.sent_max = held > t.sent_max ? held : t.sent_max;
+    }
+    if (!gathers) /* the root sends each other rank its block */
+        t.sent_max = n - 1;
+    t.touched = 2 * t.sent + 2 * copies;
+    return t;
+}
+
+static struct theory gather_tree(uint64_t n, uint64_t root)
+{
+    return subtrees(n, root, true);
+}
+
+static struct theory scatter_tree(uint64_t n, uint64_t root)
+{
+    return subtrees(n, root, false);
+}
+
+static struct theory gather_direct(uint64_t n, uint64_t root)
+{
+    (void)root;
+    return (struct theory){ n - 1, n - 1, when(n > 1, 1), 2 * (n - 1) + 2 };
+}
+
+static struct theory scatter_direct(uint64_t n, uint64_t root)
+{
+    (void)root;
+    return (struct theory){ n - 1, n - 1, n - 1, 2 * (n - 1) + 2 };
+}
+
 static struct theory broadcast_tree(uint64_t n, uint64_t root)
 {
     (void)root;
@@ -190,6 +233,10 @@ static const struct {
     { TT_ALL_GATHER_V, "ring", all_gather_any, 1021 },
     { TT_ALL_GATHER_V, "direct", all_gather_any, 257 },
     { TT_ALL_TO_ALL, "direct", all_to_all_direct, 257 },
+    { TT_GATHER, "tree", gather_tree, 1024 },
+    { TT_GATHER, "direct", gather_direct, 1024 },
+    { TT_SCATTER, "tree", scatter_tree, 1024 },
+    { TT_SCATTER, "direct", scatter_direct, 1024 },
 };
 enum { THEORIES = sizeof theories / sizeof theories[0] };
 

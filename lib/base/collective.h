@@ -21,6 +21,8 @@ enum tt_collective {
     TT_BARRIER, /* IN(0) is a token that the library supplies */
     TT_ALL_GATHER_V,
     TT_ALL_TO_ALL,
+    TT_GATHER,
+    TT_SCATTER,
     TT_P2P_SEND, /* one step; key.root is the peer */
     TT_P2P_RECV,
     TT_COLLECTIVES

@@ -21,7 +21,7 @@ enum tt_kind {
 };
 enum tt_origin { TT_FROM_DEFAULT, TT_FROM_ENVIRONMENT, TT_FROM_OPTIONS, TT_FROM_RANK_0 };
 
-enum { TT_CONFIG_TEXT = 120, TT_SETTINGS_MAX = 16 };
+enum { TT_CONFIG_TEXT = 512, TT_SETTINGS_MAX = 16 };
 
 /* The values, fixed size so that rank 0's can be sent as they are. */
 struct tt_settings {
