@@ -1,0 +1,69 @@
+#!/bin/sh
+# test_completion.sh: what bash offers after a few letters, asked the way bash asks. Run in the build
+# directory, whose programs answer.
+set -u
+sources=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 1
+[ -d "$sources/perf/completion" ] || sources=$(dirname "$sources")
+if ! command -v bash >/dev/null 2>&1; then
+    echo "skipped: completion (there is no bash)"
+    exit 0
+fi
+SOURCES=$sources exec bash -u -s <<'END'
+failures=0
+checks=0
+for file in "$SOURCES"/perf/completion/*; do
+    source "$file"
+done
+
+# offers LINE WORDS..: the line's last word, which may be empty, is completed; WORDS are among the offers, words
+# after NOT are not.
+offers()
+{
+    local line=$1 word wanted=yes function
+    shift
+    read -r -a COMP_WORDS <<<"$line"
+    [[ $line != *' ' ]] || COMP_WORDS+=('')
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    function=$(complete -p "${COMP_WORDS[0]##*/}" | sed 's/.*-F \([^ ]*\) .*/\1/')
+    "$function" "${COMP_WORDS[0]}" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+    for word; do
+        if [[ $word == NOT ]]; then
+            wanted=no
+        elif [[ " ${COMPREPLY[*]} " == *" $word "* && $wanted == yes ]]; then
+            checks=$((checks + 1))
+        elif [[ " ${COMPREPLY[*]} " != *" $word "* && $wanted == no ]]; then
+            checks=$((checks + 1))
+        else
+            echo "FAILED: '$line': $word wanted: $wanted; offered: ${COMPREPLY[*]}"
+            failures=$((failures + 1))
+        fi
+    done
+}
+
+offers './collperf ' all all_reduce sendrecv NOT --json float
+offers './collperf all_r' all_reduce NOT all broadcast
+offers './collperf --m' --memory --minbytes --maxbytes NOT --json all
+offers './collperf -' -b -h --list
+offers './collperf -d ' all float bfloat16 NOT sum
+offers './collperf --datatype u' uint32 uint64 NOT float
+offers './collperf -o m' min max NOT sum
+offers './collperf broadcast --algo ' all tree split NOT one_shot
+offers './collperf --algo ' one_shot ring NOT dissemination
+offers './collperf --memory r' registered NOT malloc
+offers './collperf --memory = r' registered NOT malloc
+offers './collperf --memory =' registered malloc
+offers './collperf --check ' 0 1
+offers './collperf --list t' types NOT ops
+offers './collperf -b ' NOT all all_reduce
+offers './collperf --output Make' Makefile NOT all
+offers './tutti-info ' cpu config schedule id NOT -n all_reduce
+offers './tutti-info --' --rank --version NOT cpu
+offers './tutti-info schedule ' all_reduce broadcast NOT ring
+offers './tutti-info schedule all_reduce ' ring one_shot NOT split
+offers './tutti-info schedule broadcast tree -n 8 --rank ' all
+offers './tutti-info algorithms b' broadcast barrier NOT ring
+offers './tutti-info config ' NOT all_reduce
+
+((failures == 0)) && echo "completion: $checks offers are right"
+((failures == 0))
+END
