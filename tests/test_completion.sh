@@ -15,7 +15,7 @@ for file in "$SOURCES"/perf/completion/*; do
     source "$file"
 done
 
-# offers LINE WORDS..: the line's last word, which may be empty, is completed; WORDS are among the offers, words
+# offers LINE WORDS..: the last word of LINE, which may be empty, is completed. WORDS are offered, words
 # after NOT are not.
 offers()
 {
