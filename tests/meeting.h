@@ -4,6 +4,7 @@
  * the right bytes came, and that each descriptor is open on the right file. */
 #ifndef TT_TESTS_MEETING_H
 #define TT_TESTS_MEETING_H
+#include <criterion/criterion.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -278,6 +279,30 @@ static inline bool settles(const char *directory, int count)
         tt_sleep_ms(5);
     return count_entries(directory) == count;
 }
+
+/* The verdict for one that has entered and said hello. */
+static inline struct call call_of(const tutti_id *id, int socket)
+{
+    struct call c = { .right = false };
+    struct tt_verdict verdict = stranger_verdict(socket, id);
+    c.status = verdict.status;
+    memcpy(c.text, verdict.text, sizeof c.text);
+    close(socket);
+    return c;
+}
+
+/* All failed with this status and the same text, in which each of these words stands. */
+static inline void expect_failure(
+    const struct call *calls, int count, tutti_status status, const char *const *words)
+{
+    for (int i = 0; i < count; i++) {
+        cr_expect_eq(calls[i].status, status, "call %d: %d, %s", i, calls[i].status, calls[i].text);
+        cr_expect_str_eq(calls[i].text, calls[0].text);
+        for (int w = 0; words[w]; w++)
+            cr_expect(strstr(calls[i].text, words[w]), "\"%s\" is not in \"%s\"", words[w], calls[i].text);
+    }
+}
+#define WORDS(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
 /* A private $XDG_RUNTIME_DIR for one test; `sockets` is where the sockets will lie. */
 struct place {

@@ -1,9 +1,7 @@
 /* test_bootstrap.c: ranks that meet, and jobs that cannot: each failure must reach every rank, with one text
  * that names who and why, and leave nothing behind. */
 #include <criterion/criterion.h>
-#include <errno.h>
 #include <signal.h>
-#include <sys/resource.h>
 
 #include "meeting.h"
 
@@ -79,18 +77,6 @@ Test(bootstrap, threads_that_never_time_out_meet)
         cr_expect(calls[r].status == TUTTI_OK && calls[r].right, "rank %d: %s", r, calls[r].text);
 }
 
-/* All failed with this status and the same text, in which each of these words stands. */
-static void expect_failure(const struct call *calls, int count, tutti_status status, const char *const *words)
-{
-    for (int i = 0; i < count; i++) {
-        cr_expect_eq(calls[i].status, status, "call %d: %d, %s", i, calls[i].status, calls[i].text);
-        cr_expect_str_eq(calls[i].text, calls[0].text);
-        for (int w = 0; words[w]; w++)
-            cr_expect(strstr(calls[i].text, words[w]), "\"%s\" is not in \"%s\"", words[w], calls[i].text);
-    }
-}
-#define WORDS(...) ((const char *const[]){ __VA_ARGS__, NULL })
-
 Test(bootstrap, disagreement_on_n_is_told_to_all)
 {
     tutti_id id;
@@ -122,17 +108,6 @@ Test(bootstrap, missing_rank_is_named)
     struct call c = call_for(&id, 2, 0);
     run_call(&c);
     expect_failure(&c, 1, TUTTI_TIMEOUT, WORDS("rank 1 did not come within 2000 ms"));
-}
-
-/* The verdict for one that has entered and said hello. */
-static struct call call_of(const tutti_id *id, int socket)
-{
-    struct call c = { .right = false };
-    struct tt_verdict verdict = stranger_verdict(socket, id);
-    c.status = verdict.status;
-    memcpy(c.text, verdict.text, sizeof c.text);
-    close(socket);
-    return c;
 }
 
 /* The shortest patience decides for all, for that rank will be gone. The others have said hello before the
@@ -260,177 +235,6 @@ Test(bootstrap, maker_may_leave_at_once)
         close(made[0]);
         close(made[1]);
     }
-}
-
-/* From now on this process can open so many descriptors more. */
-static void limit_descriptors(int spare)
-{
-    int fds[8] = { 0 };
-    for (int i = 0; i < spare; i++)
-        fds[i] = dup(0);
-    struct rlimit limit = { (rlim_t)fds[spare - 1] + 1, (rlim_t)fds[spare - 1] + 1 };
-    for (int i = 0; i < spare; i++)
-        close(fds[i]);
-    setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-Test(bootstrap, rank_out_of_descriptors_is_told_to_all)
-{
-    tutti_id id;
-    pid_t child;
-    struct call calls[7];
-    int before = count_entries("/proc/self/fd");
-    cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
-    child = fork();
-    if (child == 0) {
-        struct call c = call_for(&id, 8, 7);
-        /* Its socket, and not all that are to come. */
-        limit_descriptors(5);
-        run_call(&c);
-        _exit(c.status == TUTTI_SYSTEM_ERROR && strstr(c.text, "ulimit -n") ? 0 : 1);
-    }
-    for (int r = 0; r < 7; r++)
-        calls[r] = call_for(&id, 8, r);
-    run_threads(calls, 7);
-    cr_expect(ended_well(child));
-    expect_failure(calls, 7, TUTTI_SYSTEM_ERROR, WORDS("rank 7 cannot hold the", "ulimit -n"));
-    cr_expect(settles("/proc/self/fd", before), "what had come was not closed");
-}
-
-/* A process that makes an id and can then open only so many descriptors more. In a place of its own, where
- * nobody looks whether it is still alive, for that would take one. */
-static pid_t fork_maker(struct place *place, tutti_id *id, int spare)
-{
-    int made[2];
-    place_open(place);
-    cr_assert_eq(pipe(made), 0);
-    pid_t maker = fork();
-    if (maker == 0) {
-        bool right = tt_bootstrap_create(id, PATIENCE_MS) == TUTTI_OK;
-        limit_descriptors(spare);
-        if (right && write(made[1], id, sizeof *id) == sizeof *id)
-            tt_sleep_ms(PATIENCE_MS);
-        _exit(1);
-    }
-    cr_assert_eq(read(made[0], id, sizeof *id), sizeof *id);
-    close(made[0]);
-    close(made[1]);
-    return maker;
-}
-
-static void end_maker(const struct place *place, pid_t maker)
-{
-    kill(maker, SIGKILL);
-    waitpid(maker, NULL, 0);
-    place_close(place);
-}
-
-/* It can accept a connection, and then not what comes by it. */
-Test(bootstrap, maker_that_cannot_hold_descriptors_is_named)
-{
-    tutti_id id;
-    struct place place;
-    pid_t maker = fork_maker(&place, &id, 1);
-    struct call c = call_for(&id, 2, 0);
-    run_call(&c);
-    expect_failure(&c, 1, TUTTI_SYSTEM_ERROR, WORDS("made the id cannot hold the descriptors", "ulimit -n"));
-    end_maker(&place, maker);
-}
-
-/* The third rank cannot be let in, so the two that are there are told. */
-Test(bootstrap, maker_that_cannot_accept_is_named)
-{
-    tutti_id id;
-    struct place place;
-    int sockets[3];
-    struct call calls[2];
-    pid_t maker = fork_maker(&place, &id, 2);
-    for (int r = 0; r < 2; r++) {
-        sockets[r] = stranger_enter(&id, r);
-        stranger_hello(sockets[r], &id, 3);
-    }
-    sockets[2] = stranger_connect(&id);
-    for (int r = 0; r < 2; r++)
-        calls[r] = call_of(&id, sockets[r]);
-    expect_failure(calls, 2, TUTTI_SYSTEM_ERROR, WORDS("cannot take in more ranks", "ulimit -n"));
-    cr_expect(turned_away(sockets[2]));
-    close(sockets[2]);
-    end_maker(&place, maker);
-}
-
-Test(bootstrap, maker_with_just_enough_descriptors_suffices)
-{
-    tutti_id id;
-    struct place place;
-    struct tt_id read;
-    struct tt_frame frame;
-    uint8_t head[TT_FRAME_BYTES];
-    int sockets[2];
-    pid_t maker = fork_maker(&place, &id, 2);
-    cr_assert_eq(tt_id_read(&id, &read), TUTTI_OK);
-    for (int r = 0; r < 2; r++) {
-        sockets[r] = stranger_enter(&id, r);
-        stranger_hello(sockets[r], &id, 2);
-    }
-    for (int r = 0; r < 2; r++) {
-        cr_expect(stranger_hear(sockets[r], head, sizeof head));
-        cr_expect(tt_frame_read(head, read.session, &frame) && frame.kind == TT_FRAME_MEMBERS);
-        close(sockets[r]);
-    }
-    end_maker(&place, maker);
-}
-
-/* A user without privileges may have `ulimit -n` descriptors under way in all sockets together. Here ranks
- * that read nothing hold up more than that, and the root has to wait (for their end, in this case) and must
- * not take a limit for a failure. */
-static int meet_behind_a_jam(void)
-{
-    enum { IDLE = 30, CALLS = 6, ALL = IDLE + CALLS };
-    tutti_id id;
-    struct place place;
-    struct call calls[CALLS];
-    int made[2], sockets[IDLE], right = 0;
-    if ((geteuid() == 0 && setresuid(65534, 65534, 65534) != 0) || pipe(made) != 0)
-        return 1;
-    place_open(&place);
-    pid_t maker = fork();
-    if (maker == 0) {
-        struct rlimit limit = { 80, 80 };
-        setrlimit(RLIMIT_NOFILE, &limit);
-        if (tt_bootstrap_create(&id, PATIENCE_MS) == TUTTI_OK && write(made[1], &id, sizeof id) == sizeof id)
-            tt_sleep_ms(PATIENCE_MS);
-        _exit(1);
-    }
-    if (read(made[0], &id, sizeof id) != sizeof id)
-        return 2;
-    for (int i = 0; i < IDLE; i++) {
-        sockets[i] = stranger_enter(&id, i);
-        stranger_hello(sockets[i], &id, ALL);
-    }
-    for (int i = 0; i < CALLS; i++) {
-        calls[i] = call_for(&id, ALL, IDLE + i);
-        start_call(&calls[i]);
-    }
-    tt_sleep_ms(200);
-    for (int i = 0; i < IDLE; i++)
-        close(sockets[i]);
-    for (int i = 0; i < CALLS; i++) {
-        pthread_join(calls[i].thread, NULL);
-        right +=
-            calls[i].status == TUTTI_PEER_LOST && strstr(calls[i].text, "was lost before all 36") != NULL;
-    }
-    kill(maker, SIGKILL);
-    waitpid(maker, NULL, 0);
-    place_close(&place);
-    return right == CALLS ? 0 : 3;
-}
-
-Test(bootstrap, descriptors_under_way_are_waited_for)
-{
-    pid_t child = fork();
-    if (child == 0)
-        _exit(meet_behind_a_jam());
-    cr_expect(ended_well(child));
 }
 
 /* Rank 2 has gone its own way after one exchange of four. */
