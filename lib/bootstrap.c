@@ -19,6 +19,11 @@
 #include "bootstrap_root.h"
 #include "bootstrap_wire.h"
 
+enum {
+    PAUSE_MS = 64, /* between two attempts to reach rank 0 that has not started */
+    NET_MS = 2000, /* for one attempt by the network */
+};
+
 struct tt_session {
     int socket; /* -1: not open */
     int n, rank;
@@ -28,8 +33,7 @@ struct tt_session {
 
 tutti_status tt_bootstrap_create(tutti_id *id, int64_t timeout_ms)
 {
-    struct tt_id made;
-    struct sockaddr_un address;
+    struct tt_id made = { .agreed = false };
     tutti_status status = tt_place_choose(&made.place);
     if (status == TUTTI_OK)
         status = tt_random_bytes(&made.session, sizeof made.session);
@@ -38,9 +42,7 @@ tutti_status tt_bootstrap_create(tutti_id *id, int64_t timeout_ms)
     if (status == TUTTI_OK)
         status = tt_random_bytes(made.token, sizeof made.token);
     if (status == TUTTI_OK)
-        status = tt_place_address(made.place, made.token, &address);
-    if (status == TUTTI_OK)
-        status = tt_root_start(&made, &address, timeout_ms);
+        status = tt_root_start(&made, timeout_ms);
     if (status == TUTTI_OK)
         tt_id_write(&made, id);
     explicit_bzero(made.secret, sizeof made.secret);
@@ -125,18 +127,20 @@ static bool receive_all(const struct tt_session *s, void *bytes, size_t size)
     return true;
 }
 
-static tutti_status reach(struct tt_session *s, const struct sockaddr_un *address)
+/* Connect to the local socket. *nobody: nobody listens there. */
+static tutti_status reach_here(struct tt_session *s, const struct sockaddr_un *address, bool *nobody)
 {
+    *nobody = false;
     s->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (s->socket < 0)
         return tt_fail_errno(TUTTI_SYSTEM_ERROR, "rank %d cannot make a socket", s->rank);
     while (connect(s->socket, (const struct sockaddr *)address, sizeof *address) != 0) {
-        if (errno == ENOENT || errno == ECONNREFUSED)
-            return tt_fail(TUTTI_PEER_LOST,
-                "nobody answers at this id: it has expired, or its job is complete or has failed, or it was "
-                "made "
-                "on another machine, in another container or by another user (%s)",
-                address->sun_path);
+        *nobody = errno == ENOENT || errno == ECONNREFUSED;
+        if (*nobody) {
+            close(s->socket);
+            s->socket = -1;
+            return TUTTI_OK;
+        }
         if (errno != EAGAIN && errno != EINTR)
             return tt_fail_errno(
                 TUTTI_SYSTEM_ERROR, "rank %d cannot connect to %s", s->rank, address->sun_path);
@@ -147,6 +151,49 @@ static tutti_status reach(struct tt_session *s, const struct sockaddr_un *addres
         tt_sleep_ms(1);
     }
     return TUTTI_OK;
+}
+
+/* By the network, if the local socket is still not there once the network answers: it is opened first. */
+static tutti_status reach_by_network(
+    struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address, bool *nobody)
+{
+    int found = -1;
+    for (int i = 0; i < id->count && found < 0; i++)
+        found = tt_net_connect(&id->nets[i], NET_MS);
+    if (found < 0)
+        return TUTTI_OK;
+    tutti_status status = reach_here(s, address, nobody);
+    if (status == TUTTI_OK && *nobody) {
+        s->socket = found;
+        *nobody = false;
+    } else {
+        close(found);
+    }
+    return status;
+}
+
+/* At an id that all ranks agreed on, the one that answers may come later than this rank. */
+static tutti_status reach(struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address)
+{
+    bool nobody;
+    for (int pause_ms = 1;; pause_ms = pause_ms < PAUSE_MS ? 2 * pause_ms : PAUSE_MS) {
+        tutti_status status = reach_here(s, address, &nobody);
+        if (status == TUTTI_OK && nobody && id->agreed)
+            status = reach_by_network(s, id, address, &nobody);
+        if (status != TUTTI_OK || !nobody)
+            return status;
+        if (!id->agreed)
+            return tt_fail(TUTTI_PEER_LOST,
+                "nobody answers at this id: it has expired, or its job is complete or has failed, or it was "
+                "made on another machine, in another container or by another user (%s)",
+                address->sun_path);
+        if (tt_now_ns() >= s->deadline_ns)
+            return tt_fail(TUTTI_TIMEOUT,
+                "rank %d did not find rank 0 within %lld ms: it did not start, or "
+                "its job has failed, or its secret, TUTTI_ROOT or number of communicators is another",
+                s->rank, (long long)s->timeout_ms);
+        tt_sleep_ms(pause_ms);
+    }
 }
 
 /* Both sides prove that they know the secret, the root first. */
@@ -331,7 +378,7 @@ tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct
     if (!s)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to meet at an id");
     *s = (struct tt_session){ -1, n, rank, read.session, timeout_ms, tt_deadline_ns(timeout_ms) };
-    status = reach(s, &address);
+    status = reach(s, &read, &address);
     if (status == TUTTI_OK)
         status = prove(s, &read);
     explicit_bzero(read.secret, sizeof read.secret);

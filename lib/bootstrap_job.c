@@ -185,6 +185,19 @@ static bool allocate(struct tt_job *job, int n)
     return true;
 }
 
+static void decide_remote(struct tt_job *job, const struct tt_visitor *v)
+{
+    char from[TT_NET_TEXT] = "an address that is gone";
+    struct tt_net net;
+    if (tt_net_peer(v->socket, &net))
+        tt_net_print(&net, from);
+    tt_job_decide(job, TUTTI_UNSUPPORTED,
+        "rank %d came by the network, from %s, as it did not find rank 0's socket in /tmp: it runs on "
+        "another "
+        "machine, in another container or as another user, and ranks of this version share memory",
+        v->challenge.rank, from);
+}
+
 /* Is there a seat for this rank? If not, why. */
 static bool admit(struct tt_job *job, const struct tt_visitor *v, const struct tt_hello *hello)
 {
@@ -199,6 +212,8 @@ static bool admit(struct tt_job *job, const struct tt_visitor *v, const struct t
         tt_job_decide(job, TUTTI_INVALID_ARGUMENT, "rank %d is outside 0..%d", rank, n - 1);
     else if (job->n != 0 && job->seats[rank])
         tt_job_decide(job, TUTTI_INVALID_ARGUMENT, "rank %d came twice", rank);
+    else if (v->remote)
+        decide_remote(job, v);
     else if (__builtin_popcount(hello->fds) != v->nfds || hello->fds >> TT_BLOB_FDS != 0)
         tt_job_decide(job, TUTTI_MISMATCH, "rank %d announced descriptors that did not come", rank);
     else if (job->n == 0 && !allocate(job, n))

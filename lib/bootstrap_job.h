@@ -7,7 +7,7 @@
 #include "bootstrap_wire.h"
 
 enum {
-    TT_JOB_STRANGERS = 64, /* connections at once that have not said hello */
+    TT_JOB_STRANGERS = 64, /* connections at once that have not said hello, of each listener */
     TT_JOB_STRANGER_MS = 5000, /* the time each of them has for that */
     TT_JOB_LINGER_MS = 5000, /* how long ranks that come after a failure are still told of it */
 };
@@ -31,6 +31,7 @@ struct tt_visitor {
     int socket; /* -1: gone */
     enum tt_stage stage;
     bool ours; /* a thread of this process */
+    bool remote; /* came by the network, which passes no descriptors */
     bool congested; /* too many descriptors are under way; not before the next turn */
     size_t have; /* bytes in `in` */
     size_t sent; /* of job->result */

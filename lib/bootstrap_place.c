@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -98,19 +99,26 @@ static void sweep(const char *path)
         closedir(directory);
 }
 
-tutti_status tt_place_choose(enum tt_place *place)
+tutti_status tt_place_make(enum tt_place place)
 {
     char path[PATH_BYTES];
     bool exists;
-    enum tt_place chosen = runtime_usable() ? TT_PLACE_RUNTIME : TT_PLACE_TMP;
-    directory_path(chosen, path);
+    directory_path(place, path);
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
         return tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot make the directory %s", path);
     if (!is_private(path, &exists))
         return refuse(path);
     sweep(path);
-    *place = chosen;
     return TUTTI_OK;
+}
+
+tutti_status tt_place_choose(enum tt_place *place)
+{
+    enum tt_place chosen = runtime_usable() ? TT_PLACE_RUNTIME : TT_PLACE_TMP;
+    tutti_status status = tt_place_make(chosen);
+    if (status == TUTTI_OK)
+        *place = chosen;
+    return status;
 }
 
 tutti_status tt_place_address(enum tt_place place, const uint8_t *token, struct sockaddr_un *address)
@@ -138,11 +146,17 @@ tutti_status tt_place_address(enum tt_place place, const uint8_t *token, struct 
     return TUTTI_OK;
 }
 
+static void remove_file(const struct tt_listener *listener)
+{
+    if (listener->address.sun_path[0] != 0)
+        unlink(listener->address.sun_path);
+}
+
 static void remove_files(void)
 {
     pthread_mutex_lock(&lock);
     for (struct tt_listener *l = open_listeners; l; l = l->next)
-        unlink(l->address.sun_path);
+        remove_file(l);
     pthread_mutex_unlock(&lock);
 }
 
@@ -170,25 +184,48 @@ static void watch_exit_and_fork(void)
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
+/* Give a socket that listens its name, unless another that lives has it. Who is dead has lost it. */
+static bool take_name(const char *unnamed, const struct sockaddr_un *address)
+{
+    for (int attempt = 0; attempt < 2; attempt++) {
+        if (link(unnamed, address->sun_path) == 0)
+            return true;
+        if (errno != EEXIST || !is_dead(address))
+            break;
+        unlink(address->sun_path);
+    }
+    if (errno != EEXIST)
+        return false;
+    errno = EADDRINUSE;
+    return false;
+}
+
+/* With the lock held. */
+static void add(struct tt_listener *listener, int socket, const struct sockaddr_un *address)
+{
+    *listener = (struct tt_listener){ socket, *address, open_listeners };
+    open_listeners = listener;
+}
+
 tutti_status tt_listener_open(struct tt_listener *listener, const struct sockaddr_un *address)
 {
-    struct sockaddr_un unnamed = *address; /* a dot in place of the first letter, until it listens */
-    *(strrchr(unnamed.sun_path, '/') + 1) = '.';
+    struct sockaddr_un unnamed = *address; /* it has another name until it listens */
+    unsigned long long random = 0;
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "no random name for a local socket");
+    snprintf(strrchr(unnamed.sun_path, '/') + 1, TOKEN_TEXT + 1, ".%016llx", random);
     pthread_once(&watched, watch_exit_and_fork);
     pthread_mutex_lock(&lock);
     int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     bool bound = s >= 0 && bind(s, (const struct sockaddr *)&unnamed, sizeof unnamed) == 0;
-    bool done = bound && listen(s, SOMAXCONN) == 0 && rename(unnamed.sun_path, address->sun_path) == 0;
+    bool done = bound && listen(s, SOMAXCONN) == 0 && take_name(unnamed.sun_path, address);
     int number = errno;
-    if (done) {
-        *listener = (struct tt_listener){ *address, s, open_listeners };
-        open_listeners = listener;
-    } else {
-        if (bound)
-            unlink(unnamed.sun_path);
-        if (s >= 0)
-            close(s);
-    }
+    if (bound)
+        unlink(unnamed.sun_path);
+    if (done)
+        add(listener, s, address);
+    else if (s >= 0)
+        close(s);
     pthread_mutex_unlock(&lock);
     errno = number;
     return done
@@ -196,11 +233,20 @@ tutti_status tt_listener_open(struct tt_listener *listener, const struct sockadd
                : tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot listen at the local socket %s", address->sun_path);
 }
 
+void tt_listener_adopt(struct tt_listener *listener, int socket)
+{
+    struct sockaddr_un none = { .sun_family = AF_UNSPEC };
+    pthread_once(&watched, watch_exit_and_fork);
+    pthread_mutex_lock(&lock);
+    add(listener, socket, &none);
+    pthread_mutex_unlock(&lock);
+}
+
 void tt_listener_close(struct tt_listener *listener)
 {
     pthread_mutex_lock(&lock);
     if (listener->socket >= 0) {
-        unlink(listener->address.sun_path);
+        remove_file(listener);
         close(listener->socket);
         listener->socket = -1;
         struct tt_listener **at = &open_listeners;

@@ -20,17 +20,21 @@ enum { TT_TOKEN_BYTES = 16 };
 
 /* Choose a directory, private to this user, and make it if it is not there. */
 tutti_status tt_place_choose(enum tt_place *place);
+tutti_status tt_place_make(enum tt_place place); /* this one */
 /* The path of a socket in it. Fails if the directory is not there or not private. */
 tutti_status tt_place_address(enum tt_place place, const uint8_t *token, struct sockaddr_un *address);
 
-/* A socket that listens. Its file is removed by close, and at exit if it is still open then; a forked child
- * owns neither. The struct must stay where it is until it is closed. */
+/* A socket that listens, and the files that others find it by. They are removed by close, and at exit if it
+ * is still open then; a forked child owns neither. The struct must stay where it is until it is closed. */
 struct tt_listener {
-    struct sockaddr_un address;
     int socket; /* -1: closed */
+    struct sockaddr_un address; /* no path: it is one of the network */
     struct tt_listener *next;
 };
+/* Fails if somebody answers there already. */
 tutti_status tt_listener_open(struct tt_listener *listener, const struct sockaddr_un *address);
+/* Takes a socket that listens. */
+void tt_listener_adopt(struct tt_listener *listener, int socket);
 void tt_listener_close(struct tt_listener *listener);
 
 #endif

@@ -16,18 +16,26 @@
 #include "base/clock.h"
 #include "bootstrap_job.h"
 
+enum { LOCAL, NET, LISTENERS };
+
 struct root {
     struct tt_job job;
-    struct tt_listener listener;
-    struct pollfd *polls; /* the listener, then the visitors in their order */
+    struct tt_listener listeners[LISTENERS];
+    struct pollfd *polls; /* the listeners, then the visitors in their order */
     int room; /* for visitors */
-    int strangers;
+    int strangers[LISTENERS]; /* each has its own slots: those of the network cannot take those of ranks */
 };
+
+static void close_listeners(struct root *root)
+{
+    for (int i = 0; i < LISTENERS; i++)
+        tt_listener_close(&root->listeners[i]);
+}
 
 static void root_free(struct root *root)
 {
     struct tt_job *job = &root->job;
-    tt_listener_close(&root->listener);
+    close_listeners(root);
     for (int i = 0; i < job->count; i++) {
         if (job->visitors[i]->socket >= 0)
             tt_visitor_dismiss(job->visitors[i]);
@@ -54,7 +62,7 @@ static bool grow(struct root *root)
     if (!visitors)
         return false;
     root->job.visitors = visitors;
-    struct pollfd *polls = realloc(root->polls, (size_t)(room + 1) * sizeof *polls);
+    struct pollfd *polls = realloc(root->polls, (size_t)(room + LISTENERS) * sizeof *polls);
     if (!polls)
         return false;
     root->polls = polls;
@@ -62,7 +70,7 @@ static bool grow(struct root *root)
     return true;
 }
 
-static bool add_visitor(struct root *root, int socket)
+static bool add_visitor(struct root *root, int listener, int socket)
 {
     struct tt_visitor *v = grow(root) ? calloc(1, sizeof *v) : NULL;
     if (!v)
@@ -72,19 +80,20 @@ static bool add_visitor(struct root *root, int socket)
     getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
     v->socket = socket;
     v->ours = peer.pid == getpid();
+    v->remote = listener == NET;
     v->deadline_ns = tt_deadline_ns(TT_JOB_STRANGER_MS);
     root->job.visitors[root->job.count++] = v;
-    root->strangers++;
+    root->strangers[listener]++;
     return true;
 }
 
 /* One at a time, and only when poll says that there is one: out of descriptors, accept fails even if nobody
  * waits, and a job whose ranks are all here would fail for nothing. */
-static void accept_one(struct root *root)
+static void accept_one(struct root *root, int listener)
 {
     static const char what[] = "the process that made the id cannot take in more ranks";
-    int socket = accept4(root->listener.socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (socket >= 0 && !add_visitor(root, socket)) {
+    int socket = accept4(root->listeners[listener].socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (socket >= 0 && !add_visitor(root, listener, socket)) {
         close(socket);
         tt_job_fail(&root->job, what, ENOMEM);
     }
@@ -99,7 +108,7 @@ static void sweep(struct root *root)
     struct tt_job *job = &root->job;
     int64_t now_ns = tt_now_ns();
     int kept = 0;
-    root->strangers = 0;
+    memset(root->strangers, 0, sizeof root->strangers);
     for (int i = 0; i < job->count; i++) {
         struct tt_visitor *v = job->visitors[i];
         bool stranger = v->stage < TT_STAGE_SEATED;
@@ -109,7 +118,7 @@ static void sweep(struct root *root)
             free(v);
             continue;
         }
-        root->strangers += stranger;
+        root->strangers[v->remote ? NET : LOCAL] += stranger;
         job->visitors[kept++] = v;
     }
     job->count = kept;
@@ -121,12 +130,14 @@ static int prepare(struct root *root)
     struct tt_job *job = &root->job;
     int64_t wake_ns = job->deadline_ns;
     bool congested = false;
-    int listener = root->strangers < TT_JOB_STRANGERS ? root->listener.socket : -1;
-    root->polls[0] = (struct pollfd){ listener, POLLIN, 0 };
+    for (int i = 0; i < LISTENERS; i++) {
+        int listener = root->strangers[i] < TT_JOB_STRANGERS ? root->listeners[i].socket : -1;
+        root->polls[i] = (struct pollfd){ listener, POLLIN, 0 };
+    }
     for (int i = 0; i < job->count; i++) {
         struct tt_visitor *v = job->visitors[i];
         short events = tt_job_may_send(job, v) ? POLLIN | POLLOUT : POLLIN;
-        root->polls[i + 1] = (struct pollfd){ v->socket, events, 0 };
+        root->polls[LISTENERS + i] = (struct pollfd){ v->socket, events, 0 };
         congested = congested || v->congested;
         v->congested = false;
         if (v->stage < TT_STAGE_SEATED && v->deadline_ns < wake_ns)
@@ -140,23 +151,26 @@ static void take_turn(struct root *root)
 {
     struct tt_job *job = &root->job;
     int wait_ms = prepare(root), count = job->count;
-    if (poll(root->polls, (nfds_t)count + 1, wait_ms) < 0) {
+    if (poll(root->polls, (nfds_t)count + LISTENERS, wait_ms) < 0) {
         if (errno != EINTR)
             tt_job_fail(job, "the process that made the id cannot wait for ranks", errno);
         return;
     }
     for (int i = 0; i < count; i++) {
         struct tt_visitor *v = job->visitors[i];
-        if (v->socket >= 0 && (root->polls[i + 1].revents & ~POLLOUT) != 0)
+        if (v->socket >= 0 && (root->polls[LISTENERS + i].revents & ~POLLOUT) != 0)
             tt_job_listen(job, v);
         if (tt_job_may_send(job, v))
             tt_job_send(job, v);
     }
-    if (root->polls[0].revents != 0 && (job->phase == TT_JOB_GATHERING || job->phase == TT_JOB_LINGERING))
-        accept_one(root);
+    for (int i = 0; i < LISTENERS; i++) {
+        bool open = job->phase == TT_JOB_GATHERING || job->phase == TT_JOB_LINGERING;
+        if (root->polls[i].revents != 0 && open)
+            accept_one(root, i);
+    }
     sweep(root);
     if (job->phase == TT_JOB_HANDING_OUT)
-        tt_listener_close(&root->listener);
+        close_listeners(root);
     tt_job_conclude(job);
     if (job->phase != TT_JOB_OVER && tt_now_ns() >= job->deadline_ns)
         tt_job_expire(job);
@@ -185,29 +199,53 @@ static int start_thread(struct root *root)
     return number;
 }
 
-tutti_status tt_root_start(const struct tt_id *id, const struct sockaddr_un *address, int64_t timeout_ms)
+/* At the first of the id's addresses that is one of this machine. */
+static tutti_status listen_to_network(struct root *root)
+{
+    const struct tt_id *id = &root->job.id;
+    char text[TT_NET_TEXT];
+    int s = -1;
+    for (int i = 0; i < id->count && s < 0; i++) {
+        s = tt_net_listen(&id->nets[i]);
+        tt_net_print(&id->nets[i], text);
+    }
+    if (s >= 0)
+        tt_listener_adopt(&root->listeners[NET], s);
+    if (s >= 0 || id->count == 0)
+        return TUTTI_OK;
+    return tt_fail_errno(
+        TUTTI_SYSTEM_ERROR, "rank 0 cannot listen at %s, where the others look for it", text);
+}
+
+/* The local socket first: who finds the one of the network open on this machine finds the other, too. */
+static tutti_status open_listeners(struct root *root)
+{
+    struct sockaddr_un address;
+    tutti_status status = tt_place_address(root->job.id.place, root->job.id.token, &address);
+    if (status == TUTTI_OK)
+        status = tt_listener_open(&root->listeners[LOCAL], &address);
+    return status == TUTTI_OK ? listen_to_network(root) : status;
+}
+
+tutti_status tt_root_start(const struct tt_id *id, int64_t timeout_ms)
 {
     struct root *root = calloc(1, sizeof *root);
     if (!root)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to answer at an id");
-    root->listener.socket = -1;
+    for (int i = 0; i < LISTENERS; i++)
+        root->listeners[i].socket = -1;
     root->job.id = *id;
     root->job.timeout_ms = root->job.limit_ms = timeout_ms;
     root->job.deadline_ns = tt_deadline_ns(timeout_ms);
-    if (!grow(root)) {
-        root_free(root);
-        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to answer at an id");
-    }
-    tutti_status status = tt_listener_open(&root->listener, address);
-    if (status != TUTTI_OK) {
-        root_free(root);
-        return status;
-    }
-    int number = start_thread(root);
-    if (number != 0) {
-        root_free(root);
+    tutti_status status =
+        grow(root) ? open_listeners(root) : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to answer at an id");
+    if (status == TUTTI_OK) {
+        int number = start_thread(root);
+        if (number == 0)
+            return TUTTI_OK;
         errno = number;
-        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot start the thread that answers at an id");
+        status = tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot start the thread that answers at an id");
     }
-    return TUTTI_OK;
+    root_free(root);
+    return status;
 }

@@ -26,8 +26,9 @@ enum {
     ID_AT_ADDRESSES = 48,
     ID_ADDRESSES = 4,
     ADDRESS_BYTES = 20, /* u16 family, u16 port, 16 bytes */
-    FAMILY_LOCAL = 1, /* port: enum tt_place; address: token */
+    ID_AGREED = 1, /* a flag */
 };
+_Static_assert(ID_ADDRESSES == 1 + TT_NETS, "the local address and those of the network");
 _Static_assert(ID_AT_ADDRESSES + ID_ADDRESSES * ADDRESS_BYTES == sizeof(tutti_id), "the id is full");
 
 static const uint8_t id_magic[4] = { 'T', 'U', 'I', 'D' };
@@ -40,40 +41,70 @@ void tt_id_write(const struct tt_id *id, tutti_id *out)
     memset(bytes, 0, sizeof out->bytes);
     memcpy(bytes, id_magic, sizeof id_magic);
     tt_put(bytes + ID_AT_VERSION, ID_VERSION, 2);
-    tt_put(bytes + ID_AT_COUNT, 1, 1);
+    bytes[ID_AT_FLAGS] = id->agreed ? ID_AGREED : 0;
+    bytes[ID_AT_COUNT] = (uint8_t)(1 + id->count);
     tt_put(bytes + ID_AT_SESSION, id->session, 8);
     memcpy(bytes + ID_AT_SECRET, id->secret, sizeof id->secret);
-    tt_put(address, FAMILY_LOCAL, 2);
-    tt_put(address + 2, id->place, 2);
+    tt_put(address, TT_FAMILY_LOCAL, 2);
+    tt_put(address + 2, id->place, 2); /* in place of a port */
     memcpy(address + 4, id->token, sizeof id->token);
+    for (int i = 0; i < id->count; i++) {
+        address += ADDRESS_BYTES;
+        tt_put(address, id->nets[i].family, 2);
+        tt_put(address + 2, id->nets[i].port, 2);
+        memcpy(address + 4, id->nets[i].address, sizeof id->nets[i].address);
+    }
+}
+
+/* Those of a family that is not known are for other versions. */
+static void read_address(const uint8_t *at, struct tt_id *id, bool *local)
+{
+    unsigned family = (unsigned)tt_get(at, 2), number = (unsigned)tt_get(at + 2, 2);
+    if (family == TT_FAMILY_LOCAL && number < TT_PLACES && !*local) {
+        id->place = (enum tt_place)number;
+        memcpy(id->token, at + 4, sizeof id->token);
+        *local = true;
+    } else if ((family == TT_FAMILY_IPV4 || family == TT_FAMILY_IPV6) && id->count < TT_NETS) {
+        struct tt_net *net = &id->nets[id->count++];
+        *net = (struct tt_net){ (enum tt_family)family, (uint16_t)number, { 0 } };
+        memcpy(net->address, at + 4, sizeof net->address);
+    }
+}
+
+static tutti_status refuse_id(const uint8_t *bytes)
+{
+    static const uint8_t none[sizeof(tutti_id)];
+    if (memcmp(bytes, none, sizeof none) == 0)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "this id is all zeros: the process that was to make one failed, and says why");
+    return tt_fail(TUTTI_INVALID_ARGUMENT, "this is not an id: it must come whole from tutti_get_id");
 }
 
 tutti_status tt_id_read(const tutti_id *in, struct tt_id *id)
 {
-    const uint8_t *bytes = in->bytes, *address = NULL;
+    const uint8_t *bytes = in->bytes;
+    struct tt_id read = { .session = tt_get(bytes + ID_AT_SESSION, 8) };
+    bool local = false;
     if (memcmp(bytes, id_magic, sizeof id_magic) != 0)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "this is not an id: it must come whole from tutti_get_id");
+        return refuse_id(bytes);
     unsigned version = (unsigned)tt_get(bytes + ID_AT_VERSION, 2);
     unsigned flags = bytes[ID_AT_FLAGS], count = bytes[ID_AT_COUNT];
-    if (version != ID_VERSION || flags != 0)
+    if (version != ID_VERSION || (flags & ~(unsigned)ID_AGREED) != 0)
         return tt_fail(TUTTI_UNSUPPORTED,
-            "the id has version %u and flags %u, this library knows version %d and flags 0: use one version "
-            "of Tutti on all ranks",
+            "the id has version %u and flags %u, this library knows version %d and flags 0 and 1: use one "
+            "version of Tutti on all ranks",
             version, flags, ID_VERSION);
     if (count < 1 || count > ID_ADDRESSES)
         return tt_fail(
             TUTTI_INVALID_ARGUMENT, "the id is damaged: %u addresses, legal: 1 to %d", count, ID_ADDRESSES);
-    for (unsigned i = 0; i < count && !address; i++) {
-        const uint8_t *at = bytes + ID_AT_ADDRESSES + i * ADDRESS_BYTES;
-        if (tt_get(at, 2) == FAMILY_LOCAL && tt_get(at + 2, 2) < TT_PLACES)
-            address = at;
-    }
-    if (!address)
+    for (unsigned i = 0; i < count; i++)
+        read_address(bytes + ID_AT_ADDRESSES + i * ADDRESS_BYTES, &read, &local);
+    if (!local)
         return tt_fail(TUTTI_UNSUPPORTED, "the id has no address that this library knows (local sockets)");
-    id->session = tt_get(bytes + ID_AT_SESSION, 8);
-    memcpy(id->secret, bytes + ID_AT_SECRET, sizeof id->secret);
-    id->place = (enum tt_place)tt_get(address + 2, 2);
-    memcpy(id->token, address + 4, sizeof id->token);
+    read.agreed = (flags & ID_AGREED) != 0;
+    memcpy(read.secret, bytes + ID_AT_SECRET, sizeof read.secret);
+    *id = read;
+    explicit_bzero(read.secret, sizeof read.secret);
     return TUTTI_OK;
 }
 

@@ -21,6 +21,7 @@
 
 #include "base/status.h"
 #include "bootstrap.h"
+#include "bootstrap_net.h"
 #include "bootstrap_place.h"
 #include "sha256.h"
 
@@ -44,8 +45,11 @@ enum {
 struct tt_id {
     uint64_t session;
     uint8_t secret[32];
+    bool agreed; /* each rank made it for itself, of what all know: who answers may come later */
     enum tt_place place;
     uint8_t token[TT_TOKEN_BYTES];
+    int count; /* of nets; ranks that find the local socket do not need them */
+    struct tt_net nets[TT_NETS];
 };
 void tt_id_write(const struct tt_id *id, tutti_id *bytes);
 tutti_status tt_id_read(const tutti_id *bytes, struct tt_id *id);

@@ -1,8 +1,8 @@
 /* launch.c: which launcher started this process, and what it says.
  *
- * What a user wrote (TUTTI_ID, TUTTI_RANK, TUTTI_SIZE) beats what a launcher set. All three or none: half a
- * description is a mistake, and to go on with another source would hide it. The id holds a secret, so no
- * error repeats it. */
+ * What a user wrote (TUTTI_RANK, TUTTI_SIZE, and an id or what to make one of) beats what a launcher set. All
+ * of it or none: half a description is a mistake, and to go on with another source would hide it. The id
+ * holds a secret, so no error repeats it. */
 #include "launch.h"
 
 #include <ctype.h>
@@ -63,31 +63,11 @@ void tt_launch_write_id(const tutti_id *id, char text[TT_LAUNCH_ID_DIGITS + 1])
         snprintf(text + 2 * i, 3, "%02x", id->bytes[i]);
 }
 
-static tutti_status read_variables(
-    const char *id_text, const char *rank_text, const char *size_text, int *n, int *rank, tutti_id *id)
+static const char *first_unset(const char *const *names)
 {
-    int read_n, read_rank;
-    tutti_id read;
-    const char *missing = !id_text     ? "TUTTI_ID"
-                          : !rank_text ? "TUTTI_RANK"
-                          : !size_text ? "TUTTI_SIZE"
-                                       : NULL;
-    if (missing)
-        return tt_fail(TUTTI_INVALID_USAGE,
-            "%s is not set: set all of TUTTI_ID, TUTTI_RANK and TUTTI_SIZE, or none of them", missing);
-    if (!tt_launch_number(size_text, 1, TT_LAUNCH_RANKS, &read_n))
-        return tt_fail(
-            TUTTI_INVALID_USAGE, "TUTTI_SIZE is \"%.60s\"; legal: 1 to %d ranks", size_text, TT_LAUNCH_RANKS);
-    if (!tt_launch_number(rank_text, 0, read_n - 1, &read_rank))
-        return tt_fail(TUTTI_INVALID_USAGE, "TUTTI_RANK is \"%.60s\"; legal: 0 to %d", rank_text, read_n - 1);
-    if (!tt_launch_read_id(id_text, &read))
-        return tt_fail(TUTTI_INVALID_USAGE,
-            "TUTTI_ID has %zu characters; legal: the %d hexadecimal digits of an id that tutti_get_id made",
-            strlen(id_text), TT_LAUNCH_ID_DIGITS);
-    *n = read_n;
-    *rank = read_rank;
-    *id = read;
-    return TUTTI_OK;
+    while (*names && tt_environment(*names))
+        names++;
+    return *names;
 }
 
 static bool any_set(const char *const *names)
@@ -96,18 +76,70 @@ static bool any_set(const char *const *names)
         names++;
     return *names != NULL;
 }
+#define NAMES(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
-tutti_status tt_launch_find(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
+static tutti_status read_rank(const char *size_name, const char *rank_name, int *n, int *rank)
 {
-    const char *id_text = tt_environment("TUTTI_ID");
-    const char *rank_text = tt_environment("TUTTI_RANK"), *size_text = tt_environment("TUTTI_SIZE");
-    if (id_text || rank_text || size_text)
-        return read_variables(id_text, rank_text, size_text, n, rank, id);
-    if (any_set((const char *const[]){ "PMIX_RANK", "PMIX_NAMESPACE", NULL }))
+    const char *size = tt_environment(size_name), *text = tt_environment(rank_name);
+    if (!tt_launch_number(size, 1, TT_LAUNCH_RANKS, n))
+        return tt_fail(
+            TUTTI_INVALID_USAGE, "%s is \"%.60s\"; legal: 1 to %d ranks", size_name, size, TT_LAUNCH_RANKS);
+    if (!tt_launch_number(text, 0, *n - 1, rank))
+        return tt_fail(TUTTI_INVALID_USAGE, "%s is \"%.60s\"; legal: 0 to %d", rank_name, text, *n - 1);
+    return TUTTI_OK;
+}
+
+/* As the user says: an id, or what to make one of. */
+static tutti_status read_variables(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
+{
+    bool agreed = any_set(NAMES("TUTTI_ROOT", "TUTTI_SECRET_FILE"));
+    const char *text = tt_environment("TUTTI_ID"), *missing;
+    if (agreed && text)
+        return tt_fail(TUTTI_INVALID_USAGE,
+            "TUTTI_ID is set, and so is %s: set an id, or what to make one of, not both",
+            tt_environment("TUTTI_ROOT") ? "TUTTI_ROOT" : "TUTTI_SECRET_FILE");
+    if (agreed)
+        missing = first_unset(NAMES("TUTTI_ROOT", "TUTTI_SECRET_FILE", "TUTTI_RANK", "TUTTI_SIZE"));
+    else
+        missing = first_unset(NAMES("TUTTI_ID", "TUTTI_RANK", "TUTTI_SIZE"));
+    if (missing)
+        return tt_fail(TUTTI_INVALID_USAGE,
+            "%s is not set: set TUTTI_RANK, TUTTI_SIZE, and TUTTI_ID or both TUTTI_ROOT and "
+            "TUTTI_SECRET_FILE; or none of them",
+            missing);
+    tutti_status status = read_rank("TUTTI_SIZE", "TUTTI_RANK", n, rank);
+    if (status == TUTTI_OK && agreed)
+        return tt_launch_root(
+            tt_environment("TUTTI_ROOT"), tt_environment("TUTTI_SECRET_FILE"), *rank, timeout_ms, id);
+    if (status == TUTTI_OK && !tt_launch_read_id(text, id))
+        status = tt_fail(TUTTI_INVALID_USAGE,
+            "TUTTI_ID has %zu characters; legal: the %d hexadecimal digits of an id that tutti_get_id made",
+            strlen(text), TT_LAUNCH_ID_DIGITS);
+    return status;
+}
+
+static tutti_status find(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
+{
+    if (any_set(NAMES("TUTTI_ID", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_ROOT", "TUTTI_SECRET_FILE")))
+        return read_variables(timeout_ms, n, rank, id);
+    if (any_set(NAMES("PMIX_RANK", "PMIX_NAMESPACE")))
         return tt_launch_pmix(timeout_ms, n, rank, id);
-    if (any_set((const char *const[]){ "PMI_RANK", "PMI_FD", NULL }))
+    if (any_set(NAMES("PMI_RANK", "PMI_FD")))
         return tt_launch_pmi(timeout_ms, n, rank, id);
     return tt_fail(TUTTI_INVALID_USAGE,
         "no launcher told this process its rank: start it with mpirun, or with srun --mpi=pmix or pmi2, or "
         "set TUTTI_ID (tutti-info id makes one), TUTTI_RANK and TUTTI_SIZE for each process");
+}
+
+tutti_status tt_launch_find(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
+{
+    int found_n, found_rank;
+    tutti_id found;
+    tutti_status status = find(timeout_ms, &found_n, &found_rank, &found);
+    if (status != TUTTI_OK)
+        return status;
+    *n = found_n;
+    *rank = found_rank;
+    *id = found;
+    return TUTTI_OK;
 }

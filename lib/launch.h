@@ -13,6 +13,11 @@ tutti_status tt_launch_pmix(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 /* From PMI, as srun --mpi=pmi2 and the mpirun of MPICH speak it. Collective, too. */
 tutti_status tt_launch_pmi(int64_t timeout_ms, int *n, int *rank, tutti_id *id);
 
+/* From what all ranks were told alike: TUTTI_ROOT, where rank 0 listens, and TUTTI_SECRET_FILE. Each makes
+ * the same id of it, a new one at each call; rank 0 begins to answer at it. Nobody waits. */
+tutti_status tt_launch_root(
+    const char *root, const char *secret_file, int rank, int64_t timeout_ms, tutti_id *id);
+
 enum { TT_LAUNCH_RANKS = 65536, TT_LAUNCH_ID_DIGITS = 2 * sizeof(tutti_id) };
 
 /* A number of at most six digits and nothing else, within these limits. */

@@ -33,8 +33,8 @@ struct launch {
 
 const char *perf_launcher(void)
 {
-    const char *names[] = { "TUTTI_ID", "PMIX_RANK", "PMI_RANK" };
-    for (int i = 0; i < 3; i++)
+    const char *names[] = { "TUTTI_ID", "TUTTI_ROOT", "TORCHELASTIC_RUN_ID", "PMIX_RANK", "PMI_RANK" };
+    for (int i = 0; i < 5; i++)
         if (getenv(names[i]) != NULL)
             return names[i];
     return NULL;

@@ -360,7 +360,7 @@ Test(bootstrap, damaged_ids_are_refused)
         const char *word;
     } damages[] = {
         { 0, 'X', TUTTI_INVALID_ARGUMENT, "not an id" }, { 4, 9, TUTTI_UNSUPPORTED, "version 9" },
-        { 6, 1, TUTTI_UNSUPPORTED, "flags 1" }, { 7, 0, TUTTI_INVALID_ARGUMENT, "0 addresses" },
+        { 6, 2, TUTTI_UNSUPPORTED, "flags 2" }, { 7, 0, TUTTI_INVALID_ARGUMENT, "0 addresses" },
         { 7, 5, TUTTI_INVALID_ARGUMENT, "5 addresses" }, { 8, 0xee, TUTTI_PEER_LOST, "secret" }, /* session */
         { 16, 0xee, TUTTI_PEER_LOST, "secret" }, { 48, 7, TUTTI_UNSUPPORTED, "no address" }, /* family */
         { 50, 7, TUTTI_UNSUPPORTED, "no address" }, /* place */

@@ -83,8 +83,8 @@ static void *launch(void *argument)
 
 static void clear_environment(void)
 {
-    static const char *const names[] = { "TUTTI_ID", "TUTTI_RANK", "TUTTI_SIZE", "PMIX_RANK",
-        "PMIX_NAMESPACE", "PMI_FD", "PMI_RANK", "PMI_SIZE" };
+    static const char *const names[] = { "TUTTI_ID", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_ROOT",
+        "TUTTI_SECRET_FILE", "PMIX_RANK", "PMIX_NAMESPACE", "PMI_FD", "PMI_RANK", "PMI_SIZE" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unsetenv(names[i]);
 }

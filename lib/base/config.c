@@ -42,8 +42,8 @@ const int tt_setting_count = sizeof tt_setting_table / sizeof tt_setting_table[0
 _Static_assert(sizeof tt_setting_table / sizeof tt_setting_table[0] <= TT_SETTINGS_MAX, "an origin each");
 
 /* Known to the library, but not settings: where this process stands, and where its log goes. */
-static const char *const other_variables[] = { "TUTTI_ID", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_DEBUG",
-    "TUTTI_DEBUG_FILE" };
+static const char *const other_variables[] = { "TUTTI_ID", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_ROOT",
+    "TUTTI_SECRET_FILE", "TUTTI_DEBUG", "TUTTI_DEBUG_FILE" };
 enum { OTHER_VARIABLES = sizeof other_variables / sizeof other_variables[0] };
 
 const char *tt_environment(const char *name)

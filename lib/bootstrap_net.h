@@ -1,0 +1,35 @@
+/* bootstrap_net.h: the network addresses of an id, "host:port" as a user writes it.
+ *
+ * They bring ranks of this version together on one machine only, since memory is shared by descriptors,
+ * which do not travel by network. What they are for is that a rank elsewhere gets an answer. */
+#ifndef TT_BOOTSTRAP_NET_H
+#define TT_BOOTSTRAP_NET_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tutti.h"
+
+/* The numbers are part of the id. */
+enum tt_family { TT_FAMILY_LOCAL = 1, TT_FAMILY_IPV4 = 2, TT_FAMILY_IPV6 = 3 };
+enum { TT_NETS = 3, TT_NET_TEXT = 64 };
+
+struct tt_net {
+    enum tt_family family; /* IPv4 or IPv6 */
+    uint16_t port;
+    uint8_t address[16]; /* as it travels; of IPv4 the first four bytes */
+};
+
+/* The addresses of "host:port" ("[::1]:4000"; a name; a number), at most TT_NETS. Errors: INVALID_USAGE,
+ * which starts with `what`. */
+tutti_status tt_net_resolve(const char *what, const char *text, struct tt_net *nets, int *count);
+void tt_net_print(const struct tt_net *net, char text[TT_NET_TEXT]);
+bool tt_net_is_here(const struct tt_net *net); /* an address of this machine */
+
+/* A socket that listens there, or -1 and errno. */
+int tt_net_listen(const struct tt_net *net);
+/* A connection made within so many milliseconds, or -1 and errno. */
+int tt_net_connect(const struct tt_net *net, int timeout_ms);
+/* Who is at the other end; false: not a network. */
+bool tt_net_peer(int socket, struct tt_net *net);
+
+#endif

@@ -1,0 +1,224 @@
+/* test_bootstrap_agreed.c: ids that every rank makes for itself, and the network: ranks that come before rank
+ * 0 does, from elsewhere, or without the secret. */
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include "bootstrap_job.h"
+#include "bootstrap_root.h"
+#include "meeting.h"
+
+enum { N = 3 };
+
+/* An id of this test alone, at a port that was free a moment ago. */
+static struct tt_id make_agreed(tutti_id *bytes)
+{
+    struct tt_id id = { .agreed = true, .place = TT_PLACE_TMP, .count = 1 };
+    struct sockaddr_in any = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t size = sizeof any;
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    cr_assert(
+        bind(s, (struct sockaddr *)&any, size) == 0 && getsockname(s, (struct sockaddr *)&any, &size) == 0);
+    close(s);
+    id.nets[0] = (struct tt_net){ TT_FAMILY_IPV4, ntohs(any.sin_port), { 127, 0, 0, 1 } };
+    tt_random_bytes(&id.session, sizeof id.session);
+    tt_random_bytes(id.secret, sizeof id.secret);
+    tt_random_bytes(id.token, sizeof id.token);
+    cr_assert_eq(tt_place_make(id.place), TUTTI_OK);
+    tt_id_write(&id, bytes);
+    return id;
+}
+
+static void start_all(struct call *calls, const tutti_id *id)
+{
+    for (int r = 0; r < N; r++) {
+        calls[r] = call_for(id, N, r);
+        start_call(&calls[r]);
+    }
+}
+
+static void join_all(struct call *calls)
+{
+    for (int r = 0; r < N; r++)
+        pthread_join(calls[r].thread, NULL);
+}
+
+static void expect_met(struct call *calls)
+{
+    join_all(calls);
+    for (int r = 0; r < N; r++)
+        cr_expect(calls[r].status == TUTTI_OK && calls[r].right, "rank %d: %s", r, calls[r].text);
+}
+
+Test(bootstrap_agreed, id_keeps_what_it_says)
+{
+    tutti_id bytes, again;
+    struct tt_id id = make_agreed(&bytes), read;
+    id.count = 3;
+    for (int i = 1; i < 3; i++) {
+        id.nets[i] = (struct tt_net){ TT_FAMILY_IPV6, (uint16_t)(65533 + i), { 0xfd, [15] = (uint8_t)i } };
+    }
+    tt_id_write(&id, &bytes);
+    cr_expect_arr_eq(bytes.bytes, "TUID\1\0\1\4", 8);
+    cr_expect_arr_eq(bytes.bytes + 68, "\2\0", 2);
+    cr_expect_arr_eq(bytes.bytes + 72, "\177\0\0\1\0\0\0\0", 8);
+    cr_expect_arr_eq(bytes.bytes + 108, "\3\0\377\377\375", 5);
+    cr_assert_eq(tt_id_read(&bytes, &read), TUTTI_OK);
+    cr_expect(read.agreed && read.count == 3);
+    tt_id_write(&read, &again);
+    cr_expect_arr_eq(again.bytes, bytes.bytes, sizeof bytes.bytes);
+}
+
+Test(bootstrap_agreed, ranks_wait_for_rank_0)
+{
+    tutti_id bytes;
+    struct tt_id id = make_agreed(&bytes);
+    struct call calls[N];
+    start_all(calls, &bytes);
+    tt_sleep_ms(100);
+    cr_assert_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_OK, "%s", tt_last_error());
+    expect_met(calls);
+}
+
+Test(bootstrap_agreed, rank_0_that_never_comes_is_named)
+{
+    tutti_id bytes;
+    make_agreed(&bytes);
+    struct call c = call_for(&bytes, N, 1);
+    c.timeout_ms = 200;
+    run_call(&c);
+    expect_failure(&c, 1, TUTTI_TIMEOUT, WORDS("rank 1 did not find rank 0 within 200 ms"));
+}
+
+/* It knows the secret, and the socket is not where it looks. */
+Test(bootstrap_agreed, rank_from_elsewhere_is_told_to_all)
+{
+    tutti_id bytes, elsewhere;
+    struct tt_id id = make_agreed(&bytes), other = id;
+    struct call calls[N];
+    other.token[0] ^= 1;
+    tt_id_write(&other, &elsewhere);
+    cr_assert_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_OK);
+    for (int r = 0; r < N; r++) {
+        calls[r] = call_for(r == 2 ? &elsewhere : &bytes, N, r);
+        start_call(&calls[r]);
+    }
+    join_all(calls);
+    expect_failure(calls, N, TUTTI_UNSUPPORTED,
+        WORDS("rank 2 came by the network", "from 127.0.0.1:", "another machine"));
+}
+
+Test(bootstrap_agreed, wrong_secret_is_refused_by_the_network)
+{
+    tutti_id bytes, wrong;
+    struct tt_id id = make_agreed(&bytes), other = id;
+    struct call calls[N];
+    other.token[0] ^= 1;
+    other.secret[31] ^= 1;
+    tt_id_write(&other, &wrong);
+    cr_assert_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_OK);
+    struct call c = call_for(&wrong, N, 1);
+    run_call(&c);
+    expect_failure(&c, 1, TUTTI_PEER_LOST, WORDS("does not know its secret"));
+    start_all(calls, &bytes);
+    expect_met(calls);
+}
+
+/* More silent ones than there are slots, others that are noisy: those of the network have slots of their own,
+ * so nobody of this machine waits for them. */
+Test(bootstrap_agreed, strangers_of_the_network_disturb_nobody)
+{
+    enum { CROWD = 100 };
+    tutti_id bytes;
+    struct tt_id id = make_agreed(&bytes);
+    struct call calls[N];
+    int sockets[CROWD];
+    uint8_t noise[4096];
+    cr_assert_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_OK);
+    for (int i = 0; i < CROWD; i++) {
+        sockets[i] = tt_net_connect(&id.nets[0], PATIENCE_MS);
+        cr_assert_geq(sockets[i], 0);
+        tt_random_bytes(noise, sizeof noise);
+        if (i % 8 == 0)
+            memcpy(noise, "TUGR", 4);
+        if (i % 4 == 0)
+            stranger_say(sockets[i], noise, (size_t)(1 + 41 * i));
+    }
+    tt_sleep_ms(100);
+    int64_t began_ns = tt_now_ns();
+    start_all(calls, &bytes);
+    expect_met(calls);
+    cr_expect_lt(tt_now_ns() - began_ns, TT_JOB_STRANGER_MS * INT64_C(500000), "ranks waited for strangers");
+    for (int i = 0; i < CROWD; i++)
+        close(sockets[i]);
+}
+
+Test(bootstrap_agreed, second_rank_0_is_refused)
+{
+    tutti_id bytes;
+    struct tt_id id = make_agreed(&bytes), same_port;
+    struct call calls[N];
+    cr_assert_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_OK);
+    cr_expect_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_SYSTEM_ERROR);
+    cr_expect(strstr(tt_last_error(), "in use"), "%s", tt_last_error());
+    same_port = id;
+    same_port.token[0] ^= 1;
+    cr_expect_eq(tt_root_start(&same_port, PATIENCE_MS), TUTTI_SYSTEM_ERROR);
+    cr_expect(strstr(tt_last_error(), "rank 0 cannot listen at 127.0.0.1:"), "%s", tt_last_error());
+    start_all(calls, &bytes);
+    expect_met(calls);
+}
+
+Test(bootstrap_agreed, address_of_another_machine_is_refused)
+{
+    tutti_id bytes;
+    struct tt_id id = make_agreed(&bytes);
+    id.nets[0] = (struct tt_net){ TT_FAMILY_IPV4, 9, { 192, 0, 2, 1 } }; /* for documentation, RFC 5737 */
+    cr_expect_not(tt_net_is_here(&id.nets[0]));
+    cr_expect_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_SYSTEM_ERROR);
+    cr_expect(strstr(tt_last_error(), "192.0.2.1:9"), "%s", tt_last_error());
+}
+
+/* A killed rank 0 leaves the socket's file, whose name the next job's rank 0 needs. */
+Test(bootstrap_agreed, killed_rank_0_does_not_block_the_next)
+{
+    tutti_id bytes;
+    struct tt_id id = make_agreed(&bytes);
+    struct call calls[N];
+    int ready[2];
+    char byte;
+    cr_assert_eq(pipe(ready), 0);
+    pid_t first = fork();
+    if (first == 0) {
+        if (tt_root_start(&id, PATIENCE_MS) == TUTTI_OK && write(ready[1], "", 1) == 1)
+            tt_sleep_ms(PATIENCE_MS);
+        _exit(1);
+    }
+    cr_assert_eq(read(ready[0], &byte, 1), 1);
+    kill(first, SIGKILL);
+    waitpid(first, NULL, 0);
+    start_all(calls, &bytes);
+    cr_assert_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_OK, "%s", tt_last_error());
+    expect_met(calls);
+    close(ready[0]);
+    close(ready[1]);
+}
+
+/* Neither the port nor the file outlives the meeting, though a child has copies of all. */
+Test(bootstrap_agreed, child_does_not_keep_the_port)
+{
+    tutti_id bytes;
+    struct tt_id id = make_agreed(&bytes);
+    struct call calls[N];
+    cr_assert_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        tt_sleep_ms(PATIENCE_MS);
+        _exit(0);
+    }
+    start_all(calls, &bytes);
+    expect_met(calls);
+    cr_expect_lt(tt_net_connect(&id.nets[0], PATIENCE_MS), 0, "somebody still listens");
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
