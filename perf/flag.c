@@ -74,3 +74,9 @@ const char *perf_flag_class(double round_trip)
         return "ONE CORE";
     return round_trip < NEAR_BELOW ? "NEAR" : "FAR";
 }
+
+const char *perf_flag_hint(double round_trip)
+{
+    return round_trip > ONE_CORE_ABOVE ? " (ranks take turns: one core, or a busy machine; times say little)"
+                                       : "";
+}

@@ -19,5 +19,6 @@ double perf_flag_lead(struct perf_flag *flag);
 void perf_flag_follow(struct perf_flag *flag);
 
 const char *perf_flag_class(double round_trip);
+const char *perf_flag_hint(double round_trip); /* what a reader of the figures must know; "" if nothing */
 
 #endif

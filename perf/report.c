@@ -125,8 +125,8 @@ void perf_report_begin(struct perf_report *r)
         fprintf(r->file, " (processes %" PRId64 ", threads in each %" PRId64 ")\n", o->processes, o->threads);
     print_range(r);
     if (r->flag_round_trip >= 0)
-        fprintf(r->file, "# flag round trip %.3f us: %s\n", 1e6 * r->flag_round_trip,
-            perf_flag_class(r->flag_round_trip));
+        fprintf(r->file, "# flag round trip %.3f us: %s%s\n", 1e6 * r->flag_round_trip,
+            perf_flag_class(r->flag_round_trip), perf_flag_hint(r->flag_round_trip));
     else
         fprintf(r->file, "# flag round trip: not measured (it needs two ranks started by collperf)\n");
 }
