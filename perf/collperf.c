@@ -129,9 +129,11 @@ static int walk_types(struct run *run, const struct perf_collective *collective,
         const struct perf_type *type = o->type != NULL ? o->type : &perf_types[t];
         for (int i = 0; i < PERF_OPS && code == PERF_EXIT_OK; i++) {
             const struct perf_op *op = o->op != NULL ? o->op : &perf_ops[i];
-            struct perf_point p = {
-                .collective = collective, .type = type, .n = crew->n, .rank = crew->rank
-            };
+            struct perf_point p = { .collective = collective,
+                .type = type,
+                .stream = tutti_no_stream(),
+                .n = crew->n,
+                .rank = crew->rank };
             p.op = collective->reduces ? op : NULL;
             code = walk_roots(run, &p, algorithm);
             if (o->op != NULL || !collective->reduces)

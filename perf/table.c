@@ -155,60 +155,58 @@ static struct perf_run source_none(const struct perf_point *p, int block)
 static tutti_status call_all_reduce(
     const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
-    return tutti_all_reduce(send, recv, p->count, p->type->type, p->op->op, comm, tutti_no_stream());
+    return tutti_all_reduce(send, recv, p->count, p->type->type, p->op->op, comm, p->stream);
 }
 
 static tutti_status call_reduce_scatter(
     const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
-    return tutti_reduce_scatter(send, recv, p->count, p->type->type, p->op->op, comm, tutti_no_stream());
+    return tutti_reduce_scatter(send, recv, p->count, p->type->type, p->op->op, comm, p->stream);
 }
 
 static tutti_status call_all_gather(
     const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
-    return tutti_all_gather(send, recv, p->count, p->type->type, comm, tutti_no_stream());
+    return tutti_all_gather(send, recv, p->count, p->type->type, comm, p->stream);
 }
 
 static tutti_status call_broadcast(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
-    return tutti_broadcast(send, recv, p->count, p->type->type, p->root, comm, tutti_no_stream());
+    return tutti_broadcast(send, recv, p->count, p->type->type, p->root, comm, p->stream);
 }
 
 static tutti_status call_reduce(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
-    return tutti_reduce(send, recv, p->count, p->type->type, p->op->op, p->root, comm, tutti_no_stream());
+    return tutti_reduce(send, recv, p->count, p->type->type, p->op->op, p->root, comm, p->stream);
 }
 
 static tutti_status call_barrier(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
-    (void)p;
     (void)send;
     (void)recv;
-    return tutti_barrier(comm, tutti_no_stream());
+    return tutti_barrier(comm, p->stream);
 }
 
 static tutti_status call_all_gather_v(
     const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
-    return tutti_all_gather_v(
-        send, p->send_count, recv, p->counts, NULL, p->type->type, comm, tutti_no_stream());
+    return tutti_all_gather_v(send, p->send_count, recv, p->counts, NULL, p->type->type, comm, p->stream);
 }
 
 static tutti_status call_all_to_all(
     const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
-    return tutti_all_to_all(send, recv, p->count, p->type->type, comm, tutti_no_stream());
+    return tutti_all_to_all(send, recv, p->count, p->type->type, comm, p->stream);
 }
 
 static tutti_status call_gather(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
-    return tutti_gather(send, recv, p->count, p->type->type, p->root, comm, tutti_no_stream());
+    return tutti_gather(send, recv, p->count, p->type->type, p->root, comm, p->stream);
 }
 
 static tutti_status call_scatter(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
-    return tutti_scatter(send, recv, p->count, p->type->type, p->root, comm, tutti_no_stream());
+    return tutti_scatter(send, recv, p->count, p->type->type, p->root, comm, p->stream);
 }
 
 static tutti_status call_sendrecv(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
@@ -217,9 +215,9 @@ static tutti_status call_sendrecv(const struct perf_point *p, const void *send, 
     tutti_status status = tutti_group_start();
     if (status < 0)
         return status;
-    status = tutti_send(send, p->count, p->type->type, right, comm, tutti_no_stream());
+    status = tutti_send(send, p->count, p->type->type, right, comm, p->stream);
     if (status == TUTTI_OK)
-        status = tutti_recv(recv, p->count, p->type->type, left, comm, tutti_no_stream());
+        status = tutti_recv(recv, p->count, p->type->type, left, comm, p->stream);
     tutti_status ended = tutti_group_end();
     return status < 0 ? status : ended;
 }

@@ -26,6 +26,7 @@ struct perf_point {
     const struct perf_type *type;
     const struct perf_op *op; /* NULL where nothing is reduced */
     int root; /* -1 where there is none */
+    tutti_stream stream; /* of the call */
     int n, rank;
     uint64_t count; /* the count argument of the call: elements; of the v-form, all of them */
     uint64_t send_count; /* elements read from `send` */
