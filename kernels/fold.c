@@ -5,25 +5,55 @@
 #include "kernels/fold_table.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
-static const struct tt_fold_table *const tables[TT_ISAS] = { &tt_folds_generic, &tt_folds_avx2 };
+static const struct tt_fold_table *const tables[TT_ISAS] = { &tt_folds_generic, &tt_folds_avx2,
+    &tt_folds_avx512 };
 
-/* clang 14 has no name for F16C, so cpuid is asked; that the system saves wide registers is in "avx2". */
+#if defined(__x86_64__)
+/* Does the system save the registers in `mask` (of XCR0) when it switches threads? */
+static bool system_saves(unsigned mask)
+{
+    unsigned eax, ebx, ecx, edx, xcr0, upper;
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & bit_OSXSAVE))
+        return false;
+    __asm__ volatile("xgetbv" : "=a"(xcr0), "=d"(upper) : "c"(0));
+    return (xcr0 & mask) == mask;
+}
+
+static bool cpu_has_avx2(void)
+{
+    const unsigned features1 = bit_AVX | bit_FMA | bit_F16C;
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & features1) == features1 &&
+           __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ebx & bit_AVX2) && system_saves(0x6);
+}
+
+static bool cpu_has_avx512(void)
+{
+    const unsigned features = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ebx & features) == features &&
+           system_saves(0xe6);
+}
+#endif
+
+/* cpuid is asked itself, because clang 14 has no name for F16C. */
 static enum tt_isa isa_of_cpu(void)
 {
+    enum tt_isa best = TT_ISA_GENERIC;
 #if defined(__x86_64__)
-    unsigned eax, ebx, ecx, edx;
-    __builtin_cpu_init();
-    if (tt_folds_avx2.fold[TUTTI_FLOAT32][TUTTI_SUM][TT_CHAIN] && __builtin_cpu_supports("avx2") &&
-        __builtin_cpu_supports("fma") && __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C))
-        return TT_ISA_AVX2;
+    if (tt_folds_avx2.fold[TUTTI_FLOAT32][TT_ROW_SUM][TT_CHAIN] && cpu_has_avx2())
+        best = TT_ISA_AVX2;
+    if (tt_folds_avx512.fold[TUTTI_FLOAT32][TT_ROW_SUM][TT_CHAIN] && best == TT_ISA_AVX2 && cpu_has_avx512())
+        best = TT_ISA_AVX512;
 #endif
-    return TT_ISA_GENERIC;
+    return best;
 }
 
 /* Kept, because a virtual machine traps cpuid. Two threads that ask at once store the same answer. */
@@ -40,19 +70,42 @@ enum tt_isa tt_isa_best(void)
 
 const char *tt_isa_name(enum tt_isa isa)
 {
-    static const char *const names[TT_ISAS] = { "generic", "avx2" };
+    static const char *const names[TT_ISAS] = { "generic", "avx2", "avx512" };
     return (unsigned)isa < TT_ISAS ? names[isa] : "unknown";
+}
+
+/* TT_ROWS if there is none. */
+static enum tt_fold_row row_of(tutti_op op)
+{
+    switch (op) {
+    case TUTTI_SUM:
+    case TUTTI_AVG:
+        return TT_ROW_SUM;
+    case TUTTI_PROD:
+        return TT_ROW_PROD;
+    case TUTTI_MAX:
+        return TT_ROW_MAX;
+    case TUTTI_MIN:
+        return TT_ROW_MIN;
+    case TUTTI_BIT_AND:
+        return TT_ROW_AND;
+    case TUTTI_BIT_OR:
+        return TT_ROW_OR;
+    case TUTTI_BIT_XOR:
+        return TT_ROW_XOR;
+    default:
+        return TT_ROWS;
+    }
 }
 
 tt_fold_fn tt_fold_find_isa(tutti_type type, tutti_op op, enum tt_shape shape, enum tt_isa isa)
 {
-    if (op == TUTTI_AVG)
-        op = TUTTI_SUM;
-    if ((unsigned)type >= TT_FOLD_TYPES || op >= TT_FOLD_OPS || (unsigned)shape >= TT_SHAPES)
+    enum tt_fold_row row = row_of(op);
+    if ((unsigned)type >= TT_FOLD_TYPES || row == TT_ROWS || (unsigned)shape >= TT_SHAPES)
         return NULL;
     if ((unsigned)isa >= TT_ISAS || isa > tt_isa_best())
         return NULL;
-    return tables[isa]->fold[type][op][shape];
+    return tables[isa]->fold[type][row][shape];
 }
 
 tt_fold_fn tt_fold_find(tutti_type type, tutti_op op, enum tt_shape shape)

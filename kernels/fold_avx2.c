@@ -1,7 +1,7 @@
 /* fold_avx2.c: the folds with 32-byte vectors, and float16 converted by the processor (F16C).
  *
  * The build compiles this file alone with -mavx2 -mfma -mf16c; tt_isa_best looks at the CPU before anything
- * in here runs. Without those flags the table is empty. */
+ * in here runs. Without those flags the table is empty. What the functions mean stands in fold_generic.c. */
 #include "kernels/fold_table.h"
 
 #if defined(__AVX2__) && defined(__F16C__)
@@ -9,49 +9,77 @@
 #define TT_VECTOR_BYTES 32
 #include "kernels/fold_vector.h"
 
-/* Bits of a where the mask is set, of b elsewhere; a mask is all ones or all zeros per 32 bits. */
-INLINE vec vec_select(vec mask, vec a, vec b)
+INLINE vec vec_select(vec mask, vec x, vec y)
 {
-    return (vec)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)mask);
+    return (vec)_mm256_blendv_epi8((__m256i)y, (__m256i)x, (__m256i)mask);
+}
+INLINE vec vec_uppers(vec a, vec b)
+{
+    return (vec)_mm256_blend_epi16((__m256i)(a >> 16), (__m256i)b, 0xaa);
+}
+INLINE vec vec_lowers(vec a, vec b)
+{
+    return (vec)_mm256_blend_epi16((__m256i)a, (__m256i)(b << 16), 0xaa);
+}
+INLINE vec vec_even_ties(vec x, vec rest)
+{
+    return (vec)((vec_u16)x & ~((vec_u16)((vec_u16)rest == 0) & 1));
+}
+INLINE vec f32_at_most(vec most, vec x)
+{
+    return (vec)_mm256_min_ps((__m256)most, (__m256)x);
+}
+INLINE vec i32_lesser(vec x, vec y)
+{
+    return (vec)_mm256_min_epi32((__m256i)x, (__m256i)y);
+}
+INLINE vec i32_greater(vec x, vec y)
+{
+    return (vec)_mm256_max_epi32((__m256i)x, (__m256i)y);
 }
 
-/* Per 32 bits the upper half of one and the lower half of the other. */
-INLINE vec vec_merge_halves(vec upper, vec lower)
+typedef vec nans;
+INLINE nans f32_nans(vec x, vec y)
 {
-    return (vec)_mm256_blend_epi16((__m256i)lower, (__m256i)upper, 0xaa);
+    return (vec)_mm256_cmp_ps((__m256)x, (__m256)y, _CMP_UNORD_Q);
+}
+INLINE nans f64_nans(vec x, vec y)
+{
+    return (vec)_mm256_cmp_pd((__m256d)x, (__m256d)y, _CMP_UNORD_Q);
+}
+INLINE bool nans_any(nans n)
+{
+    return !_mm256_testz_si256((__m256i)n, (__m256i)n);
 }
 
-/* A NaN becomes all ones, as fold_loops.h says; the processor alone would keep its payload. */
-INLINE __m128i half_from_f32(vec x)
+/* The empty asm hides from clang where the fp32 came from; else it compares as fp16, for which there are no
+ * instructions. */
+INLINE vec f32_of_halves(__m128i halves)
 {
-    __m256 f = (__m256)x;
-    __m256 nan = _mm256_cmp_ps(f, f, _CMP_UNORD_Q);
-    return _mm256_cvtps_ph(_mm256_or_ps(f, nan), _MM_FROUND_TO_NEAREST_INT);
-}
-
-/* Straight from and to memory: the conversion does without a shuffle there. The empty asm hides from clang
- * where the fp32 came from; else it compares as fp16, for which there are no instructions. */
-INLINE vec f32_from_half(const uint8_t *from)
-{
-    __m256 f = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));
+    __m256 f = _mm256_cvtph_ps(halves);
     __asm__("" : "+x"(f));
     return (vec)f;
 }
+INLINE struct wide halves_widen(vec halves)
+{
+    return (struct wide){ .a = f32_of_halves(_mm256_castsi256_si128((__m256i)halves)),
+        .b = f32_of_halves(_mm256_extracti128_si256((__m256i)halves, 1)) };
+}
+INLINE vec halves_merge(vec a, vec b)
+{
+    return (vec)_mm256_permute4x64_epi64(_mm256_packus_epi32((__m256i)a, (__m256i)b), 0xd8);
+}
 
+/* Straight from and to memory: the conversion does without a shuffle there. */
 INLINE struct wide float16_widen(const uint8_t *from)
 {
-    return (struct wide){ f32_from_half(from), f32_from_half(from + 16) };
+    return (struct wide){ .a = f32_of_halves(_mm_loadu_si128((const __m128i *)from)),
+        .b = f32_of_halves(_mm_loadu_si128((const __m128i *)(from + 16))) };
 }
-
 INLINE void float16_narrow(uint8_t *to, struct wide w)
 {
-    _mm_storeu_si128((__m128i *)to, half_from_f32(w.low));
-    _mm_storeu_si128((__m128i *)(to + 16), half_from_f32(w.high));
-}
-
-INLINE vec float16_round(vec x)
-{
-    return (vec)_mm256_cvtph_ps(_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph((__m256)w.a, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128((__m128i *)(to + 16), _mm256_cvtps_ph((__m256)w.b, _MM_FROUND_TO_NEAREST_INT));
 }
 
 #define TT_FOLD_TABLE tt_folds_avx2

@@ -6,59 +6,96 @@
 #define TT_VECTOR_BYTES 16
 #include "kernels/fold_vector.h"
 
-/* Bits of a where the mask is set, of b elsewhere. */
-INLINE vec vec_select(vec mask, vec a, vec b)
+/* Bits of x where the mask is set, of y elsewhere. */
+INLINE vec vec_select(vec mask, vec x, vec y)
 {
-    return (mask & a) | (~mask & b);
+    return (mask & x) | (~mask & y);
 }
 
-/* Per 32 bits the upper half of one and the lower half of the other. */
-INLINE vec vec_merge_halves(vec upper, vec lower)
+/* The upper halves of 32 bits, of a in the lower and of b in the upper half of a lane; and the lower ones. */
+INLINE vec vec_uppers(vec a, vec b)
 {
-    return (upper & 0xffff0000) | (lower & 0xffff);
+    return a >> 16 | (b & 0xffff0000);
+}
+INLINE vec vec_lowers(vec a, vec b)
+{
+    return (a & 0xffff) | b << 16;
 }
 
-/* The float16 in the low 16 bits of each lane. The biases of the exponents differ by 112. */
-static __attribute__((noinline)) vec f32_from_half(vec half)
+/* In 16 bits: x with its last bit cleared where the rest is 0. */
+INLINE vec vec_even_ties(vec x, vec rest)
 {
-    vec magnitude = (half & 0x7fff) << 13;
-    vec normal = magnitude + (112u << 23);
-    vec infinite = magnitude | (255u << 23); /* or NaN */
-    vec_f32 least = (vec_f32)((vec){ 0 } + (113u << 23)); /* 2^-14, the least normal number */
-    vec denormal = (vec)((vec_f32)(magnitude | (vec)least) - least);
-    vec value = vec_select((vec)((vec_i32)magnitude < 1 << 23), denormal, normal);
-    value = vec_select((vec)((vec_i32)magnitude >= 31 << 23), infinite, value);
-    return value | (half & 0x8000) << 16;
+    return (vec)((vec_u16)x & ~((vec_u16)((vec_u16)rest == 0) & 1));
 }
 
-/* Rounded to nearest even; a NaN becomes all ones, as fold_loops.h says. */
-static __attribute__((noinline)) vec half_from_f32(vec x)
+/* The lesser of `most` and x; x if it is NaN. */
+INLINE vec f32_at_most(vec most, vec x)
 {
-    vec magnitude = x & 0x7fffffff;
-    vec normal = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
-    vec_f32 shift = (vec_f32)((vec){ 0 } + (126u << 23)); /* the last bit of 0.5 is worth 2^-24 */
-    vec denormal = (vec)((vec_f32)magnitude + shift) - (vec)shift;
-    vec half = vec_select((vec)((vec_i32)magnitude < 113 << 23), denormal, normal);
-    half = vec_select((vec)((vec_i32)magnitude >= 143 << 23), (vec){ 0 } + 0x7c00, half);
-    half |= x >> 16 & 0x8000;
-    return half | ((vec)((vec_i32)magnitude > 255 << 23) & 0xffff);
+    return vec_select((vec)((vec_f32)x > (vec_f32)most), most, x);
+}
+INLINE vec i32_lesser(vec x, vec y)
+{
+    return vec_select((vec)((vec_i32)x < (vec_i32)y), x, y);
+}
+INLINE vec i32_greater(vec x, vec y)
+{
+    return vec_select((vec)((vec_i32)x > (vec_i32)y), x, y);
+}
+
+/* Is there a NaN? */
+typedef vec nans;
+INLINE nans f32_nans(vec x, vec y)
+{
+    return (vec)((vec_f32)x != (vec_f32)x) | (vec)((vec_f32)y != (vec_f32)y);
+}
+INLINE nans f64_nans(vec x, vec y)
+{
+    return (vec)((vec_f64)x != (vec_f64)x) | (vec)((vec_f64)y != (vec_f64)y);
+}
+INLINE bool nans_any(nans n)
+{
+    return (((vec_u64)n)[0] | ((vec_u64)n)[1]) != 0;
+}
+
+static vec half_code(vec x);
+static vec f32_of_half(vec code);
+
+/* Halves of one vector to two of fp32 and back; a half is the low 16 bits of a lane on its way. */
+INLINE struct wide halves_widen(vec halves)
+{
+    return (struct wide){ .a = f32_of_half(halves & 0xffff), .b = f32_of_half(halves >> 16) };
+}
+INLINE vec halves_merge(vec a, vec b)
+{
+    return a | b << 16;
 }
 
 INLINE struct wide float16_widen(const uint8_t *from)
 {
-    vec raw = vec_load(from);
-    return (struct wide){ f32_from_half(raw & 0xffff), f32_from_half(raw >> 16) };
+    return halves_widen(vec_load(from));
 }
-
 INLINE void float16_narrow(uint8_t *to, struct wide w)
 {
-    vec_store(to, half_from_f32(w.low) | half_from_f32(w.high) << 16);
-}
-
-INLINE vec float16_round(vec x)
-{
-    return f32_from_half(half_from_f32(x));
+    vec_store(to, halves_merge(half_code(w.a), half_code(w.b)));
 }
 
 #define TT_FOLD_TABLE tt_folds_generic
 #include "kernels/fold_loops.h"
+
+/* The biases of the exponents differ by 112. */
+static __attribute__((noinline)) vec f32_of_half(vec code)
+{
+    vec magnitude = (code & 0x7fff) << 13;
+    vec normal = magnitude + (112u << 23);
+    vec infinite = magnitude | (255u << 23); /* or NaN */
+    vec_f32 least = (vec_f32)vec_all(113u << 23); /* 2^-14, the least normal number */
+    vec denormal = (vec)((vec_f32)(magnitude | (vec)least) - least);
+    vec value = vec_select((vec)((vec_i32)magnitude < 1 << 23), denormal, normal);
+    value = vec_select((vec)((vec_i32)magnitude >= 31 << 23), infinite, value);
+    return value | (code & 0x8000) << 16;
+}
+
+static __attribute__((noinline)) vec half_code(vec x)
+{
+    return narrow_code(x, half);
+}

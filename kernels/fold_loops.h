@@ -1,14 +1,10 @@
-/* fold_loops.h: what every operation on every type means, and the loops that apply it; compiled once per
- * instruction set.
+/* fold_loops.h: the loops that apply an operation to a type; compiled once per instruction set.
  *
- * The includer has defined vec_select, vec_merge_halves, float16_widen, _narrow, _round and TT_FOLD_TABLE.
- * The loops are ordinary inline functions that take the type and the operation as constant arguments; FOLD
- * and its like below make the real functions, in which everything is inlined.
- *
- * Of a NaN only that it is one is kept: a NaN that is computed is all ones, in every type. Which payload
- * survives a + b differs between processors, and compilers may swap a and b; all ones is quiet and costs
- * one `or` with the mask that finds the NaN. A fold of one operand without division is a copy and keeps all
- * bits. */
+ * The includer has defined what fold_math.h and fold_float.h ask for, and TT_FOLD_TABLE. The loops are
+ * ordinary inline functions that take the type and the operation as constant arguments; LOOP below makes the
+ * real functions, in which everything is inlined. */
+#include "kernels/fold_float.h"
+#include "kernels/fold_math.h"
 #include "kernels/fold_table.h"
 
 #if defined(__x86_64__)
@@ -17,171 +13,26 @@
 #include <fenv.h>
 #endif
 
-/* Arithmetic, on one vector. Signed integers add as unsigned ones: the same bits, and they may wrap. */
-
-INLINE vec sum_u32(vec a, vec b)
-{
-    return a + b;
-}
-INLINE vec prod_u32(vec a, vec b)
-{
-    return a * b;
-}
-INLINE vec sum_u64(vec a, vec b)
-{
-    return (vec)((vec_u64)a + (vec_u64)b);
-}
-INLINE vec prod_u64(vec a, vec b)
-{
-    return (vec)((vec_u64)a * (vec_u64)b);
-}
-INLINE vec sum_f32(vec a, vec b)
-{
-    return (vec)((vec_f32)a + (vec_f32)b);
-}
-INLINE vec prod_f32(vec a, vec b)
-{
-    return (vec)((vec_f32)a * (vec_f32)b);
-}
-INLINE vec sum_f64(vec a, vec b)
-{
-    return (vec)((vec_f64)a + (vec_f64)b);
-}
-INLINE vec prod_f64(vec a, vec b)
-{
-    return (vec)((vec_f64)a * (vec_f64)b);
-}
-
-/* Order. */
-
-#define INTEGER_ORDER(lane, type)                                                                            \
-    INLINE vec max_##lane(vec a, vec b)                                                                      \
-    {                                                                                                        \
-        return vec_select((vec)((type)a > (type)b), a, b);                                                   \
-    }                                                                                                        \
-    INLINE vec min_##lane(vec a, vec b)                                                                      \
-    {                                                                                                        \
-        return vec_select((vec)((type)a < (type)b), a, b);                                                   \
-    }
-INTEGER_ORDER(i32, vec_i32)
-INTEGER_ORDER(u32, vec)
-INTEGER_ORDER(i64, vec_i64)
-INTEGER_ORDER(u64, vec_u64)
-
-/* b is taken unless a wins or b is NaN. Equal numbers have equal bits but for the sign of zero, so that
- * `and` of both gives +0 before -0 and `or` gives -0. */
-#define FLOAT_ORDER(lane, type)                                                                              \
-    INLINE vec max_##lane(vec a, vec b)                                                                      \
-    {                                                                                                        \
-        vec first = (vec)((type)a > (type)b) | (vec)((type)b != (type)b);                                    \
-        return vec_select(first, a, b) & (a | ~(vec)((type)a == (type)b));                                   \
-    }                                                                                                        \
-    INLINE vec min_##lane(vec a, vec b)                                                                      \
-    {                                                                                                        \
-        vec first = (vec)((type)a < (type)b) | (vec)((type)b != (type)b);                                    \
-        return vec_select(first, a, b) | (a & (vec)((type)a == (type)b));                                    \
-    }
-FLOAT_ORDER(f32, vec_f32)
-FLOAT_ORDER(f64, vec_f64)
-
-/* Division, at the end of an average. Lane by lane for integers: no CPU divides vectors of them. */
-
-#define INTEGER_DIVIDE(lane, type, element, divisor_type)                                                    \
-    INLINE vec divide_##lane(vec x, uint32_t divisor)                                                        \
-    {                                                                                                        \
-        type v = (type)x;                                                                                    \
-        for (size_t i = 0; i < sizeof v / sizeof v[0]; i++)                                                  \
-            v[i] = (element)(v[i] / (divisor_type)divisor);                                                  \
-        return (vec)v;                                                                                       \
-    }
-INTEGER_DIVIDE(i32, vec_i32, int32_t, int64_t)
-INTEGER_DIVIDE(u32, vec, uint32_t, uint32_t)
-INTEGER_DIVIDE(i64, vec_i64, int64_t, int64_t)
-INTEGER_DIVIDE(u64, vec_u64, uint64_t, uint64_t)
-
-INLINE vec divide_f32(vec x, uint32_t divisor)
-{
-    return (vec)((vec_f32)x / (float)divisor);
-}
-INLINE vec divide_f64(vec x, uint32_t divisor)
-{
-    return (vec)((vec_f64)x / (double)divisor);
-}
-
-/* Between memory and what is computed with. */
-
-INLINE struct wide plain_widen(const uint8_t *from)
-{
-    return (struct wide){ .low = vec_load(from) };
-}
-INLINE void plain_narrow(uint8_t *to, struct wide w)
-{
-    vec_store(to, w.low);
-}
-INLINE vec plain_round(vec x)
-{
-    return x;
-}
-
-/* All ones where x is NaN. */
-INLINE vec f32_nan(vec x)
-{
-    return (vec)((vec_f32)x != (vec_f32)x);
-}
-INLINE void float32_narrow(uint8_t *to, struct wide w)
-{
-    vec_store(to, w.low | f32_nan(w.low));
-}
-INLINE void float64_narrow(uint8_t *to, struct wide w)
-{
-    vec_f64 x = (vec_f64)w.low;
-    vec_store(to, w.low | (vec)(x != x));
-}
-
-/* A bfloat16 is the upper half of an fp32: of two in a lane one is in place already. */
-INLINE struct wide bfloat16_widen(const uint8_t *from)
-{
-    vec raw = vec_load(from);
-    return (struct wide){ raw << 16, raw & 0xffff0000 };
-}
-/* To nearest even. The fp32 NaNs that come here are widened bfloat16s or a processor's own NaN: their lower
- * half is 0, so that nothing carries into their exponent. */
-INLINE vec bfloat16_round(vec x)
-{
-    return (x + 0x7fff + (x >> 16 & 1)) & 0xffff0000;
-}
-/* The same on 16-bit lanes, for twice as many at once: `rest`, what is cut off, is compared with a half
- * after a shift of its range to signed numbers. */
-INLINE void bfloat16_narrow(uint8_t *to, struct wide w)
-{
-    vec_i16 kept = (vec_i16)vec_merge_halves(w.high, w.low >> 16);
-    vec_i16 rest = (vec_i16)vec_merge_halves(w.high << 16, w.low);
-    vec_i16 odd = -(kept & 1);
-    vec_i16 up = (rest ^ INT16_MIN) > odd;
-    vec_i16 nearest = kept - up;
-    vec_i16 nan = (nearest & INT16_MAX) > 0x7f80;
-    vec_store(to, (vec)(nearest | nan));
-}
-
 /* What the loops must know of a type. */
 struct number {
-    size_t bytes; /* of one element */
-    bool half; /* of an fp32: fills both vectors of a struct wide */
+    int parts; /* vectors that one vector of elements widens to */
     struct wide (*widen)(const uint8_t *from);
     void (*narrow)(uint8_t *to, struct wide); /* rounds */
-    vec (*round)(vec); /* rounds and stays wide */
+    nans (*nans)(vec, vec); /* NULL: there are none */
+    vec (*mended)(vec); /* a NaN in the way that narrow makes all ones */
     vec (*divide)(vec, uint32_t divisor);
 };
 
-static const struct number int32 = { 4, false, plain_widen, plain_narrow, plain_round, divide_i32 };
-static const struct number uint32 = { 4, false, plain_widen, plain_narrow, plain_round, divide_u32 };
-static const struct number int64 = { 8, false, plain_widen, plain_narrow, plain_round, divide_i64 };
-static const struct number uint64 = { 8, false, plain_widen, plain_narrow, plain_round, divide_u64 };
-static const struct number float16 = { 2, true, float16_widen, float16_narrow, float16_round, divide_f32 };
-static const struct number bfloat16 = { 2, true, bfloat16_widen, bfloat16_narrow, bfloat16_round,
+static const struct number integer = { 1, plain_widen, plain_narrow, NULL, NULL, NULL };
+static const struct number float8_e4m3 = { 4, float8_e4m3_widen, float8_e4m3_narrow, f32_nans, f32_mended,
     divide_f32 };
-static const struct number float32 = { 4, false, plain_widen, float32_narrow, plain_round, divide_f32 };
-static const struct number float64 = { 8, false, plain_widen, float64_narrow, plain_round, divide_f64 };
+static const struct number float8_e5m2 = { 4, float8_e5m2_widen, float8_e5m2_narrow, f32_nans, f32_mended,
+    divide_f32 };
+static const struct number float16 = { 2, float16_widen, float16_narrow, f32_nans, f32_mended, divide_f32 };
+static const struct number bfloat16 = { 2, bfloat16_widen, bfloat16_narrow, f32_nans, bfloat16_mended,
+    divide_f32 };
+static const struct number float32 = { 1, plain_widen, plain_narrow, f32_nans, f32_mended, divide_f32 };
+static const struct number float64 = { 1, plain_widen, plain_narrow, f64_nans, f64_mended, divide_f64 };
 
 /* One call of a loop. type and combine are constants where it is inlined. */
 struct job {
@@ -199,137 +50,187 @@ INLINE struct wide leaf(struct job f, int j, size_t at)
 }
 INLINE struct wide combined(struct job f, struct wide left, struct wide right)
 {
-    left.low = f.combine(left.low, right.low);
-    if (f.type->half)
-        left.high = f.combine(left.high, right.high);
+    left.a = f.combine(left.a, right.a);
+    if (f.type->parts > 1)
+        left.b = f.combine(left.b, right.b);
+    if (f.type->parts > 2) {
+        left.c = f.combine(left.c, right.c);
+        left.d = f.combine(left.d, right.d);
+    }
     return left;
 }
-INLINE struct wide rounded(struct job f, struct wide w)
+/* The same change to each part. */
+INLINE struct wide mended(struct job f, struct wide w)
 {
-    w.low = f.type->round(w.low);
-    if (f.type->half)
-        w.high = f.type->round(w.high);
+    w.a = f.type->mended(w.a);
+    if (f.type->parts > 1)
+        w.b = f.type->mended(w.b);
+    if (f.type->parts > 2) {
+        w.c = f.type->mended(w.c);
+        w.d = f.type->mended(w.d);
+    }
     return w;
 }
 /* The empty asm keeps clang from dividing always and choosing afterwards. */
 INLINE struct wide divided(struct job f, struct wide w)
 {
-    if (f.divisor <= 1)
+    if (f.type->divide == NULL || f.divisor <= 1)
         return w;
     __asm__ volatile("");
-    w.low = f.type->divide(w.low, f.divisor);
-    if (f.type->half)
-        w.high = f.type->divide(w.high, f.divisor);
+    w.a = f.type->divide(w.a, f.divisor);
+    if (f.type->parts > 1)
+        w.b = f.type->divide(w.b, f.divisor);
+    if (f.type->parts > 2) {
+        w.c = f.type->divide(w.c, f.divisor);
+        w.d = f.type->divide(w.d, f.divisor);
+    }
     return w;
 }
+/* One comparison looks for NaNs in two vectors. */
+INLINE nans nans_of(struct job f, struct wide v, struct wide w)
+{
+    nans found = f.type->nans(v.a, w.a);
+    if (f.type->parts > 1)
+        found |= f.type->nans(v.b, w.b);
+    if (f.type->parts > 2)
+        found |= f.type->nans(v.c, w.c) | f.type->nans(v.d, w.d);
+    return found;
+}
 
-/* The chain. All sources are read before dst is written, because dst may be one of them. */
+INLINE void store(struct job f, size_t at, struct wide w)
+{
+    w = divided(f, w);
+    if (f.type->nans != NULL && __builtin_expect(nans_any(nans_of(f, w, w)), 0))
+        w = mended(f, w);
+    f.type->narrow(f.dst + at, w);
+}
+
+/* One vector of k operands. All sources are read before dst is written, because dst may be one of them. */
 INLINE void chain_one(struct job f, int k, size_t at)
 {
     struct wide w = leaf(f, 0, at);
     for (int j = 1; j < k; j++)
         w = combined(f, w, leaf(f, j, at));
-    f.type->narrow(f.dst + at, divided(f, w));
+    store(f, at, w);
 }
 
-/* Four vectors, so that their additions overlap and the loop over the operands costs little. */
-INLINE void chain_four(struct job f, int k, size_t at)
+/* Four vectors of two operands, so that one branch looks for NaNs in all. */
+INLINE void pair_four(struct job f, size_t at)
 {
     const size_t v = sizeof(vec);
-    struct wide w0 = leaf(f, 0, at), w1 = leaf(f, 0, at + v);
-    struct wide w2 = leaf(f, 0, at + 2 * v), w3 = leaf(f, 0, at + 3 * v);
-    for (int j = 1; j < k; j++) {
-        w0 = combined(f, w0, leaf(f, j, at));
-        w1 = combined(f, w1, leaf(f, j, at + v));
-        w2 = combined(f, w2, leaf(f, j, at + 2 * v));
-        w3 = combined(f, w3, leaf(f, j, at + 3 * v));
-    }
-    f.type->narrow(f.dst + at, divided(f, w0));
-    f.type->narrow(f.dst + at + v, divided(f, w1));
-    f.type->narrow(f.dst + at + 2 * v, divided(f, w2));
-    f.type->narrow(f.dst + at + 3 * v, divided(f, w3));
+    struct wide w0 = combined(f, leaf(f, 0, at), leaf(f, 1, at));
+    struct wide w1 = combined(f, leaf(f, 0, at + v), leaf(f, 1, at + v));
+    struct wide w2 = combined(f, leaf(f, 0, at + 2 * v), leaf(f, 1, at + 2 * v));
+    struct wide w3 = combined(f, leaf(f, 0, at + 3 * v), leaf(f, 1, at + 3 * v));
+    w0 = divided(f, w0), w1 = divided(f, w1), w2 = divided(f, w2), w3 = divided(f, w3);
+    if (f.type->nans != NULL && __builtin_expect(nans_any(nans_of(f, w0, w1) | nans_of(f, w2, w3)), 0))
+        w0 = mended(f, w0), w1 = mended(f, w1), w2 = mended(f, w2), w3 = mended(f, w3);
+    f.type->narrow(f.dst + at, w0);
+    f.type->narrow(f.dst + at + v, w1);
+    f.type->narrow(f.dst + at + 2 * v, w2);
+    f.type->narrow(f.dst + at + 3 * v, w3);
 }
 
-INLINE void chain_of(struct job f, int k)
+/* Four bodies of loops. A pair is most of the calls, and what longer expressions can be made of. */
+INLINE void pair(struct job f)
 {
     size_t at = 0;
-    for (; at + 4 * sizeof(vec) <= f.bytes; at += 4 * sizeof(vec))
-        chain_four(f, k, at);
+    for (; f.type->parts < 4 && at + 4 * sizeof(vec) <= f.bytes; at += 4 * sizeof(vec))
+        pair_four(f, at);
     for (; at < f.bytes; at += sizeof(vec))
-        chain_one(f, k, at);
+        chain_one(f, 2, at);
 }
 
-/* Two operands are most of the calls; for more, a loop of its own gains nothing beyond the first cache. */
+/* A chain of any k, with a loop inside that the processor mispredicts: good where conversions cost more. */
 INLINE void chain(struct job f, int k)
 {
     if (k == 2)
-        chain_of(f, 2);
+        pair(f);
     else
-        chain_of(f, k);
+        for (size_t at = 0; at < f.bytes; at += sizeof(vec))
+            chain_one(f, k, at);
 }
 
-/* The pass-up tree over k operands splits them at the largest power of two below k. Written out, so that
- * each k gets a loop with all its values in registers. An inner node is rounded where it is used: what
- * becomes of the root, the caller decides. */
-INLINE struct wide tree1(struct job f, int j, size_t at)
-{
-    return leaf(f, j, at);
-}
-INLINE struct wide tree2(struct job f, int j, size_t at)
-{
-    return combined(f, tree1(f, j, at), tree1(f, j + 1, at));
-}
-INLINE struct wide tree3(struct job f, int j, size_t at)
-{
-    return combined(f, rounded(f, tree2(f, j, at)), tree1(f, j + 2, at));
-}
-INLINE struct wide tree4(struct job f, int j, size_t at)
-{
-    return combined(f, rounded(f, tree2(f, j, at)), rounded(f, tree2(f, j + 2, at)));
-}
-INLINE struct wide tree5(struct job f, int j, size_t at)
-{
-    return combined(f, rounded(f, tree4(f, j, at)), tree1(f, j + 4, at));
-}
-INLINE struct wide tree6(struct job f, int j, size_t at)
-{
-    return combined(f, rounded(f, tree4(f, j, at)), rounded(f, tree2(f, j + 4, at)));
-}
-INLINE struct wide tree7(struct job f, int j, size_t at)
-{
-    return combined(f, rounded(f, tree4(f, j, at)), rounded(f, tree3(f, j + 4, at)));
-}
-INLINE struct wide tree8(struct job f, int j, size_t at)
-{
-    return combined(f, rounded(f, tree4(f, j, at)), rounded(f, tree4(f, j + 4, at)));
-}
-INLINE struct wide tree9(struct job f, int j, size_t at)
-{
-    return combined(f, rounded(f, tree8(f, j, at)), tree1(f, j + 8, at));
-}
-
-INLINE void tree_of(struct job f, int k, struct wide (*root)(struct job, int, size_t))
+/* A loop of its own for each k: twice as fast in the caches, and as much more code. For sums. */
+INLINE void chain_of(struct job f, int k)
 {
     const void *sources[TT_FOLD_OPERANDS]; /* a copy that dst cannot overlap: it lives in registers */
     for (int j = 0; j < k; j++)
         sources[j] = f.sources[j];
     f.sources = sources;
-    for (size_t at = 0; at < f.bytes; at += sizeof(vec)) {
-        struct wide w = root(f, 0, at);
-        if (f.divisor > 1)
-            w = divided(f, rounded(f, w));
-        f.type->narrow(f.dst + at, w);
+    for (size_t at = 0; at < f.bytes; at += sizeof(vec))
+        chain_one(f, k, at);
+}
+INLINE void chains(struct job f, int k)
+{
+    switch (k) {
+    case 1:
+        chain_of(f, 1);
+        break;
+    case 2:
+        pair(f);
+        break;
+    case 3:
+        chain_of(f, 3);
+        break;
+    case 4:
+        chain_of(f, 4);
+        break;
+    case 5:
+        chain_of(f, 5);
+        break;
+    case 6:
+        chain_of(f, 6);
+        break;
+    case 7:
+        chain_of(f, 7);
+        break;
+    case 8:
+        chain_of(f, 8);
+        break;
+    case 9:
+        chain_of(f, 9);
+        break;
     }
 }
 
-INLINE void tree(struct job f, int k)
+/* The pass-up tree over k operands splits them at the largest power of two below k. Only for types whose
+ * nodes need no rounding. */
+INLINE struct wide tree1(struct job f, int j, size_t at)
+{
+    return leaf(f, j, at);
+}
+#define TREE(k, left, right)                                                                                 \
+    INLINE struct wide tree##k(struct job f, int j, size_t at)                                               \
+    {                                                                                                        \
+        return combined(f, tree##left(f, j, at), tree##right(f, j + left, at));                              \
+    }
+TREE(2, 1, 1)
+TREE(3, 2, 1)
+TREE(4, 2, 2)
+TREE(5, 4, 1)
+TREE(6, 4, 2)
+TREE(7, 4, 3)
+TREE(8, 4, 4)
+TREE(9, 8, 1)
+
+INLINE void tree_of(struct job f, int k, struct wide (*root)(struct job, int, size_t))
+{
+    const void *sources[TT_FOLD_OPERANDS];
+    for (int j = 0; j < k; j++)
+        sources[j] = f.sources[j];
+    f.sources = sources;
+    for (size_t at = 0; at < f.bytes; at += sizeof(vec))
+        store(f, at, root(f, 0, at));
+}
+INLINE void trees(struct job f, int k)
 {
     switch (k) {
     case 1:
         tree_of(f, 1, tree1);
         break;
     case 2:
-        tree_of(f, 2, tree2);
+        pair(f);
         break;
     case 3:
         tree_of(f, 3, tree3);
@@ -352,6 +253,53 @@ INLINE void tree(struct job f, int k)
     case 9:
         tree_of(f, 9, tree9);
         break;
+    }
+}
+
+/* Longer expressions from a loop over pairs, which rounds what it stores: a block at a time, whose inner
+ * nodes stay in the first cache. That costs less than the roundings, and no code for each k. dst may be a
+ * source, so what goes there is last. */
+
+typedef void (*whole_vectors)(
+    uint8_t *dst, const void *const *sources, int k, size_t bytes, uint32_t divisor);
+enum { BLOCK_BYTES = 2048 };
+
+static void chain_of_pairs(whole_vectors loop, uint8_t *dst, const void *const *sources, int k, size_t bytes)
+{
+    _Alignas(64) uint8_t node[BLOCK_BYTES];
+    for (size_t at = 0; at < bytes; at += BLOCK_BYTES) {
+        size_t block = bytes - at < BLOCK_BYTES ? bytes - at : BLOCK_BYTES;
+        const void *operands[] = { (const uint8_t *)sources[0] + at, NULL };
+        for (int j = 1; j < k; j++) {
+            operands[1] = (const uint8_t *)sources[j] + at;
+            loop(j < k - 1 ? node : dst + at, operands, 2, block, 0);
+            operands[0] = node;
+        }
+    }
+}
+
+/* The pass-up tree, level by level. A node takes the place of one that its level has read already. An average
+ * rounds the root before it divides. */
+static void tree_of_pairs(
+    whole_vectors loop, uint8_t *dst, const void *const *sources, int k, size_t bytes, uint32_t divisor)
+{
+    _Alignas(64) uint8_t nodes[TT_FOLD_OPERANDS / 2][BLOCK_BYTES];
+    for (size_t at = 0; at < bytes; at += BLOCK_BYTES) {
+        size_t block = bytes - at < BLOCK_BYTES ? bytes - at : BLOCK_BYTES;
+        const void *level[TT_FOLD_OPERANDS];
+        for (int j = 0; j < k; j++)
+            level[j] = (const uint8_t *)sources[j] + at;
+        for (int width = k; width > 1; width = (width + 1) / 2) {
+            for (int j = 0; j < width / 2; j++) {
+                uint8_t *node = width > 2 ? nodes[j] : dst + at;
+                loop(node, level + 2 * j, 2, block, 0);
+                level[j] = node;
+            }
+            if (width % 2 == 1)
+                level[width / 2] = level[width - 1];
+        }
+        if (divisor > 1)
+            loop(dst + at, level, 1, block, divisor);
     }
 }
 
@@ -389,15 +337,26 @@ static void leave_default_environment(fp_environment caller)
 }
 #endif
 
-typedef void (*whole_vectors)(
-    uint8_t *dst, const void *const *sources, int k, size_t bytes, uint32_t divisor);
+/* How a fold uses its loop, which takes any k or two operands. */
+enum uses { ANY, CHAIN_OF_PAIRS, TREE_OF_PAIRS };
+
+static void fold_whole(whole_vectors loop, enum uses uses, uint8_t *dst, const void *const *sources, int k,
+    size_t bytes, uint32_t divisor)
+{
+    if (uses == TREE_OF_PAIRS)
+        tree_of_pairs(loop, dst, sources, k, bytes, divisor);
+    else if (uses == CHAIN_OF_PAIRS && k > 2)
+        chain_of_pairs(loop, dst, sources, k, bytes);
+    else
+        loop(dst, sources, k, bytes, divisor);
+}
 
 /* Around every loop: the environment, and the last elements by way of padded vectors, so that one code
  * computes all of them. Not inlined, so that no arithmetic moves out of the environment. */
-static __attribute__((noinline)) void fold(whole_vectors loop, size_t element_bytes, void *dst,
-    const void *const *sources, int k, size_t count, uint32_t divisor)
+static __attribute__((noinline)) void fold(whole_vectors loop, enum uses uses, void *dst,
+    const void *const *sources, int k, size_t bytes, uint32_t divisor)
 {
-    size_t bytes = count * element_bytes, rest = bytes % sizeof(vec), whole = bytes - rest;
+    size_t rest = bytes % sizeof(vec), whole = bytes - rest;
     if (k == 1 && divisor <= 1) {
         if (dst != sources[0])
             memcpy(dst, sources[0], bytes);
@@ -405,7 +364,7 @@ static __attribute__((noinline)) void fold(whole_vectors loop, size_t element_by
     }
     fp_environment caller = enter_default_environment();
     if (whole > 0)
-        loop(dst, sources, k, whole, divisor);
+        fold_whole(loop, uses, dst, sources, k, whole, divisor);
     if (rest > 0) {
         vec last[TT_FOLD_OPERANDS], result;
         const void *padded[TT_FOLD_OPERANDS];
@@ -414,71 +373,143 @@ static __attribute__((noinline)) void fold(whole_vectors loop, size_t element_by
             memcpy(&last[j], (const uint8_t *)sources[j] + whole, rest);
             padded[j] = &last[j];
         }
-        loop((uint8_t *)&result, padded, k, sizeof(vec), divisor);
+        fold_whole(loop, uses, (uint8_t *)&result, padded, k, sizeof(vec), divisor);
         memcpy((uint8_t *)dst + whole, &result, rest);
     }
     leave_default_environment(caller);
 }
 
-#define FOLD(type, operation, lane, shape)                                                                   \
-    static __attribute__((noinline, flatten)) void type##_##operation##_##shape##_loop(                      \
+/* The loops. Only a sum ends in a division. Types that compute alike share them: a sum of integers knows no
+ * sign, and bits no width. */
+
+#define LOOP(name, number, combine, body)                                                                    \
+    static __attribute__((noinline, flatten)) void name(                                                     \
         uint8_t *dst, const void *const *sources, int k, size_t bytes, uint32_t divisor)                     \
     {                                                                                                        \
-        shape((struct job){ &type, operation##_##lane, dst, sources, bytes, divisor }, k);                   \
+        struct job f = { &number, combine, dst, sources, bytes, divisor };                                   \
+        (void)k;                                                                                             \
+        body;                                                                                                \
+    }
+#define UNDIVIDED (f.divisor = 0, f)
+#define PAIR(number, operation, lane)                                                                        \
+    LOOP(number##_##operation##_##lane, number, operation##_##lane, pair(UNDIVIDED))
+#define INTEGER_LOOPS(lane)                                                                                  \
+    LOOP(integer_sum_##lane, integer, sum_##lane, chains(UNDIVIDED, k))                                      \
+    PAIR(integer, prod, lane)
+#define ORDER_LOOPS(number, lane)                                                                            \
+    PAIR(number, max, lane)                                                                                  \
+    PAIR(number, min, lane)
+#define NARROW_LOOPS(number, sums)                                                                           \
+    LOOP(number##_sum, number, sum_f32, sums(f, k))                                                          \
+    LOOP(number##_prod, number, prod_f32, chain(UNDIVIDED, k))                                               \
+    ORDER_LOOPS(number, f32)
+#define FLOAT_LOOPS(number, lane)                                                                            \
+    LOOP(number##_sum, number, sum_##lane, chains(f, k))                                                     \
+    LOOP(number##_sum_as_tree, number, sum_##lane, trees(f, k))                                              \
+    LOOP(number##_prod, number, prod_##lane, pair(UNDIVIDED))                                                \
+    ORDER_LOOPS(number, lane)
+
+INTEGER_LOOPS(u8)
+INTEGER_LOOPS(u32)
+INTEGER_LOOPS(u64)
+ORDER_LOOPS(integer, i8)
+ORDER_LOOPS(integer, u8)
+ORDER_LOOPS(integer, i32)
+ORDER_LOOPS(integer, u32)
+ORDER_LOOPS(integer, i64)
+ORDER_LOOPS(integer, u64)
+PAIR(integer, and, bits)
+PAIR(integer, or, bits)
+PAIR(integer, xor, bits)
+NARROW_LOOPS(float8_e4m3, chain)
+NARROW_LOOPS(float8_e5m2, chain)
+NARROW_LOOPS(float16, chains)
+NARROW_LOOPS(bfloat16, chains)
+FLOAT_LOOPS(float32, f32)
+FLOAT_LOOPS(float64, f64)
+
+/* The folds: a loop, its use, the bytes of an element. The shape changes bits only where something is
+ * rounded: not in integers, not in min and max. */
+
+#define FOLD(name, loop, uses, element_bytes)                                                                \
+    static void name(void *dst, const void *const *sources, int k, size_t count, uint32_t divisor)           \
+    {                                                                                                        \
+        (void)divisor;                                                                                       \
+        fold(loop, uses, dst, sources, k, count *(element_bytes), 0);                                        \
+    }
+#define SUM_FOLD(name, loop, uses, element_bytes)                                                            \
+    static void name(void *dst, const void *const *sources, int k, size_t count, uint32_t divisor)           \
+    {                                                                                                        \
+        fold(loop, uses, dst, sources, k, count *(element_bytes), divisor);                                  \
+    }
+#define INTEGER_FOLDS(name, type, lane, order, element_bytes)                                                \
+    static void name##_sum(void *dst, const void *const *sources, int k, size_t count, uint32_t divisor)     \
+    {                                                                                                        \
+        fold(integer_sum_##lane, ANY, dst, sources, k, count *(element_bytes), 0);                           \
+        if (divisor > 1)                                                                                     \
+            tt_divide_integers(dst, count, type, divisor);                                                   \
     }                                                                                                        \
-    static void type##_##operation##_##shape(                                                                \
-        void *dst, const void *const *sources, int k, size_t count, uint32_t divisor)                        \
+    FOLD(name##_max, integer_max_##order, CHAIN_OF_PAIRS, element_bytes)                                     \
+    FOLD(name##_min, integer_min_##order, CHAIN_OF_PAIRS, element_bytes)
+#define WIDTH_FOLDS(lane, element_bytes)                                                                     \
+    FOLD(lane##_prod, integer_prod_##lane, CHAIN_OF_PAIRS, element_bytes)                                    \
+    FOLD(lane##_and, integer_and_bits, CHAIN_OF_PAIRS, element_bytes)                                        \
+    FOLD(lane##_or, integer_or_bits, CHAIN_OF_PAIRS, element_bytes)                                          \
+    FOLD(lane##_xor, integer_xor_bits, CHAIN_OF_PAIRS, element_bytes)
+#define ANY_FLOAT_FOLDS(number, lane, element_bytes, chained)                                                \
+    SUM_FOLD(number##_sum_chain, number##_sum, ANY, element_bytes)                                           \
+    FOLD(number##_prod_chain, number##_prod, chained, element_bytes)                                         \
+    FOLD(number##_prod_tree, number##_prod, TREE_OF_PAIRS, element_bytes)                                    \
+    FOLD(number##_max, number##_max_##lane, CHAIN_OF_PAIRS, element_bytes)                                   \
+    FOLD(number##_min, number##_min_##lane, CHAIN_OF_PAIRS, element_bytes)
+#define NARROW_FOLDS(number, element_bytes)                                                                  \
+    ANY_FLOAT_FOLDS(number, f32, element_bytes, ANY)                                                         \
+    SUM_FOLD(number##_sum_tree, number##_sum, TREE_OF_PAIRS, element_bytes)
+#define FLOAT_FOLDS(number, lane, element_bytes)                                                             \
+    ANY_FLOAT_FOLDS(number, lane, element_bytes, CHAIN_OF_PAIRS)                                             \
+    SUM_FOLD(number##_sum_tree, number##_sum_as_tree, ANY, element_bytes)
+
+WIDTH_FOLDS(u8, 1)
+WIDTH_FOLDS(u32, 4)
+WIDTH_FOLDS(u64, 8)
+INTEGER_FOLDS(int8, TUTTI_INT8, u8, i8, 1)
+INTEGER_FOLDS(uint8, TUTTI_UINT8, u8, u8, 1)
+INTEGER_FOLDS(int32, TUTTI_INT32, u32, i32, 4)
+INTEGER_FOLDS(uint32, TUTTI_UINT32, u32, u32, 4)
+INTEGER_FOLDS(int64, TUTTI_INT64, u64, i64, 8)
+INTEGER_FOLDS(uint64, TUTTI_UINT64, u64, u64, 8)
+NARROW_FOLDS(float8_e4m3, 1)
+NARROW_FOLDS(float8_e5m2, 1)
+NARROW_FOLDS(float16, 2)
+NARROW_FOLDS(bfloat16, 2)
+FLOAT_FOLDS(float32, f32, 4)
+FLOAT_FOLDS(float64, f64, 8)
+
+#define INTEGER_ROW(name, lane)                                                                              \
     {                                                                                                        \
-        fold(type##_##operation##_##shape##_loop, type.bytes, dst, sources, k, count, divisor);              \
+        [TT_ROW_SUM] = { name##_sum, name##_sum }, [TT_ROW_PROD] = { lane##_prod, lane##_prod },             \
+        [TT_ROW_MAX] = { name##_max, name##_max }, [TT_ROW_MIN] = { name##_min, name##_min },                \
+        [TT_ROW_AND] = { lane##_and, lane##_and }, [TT_ROW_OR] = { lane##_or, lane##_or },                   \
+        [TT_ROW_XOR] = { lane##_xor, lane##_xor },                                                           \
+    }
+#define FLOAT_ROW(name)                                                                                      \
+    {                                                                                                        \
+        [TT_ROW_SUM] = { name##_sum_chain, name##_sum_tree },                                                \
+        [TT_ROW_PROD] = { name##_prod_chain, name##_prod_tree }, [TT_ROW_MAX] = { name##_max, name##_max },  \
+        [TT_ROW_MIN] = { name##_min, name##_min },                                                           \
     }
 
-/* The shape changes bits only where something is rounded: not in integers, not in min and max. */
-#define FOLDS(type, arithmetic, order)                                                                       \
-    FOLD(type, sum, arithmetic, chain)                                                                       \
-    FOLD(type, prod, arithmetic, chain)                                                                      \
-    FOLD(type, max, order, chain)                                                                            \
-    FOLD(type, min, order, chain)
-#define FLOAT_FOLDS(type, lane)                                                                              \
-    FOLDS(type, lane, lane)                                                                                  \
-    FOLD(type, sum, lane, tree)                                                                              \
-    FOLD(type, prod, lane, tree)
-
-FOLDS(int32, u32, i32)
-FOLDS(uint32, u32, u32)
-FOLDS(int64, u64, i64)
-FOLDS(uint64, u64, u64)
-FLOAT_FOLDS(float16, f32)
-FLOAT_FOLDS(bfloat16, f32)
-FLOAT_FOLDS(float32, f32)
-FLOAT_FOLDS(float64, f64)
-
-#define ROW(type, rounding)                                                                                  \
-    {                                                                                                        \
-        [TUTTI_SUM] = { type##_sum_chain, type##_sum_##rounding },                                           \
-        [TUTTI_PROD] = { type##_prod_chain, type##_prod_##rounding },                                        \
-        [TUTTI_MAX] = { type##_max_chain, type##_max_chain },                                                \
-        [TUTTI_MIN] = { type##_min_chain, type##_min_chain },                                                \
-    }
-
-const struct tt_fold_table TT_FOLD_TABLE = {
-    .fold = {
-        [TUTTI_INT32] = ROW(int32, chain),
-        [TUTTI_UINT32] = ROW(uint32, chain),
-        [TUTTI_INT64] = ROW(int64, chain),
-        [TUTTI_UINT64] = ROW(uint64, chain),
-        [TUTTI_FLOAT16] = ROW(float16, tree),
-        [TUTTI_BFLOAT16] = ROW(bfloat16, tree),
-        [TUTTI_FLOAT32] = ROW(float32, tree),
-        [TUTTI_FLOAT64] = ROW(float64, tree),
-    },
-    .element_bytes = {
-        [TUTTI_INT32] = 4,
-        [TUTTI_UINT32] = 4,
-        [TUTTI_INT64] = 8,
-        [TUTTI_UINT64] = 8,
-        [TUTTI_FLOAT16] = 2,
-        [TUTTI_BFLOAT16] = 2,
-        [TUTTI_FLOAT32] = 4,
-        [TUTTI_FLOAT64] = 8,
-    },
-};
+const struct tt_fold_table TT_FOLD_TABLE = { {
+    [TUTTI_INT8] = INTEGER_ROW(int8, u8),
+    [TUTTI_UINT8] = INTEGER_ROW(uint8, u8),
+    [TUTTI_INT32] = INTEGER_ROW(int32, u32),
+    [TUTTI_UINT32] = INTEGER_ROW(uint32, u32),
+    [TUTTI_INT64] = INTEGER_ROW(int64, u64),
+    [TUTTI_UINT64] = INTEGER_ROW(uint64, u64),
+    [TUTTI_FLOAT16] = FLOAT_ROW(float16),
+    [TUTTI_FLOAT32] = FLOAT_ROW(float32),
+    [TUTTI_FLOAT64] = FLOAT_ROW(float64),
+    [TUTTI_BFLOAT16] = FLOAT_ROW(bfloat16),
+    [TUTTI_FLOAT8_E4M3] = FLOAT_ROW(float8_e4m3),
+    [TUTTI_FLOAT8_E5M2] = FLOAT_ROW(float8_e5m2),
+} };

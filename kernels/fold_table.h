@@ -7,14 +7,26 @@
 #define TT_KERNELS_FOLD_TABLE_H
 #include "kernels/kernels.h"
 
-enum { TT_FOLD_TYPES = TUTTI_BFLOAT16 + 1, TT_FOLD_OPS = TUTTI_MIN + 1, TT_SHAPES = TT_TREE + 1 };
+enum tt_fold_row {
+    TT_ROW_SUM,
+    TT_ROW_PROD,
+    TT_ROW_MAX,
+    TT_ROW_MIN,
+    TT_ROW_AND,
+    TT_ROW_OR,
+    TT_ROW_XOR,
+    TT_ROWS
+};
+enum { TT_FOLD_TYPES = TUTTI_FLOAT8_E5M2 + 1, TT_SHAPES = TT_TREE + 1 };
 
 struct tt_fold_table {
-    tt_fold_fn fold[TT_FOLD_TYPES][TT_FOLD_OPS][TT_SHAPES];
-    uint8_t element_bytes[TT_FOLD_TYPES];
+    tt_fold_fn fold[TT_FOLD_TYPES][TT_ROWS][TT_SHAPES];
 };
 
 extern const struct tt_fold_table tt_folds_generic;
-extern const struct tt_fold_table tt_folds_avx2; /* all NULL where it is not compiled in */
+extern const struct tt_fold_table tt_folds_avx2, tt_folds_avx512; /* all NULL where not compiled in */
+
+/* x[i] / divisor in place, truncated towards zero. */
+void tt_divide_integers(void *x, size_t count, tutti_type type, uint32_t divisor);
 
 #endif

@@ -1,8 +1,8 @@
 /* fold_vector.h: the vectors that the folds are written in, TT_VECTOR_BYTES long.
  *
- * These are the vector extensions of gcc and clang: one text gives SSE2, AVX2, NEON or plain scalar code,
- * and the speed does not hang on what a compiler manages to vectorise. A value travels as `vec`, raw bits;
- * an operation looks at them as what they are. The includer defines TT_VECTOR_BYTES first. */
+ * These are the vector extensions of gcc and clang: one text gives SSE2, AVX2, AVX-512, NEON or plain scalar
+ * code, and the speed does not hang on what a compiler manages to vectorise. A value travels as `vec`, raw
+ * bits; an operation looks at them as what they are. The includer defines TT_VECTOR_BYTES first. */
 #ifndef TT_KERNELS_FOLD_VECTOR_H
 #define TT_KERNELS_FOLD_VECTOR_H
 #include <float.h>
@@ -19,6 +19,9 @@ _Static_assert(FLT_EVAL_METHOD == 0, "float is computed as float, else the bits 
 #define VECTOR __attribute__((vector_size(TT_VECTOR_BYTES)))
 
 typedef uint32_t vec VECTOR;
+typedef uint8_t vec_u8 VECTOR;
+typedef int8_t vec_i8 VECTOR;
+typedef uint16_t vec_u16 VECTOR;
 typedef int16_t vec_i16 VECTOR;
 typedef int32_t vec_i32 VECTOR;
 typedef uint64_t vec_u64 VECTOR;
@@ -26,10 +29,10 @@ typedef int64_t vec_i64 VECTOR;
 typedef float vec_f32 VECTOR;
 typedef double vec_f64 VECTOR;
 
-/* One vector of elements on its way through a fold: 16-bit types widen to two vectors of fp32. Which lane
- * an element takes is free, as long as it comes back to its place. */
+/* One vector of elements on its way through a fold. Halves widen to two vectors of fp32, a and b, quarters to
+ * four. Which lane an element takes is free, as long as it comes back to its place. */
 struct wide {
-    vec low, high;
+    vec a, b, c, d;
 };
 
 INLINE vec vec_load(const void *from)
@@ -42,6 +45,12 @@ INLINE vec vec_load(const void *from)
 INLINE void vec_store(void *to, vec v)
 {
     memcpy(to, &v, sizeof v);
+}
+
+/* x in each 32-bit lane. */
+INLINE vec vec_all(uint32_t x)
+{
+    return (vec){ 0 } + x;
 }
 
 #endif

@@ -2,12 +2,12 @@
  *
  * A fold computes dst[i] = s0[i] (+) s1[i] (+) ... (+) s(k-1)[i] for 1 <= k <= TT_FOLD_OPERANDS, in one of
  * two shapes:
- *   chain: ((s0 (+) s1) (+) s2) ..., in the wide type (fp32 for fp16 and bf16), rounded once, at the store;
+ *   chain: ((s0 (+) s1) (+) s2) ..., in the wide type (fp32 for narrower floats), rounded once, at the store;
  *   tree:  the canonical pass-up tree: pairs (0,1) (2,3) ..., an odd one passes up; every node is rounded.
  * dst may be any one of the sources (the same pointer); otherwise nothing overlaps. Same bits on every
  * CPU: no contraction, no FTZ, DAZ or rounding mode of the caller, a number beats NaN in min and max, -0 <
- * +0, a NaN that is computed is all ones. Integers wrap modulo 2^bits. Pointers are aligned to the element.
- * k = 1 without a divisor is a copy of bits. */
+ * +0, a NaN that is computed is all ones, fp8 saturates. Integers wrap modulo 2^bits. Pointers are aligned
+ * to the element. k = 1 without a divisor is a copy of bits. */
 #ifndef TT_KERNELS_KERNELS_H
 #define TT_KERNELS_KERNELS_H
 #include <stddef.h>
@@ -18,9 +18,9 @@
 enum { TT_FOLD_OPERANDS = 9 };
 enum tt_shape { TT_CHAIN, TT_TREE };
 
-/* divisor: 0 or 1, nothing; else the result is divided by it before the one rounding (tree: a second
- * rounding, of the divided root): fp types divide, integers truncate towards zero. That is how an average
- * ends. */
+/* divisor: 0 or 1, nothing; else a sum is divided by it before the one rounding (tree: a second rounding, of
+ * the divided root): fp types divide, integers truncate towards zero. That is how an average ends; other
+ * operations do not look at it. */
 typedef void (*tt_fold_fn)(void *dst, const void *const *sources, int k, size_t count, uint32_t divisor);
 
 /* NULL if the type does not support the operation. AVG has the fold of SUM; its divisor is the caller's to
@@ -29,7 +29,7 @@ tt_fold_fn tt_fold_find(tutti_type type, tutti_op op, enum tt_shape shape);
 
 /* The same from one instruction set, for tests and tutti-info; NULL if it is not compiled in or this CPU
  * lacks it. */
-enum tt_isa { TT_ISA_GENERIC, TT_ISA_AVX2, TT_ISAS };
+enum tt_isa { TT_ISA_GENERIC, TT_ISA_AVX2, TT_ISA_AVX512, TT_ISAS }; /* each includes those before it */
 tt_fold_fn tt_fold_find_isa(tutti_type type, tutti_op op, enum tt_shape shape, enum tt_isa isa);
 const char *tt_isa_name(enum tt_isa isa);
 enum tt_isa tt_isa_best(void); /* what tt_fold_find uses */

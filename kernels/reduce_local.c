@@ -4,7 +4,7 @@
  * combine by the same tree. So one fold kernel and a recursion of depth log8(k) do it. A group's result waits
  * in a block on the stack, so that memory is bounded and stays in the first caches; dst, which may be a
  * source, is written last for each block. */
-#include "kernels/fold_table.h"
+#include "kernels/kernels.h"
 
 enum { GROUP = 8, BLOCK_BYTES = 2048 };
 
@@ -45,7 +45,7 @@ tutti_status tt_reduce_local(
         fold(dst, sources, k, count, divisor);
         return TUTTI_OK;
     }
-    size_t element_bytes = tt_folds_generic.element_bytes[type];
+    size_t element_bytes = tutti_type_bytes(type);
     size_t block = BLOCK_BYTES / element_bytes;
     for (size_t done = 0; done < count; done += block) {
         size_t at = done * element_bytes;

@@ -4,7 +4,7 @@
  * instruction set, and the block stays in the first cache. */
 #include <string.h>
 
-#include "kernels/fold_table.h"
+#include "kernels/kernels.h"
 
 enum { BLOCK_BYTES = 2048 };
 
@@ -12,7 +12,7 @@ void tt_scale(void *dst, const void *src, size_t count, tutti_type type, const v
 {
     _Alignas(64) uint8_t factors[BLOCK_BYTES];
     tt_fold_fn product = tt_fold_find(type, TUTTI_PROD, TT_CHAIN);
-    size_t element_bytes = tt_folds_generic.element_bytes[type];
+    size_t element_bytes = tutti_type_bytes(type);
     size_t block = BLOCK_BYTES / element_bytes, filled = count < block ? count : block;
     for (size_t i = 0; i < filled; i++)
         memcpy(factors + i * element_bytes, factor, element_bytes);

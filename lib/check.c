@@ -11,7 +11,16 @@
 
 static const char *const type_names[] = { "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16",
     "float32", "float64", "bfloat16", "float8_e4m3", "float8_e5m2" };
-static const char *const op_names[] = { "sum", "prod", "max", "min", "avg" };
+static const char *const op_names[] = {
+    [TUTTI_SUM] = "sum",
+    [TUTTI_PROD] = "prod",
+    [TUTTI_MAX] = "max",
+    [TUTTI_MIN] = "min",
+    [TUTTI_AVG] = "avg",
+    [TUTTI_BIT_AND] = "bit_and",
+    [TUTTI_BIT_OR] = "bit_or",
+    [TUTTI_BIT_XOR] = "bit_xor",
+};
 
 const char *tt_type_name(tutti_type type)
 {
@@ -20,7 +29,8 @@ const char *tt_type_name(tutti_type type)
 
 const char *tt_op_name(tutti_op op)
 {
-    return op < sizeof op_names / sizeof op_names[0] ? op_names[op] : "unknown op";
+    bool known = op < sizeof op_names / sizeof op_names[0] && op_names[op] != NULL;
+    return known ? op_names[op] : "unknown op";
 }
 
 static void describe(
@@ -64,16 +74,16 @@ static const char *name_of(const struct tt_call *call)
 
 static tutti_status check_built_in(const struct tt_call *call)
 {
-    if (call->op >= sizeof op_names / sizeof op_names[0])
+    if (call->op >= sizeof op_names / sizeof op_names[0] || op_names[call->op] == NULL)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
-            "%s: op is %u; legal: TUTTI_SUM, _PROD, _MAX, _MIN, _AVG, or what tutti_op_create on this "
-            "communicator returned and nobody destroyed",
+            "%s: op is %u; legal: TUTTI_SUM, _PROD, _MAX, _MIN, _AVG, _BIT_AND, _BIT_OR, _BIT_XOR, or what "
+            "tutti_op_create on this communicator returned and nobody destroyed",
             name_of(call), call->op);
     if (tt_fold_find(call->type, call->op, TT_CHAIN) == NULL)
         return tt_fail(TUTTI_UNSUPPORTED,
-            "%s: no kernel reduces %s by %s; there are int32, uint32, int64, uint64, float16, "
-            "bfloat16, float32, float64",
-            name_of(call), tt_type_name(call->type), tt_op_name(call->op));
+            "%s: op is %s, but type is %s; legal: an integer type with it, or TUTTI_SUM, _PROD, _MAX, _MIN, "
+            "_AVG",
+            name_of(call), tt_op_name(call->op), tt_type_name(call->type));
     return TUTTI_OK;
 }
 

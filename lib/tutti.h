@@ -65,9 +65,13 @@ typedef enum {
     TUTTI_INTERNAL_ERROR = -11
 } tutti_status;
 
-/* Element types; NCCL's numbers. All can be moved; int32, uint32, int64, uint64, float16, float32, float64
- * and bfloat16 can be reduced. float16 and bfloat16 accumulate in float32 within a pass and round to
- * nearest even when stored. */
+/* Element types; NCCL's numbers. float16, bfloat16 and both float8 accumulate in float32 within a pass and
+ * round once, to nearest even, when stored; a NaN that is computed is all ones, in every type.
+ *
+ * float8_e4m3 is OCP's E4M3: 448 is the greatest number, there is no infinity. float8_e5m2 is OCP's E5M2:
+ * an infinity that comes in counts as one, so that inf - inf is NaN. Results saturate in both, as those of
+ * CUDA's __NV_SATFINITE do: beyond the greatest number, infinite ones included, they are stored as plus or
+ * minus 448, or 57344. So no operation gives an infinity, not even the greatest of some. */
 typedef enum {
     TUTTI_INT8 = 0,
     TUTTI_UINT8,
@@ -83,11 +87,21 @@ typedef enum {
     TUTTI_FLOAT8_E5M2
 } tutti_type;
 
-/* Reductions: built in, with NCCL's numbers, or created by tutti_op_create. Integers wrap modulo 2^bits. In
- * MAX and MIN a number beats NaN, and -0 < +0. AVG is the sum, divided by n once, at the end: integers
- * truncate towards zero; float16 may overflow where the sum does. */
+/* Reductions: built in, NCCL's numbers first, or created by tutti_op_create. Integers wrap modulo 2^bits: a
+ * sum of int8 stays in -128 to 127. In MAX and MIN a number beats NaN, and -0 < +0. AVG is the sum, divided
+ * by n once, at the end: integers truncate towards zero, after the sum may have wrapped; float16 may overflow
+ * where the sum does. BIT_AND, BIT_OR and BIT_XOR take integers only: of floats they are UNSUPPORTED. */
 typedef uint32_t tutti_op;
-enum { TUTTI_SUM = 0, TUTTI_PROD, TUTTI_MAX, TUTTI_MIN, TUTTI_AVG };
+enum {
+    TUTTI_SUM = 0,
+    TUTTI_PROD,
+    TUTTI_MAX,
+    TUTTI_MIN,
+    TUTTI_AVG,
+    TUTTI_BIT_AND = 16,
+    TUTTI_BIT_OR,
+    TUTTI_BIT_XOR
+};
 
 /* Settings of a communicator. Zero means the default in every field; set size to sizeof(tutti_config). The
  * struct grows only at its end: a shorter one reads as zeros, a longer one is refused if what is unknown
@@ -258,9 +272,9 @@ tutti_status tutti_op_destroy(tutti_comm *comm, tutti_op op);
 /* ---- Collectives ---- All take a communicator and tutti_no_stream(). count 0 and n = 1 are legal. Errors
  * of each: INVALID_ARGUMENT (comm, type, op, root or peer out of range, a NULL buffer that is needed,
  * overlapping buffers, a reduction of misaligned elements, a count beyond 8 TiB or that splits an
- * operator's elements), UNSUPPORTED (a type that cannot be reduced, a stream), INVALID_USAGE (after
- * finalize; a forced algorithm that cannot serve), OUT_OF_MEMORY; sticky: MISMATCH, PEER_LOST, TIMEOUT,
- * ABORTED, SYSTEM_ERROR, INTERNAL_ERROR. Meanings are MPI's (MPI 4.1, chapter 6), in-place rules NCCL's. */
+ * operator's elements), UNSUPPORTED (a bit operation of floats, a stream), INVALID_USAGE (after finalize; a
+ * forced algorithm that cannot serve), OUT_OF_MEMORY; sticky: MISMATCH, PEER_LOST, TIMEOUT, ABORTED,
+ * SYSTEM_ERROR, INTERNAL_ERROR. Meanings are MPI's (MPI 4.1, chapter 6), in-place rules NCCL's. */
 
 /* Returns when all ranks have called it. */
 tutti_status tutti_barrier(tutti_comm *comm, tutti_stream stream);

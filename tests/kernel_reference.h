@@ -1,6 +1,6 @@
 /* kernel_reference.h: what a fold must give, one element at a time, in plain C.
  *
- * The 16-bit floats are converted by counting in double precision, so that nothing here shares a trick with
+ * The narrow floats are converted by counting in double precision, so that nothing here shares a trick with
  * the kernels. Random values are drawn here too: of floats enough near 1 that sums round, and enough zeros,
  * denormals, infinities and NaNs. The bits of a value travel in the low bytes of a uint64_t. */
 #ifndef TESTS_KERNEL_REFERENCE_H
@@ -18,15 +18,20 @@ static const struct type {
     size_t bytes;
     char kind; /* computed as: i int, u unsigned, f float, d double */
     int fraction, least; /* of a float: bits of the fraction, least exponent */
+    uint64_t most; /* of a float: what a number too great becomes; an infinity, or the greatest number */
 } types[] = {
-    { TUTTI_INT32, "int32", 4, 'i', 0, 0 },
-    { TUTTI_INT64, "int64", 8, 'i', 0, 0 },
-    { TUTTI_UINT32, "uint32", 4, 'u', 0, 0 },
-    { TUTTI_UINT64, "uint64", 8, 'u', 0, 0 },
-    { TUTTI_FLOAT16, "float16", 2, 'f', 10, -14 },
-    { TUTTI_BFLOAT16, "bfloat16", 2, 'f', 7, -126 },
-    { TUTTI_FLOAT32, "float32", 4, 'f', 23, -126 },
-    { TUTTI_FLOAT64, "float64", 8, 'd', 52, -1022 },
+    { TUTTI_INT8, "int8", 1, 'i', 0, 0, 0 },
+    { TUTTI_UINT8, "uint8", 1, 'u', 0, 0, 0 },
+    { TUTTI_INT32, "int32", 4, 'i', 0, 0, 0 },
+    { TUTTI_INT64, "int64", 8, 'i', 0, 0, 0 },
+    { TUTTI_UINT32, "uint32", 4, 'u', 0, 0, 0 },
+    { TUTTI_UINT64, "uint64", 8, 'u', 0, 0, 0 },
+    { TUTTI_FLOAT16, "float16", 2, 'f', 10, -14, 0x7c00 },
+    { TUTTI_BFLOAT16, "bfloat16", 2, 'f', 7, -126, 0x7f80 },
+    { TUTTI_FLOAT32, "float32", 4, 'f', 23, -126, 0x7f800000 },
+    { TUTTI_FLOAT64, "float64", 8, 'd', 52, -1022, 0x7ffull << 52 },
+    { TUTTI_FLOAT8_E4M3, "float8_e4m3", 1, 'f', 3, -6, 0x7e },
+    { TUTTI_FLOAT8_E5M2, "float8_e5m2", 1, 'f', 2, -14, 0x7b },
 };
 enum { TYPES = sizeof types / sizeof types[0] };
 
@@ -39,6 +44,9 @@ static const struct op {
     { TUTTI_MAX, "max" },
     { TUTTI_MIN, "min" },
     { TUTTI_AVG, "avg" },
+    { TUTTI_BIT_AND, "band" },
+    { TUTTI_BIT_OR, "bor" },
+    { TUTTI_BIT_XOR, "bxor" },
 };
 enum { OPS = sizeof ops / sizeof ops[0] };
 
@@ -66,14 +74,26 @@ static uint64_t mask_of(const struct type *t)
     return ~0ull >> (64 - 8 * t->bytes);
 }
 
-static uint64_t infinity_of(const struct type *t)
+static uint64_t sign_of(const struct type *t)
 {
-    return mask_of(t) >> 1 >> t->fraction << t->fraction;
+    return mask_of(t) ^ mask_of(t) >> 1;
 }
 
 static bool is_float(const struct type *t)
 {
     return t->kind == 'f' || t->kind == 'd';
+}
+
+/* All ones in the exponent: an infinity, but of e4m3 a number. */
+static uint64_t infinity_of(const struct type *t)
+{
+    return mask_of(t) >> 1 >> t->fraction << t->fraction;
+}
+
+static bool is_nan(const struct type *t, uint64_t bits)
+{
+    uint64_t least = t->type == TUTTI_FLOAT8_E4M3 ? t->most + 1 : infinity_of(t) + 1;
+    return is_float(t) && (bits & mask_of(t) >> 1) >= least;
 }
 
 /* Any bits; of floats one in two near 1, so that sums round and do not drown in infinities, and one in eight
@@ -110,25 +130,35 @@ union number {
     uint32_t f_bits;
 };
 
-/* The value of a finite 16-bit float, or the number nearest to a value: the fraction counts in units of
- * 2^(exponent - fraction bits). */
-static double half_value(const struct type *t, uint64_t bits)
+static bool is_narrow(const struct type *t)
 {
-    int exponent = (int)((bits & 0x7fff) >> t->fraction);
+    return t->kind == 'f' && t->bytes < 4;
+}
+
+/* The value of a narrow float, or the number nearest to a value: the fraction counts in units of
+ * 2^(exponent - fraction bits). */
+static double narrow_value(const struct type *t, uint64_t bits)
+{
+    uint64_t magnitude = bits & mask_of(t) >> 1;
+    int exponent = (int)(magnitude >> t->fraction);
     double count = (double)(bits & ((1u << t->fraction) - 1));
     if (exponent > 0)
         count += 1u << t->fraction;
     double value = ldexp(count, (exponent > 0 ? exponent - 1 : 0) + t->least - t->fraction);
-    return bits & 0x8000 ? -value : value;
+    if (is_nan(t, bits))
+        value = NAN;
+    else if (magnitude == infinity_of(t) && t->type != TUTTI_FLOAT8_E4M3)
+        value = INFINITY;
+    return bits & sign_of(t) ? -value : value;
 }
 
-static uint64_t half_nearest(const struct type *t, double value)
+static uint64_t narrow_nearest(const struct type *t, double value)
 {
-    uint64_t sign = signbit(value) ? 0x8000 : 0;
+    uint64_t sign = signbit(value) ? sign_of(t) : 0;
     if (isnan(value))
-        return 0xffff;
+        return mask_of(t);
     if (isinf(value))
-        return sign | infinity_of(t);
+        return sign | t->most;
     int exponent;
     frexp(value, &exponent);
     exponent = value == 0 || exponent <= t->least ? t->least : exponent - 1;
@@ -137,19 +167,16 @@ static uint64_t half_nearest(const struct type *t, double value)
     double rest = count - (double)whole;
     whole += rest > 0.5 || (rest == 0.5 && whole % 2 == 1);
     uint64_t bits = ((uint64_t)(exponent - t->least) << t->fraction) + whole; /* also carries */
-    return sign | (bits > infinity_of(t) ? infinity_of(t) : bits);
+    return sign | (bits > t->most ? t->most : bits);
 }
 
 static union number widen(const struct type *t, uint64_t bits)
 {
     union number n = { .u = bits };
-    bool special = (bits & infinity_of(t)) == infinity_of(t);
-    if (t->kind == 'i' && t->bytes == 4)
-        n.i = (int32_t)bits;
-    if (is_float(t) && t->bytes == 2 && special)
-        n.f = bits & ((1u << t->fraction) - 1) ? NAN : bits & 0x8000 ? -INFINITY : INFINITY;
-    else if (is_float(t) && t->bytes == 2)
-        n.f = (float)half_value(t, bits);
+    if (t->kind == 'i')
+        n.i = (int64_t)(bits << (64 - 8 * t->bytes)) >> (64 - 8 * t->bytes);
+    else if (is_narrow(t))
+        n.f = (float)narrow_value(t, bits);
     return n;
 }
 
@@ -157,8 +184,8 @@ static uint64_t narrow(const struct type *t, union number n)
 {
     if ((t->kind == 'f' && isnan(n.f)) || (t->kind == 'd' && isnan(n.d)))
         return mask_of(t);
-    if (is_float(t) && t->bytes == 2)
-        return half_nearest(t, (double)n.f);
+    if (is_narrow(t))
+        return narrow_nearest(t, (double)n.f);
     return t->kind == 'f' ? n.f_bits : n.u & mask_of(t);
 }
 
@@ -169,6 +196,26 @@ static double float_min(double a, double b)
     if (a == b)
         return signbit(a) ? a : b;
     return a < b ? a : b;
+}
+
+static uint64_t combine_integers(const struct type *t, tutti_op op, union number a, union number b)
+{
+    bool less = t->kind == 'i' ? a.i < b.i : a.u < b.u;
+    switch (op) {
+    case TUTTI_PROD:
+        return a.u * b.u;
+    case TUTTI_MAX:
+    case TUTTI_MIN:
+        return less == (op == TUTTI_MIN) ? a.u : b.u;
+    case TUTTI_BIT_AND:
+        return a.u & b.u;
+    case TUTTI_BIT_OR:
+        return a.u | b.u;
+    case TUTTI_BIT_XOR:
+        return a.u ^ b.u;
+    default:
+        return a.u + b.u;
+    }
 }
 
 static union number combine(const struct type *t, tutti_op op, union number a, union number b)
@@ -185,9 +232,7 @@ static union number combine(const struct type *t, tutti_op op, union number a, u
         double smaller = float_min(a.d, b.d), greater = -float_min(-a.d, -b.d);
         r.d = is_sum ? a.d + b.d : op == TUTTI_PROD ? a.d * b.d : op == TUTTI_MIN ? smaller : greater;
     } else {
-        bool less = t->kind == 'i' ? a.i < b.i : a.u < b.u;
-        r.u = is_sum ? a.u + b.u : op == TUTTI_PROD ? a.u * b.u : less == (op == TUTTI_MIN) ? a.u : b.u;
-        r = widen(t, r.u & mask_of(t));
+        r = widen(t, combine_integers(t, op, a, b) & mask_of(t));
     }
     return r;
 }

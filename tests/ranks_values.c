@@ -1,6 +1,6 @@
 /* ranks_values.c: elements from a seed, and their reduction by an arithmetic of the test's own.
  *
- * The 16-bit floats are encoded here by integer arithmetic, so that no rounding of the library is checked
+ * The narrow floats are encoded here by integer arithmetic, so that no rounding of the library is checked
  * against itself. */
 #include "ranks_values.h"
 
@@ -9,6 +9,7 @@
 static const char *const type_names[] = { "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16",
     "float32", "float64", "bfloat16", "float8_e4m3", "float8_e5m2" };
 static const char *const op_names[] = { "sum", "prod", "max", "min", "avg" };
+static const char *const bit_names[] = { "bit_and", "bit_or", "bit_xor" };
 
 const char *ranks_type_name(tutti_type type)
 {
@@ -17,23 +18,46 @@ const char *ranks_type_name(tutti_type type)
 
 const char *ranks_op_name(tutti_op op)
 {
+    if (op >= TUTTI_BIT_AND && op <= TUTTI_BIT_XOR)
+        return bit_names[op - TUTTI_BIT_AND];
     return op <= TUTTI_AVG ? op_names[op] : "move";
 }
 
-/* --- 16-bit floats: sign, `exponent` bits, `mantissa` bits */
+/* --- Narrow floats: sign, `exponent` bits, `mantissa` bits; beyond `most` a number is `most` */
 
-static uint16_t narrow(double value, int exponent, int mantissa)
+struct format {
+    int exponent, mantissa;
+    uint16_t most, nan; /* codes without sign: of the greatest value, of the least NaN */
+};
+
+static const struct format *format_of(tutti_type type)
+{
+    static const struct format formats[] = { { 5, 10, 0x7c00, 0x7c01 }, { 8, 7, 0x7f80, 0x7f81 },
+        { 4, 3, 0x7e, 0x7f }, { 5, 2, 0x7b, 0x7d } };
+    switch (type) {
+    case TUTTI_FLOAT16:
+        return &formats[0];
+    case TUTTI_BFLOAT16:
+        return &formats[1];
+    case TUTTI_FLOAT8_E4M3:
+        return &formats[2];
+    default:
+        return &formats[3];
+    }
+}
+
+static uint16_t narrow(double value, const struct format *f)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
-    uint16_t sign = (uint16_t)(bits >> 63 << 15), infinite = (uint16_t)(((1 << exponent) - 1) << mantissa);
-    int e = (int)(bits >> 52 & 0x7ff) - 1023, bias = (1 << (exponent - 1)) - 1;
+    uint16_t sign = (uint16_t)(bits >> 63 << (f->exponent + f->mantissa));
+    int e = (int)(bits >> 52 & 0x7ff) - 1023, bias = (1 << (f->exponent - 1)) - 1;
     uint64_t m = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52;
     if (value != value)
         return UINT16_MAX;
     if (e == 1024)
-        return sign | infinite;
-    int shift = 52 - mantissa, lowest = 1 - bias;
+        return sign | f->most;
+    int shift = 52 - f->mantissa, lowest = 1 - bias;
     if (e < lowest) {
         shift += lowest - e;
         e = lowest;
@@ -42,8 +66,8 @@ static uint16_t narrow(double value, int exponent, int mantissa)
         return sign;
     uint64_t kept = m >> shift, rest = m & ((UINT64_C(1) << shift) - 1), half = UINT64_C(1) << (shift - 1);
     kept += rest > half || (rest == half && (kept & 1));
-    uint64_t result = ((uint64_t)(e + bias - 1) << mantissa) + kept; /* a carry goes into the exponent */
-    return sign | (result < infinite ? (uint16_t)result : infinite);
+    uint64_t result = ((uint64_t)(e + bias - 1) << f->mantissa) + kept; /* a carry goes into the exponent */
+    return sign | (result < f->most ? (uint16_t)result : f->most);
 }
 
 static double power_of_two(int e)
@@ -54,28 +78,30 @@ static double power_of_two(int e)
     return value;
 }
 
-static double widen(uint16_t x, int exponent, int mantissa)
+static double widen(uint16_t x, const struct format *f)
 {
-    int e = x >> mantissa & ((1 << exponent) - 1), bias = (1 << (exponent - 1)) - 1;
-    double m = x & ((1 << mantissa) - 1), sign = x >> 15 ? -1.0 : 1.0;
-    if (e == (1 << exponent) - 1)
-        return m > 0 ? (double)__builtin_nan("") : sign * __builtin_inf();
+    int width = f->exponent + f->mantissa, magnitude = x & ((1 << width) - 1);
+    int e = magnitude >> f->mantissa, bias = (1 << (f->exponent - 1)) - 1;
+    double m = magnitude & ((1 << f->mantissa) - 1), sign = x >> width & 1 ? -1.0 : 1.0;
+    if (magnitude >= f->nan)
+        return __builtin_nan("");
+    if (magnitude == f->nan - 1 && f->mantissa != 3)
+        return sign * __builtin_inf();
     if (e == 0)
-        return sign * m * power_of_two(1 - bias - mantissa);
-    return sign * (m + (double)(1 << mantissa)) * power_of_two(e - bias - mantissa);
+        return sign * m * power_of_two(1 - bias - f->mantissa);
+    return sign * (m + (double)(1 << f->mantissa)) * power_of_two(e - bias - f->mantissa);
 }
 
 void ranks_encode(tutti_type type, double value, void *dst)
 {
     float f = (float)value;
-    uint16_t half;
     if (type == TUTTI_FLOAT64) {
         memcpy(dst, &value, sizeof value);
     } else if (type == TUTTI_FLOAT32) {
         memcpy(dst, &f, sizeof f);
     } else {
-        half = type == TUTTI_FLOAT16 ? narrow(value, 5, 10) : narrow(value, 8, 7);
-        memcpy(dst, &half, sizeof half);
+        uint16_t code = narrow(value, format_of(type));
+        memcpy(dst, &code, tutti_type_bytes(type));
     }
 }
 
@@ -83,7 +109,7 @@ double ranks_decode(tutti_type type, const void *src)
 {
     double value;
     float f;
-    uint16_t half;
+    uint16_t code = 0;
     if (type == TUTTI_FLOAT64) {
         memcpy(&value, src, sizeof value);
         return value;
@@ -92,20 +118,20 @@ double ranks_decode(tutti_type type, const void *src)
         memcpy(&f, src, sizeof f);
         return (double)f;
     }
-    memcpy(&half, src, sizeof half);
-    return type == TUTTI_FLOAT16 ? widen(half, 5, 10) : widen(half, 8, 7);
+    memcpy(&code, src, tutti_type_bytes(type));
+    return widen(code, format_of(type));
 }
 
 /* --- Elements */
 
 static bool is_float(tutti_type type)
 {
-    return type == TUTTI_FLOAT16 || type == TUTTI_BFLOAT16 || type == TUTTI_FLOAT32 || type == TUTTI_FLOAT64;
+    return type >= TUTTI_FLOAT16;
 }
 
 static bool is_signed(tutti_type type)
 {
-    return type == TUTTI_INT32 || type == TUTTI_INT64;
+    return type == TUTTI_INT8 || type == TUTTI_INT32 || type == TUTTI_INT64;
 }
 
 static uint64_t bits_of(const struct ranks_vector *v, int rank, uint64_t index)
@@ -116,30 +142,43 @@ static uint64_t bits_of(const struct ranks_vector *v, int rank, uint64_t index)
 /* Reduced to the type's width, with its sign. */
 static uint64_t fit(tutti_type type, uint64_t x)
 {
-    if (type == TUTTI_INT32)
-        return (uint64_t)(int64_t)(int32_t)(uint32_t)x;
-    return type == TUTTI_UINT32 ? (uint32_t)x : x;
+    int unused = 64 - 8 * (int)tutti_type_bytes(type);
+    return is_signed(type) ? (uint64_t)((int64_t)(x << unused) >> unused) : x << unused >> unused;
 }
 
 static uint64_t integer_of(const struct ranks_vector *v, int rank, uint64_t index)
 {
     static const uint64_t extremes[] = { 0, 1, UINT64_MAX, INT64_MAX, (uint64_t)INT64_MIN,
-        (UINT64_C(1) << 53) + 1, INT32_MAX, (uint64_t)INT32_MIN };
+        (UINT64_C(1) << 53) + 1, INT32_MAX, 0x80000080 };
     uint64_t bits = bits_of(v, rank, index);
     return fit(v->type, bits >> 60 == 0 ? extremes[bits & 7] : bits);
+}
+
+/* How many small integers a sum of eight may have on each side of 0. */
+static int64_t range_of(tutti_type type)
+{
+    switch (type) {
+    case TUTTI_FLOAT16:
+        return 128;
+    case TUTTI_BFLOAT16:
+        return 16;
+    case TUTTI_FLOAT32:
+        return 1 << 20;
+    default:
+        return INT64_C(1) << 49;
+    }
 }
 
 static double float_of(const struct ranks_vector *v, int rank, uint64_t index)
 {
     uint64_t bits = bits_of(v, rank, index);
-    int64_t range = v->type == TUTTI_FLOAT16    ? 128
-                    : v->type == TUTTI_BFLOAT16 ? 16
-                    : v->type == TUTTI_FLOAT32  ? 1 << 20
-                                                : INT64_C(1) << 49;
     if (v->op == TUTTI_PROD)
         return (bits & 1 ? -1.0 : 1.0) * power_of_two((int)(bits >> 1 & 0xff) % 3 - 1);
     int64_t n = v->op == TUTTI_AVG ? v->n : 1;
-    range /= n;
+    if (tutti_type_bytes(v->type) == 1) /* only up to 8 is each integer there; an average is of one number */
+        return n > 1 && (uint64_t)rank != index % (uint64_t)n ? 0
+                                                              : (double)(((int64_t)(bits >> 1) % 3 - 1) * n);
+    int64_t range = range_of(v->type) / n;
     return (double)(((int64_t)(bits >> 1) % (2 * range) - range) * n);
 }
 
@@ -167,6 +206,12 @@ static uint64_t combine_integers(const struct ranks_vector *v, uint64_t a, uint6
         return less ? b : a;
     case TUTTI_MIN:
         return less ? a : b;
+    case TUTTI_BIT_AND:
+        return a & b;
+    case TUTTI_BIT_OR:
+        return a | b;
+    case TUTTI_BIT_XOR:
+        return a ^ b;
     default:
         return fit(v->type, a + b);
     }

@@ -123,14 +123,15 @@ static void wrong_values(struct ranks_me *me, tutti_comm *comm)
         }
         w = right(me);
         for (int i = 0; reduces && i < 3; i++) {
-            w.op = ((const tutti_op[]){ 5, 256, UINT32_MAX })[i];
-            refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "op|TUTTI_SUM");
+            w.op = ((const tutti_op[]){ 5, 19, UINT32_MAX })[i];
+            refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "op|TUTTI_SUM|_BIT_XOR");
         }
         w = right(me);
-        for (int i = 0; reduces && i < 4; i++) {
-            w.type =
-                ((const tutti_type[]){ TUTTI_INT8, TUTTI_UINT8, TUTTI_FLOAT8_E4M3, TUTTI_FLOAT8_E5M2 })[i];
-            refuse(me, which, &w, comm, TUTTI_UNSUPPORTED, ranks_type_name(w.type));
+        w.op = TUTTI_BIT_XOR;
+        for (int i = 0; reduces && i < 6; i++) {
+            w.type = ((const tutti_type[]){ TUTTI_FLOAT16, TUTTI_BFLOAT16, TUTTI_FLOAT32, TUTTI_FLOAT64,
+                TUTTI_FLOAT8_E4M3, TUTTI_FLOAT8_E5M2 })[i];
+            refuse(me, which, &w, comm, TUTTI_UNSUPPORTED, "bit_xor|float");
         }
         w = right(me);
         w.stream.kind = 1;
@@ -493,8 +494,8 @@ static void wrong_local_reductions(struct ranks_me *me)
         "a misaligned source", "sources[1]|multiple of 4");
     ranks_refused(me, tutti_reduce_local(sources, 2, dst + 1, 4, TUTTI_INT32, TUTTI_SUM),
         TUTTI_INVALID_ARGUMENT, "a misaligned dst", "dst|multiple of 4");
-    ranks_refused(
-        me, tutti_reduce_local(sources, 2, dst, 4, TUTTI_INT8, TUTTI_SUM), TUTTI_UNSUPPORTED, "int8", "int8");
+    ranks_refused(me, tutti_reduce_local(sources, 2, dst, 4, TUTTI_FLOAT16, TUTTI_BIT_OR), TUTTI_UNSUPPORTED,
+        "bits of float16", "float16|bit_or");
     ranks_refused(me, tutti_reduce_local(sources, 2, dst, 4, (tutti_type)77, TUTTI_SUM), TUTTI_UNSUPPORTED,
         "type 77", "type");
     ranks_refused(

@@ -28,14 +28,14 @@ struct rig { /* what a rank has to work with */
 
 /* --- The table of cases, common to all ranks */
 
-enum { COUNTS = 11, OPS_TYPES = 4, TYPES = 12, REDUCED_TYPES = 8, OPS = 5 };
+enum { COUNTS = 11, OPS_TYPES = 6, TYPES = 12, OPS = 8 };
 enum {
     OF_COUNTS = COUNTS * 2 * 2,
     OF_TYPES = OF_COUNTS + 2 * TYPES,
     ROWS = OF_TYPES + OPS * OPS_TYPES,
 };
-static const tutti_type reduced_types[REDUCED_TYPES] = { TUTTI_INT32, TUTTI_UINT32, TUTTI_INT64, TUTTI_UINT64,
-    TUTTI_FLOAT16, TUTTI_FLOAT32, TUTTI_FLOAT64, TUTTI_BFLOAT16 };
+static const tutti_op ops[OPS] = { TUTTI_SUM, TUTTI_PROD, TUTTI_MAX, TUTTI_MIN, TUTTI_AVG, TUTTI_BIT_AND,
+    TUTTI_BIT_OR, TUTTI_BIT_XOR };
 
 static size_t count_of(int which, int n, tutti_type type)
 {
@@ -49,7 +49,6 @@ static size_t count_of(int which, int n, tutti_type type)
 static void set_row(struct matrix_case *c, int row)
 {
     static const tutti_type two[] = { TUTTI_FLOAT32, TUTTI_UINT64 };
-    static const tutti_type four[] = { TUTTI_FLOAT32, TUTTI_INT64, TUTTI_UINT64, TUTTI_FLOAT16 };
     int which = 5;
     tutti_op op = TUTTI_SUM;
     tutti_type type;
@@ -58,11 +57,13 @@ static void set_row(struct matrix_case *c, int row)
         which = row / 4;
     } else if (row < OF_TYPES) {
         int t = (row - OF_COUNTS) / 2;
-        type = matrix_shapes[c->collective].reduces ? reduced_types[t % REDUCED_TYPES] : (tutti_type)t;
+        type = (tutti_type)t;
         which = row & 1 ? 8 : 5;
     } else {
-        type = four[(row - OF_TYPES) % OPS_TYPES];
-        op = (tutti_op)((row - OF_TYPES) / OPS_TYPES);
+        int which_op = (row - OF_TYPES) / OPS_TYPES, t = (row - OF_TYPES) % OPS_TYPES;
+        op = ops[which_op];
+        /* Bits of the six integers; else every other type, and the rest at other n. */
+        type = (tutti_type)(op >= TUTTI_BIT_AND ? t : 2 * t + (which_op + c->n) % 2);
     }
     c->vector.type = type;
     c->vector.op = matrix_shapes[c->collective].reduces ? op : RANKS_MOVE;

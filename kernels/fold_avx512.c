@@ -1,0 +1,133 @@
+/* fold_avx512.c: the folds with 64-byte vectors, for CPUs with AVX-512 F, BW, DQ and VL.
+ *
+ * The build compiles this file alone with these flags; tt_isa_best looks at the CPU, and at what the system
+ * saves of its registers, before anything in here runs. Without the flags the table is empty. AVX-512's own
+ * conversion to bfloat16 is not used: it takes denormals for zero. What the functions mean stands in
+ * fold_generic.c. */
+#include "kernels/fold_table.h"
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#include <immintrin.h>
+#define TT_VECTOR_BYTES 64
+#include "kernels/fold_vector.h"
+
+/* Indices into the 16-bit words of two vectors: of each lane the upper, or the lower, ones. */
+static const _Alignas(64) uint16_t upper_words[32] = { 1, 33, 3, 35, 5, 37, 7, 39, 9, 41, 11, 43, 13, 45, 15,
+    47, 17, 49, 19, 51, 21, 53, 23, 55, 25, 57, 27, 59, 29, 61, 31, 63 };
+static const _Alignas(64) uint16_t lower_words[32] = { 0, 32, 2, 34, 4, 36, 6, 38, 8, 40, 10, 42, 12, 44, 14,
+    46, 16, 48, 18, 50, 20, 52, 22, 54, 24, 56, 26, 58, 28, 60, 30, 62 };
+
+INLINE vec vec_uppers(vec a, vec b)
+{
+    return (vec)_mm512_permutex2var_epi16((__m512i)a, (__m512i)vec_load(upper_words), (__m512i)b);
+}
+INLINE vec vec_lowers(vec a, vec b)
+{
+    return (vec)_mm512_permutex2var_epi16((__m512i)a, (__m512i)vec_load(lower_words), (__m512i)b);
+}
+/* x and (the lesser of the rest and 1, or all other bits). */
+INLINE vec vec_even_ties(vec x, vec rest)
+{
+    __m512i any = _mm512_min_epu16((__m512i)rest, _mm512_set1_epi16(1));
+    return (vec)_mm512_ternarylogic_epi32((__m512i)x, any, _mm512_set1_epi16(-2), 0xe0);
+}
+INLINE vec f32_at_most(vec most, vec x)
+{
+    return (vec)_mm512_min_ps((__m512)most, (__m512)x);
+}
+INLINE vec i32_lesser(vec x, vec y)
+{
+    return (vec)_mm512_min_epi32((__m512i)x, (__m512i)y);
+}
+INLINE vec i32_greater(vec x, vec y)
+{
+    return (vec)_mm512_max_epi32((__m512i)x, (__m512i)y);
+}
+
+typedef uint32_t nans; /* a bit for each lane */
+INLINE nans f32_nans(vec x, vec y)
+{
+    return _mm512_cmp_ps_mask((__m512)x, (__m512)y, _CMP_UNORD_Q);
+}
+INLINE nans f64_nans(vec x, vec y)
+{
+    return _mm512_cmp_pd_mask((__m512d)x, (__m512d)y, _CMP_UNORD_Q);
+}
+INLINE bool nans_any(nans n)
+{
+    return n != 0;
+}
+
+/* Comparisons give masks here, so order has its own words. The processor's minimum and maximum give y where
+ * one operand is NaN or both are zeros. */
+#define TT_OWN_ORDER
+#define INTEGER_ORDER(lane, suffix)                                                                          \
+    INLINE vec max_##lane(vec x, vec y)                                                                      \
+    {                                                                                                        \
+        return (vec)_mm512_max_##suffix((__m512i)x, (__m512i)y);                                             \
+    }                                                                                                        \
+    INLINE vec min_##lane(vec x, vec y)                                                                      \
+    {                                                                                                        \
+        return (vec)_mm512_min_##suffix((__m512i)x, (__m512i)y);                                             \
+    }
+INTEGER_ORDER(i8, epi8)
+INTEGER_ORDER(u8, epu8)
+INTEGER_ORDER(i32, epi32)
+INTEGER_ORDER(u32, epu32)
+INTEGER_ORDER(i64, epi64)
+INTEGER_ORDER(u64, epu64)
+
+#define FLOAT_ORDER(lane, type, mask, suffix)                                                                \
+    INLINE vec max_##lane(vec x, vec y)                                                                      \
+    {                                                                                                        \
+        mask equal = _mm512_cmp_##suffix##_mask((type)x, (type)y, _CMP_EQ_OQ);                               \
+        mask nan = _mm512_cmp_##suffix##_mask((type)y, (type)y, _CMP_UNORD_Q);                               \
+        type r = _mm512_max_##suffix((type)x, (type)y);                                                      \
+        r = _mm512_mask_and_##suffix(r, equal, (type)x, (type)y);                                            \
+        return (vec)_mm512_mask_mov_##suffix(r, nan, (type)x);                                               \
+    }                                                                                                        \
+    INLINE vec min_##lane(vec x, vec y)                                                                      \
+    {                                                                                                        \
+        mask equal = _mm512_cmp_##suffix##_mask((type)x, (type)y, _CMP_EQ_OQ);                               \
+        mask nan = _mm512_cmp_##suffix##_mask((type)y, (type)y, _CMP_UNORD_Q);                               \
+        type r = _mm512_min_##suffix((type)x, (type)y);                                                      \
+        r = _mm512_mask_or_##suffix(r, equal, (type)x, (type)y);                                             \
+        return (vec)_mm512_mask_mov_##suffix(r, nan, (type)x);                                               \
+    }
+FLOAT_ORDER(f32, __m512, __mmask16, ps)
+FLOAT_ORDER(f64, __m512d, __mmask8, pd)
+
+/* The empty asm is for clang, as in fold_avx2.c. */
+INLINE vec f32_of_halves(__m256i halves)
+{
+    __m512 f = _mm512_cvtph_ps(halves);
+    __asm__("" : "+v"(f));
+    return (vec)f;
+}
+INLINE struct wide halves_widen(vec halves)
+{
+    return (struct wide){ .a = f32_of_halves(_mm512_castsi512_si256((__m512i)halves)),
+        .b = f32_of_halves(_mm512_extracti64x4_epi64((__m512i)halves, 1)) };
+}
+INLINE vec halves_merge(vec a, vec b)
+{
+    __m512i merged = _mm512_castsi256_si512(_mm512_cvtepi32_epi16((__m512i)a));
+    return (vec)_mm512_inserti64x4(merged, _mm512_cvtepi32_epi16((__m512i)b), 1);
+}
+
+INLINE struct wide float16_widen(const uint8_t *from)
+{
+    return (struct wide){ .a = f32_of_halves(_mm256_loadu_si256((const __m256i *)from)),
+        .b = f32_of_halves(_mm256_loadu_si256((const __m256i *)(from + 32))) };
+}
+INLINE void float16_narrow(uint8_t *to, struct wide w)
+{
+    _mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph((__m512)w.a, _MM_FROUND_TO_NEAREST_INT));
+    _mm256_storeu_si256((__m256i *)(to + 32), _mm512_cvtps_ph((__m512)w.b, _MM_FROUND_TO_NEAREST_INT));
+}
+
+#define TT_FOLD_TABLE tt_folds_avx512
+#include "kernels/fold_loops.h"
+#else
+const struct tt_fold_table tt_folds_avx512;
+#endif
