@@ -7,13 +7,13 @@
 
 #include "base/schedule.h"
 
-typedef void (*tt_generator)(struct tt_schedule *s, const struct tt_team *team, int root);
-
 /* How the operands of a reduction are associated, at every rank and for every chunk. */
 enum tt_association {
     TT_ASSOCIATION_NONE, /* nothing is reduced */
     TT_ASSOCIATION_ORDERED, /* some tree over the operands in rank order */
+    TT_ASSOCIATION_ORDERED_BY_CHUNK, /* the same, but another tree for another chunk */
     TT_ASSOCIATION_ROTATED, /* the first operand depends on the chunk or the root */
+    TT_ASSOCIATION_UNORDERED, /* some tree for each chunk, equal on all ranks */
 };
 
 /* Where the algorithm yields the canonical pass-up tree, and so may serve a communicator that asks for

@@ -74,7 +74,8 @@ int tt_algorithm_find(enum tt_collective collective, const char *name)
 
 const char *tt_algorithm_refuse(const struct tt_algorithm *a, struct tt_demand demand)
 {
-    if (demand.ordered && a->association == TT_ASSOCIATION_ROTATED)
+    bool ordered = a->association != TT_ASSOCIATION_ROTATED && a->association != TT_ASSOCIATION_UNORDERED;
+    if (demand.ordered && !ordered)
         return "its operands do not stand in rank order, which an operator that does not commute needs";
     if (!demand.exact || a->association == TT_ASSOCIATION_NONE || a->canonical == TT_CANONICAL_ALWAYS)
         return NULL;

@@ -83,6 +83,8 @@ static inline struct tt_proof proof_of(const struct tt_algorithm *a, bool exact)
     struct tt_proof proof = { .tree = TT_TREE_ANY, .span = a->whole ? 0 : 1 };
     if (a->association == TT_ASSOCIATION_ORDERED)
         proof.tree = TT_TREE_ORDERED;
+    if (a->association == TT_ASSOCIATION_ORDERED_BY_CHUNK)
+        proof.tree = TT_TREE_ORDERED_BY_CHUNK;
     if (a->association == TT_ASSOCIATION_ROTATED)
         proof.tree = TT_TREE_ROTATED;
     if (a->association != TT_ASSOCIATION_NONE && exact)

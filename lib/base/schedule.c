@@ -24,7 +24,7 @@ struct cell {
 struct tt_builder {
     tutti_status status;
     int lane;
-    bool final, folding, fold_tree;
+    bool final, folding, fold_tree, paced;
     uint32_t fold_first;
     uint32_t step_capacity, dep_capacity, cell_count[TT_BUFFERS];
     struct cell *cells[TT_BUFFERS];
@@ -33,7 +33,7 @@ struct tt_builder {
     uint32_t *stamp; /* stamp[i] == unit + 1: step i is already a dependency of `unit` */
 };
 
-static void fail(struct tt_schedule *s, tutti_status status, const char *why)
+void tt_spoil(struct tt_schedule *s, tutti_status status, const char *why)
 {
     if (s->builder->status == TUTTI_OK)
         s->builder->status =
@@ -48,7 +48,7 @@ static bool grow(struct tt_schedule *s, void **items, uint32_t count, uint32_t *
     uint32_t wanted = *capacity == 0 ? 64 : *capacity * 2;
     void *bigger = realloc(*items, wanted * item_bytes);
     if (bigger == NULL) {
-        fail(s, TUTTI_OUT_OF_MEMORY, "no memory");
+        tt_spoil(s, TUTTI_OUT_OF_MEMORY, "no memory");
         return false;
     }
     *items = bigger;
@@ -103,7 +103,7 @@ static struct cell *cells_of(struct tt_schedule *s, unsigned buffer, uint32_t en
         uint32_t wanted = end > 2 * b->cell_count[buffer] ? end : 2 * b->cell_count[buffer];
         struct cell *bigger = realloc(b->cells[buffer], wanted * sizeof *bigger);
         if (bigger == NULL) {
-            fail(s, TUTTI_OUT_OF_MEMORY, "no memory");
+            tt_spoil(s, TUTTI_OUT_OF_MEMORY, "no memory");
             return NULL;
         }
         for (uint32_t i = b->cell_count[buffer]; i < wanted; i++)
@@ -123,7 +123,7 @@ static void depend(struct tt_schedule *s, uint32_t unit, uint32_t earlier)
     if (!grow(s, (void **)&s->deps, s->ndeps, &b->dep_capacity, sizeof *s->deps))
         return;
     if (s->steps[unit].dep_count == UINT16_MAX) {
-        fail(s, TUTTI_INTERNAL_ERROR, "a step with more than 65535 dependencies");
+        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a step with more than 65535 dependencies");
         return;
     }
     b->stamp[earlier] = unit + 1;
@@ -177,7 +177,7 @@ static bool legal(
             why = "operands of different length";
     }
     if (why != NULL)
-        fail(s, TUTTI_INTERNAL_ERROR, why);
+        tt_spoil(s, TUTTI_INTERNAL_ERROR, why);
     return why == NULL;
 }
 
@@ -200,6 +200,9 @@ static struct tt_step *append(struct tt_schedule *s, enum tt_verb verb, int peer
     struct tt_step *step = &s->steps[s->nsteps++];
     *step = (struct tt_step){ .verb = (uint8_t)verb, .peer = peer, .dep_first = s->ndeps, .fold_count = 1 };
     step->flags = (uint8_t)(b->lane << TT_LANE_SHIFT);
+    if (b->paced && s->nsteps > 1)
+        depend(s, s->nsteps - 1, s->nsteps - 2 - step[-1].fold_index);
+    b->paced = false;
     if (verb == TT_VERB_SEND)
         step->ordinal = s->sends[peer]++;
     else if (verb == TT_VERB_RECV || verb == TT_VERB_RECV_REDUCE)
@@ -226,14 +229,14 @@ static void set_src(struct tt_schedule *s, struct tt_step *step, struct tt_cells
 void tt_chunks(struct tt_schedule *s, uint32_t chunks)
 {
     if (s->nsteps > 0 || chunks == 0)
-        fail(s, TUTTI_INTERNAL_ERROR, "tt_chunks after the first step, or of 0");
+        tt_spoil(s, TUTTI_INTERNAL_ERROR, "tt_chunks after the first step, or of 0");
     s->chunks = chunks;
 }
 
 void tt_lane(struct tt_schedule *s, int lane)
 {
     if (lane < 0 || lane > 15)
-        fail(s, TUTTI_INTERNAL_ERROR, "a lane outside 0..15");
+        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a lane outside 0..15");
     else
         s->builder->lane = lane;
 }
@@ -241,6 +244,11 @@ void tt_lane(struct tt_schedule *s, int lane)
 void tt_final(struct tt_schedule *s, bool final)
 {
     s->builder->final = final;
+}
+
+void tt_pace(struct tt_schedule *s)
+{
+    s->builder->paced = true;
 }
 
 void tt_send(struct tt_schedule *s, int peer, struct tt_cells src)
@@ -280,7 +288,7 @@ void tt_recv_reduce(struct tt_schedule *s, int peer, struct tt_cells dst, struct
     if (index >= TT_FOLD_MAX || first->dst_buffer != step->dst_buffer ||
         first->dst_chunk != step->dst_chunk || first->src_buffer != step->src_buffer ||
         first->src_chunk != step->src_chunk || first->nchunks != step->nchunks) {
-        fail(s, TUTTI_INTERNAL_ERROR, "a fold of more than 8, or with different cells");
+        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a fold of more than 8, or with different cells");
         return;
     }
     step->fold_index = (uint8_t)index;
@@ -327,7 +335,7 @@ void tt_fold_begin(struct tt_schedule *s, bool tree)
 {
     struct tt_builder *b = s->builder;
     if (b->folding)
-        fail(s, TUTTI_INTERNAL_ERROR, "a fold inside a fold");
+        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a fold inside a fold");
     b->folding = true;
     b->fold_tree = tree;
     b->fold_first = s->nsteps;
@@ -365,9 +373,9 @@ static bool list_followers(struct tt_schedule *s)
 tutti_status tt_schedule_end(struct tt_schedule *schedule)
 {
     if (schedule->builder->folding)
-        fail(schedule, TUTTI_INTERNAL_ERROR, "a fold that was not ended");
+        tt_spoil(schedule, TUTTI_INTERNAL_ERROR, "a fold that was not ended");
     if (schedule->builder->status == TUTTI_OK && !list_followers(schedule))
-        fail(schedule, TUTTI_OUT_OF_MEMORY, "no memory");
+        tt_spoil(schedule, TUTTI_OUT_OF_MEMORY, "no memory");
     tutti_status status = schedule->builder->status;
     if (status != TUTTI_OK) {
         tt_schedule_free(schedule);

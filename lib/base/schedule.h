@@ -96,12 +96,17 @@ static inline struct tt_cells tt_range(enum tt_buffer buffer, uint32_t chunk, ui
     return (struct tt_cells){ buffer, chunk, count };
 }
 
+struct tt_schedule;
+
 /* An ordered subset of the ranks of a communicator, seen from one member. ranks NULL: all, in order. */
 struct tt_team {
     int n;
     int me; /* index in the team */
     const int *ranks;
 };
+/* Writes the steps of the team's member `me`; root is an index in the team. */
+typedef void (*tt_generator)(struct tt_schedule *s, const struct tt_team *team, int root);
+
 /* The communicator rank of team member `index`; indices wrap modulo n, also below zero. */
 int tt_team_rank(const struct tt_team *team, int index);
 
@@ -140,6 +145,7 @@ void tt_schedule_free(struct tt_schedule *schedule);
 
 void tt_chunks(struct tt_schedule *s, uint32_t chunks);
 void tt_lane(struct tt_schedule *s, int lane); /* lane of the steps to come; 0 at first */
+void tt_pace(struct tt_schedule *s); /* the next step waits for the last one, though they share no cell */
 void tt_final(struct tt_schedule *s, bool final); /* the reducing steps to come complete their chunks */
 
 void tt_send(struct tt_schedule *s, int peer, struct tt_cells src);
@@ -155,6 +161,15 @@ void tt_copy(
  * most TT_FOLD_MAX. */
 void tt_fold_begin(struct tt_schedule *s, bool tree);
 void tt_fold_end(struct tt_schedule *s);
+
+/* The reduction that undoes what `generate` spreads, a broadcast or an all_gather in which each chunk
+ * comes to each rank once: sends become recv_reduces, receives sends, the last step comes first. Begins
+ * with tt_chunks. */
+void tt_reverse(struct tt_schedule *s, const struct tt_team *team, int root, enum tt_collective spreads,
+    tt_generator generate);
+
+/* The build has failed; the first reason stays until tt_schedule_end tells it. */
+void tt_spoil(struct tt_schedule *s, tutti_status status, const char *why);
 
 /* The cell index under which hazards of (buffer, chunk) are kept: IN and OUT share one in place. Also the
  * verifier's. */

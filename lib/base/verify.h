@@ -24,6 +24,7 @@
 enum tt_expected_tree {
     TT_TREE_ANY, /* of each chunk the same, wherever its result is */
     TT_TREE_ORDERED, /* also: operands in rank order, and the same tree for every chunk */
+    TT_TREE_ORDERED_BY_CHUNK, /* as ordered, but each chunk may have another tree */
     TT_TREE_CANONICAL, /* also: it is the pass-up tree, every node rounded */
     TT_TREE_ROTATED, /* as ordered, but wraps around: from the root, or a fixed distance from the owner */
 };
