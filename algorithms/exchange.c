@@ -5,12 +5,18 @@
  *       turn 1    0 -> 1 -> 2 -> 3 -> 0
  *       turn 2    0 -> 2 -> 0, 1 -> 3 -> 1
  *       turn 3    0 -> 3 -> 2 -> 1 -> 0
+ *     n = 4, pairwise: in round t two exchange whose exclusive or is t, one round after the other
+ *       round 1    0 = 1   2 = 3       round 2    0 = 2   1 = 3      round 3    0 = 3   1 = 2
+ *     n = 4, bruck: block d is for the d-th rank behind its origin; in round k those with bit k go on by 2^k
+ *       round 0    blocks 1, 3: 0 -> 1 -> 2 -> 3 -> 0      round 1    blocks 2, 3: 0 -> 2 -> 0, 1 -> 3 -> 1
  *
  * In place OUT(j) lies where IN(j) waits to be sent, and rank j may be in the same state: what is sent goes
  * through TMP. The messages are the same, so ranks may differ in whether they work in place.
  *
+ * J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient algorithms for all-to-all
+ * communications in multiport message-passing systems. IEEE TPDS 8(11), 1997.
  * R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH.
- * IJHPCA 19(1), 2005: the all-to-all of medium messages. */
+ * IJHPCA 19(1), 2005: the all-to-all of medium messages, and the pairwise one of long messages. */
 #include "algorithms/generators.h"
 
 void tt_all_to_all_direct(struct tt_schedule *s, const struct tt_team *team, int root)
@@ -30,4 +36,63 @@ void tt_all_to_all_direct(struct tt_schedule *s, const struct tt_team *team, int
         uint32_t from = (me + n - i) % n;
         tt_recv(s, tt_team_rank(team, (int)from), tt_out(from));
     }
+}
+
+/* In round t of n rounds, ranks whose sum is t modulo n; of a power of two, those whose exclusive or is t,
+ * which takes one round less. */
+static uint32_t partner_in(uint32_t t, uint32_t me, uint32_t n)
+{
+    return (n & (n - 1)) == 0 ? me ^ t : (t + n - me) % n;
+}
+
+/* Both write where they read, so in place one cell of TMP is enough. */
+void tt_all_to_all_pairwise(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    (void)root;
+    uint32_t n = (uint32_t)team->n, me = (uint32_t)team->me;
+    tt_chunks(s, n);
+    for (uint32_t t = 0; t < n; t++) {
+        uint32_t peer = partner_in(t, me, n);
+        if (peer == me)
+            continue;
+        struct tt_cells given = s->key.in_place ? tt_tmp(0) : tt_in(peer);
+        tt_pace(s);
+        if (s->key.in_place)
+            tt_copy(s, given, tt_in(peer));
+        tt_send(s, tt_team_rank(team, (int)peer), given);
+        tt_recv(s, tt_team_rank(team, (int)peer), tt_out(peer));
+    }
+    tt_copy(s, tt_out(me), tt_in(me));
+}
+
+/* Where block d is before round k: in IN until its lowest bit, then where its last round brought it. Rounds
+ * have two rows of TMP, what is given and what is taken; a block's place in its row is its turn among those
+ * of this round. */
+static struct tt_cells place_of(uint32_t d, uint32_t k, uint32_t n, uint32_t me)
+{
+    uint32_t done = d & ((1U << k) - 1), last = 0, turn;
+    if (done == 0)
+        return tt_in((me + d) % n);
+    while (done >> (last + 1) != 0)
+        last++;
+    turn = (d >> (last + 1) << last) + (d & ((1U << last) - 1));
+    return tt_tmp((2 * last + 1) * n + turn);
+}
+
+void tt_all_to_all_bruck(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    (void)root;
+    uint32_t n = (uint32_t)team->n, me = (uint32_t)team->me, k = 0;
+    tt_chunks(s, n);
+    tt_copy(s, tt_out(me), tt_in(me));
+    for (; 1U << k < n; k++) {
+        uint32_t count = 0;
+        for (uint32_t d = 1; d < n; d++)
+            if (d >> k & 1)
+                tt_copy(s, tt_tmp(2 * k * n + count++), place_of(d, k, n, me));
+        tt_send(s, tt_team_rank(team, team->me + (1 << k)), tt_range(TT_TMP, 2 * k * n, count));
+        tt_recv(s, tt_team_rank(team, team->me - (1 << k)), tt_range(TT_TMP, (2 * k + 1) * n, count));
+    }
+    for (uint32_t d = 1; d < n; d++)
+        tt_copy(s, tt_out((me + n - d) % n), place_of(d, k, n, me));
 }

@@ -302,6 +302,10 @@ static bool holds(
         return kind == SWAP && opposite(s, i);
     if (strcmp(reason, "implied") == 0)
         return kind >= EDGE && leads_to(c, i, s->deps[s->steps[i].dep_first + kind - EDGE]);
+    if (strcmp(reason, "paces") == 0)
+        return kind >= EDGE && strcmp(s->algorithm, "pairwise") == 0;
+    if (strcmp(reason, "commutes") == 0)
+        return kind == FLIP_LEFT && tt_algorithms[s->key.algorithm].association == TT_ASSOCIATION_UNORDERED;
     return strcmp(reason, "token") == 0 && kind == FLIP_LEFT && s->key.collective == TT_BARRIER;
 }
 
@@ -345,6 +349,9 @@ static const struct {
     { "all_reduce_doubling_n6_in_place", TT_ALL_REDUCE, "doubling", 6, 0, true, false },
     { "all_reduce_halving_n6_in_place", TT_ALL_REDUCE, "halving", 6, 0, true, false },
     { "broadcast_split_n3_in_place", TT_BROADCAST, "split", 3, 2, true, false },
+    { "all_reduce_double_tree_n5_in_place", TT_ALL_REDUCE, "double_tree", 5, 0, true, false },
+    { "reduce_scatter_circulant_n7", TT_REDUCE_SCATTER, "circulant", 7, 0, false, false },
+    { "all_to_all_pairwise_n3_in_place", TT_ALL_TO_ALL, "pairwise", 3, 0, true, false },
     { "all_to_all_direct_n3_in_place", TT_ALL_TO_ALL, "direct", 3, 0, true, false },
 };
 enum { EXTRAS = sizeof extras / sizeof extras[0] };

@@ -5,7 +5,7 @@
  * That the verifier refuses what is wrong is the matter of test_planted.c and test_mutants.c. */
 #include "schedules.h"
 
-enum { N_MAX = 64, ALL_ROOTS = 9, ALL_MIXTURES = 8, FOLD_BLOCK = 8 };
+enum { N_MAX = 64, ALL_ROOTS = 9, ALL_MIXTURES = 8, FOLD_BLOCK = 8, CIRCULANT_BLOCKS = 8 };
 
 struct theory {
     uint64_t messages, sent, sent_max;
@@ -99,6 +99,59 @@ static struct theory all_reduce_direct(uint64_t n, uint64_t root)
     return (struct theory){ 2 * hops, 2 * hops, 2 * (n - 1), 3 * hops + all_folds_touch(n) };
 }
 
+static struct theory all_reduce_double_tree(uint64_t n, uint64_t root)
+{
+    (void)root;
+    uint64_t most[] = { 0, 0, 2, 3,
+        4 }; /* an inner node: up, down twice, and up as a leaf of the other tree */
+    uint64_t inner = n / 2, messages = 4 * (n - 1);
+    return (struct theory){ messages, messages, most[n < 4 ? n : 4],
+        messages + messages / 2 + 2 * 2 * inner + when(n == 1, 4) };
+}
+
+/* Messages of ceil(log2(n)) rounds in which every rank sends the same number of blocks: one, or two where the
+ * range wraps around, which it does at as many ranks as it is blocks long, but one. */
+static uint64_t gather_messages(uint64_t n, bool halves)
+{
+    uint64_t messages = 0, next;
+    for (uint64_t have = 1; have < n; have = next) {
+        next = 2 * have < n ? 2 * have : n;
+        for (uint64_t half = n; halves && half > have; half = (half + 1) / 2)
+            next = half;
+        messages += n + next - have - 1;
+    }
+    return messages;
+}
+
+static struct theory all_gather_bruck(uint64_t n, uint64_t root)
+{
+    (void)root;
+    uint64_t hops = n * (n - 1);
+    return (struct theory){ gather_messages(n, false), hops, n - 1, 2 * hops + 2 * n };
+}
+
+static struct theory all_gather_circulant(uint64_t n, uint64_t root)
+{
+    (void)root;
+    uint64_t hops = n * (n - 1);
+    return (struct theory){ gather_messages(n, true), hops, n - 1, 2 * hops + 2 * n };
+}
+
+/* Of an odd n, the middle block is sent with partial sums before anything was added to it: it is copied. */
+static struct theory reduce_scatter_circulant(uint64_t n, uint64_t root)
+{
+    (void)root;
+    uint64_t hops = n * (n - 1), copies = when(n % 2 != 0 && n >= 7, n - 1) + when(n == 1, 1);
+    return (struct theory){ gather_messages(n, true), hops, n - 1, 3 * hops + 2 * copies };
+}
+
+static struct theory all_reduce_circulant(uint64_t n, uint64_t root)
+{
+    struct theory scatter = reduce_scatter_circulant(n, root);
+    return (struct theory){ 2 * scatter.messages, 2 * scatter.sent, 2 * (n - 1),
+        scatter.touched + 2 * scatter.sent };
+}
+
 static struct theory reduce_scatter_ring(uint64_t n, uint64_t root)
 {
     (void)root;
@@ -170,6 +223,17 @@ static struct theory scatter_direct(uint64_t n, uint64_t root)
     return (struct theory){ n - 1, n - 1, n - 1, 2 * (n - 1) + 2 };
 }
 
+/* A block goes as often as its distance has bits; it is packed, sent, taken each time, and unpacked at
+ * last. */
+static struct theory all_to_all_bruck(uint64_t n, uint64_t root)
+{
+    (void)root;
+    uint64_t bits = 0;
+    for (uint64_t d = 1; d < n; d++)
+        bits += (uint64_t)__builtin_popcountll(d);
+    return (struct theory){ n * log2_up(n), n * bits, bits, n * (4 * bits + 2 * n) };
+}
+
 static struct theory broadcast_tree(uint64_t n, uint64_t root)
 {
     (void)root;
@@ -181,6 +245,23 @@ static struct theory broadcast_split(uint64_t n, uint64_t root)
     (void)root;
     uint64_t hops = n * (n - 1);
     return (struct theory){ hops, hops, 2 * (n - 1), 2 * hops + 2 * n };
+}
+
+/* The root sends in every round. */
+static struct theory broadcast_circulant(uint64_t n, uint64_t root)
+{
+    (void)root;
+    uint64_t messages = CIRCULANT_BLOCKS * (n - 1);
+    return (struct theory){ messages, messages, when(n > 1, CIRCULANT_BLOCKS - 1 + log2_up(n)),
+        2 * CIRCULANT_BLOCKS * n };
+}
+
+static struct theory reduce_circulant(uint64_t n, uint64_t root)
+{
+    (void)root;
+    uint64_t messages = CIRCULANT_BLOCKS * (n - 1);
+    return (struct theory){ messages, messages, when(n > 1, CIRCULANT_BLOCKS),
+        3 * messages + when(n == 1, 2 * CIRCULANT_BLOCKS) };
 }
 
 static struct theory reduce_tree(uint64_t n, uint64_t root)
@@ -219,19 +300,30 @@ static const struct {
     { TT_ALL_REDUCE, "tree", all_reduce_tree, 1024 },
     { TT_ALL_REDUCE, "halving", all_reduce_halving, 1024 },
     { TT_ALL_REDUCE, "ring", all_reduce_ring, 509 },
+    { TT_ALL_REDUCE, "double_tree", all_reduce_double_tree, 1024 },
+    { TT_ALL_REDUCE, "circulant", all_reduce_circulant, 1021 },
     { TT_ALL_REDUCE, "direct", all_reduce_direct, 257 },
     { TT_REDUCE_SCATTER, "ring", reduce_scatter_ring, 1021 },
+    { TT_REDUCE_SCATTER, "circulant", reduce_scatter_circulant, 1024 },
     { TT_REDUCE_SCATTER, "direct", reduce_scatter_direct, 257 },
     { TT_ALL_GATHER, "ring", all_gather_any, 1021 },
+    { TT_ALL_GATHER, "bruck", all_gather_bruck, 1024 },
+    { TT_ALL_GATHER, "circulant", all_gather_circulant, 1024 },
     { TT_ALL_GATHER, "direct", all_gather_any, 257 },
     { TT_BROADCAST, "tree", broadcast_tree, 1024 },
+    { TT_BROADCAST, "circulant", broadcast_circulant, 1024 },
     { TT_BROADCAST, "split", broadcast_split, 257 },
     { TT_REDUCE, "tree", reduce_tree, 1024 },
     { TT_REDUCE, "direct", reduce_direct, 1024 },
+    { TT_REDUCE, "circulant", reduce_circulant, 1024 },
     { TT_REDUCE, "split", reduce_split, 257 },
     { TT_BARRIER, "dissemination", barrier_dissemination, 1024 },
     { TT_ALL_GATHER_V, "ring", all_gather_any, 1021 },
+    { TT_ALL_GATHER_V, "bruck", all_gather_bruck, 1024 },
+    { TT_ALL_GATHER_V, "circulant", all_gather_circulant, 1024 },
     { TT_ALL_GATHER_V, "direct", all_gather_any, 257 },
+    { TT_ALL_TO_ALL, "bruck", all_to_all_bruck, 257 },
+    { TT_ALL_TO_ALL, "pairwise", all_to_all_direct, 257 },
     { TT_ALL_TO_ALL, "direct", all_to_all_direct, 257 },
     { TT_GATHER, "tree", gather_tree, 1024 },
     { TT_GATHER, "direct", gather_direct, 1024 },

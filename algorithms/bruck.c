@@ -1,0 +1,88 @@
+/* bruck.c: all-gather in ceil(log2(n)) rounds for every n. Who holds the blocks me .. me + have - 1 passes
+ * the first of them on and gets as many from the one `have` behind; a block lies in its own cell all the
+ * time, so nothing is rotated at the end. A range that wraps around is two messages.
+ *
+ *     n = 5    Bruck: 1, 2, 4, 5 held          circulant: 1, 2, 3, 5 held
+ *     round 0  0 <-1- 1  0 gets 1              0 gets 1
+ *     round 1  0 <-23- 2                       0 <-2- 2
+ *     round 2  0 <-4- 4                        0 <-34- 3
+ *
+ * Bruck doubles what is held; the circulant graph ends with ceil(n / 2^j), so that its last message, the
+ * longest, carries floor(n / 2) blocks. Backwards it is a reduce-scatter, and both together an all-reduce of
+ * 2 ceil(log2(n)) rounds and the least bytes, for every n.
+ *
+ * J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient algorithms for all-to-all
+ * communications in multiport message-passing systems. IEEE TPDS 8(11), 1997. J. L. Traeff: Optimal,
+ * non-pipelined reduce-scatter and allreduce algorithms. arXiv 2410.14234, 2024. */
+#include "algorithms/generators.h"
+
+typedef int (*growth)(int have, int n); /* blocks held after a round */
+
+static int doubled(int have, int n)
+{
+    return 2 * have < n ? 2 * have : n;
+}
+
+static int halved(int have, int n)
+{
+    int next = n;
+    while ((next + 1) / 2 > have)
+        next = (next + 1) / 2;
+    return next;
+}
+
+/* The pieces of blocks first .. first + count - 1, which may wrap around. */
+static int pieces(const struct tt_team *team, int first, int count, struct tt_cells *piece)
+{
+    first %= team->n;
+    int straight = first + count <= team->n ? count : team->n - first;
+    piece[0] = tt_range(TT_OUT, (uint32_t)first, (uint32_t)straight);
+    piece[1] = tt_range(TT_OUT, 0, (uint32_t)(count - straight));
+    return count > straight ? 2 : 1;
+}
+
+/* The own block lies in `own`, IN or OUT. */
+static void gather(struct tt_schedule *s, const struct tt_team *team, struct tt_cells own, growth grow)
+{
+    int n = team->n, me = team->me, next;
+    for (int have = 1; have < n; have = next) {
+        struct tt_cells give[2], take[2];
+        next = grow(have, n);
+        int gives = pieces(team, me, next - have, give), takes = pieces(team, me + have, next - have, take);
+        for (int i = 0; i < gives; i++)
+            tt_send(s, tt_team_rank(team, me - have), have == 1 ? own : give[i]);
+        for (int i = 0; i < takes; i++)
+            tt_recv(s, tt_team_rank(team, me + have), take[i]);
+    }
+}
+
+static void all_gather(struct tt_schedule *s, const struct tt_team *team, growth grow)
+{
+    uint32_t me = (uint32_t)team->me;
+    tt_chunks(s, (uint32_t)team->n);
+    tt_copy(s, tt_out(me), tt_in(me));
+    gather(s, team, tt_in(me), grow);
+}
+
+void tt_all_gather_bruck(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    (void)root;
+    all_gather(s, team, doubled);
+}
+
+void tt_all_gather_circulant(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    (void)root;
+    all_gather(s, team, halved);
+}
+
+void tt_reduce_scatter_circulant(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    tt_reverse(s, team, root, TT_ALL_GATHER, tt_all_gather_circulant);
+}
+
+void tt_all_reduce_circulant(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    tt_reduce_scatter_circulant(s, team, root);
+    gather(s, team, tt_out((uint32_t)team->me), halved);
+}
