@@ -216,25 +216,37 @@ static int32_t lacks(const struct tt_op *op, const struct tt_slice *slice, uint3
     return TT_NONE;
 }
 
-/* The earliest unit in the order of the schedule that lacks a message or a slot: what its peer in turn waits
- * for is earlier still, so a chain of such answers ends at the rank that is late. */
+/* Whom an active unit waits for, and which unit's turn it is to wait: where a send was posted, and a later
+ * one is to overwrite what it reads, that one waits for the reader. */
+static int32_t waits_for(
+    const struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active, uint64_t *order)
+{
+    const struct tt_schedule *s = op->schedule;
+    const struct tt_step *step = &s->steps[active->step];
+    uint32_t follower = s->follower_first[active->step];
+    *order = (uint64_t)slice->index << 32 | active->step;
+    if (step->verb != TT_VERB_SEND)
+        return step->peer != TT_NONE ? lacks(op, slice, active->step) : TT_NONE;
+    if (active->posted && follower == s->follower_first[active->step + 1])
+        return TT_NONE;
+    if (active->posted)
+        *order = (uint64_t)slice->index << 32 | s->followers[follower];
+    return step->peer;
+}
+
+/* The earliest unit in the order of the schedule that lacks a message, a slot or a reader: what its peer
+ * in turn waits for is earlier still, so a chain of such answers ends at the rank that is late. */
 int32_t tt_exec_waits_for(const struct tt_op *op)
 {
     int32_t late = TT_NONE;
     int32_t reader = TT_NONE; /* of a message that was sent: it is late for another's sake */
-    uint64_t earliest = UINT64_MAX;
+    uint64_t earliest = UINT64_MAX, order;
     for (int w = 0; w < TT_WINDOW; w++)
         for (uint32_t i = 0; i < op->slices[w].nactive; i++) {
             const struct tt_active *active = &op->slices[w].active[i];
-            const struct tt_step *step = &op->schedule->steps[active->step];
-            uint64_t order = (uint64_t)op->slices[w].index << 32 | active->step;
-            int32_t peer = TT_NONE;
-            if (step->verb == TT_VERB_SEND && active->posted)
-                reader = step->peer;
-            else if (step->verb == TT_VERB_SEND)
-                peer = step->peer;
-            else if (step->peer != TT_NONE)
-                peer = lacks(op, &op->slices[w], active->step);
+            int32_t peer = waits_for(op, &op->slices[w], active, &order);
+            if (active->posted)
+                reader = op->schedule->steps[active->step].peer;
             if (peer != TT_NONE && order < earliest) {
                 earliest = order;
                 late = peer;
