@@ -8,6 +8,7 @@
 #include "algorithms/algorithms.h"
 #include "base/status.h"
 #include "call.h"
+#include "recorder.h"
 
 static const int32_t barrier_token;
 
@@ -299,16 +300,19 @@ tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op)
     tutti_status status = comm->transport->enter(comm->endpoint) ? TUTTI_OK : tt_comm_check(comm);
     if (status == TUTTI_OK)
         status = p2p ? start_point(call, op) : start_collective(call, op);
-    if (status == TUTTI_OK)
-        tt_exec_start(*op);
-    else
+    if (status != TUTTI_OK) {
         comm->transport->leave(comm->endpoint);
-    return status;
+        return status;
+    }
+    tt_exec_start(*op);
+    (*op)->entry = tt_recorder_start(comm->recorder, call, *op);
+    return TUTTI_OK;
 }
 
 void tt_call_end(const struct tt_call *call, struct tt_op *op)
 {
     op->endpoint->transport->leave(op->endpoint);
+    tt_entry_end(op->entry, op->state == TT_DONE);
     if (op->class == TT_CLASS_COLLECTIVE) {
         if (op->state == TT_DONE)
             op->endpoint->transport->complete(op->endpoint, op->sequence + 1);

@@ -27,6 +27,8 @@ struct tt_call {
     struct tt_blocks blocks[2]; /* v-forms: [TT_IN] of send, [TT_OUT] of recv */
     tutti_stream stream;
 
+    struct tt_entry *entry; /* in the recorder, of a call that was queued; set anew each time it is */
+
     /* Set by tt_call_check. */
     bool in_place;
     const struct tt_operator *created; /* of a created op; whoever keeps the call keeps a copy (batch.c) */

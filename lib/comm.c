@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "recorder.h"
 #include "transports/arena.h"
 
 /* Slots shrink as ranks grow, so that what a rank may touch for staging stays in the tens of megabytes. */
@@ -114,6 +115,8 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     c->wait_policy = tt_wait_policy_for(n);
     snprintf(c->name, sizeof c->name, "%s", known.name != NULL ? known.name : "comm");
     status = allocate(c);
+    if (status == TUTTI_OK)
+        status = tt_recorder_open(n, rank, c->name, &c->recorder);
     struct tt_endpoint_params params = { .n = n,
         .me = rank,
         .slot_bytes = slice_bytes_for(settings, n),
@@ -130,8 +133,18 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     return TUTTI_OK;
 }
 
+/* FNV-1a. */
+static uint64_t hash_of(const uint8_t *bytes, size_t count)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
 tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses)
 {
+    tt_recorder_identify(comm->recorder, hash_of(addresses, TT_ADDRESS_BYTES));
     return comm->transport->connect(comm->endpoint, addresses);
 }
 
@@ -152,6 +165,8 @@ void tt_comm_destroy(struct tt_comm *comm)
 {
     if (comm->endpoint != NULL)
         comm->transport->close(comm->endpoint);
+    if (comm->recorder != NULL)
+        tt_recorder_close(comm->recorder);
     tt_plan_cache_destroy(&comm->plans);
     tt_operator_table_free(&comm->operators);
     for (int direction = 0; direction < 2; direction++) {
@@ -200,7 +215,8 @@ tutti_status tt_comm_check(struct tt_comm *comm)
     struct tt_cause cause;
     if (!comm->transport->cause(comm->endpoint, &cause))
         return TUTTI_OK;
-    atomic_store(&comm->status, cause.status);
+    if (atomic_exchange(&comm->status, cause.status) == TUTTI_OK)
+        tt_recorder_fail(comm->recorder, &cause);
     tt_set_last_error(cause.text);
     return (tutti_status)cause.status;
 }

@@ -19,6 +19,8 @@
 
 enum { TT_NAME_BYTES = 64 };
 
+struct tt_recorder;
+
 struct tt_point { /* sends to, or receives from, one peer */
     struct tt_schedule schedule;
     struct tt_point_op *idle;
@@ -53,6 +55,8 @@ struct tt_comm {
     uint8_t *tmp; /* in memory that peers can map; grows when a plan needs more */
     uint64_t tmp_bytes;
     uint8_t *scratch;
+
+    struct tt_recorder *recorder;
 
     _Atomic int status; /* the sticky error, once seen here */
 };

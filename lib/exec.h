@@ -52,6 +52,7 @@ struct tt_op {
     tt_fold_fn folds[2]; /* by enum tt_shape; NULL: nothing is combined, or the operator does it */
     const struct tt_operator *created; /* NULL: none; else the elements of the layout are its elements */
     uint32_t divisor; /* of TT_FINAL steps; 1: none */
+    struct tt_entry *entry; /* in the recorder */
     uint8_t *scratch; /* TT_FOLD_MAX * TT_SCRATCH_BYTES; needed where the transport pulls */
 
     /* What came of it. */

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "call.h"
+#include "recorder.h"
 
 enum { DESCRIPTION = 128, NAMED_AT_MOST = 16 };
 
@@ -166,6 +167,7 @@ static tutti_status tell_timeout(const struct tt_pending *p, int64_t stalled_ms)
 tutti_status tt_fault_inspect(struct tt_pending *p, int64_t stalled_ms)
 {
     tutti_status status = TUTTI_OK;
+    tt_entry_wait(p->op->entry, tt_exec_waits_for(p->op), stalled_ms);
     if (p->op->class == TT_CLASS_COLLECTIVE)
         status = inspect_records(p);
     if (status == TUTTI_OK)

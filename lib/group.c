@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "recorder.h"
 
 struct init {
     int n, rank;
@@ -54,7 +55,11 @@ static bool grow(void **items, int count, int *capacity, size_t bytes)
 
 tutti_status tt_group_add(const struct tt_call *call)
 {
-    return tt_group_note(tt_batch_add(&queue.calls, call));
+    struct tt_batch *calls = &queue.calls;
+    tutti_status status = tt_batch_add(calls, call);
+    if (status == TUTTI_OK)
+        calls->calls[calls->count - 1].call.entry = tt_recorder_queue(call->comm->recorder, call);
+    return tt_group_note(status);
 }
 
 tutti_status tt_group_add_init(
@@ -132,6 +137,9 @@ tutti_status tutti_group_end(void)
         status = run_inits(&ended);
     if (status == TUTTI_OK)
         status = run_calls(&ended.calls);
+    for (int i = 0; i < ended.calls.count; i++)
+        if (ended.calls.calls[i].op == NULL)
+            tt_entry_drop(ended.calls.calls[i].call.entry);
     tt_batch_free(&ended.calls);
     free(ended.inits);
     return status;

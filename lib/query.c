@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "call.h"
+#include "recorder.h"
 
 static bool answer_version(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
@@ -24,6 +25,14 @@ static bool answer_config(const struct tt_comm *comm, const char *rest, struct t
     if (comm == NULL && tt_settings_read(&settings, NULL) != TUTTI_OK)
         return false;
     a->length += tt_settings_print(comm != NULL ? &comm->settings : &settings, a->bytes, a->capacity);
+    return true;
+}
+
+static bool answer_variables(const struct tt_comm *comm, const char *rest, struct tt_text *a)
+{
+    (void)comm;
+    (void)rest;
+    a->length += tt_variables_print(a->bytes, a->capacity);
     return true;
 }
 
@@ -133,12 +142,38 @@ static bool answer_lost(const struct tt_comm *comm, const char *rest, struct tt_
     return true;
 }
 
+/* Only reads the recorder's memory, so any thread may ask, also while an operation hangs. */
+static bool answer_recorder(const struct tt_comm *comm, const char *rest, struct tt_text *a)
+{
+    bool json = strcmp(rest, "json") == 0;
+    if (comm == NULL || (!json && *rest != '\0'))
+        return false;
+    tt_recorder_put(a, comm->recorder, json);
+    return true;
+}
+
+/* "attach PID [json]": what that process called last, on all its communicators. */
+static bool answer_attach(const struct tt_comm *comm, const char *rest, struct tt_text *a)
+{
+    (void)comm;
+    char number[16], form[8] = "", more;
+    uint64_t pid;
+    int words = sscanf(rest, "%15s %7s %c", number, form, &more);
+    if (words < 1 || words > 2 || !tt_parse_bytes(number, &pid) || pid > INT32_MAX ||
+        (form[0] != '\0' && strcmp(form, "json") != 0))
+        return false;
+    tt_recorder_attach(
+        a, (int64_t)pid, form[0] != '\0'); /* if it fails there is no answer, and it said why */
+    return true;
+}
+
 static const struct {
     const char *question, *form;
     bool (*answer)(const struct tt_comm *comm, const char *rest, struct tt_text *a);
 } questions[] = {
     { "version", "version", answer_version },
     { "config", "config", answer_config },
+    { "variables", "variables", answer_variables },
     { "transports", "transports", answer_transports },
     { "cpu", "cpu", answer_isa },
     { "algorithms", "algorithms COLLECTIVE", answer_algorithms },
@@ -146,6 +181,8 @@ static const struct {
     { "schedule", "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact]",
         answer_schedule },
     { "paths", "paths (with a communicator)", answer_paths },
+    { "recorder", "recorder [json] (with a communicator)", answer_recorder },
+    { "attach", "attach PID [json]", answer_attach },
     { "lost_wakeups", "lost_wakeups", answer_lost },
 };
 enum { QUESTIONS = sizeof questions / sizeof questions[0] };
@@ -171,7 +208,7 @@ size_t tutti_query(const tutti_comm *comm, const char *what, char *text, size_t 
                 questions[i].form);
             return 0;
         }
-    char known[512] = "";
+    char known[640] = "";
     for (int i = 0; i < QUESTIONS; i++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? "; " : "",
             questions[i].form);

@@ -342,3 +342,18 @@ Test(config, adopt_bytes_from_a_wire)
     cr_expect_eq(*(const unsigned char *)&mine.exact, 1);
     cr_expect_eq(*(const unsigned char *)&mine.map, 1);
 }
+
+Test(config, variables_say_what_is_in_force)
+{
+    char table[4096];
+    setenv("TUTTI_DEBUG", "info", 1);
+    setenv("TUTTI_ID", "0123456789", 1);
+    unsetenv("TUTTI_DEBUG_FILE");
+    size_t length = tt_variables_print(table, sizeof table);
+    cr_expect_eq(length, strlen(table));
+    cr_expect(strstr(table, "TUTTI_DEBUG=info ") && strstr(table, "# process, environment: what is logged"),
+        "%s", table);
+    cr_expect(
+        strstr(table, "TUTTI_DEBUG_FILE= ") && strstr(table, "# process, default: where to"), "%s", table);
+    cr_expect(strstr(table, "TUTTI_ID=(secret)") && !strstr(table, "0123456789"), "%s", table);
+}

@@ -111,11 +111,11 @@ static uint64_t wanted_bytes(void)
     return bytes;
 }
 
-static int make_file(void)
+int tt_arena_file(const char *name)
 {
-    int fd = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING | NO_EXEC_SEAL);
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | NO_EXEC_SEAL);
     if (fd < 0 && errno == EINVAL) /* an older kernel */
-        fd = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     return fd;
 }
 
@@ -148,7 +148,7 @@ static tutti_status make_own(void)
     struct header header = { .magic = ARENA_MAGIC, .version = ARENA_VERSION };
     uint64_t at;
     void *base;
-    made.fd = make_file();
+    made.fd = tt_arena_file("tutti");
     if (made.fd < 0)
         return tt_fail_errno(TUTTI_SYSTEM_ERROR, "no memory file for the arena");
     tutti_status status = map_largest(made.fd, &made.bytes, &base);

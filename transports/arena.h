@@ -53,6 +53,9 @@ void tt_arena_release(struct tt_arena *arena);
 tutti_status tt_arena_hold(struct tt_arena *arena);
 void tt_arena_drop_held(void);
 
+/* A memory file that can be sealed; -1, with errno set, if there can be none. */
+int tt_arena_file(const char *name);
+
 /* Does the process that owns this arena live? True if that cannot be told. */
 bool tt_arena_alive(const struct tt_arena *arena);
 

@@ -4,7 +4,7 @@
  * typo that is silently ignored costs its author an afternoon. For the same reason a TUTTI_* variable that
  * nobody reads is named, once per process, with the known name nearest to it.
  *
- * Adding a setting is a field, a row, and nothing else. */
+ * Adding a setting is a field, a row, and nothing else; adding a variable is a row. */
 #include "base/config.h"
 
 #include <ctype.h>
@@ -41,10 +41,23 @@ const struct tt_setting tt_setting_table[] = {
 const int tt_setting_count = sizeof tt_setting_table / sizeof tt_setting_table[0];
 _Static_assert(sizeof tt_setting_table / sizeof tt_setting_table[0] <= TT_SETTINGS_MAX, "an origin each");
 
-/* Known to the library, but not settings: where this process stands, and where its log goes. */
-static const char *const other_variables[] = { "TUTTI_ID", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_ROOT",
-    "TUTTI_SECRET_FILE", "TUTTI_DEBUG", "TUTTI_DEBUG_FILE" };
-enum { OTHER_VARIABLES = sizeof other_variables / sizeof other_variables[0] };
+/* Known to the library, but not settings: where this process stands, and what it tells of itself. */
+static const struct {
+    const char *name, *default_text, *help;
+    bool secret; /* its value is not printed */
+} variables[] = {
+    { "TUTTI_ID", "", "where the ranks of a job meet, and their secret: an id of tutti-info id", true },
+    { "TUTTI_RANK", "", "this process's rank in its job", false },
+    { "TUTTI_SIZE", "", "number of ranks of the job", false },
+    { "TUTTI_ROOT", "", "where the ranks of a job meet without an id", false },
+    { "TUTTI_SECRET_FILE", "", "the file with the secret of TUTTI_ROOT", false },
+    { "TUTTI_DEBUG", "warn", "what is logged: none, error, warn, info or trace", false },
+    { "TUTTI_DEBUG_FILE", "", "where to, if not stderr; %h is the host, %p the process", false },
+    { "TUTTI_RECORDER_FILE", "",
+        "where a communicator that ends by an error appends its last calls as JSON; %h, %p, %r: its rank",
+        false },
+};
+enum { VARIABLES = sizeof variables / sizeof variables[0] };
 
 const char *tt_environment(const char *name)
 {
@@ -252,7 +265,7 @@ static void known_variable(int index, char name[NAME_BYTES])
     if (index < tt_setting_count)
         variable_name(tt_setting_table[index].name, name);
     else
-        snprintf(name, NAME_BYTES, "%s", other_variables[index - tt_setting_count]);
+        snprintf(name, NAME_BYTES, "%s", variables[index - tt_setting_count].name);
 }
 
 static void warn_of_unknown(void)
@@ -264,7 +277,7 @@ static void warn_of_unknown(void)
         char name[NAME_BYTES + 1], known[NAME_BYTES], nearest[NAME_BYTES] = "";
         snprintf(name, sizeof name, "%.*s", (int)length, *entry);
         int least = 3 * NAME_BYTES;
-        for (int i = 0; i < tt_setting_count + OTHER_VARIABLES; i++) {
+        for (int i = 0; i < tt_setting_count + VARIABLES; i++) {
             known_variable(i, known);
             int far = distance(name, known);
             if (far < least) {
@@ -418,6 +431,21 @@ size_t tt_settings_print(const struct tt_settings *settings, char *text, size_t 
         int width = 24 - (int)strlen(row->name);
         tt_put(&t, "%s=%-*s # %s, %s: %s\n", row->name, width, value,
             row->scope == TT_SHARED ? "shared" : "local", origins[settings->origin[i] & 3], row->help);
+    }
+    return t.length;
+}
+
+size_t tt_variables_print(char *text, size_t bytes)
+{
+    struct tt_text t = { text, bytes, 0 };
+    for (int i = 0; i < VARIABLES; i++) {
+        const char *value = tt_environment(variables[i].name);
+        bool given = value != NULL;
+        if (given && variables[i].secret)
+            value = "(secret)";
+        int width = 24 - (int)strlen(variables[i].name);
+        tt_put(&t, "%s=%-*s # process, %s: %s\n", variables[i].name, width,
+            given ? value : variables[i].default_text, given ? "environment" : "default", variables[i].help);
     }
     return t.length;
 }

@@ -58,8 +58,11 @@ void tt_settings_adopt(struct tt_settings *settings, const struct tt_settings *o
  * the blanks and the # of a line is a legal option. */
 size_t tt_settings_print(const struct tt_settings *settings, char *text, size_t bytes);
 
-/* Other variables that are read once, by name, from here only: launchers' (TUTTI_ID, TUTTI_RANK, TUTTI_SIZE,
- * PMIX_RANK), logging's (TUTTI_DEBUG, TUTTI_DEBUG_FILE), XDG_RUNTIME_DIR. NULL if unset. */
+/* The same of the variables that belong to the process and are no settings. */
+size_t tt_variables_print(char *text, size_t bytes);
+
+/* The environment is read from here only: those variables, and others' (PMIX_RANK, XDG_RUNTIME_DIR). NULL if
+ * unset. */
 const char *tt_environment(const char *name);
 
 /* "64K", "1M", "3": bytes with an optional binary suffix, up to T. False if it is not one. */

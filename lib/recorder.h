@@ -1,0 +1,53 @@
+/* recorder.h: the flight recorder: what a rank called last, and how far each call has come.
+ *
+ * Every communicator has a ring of its last 256 calls in a memory file of the process. It is always on: it
+ * is wanted after something went wrong, when it is too late to turn it on. A call costs two readings of a
+ * counter and a few stores; no lock, no allocation, no system call. Whoever asks reads the memory as it
+ * stands, also while the rank hangs: another thread (tutti_query), or another process of the same user
+ * (tutti-info --attach), which finds the file among the process's descriptors.
+ *
+ * A call is entered by the thread that makes it, as queued where it must wait for its turn. The entry of a
+ * call that is not over is never given to another. So a queue of more than 256 calls leaves the later ones
+ * without; such a call is noted, when it runs, in one spare entry behind the ring. */
+#ifndef TT_RECORDER_H
+#define TT_RECORDER_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/text.h"
+#include "tutti.h"
+
+struct tt_call;
+struct tt_cause;
+struct tt_entry;
+struct tt_op;
+struct tt_recorder;
+
+tutti_status tt_recorder_open(int n, int rank, const char *name, struct tt_recorder **recorder);
+void tt_recorder_close(struct tt_recorder *recorder);
+/* What tells this communicator from others of its name; the same on all ranks. */
+void tt_recorder_identify(struct tt_recorder *recorder, uint64_t id);
+
+/* The call is made, and waits for its turn. By the thread that uses the communicator. */
+struct tt_entry *tt_recorder_queue(struct tt_recorder *recorder, const struct tt_call *call);
+/* The call runs, as this operation. A call that was not queued is entered now. */
+struct tt_entry *tt_recorder_start(
+    struct tt_recorder *recorder, const struct tt_call *call, const struct tt_op *op);
+void tt_entry_end(struct tt_entry *entry, bool done);
+/* A call that was queued will not run; nothing if it did. */
+void tt_entry_drop(struct tt_entry *entry);
+/* Nothing moved for so long, and this peer is waited for (TT_NONE: nobody). */
+void tt_entry_wait(struct tt_entry *entry, int32_t peer, int64_t stalled_ms);
+
+/* The communicator has ended: keep why, and tell the last calls: to the file that TUTTI_RECORDER_FILE names,
+ * and to the log; as an error where this rank found the cause. */
+void tt_recorder_fail(struct tt_recorder *recorder, const struct tt_cause *cause);
+
+/* Answers in words, or one line of JSON for each communicator. Any thread, any moment. */
+void tt_recorder_put(struct tt_text *t, const struct tt_recorder *recorder, bool json);
+/* Of all communicators of a process of this user; false, with the thread's last error set, if that cannot be
+ * had. */
+bool tt_recorder_attach(struct tt_text *t, int64_t pid, bool json);
+
+#endif

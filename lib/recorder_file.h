@@ -1,0 +1,109 @@
+/* recorder_file.h: the layout of the recorder's memory, which other processes read.
+ *
+ * A header, then one part for each communicator. All that changes while somebody may read is in words of 64
+ * bits, each written at once. The names of collectives and algorithms are in the file, since their numbers
+ * belong to a build. Who reads believes nothing: version and sizes must be those of this release, every
+ * number is checked against its table, every text is cut and cleaned. */
+#ifndef TT_RECORDER_FILE_H
+#define TT_RECORDER_FILE_H
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+
+#define TT_RECORDER_MAGIC UINT64_C(0x7264726f63657274) /* "trecordr" */
+#define TT_RECORDER_NAME "tutti-recorder"
+enum {
+    TT_RECORDER_VERSION = 1,
+    TT_RECORDER_RING = 256,
+    TT_RECORDER_COLLECTIVES = 32,
+    TT_RECORDER_ALGORITHMS = 128,
+    TT_RECORDER_NAME_BYTES = 24,
+};
+
+enum tt_entry_state { TT_ENTRY_NONE, TT_ENTRY_QUEUED, TT_ENTRY_RUNNING, TT_ENTRY_DONE, TT_ENTRY_FAILED };
+
+/* All that a call writes is in the first cache line. */
+enum tt_entry_word {
+    TT_ENTRY_STATE, /* 1 + the number of the call, from bit 8 up; enum tt_entry_state. Written last */
+    TT_ENTRY_SEQUENCE, /* of the operation: of the communicator, or of the pair */
+    TT_ENTRY_COUNT,
+    TT_ENTRY_CALLED, /* ticks */
+    TT_ENTRY_STARTED,
+    TT_ENTRY_ENDED,
+    TT_ENTRY_WHAT, /* collective: 6 bits; algorithm: 8; type: 4; elements of the whole vector: the rest */
+    TT_ENTRY_WHO, /* root or peer: 32 bits; op: the rest */
+    TT_ENTRY_LOOKED, /* ticks of the last look around; of this call if not before its start */
+    TT_ENTRY_STALLED, /* milliseconds that nothing had moved by then */
+    TT_ENTRY_WAITS_FOR, /* 1 + the peer; 0: nobody */
+    TT_ENTRY_WORDS = 16 /* the rest is zero */
+};
+
+static inline uint64_t tt_entry_what(unsigned collective, unsigned algorithm, unsigned type, uint64_t total)
+{
+    return collective | algorithm << 6 | type << 14 | total << 18;
+}
+static inline unsigned tt_entry_collective(uint64_t what)
+{
+    return what & 0x3f;
+}
+static inline unsigned tt_entry_algorithm(uint64_t what)
+{
+    return what >> 6 & 0xff;
+}
+static inline unsigned tt_entry_type(uint64_t what)
+{
+    return what >> 14 & 0xf;
+}
+static inline uint64_t tt_entry_total(uint64_t what)
+{
+    return what >> 18;
+}
+
+struct tt_entry {
+    _Alignas(64) _Atomic uint64_t words[TT_ENTRY_WORDS];
+};
+
+struct tt_recorder_part { /* one communicator */
+    _Alignas(64) _Atomic uint64_t life; /* odd while there is one; a new one has another */
+    _Atomic uint64_t calls; /* made so far */
+    _Atomic uint64_t failed; /* 1: `status` and `error` stand */
+    uint64_t id;
+    int32_t n, rank;
+    int32_t status, reserved;
+    char name[64];
+    char error[480];
+    struct tt_entry ring[TT_RECORDER_RING + 1]; /* and the spare one */
+};
+
+struct tt_recorder_header {
+    uint64_t magic;
+    uint32_t version, header_bytes, part_bytes, tutti_version;
+    int64_t pid;
+    struct tt_moment begun;
+    char collectives[TT_RECORDER_COLLECTIVES][TT_RECORDER_NAME_BYTES];
+    char algorithms[TT_RECORDER_ALGORITHMS][TT_RECORDER_NAME_BYTES];
+};
+
+enum { /* whole pages, where a page has 4 KiB */
+    TT_RECORDER_HEADER_BYTES = (sizeof(struct tt_recorder_header) + 4095) / 4096 * 4096,
+    TT_RECORDER_PART_BYTES = (sizeof(struct tt_recorder_part) + 4095) / 4096 * 4096,
+};
+
+/* Is this a recorder's memory that this release can read? If not, *why. `file` is aligned to 64 bytes. */
+bool tt_recorder_check(const void *file, uint64_t bytes, const char **why);
+
+enum tt_recorder_form { TT_RECORDER_TEXT, TT_RECORDER_JSON };
+/* One communicator; false, and nothing, if the part is free. */
+bool tt_recorder_put_part(struct tt_text *t, const struct tt_recorder_header *header,
+    const struct tt_recorder_part *part, enum tt_recorder_form form);
+/* All of a file that was checked; returns the number of communicators. */
+int tt_recorder_put_file(struct tt_text *t, const void *file, uint64_t bytes, enum tt_recorder_form form);
+/* Its last calls, line by line. */
+void tt_recorder_log(enum tt_log_level level, const struct tt_recorder_header *header,
+    const struct tt_recorder_part *part, int last);
+
+#endif
