@@ -31,18 +31,27 @@ struct tt_session {
     int64_t timeout_ms, deadline_ns;
 };
 
+tutti_status tt_id_make(enum tt_place place, struct tt_id *id)
+{
+    *id = (struct tt_id){ .place = place };
+    tutti_status status = tt_random_bytes(&id->session, sizeof id->session);
+    if (status == TUTTI_OK)
+        status = tt_random_bytes(id->secret, sizeof id->secret);
+    if (status == TUTTI_OK)
+        status = tt_random_bytes(id->token, sizeof id->token);
+    return status;
+}
+
 tutti_status tt_bootstrap_create(tutti_id *id, int64_t timeout_ms)
 {
-    struct tt_id made = { .agreed = false };
-    tutti_status status = tt_place_choose(&made.place);
+    struct tt_id made;
+    enum tt_place place;
+    tutti_status status = tt_place_choose(&place);
     if (status == TUTTI_OK)
-        status = tt_random_bytes(&made.session, sizeof made.session);
-    if (status == TUTTI_OK)
-        status = tt_random_bytes(made.secret, sizeof made.secret);
-    if (status == TUTTI_OK)
-        status = tt_random_bytes(made.token, sizeof made.token);
-    if (status == TUTTI_OK)
-        status = tt_root_start(&made, timeout_ms);
+        status = tt_id_make(place, &made);
+    if (status != TUTTI_OK)
+        return status;
+    status = tt_root_start(&made, NULL, timeout_ms);
     if (status == TUTTI_OK)
         tt_id_write(&made, id);
     explicit_bzero(made.secret, sizeof made.secret);

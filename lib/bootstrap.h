@@ -20,6 +20,13 @@ enum { TT_BLOB_BYTES = 1024, TT_BLOB_FDS = 2 };
  * came, or when the timeout of any rank that came has passed. */
 tutti_status tt_bootstrap_create(tutti_id *id, int64_t timeout_ms);
 
+/* For ranks of one machine that share nothing secret, only a name (of at most 60 letters, digits and dashes):
+ * the first makes an id and leaves it in a file of this user's private directory, the others wait until it
+ * is there. The file is gone once they have met. What a killed job left is not taken for an id; a job that
+ * lives and has the same name is an INVALID_USAGE. */
+tutti_status tt_bootstrap_post(const char *name, int64_t timeout_ms, tutti_id *id);
+tutti_status tt_bootstrap_look_up(const char *name, int64_t timeout_ms, tutti_id *id);
+
 struct tt_member {
     uint8_t blob[TT_BLOB_BYTES];
     int fds[TT_BLOB_FDS]; /* the receiver's own descriptors, close-on-exec; -1 where none was given */

@@ -71,11 +71,11 @@ static tutti_status refuse(const char *path)
         (unsigned long)geteuid());
 }
 
-static bool is_dead(const struct sockaddr_un *address)
+bool tt_place_is_dead(const struct sockaddr_un *address)
 {
     int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool dead =
-        s >= 0 && connect(s, (const struct sockaddr *)address, sizeof *address) != 0 && errno == ECONNREFUSED;
+    bool dead = s >= 0 && connect(s, (const struct sockaddr *)address, sizeof *address) != 0 &&
+                (errno == ECONNREFUSED || errno == ENOENT);
     if (s >= 0)
         close(s);
     return dead;
@@ -92,7 +92,7 @@ static void sweep(const char *path)
             continue;
         snprintf(address.sun_path, PATH_BYTES, "%.*s/%.*s", PATH_BYTES - TOKEN_TEXT - 2, path, TOKEN_TEXT,
             entry->d_name);
-        if (is_dead(&address))
+        if (tt_place_is_dead(&address))
             unlink(address.sun_path);
     }
     if (directory)
@@ -146,8 +146,17 @@ tutti_status tt_place_address(enum tt_place place, const uint8_t *token, struct 
     return TUTTI_OK;
 }
 
+void tt_place_file(enum tt_place place, const char *name, char path[TT_PLACE_PATH])
+{
+    char directory[PATH_BYTES];
+    directory_path(place, directory);
+    snprintf(path, TT_PLACE_PATH, "%s/%s", directory, name);
+}
+
 static void remove_file(const struct tt_listener *listener)
 {
+    if (listener->posted[0] != 0)
+        unlink(listener->posted);
     if (listener->address.sun_path[0] != 0)
         unlink(listener->address.sun_path);
 }
@@ -190,7 +199,7 @@ static bool take_name(const char *unnamed, const struct sockaddr_un *address)
     for (int attempt = 0; attempt < 2; attempt++) {
         if (link(unnamed, address->sun_path) == 0)
             return true;
-        if (errno != EEXIST || !is_dead(address))
+        if (errno != EEXIST || !tt_place_is_dead(address))
             break;
         unlink(address->sun_path);
     }
@@ -201,13 +210,17 @@ static bool take_name(const char *unnamed, const struct sockaddr_un *address)
 }
 
 /* With the lock held. */
-static void add(struct tt_listener *listener, int socket, const struct sockaddr_un *address)
+static void add(
+    struct tt_listener *listener, int socket, const struct sockaddr_un *address, const char *posted)
 {
-    *listener = (struct tt_listener){ socket, *address, open_listeners };
+    *listener = (struct tt_listener){ .socket = socket, .address = *address, .next = open_listeners };
+    if (posted)
+        snprintf(listener->posted, sizeof listener->posted, "%s", posted);
     open_listeners = listener;
 }
 
-tutti_status tt_listener_open(struct tt_listener *listener, const struct sockaddr_un *address)
+tutti_status tt_listener_open(
+    struct tt_listener *listener, const struct sockaddr_un *address, const char *posted)
 {
     struct sockaddr_un unnamed = *address; /* it has another name until it listens */
     unsigned long long random = 0;
@@ -223,7 +236,7 @@ tutti_status tt_listener_open(struct tt_listener *listener, const struct sockadd
     if (bound)
         unlink(unnamed.sun_path);
     if (done)
-        add(listener, s, address);
+        add(listener, s, address, posted);
     else if (s >= 0)
         close(s);
     pthread_mutex_unlock(&lock);
@@ -238,7 +251,7 @@ void tt_listener_adopt(struct tt_listener *listener, int socket)
     struct sockaddr_un none = { .sun_family = AF_UNSPEC };
     pthread_once(&watched, watch_exit_and_fork);
     pthread_mutex_lock(&lock);
-    add(listener, socket, &none);
+    add(listener, socket, &none, NULL);
     pthread_mutex_unlock(&lock);
 }
 

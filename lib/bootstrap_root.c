@@ -218,16 +218,16 @@ static tutti_status listen_to_network(struct root *root)
 }
 
 /* The local socket first: who finds the one of the network open on this machine finds the other, too. */
-static tutti_status open_listeners(struct root *root)
+static tutti_status open_listeners(struct root *root, const char *posted)
 {
     struct sockaddr_un address;
     tutti_status status = tt_place_address(root->job.id.place, root->job.id.token, &address);
     if (status == TUTTI_OK)
-        status = tt_listener_open(&root->listeners[LOCAL], &address);
+        status = tt_listener_open(&root->listeners[LOCAL], &address, posted);
     return status == TUTTI_OK ? listen_to_network(root) : status;
 }
 
-tutti_status tt_root_start(const struct tt_id *id, int64_t timeout_ms)
+tutti_status tt_root_start(const struct tt_id *id, const char *posted, int64_t timeout_ms)
 {
     struct root *root = calloc(1, sizeof *root);
     if (!root)
@@ -237,8 +237,8 @@ tutti_status tt_root_start(const struct tt_id *id, int64_t timeout_ms)
     root->job.id = *id;
     root->job.timeout_ms = root->job.limit_ms = timeout_ms;
     root->job.deadline_ns = tt_deadline_ns(timeout_ms);
-    tutti_status status =
-        grow(root) ? open_listeners(root) : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to answer at an id");
+    tutti_status status = grow(root) ? open_listeners(root, posted)
+                                     : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to answer at an id");
     if (status == TUTTI_OK) {
         int number = start_thread(root);
         if (number == 0)

@@ -51,6 +51,7 @@ struct tt_id {
     int count; /* of nets; ranks that find the local socket do not need them */
     struct tt_net nets[TT_NETS];
 };
+tutti_status tt_id_make(enum tt_place place, struct tt_id *id); /* a new one, of random bytes (bootstrap.c) */
 void tt_id_write(const struct tt_id *id, tutti_id *bytes);
 tutti_status tt_id_read(const tutti_id *bytes, struct tt_id *id);
 tutti_status tt_random_bytes(void *bytes, size_t size);

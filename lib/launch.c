@@ -63,7 +63,7 @@ void tt_launch_write_id(const tutti_id *id, char text[TT_LAUNCH_ID_DIGITS + 1])
         snprintf(text + 2 * i, 3, "%02x", id->bytes[i]);
 }
 
-static const char *first_unset(const char *const *names)
+const char *tt_launch_first_unset(const char *const *names)
 {
     while (*names && tt_environment(*names))
         names++;
@@ -76,9 +76,8 @@ static bool any_set(const char *const *names)
         names++;
     return *names != NULL;
 }
-#define NAMES(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
-static tutti_status read_rank(const char *size_name, const char *rank_name, int *n, int *rank)
+tutti_status tt_launch_rank(const char *size_name, const char *rank_name, int *n, int *rank)
 {
     const char *size = tt_environment(size_name), *text = tt_environment(rank_name);
     if (!tt_launch_number(size, 1, TT_LAUNCH_RANKS, n))
@@ -89,28 +88,10 @@ static tutti_status read_rank(const char *size_name, const char *rank_name, int 
     return TUTTI_OK;
 }
 
-/* As the user says: an id, or what to make one of. */
-static tutti_status read_variables(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
+static tutti_status read_id(int *n, int *rank, tutti_id *id)
 {
-    bool agreed = any_set(NAMES("TUTTI_ROOT", "TUTTI_SECRET_FILE"));
-    const char *text = tt_environment("TUTTI_ID"), *missing;
-    if (agreed && text)
-        return tt_fail(TUTTI_INVALID_USAGE,
-            "TUTTI_ID is set, and so is %s: set an id, or what to make one of, not both",
-            tt_environment("TUTTI_ROOT") ? "TUTTI_ROOT" : "TUTTI_SECRET_FILE");
-    if (agreed)
-        missing = first_unset(NAMES("TUTTI_ROOT", "TUTTI_SECRET_FILE", "TUTTI_RANK", "TUTTI_SIZE"));
-    else
-        missing = first_unset(NAMES("TUTTI_ID", "TUTTI_RANK", "TUTTI_SIZE"));
-    if (missing)
-        return tt_fail(TUTTI_INVALID_USAGE,
-            "%s is not set: set TUTTI_RANK, TUTTI_SIZE, and TUTTI_ID or both TUTTI_ROOT and "
-            "TUTTI_SECRET_FILE; or none of them",
-            missing);
-    tutti_status status = read_rank("TUTTI_SIZE", "TUTTI_RANK", n, rank);
-    if (status == TUTTI_OK && agreed)
-        return tt_launch_root(
-            tt_environment("TUTTI_ROOT"), tt_environment("TUTTI_SECRET_FILE"), *rank, timeout_ms, id);
+    const char *text = tt_environment("TUTTI_ID");
+    tutti_status status = tt_launch_rank("TUTTI_SIZE", "TUTTI_RANK", n, rank);
     if (status == TUTTI_OK && !tt_launch_read_id(text, id))
         status = tt_fail(TUTTI_INVALID_USAGE,
             "TUTTI_ID has %zu characters; legal: the %d hexadecimal digits of an id that tutti_get_id made",
@@ -118,17 +99,59 @@ static tutti_status read_variables(int64_t timeout_ms, int *n, int *rank, tutti_
     return status;
 }
 
+static tutti_status read_root(bool torch, int64_t timeout_ms, int *n, int *rank, tutti_id *id)
+{
+    char job[TT_LAUNCH_JOB] = "";
+    if (torch)
+        tt_launch_torch_job(job);
+    tutti_status status =
+        tt_launch_rank(torch ? "WORLD_SIZE" : "TUTTI_SIZE", torch ? "RANK" : "TUTTI_RANK", n, rank);
+    if (status != TUTTI_OK)
+        return status;
+    return tt_launch_root(
+        tt_environment("TUTTI_ROOT"), tt_environment("TUTTI_SECRET_FILE"), job, *rank, timeout_ms, id);
+}
+
+/* As the user says: an id, or what to make one of; for that, torchrun may tell the ranks. */
+static tutti_status read_variables(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
+{
+    bool root = any_set(TT_LAUNCH_NAMES("TUTTI_ROOT", "TUTTI_SECRET_FILE"));
+    bool torch = root && !any_set(TT_LAUNCH_NAMES("TUTTI_RANK", "TUTTI_SIZE")) &&
+                 !tt_launch_first_unset(TT_LAUNCH_NAMES("RANK", "WORLD_SIZE"));
+    const char *missing;
+    if (root && tt_environment("TUTTI_ID"))
+        return tt_fail(TUTTI_INVALID_USAGE,
+            "TUTTI_ID is set, and so is %s: set an id, or what to make one of, not both",
+            tt_environment("TUTTI_ROOT") ? "TUTTI_ROOT" : "TUTTI_SECRET_FILE");
+    missing = tt_launch_first_unset(
+        root ? TT_LAUNCH_NAMES("TUTTI_ROOT", "TUTTI_SECRET_FILE") : TT_LAUNCH_NAMES("TUTTI_ID"));
+    if (!missing && !torch)
+        missing = tt_launch_first_unset(TT_LAUNCH_NAMES("TUTTI_RANK", "TUTTI_SIZE"));
+    if (missing)
+        return tt_fail(TUTTI_INVALID_USAGE,
+            "%s is not set: set TUTTI_RANK, TUTTI_SIZE, and TUTTI_ID or both TUTTI_ROOT and "
+            "TUTTI_SECRET_FILE; or none of them",
+            missing);
+    return root ? read_root(torch, timeout_ms, n, rank, id) : read_id(n, rank, id);
+}
+
+/* torchrun may itself be started by mpirun or srun, whose variables its workers inherit, so it comes first;
+ * RANK and WORLD_SIZE alone may be anybody's, so they come last. */
 static tutti_status find(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 {
-    if (any_set(NAMES("TUTTI_ID", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_ROOT", "TUTTI_SECRET_FILE")))
+    if (any_set(TT_LAUNCH_NAMES("TUTTI_ID", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_ROOT", "TUTTI_SECRET_FILE")))
         return read_variables(timeout_ms, n, rank, id);
-    if (any_set(NAMES("PMIX_RANK", "PMIX_NAMESPACE")))
+    if (any_set(TT_LAUNCH_NAMES("TORCHELASTIC_RUN_ID")))
+        return tt_launch_torch(timeout_ms, n, rank, id);
+    if (any_set(TT_LAUNCH_NAMES("PMIX_RANK", "PMIX_NAMESPACE")))
         return tt_launch_pmix(timeout_ms, n, rank, id);
-    if (any_set(NAMES("PMI_RANK", "PMI_FD")))
+    if (any_set(TT_LAUNCH_NAMES("PMI_RANK", "PMI_FD")))
         return tt_launch_pmi(timeout_ms, n, rank, id);
+    if (any_set(TT_LAUNCH_NAMES("RANK", "WORLD_SIZE")))
+        return tt_launch_torch(timeout_ms, n, rank, id);
     return tt_fail(TUTTI_INVALID_USAGE,
-        "no launcher told this process its rank: start it with mpirun, or with srun --mpi=pmix or pmi2, or "
-        "set TUTTI_ID (tutti-info id makes one), TUTTI_RANK and TUTTI_SIZE for each process");
+        "no launcher told this process its rank: start it with mpirun, with srun --mpi=pmix or pmi2, or with "
+        "torchrun, or set TUTTI_ID (tutti-info id makes one), TUTTI_RANK and TUTTI_SIZE for each process");
 }
 
 tutti_status tt_launch_find(int64_t timeout_ms, int *n, int *rank, tutti_id *id)

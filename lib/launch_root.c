@@ -4,8 +4,8 @@
  * job (RFC 5869 in spirit: one code of HMAC-SHA256 for each use), so neither the file nor another job's id
  * can be had from an id. The file must be one that others cannot read; so much is checked here.
  *
- * The name is TUTTI_ROOT as it is written, and the number of the call, so that a second communicator gets an
- * id of its own. Of an address, no two jobs can use one at a time. */
+ * The name is TUTTI_ROOT as it is written, what a launcher says of the job, and the number of the call, so
+ * that a second communicator gets an id of its own. Of an address, no two jobs can use one at a time. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -82,7 +82,7 @@ static void derive(const struct secret *secret, const char *use, const char *nam
 }
 
 tutti_status tt_launch_root(
-    const char *root, const char *secret_file, int rank, int64_t timeout_ms, tutti_id *id)
+    const char *root, const char *secret_file, const char *job, int rank, int64_t timeout_ms, tutti_id *id)
 {
     struct tt_id made = { .agreed = true, .place = TT_PLACE_TMP };
     struct secret secret;
@@ -94,12 +94,12 @@ tutti_status tt_launch_root(
         status = read_secret(secret_file, &secret);
     if (status != TUTTI_OK)
         return status;
-    snprintf(name, sizeof name, "%s call %u", root, atomic_fetch_add(&calls, 1));
+    snprintf(name, sizeof name, "%s call %u of %s", root, atomic_fetch_add(&calls, 1), job);
     derive(&secret, "secret", name, made.secret, sizeof made.secret);
     derive(&secret, "session", name, &made.session, sizeof made.session);
     derive(&secret, "socket", name, made.token, sizeof made.token);
     if (rank == 0)
-        status = tt_root_start(&made, timeout_ms);
+        status = tt_root_start(&made, NULL, timeout_ms);
     if (status == TUTTI_OK)
         tt_id_write(&made, id);
     explicit_bzero(&secret, sizeof secret);

@@ -76,7 +76,7 @@ Test(bootstrap_agreed, ranks_wait_for_rank_0)
     struct call calls[N];
     start_all(calls, &bytes);
     tt_sleep_ms(100);
-    cr_assert_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_OK, "%s", tt_last_error());
+    cr_assert_eq(tt_root_start(&id, NULL, PATIENCE_MS), TUTTI_OK, "%s", tt_last_error());
     expect_met(calls);
 }
 
@@ -98,7 +98,7 @@ Test(bootstrap_agreed, rank_from_elsewhere_is_told_to_all)
     struct call calls[N];
     other.token[0] ^= 1;
     tt_id_write(&other, &elsewhere);
-    cr_assert_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_OK);
+    cr_assert_eq(tt_root_start(&id, NULL, PATIENCE_MS), TUTTI_OK);
     for (int r = 0; r < N; r++) {
         calls[r] = call_for(r == 2 ? &elsewhere : &bytes, N, r);
         start_call(&calls[r]);
@@ -116,7 +116,7 @@ Test(bootstrap_agreed, wrong_secret_is_refused_by_the_network)
     other.token[0] ^= 1;
     other.secret[31] ^= 1;
     tt_id_write(&other, &wrong);
-    cr_assert_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_OK);
+    cr_assert_eq(tt_root_start(&id, NULL, PATIENCE_MS), TUTTI_OK);
     struct call c = call_for(&wrong, N, 1);
     run_call(&c);
     expect_failure(&c, 1, TUTTI_PEER_LOST, WORDS("does not know its secret"));
@@ -134,7 +134,7 @@ Test(bootstrap_agreed, strangers_of_the_network_disturb_nobody)
     struct call calls[N];
     int sockets[CROWD];
     uint8_t noise[4096];
-    cr_assert_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_OK);
+    cr_assert_eq(tt_root_start(&id, NULL, PATIENCE_MS), TUTTI_OK);
     for (int i = 0; i < CROWD; i++) {
         sockets[i] = tt_net_connect(&id.nets[0], PATIENCE_MS);
         cr_assert_geq(sockets[i], 0);
@@ -158,12 +158,12 @@ Test(bootstrap_agreed, second_rank_0_is_refused)
     tutti_id bytes;
     struct tt_id id = make_agreed(&bytes), same_port;
     struct call calls[N];
-    cr_assert_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_OK);
-    cr_expect_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_SYSTEM_ERROR);
+    cr_assert_eq(tt_root_start(&id, NULL, PATIENCE_MS), TUTTI_OK);
+    cr_expect_eq(tt_root_start(&id, NULL, PATIENCE_MS), TUTTI_SYSTEM_ERROR);
     cr_expect(strstr(tt_last_error(), "in use"), "%s", tt_last_error());
     same_port = id;
     same_port.token[0] ^= 1;
-    cr_expect_eq(tt_root_start(&same_port, PATIENCE_MS), TUTTI_SYSTEM_ERROR);
+    cr_expect_eq(tt_root_start(&same_port, NULL, PATIENCE_MS), TUTTI_SYSTEM_ERROR);
     cr_expect(strstr(tt_last_error(), "rank 0 cannot listen at 127.0.0.1:"), "%s", tt_last_error());
     start_all(calls, &bytes);
     expect_met(calls);
@@ -175,7 +175,7 @@ Test(bootstrap_agreed, address_of_another_machine_is_refused)
     struct tt_id id = make_agreed(&bytes);
     id.nets[0] = (struct tt_net){ TT_FAMILY_IPV4, 9, { 192, 0, 2, 1 } }; /* for documentation, RFC 5737 */
     cr_expect_not(tt_net_is_here(&id.nets[0]));
-    cr_expect_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_SYSTEM_ERROR);
+    cr_expect_eq(tt_root_start(&id, NULL, PATIENCE_MS), TUTTI_SYSTEM_ERROR);
     cr_expect(strstr(tt_last_error(), "192.0.2.1:9"), "%s", tt_last_error());
 }
 
@@ -190,7 +190,7 @@ Test(bootstrap_agreed, killed_rank_0_does_not_block_the_next)
     cr_assert_eq(pipe(ready), 0);
     pid_t first = fork();
     if (first == 0) {
-        if (tt_root_start(&id, PATIENCE_MS) == TUTTI_OK && write(ready[1], "", 1) == 1)
+        if (tt_root_start(&id, NULL, PATIENCE_MS) == TUTTI_OK && write(ready[1], "", 1) == 1)
             tt_sleep_ms(PATIENCE_MS);
         _exit(1);
     }
@@ -198,7 +198,7 @@ Test(bootstrap_agreed, killed_rank_0_does_not_block_the_next)
     kill(first, SIGKILL);
     waitpid(first, NULL, 0);
     start_all(calls, &bytes);
-    cr_assert_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_OK, "%s", tt_last_error());
+    cr_assert_eq(tt_root_start(&id, NULL, PATIENCE_MS), TUTTI_OK, "%s", tt_last_error());
     expect_met(calls);
     close(ready[0]);
     close(ready[1]);
@@ -210,7 +210,7 @@ Test(bootstrap_agreed, child_does_not_keep_the_port)
     tutti_id bytes;
     struct tt_id id = make_agreed(&bytes);
     struct call calls[N];
-    cr_assert_eq(tt_root_start(&id, PATIENCE_MS), TUTTI_OK);
+    cr_assert_eq(tt_root_start(&id, NULL, PATIENCE_MS), TUTTI_OK);
     pid_t child = fork();
     if (child == 0) {
         tt_sleep_ms(PATIENCE_MS);

@@ -131,7 +131,7 @@ static ssize_t meet_impostor(const struct tt_id *id, const struct tt_id *knows, 
     tutti_id bytes;
     tt_id_write(id, &bytes);
     cr_assert_eq(tt_place_address(id->place, id->token, &address), TUTTI_OK);
-    cr_assert_eq(tt_listener_open(&p.listener, &address), TUTTI_OK);
+    cr_assert_eq(tt_listener_open(&p.listener, &address, NULL), TUTTI_OK);
     cr_assert_eq(pthread_create(&p.thread, NULL, pretend, &p), 0);
     struct call c = call_for(&bytes, 1, 0);
     run_call(&c);
@@ -173,7 +173,7 @@ Test(bootstrap_strangers, listener_that_never_answers_times_out)
     cr_assert_eq(tt_place_choose(&id.place), TUTTI_OK);
     tt_id_write(&id, &bytes);
     cr_assert_eq(tt_place_address(id.place, id.token, &address), TUTTI_OK);
-    cr_assert_eq(tt_listener_open(&listener, &address), TUTTI_OK);
+    cr_assert_eq(tt_listener_open(&listener, &address, NULL), TUTTI_OK);
     struct call c = call_for(&bytes, 1, 0);
     c.timeout_ms = 100;
     run_call(&c);

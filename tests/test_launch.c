@@ -21,8 +21,10 @@ static void set_all(const char *id, const char *rank, const char *size)
         else
             unsetenv(names[i]);
     }
-    unsetenv("PMIX_RANK");
-    unsetenv("PMIX_NAMESPACE");
+    static const char *const others[] = { "PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK", "PMI_FD", "RANK",
+        "WORLD_SIZE", "TUTTI_ROOT", "TUTTI_SECRET_FILE", "TORCHELASTIC_RUN_ID" };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        unsetenv(others[i]);
     for (int i = 0; i < DIGITS; i++)
         good_id[i] = "0123456789abcdefABCDEF"[i % 22];
 }
