@@ -23,7 +23,7 @@ static bool answer_config(const struct tt_comm *comm, const char *rest, struct t
     (void)rest;
     struct tt_settings settings;
     if (comm == NULL && tt_settings_read(&settings, NULL) != TUTTI_OK)
-        return false;
+        return true;
     a->length += tt_settings_print(comm != NULL ? &comm->settings : &settings, a->bytes, a->capacity);
     return true;
 }
@@ -162,11 +162,11 @@ static bool answer_attach(const struct tt_comm *comm, const char *rest, struct t
     if (words < 1 || words > 2 || !tt_parse_bytes(number, &pid) || pid > INT32_MAX ||
         (form[0] != '\0' && strcmp(form, "json") != 0))
         return false;
-    tt_recorder_attach(
-        a, (int64_t)pid, form[0] != '\0'); /* if it fails there is no answer, and it said why */
+    tt_recorder_attach(a, (int64_t)pid, form[0] != '\0');
     return true;
 }
 
+/* False: the question is not of the form. True and no text: no answer, and the last error says why. */
 static const struct {
     const char *question, *form;
     bool (*answer)(const struct tt_comm *comm, const char *rest, struct tt_text *a);

@@ -19,13 +19,18 @@ static const char help[] =
     "\n"
     "usage: tutti-info                            all of the following but schedules\n"
     "       tutti-info cpu                        version, processor, instruction set in use, cores granted\n"
-    "       tutti-info config                     every setting: value in force, where it comes from, "
-    "meaning\n"
+    "       tutti-info config                     every setting and variable: value in force, where it comes "
+    "from,\n"
+    "                                             meaning\n"
     "       tutti-info transports                 how ranks can reach each other\n"
     "       tutti-info algorithms [COLLECTIVE]    what there is to choose from\n"
     "       tutti-info id                         a fresh id for TUTTI_ID; answers at it until it is ended\n"
     "       tutti-info schedule COLLECTIVE ALGORITHM [flags]\n"
     "                                             what each rank does, step by step\n"
+    "       tutti-info --attach PID               the last calls of a process, on all its communicators, "
+    "also "
+    "while\n"
+    "                                             it hangs: whom an operation waits for, and how long\n"
     "\n"
     "Flags of schedule\n"
     "  -n N             number of ranks (default 4)\n"
@@ -35,6 +40,8 @@ static const char help[] =
     "      --exact      under the canonical association\n"
     "\n"
     "Others\n"
+    "      --attach PID what the process called last; it must be this user's\n"
+    "      --json       of --attach: an object in a line for each communicator\n"
     "  -h, --help       this text\n"
     "      --version    the library's version\n"
     "\n"
@@ -42,6 +49,7 @@ static const char help[] =
     "  tutti-info schedule all_reduce ring -n 3          a ring of three, all ranks\n"
     "  tutti-info schedule broadcast tree -n 8 -r 2 --rank 5\n"
     "  TUTTI_SLICE=64K tutti-info config                 see that a setting arrives\n"
+    "  tutti-info --attach $(pgrep -n trainer)           why does it stand still?\n"
     "  tutti-info id >id & sleep 1; export TUTTI_ID=$(cat id) TUTTI_SIZE=2\n"
     "  TUTTI_RANK=0 ./program & TUTTI_RANK=1 ./program   two ranks without a launcher; then kill %1\n"
     "\n"
@@ -98,6 +106,22 @@ static int show_cpu(void)
     return show("cpu");
 }
 
+static int show_config(void)
+{
+    int code = show("config");
+    if (code != EXIT_GOOD)
+        return code;
+    printf("\n");
+    return show("variables");
+}
+
+static int show_process(const char *pid, bool json)
+{
+    char question[QUESTION_BYTES];
+    snprintf(question, sizeof question, "attach %.100s%s", pid, json ? " json" : "");
+    return show(question);
+}
+
 static int show_algorithms(const char *collective)
 {
     char question[QUESTION_BYTES];
@@ -117,10 +141,13 @@ static int show_algorithms(const char *collective)
 static int show_all(void)
 {
     int code = show_cpu();
-    static const char *const questions[] = { "config", "transports" };
-    for (int i = 0; i < 2 && code == EXIT_GOOD; i++) {
-        printf("\n%s\n", i == 0 ? "Settings" : "Transports");
-        code = show(questions[i]);
+    if (code == EXIT_GOOD) {
+        printf("\nSettings\n");
+        code = show_config();
+    }
+    if (code == EXIT_GOOD) {
+        printf("\nTransports\n");
+        code = show("transports");
     }
     if (code == EXIT_GOOD) {
         printf("\nAlgorithms\n");
@@ -133,7 +160,8 @@ struct request {
     const char *words[4]; /* command and its arguments */
     int nwords;
     int n, root, rank; /* rank -1: all */
-    bool in_place, exact;
+    bool in_place, exact, json;
+    const char *attach; /* a process; NULL: none */
 };
 
 static int show_schedule(const struct request *r)
@@ -183,6 +211,11 @@ static int hold_id(void)
 static int answer(const struct request *r)
 {
     const char *command = r->nwords > 0 ? r->words[0] : "";
+    if (r->attach != NULL)
+        return r->nwords == 0 ? show_process(r->attach, r->json)
+                              : refuse("--attach", command, "no command goes with it");
+    if (r->json)
+        return refuse("--json", command, "it belongs to --attach");
     bool schedule = strcmp(command, "schedule") == 0, algorithms = strcmp(command, "algorithms") == 0;
     if (schedule && r->nwords != 3)
         return refuse(command, "", "legal is: schedule COLLECTIVE ALGORITHM, as schedule all_reduce ring");
@@ -198,18 +231,22 @@ static int answer(const struct request *r)
         return show_cpu();
     if (strcmp(command, "id") == 0)
         return hold_id();
-    if (strcmp(command, "config") == 0 || strcmp(command, "transports") == 0)
+    if (strcmp(command, "config") == 0)
+        return show_config();
+    if (strcmp(command, "transports") == 0)
         return show(command);
     return refuse(command, "", "not a command; legal are cpu config transports algorithms schedule id");
 }
 
-enum { IN_PLACE = 256, EXACT, RANK, VERSION };
+enum { IN_PLACE = 256, EXACT, RANK, VERSION, ATTACH, JSON };
 
 static const struct option longs[] = {
     { "root", required_argument, NULL, 'r' },
     { "rank", required_argument, NULL, RANK },
     { "in-place", no_argument, NULL, IN_PLACE },
     { "exact", no_argument, NULL, EXACT },
+    { "attach", required_argument, NULL, ATTACH },
+    { "json", no_argument, NULL, JSON },
     { "help", no_argument, NULL, 'h' },
     { "version", no_argument, NULL, VERSION },
     { 0 },
@@ -234,6 +271,12 @@ static int take_flag(int code, const char *word, struct request *r)
         return -1;
     case EXACT:
         r->exact = true;
+        return -1;
+    case ATTACH:
+        r->attach = optarg;
+        return -1;
+    case JSON:
+        r->json = true;
         return -1;
     case 'h':
         fputs(help, stdout);

@@ -1,0 +1,110 @@
+#!/bin/sh
+# test_info.sh: tutti-info where a user needs it: what is in force, and why a process stands still.
+#
+# usage: COLLPERF=path INFO=path test_info.sh   (default: ./collperf and ./tutti-info)
+set -u
+LC_ALL=C
+export LC_ALL
+unset TUTTI_ID TUTTI_RANK TUTTI_SIZE PMIX_RANK TUTTI_DEBUG TUTTI_DEBUG_FILE
+collperf=${COLLPERF:-./collperf}
+info=${INFO:-./tutti-info}
+scratch=$(mktemp -d) || exit 1
+running=
+stop() # the ranks of the background job, then the job
+{
+    for pid in $running; do
+        kill -KILL "$pid" 2>/dev/null
+    done
+    rm -rf "$scratch"
+}
+trap stop EXIT
+trap 'exit 1' HUP INT TERM
+failures=0
+
+fail()
+{
+    echo "FAILED: $*"
+    sed 's/^/    /' "$scratch/out" "$scratch/err" | tail -n 20
+    failures=$((failures + 1))
+}
+
+expect() # code command..
+{
+    code=$1
+    shift
+    timeout 60 "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    got=$?
+    [ "$got" -eq "$code" ] || fail "exit code $got, expected $code: $*"
+}
+
+says() # where pattern
+{
+    grep -q -e "$2" "$scratch/$1" || fail "no '$2' on $1"
+}
+
+# --- What is in force, and from where.
+TUTTI_SLICE=64K TUTTI_DEBUG=info TUTTI_ID=abcd expect 0 "$info" config
+says out '^slice=64K  *# shared, environment: '
+says out '^map=on  *# local, default: '
+says out '^TUTTI_DEBUG=info  *# process, environment: '
+says out '^TUTTI_ID=(secret)  *# process, environment: '
+says out '^TUTTI_RECORDER_FILE=  *# process, default: '
+TUTTI_SLIZE=64K expect 0 "$info" config
+says err 'WARN: TUTTI_SLIZE is not a variable that Tutti reads; the nearest one is TUTTI_SLICE'
+TUTTI_SLICE=64X expect 2 "$info" config
+says err 'TUTTI_SLICE.*64X'
+
+# --- Processes that have nothing to show.
+expect 2 "$info" --attach
+expect 2 "$info" --attach nobody
+says err 'attach nobody'
+expect 2 "$info" --attach $$
+says err "process $$ has made no communicator of Tutti"
+expect 2 "$info" --attach 4194305
+expect 2 "$info" --attach $$ cpu
+expect 2 "$info" --json
+
+# --- A rank that is stopped: the other one says whom it waits for.
+children() # of a process
+{
+    for status in /proc/[0-9]*/status; do
+        awk -v parent="$1" '
+            /^Pid:/ { pid = $2 }
+            /^PPid:/ && $2 == parent { print pid }' "$status" 2>/dev/null
+    done
+}
+
+"$collperf" all_reduce -g 2 -b 8 -e 8 -n 1000000000 >"$scratch/job" 2>&1 </dev/null &
+job=$!
+running=$job
+tries=0
+while [ "$tries" -lt 200 ]; do # until both ranks have called something
+    tries=$((tries + 1))
+    running="$(children $job) $job"
+    if [ "$(echo "$running" | wc -w)" -eq 3 ]; then
+        set -- $running
+        "$info" --attach "$1" 2>/dev/null | grep -q 'all_reduce of 2 float32' && break
+    fi
+    sleep 0.1
+done
+[ "$tries" -lt 200 ] || fail "the job did not begin: $(cat "$scratch/job")"
+kill -STOP "$1"
+tries=0
+while [ "$tries" -lt 200 ]; do
+    tries=$((tries + 1))
+    "$info" --attach "$2" 2>/dev/null | grep -q 'running for .*; nothing moved for .*, waits for' && break
+    sleep 0.1
+done
+expect 0 "$info" --attach "$2"
+says out ', rank [01] of 2: [0-9]* calls; no error'
+says out 'all_reduce of 2 float32, sum  *8 bytes  *[a-z_]*  *done in '
+says out 'running for .*; nothing moved for .*, waits for rank [01]$'
+expect 0 "$info" --attach "$2" --json
+says out "^{\"process\": $2, .*\"state\": \"running\", .*\"waits_for\": [01]}\]}$"
+if python3 -c 'import json' 2>/dev/null; then
+    python3 -m json.tool <"$scratch/out" >/dev/null 2>"$scratch/err" || fail "it is not JSON"
+fi
+expect 0 "$info" --attach "$1" # also of a stopped process
+
+[ "$failures" -eq 0 ] && echo "info: all is well"
+[ "$failures" -eq 0 ]
