@@ -152,6 +152,62 @@ tutti_status tutti_scatter(const void *send, void *recv, size_t recv_count, tutt
     return submit(comm, &call);
 }
 
+tutti_status tutti_reduce_scatter_v(const void *send, const size_t *recv_counts_shared, void *recv,
+    tutti_type type, tutti_op op, tutti_comm *comm, tutti_stream stream)
+{
+    struct tt_call call = { .collective = TT_REDUCE_SCATTER_V,
+        .send = send,
+        .recv = recv,
+        .count_in_blocks = true,
+        .type = type,
+        .op = op,
+        .blocks[TT_IN] = { recv_counts_shared, NULL },
+        .stream = stream };
+    return submit(comm, &call);
+}
+
+tutti_status tutti_all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_places,
+    void *recv, const size_t *recv_counts, const size_t *recv_places, tutti_type type, tutti_comm *comm,
+    tutti_stream stream)
+{
+    struct tt_call call = { .collective = TT_ALL_TO_ALL_V,
+        .send = send,
+        .recv = recv,
+        .count_in_blocks = true,
+        .type = type,
+        .blocks = { [TT_IN] = { send_counts, send_places }, [TT_OUT] = { recv_counts, recv_places } },
+        .stream = stream };
+    return submit(comm, &call);
+}
+
+tutti_status tutti_gather_v(const void *send, size_t send_count, void *recv, const size_t *recv_counts,
+    const size_t *recv_places, tutti_type type, int root, tutti_comm *comm, tutti_stream stream)
+{
+    struct tt_call call = { .collective = TT_GATHER_V,
+        .send = send,
+        .recv = recv,
+        .count = send_count,
+        .type = type,
+        .root = root,
+        .blocks[TT_OUT] = { recv_counts, recv_places },
+        .stream = stream };
+    return submit(comm, &call);
+}
+
+tutti_status tutti_scatter_v(const void *send, const size_t *send_counts, const size_t *send_places,
+    void *recv, size_t recv_count, tutti_type type, int root, tutti_comm *comm, tutti_stream stream)
+{
+    struct tt_call call = { .collective = TT_SCATTER_V,
+        .send = send,
+        .recv = recv,
+        .count = recv_count,
+        .type = type,
+        .root = root,
+        .blocks[TT_IN] = { send_counts, send_places },
+        .stream = stream };
+    return submit(comm, &call);
+}
+
 tutti_status tutti_send(
     const void *send, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream)
 {

@@ -17,10 +17,17 @@ static bool reduces(const struct tt_call *call)
     return call->collective == TT_BARRIER || tt_collectives[call->collective].result == TT_RESULT_REDUCED;
 }
 
-/* The counts that all ranks know; NULL where blocks are even. */
+static bool is_one_sided(const struct tt_call *call)
+{
+    return tt_collectives[call->collective].counts == TT_COUNTS_OWN;
+}
+
+/* The counts that all ranks know; NULL where there are none. */
 static const size_t *shared_counts(const struct tt_call *call)
 {
     const struct tt_blocks *b = call->blocks;
+    if (is_one_sided(call))
+        return NULL;
     return b[TT_OUT].counts != NULL ? b[TT_OUT].counts : b[TT_IN].counts;
 }
 
@@ -40,21 +47,24 @@ static const size_t *own_counts(const struct tt_call *call, const size_t *counts
     return call->comm->own_counts;
 }
 
+/* Of those that this rank knows. */
 static uint64_t longest_block(const struct tt_call *call, uint32_t chunks)
 {
-    const size_t *counts = shared_counts(call);
-    uint64_t total = own_elements(call, call->total), longest = total / chunks + (total % chunks > 0);
-    if (counts != NULL) {
-        longest = 0;
-        for (int r = 0; r < call->comm->n; r++)
-            longest = counts[r] > longest ? counts[r] : longest;
-        longest = own_elements(call, longest);
-    }
-    return longest;
+    const struct tt_blocks *b = call->blocks;
+    uint64_t total = own_elements(call, call->total), longest = 0;
+    if (tt_collectives[call->collective].counts == TT_COUNTS_EVEN)
+        return total / chunks + (total % chunks > 0);
+    if (b[TT_IN].counts == NULL && b[TT_OUT].counts == NULL)
+        longest = call->count;
+    for (int side = 0; side < 2; side++)
+        for (int r = 0; b[side].counts != NULL && r < call->comm->n; r++)
+            longest = b[side].counts[r] > longest ? b[side].counts[r] : longest;
+    return own_elements(call, longest);
 }
 
 struct cut {
     uint32_t slices;
+    uint64_t most; /* elements of a chunk that one message may carry */
     uint64_t longest; /* elements of the longest slice of a chunk */
 };
 
@@ -66,7 +76,7 @@ static struct cut cut_of(const struct tt_call *call, bool whole, uint32_t chunks
     per_chunk = per_chunk > 0 ? per_chunk : 1;
     uint64_t slices = longest / per_chunk + (longest % per_chunk > 0);
     slices = slices > 0 ? slices : 1;
-    return (struct cut){ (uint32_t)slices, longest / slices + (longest % slices > 0) };
+    return (struct cut){ (uint32_t)slices, per_chunk, longest / slices + (longest % slices > 0) };
 }
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -75,15 +85,16 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-/* Equal at all ranks exactly if they called the same; never 0. */
+/* Equal at all ranks exactly if they called the same; never 0. Where counts are no shared values, the number
+ * of the operation tells its messages from those of the next: one that nobody awaits would pass for it. */
 static uint32_t signature_of(const struct tt_call *call, unsigned algorithm, uint32_t slices)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
     const size_t *counts = shared_counts(call);
-    bool p2p = row->p2p; /* a send matches a receive */
-    uint64_t h = mix(p2p ? 77 : call->collective, (uint64_t)call->type << 32 | slices);
+    bool p2p = row->p2p, own = is_one_sided(call); /* p2p: a send matches a receive */
+    uint64_t h = mix(p2p ? 77 : call->collective, (uint64_t)call->type << 32 | (own ? 0 : slices));
     h = mix(h, row->result == TT_RESULT_REDUCED ? (uint64_t)tt_call_shared_op(call) + 1 : 0);
-    h = mix(h, counts != NULL ? call->total : call->count);
+    h = mix(h, own ? call->comm->sequence : counts != NULL ? call->total : call->count);
     h = mix(h, p2p ? 0 : (uint64_t)algorithm << 32 | (uint64_t)call->comm->exact);
     h = mix(h, row->rooted ? (uint64_t)call->root + 1 : 0);
     for (int r = 0; counts != NULL && r < call->comm->n; r++)
@@ -104,14 +115,36 @@ static struct tt_space space_of(const struct tt_call *call, const struct tt_layo
     return space;
 }
 
-static void set_layout(const struct tt_call *call, struct tt_layout *layout, uint32_t chunks, uint32_t slices)
+/* What this rank knows of the blocks of send or recv: all, or at least its own. */
+static void lay_side(const struct tt_call *call, int side, struct cut cut, struct tt_layout *layout)
+{
+    struct tt_comm *comm = call->comm;
+    const size_t *counts = call->blocks[side].counts;
+    if (counts == NULL)
+        counts = call->blocks[1 - side].counts;
+    if (counts == NULL) {
+        memset(comm->own_counts, 0, (size_t)comm->n * sizeof *comm->own_counts);
+        comm->own_counts[comm->rank] = call->count;
+        counts = comm->own_counts;
+    }
+    tt_layout_v(layout, counts, comm->starts[side], (uint32_t)comm->n, cut.slices, call->element_bytes);
+    layout->slice_elements = cut.most;
+}
+
+static void set_layouts(const struct tt_call *call, struct cut cut, struct tt_op *op)
 {
     const size_t *counts = shared_counts(call);
-    if (counts == NULL)
-        tt_layout_even(layout, own_elements(call, call->total), chunks, slices, call->element_bytes);
-    else
-        tt_layout_v(
-            layout, own_counts(call, counts), call->comm->starts, chunks, slices, call->element_bytes);
+    uint32_t chunks = op->schedule->chunks;
+    op->one_sided = is_one_sided(call);
+    if (op->one_sided) {
+        lay_side(call, TT_IN, cut, &op->given);
+        lay_side(call, TT_OUT, cut, &op->layout);
+    } else if (counts != NULL) {
+        tt_layout_v(&op->layout, own_counts(call, counts), call->comm->starts[TT_OUT], chunks, cut.slices,
+            call->element_bytes);
+    } else {
+        tt_layout_even(&op->layout, own_elements(call, call->total), chunks, cut.slices, call->element_bytes);
+    }
 }
 
 static uint64_t tmp_stride(const struct tt_call *call, struct cut cut)
@@ -132,7 +165,8 @@ static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op 
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
     const struct tt_blocks *b = call->blocks;
-    op->spaces[TT_IN] = space_of(call, &op->layout, row->in, call->send, b[TT_IN].places);
+    const struct tt_layout *given = op->one_sided ? &op->given : &op->layout;
+    op->spaces[TT_IN] = space_of(call, given, row->in, call->send, b[TT_IN].places);
     op->spaces[TT_OUT] = space_of(call, &op->layout, row->out, call->recv, b[TT_OUT].places);
     if (call->in_place && row->out == TT_REACH_OWN) /* the smaller buffer lies in the larger */
         op->spaces[TT_OUT] = op->spaces[TT_IN];
@@ -150,7 +184,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, bool wh
     tutti_status status = reserve_tmp(call, op->schedule, cut);
     if (status != TUTTI_OK)
         return status;
-    set_layout(call, &op->layout, op->schedule->chunks, cut.slices);
+    set_layouts(call, cut, op);
     set_spaces(call, cut, op);
     op->endpoint = comm->endpoint;
     op->class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
@@ -206,7 +240,7 @@ static tutti_status find_plan(const struct tt_call *call, struct tt_plan **plan)
     int algorithm;
     struct tt_demand demand = { .n = comm->n, .exact = comm->exact };
     demand.ordered = call->created != NULL && !call->created->commutes;
-    uint64_t bytes = call->total * tutti_type_bytes(call->type);
+    uint64_t bytes = is_one_sided(call) ? 0 : call->total * tutti_type_bytes(call->type);
     tutti_status status = tt_plan_choose(&comm->settings, call->collective, demand, bytes, &algorithm);
     if (status != TUTTI_OK)
         return status;

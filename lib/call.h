@@ -73,7 +73,7 @@ struct tt_pending {
     struct tt_call call;
     struct tt_op *op; /* NULL: not started */
     bool over;
-    bool suspect; /* the peer of this p2p call was gone at the last look */
+    bool suspect; /* at the last look the peer that this call waits for was gone, or past it */
     size_t *arrays; /* of a batch: where the arrays of the call are copied to */
     size_t room; /* entries */
 };

@@ -84,13 +84,15 @@ static tutti_status allocate(struct tt_comm *comm)
     comm->next_post = malloc(n * sizeof *comm->next_post);
     for (size_t peer = 0; comm->next_post != NULL && peer < n; peer++)
         comm->next_post[peer] = comm->settings.first_number;
-    comm->starts = malloc(n * sizeof *comm->starts);
+    for (int side = 0; side < 2; side++)
+        comm->starts[side] = malloc(n * sizeof *comm->starts[side]);
     comm->own_counts = malloc(n * sizeof *comm->own_counts);
     comm->points[0] = calloc(n, sizeof *comm->points[0]);
     comm->points[1] = calloc(n, sizeof *comm->points[1]);
     comm->scratch = malloc((size_t)TT_FOLD_MAX * TT_SCRATCH_BYTES);
-    if (comm->next_post == NULL || comm->starts == NULL || comm->own_counts == NULL ||
-        comm->points[0] == NULL || comm->points[1] == NULL || comm->scratch == NULL)
+    if (comm->next_post == NULL || comm->starts[0] == NULL || comm->starts[1] == NULL ||
+        comm->own_counts == NULL || comm->points[0] == NULL || comm->points[1] == NULL ||
+        comm->scratch == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
     return tt_plan_cache_create(&comm->plans);
 }
@@ -181,7 +183,8 @@ void tt_comm_destroy(struct tt_comm *comm)
     if (comm->tmp != NULL)
         tt_arena_free(comm->tmp);
     free(comm->next_post);
-    free(comm->starts);
+    free(comm->starts[0]);
+    free(comm->starts[1]);
     free(comm->own_counts);
     free(comm->scratch);
     free(comm);

@@ -46,8 +46,9 @@ struct tt_comm {
     uint64_t *next_send[TT_CLASSES]; /* n message numbers each */
     uint64_t *next_recv[TT_CLASSES];
     uint64_t *next_post; /* n: of p2p sends */
-    uint64_t *starts; /* n: packed starts of a v-collective's blocks */
-    size_t *own_counts; /* n: elements of those blocks, where a user's operator counts its own */
+    uint64_t *starts[2]; /* n: packed starts of a v-form's blocks, in send and in recv */
+    size_t *own_counts; /* n: elements of those blocks, where a user's operator counts its own, or where this
+                         * rank knows only its own */
     struct tt_plan_cache plans;
     struct tt_operator_table operators;
     struct tt_point **points[2]; /* [0] sends, [1] receives; n each, made on first use */

@@ -115,9 +115,9 @@ static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_act
         struct tt_message message = { .peer = step->peer,
             .class = (uint8_t)op->class,
             .reduced = op->folds[TT_CHAIN] != NULL || op->created != NULL,
-            .signature = op->signature,
             .number = number,
             .source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks) };
+        message.signature = tt_exec_signature(op, &message.source);
         message.bytes = tt_view_count(&message.source) * op->layout.element_bytes;
         if (op->class == TT_CLASS_P2P && op->next_post[step->peer] != number)
             return false;
@@ -162,17 +162,31 @@ static void retire(struct tt_op *op, struct tt_slice *slice, uint32_t position)
             activate(slice, op->turn[i]);
 }
 
+/* How many messages a chunk was: none if it is empty. */
+static uint64_t messages_of(const struct tt_layout *layout, uint32_t chunk)
+{
+    return (layout->counts[chunk] + layout->slice_elements - 1) / layout->slice_elements;
+}
+
 /* The operation is over at this rank: its numbers are used up. */
 static void finish(struct tt_op *op)
 {
     const struct tt_schedule *s = op->schedule;
-    uint64_t ways = tt_exec_ways(op), numbers = (op->layout.slices + ways - 1) / ways * ways;
-    if (op->class == TT_CLASS_COLLECTIVE)
-        for (int peer = 0; peer < s->key.n; peer++) {
-            op->next_send[peer] += numbers * s->sends[peer];
-            op->next_recv[peer] += numbers * s->recvs[peer];
-        }
     op->state = TT_DONE;
+    for (uint32_t i = 0; op->one_sided && i < s->nsteps; i++) {
+        const struct tt_step *step = &s->steps[i];
+        if (step->verb == TT_VERB_SEND)
+            op->next_send[step->peer] += messages_of(&op->given, step->src_chunk);
+        else if (step->verb == TT_VERB_RECV)
+            op->next_recv[step->peer] += messages_of(&op->layout, step->dst_chunk);
+    }
+    if (op->class == TT_CLASS_P2P || op->one_sided)
+        return;
+    uint64_t ways = tt_exec_ways(op), numbers = (op->layout.slices + ways - 1) / ways * ways;
+    for (int peer = 0; peer < s->key.n; peer++) {
+        op->next_send[peer] += numbers * s->sends[peer];
+        op->next_recv[peer] += numbers * s->recvs[peer];
+    }
 }
 
 enum tt_progress tt_exec_progress(struct tt_op *op)

@@ -47,6 +47,8 @@ struct tt_op {
         *next_recv; /* of this class, per peer: where numbers go on; advanced by the executor */
     uint64_t *next_post; /* p2p sends, per peer: the number whose turn it is; advanced by the executor */
     struct tt_layout layout;
+    bool one_sided; /* a rank knows only the lengths of its own messages, of which a pair has one per slice */
+    struct tt_layout given; /* one_sided: of IN */
     struct tt_space spaces[TT_BUFFERS]; /* of TMP: that of window slot 0 */
     uint64_t tmp_slice_bytes; /* from one window slot's TMP to the next */
     tt_fold_fn folds[2]; /* by enum tt_shape; NULL: nothing is combined, or the operator does it */

@@ -35,7 +35,8 @@ static bool gather(
         if (!op->endpoint->transport->arrived(
                 op->endpoint, m->peer, op->class, tt_exec_number(op, slice, m), &o->dst, a))
             return false;
-        if (a->signature != op->signature || a->bytes != o->count * op->layout.element_bytes) {
+        if (a->signature != tt_exec_signature(op, &o->dst) ||
+            a->bytes != o->count * op->layout.element_bytes) {
             op->failed_arrival = *a;
             return tt_exec_fail(op, TUTTI_MISMATCH, m->peer);
         }

@@ -27,10 +27,21 @@ static inline uint64_t tt_exec_number(
 static inline struct tt_view tt_exec_view(
     const struct tt_op *op, const struct tt_slice *slice, unsigned buffer, uint32_t chunk, uint32_t nchunks)
 {
-    struct tt_view view = { &op->layout, op->spaces[buffer], chunk, nchunks, slice->index };
+    const struct tt_layout *layout = op->one_sided && buffer == TT_IN ? &op->given : &op->layout;
+    struct tt_view view = { layout, op->spaces[buffer], chunk, nchunks, slice->index };
     if (buffer == TT_TMP)
         view.space.base += (uintptr_t)(slice - op->slices) * op->tmp_slice_bytes;
     return view;
+}
+
+/* What a message from or to this view is marked with. Where only its two ends know its length, that is part
+ * of the mark: one slice does not show how many follow. */
+static inline uint32_t tt_exec_signature(const struct tt_op *op, const struct tt_view *view)
+{
+    if (!op->one_sided)
+        return op->signature;
+    uint64_t count = tt_layout_chunk(view->layout, view->chunk).count;
+    return (uint32_t)((op->signature ^ (count + 1)) * UINT64_C(0x9e3779b97f4a7c15) >> 32) | 1;
 }
 
 static inline bool tt_exec_fail(struct tt_op *op, tutti_status status, int32_t peer)

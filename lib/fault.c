@@ -63,6 +63,24 @@ static bool find_difference(const struct tt_op *op, int peer, uint64_t *sequence
     return false;
 }
 
+/* Counts that only two ranks know, and do not agree on. `what` says how it showed. */
+static tutti_status tell_counts(const struct tt_pending *p, int peer, const char *what)
+{
+    const struct tt_op *op = p->op;
+    char mine[DESCRIPTION];
+    uint32_t me = (uint32_t)p->call.comm->rank, other = (uint32_t)peer;
+    const struct tt_collective_row *row = &tt_collectives[p->call.collective];
+    uint64_t given = tt_layout_chunk(&op->given, row->in == TT_REACH_OWN ? me : other).count;
+    uint64_t expected = tt_layout_chunk(&op->layout, row->out == TT_REACH_OWN ? me : other).count;
+    tt_call_describe(&p->call, mine, sizeof mine);
+    return tell(p, TUTTI_MISMATCH, peer,
+        "operation %llu, %s: rank %d %s: the counts differ; those of this rank say %llu elements to rank %d "
+        "and %llu from it",
+        (unsigned long long)op->sequence, mine, peer, what,
+        (unsigned long long)(row->in == TT_REACH_ROOT && p->call.root != (int)me ? 0 : given), peer,
+        (unsigned long long)(row->out == TT_REACH_ROOT && p->call.root != (int)me ? 0 : expected));
+}
+
 tutti_status tt_fault_of_op(const struct tt_pending *p)
 {
     const struct tt_op *op = p->op;
@@ -75,9 +93,11 @@ tutti_status tt_fault_of_op(const struct tt_pending *p)
             op->failed_peer, tt_last_error());
     if (op->class == TT_CLASS_COLLECTIVE && find_difference(op, op->failed_peer, &sequence, &own, &theirs))
         return tell_mismatch(p, op->failed_peer, sequence, &own, &theirs);
+    if (op->one_sided)
+        return tell_counts(p, op->failed_peer, "sent a message of another length, or of a later call");
     return tell(p, TUTTI_MISMATCH, op->failed_peer,
         "operation %llu: this rank called %s, but rank %d sent a message of %llu bytes that belongs to "
-        "another call",
+        "another call, or to an earlier one where this rank expected none",
         (unsigned long long)op->sequence, mine, op->failed_peer,
         (unsigned long long)op->failed_arrival.bytes);
 }
@@ -99,6 +119,19 @@ static tutti_status inspect_records(const struct tt_pending *p)
             op->endpoint->transport->call_of(op->endpoint, peer, op->sequence, &record) &&
             record.signature != op->signature && find_difference(op, peer, &sequence, &own, &record))
             return tell_mismatch(p, peer, sequence, &own, &record);
+    return TUTTI_OK;
+}
+
+/* A rank that has completed an operation will neither send nor take anything more of it. What it did before
+ * may still be on its way: one more poll decides. */
+static tutti_status inspect_counts(struct tt_pending *p)
+{
+    const struct tt_op *op = p->op;
+    int peer = tt_exec_waits_for(op);
+    bool over = peer != TT_NONE && op->endpoint->transport->completed_by(op->endpoint, peer) > op->sequence;
+    if (over && p->suspect)
+        return tell_counts(p, peer, "has completed it without what this rank waits for");
+    p->suspect = over;
     return TUTTI_OK;
 }
 
@@ -172,6 +205,8 @@ tutti_status tt_fault_inspect(struct tt_pending *p, int64_t stalled_ms)
         status = inspect_records(p);
     if (status == TUTTI_OK)
         status = inspect_peers(p);
+    if (status == TUTTI_OK && p->op->one_sided)
+        status = inspect_counts(p);
     if (status == TUTTI_OK && p->call.comm->timeout_ms >= 0 && stalled_ms >= p->call.comm->timeout_ms)
         status = tell_timeout(p, stalled_ms);
     return status;

@@ -328,6 +328,32 @@ tutti_status tutti_gather(const void *send, void *recv, size_t send_count, tutti
 tutti_status tutti_scatter(const void *send, void *recv, size_t recv_count, tutti_type type, int root,
     tutti_comm *comm, tutti_stream stream);
 
+/* The v-forms: blocks of different length. Arrays have n entries and are read before the call returns; counts
+ * are elements; places are elements from the start of the buffer, NULL: packed in rank order. Blocks of recv
+ * must not overlap, nor may send lie between the first and last element of recv. As tutti_all_gather_v is
+ * to tutti_all_gather, each is to the collective of its name. */
+
+/* Rank r gets the reduction of recv_counts_shared[r] elements, its block of the packed send of all ranks; the
+ * counts are equal on all ranks. In place: recv is this rank's block of send. */
+tutti_status tutti_reduce_scatter_v(const void *send, const size_t *recv_counts_shared, void *recv,
+    tutti_type type, tutti_op op, tutti_comm *comm, tutti_stream stream);
+
+/* In this and the next two, a count is known to the two ranks of its block only. What one sends must be what
+ * the other expects, else all ranks get MISMATCH, which names those two. 0 is no exception, but a short
+ * message that nobody expects is found only when that pair next has one. What a rank has for itself has one
+ * count on both sides. Not in place. */
+tutti_status tutti_all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_places,
+    void *recv, const size_t *recv_counts, const size_t *recv_places, tutti_type type, tutti_comm *comm,
+    tutti_stream stream);
+
+/* Arrays and recv are read at root only. In place (at root): send is block `root` of recv. */
+tutti_status tutti_gather_v(const void *send, size_t send_count, void *recv, const size_t *recv_counts,
+    const size_t *recv_places, tutti_type type, int root, tutti_comm *comm, tutti_stream stream);
+
+/* Arrays and send are read at root only. In place (at root): recv is block `root` of send. */
+tutti_status tutti_scatter_v(const void *send, const size_t *send_counts, const size_t *send_places,
+    void *recv, size_t recv_count, tutti_type type, int root, tutti_comm *comm, tutti_stream stream);
+
 /* One message to, or from, rank `peer`, which is not this one. Messages of a pair are matched in the order
  * of the calls; both sides give the same count and a type, else both get MISMATCH. A send returns when its
  * buffer may be reused, which may need the receiver: a pair that exchanges must group, or order its calls.

@@ -22,7 +22,7 @@ enum { NAMES_BYTES = 4096, ALGORITHMS_MAX = 64 };
 struct run {
     struct perf_session session;
     struct perf_report report;
-    size_t *counts; /* one per rank, for the v-form */
+    size_t *counts; /* two per rank, for the v-forms */
     int blind; /* corruptions that the check did not find */
     bool shown; /* the report appears on a terminal */
     bool counting; /* the first walk: how many points there are */
@@ -328,7 +328,7 @@ static int rank_main(struct perf_crew *crew, void *context)
     struct run run = {
         .session = { .options = o, .crew = crew },
         .report = { .file = request->file, .options = o, .n = crew->n },
-        .counts = calloc((size_t)crew->n, sizeof(size_t)),
+        .counts = calloc(2 * (size_t)crew->n, sizeof(size_t)),
         .shown = isatty(fileno(request->file)) == 1,
     };
     run.report.flag_round_trip = perf_crew_flag(crew);

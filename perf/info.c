@@ -60,7 +60,8 @@ static const char help[] =
     "Exit codes: 0 good, 2 bad usage, 3 the library failed\n";
 
 static const char *const collectives[] = { "all_reduce", "reduce_scatter", "all_gather", "broadcast",
-    "reduce", "barrier", "all_gather_v", "all_to_all", "gather", "scatter" };
+    "reduce", "barrier", "all_gather_v", "all_to_all", "gather", "scatter", "reduce_scatter_v",
+    "all_to_all_v", "gather_v", "scatter_v" };
 
 /* The library's answer, to be freed; NULL if it does not know the question. */
 static char *ask(const char *question)

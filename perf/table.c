@@ -94,6 +94,27 @@ static void shape_gather_v(struct perf_point *p, uint64_t elements)
     p->bytes = elements * p->type->bytes;
 }
 
+static void shape_gather_v_to_root(struct perf_point *p, uint64_t elements)
+{
+    shape_gather_v(p, elements);
+    p->own_first = p->rank == p->root ? p->own_first : 0;
+    p->recv_count = p->rank == p->root ? p->recv_count : 0;
+}
+
+static void shape_reduce_scatter_v(struct perf_point *p, uint64_t elements)
+{
+    shape_gather_v(p, elements);
+    p->recv_count = p->send_count;
+    p->send_count = elements;
+}
+
+static void shape_scatter_v_from_root(struct perf_point *p, uint64_t elements)
+{
+    shape_reduce_scatter_v(p, elements);
+    p->own_first = p->rank == p->root ? p->own_first : 0;
+    p->send_count = p->rank == p->root ? p->send_count : 0;
+}
+
 static void shape_none(struct perf_point *p, uint64_t elements)
 {
     (void)p;
@@ -133,6 +154,31 @@ static struct perf_run source_each_v(const struct perf_point *p, int block)
 static struct perf_run source_own_of_each(const struct perf_point *p, int block)
 {
     return (struct perf_run){ block, p->count * (uint64_t)p->rank, p->count };
+}
+
+static struct perf_run source_each_v_at_root(const struct perf_point *p, int block)
+{
+    return (struct perf_run){ block, 0, p->rank == p->root ? p->counts[block] : 0 };
+}
+
+/* Elements before `end` of what lies in the counts from `first` on. */
+static uint64_t sum_of(const size_t *first, int end)
+{
+    uint64_t sum = 0;
+    for (int r = 0; r < end; r++)
+        sum += first[r];
+    return sum;
+}
+
+static struct perf_run source_own_v_of_root(const struct perf_point *p, int block)
+{
+    return (struct perf_run){ p->root, sum_of(p->counts, p->rank), block == 0 ? p->recv_count : 0 };
+}
+
+/* Rank i has for rank j as much as is counted for i + j. */
+static struct perf_run source_own_v_of_each(const struct perf_point *p, int block)
+{
+    return (struct perf_run){ block, sum_of(p->counts + block, p->rank), p->counts[p->rank + block] };
 }
 
 static struct perf_run source_root(const struct perf_point *p, int block)
@@ -209,6 +255,31 @@ static tutti_status call_scatter(const struct perf_point *p, const void *send, v
     return tutti_scatter(send, recv, p->count, p->type->type, p->root, comm, p->stream);
 }
 
+static tutti_status call_reduce_scatter_v(
+    const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    return tutti_reduce_scatter_v(send, p->counts, recv, p->type->type, p->op->op, comm, tutti_no_stream());
+}
+
+static tutti_status call_all_to_all_v(
+    const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    const size_t *counts = p->counts + p->rank;
+    return tutti_all_to_all_v(send, counts, NULL, recv, counts, NULL, p->type->type, comm, tutti_no_stream());
+}
+
+static tutti_status call_gather_v(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    return tutti_gather_v(
+        send, p->send_count, recv, p->counts, NULL, p->type->type, p->root, comm, tutti_no_stream());
+}
+
+static tutti_status call_scatter_v(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    return tutti_scatter_v(
+        send, p->counts, NULL, recv, p->recv_count, p->type->type, p->root, comm, tutti_no_stream());
+}
+
 static tutti_status call_sendrecv(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
     int right = (p->rank + 1) % p->n, left = (p->rank + p->n - 1) % p->n;
@@ -243,6 +314,14 @@ const struct perf_collective perf_collectives[PERF_COLLECTIVES] = {
         source_each_at_root, call_gather },
     { "scatter", false, true, true, true, PERF_IN_PLACE_RECV_IN_SEND, 1, factor_share,
         shape_scatter_from_root, source_own_of_root, call_scatter },
+    { "reduce_scatter_v", true, false, true, true, PERF_IN_PLACE_RECV_IN_SEND, 1, factor_share,
+        shape_reduce_scatter_v, source_own_block, call_reduce_scatter_v },
+    { "all_to_all_v", false, false, true, true, PERF_IN_PLACE_NEVER, 1, factor_share, shape_same,
+        source_own_v_of_each, call_all_to_all_v },
+    { "gather_v", false, true, true, true, PERF_IN_PLACE_SEND_IN_RECV, 1, factor_share,
+        shape_gather_v_to_root, source_each_v_at_root, call_gather_v },
+    { "scatter_v", false, true, true, true, PERF_IN_PLACE_RECV_IN_SEND, 1, factor_share,
+        shape_scatter_v_from_root, source_own_v_of_root, call_scatter_v },
     { "sendrecv", false, false, true, false, PERF_IN_PLACE_NEVER, 2, factor_one, shape_same, source_left,
         call_sendrecv },
 };
@@ -262,7 +341,7 @@ void perf_point_shape(struct perf_point *p, uint64_t bytes, size_t *counts)
         elements = 1;
     p->count = p->send_count = p->recv_count = p->bytes = p->own_first = 0;
     for (int r = 0; r < p->n; r++)
-        counts[r] = v_first(p, elements, r + 1) - v_first(p, elements, r);
+        counts[r] = counts[p->n + r] = v_first(p, elements, r + 1) - v_first(p, elements, r);
     p->counts = counts;
     p->collective->shape(p, elements);
 }

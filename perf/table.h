@@ -33,7 +33,7 @@ struct perf_point {
     uint64_t recv_count; /* elements written to `recv`; 0 where this rank has no result */
     uint64_t bytes; /* as printed */
     uint64_t own_first; /* where the own block starts in the larger buffer, in elements */
-    const size_t *counts; /* of all ranks, for the v-form */
+    const size_t *counts; /* of all ranks, for the v-forms; twice, to begin at any rank */
 };
 
 /* `count` elements of the result come from elements first.. of what `rank` gave, or, with rank -1, of the
@@ -55,13 +55,13 @@ struct perf_collective {
     tutti_status (*call)(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm);
 };
 
-enum { PERF_COLLECTIVES = 11 };
+enum { PERF_COLLECTIVES = 15 };
 extern const struct perf_collective perf_collectives[PERF_COLLECTIVES];
 
 const struct perf_collective *perf_collective_find(const char *name); /* NULL if there is none */
 
 /* Fill the counts of `p` (whose other fields are set) for a size in bytes; never less than one element,
- * unless 0 is asked. `counts` has room for n entries and must live as long as the point. */
+ * unless 0 is asked. `counts` has room for 2n entries and must live as long as the point. */
 void perf_point_shape(struct perf_point *p, uint64_t bytes, size_t *counts);
 
 #endif

@@ -204,34 +204,64 @@ void rig_plan_evaluate(struct rig_plan *p)
 
 /* --- Runs. */
 
-struct tt_layout rig_layout(const struct rig_run *run)
+static const struct tt_collective_row *row_of(const struct rig_run *run)
 {
-    struct tt_layout layout;
-    uint32_t chunks = run->plan->schedules[0].chunks;
-    if (run->counts != NULL)
-        tt_layout_v(&layout, run->counts, run->starts, chunks, run->slices, run->element_bytes);
-    else
-        tt_layout_even(&layout, run->count, chunks, run->slices, run->element_bytes);
-    return layout;
+    return &tt_collectives[run->plan->collective];
 }
 
-/* Uneven blocks (some empty), each placed before the one before it, with gaps. */
+/* Uneven blocks, some empty. */
 static void cut_blocks(struct rig_run *run)
 {
     size_t n = (size_t)run->plan->n;
-    uint64_t left = run->count, at = 0, random = run->seed;
-    run->counts = reserve(n, sizeof *run->counts);
-    run->places = reserve(n, sizeof *run->places);
-    run->starts = reserve(n, sizeof *run->starts);
+    uint64_t left = run->count, random = run->seed;
+    run->counts = reserve(2 * n, sizeof *run->counts);
     for (size_t r = 0; r < n; r++) {
-        run->counts[r] = r + 1 == n ? left : tt_sim_random(&random) % (left + 1);
+        run->counts[r] = run->counts[n + r] = r + 1 == n ? left : tt_sim_random(&random) % (left + 1);
         left -= run->counts[r];
+        run->in_extent = run->out_extent += r % 3; /* gaps */
     }
-    for (size_t r = n; r-- > 0;) {
-        run->places[r] = at;
-        at += run->counts[r] + r % 3;
+}
+
+/* In an uneven exchange rank i has for rank j what part i + j is long. Each block is placed before the one
+ * before it, with gaps. */
+static void cut_rank(struct rig_run *run, int rank)
+{
+    struct rig_rank *r = &run->ranks[rank];
+    size_t n = (size_t)run->plan->n, at = 0;
+    const size_t *counts = run->counts + (row_of(run)->result == TT_RESULT_EXCHANGED ? rank : 0);
+    r->counts = reserve(n, sizeof *r->counts);
+    r->places = reserve(n, sizeof *r->places);
+    r->starts = reserve(n, sizeof *r->starts);
+    memcpy(r->counts, counts, n * sizeof *counts);
+    for (size_t c = n; c-- > 0;) {
+        r->places[c] = at;
+        at += counts[c] + c % 3;
     }
-    run->out_extent = at;
+}
+
+/* Where only own counts are known, slices are pieces of one length, and a rank has as many as its longest
+ * block. */
+static void lay_out(struct rig_run *run, int rank)
+{
+    struct rig_rank *r = &run->ranks[rank];
+    struct tt_op *op = &r->op;
+    uint32_t chunks = run->plan->schedules[0].chunks, slices = 1;
+    op->one_sided = row_of(run)->counts == TT_COUNTS_OWN;
+    if (run->counts == NULL) {
+        tt_layout_even(&op->layout, run->count, chunks, run->slices, run->element_bytes);
+        return;
+    }
+    tt_layout_v(&op->layout, r->counts, r->starts, chunks, run->slices, run->element_bytes);
+    if (!op->one_sided)
+        return;
+    uint64_t piece = run->count / run->slices / 2 + 1;
+    for (uint32_t c = 0; c < chunks; c++)
+        if (exists(run->plan, row_of(run)->in, rank, c) || exists(run->plan, row_of(run)->out, rank, c))
+            while (slices * piece < r->counts[c])
+                slices++;
+    op->layout.slices = slices;
+    op->layout.slice_elements = piece;
+    op->given = op->layout;
 }
 
 /* What lies in IN(chunk) of a rank, at element i of the vector. */
@@ -255,7 +285,9 @@ static void bind(struct rig_run *run, int rank)
     const struct tt_schedule *schedule = &run->plan->schedules[rank];
     if (tt_op_create(schedule, op) != TUTTI_OK)
         abort();
-    op->layout = rig_layout(run);
+    if (run->counts != NULL)
+        cut_rank(run, rank);
+    lay_out(run, rank);
     uint64_t stride = tt_layout_part_max(&op->layout) * run->element_bytes + run->element_bytes;
     uint64_t in_bytes = run->in_extent * run->element_bytes, out_bytes = run->out_extent * run->element_bytes;
     op->tmp_slice_bytes = stride * schedule->tmp_cells;
@@ -267,13 +299,17 @@ static void bind(struct rig_run *run, int rank)
     r->in = r->memory + GUARD + shift;
     r->out = r->in + in_bytes + GUARD;
     r->tmp = r->out + out_bytes + GUARD;
-    op->spaces[TT_OUT] = (struct tt_space){ .base = (uintptr_t)r->out, .places = run->places };
+    op->spaces[TT_OUT] = (struct tt_space){ .base = (uintptr_t)r->out };
     op->spaces[TT_IN] = (struct tt_space){ .base = (uintptr_t)r->in };
+    if (row_of(run)->out != TT_REACH_OWN)
+        op->spaces[TT_OUT].places = r->places;
+    if (row_of(run)->in != TT_REACH_OWN)
+        op->spaces[TT_IN].places = r->places;
     if (schedule->key.in_place)
         op->spaces[TT_IN] = op->spaces[TT_OUT];
     op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)r->tmp, .stride = stride };
     op->signature = (uint32_t)run->seed | 1;
-    if (tt_collectives[run->plan->collective].result == TT_RESULT_REDUCED) {
+    if (row_of(run)->result == TT_RESULT_REDUCED) {
         op->folds[TT_CHAIN] = rig_fold_chain;
         op->folds[TT_TREE] = rig_fold_tree;
     } else if (run->plan->collective == TT_BARRIER) {
@@ -286,7 +322,7 @@ static void fill(struct rig_run *run, int rank)
     const struct tt_layout *layout = &run->ranks[rank].op.layout;
     for (uint32_t c = 0; c < layout->chunks; c++) {
         struct tt_part part = tt_layout_chunk(layout, c);
-        if (!exists(run->plan, tt_collectives[run->plan->collective].in, rank, c))
+        if (!exists(run->plan, row_of(run)->in, rank, c))
             continue;
         uint8_t *at = element_of(run, rank, TT_IN, c);
         for (uint64_t i = 0; i < part.count; i++) {
@@ -304,10 +340,11 @@ struct rig_run *rig_run_create(struct rig_plan *plan, uint64_t count, uint32_t s
     run->element_bytes = plan->collective == TT_BARRIER ? sizeof(int32_t) : sizeof(uint64_t);
     if (plan->collective == TT_BARRIER)
         run->count = run->slices = 1;
-    if (tt_collectives[plan->collective].result == TT_RESULT_EXCHANGED) /* blocks of one length */
+    bool even = row_of(run)->counts == TT_COUNTS_EVEN;
+    if (even && row_of(run)->result == TT_RESULT_EXCHANGED) /* blocks of one length */
         run->count += (chunks - run->count % chunks) % chunks;
     run->in_extent = run->out_extent = run->count;
-    if (plan->collective == TT_ALL_GATHER_V)
+    if (!even)
         cut_blocks(run);
     run->ranks = reserve((size_t)plan->n, sizeof *run->ranks);
     run->expected = reserve(run->count, sizeof *run->expected);
@@ -324,11 +361,12 @@ void rig_run_free(struct rig_run *run)
     for (int r = 0; r < run->plan->n; r++) {
         tt_op_destroy(&run->ranks[r].op);
         free(run->ranks[r].memory);
+        free(run->ranks[r].counts);
+        free(run->ranks[r].places);
+        free(run->ranks[r].starts);
     }
     free(run->ranks);
     free(run->counts);
-    free(run->places);
-    free(run->starts);
     free(run->expected);
     free(run->expected_of);
     free(run);
@@ -340,8 +378,9 @@ static uint64_t evaluate(const struct rig_run *run, uint32_t node, uint64_t elem
 {
     struct rig_node it = run->plan->nodes[node];
     if (it.left & LEAF) {
-        uint64_t start = tt_layout_chunk(&run->ranks[0].op.layout, it.right).first;
-        return input(run, (int)(it.left & ~(uint32_t)LEAF), start + element_in_chunk);
+        int rank = (int)(it.left & ~(uint32_t)LEAF);
+        uint64_t start = tt_layout_chunk(&run->ranks[rank].op.layout, it.right).first;
+        return input(run, rank, start + element_in_chunk);
     }
     return rig_merkle(evaluate(run, it.left, element_in_chunk), evaluate(run, it.right, element_in_chunk));
 }

@@ -43,6 +43,8 @@ struct rig_rank {
     uint8_t *memory, *in, *out, *tmp;
     uint64_t bytes, tmp_bytes;
     uint32_t slices_seen[TT_WINDOW];
+    size_t *counts, *places; /* v-forms: of the blocks this rank gives or gets */
+    uint64_t *starts;
     bool begun, over;
 };
 
@@ -52,8 +54,8 @@ struct rig_run {
     struct rig_plan *plan;
     uint64_t count, seed, in_extent, out_extent; /* elements; extents: how far the spaces reach */
     uint32_t slices, element_bytes;
-    size_t *counts, *places; /* v-forms */
-    uint64_t *starts;
+    size_t *
+        counts; /* v-forms: n uneven parts of count, twice, so that each rank has them in a turn of its own */
     struct rig_rank *ranks;
     uint64_t *expected; /* of the chunks asked for last, and ... */
     uint32_t *expected_of; /* ... the expressions they stand for, plus 1 */
@@ -61,7 +63,6 @@ struct rig_run {
 
 struct rig_run *rig_run_create(struct rig_plan *plan, uint64_t count, uint32_t slices, uint64_t seed);
 void rig_run_free(struct rig_run *run);
-struct tt_layout rig_layout(const struct rig_run *run);
 
 struct rig_world {
     struct tt_sim *sim;

@@ -44,6 +44,32 @@ const struct matrix_shape matrix_shapes[COLLECTIVES] = {
         .recv = HOLDS_OWN,
         .send_at_root = true,
         .in_place = true },
+    [REDUCE_SCATTER_V] = { .name = "reduce_scatter_v",
+        .send = HOLDS_ALL,
+        .recv = HOLDS_OWN,
+        .reduces = true,
+        .v = true,
+        .in_place = true },
+    [ALL_TO_ALL_V] = { .name = "all_to_all_v",
+        .send = HOLDS_ALL,
+        .recv = HOLDS_ALL,
+        .v = true,
+        .send_places = true,
+        .recv_places = true },
+    [GATHER_V] = { .name = "gather_v",
+        .send = HOLDS_OWN,
+        .recv = HOLDS_ALL,
+        .recv_at_root = true,
+        .v = true,
+        .recv_places = true,
+        .in_place = true },
+    [SCATTER_V] = { .name = "scatter_v",
+        .send = HOLDS_ALL,
+        .recv = HOLDS_OWN,
+        .send_at_root = true,
+        .v = true,
+        .send_places = true,
+        .in_place = true },
     [SHIFT] = { .name = "send and recv", .send = HOLDS_VECTOR, .recv = HOLDS_VECTOR },
     [BARRIER] = { .name = "barrier" },
 };
@@ -168,7 +194,10 @@ tutti_status matrix_call(const struct matrix_case *c, tutti_comm *comm)
     bool spare = c->vector.seed >> 40 & 1; /* where NULL is legal, half so */
     const void *send = sent->blocks == 0 && spare ? NULL : sent->data;
     void *recv = received->blocks == 0 && spare ? NULL : received->data;
+    const size_t *send_places = sent->gaps ? sent->places : NULL;
     const size_t *recv_places = received->gaps ? received->places : NULL;
+    const size_t *send_counts = sent->blocks == 0 && spare ? NULL : sent->counts;
+    const size_t *recv_counts = received->blocks == 0 && spare ? NULL : received->counts;
     switch (c->collective) {
     case ALL_REDUCE:
         return tutti_all_reduce(send, recv, c->count, type, op, comm, none);
@@ -189,6 +218,17 @@ tutti_status matrix_call(const struct matrix_case *c, tutti_comm *comm)
         return tutti_gather(send, recv, c->count, type, c->root, comm, none);
     case SCATTER:
         return tutti_scatter(send, recv, c->count, type, c->root, comm, none);
+    case REDUCE_SCATTER_V:
+        return tutti_reduce_scatter_v(send, sent->counts, recv, type, op, comm, none);
+    case ALL_TO_ALL_V:
+        return tutti_all_to_all_v(
+            send, sent->counts, send_places, recv, received->counts, recv_places, type, comm, none);
+    case GATHER_V:
+        return tutti_gather_v(
+            send, sent->counts[0], recv, recv_counts, recv_places, type, c->root, comm, none);
+    case SCATTER_V:
+        return tutti_scatter_v(
+            send, send_counts, send_places, recv, received->counts[0], type, c->root, comm, none);
     case SHIFT:
         return call_shift(c, send, recv, comm);
     default:

@@ -18,6 +18,10 @@ enum matrix_collective {
     ALL_TO_ALL,
     GATHER,
     SCATTER,
+    REDUCE_SCATTER_V,
+    ALL_TO_ALL_V,
+    GATHER_V,
+    SCATTER_V,
     SHIFT, /* a send to the next rank and a receive from the one before, in a group */
     BARRIER,
     COLLECTIVES

@@ -240,7 +240,7 @@ int ranks_algorithm(const tutti_comm *comm, const char *collective, int k, char 
 bool ranks_algorithms(int k, char *options, size_t bytes)
 {
     static const char *const collectives[] = { "all_reduce", "reduce", "broadcast", "reduce_scatter",
-        "all_gather", "all_gather_v", "all_to_all", "gather", "scatter" };
+        "all_gather", "all_gather_v", "all_to_all", "gather", "scatter", "reduce_scatter_v" };
     enum { COLLECTIVES = sizeof collectives / sizeof collectives[0] };
     bool more = false, any = false;
     size_t length = strlen(options);

@@ -36,7 +36,7 @@ struct wrong {
     tutti_type type;
     tutti_op op;
     int root; /* or peer */
-    const size_t *counts, *places;
+    const size_t *counts, *places, *others; /* others: what all_to_all_v sends, if not counts */
     tutti_stream stream;
 };
 enum {
@@ -49,13 +49,18 @@ enum {
     ALL_TO_ALL,
     GATHER,
     SCATTER,
+    REDUCE_SCATTER_V,
+    ALL_TO_ALL_V,
+    GATHER_V,
+    SCATTER_V,
     SEND,
     RECV,
     BARRIER,
     CALLS
 };
 static const char *const names[] = { "all_reduce", "reduce", "broadcast", "reduce_scatter", "all_gather",
-    "all_gather_v", "all_to_all", "gather", "scatter", "send", "recv", "barrier" };
+    "all_gather_v", "all_to_all", "gather", "scatter", "reduce_scatter_v", "all_to_all_v", "gather_v",
+    "scatter_v", "send", "recv", "barrier" };
 
 static tutti_status call(int which, const struct wrong *w, tutti_comm *comm)
 {
@@ -78,6 +83,17 @@ static tutti_status call(int which, const struct wrong *w, tutti_comm *comm)
         return tutti_gather(w->send, w->recv, w->count, w->type, w->root, comm, w->stream);
     case SCATTER:
         return tutti_scatter(w->send, w->recv, w->count, w->type, w->root, comm, w->stream);
+    case REDUCE_SCATTER_V:
+        return tutti_reduce_scatter_v(w->send, w->counts, w->recv, w->type, w->op, comm, w->stream);
+    case ALL_TO_ALL_V:
+        return tutti_all_to_all_v(w->send, w->others != NULL ? w->others : w->counts, NULL, w->recv,
+            w->counts, w->places, w->type, comm, w->stream);
+    case GATHER_V:
+        return tutti_gather_v(
+            w->send, w->count, w->recv, w->counts, w->places, w->type, w->root, comm, w->stream);
+    case SCATTER_V:
+        return tutti_scatter_v(
+            w->send, w->counts, w->places, w->recv, w->count, w->type, w->root, comm, w->stream);
     case SEND:
         return tutti_send(w->send, w->count, w->type, w->root, comm, w->stream);
     case RECV:
@@ -103,6 +119,11 @@ static struct wrong right(const struct ranks_me *me)
         .stream = tutti_no_stream() };
 }
 
+static bool reduces(int which)
+{
+    return which == ALL_REDUCE || which == REDUCE || which == REDUCE_SCATTER || which == REDUCE_SCATTER_V;
+}
+
 static void refuse(struct ranks_me *me, int which, const struct wrong *w, tutti_comm *comm,
     tutti_status expected, const char *words)
 {
@@ -116,19 +137,18 @@ static void wrong_values(struct ranks_me *me, tutti_comm *comm)
 {
     for (int which = 0; which < BARRIER; which++) {
         struct wrong w = right(me);
-        bool reduces = which == ALL_REDUCE || which == REDUCE || which == REDUCE_SCATTER;
         for (int i = 0; i < 3; i++) {
             w.type = (tutti_type)((const int[]){ -1, 12, INT_MAX })[i];
             refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "type|0|11");
         }
         w = right(me);
-        for (int i = 0; reduces && i < 3; i++) {
+        for (int i = 0; reduces(which) && i < 3; i++) {
             w.op = ((const tutti_op[]){ 5, 19, UINT32_MAX })[i];
             refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "op|TUTTI_SUM|_BIT_XOR");
         }
         w = right(me);
         w.op = TUTTI_BIT_XOR;
-        for (int i = 0; reduces && i < 6; i++) {
+        for (int i = 0; reduces(which) && i < 6; i++) {
             w.type = ((const tutti_type[]){ TUTTI_FLOAT16, TUTTI_BFLOAT16, TUTTI_FLOAT32, TUTTI_FLOAT64,
                 TUTTI_FLOAT8_E4M3, TUTTI_FLOAT8_E5M2 })[i];
             refuse(me, which, &w, comm, TUTTI_UNSUPPORTED, "bit_xor|float");
@@ -182,11 +202,11 @@ static void wrong_pointers(struct ranks_me *me, tutti_comm *comm)
         refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "overlap|send|recv");
         w.type = TUTTI_INT32;
         w.send = (const uint8_t *)send_space + 2;
-        if (which == ALL_REDUCE || which == REDUCE || which == REDUCE_SCATTER)
+        if (reduces(which))
             refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "send|multiple of 4");
         w.send = send_space;
         w.recv = (uint8_t *)recv_space + 1;
-        if (which == ALL_REDUCE || which == REDUCE || which == REDUCE_SCATTER)
+        if (reduces(which))
             refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "recv|multiple of 4");
     }
     struct wrong w = right(me);
@@ -195,6 +215,11 @@ static void wrong_pointers(struct ranks_me *me, tutti_comm *comm)
     refuse(me, SEND, &w, comm, TUTTI_INVALID_ARGUMENT, "send|address space");
     w.recv = (void *)(UINTPTR_MAX - 15);
     refuse(me, RECV, &w, comm, TUTTI_INVALID_ARGUMENT, "recv|address space");
+    w = right(me);
+    w.send = (const uint8_t *)recv_space + 4; /* it has no form in place */
+    refuse(me, ALL_TO_ALL_V, &w, comm, TUTTI_INVALID_ARGUMENT, "overlap|legal: apart");
+    w.send = recv_space;
+    refuse(me, ALL_TO_ALL_V, &w, comm, TUTTI_INVALID_ARGUMENT, "overlap|legal: apart");
     w = right(me); /* the place of another rank's block */
     w.recv = (int32_t *)send_space + (me->rank + 1) % me->n * COUNT;
     refuse(me, REDUCE_SCATTER, &w, comm, TUTTI_INVALID_ARGUMENT, "overlap|block");
@@ -226,22 +251,45 @@ static void wrong_counts(struct ranks_me *me, tutti_comm *comm)
     for (int which = REDUCE_SCATTER; which <= SCATTER; which++)
         if (which != ALL_GATHER_V)
             refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "count");
+    w.root = me->rank;
+    w.counts = shared;
     for (int r = 0; r < me->n; r++)
         shared[r] = w.count;
-    refuse(me, ALL_GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "count");
+    refuse(me, ALL_GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_counts");
+    refuse(me, REDUCE_SCATTER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_counts");
+    refuse(me, ALL_TO_ALL_V, &w, comm, TUTTI_INVALID_ARGUMENT, "send_counts");
+    refuse(me, GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_counts");
+    refuse(me, SCATTER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "send_counts");
 }
 
-static void wrong_arrays(struct ranks_me *me, tutti_comm *comm)
+/* Counts that are missing, or not what this rank gives or gets itself. */
+static void wrong_own_counts(struct ranks_me *me, tutti_comm *comm)
 {
     struct wrong w = right(me);
-    size_t counts[RANKS_MAX], places[RANKS_MAX];
+    size_t counts[RANKS_MAX];
+    w.root = me->rank;
     w.counts = NULL;
     refuse(me, ALL_GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_counts|NULL");
+    refuse(me, REDUCE_SCATTER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_counts|NULL");
+    refuse(me, ALL_TO_ALL_V, &w, comm, TUTTI_INVALID_ARGUMENT, "send_counts|NULL");
+    refuse(me, GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_counts|NULL");
+    refuse(me, SCATTER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "send_counts|NULL");
+    w.others = right_counts;
+    refuse(me, ALL_TO_ALL_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_counts|NULL");
     memcpy(counts, right_counts, sizeof counts);
     counts[me->rank]++;
     w.counts = counts;
     refuse(me, ALL_GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "send_count|recv_counts");
-    w.counts = right_counts;
+    refuse(me, ALL_TO_ALL_V, &w, comm, TUTTI_INVALID_ARGUMENT, "send_counts|recv_counts");
+    refuse(me, GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "send_count|recv_counts");
+    refuse(me, SCATTER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_count|send_counts");
+}
+
+static void wrong_places(struct ranks_me *me, tutti_comm *comm)
+{
+    struct wrong w = right(me);
+    size_t places[RANKS_MAX];
+    w.root = me->rank;
     w.places = places;
     for (int kind = 0; kind < 4; kind++) {
         for (int r = 0; r < me->n; r++)
@@ -256,6 +304,10 @@ static void wrong_arrays(struct ranks_me *me, tutti_comm *comm)
         else
             places[1] = (size_t)1 << 62;
         refuse(me, ALL_GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_places");
+        refuse(me, ALL_TO_ALL_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_places");
+        refuse(me, GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_places");
+        if (kind > 1) /* what is only read may overlap */
+            refuse(me, SCATTER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "send_places");
     }
 }
 
@@ -270,7 +322,8 @@ static void wrong_calls(struct ranks_me *me)
     wrong_ranks(me, comm);
     wrong_pointers(me, comm);
     wrong_counts(me, comm);
-    wrong_arrays(me, comm);
+    wrong_own_counts(me, comm);
+    wrong_places(me, comm);
     for (size_t i = 0; i < sizeof recv_space / sizeof recv_space[0]; i++)
         ranks_expect(me, recv_space[i] == 0x07070707, "a refused call wrote element %zu", i);
     still_works(me, comm);

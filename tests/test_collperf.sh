@@ -110,7 +110,7 @@ refused '-d/--datatype .*uint64 half' -d int7
 
 # --- The check finds what is wrong.
 for collective in all_reduce reduce_scatter all_gather broadcast reduce all_gather_v \
-    all_to_all gather scatter sendrecv; do
+    all_to_all gather scatter reduce_scatter_v all_to_all_v gather_v scatter_v sendrecv; do
     expect 1 "$collperf" $collective --self-test -g 3
     [ "$(grep -c 'element was corrupted.*: found (1 wrong)' "$scratch/err")" -eq 3 ] ||
         fail "--self-test of $collective did not find three corruptions"
@@ -153,7 +153,7 @@ if command -v python3 >/dev/null 2>&1; then
     expect 0 python3 -c '
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
-assert len({r["collective"] for r in rows}) == 11
+assert len({r["collective"] for r in rows}) == 15
 assert all(r["time_us"] > 0 and r["ranks"] == 2 and r["limit"] is None for r in rows)
 assert all(r["wrong"] == 0 for r in rows if r["collective"] != "barrier")
 assert {r["in_place"] for r in rows} == {True, False}

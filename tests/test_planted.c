@@ -379,6 +379,32 @@ Test(planted, exchanges)
     refuse(&s, "rank 1 step 4: writes out 0 without waiting for step 2, which reads it");
 }
 
+static void exchange_twice(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    uint32_t me = (uint32_t)team->me, other = 1 - me;
+    (void)root;
+    tt_chunks(s, 2);
+    for (int again = 0; again < 2; again++)
+        tt_send(s, (int)other, tt_in(other));
+    for (int again = 0; again < 2; again++)
+        tt_recv(s, (int)other, tt_out(other));
+}
+
+/* Where only two ranks know how long a block is, nobody else may touch it, and it is one message. */
+Test(planted, own_counts)
+{
+    struct schedule_set s = generated(TT_ALL_TO_ALL_V, relayed, 3, false);
+    refuse(&s, "blocks move alone and without scratch");
+    s = generated(TT_ALL_TO_ALL_V, exchange_twice, 2, false);
+    refuse(&s, "sends 2 messages to rank 1; where only they know the lengths, one is legal");
+    s = built(TT_ALL_TO_ALL_V, "direct", 3, false);
+    s.schedules[0].steps[0].src_chunk = 2;
+    refuse(&s, "rank 0 step 0: sends in 2, but step 3 of rank 1 receives it as out 0: not the same chunks");
+    int tree = tt_algorithm_find(TT_GATHER, "tree");
+    s = generated(TT_GATHER_V, tt_algorithms[tree].generate, 4, false);
+    refuse(&s, "blocks move alone and without scratch");
+}
+
 /* M1: the ring takes chunk (me - 3 - t). */
 static void ring_wrong_chunk(struct tt_schedule *s, const struct tt_team *team, int root)
 {

@@ -329,6 +329,11 @@ static const struct {
     { TT_GATHER, "direct", gather_direct, 1024 },
     { TT_SCATTER, "tree", scatter_tree, 1024 },
     { TT_SCATTER, "direct", scatter_direct, 1024 },
+    { TT_REDUCE_SCATTER_V, "ring", reduce_scatter_ring, 1021 },
+    { TT_REDUCE_SCATTER_V, "direct", reduce_scatter_direct, 257 },
+    { TT_ALL_TO_ALL_V, "direct", all_to_all_direct, 257 },
+    { TT_GATHER_V, "direct", gather_direct, 1024 },
+    { TT_SCATTER_V, "direct", scatter_direct, 1024 },
 };
 enum { THEORIES = sizeof theories / sizeof theories[0] };
 

@@ -23,6 +23,10 @@ enum tt_collective {
     TT_ALL_TO_ALL,
     TT_GATHER,
     TT_SCATTER,
+    TT_REDUCE_SCATTER_V,
+    TT_ALL_TO_ALL_V,
+    TT_GATHER_V,
+    TT_SCATTER_V,
     TT_P2P_SEND, /* one step; key.root is the peer */
     TT_P2P_RECV,
     TT_COLLECTIVES

@@ -44,6 +44,10 @@ struct tt_part tt_layout_chunk(const struct tt_layout *l, uint32_t chunk)
 struct tt_part tt_layout_part(const struct tt_layout *l, uint32_t chunk, uint32_t slice)
 {
     uint64_t part, remainder;
+    if (l->slice_elements > 0) {
+        uint64_t first = smaller(slice * l->slice_elements, l->counts[chunk]);
+        return (struct tt_part){ first, smaller(l->counts[chunk] - first, l->slice_elements) };
+    }
     if (l->counts != NULL) {
         part = l->counts[chunk] / l->slices;
         remainder = l->counts[chunk] % l->slices;

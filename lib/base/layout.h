@@ -3,7 +3,8 @@
  * Chunk c of `count` elements over `chunks` chunks starts at c*q + min(c, r), q = count / chunks, r =
  * count % chunks; a v-collective gives the counts itself. Slice z is the z-th part of *each* chunk, by the
  * same rule, never a cut of a range by bytes: the schedule's hazards are per chunk, so they hold per
- * slice. Schedules know nothing of this file. */
+ * slice. Where a rank knows only its own counts, the number of slices would be a secret of each, and so a
+ * slice is a fixed length of each chunk. Schedules know nothing of this file. */
 #ifndef TT_BASE_LAYOUT_H
 #define TT_BASE_LAYOUT_H
 #include <stddef.h>
@@ -16,6 +17,7 @@ struct tt_layout {
     uint32_t element_bytes;
     const size_t *counts; /* v-forms: elements per chunk; NULL: even parts of count */
     const uint64_t *starts; /* v-forms: packed start of each chunk */
+    uint64_t slice_elements; /* v-forms: a slice is so many elements of each chunk; 0: an even part of it */
     uint64_t quotient, remainder; /* of count over chunks */
     uint64_t part[2], part_remainder[2]; /* of a chunk of quotient (+ 1) elements over slices */
 };

@@ -56,6 +56,11 @@ static bool number_messages(struct tt_verifier *v)
         for (int q = 0; q < v->n; q++) {
             v->first_message[(size_t)p * (size_t)v->n + (size_t)q] = count;
             count += v->schedules[p]->sends[q];
+            bool one_sided = tt_collectives[v->schedules[p]->key.collective].counts == TT_COUNTS_OWN;
+            if (one_sided && v->schedules[p]->sends[q] > 1)
+                return tt_verify_wrong(v, p, -1,
+                    "sends %u messages to rank %d; where only they know the lengths, one is legal",
+                    v->schedules[p]->sends[q], q);
             if (v->schedules[p]->sends[q] != v->schedules[q]->recvs[p])
                 return tt_verify_wrong(v, p, -1, "sends %u messages to rank %d, which receives %u",
                     v->schedules[p]->sends[q], q, v->schedules[q]->recvs[p]);
@@ -77,7 +82,7 @@ static bool check_message(struct tt_verifier *v, uint32_t message)
     const struct tt_step *send = tt_step_at(v, from), *recv = tt_step_at(v, to);
     int rank = (int)v->rank_of[from], peer = (int)v->rank_of[to];
     struct tt_cells src = tt_step_accesses(send).read[0], dst = tt_step_accesses(recv).write;
-    if (!tt_cells_alike(v->schedules[rank], src, dst))
+    if (!tt_cells_alike(v->schedules[rank], src, v->schedules[peer], dst))
         return tt_verify_wrong(v, rank, from - v->base[rank],
             "sends %s, but step %u of rank %d receives it as %s: not the same chunks",
             tt_cells_name(src).text, to - v->base[peer], peer, tt_cells_name(dst).text);

@@ -48,13 +48,25 @@ static inline uint32_t tt_cell_place(const struct tt_schedule *s, unsigned buffe
     return buffer == TT_OUT && !s->key.in_place ? s->chunks + chunk : chunk;
 }
 
-/* Do these ranges, of any ranks, have the same length chunk by chunk, whatever the counts? Chunks of one
- * number do; and the blocks of an exchange all do, so that they may be passed on in any cell. */
-static inline bool tt_cells_alike(const struct tt_schedule *s, struct tt_cells a, struct tt_cells b)
+/* Which block of an uneven exchange lies in this cell: IN is given to ranks, OUT is taken from them. */
+static inline uint64_t tt_exchanged_block(const struct tt_schedule *s, struct tt_cells cell)
 {
-    if (tt_collectives[s->key.collective].result == TT_RESULT_EXCHANGED)
-        return a.count == b.count;
-    return a.count == b.count && a.chunk % s->chunks == b.chunk % s->chunks;
+    uint64_t n = (uint64_t)s->key.n, me = (uint64_t)s->key.me;
+    return cell.buffer == TT_IN ? me * n + cell.chunk : cell.chunk * n + me;
+}
+
+/* Do cells `a` of one rank and `b` of another (or the same) have one length chunk by chunk, whatever the
+ * counts? Chunks of one number do. The blocks of an even exchange all do, so that they may be passed on in
+ * any cell; those of an uneven one move alone, from where they are given to where they are taken. */
+static inline bool tt_cells_alike(
+    const struct tt_schedule *s, struct tt_cells a, const struct tt_schedule *t, struct tt_cells b)
+{
+    const struct tt_collective_row *row = &tt_collectives[s->key.collective];
+    if (a.count != b.count)
+        return false;
+    if (row->result != TT_RESULT_EXCHANGED)
+        return a.chunk % s->chunks == b.chunk % t->chunks;
+    return row->counts == TT_COUNTS_EVEN || tt_exchanged_block(s, a) == tt_exchanged_block(t, b);
 }
 
 static inline const struct tt_step *tt_step_at(const struct tt_verifier *v, uint32_t number)

@@ -40,6 +40,11 @@ static bool check_cells(struct tt_verifier *v, int r, uint32_t i, struct tt_cell
     uint64_t end = (uint64_t)cells.chunk + cells.count;
     if ((unsigned)cells.buffer >= TT_BUFFERS || cells.count == 0)
         return tt_verify_wrong(v, r, i, "names buffer %d, %u chunks", (int)cells.buffer, cells.count);
+    if (row->counts == TT_COUNTS_OWN && (cells.buffer == TT_TMP || cells.count > 1))
+        return tt_verify_wrong(v, r, i,
+            "%s: where a rank knows only its own counts, blocks move alone and "
+            "without scratch",
+            tt_cells_name(cells).text);
     if (cells.buffer == TT_TMP && end > s->tmp_cells)
         return tt_verify_wrong(
             v, r, i, "%s: only %u scratch cells exist", tt_cells_name(cells).text, s->tmp_cells);
@@ -60,7 +65,7 @@ static bool check_move(
     struct tt_verifier *v, int r, uint32_t i, struct tt_cells dst, struct tt_cells src, bool onto_itself)
 {
     const struct tt_schedule *s = v->schedules[r];
-    if (!tt_cells_alike(s, dst, src))
+    if (!tt_cells_alike(s, dst, s, src))
         return tt_verify_wrong(
             v, r, i, "%s and %s are not the same chunks", tt_cells_name(dst).text, tt_cells_name(src).text);
     if (!tt_same_memory(&s->key, dst.buffer, src.buffer))
