@@ -328,6 +328,77 @@ Test(wait, no_wake_up_is_lost_in_a_race)
         pthread_join(ringer, NULL);
 }
 
+/* Several that sleep on one bell, each for a number of its own; who is woken early leaves the others asleep. */
+enum { SLEEPERS = 3 };
+struct dormitory {
+    struct tt_doorbell bell;
+    _Alignas(64) _Atomic uint32_t ready;
+    _Atomic uint32_t number[SLEEPERS];
+    uint32_t rounds;
+};
+struct bed {
+    struct dormitory *room;
+    int place;
+};
+
+static void *sleep_here(void *argument)
+{
+    const struct bed *bed = argument;
+    struct dormitory *d = bed->room;
+    struct tt_doorbell *bell = &d->bell;
+    struct tt_wait w;
+    tt_wait_begin(&w, at_once, &bell, 1);
+    for (uint32_t i = 1; i <= d->rounds; i++) {
+        await(&w, &d->number[bed->place], i);
+        atomic_fetch_add(&d->ready, 1);
+    }
+    return NULL;
+}
+
+Test(wait, several_sleep_on_one_bell)
+{
+    static struct dormitory d = { .rounds = 3000 };
+    struct bed beds[SLEEPERS];
+    pthread_t threads[SLEEPERS];
+    uint32_t seed = 3;
+    for (int i = 0; i < SLEEPERS; i++) {
+        beds[i] = (struct bed){ &d, i };
+        cr_assert_eq(pthread_create(&threads[i], NULL, sleep_here, &beds[i]), 0);
+    }
+    for (uint32_t i = 1; i <= d.rounds; i++) {
+        for (int k = 0; k < SLEEPERS; k++) {
+            seed = seed * 1664525 + 1013904223;
+            for (volatile uint32_t dawdle = seed >> 18; dawdle > 0; dawdle--)
+                continue;
+            atomic_store_explicit(&d.number[(i + (uint32_t)k) % SLEEPERS], i, memory_order_release);
+            tt_doorbell_ring(&d.bell);
+        }
+        while (atomic_load(&d.ready) < i * SLEEPERS)
+            sched_yield();
+    }
+    for (int i = 0; i < SLEEPERS; i++)
+        pthread_join(threads[i], NULL);
+    cr_expect_eq(tt_wait_lost(), 0);
+    cr_expect_eq(atomic_load(&d.bell.sleeping), 0);
+}
+
+/* A wait with an end sleeps no longer than that, and gives up in silence. */
+Test(wait, a_sleep_ends_at_its_time)
+{
+    struct tt_doorbell bell = { 0 }, *bells[] = { &bell };
+    struct tt_wait w;
+    int64_t began = tt_now_ns(), until = began + 5 * 1000000;
+    tt_wait_begin(&w, at_once, bells, 1);
+    tt_wait_until(&w, until);
+    int sleeps = 0;
+    for (; tt_now_ns() < until; sleeps++)
+        tt_wait_idle(&w);
+    tt_wait_awake(&w);
+    cr_expect(sleeps < 20, "%d sleeps in 5 ms", sleeps);
+    cr_expect(tt_now_ns() - began < 90 * 1000000, "it slept to the next tick");
+    cr_expect_eq(tt_wait_lost(), 0);
+}
+
 static void write_late(struct pair *p, int ms)
 {
     tt_sleep_ms(ms);

@@ -95,7 +95,13 @@ void tt_wait_begin(struct tt_wait *w, struct tt_wait_policy policy, struct tt_do
     w->stage = SPINNING;
     w->polls = 0;
     w->checked_ns = 0;
+    w->until_ns = INT64_MAX;
     w->timed_out = false;
+}
+
+void tt_wait_until(struct tt_wait *w, int64_t until_ns)
+{
+    w->until_ns = until_ns;
 }
 
 static struct timespec to_timespec(int64_t ns)
@@ -133,7 +139,7 @@ static void arm(struct tt_wait *w)
 {
     take_tickets(w);
     for (int i = 0; i < w->nbells; i++)
-        atomic_store_explicit(&w->bells[i]->sleeping, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&w->bells[i]->sleeping, 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst); /* `sleeping` before the last poll */
     w->stage = ARMED;
 }
@@ -185,7 +191,10 @@ static bool sleep_armed(struct tt_wait *w)
     w->timed_out = false;
     if (check_due(w, now))
         return true;
-    sleep_on_bells(w, w->checked_ns + TICK_NS - now);
+    int64_t end = w->checked_ns + TICK_NS;
+    end = w->until_ns < end ? w->until_ns : end;
+    if (end > now)
+        sleep_on_bells(w, end - now);
     bool due = check_due(w, tt_now_ns());
     if (rung(w))
         take_tickets(w);
@@ -242,7 +251,7 @@ void tt_wait_awake(struct tt_wait *w)
         if (w->timed_out)
             judge(w);
         for (int i = 0; i < w->nbells; i++)
-            atomic_store_explicit(&w->bells[i]->sleeping, 0, memory_order_relaxed);
+            atomic_fetch_sub_explicit(&w->bells[i]->sleeping, 1, memory_order_relaxed);
     }
     w->timed_out = false;
     w->stage = SPINNING;

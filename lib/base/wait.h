@@ -5,8 +5,8 @@
  * outnumber the cores spin only briefly. A waiter that drives several communicators sleeps on all their
  * doorbells at once.
  *
- * A sleeper sets its `sleeping` word, fences, polls once more, then sleeps; a ringer writes its data,
- * fences, and looks at `sleeping`. One of the two sees the other. The sleep is cut every TT_TICK_MS so
+ * A sleeper adds itself to the bell's `sleeping`, fences, polls once more, then sleeps; a ringer writes its
+ * data, fences, and looks at `sleeping`. One of the two sees the other. The sleep is cut every TT_TICK_MS so
  * that the caller can look at deadlines and at the health of its peers; work found after such a tick, with
  * no ring, would be a lost wake-up: it is counted, and tests demand that the count stays 0. */
 #ifndef TT_BASE_WAIT_H
@@ -19,7 +19,7 @@ enum { TT_TICK_MS = 100, TT_WAIT_BELLS = 64 };
 
 struct tt_doorbell { /* in shared memory, alone in its cache line */
     _Alignas(64) _Atomic uint32_t word;
-    _Atomic uint32_t sleeping;
+    _Atomic uint32_t sleeping; /* how many do, or are about to */
 };
 
 /* Something was written that the owner of this doorbell may be waiting for. Cheap when it is awake. */
@@ -48,11 +48,14 @@ struct tt_wait {
     uint32_t polls;
     int64_t began_ns; /* of the yielding stage */
     int64_t checked_ns;
+    int64_t until_ns; /* no sleep goes beyond */
     bool timed_out;
 };
 
 /* Start a wait over these doorbells (NULL ones are skipped; beyond TT_WAIT_BELLS, or none: short sleeps). */
 void tt_wait_begin(struct tt_wait *w, struct tt_wait_policy policy, struct tt_doorbell *const *bells, int n);
+/* No sleep of this wait goes beyond this moment of tt_now_ns; the caller looks at the clock itself. */
+void tt_wait_until(struct tt_wait *w, int64_t until_ns);
 /* Nothing was found in a poll: spin, yield or sleep a little. True when the caller should look at
  * deadlines and peers. The caller must poll again after every call. */
 bool tt_wait_idle(struct tt_wait *w);
