@@ -1,12 +1,12 @@
 /* group.c: the queue of one thread, and its end. */
 #include "group.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "recorder.h"
+#include "base/thread.h"
 
 struct init {
     int n, rank;
@@ -92,12 +92,11 @@ static tutti_status run_inits(struct queue *q)
 {
     tutti_status status = TUTTI_OK;
     int started = 0;
-    for (; started < q->ninits && status == TUTTI_OK; started++)
-        if (pthread_create(&q->inits[started].thread, NULL, run_init, &q->inits[started]) != 0) {
-            status = tt_fail(
-                TUTTI_SYSTEM_ERROR, "cannot start a thread for initialisation %d of a group", started);
-            break;
-        }
+    while (status == TUTTI_OK && started < q->ninits) {
+        struct init *i = &q->inits[started];
+        status = tt_thread_start("of an initialisation in a group", run_init, i, &i->thread);
+        started += status == TUTTI_OK;
+    }
     for (int i = 0; i < started; i++) {
         pthread_join(q->inits[i].thread, NULL);
         if (q->inits[i].status != TUTTI_OK && status == TUTTI_OK) {
