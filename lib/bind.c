@@ -215,6 +215,33 @@ static void publish(const struct tt_call *call, const struct tt_op *op)
     op->endpoint->transport->publish(op->endpoint, &record, op->sequence);
 }
 
+/* What names the schedule of this call. Fails if a forced algorithm cannot serve. */
+static tutti_status key_of(const struct tt_call *call, struct tt_key *key)
+{
+    const struct tt_collective_row *row = &tt_collectives[call->collective];
+    const struct tt_comm *comm = call->comm;
+    struct tt_demand demand = { .n = comm->n,
+        .exact = comm->exact && !row->p2p,
+        .ordered = call->created != NULL && !call->created->commutes };
+    int algorithm = 0;
+    uint64_t bytes = is_one_sided(call) ? 0 : call->total * tutti_type_bytes(call->type);
+    tutti_status status = tt_plan_choose(&comm->settings, call->collective, demand, bytes, &algorithm);
+    *key = (struct tt_key){ .collective = (uint8_t)call->collective,
+        .algorithm = (uint8_t)algorithm,
+        .in_place = call->in_place,
+        .exact = comm->exact && reduces(call),
+        .n = comm->n,
+        .me = comm->rank,
+        .root = row->rooted || row->p2p ? call->root : 0 };
+    return status;
+}
+
+tutti_status tt_call_choose(const struct tt_call *call)
+{
+    struct tt_key key;
+    return key_of(call, &key);
+}
+
 /* An element of a user's operator is long: where a message carries all chunks, one element of each must
  * fit. */
 static tutti_status check_slot(const struct tt_call *call, const struct tt_plan *plan)
@@ -230,22 +257,10 @@ static tutti_status check_slot(const struct tt_call *call, const struct tt_plan 
 
 static tutti_status find_plan(const struct tt_call *call, struct tt_plan **plan)
 {
-    struct tt_comm *comm = call->comm;
-    struct tt_key key = { .collective = (uint8_t)call->collective,
-        .in_place = call->in_place,
-        .exact = comm->exact && reduces(call),
-        .n = comm->n,
-        .me = comm->rank,
-        .root = tt_collectives[call->collective].rooted ? call->root : 0 };
-    int algorithm;
-    struct tt_demand demand = { .n = comm->n, .exact = comm->exact };
-    demand.ordered = call->created != NULL && !call->created->commutes;
-    uint64_t bytes = is_one_sided(call) ? 0 : call->total * tutti_type_bytes(call->type);
-    tutti_status status = tt_plan_choose(&comm->settings, call->collective, demand, bytes, &algorithm);
-    if (status != TUTTI_OK)
-        return status;
-    key.algorithm = (uint8_t)algorithm;
-    status = tt_plan_find(&comm->plans, &key, plan);
+    struct tt_key key;
+    tutti_status status = key_of(call, &key);
+    if (status == TUTTI_OK)
+        status = tt_plan_find(&call->comm->plans, &key, plan);
     return status == TUTTI_OK && call->created != NULL ? check_slot(call, *plan) : status;
 }
 
@@ -258,12 +273,10 @@ static tutti_status find_point(const struct tt_call *call, struct tt_point_op **
         struct tt_point *point = calloc(1, sizeof *point);
         if (point == NULL)
             return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to talk to rank %d", call->root);
-        struct tt_key key = {
-            .collective = (uint8_t)call->collective, .n = comm->n, .me = comm->rank, .root = call->root
-        };
-        struct tt_demand demand = { .n = comm->n };
-        key.algorithm = (uint8_t)tt_algorithm_choose(call->collective, demand, 0);
-        tutti_status status = tt_schedule_build(&point->schedule, &key);
+        struct tt_key key;
+        tutti_status status = key_of(call, &key);
+        if (status == TUTTI_OK)
+            status = tt_schedule_build(&point->schedule, &key);
         if (status != TUTTI_OK) {
             free(point);
             return status;

@@ -57,6 +57,8 @@ void tt_record_describe(const struct tt_call_record *record, char *text, size_t 
 const char *tt_type_name(tutti_type type);
 const char *tt_op_name(tutti_op op);
 
+/* An algorithm serves this checked call; INVALID_USAGE if one is forced that cannot. */
+tutti_status tt_call_choose(const struct tt_call *call);
 /* Make what running this call needs (schedule, room for the operation, TMP), so that a group fails before
  * it starts. */
 tutti_status tt_call_prepare(const struct tt_call *call);
