@@ -4,12 +4,28 @@
 #include "kernels/kernels.h"
 #include "tutti.h"
 
+static tutti_status queue_call(const struct tt_call *call)
+{
+    struct tt_item *item = tt_item_take(NULL);
+    if (item == NULL)
+        return TUTTI_OUT_OF_MEMORY;
+    tutti_status status = tt_item_add(item, call);
+    if (status == TUTTI_OK)
+        return tt_group_run(item);
+    tt_item_drop(item);
+    return status;
+}
+
 tutti_status tt_call_submit(struct tt_call *call)
 {
     tutti_status status = tt_call_check(call);
     if (tt_group_open())
         return status == TUTTI_OK ? tt_group_add(call) : tt_group_note(status);
+    if (status == TUTTI_OK && call->stream.kind != TUTTI_STREAM_NONE)
+        return queue_call(call);
     struct tt_pending pending = { .call = *call };
+    if (status == TUTTI_OK)
+        status = tt_comm_turn(call->comm);
     if (status == TUTTI_OK)
         status = tt_call_start(call, &pending.op);
     return status == TUTTI_OK ? tt_run(&pending, 1) : status;

@@ -1,4 +1,5 @@
 /* api_comm.c: the public functions about communicators and memory, but for making them (init.c, split.c). */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -84,16 +85,20 @@ tutti_status tutti_comm_finalize(tutti_comm *comm)
     return status;
 }
 
+static void end(struct tt_comm *c, const char *operation, const char *text)
+{
+    struct tt_cause cause = { .status = TUTTI_ABORTED, .rank = c->rank, .peer = TT_NONE };
+    snprintf(cause.operation, sizeof cause.operation, "%s", operation);
+    tt_cause_say(&cause, "%s: %s by rank %d", c->name, text, c->rank);
+    tt_comm_fail(c, &cause);
+}
+
 tutti_status tutti_comm_abort(tutti_comm *comm)
 {
     struct tt_comm *c = tt_handle_find(comm);
     if (c == NULL)
         return TUTTI_INVALID_ARGUMENT;
-    struct tt_cause cause = {
-        .status = TUTTI_ABORTED, .rank = c->rank, .peer = TT_NONE, .operation = "abort"
-    };
-    tt_cause_say(&cause, "%s: aborted by rank %d", c->name, c->rank);
-    tt_comm_fail(c, &cause);
+    end(c, "abort", "aborted");
     return TUTTI_OK;
 }
 
@@ -104,7 +109,9 @@ tutti_status tutti_comm_destroy(tutti_comm *comm)
     struct tt_comm *c = tt_handle_take(comm);
     if (c == NULL)
         return TUTTI_INVALID_ARGUMENT;
-    tt_comm_destroy(c);
+    if (atomic_load(&c->queued) > 0)
+        end(c, "destroy", "destroyed, with calls in streams,");
+    tt_comm_let_go(c);
     return TUTTI_OK;
 }
 

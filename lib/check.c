@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "call.h"
+#include "stream.h"
 
 static const char *const type_names[] = { "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16",
     "float32", "float64", "bfloat16", "float8_e4m3", "float8_e5m2" };
@@ -135,10 +136,16 @@ static tutti_status check_values(struct tt_call *call)
     if (row->p2p && (call->root < 0 || call->root >= n || call->root == call->comm->rank))
         return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: peer is %d; legal: 0 to %d, but not this rank, %d",
             name_of(call), call->root, n - 1, call->comm->rank);
-    if (call->stream.kind != TUTTI_STREAM_NONE)
-        return tt_fail(TUTTI_UNSUPPORTED, "%s: stream has kind %d; this version has only tutti_no_stream()",
-            name_of(call), call->stream.kind);
     return row->result == TT_RESULT_REDUCED ? check_op(call) : TUTTI_OK;
+}
+
+/* What a worker would find out too late to say so. */
+static tutti_status check_stream(const struct tt_call *call)
+{
+    tutti_status status;
+    if (call->stream.kind == TUTTI_STREAM_NONE)
+        return TUTTI_OK;
+    return tt_stream_find(name_of(call), call->stream, &status) != NULL ? tt_call_choose(call) : status;
 }
 
 tutti_status tt_call_check(struct tt_call *call)
@@ -152,5 +159,7 @@ tutti_status tt_call_check(struct tt_call *call)
     status = check_values(call);
     if (status == TUTTI_OK)
         status = tt_call_check_buffers(call);
-    return status == TUTTI_OK ? check_unit(call) : status;
+    if (status == TUTTI_OK)
+        status = check_unit(call);
+    return status == TUTTI_OK ? check_stream(call) : status;
 }

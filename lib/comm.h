@@ -32,6 +32,12 @@ struct tt_point_op {
     struct tt_point_op *next;
 };
 
+struct tt_stream;
+struct tt_ticket { /* an item in the queue of a stream (stream.h); {0}: none */
+    struct tt_stream *stream;
+    uint64_t number;
+};
+
 struct tt_comm {
     int n, rank;
     char name[TT_NAME_BYTES];
@@ -60,6 +66,12 @@ struct tt_comm {
     struct tt_recorder *recorder;
 
     _Atomic int status; /* the sticky error, once seen here */
+
+    /* What streams have to do for this communicator; written behind their lock (stream.c). */
+    _Atomic uint32_t queued; /* calls that are not over; 0: the caller may go on */
+    struct tt_ticket last; /* the last item that has one of them */
+    struct tt_ticket now; /* the item that is running; {0}: none */
+    bool orphan; /* destroyed: the last item frees it */
 };
 
 /* Open an endpoint; the address is for the others. `settings` must hold rank 0's shared ones already. */

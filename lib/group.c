@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "recorder.h"
 #include "base/thread.h"
 
 struct init {
@@ -22,7 +21,7 @@ struct init {
 struct queue {
     int depth;
     tutti_status status;
-    struct tt_batch calls;
+    struct tt_item *item; /* the calls; NULL: none yet */
     struct init *inits;
     int ninits, init_capacity;
 };
@@ -55,11 +54,9 @@ static bool grow(void **items, int count, int *capacity, size_t bytes)
 
 tutti_status tt_group_add(const struct tt_call *call)
 {
-    struct tt_batch *calls = &queue.calls;
-    tutti_status status = tt_batch_add(calls, call);
-    if (status == TUTTI_OK)
-        calls->calls[calls->count - 1].call.entry = tt_recorder_queue(call->comm->recorder, call);
-    return tt_group_note(status);
+    if (queue.item == NULL)
+        queue.item = tt_item_take(NULL);
+    return tt_group_note(queue.item != NULL ? tt_item_add(queue.item, call) : TUTTI_OUT_OF_MEMORY);
 }
 
 tutti_status tt_group_add_init(
@@ -113,14 +110,47 @@ static tutti_status run_inits(struct queue *q)
     return status;
 }
 
+/* Nothing has a stream: run here. */
 static tutti_status run_calls(struct tt_batch *batch)
 {
     for (int i = 0; i < batch->count; i++) {
-        tutti_status status = tt_call_prepare(&batch->calls[i].call);
+        const struct tt_call *call = &batch->calls[i].call;
+        tutti_status status = tt_comm_turn(call->comm);
+        if (status == TUTTI_OK)
+            status = tt_call_prepare(call);
         if (status != TUTTI_OK)
             return status;
     }
-    return batch->count > 0 ? tt_run(batch->calls, batch->count) : TUTTI_OK;
+    return tt_run(batch->calls, batch->count);
+}
+
+/* All have a stream: queue, and return at once. Some have: wait for all. */
+static tutti_status queue_calls(struct tt_item *item, bool wait)
+{
+    struct tt_report report;
+    struct tt_ticket ticket;
+    item->report = wait ? &report : NULL;
+    tutti_status status = tt_item_submit(item, &ticket);
+    if (status != TUTTI_OK)
+        tt_item_drop(item);
+    if (status != TUTTI_OK || !wait)
+        return status;
+    tt_ticket_wait(ticket, -1);
+    if (report.status != TUTTI_OK)
+        tt_set_last_error(report.text);
+    return report.status;
+}
+
+tutti_status tt_group_run(struct tt_item *item)
+{
+    int queued = 0, count = item->batch->count;
+    for (int i = 0; i < count; i++)
+        queued += item->batch->calls[i].call.stream.kind != TUTTI_STREAM_NONE;
+    if (queued > 0)
+        return queue_calls(item, queued < count);
+    tutti_status status = run_calls(item->batch);
+    tt_item_drop(item);
+    return status;
 }
 
 tutti_status tutti_group_end(void)
@@ -134,12 +164,10 @@ tutti_status tutti_group_end(void)
     tutti_status status = ended.status;
     if (status == TUTTI_OK && ended.ninits > 0)
         status = run_inits(&ended);
-    if (status == TUTTI_OK)
-        status = run_calls(&ended.calls);
-    for (int i = 0; i < ended.calls.count; i++)
-        if (ended.calls.calls[i].op == NULL)
-            tt_entry_drop(ended.calls.calls[i].call.entry);
-    tt_batch_free(&ended.calls);
+    if (status == TUTTI_OK && ended.item != NULL)
+        status = tt_group_run(ended.item);
+    else if (ended.item != NULL)
+        tt_item_drop(ended.item);
     free(ended.inits);
     return status;
 }

@@ -7,7 +7,7 @@
 #define TT_GROUP_H
 #include <stdbool.h>
 
-#include "call.h"
+#include "stream.h"
 #include "tutti.h"
 
 /* Is this thread inside a group? */
@@ -16,6 +16,8 @@ bool tt_group_open(void);
 tutti_status tt_group_note(tutti_status status);
 /* Queue a checked call. Its arrays are copied. */
 tutti_status tt_group_add(const struct tt_call *call);
+/* Run the calls of an item, here or on their streams. Takes the item. */
+tutti_status tt_group_run(struct tt_item *item);
 /* Queue an initialisation; id is copied, config and comm must stay until the end of the group. */
 tutti_status tt_group_add_init(
     int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);

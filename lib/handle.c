@@ -18,6 +18,7 @@ static const struct {
 } kinds[TT_SHELL_KINDS] = {
     [TT_SHELL_COMM] = { UINT64_C(0x5455545449636f6d), "comm", "communicator",
         "tutti_comm_init_rank or its like" },
+    [TT_SHELL_STREAM] = { UINT64_C(0x5455545449737472), "stream", "stream", "tutti_stream_create" },
 };
 
 struct shell {

@@ -33,6 +33,8 @@ static tutti_status gather(struct tt_comm *parent, const void *mine, uint64_t by
                                       .type = TUTTI_UINT8 } };
     tutti_status status = tt_call_check(&pending.call);
     if (status == TUTTI_OK)
+        status = tt_comm_turn(parent);
+    if (status == TUTTI_OK)
         status = tt_call_start(&pending.call, &pending.op);
     return status == TUTTI_OK ? tt_run(&pending, 1) : status;
 }

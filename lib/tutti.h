@@ -14,18 +14,29 @@
  * they must not overlap. Any host memory is legal. Memory of tutti_mem_alloc can be read by the peers
  * without a copy. A send buffer is never written, unless in place.
  *
- * Waiting. Outside a group a collective returns when its result is there and nobody reads this rank's
- * buffers any more. Every wait ends: with the result, or with an error when a peer dies, calls something
- * else, or nothing moves for the communicator's timeout.
+ * Waiting. Without a stream, outside a group, a collective returns when its result is there and nobody
+ * reads this rank's buffers any more. Every wait ends: with the result, or with an error when a peer dies,
+ * calls something else, or nothing moves for the communicator's timeout.
  *
- * Threads. Every function may be called from any thread. One communicator is used by one thread at a time,
- * except tutti_comm_abort, tutti_comm_state and tutti_comm_get_error, which any thread may call at any
- * moment before tutti_comm_destroy. Groups and last errors belong to the thread.
+ * Streams. A call with a stream returns at once and runs later, on the stream's own thread, after what was
+ * given to that stream before; its buffers belong to the library until it is over. Calls on one communicator
+ * run in the order in which they were made, whatever their streams: one on stream B waits for an earlier one
+ * on stream A, and a call without a stream waits for all that are queued. Nothing else orders two streams but
+ * tutti_stream_after: they progress independently. So all ranks must make the calls on one communicator in
+ * one order, but may spread several communicators over streams as they like.
+ *
+ * Threads. Every function may be called from any thread. One communicator is used by one thread at a time
+ * (the threads of streams do not count), except tutti_comm_abort, tutti_comm_state and tutti_comm_get_error,
+ * which any thread may call at any moment before tutti_comm_destroy. A stream may be used by any number of
+ * threads. Groups and last errors belong to the thread. A process that was forked can use none of the
+ * communicators and streams that were made before.
  *
  * Errors. Every call checks its arguments first; on TUTTI_INVALID_ARGUMENT, TUTTI_INVALID_USAGE,
  * TUTTI_UNSUPPORTED and TUTTI_OUT_OF_MEMORY nothing was done at this rank and the communicator goes on.
  * The others are sticky: the communicator is over, every rank gets the same first cause, and only abort,
- * state, get_error, get_last_error, rank, size, op_destroy and destroy are left. Outputs are set only on
+ * state, get_error, get_last_error, rank, size, op_destroy and destroy are left. Of a call with a stream,
+ * what can be told from the arguments is returned at once, as of any other; a later failure ends the
+ * communicator (even for want of memory), and the points of the stream tell it. Outputs are set only on
  * success. tutti_get_last_error says what was wrong and what would be legal. */
 #ifndef TUTTI_H
 #define TUTTI_H
@@ -130,14 +141,14 @@ typedef struct {
     char text[480];
 } tutti_error;
 
-/* Where a call is ordered: 16 bytes, by value. This version has one kind, none: the call returns when its
- * result is there. Other kinds are refused with TUTTI_UNSUPPORTED. */
+/* Where a call is ordered: 16 bytes, by value. NONE: nowhere, the call returns when its result is there.
+ * HOST: a stream of tutti_stream_create. Other kinds are refused with TUTTI_UNSUPPORTED. */
 typedef struct {
     void *handle;
     int32_t kind;
     int32_t device;
 } tutti_stream;
-enum { TUTTI_STREAM_NONE = 0 };
+enum { TUTTI_STREAM_NONE = 0, TUTTI_STREAM_HOST = 1 };
 static inline tutti_stream tutti_no_stream(void)
 {
     tutti_stream stream = { 0, TUTTI_STREAM_NONE, -1 };
@@ -212,8 +223,9 @@ tutti_status tutti_comm_state(const tutti_comm *comm);
  * error->size). */
 tutti_status tutti_comm_get_error(const tutti_comm *comm, tutti_error *error);
 
-/* Collective: returns when all ranks have called it; then all that was issued is done everywhere, and only
- * destroy is left. Errors: INVALID_ARGUMENT, INVALID_USAGE (inside a group), and sticky ones. */
+/* Collective: returns when all ranks have called it; then all that was issued, on streams, too, is done
+ * everywhere, and only destroy is left. Errors: INVALID_ARGUMENT, INVALID_USAGE (inside a group), and
+ * sticky ones. */
 tutti_status tutti_comm_finalize(tutti_comm *comm);
 
 /* End the communicator on all ranks with TUTTI_ABORTED, unless it ended before; wakes every wait. Local,
@@ -221,8 +233,10 @@ tutti_status tutti_comm_finalize(tutti_comm *comm);
 tutti_status tutti_comm_abort(tutti_comm *comm);
 
 /* Local, never waits for others; then the handle is dead, and using it is an INVALID_ARGUMENT. A rank that
- * destroys its end while others still need it makes them fail with PEER_LOST. Errors: INVALID_ARGUMENT,
- * INVALID_USAGE (inside a group). */
+ * destroys its end while others still need it makes them fail with PEER_LOST. Calls that are still in streams
+ * are aborted, on all ranks; when it returns no stream touches their buffers any more (a group that has begun
+ * is waited for; its calls on other communicators go on). Errors: INVALID_ARGUMENT, INVALID_USAGE (inside a
+ * group). */
 tutti_status tutti_comm_destroy(tutti_comm *comm);
 
 /* ---- Memory ---- */
@@ -235,14 +249,47 @@ tutti_status tutti_mem_alloc(size_t bytes, int cuda, void **ptr);
 /* NULL is legal. Errors: INVALID_ARGUMENT if ptr is not the start of such memory. */
 tutti_status tutti_mem_free(void *ptr);
 
+/* ---- Streams ---- Every function but create checks its streams: INVALID_ARGUMENT (destroyed, or none),
+ * UNSUPPORTED (kind), INVALID_USAGE (made before a fork). */
+
+/* A host stream: a thread that runs what it is given, in order. Errors: INVALID_ARGUMENT (stream NULL),
+ * OUT_OF_MEMORY, SYSTEM_ERROR (no thread). */
+tutti_status tutti_stream_create(tutti_stream *stream);
+
+/* Waits for what is queued; then the handle is dead. How that ended only its points tell. */
+tutti_status tutti_stream_destroy(tutti_stream stream);
+
+/* A point in a stream: all that was given to it so far, but for calls of a group that is still open. It is a
+ * number, there is nothing to free. Errors: INVALID_ARGUMENT (point NULL). */
+tutti_status tutti_stream_record(tutti_stream stream, uint64_t *point);
+
+/* Is all up to this point over? TUTTI_OK: yes, and all went well. TUTTI_IN_PROGRESS: no. Else the first
+ * failure among all that this stream ran up to this point, with its text as this thread's last error. A
+ * stream goes on after a failure: errors belong to communicators, and tutti_comm_state tells those that can
+ * go on from those that cannot. Errors of its own: INVALID_ARGUMENT (point is beyond what was queued). */
+tutti_status tutti_stream_query(tutti_stream stream, uint64_t point);
+
+/* Wait for a point: the same answers. TUTTI_IN_PROGRESS: timeout_ms have passed, nothing is lost, and one may
+ * wait again; -1: never. Errors of its own: INVALID_ARGUMENT (point, timeout_ms below -1). */
+tutti_status tutti_stream_wait(tutti_stream stream, uint64_t point, int64_t timeout_ms);
+
+/* What is given to `later` from now on runs after `earlier` has reached this point, well or not; returns at
+ * once. Errors: INVALID_ARGUMENT (point), OUT_OF_MEMORY. */
+tutti_status tutti_stream_after(tutti_stream later, tutti_stream earlier, uint64_t point);
+
 /* ---- Groups ---- */
 
 /* Calls of this thread between start and the matching end are checked at once, queued, and start together
  * at the end of the outermost group, which returns when all are done. Sends and receives in a group may be
  * in any order; collectives of one communicator run in the order of the calls. A thread that has several
  * ranks must group their calls. If a call was wrong, or what it needs cannot be made, the end returns the
- * first such error and nothing was started. Errors of start: none. Of end: INVALID_USAGE (no start), the
- * first of the group's. */
+ * first such error and nothing was started.
+ *
+ * Streams in a group: if all calls have one, the end returns at once; if some have, it waits for all. The
+ * calls still start and progress together: they wait until each of their streams and communicators has come
+ * to them, and are one item in the order of each of these; if one fails, the points of all of them say so.
+ *
+ * Errors of start: none. Of end: INVALID_USAGE (no start), the first of the group's. */
 tutti_status tutti_group_start(void);
 tutti_status tutti_group_end(void);
 
@@ -271,12 +318,13 @@ tutti_status tutti_op_create(
  * INVALID_ARGUMENT (comm; op is none of this communicator's created ones). */
 tutti_status tutti_op_destroy(tutti_comm *comm, tutti_op op);
 
-/* ---- Collectives ---- All take a communicator and tutti_no_stream(). count 0 and n = 1 are legal. Errors
- * of each: INVALID_ARGUMENT (comm, type, op, root or peer out of range, a NULL buffer that is needed,
- * overlapping buffers, a reduction of misaligned elements, a count beyond 8 TiB or that splits an
- * operator's elements), UNSUPPORTED (a bit operation of floats, a stream), INVALID_USAGE (after finalize; a
- * forced algorithm that cannot serve), OUT_OF_MEMORY; sticky: MISMATCH, PEER_LOST, TIMEOUT, ABORTED,
- * SYSTEM_ERROR, INTERNAL_ERROR. Meanings are MPI's (MPI 4.1, chapter 6), in-place rules NCCL's. */
+/* ---- Collectives ---- All take a communicator and a stream, or tutti_no_stream(). count 0 and n = 1 are
+ * legal. Errors of each: INVALID_ARGUMENT (comm, type, op, root or peer out of range, a NULL buffer that is
+ * needed, overlapping buffers, a reduction of misaligned elements, a count beyond 8 TiB or that splits an
+ * operator's elements, a stream that is none), UNSUPPORTED (a bit operation of floats, a kind of stream),
+ * INVALID_USAGE (after finalize; a forced algorithm that cannot serve; a stream made before a fork),
+ * OUT_OF_MEMORY; sticky: MISMATCH, PEER_LOST, TIMEOUT, ABORTED, SYSTEM_ERROR, INTERNAL_ERROR. Meanings are
+ * MPI's (MPI 4.1, chapter 6), in-place rules NCCL's. */
 
 /* Returns when all ranks have called it. */
 tutti_status tutti_barrier(tutti_comm *comm, tutti_stream stream);

@@ -154,8 +154,8 @@ static void wrong_values(struct ranks_me *me, tutti_comm *comm)
             refuse(me, which, &w, comm, TUTTI_UNSUPPORTED, "bit_xor|float");
         }
         w = right(me);
-        w.stream.kind = 1;
-        refuse(me, which, &w, comm, TUTTI_UNSUPPORTED, "stream|1");
+        w.stream.kind = TUTTI_STREAM_HOST;
+        refuse(me, which, &w, comm, TUTTI_INVALID_ARGUMENT, "stream|NULL");
     }
     struct wrong w = right(me);
     w.stream.kind = -7;

@@ -328,7 +328,7 @@ Test(wait, no_wake_up_is_lost_in_a_race)
         pthread_join(ringer, NULL);
 }
 
-/* Several that sleep on one bell, each for a number of its own; who is woken early leaves the others asleep. */
+/* Several that sleep on one bell, each for a number of its own: who wakes early leaves the others asleep. */
 enum { SLEEPERS = 3 };
 struct dormitory {
     struct tt_doorbell bell;

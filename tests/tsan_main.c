@@ -148,6 +148,88 @@ static bool abort_from_outside(void)
     return right;
 }
 
+/* Every rank: sums on two streams and on none, groups over both, a v-form whose arrays are gone at once. */
+static bool round_of_streams(tutti_comm *comm, int rank, const tutti_stream *streams, uint64_t *x)
+{
+    size_t counts[THREADS] = { 1, 1, 1, 1 };
+    bool right = true;
+    for (int i = 0; i < 6; i++)
+        right &= tutti_all_reduce(&x[0], &x[0], 1, TUTTI_UINT64, TUTTI_SUM, comm, streams[i % 3]) == TUTTI_OK;
+    right &= tutti_group_start() == TUTTI_OK;
+    right &= tutti_send(&x[1], 1, TUTTI_UINT64, (rank + 1) % THREADS, comm, streams[0]) == TUTTI_OK;
+    right &= tutti_recv(&x[2], 1, TUTTI_UINT64, (rank + THREADS - 1) % THREADS, comm, streams[1]) == TUTTI_OK;
+    right &= tutti_group_end() == TUTTI_OK;
+    right &= tutti_all_gather_v(&x[1], 1, &x[3], counts, NULL, TUTTI_UINT64, comm, streams[0]) == TUTTI_OK;
+    memset(counts, 0, sizeof counts);
+    return right && tutti_barrier(comm, streams[1]) == TUTTI_OK;
+}
+
+static pthread_barrier_t all_here;
+
+static void *streams_of_rank(void *number)
+{
+    int rank = *(int *)number;
+    tutti_stream streams[3] = { tutti_no_stream(), tutti_no_stream(), tutti_no_stream() };
+    uint64_t x[3 + THREADS] = { 1, (uint64_t)rank }, point, power = 1;
+    bool right = true;
+    for (int i = 0; i < 2; i++)
+        right &= tutti_stream_create(&streams[i]) == TUTTI_OK;
+    for (int i = 0; i < 5; i++) {
+        right &= round_of_streams(comms[rank], rank, streams, x);
+        right &= tutti_stream_record(streams[1], &point) == TUTTI_OK;
+        right &= tutti_stream_after(streams[0], streams[1], point) == TUTTI_OK;
+        right &= tutti_stream_wait(streams[1], point, -1) == TUTTI_OK;
+        right &= tutti_stream_query(streams[1], point) == TUTTI_OK;
+        right &= x[2] == (uint64_t)(rank + THREADS - 1) % THREADS && x[3 + 2] == 2;
+        for (int k = 0; k < 6; k++)
+            power *= THREADS;
+        right &= x[0] == power;
+    }
+    pthread_barrier_wait(&all_here);
+    for (int i = 0; i < 6; i++) /* and some that the end of the communicator meets on their way */
+        right &= tutti_all_reduce(&x[0], &x[0], 1, TUTTI_UINT64, TUTTI_SUM, comms[rank], streams[i % 2]) <=
+                 TUTTI_OK;
+    right &= tutti_comm_destroy(comms[rank]) == TUTTI_OK;
+    for (int i = 0; i < 2; i++)
+        right &= tutti_stream_destroy(streams[i]) == TUTTI_OK;
+    return right ? NULL : number;
+}
+
+static bool streams(void)
+{
+    bool right = pthread_barrier_init(&all_here, NULL, THREADS) == 0;
+    for (int i = 0; i < 5; i++)
+        right &= tutti_comm_init_all(THREADS, NULL, NULL, comms) == TUTTI_OK && run_threads(streams_of_rank);
+    pthread_barrier_destroy(&all_here);
+    return right;
+}
+
+/* One stream for all threads: each waits for its own calls. */
+static tutti_stream common;
+
+static void *share_a_stream(void *number)
+{
+    int rank = *(int *)number;
+    uint64_t x = 1, point;
+    bool right = true;
+    tutti_comm *own;
+    right &= tutti_comm_init_all(1, NULL, NULL, &own) == TUTTI_OK;
+    for (int i = 0; i < 200; i++) {
+        right &= tutti_all_reduce(&x, &x, 1, TUTTI_UINT64, TUTTI_SUM, own, common) == TUTTI_OK;
+        right &= tutti_stream_record(common, &point) == TUTTI_OK;
+        right &= tutti_stream_wait(common, point, i % 3 == rank % 3 ? 1 : -1) >= TUTTI_OK;
+    }
+    right &= tutti_stream_wait(common, point, -1) == TUTTI_OK && x == 1;
+    right &= tutti_comm_destroy(own) == TUTTI_OK;
+    return right ? NULL : number;
+}
+
+static bool shared_stream(void)
+{
+    return tutti_stream_create(&common) == TUTTI_OK && run_threads(share_a_stream) &&
+           tutti_stream_destroy(common) == TUTTI_OK;
+}
+
 static const struct {
     const char *name;
     bool (*run)(void);
@@ -159,6 +241,8 @@ static const struct {
     { "calls", calls },
     { "collectives", collectives },
     { "abort_from_outside", abort_from_outside },
+    { "streams", streams },
+    { "shared_stream", shared_stream },
 };
 
 int main(void)

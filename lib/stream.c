@@ -1,0 +1,518 @@
+/* stream.c: the queues of host streams, the order of items, and the workers. */
+#include "stream.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "handle.h"
+#include "recorder.h"
+
+struct tt_stream {
+    struct tt_doorbell fed; /* its worker sleeps here */
+    struct tt_doorbell moved; /* and here who waits for its items */
+    _Atomic uint64_t last, done; /* numbers of items: queued, over */
+    _Atomic uint64_t failed; /* the first item that did not end well; 0: none */
+    struct tt_report failure; /* of that */
+    _Atomic bool leaving; /* closed: the worker ends when its queue is empty */
+    bool lost; /* its worker is in the process that forked this one */
+    struct tt_wait_policy policy;
+    pthread_t worker;
+
+    /* Behind the lock. */
+    struct tt_item *first, **end;
+    uint64_t mark; /* of the last group that was queued here */
+    struct tt_stream *next_spare, *next_made;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_once_t watched;
+    struct tt_item *idle;
+    struct tt_stream *spare, *made; /* not in use; all */
+    int open;
+    uint64_t mark;
+} streams = { .lock = PTHREAD_MUTEX_INITIALIZER, .watched = PTHREAD_ONCE_INIT };
+
+/* --- Items */
+
+static struct tt_item *pop(struct tt_item **idle)
+{
+    struct tt_item *item = *idle;
+    if (item != NULL)
+        *idle = item->next;
+    return item;
+}
+
+static struct tt_item *make(struct tt_item **home)
+{
+    struct tt_item *item = calloc(1, sizeof *item);
+    if (item == NULL) {
+        tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue a call");
+        return NULL;
+    }
+    item->home = home;
+    item->batch = &item->own;
+    return item;
+}
+
+static struct tt_item *take(struct tt_item **idle)
+{
+    struct tt_item *item = idle != NULL ? pop(idle) : NULL;
+    if (item == NULL)
+        item = pop(&streams.idle);
+    return item != NULL ? item : make(&streams.idle);
+}
+
+static void give(struct tt_item *item)
+{
+    item->own.count = 0;
+    item->batch = &item->own;
+    item->report = NULL;
+    item->stream = NULL;
+    item->followers = NULL;
+    item->nwaits = 0;
+    item->outcome.status = TUTTI_OK;
+    item->next = *item->home;
+    *item->home = item;
+}
+
+struct tt_item *tt_item_take(struct tt_item **idle)
+{
+    pthread_mutex_lock(&streams.lock);
+    struct tt_item *item = take(idle);
+    pthread_mutex_unlock(&streams.lock);
+    return item;
+}
+
+tutti_status tt_item_add(struct tt_item *item, const struct tt_call *call)
+{
+    struct tt_batch *own = &item->own;
+    tutti_status status = tt_batch_add(own, call);
+    if (status == TUTTI_OK)
+        own->calls[own->count - 1].call.entry = tt_recorder_queue(call->comm->recorder, call);
+    return status;
+}
+
+/* The recorder does not wait for calls that will not run. */
+static void forget(struct tt_item *item)
+{
+    for (int i = 0; i < item->batch->count; i++)
+        if (item->batch->calls[i].op == NULL)
+            tt_entry_drop(item->batch->calls[i].call.entry);
+}
+
+void tt_item_drop(struct tt_item *item)
+{
+    forget(item);
+    pthread_mutex_lock(&streams.lock);
+    give(item);
+    pthread_mutex_unlock(&streams.lock);
+}
+
+static tutti_status reserve_waits(struct tt_item *item, int waits)
+{
+    if (waits <= item->room)
+        return TUTTI_OK;
+    struct tt_ticket *more = realloc(item->waits, (size_t)waits * sizeof *more);
+    if (more == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue a call");
+    item->waits = more;
+    item->room = waits;
+    return TUTTI_OK;
+}
+
+/* --- Tickets */
+
+bool tt_ticket_over(struct tt_ticket t)
+{
+    return t.stream == NULL || atomic_load_explicit(&t.stream->done, memory_order_acquire) >= t.number;
+}
+
+bool tt_ticket_wait(struct tt_ticket t, int64_t timeout_ms)
+{
+    struct tt_wait w;
+    if (tt_ticket_over(t) || t.stream->lost)
+        return true;
+    struct tt_doorbell *bell = &t.stream->moved;
+    int64_t deadline_ns = tt_deadline_ns(timeout_ms);
+    bool over = false;
+    tt_wait_begin(&w, t.stream->policy, &bell, 1);
+    tt_wait_until(&w, deadline_ns);
+    while (!over && (timeout_ms < 0 || tt_now_ns() < deadline_ns)) {
+        tt_wait_idle(&w);
+        over = tt_ticket_over(t);
+    }
+    if (!over)
+        tt_doorbell_ring_always(bell); /* this wait ends for another reason than a ring */
+    tt_wait_awake(&w);
+    return over;
+}
+
+static void wait_for(struct tt_item *item, struct tt_ticket t)
+{
+    if (t.stream != item->stream && !tt_ticket_over(t))
+        item->waits[item->nwaits++] = t;
+}
+
+/* --- Queueing. All behind the lock. */
+
+/* The streams of an item: the first leads, each other gets a follower. All that can fail is here. */
+static tutti_status find_streams(struct tt_item *item)
+{
+    uint64_t mark = ++streams.mark;
+    int count = item->batch->count, followers = 0;
+    for (int i = 0; i < count; i++) {
+        const struct tt_call *call = &item->batch->calls[i].call;
+        tutti_status status;
+        if (call->stream.kind == TUTTI_STREAM_NONE)
+            continue;
+        struct tt_stream *s = tt_stream_find(tt_collectives[call->collective].name, call->stream, &status);
+        if (s == NULL)
+            return status;
+        if (s->mark == mark)
+            continue;
+        s->mark = mark;
+        if (item->stream == NULL) {
+            item->stream = s;
+            continue;
+        }
+        struct tt_item *follower = take(item->home);
+        if (follower == NULL || reserve_waits(follower, 1) != TUTTI_OK)
+            return TUTTI_OUT_OF_MEMORY;
+        follower->stream = s;
+        follower->next_follower = item->followers;
+        item->followers = follower;
+        followers++;
+    }
+    return reserve_waits(item, count + followers);
+}
+
+/* Its place in the order of each communicator's calls. */
+static void take_turns(struct tt_item *item)
+{
+    struct tt_ticket mine = { item->stream, item->number };
+    for (int i = 0; i < item->batch->count; i++) {
+        struct tt_comm *comm = item->batch->calls[i].call.comm;
+        if (comm->last.stream != mine.stream || comm->last.number != mine.number) {
+            wait_for(item, comm->last);
+            comm->last = mine;
+        }
+        atomic_fetch_add_explicit(&comm->queued, 1, memory_order_relaxed);
+    }
+}
+
+static void append(struct tt_item *item)
+{
+    struct tt_stream *s = item->stream;
+    item->next = NULL;
+    *s->end = item;
+    s->end = &item->next;
+    atomic_store_explicit(&s->last, item->number, memory_order_release);
+}
+
+static void number(struct tt_item *item)
+{
+    item->number = atomic_load_explicit(&item->stream->last, memory_order_relaxed) + 1;
+}
+
+static void line_up(struct tt_item *item)
+{
+    number(item);
+    take_turns(item);
+    for (struct tt_item *f = item->followers; f != NULL; f = f->next_follower) {
+        number(f);
+        wait_for(item, (struct tt_ticket){ f->stream, f->number - 1 });
+        f->waits[f->nwaits++] = (struct tt_ticket){ item->stream, item->number };
+        append(f);
+        tt_doorbell_ring(&f->stream->fed);
+    }
+    append(item);
+}
+
+static void dissolve(struct tt_item *item)
+{
+    while (item->followers != NULL) {
+        struct tt_item *follower = item->followers;
+        item->followers = follower->next_follower;
+        give(follower);
+    }
+    item->stream = NULL;
+}
+
+tutti_status tt_item_submit(struct tt_item *item, struct tt_ticket *ticket)
+{
+    pthread_mutex_lock(&streams.lock);
+    tutti_status status = find_streams(item);
+    if (status == TUTTI_OK) {
+        line_up(item);
+        *ticket = (struct tt_ticket){ item->stream, item->number };
+    } else {
+        dissolve(item);
+    }
+    pthread_mutex_unlock(&streams.lock);
+    if (status == TUTTI_OK)
+        tt_doorbell_ring(&ticket->stream->fed);
+    return status;
+}
+
+tutti_status tt_item_submit_after(struct tt_item *item, tutti_stream stream, struct tt_ticket earlier)
+{
+    tutti_status status = reserve_waits(item, 1);
+    if (status != TUTTI_OK)
+        return status;
+    pthread_mutex_lock(&streams.lock);
+    struct tt_stream *s = item->stream = tt_stream_find("stream_after", stream, &status);
+    if (s != NULL) {
+        number(item);
+        wait_for(item, earlier);
+        append(item);
+    }
+    pthread_mutex_unlock(&streams.lock);
+    if (s == NULL)
+        return status;
+    tt_doorbell_ring(&s->fed);
+    return TUTTI_OK;
+}
+
+/* --- The worker */
+
+static void fail_item(struct tt_item *item, tutti_status status)
+{
+    if (item->outcome.status != TUTTI_OK)
+        return;
+    item->outcome.status = status;
+    snprintf(item->outcome.text, sizeof item->outcome.text, "%s", tt_last_error());
+}
+
+/* NULL: closed, and nothing is left. */
+static struct tt_item *next_item(struct tt_stream *s)
+{
+    struct tt_doorbell *bell = &s->fed;
+    uint64_t done = atomic_load_explicit(&s->done, memory_order_relaxed);
+    struct tt_wait w;
+    tt_wait_begin(&w, s->policy, &bell, 1);
+    while (atomic_load_explicit(&s->last, memory_order_acquire) == done &&
+           !atomic_load_explicit(&s->leaving, memory_order_acquire))
+        tt_wait_idle(&w);
+    tt_wait_awake(&w);
+    pthread_mutex_lock(&streams.lock);
+    struct tt_item *item = pop(&s->first);
+    if (s->first == NULL)
+        s->end = &s->first;
+    pthread_mutex_unlock(&streams.lock);
+    return item;
+}
+
+/* A communicator that has ended runs nothing more: who destroyed it has its buffers back. */
+static void begin(struct tt_item *item)
+{
+    pthread_mutex_lock(&streams.lock);
+    for (int i = 0; i < item->batch->count; i++) {
+        struct tt_pending *p = &item->batch->calls[i];
+        tutti_status status = tt_comm_check(p->call.comm);
+        p->op = NULL;
+        p->suspect = false;
+        p->over = status != TUTTI_OK;
+        if (status != TUTTI_OK)
+            fail_item(item, status);
+        else
+            p->call.comm->now = (struct tt_ticket){ item->stream, item->number };
+    }
+    pthread_mutex_unlock(&streams.lock);
+}
+
+static void run(struct tt_item *item)
+{
+    if (item->batch->count == 0)
+        return;
+    tutti_status status = tt_run(item->batch->calls, item->batch->count);
+    if (status != TUTTI_OK)
+        fail_item(item, status);
+}
+
+static void let_go(struct tt_comm *comm)
+{
+    comm->now = (struct tt_ticket){ 0 };
+    if (atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release) == 1 && comm->orphan)
+        tt_comm_destroy(comm);
+}
+
+static void finish(struct tt_stream *s, struct tt_item *item)
+{
+    uint64_t done = item->number;
+    if (item->outcome.status != TUTTI_OK && atomic_load_explicit(&s->failed, memory_order_relaxed) == 0) {
+        s->failure = item->outcome;
+        atomic_store_explicit(&s->failed, done, memory_order_release);
+    }
+    if (item->report != NULL)
+        *item->report = item->outcome;
+    for (struct tt_item *f = item->followers; f != NULL; f = f->next_follower)
+        f->outcome = item->outcome;
+    forget(item);
+    pthread_mutex_lock(&streams.lock);
+    for (int i = 0; i < item->batch->count; i++)
+        let_go(item->batch->calls[i].call.comm);
+    give(item);
+    pthread_mutex_unlock(&streams.lock);
+    atomic_store_explicit(&s->done, done, memory_order_release);
+    tt_doorbell_ring(&s->moved);
+}
+
+static void *work(void *argument)
+{
+    struct tt_stream *s = argument;
+    struct tt_item *item;
+    while ((item = next_item(s)) != NULL) {
+        for (int i = 0; i < item->nwaits; i++)
+            tt_ticket_wait(item->waits[i], -1);
+        begin(item);
+        run(item);
+        finish(s, item);
+    }
+    return NULL;
+}
+
+/* --- Streams */
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&streams.lock);
+}
+
+static void after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&streams.lock);
+}
+
+/* The workers stayed behind: nothing that is queued here will ever run. */
+static void after_fork_in_child(void)
+{
+    for (struct tt_stream *s = streams.made; s != NULL; s = s->next_made)
+        s->lost = true;
+    streams.spare = NULL;
+    pthread_mutex_unlock(&streams.lock);
+}
+
+static void watch_fork(void)
+{
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+static struct tt_stream *take_spare(void)
+{
+    pthread_mutex_lock(&streams.lock);
+    struct tt_stream *s = streams.spare;
+    if (s != NULL) {
+        streams.spare = s->next_spare;
+    } else if ((s = aligned_alloc(_Alignof(struct tt_stream), sizeof *s)) != NULL) {
+        *s = (struct tt_stream){ .next_made = streams.made };
+        streams.made = s;
+    }
+    if (s != NULL)
+        s->policy = tt_wait_policy_for(1 + ++streams.open); /* the caller has a core, too */
+    pthread_mutex_unlock(&streams.lock);
+    return s;
+}
+
+static void give_spare(struct tt_stream *s)
+{
+    pthread_mutex_lock(&streams.lock);
+    s->next_spare = streams.spare;
+    streams.spare = s;
+    streams.open--;
+    pthread_mutex_unlock(&streams.lock);
+}
+
+tutti_status tt_stream_open(struct tt_stream **stream)
+{
+    pthread_once(&streams.watched, watch_fork);
+    struct tt_stream *s = take_spare();
+    if (s == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a stream");
+    s->first = NULL;
+    s->end = &s->first;
+    atomic_store_explicit(&s->leaving, false, memory_order_relaxed);
+    atomic_store_explicit(&s->failed, 0, memory_order_relaxed);
+    tutti_status status = tt_thread_start("of a stream", work, s, &s->worker);
+    if (status == TUTTI_OK)
+        *stream = s;
+    else
+        give_spare(s);
+    return status;
+}
+
+void tt_stream_close(struct tt_stream *s)
+{
+    if (s->lost)
+        return;
+    pthread_mutex_lock(&streams.lock);
+    atomic_store_explicit(&s->leaving, true, memory_order_release);
+    pthread_mutex_unlock(&streams.lock);
+    tt_doorbell_ring(&s->fed);
+    pthread_join(s->worker, NULL);
+    give_spare(s);
+}
+
+uint64_t tt_stream_last(const struct tt_stream *s)
+{
+    return atomic_load_explicit(&s->last, memory_order_acquire);
+}
+
+tutti_status tt_stream_outcome(const struct tt_stream *s, uint64_t last)
+{
+    uint64_t failed = atomic_load_explicit(&s->failed, memory_order_acquire);
+    if (failed == 0 || failed > last)
+        return TUTTI_OK;
+    tt_set_last_error(s->failure.text);
+    return s->failure.status;
+}
+
+struct tt_stream *tt_stream_find(const char *name, tutti_stream handle, tutti_status *status)
+{
+    *status = TUTTI_INVALID_ARGUMENT;
+    if (handle.kind == TUTTI_STREAM_NONE) {
+        tt_fail(*status, "%s: stream is tutti_no_stream(); pass one of tutti_stream_create", name);
+        return NULL;
+    }
+    if (handle.kind != TUTTI_STREAM_HOST) {
+        *status = tt_fail(TUTTI_UNSUPPORTED,
+            "%s: stream has kind %d; this library is built for host memory and has TUTTI_STREAM_NONE, 0, and "
+            "TUTTI_STREAM_HOST, 1",
+            name, handle.kind);
+        return NULL;
+    }
+    struct tt_stream *s = tt_shell_find(TT_SHELL_STREAM, handle.handle);
+    if (s == NULL)
+        tt_fail(*status, "%s: %s", name, tt_last_error());
+    if (s != NULL && (s->lost || atomic_load_explicit(&s->leaving, memory_order_relaxed))) {
+        *status = tt_fail(TUTTI_INVALID_USAGE, "%s: the stream %s", name,
+            s->lost ? "was made before this process was forked; its worker is in the parent"
+                    : "is being destroyed by another thread");
+        return NULL;
+    }
+    return s;
+}
+
+/* --- Communicators */
+
+tutti_status tt_comm_await(struct tt_comm *comm)
+{
+    tt_ticket_wait(comm->last, -1);
+    return tt_comm_check(comm);
+}
+
+void tt_comm_let_go(struct tt_comm *comm)
+{
+    pthread_mutex_lock(&streams.lock);
+    comm->orphan = atomic_load_explicit(&comm->queued, memory_order_acquire) != 0;
+    bool orphan = comm->orphan;
+    struct tt_ticket now = comm->now;
+    pthread_mutex_unlock(&streams.lock);
+    if (orphan)
+        tt_ticket_wait(now, -1);
+    else
+        tt_comm_destroy(comm);
+}

@@ -1,0 +1,22 @@
+/* fail_alloc.h: what the files of fail_alloc share. */
+#ifndef TT_TESTS_FAIL_ALLOC_H
+#define TT_TESTS_FAIL_ALLOC_H
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "tutti.h"
+
+enum { TRIES_AGAIN = 3 };
+
+extern _Atomic long countdown; /* 0: nothing is refused; 1: the next request is */
+extern _Atomic long requests; /* so far */
+/* Prints; returns false. */
+bool fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* fail_alloc_streams.c */
+tutti_status try_streams(long refusal);
+bool is_frugal(void);
+
+#endif
