@@ -339,6 +339,11 @@ static int rank_main(struct perf_crew *crew, void *context)
         perf_crew_report(crew, "memory for the buffers", status != TUTTI_OK ? status : TUTTI_OUT_OF_MEMORY);
         return PERF_EXIT_FAILED;
     }
+    status = perf_way_open(&run.session.way, o->blocking == 1);
+    if (status != TUTTI_OK) {
+        perf_crew_report(crew, "a host stream", status);
+        return PERF_EXIT_FAILED;
+    }
     run.counting = true;
     code = run_all(&run); /* what cannot be is refused here, before anything is measured */
     run.counting = false;
@@ -346,6 +351,7 @@ static int rank_main(struct perf_crew *crew, void *context)
         perf_report_begin(&run.report);
     if (code == PERF_EXIT_OK)
         code = run_all(&run);
+    perf_way_close(&run.session.way);
     perf_buffers_free(&run.session.buffers);
     free(run.counts);
     if (code != PERF_EXIT_FAILED)

@@ -17,6 +17,10 @@ const char *const perf_path_names[PERF_PATHS] = { "line", "mapped", "pulled", "c
 
 enum { COMPLAINTS_MAX = 10 };
 
+/* What a sample takes at least: so long that the clock, and on a stream the waking of who waits, cost little. */
+#define BATCH_SECONDS 20e-6
+#define STREAM_BATCH_SECONDS 500e-6
+
 /* What each rank tells the others after a loop. */
 struct record {
     double seconds, median, p99;
@@ -60,38 +64,48 @@ static void read_paths(tutti_comm *comm, uint64_t bytes[PERF_PATHS])
     }
 }
 
-/* `calls` calls back to back; *seconds is the time of all. */
-static tutti_status call_many(struct perf_session *s, const struct perf_point *p,
-    const struct perf_pointers *at, long calls, double *seconds)
+/* `calls` calls back to back; *seconds is the time of all. On a stream a batch is waited for when the next one
+ * is queued already, so that the stream never runs dry and never has more than two of them. */
+static tutti_status call_many(struct perf_session *s, long calls, double *seconds)
 {
+    struct perf_way *way = &s->way;
     tutti_status status = TUTTI_OK;
-    perf_samples_begin(&s->samples, calls);
+    uint64_t end = 0;
+    long queued = 0; /* of the batch before */
+    perf_samples_begin(&s->samples, calls, way->streamed ? STREAM_BATCH_SECONDS : BATCH_SECONDS);
     double began = perf_clock_seconds(), before = began, now = began;
-    for (long left = calls; left > 0 && status == TUTTI_OK; before = now) {
+    for (long left = calls; (left > 0 || queued > 0) && status == TUTTI_OK;) {
         long batch = s->samples.batch < left ? s->samples.batch : left;
-        for (long i = 0; i < batch && status == TUTTI_OK; i++)
-            status = p->collective->call(p, at->send, at->recv, s->comm);
-        now = perf_clock_seconds();
-        perf_samples_add(&s->samples, batch, now - before);
+        uint64_t earlier = end;
+        if (batch > 0)
+            status = perf_way_call(way, batch, &end);
+        if (status == TUTTI_OK && queued > 0)
+            status = perf_way_wait(way, earlier);
+        long done = way->streamed ? queued : batch;
+        if (done > 0) {
+            now = perf_clock_seconds();
+            perf_samples_add(&s->samples, done, now - before);
+            before = now;
+        }
+        queued = way->streamed ? batch : 0;
         left -= batch;
     }
     *seconds = now - began;
     return status;
 }
 
-static tutti_status run_loop(struct perf_session *s, const struct perf_point *p,
-    const struct perf_pointers *at, long calls, struct record *r)
+static tutti_status run_loop(struct perf_session *s, long calls, struct record *r)
 {
     uint64_t before[PERF_PATHS], after[PERF_PATHS];
     *r = (struct record){ 0 };
     tutti_status status = tutti_barrier(s->comm, tutti_no_stream());
     read_paths(s->comm, before);
     if (status == TUTTI_OK)
-        status = call_many(s, p, at, calls, &r->seconds);
+        status = call_many(s, calls, &r->seconds);
     r->median = perf_samples_percentile(&s->samples, 50);
     r->p99 = perf_samples_percentile(&s->samples, 99);
     if (status != TUTTI_OK) {
-        perf_crew_report(s->crew, p->collective->name, status);
+        perf_crew_report(s->crew, s->way.point->collective->name, status);
         return status;
     }
     read_paths(s->comm, after);
@@ -100,20 +114,19 @@ static tutti_status run_loop(struct perf_session *s, const struct perf_point *p,
     return combine(s, r);
 }
 
-static tutti_status time_point(struct perf_session *s, const struct perf_point *p,
-    const struct perf_pointers *at, struct perf_result *result)
+static tutti_status time_point(struct perf_session *s, struct perf_result *result)
 {
     struct perf_pace pace;
     struct record record;
     tutti_status status = TUTTI_OK;
     perf_pace_begin(&pace, (long)s->options->warmups, (long)s->options->iterations);
     while (pace.warming && status == TUTTI_OK) {
-        status = run_loop(s, p, at, pace.calls, &record);
+        status = run_loop(s, pace.calls, &record);
         if (status == TUTTI_OK)
             perf_pace_next(&pace, record.seconds);
     }
     if (status == TUTTI_OK)
-        status = run_loop(s, p, at, pace.calls, &record);
+        status = run_loop(s, pace.calls, &record);
     if (status != TUTTI_OK)
         return status;
     result->measured = true;
@@ -123,6 +136,14 @@ static tutti_status time_point(struct perf_session *s, const struct perf_point *
     result->p99 = record.p99;
     memcpy(result->path_bytes, record.path_bytes, sizeof result->path_bytes);
     return TUTTI_OK;
+}
+
+/* What the next calls are. */
+static void aim(struct perf_session *s, const struct perf_point *p, const struct perf_pointers *at)
+{
+    s->way.point = p;
+    s->way.at = at;
+    s->way.comm = s->comm;
 }
 
 static struct perf_values values_of(struct perf_session *s, const struct perf_point *p)
@@ -148,7 +169,11 @@ static tutti_status check_once(struct perf_session *s, const struct perf_point *
     struct perf_values v = values_of(s, p);
     struct perf_pointers at = perf_buffers_place(&s->buffers, p, in_place);
     perf_check_prepare(&s->buffers, p, &v, &at);
-    tutti_status status = p->collective->call(p, at.send, at.recv, s->comm);
+    aim(s, p, &at);
+    uint64_t end;
+    tutti_status status = perf_way_call(&s->way, 1, &end);
+    if (status == TUTTI_OK)
+        status = perf_way_wait(&s->way, end);
     if (status != TUTTI_OK) {
         perf_crew_report(s->crew, p->collective->name, status);
         return status;
@@ -168,7 +193,8 @@ tutti_status perf_measure(
     struct perf_pointers at = perf_buffers_place(&s->buffers, p, in_place);
     struct perf_values v = values_of(s, p);
     perf_check_prepare(&s->buffers, p, &v, &at);
-    tutti_status status = time_point(s, p, &at, result);
+    aim(s, p, &at);
+    tutti_status status = time_point(s, result);
     if (status != TUTTI_OK || !s->options->check || !p->collective->moves)
         return status;
     struct record record;

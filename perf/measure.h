@@ -12,6 +12,7 @@
 #include "options.h"
 #include "samples.h"
 #include "table.h"
+#include "way.h"
 
 enum { PERF_PATHS = 4 };
 extern const char *const perf_path_names[PERF_PATHS];
@@ -33,6 +34,7 @@ struct perf_session {
     tutti_comm *comm; /* under test: the crew's, or one with a forced algorithm */
     struct perf_buffers buffers;
     struct perf_samples samples;
+    struct perf_way way;
     uint64_t seed;
     int complaints; /* wrong results described by this rank so far */
 };

@@ -42,6 +42,7 @@ static const struct flag flags[] = {
     { "op", 'o', OP, 0, 0, 0, "legal are " },
     { "root", 'r', ROOT, AT(root), 0, PERF_RANKS_MAX - 1, "legal is a rank from 0 up, or all" },
     { "check", 'c', NUMBER, AT(check), 0, 1, "legal are 0 and 1" },
+    { "blocking", 'z', NUMBER, AT(blocking), 0, 1, "legal are 0 (on a host stream) and 1 (blocking calls)" },
     { "ranks", 'g', NUMBER, AT(processes), 1, PERF_RANKS_MAX, "legal are 1 to 1024 rank processes" },
     { "threads", 't', NUMBER, AT(threads), 1, PERF_RANKS_MAX,
         "legal are 1 to 1024 rank threads in a process" },
@@ -345,6 +346,7 @@ int perf_options_parse(int argc, char **argv, const char *launcher, struct perf_
         .type = perf_type_find("float"),
         .op = perf_op_find("sum"),
         .check = 1,
+        .blocking = 1,
         .launcher = launcher,
     };
     bool given[128] = { false };

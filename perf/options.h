@@ -26,6 +26,7 @@ struct perf_options {
     const struct perf_op *op; /* NULL: all */
     int64_t root; /* or PERF_ALL */
     int64_t check;
+    int64_t blocking; /* 0: on a host stream */
     int64_t processes,
         threads; /* ranks = processes * threads; 0: this process is one rank of a launcher's job */
     int64_t timeout_ms; /* 0: the library's default */

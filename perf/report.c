@@ -105,8 +105,9 @@ static void print_range(struct perf_report *r)
         fprintf(r->file, "%" PRId64, o->iterations);
     else
         fprintf(r->file, "by time");
-    fprintf(r->file, "; check %" PRId64 "; memory %s%s\n", o->check, o->registered ? "registered" : "malloc",
-        o->exact ? "; exact" : "");
+    fprintf(r->file, "; check %" PRId64 "; memory %s%s%s\n", o->check,
+        o->registered ? "registered" : "malloc", o->exact ? "; exact" : "",
+        o->blocking == 1 ? "" : "; on a host stream");
 }
 
 void perf_report_begin(struct perf_report *r)

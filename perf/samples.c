@@ -5,18 +5,17 @@
 
 #include <stdlib.h>
 
-#define ENOUGH_SECONDS 20e-6
-
-void perf_samples_begin(struct perf_samples *s, long calls)
+void perf_samples_begin(struct perf_samples *s, long calls, double enough)
 {
     s->count = 0;
+    s->enough = enough;
     s->batch = (calls + PERF_SAMPLES_MAX - 1) / PERF_SAMPLES_MAX; /* batches only grow, so all fit */
 }
 
 void perf_samples_add(struct perf_samples *s, long calls, double seconds)
 {
     s->seconds[s->count++] = seconds / (double)calls;
-    if (seconds < ENOUGH_SECONDS)
+    if (seconds < s->enough)
         s->batch *= 2;
 }
 

@@ -72,7 +72,7 @@ refused '--memory gpu' --memory gpu
 refused '--timeout 0' --timeout 0
 refused '--output' --output "$scratch/none/report"
 refused '--bogus' --bogus
-refused '-z' -z
+refused '-z/--blocking 2' -z 2
 refused '--list gpus' --list gpus
 refused '--csv' --json --csv
 refused '--plot .*\.svg' --plot picture.png
@@ -128,6 +128,9 @@ for ranks in "-g 2" "-g 3" "-g 1" "-t 3" "-g 2 -t 2"; do
     good "$collperf" all $few $ranks
 done
 good "$collperf" all $few -g 2 --memory registered
+good "$collperf" all $few -g 2 -z 0
+says out '; on a host stream$' '-z 0'
+good "$collperf" all_reduce -b 8 -e 64K -f 8 -t 3 -z 0
 good "$collperf" all $few -g 4 -d all -o all -e 64
 good "$collperf" reduce $few -g 3 -r all
 good "$collperf" all_reduce $few -g 3 -d all -o all --exact
@@ -146,7 +149,7 @@ awk '!/^#/ && (NF != 17 || !($14 > 0 && $15 >= $14)) { bad = 1 } END { exit bad 
 expect 0 "$collperf" all $few -g 2 --json --output "$scratch/report"
 [ ! -s "$scratch/out" ] || fail '--output leaves stdout alone'
 for field in collective algorithm type op root in_place bytes count ranks time_us algbw busbw wrong path \
-    limit iterations median_us p99_us; do
+    limit iterations median_us p99_us blocking; do
     grep -q "\"$field\": " "$scratch/report" || fail "--json without the field $field"
 done
 if command -v python3 >/dev/null 2>&1; then

@@ -7,23 +7,23 @@ static struct perf_samples samples;
 
 Test(samples, percentiles_are_samples_that_were_taken)
 {
-    perf_samples_begin(&samples, 100);
+    perf_samples_begin(&samples, 100, 20e-6);
     for (int i = 100; i > 0; i--)
         perf_samples_add(&samples, 1, i);
     cr_assert_eq(perf_samples_percentile(&samples, 50), 50);
     cr_assert_eq(perf_samples_percentile(&samples, 99), 99);
-    perf_samples_begin(&samples, 3);
+    perf_samples_begin(&samples, 3, 20e-6);
     for (int i = 0; i < 3; i++)
         perf_samples_add(&samples, 1, 7 - i);
     cr_assert_eq(perf_samples_percentile(&samples, 50), 6);
     cr_assert_eq(perf_samples_percentile(&samples, 99), 7, "of few samples the longest");
-    perf_samples_begin(&samples, 1);
+    perf_samples_begin(&samples, 1, 20e-6);
     cr_assert_eq(perf_samples_percentile(&samples, 99), 0, "of none");
 }
 
 Test(samples, batches_double_until_they_take_long_enough)
 {
-    perf_samples_begin(&samples, 4096);
+    perf_samples_begin(&samples, 4096, 20e-6);
     long batch[3];
     for (int i = 0; i < 3; i++) {
         batch[i] = samples.batch;
@@ -40,7 +40,7 @@ Test(samples, a_loop_of_any_length_fits)
 {
     const long loops[] = { 1, 4095, 4096, 4097, 1000000, 1000000000 };
     for (int i = 0; i < 6; i++) {
-        perf_samples_begin(&samples, loops[i]);
+        perf_samples_begin(&samples, loops[i], 20e-6);
         for (long left = loops[i], batch; left > 0; left -= batch) {
             batch = samples.batch < left ? samples.batch : left;
             cr_assert_lt(samples.count, PERF_SAMPLES_MAX);
