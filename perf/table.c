@@ -258,26 +258,26 @@ static tutti_status call_scatter(const struct perf_point *p, const void *send, v
 static tutti_status call_reduce_scatter_v(
     const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
-    return tutti_reduce_scatter_v(send, p->counts, recv, p->type->type, p->op->op, comm, tutti_no_stream());
+    return tutti_reduce_scatter_v(send, p->counts, recv, p->type->type, p->op->op, comm, p->stream);
 }
 
 static tutti_status call_all_to_all_v(
     const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
     const size_t *counts = p->counts + p->rank;
-    return tutti_all_to_all_v(send, counts, NULL, recv, counts, NULL, p->type->type, comm, tutti_no_stream());
+    return tutti_all_to_all_v(send, counts, NULL, recv, counts, NULL, p->type->type, comm, p->stream);
 }
 
 static tutti_status call_gather_v(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
     return tutti_gather_v(
-        send, p->send_count, recv, p->counts, NULL, p->type->type, p->root, comm, tutti_no_stream());
+        send, p->send_count, recv, p->counts, NULL, p->type->type, p->root, comm, p->stream);
 }
 
 static tutti_status call_scatter_v(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
     return tutti_scatter_v(
-        send, p->counts, NULL, recv, p->recv_count, p->type->type, p->root, comm, tutti_no_stream());
+        send, p->counts, NULL, recv, p->recv_count, p->type->type, p->root, comm, p->stream);
 }
 
 static tutti_status call_sendrecv(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
