@@ -17,7 +17,7 @@ const char *const perf_path_names[PERF_PATHS] = { "line", "mapped", "pulled", "c
 
 enum { COMPLAINTS_MAX = 10 };
 
-/* What a sample takes at least: so long that the clock, and on a stream the waking of who waits, cost little. */
+/* What a sample takes at least: then the clock, and on a stream the waking of who waits, cost little. */
 #define BATCH_SECONDS 20e-6
 #define STREAM_BATCH_SECONDS 500e-6
 
@@ -64,8 +64,8 @@ static void read_paths(tutti_comm *comm, uint64_t bytes[PERF_PATHS])
     }
 }
 
-/* `calls` calls back to back; *seconds is the time of all. On a stream a batch is waited for when the next one
- * is queued already, so that the stream never runs dry and never has more than two of them. */
+/* `calls` calls back to back; *seconds is the time of all. On a stream a batch is waited for when the next
+ * one is queued already, so that the stream never runs dry and never has more than two of them. */
 static tutti_status call_many(struct perf_session *s, long calls, double *seconds)
 {
     struct perf_way *way = &s->way;

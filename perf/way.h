@@ -18,7 +18,7 @@ struct perf_way {
 tutti_status perf_way_open(struct perf_way *way, bool blocking);
 void perf_way_close(struct perf_way *way);
 
-/* Call `calls` times. On a stream the calls are queued, and *end is the point behind them; else they are done. */
+/* Call `calls` times. On a stream they are queued, and *end is the point behind them; else they are done. */
 tutti_status perf_way_call(struct perf_way *way, long calls, uint64_t *end);
 /* Wait until all up to `end` is done. */
 tutti_status perf_way_wait(struct perf_way *way, uint64_t end);
