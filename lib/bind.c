@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "call.h"
 #include "recorder.h"
+#include "trace.h"
 
 static const int32_t barrier_token;
 
@@ -198,6 +199,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, bool wh
     op->folds[TT_TREE] = reduces(call) ? tt_fold_find(call->type, call->op, TT_TREE) : NULL;
     op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
     op->scratch = comm->scratch;
+    op->trace = comm->trace;
     return TUTTI_OK;
 }
 
@@ -351,6 +353,8 @@ tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op)
         comm->transport->leave(comm->endpoint);
         return status;
     }
+    if ((*op)->trace != NULL)
+        tt_trace_begin(*op);
     tt_exec_start(*op);
     (*op)->entry = tt_recorder_start(comm->recorder, call, *op);
     return TUTTI_OK;
@@ -360,6 +364,8 @@ void tt_call_end(const struct tt_call *call, struct tt_op *op)
 {
     op->endpoint->transport->leave(op->endpoint);
     tt_entry_end(op->entry, op->state == TT_DONE);
+    if (op->trace != NULL)
+        tt_trace_end(call, op);
     if (op->class == TT_CLASS_COLLECTIVE) {
         if (op->state == TT_DONE)
             op->endpoint->transport->complete(op->endpoint, op->sequence + 1);

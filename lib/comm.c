@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "recorder.h"
+#include "trace.h"
 #include "transports/arena.h"
 
 /* Slots shrink as ranks grow, so that what a rank may touch for staging stays in the tens of megabytes. */
@@ -119,6 +120,8 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     status = allocate(c);
     if (status == TUTTI_OK)
         status = tt_recorder_open(n, rank, c->name, &c->recorder);
+    if (status == TUTTI_OK)
+        status = tt_trace_open(n, rank, c->name, &c->trace);
     struct tt_endpoint_params params = { .n = n,
         .me = rank,
         .slot_bytes = slice_bytes_for(settings, n),
@@ -146,7 +149,9 @@ static uint64_t hash_of(const uint8_t *bytes, size_t count)
 
 tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses)
 {
-    tt_recorder_identify(comm->recorder, hash_of(addresses, TT_ADDRESS_BYTES));
+    uint64_t id = hash_of(addresses, TT_ADDRESS_BYTES);
+    tt_recorder_identify(comm->recorder, id);
+    tt_trace_identify(comm->trace, id);
     return comm->transport->connect(comm->endpoint, addresses);
 }
 
@@ -167,6 +172,7 @@ void tt_comm_destroy(struct tt_comm *comm)
 {
     if (comm->endpoint != NULL)
         comm->transport->close(comm->endpoint);
+    tt_trace_close(comm->trace);
     if (comm->recorder != NULL)
         tt_recorder_close(comm->recorder);
     tt_plan_cache_destroy(&comm->plans);

@@ -20,6 +20,7 @@
 enum { TT_NAME_BYTES = 64 };
 
 struct tt_recorder;
+struct tt_trace;
 
 struct tt_point { /* sends to, or receives from, one peer */
     struct tt_schedule schedule;
@@ -64,6 +65,7 @@ struct tt_comm {
     uint8_t *scratch;
 
     struct tt_recorder *recorder;
+    struct tt_trace *trace; /* NULL: none */
 
     _Atomic int status; /* the sticky error, once seen here */
 

@@ -13,8 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "exec_internal.h"
+#include "trace.h"
 
 enum { AHEAD = TT_SLOTS / TT_WINDOW, NO_STEP = UINT32_MAX };
 
@@ -69,9 +71,10 @@ void tt_op_destroy(struct tt_op *op)
     *op = (struct tt_op){ 0 };
 }
 
-static void activate(struct tt_slice *slice, uint32_t step)
+static void activate(const struct tt_op *op, struct tt_slice *slice, uint32_t step)
 {
-    slice->active[slice->nactive++] = (struct tt_active){ .step = step };
+    slice->active[slice->nactive++] =
+        (struct tt_active){ .step = step, .began_ns = op->trace != NULL ? tt_now_ns() : 0 };
 }
 
 static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index)
@@ -83,7 +86,7 @@ static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index
     for (uint32_t i = 0; i < s->nsteps; i++) {
         slice->waiting[i] = op->opening[i];
         if (op->opening[i] == 0 && s->steps[i].fold_index == 0)
-            activate(slice, i);
+            activate(op, slice, i);
     }
 }
 
@@ -128,6 +131,8 @@ static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_act
         if (message.bytes == 0)
             return true;
         active->posted = true;
+        if (op->trace != NULL)
+            active->path = tt_trace_path(op->trace, op->endpoint);
         op->state = TT_MOVED;
         op->budget -= message.bytes < op->budget ? message.bytes : op->budget;
     }
@@ -156,10 +161,10 @@ static void retire(struct tt_op *op, struct tt_slice *slice, uint32_t position)
     slice->left--;
     for (uint32_t f = s->follower_first[step]; f < s->follower_first[step + 1]; f++)
         if (--slice->waiting[s->followers[f]] == 0)
-            activate(slice, s->followers[f]);
+            activate(op, slice, s->followers[f]);
     for (uint32_t i = step; i < step + s->steps[step].fold_count; i++)
         if (op->turn[i] != NO_STEP && --slice->waiting[op->turn[i]] == 0)
-            activate(slice, op->turn[i]);
+            activate(op, slice, op->turn[i]);
 }
 
 /* How many messages a chunk was: none if it is empty. */
@@ -200,6 +205,8 @@ enum tt_progress tt_exec_progress(struct tt_op *op)
         for (uint32_t i = 0; i < slice->nactive && op->budget > 0;) {
             if (advance(op, slice, &slice->active[i])) {
                 op->state = TT_MOVED;
+                if (op->trace != NULL)
+                    tt_trace_unit(op, slice, &slice->active[i]);
                 retire(op, slice, i);
                 if (slice->left == 0 && --op->slices_left > 0 && slice->index + TT_WINDOW < op->layout.slices)
                     start_slice(op, slice, slice->index + TT_WINDOW);

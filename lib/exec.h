@@ -26,7 +26,9 @@ enum tt_progress { TT_IDLE /* nothing could be done */, TT_MOVED, TT_DONE, TT_FA
 struct tt_active { /* a step that is ready, or under way */
     uint32_t step;
     bool posted;
+    uint8_t path; /* of a send, where it is traced */
     uint64_t cursor; /* elements done */
+    int64_t began_ns; /* where it is traced */
 };
 
 struct tt_slice {
@@ -55,6 +57,9 @@ struct tt_op {
     const struct tt_operator *created; /* NULL: none; else the elements of the layout are its elements */
     uint32_t divisor; /* of TT_FINAL steps; 1: none */
     struct tt_entry *entry; /* in the recorder */
+    struct tt_trace *trace; /* NULL: not traced */
+    uint64_t serial; /* and the rest, where it is: its number in the trace */
+    int64_t began_ns;
     uint8_t *scratch; /* TT_FOLD_MAX * TT_SCRATCH_BYTES; needed where the transport pulls */
 
     /* What came of it. */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "info_merge.h"
 #include "machine.h"
 #include "tutti.h"
 
@@ -27,6 +28,7 @@ static const char help[] =
     "       tutti-info id                         a fresh id for TUTTI_ID; answers at it until it is ended\n"
     "       tutti-info schedule COLLECTIVE ALGORITHM [flags]\n"
     "                                             what each rank does, step by step\n"
+    "       tutti-info merge FILE..               traces that TUTTI_TRACE named, as one, on stdout\n"
     "       tutti-info --attach PID               the last calls of a process, on all its communicators, "
     "also "
     "while\n"
@@ -49,6 +51,8 @@ static const char help[] =
     "  tutti-info schedule all_reduce ring -n 3          a ring of three, all ranks\n"
     "  tutti-info schedule broadcast tree -n 8 -r 2 --rank 5\n"
     "  TUTTI_SLICE=64K tutti-info config                 see that a setting arrives\n"
+    "  TUTTI_TRACE=t.%r.json mpirun -n 4 ./program; tutti-info merge t.*.json >all.json   for "
+    "ui.perfetto.dev\n"
     "  tutti-info --attach $(pgrep -n trainer)           why does it stand still?\n"
     "  tutti-info id >id & sleep 1; export TUTTI_ID=$(cat id) TUTTI_SIZE=2\n"
     "  TUTTI_RANK=0 ./program & TUTTI_RANK=1 ./program   two ranks without a launcher; then kill %1\n"
@@ -158,7 +162,8 @@ static int show_all(void)
 }
 
 struct request {
-    const char *words[4]; /* command and its arguments */
+    const char *words[4]; /* command and its first arguments */
+    const char *const *all; /* words, however many */
     int nwords;
     int n, root, rank; /* rank -1: all */
     bool in_place, exact, json;
@@ -220,8 +225,11 @@ static int answer(const struct request *r)
     bool schedule = strcmp(command, "schedule") == 0, algorithms = strcmp(command, "algorithms") == 0;
     if (schedule && r->nwords != 3)
         return refuse(command, "", "legal is: schedule COLLECTIVE ALGORITHM, as schedule all_reduce ring");
+    if (strcmp(command, "merge") == 0)
+        return r->nwords > 1 ? info_merge(r->all + 1, r->nwords - 1)
+                             : refuse(command, "", "legal is: merge FILE.., at least one");
     if (r->nwords > (schedule ? 3 : algorithms ? 2 : 1))
-        return refuse(command, r->words[r->nwords - 1], "one word too many (tutti-info --help)");
+        return refuse(command, r->all[r->nwords - 1], "one word too many (tutti-info --help)");
     if (r->nwords == 0)
         return show_all();
     if (schedule)
@@ -236,7 +244,7 @@ static int answer(const struct request *r)
         return show_config();
     if (strcmp(command, "transports") == 0)
         return show(command);
-    return refuse(command, "", "not a command; legal are cpu config transports algorithms schedule id");
+    return refuse(command, "", "not a command; legal are cpu config transports algorithms schedule id merge");
 }
 
 enum { IN_PLACE = 256, EXACT, RANK, VERSION, ATTACH, JSON };
@@ -298,8 +306,10 @@ int main(int argc, char **argv)
     opterr = 0;
     for (int code; result < 0 && (code = getopt_long(argc, argv, ":n:r:h", longs, NULL)) != -1;)
         result = take_flag(code, argv[optind - 1], &request);
-    for (; optind < argc && request.nwords < 4; optind++)
-        request.words[request.nwords++] = argv[optind];
+    request.all = (const char *const *)&argv[optind]; /* getopt has moved the flags before them */
+    request.nwords = argc - optind;
+    for (int i = 0; i < request.nwords && i < 4; i++)
+        request.words[i] = request.all[i];
     snprintf(number, sizeof number, "%d", request.root);
     if (result < 0 && request.root >= request.n)
         result = refuse("-r/--root", number, "there are fewer ranks (-n)");

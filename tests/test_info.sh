@@ -64,6 +64,35 @@ expect 2 "$info" --attach 4194305
 expect 2 "$info" --attach $$ cpu
 expect 2 "$info" --json
 
+# --- Traces: whole ones merge, one that was cut does, what is none does not.
+TUTTI_TRACE="$scratch/t.%r.json" expect 0 "$collperf" all_reduce -g 2 -b 64K -e 64K -n 5 -w 1
+expect 0 "$info" merge "$scratch/t.0.json" "$scratch/t.1.json"
+says out '"rank 0, host '
+says out '"rank 1, host '
+says out '"name": "all_reduce", "cat": "operation"'
+says out '"cat": "step".*"path": "'
+cp "$scratch/out" "$scratch/all.json"
+head -c 3000 "$scratch/t.1.json" >"$scratch/cut.json"
+expect 0 "$info" merge "$scratch/t.0.json" "$scratch/cut.json"
+cp "$scratch/out" "$scratch/some.json"
+if python3 -c 'import json' 2>/dev/null; then
+    for trace in t.0 t.1 all some; do
+        python3 -m json.tool <"$scratch/$trace.json" >/dev/null 2>"$scratch/err" || fail "$trace is not JSON"
+    done
+fi
+[ "$(wc -l <"$scratch/some.json")" -lt "$(wc -l <"$scratch/all.json")" ] || fail "the cut trace lost nothing"
+expect 2 "$info" merge "$scratch/t.0.json" "$scratch/t.0.json"
+says err 'merged already'
+expect 2 "$info" merge "$info"
+says err 'not a trace'
+expect 2 "$info" merge "$scratch/none.json"
+expect 2 "$info" merge
+# Two processes, one name.
+TUTTI_TRACE="$scratch/one.json" expect 0 "$collperf" all_reduce -g 2 -b 8 -e 8 -n 2 -w 1
+[ "$(ls "$scratch"/one.json*  | wc -l)" -eq 2 ] || fail "one name for two processes: $(ls "$scratch")"
+TUTTI_TRACE="$scratch/none/t.json" expect 0 "$collperf" all_reduce -g 2 -b 8 -e 8 -n 2 -w 1
+says err 'TUTTI_TRACE=.*/none/t.json cannot be written'
+
 # --- A rank that is stopped: the other one says whom it waits for.
 children() # of a process
 {

@@ -56,6 +56,8 @@ static const struct {
     { "TUTTI_RECORDER_FILE", "",
         "where a communicator that ends by an error appends its last calls as JSON; %h, %p, %r: its rank",
         false },
+    { "TUTTI_TRACE", "", "where each process writes what it did when, for Perfetto; %h, %p, %r: its rank",
+        false },
 };
 enum { VARIABLES = sizeof variables / sizeof variables[0] };
 
