@@ -154,12 +154,18 @@ static uint64_t tmp_stride(const struct tt_call *call, struct cut cut)
     return bytes > 0 ? bytes : 64;
 }
 
+/* TMP cells of one slice, and behind them those of IN, if it is scaled. */
+static uint64_t cells_of(const struct tt_call *call, const struct tt_schedule *schedule)
+{
+    return (uint64_t)schedule->tmp_cells + (tt_call_scales(call) ? schedule->chunks : 0);
+}
+
 /* Room for the TMP cells of all slices in flight. */
 static tutti_status reserve_tmp(
     const struct tt_call *call, const struct tt_schedule *schedule, struct cut cut)
 {
     uint64_t windows = cut.slices < TT_WINDOW ? cut.slices : TT_WINDOW;
-    return tt_comm_grow_tmp(call->comm, windows * schedule->tmp_cells * tmp_stride(call, cut));
+    return tt_comm_grow_tmp(call->comm, windows * cells_of(call, schedule) * tmp_stride(call, cut));
 }
 
 static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op *op)
@@ -175,7 +181,14 @@ static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op 
         op->spaces[TT_IN] = op->spaces[TT_OUT];
     op->spaces[TT_TMP] =
         (struct tt_space){ .base = (uintptr_t)call->comm->tmp, .stride = tmp_stride(call, cut) };
-    op->tmp_slice_bytes = op->schedule->tmp_cells * op->spaces[TT_TMP].stride;
+    op->window_bytes[TT_IN] = 0;
+    op->window_bytes[TT_TMP] = cells_of(call, op->schedule) * op->spaces[TT_TMP].stride;
+    if (tt_call_scales(call)) {
+        op->unscaled = op->spaces[TT_IN];
+        op->spaces[TT_IN] = op->spaces[TT_TMP];
+        op->spaces[TT_IN].base += op->schedule->tmp_cells * op->spaces[TT_TMP].stride;
+        op->window_bytes[TT_IN] = op->window_bytes[TT_TMP];
+    }
 }
 
 static tutti_status bind(const struct tt_call *call, unsigned algorithm, bool whole, struct tt_op *op)
@@ -194,9 +207,12 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, bool wh
     op->next_send = comm->next_send[op->class];
     op->next_recv = comm->next_recv[op->class];
     op->next_post = comm->next_post;
-    op->created = call->created;
-    op->folds[TT_CHAIN] = reduces(call) ? tt_fold_find(call->type, call->op, TT_CHAIN) : NULL;
-    op->folds[TT_TREE] = reduces(call) ? tt_fold_find(call->type, call->op, TT_TREE) : NULL;
+    bool scales = tt_call_scales(call);
+    tutti_op combined = scales ? TUTTI_SUM : call->op;
+    op->user = scales ? NULL : call->created;
+    op->scaling = scales ? call->created : NULL;
+    op->folds[TT_CHAIN] = reduces(call) ? tt_fold_find(call->type, combined, TT_CHAIN) : NULL;
+    op->folds[TT_TREE] = reduces(call) ? tt_fold_find(call->type, combined, TT_TREE) : NULL;
     op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
     op->scratch = comm->scratch;
     op->trace = comm->trace;
@@ -230,7 +246,7 @@ static tutti_status key_of(const struct tt_call *call, struct tt_key *key)
     tutti_status status = tt_plan_choose(&comm->settings, call->collective, demand, bytes, &algorithm);
     *key = (struct tt_key){ .collective = (uint8_t)call->collective,
         .algorithm = (uint8_t)algorithm,
-        .in_place = call->in_place,
+        .in_place = call->in_place && !tt_call_scales(call),
         .exact = comm->exact && reduces(call),
         .n = comm->n,
         .me = comm->rank,

@@ -31,12 +31,17 @@ struct tt_call {
 
     /* Set by tt_call_check. */
     bool in_place;
-    const struct tt_operator *created; /* of a created op; whoever keeps the call keeps a copy (batch.c) */
+    uint16_t element_bytes; /* of what no chunk or slice splits: of the type, or of a user operator */
+    uint16_t unit; /* elements of the type in one of those */
     uint64_t total; /* elements of the whole vector; where only own counts are known, of what is sent */
-    uint32_t element_bytes; /* of what no chunk or slice splits: of the type, or of a user operator */
-    uint32_t unit; /* elements of the type in one of those */
+    const struct tt_operator *created; /* of a created op; whoever keeps the call keeps a copy (batch.c) */
 };
 
+/* The rank's own operands are multiplied first: the schedule runs on a copy of them. */
+static inline bool tt_call_scales(const struct tt_call *call)
+{
+    return call->created != NULL && call->created->kind == TT_OPERATOR_PRE_MUL_SUM;
+}
 /* The op, as all ranks name it. */
 static inline uint32_t tt_call_shared_op(const struct tt_call *call)
 {

@@ -95,13 +95,17 @@ static tutti_status check_op(struct tt_call *call)
     if (created == NULL)
         return check_built_in(call);
     uint32_t bytes = created->element_bytes, unit = bytes / call->element_bytes;
+    if (created->kind == TT_OPERATOR_PRE_MUL_SUM && created->type != call->type)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "%s: type is %s; the factor of the pre-mul-sum is %s: legal: the same", name_of(call),
+            tt_type_name(call->type), tt_type_name(created->type));
     if (bytes % call->element_bytes != 0)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
             "%s: the operator has elements of %u bytes; legal for %s: a multiple of %u", name_of(call), bytes,
             tt_type_name(call->type), call->element_bytes);
     call->created = created;
-    call->element_bytes = bytes;
-    call->unit = unit;
+    call->element_bytes = (uint16_t)bytes;
+    call->unit = (uint16_t)unit;
     return TUTTI_OK;
 }
 
@@ -109,7 +113,9 @@ static tutti_status check_op(struct tt_call *call)
 static tutti_status check_unit(const struct tt_call *call)
 {
     size_t count = call->count;
-    for (int side = 0; side < 2 && call->unit > 1; side++)
+    if (call->unit == 1)
+        return TUTTI_OK;
+    for (int side = 0; side < 2; side++)
         for (int r = 0; call->blocks[side].counts != NULL && r < call->comm->n; r++)
             if (call->blocks[side].counts[r] % call->unit != 0)
                 count = call->blocks[side].counts[r];
@@ -128,7 +134,7 @@ static tutti_status check_values(struct tt_call *call)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
             "%s: type is %d; legal: 0 (TUTTI_INT8) to 11 (TUTTI_FLOAT8_E5M2)", name_of(call),
             (int)call->type);
-    call->element_bytes = (uint32_t)tutti_type_bytes(call->type);
+    call->element_bytes = (uint16_t)tutti_type_bytes(call->type);
     call->unit = 1;
     if (row->rooted && (call->root < 0 || call->root >= n))
         return tt_fail(

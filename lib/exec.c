@@ -81,6 +81,7 @@ static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index
 {
     const struct tt_schedule *s = op->schedule;
     slice->index = index;
+    slice->scaled = 0;
     slice->left = op->units;
     slice->nactive = 0;
     for (uint32_t i = 0; i < s->nsteps; i++) {
@@ -117,7 +118,7 @@ static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_act
     if (!active->posted) {
         struct tt_message message = { .peer = step->peer,
             .class = (uint8_t)op->class,
-            .reduced = op->folds[TT_CHAIN] != NULL || op->created != NULL,
+            .reduced = op->folds[TT_CHAIN] != NULL || op->user != NULL,
             .number = number,
             .source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks) };
         message.signature = tt_exec_signature(op, &message.source);
@@ -203,6 +204,8 @@ enum tt_progress tt_exec_progress(struct tt_op *op)
     for (int w = 0; w < TT_WINDOW; w++) {
         struct tt_slice *slice = &op->slices[w];
         for (uint32_t i = 0; i < slice->nactive && op->budget > 0;) {
+            if (op->scaling != NULL && !tt_exec_scale(op, slice))
+                break;
             if (advance(op, slice, &slice->active[i])) {
                 op->state = TT_MOVED;
                 if (op->trace != NULL)

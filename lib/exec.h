@@ -33,6 +33,7 @@ struct tt_active { /* a step that is ready, or under way */
 
 struct tt_slice {
     uint32_t index;
+    uint32_t scaled; /* chunks of IN that are there, if it is scaled */
     uint32_t left; /* units (steps, folds as one) not done */
     uint32_t nactive;
     struct tt_active *active;
@@ -51,10 +52,12 @@ struct tt_op {
     struct tt_layout layout;
     bool one_sided; /* a rank knows only the lengths of its own messages, of which a pair has one per slice */
     struct tt_layout given; /* one_sided: of IN */
-    struct tt_space spaces[TT_BUFFERS]; /* of TMP: that of window slot 0 */
-    uint64_t tmp_slice_bytes; /* from one window slot's TMP to the next */
-    tt_fold_fn folds[2]; /* by enum tt_shape; NULL: nothing is combined, or the operator does it */
-    const struct tt_operator *created; /* NULL: none; else the elements of the layout are its elements */
+    struct tt_space spaces[TT_BUFFERS]; /* of window slot 0, where each has cells of its own, as TMP has */
+    uint64_t window_bytes[TT_BUFFERS]; /* from the cells of one window slot to those of the next */
+    tt_fold_fn folds[2]; /* by enum tt_shape; NULL: nothing is combined, or `user` does it */
+    const struct tt_operator *user; /* folds in place of `folds`; the layout's elements are its elements */
+    const struct tt_operator *scaling; /* of IN, which then has cells of its own; NULL: none */
+    struct tt_space unscaled; /* what is scaled to get IN */
     uint32_t divisor; /* of TT_FINAL steps; 1: none */
     struct tt_entry *entry; /* in the recorder */
     struct tt_trace *trace; /* NULL: not traced */

@@ -90,10 +90,10 @@ static inline void fold(const struct tt_op *op, const struct tt_step *step, void
     const void *const *sources, int k, uint64_t count)
 {
     enum tt_shape shape = step->flags & TT_FOLD_TREE ? TT_TREE : TT_CHAIN;
-    if (op->created == NULL)
+    if (op->user == NULL)
         op->folds[shape](dst, sources, k, count, step->flags & TT_FINAL ? op->divisor : 1);
     else
-        tt_operator_fold(op->created, shape, dst, sources, k, count);
+        tt_operator_fold(op->user, shape, dst, sources, k, count);
 }
 
 /* Combine elements [*cursor, upto) as far as the budget goes. */
@@ -167,4 +167,20 @@ bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *a
         op->budget -= count * element < op->budget ? count * element : op->budget;
     }
     return active->cursor == total;
+}
+
+bool tt_exec_scale(struct tt_op *op, struct tt_slice *slice)
+{
+    for (; slice->scaled < op->layout.chunks && op->budget > 0; slice->scaled++) {
+        struct tt_view to = tt_exec_view(op, slice, TT_IN, slice->scaled, 1), from = to;
+        uint64_t count, bytes;
+        from.space = op->unscaled;
+        void *dst = (void *)tt_view_run(&to, 0, &count);
+        tt_scale(
+            dst, (const void *)tt_view_run(&from, 0, &count), count, op->scaling->type, op->scaling->factor);
+        bytes = count * op->layout.element_bytes;
+        op->state = TT_MOVED;
+        op->budget -= bytes < op->budget ? bytes : op->budget;
+    }
+    return slice->scaled == op->layout.chunks;
 }

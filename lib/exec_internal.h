@@ -29,8 +29,8 @@ static inline struct tt_view tt_exec_view(
 {
     const struct tt_layout *layout = op->one_sided && buffer == TT_IN ? &op->given : &op->layout;
     struct tt_view view = { layout, op->spaces[buffer], chunk, nchunks, slice->index };
-    if (buffer == TT_TMP)
-        view.space.base += (uintptr_t)(slice - op->slices) * op->tmp_slice_bytes;
+    if (op->window_bytes[buffer] != 0)
+        view.space.base += (uintptr_t)(slice - op->slices) * op->window_bytes[buffer];
     return view;
 }
 
@@ -56,5 +56,8 @@ static inline bool tt_exec_fail(struct tt_op *op, tutti_status status, int32_t p
  * receives, the second for what has all operands at this rank. */
 bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active *active);
 bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *active);
+
+/* Fill this slice's cells of IN, as far as the budget goes; true if all are there. */
+bool tt_exec_scale(struct tt_op *op, struct tt_slice *slice);
 
 #endif

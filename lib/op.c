@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "call.h"
@@ -17,7 +18,12 @@ enum { ELEMENT_BYTES_MAX = 4096 }; /* half of the smallest slot, so that slices 
 enum { BLOCK_BYTES = 4096, BLOCKS = 3 }; /* partial results of a fold; three suffice for nine operands */
 _Static_assert(TT_FOLD_OPERANDS <= 9, "more operands need more blocks");
 
-enum { SHARED_USER = 1 << 16, SHARED_COMMUTES = 1 << 17, SHARED_BYTES = SHARED_USER - 1 };
+enum {
+    SHARED_USER = 1 << 16,
+    SHARED_COMMUTES = 1 << 17,
+    SHARED_PRE_MUL_SUM = 1 << 18,
+    SHARED_BYTES = SHARED_USER - 1
+};
 
 struct tt_operator_slot {
     tutti_op id; /* 0: free */
@@ -46,7 +52,9 @@ void tt_operator_table_free(struct tt_operator_table *table)
 
 void tt_operator_describe(uint32_t shared, char *text, size_t bytes)
 {
-    if ((shared & SHARED_USER) == 0)
+    if ((shared & SHARED_PRE_MUL_SUM) != 0)
+        snprintf(text, bytes, "pre-mul-sum");
+    else if ((shared & SHARED_USER) == 0)
         snprintf(text, bytes, "%s", tt_op_name(shared));
     else
         snprintf(text, bytes, "a user operator on %u bytes that %s", shared & SHARED_BYTES,
@@ -75,6 +83,35 @@ static tutti_status add(
     table->slots[place] = (struct tt_operator_slot){ next_id(place), *created };
     *op = table->slots[place].id;
     return TUTTI_OK;
+}
+
+tutti_status tutti_op_create_pre_mul_sum(
+    tutti_comm *comm, const void *scalar, tutti_type type, int on_device, tutti_op *op)
+{
+    struct tt_comm *c = tt_handle_find(comm);
+    if (c == NULL)
+        return TUTTI_INVALID_ARGUMENT;
+    if (scalar == NULL || op == NULL)
+        return tt_fail(
+            TUTTI_INVALID_ARGUMENT, "op_create_pre_mul_sum: %s is NULL", scalar == NULL ? "scalar" : "op");
+    if (on_device != 0)
+        return tt_fail(TUTTI_UNSUPPORTED,
+            "op_create_pre_mul_sum: on_device is %d; legal: 0, a factor in host memory", on_device);
+    if (tutti_type_bytes(type) == 0)
+        return tt_fail(
+            TUTTI_INVALID_ARGUMENT, "op_create_pre_mul_sum: type is %d; legal: 0 to 11", (int)type);
+    if (tt_fold_find(type, TUTTI_SUM, TT_CHAIN) == NULL)
+        return tt_fail(TUTTI_UNSUPPORTED, "op_create_pre_mul_sum: no kernel sums %s", tt_type_name(type));
+    tutti_status status = tt_comm_check(c);
+    if (status != TUTTI_OK)
+        return status;
+    struct tt_operator created = { .kind = TT_OPERATOR_PRE_MUL_SUM,
+        .shared = SHARED_PRE_MUL_SUM,
+        .element_bytes = (uint32_t)tutti_type_bytes(type),
+        .commutes = true,
+        .type = type };
+    memcpy(created.factor, scalar, created.element_bytes);
+    return add("op_create_pre_mul_sum", &c->operators, &created, op);
 }
 
 tutti_status tutti_op_create(
@@ -107,7 +144,7 @@ tutti_status tutti_op_destroy(tutti_comm *comm, tutti_op op)
         return TUTTI_INVALID_ARGUMENT;
     if (tt_operator_find(&c->operators, op) == NULL)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
-            "op_destroy: op is %u; legal: what an op_create on this communicator returned, once", op);
+            "op_destroy: op is %u; legal: what was created on this communicator, once", op);
     c->operators.slots[op % MOST].id = 0;
     return TUTTI_OK;
 }

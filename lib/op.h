@@ -13,14 +13,16 @@
 #include "tutti.h"
 
 enum { TT_CREATED_OPS = 256 }; /* ids of created operators are no smaller */
-enum tt_operator_kind { TT_OPERATOR_BUILT_IN, TT_OPERATOR_USER };
+enum tt_operator_kind { TT_OPERATOR_USER, TT_OPERATOR_PRE_MUL_SUM };
 
 struct tt_operator {
-    uint32_t kind; /* enum tt_operator_kind; the rest is zero for BUILT_IN */
+    uint32_t kind; /* enum tt_operator_kind */
     uint32_t shared; /* kind, element_bytes and commutes in one word, which is no built-in op */
-    uint32_t element_bytes; /* of USER: what its function takes for one element */
+    uint32_t element_bytes; /* of USER: what its function takes for one element; else that of the type */
     bool commutes;
-    tutti_reduce_fn fn;
+    tutti_type type; /* of PRE_MUL_SUM */
+    uint8_t factor[8]; /* of PRE_MUL_SUM: this rank's */
+    tutti_reduce_fn fn; /* of USER */
     void *context;
 };
 
@@ -34,7 +36,7 @@ struct tt_operator_table { /* of a communicator; zeroed: empty */
 const struct tt_operator *tt_operator_find(const struct tt_operator_table *table, tutti_op op);
 void tt_operator_table_free(struct tt_operator_table *table);
 
-/* "sum", "user operator on 16 bytes" ...: of a built-in op or of a `shared` word. */
+/* "sum", "a user operator on 16 bytes that commutes" ...: of a built-in op or of a `shared` word. */
 void tt_operator_describe(uint32_t shared, char *text, size_t bytes);
 
 /* What a kernel's fold does (kernels.h), by a user's function on `count` of its elements: the same operands

@@ -98,10 +98,11 @@ typedef enum {
     TUTTI_FLOAT8_E5M2
 } tutti_type;
 
-/* Reductions: built in, NCCL's numbers first, or created by tutti_op_create. Integers wrap modulo 2^bits: a
- * sum of int8 stays in -128 to 127. In MAX and MIN a number beats NaN, and -0 < +0. AVG is the sum, divided
- * by n once, at the end: integers truncate towards zero, after the sum may have wrapped; float16 may overflow
- * where the sum does. BIT_AND, BIT_OR and BIT_XOR take integers only: of floats they are UNSUPPORTED. */
+/* Reductions: built in, NCCL's numbers first, or created by tutti_op_create and _pre_mul_sum. Integers wrap
+ * modulo 2^bits: a sum of int8 stays in -128 to 127. In MAX and MIN a number beats NaN, and -0 < +0. AVG is
+ * the sum, divided by n once, at the end: integers truncate towards zero, after the sum may have wrapped;
+ * float16 may overflow where the sum does. BIT_AND, BIT_OR and BIT_XOR take integers only: of floats they are
+ * UNSUPPORTED. */
 typedef uint32_t tutti_op;
 enum {
     TUTTI_SUM = 0,
@@ -312,6 +313,16 @@ typedef void (*tutti_reduce_fn)(void *dst, const void *left, const void *right, 
  * time), OUT_OF_MEMORY, and sticky ones. */
 tutti_status tutti_op_create(
     tutti_comm *comm, tutti_reduce_fn fn, void *context, size_t element_bytes, int commutes, tutti_op *op);
+
+/* The sum of all ranks' vectors, each multiplied by its own rank's factor first: in[i] of each rank is
+ * replaced by factor * in[i], rounded to the type, and then summed as by TUTTI_SUM; the send buffer is not
+ * written. `scalar` points to one factor of this type in host memory (on_device 0) and is read before the
+ * call returns; ranks may have different ones. A call must have the same type, and all its ranks must use
+ * a pre-mul-sum. Local, as tutti_op_create. Source: ncclRedOpCreatePreMulSum. Errors: INVALID_ARGUMENT
+ * (comm, scalar or op NULL, type), UNSUPPORTED (on_device; a type that cannot be summed; more than 4096
+ * operators at a time), OUT_OF_MEMORY, and sticky ones. */
+tutti_status tutti_op_create_pre_mul_sum(
+    tutti_comm *comm, const void *scalar, tutti_type type, int on_device, tutti_op *op);
 
 /* The id is dead, and told from later ones; calls that were made with it go on. Local; also on a
  * communicator that has failed. Destroying the communicator destroys its operators. Errors:

@@ -165,7 +165,7 @@ static void open_rank(struct row *row, int me, struct side *sides)
     op->spaces[TT_IN].base = (uintptr_t)r->in;
     op->spaces[TT_OUT].base = (uintptr_t)r->out;
     op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)r->tmp, .stride = stride };
-    op->tmp_slice_bytes = stride * r->schedule.tmp_cells;
+    op->window_bytes[TT_TMP] = stride * r->schedule.tmp_cells;
     op->folds[TT_CHAIN] = tt_fold_find(TUTTI_FLOAT32, TUTTI_SUM, TT_CHAIN);
     op->folds[TT_TREE] = tt_fold_find(TUTTI_FLOAT32, TUTTI_SUM, TT_TREE);
     row->steps = r->schedule.nsteps * slices;

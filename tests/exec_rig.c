@@ -290,8 +290,8 @@ static void bind(struct rig_run *run, int rank)
     lay_out(run, rank);
     uint64_t stride = tt_layout_part_max(&op->layout) * run->element_bytes + run->element_bytes;
     uint64_t in_bytes = run->in_extent * run->element_bytes, out_bytes = run->out_extent * run->element_bytes;
-    op->tmp_slice_bytes = stride * schedule->tmp_cells;
-    r->tmp_bytes = TT_WINDOW * op->tmp_slice_bytes;
+    op->window_bytes[TT_TMP] = stride * schedule->tmp_cells;
+    r->tmp_bytes = TT_WINDOW * op->window_bytes[TT_TMP];
     uint64_t shift = run->seed % 2 * run->element_bytes;
     r->bytes = shift + in_bytes + out_bytes + r->tmp_bytes + 4 * GUARD;
     r->memory = reserve(r->bytes, 1);

@@ -33,7 +33,7 @@ static void notice_slices(struct tt_endpoint *e)
         for (uint32_t a = 0; a < slice->nactive; a++)
             fresh = fresh && slice->active[a].cursor == 0;
         if (fresh)
-            memset(r->tmp + (uint64_t)i * r->op.tmp_slice_bytes, RIG_POISON, r->op.tmp_slice_bytes);
+            memset(r->tmp + (uint64_t)i * r->op.window_bytes[TT_TMP], RIG_POISON, r->op.window_bytes[TT_TMP]);
         w->tmp_poisoned += fresh;
         r->slices_seen[i] = slice->index;
     }
