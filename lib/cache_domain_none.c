@@ -1,0 +1,14 @@
+/* cache_domain_none.c: where hwloc's header is missing, nobody knows in which cache domain this process
+ * is. */
+#include "cache_domain.h"
+
+int tt_cache_domain(void)
+{
+    return -1;
+}
+
+int tt_cache_domain_of(const cpu_set_t *cores)
+{
+    (void)cores;
+    return -1;
+}
