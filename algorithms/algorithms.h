@@ -13,12 +13,21 @@ enum tt_association {
     TT_ASSOCIATION_ORDERED, /* some tree over the operands in rank order */
     TT_ASSOCIATION_ORDERED_BY_CHUNK, /* the same, but another tree for another chunk */
     TT_ASSOCIATION_ROTATED, /* the first operand depends on the chunk or the root */
+    TT_ASSOCIATION_BY_DOMAIN, /* some tree over those of each cache domain, then over the domains */
     TT_ASSOCIATION_UNORDERED, /* some tree for each chunk, equal on all ranks */
 };
 
 /* Where the algorithm yields the canonical pass-up tree, and so may serve a communicator that asks for
  * `exact`. */
-enum tt_canonical { TT_CANONICAL_NEVER, TT_CANONICAL_POWER_OF_TWO, TT_CANONICAL_ALWAYS };
+enum tt_canonical {
+    TT_CANONICAL_NEVER,
+    TT_CANONICAL_POWER_OF_TWO,
+    TT_CANONICAL_IF_NESTED, /* its cache domains nest (topology.h) */
+    TT_CANONICAL_ALWAYS
+};
+
+/* Which cache domains it needs. */
+enum tt_domains { TT_ANY_DOMAINS, TT_SEVERAL /* that divide the ranks */, TT_EVEN /* and of one size */ };
 
 struct tt_algorithm {
     const char *name;
@@ -28,6 +37,7 @@ struct tt_algorithm {
     bool whole; /* some message carries all chunks; else none carries more than one */
     uint32_t up_to_ranks; /* preferred up to this many ranks ... (0: any) */
     uint64_t up_to_bytes; /* ... and this many bytes (0: any); the first row that fits is taken */
+    uint8_t domains; /* enum tt_domains */
     tt_generator generate;
     const char *source; /* paper or standard */
 };
@@ -40,6 +50,7 @@ struct tt_demand {
     int n;
     bool exact; /* the canonical tree */
     bool ordered; /* operands in rank order: the operation does not commute */
+    const struct tt_topology *topology; /* of the communicator; NULL: one domain */
 };
 
 /* Index in the registry of `name` for a collective, or -1. */

@@ -15,86 +15,104 @@ enum { ANY = 0 }; /* no limit */
 #define RING "Patarasuk, Yuan 2009"
 #define BRUCK "Bruck, Ho, Kipnis, Upfal, Weathersby 1997"
 #define TRAEFF "Traeff 2024: non-pipelined reduce-scatter and all-reduce"
+#define LEADERS "Karonis et al. 2000"
+#define LANES "Traeff, Hunold 2020"
 #define BLOCKS "Traeff 2025: broadcast schedules in logarithmic time"
 
 const struct tt_algorithm tt_algorithms[] = {
-    { "one_shot", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, true, 16, 8192,
+    { "one_shot", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, true, 16, 8192, ANY,
         tt_all_reduce_one_shot, CHAN },
-    { "doubling", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_POWER_OF_TWO, true, ANY, 8192,
+    { "doubling", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_POWER_OF_TWO, true, ANY, 8192, ANY,
         tt_all_reduce_doubling, THAKUR },
-    { "tree", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, true, ANY, 8192, tt_all_reduce_tree,
-        "binomial" },
-    { "halving", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_POWER_OF_TWO, true, 1, 1,
+    { "tree", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, true, ANY, 8192, ANY,
+        tt_all_reduce_tree, "binomial" },
+    { "halving", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_POWER_OF_TWO, true, 1, 1, ANY,
         tt_all_reduce_halving, "Rabenseifner 2004" },
-    { "ring", TT_ALL_REDUCE, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, false, 1, 1, tt_all_reduce_ring,
+    { "ring", TT_ALL_REDUCE, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, false, 1, 1, ANY, tt_all_reduce_ring,
         RING },
-    { "double_tree", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED_BY_CHUNK, TT_CANONICAL_NEVER, false, 1, 1,
+    { "double_tree", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED_BY_CHUNK, TT_CANONICAL_NEVER, false, 1, 1, ANY,
         tt_all_reduce_double_tree, "Sanders, Speck, Traeff 2009" },
-    { "circulant", TT_ALL_REDUCE, TT_ASSOCIATION_UNORDERED, TT_CANONICAL_NEVER, true, 1, 1,
+    { "circulant", TT_ALL_REDUCE, TT_ASSOCIATION_UNORDERED, TT_CANONICAL_NEVER, true, 1, 1, ANY,
         tt_all_reduce_circulant, TRAEFF },
-    { "direct", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, false, ANY, ANY,
+    { "hierarchical", TT_ALL_REDUCE, TT_ASSOCIATION_BY_DOMAIN, TT_CANONICAL_IF_NESTED, true, 1, 1, TT_SEVERAL,
+        tt_all_reduce_hierarchical, LANES },
+    { "direct", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, false, ANY, ANY, ANY,
         tt_all_reduce_direct, CHAN },
-    { "ring", TT_REDUCE_SCATTER, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, false, 1, 1,
+    { "ring", TT_REDUCE_SCATTER, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, false, 1, 1, ANY,
         tt_reduce_scatter_ring, RING },
-    { "circulant", TT_REDUCE_SCATTER, TT_ASSOCIATION_UNORDERED, TT_CANONICAL_NEVER, true, 1, 1,
+    { "circulant", TT_REDUCE_SCATTER, TT_ASSOCIATION_UNORDERED, TT_CANONICAL_NEVER, true, 1, 1, ANY,
         tt_reduce_scatter_circulant, TRAEFF },
-    { "direct", TT_REDUCE_SCATTER, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, false, ANY, ANY,
+    { "direct", TT_REDUCE_SCATTER, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, false, ANY, ANY, ANY,
         tt_reduce_scatter_direct, CHAN },
-    { "ring", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, 1, 1, tt_all_gather_ring, RING },
-    { "bruck", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, 1, 1, tt_all_gather_bruck,
-        BRUCK },
-    { "circulant", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, 1, 1,
-        tt_all_gather_circulant, TRAEFF },
-    { "direct", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, tt_all_gather_direct,
-        CHAN },
-    { "tree", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, 4096, tt_broadcast_tree,
-        "binomial" },
-    { "circulant", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, 1, 1, tt_broadcast_circulant,
-        BLOCKS },
-    { "split", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, tt_broadcast_split,
-        CHAN },
-    { "tree", TT_REDUCE, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, true, ANY, 2048, tt_reduce_tree,
-        "binomial" },
-    { "direct", TT_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, true, 16, 2048, tt_reduce_direct,
-        CHAN },
-    { "circulant", TT_REDUCE, TT_ASSOCIATION_UNORDERED, TT_CANONICAL_NEVER, false, 1, 1, tt_reduce_circulant,
-        BLOCKS },
-    { "split", TT_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, false, ANY, ANY, tt_reduce_split,
-        CHAN },
-    { "dissemination", TT_BARRIER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, ANY,
-        tt_barrier_dissemination, "Hensgen, Finkel, Manber 1988" },
-    { "ring", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, 1, 1, tt_all_gather_ring,
+    { "ring", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, 1, 1, ANY, tt_all_gather_ring,
         RING },
-    { "bruck", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, 1, 1, tt_all_gather_bruck,
+    { "bruck", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, 1, 1, ANY, tt_all_gather_bruck,
         BRUCK },
-    { "circulant", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, 1, 1,
+    { "circulant", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, 1, 1, ANY,
         tt_all_gather_circulant, TRAEFF },
-    { "direct", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY,
+    { "hierarchical", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, 1, 1, TT_EVEN,
+        tt_all_gather_hierarchical, LANES },
+    { "direct", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, ANY,
         tt_all_gather_direct, CHAN },
-    { "bruck", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, 1, 1, tt_all_to_all_bruck,
+    { "tree", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, 4096, ANY, tt_broadcast_tree,
+        "binomial" },
+    { "circulant", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, 1, 1, ANY,
+        tt_broadcast_circulant, BLOCKS },
+    { "hierarchical", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, 1, 1, TT_SEVERAL,
+        tt_broadcast_hierarchical, LEADERS },
+    { "split", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, ANY,
+        tt_broadcast_split, CHAN },
+    { "tree", TT_REDUCE, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, true, ANY, 2048, ANY, tt_reduce_tree,
+        "binomial" },
+    { "direct", TT_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, true, 16, 2048, ANY, tt_reduce_direct,
+        CHAN },
+    { "circulant", TT_REDUCE, TT_ASSOCIATION_UNORDERED, TT_CANONICAL_NEVER, false, 1, 1, ANY,
+        tt_reduce_circulant, BLOCKS },
+    { "hierarchical", TT_REDUCE, TT_ASSOCIATION_BY_DOMAIN, TT_CANONICAL_IF_NESTED, true, 1, 1, TT_SEVERAL,
+        tt_reduce_hierarchical, LEADERS },
+    { "split", TT_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, false, ANY, ANY, ANY, tt_reduce_split,
+        CHAN },
+    { "hierarchical", TT_BARRIER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, 1, 1, TT_SEVERAL,
+        tt_barrier_hierarchical, LEADERS },
+    { "dissemination", TT_BARRIER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, ANY, ANY,
+        tt_barrier_dissemination, "Hensgen, Finkel, Manber 1988" },
+    { "ring", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, 1, 1, ANY, tt_all_gather_ring,
+        RING },
+    { "bruck", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, 1, 1, ANY, tt_all_gather_bruck,
         BRUCK },
-    { "pairwise", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, 1, 1, tt_all_to_all_pairwise,
-        THAKUR },
-    { "direct", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, tt_all_to_all_direct,
-        THAKUR },
-    { "tree", TT_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, 4096, tt_gather_tree, CHAN },
-    { "direct", TT_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, tt_gather_direct, CHAN },
-    { "tree", TT_SCATTER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, 4096, tt_scatter_tree, CHAN },
-    { "direct", TT_SCATTER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, tt_scatter_direct,
-        CHAN },
-    { "ring", TT_REDUCE_SCATTER_V, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, false, 1, 1,
-        tt_reduce_scatter_ring, RING },
-    { "direct", TT_REDUCE_SCATTER_V, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, false, ANY, ANY,
-        tt_reduce_scatter_direct, CHAN },
-    { "direct", TT_ALL_TO_ALL_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY,
+    { "circulant", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, 1, 1, ANY,
+        tt_all_gather_circulant, TRAEFF },
+    { "hierarchical", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, 1, 1, TT_EVEN,
+        tt_all_gather_hierarchical, LANES },
+    { "direct", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, ANY,
+        tt_all_gather_direct, CHAN },
+    { "bruck", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, 1, 1, ANY, tt_all_to_all_bruck,
+        BRUCK },
+    { "pairwise", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, 1, 1, ANY,
+        tt_all_to_all_pairwise, THAKUR },
+    { "direct", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, ANY,
         tt_all_to_all_direct, THAKUR },
-    { "direct", TT_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, tt_gather_direct,
+    { "tree", TT_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, 4096, ANY, tt_gather_tree,
         CHAN },
-    { "direct", TT_SCATTER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, tt_scatter_direct,
+    { "direct", TT_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, ANY, tt_gather_direct,
         CHAN },
-    { "point", TT_P2P_SEND, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, ANY, tt_point_send,
+    { "tree", TT_SCATTER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, 4096, ANY, tt_scatter_tree,
+        CHAN },
+    { "direct", TT_SCATTER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, ANY, tt_scatter_direct,
+        CHAN },
+    { "ring", TT_REDUCE_SCATTER_V, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, false, 1, 1, ANY,
+        tt_reduce_scatter_ring, RING },
+    { "direct", TT_REDUCE_SCATTER_V, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, false, ANY, ANY, ANY,
+        tt_reduce_scatter_direct, CHAN },
+    { "direct", TT_ALL_TO_ALL_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, ANY,
+        tt_all_to_all_direct, THAKUR },
+    { "direct", TT_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, ANY, tt_gather_direct,
+        CHAN },
+    { "direct", TT_SCATTER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, false, ANY, ANY, ANY,
+        tt_scatter_direct, CHAN },
+    { "point", TT_P2P_SEND, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, ANY, ANY, tt_point_send,
         "one step" },
-    { "point", TT_P2P_RECV, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, ANY, tt_point_recv,
+    { "point", TT_P2P_RECV, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, true, ANY, ANY, ANY, tt_point_recv,
         "one step" },
 };
 const int tt_algorithm_count = (int)(sizeof tt_algorithms / sizeof tt_algorithms[0]);
@@ -107,15 +125,29 @@ int tt_algorithm_find(enum tt_collective collective, const char *name)
     return -1;
 }
 
+static bool keeps_order(const struct tt_algorithm *a, const struct tt_topology *topology)
+{
+    if (a->association == TT_ASSOCIATION_BY_DOMAIN)
+        return topology->ordered;
+    return a->association != TT_ASSOCIATION_ROTATED && a->association != TT_ASSOCIATION_UNORDERED;
+}
+
 const char *tt_algorithm_refuse(const struct tt_algorithm *a, struct tt_demand demand)
 {
-    bool ordered = a->association != TT_ASSOCIATION_ROTATED && a->association != TT_ASSOCIATION_UNORDERED;
-    if (demand.ordered && !ordered)
+    if (a->domains != ANY && (demand.topology == NULL || !demand.topology->divides))
+        return "it needs at least two cache domains of several ranks each (tutti-info topology)";
+    if (a->domains == TT_EVEN && !demand.topology->even)
+        return "it needs cache domains of one size (tutti-info topology)";
+    if (demand.ordered && !keeps_order(a, demand.topology))
         return "its operands do not stand in rank order, which an operator that does not commute needs";
     if (!demand.exact || a->association == TT_ASSOCIATION_NONE || a->canonical == TT_CANONICAL_ALWAYS)
         return NULL;
     if (a->canonical == TT_CANONICAL_NEVER)
         return "its association is not the canonical tree that exact asks for";
+    if (a->canonical == TT_CANONICAL_IF_NESTED)
+        return demand.topology->nests ? NULL
+                                      : "its association is the canonical tree only where cache domains are "
+                                        "of 2^k neighbours each";
     if ((demand.n & (demand.n - 1)) != 0)
         return "its association is the canonical tree only where the number of ranks is a power of two";
     return NULL;

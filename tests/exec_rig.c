@@ -84,12 +84,30 @@ static void *reserve(size_t count, size_t bytes)
 
 /* --- Plans. */
 
+/* Halves of neighbours for powers of two and odd n, else of every second one. */
+static struct tt_topology domains_of(int n)
+{
+    struct tt_topology topology;
+    int32_t *domain_of = reserve((size_t)n, sizeof *domain_of);
+    bool halves = (n & (n - 1)) == 0 || n % 2 != 0;
+    for (int r = 0; r < n; r++)
+        domain_of[r] = halves ? 2 * r / n : r % 2;
+    if (tt_topology_create(&topology, n, domain_of) != TUTTI_OK)
+        abort();
+    free(domain_of);
+    return topology;
+}
+
 bool rig_serves(int algorithm, int n, bool exact)
 {
     const struct tt_algorithm *a = &tt_algorithms[algorithm];
     bool reduces = tt_collectives[a->collective].result == TT_RESULT_REDUCED;
-    return !tt_collectives[a->collective].p2p && (reduces || !exact) &&
-           tt_algorithm_refuse(a, (struct tt_demand){ .n = n, .exact = exact }) == NULL;
+    struct tt_topology topology = domains_of(n);
+    struct tt_demand demand = { .n = n, .exact = exact, .topology = &topology };
+    bool serves =
+        !tt_collectives[a->collective].p2p && (reduces || !exact) && tt_algorithm_refuse(a, demand) == NULL;
+    tt_topology_free(&topology);
+    return serves;
 }
 
 static bool exists(const struct rig_plan *p, uint8_t reach, int rank, uint32_t chunk)
@@ -115,6 +133,7 @@ struct rig_plan *rig_plan_create(
         .root = root,
         .exact = exact,
         .in_place = in_place };
+    p->topology = domains_of(n);
     p->schedules = reserve((size_t)n, sizeof *p->schedules);
     p->list = reserve((size_t)n, sizeof *p->list);
     for (int me = 0; me < n; me++) {
@@ -124,7 +143,8 @@ struct rig_plan *rig_plan_create(
             .exact = exact,
             .n = n,
             .me = me,
-            .root = root };
+            .root = root,
+            .topology = &p->topology };
         if (tt_schedule_build(&p->schedules[me], &key) != TUTTI_OK)
             abort();
         p->list[me] = &p->schedules[me];
@@ -137,6 +157,7 @@ void rig_plan_free(struct rig_plan *p)
 {
     for (int r = 0; r < p->n; r++)
         tt_schedule_free(&p->schedules[r]);
+    tt_topology_free(&p->topology);
     free(p->schedules);
     free(p->list);
     free(p->nodes);

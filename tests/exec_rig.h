@@ -22,6 +22,7 @@ struct rig_plan {
     int algorithm, n, root;
     bool exact;
     enum rig_in_place in_place;
+    struct tt_topology topology; /* some cache domains, for algorithms that need them */
     struct tt_schedule *schedules;
     const struct tt_schedule **list;
     struct rig_node *nodes; /* expressions; two that are equal have one number */

@@ -1,5 +1,5 @@
 /* golden.h: which schedules are golden: each algorithm at four ranks, out of place, root 1 where there is
- * one; send and receive together, 0 to 1 and 2 to 3. */
+ * one; send and receive together, 0 to 1 and 2 to 3; cache domains of two where they are needed. */
 #ifndef TT_TESTS_GOLDEN_H
 #define TT_TESTS_GOLDEN_H
 #include "schedules.h"
@@ -31,6 +31,10 @@ static inline struct schedule_set golden_set(int golden)
     if (a->collective == TT_P2P_SEND)
         return set_point_to_point(GOLDEN_RANKS);
     key.root = tt_collectives[a->collective].rooted ? 1 : 0;
+    static struct tt_topology *pairs;
+    if (pairs == NULL)
+        pairs = topology_of("0-1/2-3");
+    key.topology = a->domains != TT_ANY_DOMAINS ? pairs : NULL;
     return set_build(key, 0);
 }
 

@@ -89,7 +89,8 @@ void ranks_meet(struct ranks_me *me);
 tutti_error ranks_same_error(
     struct ranks_me *me, const tutti_comm *comm, tutti_status expected, const char *names);
 
-/* The k-th name of a collective's algorithms, round and round (comm NULL: of all); returns how many. */
+/* The k-th name of a collective's algorithms, round and round (comm NULL: those that serve every
+ * communicator); returns how many. */
 int ranks_algorithm(const tutti_comm *comm, const char *collective, int k, char *name, size_t bytes);
 /* Appends ";algo=..." with the k-th of every collective that has a choice; false if k is beyond all. */
 bool ranks_algorithms(int k, char *options, size_t bytes);

@@ -77,14 +77,37 @@ static inline struct schedule_set set_point_to_point(int n)
     return set;
 }
 
+/* Free it with topology_free. */
+static inline struct tt_topology *topology_of(const char *text)
+{
+    int n = tt_topology_ranks(text);
+    cr_assert_gt(n, 0, "%s", text);
+    struct tt_topology *t = calloc(1, sizeof *t);
+    int32_t *domain_of = calloc((size_t)n, sizeof *domain_of);
+    cr_assert(t != NULL && domain_of != NULL);
+    tt_topology_parse(text, domain_of);
+    cr_assert_eq(tt_topology_create(t, n, domain_of), TUTTI_OK);
+    free(domain_of);
+    return t;
+}
+
+static inline void topology_free(struct tt_topology *t)
+{
+    tt_topology_free(t);
+    free(t);
+}
+
 /* What the registry promises. */
-static inline struct tt_proof proof_of(const struct tt_algorithm *a, bool exact)
+static inline struct tt_proof proof_of(
+    const struct tt_algorithm *a, bool exact, const struct tt_topology *topology)
 {
     struct tt_proof proof = { .tree = TT_TREE_ANY, .span = a->whole ? 0 : 1 };
     if (a->association == TT_ASSOCIATION_ORDERED)
         proof.tree = TT_TREE_ORDERED;
     if (a->association == TT_ASSOCIATION_ORDERED_BY_CHUNK)
         proof.tree = TT_TREE_ORDERED_BY_CHUNK;
+    if (a->association == TT_ASSOCIATION_BY_DOMAIN && topology->ordered)
+        proof.tree = TT_TREE_ORDERED;
     if (a->association == TT_ASSOCIATION_ROTATED)
         proof.tree = TT_TREE_ROTATED;
     if (a->association != TT_ASSOCIATION_NONE && exact)

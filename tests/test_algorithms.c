@@ -164,12 +164,14 @@ static void reversed(struct tt_schedule *s, const struct tt_team *team, int root
 }
 
 /* Proven, and with the messages of what it reverses. */
-static void check_reverse(int row, int n, int root, bool in_place)
+static void check_reverse(int row, int n, int root, bool in_place, const struct tt_topology *topology)
 {
     const struct tt_algorithm *a = &tt_algorithms[row];
     enum tt_collective reduces = a->collective == TT_BROADCAST ? TT_REDUCE : TT_REDUCE_SCATTER;
     struct tt_key forth = { .collective = a->collective, .algorithm = (uint8_t)row, .n = n, .root = root };
+    forth.topology = topology;
     struct tt_key back = { .collective = (uint8_t)reduces, .in_place = in_place, .n = n, .root = root };
+    back.topology = topology;
     spreads = (enum tt_collective)a->collective;
     spread_by = a->generate;
     struct schedule_set there = set_build(forth, 0), home = set_generate(reversed, back);
@@ -187,15 +189,27 @@ static void check_reverse(int row, int n, int root, bool in_place)
     set_free(&home);
 }
 
+static void reverse_of(int row, int n)
+{
+    char text[48];
+    snprintf(text, sizeof text, "0-%d/%d-%d", n / 2 - 1, n / 2, n - 1);
+    struct tt_topology *topology = n >= 4 ? topology_of(text) : NULL;
+    struct tt_demand demand = { .n = n, .topology = topology };
+    bool rooted = tt_collectives[tt_algorithms[row].collective].rooted;
+    for (int root = 0; root < (rooted ? n : 1); root += 1 + n / 6)
+        for (int in_place = 0; in_place < 2; in_place++)
+            if (tt_algorithm_refuse(&tt_algorithms[row], demand) == NULL)
+                check_reverse(row, n, root, in_place, topology);
+    if (topology != NULL)
+        topology_free(topology);
+}
+
 Test(algorithms, reverse)
 {
     for (int row = 0; row < tt_algorithm_count; row++) {
-        enum tt_collective c = (enum tt_collective)tt_algorithms[row].collective;
-        if (c == TT_BROADCAST || c == TT_ALL_GATHER)
-            for (int n = 1; n <= REVERSE_N; n++)
-                for (int root = 0; root < (c == TT_BROADCAST ? n : 1); root += 1 + n / 6)
-                    for (int in_place = 0; in_place < 2; in_place++)
-                        check_reverse(row, n, root, in_place);
+        int collective = tt_algorithms[row].collective;
+        for (int n = 1; n <= REVERSE_N && (collective == TT_BROADCAST || collective == TT_ALL_GATHER); n++)
+            reverse_of(row, n);
     }
 }
 

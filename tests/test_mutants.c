@@ -306,7 +306,9 @@ static bool holds(
         return kind >= EDGE && strcmp(s->algorithm, "pairwise") == 0;
     if (strcmp(reason, "commutes") == 0)
         return kind == FLIP_LEFT && tt_algorithms[s->key.algorithm].association == TT_ASSOCIATION_UNORDERED;
-    return strcmp(reason, "token") == 0 && kind == FLIP_LEFT && s->key.collective == TT_BARRIER;
+    bool cells = kind >= DST_NEXT && kind <= SRC_BEFORE;
+    return strcmp(reason, "token") == 0 && s->key.collective == TT_BARRIER &&
+           (cells || kind == VERB || kind == FLIP_LEFT);
 }
 
 static void try_mutant(struct census *census, struct schedule_set *set, int r, uint32_t i, uint32_t kind,
@@ -343,23 +345,26 @@ static const struct {
     const char *algorithm;
     int n, root;
     bool in_place, exact;
+    const char *topology;
 } extras[] = {
-    { "reduce_direct_n10_exact", TT_REDUCE, "direct", 10, 9, false, true },
-    { "all_reduce_one_shot_in_place_exact", TT_ALL_REDUCE, "one_shot", 4, 0, true, true },
-    { "all_reduce_doubling_n6_in_place", TT_ALL_REDUCE, "doubling", 6, 0, true, false },
-    { "all_reduce_halving_n6_in_place", TT_ALL_REDUCE, "halving", 6, 0, true, false },
-    { "broadcast_split_n3_in_place", TT_BROADCAST, "split", 3, 2, true, false },
-    { "all_reduce_double_tree_n5_in_place", TT_ALL_REDUCE, "double_tree", 5, 0, true, false },
-    { "reduce_scatter_circulant_n7", TT_REDUCE_SCATTER, "circulant", 7, 0, false, false },
-    { "all_to_all_pairwise_n3_in_place", TT_ALL_TO_ALL, "pairwise", 3, 0, true, false },
-    { "all_to_all_direct_n3_in_place", TT_ALL_TO_ALL, "direct", 3, 0, true, false },
+    { "reduce_direct_n10_exact", TT_REDUCE, "direct", 10, 9, false, true, NULL },
+    { "all_reduce_one_shot_in_place_exact", TT_ALL_REDUCE, "one_shot", 4, 0, true, true, NULL },
+    { "all_reduce_doubling_n6_in_place", TT_ALL_REDUCE, "doubling", 6, 0, true, false, NULL },
+    { "all_reduce_halving_n6_in_place", TT_ALL_REDUCE, "halving", 6, 0, true, false, NULL },
+    { "broadcast_split_n3_in_place", TT_BROADCAST, "split", 3, 2, true, false, NULL },
+    { "all_reduce_double_tree_n5_in_place", TT_ALL_REDUCE, "double_tree", 5, 0, true, false, NULL },
+    { "reduce_scatter_circulant_n7", TT_REDUCE_SCATTER, "circulant", 7, 0, false, false, NULL },
+    { "all_to_all_pairwise_n3_in_place", TT_ALL_TO_ALL, "pairwise", 3, 0, true, false, NULL },
+    { "all_to_all_direct_n3_in_place", TT_ALL_TO_ALL, "direct", 3, 0, true, false, NULL },
+    { "all_reduce_hierarchical_n5", TT_ALL_REDUCE, "hierarchical", 5, 0, false, false, "0-1/2-4" },
+    { "all_gather_hierarchical_n4_interleaved", TT_ALL_GATHER, "hierarchical", 4, 0, true, false, "0,2/1,3" },
 };
 enum { EXTRAS = sizeof extras / sizeof extras[0] };
 
 static void try_all(
     struct census *census, struct schedule_set *set, const struct tt_algorithm *a, const char *name)
 {
-    struct tt_proof proof = proof_of(a, set->list[0]->key.exact);
+    struct tt_proof proof = proof_of(a, set->list[0]->key.exact, set->list[0]->key.topology);
     for (int r = 0; r < set->n; r++)
         for (uint32_t i = 0; i < set->schedules[r].nsteps; i++)
             for (uint32_t kind = 0; kind < EDGE + (uint32_t)set->schedules[r].steps[i].dep_count; kind++)
@@ -383,8 +388,12 @@ Test(mutants, all_are_refused_or_listed)
         key.n = extras[e].n;
         key.root = extras[e].root;
         key.exact = extras[e].exact;
+        struct tt_topology *topology = extras[e].topology != NULL ? topology_of(extras[e].topology) : NULL;
+        key.topology = topology;
         struct schedule_set set = set_build(key, extras[e].in_place ? UINT64_MAX : 0);
         try_all(&census, &set, &tt_algorithms[row], extras[e].name);
+        if (topology != NULL)
+            topology_free(topology);
     }
     for (int k = 0; k < census.count; k++)
         cr_expect(census.met[k], "listed as equivalent, but there is no such mutant: %s", census.listed[k]);

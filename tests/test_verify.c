@@ -348,7 +348,7 @@ static int theory_of(const struct tt_algorithm *a)
 static void prove(const struct schedule_set *set, const struct tt_algorithm *a, bool touches)
 {
     const struct tt_key *key = &set->list[0]->key;
-    struct tt_proof proof = proof_of(a, key->exact);
+    struct tt_proof proof = proof_of(a, key->exact, key->topology);
     struct tt_proof_report report;
     bool proven = tt_verify(set->list, set->n, &proof, &report);
     cr_assert(proven, "%s %s n %d root %d exact %d: %s", tt_collectives[a->collective].name, a->name, set->n,
@@ -385,7 +385,11 @@ static void prove_all(int index, int n)
         for (int root = 0; root < n; root++) {
             if (!is_tried(a, n, root))
                 continue;
-            struct tt_key key = { a->collective, (uint8_t)index, 0, (uint8_t)exact, n, 0, root };
+            struct tt_key key = { .collective = a->collective,
+                .algorithm = (uint8_t)index,
+                .exact = (uint8_t)exact,
+                .n = n,
+                .root = root };
             for (int place = 0; place <= in_place; place++) {
                 struct schedule_set set = set_build(key, place ? UINT64_MAX : 0);
                 prove(&set, a, place == 0);
@@ -420,7 +424,9 @@ Test(verify, many_ranks)
     for (int t = 0; t < THEORIES; t++)
         for (size_t k = 0; k < sizeof sizes / sizeof sizes[0] && sizes[k] <= theories[t].n_max; k++) {
             int index = tt_algorithm_find(theories[t].collective, theories[t].name);
-            struct tt_key key = { (uint8_t)theories[t].collective, (uint8_t)index, 0, 0, sizes[k], 0, 0 };
+            struct tt_key key = {
+                .collective = (uint8_t)theories[t].collective, .algorithm = (uint8_t)index, .n = sizes[k]
+            };
             bool in_place = tt_collectives[key.collective].in_place != TT_IN_PLACE_NEVER && k % 2 == 0;
             key.exact = k % 3 == 0 && tt_algorithm_refuse(&tt_algorithms[index],
                                           (struct tt_demand){ .n = key.n, .exact = true }) == NULL;
@@ -435,7 +441,7 @@ Test(verify, many_ranks)
 Test(verify, ring_of_1024)
 {
     int index = tt_algorithm_find(TT_ALL_REDUCE, "ring");
-    struct tt_key key = { TT_ALL_REDUCE, (uint8_t)index, 0, 0, 1024, 0, 0 };
+    struct tt_key key = { .collective = TT_ALL_REDUCE, .algorithm = (uint8_t)index, .n = 1024 };
     struct schedule_set set = set_build(key, UINT64_MAX);
     prove(&set, &tt_algorithms[index], false);
     set_free(&set);
@@ -445,7 +451,11 @@ Test(verify, ring_of_1024)
 static void prove_mixtures(int index, int n, int exact, int root)
 {
     const struct tt_algorithm *a = &tt_algorithms[index];
-    struct tt_key key = { a->collective, (uint8_t)index, 0, (uint8_t)exact, n, 0, root };
+    struct tt_key key = { .collective = a->collective,
+        .algorithm = (uint8_t)index,
+        .exact = (uint8_t)exact,
+        .n = n,
+        .root = root };
     struct schedule_set out = set_build(key, 0), in = set_build(key, UINT64_MAX), mixed = { .n = n };
     const struct tt_schedule *list[ALL_MIXTURES];
     mixed.list = list;
@@ -489,9 +499,9 @@ Test(verify, point_to_point)
 Test(verify, report)
 {
     int index = tt_algorithm_find(TT_REDUCE_SCATTER, "ring");
-    struct tt_key key = { TT_REDUCE_SCATTER, (uint8_t)index, 0, 0, 4, 0, 0 };
+    struct tt_key key = { .collective = TT_REDUCE_SCATTER, .algorithm = (uint8_t)index, .n = 4 };
     struct schedule_set set = set_build(key, 0);
-    struct tt_proof proof = proof_of(&tt_algorithms[index], false);
+    struct tt_proof proof = proof_of(&tt_algorithms[index], false, NULL);
     struct tt_proof_report report;
     memset(&report, 0xff, sizeof report);
     cr_assert(tt_verify(set.list, 4, &proof, &report), "%s", report.text);
@@ -507,12 +517,12 @@ Test(verify, slices_and_slots)
 {
     for (int index = 0; index < tt_algorithm_count; index++) {
         const struct tt_algorithm *a = &tt_algorithms[index];
-        if (tt_collectives[a->collective].p2p)
+        if (tt_collectives[a->collective].p2p || a->domains != TT_ANY_DOMAINS)
             continue;
         for (int n = 2; n <= 9; n++) {
-            struct tt_key key = { a->collective, (uint8_t)index, 0, 0, n, 0, 0 };
+            struct tt_key key = { .collective = a->collective, .algorithm = (uint8_t)index, .n = n };
             struct schedule_set set = set_build(key, 0);
-            struct tt_proof proof = proof_of(a, false);
+            struct tt_proof proof = proof_of(a, false, NULL);
             struct tt_proof_report report;
             proof.slots = 1;
             for (proof.slices = 1; proof.slices <= 5; proof.slices++)
@@ -542,7 +552,9 @@ static bool value_of(const struct schedule_set *set, int rank, uint32_t chunk, u
 
 Test(verify, evaluate_follows_the_tree)
 {
-    struct tt_key key = { TT_ALL_REDUCE, (uint8_t)tt_algorithm_find(TT_ALL_REDUCE, "ring"), 0, 0, 3, 0, 0 };
+    struct tt_key key = {
+        .collective = TT_ALL_REDUCE, .algorithm = (uint8_t)tt_algorithm_find(TT_ALL_REDUCE, "ring"), .n = 3
+    };
     struct schedule_set ring = set_build(key, 0);
     uint64_t value = 0;
     for (int rank = 0; rank < 3; rank++)
@@ -551,7 +563,11 @@ Test(verify, evaluate_follows_the_tree)
             cr_assert(value_of(&ring, rank, c, &value));
             cr_assert_eq(value, sum);
         }
-    key = (struct tt_key){ TT_REDUCE, (uint8_t)tt_algorithm_find(TT_REDUCE, "direct"), 0, 1, 5, 0, 2 };
+    key = (struct tt_key){ .collective = TT_REDUCE,
+        .algorithm = (uint8_t)tt_algorithm_find(TT_REDUCE, "direct"),
+        .exact = 1,
+        .n = 5,
+        .root = 2 };
     struct schedule_set exact = set_build(key, 0);
     cr_assert(value_of(&exact, 2, 0, &value));
     cr_assert_eq(value, mix(mix(mix(1, 2, NULL), mix(3, 4, NULL), NULL), 5, NULL));
@@ -571,7 +587,10 @@ Test(verify, evaluate_follows_the_tree)
 
 Test(verify, evaluate_what_is_only_moved)
 {
-    struct tt_key key = { TT_BROADCAST, (uint8_t)tt_algorithm_find(TT_BROADCAST, "split"), 0, 0, 4, 0, 2 };
+    struct tt_key key = { .collective = TT_BROADCAST,
+        .algorithm = (uint8_t)tt_algorithm_find(TT_BROADCAST, "split"),
+        .n = 4,
+        .root = 2 };
     struct schedule_set set = set_build(key, 0);
     uint64_t value = 0;
     cr_assert(value_of(&set, 1, 3, &value));

@@ -23,6 +23,9 @@ struct cell {
 
 struct tt_builder {
     tutti_status status;
+    struct tt_key key; /* of the whole; that of the schedule is the stage's while there is one */
+    const struct tt_stage *stage;
+    uint32_t whole, width; /* chunks of the whole; of it per chunk of the stage */
     int lane;
     bool final, folding, fold_tree, paced;
     uint32_t fold_first;
@@ -66,6 +69,7 @@ tutti_status tt_schedule_begin(struct tt_schedule *schedule, const struct tt_key
         tt_schedule_free(&s);
         return tt_fail(TUTTI_OUT_OF_MEMORY, "schedule %s: no memory", algorithm);
     }
+    s.builder->key = *key;
     *schedule = s;
     return TUTTI_OK;
 }
@@ -97,7 +101,7 @@ void tt_schedule_free(struct tt_schedule *schedule)
 static struct cell *cells_of(struct tt_schedule *s, unsigned buffer, uint32_t end)
 {
     struct tt_builder *b = s->builder;
-    if (s->key.in_place && buffer == TT_IN)
+    if (b->key.in_place && buffer == TT_IN)
         buffer = TT_OUT;
     if (end > b->cell_count[buffer]) {
         uint32_t wanted = end > 2 * b->cell_count[buffer] ? end : 2 * b->cell_count[buffer];
@@ -228,9 +232,54 @@ static void set_src(struct tt_schedule *s, struct tt_step *step, struct tt_cells
 
 void tt_chunks(struct tt_schedule *s, uint32_t chunks)
 {
-    if (s->nsteps > 0 || chunks == 0)
+    struct tt_builder *b = s->builder;
+    const struct tt_stage *stage = b->stage;
+    if (chunks == 0 || (stage == NULL && s->nsteps > 0))
         tt_spoil(s, TUTTI_INTERNAL_ERROR, "tt_chunks after the first step, or of 0");
+    else if (stage != NULL && stage->map == NULL && stage->in.count % chunks != 0)
+        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a stage whose chunks are no part of its cells");
+    else if (stage != NULL)
+        b->width = stage->map == NULL ? stage->in.count / chunks : 1;
     s->chunks = chunks;
+}
+
+/* The cells of the whole for those that a stage names. Rows of TMP are as long as the vector. */
+static struct tt_cells place(struct tt_schedule *s, struct tt_cells cells)
+{
+    const struct tt_builder *b = s->builder;
+    const struct tt_stage *stage = b->stage;
+    if (stage == NULL || b->status != TUTTI_OK)
+        return cells;
+    uint32_t column = cells.chunk % s->chunks, row = cells.chunk / s->chunks;
+    if (column + cells.count > s->chunks || (stage->map != NULL && cells.count > 1))
+        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a range that a stage cannot place");
+    struct tt_cells base = cells.buffer == TT_IN ? stage->in : stage->out;
+    if (cells.buffer == TT_TMP)
+        base = tt_tmp(stage->tmp + row * b->whole + stage->in.chunk % b->whole);
+    uint32_t chunk = stage->map != NULL ? (uint32_t)stage->map[column] : column * b->width;
+    return tt_range(base.buffer, base.chunk + chunk, cells.count * b->width);
+}
+
+static bool is_final(const struct tt_builder *b)
+{
+    return b->final && (b->stage == NULL || b->stage->completes);
+}
+
+void tt_run_stage(struct tt_schedule *s, const struct tt_stage *stage, const struct tt_team *team, int root,
+    tt_generator generate)
+{
+    struct tt_builder *b = s->builder;
+    if (b->stage != NULL || s->chunks == 0)
+        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a stage inside a stage, or before tt_chunks");
+    b->stage = stage;
+    b->whole = s->chunks;
+    s->key.collective = (uint8_t)stage->collective;
+    s->key.in_place =
+        stage->in.chunk == stage->out.chunk && tt_same_memory(&b->key, stage->in.buffer, stage->out.buffer);
+    generate(s, team, root);
+    s->key = b->key;
+    s->chunks = b->whole;
+    b->stage = NULL;
 }
 
 void tt_lane(struct tt_schedule *s, int lane)
@@ -256,6 +305,7 @@ void tt_send(struct tt_schedule *s, int peer, struct tt_cells src)
     struct tt_step *step;
     if (!legal(s, peer, true, &src, NULL) || (step = append(s, TT_VERB_SEND, peer)) == NULL)
         return;
+    src = place(s, src);
     set_src(s, step, src);
     reads(s, s->nsteps - 1, src);
 }
@@ -265,6 +315,7 @@ void tt_recv(struct tt_schedule *s, int peer, struct tt_cells dst)
     struct tt_step *step;
     if (!legal(s, peer, true, &dst, NULL) || (step = append(s, TT_VERB_RECV, peer)) == NULL)
         return;
+    dst = place(s, dst);
     set_dst(s, step, dst);
     writes(s, s->nsteps - 1, dst);
 }
@@ -275,9 +326,11 @@ void tt_recv_reduce(struct tt_schedule *s, int peer, struct tt_cells dst, struct
     struct tt_step *step;
     if (!legal(s, peer, true, &dst, &src) || (step = append(s, TT_VERB_RECV_REDUCE, peer)) == NULL)
         return;
+    src = place(s, src);
+    dst = place(s, dst);
     set_src(s, step, src);
     set_dst(s, step, dst);
-    step->flags |= (uint8_t)((left ? TT_LEFT : 0) | (b->final ? TT_FINAL : 0));
+    step->flags |= (uint8_t)((left ? TT_LEFT : 0) | (is_final(b) ? TT_FINAL : 0));
     if (!b->folding) {
         reads(s, s->nsteps - 1, src);
         writes(s, s->nsteps - 1, dst);
@@ -306,12 +359,15 @@ void tt_reduce(struct tt_schedule *s, struct tt_cells dst, struct tt_cells left,
     if (!legal(s, TT_NONE, false, &dst, &left) || !legal(s, TT_NONE, false, &dst, &right) ||
         (step = append(s, TT_VERB_REDUCE, TT_NONE)) == NULL)
         return;
+    dst = place(s, dst);
+    left = place(s, left);
+    right = place(s, right);
     set_src(s, step, left);
     set_dst(s, step, dst);
     use_tmp(s, right);
     step->right_buffer = right.buffer & 15;
     step->right_chunk = right.chunk;
-    if (s->builder->final)
+    if (is_final(s->builder))
         step->flags |= TT_FINAL;
     reads(s, s->nsteps - 1, left);
     reads(s, s->nsteps - 1, right);
@@ -321,9 +377,13 @@ void tt_reduce(struct tt_schedule *s, struct tt_cells dst, struct tt_cells left,
 void tt_copy(struct tt_schedule *s, struct tt_cells dst, struct tt_cells src)
 {
     struct tt_step *step;
-    if (dst.chunk == src.chunk && tt_same_memory(&s->key, dst.buffer, src.buffer))
+    if (!legal(s, TT_NONE, false, &dst, &src))
         return;
-    if (!legal(s, TT_NONE, false, &dst, &src) || (step = append(s, TT_VERB_COPY, TT_NONE)) == NULL)
+    dst = place(s, dst);
+    src = place(s, src);
+    if (dst.chunk == src.chunk && tt_same_memory(&s->builder->key, dst.buffer, src.buffer))
+        return;
+    if ((step = append(s, TT_VERB_COPY, TT_NONE)) == NULL)
         return;
     set_src(s, step, src);
     set_dst(s, step, dst);

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/collective.h"
+#include "base/topology.h"
 #include "tutti.h"
 
 enum tt_verb {
@@ -119,6 +120,7 @@ struct tt_key {
     int32_t n;
     int32_t me;
     int32_t root; /* of p2p: the peer; 0 where there is no root */
+    const struct tt_topology *topology; /* of the communicator; NULL: one domain */
 };
 
 struct tt_schedule {
@@ -168,6 +170,18 @@ void tt_fold_end(struct tt_schedule *s);
 void tt_reverse(struct tt_schedule *s, const struct tt_team *team, int root, enum tt_collective spreads,
     tt_generator generate);
 
+/* A part of a schedule that a generator writes for a team of its own, as in a composition: to it, these
+ * cells are its IN, its OUT and all its chunks. */
+struct tt_stage {
+    enum tt_collective collective; /* what the part is to its generator */
+    struct tt_cells in, out; /* of one count, which the generator's tt_chunks divides */
+    const int *map; /* if not NULL: its chunk c is chunk map[c] of these cells, whatever their count */
+    uint32_t tmp; /* where its TMP begins, a multiple of the chunks of the whole */
+    bool completes; /* what it reduces is complete; else its tt_final says nothing */
+};
+void tt_run_stage(struct tt_schedule *s, const struct tt_stage *stage, const struct tt_team *team, int root,
+    tt_generator generate);
+
 /* The build has failed; the first reason stays until tt_schedule_end tells it. */
 void tt_spoil(struct tt_schedule *s, tutti_status status, const char *why);
 
@@ -179,7 +193,7 @@ static inline bool tt_same_memory(const struct tt_key *key, unsigned a, unsigned
 }
 
 /* Text form, as snprintf: returns the bytes needed without the final 0. First line: "schedule VERSION
- * collective algorithm n N rank R root R chunks C in_place|out_of_place". */
+ * collective algorithm n N rank R root R chunks C in_place|out_of_place [domains TOPOLOGY]". */
 size_t tt_schedule_print(const struct tt_schedule *s, char *text, size_t bytes);
 
 #endif

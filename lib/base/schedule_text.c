@@ -69,9 +69,14 @@ static void put_step(struct tt_text *t, const struct tt_schedule *s, uint32_t i)
 size_t tt_schedule_print(const struct tt_schedule *s, char *text, size_t bytes)
 {
     struct tt_text t = { text, bytes, 0 };
-    tt_put(&t, "schedule %d %s %s n %d rank %d root %d chunks %u %s\n", TT_TEXT_VERSION,
+    tt_put(&t, "schedule %d %s %s n %d rank %d root %d chunks %u %s", TT_TEXT_VERSION,
         tt_collectives[s->key.collective].name, s->algorithm, s->key.n, s->key.me, s->key.root, s->chunks,
         s->key.in_place ? "in_place" : "out_of_place");
+    if (s->key.topology != NULL && s->key.topology->domains > 1) {
+        tt_put(&t, " domains ");
+        tt_topology_put(s->key.topology, &t);
+    }
+    tt_put(&t, "\n");
     for (uint32_t i = 0; i < s->nsteps; i++)
         put_step(&t, s, i);
     return t.length;

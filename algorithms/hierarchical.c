@@ -1,0 +1,171 @@
+/* hierarchical.c: inside cache domains and across them, each by an algorithm that is there already.
+ *
+ *     n = 4, domains 0-1/2-3, all_reduce    inside   0 = 1   2 = 3    reduce-scatter: a half each
+ *                                           across   0 = 2   1 = 3    all-reduce of a half
+ *                                           inside   0 = 1   2 = 3    all-gather
+ *     n = 5, domains 0-1/2-4, all_reduce    inside   0 <- 1   2 <- 3, 4    reduce to the leader
+ *                                           across   0 = 2                 all-reduce
+ *                                           inside   0 -> 1   2 -> 3, 4    broadcast
+ *
+ * Domains of one size take the first form: what crosses between domains is one vector for each of them, in
+ * equal shares, not one for each rank. Others take the second. The leader of a domain is its first rank, or
+ * the root if that is in it. Operands are combined inside in the order of the ranks, then in that of the
+ * domains.
+ *
+ * N. T. Karonis et al.: Exploiting hierarchy in parallel computer networks to optimize collective operation
+ * performance. IPDPS 2000 (leaders). J. L. Traeff, S. Hunold: Decomposing MPI collectives for exploiting
+ * multi-lane communication. IEEE CLUSTER 2020 (shares). */
+#include <stdlib.h>
+
+#include "algorithms/generators.h"
+
+enum { COLUMN = -1 };
+
+struct teams {
+    const struct tt_topology *topology;
+    struct tt_team inside, across;
+    int leader, home; /* index in `inside`; of the root's domain in `across` */
+    bool leads;
+    int *ranks; /* of `across` */
+};
+
+/* `across` is who has this rank's index in each domain (root COLUMN), else the leaders. False, with the build
+ * spoilt, if there is no memory. */
+static bool open_teams(struct tt_schedule *s, int root, struct teams *t)
+{
+    const struct tt_topology *topology = s->key.topology;
+    int me = s->key.me, mine = topology->domain[me];
+    *t = (struct teams){ .topology = topology };
+    t->inside.ranks = topology->ranks + topology->first[mine];
+    t->inside.n = tt_topology_size(topology, mine);
+    while (t->inside.ranks[t->inside.me] != me)
+        t->inside.me++;
+    t->ranks = malloc((size_t)topology->domains * sizeof *t->ranks);
+    if (t->ranks == NULL) {
+        tt_spoil(s, TUTTI_OUT_OF_MEMORY, "no memory");
+        return false;
+    }
+    for (int d = 0; d < topology->domains; d++)
+        t->ranks[d] = topology->ranks[topology->first[d] + (root == COLUMN ? t->inside.me : 0)];
+    if (root != COLUMN)
+        t->ranks[t->home = topology->domain[root]] = root;
+    while (root != COLUMN && t->inside.ranks[t->leader] != t->ranks[mine])
+        t->leader++;
+    t->leads = t->ranks[mine] == me;
+    t->across = (struct tt_team){ .n = topology->domains, .me = mine, .ranks = t->ranks };
+    return true;
+}
+
+static struct tt_cells all_of(const struct tt_schedule *s, enum tt_buffer buffer)
+{
+    return tt_range(buffer, 0, s->chunks);
+}
+
+/* Each member of a domain has a share of as many chunks as there are domains. */
+static void all_reduce_in_shares(struct tt_schedule *s)
+{
+    struct teams t;
+    if (!open_teams(s, COLUMN, &t))
+        return;
+    uint32_t share = (uint32_t)t.across.n;
+    tt_chunks(s, share * (uint32_t)t.inside.n);
+    struct tt_cells in = all_of(s, TT_IN), out = all_of(s, TT_OUT);
+    struct tt_cells mine = tt_range(TT_OUT, (uint32_t)t.inside.me * share, share);
+    struct tt_stage scatter = { .collective = TT_REDUCE_SCATTER, .in = in, .out = out };
+    struct tt_stage reduce = { .collective = TT_ALL_REDUCE, .in = mine, .out = mine, .completes = true };
+    struct tt_stage gather = { .collective = TT_ALL_GATHER, .in = out, .out = out };
+    tt_run_stage(s, &scatter, &t.inside, 0, tt_reduce_scatter_direct);
+    tt_run_stage(s, &reduce, &t.across, 0, tt_all_reduce_direct);
+    tt_run_stage(s, &gather, &t.inside, 0, tt_all_gather_direct);
+    free(t.ranks);
+}
+
+/* Where sums lie, there is the result. A barrier has no OUT: its tokens lie in the first row of TMP. */
+static void all_reduce_by_leaders(struct tt_schedule *s, enum tt_buffer sums)
+{
+    struct teams t;
+    if (!open_teams(s, 0, &t))
+        return;
+    bool barrier = s->key.collective == TT_BARRIER;
+    tt_chunks(s, barrier ? 1 : (uint32_t)t.across.n);
+    struct tt_cells in = all_of(s, TT_IN), out = all_of(s, sums);
+    uint32_t tmp = barrier ? s->chunks : 0;
+    struct tt_stage reduce = { .collective = TT_REDUCE, .in = in, .out = out, .tmp = tmp };
+    struct tt_stage across = {
+        .collective = TT_ALL_REDUCE, .in = out, .out = out, .tmp = tmp, .completes = !barrier
+    };
+    struct tt_stage spread = { .collective = TT_BROADCAST, .in = out, .out = out };
+    tt_run_stage(s, &reduce, &t.inside, t.leader, tt_reduce_direct);
+    if (t.leads)
+        tt_run_stage(s, &across, &t.across, 0, barrier ? tt_all_reduce_one_shot : tt_all_reduce_direct);
+    tt_run_stage(s, &spread, &t.inside, t.leader, tt_broadcast_tree);
+    free(t.ranks);
+}
+
+void tt_all_reduce_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    (void)team;
+    (void)root;
+    if (s->key.topology->even)
+        all_reduce_in_shares(s);
+    else
+        all_reduce_by_leaders(s, TT_OUT);
+}
+
+void tt_barrier_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    (void)team;
+    (void)root;
+    all_reduce_by_leaders(s, TT_TMP);
+}
+
+/* The root gives to the leaders, they to the others. */
+void tt_broadcast_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    struct teams t;
+    tt_chunks(s, 1);
+    if (!open_teams(s, root, &t))
+        return;
+    struct tt_cells from = team->me == root ? tt_in(0) : tt_out(0);
+    struct tt_stage across = { .collective = TT_BROADCAST, .in = from, .out = from };
+    struct tt_stage inside = { .collective = TT_BROADCAST, .in = from, .out = tt_out(0) };
+    if (t.leads)
+        tt_run_stage(s, &across, &t.across, t.home, tt_broadcast_tree);
+    tt_run_stage(s, &inside, &t.inside, t.leader, tt_broadcast_tree);
+    free(t.ranks);
+}
+
+/* Leaders that are not the root have no OUT: their sum lies in the first row of TMP. */
+void tt_reduce_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    struct teams t;
+    tt_chunks(s, 1);
+    if (!open_teams(s, root, &t))
+        return;
+    struct tt_cells sum = team->me == root ? tt_out(0) : tt_tmp(0);
+    struct tt_stage inside = { .collective = TT_REDUCE, .in = tt_in(0), .out = sum, .tmp = 1 };
+    struct tt_stage across = { .collective = TT_REDUCE, .in = sum, .out = sum, .tmp = 1, .completes = true };
+    tt_run_stage(s, &inside, &t.inside, t.leader, tt_reduce_direct);
+    if (t.leads)
+        tt_run_stage(s, &across, &t.across, t.home, tt_reduce_direct);
+    free(t.ranks);
+}
+
+/* Everybody gets the blocks of its peers in other domains; each domain's are then gathered in turn. */
+void tt_all_gather_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    struct teams t;
+    (void)root;
+    tt_chunks(s, (uint32_t)team->n);
+    if (!open_teams(s, COLUMN, &t))
+        return;
+    struct tt_cells in = all_of(s, TT_IN), out = all_of(s, TT_OUT);
+    struct tt_stage across = { .collective = TT_ALL_GATHER, .in = in, .out = out, .map = t.ranks };
+    tt_run_stage(s, &across, &t.across, 0, tt_all_gather_direct);
+    for (int d = 0; d < t.across.n; d++) {
+        struct tt_stage inside = { .collective = TT_ALL_GATHER, .in = out, .out = out };
+        inside.map = t.topology->ranks + t.topology->first[d];
+        tt_run_stage(s, &inside, &t.inside, 0, tt_all_gather_direct);
+    }
+    free(t.ranks);
+}
