@@ -240,7 +240,8 @@ static tutti_status key_of(const struct tt_call *call, struct tt_key *key)
     const struct tt_comm *comm = call->comm;
     struct tt_demand demand = { .n = comm->n,
         .exact = comm->exact && !row->p2p,
-        .ordered = call->created != NULL && !call->created->commutes };
+        .ordered = call->created != NULL && !call->created->commutes,
+        .topology = &comm->topology };
     int algorithm = 0;
     uint64_t bytes = is_one_sided(call) ? 0 : call->total * tutti_type_bytes(call->type);
     tutti_status status = tt_plan_choose(&comm->settings, call->collective, demand, bytes, &algorithm);
@@ -250,7 +251,8 @@ static tutti_status key_of(const struct tt_call *call, struct tt_key *key)
         .exact = comm->exact && reduces(call),
         .n = comm->n,
         .me = comm->rank,
-        .root = row->rooted || row->p2p ? call->root : 0 };
+        .root = row->rooted || row->p2p ? call->root : 0,
+        .topology = &comm->topology };
     return status;
 }
 

@@ -147,12 +147,13 @@ static uint64_t hash_of(const uint8_t *bytes, size_t count)
     return hash;
 }
 
-tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses)
+tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, const int32_t *domain_of)
 {
     uint64_t id = hash_of(addresses, TT_ADDRESS_BYTES);
     tt_recorder_identify(comm->recorder, id);
     tt_trace_identify(comm->trace, id);
-    return comm->transport->connect(comm->endpoint, addresses);
+    tutti_status status = tt_topology_create(&comm->topology, comm->n, domain_of);
+    return status == TUTTI_OK ? comm->transport->connect(comm->endpoint, addresses) : status;
 }
 
 static void free_point(struct tt_point *point)
@@ -176,6 +177,7 @@ void tt_comm_destroy(struct tt_comm *comm)
     if (comm->recorder != NULL)
         tt_recorder_close(comm->recorder);
     tt_plan_cache_destroy(&comm->plans);
+    tt_topology_free(&comm->topology);
     tt_operator_table_free(&comm->operators);
     for (int direction = 0; direction < 2; direction++) {
         for (int peer = 0; comm->points[direction] != NULL && peer < comm->n; peer++)

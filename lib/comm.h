@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/config.h"
+#include "base/topology.h"
 #include "base/wait.h"
 #include "exec.h"
 #include "op.h"
@@ -44,6 +45,7 @@ struct tt_comm {
     char name[TT_NAME_BYTES];
     struct tt_settings settings;
     bool exact, finalized;
+    struct tt_topology topology; /* cache domains of its ranks */
     int64_t timeout_ms; /* -1: never */
     const struct tt_transport *transport;
     struct tt_endpoint *endpoint;
@@ -79,20 +81,24 @@ struct tt_comm {
 /* Open an endpoint; the address is for the others. `settings` must hold rank 0's shared ones already. */
 tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, const tutti_config *config,
     uint8_t *address, struct tt_comm **comm);
-/* With everybody's addresses. On failure the caller destroys. */
-tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses);
+/* With everybody's addresses and domains. On failure the caller destroys. */
+tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, const int32_t *domain_of);
 void tt_comm_destroy(struct tt_comm *comm);
 
 /* Hand `mine` in and get everybody's, in rank order; the bytes are the same on all ranks. */
 typedef tutti_status (*tt_exchange_fn)(void *context, const void *mine, uint64_t bytes, void *all);
-enum { TT_JOINING_BYTES = TT_ADDRESS_BYTES + 4 };
+enum { TT_JOINING_BYTES = TT_ADDRESS_BYTES + 8 };
 /* Room for the words of n ranks, to be taken before the first exchange: between two exchanges nobody may
  * fail alone. NULL, with the thread's last error set, if there is none. */
 void *tt_comm_room(int n);
 /* Open, exchange (TT_JOINING_BYTES), connect, exchange (4 bytes): always two exchanges, also by a rank
- * that fails, so that nobody waits for it. One rank's failure is everybody's. */
+ * that fails, so that nobody waits for it. One rank's failure is everybody's. `domain`: this rank's cache
+ * domain; NULL: as the settings say. */
 tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
-    const tutti_config *config, tt_exchange_fn exchange, void *context, void *room, tutti_comm **comm);
+    const tutti_config *config, const int32_t *domain, tt_exchange_fn exchange, void *context, void *room,
+    tutti_comm **comm);
+/* The cache domain of a rank of n, as the settings say: by a text, or by where this process is bound. */
+tutti_status tt_comm_domain(const struct tt_settings *settings, int n, int rank, int32_t *domain);
 /* Everybody's status by one exchange of 4 bytes: the own failure, else the first of another rank. */
 tutti_status tt_comm_agree(
     tt_exchange_fn exchange, void *context, int n, int rank, tutti_status mine, void *room);

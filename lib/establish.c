@@ -7,10 +7,11 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "cache_domain.h"
 #include "comm.h"
 
 struct joining { /* what a rank tells the others */
-    int32_t status;
+    int32_t status, domain;
     uint8_t address[TT_ADDRESS_BYTES];
 };
 _Static_assert(sizeof(struct joining) == TT_JOINING_BYTES, "as comm.h says");
@@ -23,7 +24,7 @@ static tutti_status failure_of(int rank, int32_t status)
 
 void *tt_comm_room(int n)
 {
-    void *room = calloc((size_t)n, sizeof(struct joining) + TT_ADDRESS_BYTES);
+    void *room = calloc((size_t)n, sizeof(struct joining) + TT_ADDRESS_BYTES + sizeof(int32_t));
     if (room == NULL)
         tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", n);
     return room;
@@ -40,14 +41,35 @@ tutti_status tt_comm_agree(
     return status != TUTTI_OK ? status : mine;
 }
 
-static tutti_status connect_all(struct tt_comm *comm, const struct joining *all, uint8_t *addresses)
+tutti_status tt_comm_domain(const struct tt_settings *settings, int n, int rank, int32_t *domain)
+{
+    if (strcmp(settings->topology, "auto") == 0) {
+        *domain = tt_cache_domain();
+        return TUTTI_OK;
+    }
+    int ranks = tt_topology_ranks(settings->topology);
+    if (ranks != n)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "topology: \"%s\" speaks of %d ranks; the communicator has %d",
+            settings->topology, ranks, n);
+    int32_t *all = malloc((size_t)n * sizeof *all);
+    if (all == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the domains of %d ranks", n);
+    tt_topology_parse(settings->topology, all);
+    *domain = all[rank];
+    free(all);
+    return TUTTI_OK;
+}
+
+static tutti_status connect_all(
+    struct tt_comm *comm, const struct joining *all, uint8_t *addresses, int32_t *domain_of)
 {
     for (int r = 0; r < comm->n; r++) {
+        domain_of[r] = all[r].domain;
         if (all[r].status != TUTTI_OK)
             return failure_of(r, all[r].status);
         memcpy(addresses + (size_t)r * TT_ADDRESS_BYTES, all[r].address, TT_ADDRESS_BYTES);
     }
-    return tt_comm_connect(comm, addresses);
+    return tt_comm_connect(comm, addresses, domain_of);
 }
 
 static void give_up(struct tt_comm *made, tutti_comm *handle)
@@ -59,17 +81,22 @@ static void give_up(struct tt_comm *made, tutti_comm *handle)
 }
 
 tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
-    const tutti_config *config, tt_exchange_fn exchange, void *context, void *room, tutti_comm **comm)
+    const tutti_config *config, const int32_t *domain, tt_exchange_fn exchange, void *context, void *room,
+    tutti_comm **comm)
 {
-    struct joining mine = { 0 }, *all = room;
+    struct joining mine = { .domain = domain != NULL ? *domain : -1 }, *all = room;
+    uint8_t *addresses = (uint8_t *)(all + n);
     struct tt_comm *made = NULL;
     tutti_comm *handle = NULL;
     mine.status = tt_comm_open(n, rank, settings, config, mine.address, &made);
+    if (mine.status == TUTTI_OK && domain == NULL)
+        mine.status = tt_comm_domain(settings, n, rank, &mine.domain);
     tutti_status status = exchange(context, &mine, sizeof mine, all);
     if (status == TUTTI_OK) { /* an exchange that failed is everybody's end, and its words are the cause */
         status = (tutti_status)mine.status;
         if (status == TUTTI_OK)
-            status = connect_all(made, all, (uint8_t *)(all + n));
+            status = connect_all(
+                made, all, addresses, (int32_t *)(void *)(addresses + (size_t)n * TT_ADDRESS_BYTES));
         if (status == TUTTI_OK)
             status = tt_handle_create(made, &handle);
         status = tt_comm_agree(exchange, context, n, rank, status, room);

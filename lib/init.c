@@ -82,7 +82,8 @@ tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_confi
         return TUTTI_OUT_OF_MEMORY;
     status = meet(n, rank, id, &settings, tt_comm_timeout(&settings, config), room, &session);
     if (status == TUTTI_OK) {
-        status = tt_comm_establish(n, rank, &settings, config, exchange_by_session, session, room, comm);
+        status =
+            tt_comm_establish(n, rank, &settings, config, NULL, exchange_by_session, session, room, comm);
         tt_session_close(session);
     }
     tt_shm_settle();
@@ -125,14 +126,18 @@ static tutti_status make_all(
     int n, const struct tt_settings *settings, const tutti_config *config, struct tt_comm **made)
 {
     uint8_t *addresses = calloc((size_t)n, TT_ADDRESS_BYTES);
+    int32_t *domain_of = calloc((size_t)n, sizeof *domain_of);
     tutti_status status = TUTTI_OK;
-    if (addresses == NULL)
-        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", n);
+    if (addresses == NULL || domain_of == NULL)
+        status = tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", n);
+    for (int r = 0; r < n && status == TUTTI_OK; r++)
+        status = tt_comm_domain(settings, n, r, &domain_of[r]);
     for (int r = 0; r < n && status == TUTTI_OK; r++)
         status = tt_comm_open(n, r, settings, config, addresses + (size_t)r * TT_ADDRESS_BYTES, &made[r]);
     for (int r = 0; r < n && status == TUTTI_OK; r++)
-        status = tt_comm_connect(made[r], addresses);
+        status = tt_comm_connect(made[r], addresses, domain_of);
     free(addresses);
+    free(domain_of);
     return status;
 }
 

@@ -7,6 +7,7 @@
 #include "algorithms/algorithms.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "cache_domain.h"
 #include "call.h"
 #include "recorder.h"
 
@@ -54,7 +55,7 @@ static bool answer_isa(const struct tt_comm *comm, const char *rest, struct tt_t
 
 static struct tt_demand demand_of(const struct tt_comm *comm)
 {
-    return (struct tt_demand){ .n = comm->n, .exact = comm->exact };
+    return (struct tt_demand){ .n = comm->n, .exact = comm->exact, .topology = &comm->topology };
 }
 
 /* "algorithms all_reduce": the eligible names, one a line, with their source; without a communicator: all. */
@@ -88,37 +89,71 @@ static bool answer_choice(const struct tt_comm *comm, const char *rest, struct t
     return true;
 }
 
-/* "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact]". */
-static bool answer_schedule(const struct tt_comm *comm, const char *rest, struct tt_text *a)
+/* The domains of a communicator; without one, where this process is. */
+static bool answer_topology(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
-    (void)comm;
-    char name[32], algorithm[32], place[16], exact[8] = "";
-    int n, root, rank;
-    if (sscanf(rest, "%31s %31s %d %d %d %15s %7s", name, algorithm, &n, &root, &rank, place, exact) < 6)
-        return false;
-    enum tt_collective collective = tt_collective_find(name);
-    int row = collective < TT_COLLECTIVES ? tt_algorithm_find(collective, algorithm) : -1;
-    bool p2p = collective < TT_COLLECTIVES && tt_collectives[collective].p2p;
-    if (row < 0 || n < 1 || n > 1024 || rank < 0 || rank >= n || root < 0 || root >= n ||
-        (p2p && root == rank))
-        return false;
-    struct tt_key key = { .collective = (uint8_t)collective,
-        .algorithm = (uint8_t)row,
-        .in_place = strcmp(place, "in_place") == 0,
-        .exact = strcmp(exact, "exact") == 0,
-        .n = n,
-        .me = rank,
-        .root = tt_collectives[collective].rooted || p2p ? root : 0 };
-    struct tt_demand demand = { .n = n, .exact = key.exact };
+    (void)rest;
+    int domain = comm == NULL ? tt_cache_domain() : -1;
+    if (comm != NULL)
+        tt_topology_put(&comm->topology, a);
+    else if (domain < 0)
+        tt_put(
+            a, "this process is in no cache domain of its own: it is not bound within one, or there is one");
+    else
+        tt_put(a, "this process is in cache domain %d", domain);
+    return true;
+}
+
+static bool put_schedule(const struct tt_key *key, struct tt_text *a)
+{
+    struct tt_demand demand = { .n = key->n, .exact = key->exact, .topology = key->topology };
+    const struct tt_algorithm *row = &tt_algorithms[key->algorithm];
+    const char *why = tt_algorithm_refuse(row, demand);
     struct tt_schedule schedule;
-    const char *why = tt_algorithm_refuse(&tt_algorithms[row], demand);
     if (why != NULL)
-        tt_put(a, "%s %s on %d ranks under exact: refused: %s\n", name, algorithm, n, why);
-    if (why != NULL || tt_schedule_build(&schedule, &key) != TUTTI_OK)
+        tt_put(a, "%s %s on %d ranks%s: refused: %s\n", tt_collectives[key->collective].name, row->name,
+            key->n, key->exact ? " under exact" : "", why);
+    if (why != NULL || tt_schedule_build(&schedule, key) != TUTTI_OK)
         return why != NULL;
     a->length += tt_schedule_print(&schedule, a->bytes, a->capacity);
     tt_schedule_free(&schedule);
     return true;
+}
+
+/* "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact] [TOPOLOGY]". */
+static bool answer_schedule(const struct tt_comm *comm, const char *rest, struct tt_text *a)
+{
+    (void)comm;
+    char name[32], algorithm[32], place[16], last[2][TT_TOPOLOGY_TEXT] = { "", "" };
+    int n, root, rank;
+    if (sscanf(rest, "%31s %31s %d %d %d %15s %247s %247s", name, algorithm, &n, &root, &rank, place, last[0],
+            last[1]) < 6)
+        return false;
+    enum tt_collective collective = tt_collective_find(name);
+    int row = collective < TT_COLLECTIVES ? tt_algorithm_find(collective, algorithm) : -1;
+    bool p2p = collective < TT_COLLECTIVES && tt_collectives[collective].p2p;
+    bool exact = strcmp(last[0], "exact") == 0;
+    const char *text = last[exact];
+    if (row < 0 || n < 1 || n > 1024 || rank < 0 || rank >= n || root < 0 || root >= n ||
+        (p2p && root == rank) || (text[0] != '\0' && tt_topology_ranks(text) != n))
+        return false;
+    int32_t domain_of[1024] = { 0 };
+    struct tt_topology topology;
+    if (text[0] != '\0')
+        tt_topology_parse(text, domain_of);
+    if (tt_topology_create(&topology, n, domain_of) != TUTTI_OK)
+        return false;
+    struct tt_key key = { .collective = (uint8_t)collective,
+        .algorithm = (uint8_t)row,
+        .in_place = strcmp(place, "in_place") == 0,
+        .exact = exact,
+        .n = n,
+        .me = rank,
+        .root = tt_collectives[collective].rooted || p2p ? root : 0,
+        .topology = text[0] != '\0' ? &topology : NULL };
+    bool answered = put_schedule(&key, a);
+    tt_topology_free(&topology);
+    return answered;
 }
 
 /* Bytes that this rank sent, by path, since the communicator began. */
@@ -178,7 +213,8 @@ static const struct {
     { "cpu", "cpu", answer_isa },
     { "algorithms", "algorithms COLLECTIVE", answer_algorithms },
     { "choice", "choice COLLECTIVE BYTES (with a communicator)", answer_choice },
-    { "schedule", "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact]",
+    { "topology", "topology", answer_topology },
+    { "schedule", "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact] [TOPOLOGY]",
         answer_schedule },
     { "paths", "paths (with a communicator)", answer_paths },
     { "recorder", "recorder [json] (with a communicator)", answer_recorder },

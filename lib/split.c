@@ -1,7 +1,8 @@
 /* split.c: a communicator from another: ranks of one colour, ordered by key, then by rank.
  *
  * All ranks of the parent take part in three all_gathers on it, also those that get no child: the wishes,
- * and the two exchanges of establishing. The processes know each other already. The child's shared
+ * and the two exchanges of establishing. The processes know each other already, and in which cache domains
+ * they are. The child's shared
  * settings are its rank 0's. */
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +97,8 @@ static tutti_status make_child(struct split *s, const tutti_config *config, tutt
     };
     find_members(s);
     tt_settings_adopt(&settings, &s->wishes[s->members[0]].settings);
-    return tt_comm_establish(s->count, s->place, &settings, config != NULL ? config : &named,
+    int32_t domain = s->parent->topology.domain[s->parent->rank];
+    return tt_comm_establish(s->count, s->place, &settings, config != NULL ? config : &named, &domain,
         exchange_by_parent, s, s->child_room, child);
 }
 

@@ -24,6 +24,7 @@ static const char help[] =
     "from,\n"
     "                                             meaning\n"
     "       tutti-info transports                 how ranks can reach each other\n"
+    "       tutti-info topology                   in which cache domain this process is\n"
     "       tutti-info algorithms [COLLECTIVE]    what there is to choose from\n"
     "       tutti-info id                         a fresh id for TUTTI_ID; answers at it until it is ended\n"
     "       tutti-info schedule COLLECTIVE ALGORITHM [flags]\n"
@@ -40,6 +41,7 @@ static const char help[] =
     "      --rank R     only this rank's schedule, or all (default)\n"
     "      --in-place   as when send and recv are one buffer\n"
     "      --exact      under the canonical association\n"
+    "      --topology T ranks that share a cache, as 0-3/4-7 or 2x4, for algorithms by cache domains\n"
     "\n"
     "Others\n"
     "      --attach PID what the process called last; it must be this user's\n"
@@ -50,6 +52,7 @@ static const char help[] =
     "Examples\n"
     "  tutti-info schedule all_reduce ring -n 3          a ring of three, all ranks\n"
     "  tutti-info schedule broadcast tree -n 8 -r 2 --rank 5\n"
+    "  tutti-info schedule all_reduce hierarchical --topology 2x2\n"
     "  TUTTI_SLICE=64K tutti-info config                 see that a setting arrives\n"
     "  TUTTI_TRACE=t.%r.json mpirun -n 4 ./program; tutti-info merge t.*.json >all.json   for "
     "ui.perfetto.dev\n"
@@ -150,9 +153,10 @@ static int show_all(void)
         printf("\nSettings\n");
         code = show_config();
     }
-    if (code == EXIT_GOOD) {
-        printf("\nTransports\n");
-        code = show("transports");
+    static const char *const questions[] = { "transports", "topology" };
+    for (int i = 0; i < 2 && code == EXIT_GOOD; i++) {
+        printf("\n%s\n", i == 0 ? "Transports" : "Topology");
+        code = show(questions[i]);
     }
     if (code == EXIT_GOOD) {
         printf("\nAlgorithms\n");
@@ -168,6 +172,7 @@ struct request {
     int n, root, rank; /* rank -1: all */
     bool in_place, exact, json;
     const char *attach; /* a process; NULL: none */
+    const char *topology;
 };
 
 static int show_schedule(const struct request *r)
@@ -176,8 +181,9 @@ static int show_schedule(const struct request *r)
     int code = EXIT_GOOD;
     int first = r->rank < 0 ? 0 : r->rank, last = r->rank < 0 ? r->n - 1 : r->rank;
     for (int rank = first; rank <= last && code == EXIT_GOOD; rank++) {
-        snprintf(question, sizeof question, "schedule %s %s %d %d %d %s%s", r->words[1], r->words[2], r->n,
-            r->root, rank, r->in_place ? "in_place" : "out_of_place", r->exact ? " exact" : "");
+        snprintf(question, sizeof question, "schedule %s %s %d %d %d %s%s %s", r->words[1], r->words[2], r->n,
+            r->root, rank, r->in_place ? "in_place" : "out_of_place", r->exact ? " exact" : "",
+            r->topology != NULL ? r->topology : "");
         code = show(question);
     }
     return code;
@@ -242,18 +248,20 @@ static int answer(const struct request *r)
         return hold_id();
     if (strcmp(command, "config") == 0)
         return show_config();
-    if (strcmp(command, "transports") == 0)
+    if (strcmp(command, "transports") == 0 || strcmp(command, "topology") == 0)
         return show(command);
-    return refuse(command, "", "not a command; legal are cpu config transports algorithms schedule id merge");
+    return refuse(
+        command, "", "not a command; legal are cpu config transports topology algorithms schedule id merge");
 }
 
-enum { IN_PLACE = 256, EXACT, RANK, VERSION, ATTACH, JSON };
+enum { IN_PLACE = 256, EXACT, RANK, TOPOLOGY, VERSION, ATTACH, JSON };
 
 static const struct option longs[] = {
     { "root", required_argument, NULL, 'r' },
     { "rank", required_argument, NULL, RANK },
     { "in-place", no_argument, NULL, IN_PLACE },
     { "exact", no_argument, NULL, EXACT },
+    { "topology", required_argument, NULL, TOPOLOGY },
     { "attach", required_argument, NULL, ATTACH },
     { "json", no_argument, NULL, JSON },
     { "help", no_argument, NULL, 'h' },
@@ -280,6 +288,9 @@ static int take_flag(int code, const char *word, struct request *r)
         return -1;
     case EXACT:
         r->exact = true;
+        return -1;
+    case TOPOLOGY:
+        r->topology = optarg;
         return -1;
     case ATTACH:
         r->attach = optarg;

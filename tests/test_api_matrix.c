@@ -177,27 +177,50 @@ static void check_choice(struct ranks_me *me, const struct rig *rig, int k)
     }
 }
 
+/* What is composed over cache domains, which are even and interleaved, or uneven; false for too few ranks. */
+static bool by_domain(int n, char *options, size_t bytes)
+{
+    static const char *const topologies[] = { "0,2/1,3", "0-1/2-4", "2x3", "0-2/3-6", "0,4/1,5/2,6/3,7" };
+    bool even = n % 2 == 0;
+    snprintf(options, bytes,
+        "slice=%d;algo=all_reduce:hierarchical,reduce:hierarchical,broadcast:hierarchical,"
+        "barrier:hierarchical%s;topology=%s",
+        SLICE, even ? ",all_gather:hierarchical,all_gather_v:hierarchical" : "",
+        n < 4 || n > 8 ? "" : topologies[n - 4]);
+    return n >= 4 && n <= 8;
+}
+
+static bool walk_with(struct ranks_me *me, struct rig *rig, const char *options, int k)
+{
+    tutti_config config = { .size = sizeof config, .options = options, .timeout_ms = 20000 };
+    rig->algorithms = options;
+    ranks_at(me, "n %d rank %d: joining with %s", me->n, me->rank, options);
+    rig->comm = ranks_join(me, &config);
+    if (rig->comm == NULL || me->world->slots[me->rank].failures > 0)
+        return false;
+    if (strstr(options, "hierarchical") == NULL)
+        check_choice(me, rig, k);
+    walk(me, rig, k < 0 ? 1 : 2, k + me->n + (int)me->kind, ranks_mix((uint64_t)(me->n * 100 + k)));
+    ranks_part(me, rig->comm);
+    return true;
+}
+
 static void walk_all(struct ranks_me *me)
 {
     struct rig rig = { .arrived = me->shared };
     char options[512];
-    tutti_config config = { .size = sizeof config, .options = options, .timeout_ms = 20000 };
+    int k = -1;
     for (int i = 0; i < IN_FLIGHT; i++)
         for (int way = 0; way < 2; way++)
             for (int m = 0; m < MEMORIES; m++)
                 ranks_buffer_create(me, &rig.buffers[i][way][m], ROOM, m == 1);
     ranks_buffer_create(me, &rig.expected, ROOM, false);
     ranks_buffer_place(&rig.expected, ROOM, 0);
-    for (int k = -1; options_of(k, options, sizeof options); k++) {
-        rig.algorithms = options;
-        ranks_at(me, "n %d rank %d: joining with %s", me->n, me->rank, options);
-        rig.comm = ranks_join(me, &config);
-        if (rig.comm == NULL || me->world->slots[me->rank].failures > 0)
+    for (; options_of(k, options, sizeof options); k++)
+        if (!walk_with(me, &rig, options, k))
             return;
-        check_choice(me, &rig, k);
-        walk(me, &rig, k < 0 ? 1 : 2, k + me->n + (int)me->kind, ranks_mix((uint64_t)(me->n * 100 + k)));
-        ranks_part(me, rig.comm);
-    }
+    if (by_domain(me->n, options, sizeof options) && !walk_with(me, &rig, options, k))
+        return;
     for (int i = 0; i < IN_FLIGHT; i++)
         for (int way = 0; way < 2; way++)
             for (int m = 0; m < MEMORIES; m++)

@@ -84,6 +84,7 @@ Test(config, environment)
     setenv("TUTTI_TIMEOUT", "1500", 1);
     setenv("TUTTI_FIRST_NUMBER", "18446744073709551615", 1);
     setenv("TUTTI_EXACT", "On", 1);
+    setenv("TUTTI_TOPOLOGY", "0,2/1,3", 1);
     setenv("TUTTI_MAP", "0", 1);
     setenv("TUTTI_PULL", "false", 1);
     struct tt_settings s;
@@ -93,6 +94,7 @@ Test(config, environment)
     cr_expect_eq(s.timeout_ms_or_zero, 1500);
     cr_expect_eq(s.first_number, UINT64_MAX);
     cr_expect(s.exact);
+    cr_expect_str_eq(s.topology, "0,2/1,3");
     cr_expect_not(s.map);
     cr_expect_not(s.pull);
     for (int i = 0; i < tt_setting_count; i++)
@@ -174,6 +176,27 @@ Test(config, longest_algorithm_list)
     option[head + TT_CONFIG_TEXT - 1] = 'a';
     option[head + TT_CONFIG_TEXT] = 0;
     cr_expect_eq(tt_settings_read(&s, option), TUTTI_INVALID_ARGUMENT);
+}
+
+Test(config, topologies)
+{
+    static const char *const illegal[] = { "topology=", "topology=Auto", "topology=0-1/1", "topology=1-2",
+        "topology=2x" };
+    struct tt_settings s, of_rank_0;
+    setenv("TUTTI_DEBUG", "none", 1);
+    cr_assert_eq(tt_settings_read(&s, NULL), TUTTI_OK);
+    cr_expect_str_eq(s.topology, "auto");
+    for (size_t i = 0; i < sizeof illegal / sizeof illegal[0]; i++) {
+        cr_expect_eq(tt_settings_read(&s, illegal[i]), TUTTI_INVALID_ARGUMENT, "%s", illegal[i]);
+        cr_expect(strstr(tt_last_error(), "topology=\"") && strstr(tt_last_error(), "0-3/4-7"), "%s",
+            tt_last_error());
+    }
+    cr_assert_eq(tt_settings_read(&of_rank_0, "topology=2x2"), TUTTI_OK);
+    tt_settings_adopt(&s, &of_rank_0);
+    cr_expect_str_eq(s.topology, "2x2");
+    memset(of_rank_0.topology, '1', sizeof of_rank_0.topology);
+    tt_settings_adopt(&s, &of_rank_0);
+    cr_expect_eq(strlen(s.topology), TT_TOPOLOGY_TEXT - 1);
 }
 
 Test(config, unknown_option_names_the_nearest)

@@ -18,6 +18,7 @@
 #include "base/collective.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/topology.h"
 #include "base/text.h"
 
 enum { NAME_BYTES = 64, LEGAL_BYTES = 256 };
@@ -34,6 +35,8 @@ const struct tt_setting tt_setting_table[] = {
         "number of the first operation and message, to test their wrapping" },
     { "exact", TT_SHARED, TT_KIND_BOOL, FIELD(exact), "off",
         "the canonical association for every float result" },
+    { "topology", TT_SHARED, TT_KIND_TOPOLOGY, FIELD(topology), "auto",
+        "which ranks share a cache, as in 0-3/4-7 or 2x4; auto: as they are bound" },
     { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on", "peers may read shareable memory in place" },
     { "pull", TT_LOCAL, TT_KIND_BOOL, FIELD(pull), "on", "peers may copy from this process by system call" },
 };
@@ -163,6 +166,15 @@ static bool parse_choices(const char *text, char *value)
     return true;
 }
 
+static bool parse_topology(const char *text, char *value)
+{
+    if (strlen(text) >= TT_TOPOLOGY_TEXT || (strcmp(text, "auto") != 0 && tt_topology_ranks(text) < 0))
+        return false;
+    memset(value, 0, TT_TOPOLOGY_TEXT);
+    memcpy(value, text, strlen(text));
+    return true;
+}
+
 static bool parse_value(const struct tt_setting *row, const char *text, struct tt_settings *settings)
 {
     void *field = (char *)settings + row->offset;
@@ -181,6 +193,8 @@ static bool parse_value(const struct tt_setting *row, const char *text, struct t
         return true;
     case TT_KIND_CHOICES:
         return parse_choices(text, field);
+    case TT_KIND_TOPOLOGY:
+        return parse_topology(text, field);
     }
     return false;
 }
@@ -199,6 +213,10 @@ static void describe_legal(enum tt_kind kind, struct tt_text *t)
         break;
     case TT_KIND_MS:
         tt_put(t, "milliseconds from 0 to %lld", (long long)(INT64_MAX / 1000000));
+        break;
+    case TT_KIND_TOPOLOGY:
+        tt_put(t, "auto, or all ranks from 0 up, in domains: 0-3/4-7, 0,2,4/1,3,5, or 2x4; below %d bytes",
+            TT_TOPOLOGY_TEXT);
         break;
     case TT_KIND_CHOICES:
         tt_put(t, "COLLECTIVE:ALGORITHM,..., each collective once, below %d bytes, of", TT_CONFIG_TEXT);
@@ -377,6 +395,8 @@ static size_t value_bytes(enum tt_kind kind)
         return sizeof(bool);
     case TT_KIND_CHOICES:
         return TT_CONFIG_TEXT;
+    case TT_KIND_TOPOLOGY:
+        return TT_TOPOLOGY_TEXT;
     default:
         return sizeof(uint64_t);
     }
@@ -396,7 +416,7 @@ void tt_settings_adopt(struct tt_settings *settings, const struct tt_settings *o
         /* They came by a wire: whatever the bytes were, a bool is 0 or 1 and a text ends. */
         if (row->kind == TT_KIND_BOOL)
             *mine = *mine != 0;
-        else if (row->kind == TT_KIND_CHOICES)
+        else if (row->kind == TT_KIND_CHOICES || row->kind == TT_KIND_TOPOLOGY)
             mine[bytes - 1] = 0;
     }
 }
@@ -412,6 +432,7 @@ static void put_value(const struct tt_setting *row, const struct tt_settings *se
         tt_put(t, "%s", *(const bool *)field ? "on" : "off");
         break;
     case TT_KIND_CHOICES:
+    case TT_KIND_TOPOLOGY:
         tt_put(t, "%s", (const char *)field);
         break;
     default:

@@ -18,15 +18,17 @@ enum tt_kind {
     TT_KIND_NUMBER,
     TT_KIND_MS, /* milliseconds that fit a deadline in nanoseconds */
     TT_KIND_CHOICES, /* collective:algorithm,... */
+    TT_KIND_TOPOLOGY, /* auto, or domains of ranks (topology.h) */
 };
 enum tt_origin { TT_FROM_DEFAULT, TT_FROM_ENVIRONMENT, TT_FROM_OPTIONS, TT_FROM_RANK_0 };
 
-enum { TT_CONFIG_TEXT = 512, TT_SETTINGS_MAX = 16 };
+enum { TT_CONFIG_TEXT = 512, TT_TOPOLOGY_TEXT = 248, TT_SETTINGS_MAX = 16 };
 
 /* The values, fixed size so that rank 0's can be sent as they are. */
 struct tt_settings {
     /* shared */
     char algorithm[TT_CONFIG_TEXT]; /* "all_reduce:ring,broadcast:tree": forced by name */
+    char topology[TT_TOPOLOGY_TEXT]; /* "0-3/4-7": which ranks share a cache; or "auto" */
     uint64_t slice_bytes; /* 0: by the number of ranks */
     uint64_t timeout_ms_or_zero; /* tutti_config.timeout_ms when that is 0 */
     uint64_t first_number; /* message and sequence numbers start here */
