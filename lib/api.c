@@ -6,12 +6,13 @@
 
 static tutti_status queue_call(const struct tt_call *call)
 {
+    struct tt_ticket ticket;
     struct tt_item *item = tt_item_take(NULL);
     if (item == NULL)
         return TUTTI_OUT_OF_MEMORY;
     tutti_status status = tt_item_add(item, call);
     if (status == TUTTI_OK)
-        return tt_group_run(item);
+        return tt_group_run(item, &ticket);
     tt_item_drop(item);
     return status;
 }

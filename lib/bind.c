@@ -278,6 +278,10 @@ static tutti_status check_slot(const struct tt_call *call, const struct tt_plan 
 static tutti_status find_plan(const struct tt_call *call, struct tt_plan **plan)
 {
     struct tt_key key;
+    if (call->plan != NULL) {
+        *plan = call->plan;
+        return TUTTI_OK;
+    }
     tutti_status status = key_of(call, &key);
     if (status == TUTTI_OK)
         status = tt_plan_find(&call->comm->plans, &key, plan);
@@ -333,9 +337,43 @@ tutti_status tt_call_prepare(const struct tt_call *call)
     return reserve_tmp(call, &plan->schedule, cut_of(call, plan->whole, plan->schedule.chunks));
 }
 
+tutti_status tt_call_keep(struct tt_call *call)
+{
+    struct tt_key key;
+    struct tt_plan *plan = malloc(sizeof *plan);
+    if (plan == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a call of a program");
+    tutti_status status = key_of(call, &key);
+    if (status == TUTTI_OK)
+        status = tt_plan_create(&key, plan);
+    if (status != TUTTI_OK) {
+        free(plan);
+        return status;
+    }
+    call->plan = plan;
+    if (call->created != NULL)
+        status = check_slot(call, plan);
+    if (status == TUTTI_OK && !tt_collectives[call->collective].p2p)
+        status = reserve_tmp(call, &plan->schedule, cut_of(call, plan->whole, plan->schedule.chunks));
+    return status;
+}
+
+void tt_call_release(struct tt_call *call)
+{
+    if (call->plan == NULL)
+        return;
+    tt_plan_destroy(call->plan);
+    free(call->plan);
+    call->plan = NULL;
+}
+
 static tutti_status start_point(const struct tt_call *call, struct tt_op **op)
 {
     struct tt_point_op *point;
+    if (call->plan != NULL) {
+        *op = &call->plan->op;
+        return bind(call, 0, true, *op);
+    }
     tutti_status status = find_point(call, &point);
     if (status == TUTTI_OK)
         status = bind(call, 0, true, &point->op);
@@ -389,6 +427,8 @@ void tt_call_end(const struct tt_call *call, struct tt_op *op)
             op->endpoint->transport->complete(op->endpoint, op->sequence + 1);
         return;
     }
+    if (call->plan != NULL)
+        return;
     struct tt_point_op *point = (struct tt_point_op *)op;
     struct tt_point *home = call->comm->points[call->collective == TT_P2P_RECV][call->root];
     point->next = home->idle;

@@ -27,6 +27,7 @@ struct tt_call {
     struct tt_blocks blocks[2]; /* v-forms: [TT_IN] of send, [TT_OUT] of recv */
     tutti_stream stream;
 
+    struct tt_plan *plan; /* of a program: its own; NULL: the communicator's cache has it */
     struct tt_entry *entry; /* in the recorder, of a call that was queued; set anew each time it is */
 
     /* Set by tt_call_check. */
@@ -67,6 +68,9 @@ tutti_status tt_call_choose(const struct tt_call *call);
 /* Make what running this call needs (schedule, room for the operation, TMP), so that a group fails before
  * it starts. */
 tutti_status tt_call_prepare(const struct tt_call *call);
+/* The same, with a plan of the call's own, which no other call pushes out; and give that back. */
+tutti_status tt_call_keep(struct tt_call *call);
+void tt_call_release(struct tt_call *call);
 /* Bind the call to an operation and start that. After prepare it fails only if a plan was pushed out and
  * there is no memory to build it again. */
 tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op);

@@ -12,6 +12,8 @@
 #include "trace.h"
 #include "transports/arena.h"
 
+static _Atomic uint64_t serials;
+
 /* Slots shrink as ranks grow, so that what a rank may touch for staging stays in the tens of megabytes. */
 static uint64_t slice_bytes_for(const struct tt_settings *settings, int n)
 {
@@ -108,6 +110,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     struct tt_comm *c = calloc(1, sizeof *c);
     if (c == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator");
+    c->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed);
     c->n = n;
     c->rank = rank;
     c->settings = *settings;

@@ -41,6 +41,8 @@ struct tt_ticket { /* an item in the queue of a stream (stream.h); {0}: none */
 };
 
 struct tt_comm {
+    uint64_t serial; /* no other communicator of this process has or had it */
+    tutti_comm *handle;
     int n, rank;
     char name[TT_NAME_BYTES];
     struct tt_settings settings;

@@ -125,47 +125,83 @@ static tutti_status run_calls(struct tt_batch *batch)
 }
 
 /* All have a stream: queue, and return at once. Some have: wait for all. */
-static tutti_status queue_calls(struct tt_item *item, bool wait)
+static tutti_status queue_calls(struct tt_item *item, bool wait, struct tt_ticket *ticket)
 {
     struct tt_report report;
-    struct tt_ticket ticket;
     item->report = wait ? &report : NULL;
-    tutti_status status = tt_item_submit(item, &ticket);
+    tutti_status status = tt_item_submit(item, ticket);
     if (status != TUTTI_OK)
         tt_item_drop(item);
     if (status != TUTTI_OK || !wait)
         return status;
-    tt_ticket_wait(ticket, -1);
+    tt_ticket_wait(*ticket, -1);
     if (report.status != TUTTI_OK)
         tt_set_last_error(report.text);
     return report.status;
 }
 
-tutti_status tt_group_run(struct tt_item *item)
+tutti_status tt_group_run(struct tt_item *item, struct tt_ticket *ticket)
 {
     int queued = 0, count = item->batch->count;
     for (int i = 0; i < count; i++)
         queued += item->batch->calls[i].call.stream.kind != TUTTI_STREAM_NONE;
     if (queued > 0)
-        return queue_calls(item, queued < count);
+        return queue_calls(item, queued < count, ticket);
     tutti_status status = run_calls(item->batch);
+    *ticket = (struct tt_ticket){ 0 };
     tt_item_drop(item);
     return status;
 }
 
+/* What the group has collected; false if an outer one goes on. */
+static bool leave(struct queue *ended)
+{
+    if (--queue.depth > 0)
+        return false;
+    *ended = queue;
+    queue = (struct queue){ 0 };
+    return true;
+}
+
+static tutti_status not_started(const char *call)
+{
+    return tt_fail(TUTTI_INVALID_USAGE, "%s without tutti_group_start on this thread", call);
+}
+
 tutti_status tutti_group_end(void)
 {
+    struct queue ended;
+    struct tt_ticket ticket;
     if (queue.depth == 0)
-        return tt_fail(TUTTI_INVALID_USAGE, "tutti_group_end without tutti_group_start on this thread");
-    if (--queue.depth > 0)
+        return not_started("tutti_group_end");
+    if (!leave(&ended))
         return TUTTI_OK;
-    struct queue ended = queue;
-    queue = (struct queue){ 0 };
     tutti_status status = ended.status;
     if (status == TUTTI_OK && ended.ninits > 0)
         status = run_inits(&ended);
     if (status == TUTTI_OK && ended.item != NULL)
-        status = tt_group_run(ended.item);
+        status = tt_group_run(ended.item, &ticket);
+    else if (ended.item != NULL)
+        tt_item_drop(ended.item);
+    free(ended.inits);
+    return status;
+}
+
+tutti_status tt_group_take(struct tt_item **item)
+{
+    struct queue ended;
+    if (queue.depth == 0)
+        return not_started("tutti_group_keep");
+    if (!leave(&ended))
+        return tt_group_note(
+            tt_fail(TUTTI_INVALID_USAGE, "group_keep ends an inner group; legal: the outermost"));
+    tutti_status status = ended.status;
+    if (status == TUTTI_OK && ended.ninits > 0)
+        status = tt_fail(TUTTI_INVALID_USAGE, "group_keep: the group has an initialisation; legal: calls");
+    if (status == TUTTI_OK && ended.item == NULL && (ended.item = tt_item_take(NULL)) == NULL)
+        status = TUTTI_OUT_OF_MEMORY;
+    if (status == TUTTI_OK)
+        *item = ended.item;
     else if (ended.item != NULL)
         tt_item_drop(ended.item);
     free(ended.inits);

@@ -16,8 +16,10 @@ bool tt_group_open(void);
 tutti_status tt_group_note(tutti_status status);
 /* Queue a checked call. Its arrays are copied. */
 tutti_status tt_group_add(const struct tt_call *call);
-/* Run the calls of an item, here or on their streams. Takes the item. */
-tutti_status tt_group_run(struct tt_item *item);
+/* Run the calls of an item, here or on their streams; *ticket is what others wait for. Takes the item. */
+tutti_status tt_group_run(struct tt_item *item, struct tt_ticket *ticket);
+/* End the group, but hand out its calls instead of running them. */
+tutti_status tt_group_take(struct tt_item **item);
 /* Queue an initialisation; id is copied, config and comm must stay until the end of the group. */
 tutti_status tt_group_add_init(
     int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);

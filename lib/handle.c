@@ -19,6 +19,7 @@ static const struct {
     [TT_SHELL_COMM] = { UINT64_C(0x5455545449636f6d), "comm", "communicator",
         "tutti_comm_init_rank or its like" },
     [TT_SHELL_STREAM] = { UINT64_C(0x5455545449737472), "stream", "stream", "tutti_stream_create" },
+    [TT_SHELL_PROGRAM] = { UINT64_C(0x5455545450726f67), "program", "program", "tutti_group_keep" },
 };
 
 struct shell {
@@ -117,7 +118,7 @@ tutti_status tt_handle_create(struct tt_comm *comm, tutti_comm **handle)
     void *shell;
     tutti_status status = tt_shell_create(TT_SHELL_COMM, comm, &shell);
     if (status == TUTTI_OK)
-        *handle = shell;
+        *handle = comm->handle = shell;
     return status;
 }
 

@@ -7,7 +7,7 @@
 #define TT_HANDLE_H
 #include "tutti.h"
 
-enum tt_shell_kind { TT_SHELL_COMM, TT_SHELL_STREAM, TT_SHELL_KINDS };
+enum tt_shell_kind { TT_SHELL_COMM, TT_SHELL_STREAM, TT_SHELL_PROGRAM, TT_SHELL_KINDS };
 
 /* A live handle of this kind for this object. */
 tutti_status tt_shell_create(enum tt_shell_kind kind, void *object, void **handle);

@@ -14,7 +14,7 @@ tutti_status tt_plan_cache_create(struct tt_plan_cache *cache)
     return cache->plans != NULL ? TUTTI_OK : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the plan cache");
 }
 
-static void drop(struct tt_plan *plan)
+void tt_plan_destroy(struct tt_plan *plan)
 {
     tt_op_destroy(&plan->op);
     tt_schedule_free(&plan->schedule);
@@ -25,7 +25,7 @@ void tt_plan_cache_destroy(struct tt_plan_cache *cache)
 {
     for (int i = 0; cache->plans != NULL && i < TT_PLAN_SETS * TT_PLAN_WAYS; i++)
         if (cache->plans[i].used)
-            drop(&cache->plans[i]);
+            tt_plan_destroy(&cache->plans[i]);
     free(cache->plans);
     cache->plans = NULL;
 }
@@ -36,7 +36,7 @@ static bool same_key(const struct tt_key *a, const struct tt_key *b)
            a->exact == b->exact && a->root == b->root;
 }
 
-static tutti_status build(const struct tt_key *key, struct tt_plan *plan)
+tutti_status tt_plan_create(const struct tt_key *key, struct tt_plan *plan)
 {
     struct tt_plan fresh = { .used = true, .key = *key, .whole = tt_algorithms[key->algorithm].whole };
     tutti_status status = tt_schedule_build(&fresh.schedule, key);
@@ -67,8 +67,8 @@ tutti_status tt_plan_find(struct tt_plan_cache *cache, const struct tt_key *key,
             oldest = p;
     }
     if (oldest->used)
-        drop(oldest);
-    tutti_status status = build(key, oldest);
+        tt_plan_destroy(oldest);
+    tutti_status status = tt_plan_create(key, oldest);
     if (status != TUTTI_OK)
         return status;
     oldest->last_use = ++cache->clock;

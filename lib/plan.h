@@ -32,6 +32,10 @@ struct tt_plan_cache {
 tutti_status tt_plan_cache_create(struct tt_plan_cache *cache);
 void tt_plan_cache_destroy(struct tt_plan_cache *cache);
 
+/* A plan by itself. It must stay where it is. */
+tutti_status tt_plan_create(const struct tt_key *key, struct tt_plan *plan);
+void tt_plan_destroy(struct tt_plan *plan);
+
 /* The plan of this key, built if need be. It lives until later plans push it out: of one communicator, one
  * collective runs at a time, so none is pushed out while it runs. */
 tutti_status tt_plan_find(struct tt_plan_cache *cache, const struct tt_key *key, struct tt_plan **plan);

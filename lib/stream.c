@@ -106,10 +106,23 @@ static void forget(struct tt_item *item)
 
 void tt_item_drop(struct tt_item *item)
 {
-    forget(item);
+    if (item->batch == &item->own)
+        forget(item);
     pthread_mutex_lock(&streams.lock);
     give(item);
     pthread_mutex_unlock(&streams.lock);
+}
+
+static tutti_status reserve_entries(struct tt_item *item, int calls)
+{
+    if (calls <= item->entry_room)
+        return TUTTI_OK;
+    struct tt_entry **more = realloc(item->entries, (size_t)calls * sizeof *more);
+    if (more == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue a program");
+    item->entries = more;
+    item->entry_room = calls;
+    return TUTTI_OK;
 }
 
 static tutti_status reserve_waits(struct tt_item *item, int waits)
@@ -122,6 +135,31 @@ static tutti_status reserve_waits(struct tt_item *item, int waits)
     item->waits = more;
     item->room = waits;
     return TUTTI_OK;
+}
+
+tutti_status tt_item_reserve(struct tt_item **idle, int count, int calls)
+{
+    for (int i = 0; i < count; i++) {
+        struct tt_item *item = make(idle);
+        if (item == NULL)
+            return TUTTI_OUT_OF_MEMORY;
+        give(item);
+        tutti_status status = reserve_waits(item, calls + count);
+        if (status == TUTTI_OK)
+            status = reserve_entries(item, calls);
+        if (status != TUTTI_OK)
+            return status;
+    }
+    return TUTTI_OK;
+}
+
+void tt_item_free_all(struct tt_item **idle)
+{
+    for (struct tt_item *item; (item = pop(idle)) != NULL; free(item)) {
+        tt_batch_free(&item->own);
+        free(item->waits);
+        free(item->entries);
+    }
 }
 
 /* --- Tickets */
@@ -187,7 +225,8 @@ static tutti_status find_streams(struct tt_item *item)
         item->followers = follower;
         followers++;
     }
-    return reserve_waits(item, count + followers);
+    tutti_status status = reserve_waits(item, count + followers);
+    return status == TUTTI_OK && item->batch != &item->own ? reserve_entries(item, count) : status;
 }
 
 /* Its place in the order of each communicator's calls. */
@@ -195,7 +234,10 @@ static void take_turns(struct tt_item *item)
 {
     struct tt_ticket mine = { item->stream, item->number };
     for (int i = 0; i < item->batch->count; i++) {
-        struct tt_comm *comm = item->batch->calls[i].call.comm;
+        const struct tt_call *call = &item->batch->calls[i].call;
+        struct tt_comm *comm = call->comm;
+        if (item->batch != &item->own)
+            item->entries[i] = tt_recorder_queue(comm->recorder, call);
         if (comm->last.stream != mine.stream || comm->last.number != mine.number) {
             wait_for(item, comm->last);
             comm->last = mine;
@@ -313,6 +355,8 @@ static void begin(struct tt_item *item)
     for (int i = 0; i < item->batch->count; i++) {
         struct tt_pending *p = &item->batch->calls[i];
         tutti_status status = tt_comm_check(p->call.comm);
+        if (item->batch != &item->own)
+            p->call.entry = item->entries[i];
         p->op = NULL;
         p->suspect = false;
         p->over = status != TUTTI_OK;

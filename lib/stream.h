@@ -28,7 +28,7 @@ struct tt_report { /* how an item ended */
 
 struct tt_item {
     struct tt_batch own; /* calls of its own, or none */
-    struct tt_batch *batch; /* what runs: `own`, or the calls of a program */
+    struct tt_batch *batch; /* what runs: `own`, or the calls of a program, which may be queued again */
     struct tt_report *report; /* written before the item is over; NULL: nobody asks */
     struct tt_item **home; /* the list of idle items that it goes back to */
 
@@ -38,6 +38,8 @@ struct tt_item {
     struct tt_stream *stream;
     struct tt_ticket *waits;
     int nwaits, room;
+    struct tt_entry **entries; /* of a program's calls, this time */
+    int entry_room;
     uint64_t number;
     struct tt_report outcome;
 };
@@ -54,6 +56,9 @@ bool tt_ticket_over(struct tt_ticket ticket);
 
 /* An empty item: the first of `idle`, else one from the pool. NULL, with the last error set: no memory. */
 struct tt_item *tt_item_take(struct tt_item **idle);
+/* `count` items in `idle`, with room for so many calls of a program on so many streams. */
+tutti_status tt_item_reserve(struct tt_item **idle, int count, int calls);
+void tt_item_free_all(struct tt_item **idle);
 /* One more call of its own. */
 tutti_status tt_item_add(struct tt_item *item, const struct tt_call *call);
 /* Give it back; calls that have not run never will. */

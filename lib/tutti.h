@@ -53,6 +53,9 @@ extern "C" {
 /* One rank's end of a communicator. */
 typedef struct tutti_comm tutti_comm;
 
+/* A group that was kept, to be started many times. */
+typedef struct tutti_program tutti_program;
+
 /* Where ranks meet, and a secret that proves they may. Hand it to the other ranks by any channel that is
  * private. */
 typedef struct {
@@ -293,6 +296,26 @@ tutti_status tutti_stream_after(tutti_stream later, tutti_stream earlier, uint64
  * Errors of start: none. Of end: INVALID_USAGE (no start), the first of the group's. */
 tutti_status tutti_group_start(void);
 tutti_status tutti_group_end(void);
+
+/* ---- Programs ---- A group that is called over and over with the same buffers: what its calls need (choice,
+ * schedules, memory) is made once. Source: persistent operations (MPI 4.1, 3.9 and 6.13). */
+
+/* End the outermost group without starting it. It may have calls on several communicators, sends, receives
+ * and streams; arrays of its calls are read now, buffers at each start, operators must stay valid as long as
+ * the program. Waits for what streams have to do for its communicators. A group that failed is over, and
+ * there is no program. Errors: INVALID_USAGE (no start, an inner group, an initialisation in it, an algorithm
+ * that cannot serve), INVALID_ARGUMENT (program NULL), OUT_OF_MEMORY, the first of the group's. */
+tutti_status tutti_group_keep(tutti_program **program);
+
+/* Start it, as the end of its group would have: returns when all is done, or at once if all calls have a
+ * stream. Takes new numbers; all ranks start it in the same order among their calls. Allocates nothing; only
+ * starts that queue up behind one that is not over may, the first time. The program is used by one thread at
+ * a time, as its communicators are. Errors: INVALID_ARGUMENT (program, a destroyed stream), INVALID_USAGE
+ * (inside a group; a communicator that was destroyed or finalized), OUT_OF_MEMORY, and sticky ones. */
+tutti_status tutti_program_start(tutti_program *program);
+
+/* Waits until its last start is over; then the handle is dead. Errors: INVALID_ARGUMENT. */
+tutti_status tutti_program_destroy(tutti_program *program);
 
 /* ---- Operators ---- */
 

@@ -17,6 +17,7 @@ bool fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* fail_alloc_streams.c */
 tutti_status try_streams(long refusal);
+tutti_status try_program(long refusal);
 bool is_frugal(void);
 
 #endif

@@ -382,7 +382,7 @@ static const struct {
     const char *name;
     tutti_status (*run)(long refusal);
 } tries[] = { { "init_all", try_init_all }, { "init_rank", try_init_rank }, { "split", try_split },
-    { "group", try_group }, { "op", try_op }, { "streams", try_streams } };
+    { "group", try_group }, { "op", try_op }, { "streams", try_streams }, { "program", try_program } };
 enum { TRIES = sizeof tries / sizeof tries[0] };
 
 /* --- One k */

@@ -185,6 +185,18 @@ static void *streams_of_rank(void *number)
             power *= THREADS;
         right &= x[0] == power;
     }
+    tutti_program *program = NULL; /* started again before it is over */
+    right &= tutti_group_start() == TUTTI_OK;
+    for (int i = 0; i < 2; i++)
+        right &=
+            tutti_all_reduce(&x[0], &x[0], 1, TUTTI_UINT64, TUTTI_SUM, comms[rank], streams[i]) == TUTTI_OK;
+    right &= tutti_group_keep(&program) == TUTTI_OK;
+    for (int i = 0; i < 5; i++)
+        right &= tutti_program_start(program) == TUTTI_OK;
+    right &= tutti_program_destroy(program) == TUTTI_OK;
+    for (int k = 0; k < 10; k++)
+        power *= THREADS;
+    right &= x[0] == power;
     pthread_barrier_wait(&all_here);
     for (int i = 0; i < 6; i++) /* and some that the end of the communicator meets on their way */
         right &= tutti_all_reduce(&x[0], &x[0], 1, TUTTI_UINT64, TUTTI_SUM, comms[rank], streams[i % 2]) <=
