@@ -209,11 +209,28 @@ tutti_status perf_measure(
     return status;
 }
 
+/* A rank whose result is as long as any: not every rank has one, and a v-form may leave the root without. */
+static tutti_status choose_victim(struct perf_session *s, const struct perf_point *p, int *victim)
+{
+    uint64_t *lengths = malloc((size_t)p->n * sizeof *lengths);
+    if (lengths == NULL)
+        return TUTTI_OUT_OF_MEMORY;
+    tutti_status status = perf_crew_exchange(s->crew, &p->recv_count, sizeof p->recv_count, lengths);
+    *victim = 0;
+    for (int rank = 1; status == TUTTI_OK && rank < p->n; rank++)
+        if (lengths[rank] >= lengths[*victim])
+            *victim = rank;
+    free(lengths);
+    return status;
+}
+
 tutti_status perf_self_test(struct perf_session *s, const struct perf_point *p, int *found)
 {
     static const char *const names[] = { "first", "last", "middle" };
-    int victim = p->root >= 0 ? p->root : p->n - 1;
-    int seen = 0;
+    int victim, seen = 0;
+    tutti_status chosen = choose_victim(s, p, &victim);
+    if (chosen != TUTTI_OK)
+        return chosen;
     for (int i = 0; i < 3; i++) {
         int64_t last = (int64_t)p->recv_count - 1;
         int64_t element = i == 0 ? 0 : i == 1 ? last : last / 2;

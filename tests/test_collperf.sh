@@ -115,6 +115,7 @@ for collective in all_reduce reduce_scatter all_gather broadcast reduce all_gath
     [ "$(grep -c 'element was corrupted.*: found (1 wrong)' "$scratch/err")" -eq 3 ] ||
         fail "--self-test of $collective did not find three corruptions"
 done
+expect 1 "$collperf" all --self-test -g 3 -b 12 -e 12
 expect 1 "$collperf" --self-test -d int64 -b 1M -e 1M
 says err 'every corrupted element was found' '--self-test at 1 MiB'
 
