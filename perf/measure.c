@@ -64,21 +64,21 @@ static void read_paths(tutti_comm *comm, uint64_t bytes[PERF_PATHS])
     }
 }
 
-/* `calls` calls back to back; *seconds is the time of all. On a stream a batch is waited for when the next
+/* `units` back to back; *seconds is the time of all. On a stream a batch is waited for when the next
  * one is queued already, so that the stream never runs dry and never has more than two of them. */
-static tutti_status call_many(struct perf_session *s, long calls, double *seconds)
+static tutti_status make_many(struct perf_session *s, long units, double *seconds)
 {
     struct perf_way *way = &s->way;
     tutti_status status = TUTTI_OK;
     uint64_t end = 0;
     long queued = 0; /* of the batch before */
-    perf_samples_begin(&s->samples, calls, way->streamed ? STREAM_BATCH_SECONDS : BATCH_SECONDS);
+    perf_samples_begin(&s->samples, units, way->streamed ? STREAM_BATCH_SECONDS : BATCH_SECONDS);
     double began = perf_clock_seconds(), before = began, now = began;
-    for (long left = calls; (left > 0 || queued > 0) && status == TUTTI_OK;) {
+    for (long left = units; (left > 0 || queued > 0) && status == TUTTI_OK;) {
         long batch = s->samples.batch < left ? s->samples.batch : left;
         uint64_t earlier = end;
         if (batch > 0)
-            status = perf_way_call(way, batch, &end);
+            status = perf_way_make(way, batch, &end);
         if (status == TUTTI_OK && queued > 0)
             status = perf_way_wait(way, earlier);
         long done = way->streamed ? queued : batch;
@@ -94,14 +94,14 @@ static tutti_status call_many(struct perf_session *s, long calls, double *second
     return status;
 }
 
-static tutti_status run_loop(struct perf_session *s, long calls, struct record *r)
+static tutti_status run_loop(struct perf_session *s, long units, struct record *r)
 {
     uint64_t before[PERF_PATHS], after[PERF_PATHS];
     *r = (struct record){ 0 };
     tutti_status status = tutti_barrier(s->comm, tutti_no_stream());
     read_paths(s->comm, before);
     if (status == TUTTI_OK)
-        status = call_many(s, calls, &r->seconds);
+        status = make_many(s, units, &r->seconds);
     r->median = perf_samples_percentile(&s->samples, 50);
     r->p99 = perf_samples_percentile(&s->samples, 99);
     if (status != TUTTI_OK) {
@@ -129,11 +129,12 @@ static tutti_status time_point(struct perf_session *s, struct perf_result *resul
         status = run_loop(s, pace.calls, &record);
     if (status != TUTTI_OK)
         return status;
+    long calls = s->options->program > 0 ? (long)s->options->program : 1; /* in a unit */
     result->measured = true;
-    result->calls = pace.calls;
-    result->seconds = record.seconds / (double)pace.calls;
-    result->median = record.median;
-    result->p99 = record.p99;
+    result->calls = pace.calls * calls;
+    result->seconds = record.seconds / (double)result->calls;
+    result->median = record.median / (double)calls;
+    result->p99 = record.p99 / (double)calls;
     memcpy(result->path_bytes, record.path_bytes, sizeof result->path_bytes);
     return TUTTI_OK;
 }
@@ -170,10 +171,13 @@ static tutti_status check_once(struct perf_session *s, const struct perf_point *
     struct perf_pointers at = perf_buffers_place(&s->buffers, p, in_place);
     perf_check_prepare(&s->buffers, p, &v, &at);
     aim(s, p, &at);
-    uint64_t end;
-    tutti_status status = perf_way_call(&s->way, 1, &end);
+    uint64_t end = 0;
+    tutti_status status = perf_way_bind(&s->way, s->options->program > 0 ? 1 : 0);
+    if (status == TUTTI_OK)
+        status = perf_way_make(&s->way, 1, &end);
     if (status == TUTTI_OK)
         status = perf_way_wait(&s->way, end);
+    perf_way_unbind(&s->way);
     if (status != TUTTI_OK) {
         perf_crew_report(s->crew, p->collective->name, status);
         return status;
@@ -194,7 +198,12 @@ tutti_status perf_measure(
     struct perf_values v = values_of(s, p);
     perf_check_prepare(&s->buffers, p, &v, &at);
     aim(s, p, &at);
-    tutti_status status = time_point(s, result);
+    tutti_status status = perf_way_bind(&s->way, (long)s->options->program);
+    if (status == TUTTI_OK)
+        status = time_point(s, result);
+    else
+        perf_crew_report(s->crew, p->collective->name, status);
+    perf_way_unbind(&s->way);
     if (status != TUTTI_OK || !s->options->check || !p->collective->moves)
         return status;
     struct record record;

@@ -43,6 +43,7 @@ static const struct flag flags[] = {
     { "root", 'r', ROOT, AT(root), 0, PERF_RANKS_MAX - 1, "legal is a rank from 0 up, or all" },
     { "check", 'c', NUMBER, AT(check), 0, 1, "legal are 0 and 1" },
     { "blocking", 'z', NUMBER, AT(blocking), 0, 1, "legal are 0 (on a host stream) and 1 (blocking calls)" },
+    { "program", 'G', NUMBER, AT(program), 0, 4096, "legal are 0 (no program) to 4096 calls" },
     { "ranks", 'g', NUMBER, AT(processes), 1, PERF_RANKS_MAX, "legal are 1 to 1024 rank processes" },
     { "threads", 't', NUMBER, AT(threads), 1, PERF_RANKS_MAX,
         "legal are 1 to 1024 rank threads in a process" },

@@ -28,6 +28,7 @@ enum field {
     MEDIAN,
     P99,
     BLOCKING,
+    PROGRAM,
     FIELDS
 };
 
@@ -59,6 +60,7 @@ static const struct {
     [MEDIAN] = { "median_us", false },
     [P99] = { "p99_us", false },
     [BLOCKING] = { "blocking", false },
+    [PROGRAM] = { "program", false },
 };
 
 /* What is not set is not known: null in JSON, nothing in CSV. */
@@ -131,6 +133,7 @@ static void set_run(struct record *record, const struct perf_report *r)
     set(record, MEMORY, "%s", r->options->registered ? "registered" : "malloc");
     set_truth(record, EXACT, r->options->exact);
     set_truth(record, BLOCKING, r->options->blocking == 1);
+    set(record, PROGRAM, "%" PRId64, r->options->program);
     if (r->flag_round_trip >= 0) {
         set(record, FLAG, "%.3f", 1e6 * r->flag_round_trip);
         set(record, CLASS, "%s", perf_flag_class(r->flag_round_trip));

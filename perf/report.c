@@ -105,9 +105,11 @@ static void print_range(struct perf_report *r)
         fprintf(r->file, "%" PRId64, o->iterations);
     else
         fprintf(r->file, "by time");
-    fprintf(r->file, "; check %" PRId64 "; memory %s%s%s\n", o->check,
-        o->registered ? "registered" : "malloc", o->exact ? "; exact" : "",
-        o->blocking == 1 ? "" : "; on a host stream");
+    fprintf(r->file, "; check %" PRId64 "; memory %s%s%s", o->check, o->registered ? "registered" : "malloc",
+        o->exact ? "; exact" : "", o->blocking == 1 ? "" : "; on a host stream");
+    if (o->program > 0)
+        fprintf(r->file, "; program of %" PRId64 " calls", o->program);
+    fprintf(r->file, "\n");
 }
 
 void perf_report_begin(struct perf_report *r)

@@ -1,4 +1,4 @@
-/* way.c: one place decides how a call is made, and waits for the stream if there is one. */
+/* way.c: one place decides between a call and the start of a program, and waits for the stream. */
 #include "way.h"
 
 tutti_status perf_way_open(struct perf_way *way, bool blocking)
@@ -13,12 +13,34 @@ void perf_way_close(struct perf_way *way)
         tutti_stream_destroy(way->stream);
 }
 
-tutti_status perf_way_call(struct perf_way *way, long calls, uint64_t *end)
+static tutti_status call(const struct perf_way *way)
 {
-    const struct perf_point *p = way->point;
-    tutti_status status = TUTTI_OK;
+    return way->point->collective->call(way->point, way->at->send, way->at->recv, way->comm);
+}
+
+tutti_status perf_way_bind(struct perf_way *way, long calls)
+{
+    if (calls == 0)
+        return TUTTI_OK;
+    tutti_status status = tutti_group_start();
     for (long i = 0; i < calls && status == TUTTI_OK; i++)
-        status = p->collective->call(p, way->at->send, way->at->recv, way->comm);
+        status = call(way);
+    tutti_status kept = tutti_group_keep(&way->program);
+    return status != TUTTI_OK ? status : kept;
+}
+
+void perf_way_unbind(struct perf_way *way)
+{
+    if (way->program != NULL)
+        tutti_program_destroy(way->program);
+    way->program = NULL;
+}
+
+tutti_status perf_way_make(struct perf_way *way, long units, uint64_t *end)
+{
+    tutti_status status = TUTTI_OK;
+    for (long i = 0; i < units && status == TUTTI_OK; i++)
+        status = way->program != NULL ? tutti_program_start(way->program) : call(way);
     return status == TUTTI_OK && way->streamed ? tutti_stream_record(way->stream, end) : status;
 }
 

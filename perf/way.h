@@ -1,4 +1,7 @@
-/* way.h: how the calls of a loop are made: blocking, or queued on a host stream. */
+/* way.h: how the calls of a loop are made: blocking, or queued on a host stream; each by itself, or bound
+ * once as a program that is started again and again.
+ *
+ * A unit is what is made at once: a call, or a start of the program. */
 #ifndef PERF_WAY_H
 #define PERF_WAY_H
 #include <stdbool.h>
@@ -10,6 +13,7 @@
 struct perf_way {
     bool streamed;
     tutti_stream stream; /* of every call */
+    tutti_program *program; /* between bind and unbind; NULL: a unit is a call */
     const struct perf_point *point; /* what is called, */
     const struct perf_pointers *at; /* with which pointers, */
     tutti_comm *comm; /* and where */
@@ -18,8 +22,13 @@ struct perf_way {
 tutti_status perf_way_open(struct perf_way *way, bool blocking);
 void perf_way_close(struct perf_way *way);
 
-/* Call `calls` times. On a stream they are queued, and *end is the point behind them; else they are done. */
-tutti_status perf_way_call(struct perf_way *way, long calls, uint64_t *end);
+/* From now on a unit is a program of `calls` calls of what way->point says; 0: a call. What it points to must
+ * stay as it is until unbind. */
+tutti_status perf_way_bind(struct perf_way *way, long calls);
+void perf_way_unbind(struct perf_way *way);
+
+/* Make `units`. On a stream they are queued, and *end is the point behind them; else they are done. */
+tutti_status perf_way_make(struct perf_way *way, long units, uint64_t *end);
 /* Wait until all up to `end` is done. */
 tutti_status perf_way_wait(struct perf_way *way, uint64_t end);
 

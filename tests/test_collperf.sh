@@ -73,6 +73,7 @@ refused '--timeout 0' --timeout 0
 refused '--output' --output "$scratch/none/report"
 refused '--bogus' --bogus
 refused '-z/--blocking 2' -z 2
+refused '-G/--program 5000' -G 5000
 refused '--list gpus' --list gpus
 refused '--csv' --json --csv
 refused '--plot .*\.svg' --plot picture.png
@@ -132,6 +133,9 @@ good "$collperf" all $few -g 2 --memory registered
 good "$collperf" all $few -g 2 -z 0
 says out '; on a host stream$' '-z 0'
 good "$collperf" all_reduce -b 8 -e 64K -f 8 -t 3 -z 0
+good "$collperf" all $few -g 2 -G 3
+says out '; program of 3 calls$' '-G 3'
+good "$collperf" all $few -t 2 -G 1 -z 0
 good "$collperf" all $few -g 4 -d all -o all -e 64
 good "$collperf" reduce $few -g 3 -r all
 good "$collperf" all_reduce $few -g 3 -d all -o all --exact
@@ -150,7 +154,7 @@ awk '!/^#/ && (NF != 17 || !($14 > 0 && $15 >= $14)) { bad = 1 } END { exit bad 
 expect 0 "$collperf" all $few -g 2 --json --output "$scratch/report"
 [ ! -s "$scratch/out" ] || fail '--output leaves stdout alone'
 for field in collective algorithm type op root in_place bytes count ranks time_us algbw busbw wrong path \
-    limit iterations median_us p99_us blocking; do
+    limit iterations median_us p99_us blocking program; do
     grep -q "\"$field\": " "$scratch/report" || fail "--json without the field $field"
 done
 if command -v python3 >/dev/null 2>&1; then

@@ -53,6 +53,7 @@ offers './collperf --memory r' registered NOT malloc
 offers './collperf --memory = r' registered NOT malloc
 offers './collperf --memory =' registered malloc
 offers './collperf --check ' 0 1
+offers './collperf -z ' 0 1 NOT all
 offers './collperf --list t' types NOT ops
 offers './collperf -b ' NOT all all_reduce
 offers './collperf --output Make' Makefile NOT all

@@ -41,14 +41,14 @@ static void receive_from_late_peer(bool blocking)
     void *sent;
     uint64_t end = 0;
     cr_assert_eq(pthread_create(&peer, NULL, send_late, comms[0]), 0);
-    cr_assert_eq(perf_way_call(&way, 1, &end), TUTTI_OK);
+    cr_assert_eq(perf_way_make(&way, 1, &end), TUTTI_OK);
     cr_assert_eq(perf_way_wait(&way, end), TUTTI_OK);
     cr_assert_eq(got, VALUE, "waited for, but not there");
     pthread_join(peer, &sent);
     cr_assert_eq((intptr_t)sent, TUTTI_OK);
 
     point.count = 0; /* nothing is there to wait for */
-    cr_assert_eq(perf_way_call(&way, 1, &end), TUTTI_OK);
+    cr_assert_eq(perf_way_make(&way, 1, &end), TUTTI_OK);
     cr_assert_eq(perf_way_wait(&way, end), TUTTI_OK);
     perf_way_close(&way);
     for (int i = 0; i < 2; i++)
