@@ -26,8 +26,9 @@
  * one order, but may spread several communicators over streams as they like.
  *
  * Threads. Every function may be called from any thread. One communicator is used by one thread at a time
- * (the threads of streams do not count), except tutti_comm_abort, tutti_comm_state and tutti_comm_get_error,
- * which any thread may call at any moment before tutti_comm_destroy. A stream may be used by any number of
+ * (the threads of streams do not count), except tutti_comm_abort, tutti_comm_state, tutti_comm_get_error and
+ * tutti_query of the "recorder", which any thread may call at any moment before tutti_comm_destroy.
+ * A stream may be used by any number of
  * threads. Groups and last errors belong to the thread. A process that was forked can use none of the
  * communicators and streams that were made before.
  *

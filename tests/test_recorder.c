@@ -49,7 +49,7 @@ static const char *operation(const char *json, int from_end)
 static int operations(const char *json)
 {
     int n = 0;
-    while (operation(json, n) != NULL)
+    for (const char *at = json; (at = strstr(at, "{\"collective\"")) != NULL; at++)
         n++;
     return n;
 }
@@ -246,8 +246,8 @@ static void deep(struct ranks_me *me)
     free(json);
     ranks_ok(me, tutti_group_end(), "many messages");
     json = ask(comm, "recorder json");
-    for (int i = 0; i < operations(json); i++)
-        ranks_expect(me, has(operation(json, i), "state", "\"done\""), "%.400s", operation(json, i));
+    for (const char *o = strstr(json, "{\"collective\""); o != NULL; o = strstr(o + 1, "{\"collective\""))
+        ranks_expect(me, has(o, "state", "\"done\""), "%.400s", o);
     ranks_expect(me, operations(json) == 257, "%d operations", operations(json));
     free(json);
     ranks_part(me, comm);
