@@ -53,7 +53,7 @@ done
 # "-x, --name" at the beginning of a line of --help; ".It Fl x , Fl Fl name" in a page.
 options_of_help()
 {
-    sed -n 's/^  *\(-[-a-z].*\)/\1/p' | awk '
+    sed -n 's/^  *\(-[-a-zA-Z].*\)/\1/p' | awk '
         { for (i = 1; i <= NF && $i ~ /^-/; i++) { sub(/,$/, "", $i); print $i } }'
 }
 options_of_page()
