@@ -285,3 +285,41 @@ Test(api_op, exact)
             .run = all_algorithms,
             .context = "exact" });
 }
+
+/* Blocks of different length, some empty: each is cut between the operator's elements, too. */
+static void unequal_blocks(struct ranks_me *me)
+{
+    struct rig rig;
+    if (!rig_open(me, &rig, "slice=8K", false))
+        return;
+    for (int i = 0; i < MERKLE; i++) {
+        const struct operator_row *o = &rows[i];
+        size_t counts[RANKS_MAX], unit = o->bytes / tutti_type_bytes(o->type), total = 0, first = 0;
+        for (int r = 0; r < me->n; r++) {
+            counts[r] = r % 3 == 1 ? 0 : (size_t)(40 + r) * unit;
+            first += r < me->rank ? counts[r] / unit : 0;
+            total += counts[r] / unit;
+        }
+        ranks_at(me, "n %d rank %d: reduce_scatter_v, %s", me->n, me->rank, o->name);
+        size_t bytes = counts[me->rank] / unit * o->bytes;
+        uint8_t *send = ranks_buffer_place(&rig.send, total * o->bytes, o->offset);
+        uint8_t *recv = ranks_buffer_place(&rig.recv, bytes, o->offset);
+        fill(o, me->rank, total, send);
+        tutti_status status =
+            tutti_reduce_scatter_v(send, counts, recv, o->type, rig.ops[i], rig.comm, tutti_no_stream());
+        expect(o, false, 0, me->n, total, rig.expected);
+        ranks_ok(me, status, "reduce_scatter_v");
+        ranks_expect(me, memcmp(recv, rig.expected + first * o->bytes, bytes) == 0, "the result is wrong");
+        ranks_buffer_check(me, &rig.recv, "recv");
+        counts[0]++; /* an element would be split */
+        status = tutti_reduce_scatter_v(send, counts, recv, o->type, rig.ops[i], rig.comm, tutti_no_stream());
+        ranks_refused(me, status, TUTTI_INVALID_ARGUMENT, "reduce_scatter_v", "count is |a multiple of ");
+    }
+    rig_close(me, &rig);
+}
+
+Test(api_op, blocks_of_different_length)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = unequal_blocks });
+    ranks_run(&(struct ranks_plan){ .n = 5, .kind = RANKS_TOGETHER, .run = unequal_blocks });
+}
