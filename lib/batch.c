@@ -77,6 +77,58 @@ tutti_status tt_batch_add(struct tt_batch *batch, const struct tt_call *call)
     return TUTTI_OK;
 }
 
+static bool is_self(const struct tt_call *call, enum tt_collective collective)
+{
+    return call->collective == collective && call->root == call->comm->rank;
+}
+
+/* The receive copies what the send has: see point.c. */
+static tutti_status meet(struct tt_call *send, struct tt_call *recv)
+{
+    uint64_t bytes = (uint64_t)recv->count * tutti_type_bytes(recv->type);
+    uintptr_t from = (uintptr_t)send->send, to = (uintptr_t)recv->recv;
+    if (send->count != recv->count || send->type != recv->type)
+        return tt_fail(TUTTI_INVALID_USAGE,
+            "group: rank %d sends itself %zu %s, but receives %zu %s; legal: the same", recv->root,
+            send->count, tt_type_name(send->type), recv->count, tt_type_name(recv->type));
+    if (bytes > 0 && from < to + bytes && to < from + bytes)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "group: rank %d sends itself %llu bytes from %p to %p: they overlap; legal: apart", recv->root,
+            (unsigned long long)bytes, send->send, recv->recv);
+    recv->send = send->send;
+    send->met = recv->met = true;
+    return TUTTI_OK;
+}
+
+tutti_status tt_batch_meet(struct tt_batch *batch)
+{
+    const struct tt_comm *last = NULL;
+    tutti_status status = TUTTI_OK;
+    int next = 0; /* all sends of `last` before it have met */
+    for (int i = 0; i < batch->count && status == TUTTI_OK; i++) {
+        struct tt_call *recv = &batch->calls[i].call, *send = NULL;
+        if (!is_self(recv, TT_P2P_RECV))
+            continue;
+        next = recv->comm == last ? next : 0;
+        last = recv->comm;
+        for (; next < batch->count && send == NULL; next++) {
+            struct tt_call *other = &batch->calls[next].call;
+            if (other->comm == recv->comm && is_self(other, TT_P2P_SEND) && !other->met)
+                send = other;
+        }
+        status = send != NULL ? meet(send, recv) : TUTTI_OK;
+    }
+    for (int i = 0; i < batch->count && status == TUTTI_OK; i++) {
+        const struct tt_call *call = &batch->calls[i].call;
+        bool sends = is_self(call, TT_P2P_SEND);
+        if ((sends || is_self(call, TT_P2P_RECV)) && !call->met)
+            status = tt_fail(TUTTI_INVALID_USAGE, "group: rank %d %s itself %zu %s, but the group has no %s",
+                call->root, sends ? "sends" : "receives from", call->count, tt_type_name(call->type),
+                sends ? "recv for it" : "send");
+    }
+    return status;
+}
+
 void tt_batch_free(struct tt_batch *batch)
 {
     for (int i = 0; i < batch->capacity; i++)

@@ -30,6 +30,8 @@ struct tt_call {
     struct tt_plan *plan; /* of a program: its own; NULL: the communicator's cache has it */
     struct tt_entry *entry; /* in the recorder, of a call that was queued; set anew each time it is */
 
+    bool met; /* p2p of this rank with itself: its group has the other end */
+
     /* Set by tt_call_check. */
     bool in_place;
     uint16_t element_bytes; /* of what no chunk or slice splits: of the type, or of a user operator */
@@ -96,6 +98,8 @@ struct tt_batch {
     int count, capacity;
 };
 tutti_status tt_batch_add(struct tt_batch *batch, const struct tt_call *call);
+/* Bring sends and receives of a rank with itself together; an error if one is left alone. */
+tutti_status tt_batch_meet(struct tt_batch *batch);
 void tt_batch_free(struct tt_batch *batch);
 
 /* Run calls to their end. Collectives of one communicator run one after the other, everything else at

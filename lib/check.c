@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "call.h"
+#include "group.h"
 #include "stream.h"
 
 static const char *const type_names[] = { "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16",
@@ -139,9 +140,14 @@ static tutti_status check_values(struct tt_call *call)
     if (row->rooted && (call->root < 0 || call->root >= n))
         return tt_fail(
             TUTTI_INVALID_ARGUMENT, "%s: root is %d; legal: 0 to %d", name_of(call), call->root, n - 1);
-    if (row->p2p && (call->root < 0 || call->root >= n || call->root == call->comm->rank))
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: peer is %d; legal: 0 to %d, but not this rank, %d",
-            name_of(call), call->root, n - 1, call->comm->rank);
+    if (row->p2p && (call->root < 0 || call->root >= n))
+        return tt_fail(
+            TUTTI_INVALID_ARGUMENT, "%s: peer is %d; legal: 0 to %d", name_of(call), call->root, n - 1);
+    if (row->p2p && call->root == call->comm->rank && !tt_group_open())
+        return tt_fail(TUTTI_INVALID_USAGE,
+            "%s: peer is this rank, %d, outside a group: it would wait for itself; legal: send and recv in "
+            "one group",
+            name_of(call), call->root);
     return row->result == TT_RESULT_REDUCED ? check_op(call) : TUTTI_OK;
 }
 

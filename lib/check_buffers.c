@@ -151,7 +151,9 @@ static struct extent extent_of(const struct tt_call *call, int side)
     const struct tt_blocks *b = &call->blocks[side];
     const void *pointer = side == TT_IN ? call->send : call->recv;
     uint64_t element = tutti_type_bytes(call->type), first = 0, end = 0;
-    if (b->counts != NULL) {
+    if (call->collective == TT_P2P_RECV && side == TT_IN) { /* its group knows, if this rank is the peer */
+        end = 0;
+    } else if (b->counts != NULL) {
         uint64_t packed = 0;
         first = UINT64_MAX;
         for (int r = 0; r < call->comm->n; r++) {

@@ -180,6 +180,8 @@ tutti_status tutti_group_end(void)
     if (status == TUTTI_OK && ended.ninits > 0)
         status = run_inits(&ended);
     if (status == TUTTI_OK && ended.item != NULL)
+        status = tt_batch_meet(ended.item->batch);
+    if (status == TUTTI_OK && ended.item != NULL)
         status = tt_group_run(ended.item, &ticket);
     else if (ended.item != NULL)
         tt_item_drop(ended.item);
@@ -200,6 +202,8 @@ tutti_status tt_group_take(struct tt_item **item)
         status = tt_fail(TUTTI_INVALID_USAGE, "group_keep: the group has an initialisation; legal: calls");
     if (status == TUTTI_OK && ended.item == NULL && (ended.item = tt_item_take(NULL)) == NULL)
         status = TUTTI_OUT_OF_MEMORY;
+    if (status == TUTTI_OK)
+        status = tt_batch_meet(ended.item->batch);
     if (status == TUTTI_OK)
         *item = ended.item;
     else if (ended.item != NULL)

@@ -437,10 +437,11 @@ tutti_status tutti_gather_v(const void *send, size_t send_count, void *recv, con
 tutti_status tutti_scatter_v(const void *send, const size_t *send_counts, const size_t *send_places,
     void *recv, size_t recv_count, tutti_type type, int root, tutti_comm *comm, tutti_stream stream);
 
-/* One message to, or from, rank `peer`, which is not this one. Messages of a pair are matched in the order
- * of the calls; both sides give the same count and a type, else both get MISMATCH. A send returns when its
- * buffer may be reused, which may need the receiver: a pair that exchanges must group, or order its calls.
- * A message of 0 elements is not sent. */
+/* One message to, or from, rank `peer`. Messages of a pair are matched in the order of the calls; both sides
+ * give the same count and a type, else both get MISMATCH. A send returns when its buffer may be reused, which
+ * may need the receiver: a pair that exchanges must group, or order its calls. A message of 0 elements is not
+ * sent. A rank may be its own peer inside a group that holds as many such sends as receives: each receive
+ * then copies. Outside, or without the other, it is an INVALID_USAGE. */
 tutti_status tutti_send(
     const void *send, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream);
 tutti_status tutti_recv(

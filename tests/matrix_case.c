@@ -2,7 +2,6 @@
 #include "matrix_case.h"
 
 #include <stdio.h>
-#include <string.h>
 
 const struct matrix_shape matrix_shapes[COLLECTIVES] = {
     [ALL_REDUCE] = { .name = "all_reduce",
@@ -175,10 +174,6 @@ void matrix_prepare(struct matrix_case *c, struct ranks_buffer (*buffers)[2])
 
 static tutti_status call_shift(const struct matrix_case *c, const void *send, void *recv, tutti_comm *comm)
 {
-    if (c->n == 1) {
-        memcpy(recv, send, c->count * tutti_type_bytes(c->vector.type));
-        return TUTTI_OK;
-    }
     tutti_group_start();
     tutti_send(send, c->count, c->vector.type, (c->rank + 1) % c->n, comm, tutti_no_stream());
     tutti_recv(recv, c->count, c->vector.type, (c->rank + c->n - 1) % c->n, comm, tutti_no_stream());

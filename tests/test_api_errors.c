@@ -176,8 +176,8 @@ static void wrong_ranks(struct ranks_me *me, tutti_comm *comm)
         refuse(me, RECV, &w, comm, TUTTI_INVALID_ARGUMENT, "peer|0 to 2");
     }
     w.root = me->rank;
-    refuse(me, SEND, &w, comm, TUTTI_INVALID_ARGUMENT, "peer|not this rank");
-    refuse(me, RECV, &w, comm, TUTTI_INVALID_ARGUMENT, "peer|not this rank");
+    refuse(me, SEND, &w, comm, TUTTI_INVALID_USAGE, "peer is this rank|outside a group");
+    refuse(me, RECV, &w, comm, TUTTI_INVALID_USAGE, "peer is this rank|outside a group");
 }
 
 static void wrong_pointers(struct ranks_me *me, tutti_comm *comm)

@@ -117,7 +117,7 @@ const struct tt_collective_row tt_collectives[TT_COLLECTIVES] = {
         .bus = TT_BUS_ONE,
         .p2p = true },
     [TT_P2P_RECV] = { .name = "recv",
-        .in = TT_REACH_NONE,
+        .in = TT_REACH_ROOT, /* from this rank itself: what it sends */
         .out = TT_REACH_ALL,
         .result = TT_RESULT_ROOT,
         .in_place = TT_IN_PLACE_NEVER,
