@@ -1,8 +1,9 @@
 /* test_api_counts.c: v-forms in which only two ranks know the length of a block, and do not agree on it.
  *
  * All ranks get TUTTI_MISMATCH, and it names the two. One of them may see nothing wrong with its own part and
- * return; then either it goes on, and its next message tells, or it does not, and the other finds that it
- * will never come. A short message that nobody awaits is the exception: only the next of that pair tells. */
+ * return; then either it goes on, and its next message tells (never is it taken for the missing one), or it
+ * does not, and the other finds that it will never come. A short message that nobody awaits is the exception:
+ * only the next of that pair tells. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
@@ -33,10 +34,14 @@ static const struct {
 };
 enum { DIFFERENCES = sizeof differences / sizeof differences[0] };
 
+/* What the ranks call next that see nothing wrong. */
+enum next { NOTHING, ALL_TO_ALL, AGAIN /* the same, now with counts that agree */, NEXTS };
+static const char *const next_names[NEXTS] = { "", ", then all_to_all", ", then the same, rightly" };
+
 struct plan {
     enum form form;
     int difference, giver, taker;
-    bool follow;
+    enum next next;
 };
 
 /* Nobody looks at what arrives in a mismatch, so threads may share them. */
@@ -47,15 +52,15 @@ static float *space(int which)
 }
 
 /* All blocks are of the usual length but that of the giver for the taker. */
-static tutti_status run_form(const struct ranks_me *me, const struct plan *p, tutti_comm *comm)
+static tutti_status run_form(const struct ranks_me *me, const struct plan *p, tutti_comm *comm, bool differs)
 {
     size_t sent[RANKS_MAX], received[RANKS_MAX];
     tutti_stream none = tutti_no_stream();
     for (int r = 0; r < me->n; r++)
         sent[r] = received[r] = USUAL;
-    if (me->rank == p->giver)
+    if (differs && me->rank == p->giver)
         sent[p->taker] = differences[p->difference].given;
-    if (me->rank == p->taker)
+    if (differs && me->rank == p->taker)
         received[p->giver] = differences[p->difference].expected;
     switch (p->form) {
     case GATHER_V:
@@ -85,12 +90,14 @@ static void disagree(struct ranks_me *me, const struct plan *p)
         return;
     ranks_at(me, "n %d rank %d: %s, %zu from rank %d for rank %d, which expects %zu%s", me->n, me->rank,
         names[p->form], differences[p->difference].given, p->giver, p->taker,
-        differences[p->difference].expected, p->follow ? ", then all_to_all" : "");
+        differences[p->difference].expected, next_names[p->next]);
     ranks_ok(me, tutti_barrier(comm, tutti_no_stream()), "the barrier before");
     ranks_meet(me); /* or what comes ends it at a rank that is still inside */
-    tutti_status status = run_form(me, p, comm);
-    if (status == TUTTI_OK && p->follow)
+    tutti_status status = run_form(me, p, comm, true);
+    if (status == TUTTI_OK && p->next == ALL_TO_ALL)
         status = tutti_all_to_all(space(0), space(1), 1, TUTTI_FLOAT32, comm, tutti_no_stream());
+    if (status == TUTTI_OK && p->next == AGAIN)
+        status = run_form(me, p, comm, false);
     if (status == TUTTI_OK)
         status = wait_for_error(comm);
     ranks_expect(me, status == TUTTI_MISMATCH, "returned %d (%s)", status, tutti_get_last_error(comm));
@@ -99,6 +106,8 @@ static void disagree(struct ranks_me *me, const struct plan *p)
         (error.rank == p->giver && error.peer == p->taker) ||
             (error.rank == p->taker && error.peer == p->giver),
         "the error names ranks %d and %d: %s", error.rank, error.peer, error.text);
+    ranks_expect(me, error.sequence == 1 || differences[p->difference].expected == 0,
+        "it was found in operation %llu, not 1", (unsigned long long)error.sequence);
     ranks_meet(me);
     tutti_comm_destroy(comm);
 }
@@ -109,8 +118,8 @@ static void differ(struct ranks_me *me)
         for (int form = 0; form < FORMS; form++) {
             struct plan p = { .form = (enum form)form, .difference = d, .giver = d % me->n };
             p.taker = (p.giver + 1 + form % (me->n - 1)) % me->n;
-            for (int follow = !differences[d].alone; follow < 2; follow++) {
-                p.follow = follow;
+            for (int next = !differences[d].alone; next < NEXTS; next++) {
+                p.next = (enum next)next;
                 disagree(me, &p);
             }
         }
