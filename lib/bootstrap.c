@@ -387,6 +387,7 @@ tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct
     if (!s)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to meet at an id");
     *s = (struct tt_session){ -1, n, rank, read.session, timeout_ms, tt_deadline_ns(timeout_ms) };
+    tt_wire_need_files(n * TT_BLOB_FDS);
     status = reach(s, &read, &address);
     if (status == TUTTI_OK)
         status = prove(s, &read);

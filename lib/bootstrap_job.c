@@ -176,6 +176,7 @@ uint8_t *tt_round_part(const struct tt_round *round, int rank)
 
 static bool allocate(struct tt_job *job, int n)
 {
+    tt_wire_need_files(n * (1 + TT_BLOB_FDS)); /* a connection, and what comes by it */
     job->seats = calloc((size_t)n, sizeof *job->seats);
     job->fds = malloc((size_t)n * TT_BLOB_FDS * sizeof *job->fds);
     if (tt_round_begin(&job->round, n, TT_ENTRY_BYTES) != TUTTI_OK || !job->seats || !job->fds)

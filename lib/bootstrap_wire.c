@@ -288,6 +288,17 @@ unsigned long long tt_wire_open_files(void)
     return (unsigned long long)limit.rlim_cur;
 }
 
+void tt_wire_need_files(int count)
+{
+    struct rlimit limit;
+    rlim_t needed = (rlim_t)count;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || needed <= limit.rlim_cur / 2)
+        return;
+    rlim_t room = limit.rlim_max - limit.rlim_cur;
+    limit.rlim_cur += needed < room ? needed : room;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int64_t tt_wire_later(int64_t deadline_ns, int ms)
 {
     int64_t more_ns = (int64_t)ms * 1000000;

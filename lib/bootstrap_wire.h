@@ -102,6 +102,10 @@ ssize_t tt_wire_send(int socket, const void *bytes, size_t size, const int *fds,
  * process could not take them all. Those for which there is no room are closed. */
 ssize_t tt_wire_receive(int socket, void *bytes, size_t size, int *fds, int room, int *nfds);
 unsigned long long tt_wire_open_files(void); /* ulimit -n, for errors */
+/* So many descriptors will be needed for a while: raise the soft limit of open files, as far as the hard one
+ * allows, if they could not fit beside what the program has open. It is not lowered again, for what others
+ * open meanwhile may lie beyond. */
+void tt_wire_need_files(int count);
 /* A deadline as poll wants it. */
 int tt_wire_poll_ms(int64_t deadline_ns);
 int64_t tt_wire_later(int64_t deadline_ns, int ms); /* never stays never */

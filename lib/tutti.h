@@ -195,14 +195,27 @@ tutti_status tutti_get_id(tutti_id *id);
 /* Join n ranks that have the same id: this one is `rank`. Collective; returns when all have joined, or
  * with TIMEOUT, naming who is missing. All ranks must run on this machine, as one user. config may be
  * NULL. Inside a group (several ranks of one thread) it is deferred to tutti_group_end; config and comm
- * must stay valid until then. Errors: INVALID_ARGUMENT (n, rank, id, comm; ranks that disagree on n; a
- * rank that comes twice), UNSUPPORTED (flags), SYSTEM_ERROR, TIMEOUT, PEER_LOST, OUT_OF_MEMORY. */
+ * must stay valid until then. Many ranks need many descriptors for a moment: the soft limit of open files
+ * is raised towards the hard one if they would not fit. Errors: INVALID_ARGUMENT (n, rank, id, comm; ranks
+ * that disagree on n; a rank that comes twice), UNSUPPORTED (flags), SYSTEM_ERROR, TIMEOUT, PEER_LOST,
+ * OUT_OF_MEMORY. */
 tutti_status tutti_comm_init_rank(
     int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
 
-/* The same with n, rank and id from the launcher: TUTTI_ID (hexadecimal), TUTTI_RANK and TUTTI_SIZE, or
- * PMIx under mpirun and srun. Errors: INVALID_USAGE if there is no launcher, and those of
- * tutti_comm_init_rank. */
+/* The same with n, rank and id from the first of these sources whose variables are there; half of what one
+ * needs is an error that names the rest.
+ *   1. TUTTI_RANK, TUTTI_SIZE and TUTTI_ID, the 256 hexadecimal digits of an id (`tutti-info id` makes one);
+ *   2. TUTTI_RANK, TUTTI_SIZE (or torchrun's RANK and WORLD_SIZE), TUTTI_ROOT, the host:port at which rank 0
+ *      listens, written alike for all ranks, and TUTTI_SECRET_FILE, a regular file of this user with mode
+ *      0600 or 0400 and 16 to 4096 bytes, the same for all ranks;
+ *   3. torchrun: TORCHELASTIC_RUN_ID, with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and LOCAL_WORLD_SIZE
+ *      equal to WORLD_SIZE (else TUTTI_ROOT and TUTTI_SECRET_FILE are needed, for torchrun has no secret);
+ *   4. PMIx: PMIX_RANK or PMIX_NAMESPACE (mpirun of Open MPI, srun --mpi=pmix);
+ *   5. PMI: PMI_RANK, PMI_SIZE and PMI_FD (mpirun of MPICH, srun --mpi=pmi2);
+ *   6. RANK and WORLD_SIZE, with MASTER_ADDR and MASTER_PORT as under 3, if MASTER_ADDR is this machine.
+ * Collective; each call makes another communicator of all ranks. Waits no longer than the communicator would.
+ * Errors: INVALID_USAGE (no source, or half of one), UNSUPPORTED (ranks on several machines), TIMEOUT (ranks
+ * that did not start), SYSTEM_ERROR (the launcher failed), and those of tutti_comm_init_rank. */
 tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm);
 
 /* All n ranks in this process: comms[n] in rank order, for n threads, or for one thread that groups its

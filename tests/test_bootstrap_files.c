@@ -40,6 +40,34 @@ Test(bootstrap_files, rank_out_of_descriptors_is_told_to_all)
     cr_expect(settles("/proc/self/fd", before), "what had come was not closed");
 }
 
+/* The soft limit alone is no obstacle: it is raised, in the ranks and where they meet. */
+Test(bootstrap_files, soft_limit_is_raised)
+{
+    enum { RANKS = 72, FILES = 128 };
+    tutti_id id;
+    pid_t maker, children[RANKS];
+    struct rlimit limit;
+    int made[2];
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = FILES;
+    cr_assert(limit.rlim_max > 8 * FILES && setrlimit(RLIMIT_NOFILE, &limit) == 0 && pipe(made) == 0);
+    maker = fork();
+    if (maker == 0) {
+        if (tt_bootstrap_create(&id, PATIENCE_MS) == TUTTI_OK && write(made[1], &id, sizeof id) == sizeof id)
+            tt_sleep_ms(PATIENCE_MS);
+        _exit(1);
+    }
+    cr_assert_eq(read(made[0], &id, sizeof id), sizeof id);
+    for (int r = 0; r < RANKS; r++)
+        children[r] = fork_call(call_for(&id, RANKS, r));
+    for (int r = 0; r < RANKS; r++)
+        cr_expect(ended_well(children[r]), "rank %d", r);
+    kill(maker, SIGKILL);
+    waitpid(maker, NULL, 0);
+    close(made[0]);
+    close(made[1]);
+}
+
 /* A process that makes an id and can then open only so many descriptors more. In a place of its own, where
  * nobody looks whether it is still alive, for that would take one. */
 static pid_t fork_maker(struct place *place, tutti_id *id, int spare)

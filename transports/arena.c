@@ -24,7 +24,7 @@
 
 #define ARENA_MAGIC 0x616e657261697475u /* "utiarena" */
 enum { ARENA_VERSION = 1, LARGE = 2 << 20, NO_EXEC_SEAL = 8 };
-static const uint64_t smallest = 64u << 20, largest = (uint64_t)1 << 40;
+static const uint64_t smallest = 64u << 20, largest = (uint64_t)1 << 38;
 
 struct header { /* the first page of an arena */
     uint64_t magic;
@@ -94,7 +94,8 @@ static uint64_t page_bytes(void)
     return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Twice the memory leaves room for holes. Where the address space is limited, the arena must leave it to
+/* Twice the memory leaves room for holes. The largest is such that 256 processes map each other in half of an
+ * address space of 47 bits. Where the address space is limited, the arena must leave it to
  * others: the peers' arenas, and the program. */
 static uint64_t wanted_bytes(void)
 {
