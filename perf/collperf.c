@@ -135,7 +135,8 @@ static int walk_types(struct run *run, const struct perf_collective *collective,
                 .n = crew->n,
                 .rank = crew->rank };
             p.op = collective->reduces ? op : NULL;
-            code = walk_roots(run, &p, algorithm);
+            if (p.op == NULL || perf_op_fits(op, type))
+                code = walk_roots(run, &p, algorithm);
             if (o->op != NULL || !collective->reduces)
                 break;
         }

@@ -358,6 +358,9 @@ int perf_options_parse(int argc, char **argv, const char *launcher, struct perf_
         code = settle_ranks(&o, given);
     if (code < 0)
         code = settle_sizes(&o, given);
+    if (code < 0 && o.type != NULL && o.op != NULL && !perf_op_fits(o.op, o.type))
+        code =
+            refuse('o', o.op->name, "bits are of integers; legal with it is an integer -d, as int32, or all");
     if (code < 0)
         code = settle_report(&o);
     if (code < 0 && o.self_test && o.collective != NULL && !o.collective->moves) {

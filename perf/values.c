@@ -14,6 +14,8 @@
 #include <string.h>
 
 const struct perf_type perf_types[PERF_TYPES] = {
+    { "int8", "char", TUTTI_INT8, PERF_SIGNED, 1, 0 },
+    { "uint8", "byte", TUTTI_UINT8, PERF_UNSIGNED, 1, 0 },
     { "int32", "int", TUTTI_INT32, PERF_SIGNED, 4, 0 },
     { "uint32", "uint", TUTTI_UINT32, PERF_UNSIGNED, 4, 0 },
     { "int64", "long", TUTTI_INT64, PERF_SIGNED, 8, 0 },
@@ -22,6 +24,8 @@ const struct perf_type perf_types[PERF_TYPES] = {
     { "bfloat16", "bf16", TUTTI_BFLOAT16, PERF_FLOAT, 2, 8 },
     { "float", "float32", TUTTI_FLOAT32, PERF_FLOAT, 4, 24 },
     { "double", "float64", TUTTI_FLOAT64, PERF_FLOAT, 8, 53 },
+    { "f8e4m3", "float8_e4m3", TUTTI_FLOAT8_E4M3, PERF_FLOAT, 1, 4 },
+    { "f8e5m2", "float8_e5m2", TUTTI_FLOAT8_E5M2, PERF_FLOAT, 1, 3 },
 };
 
 const struct perf_op perf_ops[PERF_OPS] = {
@@ -30,6 +34,9 @@ const struct perf_op perf_ops[PERF_OPS] = {
     { "min", TUTTI_MIN },
     { "max", TUTTI_MAX },
     { "avg", TUTTI_AVG },
+    { "band", TUTTI_BIT_AND },
+    { "bor", TUTTI_BIT_OR },
+    { "bxor", TUTTI_BIT_XOR },
 };
 
 const struct perf_type *perf_type_find(const char *name)
@@ -46,6 +53,11 @@ const struct perf_op *perf_op_find(const char *name)
         if (strcmp(perf_ops[i].name, name) == 0)
             return &perf_ops[i];
     return NULL;
+}
+
+bool perf_op_fits(const struct perf_op *op, const struct perf_type *type)
+{
+    return type->kind != PERF_FLOAT || op->op < TUTTI_BIT_AND;
 }
 
 uint64_t perf_value_load(const struct perf_type *type, const void *from)
@@ -74,14 +86,43 @@ static uint32_t bits_of_float(float value)
     return bits;
 }
 
-static double decode_half(uint32_t bits)
+/* The parts of a float of at most 16 bits. Beyond `most` a number becomes it: an infinity, or the greatest
+ * number of a type that saturates. */
+struct narrow {
+    int fraction, least; /* bits of the fraction; exponent of the least normal number */
+    uint32_t sign, most, nan; /* as codes; all from `nan` on are NaNs */
+};
+
+static struct narrow narrow_of(const struct perf_type *type)
 {
-    int exponent = bits >> 10 & 31;
-    double fraction = bits & 1023;
-    double value = exponent == 31  ? (fraction > 0 ? NAN : INFINITY)
-                   : exponent == 0 ? ldexp(fraction, -24)
-                                   : ldexp(fraction + 1024, exponent - 25);
-    return bits & 0x8000 ? -value : value;
+    int exponent_bits = 8 * type->bytes - type->digits;
+    struct narrow t = { .fraction = type->digits - 1, .least = 2 - (1 << (exponent_bits - 1)) };
+    uint32_t infinity = ((1u << exponent_bits) - 1) << t.fraction;
+    t.sign = 1u << (8 * type->bytes - 1);
+    t.most = type->bytes == 2 ? infinity : infinity - 1;
+    t.nan = infinity + 1;
+    if (type->type == TUTTI_FLOAT8_E4M3) { /* its greatest exponent is one of numbers, but for the last */
+        t.nan = t.sign - 1;
+        t.most = t.nan - 1;
+    }
+    return t;
+}
+
+static double decode_narrow(const struct perf_type *type, uint32_t bits)
+{
+    struct narrow t = narrow_of(type);
+    uint32_t magnitude = bits & (t.sign - 1), one = 1u << t.fraction;
+    int exponent = (int)(magnitude >> t.fraction);
+    double count = magnitude & (one - 1), value;
+    if (magnitude >= t.nan)
+        value = NAN;
+    else if (magnitude == t.nan - 1 && type->type != TUTTI_FLOAT8_E4M3)
+        value = INFINITY;
+    else if (exponent == 0)
+        value = ldexp(count, t.least - t.fraction);
+    else
+        value = ldexp(count + one, exponent - 1 + t.least - t.fraction);
+    return bits & t.sign ? -value : value;
 }
 
 /* To the nearest whole number, ties to even, for 0 <= value < 2^51. */
@@ -90,61 +131,43 @@ static double round_even(double value)
     return value + 0x1p52 - 0x1p52;
 }
 
-static uint32_t encode_half(double value)
+/* The fraction counts in units of the last bit; a carry goes into the exponent. */
+static uint32_t encode_narrow(const struct perf_type *type, double value)
 {
-    uint32_t sign = signbit(value) ? 0x8000 : 0;
-    value = fabs(value);
-    if (isnan(value))
-        return sign | 0x7e00;
-    if (value < 0x1p-14) /* subnormal: units of 2^-24; 1024 of them are the smallest normal number */
-        return sign | (uint32_t)round_even(ldexp(value, 24));
-    if (value >= 65520)
-        return sign | 0x7c00;
+    struct narrow t = narrow_of(type);
+    uint32_t sign = signbit(value) ? t.sign : 0;
     int exponent;
-    double fraction = frexp(value, &exponent);
-    uint32_t significand =
-        (uint32_t)round_even(ldexp(fraction, 11)); /* 1024..2048; 2048 carries into the exponent */
-    return sign | (((uint32_t)(exponent + 14) << 10) + significand - 1024);
-}
-
-static uint32_t encode_bfloat16(double value)
-{
-    uint32_t bits = bits_of_float((float)value);
     if (isnan(value))
-        return bits >> 16 | 0x40;
-    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+        return 2 * t.sign - 1;
+    if (isinf(value))
+        return sign | t.most;
+    frexp(value, &exponent);
+    exponent = value == 0 || exponent <= t.least ? t.least : exponent - 1;
+    uint64_t count = (uint64_t)round_even(ldexp(fabs(value), t.fraction - exponent));
+    uint64_t code = ((uint64_t)(exponent - t.least) << t.fraction) + count;
+    return sign | (code < t.most ? (uint32_t)code : t.most);
 }
 
 static double decode(const struct perf_type *type, uint64_t bits)
 {
     double value;
-    switch (type->type) {
-    case TUTTI_FLOAT16:
-        return decode_half((uint32_t)bits);
-    case TUTTI_BFLOAT16:
-        return float_of_bits((uint32_t)bits << 16);
-    case TUTTI_FLOAT32:
+    if (type->bytes <= 2)
+        return decode_narrow(type, (uint32_t)bits);
+    if (type->bytes == 4)
         return float_of_bits((uint32_t)bits);
-    default:
-        memcpy(&value, &bits, sizeof value);
-        return value;
-    }
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 static uint64_t encode(const struct perf_type *type, double value)
 {
     uint64_t bits;
-    switch (type->type) {
-    case TUTTI_FLOAT16:
-        return encode_half(value);
-    case TUTTI_BFLOAT16:
-        return encode_bfloat16(value);
-    case TUTTI_FLOAT32:
+    if (type->bytes <= 2)
+        return encode_narrow(type, value);
+    if (type->bytes == 4)
         return bits_of_float((float)value);
-    default:
-        memcpy(&bits, &value, sizeof bits);
-        return bits;
-    }
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
 }
 
 static uint64_t cut(const struct perf_type *type, uint64_t bits)
@@ -206,11 +229,13 @@ static uint64_t given_float(const struct perf_values *v, int rank, uint64_t rand
         return finite_number(v->type, random);
     if (v->exact)
         return around_one(v, rank, random);
-    if (v->op->op ==
-        TUTTI_PROD) { /* 14 factors of at most 2 in either direction fit the exponents of all types */
-        double power = rank < 14 ? ldexp(1, (int)(random >> 32) % 3 - 1) : 1;
+    if (v->op->op == TUTTI_PROD) { /* so many factors of at most 2 in either direction fit the exponents */
+        int factors = v->type->type == TUTTI_FLOAT8_E4M3 ? 6 : 14;
+        double power = rank < factors ? ldexp(1, (int)(random >> 33) % 3 - 1) : 1;
         return encode(v->type, random & 1 ? -power : power);
     }
+    if (v->type->digits < 31 && rank >> v->type->digits != 0) /* more would not fit the significand */
+        return encode(v->type, 0);
     int64_t limit = small_limit(v);
     return encode(v->type, (double)((int64_t)(random >> 1) % (2 * limit + 1) - limit));
 }
@@ -246,6 +271,15 @@ static uint64_t reduced_integer(const struct perf_values *v, uint64_t index)
             break;
         case TUTTI_MAX:
             result = less ? result : next;
+            break;
+        case TUTTI_BIT_AND:
+            result &= next;
+            break;
+        case TUTTI_BIT_OR:
+            result |= next;
+            break;
+        case TUTTI_BIT_XOR:
+            result ^= next;
             break;
         default:
             result += next;

@@ -28,12 +28,13 @@ struct perf_op {
     tutti_op op;
 };
 
-enum { PERF_TYPES = 8, PERF_OPS = 5, PERF_RANKS_MAX = 1024, PERF_PERIOD = 65521 };
+enum { PERF_TYPES = 12, PERF_OPS = 8, PERF_RANKS_MAX = 1024, PERF_PERIOD = 65521 };
 extern const struct perf_type perf_types[PERF_TYPES];
 extern const struct perf_op perf_ops[PERF_OPS];
 
 const struct perf_type *perf_type_find(const char *name); /* NULL if there is none */
 const struct perf_op *perf_op_find(const char *name);
+bool perf_op_fits(const struct perf_op *op, const struct perf_type *type); /* bits are of integers only */
 
 struct perf_values {
     const struct perf_type *type;

@@ -102,12 +102,14 @@ expect 0 "$collperf" --list collectives
 says out '^sendrecv$' 'names of collectives'
 expect 0 "$collperf" --list types
 says out '^bfloat16$' 'names of types'
+says out '^f8e4m3$' 'names of types'
 expect 0 "$collperf" --list ops
 says out '^avg$' 'names of operations'
 expect 0 "$collperf" --list options
 says out '^--minbytes$' 'names of options'
 says out '^-b$' 'names of options'
 refused '-d/--datatype .*uint64 half' -d int7
+refused '-o/--op band.*integer' -o band -d half
 
 # --- The check finds what is wrong.
 for collective in all_reduce reduce_scatter all_gather broadcast reduce all_gather_v \
@@ -137,6 +139,8 @@ good "$collperf" all $few -g 2 -G 3
 says out '; program of 3 calls$' '-G 3'
 good "$collperf" all $few -t 2 -G 1 -z 0
 good "$collperf" all $few -g 4 -d all -o all -e 64
+good "$collperf" all_reduce $few -g 5 -d int8 -o bxor
+good "$collperf" reduce_scatter $few -t 16 -d f8e5m2 -o sum
 good "$collperf" reduce $few -g 3 -r all
 good "$collperf" all_reduce $few -g 3 -d all -o all --exact
 good "$collperf" all_reduce $few -g 3 --algo all
