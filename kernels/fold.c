@@ -68,6 +68,11 @@ enum tt_isa tt_isa_best(void)
     return (enum tt_isa)isa;
 }
 
+enum tt_isa tt_isa_of(uint64_t setting)
+{
+    return setting == 0 ? tt_isa_best() : (enum tt_isa)(setting - 1);
+}
+
 const char *tt_isa_name(enum tt_isa isa)
 {
     static const char *const names[TT_ISAS] = { "generic", "avx2", "avx512" };

@@ -33,6 +33,7 @@ enum tt_isa { TT_ISA_GENERIC, TT_ISA_AVX2, TT_ISA_AVX512, TT_ISAS }; /* each inc
 tt_fold_fn tt_fold_find_isa(tutti_type type, tutti_op op, enum tt_shape shape, enum tt_isa isa);
 const char *tt_isa_name(enum tt_isa isa);
 enum tt_isa tt_isa_best(void); /* what tt_fold_find uses */
+enum tt_isa tt_isa_of(uint64_t setting); /* 0: the best; else 1 + the one that is asked for */
 
 /* The canonical tree over any number k of operands: the bits that `exact` promises for k ranks, AVG divided
  * once at the end. dst may be any one of the sources. TUTTI_UNSUPPORTED: the type does not support the

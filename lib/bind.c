@@ -211,8 +211,9 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, bool wh
     tutti_op combined = scales ? TUTTI_SUM : call->op;
     op->user = scales ? NULL : call->created;
     op->scaling = scales ? call->created : NULL;
-    op->folds[TT_CHAIN] = reduces(call) ? tt_fold_find(call->type, combined, TT_CHAIN) : NULL;
-    op->folds[TT_TREE] = reduces(call) ? tt_fold_find(call->type, combined, TT_TREE) : NULL;
+    for (int shape = TT_CHAIN; reduces(call) && shape <= TT_TREE; shape++)
+        op->folds[shape] =
+            tt_fold_find_isa(call->type, combined, (enum tt_shape)shape, tt_isa_of(comm->settings.isa));
     op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
     op->scratch = comm->scratch;
     op->trace = comm->trace;

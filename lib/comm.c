@@ -60,6 +60,9 @@ tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *se
         return tt_fail(TUTTI_INVALID_ARGUMENT,
             "config.timeout_ms is %lld; legal: -1 (never), 0 (default), or more", (long long)c.timeout_ms);
     status = tt_settings_read(settings, c.options);
+    if (status == TUTTI_OK && tt_isa_of(settings->isa) > tt_isa_best())
+        return tt_fail(TUTTI_UNSUPPORTED, "isa is %s, but this CPU, or compiler, has no more than %s",
+            tt_isa_name(tt_isa_of(settings->isa)), tt_isa_name(tt_isa_best()));
     if (status == TUTTI_OK && (c.flags & TUTTI_COMM_EXACT))
         settings->exact = true;
     return status;

@@ -49,7 +49,8 @@ static bool answer_isa(const struct tt_comm *comm, const char *rest, struct tt_t
 {
     (void)rest;
     (void)comm;
-    tt_put(a, "%s, %d cores granted", tt_isa_name(tt_isa_best()), tt_cores_granted());
+    tt_put(a, "%s, %d cores granted", tt_isa_name(tt_isa_of(comm != NULL ? comm->settings.isa : 0)),
+        tt_cores_granted());
     return true;
 }
 

@@ -286,12 +286,12 @@ static void same_bits(
 static void variations(struct ranks_me *me)
 {
     static const char *const ways[] = { "slice=8K", "slice=128K", "slice=20K;map=off", "slice=8K;pull=off",
-        "map=off;pull=off", "slice=64K;first_number=4294967290" };
+        "map=off;pull=off", "slice=64K;first_number=4294967290", "isa=generic" };
     char name[32], options[128];
     struct digest *shared = me->shared;
     for (int k = 0; k < ranks_algorithm(NULL, "all_reduce", k, name, sizeof name); k++) {
         struct digest own = { { 0 } };
-        for (int w = 0; w < 6; w++) {
+        for (int w = 0; w < 7; w++) {
             snprintf(options, sizeof options, "algo=all_reduce:%s;%s", name, ways[w]);
             same_bits(me, options, w & 1, w >> 1 & 1, own.of);
             if (w < 2)

@@ -177,6 +177,31 @@ static void forced_algorithms(struct ranks_me *me)
     }
 }
 
+/* A set that this CPU has is taken, and a wider one is refused by name. */
+Test(api_init, instruction_sets)
+{
+    static const char *const names[] = { "generic", "avx2", "avx512" };
+    char best[64], options[32], cpu[64];
+    tutti_query(NULL, "cpu", best, sizeof best);
+    bool legal = true;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(options, sizeof options, "isa=%s", names[i]);
+        tutti_config config = { .size = sizeof config, .options = options };
+        tutti_comm *comm = NULL;
+        tutti_status status = tutti_comm_init_all(1, NULL, &config, &comm);
+        cr_assert_eq(status, legal ? TUTTI_OK : TUTTI_UNSUPPORTED, "%s", names[i]);
+        if (legal) {
+            tutti_query(comm, "cpu", cpu, sizeof cpu);
+            cr_expect_eq(strncmp(cpu, names[i], strlen(names[i])), 0, "%s: %s", names[i], cpu);
+            tutti_comm_destroy(comm);
+        } else {
+            cr_expect(strstr(tutti_get_last_error(NULL), names[i]), "%s", tutti_get_last_error(NULL));
+        }
+        legal = legal && strncmp(best, names[i], strlen(names[i])) != 0;
+    }
+    cr_expect_not(legal, "\"%s\" is none of them", best);
+}
+
 Test(api_init, forced_algorithms)
 {
     ranks_run(&(struct ranks_plan){ .n = 3, .run = forced_algorithms });

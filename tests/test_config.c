@@ -63,16 +63,19 @@ Test(config, defaults)
     cr_expect_not(s.exact);
     cr_expect(s.map);
     cr_expect(s.pull);
+    cr_expect_eq(s.isa, 0);
     for (int i = 0; i < tt_setting_count; i++)
         cr_expect_eq(s.origin[i], TT_FROM_DEFAULT);
 }
 
 Test(config, shared_and_local)
 {
-    static const char *const local[] = { "map", "pull" };
+    static const char *const local[] = { "map", "pull", "isa" };
     for (int i = 0; i < tt_setting_count; i++) {
         const char *name = tt_setting_table[i].name;
-        bool is_local = strcmp(name, local[0]) == 0 || strcmp(name, local[1]) == 0;
+        bool is_local = false;
+        for (size_t j = 0; j < sizeof local / sizeof local[0]; j++)
+            is_local = is_local || strcmp(name, local[j]) == 0;
         cr_expect_eq(tt_setting_table[i].scope, is_local ? TT_LOCAL : TT_SHARED, "%s", name);
     }
 }
@@ -87,6 +90,7 @@ Test(config, environment)
     setenv("TUTTI_TOPOLOGY", "0,2/1,3", 1);
     setenv("TUTTI_MAP", "0", 1);
     setenv("TUTTI_PULL", "false", 1);
+    setenv("TUTTI_ISA", "generic", 1);
     struct tt_settings s;
     cr_assert_eq(tt_settings_read(&s, NULL), TUTTI_OK);
     cr_expect_str_eq(s.algorithm, "all_reduce:ring,broadcast:tree");
@@ -97,6 +101,7 @@ Test(config, environment)
     cr_expect_str_eq(s.topology, "0,2/1,3");
     cr_expect_not(s.map);
     cr_expect_not(s.pull);
+    cr_expect_eq(s.isa, 1);
     for (int i = 0; i < tt_setting_count; i++)
         cr_expect_eq(s.origin[i], TT_FROM_ENVIRONMENT);
 }
@@ -153,7 +158,7 @@ Test(config, each_kind_says_what_is_legal)
 {
     static const char *const cases[][2] = { { "exact=x", "on, off" }, { "slice=x", "64K" },
         { "timeout=x", "9223372036854" }, { "first_number=x", "2^64 - 1" },
-        { "algo=x", "all_reduce, reduce_scatter" } };
+        { "algo=x", "all_reduce, reduce_scatter" }, { "isa=sse", "auto, generic, avx2, avx512" } };
     setenv("TUTTI_DEBUG", "none", 1);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tt_settings s;
@@ -298,7 +303,7 @@ static void options_of(const char *table, char *options, size_t bytes)
 Test(config, print_round_trip)
 {
     static const char *const cases[] = { "", "slice=0;algo=all_reduce:ring,broadcast:tree;exact=yes;map=off",
-        "slice=64K;timeout=1024;first_number=4096", "slice=1025;pull=no", "slice=3072T",
+        "slice=64K;timeout=1024;first_number=4096", "slice=1025;pull=no", "isa=avx2", "slice=3072T",
         "first_number=18446744073709551615;slice=18446744073709551615" };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tt_settings before, after;

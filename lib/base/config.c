@@ -39,10 +39,16 @@ const struct tt_setting tt_setting_table[] = {
         "which ranks share a cache, as in 0-3/4-7 or 2x4; auto: as they are bound" },
     { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on", "peers may read shareable memory in place" },
     { "pull", TT_LOCAL, TT_KIND_BOOL, FIELD(pull), "on", "peers may copy from this process by system call" },
+    { "isa", TT_LOCAL, TT_KIND_ISA, FIELD(isa), "auto",
+        "instruction set of the reductions, whose bits do not depend on it; auto: the widest of this CPU" },
 };
 #undef FIELD
 const int tt_setting_count = sizeof tt_setting_table / sizeof tt_setting_table[0];
 _Static_assert(sizeof tt_setting_table / sizeof tt_setting_table[0] <= TT_SETTINGS_MAX, "an origin each");
+
+/* The values of isa, in the order of enum tt_isa, but for the first. */
+static const char *const isa_words[] = { "auto", "generic", "avx2", "avx512" };
+enum { ISA_WORDS = sizeof isa_words / sizeof isa_words[0] };
 
 /* Known to the library, but not settings: where this process stands, and what it tells of itself. */
 static const struct {
@@ -175,6 +181,17 @@ static bool parse_topology(const char *text, char *value)
     return true;
 }
 
+static bool parse_isa(const char *text, uint64_t *value)
+{
+    for (uint64_t i = 0; i < ISA_WORDS; i++) {
+        if (strcmp(text, isa_words[i]) == 0) {
+            *value = i;
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool parse_value(const struct tt_setting *row, const char *text, struct tt_settings *settings)
 {
     void *field = (char *)settings + row->offset;
@@ -195,6 +212,8 @@ static bool parse_value(const struct tt_setting *row, const char *text, struct t
         return parse_choices(text, field);
     case TT_KIND_TOPOLOGY:
         return parse_topology(text, field);
+    case TT_KIND_ISA:
+        return parse_isa(text, field);
     }
     return false;
 }
@@ -222,6 +241,10 @@ static void describe_legal(enum tt_kind kind, struct tt_text *t)
         tt_put(t, "COLLECTIVE:ALGORITHM,..., each collective once, below %d bytes, of", TT_CONFIG_TEXT);
         for (int i = 0; i < TT_COLLECTIVES; i++)
             tt_put(t, "%s %s", i > 0 ? "," : "", tt_collectives[i].name);
+        break;
+    case TT_KIND_ISA:
+        for (int i = 0; i < ISA_WORDS; i++)
+            tt_put(t, "%s%s", i > 0 ? ", " : "", isa_words[i]);
         break;
     }
 }
@@ -434,6 +457,9 @@ static void put_value(const struct tt_setting *row, const struct tt_settings *se
     case TT_KIND_CHOICES:
     case TT_KIND_TOPOLOGY:
         tt_put(t, "%s", (const char *)field);
+        break;
+    case TT_KIND_ISA:
+        tt_put(t, "%s", isa_words[*(const uint64_t *)field]);
         break;
     default:
         number = *(const uint64_t *)field;

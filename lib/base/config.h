@@ -19,6 +19,7 @@ enum tt_kind {
     TT_KIND_MS, /* milliseconds that fit a deadline in nanoseconds */
     TT_KIND_CHOICES, /* collective:algorithm,... */
     TT_KIND_TOPOLOGY, /* auto, or domains of ranks (topology.h) */
+    TT_KIND_ISA, /* the name of an instruction set, or auto */
 };
 enum tt_origin { TT_FROM_DEFAULT, TT_FROM_ENVIRONMENT, TT_FROM_OPTIONS, TT_FROM_RANK_0 };
 
@@ -36,6 +37,7 @@ struct tt_settings {
     /* local */
     bool map;
     bool pull;
+    uint64_t isa; /* 0: the widest; else 1 + enum tt_isa */
     uint8_t origin[TT_SETTINGS_MAX]; /* enum tt_origin of each row of the table */
 };
 
