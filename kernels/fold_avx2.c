@@ -76,6 +76,14 @@ INLINE struct wide float16_widen(const uint8_t *from)
     return (struct wide){ .a = f32_of_halves(_mm_loadu_si128((const __m128i *)from)),
         .b = f32_of_halves(_mm_loadu_si128((const __m128i *)(from + 16))) };
 }
+/* x * 1 + y has the bits of x + y, and leaves the adders to the conversions, which need them, too: a third
+ * faster. The empty asm hides the 1 from compilers that would make an addition of it. */
+INLINE vec float16_sum_f32(vec x, vec y)
+{
+    __m256 one = _mm256_set1_ps(1);
+    __asm__("" : "+x"(one));
+    return (vec)_mm256_fmadd_ps((__m256)y, one, (__m256)x);
+}
 INLINE void float16_narrow(uint8_t *to, struct wide w)
 {
     _mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph((__m256)w.a, _MM_FROUND_TO_NEAREST_INT));

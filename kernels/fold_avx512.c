@@ -120,6 +120,13 @@ INLINE struct wide float16_widen(const uint8_t *from)
     return (struct wide){ .a = f32_of_halves(_mm256_loadu_si256((const __m256i *)from)),
         .b = f32_of_halves(_mm256_loadu_si256((const __m256i *)(from + 32))) };
 }
+/* x * 1 + y, as in fold_avx2.c. */
+INLINE vec float16_sum_f32(vec x, vec y)
+{
+    __m512 one = _mm512_set1_ps(1);
+    __asm__("" : "+v"(one));
+    return (vec)_mm512_fmadd_ps((__m512)y, one, (__m512)x);
+}
 INLINE void float16_narrow(uint8_t *to, struct wide w)
 {
     _mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph((__m512)w.a, _MM_FROUND_TO_NEAREST_INT));

@@ -2,7 +2,7 @@
  * are computed in.
  *
  * The includer has defined vec_uppers and _lowers, vec_even_ties, halves_widen and _merge, f32_at_most,
- * i32_lesser and _greater, float16_widen and _narrow.
+ * i32_lesser and _greater, float16_widen, _sum_f32 and _narrow.
  *
  * Of a NaN only that it is one is kept: a NaN that is computed is all ones, in every type. Which payload
  * survives x + y differs between processors, and compilers may swap x and y. Sums are looked at several

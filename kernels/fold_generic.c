@@ -74,6 +74,11 @@ INLINE struct wide float16_widen(const uint8_t *from)
 {
     return halves_widen(vec_load(from));
 }
+/* The sum of two that were widened. */
+INLINE vec float16_sum_f32(vec x, vec y)
+{
+    return (vec)((vec_f32)x + (vec_f32)y);
+}
 INLINE void float16_narrow(uint8_t *to, struct wide w)
 {
     vec_store(to, halves_merge(half_code(w.a), half_code(w.b)));

@@ -399,8 +399,8 @@ static __attribute__((noinline)) void fold(whole_vectors loop, enum uses uses, v
 #define ORDER_LOOPS(number, lane)                                                                            \
     PAIR(number, max, lane)                                                                                  \
     PAIR(number, min, lane)
-#define NARROW_LOOPS(number, sums)                                                                           \
-    LOOP(number##_sum, number, sum_f32, sums(f, k))                                                          \
+#define NARROW_LOOPS(number, combine, sums)                                                                  \
+    LOOP(number##_sum, number, combine, sums(f, k))                                                          \
     LOOP(number##_prod, number, prod_f32, chain(UNDIVIDED, k))                                               \
     ORDER_LOOPS(number, f32)
 #define FLOAT_LOOPS(number, lane)                                                                            \
@@ -421,10 +421,10 @@ ORDER_LOOPS(integer, u64)
 PAIR(integer, and, bits)
 PAIR(integer, or, bits)
 PAIR(integer, xor, bits)
-NARROW_LOOPS(float8_e4m3, chain)
-NARROW_LOOPS(float8_e5m2, chain)
-NARROW_LOOPS(float16, chains)
-NARROW_LOOPS(bfloat16, chains)
+NARROW_LOOPS(float8_e4m3, sum_f32, chain)
+NARROW_LOOPS(float8_e5m2, sum_f32, chain)
+NARROW_LOOPS(float16, float16_sum_f32, chains)
+NARROW_LOOPS(bfloat16, sum_f32, chains)
 FLOAT_LOOPS(float32, f32)
 FLOAT_LOOPS(float64, f64)
 
