@@ -69,9 +69,8 @@ static uint32_t code_of(const struct format *f, uint32_t x)
     if (e.significand == 0 || leading < f->least)
         leading = f->least;
     int last = leading - f->fraction, shift = last - e.exponent;
-    uint64_t kept = shift > 40 ? 0 : e.significand >> shift;
-    uint64_t rest = shift > 40 ? 0 : e.significand - (kept << shift),
-             half = shift > 0 ? 1ull << shift >> 1 : 1;
+    shift = shift < 40 ? shift : 40; /* nothing is left of 24 bits long before */
+    uint64_t kept = e.significand >> shift, rest = e.significand - (kept << shift), half = 1ull << shift >> 1;
     kept += rest > half || (rest == half && kept % 2 == 1);
     uint64_t code = ((uint64_t)(leading - f->least) << f->fraction) + kept;
     return sign | (code < f->most ? (uint32_t)code : f->most);
