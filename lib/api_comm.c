@@ -2,9 +2,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "attempt.h"
 #include "base/status.h"
 #include "bootstrap.h"
 #include "group.h"
+#include "handle.h"
 #include "transports/arena.h"
 
 tutti_status tutti_get_id(tutti_id *id)
@@ -36,27 +38,40 @@ int tutti_comm_device(const tutti_comm *comm)
 
 tutti_status tutti_comm_state(const tutti_comm *comm)
 {
+    tutti_error error;
+    if (tt_attempt_state(comm, &error)) {
+        if (error.status != TUTTI_IN_PROGRESS)
+            tt_set_last_error(error.text);
+        return error.status;
+    }
     struct tt_comm *c = tt_handle_find(comm);
     return c != NULL ? tt_comm_check(c) : TUTTI_INVALID_ARGUMENT;
 }
 
+static void tell_cause(const struct tt_comm *c, tutti_error *known)
+{
+    struct tt_cause cause;
+    if (!c->transport->cause(c->endpoint, &cause))
+        return;
+    known->status = (tutti_status)cause.status;
+    known->rank = cause.rank;
+    known->peer = cause.peer == TT_NONE ? -1 : cause.peer;
+    known->sequence = cause.sequence;
+    memcpy(known->operation, cause.operation, sizeof known->operation);
+    memcpy(known->text, cause.text, sizeof known->text);
+}
+
 tutti_status tutti_comm_get_error(const tutti_comm *comm, tutti_error *error)
 {
-    struct tt_comm *c = tt_handle_find(comm);
-    struct tt_cause cause = { .rank = -1, .peer = -1 };
-    if (c == NULL)
-        return TUTTI_INVALID_ARGUMENT;
     if (error == NULL || error->size < sizeof error->size + sizeof error->status)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "get_error: %s; set error->size to sizeof(tutti_error), %zu",
             error == NULL ? "error is NULL" : "error->size is too small", sizeof *error);
     tutti_error known = { .size = error->size, .rank = -1, .peer = -1 };
-    if (c->transport->cause(c->endpoint, &cause)) {
-        known.status = (tutti_status)cause.status;
-        known.rank = cause.rank;
-        known.peer = cause.peer == TT_NONE ? -1 : cause.peer;
-        known.sequence = cause.sequence;
-        memcpy(known.operation, cause.operation, sizeof known.operation);
-        memcpy(known.text, cause.text, sizeof known.text);
+    if (!tt_attempt_state(comm, &known)) {
+        const struct tt_comm *c = tt_handle_find(comm);
+        if (c == NULL)
+            return TUTTI_INVALID_ARGUMENT;
+        tell_cause(c, &known);
     }
     memcpy(error, &known, error->size < sizeof known ? error->size : sizeof known);
     return TUTTI_OK;
@@ -66,6 +81,8 @@ const char *tutti_get_last_error(const tutti_comm *comm)
 {
     if (comm == NULL)
         return tt_last_error();
+    if (tt_shell_is(TT_SHELL_COMING, comm)) /* or ready since: then the same holds */
+        return tutti_comm_state(comm) < 0 ? tt_last_error() : "";
     struct tt_comm *c = tt_handle_find(comm);
     if (c == NULL)
         return tt_last_error();
@@ -95,6 +112,8 @@ static void end(struct tt_comm *c, const char *operation, const char *text)
 
 tutti_status tutti_comm_abort(tutti_comm *comm)
 {
+    if (tt_attempt_abort(comm))
+        return TUTTI_OK;
     struct tt_comm *c = tt_handle_find(comm);
     if (c == NULL)
         return TUTTI_INVALID_ARGUMENT;
@@ -106,6 +125,8 @@ tutti_status tutti_comm_destroy(tutti_comm *comm)
 {
     if (tt_group_open())
         return tt_group_note(tt_fail(TUTTI_INVALID_USAGE, "destroy: not inside a group"));
+    if (tt_attempt_destroy(comm))
+        return TUTTI_OK;
     struct tt_comm *c = tt_handle_take(comm);
     if (c == NULL)
         return TUTTI_INVALID_ARGUMENT;

@@ -26,7 +26,7 @@ static uint64_t slice_bytes_for(const struct tt_settings *settings, int n)
 
 /* openat2's rule: a shorter struct reads as zeros, a longer one is refused if what we do not know is not
  * zero. */
-static tutti_status read_config(const tutti_config *config, tutti_config *known)
+tutti_status tt_comm_config(const tutti_config *config, tutti_config *known)
 {
     *known = (tutti_config){ .size = sizeof *known };
     if (config == NULL)
@@ -47,14 +47,21 @@ static tutti_status read_config(const tutti_config *config, tutti_config *known)
     return TUTTI_OK;
 }
 
+bool tt_comm_nonblocking(const tutti_config *config)
+{
+    tutti_config known;
+    return tt_comm_config(config, &known) == TUTTI_OK && (known.flags & TUTTI_COMM_NONBLOCKING) != 0;
+}
+
 tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *settings)
 {
     tutti_config c;
-    tutti_status status = read_config(config, &c);
+    tutti_status status = tt_comm_config(config, &c);
     if (status != TUTTI_OK)
         return status;
-    if ((c.flags & ~(uint64_t)TUTTI_COMM_EXACT) != 0)
-        return tt_fail(TUTTI_UNSUPPORTED, "config.flags is 0x%llx; legal: TUTTI_COMM_EXACT",
+    if ((c.flags & ~(uint64_t)(TUTTI_COMM_EXACT | TUTTI_COMM_NONBLOCKING)) != 0)
+        return tt_fail(TUTTI_UNSUPPORTED,
+            "config.flags is 0x%llx; legal: TUTTI_COMM_EXACT, TUTTI_COMM_NONBLOCKING, or both",
             (unsigned long long)c.flags);
     if (c.timeout_ms < -1)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
@@ -71,7 +78,7 @@ tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *se
 int64_t tt_comm_timeout(const struct tt_settings *settings, const tutti_config *config)
 {
     tutti_config known;
-    if (read_config(config, &known) == TUTTI_OK && known.timeout_ms != 0)
+    if (tt_comm_config(config, &known) == TUTTI_OK && known.timeout_ms != 0)
         return known.timeout_ms;
     return settings->timeout_ms_or_zero != 0 ? (int64_t)settings->timeout_ms_or_zero : 600000;
 }
@@ -107,7 +114,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     uint8_t *address, struct tt_comm **comm)
 {
     tutti_config known;
-    tutti_status status = read_config(config, &known);
+    tutti_status status = tt_comm_config(config, &known);
     if (status != TUTTI_OK)
         return status;
     struct tt_comm *c = calloc(1, sizeof *c);

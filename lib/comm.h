@@ -105,6 +105,9 @@ tutti_status tt_comm_domain(const struct tt_settings *settings, int n, int rank,
 tutti_status tt_comm_agree(
     tt_exchange_fn exchange, void *context, int n, int rank, tutti_status mine, void *room);
 
+/* The config as this library knows it: absent fields are zero. */
+tutti_status tt_comm_config(const tutti_config *config, tutti_config *known);
+bool tt_comm_nonblocking(const tutti_config *config);
 /* The settings of a call to init: environment, then config. Checks the config. */
 tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *settings);
 

@@ -18,6 +18,8 @@ static const struct {
 } kinds[TT_SHELL_KINDS] = {
     [TT_SHELL_COMM] = { UINT64_C(0x5455545449636f6d), "comm", "communicator",
         "tutti_comm_init_rank or its like" },
+    [TT_SHELL_COMING] = { UINT64_C(0x545554544963696e), "comm", "communicator in the making",
+        "tutti_comm_init_rank" },
     [TT_SHELL_STREAM] = { UINT64_C(0x5455545449737472), "stream", "stream", "tutti_stream_create" },
     [TT_SHELL_PROGRAM] = { UINT64_C(0x5455545450726f67), "program", "program", "tutti_group_keep" },
 };
@@ -70,25 +72,33 @@ tutti_status tt_shell_create(enum tt_shell_kind kind, void *object, void **handl
                               : tt_fail(status, "no memory for the handle of a %s", kinds[kind].noun);
 }
 
-static void *complain(enum tt_shell_kind kind, const void *handle, bool dead)
+static void *complain(enum tt_shell_kind kind, const void *handle, uint64_t magic)
 {
-    if (handle == NULL)
+    if (kind == TT_SHELL_COMM && magic == kinds[TT_SHELL_COMING].magic)
+        tt_fail(TUTTI_INVALID_ARGUMENT, "comm %p is not ready: call tutti_comm_state until it is TUTTI_OK",
+            handle);
+    else if (handle == NULL)
         tt_fail(TUTTI_INVALID_ARGUMENT, "%s is NULL; pass a %s from %s", kinds[kind].argument,
             kinds[kind].noun, kinds[kind].source);
-    else if (dead)
+    else if (magic == DEAD)
         tt_fail(TUTTI_INVALID_ARGUMENT, "%s %p was destroyed", kinds[kind].argument, handle);
     else
         tt_fail(TUTTI_INVALID_ARGUMENT, "%s %p is not a %s", kinds[kind].argument, handle, kinds[kind].noun);
     return NULL;
 }
 
+static uint64_t magic_of(const void *handle)
+{
+    const struct shell *shell = handle;
+    bool may_be = handle != NULL && (uintptr_t)handle % 64 == 0;
+    return may_be ? atomic_load_explicit(&shell->magic, memory_order_acquire) : 0;
+}
+
 static void *find(enum tt_shell_kind kind, const void *handle)
 {
     const struct shell *shell = handle;
-    uint64_t magic = 0;
-    if (handle != NULL && (uintptr_t)handle % 64 == 0)
-        magic = atomic_load_explicit(&shell->magic, memory_order_acquire);
-    return magic == kinds[kind].magic ? shell->object : complain(kind, handle, magic == DEAD);
+    uint64_t magic = magic_of(handle);
+    return magic == kinds[kind].magic ? shell->object : complain(kind, handle, magic);
 }
 
 void *tt_shell_find(enum tt_shell_kind kind, const void *handle)
@@ -110,7 +120,19 @@ void *tt_shell_take(enum tt_shell_kind kind, void *handle)
         append(shell);
     }
     pthread_mutex_unlock(&shells.lock);
-    return mine ? object : complain(kind, handle, true);
+    return mine ? object : complain(kind, handle, DEAD);
+}
+
+bool tt_shell_is(enum tt_shell_kind kind, const void *handle)
+{
+    return magic_of(handle) == kinds[kind].magic;
+}
+
+void tt_shell_turn(void *handle, enum tt_shell_kind kind, void *object)
+{
+    struct shell *shell = handle;
+    shell->object = object;
+    atomic_store_explicit(&shell->magic, kinds[kind].magic, memory_order_release);
 }
 
 tutti_status tt_handle_create(struct tt_comm *comm, tutti_comm **handle)

@@ -5,9 +5,17 @@
  * from a live one for as long as possible, and one of another kind always. */
 #ifndef TT_HANDLE_H
 #define TT_HANDLE_H
+#include <stdbool.h>
+
 #include "tutti.h"
 
-enum tt_shell_kind { TT_SHELL_COMM, TT_SHELL_STREAM, TT_SHELL_PROGRAM, TT_SHELL_KINDS };
+enum tt_shell_kind {
+    TT_SHELL_COMM,
+    TT_SHELL_COMING /* a communicator in the making */,
+    TT_SHELL_STREAM,
+    TT_SHELL_PROGRAM,
+    TT_SHELL_KINDS
+};
 
 /* A live handle of this kind for this object. */
 tutti_status tt_shell_create(enum tt_shell_kind kind, void *object, void **handle);
@@ -15,5 +23,9 @@ tutti_status tt_shell_create(enum tt_shell_kind kind, void *object, void **handl
 void *tt_shell_find(enum tt_shell_kind kind, const void *handle);
 /* The same, and the handle is dead from now on. */
 void *tt_shell_take(enum tt_shell_kind kind, void *handle);
+/* Is it one? Says nothing. */
+bool tt_shell_is(enum tt_shell_kind kind, const void *handle);
+/* From now on the live handle is one of this kind, for this object. Nobody may use the old one meanwhile. */
+void tt_shell_turn(void *handle, enum tt_shell_kind kind, void *object);
 
 #endif

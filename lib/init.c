@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "attempt.h"
 #include "base/status.h"
 #include "bootstrap.h"
 #include "group.h"
@@ -97,6 +98,10 @@ tutti_status tutti_comm_init_rank(
     tutti_status status = check_size(n, rank);
     if (status == TUTTI_OK && (id == NULL || comm == NULL))
         status = tt_fail(TUTTI_INVALID_ARGUMENT, "init_rank: %s is NULL", id == NULL ? "id" : "comm");
+    if (status == TUTTI_OK && tt_comm_nonblocking(config)) {
+        status = tt_attempt_start(n, rank, id, config, comm);
+        return status == TUTTI_OK || !tt_group_open() ? status : tt_group_note(status);
+    }
     if (!tt_group_open())
         return status == TUTTI_OK ? tt_init_rank(n, rank, id, config, comm) : status;
     return status == TUTTI_OK ? tt_group_add_init(n, rank, id, config, comm) : tt_group_note(status);
@@ -110,6 +115,8 @@ tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm)
     if (comm == NULL)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "init_env: comm is NULL");
     tutti_status status = tt_comm_settings(config, &settings);
+    if (status == TUTTI_OK && tt_comm_nonblocking(config))
+        return tt_attempt_start(0, 0, NULL, config, comm);
     if (status == TUTTI_OK)
         status = tt_launch_find(tt_comm_timeout(&settings, config), &n, &rank, &id);
     return status == TUTTI_OK ? tutti_comm_init_rank(n, rank, &id, config, comm) : status;

@@ -66,7 +66,7 @@ typedef struct {
 /* Values never change, new ones are appended. Errors are negative. */
 typedef enum {
     TUTTI_OK = 0,
-    TUTTI_IN_PROGRESS = 1, /* only from queries */
+    TUTTI_IN_PROGRESS = 1, /* only from queries, and of non-blocking communicators */
     TUTTI_INVALID_ARGUMENT = -1, /* -1 to -4 are local: nothing was done, the communicator goes on */
     TUTTI_INVALID_USAGE = -2,
     TUTTI_UNSUPPORTED = -3,
@@ -124,7 +124,7 @@ enum {
  * is not zero. */
 typedef struct {
     size_t size;
-    uint64_t flags; /* TUTTI_COMM_EXACT */
+    uint64_t flags; /* TUTTI_COMM_EXACT, TUTTI_COMM_NONBLOCKING, or both */
     int64_t timeout_ms; /* how long nothing may move before a wait fails; 0: ten minutes; -1: for ever */
     const char *name; /* for messages */
     const char *options; /* "algo=all_reduce:ring;slice=64K"; tutti-info lists them; beats the environment */
@@ -132,8 +132,15 @@ typedef struct {
 
 /* Flags. TUTTI_COMM_EXACT: every reduction is the canonical tree, each node rounded to the type: a sum of
  * equal contiguous parts has the same bits on 1, 2, 4 and 8 ranks (version 1 of that promise). Rank 0's
- * choice is everybody's. */
-enum { TUTTI_COMM_EXACT = 2 };
+ * choice is everybody's.
+ *
+ * TUTTI_COMM_NONBLOCKING: init_rank and init_env check their arguments and return at once, also inside a
+ * group; a thread of the library's own goes on. tutti_comm_state is TUTTI_IN_PROGRESS until the communicator
+ * is ready, or says why it could not be made. Until it is ready other calls are an INVALID_ARGUMENT, but for
+ * get_error, get_last_error, abort and destroy, which return at once; then the attempt ends by itself, at the
+ * latest when timeout_ms has passed. init_all waits for nobody and is ready when it returns; split does wait,
+ * and refuses the flag with UNSUPPORTED. */
+enum { TUTTI_COMM_NONBLOCKING = 1, TUTTI_COMM_EXACT = 2 };
 
 /* What ended a communicator. Set size to sizeof(tutti_error). */
 typedef struct {
@@ -234,7 +241,8 @@ int tutti_comm_rank(const tutti_comm *comm);
 int tutti_comm_size(const tutti_comm *comm);
 int tutti_comm_device(const tutti_comm *comm);
 
-/* TUTTI_OK, or the sticky error, found here or on another rank. Any thread. */
+/* TUTTI_OK, or the sticky error, found here or on another rank; TUTTI_IN_PROGRESS while it is being made
+ * (TUTTI_COMM_NONBLOCKING). Any thread. */
 tutti_status tutti_comm_state(const tutti_comm *comm);
 
 /* The sticky error with all that is known of it. Any thread. Errors: INVALID_ARGUMENT (comm, error,
