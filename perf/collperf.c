@@ -13,6 +13,7 @@
 
 #include "launch.h"
 #include "measure.h"
+#include "operators.h"
 #include "options.h"
 #include "report.h"
 #include "table.h"
@@ -120,6 +121,22 @@ static int walk_roots(struct run *run, struct perf_point *p, const char *algorit
     return code;
 }
 
+/* With the operation made, if that is needed. */
+static int walk_op(struct run *run, struct perf_point *p, const char *algorithm)
+{
+    struct perf_session *s = &run->session;
+    if (p->op == NULL || run->counting)
+        return walk_roots(run, p, algorithm);
+    tutti_status status = perf_operator_make(p->op, p->type, s->comm, &p->code);
+    if (status != TUTTI_OK) {
+        perf_crew_report(s->crew, p->op->name, status);
+        return PERF_EXIT_FAILED;
+    }
+    int code = walk_roots(run, p, algorithm);
+    perf_operator_drop(p->op, s->comm, p->code);
+    return code;
+}
+
 static int walk_types(struct run *run, const struct perf_collective *collective, const char *algorithm)
 {
     const struct perf_options *o = run->session.options;
@@ -136,7 +153,7 @@ static int walk_types(struct run *run, const struct perf_collective *collective,
                 .rank = crew->rank };
             p.op = collective->reduces ? op : NULL;
             if (p.op == NULL || perf_op_fits(op, type))
-                code = walk_roots(run, &p, algorithm);
+                code = walk_op(run, &p, algorithm);
             if (o->op != NULL || !collective->reduces)
                 break;
         }

@@ -44,6 +44,8 @@ static const char flags_before_names[] =
     "What to do\n";
 
 static const char flags_after_names[] =
+    "                         mulsum: each rank multiplies by a factor of its own first; user: a sum by a\n"
+    "                         function of collperf's\n"
     "  -r, --root RANK        root of a rooted collective, or all (default 0)\n"
     "      --memory KIND      malloc (default) or registered\n"
     "      --algo NAME        force an algorithm by name, or all: one table for each that is eligible\n"

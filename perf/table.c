@@ -201,13 +201,13 @@ static struct perf_run source_none(const struct perf_point *p, int block)
 static tutti_status call_all_reduce(
     const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
-    return tutti_all_reduce(send, recv, p->count, p->type->type, p->op->op, comm, p->stream);
+    return tutti_all_reduce(send, recv, p->count, p->type->type, p->code, comm, p->stream);
 }
 
 static tutti_status call_reduce_scatter(
     const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
-    return tutti_reduce_scatter(send, recv, p->count, p->type->type, p->op->op, comm, p->stream);
+    return tutti_reduce_scatter(send, recv, p->count, p->type->type, p->code, comm, p->stream);
 }
 
 static tutti_status call_all_gather(
@@ -223,7 +223,7 @@ static tutti_status call_broadcast(const struct perf_point *p, const void *send,
 
 static tutti_status call_reduce(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
-    return tutti_reduce(send, recv, p->count, p->type->type, p->op->op, p->root, comm, p->stream);
+    return tutti_reduce(send, recv, p->count, p->type->type, p->code, p->root, comm, p->stream);
 }
 
 static tutti_status call_barrier(const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
@@ -258,7 +258,7 @@ static tutti_status call_scatter(const struct perf_point *p, const void *send, v
 static tutti_status call_reduce_scatter_v(
     const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
-    return tutti_reduce_scatter_v(send, p->counts, recv, p->type->type, p->op->op, comm, p->stream);
+    return tutti_reduce_scatter_v(send, p->counts, recv, p->type->type, p->code, comm, p->stream);
 }
 
 static tutti_status call_all_to_all_v(

@@ -25,6 +25,7 @@ struct perf_point {
     const struct perf_collective *collective;
     const struct perf_type *type;
     const struct perf_op *op; /* NULL where nothing is reduced */
+    tutti_op code; /* of it, as the call takes it */
     int root; /* -1 where there is none */
     tutti_stream stream; /* of the call */
     int n, rank;

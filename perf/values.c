@@ -29,14 +29,16 @@ const struct perf_type perf_types[PERF_TYPES] = {
 };
 
 const struct perf_op perf_ops[PERF_OPS] = {
-    { "sum", TUTTI_SUM },
-    { "prod", TUTTI_PROD },
-    { "min", TUTTI_MIN },
-    { "max", TUTTI_MAX },
-    { "avg", TUTTI_AVG },
-    { "band", TUTTI_BIT_AND },
-    { "bor", TUTTI_BIT_OR },
-    { "bxor", TUTTI_BIT_XOR },
+    { "sum", TUTTI_SUM, PERF_BUILT_IN },
+    { "prod", TUTTI_PROD, PERF_BUILT_IN },
+    { "min", TUTTI_MIN, PERF_BUILT_IN },
+    { "max", TUTTI_MAX, PERF_BUILT_IN },
+    { "avg", TUTTI_AVG, PERF_BUILT_IN },
+    { "band", TUTTI_BIT_AND, PERF_BUILT_IN },
+    { "bor", TUTTI_BIT_OR, PERF_BUILT_IN },
+    { "bxor", TUTTI_BIT_XOR, PERF_BUILT_IN },
+    { "mulsum", TUTTI_SUM, PERF_PRE_MUL },
+    { "user", TUTTI_SUM, PERF_USER },
 };
 
 const struct perf_type *perf_type_find(const char *name)
@@ -201,7 +203,7 @@ static int bits_for(int n)
 /* The largest small integer of which n always fit the significand. */
 static int64_t small_limit(const struct perf_values *v)
 {
-    int bits = v->type->digits - bits_for(v->n);
+    int bits = v->type->digits - bits_for(v->op->made == PERF_PRE_MUL ? 2 * v->n : v->n);
     return bits <= 1 ? 1 : bits > 30 ? 1 << 30 : 1 << bits;
 }
 
@@ -255,12 +257,32 @@ uint64_t perf_value_given(const struct perf_values *v, int rank, uint64_t index)
     return cut(v->type, (uint64_t)(widen(v->type, random) >> spare));
 }
 
+uint64_t perf_value_sum(const struct perf_type *type, uint64_t left, uint64_t right)
+{
+    if (type->kind == PERF_FLOAT)
+        return encode(type, decode(type, left) + decode(type, right));
+    return cut(type, left + right);
+}
+
+uint64_t perf_value_factor(const struct perf_type *type, int rank)
+{
+    uint64_t factor = rank & 1 ? 2 : 1;
+    return type->kind == PERF_FLOAT ? encode(type, (double)factor) : factor;
+}
+
+/* What of `rank` is combined. Twice a value is its sum with itself, in every type. */
+static uint64_t operand(const struct perf_values *v, int rank, uint64_t index)
+{
+    uint64_t given = perf_value_given(v, rank, index);
+    return v->op->made == PERF_PRE_MUL && rank & 1 ? perf_value_sum(v->type, given, given) : given;
+}
+
 static uint64_t reduced_integer(const struct perf_values *v, uint64_t index)
 {
     bool is_signed = v->type->kind == PERF_SIGNED;
-    uint64_t result = perf_value_given(v, 0, index);
+    uint64_t result = operand(v, 0, index);
     for (int rank = 1; rank < v->n; rank++) {
-        uint64_t next = perf_value_given(v, rank, index);
+        uint64_t next = operand(v, rank, index);
         bool less = is_signed ? widen(v->type, next) < widen(v->type, result) : next < result;
         switch (v->op->op) {
         case TUTTI_PROD:
@@ -310,7 +332,7 @@ static uint64_t reduced_float(const struct perf_values *v, uint64_t index)
 {
     double level[PERF_RANKS_MAX];
     for (int rank = 0; rank < v->n; rank++)
-        level[rank] = decode(v->type, perf_value_given(v, rank, index));
+        level[rank] = decode(v->type, operand(v, rank, index));
     for (int width = v->n; width > 1; width = (width + 1) / 2) {
         for (int i = 0; i < width / 2; i++)
             level[i] = decode(v->type, encode(v->type, combine(v->op->op, level[2 * i], level[2 * i + 1])));

@@ -23,12 +23,16 @@ struct perf_type {
     uint8_t digits; /* of a float: bits of the significand with the hidden one */
 };
 
+/* How a program comes to an operation. */
+enum perf_made { PERF_BUILT_IN, PERF_PRE_MUL, PERF_USER };
+
 struct perf_op {
     const char *name;
-    tutti_op op;
+    tutti_op op; /* of a made one: what it comes to */
+    uint8_t made; /* enum perf_made */
 };
 
-enum { PERF_TYPES = 12, PERF_OPS = 8, PERF_RANKS_MAX = 1024, PERF_PERIOD = 65521 };
+enum { PERF_TYPES = 12, PERF_OPS = 10, PERF_RANKS_MAX = 1024, PERF_PERIOD = 65521 };
 extern const struct perf_type perf_types[PERF_TYPES];
 extern const struct perf_op perf_ops[PERF_OPS];
 
@@ -46,6 +50,11 @@ struct perf_values {
 
 uint64_t perf_value_load(const struct perf_type *type, const void *from);
 void perf_value_store(const struct perf_type *type, void *to, uint64_t bits);
+
+/* left + right, rounded or wrapped as the type does. */
+uint64_t perf_value_sum(const struct perf_type *type, uint64_t left, uint64_t right);
+/* By what `rank` multiplies under a pre-mul-sum: nccl-tests' factors, 1 at even ranks and 2 at odd ones. */
+uint64_t perf_value_factor(const struct perf_type *type, int rank);
 
 /* What `rank` gives at `index`. */
 uint64_t perf_value_given(const struct perf_values *v, int rank, uint64_t index);

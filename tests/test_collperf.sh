@@ -142,6 +142,13 @@ good "$collperf" all $few -g 4 -d all -o all -e 64
 good "$collperf" all_reduce $few -g 5 -d int8 -o bxor
 good "$collperf" reduce_scatter $few -t 16 -d f8e5m2 -o sum
 good "$collperf" reduce $few -g 3 -r all
+for op in mulsum user; do
+    for ranks in 2 3 5; do
+        good "$collperf" all_reduce -b 8 -e 1M -f 64 -n 3 -w 1 -o $op -d all -g $ranks
+    done
+    good "$collperf" all_reduce $few -o $op -d float -g 3 --algo all
+    good "$collperf" all_reduce $few -o $op -d float -g 3 --exact
+done
 good "$collperf" all_reduce $few -g 3 -d all -o all --exact
 good "$collperf" all_reduce $few -g 3 --algo all
 [ "$(grep -c ', algorithm: ' "$scratch/out")" -gt 1 ] || fail 'one table for --algo all'
