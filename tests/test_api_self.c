@@ -290,3 +290,27 @@ Test(api_self, one_thread_drives_v_forms)
 {
     ranks_run(&(struct ranks_plan){ .n = 1, .run = drive_all });
 }
+
+/* --- Of two communicators by turns: each receive takes its own communicator's next send. */
+
+Test(api_self, two_communicators_by_turns)
+{
+    enum { COMMS = 2, EACH = 3 };
+    tutti_comm *comms[COMMS];
+    uint64_t sent[EACH][COMMS], received[EACH][COMMS] = { { 0 } };
+    for (int c = 0; c < COMMS; c++)
+        cr_assert_eq(tutti_comm_init_all(1, NULL, NULL, &comms[c]), TUTTI_OK);
+    tutti_group_start();
+    for (int i = 0; i < EACH; i++)
+        for (int c = 0; c < COMMS; c++) {
+            sent[i][c] = (uint64_t)(10 * i + c + 1);
+            tutti_send(&sent[i][c], 1, TUTTI_UINT64, 0, comms[c], tutti_no_stream());
+        }
+    for (int i = 0; i < EACH; i++)
+        for (int c = 0; c < COMMS; c++)
+            tutti_recv(&received[i][c], 1, TUTTI_UINT64, 0, comms[c], tutti_no_stream());
+    cr_expect_eq(tutti_group_end(), TUTTI_OK, "%s", tutti_get_last_error(NULL));
+    cr_expect_arr_eq(received, sent, sizeof sent);
+    for (int c = 0; c < COMMS; c++)
+        tutti_comm_destroy(comms[c]);
+}
