@@ -73,8 +73,9 @@ static struct wish wish_of(const struct tt_comm *parent, int color, int key, con
     if (config != NULL)
         wish.status = tt_comm_settings(config, &wish.settings);
     if (wish.status == TUTTI_OK && tt_comm_nonblocking(config))
-        wish.status = tt_fail(TUTTI_UNSUPPORTED, "split: it waits for the ranks of the parent; legal: no "
-                                                 "TUTTI_COMM_NONBLOCKING");
+        wish.status =
+            tt_fail(TUTTI_UNSUPPORTED, "split: config.flags has TUTTI_COMM_NONBLOCKING, but split waits "
+                                       "for the ranks of the parent; legal: TUTTI_COMM_EXACT");
     if (color < -1)
         wish.status =
             tt_fail(TUTTI_INVALID_ARGUMENT, "split: color is %d; legal: 0 and up, or -1 for no child", color);

@@ -428,7 +428,7 @@ Test(api_errors, handles_that_are_none)
 static void wrong_split(struct ranks_me *me)
 {
     tutti_comm *comm = ranks_join(me, NULL), *child = NULL;
-    tutti_config config = { .size = sizeof config, .flags = 1 };
+    tutti_config config = { .size = sizeof config, .flags = TUTTI_COMM_NONBLOCKING };
     if (comm == NULL)
         return;
     for (int rank = 0; rank < me->n; rank++) { /* what is wrong at one rank is refused at all */
@@ -437,9 +437,10 @@ static void wrong_split(struct ranks_me *me)
         tutti_status status = tutti_comm_split(comm, mine ? -2 : 0, 0, NULL, &child);
         ranks_refused(
             me, status, TUTTI_INVALID_ARGUMENT, "split", mine ? "color|-2" : "rank|wrong arguments");
-        ranks_at(me, "rank %d: split, rank %d with unknown flags", me->rank, rank);
+        ranks_at(me, "rank %d: split, rank %d without blocking", me->rank, rank);
         status = tutti_comm_split(comm, 1, 0, mine ? &config : NULL, &child);
-        ranks_refused(me, status, TUTTI_UNSUPPORTED, "split", mine ? "flags|0x1" : "rank|wrong arguments");
+        ranks_refused(
+            me, status, TUTTI_UNSUPPORTED, "split", mine ? "flags|NONBLOCKING" : "rank|wrong arguments");
         ranks_expect(me, child == NULL, "a refused split has set the child");
     }
     still_works(me, comm);

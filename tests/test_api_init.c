@@ -121,7 +121,7 @@ static void configs(struct ranks_me *me)
     tutti_config c = { .size = sizeof c };
     for (int bit = 0; bit < 64; bit += bit == 0 ? 2 : 7) {
         c.flags = UINT64_C(1) << bit | TUTTI_COMM_EXACT;
-        if (c.flags != TUTTI_COMM_EXACT)
+        if ((c.flags & ~(uint64_t)(TUTTI_COMM_EXACT | TUTTI_COMM_NONBLOCKING)) != 0)
             refuse_config(me, &c, TUTTI_UNSUPPORTED, "config.flags|TUTTI_COMM_EXACT");
     }
     c.flags = 0;
