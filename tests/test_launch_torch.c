@@ -237,7 +237,7 @@ Test(launch_torch, files_that_may_be_forged_are_refused)
         tt_random_bytes(noise, sizeof noise);
         memcpy(noise, i == 3 ? "TUID\1\0\0\1" : "noise...", 8);
         int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-        cr_assert_eq(write(fd, noise, sizes[i]), sizes[i]);
+        cr_assert_eq(write(fd, noise, sizes[i]), (ssize_t)sizes[i]);
         close(fd);
         expect_refusal(TUTTI_TIMEOUT, "rank 0", "within 100 ms");
         unlink(path);
