@@ -328,11 +328,11 @@ Test(api_stream_faults, abort_ends_what_is_queued)
 static void leave_streams(struct ranks_me *me)
 {
     tutti_comm *comm = ranks_join(me, NULL);
-    tutti_stream idle = open_stream(me), busy = open_stream(me), *left = malloc(sizeof *left);
+    tutti_stream busy = open_stream(me);
     static uint64_t x = 1;
-    if (comm == NULL || left == NULL)
+    open_stream(me); /* idle */
+    if (comm == NULL)
         return;
-    *left = idle;
     if (me->rank == 0)
         ranks_ok(me, sum(&x, comm, busy), "all_reduce"); /* and it never comes to that */
     ranks_meet(me);
