@@ -386,7 +386,15 @@ static void forks(struct ranks_me *me)
     ranks_part(me, comm);
 }
 
-Test(api_stream_faults, a_process_forks)
+/* AddressSanitizer's allocator may be locked by another thread in the moment of the fork; then the child
+ * waits for ever in malloc. */
+#ifdef __SANITIZE_ADDRESS__
+enum { FORKS_HANG = true };
+#else
+enum { FORKS_HANG = false };
+#endif
+
+Test(api_stream_faults, a_process_forks, .disabled = FORKS_HANG)
 {
     ranks_run(&(struct ranks_plan){ .n = 2, .run = forks });
 }
