@@ -195,7 +195,7 @@ static void group_fails(struct ranks_me *me)
     ranks_expect(me, x[0] == 2 && x[2] == 2, "the good sums are %llu and %llu", (unsigned long long)x[0],
         (unsigned long long)x[2]);
     for (int i = 0; i < 2; i++) {
-        expect_status(me, "query", tutti_stream_query(streams[i], point_of(me, streams[i])), expected);
+        expect_status(me, "wait", tutti_stream_wait(streams[i], point_of(me, streams[i]), -1), expected);
         ranks_ok(me, tutti_stream_destroy(streams[i]), "tutti_stream_destroy");
     }
     ranks_part(me, good);
