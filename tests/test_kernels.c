@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm.h"
 #include "exact_v1.h"
 #include "kernel_reference.h"
 #include "kernels/kernels.h"
@@ -464,4 +465,29 @@ Test(kernels, copy)
     tt_copy_bytes(nested + 1, whole + 3, 4000);
     cr_expect_arr_eq(nested + 1, whole + 3, 4000);
     cr_expect(nested[0] == 0xa5 && nested[4001] == 0xa5);
+}
+
+/* All sets give the same bits, so only the operation itself tells whose kernels it has. */
+Test(kernels, the_setting_chooses_the_set)
+{
+    for (int isa = 0; isa <= (int)tt_isa_best(); isa++) {
+        char options[32];
+        tutti_comm *comm;
+        float x = 1;
+        tt_fold_fn wanted = tt_fold_find_isa(TUTTI_FLOAT32, TUTTI_SUM, TT_CHAIN, (enum tt_isa)isa);
+        snprintf(options, sizeof options, "isa=%s", tt_isa_name((enum tt_isa)isa));
+        tutti_config config = { .size = sizeof config, .options = options };
+        cr_assert_eq(
+            tutti_comm_init_all(1, NULL, &config, &comm), TUTTI_OK, "%s", tutti_get_last_error(NULL));
+        cr_assert_eq(
+            tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, tutti_no_stream()), TUTTI_OK);
+        const struct tt_plan *plans = tt_handle_find(comm)->plans.plans;
+        int used = 0;
+        for (int i = 0; i < TT_PLAN_SETS * TT_PLAN_WAYS; i++) {
+            used += plans[i].used;
+            cr_expect(!plans[i].used || plans[i].op.folds[TT_CHAIN] == wanted, "%s", options);
+        }
+        cr_expect_eq(used, 1);
+        tutti_comm_destroy(comm);
+    }
 }
