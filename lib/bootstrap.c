@@ -309,7 +309,7 @@ static int read_entries(const struct tt_session *s, const uint8_t *entries, stru
         memcpy(members[r].blob, entry + 4, TT_BLOB_BYTES);
         for (int i = 0; i < TT_BLOB_FDS; i++) {
             bool comes = r != s->rank && (given >> i & 1);
-            members[r].fds[i] = comes ? expected++ : -1; /* for now, its place in what comes */
+            members[r].fds[i] = comes ? expected++ : -1; /* until they come, their places among them */
         }
     }
     return expected;
