@@ -333,4 +333,21 @@ static inline void place_close(const struct place *place)
     rmdir(place->runtime);
 }
 
+/* A process that asks its launcher, and meets, so many times in a row: an exit status. Set the environment
+ * first. */
+static inline int meet_by_launcher(int n, int me, int64_t timeout_ms, int meetings)
+{
+    for (int i = 0; i < meetings; i++) {
+        tutti_id id;
+        int found_n, found_rank;
+        if (tt_launch_find(timeout_ms, &found_n, &found_rank, &id) != TUTTI_OK)
+            return 1;
+        struct call c = call_for(&id, found_n, found_rank);
+        run_call(&c);
+        if (c.status != TUTTI_OK || !c.right || found_n != n || found_rank != me)
+            return 2;
+    }
+    return 0;
+}
+
 #endif

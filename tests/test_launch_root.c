@@ -180,17 +180,7 @@ static int be_rank(const char *root, int n, int me)
     snprintf(rank, sizeof rank, "%d", me);
     snprintf(size, sizeof size, "%d", n);
     set_all(root, path, rank, size);
-    for (int i = 0; i < 2; i++) {
-        tutti_id id;
-        int found_n, found_rank;
-        if (tt_launch_find(PATIENCE_MS, &found_n, &found_rank, &id) != TUTTI_OK)
-            return 1;
-        struct call c = call_for(&id, found_n, found_rank);
-        run_call(&c);
-        if (c.status != TUTTI_OK || !c.right || found_n != n || found_rank != me)
-            return 2;
-    }
-    return 0;
+    return meet_by_launcher(n, me, PATIENCE_MS, 2);
 }
 
 /* Twice, so that the second meeting begins while some are still in the first. */

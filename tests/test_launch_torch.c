@@ -47,17 +47,7 @@ static void post_path(char path[128])
 static int be_rank(const char *run, int n, int me, int64_t timeout_ms, int meetings)
 {
     set_all(run, n, me);
-    for (int i = 0; i < meetings; i++) {
-        tutti_id id;
-        int found_n, found_rank;
-        if (tt_launch_find(timeout_ms, &found_n, &found_rank, &id) != TUTTI_OK)
-            return 1;
-        struct call c = call_for(&id, found_n, found_rank);
-        run_call(&c);
-        if (c.status != TUTTI_OK || !c.right || found_n != n || found_rank != me)
-            return 2;
-    }
-    return 0;
+    return meet_by_launcher(n, me, timeout_ms, meetings);
 }
 
 /* Rank 0 comes last. */
