@@ -6,7 +6,6 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <string.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -118,7 +117,7 @@ tt_fold_fn tt_fold_find(tutti_type type, tutti_op op, enum tt_shape shape)
     return tt_fold_find_isa(type, op, shape, tt_isa_best());
 }
 
-void tt_copy_bytes(void *dst, const void *src, size_t bytes)
+const struct tt_fold_table *tt_fold_table_best(void)
 {
-    memcpy(dst, src, bytes);
+    return tables[tt_isa_best()];
 }

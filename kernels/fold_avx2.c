@@ -9,6 +9,10 @@
 #define TT_VECTOR_BYTES 32
 #include "kernels/fold_vector.h"
 
+INLINE void vec_stream(void *to, vec v)
+{
+    _mm256_stream_si256((__m256i *)to, (__m256i)v);
+}
 INLINE vec vec_select(vec mask, vec x, vec y)
 {
     return (vec)_mm256_blendv_epi8((__m256i)y, (__m256i)x, (__m256i)mask);

@@ -17,6 +17,10 @@ static const _Alignas(64) uint16_t upper_words[32] = { 1, 33, 3, 35, 5, 37, 7, 3
 static const _Alignas(64) uint16_t lower_words[32] = { 0, 32, 2, 34, 4, 36, 6, 38, 8, 40, 10, 42, 12, 44, 14,
     46, 16, 48, 18, 50, 20, 52, 22, 54, 24, 56, 26, 58, 28, 60, 30, 62 };
 
+INLINE void vec_stream(void *to, vec v)
+{
+    _mm512_stream_si512((__m512i *)to, (__m512i)v);
+}
 INLINE vec vec_uppers(vec a, vec b)
 {
     return (vec)_mm512_permutex2var_epi16((__m512i)a, (__m512i)vec_load(upper_words), (__m512i)b);

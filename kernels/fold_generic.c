@@ -6,6 +6,20 @@
 #define TT_VECTOR_BYTES 16
 #include "kernels/fold_vector.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+/* A store past the caches, where `to` is aligned to a vector. */
+INLINE void vec_stream(void *to, vec v)
+{
+#if defined(__SSE2__)
+    _mm_stream_si128((__m128i *)to, (__m128i)v);
+#else
+    vec_store(to, v);
+#endif
+}
+
 /* Bits of x where the mask is set, of y elsewhere. */
 INLINE vec vec_select(vec mask, vec x, vec y)
 {

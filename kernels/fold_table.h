@@ -21,10 +21,13 @@ enum { TT_FOLD_TYPES = TUTTI_FLOAT8_E5M2 + 1, TT_SHAPES = TT_TREE + 1 };
 
 struct tt_fold_table {
     tt_fold_fn fold[TT_FOLD_TYPES][TT_ROWS][TT_SHAPES];
+    /* Copies whole lines of 64 bytes past the caches; `to` is aligned to a line. */
+    void (*stream)(uint8_t *to, const uint8_t *from, uint64_t bytes);
 };
 
 extern const struct tt_fold_table tt_folds_generic;
 extern const struct tt_fold_table tt_folds_avx2, tt_folds_avx512; /* all NULL where not compiled in */
+const struct tt_fold_table *tt_fold_table_best(void); /* of the set that tt_isa_best tells */
 
 /* x[i] / divisor in place, truncated towards zero. */
 void tt_divide_integers(void *x, size_t count, tutti_type type, uint32_t divisor);
