@@ -140,7 +140,8 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
         .slot_bytes = slice_bytes_for(settings, n),
         .first_number = settings->first_number,
         .pull = settings->pull,
-        .map = settings->map };
+        .map = settings->map,
+        .membarrier = settings->membarrier };
     if (status == TUTTI_OK)
         status = c->transport->open(&params, address, &c->endpoint);
     if (status != TUTTI_OK) {

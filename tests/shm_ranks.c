@@ -25,9 +25,12 @@ struct shm_stage *shm_stage_new(int n)
     cr_assert_neq(pages, MAP_FAILED);
     struct shm_stage *stage = pages;
     stage->n = n;
-    stage->params = (struct tt_endpoint_params){
-        .n = n, .slot_bytes = SUITE_SLOT_BYTES, .first_number = 0xfffffff5u, .map = true, .pull = true
-    };
+    stage->params = (struct tt_endpoint_params){ .n = n,
+        .slot_bytes = SUITE_SLOT_BYTES,
+        .first_number = 0xfffffff5u,
+        .map = true,
+        .pull = true,
+        .membarrier = true };
     return stage;
 }
 

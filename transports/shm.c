@@ -130,6 +130,7 @@ static tutti_status open_endpoint(
         free_endpoint(e);
         return status;
     }
+    e->control->fences = params->membarrier && tt_fence_register();
     e->control->magic = CONTROL_MAGIC;
     e->head.doorbell = &e->control->bell;
     e->slot_stride = e->shape.slot_stride;
@@ -223,8 +224,11 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
         for (int rank = 0; rank < head->n; rank++)
             tt_shm_channel_init(e, class, rank);
     e->aborted = &e->peers[0].control->aborted;
-    for (int rank = 0; rank < head->n; rank++)
+    e->light = true;
+    for (int rank = 0; rank < head->n; rank++) {
         e->shares = e->shares || (rank != head->me && e->peers[rank].same);
+        e->light = e->light && e->peers[rank].control->fences == 1;
+    }
     e->connected = true;
     return TUTTI_OK;
 }

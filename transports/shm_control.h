@@ -54,6 +54,7 @@ struct tt_shm_control {
     uint32_t version, token;
     int32_t n, rank;
     uint64_t bytes, slot_bytes, first_number;
+    uint32_t fences; /* lightly, where all do (fence.h) */
     struct tt_doorbell bell;
     _Alignas(64) _Atomic uint32_t aborted; /* of rank 0: 1 + the rank whose cause is everybody's */
     _Alignas(64) _Atomic uint32_t left;
@@ -122,6 +123,7 @@ struct tt_shm_endpoint {
     int nbells;
     bool connected;
     bool shares; /* this process with another rank */
+    bool light; /* all ranks may fence lightly */
     uint32_t entered; /* operations that may read peers' memory */
     uint64_t probe; /* a random value that peers try to read */
     pthread_mutex_t aborting;

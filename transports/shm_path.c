@@ -121,7 +121,7 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
     c->posted[slot] = tt_shm_flag(m->number);
     atomic_store_explicit(&line->flag, c->posted[slot], memory_order_release);
     head->path_bytes[path] += m->bytes;
-    tt_doorbell_ring(e->peers[m->peer].bell);
+    tt_doorbell_ring_light(e->peers[m->peer].bell, e->light);
     return true;
 }
 
@@ -198,7 +198,7 @@ void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uin
     struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
     struct tt_shm_acks *acks = tt_shm_channel(e, class, peer)->acks_out;
     atomic_store_explicit(&acks->flag[number & (TT_SLOTS - 1)], tt_shm_flag(number), memory_order_release);
-    tt_doorbell_ring(e->peers[peer].bell);
+    tt_doorbell_ring_light(e->peers[peer].bell, e->light);
 }
 
 /* --- Reading another process's memory */

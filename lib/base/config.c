@@ -39,6 +39,9 @@ const struct tt_setting tt_setting_table[] = {
         "which ranks share a cache, as in 0-3/4-7 or 2x4; auto: as they are bound" },
     { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on", "peers may read shareable memory in place" },
     { "pull", TT_LOCAL, TT_KIND_BOOL, FIELD(pull), "on", "peers may copy from this process by system call" },
+    { "membarrier", TT_LOCAL, TT_KIND_BOOL, FIELD(membarrier), "on",
+        "messages need no fence: who goes to sleep fences for all, if all ranks say on and their systems "
+        "let" },
     { "isa", TT_LOCAL, TT_KIND_ISA, FIELD(isa), "auto",
         "instruction set of the reductions, whose bits do not depend on it; auto: the widest of this CPU" },
 };

@@ -37,6 +37,7 @@ struct tt_settings {
     /* local */
     bool map;
     bool pull;
+    bool membarrier;
     uint64_t isa; /* 0: the widest; else 1 + enum tt_isa */
     uint8_t origin[TT_SETTINGS_MAX]; /* enum tt_origin of each row of the table */
 };

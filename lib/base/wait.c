@@ -97,6 +97,7 @@ void tt_wait_begin(struct tt_wait *w, struct tt_wait_policy policy, struct tt_do
     w->checked_ns = 0;
     w->until_ns = INT64_MAX;
     w->timed_out = false;
+    w->unsure = false;
 }
 
 void tt_wait_until(struct tt_wait *w, int64_t until_ns)
@@ -140,7 +141,8 @@ static void arm(struct tt_wait *w)
     take_tickets(w);
     for (int i = 0; i < w->nbells; i++)
         atomic_fetch_add_explicit(&w->bells[i]->sleeping, 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst); /* `sleeping` before the last poll */
+    w->unsure |=
+        !tt_fence_heavy(); /* `sleeping` before the last poll, and the ringers' data before their look */
     w->stage = ARMED;
 }
 
@@ -167,7 +169,7 @@ static bool sleep_on_many(const struct tt_wait *w, int64_t ns)
 static void sleep_on_bells(const struct tt_wait *w, int64_t ns)
 {
     int64_t short_ns = ns < NAP_NS ? ns : NAP_NS;
-    if (w->nbells == 0)
+    if (w->nbells == 0 || w->unsure)
         nap(short_ns);
     else if (w->nbells == 1)
         sleep_on_one(w, ns);

@@ -6,7 +6,8 @@
  * doorbells at once.
  *
  * A sleeper adds itself to the bell's `sleeping`, fences, polls once more, then sleeps; a ringer writes its
- * data, fences, and looks at `sleeping`. One of the two sees the other. The sleep is cut every TT_TICK_MS so
+ * data, fences, and looks at `sleeping`. One of the two sees the other. The sleeper fences for both, where
+ * it can (fence.h). The sleep is cut every TT_TICK_MS so
  * that the caller can look at deadlines and at the health of its peers; work found after such a tick, with
  * no ring, would be a lost wake-up: it is counted, and tests demand that the count stays 0. */
 #ifndef TT_BASE_WAIT_H
@@ -15,6 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/fence.h"
+
 enum { TT_TICK_MS = 100, TT_WAIT_BELLS = 64 };
 
 struct tt_doorbell { /* in shared memory, alone in its cache line */
@@ -22,12 +25,20 @@ struct tt_doorbell { /* in shared memory, alone in its cache line */
     _Atomic uint32_t sleeping; /* how many do, or are about to */
 };
 
-/* Something was written that the owner of this doorbell may be waiting for. Cheap when it is awake. */
-void tt_doorbell_ring(struct tt_doorbell *bell);
-/* The same for many, with one fence. */
-void tt_doorbell_ring_many(struct tt_doorbell *const *bells, int n);
 /* Ring whether or not it seems asleep (abort). */
 void tt_doorbell_ring_always(struct tt_doorbell *bell);
+
+/* Something was written that the owner of this doorbell may be waiting for. Cheap when it is awake. */
+void tt_doorbell_ring(struct tt_doorbell *bell);
+/* The same by a process that is registered (fence.h), if the bell's owner is, too: cheaper still. */
+static inline void tt_doorbell_ring_light(struct tt_doorbell *bell, bool both_registered)
+{
+    tt_fence_light(both_registered);
+    if (atomic_load_explicit(&bell->sleeping, memory_order_relaxed) != 0)
+        tt_doorbell_ring_always(bell);
+}
+/* The same for many, with one fence. */
+void tt_doorbell_ring_many(struct tt_doorbell *const *bells, int n);
 
 struct tt_wait_policy {
     uint32_t spins; /* polls before yielding */
@@ -50,6 +61,7 @@ struct tt_wait {
     int64_t checked_ns;
     int64_t until_ns; /* no sleep goes beyond */
     bool timed_out;
+    bool unsure; /* a ringer may not see that this one sleeps: only short sleeps */
 };
 
 /* Start a wait over these doorbells (NULL ones are skipped; beyond TT_WAIT_BELLS, or none: short sleeps). */
