@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "size.h"
+
 static double factor_one(int n)
 {
     (void)n;
@@ -34,15 +36,9 @@ static void shape_reduce(struct perf_point *p, uint64_t elements)
     p->recv_count = p->rank == p->root ? elements : 0;
 }
 
-static uint64_t block_of(const struct perf_point *p, uint64_t elements)
-{
-    uint64_t n = (uint64_t)p->n;
-    return elements > 0 && elements < n ? 1 : elements / n;
-}
-
 static void shape_gather(struct perf_point *p, uint64_t elements)
 {
-    p->count = p->send_count = block_of(p, elements);
+    p->count = p->send_count = perf_size_block(elements, p->n);
     p->recv_count = p->count * (uint64_t)p->n;
     p->own_first = p->count * (uint64_t)p->rank;
     p->bytes = p->recv_count * p->type->bytes;
@@ -50,7 +46,7 @@ static void shape_gather(struct perf_point *p, uint64_t elements)
 
 static void shape_scatter(struct perf_point *p, uint64_t elements)
 {
-    p->count = p->recv_count = block_of(p, elements);
+    p->count = p->recv_count = perf_size_block(elements, p->n);
     p->send_count = p->count * (uint64_t)p->n;
     p->own_first = p->count * (uint64_t)p->rank;
     p->bytes = p->send_count * p->type->bytes;
@@ -73,24 +69,16 @@ static void shape_scatter_from_root(struct perf_point *p, uint64_t elements)
 
 static void shape_exchange(struct perf_point *p, uint64_t elements)
 {
-    p->count = block_of(p, elements);
+    p->count = perf_size_block(elements, p->n);
     p->send_count = p->recv_count = p->count * (uint64_t)p->n;
     p->bytes = p->send_count * p->type->bytes;
-}
-
-/* The elements before rank r's block when rank r gives a share that grows with r: uneven, and empty where
- * few. */
-static uint64_t v_first(const struct perf_point *p, uint64_t elements, int r)
-{
-    uint64_t n = (uint64_t)p->n, weight = (uint64_t)r * (uint64_t)(r + 1), all = n * (n + 1);
-    return elements / all * weight + elements % all * weight / all;
 }
 
 static void shape_gather_v(struct perf_point *p, uint64_t elements)
 {
     p->count = p->recv_count = elements;
-    p->own_first = v_first(p, elements, p->rank);
-    p->send_count = v_first(p, elements, p->rank + 1) - p->own_first;
+    p->own_first = perf_size_first(elements, p->rank, p->n);
+    p->send_count = perf_size_first(elements, p->rank + 1, p->n) - p->own_first;
     p->bytes = elements * p->type->bytes;
 }
 
@@ -336,12 +324,11 @@ const struct perf_collective *perf_collective_find(const char *name)
 
 void perf_point_shape(struct perf_point *p, uint64_t bytes, size_t *counts)
 {
-    uint64_t elements = bytes / p->type->bytes;
-    if (elements == 0 && bytes > 0)
-        elements = 1;
+    uint64_t elements = perf_size_elements(bytes, p->type->bytes);
     p->count = p->send_count = p->recv_count = p->bytes = p->own_first = 0;
     for (int r = 0; r < p->n; r++)
-        counts[r] = counts[p->n + r] = v_first(p, elements, r + 1) - v_first(p, elements, r);
+        counts[r] = counts[p->n + r] =
+            perf_size_first(elements, r + 1, p->n) - perf_size_first(elements, r, p->n);
     p->counts = counts;
     p->collective->shape(p, elements);
 }
