@@ -1,15 +1,17 @@
 #!/bin/sh
-# bench.sh: Tutti beside Open MPI on this machine, in one run.
+# bench.sh: Tutti beside Open MPI and MPICH on this machine, in one run.
 #
 # usage: bench.sh [COLLPERF [FILE]]
-#   COLLPERF  the program to measure (default: ./collperf); bench_mpi is compiled beside it
-#   FILE      where every measurement goes as a JSON line (default: bench.jsonl beside COLLPERF)
-# The environment changes what is measured: BENCH_ROUNDS (5), BENCH_RANKS ("2 8"), BENCH_COLLECTIVE
-# (all_reduce), BENCH_SIZES ("8 65536 1048576 8388608").
+#   COLLPERF  the program to measure (default: ./collperf); bench_mpi is compiled beside it for each MPI
+#   FILE      where every measurement goes as a JSON line (default: bench.jsonl beside COLLPERF). A run that
+#             was interrupted goes on where it was if the programs and what is asked are the same.
+# The environment changes what is measured: BENCH_QUICK=1 (all_reduce and few sizes, some minutes),
+# BENCH_ROUNDS, BENCH_RANKS, BENCH_COLLECTIVES, BENCH_SIZES; BENCH_TIMEOUT, seconds for one measurement.
 #
 # The distance between two virtual cores changes from minute to minute, so the programs alternate within each
-# round, medians are compared, and the class that was seen is printed. The peer counts at the better of its
-# default and of a run bound to cores. Rows where Tutti loses are printed like the others. Needs no root.
+# round of a point, each measures the round trip of a flag, and only rounds count in which all were in one
+# class; one that was not is tried once more. A peer counts at the better of its default and of a run bound to
+# cores. Rows where Tutti loses are printed like the others. Needs no root.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -24,55 +26,164 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$(dirname "$collperf")" && pwd)
 collperf=$build/$(basename "$collperf")
 results=${2:-$build/bench.jsonl}
-rounds=${BENCH_ROUNDS:-5}
-ranks_list=${BENCH_RANKS:-2 8}
-sizes=${BENCH_SIZES:-8 65536 1048576 8388608}
-collective=${BENCH_COLLECTIVE:-all_reduce}
-cores=$(nproc)
-
-: >"$results" || exit 2
-mpi=
-mpirun=$(command -v mpirun.openmpi) && mpicc=$(command -v mpicc.openmpi) && mpi=$build/bench_mpi
-if [ -n "$mpi" ]; then
-    "$mpicc" -std=c11 -O2 -D_GNU_SOURCE -o "$mpi" "$here/bench_mpi.c" "$here/clock.c" "$here/pace.c" || exit 1
-    root=
-    [ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
-    echo "# $("$mpirun" --version | head -n 1); built with: $(basename "$mpicc") -O2"
+if [ "${BENCH_QUICK:-0}" != 0 ]; then
+    rounds=3 ranks_list='2 8' sizes='8 65536 1048576' collectives=all_reduce
 else
-    echo "# Open MPI is not here (mpirun.openmpi, mpicc.openmpi): only Tutti is measured"
+    rounds=3 ranks_list='2 8' sizes='8 4096 65536 1048576 8388608 67108864'
+    collectives=$("$collperf" --list collectives | tr '\n' ' ')
 fi
+rounds=${BENCH_ROUNDS:-$rounds}
+ranks_list=${BENCH_RANKS:-$ranks_list}
+sizes=${BENCH_SIZES:-$sizes}
+collectives=${BENCH_COLLECTIVES:-$collectives}
+limit=${BENCH_TIMEOUT:-60}
+patience=${BENCH_PATIENCE:-20}
+cores=$(nproc)
+failed=0
+scratch=$(mktemp -d) || exit 2
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+
+# --- The peers. One that is not installed is left out, and the table says so.
+peers=
+root=
+[ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
+for peer in openmpi mpich; do
+    if ! command -v mpirun.$peer >/dev/null || ! command -v mpicc.$peer >/dev/null; then
+        echo "# $peer is not here (mpirun.$peer, mpicc.$peer)"
+        continue
+    fi
+    set --
+    for part in bench_mpi clock flag pace size; do
+        set -- "$@" "$here/$part.c"
+    done
+    mpicc.$peer -std=c11 -O2 -D_GNU_SOURCE -o "$build/bench_$peer" "$@" || exit 1
+    peers="$peers $peer"
+done
+version_of() # peer
+{
+    mpirun."$1" --version | sed -n -e 's/^ *Version: *//p' -e 's/.*(Open.*) *//p' | head -n 1
+}
 
 # --- The command lines. Each prints JSON lines; a failure is a message and no line.
-tutti_command() # ranks bytes memory
+tutti_command() # collective ranks bytes memory
 {
-    echo "$collperf $collective -g $1 -b $2 -e $2 --memory $3 --json"
+    echo "$collperf $1 -g $2 -b $3 -e $3 --memory $4 --json"
 }
-mpi_command() # ranks bytes variant
+peer_command() # collective ranks bytes peer variant
 {
-    echo "$mpirun $root -n $1$([ "$1" -le "$cores" ] || echo " --oversubscribe --mca mpi_yield_when_idle 1")$(
-        [ "$3" = default ] || echo " --bind-to core$([ "$1" -le "$cores" ] || echo :overload-allowed)"
-    ) $mpi $collective $2 openmpi"
+    crowded=$([ "$2" -le "$cores" ] || echo 1)
+    case $4,$5 in
+    openmpi,default) options=$root ;;
+    openmpi,bound) options="$root --bind-to core${crowded:+:overload-allowed}" ;;
+    mpich,default) options= ;;
+    mpich,bound) options='-bind-to core' ;;
+    esac
+    [ "$4" != openmpi ] || options="$options${crowded:+ --oversubscribe --mca mpi_yield_when_idle 1}"
+    echo "mpirun.$4${options:+ $options} -n $2 $build/bench_$4 $1 $3"
 }
 
-# The words of a command are split on purpose: no path here may hold a blank.
-measure() # label command
+# --- A machine that does other things is waited for, if it becomes quiet within BENCH_PATIENCE seconds. Who
+# else used the cores while a measurement ran is known, in percent of them, from what lies between two marks.
+mark() # name
 {
-    lines=$(timeout 300 $2 </dev/null) || {
-        echo "bench.sh: this failed: $2" >&2
-        failed=1
-        return
-    }
-    printf '%s\n' "$lines" |
-        sed -e 's/"library": "[^"]*", //' -e "s/^{/{\"library\": \"$1\", \"round\": $round, /" >>"$results"
+    [ -r /proc/stat ] || return
+    times >"$scratch/$1"
+    sed -n 's/^cpu  *//p' /proc/stat >>"$scratch/$1"
+    cut -d ' ' -f 1 /proc/uptime >>"$scratch/$1"
 }
+others()
+{
+    [ -r /proc/stat ] || { echo 0; return; }
+    awk -v cores="$cores" -v hz="$(getconf CLK_TCK)" '
+        function seconds(text,    p) { split(text, p, /[ms]/); return 60 * p[1] + p[2] }
+        FNR == 1 || FNR == 2 { own += sign * (seconds($1) + seconds($2)) }
+        FNR == 3 { busy += sign * ($1 + $2 + $3 + $6 + $7 + $8) / hz }
+        FNR == 4 { wall += sign * $1 }
+        END { printf("%.0f", wall > 0 && busy > own ? 100 * (busy - own) / (wall * cores) : 0) }
+        ' sign=-1 "$scratch/before" sign=1 "$scratch/after"
+}
+wait_for_quiet()
+{
+    [ -r /proc/loadavg ] || return
+    while [ "$waited" -lt $((5 * patience)) ]; do
+        read -r _ _ _ running _ </proc/loadavg
+        [ "${running%%/*}" -gt 1 ] || return
+        waited=$((waited + 1))
+        sleep 0.2
+    done
+}
+
+# Broadcast is compared in place, since MPI has no other form of it, and everything else out of place. The
+# words of a command are split on purpose: no path here may hold a blank.
+measure() # library variant command
+{
+    waited=0
+    for try in 1 2 3 4 5; do
+        wait_for_quiet
+        mark before
+        # shellcheck disable=SC2086
+        timeout -k 5 "$limit" $3 </dev/null >"$scratch/lines" 2>"$scratch/errors" || {
+            [ $? -ne 124 ] || echo "more than $limit s" >"$scratch/errors"
+            echo "bench.sh: this failed: $3: $(head -n 3 "$scratch/errors")" >&2
+            failed=1
+            return
+        }
+        mark after
+        others=$(others)
+        [ "$others" -gt 8 ] || break
+    done
+    grep "\"in_place\": $([ "$collective" = broadcast ] && echo true || echo false)" "$scratch/lines" |
+        sed "s/^{/{\"point\": \"$point\", \"library\": \"$1\", \"variant\": \"$2\", \"size\": $bytes, \
+\"tries\": $try, \"others\": $others, /" >>"$scratch/round"
+}
+
+# All programs of one point, once.
+measure_round()
+{
+    : >"$scratch/round"
+    for step in 1 2; do
+        memory=$([ $step = 1 ] && echo malloc || echo registered)
+        variant=$([ $step = 1 ] && echo default || echo bound)
+        measure tutti default "$(tutti_command "$collective" "$n" "$bytes" "$memory")"
+        for peer in $peers; do
+            measure "$peer" "$variant" "$(peer_command "$collective" "$n" "$bytes" "$peer" "$variant")"
+        done
+    done
+}
+
+count_classes()
+{
+    sed -n 's/.*"class": "\([^"]*\)".*/\1/p' "$scratch/round" | sort -u | wc -l
+}
+
+# --- What is asked, and whether the file already has a part of it.
+asked="rounds $rounds; ranks $ranks_list; sizes $sizes; $collectives;$peers"
+built=$(cat "$collperf" "$build"/.libs/collperf "$build"/.libs/libtutti.so 2>/dev/null | cksum)
+header="{\"asked\": \"$asked\", \"built\": \"$built\","
+if ! head -n 1 "$results" 2>/dev/null | grep -qF "$header" ||
+    tail -n 1 "$results" | grep -q '^{"finished"'; then
+    cpu=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
+    {
+        printf '%s "date": "%s", "machine": "%s cores, %s, Linux %s"' "$header" "$(date -u +%Y-%m-%d)" \
+            "$cores" "$cpu" "$(uname -r | sed 's/[^0-9.].*//')"
+        printf ', "tutti": "%s"' "$("$collperf" --version | sed 's/.* //')"
+        for peer in $peers; do
+            printf ', "%s": "%s"' "$peer" "$(version_of "$peer")"
+        done
+        printf '}\n'
+    } >"$results" || exit 2
+fi
 
 echo "# Command lines:"
 for n in $ranks_list; do
     for memory in malloc registered; do
-        echo "#   $(tutti_command "$n" BYTES $memory)" | sed "s,$build/,,"
+        echo "#   $(tutti_command COLLECTIVE "$n" BYTES $memory)" | sed "s,$build/,,"
     done
-    [ -z "$mpi" ] || for variant in default bound; do
-        echo "#   $(mpi_command "$n" BYTES $variant)" | sed -e "s,$build/,,g" -e 's,[^ ]*/mpirun,mpirun,'
+    for peer in $peers; do
+        for variant in default bound; do
+            echo "#   $(peer_command COLLECTIVE "$n" BYTES "$peer" $variant)" | sed "s,$build/,,"
+        done
     done
 done
 echo "# $rounds alternating rounds on $cores cores, medians; sizes in bytes, fp32 sum, out of place"
@@ -82,86 +193,29 @@ load() # how busy the machine was with other things
 }
 load before
 
-failed=0
+# --- Measure.
 for round in $(seq 1 "$rounds"); do
     for n in $ranks_list; do
         for bytes in $sizes; do
-            [ ! -t 2 ] || printf '\r\033[Kround %s of %s: %s ranks, %s B' "$round" "$rounds" "$n" "$bytes" >&2
-            measure "tutti malloc" "$(tutti_command "$n" "$bytes" malloc)"
-            [ -z "$mpi" ] || measure "openmpi default" "$(mpi_command "$n" "$bytes" default)"
-            measure "tutti registered" "$(tutti_command "$n" "$bytes" registered)"
-            [ -z "$mpi" ] || measure "openmpi bound" "$(mpi_command "$n" "$bytes" bound)"
+            for collective in $collectives; do
+                # a barrier has no size
+                [ "$collective" != barrier ] || [ "$bytes" = "${sizes%% *}" ] || continue
+                point="$collective $n $bytes $round"
+                ! grep -qF "\"point\": \"$point\"" "$results" || continue
+                [ ! -t 2 ] || printf '\r\033[Kround %s of %s: %s ranks, %s B, %s' "$round" "$rounds" "$n" \
+                    "$bytes" "$collective" >&2
+                measure_round
+                [ "$(count_classes)" -le 1 ] || measure_round
+                cat "$scratch/round" >>"$results"
+            done
         done
     done
 done
 [ ! -t 2 ] || printf '\r\033[K' >&2
-
 load after
+[ "$failed" -ne 0 ] || echo '{"finished": true}' >>"$results"
 
-# --- The table: medians in microseconds; a ratio above 1 says how many times faster Tutti is.
-awk -v sizes="$sizes" -v ranks_list="$ranks_list" '
-function field(name,    value)
-{
-    if (!match($0, "\"" name "\": [^,}]*"))
-        return ""
-    value = substr($0, RSTART, RLENGTH)
-    sub(/^[^:]*: /, "", value)
-    gsub(/"/, "", value)
-    return value
-}
-function median(key,    i, j, n, t, v)
-{
-    n = count[key]
-    if (n == 0)
-        return 0
-    for (i = 1; i <= n; i++) {
-        t = value[key, i]
-        for (j = i - 1; j > 0 && v[j] > t; j--)
-            v[j + 1] = v[j]
-        v[j + 1] = t
-    }
-    return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
-}
-function add(key, what)
-{
-    value[key, ++count[key]] = what + 0
-}
-function time(us)
-{
-    return us > 0 ? sprintf(us < 10 ? "%.3f" : us < 1000 ? "%.1f" : "%.0f", us) : "-"
-}
-function ratio(peer, own)
-{
-    return peer > 0 && own > 0 ? sprintf("%.2fx%s", peer / own, peer < own ? " LOSS" : "") : "-"
-}
-field("in_place") == "false" {
-    point = field("ranks") SUBSEP field("bytes")
-    add(point SUBSEP field("library"), field("time_us"))
-    if (field("flag_us") != "" && field("flag_us") != "null") {
-        add(point SUBSEP "flag", field("flag_us"))
-        if (!((point, field("class")) in seen))
-            classes[point] = classes[point] (classes[point] == "" ? "" : "+") field("class")
-        seen[point, field("class")] = 1
-    }
-}
-END {
-    printf "%15s | %21s | %23s | %23s |\n", "", "Open MPI, us", "Tutti, us", "Tutti is faster by"
-    printf "%5s %9s | %10s %10s | %11s %11s | %11s %11s | %s\n", "ranks", "bytes", "default", "bound",
-        "malloc", "registered", "malloc", "registered", "flag us"
-    n_ranks = split(ranks_list, r, " ")
-    n_sizes = split(sizes, s, " ")
-    for (i = 1; i <= n_ranks; i++)
-        for (j = 1; j <= n_sizes; j++) {
-            point = r[i] SUBSEP s[j]
-            plain = median(point SUBSEP "openmpi default")
-            bound = median(point SUBSEP "openmpi bound")
-            best = bound > 0 && bound < plain ? bound : plain
-            own = median(point SUBSEP "tutti malloc")
-            mapped = median(point SUBSEP "tutti registered")
-            printf "%5s %9s | %10s %10s | %11s %11s | %11s %11s | %.3f %s\n", r[i], s[j], time(plain),
-                time(bound), time(own), time(mapped), ratio(best, own), ratio(best, mapped),
-                median(point SUBSEP "flag"), classes[point]
-        }
-}' "$results"
+awk -f "$here/bench_json.awk" -f "$here/bench_sum.awk" "$results" >"$scratch/sums" &&
+    awk -f "$here/bench_json.awk" -f "$here/bench_table.awk" "$scratch/sums"
 echo "# Every measurement: $(basename "$results")"
 exit "$failed"

@@ -1,22 +1,30 @@
 /* bench_mpi.c: the same collectives with the same loop on MPI, for perf/bench.sh to compare with.
  *
- * usage: mpirun -n N bench_mpi COLLECTIVE BYTES LABEL
+ * usage: mpirun -n N bench_mpi COLLECTIVE BYTES
  *
- * The pace, the clock and the meaning of a size are collperf's own files, so that a ratio compares libraries
- * and not programs: ranks leave a barrier, call back to back out of place, and the slowest rank counts.
- * Prints one JSON line with collperf's field names. Built with mpicc by bench.sh; no part of the build needs
- * MPI. */
+ * The pace, the clock, the flag and the meaning of a size are collperf's own files, so that a ratio compares
+ * libraries and not programs: ranks leave a barrier, call back to back, and the slowest rank counts. Prints
+ * one JSON line with collperf's field names. Built with each MPI's mpicc by bench.sh; no part of the build
+ * needs MPI. */
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
+#include "flag.h"
 #include "pace.h"
+#include "size.h"
+
+/* Where the elements of a vector are. */
+enum shape { NONE, SAME, BLOCK, BLOCKS, SHARE, SHARES };
 
 struct point {
     int n, rank;
-    int count; /* of floats, as the call takes it */
+    int elements; /* of the whole vector */
+    int count; /* of one block, or of the vector where it has none */
+    int *counts, *firsts; /* of the v-forms: the share of each rank, and what lies before it */
     float *send, *recv;
 };
 
@@ -35,9 +43,10 @@ static void all_gather(struct point *p)
     MPI_Allgather(p->send, p->count, MPI_FLOAT, p->recv, p->count, MPI_FLOAT, MPI_COMM_WORLD);
 }
 
+/* The root's vector stays where it is: MPI has no other form. */
 static void broadcast(struct point *p)
 {
-    MPI_Bcast(p->recv, p->count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+    MPI_Bcast(p->rank == 0 ? p->send : p->recv, p->count, MPI_FLOAT, 0, MPI_COMM_WORLD);
 }
 
 static void reduce(struct point *p)
@@ -51,6 +60,51 @@ static void barrier(struct point *p)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+static void all_to_all(struct point *p)
+{
+    MPI_Alltoall(p->send, p->count, MPI_FLOAT, p->recv, p->count, MPI_FLOAT, MPI_COMM_WORLD);
+}
+
+static void gather(struct point *p)
+{
+    MPI_Gather(p->send, p->count, MPI_FLOAT, p->recv, p->count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+
+static void scatter(struct point *p)
+{
+    MPI_Scatter(p->send, p->count, MPI_FLOAT, p->recv, p->count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+
+static void all_gather_v(struct point *p)
+{
+    MPI_Allgatherv(
+        p->send, p->counts[p->rank], MPI_FLOAT, p->recv, p->counts, p->firsts, MPI_FLOAT, MPI_COMM_WORLD);
+}
+
+static void reduce_scatter_v(struct point *p)
+{
+    MPI_Reduce_scatter(p->send, p->recv, p->counts, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void gather_v(struct point *p)
+{
+    MPI_Gatherv(
+        p->send, p->counts[p->rank], MPI_FLOAT, p->recv, p->counts, p->firsts, MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+
+static void scatter_v(struct point *p)
+{
+    MPI_Scatterv(
+        p->send, p->counts, p->firsts, MPI_FLOAT, p->recv, p->counts[p->rank], MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+
+/* As in collperf, rank i has for rank j as much as is counted for i + j: the counts begin at the own rank. */
+static void all_to_all_v(struct point *p)
+{
+    const int *counts = p->counts + p->rank, *firsts = p->firsts + p->n;
+    MPI_Alltoallv(p->send, counts, firsts, MPI_FLOAT, p->recv, counts, firsts, MPI_FLOAT, MPI_COMM_WORLD);
+}
+
 static void sendrecv(struct point *p)
 {
     int right = (p->rank + 1) % p->n, left = (p->rank + p->n - 1) % p->n;
@@ -61,16 +115,64 @@ static void sendrecv(struct point *p)
 static const struct row {
     const char *name;
     void (*call)(struct point *p);
-    int blocks; /* a size is that of n blocks */
+    enum shape result; /* what a rank has afterwards */
+    int blocks; /* the vector is one of n equal blocks */
+    int at_root; /* only rank 0 has the result */
+    int reduces;
 } rows[] = {
-    { "all_reduce", all_reduce, 0 },
-    { "reduce_scatter", reduce_scatter, 1 },
-    { "all_gather", all_gather, 1 },
-    { "broadcast", broadcast, 0 },
-    { "reduce", reduce, 0 },
-    { "barrier", barrier, 0 },
-    { "sendrecv", sendrecv, 0 },
+    { "all_reduce", all_reduce, SAME, 0, 0, 1 },
+    { "reduce_scatter", reduce_scatter, BLOCK, 1, 0, 1 },
+    { "all_gather", all_gather, BLOCKS, 1, 0, 0 },
+    { "broadcast", broadcast, SAME, 0, 0, 0 },
+    { "reduce", reduce, SAME, 0, 1, 1 },
+    { "barrier", barrier, NONE, 0, 0, 0 },
+    { "all_gather_v", all_gather_v, SHARES, 0, 0, 0 },
+    { "all_to_all", all_to_all, BLOCKS, 1, 0, 0 },
+    { "gather", gather, BLOCKS, 1, 1, 0 },
+    { "scatter", scatter, BLOCK, 1, 0, 0 },
+    { "reduce_scatter_v", reduce_scatter_v, SHARE, 0, 0, 1 },
+    { "all_to_all_v", all_to_all_v, SHARES, 0, 0, 0 },
+    { "gather_v", gather_v, SHARES, 0, 1, 0 },
+    { "scatter_v", scatter_v, SHARE, 0, 0, 0 },
+    { "sendrecv", sendrecv, SAME, 0, 0, 0 },
 };
+
+/* Shared by all ranks. They meet here asleep while two of them measure the flag. */
+struct board {
+    struct perf_flag flag;
+    pthread_barrier_t barrier;
+};
+
+static double measure_flag(const struct point *p)
+{
+    MPI_Win window;
+    MPI_Aint bytes = p->rank == 0 ? 2 * sizeof(struct board) : 0;
+    int unit;
+    char *own, *memory;
+    double round_trip = 0;
+    MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, (void *)&own, &window);
+    MPI_Win_shared_query(window, 0, &bytes, &unit, (void *)&memory);
+    size_t step = _Alignof(struct board);
+    struct board *board = (struct board *)(memory + (step - (size_t)memory % step) % step);
+    if (p->rank == 0) {
+        memset(board, 0, sizeof *board);
+        pthread_barrierattr_t shared;
+        pthread_barrierattr_init(&shared);
+        pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+        pthread_barrier_init(&board->barrier, &shared, (unsigned)p->n);
+        pthread_barrierattr_destroy(&shared);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    pthread_barrier_wait(&board->barrier);
+    if (p->rank == 0)
+        round_trip = perf_flag_lead(&board->flag);
+    if (p->rank == 1)
+        perf_flag_follow(&board->flag);
+    pthread_barrier_wait(&board->barrier);
+    MPI_Barrier(MPI_COMM_WORLD); /* nobody frees what somebody still leaves */
+    MPI_Win_free(&window);
+    return round_trip;
+}
 
 static double run_loop(const struct row *row, struct point *p, long calls)
 {
@@ -83,33 +185,88 @@ static double run_loop(const struct row *row, struct point *p, long calls)
     return slowest;
 }
 
-/* Sums of ones tell a call that did nothing. */
-static int is_wrong(const struct row *row, const struct point *p)
+static int result_count(const struct row *row, const struct point *p)
 {
-    if (row->call != all_reduce)
+    if (row->at_root && p->rank != 0)
         return 0;
+    switch (row->result) {
+    case NONE:
+        return 0;
+    case SHARE:
+        return p->counts[p->rank];
+    case SHARES:
+        return p->elements;
+    case BLOCKS:
+        return p->count * p->n;
+    default:
+        return p->count;
+    }
+}
+
+/* Everybody gives ones, and results begin as zeros: a call that did nothing shows. */
+static int count_wrong(const struct row *row, const struct point *p)
+{
+    const float *result = row->call == broadcast && p->rank == 0 ? p->send : p->recv;
+    float want = row->reduces ? (float)p->n : 1;
     int wrong = 0;
-    for (int i = 0; i < p->count; i++)
-        wrong += p->recv[i] != (float)p->n;
+    for (int i = 0; i < result_count(row, p); i++)
+        wrong += result[i] != want;
     return wrong;
 }
 
-static int measure(const struct row *row, struct point *p, long bytes, const char *label)
+static int measure(const struct row *row, struct point *p)
 {
+    double round_trip = measure_flag(p);
     struct perf_pace pace;
     perf_pace_begin(&pace, 5, 0);
     while (pace.warming)
         perf_pace_next(&pace, run_loop(row, p, pace.calls));
     double seconds = run_loop(row, p, pace.calls) / (double)pace.calls;
-    int wrong = is_wrong(row, p), all_wrong;
+    int wrong = count_wrong(row, p), all_wrong;
     MPI_Allreduce(&wrong, &all_wrong, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    long long bytes = (long long)sizeof(float) * p->count * (row->blocks ? p->n : 1);
     if (p->rank == 0)
-        printf(
-            "{\"library\": \"%s\", \"collective\": \"%s\", \"type\": \"float\", \"op\": \"sum\", "
-            "\"in_place\": "
-            "false, \"bytes\": %ld, \"ranks\": %d, \"time_us\": %.4f, \"wrong\": %d, \"iterations\": %ld}\n",
-            label, row->name, bytes, p->n, 1e6 * seconds, all_wrong, pace.calls);
+        printf("{\"collective\": \"%s\", \"type\": \"float\", \"op\": \"%s\", \"in_place\": %s, "
+               "\"bytes\": %lld, \"count\": %d, \"ranks\": %d, \"time_us\": %.4f, \"wrong\": %d, "
+               "\"iterations\": %ld, \"memory\": \"malloc\", \"flag_us\": %.3f, \"class\": \"%s\"}\n",
+            row->name, row->reduces ? "sum" : "none", row->call == broadcast ? "true" : "false", bytes,
+            p->count, p->n, 1e6 * seconds, all_wrong, pace.calls, 1e6 * round_trip,
+            perf_flag_class(round_trip));
     return all_wrong;
+}
+
+static const struct row *find_row(const char *name)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+static void shape_point(struct point *p, const struct row *row, uint64_t bytes)
+{
+    uint64_t elements = perf_size_elements(bytes, sizeof(float));
+    p->elements = (int)elements;
+    p->count = (int)(row->blocks ? perf_size_block(elements, p->n) : row->result == NONE ? 0 : elements);
+    for (int r = 0; r < p->n; r++) {
+        uint64_t first = perf_size_first(elements, r, p->n);
+        p->firsts[r] = (int)first;
+        p->counts[r] = p->counts[p->n + r] = (int)(perf_size_first(elements, r + 1, p->n) - first);
+    }
+    int *own = p->firsts + p->n; /* where blocks lie if the first is as long as the own rank's */
+    for (int r = 0; r < p->n; r++)
+        own[r] = r == 0 ? 0 : own[r - 1] + p->counts[p->rank + r - 1];
+}
+
+static void *alloc(size_t bytes)
+{
+    void *memory;
+    if (posix_memalign(&memory, 4096, bytes) != 0) {
+        fprintf(stderr, "bench_mpi: no memory for %zu bytes\n", bytes);
+        MPI_Abort(MPI_COMM_WORLD, 3);
+        exit(3);
+    }
+    return memory;
 }
 
 int main(int argc, char **argv)
@@ -118,27 +275,26 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_size(MPI_COMM_WORLD, &p.n);
     MPI_Comm_rank(MPI_COMM_WORLD, &p.rank);
-    const struct row *row = rows, *end = rows + sizeof rows / sizeof rows[0];
-    while (argc == 4 && row < end && strcmp(row->name, argv[1]) != 0)
-        row++;
-    long bytes = argc == 4 ? strtol(argv[2], NULL, 10) : -1;
-    if (argc != 4 || row == end || bytes < 0 || bytes > 1L << 30) {
-        fprintf(stderr, "usage: mpirun -n N bench_mpi COLLECTIVE BYTES LABEL\n");
+    const struct row *row = argc == 3 ? find_row(argv[1]) : NULL;
+    long long bytes = argc == 3 ? strtoll(argv[2], NULL, 10) : -1;
+    if (row == NULL || bytes < 0 || bytes > 1LL << 30 || p.n < 2) {
+        fprintf(stderr, "usage: mpirun -n N bench_mpi COLLECTIVE BYTES, N at least 2\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
         return 2;
     }
-    size_t elements = (size_t)bytes / sizeof(float) + (size_t)p.n;
-    p.count = (int)((size_t)bytes / sizeof(float) / (size_t)(row->blocks ? p.n : 1));
-    p.send = malloc(elements * sizeof(float));
-    p.recv = calloc(elements, sizeof(float));
-    if (p.send == NULL || p.recv == NULL) {
-        fprintf(stderr, "bench_mpi: no memory for %ld bytes\n", bytes);
-        MPI_Abort(MPI_COMM_WORLD, 3);
-        return 3;
-    }
-    for (size_t i = 0; i < elements; i++)
+    size_t room = (size_t)bytes / sizeof(float) + (size_t)p.n;
+    p.counts = alloc(2 * (size_t)p.n * sizeof(int));
+    p.firsts = alloc(2 * (size_t)p.n * sizeof(int));
+    p.send = alloc(room * sizeof(float));
+    p.recv = alloc(room * sizeof(float));
+    shape_point(&p, row, (uint64_t)bytes);
+    for (size_t i = 0; i < room; i++) {
         p.send[i] = 1;
-    int wrong = measure(row, &p, bytes, argv[3]);
+        p.recv[i] = 0;
+    }
+    int wrong = measure(row, &p);
+    free(p.counts);
+    free(p.firsts);
     free(p.send);
     free(p.recv);
     MPI_Finalize();
