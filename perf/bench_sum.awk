@@ -2,42 +2,64 @@
 #
 # usage: awk -f bench_json.awk -f bench_sum.awk bench.jsonl
 #
-# A round counts in the class that all its programs saw. Where no round of a point was clean, those are given in
-# which the class changed (MIXED) or another program had more than 8 percent of the cores (BUSY), and no bar is
-# judged by them. A peer's time is the better of its two variants.
+# A round counts in the class that all its programs saw. Where no round of a point was clean, those are
+# given in which the class changed (MIXED) or another program had more than 8 percent of the cores (BUSY),
+# and no bar is judged by them. A peer's time is the better of its two variants. Of a ladder, each size has
+# its own class.
 /^\{"asked"/ {
     header = $0
 }
+/^\{"point": "ladder / {
+    if (field("others") + 0 <= 8) {
+        group = field("collective") SUBSEP field("memory") SUBSEP field("class")
+        note(group, ladders)
+        add(group SUBSEP field("bytes"), field("time_us"))
+        if (!((group, field("bytes")) in in_ladder))
+            steps[group] = steps[group] " " field("bytes")
+        in_ladder[group, field("bytes")] = 1
+    }
+    next
+}
 /^\{"point"/ {
     group = field("point")
-    if (!(group in class_of)) {
-        groups[++n_groups] = group
+    note(group, groups)
+    if (!(group in class_of))
         class_of[group] = field("class")
-    } else if (class_of[group] != field("class") && class_of[group] != "BUSY") {
+    else if (class_of[group] != field("class") && class_of[group] != "BUSY")
         class_of[group] = "MIXED"
-    }
     if (field("others") + 0 > 8)
         class_of[group] = "BUSY"
     lines[group] = lines[group] "\n" $0
+}
+/^\{"instructions"/ {
+    counted = counted $0 "\n"
+}
+# Append to a list what is not in it yet; its length is list[0].
+function note(what, list)
+{
+    if (!((what, "noted") in seen))
+        list[++list[0]] = what
+    seen[what, "noted"] = 1
 }
 function better(a, b)
 {
     return a > 0 && (b == 0 || a < b) ? a : b
 }
-function best_of(peer)
+function peer_time(base, peer)
 {
-    return better(median(peer SUBSEP "default" SUBSEP), median(peer SUBSEP "bound" SUBSEP))
+    return better(median(base peer SUBSEP "default"), median(base peer SUBSEP "bound"))
 }
-# One line of one round: its time under the names by which the lines at the end ask.
-function take(point, class,    key)
+# One line of one round.
+function take(place,    key)
 {
-    key = point SUBSEP class SUBSEP field("library") SUBSEP field("variant") SUBSEP \
-        (field("library") == "tutti" ? field("memory") : "")
+    key = place SUBSEP field("library") SUBSEP field("variant")
+    if (field("library") == "tutti")
+        key = key SUBSEP field("memory")
     add(key, field("time_us"))
-    add(point SUBSEP class SUBSEP "flag", field("flag_us"))
-    if (field("library") == "tutti") {
-        path[point, class, field("memory")] = field("path")
-        algorithm[point, class, field("memory")] = field("algorithm")
+    add(place SUBSEP "flag", field("flag_us"))
+    if (field("library") == "tutti" && field("variant") == "default") {
+        path[key] = field("path")
+        algorithm[key] = field("algorithm")
         if (field("limit") != "")
             add(key SUBSEP "limit", field("limit"))
     }
@@ -46,41 +68,51 @@ function number(name, us)
 {
     return us > 0 ? sprintf(us < 1000 ? ", \"%s\": %.4g" : ", \"%s\": %.0f", name, us) : ""
 }
-function print_line(point, class, memory,    base, own, openmpi, mpich, peer, p)
+function print_line(point, class, memory,    base, own, key, openmpi, mpich, peer, p)
 {
     split(point, p, " ")
     base = point SUBSEP class SUBSEP
-    own = median(base "tutti" SUBSEP "default" SUBSEP memory)
-    openmpi = best_of(base "openmpi")
-    mpich = best_of(base "mpich")
+    key = base "tutti" SUBSEP "default" SUBSEP memory
+    own = median(key)
+    openmpi = peer_time(base, "openmpi")
+    mpich = peer_time(base, "mpich")
     peer = better(openmpi, mpich)
-    printf "{\"collective\": \"%s\", \"ranks\": %d, \"size\": %.0f, \"memory\": \"%s\", \"class\": \"%s\", " \
-        "\"rounds\": %d", p[1], p[2], p[3], memory, class, rounds[point, class]
+    printf "{\"mode\": \"%s\", \"collective\": \"%s\", \"ranks\": %d, \"size\": %.0f, \"memory\": \"%s\", " \
+        "\"class\": \"%s\", \"rounds\": %d", p[1], p[2], p[3], p[4], memory, class, rounds[point, class]
     printf "%s%s%s%s", number("tutti_us", own), number("openmpi_us", openmpi), number("mpich_us", mpich),
         number("ratio", own > 0 ? peer / own : 0)
-    printf "%s, \"flag_us\": %.3f, \"path\": \"%s\", \"algorithm\": \"%s\"}\n",
-        number("limit", median(base "tutti" SUBSEP "default" SUBSEP memory SUBSEP "limit")),
-        median(base "flag"), path[point, class, memory], algorithm[point, class, memory]
+    printf "%s%s%s", number("off_us", median(base "tutti" SUBSEP "fused_off" SUBSEP memory)),
+        number("threads_us", median(base "tutti" SUBSEP "threads" SUBSEP memory)),
+        number("limit", median(key SUBSEP "limit"))
+    printf ", \"flag_us\": %.3f, \"path\": \"%s\", \"algorithm\": \"%s\"}\n", median(base "flag"), path[key],
+        algorithm[key]
+}
+function print_ladder(group,    g, n, i, step)
+{
+    split(group, g, SUBSEP)
+    printf "{\"ladder\": \"%s\", \"memory\": \"%s\", \"class\": \"%s\", \"us\": \"", g[1], g[2], g[3]
+    n = split(steps[group], step, " ")
+    for (i = 1; i <= n; i++)
+        printf "%s%s:%.4g", (i == 1 ? "" : " "), step[i], median(group SUBSEP step[i])
+    printf "\"}\n"
 }
 END {
     print header
-    for (i = 1; i <= n_groups; i++) {
+    for (i = 1; i <= groups[0]; i++) {
         group = point = groups[i]
         sub(/ [^ ]*$/, "", point) # the round
-        if (!(point in seen))
-            points[++n_points] = point
-        seen[point] = 1
+        note(point, points)
         rounds[point, class_of[group]]++
-        n_lines = split(lines[group], line, "\n")
-        for (j = 2; j <= n_lines; j++) {
+        n = split(lines[group], line, "\n")
+        for (j = 2; j <= n; j++) {
             $0 = line[j]
-            take(point, class_of[group])
+            take(point SUBSEP class_of[group])
         }
     }
-    n_classes = split("NEAR,FAR,ONE CORE,MIXED,BUSY", classes, ",")
-    for (i = 1; i <= n_points; i++) {
+    n = split("NEAR,FAR,ONE CORE,MIXED,BUSY", classes, ",")
+    for (i = 1; i <= points[0]; i++) {
         clean = 0
-        for (j = 1; j <= n_classes; j++) {
+        for (j = 1; j <= n; j++) {
             if (!((points[i], classes[j]) in rounds) || (j > 2 && clean))
                 continue
             clean = 1
@@ -88,4 +120,7 @@ END {
             print_line(points[i], classes[j], "registered")
         }
     }
+    for (i = 1; i <= ladders[0]; i++)
+        print_ladder(ladders[i])
+    printf "%s", counted
 }

@@ -1,0 +1,140 @@
+# bench_bars.awk: a verdict for each bar and guideline: met, missed by how much, or not measured in a class.
+#
+# usage: awk -f bench_json.awk -f bench_bars.awk bars.txt SUMS
+#
+# Guidelines are what a program may expect of any library: all_reduce is no slower than reduce and broadcast,
+# or reduce_scatter and all_gather, after each other; a barrier no slower than an all_reduce of 8 bytes; and
+# twice the bytes take neither three times as long nor less than two thirds of the time. Medians of a shared
+# machine are granted 5 percent.
+BEGIN {
+    slack = 1.05
+    n_classes = split("NEAR FAR", classes, " ")
+}
+function bytes_of(text)
+{
+    return text * (text ~ /K$/ ? 1024 : text ~ /M$/ ? 1048576 : 1)
+}
+function is_in(asked, given)
+{
+    return asked == "any" || asked == given
+}
+FNR == NR {
+    if (/^#/ || NF != 8)
+        next
+    bars++
+    text[bars] = $0
+    what[bars] = $1
+    collective[bars] = $2
+    ranks[bars] = $3
+    from[bars] = bytes_of($4)
+    to[bars] = bytes_of($5)
+    memory[bars] = $6
+    bar[bars, "NEAR"] = $7
+    bar[bars, "FAR"] = $8
+    next
+}
+function fits(i)
+{
+    return is_in(collective[i], field("collective")) && is_in(ranks[i], field("ranks")) &&
+        is_in(memory[i], field("memory")) && field("size") + 0 >= from[i] && field("size") + 0 <= to[i]
+}
+# The row has `got` for a judgement: note it at its bar, the worst in front.
+function judge(judgement, got,    i, class, how)
+{
+    class = field("class")
+    if (got + 0 == 0)
+        return
+    for (i = 1; i <= bars; i++) {
+        if (what[i] != judgement || !fits(i))
+            continue
+        how = (judgement == "off" ? bar[i, class] / got : got / bar[i, class])
+        rows[i, class]++
+        missed[i, class] += how < 1
+        if (!((i, class) in worst) || how < worst[i, class]) {
+            worst[i, class] = how
+            shown[i, class] = sprintf("%.4g at %s %s %s", got, field("collective"), field("size"),
+                field("memory"))
+        }
+        return
+    }
+}
+/^\{"mode"/ && field("class") ~ /^(NEAR|FAR)$/ {
+    if (field("mode") == "dirty") {
+        judge("dirty", field("ratio"))
+        next
+    }
+    own = field("tutti_us")
+    judge("faster", field("ratio"))
+    judge("limit", field("limit"))
+    judge("threads", field("threads_us") > 0 ? own / field("threads_us") : 0)
+    judge("off", field("off_us") > 0 ? field("off_us") / own : 0)
+    time[field("collective"), field("ranks"), field("size"), field("memory"), field("class")] = own
+    points[field("ranks") SUBSEP field("size") SUBSEP field("memory") SUBSEP field("class")] = 1
+}
+# `whole` must take no longer than the parts together.
+function compare(name, whole, parts, where)
+{
+    if (whole == 0 || parts == 0)
+        return
+    guided[name]++
+    if (whole > slack * parts)
+        broken[name] = broken[name] sprintf("\n    %.4g us instead of %.4g: %s", whole, parts, where)
+}
+function times(name, p)
+{
+    return time[name, p[1], p[2], p[3], p[4]] + 0
+}
+function sum(a, b)
+{
+    return a > 0 && b > 0 ? a + b : 0
+}
+function guide(point,    p, where)
+{
+    split(point, p, SUBSEP)
+    where = p[1] " ranks, " p[2] " B, " p[3] ", " p[4]
+    compare("all_reduce <= reduce + broadcast", times("all_reduce", p),
+        sum(times("reduce", p), times("broadcast", p)), where)
+    compare("all_reduce <= reduce_scatter + all_gather", times("all_reduce", p),
+        sum(times("reduce_scatter", p), times("all_gather", p)), where)
+    if (p[2] == 8)
+        compare("barrier <= all_reduce of 8 bytes", times("barrier", p), times("all_reduce", p), where)
+}
+/^\{"ladder"/ && field("class") ~ /^(NEAR|FAR)$/ {
+    where = field("ladder") ", " field("memory") ", " field("class")
+    n = split(field("us"), step, " ")
+    for (i = 1; i <= n; i++) {
+        split(step[i], at, ":")
+        if (i > 1 && at[1] == 2 * size) {
+            compare("twice the bytes take at most 3 times as long", at[2], 3 * us, where ", " at[1] " B")
+            compare("half the bytes take at most 1.5 times as long", us, 1.5 * at[2], where ", " size " B")
+        }
+        size = at[1]
+        us = at[2]
+    }
+}
+/^\{"instructions"/ {
+    printf "# Instructions of one %s of %s bytes, %s ranks: %s\n", field("collective"), field("size"),
+        field("ranks"), field("instructions")
+}
+function verdict(i, class)
+{
+    if (!((i, class) in rows))
+        return "not measured"
+    if (missed[i, class] == 0)
+        return "met: " shown[i, class]
+    return sprintf("MISSED in %d of %d: %s, %.0f%%", missed[i, class], rows[i, class], shown[i, class],
+        100 * worst[i, class])
+}
+END {
+    print "# Bars (perf/bars.txt); the worst row of each, and how much of the bar it reaches"
+    for (i = 1; i <= bars; i++) {
+        printf "%s\n", text[i]
+        for (c = 1; c <= n_classes; c++)
+            printf "    %-4s %s\n", classes[c], verdict(i, classes[c])
+    }
+    print "# Guidelines, with 5 percent for noise"
+    for (point in points)
+        guide(point)
+    for (name in guided)
+        printf "%s: %s\n", name, (name in broken ? "BROKEN" broken[name] : "kept in all " guided[name])
+}

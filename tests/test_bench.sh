@@ -1,0 +1,147 @@
+#!/bin/sh
+# test_bench.sh: what make bench says of its measurements, and that README's tables are those of a run.
+#
+# No time is tested here: the verdicts are those of measurements that were made up.
+set -u
+LC_ALL=C
+export LC_ALL
+here=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 1
+[ -d "$here/perf" ] || here=$(dirname "$here")
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+failures=0
+
+fail()
+{
+    echo "test_bench: $1"
+    [ $# -lt 2 ] || sed 's/^/    /' "$2"
+    failures=$((failures + 1))
+}
+
+# Lines are compared as a whole.
+demand() # file line
+{
+    grep -qxF -e "$2" "$1" || fail "not said: $2" "$1"
+}
+
+show() # program files
+{
+    program=$1
+    shift
+    awk -f "$here/perf/bench_json.awk" -f "$here/perf/$program" "$@"
+}
+
+# --- Medians: of each class by itself, the better variant of a peer, and no round whose class changed or in
+# which another program took the cores, unless there is no other.
+round() # collective round class tutti openmpi-default openmpi-bound [others [other class]]
+{
+    point="{\"point\": \"steady $1 2 4096 $2\", \"library\":"
+    rest="\"collective\": \"$1\", \"ranks\": 2, \"flag_us\": 0.1, \"size\": 4096, \"others\": ${7:-0}}"
+    for memory in malloc registered; do
+        echo "$point \"tutti\", \"variant\": \"default\", \"memory\": \"$memory\", \"time_us\": $4, \
+\"class\": \"$3\", \"path\": \"line\", \"algorithm\": \"ring\", $rest"
+    done
+    echo "$point \"openmpi\", \"variant\": \"default\", \"time_us\": $5, \"class\": \"$3\", $rest"
+    echo "$point \"openmpi\", \"variant\": \"bound\", \"time_us\": $6, \"class\": \"${8:-$3}\", $rest"
+}
+{
+    echo '{"asked": "x", "date": "2026-01-02", "machine": "2 cores", "openmpi": "4", "mpich": "5"}'
+    round all_reduce 1 NEAR 1 9 9
+    round all_reduce 2 NEAR 3 9 9
+    round all_reduce 3 NEAR 2 8 7
+    round all_reduce 4 FAR 4 6 5
+    round all_reduce 5 NEAR 100 1 1 50
+    round all_reduce 6 NEAR 100 1 1 0 FAR
+    round reduce 1 NEAR 1 1 1 0 FAR
+    round broadcast 1 NEAR 1 2 0.5
+    echo '{"point": "ladder reduce 2 0 1", "collective": "reduce", "memory": "malloc", "class": "NEAR",' \
+        '"bytes": 8, "time_us": 1, "others": 0}'
+    echo '{"point": "ladder reduce 2 0 1", "collective": "reduce", "memory": "malloc", "class": "NEAR",' \
+        '"bytes": 16, "time_us": 2, "others": 0}'
+    echo '{"point": "ladder reduce 2 0 1", "collective": "reduce", "memory": "malloc", "class": "NEAR",' \
+        '"bytes": 32, "time_us": 7, "others": 0}'
+    echo '{"instructions": 321, "least": 321, "most": 321, "collective": "all_reduce", "ranks": 2, "size": 8}'
+} >"$scratch/raw"
+show bench_sum.awk "$scratch/raw" >"$scratch/sums"
+sum() # collective memory class rounds tutti openmpi ratio
+{
+    demand "$scratch/sums" "{\"mode\": \"steady\", \"collective\": \"$1\", \"ranks\": 2, \"size\": 4096, \
+\"memory\": \"$2\", \"class\": \"$3\", \"rounds\": $4, \"tutti_us\": $5, \"openmpi_us\": $6, \"ratio\": $7, \
+\"flag_us\": 0.100, \"path\": \"line\", \"algorithm\": \"ring\"}"
+}
+sum all_reduce malloc NEAR 3 2 9 4.5
+sum all_reduce registered FAR 1 4 5 1.25
+sum reduce malloc MIXED 1 1 1 1
+sum broadcast malloc NEAR 1 1 0.5 0.5
+! grep -q '"class": "BUSY"' "$scratch/sums" || fail "a disturbed round beside clean ones" "$scratch/sums"
+demand "$scratch/sums" '{"ladder": "reduce", "memory": "malloc", "class": "NEAR", "us": "8:1 16:2 32:7"}'
+
+# --- Verdicts: met, missed with the worst row, not measured; a mixed class judges nothing.
+cat >"$scratch/bars" <<'END'
+# a comment
+faster all_reduce 2 4K 4K malloc 4 5
+faster broadcast  2 4K 1M any    1 1
+faster any        2 8  8  any    1 1
+END
+show bench_bars.awk "$scratch/bars" "$scratch/sums" >"$scratch/verdicts"
+demand "$scratch/verdicts" "    NEAR met: 4.5 at all_reduce 4096 malloc"
+demand "$scratch/verdicts" "    FAR  MISSED in 1 of 1: 1.25 at all_reduce 4096 malloc, 25%"
+demand "$scratch/verdicts" "    NEAR MISSED in 2 of 2: 0.5 at broadcast 4096 malloc, 50%"
+demand "$scratch/verdicts" "    NEAR not measured"
+demand "$scratch/verdicts" "# Instructions of one all_reduce of 8 bytes, 2 ranks: 321"
+demand "$scratch/verdicts" "twice the bytes take at most 3 times as long: BROKEN"
+demand "$scratch/verdicts" "    7 us instead of 6: reduce, malloc, NEAR, 32 B"
+
+# --- The bars themselves: eight words, a judgement that there is, numbers, names that collperf knows.
+./collperf --list collectives >"$scratch/collectives"
+echo any >>"$scratch/collectives"
+awk '
+    FNR == NR { known[$1] = 1; next }
+    /^#/ { next }
+    NF != 8 || $1 !~ /^(faster|dirty|limit|threads|off)$/ || !($2 in known) || $3 !~ /^([0-9]+|any)$/ ||
+        $4 !~ /^[0-9]+[KM]?$/ || $5 !~ /^[0-9]+[KM]?$/ || $6 !~ /^(malloc|registered|any)$/ ||
+        $7 !~ /^[0-9.]+$/ || $8 !~ /^[0-9.]+$/ { print FILENAME ":" FNR ": " $0 }' \
+    "$scratch/collectives" "$here/perf/bars.txt" >"$scratch/bad"
+[ ! -s "$scratch/bad" ] || fail "not a bar" "$scratch/bad"
+
+# --- A run of the whole, as short as can be and without peers: every program of a point, once each; and a run
+# that was interrupted measures only what is missing.
+bench()
+{
+    BENCH_QUICK=1 BENCH_PEERS='' BENCH_ROUNDS=1 BENCH_RANKS=2 BENCH_SIZES=8 BENCH_PATIENCE=0 \
+        BENCH_COLLECTIVES='broadcast barrier' sh "$here/perf/bench.sh" ./collperf "$scratch/bench.jsonl" \
+        >"$scratch/out" 2>&1 || fail "bench.sh failed" "$scratch/out"
+}
+bench
+grep -c '"point": "steady b[a-z]* 2 8 1"' "$scratch/bench.jsonl" >"$scratch/lines"
+lines=$(cat "$scratch/lines")
+[ "$lines" -ge 4 ] || fail "$lines measurements instead of at least 4" "$scratch/bench.jsonl"
+grep -q '"collective": "broadcast".*"in_place": true' "$scratch/bench.jsonl" ||
+    fail "broadcast is not compared in place" "$scratch/bench.jsonl"
+grep -v -e '"point": "steady barrier' -e '^{"finished"' "$scratch/bench.jsonl" >"$scratch/part"
+cp "$scratch/part" "$scratch/bench.jsonl"
+bench
+head -n "$(wc -l <"$scratch/part")" "$scratch/bench.jsonl" | cmp -s - "$scratch/part" ||
+    fail "what was there was measured again" "$scratch/bench.jsonl"
+grep -q '"point": "steady barrier 2 8 1"' "$scratch/bench.jsonl" || fail "what was missing still is"
+
+# --- README: its tables are generated, and a changed figure is found.
+if grep -q '^<!-- bench: ' "$here/README.md"; then
+    sh "$here/perf/bench_readme.sh" --check "$here/README.md" >"$scratch/out" 2>&1 ||
+        fail "README" "$scratch/out"
+fi
+mkdir "$scratch/tree"
+cp "$scratch/sums" "$scratch/tree/run.jsonl"
+printf '# Title\n<!-- bench: run.jsonl -->\n<!-- bench: end -->\nthe rest\n' >"$scratch/tree/README.md"
+sh "$here/perf/bench_readme.sh" "$scratch/tree/README.md" || fail "bench_readme.sh failed"
+demand "$scratch/tree/README.md" '| all_reduce | 4.5 / 4.5 |'
+demand "$scratch/tree/README.md" '| broadcast | **0.50** / **0.50** |'
+demand "$scratch/tree/README.md" 'the rest'
+sh "$here/perf/bench_readme.sh" --check "$scratch/tree/README.md" || fail "its own tables are refused"
+sed 's/4\.5 /4.6 /' "$scratch/tree/README.md" >"$scratch/tree/changed.md"
+! sh "$here/perf/bench_readme.sh" --check "$scratch/tree/changed.md" >/dev/null 2>&1 ||
+    fail "a figure that was changed by hand is not found"
+
+[ "$failures" -eq 0 ] && echo "test_bench: all passed"
+exit "$failures"
