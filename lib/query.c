@@ -164,9 +164,10 @@ static bool answer_paths(const struct tt_comm *comm, const char *rest, struct tt
     if (comm == NULL)
         return false;
     const uint64_t *bytes = comm->endpoint->path_bytes;
-    tt_put(a, "line=%llu mapped=%llu pulled=%llu copied=%llu", (unsigned long long)bytes[TT_PATH_INLINE],
-        (unsigned long long)bytes[TT_PATH_MAPPED], (unsigned long long)bytes[TT_PATH_PULLED],
-        (unsigned long long)bytes[TT_PATH_COPIED]);
+    tt_put(a, "line=%llu mapped=%llu pulled=%llu copied=%llu placed=%llu",
+        (unsigned long long)bytes[TT_PATH_INLINE], (unsigned long long)bytes[TT_PATH_MAPPED],
+        (unsigned long long)bytes[TT_PATH_PULLED], (unsigned long long)bytes[TT_PATH_COPIED],
+        (unsigned long long)bytes[TT_PATH_PLACED]);
     return true;
 }
 

@@ -7,6 +7,8 @@
 #include "base/status.h"
 #include "call.h"
 
+enum { QUIET_MS = 1000 };
+
 static bool may_start(const struct tt_pending *pending, int i)
 {
     if (tt_collectives[pending[i].call.collective].p2p)
@@ -142,9 +144,10 @@ static void idle(struct runner *r)
     }
 }
 
-/* A communicator that failed has ended: its ranks of this process stop reading this one's buffers as soon
- * as they see that, and only then may the caller have the buffers back. All calls of this thread are over,
- * so nobody waits for it. */
+/* A communicator that failed has ended: its ranks leave this one's buffers alone as soon as they see that, and
+ * only then may the caller have the buffers back. All calls of this thread are over, so nobody waits for it.
+ * A process that was stopped in a call is not waited for longer than QUIET_MS: all it can still do is to
+ * finish the message it was storing. */
 static void settle(struct runner *r)
 {
     for (int i = 0; i < r->count; i++) {
@@ -152,8 +155,9 @@ static void settle(struct runner *r)
         struct tt_cause cause;
         if (!comm->transport->cause(comm->endpoint, &cause))
             continue;
+        int64_t until = tt_deadline_ns(QUIET_MS);
         tt_wait_begin(&r->wait, comm->wait_policy, NULL, 0);
-        while (!comm->transport->quiet(comm->endpoint))
+        while (!comm->transport->quiet(comm->endpoint, tt_now_ns() < until))
             tt_wait_idle(&r->wait);
         tt_wait_awake(&r->wait);
     }

@@ -228,7 +228,7 @@ static void write_operation(const struct tt_trace_event *e)
 static void write_step(struct tt_trace *t, const struct tt_trace_event *e, uint32_t track)
 {
     static const char *const verbs[TT_VERBS] = { "send", "recv", "recv_reduce", "reduce", "copy" };
-    static const char *const paths[TT_PATHS] = { "line", "mapped", "pulled", "copied" };
+    static const char *const paths[TT_PATHS] = { "line", "mapped", "pulled", "copied", "placed" };
     bool sends = e->verb == TT_VERB_SEND;
     fprintf(process.file,
         "\"name\": \"%s\", \"cat\": \"step\", \"args\": {\"chunk\": %u, \"chunks\": %u, \"slice\": %u, "

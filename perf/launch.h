@@ -14,7 +14,7 @@
 #include "progress.h"
 #include "tutti.h"
 
-enum { PERF_RECORD_BYTES = 64 };
+enum { PERF_RECORD_BYTES = 128 };
 
 /* The page. Each process of a run sees it. */
 struct perf_board {

@@ -13,7 +13,7 @@
 #include "clock.h"
 #include "pace.h"
 
-const char *const perf_path_names[PERF_PATHS] = { "line", "mapped", "pulled", "copied" };
+const char *const perf_path_names[PERF_PATHS] = { "line", "mapped", "pulled", "copied", "placed" };
 
 enum { COMPLAINTS_MAX = 10 };
 

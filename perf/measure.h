@@ -14,7 +14,7 @@
 #include "table.h"
 #include "way.h"
 
-enum { PERF_PATHS = 4 };
+enum { PERF_PATHS = 5 };
 extern const char *const perf_path_names[PERF_PATHS];
 
 struct perf_result {

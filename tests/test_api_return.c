@@ -234,7 +234,7 @@ static void count_paths(struct ranks_me *me)
         tutti_config config = { .size = sizeof config, .options = options[i / 2] };
         tutti_comm *comm = ranks_join(me, &config);
         struct ranks_buffer buffer;
-        unsigned long long line, mapped, pulled, copied;
+        unsigned long long line, mapped, pulled, copied, placed;
         char text[256] = "";
         bool registered = i & 1;
         if (comm == NULL || !ranks_buffer_create(me, &buffer, COUNT * 4, registered))
@@ -246,9 +246,9 @@ static void count_paths(struct ranks_me *me)
         ranks_ok(me, tutti_all_reduce(data, data, COUNT, TUTTI_FLOAT32, TUTTI_SUM, comm, tutti_no_stream()),
             "all_reduce");
         tutti_query(comm, "paths", text, sizeof text);
-        int known =
-            sscanf(text, "line=%llu mapped=%llu pulled=%llu copied=%llu", &line, &mapped, &pulled, &copied);
-        ranks_expect(me, known == 4 && line + mapped + pulled + copied > COUNT, "'%s'", text);
+        int known = sscanf(text, "line=%llu mapped=%llu pulled=%llu copied=%llu placed=%llu", &line, &mapped,
+            &pulled, &copied, &placed);
+        ranks_expect(me, known == 5 && line + mapped + pulled + copied + placed > COUNT, "'%s'", text);
         ranks_expect(me, registered || pulled + copied > 0, "private memory went by: %s", text);
         if (registered && i / 2 % 2 == 0)
             ranks_expect(me, pulled == 0 && copied == 0 && mapped > 0, "registered memory went by: %s", text);

@@ -52,15 +52,13 @@ Test(shm, threads_calls)
 
 /* --- Processes */
 
-enum { EXCHANGE_MEMORY = TT_CLASSES * TT_SLOTS * SUITE_MEMORY_BYTES };
-
 static void exchange(struct shm_rank *r)
 {
     shm_introduce(r);
     struct tt_endpoint *e = shm_join(r);
-    r->suite.memory[0] = malloc(EXCHANGE_MEMORY);
-    suite_expect(
-        &r->suite, tt_arena_alloc(EXCHANGE_MEMORY, (void **)&r->suite.memory[1]) == TUTTI_OK, "no memory");
+    r->suite.memory[0] = malloc(SUITE_EXCHANGE_BYTES);
+    suite_expect(&r->suite, tt_arena_alloc(SUITE_EXCHANGE_BYTES, (void **)&r->suite.memory[1]) == TUTTI_OK,
+        "no memory");
     suite_exchange(&r->suite, e, r->stage->params.first_number, 20, 5);
     const _Atomic uint8_t *pulls =
         tt_shm_at(((struct tt_shm_endpoint *)e)->control, ((struct tt_shm_endpoint *)e)->shape.can_pull);

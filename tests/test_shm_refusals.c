@@ -174,6 +174,71 @@ static void make_v_layout(struct tt_layout *layout)
     tt_layout_v(layout, counts, starts, CHUNKS, 1, 1);
 }
 
+/* Grants are as little believed as lines. The place must be in rank 0's arena: it would be written. */
+static void write_grant(struct tt_shm_grant *grant, const struct tt_arena *arena, uint64_t *seed)
+{
+    struct tt_shm_line line;
+    write_line(&line, arena, seed);
+    grant->place = line.source;
+    grant->packed = line.packed;
+    grant->bytes = line.bytes;
+    grant->signature = (uint32_t)(chance(seed) % 8 == 0);
+}
+
+static bool inside(const struct tt_arena *arena, const struct tt_view *place)
+{
+    uint64_t count, element = place->layout->element_bytes, at;
+    for (uint64_t i = 0; i < tt_view_count(place); i += count) {
+        uintptr_t address = tt_view_run(place, i, &count);
+        if (!tt_arena_offset(arena, address, count * element, &at))
+            return false;
+    }
+    return true;
+}
+
+static void find_nonsense(struct shm_rank *r)
+{
+    enum { ROUNDS = 300000 };
+    uint64_t seed = 7, number = r->stage->params.first_number, accepted = 0, refused = 0;
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    struct tt_shm_endpoint *shm = (struct tt_shm_endpoint *)e;
+    const struct tt_arena *arena = shm->peers[0].arena;
+    struct tt_shm_grant *grant =
+        (struct tt_shm_grant *)&tt_shm_channel(shm, TT_CLASS_P2P, 0)->grants_in[number & (TT_SLOTS - 1)];
+    struct tt_layout layouts[3];
+    tt_layout_even(&layouts[0], 70000 * 7 * 2 / 3, 7, 2, 1);
+    tt_layout_even(&layouts[1], 4096, 1, 1, 1);
+    make_v_layout(&layouts[2]);
+    for (int i = 0; r->me == 1 && i < ROUNDS; i++) {
+        struct tt_message m = { .class = TT_CLASS_P2P, .number = number };
+        struct tt_view place;
+        m.source = (struct tt_view){ .layout = &layouts[i % 3], .nchunks = i % 3 == 1 ? 1 : 3 };
+        m.source.chunk = i % 3 == 1 ? 0 : (uint32_t)chance(&seed) % 9;
+        m.bytes = tt_view_count(&m.source) * m.source.layout->element_bytes;
+        write_grant(grant, arena, &seed);
+        if (i % 2 == 0)
+            grant->bytes = (uint32_t)m.bytes;
+        atomic_store_explicit(&grant->number, number + 1, memory_order_release);
+        if (!tt_shm.granted(e, &m, false, &place)) {
+            refused++;
+            continue;
+        }
+        suite_expect(&r->suite, grant->bytes == m.bytes && grant->signature == 0, "another message's grant");
+        suite_expect(&r->suite, inside(arena, &place), "a grant of what is not the peer's is believed");
+        accepted++;
+    }
+    suite_expect(&r->suite, r->me == 0 || (accepted > ROUNDS / 100 && refused > ROUNDS / 100),
+        "%d accepted, %d refused", (int)accepted, (int)refused);
+    shm_meet(r);
+    tt_shm.close(e);
+}
+
+Test(shm_refusals, grants)
+{
+    shm_stage_run(shm_stage_new(2), find_nonsense, -1);
+}
+
 static void read_nonsense(struct shm_rank *r)
 {
     enum { ROUNDS = 300000 };

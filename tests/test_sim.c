@@ -40,6 +40,7 @@ static void make(const struct tt_endpoint_params *params, struct tt_endpoint **e
     sim.kib_ns = 50;
     sim.jitter_ns = 1000;
     sim.reorder_percent = sim.split_percent = 50;
+    sim.grant_percent = 70;
     sim.freeze_percent = 10;
     sim.freeze_ns = 3000;
     join_new_world(&sim, params, endpoints);

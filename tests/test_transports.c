@@ -54,7 +54,8 @@ static void make_sim(const struct tt_endpoint_params *params, struct tt_endpoint
         .kib_ns = 50,
         .jitter_ns = 2000,
         .reorder_percent = 30,
-        .split_percent = 30 };
+        .split_percent = 30,
+        .grant_percent = 70 };
     uint8_t *addresses = calloc((size_t)params->n, TT_ADDRESS_BYTES);
     if (world != NULL)
         tt_sim_destroy(world);
@@ -93,6 +94,7 @@ Test(transports, shm_in_one_process)
 {
     run_all(&(struct transport_suite){ .transport = &tt_shm,
         .make = make_shm,
+        .grants = SUITE_GRANTS,
         .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_MAPPED | 1 << TT_PATH_COPIED });
 }
 
@@ -100,13 +102,16 @@ Test(transports, shm_without_mapping)
 {
     run_all(&(struct transport_suite){ .transport = &tt_shm,
         .make = make_shm_unmapped,
+        .grants = SUITE_NO_GRANTS,
         .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_PULLED | 1 << TT_PATH_COPIED });
 }
 
 Test(transports, shm_with_copies_only)
 {
-    run_all(&(struct transport_suite){
-        .transport = &tt_shm, .make = make_shm_copied, .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_COPIED });
+    run_all(&(struct transport_suite){ .transport = &tt_shm,
+        .make = make_shm_copied,
+        .grants = SUITE_NO_GRANTS,
+        .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_COPIED });
 }
 
 Test(transports, sim)

@@ -117,6 +117,9 @@ struct message {
     enum message_state state;
     struct tt_arrival arrival;
     unsigned late; /* looks before it is read, and again before it is released */
+    bool placed; /* by the sender */
+    bool grants; /* the receiver wants to, ... */
+    struct tt_view place; /* ... here */
 };
 
 /* All messages of one class to, or from, one peer; a batch of TT_SLOTS at a time. */
@@ -130,7 +133,7 @@ struct stream {
     int left; /* batches, this one included */
     struct message messages[TT_SLOTS];
     uint8_t order[TT_SLOTS];
-    uint8_t *memory[2]; /* TT_SLOTS times SUITE_MEMORY_BYTES */
+    uint8_t *memory[2]; /* TT_SLOTS times SUITE_MEMORY_BYTES: to send from, or to receive into */
 };
 
 static void begin_batch(struct stream *t)
@@ -149,8 +152,13 @@ static void begin_batch(struct stream *t)
         suite_spec_make(&m->spec, t->key + i, t->suite->memory[1] != NULL);
         m->state = m->spec.bytes == 0 ? DONE : WAITING;
         m->late = x % 5 == 0 ? (unsigned)(x >> 8) % 40 : 0;
+        m->placed = false;
+        uint8_t *memory = t->memory[m->spec.memory] + i * (size_t)SUITE_MEMORY_BYTES;
         if (t->sends && m->spec.bytes > 0)
-            suite_spec_fill(&m->spec, t->memory[m->spec.memory] + i * (size_t)SUITE_MEMORY_BYTES);
+            suite_spec_fill(&m->spec, memory);
+        m->grants = !t->sends && x >> 20 & 1;
+        m->place = m->spec.source;
+        m->place.space.base += (uintptr_t)memory;
     }
 }
 
@@ -165,6 +173,13 @@ static bool advance_sending(struct stream *t, struct message *m, uint64_t number
             .number = number,
             .bytes = m->spec.bytes,
             .source = m->spec.source };
+        struct tt_view place;
+        bool in_place = m->spec.key % 3 == 0;
+        if (!m->placed && transport->granted(t->e, &message, in_place, &place)) {
+            suite_place(&message, &place);
+            m->placed = true;
+        }
+        message.placed = m->placed;
         if (!transport->send(t->e, &message))
             return false;
         m->state = POSTED;
@@ -180,6 +195,8 @@ static bool advance_receiving(struct stream *t, struct message *m, uint64_t numb
 {
     const struct tt_transport *transport = t->e->transport;
     if (m->state == WAITING) {
+        if (m->grants && transport->grant(t->e, t->peer, t->class, number, (uint32_t)m->spec.key, &m->place))
+            m->grants = false;
         if (!transport->arrived(t->e, t->peer, t->class, number, &m->spec.like, &m->arrival))
             return false;
         m->state = POSTED;
@@ -190,6 +207,10 @@ static bool advance_receiving(struct stream *t, struct message *m, uint64_t numb
         return true;
     }
     suite_expect(t->suite, m->arrival.signature == (uint32_t)m->spec.key, "another message arrives");
+    if (m->arrival.path == TT_PATH_PLACED) {
+        m->arrival.packed = false;
+        m->arrival.view = m->place;
+    }
     suite_read(t->suite, t->e, t->peer, &m->arrival, m->spec.key, m->spec.bytes);
     transport->release(t->e, t->peer, t->class, number);
     m->state = DONE;
@@ -250,7 +271,7 @@ void suite_exchange(
     if (!suite_expect(s, streams != NULL, "no memory"))
         return;
     for (int i = 0; i < STREAMS; i++) {
-        size_t offset = (size_t)(i / 2) * TT_SLOTS * SUITE_MEMORY_BYTES;
+        size_t offset = (size_t)i * TT_SLOTS * SUITE_MEMORY_BYTES;
         struct stream *t = &streams[i];
         t->suite = s;
         t->e = e;

@@ -375,7 +375,7 @@ static void run_sent(struct transport_suite *s)
             memset(from, 0x11, bytes);
         if (!arrives(s, e[1], 0, class, number, &p.like, &a))
             break;
-        suite_expect(s, at_once == (a.path == TT_PATH_INLINE || a.path == TT_PATH_COPIED),
+        suite_expect(s, at_once != (a.path == TT_PATH_MAPPED || a.path == TT_PATH_PULLED),
             "path %d is sent %s", a.path, at_once ? "before it is read" : "late");
         suite_read(s, e[1], 0, &a, number, bytes);
         suite_expect(s, at_once || !s->transport->sent(e[0], 1, class, number), "sent before the release");
@@ -455,6 +455,93 @@ static void run_left(struct transport_suite *s)
     s->transport->close(e[2]);
 }
 
+/* --- Grants */
+
+void suite_place(const struct tt_message *m, const struct tt_view *place)
+{
+    uint64_t element = m->source.layout->element_bytes, count = m->bytes / element, run, room;
+    for (uint64_t at = 0; at < count; at += run) {
+        const void *from = (const void *)tt_view_run(&m->source, at, &run);
+        void *to = (void *)tt_view_run(place, at, &room);
+        run = room < run ? room : run;
+        memcpy(to, from, run * element);
+    }
+}
+
+/* Whoever is not meant finds nothing: another class, number, length or signature. */
+static void try_others(struct transport_suite *s, struct tt_endpoint *e, const struct tt_message *right)
+{
+    struct tt_message others[] = { *right, *right, *right, *right, *right };
+    struct tt_view place;
+    others[0].class = TT_CLASS_P2P;
+    others[1].number += TT_SLOTS;
+    others[2].number += (uint64_t)1 << 32;
+    others[3].bytes--;
+    others[4].signature++;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        suite_expect(
+            s, !s->transport->granted(e, &others[i], false, &place), "change %d finds a grant", (int)i);
+}
+
+/* One message from e[0] to e[1], granted; place it only if `use`. */
+static void one_granted(
+    struct transport_suite *s, struct tt_endpoint **e, uint64_t number, uint64_t bytes, int memory, bool use)
+{
+    const enum tt_class class = TT_CLASS_COLLECTIVE;
+    uint8_t *from = s->memory[0], *to = s->memory[memory] + SUITE_MEMORY_BYTES / 2;
+    struct plain p, other;
+    struct tt_arrival a;
+    struct tt_view place;
+    write_bytes(from, number, bytes);
+    memset(to, 0x33, bytes + GUARD);
+    make_plain(&p, 1, class, number, from, bytes);
+    make_plain(&other, 1, class, number, to, bytes);
+    bool expected = s->grants == SUITE_GRANTS && bytes > 1024;
+    bool granted = s->transport->grant(e[1], 0, class, number, p.message.signature, &other.message.source);
+    suite_expect(s, s->grants == SUITE_GRANTS_BY_CHANCE || granted == expected, "%llu bytes: a grant is %s",
+        (unsigned long long)bytes, granted ? "taken" : "refused");
+    bool another = granted && s->transport->grant(e[1], 0, class, number + TT_SLOTS, p.message.signature,
+                                  &other.message.source);
+    suite_expect(s, !another, "a grant is taken while that of its slot stands");
+    try_others(s, e[0], &p.message);
+    bool found = s->transport->granted(e[0], &p.message, false, &place);
+    suite_expect(s, found == granted || s->grants == SUITE_GRANTS_BY_CHANCE, "the grant is not found");
+    p.message.placed = found && use;
+    if (p.message.placed)
+        suite_place(&p.message, &place);
+    if (!send_soon(s, e[0], &p.message))
+        return;
+    bool at_once = s->transport->sent(e[0], 1, class, number);
+    suite_expect(s, at_once || !p.message.placed, "what is placed is not sent at once");
+    if (!arrives(s, e[1], 0, class, number, &p.like, &a))
+        return;
+    suite_expect(s, (a.path == TT_PATH_PLACED) == p.message.placed, "a placed message has path %d", a.path);
+    if (p.message.placed) {
+        a.packed = true;
+        a.base = (uintptr_t)to;
+    }
+    suite_read(s, e[1], 0, &a, number, bytes);
+    suite_expect(s, to[bytes] == 0x33, "placed beyond its %llu bytes", (unsigned long long)bytes);
+    s->transport->release(e[1], 0, class, number);
+    sent_soon(s, e[0], 1, class, number);
+}
+
+static void run_grants(struct transport_suite *s)
+{
+    static const uint64_t sizes[] = { 8, 1024, 1025, 4096, 65537, SUITE_SLOT_BYTES };
+    struct tt_endpoint *e[2];
+    uint64_t number = first_number;
+    make(s, 2, e);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int memory = 0; memory < 2; memory++)
+            for (int use = 0; use < 3 && s->memory[memory] != NULL; use++, number += use == 2 ? 1 : TT_SLOTS)
+                one_granted(s, e, number, sizes[i], memory, use > 0);
+    if (s->grants != SUITE_GRANTS_BY_CHANCE)
+        suite_expect(s, (e[0]->path_bytes[TT_PATH_PLACED] > 0) == (s->grants == SUITE_GRANTS),
+            "%llu bytes were placed", (unsigned long long)e[0]->path_bytes[TT_PATH_PLACED]);
+    close_all(s, 2, e);
+}
+
 const struct transport_case transport_cases[] = {
     { "sizes", run_sizes },
     { "to itself", run_to_itself },
@@ -467,5 +554,6 @@ const struct transport_case transport_cases[] = {
     { "calls", run_calls },
     { "abort", run_abort },
     { "left", run_left },
+    { "grants", run_grants },
 };
 const int transport_case_count = sizeof transport_cases / sizeof transport_cases[0];

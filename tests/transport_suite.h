@@ -12,7 +12,12 @@
 
 #include "transports/transport.h"
 
-enum { SUITE_SLOT_BYTES = 200000, SUITE_MEMORY_BYTES = 1 << 20 };
+enum {
+    SUITE_SLOT_BYTES = 200000,
+    SUITE_MEMORY_BYTES = 1 << 20,
+    SUITE_EXCHANGE_BYTES = 2 * TT_CLASSES * TT_SLOTS * SUITE_MEMORY_BYTES, /* each memory of an exchange */
+};
+enum suite_grants { SUITE_GRANTS_BY_CHANCE, SUITE_GRANTS, SUITE_NO_GRANTS };
 
 struct transport_suite {
     const struct tt_transport *transport;
@@ -20,6 +25,7 @@ struct transport_suite {
     void (*make)(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints);
     void (*advance)(void); /* lets time pass; NULL: it passes by itself */
     uint8_t *memory[2]; /* to send from: private, and such as peers can map (NULL: there is none) */
+    enum suite_grants grants; /* of long messages */
     unsigned paths; /* a bit for each that the sizes must take, and no other may be; 0: by chance */
     char wrong[256];
 };
@@ -61,8 +67,12 @@ void suite_spec_spoil(const struct suite_spec *spec);
 bool suite_read(struct transport_suite *s, struct tt_endpoint *e, int peer, const struct tt_arrival *a,
     uint64_t key, uint64_t bytes);
 
+/* Put a message where its receiver granted. */
+void suite_place(const struct tt_message *message, const struct tt_view *place);
+
 /* Run by every rank: `batches` times 8 messages of each class to the next rank, and as many from the one
- * before. Sources are spoilt as soon as they are sent, releases come late and out of order. */
+ * before. Sources are spoilt as soon as they are sent, releases come late and out of order, some messages are
+ * granted, early or late. */
 void suite_exchange(
     struct transport_suite *s, struct tt_endpoint *e, uint64_t first_number, int batches, uint64_t seed);
 

@@ -10,7 +10,7 @@
 #include "transport_threads.h"
 #include "transports/arena.h"
 
-enum { RANKS_MAX = 8, MEMORY = TT_CLASSES * TT_SLOTS * SUITE_MEMORY_BYTES };
+enum { RANKS_MAX = 8 };
 
 struct crew {
     int n, rounds;
@@ -100,8 +100,8 @@ static struct crew *new_crew(int n, int rounds, void (*run)(struct crew *, int, 
 static void exchange(struct crew *c, int me, struct transport_suite *s)
 {
     struct tt_endpoint *e = join(c, me, s);
-    s->memory[0] = malloc(MEMORY);
-    suite_expect(s, tt_arena_alloc(MEMORY, (void **)&s->memory[1]) == TUTTI_OK, "no memory");
+    s->memory[0] = malloc(SUITE_EXCHANGE_BYTES);
+    suite_expect(s, tt_arena_alloc(SUITE_EXCHANGE_BYTES, (void **)&s->memory[1]) == TUTTI_OK, "no memory");
     suite_exchange(s, e, c->first_number, c->rounds, 11);
     together(c); /* memory that is mapped is read until all are done */
     tt_shm.close(e);

@@ -225,10 +225,8 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
             tt_shm_channel_init(e, class, rank);
     e->aborted = &e->peers[0].control->aborted;
     e->light = true;
-    for (int rank = 0; rank < head->n; rank++) {
-        e->shares = e->shares || (rank != head->me && e->peers[rank].same);
+    for (int rank = 0; rank < head->n; rank++)
         e->light = e->light && e->peers[rank].control->fences == 1;
-    }
     e->connected = true;
     return TUTTI_OK;
 }
@@ -255,6 +253,8 @@ const struct tt_transport tt_shm = {
     .close = close_endpoint,
     .send = tt_shm_send,
     .sent = tt_shm_sent,
+    .grant = tt_shm_grant,
+    .granted = tt_shm_granted,
     .arrived = tt_shm_arrived,
     .pull = tt_shm_pull,
     .release = tt_shm_release,

@@ -2,8 +2,8 @@
  *
  * Every endpoint has one control segment in its process's arena. Each word in it has one writer: its owner,
  * but for the doorbell, the abort word (of rank 0's segment: the first to claim it decides) and `holders`. A
- * message line is written by its sender in the sender's segment, its acknowledgement by the receiver in the
- * receiver's.
+ * message line is written by its sender in the sender's segment, its acknowledgement and its grant by the
+ * receiver in the receiver's.
  *
  * A flag is the low 32 bits of number + 1 and is compared for equality only. Lines and acknowledgements
  * start with the flags of the lap before the first number, so that memory of zeros matches nothing.
@@ -20,7 +20,14 @@
 #include "transports/arena.h"
 #include "transports/transport.h"
 
-enum { TT_SHM_VERSION = 1, TT_SHM_INLINE_BYTES = 48 };
+enum { TT_SHM_VERSION = 2, TT_SHM_INLINE_BYTES = 48 };
+
+/* Where the bytes of a message lie or may be put, in the memory of whoever writes this. */
+struct tt_shm_place {
+    uint64_t at; /* an address; to be used by another process: from the start of the arena */
+    uint64_t stride;
+    uint32_t chunk;
+};
 
 struct tt_shm_line {
     _Alignas(64) _Atomic uint32_t flag; /* written last */
@@ -31,15 +38,19 @@ struct tt_shm_line {
     uint16_t reserved;
     union {
         uint8_t payload[TT_SHM_INLINE_BYTES];
-        struct { /* MAPPED and PULLED */
-            uint64_t
-                at; /* an address of the sender's; MAPPED by another process: from the start of its arena */
-            uint64_t stride;
-            uint32_t chunk;
-        } source;
+        struct tt_shm_place source; /* MAPPED, and PULLED, for which it is an address */
     };
 };
 _Static_assert(sizeof(struct tt_shm_line) == 64, "one cache line");
+
+struct tt_shm_grant {
+    _Alignas(64) _Atomic uint64_t number; /* 1 + the message's, written last; 0: none */
+    struct tt_shm_place place;
+    uint32_t signature;
+    uint32_t bytes;
+    uint32_t packed;
+};
+_Static_assert(sizeof(struct tt_shm_grant) == 64, "one cache line");
 
 struct tt_shm_acks {
     _Alignas(64) _Atomic uint32_t flag[TT_SLOTS];
@@ -58,7 +69,7 @@ struct tt_shm_control {
     struct tt_doorbell bell;
     _Alignas(64) _Atomic uint32_t aborted; /* of rank 0: 1 + the rank whose cause is everybody's */
     _Alignas(64) _Atomic uint32_t left;
-    _Alignas(64) _Atomic uint32_t inside; /* operations of this rank that may read its peers' memory */
+    _Alignas(64) _Atomic uint32_t inside; /* operations of this rank that may use its peers' memory */
     _Alignas(64) _Atomic uint64_t completed;
     _Alignas(64) _Atomic uint64_t calls[TT_CALLS_KEPT][TT_SHM_CALL_WORDS];
     _Alignas(64) struct tt_cause cause;
@@ -70,6 +81,7 @@ struct tt_shm_shape {
     uint64_t can_pull; /* _Atomic uint8_t[n]: may this rank read that one's memory? enum tt_shm_pull */
     uint64_t lines; /* struct tt_shm_line[class][n][TT_SLOTS] */
     uint64_t acks; /* struct tt_shm_acks[class][n] */
+    uint64_t grants; /* struct tt_shm_grant[class][n][TT_SLOTS] */
     uint64_t payload; /* [class][n][TT_SLOTS] slots, on pages of their own */
     uint64_t slot_stride;
     uint64_t bytes;
@@ -84,11 +96,14 @@ struct tt_shm_channel {
     const struct tt_shm_acks *acks_in;
     const struct tt_shm_line *in;
     struct tt_shm_acks *acks_out;
+    const struct tt_shm_grant *grants_in; /* of what I send */
+    struct tt_shm_grant *grants_out;
     uint8_t *payload_out;
     const uint8_t *payload_in;
     uint8_t reading; /* a bit for each slot: what was posted last is read from the sender's memory */
     uint32_t posted[TT_SLOTS]; /* the flag posted last */
     uint32_t acked[TT_SLOTS]; /* what was seen of acks_in */
+    uint64_t granted[TT_SLOTS]; /* what was written last to grants_out, 0 once it has ended */
 };
 
 struct tt_shm_peer {
@@ -122,9 +137,8 @@ struct tt_shm_endpoint {
     struct tt_doorbell **bells; /* all but mine, once connected */
     int nbells;
     bool connected;
-    bool shares; /* this process with another rank */
     bool light; /* all ranks may fence lightly */
-    uint32_t entered; /* operations that may read peers' memory */
+    uint32_t entered; /* operations that may use peers' memory */
     uint64_t probe; /* a random value that peers try to read */
     pthread_mutex_t aborting;
     struct tt_shm_grave *grave;
@@ -155,6 +169,10 @@ void tt_shm_channel_init(struct tt_shm_endpoint *e, unsigned class, int peer);
 /* The path of a message (shm_path.c). */
 bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *message);
 bool tt_shm_sent(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number);
+bool tt_shm_grant(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
+    uint32_t signature, const struct tt_view *place);
+bool tt_shm_granted(
+    struct tt_endpoint *head, const struct tt_message *message, bool in_place, struct tt_view *place);
 bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
     const struct tt_view *like, struct tt_arrival *arrival);
 tutti_status tt_shm_pull(struct tt_endpoint *head, int peer, const struct tt_arrival *arrival, uint64_t at,
@@ -164,7 +182,7 @@ void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uin
 /* What ranks tell each other besides messages (shm_report.c). */
 bool tt_shm_enter(struct tt_endpoint *head);
 void tt_shm_leave(struct tt_endpoint *head);
-bool tt_shm_quiet(struct tt_endpoint *head);
+bool tt_shm_quiet(struct tt_endpoint *head, bool patient);
 void tt_shm_publish(struct tt_endpoint *head, const struct tt_call_record *call, uint64_t sequence);
 void tt_shm_complete(struct tt_endpoint *head, uint64_t sequence);
 bool tt_shm_call_of(struct tt_endpoint *head, int peer, uint64_t sequence, struct tt_call_record *call);

@@ -7,7 +7,11 @@
  * A message of several runs is named by the place of its chunks, which the receiver cuts into runs with
  * its own layout; where chunks have places of their own, it is copied. Nothing read from a line is
  * believed: what leads out of a peer's arena, or cannot be, arrives with 0 bytes, which no caller
- * expects, and so ends as a mismatch. */
+ * expects, and so ends as a mismatch.
+ *
+ * A grant is a line the other way, with the whole number of its message, so that one of long ago is never
+ * taken for it. It is overwritten only when the message it was for has been released: by then its sender
+ * does not read it any more. What is not right in one is as good as none. */
 #include <errno.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -48,24 +52,34 @@ static bool can_pull(const struct tt_shm_endpoint *e, struct tt_shm_peer *peer)
     return peer->can_pull == TT_SHM_CAN;
 }
 
+/* Can this peer reach the bytes of this view; by which word? *packed, *address: its first run. */
+static bool expose(const struct tt_shm_endpoint *e, const struct tt_shm_peer *peer,
+    const struct tt_view *view, uint64_t bytes, bool packed, uintptr_t address, uint64_t *at)
+{
+    *at = packed ? address : view->space.base;
+    if (!e->map || (!packed && view->space.places != NULL))
+        return false;
+    if (peer->same)
+        return true;
+    if (!(packed ? tt_arena_offset(e->own, address, bytes, at) : view_inside(e->own, view)))
+        return false;
+    *at = (packed ? address : view->space.base) - (uintptr_t)e->own->base;
+    return true;
+}
+
 /* How the bytes travel; for MAPPED and PULLED also where they are. */
 static enum tt_path choose(
     struct tt_shm_endpoint *e, const struct tt_message *m, bool packed, uintptr_t address, uint64_t *at)
 {
     struct tt_shm_peer *peer = &e->peers[m->peer];
+    if (m->placed)
+        return TT_PATH_PLACED;
     if (m->bytes <= TT_SHM_INLINE_BYTES)
         return TT_PATH_INLINE;
     if (m->bytes <= COPY_BYTES || (!packed && m->source.space.places != NULL))
         return TT_PATH_COPIED;
-    uintptr_t base = packed ? address : m->source.space.base;
-    *at = base;
-    if (e->map && peer->same)
+    if (expose(e, peer, &m->source, m->bytes, packed, address, at))
         return TT_PATH_MAPPED;
-    if (e->map &&
-        (packed ? tt_arena_offset(e->own, address, m->bytes, at) : view_inside(e->own, &m->source))) {
-        *at = base - (uintptr_t)e->own->base;
-        return TT_PATH_MAPPED;
-    }
     if (e->pull && !m->reduced && m->bytes >= PULL_BYTES && can_pull(e, peer))
         return TT_PATH_PULLED;
     return TT_PATH_COPIED;
@@ -108,10 +122,11 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
             copy_runs(to, &m->source, m->bytes);
         packed = true;
         c->reading &= (uint8_t) ~(1u << slot);
+    } else if (path == TT_PATH_PLACED) {
+        c->reading &= (uint8_t) ~(1u << slot);
     } else {
-        line->source.at = at;
-        line->source.stride = m->source.space.stride;
-        line->source.chunk = m->source.chunk;
+        line->source =
+            (struct tt_shm_place){ .at = at, .stride = m->source.space.stride, .chunk = m->source.chunk };
         c->reading |= (uint8_t)(1u << slot);
     }
     line->signature = m->signature;
@@ -133,17 +148,17 @@ bool tt_shm_sent(struct tt_endpoint *head, int peer, enum tt_class class, uint64
     return c->posted[slot] != tt_shm_flag(number) || (c->reading >> slot & 1) == 0 || slot_free(c, slot);
 }
 
-/* The sender's view, cut by the receiver's layout. */
-static bool place_view(
-    const struct tt_shm_line *line, const struct tt_view *like, uintptr_t base, struct tt_view *view)
+/* The other side's view, cut by the layout of this one. */
+static bool place_view(const struct tt_shm_place *place, uint64_t bytes, const struct tt_view *like,
+    uintptr_t base, struct tt_view *view)
 {
     const struct tt_layout *l = like->layout;
     *view = *like;
-    view->space = (struct tt_space){ .base = base, .stride = line->source.stride };
-    view->chunk = line->source.chunk;
-    return tt_view_count(like) * l->element_bytes == line->bytes &&
+    view->space = (struct tt_space){ .base = base, .stride = place->stride };
+    view->chunk = place->chunk;
+    return tt_view_count(like) * l->element_bytes == bytes &&
            (view->space.stride != 0 || (uint64_t)view->chunk + view->nchunks <= l->chunks) &&
-           tt_view_count(view) * l->element_bytes == line->bytes;
+           tt_view_count(view) * l->element_bytes == bytes;
 }
 
 /* A view of the peer's arena. A stride from outside must not wrap round. */
@@ -164,7 +179,58 @@ static bool place(const struct tt_shm_endpoint *e, const struct tt_shm_peer *pee
     a->base = base;
     if (a->packed)
         return !elsewhere || tt_arena_offset(peer->arena, base, line->bytes, &at);
-    return place_view(line, like, base, &a->view) && (!elsewhere || view_legal(peer->arena, &a->view));
+    return place_view(&line->source, line->bytes, like, base, &a->view) &&
+           (!elsewhere || view_legal(peer->arena, &a->view));
+}
+
+/* --- Grants */
+
+bool tt_shm_grant(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
+    uint32_t signature, const struct tt_view *place)
+{
+    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
+    struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
+    unsigned slot = number & (TT_SLOTS - 1);
+    uint64_t bytes = tt_view_count(place) * place->layout->element_bytes, at;
+    if (c->granted[slot] != 0 || bytes <= COPY_BYTES || bytes > head->slot_bytes)
+        return false;
+    uintptr_t address;
+    bool packed = first_run(place, &address) >= bytes;
+    if (!expose(e, &e->peers[peer], place, bytes, packed, address, &at))
+        return false;
+    struct tt_shm_grant *grant = &c->grants_out[slot];
+    grant->place = (struct tt_shm_place){ .at = at, .stride = place->space.stride, .chunk = place->chunk };
+    grant->signature = signature;
+    grant->bytes = (uint32_t)bytes;
+    grant->packed = packed;
+    c->granted[slot] = number + 1;
+    atomic_store_explicit(&grant->number, number + 1, memory_order_release);
+    return true;
+}
+
+/* No bell: nobody waits for a grant. */
+bool tt_shm_granted(struct tt_endpoint *head, const struct tt_message *m, bool in_place, struct tt_view *view)
+{
+    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
+    const struct tt_shm_peer *peer = &e->peers[m->peer];
+    const struct tt_shm_grant *grant =
+        &tt_shm_channel(e, m->class, m->peer)->grants_in[m->number & (TT_SLOTS - 1)];
+    uint64_t at;
+    if (m->bytes <= COPY_BYTES || atomic_load_explicit(&grant->number, memory_order_acquire) != m->number + 1)
+        return false;
+    struct tt_shm_place place = grant->place;
+    if (grant->bytes != m->bytes || grant->signature != m->signature)
+        return false;
+    if (in_place) {
+        uintptr_t address;
+        bool packed = first_run(&m->source, &address) >= m->bytes;
+        if (expose(e, peer, &m->source, m->bytes, packed, address, &at))
+            return false;
+    }
+    uintptr_t base = place.at + (peer->same ? 0 : (uintptr_t)peer->arena->base);
+    bool fits = grant->packed != 0 ? tt_view_pack(&m->source, base, view)
+                                   : place_view(&place, m->bytes, &m->source, base, view);
+    return fits && (peer->same || view_legal(peer->arena, view));
 }
 
 bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
@@ -186,6 +252,8 @@ bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uin
     } else if (a->path == TT_PATH_COPIED) {
         a->base = (uintptr_t)(c->payload_in + slot * e->slot_stride);
         legal = line->bytes <= head->slot_bytes && a->packed;
+    } else if (a->path == TT_PATH_PLACED) {
+        legal = c->granted[slot] == number + 1 && line->bytes <= head->slot_bytes;
     } else {
         legal = a->path < TT_PATHS && place(e, &e->peers[peer], line, like, a);
     }
@@ -196,8 +264,11 @@ bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uin
 void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number)
 {
     struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
-    struct tt_shm_acks *acks = tt_shm_channel(e, class, peer)->acks_out;
-    atomic_store_explicit(&acks->flag[number & (TT_SLOTS - 1)], tt_shm_flag(number), memory_order_release);
+    struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
+    unsigned slot = number & (TT_SLOTS - 1);
+    if (c->granted[slot] == number + 1)
+        c->granted[slot] = 0;
+    atomic_store_explicit(&c->acks_out->flag[slot], tt_shm_flag(number), memory_order_release);
     tt_doorbell_ring_light(e->peers[peer].bell, e->light);
 }
 

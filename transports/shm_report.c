@@ -9,35 +9,45 @@ static struct tt_shm_endpoint *of(struct tt_endpoint *head)
     return (struct tt_shm_endpoint *)head;
 }
 
-/* The fence is against the one of the abort word: either this rank sees that the communicator has ended, or
- * who ended it sees that this rank is inside. */
+/* The fence is against the one of who gives up: either this rank sees that the communicator has ended, or that
+ * one sees that this rank is inside. */
 bool tt_shm_enter(struct tt_endpoint *head)
 {
     struct tt_shm_endpoint *e = of(head);
-    if (!e->shares)
-        return true;
     atomic_store_explicit(&e->control->inside, ++e->entered, memory_order_relaxed);
     if (e->entered == 1)
-        atomic_thread_fence(memory_order_seq_cst);
+        tt_fence_light(e->light);
     return atomic_load_explicit(e->aborted, memory_order_acquire) == 0;
 }
 
 void tt_shm_leave(struct tt_endpoint *head)
 {
     struct tt_shm_endpoint *e = of(head);
-    if (e->shares)
-        atomic_store_explicit(&e->control->inside, --e->entered, memory_order_release);
+    atomic_store_explicit(&e->control->inside, --e->entered, memory_order_release);
 }
 
-bool tt_shm_quiet(struct tt_endpoint *head)
+/* Who finds none of these any more stores nothing in this rank's memory. */
+static void withdraw_grants(struct tt_shm_endpoint *e)
 {
-    const struct tt_shm_endpoint *e = of(head);
-    atomic_thread_fence(memory_order_seq_cst);
-    for (int rank = 0; e->shares && rank < head->n; rank++)
-        if (rank != head->me && e->peers[rank].same &&
-            atomic_load_explicit(&e->peers[rank].control->inside, memory_order_acquire) != 0)
+    struct tt_shm_grant *grants = tt_shm_at(e->control, e->shape.grants);
+    for (int i = 0; i < TT_CLASSES * e->head.n * TT_SLOTS; i++)
+        atomic_store_explicit(&grants[i].number, 0, memory_order_relaxed);
+}
+
+/* Threads are waited for in any case, because what they read may be unmapped next. */
+bool tt_shm_quiet(struct tt_endpoint *head, bool patient)
+{
+    struct tt_shm_endpoint *e = of(head);
+    withdraw_grants(e);
+    bool fenced = tt_fence_heavy();
+    for (int rank = 0; rank < head->n; rank++) {
+        const struct tt_shm_peer *peer = &e->peers[rank];
+        if (rank != head->me && (peer->same || patient) &&
+            atomic_load_explicit(&peer->control->inside, memory_order_acquire) != 0 &&
+            tt_arena_alive(peer->arena))
             return false;
-    return true;
+    }
+    return fenced || !patient;
 }
 
 /* A record may be read while it is replaced, so it is written word by word: the sequence is taken away

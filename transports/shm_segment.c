@@ -30,6 +30,7 @@ void tt_shm_shape(struct tt_shm_shape *shape, int n, uint64_t slot_bytes)
     shape->can_pull = add_part(&end, ranks, 64);
     shape->lines = add_part(&end, pairs * TT_SLOTS * sizeof(struct tt_shm_line), 64);
     shape->acks = add_part(&end, pairs * sizeof(struct tt_shm_acks), 64);
+    shape->grants = add_part(&end, pairs * TT_SLOTS * sizeof(struct tt_shm_grant), 64);
     shape->payload = add_part(&end, pairs * TT_SLOTS * shape->slot_stride, page);
     shape->bytes = end;
 }
@@ -97,9 +98,11 @@ void tt_shm_channel_init(struct tt_shm_endpoint *e, unsigned class, int peer)
     struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
     c->out = (struct tt_shm_line *)tt_shm_at(mine, s->lines) + there * TT_SLOTS;
     c->acks_out = (struct tt_shm_acks *)tt_shm_at(mine, s->acks) + there;
+    c->grants_out = (struct tt_shm_grant *)tt_shm_at(mine, s->grants) + there * TT_SLOTS;
     c->payload_out = tt_shm_at(mine, s->payload + there * TT_SLOTS * s->slot_stride);
     c->in = (struct tt_shm_line *)tt_shm_at(theirs, s->lines) + here * TT_SLOTS;
     c->acks_in = (struct tt_shm_acks *)tt_shm_at(theirs, s->acks) + here;
+    c->grants_in = (struct tt_shm_grant *)tt_shm_at(theirs, s->grants) + here * TT_SLOTS;
     c->payload_in = tt_shm_at(theirs, s->payload + here * TT_SLOTS * s->slot_stride);
     for (unsigned slot = 0; slot < TT_SLOTS; slot++)
         c->posted[slot] = c->acked[slot] = flag_before(mine->first_number, slot);

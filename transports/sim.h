@@ -2,7 +2,7 @@
  *
  * All that can vary between machines and moments varies by seed: how long a message takes, whether it
  * overtakes another or comes in parts, by which path it travels, when its acknowledgement is seen, when a
- * rank is late or frozen, when one dies. The same seed gives the same trace everywhere: there is no clock
+ * rank is late or frozen, which grants are taken and when they are seen, when one dies. The same seed gives the same trace everywhere: there is no clock
  * here and no pointer in any decision.
  *
  * The world keeps what transport.h promises and not a bit more: a mapped or pulled message is nothing but
@@ -24,6 +24,7 @@ struct tt_sim_params {
     uint32_t jitter_ns; /* and up to this much by chance */
     uint8_t reorder_percent; /* of messages that may overtake others of their link */
     uint8_t split_percent; /* of messages that come in two to four parts */
+    uint8_t grant_percent; /* of grants that are taken */
     uint8_t freeze_percent; /* of events after which the rank sleeps a while */
     uint32_t freeze_ns; /* at most so long; at the start, all ranks are late by up to this */
     uint64_t death_event; /* death_rank dies just before this event; 0: nobody dies */
@@ -34,6 +35,7 @@ struct tt_sim_params {
 struct tt_sim_counts {
     uint64_t events, messages, bytes;
     uint64_t full_slots; /* sends refused */
+    uint64_t grants, late_grants; /* late: of messages sent before the grant was to be seen */
     uint64_t out_of_order; /* messages that came after a later one of their link */
     uint64_t splits; /* messages of which a receiver saw a part */
     uint64_t late_acks; /* questions answered "not sent yet" though the receiver had released */

@@ -122,6 +122,68 @@ static void dispatch(
     }
 }
 
+/* --- Grants: the bytes that are put there are there at once, whenever the message arrives. */
+
+static bool sim_grant(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
+    uint32_t signature, const struct tt_view *place)
+{
+    struct tt_sim_endpoint *mine = endpoint_of(e);
+    struct tt_sim *sim = mine->sim;
+    struct tt_sim_grant *grant =
+        &link_of(sim, class, peer, e->me)->grants[number % (uint64_t)sim->params.slots];
+    if (grant->number == number + 1)
+        wrong(sim, "granted twice", e->me, peer, number);
+    if (tt_view_count(place) == 0 || !mine->params.map || grant->number != 0 ||
+        !tt_sim_chance(sim, sim->params.grant_percent))
+        return false;
+    uint64_t run, element = place->layout->element_bytes;
+    *grant = (struct tt_sim_grant){ .number = number + 1,
+        .bytes = tt_view_count(place) * element,
+        .signature = signature,
+        .base = tt_view_run(place, 0, &run),
+        .place = *place };
+    grant->packed = run * element >= grant->bytes;
+    grant->visible = sim->now + tt_sim_below(sim, sim->params.delay_ns + sim->params.jitter_ns);
+    sim->counts.grants++;
+    return true;
+}
+
+static bool sim_granted(
+    struct tt_endpoint *e, const struct tt_message *m, bool in_place, struct tt_view *place)
+{
+    struct tt_sim *sim = endpoint_of(e)->sim;
+    const struct tt_sim_grant *grant =
+        &link_of(sim, m->class, e->me, m->peer)->grants[m->number % (uint64_t)sim->params.slots];
+    if (grant->number != m->number + 1 || grant->bytes != m->bytes || grant->signature != m->signature)
+        return false;
+    if (grant->visible > sim->now) {
+        sim->counts.late_grants++;
+        return false;
+    }
+    if (in_place && tt_sim_chance(sim, 50))
+        return false;
+    *place = (struct tt_view){ m->source.layout, grant->place.space, grant->place.chunk, m->source.nchunks,
+        m->source.slice };
+    return !grant->packed || tt_view_pack(&m->source, grant->base, place);
+}
+
+static void end_grant(struct tt_sim *sim, struct tt_sim_link *link, uint64_t number)
+{
+    struct tt_sim_grant *grant = &link->grants[number % (uint64_t)sim->params.slots];
+    if (grant->number == number + 1)
+        grant->number = 0;
+}
+
+static enum tt_path path_of(
+    struct tt_sim_endpoint *mine, const struct tt_sim_link *link, const struct tt_message *m)
+{
+    if (!m->placed)
+        return choose_path(mine, m->bytes);
+    if (link->grants[m->number % (uint64_t)mine->sim->params.slots].number != m->number + 1)
+        wrong(mine->sim, "placed, though nobody granted it", mine->head.me, m->peer, m->number);
+    return TT_PATH_PLACED;
+}
+
 static bool sim_send(struct tt_endpoint *e, const struct tt_message *m)
 {
     struct tt_sim_endpoint *mine = endpoint_of(e);
@@ -141,7 +203,7 @@ static bool sim_send(struct tt_endpoint *e, const struct tt_message *m)
         .bytes = m->bytes,
         .signature = m->signature,
         .state = TT_SIM_POSTED,
-        .path = (uint8_t)choose_path(mine, m->bytes),
+        .path = (uint8_t)path_of(mine, link, m),
         .base = tt_view_run(&m->source, 0, &run),
         .source = m->source,
         .copy = letter->copy,
@@ -149,6 +211,8 @@ static bool sim_send(struct tt_endpoint *e, const struct tt_message *m)
     letter->packed = run * m->source.layout->element_bytes == m->bytes;
     if (letter->path == TT_PATH_INLINE || letter->path == TT_PATH_COPIED)
         take_copy(letter);
+    if (letter->path == TT_PATH_PLACED)
+        letter->base = 0;
     sim->counts.messages++;
     sim->counts.bytes += m->bytes;
     sim->counts.paths[letter->path]++;
@@ -231,6 +295,7 @@ static void sim_release(struct tt_endpoint *e, int peer, enum tt_class class, ui
         return;
     }
     letter->state = TT_SIM_RELEASED;
+    end_grant(sim, link_of(sim, class, peer, e->me), number);
     if (letter->copy != NULL)
         memset(letter->copy, POISON, letter->room);
     uint64_t delay = 1 + sim->params.delay_ns / 2 + tt_sim_below(sim, sim->params.jitter_ns);
@@ -300,7 +365,7 @@ static bool sim_cause(struct tt_endpoint *e, struct tt_cause *cause)
     return sim->aborted;
 }
 
-/* One thread drives all ranks: nobody reads while another returns. */
+/* One thread drives all ranks: nobody reads or stores while another returns. */
 static bool sim_enter(struct tt_endpoint *head)
 {
     (void)head;
@@ -312,9 +377,10 @@ static void sim_leave(struct tt_endpoint *head)
     (void)head;
 }
 
-static bool sim_quiet(struct tt_endpoint *head)
+static bool sim_quiet(struct tt_endpoint *head, bool patient)
 {
     (void)head;
+    (void)patient;
     return true;
 }
 
@@ -324,6 +390,8 @@ const struct tt_transport tt_sim_transport = { .name = "sim",
     .close = sim_close,
     .send = sim_send,
     .sent = sim_sent,
+    .grant = sim_grant,
+    .granted = sim_granted,
     .arrived = sim_arrived,
     .pull = sim_pull,
     .release = sim_release,

@@ -32,7 +32,18 @@ struct tt_sim_letter { /* what lies in a slot */
     uint64_t room;
 };
 
+struct tt_sim_grant { /* for a message of a slot, by its receiver */
+    uint64_t number; /* 1 + the message's; 0: none */
+    uint64_t visible; /* from when on */
+    uint64_t bytes;
+    uint32_t signature;
+    bool packed;
+    uintptr_t base;
+    struct tt_view place;
+};
+
 struct tt_sim_link { /* one class, pair and direction */
+    struct tt_sim_grant grants[TT_SLOTS];
     uint64_t last_arrival, highest; /* highest: number arrived so far, plus 1 */
     struct tt_sim_letter letters[];
 };

@@ -15,8 +15,13 @@
  * send cannot starve a collective. This is the rule the verifier's second mode assumes.
  *
  * Paths. The sender alone chooses how a message travels, names it in the message, and the receiver obeys.
- * A send is complete when nobody reads the sender's memory any more: at once for inline and copied, at
- * release for the others. */
+ * A send is complete when nobody reads the sender's memory any more: at release for mapped and pulled, at
+ * once for the others.
+ *
+ * Grants. Before a message has arrived its receiver may say where its bytes are to be put, in memory that
+ * the sender can write. A sender that finds the grant may put them there itself, before or when it sends, and
+ * then sends no more than that they are there (`placed`). A grant binds nobody: it may be found too late, or
+ * never. It ends when the message is released. */
 #ifndef TT_TRANSPORTS_TRANSPORT_H
 #define TT_TRANSPORTS_TRANSPORT_H
 #include <stdatomic.h>
@@ -34,6 +39,7 @@ enum tt_path {
     TT_PATH_MAPPED, /* the receiver reads the sender's buffer in place */
     TT_PATH_PULLED, /* the receiver copies out of the sender's process by system call */
     TT_PATH_COPIED, /* the sender copies into a slot that the receiver reads */
+    TT_PATH_PLACED, /* the sender stored it where the receiver granted */
     TT_PATHS
 };
 
@@ -43,6 +49,7 @@ struct tt_message {
     int32_t peer;
     uint8_t class; /* enum tt_class */
     bool reduced; /* the receiver combines it rather than keeping it: a hint for the choice of path */
+    bool placed; /* the bytes are where granted() said */
     uint32_t signature; /* hash of what was called */
     uint64_t number;
     uint64_t bytes; /* never 0; at most the endpoint's slot_bytes */
@@ -51,7 +58,9 @@ struct tt_message {
 
 /* A message that has arrived, at least in part. Bytes [0, available) may be read; later there may be more. */
 struct tt_arrival {
-    uint8_t path; /* enum tt_path; PULLED: addresses are the sender's, read them with pull() */
+    uint8_t
+        path; /* enum tt_path; PULLED: addresses are the sender's, read them with pull(); PLACED: the bytes
+                   * are where they were to go, and nothing below tells where that is */
     bool packed; /* one run at `base`; else `view` */
     uint32_t signature;
     uint64_t bytes, available;
@@ -122,6 +131,15 @@ struct tt_transport {
     bool (*send)(struct tt_endpoint *e, const struct tt_message *message);
     bool (*sent)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number);
 
+    /* Granting; both may be NULL. grant: the bytes may be put at `place`, which nobody else uses until the
+     * message is released; false if the transport would not have it so (now: another grant may have to end
+     * first). granted: a view like the message's source, of what its receiver granted; false if there is
+     * nothing, or nothing that fits. `in_place`: or where the receiver can as well read the source. */
+    bool (*grant)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number, uint32_t signature,
+        const struct tt_view *place);
+    bool (*granted)(
+        struct tt_endpoint *e, const struct tt_message *message, bool in_place, struct tt_view *place);
+
     /* Receiving. arrived: false if nothing of it is there. `like` is a view with the receiver's layout,
      * chunk count and slice. pull copies bytes [at, at + bytes) of the message; release frees the slot:
      * nothing of it is read any more. */
@@ -131,13 +149,14 @@ struct tt_transport {
         void *dst, uint64_t bytes);
     void (*release)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number);
 
-    /* Ranks that are threads of one process read each other's private memory, so a rank that gives an
-     * operation up must not return while a peer may still be reading. enter and leave stand around
-     * everything that reads peers' memory, and nest; enter is false, and nothing must be read, once the
-     * communicator has ended. quiet: no peer of this process is between the two. */
+    /* Ranks that are threads of one process read each other's private memory, and any rank may store where
+     * another one granted. So a rank that gives an operation up must not return while a peer may still be
+     * at it. enter and leave stand around everything that uses peers' memory, and nest; enter is false, and
+     * nothing must be used, once the communicator has ended. quiet: no peer is between the two, and what
+     * this rank granted is granted no more; `patient`: of another process neither, if it lives. */
     bool (*enter)(struct tt_endpoint *e);
     void (*leave)(struct tt_endpoint *e);
-    bool (*quiet)(struct tt_endpoint *e);
+    bool (*quiet)(struct tt_endpoint *e, bool patient);
 
     /* The control plane: any number of ranks may read, each writes its own. `publish` announces the
      * operation that begins, `complete` that all operations below `sequence` are over at this rank. */
@@ -154,6 +173,18 @@ struct tt_transport {
 };
 
 extern const struct tt_transport tt_shm;
+
+/* A view of as much as this one, in one run at `address`; false if its chunks do not stand in a row. */
+static inline bool tt_view_pack(const struct tt_view *like, uintptr_t address, struct tt_view *view)
+{
+    uint64_t count;
+    *view = (struct tt_view){ like->layout, { 0 }, like->chunk % like->layout->chunks, like->nchunks,
+        like->slice };
+    if ((uint64_t)view->chunk + view->nchunks > view->layout->chunks)
+        return false;
+    view->space.base = address - tt_view_run(view, 0, &count);
+    return true;
+}
 
 /* The contiguous bytes at byte `at` of an arrival: address (the sender's for PULLED) and length. */
 static inline uintptr_t tt_arrival_run(const struct tt_arrival *a, uint64_t at, uint64_t *bytes)
