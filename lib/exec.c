@@ -45,8 +45,8 @@ tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
 {
     uint64_t nsteps = (uint64_t)schedule->nsteps + 1;
     uint32_t *recent = malloc((uint64_t)schedule->key.n * 2 * AHEAD * sizeof *recent);
-    uint8_t *memory =
-        calloc(nsteps, TT_WINDOW * sizeof(struct tt_active) + (TT_WINDOW + 2) * sizeof(uint32_t));
+    uint8_t *memory = calloc(
+        nsteps, TT_WINDOW * (sizeof(struct tt_active) + sizeof(bool)) + (TT_WINDOW + 2) * sizeof(uint32_t));
     if (recent == NULL || memory == NULL) {
         free(recent);
         free(memory);
@@ -60,6 +60,9 @@ tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
         op->slices[w].waiting = counts;
     op->opening = counts;
     op->turn = counts + nsteps;
+    bool *flags = (bool *)(op->turn + nsteps);
+    for (int w = 0; w < TT_WINDOW; w++, flags += nsteps)
+        op->slices[w].placed = flags;
     take_turns(schedule, op, recent);
     free(recent);
     return TUTTI_OK;
@@ -71,10 +74,14 @@ void tt_op_destroy(struct tt_op *op)
     *op = (struct tt_op){ 0 };
 }
 
-static void activate(const struct tt_op *op, struct tt_slice *slice, uint32_t step)
+/* A grant that comes before this rank's own sends is found by whoever answers them. Cells that are scaled may
+ * be read from where the receive writes, so there it waits. */
+static void activate(struct tt_op *op, struct tt_slice *slice, uint32_t step)
 {
-    slice->active[slice->nactive++] =
-        (struct tt_active){ .step = step, .began_ns = op->trace != NULL ? tt_now_ns() : 0 };
+    struct tt_active *active = &slice->active[slice->nactive++];
+    *active = (struct tt_active){ .step = step, .began_ns = op->trace != NULL ? tt_now_ns() : 0 };
+    if (op->grants && op->scaling == NULL && op->schedule->steps[step].verb == TT_VERB_RECV)
+        tt_exec_grant(op, slice, active);
 }
 
 static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index)
@@ -86,6 +93,7 @@ static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index
     slice->nactive = 0;
     for (uint32_t i = 0; i < s->nsteps; i++) {
         slice->waiting[i] = op->opening[i];
+        slice->placed[i] = false;
         if (op->opening[i] == 0 && s->steps[i].fold_index == 0)
             activate(op, slice, i);
     }
@@ -96,6 +104,8 @@ void tt_exec_start(struct tt_op *op)
     op->state = TT_IDLE;
     op->status = TUTTI_OK;
     op->slices_left = op->units > 0 ? op->layout.slices : 0;
+    op->grants = op->endpoint->transport->grant != NULL &&
+                 op->layout.count * op->layout.element_bytes > TT_GRANT_BYTES;
     if (op->class == TT_CLASS_P2P) { /* several of a pair may be in flight: each takes its numbers now */
         int peer = op->schedule->key.root;
         uint64_t *next = op->schedule->key.collective == TT_P2P_SEND ? op->next_send : op->next_recv;
@@ -110,34 +120,42 @@ void tt_exec_start(struct tt_op *op)
     }
 }
 
+/* Where the receiver can read the source in place, every second message is placed all the same: in a flow of
+ * one direction, as a broadcast is, both ends then have work. False if the slot is not free. */
+static bool post(
+    struct tt_op *op, struct tt_slice *slice, struct tt_active *active, struct tt_message *message)
+{
+    const struct tt_step *step = &op->schedule->steps[active->step];
+    bool *placed = &slice->placed[active->step];
+    if (op->grants && !*placed)
+        *placed = tt_exec_place(op, message, (step->ordinal + slice->index) % 2 == 0);
+    message->placed = *placed;
+    if (!op->endpoint->transport->send(op->endpoint, message))
+        return false;
+    active->posted = true;
+    if (op->trace != NULL)
+        active->path = tt_trace_path(op->trace, op->endpoint);
+    op->state = TT_MOVED;
+    op->budget -= message->bytes < op->budget ? message->bytes : op->budget;
+    return true;
+}
+
 static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
 {
     const struct tt_step *step = &op->schedule->steps[active->step];
-    const struct tt_transport *transport = op->endpoint->transport;
-    uint64_t number = tt_exec_number(op, slice, step);
     if (!active->posted) {
-        struct tt_message message = { .peer = step->peer,
-            .class = (uint8_t)op->class,
-            .reduced = op->folds[TT_CHAIN] != NULL || op->user != NULL,
-            .number = number,
-            .source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks) };
-        message.signature = tt_exec_signature(op, &message.source);
-        message.bytes = tt_view_count(&message.source) * op->layout.element_bytes;
-        if (op->class == TT_CLASS_P2P && op->next_post[step->peer] != number)
+        struct tt_message message = tt_exec_message(op, slice, step);
+        if (op->class == TT_CLASS_P2P && op->next_post[step->peer] != message.number)
             return false;
-        if (message.bytes > 0 && !transport->send(op->endpoint, &message))
+        if (message.bytes > 0 && !post(op, slice, active, &message))
             return false;
         if (op->class == TT_CLASS_P2P)
             op->next_post[step->peer]++;
         if (message.bytes == 0)
             return true;
-        active->posted = true;
-        if (op->trace != NULL)
-            active->path = tt_trace_path(op->trace, op->endpoint);
-        op->state = TT_MOVED;
-        op->budget -= message.bytes < op->budget ? message.bytes : op->budget;
     }
-    return transport->sent(op->endpoint, step->peer, op->class, number);
+    return op->endpoint->transport->sent(
+        op->endpoint, step->peer, op->class, tt_exec_number(op, slice, step));
 }
 
 /* True if the unit is done. */

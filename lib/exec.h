@@ -19,13 +19,19 @@ enum {
     TT_WINDOW = 2, /* slices in flight: what the proof covers */
     TT_EXEC_BUDGET_BYTES = 1 << 20,
     TT_SCRATCH_BYTES = 32 * 1024, /* per operand, where a reduction must pull its operands */
+    TT_BLOCK_BYTES = 16 * 1024, /* what is stored to several places, a block at a time: it stays in the L1 */
+    TT_GRANT_BYTES = 1 << 10, /* operations up to here ask for no grants */
 };
+
+/* Which stores go past the caches. */
+enum { TT_STREAM_REMOTE = 1 /* into a peer's memory */, TT_STREAM_OWN = 2 };
 
 enum tt_progress { TT_IDLE /* nothing could be done */, TT_MOVED, TT_DONE, TT_FAILED };
 
 struct tt_active { /* a step that is ready, or under way */
     uint32_t step;
     bool posted;
+    bool granted; /* of a receive */
     uint8_t path; /* of a send, where it is traced */
     uint64_t cursor; /* elements done */
     int64_t began_ns; /* where it is traced */
@@ -38,6 +44,7 @@ struct tt_slice {
     uint32_t nactive;
     struct tt_active *active;
     uint32_t *waiting; /* dependencies not done, per step */
+    bool *placed; /* per step that sends: the bytes are at the receiver's */
 };
 
 /* One operation of one rank. The first part is bound anew for each call, by bind.c or by a test. */
@@ -64,6 +71,7 @@ struct tt_op {
     uint64_t serial; /* and the rest, where it is: its number in the trace */
     int64_t began_ns;
     uint8_t *scratch; /* TT_FOLD_MAX * TT_SCRATCH_BYTES; needed where the transport pulls */
+    uint8_t streams; /* of the flags above */
 
     /* What came of it. */
     enum tt_progress state;
@@ -78,6 +86,7 @@ struct tt_op {
     uint32_t *opening; /* per step: for how many others it waits when a slice begins */
     uint32_t *turn; /* per step with a message: the unit that waits for its slot */
     uint64_t budget;
+    bool grants; /* messages may be long enough to be granted */
     struct tt_slice slices[TT_WINDOW];
     void *memory;
 };

@@ -96,27 +96,65 @@ static inline void fold(const struct tt_op *op, const struct tt_step *step, void
         tt_operator_fold(op->user, shape, dst, sources, k, count);
 }
 
-/* Combine elements [*cursor, upto) as far as the budget goes. */
-static void combine(
-    struct tt_op *op, const struct tt_step *step, struct operands *o, uint64_t *cursor, uint64_t upto)
+/* How many elements of a unit come next: up to the end of what is there, of the budget, and of a block, where
+ * they are stored more than once. */
+static uint64_t next_count(const struct tt_op *op, const struct tt_targets *targets, uint64_t left)
 {
-    uint64_t element = op->layout.element_bytes;
+    uint64_t element = op->layout.element_bytes, most = op->budget / element + 1;
+    if (targets->n > 0 || op->streams != 0) {
+        uint64_t block = element < TT_BLOCK_BYTES ? TT_BLOCK_BYTES / element : 1;
+        most = block < most ? block : most;
+    }
+    return left < most ? left : most;
+}
+
+/* A function of its own, because few calls need so much of the stack. */
+static __attribute__((noinline)) void fold_aside(struct tt_op *op, const struct tt_step *step,
+    const struct tt_targets *targets, void *dst, const void *const *sources, int k, uint64_t at,
+    uint64_t count)
+{
+    _Alignas(64) uint8_t aside[TT_BLOCK_BYTES];
+    fold(op, step, aside, sources, k, count);
+    tt_copy_stream(dst, aside, count * op->layout.element_bytes);
+    tt_exec_spread(op, targets, at, aside, count);
+}
+
+/* Store the result of `count` elements at `at` in this rank's cells and at the targets. What this core will
+ * not read again for long is computed aside, so that all stores can go past the caches. */
+static void compute(struct tt_op *op, const struct tt_step *step, const struct tt_targets *targets, void *dst,
+    const void *const *sources, int k, uint64_t at, uint64_t count)
+{
+    uint64_t bytes = count * op->layout.element_bytes;
+    bool stream = (op->streams & TT_STREAM_OWN) != 0;
+    if (k > 1 && stream && bytes <= TT_BLOCK_BYTES) {
+        fold_aside(op, step, targets, dst, sources, k, at, count);
+    } else {
+        if (k > 1)
+            fold(op, step, dst, sources, k, count);
+        else if (sources[0] != dst)
+            tt_exec_copy(stream, dst, sources[0], bytes);
+        tt_exec_spread(op, targets, at, k > 1 ? dst : sources[0], count);
+    }
+    op->state = TT_MOVED;
+    bytes *= 1 + (uint64_t)targets->n;
+    op->budget -= bytes < op->budget ? bytes : op->budget;
+}
+
+/* Combine elements [*cursor, upto) as far as the budget goes. */
+static void combine(struct tt_op *op, const struct tt_step *step, struct operands *o,
+    const struct tt_targets *targets, uint64_t *cursor, uint64_t upto)
+{
     while (*cursor < upto && op->budget > 0) {
         const void *sources[TT_FOLD_MAX + 1];
         void *dst;
-        uint64_t most = op->budget / element + 1;
-        uint64_t count =
-            resolve(op, o, *cursor, upto - *cursor < most ? upto - *cursor : most, &dst, sources);
+        uint64_t count = resolve(op, o, *cursor, next_count(op, targets, upto - *cursor), &dst, sources);
         if (op->state == TT_FAILED)
             return;
-        if (o->n > 1)
-            fold(op, step, dst, sources, o->n, count);
-        else if (sources[0] != dst)
-            tt_copy_bytes(dst, sources[0], count * element);
+        compute(op, step, targets, dst, sources, o->n, *cursor, count);
         *cursor += count;
-        op->state = TT_MOVED;
-        op->budget -= count * element < op->budget ? count * element : op->budget;
     }
+    if (op->streams != 0)
+        tt_copy_fence();
 }
 
 bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
@@ -124,15 +162,23 @@ bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active 
     const struct tt_step *step = &op->schedule->steps[active->step];
     const struct tt_transport *transport = op->endpoint->transport;
     struct operands o;
+    struct tt_targets targets;
     o.dst = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
     o.local = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
     o.count = tt_view_count(&o.dst);
     uint64_t upto;
     if (o.count == 0)
         return true;
+    if (op->grants && step->verb == TT_VERB_RECV && !active->granted)
+        tt_exec_grant(op, slice, active);
     if (!gather(op, slice, step, &o, &upto))
         return false;
-    combine(op, step, &o, &active->cursor, upto);
+    if (o.n == 1 && o.arrivals[0].path == TT_PATH_PLACED) {
+        active->cursor = upto;
+    } else if (active->cursor < upto) {
+        tt_exec_find_targets(op, slice, active, &targets);
+        combine(op, step, &o, &targets, &active->cursor, upto);
+    }
     if (active->cursor < o.count || op->state == TT_FAILED)
         return false;
     for (int i = 0; i < step->fold_count; i++)
@@ -148,24 +194,24 @@ bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *a
     struct tt_view right = left;
     if (step->verb == TT_VERB_REDUCE)
         right = tt_exec_view(op, slice, step->right_buffer, step->right_chunk, step->nchunks);
-    uint64_t total = tt_view_count(&dst), element = op->layout.element_bytes;
+    uint64_t total = tt_view_count(&dst);
+    struct tt_targets targets;
+    if (total > 0)
+        tt_exec_find_targets(op, slice, active, &targets);
     while (active->cursor < total && op->budget > 0) {
         const void *sources[2];
-        uint64_t count, run, most = op->budget / element + 1;
+        uint64_t count, run, most = next_count(op, &targets, total - active->cursor);
         void *to = (void *)tt_view_run(&dst, active->cursor, &count);
         sources[0] = (const void *)tt_view_run(&left, active->cursor, &run);
         count = run < count ? run : count;
         sources[1] = (const void *)tt_view_run(&right, active->cursor, &run);
         count = run < count ? run : count;
         count = count < most ? count : most;
-        if (step->verb == TT_VERB_REDUCE)
-            fold(op, step, to, sources, 2, count);
-        else
-            tt_copy_bytes(to, sources[0], count * element);
+        compute(op, step, &targets, to, sources, step->verb == TT_VERB_REDUCE ? 2 : 1, active->cursor, count);
         active->cursor += count;
-        op->state = TT_MOVED;
-        op->budget -= count * element < op->budget ? count * element : op->budget;
     }
+    if (op->streams != 0)
+        tt_copy_fence();
     return active->cursor == total;
 }
 

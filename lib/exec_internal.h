@@ -44,6 +44,28 @@ static inline uint32_t tt_exec_signature(const struct tt_op *op, const struct tt
     return (uint32_t)((op->signature ^ (count + 1)) * UINT64_C(0x9e3779b97f4a7c15) >> 32) | 1;
 }
 
+/* What a step that sends has to say. 0 bytes: nothing. */
+static inline struct tt_message tt_exec_message(
+    const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
+{
+    struct tt_message message = { .peer = step->peer,
+        .class = (uint8_t)op->class,
+        .reduced = op->folds[TT_CHAIN] != NULL || op->user != NULL,
+        .number = tt_exec_number(op, slice, step),
+        .source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks) };
+    message.signature = tt_exec_signature(op, &message.source);
+    message.bytes = tt_view_count(&message.source) * op->layout.element_bytes;
+    return message;
+}
+
+static inline void tt_exec_copy(bool stream, void *to, const void *from, uint64_t bytes)
+{
+    if (stream)
+        tt_copy_stream(to, from, bytes);
+    else
+        tt_copy_bytes(to, from, bytes);
+}
+
 static inline bool tt_exec_fail(struct tt_op *op, tutti_status status, int32_t peer)
 {
     op->state = TT_FAILED;
@@ -56,6 +78,25 @@ static inline bool tt_exec_fail(struct tt_op *op, tutti_status status, int32_t p
  * receives, the second for what has all operands at this rank. */
 bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active *active);
 bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *active);
+
+/* Where else a unit stores what it computes: the places that the receivers of the sends after it have
+ * granted. */
+enum { TT_TARGETS = 16 };
+struct tt_targets {
+    int n;
+    struct tt_view places[TT_TARGETS];
+};
+/* Find them, and mark those sends as placed; of a unit that has begun, those marked before. */
+void tt_exec_find_targets(
+    struct tt_op *op, struct tt_slice *slice, const struct tt_active *active, struct tt_targets *targets);
+/* Store elements [at, at + count) there. */
+void tt_exec_spread(
+    struct tt_op *op, const struct tt_targets *targets, uint64_t at, const void *from, uint64_t count);
+
+/* Grant what a receive that is ready awaits. */
+void tt_exec_grant(struct tt_op *op, const struct tt_slice *slice, struct tt_active *active);
+/* Put a message where its receiver granted; false: it did not, or (`in_place`) may as well read the source. */
+bool tt_exec_place(struct tt_op *op, const struct tt_message *message, bool in_place);
 
 /* Fill this slice's cells of IN, as far as the budget goes; true if all are there. */
 bool tt_exec_scale(struct tt_op *op, struct tt_slice *slice);

@@ -11,12 +11,15 @@
  * passes up), whatever the count and algorithm.
  *
  * Buffers. Where a function says "in place", send and recv may be the same memory in the stated way; else
- * they must not overlap. Any host memory is legal. Memory of tutti_mem_alloc can be read by the peers
- * without a copy. A send buffer is never written, unless in place.
+ * they must not overlap. Any host memory is legal. Memory of tutti_mem_alloc can be read and written by the
+ * peers without a copy. A send buffer is never written, unless in place.
  *
  * Waiting. Without a stream, outside a group, a collective returns when its result is there and nobody
  * reads this rank's buffers any more. Every wait ends: with the result, or with an error when a peer dies,
- * calls something else, or nothing moves for the communicator's timeout.
+ * calls something else, or nothing moves for the communicator's timeout. After an error, too, no peer uses
+ * this rank's buffers any more when the call returns; but a peer process that was stopped in the middle of a
+ * call is waited for a second at most, and when it goes on it may still write the rest of one message to a
+ * receive buffer that tutti_mem_alloc gave.
  *
  * Streams. A call with a stream returns at once and runs later, on the stream's own thread, after what was
  * given to that stream before; its buffers belong to the library until it is over. Calls on one communicator
@@ -267,7 +270,8 @@ tutti_status tutti_comm_destroy(tutti_comm *comm);
 
 /* ---- Memory ---- */
 
-/* Zeroed memory, page-aligned, that peers on this machine read in place, without a copy. cuda must be 0.
+/* Zeroed memory, page-aligned, that peers on this machine read and write in place, without a copy. cuda must be
+ * 0.
  * It belongs to this process and lives until tutti_mem_free. Errors: INVALID_ARGUMENT, UNSUPPORTED (cuda),
  * OUT_OF_MEMORY. */
 tutti_status tutti_mem_alloc(size_t bytes, int cuda, void **ptr);

@@ -221,6 +221,7 @@ struct rig_settings rig_rough(int n, uint64_t seed)
     s.sim.split_percent = (uint8_t)(tt_sim_random(&r) % 60);
     s.sim.freeze_percent = (uint8_t)(tt_sim_random(&r) % 20);
     s.sim.freeze_ns = (uint32_t)(tt_sim_random(&r) % 5000);
+    s.sim.grant_percent = (uint8_t)(tt_sim_random(&r) % 2 * (tt_sim_random(&r) % 101));
     s.map = tt_sim_random(&r) % 4 > 0;
     s.pull = tt_sim_random(&r) % 4 > 0;
     return s;

@@ -117,6 +117,8 @@ static void add(struct sums *sums, const struct rig_world *world)
     s->late_acks += c->late_acks;
     s->ranks_ahead += c->ranks_ahead;
     s->freezes += c->freezes;
+    s->grants += c->grants;
+    s->late_grants += c->late_grants;
     for (int path = 0; path < TT_PATHS; path++)
         s->paths[path] += c->paths[path];
     sums->tmp_poisoned += world->tmp_poisoned;
@@ -162,6 +164,9 @@ Test(exec_sim, sweep)
     cr_expect_gt(sums.counts.late_acks, 0, "no acknowledgement was waited for");
     cr_expect_gt(sums.counts.ranks_ahead, 0, "no rank was an operation ahead");
     cr_expect_gt(sums.counts.freezes, 0, "no rank was frozen");
+    cr_expect_gt(sums.counts.late_grants, 0, "no grant came too late");
+    cr_expect_gt(sums.counts.grants, sums.counts.paths[TT_PATH_PLACED] + sums.counts.late_grants,
+        "every grant was used");
     cr_expect_gt(sums.tmp_poisoned, 0, "no TMP was poisoned for its next slice");
     for (int path = 0; path < TT_PATHS; path++)
         cr_expect_gt(sums.counts.paths[path], 0, "no message went by path %d", path);

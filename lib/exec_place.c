@@ -1,0 +1,81 @@
+/* exec_place.c: bytes that go straight to where they are to lie at a peer.
+ *
+ *     unit:  OUT[1] = IN[1] + rank 0's, in blocks       rank 0's OUT[1], granted
+ *            block 0 -> own OUT, and while it is in the cache -> there; block 1 ...
+ *     then:  send(0, OUT[1]) posts a line that says "placed"
+ *
+ * A receiver grants as soon as its step is ready: nothing else uses those cells then, as the proof of the
+ * hazards has it for a message that arrives at that moment. A sender may use a grant before its own step is
+ * ready, because what it stores is what the step would send: the unit before it, the only one that the step
+ * still waits for, stores the result there along with its own cells. */
+#include "exec_internal.h"
+
+void tt_exec_grant(struct tt_op *op, const struct tt_slice *slice, struct tt_active *active)
+{
+    const struct tt_step *step = &op->schedule->steps[active->step];
+    struct tt_view place = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
+    active->granted = op->endpoint->transport->grant(op->endpoint, step->peer, op->class,
+        tt_exec_number(op, slice, step), tt_exec_signature(op, &place), &place);
+}
+
+/* Does this step send just what the unit stores? */
+static bool sends_result(const struct tt_step *send, const struct tt_step *unit)
+{
+    return send->verb == TT_VERB_SEND && send->src_buffer == unit->dst_buffer &&
+           send->src_chunk == unit->dst_chunk && send->nchunks == unit->nchunks;
+}
+
+void tt_exec_find_targets(
+    struct tt_op *op, struct tt_slice *slice, const struct tt_active *active, struct tt_targets *targets)
+{
+    const struct tt_schedule *s = op->schedule;
+    const struct tt_step *unit = &s->steps[active->step];
+    targets->n = 0;
+    if (!op->grants)
+        return;
+    for (uint32_t f = s->follower_first[active->step]; f < s->follower_first[active->step + 1]; f++) {
+        uint32_t next = s->followers[f];
+        bool begun = active->cursor > 0;
+        if (!sends_result(&s->steps[next], unit) || slice->waiting[next] != 1 ||
+            (begun && !slice->placed[next]))
+            continue;
+        struct tt_message message = tt_exec_message(op, slice, &s->steps[next]);
+        slice->placed[next] = targets->n < TT_TARGETS && op->endpoint->transport->granted(op->endpoint,
+                                                             &message, false, &targets->places[targets->n]);
+        targets->n += slice->placed[next];
+    }
+}
+
+/* Elements [at, at + count) of a view, from one run. */
+static void store(
+    const struct tt_op *op, const struct tt_view *view, uint64_t at, const uint8_t *from, uint64_t count)
+{
+    uint64_t element = op->layout.element_bytes, run;
+    for (uint64_t done = 0; done < count; done += run) {
+        void *to = (void *)tt_view_run(view, at + done, &run);
+        run = run < count - done ? run : count - done;
+        tt_exec_copy(op->streams & TT_STREAM_REMOTE, to, from + done * element, run * element);
+    }
+}
+
+void tt_exec_spread(
+    struct tt_op *op, const struct tt_targets *targets, uint64_t at, const void *from, uint64_t count)
+{
+    for (int i = 0; i < targets->n; i++)
+        store(op, &targets->places[i], at, from, count);
+}
+
+bool tt_exec_place(struct tt_op *op, const struct tt_message *message, bool in_place)
+{
+    struct tt_view place;
+    if (!op->endpoint->transport->granted(op->endpoint, message, in_place, &place))
+        return false;
+    uint64_t count = message->bytes / op->layout.element_bytes, run;
+    for (uint64_t at = 0; at < count; at += run) {
+        const uint8_t *from = (const uint8_t *)tt_view_run(&message->source, at, &run);
+        store(op, &place, at, from, run);
+    }
+    if (op->streams & TT_STREAM_REMOTE)
+        tt_copy_fence();
+    return true;
+}
