@@ -95,7 +95,8 @@ void tt_exec_spread(
 
 /* Grant what a receive that is ready awaits. */
 void tt_exec_grant(struct tt_op *op, const struct tt_slice *slice, struct tt_active *active);
-/* Put a message where its receiver granted; false: it did not, or (`in_place`) may as well read the source. */
+/* Put a message where its receiver granted; false: it did not, or (`in_place`) may as well read the
+ * source. */
 bool tt_exec_place(struct tt_op *op, const struct tt_message *message, bool in_place);
 
 /* Fill this slice's cells of IN, as far as the budget goes; true if all are there. */

@@ -144,9 +144,9 @@ static void idle(struct runner *r)
     }
 }
 
-/* A communicator that failed has ended: its ranks leave this one's buffers alone as soon as they see that, and
- * only then may the caller have the buffers back. All calls of this thread are over, so nobody waits for it.
- * A process that was stopped in a call is not waited for longer than QUIET_MS: all it can still do is to
+/* A communicator that failed has ended: its ranks leave this one's buffers alone as soon as they see that,
+ * and only then may the caller have the buffers back. All calls of this thread are over, so nobody waits for
+ * it. A process that was stopped in a call is not waited for longer than QUIET_MS: all it can still do is to
  * finish the message it was storing. */
 static void settle(struct runner *r)
 {

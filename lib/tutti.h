@@ -270,10 +270,9 @@ tutti_status tutti_comm_destroy(tutti_comm *comm);
 
 /* ---- Memory ---- */
 
-/* Zeroed memory, page-aligned, that peers on this machine read and write in place, without a copy. cuda must be
- * 0.
- * It belongs to this process and lives until tutti_mem_free. Errors: INVALID_ARGUMENT, UNSUPPORTED (cuda),
- * OUT_OF_MEMORY. */
+/* Zeroed memory, page-aligned, that peers on this machine read and write in place, without a copy. cuda must
+ * be 0. It belongs to this process and lives until tutti_mem_free. Errors: INVALID_ARGUMENT, UNSUPPORTED
+ * (cuda), OUT_OF_MEMORY. */
 tutti_status tutti_mem_alloc(size_t bytes, int cuda, void **ptr);
 
 /* NULL is legal. Errors: INVALID_ARGUMENT if ptr is not the start of such memory. */

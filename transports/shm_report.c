@@ -9,8 +9,8 @@ static struct tt_shm_endpoint *of(struct tt_endpoint *head)
     return (struct tt_shm_endpoint *)head;
 }
 
-/* The fence is against the one of who gives up: either this rank sees that the communicator has ended, or that
- * one sees that this rank is inside. */
+/* The fence is against the one of who gives up: either this rank sees that the communicator has ended, or
+ * that one sees that this rank is inside. */
 bool tt_shm_enter(struct tt_endpoint *head)
 {
     struct tt_shm_endpoint *e = of(head);

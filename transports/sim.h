@@ -1,9 +1,9 @@
 /* sim.h: a transport over virtual time, for tests: a world of any number of ranks in one thread.
  *
  * All that can vary between machines and moments varies by seed: how long a message takes, whether it
- * overtakes another or comes in parts, by which path it travels, when its acknowledgement is seen, when a
- * rank is late or frozen, which grants are taken and when they are seen, when one dies. The same seed gives the same trace everywhere: there is no clock
- * here and no pointer in any decision.
+ * overtakes another or comes in parts, by which path it travels, when its acknowledgement is seen, which
+ * grants are taken and when they are seen, when a rank is late or frozen, when one dies. The same seed gives
+ * the same trace everywhere: there is no clock here and no pointer in any decision.
  *
  * The world keeps what transport.h promises and not a bit more: a mapped or pulled message is nothing but
  * an address, so whoever reuses that memory before the acknowledgement is seen by the reader; a released
