@@ -282,36 +282,36 @@ static tutti_status call_sendrecv(const struct perf_point *p, const void *send, 
 }
 
 const struct perf_collective perf_collectives[PERF_COLLECTIVES] = {
-    { "all_reduce", true, false, true, true, PERF_IN_PLACE_SAME, 1, factor_two_shares, shape_same, source_all,
-        call_all_reduce },
-    { "reduce_scatter", true, false, true, true, PERF_IN_PLACE_RECV_IN_SEND, 1, factor_share, shape_scatter,
-        source_own_block, call_reduce_scatter },
-    { "all_gather", false, false, true, true, PERF_IN_PLACE_SEND_IN_RECV, 1, factor_share, shape_gather,
-        source_each, call_all_gather },
-    { "broadcast", false, true, true, true, PERF_IN_PLACE_SAME, 1, factor_one, shape_same, source_root,
-        call_broadcast },
-    { "reduce", true, true, true, true, PERF_IN_PLACE_SAME, 1, factor_one, shape_reduce, source_all,
-        call_reduce },
-    { "barrier", false, false, false, true, PERF_IN_PLACE_NEVER, 1, factor_one, shape_none, source_none,
-        call_barrier },
-    { "all_gather_v", false, false, true, true, PERF_IN_PLACE_SEND_IN_RECV, 1, factor_share, shape_gather_v,
-        source_each_v, call_all_gather_v },
-    { "all_to_all", false, false, true, true, PERF_IN_PLACE_SAME, 1, factor_share, shape_exchange,
-        source_own_of_each, call_all_to_all },
-    { "gather", false, true, true, true, PERF_IN_PLACE_SEND_IN_RECV, 1, factor_share, shape_gather_to_root,
-        source_each_at_root, call_gather },
-    { "scatter", false, true, true, true, PERF_IN_PLACE_RECV_IN_SEND, 1, factor_share,
+    { "all_reduce", true, false, true, true, PERF_IN_PLACE_SAME, 1, PERF_RESULT_EVERYWHERE, factor_two_shares,
+        shape_same, source_all, call_all_reduce },
+    { "reduce_scatter", true, false, true, true, PERF_IN_PLACE_RECV_IN_SEND, 1, PERF_RESULT_ONCE,
+        factor_share, shape_scatter, source_own_block, call_reduce_scatter },
+    { "all_gather", false, false, true, true, PERF_IN_PLACE_SEND_IN_RECV, 1, PERF_RESULT_EVERYWHERE,
+        factor_share, shape_gather, source_each, call_all_gather },
+    { "broadcast", false, true, true, true, PERF_IN_PLACE_SAME, 1, PERF_RESULT_EVERYWHERE, factor_one,
+        shape_same, source_root, call_broadcast },
+    { "reduce", true, true, true, true, PERF_IN_PLACE_SAME, 1, PERF_RESULT_ONCE, factor_one, shape_reduce,
+        source_all, call_reduce },
+    { "barrier", false, false, false, true, PERF_IN_PLACE_NEVER, 1, PERF_RESULT_NONE, factor_one, shape_none,
+        source_none, call_barrier },
+    { "all_gather_v", false, false, true, true, PERF_IN_PLACE_SEND_IN_RECV, 1, PERF_RESULT_EVERYWHERE,
+        factor_share, shape_gather_v, source_each_v, call_all_gather_v },
+    { "all_to_all", false, false, true, true, PERF_IN_PLACE_SAME, 1, PERF_RESULT_EACH, factor_share,
+        shape_exchange, source_own_of_each, call_all_to_all },
+    { "gather", false, true, true, true, PERF_IN_PLACE_SEND_IN_RECV, 1, PERF_RESULT_ONCE, factor_share,
+        shape_gather_to_root, source_each_at_root, call_gather },
+    { "scatter", false, true, true, true, PERF_IN_PLACE_RECV_IN_SEND, 1, PERF_RESULT_ONCE, factor_share,
         shape_scatter_from_root, source_own_of_root, call_scatter },
-    { "reduce_scatter_v", true, false, true, true, PERF_IN_PLACE_RECV_IN_SEND, 1, factor_share,
-        shape_reduce_scatter_v, source_own_block, call_reduce_scatter_v },
-    { "all_to_all_v", false, false, true, true, PERF_IN_PLACE_NEVER, 1, factor_share, shape_same,
-        source_own_v_of_each, call_all_to_all_v },
-    { "gather_v", false, true, true, true, PERF_IN_PLACE_SEND_IN_RECV, 1, factor_share,
+    { "reduce_scatter_v", true, false, true, true, PERF_IN_PLACE_RECV_IN_SEND, 1, PERF_RESULT_ONCE,
+        factor_share, shape_reduce_scatter_v, source_own_block, call_reduce_scatter_v },
+    { "all_to_all_v", false, false, true, true, PERF_IN_PLACE_NEVER, 1, PERF_RESULT_EACH, factor_share,
+        shape_same, source_own_v_of_each, call_all_to_all_v },
+    { "gather_v", false, true, true, true, PERF_IN_PLACE_SEND_IN_RECV, 1, PERF_RESULT_ONCE, factor_share,
         shape_gather_v_to_root, source_each_v_at_root, call_gather_v },
-    { "scatter_v", false, true, true, true, PERF_IN_PLACE_RECV_IN_SEND, 1, factor_share,
+    { "scatter_v", false, true, true, true, PERF_IN_PLACE_RECV_IN_SEND, 1, PERF_RESULT_ONCE, factor_share,
         shape_scatter_v_from_root, source_own_v_of_root, call_scatter_v },
-    { "sendrecv", false, false, true, false, PERF_IN_PLACE_NEVER, 2, factor_one, shape_same, source_left,
-        call_sendrecv },
+    { "sendrecv", false, false, true, false, PERF_IN_PLACE_NEVER, 2, PERF_RESULT_EACH, factor_one, shape_same,
+        source_left, call_sendrecv },
 };
 
 const struct perf_collective *perf_collective_find(const char *name)
@@ -331,4 +331,32 @@ void perf_point_shape(struct perf_point *p, uint64_t bytes, size_t *counts)
             perf_size_first(elements, r + 1, p->n) - perf_size_first(elements, r, p->n);
     p->counts = counts;
     p->collective->shape(p, elements);
+}
+
+/* The root of a broadcast is alone to give something, though the call takes a pointer at every rank. */
+uint64_t perf_point_input(const struct perf_point *p)
+{
+    bool gives = p->collective->call != call_broadcast || p->rank == p->root;
+    return gives ? p->send_count * p->type->bytes : 0;
+}
+
+struct perf_pass perf_point_pass(const struct perf_point *p, bool in_place)
+{
+    const struct perf_collective *c = p->collective;
+    struct perf_pass pass = { c->reduces ? p->n : 1, 1, p->bytes, .in_place = in_place };
+    if (c->result_at == PERF_RESULT_NONE)
+        return (struct perf_pass){ 0 };
+    if (c->result_at == PERF_RESULT_EVERYWHERE)
+        pass.targets = p->n;
+    if (c->result_at != PERF_RESULT_EACH)
+        pass.bytes /= (uint64_t)p->n;
+    if (!in_place || c->reduces)
+        return pass;
+    /* what a rank gives itself lies there already */
+    pass.behind = c->result_at != PERF_RESULT_EACH;
+    if (c->result_at == PERF_RESULT_EVERYWHERE)
+        pass.targets--;
+    else
+        pass.bytes = pass.bytes / (uint64_t)p->n * (uint64_t)(p->n - 1);
+    return pass;
 }

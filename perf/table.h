@@ -18,6 +18,18 @@ enum perf_in_place {
     PERF_IN_PLACE_RECV_IN_SEND, /* recv is the own block of send */
 };
 
+/* Who gets what: the result as a whole is at one rank or spread over all, is at every rank, or is another one
+ * at every rank. From it follows what must move, see perf_point_pass. */
+enum perf_result_at { PERF_RESULT_NONE, PERF_RESULT_ONCE, PERF_RESULT_EVERYWHERE, PERF_RESULT_EACH };
+
+/* A share of an operation's work: `ways` streams of `bytes` are read, combined and stored `targets` times. */
+struct perf_pass {
+    int ways, targets;
+    uint64_t bytes;
+    bool in_place; /* all in one buffer; the targets are the sources, */
+    bool behind; /* or lie behind them */
+};
+
 struct perf_collective;
 
 /* One call, seen from one rank. */
@@ -50,6 +62,7 @@ struct perf_collective {
     bool algorithms; /* the library has some to choose from */
     uint8_t in_place; /* enum perf_in_place */
     uint8_t least_ranks;
+    uint8_t result_at; /* enum perf_result_at */
     double (*factor)(int n); /* busbw = algbw * factor */
     void (*shape)(struct perf_point *p, uint64_t elements);
     struct perf_run (*source)(const struct perf_point *p, int block); /* block 0 .. n - 1; count 0: none */
@@ -64,5 +77,12 @@ const struct perf_collective *perf_collective_find(const char *name); /* NULL if
 /* Fill the counts of `p` (whose other fields are set) for a size in bytes; never less than one element,
  * unless 0 is asked. `counts` has room for 2n entries and must live as long as the point. */
 void perf_point_shape(struct perf_point *p, uint64_t bytes, size_t *counts);
+
+/* Bytes of the input that this rank gives: they lie at `send`. */
+uint64_t perf_point_input(const struct perf_point *p);
+
+/* What each of the n ranks must read and write at least, when every rank reaches all memory and the work is
+ * shared evenly: each element of an input is read once, each element of a result is written once. */
+struct perf_pass perf_point_pass(const struct perf_point *p, bool in_place);
 
 #endif
