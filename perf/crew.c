@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "clock.h"
+
 void perf_crew_report(const struct perf_crew *crew, const char *what, tutti_status status)
 {
     const char *text = tutti_get_last_error(NULL);
@@ -24,6 +26,9 @@ tutti_status perf_crew_connect(struct perf_crew *crew, const tutti_config *confi
 {
     struct perf_board *board = crew->board;
     tutti_status status;
+    if (board != NULL)
+        meet(crew);
+    crew->began = perf_clock_seconds();
     if (board == NULL) {
         status = tutti_comm_init_env(config, &crew->comm);
         if (status == TUTTI_OK) {
@@ -40,6 +45,7 @@ tutti_status perf_crew_connect(struct perf_crew *crew, const tutti_config *confi
             return board->id_status;
         status = tutti_comm_init_rank(crew->n, crew->rank, &board->id, config, &crew->comm);
     }
+    crew->ended = perf_clock_seconds();
     if (status != TUTTI_OK)
         perf_crew_report(crew, "start of the communicator", status);
     return status;
@@ -66,6 +72,10 @@ double perf_crew_flag(struct perf_crew *crew)
     if (crew->board == NULL || crew->n < 2)
         return -1;
     double round_trip = -1;
+    if (crew->rank == 0) {
+        atomic_store(&crew->board->flag.ping, 0); /* the time before ended with another value */
+        atomic_store(&crew->board->flag.pong, 0);
+    }
     meet(crew);
     if (crew->rank == 0)
         round_trip = perf_flag_lead(&crew->board->flag);

@@ -14,7 +14,7 @@
 #include "progress.h"
 #include "tutti.h"
 
-enum { PERF_RECORD_BYTES = 128 };
+enum { PERF_RECORD_BYTES = 8192 }; /* room for the moments of many calls */
 
 /* The page. Each process of a run sees it. */
 struct perf_board {
@@ -30,7 +30,8 @@ struct perf_board {
 struct perf_crew {
     int n, rank;
     struct perf_board *board; /* NULL under a launcher */
-    tutti_comm *comm; /* of all ranks; NULL until perf_crew_connect */
+    tutti_comm *comm; /* of all ranks; NULL until perf_crew_connect, which */
+    double began, ended; /* began and ended then; with a board all ranks began together */
     struct perf_progress progress; /* without a board */
 };
 

@@ -57,6 +57,20 @@ uint64_t perf_machine_memory(void)
     return memory;
 }
 
+int64_t perf_machine_held(void)
+{
+    FILE *file = fopen("/proc/self/smaps_rollup", "re");
+    if (file == NULL)
+        return -1;
+    char line[128];
+    int64_t kib = -1, part;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "Pss: %" SCNd64 " kB", &part) == 1)
+            kib = part;
+    fclose(file);
+    return kib < 0 ? -1 : kib * 1024;
+}
+
 void perf_machine_cpu(char *text, size_t bytes)
 {
     snprintf(text, bytes, "unknown");

@@ -1,4 +1,4 @@
-/* machine.h: what this process may use of the machine it runs on.
+/* machine.h: what this process may use of the machine it runs on, and what it does use.
  *
  * Asked before any rank exists, so it cannot come from the library, which the parent of the ranks never
  * touches. */
@@ -9,6 +9,8 @@
 
 int perf_machine_cores(void); /* granted by affinity and the cgroup's quota; at least 1 */
 uint64_t perf_machine_memory(void); /* bytes of memory, or of the cgroup's limit */
+int64_t perf_machine_held(
+    void); /* bytes that this process holds, of shared ones its part; negative: unknown */
 void perf_machine_cpu(char *text, size_t bytes); /* the model's name */
 
 #endif
