@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "launch.h"
+#include "machine.h"
 #include "measure.h"
 #include "operators.h"
 #include "options.h"
@@ -64,6 +65,7 @@ static int measure_point(struct run *run, const struct perf_point *p, const char
         if (perf_measure(s, p, in_place == 1, &results[in_place]) != TUTTI_OK)
             return PERF_EXIT_FAILED;
     }
+    run->report.flag_after = perf_crew_flag(s->crew);
     if (s->crew->rank == 0) {
         if (run->shown)
             perf_crew_prints(s->crew);
@@ -336,10 +338,40 @@ static int conclude(struct run *run)
     return code == PERF_EXIT_OK && run->report.wrong > 0 ? PERF_EXIT_WRONG : code;
 }
 
+/* What a rank adds to its process while nothing is to do: that of the greediest, in bytes; negative where it
+ * is unknown, or the ranks cannot tell each other. */
+static double rest_of(struct perf_crew *crew, const struct perf_options *o, int64_t bare)
+{
+    int threads = o->launcher != NULL ? 1 : (int)o->threads;
+    double worst = -1, *all = calloc((size_t)crew->n, sizeof *all);
+    if (all == NULL)
+        return -1;
+    tutti_status status = tutti_barrier(crew->comm, tutti_no_stream());
+    double mine = bare < 0 ? -1 : (double)(perf_machine_held() - bare) / threads;
+    if (status == TUTTI_OK)
+        status = perf_crew_exchange(crew, &mine, sizeof mine, all);
+    for (int rank = 0; rank < crew->n && status == TUTTI_OK; rank++)
+        worst = all[rank] > worst ? all[rank] : worst;
+    free(all);
+    return worst;
+}
+
+/* Seconds until the last rank had its communicator. */
+static double startup_of(struct perf_crew *crew)
+{
+    double last = crew->ended, *all = calloc((size_t)crew->n, sizeof *all);
+    if (crew->board != NULL && all != NULL && perf_crew_exchange(crew, &last, sizeof last, all) == TUTTI_OK)
+        for (int rank = 0; rank < crew->n; rank++)
+            last = all[rank] > last ? all[rank] : last;
+    free(all);
+    return crew->board != NULL ? last - crew->began : -1;
+}
+
 static int rank_main(struct perf_crew *crew, void *context)
 {
     struct request *request = context;
     const struct perf_options *o = &request->options;
+    int64_t bare = perf_machine_held();
     int code = connect(crew, o);
     if (code != PERF_EXIT_OK)
         return code;
@@ -349,7 +381,9 @@ static int rank_main(struct perf_crew *crew, void *context)
         .counts = calloc(2 * (size_t)crew->n, sizeof(size_t)),
         .shown = isatty(fileno(request->file)) == 1,
     };
-    run.report.flag_round_trip = perf_crew_flag(crew);
+    run.report.startup = startup_of(crew);
+    run.report.rest_before = rest_of(crew, o, bare);
+    run.report.flag_before = run.report.flag_after = perf_crew_flag(crew);
     /* an element for each rank is the least that some collectives can do */
     uint64_t bytes = (uint64_t)o->max_bytes + 8 * (uint64_t)crew->n;
     tutti_status status = perf_buffers_alloc(&run.session.buffers, bytes, o->registered);
@@ -372,6 +406,8 @@ static int rank_main(struct perf_crew *crew, void *context)
     perf_way_close(&run.session.way);
     perf_buffers_free(&run.session.buffers);
     free(run.counts);
+    if (code == PERF_EXIT_OK)
+        run.report.rest_after = rest_of(crew, o, bare);
     if (code != PERF_EXIT_FAILED)
         tutti_comm_finalize(crew->comm);
     tutti_comm_destroy(crew->comm);

@@ -1,17 +1,17 @@
-/* flag.c: ping-pong on two cache lines until 20 ms of it were undisturbed.
+/* flag.c: ping-pong on two cache lines until 2 ms of it were undisturbed.
  *
  * Both sides only spin: a rank that waits for a flag of a microsecond must not sleep. Batches of 64 round
  * trips are timed and the median is kept. A batch that took turns on one core, or was preempted, says nothing
- * about the way between two cores: it is set aside, and only if a fifth of a second brought nothing else (one
- * core granted) is it the answer. */
+ * about the way between two cores: it is set aside, and only if 50 ms brought nothing else (one core
+ * granted) is it the answer. */
 #include "flag.h"
 
 #include <stdlib.h>
 
 #include "clock.h"
 
-#define ENOUGH_SECONDS 0.02
-#define LONGEST_SECONDS 0.2
+#define ENOUGH_SECONDS 0.002
+#define LONGEST_SECONDS 0.05
 #define NEAR_BELOW 0.18e-6
 #define ONE_CORE_ABOVE 5e-6
 
@@ -66,6 +66,11 @@ void perf_flag_follow(struct perf_flag *flag)
         seen = turn;
         atomic_store_explicit(&flag->pong, seen, memory_order_release);
     }
+}
+
+bool perf_flag_undisturbed(double round_trip)
+{
+    return round_trip >= 0 && round_trip <= ONE_CORE_ABOVE;
 }
 
 const char *perf_flag_class(double round_trip)

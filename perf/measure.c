@@ -11,9 +11,10 @@
 #include <string.h>
 
 #include "clock.h"
+#include "dirty.h"
 #include "pace.h"
 
-const char *const perf_path_names[PERF_PATHS] = { "line", "mapped", "pulled", "copied", "placed" };
+const char *const perf_path_names[PERF_PATHS] = { "line", "mapped", "placed", "pulled", "copied" };
 
 enum { COMPLAINTS_MAX = 10 };
 
@@ -26,8 +27,10 @@ struct record {
     double seconds, median, p99;
     uint64_t wrong;
     uint64_t path_bytes[PERF_PATHS];
+    uint64_t rewritten;
 };
 _Static_assert(sizeof(struct record) <= PERF_RECORD_BYTES, "a record fits the board");
+_Static_assert(sizeof(struct perf_moments) <= PERF_RECORD_BYTES, "the moments of a round fit the board");
 
 /* The times of the slowest rank, the sums of the rest. */
 static tutti_status combine(struct perf_session *s, struct record *mine)
@@ -45,6 +48,7 @@ static tutti_status combine(struct perf_session *s, struct record *mine)
                 mine->p99 = all[i].p99;
             }
             mine->wrong += all[i].wrong;
+            mine->rewritten += all[i].rewritten;
             for (int path = 0; path < PERF_PATHS; path++)
                 mine->path_bytes[path] += all[i].path_bytes[path];
         }
@@ -94,6 +98,71 @@ static tutti_status make_many(struct perf_session *s, long units, double *second
     return status;
 }
 
+/* A round of units, each after this rank has rewritten its input: when they began and ended here. */
+static tutti_status make_round(struct perf_session *s, int units, struct perf_moments *m, struct record *r)
+{
+    struct perf_way *way = &s->way;
+    uint64_t bytes = perf_point_input(way->point), end = 0;
+    tutti_status status = TUTTI_OK;
+    for (int i = 0; i < units && status == TUTTI_OK; i++) {
+        r->rewritten += perf_dirty_rewrite(way->at->send, bytes, s->buffers.pattern);
+        m->began[i] = perf_clock_seconds();
+        status = perf_way_make(way, 1, &end);
+        if (status == TUTTI_OK)
+            status = perf_way_wait(way, end);
+        m->ended[i] = perf_clock_seconds();
+    }
+    return status;
+}
+
+/* Calls that are one sample together, so far. */
+struct batch {
+    long calls;
+    double seconds;
+};
+
+static void end_batch(struct perf_session *s, struct batch *b, struct record *r)
+{
+    if (b->calls > 0)
+        perf_samples_add(&s->samples, b->calls, b->seconds);
+    r->seconds += b->seconds;
+    *b = (struct batch){ 0 };
+}
+
+/* The times of a round from the moments of all ranks. */
+static void add_round(
+    struct perf_session *s, int units, const struct perf_moments *all, struct batch *b, struct record *r)
+{
+    struct perf_moments latest = all[0];
+    for (int rank = 1; rank < s->crew->n; rank++)
+        perf_moments_latest(&latest, &all[rank], units);
+    for (int i = 0; i < units; i++) {
+        b->seconds += perf_moments_seconds(&latest, i);
+        if (++b->calls == s->samples.batch)
+            end_batch(s, b, r);
+    }
+}
+
+static tutti_status make_dirty(struct perf_session *s, long units, struct record *r)
+{
+    struct perf_moments *all = malloc((size_t)s->crew->n * sizeof *all), mine;
+    tutti_status status = all == NULL ? TUTTI_OUT_OF_MEMORY : TUTTI_OK;
+    struct batch batch = { 0 };
+    int round;
+    perf_samples_begin(&s->samples, units, 0);
+    for (long left = units; left > 0 && status == TUTTI_OK; left -= round) {
+        round = left < PERF_DIRTY_CALLS ? (int)left : PERF_DIRTY_CALLS;
+        status = make_round(s, round, &mine, r);
+        if (status == TUTTI_OK)
+            status = perf_crew_exchange(s->crew, &mine, sizeof mine, all);
+        if (status == TUTTI_OK)
+            add_round(s, round, all, &batch, r);
+    }
+    end_batch(s, &batch, r);
+    free(all);
+    return status;
+}
+
 static tutti_status run_loop(struct perf_session *s, long units, struct record *r)
 {
     uint64_t before[PERF_PATHS], after[PERF_PATHS];
@@ -101,7 +170,7 @@ static tutti_status run_loop(struct perf_session *s, long units, struct record *
     tutti_status status = tutti_barrier(s->comm, tutti_no_stream());
     read_paths(s->comm, before);
     if (status == TUTTI_OK)
-        status = make_many(s, units, &r->seconds);
+        status = s->options->dirty ? make_dirty(s, units, r) : make_many(s, units, &r->seconds);
     r->median = perf_samples_percentile(&s->samples, 50);
     r->p99 = perf_samples_percentile(&s->samples, 99);
     if (status != TUTTI_OK) {
@@ -136,6 +205,7 @@ static tutti_status time_point(struct perf_session *s, struct perf_result *resul
     result->median = record.median / (double)calls;
     result->p99 = record.p99 / (double)calls;
     memcpy(result->path_bytes, record.path_bytes, sizeof result->path_bytes);
+    result->rewritten = record.rewritten;
     return TUTTI_OK;
 }
 
@@ -204,6 +274,8 @@ tutti_status perf_measure(
     else
         perf_crew_report(s->crew, p->collective->name, status);
     perf_way_unbind(&s->way);
+    if (status == TUTTI_OK)
+        status = perf_limits_bytes(&s->limits, s->crew, &s->buffers, p, in_place, &result->bytes_seconds);
     if (status != TUTTI_OK || !s->options->check || !p->collective->moves)
         return status;
     struct record record;

@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "launch.h"
+#include "limit.h"
 #include "options.h"
 #include "samples.h"
 #include "table.h"
@@ -22,9 +23,11 @@ struct perf_result {
     bool checked;
     double seconds; /* of one call, on the slowest rank: the mean */
     double median, p99; /* of the samples of that rank, in seconds */
+    double bytes_seconds; /* what the bytes that must move need: perf_limits_bytes */
     long calls; /* in the timed loop */
     uint64_t wrong; /* of all ranks */
     uint64_t path_bytes[PERF_PATHS]; /* sent by all ranks in the timed loop */
+    uint64_t rewritten; /* bytes of input, by all ranks in the timed loop */
 };
 
 /* What one rank keeps while it measures. */
@@ -34,6 +37,7 @@ struct perf_session {
     tutti_comm *comm; /* under test: the crew's, or one with a forced algorithm */
     struct perf_buffers buffers;
     struct perf_samples samples;
+    struct perf_limits limits;
     struct perf_way way;
     uint64_t seed;
     int complaints; /* wrong results described by this rank so far */

@@ -49,6 +49,7 @@ static const struct flag flags[] = {
         "legal are 1 to 1024 rank threads in a process" },
     { "memory", 0, MEMORY, 0, 0, 0, "legal are malloc and registered" },
     { "algo", 0, TEXT, AT(algorithm), 0, 0, "" },
+    { "dirty", 0, SWITCH, AT(dirty), 0, 0, "" },
     { "exact", 0, SWITCH, AT(exact), 0, 0, "" },
     { "json", 0, SWITCH, AT(json), 0, 0, "" },
     { "csv", 0, SWITCH, AT(csv), 0, 0, "" },
@@ -315,6 +316,15 @@ static int settle_ranks(struct perf_options *o, const bool given[128])
     return o->root >= ranks ? refuse('r', value, why) : -1;
 }
 
+static int settle_mode(const struct perf_options *o)
+{
+    char value[32];
+    snprintf(value, sizeof value, "%" PRId64, o->program);
+    return o->dirty && o->program > 1
+               ? refuse('G', value, "--dirty rewrites nothing within a program; legal with it are 0 and 1")
+               : -1;
+}
+
 static int settle_report(const struct perf_options *o)
 {
     const char *dot = o->plot != NULL ? strrchr(o->plot, '.') : NULL;
@@ -361,6 +371,8 @@ int perf_options_parse(int argc, char **argv, const char *launcher, struct perf_
     if (code < 0 && o.type != NULL && o.op != NULL && !perf_op_fits(o.op, o.type))
         code =
             refuse('o', o.op->name, "bits are of integers; legal with it is an integer -d, as int32, or all");
+    if (code < 0)
+        code = settle_mode(&o);
     if (code < 0)
         code = settle_report(&o);
     if (code < 0 && o.self_test && o.collective != NULL && !o.collective->moves) {

@@ -31,7 +31,7 @@ struct perf_options {
     int64_t processes,
         threads; /* ranks = processes * threads; 0: this process is one rank of a launcher's job */
     int64_t timeout_ms; /* 0: the library's default */
-    bool exact, json, csv, self_test, registered;
+    bool exact, json, csv, self_test, registered, dirty;
     const char *algorithm; /* NULL: the library's choice; "all": a table for each */
     const char *output; /* NULL: stdout */
     const char *plot; /* an SVG file to draw; NULL: none */

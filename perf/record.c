@@ -29,7 +29,15 @@ enum field {
     P99,
     BLOCKING,
     PROGRAM,
-    FIELDS
+    MODE,
+    LIMIT_TIME,
+    FLAG_AFTER,
+    CLASS_AFTER,
+    STARTUP,
+    REST,
+    REWRITTEN,
+    PATH_BYTES, /* one for each path */
+    FIELDS = PATH_BYTES + PERF_PATHS
 };
 
 /* What is text, and so stands between quotes in JSON. */
@@ -61,6 +69,18 @@ static const struct {
     [P99] = { "p99_us", false },
     [BLOCKING] = { "blocking", false },
     [PROGRAM] = { "program", false },
+    [MODE] = { "mode", true },
+    [LIMIT_TIME] = { "limit_us", false },
+    [FLAG_AFTER] = { "flag_after_us", false },
+    [CLASS_AFTER] = { "class_after", true },
+    [STARTUP] = { "startup_ms", false },
+    [REST] = { "rest_kib", false },
+    [REWRITTEN] = { "rewritten_bytes", false },
+    [PATH_BYTES] = { "line_bytes", false },
+    { "mapped_bytes", false }, /* in the order of perf_path_names */
+    { "placed_bytes", false },
+    { "pulled_bytes", false },
+    { "copied_bytes", false },
 };
 
 /* What is not set is not known: null in JSON, nothing in CSV. */
@@ -78,7 +98,21 @@ double perf_busbw(const struct perf_point *p, const struct perf_result *result)
     return perf_algbw(p, result) * p->collective->factor(p->n);
 }
 
-void perf_paths_print(char *text, size_t bytes, const struct perf_result *result)
+double perf_limit_seconds(const struct perf_report *r, const struct perf_result *result)
+{
+    double flag = r->flag_before < r->flag_after ? r->flag_before : r->flag_after;
+    bool known = perf_flag_undisturbed(flag);
+    return known && flag > result->bytes_seconds ? flag : result->bytes_seconds;
+}
+
+double perf_limit_percent(const struct perf_report *r, const struct perf_result *result)
+{
+    double limit = perf_limit_seconds(r, result);
+    return limit > 0 && result->seconds > 0 ? 100 * limit / result->seconds : -1;
+}
+
+/* The paths that carried bytes, as "line" or "mapped+copied"; "-" when nothing was sent. */
+static void print_paths(char *text, size_t bytes, const struct perf_result *result)
 {
     snprintf(text, bytes, "-");
     size_t used = 0;
@@ -124,19 +158,37 @@ static void set_result(struct record *record, const struct perf_point *p, const 
     set(record, BUSBW, "%.5g", perf_busbw(p, result));
     if (result->checked)
         set(record, WRONG, "%" PRIu64, result->wrong);
-    perf_paths_print(record->values[PATH], sizeof record->values[PATH], result);
+    print_paths(record->values[PATH], sizeof record->values[PATH], result);
+    for (int path = 0; path < PERF_PATHS; path++)
+        set(record, PATH_BYTES + path, "%" PRIu64, result->path_bytes[path] / (uint64_t)result->calls);
     set(record, ITERATIONS, "%ld", result->calls);
+    set(record, REWRITTEN, "%" PRIu64, result->rewritten / (uint64_t)result->calls);
+}
+
+static void set_limit(struct record *record, const struct perf_report *r, const struct perf_result *result)
+{
+    if (perf_limit_percent(r, result) < 0)
+        return;
+    set(record, LIMIT, "%.2f", perf_limit_percent(r, result));
+    set(record, LIMIT_TIME, "%.4f", 1e6 * perf_limit_seconds(r, result));
 }
 
 static void set_run(struct record *record, const struct perf_report *r)
 {
+    set(record, MODE, "%s", r->options->dirty ? "dirty" : "steady");
     set(record, MEMORY, "%s", r->options->registered ? "registered" : "malloc");
     set_truth(record, EXACT, r->options->exact);
     set_truth(record, BLOCKING, r->options->blocking == 1);
     set(record, PROGRAM, "%" PRId64, r->options->program);
-    if (r->flag_round_trip >= 0) {
-        set(record, FLAG, "%.3f", 1e6 * r->flag_round_trip);
-        set(record, CLASS, "%s", perf_flag_class(r->flag_round_trip));
+    if (r->startup >= 0)
+        set(record, STARTUP, "%.3f", 1e3 * r->startup);
+    if (r->rest_before >= 0)
+        set(record, REST, "%.0f", r->rest_before / 1024);
+    if (r->flag_before >= 0) {
+        set(record, FLAG, "%.3f", 1e6 * r->flag_before);
+        set(record, CLASS, "%s", perf_flag_class(r->flag_before));
+        set(record, FLAG_AFTER, "%.3f", 1e6 * r->flag_after);
+        set(record, CLASS_AFTER, "%s", perf_flag_class(r->flag_after));
     }
 }
 
@@ -164,6 +216,7 @@ void perf_record_print(struct perf_report *r, const struct perf_point *p, const 
     struct record record = { 0 };
     set_call(&record, p, algorithm, in_place);
     set_result(&record, p, result);
+    set_limit(&record, r, result);
     set_run(&record, r);
     if (r->options->json) {
         print_json(r->file, &record);

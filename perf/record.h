@@ -10,8 +10,10 @@
 double perf_algbw(const struct perf_point *p, const struct perf_result *result);
 double perf_busbw(const struct perf_point *p, const struct perf_result *result);
 
-/* The paths that carried bytes, as "line" or "mapped+copied"; "-" when nothing was sent. */
-void perf_paths_print(char *text, size_t bytes, const struct perf_result *result);
+/* What the point needs at least: for a flag and for its bytes, whichever is longer. 0 if neither is known. */
+double perf_limit_seconds(const struct perf_report *r, const struct perf_result *result);
+/* That in percent of the time: 100 is as fast as can be. Negative if it is not known. */
+double perf_limit_percent(const struct perf_report *r, const struct perf_result *result);
 
 /* The first line of CSV. */
 void perf_record_header(struct perf_report *r);

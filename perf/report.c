@@ -1,8 +1,8 @@
 /* report.c: the table, and what the last lines sum up.
  *
  * The table keeps the columns of nccl-tests so that scripts which read those read this; what is more stands
- * behind them: how the times out of place spread (the records have those in place, too), the path and the
- * algorithm. */
+ * behind them: how the times out of place spread and how near they come to the limit (the records have those
+ * in place, too), the path and the algorithm. */
 #include "report.h"
 #include "record.h"
 
@@ -43,29 +43,54 @@ static void print_result(FILE *file, const struct perf_point *p, const struct pe
         fprintf(file, " %6s", "N/A");
 }
 
-static void print_spread(FILE *file, const struct perf_result *result)
+/* Median, p99 and %limit. */
+static void print_spread(const struct perf_report *r, const struct perf_result *result)
 {
     char median[32], p99[32];
+    double percent = perf_limit_percent(r, result);
     if (!result->measured) {
-        fprintf(file, "  %8s %8s", "N/A", "N/A");
+        fprintf(r->file, "  %8s %8s %6s", "N/A", "N/A", "N/A");
         return;
     }
     print_time(median, sizeof median, 1e6 * result->median);
     print_time(p99, sizeof p99, 1e6 * result->p99);
-    fprintf(file, "  %s %s", median, p99);
+    fprintf(r->file, "  %s %s", median, p99);
+    if (percent >= 0)
+        fprintf(r->file, " %6.0f", percent);
+    else
+        fprintf(r->file, " %6s", "N/A");
+}
+
+/* The paths that carried bytes, "line" or "mapped:50%+placed:50%"; "-" when nothing was sent. */
+static void print_paths(char *text, size_t bytes, const struct perf_result *result)
+{
+    uint64_t all = 0;
+    size_t used = 0;
+    for (int path = 0; path < PERF_PATHS; path++)
+        all += result->path_bytes[path];
+    snprintf(text, bytes, "-");
+    for (int path = 0; path < PERF_PATHS && used < bytes; path++) {
+        uint64_t own = result->path_bytes[path];
+        if (own > 0)
+            used += (size_t)snprintf(
+                text + used, bytes - used, "%s%s", used > 0 ? "+" : "", perf_path_names[path]);
+        if (own > 0 && own < all && used < bytes)
+            used += (size_t)snprintf(text + used, bytes - used, own * 100 < all ? ":<1%%" : ":%.0f%%",
+                100 * (double)own / (double)all);
+    }
 }
 
 static void table_row(struct perf_report *r, const struct perf_point *p, const char *algorithm,
     const struct perf_result results[2])
 {
-    char paths[2][40], both[96];
+    char paths[2][80], both[168];
     for (int i = 0; i < 2; i++)
-        perf_paths_print(paths[i], sizeof paths[i], &results[i]);
+        print_paths(paths[i], sizeof paths[i], &results[i]);
     fprintf(r->file, "%12" PRIu64 "  %12" PRIu64 "  %8s  %6s  %6d", p->bytes, p->count,
         p->collective->moves ? p->type->name : "none", p->op ? p->op->name : "none", p->root);
     print_result(r->file, p, &results[0]);
     print_result(r->file, p, &results[1]);
-    print_spread(r->file, &results[0]);
+    print_spread(r, &results[0]);
     if (results[1].measured && strcmp(paths[0], paths[1]) != 0)
         snprintf(both, sizeof both, "%s/%s", paths[0], paths[1]);
     else
@@ -89,6 +114,13 @@ void perf_report_row(struct perf_report *r, const struct perf_point *p, const ch
     }
     if (is_table(r))
         table_row(r, p, algorithm, results);
+    const char *before = perf_flag_class(r->flag_before), *after = perf_flag_class(r->flag_after);
+    if (strcmp(before, after) != 0) {
+        perf_report_note(r, "the class changed here from %s to %s: %.3f to %.3f us", before, after,
+            1e6 * r->flag_before, 1e6 * r->flag_after);
+        r->class_changes++;
+    }
+    r->flag_before = r->flag_after;
     fflush(r->file);
 }
 
@@ -105,11 +137,31 @@ static void print_range(struct perf_report *r)
         fprintf(r->file, "%" PRId64, o->iterations);
     else
         fprintf(r->file, "by time");
-    fprintf(r->file, "; check %" PRId64 "; memory %s%s%s", o->check, o->registered ? "registered" : "malloc",
-        o->exact ? "; exact" : "", o->blocking == 1 ? "" : "; on a host stream");
+    fprintf(r->file, "; check %" PRId64 "; mode %s; memory %s%s%s", o->check, o->dirty ? "dirty" : "steady",
+        o->registered ? "registered" : "malloc", o->exact ? "; exact" : "",
+        o->blocking == 1 ? "" : "; on a host stream");
     if (o->program > 0)
         fprintf(r->file, "; program of %" PRId64 " calls", o->program);
     fprintf(r->file, "\n");
+}
+
+#define MIB (1024.0 * 1024.0)
+
+static void print_start(struct perf_report *r)
+{
+    if (r->startup >= 0)
+        fprintf(r->file, "# start-up %.1f ms", 1e3 * r->startup);
+    else
+        fprintf(r->file, "# start-up: not measured");
+    if (r->rest_before >= 0)
+        fprintf(r->file, "; a rank at rest holds %.2f MiB beyond the bare process", r->rest_before / MIB);
+    fprintf(r->file, "\n");
+}
+
+static void print_flag(struct perf_report *r, double round_trip, const char *when)
+{
+    fprintf(r->file, "# flag round trip %s %.3f us: %s%s", when, 1e6 * round_trip,
+        perf_flag_class(round_trip), perf_flag_hint(round_trip));
 }
 
 void perf_report_begin(struct perf_report *r)
@@ -127,11 +179,12 @@ void perf_report_begin(struct perf_report *r)
     else
         fprintf(r->file, " (processes %" PRId64 ", threads in each %" PRId64 ")\n", o->processes, o->threads);
     print_range(r);
-    if (r->flag_round_trip >= 0)
-        fprintf(r->file, "# flag round trip %.3f us: %s%s\n", 1e6 * r->flag_round_trip,
-            perf_flag_class(r->flag_round_trip), perf_flag_hint(r->flag_round_trip));
+    print_start(r);
+    if (r->flag_before >= 0)
+        print_flag(r, r->flag_before, "before");
     else
-        fprintf(r->file, "# flag round trip: not measured (it needs two ranks started by collperf)\n");
+        fprintf(r->file, "# flag round trip: not measured (it needs two ranks started by collperf)");
+    fprintf(r->file, "\n");
 }
 
 void perf_report_table(struct perf_report *r, const struct perf_collective *collective, const char *algorithm)
@@ -144,11 +197,11 @@ void perf_report_table(struct perf_report *r, const struct perf_collective *coll
     fprintf(r->file, "#%11s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
     for (int i = 0; i < 2; i++)
         fprintf(r->file, "  %8s %7s %7s %6s", "time", "algbw", "busbw", "#wrong");
-    fprintf(r->file, "  %8s %8s  %-8s %s\n", "median", "p99", "path", "algorithm");
+    fprintf(r->file, "  %8s %8s %6s  %-8s %s\n", "median", "p99", "%limit", "path", "algorithm");
     fprintf(r->file, "#%11s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
     for (int i = 0; i < 2; i++)
         fprintf(r->file, "  %8s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "");
-    fprintf(r->file, "  %8s %8s\n", "(us)", "(us)");
+    fprintf(r->file, "  %8s %8s %6s\n", "(us)", "(us)", "(%)");
     fflush(r->file);
 }
 
@@ -166,6 +219,16 @@ void perf_report_note(struct perf_report *r, const char *format, ...)
 
 bool perf_report_end(struct perf_report *r)
 {
+    if (is_table(r) && r->flag_after >= 0) {
+        print_flag(r, r->flag_after, "after");
+        if (r->class_changes == 0)
+            fprintf(r->file, "; the class did not change\n");
+        else
+            fprintf(r->file, "; the class changed %ld times within this run\n", r->class_changes);
+    }
+    if (is_table(r) && r->rest_after >= 0)
+        fprintf(
+            r->file, "# a rank at rest holds %.2f MiB in the end, without buffers\n", r->rest_after / MIB);
     if (is_table(r)) {
         fprintf(r->file, "#\n# Out of bounds values : %" PRIu64 " %s\n", r->wrong,
             r->wrong > 0        ? "FAILED"

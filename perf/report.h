@@ -14,7 +14,10 @@ struct perf_report {
     FILE *file;
     const struct perf_options *options;
     int n;
-    double flag_round_trip; /* seconds; negative: not measured */
+    double flag_before, flag_after; /* the point: round trip in seconds; negative: not measured */
+    long class_changes;
+    double startup; /* seconds until the last rank had its communicator; negative: not measured */
+    double rest_before, rest_after; /* bytes of a rank at rest beyond the bare process; negative: unknown */
     double busbw_sum;
     long busbw_count;
     uint64_t wrong;
@@ -25,7 +28,8 @@ void perf_report_begin(struct perf_report *r);
 /* A table begins: what follows has this algorithm (NULL: the library chooses by size). */
 void perf_report_table(
     struct perf_report *r, const struct perf_collective *collective, const char *algorithm);
-/* Both ways of calling one point; `algorithm` served it. Adds to the sums. */
+/* Both ways of calling one point; `algorithm` served it. Adds to the sums. The flag after this point is the
+ * one before the next. */
 void perf_report_row(struct perf_report *r, const struct perf_point *p, const char *algorithm,
     const struct perf_result results[2]);
 void perf_report_note(struct perf_report *r, const char *format, ...) __attribute__((format(printf, 2, 3)));

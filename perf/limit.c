@@ -1,0 +1,112 @@
+/* limit.c: a few passes of each kind, of which the fastest counts: a limit is what was possible.
+ *
+ * Ranks leave a barrier together and each makes the same number of passes; the time goes from the first that
+ * began to the last that ended, by the clock they share. So ranks that take turns on a core count with all
+ * their turns. Stores around the caches are tried only where they can pay. */
+#include "limit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "stream.h"
+
+enum {
+    TRIES = 3,
+    BATCH_BYTES = 16 << 20, /* moved at least in a try: then leaving the barrier unevenly costs little */
+    LEAST_AROUND = 256 << 10, /* bytes of a pass from which stores around the caches are tried */
+};
+
+/* When each try began and ended at one rank. */
+struct tries {
+    double began[PERF_STREAM_KINDS][TRIES], ended[PERF_STREAM_KINDS][TRIES];
+};
+_Static_assert(sizeof(struct tries) <= PERF_RECORD_BYTES, "the tries fit the board");
+
+static uint64_t moved(const struct perf_pass *pass)
+{
+    return pass->bytes * (uint64_t)(pass->ways + pass->targets);
+}
+
+static int kinds_of(const struct perf_pass *pass)
+{
+    return moved(pass) < LEAST_AROUND ? PERF_STREAM_PLAIN + 1 : PERF_STREAM_KINDS;
+}
+
+static tutti_status try_all(struct perf_crew *crew, const struct perf_pass *pass, const uint8_t *from,
+    uint8_t *to, uint64_t times, struct tries *mine)
+{
+    tutti_status status = TUTTI_OK;
+    for (int i = 0; i < kinds_of(pass) * TRIES && status == TUTTI_OK; i++) {
+        int kind = i / TRIES, try = i % TRIES;
+        status = tutti_barrier(crew->comm, tutti_no_stream());
+        mine->began[kind][try] = perf_clock_seconds();
+        for (uint64_t k = 0; k < times; k++)
+            perf_stream_run(pass, from, to, kind);
+        mine->ended[kind][try] = perf_clock_seconds();
+    }
+    if (status != TUTTI_OK)
+        perf_crew_report(crew, "barrier", status);
+    return status;
+}
+
+static double shortest(const struct tries *all, int n, int kinds)
+{
+    double best = -1;
+    for (int i = 0; i < kinds * TRIES; i++) {
+        int kind = i / TRIES, try = i % TRIES;
+        double began = all[0].began[kind][try], ended = all[0].ended[kind][try];
+        for (int rank = 1; rank < n; rank++) {
+            began = all[rank].began[kind][try] < began ? all[rank].began[kind][try] : began;
+            ended = all[rank].ended[kind][try] > ended ? all[rank].ended[kind][try] : ended;
+        }
+        best = best < 0 || ended - began < best ? ended - began : best;
+    }
+    return best;
+}
+
+static tutti_status measure(struct perf_crew *crew, const struct perf_buffers *b, struct perf_limit *limit)
+{
+    const struct perf_pass *pass = &limit->pass;
+    const uint8_t *from = pass->in_place ? b->recv : b->send;
+    uint8_t *to = b->recv + (pass->behind ? pass->bytes : 0);
+    uint64_t times = BATCH_BYTES / moved(pass) + 1;
+    struct tries mine = { 0 }, *all = malloc((size_t)crew->n * sizeof *all);
+    if (all == NULL)
+        return TUTTI_OUT_OF_MEMORY;
+    tutti_status status = try_all(crew, pass, from, to, times, &mine);
+    if (status == TUTTI_OK)
+        status = perf_crew_exchange(crew, &mine, sizeof mine, all);
+    if (status == TUTTI_OK)
+        limit->seconds = shortest(all, crew->n, kinds_of(pass)) / (double)times;
+    free(all);
+    return status;
+}
+
+static bool is_same(const struct perf_pass *a, const struct perf_pass *b)
+{
+    return a->ways == b->ways && a->targets == b->targets && a->bytes == b->bytes &&
+           a->in_place == b->in_place && a->behind == b->behind;
+}
+
+tutti_status perf_limits_bytes(struct perf_limits *l, struct perf_crew *crew, const struct perf_buffers *b,
+    const struct perf_point *p, bool in_place, double *seconds)
+{
+    struct perf_limit limit = { .pass = perf_point_pass(p, in_place) };
+    limit.pass.bytes -= limit.pass.bytes % PERF_STREAM_LINE;
+    *seconds = 0;
+    if (limit.pass.bytes == 0 || limit.pass.targets == 0)
+        return TUTTI_OK;
+    for (int i = 0; i < PERF_LIMITS_KEPT && i < l->count; i++) {
+        if (is_same(&l->kept[i].pass, &limit.pass)) {
+            *seconds = l->kept[i].seconds;
+            return TUTTI_OK;
+        }
+    }
+    tutti_status status = measure(crew, b, &limit);
+    if (status == TUTTI_OK) {
+        l->kept[l->count++ % PERF_LIMITS_KEPT] = limit;
+        *seconds = limit.seconds;
+    }
+    return status;
+}
