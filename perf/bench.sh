@@ -64,7 +64,7 @@ for peer in ${BENCH_PEERS-openmpi mpich}; do
         continue
     fi
     set --
-    for part in bench_mpi clock flag pace size; do
+    for part in bench_mpi clock dirty flag pace size; do
         set -- "$@" "$here/$part.c"
     done
     "mpicc.$peer" -std=c11 -O2 -D_GNU_SOURCE -o "$build/bench_$peer" "$@" || exit 1
@@ -78,25 +78,37 @@ version_of() # peer
 # --- What Tutti is measured with besides its default: without the fused paths where the library has them, and
 # threads instead of processes where each has a core.
 fused=$("$build/tutti-info" config 2>/dev/null | grep -q '^fused=' && echo fused_off)
-variants_of() # ranks
+variants_of() # ranks mode
 {
-    echo "default $fused$([ "$1" -gt "$cores" ] || echo ' threads')"
+    echo default
+    [ "$2" != steady ] || echo "$fused"
+    [ "$2" != steady ] || [ "$1" -gt "$cores" ] || echo threads
 }
 
-# Every point of a round: mode, collective, ranks, bytes.
+# Every point of a round: mode, collective, ranks, bytes. A barrier has no size. Blocks of different length
+# are left to as many ranks as cores, and ladders to equal blocks: they take long and say little more.
 list_points()
 {
     for n in $ranks_list; do
         for bytes in $sizes; do
             for collective in $collectives; do
-                # a barrier has no size
-                [ "$collective" = barrier ] && [ "$bytes" != "${sizes%% *}" ] ||
-                    echo "steady $collective $n $bytes"
+                case $collective in
+                barrier) [ "$bytes" = "${sizes%% *}" ] || continue ;;
+                *_v) [ "$n" -le "$cores" ] || continue ;;
+                esac
+                echo "steady $collective $n $bytes"
+                # what bars.txt asks of programs that rewrite their input
+                [ "$collective" != all_reduce ] || [ "$n" -gt "$cores" ] || [ "$bytes" -lt 65536 ] ||
+                    echo "dirty $collective $n $bytes"
             done
         done
     done
-    [ "${BENCH_QUICK:-0}" != 0 ] || for collective in $collectives; do
-        [ "$collective" = barrier ] || echo "ladder $collective 2 0"
+    [ "${BENCH_QUICK:-0}" = 0 ] || return
+    for collective in $collectives; do
+        case $collective in
+        barrier | *_v) ;;
+        *) echo "ladder $collective 2 0" ;;
+        esac
     done
 }
 
@@ -108,8 +120,8 @@ if ! head -n 1 "$results" 2>/dev/null | grep -qF "$header" ||
     tail -n 1 "$results" | grep -q '^{"finished"'; then
     cpu=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
     {
-        printf '%s "date": "%s", "machine": "%s cores, %s, Linux %s"' "$header" "$(date -u +%Y-%m-%d)" \
-            "$cores" "$cpu" "$(uname -r | sed 's/[^0-9.].*//')"
+        printf '%s "date": "%s", "cores": %s' "$header" "$(date -u +%Y-%m-%d)" "$cores"
+        printf ', "machine": "%s cores, %s, Linux %s"' "$cores" "$cpu" "$(uname -r | sed 's/[^0-9.].*//')"
         printf ', "tutti": "%s"' "$("$collperf" --version | sed 's/.* //')"
         for peer in $peers; do
             printf ', "%s": "%s"' "$peer" "$(version_of "$peer")"
@@ -120,12 +132,12 @@ fi
 
 echo "# Command lines:"
 for n in $ranks_list; do
-    for variant in $(variants_of "$n"); do
-        echo "#   $(tutti_command COLLECTIVE "$n" BYTES BYTES MEMORY "$variant")" | sed "s,$build/,,"
+    for variant in $(variants_of "$n" steady); do
+        echo "#   $(tutti_command COLLECTIVE "$n" BYTES BYTES MEMORY "$variant" steady)" | sed "s,$build/,,"
     done
     for peer in $peers; do
         for variant in default bound; do
-            echo "#   $(peer_command COLLECTIVE "$n" BYTES "$peer" $variant)" | sed "s,$build/,,"
+            echo "#   $(peer_command COLLECTIVE "$n" BYTES "$peer" $variant steady)" | sed "s,$build/,,"
         done
     done
 done

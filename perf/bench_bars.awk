@@ -47,7 +47,7 @@ function judge(judgement, got,    i, class, how)
     for (i = 1; i <= bars; i++) {
         if (what[i] != judgement || !fits(i))
             continue
-        how = (judgement == "off" ? bar[i, class] / got : got / bar[i, class])
+        how = (judgement ~ /^(off|startup|rest)$/ ? bar[i, class] / got : got / bar[i, class])
         rows[i, class]++
         missed[i, class] += how < 1
         if (!((i, class) in worst) || how < worst[i, class]) {
@@ -66,6 +66,8 @@ function judge(judgement, got,    i, class, how)
     own = field("tutti_us")
     judge("faster", field("ratio"))
     judge("limit", field("limit"))
+    judge("startup", field("startup_ms"))
+    judge("rest", field("rest_kib"))
     judge("threads", field("threads_us") > 0 ? own / field("threads_us") : 0)
     judge("off", field("off_us") > 0 ? field("off_us") / own : 0)
     time[field("collective"), field("ranks"), field("size"), field("memory"), field("class")] = own

@@ -1,6 +1,7 @@
 /* bench_mpi.c: the same collectives with the same loop on MPI, for perf/bench.sh to compare with.
  *
- * usage: mpirun -n N bench_mpi COLLECTIVE BYTES
+ * usage: mpirun -n N bench_mpi COLLECTIVE BYTES [dirty]
+ *   dirty  each rank rewrites its input before each call, which alone is timed, as collperf --dirty does
  *
  * The pace, the clock, the flag and the meaning of a size are collperf's own files, so that a ratio compares
  * libraries and not programs: ranks leave a barrier, call back to back, and the slowest rank counts. Prints
@@ -13,6 +14,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "dirty.h"
 #include "flag.h"
 #include "pace.h"
 #include "size.h"
@@ -26,6 +28,7 @@ struct point {
     int count; /* of one block, or of the vector where it has none */
     int *counts, *firsts; /* of the v-forms: the share of each rank, and what lies before it */
     float *send, *recv;
+    int dirty;
 };
 
 static void all_reduce(struct point *p)
@@ -115,26 +118,26 @@ static void sendrecv(struct point *p)
 static const struct row {
     const char *name;
     void (*call)(struct point *p);
-    enum shape result; /* what a rank has afterwards */
+    enum shape given, result; /* what a rank has before and afterwards */
     int blocks; /* the vector is one of n equal blocks */
-    int at_root; /* only rank 0 has the result */
+    int from_root, at_root; /* only rank 0 has it */
     int reduces;
 } rows[] = {
-    { "all_reduce", all_reduce, SAME, 0, 0, 1 },
-    { "reduce_scatter", reduce_scatter, BLOCK, 1, 0, 1 },
-    { "all_gather", all_gather, BLOCKS, 1, 0, 0 },
-    { "broadcast", broadcast, SAME, 0, 0, 0 },
-    { "reduce", reduce, SAME, 0, 1, 1 },
-    { "barrier", barrier, NONE, 0, 0, 0 },
-    { "all_gather_v", all_gather_v, SHARES, 0, 0, 0 },
-    { "all_to_all", all_to_all, BLOCKS, 1, 0, 0 },
-    { "gather", gather, BLOCKS, 1, 1, 0 },
-    { "scatter", scatter, BLOCK, 1, 0, 0 },
-    { "reduce_scatter_v", reduce_scatter_v, SHARE, 0, 0, 1 },
-    { "all_to_all_v", all_to_all_v, SHARES, 0, 0, 0 },
-    { "gather_v", gather_v, SHARES, 0, 1, 0 },
-    { "scatter_v", scatter_v, SHARE, 0, 0, 0 },
-    { "sendrecv", sendrecv, SAME, 0, 0, 0 },
+    { "all_reduce", all_reduce, SAME, SAME, 0, 0, 0, 1 },
+    { "reduce_scatter", reduce_scatter, BLOCKS, BLOCK, 1, 0, 0, 1 },
+    { "all_gather", all_gather, BLOCK, BLOCKS, 1, 0, 0, 0 },
+    { "broadcast", broadcast, SAME, SAME, 0, 1, 0, 0 },
+    { "reduce", reduce, SAME, SAME, 0, 0, 1, 1 },
+    { "barrier", barrier, NONE, NONE, 0, 0, 0, 0 },
+    { "all_gather_v", all_gather_v, SHARE, SHARES, 0, 0, 0, 0 },
+    { "all_to_all", all_to_all, BLOCKS, BLOCKS, 1, 0, 0, 0 },
+    { "gather", gather, BLOCK, BLOCKS, 1, 0, 1, 0 },
+    { "scatter", scatter, BLOCKS, BLOCK, 1, 1, 0, 0 },
+    { "reduce_scatter_v", reduce_scatter_v, SHARES, SHARE, 0, 0, 0, 1 },
+    { "all_to_all_v", all_to_all_v, SHARES, SHARES, 0, 0, 0, 0 },
+    { "gather_v", gather_v, SHARE, SHARES, 0, 0, 1, 0 },
+    { "scatter_v", scatter_v, SHARES, SHARE, 0, 1, 0, 0 },
+    { "sendrecv", sendrecv, SAME, SAME, 0, 0, 0, 0 },
 };
 
 /* Shared by all ranks. They meet here asleep while two of them measure the flag. */
@@ -174,22 +177,11 @@ static double measure_flag(const struct point *p)
     return round_trip;
 }
 
-static double run_loop(const struct row *row, struct point *p, long calls)
+static int count_of(const struct point *p, enum shape shape, int only_root)
 {
-    MPI_Barrier(MPI_COMM_WORLD);
-    double began = perf_clock_seconds();
-    for (long i = 0; i < calls; i++)
-        row->call(p);
-    double mine = perf_clock_seconds() - began, slowest;
-    MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return slowest;
-}
-
-static int result_count(const struct row *row, const struct point *p)
-{
-    if (row->at_root && p->rank != 0)
+    if (only_root && p->rank != 0)
         return 0;
-    switch (row->result) {
+    switch (shape) {
     case NONE:
         return 0;
     case SHARE:
@@ -203,35 +195,85 @@ static int result_count(const struct row *row, const struct point *p)
     }
 }
 
-/* Everybody gives ones, and results begin as zeros: a call that did nothing shows. */
-static int count_wrong(const struct row *row, const struct point *p)
+static double run_steady(const struct row *row, struct point *p, long calls)
 {
+    double began = perf_clock_seconds();
+    for (long i = 0; i < calls; i++)
+        row->call(p);
+    double mine = perf_clock_seconds() - began, slowest;
+    MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return slowest;
+}
+
+static double run_dirty(const struct row *row, struct point *p, long calls)
+{
+    static struct perf_moments mine, latest;
+    static uint8_t page[PERF_DIRTY_PAGE]; /* of zeros */
+    uint64_t bytes = sizeof(float) * (uint64_t)count_of(p, row->given, row->from_root);
+    double seconds = 0;
+    int round;
+    for (long left = calls; left > 0; left -= round) {
+        round = left < PERF_DIRTY_CALLS ? (int)left : PERF_DIRTY_CALLS;
+        for (int i = 0; i < round; i++) {
+            perf_dirty_rewrite(p->send, bytes, page);
+            mine.began[i] = perf_clock_seconds();
+            row->call(p);
+            mine.ended[i] = perf_clock_seconds();
+        }
+        MPI_Allreduce(&mine, &latest, sizeof mine / sizeof(double), MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+        for (int i = 0; i < round; i++)
+            seconds += perf_moments_seconds(&latest, i);
+    }
+    return seconds;
+}
+
+static double run_loop(const struct row *row, struct point *p, long calls)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+    return p->dirty ? run_dirty(row, p, calls) : run_steady(row, p, calls);
+}
+
+static void fill(struct point *p, size_t elements)
+{
+    for (size_t i = 0; i < elements; i++) {
+        p->send[i] = 1;
+        p->recv[i] = 0;
+    }
+}
+
+/* One more call, where everybody gives ones and results begin as zeros: one that does nothing shows. */
+static int count_wrong(const struct row *row, struct point *p, size_t elements)
+{
+    fill(p, elements);
+    row->call(p);
     const float *result = row->call == broadcast && p->rank == 0 ? p->send : p->recv;
     float want = row->reduces ? (float)p->n : 1;
     int wrong = 0;
-    for (int i = 0; i < result_count(row, p); i++)
+    for (int i = 0; i < count_of(p, row->result, row->at_root); i++)
         wrong += result[i] != want;
     return wrong;
 }
 
-static int measure(const struct row *row, struct point *p)
+static int measure(const struct row *row, struct point *p, size_t elements)
 {
-    double round_trip = measure_flag(p);
+    double flag = measure_flag(p);
     struct perf_pace pace;
     perf_pace_begin(&pace, 5, 0);
     while (pace.warming)
         perf_pace_next(&pace, run_loop(row, p, pace.calls));
     double seconds = run_loop(row, p, pace.calls) / (double)pace.calls;
-    int wrong = count_wrong(row, p), all_wrong;
+    int wrong = count_wrong(row, p, elements), all_wrong;
     MPI_Allreduce(&wrong, &all_wrong, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     long long bytes = (long long)sizeof(float) * p->count * (row->blocks ? p->n : 1);
+    double flag_after = measure_flag(p);
     if (p->rank == 0)
         printf("{\"collective\": \"%s\", \"type\": \"float\", \"op\": \"%s\", \"in_place\": %s, "
                "\"bytes\": %lld, \"count\": %d, \"ranks\": %d, \"time_us\": %.4f, \"wrong\": %d, "
-               "\"iterations\": %ld, \"memory\": \"malloc\", \"flag_us\": %.3f, \"class\": \"%s\"}\n",
+               "\"iterations\": %ld, \"mode\": \"%s\", \"memory\": \"malloc\", \"flag_us\": %.3f, "
+               "\"class\": \"%s\", \"flag_after_us\": %.3f, \"class_after\": \"%s\"}\n",
             row->name, row->reduces ? "sum" : "none", row->call == broadcast ? "true" : "false", bytes,
-            p->count, p->n, 1e6 * seconds, all_wrong, pace.calls, 1e6 * round_trip,
-            perf_flag_class(round_trip));
+            p->count, p->n, 1e6 * seconds, all_wrong, pace.calls, p->dirty ? "dirty" : "steady", 1e6 * flag,
+            perf_flag_class(flag), 1e6 * flag_after, perf_flag_class(flag_after));
     return all_wrong;
 }
 
@@ -275,10 +317,11 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_size(MPI_COMM_WORLD, &p.n);
     MPI_Comm_rank(MPI_COMM_WORLD, &p.rank);
-    const struct row *row = argc == 3 ? find_row(argv[1]) : NULL;
-    long long bytes = argc == 3 ? strtoll(argv[2], NULL, 10) : -1;
+    p.dirty = argc == 4 && strcmp(argv[3], "dirty") == 0;
+    const struct row *row = argc == 3 + p.dirty ? find_row(argv[1]) : NULL;
+    long long bytes = row != NULL ? strtoll(argv[2], NULL, 10) : -1;
     if (row == NULL || bytes < 0 || bytes > 1LL << 30 || p.n < 2) {
-        fprintf(stderr, "usage: mpirun -n N bench_mpi COLLECTIVE BYTES, N at least 2\n");
+        fprintf(stderr, "usage: mpirun -n N bench_mpi COLLECTIVE BYTES [dirty], N at least 2\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
         return 2;
     }
@@ -288,11 +331,8 @@ int main(int argc, char **argv)
     p.send = alloc(room * sizeof(float));
     p.recv = alloc(room * sizeof(float));
     shape_point(&p, row, (uint64_t)bytes);
-    for (size_t i = 0; i < room; i++) {
-        p.send[i] = 1;
-        p.recv[i] = 0;
-    }
-    int wrong = measure(row, &p);
+    fill(&p, room);
+    int wrong = measure(row, &p, room);
     free(p.counts);
     free(p.firsts);
     free(p.send);

@@ -1,18 +1,18 @@
 #!/bin/sh
 # bench_run.sh: how bench.sh runs one program and keeps what it printed; sourced by it.
 #
-# Expects: here build collperf scratch results cores limit patience under, and of the point that is measured
-# point collective n bytes. Sets failed.
+# Expects: here build collperf scratch results cores limit patience under peers as_root, and of the point that
+# is measured point mode collective n bytes. Sets failed.
 # shellcheck disable=SC2154,SC2034
 
 # --- The command lines. Each prints JSON lines; a failure is a message and no line.
-tutti_command() # collective ranks smallest largest memory variant
+tutti_command() # collective ranks smallest largest memory variant mode
 {
     echo "${under:+$under }$([ "$6" != fused_off ] || echo 'env TUTTI_FUSED=off ')$collperf $1 $(
         [ "$6" = threads ] && echo -t || echo -g
-    ) $2 -b $3 -e $4 --memory $5 --json"
+    ) $2 -b $3 -e $4 --memory $5$([ "$7" != dirty ] || echo ' --dirty') --json"
 }
-peer_command() # collective ranks bytes peer variant
+peer_command() # collective ranks bytes peer variant mode
 {
     crowded=$([ "$2" -le "$cores" ] || echo 1)
     case $4,$5 in
@@ -22,7 +22,9 @@ peer_command() # collective ranks bytes peer variant
     mpich,bound) options='-bind-to core' ;;
     esac
     [ "$4" != openmpi ] || options="$options${crowded:+ --oversubscribe --mca mpi_yield_when_idle 1}"
-    echo "mpirun.$4${options:+ $options} -n $2 ${under:+$under }$build/bench_$4 $1 $3"
+    echo "mpirun.$4${options:+ $options} -n $2 ${under:+$under }$build/bench_$4 $1 $3$(
+        [ "$6" != dirty ] || echo ' dirty'
+    )"
 }
 
 # --- A machine that does other things is waited for, if it becomes quiet within BENCH_PATIENCE seconds. Who
@@ -87,9 +89,11 @@ measure() # library variant command
         sed -e "s/^{/{\"point\": \"$point\", \"library\": \"$1\", \"variant\": \"$2\", /" \
             -e "s/}\$/, \"size\": $bytes, \"tries\": $try, \"others\": $others}/" >>"$scratch/round"
 }
+# Before and after each measurement. Ranks that share a core cannot always tell.
 count_classes()
 {
-    sed -n 's/.*"class": "\([^"]*\)".*/\1/p' "$scratch/round" | sort -u | wc -l
+    grep -o '"class[_after]*": "[^"]*"' "$scratch/round" | sed 's/.*: //' | sort -u |
+        if [ "$n" -le "$cores" ]; then cat; else grep -v 'ONE CORE'; fi | wc -l
 }
 
 # All programs of one point, once; once more if the class changed meanwhile.
@@ -99,12 +103,13 @@ measure_point()
         : >"$scratch/round"
         for memory in malloc registered; do
             placed=$([ $memory = malloc ] && echo default || echo bound)
-            for variant in $(variants_of "$n"); do
+            for variant in $(variants_of "$n" "$mode"); do
                 measure tutti "$variant" \
-                    "$(tutti_command "$collective" "$n" "$bytes" "$bytes" $memory "$variant")"
+                    "$(tutti_command "$collective" "$n" "$bytes" "$bytes" $memory "$variant" "$mode")"
             done
             for peer in $peers; do
-                measure "$peer" "$placed" "$(peer_command "$collective" "$n" "$bytes" "$peer" "$placed")"
+                measure "$peer" "$placed" \
+                    "$(peer_command "$collective" "$n" "$bytes" "$peer" "$placed" "$mode")"
             done
         done
         if [ "$attempt" -eq 2 ] || [ "$(count_classes)" -le 1 ]; then
@@ -119,7 +124,7 @@ measure_ladder()
 {
     : >"$scratch/round"
     for memory in malloc registered; do
-        measure tutti ladder "$(tutti_command "$collective" "$n" 8 67108864 $memory default)"
+        measure tutti ladder "$(tutti_command "$collective" "$n" 8 67108864 $memory default steady)"
     done
     cat "$scratch/round" >>"$results"
 }

@@ -2,15 +2,16 @@
 #
 # usage: awk -f bench_json.awk -f bench_sum.awk bench.jsonl
 #
-# A round counts in the class that all its programs saw. Where no round of a point was clean, those are
-# given in which the class changed (MIXED) or another program had more than 8 percent of the cores (BUSY),
-# and no bar is judged by them. A peer's time is the better of its two variants. Of a ladder, each size has
-# its own class.
+# A round counts in the class that all its programs saw at their beginning and end. Where no round of a point
+# was clean, those are given in which the class changed (MIXED) or another program had more than 8 percent of
+# the cores (BUSY), and no bar is judged by them. A peer's time is the better of its two variants. Of a
+# ladder, each size has its own class.
 /^\{"asked"/ {
     header = $0
+    cores = field("cores") + 0
 }
 /^\{"point": "ladder / {
-    if (field("others") + 0 <= 8) {
+    if (field("others") + 0 <= 8 && (field("class_after") == "" || field("class_after") == field("class"))) {
         group = field("collective") SUBSEP field("memory") SUBSEP field("class")
         note(group, ladders)
         add(group SUBSEP field("bytes"), field("time_us"))
@@ -23,16 +24,27 @@
 /^\{"point"/ {
     group = field("point")
     note(group, groups)
-    if (!(group in class_of))
-        class_of[group] = field("class")
-    else if (class_of[group] != field("class") && class_of[group] != "BUSY")
-        class_of[group] = "MIXED"
+    lines[group] = lines[group] "\n" $0
+    see(group, field("class"))
+    see(group, field("class_after"))
     if (field("others") + 0 > 8)
         class_of[group] = "BUSY"
-    lines[group] = lines[group] "\n" $0
+}
+# Another program of the round, or the same one at its end, saw this class.
+function see(group, class)
+{
+    if (class == "" || (class == "ONE CORE" && field("ranks") > cores && class_of[group] != ""))
+        return # ranks that share a core cannot always tell
+    if (class_of[group] == "" || (class_of[group] == "ONE CORE" && field("ranks") > cores))
+        class_of[group] = class
+    else if (class_of[group] != class && class_of[group] != "BUSY")
+        class_of[group] = "MIXED"
 }
 /^\{"instructions"/ {
     counted = counted $0 "\n"
+}
+BEGIN {
+    n_extras = split("limit startup_ms rest_kib", extras, " ") # fields of collperf that have bars
 }
 # Append to a list what is not in it yet; its length is list[0].
 function note(what, list)
@@ -50,7 +62,7 @@ function peer_time(base, peer)
     return better(median(base peer SUBSEP "default"), median(base peer SUBSEP "bound"))
 }
 # One line of one round.
-function take(place,    key)
+function take(place,    key, i)
 {
     key = place SUBSEP field("library") SUBSEP field("variant")
     if (field("library") == "tutti")
@@ -60,15 +72,16 @@ function take(place,    key)
     if (field("library") == "tutti" && field("variant") == "default") {
         path[key] = field("path")
         algorithm[key] = field("algorithm")
-        if (field("limit") != "")
-            add(key SUBSEP "limit", field("limit"))
+        for (i = 1; i <= n_extras; i++)
+            if (field(extras[i]) != "")
+                add(key SUBSEP extras[i], field(extras[i]))
     }
 }
 function number(name, us)
 {
     return us > 0 ? sprintf(us < 1000 ? ", \"%s\": %.4g" : ", \"%s\": %.0f", name, us) : ""
 }
-function print_line(point, class, memory,    base, own, key, openmpi, mpich, peer, p)
+function print_line(point, class, memory,    base, own, key, openmpi, mpich, peer, p, i)
 {
     split(point, p, " ")
     base = point SUBSEP class SUBSEP
@@ -81,9 +94,10 @@ function print_line(point, class, memory,    base, own, key, openmpi, mpich, pee
         "\"class\": \"%s\", \"rounds\": %d", p[1], p[2], p[3], p[4], memory, class, rounds[point, class]
     printf "%s%s%s%s", number("tutti_us", own), number("openmpi_us", openmpi), number("mpich_us", mpich),
         number("ratio", own > 0 ? peer / own : 0)
-    printf "%s%s%s", number("off_us", median(base "tutti" SUBSEP "fused_off" SUBSEP memory)),
-        number("threads_us", median(base "tutti" SUBSEP "threads" SUBSEP memory)),
-        number("limit", median(key SUBSEP "limit"))
+    printf "%s%s", number("off_us", median(base "tutti" SUBSEP "fused_off" SUBSEP memory)),
+        number("threads_us", median(base "tutti" SUBSEP "threads" SUBSEP memory))
+    for (i = 1; i <= n_extras; i++)
+        printf "%s", number(extras[i], median(key SUBSEP extras[i]))
     printf ", \"flag_us\": %.3f, \"path\": \"%s\", \"algorithm\": \"%s\"}\n", median(base "flag"), path[key],
         algorithm[key]
 }

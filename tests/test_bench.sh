@@ -34,7 +34,7 @@ show() # program files
 
 # --- Medians: of each class by itself, the better variant of a peer, and no round whose class changed or in
 # which another program took the cores, unless there is no other.
-round() # collective round class tutti openmpi-default openmpi-bound [others [other class]]
+round() # collective round class tutti openmpi-default openmpi-bound [others [other class [class after]]]
 {
     point="{\"point\": \"steady $1 2 4096 $2\", \"library\":"
     rest="\"collective\": \"$1\", \"ranks\": 2, \"flag_us\": 0.1, \"size\": 4096, \"others\": ${7:-0}}"
@@ -43,7 +43,8 @@ round() # collective round class tutti openmpi-default openmpi-bound [others [ot
 \"class\": \"$3\", \"path\": \"line\", \"algorithm\": \"ring\", $rest"
     done
     echo "$point \"openmpi\", \"variant\": \"default\", \"time_us\": $5, \"class\": \"$3\", $rest"
-    echo "$point \"openmpi\", \"variant\": \"bound\", \"time_us\": $6, \"class\": \"${8:-$3}\", $rest"
+    echo "$point \"openmpi\", \"variant\": \"bound\", \"time_us\": $6, \"class\": \"${8:-$3}\", \
+\"class_after\": \"${9:-${8:-$3}}\", $rest"
 }
 {
     echo '{"asked": "x", "date": "2026-01-02", "machine": "2 cores", "openmpi": "4", "mpich": "5"}'
@@ -53,7 +54,7 @@ round() # collective round class tutti openmpi-default openmpi-bound [others [ot
     round all_reduce 4 FAR 4 6 5
     round all_reduce 5 NEAR 100 1 1 50
     round all_reduce 6 NEAR 100 1 1 0 FAR
-    round reduce 1 NEAR 1 1 1 0 FAR
+    round reduce 1 NEAR 1 1 1 0 NEAR FAR
     round broadcast 1 NEAR 1 2 0.5
     echo '{"point": "ladder reduce 2 0 1", "collective": "reduce", "memory": "malloc", "class": "NEAR",' \
         '"bytes": 8, "time_us": 1, "others": 0}'
@@ -99,7 +100,8 @@ echo any >>"$scratch/collectives"
 awk '
     FNR == NR { known[$1] = 1; next }
     /^#/ { next }
-    NF != 8 || $1 !~ /^(faster|dirty|limit|threads|off)$/ || !($2 in known) || $3 !~ /^([0-9]+|any)$/ ||
+    NF != 8 || $1 !~ /^(faster|dirty|limit|threads|off|startup|rest)$/ ||
+        !($2 in known) || $3 !~ /^([0-9]+|any)$/ ||
         $4 !~ /^[0-9]+[KM]?$/ || $5 !~ /^[0-9]+[KM]?$/ || $6 !~ /^(malloc|registered|any)$/ ||
         $7 !~ /^[0-9.]+$/ || $8 !~ /^[0-9.]+$/ { print FILENAME ":" FNR ": " $0 }' \
     "$scratch/collectives" "$here/perf/bars.txt" >"$scratch/bad"
