@@ -34,7 +34,6 @@ struct tt_algorithm {
     uint8_t collective; /* enum tt_collective */
     uint8_t association; /* enum tt_association when `exact` is not asked */
     uint8_t canonical; /* enum tt_canonical: for which n it may serve `exact`; if nothing is reduced: all */
-    bool whole; /* some message carries all chunks; else none carries more than one */
     uint32_t up_to_ranks; /* preferred up to this many ranks ... (0: any) */
     uint64_t up_to_bytes; /* ... and this many bytes (0: any); the first row that fits is taken */
     uint8_t domains; /* enum tt_domains */

@@ -31,6 +31,17 @@ static int halved(int have, int n)
     return next;
 }
 
+/* The blocks of the longest round. */
+static int longest(int n, growth grow)
+{
+    int most = 1;
+    for (int have = 1, next; have < n; have = next) {
+        next = grow(have, n);
+        most = next - have > most ? next - have : most;
+    }
+    return most;
+}
+
 /* The pieces of blocks first .. first + count - 1, which may wrap around. */
 static int pieces(const struct tt_team *team, int first, int count, struct tt_cells *piece)
 {
@@ -60,6 +71,7 @@ static void all_gather(struct tt_schedule *s, const struct tt_team *team, growth
 {
     uint32_t me = (uint32_t)team->me;
     tt_chunks(s, (uint32_t)team->n);
+    tt_span(s, (uint32_t)longest(team->n, grow));
     tt_copy(s, tt_out(me), tt_in(me));
     gather(s, team, tt_in(me), grow);
 }

@@ -79,11 +79,25 @@ static struct tt_cells place_of(uint32_t d, uint32_t k, uint32_t n, uint32_t me)
     return tt_tmp((2 * last + 1) * n + turn);
 }
 
+/* The blocks of the longest round. */
+static uint32_t longest(uint32_t n)
+{
+    uint32_t most = 1;
+    for (uint32_t k = 0; 1U << k < n; k++) {
+        uint32_t count = 0;
+        for (uint32_t d = 1; d < n; d++)
+            count += d >> k & 1;
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
 void tt_all_to_all_bruck(struct tt_schedule *s, const struct tt_team *team, int root)
 {
     (void)root;
     uint32_t n = (uint32_t)team->n, me = (uint32_t)team->me, k = 0;
     tt_chunks(s, n);
+    tt_span(s, longest(n));
     tt_copy(s, tt_out(me), tt_in(me));
     for (; 1U << k < n; k++) {
         uint32_t count = 0;

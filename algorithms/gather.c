@@ -43,9 +43,19 @@ static int held(const struct tt_team *team, int from_root, int below)
     return from_root + below < team->n ? below : team->n - from_root;
 }
 
+/* What the root's largest subtree holds. */
+static uint32_t longest(const struct tt_team *team)
+{
+    int most = 1;
+    for (int distance = 1; distance < team->n; distance *= 2)
+        most = held(team, distance, distance) > most ? held(team, distance, distance) : most;
+    return (uint32_t)most;
+}
+
 void tt_gather_tree(struct tt_schedule *s, const struct tt_team *team, int root)
 {
     tt_chunks(s, (uint32_t)team->n);
+    tt_span(s, longest(team));
     struct place at = place_of(team, root);
     int me = team->me, all = held(team, at.from_root, at.below);
     enum tt_buffer buffer = me == root ? TT_OUT : all > 1 ? TT_TMP : TT_IN;
@@ -61,6 +71,7 @@ void tt_gather_tree(struct tt_schedule *s, const struct tt_team *team, int root)
 void tt_scatter_tree(struct tt_schedule *s, const struct tt_team *team, int root)
 {
     tt_chunks(s, (uint32_t)team->n);
+    tt_span(s, longest(team));
     struct place at = place_of(team, root);
     int me = team->me, all = held(team, at.from_root, at.below);
     enum tt_buffer buffer = me == root ? TT_IN : all > 1 ? TT_TMP : TT_OUT;

@@ -69,6 +69,7 @@ static void all_reduce_in_shares(struct tt_schedule *s)
         return;
     uint32_t share = (uint32_t)t.across.n;
     tt_chunks(s, share * (uint32_t)t.inside.n);
+    tt_span(s, share);
     struct tt_cells in = all_of(s, TT_IN), out = all_of(s, TT_OUT);
     struct tt_cells mine = tt_range(TT_OUT, (uint32_t)t.inside.me * share, share);
     struct tt_stage scatter = { .collective = TT_REDUCE_SCATTER, .in = in, .out = out };
@@ -88,6 +89,7 @@ static void all_reduce_by_leaders(struct tt_schedule *s, enum tt_buffer sums)
         return;
     bool barrier = s->key.collective == TT_BARRIER;
     tt_chunks(s, barrier ? 1 : (uint32_t)t.across.n);
+    tt_span(s, s->chunks);
     struct tt_cells in = all_of(s, TT_IN), out = all_of(s, sums);
     uint32_t tmp = barrier ? s->chunks : 0;
     struct tt_stage reduce = { .collective = TT_REDUCE, .in = in, .out = out, .tmp = tmp };

@@ -70,10 +70,10 @@ struct cut {
 };
 
 /* So many slices that the longest message fits a slot. */
-static struct cut cut_of(const struct tt_call *call, bool whole, uint32_t chunks)
+static struct cut cut_of(const struct tt_call *call, const struct tt_schedule *schedule)
 {
-    uint64_t per_chunk = call->comm->endpoint->slot_bytes / call->element_bytes / (whole ? chunks : 1);
-    uint64_t longest = longest_block(call, chunks);
+    uint64_t per_chunk = call->comm->endpoint->slot_bytes / call->element_bytes / schedule->span;
+    uint64_t longest = longest_block(call, schedule->chunks);
     per_chunk = per_chunk > 0 ? per_chunk : 1;
     uint64_t slices = longest / per_chunk + (longest % per_chunk > 0);
     slices = slices > 0 ? slices : 1;
@@ -191,10 +191,10 @@ static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op 
     }
 }
 
-static tutti_status bind(const struct tt_call *call, unsigned algorithm, bool whole, struct tt_op *op)
+static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct tt_op *op)
 {
     struct tt_comm *comm = call->comm;
-    struct cut cut = cut_of(call, whole, op->schedule->chunks);
+    struct cut cut = cut_of(call, op->schedule);
     tutti_status status = reserve_tmp(call, op->schedule, cut);
     if (status != TUTTI_OK)
         return status;
@@ -263,11 +263,10 @@ tutti_status tt_call_choose(const struct tt_call *call)
     return key_of(call, &key);
 }
 
-/* An element of a user's operator is long: where a message carries all chunks, one element of each must
- * fit. */
+/* An element of a user's operator is long: of all chunks that a message carries, one must fit. */
 static tutti_status check_slot(const struct tt_call *call, const struct tt_plan *plan)
 {
-    uint64_t chunks = plan->whole ? plan->schedule.chunks : 1, slot = call->comm->endpoint->slot_bytes;
+    uint64_t chunks = plan->schedule.span, slot = call->comm->endpoint->slot_bytes;
     if (chunks * call->element_bytes <= slot)
         return TUTTI_OK;
     return tt_fail(TUTTI_UNSUPPORTED,
@@ -335,7 +334,7 @@ tutti_status tt_call_prepare(const struct tt_call *call)
     tutti_status status = find_plan(call, &plan);
     if (status != TUTTI_OK)
         return status;
-    return reserve_tmp(call, &plan->schedule, cut_of(call, plan->whole, plan->schedule.chunks));
+    return reserve_tmp(call, &plan->schedule, cut_of(call, &plan->schedule));
 }
 
 tutti_status tt_call_keep(struct tt_call *call)
@@ -355,7 +354,7 @@ tutti_status tt_call_keep(struct tt_call *call)
     if (call->created != NULL)
         status = check_slot(call, plan);
     if (status == TUTTI_OK && !tt_collectives[call->collective].p2p)
-        status = reserve_tmp(call, &plan->schedule, cut_of(call, plan->whole, plan->schedule.chunks));
+        status = reserve_tmp(call, &plan->schedule, cut_of(call, &plan->schedule));
     return status;
 }
 
@@ -373,11 +372,11 @@ static tutti_status start_point(const struct tt_call *call, struct tt_op **op)
     struct tt_point_op *point;
     if (call->plan != NULL) {
         *op = &call->plan->op;
-        return bind(call, 0, true, *op);
+        return bind(call, 0, *op);
     }
     tutti_status status = find_point(call, &point);
     if (status == TUTTI_OK)
-        status = bind(call, 0, true, &point->op);
+        status = bind(call, 0, &point->op);
     if (status != TUTTI_OK)
         return status;
     point->point->idle = point->next;
@@ -390,7 +389,7 @@ static tutti_status start_collective(const struct tt_call *call, struct tt_op **
     struct tt_plan *plan;
     tutti_status status = find_plan(call, &plan);
     if (status == TUTTI_OK)
-        status = bind(call, plan->key.algorithm, plan->whole, &plan->op);
+        status = bind(call, plan->key.algorithm, &plan->op);
     if (status != TUTTI_OK)
         return status;
     publish(call, &plan->op);

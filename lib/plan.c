@@ -38,7 +38,7 @@ static bool same_key(const struct tt_key *a, const struct tt_key *b)
 
 tutti_status tt_plan_create(const struct tt_key *key, struct tt_plan *plan)
 {
-    struct tt_plan fresh = { .used = true, .key = *key, .whole = tt_algorithms[key->algorithm].whole };
+    struct tt_plan fresh = { .used = true, .key = *key };
     tutti_status status = tt_schedule_build(&fresh.schedule, key);
     if (status != TUTTI_OK)
         return status;

@@ -19,7 +19,6 @@ struct tt_plan {
     bool used;
     uint64_t last_use;
     struct tt_key key;
-    bool whole; /* some message carries all chunks */
     struct tt_schedule schedule;
     struct tt_op op;
 };

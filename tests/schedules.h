@@ -101,7 +101,7 @@ static inline void topology_free(struct tt_topology *t)
 static inline struct tt_proof proof_of(
     const struct tt_algorithm *a, bool exact, const struct tt_topology *topology)
 {
-    struct tt_proof proof = { .tree = TT_TREE_ANY, .span = a->whole ? 0 : 1 };
+    struct tt_proof proof = { .tree = TT_TREE_ANY };
     if (a->association == TT_ASSOCIATION_ORDERED)
         proof.tree = TT_TREE_ORDERED;
     if (a->association == TT_ASSOCIATION_ORDERED_BY_CHUNK)

@@ -229,3 +229,59 @@ Test(algorithms, reverse_of_what_cannot_be_built)
     tt_reverse(&s, &team, 0, TT_BROADCAST, cannot_be_built);
     cr_assert_eq(tt_schedule_end(&s), TUTTI_INTERNAL_ERROR);
 }
+
+/* The longest message of all ranks, in chunks. */
+static uint32_t longest(const struct schedule_set *set)
+{
+    uint32_t most = 1;
+    for (int r = 0; r < set->n; r++)
+        for (uint32_t i = 0; i < set->list[r]->nsteps; i++)
+            if (is_message(&set->list[r]->steps[i]) && set->list[r]->steps[i].nchunks > most)
+                most = set->list[r]->steps[i].nchunks;
+    return most;
+}
+
+/* Slices are as long as the span allows, so what is said too high costs speed; too low is refused. */
+Test(algorithms, span_is_the_longest_message)
+{
+    for (int row = 0; row < tt_algorithm_count; row++) {
+        const struct tt_algorithm *a = &tt_algorithms[row];
+        for (int n = 1; n <= REVERSE_N && !tt_collectives[a->collective].p2p; n++) {
+            char text[32];
+            snprintf(text, sizeof text, "2x%d", n);
+            struct tt_topology *t = topology_of(text);
+            bool serves = a->domains == TT_ANY_DOMAINS || t->divides;
+            struct tt_key key = {
+                .collective = a->collective, .algorithm = (uint8_t)row, .n = 2 * n, .topology = t
+            };
+            for (int odd = 0; odd < 2 && serves; odd++) {
+                if (odd && a->domains != TT_ANY_DOMAINS)
+                    break;
+                key.n = 2 * n - odd;
+                struct schedule_set set = set_build(key, 0);
+                cr_expect_eq(set.list[0]->span, longest(&set), "%s %s n %d: span %u, longest %u",
+                    tt_collectives[a->collective].name, a->name, key.n, set.list[0]->span, longest(&set));
+                set_free(&set);
+            }
+            topology_free(t);
+        }
+    }
+}
+
+static void says_too_little(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    tt_chunks(s, 3);
+    tt_span(s, 2);
+    tt_send(s, tt_team_rank(team, team->me + 1), tt_range(TT_IN, 0, 3));
+    (void)root;
+}
+
+Test(algorithms, a_message_beyond_the_span_is_refused)
+{
+    struct tt_key key = { .collective = TT_ALL_REDUCE, .n = 2 };
+    struct tt_team team = { .n = 2 };
+    struct tt_schedule s;
+    cr_assert_eq(tt_schedule_begin(&s, &key, "planted"), TUTTI_OK);
+    says_too_little(&s, &team, 0);
+    cr_assert_eq(tt_schedule_end(&s), TUTTI_INTERNAL_ERROR);
+}

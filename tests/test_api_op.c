@@ -205,8 +205,8 @@ static void rig_close(struct ranks_me *me, struct rig *rig)
     free(rig->expected);
 }
 
-/* What must be refused: an association whose operands do not stand in rank order, and messages of a whole
- * vector's chunks of which not even one element each fits a slot. NULL: nothing. */
+/* What must be refused: an association whose operands do not stand in rank order, and messages of several
+ * chunks of which not even one element each fits a slot. NULL: nothing. */
 static const char *refusal(const struct operator_row *o, enum collective collective, const char *algorithm,
     const struct rig *rig, int n)
 {
@@ -217,7 +217,8 @@ static const char *refusal(const struct operator_row *o, enum collective collect
                    (collective == REDUCE && strcmp(algorithm, "tree") == 0);
     if (!rig->exact && !o->commutes && rotates)
         return "rank order|eligible: |direct";
-    if (strcmp(algorithm, "halving") == 0 && (size_t)chunks * o->bytes > SLICE)
+    int longest = chunks == n ? chunks / 2 : chunks; /* the vector of who hands in, else half of it */
+    if (strcmp(algorithm, "halving") == 0 && (size_t)longest * o->bytes > SLICE)
         return "4096 bytes|halving|up to";
     return NULL;
 }

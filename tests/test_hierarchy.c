@@ -204,6 +204,7 @@ static void long_range(struct tt_schedule *s, const struct tt_team *team, int ro
 {
     (void)root;
     tt_chunks(s, 2);
+    tt_span(s, 2);
     tt_send(s, tt_team_rank(team, 1), tt_range(TT_IN, 0, 2));
 }
 

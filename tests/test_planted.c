@@ -313,9 +313,11 @@ Test(planted, messages)
     refuse(
         &s, "rank 0 step 0: sends in 2, but step 1 of rank 1 receives it as out 2..3: not the same chunks");
     s = built(TT_ALL_REDUCE, "halving", 4, false);
-    refuse_with(&s, (struct tt_proof){ .span = 1 }, "rank 0 step 0: sends 2 chunks at once; 1 are allowed");
+    s.schedules[0].span = s.schedules[1].span = s.schedules[2].span = s.schedules[3].span = 1;
+    refuse(&s, "rank 0 step 0: sends 2 chunks at once; its span is 1");
     s = built(TT_ALL_REDUCE, "halving", 4, false);
-    accept(&s, (struct tt_proof){ .span = 2 });
+    s.schedules[2].span = 1;
+    refuse(&s, "rank 2: its span is 1, but 2 at rank 0");
 }
 
 /* Everybody hands on what the one before gave the next but one; `copies` the wrong way round. */
@@ -367,7 +369,7 @@ static void four_chunks(struct tt_schedule *s, const struct tt_team *team, int r
 Test(planted, exchanges)
 {
     struct schedule_set s = generated(TT_ALL_TO_ALL, relayed, 3, false);
-    accept(&s, (struct tt_proof){ .span = 1 });
+    accept(&s, (struct tt_proof){ .tree = TT_TREE_ANY });
     s = generated(TT_ALL_TO_ALL, relayed_once, 3, false);
     refuse(&s, "rank 2: out 0 is not the value of rank 0");
     s = generated(TT_ALL_TO_ALL, not_exchanged, 2, false);

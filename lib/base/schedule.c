@@ -241,6 +241,14 @@ void tt_chunks(struct tt_schedule *s, uint32_t chunks)
     else if (stage != NULL)
         b->width = stage->map == NULL ? stage->in.count / chunks : 1;
     s->chunks = chunks;
+    if (stage == NULL)
+        s->span = 1;
+}
+
+void tt_span(struct tt_schedule *s, uint32_t span)
+{
+    if (s->builder->stage == NULL)
+        s->span = span > 0 ? span : 1;
 }
 
 /* The cells of the whole for those that a stage names. Rows of TMP are as long as the vector. */
@@ -258,6 +266,15 @@ static struct tt_cells place(struct tt_schedule *s, struct tt_cells cells)
         base = tt_tmp(stage->tmp + row * b->whole + stage->in.chunk % b->whole);
     uint32_t chunk = stage->map != NULL ? (uint32_t)stage->map[column] : column * b->width;
     return tt_range(base.buffer, base.chunk + chunk, cells.count * b->width);
+}
+
+/* The same of a message's cells. */
+static struct tt_cells carry(struct tt_schedule *s, struct tt_cells cells)
+{
+    cells = place(s, cells);
+    if (cells.count > s->span)
+        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a message longer than tt_span says");
+    return cells;
 }
 
 static bool is_final(const struct tt_builder *b)
@@ -305,7 +322,7 @@ void tt_send(struct tt_schedule *s, int peer, struct tt_cells src)
     struct tt_step *step;
     if (!legal(s, peer, true, &src, NULL) || (step = append(s, TT_VERB_SEND, peer)) == NULL)
         return;
-    src = place(s, src);
+    src = carry(s, src);
     set_src(s, step, src);
     reads(s, s->nsteps - 1, src);
 }
@@ -315,7 +332,7 @@ void tt_recv(struct tt_schedule *s, int peer, struct tt_cells dst)
     struct tt_step *step;
     if (!legal(s, peer, true, &dst, NULL) || (step = append(s, TT_VERB_RECV, peer)) == NULL)
         return;
-    dst = place(s, dst);
+    dst = carry(s, dst);
     set_dst(s, step, dst);
     writes(s, s->nsteps - 1, dst);
 }
@@ -327,7 +344,7 @@ void tt_recv_reduce(struct tt_schedule *s, int peer, struct tt_cells dst, struct
     if (!legal(s, peer, true, &dst, &src) || (step = append(s, TT_VERB_RECV_REDUCE, peer)) == NULL)
         return;
     src = place(s, src);
-    dst = place(s, dst);
+    dst = carry(s, dst);
     set_src(s, step, src);
     set_dst(s, step, dst);
     step->flags |= (uint8_t)((left ? TT_LEFT : 0) | (is_final(b) ? TT_FINAL : 0));

@@ -127,6 +127,7 @@ struct tt_schedule {
     struct tt_key key;
     const char *algorithm; /* name, for texts */
     uint32_t chunks; /* set by the generator before its first step */
+    uint32_t span; /* the longest message of any rank, in chunks: 1, or what the generator says */
     uint32_t tmp_cells; /* cells TMP(0 .. tmp_cells) exist */
     uint32_t nsteps, ndeps;
     struct tt_step *steps;
@@ -146,6 +147,9 @@ tutti_status tt_schedule_end(struct tt_schedule *schedule);
 void tt_schedule_free(struct tt_schedule *schedule);
 
 void tt_chunks(struct tt_schedule *s, uint32_t chunks);
+/* The longest message that any rank sends, in chunks; ranks size slices by it, so all must say the same. A
+ * longer one is an error. Of a stage the whole says it. */
+void tt_span(struct tt_schedule *s, uint32_t span);
 void tt_lane(struct tt_schedule *s, int lane); /* lane of the steps to come; 0 at first */
 void tt_pace(struct tt_schedule *s); /* the next step waits for the last one, though they share no cell */
 void tt_final(struct tt_schedule *s, bool final); /* the reducing steps to come complete their chunks */

@@ -33,7 +33,6 @@ struct tt_proof {
     enum tt_expected_tree tree;
     int slots; /* of mode 2; 0: those of one slice in flight (TT_SLOTS / TT_WINDOW, 4) */
     int slices; /* 0: two */
-    uint32_t span; /* the longest message allowed, in chunks; 0: any */
 };
 
 struct tt_proof_report {

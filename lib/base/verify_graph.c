@@ -86,9 +86,9 @@ static bool check_message(struct tt_verifier *v, uint32_t message)
         return tt_verify_wrong(v, rank, from - v->base[rank],
             "sends %s, but step %u of rank %d receives it as %s: not the same chunks",
             tt_cells_name(src).text, to - v->base[peer], peer, tt_cells_name(dst).text);
-    if (v->proof->span > 0 && send->nchunks > v->proof->span)
-        return tt_verify_wrong(v, rank, from - v->base[rank], "sends %u chunks at once; %u are allowed",
-            send->nchunks, v->proof->span);
+    if (send->nchunks > v->schedules[rank]->span)
+        return tt_verify_wrong(v, rank, from - v->base[rank], "sends %u chunks at once; its span is %u",
+            send->nchunks, v->schedules[rank]->span);
     return true;
 }
 
