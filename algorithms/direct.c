@@ -96,6 +96,18 @@ void tt_reduce_split(struct tt_schedule *s, const struct tt_team *team, int root
         tt_send(s, tt_team_rank(team, root), sum);
 }
 
+/* The root tells each rank itself. */
+void tt_broadcast_direct(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    tt_chunks(s, 1);
+    if (team->me != root) {
+        tt_recv(s, tt_team_rank(team, root), tt_out(0));
+        return;
+    }
+    send_to_all(s, team, tt_in(0));
+    tt_copy(s, tt_out(0), tt_in(0));
+}
+
 /* The root gives part r to rank r, which passes it on to the others. */
 void tt_broadcast_split(struct tt_schedule *s, const struct tt_team *team, int root)
 {
