@@ -95,6 +95,50 @@ void tt_sim_pause(struct tt_sim *sim, int rank)
     tt_sim_push(sim, (struct tt_sim_event){ .time = until, .what = TT_SIM_WAKE, .src = rank, .dst = rank });
 }
 
+static struct tt_sim_core *core_of(const struct tt_sim *sim, int rank)
+{
+    return &sim->cores[rank % sim->ncores];
+}
+
+uint64_t tt_sim_clock(const struct tt_sim *sim, int rank)
+{
+    uint64_t free = core_of(sim, rank)->free;
+    return free > sim->now ? free : sim->now;
+}
+
+void tt_sim_spend(struct tt_sim *sim, int rank, uint64_t time)
+{
+    struct tt_sim_core *core = core_of(sim, rank);
+    bool turns = core->last != rank && core->last != TT_NONE;
+    core->free = tt_sim_clock(sim, rank) + time + (turns ? sim->params.costs->turn : 0);
+    core->last = rank;
+}
+
+uint64_t tt_sim_seen(const struct tt_sim *sim, int src, int dst)
+{
+    const int *domain = sim->params.domain;
+    enum tt_level level = domain == NULL || domain[src] == domain[dst] ? TT_NEAR : TT_FAR;
+    return tt_sim_clock(sim, src) + sim->params.costs->latency[level];
+}
+
+static void wake_at(struct tt_sim *sim, int rank, uint64_t time)
+{
+    tt_sim_push(sim, (struct tt_sim_event){ .time = time, .what = TT_SIM_WAKE, .src = rank, .dst = rank });
+}
+
+/* True if the rank's core has other work; it is named again when that is done. */
+static bool busy(struct tt_sim *sim, int rank)
+{
+    if (sim->params.costs == NULL)
+        return false;
+    sim->named = rank;
+    if (core_of(sim, rank)->free <= sim->now)
+        return false;
+    sim->named = TT_NONE;
+    wake_at(sim, rank, core_of(sim, rank)->free);
+    return true;
+}
+
 bool tt_sim_frozen(const struct tt_sim *sim, int rank)
 {
     return sim->ranks[rank].frozen_until != 0;
@@ -107,11 +151,13 @@ tutti_status tt_sim_create(const struct tt_sim_params *params, struct tt_sim **s
     if (s != NULL) {
         s->links = calloc(TT_CLASSES * n * n, sizeof(struct tt_sim_link *));
         s->ranks = calloc(n, sizeof *s->ranks);
+        s->cores = calloc(n, sizeof *s->cores);
     }
-    if (s == NULL || s->links == NULL || s->ranks == NULL) {
+    if (s == NULL || s->links == NULL || s->ranks == NULL || s->cores == NULL) {
         if (s != NULL) {
             free(s->links);
             free(s->ranks);
+            free(s->cores);
         }
         free(s);
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a world of %d ranks", params->n);
@@ -121,6 +167,10 @@ tutti_status tt_sim_create(const struct tt_sim_params *params, struct tt_sim **s
     if (s->params.slots == 0)
         s->params.slots = TT_SLOTS;
     s->mail_dies = tt_sim_chance(s, 50);
+    s->named = TT_NONE;
+    s->ncores = params->costs != NULL && params->costs->cores < n ? (int)params->costs->cores : params->n;
+    for (int c = 0; c < s->ncores; c++)
+        s->cores[c].last = TT_NONE;
     for (int r = 0; r < params->n; r++)
         tt_sim_pause(s, r);
     *sim = s;
@@ -143,6 +193,7 @@ void tt_sim_destroy(struct tt_sim *sim)
         joined = NULL;
     free(sim->links);
     free(sim->ranks);
+    free(sim->cores);
     free(sim->heap);
     free(sim);
 }
@@ -185,6 +236,9 @@ static int apply(struct tt_sim *sim, const struct tt_sim_event *e)
 bool tt_sim_step(struct tt_sim *sim, int *rank)
 {
     const struct tt_sim_params *p = &sim->params;
+    if (sim->named != TT_NONE && tt_sim_clock(sim, sim->named) > sim->now)
+        wake_at(sim, sim->named, tt_sim_clock(sim, sim->named));
+    sim->named = TT_NONE;
     while (sim->events > 0) {
         struct tt_sim_event e = pop(sim);
         if (++sim->counts.events == p->death_event) {
@@ -201,6 +255,8 @@ bool tt_sim_step(struct tt_sim *sim, int *rank)
             tt_sim_pause(sim, who);
             continue;
         }
+        if (busy(sim, who))
+            continue;
         *rank = who;
         return true;
     }

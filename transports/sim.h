@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/costs.h"
 #include "transports/transport.h"
 
 struct tt_sim_params {
@@ -29,6 +30,10 @@ struct tt_sim_params {
     uint32_t freeze_ns; /* at most so long; at the start, all ranks are late by up to this */
     uint64_t death_event; /* death_rank dies just before this event; 0: nobody dies */
     int death_rank;
+    /* NULL: ranks take no time, and messages what is said above. Else time is in femtoseconds and all that a
+     * rank does costs it, or the core that it shares, what these say; nothing else is left to chance. */
+    const struct tt_costs *costs;
+    const int *domain; /* of each rank, for the costs; NULL: all in one */
 };
 
 /* What has happened: tests demand that it did. */
@@ -57,6 +62,9 @@ void tt_sim_join(struct tt_sim *sim);
 bool tt_sim_step(struct tt_sim *sim, int *rank);
 /* This rank sleeps for a while by chance, then is named. */
 void tt_sim_pause(struct tt_sim *sim, int rank);
+/* With costs: the rank works so long; and the time until which it has worked. */
+void tt_sim_spend(struct tt_sim *sim, int rank, uint64_t time);
+uint64_t tt_sim_clock(const struct tt_sim *sim, int rank);
 bool tt_sim_frozen(const struct tt_sim *sim, int rank);
 
 const struct tt_sim_counts *tt_sim_counts(const struct tt_sim *sim);

@@ -72,6 +72,9 @@ static void sim_close(struct tt_endpoint *e)
 
 static enum tt_path choose_path(const struct tt_sim_endpoint *e, uint64_t bytes)
 {
+    const struct tt_costs *costs = e->sim->params.costs;
+    if (costs != NULL)
+        return bytes <= costs->eager ? TT_PATH_COPIED : TT_PATH_MAPPED;
     enum tt_path choices[TT_PATHS] = { TT_PATH_COPIED };
     unsigned count = 1;
     if (bytes <= INLINE_BYTES)
@@ -111,7 +114,9 @@ static void dispatch(
     bool whole = m->bytes <= INLINE_BYTES || !tt_sim_chance(sim, p->split_percent);
     int parts = whole ? 1 : 2 + (int)tt_sim_below(sim, PARTS_MAX - 1);
     e.time = sim->now + 1 + p->delay_ns + m->bytes * p->kib_ns / 1024 + tt_sim_below(sim, p->jitter_ns);
-    if (e.time <= link->last_arrival && !tt_sim_chance(sim, p->reorder_percent))
+    if (p->costs != NULL)
+        e.time = tt_sim_seen(sim, e.src, e.dst);
+    else if (e.time <= link->last_arrival && !tt_sim_chance(sim, p->reorder_percent))
         e.time = link->last_arrival + 1;
     for (int part = 0; part < parts && done < elements; part++) {
         done = part == parts - 1 ? elements : done + 1 + tt_sim_below(sim, elements - done);
@@ -217,6 +222,9 @@ static bool sim_send(struct tt_endpoint *e, const struct tt_message *m)
     sim->counts.bytes += m->bytes;
     sim->counts.paths[letter->path]++;
     e->path_bytes[letter->path] += m->bytes;
+    const struct tt_costs *costs = sim->params.costs;
+    if (costs != NULL)
+        tt_sim_spend(sim, e->me, costs->message + (m->bytes <= costs->eager ? m->bytes * costs->copy : 0));
     struct tt_sim_event event = { .time = sim->now,
         .what = TT_SIM_POST,
         .class = m->class,
@@ -298,8 +306,14 @@ static void sim_release(struct tt_endpoint *e, int peer, enum tt_class class, ui
     end_grant(sim, link_of(sim, class, peer, e->me), number);
     if (letter->copy != NULL)
         memset(letter->copy, POISON, letter->room);
-    uint64_t delay = 1 + sim->params.delay_ns / 2 + tt_sim_below(sim, sim->params.jitter_ns);
-    tt_sim_push(sim, (struct tt_sim_event){ .time = sim->now + delay,
+    uint64_t time = sim->now + 1 + sim->params.delay_ns / 2 + tt_sim_below(sim, sim->params.jitter_ns);
+    const struct tt_costs *costs = sim->params.costs;
+    if (costs != NULL) {
+        bool near = sim->params.domain == NULL || sim->params.domain[e->me] == sim->params.domain[peer];
+        tt_sim_spend(sim, e->me, costs->message + letter->bytes * costs->byte[near ? TT_NEAR : TT_FAR]);
+        time = tt_sim_seen(sim, e->me, peer);
+    }
+    tt_sim_push(sim, (struct tt_sim_event){ .time = time,
                          .what = TT_SIM_RETURN,
                          .class = (uint8_t) class,
                          .src = peer,

@@ -58,8 +58,15 @@ struct tt_sim_endpoint {
     struct tt_call_record calls[TT_CALLS_KEPT];
 };
 
+struct tt_sim_core {
+    uint64_t free;
+    int last; /* rank that worked here */
+};
+
 struct tt_sim {
     struct tt_sim_params params;
+    struct tt_sim_core *cores; /* with costs: so many as there are ranks, or cores */
+    int ncores, named; /* the rank that was named last, which goes on when its work is done */
     uint64_t now, random, hash, orders;
     struct tt_sim_event *heap;
     size_t events, capacity;
@@ -77,6 +84,8 @@ bool tt_sim_chance(struct tt_sim *sim, unsigned percent);
 
 void tt_sim_push(struct tt_sim *sim, struct tt_sim_event event);
 void tt_sim_trace(struct tt_sim *sim, const struct tt_sim_event *event);
+/* When what `src` tells now can be seen by dst. */
+uint64_t tt_sim_seen(const struct tt_sim *sim, int src, int dst);
 /* NULL if nothing was ever sent on this link. */
 struct tt_sim_letter *tt_sim_letter_at(
     const struct tt_sim *sim, unsigned class, int src, int dst, uint64_t number);

@@ -1,0 +1,56 @@
+/* price.h: what an algorithm would cost, and which one costs least.
+ *
+ * The price of a schedule is the time after which the last rank ends when all begin at once, if everything
+ * takes what the costs say (base/costs.h). It is a pure function of values that all ranks share, so that
+ * all come to the same choice without a word.
+ *
+ * It is found by walking all ranks' schedules in virtual time, by the rules of the executor: a fold is one
+ * unit, slices go in a window, messages of a pair take turns. So it equals what
+ * the real executor takes over the simulator, to the femtosecond. Of many slices the first few are walked,
+ * and the rest go on at their pace. Where the walk would be long, as among many ranks that all talk to all,
+ * rank 0 is walked alone, among peers that do at each moment what it does. */
+#ifndef TT_ALGORITHMS_PRICE_H
+#define TT_ALGORITHMS_PRICE_H
+#include "algorithms/algorithms.h"
+#include "base/costs.h"
+
+enum {
+    TT_PRICE_WALK = 4096, /* steps of all ranks, of one slice: more are not walked */
+    TT_PRICE_STEPS = 8192, /* of all slices, or no more than four of these are walked */
+    TT_PRICE_SLICES = 32, /* that are walked */
+    TT_PRICE_WINDOW = 2, /* of the executor: slices in flight, and ... */
+    TT_PRICE_AHEAD = 4, /* ... messages of a pair and slice under way */
+};
+
+/* A call without its buffers, and what it runs on. */
+struct tt_question {
+    enum tt_collective collective;
+    struct tt_demand demand;
+    uint64_t bytes; /* of the whole vector */
+    uint32_t element_bytes;
+    uint64_t slot_bytes; /* the longest message */
+    const struct tt_costs *costs;
+};
+
+enum tt_price_part {
+    TT_PRICE_MESSAGES,
+    TT_PRICE_BYTES,
+    TT_PRICE_FOLDS,
+    TT_PRICE_COPIES,
+    TT_PRICE_TURNS,
+    TT_PRICE_PARTS
+};
+
+struct tt_price {
+    uint64_t total; /* femtoseconds */
+    uint64_t parts[TT_PRICE_PARTS]; /* work of the rank that ends last; the rest of the total it waits */
+    uint32_t slices, walked;
+    bool alone; /* rank 0 was walked for all */
+};
+
+/* OUT_OF_MEMORY, or what the generator fails with. */
+tutti_status tt_price(const struct tt_question *question, int algorithm, struct tt_price *price);
+/* The eligible algorithm of the lowest price, of equal ones the first in the registry. */
+tutti_status tt_price_choose(const struct tt_question *question, int *algorithm);
+
+#endif

@@ -1,0 +1,78 @@
+/* costs.c: the names of the costs, their defaults and bounds, and their text. */
+#include "base/costs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_BYTES = 32 };
+
+#define COST(field) offsetof(struct tt_costs, field)
+static const struct {
+    const char *name, *unit;
+    size_t offset;
+    uint64_t scale; /* femtoseconds of one in the text */
+    uint64_t standard, most; /* in femtoseconds, or bytes */
+} rows[] = {
+    { "latency_near", "ps", COST(latency[TT_NEAR]), 1000, 60000000, 1000000000000 },
+    { "latency_far", "ps", COST(latency[TT_FAR]), 1000, 200000000, 1000000000000 },
+    { "byte_near", "fs", COST(byte[TT_NEAR]), 1, 45000, 10000000 },
+    { "byte_far", "fs", COST(byte[TT_FAR]), 1, 90000, 10000000 },
+    { "fold_byte", "fs", COST(fold), 1, 12000, 10000000 },
+    { "copy_byte", "fs", COST(copy), 1, 30000, 10000000 },
+    { "message", "ps", COST(message), 1000, 60000000, 1000000000000 },
+    { "turn", "ps", COST(turn), 1000, 1200000000, 1000000000000 },
+    { "eager", "bytes", COST(eager), 1, 1024, 1 << 20 },
+};
+#undef COST
+enum { ROWS = sizeof rows / sizeof rows[0], CORES_MOST = 65536 };
+
+static uint64_t *at(struct tt_costs *costs, int row)
+{
+    return (uint64_t *)(void *)((char *)costs + rows[row].offset);
+}
+
+struct tt_costs tt_costs_default(void)
+{
+    struct tt_costs costs = { .cores = CORES_MOST };
+    for (int i = 0; i < ROWS; i++)
+        *at(&costs, i) = rows[i].standard;
+    return costs;
+}
+
+void tt_costs_bound(struct tt_costs *costs)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (*at(costs, i) > rows[i].most)
+            *at(costs, i) = rows[i].most;
+    if (costs->cores == 0 || costs->cores > CORES_MOST)
+        costs->cores = CORES_MOST;
+}
+
+void tt_costs_put(const struct tt_costs *costs, struct tt_text *text)
+{
+    struct tt_costs c = *costs;
+    for (int i = 0; i < ROWS; i++)
+        tt_put(text, "%s=%llu %s\n", rows[i].name, (unsigned long long)(*at(&c, i) / rows[i].scale),
+            rows[i].unit);
+}
+
+bool tt_costs_parse(const char *text, struct tt_costs *costs)
+{
+    struct tt_costs read = *costs;
+    for (int i = 0; i < ROWS; i++) {
+        char name[NAME_BYTES], unit[NAME_BYTES];
+        unsigned long long value;
+        int length = 0;
+        if (sscanf(text, "%31[a-z_]=%18llu %31s\n%n", name, &value, unit, &length) != 3 || length == 0 ||
+            strcmp(name, rows[i].name) != 0 || strcmp(unit, rows[i].unit) != 0 ||
+            value > rows[i].most / rows[i].scale)
+            return false;
+        *at(&read, i) = value * rows[i].scale;
+        text += length;
+    }
+    if (*text != '\0')
+        return false;
+    *costs = read;
+    return true;
+}

@@ -1,0 +1,41 @@
+/* costs.h: what a machine charges for the parts of a collective, in numbers that all ranks share.
+ *
+ * A rank is a processor that does one thing at a time; where ranks outnumber the cores, some of them share
+ * one. A message costs its sender and its receiver a little work each, can be seen by the other end a
+ * latency later, and its bytes cost whoever reads them. The price of an algorithm (algorithms/price.h) and
+ * the simulated time (transports/sim.h) are two evaluations of these numbers.
+ *
+ * Times are whole femtoseconds, so that sums are exact and equal on all ranks. */
+#ifndef TT_BASE_COSTS_H
+#define TT_BASE_COSTS_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/text.h"
+
+/* Between ranks of one cache domain (topology.h), and between domains. */
+enum tt_level { TT_NEAR, TT_FAR, TT_LEVELS };
+
+struct tt_costs {
+    uint64_t latency[TT_LEVELS]; /* from a message's post to when the other end may see it */
+    uint64_t byte[TT_LEVELS]; /* per byte read from another rank */
+    uint64_t fold; /* per byte of each operand of a reduction */
+    uint64_t copy; /* per byte copied within a rank */
+    uint64_t message; /* the work at each end of a message */
+    uint64_t turn; /* when a core goes on with another rank */
+    uint64_t eager; /* messages of up to so many bytes are copied by the sender, who is done with them then */
+    uint64_t cores; /* that the ranks share */
+};
+
+/* Measured on a machine with two cores. */
+struct tt_costs tt_costs_default(void);
+/* Into the bounds within which prices cannot overflow: they may come by a wire or from a file. */
+void tt_costs_bound(struct tt_costs *costs);
+
+/* A line for each, "name=value unit". */
+void tt_costs_put(const struct tt_costs *costs, struct tt_text *text);
+/* Those lines back; cores are not among them. False, and *costs untouched, if the text is anything else. */
+bool tt_costs_parse(const char *text, struct tt_costs *costs);
+
+#endif
