@@ -2,6 +2,7 @@
 #include "base/status.h"
 #include "group.h"
 #include "kernels/kernels.h"
+#include "lane.h"
 #include "tutti.h"
 
 static tutti_status queue_call(const struct tt_call *call)
@@ -29,7 +30,11 @@ tutti_status tt_call_submit(struct tt_call *call)
         status = tt_comm_turn(call->comm);
     if (status == TUTTI_OK)
         status = tt_call_start(call, &pending.op);
-    return status == TUTTI_OK ? tt_run(&pending, 1) : status;
+    if (status == TUTTI_OK)
+        status = tt_run(&pending, 1);
+    if (status == TUTTI_OK)
+        tt_lane_learn(&pending.call, pending.op);
+    return status;
 }
 
 /* A handle that is none: the error belongs to the group, if there is one. */
@@ -41,80 +46,159 @@ static tutti_status submit(tutti_comm *handle, struct tt_call *call)
     return tt_group_open() ? tt_group_note(TUTTI_INVALID_ARGUMENT) : TUTTI_INVALID_ARGUMENT;
 }
 
+/* A call of one vector, or of even blocks: the short way, or the long one. */
+static tutti_status call_even(const struct tt_quick *q)
+{
+    tutti_status status;
+    if (tt_straight_run(q, &status))
+        return status;
+    struct tt_call call = { .collective = q->collective,
+        .send = q->send,
+        .recv = q->recv,
+        .count = q->count,
+        .type = q->type,
+        .op = q->op,
+        .root = q->root,
+        .stream = q->stream };
+    return submit(q->comm, &call);
+}
+
 tutti_status tutti_barrier(tutti_comm *comm, tutti_stream stream)
 {
-    struct tt_call call = { .collective = TT_BARRIER,
+    return call_even(&(struct tt_quick){ .collective = TT_BARRIER,
         .send = tt_barrier_token(),
         .count = 1,
         .type = TUTTI_INT32,
         .op = TUTTI_MAX,
-        .stream = stream };
-    return submit(comm, &call);
+        .comm = comm,
+        .stream = stream });
 }
 
 tutti_status tutti_all_reduce(const void *send, void *recv, size_t count, tutti_type type, tutti_op op,
     tutti_comm *comm, tutti_stream stream)
 {
-    struct tt_call call = { .collective = TT_ALL_REDUCE,
+    return call_even(&(struct tt_quick){ .collective = TT_ALL_REDUCE,
         .send = send,
         .recv = recv,
         .count = count,
         .type = type,
         .op = op,
-        .stream = stream };
-    return submit(comm, &call);
+        .comm = comm,
+        .stream = stream });
 }
 
 tutti_status tutti_reduce(const void *send, void *recv, size_t count, tutti_type type, tutti_op op, int root,
     tutti_comm *comm, tutti_stream stream)
 {
-    struct tt_call call = { .collective = TT_REDUCE,
+    return call_even(&(struct tt_quick){ .collective = TT_REDUCE,
         .send = send,
         .recv = recv,
         .count = count,
         .type = type,
         .op = op,
         .root = root,
-        .stream = stream };
-    return submit(comm, &call);
+        .comm = comm,
+        .stream = stream });
 }
 
 tutti_status tutti_broadcast(const void *send, void *recv, size_t count, tutti_type type, int root,
     tutti_comm *comm, tutti_stream stream)
 {
-    struct tt_call call = { .collective = TT_BROADCAST,
+    return call_even(&(struct tt_quick){ .collective = TT_BROADCAST,
         .send = send,
         .recv = recv,
         .count = count,
         .type = type,
         .root = root,
-        .stream = stream };
-    return submit(comm, &call);
+        .comm = comm,
+        .stream = stream });
 }
 
 tutti_status tutti_reduce_scatter(const void *send, void *recv, size_t recv_count, tutti_type type,
     tutti_op op, tutti_comm *comm, tutti_stream stream)
 {
-    struct tt_call call = { .collective = TT_REDUCE_SCATTER,
+    return call_even(&(struct tt_quick){ .collective = TT_REDUCE_SCATTER,
         .send = send,
         .recv = recv,
         .count = recv_count,
         .type = type,
         .op = op,
-        .stream = stream };
-    return submit(comm, &call);
+        .comm = comm,
+        .stream = stream });
 }
 
 tutti_status tutti_all_gather(
     const void *send, void *recv, size_t send_count, tutti_type type, tutti_comm *comm, tutti_stream stream)
 {
-    struct tt_call call = { .collective = TT_ALL_GATHER,
+    return call_even(&(struct tt_quick){ .collective = TT_ALL_GATHER,
         .send = send,
         .recv = recv,
         .count = send_count,
         .type = type,
-        .stream = stream };
-    return submit(comm, &call);
+        .comm = comm,
+        .stream = stream });
+}
+
+tutti_status tutti_all_to_all(
+    const void *send, void *recv, size_t count, tutti_type type, tutti_comm *comm, tutti_stream stream)
+{
+    return call_even(&(struct tt_quick){ .collective = TT_ALL_TO_ALL,
+        .send = send,
+        .recv = recv,
+        .count = count,
+        .type = type,
+        .comm = comm,
+        .stream = stream });
+}
+
+tutti_status tutti_gather(const void *send, void *recv, size_t send_count, tutti_type type, int root,
+    tutti_comm *comm, tutti_stream stream)
+{
+    return call_even(&(struct tt_quick){ .collective = TT_GATHER,
+        .send = send,
+        .recv = recv,
+        .count = send_count,
+        .type = type,
+        .root = root,
+        .comm = comm,
+        .stream = stream });
+}
+
+tutti_status tutti_scatter(const void *send, void *recv, size_t recv_count, tutti_type type, int root,
+    tutti_comm *comm, tutti_stream stream)
+{
+    return call_even(&(struct tt_quick){ .collective = TT_SCATTER,
+        .send = send,
+        .recv = recv,
+        .count = recv_count,
+        .type = type,
+        .root = root,
+        .comm = comm,
+        .stream = stream });
+}
+
+tutti_status tutti_send(
+    const void *send, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream)
+{
+    return call_even(&(struct tt_quick){ .collective = TT_P2P_SEND,
+        .send = send,
+        .count = count,
+        .type = type,
+        .root = peer,
+        .comm = comm,
+        .stream = stream });
+}
+
+tutti_status tutti_recv(
+    void *recv, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream)
+{
+    return call_even(&(struct tt_quick){ .collective = TT_P2P_RECV,
+        .recv = recv,
+        .count = count,
+        .type = type,
+        .root = peer,
+        .comm = comm,
+        .stream = stream });
 }
 
 tutti_status tutti_all_gather_v(const void *send, size_t send_count, void *recv,
@@ -127,44 +211,6 @@ tutti_status tutti_all_gather_v(const void *send, size_t send_count, void *recv,
         .count = send_count,
         .type = type,
         .blocks[TT_OUT] = { recv_counts_shared, recv_places },
-        .stream = stream };
-    return submit(comm, &call);
-}
-
-tutti_status tutti_all_to_all(
-    const void *send, void *recv, size_t count, tutti_type type, tutti_comm *comm, tutti_stream stream)
-{
-    struct tt_call call = { .collective = TT_ALL_TO_ALL,
-        .send = send,
-        .recv = recv,
-        .count = count,
-        .type = type,
-        .stream = stream };
-    return submit(comm, &call);
-}
-
-tutti_status tutti_gather(const void *send, void *recv, size_t send_count, tutti_type type, int root,
-    tutti_comm *comm, tutti_stream stream)
-{
-    struct tt_call call = { .collective = TT_GATHER,
-        .send = send,
-        .recv = recv,
-        .count = send_count,
-        .type = type,
-        .root = root,
-        .stream = stream };
-    return submit(comm, &call);
-}
-
-tutti_status tutti_scatter(const void *send, void *recv, size_t recv_count, tutti_type type, int root,
-    tutti_comm *comm, tutti_stream stream)
-{
-    struct tt_call call = { .collective = TT_SCATTER,
-        .send = send,
-        .recv = recv,
-        .count = recv_count,
-        .type = type,
-        .root = root,
         .stream = stream };
     return submit(comm, &call);
 }
@@ -222,24 +268,6 @@ tutti_status tutti_scatter_v(const void *send, const size_t *send_counts, const 
         .root = root,
         .blocks[TT_IN] = { send_counts, send_places },
         .stream = stream };
-    return submit(comm, &call);
-}
-
-tutti_status tutti_send(
-    const void *send, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream)
-{
-    struct tt_call call = {
-        .collective = TT_P2P_SEND, .send = send, .count = count, .type = type, .root = peer, .stream = stream
-    };
-    return submit(comm, &call);
-}
-
-tutti_status tutti_recv(
-    void *recv, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream)
-{
-    struct tt_call call = {
-        .collective = TT_P2P_RECV, .recv = recv, .count = count, .type = type, .root = peer, .stream = stream
-    };
     return submit(comm, &call);
 }
 

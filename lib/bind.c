@@ -220,9 +220,9 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     return TUTTI_OK;
 }
 
-static void publish(const struct tt_call *call, const struct tt_op *op)
+void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct tt_call_record *record)
 {
-    struct tt_call_record record = { .count = call->count,
+    *record = (struct tt_call_record){ .count = call->count,
         .signature = op->signature,
         .op = tt_call_shared_op(call),
         .root = call->root,
@@ -231,7 +231,6 @@ static void publish(const struct tt_call *call, const struct tt_op *op)
         .algorithm = op->schedule->key.algorithm,
         .type = (uint8_t)call->type,
         .exact = op->schedule->key.exact };
-    op->endpoint->transport->publish(op->endpoint, &record, op->sequence);
 }
 
 /* What names the schedule of this call. Fails if a forced algorithm cannot serve. */
@@ -392,7 +391,9 @@ static tutti_status start_collective(const struct tt_call *call, struct tt_op **
         status = bind(call, plan->key.algorithm, &plan->op);
     if (status != TUTTI_OK)
         return status;
-    publish(call, &plan->op);
+    struct tt_call_record record;
+    tt_call_record(call, &plan->op, &record);
+    plan->op.endpoint->transport->publish(plan->op.endpoint, &record, plan->op.sequence);
     call->comm->sequence++;
     *op = &plan->op;
     return TUTTI_OK;
@@ -412,7 +413,7 @@ tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op)
     if ((*op)->trace != NULL)
         tt_trace_begin(*op);
     tt_exec_start(*op);
-    (*op)->entry = tt_recorder_start(comm->recorder, call, *op);
+    (*op)->entry = tt_recorder_start(comm->recorder, call, (*op)->schedule->key.algorithm, (*op)->sequence);
     return TUTTI_OK;
 }
 

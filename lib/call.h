@@ -55,6 +55,8 @@ static inline uint32_t tt_call_shared_op(const struct tt_call *call)
  * places and buffers. */
 tutti_status tt_call_check(struct tt_call *call);
 tutti_status tt_call_check_buffers(struct tt_call *call);
+/* From the first to the last byte that a checked call reads (TT_IN) or writes (TT_OUT) at this rank. */
+uint64_t tt_call_bytes(const struct tt_call *call, int side);
 
 /* check, then queue (in a group) or run and wait. What every collective's entry point calls. */
 tutti_status tt_call_submit(struct tt_call *call);
@@ -79,6 +81,8 @@ tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op);
 /* What a barrier sends: its IN. */
 const void *tt_barrier_token(void);
 
+/* What its peers may read of it. */
+void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct tt_call_record *record);
 /* The operation is over, or given up. */
 void tt_call_end(const struct tt_call *call, struct tt_op *op);
 

@@ -174,6 +174,11 @@ static struct extent extent_of(const struct tt_call *call, int side)
     return e;
 }
 
+uint64_t tt_call_bytes(const struct tt_call *call, int side)
+{
+    return extent_of(call, side).bytes;
+}
+
 /* Where the smaller buffer stands in the larger one when a call is in place. */
 static bool is_in_place(const struct tt_call *call)
 {

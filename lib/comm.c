@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "lane.h"
 #include "recorder.h"
 #include "trace.h"
 #include "transports/arena.h"
@@ -102,10 +103,11 @@ static tutti_status allocate(struct tt_comm *comm)
     comm->own_counts = malloc(n * sizeof *comm->own_counts);
     comm->points[0] = calloc(n, sizeof *comm->points[0]);
     comm->points[1] = calloc(n, sizeof *comm->points[1]);
+    comm->lanes = calloc(TT_LANES, sizeof *comm->lanes);
     comm->scratch = malloc((size_t)TT_FOLD_MAX * TT_SCRATCH_BYTES);
     if (comm->next_post == NULL || comm->starts[0] == NULL || comm->starts[1] == NULL ||
         comm->own_counts == NULL || comm->points[0] == NULL || comm->points[1] == NULL ||
-        comm->scratch == NULL)
+        comm->scratch == NULL || comm->lanes == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
     return tt_plan_cache_create(&comm->plans);
 }
@@ -209,6 +211,7 @@ void tt_comm_destroy(struct tt_comm *comm)
     free(comm->starts[1]);
     free(comm->own_counts);
     free(comm->scratch);
+    tt_lanes_free(comm);
     free(comm);
 }
 

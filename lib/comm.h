@@ -20,6 +20,7 @@
 
 enum { TT_NAME_BYTES = 64 };
 
+struct tt_lane;
 struct tt_recorder;
 struct tt_trace;
 
@@ -61,6 +62,7 @@ struct tt_comm {
     size_t *own_counts; /* n: elements of those blocks, where a user's operator counts its own, or where this
                          * rank knows only its own */
     struct tt_plan_cache plans;
+    struct tt_lane *lanes; /* lane.h */
     struct tt_operator_table operators;
     struct tt_point **points[2]; /* [0] sends, [1] receives; n each, made on first use */
 
@@ -128,6 +130,7 @@ void tt_cause_say(struct tt_cause *cause, const char *format, ...) __attribute__
 
 /* What a tutti_comm is (handle.h). */
 tutti_status tt_handle_create(struct tt_comm *comm, tutti_comm **handle);
+struct tt_comm *tt_handle_peek(const tutti_comm *handle); /* NULL; says nothing */
 struct tt_comm *tt_handle_find(const tutti_comm *handle); /* NULL, with the thread's last error set */
 struct tt_comm *tt_handle_take(tutti_comm *handle); /* the same, and the handle is dead from now on */
 

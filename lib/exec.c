@@ -186,6 +186,16 @@ static void retire(struct tt_op *op, struct tt_slice *slice, uint32_t position)
             activate(op, slice, op->turn[i]);
 }
 
+void tt_exec_skip(struct tt_op *op, uint32_t step)
+{
+    struct tt_slice *slice = &op->slices[0];
+    for (uint32_t i = 0; i < slice->nactive;)
+        if (slice->active[i].step < step)
+            retire(op, slice, i);
+        else
+            i++;
+}
+
 /* How many messages a chunk was: none if it is empty. */
 static uint64_t messages_of(const struct tt_layout *layout, uint32_t chunk)
 {

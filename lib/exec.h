@@ -97,6 +97,8 @@ void tt_op_destroy(struct tt_op *op);
 
 /* Begin, once everything above "what came of it" is set. */
 void tt_exec_start(struct tt_op *op);
+/* Of an operation of one slice that has just started, the units before this step are done already. */
+void tt_exec_skip(struct tt_op *op, uint32_t step);
 enum tt_progress tt_exec_progress(struct tt_op *op);
 
 /* The peer that this operation waits for first, TT_NONE if it waits for none: for messages about hangs. */

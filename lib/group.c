@@ -25,7 +25,8 @@ struct queue {
     struct init *inits;
     int ninits, init_capacity;
 };
-static _Thread_local struct queue queue;
+/* In the thread's static block, because every call looks at it. */
+static _Thread_local struct queue queue __attribute__((tls_model("initial-exec")));
 
 bool tt_group_open(void)
 {

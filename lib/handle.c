@@ -144,6 +144,12 @@ tutti_status tt_handle_create(struct tt_comm *comm, tutti_comm **handle)
     return status;
 }
 
+struct tt_comm *tt_handle_peek(const tutti_comm *handle)
+{
+    const struct shell *shell = (const struct shell *)(const void *)handle;
+    return magic_of(handle) == kinds[TT_SHELL_COMM].magic ? shell->object : NULL;
+}
+
 struct tt_comm *tt_handle_find(const tutti_comm *handle)
 {
     return find(TT_SHELL_COMM, handle);

@@ -217,6 +217,7 @@ static void describe(struct tt_entry *e, const struct tt_call *call, unsigned al
     set(e, TT_ENTRY_STATE, TT_ENTRY_NONE);
     set(e, TT_ENTRY_COUNT, call->count);
     set(e, TT_ENTRY_CALLED, now);
+    set(e, TT_ENTRY_ENDED, 0);
     set(e, TT_ENTRY_WHAT, tt_entry_what(call->collective, algorithm, call->type, call->total));
     set(e, TT_ENTRY_WHO, (uint64_t)call->op << 32 | (uint32_t)call->root);
 }
@@ -245,7 +246,8 @@ struct tt_entry *tt_recorder_queue(struct tt_recorder *r, const struct tt_call *
     return e;
 }
 
-struct tt_entry *tt_recorder_start(struct tt_recorder *r, const struct tt_call *call, const struct tt_op *op)
+struct tt_entry *tt_recorder_start(
+    struct tt_recorder *r, const struct tt_call *call, unsigned algorithm, uint64_t sequence)
 {
     uint64_t now = tt_ticks(), called = now, number = 0;
     struct tt_entry *e = call->entry;
@@ -255,8 +257,8 @@ struct tt_entry *tt_recorder_start(struct tt_recorder *r, const struct tt_call *
         number = get(e, TT_ENTRY_STATE) >> 8;
         called = get(e, TT_ENTRY_CALLED);
     }
-    describe(e, call, op->schedule->key.algorithm, called);
-    set(e, TT_ENTRY_SEQUENCE, op->sequence);
+    describe(e, call, algorithm, called);
+    set(e, TT_ENTRY_SEQUENCE, sequence);
     set(e, TT_ENTRY_STARTED, now);
     set(e, TT_ENTRY_STATE, number << 8 | TT_ENTRY_RUNNING);
     return e;
@@ -266,6 +268,11 @@ void tt_entry_end(struct tt_entry *e, bool done)
 {
     set(e, TT_ENTRY_ENDED, tt_ticks());
     set_state(e, done ? TT_ENTRY_DONE : TT_ENTRY_FAILED);
+}
+
+void tt_entry_pass(struct tt_entry *e)
+{
+    set_state(e, TT_ENTRY_DONE);
 }
 
 void tt_entry_drop(struct tt_entry *e)

@@ -21,7 +21,6 @@
 struct tt_call;
 struct tt_cause;
 struct tt_entry;
-struct tt_op;
 struct tt_recorder;
 
 tutti_status tt_recorder_open(int n, int rank, const char *name, struct tt_recorder **recorder);
@@ -33,8 +32,10 @@ void tt_recorder_identify(struct tt_recorder *recorder, uint64_t id);
 struct tt_entry *tt_recorder_queue(struct tt_recorder *recorder, const struct tt_call *call);
 /* The call runs, as this operation. A call that was not queued is entered now. */
 struct tt_entry *tt_recorder_start(
-    struct tt_recorder *recorder, const struct tt_call *call, const struct tt_op *op);
+    struct tt_recorder *recorder, const struct tt_call *call, unsigned algorithm, uint64_t sequence);
 void tt_entry_end(struct tt_entry *entry, bool done);
+/* It is done, so soon that the clock is not worth reading. */
+void tt_entry_pass(struct tt_entry *entry);
 /* A call that was queued will not run; nothing if it did. */
 void tt_entry_drop(struct tt_entry *entry);
 /* Nothing moved for so long, and this peer is waited for (TT_NONE: nobody). */

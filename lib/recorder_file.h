@@ -33,7 +33,7 @@ enum tt_entry_word {
     TT_ENTRY_COUNT,
     TT_ENTRY_CALLED, /* ticks */
     TT_ENTRY_STARTED,
-    TT_ENTRY_ENDED,
+    TT_ENTRY_ENDED, /* 0: at once, and nobody looked */
     TT_ENTRY_WHAT, /* collective: 6 bits; algorithm: 8; type: 4; elements of the whole vector: the rest */
     TT_ENTRY_WHO, /* root or peer: 32 bits; op: the rest */
     TT_ENTRY_LOOKED, /* ticks of the last look around; of this call if not before its start */

@@ -184,8 +184,13 @@ static void put_progress(struct tt_text *t, const struct view *v, const struct r
             tt_put(t, ", waits for rank %lld", (long long)waits_for(v, r));
         return;
     default:
-        tt_put(t, r->state == TT_ENTRY_DONE ? "done in " : "failed after ");
-        put_span(t, ended - started);
+        if (r->words[TT_ENTRY_ENDED] == 0) {
+            tt_put(t, "done at once");
+            ended = started;
+        } else {
+            tt_put(t, r->state == TT_ENTRY_DONE ? "done in " : "failed after ");
+            put_span(t, ended - started);
+        }
         tt_put(t, ", ");
         put_span(t, v->now.ns - ended);
         tt_put(t, " ago");
@@ -248,7 +253,7 @@ static void put_json(struct tt_text *t, const struct view *v, const struct recor
     tt_put(t, ", \"state\": \"%s\"", states[r->state]);
     put_time(t, "called_ns", true, ns_of(v, r, TT_ENTRY_CALLED));
     put_time(t, "started_ns", started, ns_of(v, r, TT_ENTRY_STARTED));
-    put_time(t, "ended_ns", over, ns_of(v, r, TT_ENTRY_ENDED));
+    put_time(t, "ended_ns", over && r->words[TT_ENTRY_ENDED] != 0, ns_of(v, r, TT_ENTRY_ENDED));
     put_time(t, "stalled_ns", has_waited(r), stalled_ns(v, r));
     put_number(t, "waits_for", waits_for(v, r) >= 0, (uint64_t)waits_for(v, r));
     tt_put(t, "}");

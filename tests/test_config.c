@@ -70,7 +70,7 @@ Test(config, defaults)
 
 Test(config, shared_and_local)
 {
-    static const char *const local[] = { "map", "pull", "membarrier", "isa" };
+    static const char *const local[] = { "map", "pull", "membarrier", "fused", "isa" };
     for (int i = 0; i < tt_setting_count; i++) {
         const char *name = tt_setting_table[i].name;
         bool is_local = false;
@@ -91,6 +91,7 @@ Test(config, environment)
     setenv("TUTTI_MAP", "0", 1);
     setenv("TUTTI_PULL", "false", 1);
     setenv("TUTTI_MEMBARRIER", "off", 1);
+    setenv("TUTTI_FUSED", "off", 1);
     setenv("TUTTI_ISA", "generic", 1);
     struct tt_settings s;
     cr_assert_eq(tt_settings_read(&s, NULL), TUTTI_OK);
@@ -103,6 +104,7 @@ Test(config, environment)
     cr_expect_not(s.map);
     cr_expect_not(s.pull);
     cr_expect_not(s.membarrier);
+    cr_expect_not(s.fused);
     cr_expect_eq(s.isa, 1);
     for (int i = 0; i < tt_setting_count; i++)
         cr_expect_eq(s.origin[i], TT_FROM_ENVIRONMENT);

@@ -223,10 +223,13 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
     for (unsigned class = 0; class < TT_CLASSES; class ++)
         for (int rank = 0; rank < head->n; rank++)
             tt_shm_channel_init(e, class, rank);
-    e->aborted = &e->peers[0].control->aborted;
+    e->head.ended = e->aborted = &e->peers[0].control->aborted;
     e->light = true;
     for (int rank = 0; rank < head->n; rank++)
         e->light = e->light && e->peers[rank].control->fences == 1;
+    e->head.post_bytes = tt_shm_post_bytes(e);
+    e->head.shared_from = (uintptr_t)e->own->base;
+    e->head.shared_bytes = e->map ? e->own->bytes : 0;
     e->connected = true;
     return TUTTI_OK;
 }
@@ -256,6 +259,8 @@ const struct tt_transport tt_shm = {
     .grant = tt_shm_grant,
     .granted = tt_shm_granted,
     .arrived = tt_shm_arrived,
+    .post = tt_shm_post,
+    .peek = tt_shm_peek,
     .pull = tt_shm_pull,
     .release = tt_shm_release,
     .enter = tt_shm_enter,

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "base/few.h"
 #include "base/status.h"
 #include "transports/shm_control.h"
 
@@ -94,12 +95,32 @@ static void copy_runs(uint8_t *to, const struct tt_view *view, uint64_t bytes)
     }
 }
 
+/* All of them at once: the receiver writes one with each message, and the line comes from its cache. */
+static void look_at_acks(struct tt_shm_channel *c)
+{
+    for (unsigned slot = 0; slot < TT_SLOTS; slot++)
+        c->acked[slot] = atomic_load_explicit(&c->acks_in->flag[slot], memory_order_acquire);
+}
+
 static bool slot_free(struct tt_shm_channel *c, unsigned slot)
 {
     if (c->acked[slot] == c->posted[slot])
         return true;
-    c->acked[slot] = atomic_load_explicit(&c->acks_in->flag[slot], memory_order_acquire);
+    look_at_acks(c);
     return c->acked[slot] == c->posted[slot];
+}
+
+/* All but what says where the bytes are; the flag last. */
+static void fill_line(struct tt_shm_line *line, struct tt_shm_channel *c, uint64_t number, uint32_t signature,
+    uint32_t bytes, enum tt_path path, bool packed)
+{
+    uint32_t flag = tt_shm_flag(number);
+    line->signature = signature;
+    line->bytes = bytes;
+    line->path = (uint8_t)path;
+    line->packed = packed;
+    c->posted[number & (TT_SLOTS - 1)] = flag;
+    atomic_store_explicit(&line->flag, flag, memory_order_release);
 }
 
 bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
@@ -129,15 +150,64 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
             (struct tt_shm_place){ .at = at, .stride = m->source.space.stride, .chunk = m->source.chunk };
         c->reading |= (uint8_t)(1u << slot);
     }
-    line->signature = m->signature;
-    line->bytes = (uint32_t)m->bytes;
-    line->path = (uint8_t)path;
-    line->packed = packed;
-    c->posted[slot] = tt_shm_flag(m->number);
-    atomic_store_explicit(&line->flag, c->posted[slot], memory_order_release);
+    fill_line(line, c, m->number, m->signature, (uint32_t)m->bytes, path, packed);
     head->path_bytes[path] += m->bytes;
     tt_doorbell_ring_light(e->peers[m->peer].bell, e->light);
     return true;
+}
+
+/* Longer ones may go without a copy. */
+uint64_t tt_shm_post_bytes(const struct tt_shm_endpoint *e)
+{
+    uint64_t most = PULL_BYTES - 1;
+    for (int rank = 0; rank < e->head.n; rank++)
+        if (e->map && rank != e->head.me && e->peers[rank].same)
+            most = COPY_BYTES;
+    return most < e->head.slot_bytes ? most : e->head.slot_bytes;
+}
+
+bool tt_shm_post(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number, uint32_t signature,
+    const void *src, uint32_t bytes)
+{
+    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
+    struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
+    unsigned slot = number & (TT_SLOTS - 1);
+    if (!slot_free(c, slot))
+        return false;
+    struct tt_shm_line *line = &c->out[slot];
+    enum tt_path path = bytes <= TT_SHM_INLINE_BYTES ? TT_PATH_INLINE : TT_PATH_COPIED;
+    if (path == TT_PATH_INLINE)
+        tt_copy_few(line->payload, src, bytes);
+    else
+        memcpy(c->payload_out + slot * e->slot_stride, src, bytes);
+    fill_line(line, c, number, signature, bytes, path, true);
+    c->reading &= (uint8_t) ~(1u << slot);
+    head->path_bytes[path] += bytes;
+    tt_doorbell_ring_light(e->peers[peer].bell, e->light);
+    unsigned next = (slot + 1) & (TT_SLOTS - 1);
+    if (c->acked[next] != c->posted[next]) /* now, while the message is on its way */
+        look_at_acks(c);
+    return true;
+}
+
+enum tt_peek tt_shm_peek(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
+    uint32_t signature, uint32_t bytes, const void **payload)
+{
+    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
+    struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
+    unsigned slot = number & (TT_SLOTS - 1);
+    const struct tt_shm_line *line = &c->in[slot];
+    if (atomic_load_explicit(&line->flag, memory_order_acquire) != tt_shm_flag(number))
+        return TT_PEEK_NOTHING;
+    if (line->signature != signature || line->bytes != bytes)
+        return TT_PEEK_ODD;
+    if (line->path == TT_PATH_INLINE && bytes <= TT_SHM_INLINE_BYTES)
+        *payload = line->payload;
+    else if (line->path == TT_PATH_COPIED)
+        *payload = c->payload_in + slot * e->slot_stride;
+    else
+        return TT_PEEK_ODD;
+    return TT_PEEK_THERE;
 }
 
 /* A slot that was posted again since was released before; one that holds a copy is nobody's source. */

@@ -43,6 +43,8 @@ enum tt_path {
     TT_PATHS
 };
 
+enum tt_peek { TT_PEEK_NOTHING, TT_PEEK_THERE, TT_PEEK_ODD };
+
 enum { TT_SLOTS = 8, TT_ADDRESS_BYTES = 128, TT_CALLS_KEPT = 16 };
 
 struct tt_message {
@@ -112,6 +114,10 @@ struct tt_endpoint {
     int n, me;
     uint64_t slot_bytes;
     uint64_t path_bytes[TT_PATHS]; /* counted by the sender */
+    const _Atomic uint32_t *ended; /* not 0: the communicator has */
+    uint64_t post_bytes; /* the longest message that post takes */
+    uintptr_t shared_from; /* memory that peers can map */
+    uint64_t shared_bytes;
     struct tt_doorbell
         *doorbell; /* rung by peers whenever something changed for this rank; NULL: never sleep */
 };
@@ -148,6 +154,14 @@ struct tt_transport {
     tutti_status (*pull)(struct tt_endpoint *e, int peer, const struct tt_arrival *arrival, uint64_t at,
         void *dst, uint64_t bytes);
     void (*release)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number);
+
+    /* The same for messages that are one run, are copied, and have come in full. post: as send, and
+     * complete at once. peek: *payload are the bytes, until release, if they are `bytes` that were copied
+     * with this signature; if it is ODD, arrived tells. NULL: this transport has neither. */
+    bool (*post)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number, uint32_t signature,
+        const void *src, uint32_t bytes);
+    enum tt_peek (*peek)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
+        uint32_t signature, uint32_t bytes, const void **payload);
 
     /* Ranks that are threads of one process read each other's private memory, and any rank may store where
      * another one granted. So a rank that gives an operation up must not return while a peer may still be

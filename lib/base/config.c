@@ -42,6 +42,8 @@ const struct tt_setting tt_setting_table[] = {
     { "membarrier", TT_LOCAL, TT_KIND_BOOL, FIELD(membarrier), "on",
         "messages need no fence: who goes to sleep fences for all, if all ranks say on and their systems "
         "let" },
+    { "fused", TT_LOCAL, TT_KIND_BOOL, FIELD(fused), "on",
+        "small calls that were made before skip the executor; the bits are the same" },
     { "isa", TT_LOCAL, TT_KIND_ISA, FIELD(isa), "auto",
         "instruction set of the reductions, whose bits do not depend on it; auto: the widest of this CPU" },
 };

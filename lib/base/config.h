@@ -38,6 +38,7 @@ struct tt_settings {
     bool map;
     bool pull;
     bool membarrier;
+    bool fused;
     uint64_t isa; /* 0: the widest; else 1 + enum tt_isa */
     uint8_t origin[TT_SETTINGS_MAX]; /* enum tt_origin of each row of the table */
 };

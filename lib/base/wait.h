@@ -71,6 +71,11 @@ void tt_wait_until(struct tt_wait *w, int64_t until_ns);
 /* Nothing was found in a poll: spin, yield or sleep a little. True when the caller should look at
  * deadlines and peers. The caller must poll again after every call. */
 bool tt_wait_idle(struct tt_wait *w);
+/* It has come to yielding or sleeping. */
+static inline bool tt_wait_is_long(const struct tt_wait *w)
+{
+    return w->stage > 0;
+}
 /* A poll found something: back to spinning. Also ends a wait. Work found right after a timeout, with no ring
  * in the next 50 ms, is a lost wake-up; who ends a wait for another reason rings first (abort does). */
 void tt_wait_awake(struct tt_wait *w);

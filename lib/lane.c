@@ -1,0 +1,153 @@
+/* lane.c: which calls have a lane, and the working out of their moves. */
+#include "lane.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOVES_MAX = 64, OPERANDS_MAX = TT_FOLD_MAX + 1 };
+
+/* Where the offsets of a buffer count from. */
+static uintptr_t origin(const struct tt_call *call, unsigned buffer)
+{
+    const void *pointers[TT_BUFFERS] = {
+        [TT_IN] = call->send, [TT_OUT] = call->recv, [TT_TMP] = call->comm->tmp
+    };
+    return (uintptr_t)pointers[buffer];
+}
+
+/* A cell range as bytes from its origin; false if it is not one run. */
+static bool place(const struct tt_call *call, const struct tt_op *op, unsigned buffer, uint32_t chunk,
+    uint32_t nchunks, struct tt_move *m, int i)
+{
+    struct tt_view view = { &op->layout, op->spaces[buffer], chunk, nchunks, 0 };
+    uint64_t run, count = tt_view_count(&view);
+    uintptr_t address = tt_view_run(&view, 0, &run);
+    m->buffer[i] = (uint8_t)buffer;
+    m->at[i] = (int64_t)(address - origin(call, buffer));
+    m->elements = (uint32_t)count;
+    m->bytes = (uint32_t)(count * op->layout.element_bytes);
+    return run >= count;
+}
+
+static void add_hop(struct tt_lane *lane, struct tt_move *m, const struct tt_step *step, uint32_t *nhops)
+{
+    if (m->operands++ == 0)
+        m->first = *nhops;
+    lane->hops[(*nhops)++] = (struct tt_hop){ step->peer, step->ordinal };
+}
+
+/* The messages of a unit in the order of the expression; see gather() of exec_fold.c. */
+static void add_hops(struct tt_lane *lane, struct tt_move *m, const struct tt_step *step, uint32_t *nhops)
+{
+    int lefts = 0;
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < step->fold_count; i++)
+            if (((step[i].flags & TT_LEFT) != 0) == (side == 0)) {
+                add_hop(lane, m, &step[i], nhops);
+                lefts += side == 0;
+            }
+    m->own = m->operands;
+    if (step->verb == TT_VERB_RECV_REDUCE) {
+        m->own = (uint8_t)lefts;
+        m->operands++;
+    }
+}
+
+static bool work_out(const struct tt_call *call, const struct tt_op *op, struct tt_lane *lane)
+{
+    const struct tt_schedule *s = op->schedule;
+    uint32_t nhops = 0;
+    bool runs = true;
+    for (uint32_t i = 0; i < s->nsteps && runs; i++) {
+        const struct tt_step *step = &s->steps[i];
+        struct tt_move *m = &lane->moves[lane->nmoves];
+        if (step->fold_index != 0)
+            continue;
+        *m = (struct tt_move){ .verb = step->verb, .step = i };
+        m->fold = op->folds[step->flags & TT_FOLD_TREE ? TT_TREE : TT_CHAIN];
+        m->divisor = step->flags & TT_FINAL ? op->divisor : 1;
+        if (step->verb != TT_VERB_RECV)
+            runs = place(call, op, step->src_buffer, step->src_chunk, step->nchunks, m, 1);
+        if (step->verb == TT_VERB_REDUCE)
+            runs = runs && place(call, op, step->right_buffer, step->right_chunk, step->nchunks, m, 2);
+        if (step->verb != TT_VERB_SEND)
+            runs = runs && place(call, op, step->dst_buffer, step->dst_chunk, step->nchunks, m, 0);
+        if (step->peer != TT_NONE)
+            add_hops(lane, m, step, &nhops);
+        if (step->peer != TT_NONE && m->bytes > TT_LANE_SHORT)
+            lane->long_messages = true;
+        runs = runs && (step->peer == TT_NONE || m->bytes <= call->comm->endpoint->post_bytes);
+        lane->nmoves += m->bytes > 0; /* what is empty is neither sent nor awaited */
+    }
+    return runs;
+}
+
+static void count_tolls(const struct tt_schedule *s, struct tt_lane *lane)
+{
+    for (int peer = 0; peer < s->key.n; peer++)
+        if (s->sends[peer] + s->recvs[peer] > 0)
+            lane->tolls[lane->ntolls++] = (struct tt_toll){ peer, s->sends[peer], s->recvs[peer] };
+}
+
+/* The extents of both buffers at this rank, as the check allows them. */
+static void measure(const struct tt_call *call, struct tt_lane *lane)
+{
+    const struct tt_collective_row *row = &tt_collectives[call->collective];
+    for (int side = 0; side < 2; side++)
+        lane->bytes[side] = tt_call_bytes(call, side);
+    lane->grain = row->result == TT_RESULT_REDUCED ? (uint32_t)tutti_type_bytes(call->type) : 1;
+    lane->apart = (int64_t)((uintptr_t)call->recv - (uintptr_t)call->send);
+}
+
+static bool is_plain(const struct tt_call *call, const struct tt_op *op)
+{
+    const struct tt_comm *comm = call->comm;
+    return comm->settings.fused && comm->trace == NULL && comm->transport->post != NULL &&
+           call->created == NULL && call->total > 0 && op->layout.slices == 1 && op->layout.counts == NULL &&
+           !op->one_sided && op->schedule->nsteps <= MOVES_MAX && op->schedule->key.n <= MOVES_MAX;
+}
+
+/* It is, though this call could not take it. */
+static bool is_there(const struct tt_lane *lane, uint64_t what, const struct tt_call *call)
+{
+    return lane->what == what && lane->count == call->count && lane->call.in_place == call->in_place;
+}
+
+void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
+{
+    uint64_t what = tt_lane_what(&(struct tt_quick){ .collective = call->collective,
+        .type = call->type,
+        .op = call->op,
+        .root = call->root,
+        .send = call->send,
+        .recv = call->recv });
+    const struct tt_schedule *s = op->schedule;
+    struct tt_lane *lane = tt_lane_at(call->comm, what, call->count);
+    if (what == 0 || !is_plain(call, op) || is_there(lane, what, call))
+        return;
+    struct tt_lane fresh = { .what = what, .count = call->count, .class = (uint8_t)op->class, .call = *call };
+    fresh.call.entry = NULL;
+    uint64_t hops = (uint64_t)s->nsteps * OPERANDS_MAX, tolls = (uint64_t)s->key.n;
+    fresh.moves =
+        malloc(s->nsteps * sizeof *fresh.moves + hops * sizeof *fresh.hops + tolls * sizeof *fresh.tolls);
+    if (fresh.moves == NULL)
+        return;
+    fresh.hops = (struct tt_hop *)(void *)(fresh.moves + s->nsteps);
+    fresh.tolls = (struct tt_toll *)(void *)(fresh.hops + hops);
+    if (!work_out(call, op, &fresh)) {
+        free(fresh.moves);
+        return;
+    }
+    count_tolls(s, &fresh);
+    measure(call, &fresh);
+    tt_call_record(call, op, &fresh.record);
+    free(lane->moves);
+    *lane = fresh;
+}
+
+void tt_lanes_free(struct tt_comm *comm)
+{
+    for (int i = 0; comm->lanes != NULL && i < TT_LANES; i++)
+        free(comm->lanes[i].moves);
+    free(comm->lanes);
+}

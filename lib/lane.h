@@ -1,0 +1,91 @@
+/* lane.h: calls that were made before, worked out down to the bytes.
+ *
+ * A program calls the same collective with the same count again and again. The first such call goes the whole
+ * way: check, plan, bind. What it came to is kept: a list of moves, each with its peer, its bytes and its
+ * offsets, where nothing but the pointers and the message numbers is left open. straight.c runs it. Only
+ * what is small and plain has a lane: one slice, messages that are copied, operators that are built in. */
+#ifndef TT_LANE_H
+#define TT_LANE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "call.h"
+
+enum { TT_LANES = 64, TT_LANE_SHORT = 1024 };
+
+struct tt_hop { /* a message of a move */
+    int32_t peer;
+    uint32_t ordinal;
+};
+
+struct tt_move { /* a unit of the schedule */
+    uint8_t verb; /* enum tt_verb */
+    uint8_t own; /* of what combines: which operand is this rank's; all others are messages, in order */
+    uint8_t operands;
+    uint8_t buffer[3]; /* enum tt_buffer: dst, src, right */
+    uint32_t step; /* of the schedule */
+    uint32_t bytes, elements;
+    int64_t at[3]; /* from the pointers of the call, or from TMP */
+    tt_fold_fn fold;
+    uint32_t divisor;
+    uint32_t first; /* of its hops */
+};
+
+struct tt_toll { /* how many messages a peer and this rank exchange */
+    int32_t peer;
+    uint32_t sends, recvs;
+};
+
+struct tt_lane {
+    uint64_t what, count; /* which call it is; what is never 0 */
+    uint64_t bytes[2]; /* that the call reads at send and writes at recv */
+    uint8_t class; /* enum tt_class */
+    int64_t apart; /* in place: recv - send */
+    uint32_t grain; /* pointers are multiples of it */
+    bool long_messages; /* beyond TT_LANE_SHORT: in registered memory they need no copy */
+    struct tt_call call; /* with the pointers of the first one */
+    struct tt_call_record record;
+    uint32_t nmoves, ntolls;
+    struct tt_move *moves; /* the one allocation; hops and tolls lie behind */
+    struct tt_hop *hops;
+    struct tt_toll *tolls;
+};
+
+struct tt_quick { /* the arguments of a call of one vector or of even blocks */
+    enum tt_collective collective;
+    tutti_type type;
+    tutti_op op;
+    int root;
+    const void *send;
+    void *recv;
+    size_t count;
+    tutti_comm *comm;
+    tutti_stream stream;
+};
+
+/* Which call it is: root or peer, operation, type, collective, same pointers; 0 for one that has no lane. */
+static inline uint64_t tt_lane_what(const struct tt_quick *q)
+{
+    bool plain = q->op < 256 && (unsigned)q->type < 256 && q->root >= 0;
+    uint32_t low = q->op << 16 | (uint32_t)q->type << 8 | (uint32_t)q->collective;
+    return plain ? (uint64_t)q->root << 32 | low | (q->send == q->recv ? 3u << 30 : 1u << 31) : 0;
+}
+
+/* The lane where it is, or would be. */
+static inline struct tt_lane *tt_lane_at(const struct tt_comm *comm, uint64_t what, uint64_t count)
+{
+    uint64_t hash = (what ^ count * 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
+    return &comm->lanes[hash >> 58];
+}
+_Static_assert(TT_LANES == 1 << 6, "six bits of the hash choose a lane");
+
+/* This call has run as this operation, alone and on no stream: keep it, if it may have a lane. No memory: no
+ * lane. */
+void tt_lane_learn(const struct tt_call *call, const struct tt_op *op);
+void tt_lanes_free(struct tt_comm *comm);
+
+/* Run a call by its lane; false, and nothing is done, if it has none, or if anything about it is out of the
+ * ordinary: then it goes the long way (straight.c). */
+bool tt_straight_run(const struct tt_quick *quick, tutti_status *status);
+
+#endif

@@ -1,0 +1,237 @@
+/* straight.c: a small call runs its schedule in program order, as its lane has it (lane.h).
+ *
+ * The fused path of small operations: the same schedule, messages, numbers, folds and header as the
+ * executor's, without plan, binding or ready list, so its peers cannot tell, and any rank may take either.
+ * That a schedule may run in program order, each send without waiting for its reader, is the third thing
+ * that the verifier proves of it. A unit is done when all its messages are there, or not at all. If they are
+ * long in coming, or look strange, the executor takes over at that unit: looking around, blaming and giving
+ * up are written once. */
+#include "base/few.h"
+#include "base/wait.h"
+#include "group.h"
+#include "lane.h"
+#include "recorder.h"
+#include "stream.h"
+
+struct trip { /* a call on its way */
+    struct tt_comm *comm;
+    struct tt_lane *lane;
+    uint8_t *base[TT_BUFFERS];
+    struct tt_entry *entry; /* NULL: not noted yet */
+    struct tt_wait wait;
+    bool waiting;
+    bool slow; /* it has done more than spin */
+};
+
+static bool overlap(const uint8_t *a, uint64_t a_bytes, const uint8_t *b, uint64_t b_bytes)
+{
+    return a < b + b_bytes && b < a + a_bytes;
+}
+
+static bool shareable(const struct tt_endpoint *e, const void *pointer)
+{
+    return (uintptr_t)pointer - e->shared_from < e->shared_bytes;
+}
+
+/* Nothing is wrong with the pointers that the long way would have to say. */
+static bool may_run(
+    const struct tt_comm *comm, const struct tt_lane *lane, const uint8_t *send, const uint8_t *recv)
+{
+    const struct tt_endpoint *e = comm->endpoint;
+    bool in_place = lane->call.in_place, both = lane->bytes[TT_IN] > 0 && lane->bytes[TT_OUT] > 0;
+    if ((lane->bytes[TT_IN] > 0 && send == NULL) || (lane->bytes[TT_OUT] > 0 && recv == NULL))
+        return false;
+    if ((((uintptr_t)send | (uintptr_t)recv) & (lane->grain - 1)) != 0)
+        return false;
+    if (in_place ? (int64_t)((uintptr_t)recv - (uintptr_t)send) != lane->apart
+                 : both && overlap(send, lane->bytes[TT_IN], recv, lane->bytes[TT_OUT]))
+        return false;
+    if (lane->long_messages && (shareable(e, send) || shareable(e, recv)))
+        return false;
+    return !comm->finalized && atomic_load_explicit(&comm->queued, memory_order_acquire) == 0 &&
+           atomic_load_explicit(e->ended, memory_order_acquire) == 0;
+}
+
+static uint64_t number(const struct trip *t, const struct tt_hop *hop, bool sends)
+{
+    uint64_t *const *next = sends ? t->comm->next_send : t->comm->next_recv;
+    return next[t->lane->class][hop->peer] + hop->ordinal;
+}
+
+/* Nothing has come: wait a little. False if it is time to look around. */
+static bool linger(struct trip *t)
+{
+    if (!t->waiting) {
+        tt_wait_begin(&t->wait, t->comm->wait_policy, &t->comm->endpoint->doorbell, 1);
+        t->waiting = true;
+    }
+    const struct tt_endpoint *e = t->comm->endpoint;
+    if (!tt_wait_idle(&t->wait) && atomic_load_explicit(e->ended, memory_order_acquire) == 0)
+        return true;
+    if (e->doorbell != NULL)
+        tt_doorbell_ring_always(e->doorbell); /* the wait ends for another reason than a ring */
+    return false;
+}
+
+static bool send(struct trip *t, const struct tt_move *m)
+{
+    const struct tt_hop *hop = &t->lane->hops[m->first];
+    uint64_t n = number(t, hop, true);
+    while (!t->comm->transport->post(t->comm->endpoint, hop->peer, t->lane->class, n,
+        t->lane->record.signature, t->base[m->buffer[1]] + m->at[1], m->bytes))
+        if (!linger(t))
+            return false;
+    return true;
+}
+
+/* The bytes of a message; NULL if they do not come, or are not what they should be. */
+static const void *await(struct trip *t, const struct tt_hop *hop, uint32_t bytes)
+{
+    const struct tt_transport *transport = t->comm->transport;
+    uint64_t n = number(t, hop, false);
+    const void *payload = NULL;
+    for (;;) {
+        switch (transport->peek(
+            t->comm->endpoint, hop->peer, t->lane->class, n, t->lane->record.signature, bytes, &payload)) {
+        case TT_PEEK_THERE:
+            return payload;
+        case TT_PEEK_ODD:
+            return NULL;
+        case TT_PEEK_NOTHING:
+            if (!linger(t))
+                return NULL;
+        }
+    }
+}
+
+static void copy(void *dst, const void *src, uint32_t bytes)
+{
+    if (bytes <= TT_FEW_BYTES)
+        tt_copy_few(dst, src, bytes);
+    else
+        tt_copy_bytes(dst, src, bytes);
+}
+
+static bool receive(struct trip *t, const struct tt_move *m)
+{
+    const void *sources[TT_FOLD_MAX + 1];
+    const struct tt_hop *hops = &t->lane->hops[m->first];
+    uint8_t *dst = t->base[m->buffer[0]] + m->at[0];
+    for (int i = 0, hop = 0; i < m->operands; i++) {
+        sources[i] = i == m->own ? t->base[m->buffer[1]] + m->at[1] : await(t, &hops[hop++], m->bytes);
+        if (sources[i] == NULL)
+            return false;
+    }
+    if (m->operands > 1)
+        m->fold(dst, sources, m->operands, m->elements, m->divisor);
+    else
+        copy(dst, sources[0], m->bytes);
+    int messages = m->operands - (m->own < m->operands);
+    for (int i = 0; i < messages; i++)
+        t->comm->transport->release(
+            t->comm->endpoint, hops[i].peer, t->lane->class, number(t, &hops[i], false));
+    return true;
+}
+
+static void combine(const struct trip *t, const struct tt_move *m)
+{
+    const void *sources[2] = { t->base[m->buffer[1]] + m->at[1], t->base[m->buffer[2]] + m->at[2] };
+    uint8_t *dst = t->base[m->buffer[0]] + m->at[0];
+    if (m->verb == TT_VERB_REDUCE)
+        m->fold(dst, sources, 2, m->elements, m->divisor);
+    else
+        copy(dst, sources[0], m->bytes);
+}
+
+static struct tt_entry *note(const struct trip *t)
+{
+    const struct tt_lane *lane = t->lane;
+    uint64_t sequence = t->comm->sequence;
+    if (lane->class == TT_CLASS_P2P)
+        sequence = number(t, lane->hops, lane->moves->verb == TT_VERB_SEND);
+    return tt_recorder_start(t->comm->recorder, &lane->call, lane->record.algorithm, sequence);
+}
+
+static bool move(struct trip *t, const struct tt_move *m)
+{
+    if (m->verb == TT_VERB_SEND)
+        return send(t, m);
+    if (t->entry == NULL) /* while the first messages are on their way */
+        t->entry = note(t);
+    if (m->verb == TT_VERB_RECV || m->verb == TT_VERB_RECV_REDUCE)
+        return receive(t, m);
+    combine(t, m);
+    return true;
+}
+
+/* The executor goes on where this path stands. */
+static tutti_status hand_over(const struct trip *t, uint32_t step)
+{
+    struct tt_pending pending = { .call = t->lane->call };
+    pending.call.send = t->base[TT_IN];
+    pending.call.recv = t->base[TT_OUT];
+    pending.call.entry = t->entry;
+    tutti_status status = tt_call_start(&pending.call, &pending.op);
+    if (status != TUTTI_OK)
+        return status;
+    tt_exec_skip(pending.op, step);
+    return tt_run(&pending, 1);
+}
+
+static void arrive(struct trip *t)
+{
+    struct tt_comm *comm = t->comm;
+    const struct tt_lane *lane = t->lane;
+    if (t->entry == NULL)
+        t->entry = note(t);
+    for (uint32_t i = 0; i < lane->ntolls; i++) {
+        comm->next_send[lane->class][lane->tolls[i].peer] += lane->tolls[i].sends;
+        comm->next_recv[lane->class][lane->tolls[i].peer] += lane->tolls[i].recvs;
+    }
+    if (lane->class == TT_CLASS_COLLECTIVE)
+        comm->transport->complete(comm->endpoint, ++comm->sequence);
+    else if (lane->tolls[0].sends > 0)
+        comm->next_post[lane->tolls[0].peer]++;
+    if (t->slow)
+        tt_entry_end(t->entry, true);
+    else
+        tt_entry_pass(t->entry);
+}
+
+static tutti_status run(struct trip *t)
+{
+    const struct tt_lane *lane = t->lane;
+    if (lane->class == TT_CLASS_COLLECTIVE)
+        t->comm->transport->publish(t->comm->endpoint, &lane->record, t->comm->sequence);
+    for (uint32_t i = 0; i < lane->nmoves; i++) {
+        bool done = move(t, &lane->moves[i]);
+        if (t->waiting) {
+            t->slow |= tt_wait_is_long(&t->wait);
+            tt_wait_awake(&t->wait);
+            t->waiting = false;
+        }
+        if (!done)
+            return hand_over(t, lane->moves[i].step);
+    }
+    arrive(t);
+    return TUTTI_OK;
+}
+
+bool tt_straight_run(const struct tt_quick *q, tutti_status *status)
+{
+    struct trip t;
+    uint64_t what = tt_lane_what(q);
+    if (q->stream.kind != TUTTI_STREAM_NONE || tt_group_open() || (t.comm = tt_handle_peek(q->comm)) == NULL)
+        return false;
+    t.lane = tt_lane_at(t.comm, what, q->count);
+    if (t.lane->what != what || t.lane->count != q->count || !may_run(t.comm, t.lane, q->send, q->recv))
+        return false;
+    t.base[TT_IN] = (uint8_t *)(uintptr_t)q->send;
+    t.base[TT_OUT] = q->recv;
+    t.base[TT_TMP] = t.comm->tmp;
+    t.entry = NULL;
+    t.waiting = false;
+    t.slow = false;
+    *status = run(&t);
+    return true;
+}

@@ -1,0 +1,297 @@
+/* test_api_fused.c: the short way of small calls that were made before (lib/straight.c): the same bits as the
+ * long way, with peers on either, through long waits, and with errors told as before. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm.h"
+#include "lane.h"
+#include "ranks.h"
+
+enum { MOST = 600, ELEMENT = 8, ROUNDS = 3 };
+static const size_t counts[] = { 1, 2, 13, 100, MOST };
+enum { COUNTS = sizeof counts / sizeof counts[0] };
+
+struct form {
+    enum tt_collective collective;
+    tutti_type type;
+    tutti_op op;
+};
+static const struct form forms[] = {
+    { TT_ALL_REDUCE, TUTTI_FLOAT32, TUTTI_SUM },
+    { TT_ALL_REDUCE, TUTTI_BFLOAT16, TUTTI_AVG },
+    { TT_ALL_REDUCE, TUTTI_INT8, TUTTI_MAX },
+    { TT_REDUCE, TUTTI_FLOAT16, TUTTI_SUM },
+    { TT_REDUCE, TUTTI_FLOAT64, TUTTI_PROD },
+    { TT_REDUCE_SCATTER, TUTTI_FLOAT32, TUTTI_AVG },
+    { TT_REDUCE_SCATTER, TUTTI_UINT32, TUTTI_BIT_XOR },
+    { TT_BROADCAST, TUTTI_INT32, 0 },
+    { TT_ALL_GATHER, TUTTI_FLOAT8_E4M3, 0 },
+    { TT_ALL_TO_ALL, TUTTI_INT64, 0 },
+    { TT_GATHER, TUTTI_INT8, 0 },
+    { TT_SCATTER, TUTTI_UINT64, 0 },
+    { TT_BARRIER, TUTTI_INT32, 0 },
+};
+enum { FORMS = sizeof forms / sizeof forms[0] };
+
+static uint8_t send_space[RANKS_MAX][RANKS_MAX * MOST * ELEMENT],
+    recv_space[2][RANKS_MAX][RANKS_MAX * MOST * ELEMENT];
+
+static tutti_status run(
+    const struct form *f, const void *send, void *recv, size_t count, int root, tutti_comm *comm)
+{
+    tutti_stream none = tutti_no_stream();
+    switch (f->collective) {
+    case TT_ALL_REDUCE:
+        return tutti_all_reduce(send, recv, count, f->type, f->op, comm, none);
+    case TT_REDUCE:
+        return tutti_reduce(send, recv, count, f->type, f->op, root, comm, none);
+    case TT_REDUCE_SCATTER:
+        return tutti_reduce_scatter(send, recv, count, f->type, f->op, comm, none);
+    case TT_BROADCAST:
+        return tutti_broadcast(send, recv, count, f->type, root, comm, none);
+    case TT_ALL_GATHER:
+        return tutti_all_gather(send, recv, count, f->type, comm, none);
+    case TT_ALL_TO_ALL:
+        return tutti_all_to_all(send, recv, count, f->type, comm, none);
+    case TT_GATHER:
+        return tutti_gather(send, recv, count, f->type, root, comm, none);
+    case TT_SCATTER:
+        return tutti_scatter(send, recv, count, f->type, root, comm, none);
+    default:
+        return tutti_barrier(comm, none);
+    }
+}
+
+/* How many calls of this communicator may go the short way by now. */
+static int lanes_of(tutti_comm *comm)
+{
+    const struct tt_comm *c = tt_handle_find(comm);
+    int known = 0;
+    for (int i = 0; i < TT_LANES; i++)
+        known += c->lanes[i].what != 0;
+    return known;
+}
+
+static void fill(struct ranks_me *me, uint8_t *to, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        to[i] = (uint8_t)(ranks_random(&me->random) & 0x3f);
+}
+
+/* Short and long way with the same input, several rounds with other input each. */
+static void compare(
+    struct ranks_me *me, const struct form *f, size_t count, int root, bool in_place, tutti_comm *both[2])
+{
+    uint8_t *send = send_space[me->rank];
+    size_t bytes = (size_t)me->n * count * tutti_type_bytes(f->type);
+    for (int round = 0; round < ROUNDS; round++) {
+        ranks_at(me, "n %d rank %d: %s of %zu, type %d, root %d%s, round %d", me->n, me->rank,
+            tt_collectives[f->collective].name, count, f->type, root, in_place ? ", in place" : "", round);
+        fill(me, send, bytes);
+        for (int side = 0; side < 2; side++) {
+            uint8_t *recv = recv_space[side][me->rank];
+            memset(recv, 0x77, sizeof recv_space[side][me->rank]);
+            if (in_place)
+                memcpy(recv, send, bytes);
+            ranks_ok(me, run(f, in_place ? recv : send, recv, count, root, both[side]), "a call");
+        }
+        ranks_expect(me,
+            memcmp(recv_space[0][me->rank], recv_space[1][me->rank], sizeof recv_space[0][0]) == 0,
+            "the short way has other bits");
+    }
+}
+
+static void same_bits(struct ranks_me *me)
+{
+    const char *options = me->context;
+    bool odd = options != NULL && me->rank % 2 == 1; /* with peers that go the other way */
+    tutti_config on = { .size = sizeof on, .options = odd ? "fused=off" : "fused=on" };
+    tutti_config off = { .size = sizeof off, .options = odd ? "fused=on" : "fused=off" };
+    tutti_comm *both[2] = { ranks_join(me, &on), ranks_join(me, &off) };
+    if (both[0] == NULL || both[1] == NULL)
+        return;
+    for (int i = 0; i < FORMS; i++)
+        for (int c = 0; c < COUNTS; c++) {
+            bool same = tt_collectives[forms[i].collective].in_place == TT_IN_PLACE_SAME && c % 2 == 1;
+            compare(me, &forms[i], counts[c], (i + c) % me->n, same, both);
+        }
+    ranks_expect(me, lanes_of(both[odd]) > FORMS, "only %d calls have a lane", lanes_of(both[odd]));
+    ranks_expect(me, lanes_of(both[!odd]) == 0, "fused=off has lanes");
+    for (int side = 0; side < 2; side++)
+        ranks_part(me, both[side]);
+}
+
+Test(api_fused, same_bits)
+{
+    for (int n = 1; n <= 5; n++)
+        ranks_run(&(struct ranks_plan){ .n = n, .run = same_bits });
+}
+
+Test(api_fused, same_bits_of_threads)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_TOGETHER, .run = same_bits });
+}
+
+Test(api_fused, peers_on_the_other_way)
+{
+    for (int n = 2; n <= 4; n++)
+        ranks_run(&(struct ranks_plan){ .n = n, .run = same_bits, .context = "mixed" });
+}
+
+/* --- A long wait: the executor takes over */
+
+static void wait_long(struct ranks_me *me)
+{
+    tutti_comm *comm = ranks_join(me, NULL);
+    if (comm == NULL)
+        return;
+    for (int i = 0; i < FORMS; i++)
+        for (int round = 0; round < 4; round++) {
+            const struct form *f = &forms[i];
+            uint8_t *send = send_space[me->rank], *recv = recv_space[0][me->rank];
+            ranks_at(me, "n %d rank %d: late, %s, round %d", me->n, me->rank,
+                tt_collectives[f->collective].name, round);
+            memset(send, 1, MOST);
+            memset(recv, 0x77, MOST);
+            if (round == 2 && me->rank == i % me->n)
+                ranks_sleep_us(250000); /* more than a tick of lib/base/wait.h */
+            ranks_ok(me, run(f, send, recv, 4, 0, comm), "a call");
+            if (f->collective == TT_ALL_REDUCE && f->op == TUTTI_MAX)
+                ranks_expect(me, memcmp(recv, send, 4) == 0 && recv[4] == 0x77, "a wrong maximum");
+            if (f->collective == TT_ALL_GATHER)
+                ranks_expect(me, memcmp(recv, send, 4 * (size_t)me->n) == 0, "a wrong block");
+        }
+    ranks_part(me, comm);
+}
+
+/* What was combined before the wait is not combined again. */
+static void wait_in_the_midst(struct ranks_me *me)
+{
+    static const char *const options[] = { "algo=all_reduce:tree", "algo=all_reduce:ring",
+        "algo=all_reduce:halving" };
+    for (int i = 0; i < 9; i++) {
+        tutti_config config = { .size = sizeof config, .options = options[i % 3] };
+        tutti_comm *comm = ranks_join(me, &config);
+        for (int round = 0; comm != NULL && round < 4; round++) {
+            int32_t values[5];
+            ranks_at(me, "n %d rank %d: %s, round %d", me->n, me->rank, options[i % 3], round);
+            for (int k = 0; k < 5; k++)
+                values[k] = me->rank + k;
+            if (round == 2 && me->rank == me->n - 1 - i / 3)
+                ranks_sleep_us(150000);
+            ranks_ok(me, tutti_all_reduce(values, values, 5, TUTTI_INT32, TUTTI_SUM, comm, tutti_no_stream()),
+                "all_reduce");
+            for (int k = 0; k < 5; k++)
+                ranks_expect(
+                    me, values[k] == me->n * (me->n - 1) / 2 + k * me->n, "element %d is %d", k, values[k]);
+        }
+        if (comm != NULL)
+            ranks_part(me, comm);
+    }
+}
+
+Test(api_fused, the_executor_goes_on_where_it_takes_over)
+{
+    for (int n = 3; n <= 5; n++)
+        ranks_run(&(struct ranks_plan){ .n = n, .run = wait_in_the_midst });
+}
+
+Test(api_fused, the_executor_takes_over_a_long_wait)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = wait_long });
+}
+
+/* Sends of eight and more messages wait for their reader, who is late. */
+static void send_many(struct ranks_me *me)
+{
+    tutti_comm *comm = ranks_join(me, NULL);
+    for (int i = 0; comm != NULL && i < 100; i++) {
+        int64_t value = i, got = -1;
+        ranks_at(me, "rank %d: message %d", me->rank, i);
+        if (me->rank == 1 && i % 40 == 3)
+            ranks_sleep_us(150000);
+        if (me->rank == 0)
+            ranks_ok(me, tutti_send(&value, 1, TUTTI_INT64, 1, comm, tutti_no_stream()), "send");
+        else
+            ranks_ok(me, tutti_recv(&got, 1, TUTTI_INT64, 0, comm, tutti_no_stream()), "recv");
+        ranks_expect(me, me->rank == 0 || got == value, "%lld came", (long long)got);
+    }
+    if (comm != NULL)
+        ranks_part(me, comm);
+}
+
+Test(api_fused, sends_wait_for_a_late_reader)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = send_many });
+}
+
+/* --- Errors */
+
+static void refuse(struct ranks_me *me)
+{
+    float space[8] = { 1, 2, 3, 4 }, out[8];
+    tutti_stream none = tutti_no_stream();
+    tutti_comm *comm = ranks_join(me, NULL);
+    if (comm == NULL)
+        return;
+    for (int i = 0; i < 2; i++)
+        ranks_ok(me, tutti_all_reduce(space, out, 4, TUTTI_FLOAT32, TUTTI_SUM, comm, none), "all_reduce");
+    ranks_expect(me, lanes_of(comm) == 1, "it has no lane");
+    ranks_refused(me, tutti_all_reduce(space, NULL, 4, TUTTI_FLOAT32, TUTTI_SUM, comm, none),
+        TUTTI_INVALID_ARGUMENT, "recv NULL", "recv is NULL");
+    ranks_refused(me, tutti_all_reduce(NULL, out, 4, TUTTI_FLOAT32, TUTTI_SUM, comm, none),
+        TUTTI_INVALID_ARGUMENT, "send NULL", "send is NULL");
+    ranks_refused(me, tutti_all_reduce(space, space + 2, 4, TUTTI_FLOAT32, TUTTI_SUM, comm, none),
+        TUTTI_INVALID_ARGUMENT, "overlap", "overlap");
+    ranks_refused(me, tutti_all_reduce((char *)space + 1, out, 4, TUTTI_FLOAT32, TUTTI_SUM, comm, none),
+        TUTTI_INVALID_ARGUMENT, "a crooked pointer", "multiple of 4");
+    ranks_refused(me, tutti_all_reduce(space, out, 4, TUTTI_FLOAT32, (tutti_op)200, comm, none),
+        TUTTI_INVALID_ARGUMENT, "no such op", "op is 200");
+    ranks_ok(
+        me, tutti_all_reduce(space, out, 4, TUTTI_FLOAT32, TUTTI_SUM, comm, none), "all_reduce after errors");
+    ranks_expect(me, out[3] == 4.0f * (float)me->n, "a wrong sum after errors");
+    ranks_ok(me, tutti_comm_finalize(comm), "finalize");
+    ranks_refused(me, tutti_all_reduce(space, out, 4, TUTTI_FLOAT32, TUTTI_SUM, comm, none),
+        TUTTI_INVALID_USAGE, "after finalize", "finalized");
+    ranks_ok(me, tutti_comm_destroy(comm), "destroy");
+    ranks_refused(me, tutti_all_reduce(space, out, 4, TUTTI_FLOAT32, TUTTI_SUM, comm, none),
+        TUTTI_INVALID_ARGUMENT, "after destroy", "destroyed");
+}
+
+Test(api_fused, errors_are_told)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = refuse });
+}
+
+/* Behind calls on a stream it waits its turn; in a group it is queued. */
+static void keep_order(struct ranks_me *me)
+{
+    int64_t one = 1, sums[3];
+    tutti_stream stream;
+    tutti_comm *comm = ranks_join(me, NULL);
+    if (comm == NULL || !ranks_ok(me, tutti_stream_create(&stream), "stream_create"))
+        return;
+    for (int i = 0; i < 50; i++) {
+        ranks_at(me, "rank %d: order, round %d", me->rank, i);
+        int64_t value = i;
+        ranks_ok(
+            me, tutti_all_reduce(&value, &sums[0], 1, TUTTI_INT64, TUTTI_SUM, comm, stream), "on the stream");
+        ranks_ok(me, tutti_all_reduce(&sums[0], &sums[1], 1, TUTTI_INT64, TUTTI_MAX, comm, tutti_no_stream()),
+            "at once");
+        ranks_ok(me, tutti_group_start(), "group_start");
+        ranks_ok(me, tutti_all_reduce(&one, &sums[2], 1, TUTTI_INT64, TUTTI_SUM, comm, tutti_no_stream()),
+            "in a group");
+        ranks_expect(me, sums[1] == (int64_t)i * me->n, "%lld, not %d", (long long)sums[1], i * me->n);
+        sums[2] = 0;
+        ranks_ok(me, tutti_group_end(), "group_end");
+        ranks_expect(me, sums[2] == me->n, "the group's sum is %lld", (long long)sums[2]);
+    }
+    ranks_ok(me, tutti_stream_destroy(stream), "stream_destroy");
+    ranks_part(me, comm);
+}
+
+Test(api_fused, order_of_streams_and_groups)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = keep_order });
+}
