@@ -21,11 +21,15 @@
 
 enum { NAMES_BYTES = 4096, ALGORITHMS_MAX = 64 };
 
+/* Points of a moment share a measured flag: looking for it takes as long as some hundred short points. */
+#define YOUNG_SECONDS 0.02
+
 struct run {
     struct perf_session session;
     struct perf_report report;
     size_t *counts; /* two per rank, for the v-forms */
     int blind; /* corruptions that the check did not find */
+    double young_seconds; /* timed since the flag's round trip was measured; the same at all ranks */
     bool shown; /* the report appears on a terminal */
     bool counting; /* the first walk: how many points there are */
     long points, point; /* how many, and the one at work */
@@ -65,7 +69,12 @@ static int measure_point(struct run *run, const struct perf_point *p, const char
         if (perf_measure(s, p, in_place == 1, &results[in_place]) != TUTTI_OK)
             return PERF_EXIT_FAILED;
     }
-    run->report.flag_after = perf_crew_flag(s->crew);
+    for (int i = 0; i < 2; i++)
+        run->young_seconds += results[i].seconds * (double)results[i].calls;
+    if (run->young_seconds > YOUNG_SECONDS) {
+        run->report.flag_after = perf_crew_flag(s->crew);
+        run->young_seconds = 0;
+    }
     if (s->crew->rank == 0) {
         if (run->shown)
             perf_crew_prints(s->crew);
@@ -406,8 +415,10 @@ static int rank_main(struct perf_crew *crew, void *context)
     perf_way_close(&run.session.way);
     perf_buffers_free(&run.session.buffers);
     free(run.counts);
-    if (code == PERF_EXIT_OK)
+    if (code == PERF_EXIT_OK) {
         run.report.rest_after = rest_of(crew, o, bare);
+        run.report.flag_after = perf_crew_flag(crew);
+    }
     if (code != PERF_EXIT_FAILED)
         tutti_comm_finalize(crew->comm);
     tutti_comm_destroy(crew->comm);

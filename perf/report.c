@@ -95,7 +95,19 @@ static void table_row(struct perf_report *r, const struct perf_point *p, const c
         snprintf(both, sizeof both, "%s/%s", paths[0], paths[1]);
     else
         snprintf(both, sizeof both, "%s", paths[0]);
-    fprintf(r->file, "  %-8s %s\n", both, algorithm);
+    fprintf(r->file, "  %-21s %s\n", both, algorithm);
+}
+
+/* What was after is before. */
+static void note_class(struct perf_report *r)
+{
+    const char *before = perf_flag_class(r->flag_before), *after = perf_flag_class(r->flag_after);
+    if (strcmp(before, after) != 0) {
+        perf_report_note(r, "the class changed here from %s to %s: %.3f to %.3f us", before, after,
+            1e6 * r->flag_before, 1e6 * r->flag_after);
+        r->class_changes++;
+    }
+    r->flag_before = r->flag_after;
 }
 
 void perf_report_row(struct perf_report *r, const struct perf_point *p, const char *algorithm,
@@ -114,13 +126,7 @@ void perf_report_row(struct perf_report *r, const struct perf_point *p, const ch
     }
     if (is_table(r))
         table_row(r, p, algorithm, results);
-    const char *before = perf_flag_class(r->flag_before), *after = perf_flag_class(r->flag_after);
-    if (strcmp(before, after) != 0) {
-        perf_report_note(r, "the class changed here from %s to %s: %.3f to %.3f us", before, after,
-            1e6 * r->flag_before, 1e6 * r->flag_after);
-        r->class_changes++;
-    }
-    r->flag_before = r->flag_after;
+    note_class(r);
     fflush(r->file);
 }
 
@@ -197,7 +203,7 @@ void perf_report_table(struct perf_report *r, const struct perf_collective *coll
     fprintf(r->file, "#%11s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
     for (int i = 0; i < 2; i++)
         fprintf(r->file, "  %8s %7s %7s %6s", "time", "algbw", "busbw", "#wrong");
-    fprintf(r->file, "  %8s %8s %6s  %-8s %s\n", "median", "p99", "%limit", "path", "algorithm");
+    fprintf(r->file, "  %8s %8s %6s  %-21s %s\n", "median", "p99", "%limit", "path", "algorithm");
     fprintf(r->file, "#%11s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
     for (int i = 0; i < 2; i++)
         fprintf(r->file, "  %8s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "");
@@ -219,6 +225,7 @@ void perf_report_note(struct perf_report *r, const char *format, ...)
 
 bool perf_report_end(struct perf_report *r)
 {
+    note_class(r);
     if (is_table(r) && r->flag_after >= 0) {
         print_flag(r, r->flag_after, "after");
         if (r->class_changes == 0)
