@@ -16,9 +16,9 @@
 #                     never is quiet; not with more ranks than cores
 #
 # The distance between two virtual cores changes from minute to minute, so the programs alternate within each
-# round of a point, each measures the round trip of a flag, and only rounds count in which all were in one
-# class. A peer counts at the better of its default and of a run bound to cores. Rows where Tutti loses are
-# printed like the others. Needs no root.
+# round of a point, each measures the round trip of a flag before and after, and what was measured in one
+# class is compared. A peer counts at the better of its default and of a run bound to cores. Rows where Tutti
+# loses are printed like the others. Needs no root.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -34,12 +34,12 @@ build=$(cd "$(dirname "$collperf")" && pwd)
 collperf=$build/$(basename "$collperf")
 results=${2:-$build/bench.jsonl}
 if [ "${BENCH_QUICK:-0}" != 0 ]; then
-    ranks_list='2 8' sizes='8 65536 1048576' collectives='all_reduce broadcast barrier'
+    rounds=2 ranks_list='2 8' sizes='8 65536 1048576' collectives='all_reduce broadcast'
 else
-    ranks_list='2 8' sizes='8 4096 65536 1048576 8388608 67108864'
+    rounds=3 ranks_list='2 8' sizes='8 4096 65536 1048576 8388608 67108864'
     collectives=$("$collperf" --list collectives | tr '\n' ' ')
 fi
-rounds=${BENCH_ROUNDS:-3}
+rounds=${BENCH_ROUNDS:-$rounds}
 ranks_list=${BENCH_RANKS:-$ranks_list}
 sizes=${BENCH_SIZES:-$sizes}
 collectives=${BENCH_COLLECTIVES:-$collectives}

@@ -8,7 +8,7 @@
 # machine are granted 5 percent.
 BEGIN {
     slack = 1.05
-    n_classes = split("NEAR FAR", classes, " ")
+    n_classes = split("NEAR FAR SHARED", classes, " ")
 }
 function bytes_of(text)
 {
@@ -29,7 +29,7 @@ FNR == NR {
     from[bars] = bytes_of($4)
     to[bars] = bytes_of($5)
     memory[bars] = $6
-    bar[bars, "NEAR"] = $7
+    bar[bars, "NEAR"] = bar[bars, "SHARED"] = $7
     bar[bars, "FAR"] = $8
     next
 }
@@ -58,7 +58,7 @@ function judge(judgement, got,    i, class, how)
         return
     }
 }
-/^\{"mode"/ && field("class") ~ /^(NEAR|FAR)$/ {
+/^\{"mode"/ && field("class") ~ /^(NEAR|FAR|SHARED)$/ {
     if (field("mode") == "dirty") {
         judge("dirty", field("ratio"))
         next
@@ -101,7 +101,7 @@ function guide(point,    p, where)
     if (p[2] == 8)
         compare("barrier <= all_reduce of 8 bytes", times("barrier", p), times("all_reduce", p), where)
 }
-/^\{"ladder"/ && field("class") ~ /^(NEAR|FAR)$/ {
+/^\{"ladder"/ && field("class") ~ /^(NEAR|FAR|SHARED)$/ {
     where = field("ladder") ", " field("memory") ", " field("class")
     n = split(field("us"), step, " ")
     for (i = 1; i <= n; i++) {
@@ -132,7 +132,8 @@ END {
     for (i = 1; i <= bars; i++) {
         printf "%s\n", text[i]
         for (c = 1; c <= n_classes; c++)
-            printf "    %-4s %s\n", classes[c], verdict(i, classes[c])
+            if (classes[c] != "SHARED" || (i, classes[c]) in rows)
+                printf "    %-6s %s\n", classes[c], verdict(i, classes[c])
     }
     print "# Guidelines, with 5 percent for noise"
     for (point in points)

@@ -21,9 +21,10 @@ function list(what, key)
         field("machine"), field("openmpi"), field("mpich")
     print "its default and of bound to cores. A cell says how many times faster Tutti is than the better one:"
     print "with malloc'ed memory / with memory of `tutti_mem_alloc`; below 1 it is slower. NEAR and FAR: how"
-    print "far the cores were apart, which changes by itself on a virtual machine. - was not measured."
+    print "far the cores were apart, which changes by itself on a virtual machine; SHARED: more ranks than"
+    print "cores. - was not measured in the class."
 }
-/^\{"mode": "steady"/ && field("class") ~ /^(NEAR|FAR)$/ && field("collective") !~ /_v$/ {
+/^\{"mode": "steady"/ && field("class") ~ /^(NEAR|FAR|SHARED)$/ && field("collective") !~ /_v$/ {
     table = field("ranks") SUBSEP field("class")
     list("tables", table)
     list("sizes", field("size"))

@@ -63,12 +63,22 @@ wait_for_quiet()
     done
 }
 
+# Nobody else took the cores, and the class was the same before and after, unless ranks share cores.
+is_clean()
+{
+    [ "$others" -le 8 ] || return
+    [ "$n" -le "$cores" ] || return 0
+    seen=$(grep "$compared" "$scratch/lines" | grep -o '"class[_after]*": "[^"]*"' | sed 's/.*: //' | sort -u)
+    [ "$seen" = '"NEAR"' ] || [ "$seen" = '"FAR"' ]
+}
+
 # One that fails or takes too long leaves no line, is told, and makes the run one that failed. Broadcast is
 # compared in place, since MPI has no other form of it, and everything else out of place. The words of a
 # command are split on purpose: no path here may hold a blank.
 measure() # library variant command
 {
     waited=0
+    compared="\"in_place\": $([ "$collective" = broadcast ] && echo true || echo false)"
     for try in 1 2 3 4 5; do
         wait_for_quiet
         mark before
@@ -81,40 +91,29 @@ measure() # library variant command
         }
         mark after
         others=$(others)
-        if [ "$others" -le 8 ] || [ "$patience" -eq 0 ]; then
+        # a ladder is long, and each of its lines is judged by itself
+        if [ "$patience" -eq 0 ] || [ "$mode" = ladder ] || is_clean; then
             break
         fi
     done
-    grep "\"in_place\": $([ "$collective" = broadcast ] && echo true || echo false)" "$scratch/lines" |
+    grep "$compared" "$scratch/lines" |
         sed -e "s/^{/{\"point\": \"$point\", \"library\": \"$1\", \"variant\": \"$2\", /" \
             -e "s/}\$/, \"size\": $bytes, \"tries\": $try, \"others\": $others}/" >>"$scratch/round"
 }
-# Before and after each measurement. Ranks that share a core cannot always tell.
-count_classes()
-{
-    grep -o '"class[_after]*": "[^"]*"' "$scratch/round" | sed 's/.*: //' | sort -u |
-        if [ "$n" -le "$cores" ]; then cat; else grep -v 'ONE CORE'; fi | wc -l
-}
-
-# All programs of one point, once; once more if the class changed meanwhile.
+# All programs of one point, once.
 measure_point()
 {
-    for attempt in 1 2; do
-        : >"$scratch/round"
-        for memory in malloc registered; do
-            placed=$([ $memory = malloc ] && echo default || echo bound)
-            for variant in $(variants_of "$n" "$mode"); do
-                measure tutti "$variant" \
-                    "$(tutti_command "$collective" "$n" "$bytes" "$bytes" $memory "$variant" "$mode")"
-            done
-            for peer in $peers; do
-                measure "$peer" "$placed" \
-                    "$(peer_command "$collective" "$n" "$bytes" "$peer" "$placed" "$mode")"
-            done
+    : >"$scratch/round"
+    for memory in malloc registered; do
+        placed=$([ $memory = malloc ] && echo default || echo bound)
+        for variant in $(variants_of "$n" "$mode"); do
+            measure tutti "$variant" \
+                "$(tutti_command "$collective" "$n" "$bytes" "$bytes" $memory "$variant" "$mode")"
         done
-        if [ "$attempt" -eq 2 ] || [ "$(count_classes)" -le 1 ]; then
-            break
-        fi
+        for peer in $peers; do
+            measure "$peer" "$placed" \
+                "$(peer_command "$collective" "$n" "$bytes" "$peer" "$placed" "$mode")"
+        done
     done
     cat "$scratch/round" >>"$results"
 }

@@ -2,43 +2,44 @@
 #
 # usage: awk -f bench_json.awk -f bench_sum.awk bench.jsonl
 #
-# A round counts in the class that all its programs saw at their beginning and end. Where no round of a point
-# was clean, those are given in which the class changed (MIXED) or another program had more than 8 percent of
-# the cores (BUSY), and no bar is judged by them. A peer's time is the better of its two variants. Of a
-# ladder, each size has its own class.
+# A measurement counts in the class that it saw at its beginning and end, if no other program had more than 8
+# percent of the cores meanwhile; of ranks that share cores the class is SHARED. A class has a line if Tutti
+# and all peers were measured in it. Where none has, one line called MIXED has the medians of all, and no bar
+# is judged by it. A peer's time is the better of its two variants.
 /^\{"asked"/ {
     header = $0
     cores = field("cores") + 0
 }
+function class_of_line()
+{
+    if (field("others") + 0 > 8)
+        return "MIXED"
+    if (field("ranks") + 0 > cores)
+        return "SHARED"
+    return field("class_after") == field("class") ? field("class") : "MIXED"
+}
 /^\{"point": "ladder / {
-    if (field("others") + 0 <= 8 && (field("class_after") == "" || field("class_after") == field("class"))) {
-        group = field("collective") SUBSEP field("memory") SUBSEP field("class")
-        note(group, ladders)
-        add(group SUBSEP field("bytes"), field("time_us"))
-        if (!((group, field("bytes")) in in_ladder))
-            steps[group] = steps[group] " " field("bytes")
-        in_ladder[group, field("bytes")] = 1
-    }
+    group = field("collective") SUBSEP field("memory") SUBSEP class_of_line()
+    note(group, ladders)
+    add(group SUBSEP field("bytes"), field("time_us"))
+    if (!((group, field("bytes")) in in_ladder))
+        steps[group] = steps[group] " " field("bytes")
+    in_ladder[group, field("bytes")] = 1
     next
 }
 /^\{"point"/ {
-    group = field("point")
-    note(group, groups)
-    lines[group] = lines[group] "\n" $0
-    see(group, field("class"))
-    see(group, field("class_after"))
-    if (field("others") + 0 > 8)
-        class_of[group] = "BUSY"
-}
-# Another program of the round, or the same one at its end, saw this class.
-function see(group, class)
-{
-    if (class == "" || (class == "ONE CORE" && field("ranks") > cores && class_of[group] != ""))
-        return # ranks that share a core cannot always tell
-    if (class_of[group] == "" || (class_of[group] == "ONE CORE" && field("ranks") > cores))
-        class_of[group] = class
-    else if (class_of[group] != class && class_of[group] != "BUSY")
-        class_of[group] = "MIXED"
+    point = field("point")
+    sub(/ [^ ]*$/, "", point) # the round
+    note(point, points)
+    key = field("library") SUBSEP field("variant") SUBSEP (field("library") == "tutti" ? field("memory") : "")
+    if (field("variant") ~ /^(default|bound)$/ && !((point, key) in is_program)) {
+        is_program[point, key] = 1
+        programs[point] = programs[point] "\n" key
+    }
+    class = class_of_line()
+    take(point SUBSEP class SUBSEP, key)
+    if (class != "MIXED")
+        take(point SUBSEP "MIXED" SUBSEP, key)
 }
 /^\{"instructions"/ {
     counted = counted $0 "\n"
@@ -53,29 +54,36 @@ function note(what, list)
         list[++list[0]] = what
     seen[what, "noted"] = 1
 }
+# What a line says, for all lines of a point and class together.
+function take(base, key,    i)
+{
+    add(base key, field("time_us"))
+    add(base "flag", field("flag_us"))
+    if (field("library") != "tutti" || field("variant") != "default")
+        return
+    path[base key] = field("path")
+    algorithm[base key] = field("algorithm")
+    for (i = 1; i <= n_extras; i++)
+        if (field(extras[i]) != "")
+            add(base key SUBSEP extras[i], field(extras[i]))
+}
 function better(a, b)
 {
     return a > 0 && (b == 0 || a < b) ? a : b
 }
 function peer_time(base, peer)
 {
-    return better(median(base peer SUBSEP "default"), median(base peer SUBSEP "bound"))
+    return better(median(base peer SUBSEP "default" SUBSEP), median(base peer SUBSEP "bound" SUBSEP))
 }
-# One line of one round.
-function take(place,    key, i)
+# In how many rounds every program of a point was measured in a class.
+function rounds_of(point, class,    i, n, key, least)
 {
-    key = place SUBSEP field("library") SUBSEP field("variant")
-    if (field("library") == "tutti")
-        key = key SUBSEP field("memory")
-    add(key, field("time_us"))
-    add(place SUBSEP "flag", field("flag_us"))
-    if (field("library") == "tutti" && field("variant") == "default") {
-        path[key] = field("path")
-        algorithm[key] = field("algorithm")
-        for (i = 1; i <= n_extras; i++)
-            if (field(extras[i]) != "")
-                add(key SUBSEP extras[i], field(extras[i]))
-    }
+    n = split(programs[point], key, "\n")
+    least = count[point, class, key[2]] + 0
+    for (i = 3; i <= n; i++)
+        if (count[point, class, key[i]] + 0 < least)
+            least = count[point, class, key[i]] + 0
+    return least
 }
 function number(name, us)
 {
@@ -91,7 +99,7 @@ function print_line(point, class, memory,    base, own, key, openmpi, mpich, pee
     mpich = peer_time(base, "mpich")
     peer = better(openmpi, mpich)
     printf "{\"mode\": \"%s\", \"collective\": \"%s\", \"ranks\": %d, \"size\": %.0f, \"memory\": \"%s\", " \
-        "\"class\": \"%s\", \"rounds\": %d", p[1], p[2], p[3], p[4], memory, class, rounds[point, class]
+        "\"class\": \"%s\", \"rounds\": %d", p[1], p[2], p[3], p[4], memory, class, rounds_of(point, class)
     printf "%s%s%s%s", number("tutti_us", own), number("openmpi_us", openmpi), number("mpich_us", mpich),
         number("ratio", own > 0 ? peer / own : 0)
     printf "%s%s", number("off_us", median(base "tutti" SUBSEP "fused_off" SUBSEP memory)),
@@ -112,22 +120,11 @@ function print_ladder(group,    g, n, i, step)
 }
 END {
     print header
-    for (i = 1; i <= groups[0]; i++) {
-        group = point = groups[i]
-        sub(/ [^ ]*$/, "", point) # the round
-        note(point, points)
-        rounds[point, class_of[group]]++
-        n = split(lines[group], line, "\n")
-        for (j = 2; j <= n; j++) {
-            $0 = line[j]
-            take(point SUBSEP class_of[group])
-        }
-    }
-    n = split("NEAR,FAR,ONE CORE,MIXED,BUSY", classes, ",")
+    n = split("NEAR FAR SHARED MIXED", classes, " ")
     for (i = 1; i <= points[0]; i++) {
         clean = 0
         for (j = 1; j <= n; j++) {
-            if (!((points[i], classes[j]) in rounds) || (j > 2 && clean))
+            if (rounds_of(points[i], classes[j]) == 0 || (classes[j] == "MIXED" && clean))
                 continue
             clean = 1
             print_line(points[i], classes[j], "malloc")

@@ -7,9 +7,9 @@ function ratio(text)
     return text == "" ? "-" : sprintf("%.2fx%s", text, text + 0 < 1 ? " LOSS" : "")
 }
 BEGIN {
-    printf "%-16s %5s %9s | %21s | %23s | %23s |\n", "", "", "", "peers, us",
+    printf "%-18s %5s %9s | %21s | %23s | %23s |\n", "", "", "", "peers, us",
         "Tutti, us", "Tutti is faster by"
-    printf "%-16s %5s %9s | %10s %10s | %11s %11s | %11s %11s | %s\n", "collective", "ranks", "bytes",
+    printf "%-18s %5s %9s | %10s %10s | %11s %11s | %11s %11s | %s\n", "collective", "ranks", "bytes",
         "Open MPI", "MPICH", "malloc", "registered", "malloc", "registered", "flag us, class, rounds"
 }
 field("memory") == "malloc" {
@@ -17,7 +17,8 @@ field("memory") == "malloc" {
     own_ratio = field("ratio")
 }
 field("memory") == "registered" {
-    printf "%-16s %5s %9s | %10s %10s | %11s %11s | %11s %11s | %.3f %s %s\n", field("collective"),
+    name = field("collective") (field("mode") == "dirty" ? " dirty" : "")
+    printf "%-18s %5s %9s | %10s %10s | %11s %11s | %11s %11s | %.3f %s %s\n", name,
         field("ranks"), field("size"), microseconds(field("openmpi_us")), microseconds(field("mpich_us")),
         microseconds(own), microseconds(field("tutti_us")), ratio(own_ratio), ratio(field("ratio")),
         field("flag_us"), field("class"), field("rounds")

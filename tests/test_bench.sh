@@ -32,50 +32,54 @@ show() # program files
     awk -f "$here/perf/bench_json.awk" -f "$here/perf/$program" "$@"
 }
 
-# --- Medians: of each class by itself, the better variant of a peer, and no round whose class changed or in
-# which another program took the cores, unless there is no other.
-round() # collective round class tutti openmpi-default openmpi-bound [others [other class [class after]]]
+# --- Medians: of each class by itself, the better variant of a peer, and nothing that was measured while the
+# class changed or another program took the cores, unless there is nothing else.
+round() # collective ranks round class tutti openmpi-default openmpi-bound [others [class after]]
 {
-    point="{\"point\": \"steady $1 2 4096 $2\", \"library\":"
-    rest="\"collective\": \"$1\", \"ranks\": 2, \"flag_us\": 0.1, \"size\": 4096, \"others\": ${7:-0}}"
+    point="{\"point\": \"steady $1 $2 4096 $3\", \"library\":"
+    rest="\"collective\": \"$1\", \"ranks\": $2, \"flag_us\": 0.1, \"class\": \"$4\", \
+\"class_after\": \"${9:-$4}\", \"size\": 4096, \"others\": ${8:-0}}"
     for memory in malloc registered; do
-        echo "$point \"tutti\", \"variant\": \"default\", \"memory\": \"$memory\", \"time_us\": $4, \
-\"class\": \"$3\", \"path\": \"line\", \"algorithm\": \"ring\", $rest"
+        echo "$point \"tutti\", \"variant\": \"default\", \"memory\": \"$memory\", \"time_us\": $5, \
+\"path\": \"line\", \"algorithm\": \"ring\", $rest"
     done
-    echo "$point \"openmpi\", \"variant\": \"default\", \"time_us\": $5, \"class\": \"$3\", $rest"
-    echo "$point \"openmpi\", \"variant\": \"bound\", \"time_us\": $6, \"class\": \"${8:-$3}\", \
-\"class_after\": \"${9:-${8:-$3}}\", $rest"
+    echo "$point \"openmpi\", \"variant\": \"default\", \"time_us\": $6, $rest"
+    echo "$point \"openmpi\", \"variant\": \"bound\", \"time_us\": $7, $rest"
+}
+ladder() # bytes us
+{
+    echo "{\"point\": \"ladder reduce 2 0 1\", \"collective\": \"reduce\", \"memory\": \"malloc\", \
+\"class\": \"NEAR\", \"class_after\": \"NEAR\", \"ranks\": 2, \"bytes\": $1, \"time_us\": $2, \"others\": 0}"
 }
 {
-    echo '{"asked": "x", "date": "2026-01-02", "machine": "2 cores", "openmpi": "4", "mpich": "5"}'
-    round all_reduce 1 NEAR 1 9 9
-    round all_reduce 2 NEAR 3 9 9
-    round all_reduce 3 NEAR 2 8 7
-    round all_reduce 4 FAR 4 6 5
-    round all_reduce 5 NEAR 100 1 1 50
-    round all_reduce 6 NEAR 100 1 1 0 FAR
-    round reduce 1 NEAR 1 1 1 0 NEAR FAR
-    round broadcast 1 NEAR 1 2 0.5
-    echo '{"point": "ladder reduce 2 0 1", "collective": "reduce", "memory": "malloc", "class": "NEAR",' \
-        '"bytes": 8, "time_us": 1, "others": 0}'
-    echo '{"point": "ladder reduce 2 0 1", "collective": "reduce", "memory": "malloc", "class": "NEAR",' \
-        '"bytes": 16, "time_us": 2, "others": 0}'
-    echo '{"point": "ladder reduce 2 0 1", "collective": "reduce", "memory": "malloc", "class": "NEAR",' \
-        '"bytes": 32, "time_us": 7, "others": 0}'
+    echo '{"asked": "x", "date": "2026-01-02", "cores": 2, "machine": "m", "openmpi": "4", "mpich": "5"}'
+    round all_reduce 2 1 NEAR 1 9 9
+    round all_reduce 2 2 NEAR 3 9 9
+    round all_reduce 2 3 NEAR 2 8 7
+    round all_reduce 2 4 FAR 4 6 5
+    round all_reduce 2 5 NEAR 100 1 1 50
+    round all_reduce 2 6 NEAR 100 1 1 0 FAR
+    round reduce 2 1 NEAR 1 1 1 0 FAR
+    round broadcast 2 1 NEAR 1 2 0.5
+    round broadcast 8 1 'ONE CORE' 1 3 4 0 FAR
+    ladder 8 1
+    ladder 16 2
+    ladder 32 7
     echo '{"instructions": 321, "least": 321, "most": 321, "collective": "all_reduce", "ranks": 2, "size": 8}'
 } >"$scratch/raw"
 show bench_sum.awk "$scratch/raw" >"$scratch/sums"
-sum() # collective memory class rounds tutti openmpi ratio
+sum() # collective ranks memory class rounds tutti openmpi ratio
 {
-    demand "$scratch/sums" "{\"mode\": \"steady\", \"collective\": \"$1\", \"ranks\": 2, \"size\": 4096, \
-\"memory\": \"$2\", \"class\": \"$3\", \"rounds\": $4, \"tutti_us\": $5, \"openmpi_us\": $6, \"ratio\": $7, \
+    demand "$scratch/sums" "{\"mode\": \"steady\", \"collective\": \"$1\", \"ranks\": $2, \"size\": 4096, \
+\"memory\": \"$3\", \"class\": \"$4\", \"rounds\": $5, \"tutti_us\": $6, \"openmpi_us\": $7, \"ratio\": $8, \
 \"flag_us\": 0.100, \"path\": \"line\", \"algorithm\": \"ring\"}"
 }
-sum all_reduce malloc NEAR 3 2 9 4.5
-sum all_reduce registered FAR 1 4 5 1.25
-sum reduce malloc MIXED 1 1 1 1
-sum broadcast malloc NEAR 1 1 0.5 0.5
-! grep -q '"class": "BUSY"' "$scratch/sums" || fail "a disturbed round beside clean ones" "$scratch/sums"
+sum all_reduce 2 malloc NEAR 3 2 9 4.5
+sum all_reduce 2 registered FAR 1 4 5 1.25
+sum reduce 2 malloc MIXED 1 1 1 1
+sum broadcast 2 malloc NEAR 1 1 0.5 0.5
+sum broadcast 8 malloc SHARED 1 1 3 3
+[ "$(wc -l <"$scratch/sums")" -eq 13 ] || fail "other lines than those of a class" "$scratch/sums"
 demand "$scratch/sums" '{"ladder": "reduce", "memory": "malloc", "class": "NEAR", "us": "8:1 16:2 32:7"}'
 
 # --- Verdicts: met, missed with the worst row, not measured; a mixed class judges nothing.
@@ -83,13 +87,15 @@ cat >"$scratch/bars" <<'END'
 # a comment
 faster all_reduce 2 4K 4K malloc 4 5
 faster broadcast  2 4K 1M any    1 1
+faster broadcast  8 4K 4K any    2 4
 faster any        2 8  8  any    1 1
 END
 show bench_bars.awk "$scratch/bars" "$scratch/sums" >"$scratch/verdicts"
-demand "$scratch/verdicts" "    NEAR met: 4.5 at all_reduce 4096 malloc"
-demand "$scratch/verdicts" "    FAR  MISSED in 1 of 1: 1.25 at all_reduce 4096 malloc, 25%"
-demand "$scratch/verdicts" "    NEAR MISSED in 2 of 2: 0.5 at broadcast 4096 malloc, 50%"
-demand "$scratch/verdicts" "    NEAR not measured"
+demand "$scratch/verdicts" "    NEAR   met: 4.5 at all_reduce 4096 malloc"
+demand "$scratch/verdicts" "    FAR    MISSED in 1 of 1: 1.25 at all_reduce 4096 malloc, 25%"
+demand "$scratch/verdicts" "    NEAR   MISSED in 2 of 2: 0.5 at broadcast 4096 malloc, 50%"
+demand "$scratch/verdicts" "    SHARED met: 3 at broadcast 4096 malloc"
+demand "$scratch/verdicts" "    NEAR   not measured"
 demand "$scratch/verdicts" "# Instructions of one all_reduce of 8 bytes, 2 ranks: 321"
 demand "$scratch/verdicts" "twice the bytes take at most 3 times as long: BROKEN"
 demand "$scratch/verdicts" "    7 us instead of 6: reduce, malloc, NEAR, 32 B"
