@@ -113,9 +113,12 @@ list_points()
 }
 
 # --- What is asked, and whether the file already has a part of it.
-asked="$rounds rounds; $ranks_list ranks; $sizes bytes; $collectives;$peers"
+asked="make bench BENCH_ROUNDS=$rounds BENCH_RANKS='$ranks_list' BENCH_SIZES='$sizes'"
+asked="$asked BENCH_COLLECTIVES='$(echo "$collectives" | sed 's/ $//')' BENCH_PEERS='${peers# }'"
+[ -z "$under" ] || asked="$asked BENCH_UNDER='${under##*/}'"
+[ "${BENCH_QUICK:-0}" = 0 ] || asked="$asked BENCH_QUICK=1"
 built=$(cat "$collperf" "$build"/.libs/collperf "$build"/.libs/libtutti.so 2>/dev/null | cksum)
-header="{\"asked\": \"$asked\", \"built\": \"$built\","
+header="{\"command\": \"$asked\", \"built\": \"$built\","
 if ! head -n 1 "$results" 2>/dev/null | grep -qF "$header" ||
     tail -n 1 "$results" | grep -q '^{"finished"'; then
     cpu=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)

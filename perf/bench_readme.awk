@@ -16,7 +16,7 @@ function list(what, key)
         names[what, ++length_of[what]] = key
     seen[what, key] = 1
 }
-/^\{"asked"/ {
+/^\{"command"/ {
     printf "Measured %s on %s, beside Open MPI %s and MPICH %s, each at the better of\n", field("date"),
         field("machine"), field("openmpi"), field("mpich")
     print "its default and of bound to cores. A cell says how many times faster Tutti is than the better one:"

@@ -6,7 +6,7 @@
 # percent of the cores meanwhile; of ranks that share cores the class is SHARED. A class has a line if Tutti
 # and all peers were measured in it. Where none has, one line called MIXED has the medians of all, and no bar
 # is judged by it. A peer's time is the better of its two variants.
-/^\{"asked"/ {
+/^\{"command"/ {
     header = $0
     cores = field("cores") + 0
 }
