@@ -75,8 +75,8 @@ static void print_paths(char *text, size_t bytes, const struct perf_result *resu
             used += (size_t)snprintf(
                 text + used, bytes - used, "%s%s", used > 0 ? "+" : "", perf_path_names[path]);
         if (own > 0 && own < all && used < bytes)
-            used += (size_t)snprintf(text + used, bytes - used, own * 100 < all ? ":<1%%" : ":%.0f%%",
-                100 * (double)own / (double)all);
+            used += (size_t)snprintf(
+                text + used, bytes - used, own * 100 < all ? ":<1%%" : ":%d%%", (int)(own * 100 / all));
     }
 }
 
