@@ -68,8 +68,8 @@ function judge(judgement, got,    i, class, how)
     judge("limit", field("limit"))
     judge("startup", field("startup_ms"))
     judge("rest", field("rest_kib"))
-    judge("threads", field("threads_us") > 0 ? own / field("threads_us") : 0)
-    judge("off", field("off_us") > 0 ? field("off_us") / own : 0)
+    judge("threads", field("threads_us") + 0 > 0 ? own / field("threads_us") : 0)
+    judge("off", field("off_us") + 0 > 0 ? field("off_us") / own : 0)
     time[field("collective"), field("ranks"), field("size"), field("memory"), field("class")] = own
     points[field("ranks") SUBSEP field("size") SUBSEP field("memory") SUBSEP field("class")] = 1
 }

@@ -8,7 +8,9 @@ function size_name(bytes)
 }
 function cell(text)
 {
-    return text == "" ? "-" : sprintf(text < 0.995 ? "**%.2f**" : text < 9.95 ? "%.1f" : "%.0f", text + 0)
+    if (text == "")
+        return "-"
+    return sprintf(text + 0 < 0.995 ? "**%.2f**" : text + 0 < 9.95 ? "%.1f" : "%.0f", text)
 }
 function list(what, key)
 {
