@@ -28,6 +28,13 @@ struct queue {
 /* In the thread's static block, because every call looks at it. */
 static _Thread_local struct queue queue __attribute__((tls_model("initial-exec")));
 
+/* Of a group that has only messages with lanes (lane.h): they need no item. */
+enum { QUICK_MAX = 16 };
+static _Thread_local struct {
+    struct tt_quick messages[QUICK_MAX];
+    int count;
+} quick;
+
 bool tt_group_open(void)
 {
     return queue.depth > 0;
@@ -53,11 +60,58 @@ static bool grow(void **items, int count, int *capacity, size_t bytes)
     return true;
 }
 
+static tutti_status add(struct tt_item **item, const struct tt_call *call)
+{
+    if (*item == NULL)
+        *item = tt_item_take(NULL);
+    return *item != NULL ? tt_item_add(*item, call) : TUTTI_OUT_OF_MEMORY;
+}
+
+/* The quick messages become whole calls. */
+static tutti_status add_slowly(struct tt_item **item)
+{
+    tutti_status status = TUTTI_OK;
+    struct tt_call call;
+    for (int i = 0; i < quick.count && status == TUTTI_OK; i++) {
+        tt_lane_call(&quick.messages[i], &call);
+        status = add(item, &call);
+    }
+    quick.count = 0;
+    return status;
+}
+
 tutti_status tt_group_add(const struct tt_call *call)
 {
-    if (queue.item == NULL)
-        queue.item = tt_item_take(NULL);
-    return tt_group_note(queue.item != NULL ? tt_item_add(queue.item, call) : TUTTI_OUT_OF_MEMORY);
+    tutti_status status = add_slowly(&queue.item);
+    return tt_group_note(status == TUTTI_OK ? add(&queue.item, call) : status);
+}
+
+bool tt_group_add_quick(const struct tt_quick *q)
+{
+    if (queue.item != NULL || quick.count == QUICK_MAX)
+        return false;
+    quick.messages[quick.count++] = *q;
+    return true;
+}
+
+/* The sends, which wait for nobody, then the receives, whose peers may be here as well. From the first that
+ * cannot be done at once, all that are left become whole calls. */
+static tutti_status run_quick(struct tt_item **item)
+{
+    bool quickly = true;
+    for (int sends = 1; sends >= 0; sends--) {
+        int left = 0;
+        for (int i = 0; i < quick.count; i++) {
+            const struct tt_quick *q = &quick.messages[i];
+            bool turn = (q->collective == TT_P2P_SEND) == (sends == 1);
+            if (turn && quickly)
+                quickly = tt_straight_point(q);
+            if (!turn || !quickly)
+                quick.messages[left++] = *q;
+        }
+        quick.count = left;
+    }
+    return add_slowly(item);
 }
 
 tutti_status tt_group_add_init(
@@ -122,7 +176,11 @@ static tutti_status run_calls(struct tt_batch *batch)
         if (status != TUTTI_OK)
             return status;
     }
-    return tt_run(batch->calls, batch->count);
+    tutti_status status = tt_run(batch->calls, batch->count);
+    for (int i = 0; i < batch->count && status == TUTTI_OK; i++)
+        if (tt_collectives[batch->calls[i].call.collective].p2p && batch->calls[i].op != NULL)
+            tt_lane_learn(&batch->calls[i].call, batch->calls[i].op);
+    return status;
 }
 
 /* All have a stream: queue, and return at once. Some have: wait for all. */
@@ -180,6 +238,9 @@ tutti_status tutti_group_end(void)
     tutti_status status = ended.status;
     if (status == TUTTI_OK && ended.ninits > 0)
         status = run_inits(&ended);
+    if (status == TUTTI_OK && quick.count > 0)
+        status = run_quick(&ended.item);
+    quick.count = 0;
     if (status == TUTTI_OK && ended.item != NULL)
         status = tt_batch_meet(ended.item->batch);
     if (status == TUTTI_OK && ended.item != NULL)
@@ -201,6 +262,9 @@ tutti_status tt_group_take(struct tt_item **item)
     tutti_status status = ended.status;
     if (status == TUTTI_OK && ended.ninits > 0)
         status = tt_fail(TUTTI_INVALID_USAGE, "group_keep: the group has an initialisation; legal: calls");
+    if (status == TUTTI_OK)
+        status = add_slowly(&ended.item);
+    quick.count = 0;
     if (status == TUTTI_OK && ended.item == NULL && (ended.item = tt_item_take(NULL)) == NULL)
         status = TUTTI_OUT_OF_MEMORY;
     if (status == TUTTI_OK)

@@ -103,8 +103,9 @@ static bool is_plain(const struct tt_call *call, const struct tt_op *op)
 {
     const struct tt_comm *comm = call->comm;
     return comm->settings.fused && comm->trace == NULL && comm->transport->post != NULL &&
-           call->created == NULL && call->total > 0 && op->layout.slices == 1 && op->layout.counts == NULL &&
-           !op->one_sided && op->schedule->nsteps <= MOVES_MAX && op->schedule->key.n <= MOVES_MAX;
+           call->created == NULL && !call->met && call->total > 0 && op->layout.slices == 1 &&
+           op->layout.counts == NULL && !op->one_sided && op->schedule->nsteps <= MOVES_MAX &&
+           op->schedule->key.n <= MOVES_MAX;
 }
 
 /* It is, though this call could not take it. */
@@ -143,6 +144,14 @@ void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
     tt_call_record(call, op, &fresh.record);
     free(lane->moves);
     *lane = fresh;
+}
+
+void tt_lane_call(const struct tt_quick *q, struct tt_call *call)
+{
+    const struct tt_comm *comm = tt_handle_peek(q->comm);
+    *call = tt_lane_at(comm, tt_lane_what(q), q->count)->call;
+    call->send = q->send;
+    call->recv = q->recv;
 }
 
 void tt_lanes_free(struct tt_comm *comm)

@@ -74,7 +74,8 @@ static inline uint64_t tt_lane_what(const struct tt_quick *q)
 /* The lane where it is, or would be. */
 static inline struct tt_lane *tt_lane_at(const struct tt_comm *comm, uint64_t what, uint64_t count)
 {
-    uint64_t hash = (what ^ count * 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
+    uint64_t hash = what * 0x9e3779b97f4a7c15u ^ count * 0xc2b2ae3d27d4eb4fu;
+    hash = (hash ^ hash >> 32) * 0x9e3779b97f4a7c15u;
     return &comm->lanes[hash >> 58];
 }
 _Static_assert(TT_LANES == 1 << 6, "six bits of the hash choose a lane");
@@ -87,5 +88,10 @@ void tt_lanes_free(struct tt_comm *comm);
 /* Run a call by its lane; false, and nothing is done, if it has none, or if anything about it is out of the
  * ordinary: then it goes the long way (straight.c). */
 bool tt_straight_run(const struct tt_quick *quick, tutti_status *status);
+/* A message of a group that ends. A send does not wait. False, and nothing is done, if it cannot be done
+ * now. */
+bool tt_straight_point(const struct tt_quick *quick);
+/* The call as the long way has it; only for what has a lane. */
+void tt_lane_call(const struct tt_quick *quick, struct tt_call *call);
 
 #endif

@@ -21,6 +21,7 @@ struct trip { /* a call on its way */
     struct tt_wait wait;
     bool waiting;
     bool slow; /* it has done more than spin */
+    bool hasty; /* it does not wait */
 };
 
 static bool overlap(const uint8_t *a, uint64_t a_bytes, const uint8_t *b, uint64_t b_bytes)
@@ -61,6 +62,8 @@ static uint64_t number(const struct trip *t, const struct tt_hop *hop, bool send
 /* Nothing has come: wait a little. False if it is time to look around. */
 static bool linger(struct trip *t)
 {
+    if (t->hasty)
+        return false;
     if (!t->waiting) {
         tt_wait_begin(&t->wait, t->comm->wait_policy, &t->comm->endpoint->doorbell, 1);
         t->waiting = true;
@@ -198,6 +201,15 @@ static void arrive(struct trip *t)
         tt_entry_pass(t->entry);
 }
 
+static void end_wait(struct trip *t)
+{
+    if (!t->waiting)
+        return;
+    t->slow |= tt_wait_is_long(&t->wait);
+    tt_wait_awake(&t->wait);
+    t->waiting = false;
+}
+
 static tutti_status run(struct trip *t)
 {
     const struct tt_lane *lane = t->lane;
@@ -205,11 +217,7 @@ static tutti_status run(struct trip *t)
         t->comm->transport->publish(t->comm->endpoint, &lane->record, t->comm->sequence);
     for (uint32_t i = 0; i < lane->nmoves; i++) {
         bool done = move(t, &lane->moves[i]);
-        if (t->waiting) {
-            t->slow |= tt_wait_is_long(&t->wait);
-            tt_wait_awake(&t->wait);
-            t->waiting = false;
-        }
+        end_wait(t);
         if (!done)
             return hand_over(t, lane->moves[i].step);
     }
@@ -217,21 +225,47 @@ static tutti_status run(struct trip *t)
     return TUTTI_OK;
 }
 
+/* The lane of this call; false if it has none, or may not take it. */
+static bool find(const struct tt_quick *q, struct trip *t)
+{
+    uint64_t what = tt_lane_what(q);
+    if (q->stream.kind != TUTTI_STREAM_NONE || (t->comm = tt_handle_peek(q->comm)) == NULL)
+        return false;
+    t->lane = tt_lane_at(t->comm, what, q->count);
+    if (t->lane->what != what || t->lane->count != q->count || !may_run(t->comm, t->lane, q->send, q->recv))
+        return false;
+    t->base[TT_IN] = (uint8_t *)(uintptr_t)q->send;
+    t->base[TT_OUT] = q->recv;
+    t->base[TT_TMP] = t->comm->tmp;
+    t->entry = NULL;
+    t->waiting = false;
+    t->slow = false;
+    t->hasty = false;
+    return true;
+}
+
 bool tt_straight_run(const struct tt_quick *q, tutti_status *status)
 {
     struct trip t;
-    uint64_t what = tt_lane_what(q);
-    if (q->stream.kind != TUTTI_STREAM_NONE || tt_group_open() || (t.comm = tt_handle_peek(q->comm)) == NULL)
+    if (tt_group_open()) {
+        *status = TUTTI_OK;
+        return tt_collectives[q->collective].p2p && find(q, &t) && tt_group_add_quick(q);
+    }
+    if (!find(q, &t))
         return false;
-    t.lane = tt_lane_at(t.comm, what, q->count);
-    if (t.lane->what != what || t.lane->count != q->count || !may_run(t.comm, t.lane, q->send, q->recv))
-        return false;
-    t.base[TT_IN] = (uint8_t *)(uintptr_t)q->send;
-    t.base[TT_OUT] = q->recv;
-    t.base[TT_TMP] = t.comm->tmp;
-    t.entry = NULL;
-    t.waiting = false;
-    t.slow = false;
     *status = run(&t);
     return true;
+}
+
+bool tt_straight_point(const struct tt_quick *q)
+{
+    struct trip t;
+    if (!find(q, &t))
+        return false;
+    t.hasty = q->collective == TT_P2P_SEND;
+    bool done = t.hasty ? send(&t, t.lane->moves) : receive(&t, t.lane->moves);
+    end_wait(&t);
+    if (done)
+        arrive(&t);
+    return done;
 }
