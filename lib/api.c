@@ -46,13 +46,13 @@ static tutti_status submit(tutti_comm *handle, struct tt_call *call)
     return tt_group_open() ? tt_group_note(TUTTI_INVALID_ARGUMENT) : TUTTI_INVALID_ARGUMENT;
 }
 
-/* A call of one vector, or of even blocks: the short way, or the long one. */
-static tutti_status call_even(const struct tt_quick *q)
+/* The short way, or the long one. */
+static tutti_status call(const struct tt_quick *q)
 {
     tutti_status status;
     if (tt_straight_run(q, &status))
         return status;
-    struct tt_call call = { .collective = q->collective,
+    struct tt_call whole = { .collective = q->collective,
         .send = q->send,
         .recv = q->recv,
         .count = q->count,
@@ -60,12 +60,17 @@ static tutti_status call_even(const struct tt_quick *q)
         .op = q->op,
         .root = q->root,
         .stream = q->stream };
-    return submit(q->comm, &call);
+    if (q->blocks != NULL) {
+        whole.blocks[TT_IN] = q->blocks[TT_IN];
+        whole.blocks[TT_OUT] = q->blocks[TT_OUT];
+        whole.count_in_blocks = q->count_in_blocks;
+    }
+    return submit(q->comm, &whole);
 }
 
 tutti_status tutti_barrier(tutti_comm *comm, tutti_stream stream)
 {
-    return call_even(&(struct tt_quick){ .collective = TT_BARRIER,
+    return call(&(struct tt_quick){ .collective = TT_BARRIER,
         .send = tt_barrier_token(),
         .count = 1,
         .type = TUTTI_INT32,
@@ -77,7 +82,7 @@ tutti_status tutti_barrier(tutti_comm *comm, tutti_stream stream)
 tutti_status tutti_all_reduce(const void *send, void *recv, size_t count, tutti_type type, tutti_op op,
     tutti_comm *comm, tutti_stream stream)
 {
-    return call_even(&(struct tt_quick){ .collective = TT_ALL_REDUCE,
+    return call(&(struct tt_quick){ .collective = TT_ALL_REDUCE,
         .send = send,
         .recv = recv,
         .count = count,
@@ -90,7 +95,7 @@ tutti_status tutti_all_reduce(const void *send, void *recv, size_t count, tutti_
 tutti_status tutti_reduce(const void *send, void *recv, size_t count, tutti_type type, tutti_op op, int root,
     tutti_comm *comm, tutti_stream stream)
 {
-    return call_even(&(struct tt_quick){ .collective = TT_REDUCE,
+    return call(&(struct tt_quick){ .collective = TT_REDUCE,
         .send = send,
         .recv = recv,
         .count = count,
@@ -104,7 +109,7 @@ tutti_status tutti_reduce(const void *send, void *recv, size_t count, tutti_type
 tutti_status tutti_broadcast(const void *send, void *recv, size_t count, tutti_type type, int root,
     tutti_comm *comm, tutti_stream stream)
 {
-    return call_even(&(struct tt_quick){ .collective = TT_BROADCAST,
+    return call(&(struct tt_quick){ .collective = TT_BROADCAST,
         .send = send,
         .recv = recv,
         .count = count,
@@ -117,7 +122,7 @@ tutti_status tutti_broadcast(const void *send, void *recv, size_t count, tutti_t
 tutti_status tutti_reduce_scatter(const void *send, void *recv, size_t recv_count, tutti_type type,
     tutti_op op, tutti_comm *comm, tutti_stream stream)
 {
-    return call_even(&(struct tt_quick){ .collective = TT_REDUCE_SCATTER,
+    return call(&(struct tt_quick){ .collective = TT_REDUCE_SCATTER,
         .send = send,
         .recv = recv,
         .count = recv_count,
@@ -130,7 +135,7 @@ tutti_status tutti_reduce_scatter(const void *send, void *recv, size_t recv_coun
 tutti_status tutti_all_gather(
     const void *send, void *recv, size_t send_count, tutti_type type, tutti_comm *comm, tutti_stream stream)
 {
-    return call_even(&(struct tt_quick){ .collective = TT_ALL_GATHER,
+    return call(&(struct tt_quick){ .collective = TT_ALL_GATHER,
         .send = send,
         .recv = recv,
         .count = send_count,
@@ -142,7 +147,7 @@ tutti_status tutti_all_gather(
 tutti_status tutti_all_to_all(
     const void *send, void *recv, size_t count, tutti_type type, tutti_comm *comm, tutti_stream stream)
 {
-    return call_even(&(struct tt_quick){ .collective = TT_ALL_TO_ALL,
+    return call(&(struct tt_quick){ .collective = TT_ALL_TO_ALL,
         .send = send,
         .recv = recv,
         .count = count,
@@ -154,7 +159,7 @@ tutti_status tutti_all_to_all(
 tutti_status tutti_gather(const void *send, void *recv, size_t send_count, tutti_type type, int root,
     tutti_comm *comm, tutti_stream stream)
 {
-    return call_even(&(struct tt_quick){ .collective = TT_GATHER,
+    return call(&(struct tt_quick){ .collective = TT_GATHER,
         .send = send,
         .recv = recv,
         .count = send_count,
@@ -167,7 +172,7 @@ tutti_status tutti_gather(const void *send, void *recv, size_t send_count, tutti
 tutti_status tutti_scatter(const void *send, void *recv, size_t recv_count, tutti_type type, int root,
     tutti_comm *comm, tutti_stream stream)
 {
-    return call_even(&(struct tt_quick){ .collective = TT_SCATTER,
+    return call(&(struct tt_quick){ .collective = TT_SCATTER,
         .send = send,
         .recv = recv,
         .count = recv_count,
@@ -180,7 +185,7 @@ tutti_status tutti_scatter(const void *send, void *recv, size_t recv_count, tutt
 tutti_status tutti_send(
     const void *send, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream)
 {
-    return call_even(&(struct tt_quick){ .collective = TT_P2P_SEND,
+    return call(&(struct tt_quick){ .collective = TT_P2P_SEND,
         .send = send,
         .count = count,
         .type = type,
@@ -192,7 +197,7 @@ tutti_status tutti_send(
 tutti_status tutti_recv(
     void *recv, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream)
 {
-    return call_even(&(struct tt_quick){ .collective = TT_P2P_RECV,
+    return call(&(struct tt_quick){ .collective = TT_P2P_RECV,
         .recv = recv,
         .count = count,
         .type = type,
@@ -205,70 +210,77 @@ tutti_status tutti_all_gather_v(const void *send, size_t send_count, void *recv,
     const size_t *recv_counts_shared, const size_t *recv_places, tutti_type type, tutti_comm *comm,
     tutti_stream stream)
 {
-    struct tt_call call = { .collective = TT_ALL_GATHER_V,
+    const struct tt_blocks blocks[2] = { [TT_OUT] = { recv_counts_shared, recv_places } };
+    return call(&(struct tt_quick){ .collective = TT_ALL_GATHER_V,
         .send = send,
         .recv = recv,
         .count = send_count,
         .type = type,
-        .blocks[TT_OUT] = { recv_counts_shared, recv_places },
-        .stream = stream };
-    return submit(comm, &call);
+        .blocks = blocks,
+        .comm = comm,
+        .stream = stream });
 }
 
 tutti_status tutti_reduce_scatter_v(const void *send, const size_t *recv_counts_shared, void *recv,
     tutti_type type, tutti_op op, tutti_comm *comm, tutti_stream stream)
 {
-    struct tt_call call = { .collective = TT_REDUCE_SCATTER_V,
+    const struct tt_blocks blocks[2] = { [TT_IN] = { recv_counts_shared, NULL } };
+    return call(&(struct tt_quick){ .collective = TT_REDUCE_SCATTER_V,
         .send = send,
         .recv = recv,
         .count_in_blocks = true,
         .type = type,
         .op = op,
-        .blocks[TT_IN] = { recv_counts_shared, NULL },
-        .stream = stream };
-    return submit(comm, &call);
+        .blocks = blocks,
+        .comm = comm,
+        .stream = stream });
 }
 
 tutti_status tutti_all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_places,
     void *recv, const size_t *recv_counts, const size_t *recv_places, tutti_type type, tutti_comm *comm,
     tutti_stream stream)
 {
-    struct tt_call call = { .collective = TT_ALL_TO_ALL_V,
+    const struct tt_blocks blocks[2] = {
+        [TT_IN] = { send_counts, send_places }, [TT_OUT] = { recv_counts, recv_places }
+    };
+    return call(&(struct tt_quick){ .collective = TT_ALL_TO_ALL_V,
         .send = send,
         .recv = recv,
         .count_in_blocks = true,
         .type = type,
-        .blocks = { [TT_IN] = { send_counts, send_places }, [TT_OUT] = { recv_counts, recv_places } },
-        .stream = stream };
-    return submit(comm, &call);
+        .blocks = blocks,
+        .comm = comm,
+        .stream = stream });
 }
 
 tutti_status tutti_gather_v(const void *send, size_t send_count, void *recv, const size_t *recv_counts,
     const size_t *recv_places, tutti_type type, int root, tutti_comm *comm, tutti_stream stream)
 {
-    struct tt_call call = { .collective = TT_GATHER_V,
+    const struct tt_blocks blocks[2] = { [TT_OUT] = { recv_counts, recv_places } };
+    return call(&(struct tt_quick){ .collective = TT_GATHER_V,
         .send = send,
         .recv = recv,
         .count = send_count,
         .type = type,
         .root = root,
-        .blocks[TT_OUT] = { recv_counts, recv_places },
-        .stream = stream };
-    return submit(comm, &call);
+        .blocks = blocks,
+        .comm = comm,
+        .stream = stream });
 }
 
 tutti_status tutti_scatter_v(const void *send, const size_t *send_counts, const size_t *send_places,
     void *recv, size_t recv_count, tutti_type type, int root, tutti_comm *comm, tutti_stream stream)
 {
-    struct tt_call call = { .collective = TT_SCATTER_V,
+    const struct tt_blocks blocks[2] = { [TT_IN] = { send_counts, send_places } };
+    return call(&(struct tt_quick){ .collective = TT_SCATTER_V,
         .send = send,
         .recv = recv,
         .count = recv_count,
         .type = type,
         .root = root,
-        .blocks[TT_IN] = { send_counts, send_places },
-        .stream = stream };
-    return submit(comm, &call);
+        .blocks = blocks,
+        .comm = comm,
+        .stream = stream });
 }
 
 tutti_status tutti_reduce_local(

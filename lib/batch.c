@@ -8,12 +8,11 @@
 #include "base/status.h"
 #include "call.h"
 
-/* Every array of a call, of one entry per rank; NULL where the collective has none. */
-enum { ARRAYS = 4, OPERATOR_WORDS = (sizeof(struct tt_operator) + sizeof(size_t) - 1) / sizeof(size_t) };
-static const size_t **array_of(struct tt_call *call, int i)
+enum { OPERATOR_WORDS = (sizeof(struct tt_operator) + sizeof(size_t) - 1) / sizeof(size_t) };
+const size_t **tt_call_array(struct tt_call *call, int i)
 {
     struct tt_blocks *sent = &call->blocks[TT_IN], *received = &call->blocks[TT_OUT];
-    const size_t **const arrays[ARRAYS] = { &sent->counts, &sent->places, &received->counts,
+    const size_t **const arrays[TT_CALL_ARRAYS] = { &sent->counts, &sent->places, &received->counts,
         &received->places };
     return arrays[i];
 }
@@ -34,8 +33,8 @@ static bool copy(struct tt_pending *slot, const struct tt_call *call)
 {
     size_t n = (size_t)call->comm->n, entries = 0;
     struct tt_call kept = *call;
-    for (int i = 0; i < ARRAYS; i++)
-        entries += *array_of(&kept, i) != NULL ? n : 0;
+    for (int i = 0; i < TT_CALL_ARRAYS; i++)
+        entries += *tt_call_array(&kept, i) != NULL ? n : 0;
     entries += kept.created != NULL ? OPERATOR_WORDS : 0;
     if (!reserve(slot, entries))
         return false;
@@ -44,8 +43,8 @@ static bool copy(struct tt_pending *slot, const struct tt_call *call)
         kept.created = memcpy(to, kept.created, sizeof *kept.created);
         to += OPERATOR_WORDS;
     }
-    for (int i = 0; i < ARRAYS; i++) {
-        const size_t **array = array_of(&kept, i);
+    for (int i = 0; i < TT_CALL_ARRAYS; i++) {
+        const size_t **array = tt_call_array(&kept, i);
         if (*array == NULL)
             continue;
         memcpy(to, *array, n * sizeof *to);

@@ -86,9 +86,9 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-/* Equal at all ranks exactly if they called the same; never 0. Where counts are no shared values, the number
+/* Where counts are no shared values, the number
  * of the operation tells its messages from those of the next: one that nobody awaits would pass for it. */
-static uint32_t signature_of(const struct tt_call *call, unsigned algorithm, uint32_t slices)
+uint32_t tt_call_signature(const struct tt_call *call, unsigned algorithm, uint32_t slices)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
     const size_t *counts = shared_counts(call);
@@ -202,7 +202,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     set_spaces(call, cut, op);
     op->endpoint = comm->endpoint;
     op->class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
-    op->signature = signature_of(call, algorithm, cut.slices);
+    op->signature = tt_call_signature(call, algorithm, cut.slices);
     op->sequence = comm->sequence;
     op->next_send = comm->next_send[op->class];
     op->next_recv = comm->next_recv[op->class];

@@ -55,7 +55,7 @@ static inline uint32_t tt_call_shared_op(const struct tt_call *call)
  * places and buffers. */
 tutti_status tt_call_check(struct tt_call *call);
 tutti_status tt_call_check_buffers(struct tt_call *call);
-/* From the first to the last byte that a checked call reads (TT_IN) or writes (TT_OUT) at this rank. */
+/* From the pointer to the last byte that a checked call reads (TT_IN) or writes (TT_OUT) at this rank. */
 uint64_t tt_call_bytes(const struct tt_call *call, int side);
 
 /* check, then queue (in a group) or run and wait. What every collective's entry point calls. */
@@ -81,6 +81,8 @@ tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op);
 /* What a barrier sends: its IN. */
 const void *tt_barrier_token(void);
 
+/* Equal at all ranks exactly if they called the same; never 0. */
+uint32_t tt_call_signature(const struct tt_call *call, unsigned algorithm, uint32_t slices);
 /* What its peers may read of it. */
 void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct tt_call_record *record);
 /* The operation is over, or given up. */
@@ -94,6 +96,10 @@ struct tt_pending {
     size_t *arrays; /* of a batch: where the arrays of the call are copied to */
     size_t room; /* entries */
 };
+
+/* Every array of a call, of one entry per rank; NULL where the collective has none. */
+enum { TT_CALL_ARRAYS = 4 };
+const size_t **tt_call_array(struct tt_call *call, int i);
 
 /* Calls that are kept to run together, with copies of their arrays (batch.c). {0} is empty; with count set
  * to 0 it is empty again and keeps its memory. */

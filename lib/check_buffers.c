@@ -176,7 +176,9 @@ static struct extent extent_of(const struct tt_call *call, int side)
 
 uint64_t tt_call_bytes(const struct tt_call *call, int side)
 {
-    return extent_of(call, side).bytes;
+    struct extent e = extent_of(call, side);
+    const void *pointer = side == TT_IN ? call->send : call->recv;
+    return e.first == NULL ? 0 : (uint64_t)(e.first - (const uint8_t *)pointer) + e.bytes;
 }
 
 /* Where the smaller buffer stands in the larger one when a call is in place. */

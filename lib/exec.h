@@ -97,6 +97,12 @@ void tt_op_destroy(struct tt_op *op);
 
 /* Begin, once everything above "what came of it" is set. */
 void tt_exec_start(struct tt_op *op);
+/* What marks the messages of a block where only its two ends know its length. */
+static inline uint32_t tt_exec_mark(uint32_t signature, uint64_t count)
+{
+    return (uint32_t)((signature ^ (count + 1)) * UINT64_C(0x9e3779b97f4a7c15) >> 32) | 1;
+}
+
 /* Of an operation of one slice that has just started, the units before this step are done already. */
 void tt_exec_skip(struct tt_op *op, uint32_t step);
 enum tt_progress tt_exec_progress(struct tt_op *op);

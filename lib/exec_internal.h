@@ -40,8 +40,7 @@ static inline uint32_t tt_exec_signature(const struct tt_op *op, const struct tt
 {
     if (!op->one_sided)
         return op->signature;
-    uint64_t count = tt_layout_chunk(view->layout, view->chunk).count;
-    return (uint32_t)((op->signature ^ (count + 1)) * UINT64_C(0x9e3779b97f4a7c15) >> 32) | 1;
+    return tt_exec_mark(op->signature, tt_layout_chunk(view->layout, view->chunk).count);
 }
 
 /* What a step that sends has to say. 0 bytes: nothing. */

@@ -19,7 +19,8 @@ static uintptr_t origin(const struct tt_call *call, unsigned buffer)
 static bool place(const struct tt_call *call, const struct tt_op *op, unsigned buffer, uint32_t chunk,
     uint32_t nchunks, struct tt_move *m, int i)
 {
-    struct tt_view view = { &op->layout, op->spaces[buffer], chunk, nchunks, 0 };
+    const struct tt_layout *layout = op->one_sided && buffer == TT_IN ? &op->given : &op->layout;
+    struct tt_view view = { layout, op->spaces[buffer], chunk, nchunks, 0 };
     uint64_t run, count = tt_view_count(&view);
     uintptr_t address = tt_view_run(&view, 0, &run);
     m->buffer[i] = (uint8_t)buffer;
@@ -82,11 +83,38 @@ static bool work_out(const struct tt_call *call, const struct tt_op *op, struct 
     return runs;
 }
 
-static void count_tolls(const struct tt_schedule *s, struct tt_lane *lane)
+/* The messages that are not empty, or, where all know all counts, those of the schedule. */
+static void count_tolls(const struct tt_op *op, struct tt_lane *lane)
 {
-    for (int peer = 0; peer < s->key.n; peer++)
-        if (s->sends[peer] + s->recvs[peer] > 0)
-            lane->tolls[lane->ntolls++] = (struct tt_toll){ peer, s->sends[peer], s->recvs[peer] };
+    const struct tt_schedule *s = op->schedule;
+    for (int peer = 0; peer < s->key.n; peer++) {
+        struct tt_toll toll = { peer, s->sends[peer], s->recvs[peer] };
+        if (op->one_sided) {
+            toll.sends = toll.recvs = 0;
+            for (uint32_t i = 0; i < lane->nmoves; i++) {
+                const struct tt_move *m = &lane->moves[i];
+                bool hers = m->operands > 0 && lane->hops[m->first].peer == peer;
+                toll.sends += hers && m->verb == TT_VERB_SEND;
+                toll.recvs += hers && m->verb == TT_VERB_RECV;
+            }
+        }
+        if (toll.sends + toll.recvs > 0)
+            lane->tolls[lane->ntolls++] = toll;
+    }
+}
+
+/* The call's arrays are its caller's. */
+static void keep_arrays(struct tt_lane *lane, size_t n)
+{
+    size_t *to = lane->arrays;
+    for (int i = 0; i < TT_CALL_ARRAYS; i++) {
+        const size_t **array = tt_call_array(&lane->call, i);
+        if (*array == NULL)
+            continue;
+        memcpy(to, *array, n * sizeof *to);
+        *array = to;
+        to += n;
+    }
 }
 
 /* The extents of both buffers at this rank, as the check allows them. */
@@ -104,14 +132,35 @@ static bool is_plain(const struct tt_call *call, const struct tt_op *op)
     const struct tt_comm *comm = call->comm;
     return comm->settings.fused && comm->trace == NULL && comm->transport->post != NULL &&
            call->created == NULL && !call->met && call->total > 0 && op->layout.slices == 1 &&
-           op->layout.counts == NULL && !op->one_sided && op->schedule->nsteps <= MOVES_MAX &&
-           op->schedule->key.n <= MOVES_MAX;
+           op->schedule->nsteps <= MOVES_MAX && op->schedule->key.n <= MOVES_MAX;
+}
+
+/* The count of the signature. */
+static uint64_t asked(const struct tt_call *call)
+{
+    return call->count_in_blocks ? 0 : call->count;
+}
+
+bool tt_lane_same_blocks(const struct tt_lane *lane, const struct tt_blocks *blocks)
+{
+    size_t bytes = (size_t)lane->call.comm->n * sizeof(size_t);
+    for (int side = 0; side < 2; side++) {
+        const struct tt_blocks *kept = &lane->call.blocks[side], *given = &blocks[side];
+        if (kept->counts == NULL)
+            continue; /* this rank does not read them */
+        if (given->counts == NULL || memcmp(kept->counts, given->counts, bytes) != 0 ||
+            (kept->places == NULL) != (given->places == NULL) ||
+            (kept->places != NULL && memcmp(kept->places, given->places, bytes) != 0))
+            return false;
+    }
+    return true;
 }
 
 /* It is, though this call could not take it. */
 static bool is_there(const struct tt_lane *lane, uint64_t what, const struct tt_call *call)
 {
-    return lane->what == what && lane->count == call->count && lane->call.in_place == call->in_place;
+    return lane->what == what && lane->count == asked(call) && lane->call.in_place == call->in_place &&
+           tt_lane_same_blocks(lane, call->blocks);
 }
 
 void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
@@ -123,23 +172,26 @@ void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
         .send = call->send,
         .recv = call->recv });
     const struct tt_schedule *s = op->schedule;
-    struct tt_lane *lane = tt_lane_at(call->comm, what, call->count);
+    struct tt_lane *lane = tt_lane_at(call->comm, what, asked(call));
     if (what == 0 || !is_plain(call, op) || is_there(lane, what, call))
         return;
-    struct tt_lane fresh = { .what = what, .count = call->count, .class = (uint8_t)op->class, .call = *call };
+    struct tt_lane fresh = { .what = what, .count = asked(call), .class = (uint8_t)op->class, .call = *call };
     fresh.call.entry = NULL;
-    uint64_t hops = (uint64_t)s->nsteps * OPERANDS_MAX, tolls = (uint64_t)s->key.n;
-    fresh.moves =
-        malloc(s->nsteps * sizeof *fresh.moves + hops * sizeof *fresh.hops + tolls * sizeof *fresh.tolls);
+    uint64_t hops = (uint64_t)s->nsteps * OPERANDS_MAX, n = (uint64_t)s->key.n;
+    fresh.moves = malloc(s->nsteps * sizeof *fresh.moves + hops * sizeof *fresh.hops +
+                         n * sizeof *fresh.tolls + TT_CALL_ARRAYS * n * sizeof *fresh.arrays);
     if (fresh.moves == NULL)
         return;
     fresh.hops = (struct tt_hop *)(void *)(fresh.moves + s->nsteps);
-    fresh.tolls = (struct tt_toll *)(void *)(fresh.hops + hops);
+    fresh.arrays = (size_t *)(void *)(fresh.hops + hops);
+    fresh.tolls = (struct tt_toll *)(void *)(fresh.arrays + TT_CALL_ARRAYS * n);
+    fresh.own_counts = op->one_sided;
     if (!work_out(call, op, &fresh)) {
         free(fresh.moves);
         return;
     }
-    count_tolls(s, &fresh);
+    count_tolls(op, &fresh);
+    keep_arrays(&fresh, n);
     measure(call, &fresh);
     tt_call_record(call, op, &fresh.record);
     free(lane->moves);

@@ -42,6 +42,7 @@ struct tt_lane {
     uint8_t class; /* enum tt_class */
     int64_t apart; /* in place: recv - send */
     uint32_t grain; /* pointers are multiples of it */
+    bool own_counts; /* all_to_all_v and its like: the number of the operation is part of its signature */
     bool long_messages; /* beyond TT_LANE_SHORT: in registered memory they need no copy */
     struct tt_call call; /* with the pointers of the first one */
     struct tt_call_record record;
@@ -49,9 +50,10 @@ struct tt_lane {
     struct tt_move *moves; /* the one allocation; hops and tolls lie behind */
     struct tt_hop *hops;
     struct tt_toll *tolls;
+    size_t *arrays; /* of a v-form: what call.blocks point to */
 };
 
-struct tt_quick { /* the arguments of a call of one vector or of even blocks */
+struct tt_quick { /* the arguments of a call */
     enum tt_collective collective;
     tutti_type type;
     tutti_op op;
@@ -59,6 +61,8 @@ struct tt_quick { /* the arguments of a call of one vector or of even blocks */
     const void *send;
     void *recv;
     size_t count;
+    const struct tt_blocks *blocks; /* [TT_IN], [TT_OUT]; NULL: even ones */
+    bool count_in_blocks; /* as in struct tt_call */
     tutti_comm *comm;
     tutti_stream stream;
 };
@@ -83,6 +87,8 @@ _Static_assert(TT_LANES == 1 << 6, "six bits of the hash choose a lane");
 /* This call has run as this operation, alone and on no stream: keep it, if it may have a lane. No memory: no
  * lane. */
 void tt_lane_learn(const struct tt_call *call, const struct tt_op *op);
+/* The same arrays, as far as this rank reads them. */
+bool tt_lane_same_blocks(const struct tt_lane *lane, const struct tt_blocks *blocks);
 void tt_lanes_free(struct tt_comm *comm);
 
 /* Run a call by its lane; false, and nothing is done, if it has none, or if anything about it is out of the

@@ -17,6 +17,7 @@ struct trip { /* a call on its way */
     struct tt_comm *comm;
     struct tt_lane *lane;
     uint8_t *base[TT_BUFFERS];
+    uint32_t signature;
     struct tt_entry *entry; /* NULL: not noted yet */
     struct tt_wait wait;
     bool waiting;
@@ -59,6 +60,11 @@ static uint64_t number(const struct trip *t, const struct tt_hop *hop, bool send
     return next[t->lane->class][hop->peer] + hop->ordinal;
 }
 
+static uint32_t mark(const struct trip *t, const struct tt_move *m)
+{
+    return t->lane->own_counts ? tt_exec_mark(t->signature, m->elements) : t->signature;
+}
+
 /* Nothing has come: wait a little. False if it is time to look around. */
 static bool linger(struct trip *t)
 {
@@ -80,22 +86,22 @@ static bool send(struct trip *t, const struct tt_move *m)
 {
     const struct tt_hop *hop = &t->lane->hops[m->first];
     uint64_t n = number(t, hop, true);
-    while (!t->comm->transport->post(t->comm->endpoint, hop->peer, t->lane->class, n,
-        t->lane->record.signature, t->base[m->buffer[1]] + m->at[1], m->bytes))
+    while (!t->comm->transport->post(t->comm->endpoint, hop->peer, t->lane->class, n, mark(t, m),
+        t->base[m->buffer[1]] + m->at[1], m->bytes))
         if (!linger(t))
             return false;
     return true;
 }
 
 /* The bytes of a message; NULL if they do not come, or are not what they should be. */
-static const void *await(struct trip *t, const struct tt_hop *hop, uint32_t bytes)
+static const void *await(struct trip *t, const struct tt_hop *hop, const struct tt_move *m)
 {
     const struct tt_transport *transport = t->comm->transport;
     uint64_t n = number(t, hop, false);
     const void *payload = NULL;
     for (;;) {
         switch (transport->peek(
-            t->comm->endpoint, hop->peer, t->lane->class, n, t->lane->record.signature, bytes, &payload)) {
+            t->comm->endpoint, hop->peer, t->lane->class, n, mark(t, m), m->bytes, &payload)) {
         case TT_PEEK_THERE:
             return payload;
         case TT_PEEK_ODD:
@@ -121,7 +127,7 @@ static bool receive(struct trip *t, const struct tt_move *m)
     const struct tt_hop *hops = &t->lane->hops[m->first];
     uint8_t *dst = t->base[m->buffer[0]] + m->at[0];
     for (int i = 0, hop = 0; i < m->operands; i++) {
-        sources[i] = i == m->own ? t->base[m->buffer[1]] + m->at[1] : await(t, &hops[hop++], m->bytes);
+        sources[i] = i == m->own ? t->base[m->buffer[1]] + m->at[1] : await(t, &hops[hop++], m);
         if (sources[i] == NULL)
             return false;
     }
@@ -212,7 +218,9 @@ static void end_wait(struct trip *t)
 
 static tutti_status run(struct trip *t)
 {
-    const struct tt_lane *lane = t->lane;
+    struct tt_lane *lane = t->lane;
+    if (lane->own_counts)
+        t->signature = lane->record.signature = tt_call_signature(&lane->call, lane->record.algorithm, 1);
     if (lane->class == TT_CLASS_COLLECTIVE)
         t->comm->transport->publish(t->comm->endpoint, &lane->record, t->comm->sequence);
     for (uint32_t i = 0; i < lane->nmoves; i++) {
@@ -234,6 +242,9 @@ static bool find(const struct tt_quick *q, struct trip *t)
     t->lane = tt_lane_at(t->comm, what, q->count);
     if (t->lane->what != what || t->lane->count != q->count || !may_run(t->comm, t->lane, q->send, q->recv))
         return false;
+    if (q->blocks != NULL && !tt_lane_same_blocks(t->lane, q->blocks))
+        return false;
+    t->signature = t->lane->record.signature;
     t->base[TT_IN] = (uint8_t *)(uintptr_t)q->send;
     t->base[TT_OUT] = q->recv;
     t->base[TT_TMP] = t->comm->tmp;

@@ -31,14 +31,50 @@ static const struct form forms[] = {
     { TT_GATHER, TUTTI_INT8, 0 },
     { TT_SCATTER, TUTTI_UINT64, 0 },
     { TT_BARRIER, TUTTI_INT32, 0 },
+    { TT_ALL_GATHER_V, TUTTI_INT32, 0 },
+    { TT_REDUCE_SCATTER_V, TUTTI_FLOAT32, TUTTI_SUM },
+    { TT_ALL_TO_ALL_V, TUTTI_INT8, 0 },
+    { TT_GATHER_V, TUTTI_INT64, 0 },
+    { TT_SCATTER_V, TUTTI_UINT32, 0 },
 };
 enum { FORMS = sizeof forms / sizeof forms[0] };
 
 static uint8_t send_space[RANKS_MAX][RANKS_MAX * MOST * ELEMENT],
     recv_space[2][RANKS_MAX][RANKS_MAX * MOST * ELEMENT];
 
-static tutti_status run(
-    const struct form *f, const void *send, void *recv, size_t count, int root, tutti_comm *comm)
+/* Uneven blocks, some empty; those of rank `from` for rank `to`. */
+static size_t block(size_t count, int from, int to)
+{
+    return (size_t)(from * 2 + to + (int)count) % 3 * (count / 2);
+}
+
+static tutti_status run_v(const struct ranks_me *me, const struct form *f, const void *send, void *recv,
+    size_t count, int root, tutti_comm *comm)
+{
+    size_t shared[RANKS_MAX], out[RANKS_MAX], in[RANKS_MAX], places[RANKS_MAX];
+    tutti_stream none = tutti_no_stream();
+    for (int r = 0; r < me->n; r++) {
+        shared[r] = block(count, r, 0);
+        out[r] = block(count, me->rank, r);
+        in[r] = block(count, r, me->rank);
+        places[r] = (size_t)(me->n - 1 - r) * count;
+    }
+    switch (f->collective) {
+    case TT_ALL_GATHER_V:
+        return tutti_all_gather_v(send, shared[me->rank], recv, shared, places, f->type, comm, none);
+    case TT_REDUCE_SCATTER_V:
+        return tutti_reduce_scatter_v(send, shared, recv, f->type, f->op, comm, none);
+    case TT_ALL_TO_ALL_V:
+        return tutti_all_to_all_v(send, out, NULL, recv, in, places, f->type, comm, none);
+    case TT_GATHER_V:
+        return tutti_gather_v(send, shared[me->rank], recv, shared, NULL, f->type, root, comm, none);
+    default:
+        return tutti_scatter_v(send, shared, places, recv, shared[me->rank], f->type, root, comm, none);
+    }
+}
+
+static tutti_status run(const struct ranks_me *me, const struct form *f, const void *send, void *recv,
+    size_t count, int root, tutti_comm *comm)
 {
     tutti_stream none = tutti_no_stream();
     switch (f->collective) {
@@ -58,8 +94,10 @@ static tutti_status run(
         return tutti_gather(send, recv, count, f->type, root, comm, none);
     case TT_SCATTER:
         return tutti_scatter(send, recv, count, f->type, root, comm, none);
-    default:
+    case TT_BARRIER:
         return tutti_barrier(comm, none);
+    default:
+        return run_v(me, f, send, recv, count, root, comm);
     }
 }
 
@@ -94,7 +132,7 @@ static void compare(
             memset(recv, 0x77, sizeof recv_space[side][me->rank]);
             if (in_place)
                 memcpy(recv, send, bytes);
-            ranks_ok(me, run(f, in_place ? recv : send, recv, count, root, both[side]), "a call");
+            ranks_ok(me, run(me, f, in_place ? recv : send, recv, count, root, both[side]), "a call");
         }
         ranks_expect(me,
             memcmp(recv_space[0][me->rank], recv_space[1][me->rank], sizeof recv_space[0][0]) == 0,
@@ -156,7 +194,7 @@ static void wait_long(struct ranks_me *me)
             memset(recv, 0x77, MOST);
             if (round == 2 && me->rank == i % me->n)
                 ranks_sleep_us(250000); /* more than a tick of lib/base/wait.h */
-            ranks_ok(me, run(f, send, recv, 4, 0, comm), "a call");
+            ranks_ok(me, run(me, f, send, recv, 4, 0, comm), "a call");
             if (f->collective == TT_ALL_REDUCE && f->op == TUTTI_MAX)
                 ranks_expect(me, memcmp(recv, send, 4) == 0 && recv[4] == 0x77, "a wrong maximum");
             if (f->collective == TT_ALL_GATHER)
@@ -224,6 +262,49 @@ static void send_many(struct ranks_me *me)
 Test(api_fused, sends_wait_for_a_late_reader)
 {
     ranks_run(&(struct ranks_plan){ .n = 2, .run = send_many });
+}
+
+/* --- Groups of messages */
+
+static void exchange_halos(struct ranks_me *me)
+{
+    int left = (me->rank + me->n - 1) % me->n, right = (me->rank + 1) % me->n;
+    tutti_stream none = tutti_no_stream();
+    tutti_comm *comm = ranks_join(me, NULL);
+    for (int i = 0; comm != NULL && i < 120; i++) {
+        int64_t out[2] = { me->rank * 1000 + i, -me->rank * 1000 - i }, in[2] = { -1, -1 }, self = -1,
+                sum = -1;
+        bool whole = i % 10 == 7; /* with what has no lane */
+        ranks_at(me, "n %d rank %d: halos, round %d", me->n, me->rank, i);
+        if (i % 50 == 20 && me->rank == 0)
+            ranks_sleep_us(150000);
+        ranks_ok(me, tutti_group_start(), "group_start");
+        ranks_ok(me, tutti_recv(&in[0], 1, TUTTI_INT64, left, comm, none), "recv");
+        ranks_ok(me, tutti_recv(&in[1], 1, TUTTI_INT64, right, comm, none), "recv");
+        ranks_ok(me, tutti_send(&out[0], 1, TUTTI_INT64, right, comm, none), "send");
+        ranks_ok(me, tutti_send(&out[1], 1, TUTTI_INT64, left, comm, none), "send");
+        if (whole) {
+            ranks_ok(me, tutti_send(&out[0], 1, TUTTI_INT64, me->rank, comm, none), "send to self");
+            ranks_ok(me, tutti_recv(&self, 1, TUTTI_INT64, me->rank, comm, none), "recv from self");
+            ranks_ok(
+                me, tutti_all_reduce(&out[0], &sum, 1, TUTTI_INT64, TUTTI_MAX, comm, none), "all_reduce");
+        }
+        ranks_expect(me, in[0] == -1 && in[1] == -1, "a call of a group has run before its end");
+        ranks_ok(me, tutti_group_end(), "group_end");
+        ranks_expect(me, in[0] == left * 1000 + i && in[1] == -right * 1000 - i, "%lld and %lld came",
+            (long long)in[0], (long long)in[1]);
+        ranks_expect(me, !whole || (self == out[0] && sum == (me->n - 1) * 1000 + i),
+            "self %lld, maximum %lld", (long long)self, (long long)sum);
+    }
+    if (comm != NULL)
+        ranks_part(me, comm);
+}
+
+Test(api_fused, groups_of_messages)
+{
+    for (int n = 2; n <= 4; n++)
+        ranks_run(&(struct ranks_plan){ .n = n, .run = exchange_halos });
+    ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_TOGETHER, .run = exchange_halos });
 }
 
 /* --- Errors */
