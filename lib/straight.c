@@ -13,6 +13,9 @@
 #include "recorder.h"
 #include "stream.h"
 
+/* Polls before the first pause: most answers come sooner. */
+enum { KEEN_POLLS = 32 };
+
 struct trip { /* a call on its way */
     struct tt_comm *comm;
     struct tt_lane *lane;
@@ -99,7 +102,7 @@ static const void *await(struct trip *t, const struct tt_hop *hop, const struct 
     const struct tt_transport *transport = t->comm->transport;
     uint64_t n = number(t, hop, false);
     const void *payload = NULL;
-    for (;;) {
+    for (uint32_t polls = 0;; polls++) {
         switch (transport->peek(
             t->comm->endpoint, hop->peer, t->lane->class, n, mark(t, m), m->bytes, &payload)) {
         case TT_PEEK_THERE:
@@ -107,7 +110,7 @@ static const void *await(struct trip *t, const struct tt_hop *hop, const struct 
         case TT_PEEK_ODD:
             return NULL;
         case TT_PEEK_NOTHING:
-            if (!linger(t))
+            if (polls >= KEEN_POLLS && !linger(t))
                 return NULL;
         }
     }
