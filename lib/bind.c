@@ -191,6 +191,18 @@ static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op 
     }
 }
 
+/* What a peer gets leaves this core's cache in any case. The own result may still be there when the caller
+ * reads it, so it takes more until that goes past the caches, too. In place all that is stored has just been
+ * read. */
+static uint8_t streams_of(const struct tt_comm *comm, const struct tt_op *op)
+{
+    enum { OWN_TOO = 4 };
+    uint64_t bytes = op->layout.count * op->layout.element_bytes;
+    if (bytes < comm->stream_bytes || op->schedule->key.in_place)
+        return 0;
+    return bytes / OWN_TOO < comm->stream_bytes ? TT_STREAM_REMOTE : TT_STREAM_REMOTE | TT_STREAM_OWN;
+}
+
 static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct tt_op *op)
 {
     struct tt_comm *comm = call->comm;
@@ -216,6 +228,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
             tt_fold_find_isa(call->type, combined, (enum tt_shape)shape, tt_isa_of(comm->settings.isa));
     op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
     op->scratch = comm->scratch;
+    op->streams = streams_of(comm, op);
     op->trace = comm->trace;
     return TUTTI_OK;
 }

@@ -69,6 +69,7 @@ struct tt_comm {
     uint8_t *tmp; /* in memory that peers can map; grows when a plan needs more */
     uint64_t tmp_bytes;
     uint8_t *scratch;
+    uint64_t stream_bytes; /* operations from here on store past the caches */
 
     struct tt_recorder *recorder;
     struct tt_trace *trace; /* NULL: none */

@@ -19,7 +19,8 @@ enum {
     TT_WINDOW = 2, /* slices in flight: what the proof covers */
     TT_EXEC_BUDGET_BYTES = 1 << 20,
     TT_SCRATCH_BYTES = 32 * 1024, /* per operand, where a reduction must pull its operands */
-    TT_BLOCK_BYTES = 16 * 1024, /* what is stored to several places, a block at a time: it stays in the L1 */
+    TT_BLOCK_BYTES = 4 * 1024, /* a block of what is stored to several places past the caches: */
+    TT_BLOCK_CACHED_BYTES = 16 * 1024, /* and through them */
     TT_GRANT_BYTES = 1 << 10, /* operations up to here ask for no grants */
 };
 

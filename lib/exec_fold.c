@@ -96,62 +96,79 @@ static inline void fold(const struct tt_op *op, const struct tt_step *step, void
         tt_operator_fold(op->user, shape, dst, sources, k, count);
 }
 
-/* How many elements of a unit come next: up to the end of what is there, of the budget, and of a block, where
- * they are stored more than once. */
-static uint64_t next_count(const struct tt_op *op, const struct tt_targets *targets, uint64_t left)
+/* How many elements of a unit come next: up to the end of what is there, and of the budget. */
+static uint64_t next_count(const struct tt_op *op, uint64_t left)
 {
-    uint64_t element = op->layout.element_bytes, most = op->budget / element + 1;
-    if (targets->n > 0 || op->streams != 0) {
-        uint64_t block = element < TT_BLOCK_BYTES ? TT_BLOCK_BYTES / element : 1;
-        most = block < most ? block : most;
-    }
+    uint64_t most = op->budget / op->layout.element_bytes + 1;
     return left < most ? left : most;
 }
 
-/* A function of its own, because few calls need so much of the stack. */
-static __attribute__((noinline)) void fold_aside(struct tt_op *op, const struct tt_step *step,
-    const struct tt_targets *targets, void *dst, const void *const *sources, int k, uint64_t at,
-    uint64_t count)
+static uint64_t smaller(uint64_t a, uint64_t b)
 {
-    _Alignas(64) uint8_t aside[TT_BLOCK_BYTES];
-    fold(op, step, aside, sources, k, count);
-    tt_copy_stream(dst, aside, count * op->layout.element_bytes);
-    tt_exec_spread(op, targets, at, aside, count);
+    return a < b ? a : b;
 }
 
-/* Store the result of `count` elements at `at` in this rank's cells and at the targets. What this core will
- * not read again for long is computed aside, so that all stores can go past the caches. */
-static void compute(struct tt_op *op, const struct tt_step *step, const struct tt_targets *targets, void *dst,
+/* One run, block by block: each is stored here and at the targets before the next is computed. What is not
+ * read here again is computed aside, so that all stores can go past the caches. */
+static void compute_blocks(const struct tt_op *op, const struct tt_step *step,
+    const struct tt_targets *targets, uint8_t *dst, const void *const *sources, int k, uint64_t count)
+{
+    _Alignas(64) uint8_t aside[TT_BLOCK_BYTES];
+    uint64_t element = op->layout.element_bytes;
+    bool stream = targets->all && (op->streams & TT_STREAM_OWN) && element <= sizeof aside;
+    uint64_t limit = op->streams != 0 ? TT_BLOCK_BYTES : TT_BLOCK_CACHED_BYTES;
+    uint64_t block = element < limit ? limit / element : 1;
+    for (uint64_t at = 0; at < count; at += block) {
+        const void *operands[TT_FOLD_MAX + 1];
+        uint64_t elements = smaller(block, count - at), bytes = elements * element;
+        uint8_t *to = dst + at * element;
+        for (int i = 0; i < k; i++)
+            operands[i] = (const uint8_t *)sources[i] + at * element;
+        const void *result = (const uint8_t *)sources[0] + at * element;
+        if (k > 1) {
+            result = stream ? aside : to;
+            fold(op, step, stream ? aside : to, operands, k, elements);
+        }
+        if (result != to)
+            tt_exec_copy(stream, to, result, bytes);
+        for (int i = 0; i < targets->n; i++)
+            tt_exec_copy(op->streams & TT_STREAM_REMOTE, targets->runs[i] + at * element, result, bytes);
+    }
+}
+
+/* Store the result of at most `count` elements at `at`; returns how many. */
+static uint64_t compute(struct tt_op *op, const struct tt_step *step, struct tt_targets *targets, void *dst,
     const void *const *sources, int k, uint64_t at, uint64_t count)
 {
-    uint64_t bytes = count * op->layout.element_bytes;
-    bool stream = (op->streams & TT_STREAM_OWN) != 0;
-    if (k > 1 && stream && bytes <= TT_BLOCK_BYTES) {
-        fold_aside(op, step, targets, dst, sources, k, at, count);
-    } else {
-        if (k > 1)
-            fold(op, step, dst, sources, k, count);
-        else if (sources[0] != dst)
-            tt_exec_copy(stream, dst, sources[0], bytes);
-        tt_exec_spread(op, targets, at, k > 1 ? dst : sources[0], count);
+    for (int i = 0; i < targets->n; i++) {
+        uint64_t run;
+        targets->runs[i] = (uint8_t *)tt_view_run(&targets->places[i], at, &run);
+        count = smaller(count, run);
     }
+    uint64_t bytes = count * op->layout.element_bytes;
+    if (targets->n > 0 || (op->streams & TT_STREAM_OWN))
+        compute_blocks(op, step, targets, dst, sources, k, count);
+    else if (k > 1)
+        fold(op, step, dst, sources, k, count);
+    else if (sources[0] != dst)
+        tt_copy_bytes(dst, sources[0], bytes);
     op->state = TT_MOVED;
     bytes *= 1 + (uint64_t)targets->n;
     op->budget -= bytes < op->budget ? bytes : op->budget;
+    return count;
 }
 
 /* Combine elements [*cursor, upto) as far as the budget goes. */
 static void combine(struct tt_op *op, const struct tt_step *step, struct operands *o,
-    const struct tt_targets *targets, uint64_t *cursor, uint64_t upto)
+    struct tt_targets *targets, uint64_t *cursor, uint64_t upto)
 {
     while (*cursor < upto && op->budget > 0) {
         const void *sources[TT_FOLD_MAX + 1];
         void *dst;
-        uint64_t count = resolve(op, o, *cursor, next_count(op, targets, upto - *cursor), &dst, sources);
+        uint64_t count = resolve(op, o, *cursor, next_count(op, upto - *cursor), &dst, sources);
         if (op->state == TT_FAILED)
             return;
-        compute(op, step, targets, dst, sources, o->n, *cursor, count);
-        *cursor += count;
+        *cursor += compute(op, step, targets, dst, sources, o->n, *cursor, count);
     }
     if (op->streams != 0)
         tt_copy_fence();
@@ -200,15 +217,15 @@ bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *a
         tt_exec_find_targets(op, slice, active, &targets);
     while (active->cursor < total && op->budget > 0) {
         const void *sources[2];
-        uint64_t count, run, most = next_count(op, &targets, total - active->cursor);
+        uint64_t count, run, most = next_count(op, total - active->cursor);
         void *to = (void *)tt_view_run(&dst, active->cursor, &count);
         sources[0] = (const void *)tt_view_run(&left, active->cursor, &run);
         count = run < count ? run : count;
         sources[1] = (const void *)tt_view_run(&right, active->cursor, &run);
         count = run < count ? run : count;
         count = count < most ? count : most;
-        compute(op, step, &targets, to, sources, step->verb == TT_VERB_REDUCE ? 2 : 1, active->cursor, count);
-        active->cursor += count;
+        int k = step->verb == TT_VERB_REDUCE ? 2 : 1;
+        active->cursor += compute(op, step, &targets, to, sources, k, active->cursor, count);
     }
     if (op->streams != 0)
         tt_copy_fence();

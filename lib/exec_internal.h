@@ -83,14 +83,13 @@ bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *a
 enum { TT_TARGETS = 16 };
 struct tt_targets {
     int n;
+    bool all; /* nothing at this rank waits for the result but sends that will be placed */
     struct tt_view places[TT_TARGETS];
+    uint8_t *runs[TT_TARGETS]; /* of the places, what comes next */
 };
 /* Find them, and mark those sends as placed; of a unit that has begun, those marked before. */
 void tt_exec_find_targets(
     struct tt_op *op, struct tt_slice *slice, const struct tt_active *active, struct tt_targets *targets);
-/* Store elements [at, at + count) there. */
-void tt_exec_spread(
-    struct tt_op *op, const struct tt_targets *targets, uint64_t at, const void *from, uint64_t count);
 
 /* Grant what a receive that is ready awaits. */
 void tt_exec_grant(struct tt_op *op, const struct tt_slice *slice, struct tt_active *active);

@@ -30,10 +30,12 @@ void tt_exec_find_targets(
 {
     const struct tt_schedule *s = op->schedule;
     const struct tt_step *unit = &s->steps[active->step];
+    uint32_t first = s->follower_first[active->step], end = s->follower_first[active->step + 1];
     targets->n = 0;
+    targets->all = first == end;
     if (!op->grants)
         return;
-    for (uint32_t f = s->follower_first[active->step]; f < s->follower_first[active->step + 1]; f++) {
+    for (uint32_t f = first; f < end; f++) {
         uint32_t next = s->followers[f];
         bool begun = active->cursor > 0;
         if (!sends_result(&s->steps[next], unit) || slice->waiting[next] != 1 ||
@@ -44,38 +46,23 @@ void tt_exec_find_targets(
                                                              &message, false, &targets->places[targets->n]);
         targets->n += slice->placed[next];
     }
-}
-
-/* Elements [at, at + count) of a view, from one run. */
-static void store(
-    const struct tt_op *op, const struct tt_view *view, uint64_t at, const uint8_t *from, uint64_t count)
-{
-    uint64_t element = op->layout.element_bytes, run;
-    for (uint64_t done = 0; done < count; done += run) {
-        void *to = (void *)tt_view_run(view, at + done, &run);
-        run = run < count - done ? run : count - done;
-        tt_exec_copy(op->streams & TT_STREAM_REMOTE, to, from + done * element, run * element);
-    }
-}
-
-void tt_exec_spread(
-    struct tt_op *op, const struct tt_targets *targets, uint64_t at, const void *from, uint64_t count)
-{
-    for (int i = 0; i < targets->n; i++)
-        store(op, &targets->places[i], at, from, count);
+    targets->all = (uint32_t)targets->n == end - first;
 }
 
 bool tt_exec_place(struct tt_op *op, const struct tt_message *message, bool in_place)
 {
     struct tt_view place;
+    bool stream = (op->streams & TT_STREAM_REMOTE) != 0;
     if (!op->endpoint->transport->granted(op->endpoint, message, in_place, &place))
         return false;
-    uint64_t count = message->bytes / op->layout.element_bytes, run;
+    uint64_t element = op->layout.element_bytes, count = message->bytes / element, run, room;
     for (uint64_t at = 0; at < count; at += run) {
-        const uint8_t *from = (const uint8_t *)tt_view_run(&message->source, at, &run);
-        store(op, &place, at, from, run);
+        const void *from = (const void *)tt_view_run(&message->source, at, &run);
+        void *to = (void *)tt_view_run(&place, at, &room);
+        run = room < run ? room : run;
+        tt_exec_copy(stream, to, from, run * element);
     }
-    if (op->streams & TT_STREAM_REMOTE)
+    if (stream)
         tt_copy_fence();
     return true;
 }

@@ -70,7 +70,7 @@ Test(config, defaults)
 
 Test(config, shared_and_local)
 {
-    static const char *const local[] = { "map", "pull", "membarrier", "fused", "isa" };
+    static const char *const local[] = { "map", "pull", "membarrier", "fused", "stream_bytes", "isa" };
     for (int i = 0; i < tt_setting_count; i++) {
         const char *name = tt_setting_table[i].name;
         bool is_local = false;

@@ -37,13 +37,16 @@ const struct tt_setting tt_setting_table[] = {
         "the canonical association for every float result" },
     { "topology", TT_SHARED, TT_KIND_TOPOLOGY, FIELD(topology), "auto",
         "which ranks share a cache, as in 0-3/4-7 or 2x4; auto: as they are bound" },
-    { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on", "peers may read shareable memory in place" },
+    { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on", "peers may read and write shareable memory in place" },
     { "pull", TT_LOCAL, TT_KIND_BOOL, FIELD(pull), "on", "peers may copy from this process by system call" },
     { "membarrier", TT_LOCAL, TT_KIND_BOOL, FIELD(membarrier), "on",
         "messages need no fence: who goes to sleep fences for all, if all ranks say on and their systems "
         "let" },
     { "fused", TT_LOCAL, TT_KIND_BOOL, FIELD(fused), "on",
         "small calls that were made before skip the executor; the bits are the same" },
+    { "stream_bytes", TT_LOCAL, TT_KIND_BYTES, FIELD(stream_bytes), "0",
+        "operations from here on store past the caches what goes to a peer, from 4 times as much on all; 0: "
+        "4 times the level 2 cache" },
     { "isa", TT_LOCAL, TT_KIND_ISA, FIELD(isa), "auto",
         "instruction set of the reductions, whose bits do not depend on it; auto: the widest of this CPU" },
 };

@@ -39,6 +39,7 @@ struct tt_settings {
     bool pull;
     bool membarrier;
     bool fused;
+    uint64_t stream_bytes; /* 0: as the caches are */
     uint64_t isa; /* 0: the widest; else 1 + enum tt_isa */
     uint8_t origin[TT_SETTINGS_MAX]; /* enum tt_origin of each row of the table */
 };
