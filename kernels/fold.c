@@ -117,6 +117,14 @@ tt_fold_fn tt_fold_find(tutti_type type, tutti_op op, enum tt_shape shape)
     return tt_fold_find_isa(type, op, shape, tt_isa_best());
 }
 
+tt_spread_fn tt_spread_find(tutti_type type, tutti_op op, enum tt_isa isa)
+{
+    if ((unsigned)type >= TT_FOLD_TYPES || row_of(op) != TT_ROW_SUM || (unsigned)isa >= TT_ISAS ||
+        isa > tt_isa_best())
+        return NULL;
+    return tables[isa]->spread[type];
+}
+
 const struct tt_fold_table *tt_fold_table_best(void)
 {
     return tables[tt_isa_best()];

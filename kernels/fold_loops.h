@@ -485,6 +485,8 @@ NARROW_FOLDS(bfloat16, 2)
 FLOAT_FOLDS(float32, f32, 4)
 FLOAT_FOLDS(float64, f64, 8)
 
+#include "kernels/fold_spread.h"
+
 /* Whole lines past the caches. */
 static void stream(uint8_t *to, const uint8_t *from, uint64_t bytes)
 {
@@ -508,6 +510,10 @@ static void stream(uint8_t *to, const uint8_t *from, uint64_t bytes)
     }
 
 const struct tt_fold_table TT_FOLD_TABLE = { .stream = stream,
+    .spread = { [TUTTI_FLOAT16] = float16_spread,
+        [TUTTI_FLOAT32] = float32_spread,
+        [TUTTI_FLOAT64] = float64_spread,
+        [TUTTI_BFLOAT16] = bfloat16_spread },
     .fold = {
         [TUTTI_INT8] = INTEGER_ROW(int8, u8),
         [TUTTI_UINT8] = INTEGER_ROW(uint8, u8),

@@ -35,6 +35,14 @@ const char *tt_isa_name(enum tt_isa isa);
 enum tt_isa tt_isa_best(void); /* what tt_fold_find uses */
 enum tt_isa tt_isa_of(uint64_t setting); /* 0: the best; else 1 + the one that is asked for */
 
+/* The chain of a sum, stored at dst and, if that is not NULL, at `also`, in one pass; `past`: which of the
+ * two stores go past the caches (dst alone always does; tt_copy_fence as below). `also` overlaps no operand.
+ * Both are equally far from a multiple of 64 bytes. NULL for what is no sum, and for types that have none. */
+enum { TT_STREAM_ALSO = 1, TT_STREAM_DST = 2 };
+typedef void (*tt_spread_fn)(
+    void *dst, void *also, int past, const void *const *sources, int k, size_t count, uint32_t divisor);
+tt_spread_fn tt_spread_find(tutti_type type, tutti_op op, enum tt_isa isa);
+
 /* The canonical tree over any number k of operands: the bits that `exact` promises for k ranks, AVG divided
  * once at the end. dst may be any one of the sources. TUTTI_UNSUPPORTED: the type does not support the
  * operation; TUTTI_INVALID_ARGUMENT: k < 1. The caller, who knows the call, puts it into words. */

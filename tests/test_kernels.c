@@ -534,3 +534,59 @@ Test(kernels, the_setting_chooses_the_set)
         tutti_comm_destroy(comm);
     }
 }
+
+/* --- Sums that are stored twice */
+
+enum { SPREAD_MOST = 700, SPREAD_ROOM = SPREAD_MOST * 8 + 256 };
+
+static struct {
+    _Alignas(64) uint8_t operands[TT_FOLD_OPERANDS][SPREAD_ROOM], dst[SPREAD_ROOM], also[SPREAD_ROOM],
+        expected[SPREAD_ROOM], before[SPREAD_ROOM];
+} spread_rig;
+
+/* The bits of the fold, twice, and nothing round them. `shift`: elements that both places are off a line. */
+static void try_spread(
+    tutti_type type, enum tt_isa isa, int k, size_t count, size_t shift, int past, bool two)
+{
+    size_t size = tutti_type_bytes(type), at = 64 + shift * size, bytes = count * size;
+    const void *sources[TT_FOLD_OPERANDS];
+    uint32_t divisor = count % 3 == 0 ? 3 : 1;
+    for (int j = 0; j < k; j++)
+        sources[j] = spread_rig.operands[j] + (size_t)j * size;
+    tt_fold_find_isa(type, TUTTI_SUM, TT_CHAIN, isa)(spread_rig.expected, sources, k, count, divisor);
+    memset(spread_rig.dst, 0x77, SPREAD_ROOM);
+    memset(spread_rig.also, 0x77, SPREAD_ROOM);
+    tt_spread_find(type, TUTTI_SUM, isa)(
+        spread_rig.dst + at, two ? spread_rig.also + at : NULL, past, sources, k, count, divisor);
+    tt_copy_fence();
+    memset(spread_rig.before, 0x77, SPREAD_ROOM);
+    cr_expect(!two || memcmp(spread_rig.also, spread_rig.before, at) == 0, "before the second place");
+    memcpy(spread_rig.before + at, spread_rig.expected, bytes);
+    cr_expect_eq(memcmp(spread_rig.dst, spread_rig.before, SPREAD_ROOM), 0,
+        "type %d isa %d k %d count %zu shift %zu past %d", (int)type, (int)isa, k, count, shift, past);
+    if (!two)
+        memset(spread_rig.before, 0x77, SPREAD_ROOM);
+    cr_expect_eq(memcmp(spread_rig.also, spread_rig.before, SPREAD_ROOM), 0,
+        "also: type %d isa %d k %d count %zu shift %zu past %d", (int)type, (int)isa, k, count, shift, past);
+}
+
+Test(kernels, a_sum_is_stored_twice)
+{
+    static const size_t counts[] = { 0, 1, 5, 31, 32, 33, 64, 127, 600, SPREAD_MOST };
+    uint64_t x = 88172645463325252u;
+    for (int j = 0; j < TT_FOLD_OPERANDS; j++) /* all kinds of floats, NaNs among them */
+        for (size_t i = 0; i < SPREAD_ROOM; i++)
+            spread_rig.operands[j][i] = (uint8_t)((x ^= x << 13, x ^= x >> 7, x ^= x << 17) >> 11);
+    for (int type = TUTTI_INT8; type <= TUTTI_FLOAT8_E5M2; type++)
+        for (int isa = 0; isa <= (int)tt_isa_best(); isa++) {
+            bool has = type == TUTTI_FLOAT16 || type == TUTTI_BFLOAT16 || type == TUTTI_FLOAT32 ||
+                       type == TUTTI_FLOAT64;
+            cr_expect_eq(tt_spread_find((tutti_type)type, TUTTI_AVG, (enum tt_isa)isa) != NULL, has);
+            cr_expect_null(tt_spread_find((tutti_type)type, TUTTI_MAX, (enum tt_isa)isa));
+            for (size_t i = 0; has && i < sizeof counts / sizeof counts[0]; i++)
+                for (int k = 2; k <= TT_FOLD_OPERANDS; k += k < 3 ? 1 : 3)
+                    for (int past = 0; past < 8; past++)
+                        try_spread((tutti_type)type, (enum tt_isa)isa, k, counts[i], (size_t)(past * k) % 7,
+                            past % 4, past < 4);
+        }
+}
