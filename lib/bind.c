@@ -196,7 +196,7 @@ static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op 
  * read. */
 static uint8_t streams_of(const struct tt_comm *comm, const struct tt_op *op)
 {
-    enum { OWN_TOO = 4 };
+    enum { OWN_TOO = 8 };
     uint64_t bytes = op->layout.count * op->layout.element_bytes;
     if (bytes < comm->stream_bytes || op->schedule->key.in_place)
         return 0;
@@ -226,6 +226,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     for (int shape = TT_CHAIN; reduces(call) && shape <= TT_TREE; shape++)
         op->folds[shape] =
             tt_fold_find_isa(call->type, combined, (enum tt_shape)shape, tt_isa_of(comm->settings.isa));
+    op->spread = reduces(call) ? tt_spread_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
     op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
     op->scratch = comm->scratch;
     op->streams = streams_of(comm, op);

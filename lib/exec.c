@@ -74,13 +74,13 @@ void tt_op_destroy(struct tt_op *op)
     *op = (struct tt_op){ 0 };
 }
 
-/* A grant that comes before this rank's own sends is found by whoever answers them. Cells that are scaled may
- * be read from where the receive writes, so there it waits. */
+/* A grant that comes before this rank's own sends is found by whoever answers them. (Where cells are scaled
+ * out of what the receive overwrites, the answer is a sum of what has been scaled by then.) */
 static void activate(struct tt_op *op, struct tt_slice *slice, uint32_t step)
 {
     struct tt_active *active = &slice->active[slice->nactive++];
     *active = (struct tt_active){ .step = step, .began_ns = op->trace != NULL ? tt_now_ns() : 0 };
-    if (op->grants && op->scaling == NULL && op->schedule->steps[step].verb == TT_VERB_RECV)
+    if (op->grants && op->schedule->steps[step].verb == TT_VERB_RECV)
         tt_exec_grant(op, slice, active);
 }
 

@@ -25,7 +25,7 @@ enum {
 };
 
 /* Which stores go past the caches. */
-enum { TT_STREAM_REMOTE = 1 /* into a peer's memory */, TT_STREAM_OWN = 2 };
+enum { TT_STREAM_REMOTE = TT_STREAM_ALSO /* into a peer's memory */, TT_STREAM_OWN = TT_STREAM_DST };
 
 enum tt_progress { TT_IDLE /* nothing could be done */, TT_MOVED, TT_DONE, TT_FAILED };
 
@@ -63,6 +63,7 @@ struct tt_op {
     struct tt_space spaces[TT_BUFFERS]; /* of window slot 0, where each has cells of its own, as TMP has */
     uint64_t window_bytes[TT_BUFFERS]; /* from the cells of one window slot to those of the next */
     tt_fold_fn folds[2]; /* by enum tt_shape; NULL: nothing is combined, or `user` does it */
+    tt_spread_fn spread; /* the first of them to two places at once; NULL: there is no such kernel */
     const struct tt_operator *user; /* folds in place of `folds`; the layout's elements are its elements */
     const struct tt_operator *scaling; /* of IN, which then has cells of its own; NULL: none */
     struct tt_space unscaled; /* what is scaled to get IN */

@@ -86,12 +86,17 @@ static uint64_t resolve(
     return count;
 }
 
+static uint32_t divisor_of(const struct tt_op *op, const struct tt_step *step)
+{
+    return step->flags & TT_FINAL ? op->divisor : 1;
+}
+
 static inline void fold(const struct tt_op *op, const struct tt_step *step, void *dst,
     const void *const *sources, int k, uint64_t count)
 {
     enum tt_shape shape = step->flags & TT_FOLD_TREE ? TT_TREE : TT_CHAIN;
     if (op->user == NULL)
-        op->folds[shape](dst, sources, k, count, step->flags & TT_FINAL ? op->divisor : 1);
+        op->folds[shape](dst, sources, k, count, divisor_of(op, step));
     else
         tt_operator_fold(op->user, shape, dst, sources, k, count);
 }
@@ -136,6 +141,42 @@ static void compute_blocks(const struct tt_op *op, const struct tt_step *step,
     }
 }
 
+/* Has this sum a kernel that stores to two places, or past the caches? */
+static bool has_spread(const struct tt_op *op, const struct tt_step *step, int k)
+{
+    return op->spread != NULL && op->user == NULL && k > 1 && (step->flags & TT_FOLD_TREE) == 0;
+}
+
+/* The result of a unit in TMP whose only reader is a send that was granted: it need not be here at all. */
+static void store_there(const struct tt_op *op, const struct tt_step *step, uint8_t *there,
+    const void *const *sources, int k, uint64_t count)
+{
+    bool stream = (op->streams & TT_STREAM_REMOTE) != 0;
+    if (k == 1)
+        tt_exec_copy(stream, there, sources[0], count * op->layout.element_bytes);
+    else if (stream && has_spread(op, step, k))
+        op->spread(there, NULL, TT_STREAM_DST, sources, k, count, divisor_of(op, step));
+    else
+        fold(op, step, there, sources, k, count);
+}
+
+/* The result in this rank's cells, and in those of whoever granted. */
+static void store_here(const struct tt_op *op, const struct tt_step *step, const struct tt_targets *targets,
+    uint8_t *dst, const void *const *sources, int k, uint64_t count)
+{
+    uint8_t *also = targets->n > 0 ? targets->runs[0] : NULL;
+    int past = targets->all ? op->streams : op->streams & TT_STREAM_REMOTE;
+    bool one = also == NULL ? (past & TT_STREAM_OWN) != 0 : targets->n == 1 && (dst - also) % 64 == 0;
+    if (one && has_spread(op, step, k))
+        op->spread(dst, also, past, sources, k, count, divisor_of(op, step));
+    else if (also != NULL || (past & TT_STREAM_OWN))
+        compute_blocks(op, step, targets, dst, sources, k, count);
+    else if (k > 1)
+        fold(op, step, dst, sources, k, count);
+    else if (sources[0] != dst)
+        tt_copy_bytes(dst, sources[0], count * op->layout.element_bytes);
+}
+
 /* Store the result of at most `count` elements at `at`; returns how many. */
 static uint64_t compute(struct tt_op *op, const struct tt_step *step, struct tt_targets *targets, void *dst,
     const void *const *sources, int k, uint64_t at, uint64_t count)
@@ -145,15 +186,12 @@ static uint64_t compute(struct tt_op *op, const struct tt_step *step, struct tt_
         targets->runs[i] = (uint8_t *)tt_view_run(&targets->places[i], at, &run);
         count = smaller(count, run);
     }
-    uint64_t bytes = count * op->layout.element_bytes;
-    if (targets->n > 0 || (op->streams & TT_STREAM_OWN))
-        compute_blocks(op, step, targets, dst, sources, k, count);
-    else if (k > 1)
-        fold(op, step, dst, sources, k, count);
-    else if (sources[0] != dst)
-        tt_copy_bytes(dst, sources[0], bytes);
+    if (targets->n == 1 && targets->all && step->dst_buffer == TT_TMP)
+        store_there(op, step, targets->runs[0], sources, k, count);
+    else
+        store_here(op, step, targets, dst, sources, k, count);
+    uint64_t bytes = count * op->layout.element_bytes * (1 + (uint64_t)targets->n);
     op->state = TT_MOVED;
-    bytes *= 1 + (uint64_t)targets->n;
     op->budget -= bytes < op->budget ? bytes : op->budget;
     return count;
 }

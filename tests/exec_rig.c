@@ -330,6 +330,7 @@ static void bind(struct rig_run *run, int rank)
         op->spaces[TT_IN] = op->spaces[TT_OUT];
     op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)r->tmp, .stride = stride };
     op->signature = (uint32_t)run->seed | 1;
+    op->streams = (uint8_t)(run->seed % 4);
     if (row_of(run)->result == TT_RESULT_REDUCED) {
         op->folds[TT_CHAIN] = rig_fold_chain;
         op->folds[TT_TREE] = rig_fold_tree;

@@ -92,6 +92,7 @@ Test(config, environment)
     setenv("TUTTI_PULL", "false", 1);
     setenv("TUTTI_MEMBARRIER", "off", 1);
     setenv("TUTTI_FUSED", "off", 1);
+    setenv("TUTTI_STREAM_BYTES", "3M", 1);
     setenv("TUTTI_ISA", "generic", 1);
     struct tt_settings s;
     cr_assert_eq(tt_settings_read(&s, NULL), TUTTI_OK);
@@ -105,6 +106,7 @@ Test(config, environment)
     cr_expect_not(s.pull);
     cr_expect_not(s.membarrier);
     cr_expect_not(s.fused);
+    cr_expect_eq(s.stream_bytes, 3 << 20);
     cr_expect_eq(s.isa, 1);
     for (int i = 0; i < tt_setting_count; i++)
         cr_expect_eq(s.origin[i], TT_FROM_ENVIRONMENT);
