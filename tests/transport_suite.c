@@ -524,6 +524,10 @@ static void one_granted(
     suite_expect(s, to[bytes] == 0x33, "placed beyond its %llu bytes", (unsigned long long)bytes);
     s->transport->release(e[1], 0, class, number);
     sent_soon(s, e[0], 1, class, number);
+    suite_expect(s,
+        s->grants == SUITE_GRANTS_BY_CHANCE ||
+            !s->transport->grant(e[1], 0, class, number, p.message.signature, &other.message.source),
+        "a grant is taken for a message that has been released");
 }
 
 static void run_grants(struct transport_suite *s)

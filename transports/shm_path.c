@@ -264,6 +264,8 @@ bool tt_shm_grant(struct tt_endpoint *head, int peer, enum tt_class class, uint6
     uint64_t bytes = tt_view_count(place) * place->layout->element_bytes, at;
     if (c->granted[slot] != 0 || bytes <= COPY_BYTES || bytes > head->slot_bytes)
         return false;
+    if (atomic_load_explicit(&c->acks_out->flag[slot], memory_order_relaxed) == tt_shm_flag(number))
+        return false; /* it has come and gone */
     uintptr_t address;
     bool packed = first_run(place, &address) >= bytes;
     if (!expose(e, &e->peers[peer], place, bytes, packed, address, &at))

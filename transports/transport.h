@@ -138,9 +138,10 @@ struct tt_transport {
     bool (*sent)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number);
 
     /* Granting; both may be NULL. grant: the bytes may be put at `place`, which nobody else uses until the
-     * message is released; false if the transport would not have it so (now: another grant may have to end
-     * first). granted: a view like the message's source, of what its receiver granted; false if there is
-     * nothing, or nothing that fits. `in_place`: or where the receiver can as well read the source. */
+     * message is released; false if it was, or the transport would not have it so (now: another grant may
+     * have to end first). granted: a view like the message's source, of what its receiver granted; false if
+     * there is nothing, or nothing that fits. `in_place`: or where the receiver can as well read the
+     * source. */
     bool (*grant)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number, uint32_t signature,
         const struct tt_view *place);
     bool (*granted)(
