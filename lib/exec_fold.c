@@ -224,7 +224,7 @@ bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active 
     uint64_t upto;
     if (o.count == 0)
         return true;
-    if (op->grants && step->verb == TT_VERB_RECV && !active->granted)
+    if (op->grants && op->class == TT_CLASS_P2P && !active->granted) /* an earlier call had its slot */
         tt_exec_grant(op, slice, active);
     if (!gather(op, slice, step, &o, &upto))
         return false;
