@@ -192,13 +192,13 @@ static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op 
 }
 
 /* What a peer gets leaves this core's cache in any case. The own result may still be there when the caller
- * reads it, so it takes more until that goes past the caches, too. In place all that is stored has just been
- * read. */
-static uint8_t streams_of(const struct tt_comm *comm, const struct tt_op *op)
+ * reads it, so it takes more until that goes past the caches, too. A reduction in place stores only what has
+ * just been read. */
+static uint8_t streams_of(const struct tt_comm *comm, const struct tt_op *op, bool reduced)
 {
     enum { OWN_TOO = 8 };
     uint64_t bytes = op->layout.count * op->layout.element_bytes;
-    if (bytes < comm->stream_bytes || op->schedule->key.in_place)
+    if (bytes < comm->stream_bytes || (op->schedule->key.in_place && reduced))
         return 0;
     return bytes / OWN_TOO < comm->stream_bytes ? TT_STREAM_REMOTE : TT_STREAM_REMOTE | TT_STREAM_OWN;
 }
@@ -229,7 +229,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     op->spread = reduces(call) ? tt_spread_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
     op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
     op->scratch = comm->scratch;
-    op->streams = streams_of(comm, op);
+    op->streams = streams_of(comm, op, reduces(call));
     op->trace = comm->trace;
     return TUTTI_OK;
 }
