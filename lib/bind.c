@@ -196,7 +196,7 @@ static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op 
  * just been read. */
 static uint8_t streams_of(const struct tt_comm *comm, const struct tt_op *op, bool reduced)
 {
-    enum { OWN_TOO = 8 };
+    enum { OWN_TOO = 16 };
     uint64_t bytes = op->layout.count * op->layout.element_bytes;
     if (bytes < comm->stream_bytes || (op->schedule->key.in_place && reduced))
         return 0;

@@ -45,8 +45,8 @@ const struct tt_setting tt_setting_table[] = {
     { "fused", TT_LOCAL, TT_KIND_BOOL, FIELD(fused), "on",
         "small calls that were made before skip the executor; the bits are the same" },
     { "stream_bytes", TT_LOCAL, TT_KIND_BYTES, FIELD(stream_bytes), "0",
-        "operations from here on store past the caches what goes to a peer, from 8 times as much on all; 0: "
-        "2 times the level 2 cache" },
+        "operations from here on store past the caches what goes to a peer, from 16 times as much on all; 0: "
+        "the size of the level 2 cache" },
     { "isa", TT_LOCAL, TT_KIND_ISA, FIELD(isa), "auto",
         "instruction set of the reductions, whose bits do not depend on it; auto: the widest of this CPU" },
 };
