@@ -223,10 +223,14 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     tutti_op combined = scales ? TUTTI_SUM : call->op;
     op->user = scales ? NULL : call->created;
     op->scaling = scales ? call->created : NULL;
+    /* Under exact every node is rounded, also the one that an average divides. */
+    bool tree = op->schedule->key.exact;
     for (int shape = TT_CHAIN; reduces(call) && shape <= TT_TREE; shape++)
-        op->folds[shape] =
-            tt_fold_find_isa(call->type, combined, (enum tt_shape)shape, tt_isa_of(comm->settings.isa));
-    op->spread = reduces(call) ? tt_spread_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
+        op->folds[shape] = tt_fold_find_isa(
+            call->type, combined, tree ? TT_TREE : (enum tt_shape)shape, tt_isa_of(comm->settings.isa));
+    bool chain = !tree || call->op != TUTTI_AVG; /* that is what a spread rounds like */
+    op->spread =
+        reduces(call) && chain ? tt_spread_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
     op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
     op->scratch = comm->scratch;
     op->streams = streams_of(comm, op, reduces(call));

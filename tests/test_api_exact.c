@@ -313,12 +313,13 @@ Test(api_exact, bits_do_not_depend_on_memory_or_slicing)
 
 /* --- avg, NaN and zeros */
 
-/* The average is the sum, divided once: also where n is no power of two and the division rounds. */
-static void averages(struct ranks_me *me)
+/* The average is the sum, rounded, then divided once: also where n is no power of two and the division
+ * rounds, and where the last fold has but two operands. */
+static void averages_by(struct ranks_me *me, const char *options)
 {
     vector *vectors = vectors_of(RANKS_MAX + 2);
     uint8_t *recv = vectors[RANKS_MAX], *own = vectors[RANKS_MAX + 1];
-    tutti_config config = { .size = sizeof config, .flags = TUTTI_COMM_EXACT };
+    tutti_config config = { .size = sizeof config, .flags = TUTTI_COMM_EXACT, .options = options };
     tutti_comm *comm = ranks_join(me, &config);
     const void *sources[RANKS_MAX];
     for (int t = 0; comm != NULL && t < TYPES; t++) {
@@ -345,6 +346,12 @@ static void averages(struct ranks_me *me)
     if (comm != NULL)
         ranks_part(me, comm);
     free(vectors);
+}
+
+static void averages(struct ranks_me *me)
+{
+    averages_by(me, "algo=all_reduce:direct");
+    averages_by(me, "algo=all_reduce:tree");
 }
 
 Test(api_exact, averages)
