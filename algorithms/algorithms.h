@@ -34,8 +34,6 @@ struct tt_algorithm {
     uint8_t collective; /* enum tt_collective */
     uint8_t association; /* enum tt_association when `exact` is not asked */
     uint8_t canonical; /* enum tt_canonical: for which n it may serve `exact`; if nothing is reduced: all */
-    uint32_t up_to_ranks; /* preferred up to this many ranks ... (0: any) */
-    uint64_t up_to_bytes; /* ... and this many bytes (0: any); the first row that fits is taken */
     uint8_t domains; /* enum tt_domains */
     tt_generator generate;
     const char *source; /* paper or standard */
@@ -44,11 +42,14 @@ struct tt_algorithm {
 extern const struct tt_algorithm tt_algorithms[];
 extern const int tt_algorithm_count;
 
+enum { TT_ELEMENT_BYTES = 16 };
+
 /* What a call asks of the algorithm that serves it. */
 struct tt_demand {
     int n;
     bool exact; /* the canonical tree */
     bool ordered; /* operands in rank order: the operation does not commute */
+    bool long_elements; /* beyond TT_ELEMENT_BYTES: of a user's operator */
     const struct tt_topology *topology; /* of the communicator; NULL: one domain */
 };
 
@@ -56,8 +57,6 @@ struct tt_demand {
 int tt_algorithm_find(enum tt_collective collective, const char *name);
 /* NULL if the algorithm may be used; else why not, for messages. */
 const char *tt_algorithm_refuse(const struct tt_algorithm *a, struct tt_demand demand);
-/* The best eligible one for `bytes` (all values shared by the ranks); always finds one. */
-int tt_algorithm_choose(enum tt_collective collective, struct tt_demand demand, uint64_t bytes);
 
 /* Build one rank's schedule. key->algorithm is the registry index. */
 tutti_status tt_schedule_build(struct tt_schedule *schedule, const struct tt_key *key);

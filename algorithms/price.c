@@ -7,7 +7,7 @@
 #include "algorithms/price_walk.h"
 #include "base/status.h"
 
-enum { LEAST_SLICES = 4 };
+enum { LEAST_SLICES = 2 };
 #define BYTES_MAX ((uint64_t)1 << 30) /* beyond, all prices grow alike */
 
 static tutti_status build(const struct tt_question *q, int algorithm, int me, struct tt_schedule *schedule)
@@ -22,8 +22,8 @@ static tutti_status build(const struct tt_question *q, int algorithm, int me, st
     return tt_schedule_build(schedule, &key);
 }
 
-/* As bind.c cuts. */
-static struct tt_layout cut(const struct tt_question *q, const struct tt_schedule *s)
+/* As bind.c cuts; where one rank stands for all, all chunks are as long as the longest. */
+static struct tt_layout cut(const struct tt_question *q, const struct tt_schedule *s, bool alone)
 {
     struct tt_layout layout;
     uint64_t bytes = q->bytes < BYTES_MAX ? q->bytes : BYTES_MAX;
@@ -32,6 +32,8 @@ static struct tt_layout cut(const struct tt_question *q, const struct tt_schedul
     if (tt_collectives[q->collective].blocks) /* of one length each */
         count = (count + n - 1) / n * n;
     uint64_t longest = count / s->chunks + (count % s->chunks > 0);
+    if (alone)
+        count = longest * s->chunks;
     uint64_t most = q->slot_bytes / q->element_bytes / s->span;
     most = most > 0 ? most : 1;
     uint64_t slices = longest / most + (longest % most > 0);
@@ -50,24 +52,24 @@ static void go_on(
             price->parts[i] += (more->parts[i] - fewer->parts[i]) / half * rest;
 }
 
-static tutti_status walk(
-    const struct tt_question *q, const struct tt_schedule *schedules, int ranks, struct tt_price *price)
+static tutti_status walk(const struct tt_question *q, const struct tt_schedule *schedules, int ranks,
+    uint64_t limit, struct tt_price *price)
 {
-    struct tt_layout layout = cut(q, &schedules[0]);
+    bool alone = ranks < q->demand.n;
+    struct tt_layout layout = cut(q, &schedules[0], alone);
     struct tt_walk_result result, half;
     uint64_t steps = (uint64_t)schedules[0].nsteps * (uint64_t)ranks;
     uint32_t slices = layout.slices < TT_PRICE_SLICES ? layout.slices : TT_PRICE_SLICES;
     while (slices > LEAST_SLICES && slices * steps > TT_PRICE_STEPS)
         slices = slices / 2 > LEAST_SLICES ? slices / 2 : LEAST_SLICES;
-    struct tt_walk_of of = { q, schedules, ranks, &layout, slices };
+    struct tt_walk_of of = { q, schedules, ranks, &layout, slices, limit };
     tutti_status status = tt_price_walk(&of, &result);
     if (status != TUTTI_OK)
         return status;
-    *price = (struct tt_price){
-        .total = result.total, .slices = layout.slices, .walked = slices, .alone = ranks < q->demand.n
-    };
+    *price =
+        (struct tt_price){ .total = result.total, .slices = layout.slices, .walked = slices, .alone = alone };
     memcpy(price->parts, result.parts, sizeof price->parts);
-    if (slices == layout.slices)
+    if (slices == layout.slices || result.total == UINT64_MAX)
         return TUTTI_OK;
     of.slices = slices / 2;
     status = tt_price_walk(&of, &half);
@@ -76,13 +78,21 @@ static tutti_status walk(
     return status;
 }
 
-tutti_status tt_price(const struct tt_question *q, int algorithm, struct tt_price *price)
+/* A price beyond the limit is UINT64_MAX. */
+static tutti_status price_within(
+    const struct tt_question *q, int algorithm, uint64_t limit, struct tt_price *price)
 {
     struct tt_schedule first;
     tutti_status status = build(q, algorithm, 0, &first);
     if (status != TUTTI_OK)
         return status;
     int n = q->demand.n, built = 1;
+    if (first.span > 1 &&
+        (q->demand.long_elements || (uint64_t)first.span * TT_ELEMENT_BYTES > q->slot_bytes)) {
+        tt_schedule_free(&first); /* an element of each chunk of a message might not fit a slot */
+        *price = (struct tt_price){ .total = UINT64_MAX };
+        return TUTTI_OK;
+    }
     int ranks = (uint64_t)first.nsteps * (uint64_t)n > TT_PRICE_WALK ? 1 : n;
     struct tt_schedule *schedules = calloc((size_t)ranks, sizeof *schedules);
     if (schedules == NULL) {
@@ -93,11 +103,16 @@ tutti_status tt_price(const struct tt_question *q, int algorithm, struct tt_pric
     for (; built < ranks && status == TUTTI_OK; built += status == TUTTI_OK)
         status = build(q, algorithm, built, &schedules[built]);
     if (status == TUTTI_OK)
-        status = walk(q, schedules, ranks, price);
+        status = walk(q, schedules, ranks, limit, price);
     for (int r = 0; r < built; r++)
         tt_schedule_free(&schedules[r]);
     free(schedules);
     return status;
+}
+
+tutti_status tt_price(const struct tt_question *q, int algorithm, struct tt_price *price)
+{
+    return price_within(q, algorithm, UINT64_MAX, price);
 }
 
 static bool eligible(const struct tt_question *q, int algorithm)
@@ -117,7 +132,7 @@ tutti_status tt_price_choose(const struct tt_question *q, int *algorithm)
         }
     for (int i = 0; i < tt_algorithm_count && count > 1 && q->demand.n > 1; i++) {
         struct tt_price price;
-        tutti_status status = eligible(q, i) ? tt_price(q, i, &price) : TUTTI_OK;
+        tutti_status status = eligible(q, i) ? price_within(q, i, least, &price) : TUTTI_OK;
         if (status != TUTTI_OK)
             return status;
         if (eligible(q, i) && price.total < least) {

@@ -15,8 +15,8 @@
 #include "base/costs.h"
 
 enum {
-    TT_PRICE_WALK = 4096, /* steps of all ranks, of one slice: more are not walked */
-    TT_PRICE_STEPS = 8192, /* of all slices, or no more than four of these are walked */
+    TT_PRICE_WALK = 2048, /* steps of all ranks, of one slice: more are not walked */
+    TT_PRICE_STEPS = 8192, /* of all slices, or fewer of these are walked, two at least */
     TT_PRICE_SLICES = 32, /* that are walked */
     TT_PRICE_WINDOW = 2, /* of the executor: slices in flight, and ... */
     TT_PRICE_AHEAD = 4, /* ... messages of a pair and slice under way */
@@ -42,7 +42,7 @@ enum tt_price_part {
 };
 
 struct tt_price {
-    uint64_t total; /* femtoseconds */
+    uint64_t total; /* femtoseconds; UINT64_MAX: slots are too short for its messages */
     uint64_t parts[TT_PRICE_PARTS]; /* work of the rank that ends last; the rest of the total it waits */
     uint32_t slices, walked;
     bool alone; /* rank 0 was walked for all */

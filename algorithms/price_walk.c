@@ -32,6 +32,7 @@ struct rank {
     uint32_t *opening, *turn; /* as the executor's */
     uint32_t *mate; /* the step at the other end of a message */
     struct slice slices[WINDOW];
+    bool called; /* an event is under way that lets it go on */
     uint64_t end, parts[TT_PRICE_PARTS];
 };
 
@@ -55,6 +56,7 @@ struct walk {
     struct core *cores;
     int ncores;
     uint64_t now, orders;
+    int running; /* ranks that have not ended */
     struct event *heap;
     size_t events, capacity;
     bool moved, failed; /* failed: no memory */
@@ -115,8 +117,12 @@ static uint64_t clock_of(struct walk *w, int rank)
     return free > w->now ? free : w->now;
 }
 
+/* If another call comes first, it finds the core busy, and calls again. */
 static void wake(struct walk *w, int rank, uint64_t time)
 {
+    if (w->ranks[rank].called)
+        return;
+    w->ranks[rank].called = true;
     push(w, (struct event){ .time = time, .rank = rank, .step = NO_STEP });
 }
 
@@ -138,7 +144,7 @@ static void spend(struct walk *w, int rank, enum tt_price_part part, uint64_t ti
 static enum tt_level level(const struct walk *w, int rank, int peer)
 {
     const struct tt_topology *t = w->of->question->demand.topology;
-    return t == NULL || t->domain[rank] == t->domain[peer] ? TT_NEAR : TT_FAR;
+    return t == NULL || t->domains < 2 || t->domain[rank] == t->domain[peer] ? TT_NEAR : TT_FAR;
 }
 
 static uint64_t bytes_of(const struct walk *w, uint32_t chunk, uint32_t nchunks, uint32_t slice)
@@ -267,9 +273,10 @@ static void retire(const struct rank *r, struct slice *slice, uint32_t position)
 static void end_slice(struct walk *w, int rank, struct slice *slice)
 {
     struct rank *r = &w->ranks[rank];
-    if (--r->slices_left == 0)
+    if (--r->slices_left == 0) {
         r->end = clock_of(w, rank);
-    else if (slice->index + WINDOW < w->of->slices)
+        w->running--;
+    } else if (slice->index + WINDOW < w->of->slices)
         start_slice(r, slice, slice->index + WINDOW);
 }
 
@@ -325,10 +332,14 @@ static void run(struct walk *w)
 {
     for (int r = 0; r < w->of->ranks; r++)
         wake(w, r, 0);
-    while (!w->failed && (w->events > 0 || unstick(w))) {
+    while (!w->failed && w->running > 0 && (w->events > 0 || unstick(w))) {
         struct event e = pop(w);
         w->now = e.time;
-        if (e.step != NO_STEP) {
+        if (w->now > w->of->limit)
+            return;
+        if (e.step == NO_STEP) {
+            w->ranks[e.rank].called = false;
+        } else {
             uint32_t *count = &w->ranks[e.rank].slices[e.window].heard[e.step];
             *count = e.count > *count ? e.count : *count;
         }
@@ -468,7 +479,7 @@ static tutti_status conclude(struct walk *w)
 {
     const struct rank *last = &w->ranks[0];
     for (int r = 0; r < w->of->ranks && !w->failed; r++) {
-        if (w->ranks[r].slices_left > 0)
+        if (w->ranks[r].slices_left > 0 && w->now <= w->of->limit)
             return tt_fail(TUTTI_INTERNAL_ERROR, "the price of %s: rank %d of %d does not end",
                 w->ranks[r].s->algorithm, r, w->of->question->demand.n);
         last = w->ranks[r].end > last->end ? &w->ranks[r] : last;
@@ -476,7 +487,7 @@ static tutti_status conclude(struct walk *w)
     if (w->failed)
         return tt_fail(
             TUTTI_OUT_OF_MEMORY, "no memory to price an algorithm on %d ranks", w->of->question->demand.n);
-    w->result->total = last->end;
+    w->result->total = w->running > 0 ? UINT64_MAX : last->end;
     memcpy(w->result->parts, last->parts, sizeof last->parts);
     return TUTTI_OK;
 }
@@ -492,6 +503,7 @@ tutti_status tt_price_walk(const struct tt_walk_of *of, struct tt_walk_result *r
     for (int r = 0; r < of->ranks; r++) {
         struct rank *rank = &w.ranks[r];
         rank->slices_left = rank->units > 0 ? of->slices : 0;
+        w.running += rank->units > 0;
         for (uint32_t i = 0; i < WINDOW && i < rank->slices_left; i++)
             start_slice(rank, &rank->slices[i], i);
     }

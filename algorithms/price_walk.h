@@ -12,6 +12,7 @@ struct tt_walk_of {
     int ranks;
     const struct tt_layout *layout;
     uint32_t slices;
+    uint64_t limit; /* who takes longer is not walked to the end */
 };
 
 struct tt_walk_result {

@@ -1,6 +1,5 @@
-/* registry.c: the algorithms, a row each. Within a collective the first row whose limits fit is preferred,
- * the last one always fits: small messages first, bandwidth last. The choice reads only what all ranks
- * share. */
+/* registry.c: the algorithms, a row each. Of those that can serve a call the one of the lowest price is
+ * chosen (price.h), of equal prices the first row. */
 #include "algorithms/algorithms.h"
 
 #include <string.h>
@@ -8,7 +7,7 @@
 #include "algorithms/generators.h"
 #include "base/status.h"
 
-enum { ANY = 0 }; /* no limit */
+enum { ANY = TT_ANY_DOMAINS };
 
 #define THAKUR "Thakur, Rabenseifner, Gropp 2005"
 #define CHAN "Chan, Heimlich, Purkayastha, van de Geijn 2007"
@@ -20,94 +19,78 @@ enum { ANY = 0 }; /* no limit */
 #define BLOCKS "Traeff 2025: broadcast schedules in logarithmic time"
 
 const struct tt_algorithm tt_algorithms[] = {
-    { "one_shot", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, 16, 8192, ANY,
-        tt_all_reduce_one_shot, CHAN },
-    { "doubling", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_POWER_OF_TWO, ANY, 8192, ANY,
+    { "one_shot", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, tt_all_reduce_one_shot,
+        CHAN },
+    { "direct", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, tt_all_reduce_direct, CHAN },
+    { "doubling", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_POWER_OF_TWO, ANY,
         tt_all_reduce_doubling, THAKUR },
-    { "tree", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, 8192, ANY, tt_all_reduce_tree,
+    { "tree", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, tt_all_reduce_tree,
         "binomial" },
-    { "halving", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_POWER_OF_TWO, 1, 1, ANY,
-        tt_all_reduce_halving, "Rabenseifner 2004" },
-    { "ring", TT_ALL_REDUCE, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, 1, 1, ANY, tt_all_reduce_ring,
-        RING },
-    { "double_tree", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED_BY_CHUNK, TT_CANONICAL_NEVER, 1, 1, ANY,
+    { "halving", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_POWER_OF_TWO, ANY, tt_all_reduce_halving,
+        "Rabenseifner 2004" },
+    { "ring", TT_ALL_REDUCE, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, ANY, tt_all_reduce_ring, RING },
+    { "double_tree", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED_BY_CHUNK, TT_CANONICAL_NEVER, ANY,
         tt_all_reduce_double_tree, "Sanders, Speck, Traeff 2009" },
-    { "circulant", TT_ALL_REDUCE, TT_ASSOCIATION_UNORDERED, TT_CANONICAL_NEVER, 1, 1, ANY,
-        tt_all_reduce_circulant, TRAEFF },
-    { "hierarchical", TT_ALL_REDUCE, TT_ASSOCIATION_BY_DOMAIN, TT_CANONICAL_IF_NESTED, 1, 1, TT_SEVERAL,
-        tt_all_reduce_hierarchical, LANES },
-    { "direct", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, ANY, ANY,
-        tt_all_reduce_direct, CHAN },
-    { "ring", TT_REDUCE_SCATTER, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, 1, 1, ANY,
-        tt_reduce_scatter_ring, RING },
-    { "circulant", TT_REDUCE_SCATTER, TT_ASSOCIATION_UNORDERED, TT_CANONICAL_NEVER, 1, 1, ANY,
-        tt_reduce_scatter_circulant, TRAEFF },
-    { "direct", TT_REDUCE_SCATTER, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, ANY, ANY,
-        tt_reduce_scatter_direct, CHAN },
-    { "ring", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, 1, 1, ANY, tt_all_gather_ring, RING },
-    { "bruck", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, 1, 1, ANY, tt_all_gather_bruck,
-        BRUCK },
-    { "circulant", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, 1, 1, ANY, tt_all_gather_circulant,
+    { "circulant", TT_ALL_REDUCE, TT_ASSOCIATION_UNORDERED, TT_CANONICAL_NEVER, ANY, tt_all_reduce_circulant,
         TRAEFF },
-    { "hierarchical", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, 1, 1, TT_EVEN,
-        tt_all_gather_hierarchical, LANES },
-    { "direct", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, ANY, ANY, tt_all_gather_direct,
+    { "hierarchical", TT_ALL_REDUCE, TT_ASSOCIATION_BY_DOMAIN, TT_CANONICAL_IF_NESTED, TT_SEVERAL,
+        tt_all_reduce_hierarchical, LANES },
+    { "direct", TT_REDUCE_SCATTER, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, tt_reduce_scatter_direct,
         CHAN },
-    { "tree", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, 4096, ANY, tt_broadcast_tree,
-        "binomial" },
-    { "direct", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, 1, 1, ANY, tt_broadcast_direct, CHAN },
-    { "circulant", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, 1, 1, ANY, tt_broadcast_circulant,
+    { "ring", TT_REDUCE_SCATTER, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, ANY, tt_reduce_scatter_ring,
+        RING },
+    { "circulant", TT_REDUCE_SCATTER, TT_ASSOCIATION_UNORDERED, TT_CANONICAL_NEVER, ANY,
+        tt_reduce_scatter_circulant, TRAEFF },
+    { "direct", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_gather_direct, CHAN },
+    { "ring", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_gather_ring, RING },
+    { "bruck", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_gather_bruck, BRUCK },
+    { "circulant", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_gather_circulant,
+        TRAEFF },
+    { "hierarchical", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, TT_EVEN,
+        tt_all_gather_hierarchical, LANES },
+    { "direct", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_broadcast_direct, CHAN },
+    { "tree", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_broadcast_tree, "binomial" },
+    { "circulant", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_broadcast_circulant,
         BLOCKS },
-    { "hierarchical", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, 1, 1, TT_SEVERAL,
+    { "hierarchical", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, TT_SEVERAL,
         tt_broadcast_hierarchical, LEADERS },
-    { "split", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, ANY, ANY, tt_broadcast_split,
-        CHAN },
-    { "tree", TT_REDUCE, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, ANY, 2048, ANY, tt_reduce_tree,
-        "binomial" },
-    { "direct", TT_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, 16, 2048, ANY, tt_reduce_direct,
-        CHAN },
-    { "circulant", TT_REDUCE, TT_ASSOCIATION_UNORDERED, TT_CANONICAL_NEVER, 1, 1, ANY, tt_reduce_circulant,
+    { "split", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_broadcast_split, CHAN },
+    { "direct", TT_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, tt_reduce_direct, CHAN },
+    { "tree", TT_REDUCE, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, ANY, tt_reduce_tree, "binomial" },
+    { "circulant", TT_REDUCE, TT_ASSOCIATION_UNORDERED, TT_CANONICAL_NEVER, ANY, tt_reduce_circulant,
         BLOCKS },
-    { "hierarchical", TT_REDUCE, TT_ASSOCIATION_BY_DOMAIN, TT_CANONICAL_IF_NESTED, 1, 1, TT_SEVERAL,
+    { "hierarchical", TT_REDUCE, TT_ASSOCIATION_BY_DOMAIN, TT_CANONICAL_IF_NESTED, TT_SEVERAL,
         tt_reduce_hierarchical, LEADERS },
-    { "split", TT_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, ANY, ANY, tt_reduce_split, CHAN },
-    { "direct", TT_BARRIER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, 8, ANY, ANY, tt_barrier_direct, "flat" },
-    { "hierarchical", TT_BARRIER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, 1, 1, TT_SEVERAL,
+    { "split", TT_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, tt_reduce_split, CHAN },
+    { "direct", TT_BARRIER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_barrier_direct, "flat" },
+    { "hierarchical", TT_BARRIER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, TT_SEVERAL,
         tt_barrier_hierarchical, LEADERS },
-    { "dissemination", TT_BARRIER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, ANY, ANY,
-        tt_barrier_dissemination, "Hensgen, Finkel, Manber 1988" },
-    { "ring", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, 1, 1, ANY, tt_all_gather_ring, RING },
-    { "bruck", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, 1, 1, ANY, tt_all_gather_bruck,
-        BRUCK },
-    { "circulant", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, 1, 1, ANY,
-        tt_all_gather_circulant, TRAEFF },
-    { "hierarchical", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, 1, 1, TT_EVEN,
+    { "dissemination", TT_BARRIER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_barrier_dissemination,
+        "Hensgen, Finkel, Manber 1988" },
+    { "direct", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_gather_direct, CHAN },
+    { "ring", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_gather_ring, RING },
+    { "bruck", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_gather_bruck, BRUCK },
+    { "circulant", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_gather_circulant,
+        TRAEFF },
+    { "hierarchical", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, TT_EVEN,
         tt_all_gather_hierarchical, LANES },
-    { "direct", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, ANY, ANY, tt_all_gather_direct,
-        CHAN },
-    { "bruck", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, 1, 1, ANY, tt_all_to_all_bruck,
-        BRUCK },
-    { "pairwise", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, 1, 1, ANY, tt_all_to_all_pairwise,
+    { "direct", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_to_all_direct, THAKUR },
+    { "bruck", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_to_all_bruck, BRUCK },
+    { "pairwise", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_to_all_pairwise,
         THAKUR },
-    { "direct", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, ANY, ANY, tt_all_to_all_direct,
-        THAKUR },
-    { "tree", TT_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, 4096, ANY, tt_gather_tree, CHAN },
-    { "direct", TT_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, ANY, ANY, tt_gather_direct, CHAN },
-    { "tree", TT_SCATTER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, 4096, ANY, tt_scatter_tree, CHAN },
-    { "direct", TT_SCATTER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, ANY, ANY, tt_scatter_direct, CHAN },
-    { "ring", TT_REDUCE_SCATTER_V, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, 1, 1, ANY,
-        tt_reduce_scatter_ring, RING },
-    { "direct", TT_REDUCE_SCATTER_V, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, ANY, ANY,
+    { "direct", TT_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_gather_direct, CHAN },
+    { "tree", TT_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_gather_tree, CHAN },
+    { "direct", TT_SCATTER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_scatter_direct, CHAN },
+    { "tree", TT_SCATTER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_scatter_tree, CHAN },
+    { "direct", TT_REDUCE_SCATTER_V, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY,
         tt_reduce_scatter_direct, CHAN },
-    { "direct", TT_ALL_TO_ALL_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, ANY, ANY, tt_all_to_all_direct,
-        THAKUR },
-    { "direct", TT_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, ANY, ANY, tt_gather_direct, CHAN },
-    { "direct", TT_SCATTER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, ANY, ANY, tt_scatter_direct,
-        CHAN },
-    { "point", TT_P2P_SEND, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, ANY, ANY, tt_point_send,
-        "one step" },
-    { "point", TT_P2P_RECV, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, ANY, ANY, tt_point_recv,
-        "one step" },
+    { "ring", TT_REDUCE_SCATTER_V, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, ANY, tt_reduce_scatter_ring,
+        RING },
+    { "direct", TT_ALL_TO_ALL_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_to_all_direct, THAKUR },
+    { "direct", TT_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_gather_direct, CHAN },
+    { "direct", TT_SCATTER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_scatter_direct, CHAN },
+    { "point", TT_P2P_SEND, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_point_send, "one step" },
+    { "point", TT_P2P_RECV, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_point_recv, "one step" },
 };
 const int tt_algorithm_count = (int)(sizeof tt_algorithms / sizeof tt_algorithms[0]);
 
@@ -145,21 +128,6 @@ const char *tt_algorithm_refuse(const struct tt_algorithm *a, struct tt_demand d
     if ((demand.n & (demand.n - 1)) != 0)
         return "its association is the canonical tree only where the number of ranks is a power of two";
     return NULL;
-}
-
-int tt_algorithm_choose(enum tt_collective collective, struct tt_demand demand, uint64_t bytes)
-{
-    int last = -1;
-    for (int i = 0; i < tt_algorithm_count; i++) {
-        const struct tt_algorithm *a = &tt_algorithms[i];
-        if (a->collective != collective || tt_algorithm_refuse(a, demand) != NULL)
-            continue;
-        last = i;
-        if ((a->up_to_ranks == ANY || (uint32_t)demand.n <= a->up_to_ranks) &&
-            (a->up_to_bytes == ANY || bytes <= a->up_to_bytes))
-            return i;
-    }
-    return last;
 }
 
 tutti_status tt_schedule_build(struct tt_schedule *schedule, const struct tt_key *key)

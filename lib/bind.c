@@ -256,13 +256,17 @@ static tutti_status key_of(const struct tt_call *call, struct tt_key *key)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
     const struct tt_comm *comm = call->comm;
-    struct tt_demand demand = { .n = comm->n,
-        .exact = comm->exact && !row->p2p,
-        .ordered = call->created != NULL && !call->created->commutes,
-        .topology = &comm->topology };
+    struct tt_ask ask = { .settings = &comm->settings,
+        .slot_bytes = comm->endpoint->slot_bytes,
+        .collective = call->collective,
+        .demand = { .n = comm->n,
+            .exact = comm->exact && !row->p2p,
+            .ordered = call->created != NULL && !call->created->commutes,
+            .long_elements = call->element_bytes > TT_ELEMENT_BYTES,
+            .topology = &comm->topology },
+        .bytes = is_one_sided(call) ? 0 : call->total * tutti_type_bytes(call->type) };
     int algorithm = 0;
-    uint64_t bytes = is_one_sided(call) ? 0 : call->total * tutti_type_bytes(call->type);
-    tutti_status status = tt_plan_choose(&comm->settings, call->collective, demand, bytes, &algorithm);
+    tutti_status status = tt_choose(&ask, comm->choices, &algorithm);
     *key = (struct tt_key){ .collective = (uint8_t)call->collective,
         .algorithm = (uint8_t)algorithm,
         .in_place = call->in_place && !tt_call_scales(call),

@@ -14,7 +14,7 @@
 
 #include "tutti.h"
 
-enum { TT_BLOB_BYTES = 1024, TT_BLOB_FDS = 2 };
+enum { TT_BLOB_BYTES = 2048, TT_BLOB_FDS = 2 };
 
 /* Make an id and start to answer at it. Gives up `timeout_ms` (-1: never) after now, or after the first rank
  * came, or when the timeout of any rank that came has passed. */

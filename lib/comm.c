@@ -17,7 +17,7 @@
 static _Atomic uint64_t serials;
 
 /* Slots shrink as ranks grow, so that what a rank may touch for staging stays in the tens of megabytes. */
-static uint64_t slice_bytes_for(const struct tt_settings *settings, int n)
+uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n)
 {
     uint64_t bytes = settings->slice_bytes;
     if (bytes == 0)
@@ -115,10 +115,11 @@ static tutti_status allocate(struct tt_comm *comm)
     comm->points[0] = calloc(n, sizeof *comm->points[0]);
     comm->points[1] = calloc(n, sizeof *comm->points[1]);
     comm->lanes = calloc(TT_LANES, sizeof *comm->lanes);
+    comm->choices = calloc(1, sizeof *comm->choices);
     comm->scratch = malloc((size_t)TT_FOLD_MAX * TT_SCRATCH_BYTES);
     if (comm->next_post == NULL || comm->starts[0] == NULL || comm->starts[1] == NULL ||
         comm->own_counts == NULL || comm->points[0] == NULL || comm->points[1] == NULL ||
-        comm->scratch == NULL || comm->lanes == NULL)
+        comm->choices == NULL || comm->scratch == NULL || comm->lanes == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
     return tt_plan_cache_create(&comm->plans);
 }
@@ -151,7 +152,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     c->stream_bytes = stream_bytes_for(settings);
     struct tt_endpoint_params params = { .n = n,
         .me = rank,
-        .slot_bytes = slice_bytes_for(settings, n),
+        .slot_bytes = tt_comm_slot_bytes(settings, n),
         .first_number = settings->first_number,
         .pull = settings->pull,
         .map = settings->map,
@@ -222,6 +223,7 @@ void tt_comm_destroy(struct tt_comm *comm)
     free(comm->starts[0]);
     free(comm->starts[1]);
     free(comm->own_counts);
+    free(comm->choices);
     free(comm->scratch);
     tt_lanes_free(comm);
     free(comm);

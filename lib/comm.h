@@ -12,6 +12,7 @@
 #include "base/config.h"
 #include "base/topology.h"
 #include "base/wait.h"
+#include "choose.h"
 #include "exec.h"
 #include "op.h"
 #include "plan.h"
@@ -63,6 +64,7 @@ struct tt_comm {
                          * rank knows only its own */
     struct tt_plan_cache plans;
     struct tt_lane *lanes; /* lane.h */
+    struct tt_choices *choices;
     struct tt_operator_table operators;
     struct tt_point **points[2]; /* [0] sends, [1] receives; n each, made on first use */
 
@@ -113,6 +115,9 @@ tutti_status tt_comm_config(const tutti_config *config, tutti_config *known);
 bool tt_comm_nonblocking(const tutti_config *config);
 /* The settings of a call to init: environment, then config. Checks the config. */
 tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *settings);
+
+/* The longest message among n ranks. */
+uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n);
 
 /* How long this communicator waits; -1: for ever. config may be NULL. */
 int64_t tt_comm_timeout(const struct tt_settings *settings, const tutti_config *config);

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "bootstrap.h"
 #include "group.h"
+#include "selection.h"
 #include "transports/shm.h"
 
 static tutti_status check_size(int n, int rank)
@@ -51,6 +52,7 @@ static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings
     if (members == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for %d members", n);
     _Static_assert(sizeof *settings <= TT_BLOB_BYTES, "the settings travel in the blob");
+    tutti_status learned = rank == 0 ? tt_selection_read(settings) : TUTTI_OK; /* told when all have met */
     memcpy(mine.blob, settings, sizeof *settings);
     tutti_status status = tt_shm_present(&mine.fds[0], &mine.fds[1]);
     if (status == TUTTI_OK) {
@@ -63,6 +65,8 @@ static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings
         memcpy(&of_rank_0, members[0].blob, sizeof of_rank_0);
         tt_settings_adopt(settings, &of_rank_0);
         status = introduce(members, n, rank);
+        if (status == TUTTI_OK)
+            status = learned;
         status = tt_comm_agree(exchange_by_session, *session, n, rank, status, room);
         if (status != TUTTI_OK)
             tt_session_close(*session);
@@ -159,6 +163,8 @@ tutti_status tutti_comm_init_all(int n, const int *devices, const tutti_config *
             TUTTI_UNSUPPORTED, "init_all: devices is not NULL; this library is built for host memory");
     if (status == TUTTI_OK)
         status = tt_comm_settings(config, &settings);
+    if (status == TUTTI_OK)
+        status = tt_selection_read(&settings);
     if (status != TUTTI_OK)
         return status;
     struct tt_comm **made = calloc((size_t)n, sizeof *made);

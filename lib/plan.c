@@ -1,7 +1,6 @@
-/* plan.c: the cache and the choice. */
+/* plan.c: the cache. */
 #include "plan.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,52 +72,5 @@ tutti_status tt_plan_find(struct tt_plan_cache *cache, const struct tt_key *key,
         return status;
     oldest->last_use = ++cache->clock;
     *plan = oldest;
-    return TUTTI_OK;
-}
-
-/* The name that `algo` forces for a collective ("all_reduce:ring,broadcast:tree"), copied to name; false
- * if none. */
-static bool forced_name(const char *list, const char *collective, char *name, size_t bytes)
-{
-    size_t length = strlen(collective);
-    for (const char *item = list; *item != '\0'; item += strcspn(item, ","), item += *item == ',') {
-        if (strncmp(item, collective, length) != 0 || item[length] != ':')
-            continue;
-        const char *value = item + length + 1;
-        snprintf(name, bytes, "%.*s", (int)strcspn(value, ","), value);
-        return true;
-    }
-    return false;
-}
-
-static tutti_status refuse(
-    enum tt_collective collective, struct tt_demand demand, const char *name, const char *why)
-{
-    char list[256] = "";
-    for (int i = 0; i < tt_algorithm_count; i++) {
-        const struct tt_algorithm *a = &tt_algorithms[i];
-        if (a->collective == collective && tt_algorithm_refuse(a, demand) == NULL)
-            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", list[0] ? ", " : "", a->name);
-    }
-    return tt_fail(TUTTI_INVALID_USAGE, "algo: '%s' cannot serve %s on %d ranks%s: %s; eligible: %s", name,
-        tt_collectives[collective].name, demand.n, demand.exact ? " under exact" : "", why, list);
-}
-
-tutti_status tt_plan_choose(const struct tt_settings *settings, enum tt_collective collective,
-    struct tt_demand demand, uint64_t bytes, int *algorithm)
-{
-    char name[TT_CONFIG_TEXT];
-    if (settings->algorithm[0] == '\0' ||
-        !forced_name(settings->algorithm, tt_collectives[collective].name, name, sizeof name)) {
-        *algorithm = tt_algorithm_choose(collective, demand, bytes);
-        return TUTTI_OK;
-    }
-    int forced = tt_algorithm_find(collective, name);
-    if (forced < 0)
-        return refuse(collective, demand, name, "there is none of that name");
-    const char *why = tt_algorithm_refuse(&tt_algorithms[forced], demand);
-    if (why != NULL)
-        return refuse(collective, demand, name, why);
-    *algorithm = forced;
     return TUTTI_OK;
 }

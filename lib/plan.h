@@ -9,7 +9,6 @@
 #include <stdint.h>
 
 #include "algorithms/algorithms.h"
-#include "base/config.h"
 #include "base/schedule.h"
 #include "exec.h"
 
@@ -38,10 +37,5 @@ void tt_plan_destroy(struct tt_plan *plan);
 /* The plan of this key, built if need be. It lives until later plans push it out: of one communicator, one
  * collective runs at a time, so none is pushed out while it runs. */
 tutti_status tt_plan_find(struct tt_plan_cache *cache, const struct tt_key *key, struct tt_plan **plan);
-
-/* Which algorithm serves: the forced one, else the registry's choice. An ineligible or unknown forced name
- * is an error that lists the eligible ones. Reads only what all ranks share. */
-tutti_status tt_plan_choose(const struct tt_settings *settings, enum tt_collective collective,
-    struct tt_demand demand, uint64_t bytes, int *algorithm);
 
 #endif

@@ -10,6 +10,8 @@
 #include "cache_domain.h"
 #include "call.h"
 #include "recorder.h"
+#include "selection.h"
+#include "why.h"
 
 static bool answer_version(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
@@ -74,17 +76,23 @@ static bool answer_algorithms(const struct tt_comm *comm, const char *rest, stru
     return true;
 }
 
+static bool ask_of(const struct tt_comm *comm, const char *name, const char *size, struct tt_ask *ask)
+{
+    *ask = (struct tt_ask){ .settings = &comm->settings,
+        .slot_bytes = comm->endpoint->slot_bytes,
+        .collective = tt_collective_find(name),
+        .demand = demand_of(comm) };
+    return ask->collective != TT_COLLECTIVES && tt_parse_bytes(size, &ask->bytes);
+}
+
 /* "choice all_reduce BYTES": the algorithm that a call of so many bytes would take. */
 static bool answer_choice(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     char name[32], size[32];
-    uint64_t bytes;
     int algorithm;
-    if (comm == NULL || sscanf(rest, "%31s %31s", name, size) != 2 || !tt_parse_bytes(size, &bytes))
-        return false;
-    enum tt_collective collective = tt_collective_find(name);
-    if (collective == TT_COLLECTIVES ||
-        tt_plan_choose(&comm->settings, collective, demand_of(comm), bytes, &algorithm) != TUTTI_OK)
+    struct tt_ask ask;
+    if (comm == NULL || sscanf(rest, "%31s %31s", name, size) != 2 || !ask_of(comm, name, size, &ask) ||
+        tt_choose(&ask, NULL, &algorithm) != TUTTI_OK)
         return false;
     tt_put(a, "%s", tt_algorithms[algorithm].name);
     return true;
@@ -157,6 +165,57 @@ static bool answer_schedule(const struct tt_comm *comm, const char *rest, struct
     return answered;
 }
 
+/* As rank 0 of a job of n ranks here would choose, whose domains the text says. */
+static bool why_here(
+    const char *name, const char *size, int n, bool exact, const char *text, struct tt_text *a)
+{
+    struct tt_settings settings;
+    struct tt_topology topology;
+    int32_t domain_of[1024] = { 0 };
+    struct tt_ask ask = { .settings = &settings, .collective = tt_collective_find(name) };
+    if (n < 1 || n > 1024 || ask.collective == TT_COLLECTIVES || !tt_parse_bytes(size, &ask.bytes) ||
+        (text[0] != '\0' && tt_topology_ranks(text) != n))
+        return false;
+    if (text[0] != '\0')
+        tt_topology_parse(text, domain_of);
+    if (tt_settings_read(&settings, NULL) != TUTTI_OK || tt_selection_read(&settings) != TUTTI_OK ||
+        tt_topology_create(&topology, n, domain_of) != TUTTI_OK)
+        return true;
+    ask.slot_bytes = tt_comm_slot_bytes(&settings, n);
+    ask.demand = (struct tt_demand){ .n = n, .exact = exact || settings.exact, .topology = &topology };
+    tt_why(&ask, a);
+    tt_topology_free(&topology);
+    return true;
+}
+
+/* "why COLLECTIVE BYTES" with a communicator, else "why COLLECTIVE BYTES N [exact] [TOPOLOGY]". */
+static bool answer_why(const struct tt_comm *comm, const char *rest, struct tt_text *a)
+{
+    char name[32], size[32], last[2][TT_TOPOLOGY_TEXT] = { "", "" };
+    int n = 0, words = sscanf(rest, "%31s %31s %d %247s %247s", name, size, &n, last[0], last[1]);
+    bool exact = strcmp(last[0], "exact") == 0;
+    struct tt_ask ask;
+    if (comm == NULL)
+        return words >= 3 && why_here(name, size, n, exact, last[exact], a);
+    return words == 2 && ask_of(comm, name, size, &ask) && (tt_why(&ask, a) || true);
+}
+
+static bool answer_calibrate(const struct tt_comm *comm, const char *rest, struct tt_text *a)
+{
+    struct tt_costs costs = tt_costs_default();
+    char path[1024];
+    if (comm != NULL || *rest != '\0')
+        return false;
+    if (tt_costs_measure(&costs) != TUTTI_OK)
+        return true;
+    tt_costs_put(&costs, a);
+    if (tt_costs_save(&costs, path, sizeof path) == TUTTI_OK)
+        tt_put(a, "kept in %s\n", path);
+    else
+        tt_put(a, "not kept: %s\n", tt_last_error());
+    return true;
+}
+
 /* Bytes that this rank sent, by path, since the communicator began. */
 static bool answer_paths(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
@@ -215,6 +274,8 @@ static const struct {
     { "cpu", "cpu", answer_isa },
     { "algorithms", "algorithms COLLECTIVE", answer_algorithms },
     { "choice", "choice COLLECTIVE BYTES (with a communicator)", answer_choice },
+    { "why", "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]] (without N with a communicator)", answer_why },
+    { "calibrate", "calibrate (without a communicator)", answer_calibrate },
     { "topology", "topology", answer_topology },
     { "schedule", "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact] [TOPOLOGY]",
         answer_schedule },
@@ -246,7 +307,7 @@ size_t tutti_query(const tutti_comm *comm, const char *what, char *text, size_t 
                 questions[i].form);
             return 0;
         }
-    char known[640] = "";
+    char known[800] = "";
     for (int i = 0; i < QUESTIONS; i++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? "; " : "",
             questions[i].form);

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "group.h"
+#include "selection.h"
 
 struct wish {
     int32_t color, key, status;
@@ -72,6 +73,13 @@ static struct wish wish_of(const struct tt_comm *parent, int color, int key, con
     struct wish wish = { .color = color, .key = key, .settings = parent->settings };
     if (config != NULL)
         wish.status = tt_comm_settings(config, &wish.settings);
+    wish.settings.costs = parent->settings.costs;
+    if (wish.status == TUTTI_OK && strcmp(wish.settings.rules, parent->settings.rules) != 0)
+        wish.status = tt_rules_read(&wish.settings);
+    else if (wish.status == TUTTI_OK)
+        memcpy(wish.settings.rule, parent->settings.rule, sizeof wish.settings.rule);
+    if (strcmp(wish.settings.rules, parent->settings.rules) == 0)
+        wish.settings.nrules = parent->settings.nrules;
     if (wish.status == TUTTI_OK && tt_comm_nonblocking(config))
         wish.status =
             tt_fail(TUTTI_UNSUPPORTED, "split: config.flags has TUTTI_COMM_NONBLOCKING, but split waits "

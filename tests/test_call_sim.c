@@ -277,5 +277,8 @@ Test(call_sim, many_ranks)
 /* With the algorithms that talk to few. */
 Test(call_sim, ranks_by_the_hundred)
 {
-    run(512, 5, "algo=reduce_scatter:ring,all_gather:ring,all_gather_v:ring,broadcast:tree,reduce:tree");
+    run(512, 5,
+        "algo=all_reduce:tree,barrier:dissemination,gather:direct,scatter:direct,reduce_scatter:ring,all_"
+        "gather:"
+        "ring,all_gather_v:ring,broadcast:tree,reduce:tree");
 }

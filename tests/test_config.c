@@ -83,6 +83,7 @@ Test(config, shared_and_local)
 Test(config, environment)
 {
     setenv("TUTTI_ALGO", "all_reduce:ring,broadcast:tree", 1);
+    setenv("TUTTI_RULES", "my.rules", 1);
     setenv("TUTTI_SLICE", "64k", 1);
     setenv("TUTTI_TIMEOUT", "1500", 1);
     setenv("TUTTI_FIRST_NUMBER", "18446744073709551615", 1);
@@ -97,6 +98,7 @@ Test(config, environment)
     struct tt_settings s;
     cr_assert_eq(tt_settings_read(&s, NULL), TUTTI_OK);
     cr_expect_str_eq(s.algorithm, "all_reduce:ring,broadcast:tree");
+    cr_expect_str_eq(s.rules, "my.rules");
     cr_expect_eq(s.slice_bytes, 65536);
     cr_expect_eq(s.timeout_ms_or_zero, 1500);
     cr_expect_eq(s.first_number, UINT64_MAX);
@@ -215,8 +217,8 @@ Test(config, unknown_option_names_the_nearest)
     struct tt_settings s;
     setenv("TUTTI_DEBUG", "none", 1);
     cr_expect_eq(tt_settings_read(&s, "slcie=1"), TUTTI_INVALID_ARGUMENT);
-    cr_expect(strstr(tt_last_error(), "\"slcie\"; the nearest is slice; legal: algo, slice, timeout"), "%s",
-        tt_last_error());
+    cr_expect(strstr(tt_last_error(), "\"slcie\"; the nearest is slice; legal: algo, rules, slice, timeout"),
+        "%s", tt_last_error());
     cr_expect_eq(tt_settings_read(&s, "TUTTI_SLICE=1"), TUTTI_INVALID_ARGUMENT);
     cr_expect_eq(tt_settings_read(&s, "=1"), TUTTI_INVALID_ARGUMENT);
     cr_expect_eq(tt_settings_read(&s, "exact"), TUTTI_INVALID_ARGUMENT);

@@ -121,8 +121,12 @@ uint64_t tt_sim_seen(const struct tt_sim *sim, int src, int dst)
     return tt_sim_clock(sim, src) + sim->params.costs->latency[level];
 }
 
+/* If another call comes first, it finds the core busy, and calls again. */
 static void wake_at(struct tt_sim *sim, int rank, uint64_t time)
 {
+    if (sim->ranks[rank].called)
+        return;
+    sim->ranks[rank].called = true;
     tt_sim_push(sim, (struct tt_sim_event){ .time = time, .what = TT_SIM_WAKE, .src = rank, .dst = rank });
 }
 
@@ -213,6 +217,7 @@ static int apply(struct tt_sim *sim, const struct tt_sim_event *e)
 {
     struct tt_sim_letter *letter = NULL;
     if (e->what == TT_SIM_WAKE) {
+        sim->ranks[e->dst].called = false;
         if (sim->ranks[e->dst].frozen_until <= sim->now)
             sim->ranks[e->dst].frozen_until = 0;
         return e->dst;

@@ -54,6 +54,7 @@ struct tt_sim_endpoint {
     struct tt_endpoint_params params;
     enum tt_peer_state state;
     uint64_t frozen_until; /* 0: awake */
+    bool called; /* with costs: an event is under way that lets it go on */
     uint64_t completed;
     struct tt_call_record calls[TT_CALLS_KEPT];
 };

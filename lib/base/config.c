@@ -27,6 +27,8 @@ enum { NAME_BYTES = 64, LEGAL_BYTES = 256 };
 const struct tt_setting tt_setting_table[] = {
     { "algo", TT_SHARED, TT_KIND_CHOICES, FIELD(algorithm), "",
         "algorithms forced by name, as in all_reduce:ring,broadcast:tree" },
+    { "rules", TT_SHARED, TT_KIND_PATH, FIELD(rules), "",
+        "file of rules that choose algorithms, read by rank 0 (collperf --tune writes one)" },
     { "slice", TT_SHARED, TT_KIND_BYTES, FIELD(slice_bytes), "0",
         "longest message in bytes; 0: by the number of ranks" },
     { "timeout", TT_SHARED, TT_KIND_MS, FIELD(timeout_ms_or_zero), "0",
@@ -189,6 +191,15 @@ static bool parse_topology(const char *text, char *value)
     return true;
 }
 
+static bool parse_path(const char *text, char *value)
+{
+    if (strlen(text) >= TT_PATH_TEXT)
+        return false;
+    memset(value, 0, TT_PATH_TEXT);
+    memcpy(value, text, strlen(text));
+    return true;
+}
+
 static bool parse_isa(const char *text, uint64_t *value)
 {
     for (uint64_t i = 0; i < ISA_WORDS; i++) {
@@ -220,6 +231,8 @@ static bool parse_value(const struct tt_setting *row, const char *text, struct t
         return parse_choices(text, field);
     case TT_KIND_TOPOLOGY:
         return parse_topology(text, field);
+    case TT_KIND_PATH:
+        return parse_path(text, field);
     case TT_KIND_ISA:
         return parse_isa(text, field);
     }
@@ -244,6 +257,9 @@ static void describe_legal(enum tt_kind kind, struct tt_text *t)
     case TT_KIND_TOPOLOGY:
         tt_put(t, "auto, or all ranks from 0 up, in domains: 0-3/4-7, 0,2,4/1,3,5, or 2x4; below %d bytes",
             TT_TOPOLOGY_TEXT);
+        break;
+    case TT_KIND_PATH:
+        tt_put(t, "the path of a file, below %d bytes", TT_PATH_TEXT);
         break;
     case TT_KIND_CHOICES:
         tt_put(t, "COLLECTIVE:ALGORITHM,..., each collective once, below %d bytes, of", TT_CONFIG_TEXT);
@@ -405,6 +421,7 @@ tutti_status tt_settings_read(struct tt_settings *settings, const char *options)
 {
     struct tt_settings result;
     memset(&result, 0, sizeof result);
+    result.costs = tt_costs_default();
     tutti_status status = TUTTI_OK;
     for (int i = 0; i < tt_setting_count && status == TUTTI_OK; i++) {
         const struct tt_setting *row = &tt_setting_table[i];
@@ -428,6 +445,8 @@ static size_t value_bytes(enum tt_kind kind)
         return TT_CONFIG_TEXT;
     case TT_KIND_TOPOLOGY:
         return TT_TOPOLOGY_TEXT;
+    case TT_KIND_PATH:
+        return TT_PATH_TEXT;
     default:
         return sizeof(uint64_t);
     }
@@ -447,9 +466,13 @@ void tt_settings_adopt(struct tt_settings *settings, const struct tt_settings *o
         /* They came by a wire: whatever the bytes were, a bool is 0 or 1 and a text ends. */
         if (row->kind == TT_KIND_BOOL)
             *mine = *mine != 0;
-        else if (row->kind == TT_KIND_CHOICES || row->kind == TT_KIND_TOPOLOGY)
+        else if (bytes > sizeof(uint64_t))
             mine[bytes - 1] = 0;
     }
+    settings->nrules = of_rank_0->nrules < TT_RULES_MAX ? of_rank_0->nrules : TT_RULES_MAX;
+    memcpy(settings->rule, of_rank_0->rule, sizeof settings->rule);
+    settings->costs = of_rank_0->costs;
+    tt_costs_bound(&settings->costs);
 }
 
 static void put_value(const struct tt_setting *row, const struct tt_settings *settings, struct tt_text *t)
@@ -464,6 +487,7 @@ static void put_value(const struct tt_setting *row, const struct tt_settings *se
         break;
     case TT_KIND_CHOICES:
     case TT_KIND_TOPOLOGY:
+    case TT_KIND_PATH:
         tt_put(t, "%s", (const char *)field);
         break;
     case TT_KIND_ISA:

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/costs.h"
 #include "tutti.h"
 
 enum tt_scope { TT_LOCAL, TT_SHARED };
@@ -20,20 +21,39 @@ enum tt_kind {
     TT_KIND_CHOICES, /* collective:algorithm,... */
     TT_KIND_TOPOLOGY, /* auto, or domains of ranks (topology.h) */
     TT_KIND_ISA, /* the name of an instruction set, or auto */
+    TT_KIND_PATH, /* of a file; empty: none */
 };
 enum tt_origin { TT_FROM_DEFAULT, TT_FROM_ENVIRONMENT, TT_FROM_OPTIONS, TT_FROM_RANK_0 };
 
-enum { TT_CONFIG_TEXT = 512, TT_TOPOLOGY_TEXT = 248, TT_SETTINGS_MAX = 16 };
+enum {
+    TT_CONFIG_TEXT = 512,
+    TT_TOPOLOGY_TEXT = 248,
+    TT_PATH_TEXT = 160,
+    TT_SETTINGS_MAX = 16,
+    TT_RULES_MAX = 64
+};
+
+/* "all_reduce of so many ranks and bytes by this algorithm": a line of the file that `rules` names. */
+struct tt_rule {
+    uint8_t collective, algorithm; /* enum tt_collective; index in the registry */
+    uint8_t size_least, size_most; /* size classes (costs.h) */
+    uint16_t ranks_least, ranks_most;
+};
 
 /* The values, fixed size so that rank 0's can be sent as they are. */
 struct tt_settings {
     /* shared */
     char algorithm[TT_CONFIG_TEXT]; /* "all_reduce:ring,broadcast:tree": forced by name */
     char topology[TT_TOPOLOGY_TEXT]; /* "0-3/4-7": which ranks share a cache; or "auto" */
+    char rules[TT_PATH_TEXT]; /* a file with rules; "": none */
     uint64_t slice_bytes; /* 0: by the number of ranks */
     uint64_t timeout_ms_or_zero; /* tutti_config.timeout_ms when that is 0 */
     uint64_t first_number; /* message and sequence numbers start here */
     bool exact;
+    /* shared, and no settings: what rank 0 knows of the machine, and the rules of its file (selection.h) */
+    uint32_t nrules;
+    struct tt_rule rule[TT_RULES_MAX];
+    struct tt_costs costs;
     /* local */
     bool map;
     bool pull;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/wait.h"
 
@@ -113,16 +114,33 @@ static int affinity(void)
     return 1;
 }
 
+static int within_quota(int cores)
+{
+    char groups[FILE_BYTES];
+    return read_text("/proc/self/cgroup", groups, sizeof groups)
+               ? tt_cores_quota("/sys/fs/cgroup", groups, cores)
+               : cores;
+}
+
 int tt_cores_granted(void)
 {
     static _Atomic int known;
     int cores = atomic_load_explicit(&known, memory_order_relaxed);
     if (cores > 0)
         return cores;
-    char groups[FILE_BYTES];
-    cores = affinity();
-    if (read_text("/proc/self/cgroup", groups, sizeof groups))
-        cores = tt_cores_quota("/sys/fs/cgroup", groups, cores);
+    cores = within_quota(affinity());
+    atomic_store_explicit(&known, cores, memory_order_relaxed);
+    return cores;
+}
+
+int tt_cores_machine(void)
+{
+    static _Atomic int known;
+    int cores = atomic_load_explicit(&known, memory_order_relaxed);
+    if (cores > 0)
+        return cores;
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    cores = within_quota(online > 0 && online < CPUS_MAX ? (int)online : 1);
     atomic_store_explicit(&known, cores, memory_order_relaxed);
     return cores;
 }

@@ -14,14 +14,14 @@ static const struct {
     uint64_t scale; /* femtoseconds of one in the text */
     uint64_t standard, most; /* in femtoseconds, or bytes */
 } rows[] = {
-    { "latency_near", "ps", COST(latency[TT_NEAR]), 1000, 60000000, 1000000000000 },
-    { "latency_far", "ps", COST(latency[TT_FAR]), 1000, 200000000, 1000000000000 },
+    { "latency_near", "ps", COST(latency[TT_NEAR]), 1000, 100000000, 1000000000000 },
+    { "latency_far", "ps", COST(latency[TT_FAR]), 1000, 250000000, 1000000000000 },
     { "byte_near", "fs", COST(byte[TT_NEAR]), 1, 45000, 10000000 },
     { "byte_far", "fs", COST(byte[TT_FAR]), 1, 90000, 10000000 },
     { "fold_byte", "fs", COST(fold), 1, 12000, 10000000 },
     { "copy_byte", "fs", COST(copy), 1, 30000, 10000000 },
-    { "message", "ps", COST(message), 1000, 60000000, 1000000000000 },
-    { "turn", "ps", COST(turn), 1000, 1200000000, 1000000000000 },
+    { "message", "ps", COST(message), 1000, 40000000, 1000000000000 },
+    { "turn", "ps", COST(turn), 1000, 4000000000, 1000000000000 },
     { "eager", "bytes", COST(eager), 1, 1024, 1 << 20 },
 };
 #undef COST
@@ -55,6 +55,19 @@ void tt_costs_put(const struct tt_costs *costs, struct tt_text *text)
     for (int i = 0; i < ROWS; i++)
         tt_put(text, "%s=%llu %s\n", rows[i].name, (unsigned long long)(*at(&c, i) / rows[i].scale),
             rows[i].unit);
+}
+
+unsigned tt_size_class(uint64_t bytes)
+{
+    if (bytes < 2)
+        return (unsigned)bytes;
+    unsigned power = 63 - (unsigned)__builtin_clzll(bytes);
+    return 2 * power + (unsigned)(bytes >> (power - 1) & 1);
+}
+
+uint64_t tt_size_of_class(unsigned size)
+{
+    return size < 2 ? size : (uint64_t)(2 + size % 2) << (size / 2 - 1);
 }
 
 bool tt_costs_parse(const char *text, struct tt_costs *costs)

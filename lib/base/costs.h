@@ -28,6 +28,12 @@ struct tt_costs {
     uint64_t cores; /* that the ranks share */
 };
 
+/* Sizes in bytes fall into classes, each from a power of two, or one and a half of it, to the next: what a
+ * choice depends on. */
+enum { TT_SIZE_CLASSES = 128 };
+unsigned tt_size_class(uint64_t bytes);
+uint64_t tt_size_of_class(unsigned size); /* its smallest */
+
 /* Measured on a machine with two cores. */
 struct tt_costs tt_costs_default(void);
 /* Into the bounds within which prices cannot overflow: they may come by a wire or from a file. */

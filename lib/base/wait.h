@@ -47,6 +47,8 @@ struct tt_wait_policy {
 /* `ranks` = how many ranks share this host. Cores: what affinity and the cgroup's quota grant. */
 struct tt_wait_policy tt_wait_policy_for(int ranks);
 int tt_cores_granted(void);
+/* The same of all that may run here, wherever this process is bound. */
+int tt_cores_machine(void);
 /* At most `cores`: what the cgroups in `groups` (as in /proc/self/cgroup), mounted at `root`, grant. */
 int tt_cores_quota(const char *root, const char *groups, int cores);
 

@@ -1,0 +1,359 @@
+/* test_choose.c: who decides which algorithm serves, by what, and what is refused on the way: prices, rules,
+ * and the costs that a machine's file holds. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "comm.h"
+#include "selection.h"
+
+/* --- Choices by the costs that the library is shipped with. */
+
+static struct tt_settings settings_on(uint64_t cores)
+{
+    struct tt_settings settings;
+    cr_assert_eq(tt_settings_read(&settings, NULL), TUTTI_OK);
+    settings.costs = tt_costs_default();
+    settings.costs.cores = cores;
+    return settings;
+}
+
+static struct tt_ask ask_for(
+    const struct tt_settings *settings, enum tt_collective collective, int n, uint64_t bytes)
+{
+    return (struct tt_ask){ .settings = settings,
+        .slot_bytes = tt_comm_slot_bytes(settings, n),
+        .collective = collective,
+        .demand = { .n = n },
+        .bytes = bytes };
+}
+
+static const char *chosen(const struct tt_ask *ask, struct tt_choices *choices)
+{
+    int algorithm;
+    cr_assert_eq(tt_choose(ask, choices, &algorithm), TUTTI_OK, "%s", tt_last_error());
+    return tt_algorithms[algorithm].name;
+}
+
+Test(choose, defaults)
+{
+    static const struct {
+        enum tt_collective collective;
+        int n;
+        uint64_t bytes, cores;
+        const char *name;
+    } expected[] = {
+        { TT_ALL_REDUCE, 2, 8, 2, "one_shot" },
+        { TT_ALL_REDUCE, 4, 8, 4, "one_shot" },
+        { TT_ALL_REDUCE, 2, 1 << 20, 2, "direct" },
+        { TT_ALL_REDUCE, 8, 1 << 20, 8, "direct" },
+        { TT_ALL_REDUCE, 8, 64 << 20, 2, "direct" },
+        { TT_REDUCE, 4, 64 << 10, 2, "direct" },
+        { TT_BROADCAST, 2, 8, 2, "direct" },
+        { TT_BARRIER, 8, 0, 2, "direct" },
+        { TT_BARRIER, 4, 0, 4, "direct" },
+        { TT_GATHER, 4, 32, 4, "direct" },
+        { TT_ALL_GATHER, 4, 1 << 20, 4, "direct" },
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        struct tt_settings settings = settings_on(expected[i].cores);
+        struct tt_ask ask = ask_for(&settings, expected[i].collective, expected[i].n, expected[i].bytes);
+        const char *name = chosen(&ask, NULL);
+        cr_expect_str_eq(name, expected[i].name, "%s of %llu bytes on %d ranks, %llu cores: %s, not %s",
+            tt_collectives[ask.collective].name, (unsigned long long)ask.bytes, ask.demand.n,
+            (unsigned long long)expected[i].cores, name, expected[i].name);
+    }
+}
+
+/* Twice the bytes cost at most three times the price: no choice ends in a cliff. */
+Test(choose, no_cliff)
+{
+    for (uint64_t cores = 2; cores <= 16; cores *= 8)
+        for (int n = 2; n <= 8; n *= 2)
+            for (int c = 0; c < TT_COLLECTIVES; c++) {
+                struct tt_settings settings = settings_on(cores);
+                uint64_t before[2] = { 0, 0 }; /* two size classes are a doubling */
+                for (unsigned size = tt_size_class(8); size <= tt_size_class(16 << 20); size++) {
+                    struct tt_ask ask = ask_for(&settings, (enum tt_collective)c, n, tt_size_of_class(size));
+                    struct tt_question question = tt_choose_question(&ask);
+                    struct tt_price price;
+                    int algorithm;
+                    if (tt_collectives[c].p2p || tt_collectives[c].counts != TT_COUNTS_EVEN)
+                        continue;
+                    cr_assert_eq(tt_choose(&ask, NULL, &algorithm), TUTTI_OK);
+                    cr_assert_eq(tt_price(&question, algorithm, &price), TUTTI_OK);
+                    cr_expect(before[0] == 0 || price.total <= 3 * before[0],
+                        "%s on %d ranks, %llu cores: %llu fs at %llu bytes, %llu at half of them",
+                        tt_collectives[c].name, n, (unsigned long long)cores, (unsigned long long)price.total,
+                        (unsigned long long)ask.bytes, (unsigned long long)before[0]);
+                    before[0] = before[1];
+                    before[1] = price.total;
+                }
+            }
+}
+
+Test(choose, sizes_have_classes)
+{
+    cr_expect_eq(tt_size_class(0), 0);
+    cr_expect_eq(tt_size_class(UINT64_MAX), TT_SIZE_CLASSES - 1);
+    for (unsigned size = 0; size < TT_SIZE_CLASSES; size++) {
+        uint64_t bytes = tt_size_of_class(size);
+        cr_expect_eq(tt_size_class(bytes), size == 3 ? 3 : size, "class %u begins at %llu", size,
+            (unsigned long long)bytes);
+        cr_expect(size == 0 || bytes > tt_size_of_class(size - 1));
+        cr_expect(size == 0 || tt_size_class(bytes - 1) == size - 1);
+    }
+}
+
+/* What was chosen is kept, by the class of the size. */
+Test(choose, once_for_a_class)
+{
+    static struct tt_choices choices;
+    struct tt_settings settings = settings_on(4);
+    struct tt_ask ask = ask_for(&settings, TT_ALL_REDUCE, 4, 4096);
+    cr_expect_str_eq(chosen(&ask, &choices), chosen(&ask, NULL));
+    choices.known[TT_ALL_REDUCE][0][tt_size_class(4096)] =
+        (uint8_t)(1 + tt_algorithm_find(TT_ALL_REDUCE, "ring"));
+    ask.bytes = 5000;
+    cr_expect_str_eq(chosen(&ask, &choices), "ring");
+    ask.bytes = 6144;
+    cr_expect_str_neq(chosen(&ask, &choices), "ring");
+    ask.bytes = 4096;
+    ask.demand.ordered = true; /* another table */
+    cr_expect_str_neq(chosen(&ask, &choices), "ring");
+}
+
+/* Elements of a user's operator may fill a slot: then no message carries more than one chunk. */
+Test(choose, long_elements)
+{
+    struct tt_settings settings = settings_on(1024);
+    settings.costs.message = settings.costs.latency[TT_NEAR] = 1000000000;
+    struct tt_ask ask = ask_for(&settings, TT_ALL_GATHER, 8, 64);
+    cr_expect_str_neq(chosen(&ask, NULL), "direct");
+    ask.demand.long_elements = true;
+    cr_expect_str_eq(chosen(&ask, NULL), "direct");
+    ask.demand.long_elements = false;
+    ask.slot_bytes = 16;
+    cr_expect_str_eq(chosen(&ask, NULL), "direct");
+}
+
+/* --- Rules */
+
+static const char *file_with(const char *text)
+{
+    static char path[] = "/tmp/tutti-rules-XXXXXX";
+    strcpy(path + strlen(path) - 6, "XXXXXX");
+    int file = mkstemp(path);
+    cr_assert_geq(file, 0);
+    cr_assert_eq(write(file, text, strlen(text)), (ssize_t)strlen(text));
+    close(file);
+    return path;
+}
+
+static tutti_status read_rules(const char *text, struct tt_settings *settings)
+{
+    const char *path = file_with(text);
+    *settings = settings_on(4);
+    snprintf(settings->rules, sizeof settings->rules, "%s", path);
+    tutti_status status = tt_rules_read(settings);
+    unlink(path);
+    return status;
+}
+
+Test(choose, a_rule_overrules_prices)
+{
+    struct tt_settings settings;
+    cr_assert_eq(read_rules("# mine\n\n"
+                            "all_reduce 2-4 0-4K ring # comment\n"
+                            "all_reduce 2-4\t6K- tree\n"
+                            "broadcast 3- 0- split",
+                     &settings),
+        TUTTI_OK, "%s", tt_last_error());
+    static const struct {
+        enum tt_collective collective;
+        int n;
+        uint64_t bytes;
+        const char *name;
+    } expected[] = { { TT_ALL_REDUCE, 4, 0, "ring" }, { TT_ALL_REDUCE, 4, 6143, "ring" },
+        { TT_ALL_REDUCE, 2, 6144, "tree" }, { TT_ALL_REDUCE, 2, UINT64_MAX / 2, "tree" },
+        { TT_BROADCAST, 700, 8, "split" } };
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        struct tt_ask ask = ask_for(&settings, expected[i].collective, expected[i].n, expected[i].bytes);
+        cr_expect_str_eq(chosen(&ask, NULL), expected[i].name);
+    }
+    struct tt_ask ask = ask_for(&settings, TT_ALL_REDUCE, 8, 8); /* no rule */
+    cr_expect_str_neq(chosen(&ask, NULL), "ring");
+    ask = ask_for(&settings, TT_ALL_REDUCE, 4, 8);
+    ask.demand.exact = true; /* the ring cannot: prices decide */
+    cr_expect_str_neq(chosen(&ask, NULL), "ring");
+    strcpy(settings.algorithm, "all_reduce:doubling"); /* force comes first */
+    cr_expect_str_eq(chosen(&ask, NULL), "doubling");
+}
+
+Test(choose, rules_that_are_none)
+{
+    static const struct {
+        const char *text;
+        const char *words[3];
+    } wrong[] = {
+        { "all_reduce 2 0-4K\n", { "line 1", "COLLECTIVE RANKS SIZES ALGORITHM" } },
+        { "\nall_reduce 2 0-4K ring fast\n", { "line 2", "ring fast" } },
+        { "allreduce 2 0-4K ring\n", { "line 1", "'allreduce'", "all_gather_v" } },
+        { "send 2 0-4K point\n", { "line 1", "'send'", "all_reduce" } },
+        { "all_reduce 2 0-4K rings\n", { "line 1", "'rings'", "halving" } },
+        { "broadcast 2 0-4K ring\n", { "'ring'", "circulant" } },
+        { "all_reduce 0 0-4K ring\n", { "'0'", "ranks" } },
+        { "all_reduce 4-2 0-4K ring\n", { "'4-2'", "ranks" } },
+        { "all_reduce 2x 0-4K ring\n", { "'2x'", "ranks" } },
+        { "all_reduce 2 4K-0 ring\n", { "'4K-0'", "bytes" } },
+        { "all_reduce 2 0-4Q ring\n", { "'0-4Q'", "bytes" } },
+        { "all_reduce 2 -4K ring\n", { "'-4K'", "bytes" } },
+        { "all_reduce 2 0-4K ring\nall_reduce 1-9 4K-8K tree\n", { "line 2", "overlap", "line 1" } },
+    };
+    struct tt_settings settings;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        cr_expect_eq(read_rules(wrong[i].text, &settings), TUTTI_INVALID_ARGUMENT, "%s", wrong[i].text);
+        for (int k = 0; k < 3 && wrong[i].words[k] != NULL; k++)
+            cr_expect(strstr(tt_last_error(), wrong[i].words[k]) != NULL, "%sdoes not say %s: %s",
+                wrong[i].text, wrong[i].words[k], tt_last_error());
+    }
+    strcpy(settings.rules, "/nowhere/to/be/found");
+    cr_expect_eq(tt_rules_read(&settings), TUTTI_INVALID_ARGUMENT);
+    cr_expect(strstr(tt_last_error(), "/nowhere/to/be/found") != NULL);
+}
+
+/* What came from rank 0 by a wire is bounded, whatever it was. */
+Test(choose, shared_by_rank_0)
+{
+    struct tt_settings mine = settings_on(4), theirs;
+    cr_assert_eq(read_rules("all_reduce 2 0-4K ring\n", &theirs), TUTTI_OK);
+    theirs.costs.turn = 77;
+    tt_settings_adopt(&mine, &theirs);
+    struct tt_ask ask = ask_for(&mine, TT_ALL_REDUCE, 2, 8);
+    cr_expect_str_eq(chosen(&ask, NULL), "ring");
+    cr_expect_eq(mine.costs.turn, 77);
+    memset(&theirs.nrules, 0xff, sizeof theirs.nrules);
+    memset(theirs.rule, 0xff, sizeof theirs.rule);
+    memset(&theirs.costs, 0xff, sizeof theirs.costs);
+    tt_settings_adopt(&mine, &theirs);
+    cr_expect_leq(mine.nrules, (uint32_t)TT_RULES_MAX);
+    cr_expect_lt(mine.costs.turn, UINT64_MAX);
+    cr_expect_gt(mine.costs.cores, 0);
+    chosen(&ask, NULL);
+}
+
+/* --- The file of costs */
+
+static char directory[] = "/tmp/tutti-cache-XXXXXX";
+
+static void open_cache(void)
+{
+    cr_assert(mkdtemp(directory) != NULL);
+    cr_assert_eq(setenv("XDG_CACHE_HOME", directory, 1), 0);
+}
+
+static void close_cache(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", directory);
+    cr_assert_eq(system(command), 0);
+}
+
+static void overwrite(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    cr_assert(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static bool loads(void)
+{
+    struct tt_costs costs = tt_costs_default(), before = costs;
+    bool loaded = tt_costs_load(&costs);
+    cr_expect(loaded || memcmp(&costs, &before, sizeof costs) == 0, "touched, though nothing was read");
+    return loaded;
+}
+
+Test(choose, costs_are_kept, .init = open_cache, .fini = close_cache)
+{
+    struct tt_costs costs = tt_costs_default(), found = tt_costs_default();
+    char path[1024], text[2048] = "", link[1100];
+    struct stat about;
+    cr_expect_not(loads());
+    costs.turn = 123000;
+    costs.byte[TT_FAR] = 4567;
+    cr_assert_eq(tt_costs_save(&costs, path, sizeof path), TUTTI_OK, "%s", tt_last_error());
+    cr_expect_eq(strncmp(path, directory, strlen(directory)), 0);
+    cr_assert(tt_costs_load(&found));
+    cr_expect_eq(memcmp(&found, &costs, sizeof costs), 0);
+    cr_assert(stat(path, &about) == 0);
+    cr_expect_eq(about.st_mode & 0777, 0600);
+    FILE *file = fopen(path, "r");
+    cr_assert(file != NULL && fread(text, 1, sizeof text - 1, file) > 100);
+    fclose(file);
+    cr_assert_eq(chmod(path, 0620), 0); /* others may write it */
+    cr_expect_not(loads());
+    cr_assert_eq(chmod(path, 0600), 0);
+    cr_expect(loads());
+    overwrite(path, strchr(text, '\n') + 1); /* not signed */
+    cr_expect_not(loads());
+    strcpy(strstr(text, "turn="), "turn=many ps\n");
+    overwrite(path, text);
+    cr_expect_not(loads());
+    snprintf(link, sizeof link, "%s.real", path);
+    cr_assert(rename(path, link) == 0 && symlink(link, path) == 0);
+    cr_expect_not(loads());
+    cr_assert(unlink(path) == 0 && mkfifo(path, 0600) == 0); /* and whoever reads it does not hang */
+    cr_expect_not(loads());
+}
+
+Test(choose, costs_that_cannot_be_kept)
+{
+    struct tt_costs costs = tt_costs_default();
+    char path[1024];
+    cr_assert_eq(setenv("XDG_CACHE_HOME", "/proc/nowhere", 1), 0);
+    cr_expect_eq(tt_costs_save(&costs, path, sizeof path), TUTTI_SYSTEM_ERROR);
+    cr_expect(strstr(tt_last_error(), "/proc/nowhere") != NULL, "%s", tt_last_error());
+    cr_expect_not(loads());
+    struct tt_settings settings = settings_on(1);
+    cr_expect_eq(tt_selection_read(&settings), TUTTI_OK);
+    cr_expect_gt(settings.costs.latency[TT_NEAR], 0);
+}
+
+Test(choose, costs_as_text)
+{
+    struct tt_costs costs = tt_costs_default(), back = { .cores = 7 };
+    char text[1024] = "", *last;
+    tt_costs_put(&costs, &(struct tt_text){ text, sizeof text, 0 });
+    cr_assert(tt_costs_parse(text, &back), "%s", text);
+    cr_expect_eq(back.cores, 7, "no cost of the machine's kind");
+    back.cores = costs.cores;
+    cr_expect_eq(memcmp(&back, &costs, sizeof costs), 0);
+    last = strrchr(text, '=');
+    for (char *at = text; *at != '\0' && at < last; at++) { /* shorter by any part at its end */
+        char kept = *at;
+        *at = '\0';
+        cr_expect_not(tt_costs_parse(text, &back), "%s", text);
+        *at = kept;
+    }
+    strcat(text, "more=1 ps\n");
+    cr_expect_not(tt_costs_parse(text, &back));
+}
+
+/* A machine is measured, whatever the figures are. */
+Test(choose, calibrates)
+{
+    struct tt_costs costs = tt_costs_default();
+    cr_assert_eq(tt_costs_measure(&costs), TUTTI_OK, "%s", tt_last_error());
+    cr_expect_gt(costs.message, 0);
+    cr_expect_gt(costs.fold, 0);
+    cr_expect_gt(costs.copy, 0);
+    cr_expect_geq(costs.latency[TT_FAR], costs.latency[TT_NEAR]);
+    struct tt_costs bounded = costs;
+    tt_costs_bound(&bounded);
+    cr_expect_eq(memcmp(&bounded, &costs, sizeof costs), 0, "beyond what a price can bear");
+}
