@@ -30,12 +30,16 @@ static const char help[] =
     "       tutti-info schedule COLLECTIVE ALGORITHM [flags]\n"
     "                                             what each rank does, step by step\n"
     "       tutti-info merge FILE..               traces that TUTTI_TRACE named, as one, on stdout\n"
+    "       tutti-info --why COLLECTIVE SIZE [flags]\n"
+    "                                             the price of each algorithm, its parts, and the choice\n"
+    "       tutti-info --calibrate                measure this machine's costs, and keep them for later "
+    "jobs\n"
     "       tutti-info --attach PID               the last calls of a process, on all its communicators, "
     "also "
     "while\n"
     "                                             it hangs: whom an operation waits for, and how long\n"
     "\n"
-    "Flags of schedule\n"
+    "Flags of schedule and --why\n"
     "  -n N             number of ranks (default 4)\n"
     "  -r, --root R     root of a rooted collective (default 0)\n"
     "      --rank R     only this rank's schedule, or all (default)\n"
@@ -45,6 +49,8 @@ static const char help[] =
     "\n"
     "Others\n"
     "      --attach PID what the process called last; it must be this user's\n"
+    "      --why COLLECTIVE   of SIZE bytes in all, as 64K; the flags -n, --exact and --topology go with it\n"
+    "      --calibrate  in less than a second; the file is ~/.cache/tutti/costs-* (or in XDG_CACHE_HOME)\n"
     "      --json       of --attach: an object in a line for each communicator\n"
     "  -h, --help       this text\n"
     "      --version    the library's version\n"
@@ -53,6 +59,7 @@ static const char help[] =
     "  tutti-info schedule all_reduce ring -n 3          a ring of three, all ranks\n"
     "  tutti-info schedule broadcast tree -n 8 -r 2 --rank 5\n"
     "  tutti-info schedule all_reduce hierarchical --topology 2x2\n"
+    "  tutti-info --why all_reduce 64K -n 8              why this algorithm?\n"
     "  TUTTI_SLICE=64K tutti-info config                 see that a setting arrives\n"
     "  TUTTI_TRACE=t.%r.json mpirun -n 4 ./program; tutti-info merge t.*.json >all.json   for "
     "ui.perfetto.dev\n"
@@ -170,7 +177,8 @@ struct request {
     const char *const *all; /* words, however many */
     int nwords;
     int n, root, rank; /* rank -1: all */
-    bool in_place, exact, json;
+    bool in_place, exact, json, calibrate;
+    const char *why; /* a collective; NULL: not asked */
     const char *attach; /* a process; NULL: none */
     const char *topology;
 };
@@ -187,6 +195,14 @@ static int show_schedule(const struct request *r)
         code = show(question);
     }
     return code;
+}
+
+static int show_why(const struct request *r)
+{
+    char question[QUESTION_BYTES];
+    snprintf(question, sizeof question, "why %.40s %.40s %d %s%.120s", r->why, r->words[0], r->n,
+        r->exact ? "exact " : "", r->topology != NULL ? r->topology : "");
+    return show(question);
 }
 
 static int refuse(const char *what, const char *value, const char *legal)
@@ -228,6 +244,11 @@ static int answer(const struct request *r)
                               : refuse("--attach", command, "no command goes with it");
     if (r->json)
         return refuse("--json", command, "it belongs to --attach");
+    if (r->why != NULL)
+        return r->nwords == 1 ? show_why(r)
+                              : refuse("--why", r->why, "legal is: --why COLLECTIVE SIZE, as all_reduce 64K");
+    if (r->calibrate)
+        return r->nwords == 0 ? show("calibrate") : refuse("--calibrate", command, "no command goes with it");
     bool schedule = strcmp(command, "schedule") == 0, algorithms = strcmp(command, "algorithms") == 0;
     if (schedule && r->nwords != 3)
         return refuse(command, "", "legal is: schedule COLLECTIVE ALGORITHM, as schedule all_reduce ring");
@@ -254,7 +275,7 @@ static int answer(const struct request *r)
         command, "", "not a command; legal are cpu config transports topology algorithms schedule id merge");
 }
 
-enum { IN_PLACE = 256, EXACT, RANK, TOPOLOGY, VERSION, ATTACH, JSON };
+enum { IN_PLACE = 256, EXACT, RANK, TOPOLOGY, VERSION, ATTACH, JSON, WHY, CALIBRATE };
 
 static const struct option longs[] = {
     { "root", required_argument, NULL, 'r' },
@@ -264,6 +285,8 @@ static const struct option longs[] = {
     { "topology", required_argument, NULL, TOPOLOGY },
     { "attach", required_argument, NULL, ATTACH },
     { "json", no_argument, NULL, JSON },
+    { "why", required_argument, NULL, WHY },
+    { "calibrate", no_argument, NULL, CALIBRATE },
     { "help", no_argument, NULL, 'h' },
     { "version", no_argument, NULL, VERSION },
     { 0 },
@@ -297,6 +320,12 @@ static int take_flag(int code, const char *word, struct request *r)
         return -1;
     case JSON:
         r->json = true;
+        return -1;
+    case WHY:
+        r->why = optarg;
+        return -1;
+    case CALIBRATE:
+        r->calibrate = true;
         return -1;
     case 'h':
         fputs(help, stdout);

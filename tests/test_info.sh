@@ -64,6 +64,45 @@ expect 2 "$info" --attach 4194305
 expect 2 "$info" --attach $$ cpu
 expect 2 "$info" --json
 
+# --- Why this algorithm, and what a machine's costs are.
+XDG_CACHE_HOME=$scratch/cache
+export XDG_CACHE_HOME
+expect 0 "$info" --why all_reduce 64K -n 8
+says out '^all_reduce of 65536 bytes on 8 ranks, '
+says out '^  one_shot  *[0-9.]* us: messages '
+says out '^  hierarchical  *cannot serve: it needs at least two cache domains'
+says out ' <- chosen$'
+says out '^chosen: [a-z_]*, by its price$'
+says out '^latency_near='
+expect 0 "$info" --why all_reduce 64K -n 6 --exact --topology 2x3
+says out 'on 6 ranks under exact, '
+says out '^  ring  *cannot serve: its association is not the canonical tree'
+TUTTI_ALGO=all_reduce:tree expect 0 "$info" --why all_reduce 64K
+says out '^chosen: tree, because the setting algo forces it$'
+TUTTI_ALGO=all_reduce:doubling expect 2 "$info" --why all_reduce 64K -n 6 --exact
+says err "'doubling' cannot serve all_reduce on 6 ranks under exact"
+printf 'all_reduce 4 0-64K ring\n' >"$scratch/rules"
+TUTTI_RULES=$scratch/rules expect 0 "$info" --why all_reduce 64K
+says out '^chosen: ring, because a rule of .*/rules names it$'
+TUTTI_RULES=$scratch/rules expect 0 "$info" --why all_reduce 64K --exact
+says out "^chosen: [a-z_]*, by its price; a rule of .*/rules names ring, which cannot serve$"
+TUTTI_RULES=$scratch/no_rules expect 2 "$info" --why all_reduce 64K
+says err 'no_rules. cannot be read'
+expect 2 "$info" --why all_induce 64K
+expect 2 "$info" --why all_reduce
+expect 2 "$info" --why all_reduce 64Q
+expect 2 "$info" --why all_reduce 64K -n 8 --topology 2x3
+expect 0 "$info" --calibrate
+says out "^kept in $scratch/cache/tutti/costs-"
+expect 2 "$info" --calibrate cpu
+sed 's/^turn=.*/turn=123000000 ps/' "$scratch"/cache/tutti/costs-* >"$scratch/costs"
+cat "$scratch/costs" >"$(echo "$scratch"/cache/tutti/costs-*)"
+expect 0 "$info" --why all_reduce 64K
+says out '^turn=123000000 ps$'
+unset XDG_CACHE_HOME
+XDG_CACHE_HOME=/proc/none expect 0 "$info" --calibrate
+says out '^not kept: '
+
 # --- Traces: whole ones merge, one that was cut does, what is none does not.
 TUTTI_TRACE="$scratch/t.%r.json" expect 0 "$collperf" all_reduce -g 2 -b 64K -e 64K -n 5 -w 1
 expect 0 "$info" merge "$scratch/t.0.json" "$scratch/t.1.json"
