@@ -18,6 +18,7 @@
 #include "options.h"
 #include "report.h"
 #include "table.h"
+#include "tune.h"
 
 enum { NAMES_BYTES = 4096, ALGORITHMS_MAX = 64 };
 
@@ -28,6 +29,7 @@ struct run {
     struct perf_session session;
     struct perf_report report;
     size_t *counts; /* two per rank, for the v-forms */
+    struct perf_tune *tune; /* at rank 0 with --tune */
     int blind; /* corruptions that the check did not find */
     double young_seconds; /* timed since the flag's round trip was measured; the same at all ranks */
     bool shown; /* the report appears on a terminal */
@@ -64,6 +66,7 @@ static int measure_point(struct run *run, const struct perf_point *p, const char
     struct perf_session *s = &run->session;
     struct perf_result results[2];
     char chosen[64];
+    bool forced = algorithm != NULL;
     for (int in_place = 0; in_place < 2; in_place++) {
         tell_progress(run, p);
         if (perf_measure(s, p, in_place == 1, &results[in_place]) != TUTTI_OK)
@@ -80,6 +83,9 @@ static int measure_point(struct run *run, const struct perf_point *p, const char
             perf_crew_prints(s->crew);
         algorithm = algorithm != NULL ? algorithm : choice(run, p, chosen, sizeof chosen);
         perf_report_row(&run->report, p, algorithm, results);
+        if (run->tune != NULL && forced &&
+            !perf_tune_add(run->tune, p->collective->name, algorithm, p->bytes, results[0].seconds))
+            return PERF_EXIT_FAILED;
     } else {
         run->report.wrong += results[0].wrong + results[1].wrong;
     }
@@ -252,7 +258,7 @@ static int run_named(struct run *run, const struct perf_collective *collective, 
 
 static int run_collective(struct run *run, const struct perf_collective *collective)
 {
-    const char *asked = run->session.options->algorithm;
+    const char *asked = run->session.options->tune != NULL ? "all" : run->session.options->algorithm;
     char text[NAMES_BYTES], *names[ALGORITHMS_MAX];
     if (asked == NULL)
         return run_table(run, collective, NULL);
@@ -327,6 +333,11 @@ static int close_report(struct run *run)
     }
     if (o->plot != NULL && !perf_plot_draw(&run->report.plot, o, run->report.n))
         return PERF_EXIT_FAILED;
+    if (run->tune != NULL && !perf_tune_write(run->tune, o->tune, run->report.n)) {
+        fprintf(stderr, "collperf: --tune %s: %s; legal is a file that can be written\n", o->tune,
+            strerror(errno));
+        return PERF_EXIT_FAILED;
+    }
     return PERF_EXIT_OK;
 }
 
@@ -389,6 +400,7 @@ static int rank_main(struct perf_crew *crew, void *context)
         .report = { .file = request->file, .options = o, .n = crew->n },
         .counts = calloc(2 * (size_t)crew->n, sizeof(size_t)),
         .shown = isatty(fileno(request->file)) == 1,
+        .tune = o->tune != NULL && crew->rank == 0 ? calloc(1, sizeof *run.tune) : NULL,
     };
     run.report.startup = startup_of(crew);
     run.report.rest_before = rest_of(crew, o, bare);
@@ -396,7 +408,8 @@ static int rank_main(struct perf_crew *crew, void *context)
     /* an element for each rank is the least that some collectives can do */
     uint64_t bytes = (uint64_t)o->max_bytes + 8 * (uint64_t)crew->n;
     tutti_status status = perf_buffers_alloc(&run.session.buffers, bytes, o->registered);
-    if (status != TUTTI_OK || run.counts == NULL) {
+    if (status != TUTTI_OK || run.counts == NULL ||
+        (o->tune != NULL && crew->rank == 0 && run.tune == NULL)) {
         perf_crew_report(crew, "memory for the buffers", status != TUTTI_OK ? status : TUTTI_OUT_OF_MEMORY);
         return PERF_EXIT_FAILED;
     }
@@ -422,7 +435,9 @@ static int rank_main(struct perf_crew *crew, void *context)
     if (code != PERF_EXIT_FAILED)
         tutti_comm_finalize(crew->comm);
     tutti_comm_destroy(crew->comm);
-    return code == PERF_EXIT_OK ? conclude(&run) : code;
+    code = code == PERF_EXIT_OK ? conclude(&run) : code;
+    free(run.tune);
+    return code;
 }
 
 int main(int argc, char **argv)

@@ -54,6 +54,7 @@ static const struct flag flags[] = {
     { "json", 0, SWITCH, AT(json), 0, 0, "" },
     { "csv", 0, SWITCH, AT(csv), 0, 0, "" },
     { "plot", 0, TEXT, AT(plot), 0, 0, "" },
+    { "tune", 0, TEXT, AT(tune), 0, 0, "" },
     { "self-test", 0, SWITCH, AT(self_test), 0, 0, "" },
     { "timeout", 0, NUMBER, AT(timeout_ms), 1, INT64_MAX / 1000000,
         "legal is a number of milliseconds from 1 up" },
@@ -334,6 +335,9 @@ static int settle_report(const struct perf_options *o)
         why = "goes without --json: a report has one form";
     } else if (o->plot != NULL && (dot == NULL || strcmp(dot, ".svg") != 0)) {
         why = "legal is a file name that ends in .svg";
+    } else if (o->tune != NULL && (o->self_test || o->algorithm != NULL)) {
+        flag = "--tune";
+        why = "measures all algorithms; it goes without --algo and --self-test";
     } else if (o->plot != NULL && o->self_test) {
         why = "--self-test measures nothing that could be drawn";
     } else if (o->plot != NULL && o->collective != NULL && !o->collective->moves) {

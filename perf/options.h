@@ -34,6 +34,7 @@ struct perf_options {
     bool exact, json, csv, self_test, registered, dirty;
     const char *algorithm; /* NULL: the library's choice; "all": a table for each */
     const char *output; /* NULL: stdout */
+    const char *tune; /* a file of rules to write; NULL: none */
     const char *plot; /* an SVG file to draw; NULL: none */
     const char *launcher; /* the variable that says that this process is one rank, or NULL */
 };

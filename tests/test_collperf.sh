@@ -84,6 +84,8 @@ refused '--plot' barrier --plot "$scratch/picture.svg"
 expect 2 env PATH=/nowhere "$collperf" --plot "$scratch/picture.svg"
 says err 'install gnuplot' '--plot without gnuplot'
 [ ! -s "$scratch/out" ] || fail 'measured before gnuplot was missed'
+refused '--tune' --tune "$scratch/rules" --algo ring
+refused '--tune' --tune "$scratch/rules" --self-test
 refused 'must follow' -b
 refused 'all_induce' all_induce
 refused 'broadcast' all_reduce broadcast
@@ -111,6 +113,17 @@ says out '^--minbytes$' 'names of options'
 says out '^-b$' 'names of options'
 refused '-d/--datatype .*uint64 half' -d int7
 refused '-o/--op band.*integer' -o band -d half
+
+# --- What is fastest, as rules that the next run obeys.
+expect 0 "$collperf" all_reduce --tune "$scratch/rules" -g 2 -b 8 -e 4K -f 8 -n 20 -c 0
+sed 's/[a-z_]*$/ring/' "$scratch/rules" | grep '^all_reduce  *2 ' >"$scratch/ring.rules"
+grep -q '^all_reduce  *2  *[0-9K]*-  *[a-z_]*$' "$scratch/rules" || fail 'the last rule has an end'
+TUTTI_RULES=$scratch/ring.rules expect 0 "$collperf" all_reduce -g 2 -b 8 -e 8 -n 5
+says out ' ring$' 'a rule of rank 0'
+expect 3 "$collperf" all_reduce --tune "$scratch/none/rules" -g 2 -b 8 -e 8 -n 5
+says err 'tune .*legal is a file' 'rules that cannot be written'
+TUTTI_RULES=$scratch/none/rules expect 3 "$collperf" all_reduce -g 2 -b 8 -e 8 -n 5
+says err 'none/rules. cannot be read' 'rules that cannot be read'
 
 # --- The check finds what is wrong.
 for collective in all_reduce reduce_scatter all_gather broadcast reduce all_gather_v \
