@@ -88,10 +88,10 @@ INLINE vec float16_sum_f32(vec x, vec y)
     __asm__("" : "+x"(one));
     return (vec)_mm256_fmadd_ps((__m256)y, one, (__m256)x);
 }
-INLINE void float16_narrow(uint8_t *to, struct wide w)
+INLINE vec float16_narrow(struct wide w)
 {
-    _mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph((__m256)w.a, _MM_FROUND_TO_NEAREST_INT));
-    _mm_storeu_si128((__m128i *)(to + 16), _mm256_cvtps_ph((__m256)w.b, _MM_FROUND_TO_NEAREST_INT));
+    __m256i a = _mm256_castsi128_si256(_mm256_cvtps_ph((__m256)w.a, _MM_FROUND_TO_NEAREST_INT));
+    return (vec)_mm256_inserti128_si256(a, _mm256_cvtps_ph((__m256)w.b, _MM_FROUND_TO_NEAREST_INT), 1);
 }
 
 #define TT_FOLD_TABLE tt_folds_avx2

@@ -131,10 +131,10 @@ INLINE vec float16_sum_f32(vec x, vec y)
     __asm__("" : "+v"(one));
     return (vec)_mm512_fmadd_ps((__m512)y, one, (__m512)x);
 }
-INLINE void float16_narrow(uint8_t *to, struct wide w)
+INLINE vec float16_narrow(struct wide w)
 {
-    _mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph((__m512)w.a, _MM_FROUND_TO_NEAREST_INT));
-    _mm256_storeu_si256((__m256i *)(to + 32), _mm512_cvtps_ph((__m512)w.b, _MM_FROUND_TO_NEAREST_INT));
+    __m512i a = _mm512_castsi256_si512(_mm512_cvtps_ph((__m512)w.a, _MM_FROUND_TO_NEAREST_INT));
+    return (vec)_mm512_inserti64x4(a, _mm512_cvtps_ph((__m512)w.b, _MM_FROUND_TO_NEAREST_INT), 1);
 }
 
 #define TT_FOLD_TABLE tt_folds_avx512

@@ -15,9 +15,9 @@ INLINE struct wide plain_widen(const uint8_t *from)
 {
     return (struct wide){ .a = vec_load(from) };
 }
-INLINE void plain_narrow(uint8_t *to, struct wide w)
+INLINE vec plain_narrow(struct wide w)
 {
-    vec_store(to, w.a);
+    return w.a;
 }
 
 /* NaN to all ones. */
@@ -44,10 +44,10 @@ INLINE vec bfloat16_mended(vec x)
 }
 /* Adding half of the last bit that is kept rounds to nearest, and a tie upwards; there the rest is 0 then,
  * and the last bit is cleared. */
-INLINE void bfloat16_narrow(uint8_t *to, struct wide w)
+INLINE vec bfloat16_narrow(struct wide w)
 {
     vec a = w.a + 0x8000, b = w.b + 0x8000;
-    vec_store(to, vec_even_ties(vec_uppers(a, b), vec_lowers(a, b)));
+    return vec_even_ties(vec_uppers(a, b), vec_lowers(a, b));
 }
 
 /* A float narrower than fp32, and how to get there. Beyond `most` a number becomes `most`, and NaN the number
@@ -81,11 +81,11 @@ INLINE struct wide widened_halves(vec even, vec odd)
     struct wide w = halves_widen(even), v = halves_widen(odd);
     return (struct wide){ w.a, w.b, v.a, v.b };
 }
-INLINE void quarters_narrow(uint8_t *to, struct wide w, struct narrow_float t)
+INLINE vec quarters_narrow(struct wide w, struct narrow_float t)
 {
     vec even = halves_merge(narrow_code(w.a, t), narrow_code(w.b, t));
     vec odd = halves_merge(narrow_code(w.c, t), narrow_code(w.d, t));
-    vec_store(to, even | odd << 8);
+    return even | odd << 8;
 }
 
 INLINE struct wide float8_e5m2_widen(const uint8_t *from)
@@ -93,9 +93,9 @@ INLINE struct wide float8_e5m2_widen(const uint8_t *from)
     vec raw = vec_load(from);
     return widened_halves((vec)((vec_u16)raw << 8), raw & 0xff00ff00);
 }
-INLINE void float8_e5m2_narrow(uint8_t *to, struct wide w)
+INLINE vec float8_e5m2_narrow(struct wide w)
 {
-    quarters_narrow(to, w, e5m2);
+    return quarters_narrow(w, e5m2);
 }
 
 /* Its exponent is one bit shorter and 8 less, and it has one NaN of each sign, which must be told. */
@@ -111,9 +111,9 @@ INLINE struct wide float8_e4m3_widen(const uint8_t *from)
     return (struct wide){ (vec)((vec_f32)w.a * 256), (vec)((vec_f32)w.b * 256), (vec)((vec_f32)w.c * 256),
         (vec)((vec_f32)w.d * 256) };
 }
-INLINE void float8_e4m3_narrow(uint8_t *to, struct wide w)
+INLINE vec float8_e4m3_narrow(struct wide w)
 {
-    quarters_narrow(to, w, e4m3);
+    return quarters_narrow(w, e4m3);
 }
 
 #endif

@@ -93,9 +93,9 @@ INLINE vec float16_sum_f32(vec x, vec y)
 {
     return (vec)((vec_f32)x + (vec_f32)y);
 }
-INLINE void float16_narrow(uint8_t *to, struct wide w)
+INLINE vec float16_narrow(struct wide w)
 {
-    vec_store(to, halves_merge(half_code(w.a), half_code(w.b)));
+    return halves_merge(half_code(w.a), half_code(w.b));
 }
 
 #define TT_FOLD_TABLE tt_folds_generic

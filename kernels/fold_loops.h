@@ -17,7 +17,7 @@
 struct number {
     int parts; /* vectors that one vector of elements widens to */
     struct wide (*widen)(const uint8_t *from);
-    void (*narrow)(uint8_t *to, struct wide); /* rounds */
+    vec (*narrow)(struct wide); /* rounds */
     nans (*nans)(vec, vec); /* NULL: there are none */
     vec (*mended)(vec); /* a NaN in the way that narrow makes all ones */
     vec (*divide)(vec, uint32_t divisor);
@@ -102,7 +102,7 @@ INLINE void store(struct job f, size_t at, struct wide w)
     w = divided(f, w);
     if (f.type->nans != NULL && __builtin_expect(nans_any(nans_of(f, w, w)), 0))
         w = mended(f, w);
-    f.type->narrow(f.dst + at, w);
+    vec_store(f.dst + at, f.type->narrow(w));
 }
 
 /* One vector of k operands. All sources are read before dst is written, because dst may be one of them. */
@@ -125,10 +125,10 @@ INLINE void pair_four(struct job f, size_t at)
     w0 = divided(f, w0), w1 = divided(f, w1), w2 = divided(f, w2), w3 = divided(f, w3);
     if (f.type->nans != NULL && __builtin_expect(nans_any(nans_of(f, w0, w1) | nans_of(f, w2, w3)), 0))
         w0 = mended(f, w0), w1 = mended(f, w1), w2 = mended(f, w2), w3 = mended(f, w3);
-    f.type->narrow(f.dst + at, w0);
-    f.type->narrow(f.dst + at + v, w1);
-    f.type->narrow(f.dst + at + 2 * v, w2);
-    f.type->narrow(f.dst + at + 3 * v, w3);
+    vec_store(f.dst + at, f.type->narrow(w0));
+    vec_store(f.dst + at + v, f.type->narrow(w1));
+    vec_store(f.dst + at + 2 * v, f.type->narrow(w2));
+    vec_store(f.dst + at + 3 * v, f.type->narrow(w3));
 }
 
 /* Four bodies of loops. A pair is most of the calls, and what longer expressions can be made of. */

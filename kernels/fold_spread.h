@@ -24,8 +24,7 @@ INLINE void spread_vectors(struct job f, int k, uint8_t *also, bool past_dst, bo
         w = divided(f, w);
         if (__builtin_expect(nans_any(nans_of(f, w, w)), 0))
             w = mended(f, w);
-        vec sum;
-        f.type->narrow((uint8_t *)&sum, w);
+        vec sum = f.type->narrow(w);
         put(f.dst + at, sum, past_dst);
         if (also != NULL)
             put(also + at, sum, past_also);

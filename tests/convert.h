@@ -11,7 +11,7 @@ static uint32_t narrowed(const struct number *type, size_t bytes, uint32_t x, bo
     struct wide w = { vec_all(x), vec_all(x), vec_all(x), vec_all(x) };
     if (nans_any(type->nans(w.a, w.a)))
         w.a = w.b = w.c = w.d = type->mended(w.a);
-    type->narrow(out, w);
+    vec_store(out, type->narrow(w));
     memcpy(first, out, bytes);
     for (size_t at = 0; at < sizeof out; at += bytes)
         *alike = *alike && memcmp(first, out + at, bytes) == 0;
