@@ -36,13 +36,12 @@ static const struct type {
 };
 enum { TYPES = sizeof types / sizeof types[0] };
 
-/* Small numbers of every type, none of them special: bytes of 0x38 to 0x3b, about 1 as a float. */
-static uint8_t *operands(size_t bytes)
+/* Small numbers of every type, none of them special: bytes of 0x38 to 0x3b, about 1 as a float. Filled again
+ * for each line, because the results of one line lie where the next has operands. */
+static void fill(uint8_t *memory, size_t bytes)
 {
-    uint8_t *memory = aligned_alloc(4096, bytes);
-    for (size_t i = 0; memory != NULL && i < bytes; i++)
+    for (size_t i = 0; i < bytes; i++)
         memory[i] = (uint8_t)(0x38 + (i * 2654435761u >> 13) % 4);
-    return memory;
 }
 
 /* GB/s of k reads and one write, of `bytes` each. */
@@ -78,6 +77,7 @@ static void measure(uint8_t *memory, enum tt_isa isa, const struct cache *cache,
     size_t bytes = cache->bytes / (size_t)(k + 1) / 64 * 64;
     for (int j = 0; j < k; j++)
         sources[j] = memory + (size_t)j * bytes;
+    fill(memory, MOST_BYTES);
     tt_fold_fn base = tt_fold_find_isa(TUTTI_FLOAT32, TUTTI_SUM, shape, isa);
     for (int round = 0; round < ROUNDS; round++)
         for (int t = 0; t < TYPES; t++) {
@@ -106,7 +106,7 @@ static int chosen(const char *word, const char *name)
 int main(int argc, char **argv)
 {
     const char *which_cache = argc > 1 ? argv[1] : NULL, *which_shape = argc > 2 ? argv[2] : NULL;
-    uint8_t *memory = operands(MOST_BYTES);
+    uint8_t *memory = aligned_alloc(4096, MOST_BYTES);
     if (memory == NULL)
         return 1;
     printf(
