@@ -33,6 +33,17 @@ INLINE vec f32_at_most(vec most, vec x)
 {
     return (vec)_mm256_min_ps((__m256)most, (__m256)x);
 }
+INLINE vec f32_at_least(vec least, vec x)
+{
+    return (vec)_mm256_max_ps((__m256)least, (__m256)x);
+}
+/* By x - y * 1, as float16_sum_f32 adds: the adders have more to do than the multipliers. */
+INLINE vec f32_fused_difference(vec x, vec y)
+{
+    __m256 one = _mm256_set1_ps(1);
+    __asm__("" : "+x"(one));
+    return (vec)_mm256_fnmadd_ps((__m256)y, one, (__m256)x);
+}
 INLINE vec i32_lesser(vec x, vec y)
 {
     return (vec)_mm256_min_epi32((__m256i)x, (__m256i)y);
@@ -50,6 +61,11 @@ INLINE nans f32_nans(vec x, vec y)
 INLINE nans f64_nans(vec x, vec y)
 {
     return (vec)_mm256_cmp_pd((__m256d)x, (__m256d)y, _CMP_UNORD_Q);
+}
+INLINE nans f32_not_finite(vec x)
+{
+    __m256 difference = _mm256_sub_ps((__m256)x, (__m256)x);
+    return f32_nans((vec)difference, (vec)difference);
 }
 INLINE bool nans_any(nans n)
 {

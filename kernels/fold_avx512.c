@@ -39,6 +39,16 @@ INLINE vec f32_at_most(vec most, vec x)
 {
     return (vec)_mm512_min_ps((__m512)most, (__m512)x);
 }
+INLINE vec f32_at_least(vec least, vec x)
+{
+    return (vec)_mm512_max_ps((__m512)least, (__m512)x);
+}
+INLINE vec f32_fused_difference(vec x, vec y)
+{
+    __m512 one = _mm512_set1_ps(1);
+    __asm__("" : "+v"(one));
+    return (vec)_mm512_fnmadd_ps((__m512)y, one, (__m512)x);
+}
 INLINE vec i32_lesser(vec x, vec y)
 {
     return (vec)_mm512_min_epi32((__m512i)x, (__m512i)y);
@@ -56,6 +66,11 @@ INLINE nans f32_nans(vec x, vec y)
 INLINE nans f64_nans(vec x, vec y)
 {
     return _mm512_cmp_pd_mask((__m512d)x, (__m512d)y, _CMP_UNORD_Q);
+}
+INLINE nans f32_not_finite(vec x)
+{
+    enum { QUIET_NAN = 0x01, INFINITIES = 0x18, SIGNALLING_NAN = 0x80 };
+    return _mm512_fpclass_ps_mask((__m512)x, QUIET_NAN | INFINITIES | SIGNALLING_NAN);
 }
 INLINE bool nans_any(nans n)
 {

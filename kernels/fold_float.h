@@ -2,7 +2,7 @@
  * are computed in.
  *
  * The includer has defined vec_uppers and _lowers, vec_even_ties, halves_widen and _merge, f32_at_most,
- * i32_lesser and _greater, float16_widen, _sum_f32 and _narrow.
+ * _at_least and _fused_difference, i32_lesser and _greater, float16_widen, _sum_f32 and _narrow.
  *
  * Of a NaN only that it is one is kept: a NaN that is computed is all ones, in every type. Which payload
  * survives x + y differs between processors, and compilers may swap x and y. Sums are looked at several
@@ -48,6 +48,40 @@ INLINE vec bfloat16_narrow(struct wide w)
 {
     vec a = w.a + 0x8000, b = w.b + 0x8000;
     return vec_even_ties(vec_uppers(a, b), vec_lowers(a, b));
+}
+
+/* Rounding in a register, for the inner nodes of trees: Veltkamp's splitting (T. J. Dekker, "A floating-point
+ * technique for extending the available precision", 1971). `scaled` less its difference from x is the nearest
+ * number of 24 - s bits, for a power 2^s. That ties go to even was tried for the powers below, with every
+ * significand of one exponent. It holds where x * 2^s does not overflow. In a sum of two narrow numbers
+ * denormals are right, too: they have no more bits than the type. */
+INLINE vec f32_rounded(vec x, float power)
+{
+    vec_f32 scaled = (vec_f32)x * (power + 1);
+    return (vec)(scaled - (vec_f32)f32_fused_difference((vec)scaled, x));
+}
+INLINE vec bfloat16_rounded(vec x)
+{
+    return f32_rounded(x, 0x1p16F);
+}
+INLINE vec saturated(vec x, float most)
+{
+    vec_f32 all = (vec_f32){ 0 } + most;
+    return f32_at_least((vec)-all, f32_at_most((vec)all, x));
+}
+INLINE vec float8_e4m3_rounded(vec x)
+{
+    return f32_rounded(saturated(x, 448), 0x1p20F);
+}
+INLINE vec float8_e5m2_rounded(vec x)
+{
+    return f32_rounded(saturated(x, 57344), 0x1p21F);
+}
+
+/* Of numbers that are rounded already. */
+INLINE vec bfloat16_pack(struct wide w)
+{
+    return vec_uppers(w.a, w.b);
 }
 
 /* A float narrower than fp32, and how to get there. Beyond `most` a number becomes `most`, and NaN the number

@@ -42,10 +42,19 @@ INLINE vec vec_even_ties(vec x, vec rest)
     return (vec)((vec_u16)x & ~((vec_u16)((vec_u16)rest == 0) & 1));
 }
 
-/* The lesser of `most` and x; x if it is NaN. */
+/* The lesser of `most` and x, and the greater of `least` and x; x if it is NaN. */
 INLINE vec f32_at_most(vec most, vec x)
 {
     return vec_select((vec)((vec_f32)x > (vec_f32)most), most, x);
+}
+INLINE vec f32_at_least(vec least, vec x)
+{
+    return vec_select((vec)((vec_f32)x < (vec_f32)least), least, x);
+}
+/* x - y; where there are units that multiply and add, by one of those. */
+INLINE vec f32_fused_difference(vec x, vec y)
+{
+    return (vec)((vec_f32)x - (vec_f32)y);
 }
 INLINE vec i32_lesser(vec x, vec y)
 {
@@ -65,6 +74,10 @@ INLINE nans f32_nans(vec x, vec y)
 INLINE nans f64_nans(vec x, vec y)
 {
     return (vec)((vec_f64)x != (vec_f64)x) | (vec)((vec_f64)y != (vec_f64)y);
+}
+INLINE nans f32_not_finite(vec x)
+{
+    return (vec)((vec_f32)x - (vec_f32)x != 0);
 }
 INLINE bool nans_any(nans n)
 {

@@ -3,143 +3,14 @@
  * The includer has defined what fold_math.h and fold_float.h ask for, and TT_FOLD_TABLE. The loops are
  * ordinary inline functions that take the type and the operation as constant arguments; LOOP below makes the
  * real functions, in which everything is inlined. */
-#include "kernels/fold_float.h"
-#include "kernels/fold_math.h"
-#include "kernels/fold_table.h"
+#include "kernels/fold_job.h"
+#include "kernels/fold_trees.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #else
 #include <fenv.h>
 #endif
-
-/* What the loops must know of a type. */
-struct number {
-    int parts; /* vectors that one vector of elements widens to */
-    struct wide (*widen)(const uint8_t *from);
-    vec (*narrow)(struct wide); /* rounds */
-    nans (*nans)(vec, vec); /* NULL: there are none */
-    vec (*mended)(vec); /* a NaN in the way that narrow makes all ones */
-    vec (*divide)(vec, uint32_t divisor);
-};
-
-static const struct number integer = { 1, plain_widen, plain_narrow, NULL, NULL, NULL };
-static const struct number float8_e4m3 = { 4, float8_e4m3_widen, float8_e4m3_narrow, f32_nans, f32_mended,
-    divide_f32 };
-static const struct number float8_e5m2 = { 4, float8_e5m2_widen, float8_e5m2_narrow, f32_nans, f32_mended,
-    divide_f32 };
-static const struct number float16 = { 2, float16_widen, float16_narrow, f32_nans, f32_mended, divide_f32 };
-static const struct number bfloat16 = { 2, bfloat16_widen, bfloat16_narrow, f32_nans, bfloat16_mended,
-    divide_f32 };
-static const struct number float32 = { 1, plain_widen, plain_narrow, f32_nans, f32_mended, divide_f32 };
-static const struct number float64 = { 1, plain_widen, plain_narrow, f64_nans, f64_mended, divide_f64 };
-
-/* One call of a loop. type and combine are constants where it is inlined. */
-struct job {
-    const struct number *type;
-    vec (*combine)(vec, vec);
-    uint8_t *dst;
-    const void *const *sources;
-    size_t bytes; /* of each operand: a multiple of a vector's */
-    uint32_t divisor;
-};
-
-INLINE struct wide leaf(struct job f, int j, size_t at)
-{
-    return f.type->widen((const uint8_t *)f.sources[j] + at);
-}
-INLINE struct wide combined(struct job f, struct wide left, struct wide right)
-{
-    left.a = f.combine(left.a, right.a);
-    if (f.type->parts > 1)
-        left.b = f.combine(left.b, right.b);
-    if (f.type->parts > 2) {
-        left.c = f.combine(left.c, right.c);
-        left.d = f.combine(left.d, right.d);
-    }
-    return left;
-}
-/* The same change to each part. */
-INLINE struct wide mended(struct job f, struct wide w)
-{
-    w.a = f.type->mended(w.a);
-    if (f.type->parts > 1)
-        w.b = f.type->mended(w.b);
-    if (f.type->parts > 2) {
-        w.c = f.type->mended(w.c);
-        w.d = f.type->mended(w.d);
-    }
-    return w;
-}
-/* The empty asm keeps clang from dividing always and choosing afterwards. */
-INLINE struct wide divided(struct job f, struct wide w)
-{
-    if (f.type->divide == NULL || f.divisor <= 1)
-        return w;
-    __asm__ volatile("");
-    w.a = f.type->divide(w.a, f.divisor);
-    if (f.type->parts > 1)
-        w.b = f.type->divide(w.b, f.divisor);
-    if (f.type->parts > 2) {
-        w.c = f.type->divide(w.c, f.divisor);
-        w.d = f.type->divide(w.d, f.divisor);
-    }
-    return w;
-}
-/* One comparison looks for NaNs in two vectors. */
-INLINE nans nans_of(struct job f, struct wide v, struct wide w)
-{
-    nans found = f.type->nans(v.a, w.a);
-    if (f.type->parts > 1)
-        found |= f.type->nans(v.b, w.b);
-    if (f.type->parts > 2)
-        found |= f.type->nans(v.c, w.c) | f.type->nans(v.d, w.d);
-    return found;
-}
-
-INLINE void store(struct job f, size_t at, struct wide w)
-{
-    w = divided(f, w);
-    if (f.type->nans != NULL && __builtin_expect(nans_any(nans_of(f, w, w)), 0))
-        w = mended(f, w);
-    vec_store(f.dst + at, f.type->narrow(w));
-}
-
-/* One vector of k operands. All sources are read before dst is written, because dst may be one of them. */
-INLINE void chain_one(struct job f, int k, size_t at)
-{
-    struct wide w = leaf(f, 0, at);
-    for (int j = 1; j < k; j++)
-        w = combined(f, w, leaf(f, j, at));
-    store(f, at, w);
-}
-
-/* Four vectors of two operands, so that one branch looks for NaNs in all. */
-INLINE void pair_four(struct job f, size_t at)
-{
-    const size_t v = sizeof(vec);
-    struct wide w0 = combined(f, leaf(f, 0, at), leaf(f, 1, at));
-    struct wide w1 = combined(f, leaf(f, 0, at + v), leaf(f, 1, at + v));
-    struct wide w2 = combined(f, leaf(f, 0, at + 2 * v), leaf(f, 1, at + 2 * v));
-    struct wide w3 = combined(f, leaf(f, 0, at + 3 * v), leaf(f, 1, at + 3 * v));
-    w0 = divided(f, w0), w1 = divided(f, w1), w2 = divided(f, w2), w3 = divided(f, w3);
-    if (f.type->nans != NULL && __builtin_expect(nans_any(nans_of(f, w0, w1) | nans_of(f, w2, w3)), 0))
-        w0 = mended(f, w0), w1 = mended(f, w1), w2 = mended(f, w2), w3 = mended(f, w3);
-    vec_store(f.dst + at, f.type->narrow(w0));
-    vec_store(f.dst + at + v, f.type->narrow(w1));
-    vec_store(f.dst + at + 2 * v, f.type->narrow(w2));
-    vec_store(f.dst + at + 3 * v, f.type->narrow(w3));
-}
-
-/* Four bodies of loops. A pair is most of the calls, and what longer expressions can be made of. */
-INLINE void pair(struct job f)
-{
-    size_t at = 0;
-    for (; f.type->parts < 4 && at + 4 * sizeof(vec) <= f.bytes; at += 4 * sizeof(vec))
-        pair_four(f, at);
-    for (; at < f.bytes; at += sizeof(vec))
-        chain_one(f, 2, at);
-}
 
 /* A chain of any k, with a loop inside that the processor mispredicts: good where conversions cost more. */
 INLINE void chain(struct job f, int k)
@@ -194,76 +65,7 @@ INLINE void chains(struct job f, int k)
     }
 }
 
-/* The pass-up tree over k operands splits them at the largest power of two below k. Only for types whose
- * nodes need no rounding. */
-INLINE struct wide tree1(struct job f, int j, size_t at)
-{
-    return leaf(f, j, at);
-}
-#define TREE(k, left, right)                                                                                 \
-    INLINE struct wide tree##k(struct job f, int j, size_t at)                                               \
-    {                                                                                                        \
-        return combined(f, tree##left(f, j, at), tree##right(f, j + left, at));                              \
-    }
-TREE(2, 1, 1)
-TREE(3, 2, 1)
-TREE(4, 2, 2)
-TREE(5, 4, 1)
-TREE(6, 4, 2)
-TREE(7, 4, 3)
-TREE(8, 4, 4)
-TREE(9, 8, 1)
-
-INLINE void tree_of(struct job f, int k, struct wide (*root)(struct job, int, size_t))
-{
-    const void *sources[TT_FOLD_OPERANDS];
-    for (int j = 0; j < k; j++)
-        sources[j] = f.sources[j];
-    f.sources = sources;
-    for (size_t at = 0; at < f.bytes; at += sizeof(vec))
-        store(f, at, root(f, 0, at));
-}
-INLINE void trees(struct job f, int k)
-{
-    switch (k) {
-    case 1:
-        tree_of(f, 1, tree1);
-        break;
-    case 2:
-        pair(f);
-        break;
-    case 3:
-        tree_of(f, 3, tree3);
-        break;
-    case 4:
-        tree_of(f, 4, tree4);
-        break;
-    case 5:
-        tree_of(f, 5, tree5);
-        break;
-    case 6:
-        tree_of(f, 6, tree6);
-        break;
-    case 7:
-        tree_of(f, 7, tree7);
-        break;
-    case 8:
-        tree_of(f, 8, tree8);
-        break;
-    case 9:
-        tree_of(f, 9, tree9);
-        break;
-    }
-}
-
-/* Longer expressions from a loop over pairs, which rounds what it stores: a block at a time, whose inner
- * nodes stay in the first cache. That costs less than the roundings, and no code for each k. dst may be a
- * source, so what goes there is last. */
-
-typedef void (*whole_vectors)(
-    uint8_t *dst, const void *const *sources, int k, size_t bytes, uint32_t divisor);
-enum { BLOCK_BYTES = 2048 };
-
+/* A longer chain from a loop over pairs, as fold_trees.h makes trees. */
 static void chain_of_pairs(whole_vectors loop, uint8_t *dst, const void *const *sources, int k, size_t bytes)
 {
     _Alignas(64) uint8_t node[BLOCK_BYTES];
@@ -275,31 +77,6 @@ static void chain_of_pairs(whole_vectors loop, uint8_t *dst, const void *const *
             loop(j < k - 1 ? node : dst + at, operands, 2, block, 0);
             operands[0] = node;
         }
-    }
-}
-
-/* The pass-up tree, level by level. A node takes the place of one that its level has read already. An average
- * rounds the root before it divides. */
-static void tree_of_pairs(
-    whole_vectors loop, uint8_t *dst, const void *const *sources, int k, size_t bytes, uint32_t divisor)
-{
-    _Alignas(64) uint8_t nodes[TT_FOLD_OPERANDS / 2][BLOCK_BYTES];
-    for (size_t at = 0; at < bytes; at += BLOCK_BYTES) {
-        size_t block = bytes - at < BLOCK_BYTES ? bytes - at : BLOCK_BYTES;
-        const void *level[TT_FOLD_OPERANDS];
-        for (int j = 0; j < k; j++)
-            level[j] = (const uint8_t *)sources[j] + at;
-        for (int width = k; width > 1; width = (width + 1) / 2) {
-            for (int j = 0; j < width / 2; j++) {
-                uint8_t *node = width > 2 ? nodes[j] : dst + at;
-                loop(node, level + 2 * j, 2, block, 0);
-                level[j] = node;
-            }
-            if (width % 2 == 1)
-                level[width / 2] = level[width - 1];
-        }
-        if (divisor > 1)
-            loop(dst + at, level, 1, block, divisor);
     }
 }
 
@@ -403,9 +180,10 @@ static __attribute__((noinline)) void fold(whole_vectors loop, enum uses uses, v
     LOOP(number##_sum, number, combine, sums(f, k))                                                          \
     LOOP(number##_prod, number, prod_f32, chain(UNDIVIDED, k))                                               \
     ORDER_LOOPS(number, f32)
+#define TREE_LOOP(number, lane) LOOP(number##_sum_as_tree, number, sum_##lane, trees(f, number##_sum, k))
 #define FLOAT_LOOPS(number, lane)                                                                            \
     LOOP(number##_sum, number, sum_##lane, chains(f, k))                                                     \
-    LOOP(number##_sum_as_tree, number, sum_##lane, trees(f, k))                                              \
+    TREE_LOOP(number, lane)                                                                                  \
     LOOP(number##_prod, number, prod_##lane, pair(UNDIVIDED))                                                \
     ORDER_LOOPS(number, lane)
 
@@ -425,6 +203,9 @@ NARROW_LOOPS(float8_e4m3, sum_f32, chain)
 NARROW_LOOPS(float8_e5m2, sum_f32, chain)
 NARROW_LOOPS(float16, float16_sum_f32, chains)
 NARROW_LOOPS(bfloat16, sum_f32, chains)
+TREE_LOOP(float8_e4m3, f32)
+TREE_LOOP(float8_e5m2, f32)
+TREE_LOOP(bfloat16, f32)
 FLOAT_LOOPS(float32, f32)
 FLOAT_LOOPS(float64, f64)
 
@@ -462,9 +243,9 @@ FLOAT_LOOPS(float64, f64)
     FOLD(number##_prod_tree, number##_prod, TREE_OF_PAIRS, element_bytes)                                    \
     FOLD(number##_max, number##_max_##lane, CHAIN_OF_PAIRS, element_bytes)                                   \
     FOLD(number##_min, number##_min_##lane, CHAIN_OF_PAIRS, element_bytes)
-#define NARROW_FOLDS(number, element_bytes)                                                                  \
+#define NARROW_FOLDS(number, element_bytes, tree, used)                                                      \
     ANY_FLOAT_FOLDS(number, f32, element_bytes, ANY)                                                         \
-    SUM_FOLD(number##_sum_tree, number##_sum, TREE_OF_PAIRS, element_bytes)
+    SUM_FOLD(number##_sum_tree, tree, used, element_bytes)
 #define FLOAT_FOLDS(number, lane, element_bytes)                                                             \
     ANY_FLOAT_FOLDS(number, lane, element_bytes, CHAIN_OF_PAIRS)                                             \
     SUM_FOLD(number##_sum_tree, number##_sum_as_tree, ANY, element_bytes)
@@ -478,10 +259,10 @@ INTEGER_FOLDS(int32, TUTTI_INT32, u32, i32, 4)
 INTEGER_FOLDS(uint32, TUTTI_UINT32, u32, u32, 4)
 INTEGER_FOLDS(int64, TUTTI_INT64, u64, i64, 8)
 INTEGER_FOLDS(uint64, TUTTI_UINT64, u64, u64, 8)
-NARROW_FOLDS(float8_e4m3, 1)
-NARROW_FOLDS(float8_e5m2, 1)
-NARROW_FOLDS(float16, 2)
-NARROW_FOLDS(bfloat16, 2)
+NARROW_FOLDS(float8_e4m3, 1, float8_e4m3_sum_as_tree, ANY)
+NARROW_FOLDS(float8_e5m2, 1, float8_e5m2_sum_as_tree, ANY)
+NARROW_FOLDS(float16, 2, float16_sum, TREE_OF_PAIRS)
+NARROW_FOLDS(bfloat16, 2, bfloat16_sum_as_tree, ANY)
 FLOAT_FOLDS(float32, f32, 4)
 FLOAT_FOLDS(float64, f64, 8)
 

@@ -2,7 +2,8 @@
  *
  * The narrow floats are converted by counting in double precision, so that nothing here shares a trick with
  * the kernels. Random values are drawn here too: of floats enough near 1 that sums round, and enough zeros,
- * denormals, infinities and NaNs. The bits of a value travel in the low bytes of a uint64_t. */
+ * denormals, infinities and NaNs. The bits of a value travel in the low bytes of a uint64_t. All is inline,
+ * for those who use a part of it. */
 #ifndef TESTS_KERNEL_REFERENCE_H
 #define TESTS_KERNEL_REFERENCE_H
 #include <math.h>
@@ -54,7 +55,7 @@ enum { OPS = sizeof ops / sizeof ops[0] };
 
 static uint64_t seed = 1;
 
-static uint64_t random_bits(void)
+static inline uint64_t random_bits(void)
 {
     seed ^= seed << 13;
     seed ^= seed >> 7;
@@ -62,35 +63,35 @@ static uint64_t random_bits(void)
     return seed * 0x2545f4914f6cdd1d;
 }
 
-static uint64_t get(const struct type *t, const void *from)
+static inline uint64_t get(const struct type *t, const void *from)
 {
     uint64_t bits = 0;
     memcpy(&bits, from, t->bytes); /* the tests assume a little-endian machine */
     return bits;
 }
 
-static uint64_t mask_of(const struct type *t)
+static inline uint64_t mask_of(const struct type *t)
 {
     return ~0ull >> (64 - 8 * t->bytes);
 }
 
-static uint64_t sign_of(const struct type *t)
+static inline uint64_t sign_of(const struct type *t)
 {
     return mask_of(t) ^ mask_of(t) >> 1;
 }
 
-static bool is_float(const struct type *t)
+static inline bool is_float(const struct type *t)
 {
     return t->kind == 'f' || t->kind == 'd';
 }
 
 /* All ones in the exponent: an infinity, but of e4m3 a number. */
-static uint64_t infinity_of(const struct type *t)
+static inline uint64_t infinity_of(const struct type *t)
 {
     return mask_of(t) >> 1 >> t->fraction << t->fraction;
 }
 
-static bool is_nan(const struct type *t, uint64_t bits)
+static inline bool is_nan(const struct type *t, uint64_t bits)
 {
     uint64_t least = t->type == TUTTI_FLOAT8_E4M3 ? t->most + 1 : infinity_of(t) + 1;
     return is_float(t) && (bits & mask_of(t) >> 1) >= least;
@@ -98,7 +99,7 @@ static bool is_nan(const struct type *t, uint64_t bits)
 
 /* Any bits; of floats one in two near 1, so that sums round and do not drown in infinities, and one in eight
  * a special value. */
-static uint64_t random_value(const struct type *t)
+static inline uint64_t random_value(const struct type *t)
 {
     uint64_t bits = random_bits() & mask_of(t), sign = bits & ~(mask_of(t) >> 1);
     uint64_t fraction = bits & ((1ull << t->fraction) - 1), pick = random_bits() % 16;
@@ -130,14 +131,14 @@ union number {
     uint32_t f_bits;
 };
 
-static bool is_narrow(const struct type *t)
+static inline bool is_narrow(const struct type *t)
 {
     return t->kind == 'f' && t->bytes < 4;
 }
 
 /* The value of a narrow float, or the number nearest to a value: the fraction counts in units of
  * 2^(exponent - fraction bits). */
-static double narrow_value(const struct type *t, uint64_t bits)
+static inline double narrow_value(const struct type *t, uint64_t bits)
 {
     uint64_t magnitude = bits & mask_of(t) >> 1;
     int exponent = (int)(magnitude >> t->fraction);
@@ -152,7 +153,7 @@ static double narrow_value(const struct type *t, uint64_t bits)
     return bits & sign_of(t) ? -value : value;
 }
 
-static uint64_t narrow_nearest(const struct type *t, double value)
+static inline uint64_t narrow_nearest(const struct type *t, double value)
 {
     uint64_t sign = signbit(value) ? sign_of(t) : 0;
     if (isnan(value))
@@ -170,7 +171,7 @@ static uint64_t narrow_nearest(const struct type *t, double value)
     return sign | (bits > t->most ? t->most : bits);
 }
 
-static union number widen(const struct type *t, uint64_t bits)
+static inline union number widen(const struct type *t, uint64_t bits)
 {
     union number n = { .u = bits };
     if (t->kind == 'i')
@@ -180,7 +181,7 @@ static union number widen(const struct type *t, uint64_t bits)
     return n;
 }
 
-static uint64_t narrow(const struct type *t, union number n)
+static inline uint64_t narrow(const struct type *t, union number n)
 {
     if ((t->kind == 'f' && isnan(n.f)) || (t->kind == 'd' && isnan(n.d)))
         return mask_of(t);
@@ -189,7 +190,7 @@ static uint64_t narrow(const struct type *t, union number n)
     return t->kind == 'f' ? n.f_bits : n.u & mask_of(t);
 }
 
-static double float_min(double a, double b)
+static inline double float_min(double a, double b)
 {
     if (isnan(a) || isnan(b))
         return isnan(a) ? b : a;
@@ -198,7 +199,7 @@ static double float_min(double a, double b)
     return a < b ? a : b;
 }
 
-static uint64_t combine_integers(const struct type *t, tutti_op op, union number a, union number b)
+static inline uint64_t combine_integers(const struct type *t, tutti_op op, union number a, union number b)
 {
     bool less = t->kind == 'i' ? a.i < b.i : a.u < b.u;
     switch (op) {
@@ -218,7 +219,7 @@ static uint64_t combine_integers(const struct type *t, tutti_op op, union number
     }
 }
 
-static union number combine(const struct type *t, tutti_op op, union number a, union number b)
+static inline union number combine(const struct type *t, tutti_op op, union number a, union number b)
 {
     union number r = { 0 };
     bool is_sum = op == TUTTI_SUM || op == TUTTI_AVG;
@@ -237,7 +238,7 @@ static union number combine(const struct type *t, tutti_op op, union number a, u
     return r;
 }
 
-static union number divide(const struct type *t, union number n, uint32_t divisor)
+static inline union number divide(const struct type *t, union number n, uint32_t divisor)
 {
     if (t->kind == 'i')
         n.i /= (int64_t)divisor;
@@ -251,7 +252,7 @@ static union number divide(const struct type *t, union number n, uint32_t diviso
 }
 
 /* Level by level; every node is a number of the type. */
-static uint64_t tree_reference(
+static inline uint64_t tree_reference(
     const struct type *t, tutti_op op, union number *level, int k, uint32_t divisor)
 {
     for (int width = k; width > 1; width = (width + 1) / 2) {
@@ -264,7 +265,7 @@ static uint64_t tree_reference(
 }
 
 /* From left to right, in the wide type. */
-static uint64_t chain_reference(
+static inline uint64_t chain_reference(
     const struct type *t, tutti_op op, union number *level, int k, uint32_t divisor)
 {
     for (int j = 1; j < k; j++)
@@ -272,7 +273,7 @@ static uint64_t chain_reference(
     return narrow(t, divisor > 1 ? divide(t, level[0], divisor) : level[0]);
 }
 
-static uint64_t reference(
+static inline uint64_t reference(
     const struct type *t, tutti_op op, enum tt_shape shape, const uint64_t *operands, int k, uint32_t divisor)
 {
     union number level[TT_FOLD_OPERANDS];
