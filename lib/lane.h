@@ -11,7 +11,9 @@
 
 #include "call.h"
 
-enum { TT_LANES = 64, TT_LANE_SHORT = 1024 };
+/* Up to so many bytes messages of registered memory are copied all the same: on two cores that was faster
+ * than to wait for the reader, and by far where ranks take turns on cores. */
+enum { TT_LANES = 64, TT_LANE_SHORT = 4096 };
 
 struct tt_hop { /* a message of a move */
     int32_t peer;
@@ -43,7 +45,7 @@ struct tt_lane {
     int64_t apart; /* in place: recv - send */
     uint32_t grain; /* pointers are multiples of it */
     bool own_counts; /* all_to_all_v and its like: the number of the operation is part of its signature */
-    bool long_messages; /* beyond TT_LANE_SHORT: in registered memory they need no copy */
+    bool long_messages; /* beyond that: in registered memory they need no copy */
     struct tt_call call; /* with the pointers of the first one */
     struct tt_call_record record;
     uint32_t nmoves, ntolls;

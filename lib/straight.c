@@ -13,9 +13,6 @@
 #include "recorder.h"
 #include "stream.h"
 
-/* Polls before the first pause: most answers come sooner. */
-enum { KEEN_POLLS = 32 };
-
 struct trip { /* a call on its way */
     struct tt_comm *comm;
     struct tt_lane *lane;
@@ -110,7 +107,7 @@ static const void *await(struct trip *t, const struct tt_hop *hop, const struct 
         case TT_PEEK_ODD:
             return NULL;
         case TT_PEEK_NOTHING:
-            if (polls >= KEEN_POLLS && !linger(t))
+            if (polls >= t->comm->wait_policy.keen_polls && !linger(t))
                 return NULL;
         }
     }

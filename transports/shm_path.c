@@ -23,7 +23,7 @@
 /* Measured on two machines: up to 1 KiB a copy costs less than the wait for the reader would; the system
  * call that reads another process's memory wins from 64 KiB on one of them, and is level with two copies
  * on the other. */
-enum { PULL_BYTES = 64 << 10, COPY_BYTES = 1 << 10, PULL_RUNS = 16 };
+enum { PULL_BYTES = 64 << 10, COPY_BYTES = 1 << 10, PULL_RUNS = 16, POST_BYTES = 4 << 10 };
 
 static uint64_t first_run(const struct tt_view *view, uintptr_t *address)
 {
@@ -156,13 +156,13 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
     return true;
 }
 
-/* Longer ones may go without a copy. */
+/* Longer ones may go without a copy: by a system call, or, between threads, in place. */
 uint64_t tt_shm_post_bytes(const struct tt_shm_endpoint *e)
 {
     uint64_t most = PULL_BYTES - 1;
     for (int rank = 0; rank < e->head.n; rank++)
         if (e->map && rank != e->head.me && e->peers[rank].same)
-            most = COPY_BYTES;
+            most = POST_BYTES;
     return most < e->head.slot_bytes ? most : e->head.slot_bytes;
 }
 

@@ -41,6 +41,7 @@ static inline void tt_doorbell_ring_light(struct tt_doorbell *bell, bool both_re
 void tt_doorbell_ring_many(struct tt_doorbell *const *bells, int n);
 
 struct tt_wait_policy {
+    uint32_t keen_polls; /* before the first pause, of who polls by itself: most answers come sooner */
     uint32_t spins; /* polls before yielding */
     uint32_t yield_us; /* yielding before sleeping */
 };
