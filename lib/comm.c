@@ -156,6 +156,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
         .first_number = settings->first_number,
         .pull = settings->pull,
         .map = settings->map,
+        .pull_from = settings->pull_from,
         .membarrier = settings->membarrier };
     if (status == TUTTI_OK)
         status = c->transport->open(&params, address, &c->endpoint);

@@ -74,7 +74,7 @@ struct rig_world *rig_world_create(const struct rig_settings *settings)
     tt_sim_join(w->sim);
     for (int me = 0; me < w->n; me++) {
         struct tt_endpoint_params params = { w->n, me, UINT64_MAX, settings->first_number, settings->pull,
-            settings->map, false };
+            settings->map, 0, false };
         if (tt_sim_transport.open(&params, addresses + me * TT_ADDRESS_BYTES, &w->endpoints[me]) != TUTTI_OK)
             abort();
         w->endpoints[me]->transport = &w->transport;

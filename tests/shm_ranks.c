@@ -30,6 +30,7 @@ struct shm_stage *shm_stage_new(int n)
         .first_number = 0xfffffff5u,
         .map = true,
         .pull = true,
+        .pull_from = 64 << 10,
         .membarrier = true };
     return stage;
 }

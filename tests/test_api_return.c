@@ -164,7 +164,7 @@ static void overwrite(struct ranks_me *me)
             return;
         overwrite_all(me, &l, comm, options);
         ranks_part(me, comm);
-        strcpy(options, k % 2 == 0 ? "slice=128K" : "slice=32K"); /* large ones may be pulled */
+        strcpy(options, k % 2 == 0 ? "slice=128K;pull_from=64K" : "slice=32K"); /* large ones may be pulled */
     }
     if (me->context != NULL) {
         ranks_ok(me, tutti_mem_free(l.send), "mem_free");
@@ -228,7 +228,8 @@ Test(api_return, registered_memory_may_be_freed)
 /* Which way the bytes went is counted: registered memory is never copied, and what is switched off is off. */
 static void count_paths(struct ranks_me *me)
 {
-    static const char *const options[] = { "", "map=off", "pull=off", "map=off;pull=off" };
+    static const char *const options[] = { "pull_from=32K", "map=off;pull_from=64K", "pull=off",
+        "map=off;pull=off" };
     enum { COUNT = 100000 };
     for (int i = 0; i < 8; i++) {
         tutti_config config = { .size = sizeof config, .options = options[i / 2] };

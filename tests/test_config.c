@@ -70,7 +70,8 @@ Test(config, defaults)
 
 Test(config, shared_and_local)
 {
-    static const char *const local[] = { "map", "pull", "membarrier", "fused", "stream_bytes", "isa" };
+    static const char *const local[] = { "map", "pull", "pull_from", "membarrier", "fused", "stream_bytes",
+        "isa" };
     for (int i = 0; i < tt_setting_count; i++) {
         const char *name = tt_setting_table[i].name;
         bool is_local = false;
@@ -91,6 +92,7 @@ Test(config, environment)
     setenv("TUTTI_TOPOLOGY", "0,2/1,3", 1);
     setenv("TUTTI_MAP", "0", 1);
     setenv("TUTTI_PULL", "false", 1);
+    setenv("TUTTI_PULL_FROM", "32K", 1);
     setenv("TUTTI_MEMBARRIER", "off", 1);
     setenv("TUTTI_FUSED", "off", 1);
     setenv("TUTTI_STREAM_BYTES", "3M", 1);
@@ -106,6 +108,7 @@ Test(config, environment)
     cr_expect_str_eq(s.topology, "0,2/1,3");
     cr_expect_not(s.map);
     cr_expect_not(s.pull);
+    cr_expect_eq(s.pull_from, 32768);
     cr_expect_not(s.membarrier);
     cr_expect_not(s.fused);
     cr_expect_eq(s.stream_bytes, 3 << 20);

@@ -121,9 +121,12 @@ bool suite_read(struct transport_suite *s, struct tt_endpoint *e, int peer, cons
 
 static void make(struct transport_suite *s, int n, struct tt_endpoint **endpoints)
 {
-    struct tt_endpoint_params params = {
-        .n = n, .slot_bytes = SUITE_SLOT_BYTES, .first_number = first_number, .pull = true, .map = true
-    };
+    struct tt_endpoint_params params = { .n = n,
+        .slot_bytes = SUITE_SLOT_BYTES,
+        .first_number = first_number,
+        .pull = true,
+        .pull_from = 64 << 10,
+        .map = true };
     s->make(&params, endpoints);
 }
 

@@ -43,7 +43,8 @@ static struct tt_endpoint *join(struct crew *c, int me, struct transport_suite *
         .slot_bytes = SUITE_SLOT_BYTES,
         .first_number = c->first_number,
         .map = c->map,
-        .pull = c->pull };
+        .pull = c->pull,
+        .pull_from = 64 << 10 };
     struct tt_endpoint *e = NULL;
     suite_expect(s, tt_shm.open(&params, c->addresses[me], &e) == TUTTI_OK, "open failed");
     together(c);

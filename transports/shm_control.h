@@ -127,6 +127,7 @@ struct tt_shm_grave {
 struct tt_shm_endpoint {
     struct tt_endpoint head; /* first */
     bool map, pull;
+    uint64_t pull_from;
     uint64_t slot_stride;
     const struct tt_arena *own;
     struct tt_shm_peer *peers; /* n */

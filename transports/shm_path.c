@@ -20,10 +20,8 @@
 #include "base/status.h"
 #include "transports/shm_control.h"
 
-/* Measured on two machines: up to 1 KiB a copy costs less than the wait for the reader would; the system
- * call that reads another process's memory wins from 64 KiB on one of them, and is level with two copies
- * on the other. */
-enum { PULL_BYTES = 64 << 10, COPY_BYTES = 1 << 10, PULL_RUNS = 16, POST_BYTES = 4 << 10 };
+/* Measured: up to 1 KiB a copy costs less than the wait for the reader would. */
+enum { COPY_BYTES = 1 << 10, PULL_RUNS = 16, POST_BYTES = 4 << 10 };
 
 static uint64_t first_run(const struct tt_view *view, uintptr_t *address)
 {
@@ -81,7 +79,7 @@ static enum tt_path choose(
         return TT_PATH_COPIED;
     if (expose(e, peer, &m->source, m->bytes, packed, address, at))
         return TT_PATH_MAPPED;
-    if (e->pull && !m->reduced && m->bytes >= PULL_BYTES && can_pull(e, peer))
+    if (e->pull && !m->reduced && m->bytes >= e->pull_from && can_pull(e, peer))
         return TT_PATH_PULLED;
     return TT_PATH_COPIED;
 }
@@ -159,7 +157,7 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
 /* Longer ones may go without a copy: by a system call, or, between threads, in place. */
 uint64_t tt_shm_post_bytes(const struct tt_shm_endpoint *e)
 {
-    uint64_t most = PULL_BYTES - 1;
+    uint64_t most = e->pull ? e->pull_from - 1 : UINT64_MAX;
     for (int rank = 0; rank < e->head.n; rank++)
         if (e->map && rank != e->head.me && e->peers[rank].same)
             most = POST_BYTES;

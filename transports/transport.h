@@ -103,6 +103,7 @@ struct tt_endpoint_params {
     uint64_t first_number; /* shared: numbers of all spaces start here (tests start just below 2^32) */
     bool pull; /* may use PULLED where a self-test passes */
     bool map; /* may use MAPPED */
+    uint64_t pull_from; /* the shortest message that goes PULLED; 0: as is fast */
     bool membarrier; /* may fence lightly (fence.h) where all ranks may */
 };
 

@@ -41,6 +41,8 @@ const struct tt_setting tt_setting_table[] = {
         "which ranks share a cache, as in 0-3/4-7 or 2x4; auto: as they are bound" },
     { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on", "peers may read and write shareable memory in place" },
     { "pull", TT_LOCAL, TT_KIND_BOOL, FIELD(pull), "on", "peers may copy from this process by system call" },
+    { "pull_from", TT_LOCAL, TT_KIND_BYTES, FIELD(pull_from), "0",
+        "shortest private message that is read by system call; 0: 64K if that is fast here, else none" },
     { "membarrier", TT_LOCAL, TT_KIND_BOOL, FIELD(membarrier), "on",
         "messages need no fence: who goes to sleep fences for all, if all ranks say on and their systems "
         "let" },

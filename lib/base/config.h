@@ -58,6 +58,7 @@ struct tt_settings {
     bool map;
     bool pull;
     bool membarrier;
+    uint64_t pull_from; /* 0: as a test at start says */
     bool fused;
     uint64_t stream_bytes; /* 0: as the caches are */
     uint64_t isa; /* 0: the widest; else 1 + enum tt_isa */
