@@ -171,21 +171,27 @@ static void *ask_meanwhile(void *argument)
         free(text);
         ranks_sleep_us(2000);
     }
+    if (a->seen != NULL)
+        atomic_store(a->seen, true);
     ranks_expect(a->me, seen, "it never said whom it waits for");
     return NULL;
 }
 
-/* Rank 0 hangs in the first of two operations until rank 1 has seen that from outside. */
+/* Rank 0 hangs in the first of two operations until rank 1 has seen that from outside, and a thread of its
+ * own from inside. */
 static void hang(struct ranks_me *me)
 {
     tutti_comm *comm = ranks_join(me, NULL);
-    _Atomic pid_t *pid = me->shared;
+    struct {
+        _Atomic pid_t pid;
+        _Atomic bool seen;
+    } *shared = me->shared;
     float values[4] = { 0 };
     pthread_t thread;
     if (me->rank == 0) {
-        struct asking asking = { me, comm, NULL };
+        struct asking asking = { me, comm, &shared->seen };
         pthread_create(&thread, NULL, ask_meanwhile, &asking);
-        atomic_store(pid, getpid());
+        atomic_store(&shared->pid, getpid());
         tutti_group_start();
         sum(comm, values, 4);
         tutti_barrier(comm, tutti_no_stream());
@@ -196,9 +202,9 @@ static void hang(struct ranks_me *me)
         bool seen = false;
         while (!seen && ranks_now_ms() < deadline) {
             char question[64];
-            snprintf(question, sizeof question, "attach %d json", (int)atomic_load(pid));
+            snprintf(question, sizeof question, "attach %d json", (int)atomic_load(&shared->pid));
             char *json = ask(NULL, question);
-            snprintf(question, sizeof question, "attach %d", (int)atomic_load(pid));
+            snprintf(question, sizeof question, "attach %d", (int)atomic_load(&shared->pid));
             char *text = ask(NULL, question);
             seen = json[0] != '\0' && json_is_one(json) && has(operation(json, 1), "waits_for", "1") &&
                    has(operation(json, 0), "state", "\"queued\"") && strstr(text, "waits for rank 1") != NULL;
@@ -207,7 +213,8 @@ static void hang(struct ranks_me *me)
             ranks_sleep_us(2000);
         }
         ranks_expect(me, seen, "attach never showed what rank 0 waits for: %s", tutti_get_last_error(NULL));
-        ranks_sleep_us(20000);
+        while (!atomic_load(&shared->seen) && ranks_now_ms() < deadline)
+            ranks_sleep_us(2000);
         tutti_group_start();
         sum(comm, values, 4);
         tutti_barrier(comm, tutti_no_stream());
