@@ -101,12 +101,12 @@ INLINE nans nans_of(struct job f, struct wide v, struct wide w)
     return found;
 }
 
-INLINE void store(struct job f, size_t at, struct wide w)
+INLINE vec result(struct job f, struct wide w)
 {
     w = divided(f, w);
     if (f.type->nans != NULL && __builtin_expect(nans_any(nans_of(f, w, w)), 0))
         w = mended(f, w);
-    vec_store(f.dst + at, f.type->narrow(w));
+    return f.type->narrow(w);
 }
 
 /* One vector of k operands. All sources are read before dst is written, because dst may be one of them. */
@@ -115,7 +115,7 @@ INLINE void chain_one(struct job f, int k, size_t at)
     struct wide w = leaf(f, 0, at);
     for (int j = 1; j < k; j++)
         w = combined(f, w, leaf(f, j, at));
-    store(f, at, w);
+    vec_store(f.dst + at, result(f, w));
 }
 
 /* Four vectors of two operands, so that one branch looks for NaNs in all. */

@@ -21,10 +21,7 @@ INLINE void spread_vectors(struct job f, int k, uint8_t *also, bool past_dst, bo
         struct wide w = leaf(f, 0, at);
         for (int j = 1; j < k; j++)
             w = combined(f, w, leaf(f, j, at));
-        w = divided(f, w);
-        if (__builtin_expect(nans_any(nans_of(f, w, w)), 0))
-            w = mended(f, w);
-        vec sum = f.type->narrow(w);
+        vec sum = result(f, w);
         put(f.dst + at, sum, past_dst);
         if (also != NULL)
             put(also + at, sum, past_also);

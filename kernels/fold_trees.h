@@ -122,7 +122,7 @@ INLINE void tree_of(struct job f, whole_vectors loop, int k, struct wide (*root_
         if (f.type->rounded != NULL)
             tree_one(f, loop, k, root_of, at);
         else
-            store(f, at, root_of(f, 0, at));
+            vec_store(f.dst + at, result(f, root_of(f, 0, at)));
 }
 
 /* `loop` takes the operands that there are, rounded once: so it does not divide the rounded sum of a pair. */
