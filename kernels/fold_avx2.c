@@ -9,6 +9,26 @@
 #define TT_VECTOR_BYTES 32
 #include "kernels/fold_vector.h"
 
+/* Masks are of whole lanes, and what they leave out is not touched: memory may end there. */
+INLINE __m256i first_lanes(size_t bytes)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)bytes / 4), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+INLINE vec vec_load_first(const void *from, size_t bytes)
+{
+    vec whole = (vec)_mm256_maskload_epi32(from, first_lanes(bytes));
+    if (bytes % 4 == 0)
+        return whole;
+    vec next = (vec)_mm256_xor_si256(first_lanes(bytes), first_lanes(bytes + 4));
+    return whole | (next & lane_at(from, bytes, bytes / 4));
+}
+INLINE void vec_store_first(void *to, vec v, size_t bytes)
+{
+    if (bytes % 4 == 0)
+        _mm256_maskstore_epi32(to, first_lanes(bytes), (__m256i)v);
+    else
+        memcpy(to, &v, bytes);
+}
 INLINE void vec_stream(void *to, vec v)
 {
     _mm256_stream_si256((__m256i *)to, (__m256i)v);

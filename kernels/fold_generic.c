@@ -10,6 +10,17 @@
 #include <emmintrin.h>
 #endif
 
+/* The first bytes of a vector, fewer than all; the others are 0. */
+static __attribute__((noinline)) vec vec_load_first(const void *from, size_t bytes)
+{
+    return (vec){ lane_at(from, bytes, 0), lane_at(from, bytes, 1), lane_at(from, bytes, 2),
+        lane_at(from, bytes, 3) };
+}
+static __attribute__((noinline)) void vec_store_first(void *to, vec v, size_t bytes)
+{
+    memcpy(to, &v, bytes);
+}
+
 /* A store past the caches, where `to` is aligned to a vector. */
 INLINE void vec_stream(void *to, vec v)
 {

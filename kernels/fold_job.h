@@ -52,6 +52,12 @@ INLINE struct wide leaf(struct job f, int j, size_t at)
 {
     return f.type->widen((const uint8_t *)f.sources[j] + at);
 }
+/* Of the first bytes of a vector. */
+INLINE struct wide leaf_first(struct job f, int j, size_t at, size_t bytes)
+{
+    vec v = vec_load_first((const uint8_t *)f.sources[j] + at, bytes);
+    return f.type->widen((const uint8_t *)&v);
+}
 INLINE struct wide combined(struct job f, struct wide left, struct wide right)
 {
     left.a = f.combine(left.a, right.a);
@@ -116,6 +122,15 @@ INLINE void chain_one(struct job f, int k, size_t at)
     for (int j = 1; j < k; j++)
         w = combined(f, w, leaf(f, j, at));
     vec_store(f.dst + at, result(f, w));
+}
+
+/* The same of the last elements, fewer than a vector has. */
+INLINE void chain_last(struct job f, int k, size_t at, size_t bytes)
+{
+    struct wide w = leaf_first(f, 0, at, bytes);
+    for (int j = 1; j < k; j++)
+        w = combined(f, w, leaf_first(f, j, at, bytes));
+    vec_store_first(f.dst + at, result(f, w), bytes);
 }
 
 /* Four vectors of two operands, so that one branch looks for NaNs in all. */

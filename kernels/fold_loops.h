@@ -114,77 +114,107 @@ static void leave_default_environment(fp_environment caller)
 }
 #endif
 
-/* How a fold uses its loop, which takes any k or two operands. */
-enum uses { ANY, CHAIN_OF_PAIRS, TREE_OF_PAIRS };
+/* How a fold uses its loop, which takes any k; or two operands, of which longer expressions are made. */
+enum uses { CHAIN, TREE, CHAIN_OF_PAIRS, TREE_OF_PAIRS };
 
 static void fold_whole(whole_vectors loop, enum uses uses, uint8_t *dst, const void *const *sources, int k,
     size_t bytes, uint32_t divisor)
 {
     if (uses == TREE_OF_PAIRS)
         tree_of_pairs(loop, dst, sources, k, bytes, divisor);
-    else if (uses == CHAIN_OF_PAIRS && k > 2)
+    else if (uses == CHAIN_OF_PAIRS)
         chain_of_pairs(loop, dst, sources, k, bytes);
     else
         loop(dst, sources, k, bytes, divisor);
 }
 
-/* Around every loop: the environment, and the last elements by way of padded vectors, so that one code
- * computes all of them. Not inlined, so that no arithmetic moves out of the environment. */
-static __attribute__((noinline)) void fold(whole_vectors loop, enum uses uses, void *dst,
-    const void *const *sources, int k, size_t bytes, uint32_t divisor)
+/* Chains and pairs compute their last elements in registers: a sum of a few is on the way of every small
+ * all_reduce. Those of other folds go by way of padded vectors. */
+INLINE void fold_ends(whole_vectors loop, enum uses uses, void *dst, const void *const *sources, int k,
+    size_t bytes, uint32_t divisor)
 {
-    size_t rest = bytes % sizeof(vec), whole = bytes - rest;
-    if (k == 1 && divisor <= 1) {
-        if (dst != sources[0])
-            memcpy(dst, sources[0], bytes);
+    if (uses == CHAIN || (k == 2 && divisor <= 1)) {
+        loop(dst, sources, k, bytes, divisor);
         return;
     }
-    fp_environment caller = enter_default_environment();
+    size_t rest = bytes % sizeof(vec), whole = bytes - rest;
     if (whole > 0)
         fold_whole(loop, uses, dst, sources, k, whole, divisor);
     if (rest > 0) {
-        vec last[TT_FOLD_OPERANDS], result;
+        vec last[TT_FOLD_OPERANDS], folded;
         const void *padded[TT_FOLD_OPERANDS];
         for (int j = 0; j < k; j++) {
-            last[j] = (vec){ 0 };
-            memcpy(&last[j], (const uint8_t *)sources[j] + whole, rest);
+            last[j] = vec_load_first((const uint8_t *)sources[j] + whole, rest);
             padded[j] = &last[j];
         }
-        fold_whole(loop, uses, (uint8_t *)&result, padded, k, sizeof(vec), divisor);
-        memcpy((uint8_t *)dst + whole, &result, rest);
+        fold_whole(loop, uses, (uint8_t *)&folded, padded, k, sizeof(vec), divisor);
+        vec_store_first((uint8_t *)dst + whole, folded, rest);
     }
+}
+
+/* One operand that nothing divides keeps its bits. */
+static bool copied_alone(void *dst, const void *const *sources, int k, size_t bytes, uint32_t divisor)
+{
+    if (k > 1 || divisor > 1)
+        return false;
+    if (dst != sources[0])
+        memcpy(dst, sources[0], bytes);
+    return true;
+}
+
+/* Not inlined, so that no arithmetic moves out of the environment. */
+static __attribute__((noinline)) void fold(whole_vectors loop, enum uses uses, void *dst,
+    const void *const *sources, int k, size_t bytes, uint32_t divisor)
+{
+    if (copied_alone(dst, sources, k, bytes, divisor))
+        return;
+    fp_environment caller = enter_default_environment();
+    fold_ends(loop, uses, dst, sources, k, bytes, divisor);
     leave_default_environment(caller);
 }
 
-/* The loops. Only a sum ends in a division. Types that compute alike share them: a sum of integers knows no
- * sign, and bits no width. */
+/* The loops. They take k operands or two, whatever they are told. Only a sum ends in a division. Types that
+ * compute alike share them: a sum of integers knows no sign, and bits no width. */
 
-#define LOOP(name, number, combine, body)                                                                    \
+#define LOOP(name, number, combine, operands, part, body)                                                    \
     static __attribute__((noinline, flatten)) void name(                                                     \
         uint8_t *dst, const void *const *sources, int k, size_t bytes, uint32_t divisor)                     \
     {                                                                                                        \
-        struct job f = { &number, combine, dst, sources, bytes, divisor };                                   \
-        (void)k;                                                                                             \
-        body;                                                                                                \
+        size_t rest = bytes % sizeof(vec);                                                                   \
+        struct job f = { &number, combine, dst, sources, bytes - rest, part };                               \
+        (void)k, (void)divisor;                                                                              \
+        if (f.bytes > 0)                                                                                     \
+            body;                                                                                            \
+        if (rest > 0)                                                                                        \
+            chain_last(f, operands, f.bytes, rest);                                                          \
     }
-#define UNDIVIDED (f.divisor = 0, f)
 #define PAIR(number, operation, lane)                                                                        \
-    LOOP(number##_##operation##_##lane, number, operation##_##lane, pair(UNDIVIDED))
+    LOOP(number##_##operation##_##lane, number, operation##_##lane, 2, 0, pair(f))
 #define INTEGER_LOOPS(lane)                                                                                  \
-    LOOP(integer_sum_##lane, integer, sum_##lane, chains(UNDIVIDED, k))                                      \
+    LOOP(integer_sum_##lane, integer, sum_##lane, k, 0, chains(f, k))                                        \
     PAIR(integer, prod, lane)
 #define ORDER_LOOPS(number, lane)                                                                            \
     PAIR(number, max, lane)                                                                                  \
     PAIR(number, min, lane)
 #define NARROW_LOOPS(number, combine, sums)                                                                  \
-    LOOP(number##_sum, number, combine, sums(f, k))                                                          \
-    LOOP(number##_prod, number, prod_f32, chain(UNDIVIDED, k))                                               \
+    LOOP(number##_sum, number, combine, k, divisor, sums(f, k))                                              \
+    LOOP(number##_prod, number, prod_f32, k, 0, chain(f, k))                                                 \
     ORDER_LOOPS(number, f32)
-#define TREE_LOOP(number, lane) LOOP(number##_sum_as_tree, number, sum_##lane, trees(f, number##_sum, k))
+/* Of whole vectors; or a pair, which is no tree yet. */
+#define TREE_LOOP(number, lane)                                                                              \
+    static __attribute__((noinline, flatten)) void number##_sum_as_tree(                                     \
+        uint8_t *dst, const void *const *sources, int k, size_t bytes, uint32_t divisor)                     \
+    {                                                                                                        \
+        struct job f = { &number, sum_##lane, dst, sources, bytes, divisor };                                \
+        if (k == 2 && divisor <= 1)                                                                          \
+            number##_sum(dst, sources, 2, bytes, 0);                                                         \
+        else                                                                                                 \
+            trees(f, number##_sum, k);                                                                       \
+    }
 #define FLOAT_LOOPS(number, lane)                                                                            \
-    LOOP(number##_sum, number, sum_##lane, chains(f, k))                                                     \
+    LOOP(number##_sum, number, sum_##lane, k, divisor, chains(f, k))                                         \
     TREE_LOOP(number, lane)                                                                                  \
-    LOOP(number##_prod, number, prod_##lane, pair(UNDIVIDED))                                                \
+    LOOP(number##_prod, number, prod_##lane, 2, 0, pair(f))                                                  \
     ORDER_LOOPS(number, lane)
 
 INTEGER_LOOPS(u8)
@@ -226,7 +256,7 @@ FLOAT_LOOPS(float64, f64)
 #define INTEGER_FOLDS(name, type, lane, order, element_bytes)                                                \
     static void name##_sum(void *dst, const void *const *sources, int k, size_t count, uint32_t divisor)     \
     {                                                                                                        \
-        fold(integer_sum_##lane, ANY, dst, sources, k, count *(element_bytes), 0);                           \
+        fold(integer_sum_##lane, CHAIN, dst, sources, k, count *(element_bytes), 0);                         \
         if (divisor > 1)                                                                                     \
             tt_divide_integers(dst, count, type, divisor);                                                   \
     }                                                                                                        \
@@ -238,17 +268,17 @@ FLOAT_LOOPS(float64, f64)
     FOLD(lane##_or, integer_or_bits, CHAIN_OF_PAIRS, element_bytes)                                          \
     FOLD(lane##_xor, integer_xor_bits, CHAIN_OF_PAIRS, element_bytes)
 #define ANY_FLOAT_FOLDS(number, lane, element_bytes, chained)                                                \
-    SUM_FOLD(number##_sum_chain, number##_sum, ANY, element_bytes)                                           \
+    SUM_FOLD(number##_sum_chain, number##_sum, CHAIN, element_bytes)                                         \
     FOLD(number##_prod_chain, number##_prod, chained, element_bytes)                                         \
     FOLD(number##_prod_tree, number##_prod, TREE_OF_PAIRS, element_bytes)                                    \
     FOLD(number##_max, number##_max_##lane, CHAIN_OF_PAIRS, element_bytes)                                   \
     FOLD(number##_min, number##_min_##lane, CHAIN_OF_PAIRS, element_bytes)
 #define NARROW_FOLDS(number, element_bytes, tree, used)                                                      \
-    ANY_FLOAT_FOLDS(number, f32, element_bytes, ANY)                                                         \
+    ANY_FLOAT_FOLDS(number, f32, element_bytes, CHAIN)                                                       \
     SUM_FOLD(number##_sum_tree, tree, used, element_bytes)
 #define FLOAT_FOLDS(number, lane, element_bytes)                                                             \
     ANY_FLOAT_FOLDS(number, lane, element_bytes, CHAIN_OF_PAIRS)                                             \
-    SUM_FOLD(number##_sum_tree, number##_sum_as_tree, ANY, element_bytes)
+    SUM_FOLD(number##_sum_tree, number##_sum_as_tree, TREE, element_bytes)
 
 WIDTH_FOLDS(u8, 1)
 WIDTH_FOLDS(u32, 4)
@@ -259,10 +289,10 @@ INTEGER_FOLDS(int32, TUTTI_INT32, u32, i32, 4)
 INTEGER_FOLDS(uint32, TUTTI_UINT32, u32, u32, 4)
 INTEGER_FOLDS(int64, TUTTI_INT64, u64, i64, 8)
 INTEGER_FOLDS(uint64, TUTTI_UINT64, u64, u64, 8)
-NARROW_FOLDS(float8_e4m3, 1, float8_e4m3_sum_as_tree, ANY)
-NARROW_FOLDS(float8_e5m2, 1, float8_e5m2_sum_as_tree, ANY)
+NARROW_FOLDS(float8_e4m3, 1, float8_e4m3_sum_as_tree, TREE)
+NARROW_FOLDS(float8_e5m2, 1, float8_e5m2_sum_as_tree, TREE)
 NARROW_FOLDS(float16, 2, float16_sum, TREE_OF_PAIRS)
-NARROW_FOLDS(bfloat16, 2, bfloat16_sum_as_tree, ANY)
+NARROW_FOLDS(bfloat16, 2, bfloat16_sum_as_tree, TREE)
 FLOAT_FOLDS(float32, f32, 4)
 FLOAT_FOLDS(float64, f64, 8)
 

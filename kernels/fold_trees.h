@@ -125,7 +125,8 @@ INLINE void tree_of(struct job f, whole_vectors loop, int k, struct wide (*root_
             vec_store(f.dst + at, result(f, root_of(f, 0, at)));
 }
 
-/* `loop` takes the operands that there are, rounded once: so it does not divide the rounded sum of a pair. */
+/* `loop` takes the operands that there are, rounded once: so it does not divide the rounded sum of a pair. A
+ * pair that is not divided is the caller's to give it. */
 INLINE void trees(struct job f, whole_vectors loop, int k)
 {
     switch (k) {
@@ -133,10 +134,7 @@ INLINE void trees(struct job f, whole_vectors loop, int k)
         loop(f.dst, f.sources, 1, f.bytes, f.divisor);
         break;
     case 2:
-        if (f.divisor > 1)
-            tree_of(f, loop, 2, root2);
-        else
-            loop(f.dst, f.sources, 2, f.bytes, 0);
+        tree_of(f, loop, 2, root2);
         break;
     case 3:
         tree_of(f, loop, 3, root3);

@@ -47,6 +47,21 @@ INLINE void vec_store(void *to, vec v)
     memcpy(to, &v, sizeof v);
 }
 
+/* A 32-bit lane of memory that has `bytes`, which may end within it or before: what is missing is 0. Put
+ * together in a register, because a load waits for stores that are narrower. */
+INLINE uint32_t lane_at(const uint8_t *from, size_t bytes, size_t lane)
+{
+    size_t at = 4 * lane;
+    uint32_t x = 0;
+    if (at + 4 <= bytes) {
+        memcpy(&x, from + at, sizeof x);
+        return x;
+    }
+    for (size_t i = 0; at + i < bytes; i++)
+        x |= (uint32_t)from[at + i] << (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? 8 * i : 24 - 8 * i);
+    return x;
+}
+
 /* x in each 32-bit lane. */
 INLINE vec vec_all(uint32_t x)
 {

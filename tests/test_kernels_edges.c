@@ -1,6 +1,8 @@
 /* test_kernels_edges.c: folds where an instruction set has a way of its own, which could be wrong alone. */
 #include <criterion/criterion.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "kernel_reference.h"
 #include "kernels/kernels.h"
@@ -35,4 +37,67 @@ Test(kernels, all_nodes)
         for (int i = 0; i < TYPES; i++)
             if (is_float(&types[i]) && types[i].bytes <= 2)
                 all_nodes(&types[i], (enum tt_isa)isa);
+}
+
+/* --- The end of memory: operands and result lie before pages that nobody may touch. */
+
+enum { MOST_BYTES = 136, OPERANDS = TT_FOLD_OPERANDS }; /* two of the longest vectors, and one element */
+
+static uint8_t *ends[OPERANDS + 1]; /* of each operand; of the result */
+
+static void map_ends(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (int j = 0; j <= OPERANDS; j++) {
+        uint8_t *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        cr_assert(pages != MAP_FAILED);
+        cr_assert_eq(mprotect(pages + page, page, PROT_NONE), 0);
+        ends[j] = pages + page;
+    }
+}
+
+static void fold_at_the_end(
+    const struct type *t, const struct op *op, enum tt_shape shape, int k, uint32_t divisor)
+{
+    static uint8_t inputs[OPERANDS][MOST_BYTES], expected[MOST_BYTES], before[MOST_BYTES];
+    const void *sources[OPERANDS];
+    for (size_t at = 0; at < MOST_BYTES; at += t->bytes) {
+        uint64_t operands[OPERANDS];
+        for (int j = 0; j < k; j++) {
+            operands[j] = random_value(t);
+            memcpy(inputs[j] + at, &operands[j], t->bytes);
+        }
+        uint64_t result = reference(t, op->op, shape, operands, k, divisor);
+        memcpy(expected + at, &result, t->bytes);
+    }
+    memset(before, 0xa5, MOST_BYTES);
+    for (int isa = 0; isa <= (int)tt_isa_best(); isa++)
+        for (size_t bytes = t->bytes; bytes <= MOST_BYTES; bytes += t->bytes) {
+            int dst = bytes / t->bytes % 2 ? OPERANDS : k - 1; /* every other time an operand */
+            memset(ends[dst] - 2 * MOST_BYTES, 0xa5, 2 * MOST_BYTES);
+            for (int j = 0; j < k; j++)
+                sources[j] = memcpy(ends[j] - bytes, inputs[j], bytes);
+            tt_fold_find_isa(t->type, op->op, shape, (enum tt_isa)isa)(
+                ends[dst] - bytes, sources, k, bytes / t->bytes, divisor);
+            bool right = memcmp(ends[dst] - bytes, expected, bytes) == 0;
+            if (!right || memcmp(ends[dst] - bytes - MOST_BYTES, before, MOST_BYTES) != 0)
+                cr_assert_fail("%s %s %s shape %d: k %d, %zu bytes: %s", tt_isa_name((enum tt_isa)isa),
+                    t->name, op->name, shape, k, bytes, right ? "wrote elsewhere" : "wrong bits");
+        }
+}
+
+Test(kernels, end_of_memory)
+{
+    static const int numbers[] = { 1, 2, 3, OPERANDS };
+    map_ends();
+    for (int i = 0; i < TYPES * OPS * 4; i++) {
+        const struct type *t = &types[i % TYPES];
+        const struct op *op = &ops[i / TYPES % OPS];
+        int k = numbers[i / TYPES / OPS];
+        if (is_float(t) && op->op >= TUTTI_BIT_AND)
+            continue;
+        uint32_t divisor = op->op == TUTTI_AVG ? (uint32_t)k + 1 : 0;
+        fold_at_the_end(t, op, TT_CHAIN, k, divisor);
+        fold_at_the_end(t, op, TT_TREE, k, divisor);
+    }
 }
