@@ -163,7 +163,7 @@ static bool copied_alone(void *dst, const void *const *sources, int k, size_t by
 }
 
 /* Not inlined, so that no arithmetic moves out of the environment. */
-static __attribute__((noinline)) void fold(whole_vectors loop, enum uses uses, void *dst,
+static __attribute__((noinline)) void fold_floats(whole_vectors loop, enum uses uses, void *dst,
     const void *const *sources, int k, size_t bytes, uint32_t divisor)
 {
     if (copied_alone(dst, sources, k, bytes, divisor))
@@ -171,6 +171,12 @@ static __attribute__((noinline)) void fold(whole_vectors loop, enum uses uses, v
     fp_environment caller = enter_default_environment();
     fold_ends(loop, uses, dst, sources, k, bytes, divisor);
     leave_default_environment(caller);
+}
+static __attribute__((noinline)) void fold_integers(whole_vectors loop, enum uses uses, void *dst,
+    const void *const *sources, int k, size_t bytes, uint32_t divisor)
+{
+    if (!copied_alone(dst, sources, k, bytes, divisor))
+        fold_ends(loop, uses, dst, sources, k, bytes, divisor);
 }
 
 /* The loops. They take k operands or two, whatever they are told. Only a sum ends in a division. Types that
@@ -242,37 +248,37 @@ FLOAT_LOOPS(float64, f64)
 /* The folds: a loop, its use, the bytes of an element. The shape changes bits only where something is
  * rounded: not in integers, not in min and max. */
 
-#define FOLD(name, loop, uses, element_bytes)                                                                \
+#define FOLD(name, kind, loop, uses, element_bytes)                                                          \
     static void name(void *dst, const void *const *sources, int k, size_t count, uint32_t divisor)           \
     {                                                                                                        \
         (void)divisor;                                                                                       \
-        fold(loop, uses, dst, sources, k, count *(element_bytes), 0);                                        \
+        fold_##kind(loop, uses, dst, sources, k, count *(element_bytes), 0);                                 \
     }
 #define SUM_FOLD(name, loop, uses, element_bytes)                                                            \
     static void name(void *dst, const void *const *sources, int k, size_t count, uint32_t divisor)           \
     {                                                                                                        \
-        fold(loop, uses, dst, sources, k, count *(element_bytes), divisor);                                  \
+        fold_floats(loop, uses, dst, sources, k, count *(element_bytes), divisor);                           \
     }
 #define INTEGER_FOLDS(name, type, lane, order, element_bytes)                                                \
     static void name##_sum(void *dst, const void *const *sources, int k, size_t count, uint32_t divisor)     \
     {                                                                                                        \
-        fold(integer_sum_##lane, CHAIN, dst, sources, k, count *(element_bytes), 0);                         \
+        fold_integers(integer_sum_##lane, CHAIN, dst, sources, k, count *(element_bytes), 0);                \
         if (divisor > 1)                                                                                     \
             tt_divide_integers(dst, count, type, divisor);                                                   \
     }                                                                                                        \
-    FOLD(name##_max, integer_max_##order, CHAIN_OF_PAIRS, element_bytes)                                     \
-    FOLD(name##_min, integer_min_##order, CHAIN_OF_PAIRS, element_bytes)
+    FOLD(name##_max, integers, integer_max_##order, CHAIN_OF_PAIRS, element_bytes)                           \
+    FOLD(name##_min, integers, integer_min_##order, CHAIN_OF_PAIRS, element_bytes)
 #define WIDTH_FOLDS(lane, element_bytes)                                                                     \
-    FOLD(lane##_prod, integer_prod_##lane, CHAIN_OF_PAIRS, element_bytes)                                    \
-    FOLD(lane##_and, integer_and_bits, CHAIN_OF_PAIRS, element_bytes)                                        \
-    FOLD(lane##_or, integer_or_bits, CHAIN_OF_PAIRS, element_bytes)                                          \
-    FOLD(lane##_xor, integer_xor_bits, CHAIN_OF_PAIRS, element_bytes)
+    FOLD(lane##_prod, integers, integer_prod_##lane, CHAIN_OF_PAIRS, element_bytes)                          \
+    FOLD(lane##_and, integers, integer_and_bits, CHAIN_OF_PAIRS, element_bytes)                              \
+    FOLD(lane##_or, integers, integer_or_bits, CHAIN_OF_PAIRS, element_bytes)                                \
+    FOLD(lane##_xor, integers, integer_xor_bits, CHAIN_OF_PAIRS, element_bytes)
 #define ANY_FLOAT_FOLDS(number, lane, element_bytes, chained)                                                \
     SUM_FOLD(number##_sum_chain, number##_sum, CHAIN, element_bytes)                                         \
-    FOLD(number##_prod_chain, number##_prod, chained, element_bytes)                                         \
-    FOLD(number##_prod_tree, number##_prod, TREE_OF_PAIRS, element_bytes)                                    \
-    FOLD(number##_max, number##_max_##lane, CHAIN_OF_PAIRS, element_bytes)                                   \
-    FOLD(number##_min, number##_min_##lane, CHAIN_OF_PAIRS, element_bytes)
+    FOLD(number##_prod_chain, floats, number##_prod, chained, element_bytes)                                 \
+    FOLD(number##_prod_tree, floats, number##_prod, TREE_OF_PAIRS, element_bytes)                            \
+    FOLD(number##_max, floats, number##_max_##lane, CHAIN_OF_PAIRS, element_bytes)                           \
+    FOLD(number##_min, floats, number##_min_##lane, CHAIN_OF_PAIRS, element_bytes)
 #define NARROW_FOLDS(number, element_bytes, tree, used)                                                      \
     ANY_FLOAT_FOLDS(number, f32, element_bytes, CHAIN)                                                       \
     SUM_FOLD(number##_sum_tree, tree, used, element_bytes)
