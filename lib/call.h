@@ -91,6 +91,7 @@ void tt_call_end(const struct tt_call *call, struct tt_op *op);
 struct tt_pending {
     struct tt_call call;
     struct tt_op *op; /* NULL: not started */
+    uint32_t skip; /* the units before this step are done when it starts (straight.c) */
     bool over;
     bool suspect; /* at the last look the peer that this call waits for was gone, or past it */
     size_t *arrays; /* of a batch: where the arrays of the call are copied to */

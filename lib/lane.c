@@ -141,7 +141,8 @@ static uint64_t asked(const struct tt_call *call)
     return call->count_in_blocks ? 0 : call->count;
 }
 
-bool tt_lane_same_blocks(const struct tt_lane *lane, const struct tt_blocks *blocks)
+/* The same arrays, as far as this rank reads them. */
+static bool same_blocks(const struct tt_lane *lane, const struct tt_blocks *blocks)
 {
     size_t bytes = (size_t)lane->call.comm->n * sizeof(size_t);
     for (int side = 0; side < 2; side++) {
@@ -160,7 +161,7 @@ bool tt_lane_same_blocks(const struct tt_lane *lane, const struct tt_blocks *blo
 static bool is_there(const struct tt_lane *lane, uint64_t what, const struct tt_call *call)
 {
     return lane->what == what && lane->count == asked(call) && lane->call.in_place == call->in_place &&
-           tt_lane_same_blocks(lane, call->blocks);
+           same_blocks(lane, call->blocks);
 }
 
 void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
@@ -211,4 +212,45 @@ void tt_lanes_free(struct tt_comm *comm)
     for (int i = 0; comm->lanes != NULL && i < TT_LANES; i++)
         free(comm->lanes[i].moves);
     free(comm->lanes);
+}
+
+static bool overlap(const uint8_t *a, uint64_t a_bytes, const uint8_t *b, uint64_t b_bytes)
+{
+    return a < b + b_bytes && b < a + a_bytes;
+}
+
+static bool shareable(const struct tt_endpoint *e, const void *pointer)
+{
+    return (uintptr_t)pointer - e->shared_from < e->shared_bytes;
+}
+
+/* Nothing is wrong with the pointers that the long way would have to say. */
+static bool may_run(
+    const struct tt_comm *comm, const struct tt_lane *lane, const uint8_t *send, const uint8_t *recv)
+{
+    const struct tt_endpoint *e = comm->endpoint;
+    bool in_place = lane->call.in_place, both = lane->bytes[TT_IN] > 0 && lane->bytes[TT_OUT] > 0;
+    if ((lane->bytes[TT_IN] > 0 && send == NULL) || (lane->bytes[TT_OUT] > 0 && recv == NULL))
+        return false;
+    if ((((uintptr_t)send | (uintptr_t)recv) & (lane->grain - 1)) != 0)
+        return false;
+    if (in_place ? (int64_t)((uintptr_t)recv - (uintptr_t)send) != lane->apart
+                 : both && overlap(send, lane->bytes[TT_IN], recv, lane->bytes[TT_OUT]))
+        return false;
+    if (lane->long_messages && (shareable(e, send) || shareable(e, recv)))
+        return false;
+    return !comm->finalized && atomic_load_explicit(&comm->queued, memory_order_acquire) == 0 &&
+           atomic_load_explicit(e->ended, memory_order_acquire) == 0;
+}
+
+struct tt_lane *tt_lane_find(const struct tt_quick *q)
+{
+    const struct tt_comm *comm = tt_handle_peek(q->comm);
+    uint64_t what = tt_lane_what(q);
+    if (comm == NULL || q->stream.kind != TUTTI_STREAM_NONE)
+        return NULL;
+    struct tt_lane *lane = tt_lane_at(comm, what, q->count);
+    if (lane->what != what || lane->count != q->count || !may_run(comm, lane, q->send, q->recv))
+        return NULL;
+    return q->blocks == NULL || same_blocks(lane, q->blocks) ? lane : NULL;
 }

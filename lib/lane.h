@@ -89,8 +89,8 @@ _Static_assert(TT_LANES == 1 << 6, "six bits of the hash choose a lane");
 /* This call has run as this operation, alone and on no stream: keep it, if it may have a lane. No memory: no
  * lane. */
 void tt_lane_learn(const struct tt_call *call, const struct tt_op *op);
-/* The same arrays, as far as this rank reads them. */
-bool tt_lane_same_blocks(const struct tt_lane *lane, const struct tt_blocks *blocks);
+/* Of this call; NULL if it has none, or if anything about it is out of the ordinary. */
+struct tt_lane *tt_lane_find(const struct tt_quick *quick);
 void tt_lanes_free(struct tt_comm *comm);
 
 /* Run a call by its lane; false, and nothing is done, if it has none, or if anything about it is out of the

@@ -55,6 +55,8 @@ static bool step(struct tt_pending *pending, int i, tutti_status *status)
         *status = tt_call_start(&p->call, &p->op);
         if (*status != TUTTI_OK)
             *status = fail_start(p);
+        else if (p->skip > 0)
+            tt_exec_skip(p->op, p->skip);
         return true;
     }
     switch (tt_exec_progress(p->op)) {

@@ -11,7 +11,6 @@
 #include "group.h"
 #include "lane.h"
 #include "recorder.h"
-#include "stream.h"
 
 struct trip { /* a call on its way */
     struct tt_comm *comm;
@@ -24,35 +23,6 @@ struct trip { /* a call on its way */
     bool slow; /* it has done more than spin */
     bool hasty; /* it does not wait */
 };
-
-static bool overlap(const uint8_t *a, uint64_t a_bytes, const uint8_t *b, uint64_t b_bytes)
-{
-    return a < b + b_bytes && b < a + a_bytes;
-}
-
-static bool shareable(const struct tt_endpoint *e, const void *pointer)
-{
-    return (uintptr_t)pointer - e->shared_from < e->shared_bytes;
-}
-
-/* Nothing is wrong with the pointers that the long way would have to say. */
-static bool may_run(
-    const struct tt_comm *comm, const struct tt_lane *lane, const uint8_t *send, const uint8_t *recv)
-{
-    const struct tt_endpoint *e = comm->endpoint;
-    bool in_place = lane->call.in_place, both = lane->bytes[TT_IN] > 0 && lane->bytes[TT_OUT] > 0;
-    if ((lane->bytes[TT_IN] > 0 && send == NULL) || (lane->bytes[TT_OUT] > 0 && recv == NULL))
-        return false;
-    if ((((uintptr_t)send | (uintptr_t)recv) & (lane->grain - 1)) != 0)
-        return false;
-    if (in_place ? (int64_t)((uintptr_t)recv - (uintptr_t)send) != lane->apart
-                 : both && overlap(send, lane->bytes[TT_IN], recv, lane->bytes[TT_OUT]))
-        return false;
-    if (lane->long_messages && (shareable(e, send) || shareable(e, recv)))
-        return false;
-    return !comm->finalized && atomic_load_explicit(&comm->queued, memory_order_acquire) == 0 &&
-           atomic_load_explicit(e->ended, memory_order_acquire) == 0;
-}
 
 static uint64_t number(const struct trip *t, const struct tt_hop *hop, bool sends)
 {
@@ -176,14 +146,10 @@ static bool move(struct trip *t, const struct tt_move *m)
 /* The executor goes on where this path stands. */
 static tutti_status hand_over(const struct trip *t, uint32_t step)
 {
-    struct tt_pending pending = { .call = t->lane->call };
+    struct tt_pending pending = { .call = t->lane->call, .skip = step };
     pending.call.send = t->base[TT_IN];
     pending.call.recv = t->base[TT_OUT];
     pending.call.entry = t->entry;
-    tutti_status status = tt_call_start(&pending.call, &pending.op);
-    if (status != TUTTI_OK)
-        return status;
-    tt_exec_skip(pending.op, step);
     return tt_run(&pending, 1);
 }
 
@@ -233,17 +199,13 @@ static tutti_status run(struct trip *t)
     return TUTTI_OK;
 }
 
-/* The lane of this call; false if it has none, or may not take it. */
-static bool find(const struct tt_quick *q, struct trip *t)
+/* False if the call has no lane, or may not take it. */
+static bool set_out(const struct tt_quick *q, struct trip *t)
 {
-    uint64_t what = tt_lane_what(q);
-    if (q->stream.kind != TUTTI_STREAM_NONE || (t->comm = tt_handle_peek(q->comm)) == NULL)
+    t->lane = tt_lane_find(q);
+    if (t->lane == NULL)
         return false;
-    t->lane = tt_lane_at(t->comm, what, q->count);
-    if (t->lane->what != what || t->lane->count != q->count || !may_run(t->comm, t->lane, q->send, q->recv))
-        return false;
-    if (q->blocks != NULL && !tt_lane_same_blocks(t->lane, q->blocks))
-        return false;
+    t->comm = t->lane->call.comm;
     t->signature = t->lane->record.signature;
     t->base[TT_IN] = (uint8_t *)(uintptr_t)q->send;
     t->base[TT_OUT] = q->recv;
@@ -260,9 +222,9 @@ bool tt_straight_run(const struct tt_quick *q, tutti_status *status)
     struct trip t;
     if (tt_group_open()) {
         *status = TUTTI_OK;
-        return tt_collectives[q->collective].p2p && find(q, &t) && tt_group_add_quick(q);
+        return tt_collectives[q->collective].p2p && tt_lane_find(q) != NULL && tt_group_add_quick(q);
     }
-    if (!find(q, &t))
+    if (!set_out(q, &t))
         return false;
     *status = run(&t);
     return true;
@@ -271,7 +233,7 @@ bool tt_straight_run(const struct tt_quick *q, tutti_status *status)
 bool tt_straight_point(const struct tt_quick *q)
 {
     struct trip t;
-    if (!find(q, &t))
+    if (!set_out(q, &t))
         return false;
     t.hasty = q->collective == TT_P2P_SEND;
     bool done = t.hasty ? send(&t, t.lane->moves) : receive(&t, t.lane->moves);
