@@ -44,7 +44,7 @@ struct job {
     vec (*combine)(vec, vec);
     uint8_t *dst;
     const void *const *sources;
-    size_t bytes; /* of each operand: a multiple of a vector's */
+    size_t begin, end; /* whole vectors of each operand, in bytes */
     uint32_t divisor;
 };
 
@@ -124,8 +124,8 @@ INLINE void chain_one(struct job f, int k, size_t at)
     vec_store(f.dst + at, result(f, w));
 }
 
-/* The same of the last elements, fewer than a vector has. */
-INLINE void chain_last(struct job f, int k, size_t at, size_t bytes)
+/* The same of elements at an end, fewer than a vector has. */
+INLINE void chain_part(struct job f, int k, size_t at, size_t bytes)
 {
     struct wide w = leaf_first(f, 0, at, bytes);
     for (int j = 1; j < k; j++)
@@ -150,13 +150,22 @@ INLINE void pair_four(struct job f, size_t at)
     vec_store(f.dst + at + 3 * v, f.type->narrow(w3));
 }
 
+/* The bytes before the first line of the operands, where that pays: vectors as long as a line are slow where
+ * they cross into the next, to load more than to store. Memory of one allocator lies at the same place in a
+ * line, so the first operand and the last one stand for all. */
+INLINE size_t bytes_to_line(const void *const *sources, int k, size_t bytes)
+{
+    uintptr_t first = (uintptr_t)sources[0], last = (uintptr_t)sources[k - 1];
+    return sizeof(vec) < 64 || bytes < 1024 || (first ^ last) % 64 != 0 ? 0 : -first % 64;
+}
+
 /* Four bodies of loops. A pair is most of the calls, and what longer expressions can be made of. */
 INLINE void pair(struct job f)
 {
-    size_t at = 0;
-    for (; f.type->parts < 4 && at + 4 * sizeof(vec) <= f.bytes; at += 4 * sizeof(vec))
+    size_t at = f.begin;
+    for (; f.type->parts < 4 && at + 4 * sizeof(vec) <= f.end; at += 4 * sizeof(vec))
         pair_four(f, at);
-    for (; at < f.bytes; at += sizeof(vec))
+    for (; at < f.end; at += sizeof(vec))
         chain_one(f, 2, at);
 }
 

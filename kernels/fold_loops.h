@@ -18,7 +18,7 @@ INLINE void chain(struct job f, int k)
     if (k == 2)
         pair(f);
     else
-        for (size_t at = 0; at < f.bytes; at += sizeof(vec))
+        for (size_t at = f.begin; at < f.end; at += sizeof(vec))
             chain_one(f, k, at);
 }
 
@@ -29,7 +29,7 @@ INLINE void chain_of(struct job f, int k)
     for (int j = 0; j < k; j++)
         sources[j] = f.sources[j];
     f.sources = sources;
-    for (size_t at = 0; at < f.bytes; at += sizeof(vec))
+    for (size_t at = f.begin; at < f.end; at += sizeof(vec))
         chain_one(f, k, at);
 }
 INLINE void chains(struct job f, int k)
@@ -186,13 +186,15 @@ static __attribute__((noinline)) void fold_integers(whole_vectors loop, enum use
     static __attribute__((noinline, flatten)) void name(                                                     \
         uint8_t *dst, const void *const *sources, int k, size_t bytes, uint32_t divisor)                     \
     {                                                                                                        \
-        size_t rest = bytes % sizeof(vec);                                                                   \
-        struct job f = { &number, combine, dst, sources, bytes - rest, part };                               \
+        size_t head = bytes_to_line(sources, operands, bytes), rest = (bytes - head) % sizeof(vec);          \
+        struct job f = { &number, combine, dst, sources, head, bytes - rest, part };                         \
         (void)k, (void)divisor;                                                                              \
-        if (f.bytes > 0)                                                                                     \
+        if (head > 0)                                                                                        \
+            chain_part(f, operands, 0, head);                                                                \
+        if (f.end > head)                                                                                    \
             body;                                                                                            \
         if (rest > 0)                                                                                        \
-            chain_last(f, operands, f.bytes, rest);                                                          \
+            chain_part(f, operands, f.end, rest);                                                            \
     }
 #define PAIR(number, operation, lane)                                                                        \
     LOOP(number##_##operation##_##lane, number, operation##_##lane, 2, 0, pair(f))
@@ -211,7 +213,7 @@ static __attribute__((noinline)) void fold_integers(whole_vectors loop, enum use
     static __attribute__((noinline, flatten)) void number##_sum_as_tree(                                     \
         uint8_t *dst, const void *const *sources, int k, size_t bytes, uint32_t divisor)                     \
     {                                                                                                        \
-        struct job f = { &number, sum_##lane, dst, sources, bytes, divisor };                                \
+        struct job f = { &number, sum_##lane, dst, sources, 0, bytes, divisor };                             \
         if (k == 2 && divisor <= 1)                                                                          \
             number##_sum(dst, sources, 2, bytes, 0);                                                         \
         else                                                                                                 \

@@ -17,7 +17,7 @@ INLINE void spread_vectors(struct job f, int k, uint8_t *also, bool past_dst, bo
     for (int j = 0; j < k; j++)
         sources[j] = f.sources[j];
     f.sources = sources;
-    for (size_t at = 0; at < f.bytes; at += sizeof(vec)) {
+    for (size_t at = f.begin; at < f.end; at += sizeof(vec)) {
         struct wide w = leaf(f, 0, at);
         for (int j = 1; j < k; j++)
             w = combined(f, w, leaf(f, j, at));
@@ -96,7 +96,7 @@ static __attribute__((noinline)) void spread_all(spread_lines lines, tt_fold_fn 
     static __attribute__((noinline, flatten)) void number##_spread_lines(uint8_t *dst, uint8_t *also,        \
         int past, const void *const *sources, int k, size_t bytes, uint32_t divisor)                         \
     {                                                                                                        \
-        struct job f = { &number, combine, dst, sources, bytes, divisor };                                   \
+        struct job f = { &number, combine, dst, sources, 0, bytes, divisor };                                \
         spread(f, k, also, past);                                                                            \
     }                                                                                                        \
     static void number##_spread(                                                                             \

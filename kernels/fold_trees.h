@@ -118,7 +118,7 @@ INLINE void tree_of(struct job f, whole_vectors loop, int k, struct wide (*root_
     for (int j = 0; j < k; j++)
         sources[j] = f.sources[j];
     f.sources = sources;
-    for (size_t at = 0; at < f.bytes; at += sizeof(vec))
+    for (size_t at = f.begin; at < f.end; at += sizeof(vec))
         if (f.type->rounded != NULL)
             tree_one(f, loop, k, root_of, at);
         else
@@ -131,7 +131,7 @@ INLINE void trees(struct job f, whole_vectors loop, int k)
 {
     switch (k) {
     case 1:
-        loop(f.dst, f.sources, 1, f.bytes, f.divisor);
+        loop(f.dst, f.sources, 1, f.end, f.divisor);
         break;
     case 2:
         tree_of(f, loop, 2, root2);

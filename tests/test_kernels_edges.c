@@ -101,3 +101,51 @@ Test(kernels, end_of_memory)
         fold_at_the_end(t, op, TT_TREE, k, divisor);
     }
 }
+
+/* --- Places in a line: where operands lie at the same one, a long fold begins with a part of a vector. */
+
+enum { LINE = 64, LONG_BYTES = 1024 + 5 * LINE + 8, ROW_BYTES = 1024 + 9 * LINE };
+
+static void fold_at_place(const struct type *t, const struct op *op, int k, enum tt_isa isa, size_t place,
+    uint8_t inputs[][LONG_BYTES], const uint8_t *expected)
+{
+    static _Alignas(LINE) uint8_t rows[OPERANDS + 1][ROW_BYTES], guard[2 * LINE];
+    const void *sources[OPERANDS];
+    bool in_place = place / t->bytes % 2;
+    size_t bytes = LONG_BYTES - place;
+    size_t dst_place = in_place ? place : place * 5 % LINE;
+    uint8_t *row = rows[in_place ? 0 : k], *dst = row + LINE + dst_place;
+    memset(rows, 0xa5, sizeof rows);
+    memset(guard, 0xa5, sizeof guard);
+    for (int j = 0; j < k; j++)
+        sources[j] = memcpy(rows[j] + LINE + place, inputs[j], bytes);
+    tt_fold_find_isa(t->type, op->op, TT_CHAIN, isa)(dst, sources, k, bytes / t->bytes, 0);
+    bool inside = memcmp(row, guard, LINE + dst_place) == 0 && memcmp(dst + bytes, guard, LINE) == 0;
+    if (memcmp(dst, expected, bytes) != 0 || !inside)
+        cr_assert_fail("%s %s %s: k %d, place %zu: %s", tt_isa_name(isa), t->name, op->name, k, place,
+            inside ? "wrong bits" : "wrote elsewhere");
+}
+
+Test(kernels, places_in_a_line)
+{
+    static uint8_t inputs[OPERANDS][LONG_BYTES], expected[LONG_BYTES];
+    for (int i = 0; i < TYPES * OPS * 2; i++) {
+        const struct type *t = &types[i % TYPES];
+        const struct op *op = &ops[i / TYPES % OPS];
+        int k = i / TYPES / OPS ? 5 : 2;
+        if ((is_float(t) && op->op >= TUTTI_BIT_AND) || op->op == TUTTI_AVG)
+            continue;
+        for (size_t at = 0; at < LONG_BYTES; at += t->bytes) {
+            uint64_t operands[OPERANDS];
+            for (int j = 0; j < k; j++) {
+                operands[j] = random_value(t);
+                memcpy(inputs[j] + at, &operands[j], t->bytes);
+            }
+            uint64_t sum = reference(t, op->op, TT_CHAIN, operands, k, 0);
+            memcpy(expected + at, &sum, t->bytes);
+        }
+        for (int isa = 0; isa <= (int)tt_isa_best(); isa++)
+            for (size_t place = 0; place < LINE; place += t->bytes)
+                fold_at_place(t, op, k, (enum tt_isa)isa, place, inputs, expected);
+    }
+}
