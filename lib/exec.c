@@ -130,6 +130,8 @@ static bool post(
     if (op->grants && !*placed)
         *placed = tt_exec_place(op, message, (step->ordinal + slice->index) % 2 == 0);
     message->placed = *placed;
+    if (op->grants && !*placed) /* before the message, so that who answers it finds that */
+        tt_exec_grant_back(op, slice, active);
     if (!op->endpoint->transport->send(op->endpoint, message))
         return false;
     active->posted = true;

@@ -93,6 +93,8 @@ void tt_exec_find_targets(
 
 /* Grant what a receive that is ready awaits. */
 void tt_exec_grant(struct tt_op *op, const struct tt_slice *slice, struct tt_active *active);
+/* A send was posted: grant the receives into its cells that wait for nothing else. */
+void tt_exec_grant_back(struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active);
 /* Put a message where its receiver granted; false: it did not, or (`in_place`) may as well read the
  * source. */
 bool tt_exec_place(struct tt_op *op, const struct tt_message *message, bool in_place);

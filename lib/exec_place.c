@@ -7,7 +7,11 @@
  * A receiver grants as soon as its step is ready: nothing else uses those cells then, as the proof of the
  * hazards has it for a message that arrives at that moment. A sender may use a grant before its own step is
  * ready, because what it stores is what the step would send: the unit before it, the only one that the step
- * still waits for, stores the result there along with its own cells. */
+ * still waits for, stores the result there along with its own cells.
+ *
+ * In place a receive often waits only for the peer to read the same cells, as in a sum whose part goes
+ * where the operand was. Then the grant goes with the operand: the peer's unit reads and stores there,
+ * element by element. */
 #include "exec_internal.h"
 
 void tt_exec_grant(struct tt_op *op, const struct tt_slice *slice, struct tt_active *active)
@@ -16,6 +20,41 @@ void tt_exec_grant(struct tt_op *op, const struct tt_slice *slice, struct tt_act
     struct tt_view place = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
     active->granted = op->endpoint->transport->grant(op->endpoint, step->peer, op->class,
         tt_exec_number(op, slice, step), tt_exec_signature(op, &place), &place);
+}
+
+/* Does it receive into the very cells that the other one sends to the same peer? */
+static bool comes_back(const struct tt_op *op, const struct tt_step *recv, const struct tt_step *send)
+{
+    return recv->verb == TT_VERB_RECV && recv->peer == send->peer && recv->dst_chunk == send->src_chunk &&
+           recv->nchunks == send->nchunks &&
+           tt_same_memory(&op->schedule->key, recv->dst_buffer, send->src_buffer);
+}
+
+void tt_exec_grant_back(struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active)
+{
+    const struct tt_schedule *s = op->schedule;
+    const struct tt_step *send = &s->steps[active->step];
+    const struct tt_transport *transport = op->endpoint->transport;
+    if (transport->grant_after == NULL || op->scaling != NULL || op->user != NULL)
+        return;
+    for (uint32_t f = s->follower_first[active->step]; f < s->follower_first[active->step + 1]; f++) {
+        const struct tt_step *recv = &s->steps[s->followers[f]];
+        if (slice->waiting[s->followers[f]] != 1 || !comes_back(op, recv, send))
+            continue;
+        struct tt_view place = tt_exec_view(op, slice, recv->dst_buffer, recv->dst_chunk, recv->nchunks);
+        transport->grant_after(op->endpoint, recv->peer, op->class, tt_exec_number(op, slice, recv),
+            tt_exec_signature(op, &place), &place, tt_exec_number(op, slice, send));
+    }
+}
+
+/* 1 + the message of this peer that a unit reads; 0: none. */
+static uint64_t reads(
+    const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *unit, int32_t peer)
+{
+    for (int i = 0; unit->peer != TT_NONE && i < unit->fold_count; i++)
+        if (unit[i].peer == peer)
+            return tt_exec_number(op, slice, &unit[i]) + 1;
+    return 0;
 }
 
 /* Does this step send just what the unit stores? */
@@ -42,6 +81,7 @@ void tt_exec_find_targets(
             (begun && !slice->placed[next]))
             continue;
         struct tt_message message = tt_exec_message(op, slice, &s->steps[next]);
+        message.reads = reads(op, slice, unit, message.peer);
         slice->placed[next] = targets->n < TT_TARGETS && op->endpoint->transport->granted(op->endpoint,
                                                              &message, false, &targets->places[targets->n]);
         targets->n += slice->placed[next];

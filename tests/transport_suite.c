@@ -549,6 +549,39 @@ static void run_grants(struct transport_suite *s)
     close_all(s, 2, e);
 }
 
+/* A place that is still to be read from: nothing is stored there before, but by who reads it. */
+static void run_grants_after(struct transport_suite *s)
+{
+    enum { BYTES = 4096 };
+    const enum tt_class class = TT_CLASS_COLLECTIVE;
+    struct tt_endpoint *e[2];
+    struct plain there, back;
+    struct tt_arrival a;
+    struct tt_view place;
+    if (s->transport->grant_after == NULL || s->grants != SUITE_GRANTS || s->memory[1] == NULL)
+        return;
+    make(s, 2, e);
+    uint64_t number = first_number;
+    write_bytes(s->memory[1], number, BYTES);
+    make_plain(&there, 1, class, number, s->memory[0], BYTES);
+    make_plain(&back, 0, class, number, s->memory[1], BYTES);
+    bool taken = s->transport->grant_after(
+        e[1], 0, class, number, there.message.signature, &back.message.source, number);
+    suite_expect(s, taken, "a grant is refused");
+    suite_expect(s, !s->transport->granted(e[0], &there.message, false, &place), "granted before it is sent");
+    bool arrived = send_soon(s, e[1], &back.message) && arrives(s, e[0], 1, class, number, &back.like, &a);
+    suite_expect(s, arrived && !s->transport->granted(e[0], &there.message, false, &place), "granted unread");
+    there.message.reads = number + 2;
+    suite_expect(s, !s->transport->granted(e[0], &there.message, false, &place), "granted to another reader");
+    there.message.reads = number + 1;
+    suite_expect(s, s->transport->granted(e[0], &there.message, false, &place), "not granted to its reader");
+    there.message.reads = 0;
+    s->transport->release(e[0], 1, class, number);
+    suite_expect(
+        s, s->transport->granted(e[0], &there.message, false, &place), "not granted once it is read");
+    close_all(s, 2, e);
+}
+
 const struct transport_case transport_cases[] = {
     { "sizes", run_sizes },
     { "to itself", run_to_itself },
@@ -562,5 +595,6 @@ const struct transport_case transport_cases[] = {
     { "abort", run_abort },
     { "left", run_left },
     { "grants", run_grants },
+    { "grants after", run_grants_after },
 };
 const int transport_case_count = sizeof transport_cases / sizeof transport_cases[0];

@@ -307,6 +307,7 @@ const struct tt_transport tt_shm = {
     .send = tt_shm_send,
     .sent = tt_shm_sent,
     .grant = tt_shm_grant,
+    .grant_after = tt_shm_grant_after,
     .granted = tt_shm_granted,
     .arrived = tt_shm_arrived,
     .post = tt_shm_post,

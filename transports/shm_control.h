@@ -49,6 +49,7 @@ struct tt_shm_grant {
     uint32_t signature;
     uint32_t bytes;
     uint32_t packed;
+    uint64_t after; /* 1 + the message of the way back that is to be read from there; 0: none */
 };
 _Static_assert(sizeof(struct tt_shm_grant) == 64, "one cache line");
 
@@ -177,6 +178,8 @@ uint64_t tt_shm_post_bytes(const struct tt_shm_endpoint *e);
 bool tt_shm_sent(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number);
 bool tt_shm_grant(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
     uint32_t signature, const struct tt_view *place);
+bool tt_shm_grant_after(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
+    uint32_t signature, const struct tt_view *place, uint64_t after);
 bool tt_shm_granted(
     struct tt_endpoint *head, const struct tt_message *message, bool in_place, struct tt_view *place);
 bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,

@@ -253,8 +253,8 @@ static bool place(const struct tt_shm_endpoint *e, const struct tt_shm_peer *pee
 
 /* --- Grants */
 
-bool tt_shm_grant(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
-    uint32_t signature, const struct tt_view *place)
+static bool grant_place(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
+    uint32_t signature, const struct tt_view *place, uint64_t after)
 {
     struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
     struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
@@ -273,9 +273,32 @@ bool tt_shm_grant(struct tt_endpoint *head, int peer, enum tt_class class, uint6
     grant->signature = signature;
     grant->bytes = (uint32_t)bytes;
     grant->packed = packed;
+    grant->after = after;
     c->granted[slot] = number + 1;
     atomic_store_explicit(&grant->number, number + 1, memory_order_release);
     return true;
+}
+
+bool tt_shm_grant(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
+    uint32_t signature, const struct tt_view *place)
+{
+    return grant_place(head, peer, class, number, signature, place, 0);
+}
+
+bool tt_shm_grant_after(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
+    uint32_t signature, const struct tt_view *place, uint64_t after)
+{
+    return grant_place(head, peer, class, number, signature, place, after + 1);
+}
+
+/* Nothing of a place has to be read first: this rank has released it, or reads it as it stores. */
+static bool may_store(const struct tt_shm_channel *c, const struct tt_shm_grant *grant, uint64_t reads)
+{
+    uint64_t after = grant->after;
+    if (after == 0 || after == reads)
+        return true;
+    const _Atomic uint32_t *released = &c->acks_out->flag[(after - 1) & (TT_SLOTS - 1)];
+    return atomic_load_explicit(released, memory_order_relaxed) == tt_shm_flag(after - 1);
 }
 
 /* No bell: nobody waits for a grant. */
@@ -283,13 +306,13 @@ bool tt_shm_granted(struct tt_endpoint *head, const struct tt_message *m, bool i
 {
     struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
     const struct tt_shm_peer *peer = &e->peers[m->peer];
-    const struct tt_shm_grant *grant =
-        &tt_shm_channel(e, m->class, m->peer)->grants_in[m->number & (TT_SLOTS - 1)];
+    const struct tt_shm_channel *c = tt_shm_channel(e, m->class, m->peer);
+    const struct tt_shm_grant *grant = &c->grants_in[m->number & (TT_SLOTS - 1)];
     uint64_t at;
     if (m->bytes <= COPY_BYTES || atomic_load_explicit(&grant->number, memory_order_acquire) != m->number + 1)
         return false;
     struct tt_shm_place place = grant->place;
-    if (grant->bytes != m->bytes || grant->signature != m->signature)
+    if (grant->bytes != m->bytes || grant->signature != m->signature || !may_store(c, grant, m->reads))
         return false;
     if (in_place) {
         uintptr_t address;

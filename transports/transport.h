@@ -52,6 +52,8 @@ struct tt_message {
     uint8_t class; /* enum tt_class */
     bool reduced; /* the receiver combines it rather than keeping it: a hint for the choice of path */
     bool placed; /* the bytes are where granted() said */
+    uint64_t reads; /* of granted(): 1 + the receiver's message that is read element by element as this one is
+                     * stored; 0: none */
     uint32_t signature; /* hash of what was called */
     uint64_t number;
     uint64_t bytes; /* never 0; at most the endpoint's slot_bytes */
@@ -138,13 +140,17 @@ struct tt_transport {
     bool (*send)(struct tt_endpoint *e, const struct tt_message *message);
     bool (*sent)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number);
 
-    /* Granting; both may be NULL. grant: the bytes may be put at `place`, which nobody else uses until the
+    /* Granting; all may be NULL. grant: the bytes may be put at `place`, which nobody else uses until the
      * message is released; false if it was, or the transport would not have it so (now: another grant may
      * have to end first). granted: a view like the message's source, of what its receiver granted; false if
      * there is nothing, or nothing that fits. `in_place`: or where the receiver can as well read the
-     * source. */
+     * source. grant_after: the same for a place from which the peer is still to read this rank's message
+     * `after`: it may be stored there once that is released, or by the unit that reads it, element by element
+     * (message->reads). */
     bool (*grant)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number, uint32_t signature,
         const struct tt_view *place);
+    bool (*grant_after)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
+        uint32_t signature, const struct tt_view *place, uint64_t after);
     bool (*granted)(
         struct tt_endpoint *e, const struct tt_message *message, bool in_place, struct tt_view *place);
 
