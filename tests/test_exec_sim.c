@@ -172,6 +172,68 @@ Test(exec_sim, sweep)
         cr_expect_gt(sums.counts.paths[path], 0, "no message went by path %d", path);
 }
 
+/* --- A result that is not yet what is sent: rank 0 receives both chunks, has to add its own part to chunk 0,
+ * and then sends both to rank 2, which has granted them from the start. */
+
+static void add_before_sending(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    struct tt_cells own = tt_range(TT_IN, 0, 2), both = tt_range(TT_OUT, 0, 2);
+    (void)root;
+    tt_chunks(s, 2);
+    tt_span(s, 2);
+    if (team->me == 0) {
+        tt_send(s, 1, tt_in(1));
+        tt_recv(s, 1, both);
+        tt_final(s, true);
+        tt_reduce(s, tt_out(0), tt_out(0), tt_in(0));
+        tt_send(s, 2, both);
+        tt_send(s, 1, tt_out(0));
+    } else if (team->me == 1) {
+        tt_recv_reduce(s, 2, both, own, false);
+        tt_final(s, true);
+        tt_recv_reduce(s, 0, tt_out(1), tt_out(1), false);
+        tt_send(s, 0, both);
+        tt_recv(s, 0, tt_out(0));
+    } else {
+        tt_send(s, 1, own);
+        tt_recv(s, 0, both);
+    }
+}
+
+static struct rig_plan *plan_by_hand(tt_generator generate)
+{
+    int direct = tt_algorithm_find(TT_ALL_REDUCE, "direct"); /* it has enough chunks */
+    struct rig_plan *plan = rig_plan_create(TT_ALL_REDUCE, direct, 3, 0, false, RIG_OUT_OF_PLACE);
+    for (int me = 0; me < 3; me++) {
+        struct tt_schedule *s = &plan->schedules[me];
+        struct tt_key key = s->key;
+        struct tt_team team = { .n = 3, .me = me };
+        tt_schedule_free(s);
+        cr_assert_eq(tt_schedule_begin(s, &key, "planted"), TUTTI_OK);
+        generate(s, &team, 0);
+        cr_assert_eq(tt_schedule_end(s), TUTTI_OK);
+    }
+    return plan;
+}
+
+Test(exec_sim, a_result_that_changes_before_it_is_sent_is_not_placed_early)
+{
+    struct rig_settings settings = { .first_number = 1, .map = true };
+    uint64_t placed = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct rig_plan *plan = plan_by_hand(add_before_sending);
+        struct rig_run *run = rig_run_create(plan, 400, 1 + (uint32_t)seed % 2, seed);
+        settings.sim = (struct tt_sim_params){ .n = 3, .seed = seed, .delay_ns = 100, .grant_percent = 50 };
+        struct rig_world *world = rig_world_create(&settings);
+        cr_expect(rig_world_run(world, &run, 1), "%s", world->failure);
+        placed += tt_sim_counts(world->sim)->paths[TT_PATH_PLACED];
+        rig_world_free(world);
+        rig_run_free(run);
+        rig_plan_free(plan);
+    }
+    cr_expect_gt(placed, 0, "nothing was placed");
+}
+
 Test(exec_sim, the_same_seed_is_the_same_trace)
 {
     struct sums first = { 0 }, again = { 0 }, other = { 0 };
