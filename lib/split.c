@@ -25,20 +25,39 @@ struct split {
     void *child_room; /* for those of the child */
 };
 
+static struct tt_call gather_of(struct tt_comm *parent, const void *mine, uint64_t bytes, void *all)
+{
+    return (struct tt_call){ .collective = TT_ALL_GATHER,
+        .comm = parent,
+        .send = mine,
+        .recv = all,
+        .count = bytes,
+        .type = TUTTI_UINT8 };
+}
+
+/* The others are in it, too: what cannot start, though it was prepared, ends the parent. */
 static tutti_status gather(struct tt_comm *parent, const void *mine, uint64_t bytes, void *all)
 {
-    struct tt_pending pending = { .call = { .collective = TT_ALL_GATHER,
-                                      .comm = parent,
-                                      .send = mine,
-                                      .recv = all,
-                                      .count = bytes,
-                                      .type = TUTTI_UINT8 } };
+    struct tt_pending pending = { .call = gather_of(parent, mine, bytes, all) };
     tutti_status status = tt_call_check(&pending.call);
     if (status == TUTTI_OK)
         status = tt_comm_turn(parent);
-    if (status == TUTTI_OK)
-        status = tt_call_start(&pending.call, &pending.op);
     return status == TUTTI_OK ? tt_run(&pending, 1) : status;
+}
+
+/* What the exchanges need is made before the first: whoever lacked memory for a later one would leave the
+ * others in it. They differ in length, so each may have an algorithm of its own. */
+static tutti_status prepare(const struct split *s, const struct wish *mine)
+{
+    static const uint64_t lengths[] = { sizeof *mine, TT_JOINING_BYTES, sizeof(int32_t) };
+    tutti_status status = tt_comm_turn(s->parent);
+    for (int i = 0; i < 3 && status == TUTTI_OK; i++) {
+        struct tt_call call = gather_of(s->parent, mine, lengths[i], s->wishes);
+        status = tt_call_check(&call);
+        if (status == TUTTI_OK)
+            status = tt_call_prepare(&call);
+    }
+    return status;
 }
 
 /* An exchange of the child's ranks, carried by the parent. */
@@ -142,6 +161,8 @@ tutti_status tutti_comm_split(
     tutti_status status = TUTTI_OK;
     if (s.wishes == NULL || s.members == NULL || s.room == NULL || s.child_room == NULL)
         status = tt_fail(TUTTI_OUT_OF_MEMORY, "split: no memory for %zu ranks", n);
+    if (status == TUTTI_OK)
+        status = prepare(&s, &mine);
     if (status == TUTTI_OK)
         status = exchange_wishes(&s, &mine);
     if (status == TUTTI_OK)
