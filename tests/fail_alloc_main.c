@@ -143,6 +143,12 @@ int __wrap_pthread_create(
     return refused() ? EAGAIN : __real_pthread_create(thread, attributes, run, argument);
 }
 
+void start_thread(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+    if (__real_pthread_create(thread, NULL, run, argument) != 0)
+        abort();
+}
+
 /* --- What the process holds */
 
 struct holding {
@@ -273,7 +279,7 @@ static tutti_status try_split(long refusal)
     atomic_store(&countdown, refusal);
     for (int r = 0; r < 2; r++) {
         sides[r] = (struct side){ .comm = comms[r] };
-        __real_pthread_create(&threads[r], NULL, run_side, &sides[r]);
+        start_thread(&threads[r], run_side, &sides[r]);
     }
     for (int r = 0; r < 2; r++)
         pthread_join(threads[r], NULL);
@@ -382,7 +388,8 @@ static const struct {
     const char *name;
     tutti_status (*run)(long refusal);
 } tries[] = { { "init_all", try_init_all }, { "init_rank", try_init_rank }, { "split", try_split },
-    { "group", try_group }, { "op", try_op }, { "streams", try_streams }, { "program", try_program } };
+    { "group", try_group }, { "op", try_op }, { "streams", try_streams }, { "program", try_program },
+    { "calls", try_calls }, { "rules", try_rules } };
 enum { TRIES = sizeof tries / sizeof tries[0] };
 
 /* --- One k */
