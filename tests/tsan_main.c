@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/config.h"
 #include "base/log.h"
@@ -242,6 +243,140 @@ static bool shared_stream(void)
            tutti_stream_destroy(common) == TUTTI_OK;
 }
 
+/* --- Small calls that were made before, which run straight through their schedule; some ranks are late, so
+ * that the executor takes over, and settings differ, so that it has peers of the other kind. */
+
+static bool small_calls(tutti_comm *comm, int rank, uint32_t i)
+{
+    int next = (rank + 1) % THREADS, last = (rank + THREADS - 1) % THREADS, root = (int)(i % THREADS);
+    tutti_stream none = tutti_no_stream();
+    uint32_t mine[3] = { i, i + 1, (uint32_t)rank }, sum[3], told[3] = { 0 }, got[2] = { 0 };
+    bool right = tutti_all_reduce(mine, sum, 3, TUTTI_UINT32, TUTTI_SUM, comm, none) == TUTTI_OK;
+    right &= sum[0] == THREADS * i && sum[1] == THREADS * (i + 1) && sum[2] == THREADS * (THREADS - 1) / 2;
+    right &= tutti_broadcast(mine, told, 3, TUTTI_UINT32, root, comm, none) == TUTTI_OK;
+    right &= told[0] == i && told[2] == (uint32_t)root;
+    right &= tutti_group_start() == TUTTI_OK;
+    right &= tutti_send(&mine[0], 1, TUTTI_UINT32, next, comm, none) == TUTTI_OK;
+    right &= tutti_send(&mine[2], 1, TUTTI_UINT32, last, comm, none) == TUTTI_OK;
+    right &= tutti_recv(&got[0], 1, TUTTI_UINT32, last, comm, none) == TUTTI_OK;
+    right &= tutti_recv(&got[1], 1, TUTTI_UINT32, next, comm, none) == TUTTI_OK;
+    right &= tutti_group_end() == TUTTI_OK;
+    right &= got[0] == i && got[1] == (uint32_t)next;
+    return right && tutti_barrier(comm, none) == TUTTI_OK;
+}
+
+static void *small_calls_of_rank(void *number)
+{
+    int rank = *(int *)number;
+    bool right = true;
+    for (uint32_t i = 0; i < 200 && right; i++) {
+        if (i % 100 == 50 && rank == (int)(i / 100))
+            nanosleep(&(struct timespec){ .tv_nsec = 150000000 }, NULL);
+        right &= small_calls(comms[rank], rank, i);
+    }
+    right &= tutti_comm_destroy(comms[rank]) == TUTTI_OK;
+    return right ? NULL : number;
+}
+
+static bool fused_calls(void)
+{
+    static const char *const options[] = { "", "fused=off", "algo=all_reduce:doubling,broadcast:tree" };
+    bool right = true;
+    for (int i = 0; i < 3; i++) {
+        tutti_config config = { .size = sizeof config, .options = options[i] };
+        right &= tutti_comm_init_all(THREADS, NULL, &config, comms) == TUTTI_OK &&
+                 run_threads(small_calls_of_rank);
+    }
+    return right;
+}
+
+/* --- Placed messages: memory that peers write. */
+
+enum { PLACED = 50000 };
+
+static bool placed_round(tutti_comm *comm, int rank, float *mine, float *sum)
+{
+    int next = (rank + 1) % THREADS, last = (rank + THREADS - 1) % THREADS;
+    tutti_stream none = tutti_no_stream();
+    for (int i = 0; i < PLACED; i++)
+        mine[i] = (float)(rank + i % 7);
+    bool right = tutti_all_reduce(mine, sum, PLACED, TUTTI_FLOAT32, TUTTI_SUM, comm, none) == TUTTI_OK;
+    for (int i = 0; i < PLACED; i++)
+        right &= sum[i] == THREADS * (THREADS - 1) / 2 + THREADS * (i % 7);
+    memset(sum, 0, PLACED * sizeof *sum);
+    right &= tutti_broadcast(mine, sum, PLACED, TUTTI_FLOAT32, 1, comm, none) == TUTTI_OK;
+    for (int i = 0; i < PLACED; i++)
+        right &= sum[i] == 1 + i % 7;
+    right &= tutti_group_start() == TUTTI_OK;
+    right &= tutti_send(mine, PLACED, TUTTI_FLOAT32, next, comm, none) == TUTTI_OK;
+    right &= tutti_recv(sum, PLACED, TUTTI_FLOAT32, last, comm, none) == TUTTI_OK;
+    right &= tutti_group_end() == TUTTI_OK;
+    for (int i = 0; i < PLACED; i++)
+        right &= sum[i] == last + i % 7;
+    return right;
+}
+
+static void *placed_of_rank(void *number)
+{
+    int rank = *(int *)number;
+    void *mine = NULL, *sum = NULL;
+    char text[256] = "";
+    unsigned long long placed = 0;
+    bool right = tutti_mem_alloc(PLACED * sizeof(float), 0, &mine) == TUTTI_OK &&
+                 tutti_mem_alloc(PLACED * sizeof(float), 0, &sum) == TUTTI_OK;
+    for (int i = 0; i < 10 && right; i++)
+        right &= placed_round(comms[rank], rank, mine, sum);
+    right &= tutti_query(comms[rank], "paths", text, sizeof text) > 0;
+    const char *at = strstr(text, "placed=");
+    right &= at != NULL && sscanf(at, "placed=%llu", &placed) == 1 && placed > 0;
+    right &= tutti_comm_destroy(comms[rank]) == TUTTI_OK;
+    right &= tutti_mem_free(mine) == TUTTI_OK && tutti_mem_free(sum) == TUTTI_OK;
+    return right ? NULL : number;
+}
+
+static bool placed_messages(void)
+{
+    static const char *const options[] = { "slice=32K;algo=all_reduce:direct", "slice=8K", "" };
+    bool right = true;
+    for (int i = 0; i < 3; i++) {
+        tutti_config config = { .size = sizeof config, .options = options[i] };
+        right &=
+            tutti_comm_init_all(THREADS, NULL, &config, comms) == TUTTI_OK && run_threads(placed_of_rank);
+    }
+    return right;
+}
+
+/* Rank 1 stores in the memory of ranks 0 and 3 when rank 2 ends it all: what a call has returned is not
+ * stored to any more. */
+static void *interrupted_rank(void *number)
+{
+    enum { BYTES = 4 << 20 };
+    int rank = *(int *)number;
+    void *data = NULL;
+    bool right = tutti_mem_alloc(BYTES, 0, &data) == TUTTI_OK;
+    pthread_barrier_wait(&all_here);
+    if (rank == 2)
+        nanosleep(&(struct timespec){ .tv_nsec = 500000 }, NULL);
+    tutti_status status =
+        rank == 2 ? tutti_comm_abort(comms[rank])
+                  : tutti_broadcast(data, data, BYTES, TUTTI_INT8, 1, comms[rank], tutti_no_stream());
+    right &= status == TUTTI_OK || status == TUTTI_ABORTED;
+    memset(data, 1, BYTES);
+    right &= tutti_comm_destroy(comms[rank]) == TUTTI_OK && tutti_mem_free(data) == TUTTI_OK;
+    return right ? NULL : number;
+}
+
+static bool end_of_placing(void)
+{
+    tutti_config config = { .size = sizeof config, .options = "slice=64K;algo=broadcast:direct" };
+    bool right = pthread_barrier_init(&all_here, NULL, THREADS) == 0;
+    for (int i = 0; i < 20; i++)
+        right &=
+            tutti_comm_init_all(THREADS, NULL, &config, comms) == TUTTI_OK && run_threads(interrupted_rank);
+    pthread_barrier_destroy(&all_here);
+    return right;
+}
+
 static const struct {
     const char *name;
     bool (*run)(void);
@@ -255,6 +390,9 @@ static const struct {
     { "abort_from_outside", abort_from_outside },
     { "streams", streams },
     { "shared_stream", shared_stream },
+    { "fused_calls", fused_calls },
+    { "placed_messages", placed_messages },
+    { "end_of_placing", end_of_placing },
 };
 
 int main(void)
