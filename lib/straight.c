@@ -150,7 +150,10 @@ static tutti_status hand_over(const struct trip *t, uint32_t step)
     pending.call.send = t->base[TT_IN];
     pending.call.recv = t->base[TT_OUT];
     pending.call.entry = t->entry;
-    return tt_run(&pending, 1);
+    tutti_status status = tt_run(&pending, 1);
+    if (pending.op == NULL && t->entry != NULL) /* it could not go on, since the communicator has ended */
+        tt_entry_end(t->entry, false);
+    return status;
 }
 
 static void arrive(struct trip *t)

@@ -345,6 +345,38 @@ Test(api_fused, errors_are_told)
     ranks_run(&(struct ranks_plan){ .n = 2, .run = refuse });
 }
 
+/* A call that waits the short way when somebody else ends the communicator has failed, and the recorder says
+ * so. */
+static void end_meanwhile(struct ranks_me *me)
+{
+    float one = 1, sum;
+    tutti_comm *comm = ranks_join(me, NULL);
+    if (comm == NULL)
+        return;
+    for (int i = 0; i < 3; i++)
+        ranks_ok(me, tutti_all_reduce(&one, &sum, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, tutti_no_stream()),
+            "all_reduce");
+    if (me->rank == 1) {
+        ranks_sleep_us(20000);
+        ranks_ok(me, tutti_comm_abort(comm), "abort");
+    } else {
+        static char json[1 << 18];
+        tutti_status status =
+            tutti_all_reduce(&one, &sum, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, tutti_no_stream());
+        ranks_expect(me, status == TUTTI_ABORTED, "all_reduce returned %d", status);
+        ranks_expect(me, tutti_query(comm, "recorder json", json, sizeof json) > 0, "no recorder");
+        ranks_expect(me, strstr(json, "\"running\"") == NULL, "a call that has ended is said to be running");
+        ranks_expect(me, strstr(json, "\"failed\"") != NULL, "no call is said to have failed");
+    }
+    ranks_meet(me);
+    tutti_comm_destroy(comm);
+}
+
+Test(api_fused, a_call_that_was_ended_is_recorded_as_failed)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = end_meanwhile });
+}
+
 /* Behind calls on a stream it waits its turn; in a group it is queued. */
 static void keep_order(struct ranks_me *me)
 {
