@@ -75,7 +75,7 @@ static bool work_out(const struct tt_call *call, const struct tt_op *op, struct 
             runs = runs && place(call, op, step->dst_buffer, step->dst_chunk, step->nchunks, m, 0);
         if (step->peer != TT_NONE)
             add_hops(lane, m, step, &nhops);
-        if (step->peer != TT_NONE && m->bytes > TT_LANE_SHORT)
+        if (step->peer != TT_NONE && m->bytes > call->comm->endpoint->copy_bytes)
             lane->long_messages = true;
         runs = runs && (step->peer == TT_NONE || m->bytes <= call->comm->endpoint->post_bytes);
         lane->nmoves += m->bytes > 0; /* what is empty is neither sent nor awaited */

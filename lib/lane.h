@@ -11,9 +11,7 @@
 
 #include "call.h"
 
-/* Up to so many bytes messages of registered memory are copied all the same: on two cores that was faster
- * than to wait for the reader, and by far where ranks take turns on cores. */
-enum { TT_LANES = 64, TT_LANE_SHORT = 4096 };
+enum { TT_LANES = 64 };
 
 struct tt_hop { /* a message of a move */
     int32_t peer;
@@ -45,7 +43,7 @@ struct tt_lane {
     int64_t apart; /* in place: recv - send */
     uint32_t grain; /* pointers are multiples of it */
     bool own_counts; /* all_to_all_v and its like: the number of the operation is part of its signature */
-    bool long_messages; /* beyond that: in registered memory they need no copy */
+    bool long_messages; /* which are not to be copied in registered memory */
     struct tt_call call; /* with the pointers of the first one */
     struct tt_call_record record;
     uint32_t nmoves, ntolls;

@@ -277,7 +277,7 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
     e->light = true;
     for (int rank = 0; rank < head->n; rank++)
         e->light = e->light && e->peers[rank].control->fences == 1;
-    e->head.post_bytes = tt_shm_post_bytes(e);
+    tt_shm_measure_posts(e);
     e->head.shared_from = (uintptr_t)e->own->base;
     e->head.shared_bytes = e->map ? e->own->bytes : 0;
     e->connected = true;

@@ -174,7 +174,7 @@ bool tt_shm_post(struct tt_endpoint *head, int peer, enum tt_class class, uint64
     const void *src, uint32_t bytes);
 enum tt_peek tt_shm_peek(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
     uint32_t signature, uint32_t bytes, const void **payload);
-uint64_t tt_shm_post_bytes(const struct tt_shm_endpoint *e);
+void tt_shm_measure_posts(struct tt_shm_endpoint *e);
 bool tt_shm_sent(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number);
 bool tt_shm_grant(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
     uint32_t signature, const struct tt_view *place);

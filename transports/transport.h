@@ -119,6 +119,7 @@ struct tt_endpoint {
     uint64_t path_bytes[TT_PATHS]; /* counted by the sender */
     const _Atomic uint32_t *ended; /* not 0: the communicator has */
     uint64_t post_bytes; /* the longest message that post takes */
+    uint64_t copy_bytes; /* up to here a copy is faster than the wait for who reads the source */
     uintptr_t shared_from; /* memory that peers can map */
     uint64_t shared_bytes;
     struct tt_doorbell
