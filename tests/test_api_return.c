@@ -9,7 +9,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "comm.h"
 #include "ranks.h"
+#include "transports/shm_control.h"
 #include "ranks_values.h"
 
 TestSuite(api_return, .timeout = 120);
@@ -225,6 +227,14 @@ Test(api_return, registered_memory_may_be_freed)
     ranks_run(&(struct ranks_plan){ .n = 3, .run = free_at_once });
 }
 
+/* May peers read this rank's memory by system call? Containers forbid it. */
+static bool can_be_pulled(const tutti_comm *comm)
+{
+    const struct tt_comm *c = tt_handle_find(comm);
+    const struct tt_shm_endpoint *e = (const struct tt_shm_endpoint *)c->endpoint;
+    return e->peers[1 - c->rank].can_pull == TT_SHM_CAN;
+}
+
 /* Which way the bytes went is counted: registered memory is never copied, and what is switched off is off. */
 static void count_paths(struct ranks_me *me)
 {
@@ -251,6 +261,8 @@ static void count_paths(struct ranks_me *me)
             &pulled, &copied, &placed);
         ranks_expect(me, known == 5 && line + mapped + pulled + copied + placed > COUNT, "'%s'", text);
         ranks_expect(me, registered || pulled + copied > 0, "private memory went by: %s", text);
+        ranks_expect(me, registered || pulled > 0 || i / 2 > 1 || !can_be_pulled(comm),
+            "private memory was not pulled: %s", text);
         if (registered && i / 2 % 2 == 0)
             ranks_expect(me, pulled == 0 && copied == 0 && mapped > 0, "registered memory went by: %s", text);
         ranks_expect(me, i / 2 % 2 == 0 || mapped == 0, "mapped though off: %s", text);
@@ -263,6 +275,28 @@ static void count_paths(struct ranks_me *me)
 Test(api_return, paths_are_counted)
 {
     ranks_run(&(struct ranks_plan){ .n = 2, .run = count_paths });
+}
+
+/* Who fences lightly relies on all others: one rank that says no is enough. */
+static void fence_fully(struct ranks_me *me)
+{
+    for (int odd = -1; odd < me->n; odd++) {
+        tutti_config config = { .size = sizeof config, .options = me->rank == odd ? "membarrier=off" : "" };
+        tutti_comm *comm = ranks_join(me, &config);
+        if (comm == NULL)
+            return;
+        const struct tt_comm *c = tt_handle_find(comm);
+        bool light = ((const struct tt_shm_endpoint *)c->endpoint)->light;
+        ranks_expect(me, odd < 0 ? light == tt_fence_register() : !light, "rank %d says no, and light is %d",
+            odd, light);
+        ranks_ok(me, tutti_barrier(comm, tutti_no_stream()), "barrier");
+        ranks_part(me, comm);
+    }
+}
+
+Test(api_return, one_rank_that_fences_fully_makes_all_do_so)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = fence_fully });
 }
 
 /* --- Waiting sleeps */
