@@ -23,7 +23,7 @@
 #include "base/clock.h"
 
 enum { SPINNING, YIELDING, ARMED };
-enum { TICK_NS = TT_TICK_MS * 1000000, NAP_NS = 1000000, JUDGE_NS = 50 * 1000000 };
+enum { TICK_NS = TT_TICK_MS * 1000000, NAP_NS = 1000000, FIRST_NAP_NS = 20000, JUDGE_NS = 50 * 1000000 };
 
 /* The system's headers may be older than the call. */
 enum { CALL_FUTEX_WAITV = 449, WAITV_32_BITS = 2 };
@@ -97,6 +97,7 @@ void tt_wait_begin(struct tt_wait *w, struct tt_wait_policy policy, struct tt_do
     w->polls = 0;
     w->checked_ns = 0;
     w->until_ns = INT64_MAX;
+    w->nap_ns = FIRST_NAP_NS;
     w->timed_out = false;
     w->unsure = false;
 }
@@ -167,11 +168,18 @@ static bool sleep_on_many(const struct tt_wait *w, int64_t ns)
 }
 
 /* Until a ring, but not longer than `ns`; may return early. */
-static void sleep_on_bells(const struct tt_wait *w, int64_t ns)
+/* Nothing wakes this one: it looks soon, and then less and less often. */
+static void doze(struct tt_wait *w, int64_t ns)
+{
+    nap(ns < w->nap_ns ? ns : w->nap_ns);
+    w->nap_ns = 2 * w->nap_ns < NAP_NS ? 2 * w->nap_ns : NAP_NS;
+}
+
+static void sleep_on_bells(struct tt_wait *w, int64_t ns)
 {
     int64_t short_ns = ns < NAP_NS ? ns : NAP_NS;
     if (w->nbells == 0 || w->unsure)
-        nap(short_ns);
+        doze(w, ns);
     else if (w->nbells == 1)
         sleep_on_one(w, ns);
     else if (atomic_load_explicit(&no_waitv, memory_order_relaxed))
@@ -259,6 +267,7 @@ void tt_wait_awake(struct tt_wait *w)
     w->timed_out = false;
     w->stage = SPINNING;
     w->polls = 0;
+    w->nap_ns = FIRST_NAP_NS;
 }
 
 uint64_t tt_wait_lost(void)

@@ -63,6 +63,7 @@ struct tt_wait {
     int64_t began_ns; /* of the yielding stage */
     int64_t checked_ns;
     int64_t until_ns; /* no sleep goes beyond */
+    int64_t nap_ns; /* the next sleep of one that nothing wakes */
     bool timed_out;
     bool unsure; /* a ringer may not see that this one sleeps: only short sleeps */
 };
