@@ -8,7 +8,8 @@
 #include "base/status.h"
 #include "call.h"
 
-enum { OPERATOR_WORDS = (sizeof(struct tt_operator) + sizeof(size_t) - 1) / sizeof(size_t) };
+#define WORDS_OF(type) ((sizeof(type) + sizeof(size_t) - 1) / sizeof(size_t))
+
 const size_t **tt_call_array(struct tt_call *call, int i)
 {
     struct tt_blocks *sent = &call->blocks[TT_IN], *received = &call->blocks[TT_OUT];
@@ -35,13 +36,18 @@ static bool copy(struct tt_pending *slot, const struct tt_call *call)
     struct tt_call kept = *call;
     for (int i = 0; i < TT_CALL_ARRAYS; i++)
         entries += *tt_call_array(&kept, i) != NULL ? n : 0;
-    entries += kept.created != NULL ? OPERATOR_WORDS : 0;
+    entries += kept.created != NULL ? WORDS_OF(struct tt_operator) : 0;
+    entries += kept.staging != NULL ? WORDS_OF(struct tt_staging) : 0;
     if (!reserve(slot, entries))
         return false;
     size_t *to = slot->arrays;
     if (kept.created != NULL) { /* its id may be destroyed meanwhile */
         kept.created = memcpy(to, kept.created, sizeof *kept.created);
-        to += OPERATOR_WORDS;
+        to += WORDS_OF(struct tt_operator);
+    }
+    if (kept.staging != NULL) {
+        kept.staging = memcpy(to, kept.staging, sizeof *kept.staging);
+        to += WORDS_OF(struct tt_staging);
     }
     for (int i = 0; i < TT_CALL_ARRAYS; i++) {
         const size_t **array = tt_call_array(&kept, i);

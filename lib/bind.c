@@ -39,13 +39,14 @@ static uint64_t own_elements(const struct tt_call *call, uint64_t elements)
 }
 
 /* Per rank, in the same. */
-static const size_t *own_counts(const struct tt_call *call, const size_t *counts)
+static const size_t *own_counts(
+    const struct tt_call *call, const struct tt_tables *tables, const size_t *counts)
 {
     if (call->unit == 1)
         return counts;
     for (int r = 0; r < call->comm->n; r++)
-        call->comm->own_counts[r] = counts[r] / call->unit;
-    return call->comm->own_counts;
+        tables->own_counts[r] = counts[r] / call->unit;
+    return tables->own_counts;
 }
 
 /* Of those that this rank knows. */
@@ -117,34 +118,36 @@ static struct tt_space space_of(const struct tt_call *call, const struct tt_layo
 }
 
 /* What this rank knows of the blocks of send or recv: all, or at least its own. */
-static void lay_side(const struct tt_call *call, int side, struct cut cut, struct tt_layout *layout)
+static void lay_side(const struct tt_call *call, int side, struct cut cut, const struct tt_tables *tables,
+    struct tt_layout *layout)
 {
-    struct tt_comm *comm = call->comm;
+    size_t n = (size_t)call->comm->n;
     const size_t *counts = call->blocks[side].counts;
     if (counts == NULL)
         counts = call->blocks[1 - side].counts;
     if (counts == NULL) {
-        memset(comm->own_counts, 0, (size_t)comm->n * sizeof *comm->own_counts);
-        comm->own_counts[comm->rank] = call->count;
-        counts = comm->own_counts;
+        memset(tables->own_counts, 0, n * sizeof *tables->own_counts);
+        tables->own_counts[call->comm->rank] = call->count;
+        counts = tables->own_counts;
     }
-    tt_layout_v(layout, counts, comm->starts[side], (uint32_t)comm->n, cut.slices, call->element_bytes);
+    tt_layout_v(layout, counts, tables->starts[side], (uint32_t)n, cut.slices, call->element_bytes);
     layout->slice_elements = cut.most;
 }
 
-static void set_layouts(const struct tt_call *call, struct cut cut, struct tt_op *op)
+/* Of IN where that is not cut as OUT is, and of OUT. */
+static void set_layouts(const struct tt_call *call, const struct tt_schedule *schedule, struct cut cut,
+    const struct tt_tables *tables, struct tt_layout *given, struct tt_layout *layout)
 {
     const size_t *counts = shared_counts(call);
-    uint32_t chunks = op->schedule->chunks;
-    op->one_sided = is_one_sided(call);
-    if (op->one_sided) {
-        lay_side(call, TT_IN, cut, &op->given);
-        lay_side(call, TT_OUT, cut, &op->layout);
+    uint32_t chunks = schedule->chunks;
+    if (is_one_sided(call)) {
+        lay_side(call, TT_IN, cut, tables, given);
+        lay_side(call, TT_OUT, cut, tables, layout);
     } else if (counts != NULL) {
-        tt_layout_v(&op->layout, own_counts(call, counts), call->comm->starts[TT_OUT], chunks, cut.slices,
+        tt_layout_v(layout, own_counts(call, tables, counts), tables->starts[TT_OUT], chunks, cut.slices,
             call->element_bytes);
     } else {
-        tt_layout_even(&op->layout, own_elements(call, call->total), chunks, cut.slices, call->element_bytes);
+        tt_layout_even(layout, own_elements(call, call->total), chunks, cut.slices, call->element_bytes);
     }
 }
 
@@ -168,6 +171,46 @@ static tutti_status reserve_tmp(
     return tt_comm_grow_tmp(call->comm, windows * cells_of(call, schedule) * tmp_stride(call, cut));
 }
 
+void tt_call_lay(const struct tt_call *call, const struct tt_schedule *schedule,
+    const struct tt_tables *tables, struct tt_laid *laid)
+{
+    struct cut cut = cut_of(call, schedule);
+    set_layouts(call, schedule, cut, tables, &laid->in, &laid->out);
+    if (!is_one_sided(call))
+        laid->in = laid->out;
+    laid->stride = tmp_stride(call, cut);
+}
+
+struct tt_part tt_call_chunks(const struct tt_call *call, const struct tt_schedule *schedule, unsigned buffer)
+{
+    const struct tt_collective_row *row = &tt_collectives[call->collective];
+    uint64_t chunks = schedule->chunks, each = chunks / (uint64_t)call->comm->n;
+    switch ((enum tt_reach)(buffer == TT_IN ? row->in : row->out)) {
+    case TT_REACH_ALL:
+        return (struct tt_part){ 0, chunks };
+    case TT_REACH_OWN:
+        return (struct tt_part){ (uint64_t)call->comm->rank * each, each };
+    case TT_REACH_ROOT:
+        return (struct tt_part){ 0, call->comm->rank == call->root ? chunks : 0 };
+    default:
+        return (struct tt_part){ 0 };
+    }
+}
+
+/* IN or OUT in cells like those of TMP, if the call has them staged. */
+static void stage(const struct tt_call *call, unsigned buffer, struct tt_op *op)
+{
+    uint64_t stride = op->spaces[TT_TMP].stride;
+    op->window_bytes[buffer] = 0;
+    if (call->staging == NULL || call->staging->cells[buffer] == NULL)
+        return;
+    struct tt_part chunks = tt_call_chunks(call, op->schedule, buffer);
+    op->spaces[buffer] = (struct tt_space){
+        .base = (uintptr_t)call->staging->cells[buffer] - (uintptr_t)(chunks.first * stride), .stride = stride
+    };
+    op->window_bytes[buffer] = chunks.count * stride;
+}
+
 static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op *op)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
@@ -181,10 +224,12 @@ static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op 
         op->spaces[TT_IN] = op->spaces[TT_OUT];
     op->spaces[TT_TMP] =
         (struct tt_space){ .base = (uintptr_t)call->comm->tmp, .stride = tmp_stride(call, cut) };
-    op->window_bytes[TT_IN] = 0;
+    for (unsigned buffer = 0; buffer < 2; buffer++)
+        stage(call, buffer, op);
     op->window_bytes[TT_TMP] = cells_of(call, op->schedule) * op->spaces[TT_TMP].stride;
     if (tt_call_scales(call)) {
         op->unscaled = op->spaces[TT_IN];
+        op->unscaled_window_bytes = op->window_bytes[TT_IN];
         op->spaces[TT_IN] = op->spaces[TT_TMP];
         op->spaces[TT_IN].base += op->schedule->tmp_cells * op->spaces[TT_TMP].stride;
         op->window_bytes[TT_IN] = op->window_bytes[TT_TMP];
@@ -210,7 +255,8 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     tutti_status status = reserve_tmp(call, op->schedule, cut);
     if (status != TUTTI_OK)
         return status;
-    set_layouts(call, cut, op);
+    op->one_sided = is_one_sided(call);
+    set_layouts(call, op->schedule, cut, &comm->tables, &op->given, &op->layout);
     set_spaces(call, cut, op);
     op->endpoint = comm->endpoint;
     op->class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
@@ -235,6 +281,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     op->scratch = comm->scratch;
     op->streams = streams_of(comm, op, reduces(call));
     op->trace = comm->trace;
+    op->gate = call->staging != NULL ? &call->staging->gate : NULL;
     return TUTTI_OK;
 }
 
@@ -251,8 +298,7 @@ void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct t
         .exact = op->schedule->key.exact };
 }
 
-/* What names the schedule of this call. Fails if a forced algorithm cannot serve. */
-static tutti_status key_of(const struct tt_call *call, struct tt_key *key)
+tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
     const struct tt_comm *comm = call->comm;
@@ -281,7 +327,7 @@ static tutti_status key_of(const struct tt_call *call, struct tt_key *key)
 tutti_status tt_call_choose(const struct tt_call *call)
 {
     struct tt_key key;
-    return key_of(call, &key);
+    return tt_call_key(call, &key);
 }
 
 /* An element of a user's operator is long: of all chunks that a message carries, one must fit. */
@@ -303,7 +349,7 @@ static tutti_status find_plan(const struct tt_call *call, struct tt_plan **plan)
         *plan = call->plan;
         return TUTTI_OK;
     }
-    tutti_status status = key_of(call, &key);
+    tutti_status status = tt_call_key(call, &key);
     if (status == TUTTI_OK)
         status = tt_plan_find(&call->comm->plans, &key, plan);
     return status == TUTTI_OK && call->created != NULL ? check_slot(call, *plan) : status;
@@ -319,7 +365,7 @@ static tutti_status find_point(const struct tt_call *call, struct tt_point_op **
         if (point == NULL)
             return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to talk to rank %d", call->root);
         struct tt_key key;
-        tutti_status status = key_of(call, &key);
+        tutti_status status = tt_call_key(call, &key);
         if (status == TUTTI_OK)
             status = tt_schedule_build(&point->schedule, &key);
         if (status != TUTTI_OK) {
@@ -364,7 +410,7 @@ tutti_status tt_call_keep(struct tt_call *call)
     struct tt_plan *plan = malloc(sizeof *plan);
     if (plan == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a call of a program");
-    tutti_status status = key_of(call, &key);
+    tutti_status status = tt_call_key(call, &key);
     if (status == TUTTI_OK)
         status = tt_plan_create(&key, plan);
     if (status != TUTTI_OK) {

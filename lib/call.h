@@ -7,11 +7,19 @@
 
 #include "base/collective.h"
 #include "comm.h"
+#include "gate.h"
 #include "tutti.h"
 
 /* How a buffer of n blocks is cut: elements of each, and where they stand (NULL: packed, in rank order). */
 struct tt_blocks {
     const size_t *counts, *places;
+};
+
+/* Where a call on a device's stream has its operands and results (device.h). */
+struct tt_staging {
+    struct tt_gate gate;
+    uint8_t
+        *cells[2]; /* [TT_IN], [TT_OUT]: of the chunks that this rank has there; NULL: in the buffer itself */
 };
 
 struct tt_call {
@@ -29,6 +37,8 @@ struct tt_call {
 
     struct tt_plan *plan; /* of a program: its own; NULL: the communicator's cache has it */
     struct tt_entry *entry; /* in the recorder, of a call that was queued; set anew each time it is */
+
+    const struct tt_staging *staging; /* NULL: none; whoever keeps the call keeps a copy (batch.c) */
 
     bool met; /* p2p of this rank with itself: its group has the other end */
 
@@ -69,6 +79,18 @@ const char *tt_op_name(tutti_op op);
 
 /* An algorithm serves this checked call; INVALID_USAGE if one is forced that cannot. */
 tutti_status tt_call_choose(const struct tt_call *call);
+/* How a call is cut on this schedule; its arrays are in `tables`. */
+struct tt_laid {
+    struct tt_layout in, out;
+    uint64_t stride; /* bytes of a cell that holds a slice of any chunk */
+};
+void tt_call_lay(const struct tt_call *call, const struct tt_schedule *schedule,
+    const struct tt_tables *tables, struct tt_laid *laid);
+/* The chunks of IN or OUT that this rank has: `first` and how many. */
+struct tt_part tt_call_chunks(
+    const struct tt_call *call, const struct tt_schedule *schedule, unsigned buffer);
+/* What names the schedule of this call. Fails if a forced algorithm cannot serve. */
+tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key);
 /* Make what running this call needs (schedule, room for the operation, TMP), so that a group fails before
  * it starts. */
 tutti_status tt_call_prepare(const struct tt_call *call);

@@ -95,6 +95,25 @@ int64_t tt_comm_timeout(const struct tt_settings *settings, const tutti_config *
     return settings->timeout_ms_or_zero != 0 ? (int64_t)settings->timeout_ms_or_zero : 600000;
 }
 
+tutti_status tt_tables_create(struct tt_tables *tables, int n)
+{
+    for (int side = 0; side < 2; side++)
+        tables->starts[side] = malloc((size_t)n * sizeof *tables->starts[side]);
+    tables->own_counts = malloc((size_t)n * sizeof *tables->own_counts);
+    if (tables->starts[0] != NULL && tables->starts[1] != NULL && tables->own_counts != NULL)
+        return TUTTI_OK;
+    tt_tables_free(tables);
+    return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the blocks of %d ranks", n);
+}
+
+void tt_tables_free(struct tt_tables *tables)
+{
+    free(tables->starts[0]);
+    free(tables->starts[1]);
+    free(tables->own_counts);
+    *tables = (struct tt_tables){ 0 };
+}
+
 static tutti_status allocate(struct tt_comm *comm)
 {
     size_t n = (size_t)comm->n;
@@ -109,16 +128,15 @@ static tutti_status allocate(struct tt_comm *comm)
     comm->next_post = malloc(n * sizeof *comm->next_post);
     for (size_t peer = 0; comm->next_post != NULL && peer < n; peer++)
         comm->next_post[peer] = comm->settings.first_number;
-    for (int side = 0; side < 2; side++)
-        comm->starts[side] = malloc(n * sizeof *comm->starts[side]);
-    comm->own_counts = malloc(n * sizeof *comm->own_counts);
     comm->points[0] = calloc(n, sizeof *comm->points[0]);
     comm->points[1] = calloc(n, sizeof *comm->points[1]);
     comm->lanes = calloc(TT_LANES, sizeof *comm->lanes);
     comm->choices = calloc(1, sizeof *comm->choices);
     comm->scratch = malloc((size_t)TT_FOLD_MAX * TT_SCRATCH_BYTES);
-    if (comm->next_post == NULL || comm->starts[0] == NULL || comm->starts[1] == NULL ||
-        comm->own_counts == NULL || comm->points[0] == NULL || comm->points[1] == NULL ||
+    tutti_status status = tt_tables_create(&comm->tables, comm->n);
+    if (status != TUTTI_OK)
+        return status;
+    if (comm->next_post == NULL || comm->points[0] == NULL || comm->points[1] == NULL ||
         comm->choices == NULL || comm->scratch == NULL || comm->lanes == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
     return tt_plan_cache_create(&comm->plans);
@@ -221,9 +239,7 @@ void tt_comm_destroy(struct tt_comm *comm)
     if (comm->tmp != NULL)
         tt_arena_free(comm->tmp);
     free(comm->next_post);
-    free(comm->starts[0]);
-    free(comm->starts[1]);
-    free(comm->own_counts);
+    tt_tables_free(&comm->tables);
     free(comm->choices);
     free(comm->scratch);
     tt_lanes_free(comm);

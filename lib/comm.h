@@ -42,6 +42,14 @@ struct tt_ticket { /* an item in the queue of a stream (stream.h); {0}: none */
     uint64_t number;
 };
 
+struct tt_tables { /* room for what v-forms derive from their arrays; n entries each */
+    uint64_t *starts[2]; /* packed starts of the blocks, in send and in recv */
+    size_t *own_counts; /* elements of those blocks, where a user's operator counts its own, or where this
+                         * rank knows only its own */
+};
+tutti_status tt_tables_create(struct tt_tables *tables, int n);
+void tt_tables_free(struct tt_tables *tables);
+
 struct tt_comm {
     uint64_t serial; /* no other communicator of this process has or had it */
     tutti_comm *handle;
@@ -59,9 +67,7 @@ struct tt_comm {
     uint64_t *next_send[TT_CLASSES]; /* n message numbers each */
     uint64_t *next_recv[TT_CLASSES];
     uint64_t *next_post; /* n: of p2p sends */
-    uint64_t *starts[2]; /* n: packed starts of a v-form's blocks, in send and in recv */
-    size_t *own_counts; /* n: elements of those blocks, where a user's operator counts its own, or where this
-                         * rank knows only its own */
+    struct tt_tables tables;
     struct tt_plan_cache plans;
     struct tt_lane *lanes; /* lane.h */
     struct tt_choices *choices;

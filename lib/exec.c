@@ -88,6 +88,7 @@ static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index
 {
     const struct tt_schedule *s = op->schedule;
     slice->index = index;
+    slice->held = false;
     slice->scaled = 0;
     slice->left = op->units;
     slice->nactive = 0;
@@ -97,6 +98,29 @@ static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index
         if (op->opening[i] == 0 && s->steps[i].fold_index == 0)
             activate(op, slice, i);
     }
+}
+
+/* It begins now, or as soon as its gate is open. */
+static void take_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index)
+{
+    if (op->gate == NULL || tt_gate_is_open(op->gate, index)) {
+        start_slice(op, slice, index);
+        return;
+    }
+    slice->index = index;
+    slice->held = true;
+    slice->left = op->units;
+    slice->nactive = 0;
+}
+
+/* How many slices are done, without a gap. */
+static void tell_done(const struct tt_op *op)
+{
+    uint32_t done = op->layout.slices;
+    for (int w = 0; w < TT_WINDOW; w++)
+        if (op->slices[w].left > 0 && op->slices[w].index < done)
+            done = op->slices[w].index;
+    tt_gate_tell(op->gate, done);
 }
 
 void tt_exec_start(struct tt_op *op)
@@ -115,8 +139,9 @@ void tt_exec_start(struct tt_op *op)
     for (uint32_t w = 0; w < TT_WINDOW; w++) {
         op->slices[w].left = 0;
         op->slices[w].nactive = 0;
+        op->slices[w].held = false;
         if (w < op->slices_left)
-            start_slice(op, &op->slices[w], w);
+            take_slice(op, &op->slices[w], w);
     }
 }
 
@@ -209,6 +234,8 @@ static void finish(struct tt_op *op)
 {
     const struct tt_schedule *s = op->schedule;
     op->state = TT_DONE;
+    if (op->gate != NULL)
+        tell_done(op);
     for (uint32_t i = 0; op->one_sided && i < s->nsteps; i++) {
         const struct tt_step *step = &s->steps[i];
         if (step->verb == TT_VERB_SEND)
@@ -225,6 +252,15 @@ static void finish(struct tt_op *op)
     }
 }
 
+/* This one is done. */
+static void next_slice(struct tt_op *op, struct tt_slice *slice)
+{
+    if (--op->slices_left > 0 && slice->index + TT_WINDOW < op->layout.slices)
+        take_slice(op, slice, slice->index + TT_WINDOW);
+    if (op->gate != NULL)
+        tell_done(op);
+}
+
 enum tt_progress tt_exec_progress(struct tt_op *op)
 {
     if (op->state == TT_DONE || op->state == TT_FAILED)
@@ -233,6 +269,10 @@ enum tt_progress tt_exec_progress(struct tt_op *op)
     op->budget = TT_EXEC_BUDGET_BYTES;
     for (int w = 0; w < TT_WINDOW; w++) {
         struct tt_slice *slice = &op->slices[w];
+        if (slice->held && tt_gate_is_open(op->gate, slice->index)) {
+            start_slice(op, slice, slice->index);
+            op->state = TT_MOVED;
+        }
         for (uint32_t i = 0; i < slice->nactive && op->budget > 0;) {
             if (op->scaling != NULL && !tt_exec_scale(op, slice))
                 break;
@@ -241,8 +281,8 @@ enum tt_progress tt_exec_progress(struct tt_op *op)
                 if (op->trace != NULL)
                     tt_trace_unit(op, slice, &slice->active[i]);
                 retire(op, slice, i);
-                if (slice->left == 0 && --op->slices_left > 0 && slice->index + TT_WINDOW < op->layout.slices)
-                    start_slice(op, slice, slice->index + TT_WINDOW);
+                if (slice->left == 0)
+                    next_slice(op, slice);
             } else if (op->state == TT_FAILED) {
                 return TT_FAILED;
             } else {
@@ -253,6 +293,14 @@ enum tt_progress tt_exec_progress(struct tt_op *op)
     if (op->slices_left == 0)
         finish(op);
     return op->state;
+}
+
+bool tt_exec_is_held(const struct tt_op *op)
+{
+    for (int w = 0; w < TT_WINDOW; w++)
+        if (op->slices[w].held)
+            return true;
+    return false;
 }
 
 /* Whose message a receiving unit lacks: the first that has not come in full. */

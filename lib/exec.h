@@ -11,6 +11,7 @@
 
 #include "base/layout.h"
 #include "base/schedule.h"
+#include "gate.h"
 #include "kernels/kernels.h"
 #include "op.h"
 #include "transports/transport.h"
@@ -40,6 +41,7 @@ struct tt_active { /* a step that is ready, or under way */
 
 struct tt_slice {
     uint32_t index;
+    bool held; /* it has not begun: the gate is closed */
     uint32_t scaled; /* chunks of IN that are there, if it is scaled */
     uint32_t left; /* units (steps, folds as one) not done */
     uint32_t nactive;
@@ -67,6 +69,8 @@ struct tt_op {
     const struct tt_operator *user; /* folds in place of `folds`; the layout's elements are its elements */
     const struct tt_operator *scaling; /* of IN, which then has cells of its own; NULL: none */
     struct tt_space unscaled; /* what is scaled to get IN */
+    uint64_t unscaled_window_bytes; /* as window_bytes */
+    const struct tt_gate *gate; /* of its slices; NULL: all may begin */
     uint32_t divisor; /* of TT_FINAL steps; 1: none */
     struct tt_entry *entry; /* in the recorder */
     struct tt_trace *trace; /* NULL: not traced */
@@ -108,6 +112,9 @@ static inline uint32_t tt_exec_mark(uint32_t signature, uint64_t count)
 /* Of an operation of one slice that has just started, the units before this step are done already. */
 void tt_exec_skip(struct tt_op *op, uint32_t step);
 enum tt_progress tt_exec_progress(struct tt_op *op);
+
+/* It waits for its gate, not for a peer. */
+bool tt_exec_is_held(const struct tt_op *op);
 
 /* The peer that this operation waits for first, TT_NONE if it waits for none: for messages about hangs. */
 int32_t tt_exec_waits_for(const struct tt_op *op);

@@ -276,6 +276,7 @@ bool tt_exec_scale(struct tt_op *op, struct tt_slice *slice)
         struct tt_view to = tt_exec_view(op, slice, TT_IN, slice->scaled, 1), from = to;
         uint64_t count, bytes;
         from.space = op->unscaled;
+        from.space.base += (uintptr_t)(slice - op->slices) * op->unscaled_window_bytes;
         void *dst = (void *)tt_view_run(&to, 0, &count);
         tt_scale(
             dst, (const void *)tt_view_run(&from, 0, &count), count, op->scaling->type, op->scaling->factor);

@@ -112,15 +112,17 @@ static void begin_waiting(struct runner *r)
 {
     struct tt_doorbell *bells[TT_WAIT_BELLS];
     int n = 0;
+    bool deaf = false; /* a device opens gates, and rings no bell */
     for (int i = r->first; i < r->count && n < TT_WAIT_BELLS; i++) {
         struct tt_doorbell *bell = r->pending[i].call.comm->endpoint->doorbell;
         bool known = r->pending[i].over;
+        deaf = deaf || r->pending[i].call.staging != NULL;
         for (int j = 0; j < n && !known; j++)
             known = bells[j] == bell;
         if (!known)
             bells[n++] = bell;
     }
-    tt_wait_begin(&r->wait, r->pending[r->first].call.comm->wait_policy, bells, n);
+    tt_wait_begin(&r->wait, r->pending[r->first].call.comm->wait_policy, bells, deaf ? 0 : n);
     r->waiting = true;
 }
 
@@ -141,8 +143,11 @@ static void idle(struct runner *r)
         if (p->call.comm != seen)
             note(r, i, tt_comm_check(p->call.comm));
         seen = p->call.comm;
-        if (look && !p->over && p->op != NULL)
-            note(r, i, tt_fault_inspect(p, (now - r->stalled_ns) / 1000000));
+        if (!look || p->over || p->op == NULL)
+            continue;
+        if (tt_exec_is_held(p->op)) /* by its own device, which may take its time */
+            r->stalled_ns = now;
+        note(r, i, tt_fault_inspect(p, (now - r->stalled_ns) / 1000000));
     }
 }
 

@@ -124,7 +124,7 @@ struct tt_dev {
     enum tt_dev_error (*stream_capture)(void *stream, struct tt_dev_capture *capture);
 
     /* Events. A wait for an event that was never recorded is none. `external`: in a capture, the record or
-     * wait is done at each replay, so that it orders what is outside the graph; outside it changes nothing. */
+     * wait is done at each replay, which orders what is outside the graph; else it changes nothing. */
     enum tt_dev_error (*event_create)(bool timed, void **event);
     enum tt_dev_error (*event_destroy)(void *event);
     enum tt_dev_error (*event_record)(void *event, void *stream, bool external);

@@ -1,0 +1,31 @@
+/* gate.h: where a stream of a device and the thread that runs a call meet: two words in pinned memory.
+ *
+ * The stream copies the operands of slice z to where the thread can read them and then makes `ready` z + 1;
+ * the thread runs the slice, makes `done` z + 1, and the stream, which waits for that, copies the results
+ * back. Both count on from `base`, call after call, and are compared cyclically, so a gate is never reset. */
+#ifndef TT_GATE_H
+#define TT_GATE_H
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct tt_gate {
+    const _Atomic uint32_t *ready; /* written by the stream */
+    _Atomic uint32_t *done; /* by the thread */
+    uint32_t base;
+};
+
+/* May slice z begin? */
+static inline bool tt_gate_is_open(const struct tt_gate *g, uint32_t z)
+{
+    return (int32_t)(atomic_load_explicit(g->ready, memory_order_acquire) - g->base - z) > 0;
+}
+
+/* The first so many slices are done. The fence is for stores past the caches, which no release orders. */
+static inline void tt_gate_tell(const struct tt_gate *g, uint32_t slices)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    atomic_store_explicit(g->done, g->base + slices, memory_order_release);
+}
+
+#endif
