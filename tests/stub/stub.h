@@ -1,0 +1,47 @@
+/* stub.h: the controls of the stub, a GPU runtime without a GPU behind the device table (lib/base/dev.h).
+ *
+ * It is pessimistic on purpose: whatever a runtime may do to a program that relies on more than it is
+ * promised, the stub does, so that the program hangs or fails here and not only on somebody's machine. Each
+ * file says which part of the hardware it models; tests/test_stub*.c shows each hazard.
+ *
+ * Programs that cannot call the controls are configured by the environment: TUTTI_STUB is a list of
+ * key=value with commas between:
+ *   devices=2     how many; 0: no device, and the calls say so
+ *   queues=8      hardware queues of each device, which streams share
+ *   depth=1024    what a queue holds; an enqueue beyond that waits, and keeps others from enqueueing
+ *   memory=1024   MiB of each device
+ *   delay=0       microseconds at most, by chance, before each piece of work; copy_delay=, word_delay=,
+ *                 host_delay= and event_delay= say it for one class
+ *   seed=1        of that chance
+ *   words=1 managed=1 fds=1   0: the devices lack it
+ *   fail=FUNCTION:K           the K-th call of that function of the table fails */
+#ifndef TT_STUB_H
+#define TT_STUB_H
+#include "base/dev.h"
+
+struct tt_stub {
+    /* A text as in TUTTI_STUB, over what that says. False after the first call of the table, or if the text
+     * is wrong. */
+    bool (*configure)(const char *text);
+
+    /* Calls of a function of the table so far, by all threads. UINT64_MAX: there is none of that name. */
+    uint64_t (*calls)(const char *function);
+    /* The k-th call from now on (1: the next) of `function` returns `error` and does nothing. 0: none does.
+     * TT_DEV_BROKEN breaks the device that is current then. */
+    bool (*fail)(const char *function, uint64_t k, enum tt_dev_error error);
+
+    /* What users' programs make, and the table does not: a stream that waits for the legacy default stream,
+     * as that does for it. */
+    enum tt_dev_error (*stream_create_blocking)(void **stream);
+
+    /* Where the stub itself sees the byte at a device's address, NULL if there is none: tests look at device
+     * memory and fill it by this, with no work in between. */
+    void *(*look)(const void *ptr);
+};
+
+/* Exported by the module, beside tutti_device_table. */
+typedef const struct tt_stub *(*tt_stub_fn)(void);
+const struct tt_stub *tt_stub(void);
+const struct tt_dev *tutti_device_table(uint32_t version);
+
+#endif

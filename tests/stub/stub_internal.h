@@ -1,0 +1,214 @@
+/* stub_internal.h: what the files of the stub share.
+ *
+ * One lock, tt_stub_runtime.lock, guards all that is written here; it is held for moments only, and the
+ * threads that do the work hold it between two pieces of work. A second one for each device, `api`, is what
+ * the runtime of a GPU holds during a call: enqueueing takes it, and an allocation keeps it while it waits
+ * for all streams. Where both are held, `api` was taken first. */
+#ifndef TT_STUB_INTERNAL_H
+#define TT_STUB_INTERNAL_H
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "stub.h"
+
+enum { STUB_DEVICES = 8, STUB_QUEUES = 32 };
+
+/* The functions of the table that are counted and can be made to fail. */
+#define STUB_FUNCTIONS(X)                                                                                    \
+    X(count), X(facts), X(current), X(use), X(alloc), X(free), X(alloc_managed), X(alloc_pinned),            \
+        X(free_pinned), X(pin), X(unpin), X(classify), X(copy), X(copy_rows), X(fill), X(stream_create),     \
+        X(stream_destroy), X(stream_query), X(stream_sync), X(stream_device), X(stream_capture),             \
+        X(event_create), X(event_destroy), X(event_record), X(event_wait), X(event_query), X(event_elapsed), \
+        X(write_word), X(wait_word), X(host_call), X(preload), X(occupancy), X(launch), X(segment_alloc),    \
+        X(segment_export), X(segment_import), X(segment_free), X(capture_begin), X(capture_end),             \
+        X(graph_retain), X(graph_destroy), X(graph_instantiate), X(graph_launch), X(runnable_destroy)
+#define STUB_NUMBER(name) STUB_##name
+enum stub_function { STUB_FUNCTIONS(STUB_NUMBER), STUB_FUNCTION_COUNT };
+#undef STUB_NUMBER
+
+struct stub_event;
+
+enum stub_kind { STUB_MARK, STUB_COPY, STUB_FILL, STUB_WRITE, STUB_WAIT, STUB_HOST, STUB_KINDS };
+
+struct stub_task { /* what is to be done, whenever */
+    enum stub_kind kind;
+    union {
+        struct { /* of a mark: what it records, and what it waits for */
+            struct stub_event *record, *wait;
+        } event;
+        struct {
+            void *dst;
+            const void *src;
+            size_t dst_pitch, src_pitch, row_bytes, rows;
+        } copy;
+        struct {
+            void *dst;
+            size_t bytes;
+            int byte;
+        } fill;
+        struct {
+            uint32_t *word, value;
+        } word;
+        struct {
+            void (*call)(void *);
+            void *argument;
+        } host;
+    };
+};
+
+struct stub_work { /* a task in a queue; it lives until nobody can ask for it any more */
+    int references;
+    bool done;
+    int64_t done_ns;
+    struct stub_task task;
+    struct stub_work **after; /* what must be done before it begins */
+    int nafter;
+    struct stub_work *next;
+};
+
+struct stub_device;
+
+struct stub_queue { /* of the hardware: in order, one piece of work at a time */
+    struct stub_device *device;
+    bool started;
+    struct stub_work *first, *last;
+    int length;
+};
+
+struct stub_stream {
+    struct stub_stream *next;
+    struct stub_device *device;
+    struct stub_queue *queue;
+    struct stub_work *last; /* that was enqueued */
+    bool blocking; /* waits for the legacy stream, as that does for it */
+};
+
+struct stub_event {
+    struct stub_event *next;
+    struct stub_device *device;
+    struct stub_work *work; /* of its last record; NULL: there was none */
+    bool timed;
+};
+
+struct stub_device {
+    int number;
+    pthread_mutex_t api;
+    struct stub_queue queues[STUB_QUEUES];
+    int streams; /* made so far: the next one's queue */
+    struct stub_stream *legacy;
+    uint64_t used_bytes;
+    bool broken;
+};
+
+struct stub_memory { /* one allocation */
+    struct stub_memory *next;
+    enum tt_dev_kind kind;
+    int device;
+    uintptr_t base;
+    size_t bytes, mapped; /* asked for, and taken */
+    uint64_t id;
+    bool pinned_by_user;
+};
+
+struct stub_config {
+    int devices, queues, depth;
+    uint64_t memory_bytes, seed;
+    int64_t delay_us[STUB_KINDS];
+    bool words, managed, fds;
+};
+
+struct stub_runtime {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a piece of work was done or enqueued, or a device broke */
+    struct stub_config config;
+    struct stub_device devices[STUB_DEVICES];
+    struct stub_stream *streams;
+    struct stub_event *events;
+    struct stub_memory *memory; /* by address */
+    pthread_mutex_t host; /* functions of the host are called one at a time, as by one thread */
+};
+extern struct stub_runtime tt_stub_runtime;
+
+/* --- stub_config.c */
+extern const char *const tt_stub_names[STUB_FUNCTION_COUNT];
+/* `text` over what is there. False if it is wrong, which `why` says. */
+bool tt_stub_config_read(struct stub_config *config, const char *text, char *why, size_t why_bytes);
+
+/* --- stub_call.c: how a call begins and fails */
+/* Counts it; an error, if it must fail whatever it asks for. */
+enum tt_dev_error tt_stub_enter(enum stub_function function);
+/* Returns `error`, and keeps the text for `why`. */
+enum tt_dev_error tt_stub_fail(enum tt_dev_error error, enum stub_function function, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+const char *tt_stub_why(void);
+/* Of this thread; a thread that has used none is given number 0. */
+struct stub_device *tt_stub_current(void);
+bool tt_stub_configure(const char *text);
+uint64_t tt_stub_calls(const char *function);
+bool tt_stub_fail_call(const char *function, uint64_t k, enum tt_dev_error error);
+/* A thread of the runtime, which must not use the table while it calls a function of the host. */
+void tt_stub_calling_host(bool calling);
+void *tt_stub_new(size_t bytes); /* zeroed; ends the program if there is none */
+
+/* --- stub_memory.c */
+bool tt_stub_memory_open(void);
+/* Where the stub sees [ptr, ptr + bytes): NULL unless it all lies in one allocation. With the lock held. */
+void *tt_stub_memory_look(const void *ptr, size_t bytes);
+const struct stub_memory *tt_stub_memory_find(const void *ptr);
+void *tt_stub_look(const void *ptr);
+
+/* --- stub_work.c: queues. All with the lock held, but `idle`, which takes it. */
+struct stub_work *tt_stub_work_new(const struct stub_task *task);
+void tt_stub_work_after(struct stub_work *work, struct stub_work *before);
+void tt_stub_work_drop(struct stub_work *work);
+struct stub_work *tt_stub_work_hold(struct stub_work *work);
+void tt_stub_work_push(struct stub_queue *queue, struct stub_work *work);
+/* Waits until nothing of the device is under way. */
+void tt_stub_device_idle(struct stub_device *device);
+
+/* --- stub_task.c */
+/* On a queue's thread, without the lock. */
+void tt_stub_task_run(const struct stub_task *task, struct stub_device *device);
+
+/* --- stub_stream.c */
+void tt_stub_streams_open(struct stub_device *device);
+/* Begins a call that names a stream. NULL and an error: no stream, or of a device that is broken. */
+struct stub_stream *tt_stub_stream_enter(void *handle, enum stub_function function, enum tt_dev_error *error);
+/* Enqueues; the device's `api` is taken meanwhile. */
+enum tt_dev_error tt_stub_stream_add(struct stub_stream *stream, const struct stub_task *task);
+enum tt_dev_error tt_stub_stream_create_blocking(void **stream);
+
+/* The functions of the table. */
+enum tt_dev_error tt_stub_count(int *n);
+enum tt_dev_error tt_stub_facts(int device, struct tt_dev_facts *facts);
+enum tt_dev_error tt_stub_current_device(int *device);
+enum tt_dev_error tt_stub_use(int device);
+enum tt_dev_error tt_stub_alloc(size_t bytes, void **ptr);
+enum tt_dev_error tt_stub_free(void *ptr);
+enum tt_dev_error tt_stub_alloc_managed(size_t bytes, void **ptr);
+enum tt_dev_error tt_stub_alloc_pinned(size_t bytes, void **ptr);
+enum tt_dev_error tt_stub_free_pinned(void *ptr);
+enum tt_dev_error tt_stub_pin(void *ptr, size_t bytes, void **seen);
+enum tt_dev_error tt_stub_unpin(void *ptr);
+enum tt_dev_error tt_stub_classify(const void *ptr, struct tt_dev_pointer *what);
+enum tt_dev_error tt_stub_copy(void *dst, const void *src, size_t bytes, void *stream);
+enum tt_dev_error tt_stub_copy_rows(void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+    size_t row_bytes, size_t rows, void *stream);
+enum tt_dev_error tt_stub_fill(void *dst, int byte, size_t bytes, void *stream);
+enum tt_dev_error tt_stub_write_word(void *stream, uint32_t *word, uint32_t value);
+enum tt_dev_error tt_stub_wait_word(void *stream, uint32_t *word, uint32_t value);
+enum tt_dev_error tt_stub_host_call(void *stream, void (*call)(void *), void *argument);
+enum tt_dev_error tt_stub_stream_create(void **stream);
+enum tt_dev_error tt_stub_stream_destroy(void *stream);
+enum tt_dev_error tt_stub_stream_query(void *stream);
+enum tt_dev_error tt_stub_stream_sync(void *stream);
+enum tt_dev_error tt_stub_stream_device(void *stream, int *device);
+enum tt_dev_error tt_stub_stream_capture(void *stream, struct tt_dev_capture *capture);
+enum tt_dev_error tt_stub_event_create(bool timed, void **event);
+enum tt_dev_error tt_stub_event_destroy(void *event);
+enum tt_dev_error tt_stub_event_record(void *event, void *stream, bool external);
+enum tt_dev_error tt_stub_event_wait(void *event, void *stream, bool external);
+enum tt_dev_error tt_stub_event_query(void *event);
+enum tt_dev_error tt_stub_event_elapsed(void *begin, void *end, float *ms);
+
+#endif

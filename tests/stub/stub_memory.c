@@ -1,0 +1,284 @@
+/* stub_memory.c: memory, as the devices' runtime has it.
+ *
+ * A device's memory has two addresses: the one that its users hold, in a window of addresses that nobody may
+ * touch, so that a host that reads or writes device memory is killed; and the stub's own, at a distance that
+ * is the same for all of it.
+ *
+ *     low                         low + WINDOW                       low + 2 WINDOW
+ *      | users' addresses: no access | the stub's: pages where allocated |
+ *
+ * An address that was freed is given out again at once, as the runtimes do: who remembers things by address
+ * is found out. Fresh memory holds rubbish. Allocating and freeing waits for all streams of the device,
+ * holding its lock. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "stub_internal.h"
+
+#define WINDOW ((size_t)64 << 30)
+enum { PAGE = 4096, RUBBISH = 0xcb, RUBBISH_BYTES = 1 << 20 };
+
+static uintptr_t low;
+static uint64_t ids;
+
+bool tt_stub_memory_open(void)
+{
+    void *window = mmap(NULL, 2 * WINDOW, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (window == MAP_FAILED)
+        return false;
+    low = (uintptr_t)window;
+    return true;
+}
+
+static bool in_window(uintptr_t at)
+{
+    return at >= low && at < low + WINDOW;
+}
+
+static size_t pages(size_t bytes)
+{
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+/* --- The list of what there is. */
+
+static void list_add(struct stub_memory *memory)
+{
+    struct stub_memory **at = &tt_stub_runtime.memory;
+    while (*at != NULL && (*at)->base < memory->base)
+        at = &(*at)->next;
+    memory->next = *at;
+    memory->id = ++ids;
+    *at = memory;
+}
+
+static void list_remove(struct stub_memory *memory)
+{
+    struct stub_memory **at = &tt_stub_runtime.memory;
+    while (*at != memory)
+        at = &(*at)->next;
+    *at = memory->next;
+}
+
+const struct stub_memory *tt_stub_memory_find(const void *ptr)
+{
+    uintptr_t at = (uintptr_t)ptr;
+    for (const struct stub_memory *m = tt_stub_runtime.memory; m != NULL && m->base <= at; m = m->next)
+        if (at - m->base < m->bytes)
+            return m;
+    return NULL;
+}
+
+void *tt_stub_memory_look(const void *ptr, size_t bytes)
+{
+    const struct stub_memory *m = tt_stub_memory_find(ptr);
+    uintptr_t at = (uintptr_t)ptr;
+    if (m == NULL || bytes > m->bytes - (at - m->base))
+        return NULL;
+    return (void *)(in_window(at) ? at + WINDOW : at);
+}
+
+void *tt_stub_look(const void *ptr)
+{
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    void *at = tt_stub_memory_look(ptr, 1);
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    return at;
+}
+
+/* The lowest free addresses of the window with a page of distance, which catches who runs over; 0: none. */
+static uintptr_t window_place(size_t mapped)
+{
+    uintptr_t at = low;
+    for (const struct stub_memory *m = tt_stub_runtime.memory; m != NULL; m = m->next) {
+        if (!in_window(m->base))
+            continue;
+        if (m->base - at >= mapped + PAGE)
+            break;
+        at = m->base + m->mapped + PAGE;
+    }
+    return low + WINDOW - at >= mapped + PAGE ? at : 0;
+}
+
+/* --- Making and freeing it. */
+
+static struct stub_memory *make_device_memory(struct stub_device *device, size_t bytes)
+{
+    size_t mapped = pages(bytes);
+    if (bytes > tt_stub_runtime.config.memory_bytes - device->used_bytes)
+        return NULL;
+    uintptr_t base = window_place(mapped);
+    if (base == 0)
+        return NULL;
+    void *own = (void *)(base + WINDOW);
+    if (mmap(own, mapped, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != own)
+        return NULL;
+    madvise(own, mapped, MADV_DONTFORK); /* a device's memory is not copied for a child */
+    memset(own, RUBBISH, bytes < RUBBISH_BYTES ? bytes : RUBBISH_BYTES);
+    struct stub_memory *m = tt_stub_new(sizeof *m);
+    *m = (struct stub_memory){
+        .kind = TT_DEV_DEVICE, .device = device->number, .base = base, .bytes = bytes, .mapped = mapped
+    };
+    device->used_bytes += bytes;
+    list_add(m);
+    return m;
+}
+
+static struct stub_memory *make_host_memory(enum tt_dev_kind kind, int device, size_t bytes)
+{
+    size_t mapped = pages(bytes);
+    void *base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED)
+        return NULL;
+    memset(base, RUBBISH, bytes < RUBBISH_BYTES ? bytes : RUBBISH_BYTES);
+    struct stub_memory *m = tt_stub_new(sizeof *m);
+    *m = (struct stub_memory){
+        .kind = kind, .device = device, .base = (uintptr_t)base, .bytes = bytes, .mapped = mapped
+    };
+    list_add(m);
+    return m;
+}
+
+static enum tt_dev_error allocate(
+    enum stub_function function, enum tt_dev_kind kind, size_t bytes, void **ptr)
+{
+    enum tt_dev_error error = tt_stub_enter(function);
+    if (error != TT_DEV_OK)
+        return error;
+    if (bytes == 0)
+        return tt_stub_fail(TT_DEV_INVALID, function, "bytes is 0; at least 1 is legal");
+    if (kind == TT_DEV_MANAGED && !tt_stub_runtime.config.managed)
+        return tt_stub_fail(TT_DEV_UNSUPPORTED, function, "the devices have no managed memory");
+    struct stub_device *device = tt_stub_current();
+    pthread_mutex_lock(&device->api);
+    tt_stub_device_idle(device);
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    struct stub_memory *m = kind == TT_DEV_DEVICE
+                                ? make_device_memory(device, bytes)
+                                : make_host_memory(kind, kind == TT_DEV_PINNED ? -1 : device->number, bytes);
+    if (m != NULL)
+        *ptr = (void *)m->base;
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    pthread_mutex_unlock(&device->api);
+    return m != NULL ? TT_DEV_OK : tt_stub_fail(TT_DEV_NO_MEMORY, function, "no room for %zu bytes", bytes);
+}
+
+static void give_back(struct stub_memory *m)
+{
+    if (in_window(m->base)) {
+        mmap((void *)(m->base + WINDOW), m->mapped, PROT_NONE,
+            MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        tt_stub_runtime.devices[m->device].used_bytes -= m->bytes;
+    } else if (!m->pinned_by_user) {
+        munmap((void *)m->base, m->mapped);
+    }
+    list_remove(m);
+    free(m);
+}
+
+/* `what`: of the kinds that this function frees. */
+static enum tt_dev_error release(enum stub_function function, void *ptr, bool pinned, bool by_user)
+{
+    enum tt_dev_error error = tt_stub_enter(function);
+    if (error != TT_DEV_OK || (ptr == NULL && !by_user))
+        return error;
+    struct stub_device *device = tt_stub_current();
+    pthread_mutex_lock(&device->api);
+    tt_stub_device_idle(device);
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    struct stub_memory *m = (struct stub_memory *)tt_stub_memory_find(ptr);
+    bool right = m != NULL && m->base == (uintptr_t)ptr && (m->kind == TT_DEV_PINNED) == pinned &&
+                 m->pinned_by_user == by_user;
+    if (right)
+        give_back(m);
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    pthread_mutex_unlock(&device->api);
+    return right ? TT_DEV_OK
+                 : tt_stub_fail(TT_DEV_INVALID, function, "%p is not what it frees, or it was freed", ptr);
+}
+
+/* --- The table's functions. */
+
+enum tt_dev_error tt_stub_alloc(size_t bytes, void **ptr)
+{
+    return allocate(STUB_alloc, TT_DEV_DEVICE, bytes, ptr);
+}
+
+enum tt_dev_error tt_stub_free(void *ptr)
+{
+    return release(STUB_free, ptr, false, false);
+}
+
+enum tt_dev_error tt_stub_alloc_managed(size_t bytes, void **ptr)
+{
+    return allocate(STUB_alloc_managed, TT_DEV_MANAGED, bytes, ptr);
+}
+
+enum tt_dev_error tt_stub_alloc_pinned(size_t bytes, void **ptr)
+{
+    return allocate(STUB_alloc_pinned, TT_DEV_PINNED, bytes, ptr);
+}
+
+enum tt_dev_error tt_stub_free_pinned(void *ptr)
+{
+    return release(STUB_free_pinned, ptr, true, false);
+}
+
+/* Memory that is not mapped cannot be pinned, nor any that is known already. */
+static bool can_be_pinned(const void *ptr, size_t bytes)
+{
+    uintptr_t begin = (uintptr_t)ptr, end = begin + bytes, page = begin / PAGE * PAGE;
+    for (const struct stub_memory *m = tt_stub_runtime.memory; m != NULL; m = m->next)
+        if (m->base < end && begin < m->base + m->bytes)
+            return false;
+    return !in_window(begin) && msync((void *)page, end - page, MS_ASYNC) == 0;
+}
+
+enum tt_dev_error tt_stub_pin(void *ptr, size_t bytes, void **seen)
+{
+    enum tt_dev_error error = tt_stub_enter(STUB_pin);
+    if (error != TT_DEV_OK)
+        return error;
+    struct stub_device *device = tt_stub_current();
+    pthread_mutex_lock(&device->api);
+    tt_stub_device_idle(device);
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    bool right = bytes > 0 && can_be_pinned(ptr, bytes);
+    if (right) {
+        struct stub_memory *m = tt_stub_new(sizeof *m);
+        *m = (struct stub_memory){ .kind = TT_DEV_PINNED,
+            .device = -1,
+            .base = (uintptr_t)ptr,
+            .bytes = bytes,
+            .pinned_by_user = true };
+        list_add(m);
+        *seen = ptr;
+    }
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    pthread_mutex_unlock(&device->api);
+    return right
+               ? TT_DEV_OK
+               : tt_stub_fail(TT_DEV_INVALID, STUB_pin, "%zu bytes at %p: not mapped, or pinned", bytes, ptr);
+}
+
+enum tt_dev_error tt_stub_unpin(void *ptr)
+{
+    return release(STUB_unpin, ptr, true, true);
+}
+
+enum tt_dev_error tt_stub_classify(const void *ptr, struct tt_dev_pointer *what)
+{
+    enum tt_dev_error error = tt_stub_enter(STUB_classify);
+    if (error != TT_DEV_OK)
+        return error;
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    const struct stub_memory *m = tt_stub_memory_find(ptr);
+    *what = (struct tt_dev_pointer){ .kind = TT_DEV_HOST, .device = -1 };
+    if (m != NULL)
+        *what = (struct tt_dev_pointer){
+            .kind = m->kind, .device = m->device, .base = m->base, .bytes = m->bytes, .id = m->id
+        };
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    return TT_DEV_OK;
+}

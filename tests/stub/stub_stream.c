@@ -1,0 +1,291 @@
+/* stub_stream.c: streams, and what is enqueued on them.
+ *
+ * The legacy default stream (NULL) begins after all that was enqueued before on the streams of its device
+ * that block, and they go on after it; streams made by the table do neither. Every enqueue takes the device's
+ * `api`, and keeps it while the queue is full: then nobody enqueues anything on that device. */
+#include <stdlib.h>
+
+#include "stub_internal.h"
+
+static _Thread_local struct stub_stream *own_stream[STUB_DEVICES]; /* TT_DEV_STREAM_PER_THREAD */
+
+static struct stub_stream *stream_new(struct stub_device *device, bool blocking)
+{
+    struct stub_stream *stream = tt_stub_new(sizeof *stream);
+    stream->device = device;
+    stream->queue = &device->queues[device->streams++ % tt_stub_runtime.config.queues];
+    stream->blocking = blocking;
+    stream->next = tt_stub_runtime.streams;
+    tt_stub_runtime.streams = stream;
+    return stream;
+}
+
+void tt_stub_streams_open(struct stub_device *device)
+{
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    device->legacy = stream_new(device, false);
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+}
+
+static struct stub_stream *find(void *handle)
+{
+    struct stub_device *device = tt_stub_current();
+    if (handle == NULL)
+        return device->legacy;
+    if (handle == TT_DEV_STREAM_PER_THREAD) {
+        struct stub_stream **own = &own_stream[device->number];
+        if (*own == NULL)
+            *own = stream_new(device, true);
+        return *own;
+    }
+    struct stub_stream *stream = tt_stub_runtime.streams;
+    while (stream != NULL && stream != handle)
+        stream = stream->next;
+    return stream;
+}
+
+struct stub_stream *tt_stub_stream_enter(void *handle, enum stub_function function, enum tt_dev_error *error)
+{
+    *error = tt_stub_enter(function);
+    if (*error != TT_DEV_OK)
+        return NULL;
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    struct stub_stream *stream = find(handle);
+    bool broken = stream != NULL && stream->device->broken;
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    if (stream == NULL)
+        *error = tt_stub_fail(TT_DEV_INVALID, function, "stream is %p, which is none, or is gone", handle);
+    if (broken)
+        *error = tt_stub_fail(TT_DEV_BROKEN, function, "device %d is broken", stream->device->number);
+    return broken ? NULL : stream;
+}
+
+/* --- Making, ending and asking. */
+
+static enum tt_dev_error create(void **stream, bool blocking)
+{
+    enum tt_dev_error error = tt_stub_enter(STUB_stream_create);
+    if (error != TT_DEV_OK)
+        return error;
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    *stream = stream_new(tt_stub_current(), blocking);
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    return TT_DEV_OK;
+}
+
+enum tt_dev_error tt_stub_stream_create(void **stream)
+{
+    return create(stream, false);
+}
+
+enum tt_dev_error tt_stub_stream_create_blocking(void **stream)
+{
+    return create(stream, true);
+}
+
+/* What was enqueued is done all the same. */
+enum tt_dev_error tt_stub_stream_destroy(void *handle)
+{
+    enum tt_dev_error error = tt_stub_enter(STUB_stream_destroy);
+    if (error != TT_DEV_OK)
+        return error;
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    struct stub_stream **at = &tt_stub_runtime.streams;
+    while (*at != NULL && *at != handle)
+        at = &(*at)->next;
+    struct stub_stream *stream = *at;
+    bool right = stream != NULL && stream != stream->device->legacy;
+    if (right) {
+        *at = stream->next;
+        tt_stub_work_drop(stream->last);
+        free(stream);
+    }
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    return right ? TT_DEV_OK
+                 : tt_stub_fail(TT_DEV_INVALID, STUB_stream_destroy, "stream is %p, which none made", handle);
+}
+
+static bool is_done(const struct stub_work *work)
+{
+    return work == NULL || work->done;
+}
+
+/* Of the legacy stream: all that it would wait for. */
+static bool stream_done(const struct stub_stream *stream)
+{
+    bool done = is_done(stream->last);
+    if (stream == stream->device->legacy)
+        for (const struct stub_stream *s = tt_stub_runtime.streams; s != NULL; s = s->next)
+            done = done && (s->device != stream->device || !s->blocking || is_done(s->last));
+    return done;
+}
+
+enum tt_dev_error tt_stub_stream_query(void *handle)
+{
+    enum tt_dev_error error;
+    const struct stub_stream *stream = tt_stub_stream_enter(handle, STUB_stream_query, &error);
+    if (stream == NULL)
+        return error;
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    bool done = stream_done(stream);
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    return done ? TT_DEV_OK : TT_DEV_NOT_READY;
+}
+
+enum tt_dev_error tt_stub_stream_sync(void *handle)
+{
+    enum tt_dev_error error;
+    const struct stub_stream *stream = tt_stub_stream_enter(handle, STUB_stream_sync, &error);
+    if (stream == NULL)
+        return error;
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    while (!stream_done(stream) && !stream->device->broken)
+        pthread_cond_wait(&tt_stub_runtime.changed, &tt_stub_runtime.lock);
+    bool broken = stream->device->broken;
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    return broken ? tt_stub_fail(TT_DEV_BROKEN, STUB_stream_sync, "the device broke meanwhile") : TT_DEV_OK;
+}
+
+enum tt_dev_error tt_stub_stream_device(void *handle, int *device)
+{
+    enum tt_dev_error error;
+    const struct stub_stream *stream = tt_stub_stream_enter(handle, STUB_stream_device, &error);
+    if (stream != NULL)
+        *device = stream->device->number;
+    return stream != NULL ? TT_DEV_OK : error;
+}
+
+enum tt_dev_error tt_stub_stream_capture(void *handle, struct tt_dev_capture *capture)
+{
+    enum tt_dev_error error;
+    const struct stub_stream *stream = tt_stub_stream_enter(handle, STUB_stream_capture, &error);
+    if (stream != NULL)
+        *capture = (struct tt_dev_capture){ .active = false };
+    return stream != NULL ? TT_DEV_OK : error;
+}
+
+/* --- Enqueueing. */
+
+enum tt_dev_error tt_stub_stream_add(struct stub_stream *stream, const struct stub_task *task)
+{
+    struct stub_device *device = stream->device;
+    pthread_mutex_lock(&device->api);
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    while (stream->queue->length >= tt_stub_runtime.config.depth)
+        pthread_cond_wait(&tt_stub_runtime.changed, &tt_stub_runtime.lock);
+    struct stub_work *work = tt_stub_work_new(task);
+    struct stub_event *record = task->kind == STUB_MARK ? task->event.record : NULL;
+    struct stub_event *wait = task->kind == STUB_MARK ? task->event.wait : NULL;
+    tt_stub_work_after(work, wait != NULL ? wait->work : NULL);
+    if (stream->blocking)
+        tt_stub_work_after(work, device->legacy->last);
+    if (stream == device->legacy)
+        for (struct stub_stream *s = tt_stub_runtime.streams; s != NULL; s = s->next)
+            if (s->device == device && s->blocking)
+                tt_stub_work_after(work, s->last);
+    tt_stub_work_push(stream->queue, work);
+    tt_stub_work_drop(stream->last);
+    stream->last = work;
+    if (record != NULL) {
+        tt_stub_work_drop(record->work);
+        record->work = tt_stub_work_hold(work);
+    }
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    pthread_mutex_unlock(&device->api);
+    return TT_DEV_OK;
+}
+
+/* True if streams can reach these bytes; pageable memory they cannot. */
+static bool reachable(const void *ptr, size_t bytes)
+{
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    bool right = tt_stub_memory_look(ptr, bytes) != NULL;
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    return right;
+}
+
+static enum tt_dev_error add_copy(enum stub_function function, const struct stub_task *task, void *handle)
+{
+    enum tt_dev_error error;
+    struct stub_stream *stream = tt_stub_stream_enter(handle, function, &error);
+    if (stream == NULL)
+        return error;
+    size_t row = task->copy.row_bytes, rows = task->copy.rows;
+    if (row == 0 || rows == 0)
+        return TT_DEV_OK;
+    if (rows > 1 && (task->copy.dst_pitch < row || task->copy.src_pitch < row))
+        return tt_stub_fail(TT_DEV_INVALID, function, "a pitch is less than row_bytes, which is %zu", row);
+    if (!reachable(task->copy.dst, (rows - 1) * task->copy.dst_pitch + row))
+        return tt_stub_fail(TT_DEV_INVALID, function, "dst is %p: pageable, or runs over", task->copy.dst);
+    if (!reachable(task->copy.src, (rows - 1) * task->copy.src_pitch + row))
+        return tt_stub_fail(TT_DEV_INVALID, function, "src is %p: pageable, or runs over", task->copy.src);
+    return tt_stub_stream_add(stream, task);
+}
+
+enum tt_dev_error tt_stub_copy(void *dst, const void *src, size_t bytes, void *stream)
+{
+    struct stub_task task = { .kind = STUB_COPY, .copy = { dst, src, bytes, bytes, bytes, 1 } };
+    return add_copy(STUB_copy, &task, stream);
+}
+
+enum tt_dev_error tt_stub_copy_rows(void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+    size_t row_bytes, size_t rows, void *stream)
+{
+    struct stub_task task = { .kind = STUB_COPY,
+        .copy = { dst, src, dst_pitch, src_pitch, row_bytes, rows } };
+    return add_copy(STUB_copy_rows, &task, stream);
+}
+
+enum tt_dev_error tt_stub_fill(void *dst, int byte, size_t bytes, void *handle)
+{
+    enum tt_dev_error error;
+    struct stub_stream *stream = tt_stub_stream_enter(handle, STUB_fill, &error);
+    if (stream == NULL || bytes == 0)
+        return error;
+    if (!reachable(dst, bytes))
+        return tt_stub_fail(TT_DEV_INVALID, STUB_fill, "dst is %p: pageable, or runs over", dst);
+    return tt_stub_stream_add(stream, &(struct stub_task){ .kind = STUB_FILL, .fill = { dst, bytes, byte } });
+}
+
+/* Words are in pinned or device memory, and a stream's are enqueued by threads that use its device. */
+static enum tt_dev_error add_word(
+    enum stub_function function, enum stub_kind kind, void *handle, uint32_t *word, uint32_t value)
+{
+    enum tt_dev_error error;
+    struct stub_stream *stream = tt_stub_stream_enter(handle, function, &error);
+    if (stream == NULL)
+        return error;
+    if (!tt_stub_runtime.config.words)
+        return tt_stub_fail(TT_DEV_UNSUPPORTED, function, "the devices have no words");
+    if (stream->device != tt_stub_current())
+        return tt_stub_fail(
+            TT_DEV_INVALID, function, "stream is of device %d, which is not current", stream->device->number);
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    const struct stub_memory *m = tt_stub_memory_find(word);
+    bool right = m != NULL && m->kind != TT_DEV_MANAGED && (uintptr_t)word % sizeof *word == 0 &&
+                 tt_stub_memory_look(word, sizeof *word) != NULL;
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    if (!right)
+        return tt_stub_fail(TT_DEV_INVALID, function,
+            "word is %p; 4 bytes of pinned or device memory are legal", (void *)word);
+    return tt_stub_stream_add(stream, &(struct stub_task){ .kind = kind, .word = { word, value } });
+}
+
+enum tt_dev_error tt_stub_write_word(void *stream, uint32_t *word, uint32_t value)
+{
+    return add_word(STUB_write_word, STUB_WRITE, stream, word, value);
+}
+
+enum tt_dev_error tt_stub_wait_word(void *stream, uint32_t *word, uint32_t value)
+{
+    return add_word(STUB_wait_word, STUB_WAIT, stream, word, value);
+}
+
+enum tt_dev_error tt_stub_host_call(void *handle, void (*call)(void *), void *argument)
+{
+    enum tt_dev_error error;
+    struct stub_stream *stream = tt_stub_stream_enter(handle, STUB_host_call, &error);
+    if (stream == NULL)
+        return error;
+    return tt_stub_stream_add(stream, &(struct stub_task){ .kind = STUB_HOST, .host = { call, argument } });
+}

@@ -1,0 +1,61 @@
+/* stub_table.c: the table itself, and the table of controls. */
+#include "stub_internal.h"
+
+static const char *describe(void)
+{
+    return "stub";
+}
+
+static const struct tt_dev table = {
+    .version = TT_DEV_VERSION,
+    .describe = describe,
+    .why = tt_stub_why,
+    .count = tt_stub_count,
+    .facts = tt_stub_facts,
+    .current = tt_stub_current_device,
+    .use = tt_stub_use,
+    .alloc = tt_stub_alloc,
+    .free = tt_stub_free,
+    .alloc_managed = tt_stub_alloc_managed,
+    .alloc_pinned = tt_stub_alloc_pinned,
+    .free_pinned = tt_stub_free_pinned,
+    .pin = tt_stub_pin,
+    .unpin = tt_stub_unpin,
+    .classify = tt_stub_classify,
+    .copy = tt_stub_copy,
+    .copy_rows = tt_stub_copy_rows,
+    .fill = tt_stub_fill,
+    .stream_create = tt_stub_stream_create,
+    .stream_destroy = tt_stub_stream_destroy,
+    .stream_query = tt_stub_stream_query,
+    .stream_sync = tt_stub_stream_sync,
+    .stream_device = tt_stub_stream_device,
+    .stream_capture = tt_stub_stream_capture,
+    .event_create = tt_stub_event_create,
+    .event_destroy = tt_stub_event_destroy,
+    .event_record = tt_stub_event_record,
+    .event_wait = tt_stub_event_wait,
+    .event_query = tt_stub_event_query,
+    .event_elapsed = tt_stub_event_elapsed,
+    .write_word = tt_stub_write_word,
+    .wait_word = tt_stub_wait_word,
+    .host_call = tt_stub_host_call,
+};
+
+const struct tt_dev *tutti_device_table(uint32_t version)
+{
+    return version == TT_DEV_VERSION ? &table : NULL;
+}
+
+static const struct tt_stub controls = {
+    .configure = tt_stub_configure,
+    .calls = tt_stub_calls,
+    .fail = tt_stub_fail_call,
+    .stream_create_blocking = tt_stub_stream_create_blocking,
+    .look = tt_stub_look,
+};
+
+const struct tt_stub *tt_stub(void)
+{
+    return &controls;
+}

@@ -1,0 +1,87 @@
+/* stub_task.c: what a piece of work does, on the thread of its queue.
+ *
+ * Addresses are looked up once more, when the work is done: memory that was freed meanwhile (a graph that is
+ * replayed afterwards) breaks the device, as an illegal address does, and everything fails from then on. */
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "stub_internal.h"
+
+static void *look(struct stub_device *device, const void *ptr, size_t bytes)
+{
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    void *at = tt_stub_memory_look(ptr, bytes);
+    if (at == NULL)
+        device->broken = true;
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    return at;
+}
+
+static void copy(const struct stub_task *task, struct stub_device *device)
+{
+    size_t row = task->copy.row_bytes, rows = task->copy.rows;
+    size_t dst_pitch = task->copy.dst_pitch, src_pitch = task->copy.src_pitch;
+    char *dst = look(device, task->copy.dst, (rows - 1) * dst_pitch + row);
+    const char *src = look(device, task->copy.src, (rows - 1) * src_pitch + row);
+    for (size_t i = 0; i < rows && dst != NULL && src != NULL; i++)
+        memmove(dst + i * dst_pitch, src + i * src_pitch, row);
+}
+
+static bool is_broken(struct stub_device *device)
+{
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    bool broken = device->broken;
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    return broken;
+}
+
+/* Yields, then sleeps: many queues wait at once on few cores. */
+static void wait_for(const uint32_t *word, uint32_t value, struct stub_device *device)
+{
+    for (int polls = 0; (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) < 0; polls++) {
+        if (polls < 50)
+            sched_yield();
+        else if (is_broken(device))
+            return;
+        else
+            nanosleep(&(struct timespec){ .tv_nsec = polls < 500 ? 20000 : 200000 }, NULL);
+    }
+}
+
+static void call_host(const struct stub_task *task)
+{
+    pthread_mutex_lock(&tt_stub_runtime.host);
+    tt_stub_calling_host(true);
+    task->host.call(task->host.argument);
+    tt_stub_calling_host(false);
+    pthread_mutex_unlock(&tt_stub_runtime.host);
+}
+
+void tt_stub_task_run(const struct stub_task *task, struct stub_device *device)
+{
+    void *at;
+    switch (task->kind) {
+    case STUB_COPY:
+        copy(task, device);
+        break;
+    case STUB_FILL:
+        if ((at = look(device, task->fill.dst, task->fill.bytes)) != NULL)
+            memset(at, task->fill.byte, task->fill.bytes);
+        break;
+    case STUB_WRITE:
+        if ((at = look(device, task->word.word, sizeof(uint32_t))) != NULL)
+            __atomic_store_n((uint32_t *)at, task->word.value, __ATOMIC_RELEASE);
+        break;
+    case STUB_WAIT:
+        if ((at = look(device, task->word.word, sizeof(uint32_t))) != NULL)
+            wait_for(at, task->word.value, device);
+        break;
+    case STUB_HOST:
+        call_host(task);
+        break;
+    case STUB_MARK:
+    case STUB_KINDS:
+        break;
+    }
+}

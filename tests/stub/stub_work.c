@@ -1,0 +1,168 @@
+/* stub_work.c: the hardware queues of a device, and the work in them.
+ *
+ * A device has K queues; streams are spread over them in the order in which they are made. A queue does one
+ * piece of work at a time, in the order of submission: what waits at its head (for a word, for an event)
+ * holds up all behind it, also what belongs to other streams. With K = 1 that is one FIFO, in which a wait
+ * can end only by what was submitted before it, by another process or by a CPU:
+ *
+ *     stream A   wait(x)                        queue   wait(x) | write(x)      never ends
+ *     stream B            write(x)
+ *
+ * Each queue is a thread, begun with its first work. */
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "stub_internal.h"
+
+struct stub_work *tt_stub_work_new(const struct stub_task *task)
+{
+    struct stub_work *work = tt_stub_new(sizeof *work);
+    work->references = 1;
+    work->task = *task;
+    return work;
+}
+
+struct stub_work *tt_stub_work_hold(struct stub_work *work)
+{
+    if (work != NULL)
+        work->references++;
+    return work;
+}
+
+static void forget_after(struct stub_work *work)
+{
+    for (int i = 0; i < work->nafter; i++)
+        tt_stub_work_drop(work->after[i]);
+    free(work->after);
+    work->after = NULL;
+    work->nafter = 0;
+}
+
+void tt_stub_work_drop(struct stub_work *work)
+{
+    if (work == NULL || --work->references > 0)
+        return;
+    forget_after(work);
+    free(work);
+}
+
+void tt_stub_work_after(struct stub_work *work, struct stub_work *before)
+{
+    if (before == NULL || before->done)
+        return;
+    work->after = realloc(work->after, (size_t)(work->nafter + 1) * sizeof *work->after);
+    if (work->after == NULL)
+        abort();
+    work->after[work->nafter++] = tt_stub_work_hold(before);
+}
+
+/* --- The threads. */
+
+static bool may_begin(const struct stub_work *work)
+{
+    for (int i = 0; i < work->nafter; i++)
+        if (!work->after[i]->done)
+            return false;
+    return true;
+}
+
+/* By chance, from one seed: xorshift. With the lock held. */
+static int64_t delay_us(enum stub_kind kind)
+{
+    static uint64_t state;
+    int64_t most = tt_stub_runtime.config.delay_us[kind];
+    if (state == 0)
+        state = tt_stub_runtime.config.seed * 0x9e3779b97f4a7c15u | 1;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return most == 0 ? 0 : (int64_t)(state >> 1) % (most + 1);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void work_do(struct stub_queue *queue, struct stub_work *work)
+{
+    int64_t us = delay_us(work->task.kind);
+    bool broken = queue->device->broken;
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    if (us > 0)
+        nanosleep(&(struct timespec){ .tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000 }, NULL);
+    if (!broken)
+        tt_stub_task_run(&work->task, queue->device);
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    work->done = true;
+    work->done_ns = now_ns();
+    forget_after(work); /* else each piece of work would keep all before it */
+}
+
+static void *queue_run(void *argument)
+{
+    struct stub_queue *queue = argument;
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    for (;;) {
+        struct stub_work *work = queue->first;
+        if (work == NULL || !(may_begin(work) || queue->device->broken)) {
+            pthread_cond_wait(&tt_stub_runtime.changed, &tt_stub_runtime.lock);
+            continue;
+        }
+        work_do(queue, work);
+        queue->first = work->next;
+        if (queue->first == NULL)
+            queue->last = NULL;
+        queue->length--;
+        tt_stub_work_drop(work);
+        pthread_cond_broadcast(&tt_stub_runtime.changed);
+    }
+    return NULL;
+}
+
+/* Deaf to signals, which are for the program's threads. */
+static void queue_start(struct stub_queue *queue)
+{
+    sigset_t all, before;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&thread, NULL, queue_run, queue) != 0)
+        abort();
+    pthread_detach(thread);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    queue->started = true;
+}
+
+void tt_stub_work_push(struct stub_queue *queue, struct stub_work *work)
+{
+    if (!queue->started)
+        queue_start(queue);
+    work->next = NULL;
+    if (queue->last != NULL)
+        queue->last->next = tt_stub_work_hold(work);
+    else
+        queue->first = tt_stub_work_hold(work);
+    queue->last = work;
+    queue->length++;
+    pthread_cond_broadcast(&tt_stub_runtime.changed);
+}
+
+static bool is_idle(const struct stub_device *device)
+{
+    for (int i = 0; i < STUB_QUEUES; i++)
+        if (device->queues[i].length > 0)
+            return false;
+    return true;
+}
+
+void tt_stub_device_idle(struct stub_device *device)
+{
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    while (!is_idle(device))
+        pthread_cond_wait(&tt_stub_runtime.changed, &tt_stub_runtime.lock);
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+}

@@ -1,0 +1,488 @@
+/* test_stub.c: the stub of a GPU's runtime: it does what a device does, and hangs where one does.
+ *
+ * What hangs is shown by a stream that is not ready after LONG_MS, and is once somebody helps it; that the
+ * same program ends elsewhere shows that it was not merely slow. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "stub/stub.h"
+
+enum { LONG_MS = 100, ENOUGH_MS = 20000 };
+
+static const struct tt_dev *dev;
+static const struct tt_stub *stub;
+static uint32_t *words; /* pinned, all 0 */
+
+static void limit_time(void)
+{
+    alarm(60);
+}
+
+TestSuite(stub, .init = limit_time);
+
+static void start(const char *text)
+{
+    dev = tutti_device_table(TT_DEV_VERSION);
+    stub = tt_stub();
+    cr_assert(stub->configure(text));
+    cr_assert_eq(dev->alloc_pinned(4096, (void **)&words), TT_DEV_OK);
+    memset(words, 0, 4096);
+}
+
+static void *stream_new(void)
+{
+    void *stream;
+    cr_assert_eq(dev->stream_create(&stream), TT_DEV_OK);
+    return stream;
+}
+
+static bool ready_within(void *stream, int ms)
+{
+    for (; ms > 0 && dev->stream_query(stream) == TT_DEV_NOT_READY; ms--)
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    return dev->stream_query(stream) == TT_DEV_OK;
+}
+
+static void hangs(void *stream)
+{
+    cr_expect_not(ready_within(stream, LONG_MS), "it ends, and should hang");
+}
+
+static void ends(void *stream)
+{
+    cr_expect(ready_within(stream, ENOUGH_MS), "it hangs, and should end");
+}
+
+static void open_word(uint32_t *word, uint32_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+/* --- What a device does. */
+
+Test(stub, devices_and_their_facts)
+{
+    int n = 0, current = 0;
+    struct tt_dev_facts facts[2];
+    dev = tutti_device_table(TT_DEV_VERSION);
+    cr_assert_null(tutti_device_table(TT_DEV_VERSION + 1));
+    cr_assert(tt_stub()->configure("devices=2,memory=64"));
+    cr_expect(dev->current(&current) == TT_DEV_OK && current == -1);
+    cr_expect(dev->count(&n) == TT_DEV_OK && n == 2);
+    cr_expect(dev->facts(0, &facts[0]) == TT_DEV_OK && dev->facts(1, &facts[1]) == TT_DEV_OK);
+    cr_expect(strcmp(facts[0].address, facts[1].address) != 0 && facts[1].bytes == 64 << 20);
+    cr_expect(dev->use(1) == TT_DEV_OK && dev->current(&current) == TT_DEV_OK && current == 1);
+    cr_expect(dev->use(2) == TT_DEV_ABSENT && strstr(dev->why(), "device is 2") != NULL);
+    cr_expect_not(tt_stub()->configure("devices=1"), "it is too late");
+}
+
+Test(stub, no_device)
+{
+    int n = 0;
+    void *ptr;
+    dev = tutti_device_table(TT_DEV_VERSION);
+    cr_assert(tt_stub()->configure("devices=0"));
+    cr_expect(dev->count(&n) == TT_DEV_ABSENT && dev->alloc(1, &ptr) == TT_DEV_ABSENT);
+}
+
+Test(stub, environment)
+{
+    int n = 0;
+    setenv("TUTTI_STUB", "devices=3,fail=use:2", 1);
+    dev = tutti_device_table(TT_DEV_VERSION);
+    cr_expect(dev->count(&n) == TT_DEV_OK && n == 3);
+    cr_expect(dev->use(0) == TT_DEV_OK && dev->use(0) == TT_DEV_INVALID && dev->use(0) == TT_DEV_OK);
+    cr_expect(strcmp(dev->why(), "use: told to fail at its call 2") == 0, "%s", dev->why());
+}
+
+Test(stub, environment_that_is_wrong)
+{
+    int n = 0;
+    setenv("TUTTI_STUB", "devices=3,queue=1", 1);
+    dev = tutti_device_table(TT_DEV_VERSION);
+    cr_expect(dev->count(&n) == TT_DEV_ABSENT && strstr(dev->why(), "queue=1") != NULL);
+}
+
+Test(stub, copies_and_fills_are_in_order)
+{
+    enum { N = 1000 };
+    uint8_t *host, *device;
+    start("copy_delay=300");
+    void *stream = stream_new();
+    cr_assert(dev->alloc_pinned(4 * N, (void **)&host) == TT_DEV_OK &&
+              dev->alloc(4 * N, (void **)&device) == TT_DEV_OK);
+    for (int i = 0; i < 2 * N; i++)
+        host[i] = (uint8_t)(i * 7);
+    for (int i = 0; i < 20; i++) {
+        cr_expect_eq(dev->fill(device, i, 4 * N, stream), TT_DEV_OK);
+        cr_expect_eq(dev->copy(device + N, host, N, stream), TT_DEV_OK);
+    }
+    /* four rows of 10 out of rows of 100 */
+    cr_expect_eq(dev->copy_rows(device + 2 * N, 20, host, 100, 10, 4, stream), TT_DEV_OK);
+    cr_expect_eq(dev->copy(host + 2 * N, device + N, 2 * N, stream), TT_DEV_OK);
+    cr_expect_eq(dev->stream_sync(stream), TT_DEV_OK);
+    cr_expect_eq(memcmp(host + 2 * N, host, N), 0);
+    for (int i = 0; i < 4 * 20; i++)
+        cr_expect_eq(host[3 * N + i], i % 20 < 10 ? (uint8_t)((i / 20 * 100 + i % 20) * 7) : 19);
+    cr_expect_eq(*(uint8_t *)stub->look(device), 19);
+    cr_expect_null(stub->look(device + 4 * N));
+}
+
+Test(stub, enqueueing_returns_at_once)
+{
+    start("copy_delay=0");
+    void *stream = stream_new();
+    cr_expect_eq(dev->wait_word(stream, &words[0], 1), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(stream, &words[1], 5), TT_DEV_OK);
+    hangs(stream);
+    cr_expect_eq(words[1], 0);
+    open_word(&words[0], 1);
+    ends(stream);
+    cr_expect_eq(words[1], 5);
+}
+
+Test(stub, words_are_compared_in_a_circle)
+{
+    start("");
+    void *stream = stream_new();
+    open_word(&words[0], 2);
+    cr_expect_eq(dev->wait_word(stream, &words[0], UINT32_MAX), TT_DEV_OK);
+    ends(stream);
+    cr_expect_eq(dev->wait_word(stream, &words[0], 3), TT_DEV_OK);
+    hangs(stream);
+    open_word(&words[0], 4);
+    ends(stream);
+}
+
+Test(stub, kinds_of_memory)
+{
+    char pageable[8192], *device, *managed;
+    void *seen, *stream;
+    struct tt_dev_pointer first, second, what;
+    start("");
+    stream = stream_new();
+    cr_assert(dev->use(1) == TT_DEV_OK && dev->alloc(1000, (void **)&device) == TT_DEV_OK);
+    cr_assert_eq(dev->alloc_managed(1000, (void **)&managed), TT_DEV_OK);
+    cr_expect_eq(dev->classify(device + 999, &first), TT_DEV_OK);
+    cr_expect(first.kind == TT_DEV_DEVICE && first.device == 1 && first.bytes == 1000);
+    cr_expect_eq(first.base, (uintptr_t)device);
+    cr_expect(dev->classify(managed, &what) == TT_DEV_OK && what.kind == TT_DEV_MANAGED && what.device == 1);
+    cr_expect(dev->classify(words, &what) == TT_DEV_OK && what.kind == TT_DEV_PINNED && what.device == -1);
+    cr_expect(dev->classify(pageable, &what) == TT_DEV_OK && what.kind == TT_DEV_HOST && what.base == 0);
+    managed[0] = 1;
+
+    cr_expect_eq(dev->copy(device, pageable, 100, stream), TT_DEV_INVALID, "no copies of pageable memory");
+    cr_expect_eq(dev->copy(device, words, 1001, stream), TT_DEV_INVALID, "nor beyond the end");
+    cr_expect_eq(dev->pin(pageable, sizeof pageable, &seen), TT_DEV_OK);
+    cr_expect_eq(dev->pin(pageable + 100, 100, &seen), TT_DEV_INVALID, "it is pinned");
+    cr_expect(dev->classify(pageable + 5000, &what) == TT_DEV_OK && what.kind == TT_DEV_PINNED);
+    cr_expect_eq(dev->copy(device, seen, 100, stream), TT_DEV_OK);
+    cr_expect_eq(dev->free_pinned(pageable), TT_DEV_INVALID, "it was not allocated");
+    cr_expect_eq(dev->unpin(pageable), TT_DEV_OK);
+
+    cr_expect_eq(dev->free(device + 8), TT_DEV_INVALID);
+    cr_expect_eq(dev->free(device), TT_DEV_OK);
+    cr_expect_eq(dev->free(device), TT_DEV_INVALID);
+    void *again;
+    cr_expect_eq(dev->alloc(1000, &again), TT_DEV_OK);
+    cr_expect_eq(again, device, "addresses are used again");
+    cr_expect(dev->classify(again, &second) == TT_DEV_OK && second.id != first.id);
+}
+
+Test(stub, an_exhausted_device)
+{
+    void *first, *second;
+    start("memory=1");
+    cr_expect_eq(dev->alloc(600000, &first), TT_DEV_OK);
+    cr_expect_eq(dev->alloc(600000, &second), TT_DEV_NO_MEMORY);
+    cr_expect_eq(dev->free(first), TT_DEV_OK);
+    cr_expect_eq(dev->alloc(600000, &second), TT_DEV_OK);
+}
+
+Test(stub, events_order_streams)
+{
+    void *event, *begin, *end;
+    float ms = -1;
+    start("");
+    void *first = stream_new(), *second = stream_new();
+    cr_assert(dev->event_create(false, &event) == TT_DEV_OK && dev->event_create(true, &begin) == TT_DEV_OK &&
+              dev->event_create(true, &end) == TT_DEV_OK);
+    cr_expect_eq(dev->event_record(begin, first, false), TT_DEV_OK);
+    cr_expect_eq(dev->wait_word(first, &words[0], 1), TT_DEV_OK);
+    cr_expect_eq(dev->event_record(event, first, false), TT_DEV_OK);
+    cr_expect_eq(dev->event_record(end, first, false), TT_DEV_OK);
+    cr_expect_eq(dev->event_wait(event, second, false), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(second, &words[1], 1), TT_DEV_OK);
+    cr_expect_eq(dev->event_query(event), TT_DEV_NOT_READY);
+    cr_expect_eq(dev->event_elapsed(begin, end, &ms), TT_DEV_NOT_READY);
+    hangs(second);
+    open_word(&words[0], 1);
+    ends(second);
+    cr_expect_eq(dev->event_query(event), TT_DEV_OK);
+    cr_expect(dev->event_elapsed(begin, end, &ms) == TT_DEV_OK && ms >= LONG_MS / 2 && ms < ENOUGH_MS);
+    cr_expect_eq(dev->event_elapsed(begin, event, &ms), TT_DEV_INVALID, "one is not timed");
+    cr_expect_eq(dev->event_destroy(event), TT_DEV_OK);
+    cr_expect_eq(dev->event_query(event), TT_DEV_INVALID);
+}
+
+Test(stub, default_streams)
+{
+    void *blocking, *free_one = NULL;
+    start("");
+    cr_assert_eq(stub->stream_create_blocking(&blocking), TT_DEV_OK);
+    free_one = stream_new();
+    cr_expect_eq(dev->wait_word(blocking, &words[0], 1), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(NULL, &words[1], 1), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(TT_DEV_STREAM_PER_THREAD, &words[2], 1), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(free_one, &words[3], 1), TT_DEV_OK);
+    ends(free_one);
+    hangs(NULL);
+    cr_expect_eq(dev->stream_query(TT_DEV_STREAM_PER_THREAD), TT_DEV_NOT_READY);
+    cr_expect(words[1] == 0 && words[2] == 0 && words[3] == 1);
+    open_word(&words[0], 1);
+    cr_expect_eq(dev->stream_sync(TT_DEV_STREAM_PER_THREAD), TT_DEV_OK);
+    cr_expect(words[1] == 1 && words[2] == 1);
+}
+
+static void host_function(void *argument)
+{
+    uint32_t *seen = argument;
+    void *ptr;
+    seen[0] = 1 + (dev->alloc(8, &ptr) == TT_DEV_INVALID);
+}
+
+Test(stub, functions_of_the_host)
+{
+    uint32_t seen = 0;
+    start("host_delay=2000");
+    void *stream = stream_new();
+    cr_expect_eq(dev->host_call(stream, host_function, &seen), TT_DEV_OK);
+    cr_expect_eq(dev->stream_sync(stream), TT_DEV_OK);
+    cr_expect_eq(seen, 2, "it was called, and could not use the table");
+}
+
+Test(stub, streams_that_are_none)
+{
+    int device = -1;
+    start("");
+    void *stream = stream_new();
+    cr_expect(dev->use(1) == TT_DEV_OK && dev->stream_device(stream, &device) == TT_DEV_OK && device == 0);
+    cr_expect_eq(dev->write_word(stream, words, 1), TT_DEV_INVALID, "the stream is of another device");
+    cr_expect_eq(dev->stream_destroy(stream), TT_DEV_OK);
+    cr_expect_eq(dev->stream_query(stream), TT_DEV_INVALID);
+    cr_expect_eq(dev->stream_destroy(NULL), TT_DEV_INVALID);
+}
+
+/* --- What it counts, and how it fails. */
+
+Test(stub, calls_are_counted_and_fail_when_told)
+{
+    start("");
+    void *stream = stream_new(), *ptr = NULL;
+    uint64_t before = stub->calls("write_word"), allocations = stub->calls("alloc");
+    for (int i = 0; i < 7; i++)
+        cr_expect_eq(dev->write_word(stream, words, 1), TT_DEV_OK);
+    cr_expect(stub->calls("write_word") == before + 7 && stub->calls("alloc") == allocations);
+    cr_expect_eq(stub->calls("allocate"), UINT64_MAX);
+    cr_expect(stub->fail("alloc", 2, TT_DEV_NO_MEMORY) && !stub->fail("allocate", 2, TT_DEV_NO_MEMORY));
+    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_OK);
+    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_NO_MEMORY);
+    cr_expect_eq(strncmp(dev->why(), "alloc: ", 7), 0);
+    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_OK);
+}
+
+Test(stub, a_broken_device_stays_so)
+{
+    start("");
+    void *stream = stream_new(), *ptr;
+    cr_expect_eq(dev->wait_word(stream, words, 1), TT_DEV_OK);
+    cr_expect(stub->fail("copy", 1, TT_DEV_BROKEN));
+    cr_expect_eq(dev->copy(words, words, 4, stream), TT_DEV_BROKEN);
+    cr_expect_eq(dev->stream_sync(stream), TT_DEV_BROKEN, "and it does not wait for ever");
+    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_BROKEN);
+    cr_expect(dev->use(1) == TT_DEV_OK && dev->alloc(8, &ptr) == TT_DEV_OK, "the other one works");
+}
+
+/* --- Hazards. */
+
+/* A wait is submitted before what ends it, on another stream. With one queue that never comes to run. */
+static void wait_before_its_end(const char *text, bool hang)
+{
+    start(text);
+    void *first = stream_new(), *second = stream_new();
+    cr_expect_eq(dev->wait_word(first, &words[0], 1), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(second, &words[0], 1), TT_DEV_OK);
+    (hang ? hangs : ends)(first);
+    open_word(&words[0], 1);
+    ends(first);
+}
+
+Test(stub, wait_before_its_end_8_queues)
+{
+    wait_before_its_end("queues=8", false);
+}
+
+Test(stub, wait_before_its_end_2_queues)
+{
+    wait_before_its_end("queues=2", false);
+}
+
+Test(stub, wait_before_its_end_1_queue)
+{
+    wait_before_its_end("queues=1", true);
+}
+
+/* The ninth stream has the queue of the first. */
+Test(stub, more_streams_than_queues)
+{
+    void *streams[9];
+    start("queues=8");
+    for (int i = 0; i < 9; i++)
+        streams[i] = stream_new();
+    cr_expect_eq(dev->wait_word(streams[0], &words[0], 1), TT_DEV_OK);
+    for (int i = 1; i < 9; i++)
+        cr_expect_eq(dev->write_word(streams[i], &words[i], 1), TT_DEV_OK);
+    for (int i = 1; i < 8; i++)
+        ends(streams[i]);
+    hangs(streams[8]);
+    open_word(&words[0], 1);
+    ends(streams[8]);
+}
+
+Test(stub, wait_for_an_event_that_nobody_recorded)
+{
+    void *event;
+    start("");
+    void *stream = stream_new(), *other = stream_new();
+    cr_assert_eq(dev->event_create(false, &event), TT_DEV_OK);
+    cr_expect_eq(dev->event_query(event), TT_DEV_OK);
+    cr_expect_eq(dev->event_wait(event, stream, false), TT_DEV_OK);
+    cr_expect_eq(dev->wait_word(other, &words[0], 1), TT_DEV_OK);
+    cr_expect_eq(dev->event_record(event, other, false), TT_DEV_OK, "it comes too late");
+    ends(stream);
+    open_word(&words[0], 1);
+}
+
+struct caller { /* a thread that makes one call, and says so */
+    pthread_t thread;
+    void *stream;
+    atomic_bool done;
+};
+
+static void *call_alloc(void *argument)
+{
+    struct caller *caller = argument;
+    void *ptr;
+    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_OK);
+    atomic_store(&caller->done, true);
+    return NULL;
+}
+
+static void *call_write(void *argument)
+{
+    struct caller *caller = argument;
+    cr_expect_eq(dev->write_word(caller->stream, &words[9], 1), TT_DEV_OK);
+    atomic_store(&caller->done, true);
+    return NULL;
+}
+
+static void sleep_long(void)
+{
+    nanosleep(&(struct timespec){ .tv_nsec = LONG_MS * 1000000 }, NULL);
+}
+
+/* An allocation waits for a stream that waits for what another thread would enqueue, which waits for the
+ * allocation. */
+Test(stub, allocation_while_a_stream_waits)
+{
+    struct caller alloc = { .done = false }, write = { .done = false };
+    start("");
+    void *first = stream_new();
+    write.stream = stream_new();
+    cr_expect_eq(dev->wait_word(first, &words[0], 1), TT_DEV_OK);
+    pthread_create(&alloc.thread, NULL, call_alloc, &alloc);
+    sleep_long();
+    pthread_create(&write.thread, NULL, call_write, &write);
+    sleep_long();
+    cr_expect_not(atomic_load(&alloc.done));
+    cr_expect_not(atomic_load(&write.done), "a call was enqueued while an allocation holds the lock");
+    open_word(&words[0], 1);
+    pthread_join(alloc.thread, NULL);
+    pthread_join(write.thread, NULL);
+}
+
+/* What is enqueued on a full queue waits, and so does all else that is enqueued meanwhile. */
+Test(stub, a_full_queue)
+{
+    struct caller full = { .done = false }, other = { .done = false };
+    start("depth=10");
+    full.stream = stream_new();
+    other.stream = stream_new();
+    cr_expect_eq(dev->wait_word(full.stream, &words[0], 1), TT_DEV_OK);
+    for (int i = 0; i < 9; i++)
+        cr_expect_eq(dev->write_word(full.stream, &words[1], 1), TT_DEV_OK);
+    pthread_create(&full.thread, NULL, call_write, &full);
+    sleep_long();
+    pthread_create(&other.thread, NULL, call_write, &other);
+    sleep_long();
+    cr_expect(!atomic_load(&full.done) && !atomic_load(&other.done));
+    open_word(&words[0], 1);
+    pthread_join(full.thread, NULL);
+    pthread_join(other.thread, NULL);
+    ends(full.stream);
+}
+
+/* The signal that ends a child which does something to an address. */
+static int child_ends_by(void (*act)(volatile char *), char *at)
+{
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        act(at);
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void read_it(volatile char *at)
+{
+    (void)at[0];
+}
+
+static void write_it(volatile char *at)
+{
+    at[0] = 1;
+}
+
+Test(stub, the_host_reaches_for_device_memory)
+{
+    char *device, *managed;
+    start("");
+    cr_assert(dev->alloc(100, (void **)&device) == TT_DEV_OK &&
+              dev->alloc_managed(100, (void **)&managed) == TT_DEV_OK);
+    cr_expect_eq(child_ends_by(read_it, device), SIGSEGV);
+    cr_expect_eq(child_ends_by(write_it, device), SIGSEGV);
+    cr_expect_eq(child_ends_by(write_it, managed), 0);
+}
+
+static void use_it(volatile char *at)
+{
+    int n;
+    if (dev->count(&n) != TT_DEV_INVALID || at == NULL)
+        abort();
+}
+
+Test(stub, a_child_of_fork_has_no_device)
+{
+    start("");
+    cr_expect_eq(child_ends_by(use_it, (char *)words), 0);
+}
