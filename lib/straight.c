@@ -12,6 +12,8 @@
 #include "lane.h"
 #include "recorder.h"
 
+enum { LOOKS_APART = 16 }; /* pauses */
+
 struct trip { /* a call on its way */
     struct tt_comm *comm;
     struct tt_lane *lane;
@@ -52,13 +54,26 @@ static bool linger(struct trip *t)
     return false;
 }
 
+/* There is no room. Who looks for it all the time takes the acknowledgements out of the cache of the peer,
+ * which writes them. */
+static bool hold_back(struct trip *t)
+{
+    for (int i = 0; i < LOOKS_APART; i++) {
+        if (!linger(t))
+            return false;
+        if (tt_wait_is_long(&t->wait))
+            break;
+    }
+    return true;
+}
+
 static bool send(struct trip *t, const struct tt_move *m)
 {
     const struct tt_hop *hop = &t->lane->hops[m->first];
     uint64_t n = number(t, hop, true);
     while (!t->comm->transport->post(t->comm->endpoint, hop->peer, t->lane->class, n, mark(t, m),
         t->base[m->buffer[1]] + m->at[1], m->bytes))
-        if (!linger(t))
+        if (!hold_back(t))
             return false;
     return true;
 }

@@ -158,14 +158,14 @@ static void sleep_until_released(struct shm_rank *r)
     shm_introduce(r);
     struct tt_endpoint *e = shm_join(r);
     tt_wait_begin(&wait, tt_wait_policy_for(r->n), &e->doorbell, 1);
-    for (uint64_t i = 0; r->me == 0 && i <= TT_SLOTS; i++) {
+    for (uint64_t i = 0; r->me == 0 && i <= TT_SHM_LINES; i++) {
         while (!shm_post(e, 1, first + i, i, note, sizeof note))
             tt_wait_idle(&wait);
         tt_wait_awake(&wait);
     }
     if (r->me == 1)
         tt_sleep_ms(150);
-    for (uint64_t i = 0; r->me == 1 && i <= TT_SLOTS; i++)
+    for (uint64_t i = 0; r->me == 1 && i <= TT_SHM_LINES; i++)
         shm_take(r, e, 0, first + i, i, sizeof note);
     shm_meet(r);
     tt_shm.close(e);
@@ -174,6 +174,38 @@ static void sleep_until_released(struct shm_rank *r)
 Test(shm, release_wakes)
 {
     shm_stage_run(shm_stage_new(2), sleep_until_released, -1);
+}
+
+/* What fits in a line runs ahead of what fills the slots, as far as there are lines. */
+static void run_ahead(struct shm_rank *r)
+{
+    uint64_t first = r->stage->params.first_number, last = first + TT_SHM_LINES;
+    uint8_t text[100];
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    if (r->me == 0) {
+        for (uint64_t i = 0; i < TT_SHM_LINES; i++)
+            suite_expect(&r->suite, shm_post(e, 1, first + i, i, text, i < TT_SLOTS ? sizeof text : 9),
+                "message %d finds no room", (int)i);
+        suite_expect(&r->suite, !shm_post(e, 1, last, 0, text, 9), "there is a line too many");
+    }
+    shm_meet(r);
+    for (uint64_t i = TT_SLOTS; r->me == 1 && i < TT_SHM_LINES; i++)
+        shm_take(r, e, 0, first + i, i, 9);
+    shm_meet(r);
+    if (r->me == 0)
+        suite_expect(&r->suite, !shm_post(e, 1, first + TT_SHM_LINES + TT_SLOTS, 0, text, sizeof text),
+            "a copy takes another one's slot");
+    shm_meet(r);
+    for (uint64_t i = 0; r->me == 1 && i < TT_SLOTS; i++)
+        shm_take(r, e, 0, first + i, i, sizeof text);
+    shm_meet(r);
+    tt_shm.close(e);
+}
+
+Test(shm, lines_run_ahead_of_slots)
+{
+    shm_stage_run(shm_stage_new(2), run_ahead, -1);
 }
 
 static const struct tt_wait_policy at_once = { .spins = 0, .yield_us = 0 };

@@ -247,7 +247,7 @@ static void read_nonsense(struct shm_rank *r)
     struct tt_endpoint *e = shm_join(r);
     struct tt_shm_endpoint *shm = (struct tt_shm_endpoint *)e;
     struct tt_shm_line *line =
-        (struct tt_shm_line *)&tt_shm_channel(shm, TT_CLASS_P2P, 0)->in[number & (TT_SLOTS - 1)];
+        (struct tt_shm_line *)&tt_shm_channel(shm, TT_CLASS_P2P, 0)->in[tt_shm_line_of(number)];
     struct tt_layout layouts[3];
     tt_layout_even(&layouts[0], 70000 * 7 * 2 / 3, 7, 2, 1);
     tt_layout_even(&layouts[1], 4096, 1, 1, 1);

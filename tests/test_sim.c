@@ -60,7 +60,9 @@ static void leave(void)
 
 static void run_suite(bool copies_only)
 {
-    struct transport_suite s = { .transport = &tt_sim_transport, .make = make, .advance = advance };
+    struct transport_suite s = {
+        .transport = &tt_sim_transport, .lines = TT_SLOTS, .make = make, .advance = advance
+    };
     s.memory[0] = malloc(SUITE_MEMORY_BYTES);
     s.paths = copies_only ? 1 << TT_PATH_INLINE | 1 << TT_PATH_COPIED : 0;
     suite.copies_only = copies_only;

@@ -5,6 +5,7 @@
 
 #include "transport_suite.h"
 #include "transports/arena.h"
+#include "transports/shm_control.h"
 #include "transports/sim.h"
 
 /* Criterion's own timers leak, which ends a run under a sanitizer. */
@@ -93,6 +94,7 @@ static void run_all(struct transport_suite *s)
 Test(transports, shm_in_one_process)
 {
     run_all(&(struct transport_suite){ .transport = &tt_shm,
+        .lines = TT_SHM_LINES,
         .make = make_shm,
         .grants = SUITE_GRANTS,
         .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_MAPPED | 1 << TT_PATH_COPIED });
@@ -101,6 +103,7 @@ Test(transports, shm_in_one_process)
 Test(transports, shm_without_mapping)
 {
     run_all(&(struct transport_suite){ .transport = &tt_shm,
+        .lines = TT_SHM_LINES,
         .make = make_shm_unmapped,
         .grants = SUITE_NO_GRANTS,
         .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_PULLED | 1 << TT_PATH_COPIED });
@@ -109,6 +112,7 @@ Test(transports, shm_without_mapping)
 Test(transports, shm_with_copies_only)
 {
     run_all(&(struct transport_suite){ .transport = &tt_shm,
+        .lines = TT_SHM_LINES,
         .make = make_shm_copied,
         .grants = SUITE_NO_GRANTS,
         .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_COPIED });
@@ -118,7 +122,7 @@ Test(transports, sim)
 {
     for (world_seed = 1; world_seed <= 5; world_seed++) {
         run_all(&(struct transport_suite){
-            .transport = &tt_sim_transport, .make = make_sim, .advance = advance_sim });
+            .transport = &tt_sim_transport, .lines = TT_SLOTS, .make = make_sim, .advance = advance_sim });
         cr_expect_str_empty(tt_sim_error(world), "seed %d: %s", (int)world_seed, tt_sim_error(world));
     }
     tt_sim_destroy(world);

@@ -295,21 +295,21 @@ static void run_window(struct transport_suite *s)
     struct tt_endpoint *e[2];
     make(s, 2, e);
     for (uint64_t lap = 0; lap < 8; lap++) {
-        uint64_t first = first_number + 2 * lap * TT_SLOTS, bytes = sizes[lap % 4];
+        uint64_t first = first_number + 2 * lap * s->lines, bytes = sizes[lap % 4];
         for (int i = 0; i < TT_SLOTS; i++)
             post(s, e[0], class, first + order[i], bytes);
         for (uint64_t i = 0; i < TT_SLOTS; i++)
             suite_expect(
-                s, !offer(s, e[0], class, first + TT_SLOTS + i, 9), "slot %d is granted too early", (int)i);
+                s, !offer(s, e[0], class, first + s->lines + i, 9), "slot %d is granted too early", (int)i);
         take(s, e[1], class, first + 5, bytes);
-        post(s, e[0], class, first + TT_SLOTS + 5, 9);
+        post(s, e[0], class, first + s->lines + 5, 9);
         for (uint64_t i = 0; i < TT_SLOTS; i++)
-            suite_expect(s, i == 5 || !offer(s, e[0], class, first + TT_SLOTS + i, 9),
+            suite_expect(s, i == 5 || !offer(s, e[0], class, first + s->lines + i, 9),
                 "slot %d is granted by another one's release", (int)i);
         for (int i = 0; i < TT_SLOTS; i++)
             if (order[i] != 5)
                 take(s, e[1], class, first + order[i], bytes);
-        take(s, e[1], class, first + TT_SLOTS + 5, 9);
+        take(s, e[1], class, first + s->lines + 5, 9);
         for (uint64_t i = 0; i < TT_SLOTS; i++)
             sent_soon(s, e[0], 1, class, first + i);
     }
@@ -319,7 +319,7 @@ static void run_window(struct transport_suite *s)
 /* A number that is never used matches nothing, neither before the first one nor after laps of silence. */
 static void run_skips(struct transport_suite *s)
 {
-    static const uint64_t steps[] = { 1, 8, 16, 3, 800, 8000, 5, 64 };
+    static const uint64_t steps[] = { 1, 8, 16, 3, 800, 8000, 5, 64, 32 };
     const enum tt_class class = TT_CLASS_P2P;
     struct tt_endpoint *e[2];
     uint64_t number = first_number;

@@ -26,6 +26,7 @@ struct transport_suite {
     void (*advance)(void); /* lets time pass; NULL: it passes by itself */
     uint8_t *memory[2]; /* to send from: private, and such as peers can map (NULL: there is none) */
     enum suite_grants grants; /* of long messages */
+    uint64_t lines; /* messages of one class and pair in flight, if they need no slot: at least TT_SLOTS */
     unsigned paths; /* a bit for each that the sizes must take, and no other may be; 0: by chance */
     char wrong[256];
 };

@@ -20,7 +20,11 @@
 #include "transports/arena.h"
 #include "transports/transport.h"
 
-enum { TT_SHM_VERSION = 2, TT_SHM_INLINE_BYTES = 48 };
+enum { TT_SHM_VERSION = 3, TT_SHM_INLINE_BYTES = 48 };
+
+/* A line costs little, so there are more of them than slots for payloads: who sends a message of a line runs
+ * that far ahead. */
+enum { TT_SHM_LINES = 32, TT_SHM_ACKS_AT_ONCE = 16 };
 
 /* Where the bytes of a message lie or may be put, in the memory of whoever writes this. */
 struct tt_shm_place {
@@ -54,9 +58,12 @@ struct tt_shm_grant {
 _Static_assert(sizeof(struct tt_shm_grant) == 64, "one cache line");
 
 struct tt_shm_acks {
-    _Alignas(64) _Atomic uint32_t flag[TT_SLOTS];
+    _Alignas(64) _Atomic uint32_t flag[TT_SHM_LINES];
 };
-_Static_assert((TT_SLOTS & (TT_SLOTS - 1)) == 0, "a slot is found by a mask");
+_Static_assert(TT_SHM_ACKS_AT_ONCE * sizeof(uint32_t) == 64, "acknowledgements of one cache line");
+_Static_assert((TT_SLOTS & (TT_SLOTS - 1)) == 0 && (TT_SHM_LINES & (TT_SHM_LINES - 1)) == 0 &&
+                   TT_SHM_LINES <= 32 && (int)TT_SHM_LINES >= (int)TT_SLOTS,
+    "slots and lines are found by masks, and a line is a bit of a word");
 
 enum { TT_SHM_CALL_WORDS = sizeof(struct tt_call_record) / 8 };
 
@@ -80,7 +87,7 @@ struct tt_shm_control {
 struct tt_shm_shape {
     uint64_t holders; /* _Atomic uint32_t[n]: the token, TT_SHM_HELD, or TT_SHM_GONE */
     uint64_t can_pull; /* _Atomic uint8_t[n]: may this rank read that one's memory? enum tt_shm_pull */
-    uint64_t lines; /* struct tt_shm_line[class][n][TT_SLOTS] */
+    uint64_t lines; /* struct tt_shm_line[class][n][TT_SHM_LINES] */
     uint64_t acks; /* struct tt_shm_acks[class][n] */
     uint64_t grants; /* struct tt_shm_grant[class][n][TT_SLOTS] */
     uint64_t payload; /* [class][n][TT_SLOTS] slots, on pages of their own */
@@ -101,9 +108,10 @@ struct tt_shm_channel {
     struct tt_shm_grant *grants_out;
     uint8_t *payload_out;
     const uint8_t *payload_in;
-    uint8_t reading; /* a bit for each slot: what was posted last is read from the sender's memory */
-    uint32_t posted[TT_SLOTS]; /* the flag posted last */
-    uint32_t acked[TT_SLOTS]; /* what was seen of acks_in */
+    uint32_t reading; /* a bit for each line: what was posted last is read from the sender's memory */
+    uint32_t posted[TT_SHM_LINES]; /* the flag posted last */
+    uint32_t acked[TT_SHM_LINES]; /* what was seen of acks_in */
+    uint64_t copied[TT_SLOTS]; /* 1 + the message whose payload was copied there last; 0: none */
     uint64_t granted[TT_SLOTS]; /* what was written last to grants_out, 0 once it has ended */
 };
 
@@ -154,6 +162,11 @@ static inline void *tt_shm_at(const struct tt_shm_control *control, uint64_t off
 static inline struct tt_shm_channel *tt_shm_channel(struct tt_shm_endpoint *e, unsigned class, int peer)
 {
     return &e->channels[class * (unsigned)e->head.n + (unsigned)peer];
+}
+
+static inline unsigned tt_shm_line_of(uint64_t number)
+{
+    return number & (TT_SHM_LINES - 1);
 }
 
 static inline uint32_t tt_shm_flag(uint64_t number)

@@ -2,7 +2,8 @@
  *
  * The sender fills a line and writes its flag last; the receiver finds the flag and reads, then writes the
  * acknowledgement, and only that frees slot and line. The sender looks at acknowledgements in a private copy
- * first, so that the receiver's line of them moves between the caches once a lap and not once a message.
+ * first, so that the receiver's line of them moves between the caches once in 16 messages. There are more
+ * lines than slots: of messages that one way only goes, many are on their way at once.
  *
  * A message of several runs is named by the place of its chunks, which the receiver cuts into runs with
  * its own layout; where chunks have places of their own, it is copied. Nothing read from a line is
@@ -94,19 +95,33 @@ static void copy_runs(uint8_t *to, const struct tt_view *view, uint64_t bytes)
     }
 }
 
-/* All of them at once: the receiver writes one with each message, and the line comes from its cache. */
-static void look_at_acks(struct tt_shm_channel *c)
+/* All of a cache line at once: the receiver writes one with each message, and they come from its cache. */
+static void look_at_acks(struct tt_shm_channel *c, unsigned line)
 {
-    for (unsigned slot = 0; slot < TT_SLOTS; slot++)
-        c->acked[slot] = atomic_load_explicit(&c->acks_in->flag[slot], memory_order_acquire);
+    unsigned from = line & ~(TT_SHM_ACKS_AT_ONCE - 1u);
+    for (unsigned i = from; i < from + TT_SHM_ACKS_AT_ONCE; i++)
+        c->acked[i] = atomic_load_explicit(&c->acks_in->flag[i], memory_order_acquire);
 }
 
+static bool line_free(struct tt_shm_channel *c, unsigned line)
+{
+    if (c->acked[line] == c->posted[line])
+        return true;
+    look_at_acks(c, line);
+    return c->acked[line] == c->posted[line];
+}
+
+/* A line that was posted again since was released before. */
+static bool released(struct tt_shm_channel *c, uint64_t number)
+{
+    unsigned line = tt_shm_line_of(number);
+    return c->posted[line] != tt_shm_flag(number) || line_free(c, line);
+}
+
+/* Whose payload was there has been released. */
 static bool slot_free(struct tt_shm_channel *c, unsigned slot)
 {
-    if (c->acked[slot] == c->posted[slot])
-        return true;
-    look_at_acks(c);
-    return c->acked[slot] == c->posted[slot];
+    return c->copied[slot] == 0 || released(c, c->copied[slot] - 1);
 }
 
 /* All but what says where the bytes are; the flag last. */
@@ -118,7 +133,7 @@ static void fill_line(struct tt_shm_line *line, struct tt_shm_channel *c, uint64
     line->bytes = bytes;
     line->path = (uint8_t)path;
     line->packed = packed;
-    c->posted[number & (TT_SLOTS - 1)] = flag;
+    c->posted[tt_shm_line_of(number)] = flag;
     atomic_store_explicit(&line->flag, flag, memory_order_release);
 }
 
@@ -126,14 +141,17 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
 {
     struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
     struct tt_shm_channel *c = tt_shm_channel(e, m->class, m->peer);
-    unsigned slot = m->number & (TT_SLOTS - 1);
-    if (!slot_free(c, slot))
+    unsigned at_line = tt_shm_line_of(m->number), slot = m->number & (TT_SLOTS - 1);
+    if (!line_free(c, at_line))
         return false;
     uintptr_t address;
     uint64_t at = 0;
     bool packed = first_run(&m->source, &address) >= m->bytes;
     enum tt_path path = choose(e, m, packed, address, &at);
-    struct tt_shm_line *line = &c->out[slot];
+    if (path == TT_PATH_COPIED && !slot_free(c, slot))
+        return false;
+    struct tt_shm_line *line = &c->out[at_line];
+    c->reading &= ~(1u << at_line);
     if (path == TT_PATH_INLINE || path == TT_PATH_COPIED) {
         uint8_t *to = path == TT_PATH_INLINE ? line->payload : c->payload_out + slot * e->slot_stride;
         if (packed)
@@ -141,13 +159,12 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
         else
             copy_runs(to, &m->source, m->bytes);
         packed = true;
-        c->reading &= (uint8_t) ~(1u << slot);
-    } else if (path == TT_PATH_PLACED) {
-        c->reading &= (uint8_t) ~(1u << slot);
-    } else {
+        if (path == TT_PATH_COPIED)
+            c->copied[slot] = m->number + 1;
+    } else if (path != TT_PATH_PLACED) {
         line->source =
             (struct tt_shm_place){ .at = at, .stride = m->source.space.stride, .chunk = m->source.chunk };
-        c->reading |= (uint8_t)(1u << slot);
+        c->reading |= 1u << at_line;
     }
     fill_line(line, c, m->number, m->signature, (uint32_t)m->bytes, path, packed);
     head->path_bytes[path] += m->bytes;
@@ -171,22 +188,26 @@ bool tt_shm_post(struct tt_endpoint *head, int peer, enum tt_class class, uint64
 {
     struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
     struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
-    unsigned slot = number & (TT_SLOTS - 1);
-    if (!slot_free(c, slot))
+    unsigned at = tt_shm_line_of(number), slot = number & (TT_SLOTS - 1);
+    if (!line_free(c, at))
         return false;
-    struct tt_shm_line *line = &c->out[slot];
+    struct tt_shm_line *line = &c->out[at];
     enum tt_path path = bytes <= TT_SHM_INLINE_BYTES ? TT_PATH_INLINE : TT_PATH_COPIED;
-    if (path == TT_PATH_INLINE)
+    if (path == TT_PATH_INLINE) {
         tt_copy_few(line->payload, src, bytes);
-    else
+    } else {
+        if (!slot_free(c, slot))
+            return false;
         memcpy(c->payload_out + slot * e->slot_stride, src, bytes);
+        c->copied[slot] = number + 1;
+    }
     fill_line(line, c, number, signature, bytes, path, true);
-    c->reading &= (uint8_t) ~(1u << slot);
+    c->reading &= ~(1u << at);
     head->path_bytes[path] += bytes;
     tt_doorbell_ring_light(e->peers[peer].bell, e->light);
-    unsigned next = (slot + 1) & (TT_SLOTS - 1);
-    if (c->acked[next] != c->posted[next]) /* now, while the message is on its way */
-        look_at_acks(c);
+    unsigned next = tt_shm_line_of(number + 1);
+    if (next % TT_SHM_ACKS_AT_ONCE == 0) /* now, while the message is on its way, for all of them */
+        look_at_acks(c, next);
     return true;
 }
 
@@ -195,27 +216,26 @@ enum tt_peek tt_shm_peek(struct tt_endpoint *head, int peer, enum tt_class class
 {
     struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
     struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
-    unsigned slot = number & (TT_SLOTS - 1);
-    const struct tt_shm_line *line = &c->in[slot];
+    const struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
     if (atomic_load_explicit(&line->flag, memory_order_acquire) != tt_shm_flag(number))
         return TT_PEEK_NOTHING;
+    __builtin_prefetch(&c->in[tt_shm_line_of(number + 1)]); /* who runs ahead has written it */
     if (line->signature != signature || line->bytes != bytes)
         return TT_PEEK_ODD;
     if (line->path == TT_PATH_INLINE && bytes <= TT_SHM_INLINE_BYTES)
         *payload = line->payload;
     else if (line->path == TT_PATH_COPIED)
-        *payload = c->payload_in + slot * e->slot_stride;
+        *payload = c->payload_in + (number & (TT_SLOTS - 1)) * e->slot_stride;
     else
         return TT_PEEK_ODD;
     return TT_PEEK_THERE;
 }
 
-/* A slot that was posted again since was released before; one that holds a copy is nobody's source. */
+/* A line that tells of a copy has nobody's source. */
 bool tt_shm_sent(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number)
 {
     struct tt_shm_channel *c = tt_shm_channel((struct tt_shm_endpoint *)head, class, peer);
-    unsigned slot = number & (TT_SLOTS - 1);
-    return c->posted[slot] != tt_shm_flag(number) || (c->reading >> slot & 1) == 0 || slot_free(c, slot);
+    return (c->reading >> tt_shm_line_of(number) & 1) == 0 || released(c, number);
 }
 
 /* The other side's view, cut by the layout of this one. */
@@ -264,7 +284,8 @@ static bool grant_place(struct tt_endpoint *head, int peer, enum tt_class class,
     uint64_t bytes = tt_view_count(place) * place->layout->element_bytes, at;
     if (c->granted[slot] != 0 || bytes <= COPY_BYTES || bytes > head->slot_bytes)
         return false;
-    if (atomic_load_explicit(&c->acks_out->flag[slot], memory_order_relaxed) == tt_shm_flag(number))
+    if (atomic_load_explicit(&c->acks_out->flag[tt_shm_line_of(number)], memory_order_relaxed) ==
+        tt_shm_flag(number))
         return false; /* it has come and gone */
     uintptr_t address;
     bool packed = first_run(place, &address) >= bytes;
@@ -299,7 +320,7 @@ static bool may_store(const struct tt_shm_channel *c, const struct tt_shm_grant 
     uint64_t after = grant->after;
     if (after == 0 || after == reads)
         return true;
-    const _Atomic uint32_t *released = &c->acks_out->flag[(after - 1) & (TT_SLOTS - 1)];
+    const _Atomic uint32_t *released = &c->acks_out->flag[tt_shm_line_of(after - 1)];
     return atomic_load_explicit(released, memory_order_relaxed) == tt_shm_flag(after - 1);
 }
 
@@ -334,7 +355,7 @@ bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uin
     struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
     struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
     unsigned slot = number & (TT_SLOTS - 1);
-    const struct tt_shm_line *line = &c->in[slot];
+    const struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
     bool legal;
     if (atomic_load_explicit(&line->flag, memory_order_acquire) != tt_shm_flag(number))
         return false;
@@ -363,7 +384,8 @@ void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uin
     unsigned slot = number & (TT_SLOTS - 1);
     if (c->granted[slot] == number + 1)
         c->granted[slot] = 0;
-    atomic_store_explicit(&c->acks_out->flag[slot], tt_shm_flag(number), memory_order_release);
+    atomic_store_explicit(
+        &c->acks_out->flag[tt_shm_line_of(number)], tt_shm_flag(number), memory_order_release);
     tt_doorbell_ring_light(e->peers[peer].bell, e->light);
 }
 

@@ -28,18 +28,18 @@ void tt_shm_shape(struct tt_shm_shape *shape, int n, uint64_t slot_bytes)
     shape->slot_stride = round_up(slot_bytes, page);
     shape->holders = add_part(&end, ranks * sizeof(_Atomic uint32_t), 64);
     shape->can_pull = add_part(&end, ranks, 64);
-    shape->lines = add_part(&end, pairs * TT_SLOTS * sizeof(struct tt_shm_line), 64);
+    shape->lines = add_part(&end, pairs * TT_SHM_LINES * sizeof(struct tt_shm_line), 64);
     shape->acks = add_part(&end, pairs * sizeof(struct tt_shm_acks), 64);
     shape->grants = add_part(&end, pairs * TT_SLOTS * sizeof(struct tt_shm_grant), 64);
     shape->payload = add_part(&end, pairs * TT_SLOTS * shape->slot_stride, page);
     shape->bytes = end;
 }
 
-/* The flag of the last number before `first` that used this slot. */
-static uint32_t flag_before(uint64_t first, unsigned slot)
+/* The flag of the last number before `first` that used this line. */
+static uint32_t flag_before(uint64_t first, unsigned line)
 {
-    uint64_t oldest = first - TT_SLOTS;
-    return tt_shm_flag(oldest + ((slot - oldest) & (TT_SLOTS - 1)));
+    uint64_t oldest = first - TT_SHM_LINES;
+    return tt_shm_flag(oldest + tt_shm_line_of(line - oldest));
 }
 
 static void fill(struct tt_shm_control *control, const struct tt_shm_shape *shape, int n)
@@ -47,10 +47,10 @@ static void fill(struct tt_shm_control *control, const struct tt_shm_shape *shap
     struct tt_shm_line *lines = tt_shm_at(control, shape->lines);
     struct tt_shm_acks *acks = tt_shm_at(control, shape->acks);
     for (int pair = 0; pair < TT_CLASSES * n; pair++)
-        for (unsigned slot = 0; slot < TT_SLOTS; slot++) {
-            uint32_t flag = flag_before(control->first_number, slot);
-            atomic_init(&lines[(size_t)pair * TT_SLOTS + slot].flag, flag);
-            atomic_init(&acks[pair].flag[slot], flag);
+        for (unsigned line = 0; line < TT_SHM_LINES; line++) {
+            uint32_t flag = flag_before(control->first_number, line);
+            atomic_init(&lines[(size_t)pair * TT_SHM_LINES + line].flag, flag);
+            atomic_init(&acks[pair].flag[line], flag);
         }
     _Atomic uint32_t *holders = tt_shm_at(control, shape->holders);
     for (int rank = 0; rank < n; rank++)
@@ -96,16 +96,16 @@ void tt_shm_channel_init(struct tt_shm_endpoint *e, unsigned class, int peer)
     const struct tt_shm_shape *s = &e->shape;
     struct tt_shm_control *mine = e->control, *theirs = e->peers[peer].control;
     struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
-    c->out = (struct tt_shm_line *)tt_shm_at(mine, s->lines) + there * TT_SLOTS;
+    c->out = (struct tt_shm_line *)tt_shm_at(mine, s->lines) + there * TT_SHM_LINES;
     c->acks_out = (struct tt_shm_acks *)tt_shm_at(mine, s->acks) + there;
     c->grants_out = (struct tt_shm_grant *)tt_shm_at(mine, s->grants) + there * TT_SLOTS;
     c->payload_out = tt_shm_at(mine, s->payload + there * TT_SLOTS * s->slot_stride);
-    c->in = (struct tt_shm_line *)tt_shm_at(theirs, s->lines) + here * TT_SLOTS;
+    c->in = (struct tt_shm_line *)tt_shm_at(theirs, s->lines) + here * TT_SHM_LINES;
     c->acks_in = (struct tt_shm_acks *)tt_shm_at(theirs, s->acks) + here;
     c->grants_in = (struct tt_shm_grant *)tt_shm_at(theirs, s->grants) + here * TT_SLOTS;
     c->payload_in = tt_shm_at(theirs, s->payload + here * TT_SLOTS * s->slot_stride);
-    for (unsigned slot = 0; slot < TT_SLOTS; slot++)
-        c->posted[slot] = c->acked[slot] = flag_before(mine->first_number, slot);
+    for (unsigned line = 0; line < TT_SHM_LINES; line++)
+        c->posted[line] = c->acked[line] = flag_before(mine->first_number, line);
 }
 
 /* The dead hold nothing. */

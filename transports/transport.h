@@ -12,7 +12,9 @@
  * Slots. Each (class, pair, direction) has `slots` slots; message m uses slot m mod slots and may be
  * posted once the previous message *posted in that slot* has been released by its receiver. Messages
  * inside that window may be posted and released in any order. Classes never share a slot, so an unmatched
- * send cannot starve a collective. This is the rule the verifier's second mode assumes.
+ * send cannot starve a collective. This is the rule the verifier's second mode assumes. A transport may let
+ * messages pass that leave no bytes in their slot: then it has more lines than slots for them, and the same
+ * rule for lines.
  *
  * Paths. The sender alone chooses how a message travels, names it in the message, and the receiver obeys.
  * A send is complete when nobody reads the sender's memory any more: at release for mapped and pulled, at
