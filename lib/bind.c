@@ -78,7 +78,9 @@ static struct cut cut_of(const struct tt_call *call, const struct tt_schedule *s
     per_chunk = per_chunk > 0 ? per_chunk : 1;
     uint64_t slices = longest / per_chunk + (longest % per_chunk > 0);
     slices = slices > 0 ? slices : 1;
-    return (struct cut){ (uint32_t)slices, per_chunk, longest / slices + (longest % slices > 0) };
+    uint64_t even = longest / slices + (longest % slices > 0);
+    uint64_t own = longest < per_chunk ? longest : per_chunk;
+    return (struct cut){ (uint32_t)slices, per_chunk, is_one_sided(call) ? own : even };
 }
 
 static uint64_t mix(uint64_t hash, uint64_t value)
