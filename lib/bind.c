@@ -159,10 +159,18 @@ static uint64_t tmp_stride(const struct tt_call *call, struct cut cut)
     return bytes > 0 ? bytes : 64;
 }
 
-/* TMP cells of one slice, and behind them those of IN, if it is scaled. */
-static uint64_t cells_of(const struct tt_call *call, const struct tt_schedule *schedule)
+/* Could some message be long enough for the shelf? */
+static bool has_shelf(const struct tt_call *call, const struct tt_schedule *schedule, struct cut cut)
 {
-    return (uint64_t)schedule->tmp_cells + (tt_call_scales(call) ? schedule->chunks : 0);
+    return !tt_collectives[call->collective].p2p &&
+           cut.longest * call->element_bytes * schedule->span >= call->comm->shelf_from;
+}
+
+/* TMP cells of one slice, behind them those of IN, if it is scaled, and then the shelf. */
+static uint64_t cells_of(const struct tt_call *call, const struct tt_schedule *schedule, struct cut cut)
+{
+    uint64_t sides = (uint64_t)tt_call_scales(call) + (has_shelf(call, schedule, cut) ? 2 : 0);
+    return schedule->tmp_cells + sides * schedule->chunks;
 }
 
 /* Room for the TMP cells of all slices in flight. */
@@ -170,7 +178,7 @@ static tutti_status reserve_tmp(
     const struct tt_call *call, const struct tt_schedule *schedule, struct cut cut)
 {
     uint64_t windows = cut.slices < TT_WINDOW ? cut.slices : TT_WINDOW;
-    return tt_comm_grow_tmp(call->comm, windows * cells_of(call, schedule) * tmp_stride(call, cut));
+    return tt_comm_grow_tmp(call->comm, windows * cells_of(call, schedule, cut) * tmp_stride(call, cut));
 }
 
 void tt_call_lay(const struct tt_call *call, const struct tt_schedule *schedule,
@@ -228,7 +236,7 @@ static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op 
         (struct tt_space){ .base = (uintptr_t)call->comm->tmp, .stride = tmp_stride(call, cut) };
     for (unsigned buffer = 0; buffer < 2; buffer++)
         stage(call, buffer, op);
-    op->window_bytes[TT_TMP] = cells_of(call, op->schedule) * op->spaces[TT_TMP].stride;
+    op->window_bytes[TT_TMP] = cells_of(call, op->schedule, cut) * op->spaces[TT_TMP].stride;
     if (tt_call_scales(call)) {
         op->unscaled = op->spaces[TT_IN];
         op->unscaled_window_bytes = op->window_bytes[TT_IN];
@@ -236,6 +244,24 @@ static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op 
         op->spaces[TT_IN].base += op->schedule->tmp_cells * op->spaces[TT_TMP].stride;
         op->window_bytes[TT_IN] = op->window_bytes[TT_TMP];
     }
+}
+
+/* What peers cannot read in place goes on the shelf. */
+static void set_shelf(const struct tt_call *call, struct cut cut, struct tt_op *op)
+{
+    const void *buffers[2] = { [TT_IN] = call->send, [TT_OUT] = call->recv };
+    const struct tt_endpoint *e = call->comm->endpoint;
+    bool any = op->shares && has_shelf(call, op->schedule, cut);
+    op->shelf = (struct tt_space){ 0 };
+    for (unsigned buffer = 0; buffer < 2; buffer++) {
+        bool cells = op->window_bytes[buffer] != 0;
+        bool shared = (uintptr_t)buffers[buffer] - e->shared_from < e->shared_bytes;
+        op->shelf_from[buffer] = any && !cells && !shared ? call->comm->shelf_from : UINT64_MAX;
+    }
+    if (!any)
+        return;
+    op->shelf = op->spaces[TT_TMP];
+    op->shelf.base += op->window_bytes[TT_TMP] - 2 * (uint64_t)op->schedule->chunks * op->shelf.stride;
 }
 
 /* What a peer gets leaves this core's cache in any case. The own result may still be there when the caller
@@ -260,6 +286,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     op->one_sided = is_one_sided(call);
     set_layouts(call, op->schedule, cut, &comm->tables, &op->given, &op->layout);
     set_spaces(call, cut, op);
+    set_shelf(call, cut, op);
     op->endpoint = comm->endpoint;
     op->class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
     op->signature = tt_call_signature(call, algorithm, cut.slices);

@@ -36,6 +36,16 @@ static uint64_t stream_bytes_for(const struct tt_settings *settings)
     return cache > 0 ? (uint64_t)cache : 1 << 20;
 }
 
+/* Measured with 8 ranks: shorter ones are done sooner if nobody has to wait for who reads them. Two ranks
+ * copy as much either way. Where a peer can read private memory itself, it does. */
+static uint64_t shelf_from(const struct tt_comm *comm)
+{
+    enum { SHELF_BYTES = 32 * 1024 };
+    const struct tt_endpoint *e = comm->endpoint;
+    bool copies = e->shared_bytes > 0 && e->post_bytes == e->slot_bytes;
+    return comm->n > 2 && copies ? SHELF_BYTES : UINT64_MAX;
+}
+
 /* openat2's rule: a shorter struct reads as zeros, a longer one is refused if what we do not know is not
  * zero. */
 tutti_status tt_comm_config(const tutti_config *config, tutti_config *known)
@@ -201,7 +211,10 @@ tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, con
     tt_recorder_identify(comm->recorder, id);
     tt_trace_identify(comm->trace, id);
     tutti_status status = tt_topology_create(&comm->topology, comm->n, domain_of);
-    return status == TUTTI_OK ? comm->transport->connect(comm->endpoint, addresses) : status;
+    if (status == TUTTI_OK)
+        status = comm->transport->connect(comm->endpoint, addresses);
+    comm->shelf_from = shelf_from(comm);
+    return status;
 }
 
 static void free_point(struct tt_point *point)

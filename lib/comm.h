@@ -78,6 +78,7 @@ struct tt_comm {
     uint64_t tmp_bytes;
     uint8_t *scratch;
     uint64_t stream_bytes; /* operations from here on store past the caches */
+    uint64_t shelf_from; /* messages from here on leave private memory by the shelf (exec_shelf.c) */
 
     struct tt_recorder *recorder;
     struct tt_trace *trace; /* NULL: none */

@@ -41,18 +41,37 @@ static void take_turns(const struct tt_schedule *s, struct tt_op *op, uint32_t *
     }
 }
 
+/* Who only sends, and each cell once, has nothing else to wait for than its readers. */
+static bool is_shared(const struct tt_schedule *s)
+{
+    bool sends = false, receives = false, again = false;
+    for (uint32_t i = 0; i < s->nsteps; i++) {
+        const struct tt_step *step = &s->steps[i];
+        receives |= step->verb == TT_VERB_RECV || step->verb == TT_VERB_RECV_REDUCE;
+        if (step->verb != TT_VERB_SEND)
+            continue;
+        again |= sends && step[-1].verb == TT_VERB_SEND && step[-1].src_buffer == step->src_buffer &&
+                 step[-1].src_chunk == step->src_chunk;
+        sends = true;
+    }
+    return again || (sends && receives);
+}
+
 tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
 {
-    uint64_t nsteps = (uint64_t)schedule->nsteps + 1;
+    uint64_t nsteps = (uint64_t)schedule->nsteps + 1, marks = 2 * (uint64_t)schedule->chunks;
     uint32_t *recent = malloc((uint64_t)schedule->key.n * 2 * AHEAD * sizeof *recent);
-    uint8_t *memory = calloc(
-        nsteps, TT_WINDOW * (sizeof(struct tt_active) + sizeof(bool)) + (TT_WINDOW + 2) * sizeof(uint32_t));
+    uint8_t *memory = calloc(1, nsteps * (TT_WINDOW * (sizeof(struct tt_active) + sizeof(bool)) +
+                                             (TT_WINDOW + 2) * sizeof(uint32_t)) +
+                                    TT_WINDOW * marks * sizeof(bool));
     if (recent == NULL || memory == NULL) {
         free(recent);
         free(memory);
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for an operation of %u steps", schedule->nsteps);
     }
-    *op = (struct tt_op){ .schedule = schedule, .memory = memory, .divisor = 1 };
+    *op = (struct tt_op){
+        .schedule = schedule, .memory = memory, .divisor = 1, .shelf_from = { UINT64_MAX, UINT64_MAX }
+    };
     for (int w = 0; w < TT_WINDOW; w++) /* first all the lists of active steps, for their alignment */
         op->slices[w].active = (struct tt_active *)(void *)(memory + w * nsteps * sizeof(struct tt_active));
     uint32_t *counts = (uint32_t *)(void *)(memory + TT_WINDOW * nsteps * sizeof(struct tt_active));
@@ -63,7 +82,10 @@ tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
     bool *flags = (bool *)(op->turn + nsteps);
     for (int w = 0; w < TT_WINDOW; w++, flags += nsteps)
         op->slices[w].placed = flags;
+    for (int w = 0; w < TT_WINDOW; w++, flags += marks)
+        op->slices[w].shelved = flags;
     take_turns(schedule, op, recent);
+    op->shares = is_shared(schedule);
     free(recent);
     return TUTTI_OK;
 }
@@ -98,6 +120,7 @@ static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index
         if (op->opening[i] == 0 && s->steps[i].fold_index == 0)
             activate(op, slice, i);
     }
+    memset(slice->shelved, 0, 2 * (size_t)s->chunks * sizeof *slice->shelved);
 }
 
 /* It begins now, or as soon as its gate is open. */
@@ -155,6 +178,8 @@ static bool post(
     if (op->grants && !*placed)
         *placed = tt_exec_place(op, message, (step->ordinal + slice->index) % 2 == 0);
     message->placed = *placed;
+    if (!*placed && step->src_buffer != TT_TMP && message->bytes >= op->shelf_from[step->src_buffer])
+        tt_exec_shelve(op, slice, step, message);
     if (op->grants && !*placed) /* before the message, so that who answers it finds that */
         tt_exec_grant_back(op, slice, active);
     if (!op->endpoint->transport->send(op->endpoint, message))
@@ -205,6 +230,8 @@ static void retire(struct tt_op *op, struct tt_slice *slice, uint32_t position)
     uint32_t step = slice->active[position].step;
     slice->active[position] = slice->active[--slice->nactive];
     slice->left--;
+    if (op->shelf.base != 0)
+        tt_exec_unshelve(op, slice, &s->steps[step]);
     for (uint32_t f = s->follower_first[step]; f < s->follower_first[step + 1]; f++)
         if (--slice->waiting[s->followers[f]] == 0)
             activate(op, slice, s->followers[f]);

@@ -48,6 +48,7 @@ struct tt_slice {
     struct tt_active *active;
     uint32_t *waiting; /* dependencies not done, per step */
     bool *placed; /* per step that sends: the bytes are at the receiver's */
+    bool *shelved; /* per chunk of IN, then of OUT: its cell on the shelf has it */
 };
 
 /* One operation of one rank. The first part is bound anew for each call, by bind.c or by a test. */
@@ -70,6 +71,8 @@ struct tt_op {
     const struct tt_operator *scaling; /* of IN, which then has cells of its own; NULL: none */
     struct tt_space unscaled; /* what is scaled to get IN */
     uint64_t unscaled_window_bytes; /* as window_bytes */
+    struct tt_space shelf; /* cells of IN, then of OUT, in each window of TMP */
+    uint64_t shelf_from[2]; /* of IN, of OUT: messages of so many bytes are sent from the shelf */
     const struct tt_gate *gate; /* of its slices; NULL: all may begin */
     uint32_t divisor; /* of TT_FINAL steps; 1: none */
     struct tt_entry *entry; /* in the recorder */
@@ -88,6 +91,7 @@ struct tt_op {
     /* The executor's own. */
     const struct tt_schedule *schedule;
     uint32_t units; /* steps, a fold counting as one */
+    bool shares; /* it waits for readers as it is, or many read what it sends */
     uint32_t slices_left;
     uint32_t *opening; /* per step: for how many others it waits when a slice begins */
     uint32_t *turn; /* per step with a message: the unit that waits for its slot */

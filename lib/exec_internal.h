@@ -99,6 +99,12 @@ void tt_exec_grant_back(struct tt_op *op, const struct tt_slice *slice, const st
  * source. */
 bool tt_exec_place(struct tt_op *op, const struct tt_message *message, bool in_place);
 
+/* The message of a step is read from the shelf, where its chunks are put unless they lie there. */
+void tt_exec_shelve(
+    struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step, struct tt_message *message);
+/* A step has written its cells: what the shelf has of them is old. */
+void tt_exec_unshelve(const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step);
+
 /* Fill this slice's cells of IN, as far as the budget goes; true if all are there. */
 bool tt_exec_scale(struct tt_op *op, struct tt_slice *slice);
 

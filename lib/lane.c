@@ -57,8 +57,11 @@ static void add_hops(struct tt_lane *lane, struct tt_move *m, const struct tt_st
 static bool work_out(const struct tt_call *call, const struct tt_op *op, struct tt_lane *lane)
 {
     const struct tt_schedule *s = op->schedule;
+    uint64_t most = call->comm->endpoint->post_bytes;
     uint32_t nhops = 0;
     bool runs = true;
+    if (most >= call->comm->shelf_from)
+        most = call->comm->shelf_from - 1;
     for (uint32_t i = 0; i < s->nsteps && runs; i++) {
         const struct tt_step *step = &s->steps[i];
         struct tt_move *m = &lane->moves[lane->nmoves];
@@ -77,7 +80,7 @@ static bool work_out(const struct tt_call *call, const struct tt_op *op, struct 
             add_hops(lane, m, step, &nhops);
         if (step->peer != TT_NONE && m->bytes > call->comm->endpoint->copy_bytes)
             lane->long_messages = true;
-        runs = runs && (step->peer == TT_NONE || m->bytes <= call->comm->endpoint->post_bytes);
+        runs = runs && (step->peer == TT_NONE || m->bytes <= most);
         lane->nmoves += m->bytes > 0; /* what is empty is neither sent nor awaited */
     }
     return runs;
