@@ -12,58 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "stub/stub.h"
+#include "stub_rig.h"
 
-enum { LONG_MS = 100, ENOUGH_MS = 20000 };
-
-static const struct tt_dev *dev;
-static const struct tt_stub *stub;
-static uint32_t *words; /* pinned, all 0 */
-
-static void limit_time(void)
-{
-    alarm(60);
-}
-
-TestSuite(stub, .init = limit_time);
-
-static void start(const char *text)
-{
-    dev = tutti_device_table(TT_DEV_VERSION);
-    stub = tt_stub();
-    cr_assert(stub->configure(text));
-    cr_assert_eq(dev->alloc_pinned(4096, (void **)&words), TT_DEV_OK);
-    memset(words, 0, 4096);
-}
-
-static void *stream_new(void)
-{
-    void *stream;
-    cr_assert_eq(dev->stream_create(&stream), TT_DEV_OK);
-    return stream;
-}
-
-static bool ready_within(void *stream, int ms)
-{
-    for (; ms > 0 && dev->stream_query(stream) == TT_DEV_NOT_READY; ms--)
-        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-    return dev->stream_query(stream) == TT_DEV_OK;
-}
-
-static void hangs(void *stream)
-{
-    cr_expect_not(ready_within(stream, LONG_MS), "it ends, and should hang");
-}
-
-static void ends(void *stream)
-{
-    cr_expect(ready_within(stream, ENOUGH_MS), "it hangs, and should end");
-}
-
-static void open_word(uint32_t *word, uint32_t value)
-{
-    __atomic_store_n(word, value, __ATOMIC_RELEASE);
-}
+TestSuite(stub, .init = rig_limit_time);
 
 /* --- What a device does. */
 
@@ -71,7 +22,7 @@ Test(stub, devices_and_their_facts)
 {
     int n = 0, current = 0;
     struct tt_dev_facts facts[2];
-    dev = tutti_device_table(TT_DEV_VERSION);
+    rig_open();
     cr_assert_null(tutti_device_table(TT_DEV_VERSION + 1));
     cr_assert(tt_stub()->configure("devices=2,memory=64"));
     cr_expect(dev->current(&current) == TT_DEV_OK && current == -1);
@@ -87,7 +38,7 @@ Test(stub, no_device)
 {
     int n = 0;
     void *ptr;
-    dev = tutti_device_table(TT_DEV_VERSION);
+    rig_open();
     cr_assert(tt_stub()->configure("devices=0"));
     cr_expect(dev->count(&n) == TT_DEV_ABSENT && dev->alloc(1, &ptr) == TT_DEV_ABSENT);
 }
@@ -96,7 +47,7 @@ Test(stub, environment)
 {
     int n = 0;
     setenv("TUTTI_STUB", "devices=3,fail=use:2", 1);
-    dev = tutti_device_table(TT_DEV_VERSION);
+    rig_open();
     cr_expect(dev->count(&n) == TT_DEV_OK && n == 3);
     cr_expect(dev->use(0) == TT_DEV_OK && dev->use(0) == TT_DEV_INVALID && dev->use(0) == TT_DEV_OK);
     cr_expect(strcmp(dev->why(), "use: told to fail at its call 2") == 0, "%s", dev->why());
@@ -106,7 +57,7 @@ Test(stub, environment_that_is_wrong)
 {
     int n = 0;
     setenv("TUTTI_STUB", "devices=3,queue=1", 1);
-    dev = tutti_device_table(TT_DEV_VERSION);
+    rig_open();
     cr_expect(dev->count(&n) == TT_DEV_ABSENT && strstr(dev->why(), "queue=1") != NULL);
 }
 
@@ -114,8 +65,8 @@ Test(stub, copies_and_fills_are_in_order)
 {
     enum { N = 1000 };
     uint8_t *host, *device;
-    start("copy_delay=300");
-    void *stream = stream_new();
+    rig_start("copy_delay=300");
+    void *stream = rig_stream();
     cr_assert(dev->alloc_pinned(4 * N, (void **)&host) == TT_DEV_OK &&
               dev->alloc(4 * N, (void **)&device) == TT_DEV_OK);
     for (int i = 0; i < 2 * N; i++)
@@ -137,28 +88,28 @@ Test(stub, copies_and_fills_are_in_order)
 
 Test(stub, enqueueing_returns_at_once)
 {
-    start("copy_delay=0");
-    void *stream = stream_new();
-    cr_expect_eq(dev->wait_word(stream, &words[0], 1), TT_DEV_OK);
-    cr_expect_eq(dev->write_word(stream, &words[1], 5), TT_DEV_OK);
-    hangs(stream);
-    cr_expect_eq(words[1], 0);
-    open_word(&words[0], 1);
-    ends(stream);
-    cr_expect_eq(words[1], 5);
+    rig_start("copy_delay=0");
+    void *stream = rig_stream();
+    cr_expect_eq(dev->wait_word(stream, &rig_words[0], 1), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(stream, &rig_words[1], 5), TT_DEV_OK);
+    rig_hangs(stream);
+    cr_expect_eq(rig_words[1], 0);
+    rig_open_word(&rig_words[0], 1);
+    rig_ends(stream);
+    cr_expect_eq(rig_words[1], 5);
 }
 
 Test(stub, words_are_compared_in_a_circle)
 {
-    start("");
-    void *stream = stream_new();
-    open_word(&words[0], 2);
-    cr_expect_eq(dev->wait_word(stream, &words[0], UINT32_MAX), TT_DEV_OK);
-    ends(stream);
-    cr_expect_eq(dev->wait_word(stream, &words[0], 3), TT_DEV_OK);
-    hangs(stream);
-    open_word(&words[0], 4);
-    ends(stream);
+    rig_start("");
+    void *stream = rig_stream();
+    rig_open_word(&rig_words[0], 2);
+    cr_expect_eq(dev->wait_word(stream, &rig_words[0], UINT32_MAX), TT_DEV_OK);
+    rig_ends(stream);
+    cr_expect_eq(dev->wait_word(stream, &rig_words[0], 3), TT_DEV_OK);
+    rig_hangs(stream);
+    rig_open_word(&rig_words[0], 4);
+    rig_ends(stream);
 }
 
 Test(stub, kinds_of_memory)
@@ -166,20 +117,21 @@ Test(stub, kinds_of_memory)
     char pageable[8192], *device, *managed;
     void *seen, *stream;
     struct tt_dev_pointer first, second, what;
-    start("");
-    stream = stream_new();
+    rig_start("");
+    stream = rig_stream();
     cr_assert(dev->use(1) == TT_DEV_OK && dev->alloc(1000, (void **)&device) == TT_DEV_OK);
     cr_assert_eq(dev->alloc_managed(1000, (void **)&managed), TT_DEV_OK);
     cr_expect_eq(dev->classify(device + 999, &first), TT_DEV_OK);
     cr_expect(first.kind == TT_DEV_DEVICE && first.device == 1 && first.bytes == 1000);
     cr_expect_eq(first.base, (uintptr_t)device);
     cr_expect(dev->classify(managed, &what) == TT_DEV_OK && what.kind == TT_DEV_MANAGED && what.device == 1);
-    cr_expect(dev->classify(words, &what) == TT_DEV_OK && what.kind == TT_DEV_PINNED && what.device == -1);
+    cr_expect(
+        dev->classify(rig_words, &what) == TT_DEV_OK && what.kind == TT_DEV_PINNED && what.device == -1);
     cr_expect(dev->classify(pageable, &what) == TT_DEV_OK && what.kind == TT_DEV_HOST && what.base == 0);
     managed[0] = 1;
 
     cr_expect_eq(dev->copy(device, pageable, 100, stream), TT_DEV_INVALID, "no copies of pageable memory");
-    cr_expect_eq(dev->copy(device, words, 1001, stream), TT_DEV_INVALID, "nor beyond the end");
+    cr_expect_eq(dev->copy(device, rig_words, 1001, stream), TT_DEV_INVALID, "nor beyond the end");
     cr_expect_eq(dev->pin(pageable, sizeof pageable, &seen), TT_DEV_OK);
     cr_expect_eq(dev->pin(pageable + 100, 100, &seen), TT_DEV_INVALID, "it is pinned");
     cr_expect(dev->classify(pageable + 5000, &what) == TT_DEV_OK && what.kind == TT_DEV_PINNED);
@@ -199,7 +151,7 @@ Test(stub, kinds_of_memory)
 Test(stub, an_exhausted_device)
 {
     void *first, *second;
-    start("memory=1");
+    rig_start("memory=1");
     cr_expect_eq(dev->alloc(600000, &first), TT_DEV_OK);
     cr_expect_eq(dev->alloc(600000, &second), TT_DEV_NO_MEMORY);
     cr_expect_eq(dev->free(first), TT_DEV_OK);
@@ -210,21 +162,21 @@ Test(stub, events_order_streams)
 {
     void *event, *begin, *end;
     float ms = -1;
-    start("");
-    void *first = stream_new(), *second = stream_new();
+    rig_start("");
+    void *first = rig_stream(), *second = rig_stream();
     cr_assert(dev->event_create(false, &event) == TT_DEV_OK && dev->event_create(true, &begin) == TT_DEV_OK &&
               dev->event_create(true, &end) == TT_DEV_OK);
     cr_expect_eq(dev->event_record(begin, first, false), TT_DEV_OK);
-    cr_expect_eq(dev->wait_word(first, &words[0], 1), TT_DEV_OK);
+    cr_expect_eq(dev->wait_word(first, &rig_words[0], 1), TT_DEV_OK);
     cr_expect_eq(dev->event_record(event, first, false), TT_DEV_OK);
     cr_expect_eq(dev->event_record(end, first, false), TT_DEV_OK);
     cr_expect_eq(dev->event_wait(event, second, false), TT_DEV_OK);
-    cr_expect_eq(dev->write_word(second, &words[1], 1), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(second, &rig_words[1], 1), TT_DEV_OK);
     cr_expect_eq(dev->event_query(event), TT_DEV_NOT_READY);
     cr_expect_eq(dev->event_elapsed(begin, end, &ms), TT_DEV_NOT_READY);
-    hangs(second);
-    open_word(&words[0], 1);
-    ends(second);
+    rig_hangs(second);
+    rig_open_word(&rig_words[0], 1);
+    rig_ends(second);
     cr_expect_eq(dev->event_query(event), TT_DEV_OK);
     cr_expect(dev->event_elapsed(begin, end, &ms) == TT_DEV_OK && ms >= LONG_MS / 2 && ms < ENOUGH_MS);
     cr_expect_eq(dev->event_elapsed(begin, event, &ms), TT_DEV_INVALID, "one is not timed");
@@ -235,20 +187,20 @@ Test(stub, events_order_streams)
 Test(stub, default_streams)
 {
     void *blocking, *free_one = NULL;
-    start("");
+    rig_start("");
     cr_assert_eq(stub->stream_create_blocking(&blocking), TT_DEV_OK);
-    free_one = stream_new();
-    cr_expect_eq(dev->wait_word(blocking, &words[0], 1), TT_DEV_OK);
-    cr_expect_eq(dev->write_word(NULL, &words[1], 1), TT_DEV_OK);
-    cr_expect_eq(dev->write_word(TT_DEV_STREAM_PER_THREAD, &words[2], 1), TT_DEV_OK);
-    cr_expect_eq(dev->write_word(free_one, &words[3], 1), TT_DEV_OK);
-    ends(free_one);
-    hangs(NULL);
+    free_one = rig_stream();
+    cr_expect_eq(dev->wait_word(blocking, &rig_words[0], 1), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(NULL, &rig_words[1], 1), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(TT_DEV_STREAM_PER_THREAD, &rig_words[2], 1), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(free_one, &rig_words[3], 1), TT_DEV_OK);
+    rig_ends(free_one);
+    rig_hangs(NULL);
     cr_expect_eq(dev->stream_query(TT_DEV_STREAM_PER_THREAD), TT_DEV_NOT_READY);
-    cr_expect(words[1] == 0 && words[2] == 0 && words[3] == 1);
-    open_word(&words[0], 1);
+    cr_expect(rig_words[1] == 0 && rig_words[2] == 0 && rig_words[3] == 1);
+    rig_open_word(&rig_words[0], 1);
     cr_expect_eq(dev->stream_sync(TT_DEV_STREAM_PER_THREAD), TT_DEV_OK);
-    cr_expect(words[1] == 1 && words[2] == 1);
+    cr_expect(rig_words[1] == 1 && rig_words[2] == 1);
 }
 
 static void host_function(void *argument)
@@ -261,8 +213,8 @@ static void host_function(void *argument)
 Test(stub, functions_of_the_host)
 {
     uint32_t seen = 0;
-    start("host_delay=2000");
-    void *stream = stream_new();
+    rig_start("host_delay=2000");
+    void *stream = rig_stream();
     cr_expect_eq(dev->host_call(stream, host_function, &seen), TT_DEV_OK);
     cr_expect_eq(dev->stream_sync(stream), TT_DEV_OK);
     cr_expect_eq(seen, 2, "it was called, and could not use the table");
@@ -271,10 +223,10 @@ Test(stub, functions_of_the_host)
 Test(stub, streams_that_are_none)
 {
     int device = -1;
-    start("");
-    void *stream = stream_new();
+    rig_start("");
+    void *stream = rig_stream();
     cr_expect(dev->use(1) == TT_DEV_OK && dev->stream_device(stream, &device) == TT_DEV_OK && device == 0);
-    cr_expect_eq(dev->write_word(stream, words, 1), TT_DEV_INVALID, "the stream is of another device");
+    cr_expect_eq(dev->write_word(stream, rig_words, 1), TT_DEV_INVALID, "the stream is of another device");
     cr_expect_eq(dev->stream_destroy(stream), TT_DEV_OK);
     cr_expect_eq(dev->stream_query(stream), TT_DEV_INVALID);
     cr_expect_eq(dev->stream_destroy(NULL), TT_DEV_INVALID);
@@ -284,11 +236,11 @@ Test(stub, streams_that_are_none)
 
 Test(stub, calls_are_counted_and_fail_when_told)
 {
-    start("");
-    void *stream = stream_new(), *ptr = NULL;
+    rig_start("");
+    void *stream = rig_stream(), *ptr = NULL;
     uint64_t before = stub->calls("write_word"), allocations = stub->calls("alloc");
     for (int i = 0; i < 7; i++)
-        cr_expect_eq(dev->write_word(stream, words, 1), TT_DEV_OK);
+        cr_expect_eq(dev->write_word(stream, rig_words, 1), TT_DEV_OK);
     cr_expect(stub->calls("write_word") == before + 7 && stub->calls("alloc") == allocations);
     cr_expect_eq(stub->calls("allocate"), UINT64_MAX);
     cr_expect(stub->fail("alloc", 2, TT_DEV_NO_MEMORY) && !stub->fail("allocate", 2, TT_DEV_NO_MEMORY));
@@ -300,11 +252,11 @@ Test(stub, calls_are_counted_and_fail_when_told)
 
 Test(stub, a_broken_device_stays_so)
 {
-    start("");
-    void *stream = stream_new(), *ptr;
-    cr_expect_eq(dev->wait_word(stream, words, 1), TT_DEV_OK);
+    rig_start("");
+    void *stream = rig_stream(), *ptr;
+    cr_expect_eq(dev->wait_word(stream, rig_words, 1), TT_DEV_OK);
     cr_expect(stub->fail("copy", 1, TT_DEV_BROKEN));
-    cr_expect_eq(dev->copy(words, words, 4, stream), TT_DEV_BROKEN);
+    cr_expect_eq(dev->copy(rig_words, rig_words, 4, stream), TT_DEV_BROKEN);
     cr_expect_eq(dev->stream_sync(stream), TT_DEV_BROKEN, "and it does not wait for ever");
     cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_BROKEN);
     cr_expect(dev->use(1) == TT_DEV_OK && dev->alloc(8, &ptr) == TT_DEV_OK, "the other one works");
@@ -315,13 +267,13 @@ Test(stub, a_broken_device_stays_so)
 /* A wait is submitted before what ends it, on another stream. With one queue that never comes to run. */
 static void wait_before_its_end(const char *text, bool hang)
 {
-    start(text);
-    void *first = stream_new(), *second = stream_new();
-    cr_expect_eq(dev->wait_word(first, &words[0], 1), TT_DEV_OK);
-    cr_expect_eq(dev->write_word(second, &words[0], 1), TT_DEV_OK);
-    (hang ? hangs : ends)(first);
-    open_word(&words[0], 1);
-    ends(first);
+    rig_start(text);
+    void *first = rig_stream(), *second = rig_stream();
+    cr_expect_eq(dev->wait_word(first, &rig_words[0], 1), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(second, &rig_words[0], 1), TT_DEV_OK);
+    (hang ? rig_hangs : rig_ends)(first);
+    rig_open_word(&rig_words[0], 1);
+    rig_ends(first);
 }
 
 Test(stub, wait_before_its_end_8_queues)
@@ -343,31 +295,31 @@ Test(stub, wait_before_its_end_1_queue)
 Test(stub, more_streams_than_queues)
 {
     void *streams[9];
-    start("queues=8");
+    rig_start("queues=8");
     for (int i = 0; i < 9; i++)
-        streams[i] = stream_new();
-    cr_expect_eq(dev->wait_word(streams[0], &words[0], 1), TT_DEV_OK);
+        streams[i] = rig_stream();
+    cr_expect_eq(dev->wait_word(streams[0], &rig_words[0], 1), TT_DEV_OK);
     for (int i = 1; i < 9; i++)
-        cr_expect_eq(dev->write_word(streams[i], &words[i], 1), TT_DEV_OK);
+        cr_expect_eq(dev->write_word(streams[i], &rig_words[i], 1), TT_DEV_OK);
     for (int i = 1; i < 8; i++)
-        ends(streams[i]);
-    hangs(streams[8]);
-    open_word(&words[0], 1);
-    ends(streams[8]);
+        rig_ends(streams[i]);
+    rig_hangs(streams[8]);
+    rig_open_word(&rig_words[0], 1);
+    rig_ends(streams[8]);
 }
 
 Test(stub, wait_for_an_event_that_nobody_recorded)
 {
     void *event;
-    start("");
-    void *stream = stream_new(), *other = stream_new();
+    rig_start("");
+    void *stream = rig_stream(), *other = rig_stream();
     cr_assert_eq(dev->event_create(false, &event), TT_DEV_OK);
     cr_expect_eq(dev->event_query(event), TT_DEV_OK);
     cr_expect_eq(dev->event_wait(event, stream, false), TT_DEV_OK);
-    cr_expect_eq(dev->wait_word(other, &words[0], 1), TT_DEV_OK);
+    cr_expect_eq(dev->wait_word(other, &rig_words[0], 1), TT_DEV_OK);
     cr_expect_eq(dev->event_record(event, other, false), TT_DEV_OK, "it comes too late");
-    ends(stream);
-    open_word(&words[0], 1);
+    rig_ends(stream);
+    rig_open_word(&rig_words[0], 1);
 }
 
 struct caller { /* a thread that makes one call, and says so */
@@ -388,14 +340,9 @@ static void *call_alloc(void *argument)
 static void *call_write(void *argument)
 {
     struct caller *caller = argument;
-    cr_expect_eq(dev->write_word(caller->stream, &words[9], 1), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(caller->stream, &rig_words[9], 1), TT_DEV_OK);
     atomic_store(&caller->done, true);
     return NULL;
-}
-
-static void sleep_long(void)
-{
-    nanosleep(&(struct timespec){ .tv_nsec = LONG_MS * 1000000 }, NULL);
 }
 
 /* An allocation waits for a stream that waits for what another thread would enqueue, which waits for the
@@ -403,17 +350,17 @@ static void sleep_long(void)
 Test(stub, allocation_while_a_stream_waits)
 {
     struct caller alloc = { .done = false }, write = { .done = false };
-    start("");
-    void *first = stream_new();
-    write.stream = stream_new();
-    cr_expect_eq(dev->wait_word(first, &words[0], 1), TT_DEV_OK);
+    rig_start("");
+    void *first = rig_stream();
+    write.stream = rig_stream();
+    cr_expect_eq(dev->wait_word(first, &rig_words[0], 1), TT_DEV_OK);
     pthread_create(&alloc.thread, NULL, call_alloc, &alloc);
-    sleep_long();
+    rig_sleep();
     pthread_create(&write.thread, NULL, call_write, &write);
-    sleep_long();
+    rig_sleep();
     cr_expect_not(atomic_load(&alloc.done));
     cr_expect_not(atomic_load(&write.done), "a call was enqueued while an allocation holds the lock");
-    open_word(&words[0], 1);
+    rig_open_word(&rig_words[0], 1);
     pthread_join(alloc.thread, NULL);
     pthread_join(write.thread, NULL);
 }
@@ -422,21 +369,21 @@ Test(stub, allocation_while_a_stream_waits)
 Test(stub, a_full_queue)
 {
     struct caller full = { .done = false }, other = { .done = false };
-    start("depth=10");
-    full.stream = stream_new();
-    other.stream = stream_new();
-    cr_expect_eq(dev->wait_word(full.stream, &words[0], 1), TT_DEV_OK);
+    rig_start("depth=10");
+    full.stream = rig_stream();
+    other.stream = rig_stream();
+    cr_expect_eq(dev->wait_word(full.stream, &rig_words[0], 1), TT_DEV_OK);
     for (int i = 0; i < 9; i++)
-        cr_expect_eq(dev->write_word(full.stream, &words[1], 1), TT_DEV_OK);
+        cr_expect_eq(dev->write_word(full.stream, &rig_words[1], 1), TT_DEV_OK);
     pthread_create(&full.thread, NULL, call_write, &full);
-    sleep_long();
+    rig_sleep();
     pthread_create(&other.thread, NULL, call_write, &other);
-    sleep_long();
+    rig_sleep();
     cr_expect(!atomic_load(&full.done) && !atomic_load(&other.done));
-    open_word(&words[0], 1);
+    rig_open_word(&rig_words[0], 1);
     pthread_join(full.thread, NULL);
     pthread_join(other.thread, NULL);
-    ends(full.stream);
+    rig_ends(full.stream);
 }
 
 /* The signal that ends a child which does something to an address. */
@@ -466,7 +413,7 @@ static void write_it(volatile char *at)
 Test(stub, the_host_reaches_for_device_memory)
 {
     char *device, *managed;
-    start("");
+    rig_start("");
     cr_assert(dev->alloc(100, (void **)&device) == TT_DEV_OK &&
               dev->alloc_managed(100, (void **)&managed) == TT_DEV_OK);
     cr_expect_eq(child_ends_by(read_it, device), SIGSEGV);
@@ -483,6 +430,6 @@ static void use_it(volatile char *at)
 
 Test(stub, a_child_of_fork_has_no_device)
 {
-    start("");
-    cr_expect_eq(child_ends_by(use_it, (char *)words), 0);
+    rig_start("");
+    cr_expect_eq(child_ends_by(use_it, (char *)rig_words), 0);
 }

@@ -34,6 +34,16 @@ void *tt_stub_new(size_t bytes)
     return memory;
 }
 
+void *tt_stub_grow(void *array, int n, size_t bytes)
+{
+    array = realloc(array, (size_t)(n + 1) * bytes);
+    if (array == NULL) {
+        fprintf(stderr, "stub: no memory for %d times %zu bytes\n", n + 1, bytes);
+        abort();
+    }
+    return array;
+}
+
 static void mark_forked(void)
 {
     atomic_store(&forked, true);
@@ -68,6 +78,7 @@ static void begin(void)
             device->queues[q].device = device;
         tt_stub_streams_open(device);
     }
+    tt_stub_runtime.backstage.queues[0].device = &tt_stub_runtime.backstage;
     pthread_atfork(NULL, NULL, mark_forked);
     atomic_store(&begun, true);
 }
@@ -146,6 +157,30 @@ static bool is_broken(int device)
     return broken;
 }
 
+/* What waits, asks or allocates cannot be done while anything is captured, by any thread. */
+static bool breaks_captures(enum stub_function function)
+{
+    static const bool unsafe[STUB_FUNCTION_COUNT] = { [STUB_alloc] = true,
+        [STUB_free] = true,
+        [STUB_alloc_managed] = true,
+        [STUB_alloc_pinned] = true,
+        [STUB_free_pinned] = true,
+        [STUB_pin] = true,
+        [STUB_unpin] = true,
+        [STUB_stream_query] = true,
+        [STUB_stream_sync] = true,
+        [STUB_event_query] = true,
+        [STUB_event_elapsed] = true,
+        [STUB_preload] = true,
+        [STUB_segment_alloc] = true,
+        [STUB_segment_import] = true,
+        [STUB_segment_free] = true };
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    bool breaks = unsafe[function] && tt_stub_captures_break();
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    return breaks;
+}
+
 enum tt_dev_error tt_stub_enter(enum stub_function function)
 {
     uint64_t call = atomic_fetch_add(&functions[function].calls, 1) + 1;
@@ -170,6 +205,9 @@ enum tt_dev_error tt_stub_enter(enum stub_function function)
         function == STUB_count || function == STUB_facts || function == STUB_current || function == STUB_use;
     if (!harmless && is_broken(current_device))
         return tt_stub_fail(TT_DEV_BROKEN, function, "device %d is broken", current_device);
+    if (breaks_captures(function))
+        return tt_stub_fail(
+            TT_DEV_CAPTURE, function, "a stream is being captured; that capture is broken now");
     return TT_DEV_OK;
 }
 

@@ -5,6 +5,15 @@
 
 #include "stub_internal.h"
 
+void tt_stub_event_drop(struct stub_event *event)
+{
+    if (event == NULL || --event->references > 0)
+        return;
+    tt_stub_work_drop(event->work);
+    tt_stub_front_clear(&event->front);
+    free(event);
+}
+
 static struct stub_event *find(void *handle, enum stub_function function, enum tt_dev_error *error)
 {
     pthread_mutex_lock(&tt_stub_runtime.lock);
@@ -29,6 +38,7 @@ enum tt_dev_error tt_stub_event_create(bool timed, void **handle)
     if (error != TT_DEV_OK)
         return error;
     struct stub_event *event = tt_stub_new(sizeof *event);
+    event->references = 1;
     event->timed = timed;
     pthread_mutex_lock(&tt_stub_runtime.lock);
     event->device = tt_stub_current();
@@ -50,15 +60,13 @@ enum tt_dev_error tt_stub_event_destroy(void *handle)
     while (*at != event)
         at = &(*at)->next;
     *at = event->next;
-    tt_stub_work_drop(event->work);
+    tt_stub_event_drop(event);
     pthread_mutex_unlock(&tt_stub_runtime.lock);
-    free(event);
     return TT_DEV_OK;
 }
 
 enum tt_dev_error tt_stub_event_record(void *handle, void *stream_handle, bool external)
 {
-    (void)external;
     enum tt_dev_error error;
     struct stub_stream *stream = tt_stub_stream_enter(stream_handle, STUB_event_record, &error);
     struct stub_event *event = stream != NULL ? find(handle, STUB_event_record, &error) : NULL;
@@ -67,18 +75,19 @@ enum tt_dev_error tt_stub_event_record(void *handle, void *stream_handle, bool e
     if (stream->device != event->device)
         return tt_stub_fail(TT_DEV_INVALID, STUB_event_record, "event is of device %d, stream of device %d",
             event->device->number, stream->device->number);
-    return tt_stub_stream_add(stream, &(struct stub_task){ .kind = STUB_MARK, .event = { event, NULL } });
+    struct stub_task task = { .kind = STUB_MARK, .event = { .record = event, .external = external } };
+    return tt_stub_stream_add(stream, &task, STUB_event_record);
 }
 
 enum tt_dev_error tt_stub_event_wait(void *handle, void *stream_handle, bool external)
 {
-    (void)external;
     enum tt_dev_error error;
     struct stub_stream *stream = tt_stub_stream_enter(stream_handle, STUB_event_wait, &error);
     struct stub_event *event = stream != NULL ? find(handle, STUB_event_wait, &error) : NULL;
     if (event == NULL)
         return error;
-    return tt_stub_stream_add(stream, &(struct stub_task){ .kind = STUB_MARK, .event = { NULL, event } });
+    struct stub_task task = { .kind = STUB_MARK, .event = { .wait = event, .external = external } };
+    return tt_stub_stream_add(stream, &task, STUB_event_wait);
 }
 
 enum tt_dev_error tt_stub_event_query(void *handle)
@@ -88,8 +97,10 @@ enum tt_dev_error tt_stub_event_query(void *handle)
     if (event == NULL)
         return error;
     pthread_mutex_lock(&tt_stub_runtime.lock);
-    bool done = event->work == NULL || event->work->done;
+    bool captured = event->capture_id != 0, done = event->work == NULL || event->work->done;
     pthread_mutex_unlock(&tt_stub_runtime.lock);
+    if (captured)
+        return tt_stub_fail(TT_DEV_CAPTURE, STUB_event_query, "the event was last recorded in a capture");
     return done ? TT_DEV_OK : TT_DEV_NOT_READY;
 }
 

@@ -35,6 +35,7 @@ struct stub_task { /* what is to be done, whenever */
     union {
         struct { /* of a mark: what it records, and what it waits for */
             struct stub_event *record, *wait;
+            bool external;
         } event;
         struct {
             void *dst;
@@ -63,10 +64,51 @@ struct stub_work { /* a task in a queue; it lives until nobody can ask for it an
     struct stub_task task;
     struct stub_work **after; /* what must be done before it begins */
     int nafter;
+    struct stub_graph *graph; /* at the end of a replay: what was replayed */
     struct stub_work *next;
 };
 
 struct stub_device;
+
+struct stub_front { /* nodes, by number, that others come after */
+    int *nodes;
+    int n;
+};
+
+struct stub_node {
+    struct stub_task task;
+    struct stub_front after;
+    int branch; /* which of the captured streams */
+};
+
+struct stub_retained {
+    void (*release)(void *);
+    void *argument;
+};
+
+struct stub_graph {
+    struct stub_graph *next;
+    int references;
+    struct stub_node *nodes;
+    int n, nretained;
+    struct stub_retained *retained;
+};
+
+struct stub_runnable {
+    struct stub_runnable *next;
+    struct stub_graph *graph;
+    struct stub_work *last; /* the end of its last launch */
+};
+
+struct stub_capture {
+    struct stub_capture *next;
+    uint64_t id;
+    struct stub_stream *origin;
+    struct stub_graph *graph;
+    pthread_t thread;
+    int branches;
+    bool broken;
+};
 
 struct stub_queue { /* of the hardware: in order, one piece of work at a time */
     struct stub_device *device;
@@ -81,10 +123,16 @@ struct stub_stream {
     struct stub_queue *queue;
     struct stub_work *last; /* that was enqueued */
     bool blocking; /* waits for the legacy stream, as that does for it */
+    struct stub_capture *capture;
+    struct stub_front front; /* while it is captured: what its next node comes after */
+    int branch;
 };
 
 struct stub_event {
     struct stub_event *next;
+    int references; /* nodes of graphs name it, too */
+    uint64_t capture_id; /* of its last record; 0: it was not captured */
+    struct stub_front front; /* at that */
     struct stub_device *device;
     struct stub_work *work; /* of its last record; NULL: there was none */
     bool timed;
@@ -125,6 +173,10 @@ struct stub_runtime {
     struct stub_stream *streams;
     struct stub_event *events;
     struct stub_memory *memory; /* by address */
+    struct stub_capture *captures;
+    struct stub_graph *graphs;
+    struct stub_runnable *runnables;
+    struct stub_device backstage; /* its first queue calls what graphs release */
     pthread_mutex_t host; /* functions of the host are called one at a time, as by one thread */
 };
 extern struct stub_runtime tt_stub_runtime;
@@ -149,6 +201,7 @@ bool tt_stub_fail_call(const char *function, uint64_t k, enum tt_dev_error error
 /* A thread of the runtime, which must not use the table while it calls a function of the host. */
 void tt_stub_calling_host(bool calling);
 void *tt_stub_new(size_t bytes); /* zeroed; ends the program if there is none */
+void *tt_stub_grow(void *array, int n, size_t bytes); /* room for one more than n */
 
 /* --- stub_memory.c */
 bool tt_stub_memory_open(void);
@@ -167,6 +220,9 @@ void tt_stub_work_push(struct stub_queue *queue, struct stub_work *work);
 void tt_stub_device_idle(struct stub_device *device);
 
 /* --- stub_task.c */
+/* A copy that holds what it names, and its end. */
+void tt_stub_task_copy(struct stub_task *to, const struct stub_task *from);
+void tt_stub_task_free(struct stub_task *task);
 /* On a queue's thread, without the lock. */
 void tt_stub_task_run(const struct stub_task *task, struct stub_device *device);
 
@@ -174,9 +230,30 @@ void tt_stub_task_run(const struct stub_task *task, struct stub_device *device);
 void tt_stub_streams_open(struct stub_device *device);
 /* Begins a call that names a stream. NULL and an error: no stream, or of a device that is broken. */
 struct stub_stream *tt_stub_stream_enter(void *handle, enum stub_function function, enum tt_dev_error *error);
-/* Enqueues; the device's `api` is taken meanwhile. */
-enum tt_dev_error tt_stub_stream_add(struct stub_stream *stream, const struct stub_task *task);
+/* Enqueues, or captures; the device's `api` is taken meanwhile. */
+enum tt_dev_error tt_stub_stream_add(
+    struct stub_stream *stream, const struct stub_task *task, enum stub_function function);
+/* The parts of that, with `api` and the lock held: waits until its queue has room; what the work comes after
+ * by the rules of streams, and by the events it names; puts it behind all else. */
+void tt_stub_stream_room(const struct stub_stream *stream);
+void tt_stub_stream_order(const struct stub_stream *stream, struct stub_work *work);
+void tt_stub_events_order(struct stub_work *work);
+void tt_stub_stream_push(struct stub_stream *stream, struct stub_work *work);
 enum tt_dev_error tt_stub_stream_create_blocking(void **stream);
+
+/* --- stub_event.c, with the lock held */
+void tt_stub_event_drop(struct stub_event *event);
+
+/* --- stub_capture.c, with the lock held */
+/* True if there was one: what is being done cannot be captured. */
+bool tt_stub_captures_break(void);
+/* False if the stream is not captured, nor by this: then it is to be enqueued. */
+bool tt_stub_capture_takes(struct stub_stream *stream, const struct stub_task *task,
+    enum stub_function function, enum tt_dev_error *error);
+void tt_stub_front_clear(struct stub_front *front);
+
+/* --- stub_graph.c, with the lock held */
+void tt_stub_graph_drop(struct stub_graph *graph);
 
 /* The functions of the table. */
 enum tt_dev_error tt_stub_count(int *n);
@@ -210,5 +287,12 @@ enum tt_dev_error tt_stub_event_record(void *event, void *stream, bool external)
 enum tt_dev_error tt_stub_event_wait(void *event, void *stream, bool external);
 enum tt_dev_error tt_stub_event_query(void *event);
 enum tt_dev_error tt_stub_event_elapsed(void *begin, void *end, float *ms);
+enum tt_dev_error tt_stub_capture_begin(void *stream);
+enum tt_dev_error tt_stub_capture_end(void *stream, void **graph);
+enum tt_dev_error tt_stub_graph_retain(void *graph, void (*release)(void *), void *argument);
+enum tt_dev_error tt_stub_graph_destroy(void *graph);
+enum tt_dev_error tt_stub_graph_instantiate(void *graph, void **runnable);
+enum tt_dev_error tt_stub_graph_launch(void *runnable, void *stream);
+enum tt_dev_error tt_stub_runnable_destroy(void *runnable);
 
 #endif

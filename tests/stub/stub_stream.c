@@ -94,7 +94,7 @@ enum tt_dev_error tt_stub_stream_destroy(void *handle)
     while (*at != NULL && *at != handle)
         at = &(*at)->next;
     struct stub_stream *stream = *at;
-    bool right = stream != NULL && stream != stream->device->legacy;
+    bool right = stream != NULL && stream != stream->device->legacy && stream->capture == NULL;
     if (right) {
         *at = stream->next;
         tt_stub_work_drop(stream->last);
@@ -102,7 +102,8 @@ enum tt_dev_error tt_stub_stream_destroy(void *handle)
     }
     pthread_mutex_unlock(&tt_stub_runtime.lock);
     return right ? TT_DEV_OK
-                 : tt_stub_fail(TT_DEV_INVALID, STUB_stream_destroy, "stream is %p, which none made", handle);
+                 : tt_stub_fail(
+                       TT_DEV_INVALID, STUB_stream_destroy, "stream is %p: not made, or captured", handle);
 }
 
 static bool is_done(const struct stub_work *work)
@@ -155,44 +156,63 @@ enum tt_dev_error tt_stub_stream_device(void *handle, int *device)
     return stream != NULL ? TT_DEV_OK : error;
 }
 
-enum tt_dev_error tt_stub_stream_capture(void *handle, struct tt_dev_capture *capture)
-{
-    enum tt_dev_error error;
-    const struct stub_stream *stream = tt_stub_stream_enter(handle, STUB_stream_capture, &error);
-    if (stream != NULL)
-        *capture = (struct tt_dev_capture){ .active = false };
-    return stream != NULL ? TT_DEV_OK : error;
-}
-
 /* --- Enqueueing. */
 
-enum tt_dev_error tt_stub_stream_add(struct stub_stream *stream, const struct stub_task *task)
+void tt_stub_stream_room(const struct stub_stream *stream)
 {
-    struct stub_device *device = stream->device;
-    pthread_mutex_lock(&device->api);
-    pthread_mutex_lock(&tt_stub_runtime.lock);
     while (stream->queue->length >= tt_stub_runtime.config.depth)
         pthread_cond_wait(&tt_stub_runtime.changed, &tt_stub_runtime.lock);
-    struct stub_work *work = tt_stub_work_new(task);
-    struct stub_event *record = task->kind == STUB_MARK ? task->event.record : NULL;
-    struct stub_event *wait = task->kind == STUB_MARK ? task->event.wait : NULL;
-    tt_stub_work_after(work, wait != NULL ? wait->work : NULL);
+}
+
+void tt_stub_stream_order(const struct stub_stream *stream, struct stub_work *work)
+{
+    const struct stub_device *device = stream->device;
+    tt_stub_work_after(work, stream->last);
     if (stream->blocking)
         tt_stub_work_after(work, device->legacy->last);
-    if (stream == device->legacy)
-        for (struct stub_stream *s = tt_stub_runtime.streams; s != NULL; s = s->next)
-            if (s->device == device && s->blocking)
-                tt_stub_work_after(work, s->last);
-    tt_stub_work_push(stream->queue, work);
-    tt_stub_work_drop(stream->last);
-    stream->last = work;
+    for (const struct stub_stream *s = tt_stub_runtime.streams; s != NULL; s = s->next)
+        if (stream == device->legacy && s->device == device && s->blocking)
+            tt_stub_work_after(work, s->last);
+}
+
+/* A wait is for the last record before now; a record counts from now on. */
+void tt_stub_events_order(struct stub_work *work)
+{
+    if (work->task.kind != STUB_MARK)
+        return;
+    struct stub_event *record = work->task.event.record, *wait = work->task.event.wait;
+    if (wait != NULL)
+        tt_stub_work_after(work, wait->work);
     if (record != NULL) {
         tt_stub_work_drop(record->work);
         record->work = tt_stub_work_hold(work);
+        record->capture_id = 0;
+    }
+}
+
+void tt_stub_stream_push(struct stub_stream *stream, struct stub_work *work)
+{
+    tt_stub_work_push(stream->queue, work);
+    tt_stub_work_drop(stream->last);
+    stream->last = work;
+}
+
+enum tt_dev_error tt_stub_stream_add(
+    struct stub_stream *stream, const struct stub_task *task, enum stub_function function)
+{
+    enum tt_dev_error error;
+    pthread_mutex_lock(&stream->device->api);
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    if (!tt_stub_capture_takes(stream, task, function, &error)) {
+        tt_stub_stream_room(stream);
+        struct stub_work *work = tt_stub_work_new(task);
+        tt_stub_stream_order(stream, work);
+        tt_stub_events_order(work);
+        tt_stub_stream_push(stream, work);
     }
     pthread_mutex_unlock(&tt_stub_runtime.lock);
-    pthread_mutex_unlock(&device->api);
-    return TT_DEV_OK;
+    pthread_mutex_unlock(&stream->device->api);
+    return error;
 }
 
 /* True if streams can reach these bytes; pageable memory they cannot. */
@@ -219,7 +239,7 @@ static enum tt_dev_error add_copy(enum stub_function function, const struct stub
         return tt_stub_fail(TT_DEV_INVALID, function, "dst is %p: pageable, or runs over", task->copy.dst);
     if (!reachable(task->copy.src, (rows - 1) * task->copy.src_pitch + row))
         return tt_stub_fail(TT_DEV_INVALID, function, "src is %p: pageable, or runs over", task->copy.src);
-    return tt_stub_stream_add(stream, task);
+    return tt_stub_stream_add(stream, task, function);
 }
 
 enum tt_dev_error tt_stub_copy(void *dst, const void *src, size_t bytes, void *stream)
@@ -244,7 +264,8 @@ enum tt_dev_error tt_stub_fill(void *dst, int byte, size_t bytes, void *handle)
         return error;
     if (!reachable(dst, bytes))
         return tt_stub_fail(TT_DEV_INVALID, STUB_fill, "dst is %p: pageable, or runs over", dst);
-    return tt_stub_stream_add(stream, &(struct stub_task){ .kind = STUB_FILL, .fill = { dst, bytes, byte } });
+    return tt_stub_stream_add(
+        stream, &(struct stub_task){ .kind = STUB_FILL, .fill = { dst, bytes, byte } }, STUB_fill);
 }
 
 /* Words are in pinned or device memory, and a stream's are enqueued by threads that use its device. */
@@ -268,7 +289,7 @@ static enum tt_dev_error add_word(
     if (!right)
         return tt_stub_fail(TT_DEV_INVALID, function,
             "word is %p; 4 bytes of pinned or device memory are legal", (void *)word);
-    return tt_stub_stream_add(stream, &(struct stub_task){ .kind = kind, .word = { word, value } });
+    return tt_stub_stream_add(stream, &(struct stub_task){ .kind = kind, .word = { word, value } }, function);
 }
 
 enum tt_dev_error tt_stub_write_word(void *stream, uint32_t *word, uint32_t value)
@@ -287,5 +308,6 @@ enum tt_dev_error tt_stub_host_call(void *handle, void (*call)(void *), void *ar
     struct stub_stream *stream = tt_stub_stream_enter(handle, STUB_host_call, &error);
     if (stream == NULL)
         return error;
-    return tt_stub_stream_add(stream, &(struct stub_task){ .kind = STUB_HOST, .host = { call, argument } });
+    return tt_stub_stream_add(
+        stream, &(struct stub_task){ .kind = STUB_HOST, .host = { call, argument } }, STUB_host_call);
 }

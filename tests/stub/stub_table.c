@@ -40,6 +40,13 @@ static const struct tt_dev table = {
     .write_word = tt_stub_write_word,
     .wait_word = tt_stub_wait_word,
     .host_call = tt_stub_host_call,
+    .capture_begin = tt_stub_capture_begin,
+    .capture_end = tt_stub_capture_end,
+    .graph_retain = tt_stub_graph_retain,
+    .graph_destroy = tt_stub_graph_destroy,
+    .graph_instantiate = tt_stub_graph_instantiate,
+    .graph_launch = tt_stub_graph_launch,
+    .runnable_destroy = tt_stub_runnable_destroy,
 };
 
 const struct tt_dev *tutti_device_table(uint32_t version)

@@ -8,6 +8,23 @@
 
 #include "stub_internal.h"
 
+void tt_stub_task_copy(struct stub_task *to, const struct stub_task *from)
+{
+    *to = *from;
+    if (to->kind == STUB_MARK && to->event.record != NULL)
+        to->event.record->references++;
+    if (to->kind == STUB_MARK && to->event.wait != NULL)
+        to->event.wait->references++;
+}
+
+void tt_stub_task_free(struct stub_task *task)
+{
+    if (task->kind == STUB_MARK) {
+        tt_stub_event_drop(task->event.record);
+        tt_stub_event_drop(task->event.wait);
+    }
+}
+
 static void *look(struct stub_device *device, const void *ptr, size_t bytes)
 {
     pthread_mutex_lock(&tt_stub_runtime.lock);

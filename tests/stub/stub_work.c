@@ -19,7 +19,7 @@ struct stub_work *tt_stub_work_new(const struct stub_task *task)
 {
     struct stub_work *work = tt_stub_new(sizeof *work);
     work->references = 1;
-    work->task = *task;
+    tt_stub_task_copy(&work->task, task);
     return work;
 }
 
@@ -44,6 +44,7 @@ void tt_stub_work_drop(struct stub_work *work)
     if (work == NULL || --work->references > 0)
         return;
     forget_after(work);
+    tt_stub_task_free(&work->task);
     free(work);
 }
 
@@ -51,9 +52,7 @@ void tt_stub_work_after(struct stub_work *work, struct stub_work *before)
 {
     if (before == NULL || before->done)
         return;
-    work->after = realloc(work->after, (size_t)(work->nafter + 1) * sizeof *work->after);
-    if (work->after == NULL)
-        abort();
+    work->after = tt_stub_grow(work->after, work->nafter, sizeof *work->after);
     work->after[work->nafter++] = tt_stub_work_hold(before);
 }
 
@@ -100,6 +99,10 @@ static void work_do(struct stub_queue *queue, struct stub_work *work)
     work->done = true;
     work->done_ns = now_ns();
     forget_after(work); /* else each piece of work would keep all before it */
+    tt_stub_task_free(&work->task); /* an event that it recorded names this work */
+    work->task = (struct stub_task){ .kind = STUB_MARK };
+    tt_stub_graph_drop(work->graph);
+    work->graph = NULL;
 }
 
 static void *queue_run(void *argument)

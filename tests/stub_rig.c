@@ -1,0 +1,64 @@
+/* stub_rig.c: what tests of the stub begin with, and how they show that a stream hangs. */
+#include "stub_rig.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+const struct tt_dev *dev;
+const struct tt_stub *stub;
+uint32_t *rig_words;
+
+void rig_limit_time(void)
+{
+    alarm(60);
+}
+
+void rig_open(void)
+{
+    dev = tutti_device_table(TT_DEV_VERSION);
+    stub = tt_stub();
+}
+
+void rig_start(const char *configuration)
+{
+    rig_open();
+    cr_assert(stub->configure(configuration));
+    cr_assert_eq(dev->alloc_pinned(4096, (void **)&rig_words), TT_DEV_OK);
+    memset(rig_words, 0, 4096);
+}
+
+void *rig_stream(void)
+{
+    void *stream;
+    cr_assert_eq(dev->stream_create(&stream), TT_DEV_OK);
+    return stream;
+}
+
+static bool ready_within(void *stream, int ms)
+{
+    for (; ms > 0 && dev->stream_query(stream) == TT_DEV_NOT_READY; ms--)
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    return dev->stream_query(stream) == TT_DEV_OK;
+}
+
+void rig_hangs(void *stream)
+{
+    cr_expect_not(ready_within(stream, LONG_MS), "it ends, and should hang");
+}
+
+void rig_ends(void *stream)
+{
+    cr_expect(ready_within(stream, ENOUGH_MS), "it hangs, and should end: %s", dev->why());
+}
+
+void rig_sleep(void)
+{
+    nanosleep(&(struct timespec){ .tv_nsec = LONG_MS * 1000000 }, NULL);
+}
+
+void rig_open_word(uint32_t *word, uint32_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
