@@ -148,6 +148,12 @@ struct stub_device {
     bool broken;
 };
 
+struct stub_file { /* what a segment is, so that other processes can map it */
+    bool is, imported;
+    int fd;
+    uint64_t inode;
+};
+
 struct stub_memory { /* one allocation */
     struct stub_memory *next;
     enum tt_dev_kind kind;
@@ -156,6 +162,7 @@ struct stub_memory { /* one allocation */
     size_t bytes, mapped; /* asked for, and taken */
     uint64_t id;
     bool pinned_by_user;
+    struct stub_file file;
 };
 
 struct stub_config {
@@ -209,6 +216,9 @@ bool tt_stub_memory_open(void);
 void *tt_stub_memory_look(const void *ptr, size_t bytes);
 const struct stub_memory *tt_stub_memory_find(const void *ptr);
 void *tt_stub_look(const void *ptr);
+/* Device memory, of that file if it is one, and its end. NULL: no room. With the lock held. */
+struct stub_memory *tt_stub_memory_map(struct stub_device *device, size_t bytes, struct stub_file file);
+void tt_stub_memory_unmap(struct stub_memory *memory);
 
 /* --- stub_work.c: queues. All with the lock held, but `idle`, which takes it. */
 struct stub_work *tt_stub_work_new(const struct stub_task *task);
@@ -287,6 +297,10 @@ enum tt_dev_error tt_stub_event_record(void *event, void *stream, bool external)
 enum tt_dev_error tt_stub_event_wait(void *event, void *stream, bool external);
 enum tt_dev_error tt_stub_event_query(void *event);
 enum tt_dev_error tt_stub_event_elapsed(void *begin, void *end, float *ms);
+enum tt_dev_error tt_stub_segment_alloc(size_t bytes, struct tt_dev_segment *segment);
+enum tt_dev_error tt_stub_segment_export(const struct tt_dev_segment *segment, struct tt_dev_export *out);
+enum tt_dev_error tt_stub_segment_import(const struct tt_dev_export *from, struct tt_dev_segment *segment);
+enum tt_dev_error tt_stub_segment_free(struct tt_dev_segment *segment);
 enum tt_dev_error tt_stub_capture_begin(void *stream);
 enum tt_dev_error tt_stub_capture_end(void *stream, void **graph);
 enum tt_dev_error tt_stub_graph_retain(void *graph, void (*release)(void *), void *argument);

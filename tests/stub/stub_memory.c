@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "stub_internal.h"
 
@@ -103,24 +104,28 @@ static uintptr_t window_place(size_t mapped)
 
 /* --- Making and freeing it. */
 
-static struct stub_memory *make_device_memory(struct stub_device *device, size_t bytes)
+struct stub_memory *tt_stub_memory_map(struct stub_device *device, size_t bytes, struct stub_file file)
 {
     size_t mapped = pages(bytes);
-    if (bytes > tt_stub_runtime.config.memory_bytes - device->used_bytes)
+    uint64_t counted = file.imported ? 0 : bytes;
+    if (counted > tt_stub_runtime.config.memory_bytes - device->used_bytes)
         return NULL;
     uintptr_t base = window_place(mapped);
-    if (base == 0)
-        return NULL;
     void *own = (void *)(base + WINDOW);
-    if (mmap(own, mapped, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != own)
+    int flags = MAP_FIXED | (file.is ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
+    if (base == 0 || mmap(own, mapped, PROT_READ | PROT_WRITE, flags, file.is ? file.fd : -1, 0) != own)
         return NULL;
-    madvise(own, mapped, MADV_DONTFORK); /* a device's memory is not copied for a child */
-    memset(own, RUBBISH, bytes < RUBBISH_BYTES ? bytes : RUBBISH_BYTES);
+    madvise(own, mapped, MADV_DONTFORK); /* a child does not have a device's memory */
+    if (!file.imported)
+        memset(own, RUBBISH, bytes < RUBBISH_BYTES ? bytes : RUBBISH_BYTES);
     struct stub_memory *m = tt_stub_new(sizeof *m);
-    *m = (struct stub_memory){
-        .kind = TT_DEV_DEVICE, .device = device->number, .base = base, .bytes = bytes, .mapped = mapped
-    };
-    device->used_bytes += bytes;
+    *m = (struct stub_memory){ .kind = TT_DEV_DEVICE,
+        .device = device->number,
+        .base = base,
+        .bytes = bytes,
+        .mapped = mapped,
+        .file = file };
+    device->used_bytes += counted;
     list_add(m);
     return m;
 }
@@ -155,7 +160,7 @@ static enum tt_dev_error allocate(
     tt_stub_device_idle(device);
     pthread_mutex_lock(&tt_stub_runtime.lock);
     struct stub_memory *m = kind == TT_DEV_DEVICE
-                                ? make_device_memory(device, bytes)
+                                ? tt_stub_memory_map(device, bytes, (struct stub_file){ 0 })
                                 : make_host_memory(kind, kind == TT_DEV_PINNED ? -1 : device->number, bytes);
     if (m != NULL)
         *ptr = (void *)m->base;
@@ -164,34 +169,47 @@ static enum tt_dev_error allocate(
     return m != NULL ? TT_DEV_OK : tt_stub_fail(TT_DEV_NO_MEMORY, function, "no room for %zu bytes", bytes);
 }
 
-static void give_back(struct stub_memory *m)
+void tt_stub_memory_unmap(struct stub_memory *m)
 {
     if (in_window(m->base)) {
         mmap((void *)(m->base + WINDOW), m->mapped, PROT_NONE,
             MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        tt_stub_runtime.devices[m->device].used_bytes -= m->bytes;
+        tt_stub_runtime.devices[m->device].used_bytes -= m->file.imported ? 0 : m->bytes;
     } else if (!m->pinned_by_user) {
         munmap((void *)m->base, m->mapped);
     }
+    if (m->file.is)
+        close(m->file.fd);
     list_remove(m);
     free(m);
 }
 
-/* `what`: of the kinds that this function frees. */
+/* Whose streams may be using it: pinned memory is anybody's, so that of the thread's own. */
+static struct stub_device *device_of(const void *ptr)
+{
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    const struct stub_memory *m = tt_stub_memory_find(ptr);
+    struct stub_device *device =
+        m != NULL && m->device >= 0 ? &tt_stub_runtime.devices[m->device] : tt_stub_current();
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    return device;
+}
+
+/* `pinned`, `by_user`: what this function frees. */
 static enum tt_dev_error release(enum stub_function function, void *ptr, bool pinned, bool by_user)
 {
     enum tt_dev_error error = tt_stub_enter(function);
     if (error != TT_DEV_OK || (ptr == NULL && !by_user))
         return error;
-    struct stub_device *device = tt_stub_current();
+    struct stub_device *device = device_of(ptr);
     pthread_mutex_lock(&device->api);
     tt_stub_device_idle(device);
     pthread_mutex_lock(&tt_stub_runtime.lock);
     struct stub_memory *m = (struct stub_memory *)tt_stub_memory_find(ptr);
     bool right = m != NULL && m->base == (uintptr_t)ptr && (m->kind == TT_DEV_PINNED) == pinned &&
-                 m->pinned_by_user == by_user;
+                 m->pinned_by_user == by_user && !m->file.is;
     if (right)
-        give_back(m);
+        tt_stub_memory_unmap(m);
     pthread_mutex_unlock(&tt_stub_runtime.lock);
     pthread_mutex_unlock(&device->api);
     return right ? TT_DEV_OK
