@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cache_domain.h"
 #include "call.h"
+#include "dev.h"
 #include "recorder.h"
 #include "selection.h"
 #include "why.h"
@@ -44,6 +45,19 @@ static bool answer_transports(const struct tt_comm *comm, const char *rest, stru
     (void)rest;
     (void)comm;
     tt_put(a, "%s\n", tt_shm.name);
+    return true;
+}
+
+/* Starts the runtime of devices in this process, if there is one. */
+static bool answer_devices(const struct tt_comm *comm, const char *rest, struct tt_text *a)
+{
+    struct tt_settings settings;
+    bool json = strcmp(rest, "json") == 0;
+    if (!json && *rest != '\0')
+        return false;
+    if (comm == NULL && tt_settings_read(&settings, NULL) != TUTTI_OK)
+        return true;
+    tt_dev_put(a, comm != NULL ? comm->settings.device_library : settings.device_library, json);
     return true;
 }
 
@@ -272,6 +286,7 @@ static const struct {
     { "variables", "variables", answer_variables },
     { "transports", "transports", answer_transports },
     { "cpu", "cpu", answer_isa },
+    { "devices", "devices [json]", answer_devices },
     { "algorithms", "algorithms COLLECTIVE", answer_algorithms },
     { "choice", "choice COLLECTIVE BYTES (with a communicator)", answer_choice },
     { "why", "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]] (without N with a communicator)", answer_why },

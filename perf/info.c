@@ -24,6 +24,7 @@ static const char help[] =
     "from,\n"
     "                                             meaning\n"
     "       tutti-info transports                 how ranks can reach each other\n"
+    "       tutti-info devices                    which GPUs can be used, or why none can\n"
     "       tutti-info topology                   in which cache domain this process is\n"
     "       tutti-info algorithms [COLLECTIVE]    what there is to choose from\n"
     "       tutti-info id                         a fresh id for TUTTI_ID; answers at it until it is ended\n"
@@ -51,7 +52,7 @@ static const char help[] =
     "      --attach PID what the process called last; it must be this user's\n"
     "      --why COLLECTIVE   of SIZE bytes in all, as 64K; the flags -n, --exact and --topology go with it\n"
     "      --calibrate  in less than a second; the file is ~/.cache/tutti/costs-* (or in XDG_CACHE_HOME)\n"
-    "      --json       of --attach: an object in a line for each communicator\n"
+    "      --json       of --attach: an object in a line for each communicator; of devices: one object\n"
     "  -h, --help       this text\n"
     "      --version    the library's version\n"
     "\n"
@@ -64,6 +65,7 @@ static const char help[] =
     "  TUTTI_TRACE=t.%r.json mpirun -n 4 ./program; tutti-info merge t.*.json >all.json   for "
     "ui.perfetto.dev\n"
     "  tutti-info --attach $(pgrep -n trainer)           why does it stand still?\n"
+    "  tutti-info devices --json                         for a script that starts a rank on each\n"
     "  tutti-info id >id & sleep 1; export TUTTI_ID=$(cat id) TUTTI_SIZE=2\n"
     "  TUTTI_RANK=0 ./program & TUTTI_RANK=1 ./program   two ranks without a launcher; then kill %1\n"
     "\n"
@@ -160,10 +162,11 @@ static int show_all(void)
         printf("\nSettings\n");
         code = show_config();
     }
-    static const char *const questions[] = { "transports", "topology" };
-    for (int i = 0; i < 2 && code == EXIT_GOOD; i++) {
-        printf("\n%s\n", i == 0 ? "Transports" : "Topology");
-        code = show(questions[i]);
+    static const char *const parts[][2] = { { "Transports", "transports" }, { "Devices", "devices" },
+        { "Topology", "topology" } };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && code == EXIT_GOOD; i++) {
+        printf("\n%s\n", parts[i][0]);
+        code = show(parts[i][1]);
     }
     if (code == EXIT_GOOD) {
         printf("\nAlgorithms\n");
@@ -242,8 +245,8 @@ static int answer(const struct request *r)
     if (r->attach != NULL)
         return r->nwords == 0 ? show_process(r->attach, r->json)
                               : refuse("--attach", command, "no command goes with it");
-    if (r->json)
-        return refuse("--json", command, "it belongs to --attach");
+    if (r->json && (r->nwords != 1 || strcmp(command, "devices") != 0))
+        return refuse("--json", command, "it belongs to --attach and to devices");
     if (r->why != NULL)
         return r->nwords == 1 ? show_why(r)
                               : refuse("--why", r->why, "legal is: --why COLLECTIVE SIZE, as all_reduce 64K");
@@ -269,10 +272,12 @@ static int answer(const struct request *r)
         return hold_id();
     if (strcmp(command, "config") == 0)
         return show_config();
+    if (strcmp(command, "devices") == 0)
+        return show(r->json ? "devices json" : "devices");
     if (strcmp(command, "transports") == 0 || strcmp(command, "topology") == 0)
         return show(command);
-    return refuse(
-        command, "", "not a command; legal are cpu config transports topology algorithms schedule id merge");
+    return refuse(command, "",
+        "not a command; legal are cpu config transports devices topology algorithms schedule id merge");
 }
 
 enum { IN_PLACE = 256, EXACT, RANK, TOPOLOGY, VERSION, ATTACH, JSON, WHY, CALIBRATE };

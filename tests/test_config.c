@@ -71,7 +71,7 @@ Test(config, defaults)
 Test(config, shared_and_local)
 {
     static const char *const local[] = { "map", "pull", "pull_from", "membarrier", "fused", "stream_bytes",
-        "isa" };
+        "isa", "device_library" };
     for (int i = 0; i < tt_setting_count; i++) {
         const char *name = tt_setting_table[i].name;
         bool is_local = false;
@@ -97,6 +97,7 @@ Test(config, environment)
     setenv("TUTTI_FUSED", "off", 1);
     setenv("TUTTI_STREAM_BYTES", "3M", 1);
     setenv("TUTTI_ISA", "generic", 1);
+    setenv("TUTTI_DEVICE_LIBRARY", "/my/devices.so", 1);
     struct tt_settings s;
     cr_assert_eq(tt_settings_read(&s, NULL), TUTTI_OK);
     cr_expect_str_eq(s.algorithm, "all_reduce:ring,broadcast:tree");
@@ -113,6 +114,7 @@ Test(config, environment)
     cr_expect_not(s.fused);
     cr_expect_eq(s.stream_bytes, 3 << 20);
     cr_expect_eq(s.isa, 1);
+    cr_expect_str_eq(s.device_library, "/my/devices.so");
     for (int i = 0; i < tt_setting_count; i++)
         cr_expect_eq(s.origin[i], TT_FROM_ENVIRONMENT);
 }

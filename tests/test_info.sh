@@ -54,6 +54,47 @@ says err 'WARN: TUTTI_SLIZE is not a variable that Tutti reads; the nearest one 
 TUTTI_SLICE=64X expect 2 "$info" config
 says err 'TUTTI_SLICE.*64X'
 
+# --- Devices: those of the stub, and why there are none.
+stub=tests/.libs/libtutti_stub.so
+TUTTI_STUB=devices=2 TUTTI_DEVICE_LIBRARY=$stub expect 0 "$info" devices
+says out "^  library  *$stub (stub)$"
+says out '^  device 0  *Stub 0 at stub:00.0, sm_90, 8 multiprocessors, [0-9.]* GB, words, fds, managed'
+says out '^  device 1  *Stub 1 at stub:01.0'
+TUTTI_STUB=devices=2 TUTTI_DEVICE_LIBRARY=$stub expect 0 "$info" devices --json
+says out '^{"library": ".*"devices": \[{"device": 0, .*}, {"device": 1, "name": "Stub 1", .*}\]}$'
+if python3 -c 'import json' 2>/dev/null; then
+    python3 -m json.tool <"$scratch/out" >/dev/null 2>"$scratch/err" || fail "it is not JSON"
+fi
+TUTTI_STUB=devices=0 TUTTI_DEVICE_LIBRARY=$stub expect 0 "$info" devices
+says out "^no device can be used: $stub: count: "
+TUTTI_DEVICE_LIBRARY=$scratch/none.so expect 0 "$info" devices
+says out "^no device can be used: $scratch/none.so: cannot open shared object file"
+TUTTI_DEVICE_LIBRARY=$stub expect 0 "$info"
+says out '^Devices$'
+says out '^  device 0  *Stub 0'
+expect 2 "$info" devices 0
+expect 2 "$info" cpu --json
+says err 'it belongs to --attach and to devices'
+
+# --- The plugin is looked for beside the library, and in a folder there.
+mkdir -p "$scratch/lib/tutti"
+cp .libs/libtutti.so "$scratch/lib/libtutti.so.0"
+cp "$stub" "$scratch/lib/tutti/libtutti_cuda.so"
+beside() # the library of this program is the copy
+{
+    LD_LIBRARY_PATH=$scratch/lib expect 0 "$program" devices
+}
+program=$(dirname "$info")/.libs/tutti-info
+beside
+says out "^  library  *$scratch/lib/tutti/libtutti_cuda.so (stub)$"
+cp "$stub" "$scratch/lib/libtutti_cuda.so"
+beside
+says out "^  library  *$scratch/lib/libtutti_cuda.so (stub)$"
+rm "$scratch/lib/libtutti_cuda.so" "$scratch/lib/tutti/libtutti_cuda.so"
+beside
+grep -q "$scratch/lib" "$scratch/out" || says out '/libtutti_cuda.so' # one is installed
+grep -q 'looked for' "$scratch/out" && says out "for $scratch/lib/libtutti_cuda.so $scratch/lib/tutti/lib"
+
 # --- Processes that have nothing to show.
 expect 2 "$info" --attach
 expect 2 "$info" --attach nobody

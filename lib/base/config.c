@@ -53,6 +53,8 @@ const struct tt_setting tt_setting_table[] = {
         "the size of the level 2 cache" },
     { "isa", TT_LOCAL, TT_KIND_ISA, FIELD(isa), "auto",
         "instruction set of the reductions, whose bits do not depend on it; auto: the widest of this CPU" },
+    { "device_library", TT_LOCAL, TT_KIND_PATH, FIELD(device_library), "",
+        "the library that serves devices; none: Tutti's own, beside it or where it was installed" },
 };
 #undef FIELD
 const int tt_setting_count = sizeof tt_setting_table / sizeof tt_setting_table[0];

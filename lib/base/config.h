@@ -62,6 +62,7 @@ struct tt_settings {
     bool fused;
     uint64_t stream_bytes; /* 0: as the caches are */
     uint64_t isa; /* 0: the widest; else 1 + enum tt_isa */
+    char device_library[TT_PATH_TEXT]; /* "": Tutti's own plugin (dev.h) */
     uint8_t origin[TT_SETTINGS_MAX]; /* enum tt_origin of each row of the table */
 };
 
