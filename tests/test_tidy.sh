@@ -33,7 +33,8 @@ plant()
     cp "$here/.clang-format" .
     printf '#!/bin/sh\n# start: a script.\n' >start
     for file in lib/api.c lib/base/clock.c lib/base/config.c lib/base/wait.c lib/base/log.c \
-        algorithms/ring.c transports/shm.c transports/cuda_ipc.c kernels/fold.c perf/clock.c perf/run.c \
+        algorithms/ring.c transports/shm.c transports/cuda_ipc.c kernels/cuda_fold.cu kernels/cuda_fold.cuh \
+        kernels/fold.c perf/clock.c perf/run.c \
         perf/run.h tests/test_x.c training/train.c lib/tutti.h lib/base/log.h algorithms/ring.h; do
         printf '/* %s: a file. It may speak of getenv(), time() and cudaMalloc. */\n' "$file" >"$file"
         echo "$file"
@@ -104,6 +105,11 @@ plant; { echo 'void f(void)'; echo '{'; lines 69 '    f();'; echo '}'; } >>lib/b
 refuse 'function length' lib/base/log.c
 plant; { echo 'void f(void)'; echo '{'; lines 68 '    f();'; echo '}'; } >>lib/base/log.c
 tidy || fail "70 lines a function were refused"
+for code in kernels/cuda_fold.cu kernels/cuda_fold.cuh; do
+    plant; lines 600 'extern int tutti_a;' >>$code; refuse 'file length' $code
+    plant; printf '#include "algorithms/ring.h"\n' >>$code; refuse include $code
+    plant; echo 'int a;' >$code; refuse opening $code
+done
 plant; printf '/* %105s */\n' . >>lib/base/log.h; refuse columns lib/base/log.h
 plant; printf '/* %104s */\n' . >>lib/base/log.h; tidy || fail "110 columns were refused"
 plant; printf 'int a;\n' >algorithms/ring.h; refuse opening algorithms/ring.h
@@ -172,7 +178,9 @@ done
 plant; echo '/* x.c: forgotten. */' >tests/test_y.c; refuse makefile tests/test_y.c
 
 if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
-    plant; printf 'int  a;\n' >>lib/base/log.h; refuse format lib/base/log.h
+    for code in lib/base/log.h kernels/cuda_fold.cu kernels/cuda_fold.cuh; do
+        plant; printf 'int  a;\n' >>$code; refuse format $code
+    done
 else
     echo "test_tidy: [format] skipped: no clang-format 14"
 fi
