@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "tests/transport_threads.h"
+#include "tests/tsan_emulated.h"
 
 enum { THREADS = 4 };
 
@@ -377,6 +378,15 @@ static bool end_of_placing(void)
     return right;
 }
 
+/* Emulated kernels. */
+
+#define LOST_RELEASE "lost_release"
+
+static bool lost_release(void)
+{
+    return tsan_lost_release_is_reported(LOST_RELEASE);
+}
+
 static const struct {
     const char *name;
     bool (*run)(void);
@@ -393,10 +403,14 @@ static const struct {
     { "fused_calls", fused_calls },
     { "placed_messages", placed_messages },
     { "end_of_placing", end_of_placing },
+    { "emulated_kernels", tsan_emulated_kernels },
+    { LOST_RELEASE, lost_release },
 };
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], LOST_RELEASE) == 0)
+        return tsan_lose_release();
     int failures = 0;
     int n = sizeof cases / sizeof cases[0];
     for (int i = 0; i < n; i++) {

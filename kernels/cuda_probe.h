@@ -1,0 +1,34 @@
+/* cuda_probe.h: kernels that show whether the emulator does what a device does; for tests. */
+#ifndef TT_KERNELS_CUDA_PROBE_H
+#define TT_KERNELS_CUDA_PROBE_H
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct tt_probe_params {
+    uint32_t *flag; /* 0 at first */
+    uint32_t *data; /* of the kernel's own use: one word for each thread of the grid, at least 4 */
+    uint32_t *result; /* one word for each thread of the grid */
+    uint32_t rounds;
+};
+
+/* Function pointers as tt_kernel_find tells them. */
+
+/* Threads of a block, any number of them, exchange their numbers by shared memory and by shuffles. Each
+ * round, result += the number of the thread behind this one in the block, plus that of the next lane. */
+extern const void *const tt_probe_exchange;
+/* Block 0 writes 16 bytes of data and lets block 1 see it by a flag; block 1 adds them up in its results.
+ * The second one forgets to release. */
+extern const void *const tt_probe_hand_over;
+extern const void *const tt_probe_hand_over_relaxed;
+/* All threads of all blocks add to the flag; the threads of block 0 wait until all have. */
+extern const void *const tt_probe_count;
+/* The odd threads wait at a barrier of the block for the even ones, who wait for their warp. */
+extern const void *const tt_probe_stuck;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

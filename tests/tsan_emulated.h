@@ -1,0 +1,13 @@
+/* tsan_emulated.h: emulated kernels under ThreadSanitizer. */
+#ifndef TESTS_TSAN_EMULATED_H
+#define TESTS_TSAN_EMULATED_H
+#include <stdbool.h>
+
+/* Hand-overs, barriers and copies that are right. */
+bool tsan_emulated_kernels(void);
+/* A program that loses a release is told of its race: this one, called again with `word`. */
+bool tsan_lost_release_is_reported(const char *word);
+/* What it does then. */
+int tsan_lose_release(void);
+
+#endif
