@@ -7,7 +7,7 @@
 
 #include "algorithms/algorithms.h"
 #include "base/status.h"
-#include "call.h"
+#include "lane.h"
 #include "recorder.h"
 #include "trace.h"
 
@@ -246,12 +246,11 @@ static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op 
     }
 }
 
-/* What peers cannot read in place goes on the shelf. */
-static void set_shelf(const struct tt_call *call, struct cut cut, struct tt_op *op)
+/* What peers cannot read in place goes on the shelf, if there is `any`. */
+static void set_shelf(const struct tt_call *call, bool any, struct tt_op *op)
 {
     const void *buffers[2] = { [TT_IN] = call->send, [TT_OUT] = call->recv };
     const struct tt_endpoint *e = call->comm->endpoint;
-    bool any = op->shares && has_shelf(call, op->schedule, cut);
     op->shelf = (struct tt_space){ 0 };
     for (unsigned buffer = 0; buffer < 2; buffer++) {
         bool cells = op->window_bytes[buffer] != 0;
@@ -276,6 +275,7 @@ static uint8_t streams_of(const struct tt_comm *comm, const struct tt_op *op, bo
     return bytes / OWN_TOO < comm->stream_bytes ? TT_STREAM_REMOTE : TT_STREAM_REMOTE | TT_STREAM_OWN;
 }
 
+/* What in here is not the same in each call of this kind, bind_again must know. */
 static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct tt_op *op)
 {
     struct tt_comm *comm = call->comm;
@@ -286,7 +286,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     op->one_sided = is_one_sided(call);
     set_layouts(call, op->schedule, cut, &comm->tables, &op->given, &op->layout);
     set_spaces(call, cut, op);
-    set_shelf(call, cut, op);
+    set_shelf(call, op->shares && has_shelf(call, op->schedule, cut), op);
     op->endpoint = comm->endpoint;
     op->class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
     op->signature = tt_call_signature(call, algorithm, cut.slices);
@@ -480,19 +480,59 @@ static tutti_status start_point(const struct tt_call *call, struct tt_op **op)
     return TUTTI_OK;
 }
 
+/* A call that was made before, and its plan has been bound to no other since: only what may have moved. */
+static bool bind_again(const struct tt_call *call)
+{
+    const struct tt_lane *lane = call->lane;
+    if (lane == NULL || lane->plan == NULL || lane->plan->lane != lane)
+        return false;
+    struct tt_op *op = &lane->plan->op;
+    op->spaces[TT_IN].base = (uintptr_t)call->send + lane->origin[TT_IN];
+    op->spaces[TT_OUT].base = (uintptr_t)call->recv + lane->origin[TT_OUT];
+    op->spaces[TT_TMP].base = (uintptr_t)call->comm->tmp;
+    if (op->shelf.base != 0)
+        set_shelf(call, true, op);
+    op->sequence = call->comm->sequence;
+    return true;
+}
+
+/* The plan is bound to this call, and stays so until another has it: what bind_again needs. Each call of a
+ * v-form brings arrays of its own. */
+static void remember(const struct tt_call *call, struct tt_plan *plan)
+{
+    struct tt_lane *lane = call->lane;
+    plan->lane = tt_collectives[call->collective].counts == TT_COUNTS_EVEN ? lane : NULL;
+    if (lane == NULL)
+        return;
+    lane->plan = plan;
+    lane->origin[TT_IN] = plan->op.spaces[TT_IN].base - (uintptr_t)call->send;
+    lane->origin[TT_OUT] = plan->op.spaces[TT_OUT].base - (uintptr_t)call->recv;
+}
+
+static void announce(const struct tt_call *call, struct tt_op *op, const struct tt_call_record *record)
+{
+    op->endpoint->transport->publish(op->endpoint, record, op->sequence);
+    call->comm->sequence++;
+}
+
 static tutti_status start_collective(const struct tt_call *call, struct tt_op **op)
 {
     struct tt_plan *plan;
+    struct tt_call_record record;
+    if (bind_again(call)) {
+        *op = &call->lane->plan->op;
+        announce(call, *op, &call->lane->record);
+        return TUTTI_OK;
+    }
     tutti_status status = find_plan(call, &plan);
     if (status == TUTTI_OK)
         status = bind(call, plan->key.algorithm, &plan->op);
     if (status != TUTTI_OK)
         return status;
-    struct tt_call_record record;
+    remember(call, plan);
     tt_call_record(call, &plan->op, &record);
-    plan->op.endpoint->transport->publish(plan->op.endpoint, &record, plan->op.sequence);
-    call->comm->sequence++;
     *op = &plan->op;
+    announce(call, *op, &record);
     return TUTTI_OK;
 }
 

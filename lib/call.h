@@ -10,6 +10,8 @@
 #include "gate.h"
 #include "tutti.h"
 
+struct tt_lane;
+
 /* How a buffer of n blocks is cut: elements of each, and where they stand (NULL: packed, in rank order). */
 struct tt_blocks {
     const size_t *counts, *places;
@@ -37,6 +39,7 @@ struct tt_call {
 
     struct tt_plan *plan; /* of a program: its own; NULL: the communicator's cache has it */
     struct tt_entry *entry; /* in the recorder, of a call that was queued; set anew each time it is */
+    struct tt_lane *lane; /* what is known of it, if it was made before; NULL: nothing */
 
     const struct tt_staging *staging; /* NULL: none; whoever keeps the call keeps a copy (batch.c) */
 

@@ -130,12 +130,42 @@ static void measure(const struct tt_call *call, struct tt_lane *lane)
     lane->apart = (int64_t)((uintptr_t)call->recv - (uintptr_t)call->send);
 }
 
-static bool is_plain(const struct tt_call *call, const struct tt_op *op)
+static bool is_small(const struct tt_call *call, const struct tt_op *op)
 {
     const struct tt_comm *comm = call->comm;
     return comm->settings.fused && comm->trace == NULL && comm->transport->post != NULL &&
-           call->created == NULL && !call->met && call->total > 0 && op->layout.slices == 1 &&
-           op->schedule->nsteps <= MOVES_MAX && op->schedule->key.n <= MOVES_MAX;
+           op->layout.slices == 1 && op->schedule->nsteps <= MOVES_MAX && op->schedule->key.n <= MOVES_MAX;
+}
+
+/* Each call of a v-form brings counts of its own, and messages of one pair may be many at a time: only one
+ * run of moves serves those. */
+static bool is_even(const struct tt_call *call)
+{
+    const struct tt_collective_row *row = &tt_collectives[call->collective];
+    return row->counts == TT_COUNTS_EVEN && !row->p2p;
+}
+
+/* Moves, and memory for them; false, and nothing is kept, if there is none, or if it is no list of runs. */
+static bool straighten(const struct tt_call *call, const struct tt_op *op, struct tt_lane *lane)
+{
+    const struct tt_schedule *s = op->schedule;
+    uint64_t hops = (uint64_t)s->nsteps * OPERANDS_MAX, n = (uint64_t)s->key.n;
+    lane->moves = malloc(s->nsteps * sizeof *lane->moves + hops * sizeof *lane->hops +
+                         n * sizeof *lane->tolls + TT_CALL_ARRAYS * n * sizeof *lane->arrays);
+    if (lane->moves == NULL)
+        return false;
+    lane->hops = (struct tt_hop *)(void *)(lane->moves + s->nsteps);
+    lane->arrays = (size_t *)(void *)(lane->hops + hops);
+    lane->tolls = (struct tt_toll *)(void *)(lane->arrays + TT_CALL_ARRAYS * n);
+    lane->own_counts = op->one_sided;
+    if (!work_out(call, op, lane)) {
+        free(lane->moves);
+        lane->moves = NULL;
+        return false;
+    }
+    count_tolls(op, lane);
+    keep_arrays(lane, n);
+    return true;
 }
 
 /* The count of the signature. */
@@ -175,27 +205,15 @@ void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
         .root = call->root,
         .send = call->send,
         .recv = call->recv });
-    const struct tt_schedule *s = op->schedule;
     struct tt_lane *lane = tt_lane_at(call->comm, what, asked(call));
-    if (what == 0 || !is_plain(call, op) || is_there(lane, what, call))
+    if (what == 0 || call->created != NULL || call->met || call->total == 0 || is_there(lane, what, call))
         return;
     struct tt_lane fresh = { .what = what, .count = asked(call), .class = (uint8_t)op->class, .call = *call };
     fresh.call.entry = NULL;
-    uint64_t hops = (uint64_t)s->nsteps * OPERANDS_MAX, n = (uint64_t)s->key.n;
-    fresh.moves = malloc(s->nsteps * sizeof *fresh.moves + hops * sizeof *fresh.hops +
-                         n * sizeof *fresh.tolls + TT_CALL_ARRAYS * n * sizeof *fresh.arrays);
-    if (fresh.moves == NULL)
+    fresh.call.lane = lane;
+    bool straight = is_small(call, op) && straighten(call, op, &fresh);
+    if (!straight && (!is_even(call) || lane->moves != NULL)) /* who has moves gains more by this lane */
         return;
-    fresh.hops = (struct tt_hop *)(void *)(fresh.moves + s->nsteps);
-    fresh.arrays = (size_t *)(void *)(fresh.hops + hops);
-    fresh.tolls = (struct tt_toll *)(void *)(fresh.arrays + TT_CALL_ARRAYS * n);
-    fresh.own_counts = op->one_sided;
-    if (!work_out(call, op, &fresh)) {
-        free(fresh.moves);
-        return;
-    }
-    count_tolls(op, &fresh);
-    keep_arrays(&fresh, n);
     measure(call, &fresh);
     tt_call_record(call, op, &fresh.record);
     free(lane->moves);
@@ -206,6 +224,7 @@ void tt_lane_call(const struct tt_quick *q, struct tt_call *call)
 {
     const struct tt_comm *comm = tt_handle_peek(q->comm);
     *call = tt_lane_at(comm, tt_lane_what(q), q->count)->call;
+    call->lane = NULL; /* which another call may have before this one runs */
     call->send = q->send;
     call->recv = q->recv;
 }
@@ -222,11 +241,6 @@ static bool overlap(const uint8_t *a, uint64_t a_bytes, const uint8_t *b, uint64
     return a < b + b_bytes && b < a + a_bytes;
 }
 
-static bool shareable(const struct tt_endpoint *e, const void *pointer)
-{
-    return (uintptr_t)pointer - e->shared_from < e->shared_bytes;
-}
-
 /* Nothing is wrong with the pointers that the long way would have to say. */
 static bool may_run(
     const struct tt_comm *comm, const struct tt_lane *lane, const uint8_t *send, const uint8_t *recv)
@@ -239,8 +253,6 @@ static bool may_run(
         return false;
     if (in_place ? (int64_t)((uintptr_t)recv - (uintptr_t)send) != lane->apart
                  : both && overlap(send, lane->bytes[TT_IN], recv, lane->bytes[TT_OUT]))
-        return false;
-    if (lane->long_messages && (shareable(e, send) || shareable(e, recv)))
         return false;
     return !comm->finalized && atomic_load_explicit(&comm->queued, memory_order_acquire) == 0 &&
            atomic_load_explicit(e->ended, memory_order_acquire) == 0;

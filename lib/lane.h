@@ -1,9 +1,11 @@
-/* lane.h: calls that were made before, worked out down to the bytes.
+/* lane.h: calls that were made before.
  *
  * A program calls the same collective with the same count again and again. The first such call goes the whole
- * way: check, plan, bind. What it came to is kept: a list of moves, each with its peer, its bytes and its
- * offsets, where nothing but the pointers and the message numbers is left open. straight.c runs it. Only
- * what is small and plain has a lane: one slice, messages that are copied, operators that are built in. */
+ * way: check, plan, bind. What it came to is kept, so that the next one has only its pointers looked at and
+ * put in. An even collective with a built-in operator keeps the checked call and the plan that was bound to
+ * it; the executor starts from there. What is small as well (one slice, messages that are copied) is worked
+ * out down to the bytes: a list of moves, each with its peer, its bytes and its offsets, which straight.c
+ * runs. */
 #ifndef TT_LANE_H
 #define TT_LANE_H
 #include <stdbool.h>
@@ -45,9 +47,11 @@ struct tt_lane {
     bool own_counts; /* all_to_all_v and its like: the number of the operation is part of its signature */
     bool long_messages; /* which are not to be copied in registered memory */
     struct tt_call call; /* with the pointers of the first one */
+    struct tt_plan *plan; /* where it was bound last; still is if that names this lane. NULL: nowhere yet */
+    uintptr_t origin[2]; /* where the bound spaces of send and recv begin, from the pointers of the call */
     struct tt_call_record record;
     uint32_t nmoves, ntolls;
-    struct tt_move *moves; /* the one allocation; hops and tolls lie behind */
+    struct tt_move *moves; /* the one allocation; hops and tolls lie behind. NULL: the executor runs it */
     struct tt_hop *hops;
     struct tt_toll *tolls;
     size_t *arrays; /* of a v-form: what call.blocks point to */
@@ -84,16 +88,29 @@ static inline struct tt_lane *tt_lane_at(const struct tt_comm *comm, uint64_t wh
 }
 _Static_assert(TT_LANES == 1 << 6, "six bits of the hash choose a lane");
 
+static inline bool tt_lane_is_shared(const struct tt_lane *lane, const void *pointer)
+{
+    const struct tt_endpoint *e = lane->call.comm->endpoint;
+    return (uintptr_t)pointer - e->shared_from < e->shared_bytes;
+}
+
+/* May this call go by the moves of its lane? */
+static inline bool tt_lane_is_straight(const struct tt_lane *lane, const struct tt_quick *q)
+{
+    return lane->moves != NULL &&
+           !(lane->long_messages && (tt_lane_is_shared(lane, q->send) || tt_lane_is_shared(lane, q->recv)));
+}
+
 /* This call has run as this operation, alone and on no stream: keep it, if it may have a lane. No memory: no
  * lane. */
 void tt_lane_learn(const struct tt_call *call, const struct tt_op *op);
-/* Of this call; NULL if it has none, or if anything about it is out of the ordinary. */
+/* Of this call; NULL if it has none, or if anything about it is out of the ordinary: then it goes the long
+ * way. */
 struct tt_lane *tt_lane_find(const struct tt_quick *quick);
 void tt_lanes_free(struct tt_comm *comm);
 
-/* Run a call by its lane; false, and nothing is done, if it has none, or if anything about it is out of the
- * ordinary: then it goes the long way (straight.c). */
-bool tt_straight_run(const struct tt_quick *quick, tutti_status *status);
+/* Run a call by the moves of its lane (straight.c). */
+tutti_status tt_straight_run(const struct tt_quick *quick, struct tt_lane *lane);
 /* A message of a group that ends. A send does not wait. False, and nothing is done, if it cannot be done
  * now. */
 bool tt_straight_point(const struct tt_quick *quick);

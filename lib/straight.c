@@ -217,12 +217,9 @@ static tutti_status run(struct trip *t)
     return TUTTI_OK;
 }
 
-/* False if the call has no lane, or may not take it. */
-static bool set_out(const struct tt_quick *q, struct trip *t)
+static void set_out(const struct tt_quick *q, struct tt_lane *lane, struct trip *t)
 {
-    t->lane = tt_lane_find(q);
-    if (t->lane == NULL)
-        return false;
+    t->lane = lane;
     t->comm = t->lane->call.comm;
     t->signature = t->lane->record.signature;
     t->base[TT_IN] = (uint8_t *)(uintptr_t)q->send;
@@ -232,27 +229,22 @@ static bool set_out(const struct tt_quick *q, struct trip *t)
     t->waiting = false;
     t->slow = false;
     t->hasty = false;
-    return true;
 }
 
-bool tt_straight_run(const struct tt_quick *q, tutti_status *status)
+tutti_status tt_straight_run(const struct tt_quick *q, struct tt_lane *lane)
 {
     struct trip t;
-    if (tt_group_open()) {
-        *status = TUTTI_OK;
-        return tt_collectives[q->collective].p2p && tt_lane_find(q) != NULL && tt_group_add_quick(q);
-    }
-    if (!set_out(q, &t))
-        return false;
-    *status = run(&t);
-    return true;
+    set_out(q, lane, &t);
+    return run(&t);
 }
 
 bool tt_straight_point(const struct tt_quick *q)
 {
     struct trip t;
-    if (!set_out(q, &t))
+    struct tt_lane *lane = tt_lane_find(q);
+    if (lane == NULL || !tt_lane_is_straight(lane, q))
         return false;
+    set_out(q, lane, &t);
     t.hasty = q->collective == TT_P2P_SEND;
     bool done = t.hasty ? send(&t, t.lane->moves) : receive(&t, t.lane->moves);
     end_wait(&t);

@@ -107,7 +107,7 @@ static int lanes_of(tutti_comm *comm)
     const struct tt_comm *c = tt_handle_find(comm);
     int known = 0;
     for (int i = 0; i < TT_LANES; i++)
-        known += c->lanes[i].what != 0;
+        known += c->lanes[i].moves != NULL;
     return known;
 }
 
