@@ -55,11 +55,12 @@ bool tt_shm_quiet(struct tt_endpoint *head, bool patient)
 void tt_shm_publish(struct tt_endpoint *head, const struct tt_call_record *call, uint64_t sequence)
 {
     _Atomic uint64_t *words = of(head)->control->calls[sequence % TT_CALLS_KEPT];
-    uint64_t copy[TT_SHM_CALL_WORDS];
-    memcpy(copy, call, sizeof copy);
+    uint64_t word;
     atomic_store_explicit(&words[0], 0, memory_order_relaxed);
-    for (int i = 1; i < TT_SHM_CALL_WORDS; i++)
-        atomic_store_explicit(&words[i], copy[i], memory_order_release);
+    for (int i = 1; i < TT_SHM_CALL_WORDS; i++) {
+        memcpy(&word, (const uint8_t *)call + i * sizeof word, sizeof word);
+        atomic_store_explicit(&words[i], word, memory_order_release);
+    }
     atomic_store_explicit(&words[0], sequence + 1, memory_order_release);
 }
 
