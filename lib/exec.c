@@ -272,7 +272,8 @@ static void finish(struct tt_op *op)
     }
     if (op->class == TT_CLASS_P2P || op->one_sided)
         return;
-    uint64_t ways = tt_exec_ways(op), numbers = (op->layout.slices + ways - 1) / ways * ways;
+    uint64_t slices = op->layout.slices;
+    uint64_t numbers = slices == 1 ? 1 : (slices + TT_WINDOW - 1) / TT_WINDOW * TT_WINDOW;
     for (int peer = 0; peer < s->key.n; peer++) {
         op->next_send[peer] += numbers * s->sends[peer];
         op->next_recv[peer] += numbers * s->recvs[peer];

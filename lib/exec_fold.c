@@ -40,7 +40,7 @@ static bool gather(
             op->failed_arrival = *a;
             return tt_exec_fail(op, TUTTI_MISMATCH, m->peer);
         }
-        uint64_t elements = a->available / op->layout.element_bytes;
+        uint64_t elements = a->available == a->bytes ? o->count : a->available / op->layout.element_bytes;
         *upto = elements < *upto ? elements : *upto;
     }
     return true;
@@ -63,7 +63,7 @@ static uint64_t resolve(
             continue;
         struct tt_arrival *a = &o->arrivals[m++];
         sources[i] = (const void *)tt_arrival_run(a, at * element, &run);
-        count = run / element < count ? run / element : count;
+        count = run < count * element ? run / element : count;
         if (a->path == TT_PATH_PULLED && o->n > 1 && count > TT_SCRATCH_BYTES / element)
             count = TT_SCRATCH_BYTES / element;
     }
@@ -104,8 +104,8 @@ static inline void fold(const struct tt_op *op, const struct tt_step *step, void
 /* How many elements of a unit come next: up to the end of what is there, and of the budget. */
 static uint64_t next_count(const struct tt_op *op, uint64_t left)
 {
-    uint64_t most = op->budget / op->layout.element_bytes + 1;
-    return left < most ? left : most;
+    uint64_t element = op->layout.element_bytes;
+    return left * element <= op->budget ? left : op->budget / element + 1;
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b)

@@ -47,11 +47,14 @@ static inline uint32_t tt_exec_signature(const struct tt_op *op, const struct tt
 static inline struct tt_message tt_exec_message(
     const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
 {
-    struct tt_message message = { .peer = step->peer,
-        .class = (uint8_t)op->class,
-        .reduced = op->folds[TT_CHAIN] != NULL || op->user != NULL,
-        .number = tt_exec_number(op, slice, step),
-        .source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks) };
+    struct tt_message message; /* field by field: to zero it first takes longer than all of this */
+    message.peer = step->peer;
+    message.class = (uint8_t)op->class;
+    message.reduced = op->folds[TT_CHAIN] != NULL || op->user != NULL;
+    message.placed = false;
+    message.reads = 0;
+    message.number = tt_exec_number(op, slice, step);
+    message.source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
     message.signature = tt_exec_signature(op, &message.source);
     message.bytes = tt_view_count(&message.source) * op->layout.element_bytes;
     return message;

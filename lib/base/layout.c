@@ -33,7 +33,8 @@ void tt_layout_v(struct tt_layout *l, const size_t *counts, uint64_t *starts, ui
     }
 }
 
-struct tt_part tt_layout_chunk(const struct tt_layout *l, uint32_t chunk)
+/* Inline, because every poll of a message asks for its length. */
+static inline struct tt_part chunk_of(const struct tt_layout *l, uint32_t chunk)
 {
     if (l->counts != NULL)
         return (struct tt_part){ l->starts[chunk], l->counts[chunk] };
@@ -41,13 +42,20 @@ struct tt_part tt_layout_chunk(const struct tt_layout *l, uint32_t chunk)
         l->quotient + (chunk < l->remainder) };
 }
 
-struct tt_part tt_layout_part(const struct tt_layout *l, uint32_t chunk, uint32_t slice)
+struct tt_part tt_layout_chunk(const struct tt_layout *l, uint32_t chunk)
+{
+    return chunk_of(l, chunk);
+}
+
+static inline struct tt_part part_of(const struct tt_layout *l, uint32_t chunk, uint32_t slice)
 {
     uint64_t part, remainder;
     if (l->slice_elements > 0) {
         uint64_t first = smaller(slice * l->slice_elements, l->counts[chunk]);
         return (struct tt_part){ first, smaller(l->counts[chunk] - first, l->slice_elements) };
     }
+    if (l->slices == 1)
+        return (struct tt_part){ 0, chunk_of(l, chunk).count };
     if (l->counts != NULL) {
         part = l->counts[chunk] / l->slices;
         remainder = l->counts[chunk] % l->slices;
@@ -57,6 +65,11 @@ struct tt_part tt_layout_part(const struct tt_layout *l, uint32_t chunk, uint32_
         remainder = l->part_remainder[more];
     }
     return (struct tt_part){ slice * part + smaller(slice, remainder), part + (slice < remainder) };
+}
+
+struct tt_part tt_layout_part(const struct tt_layout *l, uint32_t chunk, uint32_t slice)
+{
+    return part_of(l, chunk, slice);
 }
 
 uint64_t tt_layout_part_max(const struct tt_layout *l)
@@ -71,30 +84,37 @@ uint64_t tt_layout_part_max(const struct tt_layout *l)
 }
 
 /* The bytes of one chunk's slice in a view: address and elements. */
-static uintptr_t piece(const struct tt_view *v, uint32_t chunk, uint64_t *count)
+static inline uintptr_t piece(const struct tt_view *v, uint32_t chunk, uint64_t *count)
 {
     const struct tt_layout *l = v->layout;
     const struct tt_space *s = &v->space;
     uint32_t c = chunk < l->chunks ? chunk : chunk % l->chunks;
-    struct tt_part part = tt_layout_part(l, c, v->slice);
+    struct tt_part part = part_of(l, c, v->slice);
     *count = part.count;
     if (s->stride != 0)
         return s->base + chunk * s->stride;
-    uint64_t start = s->places != NULL ? s->places[c] : tt_layout_chunk(l, c).first;
+    uint64_t start = s->places != NULL ? s->places[c] : chunk_of(l, c).first;
     return s->base + (uintptr_t)((start + part.first) * l->element_bytes);
+}
+
+static inline uint64_t count_of(const struct tt_view *v, uint32_t chunk)
+{
+    const struct tt_layout *l = v->layout;
+    return part_of(l, chunk < l->chunks ? chunk : chunk % l->chunks, v->slice).count;
 }
 
 uint64_t tt_view_count(const struct tt_view *v)
 {
+    if (v->nchunks == 1)
+        return count_of(v, v->chunk);
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < v->nchunks; i++) {
-        uint32_t c = v->chunk + i;
-        sum += tt_layout_part(v->layout, c < v->layout->chunks ? c : c % v->layout->chunks, v->slice).count;
-    }
+    for (uint32_t i = 0; i < v->nchunks; i++)
+        sum += count_of(v, v->chunk + i);
     return sum;
 }
 
-uintptr_t tt_view_run(const struct tt_view *v, uint64_t at, uint64_t *count)
+/* Not inlined: saving the registers that it needs would cost every message. */
+__attribute__((noinline)) static uintptr_t run_of_many(const struct tt_view *v, uint64_t at, uint64_t *count)
 {
     uint32_t i = 0;
     uint64_t length;
@@ -107,7 +127,17 @@ uintptr_t tt_view_run(const struct tt_view *v, uint64_t at, uint64_t *count)
     /* Where the slice is the whole chunk and chunks are packed, the run goes on through the next chunks. */
     if (v->layout->slices == 1 && v->space.places == NULL && v->space.stride == 0)
         for (uint32_t j = i + 1; j < v->nchunks; j++)
-            length += tt_layout_part(v->layout, v->chunk + j, v->slice).count;
+            length += part_of(v->layout, v->chunk + j, v->slice).count;
+    *count = length - at;
+    return address + (uintptr_t)(at * v->layout->element_bytes);
+}
+
+uintptr_t tt_view_run(const struct tt_view *v, uint64_t at, uint64_t *count)
+{
+    if (v->nchunks > 1)
+        return run_of_many(v, at, count);
+    uint64_t length;
+    uintptr_t address = piece(v, v->chunk, &length);
     *count = length - at;
     return address + (uintptr_t)(at * v->layout->element_bytes);
 }
