@@ -1,4 +1,4 @@
-/* cache_domain_hwloc.c: the cache domain of this process, as hwloc sees the machine.
+/* cache_domain_hwloc.c: the caches of this process, as hwloc sees the machine.
  *
  * hwloc takes milliseconds to look at a machine, many times what a communicator takes to begin. So it is
  * loaded only when there may be something to learn: the process is bound to a part of the machine, and the
@@ -68,22 +68,42 @@ static int cache_of(hwloc_topology_t machine, const cpu_set_t *cores)
     }
 }
 
+/* The machine with its caches of one kind; false if there is no telling. */
+static bool look(hwloc_obj_type_t kind, hwloc_topology_t *machine)
+{
+    if (!load()) {
+        tt_log(TT_LOG_INFO, "libhwloc.so.15 cannot be loaded: caches are not known");
+        return false;
+    }
+    if (hwloc.init(machine) != 0)
+        return false;
+    if (hwloc.set_all_types(*machine, HWLOC_TYPE_FILTER_KEEP_NONE) == 0 &&
+        hwloc.set_type(*machine, kind, HWLOC_TYPE_FILTER_KEEP_ALL) == 0 && hwloc.load(*machine) == 0)
+        return true;
+    hwloc.destroy(*machine);
+    return false;
+}
+
 int tt_cache_domain_of(const cpu_set_t *cores)
 {
     hwloc_topology_t machine;
-    int domain = -1;
-    if (!load()) {
-        tt_log(TT_LOG_INFO, "libhwloc.so.15 cannot be loaded: cache domains are not known");
+    if (!look(HWLOC_OBJ_L3CACHE, &machine))
         return -1;
-    }
-    if (hwloc.init(&machine) != 0)
-        return -1;
-    if (hwloc.set_all_types(machine, HWLOC_TYPE_FILTER_KEEP_NONE) == 0 &&
-        hwloc.set_type(machine, HWLOC_OBJ_L3CACHE, HWLOC_TYPE_FILTER_KEEP_ALL) == 0 &&
-        hwloc.load(machine) == 0)
-        domain = cache_of(machine, cores);
+    int domain = cache_of(machine, cores);
     hwloc.destroy(machine);
     return domain;
+}
+
+uint64_t tt_cache_bytes(void)
+{
+    hwloc_topology_t machine;
+    if (!look(HWLOC_OBJ_L2CACHE, &machine))
+        return 0;
+    int depth = hwloc.depth_of(machine, HWLOC_OBJ_L2CACHE);
+    hwloc_obj_t cache = depth < 0 ? NULL : hwloc.object(machine, depth, 0);
+    uint64_t bytes = cache != NULL && cache->attr != NULL ? cache->attr->cache.size : 0;
+    hwloc.destroy(machine);
+    return bytes;
 }
 
 /* The first line of a file, "" if there is none. */

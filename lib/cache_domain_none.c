@@ -1,5 +1,5 @@
 /* cache_domain_none.c: where hwloc's header is missing, nobody knows in which cache domain this process
- * is. */
+ * is, nor how long its caches are. */
 #include "cache_domain.h"
 
 int tt_cache_domain(void)
@@ -11,4 +11,9 @@ int tt_cache_domain_of(const cpu_set_t *cores)
 {
     (void)cores;
     return -1;
+}
+
+uint64_t tt_cache_bytes(void)
+{
+    return 0;
 }

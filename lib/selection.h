@@ -3,9 +3,12 @@
 #define TT_SELECTION_H
 #include "base/config.h"
 
-/* Costs as calibrated on this machine, else the defaults; the cores; and the rules of the file that the
- * settings name, which is an error if it is not well. Called by rank 0, before its settings go out. */
+/* Costs as calibrated on this machine, else the defaults; the cores and their cache; and the rules of the
+ * file that the settings name, which is an error if it is not well. Called by rank 0, before its settings go
+ * out. */
 tutti_status tt_selection_read(struct tt_settings *settings);
+/* Bytes of a core's level 2 cache. */
+uint64_t tt_cache_known(void);
 /* The rules alone. */
 tutti_status tt_rules_read(struct tt_settings *settings);
 

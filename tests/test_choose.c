@@ -20,7 +20,27 @@ static struct tt_settings settings_on(uint64_t cores)
     cr_assert_eq(tt_settings_read(&settings, NULL), TUTTI_OK);
     settings.costs = tt_costs_default();
     settings.costs.cores = cores;
+    settings.cache_bytes = 1 << 20;
     return settings;
+}
+
+Test(choose, slices_by_the_cache)
+{
+    static const struct {
+        uint64_t cache, setting;
+        int n;
+        uint64_t slot;
+    } cases[] = { { 1 << 20, 0, 2, 128 << 10 }, { 1 << 20, 0, 8, 128 << 10 }, { 1 << 20, 0, 16, 64 << 10 },
+        { 2 << 20, 0, 8, 256 << 10 }, { 2 << 20, 48 << 10, 8, 48 << 10 }, { 256 << 10, 0, 2, 64 << 10 },
+        { 0, 0, 2, 64 << 10 }, { UINT64_MAX, 0, 2, 512 << 10 }, { 1 << 20, 0, 1000, 8 << 10 },
+        { 1280 << 10, 0, 12, 108 << 10 } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tt_settings settings = settings_on(2);
+        settings.cache_bytes = cases[i].cache;
+        settings.slice_bytes = cases[i].setting;
+        cr_expect_eq(tt_comm_slot_bytes(&settings, cases[i].n), cases[i].slot, "case %zu: %llu", i,
+            (unsigned long long)tt_comm_slot_bytes(&settings, cases[i].n));
+    }
 }
 
 static struct tt_ask ask_for(

@@ -360,8 +360,10 @@ Test(config, adopt)
     cr_assert_eq(tt_settings_read(&mine, "slice=4K;map=off;exact=on;first_number=7"), TUTTI_OK);
     cr_assert_eq(
         tt_settings_read(&of_rank_0, "slice=8K;pull=off;algo=barrier:tree;first_number=7"), TUTTI_OK);
+    of_rank_0.cache_bytes = 768 << 10;
     tt_settings_adopt(&mine, &of_rank_0);
     cr_expect_eq(mine.slice_bytes, 8192);
+    cr_expect_eq(mine.cache_bytes, 768 << 10);
     cr_expect_str_eq(mine.algorithm, "barrier:tree");
     cr_expect_not(mine.exact);
     cr_expect_eq(mine.first_number, 7);

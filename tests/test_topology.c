@@ -118,5 +118,8 @@ Test(topology, caches_of_a_machine_that_is_not_here)
     cr_expect_eq(domain_of_cores(16, 17), -1, "there are no such cores");
     setenv("HWLOC_SYNTHETIC", "package:2 core:4 pu:1", 1);
     cr_expect_eq(domain_of_cores(0, 0), -1, "a machine without such caches");
+    cr_expect_eq(tt_cache_bytes(), 0);
+    setenv("HWLOC_SYNTHETIC", "package:2 l3:1(size=33554432) l2:4(size=786432) core:1 pu:1", 1);
+    cr_expect_eq(tt_cache_bytes(), 768 << 10);
 }
 #endif

@@ -30,7 +30,7 @@ const struct tt_setting tt_setting_table[] = {
     { "rules", TT_SHARED, TT_KIND_PATH, FIELD(rules), "",
         "file of rules that choose algorithms, read by rank 0 (collperf --tune writes one)" },
     { "slice", TT_SHARED, TT_KIND_BYTES, FIELD(slice_bytes), "0",
-        "longest message in bytes; 0: by the number of ranks" },
+        "longest message in bytes; 0: rank 0's level 2 cache over the number of ranks, at least 8" },
     { "timeout", TT_SHARED, TT_KIND_MS, FIELD(timeout_ms_or_zero), "0",
         "milliseconds that an operation may wait where the program names none; 0: ten minutes" },
     { "first_number", TT_SHARED, TT_KIND_NUMBER, FIELD(first_number), "0",
@@ -476,6 +476,7 @@ void tt_settings_adopt(struct tt_settings *settings, const struct tt_settings *o
     settings->nrules = of_rank_0->nrules < TT_RULES_MAX ? of_rank_0->nrules : TT_RULES_MAX;
     memcpy(settings->rule, of_rank_0->rule, sizeof settings->rule);
     settings->costs = of_rank_0->costs;
+    settings->cache_bytes = of_rank_0->cache_bytes;
     tt_costs_bound(&settings->costs);
 }
 

@@ -46,7 +46,7 @@ struct tt_settings {
     char algorithm[TT_CONFIG_TEXT]; /* "all_reduce:ring,broadcast:tree": forced by name */
     char topology[TT_TOPOLOGY_TEXT]; /* "0-3/4-7": which ranks share a cache; or "auto" */
     char rules[TT_PATH_TEXT]; /* a file with rules; "": none */
-    uint64_t slice_bytes; /* 0: by the number of ranks */
+    uint64_t slice_bytes; /* 0: by the cache and the number of ranks */
     uint64_t timeout_ms_or_zero; /* tutti_config.timeout_ms when that is 0 */
     uint64_t first_number; /* message and sequence numbers start here */
     bool exact;
@@ -54,6 +54,7 @@ struct tt_settings {
     uint32_t nrules;
     struct tt_rule rule[TT_RULES_MAX];
     struct tt_costs costs;
+    uint64_t cache_bytes; /* of a core's level 2 cache; 0: nobody looked */
     /* local */
     bool map;
     bool pull;
