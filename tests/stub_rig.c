@@ -58,6 +58,33 @@ void rig_sleep(void)
     nanosleep(&(struct timespec){ .tv_nsec = LONG_MS * 1000000 }, NULL);
 }
 
+static void *call_run(void *argument)
+{
+    struct rig_call *call = argument;
+    call->call(call->stream);
+    atomic_store(&call->done, true);
+    return NULL;
+}
+
+void rig_call(struct rig_call *call, void (*function)(void *stream), void *stream)
+{
+    call->call = function;
+    call->stream = stream;
+    atomic_init(&call->done, false);
+    cr_assert_eq(pthread_create(&call->thread, NULL, call_run, call), 0);
+}
+
+void rig_call_hangs(struct rig_call *call)
+{
+    rig_sleep();
+    cr_expect_not(atomic_load(&call->done), "it returns, and should hang");
+}
+
+void rig_call_ends(struct rig_call *call)
+{
+    pthread_join(call->thread, NULL);
+}
+
 void rig_open_word(uint32_t *word, uint32_t value)
 {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);

@@ -4,6 +4,9 @@
  * same program ends elsewhere shows that it was not merely slow. */
 #ifndef TT_TESTS_STUB_RIG_H
 #define TT_TESTS_STUB_RIG_H
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "stub/stub.h"
 
 enum { LONG_MS = 100, ENOUGH_MS = 20000 };
@@ -20,6 +23,16 @@ void *rig_stream(void);
 void rig_hangs(void *stream);
 void rig_ends(void *stream);
 void rig_sleep(void); /* LONG_MS */
+/* A call by a thread of its own, which may hang. */
+struct rig_call {
+    pthread_t thread;
+    void (*call)(void *stream);
+    void *stream;
+    atomic_bool done;
+};
+void rig_call(struct rig_call *call, void (*function)(void *stream), void *stream);
+void rig_call_hangs(struct rig_call *call);
+void rig_call_ends(struct rig_call *call);
 /* By a CPU. */
 void rig_open_word(uint32_t *word, uint32_t value);
 

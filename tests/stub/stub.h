@@ -10,14 +10,27 @@
  *   queues=8      hardware queues of each device, which streams share
  *   depth=1024    what a queue holds; an enqueue beyond that waits, and keeps others from enqueueing
  *   memory=1024   MiB of each device
+ *   sms=8 blocks_per_sm=2     places for blocks, each kept until its block ends
+ *   share=PATH    processes with the same file are on the same devices, on which two of them never run
+ *                 kernels at once; without it all run at once, as with a shared context (MPS)
+ *   slice=2000    microseconds after which a process gives way to others; 0: it never does
+ *   yield=1       0: a stream that waits for a word keeps its process running
  *   delay=0       microseconds at most, by chance, before each piece of work; copy_delay=, word_delay=,
- *                 host_delay= and event_delay= say it for one class
+ *                 host_delay=, event_delay= and launch_delay= say it for one class
  *   seed=1        of that chance
  *   words=1 managed=1 fds=1   0: the devices lack it
  *   fail=FUNCTION:K           the K-th call of that function of the table fails */
 #ifndef TT_STUB_H
 #define TT_STUB_H
 #include "base/dev.h"
+
+struct tt_stub_kernels { /* what kernels do */
+    /* 0: there is no such kernel, or no multiprocessor has room for one block. */
+    int (*blocks_per_sm)(uint32_t kernel, uint32_t block, uint32_t shared_bytes);
+    /* One block, on a thread of its own. The parameters' pointers into device memory are such that a host
+     * can follow. In loops that wait it calls tt_stub.pause. */
+    void (*run)(const struct tt_dev_launch *launch, uint32_t block);
+};
 
 struct tt_stub {
     /* A text as in TUTTI_STUB, over what that says. False after the first call of the table, or if the text
@@ -33,6 +46,9 @@ struct tt_stub {
     /* What users' programs make, and the table does not: a stream that waits for the legacy default stream,
      * as that does for it. */
     enum tt_dev_error (*stream_create_blocking)(void **stream);
+
+    void (*kernels)(const struct tt_stub_kernels *kernels); /* once, before the first launch */
+    void (*pause)(void);
 
     /* Where the stub itself sees the byte at a device's address, NULL if there is none: tests look at device
      * memory and fill it by this, with no work in between. */

@@ -47,6 +47,7 @@ void *tt_stub_grow(void *array, int n, size_t bytes)
 static void mark_forked(void)
 {
     atomic_store(&forked, true);
+    tt_stub_context_forked();
 }
 
 static void read_config(void)
@@ -57,6 +58,10 @@ static void read_config(void)
         .depth = 1024,
         .memory_bytes = 1ull << 30,
         .seed = 1,
+        .sms = 8,
+        .blocks_per_sm = 2,
+        .slice_us = 2000,
+        .yield = true,
         .words = true,
         .managed = true,
         .fds = true };
@@ -70,6 +75,8 @@ static void begin(void)
     pthread_once(&config_once, read_config);
     if (config_why[0] == '\0' && !tt_stub_memory_open())
         snprintf(config_why, sizeof config_why, "there are no addresses for device memory");
+    if (config_why[0] == '\0' && !tt_stub_context_open())
+        snprintf(config_why, sizeof config_why, "the file of share= cannot be opened");
     for (int i = 0; i < tt_stub_runtime.config.devices; i++) {
         struct stub_device *device = &tt_stub_runtime.devices[i];
         device->number = i;
@@ -230,12 +237,12 @@ enum tt_dev_error tt_stub_facts(int device, struct tt_dev_facts *facts)
     if (device < 0 || device >= config->devices)
         return tt_stub_fail(TT_DEV_ABSENT, STUB_facts, "device is %d; there are %d", device, config->devices);
     *facts = (struct tt_dev_facts){ .capability = 90,
-        .sms = 8,
+        .sms = config->sms,
         .bytes = config->memory_bytes,
         .words = config->words,
         .managed = config->managed,
         .fds = config->fds,
-        .shared_context = true };
+        .shared_context = config->share[0] == '\0' };
     snprintf(facts->name, sizeof facts->name, "Stub %d", device);
     snprintf(facts->address, sizeof facts->address, "stub:%02x.0", device);
     return TT_DEV_OK;

@@ -19,16 +19,21 @@ static bool read_number(struct stub_config *config, const char *key, long long v
         { "devices", 0, STUB_DEVICES, &config->devices },
         { "queues", 1, STUB_QUEUES, &config->queues },
         { "depth", 1, 1 << 20, &config->depth },
+        { "sms", 1, 1024, &config->sms },
+        { "blocks_per_sm", 1, 32, &config->blocks_per_sm },
+        { "slice", 0, 1000000, &config->slice_us },
     };
     const struct {
         const char *key;
         bool *field;
-    } flags[] = { { "words", &config->words }, { "managed", &config->managed }, { "fds", &config->fds } };
+    } flags[] = { { "words", &config->words }, { "managed", &config->managed }, { "fds", &config->fds },
+        { "yield", &config->yield } };
     static const struct {
         const char *key;
         enum stub_kind kind;
     } delays[] = { { "copy_delay", STUB_COPY }, { "copy_delay", STUB_FILL }, { "word_delay", STUB_WRITE },
-        { "word_delay", STUB_WAIT }, { "host_delay", STUB_HOST }, { "event_delay", STUB_MARK } };
+        { "word_delay", STUB_WAIT }, { "host_delay", STUB_HOST }, { "event_delay", STUB_MARK },
+        { "launch_delay", STUB_LAUNCH } };
     bool found = false;
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         if (strcmp(key, numbers[i].key) == 0 && value >= numbers[i].low && value <= numbers[i].high) {
@@ -81,6 +86,10 @@ bool tt_stub_config_read(struct stub_config *config, const char *text, char *why
         bool right = value != NULL && *value != '\0';
         if (right && strcmp(part, "fail") == 0) {
             right = read_failure(value);
+        } else if (right && strcmp(part, "share") == 0) {
+            right = strlen(value) < sizeof config->share;
+            if (right)
+                strcpy(config->share, value);
         } else if (right) {
             long long number = strtoll(value, &end, 10);
             right = *end == '\0' && read_number(config, part, number);

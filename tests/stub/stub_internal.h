@@ -28,7 +28,7 @@ enum stub_function { STUB_FUNCTIONS(STUB_NUMBER), STUB_FUNCTION_COUNT };
 
 struct stub_event;
 
-enum stub_kind { STUB_MARK, STUB_COPY, STUB_FILL, STUB_WRITE, STUB_WAIT, STUB_HOST, STUB_KINDS };
+enum stub_kind { STUB_MARK, STUB_COPY, STUB_FILL, STUB_WRITE, STUB_WAIT, STUB_HOST, STUB_LAUNCH, STUB_KINDS };
 
 struct stub_task { /* what is to be done, whenever */
     enum stub_kind kind;
@@ -54,6 +54,7 @@ struct stub_task { /* what is to be done, whenever */
             void (*call)(void *);
             void *argument;
         } host;
+        struct tt_dev_launch launch;
     };
 };
 
@@ -146,6 +147,14 @@ struct stub_device {
     struct stub_stream *legacy;
     uint64_t used_bytes;
     bool broken;
+    /* Kernels that were loaded, and the places of their blocks. */
+    bool preloaded;
+    uint32_t *loaded;
+    int nloaded, places_taken;
+    /* Of this process: blocks that run, and the token that they need if the device is shared. */
+    int active;
+    bool token_held, token_wanted, preempted;
+    int64_t token_since_ns;
 };
 
 struct stub_file { /* what a segment is, so that other processes can map it */
@@ -166,10 +175,11 @@ struct stub_memory { /* one allocation */
 };
 
 struct stub_config {
-    int devices, queues, depth;
+    int devices, queues, depth, sms, blocks_per_sm, slice_us;
     uint64_t memory_bytes, seed;
     int64_t delay_us[STUB_KINDS];
-    bool words, managed, fds;
+    bool words, managed, fds, yield;
+    char share[256];
 };
 
 struct stub_runtime {
@@ -214,6 +224,8 @@ void *tt_stub_grow(void *array, int n, size_t bytes); /* room for one more than 
 bool tt_stub_memory_open(void);
 /* Where the stub sees [ptr, ptr + bytes): NULL unless it all lies in one allocation. With the lock held. */
 void *tt_stub_memory_look(const void *ptr, size_t bytes);
+/* The stub's own address for one in the window; any other is itself. */
+uintptr_t tt_stub_memory_alias(uintptr_t at);
 const struct stub_memory *tt_stub_memory_find(const void *ptr);
 void *tt_stub_look(const void *ptr);
 /* Device memory, of that file if it is one, and its end. NULL: no room. With the lock held. */
@@ -225,6 +237,9 @@ struct stub_work *tt_stub_work_new(const struct stub_task *task);
 void tt_stub_work_after(struct stub_work *work, struct stub_work *before);
 void tt_stub_work_drop(struct stub_work *work);
 struct stub_work *tt_stub_work_hold(struct stub_work *work);
+int64_t tt_stub_now_ns(void);
+/* A thread that ends by itself, or never, and takes no signals. */
+void tt_stub_thread_start(void *(*run)(void *), void *argument);
 void tt_stub_work_push(struct stub_queue *queue, struct stub_work *work);
 /* Waits until nothing of the device is under way. */
 void tt_stub_device_idle(struct stub_device *device);
@@ -235,6 +250,20 @@ void tt_stub_task_copy(struct stub_task *to, const struct stub_task *from);
 void tt_stub_task_free(struct stub_task *task);
 /* On a queue's thread, without the lock. */
 void tt_stub_task_run(const struct stub_task *task, struct stub_device *device);
+
+/* --- stub_launch.c */
+void tt_stub_set_kernels(const struct tt_stub_kernels *set);
+void tt_stub_pause(void);
+/* On a queue's thread, without the lock; returns when all blocks are over. */
+void tt_stub_launch_run(const struct tt_dev_launch *launch, struct stub_device *device);
+
+/* --- stub_context.c: with the lock held, which they give up while they wait */
+bool tt_stub_context_open(void);
+void tt_stub_context_forked(void);
+void tt_stub_context_enter(struct stub_device *device);
+void tt_stub_context_leave(struct stub_device *device);
+/* Others may run, if it is their turn. */
+void tt_stub_context_pause(struct stub_device *device);
 
 /* --- stub_stream.c */
 void tt_stub_streams_open(struct stub_device *device);
@@ -297,6 +326,9 @@ enum tt_dev_error tt_stub_event_record(void *event, void *stream, bool external)
 enum tt_dev_error tt_stub_event_wait(void *event, void *stream, bool external);
 enum tt_dev_error tt_stub_event_query(void *event);
 enum tt_dev_error tt_stub_event_elapsed(void *begin, void *end, float *ms);
+enum tt_dev_error tt_stub_preload(void);
+enum tt_dev_error tt_stub_occupancy(uint32_t kernel, uint32_t block, uint32_t shared_bytes, int *n);
+enum tt_dev_error tt_stub_launch(const struct tt_dev_launch *launch, void *stream);
 enum tt_dev_error tt_stub_segment_alloc(size_t bytes, struct tt_dev_segment *segment);
 enum tt_dev_error tt_stub_segment_export(const struct tt_dev_segment *segment, struct tt_dev_export *out);
 enum tt_dev_error tt_stub_segment_import(const struct tt_dev_export *from, struct tt_dev_segment *segment);

@@ -37,6 +37,11 @@ static bool in_window(uintptr_t at)
     return at >= low && at < low + WINDOW;
 }
 
+uintptr_t tt_stub_memory_alias(uintptr_t at)
+{
+    return in_window(at) ? at + WINDOW : at;
+}
+
 static size_t pages(size_t bytes)
 {
     return (bytes + PAGE - 1) / PAGE * PAGE;
@@ -77,7 +82,7 @@ void *tt_stub_memory_look(const void *ptr, size_t bytes)
     uintptr_t at = (uintptr_t)ptr;
     if (m == NULL || bytes > m->bytes - (at - m->base))
         return NULL;
-    return (void *)(in_window(at) ? at + WINDOW : at);
+    return (void *)tt_stub_memory_alias(at);
 }
 
 void *tt_stub_look(const void *ptr)

@@ -40,6 +40,9 @@ static const struct tt_dev table = {
     .write_word = tt_stub_write_word,
     .wait_word = tt_stub_wait_word,
     .host_call = tt_stub_host_call,
+    .preload = tt_stub_preload,
+    .occupancy = tt_stub_occupancy,
+    .launch = tt_stub_launch,
     .segment_alloc = tt_stub_segment_alloc,
     .segment_export = tt_stub_segment_export,
     .segment_import = tt_stub_segment_import,
@@ -63,6 +66,8 @@ static const struct tt_stub controls = {
     .calls = tt_stub_calls,
     .fail = tt_stub_fail_call,
     .stream_create_blocking = tt_stub_stream_create_blocking,
+    .kernels = tt_stub_set_kernels,
+    .pause = tt_stub_pause,
     .look = tt_stub_look,
 };
 

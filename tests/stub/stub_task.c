@@ -3,6 +3,7 @@
  * Addresses are looked up once more, when the work is done: memory that was freed meanwhile (a graph that is
  * replayed afterwards) breaks the device, as an illegal address does, and everything fails from then on. */
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -15,6 +16,10 @@ void tt_stub_task_copy(struct stub_task *to, const struct stub_task *from)
         to->event.record->references++;
     if (to->kind == STUB_MARK && to->event.wait != NULL)
         to->event.wait->references++;
+    if (to->kind == STUB_LAUNCH) {
+        to->launch.params = tt_stub_new(from->launch.params_bytes + 1);
+        memcpy((void *)to->launch.params, from->launch.params, from->launch.params_bytes);
+    }
 }
 
 void tt_stub_task_free(struct stub_task *task)
@@ -23,6 +28,8 @@ void tt_stub_task_free(struct stub_task *task)
         tt_stub_event_drop(task->event.record);
         tt_stub_event_drop(task->event.wait);
     }
+    if (task->kind == STUB_LAUNCH)
+        free((void *)task->launch.params);
 }
 
 static void *look(struct stub_device *device, const void *ptr, size_t bytes)
@@ -53,17 +60,29 @@ static bool is_broken(struct stub_device *device)
     return broken;
 }
 
+static void count_as_running(struct stub_device *device, void (*change)(struct stub_device *))
+{
+    if (tt_stub_runtime.config.yield)
+        return;
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    change(device);
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+}
+
 /* Yields, then sleeps: many queues wait at once on few cores. */
 static void wait_for(const uint32_t *word, uint32_t value, struct stub_device *device)
 {
+    count_as_running(device, tt_stub_context_enter);
     for (int polls = 0; (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) < 0; polls++) {
+        count_as_running(device, tt_stub_context_pause);
         if (polls < 50)
             sched_yield();
         else if (is_broken(device))
-            return;
+            break;
         else
             nanosleep(&(struct timespec){ .tv_nsec = polls < 500 ? 20000 : 200000 }, NULL);
     }
+    count_as_running(device, tt_stub_context_leave);
 }
 
 static void call_host(const struct stub_task *task)
@@ -96,6 +115,9 @@ void tt_stub_task_run(const struct stub_task *task, struct stub_device *device)
         break;
     case STUB_HOST:
         call_host(task);
+        break;
+    case STUB_LAUNCH:
+        tt_stub_launch_run(&task->launch, device);
         break;
     case STUB_MARK:
     case STUB_KINDS:

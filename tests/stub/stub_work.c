@@ -79,7 +79,7 @@ static int64_t delay_us(enum stub_kind kind)
     return most == 0 ? 0 : (int64_t)(state >> 1) % (most + 1);
 }
 
-static int64_t now_ns(void)
+int64_t tt_stub_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -97,7 +97,7 @@ static void work_do(struct stub_queue *queue, struct stub_work *work)
         tt_stub_task_run(&work->task, queue->device);
     pthread_mutex_lock(&tt_stub_runtime.lock);
     work->done = true;
-    work->done_ns = now_ns();
+    work->done_ns = tt_stub_now_ns();
     forget_after(work); /* else each piece of work would keep all before it */
     tt_stub_task_free(&work->task); /* an event that it recorded names this work */
     work->task = (struct stub_task){ .kind = STUB_MARK };
@@ -126,24 +126,23 @@ static void *queue_run(void *argument)
     return NULL;
 }
 
-/* Deaf to signals, which are for the program's threads. */
-static void queue_start(struct stub_queue *queue)
+void tt_stub_thread_start(void *(*run)(void *), void *argument)
 {
     sigset_t all, before;
     pthread_t thread;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&thread, NULL, queue_run, queue) != 0)
+    if (pthread_create(&thread, NULL, run, argument) != 0)
         abort();
     pthread_detach(thread);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    queue->started = true;
 }
 
 void tt_stub_work_push(struct stub_queue *queue, struct stub_work *work)
 {
     if (!queue->started)
-        queue_start(queue);
+        tt_stub_thread_start(queue_run, queue);
+    queue->started = true;
     work->next = NULL;
     if (queue->last != NULL)
         queue->last->next = tt_stub_work_hold(work);

@@ -1,0 +1,187 @@
+/* stub_launch.c: kernels. A block has a thread of its own and a place on a multiprocessor, of which there
+ * are sms times blocks_per_sm; it keeps its place until it has ended, so a kernel that waits for one that
+ * finds no place waits for ever. What blocks compute is not the stub's: tests, or the emulated kernels, say
+ * it.
+ *
+ * Addresses of device memory among a kernel's parameters are replaced by the stub's own (stub_memory.c):
+ * any aligned word of them that is such an address. The first launch of a kernel that was not preloaded
+ * loads it, which waits for all streams of the device as an allocation does. */
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stub_internal.h"
+
+static const struct tt_stub_kernels *kernels;
+static _Thread_local struct stub_device *runs_on; /* of a thread that runs a block */
+
+void tt_stub_set_kernels(const struct tt_stub_kernels *set)
+{
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    kernels = set;
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+}
+
+void tt_stub_pause(void)
+{
+    sched_yield();
+    if (runs_on == NULL)
+        return;
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    tt_stub_context_pause(runs_on);
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+}
+
+/* How many of a kernel's blocks run on one multiprocessor; 0: none, or there is no such kernel. */
+static int blocks_per_sm(uint32_t kernel, uint32_t block, uint32_t shared_bytes)
+{
+    int most = tt_stub_runtime.config.blocks_per_sm;
+    int n = kernels == NULL || block == 0 || block > 1024
+                ? 0
+                : kernels->blocks_per_sm(kernel, block, shared_bytes);
+    return n < most ? n : most;
+}
+
+/* --- Running. */
+
+struct block {
+    struct stub_device *device;
+    const struct tt_dev_launch *launch;
+    uint32_t index;
+    int places;
+    int *running; /* blocks of this launch, with the lock held */
+};
+
+static void *block_run(void *argument)
+{
+    struct block *block = argument;
+    struct stub_device *device = block->device;
+    runs_on = device;
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    tt_stub_context_enter(device);
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    kernels->run(block->launch, block->index);
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    tt_stub_context_leave(device);
+    device->places_taken -= block->places;
+    --*block->running;
+    pthread_cond_broadcast(&tt_stub_runtime.changed);
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    free(block);
+    return NULL;
+}
+
+static void translate(void *params, size_t bytes)
+{
+    for (size_t at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
+        uintptr_t word;
+        memcpy(&word, (char *)params + at, sizeof word);
+        word = tt_stub_memory_alias(word);
+        memcpy((char *)params + at, &word, sizeof word);
+    }
+}
+
+/* In order of their numbers, each as soon as it has a place. */
+void tt_stub_launch_run(const struct tt_dev_launch *launch, struct stub_device *device)
+{
+    const struct stub_config *config = &tt_stub_runtime.config;
+    int all = config->sms * config->blocks_per_sm, running = 0;
+    int places = config->blocks_per_sm / blocks_per_sm(launch->kernel, launch->block, launch->shared_bytes);
+    struct tt_dev_launch own = *launch;
+    own.params = tt_stub_new(launch->params_bytes + 1);
+    memcpy((void *)own.params, launch->params, launch->params_bytes);
+    translate((void *)own.params, launch->params_bytes);
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    for (uint32_t i = 0; i < launch->grid; i++) {
+        while (device->places_taken + places > all)
+            pthread_cond_wait(&tt_stub_runtime.changed, &tt_stub_runtime.lock);
+        device->places_taken += places;
+        running++;
+        struct block *block = tt_stub_new(sizeof *block);
+        *block = (struct block){ device, &own, i, places, &running };
+        tt_stub_thread_start(block_run, block);
+    }
+    while (running > 0)
+        pthread_cond_wait(&tt_stub_runtime.changed, &tt_stub_runtime.lock);
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    free((void *)own.params);
+}
+
+/* --- Loading and launching. */
+
+enum tt_dev_error tt_stub_preload(void)
+{
+    enum tt_dev_error error = tt_stub_enter(STUB_preload);
+    if (error != TT_DEV_OK)
+        return error;
+    struct stub_device *device = tt_stub_current();
+    pthread_mutex_lock(&device->api);
+    tt_stub_device_idle(device);
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    device->preloaded = true;
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    pthread_mutex_unlock(&device->api);
+    return TT_DEV_OK;
+}
+
+enum tt_dev_error tt_stub_occupancy(uint32_t kernel, uint32_t block, uint32_t shared_bytes, int *n)
+{
+    enum tt_dev_error error = tt_stub_enter(STUB_occupancy);
+    if (error != TT_DEV_OK)
+        return error;
+    int found = blocks_per_sm(kernel, block, shared_bytes);
+    if (found == 0)
+        return tt_stub_fail(TT_DEV_INVALID, STUB_occupancy,
+            "kernel is %u with blocks of %u threads; there is none, or they do not fit", kernel, block);
+    *n = found;
+    return TT_DEV_OK;
+}
+
+static bool is_loaded(const struct stub_device *device, uint32_t kernel)
+{
+    for (int i = 0; i < device->nloaded; i++)
+        if (device->loaded[i] == kernel)
+            return true;
+    return device->preloaded;
+}
+
+/* False if that cannot be done, because something is being captured. */
+static bool load(struct stub_device *device, uint32_t kernel)
+{
+    pthread_mutex_lock(&device->api);
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    bool loaded = is_loaded(device, kernel), captured = !loaded && tt_stub_captures_break();
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    if (!loaded && !captured) {
+        tt_stub_device_idle(device);
+        pthread_mutex_lock(&tt_stub_runtime.lock);
+        device->loaded = tt_stub_grow(device->loaded, device->nloaded, sizeof *device->loaded);
+        device->loaded[device->nloaded++] = kernel;
+        pthread_mutex_unlock(&tt_stub_runtime.lock);
+    }
+    pthread_mutex_unlock(&device->api);
+    return !captured;
+}
+
+enum tt_dev_error tt_stub_launch(const struct tt_dev_launch *launch, void *handle)
+{
+    enum tt_dev_error error;
+    struct stub_stream *stream = tt_stub_stream_enter(handle, STUB_launch, &error);
+    if (stream == NULL)
+        return error;
+    if (kernels == NULL)
+        return tt_stub_fail(TT_DEV_UNSUPPORTED, STUB_launch, "the stub was given no kernels");
+    if (stream->device != tt_stub_current())
+        return tt_stub_fail(TT_DEV_INVALID, STUB_launch, "stream is of device %d, which is not current",
+            stream->device->number);
+    if (launch->grid == 0 || blocks_per_sm(launch->kernel, launch->block, launch->shared_bytes) == 0)
+        return tt_stub_fail(TT_DEV_INVALID, STUB_launch,
+            "kernel is %u in %u blocks of %u threads; there is none, or they do not fit", launch->kernel,
+            launch->grid, launch->block);
+    if (!load(stream->device, launch->kernel))
+        return tt_stub_fail(
+            TT_DEV_CAPTURE, STUB_launch, "kernel %u is not loaded, and a stream is captured", launch->kernel);
+    return tt_stub_stream_add(
+        stream, &(struct stub_task){ .kind = STUB_LAUNCH, .launch = *launch }, STUB_launch);
+}
