@@ -12,9 +12,8 @@ static uint32_t grid_for(uint64_t bytes, uint32_t multiprocessors)
     return static_cast<uint32_t>(wanted < most ? wanted : most);
 }
 
-/* The one name that libtutti_cuda.so shows. */
-__attribute__((visibility("default"))) int tt_kernel_find(enum tt_kernel kernel, tutti_type, tutti_op,
-    uint64_t bytes, uint32_t multiprocessors, struct tt_kernel_launch *launch)
+int tt_kernel_find(enum tt_kernel kernel, tutti_type, tutti_op, uint64_t bytes, uint32_t multiprocessors,
+    struct tt_kernel_launch *launch)
 {
     if (kernel != TT_KERNEL_COPY)
         return 0;

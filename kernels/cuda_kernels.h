@@ -20,6 +20,13 @@ enum tt_kernel {
     TT_KERNELS
 };
 
+/* The number of a kernel for one type and operation, by which a device table launches it (lib/base/dev.h). */
+enum { TT_KERNEL_TYPES = 16, TT_KERNEL_OPS = 32 };
+static inline uint32_t tt_kernel_number(enum tt_kernel kernel, tutti_type type, tutti_op op)
+{
+    return ((uint32_t)kernel * TT_KERNEL_TYPES + (uint32_t)type) * TT_KERNEL_OPS + op;
+}
+
 struct tt_copy_params {
     void *dst;
     const void *src;

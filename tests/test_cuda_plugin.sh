@@ -27,7 +27,7 @@ done
 
 # nm knows nothing of versions here: a name, its type, and no more.
 exported=$(${NM:-nm} -D --defined-only "$plugin" | awk '{ print $NF }')
-[ "$exported" = tt_kernel_find ] || fail "it exports" $exported "; tt_kernel_find alone is legal"
+[ "$exported" = tutti_device_table ] || fail "it exports" $exported "; tutti_device_table alone is legal"
 
 bytes=$(wc -c <"$plugin")
 [ "$bytes" -lt 3000000 ] || fail "it has $bytes bytes; less than 3000000 are legal"
@@ -36,6 +36,28 @@ bytes=$(wc -c <"$plugin")
 undefined=$(${NM:-nm} -D --undefined-only "$plugin" |
     awk '$NF ~ /^(cu[A-Z]|nvml|_Z|__cxa_throw)/ { print $NF }')
 [ -z "$undefined" ] || fail "it leaves open" $undefined
+
+# The library finds it beside itself, and says what there is, or that there is no driver; nothing crashes.
+out=$(./tutti-info devices) || fail "tutti-info devices fails"
+case $out in
+*"library "*"libtutti_cuda.so (CUDA "*"device 0"*) ;;
+"no device can be used: "*"libtutti_cuda.so: cudaGetDeviceCount: there is no CUDA driver here ("*", 35)") ;;
+"no device can be used: "*"libtutti_cuda.so: cudaGetDeviceCount: no CUDA-capable device"*) ;;
+*) fail "tutti-info devices says: $out" ;;
+esac
+
+# A driver older than the plugin is told with both versions: here is one that knows nothing but its own.
+old=$(mktemp -d) || exit 1
+trap 'rm -rf "$old"' EXIT
+printf '%s\n' 'int cuInit(unsigned flags) { return (int)flags; }' \
+    'int cuDriverGetVersion(int *version) { *version = 12040; return 0; }' >"$old/driver.c"
+if ${CC:-cc} -shared -fPIC -Wl,-soname,libcuda.so.1 -o "$old/libcuda.so.1" "$old/driver.c"; then
+    out=$(LD_LIBRARY_PATH=$old ./tutti-info devices)
+    case $out in
+    *"the driver serves CUDA up to 12.4, this plugin was built with CUDA 1"*) ;;
+    *) fail "with an old driver, tutti-info devices says: $out" ;;
+    esac
+fi
 
 echo "test_cuda_plugin: $bytes bytes, $failures failures"
 [ "$failures" -eq 0 ]

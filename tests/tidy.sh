@@ -116,8 +116,8 @@ function is_the_one(what)
 
 function check_names(plain)
 {
-    if (FILENAME !~ /^(kernels|transports)\/cuda/ && FILENAME !~ /nccl/ && plain ~ cuda)
-        report(FNR, "cuda", "CUDA names stand in kernels/cuda*, transports/cuda* and the NCCL shim only")
+    if (FILENAME !~ /^(kernels\/|transports\/|tests\/(test_)?)cuda/ && FILENAME !~ /nccl/ && plain ~ cuda)
+        report(FNR, "cuda", "CUDA names stand in cuda* of kernels, transports and tests, and the NCCL shim")
     if (room == "tests")
         return
     if (FILENAME != "lib/base/config.c" && plain ~ environment && !is_the_one("environment"))

@@ -1,0 +1,54 @@
+/* cuda_driver.h: what the files of the CUDA plugin share: the driver's functions, errors, and captures.
+ *
+ * The runtime is linked in, the driver is not: a machine may have none, and it is the runtime that finds it.
+ * So the few functions that only the driver has are asked for by name and by the version of their form. */
+#ifndef TT_CUDA_DRIVER_H
+#define TT_CUDA_DRIVER_H
+#include <cudaTypedefs.h>
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+
+#include "base/dev.h"
+
+struct tt_cuda_driver {
+    PFN_cuCtxGetCurrent_v4000 get_context;
+    PFN_cuCtxSetCurrent_v4000 set_context;
+    PFN_cuCtxGetDevice_v2000 context_device;
+    PFN_cuDeviceGetAttribute_v2000 attribute;
+    PFN_cuPointerGetAttributes_v7000 pointer_attributes;
+    PFN_cuStreamGetDevice_v12080 stream_device;
+    PFN_cuStreamWriteValue32_v11070 write_word;
+    PFN_cuStreamWaitValue32_v11070 wait_word;
+    PFN_cuMemGetAllocationGranularity_v10020 granularity;
+    PFN_cuMemCreate_v10020 create;
+    PFN_cuMemRelease_v10020 release;
+    PFN_cuMemAddressReserve_v10020 reserve;
+    PFN_cuMemAddressFree_v10020 unreserve;
+    PFN_cuMemMap_v10020 map;
+    PFN_cuMemUnmap_v10020 unmap;
+    PFN_cuMemSetAccess_v10020 set_access;
+    PFN_cuMemExportToShareableHandle_v10020 export;
+    PFN_cuMemImportFromShareableHandle_v10020 import;
+};
+
+/* All of them, looked up once. */
+enum tt_dev_error tt_cuda_driver(const struct tt_cuda_driver **driver);
+
+/* What the call gave, a cudaError_t or a CUresult (they have the same numbers), as the table says it. */
+enum tt_dev_error tt_cuda_check(const char *call, int code);
+const char *tt_cuda_why(void);
+const char *tt_cuda_describe(void);
+
+/* While any thread captures a stream in global mode, what may wait for the device is refused to all threads,
+ * and the attempt spoils the capture. What stands between these two is not: it is Tutti's own business. */
+enum cudaStreamCaptureMode tt_cuda_relax(void);
+void tt_cuda_restore(enum cudaStreamCaptureMode mode);
+
+/* cuda_segment.c */
+bool tt_cuda_exports_fds(const struct tt_cuda_driver *driver, int device);
+enum tt_dev_error tt_cuda_segment_alloc(size_t bytes, struct tt_dev_segment *segment);
+enum tt_dev_error tt_cuda_segment_export(const struct tt_dev_segment *segment, struct tt_dev_export *out);
+enum tt_dev_error tt_cuda_segment_import(const struct tt_dev_export *from, struct tt_dev_segment *segment);
+enum tt_dev_error tt_cuda_segment_free(struct tt_dev_segment *segment);
+
+#endif
