@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOVES_MAX = 64, OPERANDS_MAX = TT_FOLD_MAX + 1 };
+/* Measured: from LOAN_BYTES on, the wait for who reads costs less than two copies that stay in caches. */
+enum { MOVES_MAX = 64, OPERANDS_MAX = TT_FOLD_MAX + 1, LOAN_BYTES = 4 << 10 };
 
 /* Where the offsets of a buffer count from. */
 static uintptr_t origin(const struct tt_call *call, unsigned buffer)
@@ -86,6 +87,26 @@ static bool work_out(const struct tt_call *call, const struct tt_op *op, struct 
     return runs;
 }
 
+/* Where two ranks send to each other they wait for each other anyway, and if each reads the other's source
+ * in place, both save the copy. Nobody may write that source, and no later message may wait for its slot, so
+ * that the executor can take over with the loan outstanding. Ranks that share a core would take one turn
+ * more. */
+static void find_loans(const struct tt_call *call, const struct tt_schedule *s, struct tt_lane *lane)
+{
+    const struct tt_comm *comm = call->comm;
+    bool may = comm->transport->lend != NULL && comm->wait_policy.spins > 0 && !call->in_place &&
+               lane->class == TT_CLASS_COLLECTIVE;
+    for (uint32_t i = 0; i < lane->nmoves && may; i++) {
+        struct tt_move *m = &lane->moves[i];
+        if (m->verb != TT_VERB_SEND || m->bytes < LOAN_BYTES)
+            continue;
+        int peer = lane->hops[m->first].peer;
+        may = m->buffer[1] == TT_IN && s->sends[peer] == 1 && s->recvs[peer] == 1;
+        m->lends = lane->lends = true;
+    }
+    lane->lends = lane->lends && may;
+}
+
 /* The messages that are not empty, or, where all know all counts, those of the schedule. */
 static void count_tolls(const struct tt_op *op, struct tt_lane *lane)
 {
@@ -163,6 +184,7 @@ static bool straighten(const struct tt_call *call, const struct tt_op *op, struc
         lane->moves = NULL;
         return false;
     }
+    find_loans(call, s, lane);
     count_tolls(op, lane);
     keep_arrays(lane, n);
     return true;

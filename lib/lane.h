@@ -3,9 +3,9 @@
  * A program calls the same collective with the same count again and again. The first such call goes the whole
  * way: check, plan, bind. What it came to is kept, so that the next one has only its pointers looked at and
  * put in. An even collective with a built-in operator keeps the checked call and the plan that was bound to
- * it; the executor starts from there. What is small as well (one slice, messages that are copied) is worked
- * out down to the bytes: a list of moves, each with its peer, its bytes and its offsets, which straight.c
- * runs. */
+ * it; the executor starts from there. What is small as well (one slice, messages that are copied or lent) is
+ * worked out down to the bytes: a list of moves, each with its peer, its bytes and its offsets, which
+ * straight.c runs. */
 #ifndef TT_LANE_H
 #define TT_LANE_H
 #include <stdbool.h>
@@ -30,6 +30,7 @@ struct tt_move { /* a unit of the schedule */
     int64_t at[3]; /* from the pointers of the call, or from TMP */
     tt_fold_fn fold;
     uint32_t divisor;
+    bool lends; /* what it sends, if that lies in shared memory */
     uint32_t first; /* of its hops */
 };
 
@@ -46,6 +47,7 @@ struct tt_lane {
     uint32_t grain; /* pointers are multiples of it */
     bool own_counts; /* all_to_all_v and its like: the number of the operation is part of its signature */
     bool long_messages; /* which are not to be copied in registered memory */
+    bool lends; /* of all that is long, the peers read the source in place */
     struct tt_call call; /* with the pointers of the first one */
     struct tt_plan *plan; /* where it was bound last; still is if that names this lane. NULL: nowhere yet */
     uintptr_t origin[2]; /* where the bound spaces of send and recv begin, from the pointers of the call */
@@ -97,8 +99,9 @@ static inline bool tt_lane_is_shared(const struct tt_lane *lane, const void *poi
 /* May this call go by the moves of its lane? */
 static inline bool tt_lane_is_straight(const struct tt_lane *lane, const struct tt_quick *q)
 {
+    bool shares = tt_lane_is_shared(lane, q->send);
     return lane->moves != NULL &&
-           !(lane->long_messages && (tt_lane_is_shared(lane, q->send) || tt_lane_is_shared(lane, q->recv)));
+           (!lane->long_messages || (lane->lends && shares) || !(shares || tt_lane_is_shared(lane, q->recv)));
 }
 
 /* This call has run as this operation, alone and on no stream: keep it, if it may have a lane. No memory: no

@@ -24,6 +24,7 @@ struct trip { /* a call on its way */
     bool waiting;
     bool slow; /* it has done more than spin */
     bool hasty; /* it does not wait */
+    bool lends; /* what is long */
 };
 
 static uint64_t number(const struct trip *t, const struct tt_hop *hop, bool sends)
@@ -71,10 +72,30 @@ static bool send(struct trip *t, const struct tt_move *m)
 {
     const struct tt_hop *hop = &t->lane->hops[m->first];
     uint64_t n = number(t, hop, true);
-    while (!t->comm->transport->post(t->comm->endpoint, hop->peer, t->lane->class, n, mark(t, m),
-        t->base[m->buffer[1]] + m->at[1], m->bytes))
+    const struct tt_transport *transport = t->comm->transport;
+    bool (*go)(struct tt_endpoint *, int, enum tt_class, uint64_t, uint32_t, const void *, uint32_t) =
+        t->lends && m->lends ? transport->lend : transport->post;
+    while (!go(t->comm->endpoint, hop->peer, t->lane->class, n, mark(t, m), t->base[m->buffer[1]] + m->at[1],
+        m->bytes))
         if (!hold_back(t))
             return false;
+    return true;
+}
+
+/* Nobody reads what was lent any more. False if it is time to look around. */
+static bool await_readers(struct trip *t)
+{
+    for (uint32_t i = 0; i < t->lane->nmoves; i++) {
+        const struct tt_move *m = &t->lane->moves[i];
+        const struct tt_hop *hop = &t->lane->hops[m->first];
+        if (!m->lends)
+            continue;
+        for (uint32_t polls = 0;
+             !t->comm->transport->sent(t->comm->endpoint, hop->peer, t->lane->class, number(t, hop, true));
+             polls++)
+            if (polls >= t->comm->wait_policy.keen_polls && !linger(t))
+                return false;
+    }
     return true;
 }
 
@@ -213,8 +234,22 @@ static tutti_status run(struct trip *t)
         if (!done)
             return hand_over(t, lane->moves[i].step);
     }
+    bool read = !t->lends || await_readers(t);
+    end_wait(t);
+    if (!read)
+        return hand_over(t, UINT32_MAX);
     arrive(t);
     return TUTTI_OK;
+}
+
+/* Around what reads peers' memory, or lends its own. */
+static tutti_status visit(struct trip *t)
+{
+    struct tt_endpoint *e = t->comm->endpoint;
+    bool entered = t->comm->transport->enter(e);
+    tutti_status status = entered ? run(t) : hand_over(t, 0);
+    t->comm->transport->leave(e);
+    return status;
 }
 
 static void set_out(const struct tt_quick *q, struct tt_lane *lane, struct trip *t)
@@ -229,13 +264,14 @@ static void set_out(const struct tt_quick *q, struct tt_lane *lane, struct trip 
     t->waiting = false;
     t->slow = false;
     t->hasty = false;
+    t->lends = lane->lends && tt_lane_is_shared(lane, q->send);
 }
 
 tutti_status tt_straight_run(const struct tt_quick *q, struct tt_lane *lane)
 {
     struct trip t;
     set_out(q, lane, &t);
-    return run(&t);
+    return lane->lends ? visit(&t) : run(&t);
 }
 
 bool tt_straight_point(const struct tt_quick *q)

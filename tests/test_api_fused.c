@@ -1,6 +1,7 @@
 /* test_api_fused.c: the short way of small calls that were made before (lib/straight.c): the same bits as the
  * long way, with peers on either, through long waits, and with errors told as before. */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -238,6 +239,92 @@ Test(api_fused, the_executor_goes_on_where_it_takes_over)
 Test(api_fused, the_executor_takes_over_a_long_wait)
 {
     ranks_run(&(struct ranks_plan){ .n = 3, .run = wait_long });
+}
+
+/* --- Loans: two ranks read each other's source in place */
+
+enum { LENT = 2048, STOPS = 12, MEASURE = 1000 };
+
+struct lent {
+    int32_t send[LENT], recv[LENT];
+};
+
+/* As soon as a call is over, its source is the caller's, who writes it. Rank 0 says in the first element
+ * whether this call is the last one. */
+static bool lend_once(struct ranks_me *me, struct lent *l, tutti_comm *comm, int32_t round, bool last)
+{
+    size_t count = (size_t)(LENT >> round % 2);
+    for (size_t i = 0; i < count; i++)
+        l->send[i] = round + me->rank + (int32_t)i;
+    l->send[0] = me->rank == 0 && last;
+    tutti_status status =
+        tutti_all_reduce(l->send, l->recv, count, TUTTI_INT32, TUTTI_SUM, comm, tutti_no_stream());
+    memset(l->send, 0xee, sizeof l->send);
+    for (size_t i = 1; status == TUTTI_OK && i < count; i++)
+        if (l->recv[i] != 2 * (round + (int32_t)i) + 1)
+            return ranks_expect(me, false, "round %d: element %zu is %d", round, i, l->recv[i]) && false;
+    return ranks_ok(me, status, "all_reduce") && l->recv[0] == 0;
+}
+
+/* What the sender counted: mapped, then copied. */
+static void count_paths(tutti_comm *comm, unsigned long long bytes[2])
+{
+    char text[256] = "";
+    tutti_query(comm, "paths", text, sizeof text);
+    const char *mapped = strstr(text, "mapped="), *copied = strstr(text, "copied=");
+    bytes[0] = mapped == NULL ? 0 : strtoull(mapped + 7, NULL, 10);
+    bytes[1] = copied == NULL ? 0 : strtoull(copied + 7, NULL, 10);
+}
+
+static void lend(struct ranks_me *me)
+{
+    const char *odd = me->context; /* which rank goes the long way, or is stopped now and then */
+    bool long_way = odd != NULL && odd[0] - '0' == me->rank, stops = odd != NULL && odd[0] == 's';
+    tutti_config config = { .size = sizeof config, .options = long_way ? "fused=off" : "fused=on" };
+    tutti_comm *comm = ranks_join(me, &config);
+    struct lent *l = NULL;
+    unsigned long long before[2], after[2];
+    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof *l, 0, (void **)&l), "mem_alloc"))
+        return;
+    _Atomic uint8_t *over = me->shared;
+    count_paths(comm, before);
+    ranks_at(me, "rank %d lends, %s", me->rank, odd == NULL ? "as does the other" : odd);
+    for (int32_t round = 0;; round++)
+        if (!lend_once(me, l, comm, round, stops ? atomic_load(over) != 0 : round == MEASURE))
+            break;
+    count_paths(comm, after);
+    ranks_expect(me, after[0] > before[0] && after[1] == before[1], "%llu bytes were lent, %llu copied",
+        after[0] - before[0], after[1] - before[1]);
+    ranks_expect(me, long_way || lanes_of(comm) == 2, "%d lanes", lanes_of(comm));
+    ranks_part(me, comm);
+    tutti_mem_free(l);
+}
+
+static void stop_now_and_then(struct ranks_world *world, const struct ranks_plan *plan)
+{
+    (void)plan;
+    for (int i = 0; i < STOPS; i++) {
+        ranks_sleep_us(10000 + i * 1371);
+        pid_t pid = atomic_load(&world->slots[1].pid);
+        if (pid <= 0 || kill(pid, SIGSTOP) != 0)
+            break;
+        ranks_sleep_us(130000); /* more than a tick of lib/base/wait.h */
+        kill(pid, SIGCONT);
+    }
+    atomic_store((_Atomic uint8_t *)world->shared, 1);
+}
+
+Test(api_fused, what_is_lent_is_read_before_the_call_ends)
+{
+    static const char *const ways[] = { NULL, "0", "1" };
+    for (int i = 0; i < 3; i++)
+        ranks_run(&(struct ranks_plan){ .n = 2, .run = lend, .context = ways[i] });
+    ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_TOGETHER, .run = lend });
+}
+
+Test(api_fused, the_executor_takes_over_what_is_lent)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = lend, .context = "stopped", .meddle = stop_now_and_then });
 }
 
 /* Sends of eight and more messages wait for their reader, who is late. */

@@ -239,6 +239,19 @@ Test(shm_refusals, grants)
     shm_stage_run(shm_stage_new(2), find_nonsense, -1);
 }
 
+/* What was lent is read where it is said to lie, so that must be in the arena. */
+static void peek_nonsense(
+    struct shm_rank *r, struct tt_endpoint *e, const struct tt_shm_line *line, uint64_t number)
+{
+    const struct tt_shm_peer *peer = &((struct tt_shm_endpoint *)e)->peers[0];
+    const void *payload = NULL;
+    uint64_t at;
+    enum tt_peek found = tt_shm.peek(e, 0, TT_CLASS_P2P, number, line->signature, line->bytes, &payload);
+    if (found == TT_PEEK_THERE && line->path == TT_PATH_MAPPED)
+        suite_expect(&r->suite, tt_arena_offset(peer->arena, (uintptr_t)payload, line->bytes, &at),
+            "a loan of what is not the peer's is believed");
+}
+
 static void read_nonsense(struct shm_rank *r)
 {
     enum { ROUNDS = 300000 };
@@ -252,6 +265,7 @@ static void read_nonsense(struct shm_rank *r)
     tt_layout_even(&layouts[0], 70000 * 7 * 2 / 3, 7, 2, 1);
     tt_layout_even(&layouts[1], 4096, 1, 1, 1);
     make_v_layout(&layouts[2]);
+    tt_shm.enter(e);
     for (int i = 0; r->me == 1 && i < ROUNDS; i++) {
         struct tt_view like = { .layout = &layouts[i % 3], .nchunks = i % 3 == 1 ? 1 : 3 };
         struct tt_arrival a;
@@ -259,6 +273,7 @@ static void read_nonsense(struct shm_rank *r)
         if (i % 2 == 0)
             line->bytes = (uint32_t)(tt_view_count(&like) * like.layout->element_bytes);
         atomic_store_explicit(&line->flag, tt_shm_flag(number), memory_order_release);
+        peek_nonsense(r, e, line, number);
         if (!tt_shm.arrived(e, 0, TT_CLASS_P2P, number, &like, &a))
             suite_expect(&r->suite, false, "the line is not found");
         else if (a.bytes == 0)

@@ -278,8 +278,6 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
     for (int rank = 0; rank < head->n; rank++)
         e->light = e->light && e->peers[rank].control->fences == 1;
     tt_shm_measure_posts(e);
-    e->head.shared_from = (uintptr_t)e->own->base;
-    e->head.shared_bytes = e->map ? e->own->bytes : 0;
     e->connected = true;
     return TUTTI_OK;
 }
@@ -311,6 +309,7 @@ const struct tt_transport tt_shm = {
     .granted = tt_shm_granted,
     .arrived = tt_shm_arrived,
     .post = tt_shm_post,
+    .lend = tt_shm_lend,
     .peek = tt_shm_peek,
     .pull = tt_shm_pull,
     .release = tt_shm_release,

@@ -185,6 +185,8 @@ void tt_shm_channel_init(struct tt_shm_endpoint *e, unsigned class, int peer);
 bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *message);
 bool tt_shm_post(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number, uint32_t signature,
     const void *src, uint32_t bytes);
+bool tt_shm_lend(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number, uint32_t signature,
+    const void *src, uint32_t bytes);
 enum tt_peek tt_shm_peek(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
     uint32_t signature, uint32_t bytes, const void **payload);
 void tt_shm_measure_posts(struct tt_shm_endpoint *e);

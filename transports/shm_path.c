@@ -172,13 +172,19 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
     return true;
 }
 
-/* Longer ones may go without a copy: by a system call, or, between threads, in place. */
+/* Longer ones may go without a copy: by a system call, or, between threads, in place. Where all ranks are
+ * threads of one process, they share all memory. */
 void tt_shm_measure_posts(struct tt_shm_endpoint *e)
 {
     uint64_t most = e->pull ? e->pull_from - 1 : UINT64_MAX;
+    int same = 0;
     for (int rank = 0; rank < e->head.n; rank++)
-        if (e->map && rank != e->head.me && e->peers[rank].same)
-            most = POST_BYTES;
+        same += rank != e->head.me && e->peers[rank].same;
+    bool all = e->map && same == e->head.n - 1;
+    if (e->map && same > 0 && !all)
+        most = POST_BYTES;
+    e->head.shared_from = all ? 0 : (uintptr_t)e->own->base;
+    e->head.shared_bytes = all ? UINT64_MAX : e->map ? e->own->bytes : 0;
     e->head.post_bytes = most < e->head.slot_bytes ? most : e->head.slot_bytes;
     e->head.copy_bytes = POST_BYTES;
 }
@@ -211,6 +217,34 @@ bool tt_shm_post(struct tt_endpoint *head, int peer, enum tt_class class, uint64
     return true;
 }
 
+bool tt_shm_lend(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number, uint32_t signature,
+    const void *src, uint32_t bytes)
+{
+    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
+    struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
+    unsigned at = tt_shm_line_of(number);
+    if (!line_free(c, at))
+        return false;
+    uintptr_t address = (uintptr_t)src;
+    c->out[at].source.at = e->peers[peer].same ? address : address - (uintptr_t)e->own->base;
+    fill_line(&c->out[at], c, number, signature, bytes, TT_PATH_MAPPED, true);
+    c->reading |= 1u << at;
+    head->path_bytes[TT_PATH_MAPPED] += bytes;
+    tt_doorbell_ring_light(e->peers[peer].bell, e->light);
+    return true;
+}
+
+/* NULL: not in one run, or not in the peer's arena, or this rank may be given up while it reads. */
+static const void *lent(
+    const struct tt_shm_endpoint *e, int peer, const struct tt_shm_line *line, uint32_t bytes)
+{
+    const struct tt_shm_peer *p = &e->peers[peer];
+    uintptr_t base = line->source.at + (p->same ? 0 : (uintptr_t)p->arena->base);
+    uint64_t at;
+    bool legal = line->packed && e->entered > 0 && (p->same || tt_arena_offset(p->arena, base, bytes, &at));
+    return legal ? (const void *)base : NULL;
+}
+
 enum tt_peek tt_shm_peek(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
     uint32_t signature, uint32_t bytes, const void **payload)
 {
@@ -227,8 +261,8 @@ enum tt_peek tt_shm_peek(struct tt_endpoint *head, int peer, enum tt_class class
     else if (line->path == TT_PATH_COPIED)
         *payload = c->payload_in + (number & (TT_SLOTS - 1)) * e->slot_stride;
     else
-        return TT_PEEK_ODD;
-    return TT_PEEK_THERE;
+        *payload = line->path == TT_PATH_MAPPED ? lent(e, peer, line, bytes) : NULL;
+    return *payload != NULL ? TT_PEEK_THERE : TT_PEEK_ODD;
 }
 
 /* A line that tells of a copy has nobody's source. */

@@ -167,9 +167,13 @@ struct tt_transport {
     void (*release)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number);
 
     /* The same for messages that are one run, are copied, and have come in full. post: as send, and
-     * complete at once. peek: *payload are the bytes, until release, if they are `bytes` that were copied
-     * with this signature; if it is ODD, arrived tells. NULL: this transport has neither. */
+     * complete at once. lend: the same of shared memory, and the peer reads it in place: sent() tells when it
+     * has. peek: *payload are the bytes, until release, if they are `bytes` that were copied with this
+     * signature, or lent while this rank is inside (below); if it is ODD, arrived tells. NULL: this transport
+     * has none of them. */
     bool (*post)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number, uint32_t signature,
+        const void *src, uint32_t bytes);
+    bool (*lend)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number, uint32_t signature,
         const void *src, uint32_t bytes);
     enum tt_peek (*peek)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
         uint32_t signature, uint32_t bytes, const void **payload);
