@@ -107,6 +107,18 @@ static void find_loans(const struct tt_call *call, const struct tt_schedule *s, 
     lane->lends = lane->lends && may;
 }
 
+/* Ranks that send to each other do so at the same moment, and the line of a peer that is looked at before it
+ * is written has to travel twice. */
+static void find_answers(struct tt_lane *lane)
+{
+    bool sent = false;
+    for (uint32_t i = 0; i < lane->nmoves; i++) {
+        struct tt_move *m = &lane->moves[i];
+        m->answers = sent && (m->verb == TT_VERB_RECV || m->verb == TT_VERB_RECV_REDUCE);
+        sent = m->verb == TT_VERB_SEND;
+    }
+}
+
 /* The messages that are not empty, or, where all know all counts, those of the schedule. */
 static void count_tolls(const struct tt_op *op, struct tt_lane *lane)
 {
@@ -185,6 +197,7 @@ static bool straighten(const struct tt_call *call, const struct tt_op *op, struc
         return false;
     }
     find_loans(call, s, lane);
+    find_answers(lane);
     count_tolls(op, lane);
     keep_arrays(lane, n);
     return true;

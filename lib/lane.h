@@ -31,6 +31,7 @@ struct tt_move { /* a unit of the schedule */
     tt_fold_fn fold;
     uint32_t divisor;
     bool lends; /* what it sends, if that lies in shared memory */
+    bool answers; /* it receives right after this rank has sent */
     uint32_t first; /* of its hops */
 };
 

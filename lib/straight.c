@@ -85,6 +85,7 @@ static bool send(struct trip *t, const struct tt_move *m)
 /* Nobody reads what was lent any more. False if it is time to look around. */
 static bool await_readers(struct trip *t)
 {
+    tt_pause();
     for (uint32_t i = 0; i < t->lane->nmoves; i++) {
         const struct tt_move *m = &t->lane->moves[i];
         const struct tt_hop *hop = &t->lane->hops[m->first];
@@ -132,6 +133,8 @@ static bool receive(struct trip *t, const struct tt_move *m)
     const void *sources[TT_FOLD_MAX + 1];
     const struct tt_hop *hops = &t->lane->hops[m->first];
     uint8_t *dst = t->base[m->buffer[0]] + m->at[0];
+    if (m->answers && t->comm->wait_policy.spins > 0)
+        tt_pause();
     for (int i = 0, hop = 0; i < m->operands; i++) {
         sources[i] = i == m->own ? t->base[m->buffer[1]] + m->at[1] : await(t, &hops[hop++], m);
         if (sources[i] == NULL)

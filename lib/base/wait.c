@@ -35,17 +35,6 @@ struct waitv {
 static _Atomic uint64_t lost;
 static _Atomic bool no_waitv;
 
-static void pause_briefly(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory");
-#else
-    atomic_signal_fence(memory_order_seq_cst);
-#endif
-}
-
 static void wake(struct tt_doorbell *bell)
 {
     atomic_fetch_add_explicit(&bell->word, 1, memory_order_release);
@@ -228,7 +217,7 @@ bool tt_wait_idle(struct tt_wait *w)
 {
     if (w->stage == SPINNING && w->polls < w->policy.spins) {
         w->polls++;
-        pause_briefly();
+        tt_pause();
         return false;
     }
     if (w->stage == ARMED)

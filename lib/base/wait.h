@@ -40,6 +40,18 @@ static inline void tt_doorbell_ring_light(struct tt_doorbell *bell, bool both_re
 /* The same for many, with one fence. */
 void tt_doorbell_ring_many(struct tt_doorbell *const *bells, int n);
 
+/* Of one core, some 30 ns: what it would do next has not happened yet. */
+static inline void tt_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#else
+    atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
 struct tt_wait_policy {
     uint32_t keen_polls; /* before the first pause, of who polls by itself: most answers come sooner */
     uint32_t spins; /* polls before yielding */
