@@ -49,13 +49,9 @@ static tutti_status submit(tutti_comm *handle, struct tt_call *call)
 /* A call that was made before needs no check but of its pointers, which finding its lane was. */
 static tutti_status run_again(const struct tt_quick *q, const struct tt_lane *lane)
 {
-    struct tt_pending pending;
-    pending.call = lane->call;
+    struct tt_pending pending = { .call = lane->call };
     pending.call.send = q->send;
     pending.call.recv = q->recv;
-    pending.skip = 0;
-    pending.over = false;
-    pending.suspect = false;
     tutti_status status = tt_call_start(&pending.call, &pending.op);
     return status == TUTTI_OK ? tt_run(&pending, 1) : status;
 }

@@ -246,8 +246,9 @@ bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *a
     const struct tt_step *step = &op->schedule->steps[active->step];
     struct tt_view dst = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
     struct tt_view left = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
-    struct tt_view right = left;
-    if (step->verb == TT_VERB_REDUCE)
+    struct tt_view right;
+    bool reduces = step->verb == TT_VERB_REDUCE;
+    if (reduces)
         right = tt_exec_view(op, slice, step->right_buffer, step->right_chunk, step->nchunks);
     uint64_t total = tt_view_count(&dst);
     struct tt_targets targets;
@@ -259,11 +260,12 @@ bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *a
         void *to = (void *)tt_view_run(&dst, active->cursor, &count);
         sources[0] = (const void *)tt_view_run(&left, active->cursor, &run);
         count = run < count ? run : count;
-        sources[1] = (const void *)tt_view_run(&right, active->cursor, &run);
-        count = run < count ? run : count;
+        if (reduces) {
+            sources[1] = (const void *)tt_view_run(&right, active->cursor, &run);
+            count = run < count ? run : count;
+        }
         count = count < most ? count : most;
-        int k = step->verb == TT_VERB_REDUCE ? 2 : 1;
-        active->cursor += compute(op, step, &targets, to, sources, k, active->cursor, count);
+        active->cursor += compute(op, step, &targets, to, sources, 1 + reduces, active->cursor, count);
     }
     if (op->streams != 0)
         tt_copy_fence();
