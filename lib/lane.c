@@ -234,6 +234,9 @@ static bool is_there(const struct tt_lane *lane, uint64_t what, const struct tt_
 
 void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
 {
+    bool small = is_small(call, op), even = is_even(call);
+    if ((!small && !even) || call->created != NULL || call->met || call->total == 0)
+        return;
     uint64_t what = tt_lane_what(&(struct tt_quick){ .collective = call->collective,
         .type = call->type,
         .op = call->op,
@@ -241,13 +244,13 @@ void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
         .send = call->send,
         .recv = call->recv });
     struct tt_lane *lane = tt_lane_at(call->comm, what, asked(call));
-    if (what == 0 || call->created != NULL || call->met || call->total == 0 || is_there(lane, what, call))
+    if (what == 0 || is_there(lane, what, call))
         return;
     struct tt_lane fresh = { .what = what, .count = asked(call), .class = (uint8_t)op->class, .call = *call };
     fresh.call.entry = NULL;
     fresh.call.lane = lane;
-    bool straight = is_small(call, op) && straighten(call, op, &fresh);
-    if (!straight && (!is_even(call) || lane->moves != NULL)) /* who has moves gains more by this lane */
+    bool straight = small && straighten(call, op, &fresh);
+    if (!straight && (!even || lane->moves != NULL)) /* who has moves gains more by this lane */
         return;
     measure(call, &fresh);
     tt_call_record(call, op, &fresh.record);
