@@ -120,7 +120,8 @@ static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index
         if (op->opening[i] == 0 && s->steps[i].fold_index == 0)
             activate(op, slice, i);
     }
-    memset(slice->shelved, 0, 2 * (size_t)s->chunks * sizeof *slice->shelved);
+    if (op->shelf.base != 0)
+        memset(slice->shelved, 0, 2 * (size_t)s->chunks * sizeof *slice->shelved);
 }
 
 /* It begins now, or as soon as its gate is open. */
@@ -196,7 +197,8 @@ static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_act
 {
     const struct tt_step *step = &op->schedule->steps[active->step];
     if (!active->posted) {
-        struct tt_message message = tt_exec_message(op, slice, step);
+        struct tt_message message;
+        tt_exec_message(op, slice, step, &message);
         if (op->class == TT_CLASS_P2P && op->next_post[step->peer] != message.number)
             return false;
         if (message.bytes > 0 && !post(op, slice, active, &message))

@@ -28,10 +28,11 @@ static inline struct tt_view tt_exec_view(
     const struct tt_op *op, const struct tt_slice *slice, unsigned buffer, uint32_t chunk, uint32_t nchunks)
 {
     const struct tt_layout *layout = op->one_sided && buffer == TT_IN ? &op->given : &op->layout;
-    struct tt_view view = { layout, op->spaces[buffer], chunk, nchunks, slice->index };
+    const struct tt_space *space = &op->spaces[buffer];
+    uintptr_t base = space->base; /* by itself, so that the view is built in registers */
     if (op->window_bytes[buffer] != 0)
-        view.space.base += (uintptr_t)(slice - op->slices) * op->window_bytes[buffer];
-    return view;
+        base += (uintptr_t)(slice - op->slices) * op->window_bytes[buffer];
+    return (struct tt_view){ layout, { base, space->places, space->stride }, chunk, nchunks, slice->index };
 }
 
 /* What a message from or to this view is marked with. Where only its two ends know its length, that is part
@@ -43,21 +44,20 @@ static inline uint32_t tt_exec_signature(const struct tt_op *op, const struct tt
     return tt_exec_mark(op->signature, tt_layout_chunk(view->layout, view->chunk).count);
 }
 
-/* What a step that sends has to say. 0 bytes: nothing. */
-static inline struct tt_message tt_exec_message(
-    const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
+/* What a step that sends has to say. 0 bytes: nothing. Field by field and where it is to be: to zero it
+ * first, or to copy it, takes longer than all of this. */
+static inline void tt_exec_message(const struct tt_op *op, const struct tt_slice *slice,
+    const struct tt_step *step, struct tt_message *message)
 {
-    struct tt_message message; /* field by field: to zero it first takes longer than all of this */
-    message.peer = step->peer;
-    message.class = (uint8_t)op->class;
-    message.reduced = op->folds[TT_CHAIN] != NULL || op->user != NULL;
-    message.placed = false;
-    message.reads = 0;
-    message.number = tt_exec_number(op, slice, step);
-    message.source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
-    message.signature = tt_exec_signature(op, &message.source);
-    message.bytes = tt_view_count(&message.source) * op->layout.element_bytes;
-    return message;
+    message->peer = step->peer;
+    message->class = (uint8_t)op->class;
+    message->reduced = op->folds[TT_CHAIN] != NULL || op->user != NULL;
+    message->placed = false;
+    message->reads = 0;
+    message->number = tt_exec_number(op, slice, step);
+    message->source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
+    message->signature = tt_exec_signature(op, &message->source);
+    message->bytes = tt_view_count(&message->source) * op->layout.element_bytes;
 }
 
 static inline void tt_exec_copy(bool stream, void *to, const void *from, uint64_t bytes)

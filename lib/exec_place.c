@@ -80,7 +80,8 @@ void tt_exec_find_targets(
         if (!sends_result(&s->steps[next], unit) || slice->waiting[next] != 1 ||
             (begun && !slice->placed[next]))
             continue;
-        struct tt_message message = tt_exec_message(op, slice, &s->steps[next]);
+        struct tt_message message;
+        tt_exec_message(op, slice, &s->steps[next], &message);
         message.reads = reads(op, slice, unit, message.peer);
         slice->placed[next] = targets->n < TT_TARGETS && op->endpoint->transport->granted(op->endpoint,
                                                              &message, false, &targets->places[targets->n]);
