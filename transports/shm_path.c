@@ -154,7 +154,9 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
     c->reading &= ~(1u << at_line);
     if (path == TT_PATH_INLINE || path == TT_PATH_COPIED) {
         uint8_t *to = path == TT_PATH_INLINE ? line->payload : c->payload_out + slot * e->slot_stride;
-        if (packed)
+        if (packed && path == TT_PATH_INLINE)
+            tt_copy_few(to, (const void *)address, (uint32_t)m->bytes);
+        else if (packed)
             memcpy(to, (const void *)address, m->bytes);
         else
             copy_runs(to, &m->source, m->bytes);
