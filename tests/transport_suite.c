@@ -319,7 +319,7 @@ static void run_window(struct transport_suite *s)
 /* A number that is never used matches nothing, neither before the first one nor after laps of silence. */
 static void run_skips(struct transport_suite *s)
 {
-    static const uint64_t steps[] = { 1, 8, 16, 3, 800, 8000, 5, 64, 32 };
+    static const uint64_t steps[] = { 1, 8, 16, 3, 800, 8000, 5, 64, 128 };
     const enum tt_class class = TT_CLASS_P2P;
     struct tt_endpoint *e[2];
     uint64_t number = first_number;

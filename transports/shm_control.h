@@ -24,7 +24,7 @@ enum { TT_SHM_VERSION = 3, TT_SHM_INLINE_BYTES = 48 };
 
 /* A line costs little, so there are more of them than slots for payloads: who sends a message of a line runs
  * that far ahead. */
-enum { TT_SHM_LINES = 32, TT_SHM_ACKS_AT_ONCE = 16 };
+enum { TT_SHM_LINES = 64, TT_SHM_ACKS_AT_ONCE = 16 };
 
 /* Where the bytes of a message lie or may be put, in the memory of whoever writes this. */
 struct tt_shm_place {
@@ -62,7 +62,7 @@ struct tt_shm_acks {
 };
 _Static_assert(TT_SHM_ACKS_AT_ONCE * sizeof(uint32_t) == 64, "acknowledgements of one cache line");
 _Static_assert((TT_SLOTS & (TT_SLOTS - 1)) == 0 && (TT_SHM_LINES & (TT_SHM_LINES - 1)) == 0 &&
-                   TT_SHM_LINES <= 32 && (int)TT_SHM_LINES >= (int)TT_SLOTS,
+                   TT_SHM_LINES <= 64 && (int)TT_SHM_LINES >= (int)TT_SLOTS,
     "slots and lines are found by masks, and a line is a bit of a word");
 
 enum { TT_SHM_CALL_WORDS = sizeof(struct tt_call_record) / 8 };
@@ -108,7 +108,7 @@ struct tt_shm_channel {
     struct tt_shm_grant *grants_out;
     uint8_t *payload_out;
     const uint8_t *payload_in;
-    uint32_t reading; /* a bit for each line: what was posted last is read from the sender's memory */
+    uint64_t reading; /* a bit for each line: what was posted last is read from the sender's memory */
     uint32_t posted[TT_SHM_LINES]; /* the flag posted last */
     uint32_t acked[TT_SHM_LINES]; /* what was seen of acks_in */
     uint64_t copied[TT_SLOTS]; /* 1 + the message whose payload was copied there last; 0: none */

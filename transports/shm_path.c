@@ -151,7 +151,7 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
     if (path == TT_PATH_COPIED && !slot_free(c, slot))
         return false;
     struct tt_shm_line *line = &c->out[at_line];
-    c->reading &= ~(1u << at_line);
+    c->reading &= ~(UINT64_C(1) << at_line);
     if (path == TT_PATH_INLINE || path == TT_PATH_COPIED) {
         uint8_t *to = path == TT_PATH_INLINE ? line->payload : c->payload_out + slot * e->slot_stride;
         if (packed && path == TT_PATH_INLINE)
@@ -166,7 +166,7 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
     } else if (path != TT_PATH_PLACED) {
         line->source =
             (struct tt_shm_place){ .at = at, .stride = m->source.space.stride, .chunk = m->source.chunk };
-        c->reading |= 1u << at_line;
+        c->reading |= UINT64_C(1) << at_line;
     }
     fill_line(line, c, m->number, m->signature, (uint32_t)m->bytes, path, packed);
     head->path_bytes[path] += m->bytes;
@@ -210,9 +210,11 @@ bool tt_shm_post(struct tt_endpoint *head, int peer, enum tt_class class, uint64
         c->copied[slot] = number + 1;
     }
     fill_line(line, c, number, signature, bytes, path, true);
-    c->reading &= ~(1u << at);
+    c->reading &= ~(UINT64_C(1) << at);
     head->path_bytes[path] += bytes;
     tt_doorbell_ring_light(e->peers[peer].bell, e->light);
+    /* The peer has the lines that it read; taken back before they are needed, they come at the same time. */
+    __builtin_prefetch(&c->out[tt_shm_line_of(number + 2)], 1);
     unsigned next = tt_shm_line_of(number + 1);
     if (next % TT_SHM_ACKS_AT_ONCE == 0) /* now, while the message is on its way, for all of them */
         look_at_acks(c, next);
@@ -230,7 +232,7 @@ bool tt_shm_lend(struct tt_endpoint *head, int peer, enum tt_class class, uint64
     uintptr_t address = (uintptr_t)src;
     c->out[at].source.at = e->peers[peer].same ? address : address - (uintptr_t)e->own->base;
     fill_line(&c->out[at], c, number, signature, bytes, TT_PATH_MAPPED, true);
-    c->reading |= 1u << at;
+    c->reading |= UINT64_C(1) << at;
     head->path_bytes[TT_PATH_MAPPED] += bytes;
     tt_doorbell_ring_light(e->peers[peer].bell, e->light);
     return true;
