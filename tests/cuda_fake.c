@@ -76,12 +76,6 @@ cudaError_t cudaGetDeviceCount(int *n)
     return fake_note("cudaGetDeviceCount", "%s", "");
 }
 
-cudaError_t cudaGetDevice(int *device)
-{
-    *device = 1;
-    return fake_note("cudaGetDevice", "%s", "");
-}
-
 cudaError_t cudaSetDevice(int device)
 {
     return fake_note("cudaSetDevice", "%d", device);
@@ -95,18 +89,9 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
         .major = 9,
         .multiProcessorCount = 132,
         .pciBusID = 0x19,
+        .integrated = fake.integrated,
         .concurrentManagedAccess = 1 };
     return fake_note("cudaGetDeviceProperties", "%d", device);
-}
-
-cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
-{
-    static const char *const names[] = { "global", "local", "relaxed" };
-    static enum cudaStreamCaptureMode now = cudaStreamCaptureModeGlobal;
-    enum cudaStreamCaptureMode before = now;
-    now = *mode;
-    *mode = before;
-    return fake_note("mode", "%s", names[now]);
 }
 
 /* --- Memory. */

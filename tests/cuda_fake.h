@@ -15,6 +15,7 @@ struct fake {
     const char *missing; /* the driver has no such function */
     int driver_version;
     bool no_fds; /* descriptors cannot be exported */
+    bool integrated; /* the devices are */
     int context_device; /* of the context of this thread; -1: it has none */
     int capture; /* the status of all streams */
     struct { /* what any pointer is */

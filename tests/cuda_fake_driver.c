@@ -21,10 +21,10 @@ static CUresult set_context(CUcontext context)
     return fake_note("cuCtxSetCurrent", "%lu", number(context));
 }
 
-static CUresult context_device(CUdevice *device)
+static CUresult context_device(CUdevice *device, CUcontext context)
 {
-    *device = fake.context_device;
-    return fake_note("cuCtxGetDevice", "%s", "");
+    *device = number(context) == 22 ? 1 : fake.context_device;
+    return fake_note("cuCtxGetDevice", "%lu", number(context));
 }
 
 static CUresult attribute(int *value, CUdevice_attribute which, CUdevice device)
@@ -63,10 +63,20 @@ static CUresult pointer_attributes(unsigned n, CUpointer_attribute *which, void 
     return fake_note("cuPointerGetAttributes", "%#llx", ptr);
 }
 
-static CUresult stream_device(CUstream stream, CUdevice *device)
+static CUresult stream_context(CUstream stream, CUcontext *context)
 {
-    *device = 1;
-    return fake_note("cuStreamGetDevice", "%lu", number(stream));
+    *context = (CUcontext)(uintptr_t)22;
+    return fake_note("cuStreamGetCtx", "%lu", number(stream));
+}
+
+static CUresult exchange_mode(CUstreamCaptureMode *mode)
+{
+    static const char *const names[] = { "global", "local", "relaxed" };
+    static CUstreamCaptureMode now = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CUstreamCaptureMode before = now;
+    now = *mode;
+    *mode = before;
+    return fake_note("mode", "%s", names[now]);
 }
 
 static CUresult write_word(CUstream stream, CUdeviceptr word, cuuint32_t value, unsigned flags)
@@ -153,7 +163,8 @@ static const struct tt_cuda_driver forms = { .get_context = get_context,
     .context_device = context_device,
     .attribute = attribute,
     .pointer_attributes = pointer_attributes,
-    .stream_device = stream_device,
+    .stream_context = stream_context,
+    .exchange_mode = exchange_mode,
     .write_word = write_word,
     .wait_word = wait_word,
     .granularity = granularity,
@@ -178,10 +189,11 @@ static const struct {
 } named[] = {
     FORM(cuCtxGetCurrent, 4000, 0, get_context),
     FORM(cuCtxSetCurrent, 4000, 0, set_context),
-    FORM(cuCtxGetDevice, 2000, 13000, context_device),
+    FORM(cuCtxGetDevice, 13000, 0, context_device),
     FORM(cuDeviceGetAttribute, 2000, 0, attribute),
     FORM(cuPointerGetAttributes, 7000, 0, pointer_attributes),
-    FORM(cuStreamGetDevice, 12080, 0, stream_device),
+    FORM(cuStreamGetCtx, 9020, 12050, stream_context),
+    FORM(cuThreadExchangeStreamCaptureMode, 10010, 0, exchange_mode),
     FORM(cuStreamWriteValue32, 11070, 0, write_word),
     FORM(cuStreamWaitValue32, 11070, 0, wait_word),
     FORM(cuMemGetAllocationGranularity, 10020, 0, granularity),

@@ -63,7 +63,7 @@ Test(cuda_table, questions_make_no_context)
     called(dev->facts(1, &facts), "cudaGetDeviceProperties(1)");
     called(dev->current(&device), "cuCtxGetCurrent()");
     cr_expect(n == 2 && device == -1);
-    called(dev->stream_device(stream, &device), "cuStreamGetDevice(5)");
+    called(dev->stream_device(stream, &device), "cuStreamGetCtx(5) cuCtxGetDevice(22)");
     cr_expect_eq(device, 1);
     called(dev->stream_device(NULL, &device), "cuCtxGetCurrent()");
     cr_expect_eq(device, -1);
@@ -79,7 +79,8 @@ Test(cuda_table, facts)
     cr_expect(facts.capability == 90 && facts.sms == 132 && facts.bytes == 1 << 20);
     cr_expect(facts.words && facts.managed && facts.fds && !facts.shared_context);
     fake.no_fds = true;
-    cr_expect(dev->facts(0, &facts) == TT_DEV_OK && !facts.fds);
+    fake.integrated = true;
+    cr_expect(dev->facts(0, &facts) == TT_DEV_OK && !facts.fds && !facts.words);
     memset(&facts, 9, sizeof facts);
     fail("cudaGetDeviceProperties", cudaErrorInvalidDevice);
     cr_expect(dev->facts(0, &facts) == TT_DEV_ABSENT && facts.sms == 0x09090909, "an output is set");
@@ -89,11 +90,11 @@ Test(cuda_table, current_and_default_streams)
 {
     int device = 7;
     fake.context_device = 1;
-    called(dev->current(&device), "cuCtxGetCurrent() cuCtxGetDevice()");
+    called(dev->current(&device), "cuCtxGetCurrent() cuCtxGetDevice(21)");
     cr_expect_eq(device, 1);
     void *const defaults[] = { NULL, cudaStreamLegacy, TT_DEV_STREAM_PER_THREAD };
     for (int i = 0; i < 3; i++) {
-        called(dev->stream_device(defaults[i], &device), "cuCtxGetCurrent() cuCtxGetDevice()");
+        called(dev->stream_device(defaults[i], &device), "cuCtxGetCurrent() cuCtxGetDevice(21)");
         cr_expect_eq(device, 1);
     }
     fake.context_device = -1;
@@ -105,9 +106,9 @@ Test(cuda_table, use)
 {
     called(dev->use(1), "cuCtxGetCurrent() mode(relaxed) cudaSetDevice(1) mode(global)");
     fake.context_device = 1;
-    called(dev->use(1), "cuCtxGetCurrent() cuCtxGetDevice()");
-    called(dev->use(0), "cuCtxGetCurrent() cuCtxGetDevice() mode(relaxed) cudaSetDevice(0) mode(global)");
-    called(dev->use(-1), "cuCtxGetCurrent() cuCtxGetDevice() cuCtxSetCurrent(0)");
+    called(dev->use(1), "cuCtxGetCurrent() cuCtxGetDevice(21)");
+    called(dev->use(0), "cuCtxGetCurrent() cuCtxGetDevice(21) mode(relaxed) cudaSetDevice(0) mode(global)");
+    called(dev->use(-1), "cuCtxGetCurrent() cuCtxGetDevice(21) cuCtxSetCurrent(0)");
 }
 
 /* --- What may wait is allowed while another thread captures, also where it fails. */
@@ -379,10 +380,12 @@ Test(cuda_table, graphs_retain)
 
 Test(cuda_table, segments_by_descriptor)
 {
+    fake.context_device = 1;
     struct tt_dev_segment segment;
     struct tt_dev_export out;
     called(dev->segment_alloc(1000, &segment),
-        "cudaGetDevice() mode(relaxed) cuMemCreate(65536, device 1, handles 1, 0) cuMemAddressReserve(65536, "
+        "cuCtxGetDevice(0) mode(relaxed) cuMemCreate(65536, device 1, handles 1, 0) "
+        "cuMemAddressReserve(65536, "
         "0, 0, 0) "
         "cuMemMap(0x6000, 65536, 0, 31, 0) cuMemSetAccess(0x6000, 65536, device 1, 3, 1) mode(global)");
     cr_expect(
@@ -398,7 +401,7 @@ Test(cuda_table, segments_by_descriptor)
 
     out.fd = 44;
     called(dev->segment_import(&out, &segment),
-        "cudaGetDevice() mode(relaxed) cuMemImportFromShareableHandle(44, 1) cuMemAddressReserve(65536, 0, "
+        "cuCtxGetDevice(0) mode(relaxed) cuMemImportFromShareableHandle(44, 1) cuMemAddressReserve(65536, 0, "
         "0, 0) "
         "cuMemMap(0x6000, 65536, 0, 32, 0) cuMemSetAccess(0x6000, 65536, device 1, 3, 1) mode(global)");
     cr_expect(segment.base == (void *)0x6000 && segment.bytes == 65536 && segment.imported);
@@ -410,15 +413,16 @@ Test(cuda_table, segments_by_legacy_handle)
 {
     struct tt_dev_segment segment;
     struct tt_dev_export out;
+    fake.context_device = 1;
     fake.no_fds = true;
-    called(
-        dev->segment_alloc(1000, &segment), "cudaGetDevice() mode(relaxed) cudaMalloc(2097152) mode(global)");
+    called(dev->segment_alloc(1000, &segment),
+        "cuCtxGetDevice(0) mode(relaxed) cudaMalloc(2097152) mode(global)");
     cr_expect(segment.base == (void *)0x1000 && segment.bytes == 2 << 20 && segment.device == 1);
     called(dev->segment_export(&segment, &out), "cudaIpcGetMemHandle(0x1000)");
     cr_expect(out.fd == -1 && out.handle[0] == 7 && out.handle[TT_DEV_HANDLE_BYTES - 1] == 7);
     called(dev->segment_free(&segment), "mode(relaxed) cudaFree(0x1000) mode(global)");
     called(dev->segment_import(&out, &segment),
-        "cudaGetDevice() mode(relaxed) cudaIpcOpenMemHandle(7, 1) mode(global)");
+        "cuCtxGetDevice(0) mode(relaxed) cudaIpcOpenMemHandle(7, 1) mode(global)");
     cr_expect(segment.base == (void *)0x5000 && segment.bytes == 2 << 20 && segment.imported);
     called(dev->segment_free(&segment), "mode(relaxed) cudaIpcCloseMemHandle(0x5000) mode(global)");
 }
@@ -492,10 +496,10 @@ Test(cuda_table, driver_that_is_absent_or_old)
 Test(cuda_table, driver_that_lacks_a_function)
 {
     int device = 7;
-    fake.missing = "cuStreamGetDevice";
+    fake.missing = "cuStreamGetCtx";
     for (int i = 0; i < 2; i++) {
         cr_expect_eq(dev->current(&device), TT_DEV_OLD);
-        cr_expect_eq(strncmp(dev->why(), "cuStreamGetDevice: ", 19), 0, "%s", dev->why());
+        cr_expect_eq(strncmp(dev->why(), "cuStreamGetCtx: ", 16), 0, "%s", dev->why());
         cr_expect_eq(dev->wait_word(stream, some, 1), TT_DEV_OLD);
     }
     cr_expect_str_eq(fake_calls(), "");

@@ -11,7 +11,7 @@
 _Static_assert(cudaEventRecordExternal == cudaEventWaitExternal, "one flag for both");
 
 /* The end of a call that could disturb another thread's capture. */
-static enum tt_dev_error relaxed(enum cudaStreamCaptureMode mode, const char *call, int code)
+static enum tt_dev_error relaxed(CUstreamCaptureMode mode, const char *call, int code)
 {
     tt_cuda_restore(mode);
     return tt_cuda_check(call, code);
@@ -36,11 +36,13 @@ static enum tt_dev_error facts(int device, struct tt_dev_facts *facts)
     *facts = (struct tt_dev_facts){ .capability = properties.major * 10 + properties.minor,
         .sms = properties.multiProcessorCount,
         .bytes = properties.totalGlobalMem,
-        .words = true,
         .managed = properties.concurrentManagedAccess != 0,
         .fds = tt_cuda_exports_fds(driver, device),
         .shared_context = properties.mpsEnabled != 0 };
     snprintf(facts->name, sizeof facts->name, "%.63s", properties.name);
+    /* On an integrated GPU (GB10) launches behind a wait were seen to block the host, and graphs did not
+     * wait. */
+    facts->words = properties.integrated == 0;
     /* Slices of one GPU (MIG) have one address on the bus; only their identities differ. */
     const unsigned char *uuid = (const unsigned char *)properties.uuid.bytes;
     snprintf(facts->address, sizeof facts->address, "%04x:%02x:%02x.0/%02x%02x%02x%02x",
@@ -63,7 +65,7 @@ static enum tt_dev_error current(int *device)
     }
     if (code != CUDA_SUCCESS)
         return tt_cuda_check("cuCtxGetCurrent", code);
-    return tt_cuda_check("cuCtxGetDevice", driver->context_device(device));
+    return tt_cuda_check("cuCtxGetDevice", driver->context_device(device, context));
 }
 
 /* A context of that device that the user made himself stays. */
@@ -78,7 +80,7 @@ static enum tt_dev_error use(int device)
         return error;
     if (device < 0)
         return tt_cuda_check("cuCtxSetCurrent", driver->set_context(NULL));
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     return relaxed(mode, "cudaSetDevice", cudaSetDevice(device));
 }
 
@@ -86,38 +88,38 @@ static enum tt_dev_error use(int device)
 
 static enum tt_dev_error alloc(size_t bytes, void **ptr)
 {
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     return relaxed(mode, "cudaMalloc", cudaMalloc(ptr, bytes));
 }
 
 static enum tt_dev_error free_device(void *ptr)
 {
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     return relaxed(mode, "cudaFree", cudaFree(ptr));
 }
 
 static enum tt_dev_error alloc_managed(size_t bytes, void **ptr)
 {
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     return relaxed(mode, "cudaMallocManaged", cudaMallocManaged(ptr, bytes, cudaMemAttachGlobal));
 }
 
 static enum tt_dev_error alloc_pinned(size_t bytes, void **ptr)
 {
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     return relaxed(
         mode, "cudaHostAlloc", cudaHostAlloc(ptr, bytes, cudaHostAllocPortable | cudaHostAllocMapped));
 }
 
 static enum tt_dev_error free_pinned(void *ptr)
 {
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     return relaxed(mode, "cudaFreeHost", cudaFreeHost(ptr));
 }
 
 static enum tt_dev_error pin(void *ptr, size_t bytes, void **seen)
 {
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     int code = cudaHostRegister(ptr, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
     if (code != cudaSuccess)
         return relaxed(mode, "cudaHostRegister", code);
@@ -129,7 +131,7 @@ static enum tt_dev_error pin(void *ptr, size_t bytes, void **seen)
 
 static enum tt_dev_error unpin(void *ptr)
 {
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     return relaxed(mode, "cudaHostUnregister", cudaHostUnregister(ptr));
 }
 
@@ -192,7 +194,7 @@ static enum tt_dev_error fill(void *dst, int byte, size_t bytes, void *stream)
 static enum tt_dev_error stream_create(void **stream)
 {
     cudaStream_t made;
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     enum tt_dev_error error =
         relaxed(mode, "cudaStreamCreateWithFlags", cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
     if (error == TT_DEV_OK)
@@ -202,32 +204,36 @@ static enum tt_dev_error stream_create(void **stream)
 
 static enum tt_dev_error stream_destroy(void *stream)
 {
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     return relaxed(mode, "cudaStreamDestroy", cudaStreamDestroy(stream));
 }
 
 static enum tt_dev_error stream_query(void *stream)
 {
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     return relaxed(mode, "cudaStreamQuery", cudaStreamQuery(stream));
 }
 
 static enum tt_dev_error stream_sync(void *stream)
 {
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     return relaxed(mode, "cudaStreamSynchronize", cudaStreamSynchronize(stream));
 }
 
-/* The default streams belong to whatever device the thread uses, if it uses one. */
+/* The default streams belong to whatever device the thread uses, if it uses one. cuStreamGetDevice would
+ * spoil a capture of the stream; its context may be asked for at any time. */
 static enum tt_dev_error stream_device(void *stream, int *device)
 {
     const struct tt_cuda_driver *driver;
+    CUcontext context = NULL;
     if (stream == NULL || stream == cudaStreamLegacy || stream == cudaStreamPerThread)
         return current(device);
     enum tt_dev_error error = tt_cuda_driver(&driver);
+    if (error == TT_DEV_OK)
+        error = tt_cuda_check("cuStreamGetCtx", driver->stream_context(stream, &context));
     if (error != TT_DEV_OK)
         return error;
-    return tt_cuda_check("cuStreamGetDevice", driver->stream_device(stream, device));
+    return tt_cuda_check("cuCtxGetDevice", driver->context_device(device, context));
 }
 
 static enum tt_dev_error stream_capture(void *stream, struct tt_dev_capture *capture)
@@ -250,7 +256,7 @@ static enum tt_dev_error stream_capture(void *stream, struct tt_dev_capture *cap
 static enum tt_dev_error event_create(bool timed, void **event)
 {
     cudaEvent_t made;
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     enum tt_dev_error error = relaxed(mode, "cudaEventCreateWithFlags",
         cudaEventCreateWithFlags(&made, timed ? cudaEventDefault : cudaEventDisableTiming));
     if (error == TT_DEV_OK)
@@ -260,7 +266,7 @@ static enum tt_dev_error event_create(bool timed, void **event)
 
 static enum tt_dev_error event_destroy(void *event)
 {
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     return relaxed(mode, "cudaEventDestroy", cudaEventDestroy(event));
 }
 
@@ -295,7 +301,7 @@ static enum tt_dev_error event_wait(void *event, void *stream, bool external)
 
 static enum tt_dev_error event_query(void *event)
 {
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     return relaxed(mode, "cudaEventQuery", cudaEventQuery(event));
 }
 
@@ -336,7 +342,7 @@ static enum tt_dev_error host_call(void *stream, void (*call)(void *), void *arg
 /* Asking for the attributes of a kernel loads it; its first launch would, and might wait for all streams. */
 static enum tt_dev_error preload(void)
 {
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     int code = cudaSuccess;
     const void *last = NULL; /* a kernel may have several numbers, one after the other */
     for (uint32_t i = 0; code == cudaSuccess && i < tt_dev_kernels(); i++) {
@@ -355,7 +361,7 @@ static enum tt_dev_error occupancy(uint32_t kernel, uint32_t block, uint32_t sha
     struct tt_dev_kernel found;
     if (!tt_dev_kernel_find(kernel, &found))
         return tt_cuda_check("occupancy: there is no such kernel", cudaErrorInvalidDeviceFunction);
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     return relaxed(mode, "cudaOccupancyMaxActiveBlocksPerMultiprocessor",
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(
             blocks_per_sm, found.function, (int)block, shared_bytes));
@@ -411,7 +417,7 @@ static enum tt_dev_error graph_destroy(void *graph)
 static enum tt_dev_error graph_instantiate(void *graph, void **runnable)
 {
     cudaGraphExec_t made;
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     enum tt_dev_error error = relaxed(mode, "cudaGraphInstantiate", cudaGraphInstantiate(&made, graph, 0));
     if (error == TT_DEV_OK)
         *runnable = made;
@@ -425,7 +431,7 @@ static enum tt_dev_error graph_launch(void *runnable, void *stream)
 
 static enum tt_dev_error runnable_destroy(void *runnable)
 {
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     return relaxed(mode, "cudaGraphExecDestroy", cudaGraphExecDestroy(runnable));
 }
 

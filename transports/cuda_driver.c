@@ -115,18 +115,6 @@ const char *tt_cuda_describe(void)
     return text;
 }
 
-enum cudaStreamCaptureMode tt_cuda_relax(void)
-{
-    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    (void)cudaThreadExchangeStreamCaptureMode(&mode);
-    return mode;
-}
-
-void tt_cuda_restore(enum cudaStreamCaptureMode mode)
-{
-    (void)cudaThreadExchangeStreamCaptureMode(&mode);
-}
-
 /* --- The driver's functions: by name, and by the CUDA version that gave them the form used here. */
 #define ROW(name, version, field)                                                                            \
     {                                                                                                        \
@@ -139,10 +127,11 @@ static const struct {
 } wanted[] = {
     ROW(cuCtxGetCurrent, 4000, get_context),
     ROW(cuCtxSetCurrent, 4000, set_context),
-    ROW(cuCtxGetDevice, 2000, context_device),
+    ROW(cuCtxGetDevice, 13000, context_device),
     ROW(cuDeviceGetAttribute, 2000, attribute),
     ROW(cuPointerGetAttributes, 7000, pointer_attributes),
-    ROW(cuStreamGetDevice, 12080, stream_device),
+    ROW(cuStreamGetCtx, 9020, stream_context),
+    ROW(cuThreadExchangeStreamCaptureMode, 10010, exchange_mode),
     ROW(cuStreamWriteValue32, 11070, write_word),
     ROW(cuStreamWaitValue32, 11070, wait_word),
     ROW(cuMemGetAllocationGranularity, 10020, granularity),
@@ -184,4 +173,21 @@ enum tt_dev_error tt_cuda_driver(const struct tt_cuda_driver **driver)
     pthread_once(&looked, look);
     *driver = &found;
     return tt_cuda_check(look_call, look_code);
+}
+
+/* Asked of the driver: the runtime might make a context on the way. Without a driver there is no capture. */
+CUstreamCaptureMode tt_cuda_relax(void)
+{
+    const struct tt_cuda_driver *driver;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (tt_cuda_driver(&driver) == TT_DEV_OK)
+        driver->exchange_mode(&mode);
+    return mode;
+}
+
+void tt_cuda_restore(CUstreamCaptureMode mode)
+{
+    const struct tt_cuda_driver *driver;
+    if (tt_cuda_driver(&driver) == TT_DEV_OK)
+        driver->exchange_mode(&mode);
 }

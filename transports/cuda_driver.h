@@ -13,10 +13,11 @@
 struct tt_cuda_driver {
     PFN_cuCtxGetCurrent_v4000 get_context;
     PFN_cuCtxSetCurrent_v4000 set_context;
-    PFN_cuCtxGetDevice_v2000 context_device;
+    PFN_cuCtxGetDevice_v13000 context_device;
     PFN_cuDeviceGetAttribute_v2000 attribute;
     PFN_cuPointerGetAttributes_v7000 pointer_attributes;
-    PFN_cuStreamGetDevice_v12080 stream_device;
+    PFN_cuStreamGetCtx_v9020 stream_context;
+    PFN_cuThreadExchangeStreamCaptureMode_v10010 exchange_mode;
     PFN_cuStreamWriteValue32_v11070 write_word;
     PFN_cuStreamWaitValue32_v11070 wait_word;
     PFN_cuMemGetAllocationGranularity_v10020 granularity;
@@ -41,8 +42,8 @@ const char *tt_cuda_describe(void);
 
 /* While any thread captures a stream in global mode, what may wait for the device is refused to all threads,
  * and the attempt spoils the capture. What stands between these two is not: it is Tutti's own business. */
-enum cudaStreamCaptureMode tt_cuda_relax(void);
-void tt_cuda_restore(enum cudaStreamCaptureMode mode);
+CUstreamCaptureMode tt_cuda_relax(void);
+void tt_cuda_restore(CUstreamCaptureMode mode);
 
 /* cuda_segment.c */
 bool tt_cuda_exports_fds(const struct tt_cuda_driver *driver, int device);

@@ -104,10 +104,10 @@ enum tt_dev_error tt_cuda_segment_alloc(size_t bytes, struct tt_dev_segment *seg
     int device;
     enum tt_dev_error error = tt_cuda_driver(&driver);
     if (error == TT_DEV_OK)
-        error = tt_cuda_check("cudaGetDevice", cudaGetDevice(&device));
+        error = tt_cuda_check("cuCtxGetDevice", driver->context_device(&device, NULL));
     if (error != TT_DEV_OK)
         return error;
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     error = tt_cuda_exports_fds(driver, device) ? alloc_virtual(driver, bytes, device, segment)
                                                 : alloc_legacy(bytes, device, segment);
     tt_cuda_restore(mode);
@@ -165,10 +165,10 @@ enum tt_dev_error tt_cuda_segment_import(const struct tt_dev_export *from, struc
     struct tt_dev_segment form = { .bytes = from->bytes, .imported = true };
     enum tt_dev_error error = tt_cuda_driver(&driver);
     if (error == TT_DEV_OK)
-        error = tt_cuda_check("cudaGetDevice", cudaGetDevice(&form.device));
+        error = tt_cuda_check("cuCtxGetDevice", driver->context_device(&form.device, NULL));
     if (error != TT_DEV_OK)
         return error;
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     error = from->fd >= 0 ? import_virtual(driver, from->fd, &form, segment)
                           : import_legacy(from->handle, form, segment);
     tt_cuda_restore(mode);
@@ -194,7 +194,7 @@ enum tt_dev_error tt_cuda_segment_free(struct tt_dev_segment *segment)
     enum tt_dev_error error = tt_cuda_driver(&driver);
     if (error != TT_DEV_OK)
         return error;
-    enum cudaStreamCaptureMode mode = tt_cuda_relax();
+    CUstreamCaptureMode mode = tt_cuda_relax();
     if (segment->handle != NULL)
         error = free_virtual(driver, segment);
     else if (segment->imported)
