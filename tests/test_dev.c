@@ -82,6 +82,13 @@ Test(dev, no_device)
     fails(stub, TUTTI_UNSUPPORTED, "libtutti_stub.so: count: ");
 }
 
+Test(dev, count_fails)
+{
+    setenv("TUTTI_STUB", "fail=count:1", 1);
+    fails(stub, TUTTI_UNSUPPORTED, "count: told to fail");
+    fails(stub, TUTTI_UNSUPPORTED, "count: told to fail");
+}
+
 static pthread_barrier_t gate;
 
 static void *find_at_once(void *dev)

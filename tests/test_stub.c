@@ -31,7 +31,22 @@ Test(stub, devices_and_their_facts)
     cr_expect(strcmp(facts[0].address, facts[1].address) != 0 && facts[1].bytes == 64 << 20);
     cr_expect(dev->use(1) == TT_DEV_OK && dev->current(&current) == TT_DEV_OK && current == 1);
     cr_expect(dev->use(2) == TT_DEV_ABSENT && strstr(dev->why(), "device is 2") != NULL);
+    cr_expect(dev->use(-1) == TT_DEV_OK && dev->current(&current) == TT_DEV_OK && current == -1);
     cr_expect_not(tt_stub()->configure("devices=1"), "it is too late");
+}
+
+Test(stub, thread_that_uses_no_device)
+{
+    int device = 7;
+    struct tt_dev_pointer what;
+    rig_start("devices=2");
+    cr_assert(dev->use(-1) == TT_DEV_OK);
+    cr_expect_eq(dev->classify(&what, &what), TT_DEV_INVALID);
+    cr_expect(dev->stream_device(NULL, &device) == TT_DEV_OK && device == -1);
+    cr_expect(dev->current(&device) == TT_DEV_OK && device == -1, "asking uses none");
+    cr_assert(dev->use(1) == TT_DEV_OK);
+    cr_expect_eq(dev->classify(&what, &what), TT_DEV_OK);
+    cr_expect(dev->stream_device(NULL, &device) == TT_DEV_OK && device == 1);
 }
 
 Test(stub, no_device)

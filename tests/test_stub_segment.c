@@ -56,13 +56,14 @@ static int child(int channel, const char *configuration)
     rig_open();
     wrong += !stub->configure(configuration);
     wrong += !receive_export(channel, &export);
+    wrong += dev->use(1) != TT_DEV_OK;
     wrong += dev->segment_import(&export, &segment) != TT_DEV_OK;
     if (wrong != 0)
         return wrong;
     wrong += !segment.imported || segment.bytes != ROUNDED || segment.device != 1;
     wrong += dev->classify((char *)segment.base + 5, &what) != TT_DEV_OK;
     wrong += what.kind != TT_DEV_DEVICE || what.device != 1 || what.bytes != ROUNDED;
-    wrong += dev->use(1) != TT_DEV_OK || dev->alloc_pinned(64, (void **)&pinned) != TT_DEV_OK;
+    wrong += dev->alloc_pinned(64, (void **)&pinned) != TT_DEV_OK;
     wrong += dev->wait_word(NULL, segment.base, 1) != TT_DEV_OK;
     wrong += dev->copy(pinned, (char *)segment.base + ROUNDED - 4, 4, NULL) != TT_DEV_OK;
     wrong += dev->write_word(NULL, (uint32_t *)segment.base + 1, 77) != TT_DEV_OK;

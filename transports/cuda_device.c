@@ -135,7 +135,8 @@ static enum tt_dev_error unpin(void *ptr)
     return relaxed(mode, "cudaHostUnregister", cudaHostUnregister(ptr));
 }
 
-/* Asked for several attributes at once the driver takes any address; what it does not know stays as it is. */
+/* Asked for several attributes at once the driver takes any address; what it does not know stays as it is. In
+ * a thread without a context it knows nothing, and some versions do not even say so. */
 static enum tt_dev_error classify(const void *ptr, struct tt_dev_pointer *what)
 {
     const struct tt_cuda_driver *driver;
@@ -148,7 +149,12 @@ static enum tt_dev_error classify(const void *ptr, struct tt_dev_pointer *what)
         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
         CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_BUFFER_ID };
     void *values[] = { &type, &managed, &device, &base, &bytes, &id };
+    int used;
     enum tt_dev_error error = tt_cuda_driver(&driver);
+    if (error == TT_DEV_OK)
+        error = current(&used);
+    if (error == TT_DEV_OK && used < 0)
+        return tt_cuda_check("classify: this thread uses no device", cudaErrorDeviceUninitialized);
     if (error == TT_DEV_OK)
         error = tt_cuda_check(
             "cuPointerGetAttributes", driver->pointer_attributes(sizeof values / sizeof values[0], attributes,

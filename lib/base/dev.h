@@ -93,13 +93,14 @@ struct tt_dev {
     const char *(*why)(
         void); /* of this thread's last error: the function, what was wrong, the runtime's name */
 
-    /* Devices. `current`: of this thread; -1 if it has used none yet. */
+    /* Devices. `current`: of this thread; -1 if it has used none yet, or `use` of -1 was the last. */
     enum tt_dev_error (*count)(int *n);
     enum tt_dev_error (*facts)(int device, struct tt_dev_facts *facts);
     enum tt_dev_error (*current)(int *device);
     enum tt_dev_error (*use)(int device);
 
-    /* Memory. `pin` makes host memory of the caller pinned: *seen is the address by which devices know it. */
+    /* Memory. `pin` makes host memory of the caller pinned: *seen is the address by which devices know it.
+     * `classify` is for threads that use a device; in others it is INVALID. */
     enum tt_dev_error (*alloc)(size_t bytes, void **ptr);
     enum tt_dev_error (*free)(void *ptr);
     enum tt_dev_error (*alloc_managed)(size_t bytes, void **ptr);
@@ -115,7 +116,8 @@ struct tt_dev {
         size_t row_bytes, size_t rows, void *stream);
     enum tt_dev_error (*fill)(void *dst, int byte, size_t bytes, void *stream);
 
-    /* Streams; those made here do not wait for the legacy one. `stream_sync` is for tests and benchmarks. */
+    /* Streams; those made here do not wait for the legacy one. `stream_sync` is for tests and benchmarks.
+     * `stream_device` of a default stream is as `current`. */
     enum tt_dev_error (*stream_create)(void **stream);
     enum tt_dev_error (*stream_destroy)(void *stream);
     enum tt_dev_error (*stream_query)(void *stream);
@@ -146,14 +148,15 @@ struct tt_dev {
     enum tt_dev_error (*launch)(const struct tt_dev_launch *launch, void *stream);
 
     /* Segments. An export holds a descriptor (to be closed by who has it) or a handle; `import` is for other
-     * processes: in the one that allocated it it is INVALID. */
+     * processes: in the one that allocated it it is INVALID, where the runtime can tell. Who imports maps it
+     * for his current device. All have freed an import before the owner frees the segment. */
     enum tt_dev_error (*segment_alloc)(size_t bytes, struct tt_dev_segment *segment);
     enum tt_dev_error (*segment_export)(const struct tt_dev_segment *segment, struct tt_dev_export *out);
     enum tt_dev_error (*segment_import)(const struct tt_dev_export *from, struct tt_dev_segment *segment);
     enum tt_dev_error (*segment_free)(struct tt_dev_segment *segment); /* or unmap, if it is imported */
 
     /* Graphs. `graph_retain`: `release` is called when the graph and all that was made of it are gone; on a
-     * thread of the runtime, under the rules of host_call. */
+     * thread of the runtime, under the rules of host_call. After an error it is not called. */
     enum tt_dev_error (*capture_begin)(void *stream);
     enum tt_dev_error (*capture_end)(void *stream, void **graph);
     enum tt_dev_error (*graph_retain)(void *graph, void (*release)(void *), void *argument);

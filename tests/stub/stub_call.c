@@ -143,6 +143,11 @@ struct stub_device *tt_stub_current(void)
     return &tt_stub_runtime.devices[current_device];
 }
 
+int tt_stub_used(void)
+{
+    return current_device;
+}
+
 void tt_stub_calling_host(bool calling)
 {
     calls_host = calling;
@@ -190,7 +195,6 @@ static bool breaks_captures(enum stub_function function)
 
 enum tt_dev_error tt_stub_enter(enum stub_function function)
 {
-    uint64_t call = atomic_fetch_add(&functions[function].calls, 1) + 1;
     if (atomic_load(&forked))
         return tt_stub_fail(
             TT_DEV_INVALID, function, "this process was forked after its parent's first call");
@@ -198,6 +202,7 @@ enum tt_dev_error tt_stub_enter(enum stub_function function)
         return tt_stub_fail(
             TT_DEV_INVALID, function, "a function that a stream calls must not use the table");
     pthread_once(&begin_once, begin);
+    uint64_t call = atomic_fetch_add(&functions[function].calls, 1) + 1;
     if (config_why[0] != '\0')
         return tt_stub_fail(TT_DEV_ABSENT, function, "%s", config_why);
     if (tt_stub_runtime.config.devices == 0)
@@ -262,7 +267,7 @@ enum tt_dev_error tt_stub_use(int device)
     enum tt_dev_error error = tt_stub_enter(STUB_use);
     if (error != TT_DEV_OK)
         return error;
-    if (device < 0 || device >= n)
+    if (device < -1 || device >= n)
         return tt_stub_fail(TT_DEV_ABSENT, STUB_use, "device is %d; there are %d", device, n);
     current_device = device;
     return TT_DEV_OK;

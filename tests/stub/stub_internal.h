@@ -212,6 +212,7 @@ enum tt_dev_error tt_stub_fail(enum tt_dev_error error, enum stub_function funct
 const char *tt_stub_why(void);
 /* Of this thread; a thread that has used none is given number 0. */
 struct stub_device *tt_stub_current(void);
+int tt_stub_used(void); /* its number; -1: none yet */
 bool tt_stub_configure(const char *text);
 uint64_t tt_stub_calls(const char *function);
 bool tt_stub_fail_call(const char *function, uint64_t k, enum tt_dev_error error);

@@ -293,6 +293,8 @@ enum tt_dev_error tt_stub_unpin(void *ptr)
 enum tt_dev_error tt_stub_classify(const void *ptr, struct tt_dev_pointer *what)
 {
     enum tt_dev_error error = tt_stub_enter(STUB_classify);
+    if (error == TT_DEV_OK && tt_stub_used() < 0)
+        error = tt_stub_fail(TT_DEV_INVALID, STUB_classify, "this thread uses no device");
     if (error != TT_DEV_OK)
         return error;
     pthread_mutex_lock(&tt_stub_runtime.lock);

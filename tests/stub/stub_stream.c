@@ -150,6 +150,12 @@ enum tt_dev_error tt_stub_stream_sync(void *handle)
 enum tt_dev_error tt_stub_stream_device(void *handle, int *device)
 {
     enum tt_dev_error error;
+    if (tt_stub_used() < 0 && (handle == NULL || handle == TT_DEV_STREAM_PER_THREAD)) {
+        error = tt_stub_enter(STUB_stream_device);
+        if (error == TT_DEV_OK)
+            *device = -1;
+        return error;
+    }
     const struct stub_stream *stream = tt_stub_stream_enter(handle, STUB_stream_device, &error);
     if (stream != NULL)
         *device = stream->device->number;
