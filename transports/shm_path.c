@@ -115,7 +115,10 @@ static bool line_free(struct tt_shm_channel *c, unsigned line)
 static bool released(struct tt_shm_channel *c, uint64_t number)
 {
     unsigned line = tt_shm_line_of(number);
-    return c->posted[line] != tt_shm_flag(number) || line_free(c, line);
+    uint32_t flag = tt_shm_flag(number);
+    if (c->posted[line] == flag && c->acked[line] != flag)
+        c->acked[line] = atomic_load_explicit(&c->acks_in->flag[line], memory_order_acquire);
+    return c->posted[line] != flag || c->acked[line] == flag;
 }
 
 /* Whose payload was there has been released. */
