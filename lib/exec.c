@@ -242,27 +242,6 @@ static void retire(struct tt_op *op, struct tt_slice *slice, uint32_t position)
             activate(op, slice, op->turn[i]);
 }
 
-/* What was lent and is still read: nothing else follows from it (lane.c). */
-static bool is_outstanding(struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
-{
-    return step->verb == TT_VERB_SEND && !op->endpoint->transport->sent(op->endpoint, step->peer, op->class,
-                                             tt_exec_number(op, slice, step));
-}
-
-void tt_exec_skip(struct tt_op *op, uint32_t step)
-{
-    struct tt_slice *slice = &op->slices[0];
-    for (uint32_t i = 0; i < slice->nactive;) {
-        struct tt_active *active = &slice->active[i];
-        bool skipped = active->step < step;
-        active->posted = skipped && is_outstanding(op, slice, &op->schedule->steps[active->step]);
-        if (skipped && !active->posted)
-            retire(op, slice, i);
-        else
-            i++;
-    }
-}
-
 /* How many messages a chunk was: none if it is empty. */
 static uint64_t messages_of(const struct tt_layout *layout, uint32_t chunk)
 {
@@ -300,6 +279,29 @@ static void next_slice(struct tt_op *op, struct tt_slice *slice)
         take_slice(op, slice, slice->index + TT_WINDOW);
     if (op->gate != NULL)
         tell_done(op);
+}
+
+/* What was lent and is still read: nothing else follows from it (lane.c). */
+static bool is_outstanding(struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
+{
+    return step->verb == TT_VERB_SEND && !op->endpoint->transport->sent(op->endpoint, step->peer, op->class,
+                                             tt_exec_number(op, slice, step));
+}
+
+void tt_exec_skip(struct tt_op *op, uint32_t step)
+{
+    struct tt_slice *slice = &op->slices[0];
+    for (uint32_t i = 0; i < slice->nactive;) {
+        struct tt_active *active = &slice->active[i];
+        bool skipped = active->step < step;
+        active->posted = skipped && is_outstanding(op, slice, &op->schedule->steps[active->step]);
+        if (skipped && !active->posted)
+            retire(op, slice, i);
+        else
+            i++;
+    }
+    if (op->slices_left > 0 && slice->left == 0)
+        next_slice(op, slice);
 }
 
 enum tt_progress tt_exec_progress(struct tt_op *op)
