@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "tests/transport_threads.h"
 #include "tests/tsan_emulated.h"
+#include "tests/tsan_stub.h"
 
 enum { THREADS = 4 };
 
@@ -404,6 +405,7 @@ static const struct {
     { "placed_messages", placed_messages },
     { "end_of_placing", end_of_placing },
     { "emulated_kernels", tsan_emulated_kernels },
+    { "stub", tsan_stub },
     { LOST_RELEASE, lost_release },
 };
 
