@@ -163,6 +163,29 @@ Test(stub, kinds_of_memory)
     cr_expect(dev->classify(again, &second) == TT_DEV_OK && second.id != first.id);
 }
 
+Test(stub, pinned_memory_with_another_address)
+{
+    static _Alignas(8) char mine[10000];
+    void *seen, *again;
+    struct tt_dev_pointer what;
+    rig_start("one_address=0");
+    void *stream = rig_stream();
+    cr_assert_eq(dev->pin(mine + 8, 9000, &seen), TT_DEV_OK);
+    uint32_t *own = (uint32_t *)(mine + 8), *word = seen;
+    cr_expect(word != own && dev->classify(word, &what) == TT_DEV_OK && what.kind == TT_DEV_PINNED);
+    cr_expect_eq(dev->write_word(stream, own, 5), TT_DEV_INVALID, "that is not the device's address");
+    cr_expect_eq(dev->write_word(stream, word, 5), TT_DEV_OK);
+    cr_expect_eq(dev->copy(own + 1, word, 4, stream), TT_DEV_OK, "copies may use both");
+    cr_expect_eq(dev->copy((char *)seen + 8996, own, 4, stream), TT_DEV_OK);
+    cr_expect_eq(dev->copy((char *)seen + 8997, own, 4, stream), TT_DEV_INVALID);
+    rig_ends(stream);
+    cr_expect(own[0] == 5 && own[1] == 5 && mine[9004] == 5 && mine[9008] == 0);
+    cr_expect_eq(dev->free_pinned(seen), TT_DEV_INVALID);
+    cr_expect_eq(dev->unpin(mine + 8), TT_DEV_OK);
+    cr_expect_eq(dev->copy(word, rig_words, 4, stream), TT_DEV_INVALID);
+    cr_expect(dev->pin(mine + 8, 10, &again) == TT_DEV_OK && again == seen);
+}
+
 Test(stub, an_exhausted_device)
 {
     void *first, *second;
@@ -265,6 +288,73 @@ Test(stub, calls_are_counted_and_fail_when_told)
     cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_OK);
 }
 
+/* Each function of the table fails when told, whatever it is asked for, and says its name. */
+#define FAILS(name, ...)                                                                                     \
+    cr_expect(stub->fail(#name, 1, TT_DEV_UNSUPPORTED));                                                     \
+    cr_expect_eq(dev->name(__VA_ARGS__), TT_DEV_UNSUPPORTED, #name " does not fail");                        \
+    cr_expect_eq(strncmp(dev->why(), #name ": ", sizeof #name + 1), 0, "%s", dev->why());                    \
+    fallible--
+
+Test(stub, every_function_fails_when_told)
+{
+    int fallible = (int)((sizeof *dev - offsetof(struct tt_dev, count)) / sizeof(void (*)(void))), n;
+    void *p = NULL;
+    float ms;
+    struct tt_dev_facts facts;
+    struct tt_dev_pointer what;
+    struct tt_dev_capture capture;
+    struct tt_dev_launch launch = { 0 };
+    struct tt_dev_segment segment = { 0 };
+    struct tt_dev_export export = { 0 };
+    rig_start("");
+    FAILS(count, &n);
+    FAILS(facts, 0, &facts);
+    FAILS(current, &n);
+    FAILS(use, 0);
+    FAILS(alloc, 8, &p);
+    FAILS(free, NULL);
+    FAILS(alloc_managed, 8, &p);
+    FAILS(alloc_pinned, 8, &p);
+    FAILS(free_pinned, NULL);
+    FAILS(pin, &n, sizeof n, &p);
+    FAILS(unpin, NULL);
+    FAILS(classify, NULL, &what);
+    FAILS(copy, rig_words, rig_words, 4, NULL);
+    FAILS(copy_rows, rig_words, 4, rig_words, 4, 4, 1, NULL);
+    FAILS(fill, rig_words, 0, 4, NULL);
+    FAILS(stream_create, &p);
+    FAILS(stream_destroy, p);
+    FAILS(stream_query, NULL);
+    FAILS(stream_sync, NULL);
+    FAILS(stream_device, NULL, &n);
+    FAILS(stream_capture, NULL, &capture);
+    FAILS(event_create, false, &p);
+    FAILS(event_destroy, p);
+    FAILS(event_record, p, NULL, false);
+    FAILS(event_wait, p, NULL, false);
+    FAILS(event_query, p);
+    FAILS(event_elapsed, p, p, &ms);
+    FAILS(write_word, NULL, rig_words, 1);
+    FAILS(wait_word, NULL, rig_words, 1);
+    FAILS(host_call, NULL, host_function, &n);
+    FAILS(preload, );
+    FAILS(occupancy, 0, 32, 0, &n);
+    FAILS(launch, &launch, NULL);
+    FAILS(segment_alloc, 8, &segment);
+    FAILS(segment_export, &segment, &export);
+    FAILS(segment_import, &export, &segment);
+    FAILS(segment_free, &segment);
+    FAILS(capture_begin, NULL);
+    FAILS(capture_end, NULL, &p);
+    FAILS(graph_retain, p, host_function, &n);
+    FAILS(graph_destroy, p);
+    FAILS(graph_instantiate, p, &p);
+    FAILS(graph_launch, p, NULL);
+    FAILS(runnable_destroy, p);
+    cr_expect_eq(fallible, 0, "the table has %d functions more", fallible);
+    cr_expect_eq(rig_words[0], 0, "nothing was done");
+}
+
 Test(stub, a_broken_device_stays_so)
 {
     rig_start("");
@@ -335,6 +425,26 @@ Test(stub, wait_for_an_event_that_nobody_recorded)
     cr_expect_eq(dev->event_record(event, other, false), TT_DEV_OK, "it comes too late");
     rig_ends(stream);
     rig_open_word(&rig_words[0], 1);
+}
+
+static void wait_on_the_host(void *word)
+{
+    while (__atomic_load_n((uint32_t *)word, __ATOMIC_ACQUIRE) == 0)
+        rig_sleep();
+}
+
+/* A function of the host that waits holds up those of all streams. */
+Test(stub, a_function_of_the_host_that_waits)
+{
+    uint32_t seen = 0;
+    rig_start("");
+    void *first = rig_stream(), *second = rig_stream();
+    cr_expect_eq(dev->host_call(first, wait_on_the_host, &rig_words[0]), TT_DEV_OK);
+    rig_sleep();
+    cr_expect_eq(dev->host_call(second, host_function, &seen), TT_DEV_OK);
+    rig_hangs(second);
+    rig_open_word(&rig_words[0], 1);
+    rig_ends(second);
 }
 
 static void call_alloc(void *stream)

@@ -19,6 +19,8 @@
  *                 host_delay=, event_delay= and launch_delay= say it for one class
  *   seed=1        of that chance
  *   words=1 managed=1 fds=1   0: the devices lack it
+ *   one_address=1 0: devices know pinned memory of the user's by an address of their own, which alone is
+ *                 legal for words and kernels
  *   fail=FUNCTION:K           the K-th call of that function of the table fails */
 #ifndef TT_STUB_H
 #define TT_STUB_H

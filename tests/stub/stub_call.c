@@ -64,7 +64,8 @@ static void read_config(void)
         .yield = true,
         .words = true,
         .managed = true,
-        .fds = true };
+        .fds = true,
+        .one_address = true };
     const char *text = getenv("TUTTI_STUB");
     if (text != NULL)
         tt_stub_config_read(config, text, config_why, sizeof config_why);

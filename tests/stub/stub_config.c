@@ -27,7 +27,7 @@ static bool read_number(struct stub_config *config, const char *key, long long v
         const char *key;
         bool *field;
     } flags[] = { { "words", &config->words }, { "managed", &config->managed }, { "fds", &config->fds },
-        { "yield", &config->yield } };
+        { "yield", &config->yield }, { "one_address", &config->one_address } };
     static const struct {
         const char *key;
         enum stub_kind kind;

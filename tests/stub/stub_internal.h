@@ -171,6 +171,10 @@ struct stub_memory { /* one allocation */
     size_t bytes, mapped; /* asked for, and taken */
     uint64_t id;
     bool pinned_by_user;
+    /* Where devices have another address for that, there are two of these: the user's knows its twin, and the
+     * devices' where the host has it. */
+    struct stub_memory *twin;
+    void *host;
     struct stub_file file;
 };
 
@@ -178,7 +182,7 @@ struct stub_config {
     int devices, queues, depth, sms, blocks_per_sm, slice_us;
     uint64_t memory_bytes, seed;
     int64_t delay_us[STUB_KINDS];
-    bool words, managed, fds, yield;
+    bool words, managed, fds, one_address, yield;
     char share[256];
 };
 
@@ -188,6 +192,7 @@ struct stub_runtime {
     struct stub_config config;
     struct stub_device devices[STUB_DEVICES];
     struct stub_stream *streams;
+    pthread_key_t own_streams; /* of a thread */
     struct stub_event *events;
     struct stub_memory *memory; /* by address */
     struct stub_capture *captures;
@@ -225,7 +230,7 @@ void *tt_stub_grow(void *array, int n, size_t bytes); /* room for one more than 
 bool tt_stub_memory_open(void);
 /* Where the stub sees [ptr, ptr + bytes): NULL unless it all lies in one allocation. With the lock held. */
 void *tt_stub_memory_look(const void *ptr, size_t bytes);
-/* The stub's own address for one in the window; any other is itself. */
+/* What a kernel's parameter is for the stub: its own address for one of the window, else as it is. */
 uintptr_t tt_stub_memory_alias(uintptr_t at);
 const struct stub_memory *tt_stub_memory_find(const void *ptr);
 void *tt_stub_look(const void *ptr);

@@ -72,14 +72,19 @@ static void *block_run(void *argument)
     return NULL;
 }
 
-static void translate(void *params, size_t bytes)
+/* False: a parameter is an address of pinned memory by which devices do not know it. */
+static bool translate(void *params, size_t bytes)
 {
+    bool right = true;
     for (size_t at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
         uintptr_t word;
         memcpy(&word, (char *)params + at, sizeof word);
+        const struct stub_memory *m = tt_stub_memory_find((void *)word);
+        right = right && (m == NULL || m->twin == NULL);
         word = tt_stub_memory_alias(word);
         memcpy((char *)params + at, &word, sizeof word);
     }
+    return right;
 }
 
 /* In order of their numbers, each as soon as it has a place. */
@@ -91,9 +96,9 @@ void tt_stub_launch_run(const struct tt_dev_launch *launch, struct stub_device *
     struct tt_dev_launch own = *launch;
     own.params = tt_stub_new(launch->params_bytes + 1);
     memcpy((void *)own.params, launch->params, launch->params_bytes);
-    translate((void *)own.params, launch->params_bytes);
     pthread_mutex_lock(&tt_stub_runtime.lock);
-    for (uint32_t i = 0; i < launch->grid; i++) {
+    device->broken |= !translate((void *)own.params, launch->params_bytes);
+    for (uint32_t i = 0; i < launch->grid && !device->broken; i++) {
         while (device->places_taken + places > all)
             pthread_cond_wait(&tt_stub_runtime.changed, &tt_stub_runtime.lock);
         device->places_taken += places;

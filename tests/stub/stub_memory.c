@@ -37,11 +37,6 @@ static bool in_window(uintptr_t at)
     return at >= low && at < low + WINDOW;
 }
 
-uintptr_t tt_stub_memory_alias(uintptr_t at)
-{
-    return in_window(at) ? at + WINDOW : at;
-}
-
 static size_t pages(size_t bytes)
 {
     return (bytes + PAGE - 1) / PAGE * PAGE;
@@ -82,7 +77,15 @@ void *tt_stub_memory_look(const void *ptr, size_t bytes)
     uintptr_t at = (uintptr_t)ptr;
     if (m == NULL || bytes > m->bytes - (at - m->base))
         return NULL;
-    return (void *)tt_stub_memory_alias(at);
+    if (m->host != NULL)
+        return (char *)m->host + (at - m->base);
+    return (void *)(in_window(at) ? at + WINDOW : at);
+}
+
+uintptr_t tt_stub_memory_alias(uintptr_t at)
+{
+    void *found = in_window(at) ? tt_stub_memory_look((void *)at, 1) : NULL;
+    return found != NULL ? (uintptr_t)found : in_window(at) ? at + WINDOW : at;
 }
 
 void *tt_stub_look(const void *ptr)
@@ -176,11 +179,13 @@ static enum tt_dev_error allocate(
 
 void tt_stub_memory_unmap(struct stub_memory *m)
 {
-    if (in_window(m->base)) {
+    if (m->kind == TT_DEV_DEVICE) {
         mmap((void *)(m->base + WINDOW), m->mapped, PROT_NONE,
             MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         tt_stub_runtime.devices[m->device].used_bytes -= m->file.imported ? 0 : m->bytes;
-    } else if (!m->pinned_by_user) {
+    } else if (m->twin != NULL) {
+        tt_stub_memory_unmap(m->twin);
+    } else if (!m->pinned_by_user && m->host == NULL) {
         munmap((void *)m->base, m->mapped);
     }
     if (m->file.is)
@@ -212,7 +217,7 @@ static enum tt_dev_error release(enum stub_function function, void *ptr, bool pi
     pthread_mutex_lock(&tt_stub_runtime.lock);
     struct stub_memory *m = (struct stub_memory *)tt_stub_memory_find(ptr);
     bool right = m != NULL && m->base == (uintptr_t)ptr && (m->kind == TT_DEV_PINNED) == pinned &&
-                 m->pinned_by_user == by_user && !m->file.is;
+                 m->pinned_by_user == by_user && !m->file.is && m->host == NULL;
     if (right)
         tt_stub_memory_unmap(m);
     pthread_mutex_unlock(&tt_stub_runtime.lock);
@@ -258,6 +263,24 @@ static bool can_be_pinned(const void *ptr, size_t bytes)
     return !in_window(begin) && msync((void *)page, end - page, MS_ASYNC) == 0;
 }
 
+/* The twin by which devices know what is pinned, if not by the same address; NULL: no addresses are left. */
+static struct stub_memory *make_twin(char *host, size_t bytes)
+{
+    size_t within = (uintptr_t)host % PAGE;
+    uintptr_t base = window_place(pages(within + bytes));
+    if (base == 0)
+        return NULL;
+    struct stub_memory *m = tt_stub_new(sizeof *m);
+    *m = (struct stub_memory){ .kind = TT_DEV_PINNED,
+        .device = -1,
+        .base = base + within,
+        .bytes = bytes,
+        .mapped = pages(within + bytes) - within,
+        .host = host };
+    list_add(m);
+    return m;
+}
+
 enum tt_dev_error tt_stub_pin(void *ptr, size_t bytes, void **seen)
 {
     enum tt_dev_error error = tt_stub_enter(STUB_pin);
@@ -267,16 +290,18 @@ enum tt_dev_error tt_stub_pin(void *ptr, size_t bytes, void **seen)
     pthread_mutex_lock(&device->api);
     tt_stub_device_idle(device);
     pthread_mutex_lock(&tt_stub_runtime.lock);
-    bool right = bytes > 0 && can_be_pinned(ptr, bytes);
-    if (right) {
+    bool right = bytes > 0 && can_be_pinned(ptr, bytes), two = right && !tt_stub_runtime.config.one_address;
+    struct stub_memory *twin = two ? make_twin(ptr, bytes) : NULL;
+    if (right && (twin != NULL || !two)) {
         struct stub_memory *m = tt_stub_new(sizeof *m);
         *m = (struct stub_memory){ .kind = TT_DEV_PINNED,
             .device = -1,
             .base = (uintptr_t)ptr,
             .bytes = bytes,
-            .pinned_by_user = true };
+            .pinned_by_user = true,
+            .twin = twin };
         list_add(m);
-        *seen = ptr;
+        *seen = twin != NULL ? (void *)twin->base : ptr;
     }
     pthread_mutex_unlock(&tt_stub_runtime.lock);
     pthread_mutex_unlock(&device->api);

@@ -20,8 +20,34 @@ static struct stub_stream *stream_new(struct stub_device *device, bool blocking)
     return stream;
 }
 
+static void stream_forget(struct stub_stream **at)
+{
+    struct stub_stream *stream = *at;
+    *at = stream->next;
+    tt_stub_work_drop(stream->last);
+    tt_stub_front_clear(&stream->front);
+    free(stream);
+}
+
+/* The end of a thread is that of its streams. */
+static void forget_own(void *array)
+{
+    struct stub_stream **own = array;
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    for (int i = 0; i < STUB_DEVICES; i++) {
+        struct stub_stream **at = &tt_stub_runtime.streams;
+        while (*at != NULL && *at != own[i])
+            at = &(*at)->next;
+        if (*at != NULL)
+            stream_forget(at);
+    }
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+}
+
 void tt_stub_streams_open(struct stub_device *device)
 {
+    if (device->number == 0 && pthread_key_create(&tt_stub_runtime.own_streams, forget_own) != 0)
+        abort();
     pthread_mutex_lock(&tt_stub_runtime.lock);
     device->legacy = stream_new(device, false);
     pthread_mutex_unlock(&tt_stub_runtime.lock);
@@ -34,8 +60,10 @@ static struct stub_stream *find(void *handle)
         return device->legacy;
     if (handle == TT_DEV_STREAM_PER_THREAD) {
         struct stub_stream **own = &own_stream[device->number];
-        if (*own == NULL)
+        if (*own == NULL) {
             *own = stream_new(device, true);
+            pthread_setspecific(tt_stub_runtime.own_streams, own_stream);
+        }
         return *own;
     }
     struct stub_stream *stream = tt_stub_runtime.streams;
@@ -95,11 +123,8 @@ enum tt_dev_error tt_stub_stream_destroy(void *handle)
         at = &(*at)->next;
     struct stub_stream *stream = *at;
     bool right = stream != NULL && stream != stream->device->legacy && stream->capture == NULL;
-    if (right) {
-        *at = stream->next;
-        tt_stub_work_drop(stream->last);
-        free(stream);
-    }
+    if (right)
+        stream_forget(at);
     pthread_mutex_unlock(&tt_stub_runtime.lock);
     return right ? TT_DEV_OK
                  : tt_stub_fail(
@@ -289,8 +314,8 @@ static enum tt_dev_error add_word(
             TT_DEV_INVALID, function, "stream is of device %d, which is not current", stream->device->number);
     pthread_mutex_lock(&tt_stub_runtime.lock);
     const struct stub_memory *m = tt_stub_memory_find(word);
-    bool right = m != NULL && m->kind != TT_DEV_MANAGED && (uintptr_t)word % sizeof *word == 0 &&
-                 tt_stub_memory_look(word, sizeof *word) != NULL;
+    bool right = m != NULL && m->kind != TT_DEV_MANAGED && m->twin == NULL &&
+                 (uintptr_t)word % sizeof *word == 0 && tt_stub_memory_look(word, sizeof *word) != NULL;
     pthread_mutex_unlock(&tt_stub_runtime.lock);
     if (!right)
         return tt_stub_fail(TT_DEV_INVALID, function,
