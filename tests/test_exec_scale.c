@@ -107,6 +107,24 @@ Test(exec_scale, a_call_combines_no_more_than_its_budget)
     rig_plan_free(plan);
 }
 
+/* Who takes over where nothing is left to do has nothing left to wait for. */
+Test(exec_scale, what_is_skipped_to_its_end_is_over)
+{
+    struct rig_plan *plan =
+        rig_plan_create(TT_BROADCAST, tt_algorithm_find(TT_BROADCAST, "tree"), 2, 0, false, RIG_OUT_OF_PLACE);
+    struct rig_settings settings = { .sim = { .n = 2, .seed = 1 }, .map = true };
+    struct rig_run *run = rig_run_create(plan, 100, 1, 5);
+    struct rig_world *world = rig_world_create(&settings);
+    rig_world_load(world, &run, 1);
+    rig_begin(world, 1);
+    cr_expect_eq(rig_progress(world, 1), TT_IDLE, "nothing was sent yet");
+    tt_exec_skip(&run->ranks[1].op, UINT32_MAX);
+    cr_expect_eq(rig_progress(world, 1), TT_DONE, "it waits for nothing");
+    rig_world_free(world);
+    rig_run_free(run);
+    rig_plan_free(plan);
+}
+
 /* --- Turns. Rank 0's first message waits for rank 2's; its ninth, which needs the same slot, is ready at
  * once, but rank 1 takes it only after the first. */
 
