@@ -264,8 +264,8 @@ enum tt_dev_error tt_stub_current_device(int *device)
 
 enum tt_dev_error tt_stub_use(int device)
 {
-    int n = tt_stub_runtime.config.devices;
     enum tt_dev_error error = tt_stub_enter(STUB_use);
+    int n = tt_stub_runtime.config.devices;
     if (error != TT_DEV_OK)
         return error;
     if (device < -1 || device >= n)
