@@ -5,6 +5,7 @@
 #include "attempt.h"
 #include "base/status.h"
 #include "bootstrap.h"
+#include "device.h"
 #include "group.h"
 #include "handle.h"
 #include "transports/arena.h"
@@ -32,8 +33,8 @@ int tutti_comm_size(const tutti_comm *comm)
 
 int tutti_comm_device(const tutti_comm *comm)
 {
-    (void)tt_handle_find(comm);
-    return -1;
+    const struct tt_comm *c = tt_handle_find(comm);
+    return c != NULL && c->device != NULL ? c->device->number : -1;
 }
 
 tutti_status tutti_comm_state(const tutti_comm *comm)

@@ -101,6 +101,7 @@ static tutti_status meet(struct tt_call *send, struct tt_call *recv)
             "group: rank %d sends itself %llu bytes from %p to %p: they overlap; legal: apart", recv->root,
             (unsigned long long)bytes, send->send, recv->recv);
     recv->send = send->send;
+    recv->staged[TT_IN] = send->staged[TT_IN];
     send->met = recv->met = true;
     return TUTTI_OK;
 }

@@ -136,6 +136,15 @@ static void lay_side(const struct tt_call *call, int side, struct cut cut, const
     layout->slice_elements = cut.most;
 }
 
+/* Where the caller's buffers have IN and OUT. */
+static void set_buffers(const struct tt_call *call, const struct tt_layout *in, const struct tt_layout *out,
+    struct tt_space *spaces)
+{
+    const struct tt_collective_row *row = &tt_collectives[call->collective];
+    spaces[TT_IN] = space_of(call, in, row->in, call->send, call->blocks[TT_IN].places);
+    spaces[TT_OUT] = space_of(call, out, row->out, call->recv, call->blocks[TT_OUT].places);
+}
+
 /* Of IN where that is not cut as OUT is, and of OUT. */
 static void set_layouts(const struct tt_call *call, const struct tt_schedule *schedule, struct cut cut,
     const struct tt_tables *tables, struct tt_layout *given, struct tt_layout *layout)
@@ -181,16 +190,6 @@ static tutti_status reserve_tmp(
     return tt_comm_grow_tmp(call->comm, windows * cells_of(call, schedule, cut) * tmp_stride(call, cut));
 }
 
-void tt_call_lay(const struct tt_call *call, const struct tt_schedule *schedule,
-    const struct tt_tables *tables, struct tt_laid *laid)
-{
-    struct cut cut = cut_of(call, schedule);
-    set_layouts(call, schedule, cut, tables, &laid->in, &laid->out);
-    if (!is_one_sided(call))
-        laid->in = laid->out;
-    laid->stride = tmp_stride(call, cut);
-}
-
 struct tt_part tt_call_chunks(const struct tt_call *call, const struct tt_schedule *schedule, unsigned buffer)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
@@ -205,6 +204,17 @@ struct tt_part tt_call_chunks(const struct tt_call *call, const struct tt_schedu
     default:
         return (struct tt_part){ 0 };
     }
+}
+
+void tt_call_lay(const struct tt_call *call, const struct tt_schedule *schedule,
+    const struct tt_tables *tables, struct tt_laid *laid)
+{
+    struct cut cut = cut_of(call, schedule);
+    set_layouts(call, schedule, cut, tables, &laid->in, &laid->out);
+    if (!is_one_sided(call))
+        laid->in = laid->out;
+    set_buffers(call, &laid->in, &laid->out, laid->spaces);
+    laid->stride = tmp_stride(call, cut);
 }
 
 /* IN or OUT in cells like those of TMP, if the call has them staged. */
@@ -224,10 +234,7 @@ static void stage(const struct tt_call *call, unsigned buffer, struct tt_op *op)
 static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op *op)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
-    const struct tt_blocks *b = call->blocks;
-    const struct tt_layout *given = op->one_sided ? &op->given : &op->layout;
-    op->spaces[TT_IN] = space_of(call, given, row->in, call->send, b[TT_IN].places);
-    op->spaces[TT_OUT] = space_of(call, &op->layout, row->out, call->recv, b[TT_OUT].places);
+    set_buffers(call, op->one_sided ? &op->given : &op->layout, &op->layout, op->spaces);
     if (call->in_place && row->out == TT_REACH_OWN) /* the smaller buffer lies in the larger */
         op->spaces[TT_OUT] = op->spaces[TT_IN];
     else if (call->in_place)

@@ -47,6 +47,7 @@ struct tt_call {
 
     /* Set by tt_call_check. */
     bool in_place;
+    bool staged[2]; /* on a device's stream: send, recv is to be in cells of the device's pad */
     uint16_t element_bytes; /* of what no chunk or slice splits: of the type, or of a user operator */
     uint16_t unit; /* elements of the type in one of those */
     uint64_t total; /* elements of the whole vector; where only own counts are known, of what is sent */
@@ -85,6 +86,7 @@ tutti_status tt_call_choose(const struct tt_call *call);
 /* How a call is cut on this schedule; its arrays are in `tables`. */
 struct tt_laid {
     struct tt_layout in, out;
+    struct tt_space spaces[2]; /* where the buffers have them: [TT_IN], [TT_OUT] */
     uint64_t stride; /* bytes of a cell that holds a slice of any chunk */
 };
 void tt_call_lay(const struct tt_call *call, const struct tt_schedule *schedule,

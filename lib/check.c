@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "call.h"
+#include "device.h"
 #include "group.h"
 #include "stream.h"
 
@@ -152,11 +153,15 @@ static tutti_status check_values(struct tt_call *call)
 }
 
 /* What a worker would find out too late to say so. */
-static tutti_status check_stream(const struct tt_call *call)
+static tutti_status check_stream(struct tt_call *call)
 {
     tutti_status status;
     if (call->stream.kind == TUTTI_STREAM_NONE)
         return TUTTI_OK;
+    if (call->stream.kind == TUTTI_STREAM_CUDA) {
+        status = tt_device_check(call);
+        return status == TUTTI_OK ? tt_call_choose(call) : status;
+    }
     return tt_stream_find(name_of(call), call->stream, &status) != NULL ? tt_call_choose(call) : status;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "device.h"
 #include "lane.h"
 #include "recorder.h"
 #include "selection.h"
@@ -193,6 +194,8 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
         .membarrier = settings->membarrier };
     if (status == TUTTI_OK)
         status = c->transport->open(&params, address, &c->endpoint);
+    if (status == TUTTI_OK)
+        status = tt_device_open(c);
     if (status != TUTTI_OK) {
         tt_comm_destroy(c);
         return status;
@@ -212,10 +215,12 @@ static uint64_t hash_of(const uint8_t *bytes, size_t count)
 
 tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, const int32_t *domain_of)
 {
-    uint64_t id = hash_of(addresses, TT_ADDRESS_BYTES);
-    tt_recorder_identify(comm->recorder, id);
-    tt_trace_identify(comm->trace, id);
+    comm->id = hash_of(addresses, TT_ADDRESS_BYTES);
+    tt_recorder_identify(comm->recorder, comm->id);
+    tt_trace_identify(comm->trace, comm->id);
     tutti_status status = tt_topology_create(&comm->topology, comm->n, domain_of);
+    if (status == TUTTI_OK && comm->device != NULL)
+        status = tt_company_join(comm);
     if (status == TUTTI_OK)
         status = comm->transport->connect(comm->endpoint, addresses);
     comm->shelf_from = shelf_from(comm);
@@ -237,6 +242,7 @@ static void free_point(struct tt_point *point)
 
 void tt_comm_destroy(struct tt_comm *comm)
 {
+    tt_device_close(comm);
     if (comm->endpoint != NULL)
         comm->transport->close(comm->endpoint);
     tt_trace_close(comm->trace);

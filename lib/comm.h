@@ -21,6 +21,7 @@
 
 enum { TT_NAME_BYTES = 64 };
 
+struct tt_device;
 struct tt_lane;
 struct tt_recorder;
 struct tt_trace;
@@ -52,6 +53,8 @@ void tt_tables_free(struct tt_tables *tables);
 
 struct tt_comm {
     uint64_t serial; /* no other communicator of this process has or had it */
+    uint64_t id; /* the same on all ranks */
+    struct tt_device *device; /* NULL: host memory only */
     tutti_comm *handle;
     int n, rank;
     char name[TT_NAME_BYTES];

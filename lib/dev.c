@@ -112,6 +112,16 @@ static const struct found *look(const char *library)
     return found;
 }
 
+bool tt_dev_is_used(void)
+{
+    if (atomic_load_explicit(&known, memory_order_acquire) != NULL)
+        return true;
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (driver != NULL)
+        dlclose(driver);
+    return driver != NULL;
+}
+
 tutti_status tt_dev_find(const char *library, const struct tt_dev **dev)
 {
     const struct found *found = atomic_load_explicit(&known, memory_order_acquire);

@@ -14,6 +14,9 @@
  * was forked after it had found devices; OUT_OF_MEMORY. */
 tutti_status tt_dev_find(const char *library, const struct tt_dev **dev);
 
+/* Does this process use devices? It has looked for them, or its driver is loaded. */
+bool tt_dev_is_used(void);
+
 /* The library, and a line for each device; or why there is none. As JSON, one object in a line. */
 void tt_dev_put(struct tt_text *t, const char *library, bool json);
 

@@ -13,6 +13,7 @@ struct tt_gate {
     const _Atomic uint32_t *ready; /* written by the stream */
     _Atomic uint32_t *done; /* by the thread */
     uint32_t base;
+    uint32_t slices;
 };
 
 /* May slice z begin? */

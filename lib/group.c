@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "device.h"
 #include "base/thread.h"
 
 struct init {
@@ -199,11 +200,29 @@ static tutti_status queue_calls(struct tt_item *item, bool wait, struct tt_ticke
     return report.status;
 }
 
+/* All are on streams of devices, or none is: a call elsewhere has no place in their order. */
+static tutti_status run_on_devices(const struct tt_batch *batch, int on_devices)
+{
+    if (on_devices == batch->count)
+        return tt_device_submit(batch);
+    return tt_fail(TUTTI_INVALID_USAGE,
+        "group: %d of %d calls are on CUDA streams; legal: all of them, or none", on_devices, batch->count);
+}
+
 tutti_status tt_group_run(struct tt_item *item, struct tt_ticket *ticket)
 {
-    int queued = 0, count = item->batch->count;
-    for (int i = 0; i < count; i++)
-        queued += item->batch->calls[i].call.stream.kind != TUTTI_STREAM_NONE;
+    int queued = 0, on_devices = 0, count = item->batch->count;
+    for (int i = 0; i < count; i++) {
+        int32_t kind = item->batch->calls[i].call.stream.kind;
+        queued += kind != TUTTI_STREAM_NONE;
+        on_devices += kind == TUTTI_STREAM_CUDA;
+    }
+    if (on_devices > 0) {
+        tutti_status status = run_on_devices(item->batch, on_devices);
+        *ticket = (struct tt_ticket){ 0 };
+        tt_item_drop(item);
+        return status;
+    }
     if (queued > 0)
         return queue_calls(item, queued < count, ticket);
     tutti_status status = run_calls(item->batch);

@@ -11,6 +11,7 @@
 #include "attempt.h"
 #include "base/status.h"
 #include "bootstrap.h"
+#include "device.h"
 #include "group.h"
 #include "selection.h"
 #include "transports/shm.h"
@@ -53,6 +54,8 @@ static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for %d members", n);
     _Static_assert(sizeof *settings <= TT_BLOB_BYTES, "the settings travel in the blob");
     tutti_status learned = rank == 0 ? tt_selection_read(settings) : TUTTI_OK; /* told when all have met */
+    if (rank == 0 && learned == TUTTI_OK)
+        learned = tt_device_settings(settings, n);
     memcpy(mine.blob, settings, sizeof *settings);
     tutti_status status = tt_shm_present(&mine.fds[0], &mine.fds[1]);
     if (status == TUTTI_OK) {
@@ -133,9 +136,20 @@ static void destroy_all(struct tt_comm **made, int n)
             tt_comm_destroy(made[r]);
 }
 
-static tutti_status make_all(
-    int n, const struct tt_settings *settings, const tutti_config *config, struct tt_comm **made)
+static tutti_status set_device(struct tt_settings *settings, int rank, int device)
 {
+    if (device < -1)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "init_all: devices[%d] is %d; legal: -1 (host memory only), or the number of a device", rank,
+            device);
+    settings->device = device < 0 ? TT_DEVICE_NONE : TT_DEVICE_FIRST + (uint64_t)device;
+    return TUTTI_OK;
+}
+
+static tutti_status make_all(int n, const int *devices, const struct tt_settings *settings,
+    const tutti_config *config, struct tt_comm **made)
+{
+    struct tt_settings own = *settings;
     uint8_t *addresses = calloc((size_t)n, TT_ADDRESS_BYTES);
     int32_t *domain_of = calloc((size_t)n, sizeof *domain_of);
     tutti_status status = TUTTI_OK;
@@ -143,8 +157,12 @@ static tutti_status make_all(
         status = tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", n);
     for (int r = 0; r < n && status == TUTTI_OK; r++)
         status = tt_comm_domain(settings, n, r, &domain_of[r]);
-    for (int r = 0; r < n && status == TUTTI_OK; r++)
-        status = tt_comm_open(n, r, settings, config, addresses + (size_t)r * TT_ADDRESS_BYTES, &made[r]);
+    for (int r = 0; r < n && status == TUTTI_OK; r++) {
+        if (devices != NULL)
+            status = set_device(&own, r, devices[r]);
+        if (status == TUTTI_OK)
+            status = tt_comm_open(n, r, &own, config, addresses + (size_t)r * TT_ADDRESS_BYTES, &made[r]);
+    }
     for (int r = 0; r < n && status == TUTTI_OK; r++)
         status = tt_comm_connect(made[r], addresses, domain_of);
     free(addresses);
@@ -158,20 +176,21 @@ tutti_status tutti_comm_init_all(int n, const int *devices, const tutti_config *
     tutti_status status = check_size(n, 0);
     if (status == TUTTI_OK && comms == NULL)
         status = tt_fail(TUTTI_INVALID_ARGUMENT, "init_all: comms is NULL");
-    if (status == TUTTI_OK && devices != NULL)
-        status = tt_fail(
-            TUTTI_UNSUPPORTED, "init_all: devices is not NULL; this library is built for host memory");
     if (status == TUTTI_OK)
         status = tt_comm_settings(config, &settings);
+    for (int r = n - 1; r >= 0 && status == TUTTI_OK && devices != NULL; r--)
+        status = set_device(&settings, r, devices[r]);
     if (status == TUTTI_OK)
         status = tt_selection_read(&settings);
+    if (status == TUTTI_OK)
+        status = tt_device_settings(&settings, n);
     if (status != TUTTI_OK)
         return status;
     struct tt_comm **made = calloc((size_t)n, sizeof *made);
     tutti_comm **handles = calloc((size_t)n, sizeof *handles);
     status = made == NULL || handles == NULL
                  ? tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for %d communicators", n)
-                 : make_all(n, &settings, config, made);
+                 : make_all(n, devices, &settings, config, made);
     int named = 0;
     for (; status == TUTTI_OK && named < n; named++)
         status = tt_handle_create(made[named], &handles[named]);

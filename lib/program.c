@@ -142,8 +142,12 @@ static tutti_status start_queued(struct tt_program *p)
         return TUTTI_OUT_OF_MEMORY;
     item->batch = &p->batch;
     tutti_status status = tt_group_run(item, &ticket);
-    for (int i = 0; i < p->batch.count && ticket.stream != NULL; i++) { /* over where each is beyond it */
+    for (int i = 0; i < p->batch.count; i++) { /* over where each is beyond it */
         tutti_stream stream = p->batch.calls[i].call.stream;
+        if (stream.kind == TUTTI_STREAM_CUDA)
+            p->last[i] = p->batch.calls[i].call.comm->last;
+        if (ticket.stream == NULL || stream.kind == TUTTI_STREAM_CUDA)
+            continue;
         struct tt_stream *s =
             stream.kind != TUTTI_STREAM_NONE ? tt_shell_find(TT_SHELL_STREAM, stream.handle) : NULL;
         if (s != NULL)

@@ -91,7 +91,7 @@ tutti_status tt_item_add(struct tt_item *item, const struct tt_call *call)
 {
     struct tt_batch *own = &item->own;
     tutti_status status = tt_batch_add(own, call);
-    if (status == TUTTI_OK)
+    if (status == TUTTI_OK && call->stream.kind != TUTTI_STREAM_CUDA) /* that becomes another item's */
         own->calls[own->count - 1].call.entry = tt_recorder_queue(call->comm->recorder, call);
     return status;
 }
@@ -100,7 +100,7 @@ tutti_status tt_item_add(struct tt_item *item, const struct tt_call *call)
 static void forget(struct tt_item *item)
 {
     for (int i = 0; i < item->batch->count; i++)
-        if (item->batch->calls[i].op == NULL)
+        if (item->batch->calls[i].op == NULL && item->batch->calls[i].call.entry != NULL)
             tt_entry_drop(item->batch->calls[i].call.entry);
 }
 
@@ -384,6 +384,13 @@ static void let_go(struct tt_comm *comm)
         tt_comm_destroy(comm);
 }
 
+/* However the call ended, the stream that waits for it goes on. */
+static void open_gate(const struct tt_call *call)
+{
+    if (call->staging != NULL)
+        tt_gate_tell(&call->staging->gate, call->staging->gate.slices);
+}
+
 static void finish(struct tt_stream *s, struct tt_item *item)
 {
     uint64_t done = item->number;
@@ -397,6 +404,8 @@ static void finish(struct tt_stream *s, struct tt_item *item)
         f->outcome = item->outcome;
     forget(item);
     pthread_mutex_lock(&streams.lock);
+    for (int i = 0; i < item->batch->count; i++)
+        open_gate(&item->batch->calls[i].call);
     for (int i = 0; i < item->batch->count; i++)
         let_go(item->batch->calls[i].call.comm);
     give(item);
@@ -523,9 +532,7 @@ struct tt_stream *tt_stream_find(const char *name, tutti_stream handle, tutti_st
     }
     if (handle.kind != TUTTI_STREAM_HOST) {
         *status = tt_fail(TUTTI_UNSUPPORTED,
-            "%s: stream has kind %d; this library is built for host memory and has TUTTI_STREAM_NONE, 0, and "
-            "TUTTI_STREAM_HOST, 1",
-            name, handle.kind);
+            "%s: stream has kind %d; legal: a stream of tutti_stream_create, of kind 1", name, handle.kind);
         return NULL;
     }
     struct tt_stream *s = tt_shell_find(TT_SHELL_STREAM, handle.handle);

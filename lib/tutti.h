@@ -158,16 +158,37 @@ typedef struct {
 } tutti_error;
 
 /* Where a call is ordered: 16 bytes, by value. NONE: nowhere, the call returns when its result is there.
- * HOST: a stream of tutti_stream_create. Other kinds are refused with TUTTI_UNSUPPORTED. */
+ * HOST: a stream of tutti_stream_create. CUDA: a cudaStream_t, of the communicator's device.
+ *
+ * A communicator has the device that the setting `device` says: by default the one that is current in the
+ * thread that makes it, if the process uses CUDA by then. On a CUDA stream a call is enqueued and returns: it
+ * runs after what the stream has so far, and what comes later on the stream runs after it. Each buffer may be
+ * memory of the communicator's device, managed, pinned or ordinary host memory, whatever the others are, and
+ * must be left alone until the stream has passed the call. A peer may as well call without a stream, or on
+ * one of the host. Calls of one communicator run in the order they were made, on whatever streams. In a group
+ * all calls are on CUDA streams, or none; where they differ the first one carries them, and the others wait
+ * for it. An error that is found after the call has returned is the communicator's (tutti_comm_state); the
+ * stream goes on, with results that mean nothing.
+ *
+ * Several ranks of one process on one device share the queues of that device, so there a call returns only
+ * when all of them have called; one thread that has several such ranks calls in a group. A call also waits,
+ * for its own stream, when that has hundreds of copies still to do. A stream that is being captured is
+ * refused with TUTTI_UNSUPPORTED. */
 typedef struct {
     void *handle;
     int32_t kind;
     int32_t device;
 } tutti_stream;
-enum { TUTTI_STREAM_NONE = 0, TUTTI_STREAM_HOST = 1 };
+enum { TUTTI_STREAM_NONE = 0, TUTTI_STREAM_HOST = 1, TUTTI_STREAM_CUDA = 2 };
 static inline tutti_stream tutti_no_stream(void)
 {
     tutti_stream stream = { 0, TUTTI_STREAM_NONE, -1 };
+    return stream;
+}
+/* NULL is CUDA's default stream of the communicator's device. */
+static inline tutti_stream tutti_cuda_stream(void *cuda_stream)
+{
+    tutti_stream stream = { cuda_stream, TUTTI_STREAM_CUDA, -1 };
     return stream;
 }
 
@@ -232,7 +253,8 @@ tutti_status tutti_comm_init_rank(
 tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm);
 
 /* All n ranks in this process: comms[n] in rank order, for n threads, or for one thread that groups its
- * calls. devices must be NULL (host memory). Errors as tutti_comm_init_rank. */
+ * calls. devices: the CUDA device of each rank, -1 for host memory only; several ranks may share one. NULL:
+ * as the setting `device` says, for all. Errors as tutti_comm_init_rank, and UNSUPPORTED, DEVICE_ERROR. */
 tutti_status tutti_comm_init_all(int n, const int *devices, const tutti_config *config, tutti_comm **comms);
 
 /* Collective over comm: ranks of one colour (0 and up) form a child, in the order of (key, rank in comm);

@@ -175,15 +175,14 @@ void matrix_prepare(struct matrix_case *c, struct ranks_buffer (*buffers)[2])
 static tutti_status call_shift(const struct matrix_case *c, const void *send, void *recv, tutti_comm *comm)
 {
     tutti_group_start();
-    tutti_send(send, c->count, c->vector.type, (c->rank + 1) % c->n, comm, tutti_no_stream());
-    tutti_recv(recv, c->count, c->vector.type, (c->rank + c->n - 1) % c->n, comm, tutti_no_stream());
+    tutti_send(send, c->count, c->vector.type, (c->rank + 1) % c->n, comm, c->stream);
+    tutti_recv(recv, c->count, c->vector.type, (c->rank + c->n - 1) % c->n, comm, c->stream);
     return tutti_group_end();
 }
 
 tutti_status matrix_call(const struct matrix_case *c, tutti_comm *comm)
 {
     const struct matrix_side *sent = &c->sides[SENT], *received = &c->sides[RECEIVED];
-    tutti_stream none = tutti_no_stream();
     tutti_type type = c->vector.type;
     tutti_op op = c->vector.op;
     bool spare = c->vector.seed >> 40 & 1; /* where NULL is legal, half so */
@@ -195,39 +194,39 @@ tutti_status matrix_call(const struct matrix_case *c, tutti_comm *comm)
     const size_t *recv_counts = received->blocks == 0 && spare ? NULL : received->counts;
     switch (c->collective) {
     case ALL_REDUCE:
-        return tutti_all_reduce(send, recv, c->count, type, op, comm, none);
+        return tutti_all_reduce(send, recv, c->count, type, op, comm, c->stream);
     case REDUCE:
-        return tutti_reduce(send, recv, c->count, type, op, c->root, comm, none);
+        return tutti_reduce(send, recv, c->count, type, op, c->root, comm, c->stream);
     case BROADCAST:
-        return tutti_broadcast(send, recv, c->count, type, c->root, comm, none);
+        return tutti_broadcast(send, recv, c->count, type, c->root, comm, c->stream);
     case REDUCE_SCATTER:
-        return tutti_reduce_scatter(send, recv, c->count, type, op, comm, none);
+        return tutti_reduce_scatter(send, recv, c->count, type, op, comm, c->stream);
     case ALL_GATHER:
-        return tutti_all_gather(send, recv, c->count, type, comm, none);
+        return tutti_all_gather(send, recv, c->count, type, comm, c->stream);
     case ALL_GATHER_V:
         return tutti_all_gather_v(
-            send, sent->counts[0], recv, received->counts, recv_places, type, comm, none);
+            send, sent->counts[0], recv, received->counts, recv_places, type, comm, c->stream);
     case ALL_TO_ALL:
-        return tutti_all_to_all(send, recv, c->count, type, comm, none);
+        return tutti_all_to_all(send, recv, c->count, type, comm, c->stream);
     case GATHER:
-        return tutti_gather(send, recv, c->count, type, c->root, comm, none);
+        return tutti_gather(send, recv, c->count, type, c->root, comm, c->stream);
     case SCATTER:
-        return tutti_scatter(send, recv, c->count, type, c->root, comm, none);
+        return tutti_scatter(send, recv, c->count, type, c->root, comm, c->stream);
     case REDUCE_SCATTER_V:
-        return tutti_reduce_scatter_v(send, sent->counts, recv, type, op, comm, none);
+        return tutti_reduce_scatter_v(send, sent->counts, recv, type, op, comm, c->stream);
     case ALL_TO_ALL_V:
         return tutti_all_to_all_v(
-            send, sent->counts, send_places, recv, received->counts, recv_places, type, comm, none);
+            send, sent->counts, send_places, recv, received->counts, recv_places, type, comm, c->stream);
     case GATHER_V:
         return tutti_gather_v(
-            send, sent->counts[0], recv, recv_counts, recv_places, type, c->root, comm, none);
+            send, sent->counts[0], recv, recv_counts, recv_places, type, c->root, comm, c->stream);
     case SCATTER_V:
         return tutti_scatter_v(
-            send, send_counts, send_places, recv, received->counts[0], type, c->root, comm, none);
+            send, send_counts, send_places, recv, received->counts[0], type, c->root, comm, c->stream);
     case SHIFT:
         return call_shift(c, send, recv, comm);
     default:
-        return tutti_barrier(comm, none);
+        return tutti_barrier(comm, c->stream);
     }
 }
 

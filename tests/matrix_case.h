@@ -61,6 +61,7 @@ struct matrix_case {
     size_t count, offset; /* elements; bytes behind an aligned address */
     int root, n, rank;
     bool in_place, registered;
+    tutti_stream stream;
     struct matrix_side sides[SIDES];
 };
 

@@ -50,7 +50,8 @@ static void arguments(struct ranks_me *me)
     ranks_refused(
         me, tutti_comm_init_rank(4, 0, &id, NULL, NULL), TUTTI_INVALID_ARGUMENT, "init_rank", "comm|NULL");
     ranks_refused(me, tutti_comm_init_all(4, NULL, NULL, NULL), TUTTI_INVALID_ARGUMENT, "init_all", "comms");
-    ranks_refused(me, tutti_comm_init_all(4, devices, NULL, comms), TUTTI_UNSUPPORTED, "init_all", "devices");
+    ranks_refused(
+        me, tutti_comm_init_all(4, devices, NULL, comms), TUTTI_UNSUPPORTED, "init_all", "no device");
     ranks_refused(me, tutti_comm_init_env(NULL, NULL), TUTTI_INVALID_ARGUMENT, "init_env", "comm|NULL");
     ranks_refused(me, tutti_comm_init_env(NULL, &comm), TUTTI_INVALID_USAGE, "init_env", "TUTTI_ID");
     ranks_expect(me, comm == NULL && comms[0] == NULL, "an output was set");

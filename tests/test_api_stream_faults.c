@@ -69,7 +69,7 @@ static void wrong_streams(struct ranks_me *me)
     refuse_stream(me, comm, (tutti_stream){ NULL, TUTTI_STREAM_HOST, -1 }, good, bad, "stream|NULL");
     refuse_stream(me, comm, (tutti_stream){ garbage, TUTTI_STREAM_HOST, -1 }, good, bad, "not a stream");
     refuse_stream(me, comm, (tutti_stream){ comm, TUTTI_STREAM_HOST, -1 }, good, bad, "not a stream");
-    refuse_stream(me, comm, (tutti_stream){ NULL, 2, 0 }, good, TUTTI_UNSUPPORTED, "kind 2|host memory");
+    refuse_stream(me, comm, (tutti_stream){ NULL, 2, 0 }, good, TUTTI_UNSUPPORTED, "kind 2");
     for (int i = 0; i < 20; i++) { /* a handle is not reused soon */
         tutti_stream another = open_stream(me);
         refuse_stream(me, comm, dead, good, bad, "stream|destroyed");

@@ -71,7 +71,7 @@ Test(config, defaults)
 Test(config, shared_and_local)
 {
     static const char *const local[] = { "map", "pull", "pull_from", "membarrier", "fused", "stream_bytes",
-        "isa", "device_library" };
+        "isa", "device_library", "device" };
     for (int i = 0; i < tt_setting_count; i++) {
         const char *name = tt_setting_table[i].name;
         bool is_local = false;
@@ -98,6 +98,7 @@ Test(config, environment)
     setenv("TUTTI_STREAM_BYTES", "3M", 1);
     setenv("TUTTI_ISA", "generic", 1);
     setenv("TUTTI_DEVICE_LIBRARY", "/my/devices.so", 1);
+    setenv("TUTTI_DEVICE", "3", 1);
     struct tt_settings s;
     cr_assert_eq(tt_settings_read(&s, NULL), TUTTI_OK);
     cr_expect_str_eq(s.algorithm, "all_reduce:ring,broadcast:tree");
@@ -115,6 +116,7 @@ Test(config, environment)
     cr_expect_eq(s.stream_bytes, 3 << 20);
     cr_expect_eq(s.isa, 1);
     cr_expect_str_eq(s.device_library, "/my/devices.so");
+    cr_expect_eq(s.device, TT_DEVICE_FIRST + 3);
     for (int i = 0; i < tt_setting_count; i++)
         cr_expect_eq(s.origin[i], TT_FROM_ENVIRONMENT);
 }

@@ -21,7 +21,7 @@
 #include "base/topology.h"
 #include "base/text.h"
 
-enum { NAME_BYTES = 64, LEGAL_BYTES = 256 };
+enum { NAME_BYTES = 64, LEGAL_BYTES = 256, DEVICES_MAX = 1 << 16 };
 
 #define FIELD(name) offsetof(struct tt_settings, name)
 const struct tt_setting tt_setting_table[] = {
@@ -51,6 +51,10 @@ const struct tt_setting tt_setting_table[] = {
     { "stream_bytes", TT_LOCAL, TT_KIND_BYTES, FIELD(stream_bytes), "0",
         "operations from here on store past the caches what goes to a peer, from 16 times as much on all; 0: "
         "the size of the level 2 cache" },
+    { "device", TT_LOCAL, TT_KIND_DEVICE, FIELD(device), "auto",
+        "CUDA device of the communicator: auto (the thread's current one, where the process uses CUDA), "
+        "none, "
+        "or a number" },
     { "isa", TT_LOCAL, TT_KIND_ISA, FIELD(isa), "auto",
         "instruction set of the reductions, whose bits do not depend on it; auto: the widest of this CPU" },
     { "device_library", TT_LOCAL, TT_KIND_PATH, FIELD(device_library), "",
@@ -215,6 +219,19 @@ static bool parse_isa(const char *text, uint64_t *value)
     return false;
 }
 
+static bool parse_device(const char *text, uint64_t *value)
+{
+    uint64_t number;
+    if (strcmp(text, "auto") == 0 || strcmp(text, "none") == 0) {
+        *value = text[0] == 'a' ? TT_DEVICE_AUTO : TT_DEVICE_NONE;
+        return true;
+    }
+    if (!parse_number(text, &number) || number > DEVICES_MAX)
+        return false;
+    *value = TT_DEVICE_FIRST + number;
+    return true;
+}
+
 static bool parse_value(const struct tt_setting *row, const char *text, struct tt_settings *settings)
 {
     void *field = (char *)settings + row->offset;
@@ -239,6 +256,8 @@ static bool parse_value(const struct tt_setting *row, const char *text, struct t
         return parse_path(text, field);
     case TT_KIND_ISA:
         return parse_isa(text, field);
+    case TT_KIND_DEVICE:
+        return parse_device(text, field);
     }
     return false;
 }
@@ -269,6 +288,9 @@ static void describe_legal(enum tt_kind kind, struct tt_text *t)
         tt_put(t, "COLLECTIVE:ALGORITHM,..., each collective once, below %d bytes, of", TT_CONFIG_TEXT);
         for (int i = 0; i < TT_COLLECTIVES; i++)
             tt_put(t, "%s %s", i > 0 ? "," : "", tt_collectives[i].name);
+        break;
+    case TT_KIND_DEVICE:
+        tt_put(t, "auto, none, or a number from 0 to %d", DEVICES_MAX);
         break;
     case TT_KIND_ISA:
         for (int i = 0; i < ISA_WORDS; i++)
@@ -497,6 +519,13 @@ static void put_value(const struct tt_setting *row, const struct tt_settings *se
         break;
     case TT_KIND_ISA:
         tt_put(t, "%s", isa_words[*(const uint64_t *)field]);
+        break;
+    case TT_KIND_DEVICE:
+        number = *(const uint64_t *)field;
+        if (number < TT_DEVICE_FIRST)
+            tt_put(t, "%s", number == TT_DEVICE_AUTO ? "auto" : "none");
+        else
+            tt_put(t, "%llu", (unsigned long long)(number - TT_DEVICE_FIRST));
         break;
     default:
         number = *(const uint64_t *)field;

@@ -21,8 +21,10 @@ enum tt_kind {
     TT_KIND_CHOICES, /* collective:algorithm,... */
     TT_KIND_TOPOLOGY, /* auto, or domains of ranks (topology.h) */
     TT_KIND_ISA, /* the name of an instruction set, or auto */
+    TT_KIND_DEVICE, /* auto, none, or a number */
     TT_KIND_PATH, /* of a file; empty: none */
 };
+enum { TT_DEVICE_AUTO, TT_DEVICE_NONE, TT_DEVICE_FIRST };
 enum tt_origin { TT_FROM_DEFAULT, TT_FROM_ENVIRONMENT, TT_FROM_OPTIONS, TT_FROM_RANK_0 };
 
 enum {
@@ -62,6 +64,7 @@ struct tt_settings {
     uint64_t pull_from; /* 0: as a test at start says */
     bool fused;
     uint64_t stream_bytes; /* 0: as the caches are */
+    uint64_t device; /* TT_DEVICE_AUTO, _NONE, or TT_DEVICE_FIRST + its number */
     uint64_t isa; /* 0: the widest; else 1 + enum tt_isa */
     char device_library[TT_PATH_TEXT]; /* "": Tutti's own plugin (dev.h) */
     uint8_t origin[TT_SETTINGS_MAX]; /* enum tt_origin of each row of the table */

@@ -1,0 +1,255 @@
+/* device.c: a communicator's device: its pad, gates and worker; which device it has, and which calls it
+ * serves. */
+#include "device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "dev.h"
+#include "handle.h"
+#include "stream.h"
+#include "transports/arena.h"
+
+enum { SIDES = 2, BLOCKS_LEAST = 8 /* chunks of a schedule that has more than ranks */, DRAIN_MS = 1000 };
+
+/* --- Which device */
+
+tutti_status tt_device_resolve(const struct tt_settings *settings, int *number)
+{
+    const struct tt_dev *dev;
+    int count = 0;
+    *number = -1;
+    if (settings->device == TT_DEVICE_NONE || (settings->device == TT_DEVICE_AUTO && !tt_dev_is_used()))
+        return TUTTI_OK;
+    tutti_status status = tt_dev_find(settings->device_library, &dev);
+    if (status != TUTTI_OK) /* where nobody asked for a device, there is none */
+        return settings->device == TT_DEVICE_AUTO ? TUTTI_OK : status;
+    if (settings->device == TT_DEVICE_AUTO)
+        return dev->current(number) == TT_DEV_OK ? TUTTI_OK : tt_fail(TUTTI_DEVICE_ERROR, "%s", dev->why());
+    if (dev->count(&count) != TT_DEV_OK)
+        return tt_fail(TUTTI_DEVICE_ERROR, "%s", dev->why());
+    int wanted = (int)(settings->device - TT_DEVICE_FIRST);
+    if (wanted >= count)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "device is %d; this process has %d: legal: 0 to %d, auto or none", wanted, count, count - 1);
+    *number = wanted;
+    return TUTTI_OK;
+}
+
+/* Four cells of each chunk, two slices of operands and two of results, fill the pad. */
+static uint64_t blocks_of(int n)
+{
+    return n > BLOCKS_LEAST ? (uint64_t)n : BLOCKS_LEAST;
+}
+
+tutti_status tt_device_settings(struct tt_settings *settings, int n)
+{
+    enum { SLICE_OF_ALL = 4 << 20 };
+    int number;
+    tutti_status status = tt_device_resolve(settings, &number);
+    if (status == TUTTI_OK && number >= 0 && settings->slice_bytes == 0)
+        settings->slice_bytes = SLICE_OF_ALL / blocks_of(n);
+    return status;
+}
+
+/* --- Life */
+
+static tutti_status make_pad(struct tt_device *d, int n, uint64_t slot_bytes)
+{
+    uint64_t blocks = blocks_of(n);
+    void *pad, *seen;
+    d->ngates = (uint32_t)(1 + 2 * blocks);
+    d->cells_bytes = SIDES * TT_WINDOW * blocks * slot_bytes;
+    d->pad_bytes = d->ngates * sizeof *d->words + d->cells_bytes;
+    d->counts = calloc(d->ngates, sizeof *d->counts);
+    if (d->counts == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the gates of a device");
+    tutti_status status = tt_arena_alloc(d->pad_bytes, &pad);
+    if (status != TUTTI_OK)
+        return status;
+    d->pad = pad;
+    if (d->dev->pin(pad, d->pad_bytes, &seen) != TT_DEV_OK)
+        return tt_fail(TUTTI_DEVICE_ERROR, "cannot pin %llu bytes for device %d: %s",
+            (unsigned long long)d->pad_bytes, d->number, d->dev->why());
+    d->pad_seen = seen;
+    d->words = (struct tt_device_words *)pad;
+    d->cells = d->pad + d->ngates * sizeof *d->words;
+    return TUTTI_OK;
+}
+
+static tutti_status make_events(struct tt_device *d)
+{
+    if (d->dev->event_create(false, &d->chain) == TT_DEV_OK &&
+        d->dev->event_create(false, &d->branch) == TT_DEV_OK)
+        return TUTTI_OK;
+    return tt_fail(TUTTI_DEVICE_ERROR, "no events of device %d: %s", d->number, d->dev->why());
+}
+
+static tutti_status make(struct tt_comm *comm, struct tt_device *d)
+{
+    struct tt_dev_facts facts;
+    if (d->dev->facts(d->number, &facts) != TT_DEV_OK)
+        return tt_fail(TUTTI_DEVICE_ERROR, "device %d: %s", d->number, d->dev->why());
+    if (!facts.words)
+        return tt_fail(TUTTI_UNSUPPORTED, "device %d (%s): its streams cannot wait for words in memory",
+            d->number, facts.name);
+    tutti_status status = make_pad(d, comm->n, comm->endpoint->slot_bytes);
+    if (status == TUTTI_OK)
+        status = make_events(d);
+    if (status == TUTTI_OK)
+        status = tt_plan_cache_create(&d->plans);
+    if (status == TUTTI_OK)
+        status = tt_tables_create(&d->tables, comm->n);
+    return status == TUTTI_OK ? tutti_stream_create(&d->worker) : status;
+}
+
+tutti_status tt_device_open(struct tt_comm *comm)
+{
+    int number, before = -1;
+    const struct tt_dev *dev;
+    tutti_status status = tt_device_resolve(&comm->settings, &number);
+    if (status != TUTTI_OK || number < 0)
+        return status;
+    status = tt_dev_find(comm->settings.device_library, &dev);
+    if (status != TUTTI_OK)
+        return status;
+    struct tt_device *d = calloc(1, sizeof *d);
+    if (d == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for device %d of a communicator", number);
+    d->dev = dev;
+    d->number = number;
+    comm->device = d; /* what is there of it is closed with the communicator */
+    if (dev->current(&before) != TT_DEV_OK || dev->use(number) != TT_DEV_OK)
+        return tt_fail(TUTTI_DEVICE_ERROR, "device %d: %s", number, dev->why());
+    status = make(comm, d);
+    if (before >= 0 && before != number)
+        dev->use(before);
+    return status;
+}
+
+/* The gates are open, so the stream goes on, unless the caller's own work before them holds it up: then the
+ * pad stays, for the stream still has it. */
+static bool is_drained(const struct tt_device *d)
+{
+    int64_t until = tt_deadline_ns(DRAIN_MS);
+    struct tt_wait w;
+    bool over = !d->chained;
+    tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
+    while (!over && tt_now_ns() < until) {
+        over = d->dev->event_query(d->chain) != TT_DEV_NOT_READY;
+        if (!over)
+            tt_wait_idle(&w);
+    }
+    tt_wait_awake(&w);
+    return over;
+}
+
+void tt_device_close(struct tt_comm *comm)
+{
+    struct tt_device *d = comm->device;
+    if (d == NULL)
+        return;
+    tt_company_leave(comm);
+    comm->device = NULL;
+    if (d->worker.handle != NULL)
+        tutti_stream_destroy(d->worker);
+    bool drained = is_drained(d);
+    if (!drained)
+        tt_log(TT_LOG_WARN, "%s: its stream is still busy on device %d; %llu pinned bytes stay", comm->name,
+            d->number, (unsigned long long)d->pad_bytes);
+    if (d->chain != NULL)
+        d->dev->event_destroy(d->chain);
+    if (d->branch != NULL)
+        d->dev->event_destroy(d->branch);
+    if (d->pad_seen != NULL && drained)
+        d->dev->unpin(d->pad);
+    if (d->pad != NULL && drained)
+        tt_arena_free(d->pad);
+    if (d->plans.plans != NULL)
+        tt_plan_cache_destroy(&d->plans);
+    tt_tables_free(&d->tables);
+    free(d->counts);
+    free(d);
+}
+
+/* --- Which calls */
+
+/* Host memory is used where it lies. */
+static tutti_status check_buffer(struct tt_call *call, int side, const void *pointer)
+{
+    static const char *const names[SIDES] = { "send", "recv" };
+    const struct tt_device *d = call->comm->device;
+    struct tt_dev_pointer what;
+    call->staged[side] = false;
+    if (pointer == NULL || tt_call_bytes(call, side) == 0 || call->collective == TT_BARRIER)
+        return TUTTI_OK;
+    if (d->dev->classify(pointer, &what) != TT_DEV_OK)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: %s is %p: %s", tt_collectives[call->collective].name,
+            names[side], pointer, d->dev->why());
+    if (what.kind == TT_DEV_DEVICE && what.device != d->number)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "%s: %s is memory of device %d; legal: of this communicator's, %d, or of the host",
+            tt_collectives[call->collective].name, names[side], what.device, d->number);
+    uint64_t bytes = tt_call_bytes(call, side);
+    if (what.kind != TT_DEV_HOST && (uintptr_t)pointer + bytes > what.base + what.bytes)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "%s: %s is %p, and needs %llu bytes; its allocation ends after %llu",
+            tt_collectives[call->collective].name, names[side], pointer, (unsigned long long)bytes,
+            (unsigned long long)(what.base + what.bytes - (uintptr_t)pointer));
+    call->staged[side] = what.kind == TT_DEV_DEVICE || what.kind == TT_DEV_MANAGED;
+    return TUTTI_OK;
+}
+
+/* Why this communicator has no device. */
+static tutti_status tell_absent(const struct tt_comm *comm, const char *name)
+{
+    const struct tt_settings *settings = &comm->settings;
+    const struct tt_dev *dev;
+    const char *why =
+        "no device was current in the thread that made it; legal: to call cudaSetDevice before, "
+        "or to name one by the setting device";
+    if (settings->device == TT_DEVICE_NONE)
+        why = "its setting device is none";
+    else if (tt_dev_find(settings->device_library, &dev) != TUTTI_OK)
+        why = tt_last_error();
+    char text[TT_ERROR_TEXT];
+    snprintf(text, sizeof text, "%s", why);
+    return tt_fail(TUTTI_UNSUPPORTED, "%s: stream has kind 2, CUDA, but this communicator has no device: %s",
+        name, text);
+}
+
+tutti_status tt_device_check(struct tt_call *call)
+{
+    const char *name = tt_collectives[call->collective].name;
+    const struct tt_device *d = call->comm->device;
+    struct tt_dev_capture capture;
+    int number;
+    if (d == NULL)
+        return tell_absent(call->comm, name);
+    if (d->dev->stream_device(call->stream.handle, &number) != TT_DEV_OK)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: stream: %s", name, d->dev->why());
+    if (d->dev->stream_capture(call->stream.handle, &capture) != TT_DEV_OK)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: stream: %s", name, d->dev->why());
+    if (capture.active)
+        return tt_fail(
+            TUTTI_UNSUPPORTED, "%s: the stream is being captured; legal: to call when it is not", name);
+    if (number != d->number)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "%s: stream is of device %d; legal: of this communicator's, %d", name, number, d->number);
+    tutti_status status = check_buffer(call, TT_IN, call->send);
+    return status == TUTTI_OK ? check_buffer(call, TT_OUT, call->recv) : status;
+}
+
+void tt_device_fail(struct tt_comm *comm, tutti_status status)
+{
+    struct tt_cause cause = {
+        .status = status, .rank = comm->rank, .peer = TT_NONE, .sequence = comm->sequence
+    };
+    snprintf(cause.operation, sizeof cause.operation, "enqueue");
+    tt_cause_say(&cause, "%s", tt_last_error());
+    tt_comm_fail(comm, &cause);
+}

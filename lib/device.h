@@ -1,0 +1,113 @@
+/* device.h: collectives on a device's memory, in the order of a device's stream: executor H.
+ *
+ *     stream:  copy slice 0 in | ready 1 | copy slice 1 in | ready 2 | wait done 1 | copy slice 0 out | ...
+ *     worker:           slice 0 with the peers' workers ... done 1 | slice 1 ... done 2 | ...
+ *
+ * A communicator of a device has a pad of pinned memory that peers can map, and a worker, a host stream of
+ * its own. A call takes its place in the worker's queue, its operands and results in cells of the pad (two
+ * slices of each at a time, as the executor has in flight), and enqueues the rest on the caller's stream. The
+ * worker runs the host's executor, which no GPU is needed for, and never calls CUDA; so what ends a wait of
+ * a stream is a thread that waits for no stream, and nothing can deadlock however few hardware queues
+ * there are. Host memory is used where it lies. Faults are found where they always are: by who runs the
+ * call; every item of the worker opens its gate at its end, however it ended, and the stream goes on.
+ *
+ * What is enqueued is bounded: a stream whose queue is full makes its caller wait with the driver's lock in
+ * hand, and other ranks of the process could not go on. So beyond IN_FLIGHT pieces of work the caller waits
+ * here, for its own oldest slice. */
+#ifndef TT_DEVICE_H
+#define TT_DEVICE_H
+#include "base/dev.h"
+#include "call.h"
+#include "plan.h"
+
+enum { TT_DEVICE_MARKS = 256, TT_DEVICE_PIECES = 512 };
+
+struct tt_device_words { /* of a gate; each alone in its cache line */
+    _Alignas(64) _Atomic uint32_t ready;
+    _Alignas(64) _Atomic uint32_t done;
+};
+
+struct tt_device_mark { /* pieces of work up to here are over when the gate is so far */
+    uint64_t pieces;
+    const _Atomic uint32_t *done;
+    uint32_t value;
+};
+
+struct tt_device { /* of a communicator; used by who calls on it */
+    const struct tt_dev *dev;
+    int number;
+    tutti_stream worker;
+    uint8_t *pad, *pad_seen; /* pinned: where it is, and where devices see it */
+    uint64_t pad_bytes; /* of which the first are the gates' words, then the cells */
+    struct tt_device_words *words;
+    uint32_t *counts; /* per gate: slices so far */
+    uint32_t ngates;
+    uint8_t *cells;
+    uint64_t cells_bytes;
+    void *chain; /* event: the last call */
+    void *branch; /* event: other streams of a group */
+    void *last_stream;
+    bool chained;
+    struct tt_company *company; /* the ranks of this process on this device */
+    uint64_t operations; /* collectives so far */
+    struct tt_plan_cache plans; /* for their schedules: the worker has its own */
+    struct tt_tables tables;
+
+    uint64_t pieces, passed; /* of work: enqueued; known to be over */
+    struct tt_device_mark marks[TT_DEVICE_MARKS];
+    uint32_t first_mark, nmarks;
+};
+
+/* The device that these settings give a communicator; -1: none. */
+tutti_status tt_device_resolve(const struct tt_settings *settings, int *number);
+/* Of rank 0: longer slices, where they have to go to a device and back. */
+tutti_status tt_device_settings(struct tt_settings *settings, int n);
+/* Give the communicator its device, if it is to have one. Not while streams of the process wait. */
+tutti_status tt_device_open(struct tt_comm *comm);
+void tt_device_close(struct tt_comm *comm);
+
+/* What concerns the device in the check of a call on a CUDA stream. */
+tutti_status tt_device_check(struct tt_call *call);
+/* Enqueue calls that are checked, all on CUDA streams. */
+tutti_status tt_device_submit(const struct tt_batch *batch);
+
+/* The communicator ends with this, and with the thread's last error. */
+void tt_device_fail(struct tt_comm *comm, tutti_status status);
+
+/* All that was enqueued so far is over when this gate has told `done` slices. */
+void tt_device_mark(struct tt_device *device, const struct tt_gate *gate, uint32_t done);
+/* Wait while too much is in flight. */
+void tt_device_pace(struct tt_device *device);
+
+/* Gates: 0 is of collectives, and messages have one for each peer and direction. */
+static inline uint32_t tt_device_gate(int peer, bool receives)
+{
+    return 1 + 2 * (uint32_t)peer + receives;
+}
+
+/* Ranks of one process on one device (device_company.c). Join when connected. */
+tutti_status tt_company_join(struct tt_comm *comm);
+void tt_company_leave(struct tt_comm *comm);
+struct tt_meeting { /* of a call */
+    const struct tt_gate *gate;
+    uint64_t operation; /* of a collective: 1 + how many came before */
+    int peer; /* of a message; TT_NONE: a collective */
+    bool receives;
+};
+/* So many slices of this rank are in; wait until as many of all others are. */
+void tt_company_tell(struct tt_comm *comm, const struct tt_meeting *meeting, uint32_t slices);
+tutti_status tt_company_meet(struct tt_comm *comm, const struct tt_meeting *meeting, uint32_t slices);
+
+/* One slice of IN to its cells, or of OUT from its cells; counts the pieces of work. */
+struct tt_device_move {
+    const struct tt_layout *layout;
+    struct tt_space space; /* the user's buffer */
+    uint8_t *cells; /* as the device sees them */
+    uint64_t stride;
+    struct tt_part chunks;
+    bool back; /* from the cells */
+};
+enum tt_dev_error tt_device_move(
+    struct tt_device *device, const struct tt_device_move *m, uint32_t slice, void *stream);
+
+#endif

@@ -1,0 +1,409 @@
+/* device_submit.c: calls on a device's stream, enqueued.
+ *
+ * The calls of one communicator take their place in its worker's queue, and then the stream is given its
+ * part, wave by wave. A collective is a wave. Of the messages of a group those that are the k-th of a peer
+ * and direction are one, for the peers' k-th ones are in one wave, too, wherever they stand in their groups.
+ * In a wave slice after slice goes in, and the one before comes back; so the stream waits for nothing that
+ * needs what stands behind it, here or at a peer.
+ *
+ * Several communicators take turns, step by step, in an order that all ranks share. */
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "device.h"
+#include "stream.h"
+
+struct leg { /* a call */
+    struct tt_call call; /* as the worker runs it */
+    struct tt_staging staging;
+    struct tt_laid laid;
+    struct tt_part chunks[2];
+    void *stream; /* the caller's */
+    struct tt_meeting meeting;
+    uint32_t wave;
+};
+
+struct route { /* the calls of one communicator, on their way */
+    struct tt_comm *comm;
+    struct tt_device *device;
+    struct tt_item *item;
+    struct leg *legs;
+    int count;
+    uint32_t wave, waves, slice; /* what comes next */
+};
+
+static bool is_p2p(const struct tt_call *call)
+{
+    return tt_collectives[call->collective].p2p;
+}
+
+/* --- Where each call has its cells and its gate */
+
+/* How it is cut. The arrays of a v-form stand in the device's tables until the next call is laid. */
+static tutti_status lay(struct route *r, struct leg *leg)
+{
+    struct tt_plan *plan;
+    struct tt_key key;
+    tutti_status status = tt_call_key(&leg->call, &key);
+    if (status == TUTTI_OK)
+        status = tt_plan_find(&r->device->plans, &key, &plan);
+    if (status != TUTTI_OK)
+        return status;
+    tt_call_lay(&leg->call, &plan->schedule, &r->device->tables, &leg->laid);
+    for (unsigned side = 0; side < 2; side++)
+        leg->chunks[side] = tt_call_chunks(&leg->call, &plan->schedule, side);
+    return TUTTI_OK;
+}
+
+/* Operands have one half, results the other. Messages of a group have a share for each peer and direction. */
+static tutti_status set_cells(struct route *r, struct leg *leg, unsigned side)
+{
+    const struct tt_device *d = r->device;
+    bool p2p = is_p2p(&leg->call);
+    uint64_t share = p2p ? d->cells_bytes / (d->ngates - 1) : d->cells_bytes / 2;
+    uint64_t index = p2p ? 2 * (uint64_t)leg->call.root + side : side;
+    uint64_t bytes = TT_WINDOW * leg->chunks[side].count * leg->laid.stride;
+    if (!leg->call.staged[side] || bytes == 0)
+        return TUTTI_OK;
+    if (bytes > share)
+        return tt_fail(TUTTI_UNSUPPORTED, "%s: %llu bytes of cells are needed, and device %d has %llu",
+            tt_collectives[leg->call.collective].name, (unsigned long long)bytes, d->number,
+            (unsigned long long)share);
+    leg->staging.cells[side] = d->cells + index * share;
+    return TUTTI_OK;
+}
+
+static uint32_t gate_of(const struct leg *leg)
+{
+    const struct tt_meeting *m = &leg->meeting;
+    return m->peer != TT_NONE ? tt_device_gate(m->peer, m->receives) : 0;
+}
+
+static void set_gate(struct tt_device *d, struct leg *leg)
+{
+    const struct tt_call *call = &leg->call;
+    leg->meeting = (struct tt_meeting){ .gate = &leg->staging.gate,
+        .peer = is_p2p(call) ? call->root : TT_NONE,
+        .receives = call->collective == TT_P2P_RECV };
+    uint32_t gate = gate_of(leg);
+    leg->staging.gate = (struct tt_gate){ .ready = &d->words[gate].ready,
+        .done = &d->words[gate].done,
+        .base = d->counts[gate],
+        .slices = leg->laid.out.slices };
+    d->counts[gate] += leg->laid.out.slices;
+    leg->meeting.operation = gate == 0 ? ++d->operations : 0;
+}
+
+/* It will not be: both ends of a message count alike. */
+static void give_gate_back(struct tt_device *d, const struct leg *leg)
+{
+    d->counts[gate_of(leg)] -= leg->staging.gate.slices;
+    d->operations -= leg->meeting.operation != 0;
+}
+
+static tutti_status stage(struct route *r, struct leg *leg)
+{
+    struct tt_call *call = &leg->call;
+    bool meets = call->collective == TT_P2P_SEND && call->met; /* the receive has the bytes */
+    for (unsigned side = 0; side < 2; side++)
+        call->staged[side] = call->staged[side] && !meets;
+    call->in_place = call->in_place && !call->staged[TT_IN] && !call->staged[TT_OUT];
+    leg->stream = call->stream.handle;
+    call->stream = r->device->worker;
+    tutti_status status = lay(r, leg);
+    for (unsigned side = 0; side < 2 && status == TUTTI_OK; side++)
+        status = set_cells(r, leg, side);
+    if (status != TUTTI_OK)
+        return status;
+    set_gate(r->device, leg);
+    call->staging = &leg->staging;
+    status = tt_item_add(r->item, call);
+    if (status != TUTTI_OK)
+        give_gate_back(r->device, leg);
+    return status;
+}
+
+/* A message's number among those of its peer and direction; collectives come after all messages. */
+static void set_waves(struct route *r)
+{
+    uint32_t messages = 0, collectives = 0;
+    for (int i = 0; i < r->count; i++) {
+        struct leg *leg = &r->legs[i];
+        for (int j = 0; j < i && is_p2p(&leg->call); j++)
+            leg->wave += gate_of(&r->legs[j]) == gate_of(leg);
+        if (is_p2p(&leg->call) && leg->wave >= messages)
+            messages = leg->wave + 1;
+    }
+    for (int i = 0; i < r->count; i++)
+        if (!is_p2p(&r->legs[i].call))
+            r->legs[i].wave = messages + collectives++;
+    r->waves = messages + collectives;
+}
+
+/* --- The stream's part */
+
+static enum tt_dev_error move(struct route *r, struct leg *leg, unsigned side, uint32_t slice)
+{
+    struct tt_device *d = r->device;
+    if (leg->staging.cells[side] == NULL)
+        return TT_DEV_OK;
+    struct tt_device_move m = { .layout = side == TT_IN ? &leg->laid.in : &leg->laid.out,
+        .space = leg->laid.spaces[side],
+        .cells = d->pad_seen + (leg->staging.cells[side] - d->pad),
+        .stride = leg->laid.stride,
+        .chunks = leg->chunks[side],
+        .back = side == TT_OUT };
+    return tt_device_move(d, &m, slice, r->legs[0].stream);
+}
+
+static uint32_t *seen(const struct tt_device *d, const _Atomic uint32_t *word)
+{
+    return (uint32_t *)(void *)(d->pad_seen + ((const uint8_t *)word - d->pad));
+}
+
+static enum tt_dev_error go_in(struct route *r, struct leg *leg, uint32_t slice)
+{
+    struct tt_device *d = r->device;
+    const struct tt_gate *gate = &leg->staging.gate;
+    enum tt_dev_error error = move(r, leg, TT_IN, slice);
+    d->pieces++;
+    if (error == TT_DEV_OK)
+        error = d->dev->write_word(r->legs[0].stream, seen(d, gate->ready), gate->base + slice + 1);
+    tt_company_tell(r->comm, &leg->meeting, slice + 1);
+    return error;
+}
+
+static enum tt_dev_error come_back(struct route *r, struct leg *leg, uint32_t slice)
+{
+    struct tt_device *d = r->device;
+    const struct tt_gate *gate = &leg->staging.gate;
+    d->pieces++;
+    enum tt_dev_error error =
+        d->dev->wait_word(r->legs[0].stream, seen(d, gate->done), gate->base + slice + 1);
+    if (error == TT_DEV_OK)
+        error = move(r, leg, TT_OUT, slice);
+    tt_device_mark(d, gate, slice + 1);
+    return error;
+}
+
+static tutti_status told(const struct route *r, enum tt_dev_error error)
+{
+    if (error == TT_DEV_OK)
+        return TUTTI_OK;
+    return tt_fail(TUTTI_DEVICE_ERROR, "%s: rank %d, device %d: cannot enqueue: %s", r->comm->name,
+        r->comm->rank, r->device->number, r->device->dev->why());
+}
+
+/* The next slice of the wave goes in, the one before it comes back. */
+static tutti_status take_step(struct route *r)
+{
+    bool more = false;
+    enum tt_dev_error error = TT_DEV_OK;
+    for (int i = 0; i < r->count; i++) {
+        struct leg *leg = &r->legs[i];
+        if (leg->wave != r->wave || error != TT_DEV_OK)
+            continue;
+        tutti_status status = r->slice == 0 ? lay(r, leg) : TUTTI_OK;
+        if (status != TUTTI_OK)
+            return status;
+        if (r->slice < leg->laid.out.slices)
+            error = go_in(r, leg, r->slice);
+    }
+    for (int i = 0; i < r->count; i++) {
+        struct leg *leg = &r->legs[i];
+        if (leg->wave != r->wave || error != TT_DEV_OK)
+            continue;
+        if (r->slice > 0 && r->slice <= leg->laid.out.slices) {
+            tutti_status status = tt_company_meet(r->comm, &leg->meeting, r->slice);
+            if (status != TUTTI_OK)
+                return status;
+            error = come_back(r, leg, r->slice - 1);
+        }
+        more = more || r->slice < leg->laid.out.slices;
+    }
+    r->slice = more ? r->slice + 1 : 0;
+    r->wave += !more;
+    return told(r, error);
+}
+
+/* The first stream has it all: it goes on from what the others have so far, and from the last call. */
+static enum tt_dev_error gather_streams(const struct route *r)
+{
+    struct tt_device *d = r->device;
+    void *lead = r->legs[0].stream;
+    enum tt_dev_error error = TT_DEV_OK;
+    if (d->chained && (d->last_stream != lead || lead == TT_DEV_STREAM_PER_THREAD))
+        error = d->dev->event_wait(d->chain, lead, false);
+    for (int i = 1; i < r->count && error == TT_DEV_OK; i++) {
+        if (r->legs[i].stream == lead)
+            continue;
+        error = d->dev->event_record(d->branch, r->legs[i].stream, false);
+        if (error == TT_DEV_OK)
+            error = d->dev->event_wait(d->branch, lead, false);
+    }
+    return error;
+}
+
+static enum tt_dev_error part_streams(const struct route *r)
+{
+    struct tt_device *d = r->device;
+    void *lead = r->legs[0].stream;
+    enum tt_dev_error error = d->dev->event_record(d->chain, lead, false);
+    for (int i = 1; i < r->count && error == TT_DEV_OK; i++)
+        if (r->legs[i].stream != lead)
+            error = d->dev->event_wait(d->chain, r->legs[i].stream, false);
+    d->chained = true;
+    d->last_stream = lead;
+    return error;
+}
+
+/* --- All communicators of a batch */
+
+struct tour {
+    struct route *routes;
+    struct leg *legs;
+    int count;
+    int begun; /* have their place in the workers' queues */
+    int now; /* the current device */
+};
+
+static const struct tt_call *call_of(const struct tt_batch *batch, int i)
+{
+    return &batch->calls[i].call;
+}
+
+/* The communicator that comes after `last` in the shared order; NULL: none. */
+static struct tt_comm *next_comm(const struct tt_batch *batch, const struct tt_comm *last)
+{
+    struct tt_comm *next = NULL;
+    for (int i = 0; i < batch->count; i++) {
+        struct tt_comm *comm = call_of(batch, i)->comm;
+        bool after = last == NULL || comm->id > last->id || (comm->id == last->id && comm->rank > last->rank);
+        if (after &&
+            (next == NULL || comm->id < next->id || (comm->id == next->id && comm->rank < next->rank)))
+            next = comm;
+    }
+    return next;
+}
+
+static tutti_status set_route(
+    struct route *r, struct tt_comm *comm, const struct tt_batch *batch, struct leg *legs)
+{
+    *r = (struct route){ .comm = comm, .device = comm->device, .legs = legs, .item = tt_item_take(NULL) };
+    tutti_status status = r->item != NULL ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;
+    for (int i = 0; i < batch->count && status == TUTTI_OK; i++) {
+        if (call_of(batch, i)->comm != comm)
+            continue;
+        legs[r->count] = (struct leg){ .call = *call_of(batch, i) };
+        status = stage(r, &legs[r->count]);
+        r->count += status == TUTTI_OK;
+    }
+    set_waves(r);
+    return status;
+}
+
+/* Streams are named by what is current, and events are of it. */
+static tutti_status use(struct tour *t, const struct route *r)
+{
+    if (t->now == r->device->number)
+        return TUTTI_OK;
+    t->now = r->device->number;
+    return told(r, r->device->dev->use(r->device->number));
+}
+
+static tutti_status set_out(struct tour *t)
+{
+    struct tt_ticket ticket;
+    tutti_status status = TUTTI_OK;
+    while (t->begun < t->count && status == TUTTI_OK) {
+        status = tt_item_submit(t->routes[t->begun].item, &ticket);
+        t->begun += status == TUTTI_OK;
+    }
+    for (int i = 0; i < t->count && status == TUTTI_OK; i++) {
+        status = use(t, &t->routes[i]);
+        if (status == TUTTI_OK)
+            status = told(&t->routes[i], gather_streams(&t->routes[i]));
+    }
+    return status;
+}
+
+static tutti_status travel(struct tour *t)
+{
+    tutti_status status = set_out(t);
+    for (bool moving = true; moving && status == TUTTI_OK;) {
+        moving = false;
+        for (int i = 0; i < t->count && status == TUTTI_OK; i++) {
+            struct route *r = &t->routes[i];
+            if (r->wave == r->waves)
+                continue;
+            tt_device_pace(r->device);
+            status = use(t, r);
+            if (status == TUTTI_OK)
+                status = take_step(r);
+            moving = true;
+        }
+    }
+    for (int i = 0; i < t->count && status == TUTTI_OK; i++) {
+        status = use(t, &t->routes[i]);
+        if (status == TUTTI_OK)
+            status = told(&t->routes[i], part_streams(&t->routes[i]));
+    }
+    return status;
+}
+
+static void take_back(struct route *r)
+{
+    for (int i = 0; i < r->count; i++)
+        give_gate_back(r->device, &r->legs[i]);
+    if (r->item != NULL)
+        tt_item_drop(r->item);
+}
+
+/* All or nothing, until the first has its place in a queue: from then on a failure ends the communicators. */
+static tutti_status make_tour(struct tour *t, const struct tt_batch *batch)
+{
+    tutti_status status = TUTTI_OK;
+    int legs = 0;
+    struct tt_comm *comm = NULL;
+    while (status == TUTTI_OK && (comm = next_comm(batch, comm)) != NULL) {
+        struct route *r = &t->routes[t->count++];
+        status = set_route(r, comm, batch, t->legs + legs);
+        legs += r->count;
+    }
+    if (status == TUTTI_OK)
+        status = travel(t);
+    for (int i = t->begun; i < t->count; i++)
+        if (status != TUTTI_OK)
+            take_back(&t->routes[i]);
+    for (int i = 0; i < t->begun && status != TUTTI_OK; i++)
+        tt_device_fail(t->routes[i].comm, status);
+    return status;
+}
+
+tutti_status tt_device_submit(const struct tt_batch *batch)
+{
+    struct leg leg;
+    struct route route;
+    struct tour tour = { .routes = &route, .legs = &leg };
+    const struct tt_dev *dev = call_of(batch, 0)->comm->device->dev;
+    if (batch->count > 1) {
+        tour.routes = malloc((size_t)batch->count * sizeof *tour.routes);
+        tour.legs = malloc((size_t)batch->count * sizeof *tour.legs);
+    }
+    tutti_status status = TUTTI_OK;
+    int before = -1;
+    if (tour.routes == NULL || tour.legs == NULL)
+        status = tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a group of %d calls", batch->count);
+    else if (dev->current(&before) != TT_DEV_OK)
+        status = tt_fail(TUTTI_DEVICE_ERROR, "%s", dev->why());
+    tour.now = before;
+    if (status == TUTTI_OK)
+        status = make_tour(&tour, batch);
+    if (tour.now != before && before >= 0)
+        dev->use(before);
+    if (batch->count > 1) {
+        free(tour.routes);
+        free(tour.legs);
+    }
+    return status;
+}
