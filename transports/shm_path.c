@@ -276,9 +276,7 @@ enum tt_peek tt_shm_peek(struct tt_endpoint *head, int peer, enum tt_class class
 bool tt_shm_sent(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number)
 {
     struct tt_shm_channel *c = tt_shm_channel((struct tt_shm_endpoint *)head, class, peer);
-    unsigned line = tt_shm_line_of(number);
-    return (c->reading >> line & 1) == 0 || c->posted[line] != tt_shm_flag(number) ||
-           atomic_load_explicit(&c->acks_in->flag[line], memory_order_acquire) == tt_shm_flag(number);
+    return (c->reading >> tt_shm_line_of(number) & 1) == 0 || released(c, number);
 }
 
 /* The other side's view, cut by the layout of this one. */
