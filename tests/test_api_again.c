@@ -168,7 +168,7 @@ static const struct tt_lane *bound(const struct tt_comm *c, int *kept)
 }
 
 /* Three calls, of which the last is bound by itself, and again with all that has moved since. Long ones of
- * three ranks have a shelf (lib/exec_shelf.c), for what peers cannot read in place. */
+ * eight ranks have a shelf (lib/exec_shelf.c), for what peers cannot read in place. */
 static void keep(struct ranks_me *me)
 {
     const size_t *least = me->context;
@@ -211,5 +211,5 @@ Test(api_again, a_schedule_is_bound_to_one_call)
 {
     static const size_t few = 1, many = 60000;
     ranks_run(&(struct ranks_plan){ .n = 2, .run = keep, .context = &few });
-    ranks_run(&(struct ranks_plan){ .n = 3, .run = keep, .context = &many });
+    ranks_run(&(struct ranks_plan){ .n = 8, .run = keep, .context = &many });
 }
