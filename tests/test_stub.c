@@ -288,6 +288,22 @@ Test(stub, calls_are_counted_and_fail_when_told)
     cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_OK);
 }
 
+/* At least 100 ms, as this seed has it. */
+Test(stub, work_is_late_by_chance)
+{
+    void *begin, *end;
+    float ms = 0;
+    rig_start("word_delay=100000,seed=7");
+    void *stream = rig_stream();
+    cr_assert(dev->event_create(true, &begin) == TT_DEV_OK && dev->event_create(true, &end) == TT_DEV_OK);
+    cr_expect_eq(dev->event_record(begin, stream, false), TT_DEV_OK);
+    for (int i = 0; i < 6; i++)
+        cr_expect_eq(dev->write_word(stream, rig_words, 1), TT_DEV_OK);
+    cr_expect_eq(dev->event_record(end, stream, false), TT_DEV_OK);
+    rig_ends(stream);
+    cr_expect(dev->event_elapsed(begin, end, &ms) == TT_DEV_OK && ms >= 100, "%g ms", ms);
+}
+
 /* Each function of the table fails when told, whatever it is asked for, and says its name. */
 #define FAILS(name, ...)                                                                                     \
     cr_expect(stub->fail(#name, 1, TT_DEV_UNSUPPORTED));                                                     \

@@ -62,6 +62,26 @@ Test(stub_graph, replays_what_was_captured)
     cr_expect_eq(dev->graph_launch(runnable, stream), TT_DEV_INVALID);
 }
 
+/* The second launch is on another stream, and begins when the first is over all the same. */
+Test(stub_graph, replays_of_one_graph_do_not_overlap)
+{
+    rig_start("queues=8");
+    void *stream = rig_stream(), *other = rig_stream();
+    cr_assert_eq(dev->capture_begin(stream), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(stream, &rig_words[1], 1), TT_DEV_OK);
+    cr_expect_eq(dev->wait_word(stream, &rig_words[0], 1), TT_DEV_OK);
+    void *runnable = end_capture(stream);
+    cr_expect_eq(dev->graph_launch(runnable, stream), TT_DEV_OK);
+    rig_hangs(stream);
+    rig_open_word(&rig_words[1], 0);
+    cr_expect_eq(dev->graph_launch(runnable, other), TT_DEV_OK);
+    rig_hangs(other);
+    cr_expect_eq(__atomic_load_n(&rig_words[1], __ATOMIC_ACQUIRE), 0);
+    rig_open_word(&rig_words[0], 1);
+    rig_ends(other);
+    cr_expect_eq(rig_words[1], 1);
+}
+
 /* a on the origin; b waits on another stream for a CPU; c on the origin after both. */
 static void *capture_fork(void *origin, void *other)
 {

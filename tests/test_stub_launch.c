@@ -131,6 +131,22 @@ Test(stub_launch, peers_in_one_queue)
     meet("sms=4,blocks_per_sm=2,queues=1", 4, true);
 }
 
+static void call_meet(void *stream)
+{
+    cr_expect_eq(launch(stream, MEET, 1, (struct params){ &rig_words[0], &rig_words[1], 0 }), TT_DEV_OK);
+}
+
+/* One thread cannot launch both peers where a launch waits for its kernel. */
+Test(stub_launch, peers_where_launches_wait)
+{
+    struct rig_call first;
+    start("launch_blocking=1");
+    rig_call(&first, call_meet, rig_stream());
+    rig_call_hangs(&first);
+    rig_open_word(&rig_words[1], 2);
+    rig_call_ends(&first);
+}
+
 /* --- Loading: the first launch waits for all streams, also for one that waits for a word. */
 
 static void call_launch(void *stream)

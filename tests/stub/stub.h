@@ -11,6 +11,7 @@
  *   depth=1024    what a queue holds; an enqueue beyond that waits, and keeps others from enqueueing
  *   memory=1024   MiB of each device
  *   sms=8 blocks_per_sm=2     places for blocks, each kept until its block ends
+ *   launch_blocking=0         1: a launch returns when its kernel is over
  *   share=PATH    processes with the same file are on the same devices, on which two of them never run
  *                 kernels at once; without it all run at once, as with a shared context (MPS)
  *   slice=2000    microseconds after which a process gives way to others; 0: it never does

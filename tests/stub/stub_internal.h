@@ -182,7 +182,7 @@ struct stub_config {
     int devices, queues, depth, sms, blocks_per_sm, slice_us;
     uint64_t memory_bytes, seed;
     int64_t delay_us[STUB_KINDS];
-    bool words, managed, fds, one_address, yield;
+    bool words, managed, fds, one_address, yield, launch_blocking;
     char share[256];
 };
 
@@ -284,6 +284,8 @@ void tt_stub_stream_room(const struct stub_stream *stream);
 void tt_stub_stream_order(const struct stub_stream *stream, struct stub_work *work);
 void tt_stub_events_order(struct stub_work *work);
 void tt_stub_stream_push(struct stub_stream *stream, struct stub_work *work);
+/* Waits until all in it is done, or the device is broken. With the lock held. */
+void tt_stub_stream_wait(const struct stub_stream *stream);
 enum tt_dev_error tt_stub_stream_create_blocking(void **stream);
 
 /* --- stub_event.c, with the lock held */

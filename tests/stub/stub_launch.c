@@ -187,6 +187,11 @@ enum tt_dev_error tt_stub_launch(const struct tt_dev_launch *launch, void *handl
     if (!load(stream->device, launch->kernel))
         return tt_stub_fail(
             TT_DEV_CAPTURE, STUB_launch, "kernel %u is not loaded, and a stream is captured", launch->kernel);
-    return tt_stub_stream_add(
+    error = tt_stub_stream_add(
         stream, &(struct stub_task){ .kind = STUB_LAUNCH, .launch = *launch }, STUB_launch);
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    if (error == TT_DEV_OK && tt_stub_runtime.config.launch_blocking)
+        tt_stub_stream_wait(stream);
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    return error;
 }

@@ -146,6 +146,12 @@ static bool stream_done(const struct stub_stream *stream)
     return done;
 }
 
+void tt_stub_stream_wait(const struct stub_stream *stream)
+{
+    while (!stream_done(stream) && !stream->device->broken)
+        pthread_cond_wait(&tt_stub_runtime.changed, &tt_stub_runtime.lock);
+}
+
 enum tt_dev_error tt_stub_stream_query(void *handle)
 {
     enum tt_dev_error error;
@@ -165,8 +171,7 @@ enum tt_dev_error tt_stub_stream_sync(void *handle)
     if (stream == NULL)
         return error;
     pthread_mutex_lock(&tt_stub_runtime.lock);
-    while (!stream_done(stream) && !stream->device->broken)
-        pthread_cond_wait(&tt_stub_runtime.changed, &tt_stub_runtime.lock);
+    tt_stub_stream_wait(stream);
     bool broken = stream->device->broken;
     pthread_mutex_unlock(&tt_stub_runtime.lock);
     return broken ? tt_stub_fail(TT_DEV_BROKEN, STUB_stream_sync, "the device broke meanwhile") : TT_DEV_OK;
