@@ -156,12 +156,13 @@ static tutti_status check_values(struct tt_call *call)
 static tutti_status check_stream(struct tt_call *call)
 {
     tutti_status status;
-    if (call->stream.kind == TUTTI_STREAM_NONE)
-        return TUTTI_OK;
     if (call->stream.kind == TUTTI_STREAM_CUDA) {
         status = tt_device_check(call);
         return status == TUTTI_OK ? tt_call_choose(call) : status;
     }
+    status = call->comm->device != NULL ? tt_device_check_host(call) : TUTTI_OK;
+    if (status != TUTTI_OK || call->stream.kind == TUTTI_STREAM_NONE)
+        return status;
     return tt_stream_find(name_of(call), call->stream, &status) != NULL ? tt_call_choose(call) : status;
 }
 

@@ -178,13 +178,14 @@ void tt_device_close(struct tt_comm *comm)
 
 /* --- Which calls */
 
-/* Host memory is used where it lies. */
-static tutti_status check_buffer(struct tt_call *call, int side, const void *pointer)
+static const char *const names[SIDES] = { "send", "recv" };
+
+static tutti_status check_buffer(const struct tt_call *call, int side, enum tt_dev_kind *kind)
 {
-    static const char *const names[SIDES] = { "send", "recv" };
+    const void *pointer = side == TT_IN ? call->send : call->recv;
     const struct tt_device *d = call->comm->device;
     struct tt_dev_pointer what;
-    call->staged[side] = false;
+    *kind = TT_DEV_HOST;
     if (pointer == NULL || tt_call_bytes(call, side) == 0 || call->collective == TT_BARRIER)
         return TUTTI_OK;
     if (d->dev->classify(pointer, &what) != TT_DEV_OK)
@@ -200,8 +201,22 @@ static tutti_status check_buffer(struct tt_call *call, int side, const void *poi
             "%s: %s is %p, and needs %llu bytes; its allocation ends after %llu",
             tt_collectives[call->collective].name, names[side], pointer, (unsigned long long)bytes,
             (unsigned long long)(what.base + what.bytes - (uintptr_t)pointer));
-    call->staged[side] = what.kind == TT_DEV_DEVICE || what.kind == TT_DEV_MANAGED;
+    *kind = what.kind;
     return TUTTI_OK;
+}
+
+tutti_status tt_device_check_host(const struct tt_call *call)
+{
+    tutti_status status = TUTTI_OK;
+    enum tt_dev_kind kind;
+    for (int side = 0; side < SIDES && status == TUTTI_OK; side++) {
+        status = check_buffer(call, side, &kind);
+        if (status == TUTTI_OK && kind == TT_DEV_DEVICE)
+            status = tt_fail(TUTTI_INVALID_ARGUMENT,
+                "%s: %s is memory of a device, and the call has no CUDA stream; legal: with one of device %d",
+                tt_collectives[call->collective].name, names[side], call->comm->device->number);
+    }
+    return status;
 }
 
 /* Why this communicator has no device. */
@@ -240,8 +255,13 @@ tutti_status tt_device_check(struct tt_call *call)
     if (number != d->number)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
             "%s: stream is of device %d; legal: of this communicator's, %d", name, number, d->number);
-    tutti_status status = check_buffer(call, TT_IN, call->send);
-    return status == TUTTI_OK ? check_buffer(call, TT_OUT, call->recv) : status;
+    tutti_status status = TUTTI_OK;
+    enum tt_dev_kind kind;
+    for (int side = 0; side < SIDES && status == TUTTI_OK; side++) { /* the host's is used where it lies */
+        status = check_buffer(call, side, &kind);
+        call->staged[side] = status == TUTTI_OK && (kind == TT_DEV_DEVICE || kind == TT_DEV_MANAGED);
+    }
+    return status;
 }
 
 void tt_device_fail(struct tt_comm *comm, tutti_status status)

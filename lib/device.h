@@ -68,6 +68,8 @@ void tt_device_close(struct tt_comm *comm);
 
 /* What concerns the device in the check of a call on a CUDA stream. */
 tutti_status tt_device_check(struct tt_call *call);
+/* The same of a call elsewhere, of a communicator with a device: it may have host memory only. */
+tutti_status tt_device_check_host(const struct tt_call *call);
 /* Enqueue calls that are checked, all on CUDA streams. */
 tutti_status tt_device_submit(const struct tt_batch *batch);
 
