@@ -2,7 +2,9 @@
 #include "stub_rig.h"
 
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,6 +15,17 @@ uint32_t *rig_words;
 void rig_limit_time(void)
 {
     alarm(60);
+}
+
+pid_t rig_fork(void)
+{
+    pid_t pid = fork();
+    cr_assert(pid >= 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        alarm(60); /* a child has none of its parent's */
+    }
+    return pid;
 }
 
 void rig_open(void)

@@ -6,6 +6,7 @@
 #define TT_TESTS_STUB_RIG_H
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "stub/stub.h"
 
@@ -17,6 +18,8 @@ extern uint32_t *rig_words; /* pinned, all 0 */
 
 /* Before each test: it ends within a minute. */
 void rig_limit_time(void);
+/* A child, for another process on the device: it ends with its parent, and within a minute. */
+pid_t rig_fork(void);
 void rig_open(void); /* the tables, and nothing else */
 void rig_start(const char *configuration); /* and the words */
 void *rig_stream(void);

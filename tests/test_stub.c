@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -383,6 +384,22 @@ Test(stub, a_broken_device_stays_so)
     cr_expect(dev->use(1) == TT_DEV_OK && dev->alloc(8, &ptr) == TT_DEV_OK, "the other one works");
 }
 
+/* Its streams look at nothing any more: what a program then gives back to the system may be gone. */
+Test(stub, memory_of_a_broken_device_is_left_alone)
+{
+    void *seen, *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    rig_start("");
+    void *stream = rig_stream();
+    cr_assert_eq(dev->pin(page, 4096, &seen), TT_DEV_OK);
+    cr_expect_eq(dev->wait_word(stream, seen, 1), TT_DEV_OK);
+    rig_hangs(stream);
+    cr_expect(stub->fail("copy", 1, TT_DEV_BROKEN));
+    cr_expect_eq(dev->copy(seen, rig_words, 4, stream), TT_DEV_BROKEN);
+    rig_sleep();
+    cr_expect_eq(munmap(page, 4096), 0);
+    rig_sleep();
+}
+
 /* --- Hazards. */
 
 /* A wait is submitted before what ends it, on another stream. With one queue that never comes to run. */
@@ -514,7 +531,7 @@ Test(stub, a_full_queue)
 static int child_ends_by(void (*act)(volatile char *), char *at)
 {
     int status = 0;
-    pid_t child = fork();
+    pid_t child = rig_fork();
     if (child == 0) {
         signal(SIGSEGV, SIG_DFL);
         act(at);

@@ -213,7 +213,7 @@ static pid_t two_processes(const char *text, void (*child)(void))
     int file = memfd_create("devices", 0);
     common = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     snprintf(configuration, sizeof configuration, "%s,share=/proc/self/fd/%d", text, file);
-    pid_t pid = fork();
+    pid_t pid = rig_fork();
     if (pid == 0) {
         start_shared();
         child();

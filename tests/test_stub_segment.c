@@ -56,13 +56,13 @@ static int child(int channel, const char *configuration)
     rig_open();
     wrong += !stub->configure(configuration);
     wrong += !receive_export(channel, &export);
-    wrong += dev->use(1) != TT_DEV_OK;
+    wrong += dev->use(0) != TT_DEV_OK;
     wrong += dev->segment_import(&export, &segment) != TT_DEV_OK;
     if (wrong != 0)
         return wrong;
-    wrong += !segment.imported || segment.bytes != ROUNDED || segment.device != 1;
+    wrong += !segment.imported || segment.bytes != ROUNDED || segment.device != 0;
     wrong += dev->classify((char *)segment.base + 5, &what) != TT_DEV_OK;
-    wrong += what.kind != TT_DEV_DEVICE || what.device != 1 || what.bytes != ROUNDED;
+    wrong += what.kind != TT_DEV_DEVICE || what.device != 0 || what.bytes != ROUNDED;
     wrong += dev->alloc_pinned(64, (void **)&pinned) != TT_DEV_OK;
     wrong += dev->wait_word(NULL, segment.base, 1) != TT_DEV_OK;
     wrong += dev->copy(pinned, (char *)segment.base + ROUNDED - 4, 4, NULL) != TT_DEV_OK;
@@ -80,7 +80,7 @@ static void exchange(const char *configuration)
     struct tt_dev_export export;
     int channel[2], status = -1;
     cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, channel), 0);
-    pid_t pid = fork();
+    pid_t pid = rig_fork();
     if (pid == 0)
         _exit(child(channel[1], configuration));
     rig_start(configuration);

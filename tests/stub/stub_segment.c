@@ -17,7 +17,6 @@ static const char magic[8] = "segment";
 struct trailer {
     char magic[8];
     uint64_t bytes;
-    int32_t device;
 };
 
 struct handle { /* in tt_dev_export.handle */
@@ -31,9 +30,9 @@ static enum tt_dev_error refuse(const char *what)
     return tt_stub_fail(TT_DEV_INVALID, STUB_segment_import, "%s", what);
 }
 
-static bool file_make(uint64_t bytes, int device, struct stub_file *file)
+static bool file_make(uint64_t bytes, struct stub_file *file)
 {
-    struct trailer trailer = { .bytes = bytes, .device = device };
+    struct trailer trailer = { .bytes = bytes };
     struct stat facts;
     memcpy(trailer.magic, magic, sizeof magic);
     file->fd = memfd_create("stub segment", MFD_CLOEXEC);
@@ -88,7 +87,7 @@ enum tt_dev_error tt_stub_segment_alloc(size_t bytes, struct tt_dev_segment *seg
         return tt_stub_fail(TT_DEV_NO_MEMORY, STUB_segment_alloc, "no room for %zu bytes", bytes);
     struct stub_device *device = tt_stub_current();
     uint64_t rounded = ((uint64_t)bytes + GRANULE - 1) / GRANULE * GRANULE;
-    if (!file_make(rounded, device->number, &file) || !map(device, rounded, file, segment))
+    if (!file_make(rounded, &file) || !map(device, rounded, file, segment))
         return tt_stub_fail(TT_DEV_NO_MEMORY, STUB_segment_alloc, "no room for %zu bytes", bytes);
     return TT_DEV_OK;
 }
@@ -173,14 +172,12 @@ enum tt_dev_error tt_stub_segment_import(const struct tt_dev_export *from, struc
         wrong = "it is no segment of so many bytes";
     else if (is_own(facts.st_ino))
         wrong = "it was allocated in this process";
-    else if (trailer.device >= tt_stub_runtime.config.devices)
-        wrong = "its device is none of this process";
     if (wrong != NULL) {
         close(fd);
         return refuse(wrong);
     }
     struct stub_file file = { .is = true, .imported = true, .fd = fd, .inode = facts.st_ino };
-    return map(&tt_stub_runtime.devices[trailer.device], trailer.bytes, file, segment)
+    return map(tt_stub_current(), trailer.bytes, file, segment)
                ? TT_DEV_OK
                : tt_stub_fail(TT_DEV_NO_MEMORY, STUB_segment_import, "no addresses for it");
 }
@@ -190,14 +187,21 @@ enum tt_dev_error tt_stub_segment_free(struct tt_dev_segment *segment)
     enum tt_dev_error error = tt_stub_enter(STUB_segment_free);
     if (error != TT_DEV_OK)
         return error;
-    struct stub_device *device = &tt_stub_runtime.devices[segment->device];
-    pthread_mutex_lock(&device->api);
-    tt_stub_device_idle(device);
-    pthread_mutex_lock(&tt_stub_runtime.lock);
-    struct stub_memory *m = find(segment);
-    if (m != NULL)
-        tt_stub_memory_unmap(m);
-    pthread_mutex_unlock(&tt_stub_runtime.lock);
-    pthread_mutex_unlock(&device->api);
-    return m != NULL ? TT_DEV_OK : tt_stub_fail(TT_DEV_INVALID, STUB_segment_free, "no segment, or freed");
+    int n = tt_stub_runtime.config.devices;
+    struct stub_memory *m = NULL;
+    if (segment->device >= 0 && segment->device < n) {
+        struct stub_device *device = &tt_stub_runtime.devices[segment->device];
+        pthread_mutex_lock(&device->api);
+        tt_stub_device_idle(device);
+        pthread_mutex_lock(&tt_stub_runtime.lock);
+        m = find(segment);
+        if (m != NULL)
+            tt_stub_memory_unmap(m);
+        pthread_mutex_unlock(&tt_stub_runtime.lock);
+        pthread_mutex_unlock(&device->api);
+    }
+    if (m == NULL)
+        return tt_stub_fail(TT_DEV_INVALID, STUB_segment_free, "no segment, or freed");
+    *segment = (struct tt_dev_segment){ .device = -1 };
+    return TT_DEV_OK;
 }
