@@ -83,10 +83,10 @@ static void begin(void)
         device->number = i;
         pthread_mutex_init(&device->api, NULL);
         for (int q = 0; q < STUB_QUEUES; q++)
-            device->queues[q].device = device;
+            tt_stub_queue_open(&device->queues[q], device);
         tt_stub_streams_open(device);
     }
-    tt_stub_runtime.backstage.queues[0].device = &tt_stub_runtime.backstage;
+    tt_stub_queue_open(&tt_stub_runtime.backstage.queues[0], &tt_stub_runtime.backstage);
     pthread_atfork(NULL, NULL, mark_forked);
     atomic_store(&begun, true);
 }
@@ -158,7 +158,7 @@ static void break_device(struct stub_device *device)
 {
     pthread_mutex_lock(&tt_stub_runtime.lock);
     device->broken = true;
-    pthread_cond_broadcast(&tt_stub_runtime.changed);
+    tt_stub_work_changed();
     pthread_mutex_unlock(&tt_stub_runtime.lock);
 }
 

@@ -113,7 +113,8 @@ struct stub_capture {
 
 struct stub_queue { /* of the hardware: in order, one piece of work at a time */
     struct stub_device *device;
-    bool started;
+    pthread_cond_t wake; /* of its thread */
+    bool started, held_up; /* its first work comes after some of another queue */
     struct stub_work *first, *last;
     int length;
 };
@@ -188,7 +189,7 @@ struct stub_config {
 
 struct stub_runtime {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* a piece of work was done or enqueued, or a device broke */
+    pthread_cond_t changed; /* work was done, a place is free, a device broke: for all but the queues */
     struct stub_config config;
     struct stub_device devices[STUB_DEVICES];
     struct stub_stream *streams;
@@ -246,7 +247,10 @@ struct stub_work *tt_stub_work_hold(struct stub_work *work);
 int64_t tt_stub_now_ns(void);
 /* A thread that ends by itself, or never, and takes no signals. */
 void tt_stub_thread_start(void *(*run)(void *), void *argument);
+void tt_stub_queue_open(struct stub_queue *queue, struct stub_device *device);
 void tt_stub_work_push(struct stub_queue *queue, struct stub_work *work);
+/* Work was done, or a device broke: wakes who waits for that. */
+void tt_stub_work_changed(void);
 /* Waits until nothing of the device is under way. */
 void tt_stub_device_idle(struct stub_device *device);
 

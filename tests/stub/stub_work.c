@@ -105,6 +105,25 @@ static void work_do(struct stub_queue *queue, struct stub_work *work)
     work->graph = NULL;
 }
 
+void tt_stub_queue_open(struct stub_queue *queue, struct stub_device *device)
+{
+    queue->device = device;
+    pthread_cond_init(&queue->wake, NULL);
+}
+
+/* Queues have a bell each: one for all would wake every thread for each piece of work. */
+void tt_stub_work_changed(void)
+{
+    pthread_cond_broadcast(&tt_stub_runtime.changed);
+    for (int d = 0; d < tt_stub_runtime.config.devices; d++)
+        for (int q = 0; q < tt_stub_runtime.config.queues; q++) {
+            struct stub_queue *queue = &tt_stub_runtime.devices[d].queues[q];
+            if (queue->held_up)
+                pthread_cond_signal(&queue->wake);
+            queue->held_up = false;
+        }
+}
+
 static void *queue_run(void *argument)
 {
     struct stub_queue *queue = argument;
@@ -112,7 +131,8 @@ static void *queue_run(void *argument)
     for (;;) {
         struct stub_work *work = queue->first;
         if (work == NULL || !(may_begin(work) || queue->device->broken)) {
-            pthread_cond_wait(&tt_stub_runtime.changed, &tt_stub_runtime.lock);
+            queue->held_up = work != NULL;
+            pthread_cond_wait(&queue->wake, &tt_stub_runtime.lock);
             continue;
         }
         work_do(queue, work);
@@ -121,7 +141,7 @@ static void *queue_run(void *argument)
             queue->last = NULL;
         queue->length--;
         tt_stub_work_drop(work);
-        pthread_cond_broadcast(&tt_stub_runtime.changed);
+        tt_stub_work_changed();
     }
     return NULL;
 }
@@ -150,7 +170,7 @@ void tt_stub_work_push(struct stub_queue *queue, struct stub_work *work)
         queue->first = tt_stub_work_hold(work);
     queue->last = work;
     queue->length++;
-    pthread_cond_broadcast(&tt_stub_runtime.changed);
+    pthread_cond_signal(&queue->wake);
 }
 
 static bool is_idle(const struct stub_device *device)
