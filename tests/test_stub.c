@@ -131,11 +131,12 @@ Test(stub, words_are_compared_in_a_circle)
 Test(stub, kinds_of_memory)
 {
     char pageable[8192], *device, *managed;
-    void *seen, *stream;
+    void *seen, *stream, *later;
     struct tt_dev_pointer first, second, what;
     rig_start("");
     stream = rig_stream();
     cr_assert(dev->use(1) == TT_DEV_OK && dev->alloc(1000, (void **)&device) == TT_DEV_OK);
+    cr_assert_eq(dev->alloc(1000, &later), TT_DEV_OK);
     cr_assert_eq(dev->alloc_managed(1000, (void **)&managed), TT_DEV_OK);
     cr_expect_eq(dev->classify(device + 999, &first), TT_DEV_OK);
     cr_expect(first.kind == TT_DEV_DEVICE && first.device == 1 && first.bytes == 1000);
@@ -229,7 +230,9 @@ Test(stub, default_streams)
     rig_start("");
     cr_assert_eq(stub->stream_create_blocking(&blocking), TT_DEV_OK);
     free_one = rig_stream();
+    cr_expect_eq(dev->stream_query(NULL), TT_DEV_OK);
     cr_expect_eq(dev->wait_word(blocking, &rig_words[0], 1), TT_DEV_OK);
+    cr_expect_eq(dev->stream_query(NULL), TT_DEV_NOT_READY, "it would wait for the other");
     cr_expect_eq(dev->write_word(NULL, &rig_words[1], 1), TT_DEV_OK);
     cr_expect_eq(dev->write_word(TT_DEV_STREAM_PER_THREAD, &rig_words[2], 1), TT_DEV_OK);
     cr_expect_eq(dev->write_word(free_one, &rig_words[3], 1), TT_DEV_OK);
@@ -262,10 +265,13 @@ Test(stub, functions_of_the_host)
 Test(stub, streams_that_are_none)
 {
     int device = -1;
+    void *event;
     rig_start("");
     void *stream = rig_stream();
     cr_expect(dev->use(1) == TT_DEV_OK && dev->stream_device(stream, &device) == TT_DEV_OK && device == 0);
     cr_expect_eq(dev->write_word(stream, rig_words, 1), TT_DEV_INVALID, "the stream is of another device");
+    cr_assert_eq(dev->event_create(false, &event), TT_DEV_OK);
+    cr_expect_eq(dev->event_record(event, stream, false), TT_DEV_INVALID, "as for this event");
     cr_expect_eq(dev->stream_destroy(stream), TT_DEV_OK);
     cr_expect_eq(dev->stream_query(stream), TT_DEV_INVALID);
     cr_expect_eq(dev->stream_destroy(NULL), TT_DEV_INVALID);
@@ -377,9 +383,12 @@ Test(stub, a_broken_device_stays_so)
     rig_start("");
     void *stream = rig_stream(), *ptr;
     cr_expect_eq(dev->wait_word(stream, rig_words, 1), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(stream, &rig_words[1], 1), TT_DEV_OK);
     cr_expect(stub->fail("copy", 1, TT_DEV_BROKEN));
     cr_expect_eq(dev->copy(rig_words, rig_words, 4, stream), TT_DEV_BROKEN);
     cr_expect_eq(dev->stream_sync(stream), TT_DEV_BROKEN, "and it does not wait for ever");
+    rig_sleep();
+    cr_expect_eq(__atomic_load_n(&rig_words[1], __ATOMIC_ACQUIRE), 0, "nothing is done any more");
     cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_BROKEN);
     cr_expect(dev->use(1) == TT_DEV_OK && dev->alloc(8, &ptr) == TT_DEV_OK, "the other one works");
 }

@@ -124,6 +124,31 @@ Test(stub_graph, fork_and_join_1_queue)
     forks("queues=1", 0);
 }
 
+/* A branch without anything before it, and nothing after it, still comes after what is in the stream, and the
+ * stream goes on after it. */
+Test(stub_graph, a_branch_by_itself)
+{
+    rig_start("queues=8");
+    void *origin = rig_stream(), *other = rig_stream(), *forked = event_new(), *joined = event_new();
+    cr_assert_eq(dev->capture_begin(origin), TT_DEV_OK);
+    cr_expect_eq(dev->event_record(forked, origin, false), TT_DEV_OK);
+    cr_expect_eq(dev->event_wait(forked, other, false), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(other, &rig_words[2], 1), TT_DEV_OK);
+    cr_expect_eq(dev->wait_word(other, &rig_words[1], 1), TT_DEV_OK);
+    cr_expect_eq(dev->event_record(joined, other, false), TT_DEV_OK);
+    cr_expect_eq(dev->event_wait(joined, origin, false), TT_DEV_OK);
+    void *runnable = end_capture(origin);
+    cr_expect_eq(dev->wait_word(origin, &rig_words[0], 1), TT_DEV_OK);
+    cr_expect_eq(dev->graph_launch(runnable, origin), TT_DEV_OK);
+    rig_hangs(origin);
+    cr_expect_eq(__atomic_load_n(&rig_words[2], __ATOMIC_ACQUIRE), 0);
+    rig_open_word(&rig_words[0], 1);
+    rig_hangs(origin);
+    cr_expect_eq(__atomic_load_n(&rig_words[2], __ATOMIC_ACQUIRE), 1);
+    rig_open_word(&rig_words[1], 1);
+    rig_ends(origin);
+}
+
 Test(stub_graph, a_branch_that_is_not_joined)
 {
     void *graph = NULL;
