@@ -375,8 +375,10 @@ static tutti_status make_tour(struct tour *t, const struct tt_batch *batch)
     for (int i = t->begun; i < t->count; i++)
         if (status != TUTTI_OK)
             take_back(&t->routes[i]);
-    for (int i = 0; i < t->begun && status != TUTTI_OK; i++)
+    for (int i = 0; i < t->begun && status != TUTTI_OK; i++) {
         tt_device_fail(t->routes[i].comm, status);
+        part_streams(&t->routes[i]); /* so that it is known when the stream has passed what it got */
+    }
     return status;
 }
 
@@ -399,7 +401,7 @@ tutti_status tt_device_submit(const struct tt_batch *batch)
     tour.now = before;
     if (status == TUTTI_OK)
         status = make_tour(&tour, batch);
-    if (tour.now != before && before >= 0)
+    if (tour.now != before)
         dev->use(before);
     if (batch->count > 1) {
         free(tour.routes);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "device.h"
 #include "handle.h"
 #include "recorder.h"
 
@@ -557,6 +558,7 @@ tutti_status tt_comm_await(struct tt_comm *comm)
 
 void tt_comm_let_go(struct tt_comm *comm)
 {
+    tt_device_close(comm); /* here, for its worker cannot wait for itself */
     pthread_mutex_lock(&streams.lock);
     comm->orphan = atomic_load_explicit(&comm->queued, memory_order_acquire) != 0;
     bool orphan = comm->orphan;

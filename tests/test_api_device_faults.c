@@ -282,7 +282,7 @@ Test(api_device_faults, calls_that_differ)
 static void stay_away(struct ranks_me *me)
 {
     struct desk d;
-    if (!sit_down(me, &d, 0, 300))
+    if (!sit_down(me, &d, 0, 1000))
         return;
     if (me->rank != 1)
         ranks_ok(me, sum(&d), "all_reduce");
@@ -322,7 +322,7 @@ Test(api_device_faults, a_rank_that_is_killed_inside_a_gate)
 static void call_ungrouped(struct ranks_me *me)
 {
     const int devices[2] = { 0, 0 };
-    tutti_config config = { .size = sizeof config, .timeout_ms = 300 };
+    tutti_config config = { .size = sizeof config, .timeout_ms = 1000 };
     tutti_comm *comms[2];
     struct desk d = { 0 };
     ranks_ok(me, tt_dev_find(library, &d.dev), "tt_dev_find");
@@ -354,6 +354,29 @@ Test(api_device_faults, one_thread_with_two_ranks_must_group)
 {
     setenv("TUTTI_STUB", "queues=1", 1);
     ranks_run(&(struct ranks_plan){ .n = 1, .run = call_ungrouped });
+}
+
+/* A communicator that is destroyed while its calls wait takes them with it. */
+static void leave_early(struct ranks_me *me)
+{
+    struct desk d;
+    for (int i = 0; i < 20; i++) {
+        if (!sit_down(me, &d, 0, 20000))
+            return;
+        for (int k = 0; me->rank == 0 && k < 2; k++)
+            ranks_ok(me, sum(&d), "all_reduce");
+        ranks_delay(me, 300);
+        ranks_ok(me, tutti_comm_destroy(d.comm), "destroy");
+        fine(me, &d, d.dev->stream_sync(d.stream), "sync");
+        ranks_meet(me);
+        d.dev->stream_destroy(d.stream);
+        d.dev->free(d.memory);
+    }
+}
+
+Test(api_device_faults, destroyed_while_calls_wait)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = leave_early });
 }
 
 /* --- The device fails. */
