@@ -107,9 +107,23 @@ static tutti_status make(struct tt_comm *comm, struct tt_device *d)
     return status == TUTTI_OK ? tutti_stream_create(&d->worker) : status;
 }
 
+tutti_status tt_device_enter(const struct tt_device *device, int *before)
+{
+    if (device->dev->current(before) == TT_DEV_OK &&
+        (*before == device->number || device->dev->use(device->number) == TT_DEV_OK))
+        return TUTTI_OK;
+    return tt_fail(TUTTI_DEVICE_ERROR, "device %d: %s", device->number, device->dev->why());
+}
+
+void tt_device_leave(const struct tt_device *device, int before)
+{
+    if (before != device->number)
+        device->dev->use(before);
+}
+
 tutti_status tt_device_open(struct tt_comm *comm)
 {
-    int number, before = -1;
+    int number, before;
     const struct tt_dev *dev;
     tutti_status status = tt_device_resolve(&comm->settings, &number);
     if (status != TUTTI_OK || number < 0)
@@ -123,11 +137,11 @@ tutti_status tt_device_open(struct tt_comm *comm)
     d->dev = dev;
     d->number = number;
     comm->device = d; /* what is there of it is closed with the communicator */
-    if (dev->current(&before) != TT_DEV_OK || dev->use(number) != TT_DEV_OK)
-        return tt_fail(TUTTI_DEVICE_ERROR, "device %d: %s", number, dev->why());
+    status = tt_device_enter(d, &before);
+    if (status != TUTTI_OK)
+        return status;
     status = make(comm, d);
-    if (before >= 0 && before != number)
-        dev->use(before);
+    tt_device_leave(d, before);
     return status;
 }
 
@@ -207,15 +221,20 @@ static tutti_status check_buffer(const struct tt_call *call, int side, enum tt_d
 
 tutti_status tt_device_check_host(const struct tt_call *call)
 {
-    tutti_status status = TUTTI_OK;
+    const struct tt_device *d = call->comm->device;
     enum tt_dev_kind kind;
+    int before;
+    tutti_status status = tt_device_enter(d, &before);
+    if (status != TUTTI_OK)
+        return status;
     for (int side = 0; side < SIDES && status == TUTTI_OK; side++) {
         status = check_buffer(call, side, &kind);
         if (status == TUTTI_OK && kind == TT_DEV_DEVICE)
             status = tt_fail(TUTTI_INVALID_ARGUMENT,
                 "%s: %s is memory of a device, and the call has no CUDA stream; legal: with one of device %d",
-                tt_collectives[call->collective].name, names[side], call->comm->device->number);
+                tt_collectives[call->collective].name, names[side], d->number);
     }
+    tt_device_leave(d, before);
     return status;
 }
 
@@ -237,14 +256,11 @@ static tutti_status tell_absent(const struct tt_comm *comm, const char *name)
         name, text);
 }
 
-tutti_status tt_device_check(struct tt_call *call)
+static tutti_status check_here(struct tt_call *call, const struct tt_device *d)
 {
     const char *name = tt_collectives[call->collective].name;
-    const struct tt_device *d = call->comm->device;
     struct tt_dev_capture capture;
     int number;
-    if (d == NULL)
-        return tell_absent(call->comm, name);
     if (d->dev->stream_device(call->stream.handle, &number) != TT_DEV_OK)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: stream: %s", name, d->dev->why());
     if (d->dev->stream_capture(call->stream.handle, &capture) != TT_DEV_OK)
@@ -261,6 +277,20 @@ tutti_status tt_device_check(struct tt_call *call)
         status = check_buffer(call, side, &kind);
         call->staged[side] = status == TUTTI_OK && (kind == TT_DEV_DEVICE || kind == TT_DEV_MANAGED);
     }
+    return status;
+}
+
+tutti_status tt_device_check(struct tt_call *call)
+{
+    const struct tt_device *d = call->comm->device;
+    int before;
+    if (d == NULL)
+        return tell_absent(call->comm, tt_collectives[call->collective].name);
+    tutti_status status = tt_device_enter(d, &before);
+    if (status != TUTTI_OK)
+        return status;
+    status = check_here(call, d);
+    tt_device_leave(d, before);
     return status;
 }
 

@@ -66,6 +66,11 @@ tutti_status tt_device_settings(struct tt_settings *settings, int n);
 tutti_status tt_device_open(struct tt_comm *comm);
 void tt_device_close(struct tt_comm *comm);
 
+/* The device becomes the thread's current one, which names default streams and what addresses are; and what
+ * was current before becomes so again. */
+tutti_status tt_device_enter(const struct tt_device *device, int *before);
+void tt_device_leave(const struct tt_device *device, int before);
+
 /* What concerns the device in the check of a call on a CUDA stream. */
 tutti_status tt_device_check(struct tt_call *call);
 /* The same of a call elsewhere, of a communicator with a device: it may have host memory only. */
