@@ -1,21 +1,24 @@
 /* divide.c: the division that ends an average of integers.
  *
  * No processor divides vectors of integers, so one text serves all instruction sets; it runs over a sum that
- * has just been written. Quotients truncate towards zero. */
+ * has just been written. */
 #include "kernels/fold_table.h"
 
-#define DIVIDE(name, element, wider)                                                                         \
+#define INLINE static inline
+#include "kernels/fold_divide.h"
+
+#define DIVIDE(name, element)                                                                                \
     static void divide_##name(element *x, size_t count, uint32_t divisor)                                    \
     {                                                                                                        \
         for (size_t i = 0; i < count; i++)                                                                   \
-            x[i] = (element)((wider)x[i] / (wider)divisor);                                                  \
+            x[i] = quotient_##name(x[i], divisor);                                                           \
     }
-DIVIDE(int8, int8_t, int64_t)
-DIVIDE(uint8, uint8_t, uint32_t)
-DIVIDE(int32, int32_t, int64_t)
-DIVIDE(uint32, uint32_t, uint32_t)
-DIVIDE(int64, int64_t, int64_t)
-DIVIDE(uint64, uint64_t, uint64_t)
+DIVIDE(int8, int8_t)
+DIVIDE(uint8, uint8_t)
+DIVIDE(int32, int32_t)
+DIVIDE(uint32, uint32_t)
+DIVIDE(int64, int64_t)
+DIVIDE(uint64, uint64_t)
 
 void tt_divide_integers(void *x, size_t count, tutti_type type, uint32_t divisor)
 {

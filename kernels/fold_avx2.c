@@ -102,8 +102,8 @@ INLINE vec f32_of_halves(__m128i halves)
 }
 INLINE struct wide halves_widen(vec halves)
 {
-    return (struct wide){ .a = f32_of_halves(_mm256_castsi256_si128((__m256i)halves)),
-        .b = f32_of_halves(_mm256_extracti128_si256((__m256i)halves, 1)) };
+    return wide_of_two(f32_of_halves(_mm256_castsi256_si128((__m256i)halves)),
+        f32_of_halves(_mm256_extracti128_si256((__m256i)halves, 1)));
 }
 INLINE vec halves_merge(vec a, vec b)
 {
@@ -113,8 +113,8 @@ INLINE vec halves_merge(vec a, vec b)
 /* Straight from and to memory: the conversion does without a shuffle there. */
 INLINE struct wide float16_widen(const uint8_t *from)
 {
-    return (struct wide){ .a = f32_of_halves(_mm_loadu_si128((const __m128i *)from)),
-        .b = f32_of_halves(_mm_loadu_si128((const __m128i *)(from + 16))) };
+    return wide_of_two(f32_of_halves(_mm_loadu_si128((const __m128i *)from)),
+        f32_of_halves(_mm_loadu_si128((const __m128i *)(from + 16))));
 }
 /* x * 1 + y has the bits of x + y, and leaves the adders to the conversions, which need them, too: a third
  * faster. The empty asm hides the 1 from compilers that would make an addition of it. */

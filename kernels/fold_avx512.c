@@ -138,8 +138,8 @@ INLINE vec f32_of_halves(__m256i halves)
 }
 INLINE struct wide halves_widen(vec halves)
 {
-    return (struct wide){ .a = f32_of_halves(_mm512_castsi512_si256((__m512i)halves)),
-        .b = f32_of_halves(_mm512_extracti64x4_epi64((__m512i)halves, 1)) };
+    return wide_of_two(f32_of_halves(_mm512_castsi512_si256((__m512i)halves)),
+        f32_of_halves(_mm512_extracti64x4_epi64((__m512i)halves, 1)));
 }
 INLINE vec halves_merge(vec a, vec b)
 {
@@ -149,8 +149,8 @@ INLINE vec halves_merge(vec a, vec b)
 
 INLINE struct wide float16_widen(const uint8_t *from)
 {
-    return (struct wide){ .a = f32_of_halves(_mm256_loadu_si256((const __m256i *)from)),
-        .b = f32_of_halves(_mm256_loadu_si256((const __m256i *)(from + 32))) };
+    return wide_of_two(f32_of_halves(_mm256_loadu_si256((const __m256i *)from)),
+        f32_of_halves(_mm256_loadu_si256((const __m256i *)(from + 32))));
 }
 /* x * 1 + y, as in fold_avx2.c. */
 INLINE vec float16_sum_f32(vec x, vec y)

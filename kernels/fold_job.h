@@ -5,9 +5,20 @@
  * fold_float.h ask for. */
 #ifndef TT_KERNELS_FOLD_JOB_H
 #define TT_KERNELS_FOLD_JOB_H
-#include "kernels/fold_float.h"
 #include "kernels/fold_math.h"
+#include "kernels/fold_round.h"
 #include "kernels/fold_table.h"
+
+/* Straight from memory, as float16_widen, which an instruction set may have of its own. */
+#define WIDEN(name)                                                                                          \
+    INLINE struct wide name##_widen(const uint8_t *from)                                                     \
+    {                                                                                                        \
+        return name##_parts(vec_load(from));                                                                 \
+    }
+WIDEN(plain)
+WIDEN(bfloat16)
+WIDEN(float8_e4m3)
+WIDEN(float8_e5m2)
 
 /* What the loops must know of a type. */
 struct number {

@@ -1,11 +1,10 @@
-/* fold_math.h: what an operation does to one vector of numbers, lane by lane.
+/* fold_math.h: what an operation does to one vector of numbers, lane by lane. C for processors, and C++ for
+ * CUDA devices.
  *
- * The includer has defined vec_select. An instruction set that orders numbers by itself defines TT_OWN_ORDER
+ * The includer has defined the vectors (fold_vector.h or cuda_vector.cuh) and vec_select. An instruction set that orders numbers by itself defines TT_OWN_ORDER
  * and the functions min_ and max_ of each lane. */
 #ifndef TT_KERNELS_FOLD_MATH_H
 #define TT_KERNELS_FOLD_MATH_H
-#include "kernels/fold_vector.h"
-
 /* Arithmetic. Signed integers add and multiply as unsigned ones: the same bits, and they may wrap. */
 
 #define ARITHMETIC(lane, type)                                                                               \
@@ -84,7 +83,7 @@ FLOAT_ORDER(f32, vec_f32)
 FLOAT_ORDER(f64, vec_f64)
 #endif
 
-/* Division, at the end of an average. That of integers is in divide.c. */
+/* Division, at the end of an average. That of integers is in fold_divide.h. */
 
 INLINE vec divide_f32(vec x, uint32_t divisor)
 {

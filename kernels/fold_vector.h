@@ -29,11 +29,7 @@ typedef int64_t vec_i64 VECTOR;
 typedef float vec_f32 VECTOR;
 typedef double vec_f64 VECTOR;
 
-/* One vector of elements on its way through a fold. Halves widen to two vectors of fp32, a and b, quarters to
- * four. Which lane an element takes is free, as long as it comes back to its place. */
-struct wide {
-    vec a, b, c, d;
-};
+#include "kernels/fold_wide.h"
 
 INLINE vec vec_load(const void *from)
 {
@@ -66,6 +62,10 @@ INLINE uint32_t lane_at(const uint8_t *from, size_t bytes, size_t lane)
 INLINE vec vec_all(uint32_t x)
 {
     return (vec){ 0 } + x;
+}
+INLINE vec_f32 vec_f32_all(float x)
+{
+    return (vec_f32){ 0 } + x;
 }
 
 #endif
