@@ -1,31 +1,27 @@
-/* cuda_kernels.h: the kernels that run on a device: their names, their parameters, and how they are launched.
+/* cuda_kernels.h: the kernels that run on a device: their numbers, their parameters, how they are launched.
  *
- * Plain C without a word of CUDA: who launches knows a kernel by its number and hands over one plain struct.
- * Behind tt_kernel_find stand the kernels for a GPU in libtutti_cuda.so, or the same source compiled for the
- * processor (cuda_emulate.h). They give the bits of kernels.h: same operands, same order, same roundings.
+ * Plain C without a word of CUDA. Who launches knows a kernel by its number (tt_kernel_number) and hands over
+ * one plain struct. Who runs it asks for its function (tt_dev_kernel_find in base/dev_kernel.h): in
+ * libtutti_cuda.so that is one for a GPU; the same source compiled for the processor has one for the emulator
+ * (cuda_emulate.h). They give the bits of kernels.h: same operands, same order, same roundings.
  *
  * Pointers are any that the device reaches, aligned to the element; nothing else is asked of them. It is
  * fastest where all of them are equally far from a multiple of 16. Overlap is legal as in kernels.h. Results
- * do not depend on grid and block, which tt_kernel_find only proposes. No kernel waits for anything. */
+ * do not depend on grid and block. No kernel waits for anything, nor takes dynamic shared memory. */
 #ifndef TT_KERNELS_CUDA_KERNELS_H
 #define TT_KERNELS_CUDA_KERNELS_H
-#include "kernels/kernels.h"
+#include "kernels/fold_table.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 enum tt_kernel {
-    TT_KERNEL_COPY, /* struct tt_copy_params; type and op are not looked at */
-    TT_KERNELS
+    TT_KERNEL_COPY, /* struct tt_copy_params */
+    TT_KERNEL_CHAIN, /* struct tt_fold_params, in the shape TT_CHAIN */
+    TT_KERNEL_TREE, /* the same in the shape TT_TREE */
+    TT_KERNEL_SCALE, /* struct tt_scale_params, as tt_scale */
 };
-
-/* The number of a kernel for one type and operation, by which a device table launches it (lib/base/dev.h). */
-enum { TT_KERNEL_TYPES = 16, TT_KERNEL_OPS = 32 };
-static inline uint32_t tt_kernel_number(enum tt_kernel kernel, tutti_type type, tutti_op op)
-{
-    return ((uint32_t)kernel * TT_KERNEL_TYPES + (uint32_t)type) * TT_KERNEL_OPS + op;
-}
 
 struct tt_copy_params {
     void *dst;
@@ -33,17 +29,51 @@ struct tt_copy_params {
     uint64_t bytes;
 };
 
-/* What a launch needs: the function is the runtime's (or the emulator's) to call. Grid and block have one
- * dimension; no kernel takes dynamic shared memory. */
-struct tt_kernel_launch {
-    const void *function;
-    uint32_t grid, block, params_bytes;
+/* 1 <= k <= TT_FOLD_OPERANDS. divisor: as of tt_fold_fn. */
+struct tt_fold_params {
+    void *dst;
+    const void *sources[TT_FOLD_OPERANDS];
+    uint64_t count;
+    uint32_t k, divisor;
 };
 
-/* For `bytes` of result on a device of so many multiprocessors. 0, and *launch untouched: the type does not
- * support the operation, or there is no such kernel. */
-int tt_kernel_find(enum tt_kernel kernel, tutti_type type, tutti_op op, uint64_t bytes,
-    uint32_t multiprocessors, struct tt_kernel_launch *launch);
+/* The factor lies where the device reads it, or, if that is NULL, in the first bytes of `value`. */
+struct tt_scale_params {
+    void *dst;
+    const void *src;
+    uint64_t count;
+    const void *factor;
+    uint64_t value;
+};
+
+/* A kernel's number, below TT_KERNEL_NUMBERS and the same in all builds of one version. 0: the type does not
+ * support the operation. Kernels that compute the same may have several numbers. A copy looks at neither type
+ * nor operation, a scale not at the operation. */
+enum { TT_KERNEL_NUMBERS = 2 + TT_FOLD_TYPES * (1 + TT_ROWS * TT_SHAPES) };
+static inline uint32_t tt_kernel_number(enum tt_kernel kernel, tutti_type type, tutti_op op)
+{
+    enum tt_fold_row row = tt_fold_row_of(op);
+    int is_float = type >= TUTTI_FLOAT16, is_bits = row >= TT_ROW_AND;
+    if (kernel == TT_KERNEL_COPY)
+        return 1;
+    if ((unsigned)type >= TT_FOLD_TYPES)
+        return 0;
+    uint32_t first = 2 + (uint32_t)type * (1 + TT_ROWS * TT_SHAPES);
+    if (kernel == TT_KERNEL_SCALE)
+        return first;
+    if (row == TT_ROWS || (is_float && is_bits))
+        return 0;
+    return first + 1 + (uint32_t)row * TT_SHAPES + (kernel == TT_KERNEL_TREE);
+}
+
+/* A grid and a block for `bytes` of result on a device of so many multiprocessors: a thread takes 64 bytes at
+ * a time, and two blocks keep a multiprocessor busy. */
+enum { TT_KERNEL_BLOCK = 512 };
+static inline uint32_t tt_kernel_grid(uint64_t bytes, uint32_t multiprocessors)
+{
+    uint64_t wanted = bytes / (TT_KERNEL_BLOCK * UINT64_C(64)) + 1, most = UINT64_C(2) * multiprocessors;
+    return (uint32_t)(wanted < most ? wanted : most);
+}
 
 #ifdef __cplusplus
 }

@@ -18,8 +18,12 @@ struct alignas(16) packet {
 #if defined(__CUDACC__)
 
 #define INLINE static __device__ __forceinline__
+#define MEMBER __device__ __forceinline__
 #define KERNEL __global__
 #define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("unroll 1")
+/* Of a kernel's parameters: they may be looked at by an index without being copied. */
+#define PARAMS __grid_constant__
 #define AT_MOST_THREADS(n) __launch_bounds__(n)
 #define SHARED(type, name) __shared__ type name
 /* How a kernel is named in a table. */
@@ -103,13 +107,30 @@ INLINE void add_release(uint32_t *to, uint32_t value)
     asm volatile("red.release.sys.global.add.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
 }
 
+/* Between an fp32 and a half, as bits; to nearest even, denormals kept. */
+INLINE uint32_t f32_of_half(uint32_t half)
+{
+    uint32_t f;
+    asm("{ .reg .b16 h; cvt.u16.u32 h, %1; cvt.f32.f16 %0, h; }" : "=r"(f) : "r"(half));
+    return f;
+}
+INLINE uint32_t half_of_f32(uint32_t f)
+{
+    uint32_t half;
+    asm("{ .reg .b16 h; cvt.rn.f16.f32 h, %1; cvt.u32.u16 %0, h; }" : "=r"(half) : "r"(f));
+    return half;
+}
+
 #else
 
 #include "kernels/cuda_emulate.h"
 
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE static inline
+#define MEMBER inline
 #define KERNEL static
 #define UNROLL
+#define ROLLED
+#define PARAMS
 #define AT_MOST_THREADS(n)
 /* One object for each block and each such declaration. */
 #define SHARED(type, name)                                                                                   \

@@ -78,33 +78,9 @@ const char *tt_isa_name(enum tt_isa isa)
     return (unsigned)isa < TT_ISAS ? names[isa] : "unknown";
 }
 
-/* TT_ROWS if there is none. */
-static enum tt_fold_row row_of(tutti_op op)
-{
-    switch (op) {
-    case TUTTI_SUM:
-    case TUTTI_AVG:
-        return TT_ROW_SUM;
-    case TUTTI_PROD:
-        return TT_ROW_PROD;
-    case TUTTI_MAX:
-        return TT_ROW_MAX;
-    case TUTTI_MIN:
-        return TT_ROW_MIN;
-    case TUTTI_BIT_AND:
-        return TT_ROW_AND;
-    case TUTTI_BIT_OR:
-        return TT_ROW_OR;
-    case TUTTI_BIT_XOR:
-        return TT_ROW_XOR;
-    default:
-        return TT_ROWS;
-    }
-}
-
 tt_fold_fn tt_fold_find_isa(tutti_type type, tutti_op op, enum tt_shape shape, enum tt_isa isa)
 {
-    enum tt_fold_row row = row_of(op);
+    enum tt_fold_row row = tt_fold_row_of(op);
     if ((unsigned)type >= TT_FOLD_TYPES || row == TT_ROWS || (unsigned)shape >= TT_SHAPES)
         return NULL;
     if ((unsigned)isa >= TT_ISAS || isa > tt_isa_best())
@@ -119,7 +95,7 @@ tt_fold_fn tt_fold_find(tutti_type type, tutti_op op, enum tt_shape shape)
 
 tt_spread_fn tt_spread_find(tutti_type type, tutti_op op, enum tt_isa isa)
 {
-    if ((unsigned)type >= TT_FOLD_TYPES || row_of(op) != TT_ROW_SUM || (unsigned)isa >= TT_ISAS ||
+    if ((unsigned)type >= TT_FOLD_TYPES || tt_fold_row_of(op) != TT_ROW_SUM || (unsigned)isa >= TT_ISAS ||
         isa > tt_isa_best())
         return NULL;
     return tables[isa]->spread[type];

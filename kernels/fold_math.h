@@ -1,8 +1,8 @@
 /* fold_math.h: what an operation does to one vector of numbers, lane by lane. C for processors, and C++ for
  * CUDA devices.
  *
- * The includer has defined the vectors (fold_vector.h or cuda_vector.cuh) and vec_select. An instruction set that orders numbers by itself defines TT_OWN_ORDER
- * and the functions min_ and max_ of each lane. */
+ * The includer has defined the vectors (fold_vector.h or cuda_vector.cuh) and vec_select. An instruction set
+ * that orders numbers by itself defines TT_OWN_ORDER and the functions min_ and max_ of each lane. */
 #ifndef TT_KERNELS_FOLD_MATH_H
 #define TT_KERNELS_FOLD_MATH_H
 /* Arithmetic. Signed integers add and multiply as unsigned ones: the same bits, and they may wrap. */

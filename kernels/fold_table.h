@@ -17,6 +17,29 @@ enum tt_fold_row {
     TT_ROW_XOR,
     TT_ROWS
 };
+/* TT_ROWS if there is none. */
+static inline enum tt_fold_row tt_fold_row_of(tutti_op op)
+{
+    switch (op) {
+    case TUTTI_SUM:
+    case TUTTI_AVG:
+        return TT_ROW_SUM;
+    case TUTTI_PROD:
+        return TT_ROW_PROD;
+    case TUTTI_MAX:
+        return TT_ROW_MAX;
+    case TUTTI_MIN:
+        return TT_ROW_MIN;
+    case TUTTI_BIT_AND:
+        return TT_ROW_AND;
+    case TUTTI_BIT_OR:
+        return TT_ROW_OR;
+    case TUTTI_BIT_XOR:
+        return TT_ROW_XOR;
+    default:
+        return TT_ROWS;
+    }
+}
 enum { TT_FOLD_TYPES = TUTTI_FLOAT8_E5M2 + 1, TT_SHAPES = TT_TREE + 1 };
 
 struct tt_fold_table {

@@ -1,7 +1,7 @@
 /* fold_wide.h: one vector of elements on its way through a fold; the includer has defined vec.
  *
- * Halves widen to two vectors of fp32, a and b, quarters to four. Which lane an element takes is free, as long
- * as it comes back to its place. Parts that a type does not have are never looked at. */
+ * Halves widen to two vectors of fp32, a and b, quarters to four. Which lane an element takes is free, as
+ * long as it comes back to its place. Parts that a type does not have are never looked at. */
 #ifndef TT_KERNELS_FOLD_WIDE_H
 #define TT_KERNELS_FOLD_WIDE_H
 

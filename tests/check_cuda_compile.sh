@@ -17,15 +17,13 @@ trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
 [ $# -gt 0 ] && [ -n "${NVCC:-}" ] || { echo "check_cuda_compile: NVCC and files are needed" >&2; exit 2; }
 
-gencode=
-for arch in $archs; do
-    gencode="$gencode -gencode arch=compute_$arch,code=[sm_$arch,compute_$arch]"
-done
+codes=$(for arch in $archs; do printf 'sm_%s,' "$arch"; done)
+gencode="-gencode arch=compute_${archs%% *},code=[${codes}compute_${archs%% *}]"
 for file; do
     grep -h -o 'PTX of [A-Za-z_0-9]*: [a-z0-9_. ]*' "$file" "$(dirname "$file")"/*.cuh
 done 2>/dev/null | sort -u | sed 's/^PTX of //; s/://' >"$scratch/promises"
 
-# compile FILE: ptxas tells of registers in FILE.said; the PTX of each device stays in a directory.
+# compile FILE: ptxas tells of registers in FILE.said; the PTX stays in a directory.
 compile()
 {
     kept=$scratch/$(basename "$1")
@@ -61,8 +59,7 @@ for file; do
         END { print functions + 0 >> counted }' counted="$scratch/functions" "$kept.said"
     for ptx in "$kept"/*.ptx; do
         [ -f "$ptx" ] || echo "$file: no PTX was kept"
-        device=$(basename "$ptx" .ptx | sed 's/.*compute_/sm_/')
-        awk -v file="$file" -v list="$scratch/promises" -v device="$device" '
+        awk -v file="$file" -v list="$scratch/promises" '
             function ends(    i, w, word, told) {
                 for (i = 1; i <= promises; i++) {
                     if (index(name, needle[i]) == 0)
@@ -70,7 +67,7 @@ for file; do
                     told = 1
                     for (w = split(words[i], word, " "); w > 0; w--)
                         if (word[w] != "nothing" && index(body, word[w]) == 0)
-                            printf "%s: %s for %s: no %s\n", file, name, device, word[w]
+                            printf "%s: %s: no %s\n", file, name, word[w]
                 }
                 if (!told)
                     printf "%s: %s: no line \"PTX of ...\" tells what it needs\n", file, name

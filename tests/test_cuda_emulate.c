@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/dev_kernel.h"
 #include "kernels/cuda_emulate.h"
 #include "kernels/cuda_kernels.h"
 #include "kernels/cuda_probe.h"
@@ -96,12 +97,12 @@ enum { GUARD = 32, LONGEST = 200 };
 
 static void copy(void *dst, const void *src, uint64_t bytes, uint32_t grid, uint32_t block, int way)
 {
-    struct tt_kernel_launch found;
+    struct tt_dev_kernel found;
     struct tt_copy_params params = { dst, src, bytes };
-    cr_assert(tt_kernel_find(TT_KERNEL_COPY, TUTTI_INT8, TUTTI_SUM, bytes, 4, &found));
+    cr_assert(tt_dev_kernel_find(tt_kernel_number(TT_KERNEL_COPY, TUTTI_INT8, TUTTI_SUM), &found));
     cr_assert_eq(found.params_bytes, sizeof params);
-    struct tt_emulated_launch launch = { found.function, &params, grid ? grid : found.grid,
-        block ? block : found.block, ways[way] };
+    struct tt_emulated_launch launch = { found.function, &params, grid ? grid : tt_kernel_grid(bytes, 4),
+        block ? block : TT_KERNEL_BLOCK, ways[way] };
     tt_emulate_grid(&launch);
 }
 
@@ -138,12 +139,8 @@ Test(cuda_emulate, copy_by_the_grid_that_is_proposed)
 /* At least one block, and no more than a device holds at once. */
 Test(cuda_emulate, grids_follow_the_bytes)
 {
-    struct tt_kernel_launch small, large, untouched = { .grid = 77 };
-    cr_assert(tt_kernel_find(TT_KERNEL_COPY, TUTTI_INT8, TUTTI_SUM, 0, 132, &small));
-    cr_assert(tt_kernel_find(TT_KERNEL_COPY, TUTTI_INT8, TUTTI_SUM, 1ull << 40, 132, &large));
-    cr_assert_eq(small.grid, 1);
-    cr_assert_geq(large.grid, 132);
-    cr_assert_leq(large.grid, 8 * 132);
-    cr_assert_not(tt_kernel_find(TT_KERNELS, TUTTI_INT8, TUTTI_SUM, 0, 132, &untouched));
-    cr_assert_eq(untouched.grid, 77);
+    cr_assert_eq(tt_kernel_grid(0, 132), 1);
+    cr_assert_eq(tt_kernel_grid(1 << 20, 132), 33);
+    cr_assert_geq(tt_kernel_grid(1ull << 40, 132), 132);
+    cr_assert_leq(tt_kernel_grid(1ull << 40, 132), 4 * 132);
 }

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/dev_kernel.h"
 #include "kernels/cuda_emulate.h"
 #include "kernels/cuda_kernels.h"
 #include "kernels/cuda_probe.h"
@@ -45,11 +46,11 @@ static bool probe(const void *function)
 static bool copy(void)
 {
     static uint8_t from[BYTES], to[BYTES];
-    struct tt_kernel_launch found;
+    struct tt_dev_kernel found;
     struct tt_copy_params params = { to + 1, from + 5, BYTES - 9 };
     for (int i = 0; i < BYTES; i++)
         from[i] = (uint8_t)i;
-    return tt_kernel_find(TT_KERNEL_COPY, TUTTI_INT8, TUTTI_SUM, BYTES, 2, &found) &&
+    return tt_dev_kernel_find(tt_kernel_number(TT_KERNEL_COPY, TUTTI_INT8, TUTTI_SUM), &found) &&
            run(found.function, &params) && memcmp(to + 1, from + 5, BYTES - 9) == 0;
 }
 

@@ -8,6 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct tt_dev_kernel {
     const void *function; /* as the runtime launches it */
     size_t params_bytes;
@@ -18,4 +22,7 @@ uint32_t tt_dev_kernels(void);
 /* False, and *kernel untouched: no kernel has this number. */
 bool tt_dev_kernel_find(uint32_t number, struct tt_dev_kernel *kernel);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

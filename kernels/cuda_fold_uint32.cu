@@ -1,0 +1,4 @@
+/* cuda_fold_uint32.cu: the kernels of uint32. */
+#include "kernels/cuda_fold.cuh"
+
+const struct tt_kernel_row tt_kernels_uint32 = UNSIGNED_ROW(uint32, u32);
