@@ -69,6 +69,17 @@ Test(stub, environment)
     cr_expect(strcmp(dev->why(), "use: told to fail at its call 2") == 0, "%s", dev->why());
 }
 
+Test(stub, environment_names_an_error)
+{
+    void *ptr;
+    setenv("TUTTI_STUB", "fail=alloc:1:no_memory,fail=free:1:broken", 1);
+    rig_open();
+    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_NO_MEMORY);
+    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_OK);
+    cr_expect(dev->free(ptr) == TT_DEV_BROKEN && dev->free(ptr) == TT_DEV_BROKEN);
+    cr_expect_not(stub->configure("fail=alloc:1:no_such_error"));
+}
+
 Test(stub, environment_that_is_wrong)
 {
     int n = 0;

@@ -109,6 +109,35 @@ Test(stub_segment, exported_by_handle)
     exchange("fds=0");
 }
 
+static int child_of_stale_handle(int channel)
+{
+    struct tt_dev_export export;
+    struct tt_dev_segment segment;
+    rig_open();
+    return !stub->configure("fds=0") || !receive_export(channel, &export) ||
+           dev->segment_import(&export, &segment) != TT_DEV_INVALID;
+}
+
+/* A handle of memory that was freed is not one of what was allocated next. */
+Test(stub_segment, handle_of_freed_memory)
+{
+    struct tt_dev_segment first, second;
+    struct tt_dev_export export;
+    int channel[2], status = -1;
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, channel), 0);
+    pid_t pid = rig_fork();
+    if (pid == 0)
+        _exit(child_of_stale_handle(channel[1]));
+    rig_start("fds=0");
+    cr_assert_eq(dev->segment_alloc(BYTES, &first), TT_DEV_OK);
+    cr_assert_eq(dev->segment_export(&first, &export), TT_DEV_OK);
+    cr_assert_eq(dev->segment_free(&first), TT_DEV_OK);
+    cr_assert_eq(dev->segment_alloc(BYTES, &second), TT_DEV_OK);
+    send_export(channel[0], &export);
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", status);
+}
+
 static void own_export(const char *configuration)
 {
     struct tt_dev_segment segment, again;

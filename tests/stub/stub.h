@@ -22,7 +22,8 @@
  *   words=1 managed=1 fds=1   0: the devices lack it
  *   one_address=1 0: devices know pinned memory of the user's by an address of their own, which alone is
  *                 legal for words and kernels
- *   fail=FUNCTION:K           the K-th call of that function of the table fails */
+ *   fail=FUNCTION:K[:ERROR]   the K-th call of that function of the table fails: invalid (if none is named),
+ *                 no_memory, unsupported, or broken, which the device then stays */
 #ifndef TT_STUB_H
 #define TT_STUB_H
 #include "base/dev.h"

@@ -64,10 +64,19 @@ static bool read_number(struct stub_config *config, const char *key, long long v
 
 static bool read_failure(const char *value)
 {
-    char function[32];
+    static const struct {
+        const char *name;
+        enum tt_dev_error error;
+    } errors[] = { { "invalid", TT_DEV_INVALID }, { "no_memory", TT_DEV_NO_MEMORY },
+        { "unsupported", TT_DEV_UNSUPPORTED }, { "broken", TT_DEV_BROKEN } };
+    char function[32], name[32] = "invalid";
     unsigned long long k;
-    return sscanf(value, "%31[a-z_]:%llu", function, &k) == 2 &&
-           tt_stub_fail_call(function, k, TT_DEV_INVALID);
+    if (sscanf(value, "%31[a-z_]:%llu:%31s", function, &k, name) < 2)
+        return false;
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
+        if (strcmp(name, errors[i].name) == 0)
+            return tt_stub_fail_call(function, k, errors[i].error);
+    return false;
 }
 
 bool tt_stub_config_read(struct stub_config *config, const char *text, char *why, size_t why_bytes)
