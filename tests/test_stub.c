@@ -3,14 +3,10 @@
  * What hangs is shown by a stream that is not ready after LONG_MS, and is once somebody helps it; that the
  * same program ends elsewhere shows that it was not merely slow. */
 #include <criterion/criterion.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "stub_rig.h"
@@ -67,17 +63,6 @@ Test(stub, environment)
     cr_expect(dev->count(&n) == TT_DEV_OK && n == 3);
     cr_expect(dev->use(0) == TT_DEV_OK && dev->use(0) == TT_DEV_INVALID && dev->use(0) == TT_DEV_OK);
     cr_expect(strcmp(dev->why(), "use: told to fail at its call 2") == 0, "%s", dev->why());
-}
-
-Test(stub, environment_names_an_error)
-{
-    void *ptr;
-    setenv("TUTTI_STUB", "fail=alloc:1:no_memory,fail=free:1:broken", 1);
-    rig_open();
-    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_NO_MEMORY);
-    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_OK);
-    cr_expect(dev->free(ptr) == TT_DEV_BROKEN && dev->free(ptr) == TT_DEV_BROKEN);
-    cr_expect_not(stub->configure("fail=alloc:1:no_such_error"));
 }
 
 Test(stub, environment_that_is_wrong)
@@ -286,138 +271,6 @@ Test(stub, streams_that_are_none)
     cr_expect_eq(dev->stream_destroy(stream), TT_DEV_OK);
     cr_expect_eq(dev->stream_query(stream), TT_DEV_INVALID);
     cr_expect_eq(dev->stream_destroy(NULL), TT_DEV_INVALID);
-}
-
-/* --- What it counts, and how it fails. */
-
-Test(stub, calls_are_counted_and_fail_when_told)
-{
-    rig_start("");
-    void *stream = rig_stream(), *ptr = NULL;
-    uint64_t before = stub->calls("write_word"), allocations = stub->calls("alloc");
-    for (int i = 0; i < 7; i++)
-        cr_expect_eq(dev->write_word(stream, rig_words, 1), TT_DEV_OK);
-    cr_expect(stub->calls("write_word") == before + 7 && stub->calls("alloc") == allocations);
-    cr_expect_eq(stub->calls("allocate"), UINT64_MAX);
-    cr_expect(stub->fail("alloc", 2, TT_DEV_NO_MEMORY) && !stub->fail("allocate", 2, TT_DEV_NO_MEMORY));
-    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_OK);
-    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_NO_MEMORY);
-    cr_expect_eq(strncmp(dev->why(), "alloc: ", 7), 0);
-    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_OK);
-}
-
-/* At least 100 ms, as this seed has it. */
-Test(stub, work_is_late_by_chance)
-{
-    void *begin, *end;
-    float ms = 0;
-    rig_start("word_delay=100000,seed=7");
-    void *stream = rig_stream();
-    cr_assert(dev->event_create(true, &begin) == TT_DEV_OK && dev->event_create(true, &end) == TT_DEV_OK);
-    cr_expect_eq(dev->event_record(begin, stream, false), TT_DEV_OK);
-    for (int i = 0; i < 6; i++)
-        cr_expect_eq(dev->write_word(stream, rig_words, 1), TT_DEV_OK);
-    cr_expect_eq(dev->event_record(end, stream, false), TT_DEV_OK);
-    rig_ends(stream);
-    cr_expect(dev->event_elapsed(begin, end, &ms) == TT_DEV_OK && ms >= 100, "%g ms", ms);
-}
-
-/* Each function of the table fails when told, whatever it is asked for, and says its name. */
-#define FAILS(name, ...)                                                                                     \
-    cr_expect(stub->fail(#name, 1, TT_DEV_UNSUPPORTED));                                                     \
-    cr_expect_eq(dev->name(__VA_ARGS__), TT_DEV_UNSUPPORTED, #name " does not fail");                        \
-    cr_expect_eq(strncmp(dev->why(), #name ": ", sizeof #name + 1), 0, "%s", dev->why());                    \
-    fallible--
-
-Test(stub, every_function_fails_when_told)
-{
-    int fallible = (int)((sizeof *dev - offsetof(struct tt_dev, count)) / sizeof(void (*)(void))), n;
-    void *p = NULL;
-    float ms;
-    struct tt_dev_facts facts;
-    struct tt_dev_pointer what;
-    struct tt_dev_capture capture;
-    struct tt_dev_launch launch = { 0 };
-    struct tt_dev_segment segment = { 0 };
-    struct tt_dev_export export = { 0 };
-    rig_start("");
-    FAILS(count, &n);
-    FAILS(facts, 0, &facts);
-    FAILS(current, &n);
-    FAILS(use, 0);
-    FAILS(alloc, 8, &p);
-    FAILS(free, NULL);
-    FAILS(alloc_managed, 8, &p);
-    FAILS(alloc_pinned, 8, &p);
-    FAILS(free_pinned, NULL);
-    FAILS(pin, &n, sizeof n, &p);
-    FAILS(unpin, NULL);
-    FAILS(classify, NULL, &what);
-    FAILS(copy, rig_words, rig_words, 4, NULL);
-    FAILS(copy_rows, rig_words, 4, rig_words, 4, 4, 1, NULL);
-    FAILS(fill, rig_words, 0, 4, NULL);
-    FAILS(stream_create, &p);
-    FAILS(stream_destroy, p);
-    FAILS(stream_query, NULL);
-    FAILS(stream_sync, NULL);
-    FAILS(stream_device, NULL, &n);
-    FAILS(stream_capture, NULL, &capture);
-    FAILS(event_create, false, &p);
-    FAILS(event_destroy, p);
-    FAILS(event_record, p, NULL, false);
-    FAILS(event_wait, p, NULL, false);
-    FAILS(event_query, p);
-    FAILS(event_elapsed, p, p, &ms);
-    FAILS(write_word, NULL, rig_words, 1);
-    FAILS(wait_word, NULL, rig_words, 1);
-    FAILS(host_call, NULL, host_function, &n);
-    FAILS(preload, );
-    FAILS(occupancy, 0, 32, 0, &n);
-    FAILS(launch, &launch, NULL);
-    FAILS(segment_alloc, 8, &segment);
-    FAILS(segment_export, &segment, &export);
-    FAILS(segment_import, &export, &segment);
-    FAILS(segment_free, &segment);
-    FAILS(capture_begin, NULL);
-    FAILS(capture_end, NULL, &p);
-    FAILS(graph_retain, p, host_function, &n);
-    FAILS(graph_destroy, p);
-    FAILS(graph_instantiate, p, &p);
-    FAILS(graph_launch, p, NULL);
-    FAILS(runnable_destroy, p);
-    cr_expect_eq(fallible, 0, "the table has %d functions more", fallible);
-    cr_expect_eq(rig_words[0], 0, "nothing was done");
-}
-
-Test(stub, a_broken_device_stays_so)
-{
-    rig_start("");
-    void *stream = rig_stream(), *ptr;
-    cr_expect_eq(dev->wait_word(stream, rig_words, 1), TT_DEV_OK);
-    cr_expect_eq(dev->write_word(stream, &rig_words[1], 1), TT_DEV_OK);
-    cr_expect(stub->fail("copy", 1, TT_DEV_BROKEN));
-    cr_expect_eq(dev->copy(rig_words, rig_words, 4, stream), TT_DEV_BROKEN);
-    cr_expect_eq(dev->stream_sync(stream), TT_DEV_BROKEN, "and it does not wait for ever");
-    rig_sleep();
-    cr_expect_eq(__atomic_load_n(&rig_words[1], __ATOMIC_ACQUIRE), 0, "nothing is done any more");
-    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_BROKEN);
-    cr_expect(dev->use(1) == TT_DEV_OK && dev->alloc(8, &ptr) == TT_DEV_OK, "the other one works");
-}
-
-/* Its streams look at nothing any more: what a program then gives back to the system may be gone. */
-Test(stub, memory_of_a_broken_device_is_left_alone)
-{
-    void *seen, *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    rig_start("");
-    void *stream = rig_stream();
-    cr_assert_eq(dev->pin(page, 4096, &seen), TT_DEV_OK);
-    cr_expect_eq(dev->wait_word(stream, seen, 1), TT_DEV_OK);
-    rig_hangs(stream);
-    cr_expect(stub->fail("copy", 1, TT_DEV_BROKEN));
-    cr_expect_eq(dev->copy(seen, rig_words, 4, stream), TT_DEV_BROKEN);
-    rig_sleep();
-    cr_expect_eq(munmap(page, 4096), 0);
-    rig_sleep();
 }
 
 /* --- Hazards. */
