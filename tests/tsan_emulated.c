@@ -54,12 +54,28 @@ static bool copy(void)
            run(found.function, &params) && memcmp(to + 1, from + 5, BYTES - 9) == 0;
 }
 
+/* In place, and at offsets that differ: neighbours share packets. */
+static bool fold(void)
+{
+    enum { COUNT = 500 };
+    static uint16_t a[COUNT + 1], b[COUNT + 3];
+    struct tt_dev_kernel found;
+    struct tt_fold_params params = { a + 1, { a + 1, b + 3 }, COUNT, 2, 0 };
+    for (int i = 0; i < COUNT; i++)
+        a[1 + i] = b[3 + i] = 0x3c00; /* 1 as a half; 0x4000 is 2 */
+    bool right = tt_dev_kernel_find(tt_kernel_number(TT_KERNEL_TREE, TUTTI_FLOAT16, TUTTI_SUM), &found) &&
+                 run(found.function, &params);
+    for (int i = 0; i < COUNT; i++)
+        right &= a[1 + i] == 0x4000 && b[3 + i] == 0x3c00;
+    return right;
+}
+
 bool tsan_emulated_kernels(void)
 {
     bool right = probe(tt_probe_exchange) && result[THREADS] == 3 * (1 + 1);
     right &= probe(tt_probe_hand_over) && result[THREADS] == 10;
     right &= probe(tt_probe_count) && result[0] == 4 * THREADS;
-    return right && copy();
+    return right && copy() && fold();
 }
 
 int tsan_lose_release(void)
