@@ -51,7 +51,8 @@ struct tt_stub {
      * as that does for it. */
     enum tt_dev_error (*stream_create_blocking)(void **stream);
 
-    void (*kernels)(const struct tt_stub_kernels *kernels); /* once, before the first launch */
+    /* Once, before the first launch. The module has kernels: a plugin's, where there is a C++ compiler. */
+    void (*kernels)(const struct tt_stub_kernels *kernels);
     void (*pause)(void);
 
     /* Where the stub itself sees the byte at a device's address, NULL if there is none: tests look at device

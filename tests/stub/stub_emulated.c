@@ -1,0 +1,32 @@
+/* stub_emulated.c: the kernels of the module: those of a plugin, compiled for the processor
+ * (kernels/cuda_emulate.h). Tests that link the stub bring kernels of their own. */
+#include "base/dev_kernel.h"
+#include "kernels/cuda_emulate.h"
+#include "stub_internal.h"
+
+enum { THREADS_OF_SM = 2048 };
+
+static int blocks_per_sm(uint32_t number, uint32_t block, uint32_t shared_bytes)
+{
+    struct tt_dev_kernel kernel;
+    return shared_bytes == 0 && tt_dev_kernel_find(number, &kernel) ? THREADS_OF_SM / (int)block : 0;
+}
+
+static void run(const struct tt_dev_launch *launch, uint32_t block)
+{
+    struct tt_dev_kernel kernel;
+    if (!tt_dev_kernel_find(launch->kernel, &kernel))
+        return;
+    struct tt_emulated_launch emulated = { .function = kernel.function,
+        .params = launch->params,
+        .grid = launch->grid,
+        .block = launch->block,
+        .way = TT_EMULATE_FIBERS };
+    tt_emulate_block(&emulated, block);
+}
+
+__attribute__((constructor)) static void give_kernels(void)
+{
+    static const struct tt_stub_kernels kernels = { blocks_per_sm, run };
+    tt_stub_set_kernels(&kernels);
+}
