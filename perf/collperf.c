@@ -165,7 +165,7 @@ static int walk_types(struct run *run, const struct perf_collective *collective,
             const struct perf_op *op = o->op != NULL ? o->op : &perf_ops[i];
             struct perf_point p = { .collective = collective,
                 .type = type,
-                .stream = tutti_no_stream(),
+                .stream = run->session.way.stream,
                 .n = crew->n,
                 .rank = crew->rank };
             p.op = collective->reduces ? op : NULL;
