@@ -16,19 +16,43 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static tutti_status alloc_block(uint64_t bytes, bool registered, void **block)
+/* Where calls find the bytes of a buffer that the processor does not write and read in place. */
+static bool has_twin(const struct perf_buffers *b)
 {
-    if (registered)
-        return tutti_mem_alloc((size_t)bytes, 0, block);
-    return posix_memalign(block, PERF_MARGIN, (size_t)bytes) == 0 ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;
+    return b->memory == PERF_MANAGED || b->memory == PERF_DEVICE;
 }
 
-tutti_status perf_buffers_alloc(struct perf_buffers *b, uint64_t bytes, bool registered)
+static tutti_status alloc_block(const struct perf_buffers *b, void **block)
 {
-    *b = (struct perf_buffers){ .registered = registered };
+    if (b->memory == PERF_REGISTERED)
+        return tutti_mem_alloc((size_t)b->bytes, 0, block);
+    if (b->memory == PERF_PINNED || has_twin(b))
+        return perf_device_alloc(b->device, PERF_PINNED, b->bytes, block);
+    return posix_memalign(block, PERF_MARGIN, (size_t)b->bytes) == 0 ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;
+}
+
+static void free_block(const struct perf_buffers *b, void *block)
+{
+    if (b->memory == PERF_REGISTERED)
+        tutti_mem_free(block);
+    else if (b->memory == PERF_PINNED || has_twin(b))
+        perf_device_free(b->device, PERF_PINNED, block);
+    else
+        free(block);
+}
+
+tutti_status perf_buffers_alloc(
+    struct perf_buffers *b, uint64_t bytes, enum perf_memory memory, struct perf_device *device)
+{
+    *b = (struct perf_buffers){ .memory = memory, .device = device, .bytes = bytes + 2 * PERF_MARGIN };
     tutti_status status = TUTTI_OK;
-    for (int i = 0; i < 2 && status == TUTTI_OK; i++)
-        status = alloc_block(bytes + 2 * PERF_MARGIN, registered, &b->blocks[i]);
+    for (int i = 0; i < 2 && status == TUTTI_OK; i++) {
+        status = alloc_block(b, &b->blocks[i]);
+        if (status == TUTTI_OK && has_twin(b))
+            status = perf_device_alloc(device, memory, b->bytes, &b->twins[i]);
+        if (status == TUTTI_OK && device != NULL)
+            status = perf_device_alloc(device, PERF_DEVICE, b->bytes, &b->areas[i]);
+    }
     b->pattern = malloc((size_t)PERF_PERIOD * sizeof(uint64_t));
     if (status == TUTTI_OK && b->pattern == NULL)
         status = TUTTI_OUT_OF_MEMORY;
@@ -44,13 +68,15 @@ tutti_status perf_buffers_alloc(struct perf_buffers *b, uint64_t bytes, bool reg
 void perf_buffers_free(struct perf_buffers *b)
 {
     for (int i = 0; i < 2; i++) {
-        if (b->registered && b->blocks[i] != NULL)
-            tutti_mem_free(b->blocks[i]);
-        else
-            free(b->blocks[i]);
+        if (b->blocks[i] != NULL)
+            free_block(b, b->blocks[i]);
+        if (b->twins[i] != NULL)
+            perf_device_free(b->device, b->memory, b->twins[i]);
+        if (b->areas[i] != NULL)
+            perf_device_free(b->device, PERF_DEVICE, b->areas[i]);
     }
     free(b->pattern);
-    *b = (struct perf_buffers){ .registered = b->registered };
+    *b = (struct perf_buffers){ .memory = b->memory };
 }
 
 struct perf_pointers perf_buffers_place(
@@ -65,6 +91,21 @@ struct perf_pointers perf_buffers_place(
     if (p->collective->in_place == PERF_IN_PLACE_RECV_IN_SEND)
         at.recv += p->own_first * p->type->bytes;
     return at;
+}
+
+static uint8_t *called(const struct perf_buffers *b, uint8_t *at)
+{
+    for (int i = 0; i < 2; i++) {
+        uint64_t offset = (uint64_t)(at - (uint8_t *)b->blocks[i]);
+        if (b->twins[i] != NULL && offset < b->bytes)
+            return (uint8_t *)b->twins[i] + offset;
+    }
+    return at;
+}
+
+struct perf_pointers perf_buffers_called(const struct perf_buffers *b, const struct perf_pointers *at)
+{
+    return (struct perf_pointers){ called(b, at->send), called(b, at->recv), at->in_place };
 }
 
 static uint64_t element_of(const struct perf_values *v, int rank, uint64_t index, double *tolerance)
@@ -106,6 +147,24 @@ static uint64_t length(const struct perf_point *p)
 {
     uint64_t count = p->send_count > p->recv_count ? p->send_count : p->recv_count;
     return count * p->type->bytes;
+}
+
+tutti_status perf_buffers_put(const struct perf_buffers *b, const struct perf_point *p)
+{
+    uint64_t bytes = PERF_MARGIN + length(p) + PERF_GUARD;
+    tutti_status status = TUTTI_OK;
+    for (int i = 0; i < 2 && b->twins[i] != NULL && status == TUTTI_OK; i++)
+        status = perf_device_copy(b->device, b->twins[i], b->blocks[i], bytes);
+    return status;
+}
+
+tutti_status perf_buffers_fetch(const struct perf_buffers *b, const struct perf_point *p)
+{
+    uint64_t bytes = PERF_MARGIN + length(p) + PERF_GUARD;
+    tutti_status status = TUTTI_OK;
+    for (int i = 0; i < 2 && b->twins[i] != NULL && status == TUTTI_OK; i++)
+        status = perf_device_copy(b->device, b->blocks[i], b->twins[i], bytes);
+    return status == TUTTI_OK && b->device != NULL ? perf_device_sync(b->device) : status;
 }
 
 void perf_check_prepare(const struct perf_buffers *b, const struct perf_point *p, const struct perf_values *v,

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device.h"
 #include "table.h"
 #include "values.h"
 
@@ -17,13 +18,18 @@ struct perf_buffers {
     uint8_t *send, *recv; /* page-aligned in malloc'ed memory, PERF_MARGIN bytes usable on both sides */
     uint8_t *pattern; /* one period of contributions */
     void *blocks[2];
-    bool registered;
+    uint64_t bytes; /* of a block */
+    enum perf_memory memory;
+    struct perf_device *device; /* NULL: calls are the processor's */
+    void *twins[2]; /* of the blocks, where calls find them; NULL: in the blocks themselves */
+    void *areas[2]; /* memory of the device, as long, to measure what it can do */
 };
 
 enum { PERF_MARGIN = 4096, PERF_GUARD = 64 };
 
-/* Two buffers of `bytes`; TUTTI_OUT_OF_MEMORY or what tutti_mem_alloc said. */
-tutti_status perf_buffers_alloc(struct perf_buffers *b, uint64_t bytes, bool registered);
+/* Two buffers of `bytes`; TUTTI_OUT_OF_MEMORY, or what tutti_mem_alloc or the device said. */
+tutti_status perf_buffers_alloc(
+    struct perf_buffers *b, uint64_t bytes, enum perf_memory memory, struct perf_device *device);
 void perf_buffers_free(struct perf_buffers *b);
 
 /* The pointers to call with. */
@@ -33,6 +39,12 @@ struct perf_pointers {
 };
 struct perf_pointers perf_buffers_place(
     const struct perf_buffers *b, const struct perf_point *p, bool in_place);
+
+/* The same memory as calls find it. */
+struct perf_pointers perf_buffers_called(const struct perf_buffers *b, const struct perf_pointers *at);
+/* Bring what was prepared for this point to where calls find it, or what is there now back. */
+tutti_status perf_buffers_put(const struct perf_buffers *b, const struct perf_point *p);
+tutti_status perf_buffers_fetch(const struct perf_buffers *b, const struct perf_point *p);
 
 /* Poison, guards, contributions. */
 void perf_check_prepare(const struct perf_buffers *b, const struct perf_point *p, const struct perf_values *v,

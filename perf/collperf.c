@@ -3,7 +3,8 @@
  * Every rank walks through the same points in the same order: collective, algorithm, type, operation, root,
  * size. Rank 0 alone writes the report. What is asked stands in options.c, what a collective is in table.c,
  * how ranks come to be in launch.c; here is only the walk, made
- * twice: once to count the points. It uses nothing of the library but tutti.h. */
+ * twice: once to count the points. It uses nothing of the library but tutti.h, and device.c the table of a
+ * device's runtime. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@ enum { NAMES_BYTES = 4096, ALGORITHMS_MAX = 64 };
 
 struct run {
     struct perf_session session;
+    struct perf_device device; /* with memory of a device's stream */
     struct perf_report report;
     size_t *counts; /* two per rank, for the v-forms */
     struct perf_tune *tune; /* at rank 0 with --tune */
@@ -184,12 +186,14 @@ static int walk_types(struct run *run, const struct perf_collective *collective,
 static int run_table(struct run *run, const struct perf_collective *collective, const char *algorithm)
 {
     struct perf_session *s = &run->session;
-    char options[160];
+    char options[192];
     s->comm = s->crew->comm;
     if (run->counting)
         return walk_types(run, collective, algorithm);
     if (algorithm != NULL) {
-        snprintf(options, sizeof options, "algo=%s:%s", collective->name, algorithm);
+        int length = snprintf(options, sizeof options, "algo=%s:%s", collective->name, algorithm);
+        if (s->way.device != NULL && length < (int)sizeof options)
+            snprintf(options + length, sizeof options - (size_t)length, ";device=%d", run->device.number);
         tutti_config config = {
             .size = sizeof config,
             .flags = s->options->exact ? TUTTI_COMM_EXACT : 0,
@@ -310,13 +314,16 @@ static int check_ranks(const struct perf_crew *crew, const struct perf_options *
     return PERF_EXIT_OK;
 }
 
-static int connect(struct perf_crew *crew, const struct perf_options *o)
+static int connect(struct perf_crew *crew, const struct perf_options *o, const struct perf_device *device)
 {
+    char options[32];
+    snprintf(options, sizeof options, "device=%d", device->number);
     tutti_config config = {
         .size = sizeof config,
         .flags = o->exact ? TUTTI_COMM_EXACT : 0,
         .timeout_ms = o->timeout_ms,
         .name = "collperf",
+        .options = device->stream != NULL ? options : NULL,
     };
     if (perf_crew_connect(crew, &config) != TUTTI_OK)
         return PERF_EXIT_FAILED;
@@ -391,13 +398,18 @@ static int rank_main(struct perf_crew *crew, void *context)
 {
     struct request *request = context;
     const struct perf_options *o = &request->options;
+    struct perf_device device = { 0 };
+    bool on_stream = perf_memory_on_stream(o->memory);
+    if (on_stream && perf_device_open(&device, crew->rank, o->device) != TUTTI_OK)
+        return PERF_EXIT_FAILED;
     int64_t bare = perf_machine_held();
-    int code = connect(crew, o);
+    int code = connect(crew, o, &device);
     if (code != PERF_EXIT_OK)
         return code;
     struct run run = {
+        .device = device,
         .session = { .options = o, .crew = crew },
-        .report = { .file = request->file, .options = o, .n = crew->n },
+        .report = { .file = request->file, .options = o, .n = crew->n, .device = &run.device },
         .counts = calloc(2 * (size_t)crew->n, sizeof(size_t)),
         .shown = isatty(fileno(request->file)) == 1,
         .tune = o->tune != NULL && crew->rank == 0 ? calloc(1, sizeof *run.tune) : NULL,
@@ -407,13 +419,17 @@ static int rank_main(struct perf_crew *crew, void *context)
     run.report.flag_before = run.report.flag_after = perf_crew_flag(crew);
     /* an element for each rank is the least that some collectives can do */
     uint64_t bytes = (uint64_t)o->max_bytes + 8 * (uint64_t)crew->n;
-    tutti_status status = perf_buffers_alloc(&run.session.buffers, bytes, o->registered);
+    tutti_status status =
+        perf_buffers_alloc(&run.session.buffers, bytes, o->memory, on_stream ? &run.device : NULL);
     if (status != TUTTI_OK || run.counts == NULL ||
         (o->tune != NULL && crew->rank == 0 && run.tune == NULL)) {
         perf_crew_report(crew, "memory for the buffers", status != TUTTI_OK ? status : TUTTI_OUT_OF_MEMORY);
         return PERF_EXIT_FAILED;
     }
-    status = perf_way_open(&run.session.way, o->blocking == 1);
+    if (on_stream)
+        perf_way_open_device(&run.session.way, &run.device);
+    else
+        status = perf_way_open(&run.session.way, o->blocking == 1);
     if (status != TUTTI_OK) {
         perf_crew_report(crew, "a host stream", status);
         return PERF_EXIT_FAILED;
@@ -436,6 +452,7 @@ static int rank_main(struct perf_crew *crew, void *context)
         tutti_comm_finalize(crew->comm);
     tutti_comm_destroy(crew->comm);
     code = code == PERF_EXIT_OK ? conclude(&run) : code;
+    perf_device_close(&run.device);
     free(run.tune);
     return code;
 }

@@ -14,6 +14,7 @@
 enum {
     TRIES = 3,
     BATCH_BYTES = 16 << 20, /* moved at least in a try: then leaving the barrier unevenly costs little */
+    MOST_COPIES = 64, /* of a device in a try: enqueueing takes longer than short ones */
     LEAST_AROUND = 256 << 10, /* bytes of a pass from which stores around the caches are tried */
 };
 
@@ -28,25 +29,45 @@ static uint64_t moved(const struct perf_pass *pass)
     return pass->bytes * (uint64_t)(pass->ways + pass->targets);
 }
 
-static int kinds_of(const struct perf_pass *pass)
+static int kinds_of(const struct perf_pass *pass, const struct perf_buffers *b)
 {
-    return moved(pass) < LEAST_AROUND ? PERF_STREAM_PLAIN + 1 : PERF_STREAM_KINDS;
+    return moved(pass) < LEAST_AROUND || b->device != NULL ? PERF_STREAM_PLAIN + 1 : PERF_STREAM_KINDS;
 }
 
-static tutti_status try_all(struct perf_crew *crew, const struct perf_pass *pass, const uint8_t *from,
-    uint8_t *to, uint64_t times, struct tries *mine)
+static uint64_t times_of(const struct perf_pass *pass, const struct perf_buffers *b)
+{
+    uint64_t times = BATCH_BYTES / moved(pass) + 1;
+    return b->device != NULL && times > MOST_COPIES ? MOST_COPIES : times;
+}
+
+/* A copy reads and writes, so it moves twice its length. */
+static tutti_status copy_on_device(const struct perf_buffers *b, uint64_t bytes, uint64_t times)
 {
     tutti_status status = TUTTI_OK;
-    for (int i = 0; i < kinds_of(pass) * TRIES && status == TUTTI_OK; i++) {
+    for (uint64_t k = 0; k < times && status == TUTTI_OK; k++)
+        status = perf_device_copy(b->device, b->areas[1], b->areas[0], bytes / 2);
+    return status == TUTTI_OK ? perf_device_sync(b->device) : status;
+}
+
+static tutti_status try_all(
+    struct perf_crew *crew, const struct perf_pass *pass, const struct perf_buffers *b, struct tries *mine)
+{
+    const uint8_t *from = pass->in_place ? b->recv : b->send;
+    uint8_t *to = b->recv + (pass->behind ? pass->bytes : 0);
+    uint64_t times = times_of(pass, b);
+    tutti_status status = TUTTI_OK;
+    for (int i = 0; i < kinds_of(pass, b) * TRIES && status == TUTTI_OK; i++) {
         int kind = i / TRIES, try = i % TRIES;
         status = tutti_barrier(crew->comm, tutti_no_stream());
         mine->began[kind][try] = perf_clock_seconds();
-        for (uint64_t k = 0; k < times; k++)
+        if (b->device != NULL && status == TUTTI_OK)
+            status = copy_on_device(b, moved(pass), times);
+        for (uint64_t k = 0; k < times && b->device == NULL; k++)
             perf_stream_run(pass, from, to, kind);
         mine->ended[kind][try] = perf_clock_seconds();
     }
     if (status != TUTTI_OK)
-        perf_crew_report(crew, "barrier", status);
+        perf_crew_report(crew, "the limit", status);
     return status;
 }
 
@@ -68,17 +89,14 @@ static double shortest(const struct tries *all, int n, int kinds)
 static tutti_status measure(struct perf_crew *crew, const struct perf_buffers *b, struct perf_limit *limit)
 {
     const struct perf_pass *pass = &limit->pass;
-    const uint8_t *from = pass->in_place ? b->recv : b->send;
-    uint8_t *to = b->recv + (pass->behind ? pass->bytes : 0);
-    uint64_t times = BATCH_BYTES / moved(pass) + 1;
     struct tries mine = { 0 }, *all = malloc((size_t)crew->n * sizeof *all);
     if (all == NULL)
         return TUTTI_OUT_OF_MEMORY;
-    tutti_status status = try_all(crew, pass, from, to, times, &mine);
+    tutti_status status = try_all(crew, pass, b, &mine);
     if (status == TUTTI_OK)
         status = perf_crew_exchange(crew, &mine, sizeof mine, all);
     if (status == TUTTI_OK)
-        limit->seconds = shortest(all, crew->n, kinds_of(pass)) / (double)times;
+        limit->seconds = shortest(all, crew->n, kinds_of(pass, b)) / (double)times_of(pass, b);
     free(all);
     return status;
 }

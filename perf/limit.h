@@ -2,7 +2,8 @@
  *
  * What must move follows from the collective alone, perf_point_pass. How fast it moves is measured in the
  * same run: all ranks at once read and write as many streams, as long ones, in their own part of the very
- * buffers of the row, so that caches and memory serve what they serve in the row. */
+ * buffers of the row, so that caches and memory serve what they serve in the row. On a device's stream what
+ * moves the bytes is the device, by copies within its memory. */
 #ifndef PERF_LIMIT_H
 #define PERF_LIMIT_H
 #include "check.h"

@@ -98,6 +98,34 @@ static tutti_status make_many(struct perf_session *s, long units, double *second
     return status;
 }
 
+/* On a device's stream: all enqueued back to back between two looks at the clock, and one wait. The samples
+ * are of the device, from mark to mark. */
+static tutti_status enqueue_many(struct perf_session *s, long units, double *seconds)
+{
+    enum { BATCHES = PERF_DEVICE_MARKS - 1 };
+    struct perf_device *device = s->way.device;
+    long batch = (units + BATCHES - 1) / BATCHES;
+    int marks = 0;
+    uint64_t end = 0;
+    double began = perf_clock_seconds();
+    tutti_status status = perf_device_mark(device, 0);
+    for (long left = units; left > 0 && status == TUTTI_OK; left -= batch) {
+        status = perf_way_make(&s->way, batch < left ? batch : left, &end);
+        if (status == TUTTI_OK)
+            status = perf_device_mark(device, ++marks);
+    }
+    if (status == TUTTI_OK)
+        status = perf_way_wait(&s->way, end);
+    *seconds = perf_clock_seconds() - began;
+    perf_samples_begin(&s->samples, units, 0);
+    for (int i = 0; i < marks && status == TUTTI_OK; i++) {
+        double between;
+        status = perf_device_between(device, i, i + 1, &between);
+        perf_samples_add(&s->samples, i + 1 < marks ? batch : units - i * batch, between);
+    }
+    return status;
+}
+
 /* A round of units, each after this rank has rewritten its input: when they began and ended here. */
 static tutti_status make_round(struct perf_session *s, int units, struct perf_moments *m, struct record *r)
 {
@@ -170,7 +198,9 @@ static tutti_status run_loop(struct perf_session *s, long units, struct record *
     tutti_status status = tutti_barrier(s->comm, tutti_no_stream());
     read_paths(s->comm, before);
     if (status == TUTTI_OK)
-        status = s->options->dirty ? make_dirty(s, units, r) : make_many(s, units, &r->seconds);
+        status = s->way.device != NULL ? enqueue_many(s, units, &r->seconds)
+                 : s->options->dirty   ? make_dirty(s, units, r)
+                                       : make_many(s, units, &r->seconds);
     r->median = perf_samples_percentile(&s->samples, 50);
     r->p99 = perf_samples_percentile(&s->samples, 99);
     if (status != TUTTI_OK) {
@@ -209,12 +239,14 @@ static tutti_status time_point(struct perf_session *s, struct perf_result *resul
     return TUTTI_OK;
 }
 
-/* What the next calls are. */
-static void aim(struct perf_session *s, const struct perf_point *p, const struct perf_pointers *at)
+/* What the next calls are, with what was prepared at these pointers. */
+static tutti_status aim(struct perf_session *s, const struct perf_point *p, const struct perf_pointers *at)
 {
+    s->called = perf_buffers_called(&s->buffers, at);
     s->way.point = p;
-    s->way.at = at;
+    s->way.at = &s->called;
     s->way.comm = s->comm;
+    return perf_buffers_put(&s->buffers, p);
 }
 
 static struct perf_values values_of(struct perf_session *s, const struct perf_point *p)
@@ -240,13 +272,16 @@ static tutti_status check_once(struct perf_session *s, const struct perf_point *
     struct perf_values v = values_of(s, p);
     struct perf_pointers at = perf_buffers_place(&s->buffers, p, in_place);
     perf_check_prepare(&s->buffers, p, &v, &at);
-    aim(s, p, &at);
     uint64_t end = 0;
-    tutti_status status = perf_way_bind(&s->way, s->options->program > 0 ? 1 : 0);
+    tutti_status status = aim(s, p, &at);
+    if (status == TUTTI_OK)
+        status = perf_way_bind(&s->way, s->options->program > 0 ? 1 : 0);
     if (status == TUTTI_OK)
         status = perf_way_make(&s->way, 1, &end);
     if (status == TUTTI_OK)
         status = perf_way_wait(&s->way, end);
+    if (status == TUTTI_OK)
+        status = perf_buffers_fetch(&s->buffers, p);
     perf_way_unbind(&s->way);
     if (status != TUTTI_OK) {
         perf_crew_report(s->crew, p->collective->name, status);
@@ -267,8 +302,9 @@ tutti_status perf_measure(
     struct perf_pointers at = perf_buffers_place(&s->buffers, p, in_place);
     struct perf_values v = values_of(s, p);
     perf_check_prepare(&s->buffers, p, &v, &at);
-    aim(s, p, &at);
-    tutti_status status = perf_way_bind(&s->way, (long)s->options->program);
+    tutti_status status = aim(s, p, &at);
+    if (status == TUTTI_OK)
+        status = perf_way_bind(&s->way, (long)s->options->program);
     if (status == TUTTI_OK)
         status = time_point(s, result);
     else

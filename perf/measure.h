@@ -36,6 +36,7 @@ struct perf_session {
     struct perf_crew *crew;
     tutti_comm *comm; /* under test: the crew's, or one with a forced algorithm */
     struct perf_buffers buffers;
+    struct perf_pointers called; /* by the calls */
     struct perf_samples samples;
     struct perf_limits limits;
     struct perf_way way;

@@ -47,7 +47,8 @@ static const struct flag flags[] = {
     { "ranks", 'g', NUMBER, AT(processes), 1, PERF_RANKS_MAX, "legal are 1 to 1024 rank processes" },
     { "threads", 't', NUMBER, AT(threads), 1, PERF_RANKS_MAX,
         "legal are 1 to 1024 rank threads in a process" },
-    { "memory", 0, MEMORY, 0, 0, 0, "legal are malloc and registered" },
+    { "memory", 0, MEMORY, 0, 0, 0, "legal are malloc, registered, host, pinned, managed and device" },
+    { "device", 0, NUMBER, AT(device), 0, 4095, "legal is the number of a device (tutti-info devices)" },
     { "algo", 0, TEXT, AT(algorithm), 0, 0, "" },
     { "dirty", 0, SWITCH, AT(dirty), 0, 0, "" },
     { "exact", 0, SWITCH, AT(exact), 0, 0, "" },
@@ -114,6 +115,17 @@ static bool set_number(const struct flag *flag, const char *value, struct perf_o
     return true;
 }
 
+static bool set_memory(const char *value, struct perf_options *o)
+{
+    for (int i = 0; i < PERF_MEMORIES; i++) {
+        if (strcmp(value, perf_memory_names[i]) != 0)
+            continue;
+        o->memory = (enum perf_memory)i;
+        return true;
+    }
+    return false;
+}
+
 static bool set(const struct flag *flag, const char *value, struct perf_options *o)
 {
     bool all = value != NULL && strcmp(value, "all") == 0;
@@ -131,8 +143,7 @@ static bool set(const struct flag *flag, const char *value, struct perf_options 
         o->op = all ? NULL : perf_op_find(value);
         return all || o->op != NULL;
     case MEMORY:
-        o->registered = strcmp(value, "registered") == 0;
-        return o->registered || strcmp(value, "malloc") == 0;
+        return set_memory(value, o);
     case ROOT:
         o->root = PERF_ALL;
         return all || set_number(flag, value, o);
@@ -326,6 +337,37 @@ static int settle_mode(const struct perf_options *o)
                : -1;
 }
 
+/* What goes with calls on a device's stream, and what without. */
+static int settle_device(struct perf_options *o, const bool given[128])
+{
+    char why[200], number[32];
+    const char *memory = perf_memory_names[o->memory];
+    bool on_stream = perf_memory_on_stream(o->memory);
+    if (!on_stream && o->device == PERF_DEVICE_ANY)
+        return -1;
+    if (!on_stream) {
+        fprintf(stderr,
+            "collperf: --device %" PRId64 ": --memory %s is of no device; legal are device, managed, pinned "
+            "and host\n",
+            o->device, memory);
+        return PERF_EXIT_USAGE;
+    }
+    if (o->dirty || (o->launcher != NULL && o->device == PERF_DEVICE_ANY)) {
+        fprintf(stderr, "collperf: --memory %s: %s\n", memory,
+            o->dirty ? "--dirty rewrites on the processor; legal with it are malloc and registered"
+                     : "under a launcher say which device, by --device");
+        return PERF_EXIT_USAGE;
+    }
+    snprintf(why, sizeof why, "calls on a device's stream are enqueued; legal with --memory %s is 0", memory);
+    snprintf(number, sizeof number, "%" PRId64, o->program);
+    if (o->program > 0)
+        return refuse('G', number, why);
+    if (given['z'] && o->blocking == 1)
+        return refuse('z', "1", why);
+    o->blocking = 0;
+    return -1;
+}
+
 static int settle_report(const struct perf_options *o)
 {
     const char *dot = o->plot != NULL ? strrchr(o->plot, '.') : NULL;
@@ -362,6 +404,7 @@ int perf_options_parse(int argc, char **argv, const char *launcher, struct perf_
         .op = perf_op_find("sum"),
         .check = 1,
         .blocking = 1,
+        .device = PERF_DEVICE_ANY,
         .launcher = launcher,
     };
     bool given[128] = { false };
@@ -377,6 +420,8 @@ int perf_options_parse(int argc, char **argv, const char *launcher, struct perf_
             refuse('o', o.op->name, "bits are of integers; legal with it is an integer -d, as int32, or all");
     if (code < 0)
         code = settle_mode(&o);
+    if (code < 0)
+        code = settle_device(&o, given);
     if (code < 0)
         code = settle_report(&o);
     if (code < 0 && o.self_test && o.collective != NULL && !o.collective->moves) {

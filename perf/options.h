@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "device.h"
 #include "table.h"
 #include "values.h"
 
@@ -31,7 +32,9 @@ struct perf_options {
     int64_t processes,
         threads; /* ranks = processes * threads; 0: this process is one rank of a launcher's job */
     int64_t timeout_ms; /* 0: the library's default */
-    bool exact, json, csv, self_test, registered, dirty;
+    enum perf_memory memory;
+    int64_t device; /* or PERF_DEVICE_ANY */
+    bool exact, json, csv, self_test, dirty;
     const char *algorithm; /* NULL: the library's choice; "all": a table for each */
     const char *output; /* NULL: stdout */
     const char *tune; /* a file of rules to write; NULL: none */

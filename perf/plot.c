@@ -149,9 +149,9 @@ static void print_script(FILE *script, const struct perf_plot *plot, const struc
     print_lines(script, plot);
     fprintf(script, "set terminal svg size 900,900 dynamic background rgb 'white'\nset output ");
     print_quoted(script, o->plot);
-    fprintf(script, "\nset multiplot layout 2,1 title 'Tutti, %d ranks, %s%s%s%s' noenhanced\n", n,
-        o->registered ? "registered memory" : "malloc memory", o->type ? ", " : "",
-        o->type ? o->type->name : "", o->exact ? ", exact" : "");
+    fprintf(script, "\nset multiplot layout 2,1 title 'Tutti, %d ranks, %s memory%s%s%s' noenhanced\n", n,
+        perf_memory_names[o->memory], o->type ? ", " : "", o->type ? o->type->name : "",
+        o->exact ? ", exact" : "");
     fprintf(script, "set logscale x 2\nset format x '%%.0b %%BB'\nset lmargin 10\nset grid\n"
                     "set key outside right top\nset logscale y\nset xlabel 'size'\n");
     print_pane(script, plot, 2, "time of one call (us)");

@@ -37,7 +37,10 @@ enum field {
     REST,
     REWRITTEN,
     PATH_BYTES, /* one for each path */
-    FIELDS = PATH_BYTES + PERF_PATHS
+    DEVICE = PATH_BYTES + PERF_PATHS,
+    DEVICE_NAME,
+    EXECUTOR,
+    FIELDS
 };
 
 /* What is text, and so stands between quotes in JSON. */
@@ -81,6 +84,9 @@ static const struct {
     { "placed_bytes", false },
     { "pulled_bytes", false },
     { "copied_bytes", false },
+    [DEVICE] = { "device", true },
+    [DEVICE_NAME] = { "device_name", true },
+    [EXECUTOR] = { "executor", true },
 };
 
 /* What is not set is not known: null in JSON, nothing in CSV. */
@@ -101,7 +107,7 @@ double perf_busbw(const struct perf_point *p, const struct perf_result *result)
 double perf_limit_seconds(const struct perf_report *r, const struct perf_result *result)
 {
     double flag = r->flag_before < r->flag_after ? r->flag_before : r->flag_after;
-    bool known = perf_flag_undisturbed(flag);
+    bool known = perf_flag_undisturbed(flag) && !perf_memory_on_stream(r->options->memory);
     return known && flag > result->bytes_seconds ? flag : result->bytes_seconds;
 }
 
@@ -176,7 +182,12 @@ static void set_limit(struct record *record, const struct perf_report *r, const 
 static void set_run(struct record *record, const struct perf_report *r)
 {
     set(record, MODE, "%s", r->options->dirty ? "dirty" : "steady");
-    set(record, MEMORY, "%s", r->options->registered ? "registered" : "malloc");
+    set(record, MEMORY, "%s", perf_memory_names[r->options->memory]);
+    set(record, EXECUTOR, "%s", perf_memory_on_stream(r->options->memory) ? "H" : "host");
+    if (perf_memory_on_stream(r->options->memory)) {
+        perf_record_devices(r, record->values[DEVICE], sizeof record->values[DEVICE]);
+        set(record, DEVICE_NAME, "%s", r->device->name);
+    }
     set_truth(record, EXACT, r->options->exact);
     set_truth(record, BLOCKING, r->options->blocking == 1);
     set(record, PROGRAM, "%" PRId64, r->options->program);
@@ -190,6 +201,14 @@ static void set_run(struct record *record, const struct perf_report *r)
         set(record, FLAG_AFTER, "%.3f", 1e6 * r->flag_after);
         set(record, CLASS_AFTER, "%s", perf_flag_class(r->flag_after));
     }
+}
+
+void perf_record_devices(const struct perf_report *r, char *text, size_t bytes)
+{
+    if (r->options->device == PERF_DEVICE_ANY && r->device->count > 1)
+        snprintf(text, bytes, "rank%%%d", r->device->count);
+    else
+        snprintf(text, bytes, "%d", r->device->number);
 }
 
 static void print_json(FILE *file, const struct record *record)

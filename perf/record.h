@@ -15,6 +15,9 @@ double perf_limit_seconds(const struct perf_report *r, const struct perf_result 
 /* That in percent of the time: 100 is as fast as can be. Negative if it is not known. */
 double perf_limit_percent(const struct perf_report *r, const struct perf_result *result);
 
+/* The devices of the ranks: "0", or "rank%2" where each rank has the one that its number gives. */
+void perf_record_devices(const struct perf_report *r, char *text, size_t bytes);
+
 /* The first line of CSV. */
 void perf_record_header(struct perf_report *r);
 void perf_record_print(struct perf_report *r, const struct perf_point *p, const char *algorithm,

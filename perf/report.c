@@ -144,14 +144,24 @@ static void print_range(struct perf_report *r)
     else
         fprintf(r->file, "by time");
     fprintf(r->file, "; check %" PRId64 "; mode %s; memory %s%s%s", o->check, o->dirty ? "dirty" : "steady",
-        o->registered ? "registered" : "malloc", o->exact ? "; exact" : "",
-        o->blocking == 1 ? "" : "; on a host stream");
+        perf_memory_names[o->memory], o->exact ? "; exact" : "",
+        o->blocking == 1 || perf_memory_on_stream(o->memory) ? "" : "; on a host stream");
     if (o->program > 0)
         fprintf(r->file, "; program of %" PRId64 " calls", o->program);
     fprintf(r->file, "\n");
 }
 
 #define MIB (1024.0 * 1024.0)
+
+/* Which devices, and what of the library serves them: executor H, over the processors and pinned memory. */
+static void print_device(struct perf_report *r)
+{
+    char devices[32];
+    perf_record_devices(r, devices, sizeof devices);
+    fprintf(r->file,
+        "# on streams of device %s (%s at rank 0); executor H; %%limit of copies within the device\n",
+        devices, r->device->name);
+}
 
 static void print_start(struct perf_report *r)
 {
@@ -185,6 +195,8 @@ void perf_report_begin(struct perf_report *r)
     else
         fprintf(r->file, " (processes %" PRId64 ", threads in each %" PRId64 ")\n", o->processes, o->threads);
     print_range(r);
+    if (perf_memory_on_stream(o->memory))
+        print_device(r);
     print_start(r);
     if (r->flag_before >= 0)
         print_flag(r, r->flag_before, "before");

@@ -14,6 +14,7 @@ struct perf_report {
     FILE *file;
     const struct perf_options *options;
     int n;
+    const struct perf_device *device; /* of rank 0, where calls are on a device's stream */
     double flag_before, flag_after; /* the point: round trip in seconds; negative: not measured */
     long class_changes;
     double startup; /* seconds until the last rank had its communicator; negative: not measured */

@@ -7,6 +7,11 @@ tutti_status perf_way_open(struct perf_way *way, bool blocking)
     return blocking ? TUTTI_OK : tutti_stream_create(&way->stream);
 }
 
+void perf_way_open_device(struct perf_way *way, struct perf_device *device)
+{
+    *way = (struct perf_way){ .device = device, .stream = tutti_cuda_stream(device->stream) };
+}
+
 void perf_way_close(struct perf_way *way)
 {
     if (way->streamed)
@@ -46,5 +51,8 @@ tutti_status perf_way_make(struct perf_way *way, long units, uint64_t *end)
 
 tutti_status perf_way_wait(struct perf_way *way, uint64_t end)
 {
-    return way->streamed ? tutti_stream_wait(way->stream, end, -1) : TUTTI_OK;
+    if (way->device == NULL)
+        return way->streamed ? tutti_stream_wait(way->stream, end, -1) : TUTTI_OK;
+    tutti_status status = perf_device_sync(way->device);
+    return status == TUTTI_OK ? tutti_comm_state(way->comm) : status; /* the stream goes on after an error */
 }

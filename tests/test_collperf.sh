@@ -69,6 +69,12 @@ refused '-r/--root 3' -g 3 -r 3
 refused '-r/--root one' -r one
 refused '-c/--check 2' -c 2
 refused '--memory gpu' --memory gpu
+refused '--device 1: --memory malloc' --device 1
+refused '--device 5000' --memory device --device 5000
+refused '--memory device: --dirty' --memory device --dirty
+refused '-G/--program 2: .*enqueued' --memory device -G 2
+refused '-z/--blocking 1: .*enqueued' --memory pinned -z 1
+PMI_RANK=0 refused '--memory device: under a launcher' --memory device
 refused '--timeout 0' --timeout 0
 refused '--output' --output "$scratch/none/report"
 refused '--bogus' --bogus
@@ -113,6 +119,32 @@ says out '^--minbytes$' 'names of options'
 says out '^-b$' 'names of options'
 refused '-d/--datatype .*uint64 half' -d int7
 refused '-o/--op band.*integer' -o band -d half
+
+# --- On the streams of a device: of the stub, where the tests have it.
+stub=${STUB:-tests/.libs/libtutti_stub.so}
+on_stub="env TUTTI_DEVICE_LIBRARY=$stub"
+if [ -f "$stub" ]; then
+    for memory in device managed pinned host; do
+        expect 0 $on_stub TUTTI_STUB=devices=1 "$collperf" all $few -g 2 --memory $memory
+        says out "memory $memory\$" "--memory $memory"
+        says out '^# on streams of device 0 (Stub 0 at rank 0); executor H' "--memory $memory"
+        says out '^# Out of bounds values : 0 OK' "--memory $memory"
+    done
+    two=TUTTI_STUB=devices=2
+    expect 0 $on_stub $two "$collperf" all_reduce $few -t 3 --memory device --json
+    says out '"device": "rank%2", "device_name": "Stub 0", "executor": "H"' 'ranks on devices'
+    expect 0 $on_stub $two "$collperf" all_reduce $few -g 2 --memory device --device 1 --algo all
+    says out '^# on streams of device 1 (Stub 1 at rank 0)' '--device 1'
+    expect 1 $on_stub "$collperf" all --memory device -g 2 --self-test
+    expect 3 $on_stub $two "$collperf" --memory device --device 2 -g 2
+    says err '--device 2: legal are 0 to 1' 'a device that is not there'
+    expect 3 $on_stub TUTTI_STUB=devices=0 "$collperf" --memory device -g 2
+    says err 'rank 0: --memory: no device can be used: .*there is no device' 'no device'
+    expect 3 $on_stub TUTTI_STUB=memory=1 "$collperf" --memory device -g 2 -e 4M
+    says err 'memory for the buffers: alloc' 'a device that is too small'
+    expect 3 $on_stub TUTTI_STUB=fail=event_elapsed:1 "$collperf" --memory device -g 2 -e 4K
+    says err 'event: event_elapsed' 'a device that fails'
+fi
 
 # --- What is fastest, as rules that the next run obeys.
 expect 0 "$collperf" all_reduce --tune "$scratch/rules" -g 2 -b 8 -e 4K -f 8 -n 20 -c 0

@@ -34,7 +34,7 @@ plant()
     printf '#!/bin/sh\n# start: a script.\n' >start
     for file in lib/api.c lib/base/clock.c lib/base/config.c lib/base/wait.c lib/base/log.c \
         algorithms/ring.c transports/shm.c transports/cuda_ipc.c kernels/cuda_fold.cu kernels/cuda_fold.cuh \
-        kernels/fold.c perf/clock.c perf/run.c \
+        kernels/fold.c lib/base/dev.h perf/clock.c perf/device.c perf/run.c \
         perf/run.h tests/test_x.c training/train.c lib/tutti.h lib/base/log.h algorithms/ring.h; do
         printf '/* %s: a file. It may speak of getenv(), time() and cudaMalloc. */\n' "$file" >"$file"
         echo "$file"
@@ -66,6 +66,7 @@ out:
 }
 END
     printf '#include "run.h"\n#include "tutti.h"\n' >>perf/run.c
+    printf '#include "base/dev.h"\n' >>perf/device.c
     printf '#include "base/log.h"\n' >>algorithms/ring.c
     printf 'long f(void)\n{\n    return time(0);\n}\n' | tee -a lib/base/clock.c >>perf/clock.c
     printf 'char *f(void)\n{\n    return getenv("A");\n}\n' >>lib/base/config.c
@@ -137,6 +138,8 @@ lib/api.c tests/test_x.c
 lib/api.c ../lib/tutti.h
 END
 plant; printf '#include <base/log.h>\n' >>perf/run.c; refuse include perf/run.c
+plant; printf '#include "base/log.h"\n' >>perf/device.c; refuse include perf/device.c
+plant; printf '#include "base/dev.h"\n' >>perf/run.c; refuse include perf/run.c
 
 # Names that have one room. A statement, then the files where it is refused.
 while IFS='|' read -r rule statement files; do
