@@ -99,6 +99,21 @@ Test(stub_launch, what_cannot_be_launched)
     cr_expect_eq(launch(stream, ADD, 1, none), TT_DEV_INVALID, "the stream is of the other device");
 }
 
+Test(stub_launch, pinned_memory_with_another_address)
+{
+    static uint32_t mine;
+    void *seen;
+    start("one_address=0");
+    void *stream = rig_stream();
+    cr_assert(dev->preload() == TT_DEV_OK && dev->pin(&mine, sizeof mine, &seen) == TT_DEV_OK);
+    cr_expect_eq(launch(stream, ADD, 2, (struct params){ .word = seen, .value = 4 }), TT_DEV_OK);
+    rig_ends(stream);
+    cr_expect_eq(mine, 8);
+    cr_expect_eq(launch(stream, ADD, 2, (struct params){ .word = &mine, .value = 4 }), TT_DEV_OK);
+    cr_expect_eq(dev->stream_sync(stream), TT_DEV_BROKEN, "the device does not know this address");
+    cr_expect_eq(mine, 8);
+}
+
 /* --- Places: two kernels that wait for each other need them all at once. */
 
 static void meet(const char *text, uint32_t grid, bool hang)
