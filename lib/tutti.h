@@ -12,8 +12,8 @@
  *
  * Buffers. Where a function says "in place", send and recv may be the same memory in the stated way; else
  * they must not overlap. Any host memory is legal. Memory of tutti_mem_alloc can be read and written by the
- * peers without a copy; messages of up to 4 KiB are copied all the same, which is faster. A send buffer is
- * never written, unless in place.
+ * peers without a copy; messages of less than 4 KiB are copied all the same, which is faster. A send buffer
+ * is never written, unless in place.
  *
  * Waiting. Without a stream, outside a group, a collective returns when its result is there and nobody
  * reads this rank's buffers any more. Every wait ends: with the result, or with an error when a peer dies,
