@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "tests/transport_threads.h"
 #include "tests/tsan_emulated.h"
+#include "tests/tsan_device.h"
 #include "tests/tsan_stub.h"
 
 enum { THREADS = 4 };
@@ -406,6 +407,7 @@ static const struct {
     { "end_of_placing", end_of_placing },
     { "emulated_kernels", tsan_emulated_kernels },
     { "stub", tsan_stub },
+    { "device", tsan_device },
     { LOST_RELEASE, lost_release },
 };
 
