@@ -161,6 +161,20 @@ static bool make_place(struct ranks_me *me, struct rig *rig, struct place *p)
     return good;
 }
 
+static void free_rig(struct ranks_me *me, struct rig *rig)
+{
+    for (int i = 0; i < IN_FLIGHT * 2; i++) {
+        struct place *p = &rig->places[i / 2][i % 2];
+        ranks_buffer_free(me, &p->buffer);
+        fine(me, rig, rig->dev->free(p->areas[DEVICE]));
+        fine(me, rig, rig->dev->free(p->areas[MANAGED]));
+        fine(me, rig, rig->dev->free_pinned(p->areas[PINNED]));
+        fine(me, rig, rig->dev->free_pinned(p->bounce));
+    }
+    ranks_buffer_free(me, &rig->expected);
+    fine(me, rig, rig->dev->stream_destroy(rig->streams[0]));
+}
+
 static bool make_rig(struct ranks_me *me, struct rig *rig)
 {
     bool good = ranks_ok(me, tt_dev_find(getenv("TUTTI_DEVICE_LIBRARY"), &rig->dev), "tt_dev_find");
@@ -198,6 +212,7 @@ static void walk(struct ranks_me *me)
             return;
     }
     ranks_part(me, rig.comm);
+    free_rig(me, &rig);
 }
 
 static void run_with(const char *stub, int n, enum ranks_kind kind)
