@@ -137,7 +137,7 @@ static void take_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index)
     slice->nactive = 0;
 }
 
-/* How many slices are done, without a gap. */
+/* How many slices are done, without a gap; not all, which is told once, at the end. */
 static void tell_done(const struct tt_op *op)
 {
     uint32_t done = op->layout.slices;
@@ -254,7 +254,7 @@ static void finish(struct tt_op *op)
     const struct tt_schedule *s = op->schedule;
     op->state = TT_DONE;
     if (op->gate != NULL)
-        tell_done(op);
+        tt_gate_tell(op->gate, op->gate->slices);
     for (uint32_t i = 0; op->one_sided && i < s->nsteps; i++) {
         const struct tt_step *step = &s->steps[i];
         if (step->verb == TT_VERB_SEND)
@@ -277,7 +277,7 @@ static void next_slice(struct tt_op *op, struct tt_slice *slice)
 {
     if (--op->slices_left > 0 && slice->index + TT_WINDOW < op->layout.slices)
         take_slice(op, slice, slice->index + TT_WINDOW);
-    if (op->gate != NULL)
+    if (op->gate != NULL && op->slices_left > 0)
         tell_done(op);
 }
 
