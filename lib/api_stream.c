@@ -3,13 +3,11 @@
 #include "handle.h"
 #include "stream.h"
 
-tutti_status tutti_stream_create(tutti_stream *stream)
+tutti_status tt_stream_make(const struct tt_aside *aside, tutti_stream *stream)
 {
     struct tt_stream *made;
     void *handle;
-    if (stream == NULL)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "stream_create: stream is NULL");
-    tutti_status status = tt_stream_open(&made);
+    tutti_status status = tt_stream_open(aside, &made);
     if (status != TUTTI_OK)
         return status;
     status = tt_shell_create(TT_SHELL_STREAM, made, &handle);
@@ -18,6 +16,13 @@ tutti_status tutti_stream_create(tutti_stream *stream)
     else
         tt_stream_close(made);
     return status;
+}
+
+tutti_status tutti_stream_create(tutti_stream *stream)
+{
+    if (stream == NULL)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "stream_create: stream is NULL");
+    return tt_stream_make(NULL, stream);
 }
 
 tutti_status tutti_stream_destroy(tutti_stream stream)

@@ -18,6 +18,7 @@ struct tt_stream {
     _Atomic uint64_t failed; /* the first item that did not end well; 0: none */
     struct tt_report failure; /* of that */
     _Atomic bool leaving; /* closed: the worker ends when its queue is empty */
+    const struct tt_aside *aside; /* NULL: nothing */
     bool lost; /* its worker is in the process that forked this one */
     struct tt_wait_policy policy;
     pthread_t worker;
@@ -330,6 +331,26 @@ static void fail_item(struct tt_item *item, tutti_status status)
     snprintf(item->outcome.text, sizeof item->outcome.text, "%s", tt_last_error());
 }
 
+static void idle(struct tt_stream *s, struct tt_wait *w)
+{
+    if (s->aside != NULL && s->aside->serve(s->aside->context))
+        tt_wait_awake(w);
+    else
+        tt_wait_idle(w);
+}
+
+/* Nothing rings when the item may begin. */
+static void await_turn(struct tt_stream *s, const struct tt_item *item)
+{
+    struct tt_wait w;
+    if (s->aside == NULL)
+        return;
+    tt_wait_begin(&w, s->policy, NULL, 0);
+    while (!s->aside->may_begin(s->aside->context, item->batch))
+        idle(s, &w);
+    tt_wait_awake(&w);
+}
+
 /* NULL: closed, and nothing is left. */
 static struct tt_item *next_item(struct tt_stream *s)
 {
@@ -339,7 +360,7 @@ static struct tt_item *next_item(struct tt_stream *s)
     tt_wait_begin(&w, s->policy, &bell, 1);
     while (atomic_load_explicit(&s->last, memory_order_acquire) == done &&
            !atomic_load_explicit(&s->leaving, memory_order_acquire))
-        tt_wait_idle(&w);
+        idle(s, &w);
     tt_wait_awake(&w);
     pthread_mutex_lock(&streams.lock);
     struct tt_item *item = pop(&s->first);
@@ -422,6 +443,7 @@ static void *work(void *argument)
     while ((item = next_item(s)) != NULL) {
         for (int i = 0; i < item->nwaits; i++)
             tt_ticket_wait(item->waits[i], -1);
+        await_turn(s, item);
         begin(item);
         run(item);
         finish(s, item);
@@ -480,7 +502,7 @@ static void give_spare(struct tt_stream *s)
     pthread_mutex_unlock(&streams.lock);
 }
 
-tutti_status tt_stream_open(struct tt_stream **stream)
+tutti_status tt_stream_open(const struct tt_aside *aside, struct tt_stream **stream)
 {
     pthread_once(&streams.watched, watch_fork);
     struct tt_stream *s = take_spare();
@@ -489,6 +511,7 @@ tutti_status tt_stream_open(struct tt_stream **stream)
     s->first = NULL;
     s->end = &s->first;
     atomic_store_explicit(&s->leaving, false, memory_order_relaxed);
+    s->aside = aside;
     atomic_store_explicit(&s->failed, 0, memory_order_relaxed);
     tutti_status status = tt_thread_start("of a stream", work, s, &s->worker);
     if (status == TUTTI_OK)
@@ -508,6 +531,11 @@ void tt_stream_close(struct tt_stream *s)
     tt_doorbell_ring(&s->fed);
     pthread_join(s->worker, NULL);
     give_spare(s);
+}
+
+void tt_stream_wake(struct tt_stream *s)
+{
+    tt_doorbell_ring(&s->fed);
 }
 
 uint64_t tt_stream_last(const struct tt_stream *s)

@@ -44,10 +44,20 @@ struct tt_item {
     struct tt_report outcome;
 };
 
-/* With a worker of its own. */
-tutti_status tt_stream_open(struct tt_stream **stream);
+/* What the worker of a stream does beside its items. */
+struct tt_aside {
+    bool (*serve)(void *context); /* do what is there to do now; false: nothing. While no item runs */
+    bool (*may_begin)(void *context, const struct tt_batch *next);
+    void *context;
+};
+
+/* With a worker of its own, which has this to do aside, or NULL. The second makes the handle as well. */
+tutti_status tt_stream_open(const struct tt_aside *aside, struct tt_stream **stream);
+tutti_status tt_stream_make(const struct tt_aside *aside, tutti_stream *stream);
 /* Waits for what is queued. */
 void tt_stream_close(struct tt_stream *stream);
+/* There is something to serve: from any thread, also when the stream is closed. */
+void tt_stream_wake(struct tt_stream *stream);
 /* Numbers of items: how many were queued so far; and how those up to `number`, which are over, ended: the
  * first failure, else TUTTI_OK. */
 uint64_t tt_stream_last(const struct tt_stream *stream);
