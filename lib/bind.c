@@ -440,12 +440,12 @@ tutti_status tt_call_prepare(const struct tt_call *call)
     return reserve_tmp(call, &plan->schedule, cut_of(call, &plan->schedule));
 }
 
-tutti_status tt_call_keep(struct tt_call *call)
+tutti_status tt_call_own(struct tt_call *call)
 {
     struct tt_key key;
     struct tt_plan *plan = malloc(sizeof *plan);
     if (plan == NULL)
-        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a call of a program");
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to keep a call");
     tutti_status status = tt_call_key(call, &key);
     if (status == TUTTI_OK)
         status = tt_plan_create(&key, plan);
@@ -456,8 +456,14 @@ tutti_status tt_call_keep(struct tt_call *call)
     call->plan = plan;
     if (call->created != NULL)
         status = check_slot(call, plan);
+    return status;
+}
+
+tutti_status tt_call_keep(struct tt_call *call)
+{
+    tutti_status status = tt_call_own(call);
     if (status == TUTTI_OK && !tt_collectives[call->collective].p2p)
-        status = reserve_tmp(call, &plan->schedule, cut_of(call, &plan->schedule));
+        status = reserve_tmp(call, &call->plan->schedule, cut_of(call, &call->plan->schedule));
     return status;
 }
 

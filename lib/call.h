@@ -99,7 +99,9 @@ tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key);
 /* Make what running this call needs (schedule, room for the operation, TMP), so that a group fails before
  * it starts. */
 tutti_status tt_call_prepare(const struct tt_call *call);
-/* The same, with a plan of the call's own, which no other call pushes out; and give that back. */
+/* The same, with a plan of the call's own, which no other call pushes out; `own` makes the plan alone, while
+ * other calls run; and give that back. */
+tutti_status tt_call_own(struct tt_call *call);
 tutti_status tt_call_keep(struct tt_call *call);
 void tt_call_release(struct tt_call *call);
 /* Bind the call to an operation and start that. After prepare it fails only if a plan was pushed out and
