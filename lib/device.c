@@ -64,7 +64,8 @@ static tutti_status make_pad(struct tt_device *d, int n, uint64_t slot_bytes)
     void *pad, *seen;
     d->ngates = (uint32_t)(1 + 2 * blocks);
     d->cells_bytes = SIDES * TT_WINDOW * blocks * slot_bytes;
-    d->pad_bytes = d->ngates * sizeof *d->words + d->cells_bytes;
+    uint64_t words_bytes = (d->ngates + TT_DEVICE_CAPTURED) * sizeof *d->words;
+    d->pad_bytes = words_bytes + d->cells_bytes;
     d->counts = calloc(d->ngates, sizeof *d->counts);
     if (d->counts == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the gates of a device");
@@ -77,14 +78,15 @@ static tutti_status make_pad(struct tt_device *d, int n, uint64_t slot_bytes)
             (unsigned long long)d->pad_bytes, d->number, d->dev->why());
     d->pad_seen = seen;
     d->words = (struct tt_device_words *)pad;
-    d->cells = d->pad + d->ngates * sizeof *d->words;
+    d->cells = d->pad + words_bytes;
     return TUTTI_OK;
 }
 
 static tutti_status make_events(struct tt_device *d)
 {
     if (d->dev->event_create(false, &d->chain) == TT_DEV_OK &&
-        d->dev->event_create(false, &d->branch) == TT_DEV_OK)
+        d->dev->event_create(false, &d->branch) == TT_DEV_OK &&
+        d->dev->event_create(false, &d->inside) == TT_DEV_OK)
         return TUTTI_OK;
     return tt_fail(TUTTI_DEVICE_ERROR, "no events of device %d: %s", d->number, d->dev->why());
 }
@@ -104,7 +106,7 @@ static tutti_status make(struct tt_comm *comm, struct tt_device *d)
         status = tt_plan_cache_create(&d->plans);
     if (status == TUTTI_OK)
         status = tt_tables_create(&d->tables, comm->n);
-    return status == TUTTI_OK ? tutti_stream_create(&d->worker) : status;
+    return status == TUTTI_OK ? tt_replays_open(d) : status;
 }
 
 tutti_status tt_device_enter(const struct tt_device *device, int *before)
@@ -169,16 +171,17 @@ void tt_device_close(struct tt_comm *comm)
         return;
     tt_company_leave(comm);
     comm->device = NULL;
-    if (d->worker.handle != NULL)
-        tutti_stream_destroy(d->worker);
-    bool drained = is_drained(d);
-    if (!drained)
+    bool kept = tt_replays_close(d);
+    bool drained = !kept && is_drained(d);
+    if (!drained && !kept)
         tt_log(TT_LOG_WARN, "%s: its stream is still busy on device %d; %llu pinned bytes stay", comm->name,
             d->number, (unsigned long long)d->pad_bytes);
-    if (d->chain != NULL)
+    if (d->chain != NULL && !kept)
         d->dev->event_destroy(d->chain);
     if (d->branch != NULL)
         d->dev->event_destroy(d->branch);
+    if (d->inside != NULL)
+        d->dev->event_destroy(d->inside);
     if (d->pad_seen != NULL && drained)
         d->dev->unpin(d->pad);
     if (d->pad != NULL && drained)
@@ -259,15 +262,9 @@ static tutti_status tell_absent(const struct tt_comm *comm, const char *name)
 static tutti_status check_here(struct tt_call *call, const struct tt_device *d)
 {
     const char *name = tt_collectives[call->collective].name;
-    struct tt_dev_capture capture;
     int number;
     if (d->dev->stream_device(call->stream.handle, &number) != TT_DEV_OK)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: stream: %s", name, d->dev->why());
-    if (d->dev->stream_capture(call->stream.handle, &capture) != TT_DEV_OK)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: stream: %s", name, d->dev->why());
-    if (capture.active)
-        return tt_fail(
-            TUTTI_UNSUPPORTED, "%s: the stream is being captured; legal: to call when it is not", name);
     if (number != d->number)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
             "%s: stream is of device %d; legal: of this communicator's, %d", name, number, d->number);

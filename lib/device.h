@@ -20,7 +20,11 @@
 #include "call.h"
 #include "plan.h"
 
-enum { TT_DEVICE_MARKS = 256, TT_DEVICE_PIECES = 512 };
+enum {
+    TT_DEVICE_MARKS = 256,
+    TT_DEVICE_PIECES = 512,
+    TT_DEVICE_CAPTURED = 256 /* calls that graphs may hold at once */
+};
 
 struct tt_device_words { /* of a gate; each alone in its cache line */
     _Alignas(64) _Atomic uint32_t ready;
@@ -38,7 +42,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
     int number;
     tutti_stream worker;
     uint8_t *pad, *pad_seen; /* pinned: where it is, and where devices see it */
-    uint64_t pad_bytes; /* of which the first are the gates' words, then the cells */
+    uint64_t pad_bytes; /* of which the first are the gates' words, those of captured calls, then the cells */
     struct tt_device_words *words;
     uint32_t *counts; /* per gate: slices so far */
     uint32_t ngates;
@@ -46,8 +50,11 @@ struct tt_device { /* of a communicator; used by who calls on it */
     uint64_t cells_bytes;
     void *chain; /* event: the last call */
     void *branch; /* event: other streams of a group */
+    void *inside; /* event: the last call of a capture, for the next one there */
+    uint64_t capture; /* the last one that has a call of this communicator */
     void *last_stream;
     bool chained;
+    struct tt_replays *replays; /* captured calls */
     struct tt_company *company; /* the ranks of this process on this device */
     uint64_t operations; /* collectives so far */
     struct tt_plan_cache plans; /* for their schedules: the worker has its own */
@@ -86,6 +93,25 @@ void tt_device_mark(struct tt_device *device, const struct tt_gate *gate, uint32
 /* Wait while too much is in flight. */
 void tt_device_pace(struct tt_device *device);
 
+/* Calls in graphs (device_capture.c). `open` makes the worker, and `close` ends it; true: graphs remain that
+ * have the pad and the event of the chain now. `live`: graphs have calls; `run`: the device has reached one,
+ * or the worker runs it. */
+tutti_status tt_replays_open(struct tt_device *device);
+bool tt_replays_close(struct tt_device *device);
+bool tt_replays_live(const struct tt_device *device);
+bool tt_replays_run(const struct tt_device *device);
+/* Those of one communicator that are captured together. They belong to the graph once that retains them, and
+ * are dropped before, or never. */
+struct tt_captured;
+tutti_status tt_captured_create(struct tt_comm *comm, uint64_t capture, struct tt_captured **captured);
+void tt_captured_drop(struct tt_captured *captured);
+tutti_status tt_captured_gate(struct tt_captured *captured, uint32_t slices, struct tt_gate *gate);
+tutti_status tt_captured_add(struct tt_captured *captured, const struct tt_call *call);
+enum tt_dev_error tt_captured_retain(struct tt_captured *captured, void *graph);
+/* On their stream: before the first of them, and after the last. */
+enum tt_dev_error tt_captured_enter(struct tt_captured *captured, struct tt_device *device, void *stream);
+enum tt_dev_error tt_captured_leave(struct tt_captured *captured, struct tt_device *device, void *stream);
+
 /* Gates: 0 is of collectives, and messages have one for each peer and direction. */
 static inline uint32_t tt_device_gate(int peer, bool receives)
 {
@@ -103,6 +129,8 @@ struct tt_meeting { /* of a call */
 };
 /* So many slices of this rank are in; wait until as many of all others are. */
 void tt_company_tell(struct tt_comm *comm, const struct tt_meeting *meeting, uint32_t slices);
+/* Is this rank one of them? */
+bool tt_company_has(const struct tt_comm *comm, int rank);
 tutti_status tt_company_meet(struct tt_comm *comm, const struct tt_meeting *meeting, uint32_t slices);
 
 /* One slice of IN to its cells, or of OUT from its cells; counts the pieces of work. */

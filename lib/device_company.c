@@ -123,6 +123,11 @@ static bool is_there(const struct tt_comm *comm, int rank, const struct tt_meeti
     return (int32_t)(in - m->gate->base - slices) >= 0;
 }
 
+bool tt_company_has(const struct tt_comm *comm, int rank)
+{
+    return atomic_load_explicit(&comm->device->company->members[rank].here, memory_order_acquire);
+}
+
 /* It ends: the worker has the call already, and ends the communicator if a rank is missing too long. */
 tutti_status tt_company_meet(struct tt_comm *comm, const struct tt_meeting *m, uint32_t slices)
 {

@@ -6,7 +6,10 @@
  * In a wave slice after slice goes in, and the one before comes back; so the stream waits for nothing that
  * needs what stands behind it, here or at a peer.
  *
- * Several communicators take turns, step by step, in an order that all ranks share. */
+ * Several communicators take turns, step by step, in an order that all ranks share.
+ *
+ * While the streams are being captured the same becomes a part of a graph, and the worker gets the calls when
+ * that is replayed (device_capture.c). */
 #include <stdlib.h>
 
 #include "base/status.h"
@@ -26,10 +29,12 @@ struct leg { /* a call */
 struct route { /* the calls of one communicator, on their way */
     struct tt_comm *comm;
     struct tt_device *device;
-    struct tt_item *item;
+    struct tt_item *item; /* for the worker */
+    struct tt_captured *captured; /* or for a graph; NULL: it is not one */
     struct leg *legs;
     int count;
     uint32_t wave, waves, slice; /* what comes next */
+    uint64_t pieces; /* of the device, before; a capture is none */
 };
 
 static bool is_p2p(const struct tt_call *call)
@@ -79,12 +84,15 @@ static uint32_t gate_of(const struct leg *leg)
     return m->peer != TT_NONE ? tt_device_gate(m->peer, m->receives) : 0;
 }
 
-static void set_gate(struct tt_device *d, struct leg *leg)
+static tutti_status set_gate(const struct route *r, struct leg *leg)
 {
     const struct tt_call *call = &leg->call;
+    struct tt_device *d = r->device;
     leg->meeting = (struct tt_meeting){ .gate = &leg->staging.gate,
         .peer = is_p2p(call) ? call->root : TT_NONE,
         .receives = call->collective == TT_P2P_RECV };
+    if (r->captured != NULL)
+        return tt_captured_gate(r->captured, leg->laid.out.slices, &leg->staging.gate);
     uint32_t gate = gate_of(leg);
     leg->staging.gate = (struct tt_gate){ .ready = &d->words[gate].ready,
         .done = &d->words[gate].done,
@@ -92,6 +100,7 @@ static void set_gate(struct tt_device *d, struct leg *leg)
         .slices = leg->laid.out.slices };
     d->counts[gate] += leg->laid.out.slices;
     leg->meeting.operation = gate == 0 ? ++d->operations : 0;
+    return TUTTI_OK;
 }
 
 /* It will not be: both ends of a message count alike. */
@@ -113,10 +122,13 @@ static tutti_status stage(struct route *r, struct leg *leg)
     tutti_status status = lay(r, leg);
     for (unsigned side = 0; side < 2 && status == TUTTI_OK; side++)
         status = set_cells(r, leg, side);
+    if (status == TUTTI_OK)
+        status = set_gate(r, leg);
     if (status != TUTTI_OK)
         return status;
-    set_gate(r->device, leg);
     call->staging = &leg->staging;
+    if (r->captured != NULL)
+        return tt_captured_add(r->captured, call);
     status = tt_item_add(r->item, call);
     if (status != TUTTI_OK)
         give_gate_back(r->device, leg);
@@ -169,8 +181,18 @@ static enum tt_dev_error go_in(struct route *r, struct leg *leg, uint32_t slice)
     d->pieces++;
     if (error == TT_DEV_OK)
         error = d->dev->write_word(r->legs[0].stream, seen(d, gate->ready), gate->base + slice + 1);
-    tt_company_tell(r->comm, &leg->meeting, slice + 1);
+    if (r->captured == NULL)
+        tt_company_tell(r->comm, &leg->meeting, slice + 1);
     return error;
+}
+
+/* As it was, for the next replay. */
+static enum tt_dev_error clear_gate(const struct route *r, const struct tt_gate *gate)
+{
+    const struct tt_device *d = r->device;
+    void *stream = r->legs[0].stream;
+    enum tt_dev_error error = d->dev->write_word(stream, seen(d, gate->ready), 0);
+    return error == TT_DEV_OK ? d->dev->write_word(stream, seen(d, gate->done), 0) : error;
 }
 
 static enum tt_dev_error come_back(struct route *r, struct leg *leg, uint32_t slice)
@@ -182,7 +204,10 @@ static enum tt_dev_error come_back(struct route *r, struct leg *leg, uint32_t sl
         d->dev->wait_word(r->legs[0].stream, seen(d, gate->done), gate->base + slice + 1);
     if (error == TT_DEV_OK)
         error = move(r, leg, TT_OUT, slice);
-    tt_device_mark(d, gate, slice + 1);
+    if (r->captured == NULL)
+        tt_device_mark(d, gate, slice + 1);
+    else if (error == TT_DEV_OK && slice + 1 == gate->slices)
+        error = clear_gate(r, gate);
     return error;
 }
 
@@ -214,7 +239,8 @@ static tutti_status take_step(struct route *r)
         if (leg->wave != r->wave || error != TT_DEV_OK)
             continue;
         if (r->slice > 0 && r->slice <= leg->laid.out.slices) {
-            tutti_status status = tt_company_meet(r->comm, &leg->meeting, r->slice);
+            tutti_status status =
+                r->captured == NULL ? tt_company_meet(r->comm, &leg->meeting, r->slice) : TUTTI_OK;
             if (status != TUTTI_OK)
                 return status;
             error = come_back(r, leg, r->slice - 1);
@@ -232,7 +258,8 @@ static enum tt_dev_error gather_streams(const struct route *r)
     struct tt_device *d = r->device;
     void *lead = r->legs[0].stream;
     enum tt_dev_error error = TT_DEV_OK;
-    if (d->chained && (d->last_stream != lead || lead == TT_DEV_STREAM_PER_THREAD))
+    bool other = d->last_stream != lead || lead == TT_DEV_STREAM_PER_THREAD || tt_replays_live(d);
+    if (r->captured == NULL && d->chained && other)
         error = d->dev->event_wait(d->chain, lead, false);
     for (int i = 1; i < r->count && error == TT_DEV_OK; i++) {
         if (r->legs[i].stream == lead)
@@ -241,17 +268,20 @@ static enum tt_dev_error gather_streams(const struct route *r)
         if (error == TT_DEV_OK)
             error = d->dev->event_wait(d->branch, lead, false);
     }
+    if (r->captured != NULL && error == TT_DEV_OK)
+        error = tt_captured_enter(r->captured, d, lead);
     return error;
 }
 
 static enum tt_dev_error part_streams(const struct route *r)
 {
     struct tt_device *d = r->device;
-    void *lead = r->legs[0].stream;
-    enum tt_dev_error error = d->dev->event_record(d->chain, lead, false);
+    void *lead = r->legs[0].stream, *last = r->captured == NULL ? d->chain : d->inside;
+    enum tt_dev_error error = r->captured == NULL ? d->dev->event_record(d->chain, lead, false)
+                                                  : tt_captured_leave(r->captured, d, lead);
     for (int i = 1; i < r->count && error == TT_DEV_OK; i++)
         if (r->legs[i].stream != lead)
-            error = d->dev->event_wait(d->chain, r->legs[i].stream, false);
+            error = d->dev->event_wait(last, r->legs[i].stream, false);
     d->chained = true;
     d->last_stream = lead;
     return error;
@@ -265,6 +295,7 @@ struct tour {
     int count;
     int begun; /* have their place in the workers' queues */
     int now; /* the current device */
+    struct tt_dev_capture capture; /* that all streams are in, or none */
 };
 
 static const struct tt_call *call_of(const struct tt_batch *batch, int i)
@@ -286,11 +317,15 @@ static struct tt_comm *next_comm(const struct tt_batch *batch, const struct tt_c
     return next;
 }
 
-static tutti_status set_route(
-    struct route *r, struct tt_comm *comm, const struct tt_batch *batch, struct leg *legs)
+static tutti_status set_route(const struct tour *t, struct route *r, struct tt_comm *comm,
+    const struct tt_batch *batch, struct leg *legs)
 {
-    *r = (struct route){ .comm = comm, .device = comm->device, .legs = legs, .item = tt_item_take(NULL) };
-    tutti_status status = r->item != NULL ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;
+    tutti_status status = TUTTI_OK;
+    *r = (struct route){ .comm = comm, .device = comm->device, .legs = legs, .pieces = comm->device->pieces };
+    if (t->capture.active)
+        status = tt_captured_create(comm, t->capture.id, &r->captured);
+    else if ((r->item = tt_item_take(NULL)) == NULL)
+        status = TUTTI_OUT_OF_MEMORY;
     for (int i = 0; i < batch->count && status == TUTTI_OK; i++) {
         if (call_of(batch, i)->comm != comm)
             continue;
@@ -316,7 +351,9 @@ static tutti_status set_out(struct tour *t)
     struct tt_ticket ticket;
     tutti_status status = TUTTI_OK;
     while (t->begun < t->count && status == TUTTI_OK) {
-        status = tt_item_submit(t->routes[t->begun].item, &ticket);
+        struct route *r = &t->routes[t->begun];
+        status = r->captured != NULL ? told(r, tt_captured_retain(r->captured, t->capture.graph))
+                                     : tt_item_submit(r->item, &ticket);
         t->begun += status == TUTTI_OK;
     }
     for (int i = 0; i < t->count && status == TUTTI_OK; i++) {
@@ -336,7 +373,8 @@ static tutti_status travel(struct tour *t)
             struct route *r = &t->routes[i];
             if (r->wave == r->waves)
                 continue;
-            tt_device_pace(r->device);
+            if (r->captured == NULL)
+                tt_device_pace(r->device);
             status = use(t, r);
             if (status == TUTTI_OK)
                 status = take_step(r);
@@ -353,8 +391,10 @@ static tutti_status travel(struct tour *t)
 
 static void take_back(struct route *r)
 {
-    for (int i = 0; i < r->count; i++)
+    for (int i = 0; i < r->count && r->captured == NULL; i++)
         give_gate_back(r->device, &r->legs[i]);
+    if (r->captured != NULL)
+        tt_captured_drop(r->captured);
     if (r->item != NULL)
         tt_item_drop(r->item);
 }
@@ -367,11 +407,14 @@ static tutti_status make_tour(struct tour *t, const struct tt_batch *batch)
     struct tt_comm *comm = NULL;
     while (status == TUTTI_OK && (comm = next_comm(batch, comm)) != NULL) {
         struct route *r = &t->routes[t->count++];
-        status = set_route(r, comm, batch, t->legs + legs);
+        status = set_route(t, r, comm, batch, t->legs + legs);
         legs += r->count;
     }
     if (status == TUTTI_OK)
         status = travel(t);
+    for (int i = 0; i < t->begun; i++)
+        if (t->routes[i].captured != NULL)
+            t->routes[i].device->pieces = t->routes[i].pieces;
     for (int i = t->begun; i < t->count; i++)
         if (status != TUTTI_OK)
             take_back(&t->routes[i]);
@@ -382,17 +425,86 @@ static tutti_status make_tour(struct tour *t, const struct tt_batch *batch)
     return status;
 }
 
+static bool has_rank(const struct tt_batch *batch, uint64_t id, int rank)
+{
+    for (int i = 0; i < batch->count; i++)
+        if (call_of(batch, i)->comm->id == id && call_of(batch, i)->comm->rank == rank)
+            return true;
+    return false;
+}
+
+/* Ranks of one process and device need each other's operands before they wait, and replays of two graphs do
+ * not meet for that. */
+static tutti_status check_company(const struct tt_batch *batch, const struct tt_call *call)
+{
+    const struct tt_comm *comm = call->comm;
+    for (int rank = 0; rank < comm->n; rank++) {
+        if (rank == comm->rank || (is_p2p(call) && call->root != rank) || !tt_company_has(comm, rank) ||
+            has_rank(batch, comm->id, rank))
+            continue;
+        return tt_fail(TUTTI_INVALID_USAGE,
+            "%s: captured for rank %d alone; rank %d is in this process and on device %d, too: legal: both "
+            "in one group, on streams of one capture",
+            tt_collectives[call->collective].name, comm->rank, rank, comm->device->number);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_status ask_capture(const struct tt_call *call, struct tt_dev_capture *capture)
+{
+    const struct tt_device *d = call->comm->device;
+    int before;
+    tutti_status status = tt_device_enter(d, &before);
+    if (status != TUTTI_OK)
+        return status;
+    if (d->dev->stream_capture(call->stream.handle, capture) != TT_DEV_OK)
+        status = tt_fail(
+            TUTTI_INVALID_ARGUMENT, "%s: stream: %s", tt_collectives[call->collective].name, d->dev->why());
+    tt_device_leave(d, before);
+    return status;
+}
+
+/* All streams are in one capture, or none is in any. */
+static tutti_status find_capture(const struct tt_batch *batch, struct tt_dev_capture *capture)
+{
+    tutti_status status = TUTTI_OK;
+    for (int i = 0; i < batch->count && status == TUTTI_OK; i++) {
+        const struct tt_call *call = call_of(batch, i);
+        const char *name = tt_collectives[call->collective].name;
+        struct tt_dev_capture this;
+        status = ask_capture(call, &this);
+        if (status != TUTTI_OK)
+            return status;
+        if (this.active && this.broken)
+            return tt_fail(TUTTI_INVALID_USAGE,
+                "%s: the capture of its stream is broken: meanwhile something was done that cannot be "
+                "captured",
+                name);
+        if (i == 0)
+            *capture = this;
+        if (this.active != capture->active || (this.active && this.id != capture->id))
+            return tt_fail(TUTTI_INVALID_USAGE,
+                "group: the streams of some calls are being captured; legal: all of them, in one capture, or "
+                "none");
+        if (this.active)
+            status = check_company(batch, call);
+    }
+    return status;
+}
+
 tutti_status tt_device_submit(const struct tt_batch *batch)
 {
     struct leg leg;
     struct route route;
     struct tour tour = { .routes = &route, .legs = &leg };
     const struct tt_dev *dev = call_of(batch, 0)->comm->device->dev;
+    tutti_status status = find_capture(batch, &tour.capture);
+    if (status != TUTTI_OK)
+        return status;
     if (batch->count > 1) {
         tour.routes = malloc((size_t)batch->count * sizeof *tour.routes);
         tour.legs = malloc((size_t)batch->count * sizeof *tour.legs);
     }
-    tutti_status status = TUTTI_OK;
     int before = -1;
     if (tour.routes == NULL || tour.legs == NULL)
         status = tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a group of %d calls", batch->count);

@@ -2,7 +2,11 @@
  *
  * The stream copies the operands of slice z to where the thread can read them and then makes `ready` z + 1;
  * the thread runs the slice, makes `done` z + 1, and the stream, which waits for that, copies the results
- * back. Both count on from `base`, call after call, and are compared cyclically, so a gate is never reset. */
+ * back. Both count on from `base`, call after call, and are compared cyclically, so a gate is never reset.
+ *
+ * A captured call, whose replays cannot count, has a gate to itself, and its base is 0. The stream makes both
+ * words 0 again when it has seen the last slice done; so a thread tells the last slice once, as the last that
+ * it does with the gate. */
 #ifndef TT_GATE_H
 #define TT_GATE_H
 #include <stdatomic.h>

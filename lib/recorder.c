@@ -235,6 +235,11 @@ static struct tt_entry *next_entry(struct tt_recorder *r, uint64_t *number)
     return &r->part->ring[TT_RECORDER_RING];
 }
 
+struct tt_entry *tt_recorder_spare(struct tt_recorder *r)
+{
+    return &r->part->ring[TT_RECORDER_RING];
+}
+
 struct tt_entry *tt_recorder_queue(struct tt_recorder *r, const struct tt_call *call)
 {
     uint64_t number;

@@ -29,6 +29,8 @@ void tt_recorder_close(struct tt_recorder *recorder);
 void tt_recorder_identify(struct tt_recorder *recorder, uint64_t id);
 
 /* The call is made, and waits for its turn. By the thread that uses the communicator. */
+/* Of calls that run without having been queued by who calls on the communicator. */
+struct tt_entry *tt_recorder_spare(struct tt_recorder *recorder);
 struct tt_entry *tt_recorder_queue(struct tt_recorder *recorder, const struct tt_call *call);
 /* The call runs, as this operation. A call that was not queued is entered now. */
 struct tt_entry *tt_recorder_start(

@@ -172,8 +172,18 @@ typedef struct {
  *
  * Several ranks of one process on one device share the queues of that device, so there a call returns only
  * when all of them have called; one thread that has several such ranks calls in a group. A call also waits,
- * for its own stream, when that has hundreds of copies still to do. A stream that is being captured is
- * refused with TUTTI_UNSUPPORTED. */
+ * for its own stream, when that has hundreds of copies still to do.
+ *
+ * On a stream that is being captured a call becomes a part of the graph, and each replay is that call once
+ * more, with what the buffers hold by then; all ranks replay, or call, alike. A communicator's replays and
+ * calls on CUDA streams have one order, that in which they are launched and made, on whatever streams; other
+ * calls and replays must not be under way at once. Graphs may hold 256 calls of a communicator at
+ * a time (OUT_OF_MEMORY, until some are destroyed). INVALID_USAGE, with nothing captured: a group of which
+ * some streams are in the capture and some are not; a capture that is broken; a call for one of several ranks
+ * that one process has on one device, unless those it concerns are in the same group; a capture that another
+ * one took turns with. A replay of a communicator that has failed, or was destroyed, runs through at once,
+ * with results that mean nothing. The memory that graphs use of a communicator that was destroyed is given
+ * back, when they are gone, with the next one that this process makes or destroys on a device. */
 typedef struct {
     void *handle;
     int32_t kind;

@@ -1,0 +1,163 @@
+/* test_api_graph.c: calls that are captured, and what replays of their graphs do.
+ *
+ * Each rank captures calls, replays the graph with other data each time, and checks every element. Calls
+ * that are not captured come between, on other streams: a communicator's calls have one order, however they
+ * reach the device. The runtime is the stub's (tests/stub): it breaks a capture when anything that cannot be
+ * captured is called meanwhile, by any thread; so each capture here shows that nothing was. */
+#include <criterion/criterion.h>
+
+#include "graph_rig.h"
+
+TestSuite(api_graph, .timeout = 300);
+
+/* --- A thousand replays */
+
+static void check_round(const struct graph_rig *rig, int round)
+{
+    int n = rig->me->n;
+    const uint32_t *const *got = (const uint32_t *const *)rig->pinned[round % AT_ONCE];
+    graph_is_sum(rig, round, REDUCED, 1);
+    for (int r = 0; r < n; r++)
+        graph_is_of_rank(rig, round, got[GATHERED] + (size_t)r * COUNT, r);
+    graph_is_of_rank(rig, round, got[RECEIVED], (rig->me->rank + n - 1) % n);
+    if (round % 3 == 0)
+        graph_is_sum(rig, round, EAGER, 1);
+}
+
+/* The replay has one stream or the other, and so has the call after it. */
+static void replay_rounds(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    void *runnable = graph_capture_three(&rig, rig.streams[0]);
+    int rounds = *(const int *)me->context;
+    for (int round = 0; round < rounds && me->world->slots[me->rank].failures == 0; round++) {
+        void *stream = rig.streams[round / 2 % 2];
+        ranks_at(me, "round %d", round);
+        graph_give(&rig, round, stream);
+        graph_fine(&rig, rig.dev->graph_launch(runnable, stream));
+        for (int a = REDUCED; a <= RECEIVED; a++)
+            graph_fetch(&rig, round, a, stream);
+        if (round % 3 == 0) {
+            graph_reduce(&rig, GIVEN, EAGER, stream);
+            graph_fetch(&rig, round, EAGER, stream);
+        }
+        if (round % AT_ONCE == AT_ONCE - 1 || round / 2 % 2 != (round + 1) / 2 % 2 || round == rounds - 1)
+            graph_fine(&rig, rig.dev->stream_sync(stream));
+        for (int k = round - round % 2; k <= round && round % 2 == 1; k++)
+            check_round(&rig, k);
+    }
+    graph_fine(&rig, rig.dev->runnable_destroy(runnable));
+    ranks_part(me, rig.comm);
+}
+
+Test(api_graph, replays)
+{
+    int many = 1000, few = 100;
+    graph_run("queues=8", 2, RANKS_PROCESSES, replay_rounds, &many, 0);
+    graph_run("queues=1", 3, RANKS_PROCESSES, replay_rounds, &few, 0);
+    graph_run("queues=1,devices=2", 2, RANKS_THREADS, replay_rounds, &few, 0);
+    graph_run("queues=8,devices=3,delay=100", 3, RANKS_THREADS, replay_rounds, &few, 0);
+}
+
+/* --- Order */
+
+/* The second graph reduces what the first one has reduced, on another stream; what comes after either reads
+ * its result. Only the order of the communicator's calls orders them. */
+static void alternate(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    void *first = graph_capture_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
+    void *second = graph_capture_reduce(&rig, REDUCED, RECEIVED, rig.streams[1]);
+    for (int round = 0; round < 50; round++) {
+        ranks_at(me, "round %d", round);
+        graph_give(&rig, round, rig.streams[0]);
+        graph_fine(&rig, rig.dev->graph_launch(first, rig.streams[0]));
+        if (round % 2 == 0)
+            graph_fine(&rig, rig.dev->graph_launch(second, rig.streams[1]));
+        else
+            graph_reduce(&rig, REDUCED, RECEIVED, rig.streams[1]);
+        graph_fetch(&rig, round, RECEIVED, rig.streams[1]);
+        graph_settle(&rig);
+        if (!graph_is_sum(&rig, round, RECEIVED, (uint32_t)me->n))
+            return;
+    }
+    graph_fine(&rig, rig.dev->runnable_destroy(first));
+    graph_fine(&rig, rig.dev->runnable_destroy(second));
+    ranks_part(me, rig.comm);
+}
+
+Test(api_graph, two_graphs_by_turns)
+{
+    graph_run("queues=8,delay=200", 2, RANKS_PROCESSES, alternate, NULL, 0);
+    graph_run("queues=1", 2, RANKS_PROCESSES, alternate, NULL, 0);
+}
+
+/* A graph is launched, and cannot begin yet. What is called then, on another stream, which had the call
+ * before the graph as well, is queued long before the device reaches the graph, and reads its result. */
+static void launch_first(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    void *runnable = graph_capture_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
+    for (int round = 0; round < 5; round++) {
+        graph_give(&rig, round, rig.streams[1]);
+        graph_reduce(&rig, GIVEN, EAGER, rig.streams[1]);
+        graph_fine(&rig, rig.dev->wait_word(rig.streams[0], rig.word, (uint32_t)round + 1));
+        graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+        graph_reduce(&rig, REDUCED, RECEIVED, rig.streams[1]);
+        graph_fetch(&rig, round, RECEIVED, rig.streams[1]);
+        ranks_sleep_us(20000);
+        ranks_at(me, "round %d", round);
+        __atomic_store_n(rig.word, (uint32_t)round + 1, __ATOMIC_RELEASE);
+        graph_settle(&rig);
+        if (!graph_is_sum(&rig, round, RECEIVED, (uint32_t)me->n))
+            return;
+    }
+    graph_fine(&rig, rig.dev->runnable_destroy(runnable));
+    ranks_part(me, rig.comm);
+}
+
+Test(api_graph, launched_first_runs_first)
+{
+    graph_run("queues=8", 2, RANKS_PROCESSES, launch_first, NULL, 0);
+}
+
+/* Two branches of one graph, joined at its end: nothing of the user's orders the calls on them. */
+static void fork_capture(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    void *forked = NULL, *joined = NULL;
+    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    graph_fine(&rig, rig.dev->event_create(false, &forked));
+    graph_fine(&rig, rig.dev->event_create(false, &joined));
+    graph_fine(&rig, rig.dev->capture_begin(rig.streams[0]));
+    graph_fine(&rig, rig.dev->event_record(forked, rig.streams[0], false));
+    graph_fine(&rig, rig.dev->event_wait(forked, rig.streams[1], false));
+    graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
+    graph_reduce(&rig, REDUCED, RECEIVED, rig.streams[1]);
+    graph_fine(&rig, rig.dev->event_record(joined, rig.streams[1], false));
+    graph_fine(&rig, rig.dev->event_wait(joined, rig.streams[0], false));
+    void *runnable = graph_capture_end(&rig, rig.streams[0]);
+    for (int round = 0; round < 20; round++) {
+        ranks_at(me, "round %d", round);
+        graph_give(&rig, round, rig.streams[0]);
+        graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+        graph_fetch(&rig, round, RECEIVED, rig.streams[0]);
+        graph_settle(&rig);
+        if (!graph_is_sum(&rig, round, RECEIVED, (uint32_t)me->n))
+            return;
+    }
+    ranks_part(me, rig.comm);
+}
+
+Test(api_graph, branches_of_one_graph)
+{
+    graph_run("queues=8", 2, RANKS_PROCESSES, fork_capture, NULL, 0);
+    graph_run("queues=1", 2, RANKS_PROCESSES, fork_capture, NULL, 0);
+}
