@@ -228,6 +228,29 @@ Test(stub_graph, external_events)
     cr_expect_eq(rig_words[2], 1);
 }
 
+/* One branch records, another one waits: in the same launch they do not meet. */
+Test(stub_graph, external_waits_are_not_for_the_graph_itself)
+{
+    rig_start("queues=8");
+    void *origin = rig_stream(), *other = rig_stream();
+    void *forked = event_new(), *joined = event_new(), *moment = event_new();
+    cr_assert_eq(dev->capture_begin(origin), TT_DEV_OK);
+    cr_expect_eq(dev->event_record(forked, origin, false), TT_DEV_OK);
+    cr_expect_eq(dev->event_wait(forked, other, false), TT_DEV_OK);
+    cr_expect_eq(dev->wait_word(origin, &rig_words[0], 1), TT_DEV_OK);
+    cr_expect_eq(dev->event_record(moment, origin, true), TT_DEV_OK);
+    cr_expect_eq(dev->event_wait(moment, other, true), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(other, &rig_words[1], 1), TT_DEV_OK);
+    cr_expect_eq(dev->event_record(joined, other, false), TT_DEV_OK);
+    cr_expect_eq(dev->event_wait(joined, origin, false), TT_DEV_OK);
+    void *runnable = end_capture(origin);
+    cr_expect_eq(dev->graph_launch(runnable, origin), TT_DEV_OK);
+    rig_hangs(origin);
+    cr_expect_eq(__atomic_load_n(&rig_words[1], __ATOMIC_ACQUIRE), 1);
+    rig_open_word(&rig_words[0], 1);
+    rig_ends(origin);
+}
+
 static void broken_by(enum tt_dev_error error, void *stream)
 {
     void *graph = NULL;

@@ -4,7 +4,8 @@
  * to the next queue, in the order of the capture. The roots come after what is in the stream, and after the
  * last launch of the same runnable; a mark after all nodes is what the stream goes on from. So with one queue
  * the graph runs in the order in which it was captured. External records count as done by the launch: a wait
- * that is enqueued later is for this replay.
+ * that is enqueued later is for this replay. External waits are for what was recorded before the launch, and
+ * for nothing that the graph itself records.
  *
  * A graph, what was made of it and its replays under way hold it together; then what it retained is released,
  * on a thread of the runtime. */
@@ -148,7 +149,7 @@ static void replay(struct stub_runnable *runnable, struct stub_stream *stream)
             tt_stub_work_after(works[i], runnable->last);
             tt_stub_stream_order(stream, works[i]);
         }
-        tt_stub_events_order(works[i]);
+        tt_stub_event_wait_order(works[i]);
         tt_stub_work_push(queue_of_branch(stream, node->branch), works[i]);
     }
     end->graph = graph;
@@ -157,8 +158,10 @@ static void replay(struct stub_runnable *runnable, struct stub_stream *stream)
     tt_stub_stream_push(stream, end);
     tt_stub_work_drop(runnable->last);
     runnable->last = tt_stub_work_hold(end);
-    for (int i = 0; i < graph->n; i++)
+    for (int i = 0; i < graph->n; i++) {
+        tt_stub_event_record_order(works[i]);
         tt_stub_work_drop(works[i]);
+    }
     free(works);
 }
 

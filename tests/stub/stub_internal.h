@@ -286,7 +286,8 @@ enum tt_dev_error tt_stub_stream_add(
  * by the rules of streams, and by the events it names; puts it behind all else. */
 void tt_stub_stream_room(const struct stub_stream *stream);
 void tt_stub_stream_order(const struct stub_stream *stream, struct stub_work *work);
-void tt_stub_events_order(struct stub_work *work);
+void tt_stub_event_wait_order(struct stub_work *work);
+void tt_stub_event_record_order(struct stub_work *work);
 void tt_stub_stream_push(struct stub_stream *stream, struct stub_work *work);
 /* Waits until all in it is done, or the device is broken. With the lock held. */
 void tt_stub_stream_wait(const struct stub_stream *stream);

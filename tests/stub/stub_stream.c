@@ -211,14 +211,17 @@ void tt_stub_stream_order(const struct stub_stream *stream, struct stub_work *wo
             tt_stub_work_after(work, s->last);
 }
 
-/* A wait is for the last record before now; a record counts from now on. */
-void tt_stub_events_order(struct stub_work *work)
+/* A wait is for the last record before now. */
+void tt_stub_event_wait_order(struct stub_work *work)
 {
-    if (work->task.kind != STUB_MARK)
-        return;
-    struct stub_event *record = work->task.event.record, *wait = work->task.event.wait;
-    if (wait != NULL)
-        tt_stub_work_after(work, wait->work);
+    if (work->task.kind == STUB_MARK && work->task.event.wait != NULL)
+        tt_stub_work_after(work, work->task.event.wait->work);
+}
+
+/* A record counts from now on. */
+void tt_stub_event_record_order(struct stub_work *work)
+{
+    struct stub_event *record = work->task.kind == STUB_MARK ? work->task.event.record : NULL;
     if (record != NULL) {
         tt_stub_work_drop(record->work);
         record->work = tt_stub_work_hold(work);
@@ -243,7 +246,8 @@ enum tt_dev_error tt_stub_stream_add(
         tt_stub_stream_room(stream);
         struct stub_work *work = tt_stub_work_new(task);
         tt_stub_stream_order(stream, work);
-        tt_stub_events_order(work);
+        tt_stub_event_wait_order(work);
+        tt_stub_event_record_order(work);
         tt_stub_stream_push(stream, work);
     }
     pthread_mutex_unlock(&tt_stub_runtime.lock);
