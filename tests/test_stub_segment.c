@@ -8,41 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "export.h"
 #include "stub_rig.h"
 
 TestSuite(stub_segment, .init = rig_limit_time);
 
 enum { BYTES = 100000, ROUNDED = 131072 };
-
-static void send_export(int channel, const struct tt_dev_export *export)
-{
-    char space[CMSG_SPACE(sizeof(int))] = { 0 };
-    struct iovec data = { (void *)export, sizeof *export };
-    struct msghdr message = { .msg_iov = &data, .msg_iovlen = 1 };
-    if (export->fd >= 0) {
-        message.msg_control = space;
-        message.msg_controllen = sizeof space;
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        *header = (struct cmsghdr){ CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS };
-        memcpy(CMSG_DATA(header), &export->fd, sizeof(int));
-    }
-    cr_assert_eq(sendmsg(channel, &message, 0), sizeof *export);
-}
-
-static bool receive_export(int channel, struct tt_dev_export *export)
-{
-    char space[CMSG_SPACE(sizeof(int))];
-    struct iovec data = { export, sizeof *export };
-    struct msghdr message = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space
-    };
-    if (recvmsg(channel, &message, 0) != sizeof *export)
-        return false;
-    const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    if (header != NULL)
-        memcpy(&export->fd, CMSG_DATA(header), sizeof(int));
-    return true;
-}
 
 /* The child: imports, finds the parent's bytes, and answers by a word in the segment. Its number of failures
  * is how it exits. */
@@ -55,7 +26,7 @@ static int child(int channel, const char *configuration)
     int wrong = 0;
     rig_open();
     wrong += !stub->configure(configuration);
-    wrong += !receive_export(channel, &export);
+    wrong += !export_receive(channel, &export);
     wrong += dev->use(0) != TT_DEV_OK;
     wrong += dev->segment_import(&export, &segment) != TT_DEV_OK;
     if (wrong != 0)
@@ -91,7 +62,7 @@ static void exchange(const char *configuration)
     cr_expect_eq(dev->fill(segment.base, 0, 8, stream), TT_DEV_OK);
     cr_expect_eq(dev->fill((char *)segment.base + 8, 9, ROUNDED - 8, stream), TT_DEV_OK);
     cr_assert_eq(dev->segment_export(&segment, &export), TT_DEV_OK);
-    send_export(channel[0], &export);
+    cr_assert(export_send(channel[0], &export));
     cr_expect_eq(dev->write_word(stream, segment.base, 1), TT_DEV_OK);
     cr_expect_eq(dev->wait_word(stream, (uint32_t *)segment.base + 1, 77), TT_DEV_OK);
     rig_ends(stream);
@@ -114,7 +85,7 @@ static int child_of_stale_handle(int channel)
     struct tt_dev_export export;
     struct tt_dev_segment segment;
     rig_open();
-    return !stub->configure("fds=0") || !receive_export(channel, &export) ||
+    return !stub->configure("fds=0") || !export_receive(channel, &export) ||
            dev->segment_import(&export, &segment) != TT_DEV_INVALID;
 }
 
@@ -133,7 +104,7 @@ Test(stub_segment, handle_of_freed_memory)
     cr_assert_eq(dev->segment_export(&first, &export), TT_DEV_OK);
     cr_assert_eq(dev->segment_free(&first), TT_DEV_OK);
     cr_assert_eq(dev->segment_alloc(BYTES, &second), TT_DEV_OK);
-    send_export(channel[0], &export);
+    cr_assert(export_send(channel[0], &export));
     cr_assert_eq(waitpid(pid, &status, 0), pid);
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", status);
 }

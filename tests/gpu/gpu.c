@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "kernels/cuda_kernels.h"
+#include "tests/export.h"
 
 enum { LIMIT_S = 60, WRONG = 1 };
 
@@ -208,30 +209,12 @@ void gpu_meet(struct gpu_me *me)
 
 void gpu_send(struct gpu_me *me, const struct tt_dev_export *export)
 {
-    char space[CMSG_SPACE(sizeof(int))] = { 0 };
-    struct iovec data = { (void *)export, sizeof *export };
-    struct msghdr message = { .msg_iov = &data, .msg_iovlen = 1 };
-    if (export->fd >= 0) {
-        message.msg_control = space;
-        message.msg_controllen = sizeof space;
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        *header = (struct cmsghdr){ CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS };
-        memcpy(CMSG_DATA(header), &export->fd, sizeof(int));
-    }
-    gpu_expect(me, sendmsg(me->channel, &message, 0) == sizeof *export, "the export was not sent");
+    gpu_expect(me, export_send(me->channel, export), "the export was not sent");
 }
 
 void gpu_receive(struct gpu_me *me, struct tt_dev_export *export)
 {
-    char space[CMSG_SPACE(sizeof(int))];
-    struct iovec data = { export, sizeof *export };
-    struct msghdr message = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space
-    };
-    gpu_expect(me, recvmsg(me->channel, &message, 0) == sizeof *export, "no export came");
-    const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    if (header != NULL)
-        memcpy(&export->fd, CMSG_DATA(header), sizeof(int));
+    gpu_expect(me, export_receive(me->channel, export), "no export came");
 }
 
 void *gpu_stream(struct gpu_me *me)
