@@ -1,0 +1,60 @@
+#!/bin/sh
+# test_gpu_run.sh: tests/gpu/run on the stub, so that the script works when a GPU is there for a few minutes.
+# Its first stage; that it is not run twice; and that it tells what failed, or that there is no device.
+set -u
+LC_ALL=C
+export LC_ALL
+unset OUT TUTTI_STUB
+sources=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 1
+[ -d "$sources/tests/gpu" ] || sources=$(dirname "$sources")
+if ! command -v bash >/dev/null 2>&1 || [ ! -f tests/.libs/libtutti_stub.so ]; then
+    echo "skipped: tests/gpu/run (there is no bash, or no stub)"
+    exit 0
+fi
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+failures=0
+
+fail()
+{
+    echo "FAILED: $*"
+    tail -n 20 "$scratch/said"
+    failures=$((failures + 1))
+}
+
+runs() # CODE FOLDER: the first stage, on the stub
+{
+    bash "$sources/tests/gpu/run" --stub --build . --out "$scratch/$2" 1 >"$scratch/said" 2>&1
+    got=$?
+    [ $got -eq "$1" ] || fail "exit code $got, expected $1, in $2"
+}
+
+has() # FOLDER/FILE PATTERN
+{
+    grep -q -e "$2" "$scratch/$1" || fail "no '$2' in $1"
+}
+
+runs 0 good
+has good/stage1.jsonl '^{"stage": 1, "date": "20.*"gpu": "the stub: .*"command": ".*--stub'
+has good/stage1.jsonl '"program": "table", "check": "segments", "outcome": "passed"'
+has good/stage1.jsonl '"check": "doorbell", "outcome": "passed".*"round_trip_us": [0-9]'
+has good/stage1.jsonl '"item": "table", "outcome": "passed"'
+has good/stage1.jsonl '^{"library": .*"devices": \[{"device": 0'
+has good/report.md 'nothing here has run on a GPU'
+has good/report.md '^- doorbell: round_trip_us: [0-9]'
+grep '"check": ' "$scratch/good/stage1.jsonl" >"$scratch/said"
+grep -q '"outcome": "failed"' "$scratch/said" && fail 'a check failed on the stub'
+cp "$scratch/good/stage1.jsonl" "$scratch/before"
+runs 0 good
+cmp -s "$scratch/before" "$scratch/good/stage1.jsonl" || fail 'what was done is done again'
+
+TUTTI_STUB=devices=1,fail=copy_rows:1 runs 1 bad
+has bad/stage1.jsonl '"check": "copy_rows", "outcome": "failed", "why": "copy_rows: copy_rows: told to fail'
+has bad/stage1.jsonl '"check": "fill", "outcome": "passed"'
+has bad/stage1.jsonl '"item": "table", "outcome": "failed"'
+has bad/report.md '^- table copy_rows: failed: '
+TUTTI_STUB=devices=0 runs 2 none
+has said 'no device: .*devices=0'
+[ $failures -eq 0 ] && echo "tests/gpu/run: all good"
+exit $failures
