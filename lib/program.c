@@ -61,8 +61,9 @@ static tutti_status bind_calls(struct tt_program *p, struct tt_item *item)
         status = tt_comm_turn(item->own.calls[i].call.comm);
     if (status != TUTTI_OK)
         return status;
-    for (int i = 0; i < count; i++) /* none of them runs now */
-        tt_entry_drop(item->own.calls[i].call.entry);
+    for (int i = 0; i < count; i++) /* none of them runs now; on devices' streams they have none yet */
+        if (item->own.calls[i].call.entry != NULL)
+            tt_entry_drop(item->own.calls[i].call.entry);
     p->batch = item->own;
     item->own = (struct tt_batch){ 0 };
     for (int i = 0; i < count && status == TUTTI_OK; i++) {
