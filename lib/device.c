@@ -293,9 +293,8 @@ tutti_status tt_device_check(struct tt_call *call)
 
 void tt_device_fail(struct tt_comm *comm, tutti_status status)
 {
-    struct tt_cause cause = {
-        .status = status, .rank = comm->rank, .peer = TT_NONE, .sequence = comm->sequence
-    };
+    struct tt_cause cause = { .status = status, .rank = comm->rank, .peer = TT_NONE };
+    cause.sequence = comm->settings.first_number + comm->device->operations; /* the worker counts its own */
     snprintf(cause.operation, sizeof cause.operation, "enqueue");
     tt_cause_say(&cause, "%s", tt_last_error());
     tt_comm_fail(comm, &cause);
