@@ -61,6 +61,53 @@ Test(api_graph, replays)
     graph_run("queues=8,devices=3,delay=100", 3, RANKS_THREADS, replay_rounds, &few, 0);
 }
 
+/* --- What a graph may have */
+
+/* A program, a barrier and an empty call, on memory of the host, which is used where it lies. */
+static void replay_program(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    enum { LAST_START = 9 };
+    static uint32_t pageable[COUNT];
+    tutti_program *program = NULL;
+    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    tutti_stream on = tutti_cuda_stream(rig.streams[0]);
+    uint32_t *pinned = rig.pinned[0][GIVEN];
+    ranks_ok(me, tutti_group_start(), "tutti_group_start");
+    tutti_all_reduce(pageable, pinned, COUNT, TUTTI_UINT32, TUTTI_SUM, rig.comm, on);
+    tutti_all_reduce(pinned, rig.device[REDUCED], COUNT, TUTTI_UINT32, TUTTI_SUM, rig.comm, on);
+    ranks_ok(me, tutti_group_keep(&program), "tutti_group_keep");
+    graph_fine(&rig, rig.dev->capture_begin(rig.streams[0]));
+    ranks_ok(me, tutti_program_start(program), "tutti_program_start");
+    ranks_ok(me, tutti_barrier(rig.comm, on), "tutti_barrier");
+    ranks_ok(me, tutti_all_gather(NULL, NULL, 0, TUTTI_INT8, rig.comm, on), "tutti_all_gather of nothing");
+    void *runnable = graph_capture_end(&rig, rig.streams[0]);
+    for (int round = 0; round < 20; round++) {
+        ranks_at(me, "round %d", round);
+        for (int i = 0; i < COUNT; i++)
+            pageable[i] = graph_value(me->rank, round, i);
+        if (round <= LAST_START && round % 3 == 0)
+            ranks_ok(me, tutti_program_start(program), "tutti_program_start");
+        else
+            graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+        graph_fetch(&rig, round, REDUCED, rig.streams[0]);
+        graph_settle(&rig);
+        if (!graph_is_sum(&rig, round, REDUCED, (uint32_t)me->n))
+            return;
+        if (round == LAST_START) /* the graph has what it needs */
+            ranks_ok(me, tutti_program_destroy(program), "tutti_program_destroy");
+    }
+    graph_fine(&rig, rig.dev->runnable_destroy(runnable));
+    ranks_part(me, rig.comm);
+}
+
+Test(api_graph, a_program_and_memory_of_the_host)
+{
+    graph_run("queues=8", 2, RANKS_PROCESSES, replay_program, NULL, 0);
+    graph_run("queues=2", 3, RANKS_PROCESSES, replay_program, NULL, 0);
+}
+
 /* --- Order */
 
 /* The second graph reduces what the first one has reduced, on another stream; what comes after either reads

@@ -1,6 +1,6 @@
 /* tsan_device.c: calls on a device's stream under ThreadSanitizer: three ranks, threads of one process on one
  * device of the stub's module, which meet, enqueue and go on, until one of them aborts while the others
- * wait. */
+ * wait; and two ranks with a device each, which replay graphs of calls, and call between. */
 #include "tests/tsan_device.h"
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include "dev.h"
 #include "tutti.h"
 
-enum { RANKS = 3, ROUNDS = 20, COUNT = 10000, BYTES = COUNT * 4 };
+enum { RANKS = 3, GRAPH_RANKS = 2, ROUNDS = 20, COUNT = 10000, BYTES = COUNT * 4 };
 
 static const char library[] = "tests/.libs/libtutti_stub.so";
 static const struct tt_dev *dev;
@@ -63,26 +63,78 @@ static void *run(void *argument)
     return NULL;
 }
 
-bool tsan_device(void)
+static void *capture(const struct rank *r, void *device, tutti_stream stream)
 {
-    const int devices[RANKS] = { 0 };
+    void *graph = NULL, *runnable = NULL;
+    pthread_barrier_wait(&all_here); /* what is done before would break the other's capture */
+    bool right = dev->capture_begin(stream.handle) == TT_DEV_OK &&
+                 tutti_all_reduce(device, device, COUNT, TUTTI_INT32, TUTTI_SUM, r->comm, stream) == TUTTI_OK;
+    right = dev->capture_end(stream.handle, &graph) == TT_DEV_OK && right;
+    right = right && dev->graph_instantiate(graph, &runnable) == TT_DEV_OK &&
+            dev->graph_destroy(graph) == TT_DEV_OK;
+    pthread_barrier_wait(&all_here);
+    return right ? runnable : NULL;
+}
+
+/* The second graph is captured when the first is gone, perhaps not yet altogether. */
+static void *replay(void *argument)
+{
+    struct rank *r = argument;
+    void *stream = NULL, *device = NULL, *memory = NULL, *runnable = NULL;
+    r->right = dev->use(r->number) == TT_DEV_OK && dev->stream_create(&stream) == TT_DEV_OK &&
+               dev->alloc(BYTES, &device) == TT_DEV_OK && dev->alloc_pinned(BYTES, &memory) == TT_DEV_OK;
+    tutti_stream on = tutti_cuda_stream(stream);
+    int32_t *host = memory;
+    for (int round = 0; round < ROUNDS; round++) {
+        if (round % (ROUNDS / 2) == 0) {
+            r->right = (round == 0 || dev->runnable_destroy(runnable) == TT_DEV_OK) && r->right;
+            runnable = capture(r, device, on);
+        }
+        for (int i = 0; i < COUNT; i++)
+            host[i] = r->number + round + i;
+        bool right =
+            dev->copy(device, host, BYTES, stream) == TT_DEV_OK &&
+            dev->graph_launch(runnable, stream) == TT_DEV_OK &&
+            tutti_all_reduce(device, device, COUNT, TUTTI_INT32, TUTTI_SUM, r->comm, on) == TUTTI_OK &&
+            dev->copy(host, device, BYTES, stream) == TT_DEV_OK && dev->stream_sync(stream) == TT_DEV_OK;
+        for (int i = 0; i < COUNT; i++)
+            right = right && host[i] == 2 * (1 + 2 * (round + i));
+        r->right = r->right && right;
+    }
+    pthread_barrier_wait(&all_here);
+    tutti_comm_destroy(r->comm);
+    r->right = r->right && dev->graph_launch(runnable, stream) == TT_DEV_OK &&
+               dev->stream_sync(stream) == TT_DEV_OK && dev->runnable_destroy(runnable) == TT_DEV_OK;
+    dev->free_pinned(host);
+    dev->free(device);
+    dev->stream_destroy(stream);
+    return NULL;
+}
+
+static bool run_ranks(int n, const int *devices, void *(*run_rank)(void *))
+{
     struct rank ranks[RANKS];
     tutti_comm *comms[RANKS];
     char options[128];
     snprintf(options, sizeof options, "slice=8192;device_library=%s", library);
     tutti_config config = { .size = sizeof config, .options = options };
-    if (tt_dev_find(library, &dev) != TUTTI_OK ||
-        tutti_comm_init_all(RANKS, devices, &config, comms) != TUTTI_OK)
+    if (tt_dev_find(library, &dev) != TUTTI_OK || tutti_comm_init_all(n, devices, &config, comms) != TUTTI_OK)
         return false;
     bool right = true;
-    pthread_barrier_init(&all_here, NULL, RANKS);
-    for (int i = 0; i < RANKS; i++) {
+    pthread_barrier_init(&all_here, NULL, (unsigned)n);
+    for (int i = 0; i < n; i++) {
         ranks[i] = (struct rank){ .number = i, .comm = comms[i] };
-        pthread_create(&ranks[i].thread, NULL, run, &ranks[i]);
+        pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]);
     }
-    for (int i = 0; i < RANKS; i++) {
+    for (int i = 0; i < n; i++) {
         pthread_join(ranks[i].thread, NULL);
         right = right && ranks[i].right;
     }
     return right;
+}
+
+bool tsan_device(void)
+{
+    static const int one[RANKS] = { 0 }, each[GRAPH_RANKS] = { 0, 1 };
+    return run_ranks(RANKS, one, run) && run_ranks(GRAPH_RANKS, each, replay);
 }
