@@ -236,6 +236,43 @@ Test(api_graph_ends, refusals)
     graph_run("queues=8", 2, RANKS_PROCESSES, refuse, NULL, 0);
 }
 
+/* The device fails in the middle of a captured call: the communicator ends, and what is in the graph by then
+ * runs through. Before anything is in it, nothing is done. */
+static void fail_captures(struct ranks_me *me)
+{
+    static const char *const functions[] = { "graph_retain", "event_wait", "host_call", "copy", "write_word",
+        "wait_word", "event_record" };
+    struct graph_rig rig;
+    if (!graph_rig_make(me, &rig))
+        return;
+    const struct tt_stub *stub = ((tt_stub_fn)dlsym(dlopen(GRAPH_STUB, RTLD_NOW), "tt_stub"))();
+    for (int f = 0; f < (int)(sizeof functions / sizeof functions[0]); f++) {
+        void *stream = rig.streams[0], *from = rig.device[GIVEN], *to = rig.device[REDUCED];
+        ranks_at(me, "failing %s", functions[f]);
+        if (!graph_rig_join(&rig))
+            return;
+        graph_fine(&rig, rig.dev->capture_begin(stream));
+        stub->fail(functions[f], 1, TT_DEV_UNSUPPORTED);
+        ranks_refused(me,
+            tutti_all_reduce(from, to, COUNT, TUTTI_UINT32, TUTTI_SUM, rig.comm, tutti_cuda_stream(stream)),
+            TUTTI_DEVICE_ERROR, "tutti_all_reduce", functions[f]);
+        void *runnable = graph_capture_end(&rig, stream);
+        tutti_status expected = f == 0 ? TUTTI_OK : TUTTI_DEVICE_ERROR;
+        ranks_expect(me, tutti_comm_state(rig.comm) == expected, "%s: state %d", functions[f],
+            tutti_comm_state(rig.comm));
+        for (int i = 0; i < 2; i++)
+            graph_fine(&rig, rig.dev->graph_launch(runnable, stream));
+        drains(&rig, stream, functions[f]);
+        ranks_ok(me, tutti_comm_destroy(rig.comm), "tutti_comm_destroy");
+        graph_fine(&rig, rig.dev->runnable_destroy(runnable));
+    }
+}
+
+Test(api_graph_ends, a_device_that_fails)
+{
+    graph_run("queues=8", 1, RANKS_PROCESSES, fail_captures, NULL, 0);
+}
+
 /* Two ranks of one thread on one device: each alone is refused, in one group they are served. */
 static void in_one_thread(struct ranks_me *me)
 {
