@@ -30,7 +30,9 @@ static void replay_rounds(struct ranks_me *me)
     struct graph_rig rig;
     if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
         return;
+    ranks_meet(me); /* what another thread does before or after would break the capture */
     void *runnable = graph_capture_three(&rig, rig.streams[0]);
+    ranks_meet(me);
     int rounds = *(const int *)me->context;
     for (int round = 0; round < rounds && me->world->slots[me->rank].failures == 0; round++) {
         void *stream = rig.streams[round / 2 % 2];
