@@ -137,3 +137,28 @@ tutti_status perf_device_between(struct perf_device *d, int from, int to, double
     *seconds = 1e-3 * (double)ms;
     return status;
 }
+
+tutti_status perf_device_record(struct perf_device *d)
+{
+    return check(d, d->dev->capture_begin(d->stream), "graph");
+}
+
+tutti_status perf_device_keep(struct perf_device *d)
+{
+    tutti_status status = check(d, d->dev->capture_end(d->stream, &d->graph), "graph");
+    return status == TUTTI_OK ? check(d, d->dev->graph_instantiate(d->graph, &d->runnable), "graph") : status;
+}
+
+tutti_status perf_device_replay(struct perf_device *d)
+{
+    return check(d, d->dev->graph_launch(d->runnable, d->stream), "graph");
+}
+
+void perf_device_drop(struct perf_device *d)
+{
+    if (d->runnable != NULL)
+        d->dev->runnable_destroy(d->runnable);
+    if (d->graph != NULL)
+        d->dev->graph_destroy(d->graph);
+    d->graph = d->runnable = NULL;
+}

@@ -34,6 +34,7 @@ struct perf_device { /* of a rank; its thread's current one */
     int rank, number, count;
     void *stream;
     void *marks[PERF_DEVICE_MARKS];
+    void *graph, *runnable; /* between keep and drop; else NULL */
     char name[64];
 };
 
@@ -52,5 +53,11 @@ tutti_status perf_device_sync(struct perf_device *d); /* until all that was enqu
 /* Marks on the stream, and the seconds from one to a later one when the stream has passed both. */
 tutti_status perf_device_mark(struct perf_device *d, int mark);
 tutti_status perf_device_between(struct perf_device *d, int from, int to, double *seconds);
+
+/* What is enqueued between record and keep becomes a graph instead, and is done at each replay. */
+tutti_status perf_device_record(struct perf_device *d);
+tutti_status perf_device_keep(struct perf_device *d);
+tutti_status perf_device_replay(struct perf_device *d); /* enqueues */
+void perf_device_drop(struct perf_device *d); /* also where there is none */
 
 #endif

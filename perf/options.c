@@ -28,7 +28,7 @@ struct flag {
 #define AT(field) offsetof(struct perf_options, field)
 #define SIZES "legal is a number of bytes with an optional K, M or G, as 8, 64K, 1M"
 
-enum { SIZE_MAX_SHIFT = 42 };
+enum { SIZE_MAX_SHIFT = 42, GRAPH_CALLS = 256 /* of a communicator at a time: lib/tutti.h */ };
 #define LARGEST (INT64_C(1) << SIZE_MAX_SHIFT)
 
 static const struct flag flags[] = {
@@ -340,7 +340,7 @@ static int settle_mode(const struct perf_options *o)
 /* What goes with calls on a device's stream, and what without. */
 static int settle_device(struct perf_options *o, const bool given[128])
 {
-    char why[200], number[32];
+    char number[32];
     const char *memory = perf_memory_names[o->memory];
     bool on_stream = perf_memory_on_stream(o->memory);
     if (!on_stream && o->device == PERF_DEVICE_ANY)
@@ -358,12 +358,13 @@ static int settle_device(struct perf_options *o, const bool given[128])
                      : "under a launcher say which device, by --device");
         return PERF_EXIT_USAGE;
     }
-    snprintf(why, sizeof why, "calls on a device's stream are enqueued; legal with --memory %s is 0", memory);
     snprintf(number, sizeof number, "%" PRId64, o->program);
-    if (o->program > 0)
-        return refuse('G', number, why);
+    if (o->program > GRAPH_CALLS)
+        return refuse('G', number, "on a device it is a graph; legal are 0 (none) to 256 calls");
+    if (o->program > 0 && o->threads > 1)
+        return refuse('G', number, "on a device it is a graph; legal with it are ranks that are processes");
     if (given['z'] && o->blocking == 1)
-        return refuse('z', "1", why);
+        return refuse('z', "1", "calls on a device's stream are enqueued; legal is 0");
     o->blocking = 0;
     return -1;
 }

@@ -147,7 +147,8 @@ static void print_range(struct perf_report *r)
         perf_memory_names[o->memory], o->exact ? "; exact" : "",
         o->blocking == 1 || perf_memory_on_stream(o->memory) ? "" : "; on a host stream");
     if (o->program > 0)
-        fprintf(r->file, "; program of %" PRId64 " calls", o->program);
+        fprintf(r->file, "; %s of %" PRId64 " calls", perf_memory_on_stream(o->memory) ? "graph" : "program",
+            o->program);
     fprintf(r->file, "\n");
 }
 

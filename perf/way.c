@@ -23,10 +23,23 @@ static tutti_status call(const struct perf_way *way)
     return way->point->collective->call(way->point, way->at->send, way->at->recv, way->comm);
 }
 
+static tutti_status capture(struct perf_way *way, long calls)
+{
+    tutti_status status = perf_device_record(way->device);
+    if (status != TUTTI_OK)
+        return status;
+    for (long i = 0; i < calls && status == TUTTI_OK; i++)
+        status = call(way);
+    tutti_status kept = perf_device_keep(way->device);
+    return status != TUTTI_OK ? status : kept;
+}
+
 tutti_status perf_way_bind(struct perf_way *way, long calls)
 {
     if (calls == 0)
         return TUTTI_OK;
+    if (way->device != NULL)
+        return capture(way, calls);
     tutti_status status = tutti_group_start();
     for (long i = 0; i < calls && status == TUTTI_OK; i++)
         status = call(way);
@@ -39,13 +52,22 @@ void perf_way_unbind(struct perf_way *way)
     if (way->program != NULL)
         tutti_program_destroy(way->program);
     way->program = NULL;
+    if (way->device != NULL)
+        perf_device_drop(way->device);
+}
+
+static tutti_status make_one(struct perf_way *way)
+{
+    if (way->device != NULL && way->device->runnable != NULL)
+        return perf_device_replay(way->device);
+    return way->program != NULL ? tutti_program_start(way->program) : call(way);
 }
 
 tutti_status perf_way_make(struct perf_way *way, long units, uint64_t *end)
 {
     tutti_status status = TUTTI_OK;
     for (long i = 0; i < units && status == TUTTI_OK; i++)
-        status = way->program != NULL ? tutti_program_start(way->program) : call(way);
+        status = make_one(way);
     return status == TUTTI_OK && way->streamed ? tutti_stream_record(way->stream, end) : status;
 }
 

@@ -26,8 +26,8 @@ tutti_status perf_way_open(struct perf_way *way, bool blocking);
 void perf_way_open_device(struct perf_way *way, struct perf_device *device);
 void perf_way_close(struct perf_way *way);
 
-/* From now on a unit is a program of `calls` calls of what way->point says; 0: a call. What it points to must
- * stay as it is until unbind. */
+/* From now on a unit is a program of `calls` calls of what way->point says, or a graph of them on a device;
+ * 0: a call. What it points to must stay as it is until unbind. */
 tutti_status perf_way_bind(struct perf_way *way, long calls);
 void perf_way_unbind(struct perf_way *way);
 

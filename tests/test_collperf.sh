@@ -72,7 +72,8 @@ refused '--memory gpu' --memory gpu
 refused '--device 1: --memory malloc' --device 1
 refused '--device 5000' --memory device --device 5000
 refused '--memory device: --dirty' --memory device --dirty
-refused '-G/--program 2: .*enqueued' --memory device -G 2
+refused '-G/--program 257: .*256' --memory device -G 257
+refused '-G/--program 2: .*processes' --memory device -G 2 -t 2
 refused '-z/--blocking 1: .*enqueued' --memory pinned -z 1
 PMI_RANK=0 refused '--memory device: under a launcher' --memory device
 refused '--timeout 0' --timeout 0
@@ -135,13 +136,19 @@ if [ -f "$stub" ]; then
     says out '"device": "rank%2", "device_name": "Stub 0", "executor": "H"' 'ranks on devices'
     expect 0 $on_stub $two "$collperf" all_reduce $few -g 2 --memory device --device 1 --algo all
     says out '^# on streams of device 1 (Stub 1 at rank 0)' '--device 1'
+    expect 0 $on_stub $two "$collperf" all $few -g 3 --memory device -G 3
+    says out '; graph of 3 calls$' '-G 3 on a device'
+    says out '^# Out of bounds values : 0 OK' '-G 3 on a device'
     expect 1 $on_stub "$collperf" all --memory device -g 2 --self-test
+    expect 1 $on_stub "$collperf" all --memory device -g 2 --self-test -G 1
     expect 3 $on_stub $two "$collperf" --memory device --device 2 -g 2
     says err '--device 2: legal are 0 to 1' 'a device that is not there'
     expect 3 $on_stub TUTTI_STUB=devices=0 "$collperf" --memory device -g 2
     says err 'rank 0: --memory: no device can be used: .*there is no device' 'no device'
     expect 3 $on_stub TUTTI_STUB=memory=1 "$collperf" --memory device -g 2 -e 4M
     says err 'memory for the buffers: alloc' 'a device that is too small'
+    expect 3 $on_stub TUTTI_STUB=fail=graph_launch:1 "$collperf" --memory device -g 2 -e 4K -G 2
+    says err 'graph: graph_launch' 'a graph that cannot be replayed'
     expect 3 $on_stub TUTTI_STUB=fail=event_elapsed:1 "$collperf" --memory device -g 2 -e 4K
     says err 'event: event_elapsed' 'a device that fails'
 fi
