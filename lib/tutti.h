@@ -384,16 +384,16 @@ tutti_status tutti_program_destroy(tutti_program *program);
  * It runs on the thread that drives the call, and must not call this library. */
 typedef void (*tutti_reduce_fn)(void *dst, const void *left, const void *right, size_t count, void *context);
 
-/* An operator for the reductions of this communicator on host memory: an associative function of the
- * caller's own on elements of element_bytes bytes (1 to 4096). `commutes`: left (op) right == right (op)
- * left; if 0, operands always stand in rank order, and an algorithm that cannot keep it is refused. A call
- * gives its vector as always, as count elements of a type: element_bytes must be a multiple of the type's
- * size and count a multiple of that, elements are never split, and all bytes are the function's. Local: ids
- * are this rank's own and may differ from rank to rank, but all ranks of a call must use operators of equal
- * element_bytes and commutes, else MISMATCH; that fn and context mean the same is the caller's care. Both
- * must stay valid until the calls that use the operator are over. Source: MPI_Op_create (MPI 4.1, 6.9.5).
- * Errors: INVALID_ARGUMENT (comm, fn or op NULL, element_bytes), UNSUPPORTED (more than 4096 operators at a
- * time), OUT_OF_MEMORY, and sticky ones. */
+/* An operator for the reductions of this communicator: an associative function of the caller's own, which
+ * sees host memory, also where the buffers are a device's, on elements of element_bytes bytes (1 to 4096).
+ * `commutes`: left (op) right == right (op) left; if 0, operands always stand in rank order, and an
+ * algorithm that cannot keep it is refused. A call gives its vector as always, as count elements of a type:
+ * element_bytes must be a multiple of the type's size and count a multiple of that, elements are never
+ * split, and all bytes are the function's. Local: ids are this rank's own and may differ from rank to rank,
+ * but all ranks of a call must use operators of equal element_bytes and commutes, else MISMATCH; that fn and
+ * context mean the same is the caller's care. Both must stay valid until the calls that use the operator are
+ * over. Source: MPI_Op_create (MPI 4.1, 6.9.5). Errors: INVALID_ARGUMENT (comm, fn or op NULL,
+ * element_bytes), UNSUPPORTED (more than 4096 operators at a time), OUT_OF_MEMORY, and sticky ones. */
 tutti_status tutti_op_create(
     tutti_comm *comm, tutti_reduce_fn fn, void *context, size_t element_bytes, int commutes, tutti_op *op);
 

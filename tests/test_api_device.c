@@ -222,25 +222,45 @@ static void run_with(const char *stub, int n, enum ranks_kind kind)
     ranks_run(&(struct ranks_plan){ .n = n, .kind = kind, .run = walk, .seed = (uint64_t)n, .limit_s = 100 });
 }
 
-Test(api_device, processes)
+static void run_processes(const char *stub)
 {
     for (int n = 1; n <= 4; n++)
-        run_with("queues=8", n, RANKS_PROCESSES);
+        run_with(stub, n, RANKS_PROCESSES);
 }
 
-Test(api_device, threads)
+static void run_threads(const char *stub)
 {
-    run_with("queues=8", 2, RANKS_TOGETHER);
-    run_with("queues=8", 5, RANKS_THREADS);
+    run_with(stub, 2, RANKS_TOGETHER);
+    run_with(stub, 3, RANKS_THREADS);
+    run_with(stub, 5, RANKS_THREADS);
 }
 
-Test(api_device, one_queue)
+Test(api_device, processes_8_queues)
 {
-    run_with("queues=1", 2, RANKS_THREADS);
-    run_with("queues=1", 3, RANKS_PROCESSES);
+    run_processes("queues=8");
 }
 
-Test(api_device, two_queues)
+Test(api_device, processes_2_queues)
 {
-    run_with("queues=2", 3, RANKS_THREADS);
+    run_processes("queues=2,delay=30");
+}
+
+Test(api_device, processes_1_queue)
+{
+    run_processes("queues=1");
+}
+
+Test(api_device, threads_8_queues)
+{
+    run_threads("queues=8,delay=30");
+}
+
+Test(api_device, threads_2_queues)
+{
+    run_threads("queues=2");
+}
+
+Test(api_device, threads_1_queue)
+{
+    run_threads("queues=1");
 }
