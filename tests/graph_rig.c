@@ -154,7 +154,7 @@ void *graph_capture_three(const struct graph_rig *rig, void *stream)
 void graph_run(
     const char *stub, int n, enum ranks_kind kind, ranks_fn run, const void *context, uint32_t may_die)
 {
-    setenv("TUTTI_STUB", stub, 1);
+    setenv("STUB_GPU", stub, 1);
     setenv("TUTTI_DEVICE_LIBRARY", GRAPH_STUB, 1);
     ranks_run(&(struct ranks_plan){
         .n = n, .kind = kind, .run = run, .context = context, .limit_s = 200, .may_die = may_die });

@@ -217,7 +217,7 @@ static void walk(struct ranks_me *me)
 
 static void run_with(const char *stub, int n, enum ranks_kind kind)
 {
-    setenv("TUTTI_STUB", stub, 1);
+    setenv("STUB_GPU", stub, 1);
     setenv("TUTTI_DEVICE_LIBRARY", "tests/.libs/libtutti_stub.so", 0);
     ranks_run(&(struct ranks_plan){ .n = n, .kind = kind, .run = walk, .seed = (uint64_t)n, .limit_s = 100 });
 }

@@ -156,7 +156,7 @@ static void return_on_two_devices(struct ranks_me *me)
 Test(api_device_faults, threads_of_two_devices_return_as_well)
 {
     need_the_stub();
-    setenv("TUTTI_STUB", "devices=2", 1);
+    setenv("STUB_GPU", "devices=2", 1);
     ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_THREADS, .run = return_on_two_devices });
 }
 
@@ -367,7 +367,7 @@ static void call_ungrouped(struct ranks_me *me)
 
 Test(api_device_faults, one_thread_with_two_ranks_must_group)
 {
-    setenv("TUTTI_STUB", "queues=1", 1);
+    setenv("STUB_GPU", "queues=1", 1);
     ranks_run(&(struct ranks_plan){ .n = 1, .run = call_ungrouped });
 }
 
@@ -440,7 +440,7 @@ static void lack_memory(struct ranks_me *me)
 Test(api_device_faults, a_device_without_memory)
 {
     need_the_stub();
-    setenv("TUTTI_STUB", "fail=pin:1", 1);
+    setenv("STUB_GPU", "fail=pin:1", 1);
     ranks_run(&(struct ranks_plan){ .n = 1, .run = lack_memory });
 }
 
@@ -482,6 +482,6 @@ static void argue(struct ranks_me *me)
 Test(api_device_faults, bad_arguments)
 {
     need_the_stub();
-    setenv("TUTTI_STUB", "devices=2", 1);
+    setenv("STUB_GPU", "devices=2", 1);
     ranks_run(&(struct ranks_plan){ .n = 2, .run = argue });
 }

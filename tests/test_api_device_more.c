@@ -194,7 +194,7 @@ static void group_streams(struct ranks_me *me)
 
 Test(api_device_more, streams_of_a_group)
 {
-    setenv("TUTTI_STUB", "queues=8,copy_delay=5000", 1);
+    setenv("STUB_GPU", "queues=8,copy_delay=5000", 1);
     ranks_run(&(struct ranks_plan){ .n = 2, .run = group_streams });
     ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_THREADS, .run = group_streams });
 }
@@ -233,7 +233,7 @@ static void exchange(struct ranks_me *me)
 
 Test(api_device_more, many_messages)
 {
-    setenv("TUTTI_STUB", "queues=1", 1);
+    setenv("STUB_GPU", "queues=1", 1);
     ranks_run(&(struct ranks_plan){ .n = 3, .run = exchange });
     ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_THREADS, .run = exchange });
 }

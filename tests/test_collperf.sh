@@ -126,12 +126,12 @@ stub=${STUB:-tests/.libs/libtutti_stub.so}
 on_stub="env TUTTI_DEVICE_LIBRARY=$stub"
 if [ -f "$stub" ]; then
     for memory in device managed pinned host; do
-        expect 0 $on_stub TUTTI_STUB=devices=1 "$collperf" all $few -g 2 --memory $memory
+        expect 0 $on_stub STUB_GPU=devices=1 "$collperf" all $few -g 2 --memory $memory
         says out "memory $memory\$" "--memory $memory"
         says out '^# on streams of device 0 (Stub 0 at rank 0); executor H' "--memory $memory"
         says out '^# Out of bounds values : 0 OK' "--memory $memory"
     done
-    two=TUTTI_STUB=devices=2
+    two=STUB_GPU=devices=2
     expect 0 $on_stub $two "$collperf" all_reduce $few -t 3 --memory device --json
     says out '"device": "rank%2", "device_name": "Stub 0", "executor": "H"' 'ranks on devices'
     expect 0 $on_stub $two "$collperf" all_reduce $few -g 2 --memory device --device 1 --algo all
@@ -143,13 +143,13 @@ if [ -f "$stub" ]; then
     expect 1 $on_stub "$collperf" all --memory device -g 2 --self-test -G 1
     expect 3 $on_stub $two "$collperf" --memory device --device 2 -g 2
     says err '--device 2: legal are 0 to 1' 'a device that is not there'
-    expect 3 $on_stub TUTTI_STUB=devices=0 "$collperf" --memory device -g 2
+    expect 3 $on_stub STUB_GPU=devices=0 "$collperf" --memory device -g 2
     says err 'rank 0: --memory: no device can be used: .*there is no device' 'no device'
-    expect 3 $on_stub TUTTI_STUB=memory=1 "$collperf" --memory device -g 2 -e 4M
+    expect 3 $on_stub STUB_GPU=memory=1 "$collperf" --memory device -g 2 -e 4M
     says err 'memory for the buffers: alloc' 'a device that is too small'
-    expect 3 $on_stub TUTTI_STUB=fail=graph_launch:1 "$collperf" --memory device -g 2 -e 4K -G 2
+    expect 3 $on_stub STUB_GPU=fail=graph_launch:1 "$collperf" --memory device -g 2 -e 4K -G 2
     says err 'graph: graph_launch' 'a graph that cannot be replayed'
-    expect 3 $on_stub TUTTI_STUB=fail=event_elapsed:1 "$collperf" --memory device -g 2 -e 4K
+    expect 3 $on_stub STUB_GPU=fail=event_elapsed:1 "$collperf" --memory device -g 2 -e 4K
     says err 'event: event_elapsed' 'a device that fails'
 fi
 

@@ -34,7 +34,7 @@ static const struct tt_dev *finds(const char *library)
 Test(dev, stub)
 {
     int n = 0;
-    setenv("TUTTI_STUB", "devices=2", 1);
+    setenv("STUB_GPU", "devices=2", 1);
     const struct tt_dev *dev = finds(stub);
     cr_expect(dev->count(&n) == TT_DEV_OK && n == 2);
     cr_expect_eq(finds(stub), dev);
@@ -77,14 +77,14 @@ Test(dev, plugin_of_another_version)
 
 Test(dev, no_device)
 {
-    setenv("TUTTI_STUB", "devices=0", 1);
+    setenv("STUB_GPU", "devices=0", 1);
     fails(stub, TUTTI_UNSUPPORTED, "libtutti_stub.so: count: ");
     fails(stub, TUTTI_UNSUPPORTED, "libtutti_stub.so: count: ");
 }
 
 Test(dev, count_fails)
 {
-    setenv("TUTTI_STUB", "fail=count:1", 1);
+    setenv("STUB_GPU", "fail=count:1", 1);
     fails(stub, TUTTI_UNSUPPORTED, "count: told to fail");
     fails(stub, TUTTI_UNSUPPORTED, "count: told to fail");
 }
@@ -161,7 +161,7 @@ static const char *told(const char *question)
 
 Test(dev, told_to_people)
 {
-    setenv("TUTTI_STUB", "devices=2,memory=64,words=0", 1);
+    setenv("STUB_GPU", "devices=2,memory=64,words=0", 1);
     const char *text = told("devices");
     cr_expect_not_null(strstr(text, "libtutti_stub.so (stub)\n"), "%s", text);
     cr_expect_not_null(
@@ -173,7 +173,7 @@ Test(dev, told_to_people)
 Test(dev, told_to_programs)
 {
     char library[200], devices[1000];
-    setenv("TUTTI_STUB", "devices=2,memory=64,words=0", 1);
+    setenv("STUB_GPU", "devices=2,memory=64,words=0", 1);
     const char *text = told("devices json");
     cr_assert(json_is_one(text), "%s", text);
     cr_expect(json_member(text, "library", library, sizeof library) && strstr(library, "libtutti_stub.so"));
@@ -189,7 +189,7 @@ Test(dev, told_to_programs)
 Test(dev, told_why_there_is_none)
 {
     char missing[500], devices[10];
-    setenv("TUTTI_STUB", "devices=0", 1);
+    setenv("STUB_GPU", "devices=0", 1);
     cr_expect_not_null(strstr(told("devices"), "no device can be used: "));
     const char *text = told("devices json");
     cr_assert(json_is_one(text), "%s", text);
@@ -200,7 +200,7 @@ Test(dev, told_why_there_is_none)
 /* One device that does not answer hides no other. */
 Test(dev, told_of_a_device_without_facts)
 {
-    setenv("TUTTI_STUB", "devices=2,fail=facts:1", 1);
+    setenv("STUB_GPU", "devices=2,fail=facts:1", 1);
     const char *text = told("devices");
     cr_expect_not_null(strstr(text, "device 0\tfacts: told to fail"), "%s", text);
     cr_expect_not_null(strstr(text, "device 1\tStub 1"), "%s", text);

@@ -4,7 +4,7 @@
 set -u
 LC_ALL=C
 export LC_ALL
-unset OUT TUTTI_STUB
+unset OUT STUB_GPU
 sources=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 1
 [ -d "$sources/tests/gpu" ] || sources=$(dirname "$sources")
 if ! command -v bash >/dev/null 2>&1 || [ ! -f tests/.libs/libtutti_stub.so ]; then
@@ -49,12 +49,12 @@ cp "$scratch/good/stage1.jsonl" "$scratch/before"
 runs 0 good
 cmp -s "$scratch/before" "$scratch/good/stage1.jsonl" || fail 'what was done is done again'
 
-TUTTI_STUB=devices=1,fail=copy_rows:1 runs 1 bad
+STUB_GPU=devices=1,fail=copy_rows:1 runs 1 bad
 has bad/stage1.jsonl '"check": "copy_rows", "outcome": "failed", "why": "copy_rows: copy_rows: told to fail'
 has bad/stage1.jsonl '"check": "fill", "outcome": "passed"'
 has bad/stage1.jsonl '"item": "table", "outcome": "failed"'
 has bad/report.md '^- table copy_rows: failed: '
-TUTTI_STUB=devices=0 runs 2 none
+STUB_GPU=devices=0 runs 2 none
 has said 'no device: .*devices=0'
 [ $failures -eq 0 ] && echo "tests/gpu/run: all good"
 exit $failures

@@ -56,16 +56,16 @@ says err 'TUTTI_SLICE.*64X'
 
 # --- Devices: those of the stub, and why there are none.
 stub=tests/.libs/libtutti_stub.so
-TUTTI_STUB=devices=2 TUTTI_DEVICE_LIBRARY=$stub expect 0 "$info" devices
+STUB_GPU=devices=2 TUTTI_DEVICE_LIBRARY=$stub expect 0 "$info" devices
 says out "^  library  *$stub (stub)$"
 says out '^  device 0  *Stub 0 at stub:00.0, sm_90, 8 multiprocessors, [0-9.]* GB, words, fds, managed'
 says out '^  device 1  *Stub 1 at stub:01.0'
-TUTTI_STUB=devices=2 TUTTI_DEVICE_LIBRARY=$stub expect 0 "$info" devices --json
+STUB_GPU=devices=2 TUTTI_DEVICE_LIBRARY=$stub expect 0 "$info" devices --json
 says out '^{"library": ".*"devices": \[{"device": 0, .*}, {"device": 1, "name": "Stub 1", .*}\]}$'
 if python3 -c 'import json' 2>/dev/null; then
     python3 -m json.tool <"$scratch/out" >/dev/null 2>"$scratch/err" || fail "it is not JSON"
 fi
-TUTTI_STUB=devices=0 TUTTI_DEVICE_LIBRARY=$stub expect 0 "$info" devices
+STUB_GPU=devices=0 TUTTI_DEVICE_LIBRARY=$stub expect 0 "$info" devices
 says out "^no device can be used: $stub: count: "
 TUTTI_DEVICE_LIBRARY=$scratch/none.so expect 0 "$info" devices
 says out "^no device can be used: $scratch/none.so: cannot open shared object file"

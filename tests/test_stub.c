@@ -58,7 +58,7 @@ Test(stub, no_device)
 Test(stub, environment)
 {
     int n = 0;
-    setenv("TUTTI_STUB", "devices=3,fail=use:2", 1);
+    setenv("STUB_GPU", "devices=3,fail=use:2", 1);
     rig_open();
     cr_expect(dev->count(&n) == TT_DEV_OK && n == 3);
     cr_expect(dev->use(0) == TT_DEV_OK && dev->use(0) == TT_DEV_INVALID && dev->use(0) == TT_DEV_OK);
@@ -68,7 +68,7 @@ Test(stub, environment)
 Test(stub, environment_that_is_wrong)
 {
     int n = 0;
-    setenv("TUTTI_STUB", "devices=3,queue=1", 1);
+    setenv("STUB_GPU", "devices=3,queue=1", 1);
     rig_open();
     cr_expect(dev->count(&n) == TT_DEV_ABSENT && strstr(dev->why(), "queue=1") != NULL);
 }

@@ -18,7 +18,7 @@ static void never(void *argument)
 Test(stub_failures, environment_names_an_error)
 {
     void *ptr;
-    setenv("TUTTI_STUB", "fail=alloc:1:no_memory,fail=free:1:broken", 1);
+    setenv("STUB_GPU", "fail=alloc:1:no_memory,fail=free:1:broken", 1);
     rig_open();
     cr_expect_not(stub->configure("fail=alloc:1:no_such_error"));
     cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_NO_MEMORY);

@@ -4,7 +4,7 @@
  * promised, the stub does, so that the program hangs or fails here and not only on somebody's machine. Each
  * file says which part of the hardware it models; tests/test_stub*.c shows each hazard.
  *
- * Programs that cannot call the controls are configured by the environment: TUTTI_STUB is a list of
+ * Programs that cannot call the controls are configured by the environment: STUB_GPU is a list of
  * key=value with commas between:
  *   devices=2     how many; 0: no device, and the calls say so
  *   queues=8      hardware queues of each device, which streams share
@@ -37,7 +37,7 @@ struct tt_stub_kernels { /* what kernels do */
 };
 
 struct tt_stub {
-    /* A text as in TUTTI_STUB, over what that says. False after the first call of the table, or if the text
+    /* A text as in STUB_GPU, over what that says. False after the first call of the table, or if the text
      * is wrong. */
     bool (*configure)(const char *text);
 

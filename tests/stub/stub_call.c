@@ -22,7 +22,7 @@ static _Thread_local int current_device = -1;
 static _Thread_local bool calls_host;
 static atomic_bool forked, begun;
 static pthread_once_t config_once = PTHREAD_ONCE_INIT, begin_once = PTHREAD_ONCE_INIT;
-static char config_why[160]; /* what was wrong with TUTTI_STUB */
+static char config_why[160]; /* what was wrong with STUB_GPU */
 
 void *tt_stub_new(size_t bytes)
 {
@@ -66,7 +66,7 @@ static void read_config(void)
         .managed = true,
         .fds = true,
         .one_address = true };
-    const char *text = getenv("TUTTI_STUB");
+    const char *text = getenv("STUB_GPU");
     if (text != NULL)
         tt_stub_config_read(config, text, config_why, sizeof config_why);
 }
@@ -207,7 +207,7 @@ enum tt_dev_error tt_stub_enter(enum stub_function function)
     if (config_why[0] != '\0')
         return tt_stub_fail(TT_DEV_ABSENT, function, "%s", config_why);
     if (tt_stub_runtime.config.devices == 0)
-        return tt_stub_fail(TT_DEV_ABSENT, function, "there is no device: TUTTI_STUB has devices=0");
+        return tt_stub_fail(TT_DEV_ABSENT, function, "there is no device: STUB_GPU has devices=0");
     if (call == atomic_load(&functions[function].fail_at)) {
         enum tt_dev_error error = (enum tt_dev_error)atomic_load(&functions[function].error);
         if (error == TT_DEV_BROKEN)

@@ -83,7 +83,7 @@ bool tt_stub_config_read(struct stub_config *config, const char *text, char *why
 {
     char copy[512], *rest = copy, *part;
     if (strlen(text) >= sizeof copy) {
-        snprintf(why, why_bytes, "TUTTI_STUB is longer than %zu", sizeof copy - 1);
+        snprintf(why, why_bytes, "STUB_GPU is longer than %zu", sizeof copy - 1);
         return false;
     }
     strcpy(copy, text);
@@ -106,7 +106,7 @@ bool tt_stub_config_read(struct stub_config *config, const char *text, char *why
         }
         if (!right) {
             snprintf(why, why_bytes,
-                "TUTTI_STUB: %s=%s; legal are the keys of tests/stub/stub.h, in their bounds", part,
+                "STUB_GPU: %s=%s; legal are the keys of tests/stub/stub.h, in their bounds", part,
                 value != NULL ? value : "");
             return false;
         }
