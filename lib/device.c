@@ -197,29 +197,56 @@ void tt_device_close(struct tt_comm *comm)
 
 static const char *const names[SIDES] = { "send", "recv" };
 
-static tutti_status check_buffer(const struct tt_call *call, int side, enum tt_dev_kind *kind)
+struct span { /* what an argument of a call points to */
+    const char *call, *argument;
+    const void *pointer;
+    uint64_t bytes;
+};
+
+/* An error unless the current device can have all of it, or it is ordinary memory. */
+static tutti_status classify(const struct tt_device *d, struct span s, enum tt_dev_kind *kind)
 {
-    const void *pointer = side == TT_IN ? call->send : call->recv;
-    const struct tt_device *d = call->comm->device;
     struct tt_dev_pointer what;
-    *kind = TT_DEV_HOST;
-    if (pointer == NULL || tt_call_bytes(call, side) == 0 || call->collective == TT_BARRIER)
-        return TUTTI_OK;
-    if (d->dev->classify(pointer, &what) != TT_DEV_OK)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: %s is %p: %s", tt_collectives[call->collective].name,
-            names[side], pointer, d->dev->why());
+    if (d->dev->classify(s.pointer, &what) != TT_DEV_OK)
+        return tt_fail(
+            TUTTI_INVALID_ARGUMENT, "%s: %s is %p: %s", s.call, s.argument, s.pointer, d->dev->why());
     if (what.kind == TT_DEV_DEVICE && what.device != d->number)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
-            "%s: %s is memory of device %d; legal: of this communicator's, %d, or of the host",
-            tt_collectives[call->collective].name, names[side], what.device, d->number);
-    uint64_t bytes = tt_call_bytes(call, side);
-    if (what.kind != TT_DEV_HOST && (uintptr_t)pointer + bytes > what.base + what.bytes)
+            "%s: %s is memory of device %d; legal: of this communicator's, %d, or of the host", s.call,
+            s.argument, what.device, d->number);
+    if (what.kind != TT_DEV_HOST && (uintptr_t)s.pointer + s.bytes > what.base + what.bytes)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
-            "%s: %s is %p, and needs %llu bytes; its allocation ends after %llu",
-            tt_collectives[call->collective].name, names[side], pointer, (unsigned long long)bytes,
-            (unsigned long long)(what.base + what.bytes - (uintptr_t)pointer));
+            "%s: %s is %p, and needs %llu bytes; its allocation ends after %llu", s.call, s.argument,
+            s.pointer, (unsigned long long)s.bytes,
+            (unsigned long long)(what.base + what.bytes - (uintptr_t)s.pointer));
     *kind = what.kind;
     return TUTTI_OK;
+}
+
+static tutti_status check_buffer(const struct tt_call *call, int side, enum tt_dev_kind *kind)
+{
+    struct span s = { .call = tt_collectives[call->collective].name,
+        .argument = names[side],
+        .pointer = side == TT_IN ? call->send : call->recv,
+        .bytes = tt_call_bytes(call, side) };
+    *kind = TT_DEV_HOST;
+    if (s.pointer == NULL || s.bytes == 0 || call->collective == TT_BARRIER)
+        return TUTTI_OK;
+    return classify(call->comm->device, s, kind);
+}
+
+/* Where a stream can copy it from: when the operator is created, and still when it is used. */
+static tutti_status check_scalar(const struct tt_device *d, const char *name, const struct tt_operator *o)
+{
+    enum tt_dev_kind kind;
+    struct span s = { name, "scalar of the pre-mul-sum", o->scalar, o->element_bytes };
+    tutti_status status = classify(d, s, &kind);
+    if (status != TUTTI_OK || kind != TT_DEV_HOST)
+        return status;
+    return tt_fail(TUTTI_INVALID_ARGUMENT,
+        "%s: %s is %p, ordinary memory of the host, or freed; legal with on_device 1: memory of device %d, "
+        "managed or pinned",
+        s.call, s.argument, s.pointer, d->number);
 }
 
 tutti_status tt_device_check_host(const struct tt_call *call)
@@ -227,6 +254,11 @@ tutti_status tt_device_check_host(const struct tt_call *call)
     const struct tt_device *d = call->comm->device;
     enum tt_dev_kind kind;
     int before;
+    if (call->created != NULL && call->created->scalar != NULL)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "%s: the device has the scalar of the pre-mul-sum, and the call has no CUDA stream to read it; "
+            "legal: with one of device %d, or a scalar with on_device 0",
+            tt_collectives[call->collective].name, d->number);
     tutti_status status = tt_device_enter(d, &before);
     if (status != TUTTI_OK)
         return status;
@@ -241,8 +273,8 @@ tutti_status tt_device_check_host(const struct tt_call *call)
     return status;
 }
 
-/* Why this communicator has no device. */
-static tutti_status tell_absent(const struct tt_comm *comm, const char *name)
+/* Why this communicator has no device, which this argument needs. */
+static tutti_status tell_absent(const struct tt_comm *comm, const char *name, const char *argument)
 {
     const struct tt_settings *settings = &comm->settings;
     const struct tt_dev *dev;
@@ -255,8 +287,8 @@ static tutti_status tell_absent(const struct tt_comm *comm, const char *name)
         why = tt_last_error();
     char text[TT_ERROR_TEXT];
     snprintf(text, sizeof text, "%s", why);
-    return tt_fail(TUTTI_UNSUPPORTED, "%s: stream has kind 2, CUDA, but this communicator has no device: %s",
-        name, text);
+    return tt_fail(
+        TUTTI_UNSUPPORTED, "%s: %s, but this communicator has no device: %s", name, argument, text);
 }
 
 static tutti_status check_here(struct tt_call *call, const struct tt_device *d)
@@ -274,6 +306,22 @@ static tutti_status check_here(struct tt_call *call, const struct tt_device *d)
         status = check_buffer(call, side, &kind);
         call->staged[side] = status == TUTTI_OK && (kind == TT_DEV_DEVICE || kind == TT_DEV_MANAGED);
     }
+    if (status == TUTTI_OK && call->created != NULL && call->created->scalar != NULL)
+        status = check_scalar(d, name, call->created);
+    return status;
+}
+
+tutti_status tt_device_check_scalar(const struct tt_comm *comm, const char *name, const struct tt_operator *o)
+{
+    const struct tt_device *d = comm->device;
+    int before;
+    if (d == NULL)
+        return tell_absent(comm, name, "on_device is 1");
+    tutti_status status = tt_device_enter(d, &before);
+    if (status != TUTTI_OK)
+        return status;
+    status = check_scalar(d, name, o);
+    tt_device_leave(d, before);
     return status;
 }
 
@@ -282,7 +330,7 @@ tutti_status tt_device_check(struct tt_call *call)
     const struct tt_device *d = call->comm->device;
     int before;
     if (d == NULL)
-        return tell_absent(call->comm, tt_collectives[call->collective].name);
+        return tell_absent(call->comm, tt_collectives[call->collective].name, "stream has kind 2, CUDA");
     tutti_status status = tt_device_enter(d, &before);
     if (status != TUTTI_OK)
         return status;

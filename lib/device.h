@@ -26,8 +26,9 @@ enum {
     TT_DEVICE_CAPTURED = 256 /* calls that graphs may hold at once */
 };
 
-struct tt_device_words { /* of a gate; each alone in its cache line */
+struct tt_device_words { /* of a gate; each side that writes has a cache line */
     _Alignas(64) _Atomic uint32_t ready;
+    _Alignas(8) uint8_t factor[8];
     _Alignas(64) _Atomic uint32_t done;
 };
 
@@ -78,6 +79,9 @@ void tt_device_close(struct tt_comm *comm);
 tutti_status tt_device_enter(const struct tt_device *device, int *before);
 void tt_device_leave(const struct tt_device *device, int before);
 
+/* Can the device read the operator's scalar? INVALID_ARGUMENT; UNSUPPORTED: there is no device. */
+tutti_status tt_device_check_scalar(
+    const struct tt_comm *comm, const char *name, const struct tt_operator *o);
 /* What concerns the device in the check of a call on a CUDA stream. */
 tutti_status tt_device_check(struct tt_call *call);
 /* The same of a call elsewhere, of a communicator with a device: it may have host memory only. */

@@ -283,7 +283,9 @@ tutti_status tt_captured_gate(struct tt_captured *c, uint32_t slices, struct tt_
             TT_DEVICE_CAPTURED);
     c->home->owners[k] = c;
     struct tt_device_words *words = &c->home->words[k];
-    *gate = (struct tt_gate){ .ready = &words->ready, .done = &words->done, .slices = slices };
+    *gate = (struct tt_gate){
+        .ready = &words->ready, .done = &words->done, .factor = words->factor, .slices = slices
+    };
     return TUTTI_OK;
 }
 

@@ -96,6 +96,7 @@ static tutti_status set_gate(const struct route *r, struct leg *leg)
     uint32_t gate = gate_of(leg);
     leg->staging.gate = (struct tt_gate){ .ready = &d->words[gate].ready,
         .done = &d->words[gate].done,
+        .factor = d->words[gate].factor,
         .base = d->counts[gate],
         .slices = leg->laid.out.slices };
     d->counts[gate] += leg->laid.out.slices;
@@ -154,6 +155,12 @@ static void set_waves(struct route *r)
 
 /* --- The stream's part */
 
+/* What is in the pad, as the device sees it. */
+static void *seen(const struct tt_device *d, const void *at)
+{
+    return d->pad_seen + ((const uint8_t *)at - d->pad);
+}
+
 static enum tt_dev_error move(struct route *r, struct leg *leg, unsigned side, uint32_t slice)
 {
     struct tt_device *d = r->device;
@@ -161,23 +168,31 @@ static enum tt_dev_error move(struct route *r, struct leg *leg, unsigned side, u
         return TT_DEV_OK;
     struct tt_device_move m = { .layout = side == TT_IN ? &leg->laid.in : &leg->laid.out,
         .space = leg->laid.spaces[side],
-        .cells = d->pad_seen + (leg->staging.cells[side] - d->pad),
+        .cells = seen(d, leg->staging.cells[side]),
         .stride = leg->laid.stride,
         .chunks = leg->chunks[side],
         .back = side == TT_OUT };
     return tt_device_move(d, &m, slice, r->legs[0].stream);
 }
 
-static uint32_t *seen(const struct tt_device *d, const _Atomic uint32_t *word)
+/* The factor that this rank's operands are multiplied by, as it is when the stream comes here. */
+static enum tt_dev_error bring_factor(const struct route *r, const struct leg *leg)
 {
-    return (uint32_t *)(void *)(d->pad_seen + ((const uint8_t *)word - d->pad));
+    struct tt_device *d = r->device;
+    const struct tt_operator *o = leg->call.created;
+    if (o == NULL || o->scalar == NULL)
+        return TT_DEV_OK;
+    d->pieces++;
+    return d->dev->copy(seen(d, leg->staging.gate.factor), o->scalar, o->element_bytes, r->legs[0].stream);
 }
 
 static enum tt_dev_error go_in(struct route *r, struct leg *leg, uint32_t slice)
 {
     struct tt_device *d = r->device;
     const struct tt_gate *gate = &leg->staging.gate;
-    enum tt_dev_error error = move(r, leg, TT_IN, slice);
+    enum tt_dev_error error = slice == 0 ? bring_factor(r, leg) : TT_DEV_OK;
+    if (error == TT_DEV_OK)
+        error = move(r, leg, TT_IN, slice);
     d->pieces++;
     if (error == TT_DEV_OK)
         error = d->dev->write_word(r->legs[0].stream, seen(d, gate->ready), gate->base + slice + 1);

@@ -274,14 +274,14 @@ bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *a
 
 bool tt_exec_scale(struct tt_op *op, struct tt_slice *slice)
 {
+    const void *factor = op->scaling->scalar != NULL ? op->gate->factor : op->scaling->factor;
     for (; slice->scaled < op->layout.chunks && op->budget > 0; slice->scaled++) {
         struct tt_view to = tt_exec_view(op, slice, TT_IN, slice->scaled, 1), from = to;
         uint64_t count, bytes;
         from.space = op->unscaled;
         from.space.base += (uintptr_t)(slice - op->slices) * op->unscaled_window_bytes;
         void *dst = (void *)tt_view_run(&to, 0, &count);
-        tt_scale(
-            dst, (const void *)tt_view_run(&from, 0, &count), count, op->scaling->type, op->scaling->factor);
+        tt_scale(dst, (const void *)tt_view_run(&from, 0, &count), count, op->scaling->type, factor);
         bytes = count * op->layout.element_bytes;
         op->state = TT_MOVED;
         op->budget -= bytes < op->budget ? bytes : op->budget;

@@ -3,6 +3,7 @@
  * The stream copies the operands of slice z to where the thread can read them and then makes `ready` z + 1;
  * the thread runs the slice, makes `done` z + 1, and the stream, which waits for that, copies the results
  * back. Both count on from `base`, call after call, and are compared cyclically, so a gate is never reset.
+ * The factor of a pre-mul-sum comes with slice 0, if the stream has it.
  *
  * A captured call, whose replays cannot count, has a gate to itself, and its base is 0. The stream makes both
  * words 0 again when it has seen the last slice done; so a thread tells the last slice once, as the last that
@@ -16,6 +17,7 @@
 struct tt_gate {
     const _Atomic uint32_t *ready; /* written by the stream */
     _Atomic uint32_t *done; /* by the thread */
+    uint8_t *factor; /* by the stream, before it writes `ready`; one element */
     uint32_t base;
     uint32_t slices;
 };

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "call.h"
+#include "device.h"
 
 enum { PLACE_BITS = 12, MOST = 1 << PLACE_BITS /* at a time */, FIRST_CAPACITY = 8 };
 enum { ELEMENT_BYTES_MAX = 4096 }; /* half of the smallest slot, so that slices stay long */
@@ -94,9 +95,10 @@ tutti_status tutti_op_create_pre_mul_sum(
     if (scalar == NULL || op == NULL)
         return tt_fail(
             TUTTI_INVALID_ARGUMENT, "op_create_pre_mul_sum: %s is NULL", scalar == NULL ? "scalar" : "op");
-    if (on_device != 0)
-        return tt_fail(TUTTI_UNSUPPORTED,
-            "op_create_pre_mul_sum: on_device is %d; legal: 0, a factor in host memory", on_device);
+    if (on_device != 0 && on_device != 1)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "op_create_pre_mul_sum: on_device is %d; legal: 0, a factor in host memory, or 1, in a device's",
+            on_device);
     if (tutti_type_bytes(type) == 0)
         return tt_fail(
             TUTTI_INVALID_ARGUMENT, "op_create_pre_mul_sum: type is %d; legal: 0 to 11", (int)type);
@@ -109,9 +111,13 @@ tutti_status tutti_op_create_pre_mul_sum(
         .shared = SHARED_PRE_MUL_SUM,
         .element_bytes = (uint32_t)tutti_type_bytes(type),
         .commutes = true,
-        .type = type };
-    memcpy(created.factor, scalar, created.element_bytes);
-    return add("op_create_pre_mul_sum", &c->operators, &created, op);
+        .type = type,
+        .scalar = on_device ? scalar : NULL };
+    if (on_device)
+        status = tt_device_check_scalar(c, "op_create_pre_mul_sum", &created);
+    else
+        memcpy(created.factor, scalar, created.element_bytes);
+    return status != TUTTI_OK ? status : add("op_create_pre_mul_sum", &c->operators, &created, op);
 }
 
 tutti_status tutti_op_create(

@@ -22,6 +22,7 @@ struct tt_operator {
     bool commutes;
     tutti_type type; /* of PRE_MUL_SUM */
     uint8_t factor[8]; /* of PRE_MUL_SUM: this rank's */
+    const void *scalar; /* of PRE_MUL_SUM: where a device has that, for each call to read it; NULL: here */
     tutti_reduce_fn fn; /* of USER */
     void *context;
 };

@@ -399,10 +399,19 @@ tutti_status tutti_op_create(
 
 /* The sum of all ranks' vectors, each multiplied by its own rank's factor first: in[i] of each rank is
  * replaced by factor * in[i], rounded to the type, and then summed as by TUTTI_SUM; the send buffer is not
- * written. `scalar` points to one factor of this type in host memory (on_device 0) and is read before the
- * call returns; ranks may have different ones. A call must have the same type, and all its ranks must use
- * a pre-mul-sum. Local, as tutti_op_create. Source: ncclRedOpCreatePreMulSum. Errors: INVALID_ARGUMENT
- * (comm, scalar or op NULL, type), UNSUPPORTED (on_device; a type that cannot be summed; more than 4096
+ * written. `scalar` points to one factor of this type; ranks may have different ones. A call must have the
+ * same type, and all its ranks must use a pre-mul-sum. Local, as tutti_op_create. Source:
+ * ncclRedOpCreatePreMulSum.
+ *
+ * on_device 0: scalar is host memory, and is read before the call returns. on_device 1: scalar is memory of
+ * the communicator's device, managed or pinned, and each call with the operator reads it when the stream
+ * comes to that call (each replay of a graph anew), so what the stream did before may write it. It must stay
+ * valid, and be left alone, as the buffers must, until the stream has passed the call. Such an operator is
+ * for calls on CUDA streams only; other ranks may use others, with factors on the host.
+ *
+ * Errors: INVALID_ARGUMENT (comm, scalar or op NULL, type, on_device; on_device 1 and scalar is ordinary
+ * memory, of another device, or freed: also of the calls that use it, and of calls without a CUDA stream),
+ * UNSUPPORTED (on_device 1 and the communicator has no device; a type that cannot be summed; more than 4096
  * operators at a time), OUT_OF_MEMORY, and sticky ones. */
 tutti_status tutti_op_create_pre_mul_sum(
     tutti_comm *comm, const void *scalar, tutti_type type, int on_device, tutti_op *op);

@@ -80,7 +80,8 @@ static bool is_sum(struct ranks_me *me, const struct desk *d, int area, int from
     return true;
 }
 
-/* --- Operators: affine maps, which do not commute, and a factor of each rank's own. */
+/* --- Operators: affine maps, which do not commute, and a factor of each rank's own, which the host has and
+ * then the device. */
 
 static void compose(void *dst, const void *left, const void *right, size_t count, void *context)
 {
@@ -96,19 +97,24 @@ static void compose(void *dst, const void *left, const void *right, size_t count
 static void operate(struct ranks_me *me)
 {
     struct desk d;
-    tutti_op maps, scaled;
+    tutti_op maps, scaled, same;
     uint32_t factor = (uint32_t)me->rank + 2;
     if (!sit_down(me, &d))
         return;
+    uint32_t *in = d.memory, *out = d.memory + COUNT, *sums = d.memory + 2 * COUNT;
+    uint32_t *again = d.memory + 3 * COUNT, *scalar = d.memory + 4 * COUNT;
     ranks_ok(me, tutti_op_create(d.comm, compose, NULL, 8, 0, &maps), "op_create");
     ranks_ok(me, tutti_op_create_pre_mul_sum(d.comm, &factor, TUTTI_UINT32, 0, &scaled), "pre_mul_sum");
+    ranks_ok(me, tutti_op_create_pre_mul_sum(d.comm, scalar, TUTTI_UINT32, 1, &same), "pre_mul_sum");
     tutti_stream stream = tutti_cuda_stream(d.streams[0]);
     give(me, &d, 0, 0, stream.handle);
-    uint32_t *in = d.memory, *out = d.memory + COUNT, *sums = d.memory + 2 * COUNT;
+    d.host[4 * COUNT] = factor;
+    fine(me, &d, d.dev->copy(scalar, d.host + 4 * COUNT, sizeof factor, stream.handle), "copy");
     ranks_ok(me, tutti_all_reduce(in, out, COUNT, TUTTI_UINT32, maps, d.comm, stream), "maps");
     ranks_ok(me, tutti_all_reduce(in, sums, COUNT, TUTTI_UINT32, scaled, d.comm, stream), "scaled");
-    take(me, &d, 1, stream.handle);
-    take(me, &d, 2, stream.handle);
+    ranks_ok(me, tutti_all_reduce(in, again, COUNT, TUTTI_UINT32, same, d.comm, stream), "the same");
+    for (int area = 1; area <= 3; area++)
+        take(me, &d, area, stream.handle);
     fine(me, &d, d.dev->stream_sync(stream.handle), "sync");
     for (int i = 0; i < COUNT; i += 2) {
         uint32_t a = 1, b = 0, sum = 0;
@@ -117,8 +123,10 @@ static void operate(struct ranks_me *me)
             a *= value(r, 0, i);
             sum += value(r, 0, i) * ((uint32_t)r + 2);
         }
-        const uint32_t *maps_are = d.host + COUNT + i, *sums_are = d.host + 2 * COUNT + i;
-        if (!ranks_expect(me, maps_are[0] == a && maps_are[1] == b && sums_are[0] == sum, "element %d", i))
+        const uint32_t *maps_are = d.host + COUNT + i, *sums_are = maps_are + COUNT,
+                       *same_are = sums_are + COUNT;
+        bool right = maps_are[0] == a && maps_are[1] == b && sums_are[0] == sum && same_are[0] == sum;
+        if (!ranks_expect(me, right, "element %d", i))
             break;
     }
     get_up(me, &d);
