@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/config.h"
 #include "base/log.h"
@@ -16,6 +17,9 @@
 #include "tests/tsan_stub.h"
 
 enum { THREADS = 4 };
+
+/* A case that stands still ends the program; what was printed last tells which came before it. */
+enum { LIMIT_SECONDS = 300 };
 
 static bool run_threads(void *(*run)(void *))
 {
@@ -418,6 +422,7 @@ int main(int argc, char **argv)
     int failures = 0;
     int n = sizeof cases / sizeof cases[0];
     for (int i = 0; i < n; i++) {
+        alarm(LIMIT_SECONDS);
         bool right = cases[i].run();
         failures += !right;
         printf("tsan: %s %s\n", cases[i].name, right ? "ok" : "FAILED");
