@@ -258,7 +258,7 @@ static int measure(const struct row *row, struct point *p, size_t elements)
 {
     double flag = measure_flag(p);
     struct perf_pace pace;
-    perf_pace_begin(&pace, 5, 0);
+    perf_pace_begin(&pace, 5, 0, true);
     while (pace.warming)
         perf_pace_next(&pace, run_loop(row, p, pace.calls));
     double seconds = run_loop(row, p, pace.calls) / (double)pace.calls;

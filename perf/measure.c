@@ -218,7 +218,8 @@ static tutti_status time_point(struct perf_session *s, struct perf_result *resul
     struct perf_pace pace;
     struct record record;
     tutti_status status = TUTTI_OK;
-    perf_pace_begin(&pace, (long)s->options->warmups, (long)s->options->iterations);
+    perf_pace_begin(&pace, (long)s->options->warmups, (long)s->options->iterations, !s->settled);
+    s->settled = true;
     while (pace.warming && status == TUTTI_OK) {
         status = run_loop(s, pace.calls, &record);
         if (status == TUTTI_OK)

@@ -40,6 +40,7 @@ struct perf_session {
     struct perf_samples samples;
     struct perf_limits limits;
     struct perf_way way;
+    bool settled; /* a point was timed before */
     uint64_t seed;
     int complaints; /* wrong results described by this rank so far */
 };

@@ -9,10 +9,11 @@
 #define ENOUGH_SECONDS 0.002
 #define LONGEST_LOOP 200000
 
-void perf_pace_begin(struct perf_pace *pace, long warmups, long iterations)
+void perf_pace_begin(struct perf_pace *pace, long warmups, long iterations, bool settle)
 {
-    *pace =
-        (struct perf_pace){ .warmups = warmups, .iterations = iterations, .first = true, .warming = true };
+    *pace = (struct perf_pace){
+        .warmups = warmups, .iterations = iterations, .first = true, .warming = true, .settle = settle
+    };
     pace->calls = 1;
     if (iterations > 0) {
         pace->calls = warmups > 0 ? warmups : iterations;
@@ -20,13 +21,12 @@ void perf_pace_begin(struct perf_pace *pace, long warmups, long iterations)
     }
 }
 
-static void start_timing(struct perf_pace *pace, double call_seconds)
+static void plan_long_loop(struct perf_pace *pace, double call_seconds)
 {
     double calls = TARGET_SECONDS / call_seconds;
     if (calls < 5)
         calls = 0.3 / call_seconds < 5 ? 0.3 / call_seconds : 5;
     pace->calls = calls < 1 ? 1 : calls > LONGEST_LOOP ? LONGEST_LOOP : (long)calls;
-    pace->warming = false;
 }
 
 void perf_pace_next(struct perf_pace *pace, double seconds)
@@ -43,8 +43,10 @@ void perf_pace_next(struct perf_pace *pace, double seconds)
     pace->first = false;
     if (cold && seconds < TARGET_SECONDS)
         pace->calls = pace->warmups;
-    else if (seconds >= ENOUGH_SECONDS || pace->calls >= LONGEST_LOOP)
-        start_timing(pace, call_seconds);
-    else
+    else if (seconds >= ENOUGH_SECONDS || pace->calls >= LONGEST_LOOP) {
+        plan_long_loop(pace, call_seconds);
+        pace->warming = pace->settle && seconds < TARGET_SECONDS;
+        pace->settle = false;
+    } else
         pace->calls *= 8;
 }

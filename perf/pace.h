@@ -14,9 +14,12 @@ struct perf_pace {
     long warmups;
     long iterations; /* 0: adapt */
     bool first;
+    bool settle;
 };
 
-void perf_pace_begin(struct perf_pace *pace, long warmups, long iterations);
+/* `settle` is for a program's first point: the ranks may have begun on one core, and the system takes some
+ * 50 ms to part them. If the iterations are not fixed, a loop of full length is then run and not timed. */
+void perf_pace_begin(struct perf_pace *pace, long warmups, long iterations, bool settle);
 /* `calls` calls took `seconds` on the slowest rank. */
 void perf_pace_next(struct perf_pace *pace, double seconds);
 
