@@ -32,8 +32,16 @@ struct waitv {
     uint32_t flags, reserved;
 };
 
+/* What a yield takes tells who is on the core: nobody else below the first, others that give way, as ranks do
+ * that wait, up to the second, and beyond it programs that do not. */
+enum { ALONE_NS = 1500, GIVES_WAY_NS = 200000 };
+
 static _Atomic uint64_t lost;
 static _Atomic bool no_waitv;
+
+/* The last yield of this thread let a rank run, so spinning would only keep that one from the core. Ranks
+ * begin so where the system put them all on the core of who started them, and may be left there. */
+static _Thread_local bool shares_core __attribute__((tls_model("initial-exec")));
 
 static void wake(struct tt_doorbell *bell)
 {
@@ -203,19 +211,27 @@ static bool sleep_armed(struct tt_wait *w)
     return due;
 }
 
+static void see_who_ran(int64_t yield_ns)
+{
+    shares_core = yield_ns > ALONE_NS && yield_ns < GIVES_WAY_NS;
+}
+
 static bool yield(struct tt_wait *w)
 {
     int64_t now = tt_now_ns();
-    if (now - w->began_ns < (int64_t)w->policy.yield_us * 1000)
+    if (now - w->began_ns < (int64_t)w->policy.yield_us * 1000) {
         sched_yield();
-    else
+        if (w->policy.spins > 0)
+            see_who_ran(tt_now_ns() - now);
+    } else {
         arm(w);
+    }
     return check_due(w, now);
 }
 
 bool tt_wait_idle(struct tt_wait *w)
 {
-    if (w->stage == SPINNING && w->polls < w->policy.spins) {
+    if (w->stage == SPINNING && w->polls < w->policy.spins && !shares_core) {
         w->polls++;
         tt_pause();
         return false;

@@ -2,8 +2,8 @@
  * place where a spin count stands).
  *
  * Three stages: spin a few microseconds, yield for a while, sleep on the rank's own doorbell. Ranks that
- * outnumber the cores spin only briefly. A waiter that drives several communicators sleeps on all their
- * doorbells at once.
+ * outnumber the cores do not spin, nor does one that finds another on its core. A waiter that drives several
+ * communicators sleeps on all their doorbells at once.
  *
  * A sleeper adds itself to the bell's `sleeping`, fences, polls once more, then sleeps; a ringer writes its
  * data, fences, and looks at `sleeping`. One of the two sees the other. The sleeper fences for both, where
