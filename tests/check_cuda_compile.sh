@@ -1,7 +1,7 @@
 #!/bin/sh
 # check_cuda_compile.sh: what the compiler makes of the kernels, for each generation of devices, without one.
 #
-# usage: NVCC=... NVCC_FLAGS=... check_cuda_compile.sh FILE.cu...
+# usage: NVCC=... NVCC_FLAGS=... check_cuda_compile.sh [FILE.cu...]   (default: all of kernels/)
 #
 # Refused are a spilled register and a stack frame, of any function; and an instruction that a kernel asks for
 # and the compiler did not write: a line "PTX of NAME: INSTRUCTIONS" in one of the files, or in a .cuh beside
@@ -11,11 +11,16 @@ set -u
 LC_ALL=C
 export LC_ALL
 archs=${ARCHS:-75 80 90 100 120}
-jobs=${JOBS:-2}
+jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
+if [ "${CUDA:-yes}" != yes ]; then
+    echo "skipped: what the compiler makes of the kernels (configured without CUDA)"
+    exit 0
+fi
+[ -n "${NVCC:-}" ] || { echo "check_cuda_compile: NVCC is not set" >&2; exit 2; }
+[ $# -gt 0 ] || set -- "${srcdir:-$(dirname "$0")/..}"/kernels/cuda_*.cu
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
-[ $# -gt 0 ] && [ -n "${NVCC:-}" ] || { echo "check_cuda_compile: NVCC and files are needed" >&2; exit 2; }
 
 codes=$(for arch in $archs; do printf 'sm_%s,' "$arch"; done)
 gencode="-gencode arch=compute_${archs%% *},code=[${codes}compute_${archs%% *}]"

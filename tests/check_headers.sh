@@ -32,7 +32,7 @@ printf '#include "tutti.h"\n#include "tutti.h"\nint main(void) { return TUTTI_OK
 compile "${CC:-cc}" c c99
 compile "${CC:-cc}" c c11
 if [ "${CXX:-none}" = none ]; then
-    echo "check_headers: C++ skipped: no C++ compiler"
+    echo "skipped: tutti.h as C++ (there is no C++ compiler)"
 else
     compile "$CXX" c++ c++11
     compile "$CXX" c++ c++20

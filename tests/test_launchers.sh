@@ -43,9 +43,9 @@ OMPI_ALLOW_RUN_AS_ROOT=1
 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
 
-skip()
+skip() # WHAT WHY
 {
-    echo "test_launchers: skipped: $*"
+    echo "skipped: $1 ($2)"
 }
 
 # expect PATTERN what command..: it ends well, and says this.
@@ -69,7 +69,7 @@ else
 fi
 good='Out of bounds values : 0 OK'
 if [ -z "$mpirun" ]; then
-    skip "mpirun of Open MPI is not here"
+    skip "mpirun of Open MPI" "it is not here"
 else
     # shellcheck disable=SC2086
     expect "$good" "mpirun of Open MPI" $mpirun --oversubscribe -n 4 "$collperf" $few
@@ -80,7 +80,7 @@ else
         expect '1 ranks of MPI agree' "tutti_comm_init_mpi alone" $mpirun --oversubscribe -n 1 "$mpi_ranks"
         unset ASAN_OPTIONS
     else
-        skip "tutti_comm_init_mpi: built without Open MPI's headers"
+        skip tutti_comm_init_mpi "built without Open MPI's headers"
     fi
 fi
 if command -v mpirun.mpich >/dev/null 2>&1; then
@@ -91,14 +91,14 @@ if command -v mpirun.mpich >/dev/null 2>&1; then
         failures=$((failures + 1))
     fi
 else
-    skip "mpirun of MPICH is not here"
+    skip "mpirun of MPICH" "it is not here"
 fi
 for kind in pmi2 pmix; do
     if timeout 20 srun --overcommit --mpi=$kind -n 1 true >/dev/null 2>&1; then
         # shellcheck disable=SC2086
         expect "$good" "srun --mpi=$kind" srun --overcommit --mpi=$kind -n 4 "$collperf" $few
     else
-        skip "srun --mpi=$kind starts nothing here"
+        skip "srun --mpi=$kind" "it starts nothing here"
     fi
 done
 # shellcheck disable=SC2086

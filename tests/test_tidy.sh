@@ -185,7 +185,7 @@ if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
         plant; printf 'int  a;\n' >>$code; refuse format $code
     done
 else
-    echo "test_tidy: [format] skipped: no clang-format 14"
+    echo "skipped: [format] (there is no clang-format 14)"
 fi
 
 # Extern names, in an archive of the three kinds that are legal and one that is not.

@@ -235,7 +235,7 @@ if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
         awk -F: '/clang-format-violations/ && !seen[$1]++ {
             print $1 ":" $2 ": [format] clang-format would change this file" }' >>"$scratch/found"
 else
-    echo "tidy: form skipped: no clang-format 14"
+    echo "skipped: the form of the code (there is no clang-format 14)"
 fi
 
 # --- Names that the linker sees.
@@ -247,7 +247,7 @@ if [ -f "$archive" ]; then
                 print $3 ":1: [symbol] an extern name starts with tt_, or tutti_ if it is public"
             }' >>"$scratch/found"
 else
-    echo "tidy: extern names skipped: nothing is built here"
+    echo "skipped: extern names (nothing is built here)"
 fi
 
 sort -t: -k1,1 -k2,2n "$scratch/found"
