@@ -239,7 +239,7 @@ void *tt_stub_look(const void *ptr);
 struct stub_memory *tt_stub_memory_map(struct stub_device *device, size_t bytes, struct stub_file file);
 void tt_stub_memory_unmap(struct stub_memory *memory);
 
-/* --- stub_work.c: queues. All with the lock held, but `idle`, which takes it. */
+/* --- stub_work.c: queues. All with the lock held, but `seize`, which takes it. */
 struct stub_work *tt_stub_work_new(const struct stub_task *task);
 void tt_stub_work_after(struct stub_work *work, struct stub_work *before);
 void tt_stub_work_drop(struct stub_work *work);
@@ -252,7 +252,11 @@ void tt_stub_work_push(struct stub_queue *queue, struct stub_work *work);
 /* Work was done, or a device broke: wakes who waits for that. */
 void tt_stub_work_changed(void);
 /* Waits until nothing of the device is under way. */
-void tt_stub_device_idle(struct stub_device *device);
+void tt_stub_device_idle(const struct stub_device *device);
+/* What allocates, frees or loads has the device to itself: takes `api`, waits for all its streams, takes the
+ * lock; and gives both back. */
+void tt_stub_device_seize(struct stub_device *device);
+void tt_stub_device_release(struct stub_device *device);
 
 /* --- stub_task.c */
 /* A copy that holds what it names, and its end. */

@@ -121,12 +121,9 @@ enum tt_dev_error tt_stub_preload(void)
     if (error != TT_DEV_OK)
         return error;
     struct stub_device *device = tt_stub_current();
-    pthread_mutex_lock(&device->api);
-    tt_stub_device_idle(device);
-    pthread_mutex_lock(&tt_stub_runtime.lock);
+    tt_stub_device_seize(device);
     device->preloaded = true;
-    pthread_mutex_unlock(&tt_stub_runtime.lock);
-    pthread_mutex_unlock(&device->api);
+    tt_stub_device_release(device);
     return TT_DEV_OK;
 }
 
@@ -157,15 +154,12 @@ static bool load(struct stub_device *device, uint32_t kernel)
     pthread_mutex_lock(&device->api);
     pthread_mutex_lock(&tt_stub_runtime.lock);
     bool loaded = is_loaded(device, kernel), captured = !loaded && tt_stub_captures_break();
-    pthread_mutex_unlock(&tt_stub_runtime.lock);
     if (!loaded && !captured) {
         tt_stub_device_idle(device);
-        pthread_mutex_lock(&tt_stub_runtime.lock);
         device->loaded = tt_stub_grow(device->loaded, device->nloaded, sizeof *device->loaded);
         device->loaded[device->nloaded++] = kernel;
-        pthread_mutex_unlock(&tt_stub_runtime.lock);
     }
-    pthread_mutex_unlock(&device->api);
+    tt_stub_device_release(device);
     return !captured;
 }
 

@@ -164,16 +164,13 @@ static enum tt_dev_error allocate(
     if (kind == TT_DEV_MANAGED && !tt_stub_runtime.config.managed)
         return tt_stub_fail(TT_DEV_UNSUPPORTED, function, "the devices have no managed memory");
     struct stub_device *device = tt_stub_current();
-    pthread_mutex_lock(&device->api);
-    tt_stub_device_idle(device);
-    pthread_mutex_lock(&tt_stub_runtime.lock);
+    tt_stub_device_seize(device);
     struct stub_memory *m = kind == TT_DEV_DEVICE
                                 ? tt_stub_memory_map(device, bytes, (struct stub_file){ 0 })
                                 : make_host_memory(kind, kind == TT_DEV_PINNED ? -1 : device->number, bytes);
     if (m != NULL)
         *ptr = (void *)m->base;
-    pthread_mutex_unlock(&tt_stub_runtime.lock);
-    pthread_mutex_unlock(&device->api);
+    tt_stub_device_release(device);
     return m != NULL ? TT_DEV_OK : tt_stub_fail(TT_DEV_NO_MEMORY, function, "no room for %zu bytes", bytes);
 }
 
@@ -212,16 +209,13 @@ static enum tt_dev_error release(enum stub_function function, void *ptr, bool pi
     if (error != TT_DEV_OK || (ptr == NULL && !by_user))
         return error;
     struct stub_device *device = device_of(ptr);
-    pthread_mutex_lock(&device->api);
-    tt_stub_device_idle(device);
-    pthread_mutex_lock(&tt_stub_runtime.lock);
+    tt_stub_device_seize(device);
     struct stub_memory *m = (struct stub_memory *)tt_stub_memory_find(ptr);
     bool right = m != NULL && m->base == (uintptr_t)ptr && (m->kind == TT_DEV_PINNED) == pinned &&
                  m->pinned_by_user == by_user && !m->file.is && m->host == NULL;
     if (right)
         tt_stub_memory_unmap(m);
-    pthread_mutex_unlock(&tt_stub_runtime.lock);
-    pthread_mutex_unlock(&device->api);
+    tt_stub_device_release(device);
     return right ? TT_DEV_OK
                  : tt_stub_fail(TT_DEV_INVALID, function, "%p is not what it frees, or it was freed", ptr);
 }
@@ -287,9 +281,7 @@ enum tt_dev_error tt_stub_pin(void *ptr, size_t bytes, void **seen)
     if (error != TT_DEV_OK)
         return error;
     struct stub_device *device = tt_stub_current();
-    pthread_mutex_lock(&device->api);
-    tt_stub_device_idle(device);
-    pthread_mutex_lock(&tt_stub_runtime.lock);
+    tt_stub_device_seize(device);
     bool right = bytes > 0 && can_be_pinned(ptr, bytes), two = right && !tt_stub_runtime.config.one_address;
     struct stub_memory *twin = two ? make_twin(ptr, bytes) : NULL;
     if (right && (twin != NULL || !two)) {
@@ -303,8 +295,7 @@ enum tt_dev_error tt_stub_pin(void *ptr, size_t bytes, void **seen)
         list_add(m);
         *seen = twin != NULL ? (void *)twin->base : ptr;
     }
-    pthread_mutex_unlock(&tt_stub_runtime.lock);
-    pthread_mutex_unlock(&device->api);
+    tt_stub_device_release(device);
     return right
                ? TT_DEV_OK
                : tt_stub_fail(TT_DEV_INVALID, STUB_pin, "%zu bytes at %p: not mapped, or pinned", bytes, ptr);

@@ -62,14 +62,11 @@ static void segment_fill(struct tt_dev_segment *segment, struct stub_memory *m)
 static bool map(
     struct stub_device *device, uint64_t bytes, struct stub_file file, struct tt_dev_segment *segment)
 {
-    pthread_mutex_lock(&device->api);
-    tt_stub_device_idle(device);
-    pthread_mutex_lock(&tt_stub_runtime.lock);
+    tt_stub_device_seize(device);
     struct stub_memory *m = tt_stub_memory_map(device, bytes, file);
     if (m != NULL)
         segment_fill(segment, m);
-    pthread_mutex_unlock(&tt_stub_runtime.lock);
-    pthread_mutex_unlock(&device->api);
+    tt_stub_device_release(device);
     if (m == NULL)
         close(file.fd);
     return m != NULL;
@@ -191,14 +188,11 @@ enum tt_dev_error tt_stub_segment_free(struct tt_dev_segment *segment)
     struct stub_memory *m = NULL;
     if (segment->device >= 0 && segment->device < n) {
         struct stub_device *device = &tt_stub_runtime.devices[segment->device];
-        pthread_mutex_lock(&device->api);
-        tt_stub_device_idle(device);
-        pthread_mutex_lock(&tt_stub_runtime.lock);
+        tt_stub_device_seize(device);
         m = find(segment);
         if (m != NULL)
             tt_stub_memory_unmap(m);
-        pthread_mutex_unlock(&tt_stub_runtime.lock);
-        pthread_mutex_unlock(&device->api);
+        tt_stub_device_release(device);
     }
     if (m == NULL)
         return tt_stub_fail(TT_DEV_INVALID, STUB_segment_free, "no segment, or freed");

@@ -181,10 +181,21 @@ static bool is_idle(const struct stub_device *device)
     return true;
 }
 
-void tt_stub_device_idle(struct stub_device *device)
+void tt_stub_device_idle(const struct stub_device *device)
 {
-    pthread_mutex_lock(&tt_stub_runtime.lock);
     while (!is_idle(device))
         pthread_cond_wait(&tt_stub_runtime.changed, &tt_stub_runtime.lock);
+}
+
+void tt_stub_device_seize(struct stub_device *device)
+{
+    pthread_mutex_lock(&device->api);
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    tt_stub_device_idle(device);
+}
+
+void tt_stub_device_release(struct stub_device *device)
+{
     pthread_mutex_unlock(&tt_stub_runtime.lock);
+    pthread_mutex_unlock(&device->api);
 }
