@@ -61,6 +61,15 @@ static bool answer_devices(const struct tt_comm *comm, const char *rest, struct 
     return true;
 }
 
+/* What runs calls on streams of a device; where there is none there are no such calls. */
+static bool answer_executor(const struct tt_comm *comm, const char *rest, struct tt_text *a)
+{
+    if (comm == NULL || *rest != '\0')
+        return false;
+    tt_put(a, "%s", comm->device != NULL ? "H" : "host");
+    return true;
+}
+
 static bool answer_isa(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     (void)rest;
@@ -295,6 +304,7 @@ static const struct {
     { "schedule", "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact] [TOPOLOGY]",
         answer_schedule },
     { "paths", "paths (with comm)", answer_paths },
+    { "executor", "executor (with comm)", answer_executor },
     { "recorder", "recorder [json] (with comm)", answer_recorder },
     { "attach", "attach PID [json]", answer_attach },
     { "lost_wakeups", "lost_wakeups", answer_lost },

@@ -414,6 +414,7 @@ static int rank_main(struct perf_crew *crew, void *context)
         .shown = isatty(fileno(request->file)) == 1,
         .tune = o->tune != NULL && crew->rank == 0 ? calloc(1, sizeof *run.tune) : NULL,
     };
+    tutti_query(crew->comm, "executor", run.report.executor, sizeof run.report.executor);
     run.report.startup = startup_of(crew);
     run.report.rest_before = rest_of(crew, o, bare);
     run.report.flag_before = run.report.flag_after = perf_crew_flag(crew);

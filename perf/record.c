@@ -183,7 +183,7 @@ static void set_run(struct record *record, const struct perf_report *r)
 {
     set(record, MODE, "%s", r->options->dirty ? "dirty" : "steady");
     set(record, MEMORY, "%s", perf_memory_names[r->options->memory]);
-    set(record, EXECUTOR, "%s", perf_memory_on_stream(r->options->memory) ? "H" : "host");
+    set(record, EXECUTOR, "%s", perf_memory_on_stream(r->options->memory) ? r->executor : "host");
     if (perf_memory_on_stream(r->options->memory)) {
         perf_record_devices(r, record->values[DEVICE], sizeof record->values[DEVICE]);
         set(record, DEVICE_NAME, "%s", r->device->name);

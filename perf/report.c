@@ -154,14 +154,14 @@ static void print_range(struct perf_report *r)
 
 #define MIB (1024.0 * 1024.0)
 
-/* Which devices, and what of the library serves them: executor H, over the processors and pinned memory. */
+/* Which devices, and what of the library serves them. */
 static void print_device(struct perf_report *r)
 {
     char devices[32];
     perf_record_devices(r, devices, sizeof devices);
     fprintf(r->file,
-        "# on streams of device %s (%s at rank 0); executor H; %%limit of copies within the device\n",
-        devices, r->device->name);
+        "# on streams of device %s (%s at rank 0); executor %s; %%limit of copies within the device\n",
+        devices, r->device->name, r->executor);
 }
 
 static void print_start(struct perf_report *r)

@@ -218,8 +218,11 @@ static void call_without_a_device(struct ranks_me *me)
 {
     struct desk d;
     static float values[COUNT];
+    char executor[8] = "";
     if (!sit_down(me, &d, me->rank == 1 ? -1 : 0, 20000))
         return;
+    tutti_query(d.comm, "executor", executor, sizeof executor);
+    ranks_expect(me, strcmp(executor, me->rank == 1 ? "host" : "H") == 0, "executor \"%s\"", executor);
     for (int i = 0; i < COUNT; i++)
         values[i] = (float)(me->rank + i % 7);
     if (me->rank == 1) {

@@ -573,6 +573,7 @@ static void questions(struct ranks_me *me)
     ranks_expect(me, tutti_query(NULL, NULL, text, sizeof text) == 0, "NULL is answered");
     ranks_expect(me, tutti_query(NULL, "algorithms nonsense", text, sizeof text) == 0, "it is answered");
     ranks_expect(me, tutti_query(NULL, "paths", text, sizeof text) == 0, "paths without a communicator");
+    ranks_expect(me, tutti_query(NULL, "executor", text, sizeof text) == 0, "executor without one");
     ranks_expect(me, tutti_query(NULL, "choice all_reduce 8", text, sizeof text) == 0, "choice without one");
     size_t length = tutti_query(NULL, "config", NULL, 0);
     ranks_expect(me,
