@@ -141,13 +141,15 @@ tutti_status tutti_mem_alloc(size_t bytes, int cuda, void **ptr)
 {
     if (ptr == NULL)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "mem_alloc: ptr is NULL");
-    if (cuda != 0)
-        return tt_fail(
-            TUTTI_UNSUPPORTED, "mem_alloc: cuda is %d; this library is built for host memory, 0", cuda);
-    return tt_arena_alloc(bytes > 0 ? bytes : 1, ptr);
+    if (cuda != 0 && cuda != 1)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "mem_alloc: cuda is %d; legal: 0, host memory, or 1, memory of this thread's device", cuda);
+    bytes = bytes > 0 ? bytes : 1;
+    return cuda ? tt_device_memory_alloc(bytes, ptr) : tt_arena_alloc(bytes, ptr);
 }
 
 tutti_status tutti_mem_free(void *ptr)
 {
-    return ptr == NULL ? TUTTI_OK : tt_arena_free(ptr);
+    tutti_status status = TUTTI_OK;
+    return ptr == NULL || tt_device_memory_free(ptr, &status) ? status : tt_arena_free(ptr);
 }

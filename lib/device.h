@@ -116,6 +116,11 @@ enum tt_dev_error tt_captured_retain(struct tt_captured *captured, void *graph);
 enum tt_dev_error tt_captured_enter(struct tt_captured *captured, struct tt_device *device, void *stream);
 enum tt_dev_error tt_captured_leave(struct tt_captured *captured, struct tt_device *device, void *stream);
 
+/* Zeroed memory of the thread's device, which other processes can be given (device_memory.c); and whether
+ * `ptr` is the start of some: then *status tells how freeing it went. */
+tutti_status tt_device_memory_alloc(size_t bytes, void **ptr);
+bool tt_device_memory_free(void *ptr, tutti_status *status);
+
 /* Gates: 0 is of collectives, and messages have one for each peer and direction. */
 static inline uint32_t tt_device_gate(int peer, bool receives)
 {

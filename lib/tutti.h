@@ -306,12 +306,20 @@ tutti_status tutti_comm_destroy(tutti_comm *comm);
 
 /* ---- Memory ---- */
 
-/* Zeroed memory, page-aligned, that peers on this machine read and write in place, without a copy. cuda must
- * be 0. It belongs to this process and lives until tutti_mem_free. Errors: INVALID_ARGUMENT, UNSUPPORTED
- * (cuda), OUT_OF_MEMORY. */
+/* Zeroed memory, page-aligned, of this process, which lives until tutti_mem_free. cuda 0: host memory, which
+ * peers on this machine read and write in place, without a copy. cuda 1: memory of the CUDA device that is
+ * current in this thread (device 0, which becomes that, if the thread has chosen none), to be used as any
+ * other of that device; its length is rounded up, by CUDA to 2 MiB mostly. As cudaMalloc does, that may
+ * wait for all that this process has enqueued on the device; so no thread that still has to make a call which
+ * that waits for may ask for it. Errors: INVALID_ARGUMENT (ptr NULL, cuda), OUT_OF_MEMORY; of cuda 1:
+ * UNSUPPORTED (no plugin, driver or device), DEVICE_ERROR, INVALID_USAGE (this process was forked by one that
+ * uses devices; another device_library than the process uses; where a capture forbids it). */
 tutti_status tutti_mem_alloc(size_t bytes, int cuda, void **ptr);
 
-/* NULL is legal. Errors: INVALID_ARGUMENT if ptr is not the start of such memory. */
+/* NULL is legal. Calls must be over, on streams, too, and graphs that use the memory gone. That of a device
+ * may wait as cudaFree does, as above; any thread frees it, whatever device is current there. Errors:
+ * INVALID_ARGUMENT if ptr is not the start of such memory; of a device's, which then stays: DEVICE_ERROR,
+ * INVALID_USAGE as above. */
 tutti_status tutti_mem_free(void *ptr);
 
 /* ---- Streams ---- Every function but create checks its streams: INVALID_ARGUMENT (destroyed, or none),

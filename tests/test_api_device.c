@@ -146,12 +146,27 @@ static void run_three(struct ranks_me *me, struct rig *rig, const int *indices, 
     }
 }
 
+/* By the library at some ranks, by the device's own means at others. */
+static bool alloc_device(struct ranks_me *me, struct rig *rig, size_t bytes, void **area)
+{
+    return me->rank % 2 == 1 ? ranks_ok(me, tutti_mem_alloc(bytes, 1, area), "mem_alloc")
+                             : fine(me, rig, rig->dev->alloc(bytes, area));
+}
+
+static void free_device(struct ranks_me *me, struct rig *rig, void *area)
+{
+    if (me->rank % 2 == 1)
+        ranks_ok(me, tutti_mem_free(area), "mem_free");
+    else
+        fine(me, rig, rig->dev->free(area));
+}
+
 static bool make_place(struct ranks_me *me, struct rig *rig, struct place *p)
 {
     void *areas[KINDS] = { 0 }, *bounce = NULL;
     const struct tt_dev *dev = rig->dev;
     bool good = ranks_buffer_create(me, &p->buffer, ROOM, false);
-    good = good && fine(me, rig, dev->alloc(p->buffer.room, &areas[DEVICE]));
+    good = good && alloc_device(me, rig, p->buffer.room, &areas[DEVICE]);
     good = good && fine(me, rig, dev->alloc_managed(p->buffer.room, &areas[MANAGED]));
     good = good && fine(me, rig, dev->alloc_pinned(p->buffer.room, &areas[PINNED]));
     good = good && fine(me, rig, dev->alloc_pinned(p->buffer.room, &bounce));
@@ -166,7 +181,7 @@ static void free_rig(struct ranks_me *me, struct rig *rig)
     for (int i = 0; i < IN_FLIGHT * 2; i++) {
         struct place *p = &rig->places[i / 2][i % 2];
         ranks_buffer_free(me, &p->buffer);
-        fine(me, rig, rig->dev->free(p->areas[DEVICE]));
+        free_device(me, rig, p->areas[DEVICE]);
         fine(me, rig, rig->dev->free(p->areas[MANAGED]));
         fine(me, rig, rig->dev->free_pinned(p->areas[PINNED]));
         fine(me, rig, rig->dev->free_pinned(p->bounce));

@@ -497,7 +497,7 @@ static void wrong_memory(struct ranks_me *me)
     void *ptr = NULL;
     uint8_t *plain = malloc(100);
     ranks_refused(me, tutti_mem_alloc(10, 0, NULL), TUTTI_INVALID_ARGUMENT, "mem_alloc", "ptr|NULL");
-    ranks_refused(me, tutti_mem_alloc(10, 1, &ptr), TUTTI_UNSUPPORTED, "mem_alloc", "cuda|1");
+    ranks_refused(me, tutti_mem_alloc(10, 2, &ptr), TUTTI_INVALID_ARGUMENT, "mem_alloc", "cuda is 2|0|1");
     ranks_refused(
         me, tutti_mem_alloc(SIZE_MAX, 0, &ptr), TUTTI_OUT_OF_MEMORY, "mem_alloc of all", "bytes|legal");
     ranks_refused(

@@ -116,8 +116,8 @@ struct tt_dev {
         size_t row_bytes, size_t rows, void *stream);
     enum tt_dev_error (*fill)(void *dst, int byte, size_t bytes, void *stream);
 
-    /* Streams; those made here do not wait for the legacy one. `stream_sync` is for tests and benchmarks.
-     * `stream_device` of a default stream is as `current`. */
+    /* Streams; those made here do not wait for the legacy one. `stream_sync` is for tests, benchmarks and
+     * what may wait as allocation does. `stream_device` of a default stream is as `current`. */
     enum tt_dev_error (*stream_create)(void **stream);
     enum tt_dev_error (*stream_destroy)(void *stream);
     enum tt_dev_error (*stream_query)(void *stream);
