@@ -18,18 +18,21 @@ static pthread_barrier_t all_here;
 struct rank {
     int number;
     tutti_comm *comm;
+    tutti_op scaled; /* its factor is on the device, and is another one each time */
     bool right;
     pthread_t thread;
 };
 
 static bool sum_and_shift(const struct rank *r, int32_t *host, void *device, tutti_stream stream, int round)
 {
-    int32_t *shifted = (int32_t *)device + COUNT;
+    int32_t *shifted = (int32_t *)device + COUNT, *factor = shifted + COUNT;
     for (int i = 0; i < COUNT; i++)
         host[i] = r->number + round + i;
-    bool right = dev->copy(device, host, BYTES, stream.handle) == TT_DEV_OK;
+    host[COUNT] = round;
+    bool right = dev->copy(device, host, BYTES, stream.handle) == TT_DEV_OK &&
+                 dev->copy(factor, host + COUNT, 4, stream.handle) == TT_DEV_OK;
     right =
-        right && tutti_all_reduce(device, device, COUNT, TUTTI_INT32, TUTTI_SUM, r->comm, stream) == TUTTI_OK;
+        right && tutti_all_reduce(device, device, COUNT, TUTTI_INT32, r->scaled, r->comm, stream) == TUTTI_OK;
     tutti_group_start();
     tutti_send(device, COUNT, TUTTI_INT32, (r->number + 1) % RANKS, r->comm, stream);
     tutti_recv(shifted, COUNT, TUTTI_INT32, (r->number + RANKS - 1) % RANKS, r->comm, stream);
@@ -37,7 +40,7 @@ static bool sum_and_shift(const struct rank *r, int32_t *host, void *device, tut
     right = right && dev->copy(host, shifted, BYTES, stream.handle) == TT_DEV_OK &&
             dev->stream_sync(stream.handle) == TT_DEV_OK;
     for (int i = 0; i < COUNT; i++)
-        right = right && host[i] == 3 + 3 * (round + i);
+        right = right && host[i] == round * (3 + 3 * (round + i));
     return right;
 }
 
@@ -46,7 +49,10 @@ static void *run(void *argument)
     struct rank *r = argument;
     void *stream = NULL, *device = NULL, *host = NULL;
     r->right = dev->use(0) == TT_DEV_OK && dev->stream_create(&stream) == TT_DEV_OK &&
-               dev->alloc(2 * BYTES, &device) == TT_DEV_OK && dev->alloc_pinned(BYTES, &host) == TT_DEV_OK;
+               tutti_mem_alloc(2 * BYTES + 4, 1, &device) == TUTTI_OK &&
+               dev->alloc_pinned(BYTES + 4, &host) == TT_DEV_OK &&
+               tutti_op_create_pre_mul_sum(
+                   r->comm, (int32_t *)device + 2 * COUNT, TUTTI_INT32, 1, &r->scaled) == TUTTI_OK;
     tutti_stream on = tutti_cuda_stream(stream);
     for (int round = 0; round < ROUNDS && r->right; round++)
         r->right = sum_and_shift(r, host, device, on, round);
@@ -58,7 +64,7 @@ static void *run(void *argument)
         r->right && (status == TUTTI_OK || status == TUTTI_ABORTED) && dev->stream_sync(stream) == TT_DEV_OK;
     tutti_comm_destroy(r->comm);
     dev->free_pinned(host);
-    dev->free(device);
+    tutti_mem_free(device);
     dev->stream_destroy(stream);
     return NULL;
 }
