@@ -22,9 +22,17 @@ INLINE __mmask64 first_bytes(size_t bytes)
 {
     return ~(__mmask64)0 >> (64 - bytes);
 }
+/* A load that crosses into the next cache line fetches that line, though all of it is masked out. Behind a
+ * small message lies the line that its sender writes next, so a load is no wider than it must be. */
 INLINE vec vec_load_first(const void *from, size_t bytes)
 {
-    return (vec)_mm512_maskz_loadu_epi8(first_bytes(bytes), from);
+    if (bytes > 48)
+        return (vec)_mm512_maskz_loadu_epi8(first_bytes(bytes), from);
+    if (bytes <= 32)
+        return (vec)_mm512_zextsi256_si512(_mm256_maskz_loadu_epi8((__mmask32)first_bytes(bytes), from));
+    __m512i low = _mm512_zextsi256_si512(_mm256_loadu_si256(from));
+    __m128i high = _mm_maskz_loadu_epi8((__mmask16)first_bytes(bytes - 32), (const __m256i *)from + 1);
+    return (vec)_mm512_inserti32x4(low, high, 2);
 }
 INLINE void vec_store_first(void *to, vec v, size_t bytes)
 {
