@@ -476,30 +476,12 @@ void tt_call_release(struct tt_call *call)
     call->plan = NULL;
 }
 
-static tutti_status start_point(const struct tt_call *call, struct tt_op **op)
-{
-    struct tt_point_op *point;
-    if (call->plan != NULL) {
-        *op = &call->plan->op;
-        return bind(call, 0, *op);
-    }
-    tutti_status status = find_point(call, &point);
-    if (status == TUTTI_OK)
-        status = bind(call, 0, &point->op);
-    if (status != TUTTI_OK)
-        return status;
-    point->point->idle = point->next;
-    *op = &point->op;
-    return TUTTI_OK;
-}
-
-/* A call that was made before, and its plan has been bound to no other since: only what may have moved. */
-static bool bind_again(const struct tt_call *call)
+/* A call that was made before, and the operation is bound to no other since: only what may have moved. */
+static bool bind_again(const struct tt_call *call, struct tt_op *op)
 {
     const struct tt_lane *lane = call->lane;
-    if (lane == NULL || lane->plan == NULL || lane->plan->lane != lane)
+    if (lane == NULL || op == NULL || op->lane != lane || lane->op != op)
         return false;
-    struct tt_op *op = &lane->plan->op;
     op->spaces[TT_IN].base = (uintptr_t)call->send + lane->origin[TT_IN];
     op->spaces[TT_OUT].base = (uintptr_t)call->recv + lane->origin[TT_OUT];
     op->spaces[TT_TMP].base = (uintptr_t)call->comm->tmp;
@@ -509,17 +491,37 @@ static bool bind_again(const struct tt_call *call)
     return true;
 }
 
-/* The plan is bound to this call, and stays so until another has it: what bind_again needs. Each call of a
- * v-form brings arrays of its own. */
-static void remember(const struct tt_call *call, struct tt_plan *plan)
+/* The operation is bound to this call, and stays so until another has it: what bind_again needs. Each call
+ * of a v-form brings arrays of its own. */
+static void remember(const struct tt_call *call, struct tt_op *op)
 {
     struct tt_lane *lane = call->lane;
-    plan->lane = tt_collectives[call->collective].counts == TT_COUNTS_EVEN ? lane : NULL;
+    op->lane = tt_collectives[call->collective].counts == TT_COUNTS_EVEN ? lane : NULL;
     if (lane == NULL)
         return;
-    lane->plan = plan;
-    lane->origin[TT_IN] = plan->op.spaces[TT_IN].base - (uintptr_t)call->send;
-    lane->origin[TT_OUT] = plan->op.spaces[TT_OUT].base - (uintptr_t)call->recv;
+    lane->op = op;
+    lane->origin[TT_IN] = op->spaces[TT_IN].base - (uintptr_t)call->send;
+    lane->origin[TT_OUT] = op->spaces[TT_OUT].base - (uintptr_t)call->recv;
+}
+
+static tutti_status start_point(const struct tt_call *call, struct tt_op **op)
+{
+    struct tt_point_op *point;
+    if (call->plan != NULL) {
+        *op = &call->plan->op;
+        return bind(call, 0, *op);
+    }
+    tutti_status status = find_point(call, &point);
+    bool again = status == TUTTI_OK && bind_again(call, &point->op);
+    if (status == TUTTI_OK && !again)
+        status = bind(call, 0, &point->op);
+    if (status != TUTTI_OK)
+        return status;
+    if (!again)
+        remember(call, &point->op);
+    point->point->idle = point->next;
+    *op = &point->op;
+    return TUTTI_OK;
 }
 
 static void announce(const struct tt_call *call, struct tt_op *op, const struct tt_call_record *record)
@@ -532,8 +534,8 @@ static tutti_status start_collective(const struct tt_call *call, struct tt_op **
 {
     struct tt_plan *plan;
     struct tt_call_record record;
-    if (bind_again(call)) {
-        *op = &call->lane->plan->op;
+    if (call->lane != NULL && bind_again(call, call->lane->op)) {
+        *op = call->lane->op;
         announce(call, *op, &call->lane->record);
         return TUTTI_OK;
     }
@@ -542,7 +544,7 @@ static tutti_status start_collective(const struct tt_call *call, struct tt_op **
         status = bind(call, plan->key.algorithm, &plan->op);
     if (status != TUTTI_OK)
         return status;
-    remember(call, plan);
+    remember(call, &plan->op);
     tt_call_record(call, &plan->op, &record);
     *op = &plan->op;
     announce(call, *op, &record);

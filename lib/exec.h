@@ -75,6 +75,7 @@ struct tt_op {
     uint64_t shelf_from[2]; /* of IN, of OUT: messages of so many bytes are sent from the shelf */
     const struct tt_gate *gate; /* of its slices; NULL: all may begin */
     uint32_t divisor; /* of TT_FINAL steps; 1: none */
+    const struct tt_lane *lane; /* whose call this is bound to (lane.h); NULL: another one */
     struct tt_entry *entry; /* in the recorder */
     struct tt_trace *trace; /* NULL: not traced */
     uint64_t serial; /* and the rest, where it is: its number in the trace */

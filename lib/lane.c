@@ -170,12 +170,10 @@ static bool is_small(const struct tt_call *call, const struct tt_op *op)
            op->layout.slices == 1 && op->schedule->nsteps <= MOVES_MAX && op->schedule->key.n <= MOVES_MAX;
 }
 
-/* Each call of a v-form brings counts of its own, and messages of one pair may be many at a time: only one
- * run of moves serves those. */
+/* Each call of a v-form brings counts of its own: only moves serve those. */
 static bool is_even(const struct tt_call *call)
 {
-    const struct tt_collective_row *row = &tt_collectives[call->collective];
-    return row->counts == TT_COUNTS_EVEN && !row->p2p;
+    return tt_collectives[call->collective].counts == TT_COUNTS_EVEN;
 }
 
 /* Moves, and memory for them; false, and nothing is kept, if there is none, or if it is no list of runs. */

@@ -50,7 +50,7 @@ struct tt_lane {
     bool long_messages; /* which are not to be copied in registered memory */
     bool lends; /* of all that is long, the peers read the source in place */
     struct tt_call call; /* with the pointers of the first one */
-    struct tt_plan *plan; /* where it was bound last; still is if that names this lane. NULL: nowhere yet */
+    struct tt_op *op; /* where it was bound last; still is if that names this lane. NULL: nowhere yet */
     uintptr_t origin[2]; /* where the bound spaces of send and recv begin, from the pointers of the call */
     struct tt_call_record record;
     uint32_t nmoves, ntolls;

@@ -14,15 +14,12 @@
 
 enum { TT_PLAN_SETS = 16, TT_PLAN_WAYS = 4 };
 
-struct tt_lane;
-
 struct tt_plan {
     bool used;
     uint64_t last_use;
     struct tt_key key;
     struct tt_schedule schedule;
     struct tt_op op;
-    const struct tt_lane *lane; /* whose call the operation is bound to; NULL: another one */
 };
 
 struct tt_plan_cache {

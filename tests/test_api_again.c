@@ -12,7 +12,7 @@
 
 enum { ROUNDS = 1200, COUNTS = 12, SHIFTS = 5, SPACE = 1 << 16, KINDS = 2 };
 static const size_t counts[COUNTS] = { 1, 2, 3, 4, 5, 40, 41, 42, 300, 1000, 7000, 12000 };
-enum what { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, WHATS };
+enum what { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, ROUND_TRIP, WHATS };
 
 static int32_t send_space[RANKS_MAX][SPACE], recv_space[RANKS_MAX][SPACE];
 /* Of a rank: memory of its own, and some that its peers can map. */
@@ -61,15 +61,40 @@ static int32_t expected(const struct again *a, int n, int rank, size_t k)
         return sum(a, n, (size_t)rank * a->count + k);
     case ALL_GATHER:
         return input(a, (int)(k / a->count), k % a->count);
+    case ROUND_TRIP:
+        return input(a, (rank + n - 1) % n, k);
     default:
         return input(a, a->root, k);
     }
 }
 
-static tutti_status make(const struct again *a, tutti_comm *comm)
+/* Each sends to the next one: all at once, by groups, or one after the other from the root on. */
+static tutti_status go_round(const struct again *a, int n, int rank, tutti_comm *comm)
+{
+    tutti_stream none = tutti_no_stream();
+    int next = (rank + 1) % n, last = (rank + n - 1) % n;
+    tutti_status status = TUTTI_OK;
+    if (a->round % 4 == 0) {
+        tutti_group_start();
+        tutti_send(a->send, a->count, TUTTI_INT32, next, comm, none);
+        tutti_recv(a->recv, a->count, TUTTI_INT32, last, comm, none);
+        return tutti_group_end();
+    }
+    if (rank == a->root)
+        status = tutti_send(a->send, a->count, TUTTI_INT32, next, comm, none);
+    if (status == TUTTI_OK)
+        status = tutti_recv(a->recv, a->count, TUTTI_INT32, last, comm, none);
+    if (status == TUTTI_OK && rank != a->root)
+        status = tutti_send(a->send, a->count, TUTTI_INT32, next, comm, none);
+    return status;
+}
+
+static tutti_status make(const struct again *a, const struct ranks_me *me, tutti_comm *comm)
 {
     tutti_stream none = tutti_no_stream();
     switch (a->what) {
+    case ROUND_TRIP:
+        return go_round(a, me->n, me->rank, comm);
     case ALL_REDUCE:
         return tutti_all_reduce(a->send, a->recv, a->count, TUTTI_INT32, TUTTI_SUM, comm, none);
     case REDUCE_SCATTER:
@@ -89,7 +114,7 @@ static void draw(
     a->what = (enum what)(bits % WHATS);
     a->count = counts[bits / 16 % COUNTS];
     a->root = (int)(bits / 4096 % (unsigned)me->n);
-    a->in_place = bits >> 40 & 1;
+    a->in_place = (bits >> 40 & 1) && a->what != ROUND_TRIP;
     a->round = round;
     uint64_t own = ranks_random(&me->random);
     a->send = spaces->send[own % KINDS] + own / 16 % SHIFTS;
@@ -128,7 +153,7 @@ static void call_again(struct ranks_me *me)
             memset(a.recv, 0x77, got(&a, me->n) * sizeof *a.recv);
         for (size_t k = 0; k < sent(&a, me->n); k++)
             a.send[k] = input(&a, me->rank, k);
-        ranks_ok(me, make(&a, comm), "the call");
+        ranks_ok(me, make(&a, me, comm), "the call");
         check(me, &a);
     }
     if (comm != NULL)
@@ -159,7 +184,7 @@ static const struct tt_lane *bound(const struct tt_comm *c, int *kept)
     for (int i = 0; i < TT_LANES; i++) {
         const struct tt_lane *lane = &c->lanes[i];
         *kept += lane->what != 0;
-        if (lane->plan == NULL || lane->plan->lane != lane)
+        if (lane->op == NULL || lane->op->lane != lane)
             continue;
         found = lane;
         many++;
@@ -188,7 +213,7 @@ static void keep(struct ranks_me *me)
     ranks_expect(me, kept >= 2 && kept <= 3, "%d calls are kept", kept);
     if (ranks_expect(
             me, lane != NULL && lane->count == *least + 2, "no schedule is bound to the last call")) {
-        const struct tt_op *op = &lane->plan->op;
+        const struct tt_op *op = lane->op;
         uint64_t shelf = op->shelf.base - (uintptr_t)c->tmp, private_from = op->shelf_from[TT_IN];
         ranks_expect(me, (op->shelf.base != 0) == (*least > 1), "a shelf");
         ranks_ok(me, tt_comm_grow_tmp(c, c->tmp_bytes + 1), "grow_tmp");
