@@ -569,10 +569,13 @@ tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op)
     return TUTTI_OK;
 }
 
-void tt_call_end(const struct tt_call *call, struct tt_op *op)
+void tt_call_end(const struct tt_call *call, struct tt_op *op, bool soon)
 {
     op->endpoint->transport->leave(op->endpoint);
-    tt_entry_end(op->entry, op->state == TT_DONE);
+    if (soon)
+        tt_entry_pass(op->entry);
+    else
+        tt_entry_end(op->entry, op->state == TT_DONE);
     if (op->trace != NULL)
         tt_trace_end(call, op);
     if (op->class == TT_CLASS_COLLECTIVE) {

@@ -114,8 +114,8 @@ const void *tt_barrier_token(void);
 uint32_t tt_call_signature(const struct tt_call *call, unsigned algorithm, uint32_t slices);
 /* What its peers may read of it. */
 void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct tt_call_record *record);
-/* The operation is over, or given up. */
-void tt_call_end(const struct tt_call *call, struct tt_op *op);
+/* The operation is over, or given up; `soon`: done, and nothing was waited for. */
+void tt_call_end(const struct tt_call *call, struct tt_op *op, bool soon);
 
 struct tt_pending {
     struct tt_call call;

@@ -197,7 +197,7 @@ static void end(struct stage *s, int rank)
     struct player *p = &s->players[rank];
     const struct tt_call *call = &p->calls[p->now];
     check_result(s, p->now, rank, call->recv);
-    tt_call_end(call, p->op);
+    tt_call_end(call, p->op, false);
     memset(p->memory[p->now], POISON, p->words[p->now] * sizeof(uint64_t));
     p->op = NULL;
     p->now++;
