@@ -19,13 +19,11 @@ static bool gather(
     struct tt_op *op, struct tt_slice *slice, const struct tt_step *step, struct operands *o, uint64_t *upto)
 {
     bool reduces = step->verb == TT_VERB_RECV_REDUCE;
-    int lefts = 0, messages = 0;
-    for (int side = 0; side < 2; side++)
-        for (int i = 0; i < step->fold_count; i++)
-            if (((step[i].flags & TT_LEFT) != 0) == (side == 0))
-                o->messages[messages++] = &step[i];
-    for (int i = 0; i < step->fold_count; i++)
+    int lefts = 0, left = 0, messages = step->fold_count;
+    for (int i = 0; i < messages; i++)
         lefts += (step[i].flags & TT_LEFT) != 0;
+    for (int i = 0, right = lefts; i < messages; i++)
+        o->messages[step[i].flags & TT_LEFT ? left++ : right++] = &step[i];
     o->n = messages + reduces;
     o->own = reduces ? lefts : o->n;
     *upto = o->count;
@@ -52,6 +50,7 @@ static uint64_t resolve(
     struct tt_op *op, struct operands *o, uint64_t at, uint64_t most, void **dst, const void **sources)
 {
     uint64_t element = op->layout.element_bytes, run, count = most;
+    bool pulls = false;
     *dst = (void *)tt_view_run(&o->dst, at, &run);
     count = run < count ? run : count;
     if (o->own < o->n) {
@@ -64,10 +63,11 @@ static uint64_t resolve(
         struct tt_arrival *a = &o->arrivals[m++];
         sources[i] = (const void *)tt_arrival_run(a, at * element, &run);
         count = run < count * element ? run / element : count;
+        pulls |= a->path == TT_PATH_PULLED;
         if (a->path == TT_PATH_PULLED && o->n > 1 && count > TT_SCRATCH_BYTES / element)
             count = TT_SCRATCH_BYTES / element;
     }
-    for (int i = 0, m = 0; i < o->n; i++) {
+    for (int i = 0, m = 0; pulls && i < o->n; i++) {
         if (i == o->own)
             continue;
         struct tt_arrival *a = &o->arrivals[m];
@@ -231,7 +231,7 @@ bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active 
     if (o.n == 1 && o.arrivals[0].path == TT_PATH_PLACED) {
         active->cursor = upto;
     } else if (active->cursor < upto) {
-        tt_exec_find_targets(op, slice, active, &targets);
+        tt_exec_targets(op, slice, active, &targets);
         combine(op, step, &o, &targets, &active->cursor, upto);
     }
     if (active->cursor < o.count || op->state == TT_FAILED)
@@ -253,7 +253,7 @@ bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *a
     uint64_t total = tt_view_count(&dst);
     struct tt_targets targets;
     if (total > 0)
-        tt_exec_find_targets(op, slice, active, &targets);
+        tt_exec_targets(op, slice, active, &targets);
     while (active->cursor < total && op->budget > 0) {
         const void *sources[2];
         uint64_t count, run, most = next_count(op, total - active->cursor);

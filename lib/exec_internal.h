@@ -93,6 +93,16 @@ struct tt_targets {
 /* Find them, and mark those sends as placed; of a unit that has begun, those marked before. */
 void tt_exec_find_targets(
     struct tt_op *op, struct tt_slice *slice, const struct tt_active *active, struct tt_targets *targets);
+/* The same; none where nothing is granted. */
+static inline void tt_exec_targets(
+    struct tt_op *op, struct tt_slice *slice, const struct tt_active *active, struct tt_targets *targets)
+{
+    const uint32_t *first = &op->schedule->follower_first[active->step];
+    targets->n = 0;
+    targets->all = first[0] == first[1];
+    if (op->grants)
+        tt_exec_find_targets(op, slice, active, targets);
+}
 
 /* Grant what a receive that is ready awaits. */
 void tt_exec_grant(struct tt_op *op, const struct tt_slice *slice, struct tt_active *active);

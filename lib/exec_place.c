@@ -70,10 +70,6 @@ void tt_exec_find_targets(
     const struct tt_schedule *s = op->schedule;
     const struct tt_step *unit = &s->steps[active->step];
     uint32_t first = s->follower_first[active->step], end = s->follower_first[active->step + 1];
-    targets->n = 0;
-    targets->all = first == end;
-    if (!op->grants)
-        return;
     for (uint32_t f = first; f < end; f++) {
         uint32_t next = s->followers[f];
         bool begun = active->cursor > 0;

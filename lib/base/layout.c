@@ -33,13 +33,11 @@ void tt_layout_v(struct tt_layout *l, const size_t *counts, uint64_t *starts, ui
     }
 }
 
-/* Inline, because every poll of a message asks for its length. */
 static inline struct tt_part chunk_of(const struct tt_layout *l, uint32_t chunk)
 {
     if (l->counts != NULL)
         return (struct tt_part){ l->starts[chunk], l->counts[chunk] };
-    return (struct tt_part){ chunk * l->quotient + smaller(chunk, l->remainder),
-        l->quotient + (chunk < l->remainder) };
+    return tt_layout_even_chunk(l, chunk);
 }
 
 struct tt_part tt_layout_chunk(const struct tt_layout *l, uint32_t chunk)
@@ -103,7 +101,7 @@ static inline uint64_t count_of(const struct tt_view *v, uint32_t chunk)
     return part_of(l, chunk < l->chunks ? chunk : chunk % l->chunks, v->slice).count;
 }
 
-uint64_t tt_view_count(const struct tt_view *v)
+uint64_t tt_view_count_any(const struct tt_view *v)
 {
     if (v->nchunks == 1)
         return count_of(v, v->chunk);
@@ -132,7 +130,7 @@ __attribute__((noinline)) static uintptr_t run_of_many(const struct tt_view *v, 
     return address + (uintptr_t)(at * v->layout->element_bytes);
 }
 
-uintptr_t tt_view_run(const struct tt_view *v, uint64_t at, uint64_t *count)
+uintptr_t tt_view_run_any(const struct tt_view *v, uint64_t at, uint64_t *count)
 {
     if (v->nchunks > 1)
         return run_of_many(v, at, count);
