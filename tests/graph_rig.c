@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "plugin.h"
 
 bool graph_fine(const struct graph_rig *rig, enum tt_dev_error error)
 {
@@ -19,7 +22,7 @@ bool graph_rig_make(struct ranks_me *me, struct graph_rig *rig)
     void *memory = NULL;
     int device = me->kind == RANKS_PROCESSES ? 0 : me->rank;
     *rig = (struct graph_rig){ .me = me };
-    bool good = ranks_ok(me, tt_dev_find(GRAPH_STUB, &rig->dev), "tt_dev_find");
+    bool good = ranks_ok(me, tt_dev_find(plugin_path(), &rig->dev), "tt_dev_find");
     good = good && graph_fine(rig, rig->dev->use(device));
     for (int s = 0; s < 2 && good; s++)
         good = graph_fine(rig, rig->dev->stream_create(&rig->streams[s]));
@@ -151,11 +154,25 @@ void *graph_capture_three(const struct graph_rig *rig, void *stream)
     return graph_capture_end(rig, stream);
 }
 
+/* A real machine has the devices that it has, and no failures on demand. */
+static bool can_be(const char *stub, enum ranks_kind kind)
+{
+    static const char *const keys[] = { "devices=", "fail=", "memory=" };
+    bool can = kind == RANKS_PROCESSES;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        can = can && strstr(stub, keys[i]) == NULL;
+    return can || plugin_is_stub();
+}
+
 void graph_run(
     const char *stub, int n, enum ranks_kind kind, ranks_fn run, const void *context, uint32_t may_die)
 {
     setenv("STUB_GPU", stub, 1);
-    setenv("TUTTI_DEVICE_LIBRARY", GRAPH_STUB, 1);
+    setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);
+    if (!can_be(stub, kind)) {
+        fprintf(stderr, "left out, as this is not the stub: %d ranks with %s\n", n, stub);
+        return;
+    }
     ranks_run(&(struct ranks_plan){
         .n = n, .kind = kind, .run = run, .context = context, .limit_s = 200, .may_die = may_die });
 }

@@ -7,7 +7,6 @@
 /* 20 KB: several slices, of unequal length, for each collective here. */
 enum { COUNT = 5000, BYTES = COUNT * 4, AT_ONCE = 8 };
 enum area { GIVEN, REDUCED, GATHERED, RECEIVED, EAGER, AREAS };
-#define GRAPH_STUB "tests/.libs/libtutti_stub.so"
 
 struct graph_rig {
     struct ranks_me *me;

@@ -3,31 +3,17 @@
  * arguments are refused in words. By processes, for only those are alone on their device; by threads where
  * the meeting of ranks is looked at. */
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dev.h"
+#include "plugin.h"
 #include "ranks.h"
-#include "stub/stub.h"
 
 TestSuite(api_device_faults, .timeout = 120);
 
-/* The stub's module, or what TUTTI_DEVICE_LIBRARY names: a real plugin, on a machine with a GPU. */
-static const char *library(void)
-{
-    const char *named = getenv("TUTTI_DEVICE_LIBRARY");
-    return named != NULL ? named : "tests/.libs/libtutti_stub.so";
-}
-
-/* Some tests count what the stub was asked, make it fail, or want a second device. */
-static void need_the_stub(void)
-{
-    if (strstr(library(), "libtutti_stub") == NULL)
-        cr_skip_test("it needs the stub's controls, or two devices");
-}
 enum { COUNT = 5000, DRAIN_MS = 1000 };
 
 struct desk { /* of a rank */
@@ -53,12 +39,9 @@ static bool sit_down(struct ranks_me *me, struct desk *d, int device, int64_t ti
     *d = (struct desk){ 0 };
     snprintf(options, sizeof options, device < 0 ? "device=none" : "slice=8192;device=%d", device);
     tutti_config config = { .size = sizeof config, .options = options, .timeout_ms = timeout_ms };
-    if (!ranks_ok(me, tt_dev_find(library(), &d->dev), "tt_dev_find"))
+    if (!ranks_ok(me, tt_dev_find(plugin_path(), &d->dev), "tt_dev_find"))
         return false;
-    tt_stub_fn stub;
-    void *symbol = dlsym(dlopen(library(), RTLD_NOW | RTLD_NOLOAD), "tt_stub");
-    memcpy(&stub, &symbol, sizeof stub);
-    d->stub = symbol != NULL ? stub() : NULL;
+    d->stub = plugin_stub();
     int used = device < 0 ? 0 : device;
     return fine(me, d, d->dev->use(used), "use") &&
            fine(me, d, d->dev->stream_create(&d->stream), "stream_create") &&
@@ -155,7 +138,7 @@ static void return_on_two_devices(struct ranks_me *me)
 
 Test(api_device_faults, threads_of_two_devices_return_as_well)
 {
-    need_the_stub();
+    plugin_must_be_stub();
     setenv("STUB_GPU", "devices=2", 1);
     ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_THREADS, .run = return_on_two_devices });
 }
@@ -208,7 +191,7 @@ static void enqueue_much(struct ranks_me *me)
 
 Test(api_device_faults, what_is_enqueued_is_bounded)
 {
-    need_the_stub();
+    plugin_must_be_stub();
     ranks_run(&(struct ranks_plan){ .n = 2, .run = enqueue_much });
 }
 
@@ -343,8 +326,8 @@ static void call_ungrouped(struct ranks_me *me)
     tutti_config config = { .size = sizeof config, .timeout_ms = 1000 };
     tutti_comm *comms[2];
     struct desk d = { 0 };
-    ranks_ok(me, tt_dev_find(library(), &d.dev), "tt_dev_find");
-    setenv("TUTTI_DEVICE_LIBRARY", library(), 1);
+    ranks_ok(me, tt_dev_find(plugin_path(), &d.dev), "tt_dev_find");
+    setenv("TUTTI_DEVICE_LIBRARY", plugin_path(), 1);
     fine(me, &d, d.dev->use(0), "use");
     fine(me, &d, d.dev->stream_create(&d.stream), "stream_create");
     fine(me, &d, d.dev->alloc(2 * COUNT * 4, &d.memory), "alloc");
@@ -420,7 +403,7 @@ static void lose_the_device(struct ranks_me *me)
 
 Test(api_device_faults, a_function_of_the_device_fails)
 {
-    need_the_stub();
+    plugin_must_be_stub();
     static const char *const functions[] = { "copy_rows", "write_word", "wait_word", "event_record" };
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
         ranks_run(&(struct ranks_plan){ .n = 2, .run = lose_the_device, .context = functions[i] });
@@ -432,8 +415,8 @@ static void lack_memory(struct ranks_me *me)
     tutti_comm *comm = NULL;
     tutti_config config = { .size = sizeof config, .options = "device=0" };
     tutti_id id;
-    setenv("TUTTI_DEVICE_LIBRARY", library(), 1);
-    ranks_ok(me, tt_dev_find(library(), &dev), "tt_dev_find");
+    setenv("TUTTI_DEVICE_LIBRARY", plugin_path(), 1);
+    ranks_ok(me, tt_dev_find(plugin_path(), &dev), "tt_dev_find");
     ranks_ok(me, tutti_get_id(&id), "id");
     ranks_refused(
         me, tutti_comm_init_rank(1, 0, &id, &config, &comm), TUTTI_DEVICE_ERROR, "init_rank", "pin");
@@ -442,7 +425,7 @@ static void lack_memory(struct ranks_me *me)
 
 Test(api_device_faults, a_device_without_memory)
 {
-    need_the_stub();
+    plugin_must_be_stub();
     setenv("STUB_GPU", "fail=pin:1", 1);
     ranks_run(&(struct ranks_plan){ .n = 1, .run = lack_memory });
 }
@@ -484,7 +467,7 @@ static void argue(struct ranks_me *me)
 
 Test(api_device_faults, bad_arguments)
 {
-    need_the_stub();
+    plugin_must_be_stub();
     setenv("STUB_GPU", "devices=2", 1);
     ranks_run(&(struct ranks_plan){ .n = 2, .run = argue });
 }

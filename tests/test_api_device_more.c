@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "dev.h"
+#include "plugin.h"
 #include "ranks.h"
 
 TestSuite(api_device_more, .timeout = 120);
 
-static const char library[] = "tests/.libs/libtutti_stub.so";
 enum { COUNT = 10000, BYTES = COUNT * 4, AREAS = 8 };
 
 struct desk { /* of a rank */
@@ -30,7 +30,8 @@ static bool sit_down(struct ranks_me *me, struct desk *d)
     void *host = NULL, *memory = NULL;
     tutti_config config = { .size = sizeof config, .options = "slice=8192;device=0", .timeout_ms = 20000 };
     *d = (struct desk){ 0 };
-    if (!ranks_ok(me, tt_dev_find(library, &d->dev), "tt_dev_find") || !fine(me, d, d->dev->use(0), "use"))
+    if (!ranks_ok(me, tt_dev_find(plugin_path(), &d->dev), "tt_dev_find") ||
+        !fine(me, d, d->dev->use(0), "use"))
         return false;
     fine(me, d, d->dev->stream_create(&d->streams[0]), "stream_create");
     fine(me, d, d->dev->stream_create(&d->streams[1]), "stream_create");

@@ -1,12 +1,11 @@
 /* test_api_graph_ends.c: what ends around graphs: the communicator, a peer, the graph itself, the room for
  * calls; and captures that are refused. */
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <signal.h>
 #include <stdlib.h>
 
 #include "graph_rig.h"
-#include "stub/stub.h"
+#include "plugin.h"
 
 TestSuite(api_graph_ends, .timeout = 300);
 
@@ -111,7 +110,7 @@ static void outlive(struct ranks_me *me)
     struct graph_rig rig;
     if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
         return;
-    const struct tt_stub *stub = ((tt_stub_fn)dlsym(dlopen(GRAPH_STUB, RTLD_NOW), "tt_stub"))();
+    const struct tt_stub *stub = plugin_stub();
     void *runnable = graph_capture_three(&rig, rig.streams[0]);
     graph_give(&rig, 1, rig.streams[0]);
     graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
@@ -146,6 +145,7 @@ static void outlive(struct ranks_me *me)
 
 Test(api_graph_ends, graph_outlives_communicator)
 {
+    plugin_must_be_stub();
     graph_run("queues=8", 2, RANKS_PROCESSES, outlive, NULL, 0);
 }
 
@@ -233,6 +233,7 @@ static void refuse(struct ranks_me *me)
 
 Test(api_graph_ends, refusals)
 {
+    plugin_must_be_stub();
     graph_run("queues=8", 2, RANKS_PROCESSES, refuse, NULL, 0);
 }
 
@@ -245,7 +246,7 @@ static void fail_captures(struct ranks_me *me)
     struct graph_rig rig;
     if (!graph_rig_make(me, &rig))
         return;
-    const struct tt_stub *stub = ((tt_stub_fn)dlsym(dlopen(GRAPH_STUB, RTLD_NOW), "tt_stub"))();
+    const struct tt_stub *stub = plugin_stub();
     for (int f = 0; f < (int)(sizeof functions / sizeof functions[0]); f++) {
         void *stream = rig.streams[0], *from = rig.device[GIVEN], *to = rig.device[REDUCED];
         ranks_at(me, "failing %s", functions[f]);
@@ -270,6 +271,7 @@ static void fail_captures(struct ranks_me *me)
 
 Test(api_graph_ends, a_device_that_fails)
 {
+    plugin_must_be_stub();
     graph_run("queues=8", 1, RANKS_PROCESSES, fail_captures, NULL, 0);
 }
 
