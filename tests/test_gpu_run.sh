@@ -1,6 +1,7 @@
 #!/bin/sh
 # test_gpu_run.sh: tests/gpu/run on the stub, so that the script works when a GPU is there for a few minutes.
-# Its first stage; that it is not run twice; and that it tells what failed, or that there is no device.
+# Its first stage; that it is not run twice; that a build can be carried; and that it tells what failed, or
+# that there is no device.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -23,9 +24,9 @@ fail()
     failures=$((failures + 1))
 }
 
-runs() # CODE FOLDER: the first stage, on the stub
+runs() # CODE FOLDER [BUILD]: the first stage, on the stub
 {
-    bash "$sources/tests/gpu/run" --stub --build . --out "$scratch/$2" 1 >"$scratch/said" 2>&1
+    bash "$sources/tests/gpu/run" --stub --build "${3:-.}" --out "$scratch/$2" 1 >"$scratch/said" 2>&1
     got=$?
     [ $got -eq "$1" ] || fail "exit code $got, expected $1, in $2"
 }
@@ -48,6 +49,20 @@ grep -q '"outcome": "failed"' "$scratch/said" && fail 'a check failed on the stu
 cp "$scratch/good/stage1.jsonl" "$scratch/before"
 runs 0 good
 cmp -s "$scratch/before" "$scratch/good/stage1.jsonl" || fail 'what was done is done again'
+
+# What is carried is enough, wherever it lies.
+bash "$sources/tests/gpu/run" --pack "$scratch/pack" --build . >"$scratch/said" 2>&1 || fail '--pack'
+mv "$scratch/pack" "$scratch/carried"
+[ "$(du -sm "$scratch/carried" | cut -f 1)" -lt 64 ] || fail 'the pack has 64 MiB or more'
+runs 0 elsewhere "$scratch/carried"
+has elsewhere/stage1.jsonl '"item": "devices", "outcome": "passed"'
+LD_LIBRARY_PATH=$scratch/carried/tests/carried "$scratch/carried/tests/suite" --list >"$scratch/said" 2>&1 ||
+    fail 'the suite that is carried does not start'
+ldd "$scratch/carried/tests/suite" | awk '$2 == "=>" && !/^.lib(c|m|resolv|dl|rt|pthread)\.so/ { print $1 }' |
+    while read -r library; do
+        [ -f "$scratch/carried/tests/carried/$library" ] || echo "$library"
+    done >"$scratch/said"
+[ ! -s "$scratch/said" ] || fail 'libraries that the pack lacks'
 
 STUB_GPU=devices=1,fail=copy_rows:1 runs 1 bad
 has bad/stage1.jsonl '"check": "copy_rows", "outcome": "failed", "why": "copy_rows: copy_rows: told to fail'
