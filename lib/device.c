@@ -106,7 +106,9 @@ static tutti_status make(struct tt_comm *comm, struct tt_device *d)
         status = tt_plan_cache_create(&d->plans);
     if (status == TUTTI_OK)
         status = tt_tables_create(&d->tables, comm->n);
-    return status == TUTTI_OK ? tt_replays_open(d) : status;
+    if (status == TUTTI_OK)
+        status = tt_replays_open(d);
+    return status == TUTTI_OK ? tt_watch_begin(d) : status;
 }
 
 tutti_status tt_device_enter(const struct tt_device *device, int *before)
@@ -138,6 +140,7 @@ tutti_status tt_device_open(struct tt_comm *comm)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for device %d of a communicator", number);
     d->dev = dev;
     d->number = number;
+    d->comm = comm;
     comm->device = d; /* what is there of it is closed with the communicator */
     status = tt_device_enter(d, &before);
     if (status != TUTTI_OK)
@@ -169,6 +172,8 @@ void tt_device_close(struct tt_comm *comm)
     struct tt_device *d = comm->device;
     if (d == NULL)
         return;
+    if (d->watched)
+        tt_watch_end(d);
     tt_company_leave(comm);
     comm->device = NULL;
     bool kept = tt_replays_close(d);
@@ -207,7 +212,10 @@ struct span { /* what an argument of a call points to */
 static tutti_status classify(const struct tt_device *d, struct span s, enum tt_dev_kind *kind)
 {
     struct tt_dev_pointer what;
-    if (d->dev->classify(s.pointer, &what) != TT_DEV_OK)
+    enum tt_dev_error error = d->dev->classify(s.pointer, &what);
+    if (error == TT_DEV_BROKEN)
+        return tt_device_broken(d);
+    if (error != TT_DEV_OK)
         return tt_fail(
             TUTTI_INVALID_ARGUMENT, "%s: %s is %p: %s", s.call, s.argument, s.pointer, d->dev->why());
     if (what.kind == TT_DEV_DEVICE && what.device != d->number)
@@ -295,7 +303,10 @@ static tutti_status check_here(struct tt_call *call, const struct tt_device *d)
 {
     const char *name = tt_collectives[call->collective].name;
     int number;
-    if (d->dev->stream_device(call->stream.handle, &number) != TT_DEV_OK)
+    enum tt_dev_error error = d->dev->stream_device(call->stream.handle, &number);
+    if (error == TT_DEV_BROKEN)
+        return tt_device_broken(d);
+    if (error != TT_DEV_OK)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: stream: %s", name, d->dev->why());
     if (number != d->number)
         return tt_fail(TUTTI_INVALID_ARGUMENT,

@@ -39,6 +39,7 @@ struct tt_device_mark { /* pieces of work up to here are over when the gate is s
 };
 
 struct tt_device { /* of a communicator; used by who calls on it */
+    struct tt_comm *comm;
     const struct tt_dev *dev;
     int number;
     tutti_stream worker;
@@ -64,6 +65,9 @@ struct tt_device { /* of a communicator; used by who calls on it */
     uint64_t pieces, passed; /* of work: enqueued; known to be over */
     struct tt_device_mark marks[TT_DEVICE_MARKS];
     uint32_t first_mark, nmarks;
+
+    bool watched; /* by device_watch.c */
+    struct tt_device *next; /* of those */
 };
 
 /* The device that these settings give a communicator; -1: none. */
@@ -91,6 +95,14 @@ tutti_status tt_device_submit(const struct tt_batch *batch);
 
 /* The communicator ends with this, and with the thread's last error. */
 void tt_device_fail(struct tt_comm *comm, tutti_status status);
+
+/* The device has failed: so has the communicator, at all ranks. After the error TT_DEV_BROKEN, or like it. */
+tutti_status tt_device_broken(const struct tt_device *device);
+/* A thread of the process looks whether that is so, from begin to end (device_watch.c). */
+tutti_status tt_watch_begin(struct tt_device *device);
+void tt_watch_end(struct tt_device *device);
+/* Is the host's memory there that these calls have? If not, their communicator has failed. */
+tutti_status tt_watch_memory(const struct tt_batch *batch);
 
 /* All that was enqueued so far is over when this gate has told `done` slices. */
 void tt_device_mark(struct tt_device *device, const struct tt_gate *gate, uint32_t done);

@@ -90,6 +90,8 @@ static void run(struct tt_captured *c)
     }
     tutti_status status = tt_comm_check(calls[0].call.comm);
     if (status == TUTTI_OK)
+        status = tt_watch_memory(&c->batch);
+    if (status == TUTTI_OK)
         status = tt_run(calls, count);
     for (int i = 0; i < count && status != TUTTI_OK; i++) {
         const struct tt_gate *gate = &calls[i].call.staging->gate;
@@ -113,9 +115,8 @@ static bool serve(void *context)
 }
 
 /* Has the device reached one of these? */
-static bool may_begin(void *context, const struct tt_batch *next)
+static bool is_their_turn(const struct tt_replays *home, const struct tt_batch *next)
 {
-    const struct tt_replays *home = context;
     if (next->count == 0 || atomic_load_explicit(&home->live, memory_order_relaxed) == 0)
         return true;
     for (int i = 0; i < next->count; i++) {
@@ -124,6 +125,15 @@ static bool may_begin(void *context, const struct tt_batch *next)
             return true;
     }
     return tt_comm_check(next->calls[0].call.comm) != TUTTI_OK;
+}
+
+/* Calls whose memory is gone have no communicator any more that runs them. */
+static bool may_begin(void *context, const struct tt_batch *next)
+{
+    if (!is_their_turn(context, next))
+        return false;
+    tt_watch_memory(next);
+    return true;
 }
 
 bool tt_replays_run(const struct tt_device *d)

@@ -183,7 +183,14 @@ typedef struct {
  * that one process has on one device, unless those it concerns are in the same group; a capture that another
  * one took turns with. A replay of a communicator that has failed, or was destroyed, runs through at once,
  * with results that mean nothing. The memory that graphs use of a communicator that was destroyed is given
- * back, when they are gone, with the next one that this process makes or destroys on a device. */
+ * back, when they are gone, with the next one that this process makes or destroys on a device.
+ *
+ * Memory that goes too early: cudaFree and its like wait for what is enqueued, so that does calls no harm. A
+ * device that copies from where nothing is any more, as a replay may, fails, and so does the communicator, on
+ * all ranks, with words that name the call (DEVICE_ERROR). So it does when host memory is no longer mapped
+ * as a call begins, or as the device reaches its replay (INVALID_USAGE). Not found out is memory that goes
+ * back to an allocator which keeps it mapped: other data is sent then; nor host memory that is unmapped
+ * while a call runs: that kills the process. */
 typedef struct {
     void *handle;
     int32_t kind;
