@@ -116,6 +116,8 @@ tutti_status tt_replays_open(struct tt_device *device);
 bool tt_replays_close(struct tt_device *device);
 bool tt_replays_live(const struct tt_device *device);
 bool tt_replays_run(const struct tt_device *device);
+/* Until none runs. The worker may still be at the end of one that the stream has passed. */
+void tt_replays_await(const struct tt_device *device);
 /* Those of one communicator that are captured together. They belong to the graph once that retains them, and
  * are dropped before, or never. */
 struct tt_captured;

@@ -17,6 +17,7 @@
  * the end of a graph on a thread that may not call CUDA; so pads that were left are freed when communicators
  * are made or destroyed later. */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/status.h"
@@ -25,6 +26,8 @@
 #include "recorder.h"
 #include "stream.h"
 #include "transports/arena.h"
+
+enum { DESCRIPTION = 128 };
 
 struct tt_captured { /* the calls of one communicator that are captured together */
     struct tt_captured *next;
@@ -79,6 +82,26 @@ static void arrive(void *argument)
         open_gates(c);
 }
 
+/* Another thread runs a call that no stream orders: it must not be joined there. */
+static tutti_status check_alone(struct tt_comm *comm)
+{
+    struct tt_call_record other;
+    char called[DESCRIPTION];
+    uint64_t sequence = comm->transport->completed_by(comm->endpoint, comm->rank);
+    if (!comm->transport->call_of(comm->endpoint, comm->rank, sequence, &other))
+        return TUTTI_OK;
+    struct tt_cause cause = {
+        .status = TUTTI_INVALID_USAGE, .rank = comm->rank, .peer = TT_NONE, .sequence = sequence
+    };
+    snprintf(cause.operation, sizeof cause.operation, "%s", tt_collectives[other.collective].name);
+    tt_record_describe(&other, called, sizeof called);
+    tt_cause_say(&cause,
+        "%s, rank %d: operation %llu, %s, was not on a CUDA stream, and not over, when device %d reached a "
+        "replay of this communicator's calls; legal: the one after the other",
+        comm->name, comm->rank, (unsigned long long)sequence, called, comm->device->number);
+    return tt_comm_fail(comm, &cause);
+}
+
 /* Who ended well has told its gate all slices; the stream may have gone on, and must not be told again. */
 static void run(struct tt_captured *c)
 {
@@ -89,6 +112,8 @@ static void run(struct tt_captured *c)
         calls[i].over = calls[i].suspect = false;
     }
     tutti_status status = tt_comm_check(calls[0].call.comm);
+    if (status == TUTTI_OK)
+        status = check_alone(calls[0].call.comm);
     if (status == TUTTI_OK)
         status = tt_watch_memory(&c->batch);
     if (status == TUTTI_OK)
@@ -140,6 +165,17 @@ bool tt_replays_run(const struct tt_device *d)
 {
     const struct tt_replays *home = d->replays;
     return atomic_load(&home->reached) != NULL || atomic_load(&home->running) != NULL;
+}
+
+void tt_replays_await(const struct tt_device *d)
+{
+    struct tt_wait w;
+    if (!tt_replays_run(d))
+        return;
+    tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
+    while (tt_replays_run(d))
+        tt_wait_idle(&w);
+    tt_wait_awake(&w);
 }
 
 bool tt_replays_live(const struct tt_device *d)
@@ -270,6 +306,7 @@ tutti_status tt_captured_create(struct tt_comm *comm, uint64_t capture, struct t
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to capture a call");
     c->home = home;
     c->capture = capture;
+    tt_recorder_share(comm->recorder);
     atomic_fetch_add(&home->live, 1);
     *captured = c;
     return TUTTI_OK;
@@ -299,12 +336,10 @@ tutti_status tt_captured_gate(struct tt_captured *c, uint32_t slices, struct tt_
     return TUTTI_OK;
 }
 
-/* The recorder's other entries are given out by who calls on the communicator. */
 tutti_status tt_captured_add(struct tt_captured *c, const struct tt_call *call)
 {
     struct tt_call own = *call;
     own.plan = NULL;
-    own.entry = tt_recorder_spare(call->comm->recorder);
     tutti_status status = tt_call_own(&own);
     if (status == TUTTI_OK)
         status = tt_batch_add(&c->batch, &own);

@@ -6,9 +6,10 @@
  * stands, also while the rank hangs: another thread (tutti_query), or another process of the same user
  * (tutti-info --attach), which finds the file among the process's descriptors.
  *
- * A call is entered by the thread that makes it, as queued where it must wait for its turn. The entry of a
- * call that is not over is never given to another. So a queue of more than 256 calls leaves the later ones
- * without; such a call is noted, when it runs, in one spare entry behind the ring. */
+ * A call is entered by the thread that makes it, as queued where it must wait for its turn; the calls of a
+ * graph by who runs them, at each replay. The entry of a call that is not over is never given to another. So
+ * a queue of more than 256 calls leaves the later ones without; such a call is noted, when it runs, in one
+ * spare entry behind the ring. */
 #ifndef TT_RECORDER_H
 #define TT_RECORDER_H
 #include <stdbool.h>
@@ -29,8 +30,6 @@ void tt_recorder_close(struct tt_recorder *recorder);
 void tt_recorder_identify(struct tt_recorder *recorder, uint64_t id);
 
 /* The call is made, and waits for its turn. By the thread that uses the communicator. */
-/* Of calls that run without having been queued by who calls on the communicator. */
-struct tt_entry *tt_recorder_spare(struct tt_recorder *recorder);
 struct tt_entry *tt_recorder_queue(struct tt_recorder *recorder, const struct tt_call *call);
 /* The call runs, as this operation. A call that was not queued is entered now. */
 struct tt_entry *tt_recorder_start(
@@ -42,6 +41,9 @@ void tt_entry_pass(struct tt_entry *entry);
 void tt_entry_drop(struct tt_entry *entry);
 /* Nothing moved for so long, and this peer is waited for (TT_NONE: nobody). */
 void tt_entry_wait(struct tt_entry *entry, int32_t peer, int64_t stalled_ms);
+
+/* From now on calls are also entered by another thread, which runs those of graphs. */
+void tt_recorder_share(struct tt_recorder *recorder);
 
 /* The communicator has ended: keep why, and tell the last calls: to the file that TUTTI_RECORDER_FILE names,
  * and to the log; as an error where this rank found the cause. */

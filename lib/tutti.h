@@ -176,9 +176,10 @@ typedef struct {
  *
  * On a stream that is being captured a call becomes a part of the graph, and each replay is that call once
  * more, with what the buffers hold by then; all ranks replay, or call, alike. A communicator's replays and
- * calls on CUDA streams have one order, that in which they are launched and made, on whatever streams; other
- * calls and replays must not be under way at once. Graphs may hold 256 calls of a communicator at
- * a time (OUT_OF_MEMORY, until some are destroyed). INVALID_USAGE, with nothing captured: a group of which
+ * calls on CUDA streams have one order, that in which they are launched and made, on whatever streams. Other
+ * calls wait for a replay that the device has reached; one that the device reaches while such a call is under
+ * way ends the communicator, on all ranks (INVALID_USAGE). Graphs may hold 256 calls of a communicator at a
+ * time (OUT_OF_MEMORY, until some are destroyed). INVALID_USAGE, with nothing captured: a group of which
  * some streams are in the capture and some are not; a capture that is broken; a call for one of several ranks
  * that one process has on one device, unless those it concerns are in the same group; a capture that another
  * one took turns with. A replay of a communicator that has failed, or was destroyed, runs through at once,

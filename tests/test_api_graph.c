@@ -5,6 +5,8 @@
  * reach the device. The runtime is the stub's (tests/stub): it breaks a capture when anything that cannot be
  * captured is called meanwhile, by any thread; so each capture here shows that nothing was. */
 #include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "graph_rig.h"
 #include "plugin.h"
@@ -216,4 +218,80 @@ Test(api_graph, branches_of_one_graph)
 {
     graph_run("queues=8", 2, RANKS_PROCESSES, fork_capture, NULL, 0);
     graph_run("queues=1", 2, RANKS_PROCESSES, fork_capture, NULL, 0);
+}
+
+/* --- Calls without a stream */
+
+static bool sum_here(struct ranks_me *me, const struct graph_rig *rig, int round)
+{
+    static uint32_t values[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        values[i] = graph_value(me->rank, round, i);
+    if (!ranks_ok(me,
+            tutti_all_reduce(values, values, COUNT, TUTTI_UINT32, TUTTI_SUM, rig->comm, tutti_no_stream()),
+            "here"))
+        return false;
+    memcpy(rig->pinned[round % AT_ONCE][EAGER], values, sizeof values);
+    return graph_is_sum(rig, round, EAGER, 1);
+}
+
+/* A replay that waits for its peer has been reached: the call after it has to wait, too. */
+static void call_after(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    void *runnable = graph_capture_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
+    for (int round = 0; round < 10; round++) {
+        ranks_at(me, "round %d", round);
+        graph_give(&rig, round, rig.streams[0]);
+        if (me->rank == round % me->n)
+            ranks_sleep_us(20000);
+        graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+        graph_fetch(&rig, round, REDUCED, rig.streams[0]);
+        ranks_sleep_us(10000); /* the device reaches it */
+        if (!sum_here(me, &rig, round))
+            return;
+        graph_settle(&rig);
+        graph_is_sum(&rig, round, REDUCED, 1);
+    }
+    graph_fine(&rig, rig.dev->runnable_destroy(runnable));
+    ranks_part(me, rig.comm);
+}
+
+Test(api_graph, calls_without_a_stream_wait_for_replays)
+{
+    graph_run("queues=8", 2, RANKS_PROCESSES, call_after, NULL, 0);
+}
+
+/* Every replay is in the recorder, as the calls that it is. */
+static void count_calls(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    static char json[1 << 20];
+    unsigned long long calls = 0;
+    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    void *runnable = graph_capture_three(&rig, rig.streams[0]);
+    for (int round = 0; round < 20; round++) {
+        graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+        graph_reduce(&rig, GIVEN, EAGER, rig.streams[1]);
+    }
+    graph_settle(&rig);
+    ranks_meet(me);
+    tutti_query(rig.comm, "recorder json", json, sizeof json);
+    const char *found = strstr(json, "\"calls\": ");
+    ranks_expect(me, found != NULL && sscanf(found, "\"calls\": %llu", &calls) == 1, "%.200s", json);
+    ranks_expect(me, calls == 20 * 4 + 20, "%llu calls", calls);
+    int gathered = 0;
+    for (const char *at = json; (at = strstr(at, "\"collective\": \"all_gather\"")) != NULL; at++)
+        gathered++;
+    ranks_expect(me, gathered == 20, "%d all_gathers", gathered);
+    graph_fine(&rig, rig.dev->runnable_destroy(runnable));
+    ranks_part(me, rig.comm);
+}
+
+Test(api_graph, replays_are_recorded)
+{
+    graph_run("queues=8", 2, RANKS_PROCESSES, count_calls, NULL, 0);
 }

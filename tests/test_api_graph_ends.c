@@ -1,6 +1,7 @@
 /* test_api_graph_ends.c: what ends around graphs: the communicator, a peer, the graph itself, the room for
  * calls; and captures that are refused. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -235,6 +236,44 @@ Test(api_graph_ends, refusals)
 {
     plugin_must_be_stub();
     graph_run("queues=8", 2, RANKS_PROCESSES, refuse, NULL, 0);
+}
+
+/* A replay that is reached while a call that no stream orders is under way. */
+static void *open_soon(void *word)
+{
+    ranks_sleep_us(50000);
+    __atomic_store_n((uint32_t *)word, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static void overlap(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    pthread_t thread;
+    static uint32_t values[COUNT];
+    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    void *runnable = graph_capture_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
+    if (me->rank == 0) {
+        graph_fine(&rig, rig.dev->wait_word(rig.streams[0], rig.word, 1));
+        graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+        pthread_create(&thread, NULL, open_soon, rig.word);
+        tutti_status status =
+            tutti_all_reduce(values, values, COUNT, TUTTI_UINT32, TUTTI_SUM, rig.comm, tutti_no_stream());
+        ranks_expect(me, status == TUTTI_INVALID_USAGE, "status %d", status);
+        pthread_join(thread, NULL);
+    }
+    for (int ms = 0; ms < TRIES && tutti_comm_state(rig.comm) == TUTTI_OK; ms++)
+        ranks_sleep_us(1000);
+    ranks_same_error(
+        me, rig.comm, TUTTI_INVALID_USAGE, "operation 0, all_reduce of 5000 uint32|replay|legal");
+    drains(&rig, rig.streams[0], "reached during a call");
+    ranks_ok(me, tutti_comm_destroy(rig.comm), "tutti_comm_destroy");
+}
+
+Test(api_graph_ends, a_replay_during_another_call)
+{
+    graph_run("queues=8", 2, RANKS_PROCESSES, overlap, NULL, 0);
 }
 
 /* The device fails in the middle of a captured call: the communicator ends, and what is in the graph by then
