@@ -56,14 +56,21 @@ static tutti_status run_again(const struct tt_quick *q, const struct tt_lane *la
     return status == TUTTI_OK ? tt_run(&pending, 1) : status;
 }
 
+static tutti_status add_again(const struct tt_quick *q)
+{
+    struct tt_call known;
+    tt_lane_call(q, &known);
+    return tt_group_add(&known);
+}
+
 /* The short way, the way that is known, or the long one. */
 static tutti_status call(const struct tt_quick *q)
 {
     struct tt_lane *lane = tt_lane_find(q);
     bool straight = lane != NULL && tt_lane_is_straight(lane, q);
     if (tt_group_open()) {
-        if (straight && tt_collectives[q->collective].p2p && tt_group_add_quick(q))
-            return TUTTI_OK;
+        if (lane != NULL && tt_collectives[q->collective].p2p)
+            return straight && tt_group_add_quick(q) ? TUTTI_OK : add_again(q);
     } else if (lane != NULL) {
         return straight ? tt_straight_run(q, lane) : run_again(q, lane);
     }

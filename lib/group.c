@@ -179,7 +179,8 @@ static tutti_status run_calls(struct tt_batch *batch)
     }
     tutti_status status = tt_run(batch->calls, batch->count);
     for (int i = 0; i < batch->count && status == TUTTI_OK; i++)
-        if (tt_collectives[batch->calls[i].call.collective].p2p && batch->calls[i].op != NULL)
+        if (tt_collectives[batch->calls[i].call.collective].p2p && batch->calls[i].op != NULL &&
+            batch->calls[i].call.lane == NULL)
             tt_lane_learn(&batch->calls[i].call, batch->calls[i].op);
     return status;
 }

@@ -261,8 +261,7 @@ void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
 void tt_lane_call(const struct tt_quick *q, struct tt_call *call)
 {
     const struct tt_comm *comm = tt_handle_peek(q->comm);
-    *call = tt_lane_at(comm, tt_lane_what(q), q->count)->call;
-    call->lane = NULL; /* which another call may have before this one runs */
+    *call = tt_lane_at(comm, tt_lane_what(q), q->count)->call; /* whose lane stays until the group has run */
     call->send = q->send;
     call->recv = q->recv;
 }
