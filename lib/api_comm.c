@@ -131,7 +131,8 @@ tutti_status tutti_comm_destroy(tutti_comm *comm)
     struct tt_comm *c = tt_handle_take(comm);
     if (c == NULL)
         return TUTTI_INVALID_ARGUMENT;
-    if (atomic_load(&c->queued) > 0 || (c->device != NULL && tt_replays_run(c->device)))
+    bool busy = atomic_load(&c->queued) > 0 || (c->device != NULL && tt_replays_run(c->device));
+    if (busy && (c->device == NULL || !tt_device_settle(c)))
         end(c, "destroy", "destroyed, with calls in streams,");
     tt_comm_let_go(c);
     return TUTTI_OK;

@@ -167,6 +167,24 @@ static bool is_drained(const struct tt_device *d)
     return over;
 }
 
+bool tt_device_settle(const struct tt_comm *comm)
+{
+    const struct tt_device *d = comm->device;
+    int64_t until = tt_deadline_ns(DRAIN_MS);
+    struct tt_wait w;
+    bool over = false;
+    if (!d->chained || d->dev->event_query(d->chain) != TT_DEV_OK)
+        return false;
+    tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
+    while (!over && tt_now_ns() < until) {
+        over = atomic_load(&comm->queued) == 0 && !tt_replays_run(d);
+        if (!over)
+            tt_wait_idle(&w);
+    }
+    tt_wait_awake(&w);
+    return over;
+}
+
 void tt_device_close(struct tt_comm *comm)
 {
     struct tt_device *d = comm->device;

@@ -471,3 +471,25 @@ Test(api_device_faults, bad_arguments)
     setenv("STUB_GPU", "devices=2", 1);
     ranks_run(&(struct ranks_plan){ .n = 2, .run = argue });
 }
+
+/* --- Who has seen its stream pass the last call destroys: its peers, still at that call, lose nothing. */
+
+static void leave_at_once(struct ranks_me *me)
+{
+    struct desk d;
+    for (int i = 0; i < 40; i++) {
+        ranks_at(me, "round %d", i);
+        if (!sit_down(me, &d, 0, 20000))
+            return;
+        ranks_delay(me, 300);
+        ranks_ok(me, sum(&d), "all_reduce");
+        fine(me, &d, d.dev->stream_sync(d.stream), "sync");
+        ranks_ok(me, tutti_comm_state(d.comm), "state");
+        get_up(&d);
+    }
+}
+
+Test(api_device_faults, destroyed_when_the_stream_has_passed)
+{
+    ranks_run(&(struct ranks_plan){ .n = 4, .run = leave_at_once });
+}
