@@ -21,11 +21,12 @@
 #include "recorder_file.h"
 #include "transports/arena.h"
 
+#define SHARED UINT64_MAX
 enum { TOLD_ON_ERROR = 16, PATH_BYTES = 512 };
 
 struct tt_recorder {
     struct tt_recorder_part *part;
-    bool shared; /* two threads enter calls */
+    uint64_t calls; /* SHARED: two threads enter them, and count in `part` alone */
     uint32_t index;
     uint32_t generation; /* of the process that made it */
 };
@@ -223,16 +224,16 @@ static void describe(struct tt_entry *e, const struct tt_call *call, unsigned al
 }
 
 /* The entry of the next call and its number; the spare one and 0 where the call 256 calls ago is not over. */
-static struct tt_entry *next_entry(struct tt_recorder *r, uint64_t *number)
+static inline struct tt_entry *next_entry(struct tt_recorder *r, uint64_t *number)
 {
-    _Atomic uint64_t *calls = &r->part->calls;
-    uint64_t before = r->shared ? atomic_fetch_add_explicit(calls, 1, memory_order_relaxed)
-                                : atomic_load_explicit(calls, memory_order_relaxed);
-    *number = before + 1;
-    if (!r->shared)
-        atomic_store_explicit(calls, *number, memory_order_relaxed);
+    uint64_t before = r->calls;
+    if (before != SHARED)
+        atomic_store_explicit(&r->part->calls, r->calls = before + 1, memory_order_relaxed);
+    else
+        before = atomic_fetch_add_explicit(&r->part->calls, 1, memory_order_relaxed);
     struct tt_entry *e = &r->part->ring[before % TT_RECORDER_RING];
     enum tt_entry_state state = state_of(e);
+    *number = before + 1;
     if (state != TT_ENTRY_QUEUED && state != TT_ENTRY_RUNNING)
         return e;
     *number = 0;
@@ -241,7 +242,7 @@ static struct tt_entry *next_entry(struct tt_recorder *r, uint64_t *number)
 
 void tt_recorder_share(struct tt_recorder *r)
 {
-    r->shared = true;
+    r->calls = SHARED;
 }
 
 struct tt_entry *tt_recorder_queue(struct tt_recorder *r, const struct tt_call *call)
