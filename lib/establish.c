@@ -12,6 +12,7 @@
 
 struct joining { /* what a rank tells the others */
     int32_t status, domain;
+    struct tt_cores cores;
     uint8_t address[TT_ADDRESS_BYTES];
 };
 _Static_assert(sizeof(struct joining) == TT_JOINING_BYTES, "as comm.h says");
@@ -24,7 +25,8 @@ static tutti_status failure_of(int rank, int32_t status)
 
 void *tt_comm_room(int n)
 {
-    void *room = calloc((size_t)n, sizeof(struct joining) + TT_ADDRESS_BYTES + sizeof(int32_t));
+    void *room = calloc(
+        (size_t)n, sizeof(struct joining) + TT_ADDRESS_BYTES + sizeof(int32_t) + sizeof(struct tt_cores));
     if (room == NULL)
         tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", n);
     return room;
@@ -63,12 +65,15 @@ tutti_status tt_comm_domain(const struct tt_settings *settings, int n, int rank,
 static tutti_status connect_all(
     struct tt_comm *comm, const struct joining *all, uint8_t *addresses, int32_t *domain_of)
 {
+    struct tt_cores *cores = (struct tt_cores *)(void *)(domain_of + comm->n);
     for (int r = 0; r < comm->n; r++) {
         domain_of[r] = all[r].domain;
+        cores[r] = all[r].cores;
         if (all[r].status != TUTTI_OK)
             return failure_of(r, all[r].status);
         memcpy(addresses + (size_t)r * TT_ADDRESS_BYTES, all[r].address, TT_ADDRESS_BYTES);
     }
+    comm->wait_policy = tt_wait_policy_on(comm->n, tt_cores_together(cores, comm->n));
     return tt_comm_connect(comm, addresses, domain_of);
 }
 
@@ -84,7 +89,7 @@ tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settin
     const tutti_config *config, const int32_t *domain, tt_exchange_fn exchange, void *context, void *room,
     tutti_comm **comm)
 {
-    struct joining mine = { .domain = domain != NULL ? *domain : -1 }, *all = room;
+    struct joining mine = { .domain = domain != NULL ? *domain : -1, .cores = tt_cores_mine() }, *all = room;
     uint8_t *addresses = (uint8_t *)(all + n);
     struct tt_comm *made = NULL;
     tutti_comm *handle = NULL;

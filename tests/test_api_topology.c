@@ -3,9 +3,12 @@
  *
  * The matrix (test_api_matrix.c) has these algorithms over counts and types. */
 #include <criterion/criterion.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "comm.h"
+#include "handle.h"
 #include "ranks.h"
 
 TestSuite(api_topology, .timeout = 120);
@@ -124,4 +127,46 @@ static void questions(struct ranks_me *me)
 Test(api_topology, questions)
 {
     ranks_run(&(struct ranks_plan){ .n = 1, .run = questions });
+}
+
+/* --- Cores: a rank that a launcher has bound sees only its own. */
+
+static void bind_to(int k)
+{
+    cpu_set_t mine, one;
+    int core = -1;
+    sched_getaffinity(0, sizeof mine, &mine);
+    for (int seen = -1; seen < k; seen += CPU_ISSET(core, &mine) != 0)
+        core++;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    sched_setaffinity(0, sizeof one, &one);
+}
+
+static void bound(struct ranks_me *me)
+{
+    const bool apart = *(const bool *)me->context;
+    bind_to(apart ? me->rank : 0);
+    tutti_comm *comm = ranks_join(me, NULL), *child = NULL;
+    if (comm == NULL)
+        return;
+    ranks_expect(me, (tt_handle_find(comm)->wait_policy.spins > 0) == apart,
+        "ranks on cores of their own spin, and those on one do not");
+    if (ranks_ok(me, tutti_comm_split(comm, 0, 0, NULL, &child), "split"))
+        ranks_expect(me, (tt_handle_find(child)->wait_policy.spins > 0) == apart, "a child knows as much");
+    ranks_part(me, child);
+    ranks_part(me, comm);
+}
+
+Test(api_topology, ranks_bound_to_cores)
+{
+    static const bool apart[] = { false, true };
+    cpu_set_t mine;
+    sched_getaffinity(0, sizeof mine, &mine);
+    if (CPU_COUNT(&mine) < 2)
+        cr_skip_test("two ranks cannot have a core each here");
+    for (int i = 0; i < 2; i++)
+        for (int kind = RANKS_PROCESSES; kind <= RANKS_THREADS; kind++)
+            ranks_run(&(struct ranks_plan){
+                .n = 2, .kind = (enum ranks_kind)kind, .run = bound, .context = &apart[i] });
 }

@@ -14,6 +14,8 @@
 #include "base/wait.h"
 
 enum { PATH_BYTES = 4096, FILE_BYTES = 8192, CPUS_MAX = 1 << 20 };
+#define FNV_BASIS 2166136261u /* FNV-1a */
+#define FNV_PRIME 16777619u
 
 static bool read_text(const char *path, char *text, size_t bytes)
 {
@@ -99,19 +101,25 @@ int tt_cores_quota(const char *root, const char *groups, int cores)
 }
 
 /* The kernel refuses a set that is too short for its machine, so the set grows until it fits. */
-static int affinity(void)
+struct tt_cores tt_cores_mine(void)
 {
     for (int cpus = 1024; cpus <= CPUS_MAX; cpus *= 2) {
         cpu_set_t *set = CPU_ALLOC((size_t)cpus);
         size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
         if (set == NULL)
             break;
-        int granted = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
+        CPU_ZERO_S(bytes, set);
+        struct tt_cores mine = { 0, FNV_BASIS };
+        if (sched_getaffinity(0, bytes, set) == 0)
+            mine.count = (uint32_t)CPU_COUNT_S(bytes, set);
+        for (int cpu = 0; mine.count > 0 && cpu < cpus; cpu++)
+            if (CPU_ISSET_S((size_t)cpu, bytes, set))
+                mine.which = (mine.which ^ (uint32_t)cpu) * FNV_PRIME;
         CPU_FREE(set);
-        if (granted > 0)
-            return granted;
+        if (mine.count > 0)
+            return mine;
     }
-    return 1;
+    return (struct tt_cores){ .count = 1 };
 }
 
 static int within_quota(int cores)
@@ -128,7 +136,7 @@ int tt_cores_granted(void)
     int cores = atomic_load_explicit(&known, memory_order_relaxed);
     if (cores > 0)
         return cores;
-    cores = within_quota(affinity());
+    cores = within_quota((int)tt_cores_mine().count);
     atomic_store_explicit(&known, cores, memory_order_relaxed);
     return cores;
 }
@@ -143,4 +151,20 @@ int tt_cores_machine(void)
     cores = within_quota(online > 0 && online < CPUS_MAX ? (int)online : 1);
     atomic_store_explicit(&known, cores, memory_order_relaxed);
     return cores;
+}
+
+static bool is_new(const struct tt_cores *cores, int i)
+{
+    for (int before = 0; before < i; before++)
+        if (cores[before].which == cores[i].which)
+            return false;
+    return true;
+}
+
+int tt_cores_together(const struct tt_cores *cores, int n)
+{
+    uint64_t sum = 0, machine = (uint64_t)tt_cores_machine();
+    for (int i = 0; i < n; i++)
+        sum += is_new(cores, i) ? cores[i].count : 0;
+    return (int)(sum < machine ? sum : machine);
 }

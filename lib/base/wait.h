@@ -57,9 +57,18 @@ struct tt_wait_policy {
     uint32_t spins; /* polls before yielding */
     uint32_t yield_us; /* yielding before sleeping */
 };
-/* `ranks` = how many ranks share this host. Cores: what affinity and the cgroup's quota grant. */
+/* `ranks` = how many ranks share these cores; by default, what affinity and the cgroup's quota grant here. */
+struct tt_wait_policy tt_wait_policy_on(int ranks, int cores);
 struct tt_wait_policy tt_wait_policy_for(int ranks);
 int tt_cores_granted(void);
+struct tt_cores { /* that a rank may run on, by its affinity */
+    uint32_t count;
+    uint32_t which; /* a hash of their numbers */
+};
+struct tt_cores tt_cores_mine(void);
+/* How many cores these ranks have together: launchers bind each to some of its own. Sets that differ are
+ * taken to have none in common, as binding makes them. */
+int tt_cores_together(const struct tt_cores *cores, int n);
 /* The same of all that may run here, wherever this process is bound. */
 int tt_cores_machine(void);
 /* At most `cores`: what the cgroups in `groups` (as in /proc/self/cgroup), mounted at `root`, grant. */
