@@ -218,7 +218,13 @@ Test(bootstrap_agreed, child_does_not_keep_the_port)
     }
     start_all(calls, &bytes);
     expect_met(calls);
-    cr_expect_lt(tt_net_connect(&id.nets[0], PATIENCE_MS), 0, "somebody still listens");
+    int s = tt_net_connect(&id.nets[0], PATIENCE_MS);
+    for (int tries = 0; s >= 0 && tries < 40; tries++) { /* rank 0 may close it a moment after all have met */
+        close(s);
+        tt_sleep_ms(50);
+        s = tt_net_connect(&id.nets[0], PATIENCE_MS);
+    }
+    cr_expect_lt(s, 0, "somebody still listens");
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
 }

@@ -438,7 +438,7 @@ static void race(struct ranks_me *me)
     pthread_t thread;
     uint64_t seen = 0;
     pthread_create(&thread, NULL, call_often, &asking);
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 1000 || seen < 1000; i++) { /* the thread may begin late */
         char *json = ask(comm, "recorder json");
         ranks_expect(me, json_is_one(json), "not JSON: %.300s", json);
         for (const char *at = strstr(json, "{\"collective\""); at != NULL;
@@ -452,7 +452,6 @@ static void race(struct ranks_me *me)
     }
     atomic_store(&over, true);
     pthread_join(thread, NULL);
-    ranks_expect(me, seen > 1000, "only %llu entries were seen", (unsigned long long)seen);
     ranks_part(me, comm);
 }
 
