@@ -3,6 +3,7 @@
  * Every function is called, with what Tutti relies on: bytes that arrive, order, what is still under way, who
  * sees which word. tests/test_stub*.c asks the same of the stub, and more than a device can be asked; this is
  * what tells whether a device keeps it, too. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -429,6 +430,45 @@ static void external_events(struct gpu_me *me)
     }
 }
 
+/* What lib/device_watch.c relies on: a thread that has enqueued nothing, and is in no capture, asks about the
+ * default stream of its own, and is told that the device has failed. */
+static void *ask_until_broken(void *argument)
+{
+    struct gpu_me *me = argument;
+    struct tt_dev_capture capture;
+    double began = gpu_seconds(), took = 0;
+    gpu_fine(me, me->dev->use(me->device), "use");
+    while (took < 5 && me->dev->stream_capture(TT_DEV_STREAM_PER_THREAD, &capture) != TT_DEV_BROKEN) {
+        usleep(1000);
+        took = gpu_seconds() - began;
+    }
+    gpu_number(me, "told_after_ms", 1e3 * took);
+    gpu_expect(me, took < 5, "stream_capture tells nothing of a device that has failed");
+    return NULL;
+}
+
+/* A graph copies from memory that is gone; so much that no allocator keeps it mapped. */
+static void failure_is_told(struct gpu_me *me)
+{
+    enum { MUCH = 256 << 20 };
+    void *graph, *runnable;
+    pthread_t thread;
+    gpu_fine(me, me->dev->use(me->device), "use");
+    void *stream = gpu_stream(me), *gone = gpu_alloc(me, TT_DEV_DEVICE, MUCH);
+    uint8_t *to = gpu_alloc(me, TT_DEV_DEVICE, BYTES);
+    gpu_fine(me, me->dev->capture_begin(stream), "capture_begin");
+    gpu_fine(me, me->dev->copy(to, gone, BYTES, stream), "copy");
+    gpu_fine(me, me->dev->capture_end(stream, &graph), "capture_end");
+    gpu_fine(me, me->dev->graph_instantiate(graph, &runnable), "graph_instantiate");
+    gpu_fine(me, me->dev->free(gone), "free");
+    enum tt_dev_error error = me->dev->graph_launch(runnable, stream);
+    if (error != TT_DEV_OK)
+        gpu_skip(me, "the graph is not launched without its memory: %s", me->dev->why());
+    gpu_expect(me, pthread_create(&thread, NULL, ask_until_broken, me) == 0, "no thread");
+    pthread_join(thread, NULL);
+    gpu_expect(me, me->dev->stream_sync(stream) == TT_DEV_BROKEN, "stream_sync tells nothing of it");
+}
+
 /* --- Segments: side 0 owns one, side 1 maps it. */
 
 static void segments(struct gpu_me *me)
@@ -518,6 +558,7 @@ int main(int argc, char **argv)
         { "kernels", 1, kernels },
         { "graphs", 1, graphs },
         { "external_events", 1, external_events },
+        { "failure_is_told", 1, failure_is_told },
         { "segments", 2, segments },
         { "segment_words", 2, segment_words },
     };
