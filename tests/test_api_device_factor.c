@@ -19,6 +19,7 @@ struct desk {
     struct graph_rig rig;
     uint8_t *scalars[KINDS]; /* device, managed, pinned: two factors in each */
     uint8_t *factors; /* pinned: what the stream writes there */
+    int most; /* elements of a vector; else all that there is room for */
 };
 
 static bool sit_down(struct ranks_me *me, struct desk *d)
@@ -34,7 +35,14 @@ static bool sit_down(struct ranks_me *me, struct desk *d)
     for (int k = 0; k < ON_HOST; k++)
         d->scalars[k] = memory[k];
     d->factors = memory[ON_HOST];
+    d->most = BYTES;
     return good;
+}
+
+static int length(const struct desk *d, tutti_type type)
+{
+    int room = BYTES / (int)tutti_type_bytes(type);
+    return room < d->most ? room : d->most;
 }
 
 /* 1, 2 or 4, another one in each round; the second one of a round is another one, too. Three ranks sum to 7
@@ -113,7 +121,7 @@ static void enqueue(struct desk *d, tutti_type type, int round)
 {
     const struct graph_rig *rig = &d->rig;
     void *stream = rig->streams[0];
-    int kind = (round + rig->me->rank) % KINDS, count = BYTES / (int)tutti_type_bytes(type), n = rig->me->n;
+    int kind = (round + rig->me->rank) % KINDS, count = length(d, type), n = rig->me->n;
     bool in_place = round / SHAPES % 2 == 1;
     uint8_t own[8], *scalar = kind == ON_HOST ? own : d->scalars[kind];
     void *send = rig->device[GIVEN], *recv = in_place ? send : rig->device[REDUCED];
@@ -142,7 +150,7 @@ static void enqueue(struct desk *d, tutti_type type, int round)
 
 static void check_round(const struct desk *d, tutti_type type, int round)
 {
-    int n = d->rig.me->n, rank = d->rig.me->rank, count = BYTES / (int)tutti_type_bytes(type);
+    int n = d->rig.me->n, rank = d->rig.me->rank, count = length(d, type);
     if (round % SHAPES == REDUCE_SCATTER)
         check(d, type, round, 0, REDUCED, rank * (count / n), count / n);
     else if (round % SHAPES == ALL_REDUCE || round % n == rank)
@@ -171,6 +179,31 @@ Test(api_device_factor, types)
     graph_run("queues=8,copy_delay=200,one_address=0", 2, RANKS_PROCESSES, all_types, NULL, 0);
     graph_run("queues=1", 3, RANKS_PROCESSES, all_types, NULL, 0);
     graph_run("queues=2,devices=3", 3, RANKS_THREADS, all_types, NULL, 0);
+}
+
+/* Nothing, less than a block for each rank, and what no rank's share of is even; more ranks than cores. */
+static void few_elements(struct ranks_me *me)
+{
+    static const int lengths[] = { 0, 1, 2, 4, 7, 0 };
+    struct desk d;
+    if (!sit_down(me, &d))
+        return;
+    for (int round = 0; round < 18 * SHAPES; round += AT_ONCE) {
+        d.most = lengths[round / AT_ONCE % 6];
+        for (int k = 0; k < AT_ONCE; k++)
+            enqueue(&d, TUTTI_INT32, round + k);
+        graph_settle(&d.rig);
+        for (int k = 0; k < AT_ONCE; k++)
+            check_round(&d, TUTTI_INT32, round + k);
+    }
+    ranks_part(me, d.rig.comm);
+}
+
+Test(api_device_factor, few_elements)
+{
+    graph_run("queues=8", 1, RANKS_PROCESSES, few_elements, NULL, 0);
+    graph_run("queues=1", 3, RANKS_PROCESSES, few_elements, NULL, 0);
+    graph_run("queues=2,copy_delay=100", 5, RANKS_PROCESSES, few_elements, NULL, 0);
 }
 
 /* --- Groups and programs: two calls with factors of their own, each written on the call's own stream. */
