@@ -1,6 +1,7 @@
 /* api_comm.c: the public functions about communicators and memory, but for making them (init.c, split.c). */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "attempt.h"
 #include "base/status.h"
@@ -111,6 +112,16 @@ static void end(struct tt_comm *c, const char *operation, const char *text)
     tt_comm_fail(c, &cause);
 }
 
+/* A child of fork has the mapping in which all ranks meet, and would end it for them. */
+static tutti_status check_process(const struct tt_comm *c, const char *name)
+{
+    if (c->process == getpid())
+        return TUTTI_OK;
+    return tt_fail(TUTTI_INVALID_USAGE,
+        "%s: %s belongs to process %ld, which forked this one; legal: communicators that this one made", name,
+        c->name, (long)c->process);
+}
+
 tutti_status tutti_comm_abort(tutti_comm *comm)
 {
     if (tt_attempt_abort(comm))
@@ -118,8 +129,10 @@ tutti_status tutti_comm_abort(tutti_comm *comm)
     struct tt_comm *c = tt_handle_find(comm);
     if (c == NULL)
         return TUTTI_INVALID_ARGUMENT;
-    end(c, "abort", "aborted");
-    return TUTTI_OK;
+    tutti_status status = check_process(c, "abort");
+    if (status == TUTTI_OK)
+        end(c, "abort", "aborted");
+    return status;
 }
 
 tutti_status tutti_comm_destroy(tutti_comm *comm)
@@ -128,9 +141,13 @@ tutti_status tutti_comm_destroy(tutti_comm *comm)
         return tt_group_note(tt_fail(TUTTI_INVALID_USAGE, "destroy: not inside a group"));
     if (tt_attempt_destroy(comm))
         return TUTTI_OK;
-    struct tt_comm *c = tt_handle_take(comm);
+    struct tt_comm *c = tt_handle_find(comm);
     if (c == NULL)
         return TUTTI_INVALID_ARGUMENT;
+    tutti_status status = check_process(c, "destroy");
+    if (status != TUTTI_OK)
+        return status;
+    tt_handle_take(comm);
     bool busy = atomic_load(&c->queued) > 0 || (c->device != NULL && tt_replays_run(c->device));
     if (busy && (c->device == NULL || !tt_device_settle(c)))
         end(c, "destroy", "destroyed, with calls in streams,");

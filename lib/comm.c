@@ -169,6 +169,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     if (c == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator");
     c->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed);
+    c->process = getpid();
     c->n = n;
     c->rank = rank;
     c->settings = *settings;

@@ -4,7 +4,8 @@
  * worker behind it, which must not ask CUDA, would wait for as long as the device might need. So one thread
  * of the process, which nobody waits for, asks each device that has calls under way, ten times a second. The
  * question is one that neither waits nor disturbs a capture. What it finds ends the communicator, on all
- * ranks; their gates are opened as ever.
+ * ranks; their gates are opened as ever. A fork does not wait for the lock, which is held while CUDA is
+ * asked: a child begins with a new one, as it can use none of the communicators that are watched.
  *
  * Host memory is used where it lies, by the worker, whom a page that is gone would kill. It is looked at when
  * the call begins, which for a replay is when the device has reached it. */
@@ -100,26 +101,16 @@ static void *run(void *argument)
 
 /* --- Who is watched */
 
-static void before_fork(void)
-{
-    pthread_mutex_lock(&watch.lock);
-}
-
-static void after_fork_in_parent(void)
-{
-    pthread_mutex_unlock(&watch.lock);
-}
-
 /* The thread stayed behind, and so did the devices. */
-static void after_fork_in_child(void)
+static void begin_anew(void)
 {
     watch.first = NULL;
-    pthread_mutex_unlock(&watch.lock);
+    pthread_mutex_init(&watch.lock, NULL);
 }
 
 static void heed_forks(void)
 {
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    pthread_atfork(NULL, NULL, begin_anew);
 }
 
 tutti_status tt_watch_begin(struct tt_device *d)
@@ -178,8 +169,7 @@ static tutti_status lose_memory(const struct tt_call *call, int side, const void
     snprintf(cause.operation, sizeof cause.operation, "%s", tt_collectives[call->collective].name);
     tt_call_describe(call, called, sizeof called);
     tt_cause_say(&cause,
-        "%s, rank %d: %s: %s is %p, and its %llu bytes are not mapped any more; legal: host memory that "
-        "stays "
+        "%s, rank %d: %s: %s is %p, and its %llu bytes are not mapped any more; legal: host memory stays "
         "until the stream has passed the call, and that of a graph until the graph is destroyed",
         call->comm->name, call->comm->rank, called, side == TT_IN ? "send" : "recv", pointer,
         (unsigned long long)bytes);

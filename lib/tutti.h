@@ -32,9 +32,8 @@
  * Threads. Every function may be called from any thread. One communicator is used by one thread at a time
  * (the threads of streams do not count), except tutti_comm_abort, tutti_comm_state, tutti_comm_get_error and
  * tutti_query of the "recorder", which any thread may call at any moment before tutti_comm_destroy.
- * A stream may be used by any number of
- * threads. Groups and last errors belong to the thread. A process that was forked can use none of the
- * communicators and streams that were made before.
+ * A stream may be used by any number of threads. Groups and last errors belong to the thread. A process that
+ * was forked can use none of the communicators and streams that were made before.
  *
  * Errors. Every call checks its arguments first; on TUTTI_INVALID_ARGUMENT, TUTTI_INVALID_USAGE,
  * TUTTI_UNSUPPORTED and TUTTI_OUT_OF_MEMORY nothing was done at this rank and the communicator goes on.
@@ -302,14 +301,14 @@ tutti_status tutti_comm_get_error(const tutti_comm *comm, tutti_error *error);
 tutti_status tutti_comm_finalize(tutti_comm *comm);
 
 /* End the communicator on all ranks with TUTTI_ABORTED, unless it ended before; wakes every wait. Local,
- * bounded, any thread; frees nothing. Errors: INVALID_ARGUMENT. */
+ * bounded, any thread; frees nothing. Errors: INVALID_ARGUMENT, INVALID_USAGE (made before a fork). */
 tutti_status tutti_comm_abort(tutti_comm *comm);
 
 /* Local, never waits for others; then the handle is dead, and using it is an INVALID_ARGUMENT. A rank that
  * destroys its end while others still need it makes them fail with PEER_LOST. Calls that are still in streams
  * are aborted, on all ranks; when it returns no stream touches their buffers any more (a group that has begun
  * is waited for; its calls on other communicators go on). Errors: INVALID_ARGUMENT, INVALID_USAGE (inside a
- * group). */
+ * group; made before a fork, as where a child's language cleans up: nobody else is harmed). */
 tutti_status tutti_comm_destroy(tutti_comm *comm);
 
 /* ---- Memory ---- */

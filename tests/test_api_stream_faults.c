@@ -344,8 +344,9 @@ Test(api_stream_faults, a_process_ends_with_streams)
     ranks_run(&(struct ranks_plan){ .n = 2, .run = leave_streams, .limit_s = 20 });
 }
 
-/* In the child the old streams are refused, nothing hangs, and it can have streams of its own. */
-static int use_in_child(tutti_stream old)
+/* In the child what is old is refused and nothing hangs; what the parent has queued goes on, and the child
+ * can have streams of its own. */
+static int use_in_child(tutti_comm *parents, tutti_stream old)
 {
     tutti_comm *comm;
     tutti_stream stream;
@@ -356,6 +357,11 @@ static int use_in_child(tutti_stream old)
         return 1;
     if (strstr(tutti_get_last_error(NULL), "fork") == NULL)
         return 2;
+    if (tutti_comm_abort(parents) != TUTTI_INVALID_USAGE ||
+        tutti_comm_destroy(parents) != TUTTI_INVALID_USAGE)
+        return 7;
+    if (strstr(tutti_get_last_error(NULL), "fork") == NULL)
+        return 8;
     if (tutti_comm_init_all(1, NULL, NULL, &comm) != TUTTI_OK || tutti_stream_create(&stream) != TUTTI_OK)
         return 3;
     if (sum(&value, comm, old) != TUTTI_INVALID_USAGE || sum(&value, comm, stream) != TUTTI_OK)
@@ -378,7 +384,7 @@ static void forks(struct ranks_me *me)
     ranks_at(me, "rank %d: forks while calls are queued", me->rank);
     pid_t child = fork();
     if (child == 0)
-        _exit(use_in_child(stream));
+        _exit(use_in_child(comm, stream));
     ranks_expect(me, waitpid(child, &outcome, 0) == child && WIFEXITED(outcome) && WEXITSTATUS(outcome) == 0,
         "the child ended with 0x%x", outcome);
     ranks_ok(me, tutti_stream_destroy(stream), "tutti_stream_destroy");
