@@ -23,14 +23,23 @@ static void drains(const struct graph_rig *rig, void *stream, const char *what)
     ranks_expect(rig->me, error == TT_DEV_OK, "%s: the stream is not through", what);
 }
 
+/* A graph that was replayed once, which is as ever; NULL if it was not to be had. */
+static void *replay_once(struct ranks_me *me, struct graph_rig *rig)
+{
+    if (!graph_rig_make(me, rig) || !graph_rig_join(rig))
+        return NULL;
+    void *runnable = graph_capture_three(rig, rig->streams[0]);
+    graph_fine(rig, rig->dev->graph_launch(runnable, rig->streams[0]));
+    graph_settle(rig);
+    return runnable;
+}
+
 static void abort_replay(struct ranks_me *me)
 {
     struct graph_rig rig;
-    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+    void *runnable = replay_once(me, &rig);
+    if (runnable == NULL)
         return;
-    void *runnable = graph_capture_three(&rig, rig.streams[0]);
-    graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
-    graph_settle(&rig);
     ranks_meet(me);
     if (me->rank == 0) {
         graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
@@ -56,11 +65,9 @@ Test(api_graph_ends, abort_while_a_replay_waits)
 static void kill_one(struct ranks_me *me)
 {
     struct graph_rig rig;
-    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+    void *runnable = replay_once(me, &rig);
+    if (runnable == NULL)
         return;
-    void *runnable = graph_capture_three(&rig, rig.streams[0]);
-    graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
-    graph_settle(&rig);
     if (me->rank == me->n - 1) {
         ranks_sleep_us(50000);
         raise(SIGKILL);
