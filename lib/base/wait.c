@@ -169,7 +169,6 @@ static bool sleep_on_many(const struct tt_wait *w, int64_t ns)
     return result >= 0 || errno == ETIMEDOUT || errno == EAGAIN || errno == EINTR;
 }
 
-/* Until a ring, but not longer than `ns`; may return early. */
 /* Nothing wakes this one: it looks soon, and then less and less often. */
 static void doze(struct tt_wait *w, int64_t ns)
 {
@@ -177,6 +176,7 @@ static void doze(struct tt_wait *w, int64_t ns)
     w->nap_ns = 2 * w->nap_ns < NAP_NS ? 2 * w->nap_ns : NAP_NS;
 }
 
+/* Until a ring, but not longer than `ns`; may return early. */
 static void sleep_on_bells(struct tt_wait *w, int64_t ns)
 {
     int64_t short_ns = ns < NAP_NS ? ns : NAP_NS;
