@@ -1,6 +1,4 @@
-/* stream.c: the queues of host streams, the order of items, and the workers. */
-#include "stream.h"
-
+/* stream.c: host streams: the worker of each, their life, and the waits for what they have. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,160 +7,13 @@
 #include "base/thread.h"
 #include "device.h"
 #include "handle.h"
-#include "recorder.h"
-
-struct tt_stream {
-    struct tt_doorbell fed; /* its worker sleeps here */
-    struct tt_doorbell moved; /* and here who waits for its items */
-    _Atomic uint64_t last, done; /* numbers of items: queued, over */
-    _Atomic uint64_t failed; /* the first item that did not end well; 0: none */
-    struct tt_report failure; /* of that */
-    _Atomic bool leaving; /* closed: the worker ends when its queue is empty */
-    const struct tt_aside *aside; /* NULL: nothing */
-    bool lost; /* its worker is in the process that forked this one */
-    struct tt_wait_policy policy;
-    pthread_t worker;
-
-    /* Behind the lock. */
-    struct tt_item *first, **end;
-    uint64_t mark; /* of the last group that was queued here */
-    struct tt_stream *next_spare, *next_made;
-};
+#include "stream_internal.h"
 
 static struct {
-    pthread_mutex_t lock;
     pthread_once_t watched;
-    struct tt_item *idle;
     struct tt_stream *spare, *made; /* not in use; all */
     int open;
-    uint64_t mark;
-} streams = { .lock = PTHREAD_MUTEX_INITIALIZER, .watched = PTHREAD_ONCE_INIT };
-
-/* --- Items */
-
-static struct tt_item *pop(struct tt_item **idle)
-{
-    struct tt_item *item = *idle;
-    if (item != NULL)
-        *idle = item->next;
-    return item;
-}
-
-static struct tt_item *make(struct tt_item **home)
-{
-    struct tt_item *item = calloc(1, sizeof *item);
-    if (item == NULL) {
-        tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue a call");
-        return NULL;
-    }
-    item->home = home;
-    item->batch = &item->own;
-    return item;
-}
-
-static struct tt_item *take(struct tt_item **idle)
-{
-    struct tt_item *item = idle != NULL ? pop(idle) : NULL;
-    if (item == NULL)
-        item = pop(&streams.idle);
-    return item != NULL ? item : make(&streams.idle);
-}
-
-static void give(struct tt_item *item)
-{
-    item->own.count = 0;
-    item->batch = &item->own;
-    item->report = NULL;
-    item->stream = NULL;
-    item->followers = NULL;
-    item->nwaits = 0;
-    item->outcome.status = TUTTI_OK;
-    item->next = *item->home;
-    *item->home = item;
-}
-
-struct tt_item *tt_item_take(struct tt_item **idle)
-{
-    pthread_mutex_lock(&streams.lock);
-    struct tt_item *item = take(idle);
-    pthread_mutex_unlock(&streams.lock);
-    return item;
-}
-
-tutti_status tt_item_add(struct tt_item *item, const struct tt_call *call)
-{
-    struct tt_batch *own = &item->own;
-    tutti_status status = tt_batch_add(own, call);
-    if (status == TUTTI_OK && call->stream.kind != TUTTI_STREAM_CUDA) /* that becomes another item's */
-        own->calls[own->count - 1].call.entry = tt_recorder_queue(call->comm->recorder, call);
-    return status;
-}
-
-/* The recorder does not wait for calls that will not run. */
-static void forget(struct tt_item *item)
-{
-    for (int i = 0; i < item->batch->count; i++)
-        if (item->batch->calls[i].op == NULL && item->batch->calls[i].call.entry != NULL)
-            tt_entry_drop(item->batch->calls[i].call.entry);
-}
-
-void tt_item_drop(struct tt_item *item)
-{
-    if (item->batch == &item->own)
-        forget(item);
-    pthread_mutex_lock(&streams.lock);
-    give(item);
-    pthread_mutex_unlock(&streams.lock);
-}
-
-static tutti_status reserve_entries(struct tt_item *item, int calls)
-{
-    if (calls <= item->entry_room)
-        return TUTTI_OK;
-    struct tt_entry **more = realloc(item->entries, (size_t)calls * sizeof *more);
-    if (more == NULL)
-        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue a program");
-    item->entries = more;
-    item->entry_room = calls;
-    return TUTTI_OK;
-}
-
-static tutti_status reserve_waits(struct tt_item *item, int waits)
-{
-    if (waits <= item->room)
-        return TUTTI_OK;
-    struct tt_ticket *more = realloc(item->waits, (size_t)waits * sizeof *more);
-    if (more == NULL)
-        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue a call");
-    item->waits = more;
-    item->room = waits;
-    return TUTTI_OK;
-}
-
-tutti_status tt_item_reserve(struct tt_item **idle, int count, int calls)
-{
-    for (int i = 0; i < count; i++) {
-        struct tt_item *item = make(idle);
-        if (item == NULL)
-            return TUTTI_OUT_OF_MEMORY;
-        give(item);
-        tutti_status status = reserve_waits(item, calls + count);
-        if (status == TUTTI_OK)
-            status = reserve_entries(item, calls);
-        if (status != TUTTI_OK)
-            return status;
-    }
-    return TUTTI_OK;
-}
-
-void tt_item_free_all(struct tt_item **idle)
-{
-    for (struct tt_item *item; (item = pop(idle)) != NULL; free(item)) {
-        tt_batch_free(&item->own);
-        free(item->waits);
-        free(item->entries);
-    }
-}
+} streams = { .watched = PTHREAD_ONCE_INIT };
 
 /* --- Tickets */
 
@@ -190,137 +41,6 @@ bool tt_ticket_wait(struct tt_ticket t, int64_t timeout_ms)
     tt_wait_awake(&w);
     return over;
 }
-
-static void wait_for(struct tt_item *item, struct tt_ticket t)
-{
-    if (t.stream != item->stream && !tt_ticket_over(t))
-        item->waits[item->nwaits++] = t;
-}
-
-/* --- Queueing. All behind the lock. */
-
-/* The streams of an item: the first leads, each other gets a follower. All that can fail is here. */
-static tutti_status find_streams(struct tt_item *item)
-{
-    uint64_t mark = ++streams.mark;
-    int count = item->batch->count, followers = 0;
-    for (int i = 0; i < count; i++) {
-        const struct tt_call *call = &item->batch->calls[i].call;
-        tutti_status status;
-        if (call->stream.kind == TUTTI_STREAM_NONE)
-            continue;
-        struct tt_stream *s = tt_stream_find(tt_collectives[call->collective].name, call->stream, &status);
-        if (s == NULL)
-            return status;
-        if (s->mark == mark)
-            continue;
-        s->mark = mark;
-        if (item->stream == NULL) {
-            item->stream = s;
-            continue;
-        }
-        struct tt_item *follower = take(item->home);
-        if (follower == NULL || reserve_waits(follower, 1) != TUTTI_OK)
-            return TUTTI_OUT_OF_MEMORY;
-        follower->stream = s;
-        follower->next_follower = item->followers;
-        item->followers = follower;
-        followers++;
-    }
-    tutti_status status = reserve_waits(item, count + followers);
-    return status == TUTTI_OK && item->batch != &item->own ? reserve_entries(item, count) : status;
-}
-
-/* Its place in the order of each communicator's calls. */
-static void take_turns(struct tt_item *item)
-{
-    struct tt_ticket mine = { item->stream, item->number };
-    for (int i = 0; i < item->batch->count; i++) {
-        const struct tt_call *call = &item->batch->calls[i].call;
-        struct tt_comm *comm = call->comm;
-        if (item->batch != &item->own)
-            item->entries[i] = tt_recorder_queue(comm->recorder, call);
-        if (comm->last.stream != mine.stream || comm->last.number != mine.number) {
-            wait_for(item, comm->last);
-            comm->last = mine;
-        }
-        atomic_fetch_add_explicit(&comm->queued, 1, memory_order_relaxed);
-    }
-}
-
-static void append(struct tt_item *item)
-{
-    struct tt_stream *s = item->stream;
-    item->next = NULL;
-    *s->end = item;
-    s->end = &item->next;
-    atomic_store_explicit(&s->last, item->number, memory_order_release);
-}
-
-static void number(struct tt_item *item)
-{
-    item->number = atomic_load_explicit(&item->stream->last, memory_order_relaxed) + 1;
-}
-
-static void line_up(struct tt_item *item)
-{
-    number(item);
-    take_turns(item);
-    for (struct tt_item *f = item->followers; f != NULL; f = f->next_follower) {
-        number(f);
-        wait_for(item, (struct tt_ticket){ f->stream, f->number - 1 });
-        f->waits[f->nwaits++] = (struct tt_ticket){ item->stream, item->number };
-        append(f);
-        tt_doorbell_ring(&f->stream->fed);
-    }
-    append(item);
-}
-
-static void dissolve(struct tt_item *item)
-{
-    while (item->followers != NULL) {
-        struct tt_item *follower = item->followers;
-        item->followers = follower->next_follower;
-        give(follower);
-    }
-    item->stream = NULL;
-}
-
-tutti_status tt_item_submit(struct tt_item *item, struct tt_ticket *ticket)
-{
-    pthread_mutex_lock(&streams.lock);
-    tutti_status status = find_streams(item);
-    if (status == TUTTI_OK) {
-        line_up(item);
-        *ticket = (struct tt_ticket){ item->stream, item->number };
-    } else {
-        dissolve(item);
-    }
-    pthread_mutex_unlock(&streams.lock);
-    if (status == TUTTI_OK)
-        tt_doorbell_ring(&ticket->stream->fed);
-    return status;
-}
-
-tutti_status tt_item_submit_after(struct tt_item *item, tutti_stream stream, struct tt_ticket earlier)
-{
-    tutti_status status = reserve_waits(item, 1);
-    if (status != TUTTI_OK)
-        return status;
-    pthread_mutex_lock(&streams.lock);
-    struct tt_stream *s = item->stream = tt_stream_find("stream_after", stream, &status);
-    if (s != NULL) {
-        number(item);
-        wait_for(item, earlier);
-        append(item);
-    }
-    pthread_mutex_unlock(&streams.lock);
-    if (s == NULL)
-        return status;
-    tt_doorbell_ring(&s->fed);
-    return TUTTI_OK;
-}
-
 /* --- The worker */
 
 static void fail_item(struct tt_item *item, tutti_status status)
@@ -362,18 +82,18 @@ static struct tt_item *next_item(struct tt_stream *s)
            !atomic_load_explicit(&s->leaving, memory_order_acquire))
         idle(s, &w);
     tt_wait_awake(&w);
-    pthread_mutex_lock(&streams.lock);
-    struct tt_item *item = pop(&s->first);
+    pthread_mutex_lock(&tt_streams_lock);
+    struct tt_item *item = tt_item_pop(&s->first);
     if (s->first == NULL)
         s->end = &s->first;
-    pthread_mutex_unlock(&streams.lock);
+    pthread_mutex_unlock(&tt_streams_lock);
     return item;
 }
 
 /* A communicator that has ended runs nothing more: who destroyed it has its buffers back. */
 static void begin(struct tt_item *item)
 {
-    pthread_mutex_lock(&streams.lock);
+    pthread_mutex_lock(&tt_streams_lock);
     for (int i = 0; i < item->batch->count; i++) {
         struct tt_pending *p = &item->batch->calls[i];
         tutti_status status = tt_comm_check(p->call.comm);
@@ -387,7 +107,7 @@ static void begin(struct tt_item *item)
         else
             p->call.comm->now = (struct tt_ticket){ item->stream, item->number };
     }
-    pthread_mutex_unlock(&streams.lock);
+    pthread_mutex_unlock(&tt_streams_lock);
 }
 
 static void run(struct tt_item *item)
@@ -424,14 +144,14 @@ static void finish(struct tt_stream *s, struct tt_item *item)
         *item->report = item->outcome;
     for (struct tt_item *f = item->followers; f != NULL; f = f->next_follower)
         f->outcome = item->outcome;
-    forget(item);
-    pthread_mutex_lock(&streams.lock);
+    tt_item_forget(item);
+    pthread_mutex_lock(&tt_streams_lock);
     for (int i = 0; i < item->batch->count; i++)
         open_gate(&item->batch->calls[i].call);
     for (int i = 0; i < item->batch->count; i++)
         let_go(item->batch->calls[i].call.comm);
-    give(item);
-    pthread_mutex_unlock(&streams.lock);
+    tt_item_give(item);
+    pthread_mutex_unlock(&tt_streams_lock);
     atomic_store_explicit(&s->done, done, memory_order_release);
     tt_doorbell_ring(&s->moved);
 }
@@ -455,12 +175,12 @@ static void *work(void *argument)
 
 static void before_fork(void)
 {
-    pthread_mutex_lock(&streams.lock);
+    pthread_mutex_lock(&tt_streams_lock);
 }
 
 static void after_fork_in_parent(void)
 {
-    pthread_mutex_unlock(&streams.lock);
+    pthread_mutex_unlock(&tt_streams_lock);
 }
 
 /* The workers stayed behind: nothing that is queued here will ever run. */
@@ -469,7 +189,7 @@ static void after_fork_in_child(void)
     for (struct tt_stream *s = streams.made; s != NULL; s = s->next_made)
         s->lost = true;
     streams.spare = NULL;
-    pthread_mutex_unlock(&streams.lock);
+    pthread_mutex_unlock(&tt_streams_lock);
 }
 
 static void watch_fork(void)
@@ -479,7 +199,7 @@ static void watch_fork(void)
 
 static struct tt_stream *take_spare(void)
 {
-    pthread_mutex_lock(&streams.lock);
+    pthread_mutex_lock(&tt_streams_lock);
     struct tt_stream *s = streams.spare;
     if (s != NULL) {
         streams.spare = s->next_spare;
@@ -489,17 +209,17 @@ static struct tt_stream *take_spare(void)
     }
     if (s != NULL)
         s->policy = tt_wait_policy_for(1 + ++streams.open); /* the caller has a core, too */
-    pthread_mutex_unlock(&streams.lock);
+    pthread_mutex_unlock(&tt_streams_lock);
     return s;
 }
 
 static void give_spare(struct tt_stream *s)
 {
-    pthread_mutex_lock(&streams.lock);
+    pthread_mutex_lock(&tt_streams_lock);
     s->next_spare = streams.spare;
     streams.spare = s;
     streams.open--;
-    pthread_mutex_unlock(&streams.lock);
+    pthread_mutex_unlock(&tt_streams_lock);
 }
 
 tutti_status tt_stream_open(const struct tt_aside *aside, struct tt_stream **stream)
@@ -525,9 +245,9 @@ void tt_stream_close(struct tt_stream *s)
 {
     if (s->lost)
         return;
-    pthread_mutex_lock(&streams.lock);
+    pthread_mutex_lock(&tt_streams_lock);
     atomic_store_explicit(&s->leaving, true, memory_order_release);
-    pthread_mutex_unlock(&streams.lock);
+    pthread_mutex_unlock(&tt_streams_lock);
     tt_doorbell_ring(&s->fed);
     pthread_join(s->worker, NULL);
     give_spare(s);
@@ -587,11 +307,11 @@ tutti_status tt_comm_await(struct tt_comm *comm)
 void tt_comm_let_go(struct tt_comm *comm)
 {
     tt_device_close(comm); /* here, for its worker cannot wait for itself */
-    pthread_mutex_lock(&streams.lock);
+    pthread_mutex_lock(&tt_streams_lock);
     comm->orphan = atomic_load_explicit(&comm->queued, memory_order_acquire) != 0;
     bool orphan = comm->orphan;
     struct tt_ticket now = comm->now;
-    pthread_mutex_unlock(&streams.lock);
+    pthread_mutex_unlock(&tt_streams_lock);
     if (orphan)
         tt_ticket_wait(now, -1);
     else

@@ -32,7 +32,7 @@ struct tt_item {
     struct tt_report *report; /* written before the item is over; NULL: nobody asks */
     struct tt_item **home; /* the list of idle items that it goes back to */
 
-    /* stream.c's own. */
+    /* The streams' own. */
     struct tt_item *next; /* in the queue, or among the idle */
     struct tt_item *followers, *next_follower;
     struct tt_stream *stream;
