@@ -399,6 +399,10 @@ static int rank_main(struct perf_crew *crew, void *context)
     struct request *request = context;
     const struct perf_options *o = &request->options;
     struct perf_device device = { 0 };
+    if (o->bind && !perf_machine_bind(crew->rank)) {
+        fprintf(stderr, "collperf: rank %d: --bind: %s\n", crew->rank, strerror(errno));
+        return PERF_EXIT_FAILED;
+    }
     bool on_stream = perf_memory_on_stream(o->memory);
     if (on_stream && perf_device_open(&device, crew->rank, o->device) != TUTTI_OK)
         return PERF_EXIT_FAILED;

@@ -47,6 +47,19 @@ int perf_machine_cores(void)
     return cores < 1 ? 1 : cores;
 }
 
+bool perf_machine_bind(int place)
+{
+    cpu_set_t all, one;
+    if (sched_getaffinity(0, sizeof all, &all) != 0)
+        return false;
+    int core = -1;
+    for (int left = place % CPU_COUNT(&all); left >= 0; left -= CPU_ISSET(core, &all) != 0)
+        core++;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    return sched_setaffinity(0, sizeof one, &one) == 0;
+}
+
 uint64_t perf_machine_memory(void)
 {
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), limit;

@@ -4,10 +4,14 @@
  * touches. */
 #ifndef PERF_MACHINE_H
 #define PERF_MACHINE_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 int perf_machine_cores(void); /* granted by affinity and the cgroup's quota; at least 1 */
+/* The calling thread, and those that it starts from now on, keep to one core: of those that it may use the
+ * one at this place, which is counted round and round. False, with errno, if the system refuses. */
+bool perf_machine_bind(int place);
 uint64_t perf_machine_memory(void); /* bytes of memory, or of the cgroup's limit */
 int64_t perf_machine_held(
     void); /* bytes that this process holds, of shared ones its part; negative: unknown */

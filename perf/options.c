@@ -47,6 +47,7 @@ static const struct flag flags[] = {
     { "ranks", 'g', NUMBER, AT(processes), 1, PERF_RANKS_MAX, "legal are 1 to 1024 rank processes" },
     { "threads", 't', NUMBER, AT(threads), 1, PERF_RANKS_MAX,
         "legal are 1 to 1024 rank threads in a process" },
+    { "bind", 0, SWITCH, AT(bind), 0, 0, "" },
     { "memory", 0, MEMORY, 0, 0, 0, "legal are malloc, registered, host, pinned, managed and device" },
     { "device", 0, NUMBER, AT(device), 0, 4095, "legal is the number of a device (tutti-info devices)" },
     { "algo", 0, TEXT, AT(algorithm), 0, 0, "" },
@@ -310,6 +311,11 @@ static int settle_ranks(struct perf_options *o, const bool given[128])
         snprintf(value, sizeof value, "%" PRId64, given['g'] ? o->processes : o->threads);
         snprintf(why, sizeof why, "this process is one rank of a launcher's job (%s is set)", o->launcher);
         return refuse(given['g'] ? 'g' : 't', value, why);
+    }
+    if (o->launcher != NULL && o->bind) {
+        fprintf(
+            stderr, "collperf: --bind: %s is set, and ranks of a launcher are bound by it\n", o->launcher);
+        return PERF_EXIT_USAGE;
     }
     if (o->launcher != NULL)
         return -1;

@@ -34,7 +34,7 @@ struct perf_options {
     int64_t timeout_ms; /* 0: the library's default */
     enum perf_memory memory;
     int64_t device; /* or PERF_DEVICE_ANY */
-    bool exact, json, csv, self_test, dirty;
+    bool exact, json, csv, self_test, dirty, bind;
     const char *algorithm; /* NULL: the library's choice; "all": a table for each */
     const char *output; /* NULL: stdout */
     const char *tune; /* a file of rules to write; NULL: none */

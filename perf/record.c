@@ -40,6 +40,7 @@ enum field {
     DEVICE = PATH_BYTES + PERF_PATHS,
     DEVICE_NAME,
     EXECUTOR,
+    BOUND,
     FIELDS
 };
 
@@ -87,6 +88,7 @@ static const struct {
     [DEVICE] = { "device", true },
     [DEVICE_NAME] = { "device_name", true },
     [EXECUTOR] = { "executor", true },
+    [BOUND] = { "bound", false },
 };
 
 /* What is not set is not known: null in JSON, nothing in CSV. */
@@ -181,6 +183,7 @@ static void set_limit(struct record *record, const struct perf_report *r, const 
 
 static void set_run(struct record *record, const struct perf_report *r)
 {
+    set(record, BOUND, "%s", r->options->bind ? "true" : "false");
     set(record, MODE, "%s", r->options->dirty ? "dirty" : "steady");
     set(record, MEMORY, "%s", perf_memory_names[r->options->memory]);
     set(record, EXECUTOR, "%s", perf_memory_on_stream(r->options->memory) ? r->executor : "host");

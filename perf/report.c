@@ -143,8 +143,8 @@ static void print_range(struct perf_report *r)
         fprintf(r->file, "%" PRId64, o->iterations);
     else
         fprintf(r->file, "by time");
-    fprintf(r->file, "; check %" PRId64 "; mode %s; memory %s%s%s", o->check, o->dirty ? "dirty" : "steady",
-        perf_memory_names[o->memory], o->exact ? "; exact" : "",
+    fprintf(r->file, "; check %" PRId64 "; mode %s; memory %s%s%s%s", o->check, o->dirty ? "dirty" : "steady",
+        perf_memory_names[o->memory], o->bind ? "; bound to cores" : "", o->exact ? "; exact" : "",
         o->blocking == 1 || perf_memory_on_stream(o->memory) ? "" : "; on a host stream");
     if (o->program > 0)
         fprintf(r->file, "; %s of %" PRId64 " calls", perf_memory_on_stream(o->memory) ? "graph" : "program",

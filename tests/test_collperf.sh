@@ -98,6 +98,7 @@ refused 'all_induce' all_induce
 refused 'broadcast' all_reduce broadcast
 refused 'barrier' barrier --self-test
 PMIX_RANK=0 refused '-g/--ranks 2' -g 2
+PMIX_RANK=0 refused '--bind: PMIX_RANK' --bind
 PMI_RANK=0 refused '-g/--ranks 2' -g 2
 expect 2 "$collperf" --algo no_such -e 8
 says err 'algo no_such.*legal are all [a-z]' 'an unknown algorithm'
@@ -193,6 +194,8 @@ says out '; program of 3 calls$' '-G 3'
 good "$collperf" all $few -t 2 -G 1 -z 0
 good "$collperf" all $few -t 2 --dirty -z 0
 says out '; mode dirty; ' '--dirty'
+good "$collperf" all $few -g 3 --bind
+says out '; bound to cores' '--bind'
 good "$collperf" all_reduce -b 8 -e 8 -n 1100 -w 0 -g 3 --dirty -G 1 --memory registered
 good "$collperf" all $few -g 4 -d all -o all -e 64
 good "$collperf" all_reduce $few -g 5 -d int8 -o bxor
@@ -244,7 +247,7 @@ expect 0 "$collperf" all $few -g 2 --json --output "$scratch/report"
 [ ! -s "$scratch/out" ] || fail '--output leaves stdout alone'
 for field in collective algorithm type op root in_place bytes count ranks time_us algbw busbw wrong path \
     limit iterations median_us p99_us blocking program mode limit_us flag_after_us class_after startup_ms \
-    rest_kib rewritten_bytes line_bytes mapped_bytes placed_bytes pulled_bytes copied_bytes; do
+    rest_kib rewritten_bytes line_bytes mapped_bytes placed_bytes pulled_bytes copied_bytes bound; do
     grep -q "\"$field\": " "$scratch/report" || fail "--json without the field $field"
 done
 if command -v python3 >/dev/null 2>&1; then
@@ -252,7 +255,7 @@ if command -v python3 >/dev/null 2>&1; then
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 assert len({r["collective"] for r in rows}) == 15
-assert all(r["time_us"] > 0 and r["ranks"] == 2 and r["mode"] == "steady" for r in rows)
+assert all(r["time_us"] > 0 and r["ranks"] == 2 and r["mode"] == "steady" and not r["bound"] for r in rows)
 assert all(r["wrong"] == 0 for r in rows if r["collective"] != "barrier")
 assert {r["in_place"] for r in rows} == {True, False}
 assert all(0 < r["median_us"] <= r["p99_us"] for r in rows)
@@ -333,6 +336,35 @@ else
 fi
 expect 124 timeout 3 "$collperf" -b 8 -e 8 -n 1000000000 -g 2
 [ ! -s "$scratch/err" ] || fail 'progress where stderr is no terminal'
+
+# --- Bound ranks: those of processes and of threads have a core each, and share them by turns.
+cores_of() # status files: where their tasks may run, sorted
+{
+    sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "$@" 2>/dev/null | sort
+}
+three=$(cores_of /proc/$$/status | tr ',' '\n' |
+    awk -F- '{ for (core = $1; core <= $NF; core++) all[n++] = core }
+        END { for (rank = 0; rank < 3; rank++) print all[rank % n] }' | sort)
+for ranks in -g -t; do
+    "$collperf" -b 8 -e 8 -n 1000000000 -w 0 -c 0 --bind $ranks 3 >"$scratch/out" 2>"$scratch/err" &
+    parent=$!
+    tries=0
+    seen=
+    while [ "$seen" != "$three" ] && [ $tries -lt 50 ]; do
+        sleep 0.1
+        set --
+        for child in $(cat "/proc/$parent/task/$parent/children" 2>/dev/null); do
+            for task in "/proc/$child/task"/*; do
+                [ $ranks = -t ] && [ "${task##*/}" = "$child" ] || set -- "$@" "$task/status"
+            done
+        done
+        seen=$([ $# -eq 0 ] || cores_of "$@")
+        tries=$((tries + 1))
+    done
+    kill "$parent"
+    wait "$parent" 2>/dev/null
+    [ "$seen" = "$three" ] || fail "--bind $ranks 3: cores $(echo $seen) instead of $(echo $three)"
+done
 
 # --- A rank that dies is named, nothing is left behind.
 "$collperf" -b 1M -e 1M -n 100000000 -g 2 >"$scratch/out" 2>"$scratch/err" &
