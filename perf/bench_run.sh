@@ -10,7 +10,7 @@ tutti_command() # collective ranks smallest largest memory variant mode
 {
     echo "${under:+$under }$([ "$6" != fused_off ] || echo 'env TUTTI_FUSED=off ')$collperf $1 $(
         [ "$6" = threads ] && echo -t || echo -g
-    ) $2 -b $3 -e $4 --memory $5$([ "$7" != dirty ] || echo ' --dirty') --json"
+    ) $2 --bind -b $3 -e $4 --memory $5$([ "$7" != dirty ] || echo ' --dirty') --json"
 }
 peer_command() # collective ranks bytes peer variant mode
 {
