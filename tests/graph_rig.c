@@ -154,25 +154,41 @@ void *graph_capture_three(const struct graph_rig *rig, void *stream)
     return graph_capture_end(rig, stream);
 }
 
-/* A real machine has the devices that it has, and no failures on demand. */
-static bool can_be(const char *stub, enum ranks_kind kind)
+static bool can_be(const struct graph_plan *plan)
 {
     static const char *const keys[] = { "devices=", "fail=", "memory=" };
-    bool can = kind == RANKS_PROCESSES;
+    bool can = plan->kind == RANKS_PROCESSES;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        can = can && strstr(stub, keys[i]) == NULL;
+        can = can && strstr(plan->stub, keys[i]) == NULL;
     return can || plugin_is_stub();
 }
 
-void graph_run(
-    const char *stub, int n, enum ranks_kind kind, ranks_fn run, const void *context, uint32_t may_die)
+/* tests/gpu/run reads these lines. */
+static void leave_out(const struct graph_plan *plan)
 {
-    setenv("STUB_GPU", stub, 1);
+    fprintf(stderr, "left out, as this is not the stub: %d %s with %s\n", plan->n,
+        plan->kind == RANKS_PROCESSES ? "processes" : "threads", plan->stub);
+}
+
+void graph_run_all(const struct graph_plan *plans, size_t count)
+{
+    size_t left = 0;
     setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);
-    if (!can_be(stub, kind)) {
-        fprintf(stderr, "left out, as this is not the stub: %d ranks with %s\n", n, stub);
-        return;
+    for (size_t i = 0; i < count; i++)
+        left += !can_be(&plans[i]);
+    if (left == count)
+        plugin_must_be_stub();
+    for (const struct graph_plan *p = plans; p < plans + count; p++) {
+        if (!can_be(p)) {
+            leave_out(p);
+            continue;
+        }
+        setenv("STUB_GPU", p->stub, 1);
+        ranks_run(&(struct ranks_plan){ .n = p->n,
+            .kind = p->kind,
+            .run = p->run,
+            .context = p->context,
+            .limit_s = 200,
+            .may_die = p->may_die });
     }
-    ranks_run(&(struct ranks_plan){
-        .n = n, .kind = kind, .run = run, .context = context, .limit_s = 200, .may_die = may_die });
 }

@@ -42,8 +42,19 @@ void *graph_capture_end(const struct graph_rig *rig, void *stream);
 void *graph_capture_reduce(const struct graph_rig *rig, int from, int to, void *stream);
 void *graph_capture_three(const struct graph_rig *rig, void *stream);
 
-/* Ranks on a stub that is configured so. */
-void graph_run(
-    const char *stub, int n, enum ranks_kind kind, ranks_fn run, const void *context, uint32_t may_die);
+/* Ranks on a stub that is configured so. A real device, which is as it is, leaves out what wants several of
+ * them, or failures; a test of which nothing else is left is skipped. */
+struct graph_plan {
+    const char *stub;
+    int n;
+    enum ranks_kind kind;
+    ranks_fn run;
+    const void *context;
+    uint32_t may_die;
+};
+void graph_run_all(const struct graph_plan *plans, size_t count);
+#define graph_run(...)                                                                                       \
+    graph_run_all((const struct graph_plan[]){ __VA_ARGS__ },                                                \
+        sizeof((const struct graph_plan[]){ __VA_ARGS__ }) / sizeof(struct graph_plan))
 
 #endif

@@ -175,10 +175,10 @@ static void all_types(struct ranks_me *me)
 
 Test(api_device_factor, types)
 {
-    graph_run("queues=8", 1, RANKS_PROCESSES, all_types, NULL, 0);
-    graph_run("queues=8,copy_delay=200,one_address=0", 2, RANKS_PROCESSES, all_types, NULL, 0);
-    graph_run("queues=1", 3, RANKS_PROCESSES, all_types, NULL, 0);
-    graph_run("queues=2,devices=3", 3, RANKS_THREADS, all_types, NULL, 0);
+    graph_run({ "queues=8", 1, RANKS_PROCESSES, all_types, NULL, 0 },
+        { "queues=8,copy_delay=200,one_address=0", 2, RANKS_PROCESSES, all_types, NULL, 0 },
+        { "queues=1", 3, RANKS_PROCESSES, all_types, NULL, 0 },
+        { "queues=2,devices=3", 3, RANKS_THREADS, all_types, NULL, 0 });
 }
 
 /* Nothing, less than a block for each rank, and what no rank's share of is even; more ranks than cores. */
@@ -201,9 +201,9 @@ static void few_elements(struct ranks_me *me)
 
 Test(api_device_factor, few_elements)
 {
-    graph_run("queues=8", 1, RANKS_PROCESSES, few_elements, NULL, 0);
-    graph_run("queues=1", 3, RANKS_PROCESSES, few_elements, NULL, 0);
-    graph_run("queues=2,copy_delay=100", 5, RANKS_PROCESSES, few_elements, NULL, 0);
+    graph_run({ "queues=8", 1, RANKS_PROCESSES, few_elements, NULL, 0 },
+        { "queues=1", 3, RANKS_PROCESSES, few_elements, NULL, 0 },
+        { "queues=2,copy_delay=100", 5, RANKS_PROCESSES, few_elements, NULL, 0 });
 }
 
 /* --- Groups and programs: two calls with factors of their own, each written on the call's own stream. */
@@ -267,8 +267,8 @@ static void call_together(struct ranks_me *me)
 
 Test(api_device_factor, groups_and_programs)
 {
-    graph_run("queues=8,copy_delay=2000", 2, RANKS_PROCESSES, call_together, NULL, 0);
-    graph_run("queues=1,devices=3", 3, RANKS_THREADS, call_together, NULL, 0);
+    graph_run({ "queues=8,copy_delay=2000", 2, RANKS_PROCESSES, call_together, NULL, 0 },
+        { "queues=1,devices=3", 3, RANKS_THREADS, call_together, NULL, 0 });
 }
 
 /* --- Graphs: every replay reads the factor, and so does a call between replays, whose factor is another
@@ -318,9 +318,9 @@ static void replay(struct ranks_me *me)
 
 Test(api_device_factor, graphs)
 {
-    graph_run("queues=8,copy_delay=200", 2, RANKS_PROCESSES, replay, NULL, 0);
-    graph_run("queues=2", 3, RANKS_PROCESSES, replay, NULL, 0);
-    graph_run("queues=1,devices=2", 2, RANKS_THREADS, replay, NULL, 0);
+    graph_run({ "queues=8,copy_delay=200", 2, RANKS_PROCESSES, replay, NULL, 0 },
+        { "queues=2", 3, RANKS_PROCESSES, replay, NULL, 0 },
+        { "queues=1,devices=2", 2, RANKS_THREADS, replay, NULL, 0 });
 }
 
 /* --- Wrong. The communicator goes on. */
@@ -409,6 +409,6 @@ static void no_device(struct ranks_me *me)
 
 Test(api_device_factor, wrong)
 {
-    graph_run("queues=8,devices=2", 2, RANKS_PROCESSES, wrong, NULL, 0);
-    graph_run("queues=8", 2, RANKS_PROCESSES, no_device, NULL, 0);
+    graph_run({ "queues=8,devices=2", 2, RANKS_PROCESSES, wrong, NULL, 0 },
+        { "queues=8", 2, RANKS_PROCESSES, no_device, NULL, 0 });
 }

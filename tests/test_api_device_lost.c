@@ -46,7 +46,7 @@ static void free_early(struct ranks_me *me)
 
 Test(api_device_lost, freed_while_a_call_waits)
 {
-    graph_run("queues=8", 2, RANKS_PROCESSES, free_early, NULL, 0);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, free_early, NULL, 0 });
 }
 
 /* A graph has the addresses for as long as it lives. */
@@ -69,8 +69,8 @@ static void free_before_replay(struct ranks_me *me)
 Test(api_device_lost, freed_before_a_replay)
 {
     plugin_must_be_stub(); /* nobody knows what a device does then, but that it is lost */
-    graph_run("queues=8", 2, RANKS_PROCESSES, free_before_replay, NULL, 0);
-    graph_run("queues=1", 3, RANKS_PROCESSES, free_before_replay, NULL, 0);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, free_before_replay, NULL, 0 },
+        { "queues=1", 3, RANKS_PROCESSES, free_before_replay, NULL, 0 });
 }
 
 /* The host's memory is used where it lies. */
@@ -100,7 +100,7 @@ static void unmap_before_replay(struct ranks_me *me)
 
 Test(api_device_lost, unmapped_before_a_replay)
 {
-    graph_run("queues=8", 2, RANKS_PROCESSES, unmap_before_replay, NULL, 0);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, unmap_before_replay, NULL, 0 });
 }
 
 /* Queued behind a call that waits for its peer, and gone when its turn has come. */
@@ -124,7 +124,7 @@ static void unmap_before_turn(struct ranks_me *me)
 
 Test(api_device_lost, unmapped_before_its_turn)
 {
-    graph_run("queues=8", 2, RANKS_PROCESSES, unmap_before_turn, NULL, 0);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, unmap_before_turn, NULL, 0 });
 }
 
 /* It gives up what it has, and nobody calls anything: the gate behind that is never opened. */
@@ -147,6 +147,6 @@ static void break_device(struct ranks_me *me)
 Test(api_device_lost, a_device_that_fails_meanwhile)
 {
     plugin_must_be_stub();
-    graph_run("queues=8", 2, RANKS_PROCESSES, break_device, NULL, 0);
-    graph_run("queues=8", 1, RANKS_PROCESSES, break_device, NULL, 0);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, break_device, NULL, 0 },
+        { "queues=8", 1, RANKS_PROCESSES, break_device, NULL, 0 });
 }

@@ -82,8 +82,8 @@ static void of_each_device(struct ranks_me *me)
 
 Test(api_device_memory, zeroed_and_of_the_current_device)
 {
-    graph_run("devices=2", 1, RANKS_PROCESSES, of_each_device, NULL, 0);
-    graph_run("devices=2,fds=0,queues=1", 1, RANKS_PROCESSES, of_each_device, NULL, 0);
+    graph_run({ "devices=2", 1, RANKS_PROCESSES, of_each_device, NULL, 0 },
+        { "devices=2,fds=0,queues=1", 1, RANKS_PROCESSES, of_each_device, NULL, 0 });
 }
 
 /* Another thread frees it, one that has no device. */
@@ -124,7 +124,7 @@ static void by_threads(struct ranks_me *me)
 
 Test(api_device_memory, threads)
 {
-    graph_run("memory=8", 1, RANKS_PROCESSES, by_threads, NULL, 0);
+    graph_run({ "memory=8", 1, RANKS_PROCESSES, by_threads, NULL, 0 });
 }
 
 /* --- A child of fork has no devices: it is told so, and harms nothing. */
@@ -157,7 +157,7 @@ static void forked(struct ranks_me *me)
 
 Test(api_device_memory, children)
 {
-    graph_run("queues=8", 1, RANKS_PROCESSES, forked, NULL, 0);
+    graph_run({ "queues=8", 1, RANKS_PROCESSES, forked, NULL, 0 });
 }
 
 /* --- Wrong */
@@ -199,8 +199,12 @@ static void no_device(struct ranks_me *me)
 
 Test(api_device_memory, wrong)
 {
-    graph_run("memory=8", 1, RANKS_PROCESSES, wrong, NULL, 0);
-    graph_run("devices=0", 1, RANKS_PROCESSES, no_device, "mem_alloc|cuda is 1|no device", 0);
+    graph_run({ "memory=8", 1, RANKS_PROCESSES, wrong, NULL, 0 },
+        { "devices=0", 1, RANKS_PROCESSES, no_device, "mem_alloc|cuda is 1|no device", 0 });
+}
+
+Test(api_device_memory, no_library)
+{
     setenv("TUTTI_DEVICE_LIBRARY", "./none.so", 1);
     ranks_run(&(struct ranks_plan){ .n = 1, .run = no_device, .context = "mem_alloc|cuda is 1|none.so" });
 }
@@ -242,6 +246,9 @@ Test(api_device_memory, refusals)
         { "memory=8,fail=stream_sync:1", TUTTI_DEVICE_ERROR, TUTTI_OK },
         { "memory=8,fail=segment_free:1", TUTTI_OK, TUTTI_DEVICE_ERROR },
     };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        graph_run(all[i].stub, 1, RANKS_PROCESSES, refused, &all[i], 0);
+    enum { REFUSALS = sizeof all / sizeof all[0] };
+    struct graph_plan plans[REFUSALS];
+    for (int i = 0; i < REFUSALS; i++)
+        plans[i] = (struct graph_plan){ all[i].stub, 1, RANKS_PROCESSES, refused, &all[i], 0 };
+    graph_run_all(plans, REFUSALS);
 }

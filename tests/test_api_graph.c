@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "graph_rig.h"
-#include "plugin.h"
 
 TestSuite(api_graph, .timeout = 300);
 
@@ -60,16 +59,15 @@ static void replay_rounds(struct ranks_me *me)
 Test(api_graph, replays)
 {
     int many = 1000, few = 100;
-    graph_run("queues=8", 2, RANKS_PROCESSES, replay_rounds, &many, 0);
-    graph_run("queues=1", 3, RANKS_PROCESSES, replay_rounds, &few, 0);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, replay_rounds, &many, 0 },
+        { "queues=1", 3, RANKS_PROCESSES, replay_rounds, &few, 0 });
 }
 
 Test(api_graph, replays_of_threads)
 {
     int rounds = 100;
-    plugin_must_be_stub();
-    graph_run("queues=1,devices=2", 2, RANKS_THREADS, replay_rounds, &rounds, 0);
-    graph_run("queues=8,devices=3,delay=100", 3, RANKS_THREADS, replay_rounds, &rounds, 0);
+    graph_run({ "queues=1,devices=2", 2, RANKS_THREADS, replay_rounds, &rounds, 0 },
+        { "queues=8,devices=3,delay=100", 3, RANKS_THREADS, replay_rounds, &rounds, 0 });
 }
 
 /* --- What a graph may have */
@@ -115,8 +113,8 @@ static void replay_program(struct ranks_me *me)
 
 Test(api_graph, a_program_and_memory_of_the_host)
 {
-    graph_run("queues=8", 2, RANKS_PROCESSES, replay_program, NULL, 0);
-    graph_run("queues=2", 3, RANKS_PROCESSES, replay_program, NULL, 0);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, replay_program, NULL, 0 },
+        { "queues=2", 3, RANKS_PROCESSES, replay_program, NULL, 0 });
 }
 
 /* --- Order */
@@ -150,8 +148,8 @@ static void alternate(struct ranks_me *me)
 
 Test(api_graph, two_graphs_by_turns)
 {
-    graph_run("queues=8,delay=200", 2, RANKS_PROCESSES, alternate, NULL, 0);
-    graph_run("queues=1", 2, RANKS_PROCESSES, alternate, NULL, 0);
+    graph_run({ "queues=8,delay=200", 2, RANKS_PROCESSES, alternate, NULL, 0 },
+        { "queues=1", 2, RANKS_PROCESSES, alternate, NULL, 0 });
 }
 
 /* A graph is launched, and cannot begin yet. What is called then, on another stream, which had the call
@@ -182,7 +180,7 @@ static void launch_first(struct ranks_me *me)
 
 Test(api_graph, launched_first_runs_first)
 {
-    graph_run("queues=8", 2, RANKS_PROCESSES, launch_first, NULL, 0);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, launch_first, NULL, 0 });
 }
 
 /* Two branches of one graph, joined at its end: nothing of the user's orders the calls on them. */
@@ -216,8 +214,8 @@ static void fork_capture(struct ranks_me *me)
 
 Test(api_graph, branches_of_one_graph)
 {
-    graph_run("queues=8", 2, RANKS_PROCESSES, fork_capture, NULL, 0);
-    graph_run("queues=1", 2, RANKS_PROCESSES, fork_capture, NULL, 0);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, fork_capture, NULL, 0 },
+        { "queues=1", 2, RANKS_PROCESSES, fork_capture, NULL, 0 });
 }
 
 /* --- Calls without a stream */
@@ -261,7 +259,7 @@ static void call_after(struct ranks_me *me)
 
 Test(api_graph, calls_without_a_stream_wait_for_replays)
 {
-    graph_run("queues=8", 2, RANKS_PROCESSES, call_after, NULL, 0);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, call_after, NULL, 0 });
 }
 
 /* Every replay is in the recorder, as the calls that it is. */
@@ -293,5 +291,5 @@ static void count_calls(struct ranks_me *me)
 
 Test(api_graph, replays_are_recorded)
 {
-    graph_run("queues=8", 2, RANKS_PROCESSES, count_calls, NULL, 0);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, count_calls, NULL, 0 });
 }

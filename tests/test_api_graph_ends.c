@@ -58,8 +58,8 @@ static void abort_replay(struct ranks_me *me)
 
 Test(api_graph_ends, abort_while_a_replay_waits)
 {
-    graph_run("queues=8", 2, RANKS_PROCESSES, abort_replay, NULL, 0);
-    graph_run("queues=1", 3, RANKS_PROCESSES, abort_replay, NULL, 0);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, abort_replay, NULL, 0 },
+        { "queues=1", 3, RANKS_PROCESSES, abort_replay, NULL, 0 });
 }
 
 static void kill_one(struct ranks_me *me)
@@ -83,8 +83,8 @@ static void kill_one(struct ranks_me *me)
 
 Test(api_graph_ends, kill_of_a_peer)
 {
-    graph_run("queues=8", 2, RANKS_PROCESSES, kill_one, NULL, 1 << 1);
-    graph_run("queues=1", 3, RANKS_PROCESSES, kill_one, NULL, 1 << 2);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, kill_one, NULL, 1 << 1 },
+        { "queues=1", 3, RANKS_PROCESSES, kill_one, NULL, 1 << 2 });
 }
 
 /* Destroyed while a replay waits for its peer. */
@@ -109,7 +109,7 @@ static void destroy_under(struct ranks_me *me)
 
 Test(api_graph_ends, destroy_while_a_replay_waits)
 {
-    graph_run("queues=1", 2, RANKS_PROCESSES, destroy_under, NULL, 0);
+    graph_run({ "queues=1", 2, RANKS_PROCESSES, destroy_under, NULL, 0 });
 }
 
 /* The graph stays replayable, and what it has is given back with the next communicator after its end. */
@@ -154,7 +154,7 @@ static void outlive(struct ranks_me *me)
 Test(api_graph_ends, graph_outlives_communicator)
 {
     plugin_must_be_stub();
-    graph_run("queues=8", 2, RANKS_PROCESSES, outlive, NULL, 0);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, outlive, NULL, 0 });
 }
 
 /* --- Bad input */
@@ -201,7 +201,7 @@ static void exhaust(struct ranks_me *me)
 
 Test(api_graph_ends, as_many_calls_as_there_is_room_for)
 {
-    graph_run("queues=8", 2, RANKS_PROCESSES, exhaust, NULL, 0);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, exhaust, NULL, 0 });
 }
 
 /* Nothing of what is refused is in the graph, and the capture goes on. */
@@ -242,7 +242,7 @@ static void refuse(struct ranks_me *me)
 Test(api_graph_ends, refusals)
 {
     plugin_must_be_stub();
-    graph_run("queues=8", 2, RANKS_PROCESSES, refuse, NULL, 0);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, refuse, NULL, 0 });
 }
 
 /* A replay that is reached while a call that no stream orders is under way. */
@@ -280,7 +280,7 @@ static void overlap(struct ranks_me *me)
 
 Test(api_graph_ends, a_replay_during_another_call)
 {
-    graph_run("queues=8", 2, RANKS_PROCESSES, overlap, NULL, 0);
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, overlap, NULL, 0 });
 }
 
 /* The device fails in the middle of a captured call: the communicator ends, and what is in the graph by then
@@ -318,7 +318,7 @@ static void fail_captures(struct ranks_me *me)
 Test(api_graph_ends, a_device_that_fails)
 {
     plugin_must_be_stub();
-    graph_run("queues=8", 1, RANKS_PROCESSES, fail_captures, NULL, 0);
+    graph_run({ "queues=8", 1, RANKS_PROCESSES, fail_captures, NULL, 0 });
 }
 
 /* Two ranks of one thread on one device: each alone is refused, in one group they are served. */
@@ -371,6 +371,6 @@ static void in_one_thread(struct ranks_me *me)
 
 Test(api_graph_ends, ranks_of_one_thread)
 {
-    graph_run("queues=8", 1, RANKS_PROCESSES, in_one_thread, NULL, 0);
-    graph_run("queues=1", 1, RANKS_PROCESSES, in_one_thread, NULL, 0);
+    graph_run({ "queues=8", 1, RANKS_PROCESSES, in_one_thread, NULL, 0 },
+        { "queues=1", 1, RANKS_PROCESSES, in_one_thread, NULL, 0 });
 }

@@ -64,6 +64,23 @@ ldd "$scratch/carried/tests/suite" | awk '$2 == "=>" && !/^.lib(c|m|resolv|dl|rt
     done >"$scratch/said"
 [ ! -s "$scratch/said" ] || fail 'libraries that the pack lacks'
 
+# What is not the stub, by its name, can be one device and no other: a test of others has not passed.
+mkdir -p "$scratch/carried/.libs"
+cp tests/.libs/libtutti_stub.so "$scratch/carried/.libs/libtutti_cuda.so"
+mv "$scratch/carried/tests/suite" "$scratch/carried/tests/whole"
+cat >"$scratch/carried/tests/suite" <<'END'
+#!/bin/sh
+[ "$1" != --list ] ||
+    exec printf '%s\n' 'api_device_memory: 1 test' '+-- refusals' 'api_device_factor: 1 test' '+-- wrong'
+exec tests/whole "$@"
+END
+chmod +x "$scratch/carried/tests/suite"
+bash "$sources/tests/gpu/run" --build "$scratch/carried" --out "$scratch/real" 2 >"$scratch/said" 2>&1 ||
+    fail 'stage 2 of what is not the stub'
+has real/stage2.jsonl '"api_device_memory/refusals", "outcome": "skipped", .*"why": "it needs the stub'
+has real/stage2.jsonl '"api_device_factor/wrong", "outcome": "passed", .*"without 2 processes .*=2"'
+has real/report.md "api_device_factor/wrong | passed | .* | without 2 processes with .*devices=2 |"
+
 STUB_GPU=devices=1,fail=copy_rows:1 runs 1 bad
 has bad/stage1.jsonl '"check": "copy_rows", "outcome": "failed", "why": "copy_rows: copy_rows: told to fail'
 has bad/stage1.jsonl '"check": "fill", "outcome": "passed"'
