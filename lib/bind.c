@@ -65,7 +65,7 @@ static uint64_t longest_block(const struct tt_call *call, uint32_t chunks)
 }
 
 struct cut {
-    uint32_t slices;
+    uint32_t slices, windows; /* of them in flight */
     uint64_t most; /* elements of a chunk that one message may carry */
     uint64_t longest; /* elements of the longest slice of a chunk */
 };
@@ -80,7 +80,8 @@ static struct cut cut_of(const struct tt_call *call, const struct tt_schedule *s
     slices = slices > 0 ? slices : 1;
     uint64_t even = longest / slices + (longest % slices > 0);
     uint64_t own = longest < per_chunk ? longest : per_chunk;
-    return (struct cut){ (uint32_t)slices, per_chunk, is_one_sided(call) ? own : even };
+    uint32_t windows = slices < TT_WINDOW ? (uint32_t)slices : TT_WINDOW;
+    return (struct cut){ (uint32_t)slices, windows, per_chunk, is_one_sided(call) ? own : even };
 }
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -89,8 +90,8 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-/* Where counts are no shared values, the number
- * of the operation tells its messages from those of the next: one that nobody awaits would pass for it. */
+/* Where counts are no shared values, the number of the operation tells its messages from those of the next:
+ * one that nobody awaits would pass for it. */
 uint32_t tt_call_signature(const struct tt_call *call, unsigned algorithm, uint32_t slices)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
@@ -169,25 +170,29 @@ static uint64_t tmp_stride(const struct tt_call *call, struct cut cut)
 }
 
 /* Could some message be long enough for the shelf? */
-static bool has_shelf(const struct tt_call *call, const struct tt_schedule *schedule, struct cut cut)
+static bool has_shelf(const struct tt_call *call, const struct tt_op *op, struct cut cut)
 {
-    return !tt_collectives[call->collective].p2p &&
-           cut.longest * call->element_bytes * schedule->span >= call->comm->shelf_from;
+    return op->shares && !tt_collectives[call->collective].p2p &&
+           cut.longest * call->element_bytes * op->schedule->span >= call->comm->shelf_from;
 }
 
-/* TMP cells of one slice, behind them those of IN, if it is scaled, and then the shelf. */
-static uint64_t cells_of(const struct tt_call *call, const struct tt_schedule *schedule, struct cut cut)
+/* The shelf comes first: its cells are the most that an operation touches, and so all touch the same. */
+static uint64_t shelf_bytes(const struct tt_call *call, const struct tt_op *op, struct cut cut)
 {
-    uint64_t sides = (uint64_t)tt_call_scales(call) + (has_shelf(call, schedule, cut) ? 2 : 0);
-    return schedule->tmp_cells + sides * schedule->chunks;
+    return has_shelf(call, op, cut) ? cut.windows * op->shelf_cells * tmp_stride(call, cut) : 0;
 }
 
-/* Room for the TMP cells of all slices in flight. */
-static tutti_status reserve_tmp(
-    const struct tt_call *call, const struct tt_schedule *schedule, struct cut cut)
+/* TMP cells of one slice, behind them those of IN, if it is scaled. */
+static uint64_t cells_of(const struct tt_call *call, const struct tt_schedule *schedule)
 {
-    uint64_t windows = cut.slices < TT_WINDOW ? cut.slices : TT_WINDOW;
-    return tt_comm_grow_tmp(call->comm, windows * cells_of(call, schedule, cut) * tmp_stride(call, cut));
+    return schedule->tmp_cells + (tt_call_scales(call) ? schedule->chunks : 0);
+}
+
+/* Room for the shelf and the TMP cells of all slices in flight. */
+static tutti_status reserve_tmp(const struct tt_call *call, const struct tt_op *op, struct cut cut)
+{
+    uint64_t cells = cut.windows * cells_of(call, op->schedule);
+    return tt_comm_grow_tmp(call->comm, shelf_bytes(call, op, cut) + cells * tmp_stride(call, cut));
 }
 
 struct tt_part tt_call_chunks(const struct tt_call *call, const struct tt_schedule *schedule, unsigned buffer)
@@ -239,11 +244,12 @@ static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op 
         op->spaces[TT_OUT] = op->spaces[TT_IN];
     else if (call->in_place)
         op->spaces[TT_IN] = op->spaces[TT_OUT];
-    op->spaces[TT_TMP] =
-        (struct tt_space){ .base = (uintptr_t)call->comm->tmp, .stride = tmp_stride(call, cut) };
+    op->shelf_bytes = shelf_bytes(call, op, cut);
+    op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)call->comm->tmp + op->shelf_bytes,
+        .stride = tmp_stride(call, cut) };
     for (unsigned buffer = 0; buffer < 2; buffer++)
         stage(call, buffer, op);
-    op->window_bytes[TT_TMP] = cells_of(call, op->schedule, cut) * op->spaces[TT_TMP].stride;
+    op->window_bytes[TT_TMP] = cells_of(call, op->schedule) * op->spaces[TT_TMP].stride;
     if (tt_call_scales(call)) {
         op->unscaled = op->spaces[TT_IN];
         op->unscaled_window_bytes = op->window_bytes[TT_IN];
@@ -253,21 +259,18 @@ static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op 
     }
 }
 
-/* What peers cannot read in place goes on the shelf, if there is `any`. */
-static void set_shelf(const struct tt_call *call, bool any, struct tt_op *op)
+/* What peers cannot read in place goes on the shelf, if there is one. */
+static void set_shelf(const struct tt_call *call, struct tt_op *op)
 {
     const void *buffers[2] = { [TT_IN] = call->send, [TT_OUT] = call->recv };
     const struct tt_endpoint *e = call->comm->endpoint;
-    op->shelf = (struct tt_space){ 0 };
     for (unsigned buffer = 0; buffer < 2; buffer++) {
         bool cells = op->window_bytes[buffer] != 0;
         bool shared = (uintptr_t)buffers[buffer] - e->shared_from < e->shared_bytes;
-        op->shelf_from[buffer] = any && !cells && !shared ? call->comm->shelf_from : UINT64_MAX;
+        op->shelf_from[buffer] =
+            op->shelf_bytes > 0 && !cells && !shared ? call->comm->shelf_from : UINT64_MAX;
     }
-    if (!any)
-        return;
-    op->shelf = op->spaces[TT_TMP];
-    op->shelf.base += op->window_bytes[TT_TMP] - 2 * (uint64_t)op->schedule->chunks * op->shelf.stride;
+    op->shelf = (struct tt_space){ (uintptr_t)call->comm->tmp, NULL, op->spaces[TT_TMP].stride };
 }
 
 /* What a peer gets leaves this core's cache in any case. The own result may still be there when the caller
@@ -287,13 +290,13 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
 {
     struct tt_comm *comm = call->comm;
     struct cut cut = cut_of(call, op->schedule);
-    tutti_status status = reserve_tmp(call, op->schedule, cut);
+    tutti_status status = reserve_tmp(call, op, cut);
     if (status != TUTTI_OK)
         return status;
     op->one_sided = is_one_sided(call);
     set_layouts(call, op->schedule, cut, &comm->tables, &op->given, &op->layout);
     set_spaces(call, cut, op);
-    set_shelf(call, op->shares && has_shelf(call, op->schedule, cut), op);
+    set_shelf(call, op);
     op->endpoint = comm->endpoint;
     op->class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
     op->signature = tt_call_signature(call, algorithm, cut.slices);
@@ -437,7 +440,7 @@ tutti_status tt_call_prepare(const struct tt_call *call)
     tutti_status status = find_plan(call, &plan);
     if (status != TUTTI_OK)
         return status;
-    return reserve_tmp(call, &plan->schedule, cut_of(call, &plan->schedule));
+    return reserve_tmp(call, &plan->op, cut_of(call, &plan->schedule));
 }
 
 tutti_status tt_call_own(struct tt_call *call)
@@ -463,7 +466,7 @@ tutti_status tt_call_keep(struct tt_call *call)
 {
     tutti_status status = tt_call_own(call);
     if (status == TUTTI_OK && !tt_collectives[call->collective].p2p)
-        status = reserve_tmp(call, &call->plan->schedule, cut_of(call, &call->plan->schedule));
+        status = reserve_tmp(call, &call->plan->op, cut_of(call, &call->plan->schedule));
     return status;
 }
 
@@ -484,9 +487,9 @@ static bool bind_again(const struct tt_call *call, struct tt_op *op)
         return false;
     op->spaces[TT_IN].base = (uintptr_t)call->send + lane->origin[TT_IN];
     op->spaces[TT_OUT].base = (uintptr_t)call->recv + lane->origin[TT_OUT];
-    op->spaces[TT_TMP].base = (uintptr_t)call->comm->tmp;
-    if (op->shelf.base != 0)
-        set_shelf(call, true, op);
+    op->spaces[TT_TMP].base = (uintptr_t)call->comm->tmp + op->shelf_bytes;
+    if (op->shelf_bytes > 0)
+        set_shelf(call, op);
     op->sequence = call->comm->sequence;
     return true;
 }

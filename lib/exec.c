@@ -63,7 +63,7 @@ tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
     uint32_t *recent = malloc((uint64_t)schedule->key.n * 2 * AHEAD * sizeof *recent);
     uint8_t *memory = calloc(1, nsteps * (TT_WINDOW * (sizeof(struct tt_active) + sizeof(bool)) +
                                              (TT_WINDOW + 2) * sizeof(uint32_t)) +
-                                    TT_WINDOW * marks * sizeof(bool));
+                                    marks * (TT_WINDOW * sizeof(bool) + sizeof(uint32_t)));
     if (recent == NULL || memory == NULL) {
         free(recent);
         free(memory);
@@ -79,13 +79,15 @@ tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
         op->slices[w].waiting = counts;
     op->opening = counts;
     op->turn = counts + nsteps;
-    bool *flags = (bool *)(op->turn + nsteps);
+    op->shelf_cell = op->turn + nsteps;
+    bool *flags = (bool *)(op->shelf_cell + marks);
     for (int w = 0; w < TT_WINDOW; w++, flags += nsteps)
         op->slices[w].placed = flags;
     for (int w = 0; w < TT_WINDOW; w++, flags += marks)
         op->slices[w].shelved = flags;
     take_turns(schedule, op, recent);
     op->shares = is_shared(schedule);
+    tt_exec_find_cells(op);
     free(recent);
     return TUTTI_OK;
 }
@@ -120,7 +122,7 @@ static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index
         if (op->opening[i] == 0 && s->steps[i].fold_index == 0)
             activate(op, slice, i);
     }
-    if (op->shelf.base != 0)
+    if (op->shelf_bytes > 0)
         memset(slice->shelved, 0, 2 * (size_t)s->chunks * sizeof *slice->shelved);
 }
 
@@ -232,7 +234,7 @@ static void retire(struct tt_op *op, struct tt_slice *slice, uint32_t position)
     uint32_t step = slice->active[position].step;
     slice->active[position] = slice->active[--slice->nactive];
     slice->left--;
-    if (op->shelf.base != 0)
+    if (op->shelf_bytes > 0)
         tt_exec_unshelve(op, slice, &s->steps[step]);
     for (uint32_t f = s->follower_first[step]; f < s->follower_first[step + 1]; f++)
         if (--slice->waiting[s->followers[f]] == 0)

@@ -71,7 +71,8 @@ struct tt_op {
     const struct tt_operator *scaling; /* of IN, which then has cells of its own; NULL: none */
     struct tt_space unscaled; /* what is scaled to get IN */
     uint64_t unscaled_window_bytes; /* as window_bytes */
-    struct tt_space shelf; /* cells of IN, then of OUT, in each window of TMP */
+    struct tt_space shelf; /* shelf_cells for each slice in flight; before TMP */
+    uint64_t shelf_bytes; /* all of it; 0: there is none */
     uint64_t shelf_from[2]; /* of IN, of OUT: messages of so many bytes are sent from the shelf */
     const struct tt_gate *gate; /* of its slices; NULL: all may begin */
     uint32_t divisor; /* of TT_FINAL steps; 1: none */
@@ -93,6 +94,8 @@ struct tt_op {
     const struct tt_schedule *schedule;
     uint32_t units; /* steps, a fold counting as one */
     bool shares; /* it waits for readers as it is, or many read what it sends */
+    uint32_t shelf_cells;
+    uint32_t *shelf_cell; /* per chunk of IN, then of OUT, that is ever sent: its cell on the shelf */
     uint32_t slices_left;
     uint32_t *opening; /* per step: for how many others it waits when a slice begins */
     uint32_t *turn; /* per step with a message: the unit that waits for its slot */

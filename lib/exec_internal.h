@@ -112,6 +112,8 @@ void tt_exec_grant_back(struct tt_op *op, const struct tt_slice *slice, const st
  * source. */
 bool tt_exec_place(struct tt_op *op, const struct tt_message *message, bool in_place);
 
+/* Which chunks have a cell on the shelf; op->shelf_cell is zeros. */
+void tt_exec_find_cells(struct tt_op *op);
 /* The message of a step is read from the shelf, where its chunks are put unless they lie there. */
 void tt_exec_shelve(
     struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step, struct tt_message *message);

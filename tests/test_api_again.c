@@ -215,14 +215,15 @@ static void keep(struct ranks_me *me)
             me, lane != NULL && lane->count == *least + 2, "no schedule is bound to the last call")) {
         const struct tt_op *op = lane->op;
         uint64_t shelf = op->shelf.base - (uintptr_t)c->tmp, private_from = op->shelf_from[TT_IN];
-        ranks_expect(me, (op->shelf.base != 0) == (*least > 1), "a shelf");
+        ranks_expect(me, (op->shelf_bytes > 0) == (*least > 1), "a shelf");
         ranks_ok(me, tt_comm_grow_tmp(c, c->tmp_bytes + 1), "grow_tmp");
         ranks_ok(
             me, tutti_all_reduce(shared, out, lane->count, TUTTI_INT32, TUTTI_SUM, comm, none), "a call");
         ranks_expect(me, bound(c, &kept) == lane, "it is bound to another");
-        ranks_expect(me, op->spaces[TT_TMP].base == (uintptr_t)c->tmp, "to memory of before");
         ranks_expect(
-            me, op->shelf.base == 0 || op->shelf.base - (uintptr_t)c->tmp == shelf, "to a shelf of before");
+            me, op->spaces[TT_TMP].base == (uintptr_t)c->tmp + op->shelf_bytes, "to memory of before");
+        ranks_expect(
+            me, op->shelf_bytes == 0 || op->shelf.base - (uintptr_t)c->tmp == shelf, "to a shelf of before");
         ranks_expect(me, op->shelf_from[TT_IN] == UINT64_MAX, "to a shelf for what needs none");
         ranks_expect(me, op->sequence + 1 == c->sequence, "with the number of another operation");
         ranks_ok(me, tutti_all_reduce(own, out, lane->count, TUTTI_INT32, TUTTI_SUM, comm, none), "a call");
