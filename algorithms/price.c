@@ -22,7 +22,7 @@ static tutti_status build(const struct tt_question *q, int algorithm, int me, st
     return tt_schedule_build(schedule, &key);
 }
 
-/* As bind.c cuts; where one rank stands for all, all chunks are as long as the longest. */
+/* As lib/lay.c cuts; where one rank stands for all, all chunks are as long as the longest. */
 static struct tt_layout cut(const struct tt_question *q, const struct tt_schedule *s, bool alone)
 {
     struct tt_layout layout;

@@ -1,13 +1,13 @@
-/* bind.c: from a call to a running operation: plan, layout, buffers to cells, number of slices, signature.
+/* bind.c: from a call to a running operation: plan, spaces, signature, message numbers.
  *
  * Everything that peers must agree on (slices, algorithm, message numbers) is computed from values that
  * all ranks share; pointers and in_place are this rank's own. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "algorithms/algorithms.h"
 #include "base/status.h"
 #include "lane.h"
+#include "lay.h"
 #include "recorder.h"
 #include "trace.h"
 
@@ -16,72 +16,6 @@ static const int32_t barrier_token;
 static bool reduces(const struct tt_call *call)
 {
     return call->collective == TT_BARRIER || tt_collectives[call->collective].result == TT_RESULT_REDUCED;
-}
-
-static bool is_one_sided(const struct tt_call *call)
-{
-    return tt_collectives[call->collective].counts == TT_COUNTS_OWN;
-}
-
-/* The counts that all ranks know; NULL where there are none. */
-static const size_t *shared_counts(const struct tt_call *call)
-{
-    const struct tt_blocks *b = call->blocks;
-    if (is_one_sided(call))
-        return NULL;
-    return b[TT_OUT].counts != NULL ? b[TT_OUT].counts : b[TT_IN].counts;
-}
-
-/* In the operation's own elements, of `unit` elements of the type each. */
-static uint64_t own_elements(const struct tt_call *call, uint64_t elements)
-{
-    return call->unit == 1 ? elements : elements / call->unit;
-}
-
-/* Per rank, in the same. */
-static const size_t *own_counts(
-    const struct tt_call *call, const struct tt_tables *tables, const size_t *counts)
-{
-    if (call->unit == 1)
-        return counts;
-    for (int r = 0; r < call->comm->n; r++)
-        tables->own_counts[r] = counts[r] / call->unit;
-    return tables->own_counts;
-}
-
-/* Of those that this rank knows. */
-static uint64_t longest_block(const struct tt_call *call, uint32_t chunks)
-{
-    const struct tt_blocks *b = call->blocks;
-    uint64_t total = own_elements(call, call->total), longest = 0;
-    if (tt_collectives[call->collective].counts == TT_COUNTS_EVEN)
-        return total / chunks + (total % chunks > 0);
-    if (b[TT_IN].counts == NULL && b[TT_OUT].counts == NULL)
-        longest = call->count;
-    for (int side = 0; side < 2; side++)
-        for (int r = 0; b[side].counts != NULL && r < call->comm->n; r++)
-            longest = b[side].counts[r] > longest ? b[side].counts[r] : longest;
-    return own_elements(call, longest);
-}
-
-struct cut {
-    uint32_t slices, windows; /* of them in flight */
-    uint64_t most; /* elements of a chunk that one message may carry */
-    uint64_t longest; /* elements of the longest slice of a chunk */
-};
-
-/* So many slices that the longest message fits a slot. */
-static struct cut cut_of(const struct tt_call *call, const struct tt_schedule *schedule)
-{
-    uint64_t per_chunk = call->comm->endpoint->slot_bytes / call->element_bytes / schedule->span;
-    uint64_t longest = longest_block(call, schedule->chunks);
-    per_chunk = per_chunk > 0 ? per_chunk : 1;
-    uint64_t slices = longest / per_chunk + (longest % per_chunk > 0);
-    slices = slices > 0 ? slices : 1;
-    uint64_t even = longest / slices + (longest % slices > 0);
-    uint64_t own = longest < per_chunk ? longest : per_chunk;
-    uint32_t windows = slices < TT_WINDOW ? (uint32_t)slices : TT_WINDOW;
-    return (struct cut){ (uint32_t)slices, windows, per_chunk, is_one_sided(call) ? own : even };
 }
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -95,8 +29,8 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 uint32_t tt_call_signature(const struct tt_call *call, unsigned algorithm, uint32_t slices)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
-    const size_t *counts = shared_counts(call);
-    bool p2p = row->p2p, own = is_one_sided(call); /* p2p: a send matches a receive */
+    const size_t *counts = tt_call_shared_counts(call);
+    bool p2p = row->p2p, own = tt_call_is_one_sided(call); /* p2p: a send matches a receive */
     uint64_t h = mix(p2p ? 77 : call->collective, (uint64_t)call->type << 32 | (own ? 0 : slices));
     h = mix(h, row->result == TT_RESULT_REDUCED ? (uint64_t)tt_call_shared_op(call) + 1 : 0);
     h = mix(h, own ? call->comm->sequence : counts != NULL ? call->total : call->count);
@@ -105,121 +39,6 @@ uint32_t tt_call_signature(const struct tt_call *call, unsigned algorithm, uint3
     for (int r = 0; counts != NULL && r < call->comm->n; r++)
         h = mix(h, counts[r]);
     return (uint32_t)h | 1;
-}
-
-static struct tt_space space_of(const struct tt_call *call, const struct tt_layout *layout,
-    enum tt_reach reach, const void *pointer, const size_t *places)
-{
-    struct tt_space space = { .base = (uintptr_t)pointer, .places = places };
-    if (reach == TT_REACH_OWN &&
-        pointer != NULL) { /* the buffer is the own block: the space begins before it */
-        space.base -=
-            (uintptr_t)(tt_layout_chunk(layout, (uint32_t)call->comm->rank).first * layout->element_bytes);
-        space.places = NULL;
-    }
-    return space;
-}
-
-/* What this rank knows of the blocks of send or recv: all, or at least its own. */
-static void lay_side(const struct tt_call *call, int side, struct cut cut, const struct tt_tables *tables,
-    struct tt_layout *layout)
-{
-    size_t n = (size_t)call->comm->n;
-    const size_t *counts = call->blocks[side].counts;
-    if (counts == NULL)
-        counts = call->blocks[1 - side].counts;
-    if (counts == NULL) {
-        memset(tables->own_counts, 0, n * sizeof *tables->own_counts);
-        tables->own_counts[call->comm->rank] = call->count;
-        counts = tables->own_counts;
-    }
-    tt_layout_v(layout, counts, tables->starts[side], (uint32_t)n, cut.slices, call->element_bytes);
-    layout->slice_elements = cut.most;
-}
-
-/* Where the caller's buffers have IN and OUT. */
-static void set_buffers(const struct tt_call *call, const struct tt_layout *in, const struct tt_layout *out,
-    struct tt_space *spaces)
-{
-    const struct tt_collective_row *row = &tt_collectives[call->collective];
-    spaces[TT_IN] = space_of(call, in, row->in, call->send, call->blocks[TT_IN].places);
-    spaces[TT_OUT] = space_of(call, out, row->out, call->recv, call->blocks[TT_OUT].places);
-}
-
-/* Of IN where that is not cut as OUT is, and of OUT. */
-static void set_layouts(const struct tt_call *call, const struct tt_schedule *schedule, struct cut cut,
-    const struct tt_tables *tables, struct tt_layout *given, struct tt_layout *layout)
-{
-    const size_t *counts = shared_counts(call);
-    uint32_t chunks = schedule->chunks;
-    if (is_one_sided(call)) {
-        lay_side(call, TT_IN, cut, tables, given);
-        lay_side(call, TT_OUT, cut, tables, layout);
-    } else if (counts != NULL) {
-        tt_layout_v(layout, own_counts(call, tables, counts), tables->starts[TT_OUT], chunks, cut.slices,
-            call->element_bytes);
-    } else {
-        tt_layout_even(layout, own_elements(call, call->total), chunks, cut.slices, call->element_bytes);
-    }
-}
-
-static uint64_t tmp_stride(const struct tt_call *call, struct cut cut)
-{
-    uint64_t bytes = (cut.longest * call->element_bytes + 63) / 64 * 64;
-    return bytes > 0 ? bytes : 64;
-}
-
-/* Could some message be long enough for the shelf? */
-static bool has_shelf(const struct tt_call *call, const struct tt_op *op, struct cut cut)
-{
-    return op->shares && !tt_collectives[call->collective].p2p &&
-           cut.longest * call->element_bytes * op->schedule->span >= call->comm->shelf_from;
-}
-
-/* The shelf comes first: its cells are the most that an operation touches, and so all touch the same. */
-static uint64_t shelf_bytes(const struct tt_call *call, const struct tt_op *op, struct cut cut)
-{
-    return has_shelf(call, op, cut) ? cut.windows * op->shelf_cells * tmp_stride(call, cut) : 0;
-}
-
-/* TMP cells of one slice, behind them those of IN, if it is scaled. */
-static uint64_t cells_of(const struct tt_call *call, const struct tt_schedule *schedule)
-{
-    return schedule->tmp_cells + (tt_call_scales(call) ? schedule->chunks : 0);
-}
-
-/* Room for the shelf and the TMP cells of all slices in flight. */
-static tutti_status reserve_tmp(const struct tt_call *call, const struct tt_op *op, struct cut cut)
-{
-    uint64_t cells = cut.windows * cells_of(call, op->schedule);
-    return tt_comm_grow_tmp(call->comm, shelf_bytes(call, op, cut) + cells * tmp_stride(call, cut));
-}
-
-struct tt_part tt_call_chunks(const struct tt_call *call, const struct tt_schedule *schedule, unsigned buffer)
-{
-    const struct tt_collective_row *row = &tt_collectives[call->collective];
-    uint64_t chunks = schedule->chunks, each = chunks / (uint64_t)call->comm->n;
-    switch ((enum tt_reach)(buffer == TT_IN ? row->in : row->out)) {
-    case TT_REACH_ALL:
-        return (struct tt_part){ 0, chunks };
-    case TT_REACH_OWN:
-        return (struct tt_part){ (uint64_t)call->comm->rank * each, each };
-    case TT_REACH_ROOT:
-        return (struct tt_part){ 0, call->comm->rank == call->root ? chunks : 0 };
-    default:
-        return (struct tt_part){ 0 };
-    }
-}
-
-void tt_call_lay(const struct tt_call *call, const struct tt_schedule *schedule,
-    const struct tt_tables *tables, struct tt_laid *laid)
-{
-    struct cut cut = cut_of(call, schedule);
-    set_layouts(call, schedule, cut, tables, &laid->in, &laid->out);
-    if (!is_one_sided(call))
-        laid->in = laid->out;
-    set_buffers(call, &laid->in, &laid->out, laid->spaces);
-    laid->stride = tmp_stride(call, cut);
 }
 
 /* IN or OUT in cells like those of TMP, if the call has them staged. */
@@ -236,20 +55,20 @@ static void stage(const struct tt_call *call, unsigned buffer, struct tt_op *op)
     op->window_bytes[buffer] = chunks.count * stride;
 }
 
-static void set_spaces(const struct tt_call *call, struct cut cut, struct tt_op *op)
+static void set_spaces(const struct tt_call *call, struct tt_cut cut, struct tt_op *op)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
-    set_buffers(call, op->one_sided ? &op->given : &op->layout, &op->layout, op->spaces);
+    tt_call_set_buffers(call, op->one_sided ? &op->given : &op->layout, &op->layout, op->spaces);
     if (call->in_place && row->out == TT_REACH_OWN) /* the smaller buffer lies in the larger */
         op->spaces[TT_OUT] = op->spaces[TT_IN];
     else if (call->in_place)
         op->spaces[TT_IN] = op->spaces[TT_OUT];
-    op->shelf_bytes = shelf_bytes(call, op, cut);
+    op->shelf_bytes = tt_call_shelf_bytes(call, op, cut);
     op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)call->comm->tmp + op->shelf_bytes,
-        .stride = tmp_stride(call, cut) };
+        .stride = tt_call_stride(call, cut) };
     for (unsigned buffer = 0; buffer < 2; buffer++)
         stage(call, buffer, op);
-    op->window_bytes[TT_TMP] = cells_of(call, op->schedule) * op->spaces[TT_TMP].stride;
+    op->window_bytes[TT_TMP] = tt_call_cells(call, op->schedule) * op->spaces[TT_TMP].stride;
     if (tt_call_scales(call)) {
         op->unscaled = op->spaces[TT_IN];
         op->unscaled_window_bytes = op->window_bytes[TT_IN];
@@ -289,12 +108,12 @@ static uint8_t streams_of(const struct tt_comm *comm, const struct tt_op *op, bo
 static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct tt_op *op)
 {
     struct tt_comm *comm = call->comm;
-    struct cut cut = cut_of(call, op->schedule);
-    tutti_status status = reserve_tmp(call, op, cut);
+    struct tt_cut cut = tt_call_cut(call, op->schedule);
+    tutti_status status = tt_call_reserve(call, op, cut);
     if (status != TUTTI_OK)
         return status;
-    op->one_sided = is_one_sided(call);
-    set_layouts(call, op->schedule, cut, &comm->tables, &op->given, &op->layout);
+    op->one_sided = tt_call_is_one_sided(call);
+    tt_call_set_layouts(call, op->schedule, cut, &comm->tables, &op->given, &op->layout);
     set_spaces(call, cut, op);
     set_shelf(call, op);
     op->endpoint = comm->endpoint;
@@ -349,7 +168,7 @@ tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key)
             .ordered = call->created != NULL && !call->created->commutes,
             .long_elements = call->element_bytes > TT_ELEMENT_BYTES,
             .topology = &comm->topology },
-        .bytes = is_one_sided(call) ? 0 : call->total * tutti_type_bytes(call->type) };
+        .bytes = tt_call_is_one_sided(call) ? 0 : call->total * tutti_type_bytes(call->type) };
     int algorithm = 0;
     tutti_status status = tt_choose(&ask, comm->choices, &algorithm);
     *key = (struct tt_key){ .collective = (uint8_t)call->collective,
@@ -440,7 +259,7 @@ tutti_status tt_call_prepare(const struct tt_call *call)
     tutti_status status = find_plan(call, &plan);
     if (status != TUTTI_OK)
         return status;
-    return reserve_tmp(call, &plan->op, cut_of(call, &plan->schedule));
+    return tt_call_reserve(call, &plan->op, tt_call_cut(call, &plan->schedule));
 }
 
 tutti_status tt_call_own(struct tt_call *call)
@@ -466,7 +285,7 @@ tutti_status tt_call_keep(struct tt_call *call)
 {
     tutti_status status = tt_call_own(call);
     if (status == TUTTI_OK && !tt_collectives[call->collective].p2p)
-        status = reserve_tmp(call, &call->plan->op, cut_of(call, &call->plan->schedule));
+        status = tt_call_reserve(call, &call->plan->op, tt_call_cut(call, &call->plan->schedule));
     return status;
 }
 

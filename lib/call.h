@@ -65,6 +65,20 @@ static inline uint32_t tt_call_shared_op(const struct tt_call *call)
     return call->created == NULL ? call->op : call->created->shared;
 }
 
+/* Each rank knows only its own counts. */
+static inline bool tt_call_is_one_sided(const struct tt_call *call)
+{
+    return tt_collectives[call->collective].counts == TT_COUNTS_OWN;
+}
+/* The counts that all ranks know; NULL where there are none. */
+static inline const size_t *tt_call_shared_counts(const struct tt_call *call)
+{
+    const struct tt_blocks *b = call->blocks;
+    if (tt_call_is_one_sided(call))
+        return NULL;
+    return b[TT_OUT].counts != NULL ? b[TT_OUT].counts : b[TT_IN].counts;
+}
+
 /* Everything that can be told from this rank's arguments alone; the second part is what concerns counts,
  * places and buffers. */
 tutti_status tt_call_check(struct tt_call *call);
@@ -83,17 +97,6 @@ const char *tt_op_name(tutti_op op);
 
 /* An algorithm serves this checked call; INVALID_USAGE if one is forced that cannot. */
 tutti_status tt_call_choose(const struct tt_call *call);
-/* How a call is cut on this schedule; its arrays are in `tables`. */
-struct tt_laid {
-    struct tt_layout in, out;
-    struct tt_space spaces[2]; /* where the buffers have them: [TT_IN], [TT_OUT] */
-    uint64_t stride; /* bytes of a cell that holds a slice of any chunk */
-};
-void tt_call_lay(const struct tt_call *call, const struct tt_schedule *schedule,
-    const struct tt_tables *tables, struct tt_laid *laid);
-/* The chunks of IN or OUT that this rank has: `first` and how many. */
-struct tt_part tt_call_chunks(
-    const struct tt_call *call, const struct tt_schedule *schedule, unsigned buffer);
 /* What names the schedule of this call. Fails if a forced algorithm cannot serve. */
 tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key);
 /* Make what running this call needs (schedule, room for the operation, TMP), so that a group fails before

@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "device.h"
+#include "lay.h"
 #include "stream.h"
 
 struct leg { /* a call */
