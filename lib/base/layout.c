@@ -33,18 +33,6 @@ void tt_layout_v(struct tt_layout *l, const size_t *counts, uint64_t *starts, ui
     }
 }
 
-static inline struct tt_part chunk_of(const struct tt_layout *l, uint32_t chunk)
-{
-    if (l->counts != NULL)
-        return (struct tt_part){ l->starts[chunk], l->counts[chunk] };
-    return tt_layout_even_chunk(l, chunk);
-}
-
-struct tt_part tt_layout_chunk(const struct tt_layout *l, uint32_t chunk)
-{
-    return chunk_of(l, chunk);
-}
-
 static inline struct tt_part part_of(const struct tt_layout *l, uint32_t chunk, uint32_t slice)
 {
     uint64_t part, remainder;
@@ -53,7 +41,7 @@ static inline struct tt_part part_of(const struct tt_layout *l, uint32_t chunk, 
         return (struct tt_part){ first, smaller(l->counts[chunk] - first, l->slice_elements) };
     }
     if (l->slices == 1)
-        return (struct tt_part){ 0, chunk_of(l, chunk).count };
+        return (struct tt_part){ 0, tt_layout_chunk(l, chunk).count };
     if (l->counts != NULL) {
         part = l->counts[chunk] / l->slices;
         remainder = l->counts[chunk] % l->slices;
@@ -91,7 +79,7 @@ static inline uintptr_t piece(const struct tt_view *v, uint32_t chunk, uint64_t 
     *count = part.count;
     if (s->stride != 0)
         return s->base + chunk * s->stride;
-    uint64_t start = s->places != NULL ? s->places[c] : chunk_of(l, c).first;
+    uint64_t start = s->places != NULL ? s->places[c] : tt_layout_chunk(l, c).first;
     return s->base + (uintptr_t)((start + part.first) * l->element_bytes);
 }
 

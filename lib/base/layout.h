@@ -33,13 +33,14 @@ void tt_layout_even(
 void tt_layout_v(struct tt_layout *l, const size_t *counts, uint64_t *starts, uint32_t chunks,
     uint32_t slices, uint32_t element_bytes);
 
-/* Where all chunks are even. Inline, because every poll of a message asks for its length. */
-static inline struct tt_part tt_layout_even_chunk(const struct tt_layout *l, uint32_t chunk)
+/* Inline, because every poll of a message asks for its length. */
+static inline struct tt_part tt_layout_chunk(const struct tt_layout *l, uint32_t chunk)
 {
+    if (l->counts != NULL)
+        return (struct tt_part){ l->starts[chunk], l->counts[chunk] };
     uint64_t longer = chunk < l->remainder ? chunk : l->remainder; /* chunks before this one */
     return (struct tt_part){ chunk * l->quotient + longer, l->quotient + (chunk < l->remainder) };
 }
-struct tt_part tt_layout_chunk(const struct tt_layout *l, uint32_t chunk);
 /* Slice z of a chunk; `first` counts from the start of the chunk. */
 struct tt_part tt_layout_part(const struct tt_layout *l, uint32_t chunk, uint32_t slice);
 /* The longest slice of any chunk, in elements: what a TMP cell must hold. */
@@ -68,28 +69,28 @@ struct tt_view {
 uint64_t tt_view_count_any(const struct tt_view *v);
 uintptr_t tt_view_run_any(const struct tt_view *v, uint64_t at, uint64_t *count);
 
-/* An even chunk that is one slice, as all are of a small operation, which asks for little else. */
+/* A chunk that is one slice, as all are of a small operation, which asks for little else. */
 static inline bool tt_view_is_chunk(const struct tt_view *v)
 {
-    return v->nchunks == 1 && v->layout->slices == 1 && v->layout->counts == NULL &&
-           v->chunk < v->layout->chunks;
+    return v->nchunks == 1 && v->layout->slices == 1 && v->chunk < v->layout->chunks;
 }
 
 /* Elements. */
 static inline uint64_t tt_view_count(const struct tt_view *v)
 {
-    return tt_view_is_chunk(v) ? tt_layout_even_chunk(v->layout, v->chunk).count : tt_view_count_any(v);
+    return tt_view_is_chunk(v) ? tt_layout_chunk(v->layout, v->chunk).count : tt_view_count_any(v);
 }
 
 /* The contiguous bytes at element `at` of the view: returns the address and sets *count (elements, never 0
  * before the end). O(1) for one chunk. */
 static inline uintptr_t tt_view_run(const struct tt_view *v, uint64_t at, uint64_t *count)
 {
-    if (!tt_view_is_chunk(v) || v->space.places != NULL || v->space.stride != 0)
+    if (!tt_view_is_chunk(v) || v->space.stride != 0)
         return tt_view_run_any(v, at, count);
-    struct tt_part part = tt_layout_even_chunk(v->layout, v->chunk);
+    struct tt_part part = tt_layout_chunk(v->layout, v->chunk);
+    uint64_t start = v->space.places != NULL ? v->space.places[v->chunk] : part.first;
     *count = part.count - at;
-    return v->space.base + (uintptr_t)((part.first + at) * v->layout->element_bytes);
+    return v->space.base + (uintptr_t)((start + at) * v->layout->element_bytes);
 }
 
 #endif
