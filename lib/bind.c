@@ -113,7 +113,8 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     if (status != TUTTI_OK)
         return status;
     op->one_sided = tt_call_is_one_sided(call);
-    tt_call_set_layouts(call, op->schedule, cut, &comm->tables, &op->given, &op->layout);
+    const struct tt_tables *tables = call->lane != NULL ? &call->lane->tables : &comm->tables;
+    tt_call_set_layouts(call, op->schedule, cut, tables, &op->given, &op->layout);
     set_spaces(call, cut, op);
     set_shelf(call, op);
     op->endpoint = comm->endpoint;
@@ -301,7 +302,7 @@ void tt_call_release(struct tt_call *call)
 /* A call that was made before, and the operation is bound to no other since: only what may have moved. */
 static bool bind_again(const struct tt_call *call, struct tt_op *op)
 {
-    const struct tt_lane *lane = call->lane;
+    struct tt_lane *lane = call->lane;
     if (lane == NULL || op == NULL || op->lane != lane || lane->op != op)
         return false;
     op->spaces[TT_IN].base = (uintptr_t)call->send + lane->origin[TT_IN];
@@ -309,16 +310,17 @@ static bool bind_again(const struct tt_call *call, struct tt_op *op)
     op->spaces[TT_TMP].base = (uintptr_t)call->comm->tmp + op->shelf_bytes;
     if (op->shelf_bytes > 0)
         set_shelf(call, op);
+    if (lane->own_counts)
+        op->signature = tt_lane_renew(lane);
     op->sequence = call->comm->sequence;
     return true;
 }
 
-/* The operation is bound to this call, and stays so until another has it: what bind_again needs. Each call
- * of a v-form brings arrays of its own. */
+/* The operation is bound to this call, and stays so until another has it: what bind_again needs. */
 static void remember(const struct tt_call *call, struct tt_op *op)
 {
     struct tt_lane *lane = call->lane;
-    op->lane = tt_collectives[call->collective].counts == TT_COUNTS_EVEN ? lane : NULL;
+    op->lane = lane;
     if (lane == NULL)
         return;
     lane->op = op;

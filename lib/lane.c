@@ -139,20 +139,6 @@ static void count_tolls(const struct tt_op *op, struct tt_lane *lane)
     }
 }
 
-/* The call's arrays are its caller's. */
-static void keep_arrays(struct tt_lane *lane, size_t n)
-{
-    size_t *to = lane->arrays;
-    for (int i = 0; i < TT_CALL_ARRAYS; i++) {
-        const size_t **array = tt_call_array(&lane->call, i);
-        if (*array == NULL)
-            continue;
-        memcpy(to, *array, n * sizeof *to);
-        *array = to;
-        to += n;
-    }
-}
-
 /* The extents of both buffers at this rank, as the check allows them. */
 static void measure(const struct tt_call *call, struct tt_lane *lane)
 {
@@ -170,34 +156,54 @@ static bool is_small(const struct tt_call *call, const struct tt_op *op)
            op->layout.slices == 1 && op->schedule->nsteps <= MOVES_MAX && op->schedule->key.n <= MOVES_MAX;
 }
 
-/* Each call of a v-form brings counts of its own: only moves serve those. */
-static bool is_even(const struct tt_call *call)
-{
-    return tt_collectives[call->collective].counts == TT_COUNTS_EVEN;
-}
-
-/* Moves, and memory for them; false, and nothing is kept, if there is none, or if it is no list of runs. */
-static bool straighten(const struct tt_call *call, const struct tt_op *op, struct tt_lane *lane)
+/* Moves, and memory for them; none if there is none, or if it is no list of runs. */
+static void straighten(const struct tt_call *call, const struct tt_op *op, struct tt_lane *lane)
 {
     const struct tt_schedule *s = op->schedule;
     uint64_t hops = (uint64_t)s->nsteps * OPERANDS_MAX, n = (uint64_t)s->key.n;
-    lane->moves = malloc(s->nsteps * sizeof *lane->moves + hops * sizeof *lane->hops +
-                         n * sizeof *lane->tolls + TT_CALL_ARRAYS * n * sizeof *lane->arrays);
+    lane->moves =
+        malloc(s->nsteps * sizeof *lane->moves + hops * sizeof *lane->hops + n * sizeof *lane->tolls);
     if (lane->moves == NULL)
-        return false;
+        return;
     lane->hops = (struct tt_hop *)(void *)(lane->moves + s->nsteps);
-    lane->arrays = (size_t *)(void *)(lane->hops + hops);
-    lane->tolls = (struct tt_toll *)(void *)(lane->arrays + TT_CALL_ARRAYS * n);
-    lane->own_counts = op->one_sided;
+    lane->tolls = (struct tt_toll *)(void *)(lane->hops + hops);
     if (!work_out(call, op, lane)) {
         free(lane->moves);
         lane->moves = NULL;
-        return false;
+        return;
     }
     find_loans(call, s, lane);
     find_answers(lane);
     count_tolls(op, lane);
-    keep_arrays(lane, n);
+}
+
+/* A v-form's arrays are its caller's, and the communicator's tables are the next call's: a lane has copies,
+ * and tables of its own. They take the room of what was kept here before. */
+static bool keep_arrays(const struct tt_lane *before, struct tt_lane *lane)
+{
+    size_t n = (size_t)lane->call.comm->n, entries = lane->own_counts ? 3 : 1;
+    lane->arrays = before->arrays;
+    if (tt_collectives[lane->call.collective].counts == TT_COUNTS_EVEN)
+        return true;
+    for (int i = 0; i < TT_CALL_ARRAYS; i++)
+        entries += *tt_call_array(&lane->call, i) != NULL;
+    uint64_t *to = realloc(before->arrays, entries * n * sizeof *to);
+    if (to == NULL)
+        return false;
+    lane->arrays = lane->tables.starts[TT_OUT] = to;
+    to += n;
+    if (lane->own_counts) {
+        lane->tables.starts[TT_IN] = to;
+        lane->tables.own_counts = (size_t *)(void *)(to + n);
+        to += 2 * n;
+    }
+    for (int i = 0; i < TT_CALL_ARRAYS; i++) {
+        const size_t **array = tt_call_array(&lane->call, i);
+        if (*array == NULL)
+            continue;
+        *array = memcpy(to, *array, n * sizeof **array);
+        to += n;
+    }
     return true;
 }
 
@@ -232,8 +238,7 @@ static bool is_there(const struct tt_lane *lane, uint64_t what, const struct tt_
 
 void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
 {
-    bool small = is_small(call, op), even = is_even(call);
-    if ((!small && !even) || call->created != NULL || call->met || call->total == 0)
+    if (call->created != NULL || call->met || call->total == 0)
         return;
     if (call->comm->device != NULL) /* each pointer is looked at, each time */
         return;
@@ -246,12 +251,21 @@ void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
     struct tt_lane *lane = tt_lane_at(call->comm, what, asked(call));
     if (what == 0 || is_there(lane, what, call))
         return;
-    struct tt_lane fresh = { .what = what, .count = asked(call), .class = (uint8_t)op->class, .call = *call };
+    struct tt_lane fresh = { .what = what,
+        .count = asked(call),
+        .class = (uint8_t)op->class,
+        .own_counts = op->one_sided,
+        .call = *call };
     fresh.call.entry = NULL;
     fresh.call.lane = lane;
-    bool straight = small && straighten(call, op, &fresh);
-    if (!straight && (!even || lane->moves != NULL)) /* who has moves gains more by this lane */
+    if (is_small(call, op))
+        straighten(call, op, &fresh);
+    if (fresh.moves == NULL && lane->moves != NULL) /* who has moves gains more by this lane */
         return;
+    if (!keep_arrays(lane, &fresh)) {
+        free(fresh.moves);
+        return;
+    }
     measure(call, &fresh);
     tt_call_record(call, op, &fresh.record);
     free(lane->moves);
@@ -268,8 +282,10 @@ void tt_lane_call(const struct tt_quick *q, struct tt_call *call)
 
 void tt_lanes_free(struct tt_comm *comm)
 {
-    for (int i = 0; comm->lanes != NULL && i < TT_LANES; i++)
+    for (int i = 0; comm->lanes != NULL && i < TT_LANES; i++) {
         free(comm->lanes[i].moves);
+        free(comm->lanes[i].arrays);
+    }
     free(comm->lanes);
 }
 

@@ -2,10 +2,10 @@
  *
  * A program calls the same collective with the same count again and again. The first such call goes the whole
  * way: check, plan, bind. What it came to is kept, so that the next one has only its pointers looked at and
- * put in. An even collective with a built-in operator keeps the checked call and the plan that was bound to
- * it; the executor starts from there. What is small as well (one slice, messages that are copied or lent) is
- * worked out down to the bytes: a list of moves, each with its peer, its bytes and its offsets, which
- * straight.c runs. */
+ * put in. A call with a built-in operator keeps the checked call and the plan that was bound to it, and a
+ * v-form copies of its arrays, which its caller may have given back; the executor starts from there. What is
+ * small as well (one slice, messages that are copied or lent) is worked out down to the bytes: a list of
+ * moves, each with its peer, its bytes and its offsets, which straight.c runs. */
 #ifndef TT_LANE_H
 #define TT_LANE_H
 #include <stdbool.h>
@@ -54,10 +54,11 @@ struct tt_lane {
     uintptr_t origin[2]; /* where the bound spaces of send and recv begin, from the pointers of the call */
     struct tt_call_record record;
     uint32_t nmoves, ntolls;
-    struct tt_move *moves; /* the one allocation; hops and tolls lie behind. NULL: the executor runs it */
+    struct tt_move *moves; /* hops and tolls lie behind. NULL: the executor runs it */
     struct tt_hop *hops;
     struct tt_toll *tolls;
-    size_t *arrays; /* of a v-form: what call.blocks point to */
+    struct tt_tables tables; /* of a v-form: of the bound layouts */
+    void *arrays; /* what those and call.blocks point to; NULL: no v-form was here yet */
 };
 
 struct tt_quick { /* the arguments of a call */
@@ -103,6 +104,13 @@ static inline bool tt_lane_is_straight(const struct tt_lane *lane, const struct 
     bool shares = tt_lane_is_shared(lane, q->send);
     return lane->moves != NULL &&
            (!lane->long_messages || (lane->lends && shares) || !(shares || tt_lane_is_shared(lane, q->recv)));
+}
+
+/* Where the number of the operation is part of the signature: that of this one. */
+static inline uint32_t tt_lane_renew(struct tt_lane *lane)
+{
+    return lane->record.signature =
+               tt_call_signature(&lane->call, lane->record.algorithm, lane->record.slices);
 }
 
 /* This call has run as this operation, alone and on no stream: keep it, if it may have a lane. No memory: no

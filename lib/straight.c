@@ -228,7 +228,7 @@ static tutti_status run(struct trip *t)
 {
     struct tt_lane *lane = t->lane;
     if (lane->own_counts)
-        t->signature = lane->record.signature = tt_call_signature(&lane->call, lane->record.algorithm, 1);
+        t->signature = tt_lane_renew(lane);
     if (lane->class == TT_CLASS_COLLECTIVE)
         t->comm->transport->publish(t->comm->endpoint, &lane->record, t->comm->sequence);
     for (uint32_t i = 0; i < lane->nmoves; i++) {
