@@ -67,12 +67,11 @@ static tutti_status add_again(const struct tt_quick *q)
 static tutti_status call(const struct tt_quick *q)
 {
     struct tt_lane *lane = tt_lane_find(q);
-    bool straight = lane != NULL && tt_lane_is_straight(lane, q);
     if (tt_group_open()) {
         if (lane != NULL && tt_collectives[q->collective].p2p)
-            return straight && tt_group_add_quick(q) ? TUTTI_OK : add_again(q);
+            return tt_group_add_quick(q) ? TUTTI_OK : add_again(q);
     } else if (lane != NULL) {
-        return straight ? tt_straight_run(q, lane) : run_again(q, lane);
+        return tt_lane_is_straight(lane, q) ? tt_straight_run(q, lane) : run_again(q, lane);
     }
     struct tt_call whole = { .collective = q->collective,
         .send = q->send,

@@ -95,26 +95,6 @@ bool tt_group_add_quick(const struct tt_quick *q)
     return true;
 }
 
-/* The sends, which wait for nobody, then the receives, whose peers may be here as well. From the first that
- * cannot be done at once, all that are left become whole calls. */
-static tutti_status run_quick(struct tt_item **item)
-{
-    bool quickly = true;
-    for (int sends = 1; sends >= 0; sends--) {
-        int left = 0;
-        for (int i = 0; i < quick.count; i++) {
-            const struct tt_quick *q = &quick.messages[i];
-            bool turn = (q->collective == TT_P2P_SEND) == (sends == 1);
-            if (turn && quickly)
-                quickly = tt_straight_point(q);
-            if (!turn || !quickly)
-                quick.messages[left++] = *q;
-        }
-        quick.count = left;
-    }
-    return add_slowly(item);
-}
-
 tutti_status tt_group_add_init(
     int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm)
 {
@@ -166,23 +146,53 @@ static tutti_status run_inits(struct queue *q)
     return status;
 }
 
-/* Nothing has a stream: run here. */
-static tutti_status run_calls(struct tt_batch *batch)
+/* Nothing has a stream: run here. What was made before is prepared. */
+static tutti_status run_calls(struct tt_pending *calls, int count)
 {
-    for (int i = 0; i < batch->count; i++) {
-        const struct tt_call *call = &batch->calls[i].call;
+    for (int i = 0; i < count; i++) {
+        const struct tt_call *call = &calls[i].call;
         tutti_status status = tt_comm_turn(call->comm);
-        if (status == TUTTI_OK)
+        if (status == TUTTI_OK && call->lane == NULL)
             status = tt_call_prepare(call);
         if (status != TUTTI_OK)
             return status;
     }
-    tutti_status status = tt_run(batch->calls, batch->count);
-    for (int i = 0; i < batch->count && status == TUTTI_OK; i++)
-        if (tt_collectives[batch->calls[i].call.collective].p2p && batch->calls[i].op != NULL &&
-            batch->calls[i].call.lane == NULL)
-            tt_lane_learn(&batch->calls[i].call, batch->calls[i].op);
+    tutti_status status = tt_run(calls, count);
+    for (int i = 0; i < count && status == TUTTI_OK; i++)
+        if (tt_collectives[calls[i].call.collective].p2p && calls[i].op != NULL && calls[i].call.lane == NULL)
+            tt_lane_learn(&calls[i].call, calls[i].op);
     return status;
+}
+
+/* The sends, which wait for nobody, then the receives, whose peers may be here as well. From the first that
+ * cannot be done at once, all that are left run together. */
+static tutti_status run_quick(void)
+{
+    bool quickly = true;
+    int left = quick.count;
+    for (int sends = 1; sends >= 0 && quickly; sends--) {
+        int count = left;
+        left = 0;
+        for (int i = 0; i < count; i++) {
+            const struct tt_quick *q = &quick.messages[i];
+            bool turn = (q->collective == TT_P2P_SEND) == (sends == 1);
+            if (turn && quickly)
+                quickly = tt_straight_point(q);
+            if (!turn || !quickly)
+                quick.messages[left++] = *q;
+        }
+    }
+    quick.count = 0;
+    if (left == 0)
+        return TUTTI_OK;
+    struct tt_pending calls[QUICK_MAX];
+    for (int i = 0; i < left; i++) {
+        tt_lane_call(&quick.messages[i], &calls[i].call);
+        calls[i].op = NULL;
+        calls[i].skip = 0;
+        calls[i].over = calls[i].suspect = false;
+    }
+    return run_calls(calls, left);
 }
 
 /* All have a stream: queue, and return at once. Some have: wait for all. */
@@ -226,7 +236,7 @@ tutti_status tt_group_run(struct tt_item *item, struct tt_ticket *ticket)
     }
     if (queued > 0)
         return queue_calls(item, queued < count, ticket);
-    tutti_status status = run_calls(item->batch);
+    tutti_status status = run_calls(item->batch->calls, count);
     *ticket = (struct tt_ticket){ 0 };
     tt_item_drop(item);
     return status;
@@ -259,7 +269,7 @@ tutti_status tutti_group_end(void)
     if (status == TUTTI_OK && ended.ninits > 0)
         status = run_inits(&ended);
     if (status == TUTTI_OK && quick.count > 0)
-        status = run_quick(&ended.item);
+        status = run_quick();
     quick.count = 0;
     if (status == TUTTI_OK && ended.item != NULL)
         status = tt_batch_meet(ended.item->batch);
