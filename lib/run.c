@@ -46,11 +46,26 @@ static tutti_status fail_start(const struct tt_pending *p)
     return tt_comm_fail(p->call.comm, &cause);
 }
 
-static bool step(struct tt_pending *pending, int i, tutti_status *status)
+struct runner {
+    struct tt_pending *pending;
+    int count, first; /* all before `first` are over */
+    tutti_status status;
+    bool waiting;
+    int64_t stalled_ns; /* since when nothing moves; 0: it does */
+    struct tt_wait wait;
+};
+
+/* If a call was made before, and nothing was waited for, the clock tells nothing new of it. */
+static void end_done(struct tt_pending *p, bool waited)
 {
-    struct tt_pending *p = &pending[i];
+    end(p, !waited && p->call.lane != NULL && p->op->layout.slices == 1);
+}
+
+static bool step(const struct runner *r, int i, tutti_status *status)
+{
+    struct tt_pending *p = &r->pending[i];
     if (p->op == NULL) {
-        if (!may_start(pending, i))
+        if (!may_start(r->pending, i))
             return false;
         *status = tt_call_start(&p->call, &p->op);
         if (*status != TUTTI_OK)
@@ -66,7 +81,7 @@ static bool step(struct tt_pending *pending, int i, tutti_status *status)
         *status = tt_fault_of_op(p);
         return true;
     case TT_DONE:
-        end(p, false);
+        end_done(p, r->waiting);
         return true;
     case TT_MOVED:
         p->suspect = false;
@@ -74,15 +89,6 @@ static bool step(struct tt_pending *pending, int i, tutti_status *status)
     }
     return true;
 }
-
-struct runner {
-    struct tt_pending *pending;
-    int count, first; /* all before `first` are over */
-    tutti_status status;
-    bool waiting;
-    int64_t stalled_ns; /* since when nothing moves; 0: it does */
-    struct tt_wait wait;
-};
 
 static void note(struct runner *r, int i, tutti_status status)
 {
@@ -102,7 +108,7 @@ static bool poll_all(struct runner *r)
         tutti_status status = TUTTI_OK;
         if (r->pending[i].over)
             continue;
-        moved |= step(r->pending, i, &status);
+        moved |= step(r, i, &status);
         note(r, i, status);
     }
     return moved;
@@ -171,8 +177,7 @@ static void settle(struct runner *r)
 }
 
 /* One call that has started, as most are: often its peers are there, or about to be, so that there is nothing
- * to wait for, and of a few bytes all else would take longer than they do. If it was made before, the clock
- * tells nothing new. False if it is not over. */
+ * to wait for, and of a few bytes all else would take longer than they do. False if it is not over. */
 static bool run_at_once(struct tt_pending *p)
 {
     uint32_t idle = 0, enough = p->call.comm->wait_policy.keen_polls;
@@ -181,7 +186,7 @@ static bool run_at_once(struct tt_pending *p)
         now = tt_exec_progress(p->op);
     while (now == TT_MOVED || (now == TT_IDLE && idle++ < enough));
     if (now == TT_DONE)
-        end(p, p->call.lane != NULL && p->op->layout.slices == 1);
+        end_done(p, false);
     return now == TT_DONE;
 }
 
