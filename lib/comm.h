@@ -82,6 +82,7 @@ struct tt_comm {
     uint8_t *tmp; /* in memory that peers can map; grows when a plan needs more */
     uint64_t tmp_bytes;
     uint8_t *scratch;
+    int64_t tidy_ns; /* not before, tt_comm_tidy does anything */
     uint64_t stream_bytes; /* operations from here on store past the caches */
     uint64_t shelf_from; /* messages from here on leave private memory by the shelf (exec_shelf.c) */
 
@@ -136,6 +137,10 @@ int64_t tt_comm_timeout(const struct tt_settings *settings, const tutti_config *
 
 /* TMP of at least this many bytes (its content is lost). */
 tutti_status tt_comm_grow_tmp(struct tt_comm *comm, uint64_t bytes);
+
+/* A wait came to be long at this moment. Once in a while, what was not used since the last time returns to
+ * the system. */
+void tt_comm_tidy(struct tt_comm *comm, int64_t now_ns);
 
 /* The sticky error of this communicator: TUTTI_OK, or the status that every rank gets. Sets the thread's
  * last error. */

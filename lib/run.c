@@ -50,7 +50,7 @@ struct runner {
     struct tt_pending *pending;
     int count, first; /* all before `first` are over */
     tutti_status status;
-    bool waiting;
+    bool waiting, tidy;
     int64_t stalled_ns; /* since when nothing moves; 0: it does */
     struct tt_wait wait;
 };
@@ -132,12 +132,27 @@ static void begin_waiting(struct runner *r)
     r->waiting = true;
 }
 
+/* The wait is long: each communicator once. */
+static void tidy(struct runner *r)
+{
+    const struct tt_comm *seen = NULL;
+    for (int i = r->first; i < r->count; i++) {
+        struct tt_comm *comm = r->pending[i].call.comm;
+        if (!r->pending[i].over && comm != seen)
+            tt_comm_tidy(comm, tt_wait_long_since(&r->wait));
+        seen = comm;
+    }
+    r->tidy = true;
+}
+
 /* Nothing moved: has somebody ended a communicator; is it time to look around? */
 static void idle(struct runner *r)
 {
     if (!r->waiting)
         begin_waiting(r);
     bool look = tt_wait_idle(&r->wait);
+    if (!r->tidy && tt_wait_is_long(&r->wait))
+        tidy(r);
     int64_t now = look ? tt_now_ns() : 0;
     if (look && r->stalled_ns == 0)
         r->stalled_ns = now;
@@ -199,7 +214,7 @@ tutti_status tt_run(struct tt_pending *pending, int count)
     r.count = count;
     r.first = 0;
     r.status = TUTTI_OK;
-    r.waiting = false;
+    r.waiting = r.tidy = false;
     r.stalled_ns = 0;
     for (;;) {
         bool moved = poll_all(&r);

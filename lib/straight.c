@@ -22,9 +22,9 @@ struct trip { /* a call on its way */
     struct tt_entry *entry; /* NULL: not noted yet */
     struct tt_wait wait;
     bool waiting;
-    bool slow; /* it has done more than spin */
     bool hasty; /* it does not wait */
     bool lends; /* what is long */
+    int64_t slow_ns; /* when it last came to do more than spin; 0: it has not */
 };
 
 static uint64_t number(const struct trip *t, const struct tt_hop *hop, bool sends)
@@ -209,17 +209,20 @@ static void arrive(struct trip *t)
         comm->transport->complete(comm->endpoint, ++comm->sequence);
     else if (lane->tolls[0].sends > 0)
         comm->next_post[lane->tolls[0].peer]++;
-    if (t->slow)
-        tt_entry_end(t->entry, true);
-    else
+    if (t->slow_ns == 0) {
         tt_entry_pass(t->entry);
+        return;
+    }
+    tt_entry_end(t->entry, true);
+    tt_comm_tidy(comm, t->slow_ns);
 }
 
 static void end_wait(struct trip *t)
 {
     if (!t->waiting)
         return;
-    t->slow |= tt_wait_is_long(&t->wait);
+    if (tt_wait_is_long(&t->wait))
+        t->slow_ns = tt_wait_long_since(&t->wait);
     tt_wait_awake(&t->wait);
     t->waiting = false;
 }
@@ -265,7 +268,7 @@ static void set_out(const struct tt_quick *q, struct tt_lane *lane, struct trip 
     t->base[TT_TMP] = t->comm->tmp;
     t->entry = NULL;
     t->waiting = false;
-    t->slow = false;
+    t->slow_ns = 0;
     t->hasty = false;
     t->lends = lane->lends && tt_lane_is_shared(lane, q->send);
 }

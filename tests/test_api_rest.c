@@ -11,7 +11,7 @@
 #include "ranks.h"
 #include "transports/arena.h"
 
-enum { RANKS = 8, LARGEST = 8 << 20, ARENA_MEAN = 7 << 20 };
+enum { RANKS = 8, LARGEST = 8 << 20, ARENA_MEAN = 7 << 20, ARENA_RESTED = 5 << 19 };
 
 static uint64_t resident(void)
 {
@@ -78,6 +78,44 @@ static void use_all(struct ranks_me *me)
     ranks_part(me, comm);
     free(send);
     free(recv);
+}
+
+/* Ranks of which one is late wait long, each at one of the two barriers. */
+static void wait_long(struct ranks_me *me, tutti_comm *comm)
+{
+    for (int late = 0; late < 2; late++) {
+        if (me->rank == late)
+            ranks_sleep_us(50000);
+        ranks_ok(me, tutti_barrier(comm, tutti_no_stream()), "barrier");
+    }
+}
+
+/* A rank looks at most once a second, and what it has seen twice, unused, it gives back. */
+static void rest(struct ranks_me *me)
+{
+    uint8_t *send = calloc(1, LARGEST), *recv = calloc(1, LARGEST);
+    tutti_comm *comm = join(me);
+    if (comm == NULL || send == NULL || recv == NULL)
+        return;
+    run_all(me, comm, send, recv, LARGEST);
+    uint64_t before = mean_resident(me, comm);
+    for (int look = 0; look < 3; look++) {
+        ranks_sleep_us(1100000);
+        wait_long(me, comm);
+    }
+    uint64_t after = resident();
+    ranks_expect(me, before > ARENA_RESTED && after <= ARENA_RESTED,
+        "%llu KiB, before it rested %llu of each", (unsigned long long)after >> 10,
+        (unsigned long long)before >> 10);
+    run_all(me, comm, send, recv, LARGEST);
+    ranks_part(me, comm);
+    free(send);
+    free(recv);
+}
+
+Test(api_rest, slots_return_when_ranks_rest)
+{
+    ranks_run(&(struct ranks_plan){ .n = RANKS, .run = rest });
 }
 
 Test(api_rest, all_collectives_use_the_same_memory)

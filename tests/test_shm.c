@@ -402,6 +402,51 @@ Test(shm, who_left_can_still_be_read)
     shm_stage_run(stage, leave_early, -1);
 }
 
+/* --- What is not used returns */
+
+enum { KEPT = 5, TIDY_BYTES = 40000 }; /* the message that is not read yet */
+
+/* Memory goes when it was not used between two looks, and never while the receiver may read it. */
+static void tidy(struct shm_rank *r)
+{
+    uint64_t first = r->stage->params.first_number;
+    uint8_t *text = malloc(TIDY_BYTES);
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    uint64_t empty = resident();
+    for (uint64_t i = 0; i < TT_SLOTS && r->me == 0; i++)
+        suite_expect(&r->suite, shm_post(e, 1, first + i, i, text, TIDY_BYTES), "no slot");
+    for (uint64_t i = 0; i < TT_SLOTS && r->me == 1; i++)
+        if (i != KEPT)
+            shm_take(r, e, 0, first + i, i, TIDY_BYTES);
+    shm_meet(r);
+    uint64_t used = resident(), slot = (used - empty) / TT_SLOTS;
+    if (r->me == 0) {
+        suite_expect(&r->suite, slot >= TIDY_BYTES, "a slot has %d bytes", (int)slot);
+        tt_shm.tidy(e);
+        suite_expect(&r->suite, resident() == used, "what was used just now is gone");
+        tt_shm.tidy(e);
+        suite_expect(&r->suite, resident() == empty + slot, "%d bytes stay", (int)(resident() - empty));
+        suite_expect(&r->suite, shm_post(e, 1, first + TT_SLOTS, 9, text, TIDY_BYTES), "no slot any more");
+        suite_expect(&r->suite, resident() == empty + 2 * slot, "%d bytes again", (int)(resident() - empty));
+    }
+    shm_meet(r);
+    if (r->me == 1) {
+        shm_take(r, e, 0, first + KEPT, KEPT, TIDY_BYTES);
+        shm_take(r, e, 0, first + TT_SLOTS, 9, TIDY_BYTES);
+    }
+    shm_meet(r);
+    tt_shm.close(e);
+    free(text);
+}
+
+Test(shm, what_is_not_used_returns)
+{
+    struct shm_stage *stage = shm_stage_new(2);
+    stage->params.pull = false;
+    shm_stage_run(stage, tidy, -1);
+}
+
 /* --- Nothing grows */
 
 struct census {

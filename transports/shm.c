@@ -316,6 +316,7 @@ const struct tt_transport tt_shm = {
     .enter = tt_shm_enter,
     .leave = tt_shm_leave,
     .quiet = tt_shm_quiet,
+    .tidy = tt_shm_tidy,
     .publish = tt_shm_publish,
     .complete = tt_shm_complete,
     .call_of = tt_shm_call_of,

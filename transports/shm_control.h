@@ -112,6 +112,7 @@ struct tt_shm_channel {
     uint32_t posted[TT_SHM_LINES]; /* the flag posted last */
     uint32_t acked[TT_SHM_LINES]; /* what was seen of acks_in */
     uint64_t copied[TT_SLOTS]; /* 1 + the message whose payload was copied there last; 0: none */
+    uint64_t seen[TT_SLOTS]; /* the same, as tidy found it */
     uint64_t granted[TT_SLOTS]; /* what was written last to grants_out, 0 once it has ended */
 };
 
@@ -202,6 +203,7 @@ bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uin
 tutti_status tt_shm_pull(struct tt_endpoint *head, int peer, const struct tt_arrival *arrival, uint64_t at,
     void *dst, uint64_t bytes);
 void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number);
+void tt_shm_tidy(struct tt_endpoint *head);
 
 /* What ranks tell each other besides messages (shm_report.c). */
 bool tt_shm_enter(struct tt_endpoint *head);

@@ -430,6 +430,27 @@ void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uin
     tt_doorbell_ring_light(e->peers[peer].bell, e->light);
 }
 
+/* --- Giving memory back */
+
+/* What was released nobody reads any more. Whose slot returned has no message that it must wait for. */
+static void tidy_channel(struct tt_shm_channel *c, uint64_t slot_stride)
+{
+    for (unsigned slot = 0; slot < TT_SLOTS; slot++) {
+        if (c->copied[slot] != 0 && c->copied[slot] == c->seen[slot] && slot_free(c, slot)) {
+            tt_arena_empty(c->payload_out + slot * slot_stride, slot_stride);
+            c->copied[slot] = 0;
+        }
+        c->seen[slot] = c->copied[slot];
+    }
+}
+
+void tt_shm_tidy(struct tt_endpoint *head)
+{
+    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
+    for (int channel = 0; channel < TT_CLASSES * head->n; channel++)
+        tidy_channel(&e->channels[channel], e->slot_stride);
+}
+
 /* --- Reading another process's memory */
 
 /* The next runs of the message, at most PULL_RUNS of them. */

@@ -2,8 +2,9 @@
  *
  * A transport moves numbered messages between the ranks of one communicator and knows nothing of
  * communicators, schedules or types. Each rank holds one endpoint; an endpoint is used by one thread at a
- * time (abort excepted). No call but wait-free memory work: nothing here blocks, sleeps, allocates or logs
- * after connect, and each call returns in time bounded by the bytes of one message.
+ * time (abort excepted). No call but wait-free memory work (pull and tidy ask the system): nothing here
+ * blocks, sleeps, allocates or logs after connect, and each call returns in time bounded by the bytes of
+ * one message.
  *
  * Messages. (class, peer, direction) has its own space of 64-bit numbers, counted on both sides alike;
  * matching is by number, never by arrival. A number may be skipped (an empty message is neither sent nor
@@ -186,6 +187,11 @@ struct tt_transport {
     bool (*enter)(struct tt_endpoint *e);
     void (*leave)(struct tt_endpoint *e);
     bool (*quiet)(struct tt_endpoint *e, bool patient);
+
+    /* This rank waits anyway: memory of slots that no message has used since the last call of this may
+     * return to the system. That takes a while here, and once more when a slot is used again; the caller sees
+     * to it that it is rare. NULL: nothing returns. */
+    void (*tidy)(struct tt_endpoint *e);
 
     /* The control plane: any number of ranks may read, each writes its own. `publish` announces the
      * operation that begins, `complete` that all operations below `sequence` are over at this rank. */

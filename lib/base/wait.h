@@ -101,6 +101,11 @@ static inline bool tt_wait_is_long(const struct tt_wait *w)
 {
     return w->stage > 0;
 }
+/* When it came to that. */
+static inline int64_t tt_wait_long_since(const struct tt_wait *w)
+{
+    return w->began_ns;
+}
 /* A poll found something: back to spinning. Also ends a wait. Work found right after a timeout, with no ring
  * in the next 50 ms, is a lost wake-up; who ends a wait for another reason rings first (abort does). */
 void tt_wait_awake(struct tt_wait *w);
