@@ -26,6 +26,8 @@ static bool gather(
         o->messages[step[i].flags & TT_LEFT ? left++ : right++] = &step[i];
     o->n = messages + reduces;
     o->own = reduces ? lefts : o->n;
+    if (reduces)
+        o->local = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
     *upto = o->count;
     for (int i = 0; i < messages; i++) {
         const struct tt_step *m = o->messages[i];
@@ -219,7 +221,6 @@ bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active 
     struct operands o;
     struct tt_targets targets;
     o.dst = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
-    o.local = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
     o.count = tt_view_count(&o.dst);
     uint64_t upto;
     if (o.count == 0)
