@@ -365,20 +365,26 @@ static int conclude(struct run *run)
     return code == PERF_EXIT_OK && run->report.wrong > 0 ? PERF_EXIT_WRONG : code;
 }
 
-/* What a rank adds to its process while nothing is to do: that of the greediest, in bytes; negative where it
- * is unknown, or the ranks cannot tell each other. */
-static double rest_of(struct perf_crew *crew, const struct perf_options *o, int64_t bare)
+/* What a rank adds to its process while nothing is to do: that of the greediest, in bytes, and the mean,
+ * which is what all hold together by their number; negative where it is unknown, or the ranks cannot tell
+ * each other. */
+static double rest_of(struct perf_crew *crew, const struct perf_options *o, int64_t bare, double *mean)
 {
     int threads = o->launcher != NULL ? 1 : (int)o->threads;
-    double worst = -1, *all = calloc((size_t)crew->n, sizeof *all);
+    double worst = -1, sum = 0, *all = calloc((size_t)crew->n, sizeof *all);
+    *mean = -1;
     if (all == NULL)
         return -1;
     tutti_status status = tutti_barrier(crew->comm, tutti_no_stream());
     double mine = bare < 0 ? -1 : (double)(perf_machine_held() - bare) / threads;
     if (status == TUTTI_OK)
         status = perf_crew_exchange(crew, &mine, sizeof mine, all);
-    for (int rank = 0; rank < crew->n && status == TUTTI_OK; rank++)
+    for (int rank = 0; rank < crew->n && status == TUTTI_OK; rank++) {
         worst = all[rank] > worst ? all[rank] : worst;
+        sum += all[rank];
+    }
+    if (worst >= 0)
+        *mean = sum / crew->n;
     free(all);
     return worst;
 }
@@ -420,7 +426,7 @@ static int rank_main(struct perf_crew *crew, void *context)
     };
     tutti_query(crew->comm, "executor", run.report.executor, sizeof run.report.executor);
     run.report.startup = startup_of(crew);
-    run.report.rest_before = rest_of(crew, o, bare);
+    run.report.rest_before = rest_of(crew, o, bare, &run.report.rest_mean);
     run.report.flag_before = run.report.flag_after = perf_crew_flag(crew);
     /* an element for each rank is the least that some collectives can do */
     uint64_t bytes = (uint64_t)o->max_bytes + 8 * (uint64_t)crew->n;
@@ -450,7 +456,7 @@ static int rank_main(struct perf_crew *crew, void *context)
     perf_buffers_free(&run.session.buffers);
     free(run.counts);
     if (code == PERF_EXIT_OK) {
-        run.report.rest_after = rest_of(crew, o, bare);
+        run.report.rest_after = rest_of(crew, o, bare, &run.report.rest_mean);
         run.report.flag_after = perf_crew_flag(crew);
     }
     if (code != PERF_EXIT_FAILED)

@@ -123,7 +123,8 @@ static const char flags_after_names[] =
     "  NEAR is below 0.18 us, FAR above; ONE CORE says that the two took turns, on one core or on a busy\n"
     "  machine.\n"
     "  The first lines also say how long it took until all ranks could begin, and what a rank at rest\n"
-    "  holds beyond the bare process; the last lines what it still holds when all is done.\n"
+    "  holds beyond the bare process; the last lines what it still holds when all is done. That is of\n"
+    "  the greediest rank; the mean of all is what they hold together, by their number.\n"
     "\n"
     "Exit codes: 0 good, 1 wrong results, 2 bad usage, 3 a rank failed or died, 4 --self-test found the\n"
     "check blind\n";

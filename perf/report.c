@@ -247,8 +247,9 @@ bool perf_report_end(struct perf_report *r)
             fprintf(r->file, "; the class changed %ld times within this run\n", r->class_changes);
     }
     if (is_table(r) && r->rest_after >= 0)
-        fprintf(
-            r->file, "# a rank at rest holds %.2f MiB in the end, without buffers\n", r->rest_after / MIB);
+        fprintf(r->file,
+            "# a rank at rest holds %.2f MiB in the end, without buffers; the mean of all is %.2f\n",
+            r->rest_after / MIB, r->rest_mean / MIB);
     if (is_table(r)) {
         fprintf(r->file, "#\n# Out of bounds values : %" PRIu64 " %s\n", r->wrong,
             r->wrong > 0        ? "FAILED"

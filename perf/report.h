@@ -20,6 +20,7 @@ struct perf_report {
     long class_changes;
     double startup; /* seconds until the last rank had its communicator; negative: not measured */
     double rest_before, rest_after; /* bytes of a rank at rest beyond the bare process; negative: unknown */
+    double rest_mean; /* of all ranks, when looked at last */
     double busbw_sum;
     long busbw_count;
     uint64_t wrong;

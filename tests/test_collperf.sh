@@ -219,7 +219,8 @@ expect 0 "$collperf" $few -g 2
 says out '^#  *size  *count  *type  *redop  *root  *time' 'header'
 says out '; mode steady; ' 'steady is the default'
 says out '^# start-up [0-9.]* ms; a rank at rest holds [0-9.]* MiB beyond the bare process$' 'start-up'
-says out '^# a rank at rest holds [0-9.]* MiB in the end' 'what is held in the end'
+says out '^# a rank at rest holds [0-9.]* MiB in the end, without .*; the mean of all is [0-9.]*$' \
+    'what is held in the end'
 says out '^# flag round trip before [0-9.]* us: \(NEAR\|FAR\|ONE CORE\)' 'class before'
 says out '^# flag round trip after [0-9.]* us: .*; the class \(did not change\|changed [1-9]\)' 'class after'
 [ "$(sed -n 's/.*; the class changed \([0-9]*\) times.*/\1/p' "$scratch/out")" = \
@@ -301,6 +302,10 @@ if ! ldd "$(dirname "$collperf")/.libs/collperf" "$collperf" 2>/dev/null | grep 
     sed -n 's/.*a rank at rest holds \([0-9.]*\) MiB.*/\1/p' "$scratch/out" >"$scratch/held"
     awk '!($1 > 0 && $1 <= 8) { bad = 1 } END { exit bad || NR != 2 }' "$scratch/held" ||
         fail 'one of 8 ranks holds at most 8 MiB at rest'
+    expect 0 env TUTTI_SLICE=128K "$collperf" all -b 64 -e 8M -f 16 -n 1 -w 1 -c 0 -g 8
+    sed -n 's/.* the mean of all is \([0-9.]*\)$/\1/p' "$scratch/out" >"$scratch/held"
+    awk '!($1 > 0 && $1 <= 8) { bad = 1 } END { exit bad || NR != 1 }' "$scratch/held" ||
+        fail 'after all collectives 8 ranks hold at most 8 MiB each, on average'
 fi
 
 expect 0 "$collperf" -b 4K -e 4K -n 1 -w 0 -g 2 --csv
