@@ -93,6 +93,7 @@ struct tt_comm {
 
     /* What streams have to do for this communicator; written behind their lock (stream.c). */
     _Atomic uint32_t queued; /* calls that are not over; 0: the caller may go on */
+    _Atomic uint32_t elsewhere; /* of those: not on streams of its device */
     struct tt_ticket last; /* the last item that has one of them */
     struct tt_ticket now; /* the item that is running; {0}: none */
     bool orphan; /* destroyed: the last item frees it */

@@ -280,7 +280,8 @@ tutti_status tt_device_check_host(const struct tt_call *call)
     const struct tt_device *d = call->comm->device;
     enum tt_dev_kind kind;
     int before;
-    tt_replays_await(d);
+    if (call->stream.kind != TUTTI_STREAM_NONE) /* nobody waits later (tt_comm_turn) */
+        tt_replays_await(d);
     if (call->created != NULL && call->created->scalar != NULL)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
             "%s: the device has the scalar of the pre-mul-sum, and the call has no CUDA stream to read it; "

@@ -82,23 +82,33 @@ static void arrive(void *argument)
         open_gates(c);
 }
 
+/* The call that is under way without a stream of the device; false: none is. A collective that has begun is
+ * known by name. */
+static bool find_other(const struct tt_comm *comm, uint64_t sequence, char called[DESCRIPTION])
+{
+    struct tt_call_record other;
+    if (!comm->transport->call_of(comm->endpoint, comm->rank, sequence, &other)) {
+        snprintf(called, DESCRIPTION, "a send, a receive, or a call on a stream of the host");
+        return comm->transport->inside(comm->endpoint) || atomic_load(&comm->elsewhere) > 0;
+    }
+    int length = snprintf(called, DESCRIPTION, "operation %llu, ", (unsigned long long)sequence);
+    tt_record_describe(&other, called + length, DESCRIPTION - (size_t)length);
+    return true;
+}
+
 /* Another thread runs a call that no stream orders: it must not be joined there. */
 static tutti_status check_alone(struct tt_comm *comm)
 {
-    struct tt_call_record other;
     char called[DESCRIPTION];
-    uint64_t sequence = comm->transport->completed_by(comm->endpoint, comm->rank);
-    if (!comm->transport->call_of(comm->endpoint, comm->rank, sequence, &other))
+    struct tt_cause cause = { .status = TUTTI_INVALID_USAGE, .rank = comm->rank, .peer = TT_NONE };
+    cause.sequence = comm->transport->completed_by(comm->endpoint, comm->rank);
+    if (!find_other(comm, cause.sequence, called))
         return TUTTI_OK;
-    struct tt_cause cause = {
-        .status = TUTTI_INVALID_USAGE, .rank = comm->rank, .peer = TT_NONE, .sequence = sequence
-    };
-    snprintf(cause.operation, sizeof cause.operation, "%s", tt_collectives[other.collective].name);
-    tt_record_describe(&other, called, sizeof called);
+    snprintf(cause.operation, sizeof cause.operation, "replay");
     tt_cause_say(&cause,
-        "%s, rank %d: operation %llu, %s, was not on a CUDA stream, and not over, when device %d reached a "
-        "replay of this communicator's calls; legal: the one after the other",
-        comm->name, comm->rank, (unsigned long long)sequence, called, comm->device->number);
+        "%s, rank %d: %s, was not on a CUDA stream, and not over, when device %d reached a replay of this "
+        "communicator's calls; legal: the one after the other",
+        comm->name, comm->rank, called, comm->device->number);
     return tt_comm_fail(comm, &cause);
 }
 

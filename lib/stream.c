@@ -119,9 +119,11 @@ static void run(struct tt_item *item)
         fail_item(item, status);
 }
 
-static void let_go(struct tt_comm *comm)
+static void let_go(const struct tt_call *call)
 {
+    struct tt_comm *comm = call->comm;
     comm->now = (struct tt_ticket){ 0 };
+    atomic_fetch_sub_explicit(&comm->elsewhere, call->staging == NULL, memory_order_relaxed);
     if (atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release) == 1 && comm->orphan)
         tt_comm_destroy(comm);
 }
@@ -149,7 +151,7 @@ static void finish(struct tt_stream *s, struct tt_item *item)
     for (int i = 0; i < item->batch->count; i++)
         open_gate(&item->batch->calls[i].call);
     for (int i = 0; i < item->batch->count; i++)
-        let_go(item->batch->calls[i].call.comm);
+        let_go(&item->batch->calls[i].call);
     tt_item_give(item);
     pthread_mutex_unlock(&tt_streams_lock);
     atomic_store_explicit(&s->done, done, memory_order_release);
@@ -301,6 +303,8 @@ struct tt_stream *tt_stream_find(const char *name, tutti_stream handle, tutti_st
 tutti_status tt_comm_await(struct tt_comm *comm)
 {
     tt_ticket_wait(comm->last, -1);
+    if (comm->device != NULL)
+        tt_replays_await(comm->device);
     return tt_comm_check(comm);
 }
 

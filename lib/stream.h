@@ -87,12 +87,13 @@ bool tt_ticket_wait(struct tt_ticket ticket, int64_t timeout_ms);
  * this library does not have. `name` is the caller's. */
 struct tt_stream *tt_stream_find(const char *name, tutti_stream handle, tutti_status *status);
 
-/* All calls of this communicator that are queued are over; then its sticky error, if there is one. Only
- * for who may call on the communicator. */
+/* All calls of this communicator that are queued are over, and so is a replay that its device has reached;
+ * then its sticky error, if there is one. Only for who may call on the communicator. */
 tutti_status tt_comm_await(struct tt_comm *comm);
 static inline tutti_status tt_comm_turn(struct tt_comm *comm)
 {
-    return atomic_load_explicit(&comm->queued, memory_order_acquire) == 0 ? TUTTI_OK : tt_comm_await(comm);
+    bool idle = comm->device == NULL && atomic_load_explicit(&comm->queued, memory_order_acquire) == 0;
+    return idle ? TUTTI_OK : tt_comm_await(comm);
 }
 /* The handle is dead: free the communicator, or leave that to the last queued item that has it; then its
  * calls have been aborted, and none of them is running when this returns. */

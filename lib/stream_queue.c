@@ -189,6 +189,7 @@ static void take_turns(struct tt_item *item)
             comm->last = mine;
         }
         atomic_fetch_add_explicit(&comm->queued, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&comm->elsewhere, call->staging == NULL, memory_order_relaxed);
     }
 }
 

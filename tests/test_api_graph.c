@@ -220,39 +220,75 @@ Test(api_graph, branches_of_one_graph)
 
 /* --- Calls without a stream */
 
-static bool sum_here(struct ranks_me *me, const struct graph_rig *rig, int round)
+static uint32_t here[COUNT];
+
+static bool call_here(const struct graph_rig *rig, int round)
 {
-    static uint32_t values[COUNT];
     for (int i = 0; i < COUNT; i++)
-        values[i] = graph_value(me->rank, round, i);
-    if (!ranks_ok(me,
-            tutti_all_reduce(values, values, COUNT, TUTTI_UINT32, TUTTI_SUM, rig->comm, tutti_no_stream()),
-            "here"))
-        return false;
-    memcpy(rig->pinned[round % AT_ONCE][EAGER], values, sizeof values);
-    return graph_is_sum(rig, round, EAGER, 1);
+        here[i] = graph_value(rig->me->rank, round, i);
+    return ranks_ok(rig->me,
+        tutti_all_reduce(here, here, COUNT, TUTTI_UINT32, TUTTI_SUM, rig->comm, tutti_no_stream()), "here");
 }
 
-/* A replay that waits for its peer has been reached: the call after it has to wait, too. */
+/* So many calls have begun, as the recorder has it; `json` is what it says. */
+static unsigned long long calls_of(const struct graph_rig *rig, char *json, size_t bytes)
+{
+    unsigned long long calls = 0;
+    tutti_query(rig->comm, "recorder json", json, bytes);
+    const char *found = strstr(json, "\"calls\": ");
+    ranks_expect(rig->me, found != NULL && sscanf(found, "\"calls\": %llu", &calls) == 1, "%.200s", json);
+    return calls;
+}
+
+/* Each call of this rank began after the others had ended, or ended before. */
+static void check_turns(const struct graph_rig *rig, char *json, size_t bytes)
+{
+    enum { MOST = 64 };
+    long long from[MOST], to[MOST];
+    int count = 0;
+    calls_of(rig, json, bytes);
+    for (const char *at = json; count < MOST && (at = strstr(at, "\"started_ns\": ")) != NULL; at++, count++)
+        if (!ranks_expect(rig->me,
+                sscanf(at, "\"started_ns\": %lld, \"ended_ns\": %lld", &from[count], &to[count]) == 2,
+                "%.80s", at))
+            return;
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < i; k++)
+            ranks_expect(rig->me, from[i] >= to[k] || from[k] >= to[i], "calls %d and %d at once", k, i);
+}
+
+/* A replay that waits for its peer has been reached: the call after it has to wait, too, and so has a group
+ * that ends after it. */
 static void call_after(struct ranks_me *me)
 {
     struct graph_rig rig;
+    static char json[1 << 20];
     if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
         return;
     void *runnable = graph_capture_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
     for (int round = 0; round < 10; round++) {
+        bool grouped = round / 2 % 2 == 1;
         ranks_at(me, "round %d", round);
         graph_give(&rig, round, rig.streams[0]);
         if (me->rank == round % me->n)
             ranks_sleep_us(20000);
+        if (grouped)
+            ranks_ok(me, tutti_group_start(), "tutti_group_start");
+        if (grouped && !call_here(&rig, round))
+            return;
+        unsigned long long before = calls_of(&rig, json, sizeof json);
         graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
         graph_fetch(&rig, round, REDUCED, rig.streams[0]);
-        ranks_sleep_us(10000); /* the device reaches it */
-        if (!sum_here(me, &rig, round))
+        while (calls_of(&rig, json, sizeof json) == before) /* the device reaches it */
+            ranks_sleep_us(100);
+        if (grouped ? !ranks_ok(me, tutti_group_end(), "tutti_group_end") : !call_here(&rig, round))
             return;
+        memcpy(rig.pinned[round % AT_ONCE][EAGER], here, sizeof here);
+        graph_is_sum(&rig, round, EAGER, 1);
         graph_settle(&rig);
         graph_is_sum(&rig, round, REDUCED, 1);
     }
+    check_turns(&rig, json, sizeof json);
     graph_fine(&rig, rig.dev->runnable_destroy(runnable));
     ranks_part(me, rig.comm);
 }
@@ -267,7 +303,6 @@ static void count_calls(struct ranks_me *me)
 {
     struct graph_rig rig;
     static char json[1 << 20];
-    unsigned long long calls = 0;
     if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
         return;
     void *runnable = graph_capture_three(&rig, rig.streams[0]);
@@ -277,9 +312,7 @@ static void count_calls(struct ranks_me *me)
     }
     graph_settle(&rig);
     ranks_meet(me);
-    tutti_query(rig.comm, "recorder json", json, sizeof json);
-    const char *found = strstr(json, "\"calls\": ");
-    ranks_expect(me, found != NULL && sscanf(found, "\"calls\": %llu", &calls) == 1, "%.200s", json);
+    unsigned long long calls = calls_of(&rig, json, sizeof json);
     ranks_expect(me, calls == 20 * 4 + 20, "%llu calls", calls);
     int gathered = 0;
     for (const char *at = json; (at = strstr(at, "\"collective\": \"all_gather\"")) != NULL; at++)

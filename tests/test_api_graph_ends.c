@@ -253,34 +253,65 @@ static void *open_soon(void *word)
     return NULL;
 }
 
+enum other { COLLECTIVE, MESSAGE, QUEUED };
+struct overlap {
+    enum other other;
+    const char *words;
+};
+
+/* Queued is what waits for a call of another communicator, which no other rank makes. */
+static tutti_status call_meanwhile(const struct graph_rig *rig, enum other other, tutti_comm *another)
+{
+    static uint32_t values[COUNT];
+    tutti_stream host;
+    if (other == COLLECTIVE)
+        return tutti_all_reduce(values, values, COUNT, TUTTI_UINT32, TUTTI_SUM, rig->comm, tutti_no_stream());
+    if (other == MESSAGE)
+        return tutti_recv(values, COUNT, TUTTI_UINT32, 1, rig->comm, tutti_no_stream());
+    ranks_ok(rig->me, tutti_stream_create(&host), "tutti_stream_create");
+    ranks_ok(rig->me, tutti_recv(values, 1, TUTTI_UINT32, 1, another, host), "tutti_recv");
+    ranks_ok(rig->me, tutti_recv(values, COUNT, TUTTI_UINT32, 1, rig->comm, host), "tutti_recv");
+    for (int ms = 0; ms < TRIES && tutti_comm_state(rig->comm) == TUTTI_OK; ms++)
+        ranks_sleep_us(1000);
+    ranks_ok(rig->me, tutti_comm_abort(another), "tutti_comm_abort");
+    return tutti_comm_state(rig->comm);
+}
+
 static void overlap(struct ranks_me *me)
 {
     struct graph_rig rig;
+    const struct overlap *expected = me->context;
     pthread_t thread;
-    static uint32_t values[COUNT];
     if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
         return;
+    tutti_comm *another = expected->other == QUEUED ? ranks_join(me, NULL) : NULL;
     void *runnable = graph_capture_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
     if (me->rank == 0) {
         graph_fine(&rig, rig.dev->wait_word(rig.streams[0], rig.word, 1));
         graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
         pthread_create(&thread, NULL, open_soon, rig.word);
-        tutti_status status =
-            tutti_all_reduce(values, values, COUNT, TUTTI_UINT32, TUTTI_SUM, rig.comm, tutti_no_stream());
+        tutti_status status = call_meanwhile(&rig, expected->other, another);
         ranks_expect(me, status == TUTTI_INVALID_USAGE, "status %d", status);
         pthread_join(thread, NULL);
     }
     for (int ms = 0; ms < TRIES && tutti_comm_state(rig.comm) == TUTTI_OK; ms++)
         ranks_sleep_us(1000);
-    ranks_same_error(
-        me, rig.comm, TUTTI_INVALID_USAGE, "operation 0, all_reduce of 5000 uint32|replay|legal");
+    ranks_same_error(me, rig.comm, TUTTI_INVALID_USAGE, expected->words);
     drains(&rig, rig.streams[0], "reached during a call");
+    if (another != NULL)
+        ranks_ok(me, tutti_comm_destroy(another), "tutti_comm_destroy");
     ranks_ok(me, tutti_comm_destroy(rig.comm), "tutti_comm_destroy");
 }
 
 Test(api_graph_ends, a_replay_during_another_call)
 {
-    graph_run({ "queues=8", 2, RANKS_PROCESSES, overlap, NULL, 0 });
+    static const struct overlap all[] = { { COLLECTIVE,
+                                              "operation 0, all_reduce of 5000 uint32|replay|legal" },
+        { MESSAGE, "a send, a receive, or|replay|legal" },
+        { QUEUED, "a call on a stream of the host|replay|legal" } };
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, overlap, &all[COLLECTIVE], 0 },
+        { "queues=8", 2, RANKS_PROCESSES, overlap, &all[MESSAGE], 0 },
+        { "queues=8", 2, RANKS_PROCESSES, overlap, &all[QUEUED], 0 });
 }
 
 /* The device fails in the middle of a captured call: the communicator ends, and what is in the graph by then

@@ -315,6 +315,7 @@ const struct tt_transport tt_shm = {
     .release = tt_shm_release,
     .enter = tt_shm_enter,
     .leave = tt_shm_leave,
+    .inside = tt_shm_inside,
     .quiet = tt_shm_quiet,
     .tidy = tt_shm_tidy,
     .publish = tt_shm_publish,

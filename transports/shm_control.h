@@ -208,6 +208,7 @@ void tt_shm_tidy(struct tt_endpoint *head);
 /* What ranks tell each other besides messages (shm_report.c). */
 bool tt_shm_enter(struct tt_endpoint *head);
 void tt_shm_leave(struct tt_endpoint *head);
+bool tt_shm_inside(struct tt_endpoint *head);
 bool tt_shm_quiet(struct tt_endpoint *head, bool patient);
 void tt_shm_publish(struct tt_endpoint *head, const struct tt_call_record *call, uint64_t sequence);
 void tt_shm_complete(struct tt_endpoint *head, uint64_t sequence);

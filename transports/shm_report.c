@@ -26,6 +26,11 @@ void tt_shm_leave(struct tt_endpoint *head)
     atomic_store_explicit(&e->control->inside, --e->entered, memory_order_release);
 }
 
+bool tt_shm_inside(struct tt_endpoint *head)
+{
+    return atomic_load_explicit(&of(head)->control->inside, memory_order_acquire) != 0;
+}
+
 /* Who finds none of these any more stores nothing in this rank's memory. */
 static void withdraw_grants(struct tt_shm_endpoint *e)
 {

@@ -391,6 +391,12 @@ static void sim_leave(struct tt_endpoint *head)
     (void)head;
 }
 
+static bool sim_inside(struct tt_endpoint *head)
+{
+    (void)head;
+    return false;
+}
+
 static bool sim_quiet(struct tt_endpoint *head, bool patient)
 {
     (void)head;
@@ -416,6 +422,7 @@ const struct tt_transport tt_sim_transport = { .name = "sim",
     .peer_state = sim_peer_state,
     .enter = sim_enter,
     .leave = sim_leave,
+    .inside = sim_inside,
     .quiet = sim_quiet,
     .abort = sim_abort,
     .cause = sim_cause };

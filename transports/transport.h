@@ -183,9 +183,11 @@ struct tt_transport {
      * another one granted. So a rank that gives an operation up must not return while a peer may still be
      * at it. enter and leave stand around everything that uses peers' memory, and nest; enter is false, and
      * nothing must be used, once the communicator has ended. quiet: no peer is between the two, and what
-     * this rank granted is granted no more; `patient`: of another process neither, if it lives. */
+     * this rank granted is granted no more; `patient`: of another process neither, if it lives. inside: this
+     * rank is between the two; any thread may ask. */
     bool (*enter)(struct tt_endpoint *e);
     void (*leave)(struct tt_endpoint *e);
+    bool (*inside)(struct tt_endpoint *e);
     bool (*quiet)(struct tt_endpoint *e, bool patient);
 
     /* This rank waits anyway: memory of slots that no message has used since the last call of this may
