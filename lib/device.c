@@ -370,6 +370,23 @@ tutti_status tt_device_check(struct tt_call *call)
     return status;
 }
 
+/* What was a device's and is not looks like memory of the host, and is used as that where it lies. */
+tutti_status tt_device_check_kept(const struct tt_call *call)
+{
+    struct tt_call now = *call;
+    if (call->stream.kind != TUTTI_STREAM_CUDA)
+        return tt_device_check_host(call);
+    tutti_status status = tt_device_check(&now);
+    for (int side = 0; side < SIDES && status == TUTTI_OK; side++)
+        if (now.staged[side] != call->staged[side])
+            status = tt_fail(TUTTI_INVALID_USAGE,
+                "%s: %s is %p, which was memory of %s when its group was kept, and is no longer; legal: the "
+                "buffers of a program stay as long as it is started",
+                tt_collectives[call->collective].name, names[side], side == TT_IN ? call->send : call->recv,
+                call->staged[side] ? "a device" : "the host");
+    return status;
+}
+
 void tt_device_fail(struct tt_comm *comm, tutti_status status)
 {
     struct tt_cause cause = { .status = status, .rank = comm->rank, .peer = TT_NONE };

@@ -93,6 +93,8 @@ tutti_status tt_device_check_scalar(
 tutti_status tt_device_check(struct tt_call *call);
 /* The same of a call elsewhere, of a communicator with a device: it may have host memory only. */
 tutti_status tt_device_check_host(const struct tt_call *call);
+/* Either, of a call of a program that starts: its buffers are looked at again. */
+tutti_status tt_device_check_kept(const struct tt_call *call);
 /* Enqueue calls that are checked, all on CUDA streams. */
 tutti_status tt_device_submit(const struct tt_batch *batch);
 

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -161,6 +162,18 @@ static bool is_mapped(const void *pointer, uint64_t bytes)
     return msync((void *)begin, (uintptr_t)pointer + bytes - begin, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 
+/* Addresses of a device's memory that was freed are still reserved, and nobody may read there: asked of both
+ * ends. Who may not ask is told nothing. */
+static bool is_readable(const void *pointer, uint64_t bytes)
+{
+    uint8_t ends[2];
+    struct iovec to = { ends, sizeof ends };
+    struct iovec from[2] = { { (void *)(uintptr_t)pointer, 1 },
+        { (void *)((uintptr_t)pointer + bytes - 1), 1 } };
+    ssize_t got = process_vm_readv(getpid(), &to, 1, from, 2, 0);
+    return got == sizeof ends || (got < 0 && errno != EFAULT);
+}
+
 static tutti_status lose_memory(const struct tt_call *call, int side, const void *pointer, uint64_t bytes)
 {
     struct tt_cause cause = { .status = TUTTI_INVALID_USAGE, .rank = call->comm->rank, .peer = TT_NONE };
@@ -169,7 +182,8 @@ static tutti_status lose_memory(const struct tt_call *call, int side, const void
     snprintf(cause.operation, sizeof cause.operation, "%s", tt_collectives[call->collective].name);
     tt_call_describe(call, called, sizeof called);
     tt_cause_say(&cause,
-        "%s, rank %d: %s: %s is %p, and its %llu bytes are not mapped any more; legal: host memory stays "
+        "%s, rank %d: %s: %s is %p, and its %llu bytes are not mapped, or not to be read; legal: host memory "
+        "stays "
         "until the stream has passed the call, and that of a graph until the graph is destroyed",
         call->comm->name, call->comm->rank, called, side == TT_IN ? "send" : "recv", pointer,
         (unsigned long long)bytes);
@@ -181,10 +195,11 @@ tutti_status tt_watch_memory(const struct tt_batch *batch)
     tutti_status status = TUTTI_OK;
     for (int i = 0; i < batch->count && status == TUTTI_OK; i++) {
         const struct tt_call *call = &batch->calls[i].call;
-        for (int side = 0; side < 2 && status == TUTTI_OK && call->collective != TT_BARRIER; side++) {
+        bool bare = call->collective == TT_BARRIER || (call->collective == TT_P2P_SEND && call->met);
+        for (int side = 0; side < 2 && status == TUTTI_OK && !bare; side++) { /* met: the receive has it */
             const void *pointer = side == TT_IN ? call->send : call->recv;
             uint64_t bytes = call->staged[side] ? 0 : tt_call_bytes(call, side);
-            if (pointer != NULL && bytes > 0 && !is_mapped(pointer, bytes))
+            if (pointer != NULL && bytes > 0 && !(is_mapped(pointer, bytes) && is_readable(pointer, bytes)))
                 status = lose_memory(call, side, pointer, bytes);
         }
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
+#include "device.h"
 #include "group.h"
 #include "handle.h"
 #include "recorder.h"
@@ -111,6 +112,8 @@ static tutti_status check_call(const struct tt_program *p, int i)
     if (status == TUTTI_OK && comm->finalized)
         status = tt_fail(
             TUTTI_INVALID_USAGE, "program_start: the communicator of call %d, %s, is finalized", i, name);
+    if (status == TUTTI_OK && comm->device != NULL)
+        status = tt_device_check_kept(call);
     return status;
 }
 

@@ -388,8 +388,11 @@ tutti_status tutti_group_keep(tutti_program **program);
 /* Start it, as the end of its group would have: returns when all is done, or at once if all calls have a
  * stream. Takes new numbers; all ranks start it in the same order among their calls. Allocates nothing; only
  * starts that queue up behind one that is not over may, the first time. The program is used by one thread at
- * a time, as its communicators are. Errors: INVALID_ARGUMENT (program, a destroyed stream), INVALID_USAGE
- * (inside a group; a communicator that was destroyed or finalized), OUT_OF_MEMORY, and sticky ones. */
+ * a time, as its communicators are. Where a communicator has a device, each start looks at the buffers of its
+ * calls as those would, so that memory which was freed since is found out here, on this rank alone; elsewhere
+ * nobody looks. Errors: INVALID_ARGUMENT (program, a destroyed stream, a buffer that is too short by now),
+ * INVALID_USAGE (inside a group; a communicator that was destroyed or finalized; a buffer that was memory of
+ * a device and is not, or the other way round), OUT_OF_MEMORY, and sticky ones. */
 tutti_status tutti_program_start(tutti_program *program);
 
 /* Waits until its last start is over; then the handle is dead. Errors: INVALID_ARGUMENT. */

@@ -73,6 +73,35 @@ Test(api_device_lost, freed_before_a_replay)
         { "queues=1", 3, RANKS_PROCESSES, free_before_replay, NULL, 0 });
 }
 
+/* A program has the addresses, too, but its start is a call that can look. Nothing is lost. */
+static void free_before_start(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    tutti_program *program = NULL;
+    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    ranks_ok(me, tutti_group_start(), "tutti_group_start");
+    graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
+    ranks_ok(me, tutti_group_keep(&program), "tutti_group_keep");
+    graph_give(&rig, 1, rig.streams[0]);
+    ranks_ok(me, tutti_program_start(program), "tutti_program_start");
+    graph_settle(&rig);
+    graph_fine(&rig, rig.dev->free(rig.device[GIVEN]));
+    ranks_refused(me, tutti_program_start(program), TUTTI_INVALID_USAGE, "tutti_program_start",
+        "all_reduce|send|a device|legal");
+    graph_reduce(&rig, REDUCED, EAGER, rig.streams[0]);
+    graph_fetch(&rig, 1, EAGER, rig.streams[0]);
+    graph_settle(&rig);
+    graph_is_sum(&rig, 1, EAGER, (uint32_t)me->n);
+    ranks_ok(me, tutti_program_destroy(program), "tutti_program_destroy");
+    ranks_part(me, rig.comm);
+}
+
+Test(api_device_lost, freed_before_a_start)
+{
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, free_before_start, NULL, 0 });
+}
+
 /* The host's memory is used where it lies. */
 static void unmap_before_replay(struct ranks_me *me)
 {
@@ -103,7 +132,8 @@ Test(api_device_lost, unmapped_before_a_replay)
     graph_run({ "queues=8", 2, RANKS_PROCESSES, unmap_before_replay, NULL, 0 });
 }
 
-/* Queued behind a call that waits for its peer, and gone when its turn has come. */
+/* Queued behind a call that waits for its peer, and gone when its turn has come: unmapped, or as addresses of
+ * a device's memory are that was freed. */
 static void unmap_before_turn(struct ranks_me *me)
 {
     struct graph_rig rig;
@@ -116,7 +146,10 @@ static void unmap_before_turn(struct ranks_me *me)
     graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
     ranks_ok(me, tutti_broadcast(to, to, COUNT, TUTTI_UINT32, 1, rig.comm, on), "broadcast");
     if (me->rank == 0) {
-        munmap(to, BYTES);
+        if (*(const bool *)me->context)
+            mprotect(to, BYTES, PROT_NONE);
+        else
+            munmap(to, BYTES);
         ranks_meet(me);
     }
     ends_soon(&rig, TUTTI_INVALID_USAGE, "rank 0|broadcast of 5000 uint32|recv|20000|not mapped");
@@ -124,7 +157,9 @@ static void unmap_before_turn(struct ranks_me *me)
 
 Test(api_device_lost, unmapped_before_its_turn)
 {
-    graph_run({ "queues=8", 2, RANKS_PROCESSES, unmap_before_turn, NULL, 0 });
+    static const bool protect[] = { false, true };
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, unmap_before_turn, &protect[0], 0 },
+        { "queues=8", 2, RANKS_PROCESSES, unmap_before_turn, &protect[1], 0 });
 }
 
 /* It gives up what it has, and nobody calls anything: the gate behind that is never opened. */
