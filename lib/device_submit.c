@@ -491,7 +491,7 @@ static tutti_status find_capture(const struct tt_batch *batch, struct tt_dev_cap
         status = ask_capture(call, &this);
         if (status != TUTTI_OK)
             return status;
-        if (this.active && this.broken)
+        if (this.broken)
             return tt_fail(TUTTI_INVALID_USAGE,
                 "%s: the capture of its stream is broken: meanwhile something was done that cannot be "
                 "captured",

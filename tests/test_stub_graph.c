@@ -256,7 +256,7 @@ static void broken_by(enum tt_dev_error error, void *stream)
     void *graph = NULL;
     struct tt_dev_capture capture;
     cr_expect_eq(error, TT_DEV_CAPTURE, "it is legal, and should not be");
-    cr_expect(dev->stream_capture(stream, &capture) == TT_DEV_OK && capture.active && capture.broken);
+    cr_expect(dev->stream_capture(stream, &capture) == TT_DEV_OK && !capture.active && capture.broken);
     cr_expect_eq(dev->write_word(stream, &rig_words[0], 1), TT_DEV_CAPTURE);
     cr_expect_eq(dev->capture_end(stream, &graph), TT_DEV_CAPTURE);
     cr_expect(dev->stream_capture(stream, &capture) == TT_DEV_OK && !capture.active);

@@ -74,7 +74,8 @@ struct tt_dev_export {
 };
 
 struct tt_dev_capture { /* of a stream */
-    bool active, broken; /* broken: something that cannot be captured was done meanwhile */
+    bool active;
+    bool broken; /* something that cannot be captured was done meanwhile: it is active no more */
     uint64_t id; /* of this capture */
     void *graph; /* that it builds */
 };

@@ -230,12 +230,10 @@ enum tt_dev_error tt_stub_stream_capture(void *handle, struct tt_dev_capture *ou
     const struct stub_capture *capture = stream->capture;
     if (stream == stream->device->legacy && captured_by_implication(stream) != NULL)
         error = tt_stub_fail(TT_DEV_CAPTURE, STUB_stream_capture, "a stream that it waits for is captured");
-    else if (capture == NULL)
-        *out = (struct tt_dev_capture){ .active = false };
+    else if (capture == NULL || capture->broken)
+        *out = (struct tt_dev_capture){ .broken = capture != NULL };
     else
-        *out = (struct tt_dev_capture){
-            .active = true, .broken = capture->broken, .id = capture->id, .graph = capture->graph
-        };
+        *out = (struct tt_dev_capture){ .active = true, .id = capture->id, .graph = capture->graph };
     pthread_mutex_unlock(&tt_stub_runtime.lock);
     return error;
 }
