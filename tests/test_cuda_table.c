@@ -462,8 +462,9 @@ Test(cuda_table, errors)
         { cudaErrorInvalidValue, TT_DEV_INVALID }, { cudaErrorInvalidResourceHandle, TT_DEV_INVALID },
         { cudaErrorNotSupported, TT_DEV_UNSUPPORTED }, { cudaErrorStreamCaptureUnsupported, TT_DEV_CAPTURE },
         { cudaErrorCapturedEvent, TT_DEV_CAPTURE }, { cudaErrorStreamCaptureWrongThread, TT_DEV_CAPTURE },
-        { cudaErrorIllegalAddress, TT_DEV_BROKEN }, { cudaErrorLaunchFailure, TT_DEV_BROKEN },
-        { cudaErrorInitializationError, TT_DEV_BROKEN }, { 12345, TT_DEV_BROKEN } };
+        { cudaErrorCudartUnloading, TT_DEV_ABSENT }, { cudaErrorIllegalAddress, TT_DEV_BROKEN },
+        { cudaErrorLaunchFailure, TT_DEV_BROKEN }, { cudaErrorInitializationError, TT_DEV_BROKEN },
+        { 12345, TT_DEV_BROKEN } };
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
         fail("cudaStreamQuery", codes[i].code);
         cr_expect_eq(dev->stream_query(stream), codes[i].error, "%d", codes[i].code);

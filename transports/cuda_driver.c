@@ -38,6 +38,7 @@ static enum tt_dev_error kind_of(int code)
     case cudaErrorSystemDriverMismatch:
     case cudaErrorUnsupportedPtxVersion:
         return TT_DEV_OLD;
+    case cudaErrorCudartUnloading: /* the process ends: a device that nobody can ask has not failed */
     case cudaErrorStubLibrary:
     case cudaErrorNoDevice:
     case cudaErrorInvalidDevice:
