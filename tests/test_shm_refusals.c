@@ -144,6 +144,8 @@ static void write_line(struct tt_shm_line *line, const struct tt_arena *arena, u
     line->path = (uint8_t)(chance(seed) % 6);
     line->packed = chance(seed) & 1;
     line->source.at = places[chance(seed) % 8];
+    if (line->path == TT_PATH_COPIED)
+        line->shuttle = (uint32_t)(chance(seed) % 8);
     line->source.stride = strides[chance(seed) % 8];
     line->source.chunk = chunks[chance(seed) % 8];
 }

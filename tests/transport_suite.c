@@ -344,15 +344,15 @@ static void run_classes(struct transport_suite *s)
 {
     struct tt_endpoint *e[2];
     make(s, 2, e);
-    for (uint64_t i = 0; i < TT_SLOTS; i++)
-        post(s, e[0], TT_CLASS_P2P, first_number + i, 100);
-    suite_expect(s, !offer(s, e[0], TT_CLASS_P2P, first_number + TT_SLOTS, 100), "there is room for a ninth");
+    for (uint64_t i = 0; i < s->lines; i++)
+        post(s, e[0], TT_CLASS_P2P, first_number + i, i < TT_SLOTS ? 100 : 9);
+    suite_expect(s, !offer(s, e[0], TT_CLASS_P2P, first_number + s->lines, 100), "there is a line too many");
     for (uint64_t i = 0; i < 4 * TT_SLOTS; i++) {
         post(s, e[0], TT_CLASS_COLLECTIVE, first_number + i, 200);
         take(s, e[1], TT_CLASS_COLLECTIVE, first_number + i, 200);
     }
-    for (uint64_t i = 0; i < TT_SLOTS; i++)
-        take(s, e[1], TT_CLASS_P2P, first_number + i, 100);
+    for (uint64_t i = 0; i < s->lines; i++)
+        take(s, e[1], TT_CLASS_P2P, first_number + i, i < TT_SLOTS ? 100 : 9);
     close_all(s, 2, e);
 }
 

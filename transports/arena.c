@@ -282,9 +282,7 @@ tutti_status tt_arena_free(void *ptr)
 
 void tt_arena_empty(void *ptr, uint64_t bytes)
 {
-    const struct tt_arena *own = &process.own; /* as it is since the pages were allocated */
-    fallocate(own->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)((uint8_t *)ptr - own->base),
-        (off_t)bytes);
+    madvise(ptr, bytes, MADV_REMOVE);
 }
 
 /* --- Peers */

@@ -32,7 +32,7 @@ tutti_status tt_arena_get(const struct tt_arena **own);
 /* Whole pages that read as zeros. Untouched ones cost nothing. */
 tutti_status tt_arena_alloc(uint64_t bytes, void **ptr);
 tutti_status tt_arena_free(void *ptr);
-/* Whole pages of what was allocated: they read as zeros again, and cost nothing until they are touched. */
+/* Whole pages of any arena: they read as zeros again, and cost nothing until they are touched. */
 void tt_arena_empty(void *ptr, uint64_t bytes);
 
 /* To be freed as soon as `idle` says that nobody uses it any more, which is asked now and at later calls.

@@ -20,11 +20,16 @@
 #include "transports/arena.h"
 #include "transports/transport.h"
 
-enum { TT_SHM_VERSION = 3, TT_SHM_INLINE_BYTES = 48 };
+enum { TT_SHM_VERSION = 4, TT_SHM_INLINE_BYTES = 48 };
 
 /* A line costs little, so there are more of them than slots for payloads: who sends a message of a line runs
  * that far ahead. */
 enum { TT_SHM_LINES = 64, TT_SHM_ACKS_AT_ONCE = 16 };
+
+/* Shuttles: buffers of both ranks of a pair that change hands with the messages that lie in them. Who has
+ * read one writes the answer there: into cache lines that this core just had, which then are back where the
+ * next message is written. What goes one way only leaves them all with its reader, and takes slots. */
+enum { TT_SHM_SHUTTLES = 2 };
 
 /* Where the bytes of a message lie or may be put, in the memory of whoever writes this. */
 struct tt_shm_place {
@@ -43,6 +48,7 @@ struct tt_shm_line {
     union {
         uint8_t payload[TT_SHM_INLINE_BYTES];
         struct tt_shm_place source; /* MAPPED, and PULLED, for which it is an address */
+        uint32_t shuttle; /* COPIED: 0: into the slot of its number; else 1 + the shuttle */
     };
 };
 _Static_assert(sizeof(struct tt_shm_line) == 64, "one cache line");
@@ -90,7 +96,7 @@ struct tt_shm_shape {
     uint64_t lines; /* struct tt_shm_line[class][n][TT_SHM_LINES] */
     uint64_t acks; /* struct tt_shm_acks[class][n] */
     uint64_t grants; /* struct tt_shm_grant[class][n][TT_SLOTS] */
-    uint64_t payload; /* [class][n][TT_SLOTS] slots, on pages of their own */
+    uint64_t payload; /* [class][n][TT_SLOTS + TT_SHM_SHUTTLES] slots, on pages of their own */
     uint64_t slot_stride;
     uint64_t bytes;
 };
@@ -107,7 +113,13 @@ struct tt_shm_channel {
     const struct tt_shm_grant *grants_in; /* of what I send */
     struct tt_shm_grant *grants_out;
     uint8_t *payload_out;
-    const uint8_t *payload_in;
+    uint8_t *payload_in;
+    uint32_t held; /* a bit for each shuttle: it is here */
+    uint32_t came; /* and this rank reads what lies in it */
+    uint32_t read_last;
+    uint32_t used; /* a bit for each: it came since tidy looked last */
+    uint32_t full; /* or before, and its memory is still there */
+    uint8_t *shuttles[2 * TT_SHM_SHUTTLES]; /* those of the lower rank first */
     uint64_t reading; /* a bit for each line: what was posted last is read from the sender's memory */
     uint32_t posted[TT_SHM_LINES]; /* the flag posted last */
     uint32_t acked[TT_SHM_LINES]; /* what was seen of acks_in */

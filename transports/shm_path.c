@@ -5,6 +5,14 @@
  * first, so that the receiver's line of them moves between the caches once in 16 messages. There are more
  * lines than slots: of messages that one way only goes, many are on their way at once.
  *
+ * What is copied goes by a shuttle, if one is here, and else into the slot of its number:
+ *
+ *     rank 0: message 0 in shuttle a   reads b, message 1 in b   reads a, message 2 in a
+ *     rank 1: message 0 in shuttle b   reads a, message 1 in a   reads b, message 2 in b
+ *
+ * Nobody acknowledges a shuttle: who has got a message by it has got it. Measured with two ranks: all_reduce
+ * of 4 to 256 KiB takes 0.8 to 0.95 of the time that slots take on near cores, 0.75 on far ones.
+ *
  * A message of several runs is named by the place of its chunks, which the receiver cuts into runs with
  * its own layout; where chunks have places of their own, it is copied. Nothing read from a line is
  * believed: what leads out of a peer's arena, or cannot be, arrives with 0 bytes, which no caller
@@ -127,6 +135,58 @@ static bool slot_free(struct tt_shm_channel *c, unsigned slot)
     return c->copied[slot] == 0 || released(c, c->copied[slot] - 1);
 }
 
+/* The shuttle that was read last, which this core's cache has; else any that is here; -1: none is. */
+static int find_shuttle(const struct tt_shm_channel *c)
+{
+    if (c->held == 0)
+        return -1;
+    return (c->held >> c->read_last & 1) != 0 ? (int)c->read_last : __builtin_ctz(c->held);
+}
+
+/* Room for a message that is copied, which is gone with it; NULL: there is none yet. */
+static uint8_t *find_room(
+    const struct tt_shm_endpoint *e, struct tt_shm_channel *c, uint64_t number, struct tt_shm_line *line)
+{
+    unsigned slot = number & (TT_SLOTS - 1);
+    int shuttle = find_shuttle(c);
+    if (shuttle < 0 && !slot_free(c, slot))
+        return NULL;
+    line->shuttle = (uint32_t)(shuttle + 1);
+    if (shuttle >= 0) {
+        c->held &= ~(1u << shuttle);
+        return c->shuttles[shuttle];
+    }
+    c->copied[slot] = number + 1;
+    return c->payload_out + slot * e->slot_stride;
+}
+
+/* Where such a message lies; NULL: in what is no shuttle, or has not been away. */
+static const uint8_t *find_payload(const struct tt_shm_endpoint *e, struct tt_shm_channel *c, uint64_t number,
+    const struct tt_shm_line *line)
+{
+    uint32_t shuttle = line->shuttle - 1;
+    if (line->shuttle == 0)
+        return c->payload_in + (number & (TT_SLOTS - 1)) * e->slot_stride;
+    if (shuttle >= 2 * TT_SHM_SHUTTLES || (c->held >> shuttle & 1) != 0)
+        return NULL;
+    c->came |= 1u << shuttle;
+    return c->shuttles[shuttle];
+}
+
+/* The message has been read. The next one the other way is written where it lay. */
+static void keep_shuttle(struct tt_shm_channel *c, uint64_t number)
+{
+    const struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
+    uint32_t shuttle = line->shuttle - 1;
+    if (line->path != TT_PATH_COPIED || shuttle >= 2 * TT_SHM_SHUTTLES)
+        return;
+    c->came &= ~(1u << shuttle);
+    c->held |= 1u << shuttle;
+    c->used |= 1u << shuttle;
+    c->full |= 1u << shuttle;
+    c->read_last = shuttle;
+}
+
 /* All but what says where the bytes are; the flag last. */
 static void fill_line(struct tt_shm_line *line, struct tt_shm_channel *c, uint64_t number, uint32_t signature,
     uint32_t bytes, enum tt_path path, bool packed)
@@ -144,28 +204,26 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
 {
     struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
     struct tt_shm_channel *c = tt_shm_channel(e, m->class, m->peer);
-    unsigned at_line = tt_shm_line_of(m->number), slot = m->number & (TT_SLOTS - 1);
+    unsigned at_line = tt_shm_line_of(m->number);
     if (!line_free(c, at_line))
         return false;
     uintptr_t address;
     uint64_t at = 0;
     bool packed = first_run(&m->source, &address) >= m->bytes;
     enum tt_path path = choose(e, m, packed, address, &at);
-    if (path == TT_PATH_COPIED && !slot_free(c, slot))
-        return false;
     struct tt_shm_line *line = &c->out[at_line];
+    uint8_t *room = path == TT_PATH_COPIED ? find_room(e, c, m->number, line) : line->payload;
+    if (room == NULL)
+        return false;
     c->reading &= ~(UINT64_C(1) << at_line);
     if (path == TT_PATH_INLINE || path == TT_PATH_COPIED) {
-        uint8_t *to = path == TT_PATH_INLINE ? line->payload : c->payload_out + slot * e->slot_stride;
         if (packed && path == TT_PATH_INLINE)
-            tt_copy_few(to, (const void *)address, (uint32_t)m->bytes);
+            tt_copy_few(room, (const void *)address, (uint32_t)m->bytes);
         else if (packed)
-            memcpy(to, (const void *)address, m->bytes);
+            memcpy(room, (const void *)address, m->bytes);
         else
-            copy_runs(to, &m->source, m->bytes);
+            copy_runs(room, &m->source, m->bytes);
         packed = true;
-        if (path == TT_PATH_COPIED)
-            c->copied[slot] = m->number + 1;
     } else if (path != TT_PATH_PLACED) {
         line->source =
             (struct tt_shm_place){ .at = at, .stride = m->source.space.stride, .chunk = m->source.chunk };
@@ -199,7 +257,7 @@ bool tt_shm_post(struct tt_endpoint *head, int peer, enum tt_class class, uint64
 {
     struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
     struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
-    unsigned at = tt_shm_line_of(number), slot = number & (TT_SLOTS - 1);
+    unsigned at = tt_shm_line_of(number);
     if (!line_free(c, at))
         return false;
     struct tt_shm_line *line = &c->out[at];
@@ -207,10 +265,10 @@ bool tt_shm_post(struct tt_endpoint *head, int peer, enum tt_class class, uint64
     if (path == TT_PATH_INLINE) {
         tt_copy_few(line->payload, src, bytes);
     } else {
-        if (!slot_free(c, slot))
+        uint8_t *room = find_room(e, c, number, line);
+        if (room == NULL)
             return false;
-        memcpy(c->payload_out + slot * e->slot_stride, src, bytes);
-        c->copied[slot] = number + 1;
+        memcpy(room, src, bytes);
     }
     fill_line(line, c, number, signature, bytes, path, true);
     c->reading &= ~(UINT64_C(1) << at);
@@ -266,7 +324,7 @@ enum tt_peek tt_shm_peek(struct tt_endpoint *head, int peer, enum tt_class class
     if (line->path == TT_PATH_INLINE && bytes <= TT_SHM_INLINE_BYTES)
         *payload = line->payload;
     else if (line->path == TT_PATH_COPIED)
-        *payload = c->payload_in + (number & (TT_SLOTS - 1)) * e->slot_stride;
+        *payload = find_payload(e, c, number, line);
     else
         *payload = line->path == TT_PATH_MAPPED ? lent(e, peer, line, bytes) : NULL;
     return *payload != NULL ? TT_PEEK_THERE : TT_PEEK_ODD;
@@ -407,8 +465,8 @@ bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uin
         a->base = (uintptr_t)line->payload;
         legal = line->bytes <= TT_SHM_INLINE_BYTES && a->packed;
     } else if (a->path == TT_PATH_COPIED) {
-        a->base = (uintptr_t)(c->payload_in + slot * e->slot_stride);
-        legal = line->bytes <= head->slot_bytes && a->packed;
+        a->base = (uintptr_t)find_payload(e, c, number, line);
+        legal = line->bytes <= head->slot_bytes && a->packed && a->base != 0;
     } else if (a->path == TT_PATH_PLACED) {
         legal = c->granted[slot] == number + 1 && line->bytes <= head->slot_bytes;
     } else {
@@ -425,6 +483,8 @@ void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uin
     unsigned slot = number & (TT_SLOTS - 1);
     if (c->granted[slot] == number + 1)
         c->granted[slot] = 0;
+    if (c->came != 0)
+        keep_shuttle(c, number);
     atomic_store_explicit(
         &c->acks_out->flag[tt_shm_line_of(number)], tt_shm_flag(number), memory_order_release);
     tt_doorbell_ring_light(e->peers[peer].bell, e->light);
@@ -432,9 +492,16 @@ void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uin
 
 /* --- Giving memory back */
 
-/* What was released nobody reads any more. Whose slot returned has no message that it must wait for. */
+/* What was released nobody reads any more, and a shuttle that is here is nobody else's, whoever's memory it
+ * is. Whose slot returned has no message that it must wait for. */
 static void tidy_channel(struct tt_shm_channel *c, uint64_t slot_stride)
 {
+    uint32_t idle = c->held & c->full & ~c->used;
+    for (unsigned shuttle = 0; shuttle < 2 * TT_SHM_SHUTTLES; shuttle++)
+        if ((idle >> shuttle & 1) != 0)
+            tt_arena_empty(c->shuttles[shuttle], slot_stride);
+    c->full &= ~idle;
+    c->used = 0;
     for (unsigned slot = 0; slot < TT_SLOTS; slot++) {
         if (c->copied[slot] != 0 && c->copied[slot] == c->seen[slot] && slot_free(c, slot)) {
             tt_arena_empty(c->payload_out + slot * slot_stride, slot_stride);

@@ -31,7 +31,7 @@ void tt_shm_shape(struct tt_shm_shape *shape, int n, uint64_t slot_bytes)
     shape->lines = add_part(&end, pairs * TT_SHM_LINES * sizeof(struct tt_shm_line), 64);
     shape->acks = add_part(&end, pairs * sizeof(struct tt_shm_acks), 64);
     shape->grants = add_part(&end, pairs * TT_SLOTS * sizeof(struct tt_shm_grant), 64);
-    shape->payload = add_part(&end, pairs * TT_SLOTS * shape->slot_stride, page);
+    shape->payload = add_part(&end, pairs * (TT_SLOTS + TT_SHM_SHUTTLES) * shape->slot_stride, page);
     shape->bytes = end;
 }
 
@@ -89,21 +89,36 @@ tutti_status tt_shm_segment_create(const struct tt_endpoint_params *params, cons
     return TUTTI_OK;
 }
 
+/* Each rank begins with its own. To itself it has none: a slot is as good. */
+static void hand_out_shuttles(struct tt_shm_endpoint *e, int peer, struct tt_shm_channel *c)
+{
+    bool second = e->head.me > peer;
+    uint64_t stride = e->shape.slot_stride;
+    for (unsigned i = 0; i < TT_SHM_SHUTTLES; i++) {
+        c->shuttles[(second ? TT_SHM_SHUTTLES : 0) + i] = c->payload_out + (TT_SLOTS + i) * stride;
+        c->shuttles[(second ? 0 : TT_SHM_SHUTTLES) + i] = c->payload_in + (TT_SLOTS + i) * stride;
+    }
+    c->held = e->head.me == peer ? 0 : ((1u << TT_SHM_SHUTTLES) - 1) << (second ? TT_SHM_SHUTTLES : 0);
+    c->read_last = second ? TT_SHM_SHUTTLES : 0;
+}
+
 void tt_shm_channel_init(struct tt_shm_endpoint *e, unsigned class, int peer)
 {
     uint64_t there = class * (uint64_t)e->head.n + (uint64_t)peer;
     uint64_t here = class * (uint64_t)e->head.n + (uint64_t)e->head.me; /* what a peer keeps for me */
+    const uint64_t slots = TT_SLOTS + TT_SHM_SHUTTLES;
     const struct tt_shm_shape *s = &e->shape;
     struct tt_shm_control *mine = e->control, *theirs = e->peers[peer].control;
     struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
     c->out = (struct tt_shm_line *)tt_shm_at(mine, s->lines) + there * TT_SHM_LINES;
     c->acks_out = (struct tt_shm_acks *)tt_shm_at(mine, s->acks) + there;
     c->grants_out = (struct tt_shm_grant *)tt_shm_at(mine, s->grants) + there * TT_SLOTS;
-    c->payload_out = tt_shm_at(mine, s->payload + there * TT_SLOTS * s->slot_stride);
+    c->payload_out = tt_shm_at(mine, s->payload + there * slots * s->slot_stride);
     c->in = (struct tt_shm_line *)tt_shm_at(theirs, s->lines) + here * TT_SHM_LINES;
     c->acks_in = (struct tt_shm_acks *)tt_shm_at(theirs, s->acks) + here;
     c->grants_in = (struct tt_shm_grant *)tt_shm_at(theirs, s->grants) + here * TT_SLOTS;
-    c->payload_in = tt_shm_at(theirs, s->payload + here * TT_SLOTS * s->slot_stride);
+    c->payload_in = tt_shm_at(theirs, s->payload + here * slots * s->slot_stride);
+    hand_out_shuttles(e, peer, c);
     for (unsigned line = 0; line < TT_SHM_LINES; line++)
         c->posted[line] = c->acked[line] = flag_before(mine->first_number, line);
 }

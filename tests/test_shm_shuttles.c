@@ -1,0 +1,118 @@
+/* test_shm_shuttles.c: buffers of the shm transport that change hands with the messages that lie in them. */
+#include <criterion/criterion.h>
+#include <unistd.h>
+
+#include "shm_ranks.h"
+#include "transports/shm.h"
+#include "transports/shm_control.h"
+
+enum { NOTE_BYTES = 100, MANY = 200, SHUTTLES = 2 * TT_SHM_SHUTTLES };
+
+/* Criterion's own timers leak, which ends a run under a sanitizer. */
+static void limit_time(void)
+{
+    alarm(120);
+}
+
+TestSuite(shm_shuttles, .init = limit_time);
+
+static uintptr_t base_of(struct tt_endpoint *e, int peer, uint64_t number)
+{
+    struct tt_layout layout;
+    struct tt_view like = { .layout = &layout, .nchunks = 1 };
+    struct tt_arrival a;
+    tt_layout_even(&layout, NOTE_BYTES, 1, 1, 1);
+    while (!tt_shm.arrived(e, peer, TT_CLASS_P2P, number, &like, &a))
+        continue;
+    return a.base;
+}
+
+/* Two that send to each other use two buffers, one of each, for all messages. */
+static void talk(struct shm_rank *r)
+{
+    uint64_t first = r->stage->params.first_number;
+    uint8_t text[NOTE_BYTES];
+    uintptr_t bases[2] = { 0 };
+    int peer = 1 - r->me;
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    for (uint64_t i = 0; i < MANY; i++) {
+        suite_expect(&r->suite, shm_post(e, peer, first + i, 2 * i + (uint64_t)r->me, text, sizeof text),
+            "message %d finds no room", (int)i);
+        uintptr_t base = base_of(e, peer, first + i);
+        suite_expect(&r->suite, i < 2 || base == bases[i % 2], "message %d lies elsewhere", (int)i);
+        bases[i % 2] = base;
+        shm_take(r, e, peer, first + i, 2 * i + (uint64_t)peer, sizeof text);
+    }
+    suite_expect(&r->suite, bases[0] != bases[1], "both lie in one buffer");
+    shm_meet(r);
+    tt_shm.close(e);
+}
+
+Test(shm_shuttles, answers_lie_where_questions_lay)
+{
+    shm_stage_run(shm_stage_new(2), talk, -1);
+}
+
+/* Bursts of one direction, which leave all shuttles with their reader, by turns. */
+static void burst(struct shm_rank *r)
+{
+    uint64_t next[2] = { r->stage->params.first_number, r->stage->params.first_number };
+    uint8_t text[NOTE_BYTES];
+    int peer = 1 - r->me;
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    for (int turn = 0; turn < MANY; turn++) {
+        int sender = turn % 2, length = 1 + turn * 7 % (TT_SLOTS + SHUTTLES / 2);
+        for (int i = 0; i < length; i++, next[sender]++) {
+            bool room = sender != r->me || shm_post(e, peer, next[sender], next[sender], text, sizeof text);
+            suite_expect(&r->suite, room, "message %d of %d finds no room", i, length);
+        }
+        for (uint64_t number = next[sender] - (uint64_t)length; number < next[sender]; number++)
+            if (sender != r->me)
+                shm_take(r, e, peer, number, number, sizeof text);
+        shm_meet(r);
+    }
+    tt_shm.close(e);
+}
+
+Test(shm_shuttles, one_way_and_back)
+{
+    shm_stage_run(shm_stage_new(2), burst, -1);
+}
+
+/* A line may name a shuttle that its sender can have, and no other. */
+static void lie(struct shm_rank *r)
+{
+    uint64_t number = r->stage->params.first_number;
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    struct tt_shm_channel *c = tt_shm_channel((struct tt_shm_endpoint *)e, TT_CLASS_P2P, 1 - r->me);
+    struct tt_shm_line *line = (struct tt_shm_line *)&c->in[tt_shm_line_of(number)];
+    struct tt_layout layout;
+    struct tt_view like = { .layout = &layout, .nchunks = 1 };
+    tt_layout_even(&layout, NOTE_BYTES, 1, 1, 1);
+    for (uint32_t shuttle = 0; r->me == 1 && shuttle <= SHUTTLES + 1; shuttle++) {
+        struct tt_arrival a = { .bytes = 1 };
+        bool here = shuttle > TT_SHM_SHUTTLES; /* the second rank begins with the second half */
+        const void *payload;
+        line->path = TT_PATH_COPIED;
+        line->bytes = NOTE_BYTES;
+        line->packed = 1;
+        line->shuttle = shuttle == SHUTTLES + 1 ? UINT32_MAX : shuttle;
+        atomic_store_explicit(&line->flag, tt_shm_flag(number), memory_order_release);
+        enum tt_peek peek = tt_shm.peek(e, 0, TT_CLASS_P2P, number, line->signature, NOTE_BYTES, &payload);
+        suite_expect(&r->suite, peek == (here ? TT_PEEK_ODD : TT_PEEK_THERE), "a look finds %d in shuttle %u",
+            peek, shuttle);
+        tt_shm.arrived(e, 0, TT_CLASS_P2P, number, &like, &a);
+        suite_expect(&r->suite, a.bytes == (here ? 0 : NOTE_BYTES), "%d bytes arrive by shuttle %u",
+            (int)a.bytes, shuttle);
+    }
+    shm_meet(r);
+    tt_shm.close(e);
+}
+
+Test(shm_shuttles, who_has_it_cannot_get_it)
+{
+    shm_stage_run(shm_stage_new(2), lie, -1);
+}
