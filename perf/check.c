@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dirty.h"
+
 enum { POISON = 0xa5, GUARD = 0x5c };
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -106,6 +108,21 @@ static uint8_t *called(const struct perf_buffers *b, uint8_t *at)
 struct perf_pointers perf_buffers_called(const struct perf_buffers *b, const struct perf_pointers *at)
 {
     return (struct perf_pointers){ called(b, at->send), called(b, at->recv), at->in_place };
+}
+
+tutti_status perf_buffers_keep(const struct perf_buffers *b, const uint8_t *input, uint64_t bytes)
+{
+    return has_twin(b) ? perf_device_copy(b->device, b->areas[0], input, bytes) : TUTTI_OK;
+}
+
+tutti_status perf_buffers_rewrite(const struct perf_buffers *b, uint8_t *input, uint64_t bytes)
+{
+    if (!has_twin(b)) {
+        perf_dirty_rewrite(input, bytes, b->pattern);
+        return TUTTI_OK;
+    }
+    tutti_status status = perf_device_copy(b->device, input, b->areas[0], bytes);
+    return status == TUTTI_OK ? perf_device_sync(b->device) : status;
 }
 
 static uint64_t element_of(const struct perf_values *v, int rank, uint64_t index, double *tolerance)

@@ -131,11 +131,13 @@ static tutti_status make_round(struct perf_session *s, int units, struct perf_mo
 {
     struct perf_way *way = &s->way;
     uint64_t bytes = perf_point_input(way->point), end = 0;
-    tutti_status status = TUTTI_OK;
+    tutti_status status = perf_buffers_keep(&s->buffers, way->at->send, bytes);
     for (int i = 0; i < units && status == TUTTI_OK; i++) {
-        r->rewritten += perf_dirty_rewrite(way->at->send, bytes, s->buffers.pattern);
+        status = perf_buffers_rewrite(&s->buffers, way->at->send, bytes);
+        r->rewritten += bytes;
         m->began[i] = perf_clock_seconds();
-        status = perf_way_make(way, 1, &end);
+        if (status == TUTTI_OK)
+            status = perf_way_make(way, 1, &end);
         if (status == TUTTI_OK)
             status = perf_way_wait(way, end);
         m->ended[i] = perf_clock_seconds();
@@ -198,9 +200,9 @@ static tutti_status run_loop(struct perf_session *s, long units, struct record *
     tutti_status status = tutti_barrier(s->comm, tutti_no_stream());
     read_paths(s->comm, before);
     if (status == TUTTI_OK)
-        status = s->way.device != NULL ? enqueue_many(s, units, &r->seconds)
-                 : s->options->dirty   ? make_dirty(s, units, r)
-                                       : make_many(s, units, &r->seconds);
+        status = s->options->dirty        ? make_dirty(s, units, r)
+                 : s->way.device != NULL ? enqueue_many(s, units, &r->seconds)
+                                         : make_many(s, units, &r->seconds);
     r->median = perf_samples_percentile(&s->samples, 50);
     r->p99 = perf_samples_percentile(&s->samples, 99);
     if (status != TUTTI_OK) {

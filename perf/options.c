@@ -358,10 +358,8 @@ static int settle_device(struct perf_options *o, const bool given[128])
             o->device, memory);
         return PERF_EXIT_USAGE;
     }
-    if (o->dirty || (o->launcher != NULL && o->device == PERF_DEVICE_ANY)) {
-        fprintf(stderr, "collperf: --memory %s: %s\n", memory,
-            o->dirty ? "--dirty rewrites on the processor; legal with it are malloc and registered"
-                     : "under a launcher say which device, by --device");
+    if (o->launcher != NULL && o->device == PERF_DEVICE_ANY) {
+        fprintf(stderr, "collperf: --memory %s: under a launcher say which device, by --device\n", memory);
         return PERF_EXIT_USAGE;
     }
     snprintf(number, sizeof number, "%" PRId64, o->program);

@@ -71,7 +71,6 @@ refused '-c/--check 2' -c 2
 refused '--memory gpu' --memory gpu
 refused '--device 1: --memory malloc' --device 1
 refused '--device 5000' --memory device --device 5000
-refused '--memory device: --dirty' --memory device --dirty
 refused '-G/--program 257: .*256' --memory device -G 257
 refused '-G/--program 2: .*processes' --memory device -G 2 -t 2
 refused '-z/--blocking 1: .*enqueued' --memory pinned -z 1
@@ -140,6 +139,12 @@ if [ -f "$stub" ]; then
     expect 0 $on_stub $two "$collperf" all $few -g 3 --memory device -G 3
     says out '; graph of 3 calls$' '-G 3 on a device'
     says out '^# Out of bounds values : 0 OK' '-G 3 on a device'
+    for memory in device managed pinned host; do
+        expect 0 $on_stub $two "$collperf" all $few -g 2 --memory $memory --dirty --json
+        says out '"mode": "dirty"' "--dirty --memory $memory"
+        says out '"wrong": 0' "--dirty --memory $memory"
+    done
+    expect 0 $on_stub $two "$collperf" all_reduce -b 64 -e 64 -n 600 -w 0 -t 2 --memory device --dirty -G 1
     expect 1 $on_stub "$collperf" all --memory device -g 2 --self-test
     expect 1 $on_stub "$collperf" all --memory device -g 2 --self-test -G 1
     expect 3 $on_stub $two "$collperf" --memory device --device 2 -g 2
