@@ -314,6 +314,21 @@ static int check_ranks(const struct perf_crew *crew, const struct perf_options *
     return PERF_EXIT_OK;
 }
 
+/* A graph cannot have one of several ranks that a process has on one device. */
+static int check_devices(struct perf_crew *crew, const struct perf_options *o, int devices)
+{
+    if (o->program == 0 || o->threads <= devices)
+        return PERF_EXIT_OK;
+    if (crew->rank == 0)
+        fprintf(stderr,
+            "collperf: -G/--program %" PRId64
+            ": on a device it is a graph, and ranks that are threads need a "
+            "device each; here is %d, and -t/--threads %" PRId64 "\n",
+            o->program, devices, o->threads);
+    perf_crew_meet(crew); /* who returns first ends the others of its process */
+    return PERF_EXIT_USAGE;
+}
+
 static int connect(struct perf_crew *crew, const struct perf_options *o, const struct perf_device *device)
 {
     char options[32];
@@ -413,7 +428,9 @@ static int rank_main(struct perf_crew *crew, void *context)
     if (on_stream && perf_device_open(&device, crew->rank, o->device) != TUTTI_OK)
         return PERF_EXIT_FAILED;
     int64_t bare = perf_machine_held();
-    int code = connect(crew, o, &device);
+    int code = on_stream ? check_devices(crew, o, device.count) : PERF_EXIT_OK;
+    if (code == PERF_EXIT_OK)
+        code = connect(crew, o, &device);
     if (code != PERF_EXIT_OK)
         return code;
     struct run run = {

@@ -17,17 +17,17 @@ void perf_crew_report(const struct perf_crew *crew, const char *what, tutti_stat
         text != NULL && *text ? ": " : "", text != NULL ? text : "");
 }
 
-static void meet(struct perf_crew *crew)
+void perf_crew_meet(struct perf_crew *crew)
 {
-    pthread_barrier_wait(&crew->board->barrier);
+    if (crew->board != NULL)
+        pthread_barrier_wait(&crew->board->barrier);
 }
 
 tutti_status perf_crew_connect(struct perf_crew *crew, const tutti_config *config)
 {
     struct perf_board *board = crew->board;
     tutti_status status;
-    if (board != NULL)
-        meet(crew);
+    perf_crew_meet(crew);
     crew->began = perf_clock_seconds();
     if (board == NULL) {
         status = tutti_comm_init_env(config, &crew->comm);
@@ -40,7 +40,7 @@ tutti_status perf_crew_connect(struct perf_crew *crew, const tutti_config *confi
             board->id_status = tutti_get_id(&board->id);
         if (crew->rank == 0 && board->id_status != TUTTI_OK)
             perf_crew_report(crew, "get_id", board->id_status);
-        meet(crew);
+        perf_crew_meet(crew);
         if (board->id_status != TUTTI_OK)
             return board->id_status;
         status = tutti_comm_init_rank(crew->n, crew->rank, &board->id, config, &crew->comm);
@@ -60,10 +60,10 @@ tutti_status perf_crew_exchange(struct perf_crew *crew, const void *mine, size_t
         return status;
     }
     memcpy(crew->board->records[crew->rank], mine, bytes);
-    meet(crew);
+    perf_crew_meet(crew);
     for (int i = 0; i < crew->n; i++)
         memcpy((char *)all + (size_t)i * bytes, crew->board->records[i], bytes);
-    meet(crew); /* nobody writes the next record while somebody still reads this one */
+    perf_crew_meet(crew); /* nobody writes the next record while somebody still reads this one */
     return TUTTI_OK;
 }
 
@@ -76,12 +76,12 @@ double perf_crew_flag(struct perf_crew *crew)
         atomic_store(&crew->board->flag.ping, 0); /* the time before ended with another value */
         atomic_store(&crew->board->flag.pong, 0);
     }
-    meet(crew);
+    perf_crew_meet(crew);
     if (crew->rank == 0)
         round_trip = perf_flag_lead(&crew->board->flag);
     if (crew->rank == 1)
         perf_flag_follow(&crew->board->flag);
-    meet(crew);
+    perf_crew_meet(crew);
     return round_trip;
 }
 

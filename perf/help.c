@@ -63,6 +63,7 @@ static const char flags_after_names[] =
     "  -G, --program N        bind N calls once (tutti_group_keep) and start them again and again, where\n"
     "                         nccl-tests launches a graph; -n then counts starts, times are of one call.\n"
     "                         0 (default): each call by itself. On a device: capture them, replay the graph\n"
+    "                         (ranks that are threads need a device each)\n"
     "      --dirty            app mode: each rank rewrites its input before each call, as programs do; only\n"
     "                         the call counts, from when the last rank makes it until the last is done.\n"
     "                         Without it the same buffers again and again, as nccl-tests\n"

@@ -51,6 +51,9 @@ tutti_status perf_crew_connect(struct perf_crew *crew, const tutti_config *confi
  */
 tutti_status perf_crew_exchange(struct perf_crew *crew, const void *mine, size_t bytes, void *all);
 
+/* All ranks have come here; where there is no board nobody waits. */
+void perf_crew_meet(struct perf_crew *crew);
+
 /* The flag round trip between ranks 0 and 1 in seconds, on rank 0; negative where it cannot be measured. */
 double perf_crew_flag(struct perf_crew *crew);
 

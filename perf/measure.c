@@ -200,7 +200,7 @@ static tutti_status run_loop(struct perf_session *s, long units, struct record *
     tutti_status status = tutti_barrier(s->comm, tutti_no_stream());
     read_paths(s->comm, before);
     if (status == TUTTI_OK)
-        status = s->options->dirty        ? make_dirty(s, units, r)
+        status = s->options->dirty       ? make_dirty(s, units, r)
                  : s->way.device != NULL ? enqueue_many(s, units, &r->seconds)
                                          : make_many(s, units, &r->seconds);
     r->median = perf_samples_percentile(&s->samples, 50);
@@ -252,6 +252,19 @@ static tutti_status aim(struct perf_session *s, const struct perf_point *p, cons
     return perf_buffers_put(&s->buffers, p);
 }
 
+/* On a device that captures the calls, and what another thread of the process does meanwhile could break the
+ * capture: so all ranks do it at once. */
+static tutti_status bind(struct perf_session *s, long calls)
+{
+    bool at_once = calls > 0 && s->way.device != NULL && s->options->threads > 1;
+    if (at_once)
+        perf_crew_meet(s->crew);
+    tutti_status status = perf_way_bind(&s->way, calls);
+    if (at_once)
+        perf_crew_meet(s->crew);
+    return status;
+}
+
 static struct perf_values values_of(struct perf_session *s, const struct perf_point *p)
 {
     return (struct perf_values){ p->type, p->op, s->seed, p->n, s->options->exact };
@@ -278,7 +291,7 @@ static tutti_status check_once(struct perf_session *s, const struct perf_point *
     uint64_t end = 0;
     tutti_status status = aim(s, p, &at);
     if (status == TUTTI_OK)
-        status = perf_way_bind(&s->way, s->options->program > 0 ? 1 : 0);
+        status = bind(s, s->options->program > 0 ? 1 : 0);
     if (status == TUTTI_OK)
         status = perf_way_make(&s->way, 1, &end);
     if (status == TUTTI_OK)
@@ -307,7 +320,7 @@ tutti_status perf_measure(
     perf_check_prepare(&s->buffers, p, &v, &at);
     tutti_status status = aim(s, p, &at);
     if (status == TUTTI_OK)
-        status = perf_way_bind(&s->way, (long)s->options->program);
+        status = bind(s, (long)s->options->program);
     if (status == TUTTI_OK)
         status = time_point(s, result);
     else

@@ -365,8 +365,10 @@ static int settle_device(struct perf_options *o, const bool given[128])
     snprintf(number, sizeof number, "%" PRId64, o->program);
     if (o->program > GRAPH_CALLS)
         return refuse('G', number, "on a device it is a graph; legal are 0 (none) to 256 calls");
-    if (o->program > 0 && o->threads > 1)
-        return refuse('G', number, "on a device it is a graph; legal with it are ranks that are processes");
+    if (o->program > 0 && o->threads > 1 && o->device != PERF_DEVICE_ANY)
+        return refuse('G', number,
+            "on a device it is a graph, and ranks that are threads need a device each; legal without "
+            "--device");
     if (given['z'] && o->blocking == 1)
         return refuse('z', "1", "calls on a device's stream are enqueued; legal is 0");
     o->blocking = 0;

@@ -72,7 +72,7 @@ refused '--memory gpu' --memory gpu
 refused '--device 1: --memory malloc' --device 1
 refused '--device 5000' --memory device --device 5000
 refused '-G/--program 257: .*256' --memory device -G 257
-refused '-G/--program 2: .*processes' --memory device -G 2 -t 2
+refused '-G/--program 2: .*a device each' --memory device -G 2 -t 2 --device 0
 refused '-z/--blocking 1: .*enqueued' --memory pinned -z 1
 PMI_RANK=0 refused '--memory device: under a launcher' --memory device
 refused '--timeout 0' --timeout 0
@@ -139,12 +139,21 @@ if [ -f "$stub" ]; then
     expect 0 $on_stub $two "$collperf" all $few -g 3 --memory device -G 3
     says out '; graph of 3 calls$' '-G 3 on a device'
     says out '^# Out of bounds values : 0 OK' '-G 3 on a device'
+    expect 0 $on_stub $two "$collperf" all $few -t 2 --memory device -G 3
+    says out '^# Out of bounds values : 0 OK' '-G 3 of threads on devices'
+    expect 0 $on_stub $two "$collperf" all_reduce $few -g 2 -t 2 --memory device -G 1
+    expect 2 $on_stub $two "$collperf" all_reduce $few -t 3 --memory device -G 3
+    says err '-G/--program 3: .*a device each; here is 2, and -t/--threads 3' 'threads that share a device'
     for memory in device managed pinned host; do
         expect 0 $on_stub $two "$collperf" all $few -g 2 --memory $memory --dirty --json
         says out '"mode": "dirty"' "--dirty --memory $memory"
         says out '"wrong": 0' "--dirty --memory $memory"
     done
     expect 0 $on_stub $two "$collperf" all_reduce -b 64 -e 64 -n 600 -w 0 -t 2 --memory device --dirty -G 1
+    for mode in '' --dirty; do # two copies each of 800 calls, and with --dirty a third
+        expect $([ -z "$mode" ] && echo 0 || echo 3) $on_stub STUB_GPU=fail=copy:2000 "$collperf" all_reduce \
+            -b 64 -e 64 -n 400 -w 0 -c 0 -g 2 --memory device $mode
+    done
     expect 1 $on_stub "$collperf" all --memory device -g 2 --self-test
     expect 1 $on_stub "$collperf" all --memory device -g 2 --self-test -G 1
     expect 3 $on_stub $two "$collperf" --memory device --device 2 -g 2
