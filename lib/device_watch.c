@@ -182,9 +182,8 @@ static tutti_status lose_memory(const struct tt_call *call, int side, const void
     snprintf(cause.operation, sizeof cause.operation, "%s", tt_collectives[call->collective].name);
     tt_call_describe(call, called, sizeof called);
     tt_cause_say(&cause,
-        "%s, rank %d: %s: %s is %p, and its %llu bytes are not mapped, or not to be read; legal: host memory "
-        "stays "
-        "until the stream has passed the call, and that of a graph until the graph is destroyed",
+        "%s, rank %d: %s: %s is %p, and its %llu bytes are not mapped, or may not be read; legal: memory of "
+        "the host stays until the stream has passed the call, that of a graph until the graph is destroyed",
         call->comm->name, call->comm->rank, called, side == TT_IN ? "send" : "recv", pointer,
         (unsigned long long)bytes);
     return tt_comm_fail(call->comm, &cause);
