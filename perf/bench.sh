@@ -151,8 +151,10 @@ echo "# $rounds alternating rounds on $cores cores, medians; sizes in bytes, fp3
 
 # --- Instructions of a small collective, which no noise changes.
 grep -q '^{"instructions"' "$results" || [ ! -x "$build/perf/bench_count" ] ||
-    for collective in all_reduce broadcast barrier; do
-        timeout "$limit" "$build/perf/bench_count" $collective >>"$results" || failed=1
+    for collective in all_reduce broadcast barrier all_gather_v sendrecv; do
+        for paths in on off; do
+            timeout "$limit" "$build/perf/bench_count" $collective $paths >>"$results" || failed=1
+        done
     done
 
 show() # program files

@@ -118,8 +118,8 @@ function guide(point,    p, where)
     }
 }
 /^\{"instructions"/ && !list {
-    printf "# Instructions of one %s of %s bytes, %s ranks: %s\n", field("collective"), field("size"),
-        field("ranks"), field("instructions")
+    printf "# Instructions of one %s of %s bytes, %s ranks%s: %s\n", field("collective"), field("size"),
+        field("ranks"), field("fused") == "off" ? ", TUTTI_FUSED=off" : "", field("instructions")
 }
 function verdict(i, class)
 {

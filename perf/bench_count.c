@@ -1,6 +1,7 @@
 /* bench_count.c: how many instructions one small collective takes, where the clock is too noisy to tell.
  *
- * usage: bench_count [COLLECTIVE]      all_reduce (default), broadcast or barrier; of 8 bytes, two ranks
+ * usage: bench_count [COLLECTIVE [on|off]]   one of `forms` below (default: all_reduce), of 8 bytes, two
+ *                                            ranks; with the fused paths (default: on), or without
  *
  * Most virtual machines hide the processor's counters, so two rank processes are stepped: an instruction of
  * rank 0, one of rank 1, and so on, from the moment when both are about to call until both are back. Neither
@@ -20,8 +21,6 @@
 
 enum { RANKS = 2, WARM = 2000, CALLS = 5, POLLS = 1000000, LONGEST = 1000000, FAILED = 3 };
 
-static const char *collective = "all_reduce";
-
 struct rank {
     pid_t pid;
     bool running; /* a step was begun and its end not seen */
@@ -29,14 +28,51 @@ struct rank {
     long steps; /* since the mark before */
 };
 
-static tutti_status call(tutti_comm *comm, const float *send, float *recv)
+typedef tutti_status (*form_fn)(tutti_comm *comm, const float *send, float *recv);
+
+static tutti_status all_reduce(tutti_comm *comm, const float *send, float *recv)
 {
-    if (strcmp(collective, "barrier") == 0)
-        return tutti_barrier(comm, tutti_no_stream());
-    if (strcmp(collective, "broadcast") == 0)
-        return tutti_broadcast(send, recv, 2, TUTTI_FLOAT32, 0, comm, tutti_no_stream());
     return tutti_all_reduce(send, recv, 2, TUTTI_FLOAT32, TUTTI_SUM, comm, tutti_no_stream());
 }
+
+static tutti_status broadcast(tutti_comm *comm, const float *send, float *recv)
+{
+    return tutti_broadcast(send, recv, 2, TUTTI_FLOAT32, 0, comm, tutti_no_stream());
+}
+
+static tutti_status barrier(tutti_comm *comm, const float *send, float *recv)
+{
+    (void)send;
+    (void)recv;
+    return tutti_barrier(comm, tutti_no_stream());
+}
+
+static tutti_status all_gather_v(tutti_comm *comm, const float *send, float *recv)
+{
+    const size_t counts[RANKS] = { 1, 1 };
+    return tutti_all_gather_v(send, 1, recv, counts, NULL, TUTTI_FLOAT32, comm, tutti_no_stream());
+}
+
+static tutti_status sendrecv(tutti_comm *comm, const float *send, float *recv)
+{
+    int peer = 1 - tutti_comm_rank(comm);
+    tutti_group_start();
+    tutti_send(send, 2, TUTTI_FLOAT32, peer, comm, tutti_no_stream());
+    tutti_recv(recv, 2, TUTTI_FLOAT32, peer, comm, tutti_no_stream());
+    return tutti_group_end();
+}
+
+static const struct form {
+    const char *name;
+    form_fn call;
+} forms[] = {
+    { "all_reduce", all_reduce },
+    { "broadcast", broadcast },
+    { "barrier", barrier },
+    { "all_gather_v", all_gather_v },
+    { "sendrecv", sendrecv },
+};
+enum { FORMS = sizeof forms / sizeof forms[0] };
 
 /* The tracer sees the signal; this process never does. */
 static void mark(void)
@@ -44,7 +80,7 @@ static void mark(void)
     raise(SIGUSR1);
 }
 
-static tutti_status run_calls(tutti_comm *comm)
+static tutti_status run_calls(tutti_comm *comm, form_fn call)
 {
     float send[2] = { 1, 2 }, recv[2];
     tutti_status status = TUTTI_OK;
@@ -61,8 +97,9 @@ static tutti_status run_calls(tutti_comm *comm)
 }
 
 /* Rank 0 makes the id, so that nothing of the library is in the process that traces. */
-static int run_rank(int rank, const int ends[2])
+static int run_rank(int rank, const int ends[2], form_fn call, const char *options)
 {
+    tutti_config config = { .size = sizeof config, .options = options };
     tutti_id id;
     tutti_comm *comm;
     ptrace(PTRACE_TRACEME, 0, NULL, NULL);
@@ -70,9 +107,9 @@ static int run_rank(int rank, const int ends[2])
         return FAILED;
     if (rank != 0 && read(ends[0], &id, sizeof id) != sizeof id)
         return FAILED;
-    if (tutti_comm_init_rank(RANKS, rank, &id, NULL, &comm) != TUTTI_OK)
+    if (tutti_comm_init_rank(RANKS, rank, &id, &config, &comm) != TUTTI_OK)
         return FAILED;
-    tutti_status status = run_calls(comm);
+    tutti_status status = run_calls(comm, call);
     tutti_comm_destroy(comm);
     return status == TUTTI_OK ? 0 : FAILED;
 }
@@ -143,23 +180,37 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* NULL: there is none of this name. */
+static const struct form *find_form(const char *name)
+{
+    for (int i = 0; i < FORMS; i++)
+        if (strcmp(forms[i].name, name) == 0)
+            return &forms[i];
+    fprintf(stderr, "bench_count: %s: legal are", name);
+    for (int i = 0; i < FORMS; i++)
+        fprintf(stderr, " %s", forms[i].name);
+    fputs("\n", stderr);
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
     struct rank ranks[RANKS] = { 0 };
     long counts[CALLS];
     int ends[2];
-    if (argc > 2 || (argc == 2 && strcmp(argv[1], "all_reduce") != 0 && strcmp(argv[1], "broadcast") != 0 &&
-                        strcmp(argv[1], "barrier") != 0)) {
-        fprintf(stderr, "usage: bench_count [all_reduce|broadcast|barrier]\n");
+    const char *fused = argc > 2 ? argv[2] : "on";
+    const struct form *form = find_form(argc > 1 ? argv[1] : forms[0].name);
+    bool off = strcmp(fused, "off") == 0;
+    if (form == NULL || argc > 3 || (!off && strcmp(fused, "on") != 0)) {
+        fprintf(stderr, "usage: bench_count [COLLECTIVE [on|off]]\n");
         return 2;
     }
-    collective = argc == 2 ? argv[1] : collective;
     if (pipe(ends) != 0)
         return FAILED;
     for (int i = 0; i < RANKS; i++) {
         ranks[i].pid = fork();
         if (ranks[i].pid == 0)
-            exit(run_rank(i, ends));
+            exit(run_rank(i, ends, form->call, off ? "fused=off" : "fused=on"));
     }
     for (int i = 0; i < RANKS; i++)
         while (!ranks[i].marked)
@@ -170,10 +221,11 @@ int main(int argc, char **argv)
         counts[i] = step_to_mark(ranks) - bare;
     }
     qsort(counts, CALLS, sizeof counts[0], compare);
-    printf("{\"instructions\": %ld, \"least\": %ld, \"most\": %ld, \"collective\": \"%s\", \"ranks\": %d, "
-           "\"size\": %d}\n",
-        counts[CALLS / 2], counts[0], counts[CALLS - 1], collective, RANKS,
-        strcmp(collective, "barrier") == 0 ? 0 : 8);
+    printf(
+        "{\"instructions\": %ld, \"least\": %ld, \"most\": %ld, \"collective\": \"%s\", \"fused\": \"%s\", "
+        "\"ranks\": %d, \"size\": %d}\n",
+        counts[CALLS / 2], counts[0], counts[CALLS - 1], form->name, fused, RANKS,
+        form->call == barrier ? 0 : 8);
     for (int i = 0; i < RANKS; i++)
         ptrace(PTRACE_DETACH, ranks[i].pid, NULL, NULL);
     for (int i = 0; i < RANKS; i++)

@@ -66,6 +66,7 @@ ladder() # bytes us
     ladder 16 2
     ladder 32 7
     echo '{"instructions": 321, "least": 321, "most": 321, "collective": "all_reduce", "ranks": 2, "size": 8}'
+    echo '{"instructions": 654, "collective": "barrier", "fused": "off", "ranks": 2, "size": 0}'
 } >"$scratch/raw"
 show bench_sum.awk "$scratch/raw" >"$scratch/sums"
 sum() # collective ranks memory class rounds tutti openmpi ratio
@@ -79,7 +80,7 @@ sum all_reduce 2 registered FAR 1 4 5 1.25
 sum reduce 2 malloc MIXED 1 1 1 1
 sum broadcast 2 malloc NEAR 1 1 0.5 0.5
 sum broadcast 8 malloc SHARED 1 1 13 13
-[ "$(wc -l <"$scratch/sums")" -eq 13 ] || fail "other lines than those of a class" "$scratch/sums"
+[ "$(wc -l <"$scratch/sums")" -eq 14 ] || fail "other lines than those of a class" "$scratch/sums"
 demand "$scratch/sums" '{"ladder": "reduce", "memory": "malloc", "class": "NEAR", "us": "8:1 16:2 32:7"}'
 
 # --- Verdicts: met, missed with the worst row, not measured; a mixed class judges nothing.
@@ -97,6 +98,7 @@ demand "$scratch/verdicts" "    NEAR   MISSED in 2 of 2: 0.5 at broadcast 4096 m
 demand "$scratch/verdicts" "    SHARED met: 13 at broadcast 4096 malloc"
 demand "$scratch/verdicts" "    NEAR   not measured"
 demand "$scratch/verdicts" "# Instructions of one all_reduce of 8 bytes, 2 ranks: 321"
+demand "$scratch/verdicts" "# Instructions of one barrier of 0 bytes, 2 ranks, TUTTI_FUSED=off: 654"
 demand "$scratch/verdicts" "twice the bytes take at most 3 times as long: BROKEN"
 demand "$scratch/verdicts" "    7 us instead of 6: reduce, malloc, NEAR, 32 B"
 show bench_bars.awk -v list=1 "$scratch/bars" "$scratch/sums" | sort >"$scratch/missed"
