@@ -21,7 +21,7 @@ function list(what, key)
 /^\{"command"/ {
     printf "Measured %s on %s, beside Open MPI %s and MPICH %s, each at the better of\n", field("date"),
         field("machine"), field("openmpi"), field("mpich")
-    print "its default and of bound to cores. A cell says how many times faster Tutti is than the better one:"
+    print "its default and of bound to cores, as Tutti is. A cell says how many times faster Tutti is than the better:"
     print "with malloc'ed memory / with memory of `tutti_mem_alloc`; below 1 it is slower. NEAR and FAR: how"
     print "far the cores were apart, which changes by itself on a virtual machine; SHARED: more ranks than"
     print "cores. - was not measured in the class."
