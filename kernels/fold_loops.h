@@ -172,6 +172,13 @@ static __attribute__((noinline)) void fold_floats(whole_vectors loop, enum uses 
     fold_ends(loop, uses, dst, sources, k, bytes, divisor);
     leave_default_environment(caller);
 }
+/* Two operands, as nearly all small sums have; loops are not inlined either. */
+static inline void fold_pair(whole_vectors loop, void *dst, const void *const *sources, size_t bytes)
+{
+    fp_environment caller = enter_default_environment();
+    loop(dst, sources, 2, bytes, 0);
+    leave_default_environment(caller);
+}
 static __attribute__((noinline)) void fold_integers(whole_vectors loop, enum uses uses, void *dst,
     const void *const *sources, int k, size_t bytes, uint32_t divisor)
 {
@@ -186,9 +193,14 @@ static __attribute__((noinline)) void fold_integers(whole_vectors loop, enum use
     static __attribute__((noinline, flatten)) void name(                                                     \
         uint8_t *dst, const void *const *sources, int k, size_t bytes, uint32_t divisor)                     \
     {                                                                                                        \
+        struct job few = { &number, combine, dst, sources, 0, bytes, part };                                 \
+        if (k == 2 && bytes > 0 && bytes < sizeof(vec)) {                                                    \
+            chain_part(few, 2, 0, bytes);                                                                    \
+            return;                                                                                          \
+        }                                                                                                    \
         size_t head = bytes_to_line(sources, operands, bytes), rest = (bytes - head) % sizeof(vec);          \
         struct job f = { &number, combine, dst, sources, head, bytes - rest, part };                         \
-        (void)k, (void)divisor;                                                                              \
+        (void)divisor;                                                                                       \
         if (head > 0)                                                                                        \
             chain_part(f, operands, 0, head);                                                                \
         if (f.end > head)                                                                                    \
@@ -259,7 +271,10 @@ FLOAT_LOOPS(float64, f64)
 #define SUM_FOLD(name, loop, uses, element_bytes)                                                            \
     static void name(void *dst, const void *const *sources, int k, size_t count, uint32_t divisor)           \
     {                                                                                                        \
-        fold_floats(loop, uses, dst, sources, k, count *(element_bytes), divisor);                           \
+        if (k == 2 && divisor <= 1)                                                                          \
+            fold_pair(loop, dst, sources, count *(element_bytes));                                           \
+        else                                                                                                 \
+            fold_floats(loop, uses, dst, sources, k, count *(element_bytes), divisor);                       \
     }
 #define INTEGER_FOLDS(name, type, lane, order, element_bytes)                                                \
     static void name##_sum(void *dst, const void *const *sources, int k, size_t count, uint32_t divisor)     \
