@@ -550,3 +550,31 @@ Test(shm, introductions_end)
     cr_assert_eq(resident(), 4096); /* the parent's arena is none of the ranks' business */
     shm_stage_run(stage, introduce_in_vain, -1);
 }
+
+/* As of a loop, whose record stands there already; then one field is another. */
+static void call_in_a_loop(struct shm_rank *r)
+{
+    enum { FIELDS = 9, ROUND = TT_CALLS_KEPT + 3 };
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    struct tt_call_record record = { .count = 1 }, seen, old;
+    uint32_t *words[] = { &record.signature, &record.op, (uint32_t *)&record.root, &record.slices };
+    uint8_t *bytes[] = { &record.collective, &record.algorithm, &record.type, &record.exact };
+    for (uint64_t i = 0; r->me == 0 && i < FIELDS * ROUND; i++) {
+        uint64_t field = i / ROUND, q = r->stage->params.first_number + i;
+        if (i % ROUND == 0 && field > 0)
+            *(field <= 4 ? (uint8_t *)words[field - 1] : bytes[field - 5]) += 1;
+        tt_shm.publish(e, &record, q);
+        bool there = tt_shm.call_of(e, 0, q, &seen), stays = tt_shm.call_of(e, 0, q - TT_CALLS_KEPT, &old);
+        seen.sequence = 0;
+        suite_expect(&r->suite, there && memcmp((void *)&seen, (void *)&record, sizeof seen) == 0 && !stays,
+            "call %d is not seen as it was made", (int)i);
+    }
+    shm_meet(r);
+    tt_shm.close(e);
+}
+
+Test(shm, calls_of_a_loop)
+{
+    shm_stage_run(shm_stage_new(2), call_in_a_loop, -1);
+}

@@ -1,8 +1,12 @@
 /* shm_report.c: what ranks tell each other besides messages: what they call, how far they are, that they
  * live, and why a communicator ended. */
+#include <stddef.h>
 #include <string.h>
 
 #include "transports/shm_control.h"
+
+/* Of a record; behind it is what is reserved. */
+enum { TOLD_WORDS = (offsetof(struct tt_call_record, reserved) + 7) / 8 - 1 };
 
 static struct tt_shm_endpoint *of(struct tt_endpoint *head)
 {
@@ -55,12 +59,28 @@ bool tt_shm_quiet(struct tt_endpoint *head, bool patient)
     return fenced || !patient;
 }
 
+/* The same was called TT_CALLS_KEPT operations ago, as in a loop. */
+static bool stands(const _Atomic uint64_t *words, const struct tt_call_record *call)
+{
+    for (int i = 1; i <= TOLD_WORDS; i++) {
+        uint64_t word;
+        memcpy(&word, (const uint8_t *)call + i * sizeof word, sizeof word);
+        if (atomic_load_explicit(&words[i], memory_order_relaxed) != word)
+            return false;
+    }
+    return true;
+}
+
 /* A record may be read while it is replaced, so it is written word by word: the sequence is taken away
  * first and written last, and who reads a new word also sees that the old sequence is gone. */
 void tt_shm_publish(struct tt_endpoint *head, const struct tt_call_record *call, uint64_t sequence)
 {
     _Atomic uint64_t *words = of(head)->control->calls[sequence % TT_CALLS_KEPT];
     uint64_t word;
+    if (stands(words, call)) {
+        atomic_store_explicit(&words[0], sequence + 1, memory_order_release);
+        return;
+    }
     atomic_store_explicit(&words[0], 0, memory_order_relaxed);
     for (int i = 1; i < TT_SHM_CALL_WORDS; i++) {
         memcpy(&word, (const uint8_t *)call + i * sizeof word, sizeof word);
