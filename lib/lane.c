@@ -33,9 +33,13 @@ static bool place(const struct tt_call *call, const struct tt_op *op, unsigned b
 
 static void add_hop(struct tt_lane *lane, struct tt_move *m, const struct tt_step *step, uint32_t *nhops)
 {
+    struct tt_comm *comm = lane->call.comm;
+    uint64_t *next = (m->verb == TT_VERB_SEND ? comm->next_send : comm->next_recv)[lane->class];
+    struct tt_hop *hop = &lane->hops[(*nhops)++];
+    struct tt_link *link = comm->transport->link(comm->endpoint, step->peer, (enum tt_class)lane->class);
+    *hop = (struct tt_hop){ link, &next[step->peer], step->ordinal, step->peer };
     if (m->operands++ == 0)
-        m->first = *nhops;
-    lane->hops[(*nhops)++] = (struct tt_hop){ step->peer, step->ordinal };
+        m->hops = hop;
 }
 
 /* The messages of a unit in the order of the expression; see gather() of exec_fold.c. */
@@ -49,6 +53,7 @@ static void add_hops(struct tt_lane *lane, struct tt_move *m, const struct tt_st
                 lefts += side == 0;
             }
     m->own = m->operands;
+    m->alone = m->operands == 1;
     if (step->verb == TT_VERB_RECV_REDUCE) {
         m->own = (uint8_t)lefts;
         m->operands++;
@@ -100,36 +105,26 @@ static void find_loans(const struct tt_call *call, const struct tt_schedule *s, 
         struct tt_move *m = &lane->moves[i];
         if (m->verb != TT_VERB_SEND || m->bytes < LOAN_BYTES)
             continue;
-        int peer = lane->hops[m->first].peer;
+        int peer = m->hops->peer;
         may = m->buffer[1] == TT_IN && s->sends[peer] == 1 && s->recvs[peer] == 1;
         m->lends = lane->lends = true;
     }
     lane->lends = lane->lends && may;
 }
 
-/* Ranks that send to each other do so at the same moment, and the line of a peer that is looked at before it
- * is written has to travel twice. */
-static void find_answers(struct tt_lane *lane)
-{
-    bool sent = false;
-    for (uint32_t i = 0; i < lane->nmoves; i++) {
-        struct tt_move *m = &lane->moves[i];
-        m->answers = sent && (m->verb == TT_VERB_RECV || m->verb == TT_VERB_RECV_REDUCE);
-        sent = m->verb == TT_VERB_SEND;
-    }
-}
-
 /* The messages that are not empty, or, where all know all counts, those of the schedule. */
 static void count_tolls(const struct tt_op *op, struct tt_lane *lane)
 {
     const struct tt_schedule *s = op->schedule;
+    const struct tt_comm *comm = lane->call.comm;
     for (int peer = 0; peer < s->key.n; peer++) {
-        struct tt_toll toll = { peer, s->sends[peer], s->recvs[peer] };
+        struct tt_toll toll = { &comm->next_send[lane->class][peer], &comm->next_recv[lane->class][peer],
+            s->sends[peer], s->recvs[peer], peer };
         if (op->one_sided) {
             toll.sends = toll.recvs = 0;
             for (uint32_t i = 0; i < lane->nmoves; i++) {
                 const struct tt_move *m = &lane->moves[i];
-                bool hers = m->operands > 0 && lane->hops[m->first].peer == peer;
+                bool hers = m->operands > 0 && m->hops->peer == peer;
                 toll.sends += hers && m->verb == TT_VERB_SEND;
                 toll.recvs += hers && m->verb == TT_VERB_RECV;
             }
@@ -173,7 +168,6 @@ static void straighten(const struct tt_call *call, const struct tt_op *op, struc
         return;
     }
     find_loans(call, s, lane);
-    find_answers(lane);
     count_tolls(op, lane);
 }
 

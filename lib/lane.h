@@ -16,8 +16,10 @@
 enum { TT_LANES = 64 };
 
 struct tt_hop { /* a message of a move */
-    int32_t peer;
+    struct tt_link *link;
+    const uint64_t *next; /* the number of the call's first message that way */
     uint32_t ordinal;
+    int32_t peer;
 };
 
 struct tt_move { /* a unit of the schedule */
@@ -31,13 +33,14 @@ struct tt_move { /* a unit of the schedule */
     tt_fold_fn fold;
     uint32_t divisor;
     bool lends; /* what it sends, if that lies in shared memory */
-    bool answers; /* it receives right after this rank has sent */
-    uint32_t first; /* of its hops */
+    bool alone; /* it receives one message */
+    const struct tt_hop *hops;
 };
 
 struct tt_toll { /* how many messages a peer and this rank exchange */
-    int32_t peer;
+    uint64_t *next_send, *next_recv;
     uint32_t sends, recvs;
+    int32_t peer;
 };
 
 struct tt_lane {

@@ -27,10 +27,9 @@ struct trip { /* a call on its way */
     int64_t slow_ns; /* when it last came to do more than spin; 0: it has not */
 };
 
-static uint64_t number(const struct trip *t, const struct tt_hop *hop, bool sends)
+static uint64_t number(const struct tt_hop *hop)
 {
-    uint64_t *const *next = sends ? t->comm->next_send : t->comm->next_recv;
-    return next[t->lane->class][hop->peer] + hop->ordinal;
+    return *hop->next + hop->ordinal;
 }
 
 static uint32_t mark(const struct trip *t, const struct tt_move *m)
@@ -68,15 +67,13 @@ static bool hold_back(struct trip *t)
     return true;
 }
 
-static bool send(struct trip *t, const struct tt_move *m)
+static inline bool send(struct trip *t, const struct tt_move *m)
 {
-    const struct tt_hop *hop = &t->lane->hops[m->first];
-    uint64_t n = number(t, hop, true);
     const struct tt_transport *transport = t->comm->transport;
-    bool (*go)(struct tt_endpoint *, int, enum tt_class, uint64_t, uint32_t, const void *, uint32_t) =
+    bool (*go)(struct tt_link *, uint64_t, uint32_t, const void *, uint32_t) =
         t->lends && m->lends ? transport->lend : transport->post;
-    while (!go(t->comm->endpoint, hop->peer, t->lane->class, n, mark(t, m), t->base[m->buffer[1]] + m->at[1],
-        m->bytes))
+    const void *src = t->base[m->buffer[1]] + m->at[1];
+    while (!go(m->hops->link, number(m->hops), mark(t, m), src, m->bytes))
         if (!hold_back(t))
             return false;
     return true;
@@ -88,11 +85,10 @@ static bool await_readers(struct trip *t)
     tt_pause();
     for (uint32_t i = 0; i < t->lane->nmoves; i++) {
         const struct tt_move *m = &t->lane->moves[i];
-        const struct tt_hop *hop = &t->lane->hops[m->first];
         if (!m->lends)
             continue;
         for (uint32_t polls = 0;
-             !t->comm->transport->sent(t->comm->endpoint, hop->peer, t->lane->class, number(t, hop, true));
+             !t->comm->transport->sent(t->comm->endpoint, m->hops->peer, t->lane->class, number(m->hops));
              polls++)
             if (polls >= t->comm->wait_policy.keen_polls && !linger(t))
                 return false;
@@ -103,20 +99,17 @@ static bool await_readers(struct trip *t)
 /* The bytes of a message; NULL if they do not come, or are not what they should be. */
 static const void *await(struct trip *t, const struct tt_hop *hop, const struct tt_move *m)
 {
-    const struct tt_transport *transport = t->comm->transport;
-    uint64_t n = number(t, hop, false);
+    enum tt_peek (*peek)(struct tt_link *, uint64_t, uint32_t, uint32_t, const void **) =
+        t->comm->transport->peek;
+    uint64_t n = number(hop);
+    uint32_t signature = mark(t, m);
     const void *payload = NULL;
     for (uint32_t polls = 0;; polls++) {
-        switch (transport->peek(
-            t->comm->endpoint, hop->peer, t->lane->class, n, mark(t, m), m->bytes, &payload)) {
-        case TT_PEEK_THERE:
+        enum tt_peek found = peek(hop->link, n, signature, m->bytes, &payload);
+        if (found != TT_PEEK_NOTHING)
             return payload;
-        case TT_PEEK_ODD:
+        if (polls >= t->comm->wait_policy.keen_polls && !linger(t))
             return NULL;
-        case TT_PEEK_NOTHING:
-            if (polls >= t->comm->wait_policy.keen_polls && !linger(t))
-                return NULL;
-        }
     }
 }
 
@@ -128,26 +121,39 @@ static void copy(void *dst, const void *src, uint32_t bytes)
         tt_copy_bytes(dst, src, bytes);
 }
 
+/* Of two ranks each has one message from the other. */
+static bool receive_one(struct trip *t, const struct tt_move *m)
+{
+    const struct tt_transport *transport = t->comm->transport;
+    const struct tt_hop *hop = m->hops;
+    uint8_t *dst = t->base[m->buffer[0]] + m->at[0];
+    const void *payload = await(t, hop, m);
+    if (payload == NULL)
+        return false;
+    if (m->operands == 1) {
+        copy(dst, payload, m->bytes);
+    } else {
+        const void *own = t->base[m->buffer[1]] + m->at[1];
+        const void *sources[2] = { m->own == 0 ? own : payload, m->own == 0 ? payload : own };
+        m->fold(dst, sources, 2, m->elements, m->divisor);
+    }
+    transport->done(hop->link, number(hop));
+    return true;
+}
+
 static bool receive(struct trip *t, const struct tt_move *m)
 {
     const void *sources[TT_FOLD_MAX + 1];
-    const struct tt_hop *hops = &t->lane->hops[m->first];
-    uint8_t *dst = t->base[m->buffer[0]] + m->at[0];
-    if (m->answers && t->comm->wait_policy.spins > 0)
-        tt_pause();
-    for (int i = 0, hop = 0; i < m->operands; i++) {
-        sources[i] = i == m->own ? t->base[m->buffer[1]] + m->at[1] : await(t, &hops[hop++], m);
+    const struct tt_transport *transport = t->comm->transport;
+    int messages = 0;
+    for (int i = 0; i < m->operands; i++) {
+        sources[i] = i == m->own ? t->base[m->buffer[1]] + m->at[1] : await(t, &m->hops[messages++], m);
         if (sources[i] == NULL)
             return false;
     }
-    if (m->operands > 1)
-        m->fold(dst, sources, m->operands, m->elements, m->divisor);
-    else
-        copy(dst, sources[0], m->bytes);
-    int messages = m->operands - (m->own < m->operands);
+    m->fold(t->base[m->buffer[0]] + m->at[0], sources, m->operands, m->elements, m->divisor);
     for (int i = 0; i < messages; i++)
-        t->comm->transport->release(
-            t->comm->endpoint, hops[i].peer, t->lane->class, number(t, &hops[i], false));
+        transport->done(m->hops[i].link, number(&m->hops[i]));
     return true;
 }
 
@@ -166,7 +172,7 @@ static struct tt_entry *note(const struct trip *t)
     const struct tt_lane *lane = t->lane;
     uint64_t sequence = t->comm->sequence;
     if (lane->class == TT_CLASS_P2P)
-        sequence = number(t, lane->hops, lane->moves->verb == TT_VERB_SEND);
+        sequence = number(lane->hops);
     return tt_recorder_start(t->comm->recorder, &lane->call, lane->record.algorithm, sequence);
 }
 
@@ -177,7 +183,7 @@ static bool move(struct trip *t, const struct tt_move *m)
     if (t->entry == NULL) /* while the first messages are on their way */
         t->entry = note(t);
     if (m->verb == TT_VERB_RECV || m->verb == TT_VERB_RECV_REDUCE)
-        return receive(t, m);
+        return m->alone ? receive_one(t, m) : receive(t, m);
     combine(t, m);
     return true;
 }
@@ -202,8 +208,8 @@ static void arrive(struct trip *t)
     if (t->entry == NULL)
         t->entry = note(t);
     for (uint32_t i = 0; i < lane->ntolls; i++) {
-        comm->next_send[lane->class][lane->tolls[i].peer] += lane->tolls[i].sends;
-        comm->next_recv[lane->class][lane->tolls[i].peer] += lane->tolls[i].recvs;
+        *lane->tolls[i].next_send += lane->tolls[i].sends;
+        *lane->tolls[i].next_recv += lane->tolls[i].recvs;
     }
     if (lane->class == TT_CLASS_COLLECTIVE)
         comm->transport->complete(comm->endpoint, ++comm->sequence);
@@ -236,7 +242,8 @@ static tutti_status run(struct trip *t)
         t->comm->transport->publish(t->comm->endpoint, &lane->record, t->comm->sequence);
     for (uint32_t i = 0; i < lane->nmoves; i++) {
         bool done = move(t, &lane->moves[i]);
-        end_wait(t);
+        if (t->waiting)
+            end_wait(t);
         if (!done)
             return hand_over(t, lane->moves[i].step);
     }
@@ -288,7 +295,7 @@ bool tt_straight_point(const struct tt_quick *q)
         return false;
     set_out(q, lane, &t);
     t.hasty = q->collective == TT_P2P_SEND;
-    bool done = t.hasty ? send(&t, t.lane->moves) : receive(&t, t.lane->moves);
+    bool done = t.hasty ? send(&t, t.lane->moves) : receive_one(&t, t.lane->moves);
     end_wait(&t);
     if (done)
         arrive(&t);

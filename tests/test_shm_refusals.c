@@ -248,7 +248,8 @@ static void peek_nonsense(
     const struct tt_shm_peer *peer = &((struct tt_shm_endpoint *)e)->peers[0];
     const void *payload = NULL;
     uint64_t at;
-    enum tt_peek found = tt_shm.peek(e, 0, TT_CLASS_P2P, number, line->signature, line->bytes, &payload);
+    struct tt_link *link = tt_shm.link(e, 0, TT_CLASS_P2P);
+    enum tt_peek found = tt_shm.peek(link, number, line->signature, line->bytes, &payload);
     if (found == TT_PEEK_THERE && line->path == TT_PATH_MAPPED)
         suite_expect(&r->suite, tt_arena_offset(peer->arena, (uintptr_t)payload, line->bytes, &at),
             "a loan of what is not the peer's is believed");

@@ -101,7 +101,8 @@ static void lie(struct shm_rank *r)
         line->packed = 1;
         line->shuttle = shuttle == SHUTTLES + 1 ? UINT32_MAX : shuttle;
         atomic_store_explicit(&line->flag, tt_shm_flag(number), memory_order_release);
-        enum tt_peek peek = tt_shm.peek(e, 0, TT_CLASS_P2P, number, line->signature, NOTE_BYTES, &payload);
+        struct tt_link *link = tt_shm.link(e, 0, TT_CLASS_P2P);
+        enum tt_peek peek = tt_shm.peek(link, number, line->signature, NOTE_BYTES, &payload);
         suite_expect(&r->suite, peek == (here ? TT_PEEK_ODD : TT_PEEK_THERE), "a look finds %d in shuttle %u",
             peek, shuttle);
         tt_shm.arrived(e, 0, TT_CLASS_P2P, number, &like, &a);

@@ -104,8 +104,10 @@ struct tt_shm_shape {
 enum { TT_SHM_GONE = 0, TT_SHM_HELD = 1 };
 enum tt_shm_pull { TT_SHM_UNKNOWN, TT_SHM_CANNOT, TT_SHM_CAN };
 
-/* Messages of one class between me and one peer, in both directions. */
+/* Messages of one class between me and one peer, in both directions. A tt_link is one of these. */
 struct tt_shm_channel {
+    struct tt_shm_endpoint *endpoint;
+    const struct tt_shm_peer *peer;
     struct tt_shm_line *out;
     const struct tt_shm_acks *acks_in;
     const struct tt_shm_line *in;
@@ -196,12 +198,12 @@ void tt_shm_channel_init(struct tt_shm_endpoint *e, unsigned class, int peer);
 
 /* The path of a message (shm_path.c). */
 bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *message);
-bool tt_shm_post(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number, uint32_t signature,
-    const void *src, uint32_t bytes);
-bool tt_shm_lend(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number, uint32_t signature,
-    const void *src, uint32_t bytes);
-enum tt_peek tt_shm_peek(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
-    uint32_t signature, uint32_t bytes, const void **payload);
+struct tt_link *tt_shm_link(struct tt_endpoint *head, int peer, enum tt_class class);
+bool tt_shm_post(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes);
+bool tt_shm_lend(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes);
+enum tt_peek tt_shm_peek(
+    struct tt_link *link, uint64_t number, uint32_t signature, uint32_t bytes, const void **payload);
+void tt_shm_done(struct tt_link *link, uint64_t number);
 void tt_shm_measure_posts(struct tt_shm_endpoint *e);
 bool tt_shm_sent(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number);
 bool tt_shm_grant(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,

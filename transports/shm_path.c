@@ -144,8 +144,7 @@ static int find_shuttle(const struct tt_shm_channel *c)
 }
 
 /* Room for a message that is copied, which is gone with it; NULL: there is none yet. */
-static uint8_t *find_room(
-    const struct tt_shm_endpoint *e, struct tt_shm_channel *c, uint64_t number, struct tt_shm_line *line)
+static uint8_t *find_room(struct tt_shm_channel *c, uint64_t number, struct tt_shm_line *line)
 {
     unsigned slot = number & (TT_SLOTS - 1);
     int shuttle = find_shuttle(c);
@@ -157,16 +156,15 @@ static uint8_t *find_room(
         return c->shuttles[shuttle];
     }
     c->copied[slot] = number + 1;
-    return c->payload_out + slot * e->slot_stride;
+    return c->payload_out + slot * c->endpoint->slot_stride;
 }
 
 /* Where such a message lies; NULL: in what is no shuttle, or has not been away. */
-static const uint8_t *find_payload(const struct tt_shm_endpoint *e, struct tt_shm_channel *c, uint64_t number,
-    const struct tt_shm_line *line)
+static const uint8_t *find_payload(struct tt_shm_channel *c, uint64_t number, const struct tt_shm_line *line)
 {
     uint32_t shuttle = line->shuttle - 1;
     if (line->shuttle == 0)
-        return c->payload_in + (number & (TT_SLOTS - 1)) * e->slot_stride;
+        return c->payload_in + (number & (TT_SLOTS - 1)) * c->endpoint->slot_stride;
     if (shuttle >= 2 * TT_SHM_SHUTTLES || (c->held >> shuttle & 1) != 0)
         return NULL;
     c->came |= 1u << shuttle;
@@ -212,7 +210,7 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
     bool packed = first_run(&m->source, &address) >= m->bytes;
     enum tt_path path = choose(e, m, packed, address, &at);
     struct tt_shm_line *line = &c->out[at_line];
-    uint8_t *room = path == TT_PATH_COPIED ? find_room(e, c, m->number, line) : line->payload;
+    uint8_t *room = path == TT_PATH_COPIED ? find_room(c, m->number, line) : line->payload;
     if (room == NULL)
         return false;
     c->reading &= ~(UINT64_C(1) << at_line);
@@ -252,11 +250,31 @@ void tt_shm_measure_posts(struct tt_shm_endpoint *e)
     e->head.copy_bytes = POST_BYTES;
 }
 
-bool tt_shm_post(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number, uint32_t signature,
-    const void *src, uint32_t bytes)
+struct tt_link *tt_shm_link(struct tt_endpoint *head, int peer, enum tt_class class)
 {
-    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
-    struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
+    return (struct tt_link *)(void *)tt_shm_channel((struct tt_shm_endpoint *)head, class, peer);
+}
+
+static struct tt_shm_channel *of(struct tt_link *link)
+{
+    return (struct tt_shm_channel *)(void *)link;
+}
+
+/* What is the same of both. The peer has the lines that it read; taken back before they are needed, they come
+ * at the same time. */
+static void hand_out(struct tt_shm_channel *c, struct tt_shm_line *line, uint64_t number, uint32_t signature,
+    uint32_t bytes, enum tt_path path)
+{
+    struct tt_shm_endpoint *e = c->endpoint;
+    fill_line(line, c, number, signature, bytes, path, true);
+    e->head.path_bytes[path] += bytes;
+    tt_doorbell_ring_light(c->peer->bell, e->light);
+    __builtin_prefetch(&c->out[tt_shm_line_of(number + 2)], 1);
+}
+
+bool tt_shm_post(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes)
+{
+    struct tt_shm_channel *c = of(link);
     unsigned at = tt_shm_line_of(number);
     if (!line_free(c, at))
         return false;
@@ -265,56 +283,48 @@ bool tt_shm_post(struct tt_endpoint *head, int peer, enum tt_class class, uint64
     if (path == TT_PATH_INLINE) {
         tt_copy_few(line->payload, src, bytes);
     } else {
-        uint8_t *room = find_room(e, c, number, line);
+        uint8_t *room = find_room(c, number, line);
         if (room == NULL)
             return false;
         memcpy(room, src, bytes);
     }
-    fill_line(line, c, number, signature, bytes, path, true);
-    c->reading &= ~(UINT64_C(1) << at);
-    head->path_bytes[path] += bytes;
-    tt_doorbell_ring_light(e->peers[peer].bell, e->light);
-    /* The peer has the lines that it read; taken back before they are needed, they come at the same time. */
-    __builtin_prefetch(&c->out[tt_shm_line_of(number + 2)], 1);
+    hand_out(c, line, number, signature, bytes, path);
+    if (c->reading != 0)
+        c->reading &= ~(UINT64_C(1) << at);
     unsigned next = tt_shm_line_of(number + 1);
     if (next % TT_SHM_ACKS_AT_ONCE == 0) /* now, while the message is on its way, for all of them */
         look_at_acks(c, next);
     return true;
 }
 
-bool tt_shm_lend(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number, uint32_t signature,
-    const void *src, uint32_t bytes)
+bool tt_shm_lend(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes)
 {
-    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
-    struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
+    struct tt_shm_channel *c = of(link);
     unsigned at = tt_shm_line_of(number);
     if (!line_free(c, at))
         return false;
     uintptr_t address = (uintptr_t)src;
-    c->out[at].source.at = e->peers[peer].same ? address : address - (uintptr_t)e->own->base;
-    fill_line(&c->out[at], c, number, signature, bytes, TT_PATH_MAPPED, true);
+    c->out[at].source.at = c->peer->same ? address : address - (uintptr_t)c->endpoint->own->base;
     c->reading |= UINT64_C(1) << at;
-    head->path_bytes[TT_PATH_MAPPED] += bytes;
-    tt_doorbell_ring_light(e->peers[peer].bell, e->light);
+    hand_out(c, &c->out[at], number, signature, bytes, TT_PATH_MAPPED);
     return true;
 }
 
 /* NULL: not in one run, or not in the peer's arena, or this rank may be given up while it reads. */
-static const void *lent(
-    const struct tt_shm_endpoint *e, int peer, const struct tt_shm_line *line, uint32_t bytes)
+static const void *lent(const struct tt_shm_channel *c, const struct tt_shm_line *line, uint32_t bytes)
 {
-    const struct tt_shm_peer *p = &e->peers[peer];
+    const struct tt_shm_peer *p = c->peer;
     uintptr_t base = line->source.at + (p->same ? 0 : (uintptr_t)p->arena->base);
     uint64_t at;
-    bool legal = line->packed && e->entered > 0 && (p->same || tt_arena_offset(p->arena, base, bytes, &at));
+    bool legal =
+        line->packed && c->endpoint->entered > 0 && (p->same || tt_arena_offset(p->arena, base, bytes, &at));
     return legal ? (const void *)base : NULL;
 }
 
-enum tt_peek tt_shm_peek(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
-    uint32_t signature, uint32_t bytes, const void **payload)
+enum tt_peek tt_shm_peek(
+    struct tt_link *link, uint64_t number, uint32_t signature, uint32_t bytes, const void **payload)
 {
-    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
-    struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
+    struct tt_shm_channel *c = of(link);
     const struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
     if (atomic_load_explicit(&line->flag, memory_order_acquire) != tt_shm_flag(number))
         return TT_PEEK_NOTHING;
@@ -324,9 +334,9 @@ enum tt_peek tt_shm_peek(struct tt_endpoint *head, int peer, enum tt_class class
     if (line->path == TT_PATH_INLINE && bytes <= TT_SHM_INLINE_BYTES)
         *payload = line->payload;
     else if (line->path == TT_PATH_COPIED)
-        *payload = find_payload(e, c, number, line);
+        *payload = find_payload(c, number, line);
     else
-        *payload = line->path == TT_PATH_MAPPED ? lent(e, peer, line, bytes) : NULL;
+        *payload = line->path == TT_PATH_MAPPED ? lent(c, line, bytes) : NULL;
     return *payload != NULL ? TT_PEEK_THERE : TT_PEEK_ODD;
 }
 
@@ -465,7 +475,7 @@ bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uin
         a->base = (uintptr_t)line->payload;
         legal = line->bytes <= TT_SHM_INLINE_BYTES && a->packed;
     } else if (a->path == TT_PATH_COPIED) {
-        a->base = (uintptr_t)find_payload(e, c, number, line);
+        a->base = (uintptr_t)find_payload(c, number, line);
         legal = line->bytes <= head->slot_bytes && a->packed && a->base != 0;
     } else if (a->path == TT_PATH_PLACED) {
         legal = c->granted[slot] == number + 1 && line->bytes <= head->slot_bytes;
@@ -476,10 +486,9 @@ bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uin
     return true;
 }
 
-void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number)
+void tt_shm_done(struct tt_link *link, uint64_t number)
 {
-    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
-    struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
+    struct tt_shm_channel *c = of(link);
     unsigned slot = number & (TT_SLOTS - 1);
     if (c->granted[slot] == number + 1)
         c->granted[slot] = 0;
@@ -487,7 +496,12 @@ void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uin
         keep_shuttle(c, number);
     atomic_store_explicit(
         &c->acks_out->flag[tt_shm_line_of(number)], tt_shm_flag(number), memory_order_release);
-    tt_doorbell_ring_light(e->peers[peer].bell, e->light);
+    tt_doorbell_ring_light(c->peer->bell, c->endpoint->light);
+}
+
+void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number)
+{
+    tt_shm_done(tt_shm_link(head, peer, class), number);
 }
 
 /* --- Giving memory back */

@@ -113,6 +113,7 @@ struct tt_endpoint_params {
 };
 
 struct tt_transport;
+struct tt_link;
 
 /* The head of every endpoint. */
 struct tt_endpoint {
@@ -167,17 +168,18 @@ struct tt_transport {
         void *dst, uint64_t bytes);
     void (*release)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number);
 
-    /* The same for messages that are one run, are copied, and have come in full. post: as send, and
+    /* The same for messages that are one run, are copied, and have come in full; they go by a link, which is
+     * all of one class between this rank and one peer, and lives as long as the endpoint. post: as send, and
      * complete at once. lend: the same of shared memory, and the peer reads it in place: sent() tells when it
-     * has. peek: *payload are the bytes, until release, if they are `bytes` that were copied with this
-     * signature, or lent while this rank is inside (below); if it is ODD, arrived tells. NULL: this transport
-     * has none of them. */
-    bool (*post)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number, uint32_t signature,
-        const void *src, uint32_t bytes);
-    bool (*lend)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number, uint32_t signature,
-        const void *src, uint32_t bytes);
-    enum tt_peek (*peek)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
-        uint32_t signature, uint32_t bytes, const void **payload);
+     * has. peek: *payload are the bytes, until done, which is release, if they are `bytes` that were copied
+     * with this signature, or lent while this rank is inside (below); if it is ODD, arrived tells. NULL: this
+     * transport has none of them. */
+    struct tt_link *(*link)(struct tt_endpoint *e, int peer, enum tt_class class);
+    bool (*post)(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes);
+    bool (*lend)(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes);
+    enum tt_peek (*peek)(
+        struct tt_link *link, uint64_t number, uint32_t signature, uint32_t bytes, const void **payload);
+    void (*done)(struct tt_link *link, uint64_t number);
 
     /* Ranks that are threads of one process read each other's private memory, and any rank may store where
      * another one granted. So a rank that gives an operation up must not return while a peer may still be
