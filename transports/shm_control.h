@@ -108,6 +108,7 @@ enum tt_shm_pull { TT_SHM_UNKNOWN, TT_SHM_CANNOT, TT_SHM_CAN };
 struct tt_shm_channel {
     struct tt_shm_endpoint *endpoint;
     const struct tt_shm_peer *peer;
+    bool came_last; /* of the messages both ways, one of the peer's */
     struct tt_shm_line *out;
     const struct tt_shm_acks *acks_in;
     const struct tt_shm_line *in;

@@ -195,6 +195,7 @@ static void fill_line(struct tt_shm_line *line, struct tt_shm_channel *c, uint64
     line->path = (uint8_t)path;
     line->packed = packed;
     c->posted[tt_shm_line_of(number)] = flag;
+    c->came_last = false;
     atomic_store_explicit(&line->flag, flag, memory_order_release);
 }
 
@@ -260,16 +261,19 @@ static struct tt_shm_channel *of(struct tt_link *link)
     return (struct tt_shm_channel *)(void *)link;
 }
 
-/* What is the same of both. The peer has the lines that it read; taken back before they are needed, they come
- * at the same time. */
+/* What is the same of both. Lines of a stream that goes one way are taken back from their reader before they
+ * are needed, so that they come at the same time. Where ranks answer each other, a line stays with its reader
+ * until it is written: who looks for the answer would fetch it twice. */
 static void hand_out(struct tt_shm_channel *c, struct tt_shm_line *line, uint64_t number, uint32_t signature,
     uint32_t bytes, enum tt_path path)
 {
     struct tt_shm_endpoint *e = c->endpoint;
+    bool answers = c->came_last;
     fill_line(line, c, number, signature, bytes, path, true);
     e->head.path_bytes[path] += bytes;
     tt_doorbell_ring_light(c->peer->bell, e->light);
-    __builtin_prefetch(&c->out[tt_shm_line_of(number + 2)], 1);
+    if (!answers)
+        __builtin_prefetch(&c->out[tt_shm_line_of(number + 2)], 1);
 }
 
 bool tt_shm_post(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes)
@@ -328,7 +332,8 @@ enum tt_peek tt_shm_peek(
     const struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
     if (atomic_load_explicit(&line->flag, memory_order_acquire) != tt_shm_flag(number))
         return TT_PEEK_NOTHING;
-    __builtin_prefetch(&c->in[tt_shm_line_of(number + 1)]); /* who runs ahead has written it */
+    if (c->came_last) /* who only sends runs ahead, and has written the next one */
+        __builtin_prefetch(&c->in[tt_shm_line_of(number + 1)]);
     if (line->signature != signature || line->bytes != bytes)
         return TT_PEEK_ODD;
     if (line->path == TT_PATH_INLINE && bytes <= TT_SHM_INLINE_BYTES)
@@ -494,6 +499,7 @@ void tt_shm_done(struct tt_link *link, uint64_t number)
         c->granted[slot] = 0;
     if (c->came != 0)
         keep_shuttle(c, number);
+    c->came_last = true;
     atomic_store_explicit(
         &c->acks_out->flag[tt_shm_line_of(number)], tt_shm_flag(number), memory_order_release);
     tt_doorbell_ring_light(c->peer->bell, c->endpoint->light);
