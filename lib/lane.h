@@ -46,6 +46,7 @@ struct tt_toll { /* how many messages a peer and this rank exchange */
 struct tt_lane {
     uint64_t what, count; /* which call it is; what is never 0 */
     uint64_t bytes[2]; /* that the call reads at send and writes at recv */
+    uintptr_t seen[2]; /* send and recv of the last call, which were looked at */
     uint8_t class; /* enum tt_class */
     int64_t apart; /* in place: recv - send */
     uint32_t grain; /* pointers are multiples of it */
