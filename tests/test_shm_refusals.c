@@ -294,3 +294,40 @@ Test(shm_refusals, lines)
 {
     shm_stage_run(shm_stage_new(2), read_nonsense, -1);
 }
+
+/* A slot that was read is marked in each line of the message and nowhere else, however long it may claim
+ * to be. */
+static void take_slots(struct shm_rank *r)
+{
+    uint64_t number = r->stage->params.first_number;
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    struct tt_shm_endpoint *shm = (struct tt_shm_endpoint *)e;
+    struct tt_shm_channel *c = tt_shm_channel(shm, TT_CLASS_P2P, 0);
+    struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
+    uint64_t stride = shm->slot_stride, slot = number & (TT_SLOTS - 1);
+    const uint32_t lengths[] = { 1, 64, 65, (uint32_t)e->slot_bytes, UINT32_MAX };
+    for (size_t i = 0; r->me == 1 && i < sizeof lengths / sizeof lengths[0]; i++) {
+        uint64_t most = lengths[i] < e->slot_bytes ? lengths[i] : e->slot_bytes;
+        memset(c->payload_in, 0x5a, TT_SLOTS * stride);
+        line->path = TT_PATH_COPIED;
+        line->shuttle = 0;
+        line->bytes = lengths[i];
+        tt_shm.release(e, 0, TT_CLASS_P2P, number);
+        for (uint64_t at = 0; at < TT_SLOTS * stride; at++) {
+            uint64_t inside = at - slot * stride;
+            bool marked = inside < most && inside % 64 == 0;
+            if (!suite_expect(&r->suite, c->payload_in[at] == (marked ? 0 : 0x5a),
+                    "%u bytes: byte %llu of the slots is %d", lengths[i], (unsigned long long)at,
+                    c->payload_in[at]))
+                break;
+        }
+    }
+    shm_meet(r);
+    tt_shm.close(e);
+}
+
+Test(shm_refusals, slots_are_taken)
+{
+    shm_stage_run(shm_stage_new(2), take_slots, -1);
+}

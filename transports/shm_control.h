@@ -3,7 +3,7 @@
  * Every endpoint has one control segment in its process's arena. Each word in it has one writer: its owner,
  * but for the doorbell, the abort word (of rank 0's segment: the first to claim it decides) and `holders`. A
  * message line is written by its sender in the sender's segment, its acknowledgement and its grant by the
- * receiver in the receiver's.
+ * receiver in the receiver's. What was read is the receiver's until it acknowledges that.
  *
  * A flag is the low 32 bits of number + 1 and is compared for equality only. Lines and acknowledgements
  * start with the flags of the lap before the first number, so that memory of zeros matches nothing.
@@ -44,7 +44,8 @@ struct tt_shm_line {
     uint32_t bytes;
     uint8_t path; /* enum tt_path */
     uint8_t packed;
-    uint16_t reserved;
+    uint8_t taken; /* written by the receiver, see tt_shm_done */
+    uint8_t reserved;
     union {
         uint8_t payload[TT_SHM_INLINE_BYTES];
         struct tt_shm_place source; /* MAPPED, and PULLED, for which it is an address */
@@ -111,7 +112,7 @@ struct tt_shm_channel {
     bool came_last; /* of the messages both ways, one of the peer's */
     struct tt_shm_line *out;
     const struct tt_shm_acks *acks_in;
-    const struct tt_shm_line *in;
+    struct tt_shm_line *in;
     struct tt_shm_acks *acks_out;
     const struct tt_shm_grant *grants_in; /* of what I send */
     struct tt_shm_grant *grants_out;
