@@ -256,6 +256,34 @@ Test(arena, import)
     cr_expect_eq(open_fds(), fds - 1);
 }
 
+/* Equal places of two arenas differ in the address bits from 21 to 27. */
+Test(arena, no_two_of_a_color)
+{
+    enum { OTHERS = 4 };
+    struct other others[OTHERS];
+    struct tt_arena *arenas[OTHERS];
+    const struct tt_arena *own;
+    uint64_t seen[2] = { 0 };
+    cr_assert_eq(tt_arena_get(&own), TUTTI_OK);
+    for (int i = 0; i < OTHERS; i++) {
+        others[i] = start_other("of a color");
+        cr_assert_eq(tt_arena_import(fd_of(&others[i]), pidfd_of(&others[i]), &arenas[i]), TUTTI_OK);
+    }
+    for (int i = -1; i < OTHERS; i++) {
+        uintptr_t base = (uintptr_t)(i < 0 ? own->base : arenas[i]->base);
+        unsigned color = base >> 21 & 127;
+        cr_expect_eq(base % (2 << 20), 0, "arena %d is at %lx", i, (unsigned long)base);
+        cr_expect_eq(seen[color / 64] >> color % 64 & 1, 0, "arena %d has the color %u of another", i, color);
+        seen[color / 64] |= (uint64_t)1 << color % 64;
+    }
+    for (int i = 0; i < OTHERS; i++)
+        close(others[i].done); /* which those that were forked later have, too */
+    for (int i = 0; i < OTHERS; i++) {
+        waitpid(others[i].pid, NULL, 0);
+        tt_arena_release(arenas[i]);
+    }
+}
+
 Test(arena, import_of_the_own_one)
 {
     const struct tt_arena *own;
