@@ -67,7 +67,7 @@ static bool hold_back(struct trip *t)
     return true;
 }
 
-static inline bool send(struct trip *t, const struct tt_move *m)
+TT_INLINE bool send(struct trip *t, const struct tt_move *m)
 {
     const struct tt_transport *transport = t->comm->transport;
     bool (*go)(struct tt_link *, uint64_t, uint32_t, const void *, uint32_t) =
@@ -97,7 +97,7 @@ static bool await_readers(struct trip *t)
 }
 
 /* The bytes of a message; NULL if they do not come, or are not what they should be. */
-static const void *await(struct trip *t, const struct tt_hop *hop, const struct tt_move *m)
+TT_INLINE const void *await(struct trip *t, const struct tt_hop *hop, const struct tt_move *m)
 {
     enum tt_peek (*peek)(struct tt_link *, uint64_t, uint32_t, uint32_t, const void **) =
         t->comm->transport->peek;
@@ -122,7 +122,7 @@ static void copy(void *dst, const void *src, uint32_t bytes)
 }
 
 /* Of two ranks each has one message from the other. */
-static bool receive_one(struct trip *t, const struct tt_move *m)
+TT_INLINE bool receive_one(struct trip *t, const struct tt_move *m)
 {
     const struct tt_transport *transport = t->comm->transport;
     const struct tt_hop *hop = m->hops;
@@ -176,7 +176,7 @@ static struct tt_entry *note(const struct trip *t)
     return tt_recorder_start(t->comm->recorder, &lane->call, lane->record.algorithm, sequence);
 }
 
-static bool move(struct trip *t, const struct tt_move *m)
+TT_INLINE bool move(struct trip *t, const struct tt_move *m)
 {
     if (m->verb == TT_VERB_SEND)
         return send(t, m);
@@ -201,7 +201,7 @@ static tutti_status hand_over(const struct trip *t, uint32_t step)
     return status;
 }
 
-static void arrive(struct trip *t)
+TT_INLINE void arrive(struct trip *t)
 {
     struct tt_comm *comm = t->comm;
     const struct tt_lane *lane = t->lane;

@@ -264,8 +264,8 @@ static struct tt_shm_channel *of(struct tt_link *link)
 /* What is the same of both. Lines of a stream that goes one way are taken back from their reader before they
  * are needed, so that they come at the same time. Where ranks answer each other, a line stays with its reader
  * until it is written: who looks for the answer would fetch it twice. */
-static void hand_out(struct tt_shm_channel *c, struct tt_shm_line *line, uint64_t number, uint32_t signature,
-    uint32_t bytes, enum tt_path path)
+TT_INLINE void hand_out(struct tt_shm_channel *c, struct tt_shm_line *line, uint64_t number,
+    uint32_t signature, uint32_t bytes, enum tt_path path)
 {
     struct tt_shm_endpoint *e = c->endpoint;
     bool answers = c->came_last;

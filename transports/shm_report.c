@@ -62,13 +62,12 @@ bool tt_shm_quiet(struct tt_endpoint *head, bool patient)
 /* The same was called TT_CALLS_KEPT operations ago, as in a loop. */
 static bool stands(const _Atomic uint64_t *words, const struct tt_call_record *call)
 {
-    for (int i = 1; i <= TOLD_WORDS; i++) {
-        uint64_t word;
-        memcpy(&word, (const uint8_t *)call + i * sizeof word, sizeof word);
-        if (atomic_load_explicit(&words[i], memory_order_relaxed) != word)
-            return false;
-    }
-    return true;
+    uint64_t told[TOLD_WORDS], differ = 0;
+    memcpy(told, (const uint8_t *)call + sizeof told[0], sizeof told);
+#pragma GCC unroll 8
+    for (int i = 0; i < TOLD_WORDS; i++)
+        differ |= atomic_load_explicit(&words[i + 1], memory_order_relaxed) ^ told[i];
+    return differ == 0;
 }
 
 /* A record may be read while it is replaced, so it is written word by word: the sequence is taken away

@@ -1,9 +1,12 @@
-/* few.h: copying a few bytes, where the call of memcpy would cost more than the copy. Pieces of a fixed
- * length are moves; the last one overlaps the one before. */
+/* few.h: copying a few bytes, where the call of memcpy would cost more than the copy, and other haste. Pieces
+ * of a fixed length are moves; the last one overlaps the one before. */
 #ifndef TT_BASE_FEW_H
 #define TT_BASE_FEW_H
 #include <stdint.h>
 #include <string.h>
+
+/* For the way of a small message, where a call takes as long as what it is for. */
+#define TT_INLINE static inline __attribute__((always_inline))
 
 enum { TT_FEW_BYTES = 64 };
 
