@@ -62,12 +62,12 @@ bool tt_shm_quiet(struct tt_endpoint *head, bool patient)
 /* The same was called TT_CALLS_KEPT operations ago, as in a loop. */
 static bool stands(const _Atomic uint64_t *words, const struct tt_call_record *call)
 {
-    uint64_t told[TOLD_WORDS], differ = 0;
+    uint64_t told[TOLD_WORDS];
     memcpy(told, (const uint8_t *)call + sizeof told[0], sizeof told);
-#pragma GCC unroll 8
-    for (int i = 0; i < TOLD_WORDS; i++)
-        differ |= atomic_load_explicit(&words[i + 1], memory_order_relaxed) ^ told[i];
-    return differ == 0;
+    return ((atomic_load_explicit(&words[1], memory_order_relaxed) ^ told[0]) |
+               (atomic_load_explicit(&words[2], memory_order_relaxed) ^ told[1]) |
+               (atomic_load_explicit(&words[3], memory_order_relaxed) ^ told[2]) |
+               (atomic_load_explicit(&words[4], memory_order_relaxed) ^ told[3])) == 0;
 }
 
 /* A record may be read while it is replaced, so it is written word by word: the sequence is taken away
@@ -76,6 +76,7 @@ void tt_shm_publish(struct tt_endpoint *head, const struct tt_call_record *call,
 {
     _Atomic uint64_t *words = of(head)->control->calls[sequence % TT_CALLS_KEPT];
     uint64_t word;
+    _Static_assert(TOLD_WORDS == 4, "all of them are compared");
     if (stands(words, call)) {
         atomic_store_explicit(&words[0], sequence + 1, memory_order_release);
         return;
