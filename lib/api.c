@@ -56,10 +56,10 @@ static tutti_status run_again(const struct tt_quick *q, const struct tt_lane *la
     return status == TUTTI_OK ? tt_run(&pending, 1) : status;
 }
 
-static tutti_status add_again(const struct tt_quick *q)
+static tutti_status add_again(const struct tt_quick *q, const struct tt_lane *lane)
 {
     struct tt_call known;
-    tt_lane_call(q, &known);
+    tt_lane_call(q, lane, &known);
     return tt_group_add(&known);
 }
 
@@ -69,7 +69,7 @@ static tutti_status call(const struct tt_quick *q)
     struct tt_lane *lane = tt_lane_find(q);
     if (tt_group_open()) {
         if (lane != NULL && tt_collectives[q->collective].p2p)
-            return tt_group_add_quick(q) ? TUTTI_OK : add_again(q);
+            return tt_group_add_quick(q, lane) ? TUTTI_OK : add_again(q, lane);
     } else if (lane != NULL) {
         return tt_lane_is_straight(lane, q) ? tt_straight_run(q, lane) : run_again(q, lane);
     }

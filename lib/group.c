@@ -19,22 +19,25 @@ struct init {
     pthread_t thread;
 };
 
+/* Of a group that has only messages with lanes (lane.h): they need no item. */
+enum { QUICK_MAX = 16 };
+struct quick {
+    struct tt_quick messages[QUICK_MAX];
+    struct tt_lane *lanes[QUICK_MAX];
+    int count;
+};
+
 struct queue {
     int depth;
     tutti_status status;
+    struct quick *quick; /* NULL: no message yet */
     struct tt_item *item; /* the calls; NULL: none yet */
     struct init *inits;
     int ninits, init_capacity;
 };
 /* In the thread's static block, because every call looks at it. */
 static _Thread_local struct queue queue __attribute__((tls_model("initial-exec")));
-
-/* Of a group that has only messages with lanes (lane.h): they need no item. */
-enum { QUICK_MAX = 16 };
-static _Thread_local struct {
-    struct tt_quick messages[QUICK_MAX];
-    int count;
-} quick;
+static _Thread_local struct quick quick;
 
 bool tt_group_open(void)
 {
@@ -69,29 +72,34 @@ static tutti_status add(struct tt_item **item, const struct tt_call *call)
 }
 
 /* The quick messages become whole calls. */
-static tutti_status add_slowly(struct tt_item **item)
+static tutti_status add_slowly(struct quick *q, struct tt_item **item)
 {
     tutti_status status = TUTTI_OK;
     struct tt_call call;
-    for (int i = 0; i < quick.count && status == TUTTI_OK; i++) {
-        tt_lane_call(&quick.messages[i], &call);
+    for (int i = 0; q != NULL && i < q->count && status == TUTTI_OK; i++) {
+        tt_lane_call(&q->messages[i], q->lanes[i], &call);
         status = add(item, &call);
     }
-    quick.count = 0;
+    if (q != NULL)
+        q->count = 0;
     return status;
 }
 
 tutti_status tt_group_add(const struct tt_call *call)
 {
-    tutti_status status = add_slowly(&queue.item);
+    tutti_status status = add_slowly(queue.quick, &queue.item);
     return tt_group_note(status == TUTTI_OK ? add(&queue.item, call) : status);
 }
 
-bool tt_group_add_quick(const struct tt_quick *q)
+bool tt_group_add_quick(const struct tt_quick *message, struct tt_lane *lane)
 {
-    if (queue.item != NULL || quick.count == QUICK_MAX)
+    struct quick *q = queue.quick;
+    if (q == NULL)
+        q = queue.quick = &quick;
+    if (queue.item != NULL || q->count == QUICK_MAX)
         return false;
-    quick.messages[quick.count++] = *q;
+    q->messages[q->count] = *message;
+    q->lanes[q->count++] = lane;
     return true;
 }
 
@@ -166,28 +174,29 @@ static tutti_status run_calls(struct tt_pending *calls, int count)
 
 /* The sends, which wait for nobody, then the receives, whose peers may be here as well. From the first that
  * cannot be done at once, all that are left run together. */
-static tutti_status run_quick(void)
+static tutti_status run_quick(struct quick *q)
 {
     bool quickly = true;
-    int left = quick.count;
+    int left = q->count;
     for (int sends = 1; sends >= 0 && quickly; sends--) {
         int count = left;
         left = 0;
         for (int i = 0; i < count; i++) {
-            const struct tt_quick *q = &quick.messages[i];
-            bool turn = (q->collective == TT_P2P_SEND) == (sends == 1);
+            bool turn = (q->messages[i].collective == TT_P2P_SEND) == (sends == 1);
             if (turn && quickly)
-                quickly = tt_straight_point(q);
-            if (!turn || !quickly)
-                quick.messages[left++] = *q;
+                quickly = tt_straight_point(&q->messages[i], q->lanes[i]);
+            if (turn && quickly)
+                continue;
+            q->messages[left] = q->messages[i];
+            q->lanes[left++] = q->lanes[i];
         }
     }
-    quick.count = 0;
+    q->count = 0;
     if (left == 0)
         return TUTTI_OK;
     struct tt_pending calls[QUICK_MAX];
     for (int i = 0; i < left; i++) {
-        tt_lane_call(&quick.messages[i], &calls[i].call);
+        tt_lane_call(&q->messages[i], q->lanes[i], &calls[i].call);
         calls[i].op = NULL;
         calls[i].skip = 0;
         calls[i].over = calls[i].suspect = false;
@@ -268,9 +277,10 @@ tutti_status tutti_group_end(void)
     tutti_status status = ended.status;
     if (status == TUTTI_OK && ended.ninits > 0)
         status = run_inits(&ended);
-    if (status == TUTTI_OK && quick.count > 0)
-        status = run_quick();
-    quick.count = 0;
+    if (status == TUTTI_OK && ended.quick != NULL && ended.quick->count > 0)
+        status = run_quick(ended.quick);
+    if (ended.quick != NULL)
+        ended.quick->count = 0;
     if (status == TUTTI_OK && ended.item != NULL)
         status = tt_batch_meet(ended.item->batch);
     if (status == TUTTI_OK && ended.item != NULL)
@@ -293,8 +303,9 @@ tutti_status tt_group_take(struct tt_item **item)
     if (status == TUTTI_OK && ended.ninits > 0)
         status = tt_fail(TUTTI_INVALID_USAGE, "group_keep: the group has an initialisation; legal: calls");
     if (status == TUTTI_OK)
-        status = add_slowly(&ended.item);
-    quick.count = 0;
+        status = add_slowly(ended.quick, &ended.item);
+    if (ended.quick != NULL)
+        ended.quick->count = 0;
     if (status == TUTTI_OK && ended.item == NULL && (ended.item = tt_item_take(NULL)) == NULL)
         status = TUTTI_OUT_OF_MEMORY;
     if (status == TUTTI_OK)

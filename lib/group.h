@@ -17,8 +17,9 @@ bool tt_group_open(void);
 tutti_status tt_group_note(tutti_status status);
 /* Queue a checked call. Its arrays are copied. */
 tutti_status tt_group_add(const struct tt_call *call);
-/* Queue a message that has a lane; false if this group takes only whole calls. */
-bool tt_group_add_quick(const struct tt_quick *quick);
+/* Queue a message that has this lane, which stays until the group has run; false if this group takes only
+ * whole calls. */
+bool tt_group_add_quick(const struct tt_quick *quick, struct tt_lane *lane);
 /* Run the calls of an item, here or on their streams; *ticket is what others wait for. Takes the item. */
 tutti_status tt_group_run(struct tt_item *item, struct tt_ticket *ticket);
 /* End the group, but hand out its calls instead of running them. */

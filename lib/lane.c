@@ -267,10 +267,9 @@ void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
     *lane = fresh;
 }
 
-void tt_lane_call(const struct tt_quick *q, struct tt_call *call)
+void tt_lane_call(const struct tt_quick *q, const struct tt_lane *lane, struct tt_call *call)
 {
-    const struct tt_comm *comm = tt_handle_peek(q->comm);
-    *call = tt_lane_at(comm, tt_lane_what(q), q->count)->call; /* whose lane stays until the group has run */
+    *call = lane->call;
     call->send = q->send;
     call->recv = q->recv;
 }
@@ -304,15 +303,13 @@ static bool are_legal(const struct tt_lane *lane, const uint8_t *send, const uin
 /* A program calls with the same pointers again and again. */
 static bool may_run(const struct tt_comm *comm, struct tt_lane *lane, const void *send, void *recv)
 {
-    const struct tt_endpoint *e = comm->endpoint;
     if (lane->seen[TT_IN] != (uintptr_t)send || lane->seen[TT_OUT] != (uintptr_t)recv) {
         if (!are_legal(lane, send, recv))
             return false;
         lane->seen[TT_IN] = (uintptr_t)send;
         lane->seen[TT_OUT] = (uintptr_t)recv;
     }
-    return !comm->finalized && atomic_load_explicit(&comm->queued, memory_order_acquire) == 0 &&
-           atomic_load_explicit(e->ended, memory_order_acquire) == 0;
+    return tt_lane_is_open(comm);
 }
 
 struct tt_lane *tt_lane_find(const struct tt_quick *q)

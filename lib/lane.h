@@ -96,6 +96,13 @@ static inline struct tt_lane *tt_lane_at(const struct tt_comm *comm, uint64_t wh
 }
 _Static_assert(TT_LANES == 1 << 6, "six bits of the hash choose a lane");
 
+/* Nothing has ended or comes before a call of now. */
+static inline bool tt_lane_is_open(const struct tt_comm *comm)
+{
+    return !comm->finalized && atomic_load_explicit(&comm->queued, memory_order_acquire) == 0 &&
+           atomic_load_explicit(comm->endpoint->ended, memory_order_acquire) == 0;
+}
+
 static inline bool tt_lane_is_shared(const struct tt_lane *lane, const void *pointer)
 {
     const struct tt_endpoint *e = lane->call.comm->endpoint;
@@ -129,8 +136,8 @@ void tt_lanes_free(struct tt_comm *comm);
 tutti_status tt_straight_run(const struct tt_quick *quick, struct tt_lane *lane);
 /* A message of a group that ends. A send does not wait. False, and nothing is done, if it cannot be done
  * now. */
-bool tt_straight_point(const struct tt_quick *quick);
-/* The call as the long way has it; only for what has a lane. */
-void tt_lane_call(const struct tt_quick *quick, struct tt_call *call);
+bool tt_straight_point(const struct tt_quick *quick, struct tt_lane *lane);
+/* The call as the long way has it. */
+void tt_lane_call(const struct tt_quick *quick, const struct tt_lane *lane, struct tt_call *call);
 
 #endif

@@ -287,11 +287,10 @@ tutti_status tt_straight_run(const struct tt_quick *q, struct tt_lane *lane)
     return lane->lends ? visit(&t) : run(&t);
 }
 
-bool tt_straight_point(const struct tt_quick *q)
+bool tt_straight_point(const struct tt_quick *q, struct tt_lane *lane)
 {
     struct trip t;
-    struct tt_lane *lane = tt_lane_find(q);
-    if (lane == NULL || !tt_lane_is_straight(lane, q))
+    if (!tt_lane_is_open(lane->call.comm) || !tt_lane_is_straight(lane, q))
         return false;
     set_out(q, lane, &t);
     t.hasty = q->collective == TT_P2P_SEND;
