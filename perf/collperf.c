@@ -321,10 +321,9 @@ static int check_devices(struct perf_crew *crew, const struct perf_options *o, i
         return PERF_EXIT_OK;
     if (crew->rank == 0)
         fprintf(stderr,
-            "collperf: -G/--program %" PRId64
-            ": on a device it is a graph, and ranks that are threads need a "
-            "device each; here is %d, and -t/--threads %" PRId64 "\n",
-            o->program, devices, o->threads);
+            "collperf: -G/--program %d: on a device it is a graph, and ranks that are threads need a device "
+            "each; legal: at most %d of them here (-t/--threads)\n",
+            (int)o->program, devices);
     perf_crew_meet(crew); /* who returns first ends the others of its process */
     return PERF_EXIT_USAGE;
 }

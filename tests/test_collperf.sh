@@ -143,7 +143,7 @@ if [ -f "$stub" ]; then
     says out '^# Out of bounds values : 0 OK' '-G 3 of threads on devices'
     expect 0 $on_stub $two "$collperf" all_reduce $few -g 2 -t 2 --memory device -G 1
     expect 2 $on_stub $two "$collperf" all_reduce $few -t 3 --memory device -G 3
-    says err '-G/--program 3: .*a device each; here is 2, and -t/--threads 3' 'threads that share a device'
+    says err '-G/--program 3: .*a device each; legal: at most 2 of them here (-t' 'threads on one device'
     for memory in device managed pinned host; do
         expect 0 $on_stub $two "$collperf" all $few -g 2 --memory $memory --dirty --json
         says out '"mode": "dirty"' "--dirty --memory $memory"
