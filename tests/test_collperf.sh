@@ -311,15 +311,25 @@ for r in rows:
 fi
 
 # --- What a rank holds: at rest, and after it has worked. An instrumented library holds more.
+in_the_end() # what the greediest holds, and the mean
+{
+    sed -n 's/.* holds \([0-9.]*\) MiB in the end, .* the mean of all is \([0-9.]*\)$/\1 \2/p' "$scratch/out"
+}
 if ! ldd "$(dirname "$collperf")/.libs/collperf" "$collperf" 2>/dev/null | grep -q 'lib[at]san'; then
     expect 0 "$collperf" all_reduce -b 8 -e 1M -f 8 -n 2 -w 1 -g 8
     sed -n 's/.*a rank at rest holds \([0-9.]*\) MiB.*/\1/p' "$scratch/out" >"$scratch/held"
     awk '!($1 > 0 && $1 <= 8) { bad = 1 } END { exit bad || NR != 2 }' "$scratch/held" ||
         fail 'one of 8 ranks holds at most 8 MiB at rest'
     expect 0 env TUTTI_SLICE=128K "$collperf" all -b 64 -e 8M -f 16 -n 1 -w 1 -c 0 -g 8
-    sed -n 's/.* the mean of all is \([0-9.]*\)$/\1/p' "$scratch/out" >"$scratch/held"
-    awk '!($1 > 0 && $1 <= 8) { bad = 1 } END { exit bad || NR != 1 }' "$scratch/held" ||
+    in_the_end >"$scratch/held"
+    awk '!($2 > 0 && $2 <= 8) { bad = 1 } END { exit bad || NR != 1 }' "$scratch/held" ||
         fail 'after all collectives 8 ranks hold at most 8 MiB each, on average'
+    awk '$2 <= $1 && $2 > $1 / 8 { good = 1 } END { exit !good }' "$scratch/held" ||
+        fail 'the mean of 8 ranks is more than the most that one holds, or less than an eighth'
+    expect 0 "$collperf" all_reduce -b 8 -e 8 -n 2 -w 1 -g 1
+    in_the_end >"$scratch/held"
+    awk '$1 > 0 && $2 == $1 { good = 1 } END { exit !good }' "$scratch/held" ||
+        fail 'the mean of one rank is what that holds'
 fi
 
 expect 0 "$collperf" -b 4K -e 4K -n 1 -w 0 -g 2 --csv
