@@ -5,6 +5,7 @@
  * reach the device. The runtime is the stub's (tests/stub): it breaks a capture when anything that cannot be
  * captured is called meanwhile, by any thread; so each capture here shows that nothing was. */
 #include <criterion/criterion.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -257,6 +258,17 @@ static void check_turns(const struct graph_rig *rig, char *json, size_t bytes)
             ranks_expect(rig->me, from[i] >= to[k] || from[k] >= to[i], "calls %d and %d at once", k, i);
 }
 
+/* When the others have begun this round's replay, and some time after; they may have failed. */
+static void be_late(const struct ranks_me *me, int round)
+{
+    const _Atomic int *begun = me->shared;
+    int64_t until = ranks_now_ms() + 5000;
+    for (int rank = 0; rank < me->n; rank++)
+        while (rank != me->rank && atomic_load(&begun[rank]) <= round && ranks_now_ms() < until)
+            ranks_sleep_us(100);
+    ranks_sleep_us(20000);
+}
+
 /* A replay that waits for its peer has been reached: the call after it has to wait, too, and so has a group
  * that ends after it. */
 static void call_after(struct ranks_me *me)
@@ -267,11 +279,11 @@ static void call_after(struct ranks_me *me)
         return;
     void *runnable = graph_capture_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
     for (int round = 0; round < 10; round++) {
-        bool grouped = round / 2 % 2 == 1;
+        bool grouped = round / 2 % 2 == 1, late = me->rank == round % me->n;
         ranks_at(me, "round %d", round);
         graph_give(&rig, round, rig.streams[0]);
-        if (me->rank == round % me->n)
-            ranks_sleep_us(20000);
+        if (late)
+            be_late(me, round);
         if (grouped)
             ranks_ok(me, tutti_group_start(), "tutti_group_start");
         if (grouped && !call_here(&rig, round))
@@ -281,6 +293,7 @@ static void call_after(struct ranks_me *me)
         graph_fetch(&rig, round, REDUCED, rig.streams[0]);
         while (calls_of(&rig, json, sizeof json) == before) /* the device reaches it */
             ranks_sleep_us(100);
+        atomic_store((_Atomic int *)me->shared + me->rank, round + 1);
         if (grouped ? !ranks_ok(me, tutti_group_end(), "tutti_group_end") : !call_here(&rig, round))
             return;
         memcpy(rig.pinned[round % AT_ONCE][EAGER], here, sizeof here);
