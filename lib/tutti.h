@@ -163,11 +163,12 @@ typedef struct {
  * thread that makes it, if the process uses CUDA by then. On a CUDA stream a call is enqueued and returns: it
  * runs after what the stream has so far, and what comes later on the stream runs after it. Each buffer may be
  * memory of the communicator's device, managed, pinned or ordinary host memory, whatever the others are, and
- * must be left alone until the stream has passed the call. A peer may as well call without a stream, or on
- * one of the host. Calls of one communicator run in the order they were made, on whatever streams. In a group
- * all calls are on CUDA streams, or none; where they differ the first one carries them, and the others wait
- * for it. An error that is found after the call has returned is the communicator's (tutti_comm_state); the
- * stream goes on, with results that mean nothing.
+ * must stay, and be left alone, until the stream has passed the call: memory of the host is read and written
+ * where it lies, and a process that unmaps it while the call is under way may end by a signal. A peer may as
+ * well call without a stream, or on one of the host. Calls of one communicator run in the order they were
+ * made, on whatever streams. In a group all calls are on CUDA streams, or none; where they differ the first
+ * one carries them, and the others wait for it. An error that is found after the call has returned is the
+ * communicator's (tutti_comm_state); the stream goes on, with results that mean nothing.
  *
  * Several ranks of one process on one device share the queues of that device, so there a call returns only
  * when all of them have called; one thread that has several such ranks calls in a group. A call also waits,
