@@ -5,7 +5,7 @@
  * of the process, which nobody waits for, asks each device that has calls under way, ten times a second. The
  * question is one that neither waits nor disturbs a capture. What it finds ends the communicator, on all
  * ranks; their gates are opened as ever. A fork does not wait for the lock, which is held while CUDA is
- * asked: a child begins with a new one, as it can use none of the communicators that are watched.
+ * asked, and a child never does: it can end none of the communicators that are watched, and has no device.
  *
  * Host memory is used where it lies, by the worker, whom a page that is gone would kill. It is looked at when
  * the call begins, which for a replay is when the device has reached it. */
@@ -102,23 +102,9 @@ static void *run(void *argument)
 
 /* --- Who is watched */
 
-/* The thread stayed behind, and so did the devices. */
-static void begin_anew(void)
-{
-    watch.first = NULL;
-    pthread_mutex_init(&watch.lock, NULL);
-}
-
-static void heed_forks(void)
-{
-    pthread_atfork(NULL, NULL, begin_anew);
-}
-
 tutti_status tt_watch_begin(struct tt_device *d)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     tutti_status status = TUTTI_OK;
-    pthread_once(&once, heed_forks);
     pthread_mutex_lock(&watch.lock);
     if (watch.first == NULL)
         status = tt_thread_start(
