@@ -276,6 +276,23 @@ Test(stub, streams_that_are_none)
 
 /* --- Hazards. */
 
+/* A handle names another stream when it is given again; what the old one has to do is not over. */
+Test(stub, the_handle_of_a_stream_that_is_gone)
+{
+    rig_start("");
+    void *first = rig_stream();
+    cr_expect_eq(dev->wait_word(first, &rig_words[0], 1), TT_DEV_OK);
+    cr_expect_eq(dev->write_word(first, &rig_words[1], 1), TT_DEV_OK);
+    cr_expect_eq(dev->stream_destroy(first), TT_DEV_OK);
+    void *second = rig_stream();
+    cr_expect_eq(second, first);
+    rig_ends(second);
+    cr_expect_eq(__atomic_load_n(&rig_words[1], __ATOMIC_ACQUIRE), 0, "the old stream still waits");
+    rig_open_word(&rig_words[0], 1);
+    while (__atomic_load_n(&rig_words[1], __ATOMIC_ACQUIRE) == 0)
+        rig_sleep();
+}
+
 /* A wait is submitted before what ends it, on another stream. With one queue that never comes to run. */
 static void wait_before_its_end(const char *text, bool hang)
 {

@@ -2,17 +2,20 @@
  *
  * The legacy default stream (NULL) begins after all that was enqueued before on the streams of its device
  * that block, and they go on after it; streams made by the table do neither. Every enqueue takes the device's
- * `api`, and keeps it while the queue is full: then nobody enqueues anything on that device. */
+ * `api`, and keeps it while the queue is full: then nobody enqueues anything on that device. The handle of a
+ * stream that was destroyed is the next one's, also while its work goes on, as CUDA may give it. */
 #include <stdlib.h>
 
 #include "stub_internal.h"
 
 static _Thread_local struct stub_stream *own_stream[STUB_DEVICES]; /* TT_DEV_STREAM_PER_THREAD */
+static struct stub_stream *spare; /* the last that was destroyed; NULL: it is in use again */
 
 static struct stub_stream *stream_new(struct stub_device *device, bool blocking)
 {
-    struct stub_stream *stream = tt_stub_new(sizeof *stream);
-    stream->device = device;
+    struct stub_stream *stream = spare != NULL ? spare : tt_stub_new(sizeof *stream);
+    spare = NULL;
+    *stream = (struct stub_stream){ .device = device };
     stream->queue = &device->queues[device->streams++ % tt_stub_runtime.config.queues];
     stream->blocking = blocking;
     stream->next = tt_stub_runtime.streams;
@@ -26,7 +29,8 @@ static void stream_forget(struct stub_stream **at)
     *at = stream->next;
     tt_stub_work_drop(stream->last);
     tt_stub_front_clear(&stream->front);
-    free(stream);
+    free(spare);
+    spare = stream;
 }
 
 /* The end of a thread is that of its streams. */
