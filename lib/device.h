@@ -54,7 +54,6 @@ struct tt_device { /* of a communicator; used by who calls on it */
     void *branch; /* event: other streams of a group */
     void *inside; /* event: the last call of a capture, for the next one there */
     uint64_t capture; /* the last one that has a call of this communicator */
-    void *last_stream;
     bool chained;
     struct tt_replays *replays; /* captured calls */
     struct tt_company *company; /* the ranks of this process on this device */

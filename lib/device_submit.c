@@ -274,8 +274,7 @@ static enum tt_dev_error gather_streams(const struct route *r)
     struct tt_device *d = r->device;
     void *lead = r->legs[0].stream;
     enum tt_dev_error error = TT_DEV_OK;
-    bool other = d->last_stream != lead || lead == TT_DEV_STREAM_PER_THREAD || tt_replays_live(d);
-    if (r->captured == NULL && d->chained && other)
+    if (r->captured == NULL && d->chained) /* on any stream: one that is gone may have had the same handle */
         error = d->dev->event_wait(d->chain, lead, false);
     for (int i = 1; i < r->count && error == TT_DEV_OK; i++) {
         if (r->legs[i].stream == lead)
@@ -299,7 +298,6 @@ static enum tt_dev_error part_streams(const struct route *r)
         if (r->legs[i].stream != lead)
             error = d->dev->event_wait(last, r->legs[i].stream, false);
     d->chained = true;
-    d->last_stream = lead;
     return error;
 }
 

@@ -1,5 +1,5 @@
 /* test_api_device_more.c: on a device's stream: operators that users create, programs, groups of several
- * streams and of many messages. Integers, so that each element has one right value. */
+ * streams and of many messages, a stream after another. Integers: each element has one right value. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,6 +206,44 @@ Test(api_device_more, streams_of_a_group)
     setenv("STUB_GPU", "queues=8,copy_delay=5000", 1);
     ranks_run(&(struct ranks_plan){ .n = 2, .run = group_streams });
     ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_THREADS, .run = group_streams });
+}
+
+/* --- A stream that is destroyed with a call to do, and one of the same handle that has the next call. */
+
+static void replace_streams(struct ranks_me *me)
+{
+    struct desk d;
+    if (!sit_down(me, &d))
+        return;
+    for (int round = 0; round < 10; round++) {
+        void *gone = d.streams[0];
+        if (me->rank == round % 2)
+            ranks_sleep_us(20000);
+        for (int k = 0; k < 2; k++) {
+            give(me, &d, k, round, d.streams[0]);
+            ranks_ok(me,
+                tutti_all_reduce(d.memory + k * COUNT, d.memory + (2 + k) * COUNT, COUNT, TUTTI_UINT32,
+                    TUTTI_SUM, d.comm, tutti_cuda_stream(d.streams[0])),
+                "all_reduce");
+            if (k > 0)
+                continue;
+            fine(me, &d, d.dev->stream_destroy(gone), "stream_destroy");
+            fine(me, &d, d.dev->stream_create(&d.streams[0]), "stream_create");
+            ranks_expect(me, d.streams[0] == gone || !plugin_is_stub(), "the stub gives another handle");
+        }
+        for (int k = 0; k < 2; k++)
+            take(me, &d, 2 + k, d.streams[0]);
+        fine(me, &d, d.dev->stream_sync(d.streams[0]), "sync");
+        if (!is_sum(me, &d, 2, 0, round) || !is_sum(me, &d, 3, 1, round))
+            break;
+    }
+    get_up(me, &d);
+}
+
+Test(api_device_more, a_stream_in_the_place_of_another)
+{
+    setenv("STUB_GPU", "queues=8", 1);
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = replace_streams });
 }
 
 /* Three messages to each rank, itself as well, and three from each; the receives in another order. */
