@@ -345,6 +345,38 @@ Test(cuda_table, pin)
         strstr(fake_calls(), "cudaHostGetDevicePointer(0x7000, 0) cudaHostUnregister(0x7000) mode(global)"));
 }
 
+/* CUDA says nothing of an output where it fails; these fakes set it all the same. */
+Test(cuda_table, outputs_are_left_alone_by_what_fails)
+{
+    enum { NUMBER = 7 };
+    int n = NUMBER;
+    void *const untouched = &n;
+    void *out = untouched;
+    fake.context_device = 0;
+    fail("cudaMalloc", cudaErrorMemoryAllocation);
+    cr_expect(dev->alloc(64, &out) == TT_DEV_NO_MEMORY && out == untouched, "alloc");
+    fail("cudaMallocManaged", cudaErrorMemoryAllocation);
+    cr_expect(dev->alloc_managed(64, &out) == TT_DEV_NO_MEMORY && out == untouched, "alloc_managed");
+    fail("cudaHostAlloc", cudaErrorMemoryAllocation);
+    cr_expect(dev->alloc_pinned(64, &out) == TT_DEV_NO_MEMORY && out == untouched, "alloc_pinned");
+    fail("cudaHostGetDevicePointer", cudaErrorNotSupported);
+    cr_expect(dev->pin(some, 64, &out) == TT_DEV_UNSUPPORTED && out == untouched, "pin");
+    fail("cudaStreamCreateWithFlags", cudaErrorMemoryAllocation);
+    cr_expect(dev->stream_create(&out) == TT_DEV_NO_MEMORY && out == untouched, "stream_create");
+    fail("cudaEventCreateWithFlags", cudaErrorMemoryAllocation);
+    cr_expect(dev->event_create(false, &out) == TT_DEV_NO_MEMORY && out == untouched, "event_create");
+    fail("cudaStreamEndCapture", cudaErrorStreamCaptureInvalidated);
+    cr_expect(dev->capture_end(stream, &out) == TT_DEV_CAPTURE && out == untouched, "capture_end");
+    fail("cudaGraphInstantiate", cudaErrorMemoryAllocation);
+    cr_expect(
+        dev->graph_instantiate(some, &out) == TT_DEV_NO_MEMORY && out == untouched, "graph_instantiate");
+    fail("cudaGetDeviceCount", cudaErrorNoDevice);
+    cr_expect(dev->count(&n) == TT_DEV_ABSENT && n == NUMBER, "count");
+    fail("cuCtxGetDevice", CUDA_ERROR_INVALID_CONTEXT);
+    cr_expect(dev->current(&n) != TT_DEV_OK && n == NUMBER, "current");
+    cr_expect(dev->stream_device(stream, &n) != TT_DEV_OK && n == NUMBER, "stream_device");
+}
+
 /* --- Captures and graphs. */
 
 Test(cuda_table, captures)

@@ -21,7 +21,11 @@ static enum tt_dev_error relaxed(CUstreamCaptureMode mode, const char *call, int
 
 static enum tt_dev_error count(int *n)
 {
-    return tt_cuda_check("cudaGetDeviceCount", cudaGetDeviceCount(n));
+    int found;
+    enum tt_dev_error error = tt_cuda_check("cudaGetDeviceCount", cudaGetDeviceCount(&found));
+    if (error == TT_DEV_OK)
+        *n = found;
+    return error;
 }
 
 static enum tt_dev_error facts(int device, struct tt_dev_facts *facts)
@@ -51,6 +55,15 @@ static enum tt_dev_error facts(int device, struct tt_dev_facts *facts)
     return TT_DEV_OK;
 }
 
+static enum tt_dev_error device_of(const struct tt_cuda_driver *driver, CUcontext context, int *device)
+{
+    CUdevice found;
+    enum tt_dev_error error = tt_cuda_check("cuCtxGetDevice", driver->context_device(&found, context));
+    if (error == TT_DEV_OK)
+        *device = found;
+    return error;
+}
+
 static enum tt_dev_error current(int *device)
 {
     const struct tt_cuda_driver *driver;
@@ -65,7 +78,7 @@ static enum tt_dev_error current(int *device)
     }
     if (code != CUDA_SUCCESS)
         return tt_cuda_check("cuCtxGetCurrent", code);
-    return tt_cuda_check("cuCtxGetDevice", driver->context_device(device, context));
+    return device_of(driver, context, device);
 }
 
 /* A context of that device that the user made himself stays. */
@@ -86,10 +99,19 @@ static enum tt_dev_error use(int device)
 
 /* --- Memory. */
 
+/* Outputs are set on success only; the runtime promises nothing of them where it fails. */
+static enum tt_dev_error put(enum tt_dev_error error, void *made, void **out)
+{
+    if (error == TT_DEV_OK)
+        *out = made;
+    return error;
+}
+
 static enum tt_dev_error alloc(size_t bytes, void **ptr)
 {
+    void *made;
     CUstreamCaptureMode mode = tt_cuda_relax();
-    return relaxed(mode, "cudaMalloc", cudaMalloc(ptr, bytes));
+    return put(relaxed(mode, "cudaMalloc", cudaMalloc(&made, bytes)), made, ptr);
 }
 
 static enum tt_dev_error free_device(void *ptr)
@@ -100,15 +122,18 @@ static enum tt_dev_error free_device(void *ptr)
 
 static enum tt_dev_error alloc_managed(size_t bytes, void **ptr)
 {
+    void *made;
     CUstreamCaptureMode mode = tt_cuda_relax();
-    return relaxed(mode, "cudaMallocManaged", cudaMallocManaged(ptr, bytes, cudaMemAttachGlobal));
+    int code = cudaMallocManaged(&made, bytes, cudaMemAttachGlobal);
+    return put(relaxed(mode, "cudaMallocManaged", code), made, ptr);
 }
 
 static enum tt_dev_error alloc_pinned(size_t bytes, void **ptr)
 {
+    void *made;
     CUstreamCaptureMode mode = tt_cuda_relax();
-    return relaxed(
-        mode, "cudaHostAlloc", cudaHostAlloc(ptr, bytes, cudaHostAllocPortable | cudaHostAllocMapped));
+    int code = cudaHostAlloc(&made, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+    return put(relaxed(mode, "cudaHostAlloc", code), made, ptr);
 }
 
 static enum tt_dev_error free_pinned(void *ptr)
@@ -119,14 +144,15 @@ static enum tt_dev_error free_pinned(void *ptr)
 
 static enum tt_dev_error pin(void *ptr, size_t bytes, void **seen)
 {
+    void *found;
     CUstreamCaptureMode mode = tt_cuda_relax();
     int code = cudaHostRegister(ptr, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
     if (code != cudaSuccess)
         return relaxed(mode, "cudaHostRegister", code);
-    code = cudaHostGetDevicePointer(seen, ptr, 0);
+    code = cudaHostGetDevicePointer(&found, ptr, 0);
     if (code != cudaSuccess)
         cudaHostUnregister(ptr);
-    return relaxed(mode, "cudaHostGetDevicePointer", code);
+    return put(relaxed(mode, "cudaHostGetDevicePointer", code), found, seen);
 }
 
 static enum tt_dev_error unpin(void *ptr)
@@ -237,9 +263,7 @@ static enum tt_dev_error stream_device(void *stream, int *device)
     enum tt_dev_error error = tt_cuda_driver(&driver);
     if (error == TT_DEV_OK)
         error = tt_cuda_check("cuStreamGetCtx", driver->stream_context(stream, &context));
-    if (error != TT_DEV_OK)
-        return error;
-    return tt_cuda_check("cuCtxGetDevice", driver->context_device(device, context));
+    return error == TT_DEV_OK ? device_of(driver, context, device) : error;
 }
 
 static enum tt_dev_error stream_capture(void *stream, struct tt_dev_capture *capture)

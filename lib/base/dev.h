@@ -21,7 +21,8 @@
 /* Counts changes of this file: a plugin of another build is refused. */
 enum { TT_DEV_VERSION = 1 };
 
-/* Every function that returns one of these sets the text of `why` when it is not OK or NOT_READY. */
+/* Every function that returns one of these sets the text of `why` when it is not OK or NOT_READY, and outputs
+ * only when it is OK. */
 enum tt_dev_error {
     TT_DEV_OK,
     TT_DEV_NOT_READY, /* queries: work is under way */
