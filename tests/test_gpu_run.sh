@@ -36,11 +36,23 @@ has() # FOLDER/FILE PATTERN
     grep -q -e "$2" "$scratch/$1" || fail "no '$2' in $1"
 }
 
+is_json() # FOLDER/FILE: each of its lines
+{
+    command -v python3 >/dev/null || return 0
+    python3 -c 'import json, sys; [json.loads(line) for line in open(sys.argv[1])]' "$scratch/$1" \
+        >"$scratch/said" 2>&1 || fail "$1 is not JSON"
+}
+
 runs 0 good
 has good/stage1.jsonl '^{"stage": 1, "date": "20.*"gpu": "the stub: .*"command": ".*--stub'
 has good/stage1.jsonl '"program": "table", "check": "segments", "outcome": "passed"'
 has good/stage1.jsonl '"check": "doorbell", "outcome": "passed".*"round_trip_us": [0-9]'
-has good/stage1.jsonl '"item": "table", "outcome": "passed"'
+has good/stage1.jsonl '"item": "table/devices", "outcome": "passed"'
+has good/stage1.jsonl '"item": "questions/events_between_processes", "outcome": "skipped".*"why": "the table'
+items=$(grep -c '"item": ' "$scratch/good/stage1.jsonl")
+checks=$(grep -c '"check": ' "$scratch/good/stage1.jsonl")
+[ "$items" -eq $((checks + 1)) ] || fail "$items items of $checks checks and the devices"
+is_json good/stage1.jsonl
 has good/stage1.jsonl '^{"library": .*"devices": \[{"device": 0'
 has good/report.md 'nothing here has run on a GPU'
 has good/report.md '^- doorbell: round_trip_us: [0-9]'
@@ -84,7 +96,9 @@ has real/report.md "api_device_factor/wrong | passed | .* | without 2 processes 
 STUB_GPU=devices=1,fail=copy_rows:1 runs 1 bad
 has bad/stage1.jsonl '"check": "copy_rows", "outcome": "failed", "why": "copy_rows: copy_rows: told to fail'
 has bad/stage1.jsonl '"check": "fill", "outcome": "passed"'
-has bad/stage1.jsonl '"item": "table", "outcome": "failed"'
+has bad/stage1.jsonl '"item": "table/copy_rows", "outcome": "failed", .*"why": "copy_rows: copy_rows: told'
+is_json bad/stage1.jsonl
+has bad/stage1.jsonl '"item": "table/fill", "outcome": "passed"'
 has bad/report.md '^- table copy_rows: failed: '
 STUB_GPU=devices=0 runs 2 none
 has said 'no device: .*devices=0'

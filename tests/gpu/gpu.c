@@ -5,6 +5,7 @@
 #include "gpu.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -92,8 +93,13 @@ static void print_notes(const char *program, const char *check, const struct gpu
                          : "passed");
     print_text(notes->why);
     printf(", \"numbers\": {");
-    for (int i = 0; i < notes->count; i++)
-        printf("%s\"%s\": %.6g", i > 0 ? ", " : "", notes->numbers[i].name, notes->numbers[i].value);
+    for (int i = 0; i < notes->count; i++) {
+        printf("%s\"%s\": ", i > 0 ? ", " : "", notes->numbers[i].name);
+        if (isfinite(notes->numbers[i].value))
+            printf("%.6g", notes->numbers[i].value);
+        else
+            printf("null"); /* JSON has no other word for it */
+    }
     printf("}}\n");
     fflush(stdout);
 }
@@ -168,8 +174,17 @@ static void run_check(const struct gpu_check *check, int device, const char *lib
     munmap(shared, GPU_SHARED_BYTES);
 }
 
+static int list(const struct gpu_check *checks, int count)
+{
+    for (int i = 0; i < count; i++)
+        puts(checks[i].name);
+    return 0;
+}
+
 int gpu_main(const char *program, const struct gpu_check *checks, int count, int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "--list") == 0)
+        return list(checks, count);
     int ran = 0, failed = 0, device = argc > 2 ? atoi(argv[2]) : 0;
     struct stage *stage =
         mmap(NULL, sizeof *stage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -185,10 +200,7 @@ int gpu_main(const char *program, const struct gpu_check *checks, int count, int
     }
     if (ran > 0)
         return failed > 0;
-    fprintf(stderr, "usage: %s LIBRARY [DEVICE [CHECK]]; checks:", program);
-    for (int i = 0; i < count; i++)
-        fprintf(stderr, " %s", checks[i].name);
-    fprintf(stderr, "\n");
+    fprintf(stderr, "usage: %s LIBRARY [DEVICE [CHECK]], or --list, which names the checks\n", program);
     return 2;
 }
 

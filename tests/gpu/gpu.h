@@ -38,7 +38,8 @@ struct gpu_check {
     void (*run)(struct gpu_me *me);
 };
 
-/* `PROGRAM LIBRARY [DEVICE [CHECK]]`: the exit code is 0 if none failed, 1 if one did, 2 for bad usage. */
+/* `PROGRAM LIBRARY [DEVICE [CHECK]]`: the exit code is 0 if none failed, 1 if one did, 2 for bad usage.
+ * `PROGRAM --list`: the names of the checks. */
 int gpu_main(const char *program, const struct gpu_check *checks, int count, int argc, char **argv);
 
 /* The first that does not hold ends the check, which failed. */

@@ -54,6 +54,14 @@ static void devices(struct gpu_me *me)
     gpu_fine(me, me->dev->use(me->device), "use");
     gpu_fine(me, me->dev->current(&current), "current");
     gpu_expect(me, current == me->device, "after use of %d the device is %d", me->device, current);
+    for (int i = 0; i < 2; i++) { /* as each call of a thread that has chosen none */
+        gpu_fine(me, me->dev->use(-1), "use of none");
+        gpu_fine(me, me->dev->current(&current), "current");
+        gpu_expect(me, current == -1, "after use of none the device is %d", current);
+        gpu_fine(me, me->dev->use(me->device), "use again");
+        gpu_fine(me, me->dev->current(&current), "current");
+        gpu_expect(me, current == me->device, "after use of %d again the device is %d", me->device, current);
+    }
     gpu_expect(me, me->dev->use(NEVER) != TT_DEV_OK, "there is a device %d", NEVER);
     gpu_expect(me, me->dev->why()[0] != '\0', "why says nothing");
     gpu_fine(me, me->dev->facts(me->device, &facts), "facts");
