@@ -32,12 +32,12 @@ plant()
     mkdir -p lib/base algorithms transports kernels perf tests training docs
     cp "$here/.clang-format" .
     printf '#!/bin/sh\n# start: a script.\n' >start
-    for file in lib/api.c lib/base/clock.c lib/base/config.c lib/base/wait.c lib/base/log.c \
+    for each in lib/api.c lib/base/clock.c lib/base/config.c lib/base/wait.c lib/base/log.c \
         algorithms/ring.c transports/shm.c transports/cuda_ipc.c kernels/cuda_fold.cu kernels/cuda_fold.cuh \
         kernels/fold.c lib/base/dev.h perf/clock.c perf/device.c perf/run.c \
         perf/run.h tests/test_x.c training/train.c lib/tutti.h lib/base/log.h algorithms/ring.h; do
-        printf '/* %s: a file. It may speak of getenv(), time() and cudaMalloc. */\n' "$file" >"$file"
-        echo "$file"
+        printf '/* %s: a file. It may speak of getenv(), time() and cudaMalloc. */\n' "$each" >"$each"
+        echo "$each"
     done >names
     { printf 'all = start '; tr '\n' ' ' <names; } >Makefile.am
     rm names
