@@ -153,6 +153,8 @@ cuda|cudaStreamSynchronize(0);|lib/api.c transports/shm.c kernels/fold.c perf/ru
 cuda|cuMemFree(0);|lib/api.c
 cuda|CUresult r;|lib/base/log.c
 cuda|f<<<1, 2>>>();|training/train.c
+enqueue|d->dev->stream_sync(s);|lib/api.c
+enqueue|dev->event_create(0, &e);|lib/api.c
 getenv|getenv("A");|lib/api.c lib/base/log.c algorithms/ring.c transports/shm.c kernels/fold.c
 getenv|char **e = environ;|lib/api.c
 wait|nanosleep(0, 0);|lib/api.c lib/base/clock.c transports/shm.c perf/run.c training/train.c

@@ -122,6 +122,8 @@ function check_names(plain)
         report(FNR, "cuda", "CUDA names stand in cuda* of kernels, transports and tests, and the NCCL shim")
     if (room == "tests")
         return
+    if (room == "lib" && FILENAME !~ /^lib\/device(_memory|_capture)?\.c$/ && plain ~ waiting)
+        report(FNR, "enqueue", "what may wait for all streams is called where devices are opened and closed")
     if (FILENAME != "lib/base/config.c" && plain ~ environment && !is_the_one("environment"))
         report(FNR, "getenv", "the environment is read in lib/base/config.c, and in one file of a program")
     if (FILENAME != "lib/base/wait.c" && plain ~ sleeping)
@@ -156,6 +158,8 @@ BEGIN {
     environment = b "(secure_getenv|getenv|environ)([^A-Za-z0-9_]|$)"
     sleeping = b "((clock_)?nanosleep|u?sleep|thrd_(sleep|yield)|(sched|pthread)_yield|(SYS_)?futex[a-z_]*)" \
         "[ \t]*[(,]"
+    waiting = "dev->(alloc|free|pin|unpin|preload|(alloc|free)_(managed|pinned)" \
+        "|stream_(sync|create|destroy)|event_(create|destroy)|segment_(alloc|free|import))[ \t]*\\("
     clocks = b "(clock_gettime|gettimeofday|timespec_get|time|clock|__rdtscp?)[ \t]*\\("
 }
 
