@@ -413,9 +413,36 @@ static void lose_the_device(struct ranks_me *me)
 Test(api_device_faults, a_function_of_the_device_fails)
 {
     plugin_must_be_stub();
-    static const char *const functions[] = { "copy_rows", "write_word", "wait_word", "event_record" };
+    static const char *const functions[] = { "copy_rows", "write_word", "wait_word", "event_wait",
+        "event_record" };
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
         ranks_run(&(struct ranks_plan){ .n = 2, .run = lose_the_device, .context = functions[i] });
+}
+
+/* Before anything is enqueued: that call is refused, and the next one does what it should. */
+static void lack_an_answer(struct ranks_me *me)
+{
+    struct desk d;
+    if (!sit_down(me, &d, 0, 20000))
+        return;
+    if (me->rank == 0) {
+        d.stub->fail(me->context, 1, TT_DEV_UNSUPPORTED);
+        ranks_refused(me, sum(&d), TUTTI_INVALID_ARGUMENT, "all_reduce", me->context);
+    }
+    for (int i = 0; i < 3; i++)
+        ranks_ok(me, sum(&d), "all_reduce");
+    fine(me, &d, d.dev->stream_sync(d.stream), "sync");
+    ranks_ok(me, tutti_comm_state(d.comm), "state");
+    ranks_meet(me);
+    get_up(&d);
+}
+
+Test(api_device_faults, a_question_to_the_device_fails)
+{
+    plugin_must_be_stub();
+    static const char *const functions[] = { "stream_device", "classify", "stream_capture" };
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
+        ranks_run(&(struct ranks_plan){ .n = 2, .run = lack_an_answer, .context = functions[i] });
 }
 
 static void lack_memory(struct ranks_me *me)
