@@ -160,7 +160,9 @@ static tutti_status check_stream(struct tt_call *call)
         status = tt_device_check(call);
         return status == TUTTI_OK ? tt_call_choose(call) : status;
     }
-    status = call->comm->device != NULL ? tt_device_check_host(call) : TUTTI_OK;
+    status = call->comm->device != NULL ? tt_device_check_host(call)
+             : call->comm->wary         ? tt_device_check_absent(call)
+                                        : TUTTI_OK;
     if (status != TUTTI_OK || call->stream.kind == TUTTI_STREAM_NONE)
         return status;
     return tt_stream_find(name_of(call), call->stream, &status) != NULL ? tt_call_choose(call) : status;

@@ -62,6 +62,7 @@ struct tt_comm {
     char name[TT_NAME_BYTES];
     struct tt_settings settings;
     bool exact, finalized;
+    bool wary; /* it has no device, in a process that uses some: a pointer may be of those */
     struct tt_topology topology; /* cache domains of its ranks */
     int64_t timeout_ms; /* -1: never */
     const struct tt_transport *transport;

@@ -130,6 +130,7 @@ tutti_status tt_device_open(struct tt_comm *comm)
     int number, before;
     const struct tt_dev *dev;
     tutti_status status = tt_device_resolve(&comm->settings, &number);
+    comm->wary = number < 0 && tt_dev_is_used();
     if (status != TUTTI_OK || number < 0)
         return status;
     status = tt_dev_find(comm->settings.device_library, &dev);
@@ -317,6 +318,22 @@ static tutti_status tell_absent(const struct tt_comm *comm, const char *name, co
     snprintf(text, sizeof text, "%s", why);
     return tt_fail(
         TUTTI_UNSUPPORTED, "%s: %s, but this communicator has no device: %s", name, argument, text);
+}
+
+tutti_status tt_device_check_absent(const struct tt_call *call)
+{
+    char argument[128];
+    for (int side = 0; side < SIDES; side++) {
+        const void *pointer = side == TT_IN ? call->send : call->recv;
+        uint64_t bytes = call->collective == TT_BARRIER ? 0 : tt_call_bytes(call, side);
+        if (pointer == NULL || bytes == 0 || tt_watch_is_readable(pointer, bytes))
+            continue;
+        snprintf(argument, sizeof argument,
+            "%s is %p, and the processor may not read there, as where memory of a device is", names[side],
+            pointer);
+        return tell_absent(call->comm, tt_collectives[call->collective].name, argument);
+    }
+    return TUTTI_OK;
 }
 
 static tutti_status check_here(struct tt_call *call, const struct tt_device *d)

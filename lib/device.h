@@ -92,6 +92,8 @@ tutti_status tt_device_check_scalar(
 tutti_status tt_device_check(struct tt_call *call);
 /* The same of a call elsewhere, of a communicator with a device: it may have host memory only. */
 tutti_status tt_device_check_host(const struct tt_call *call);
+/* The same of a communicator without one that is wary: UNSUPPORTED where only a device can read. */
+tutti_status tt_device_check_absent(const struct tt_call *call);
 /* Either, of a call of a program that starts: its buffers are looked at again. */
 tutti_status tt_device_check_kept(const struct tt_call *call);
 /* Enqueue calls that are checked, all on CUDA streams. */
@@ -105,6 +107,8 @@ tutti_status tt_device_broken(const struct tt_device *device);
 /* A thread of the process looks whether that is so, from begin to end (device_watch.c). */
 tutti_status tt_watch_begin(struct tt_device *device);
 void tt_watch_end(struct tt_device *device);
+/* Can the processor read both ends of this? True where nobody may ask. */
+bool tt_watch_is_readable(const void *pointer, uint64_t bytes);
 /* Is the host's memory there that these calls have? If not, their communicator has failed. */
 tutti_status tt_watch_memory(const struct tt_batch *batch);
 

@@ -150,7 +150,7 @@ static bool is_mapped(const void *pointer, uint64_t bytes)
 
 /* Addresses of a device's memory that was freed are still reserved, and nobody may read there: asked of both
  * ends. Who may not ask is told nothing. */
-static bool is_readable(const void *pointer, uint64_t bytes)
+bool tt_watch_is_readable(const void *pointer, uint64_t bytes)
 {
     uint8_t ends[2];
     struct iovec to = { ends, sizeof ends };
@@ -184,7 +184,9 @@ tutti_status tt_watch_memory(const struct tt_batch *batch)
         for (int side = 0; side < 2 && status == TUTTI_OK && !bare; side++) { /* met: the receive has it */
             const void *pointer = side == TT_IN ? call->send : call->recv;
             uint64_t bytes = call->staged[side] ? 0 : tt_call_bytes(call, side);
-            if (pointer != NULL && bytes > 0 && !(is_mapped(pointer, bytes) && is_readable(pointer, bytes)))
+            bool gone = pointer != NULL && bytes > 0 &&
+                        !(is_mapped(pointer, bytes) && tt_watch_is_readable(pointer, bytes));
+            if (gone)
                 status = lose_memory(call, side, pointer, bytes);
         }
     }

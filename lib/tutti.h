@@ -446,7 +446,8 @@ tutti_status tutti_op_destroy(tutti_comm *comm, tutti_op op);
 /* ---- Collectives ---- All take a communicator and a stream, or tutti_no_stream(). count 0 and n = 1 are
  * legal. Errors of each: INVALID_ARGUMENT (comm, type, op, root or peer out of range, a NULL buffer that is
  * needed, overlapping buffers, a reduction of misaligned elements, a count beyond 8 TiB or that splits an
- * operator's elements, a stream that is none), UNSUPPORTED (a bit operation of floats, a kind of stream),
+ * operator's elements, a stream that is none), UNSUPPORTED (a bit operation of floats, a kind of stream,
+ * memory of a device though the communicator has none: this is seen in the first call of its kind only),
  * INVALID_USAGE (after finalize; a forced algorithm that cannot serve; a stream made before a fork),
  * OUT_OF_MEMORY; sticky: MISMATCH, PEER_LOST, TIMEOUT, ABORTED, SYSTEM_ERROR, INTERNAL_ERROR. Meanings are
  * MPI's (MPI 4.1, chapter 6), in-place rules NCCL's. */

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -203,10 +204,52 @@ Test(api_device_memory, wrong)
         { "devices=0", 1, RANKS_PROCESSES, no_device, "mem_alloc|cuda is 1|no device", 0 });
 }
 
+/* A communicator of the host: the program would end by a signal. */
+static void call_without(struct ranks_me *me)
+{
+    static float host[64];
+    void *memory = NULL;
+    tutti_stream none = tutti_no_stream();
+    tutti_config config = { .size = sizeof config, .options = "device=none", .timeout_ms = 20000 };
+    tutti_comm *comm = NULL;
+    if (!ranks_ok(me, tutti_mem_alloc(AREA, 1, &memory), "mem_alloc") || !(comm = ranks_join(me, &config)))
+        return;
+    ranks_refused(me, tutti_all_reduce(memory, host, 64, TUTTI_FLOAT32, TUTTI_SUM, comm, none),
+        TUTTI_UNSUPPORTED, "all_reduce", "send is|device|has no device: its setting device is none");
+    ranks_refused(me, tutti_all_gather(host, memory, 1, TUTTI_FLOAT32, comm, none), TUTTI_UNSUPPORTED,
+        "all_gather", "recv is|device|none");
+    ranks_refused(me, tutti_send(memory, 1, TUTTI_FLOAT32, !me->rank, comm, none), TUTTI_UNSUPPORTED, "send",
+        "send is|device|none");
+    ranks_ok(me, tutti_all_reduce(host, host, 64, TUTTI_FLOAT32, TUTTI_SUM, comm, none), "nothing is lost");
+    ranks_ok(me, tutti_barrier(comm, none), "barrier");
+    ranks_ok(me, tutti_mem_free(memory), "mem_free");
+    ranks_part(me, comm);
+}
+
+Test(api_device_memory, a_communicator_without_a_device)
+{
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, call_without, NULL, 0 });
+}
+
+/* As in a build for hosts only: where a device would have its memory there are addresses, and no more. */
+static void call_without_library(struct ranks_me *me)
+{
+    float host[64] = { 0 };
+    void *theirs = mmap(NULL, AREA, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *none = NULL;
+    ranks_refused(me, tutti_mem_alloc(10, 1, &none), TUTTI_UNSUPPORTED, "mem_alloc", "none.so");
+    tutti_comm *comm = ranks_join(me, NULL);
+    if (comm == NULL)
+        return;
+    ranks_refused(me, tutti_all_reduce(theirs, host, 64, TUTTI_FLOAT32, TUTTI_SUM, comm, tutti_no_stream()),
+        TUTTI_UNSUPPORTED, "all_reduce", "send is|device|none.so");
+    ranks_part(me, comm);
+}
+
 Test(api_device_memory, no_library)
 {
     setenv("TUTTI_DEVICE_LIBRARY", "./none.so", 1);
     ranks_run(&(struct ranks_plan){ .n = 1, .run = no_device, .context = "mem_alloc|cuda is 1|none.so" });
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = call_without_library });
 }
 
 /* Whatever the runtime refuses, nothing of the device's memory is lost. */
