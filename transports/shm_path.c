@@ -16,40 +16,18 @@
  * A message of several runs is named by the place of its chunks, which the receiver cuts into runs with
  * its own layout; where chunks have places of their own, it is copied. Nothing read from a line is
  * believed: what leads out of a peer's arena, or cannot be, arrives with 0 bytes, which no caller
- * expects, and so ends as a mismatch.
- *
- * A grant is a line the other way, with the whole number of its message, so that one of long ago is never
- * taken for it. It is overwritten only when the message it was for has been released: by then its sender
- * does not read it any more. What is not right in one is as good as none. */
+ * expects, and so ends as a mismatch. */
 #include <errno.h>
 #include <string.h>
 #include <sys/uio.h>
 
 #include "base/few.h"
 #include "base/status.h"
-#include "transports/shm_control.h"
+#include "transports/shm_place.h"
 
-/* Measured: up to 1 KiB a copy costs less than the wait for the reader would; up to 4 KiB by `post`, which
- * does less besides, and by far where ranks take turns on cores. */
-enum { COPY_BYTES = 1 << 10, PULL_RUNS = 16, POST_BYTES = 4 << 10 };
-
-static uint64_t first_run(const struct tt_view *view, uintptr_t *address)
-{
-    uint64_t count;
-    *address = tt_view_run(view, 0, &count);
-    return count * view->layout->element_bytes;
-}
-
-/* Is all of this view inside; where is its base, counted from the start of the arena? Runs ascend, so the
- * ends tell. */
-static bool view_inside(const struct tt_arena *arena, const struct tt_view *view)
-{
-    uintptr_t first;
-    uint64_t at, count, element = view->layout->element_bytes;
-    first_run(view, &first);
-    uintptr_t last = tt_view_run(view, tt_view_count(view) - 1, &count);
-    return last >= first && tt_arena_offset(arena, first, last - first + element, &at);
-}
+/* Measured: by `post`, which does less besides, a copy of up to 4 KiB costs less than the wait for the reader
+ * would, and by far less where ranks take turns on cores. */
+enum { PULL_RUNS = 16, POST_BYTES = 4 << 10 };
 
 /* Asks the peer's segment only until it has an answer. */
 static bool can_pull(const struct tt_shm_endpoint *e, struct tt_shm_peer *peer)
@@ -61,21 +39,6 @@ static bool can_pull(const struct tt_shm_endpoint *e, struct tt_shm_peer *peer)
     return peer->can_pull == TT_SHM_CAN;
 }
 
-/* Can this peer reach the bytes of this view; by which word? *packed, *address: its first run. */
-static bool expose(const struct tt_shm_endpoint *e, const struct tt_shm_peer *peer,
-    const struct tt_view *view, uint64_t bytes, bool packed, uintptr_t address, uint64_t *at)
-{
-    *at = packed ? address : view->space.base;
-    if (!e->map || (!packed && view->space.places != NULL))
-        return false;
-    if (peer->same)
-        return true;
-    if (!(packed ? tt_arena_offset(e->own, address, bytes, at) : view_inside(e->own, view)))
-        return false;
-    *at = (packed ? address : view->space.base) - (uintptr_t)e->own->base;
-    return true;
-}
-
 /* How the bytes travel; for MAPPED and PULLED also where they are. */
 static enum tt_path choose(
     struct tt_shm_endpoint *e, const struct tt_message *m, bool packed, uintptr_t address, uint64_t *at)
@@ -85,9 +48,9 @@ static enum tt_path choose(
         return TT_PATH_PLACED;
     if (m->bytes <= TT_SHM_INLINE_BYTES)
         return TT_PATH_INLINE;
-    if (m->bytes <= COPY_BYTES || (!packed && m->source.space.places != NULL))
+    if (m->bytes <= TT_SHM_COPY_BYTES || (!packed && m->source.space.places != NULL))
         return TT_PATH_COPIED;
-    if (expose(e, peer, &m->source, m->bytes, packed, address, at))
+    if (tt_shm_expose(e, peer, &m->source, m->bytes, packed, address, at))
         return TT_PATH_MAPPED;
     if (e->pull && !m->reduced && m->bytes >= e->pull_from && can_pull(e, peer))
         return TT_PATH_PULLED;
@@ -208,7 +171,7 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
         return false;
     uintptr_t address;
     uint64_t at = 0;
-    bool packed = first_run(&m->source, &address) >= m->bytes;
+    bool packed = tt_shm_first_run(&m->source, &address) >= m->bytes;
     enum tt_path path = choose(e, m, packed, address, &at);
     struct tt_shm_line *line = &c->out[at_line];
     uint8_t *room = path == TT_PATH_COPIED ? find_room(c, m->number, line) : line->payload;
@@ -352,26 +315,6 @@ bool tt_shm_sent(struct tt_endpoint *head, int peer, enum tt_class class, uint64
     return (c->reading >> tt_shm_line_of(number) & 1) == 0 || released(c, number);
 }
 
-/* The other side's view, cut by the layout of this one. */
-static bool place_view(const struct tt_shm_place *place, uint64_t bytes, const struct tt_view *like,
-    uintptr_t base, struct tt_view *view)
-{
-    const struct tt_layout *l = like->layout;
-    *view = *like;
-    view->space = (struct tt_space){ .base = base, .stride = place->stride };
-    view->chunk = place->chunk;
-    return tt_view_count(like) * l->element_bytes == bytes &&
-           (view->space.stride != 0 || (uint64_t)view->chunk + view->nchunks <= l->chunks) &&
-           tt_view_count(view) * l->element_bytes == bytes;
-}
-
-/* A view of the peer's arena. A stride from outside must not wrap round. */
-static bool view_legal(const struct tt_arena *arena, const struct tt_view *view)
-{
-    return view->space.stride < arena->bytes && (uint64_t)view->chunk + view->nchunks < UINT32_MAX &&
-           view_inside(arena, view);
-}
-
 static bool place(const struct tt_shm_endpoint *e, const struct tt_shm_peer *peer,
     const struct tt_shm_line *line, const struct tt_view *like, struct tt_arrival *a)
 {
@@ -383,84 +326,8 @@ static bool place(const struct tt_shm_endpoint *e, const struct tt_shm_peer *pee
     a->base = base;
     if (a->packed)
         return !elsewhere || tt_arena_offset(peer->arena, base, line->bytes, &at);
-    return place_view(&line->source, line->bytes, like, base, &a->view) &&
-           (!elsewhere || view_legal(peer->arena, &a->view));
-}
-
-/* --- Grants */
-
-static bool grant_place(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
-    uint32_t signature, const struct tt_view *place, uint64_t after)
-{
-    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
-    struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
-    unsigned slot = number & (TT_SLOTS - 1);
-    uint64_t bytes = tt_view_count(place) * place->layout->element_bytes, at;
-    if (c->granted[slot] != 0 || bytes <= COPY_BYTES || bytes > head->slot_bytes)
-        return false;
-    if (atomic_load_explicit(&c->acks_out->flag[tt_shm_line_of(number)], memory_order_relaxed) ==
-        tt_shm_flag(number))
-        return false; /* it has come and gone */
-    uintptr_t address;
-    bool packed = first_run(place, &address) >= bytes;
-    if (!expose(e, &e->peers[peer], place, bytes, packed, address, &at))
-        return false;
-    struct tt_shm_grant *grant = &c->grants_out[slot];
-    grant->place = (struct tt_shm_place){ .at = at, .stride = place->space.stride, .chunk = place->chunk };
-    grant->signature = signature;
-    grant->bytes = (uint32_t)bytes;
-    grant->packed = packed;
-    grant->after = after;
-    c->granted[slot] = number + 1;
-    atomic_store_explicit(&grant->number, number + 1, memory_order_release);
-    return true;
-}
-
-bool tt_shm_grant(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
-    uint32_t signature, const struct tt_view *place)
-{
-    return grant_place(head, peer, class, number, signature, place, 0);
-}
-
-bool tt_shm_grant_after(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
-    uint32_t signature, const struct tt_view *place, uint64_t after)
-{
-    return grant_place(head, peer, class, number, signature, place, after + 1);
-}
-
-/* Nothing of a place has to be read first: this rank has released it, or reads it as it stores. */
-static bool may_store(const struct tt_shm_channel *c, const struct tt_shm_grant *grant, uint64_t reads)
-{
-    uint64_t after = grant->after;
-    if (after == 0 || after == reads)
-        return true;
-    const _Atomic uint32_t *released = &c->acks_out->flag[tt_shm_line_of(after - 1)];
-    return atomic_load_explicit(released, memory_order_relaxed) == tt_shm_flag(after - 1);
-}
-
-/* No bell: nobody waits for a grant. */
-bool tt_shm_granted(struct tt_endpoint *head, const struct tt_message *m, bool in_place, struct tt_view *view)
-{
-    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
-    const struct tt_shm_peer *peer = &e->peers[m->peer];
-    const struct tt_shm_channel *c = tt_shm_channel(e, m->class, m->peer);
-    const struct tt_shm_grant *grant = &c->grants_in[m->number & (TT_SLOTS - 1)];
-    uint64_t at;
-    if (m->bytes <= COPY_BYTES || atomic_load_explicit(&grant->number, memory_order_acquire) != m->number + 1)
-        return false;
-    struct tt_shm_place place = grant->place;
-    if (grant->bytes != m->bytes || grant->signature != m->signature || !may_store(c, grant, m->reads))
-        return false;
-    if (in_place) {
-        uintptr_t address;
-        bool packed = first_run(&m->source, &address) >= m->bytes;
-        if (expose(e, peer, &m->source, m->bytes, packed, address, &at))
-            return false;
-    }
-    uintptr_t base = place.at + (peer->same ? 0 : (uintptr_t)peer->arena->base);
-    bool fits = grant->packed != 0 ? tt_view_pack(&m->source, base, view)
-                                   : place_view(&place, m->bytes, &m->source, base, view);
-    return fits && (peer->same || view_legal(peer->arena, view));
+    return tt_shm_place_view(&line->source, line->bytes, like, base, &a->view) &&
+           (!elsewhere || tt_shm_view_legal(peer->arena, &a->view));
 }
 
 bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
