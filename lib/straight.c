@@ -24,6 +24,7 @@ struct trip { /* a call on its way */
     bool waiting;
     bool hasty; /* it does not wait */
     bool lends; /* what is long */
+    uint32_t step; /* of the schedule, where it stands when it cannot go on */
     int64_t slow_ns; /* when it last came to do more than spin; 0: it has not */
 };
 
@@ -189,9 +190,9 @@ TT_INLINE bool move(struct trip *t, const struct tt_move *m)
 }
 
 /* The executor goes on where this path stands. */
-static tutti_status hand_over(const struct trip *t, uint32_t step)
+static tutti_status hand_over(const struct trip *t)
 {
-    struct tt_pending pending = { .call = t->lane->call, .skip = step };
+    struct tt_pending pending = { .call = t->lane->call, .skip = t->step };
     pending.call.send = t->base[TT_IN];
     pending.call.recv = t->base[TT_OUT];
     pending.call.entry = t->entry;
@@ -233,7 +234,8 @@ static void end_wait(struct trip *t)
     t->waiting = false;
 }
 
-static tutti_status run(struct trip *t)
+/* False: not all of it is done, but what comes before t->step. */
+static bool run(struct trip *t)
 {
     struct tt_lane *lane = t->lane;
     if (lane->own_counts)
@@ -244,25 +246,15 @@ static tutti_status run(struct trip *t)
         bool done = move(t, &lane->moves[i]);
         if (t->waiting)
             end_wait(t);
-        if (!done)
-            return hand_over(t, lane->moves[i].step);
+        if (!done) {
+            t->step = lane->moves[i].step;
+            return false;
+        }
     }
+    t->step = UINT32_MAX;
     bool read = !t->lends || await_readers(t);
     end_wait(t);
-    if (!read)
-        return hand_over(t, UINT32_MAX);
-    arrive(t);
-    return TUTTI_OK;
-}
-
-/* Around what reads peers' memory, or lends its own. */
-static tutti_status visit(struct trip *t)
-{
-    struct tt_endpoint *e = t->comm->endpoint;
-    bool entered = t->comm->transport->enter(e);
-    tutti_status status = entered ? run(t) : hand_over(t, 0);
-    t->comm->transport->leave(e);
-    return status;
+    return read;
 }
 
 static void set_out(const struct tt_quick *q, struct tt_lane *lane, struct trip *t)
@@ -277,6 +269,7 @@ static void set_out(const struct tt_quick *q, struct tt_lane *lane, struct trip 
     t->waiting = false;
     t->slow_ns = 0;
     t->hasty = false;
+    t->step = 0;
     t->lends = lane->lends && tt_lane_is_shared(lane, q->send);
 }
 
@@ -284,7 +277,16 @@ tutti_status tt_straight_run(const struct tt_quick *q, struct tt_lane *lane)
 {
     struct trip t;
     set_out(q, lane, &t);
-    return lane->lends ? visit(&t) : run(&t);
+    const struct tt_transport *transport = t.comm->transport;
+    struct tt_endpoint *e = t.comm->endpoint;
+    bool visits = lane->lends; /* it uses peers' memory, or lends its own */
+    bool done = (!visits || transport->enter(e)) && run(&t);
+    if (visits) /* before the executor takes over: who gives up waits until the others are outside */
+        transport->leave(e);
+    if (!done)
+        return hand_over(&t);
+    arrive(&t);
+    return TUTTI_OK;
 }
 
 bool tt_straight_point(const struct tt_quick *q, struct tt_lane *lane)
