@@ -36,8 +36,8 @@ enum tt_isa tt_isa_best(void); /* what tt_fold_find uses */
 enum tt_isa tt_isa_of(uint64_t setting); /* 0: the best; else 1 + the one that is asked for */
 
 /* The chain of a sum, stored at dst and, if that is not NULL, at `also`, in one pass; `past`: which of the
- * two stores go past the caches (dst alone always does; tt_copy_fence as below). `also` overlaps no operand.
- * Both are equally far from a multiple of 64 bytes. NULL for what is no sum, and for types that have none. */
+ * two stores go past the caches (dst alone always does; tt_copy_fence as below). Both, which are equally far
+ * from a multiple of 64 bytes, may be operands. NULL for what is no sum, and for types that have none. */
 enum { TT_STREAM_ALSO = 1, TT_STREAM_DST = 2 };
 typedef void (*tt_spread_fn)(
     void *dst, void *also, int past, const void *const *sources, int k, size_t count, uint32_t divisor);

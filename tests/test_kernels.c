@@ -568,6 +568,13 @@ static void try_spread(
         memset(spread_rig.before, 0x77, SPREAD_ROOM);
     cr_expect_eq(memcmp(spread_rig.also, spread_rig.before, SPREAD_ROOM), 0,
         "also: type %d isa %d k %d count %zu shift %zu past %d", (int)type, (int)isa, k, count, shift, past);
+    sources[0] = memcpy(spread_rig.dst + at, sources[0], bytes);
+    sources[1] = two ? memcpy(spread_rig.also + at, sources[1], bytes) : sources[1];
+    tt_spread_find(type, TUTTI_SUM, isa)(
+        spread_rig.dst + at, two ? spread_rig.also + at : NULL, past, sources, k, count, divisor);
+    tt_copy_fence();
+    int same = memcmp(sources[two], sources[0], bytes) | memcmp(sources[0], spread_rig.expected, bytes);
+    cr_expect_eq(same, 0, "in place: type %d isa %d k %d, %zu", (int)type, (int)isa, k, count);
 }
 
 Test(kernels, a_sum_is_stored_twice)
