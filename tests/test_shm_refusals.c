@@ -198,10 +198,30 @@ static bool inside(const struct tt_arena *arena, const struct tt_view *place)
     return true;
 }
 
+/* The same, where a message of one run looks for it. */
+static bool find_run(struct shm_rank *r, struct tt_endpoint *e, const struct tt_shm_grant *grant,
+    uint64_t number, uint32_t bytes)
+{
+    const struct tt_arena *arena = ((struct tt_shm_endpoint *)e)->peers[0].arena;
+    uint64_t at;
+    void *place = tt_shm.offered(tt_shm.link(e, 0, TT_CLASS_P2P), number, 0, bytes, 0);
+    if (place == NULL)
+        return false;
+    suite_expect(&r->suite, grant->bytes == bytes && grant->signature == 0 && grant->packed != 0,
+        "another message's grant, or none of one run");
+    suite_expect(&r->suite, tt_arena_offset(arena, (uintptr_t)place, bytes, &at),
+        "a run of what is not the peer's is believed");
+    tt_shm.leave(e);
+    suite_expect(&r->suite, tt_shm.offered(tt_shm.link(e, 0, TT_CLASS_P2P), number, 0, bytes, 0) == NULL,
+        "it is given to who is outside");
+    tt_shm.enter(e);
+    return true;
+}
+
 static void find_nonsense(struct shm_rank *r)
 {
     enum { ROUNDS = 300000 };
-    uint64_t seed = 7, number = r->stage->params.first_number, accepted = 0, refused = 0;
+    uint64_t seed = 7, number = r->stage->params.first_number, accepted = 0, refused = 0, runs = 0;
     shm_introduce(r);
     struct tt_endpoint *e = shm_join(r);
     struct tt_shm_endpoint *shm = (struct tt_shm_endpoint *)e;
@@ -212,6 +232,7 @@ static void find_nonsense(struct shm_rank *r)
     tt_layout_even(&layouts[0], 70000 * 7 * 2 / 3, 7, 2, 1);
     tt_layout_even(&layouts[1], 4096, 1, 1, 1);
     make_v_layout(&layouts[2]);
+    tt_shm.enter(e);
     for (int i = 0; r->me == 1 && i < ROUNDS; i++) {
         struct tt_message m = { .class = TT_CLASS_P2P, .number = number };
         struct tt_view place;
@@ -222,6 +243,7 @@ static void find_nonsense(struct shm_rank *r)
         if (i % 2 == 0)
             grant->bytes = (uint32_t)m.bytes;
         atomic_store_explicit(&grant->number, number + 1, memory_order_release);
+        runs += find_run(r, e, grant, number, (uint32_t)m.bytes);
         if (!tt_shm.granted(e, &m, false, &place)) {
             refused++;
             continue;
@@ -230,8 +252,10 @@ static void find_nonsense(struct shm_rank *r)
         suite_expect(&r->suite, inside(arena, &place), "a grant of what is not the peer's is believed");
         accepted++;
     }
-    suite_expect(&r->suite, r->me == 0 || (accepted > ROUNDS / 100 && refused > ROUNDS / 100),
-        "%d accepted, %d refused", (int)accepted, (int)refused);
+    suite_expect(&r->suite,
+        r->me == 0 || (accepted > ROUNDS / 100 && refused > ROUNDS / 100 && runs > ROUNDS / 100),
+        "%d accepted, %d of one run, %d refused", (int)accepted, (int)runs, (int)refused);
+    tt_shm.leave(e);
     shm_meet(r);
     tt_shm.close(e);
 }
@@ -250,6 +274,7 @@ static void peek_nonsense(
     uint64_t at;
     struct tt_link *link = tt_shm.link(e, 0, TT_CLASS_P2P);
     enum tt_peek found = tt_shm.peek(link, number, line->signature, line->bytes, &payload);
+    suite_expect(&r->suite, found != TT_PEEK_PLACED, "what was not granted is there");
     if (found == TT_PEEK_THERE && line->path == TT_PATH_MAPPED)
         suite_expect(&r->suite, tt_arena_offset(peer->arena, (uintptr_t)payload, line->bytes, &at),
             "a loan of what is not the peer's is believed");

@@ -81,6 +81,53 @@ Test(shm_shuttles, one_way_and_back)
     shm_stage_run(shm_stage_new(2), burst, -1);
 }
 
+/* An answer is written where the question lies, which is then not copied; what lies in a line, or in a slot,
+ * which its sender keeps, is no place for it. */
+static void answer(struct shm_rank *r)
+{
+    enum { LINE_BYTES = 40, ROUNDS = 20 };
+    uint64_t first = r->stage->params.first_number;
+    uint8_t question[NOTE_BYTES];
+    int peer = 1 - r->me, given = 0;
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    struct tt_link *link = tt_shm.link(e, peer, TT_CLASS_P2P);
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        uint32_t bytes = i % 5 == 4 ? LINE_BYTES : NOTE_BYTES;
+        const uint8_t *payload;
+        memset(question, (int)(2 * i) + r->me, sizeof question);
+        suite_expect(&r->suite, tt_shm.post(link, first + 2 * i, 1, question, bytes), "no room");
+        while (tt_shm.peek(link, first + 2 * i, 1, bytes, (const void **)&payload) != TT_PEEK_THERE)
+            continue;
+        uint8_t *kept = tt_shm.kept(link, first + 2 * i);
+        suite_expect(&r->suite,
+            (kept == payload) == (bytes == NOTE_BYTES) && (kept == payload || kept == NULL),
+            "round %d: it lies at %p, kept is %p", (int)i, payload, kept);
+        suite_expect(&r->suite, payload[bytes - 1] == 2 * i + (uint64_t)peer, "another question");
+        for (uint32_t k = 0; kept != NULL && k < bytes; k++)
+            kept[k] = (uint8_t)(kept[k] + 100);
+        tt_shm.done(link, first + 2 * i);
+        if (kept == NULL)
+            memset(question, 0x77, sizeof question);
+        given += kept != NULL;
+        suite_expect(&r->suite,
+            tt_shm.post(link, first + 2 * i + 1, 1, kept != NULL ? kept : question, bytes), "no room");
+        while (tt_shm.peek(link, first + 2 * i + 1, 1, bytes, (const void **)&payload) != TT_PEEK_THERE)
+            continue;
+        suite_expect(&r->suite, payload[bytes - 1] == (kept != NULL ? 2 * i + (uint64_t)r->me + 100 : 0x77),
+            "round %d: the answer is %d", (int)i, payload[bytes - 1]);
+        tt_shm.done(link, first + 2 * i + 1);
+    }
+    suite_expect(&r->suite, given == ROUNDS / 5 * 4, "%d answers lay where the questions did", given);
+    shm_meet(r);
+    tt_shm.close(e);
+}
+
+Test(shm_shuttles, an_answer_is_written_where_the_question_lies)
+{
+    shm_stage_run(shm_stage_new(2), answer, -1);
+}
+
 /* A line may name a shuttle that its sender can have, and no other. */
 static void lie(struct shm_rank *r)
 {

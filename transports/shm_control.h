@@ -181,6 +181,11 @@ static inline struct tt_shm_channel *tt_shm_channel(struct tt_shm_endpoint *e, u
     return &e->channels[class * (unsigned)e->head.n + (unsigned)peer];
 }
 
+static inline struct tt_shm_channel *tt_shm_channel_of(struct tt_link *link)
+{
+    return (struct tt_shm_channel *)(void *)link;
+}
+
 static inline unsigned tt_shm_line_of(uint64_t number)
 {
     return number & (TT_SHM_LINES - 1);
@@ -208,18 +213,25 @@ enum tt_peek tt_shm_peek(
 void tt_shm_done(struct tt_link *link, uint64_t number);
 void tt_shm_measure_posts(struct tt_shm_endpoint *e);
 bool tt_shm_sent(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number);
-bool tt_shm_grant(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
-    uint32_t signature, const struct tt_view *place);
-bool tt_shm_grant_after(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
-    uint32_t signature, const struct tt_view *place, uint64_t after);
-bool tt_shm_granted(
-    struct tt_endpoint *head, const struct tt_message *message, bool in_place, struct tt_view *place);
+void *tt_shm_kept(struct tt_link *link, uint64_t number);
 bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
     const struct tt_view *like, struct tt_arrival *arrival);
 tutti_status tt_shm_pull(struct tt_endpoint *head, int peer, const struct tt_arrival *arrival, uint64_t at,
     void *dst, uint64_t bytes);
 void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number);
 void tt_shm_tidy(struct tt_endpoint *head);
+
+/* Where a message may be put (shm_grant.c). */
+bool tt_shm_grant(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
+    uint32_t signature, const struct tt_view *place);
+bool tt_shm_grant_after(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
+    uint32_t signature, const struct tt_view *place, uint64_t after);
+bool tt_shm_granted(
+    struct tt_endpoint *head, const struct tt_message *message, bool in_place, struct tt_view *place);
+bool tt_shm_offer(
+    struct tt_link *link, uint64_t number, uint32_t signature, void *place, uint32_t bytes, uint64_t after);
+void *tt_shm_offered(
+    struct tt_link *link, uint64_t number, uint32_t signature, uint32_t bytes, uint64_t reads);
 
 /* What ranks tell each other besides messages (shm_report.c). */
 bool tt_shm_enter(struct tt_endpoint *head);

@@ -5,30 +5,45 @@
  * does not read it any more. What is not right in one is as good as none. */
 #include "transports/shm_place.h"
 
-static bool grant_place(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
-    uint32_t signature, const struct tt_view *place, uint64_t after)
+/* No other grant is in its way, and it can be of use. */
+static bool may_grant(
+    const struct tt_shm_endpoint *e, const struct tt_shm_channel *c, uint64_t number, uint64_t bytes)
 {
-    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
-    struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
+    if (c->granted[number & (TT_SLOTS - 1)] != 0 || bytes <= TT_SHM_COPY_BYTES || bytes > e->head.slot_bytes)
+        return false;
+    const _Atomic uint32_t *gone = &c->acks_out->flag[tt_shm_line_of(number)]; /* it has come and */
+    return atomic_load_explicit(gone, memory_order_relaxed) != tt_shm_flag(number);
+}
+
+/* The number last. */
+static void write_grant(struct tt_shm_channel *c, uint64_t number, uint32_t signature, uint64_t bytes,
+    bool packed, const struct tt_shm_place *place, uint64_t after)
+{
     unsigned slot = number & (TT_SLOTS - 1);
-    uint64_t bytes = tt_view_count(place) * place->layout->element_bytes, at;
-    if (c->granted[slot] != 0 || bytes <= TT_SHM_COPY_BYTES || bytes > head->slot_bytes)
-        return false;
-    if (atomic_load_explicit(&c->acks_out->flag[tt_shm_line_of(number)], memory_order_relaxed) ==
-        tt_shm_flag(number))
-        return false; /* it has come and gone */
-    uintptr_t address;
-    bool packed = tt_shm_first_run(place, &address) >= bytes;
-    if (!tt_shm_expose(e, &e->peers[peer], place, bytes, packed, address, &at))
-        return false;
     struct tt_shm_grant *grant = &c->grants_out[slot];
-    grant->place = (struct tt_shm_place){ .at = at, .stride = place->space.stride, .chunk = place->chunk };
+    grant->place = *place;
     grant->signature = signature;
     grant->bytes = (uint32_t)bytes;
     grant->packed = packed;
     grant->after = after;
     c->granted[slot] = number + 1;
     atomic_store_explicit(&grant->number, number + 1, memory_order_release);
+}
+
+static bool grant_place(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
+    uint32_t signature, const struct tt_view *place, uint64_t after)
+{
+    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
+    struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
+    uint64_t bytes = tt_view_count(place) * place->layout->element_bytes, at;
+    uintptr_t address;
+    if (!may_grant(e, c, number, bytes))
+        return false;
+    bool packed = tt_shm_first_run(place, &address) >= bytes;
+    if (!tt_shm_expose(e, &e->peers[peer], place, bytes, packed, address, &at))
+        return false;
+    struct tt_shm_place where = { .at = at, .stride = place->space.stride, .chunk = place->chunk };
+    write_grant(c, number, signature, bytes, packed, &where, after);
     return true;
 }
 
@@ -78,4 +93,33 @@ bool tt_shm_granted(struct tt_endpoint *head, const struct tt_message *m, bool i
     bool fits = grant->packed != 0 ? tt_view_pack(&m->source, base, view)
                                    : tt_shm_place_view(&place, m->bytes, &m->source, base, view);
     return fits && (peer->same || tt_shm_view_legal(peer->arena, view));
+}
+
+bool tt_shm_offer(
+    struct tt_link *link, uint64_t number, uint32_t signature, void *place, uint32_t bytes, uint64_t after)
+{
+    struct tt_shm_channel *c = tt_shm_channel_of(link);
+    const struct tt_shm_endpoint *e = c->endpoint;
+    uint64_t at = (uintptr_t)place;
+    if (!e->map || !may_grant(e, c, number, bytes) ||
+        (!c->peer->same && !tt_arena_offset(e->own, (uintptr_t)place, bytes, &at)))
+        return false;
+    write_grant(c, number, signature, bytes, true, &(struct tt_shm_place){ .at = at }, after);
+    return true;
+}
+
+void *tt_shm_offered(
+    struct tt_link *link, uint64_t number, uint32_t signature, uint32_t bytes, uint64_t reads)
+{
+    const struct tt_shm_channel *c = tt_shm_channel_of(link);
+    const struct tt_shm_peer *p = c->peer;
+    const struct tt_shm_grant *grant = &c->grants_in[number & (TT_SLOTS - 1)];
+    uint64_t at;
+    if (bytes <= TT_SHM_COPY_BYTES || c->endpoint->entered == 0 ||
+        atomic_load_explicit(&grant->number, memory_order_acquire) != number + 1)
+        return NULL;
+    uintptr_t base = grant->place.at + (p->same ? 0 : (uintptr_t)p->arena->base);
+    bool fits = grant->packed != 0 && grant->bytes == bytes && grant->signature == signature;
+    bool legal = p->same || tt_arena_offset(p->arena, base, bytes, &at);
+    return fits && legal && may_store(c, grant, reads) ? (void *)base : NULL;
 }

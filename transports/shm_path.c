@@ -219,11 +219,6 @@ struct tt_link *tt_shm_link(struct tt_endpoint *head, int peer, enum tt_class cl
     return (struct tt_link *)(void *)tt_shm_channel((struct tt_shm_endpoint *)head, class, peer);
 }
 
-static struct tt_shm_channel *of(struct tt_link *link)
-{
-    return (struct tt_shm_channel *)(void *)link;
-}
-
 /* What is the same of both. Lines of a stream that goes one way are taken back from their reader before they
  * are needed, so that they come at the same time. Where ranks answer each other, a line stays with its reader
  * until it is written: who looks for the answer would fetch it twice. */
@@ -241,19 +236,22 @@ TT_INLINE void hand_out(struct tt_shm_channel *c, struct tt_shm_line *line, uint
 
 bool tt_shm_post(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes)
 {
-    struct tt_shm_channel *c = of(link);
+    struct tt_shm_channel *c = tt_shm_channel_of(link);
     unsigned at = tt_shm_line_of(number);
     if (!line_free(c, at))
         return false;
     struct tt_shm_line *line = &c->out[at];
     enum tt_path path = bytes <= TT_SHM_INLINE_BYTES ? TT_PATH_INLINE : TT_PATH_COPIED;
-    if (path == TT_PATH_INLINE) {
+    if (src == NULL) {
+        path = TT_PATH_PLACED;
+    } else if (path == TT_PATH_INLINE) {
         tt_copy_few(line->payload, src, bytes);
     } else {
         uint8_t *room = find_room(c, number, line);
         if (room == NULL)
             return false;
-        memcpy(room, src, bytes);
+        if (room != src)
+            memcpy(room, src, bytes);
     }
     hand_out(c, line, number, signature, bytes, path);
     if (c->reading != 0)
@@ -266,7 +264,7 @@ bool tt_shm_post(struct tt_link *link, uint64_t number, uint32_t signature, cons
 
 bool tt_shm_lend(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes)
 {
-    struct tt_shm_channel *c = of(link);
+    struct tt_shm_channel *c = tt_shm_channel_of(link);
     unsigned at = tt_shm_line_of(number);
     if (!line_free(c, at))
         return false;
@@ -291,21 +289,34 @@ static const void *lent(const struct tt_shm_channel *c, const struct tt_shm_line
 enum tt_peek tt_shm_peek(
     struct tt_link *link, uint64_t number, uint32_t signature, uint32_t bytes, const void **payload)
 {
-    struct tt_shm_channel *c = of(link);
+    struct tt_shm_channel *c = tt_shm_channel_of(link);
     const struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
     if (atomic_load_explicit(&line->flag, memory_order_acquire) != tt_shm_flag(number))
         return TT_PEEK_NOTHING;
     if (c->came_last) /* who only sends runs ahead, and has written the next one */
         __builtin_prefetch(&c->in[tt_shm_line_of(number + 1)]);
-    if (line->signature != signature || line->bytes != bytes)
+    if (line->signature != signature || line->bytes != bytes) {
+        *payload = NULL;
         return TT_PEEK_ODD;
+    }
     if (line->path == TT_PATH_INLINE && bytes <= TT_SHM_INLINE_BYTES)
         *payload = line->payload;
     else if (line->path == TT_PATH_COPIED)
         *payload = find_payload(c, number, line);
+    else if (line->path == TT_PATH_PLACED && c->granted[number & (TT_SLOTS - 1)] == number + 1)
+        return TT_PEEK_PLACED;
     else
         *payload = line->path == TT_PATH_MAPPED ? lent(c, line, bytes) : NULL;
     return *payload != NULL ? TT_PEEK_THERE : TT_PEEK_ODD;
+}
+
+void *tt_shm_kept(struct tt_link *link, uint64_t number)
+{
+    struct tt_shm_channel *c = tt_shm_channel_of(link);
+    const struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
+    uint32_t shuttle = line->shuttle - 1;
+    bool rides = line->path == TT_PATH_COPIED && shuttle < 2 * TT_SHM_SHUTTLES;
+    return rides && (c->came >> shuttle & 1) != 0 ? c->shuttles[shuttle] : NULL;
 }
 
 /* A line that tells of a copy has nobody's source. */
@@ -381,7 +392,7 @@ static void take_what_was_read(struct tt_shm_channel *c, uint64_t number)
 
 void tt_shm_done(struct tt_link *link, uint64_t number)
 {
-    struct tt_shm_channel *c = of(link);
+    struct tt_shm_channel *c = tt_shm_channel_of(link);
     unsigned slot = number & (TT_SLOTS - 1);
     if (c->granted[slot] == number + 1)
         c->granted[slot] = 0;

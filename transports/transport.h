@@ -46,7 +46,7 @@ enum tt_path {
     TT_PATHS
 };
 
-enum tt_peek { TT_PEEK_NOTHING, TT_PEEK_THERE, TT_PEEK_ODD };
+enum tt_peek { TT_PEEK_NOTHING, TT_PEEK_THERE, TT_PEEK_PLACED, TT_PEEK_ODD };
 
 enum { TT_SLOTS = 8, TT_ADDRESS_BYTES = 128, TT_CALLS_KEPT = 16 };
 
@@ -172,14 +172,23 @@ struct tt_transport {
      * all of one class between this rank and one peer, and lives as long as the endpoint. post: as send, and
      * complete at once. lend: the same of shared memory, and the peer reads it in place: sent() tells when it
      * has. peek: *payload are the bytes, until done, which is release, if they are `bytes` that were copied
-     * with this signature, or lent while this rank is inside (below); if it is ODD, arrived tells. NULL: this
-     * transport has none of them. */
+     * with this signature, or lent while this rank is inside (below). PLACED: they lie where they were
+     * granted, and *payload is as it was; ODD: it is NULL, and arrived tells. offer: as grant, or, where
+     * `after` is 1 + a message, as grant_after. offered: where a message may be put, NULL if nowhere; then
+     * post it with `src` NULL. kept: where the message lies that peek found, if that stays this rank's memory
+     * once it is released, so that the answer can be written there, element by element as it is read, and
+     * posted without a copy; else NULL. NULL: this transport has none of them. */
     struct tt_link *(*link)(struct tt_endpoint *e, int peer, enum tt_class class);
     bool (*post)(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes);
     bool (*lend)(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes);
     enum tt_peek (*peek)(
         struct tt_link *link, uint64_t number, uint32_t signature, uint32_t bytes, const void **payload);
     void (*done)(struct tt_link *link, uint64_t number);
+    bool (*offer)(struct tt_link *link, uint64_t number, uint32_t signature, void *place, uint32_t bytes,
+        uint64_t after);
+    void *(*offered)(
+        struct tt_link *link, uint64_t number, uint32_t signature, uint32_t bytes, uint64_t reads);
+    void *(*kept)(struct tt_link *link, uint64_t number);
 
     /* Ranks that are threads of one process read each other's private memory, and any rank may store where
      * another one granted. So a rank that gives an operation up must not return while a peer may still be
