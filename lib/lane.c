@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Measured: from LOAN_BYTES on, the wait for who reads costs less than two copies that stay in caches. */
-enum { MOVES_MAX = 64, OPERANDS_MAX = TT_FOLD_MAX + 1, LOAN_BYTES = 4 << 10 };
+/* Measured: from LOAN_BYTES on, the wait for who reads costs less than two copies that stay in caches. Where
+ * nobody waits for that, a message is lent from where on the transport takes grants. */
+enum { MOVES_MAX = 64, OPERANDS_MAX = TT_FOLD_MAX + 1, LOAN_BYTES = 4 << 10, PUSH_BYTES = 1 << 10 };
 
 /* Where the offsets of a buffer count from. */
 static uintptr_t origin(const struct tt_call *call, unsigned buffer)
@@ -75,6 +76,7 @@ static bool work_out(const struct tt_call *call, const struct tt_op *op, struct 
             continue;
         *m = (struct tt_move){ .verb = step->verb, .step = i };
         m->fold = op->folds[step->flags & TT_FOLD_TREE ? TT_TREE : TT_CHAIN];
+        m->spread = step->flags & TT_FOLD_TREE ? NULL : op->spread;
         m->divisor = step->flags & TT_FINAL ? op->divisor : 1;
         if (step->verb != TT_VERB_RECV)
             runs = place(call, op, step->src_buffer, step->src_chunk, step->nchunks, m, 1);
@@ -86,7 +88,7 @@ static bool work_out(const struct tt_call *call, const struct tt_op *op, struct 
             add_hops(lane, m, step, &nhops);
         if (step->peer != TT_NONE && m->bytes > call->comm->endpoint->copy_bytes)
             lane->long_messages = true;
-        runs = runs && (step->peer == TT_NONE || m->bytes <= most);
+        lane->beyond = lane->beyond || (step->peer != TT_NONE && m->bytes > most);
         lane->nmoves += m->bytes > 0; /* what is empty is neither sent nor awaited */
     }
     return runs;
@@ -110,6 +112,47 @@ static void find_loans(const struct tt_call *call, const struct tt_schedule *s, 
         m->lends = lane->lends = true;
     }
     lane->lends = lane->lends && may;
+    for (uint32_t i = 0; i < lane->nmoves; i++)
+        lane->moves[i].lends = lane->moves[i].chooses = lane->moves[i].lends && may;
+    lane->visits = lane->lends;
+}
+
+/* All send each other a part of IN, combine one, and tell all the others. */
+static bool is_two_shot(const struct tt_call *call, const struct tt_schedule *s, const struct tt_lane *lane)
+{
+    uint32_t others = (uint32_t)s->key.n - 1;
+    if (call->collective != TT_ALL_REDUCE || others == 0 || strcmp(s->algorithm, "direct") != 0 ||
+        lane->nmoves != 3 * others + 1)
+        return false;
+    const struct tt_move *m = lane->moves, *fold = &m[others];
+    for (uint32_t i = 0; i < others; i++) {
+        const struct tt_move *result = &fold[1 + i], *back = &fold[1 + others + i];
+        if (m[i].verb != TT_VERB_SEND || result->verb != TT_VERB_SEND || back->verb != TT_VERB_RECV ||
+            back->hops->peer != m[i].hops->peer)
+            return false;
+    }
+    return fold->operands == s->key.n;
+}
+
+/* By two shots, a rank that has the sum of its part can store it where all want it, in the same pass: where
+ * they have offered to take it, or where their operands came to lie. Nobody waits for who reads his operands,
+ * since the sum that comes back says that they were read; and nothing but that sum is written where they
+ * lie, so that here, too, the executor can take over. */
+static void find_pushes(const struct tt_schedule *s, struct tt_lane *lane)
+{
+    uint32_t others = (uint32_t)s->key.n - 1;
+    struct tt_move *m = lane->moves, *fold = &m[others];
+    fold->spreads = lane->visits = true;
+    for (uint32_t i = 0; i < others; i++) {
+        struct tt_move *result = &fold[1 + i], *back = &fold[1 + others + i];
+        m[i].lends = m[i].bytes > PUSH_BYTES;
+        m[i].answered = m[i].chooses = result->chooses = true;
+        result->lends = result->bytes > PUSH_BYTES;
+        back->offers = back->bytes > PUSH_BYTES;
+        for (uint32_t hop = 0; hop < others; hop++)
+            if (fold->hops[hop].peer == result->hops->peer)
+                result->result = (uint8_t)(1 + hop);
+    }
 }
 
 /* The messages that are not empty, or, where all know all counts, those of the schedule. */
@@ -162,12 +205,18 @@ static void straighten(const struct tt_call *call, const struct tt_op *op, struc
         return;
     lane->hops = (struct tt_hop *)(void *)(lane->moves + s->nsteps);
     lane->tolls = (struct tt_toll *)(void *)(lane->hops + hops);
-    if (!work_out(call, op, lane)) {
+    bool runs = work_out(call, op, lane);
+    lane->pushes =
+        runs && op->streams == 0 && call->comm->transport->offer != NULL && is_two_shot(call, s, lane);
+    if (!runs || (lane->beyond && !lane->pushes)) {
         free(lane->moves);
         lane->moves = NULL;
         return;
     }
-    find_loans(call, s, lane);
+    if (lane->pushes)
+        find_pushes(s, lane);
+    else
+        find_loans(call, s, lane);
     count_tolls(op, lane);
 }
 

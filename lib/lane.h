@@ -4,8 +4,8 @@
  * way: check, plan, bind. What it came to is kept, so that the next one has only its pointers looked at and
  * put in. A call with a built-in operator keeps the checked call and the plan that was bound to it, and a
  * v-form copies of its arrays, which its caller may have given back; the executor starts from there. What is
- * small as well (one slice, messages that are copied or lent) is worked out down to the bytes: a list of
- * moves, each with its peer, its bytes and its offsets, which straight.c runs. */
+ * small as well (one slice, messages that are copied, lent or stored where they go) is worked out down to the
+ * bytes: a list of moves, each with its peer, its bytes and its offsets, which straight.c runs. */
 #ifndef TT_LANE_H
 #define TT_LANE_H
 #include <stdbool.h>
@@ -31,8 +31,14 @@ struct tt_move { /* a unit of the schedule */
     uint32_t bytes, elements;
     int64_t at[3]; /* from the pointers of the call, or from TMP */
     tt_fold_fn fold;
+    tt_spread_fn spread; /* or NULL */
     uint32_t divisor;
     bool lends; /* what it sends, if that lies in shared memory */
+    bool answered; /* who answers that has read it */
+    bool spreads; /* its result goes to all that it hears from */
+    bool offers; /* if that is shared memory, where it receives: what comes may be stored there */
+    uint8_t result; /* it sends what was spread: 1 + which of the messages it answers */
+    bool chooses; /* one of these: how it is sent depends on the call */
     bool alone; /* it receives one message */
     const struct tt_hop *hops;
 };
@@ -48,6 +54,9 @@ struct tt_lane {
     uint64_t bytes[2]; /* that the call reads at send and writes at recv */
     uintptr_t seen[2]; /* send and recv of the last call, which were looked at */
     uint8_t class; /* enum tt_class */
+    bool visits; /* it lends or pushes: it uses peers' memory, or they this rank's */
+    bool pushes; /* it is an all_reduce by two shots: sums may be stored where peers want them */
+    bool beyond; /* and too long to be copied */
     int64_t apart; /* in place: recv - send */
     uint32_t grain; /* pointers are multiples of it */
     bool own_counts; /* all_to_all_v and its like: the number of the operation is part of its signature */
@@ -113,6 +122,8 @@ static inline bool tt_lane_is_shared(const struct tt_lane *lane, const void *poi
 static inline bool tt_lane_is_straight(const struct tt_lane *lane, const struct tt_quick *q)
 {
     bool shares = tt_lane_is_shared(lane, q->send);
+    if (lane->pushes)
+        return !lane->beyond || (shares && tt_lane_is_shared(lane, q->recv));
     return lane->moves != NULL &&
            (!lane->long_messages || (lane->lends && shares) || !(shares || tt_lane_is_shared(lane, q->recv)));
 }

@@ -5,7 +5,15 @@
  * That a schedule may run in program order, each send without waiting for its reader, is the third thing
  * that the verifier proves of it. A unit is done when all its messages are there, or not at all. If they are
  * long in coming, or look strange, the executor takes over at that unit: looking around, blaming and giving
- * up are written once. */
+ * up are written once.
+ *
+ * By two shots, the sum of a part is stored in the same pass wherever its readers have it:
+ *
+ *     they have granted (their memory is shared):   in their OUT; then a line says "placed"
+ *     their operand came by a shuttle:              where it lies, and the shuttle goes back with it
+ *     neither, and OUT is shared:                   nowhere else; it is lent
+ *
+ * so that nothing is copied after it was computed. */
 #include "base/few.h"
 #include "base/wait.h"
 #include "group.h"
@@ -23,9 +31,12 @@ struct trip { /* a call on its way */
     struct tt_wait wait;
     bool waiting;
     bool hasty; /* it does not wait */
-    bool lends; /* what is long */
+    bool shared[TT_BUFFERS]; /* memory that peers can map */
+    bool awaits; /* who reads what it has lent */
     uint32_t step; /* of the schedule, where it stands when it cannot go on */
     int64_t slow_ns; /* when it last came to do more than spin; 0: it has not */
+    uint8_t *spread[TT_FOLD_MAX]; /* where else a result was stored; NULL: it was not */
+    bool placed[TT_FOLD_MAX]; /* and that is where a peer wants it */
 };
 
 static uint64_t number(const struct tt_hop *hop)
@@ -68,12 +79,25 @@ static bool hold_back(struct trip *t)
     return true;
 }
 
+/* Is this message lent? If not, *src is from where it is posted. */
+static bool is_lent(struct trip *t, const struct tt_move *m, const uint8_t **src)
+{
+    if (m->result > 0 && t->spread[m->result - 1] != NULL) {
+        *src = t->placed[m->result - 1] ? NULL : t->spread[m->result - 1];
+        return false;
+    }
+    bool lent = m->lends && t->shared[m->buffer[1]];
+    t->awaits = t->awaits || (lent && !m->answered);
+    return lent;
+}
+
 TT_INLINE bool send(struct trip *t, const struct tt_move *m)
 {
     const struct tt_transport *transport = t->comm->transport;
-    bool (*go)(struct tt_link *, uint64_t, uint32_t, const void *, uint32_t) =
-        t->lends && m->lends ? transport->lend : transport->post;
-    const void *src = t->base[m->buffer[1]] + m->at[1];
+    bool (*go)(struct tt_link *, uint64_t, uint32_t, const void *, uint32_t) = transport->post;
+    const uint8_t *src = t->base[m->buffer[1]] + m->at[1];
+    if (m->chooses && is_lent(t, m, &src))
+        go = transport->lend;
     while (!go(m->hops->link, number(m->hops), mark(t, m), src, m->bytes))
         if (!hold_back(t))
             return false;
@@ -86,7 +110,7 @@ static bool await_readers(struct trip *t)
     tt_pause();
     for (uint32_t i = 0; i < t->lane->nmoves; i++) {
         const struct tt_move *m = &t->lane->moves[i];
-        if (!m->lends)
+        if (!m->lends || m->answered)
             continue;
         for (uint32_t polls = 0;
              !t->comm->transport->sent(t->comm->endpoint, m->hops->peer, t->lane->class, number(m->hops));
@@ -104,7 +128,7 @@ TT_INLINE const void *await(struct trip *t, const struct tt_hop *hop, const stru
         t->comm->transport->peek;
     uint64_t n = number(hop);
     uint32_t signature = mark(t, m);
-    const void *payload = NULL;
+    const void *payload = t->base[m->buffer[0]] + m->at[0]; /* where it is placed */
     for (uint32_t polls = 0;; polls++) {
         enum tt_peek found = peek(hop->link, n, signature, m->bytes, &payload);
         if (found != TT_PEEK_NOTHING)
@@ -122,6 +146,54 @@ static void copy(void *dst, const void *src, uint32_t bytes)
         tt_copy_bytes(dst, src, bytes);
 }
 
+/* Where peers want the sum of what they sent, or, if they do not say, where that came to lie. */
+static int find_targets(struct trip *t, const struct tt_move *fold, uint8_t **targets)
+{
+    const struct tt_transport *transport = t->comm->transport;
+    int n = 0;
+    for (const struct tt_move *m = fold + 1; m < fold + fold->operands; m++) {
+        int i = m->result - 1;
+        uint64_t read = number(&fold->hops[i]);
+        uint8_t *to = transport->offered(m->hops->link, number(m->hops), mark(t, m), m->bytes, read + 1);
+        t->placed[i] = to != NULL;
+        t->spread[i] = to != NULL ? to : transport->kept(m->hops->link, read);
+        if (t->spread[i] != NULL)
+            targets[n++] = t->spread[i];
+    }
+    return n;
+}
+
+/* Block by block, so that each is stored everywhere while it is in this core's cache. An operand may lie
+ * where the result goes. */
+static void fold_and_spread(struct trip *t, const struct tt_move *m, uint8_t *dst, const void *const *sources)
+{
+    uint8_t *targets[TT_FOLD_MAX];
+    int n = find_targets(t, m, targets);
+    if (n == 1 && m->spread != NULL && (dst - targets[0]) % 64 == 0) {
+        m->spread(dst, targets[0], 0, sources, m->operands, m->elements, m->divisor);
+        return;
+    }
+    uint32_t element = m->bytes / m->elements, block = TT_BLOCK_CACHED_BYTES / element;
+    for (uint32_t at = 0; at < m->elements; at += block) {
+        const void *operands[TT_FOLD_MAX + 1];
+        uint32_t elements = block < m->elements - at ? block : m->elements - at;
+        for (int i = 0; i < m->operands; i++)
+            operands[i] = (const uint8_t *)sources[i] + (uint64_t)at * element;
+        uint8_t *to = dst + (uint64_t)at * element;
+        m->fold(to, operands, m->operands, elements, m->divisor);
+        for (int i = 0; i < n; i++)
+            tt_copy_bytes(targets[i] + (uint64_t)at * element, to, (uint64_t)elements * element);
+    }
+}
+
+static inline void fold(struct trip *t, const struct tt_move *m, uint8_t *dst, const void *const *sources)
+{
+    if (m->spreads)
+        fold_and_spread(t, m, dst, sources);
+    else
+        m->fold(dst, sources, m->operands, m->elements, m->divisor);
+}
+
 /* Of two ranks each has one message from the other. */
 TT_INLINE bool receive_one(struct trip *t, const struct tt_move *m)
 {
@@ -132,11 +204,12 @@ TT_INLINE bool receive_one(struct trip *t, const struct tt_move *m)
     if (payload == NULL)
         return false;
     if (m->operands == 1) {
-        copy(dst, payload, m->bytes);
+        if (payload != dst)
+            copy(dst, payload, m->bytes);
     } else {
         const void *own = t->base[m->buffer[1]] + m->at[1];
         const void *sources[2] = { m->own == 0 ? own : payload, m->own == 0 ? payload : own };
-        m->fold(dst, sources, 2, m->elements, m->divisor);
+        fold(t, m, dst, sources);
     }
     transport->done(hop->link, number(hop));
     return true;
@@ -152,7 +225,7 @@ static bool receive(struct trip *t, const struct tt_move *m)
         if (sources[i] == NULL)
             return false;
     }
-    m->fold(t->base[m->buffer[0]] + m->at[0], sources, m->operands, m->elements, m->divisor);
+    fold(t, m, t->base[m->buffer[0]] + m->at[0], sources);
     for (int i = 0; i < messages; i++)
         transport->done(m->hops[i].link, number(&m->hops[i]));
     return true;
@@ -234,6 +307,21 @@ static void end_wait(struct trip *t)
     t->waiting = false;
 }
 
+/* Before anything is sent, so that who answers finds it. In place it waits for the peer to read what is sent
+ * from there. */
+static void offer(const struct trip *t)
+{
+    const struct tt_lane *lane = t->lane;
+    uint32_t others = lane->nmoves / 3;
+    for (uint32_t i = 0; i < others; i++) {
+        const struct tt_move *out = &lane->moves[i], *back = &lane->moves[2 * others + 1 + i];
+        uint64_t after = lane->call.in_place ? number(out->hops) + 1 : 0;
+        if (back->offers)
+            t->comm->transport->offer(back->hops->link, number(back->hops), mark(t, back),
+                t->base[back->buffer[0]] + back->at[0], back->bytes, after);
+    }
+}
+
 /* False: not all of it is done, but what comes before t->step. */
 static bool run(struct trip *t)
 {
@@ -251,10 +339,22 @@ static bool run(struct trip *t)
             return false;
         }
     }
+    if (!t->awaits)
+        return true;
     t->step = UINT32_MAX;
-    bool read = !t->lends || await_readers(t);
+    bool read = await_readers(t);
     end_wait(t);
     return read;
+}
+
+/* False: the communicator has ended. */
+static bool visit(const struct trip *t)
+{
+    if (!t->comm->transport->enter(t->comm->endpoint))
+        return false;
+    if (t->lane->pushes && t->shared[TT_OUT])
+        offer(t);
+    return true;
 }
 
 static void set_out(const struct tt_quick *q, struct tt_lane *lane, struct trip *t)
@@ -269,20 +369,22 @@ static void set_out(const struct tt_quick *q, struct tt_lane *lane, struct trip 
     t->waiting = false;
     t->slow_ns = 0;
     t->hasty = false;
+    t->awaits = false;
+    if (!lane->visits)
+        return;
     t->step = 0;
-    t->lends = lane->lends && tt_lane_is_shared(lane, q->send);
+    t->shared[TT_IN] = tt_lane_is_shared(lane, q->send);
+    t->shared[TT_OUT] = tt_lane_is_shared(lane, q->recv);
+    t->shared[TT_TMP] = false;
 }
 
 tutti_status tt_straight_run(const struct tt_quick *q, struct tt_lane *lane)
 {
     struct trip t;
     set_out(q, lane, &t);
-    const struct tt_transport *transport = t.comm->transport;
-    struct tt_endpoint *e = t.comm->endpoint;
-    bool visits = lane->lends; /* it uses peers' memory, or lends its own */
-    bool done = (!visits || transport->enter(e)) && run(&t);
-    if (visits) /* before the executor takes over: who gives up waits until the others are outside */
-        transport->leave(e);
+    bool done = (!lane->visits || visit(&t)) && run(&t);
+    if (lane->visits) /* before the executor takes over: who gives up waits until the others are outside */
+        t.comm->transport->leave(t.comm->endpoint);
     if (!done)
         return hand_over(&t);
     arrive(&t);
