@@ -94,24 +94,43 @@ static bool work_out(const struct tt_call *call, const struct tt_op *op, struct 
     return runs;
 }
 
+/* In place: is this written at this rank by a move that receives, or by one that does not? */
+static bool is_written(
+    const struct tt_call *call, const struct tt_lane *lane, const struct tt_move *sent, bool receives)
+{
+    uintptr_t from = origin(call, sent->buffer[1]) + (uintptr_t)sent->at[1];
+    for (const struct tt_move *m = lane->moves; m < lane->moves + lane->nmoves; m++) {
+        uintptr_t to = origin(call, m->buffer[0]) + (uintptr_t)m->at[0];
+        if (m->verb != TT_VERB_SEND && (m->operands > 0) == receives && to < from + sent->bytes &&
+            from < to + m->bytes)
+            return true;
+    }
+    return false;
+}
+
 /* Where two ranks send to each other they wait for each other anyway, and if each reads the other's source
  * in place, both save the copy. Nobody may write that source, and no later message may wait for its slot, so
  * that the executor can take over with the loan outstanding. Ranks that share a core would take one turn
- * more. */
+ * more. A source that its rank writes as soon as it was read is best copied, in whatever memory it lies:
+ * measured on a sum of 8 KiB that goes where the operand was, a loan takes ten times as long. */
 static void find_loans(const struct tt_call *call, const struct tt_schedule *s, struct tt_lane *lane)
 {
     const struct tt_comm *comm = call->comm;
-    bool may = comm->transport->lend != NULL && comm->wait_policy.spins > 0 && !call->in_place &&
-               lane->class == TT_CLASS_COLLECTIVE;
+    bool may = comm->transport->lend != NULL && comm->wait_policy.spins > 0;
+    bool copies = false;
+    may = may && lane->class == TT_CLASS_COLLECTIVE;
     for (uint32_t i = 0; i < lane->nmoves && may; i++) {
         struct tt_move *m = &lane->moves[i];
         if (m->verb != TT_VERB_SEND || m->bytes < LOAN_BYTES)
             continue;
         int peer = m->hops->peer;
-        may = m->buffer[1] == TT_IN && s->sends[peer] == 1 && s->recvs[peer] == 1;
+        copies = is_written(call, lane, m, false);
+        may = m->buffer[1] == TT_IN && s->sends[peer] == 1 && s->recvs[peer] == 1 && !copies &&
+              !is_written(call, lane, m, true);
         m->lends = lane->lends = true;
     }
     lane->lends = lane->lends && may;
+    lane->long_messages = lane->long_messages && !copies;
     for (uint32_t i = 0; i < lane->nmoves; i++)
         lane->moves[i].lends = lane->moves[i].chooses = lane->moves[i].lends && may;
     lane->visits = lane->lends;

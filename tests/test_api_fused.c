@@ -322,6 +322,53 @@ Test(api_fused, what_is_lent_is_read_before_the_call_ends)
     ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_TOGETHER, .run = lend });
 }
 
+/* In place a rank writes where its peer reads, or just beside. */
+static void lend_in_place(struct ranks_me *me)
+{
+    static const enum tt_collective kinds[] = { TT_ALL_REDUCE, TT_REDUCE_SCATTER, TT_ALL_GATHER,
+        TT_ALL_TO_ALL };
+    tutti_stream none = tutti_no_stream();
+    tutti_config config = { .size = sizeof config, .options = "algo=all_reduce:one_shot" };
+    tutti_comm *comm = ranks_join(me, &config);
+    int32_t *data = NULL, half = LENT / 2, peer = 1 - me->rank;
+    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(LENT * sizeof *data, 0, (void **)&data), "mem_alloc"))
+        return;
+    for (int32_t round = 0; round < 4 * MEASURE; round++) {
+        enum tt_collective kind = kinds[round % 4];
+        int32_t *own = data + me->rank * half, wrong = 0;
+        ranks_at(me, "rank %d: %s in place, round %d", me->rank, tt_collectives[kind].name, round);
+        for (int32_t i = 0; i < LENT; i++)
+            data[i] = round + me->rank * 5 + i;
+        if (kind == TT_ALL_REDUCE)
+            ranks_ok(me, tutti_all_reduce(data, data, LENT, TUTTI_INT32, TUTTI_SUM, comm, none), "");
+        else if (kind == TT_REDUCE_SCATTER)
+            ranks_ok(
+                me, tutti_reduce_scatter(data, own, (size_t)half, TUTTI_INT32, TUTTI_SUM, comm, none), "");
+        else if (kind == TT_ALL_GATHER)
+            ranks_ok(me, tutti_all_gather(own, data, (size_t)half, TUTTI_INT32, comm, none), "");
+        else
+            ranks_ok(me, tutti_all_to_all(data, data, (size_t)half, TUTTI_INT32, comm, none), "");
+        for (int32_t i = 0; i < LENT; i++) {
+            bool mine = i / half == me->rank, sums = kind == TT_ALL_REDUCE || kind == TT_REDUCE_SCATTER;
+            int32_t theirs = kind == TT_ALL_TO_ALL ? me->rank * half + i % half : i;
+            int32_t expected =
+                sums ? 2 * (round + i) + 5 : round + (mine ? me->rank * 5 + i : peer * 5 + theirs);
+            wrong += (kind != TT_REDUCE_SCATTER || mine) && data[i] != expected;
+        }
+        memset(data, 0xee, LENT * sizeof *data);
+        if (!ranks_expect(me, wrong == 0, "%d of %d elements are wrong", wrong, LENT))
+            break;
+    }
+    ranks_expect(me, lanes_of(comm) > 2, "%d lanes", lanes_of(comm));
+    tutti_mem_free(data);
+    ranks_part(me, comm);
+}
+
+Test(api_fused, nobody_writes_what_is_read)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = lend_in_place });
+}
+
 Test(api_fused, the_executor_takes_over_what_is_lent)
 {
     ranks_run(&(struct ranks_plan){ .n = 2, .run = lend, .context = "stopped", .meddle = stop_now_and_then });
