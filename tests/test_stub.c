@@ -274,6 +274,35 @@ Test(stub, streams_that_are_none)
     cr_expect_eq(dev->stream_destroy(NULL), TT_DEV_INVALID);
 }
 
+/* What was made in a context is of that, and so are the default streams. */
+Test(stub, a_context_of_the_users_own)
+{
+    void *event, *first;
+    rig_start("devices=2");
+    cr_assert_eq(dev->event_create(false, &event), TT_DEV_OK);
+    first = rig_stream();
+    stub->own_context(true);
+    void *second = rig_stream();
+    cr_expect_eq(dev->event_record(event, second, false), TT_DEV_INVALID);
+    cr_expect_not_null(strstr(dev->why(), "contexts"), "%s", dev->why());
+    cr_expect_eq(dev->event_record(event, NULL, false), TT_DEV_INVALID);
+    cr_expect_eq(dev->event_record(event, TT_DEV_STREAM_PER_THREAD, false), TT_DEV_INVALID);
+    cr_expect_eq(dev->event_record(event, first, false), TT_DEV_OK);
+    cr_expect_eq(dev->event_wait(event, second, false), TT_DEV_OK, "a wait may cross");
+    cr_expect_eq(dev->wait_word(NULL, &rig_words[0], 1), TT_DEV_OK);
+    stub->own_context(false);
+    cr_expect_eq(dev->event_record(event, NULL, false), TT_DEV_OK);
+    rig_ends(NULL);
+    stub->own_context(true);
+    rig_hangs(NULL);
+    rig_open_word(&rig_words[0], 1);
+    rig_ends(NULL);
+    cr_expect(
+        dev->use(0) == TT_DEV_OK && dev->event_record(event, NULL, false) == TT_DEV_INVALID, "it stays");
+    cr_expect(dev->use(1) == TT_DEV_OK && dev->use(0) == TT_DEV_OK);
+    cr_expect_eq(dev->event_record(event, NULL, false), TT_DEV_OK, "it is left with the device");
+}
+
 /* --- Hazards. */
 
 /* A handle names another stream when it is given again; what the old one has to do is not over. */

@@ -50,6 +50,9 @@ struct tt_stub {
     /* What users' programs make, and the table does not: a stream that waits for the legacy default stream,
      * as that does for it. */
     enum tt_dev_error (*stream_create_blocking)(void **stream);
+    /* And what they can do: true: this thread goes into a context of the user's own on its device, beside the
+     * primary one; false: back, as `use` of another device does. */
+    void (*own_context)(bool own);
 
     /* Once, before the first launch. The module has kernels: a plugin's, where there is a C++ compiler. */
     void (*kernels)(const struct tt_stub_kernels *kernels);

@@ -18,7 +18,7 @@ static struct {
 } functions[STUB_FUNCTION_COUNT];
 
 static _Thread_local char last_why[256];
-static _Thread_local int current_device = -1;
+static _Thread_local int current_device = -1, current_context;
 static _Thread_local bool calls_host;
 static atomic_bool forked, begun;
 static pthread_once_t config_once = PTHREAD_ONCE_INIT, begin_once = PTHREAD_ONCE_INIT;
@@ -78,13 +78,14 @@ static void begin(void)
         snprintf(config_why, sizeof config_why, "there are no addresses for device memory");
     if (config_why[0] == '\0' && !tt_stub_context_open())
         snprintf(config_why, sizeof config_why, "the file of share= cannot be opened");
+    tt_stub_streams_open();
     for (int i = 0; i < tt_stub_runtime.config.devices; i++) {
         struct stub_device *device = &tt_stub_runtime.devices[i];
         device->number = i;
         pthread_mutex_init(&device->api, NULL);
         for (int q = 0; q < STUB_QUEUES; q++)
             tt_stub_queue_open(&device->queues[q], device);
-        tt_stub_streams_open(device);
+        tt_stub_legacy_open(device, 0);
     }
     tt_stub_queue_open(&tt_stub_runtime.backstage.queues[0], &tt_stub_runtime.backstage);
     pthread_atfork(NULL, NULL, mark_forked);
@@ -147,6 +148,11 @@ struct stub_device *tt_stub_current(void)
 int tt_stub_used(void)
 {
     return current_device;
+}
+
+int tt_stub_context(void)
+{
+    return current_context;
 }
 
 void tt_stub_calling_host(bool calling)
@@ -270,6 +276,15 @@ enum tt_dev_error tt_stub_use(int device)
         return error;
     if (device < -1 || device >= n)
         return tt_stub_fail(TT_DEV_ABSENT, STUB_use, "device is %d; there are %d", device, n);
+    if (device != current_device)
+        current_context = 0;
     current_device = device;
     return TT_DEV_OK;
+}
+
+/* The device has it from the first time on. */
+void tt_stub_own_context(bool own)
+{
+    current_context = own;
+    tt_stub_legacy_open(tt_stub_current(), current_context);
 }

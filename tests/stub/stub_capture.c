@@ -86,7 +86,7 @@ static enum tt_dev_error wait_inside(
         from->broken = true;
         return refuse(stream->capture, function, "the event was recorded in another capture");
     }
-    if (stream == stream->device->legacy)
+    if (tt_stub_stream_is_legacy(stream))
         return refuse(from, function, "the legacy stream cannot be captured");
     if (stream->capture == NULL) {
         stream->capture = from;
@@ -100,7 +100,7 @@ static enum tt_dev_error wait_inside(
 static struct stub_capture *captured_by_implication(const struct stub_stream *legacy)
 {
     for (const struct stub_stream *s = tt_stub_runtime.streams; s != NULL; s = s->next)
-        if (s->device == legacy->device && s->blocking && s->capture != NULL)
+        if (tt_stub_stream_blocks(s, legacy) && s->capture != NULL)
             return s->capture;
     return NULL;
 }
@@ -110,7 +110,7 @@ bool tt_stub_capture_takes(struct stub_stream *stream, const struct stub_task *t
 {
     bool mark = task->kind == STUB_MARK && !task->event.external;
     struct stub_event *record = mark ? task->event.record : NULL, *wait = mark ? task->event.wait : NULL;
-    struct stub_capture *implied = stream == stream->device->legacy ? captured_by_implication(stream) : NULL;
+    struct stub_capture *implied = tt_stub_stream_is_legacy(stream) ? captured_by_implication(stream) : NULL;
     *error = TT_DEV_OK;
     if (implied != NULL) {
         *error = refuse(implied, function, "the legacy stream waits for a stream that is being captured");
@@ -138,7 +138,7 @@ enum tt_dev_error tt_stub_capture_begin(void *handle)
     struct stub_stream *stream = tt_stub_stream_enter(handle, STUB_capture_begin, &error);
     if (stream == NULL)
         return error;
-    if (stream == stream->device->legacy)
+    if (tt_stub_stream_is_legacy(stream))
         return tt_stub_fail(TT_DEV_CAPTURE, STUB_capture_begin, "the legacy stream cannot be captured");
     pthread_mutex_lock(&tt_stub_runtime.lock);
     bool right = stream->capture == NULL;
@@ -228,7 +228,7 @@ enum tt_dev_error tt_stub_stream_capture(void *handle, struct tt_dev_capture *ou
         return error;
     pthread_mutex_lock(&tt_stub_runtime.lock);
     const struct stub_capture *capture = stream->capture;
-    if (stream == stream->device->legacy && captured_by_implication(stream) != NULL)
+    if (tt_stub_stream_is_legacy(stream) && captured_by_implication(stream) != NULL)
         error = tt_stub_fail(TT_DEV_CAPTURE, STUB_stream_capture, "a stream that it waits for is captured");
     else if (capture == NULL || capture->broken)
         *out = (struct tt_dev_capture){ .broken = capture != NULL };

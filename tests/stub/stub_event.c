@@ -42,6 +42,7 @@ enum tt_dev_error tt_stub_event_create(bool timed, void **handle)
     event->timed = timed;
     pthread_mutex_lock(&tt_stub_runtime.lock);
     event->device = tt_stub_current();
+    event->context = tt_stub_context();
     event->next = tt_stub_runtime.events;
     tt_stub_runtime.events = event;
     pthread_mutex_unlock(&tt_stub_runtime.lock);
@@ -75,6 +76,8 @@ enum tt_dev_error tt_stub_event_record(void *handle, void *stream_handle, bool e
     if (stream->device != event->device)
         return tt_stub_fail(TT_DEV_INVALID, STUB_event_record, "event is of device %d, stream of device %d",
             event->device->number, stream->device->number);
+    if (stream->context != event->context)
+        return tt_stub_fail(TT_DEV_INVALID, STUB_event_record, "event and stream are of different contexts");
     struct stub_task task = { .kind = STUB_MARK, .event = { .record = event, .external = external } };
     return tt_stub_stream_add(stream, &task, STUB_event_record);
 }

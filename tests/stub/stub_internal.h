@@ -11,7 +11,7 @@
 
 #include "stub.h"
 
-enum { STUB_DEVICES = 8, STUB_QUEUES = 32 };
+enum { STUB_DEVICES = 8, STUB_QUEUES = 32, STUB_CONTEXTS = 2 /* of a device: primary, the user's own */ };
 
 /* The functions of the table that are counted and can be made to fail. */
 #define STUB_FUNCTIONS(X)                                                                                    \
@@ -124,7 +124,8 @@ struct stub_stream {
     struct stub_device *device;
     struct stub_queue *queue;
     struct stub_work *last; /* that was enqueued */
-    bool blocking; /* waits for the legacy stream, as that does for it */
+    int context; /* of the device */
+    bool blocking; /* waits for the legacy stream of its context, as that does for it */
     struct stub_capture *capture;
     struct stub_front front; /* while it is captured: what its next node comes after */
     int branch;
@@ -136,6 +137,7 @@ struct stub_event {
     uint64_t capture_id; /* of its last record; 0: it was not captured */
     struct stub_front front; /* at that */
     struct stub_device *device;
+    int context;
     struct stub_work *work; /* of its last record; NULL: there was none */
     bool timed;
 };
@@ -145,7 +147,7 @@ struct stub_device {
     pthread_mutex_t api;
     struct stub_queue queues[STUB_QUEUES];
     int streams; /* made so far: the next one's queue */
-    struct stub_stream *legacy;
+    struct stub_stream *legacy[STUB_CONTEXTS]; /* that of the user's own is made with it */
     uint64_t used_bytes;
     bool broken;
     /* Kernels that were loaded, and the places of their blocks. */
@@ -219,6 +221,8 @@ const char *tt_stub_why(void);
 /* Of this thread; a thread that has used none is given number 0. */
 struct stub_device *tt_stub_current(void);
 int tt_stub_used(void); /* its number; -1: none yet */
+int tt_stub_context(void); /* of that device, in this thread */
+void tt_stub_own_context(bool own);
 bool tt_stub_configure(const char *text);
 uint64_t tt_stub_calls(const char *function);
 bool tt_stub_fail_call(const char *function, uint64_t k, enum tt_dev_error error);
@@ -280,7 +284,12 @@ void tt_stub_context_leave(struct stub_device *device);
 void tt_stub_context_pause(struct stub_device *device);
 
 /* --- stub_stream.c */
-void tt_stub_streams_open(struct stub_device *device);
+void tt_stub_streams_open(void); /* once */
+/* The legacy stream of a context of the device, unless it is there. */
+void tt_stub_legacy_open(struct stub_device *device, int context);
+bool tt_stub_stream_is_legacy(const struct stub_stream *stream);
+/* Does the legacy stream wait for this one, and this one for it? */
+bool tt_stub_stream_blocks(const struct stub_stream *stream, const struct stub_stream *legacy);
 /* Begins a call that names a stream. NULL and an error: no stream, or of a device that is broken. */
 struct stub_stream *tt_stub_stream_enter(void *handle, enum stub_function function, enum tt_dev_error *error);
 /* Enqueues, or captures; the device's `api` is taken meanwhile. */

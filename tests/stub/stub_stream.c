@@ -1,6 +1,6 @@
 /* stub_stream.c: streams, and what is enqueued on them.
  *
- * The legacy default stream (NULL) begins after all that was enqueued before on the streams of its device
+ * The legacy default stream (NULL) begins after all that was enqueued before on the streams of its context
  * that block, and they go on after it; streams made by the table do neither. Every enqueue takes the device's
  * `api`, and keeps it while the queue is full: then nobody enqueues anything on that device. The handle of a
  * stream that was destroyed is the next one's, also while its work goes on, as CUDA may give it. */
@@ -8,14 +8,15 @@
 
 #include "stub_internal.h"
 
-static _Thread_local struct stub_stream *own_stream[STUB_DEVICES]; /* TT_DEV_STREAM_PER_THREAD */
+/* TT_DEV_STREAM_PER_THREAD */
+static _Thread_local struct stub_stream *own_stream[STUB_DEVICES][STUB_CONTEXTS];
 static struct stub_stream *spare; /* the last that was destroyed; NULL: it is in use again */
 
-static struct stub_stream *stream_new(struct stub_device *device, bool blocking)
+static struct stub_stream *stream_new(struct stub_device *device, int context, bool blocking)
 {
     struct stub_stream *stream = spare != NULL ? spare : tt_stub_new(sizeof *stream);
     spare = NULL;
-    *stream = (struct stub_stream){ .device = device };
+    *stream = (struct stub_stream){ .device = device, .context = context };
     stream->queue = &device->queues[device->streams++ % tt_stub_runtime.config.queues];
     stream->blocking = blocking;
     stream->next = tt_stub_runtime.streams;
@@ -38,7 +39,7 @@ static void forget_own(void *array)
 {
     struct stub_stream **own = array;
     pthread_mutex_lock(&tt_stub_runtime.lock);
-    for (int i = 0; i < STUB_DEVICES; i++) {
+    for (int i = 0; i < STUB_DEVICES * STUB_CONTEXTS; i++) {
         struct stub_stream **at = &tt_stub_runtime.streams;
         while (*at != NULL && *at != own[i])
             at = &(*at)->next;
@@ -48,24 +49,39 @@ static void forget_own(void *array)
     pthread_mutex_unlock(&tt_stub_runtime.lock);
 }
 
-void tt_stub_streams_open(struct stub_device *device)
+void tt_stub_streams_open(void)
 {
-    if (device->number == 0 && pthread_key_create(&tt_stub_runtime.own_streams, forget_own) != 0)
+    if (pthread_key_create(&tt_stub_runtime.own_streams, forget_own) != 0)
         abort();
+}
+
+void tt_stub_legacy_open(struct stub_device *device, int context)
+{
     pthread_mutex_lock(&tt_stub_runtime.lock);
-    device->legacy = stream_new(device, false);
+    if (device->legacy[context] == NULL)
+        device->legacy[context] = stream_new(device, context, false);
     pthread_mutex_unlock(&tt_stub_runtime.lock);
+}
+
+bool tt_stub_stream_is_legacy(const struct stub_stream *stream)
+{
+    return stream == stream->device->legacy[stream->context];
+}
+
+bool tt_stub_stream_blocks(const struct stub_stream *stream, const struct stub_stream *legacy)
+{
+    return stream->blocking && stream->device == legacy->device && stream->context == legacy->context;
 }
 
 static struct stub_stream *find(void *handle)
 {
     struct stub_device *device = tt_stub_current();
     if (handle == NULL)
-        return device->legacy;
+        return device->legacy[tt_stub_context()];
     if (handle == TT_DEV_STREAM_PER_THREAD) {
-        struct stub_stream **own = &own_stream[device->number];
+        struct stub_stream **own = &own_stream[device->number][tt_stub_context()];
         if (*own == NULL) {
-            *own = stream_new(device, true);
+            *own = stream_new(device, tt_stub_context(), true);
             pthread_setspecific(tt_stub_runtime.own_streams, own_stream);
         }
         return *own;
@@ -100,7 +116,7 @@ static enum tt_dev_error create(void **stream, bool blocking)
     if (error != TT_DEV_OK)
         return error;
     pthread_mutex_lock(&tt_stub_runtime.lock);
-    *stream = stream_new(tt_stub_current(), blocking);
+    *stream = stream_new(tt_stub_current(), tt_stub_context(), blocking);
     pthread_mutex_unlock(&tt_stub_runtime.lock);
     return TT_DEV_OK;
 }
@@ -126,7 +142,7 @@ enum tt_dev_error tt_stub_stream_destroy(void *handle)
     while (*at != NULL && *at != handle)
         at = &(*at)->next;
     struct stub_stream *stream = *at;
-    bool right = stream != NULL && stream != stream->device->legacy && stream->capture == NULL;
+    bool right = stream != NULL && !tt_stub_stream_is_legacy(stream) && stream->capture == NULL;
     if (right)
         stream_forget(at);
     pthread_mutex_unlock(&tt_stub_runtime.lock);
@@ -144,9 +160,9 @@ static bool is_done(const struct stub_work *work)
 static bool stream_done(const struct stub_stream *stream)
 {
     bool done = is_done(stream->last);
-    if (stream == stream->device->legacy)
+    if (tt_stub_stream_is_legacy(stream))
         for (const struct stub_stream *s = tt_stub_runtime.streams; s != NULL; s = s->next)
-            done = done && (s->device != stream->device || !s->blocking || is_done(s->last));
+            done = done && (!tt_stub_stream_blocks(s, stream) || is_done(s->last));
     return done;
 }
 
@@ -206,12 +222,11 @@ void tt_stub_stream_room(const struct stub_stream *stream)
 
 void tt_stub_stream_order(const struct stub_stream *stream, struct stub_work *work)
 {
-    const struct stub_device *device = stream->device;
     tt_stub_work_after(work, stream->last);
     if (stream->blocking)
-        tt_stub_work_after(work, device->legacy->last);
+        tt_stub_work_after(work, stream->device->legacy[stream->context]->last);
     for (const struct stub_stream *s = tt_stub_runtime.streams; s != NULL; s = s->next)
-        if (stream == device->legacy && s->device == device && s->blocking)
+        if (tt_stub_stream_is_legacy(stream) && tt_stub_stream_blocks(s, stream))
             tt_stub_work_after(work, s->last);
 }
 

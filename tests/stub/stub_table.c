@@ -66,6 +66,7 @@ static const struct tt_stub controls = {
     .calls = tt_stub_calls,
     .fail = tt_stub_fail_call,
     .stream_create_blocking = tt_stub_stream_create_blocking,
+    .own_context = tt_stub_own_context,
     .kernels = tt_stub_set_kernels,
     .pause = tt_stub_pause,
     .look = tt_stub_look,
