@@ -84,7 +84,9 @@ static tutti_status make_pad(struct tt_device *d, int n, uint64_t slot_bytes)
 
 static tutti_status make_events(struct tt_device *d)
 {
-    if (d->dev->event_create(false, &d->chain) == TT_DEV_OK &&
+    int number;
+    if (d->dev->stream_device(NULL, &number, &d->context) == TT_DEV_OK &&
+        d->dev->event_create(false, &d->chain) == TT_DEV_OK &&
         d->dev->event_create(false, &d->branch) == TT_DEV_OK &&
         d->dev->event_create(false, &d->inside) == TT_DEV_OK)
         return TUTTI_OK;
@@ -340,7 +342,8 @@ static tutti_status check_here(struct tt_call *call, const struct tt_device *d)
 {
     const char *name = tt_collectives[call->collective].name;
     int number;
-    enum tt_dev_error error = d->dev->stream_device(call->stream.handle, &number);
+    void *context;
+    enum tt_dev_error error = d->dev->stream_device(call->stream.handle, &number, &context);
     if (error == TT_DEV_BROKEN)
         return tt_device_broken(d);
     if (error != TT_DEV_OK)
@@ -348,6 +351,13 @@ static tutti_status check_here(struct tt_call *call, const struct tt_device *d)
     if (number != d->number)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
             "%s: stream is of device %d; legal: of this communicator's, %d", name, number, d->number);
+    if (context != d->context)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "%s: stream is of another context of device %d than this communicator; legal: of the context "
+            "that "
+            "was current when the communicator was made: the one of cudaSetDevice, where the program makes "
+            "none of its own",
+            name, number);
     tutti_status status = TUTTI_OK;
     enum tt_dev_kind kind;
     for (int side = 0; side < SIDES && status == TUTTI_OK; side++) { /* the host's is used where it lies */

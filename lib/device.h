@@ -42,6 +42,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
     struct tt_comm *comm;
     const struct tt_dev *dev;
     int number;
+    void *context; /* of the device: events are of one, as streams are */
     tutti_stream worker;
     uint8_t *pad, *pad_seen; /* pinned: where it is, and where devices see it */
     uint64_t pad_bytes; /* of which the first are the gates' words, those of captured calls, then the cells */

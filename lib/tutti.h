@@ -205,7 +205,8 @@ static inline tutti_stream tutti_no_stream(void)
     tutti_stream stream = { 0, TUTTI_STREAM_NONE, -1 };
     return stream;
 }
-/* NULL is CUDA's default stream of the communicator's device. */
+/* NULL is CUDA's default stream of the communicator's device. A stream is of the context that was current
+ * when the communicator was made; programs that make none of their own (cuCtxCreate) have but one. */
 static inline tutti_stream tutti_cuda_stream(void *cuda_stream)
 {
     tutti_stream stream = { cuda_stream, TUTTI_STREAM_CUDA, -1 };

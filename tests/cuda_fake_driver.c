@@ -63,10 +63,14 @@ static CUresult pointer_attributes(unsigned n, CUpointer_attribute *which, void 
     return fake_note("cuPointerGetAttributes", "%#llx", ptr);
 }
 
-static CUresult stream_context(CUstream stream, CUcontext *context)
+static CUresult stream_context(CUstream stream, CUcontext *context, CUgreenCtx *green)
 {
-    *context = (CUcontext)(uintptr_t)22;
-    return fake_note("cuStreamGetCtx", "%lu", number(stream));
+    bool named = number(stream) > 2, there = named || fake.context_device >= 0;
+    int code = fake_note("cuStreamGetCtx", "%lu", number(stream));
+    *green = NULL;
+    if (there)
+        *context = (CUcontext)(uintptr_t)(named ? 22 : 21);
+    return there || code != CUDA_SUCCESS ? code : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 static CUresult exchange_mode(CUstreamCaptureMode *mode)
@@ -192,7 +196,7 @@ static const struct {
     FORM(cuCtxGetDevice, 13000, 0, context_device),
     FORM(cuDeviceGetAttribute, 2000, 0, attribute),
     FORM(cuPointerGetAttributes, 7000, 0, pointer_attributes),
-    FORM(cuStreamGetCtx, 9020, 12050, stream_context),
+    FORM(cuStreamGetCtx, 12050, 0, stream_context),
     FORM(cuThreadExchangeStreamCaptureMode, 10010, 0, exchange_mode),
     FORM(cuStreamWriteValue32, 11070, 0, write_word),
     FORM(cuStreamWaitValue32, 11070, 0, wait_word),

@@ -246,6 +246,75 @@ Test(api_device_more, a_stream_in_the_place_of_another)
     ranks_run(&(struct ranks_plan){ .n = 2, .run = replace_streams });
 }
 
+/* --- A stream of another context than the communicator's is refused, and nothing is lost by that. */
+
+static void is_refused(struct ranks_me *me, const struct desk *d, tutti_comm *comm, void *stream)
+{
+    ranks_refused(me,
+        tutti_all_reduce(
+            d->memory, d->memory + COUNT, COUNT, TUTTI_UINT32, TUTTI_SUM, comm, tutti_cuda_stream(stream)),
+        TUTTI_INVALID_ARGUMENT, "all_reduce", "stream|context|device 0|cudaSetDevice");
+    ranks_ok(me, tutti_comm_state(comm), "state");
+}
+
+static void is_served(struct ranks_me *me, struct desk *d, tutti_comm *comm, void *stream, int round)
+{
+    give(me, d, 0, round, stream);
+    ranks_ok(me,
+        tutti_all_reduce(
+            d->memory, d->memory + COUNT, COUNT, TUTTI_UINT32, TUTTI_SUM, comm, tutti_cuda_stream(stream)),
+        "all_reduce");
+    take(me, d, 1, stream);
+    fine(me, d, d->dev->stream_sync(stream), "sync");
+    is_sum(me, d, 1, 0, round);
+    ranks_ok(me, tutti_comm_state(comm), "state");
+}
+
+static void cross_contexts(struct ranks_me *me)
+{
+    tutti_config config = { .size = sizeof config, .options = "device=0", .timeout_ms = 20000 };
+    struct desk d;
+    void *own;
+    if (!sit_down(me, &d))
+        return;
+    const struct tt_stub *stub = plugin_stub();
+    stub->own_context(true);
+    fine(me, &d, d.dev->stream_create(&own), "stream_create");
+    tutti_comm *made_there = ranks_join(me, &config);
+    for (int round = 0; round < 3; round++) {
+        stub->own_context(true);
+        if (me->rank == 0) { /* the others call meanwhile */
+            is_refused(me, &d, d.comm, own);
+            is_refused(me, &d, d.comm, NULL);
+            is_refused(me, &d, d.comm, TT_DEV_STREAM_PER_THREAD);
+            tutti_group_start();
+            tutti_barrier(d.comm, tutti_cuda_stream(d.streams[0]));
+            is_refused(me, &d, d.comm, own);
+            ranks_refused(me, tutti_group_end(), TUTTI_INVALID_ARGUMENT, "group_end", "context");
+        }
+        is_served(me, &d, d.comm, d.streams[0], round);
+        is_served(me, &d, made_there, own, round);
+        is_served(me, &d, made_there, NULL, round);
+        stub->own_context(false);
+        if (me->rank == 0) {
+            is_refused(me, &d, made_there, d.streams[0]);
+            is_refused(me, &d, made_there, NULL);
+        }
+        is_served(me, &d, made_there, own, round);
+        is_served(me, &d, d.comm, NULL, round);
+    }
+    ranks_part(me, made_there);
+    fine(me, &d, d.dev->stream_destroy(own), "stream_destroy");
+    get_up(me, &d);
+}
+
+Test(api_device_more, a_stream_of_another_context)
+{
+    plugin_must_be_stub();
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = cross_contexts });
+    ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_THREADS, .run = cross_contexts });
+}
+
 /* Three messages to each rank, itself as well, and three from each; the receives in another order. */
 static void exchange(struct ranks_me *me)
 {

@@ -57,16 +57,17 @@ Test(cuda_table, one_version)
 Test(cuda_table, questions_make_no_context)
 {
     int n = 0, device = 7;
+    void *context = some;
     struct tt_dev_facts facts;
     struct tt_dev_pointer what;
     called(dev->count(&n), "cudaGetDeviceCount()");
     called(dev->facts(1, &facts), "cudaGetDeviceProperties(1)");
     called(dev->current(&device), "cuCtxGetCurrent()");
     cr_expect(n == 2 && device == -1);
-    called(dev->stream_device(stream, &device), "cuStreamGetCtx(5) cuCtxGetDevice(22)");
-    cr_expect_eq(device, 1);
-    called(dev->stream_device(NULL, &device), "cuCtxGetCurrent()");
-    cr_expect_eq(device, -1);
+    called(dev->stream_device(stream, &device, &context), "cuStreamGetCtx(5) cuCtxGetDevice(22)");
+    cr_expect(device == 1 && context == (void *)22);
+    called(dev->stream_device(NULL, &device, &context), "cuStreamGetCtx(0)");
+    cr_expect(device == -1 && context == NULL);
     cr_expect_eq(dev->classify(some, &what), TT_DEV_INVALID, "without a context the driver knows nothing");
     cr_expect_str_eq(fake_calls(), "cuCtxGetCurrent()");
 }
@@ -90,15 +91,24 @@ Test(cuda_table, facts)
 Test(cuda_table, current_and_default_streams)
 {
     int device = 7;
+    void *context = some;
     fake.context_device = 1;
     called(dev->current(&device), "cuCtxGetCurrent() cuCtxGetDevice(21)");
     cr_expect_eq(device, 1);
     void *const defaults[] = { NULL, cudaStreamLegacy, TT_DEV_STREAM_PER_THREAD };
     for (int i = 0; i < 3; i++) {
-        called(dev->stream_device(defaults[i], &device), "cuCtxGetCurrent() cuCtxGetDevice(21)");
-        cr_expect_eq(device, 1);
+        char calls[64];
+        snprintf(calls, sizeof calls, "cuStreamGetCtx(%d) cuCtxGetDevice(21)", (int)(intptr_t)defaults[i]);
+        called(dev->stream_device(defaults[i], &device, &context), calls);
+        cr_expect(device == 1 && context == (void *)21);
+        context = some;
     }
     fake.context_device = -1;
+    fail("cuStreamGetCtx", CUDA_ERROR_NOT_INITIALIZED);
+    cr_expect(dev->stream_device(NULL, &device, &context) == TT_DEV_OK && device == -1 && context == NULL);
+    cr_expect_eq(dev->stream_device(stream, &device, &context), TT_DEV_BROKEN, "a stream there is not");
+    fail("cuStreamGetCtx", CUDA_ERROR_INVALID_HANDLE);
+    cr_expect_eq(dev->stream_device(NULL, &device, &context), TT_DEV_INVALID, "one that a context lacks");
     fail("cuCtxGetCurrent", CUDA_ERROR_NOT_INITIALIZED);
     cr_expect(dev->current(&device) == TT_DEV_OK && device == -1, "a thread that has used none yet");
 }
@@ -374,7 +384,8 @@ Test(cuda_table, outputs_are_left_alone_by_what_fails)
     cr_expect(dev->count(&n) == TT_DEV_ABSENT && n == NUMBER, "count");
     fail("cuCtxGetDevice", CUDA_ERROR_INVALID_CONTEXT);
     cr_expect(dev->current(&n) != TT_DEV_OK && n == NUMBER, "current");
-    cr_expect(dev->stream_device(stream, &n) != TT_DEV_OK && n == NUMBER, "stream_device");
+    cr_expect(dev->stream_device(stream, &n, &out) != TT_DEV_OK && n == NUMBER && out == untouched,
+        "stream_device");
 }
 
 /* --- Captures and graphs. */

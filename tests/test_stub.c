@@ -35,15 +35,16 @@ Test(stub, devices_and_their_facts)
 Test(stub, thread_that_uses_no_device)
 {
     int device = 7;
+    void *context = &device;
     struct tt_dev_pointer what;
     rig_start("devices=2");
     cr_assert(dev->use(-1) == TT_DEV_OK);
     cr_expect_eq(dev->classify(&what, &what), TT_DEV_INVALID);
-    cr_expect(dev->stream_device(NULL, &device) == TT_DEV_OK && device == -1);
+    cr_expect(dev->stream_device(NULL, &device, &context) == TT_DEV_OK && device == -1 && context == NULL);
     cr_expect(dev->current(&device) == TT_DEV_OK && device == -1, "asking uses none");
     cr_assert(dev->use(1) == TT_DEV_OK);
     cr_expect_eq(dev->classify(&what, &what), TT_DEV_OK);
-    cr_expect(dev->stream_device(NULL, &device) == TT_DEV_OK && device == 1);
+    cr_expect(dev->stream_device(NULL, &device, &context) == TT_DEV_OK && device == 1 && context != NULL);
 }
 
 Test(stub, no_device)
@@ -262,10 +263,11 @@ Test(stub, functions_of_the_host)
 Test(stub, streams_that_are_none)
 {
     int device = -1;
-    void *event;
+    void *event, *context;
     rig_start("");
     void *stream = rig_stream();
-    cr_expect(dev->use(1) == TT_DEV_OK && dev->stream_device(stream, &device) == TT_DEV_OK && device == 0);
+    cr_expect(dev->use(1) == TT_DEV_OK);
+    cr_expect(dev->stream_device(stream, &device, &context) == TT_DEV_OK && device == 0);
     cr_expect_eq(dev->write_word(stream, rig_words, 1), TT_DEV_INVALID, "the stream is of another device");
     cr_assert_eq(dev->event_create(false, &event), TT_DEV_OK);
     cr_expect_eq(dev->event_record(event, stream, false), TT_DEV_INVALID, "as for this event");
@@ -277,12 +279,16 @@ Test(stub, streams_that_are_none)
 /* What was made in a context is of that, and so are the default streams. */
 Test(stub, a_context_of_the_users_own)
 {
-    void *event, *first;
+    int device;
+    void *event, *first, *contexts[3];
     rig_start("devices=2");
     cr_assert_eq(dev->event_create(false, &event), TT_DEV_OK);
     first = rig_stream();
     stub->own_context(true);
-    void *second = rig_stream();
+    void *second = rig_stream(), *const streams[] = { first, second, NULL };
+    for (int i = 0; i < 3; i++)
+        cr_expect(dev->stream_device(streams[i], &device, &contexts[i]) == TT_DEV_OK && device == 0);
+    cr_expect(contexts[0] != contexts[1] && contexts[1] == contexts[2]);
     cr_expect_eq(dev->event_record(event, second, false), TT_DEV_INVALID);
     cr_expect_not_null(strstr(dev->why(), "contexts"), "%s", dev->why());
     cr_expect_eq(dev->event_record(event, NULL, false), TT_DEV_INVALID);

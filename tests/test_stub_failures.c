@@ -96,7 +96,7 @@ Test(stub_failures, every_function_fails_when_told)
     FAILS(stream_destroy, p);
     FAILS(stream_query, NULL);
     FAILS(stream_sync, NULL);
-    FAILS(stream_device, NULL, &n);
+    FAILS(stream_device, NULL, &n, &p);
     FAILS(stream_capture, NULL, &capture);
     FAILS(event_create, false, &p);
     FAILS(event_destroy, p);

@@ -252,18 +252,30 @@ static enum tt_dev_error stream_sync(void *stream)
     return relaxed(mode, "cudaStreamSynchronize", cudaStreamSynchronize(stream));
 }
 
-/* The default streams belong to whatever device the thread uses, if it uses one. cuStreamGetDevice would
- * spoil a capture of the stream; its context may be asked for at any time. */
-static enum tt_dev_error stream_device(void *stream, int *device)
+/* The default streams belong to whatever context the thread uses, if it uses one. cuStreamGetDevice would
+ * spoil a capture of the stream; its context may be asked for at any time. That of a green context's stream
+ * is the primary one, with which it shares all but its multiprocessors. */
+static enum tt_dev_error stream_device(void *stream, int *device, void **context)
 {
     const struct tt_cuda_driver *driver;
-    CUcontext context = NULL;
-    if (stream == NULL || stream == cudaStreamLegacy || stream == cudaStreamPerThread)
-        return current(device);
+    CUcontext found = NULL;
+    CUgreenCtx green = NULL;
+    bool named = stream != NULL && stream != cudaStreamLegacy && stream != cudaStreamPerThread;
+    int number = -1;
     enum tt_dev_error error = tt_cuda_driver(&driver);
-    if (error == TT_DEV_OK)
-        error = tt_cuda_check("cuStreamGetCtx", driver->stream_context(stream, &context));
-    return error == TT_DEV_OK ? device_of(driver, context, device) : error;
+    if (error != TT_DEV_OK)
+        return error;
+    int code = driver->stream_context(stream, &found, &green);
+    bool none = code == CUDA_ERROR_NOT_INITIALIZED || code == CUDA_ERROR_INVALID_CONTEXT;
+    if (named || !none)
+        error = tt_cuda_check("cuStreamGetCtx", code);
+    if (error == TT_DEV_OK && code == CUDA_SUCCESS)
+        error = device_of(driver, found, &number);
+    if (error != TT_DEV_OK)
+        return error;
+    *device = number;
+    *context = found;
+    return TT_DEV_OK;
 }
 
 static enum tt_dev_error stream_capture(void *stream, struct tt_dev_capture *capture)

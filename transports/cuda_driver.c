@@ -131,7 +131,7 @@ static const struct {
     ROW(cuCtxGetDevice, 13000, context_device),
     ROW(cuDeviceGetAttribute, 2000, attribute),
     ROW(cuPointerGetAttributes, 7000, pointer_attributes),
-    ROW(cuStreamGetCtx, 9020, stream_context),
+    ROW(cuStreamGetCtx, 12050, stream_context),
     ROW(cuThreadExchangeStreamCaptureMode, 10010, exchange_mode),
     ROW(cuStreamWriteValue32, 11070, write_word),
     ROW(cuStreamWaitValue32, 11070, wait_word),

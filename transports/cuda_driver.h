@@ -16,7 +16,7 @@ struct tt_cuda_driver {
     PFN_cuCtxGetDevice_v13000 context_device;
     PFN_cuDeviceGetAttribute_v2000 attribute;
     PFN_cuPointerGetAttributes_v7000 pointer_attributes;
-    PFN_cuStreamGetCtx_v9020 stream_context;
+    PFN_cuStreamGetCtx_v12050 stream_context;
     PFN_cuThreadExchangeStreamCaptureMode_v10010 exchange_mode;
     PFN_cuStreamWriteValue32_v11070 write_word;
     PFN_cuStreamWaitValue32_v11070 wait_word;

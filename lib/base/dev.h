@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 /* Counts changes of this file: a plugin of another build is refused. */
-enum { TT_DEV_VERSION = 1 };
+enum { TT_DEV_VERSION = 2 };
 
 /* Every function that returns one of these sets the text of `why` when it is not OK or NOT_READY, and outputs
  * only when it is OK. */
@@ -119,12 +119,13 @@ struct tt_dev {
     enum tt_dev_error (*fill)(void *dst, int byte, size_t bytes, void *stream);
 
     /* Streams; those made here do not wait for the legacy one. `stream_sync` is for tests, benchmarks and
-     * what may wait as allocation does. `stream_device` of a default stream is as `current`. */
+     * what may wait as allocation does. `stream_device`: whose the stream is, and of which of that device's
+     * contexts, a name to compare (a default stream's: those of the thread; -1 and NULL, if it has none). */
     enum tt_dev_error (*stream_create)(void **stream);
     enum tt_dev_error (*stream_destroy)(void *stream);
     enum tt_dev_error (*stream_query)(void *stream);
     enum tt_dev_error (*stream_sync)(void *stream);
-    enum tt_dev_error (*stream_device)(void *stream, int *device);
+    enum tt_dev_error (*stream_device)(void *stream, int *device, void **context);
     enum tt_dev_error (*stream_capture)(void *stream, struct tt_dev_capture *capture);
 
     /* Events. A wait for an event that was never recorded is none. `external`: in a capture, the record or

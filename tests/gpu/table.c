@@ -210,12 +210,15 @@ static void streams(struct gpu_me *me)
 {
     uint32_t *seen, *words;
     int device = 7;
+    void *context, *first = NULL;
     gpu_fine(me, me->dev->use(me->device), "use");
     words = gpu_words(me, &seen);
     void *all[] = { gpu_stream(me), TT_DEV_STREAM_PER_THREAD, NULL };
     for (int i = 0; i < 3; i++) {
-        gpu_fine(me, me->dev->stream_device(all[i], &device), "stream_device");
+        gpu_fine(me, me->dev->stream_device(all[i], &device, &context), "stream_device");
         gpu_expect(me, device == me->device, "stream %d is of device %d", i, device);
+        first = i == 0 ? context : first;
+        gpu_expect(me, context != NULL && context == first, "stream %d is of context %p", i, context);
         gpu_sync(me, all[i]);
         gpu_fine(me, me->dev->wait_word(all[i], seen + i, 1), "wait_word");
         pending(me, all[i], "a wait for a word");

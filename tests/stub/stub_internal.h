@@ -344,7 +344,7 @@ enum tt_dev_error tt_stub_stream_create(void **stream);
 enum tt_dev_error tt_stub_stream_destroy(void *stream);
 enum tt_dev_error tt_stub_stream_query(void *stream);
 enum tt_dev_error tt_stub_stream_sync(void *stream);
-enum tt_dev_error tt_stub_stream_device(void *stream, int *device);
+enum tt_dev_error tt_stub_stream_device(void *stream, int *device, void **context);
 enum tt_dev_error tt_stub_stream_capture(void *stream, struct tt_dev_capture *capture);
 enum tt_dev_error tt_stub_event_create(bool timed, void **event);
 enum tt_dev_error tt_stub_event_destroy(void *event);

@@ -197,19 +197,23 @@ enum tt_dev_error tt_stub_stream_sync(void *handle)
     return broken ? tt_stub_fail(TT_DEV_BROKEN, STUB_stream_sync, "the device broke meanwhile") : TT_DEV_OK;
 }
 
-enum tt_dev_error tt_stub_stream_device(void *handle, int *device)
+enum tt_dev_error tt_stub_stream_device(void *handle, int *device, void **context)
 {
     enum tt_dev_error error;
     if (tt_stub_used() < 0 && (handle == NULL || handle == TT_DEV_STREAM_PER_THREAD)) {
         error = tt_stub_enter(STUB_stream_device);
-        if (error == TT_DEV_OK)
+        if (error == TT_DEV_OK) {
             *device = -1;
+            *context = NULL;
+        }
         return error;
     }
     const struct stub_stream *stream = tt_stub_stream_enter(handle, STUB_stream_device, &error);
-    if (stream != NULL)
-        *device = stream->device->number;
-    return stream != NULL ? TT_DEV_OK : error;
+    if (stream == NULL)
+        return error;
+    *device = stream->device->number;
+    *context = stream->device->legacy[stream->context];
+    return TT_DEV_OK;
 }
 
 /* --- Enqueueing. */
