@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "graph_rig.h"
+#include "plugin.h"
 
 TestSuite(api_device_memory, .timeout = 120);
 
@@ -226,8 +227,27 @@ static void call_without(struct ranks_me *me)
     ranks_part(me, comm);
 }
 
+/* Can the processor read a device's memory by itself, as where the two share one page table (GH200)? */
+static void read_by_itself(struct ranks_me *me)
+{
+    bool *reads = *(bool *const *)me->context;
+    int ends[2];
+    void *memory = NULL;
+    if (!ranks_ok(me, tutti_mem_alloc(AREA, 1, &memory), "mem_alloc") ||
+        !ranks_expect(me, pipe(ends) == 0, "there is no pipe"))
+        return;
+    *reads = write(ends[1], memory, 1) == 1;
+    ranks_ok(me, tutti_mem_free(memory), "mem_free");
+}
+
 Test(api_device_memory, a_communicator_without_a_device)
 {
+    bool *reads =
+        mmap(NULL, sizeof *reads, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0); /* of a rank */
+    cr_assert(reads != MAP_FAILED);
+    graph_run({ "queues=8", 1, RANKS_PROCESSES, read_by_itself, &reads, 0 });
+    if (*reads && !plugin_is_stub())
+        cr_skip_test("the processor reads this device's memory itself: there is nothing to refuse");
     graph_run({ "queues=8", 2, RANKS_PROCESSES, call_without, NULL, 0 });
 }
 
