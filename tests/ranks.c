@@ -490,3 +490,17 @@ void ranks_run(const struct ranks_plan *plan)
     cr_assert(!w.wrong, "n %d, %s, seed %llu:\n%s", plan->n, kind_names[plan->kind],
         (unsigned long long)plan->seed, w.text);
 }
+
+void ranks_stop_in_turn(struct ranks_world *world, const struct ranks_plan *plan)
+{
+    enum { STOPS = 12 };
+    for (int i = 0; i < STOPS; i++) {
+        ranks_sleep_us(10000 + (uint32_t)i * 1371);
+        pid_t pid = atomic_load(&world->slots[i % plan->n].pid);
+        if (pid <= 0 || kill(pid, SIGSTOP) != 0)
+            break;
+        ranks_sleep_us(130000); /* more than a tick of lib/base/wait.h */
+        kill(pid, SIGCONT);
+    }
+    atomic_store((_Atomic uint8_t *)world->shared, 1);
+}

@@ -65,6 +65,9 @@ struct ranks_plan {
 
 /* Run the ranks to their end; fails the test (Criterion) unless every rank ended well. */
 void ranks_run(const struct ranks_plan *plan);
+/* To meddle: one process after the other is stopped now and then, long enough for its peers to notice; when
+ * that is over, the first byte of `shared` is 1. */
+void ranks_stop_in_turn(struct ranks_world *world, const struct ranks_plan *plan);
 
 /* Of a rank: say what comes next; note a failure (the test goes on); the same unless `right`. */
 void ranks_at(struct ranks_me *me, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,7 +1,6 @@
 /* test_api_fused.c: the short way of small calls that were made before (lib/straight.c): the same bits as the
  * long way, with peers on either, through long waits, and with errors told as before. */
 #include <criterion/criterion.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -243,7 +242,7 @@ Test(api_fused, the_executor_takes_over_a_long_wait)
 
 /* --- Loans: two ranks read each other's source in place */
 
-enum { LENT = 2048, STOPS = 12, MEASURE = 1000 };
+enum { LENT = 2048, MEASURE = 1000 };
 
 struct lent {
     int32_t send[LENT], recv[LENT];
@@ -298,20 +297,6 @@ static void lend(struct ranks_me *me)
     ranks_expect(me, long_way || lanes_of(comm) == 2, "%d lanes", lanes_of(comm));
     ranks_part(me, comm);
     tutti_mem_free(l);
-}
-
-static void stop_now_and_then(struct ranks_world *world, const struct ranks_plan *plan)
-{
-    (void)plan;
-    for (int i = 0; i < STOPS; i++) {
-        ranks_sleep_us(10000 + i * 1371);
-        pid_t pid = atomic_load(&world->slots[1].pid);
-        if (pid <= 0 || kill(pid, SIGSTOP) != 0)
-            break;
-        ranks_sleep_us(130000); /* more than a tick of lib/base/wait.h */
-        kill(pid, SIGCONT);
-    }
-    atomic_store((_Atomic uint8_t *)world->shared, 1);
 }
 
 Test(api_fused, what_is_lent_is_read_before_the_call_ends)
@@ -371,7 +356,8 @@ Test(api_fused, nobody_writes_what_is_read)
 
 Test(api_fused, the_executor_takes_over_what_is_lent)
 {
-    ranks_run(&(struct ranks_plan){ .n = 2, .run = lend, .context = "stopped", .meddle = stop_now_and_then });
+    ranks_run(
+        &(struct ranks_plan){ .n = 2, .run = lend, .context = "stopped", .meddle = ranks_stop_in_turn });
 }
 
 /* Sends of eight and more messages wait for their reader, who is late. */

@@ -11,7 +11,7 @@
 #include "lane.h"
 #include "ranks.h"
 
-enum { ROUNDS = 3, MOST_BYTES = 200 << 10, SOON_MS = 8000, STOPS = 12 };
+enum { ROUNDS = 3, MOST_BYTES = 200 << 10, SOON_MS = 8000 };
 
 /* Around what is lent, granted and stored in blocks; the last is two slices of some ranks. */
 static const size_t sizes[] = { 600, 1024, 2048, 2056, 4096, 9000, 8192, 33000, 65536, 100000, MOST_BYTES };
@@ -289,26 +289,13 @@ static void reduce_on(struct ranks_me *me)
         ranks_part(me, comm);
 }
 
-static void stop_now_and_then(struct ranks_world *world, const struct ranks_plan *plan)
-{
-    for (int i = 0; i < STOPS; i++) {
-        ranks_sleep_us(10000 + (uint32_t)i * 1371);
-        pid_t pid = atomic_load(&world->slots[i % plan->n].pid);
-        if (pid <= 0 || kill(pid, SIGSTOP) != 0)
-            break;
-        ranks_sleep_us(130000); /* more than a tick of lib/base/wait.h */
-        kill(pid, SIGCONT);
-    }
-    atomic_store((_Atomic uint8_t *)world->shared, 1);
-}
-
 Test(api_push, the_executor_takes_over)
 {
     static const struct trouble troubles[] = { { true, false }, { true, true }, { false, false } };
     for (int i = 0; i < 3; i++)
         for (int n = 2; n <= 3; n++)
             ranks_run(&(struct ranks_plan){
-                .n = n, .run = reduce_on, .context = &troubles[i], .meddle = stop_now_and_then });
+                .n = n, .run = reduce_on, .context = &troubles[i], .meddle = ranks_stop_in_turn });
 }
 
 /* Which of them sees the end first is chance; what the call returned is the caller's, and stays so. */
