@@ -113,10 +113,15 @@ static tutti_status make(struct tt_comm *comm, struct tt_device *d)
     return status == TUTTI_OK ? tt_watch_begin(d) : status;
 }
 
+static bool enter(const struct tt_device *d, int *before)
+{
+    return d->dev->current(before) == TT_DEV_OK &&
+           (*before == d->number || d->dev->use(d->number) == TT_DEV_OK);
+}
+
 tutti_status tt_device_enter(const struct tt_device *device, int *before)
 {
-    if (device->dev->current(before) == TT_DEV_OK &&
-        (*before == device->number || device->dev->use(device->number) == TT_DEV_OK))
+    if (enter(device, before))
         return TUTTI_OK;
     return tt_fail(TUTTI_DEVICE_ERROR, "device %d: %s", device->number, device->dev->why());
 }
@@ -175,8 +180,13 @@ bool tt_device_settle(const struct tt_comm *comm)
     const struct tt_device *d = comm->device;
     int64_t until = tt_deadline_ns(DRAIN_MS);
     struct tt_wait w;
+    int before;
     bool over = false;
-    if (!d->chained || d->dev->event_query(d->chain) != TT_DEV_OK)
+    if (!d->chained || !enter(d, &before))
+        return false;
+    bool passed = d->dev->event_query(d->chain) == TT_DEV_OK;
+    tt_device_leave(d, before);
+    if (!passed)
         return false;
     tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
     while (!over && tt_now_ns() < until) {
@@ -188,6 +198,30 @@ bool tt_device_settle(const struct tt_comm *comm)
     return over;
 }
 
+/* What its device has of it. In a thread that uses no device CUDA would choose one for that. */
+static void give_up(struct tt_device *d)
+{
+    int before;
+    bool entered = enter(d, &before);
+    bool kept = tt_replays_close(d);
+    bool drained = !kept && is_drained(d);
+    if (!drained && !kept)
+        tt_log(TT_LOG_WARN, "%s: its stream is still busy on device %d; %llu pinned bytes stay",
+            d->comm->name, d->number, (unsigned long long)d->pad_bytes);
+    if (d->chain != NULL && !kept)
+        d->dev->event_destroy(d->chain);
+    if (d->branch != NULL)
+        d->dev->event_destroy(d->branch);
+    if (d->inside != NULL)
+        d->dev->event_destroy(d->inside);
+    if (d->pad_seen != NULL && drained)
+        d->dev->unpin(d->pad);
+    if (entered)
+        tt_device_leave(d, before);
+    if (d->pad != NULL && drained)
+        tt_arena_free(d->pad);
+}
+
 void tt_device_close(struct tt_comm *comm)
 {
     struct tt_device *d = comm->device;
@@ -197,21 +231,7 @@ void tt_device_close(struct tt_comm *comm)
         tt_watch_end(d);
     tt_company_leave(comm);
     comm->device = NULL;
-    bool kept = tt_replays_close(d);
-    bool drained = !kept && is_drained(d);
-    if (!drained && !kept)
-        tt_log(TT_LOG_WARN, "%s: its stream is still busy on device %d; %llu pinned bytes stay", comm->name,
-            d->number, (unsigned long long)d->pad_bytes);
-    if (d->chain != NULL && !kept)
-        d->dev->event_destroy(d->chain);
-    if (d->branch != NULL)
-        d->dev->event_destroy(d->branch);
-    if (d->inside != NULL)
-        d->dev->event_destroy(d->inside);
-    if (d->pad_seen != NULL && drained)
-        d->dev->unpin(d->pad);
-    if (d->pad != NULL && drained)
-        tt_arena_free(d->pad);
+    give_up(d);
     if (d->plans.plans != NULL)
         tt_plan_cache_destroy(&d->plans);
     tt_tables_free(&d->tables);

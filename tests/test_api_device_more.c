@@ -315,6 +315,41 @@ Test(api_device_more, a_stream_of_another_context)
     ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_THREADS, .run = cross_contexts });
 }
 
+/* --- Destroyed where another device is used, or none: that stays so. */
+
+static void destroy_elsewhere(struct ranks_me *me)
+{
+    static const int devices[] = { -1, 0, 1 };
+    tutti_config config = { .size = sizeof config, .options = "device=1", .timeout_ms = 20000 };
+    const struct tt_dev *dev;
+    if (!ranks_ok(me, tt_dev_find(plugin_path(), &dev), "tt_dev_find"))
+        return;
+    for (int i = 0; i < 30; i++) {
+        int now = 7, expected = devices[i % 3];
+        void *stream = NULL;
+        ranks_expect(me, dev->use(1) == TT_DEV_OK, "use of 1: %s", dev->why());
+        ranks_expect(me, dev->stream_create(&stream) == TT_DEV_OK, "stream_create: %s", dev->why());
+        tutti_comm *comm = ranks_join(me, &config);
+        ranks_ok(me, tutti_barrier(comm, tutti_cuda_stream(stream)), "barrier");
+        if (me->n > 1) /* alone its end is nobody's loss, and the call may be under way */
+            ranks_expect(me, dev->stream_sync(stream) == TT_DEV_OK, "sync: %s", dev->why());
+        ranks_expect(me, dev->use(expected) == TT_DEV_OK, "use of %d: %s", expected, dev->why());
+        ranks_part(me, comm);
+        ranks_expect(me, dev->current(&now) == TT_DEV_OK, "current: %s", dev->why());
+        ranks_expect(
+            me, now == expected, "after destroy device %d is current, before it was %d", now, expected);
+        ranks_expect(me, dev->stream_destroy(stream) == TT_DEV_OK, "stream_destroy: %s", dev->why());
+    }
+}
+
+Test(api_device_more, destroyed_where_no_device_is_used)
+{
+    plugin_must_be_stub();
+    setenv("STUB_GPU", "devices=2", 1);
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = destroy_elsewhere });
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = destroy_elsewhere });
+}
+
 /* Three messages to each rank, itself as well, and three from each; the receives in another order. */
 static void exchange(struct ranks_me *me)
 {

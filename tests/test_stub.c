@@ -42,6 +42,8 @@ Test(stub, thread_that_uses_no_device)
     cr_expect_eq(dev->classify(&what, &what), TT_DEV_INVALID);
     cr_expect(dev->stream_device(NULL, &device, &context) == TT_DEV_OK && device == -1 && context == NULL);
     cr_expect(dev->current(&device) == TT_DEV_OK && device == -1, "asking uses none");
+    cr_expect_eq(dev->event_destroy(&what), TT_DEV_INVALID);
+    cr_expect(dev->current(&device) == TT_DEV_OK && device == 0, "the runtime has chosen");
     cr_assert(dev->use(1) == TT_DEV_OK);
     cr_expect_eq(dev->classify(&what, &what), TT_DEV_OK);
     cr_expect(dev->stream_device(NULL, &device, &context) == TT_DEV_OK && device == 1 && context != NULL);

@@ -200,6 +200,20 @@ static bool breaks_captures(enum stub_function function)
     return breaks;
 }
 
+/* A thread that has used no device is given number 0 by whatever the runtime is asked; only questions that go
+ * to the driver leave it as it is. */
+static bool is_of_the_runtime(enum stub_function function)
+{
+    static const bool asks_the_driver[STUB_FUNCTION_COUNT] = { [STUB_count] = true,
+        [STUB_facts] = true,
+        [STUB_current] = true,
+        [STUB_use] = true,
+        [STUB_classify] = true,
+        [STUB_stream_device] = true,
+        [STUB_segment_free] = true };
+    return !asks_the_driver[function];
+}
+
 enum tt_dev_error tt_stub_enter(enum stub_function function)
 {
     if (atomic_load(&forked))
@@ -227,6 +241,8 @@ enum tt_dev_error tt_stub_enter(enum stub_function function)
     if (breaks_captures(function))
         return tt_stub_fail(
             TT_DEV_CAPTURE, function, "a stream is being captured; that capture is broken now");
+    if (is_of_the_runtime(function))
+        tt_stub_current();
     return TT_DEV_OK;
 }
 
