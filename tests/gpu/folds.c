@@ -1,0 +1,211 @@
+/* folds.c: do the kernels of a plugin give the bits that the processor's give?
+ *
+ * A check for each type: every operation and shape, with any number of operands, lengths around a vector and
+ * long ones, pointers that are alike and not, in place and not; and scales. tests/test_cuda_kernels.c asks
+ * the same of the same source, compiled for a processor; this asks what the compiler of the device has made
+ * of it, and what the device makes of roundings and of NaNs. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "gpu.h"
+#include "kernels/cuda_kernels.h"
+#include "tests/kernel_reference.h"
+
+enum {
+    PAD = 64,
+    LONG = 70003,
+    REGION = (LONG + 4 * PAD) / PAD * PAD,
+    DST = TT_FOLD_OPERANDS,
+    REGIONS,
+    GUARD = 0xc3
+};
+
+struct bench {
+    struct gpu_me *me;
+    const struct type *t;
+    uint32_t sms;
+    void *stream;
+    uint8_t *device, *host,
+        *back; /* REGIONS of the same content, the host's pinned; one that is copied back */
+    uint8_t *want;
+};
+
+struct place { /* of an array: its region, and where it begins there */
+    int region;
+    size_t at;
+};
+
+static uint8_t *on(uint8_t *base, struct place p)
+{
+    return base + (size_t)p.region * REGION + p.at;
+}
+
+static void upload(const struct bench *b, int region, size_t bytes)
+{
+    struct place p = { region, 0 };
+    gpu_fine(b->me, b->me->dev->copy(on(b->device, p), on(b->host, p), bytes, b->stream), "copy");
+}
+
+static void fill(const struct bench *b)
+{
+    for (int region = 0; region < DST; region++) {
+        for (size_t at = 0; at + b->t->bytes <= REGION; at += b->t->bytes) {
+            uint64_t bits = random_value(b->t);
+            memcpy(on(b->host, (struct place){ region, at }), &bits, b->t->bytes);
+        }
+        upload(b, region, REGION);
+    }
+    memset(on(b->host, (struct place){ DST, 0 }), GUARD, REGION);
+    upload(b, DST, REGION);
+}
+
+/* In elements, below a vector's; `alike`: all the same. */
+static size_t offset(const struct bench *b, bool alike)
+{
+    return PAD + (alike ? 1 : random_bits() % (16 / b->t->bytes)) * b->t->bytes;
+}
+
+/* Launches, and compares all of the region of dst, where `want` is; then that is on the device as it was. */
+static void compare(const struct bench *b, enum tt_kernel kernel, tutti_op op, const void *params,
+    size_t params_bytes, struct place dst, size_t bytes, const char *what)
+{
+    const struct place begin = { dst.region, 0 };
+    const size_t span = dst.at + bytes + PAD;
+    const bool is_long = bytes > LONG / 2;
+    struct tt_dev_launch launch = { .kernel = tt_kernel_number(kernel, b->t->type, op),
+        .grid = is_long ? tt_kernel_grid(bytes, b->sms) : 2,
+        .block = is_long ? TT_KERNEL_BLOCK : 32,
+        .params = params,
+        .params_bytes = params_bytes };
+    gpu_fine(b->me, b->me->dev->launch(&launch, b->stream), "launch");
+    gpu_fine(b->me, b->me->dev->copy(b->back, on(b->device, begin), span, b->stream), "copy");
+    upload(b, dst.region, span);
+    gpu_sync(b->me, b->stream);
+    for (size_t i = 0; i < span && memcmp(b->back, b->want, span) != 0; i++)
+        gpu_expect(b->me, b->back[i] == b->want[i], "%s, %zu bytes: byte %zd is 0x%02x and not 0x%02x", what,
+            bytes, (ssize_t)(i - dst.at), b->back[i], b->want[i]);
+}
+
+static uint8_t *expect_in(const struct bench *b, struct place dst)
+{
+    memcpy(b->want, on(b->host, (struct place){ dst.region, 0 }), REGION);
+    return b->want + dst.at;
+}
+
+static void fold(const struct bench *b, const struct op *op, enum tt_shape shape, int k, uint32_t divisor,
+    size_t bytes, bool alike, bool in_place)
+{
+    char what[80];
+    const void *sources[TT_FOLD_OPERANDS];
+    struct tt_fold_params p = { .count = bytes / b->t->bytes, .k = (uint32_t)k, .divisor = divisor };
+    struct place dst = { DST, offset(b, alike) };
+    int which = in_place ? (int)(random_bits() % (uint64_t)k) : -1;
+    for (int j = 0; j < k; j++) {
+        struct place from = { j, offset(b, alike) };
+        p.sources[j] = on(b->device, from);
+        sources[j] = on(b->host, from);
+        dst = j == which ? from : dst;
+    }
+    p.dst = on(b->device, dst);
+    tt_fold_find_isa(b->t->type, op->op, shape, TT_ISA_GENERIC)(
+        expect_in(b, dst), sources, k, p.count, divisor);
+    snprintf(what, sizeof what, "%s of %d %s, divisor %u%s%s", op->name, k,
+        shape == TT_TREE ? "as a tree" : "in a chain", divisor, alike ? ", alike" : "",
+        in_place ? ", in place" : "");
+    compare(b, shape == TT_TREE ? TT_KERNEL_TREE : TT_KERNEL_CHAIN, op->op, &p, sizeof p, dst,
+        p.count * b->t->bytes, what);
+}
+
+/* The factor by value, and where the device reads it. */
+static void scale(const struct bench *b, size_t bytes, bool alike, bool by_value)
+{
+    struct place factor = { 1, PAD }, from = { 0, offset(b, alike) }, dst = { DST, offset(b, alike) };
+    struct tt_scale_params p = { .dst = on(b->device, dst),
+        .src = on(b->device, from),
+        .count = bytes / b->t->bytes,
+        .factor = by_value ? NULL : on(b->device, factor),
+        .value = by_value ? get(b->t, on(b->host, factor)) : 0 };
+    tt_scale(expect_in(b, dst), on(b->host, from), p.count, b->t->type, on(b->host, factor));
+    compare(b, TT_KERNEL_SCALE, TUTTI_SUM, &p, sizeof p, dst, p.count * b->t->bytes,
+        by_value ? "a scale" : "a scale by a factor of the device");
+}
+
+static const size_t lengths[] = { 0, 8, 16, 40, 63, 599, LONG };
+enum { LENGTHS = sizeof lengths / sizeof lengths[0] };
+
+static void fold_all(const struct bench *b, const struct op *op, enum tt_shape shape)
+{
+    for (int k = 1; k <= TT_FOLD_OPERANDS; k++)
+        for (int l = 0; l < LENGTHS; l++) {
+            bool few = lengths[l] < LONG || k == 2 || k == TT_FOLD_OPERANDS;
+            for (int alike = 0; alike < 2 && few; alike++)
+                fold(b, op, shape, k, op->op == TUTTI_AVG ? (uint32_t)(k + alike) : 0, lengths[l], alike,
+                    random_bits() >> 40 & 1);
+        }
+}
+
+static void check(struct gpu_me *me, const struct type *t)
+{
+    struct bench b = { .me = me, .t = t, .want = malloc(REGION) };
+    struct tt_dev_facts facts;
+    struct tt_dev_launch none = { .kernel = tt_kernel_number(TT_KERNEL_COPY, 0, 0), .grid = 1, .block = 32 };
+    struct tt_copy_params nothing = { 0 };
+    none.params = &nothing;
+    none.params_bytes = sizeof nothing;
+    gpu_fine(me, me->dev->use(me->device), "use");
+    gpu_fine(me, me->dev->facts(me->device, &facts), "facts");
+    b.sms = (uint32_t)facts.sms;
+    b.stream = gpu_stream(me);
+    if (me->dev->launch(&none, b.stream) == TT_DEV_UNSUPPORTED)
+        gpu_skip(me, "%s", me->dev->why());
+    b.device = gpu_alloc(me, TT_DEV_DEVICE, REGIONS * REGION);
+    b.host = gpu_alloc(me, TT_DEV_PINNED, REGIONS * REGION);
+    b.back = gpu_alloc(me, TT_DEV_PINNED, REGION);
+    fill(&b);
+    for (int o = 0; o < OPS; o++)
+        for (int shape = TT_CHAIN; shape <= TT_TREE; shape++)
+            if (tt_fold_find(t->type, ops[o].op, (enum tt_shape)shape) != NULL)
+                fold_all(&b, &ops[o], (enum tt_shape)shape);
+    for (int l = 0; l < LENGTHS; l++)
+        for (int how = 0; how < 4; how++)
+            scale(&b, lengths[l], how & 1, how & 2);
+}
+
+#define CHECK_OF(name, index)                                                                                \
+    static void check_##name(struct gpu_me *me)                                                              \
+    {                                                                                                        \
+        check(me, &types[index]);                                                                            \
+    }
+CHECK_OF(int8, 0)
+CHECK_OF(uint8, 1)
+CHECK_OF(int32, 2)
+CHECK_OF(int64, 3)
+CHECK_OF(uint32, 4)
+CHECK_OF(uint64, 5)
+CHECK_OF(float16, 6)
+CHECK_OF(bfloat16, 7)
+CHECK_OF(float32, 8)
+CHECK_OF(float64, 9)
+CHECK_OF(float8_e4m3, 10)
+CHECK_OF(float8_e5m2, 11)
+
+int main(int argc, char **argv)
+{
+    static const struct gpu_check checks[] = {
+        { "int8", 1, check_int8 },
+        { "uint8", 1, check_uint8 },
+        { "int32", 1, check_int32 },
+        { "int64", 1, check_int64 },
+        { "uint32", 1, check_uint32 },
+        { "uint64", 1, check_uint64 },
+        { "float16", 1, check_float16 },
+        { "bfloat16", 1, check_bfloat16 },
+        { "float32", 1, check_float32 },
+        { "float64", 1, check_float64 },
+        { "float8_e4m3", 1, check_float8_e4m3 },
+        { "float8_e5m2", 1, check_float8_e5m2 },
+    };
+    return gpu_main("folds", checks, sizeof checks / sizeof checks[0], argc, argv);
+}
