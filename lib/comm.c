@@ -9,10 +9,10 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "caches.h"
 #include "device.h"
 #include "lane.h"
 #include "recorder.h"
-#include "selection.h"
 #include "trace.h"
 #include "transports/arena.h"
 
@@ -36,7 +36,7 @@ uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n)
  * lose by as little here, from twice as much. */
 static uint64_t stream_bytes_for(const struct tt_settings *settings)
 {
-    return settings->stream_bytes != 0 ? settings->stream_bytes : tt_cache_known();
+    return settings->stream_bytes != 0 ? settings->stream_bytes : tt_cache_own_bytes();
 }
 
 /* Messages so long that all slots, which are taken in turn, would be more than the caches hold along with the

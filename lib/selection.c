@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/wait.h"
-#include "cache_domain.h"
+#include "caches.h"
 
 enum { PATH_BYTES = 1024, FILE_BYTES = 2048, SIGNATURE_BYTES = 256 };
 
@@ -134,24 +133,9 @@ tutti_status tt_costs_save(const struct tt_costs *costs, char *path, size_t byte
     return tt_fail(TUTTI_SYSTEM_ERROR, "costs: %s cannot be written: %s", path, strerror(error));
 }
 
-/* The C library knows at once, on some machines; hwloc takes milliseconds, so it is asked once. */
-uint64_t tt_cache_known(void)
-{
-    enum { USUAL_BYTES = 1 << 20 };
-    static _Atomic uint64_t known;
-    uint64_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
-    if (bytes == 0) {
-        long quick = sysconf(_SC_LEVEL2_CACHE_SIZE);
-        bytes = quick > 0 ? (uint64_t)quick : tt_cache_bytes();
-        bytes = bytes > 0 ? bytes : USUAL_BYTES;
-        atomic_store_explicit(&known, bytes, memory_order_relaxed);
-    }
-    return bytes;
-}
-
 tutti_status tt_selection_read(struct tt_settings *settings)
 {
-    settings->cache_bytes = tt_cache_known();
+    settings->cache_bytes = tt_cache_own_bytes();
     settings->costs = tt_costs_default();
     tt_costs_load(&settings->costs);
     settings->costs.cores = (uint64_t)tt_cores_machine();

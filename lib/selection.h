@@ -7,8 +7,6 @@
  * file that the settings name, which is an error if it is not well. Called by rank 0, before its settings go
  * out. */
 tutti_status tt_selection_read(struct tt_settings *settings);
-/* Bytes of a core's level 2 cache. */
-uint64_t tt_cache_known(void);
 /* The rules alone. */
 tutti_status tt_rules_read(struct tt_settings *settings);
 

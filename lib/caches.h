@@ -1,0 +1,9 @@
+/* caches.h: how long the caches of this machine are. */
+#ifndef TT_CACHES_H
+#define TT_CACHES_H
+#include <stdint.h>
+
+/* Bytes of a core's level 2 cache. */
+uint64_t tt_cache_own_bytes(void);
+
+#endif
