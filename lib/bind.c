@@ -92,16 +92,23 @@ static void set_shelf(const struct tt_call *call, struct tt_op *op)
     op->shelf = (struct tt_space){ (uintptr_t)call->comm->tmp, NULL, op->spaces[TT_TMP].stride };
 }
 
-/* What a peer gets leaves this core's cache in any case. The own result may still be there when the caller
- * reads it, so it takes more until that goes past the caches, too. A reduction in place stores only what has
- * just been read. */
-static uint8_t streams_of(const struct tt_comm *comm, const struct tt_op *op, bool reduced)
+/* The own result may still be in this core's cache when the caller reads it, so it takes more until that goes
+ * past the caches, too. A reduction in place stores only what has just been read. Where blocks change places,
+ * each goes into lines that the peer has read and is about to write: they are not worth a place in this
+ * core's cache as soon as its own do not fit. */
+static uint8_t streams_of(const struct tt_call *call, const struct tt_op *op)
 {
-    enum { OWN_TOO = 16 };
-    uint64_t bytes = op->layout.count * op->layout.element_bytes;
-    if (bytes < comm->stream_bytes || (op->schedule->key.in_place && reduced))
+    const struct tt_comm *comm = call->comm;
+    bool in_place = op->schedule->key.in_place;
+    uint64_t bytes = op->layout.count * op->layout.element_bytes, from = comm->stream_bytes;
+    if (in_place && reduces(call))
         return 0;
-    return bytes / OWN_TOO < comm->stream_bytes ? TT_STREAM_REMOTE : TT_STREAM_REMOTE | TT_STREAM_OWN;
+    if (in_place && tt_collectives[call->collective].result == TT_RESULT_EXCHANGED)
+        from = from < comm->settings.cache_bytes ? from : comm->settings.cache_bytes;
+    if (bytes < from)
+        return 0;
+    return bytes / (uint64_t)comm->n < comm->stream_bytes ? TT_STREAM_REMOTE
+                                                          : TT_STREAM_REMOTE | TT_STREAM_OWN;
 }
 
 /* What in here is not the same in each call of this kind, bind_again must know. */
@@ -138,7 +145,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
         reduces(call) && chain ? tt_spread_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
     op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
     op->scratch = comm->scratch;
-    op->streams = streams_of(comm, op, reduces(call));
+    op->streams = streams_of(call, op);
     op->trace = comm->trace;
     op->gate = call->staging != NULL ? &call->staging->gate : NULL;
     return TUTTI_OK;

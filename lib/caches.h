@@ -5,5 +5,7 @@
 
 /* Bytes of a core's level 2 cache. */
 uint64_t tt_cache_own_bytes(void);
+/* Bytes of a level 3 cache, which several cores share. */
+uint64_t tt_cache_shared_bytes(void);
 
 #endif

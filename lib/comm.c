@@ -32,11 +32,13 @@ uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-/* Measured: from here on stores past the caches win on far cores, by a quarter; on neighbouring ones, which
- * lose by as little here, from twice as much. */
-static uint64_t stream_bytes_for(const struct tt_settings *settings)
+/* What goes to a peer is stored past the caches when the buffers of all ranks, twice `bytes` each, are more
+ * than one cache of level 3 holds. Measured with two ranks, 32 MiB of it and shared memory: below, that takes
+ * 1.2 to 2 times as long where the ranks are neighbours, and gains nothing where each has such a cache to
+ * itself. With eight ranks the same bound is where it begins to pay. */
+static uint64_t stream_bytes_for(const struct tt_settings *settings, int n)
 {
-    return settings->stream_bytes != 0 ? settings->stream_bytes : tt_cache_own_bytes();
+    return settings->stream_bytes != 0 ? settings->stream_bytes : tt_cache_shared_bytes() / (2 * (uint64_t)n);
 }
 
 /* Messages so long that all slots, which are taken in turn, would be more than the caches hold along with the
@@ -184,7 +186,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
         status = tt_recorder_open(n, rank, c->name, &c->recorder);
     if (status == TUTTI_OK)
         status = tt_trace_open(n, rank, c->name, &c->trace);
-    c->stream_bytes = stream_bytes_for(settings);
+    c->stream_bytes = stream_bytes_for(settings, n);
     struct tt_endpoint_params params = { .n = n,
         .me = rank,
         .slot_bytes = tt_comm_slot_bytes(settings, n),

@@ -322,7 +322,7 @@ Test(config, print_round_trip)
         "first_number=18446744073709551615;slice=18446744073709551615" };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tt_settings before, after;
-        char table[2048], options[512];
+        char table[4096], options[512];
         cr_assert_eq(tt_settings_read(&before, cases[i]), TUTTI_OK);
         cr_assert_lt(tt_settings_print(&before, table, sizeof table), sizeof table);
         options_of(table, options, sizeof options);
@@ -335,7 +335,7 @@ Test(config, print_round_trip)
 Test(config, print_as_snprintf)
 {
     struct tt_settings s;
-    char whole[2048], part[64], unsliced[2048];
+    char whole[4096], part[64], unsliced[4096];
     setenv("TUTTI_MAP", "off", 1);
     cr_assert_eq(tt_settings_read(&s, "slice=64K"), TUTTI_OK);
     size_t length = tt_settings_print(&s, whole, sizeof whole);

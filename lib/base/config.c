@@ -49,8 +49,8 @@ const struct tt_setting tt_setting_table[] = {
     { "fused", TT_LOCAL, TT_KIND_BOOL, FIELD(fused), "on",
         "small calls that were made before skip the executor; the bits are the same" },
     { "stream_bytes", TT_LOCAL, TT_KIND_BYTES, FIELD(stream_bytes), "0",
-        "operations from here on store past the caches what goes to a peer, from 16 times as much on all; 0: "
-        "the size of the level 2 cache" },
+        "operations from here on store past the caches what goes to a peer, those n times as long all; 0: "
+        "the size of a level 3 cache, divided by 2 n" },
     { "device", TT_LOCAL, TT_KIND_DEVICE, FIELD(device), "auto",
         "CUDA device of the communicator: auto (the thread's current one, where the process uses CUDA), "
         "none, "
