@@ -133,7 +133,9 @@ TT_INLINE const void *await(struct trip *t, const struct tt_hop *hop, const stru
         enum tt_peek found = peek(hop->link, n, signature, m->bytes, &payload);
         if (found != TT_PEEK_NOTHING)
             return payload;
-        if (polls >= t->comm->wait_policy.keen_polls && !linger(t))
+        if (polls < t->comm->wait_policy.keen_polls)
+            tt_look_again();
+        else if (!linger(t))
             return NULL;
     }
 }

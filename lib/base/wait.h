@@ -52,6 +52,15 @@ static inline void tt_pause(void)
 #endif
 }
 
+/* Between two looks at a line that another core is about to write, where a pause would be too long. Looks
+ * that run ahead see the line go and are undone, together with what follows them. */
+static inline void tt_look_again(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_lfence();
+#endif
+}
+
 struct tt_wait_policy {
     uint32_t keen_polls; /* before the first pause, of who polls by itself: most answers come sooner */
     uint32_t spins; /* polls before yielding */
