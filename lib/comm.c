@@ -148,7 +148,7 @@ static tutti_status allocate(struct tt_comm *comm)
         comm->next_post[peer] = comm->settings.first_number;
     comm->points[0] = calloc(n, sizeof *comm->points[0]);
     comm->points[1] = calloc(n, sizeof *comm->points[1]);
-    comm->lanes = calloc(TT_LANES, sizeof *comm->lanes);
+    comm->lanes = comm->lane_last = calloc(TT_LANES, sizeof *comm->lanes);
     comm->choices = calloc(1, sizeof *comm->choices);
     comm->scratch = malloc((size_t)TT_FOLD_MAX * TT_SCRATCH_BYTES);
     tutti_status status = tt_tables_create(&comm->tables, comm->n);

@@ -76,6 +76,7 @@ struct tt_comm {
     struct tt_tables tables;
     struct tt_plan_cache plans;
     struct tt_lane *lanes; /* lane.h */
+    struct tt_lane *lane_last; /* of the last call, never NULL */
     struct tt_choices *choices;
     struct tt_operator_table operators;
     struct tt_point **points[2]; /* [0] sends, [1] receives; n each, made on first use */
