@@ -374,9 +374,8 @@ static tutti_status check_here(struct tt_call *call, const struct tt_device *d)
     if (context != d->context)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
             "%s: stream is of another context of device %d than this communicator; legal: of the context "
-            "that "
-            "was current when the communicator was made: the one of cudaSetDevice, where the program makes "
-            "none of its own",
+            "that was current when the communicator was made, the one of cudaSetDevice where the program "
+            "makes none of its own",
             name, number);
     tutti_status status = TUTTI_OK;
     enum tt_dev_kind kind;
