@@ -89,12 +89,6 @@ static tutti_status call(const struct tt_quick *q)
     return submit(q->comm, &whole);
 }
 
-/* The stack has it in words. Read as one, it would not be there before all earlier stores are done. */
-static tutti_stream by_words(tutti_stream stream)
-{
-    return (tutti_stream){ stream.handle, stream.kind, stream.device };
-}
-
 tutti_status tutti_barrier(tutti_comm *comm, tutti_stream stream)
 {
     return call(&(struct tt_quick){ .collective = TT_BARRIER,
@@ -103,7 +97,7 @@ tutti_status tutti_barrier(tutti_comm *comm, tutti_stream stream)
         .type = TUTTI_INT32,
         .op = TUTTI_MAX,
         .comm = comm,
-        .stream = by_words(stream) });
+        .stream = stream });
 }
 
 tutti_status tutti_all_reduce(const void *send, void *recv, size_t count, tutti_type type, tutti_op op,
@@ -116,7 +110,7 @@ tutti_status tutti_all_reduce(const void *send, void *recv, size_t count, tutti_
         .type = type,
         .op = op,
         .comm = comm,
-        .stream = by_words(stream) });
+        .stream = stream });
 }
 
 tutti_status tutti_reduce(const void *send, void *recv, size_t count, tutti_type type, tutti_op op, int root,
@@ -130,7 +124,7 @@ tutti_status tutti_reduce(const void *send, void *recv, size_t count, tutti_type
         .op = op,
         .root = root,
         .comm = comm,
-        .stream = by_words(stream) });
+        .stream = stream });
 }
 
 tutti_status tutti_broadcast(const void *send, void *recv, size_t count, tutti_type type, int root,
@@ -143,7 +137,7 @@ tutti_status tutti_broadcast(const void *send, void *recv, size_t count, tutti_t
         .type = type,
         .root = root,
         .comm = comm,
-        .stream = by_words(stream) });
+        .stream = stream });
 }
 
 tutti_status tutti_reduce_scatter(const void *send, void *recv, size_t recv_count, tutti_type type,
@@ -156,7 +150,7 @@ tutti_status tutti_reduce_scatter(const void *send, void *recv, size_t recv_coun
         .type = type,
         .op = op,
         .comm = comm,
-        .stream = by_words(stream) });
+        .stream = stream });
 }
 
 tutti_status tutti_all_gather(
@@ -168,7 +162,7 @@ tutti_status tutti_all_gather(
         .count = send_count,
         .type = type,
         .comm = comm,
-        .stream = by_words(stream) });
+        .stream = stream });
 }
 
 tutti_status tutti_all_to_all(
@@ -180,7 +174,7 @@ tutti_status tutti_all_to_all(
         .count = count,
         .type = type,
         .comm = comm,
-        .stream = by_words(stream) });
+        .stream = stream });
 }
 
 tutti_status tutti_gather(const void *send, void *recv, size_t send_count, tutti_type type, int root,
@@ -193,7 +187,7 @@ tutti_status tutti_gather(const void *send, void *recv, size_t send_count, tutti
         .type = type,
         .root = root,
         .comm = comm,
-        .stream = by_words(stream) });
+        .stream = stream });
 }
 
 tutti_status tutti_scatter(const void *send, void *recv, size_t recv_count, tutti_type type, int root,
@@ -206,7 +200,7 @@ tutti_status tutti_scatter(const void *send, void *recv, size_t recv_count, tutt
         .type = type,
         .root = root,
         .comm = comm,
-        .stream = by_words(stream) });
+        .stream = stream });
 }
 
 tutti_status tutti_send(
@@ -218,7 +212,7 @@ tutti_status tutti_send(
         .type = type,
         .root = peer,
         .comm = comm,
-        .stream = by_words(stream) });
+        .stream = stream });
 }
 
 tutti_status tutti_recv(
@@ -230,7 +224,7 @@ tutti_status tutti_recv(
         .type = type,
         .root = peer,
         .comm = comm,
-        .stream = by_words(stream) });
+        .stream = stream });
 }
 
 tutti_status tutti_all_gather_v(const void *send, size_t send_count, void *recv,
@@ -245,7 +239,7 @@ tutti_status tutti_all_gather_v(const void *send, size_t send_count, void *recv,
         .type = type,
         .blocks = blocks,
         .comm = comm,
-        .stream = by_words(stream) });
+        .stream = stream });
 }
 
 tutti_status tutti_reduce_scatter_v(const void *send, const size_t *recv_counts_shared, void *recv,
@@ -260,7 +254,7 @@ tutti_status tutti_reduce_scatter_v(const void *send, const size_t *recv_counts_
         .op = op,
         .blocks = blocks,
         .comm = comm,
-        .stream = by_words(stream) });
+        .stream = stream });
 }
 
 tutti_status tutti_all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_places,
@@ -277,7 +271,7 @@ tutti_status tutti_all_to_all_v(const void *send, const size_t *send_counts, con
         .type = type,
         .blocks = blocks,
         .comm = comm,
-        .stream = by_words(stream) });
+        .stream = stream });
 }
 
 tutti_status tutti_gather_v(const void *send, size_t send_count, void *recv, const size_t *recv_counts,
@@ -292,7 +286,7 @@ tutti_status tutti_gather_v(const void *send, size_t send_count, void *recv, con
         .root = root,
         .blocks = blocks,
         .comm = comm,
-        .stream = by_words(stream) });
+        .stream = stream });
 }
 
 tutti_status tutti_scatter_v(const void *send, const size_t *send_counts, const size_t *send_places,
@@ -307,7 +301,7 @@ tutti_status tutti_scatter_v(const void *send, const size_t *send_counts, const 
         .root = root,
         .blocks = blocks,
         .comm = comm,
-        .stream = by_words(stream) });
+        .stream = stream });
 }
 
 tutti_status tutti_reduce_local(
