@@ -66,6 +66,16 @@ static bool linger(struct trip *t)
     return false;
 }
 
+/* What a peer is about to write has not come; `looks` is how often this rank has looked before. False if it
+ * is time to look around. */
+static bool look_later(struct trip *t, uint32_t looks)
+{
+    if (looks >= t->comm->wait_policy.keen_polls)
+        return linger(t);
+    tt_look_again();
+    return true;
+}
+
 /* There is no room. Who looks for it all the time takes the acknowledgements out of the cache of the peer,
  * which writes them. */
 static bool hold_back(struct trip *t)
@@ -115,7 +125,7 @@ static bool await_readers(struct trip *t)
         for (uint32_t polls = 0;
              !t->comm->transport->sent(t->comm->endpoint, m->hops->peer, t->lane->class, number(m->hops));
              polls++)
-            if (polls >= t->comm->wait_policy.keen_polls && !linger(t))
+            if (!look_later(t, polls))
                 return false;
     }
     return true;
@@ -133,9 +143,7 @@ TT_INLINE const void *await(struct trip *t, const struct tt_hop *hop, const stru
         enum tt_peek found = peek(hop->link, n, signature, m->bytes, &payload);
         if (found != TT_PEEK_NOTHING)
             return payload;
-        if (polls < t->comm->wait_policy.keen_polls)
-            tt_look_again();
-        else if (!linger(t))
+        if (!look_later(t, polls))
             return NULL;
     }
 }
