@@ -15,17 +15,11 @@
 /* Where nobody knows. */
 enum { OWN_USUAL = 1 << 20, SHARED_USUAL = 32 << 20 };
 
-uint64_t tt_cache_own_bytes(void)
+static uint64_t look_at_own(void)
 {
-    static _Atomic uint64_t known;
-    uint64_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
-    if (bytes == 0) {
-        long quick = sysconf(_SC_LEVEL2_CACHE_SIZE);
-        bytes = quick > 0 ? (uint64_t)quick : tt_cache_bytes();
-        bytes = bytes > 0 ? bytes : OWN_USUAL;
-        atomic_store_explicit(&known, bytes, memory_order_relaxed);
-    }
-    return bytes;
+    long quick = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    uint64_t bytes = quick > 0 ? (uint64_t)quick : tt_cache_bytes();
+    return bytes > 0 ? bytes : OWN_USUAL;
 }
 
 static uint64_t look_at_shared(void)
@@ -39,13 +33,24 @@ static uint64_t look_at_shared(void)
     return tells ? (uint64_t)kib << 10 : SHARED_USUAL;
 }
 
+static uint64_t once(_Atomic uint64_t *known, uint64_t (*look)(void))
+{
+    uint64_t bytes = atomic_load_explicit(known, memory_order_relaxed);
+    if (bytes == 0) {
+        bytes = look();
+        atomic_store_explicit(known, bytes, memory_order_relaxed);
+    }
+    return bytes;
+}
+
+uint64_t tt_cache_own_bytes(void)
+{
+    static _Atomic uint64_t known;
+    return once(&known, look_at_own);
+}
+
 uint64_t tt_cache_shared_bytes(void)
 {
     static _Atomic uint64_t known;
-    uint64_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
-    if (bytes == 0) {
-        bytes = look_at_shared();
-        atomic_store_explicit(&known, bytes, memory_order_relaxed);
-    }
-    return bytes;
+    return once(&known, look_at_shared);
 }
