@@ -173,39 +173,34 @@ static void check(struct gpu_me *me, const struct type *t)
             scale(&b, lengths[l], how & 1, how & 2);
 }
 
-#define CHECK_OF(name, index)                                                                                \
-    static void check_##name(struct gpu_me *me)                                                              \
+/* In the order of types[]. */
+#define EACH_TYPE(X)                                                                                         \
+    X(int8, 0)                                                                                               \
+    X(uint8, 1)                                                                                              \
+    X(int32, 2)                                                                                              \
+    X(int64, 3)                                                                                              \
+    X(uint32, 4)                                                                                             \
+    X(uint64, 5)                                                                                             \
+    X(float16, 6)                                                                                            \
+    X(bfloat16, 7)                                                                                           \
+    X(float32, 8)                                                                                            \
+    X(float64, 9)                                                                                            \
+    X(float8_e4m3, 10)                                                                                       \
+    X(float8_e5m2, 11)
+
+#define CHECK(type_name, index)                                                                              \
+    static void check_##type_name(struct gpu_me *me)                                                         \
     {                                                                                                        \
+        gpu_expect(                                                                                          \
+            me, strcmp(types[index].name, #type_name) == 0, "types[%d] is %s", index, types[index].name);    \
         check(me, &types[index]);                                                                            \
     }
-CHECK_OF(int8, 0)
-CHECK_OF(uint8, 1)
-CHECK_OF(int32, 2)
-CHECK_OF(int64, 3)
-CHECK_OF(uint32, 4)
-CHECK_OF(uint64, 5)
-CHECK_OF(float16, 6)
-CHECK_OF(bfloat16, 7)
-CHECK_OF(float32, 8)
-CHECK_OF(float64, 9)
-CHECK_OF(float8_e4m3, 10)
-CHECK_OF(float8_e5m2, 11)
+EACH_TYPE(CHECK)
+
+#define ROW(name, index) { #name, 1, check_##name },
 
 int main(int argc, char **argv)
 {
-    static const struct gpu_check checks[] = {
-        { "int8", 1, check_int8 },
-        { "uint8", 1, check_uint8 },
-        { "int32", 1, check_int32 },
-        { "int64", 1, check_int64 },
-        { "uint32", 1, check_uint32 },
-        { "uint64", 1, check_uint64 },
-        { "float16", 1, check_float16 },
-        { "bfloat16", 1, check_bfloat16 },
-        { "float32", 1, check_float32 },
-        { "float64", 1, check_float64 },
-        { "float8_e4m3", 1, check_float8_e4m3 },
-        { "float8_e5m2", 1, check_float8_e5m2 },
-    };
+    static const struct gpu_check checks[] = { EACH_TYPE(ROW) };
     return gpu_main("folds", checks, sizeof checks / sizeof checks[0], argc, argv);
 }
