@@ -16,7 +16,7 @@ bool tt_costs_load(struct tt_costs *costs);
 /* Keep them. `path`: where, for people. */
 tutti_status tt_costs_save(const struct tt_costs *costs, char *path, size_t bytes);
 
-/* Measure this machine, by two threads that talk to each other, for about 200 ms. */
+/* Measure this machine, by two threads that talk to each other; some tens of milliseconds. */
 tutti_status tt_costs_measure(struct tt_costs *costs);
 
 #endif
