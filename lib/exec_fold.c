@@ -122,8 +122,8 @@ static void compute_blocks(const struct tt_op *op, const struct tt_step *step,
 {
     _Alignas(64) uint8_t aside[TT_BLOCK_BYTES];
     uint64_t element = op->layout.element_bytes;
-    bool stream = targets->all && (op->streams & TT_STREAM_OWN) && element <= sizeof aside;
-    uint64_t limit = op->streams != 0 ? TT_BLOCK_BYTES : TT_BLOCK_CACHED_BYTES;
+    bool stream = targets->all && (targets->streams & TT_STREAM_OWN) && element <= sizeof aside;
+    uint64_t limit = targets->streams != 0 ? TT_BLOCK_BYTES : TT_BLOCK_CACHED_BYTES;
     uint64_t block = element < limit ? limit / element : 1;
     for (uint64_t at = 0; at < count; at += block) {
         const void *operands[TT_FOLD_MAX + 1];
@@ -139,7 +139,7 @@ static void compute_blocks(const struct tt_op *op, const struct tt_step *step,
         if (result != to)
             tt_exec_copy(stream, to, result, bytes);
         for (int i = 0; i < targets->n; i++)
-            tt_exec_copy(op->streams & TT_STREAM_REMOTE, targets->runs[i] + at * element, result, bytes);
+            tt_exec_copy(targets->streams & TT_STREAM_REMOTE, targets->runs[i] + at * element, result, bytes);
     }
 }
 
@@ -150,10 +150,11 @@ static bool has_spread(const struct tt_op *op, const struct tt_step *step, int k
 }
 
 /* The result of a unit in TMP whose only reader is a send that was granted: it need not be here at all. */
-static void store_there(const struct tt_op *op, const struct tt_step *step, uint8_t *there,
+static void store_there(const struct tt_op *op, const struct tt_step *step, const struct tt_targets *targets,
     const void *const *sources, int k, uint64_t count)
 {
-    bool stream = (op->streams & TT_STREAM_REMOTE) != 0;
+    uint8_t *there = targets->runs[0];
+    bool stream = (targets->streams & TT_STREAM_REMOTE) != 0;
     if (k == 1)
         tt_exec_copy(stream, there, sources[0], count * op->layout.element_bytes);
     else if (stream && has_spread(op, step, k))
@@ -167,7 +168,7 @@ static void store_here(const struct tt_op *op, const struct tt_step *step, const
     uint8_t *dst, const void *const *sources, int k, uint64_t count)
 {
     uint8_t *also = targets->n > 0 ? targets->runs[0] : NULL;
-    int past = targets->all ? op->streams : op->streams & TT_STREAM_REMOTE;
+    int past = targets->all ? targets->streams : targets->streams & TT_STREAM_REMOTE;
     bool one = also == NULL ? (past & TT_STREAM_OWN) != 0 : targets->n == 1 && (dst - also) % 64 == 0;
     if (one && has_spread(op, step, k))
         op->spread(dst, also, past, sources, k, count, divisor_of(op, step));
@@ -189,7 +190,7 @@ static uint64_t compute(struct tt_op *op, const struct tt_step *step, struct tt_
         count = smaller(count, run);
     }
     if (targets->n == 1 && targets->all && step->dst_buffer == TT_TMP)
-        store_there(op, step, targets->runs[0], sources, k, count);
+        store_there(op, step, targets, sources, k, count);
     else
         store_here(op, step, targets, dst, sources, k, count);
     uint64_t bytes = count * op->layout.element_bytes * (1 + (uint64_t)targets->n);

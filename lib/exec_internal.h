@@ -86,6 +86,7 @@ bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *a
 enum { TT_TARGETS = 16 };
 struct tt_targets {
     int n;
+    uint8_t streams; /* as of the operation, but what will be read at once stays in the caches */
     bool all; /* nothing at this rank waits for the result but sends that will be placed */
     struct tt_view places[TT_TARGETS];
     uint8_t *runs[TT_TARGETS]; /* of the places, what comes next */
@@ -99,6 +100,7 @@ static inline void tt_exec_targets(
 {
     const uint32_t *first = &op->schedule->follower_first[active->step];
     targets->n = 0;
+    targets->streams = op->streams;
     targets->all = first[0] == first[1];
     if (op->grants)
         tt_exec_find_targets(op, slice, active, targets);

@@ -64,6 +64,20 @@ static bool sends_result(const struct tt_step *send, const struct tt_step *unit)
            send->src_chunk == unit->dst_chunk && send->nchunks == unit->nchunks;
 }
 
+/* Where its receiver has granted; else where that one's operand came to lie, which goes back with the answer.
+ * A user's function need not bear its result where a peer's operand lies. */
+static bool find_target(const struct tt_op *op, const struct tt_message *message, struct tt_targets *targets)
+{
+    const struct tt_transport *transport = op->endpoint->transport;
+    struct tt_view *place = &targets->places[targets->n];
+    bool granted = transport->granted(op->endpoint, message, false, place);
+    bool rides = !granted && transport->ride != NULL && op->user == NULL &&
+                 transport->ride(op->endpoint, message, place);
+    targets->n += granted || rides;
+    targets->streams = rides ? 0 : targets->streams;
+    return granted || rides;
+}
+
 void tt_exec_find_targets(
     struct tt_op *op, struct tt_slice *slice, const struct tt_active *active, struct tt_targets *targets)
 {
@@ -79,9 +93,7 @@ void tt_exec_find_targets(
         struct tt_message message;
         tt_exec_message(op, slice, &s->steps[next], &message);
         message.reads = reads(op, slice, unit, message.peer);
-        slice->placed[next] = targets->n < TT_TARGETS && op->endpoint->transport->granted(op->endpoint,
-                                                             &message, false, &targets->places[targets->n]);
-        targets->n += slice->placed[next];
+        slice->placed[next] = targets->n < TT_TARGETS && find_target(op, &message, targets);
     }
     targets->all = (uint32_t)targets->n == end - first;
 }

@@ -128,6 +128,55 @@ Test(shm_shuttles, an_answer_is_written_where_the_question_lies)
     shm_stage_run(shm_stage_new(2), answer, -1);
 }
 
+/* The same as the executor has it: what is stored where the operand lies leaves as `placed`, and lies for its
+ * reader where that one's operand was; what is sent in between takes other room. */
+static void ride(struct shm_rank *r)
+{
+    enum { LINE_BYTES = 40, ROUNDS = 20, MESSAGES = 3 };
+    uint64_t number = r->stage->params.first_number;
+    uint8_t text[NOTE_BYTES];
+    int peer = 1 - r->me;
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    for (int i = 0; i < ROUNDS; i++, number += MESSAGES) {
+        uint64_t bytes = i % 5 == 4 ? LINE_BYTES : NOTE_BYTES, count;
+        struct tt_layout layout;
+        struct tt_message m = { .class = TT_CLASS_P2P, .peer = peer, .number = number + 2, .bytes = bytes };
+        struct tt_view place;
+        tt_layout_even(&layout, bytes, 1, 1, 1);
+        m.source = (struct tt_view){ .layout = &layout, .space = { .base = (uintptr_t)text }, .nchunks = 1 };
+        suite_expect(&r->suite, shm_post(e, peer, number, 0, text, bytes), "no room");
+        base_of(e, peer, number);
+        suite_expect(&r->suite, !tt_shm.ride(e, &m, &place), "the answer to nothing rides");
+        m.reads = number + 1;
+        bool rides = tt_shm.ride(e, &m, &place);
+        suite_expect(&r->suite, rides == (bytes > LINE_BYTES), "round %d: it rides: %d", i, rides);
+        suite_expect(&r->suite, tt_shm.ride(e, &m, &place) == rides, "it does not ride on");
+        if (rides)
+            memset((void *)tt_view_run(&place, 0, &count), 100 + i, bytes);
+        tt_shm.release(e, peer, TT_CLASS_P2P, number);
+        suite_expect(&r->suite, shm_post(e, peer, number + 1, 1, text, bytes), "no room in between");
+        memset(text, 100 + i, sizeof text); /* what does not ride is read from here */
+        m.placed = rides;
+        suite_expect(&r->suite, tt_shm.send(e, &m), "no room for the answer");
+        shm_take(r, e, peer, number + 1, 1, bytes);
+        const uint8_t *answer = (const uint8_t *)base_of(e, peer, number + 2);
+        suite_expect(&r->suite, answer[0] == 100 + i && answer[bytes - 1] == 100 + i,
+            "round %d: the answer is %d", i, answer[0]);
+        tt_shm.release(e, peer, TT_CLASS_P2P, number + 2);
+    }
+    suite_expect(&r->suite, e->path_bytes[TT_PATH_PLACED] == 0, "something was placed");
+    suite_expect(&r->suite, tt_shm_channel((struct tt_shm_endpoint *)e, TT_CLASS_P2P, peer)->riding == 0,
+        "a shuttle is kept for an answer that has left");
+    shm_meet(r);
+    tt_shm.close(e);
+}
+
+Test(shm_shuttles, an_answer_rides_while_others_are_sent)
+{
+    shm_stage_run(shm_stage_new(2), ride, -1);
+}
+
 /* A line may name a shuttle that its sender can have, and no other. */
 static void lie(struct shm_rank *r)
 {

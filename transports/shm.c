@@ -307,6 +307,7 @@ const struct tt_transport tt_shm = {
     .grant = tt_shm_grant,
     .grant_after = tt_shm_grant_after,
     .granted = tt_shm_granted,
+    .ride = tt_shm_ride,
     .arrived = tt_shm_arrived,
     .link = tt_shm_link,
     .post = tt_shm_post,

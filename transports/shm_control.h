@@ -120,6 +120,7 @@ struct tt_shm_channel {
     uint8_t *payload_in;
     uint32_t held; /* a bit for each shuttle: it is here */
     uint32_t came; /* and this rank reads what lies in it */
+    uint32_t riding; /* and is to leave with the answer that was stored there */
     uint32_t read_last;
     uint32_t used; /* a bit for each: it came since tidy looked last */
     uint32_t full; /* or before, and its memory is still there */
@@ -129,6 +130,7 @@ struct tt_shm_channel {
     uint32_t acked[TT_SHM_LINES]; /* what was seen of acks_in */
     uint64_t copied[TT_SLOTS]; /* 1 + the message whose payload was copied there last; 0: none */
     uint64_t seen[TT_SLOTS]; /* the same, as tidy found it */
+    uint8_t rides[TT_SLOTS]; /* 1 + the shuttle in which the message of this slot lies already; 0: none */
     uint64_t granted[TT_SLOTS]; /* what was written last to grants_out, 0 once it has ended */
 };
 
@@ -214,6 +216,7 @@ void tt_shm_done(struct tt_link *link, uint64_t number);
 void tt_shm_measure_posts(struct tt_shm_endpoint *e);
 bool tt_shm_sent(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number);
 void *tt_shm_kept(struct tt_link *link, uint64_t number);
+bool tt_shm_ride(struct tt_endpoint *head, const struct tt_message *m, struct tt_view *view);
 bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
     const struct tt_view *like, struct tt_arrival *arrival);
 tutti_status tt_shm_pull(struct tt_endpoint *head, int peer, const struct tt_arrival *arrival, uint64_t at,

@@ -45,7 +45,8 @@ static enum tt_path choose(
 {
     struct tt_shm_peer *peer = &e->peers[m->peer];
     if (m->placed)
-        return TT_PATH_PLACED;
+        return tt_shm_channel(e, m->class, m->peer)->rides[m->number & (TT_SLOTS - 1)] != 0 ? TT_PATH_COPIED
+                                                                                            : TT_PATH_PLACED;
     if (m->bytes <= TT_SHM_INLINE_BYTES)
         return TT_PATH_INLINE;
     if (m->bytes <= TT_SHM_COPY_BYTES || (!packed && m->source.space.places != NULL))
@@ -106,6 +107,18 @@ static int find_shuttle(const struct tt_shm_channel *c)
     return (c->held >> c->read_last & 1) != 0 ? (int)c->read_last : __builtin_ctz(c->held);
 }
 
+/* What is to be sent lies in a shuttle already. */
+static bool board(struct tt_shm_channel *c, uint64_t number, struct tt_shm_line *line)
+{
+    uint8_t *rides = &c->rides[number & (TT_SLOTS - 1)];
+    if (*rides == 0)
+        return false;
+    c->riding &= ~(1u << (*rides - 1));
+    line->shuttle = *rides;
+    *rides = 0;
+    return true;
+}
+
 /* Room for a message that is copied, which is gone with it; NULL: there is none yet. */
 static uint8_t *find_room(struct tt_shm_channel *c, uint64_t number, struct tt_shm_line *line)
 {
@@ -142,9 +155,11 @@ static void keep_shuttle(struct tt_shm_channel *c, uint64_t number)
     if (line->path != TT_PATH_COPIED || shuttle >= 2 * TT_SHM_SHUTTLES)
         return;
     c->came &= ~(1u << shuttle);
-    c->held |= 1u << shuttle;
     c->used |= 1u << shuttle;
     c->full |= 1u << shuttle;
+    if ((c->riding >> shuttle & 1) != 0)
+        return;
+    c->held |= 1u << shuttle;
     c->read_last = shuttle;
 }
 
@@ -174,11 +189,14 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
     bool packed = tt_shm_first_run(&m->source, &address) >= m->bytes;
     enum tt_path path = choose(e, m, packed, address, &at);
     struct tt_shm_line *line = &c->out[at_line];
-    uint8_t *room = path == TT_PATH_COPIED ? find_room(c, m->number, line) : line->payload;
+    bool aboard = path == TT_PATH_COPIED && board(c, m->number, line);
+    uint8_t *room = path == TT_PATH_COPIED && !aboard ? find_room(c, m->number, line) : line->payload;
     if (room == NULL)
         return false;
     c->reading &= ~(UINT64_C(1) << at_line);
-    if (path == TT_PATH_INLINE || path == TT_PATH_COPIED) {
+    if (aboard) {
+        packed = true;
+    } else if (path == TT_PATH_INLINE || path == TT_PATH_COPIED) {
         if (packed && path == TT_PATH_INLINE)
             tt_copy_few(room, (const void *)address, (uint32_t)m->bytes);
         else if (packed)
@@ -310,13 +328,32 @@ enum tt_peek tt_shm_peek(
     return *payload != NULL ? TT_PEEK_THERE : TT_PEEK_ODD;
 }
 
+/* 1 + the shuttle that this message came by, and is still read from; 0: by none. */
+static uint32_t came_by(const struct tt_shm_channel *c, uint64_t number)
+{
+    const struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
+    uint32_t shuttle = line->shuttle;
+    bool rode = line->path == TT_PATH_COPIED && shuttle - 1 < 2 * TT_SHM_SHUTTLES;
+    return rode && (c->came >> (shuttle - 1) & 1) != 0 ? shuttle : 0;
+}
+
 void *tt_shm_kept(struct tt_link *link, uint64_t number)
 {
     struct tt_shm_channel *c = tt_shm_channel_of(link);
-    const struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
-    uint32_t shuttle = line->shuttle - 1;
-    bool rides = line->path == TT_PATH_COPIED && shuttle < 2 * TT_SHM_SHUTTLES;
-    return rides && (c->came >> shuttle & 1) != 0 ? c->shuttles[shuttle] : NULL;
+    uint32_t shuttle = came_by(c, number);
+    return shuttle != 0 ? c->shuttles[shuttle - 1] : NULL;
+}
+
+bool tt_shm_ride(struct tt_endpoint *head, const struct tt_message *m, struct tt_view *view)
+{
+    struct tt_shm_channel *c = tt_shm_channel((struct tt_shm_endpoint *)head, m->class, m->peer);
+    uint32_t shuttle = m->reads != 0 ? came_by(c, m->reads - 1) : 0;
+    if (shuttle == 0 || m->bytes > head->slot_bytes ||
+        !tt_view_pack(&m->source, (uintptr_t)c->shuttles[shuttle - 1], view))
+        return false;
+    c->rides[m->number & (TT_SLOTS - 1)] = (uint8_t)shuttle;
+    c->riding |= 1u << (shuttle - 1);
+    return true;
 }
 
 /* A line that tells of a copy has nobody's source. */

@@ -151,13 +151,15 @@ struct tt_transport {
      * there is nothing, or nothing that fits. `in_place`: or where the receiver can as well read the
      * source. grant_after: the same for a place from which the peer is still to read this rank's message
      * `after`: it may be stored there once that is released, or by the unit that reads it, element by element
-     * (message->reads). */
+     * (message->reads). ride: the message may be stored, and sent as `placed`, where the one lies that the
+     * unit reads, until then and after its release; false: that one does not change hands. */
     bool (*grant)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number, uint32_t signature,
         const struct tt_view *place);
     bool (*grant_after)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
         uint32_t signature, const struct tt_view *place, uint64_t after);
     bool (*granted)(
         struct tt_endpoint *e, const struct tt_message *message, bool in_place, struct tt_view *place);
+    bool (*ride)(struct tt_endpoint *e, const struct tt_message *message, struct tt_view *place);
 
     /* Receiving. arrived: false if nothing of it is there. `like` is a view with the receiver's layout,
      * chunk count and slice. pull copies bytes [at, at + bytes) of the message; release frees the slot:
