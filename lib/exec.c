@@ -57,6 +57,14 @@ static bool is_shared(const struct tt_schedule *s)
     return again || (sends && receives);
 }
 
+static bool has_other_work(const struct tt_schedule *s)
+{
+    for (uint32_t i = 0; i < s->nsteps; i++)
+        if (s->steps[i].verb != TT_VERB_SEND)
+            return true;
+    return false;
+}
+
 tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
 {
     uint64_t nsteps = (uint64_t)schedule->nsteps + 1, marks = 2 * (uint64_t)schedule->chunks;
@@ -87,6 +95,7 @@ tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
         op->slices[w].shelved = flags;
     take_turns(schedule, op, recent);
     op->shares = is_shared(schedule);
+    op->busy = has_other_work(schedule);
     tt_exec_find_cells(op);
     free(recent);
     return TUTTI_OK;
@@ -171,15 +180,18 @@ void tt_exec_start(struct tt_op *op)
     }
 }
 
-/* Where the receiver can read the source in place, every second message is placed all the same: in a flow of
- * one direction, as a broadcast is, both ends then have work. False if the slot is not free. */
+/* Where the receiver can read the source in place, a rank that only sends places every second message all the
+ * same, so that both ends have work. Who has other work leaves that to the reader: of what both write, each
+ * line goes back and forth between their caches. (What is sent from TMP is written again by this rank, which
+ * takes as long.) False if the slot is not free. */
 static bool post(
     struct tt_op *op, struct tt_slice *slice, struct tt_active *active, struct tt_message *message)
 {
     const struct tt_step *step = &op->schedule->steps[active->step];
     bool *placed = &slice->placed[active->step];
     if (op->grants && !*placed)
-        *placed = tt_exec_place(op, message, (step->ordinal + slice->index) % 2 == 0);
+        *placed = tt_exec_place(
+            op, message, (op->busy && step->src_buffer != TT_TMP) || (step->ordinal + slice->index) % 2 == 0);
     message->placed = *placed;
     if (!*placed && step->src_buffer != TT_TMP && message->bytes >= op->shelf_from[step->src_buffer])
         tt_exec_shelve(op, slice, step, message);

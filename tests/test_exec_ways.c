@@ -1,4 +1,5 @@
-/* test_exec_ride.c: sums that the executor stores where a peer's operand lies, and sends back from there.
+/* test_exec_ways.c: which way the executor sends: sums go back where the operand lies, and what a peer can
+ * read in place is stored at its own only by who has nothing else to do.
  *
  * The results say nothing of it, so this counts what the executor asks of the transport. */
 #include <criterion/criterion.h>
@@ -89,7 +90,67 @@ static void run_all(struct ranks_me *me)
         run(me, &sums[i]);
 }
 
-Test(exec_ride, sums_go_back_where_the_operand_lies)
+Test(exec_ways, sums_go_back_where_the_operand_lies)
 {
     ranks_run(&(struct ranks_plan){ .n = N, .run = run_all });
+}
+
+struct spread {
+    enum tt_collective collective;
+    bool in_place;
+    bool places; /* every second message, if it is granted in time */
+};
+
+static const struct spread spreads[] = {
+    { TT_ALL_GATHER, false, false },
+    { TT_ALL_GATHER, true, false },
+    { TT_ALL_TO_ALL, false, false },
+    { TT_BROADCAST, false, false },
+    { TT_BROADCAST, true, true },
+};
+
+static tutti_status call(const struct spread *s, int32_t *send, int32_t *recv, int rank, tutti_comm *comm)
+{
+    tutti_stream none = tutti_no_stream();
+    size_t block = COUNT / N;
+    if (s->in_place)
+        send = s->collective == TT_ALL_GATHER ? recv + (size_t)rank * block : recv;
+    if (s->collective == TT_ALL_GATHER)
+        return tutti_all_gather(send, recv, block, TUTTI_INT32, comm, none);
+    if (s->collective == TT_ALL_TO_ALL)
+        return tutti_all_to_all(send, recv, block, TUTTI_INT32, comm, none);
+    return tutti_broadcast(send, recv, COUNT, TUTTI_INT32, 0, comm, none);
+}
+
+static void run_spread(struct ranks_me *me, const struct spread *s)
+{
+    tutti_config config = { .size = sizeof config, .options = "slice=8K;algo=broadcast:direct" };
+    tutti_comm *comm = ranks_join(me, &config);
+    const struct tt_endpoint *e = tt_handle_find(comm)->endpoint;
+    size_t bytes = COUNT * sizeof(int32_t);
+    void *send = NULL, *recv = NULL;
+    ranks_ok(me, tutti_mem_alloc(bytes, 0, &send), "tutti_mem_alloc");
+    ranks_ok(me, tutti_mem_alloc(bytes, 0, &recv), "tutti_mem_alloc");
+    for (int i = 0; i < CALLS; i++)
+        ranks_ok(me, call(s, send, recv, me->rank, comm), "a call");
+    uint64_t placed = e->path_bytes[TT_PATH_PLACED], mapped = e->path_bytes[TT_PATH_MAPPED];
+    bool sends = s->collective != TT_BROADCAST || me->rank == 0;
+    uint64_t most = s->places ? mapped : 0; /* who is late with a grant has nothing placed */
+    ranks_expect(me, placed <= most && (mapped > 0) == sends, "case %d: %llu bytes are placed, %llu mapped",
+        (int)(s - spreads), (unsigned long long)placed, (unsigned long long)mapped);
+    ranks_expect(me, !sends || !s->places || placed > 0, "case %d: nothing is placed", (int)(s - spreads));
+    ranks_part(me, comm);
+    tutti_mem_free(send);
+    tutti_mem_free(recv);
+}
+
+static void run_all_spreads(struct ranks_me *me)
+{
+    for (size_t i = 0; i < sizeof spreads / sizeof spreads[0]; i++)
+        run_spread(me, &spreads[i]);
+}
+
+Test(exec_ways, who_has_other_work_leaves_it_to_the_reader)
+{
+    ranks_run(&(struct ranks_plan){ .n = N, .run = run_all_spreads });
 }
