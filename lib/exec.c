@@ -57,6 +57,26 @@ static bool is_shared(const struct tt_schedule *s)
     return again || (sends && receives);
 }
 
+static bool overlap(uint32_t chunk, uint32_t nchunks, const struct tt_step *send)
+{
+    return chunk < send->src_chunk + send->nchunks && send->src_chunk < chunk + nchunks;
+}
+
+/* Does it send cells of TMP that no other step reads, so that what they hold ends with it? */
+static bool is_read_once(const struct tt_schedule *s, const struct tt_step *send)
+{
+    uint32_t readers = 0;
+    if (send->verb != TT_VERB_SEND || send->src_buffer != TT_TMP)
+        return false;
+    for (const struct tt_step *step = s->steps; step < s->steps + s->nsteps; step++) {
+        bool left = step->verb != TT_VERB_RECV && step->src_buffer == TT_TMP;
+        bool right = step->verb == TT_VERB_REDUCE && step->right_buffer == TT_TMP;
+        readers += left && overlap(step->src_chunk, step->nchunks, send);
+        readers += right && overlap(step->right_chunk, step->nchunks, send);
+    }
+    return readers == 1;
+}
+
 static bool has_other_work(const struct tt_schedule *s)
 {
     for (uint32_t i = 0; i < s->nsteps; i++)
@@ -70,7 +90,7 @@ tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
     uint64_t nsteps = (uint64_t)schedule->nsteps + 1, marks = 2 * (uint64_t)schedule->chunks;
     uint32_t *recent = malloc((uint64_t)schedule->key.n * 2 * AHEAD * sizeof *recent);
     uint8_t *memory = calloc(1, nsteps * (TT_WINDOW * (sizeof(struct tt_active) + sizeof(bool)) +
-                                             (TT_WINDOW + 2) * sizeof(uint32_t)) +
+                                             (TT_WINDOW + 2) * sizeof(uint32_t) + sizeof(bool)) +
                                     marks * (TT_WINDOW * sizeof(bool) + sizeof(uint32_t)));
     if (recent == NULL || memory == NULL) {
         free(recent);
@@ -93,6 +113,9 @@ tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
         op->slices[w].placed = flags;
     for (int w = 0; w < TT_WINDOW; w++, flags += marks)
         op->slices[w].shelved = flags;
+    op->once = flags;
+    for (uint32_t i = 0; i < schedule->nsteps; i++)
+        op->once[i] = is_read_once(schedule, &schedule->steps[i]);
     take_turns(schedule, op, recent);
     op->shares = is_shared(schedule);
     op->busy = has_other_work(schedule);
@@ -182,16 +205,14 @@ void tt_exec_start(struct tt_op *op)
 
 /* Where the receiver can read the source in place, a rank that only sends places every second message all the
  * same, so that both ends have work. Who has other work leaves that to the reader: of what both write, each
- * line goes back and forth between their caches. (What is sent from TMP is written again by this rank, which
- * takes as long.) False if the slot is not free. */
+ * line goes back and forth between their caches. False if the slot is not free. */
 static bool post(
     struct tt_op *op, struct tt_slice *slice, struct tt_active *active, struct tt_message *message)
 {
     const struct tt_step *step = &op->schedule->steps[active->step];
     bool *placed = &slice->placed[active->step];
     if (op->grants && !*placed)
-        *placed = tt_exec_place(
-            op, message, (op->busy && step->src_buffer != TT_TMP) || (step->ordinal + slice->index) % 2 == 0);
+        *placed = tt_exec_place(op, message, op->busy || (step->ordinal + slice->index) % 2 == 0);
     message->placed = *placed;
     if (!*placed && step->src_buffer != TT_TMP && message->bytes >= op->shelf_from[step->src_buffer])
         tt_exec_shelve(op, slice, step, message);

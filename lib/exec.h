@@ -93,6 +93,7 @@ struct tt_op {
     /* The executor's own. */
     const struct tt_schedule *schedule;
     uint32_t units; /* steps, a fold counting as one */
+    bool *once; /* per step that sends: out of TMP, where nobody else reads it */
     bool busy; /* it does more than send */
     bool shares; /* it waits for readers as it is, or many read what it sends */
     uint32_t shelf_cells;

@@ -53,6 +53,7 @@ static inline void tt_exec_message(const struct tt_op *op, const struct tt_slice
     message->class = (uint8_t)op->class;
     message->reduced = op->folds[TT_CHAIN] != NULL || op->user != NULL;
     message->placed = false;
+    message->once = op->once[step - op->schedule->steps];
     message->reads = 0;
     message->number = tt_exec_number(op, slice, step);
     message->source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);

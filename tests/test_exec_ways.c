@@ -154,3 +154,37 @@ Test(exec_ways, who_has_other_work_leaves_it_to_the_reader)
 {
     ranks_run(&(struct ranks_plan){ .n = N, .run = run_all_spreads });
 }
+
+/* Who reads a cell of TMP may spoil it if nobody else reads it: neither another peer nor this rank. */
+Test(exec_ways, what_only_one_reads)
+{
+    enum { SENDS = 7 };
+    static const bool expected[SENDS] = { true, false, false, false, false, true, false };
+    struct tt_schedule s;
+    struct tt_op op;
+    struct tt_key key = { .collective = TT_BARRIER, .n = 3, .me = 0 };
+    cr_assert_eq(tt_schedule_begin(&s, &key, "readers"), TUTTI_OK);
+    tt_chunks(&s, 8);
+    tt_span(&s, 2);
+    tt_copy(&s, tt_range(TT_TMP, 0, 8), tt_range(TT_IN, 0, 8));
+    tt_send(&s, 1, tt_tmp(0)); /* by one peer */
+    tt_send(&s, 1, tt_tmp(1)); /* by both */
+    tt_send(&s, 2, tt_tmp(1));
+    tt_send(&s, 1, tt_tmp(2)); /* here, by a reduction */
+    tt_reduce(&s, tt_out(0), tt_in(0), tt_tmp(2));
+    tt_send(&s, 1, tt_range(TT_TMP, 3, 2)); /* in part by a copy */
+    tt_copy(&s, tt_out(1), tt_tmp(4));
+    tt_send(&s, 2, tt_range(TT_TMP, 5, 2)); /* several, by one peer */
+    tt_send(&s, 2, tt_in(0)); /* no cell of TMP */
+    cr_assert_eq(tt_schedule_end(&s), TUTTI_OK);
+    cr_assert_eq(tt_op_create(&s, &op), TUTTI_OK);
+    int send = 0;
+    for (uint32_t i = 0; i < s.nsteps; i++)
+        if (s.steps[i].verb == TT_VERB_SEND) {
+            cr_expect_eq(op.once[i], expected[send], "send %d", send);
+            send++;
+        }
+    cr_expect_eq(send, SENDS);
+    tt_op_destroy(&op);
+    tt_schedule_free(&s);
+}

@@ -1,8 +1,10 @@
-/* test_shm_shuttles.c: buffers of the shm transport that change hands with the messages that lie in them. */
+/* test_shm_shuttles.c: buffers of the shm transport that change hands with the messages that lie in them, and
+ * sources whose lines do. */
 #include <criterion/criterion.h>
 #include <unistd.h>
 
 #include "shm_ranks.h"
+#include "transports/arena.h"
 #include "transports/shm.h"
 #include "transports/shm_control.h"
 
@@ -175,6 +177,82 @@ static void ride(struct shm_rank *r)
 Test(shm_shuttles, an_answer_rides_while_others_are_sent)
 {
     shm_stage_run(shm_stage_new(2), ride, -1);
+}
+
+enum { SOURCE_LINES = 64, LINE = 64, SOURCE_BYTES = SOURCE_LINES * LINE, SOURCE_BYTE = 0x55 };
+
+/* The source lies in the middle of `memory`; `lines` of it have been written since it was filled. */
+static void expect_spoilt(struct shm_rank *r, const uint8_t *memory, int lines)
+{
+    int written = 0, outside = 0;
+    for (int at = 0; at < 3 * SOURCE_BYTES; at++) {
+        bool changed = memory[at] != SOURCE_BYTE;
+        written += changed;
+        outside += changed && (at / SOURCE_BYTES != 1 || at % LINE != 0);
+    }
+    suite_expect(&r->suite, written == lines && outside == 0, "%d bytes and not %d are written, %d elsewhere",
+        written, lines, outside);
+}
+
+static void send_source(
+    struct shm_rank *r, struct tt_endpoint *e, uint64_t number, uint8_t *memory, bool once, bool packed)
+{
+    struct tt_layout layout;
+    struct tt_message m = { .peer = 1, .class = TT_CLASS_P2P, .number = number, .once = once };
+    m.bytes = SOURCE_BYTES;
+    m.source = (struct tt_view){ .layout = &layout, .nchunks = packed ? 1 : 2 };
+    m.source.space.base = (uintptr_t)memory + SOURCE_BYTES;
+    m.source.space.stride = packed ? 0 : SOURCE_BYTES;
+    tt_layout_even(&layout, SOURCE_BYTES, m.source.nchunks, 1, 1);
+    memset(memory, SOURCE_BYTE, 3 * SOURCE_BYTES);
+    suite_expect(&r->suite, tt_shm.send(e, &m), "no room");
+    while (!tt_shm.sent(e, 1, TT_CLASS_P2P, number))
+        continue;
+    expect_spoilt(r, memory, once && packed ? SOURCE_LINES : 0);
+}
+
+/* Of a source that only one reads, and its sender writes again, the reader has written a byte of each line
+ * that lies in the message, and of no other; of another source it writes nothing, also not of one that is
+ * lent by the line that told of the first. */
+static void spoil(struct shm_rank *r)
+{
+    enum { ROUNDS = 6 };
+    uint64_t first = r->stage->params.first_number, last = first + TT_SHM_LINES;
+    const void *payload;
+    uint8_t *memory;
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    struct tt_link *link = tt_shm.link(e, 1 - r->me, TT_CLASS_P2P);
+    suite_expect(&r->suite, tt_arena_alloc(3 * SOURCE_BYTES, (void **)&memory) == TUTTI_OK, "no memory");
+    tt_shm.enter(e);
+    for (uint64_t i = 0; i < ROUNDS; i++)
+        if (r->me == 0) {
+            send_source(r, e, first + i, memory, i % 2 == 0, i < 4);
+        } else {
+            base_of(e, 0, first + i);
+            tt_shm.release(e, 0, TT_CLASS_P2P, first + i);
+        }
+    if (r->me == 0) {
+        memset(memory, SOURCE_BYTE, 3 * SOURCE_BYTES);
+        suite_expect(&r->suite, tt_shm.lend(link, last, 1, memory + SOURCE_BYTES, SOURCE_BYTES), "no room");
+        while (!tt_shm.sent(e, 1, TT_CLASS_P2P, last))
+            continue;
+        expect_spoilt(r, memory, 0);
+        suite_expect(&r->suite, e->path_bytes[TT_PATH_MAPPED] == (ROUNDS + 1) * SOURCE_BYTES,
+            "%d bytes are read in place", (int)e->path_bytes[TT_PATH_MAPPED]);
+    } else {
+        while (tt_shm.peek(link, last, 1, SOURCE_BYTES, &payload) != TT_PEEK_THERE)
+            continue;
+        tt_shm.done(link, last);
+    }
+    tt_shm.leave(e);
+    shm_meet(r);
+    tt_shm.close(e);
+}
+
+Test(shm_shuttles, lines_of_a_source_go_to_its_only_reader)
+{
+    shm_stage_run(shm_stage_new(2), spoil, -1);
 }
 
 /* A line may name a shuttle that its sender can have, and no other. */

@@ -207,6 +207,7 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
     } else if (path != TT_PATH_PLACED) {
         line->source =
             (struct tt_shm_place){ .at = at, .stride = m->source.space.stride, .chunk = m->source.chunk };
+        line->once = m->once && path == TT_PATH_MAPPED;
         c->reading |= UINT64_C(1) << at_line;
     }
     fill_line(line, c, m->number, m->signature, (uint32_t)m->bytes, path, packed);
@@ -287,6 +288,7 @@ bool tt_shm_lend(struct tt_link *link, uint64_t number, uint32_t signature, cons
     if (!line_free(c, at))
         return false;
     uintptr_t address = (uintptr_t)src;
+    c->out[at].once = false;
     c->out[at].source.at = c->peer->same ? address : address - (uintptr_t)c->endpoint->own->base;
     c->reading |= UINT64_C(1) << at;
     hand_out(c, &c->out[at], number, signature, bytes, TT_PATH_MAPPED);
@@ -416,6 +418,17 @@ static void take(volatile uint8_t *lines, uint64_t bytes)
         lines[at] = 0;
 }
 
+/* Threads have one arena. */
+static void take_source(struct tt_shm_channel *c, const struct tt_shm_line *line, uint64_t bytes)
+{
+    const struct tt_shm_peer *p = c->peer;
+    const struct tt_arena *arena = p->same ? c->endpoint->own : p->arena;
+    uintptr_t base = line->source.at + (p->same ? 0 : (uintptr_t)arena->base);
+    uint64_t at;
+    if (tt_arena_offset(arena, base, bytes, &at))
+        take((volatile uint8_t *)base, bytes);
+}
+
 /* What came by a shuttle is written by this rank next. */
 static void take_what_was_read(struct tt_shm_channel *c, uint64_t number)
 {
@@ -424,6 +437,8 @@ static void take_what_was_read(struct tt_shm_channel *c, uint64_t number)
     if (line->path == TT_PATH_COPIED && line->shuttle == 0)
         take(c->payload_in + (number & (TT_SLOTS - 1)) * c->endpoint->slot_stride,
             bytes < most ? bytes : most);
+    else if (line->path == TT_PATH_MAPPED && line->once && line->packed)
+        take_source(c, line, bytes);
     take(&line->taken, 1);
 }
 

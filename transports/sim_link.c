@@ -211,6 +211,7 @@ static bool sim_send(struct tt_endpoint *e, const struct tt_message *m)
         .path = (uint8_t)path_of(mine, link, m),
         .base = tt_view_run(&m->source, 0, &run),
         .source = m->source,
+        .once = m->once,
         .copy = letter->copy,
         .room = letter->room };
     letter->packed = run * m->source.layout->element_bytes == m->bytes;
@@ -293,6 +294,16 @@ static tutti_status sim_pull(
     return TUTTI_OK;
 }
 
+/* What the sender writes again is its reader's to spoil: all of it, where shm leaves a byte in each line. */
+static void spoil(const struct tt_sim_letter *letter)
+{
+    uint64_t element = letter->source.layout->element_bytes, run;
+    for (uint64_t at = 0; at < letter->bytes; at += run * element) {
+        void *place = (void *)tt_view_run(&letter->source, at / element, &run);
+        memset(place, POISON, run * element);
+    }
+}
+
 static void sim_release(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number)
 {
     struct tt_sim *sim = endpoint_of(e)->sim;
@@ -304,6 +315,8 @@ static void sim_release(struct tt_endpoint *e, int peer, enum tt_class class, ui
     }
     letter->state = TT_SIM_RELEASED;
     end_grant(sim, link_of(sim, class, peer, e->me), number);
+    if (letter->once && letter->path == TT_PATH_MAPPED)
+        spoil(letter);
     if (letter->copy != NULL)
         memset(letter->copy, POISON, letter->room);
     uint64_t time = sim->now + 1 + sim->params.delay_ns / 2 + tt_sim_below(sim, sim->params.jitter_ns);

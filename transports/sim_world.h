@@ -25,7 +25,7 @@ struct tt_sim_letter { /* what lies in a slot */
     uint64_t number, bytes, available;
     uint32_t signature;
     uint8_t state, path;
-    bool packed, seen_in_part;
+    bool packed, seen_in_part, once;
     uintptr_t base;
     struct tt_view source;
     uint8_t *copy; /* inline and copied messages */

@@ -57,6 +57,7 @@ struct tt_message {
     bool placed; /* the bytes are where granted() said */
     uint64_t reads; /* of granted(): 1 + the receiver's message that is read element by element as this one is
                      * stored; 0: none */
+    bool once; /* who reads the source may spoil it: nobody else does, and this rank writes it again */
     uint32_t signature; /* hash of what was called */
     uint64_t number;
     uint64_t bytes; /* never 0; at most the endpoint's slot_bytes */
