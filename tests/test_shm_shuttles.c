@@ -179,6 +179,48 @@ Test(shm_shuttles, an_answer_rides_while_others_are_sent)
     shm_stage_run(shm_stage_new(2), ride, -1);
 }
 
+/* What an answer that is shorter than its question leaves of that one's lines, its sender writes to; else who
+ * asked would write lines again that both have read. A question as long as the answer leaves none. */
+static void answer_briefly(struct shm_rank *r)
+{
+    enum { LONG = 1000, SHORT = 100, BYTE = 0x55, ROUNDS = 4 };
+    uint64_t first = r->stage->params.first_number;
+    uint8_t text[LONG];
+    int peer = 1 - r->me;
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    struct tt_link *link = tt_shm.link(e, peer, TT_CLASS_P2P);
+    memset(text, BYTE, sizeof text);
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        const uint8_t *payload;
+        uint32_t asked = i % 2 == 0 ? LONG : SHORT;
+        suite_expect(&r->suite, tt_shm.post(link, first + 2 * i, 1, text, asked), "no room");
+        while (tt_shm.peek(link, first + 2 * i, 1, asked, (const void **)&payload) != TT_PEEK_THERE)
+            continue;
+        const uint8_t *question = payload;
+        tt_shm.done(link, first + 2 * i);
+        shm_meet(r); /* the lines are looked at while nobody writes them */
+        suite_expect(&r->suite, tt_shm.post(link, first + 2 * i + 1, 1, text, SHORT), "no room");
+        int written = 0;
+        for (uint32_t at = 0; at < LONG; at++)
+            written += at < asked && question[at] != BYTE;
+        suite_expect(&r->suite, written == (int)(asked - SHORT + 63) / 64, "round %d: %d bytes are written",
+            (int)i, written);
+        shm_meet(r);
+        while (tt_shm.peek(link, first + 2 * i + 1, 1, SHORT, (const void **)&payload) != TT_PEEK_THERE)
+            continue;
+        suite_expect(&r->suite, payload[0] == BYTE && payload[SHORT - 1] == BYTE, "another answer");
+        tt_shm.done(link, first + 2 * i + 1);
+    }
+    shm_meet(r);
+    tt_shm.close(e);
+}
+
+Test(shm_shuttles, what_a_short_answer_leaves_is_written)
+{
+    shm_stage_run(shm_stage_new(2), answer_briefly, -1);
+}
+
 enum { SOURCE_LINES = 64, LINE = 64, SOURCE_BYTES = SOURCE_LINES * LINE, SOURCE_BYTE = 0x55 };
 
 /* The source lies in the middle of `memory`; `lines` of it have been written since it was filled. */

@@ -125,6 +125,7 @@ struct tt_shm_channel {
     uint32_t used; /* a bit for each: it came since tidy looked last */
     uint32_t full; /* or before, and its memory is still there */
     uint8_t *shuttles[2 * TT_SHM_SHUTTLES]; /* those of the lower rank first */
+    uint32_t read_bytes[2 * TT_SHM_SHUTTLES]; /* of the message that each brought last */
     uint64_t reading; /* a bit for each line: what was posted last is read from the sender's memory */
     uint32_t posted[TT_SHM_LINES]; /* the flag posted last */
     uint32_t acked[TT_SHM_LINES]; /* what was seen of acks_in */
