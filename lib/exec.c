@@ -62,16 +62,17 @@ static bool overlap(uint32_t chunk, uint32_t nchunks, const struct tt_step *send
     return chunk < send->src_chunk + send->nchunks && send->src_chunk < chunk + nchunks;
 }
 
-/* Does it send cells of TMP that no other step reads, so that what they hold ends with it? */
+/* Does nobody else read what it sends? Of IN and OUT that is the copy on the shelf (exec_shelf.c), which only
+ * sends read; of TMP the cells themselves. */
 static bool is_read_once(const struct tt_schedule *s, const struct tt_step *send)
 {
-    uint32_t readers = 0;
-    if (send->verb != TT_VERB_SEND || send->src_buffer != TT_TMP)
+    uint32_t readers = 0, buffer = send->src_buffer;
+    if (send->verb != TT_VERB_SEND)
         return false;
     for (const struct tt_step *step = s->steps; step < s->steps + s->nsteps; step++) {
-        bool left = step->verb != TT_VERB_RECV && step->src_buffer == TT_TMP;
-        bool right = step->verb == TT_VERB_REDUCE && step->right_buffer == TT_TMP;
-        readers += left && overlap(step->src_chunk, step->nchunks, send);
+        bool left = step->verb == TT_VERB_SEND || (buffer == TT_TMP && step->verb != TT_VERB_RECV);
+        bool right = step->verb == TT_VERB_REDUCE && buffer == TT_TMP && step->right_buffer == TT_TMP;
+        readers += left && step->src_buffer == buffer && overlap(step->src_chunk, step->nchunks, send);
         readers += right && overlap(step->right_chunk, step->nchunks, send);
     }
     return readers == 1;
@@ -186,6 +187,7 @@ void tt_exec_start(struct tt_op *op)
     op->state = TT_IDLE;
     op->status = TUTTI_OK;
     op->slices_left = op->units > 0 ? op->layout.slices : 0;
+    op->asks = op->trial == NULL || (op->shelf_bytes > 0 && tt_trial_asks(op->trial));
     op->grants = op->endpoint->transport->grant != NULL &&
                  op->layout.count * op->layout.element_bytes > TT_GRANT_BYTES;
     if (op->class == TT_CLASS_P2P) { /* several of a pair may be in flight: each takes its numbers now */

@@ -51,6 +51,12 @@ struct tt_slice {
     bool *shelved; /* per chunk of IN, then of OUT: its cell on the shelf has it */
 };
 
+/* Whether readers are asked to take the shelf's lines (exec_shelf.c), by what it takes to write there. */
+struct tt_trial {
+    uint32_t writes, slow; /* of the call under way, and how many of them waited for line after line */
+    uint32_t left; /* calls that ask until it is tried again without */
+};
+
 /* One operation of one rank. The first part is bound anew for each call, by bind.c or by a test. */
 struct tt_op {
     struct tt_endpoint *endpoint;
@@ -74,6 +80,7 @@ struct tt_op {
     struct tt_space shelf; /* shelf_cells for each slice in flight; before TMP */
     uint64_t shelf_bytes; /* all of it; 0: there is none */
     uint64_t shelf_from[2]; /* of IN, of OUT: messages of so many bytes are sent from the shelf */
+    struct tt_trial *trial; /* of the communicator; NULL: readers are always asked */
     const struct tt_gate *gate; /* of its slices; NULL: all may begin */
     uint32_t divisor; /* of TT_FINAL steps; 1: none */
     const struct tt_lane *lane; /* whose call this is bound to (lane.h); NULL: another one */
@@ -93,9 +100,10 @@ struct tt_op {
     /* The executor's own. */
     const struct tt_schedule *schedule;
     uint32_t units; /* steps, a fold counting as one */
-    bool *once; /* per step that sends: out of TMP, where nobody else reads it */
+    bool *once; /* per step that sends: nobody else reads the cells of TMP, or of the shelf */
     bool busy; /* it does more than send */
     bool shares; /* it waits for readers as it is, or many read what it sends */
+    bool asks; /* this call: who alone reads a cell of the shelf takes its lines */
     uint32_t shelf_cells;
     uint32_t *shelf_cell; /* per chunk of IN, then of OUT, that is ever sent: its cell on the shelf */
     uint32_t slices_left;

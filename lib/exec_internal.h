@@ -53,7 +53,7 @@ static inline void tt_exec_message(const struct tt_op *op, const struct tt_slice
     message->class = (uint8_t)op->class;
     message->reduced = op->folds[TT_CHAIN] != NULL || op->user != NULL;
     message->placed = false;
-    message->once = op->once[step - op->schedule->steps];
+    message->once = step->src_buffer == TT_TMP && op->once[step - op->schedule->steps];
     message->reads = 0;
     message->number = tt_exec_number(op, slice, step);
     message->source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
@@ -117,6 +117,9 @@ bool tt_exec_place(struct tt_op *op, const struct tt_message *message, bool in_p
 
 /* Which chunks have a cell on the shelf; op->shelf_cell is zeros. */
 void tt_exec_find_cells(struct tt_op *op);
+/* The next call begins: does it ask? And a cell was written. */
+bool tt_trial_asks(struct tt_trial *trial);
+void tt_trial_note(struct tt_trial *trial, uint64_t bytes, int64_t ns);
 /* The message of a step is read from the shelf, where its chunks are put unless they lie there. */
 void tt_exec_shelve(
     struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step, struct tt_message *message);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "comm.h"
+#include "exec_internal.h"
 #include "ranks.h"
 
 enum { N = 2, SLICE = 8192, SLICES = 8, COUNT = N * SLICES * SLICE / (int)sizeof(int32_t), CALLS = 3 };
@@ -155,11 +156,12 @@ Test(exec_ways, who_has_other_work_leaves_it_to_the_reader)
     ranks_run(&(struct ranks_plan){ .n = N, .run = run_all_spreads });
 }
 
-/* Who reads a cell of TMP may spoil it if nobody else reads it: neither another peer nor this rank. */
+/* Who reads a cell of TMP may spoil it if nobody else reads it: neither another peer nor this rank. Cells of
+ * the shelf no step of this rank reads but sends. */
 Test(exec_ways, what_only_one_reads)
 {
-    enum { SENDS = 7 };
-    static const bool expected[SENDS] = { true, false, false, false, false, true, false };
+    enum { SENDS = 9 };
+    static const bool expected[SENDS] = { true, false, false, false, false, true, false, false, true };
     struct tt_schedule s;
     struct tt_op op;
     struct tt_key key = { .collective = TT_BARRIER, .n = 3, .me = 0 };
@@ -175,7 +177,9 @@ Test(exec_ways, what_only_one_reads)
     tt_send(&s, 1, tt_range(TT_TMP, 3, 2)); /* in part by a copy */
     tt_copy(&s, tt_out(1), tt_tmp(4));
     tt_send(&s, 2, tt_range(TT_TMP, 5, 2)); /* several, by one peer */
-    tt_send(&s, 2, tt_in(0)); /* no cell of TMP */
+    tt_send(&s, 1, tt_in(0)); /* on the shelf, for both */
+    tt_send(&s, 2, tt_in(0));
+    tt_send(&s, 2, tt_in(7)); /* and for one, though a copy reads it where it lies */
     cr_assert_eq(tt_schedule_end(&s), TUTTI_OK);
     cr_assert_eq(tt_op_create(&s, &op), TUTTI_OK);
     int send = 0;
@@ -187,4 +191,83 @@ Test(exec_ways, what_only_one_reads)
     cr_expect_eq(send, SENDS);
     tt_op_destroy(&op);
     tt_schedule_free(&s);
+}
+
+/* --- Whether the readers of the shelf are asked to take its lines. */
+
+/* A call of seven writes, of which so many are slow: 64 bytes take 30 ns, or 3. */
+static bool trial_call(struct tt_trial *trial, int slow)
+{
+    bool asks = tt_trial_asks(trial);
+    for (int i = 0; i < 7; i++)
+        tt_trial_note(trial, 64000, i < slow ? 30000 : 3000);
+    return asks;
+}
+
+Test(exec_ways, readers_take_the_shelf_where_its_writers_would_wait)
+{
+    enum { TRIES = 1000 };
+    struct tt_trial near = { 0 }, far = { 0 }, busy = { 0 }, fresh = { .left = 1 };
+    int asked = 0;
+    for (int i = 0; i < TRIES; i++)
+        cr_expect(!trial_call(&near, 0), "call %d, all lines at hand", i);
+    for (int i = 0; i < TRIES; i++)
+        cr_expect(!trial_call(&busy, 1), "call %d, one write that was interrupted", i);
+    for (int i = 0, slow = 0; i < TRIES; i++) { /* what was not asked for is slow in the next call */
+        bool asks = trial_call(&far, slow);
+        slow = asks ? 0 : 4;
+        asked += asks;
+    }
+    cr_expect_geq(asked, TRIES * 9 / 10);
+    cr_expect_lt(asked, TRIES - 5, "it is tried again now and then");
+    for (int i = 0; i < 3 * 64; i++) /* the cores have come closer */
+        trial_call(&far, 0);
+    cr_expect(!trial_call(&far, 0));
+    cr_expect(trial_call(&fresh, 0));
+    cr_expect(!trial_call(&fresh, 0));
+}
+
+enum { SHELF_N = 8, SHELF_BLOCK = 30011, SHELF_SLICES = 3 };
+
+static bool (*send_of_its_own)(struct tt_endpoint *e, const struct tt_message *m);
+static int mapped_once;
+
+static bool count_once(struct tt_endpoint *e, const struct tt_message *m)
+{
+    bool sent = send_of_its_own(e, m);
+    mapped_once += sent && m->once;
+    return sent;
+}
+
+/* What a rank sends of reduce_scatter has one reader each, of all_gather it has all. */
+static void use_shelf(struct ranks_me *me)
+{
+    static int32_t blocks[SHELF_N * SHELF_BLOCK], block[SHELF_BLOCK];
+    tutti_config config = { .size = sizeof config,
+        .options = "slice=48K;pull=off;algo=all_gather:direct,reduce_scatter:direct" };
+    tutti_comm *comm = ranks_join(me, &config);
+    struct tt_comm *c = tt_handle_find(comm);
+    tutti_stream none = tutti_no_stream();
+    counting = *c->endpoint->transport;
+    send_of_its_own = counting.send;
+    counting.send = count_once;
+    c->endpoint->transport = &counting;
+    for (int asks = 0; asks < 2; asks++) {
+        c->trial = (struct tt_trial){ .left = (uint32_t)asks };
+        mapped_once = 0;
+        ranks_ok(me, tutti_reduce_scatter(blocks, block, SHELF_BLOCK, TUTTI_INT32, TUTTI_SUM, comm, none),
+            "a sum");
+        int expected = asks * (me->n - 1) * SHELF_SLICES;
+        ranks_expect(me, mapped_once == expected, "%d messages and not %d", mapped_once, expected);
+    }
+    c->trial.left = 1;
+    mapped_once = 0;
+    ranks_ok(me, tutti_all_gather(block, blocks, SHELF_BLOCK, TUTTI_INT32, comm, none), "all_gather");
+    ranks_expect(me, mapped_once == 0, "%d messages to all", mapped_once);
+    ranks_part(me, comm);
+}
+
+Test(exec_ways, cells_of_the_shelf_that_only_one_reads)
+{
+    ranks_run(&(struct ranks_plan){ .n = SHELF_N, .run = use_shelf });
 }
