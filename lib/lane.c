@@ -61,10 +61,22 @@ static void add_hops(struct tt_lane *lane, struct tt_move *m, const struct tt_st
     }
 }
 
+/* Up to here messages are copied, whatever memory they lie in. Where ranks take turns on cores, who only
+ * sends to a peer, or only receives, would wait for its turn: measured with eight ranks on two cores, a
+ * gather of blocks of 8 KiB takes 3.4 us and not 8.8. Who is answered waits anyway. */
+static uint64_t copied_up_to(const struct tt_call *call, const struct tt_schedule *s)
+{
+    enum { CROWDED = 4 };
+    bool one_way = call->comm->wait_policy.spins == 0;
+    for (int peer = 0; peer < s->key.n; peer++)
+        one_way = one_way && (s->sends[peer] == 0 || s->recvs[peer] == 0);
+    return call->comm->endpoint->copy_bytes * (one_way ? CROWDED : 1);
+}
+
 static bool work_out(const struct tt_call *call, const struct tt_op *op, struct tt_lane *lane)
 {
     const struct tt_schedule *s = op->schedule;
-    uint64_t most = call->comm->endpoint->post_bytes;
+    uint64_t most = call->comm->endpoint->post_bytes, copied = copied_up_to(call, s);
     uint32_t nhops = 0;
     bool runs = true;
     if (most >= call->comm->shelf_from)
@@ -86,7 +98,7 @@ static bool work_out(const struct tt_call *call, const struct tt_op *op, struct 
             runs = runs && place(call, op, step->dst_buffer, step->dst_chunk, step->nchunks, m, 0);
         if (step->peer != TT_NONE)
             add_hops(lane, m, step, &nhops);
-        if (step->peer != TT_NONE && m->bytes > call->comm->endpoint->copy_bytes)
+        if (step->peer != TT_NONE && m->bytes > copied)
             lane->long_messages = true;
         lane->beyond = lane->beyond || (step->peer != TT_NONE && m->bytes > most);
         lane->nmoves += m->bytes > 0; /* what is empty is neither sent nor awaited */

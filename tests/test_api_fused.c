@@ -307,6 +307,41 @@ Test(api_fused, what_is_lent_is_read_before_the_call_ends)
     ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_TOGETHER, .run = lend });
 }
 
+/* Where ranks take turns on cores, who only sends copies more rather than wait for its reader's turn. */
+static void take_turns(struct ranks_me *me)
+{
+    enum { BYTES = 8 << 10 };
+    tutti_stream none = tutti_no_stream();
+    void *send = NULL, *recv = NULL;
+    ranks_ok(me, tutti_mem_alloc(BYTES, 0, &send), "mem_alloc");
+    ranks_ok(me, tutti_mem_alloc((size_t)me->n * BYTES, 0, &recv), "mem_alloc");
+    for (uint32_t spins = 0; spins <= 1; spins++) {
+        unsigned long long before[2], after[2];
+        tutti_comm *comm = ranks_join(me, NULL);
+        tt_handle_find(comm)->wait_policy.spins = spins; /* 0: more ranks than cores */
+        ranks_ok(me, tutti_gather(send, recv, BYTES, TUTTI_UINT8, 0, comm, none), "gather");
+        count_paths(comm, before);
+        ranks_ok(me, tutti_gather(send, recv, BYTES, TUTTI_UINT8, 0, comm, none), "gather");
+        count_paths(comm, after);
+        bool copies = me->rank != 0 && spins == 0;
+        ranks_expect(me, (after[1] - before[1] == BYTES) == copies, "%d spins: %llu bytes are copied",
+            (int)spins, after[1] - before[1]);
+        ranks_ok(me, tutti_all_gather(send, recv, BYTES, TUTTI_UINT8, comm, none), "all_gather");
+        count_paths(comm, before);
+        ranks_ok(me, tutti_all_gather(send, recv, BYTES, TUTTI_UINT8, comm, none), "all_gather");
+        count_paths(comm, after);
+        ranks_expect(me, after[1] == before[1], "who is answered copies %llu bytes", after[1] - before[1]);
+        ranks_part(me, comm);
+    }
+    tutti_mem_free(send);
+    tutti_mem_free(recv);
+}
+
+Test(api_fused, who_only_sends_waits_for_no_turn)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = take_turns });
+}
+
 /* In place a rank writes where its peer reads, or just beside. */
 static void lend_in_place(struct ranks_me *me)
 {
