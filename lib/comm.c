@@ -189,7 +189,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     if (status == TUTTI_OK)
         status = tt_trace_open(n, rank, c->name, &c->trace);
     c->stream_bytes = stream_bytes_for(settings, n);
-    c->trial.left = 1; /* the first call asks, as those do that simulators and tests make */
+    c->trial.left = 1; /* one call asks, for nothing has been tried yet */
     struct tt_endpoint_params params = { .n = n,
         .me = rank,
         .slot_bytes = tt_comm_slot_bytes(settings, n),

@@ -44,9 +44,9 @@ static enum tt_path choose(
     struct tt_shm_endpoint *e, const struct tt_message *m, bool packed, uintptr_t address, uint64_t *at)
 {
     struct tt_shm_peer *peer = &e->peers[m->peer];
+    const struct tt_shm_channel *c = tt_shm_channel(e, m->class, m->peer);
     if (m->placed)
-        return tt_shm_channel(e, m->class, m->peer)->rides[m->number & (TT_SLOTS - 1)] != 0 ? TT_PATH_COPIED
-                                                                                            : TT_PATH_PLACED;
+        return c->rides[m->number & (TT_SLOTS - 1)] != 0 ? TT_PATH_COPIED : TT_PATH_PLACED;
     if (m->bytes <= TT_SHM_INLINE_BYTES)
         return TT_PATH_INLINE;
     if (m->bytes <= TT_SHM_COPY_BYTES || (!packed && m->source.space.places != NULL))
