@@ -7,6 +7,7 @@
 #include "transports/arena.h"
 #include "transports/shm.h"
 #include "transports/shm_control.h"
+#include "transports/shm_place.h"
 
 enum { NOTE_BYTES = 100, MANY = 200, SHUTTLES = 2 * TT_SHM_SHUTTLES };
 
@@ -177,6 +178,40 @@ static void ride(struct shm_rank *r)
 Test(shm_shuttles, an_answer_rides_while_others_are_sent)
 {
     shm_stage_run(shm_stage_new(2), ride, -1);
+}
+
+/* A sum may be stored in parts, and its place be granted in between: all of it rides. */
+static void ride_on(struct shm_rank *r)
+{
+    uint64_t number = r->stage->params.first_number;
+    uint8_t text[2 * TT_SHM_COPY_BYTES], *wanted = NULL;
+    int peer = 1 - r->me;
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    struct tt_layout layout;
+    struct tt_view place, source = { .layout = &layout, .nchunks = 1 };
+    tt_layout_even(&layout, sizeof text, 1, 1, 1);
+    suite_expect(&r->suite, tt_arena_alloc(sizeof text, (void **)&wanted) == TUTTI_OK, "no memory");
+    suite_expect(&r->suite, shm_post(e, peer, number, 0, text, sizeof text), "no room");
+    base_of(e, peer, number);
+    struct tt_message m = { .class = TT_CLASS_P2P, .peer = peer, .number = number + 1, .reads = number + 1 };
+    m.bytes = sizeof text;
+    m.source = source;
+    suite_expect(&r->suite, tt_shm.ride(e, &m, &place), "it does not ride");
+    shm_meet(r);
+    source.space.base = (uintptr_t)wanted;
+    suite_expect(
+        &r->suite, tt_shm.grant(e, peer, TT_CLASS_P2P, number + 1, 0, &source), "it cannot be granted");
+    shm_meet(r);
+    suite_expect(&r->suite, !tt_shm.granted(e, &m, false, &place), "the rest is stored elsewhere");
+    suite_expect(&r->suite, tt_shm.ride(e, &m, &place), "it does not ride on");
+    shm_meet(r);
+    tt_shm.close(e);
+}
+
+Test(shm_shuttles, what_rides_is_not_placed_in_the_end)
+{
+    shm_stage_run(shm_stage_new(2), ride_on, -1);
 }
 
 /* What an answer that is shorter than its question leaves of that one's lines, its sender writes to; else who

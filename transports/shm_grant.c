@@ -69,7 +69,7 @@ static bool may_store(const struct tt_shm_channel *c, const struct tt_shm_grant 
     return atomic_load_explicit(released, memory_order_relaxed) == tt_shm_flag(after - 1);
 }
 
-/* No bell: nobody waits for a grant. */
+/* No bell: nobody waits for a grant. One that comes while the message is stored in a shuttle is too late. */
 bool tt_shm_granted(struct tt_endpoint *head, const struct tt_message *m, bool in_place, struct tt_view *view)
 {
     struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
@@ -77,7 +77,7 @@ bool tt_shm_granted(struct tt_endpoint *head, const struct tt_message *m, bool i
     const struct tt_shm_channel *c = tt_shm_channel(e, m->class, m->peer);
     const struct tt_shm_grant *grant = &c->grants_in[m->number & (TT_SLOTS - 1)];
     uint64_t at;
-    if (m->bytes <= TT_SHM_COPY_BYTES ||
+    if (m->bytes <= TT_SHM_COPY_BYTES || c->rides[m->number & (TT_SLOTS - 1)] != 0 ||
         atomic_load_explicit(&grant->number, memory_order_acquire) != m->number + 1)
         return false;
     struct tt_shm_place place = grant->place;

@@ -153,7 +153,8 @@ struct tt_transport {
      * source. grant_after: the same for a place from which the peer is still to read this rank's message
      * `after`: it may be stored there once that is released, or by the unit that reads it, element by element
      * (message->reads). ride: the message may be stored, and sent as `placed`, where the one lies that the
-     * unit reads, until then and after its release; false: that one does not change hands. */
+     * unit reads, until then and after its release, and granted is false for it from now on; false: the one
+     * that is read does not change hands. */
     bool (*grant)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number, uint32_t signature,
         const struct tt_view *place);
     bool (*grant_after)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
