@@ -271,7 +271,7 @@ static void expect_spoilt(struct shm_rank *r, const uint8_t *memory, int lines)
         written, lines, outside);
 }
 
-static void send_source(
+static void post_source(
     struct shm_rank *r, struct tt_endpoint *e, uint64_t number, uint8_t *memory, bool once, bool packed)
 {
     struct tt_layout layout;
@@ -283,6 +283,12 @@ static void send_source(
     tt_layout_even(&layout, SOURCE_BYTES, m.source.nchunks, 1, 1);
     memset(memory, SOURCE_BYTE, 3 * SOURCE_BYTES);
     suite_expect(&r->suite, tt_shm.send(e, &m), "no room");
+}
+
+static void send_source(
+    struct shm_rank *r, struct tt_endpoint *e, uint64_t number, uint8_t *memory, bool once, bool packed)
+{
+    post_source(r, e, number, memory, once, packed);
     while (!tt_shm.sent(e, 1, TT_CLASS_P2P, number))
         continue;
     expect_spoilt(r, memory, once && packed ? SOURCE_LINES : 0);
@@ -330,6 +336,37 @@ static void spoil(struct shm_rank *r)
 Test(shm_shuttles, lines_of_a_source_go_to_its_only_reader)
 {
     shm_stage_run(shm_stage_new(2), spoil, -1);
+}
+
+/* Whose sender has given up, and may have the memory for something else, is spoilt no more. */
+static void give_up(struct shm_rank *r)
+{
+    uint64_t number = r->stage->params.first_number;
+    uint8_t *memory;
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    suite_expect(&r->suite, tt_arena_alloc(3 * SOURCE_BYTES, (void **)&memory) == TUTTI_OK, "no memory");
+    tt_shm.enter(e);
+    if (r->me == 0)
+        post_source(r, e, number, memory, true, true);
+    else
+        base_of(e, 0, number);
+    shm_meet(r);
+    if (r->me == 0)
+        tt_shm.quiet(e, false);
+    shm_meet(r);
+    if (r->me == 1)
+        tt_shm.release(e, 0, TT_CLASS_P2P, number);
+    shm_meet(r);
+    if (r->me == 0)
+        expect_spoilt(r, memory, 0);
+    tt_shm.leave(e);
+    tt_shm.close(e);
+}
+
+Test(shm_shuttles, lines_of_who_gave_up_are_left_alone)
+{
+    shm_stage_run(shm_stage_new(2), give_up, -1);
 }
 
 /* A line may name a shuttle that its sender can have, and no other. */

@@ -45,7 +45,7 @@ struct tt_shm_line {
     uint8_t path; /* enum tt_path */
     uint8_t packed;
     uint8_t taken; /* written by the receiver, see tt_shm_done */
-    uint8_t once; /* MAPPED: the receiver may spoil it */
+    _Atomic uint8_t once; /* MAPPED: the receiver may spoil it; taken back by who gives up */
     union {
         uint8_t payload[TT_SHM_INLINE_BYTES];
         struct tt_shm_place source; /* MAPPED, and PULLED, for which it is an address */

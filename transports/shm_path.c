@@ -228,7 +228,7 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
     } else if (path != TT_PATH_PLACED) {
         line->source =
             (struct tt_shm_place){ .at = at, .stride = m->source.space.stride, .chunk = m->source.chunk };
-        line->once = m->once && path == TT_PATH_MAPPED;
+        atomic_store_explicit(&line->once, m->once && path == TT_PATH_MAPPED, memory_order_relaxed);
         c->reading |= UINT64_C(1) << at_line;
     }
     fill_line(line, c, m->number, m->signature, (uint32_t)m->bytes, path, packed);
@@ -309,7 +309,7 @@ bool tt_shm_lend(struct tt_link *link, uint64_t number, uint32_t signature, cons
     if (!line_free(c, at))
         return false;
     uintptr_t address = (uintptr_t)src;
-    c->out[at].once = false;
+    atomic_store_explicit(&c->out[at].once, false, memory_order_relaxed);
     c->out[at].source.at = c->peer->same ? address : address - (uintptr_t)c->endpoint->own->base;
     c->reading |= UINT64_C(1) << at;
     hand_out(c, &c->out[at], number, signature, bytes, TT_PATH_MAPPED);
@@ -448,7 +448,8 @@ static void take_what_was_read(struct tt_shm_channel *c, uint64_t number)
     if (line->path == TT_PATH_COPIED && line->shuttle == 0)
         take(c->payload_in + (number & (TT_SLOTS - 1)) * c->endpoint->slot_stride,
             bytes < most ? bytes : most);
-    else if (line->path == TT_PATH_MAPPED && line->once && line->packed)
+    else if (line->path == TT_PATH_MAPPED && line->packed &&
+             atomic_load_explicit(&line->once, memory_order_relaxed) != 0)
         take_source(c, line, bytes);
     take(&line->taken, 1);
 }

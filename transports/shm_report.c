@@ -35,19 +35,23 @@ bool tt_shm_inside(struct tt_endpoint *head)
     return atomic_load_explicit(&of(head)->control->inside, memory_order_acquire) != 0;
 }
 
-/* Who finds none of these any more stores nothing in this rank's memory. */
-static void withdraw_grants(struct tt_shm_endpoint *e)
+/* Who finds none of these any more stores nothing in this rank's memory: neither what was granted, nor the
+ * bytes by which a reader takes lines. */
+static void withdraw(struct tt_shm_endpoint *e)
 {
     struct tt_shm_grant *grants = tt_shm_at(e->control, e->shape.grants);
+    struct tt_shm_line *lines = tt_shm_at(e->control, e->shape.lines);
     for (int i = 0; i < TT_CLASSES * e->head.n * TT_SLOTS; i++)
         atomic_store_explicit(&grants[i].number, 0, memory_order_relaxed);
+    for (int i = 0; i < TT_CLASSES * e->head.n * TT_SHM_LINES; i++)
+        atomic_store_explicit(&lines[i].once, false, memory_order_relaxed);
 }
 
 /* Threads are waited for in any case, because what they read may be unmapped next. */
 bool tt_shm_quiet(struct tt_endpoint *head, bool patient)
 {
     struct tt_shm_endpoint *e = of(head);
-    withdraw_grants(e);
+    withdraw(e);
     bool fenced = tt_fence_heavy();
     for (int rank = 0; rank < head->n; rank++) {
         const struct tt_shm_peer *peer = &e->peers[rank];

@@ -195,11 +195,12 @@ struct tt_transport {
     void *(*kept)(struct tt_link *link, uint64_t number);
 
     /* Ranks that are threads of one process read each other's private memory, and any rank may store where
-     * another one granted. So a rank that gives an operation up must not return while a peer may still be
-     * at it. enter and leave stand around everything that uses peers' memory, and nest; enter is false, and
-     * nothing must be used, once the communicator has ended. quiet: no peer is between the two, and what
-     * this rank granted is granted no more; `patient`: of another process neither, if it lives. inside: this
-     * rank is between the two; any thread may ask. */
+     * another one granted, or spoil what it sent once. So a rank that gives an operation up must not return
+     * while a peer may still be at it. enter and leave stand around everything that uses peers' memory, and
+     * nest; enter is false, and nothing must be used, once the communicator has ended. quiet: no peer is
+     * between the two, and what this rank granted is granted no more, nor is anything spoilt; `patient`: no
+     * peer of another process is either, if it lives. inside: this rank is between the two; any thread may
+     * ask. */
     bool (*enter)(struct tt_endpoint *e);
     void (*leave)(struct tt_endpoint *e);
     bool (*inside)(struct tt_endpoint *e);
