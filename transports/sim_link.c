@@ -157,9 +157,10 @@ static bool sim_granted(
     struct tt_endpoint *e, const struct tt_message *m, bool in_place, struct tt_view *place)
 {
     struct tt_sim *sim = endpoint_of(e)->sim;
-    const struct tt_sim_grant *grant =
-        &link_of(sim, m->class, e->me, m->peer)->grants[m->number % (uint64_t)sim->params.slots];
-    if (grant->number != m->number + 1 || grant->bytes != m->bytes || grant->signature != m->signature)
+    const struct tt_sim_link *link = link_of(sim, m->class, e->me, m->peer);
+    const struct tt_sim_grant *grant = &link->grants[m->number % (uint64_t)sim->params.slots];
+    if (link->rides[m->number % (uint64_t)sim->params.slots].number == m->number + 1 ||
+        grant->number != m->number + 1 || grant->bytes != m->bytes || grant->signature != m->signature)
         return false;
     if (grant->visible > sim->now) {
         sim->counts.late_grants++;
@@ -170,6 +171,26 @@ static bool sim_granted(
     *place = (struct tt_view){ m->source.layout, grant->place.space, grant->place.chunk, m->source.nchunks,
         m->source.slice };
     return !grant->packed || tt_view_pack(&m->source, grant->base, place);
+}
+
+/* Where the message lies that the unit reads: only of what was copied, which nobody else has. */
+static bool sim_ride(struct tt_endpoint *e, const struct tt_message *m, struct tt_view *place)
+{
+    struct tt_sim *sim = endpoint_of(e)->sim;
+    struct tt_sim_link *link = link_of(sim, m->class, e->me, m->peer);
+    struct tt_sim_ride *ride = &link->rides[m->number % (uint64_t)sim->params.slots];
+    struct tt_sim_letter *read =
+        m->reads == 0 ? NULL : tt_sim_letter_at(sim, m->class, m->peer, e->me, m->reads - 1);
+    bool begun = ride->number == m->number + 1;
+    if (read == NULL || read->number != m->reads - 1 || read->state != TT_SIM_POSTED ||
+        read->path != TT_PATH_COPIED || read->bytes != m->bytes ||
+        (!begun && !tt_sim_chance(sim, sim->params.grant_percent)) ||
+        !tt_view_pack(&m->source, read->base, place))
+        return false;
+    ride->number = m->number + 1;
+    read->ride = ride;
+    sim->counts.rides += !begun;
+    return true;
 }
 
 static void end_grant(struct tt_sim *sim, struct tt_sim_link *link, uint64_t number)
@@ -184,9 +205,26 @@ static enum tt_path path_of(
 {
     if (!m->placed)
         return choose_path(mine, m->bytes);
+    if (link->rides[m->number % (uint64_t)mine->sim->params.slots].number == m->number + 1)
+        return TT_PATH_COPIED;
     if (link->grants[m->number % (uint64_t)mine->sim->params.slots].number != m->number + 1)
         wrong(mine->sim, "placed, though nobody granted it", mine->head.me, m->peer, m->number);
     return TT_PATH_PLACED;
+}
+
+/* What is sent lies where it was read, if that was released. */
+static bool board(struct tt_sim_letter *letter, struct tt_sim_ride *ride)
+{
+    bool released = ride->copy != NULL;
+    if (released) {
+        free(letter->copy);
+        letter->copy = ride->copy;
+        letter->room = ride->room;
+        letter->base = (uintptr_t)letter->copy;
+        letter->packed = true;
+    }
+    *ride = (struct tt_sim_ride){ 0 };
+    return released;
 }
 
 static bool sim_send(struct tt_endpoint *e, const struct tt_message *m)
@@ -215,7 +253,11 @@ static bool sim_send(struct tt_endpoint *e, const struct tt_message *m)
         .copy = letter->copy,
         .room = letter->room };
     letter->packed = run * m->source.layout->element_bytes == m->bytes;
-    if (letter->path == TT_PATH_INLINE || letter->path == TT_PATH_COPIED)
+    struct tt_sim_ride *ride = &link->rides[m->number % (uint64_t)sim->params.slots];
+    bool rides = ride->number == m->number + 1;
+    if (rides && !board(letter, ride))
+        wrong(sim, "sent before what lay there was released", e->me, m->peer, m->number);
+    if (!rides && (letter->path == TT_PATH_INLINE || letter->path == TT_PATH_COPIED))
         take_copy(letter);
     if (letter->path == TT_PATH_PLACED)
         letter->base = 0;
@@ -304,6 +346,15 @@ static void spoil(const struct tt_sim_letter *letter)
     }
 }
 
+static void let_ride(struct tt_sim_letter *letter)
+{
+    letter->ride->copy = letter->copy;
+    letter->ride->room = letter->room;
+    letter->ride = NULL;
+    letter->copy = NULL;
+    letter->room = 0;
+}
+
 static void sim_release(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number)
 {
     struct tt_sim *sim = endpoint_of(e)->sim;
@@ -317,7 +368,9 @@ static void sim_release(struct tt_endpoint *e, int peer, enum tt_class class, ui
     end_grant(sim, link_of(sim, class, peer, e->me), number);
     if (letter->once && letter->path == TT_PATH_MAPPED)
         spoil(letter);
-    if (letter->copy != NULL)
+    if (letter->ride != NULL)
+        let_ride(letter);
+    else if (letter->copy != NULL)
         memset(letter->copy, POISON, letter->room);
     uint64_t time = sim->now + 1 + sim->params.delay_ns / 2 + tt_sim_below(sim, sim->params.jitter_ns);
     const struct tt_costs *costs = sim->params.costs;
@@ -425,6 +478,7 @@ const struct tt_transport tt_sim_transport = { .name = "sim",
     .sent = sim_sent,
     .grant = sim_grant,
     .granted = sim_granted,
+    .ride = sim_ride,
     .arrived = sim_arrived,
     .pull = sim_pull,
     .release = sim_release,
