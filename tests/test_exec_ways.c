@@ -12,21 +12,29 @@
 enum { N = 2, SLICE = 8192, SLICES = 8, COUNT = N * SLICES * SLICE / (int)sizeof(int32_t), CALLS = 3 };
 
 static struct tt_transport counting; /* the communicator's own, but for what follows */
-static bool (*ride_of_its_own)(struct tt_endpoint *e, const struct tt_message *m, struct tt_view *place);
-static int rides;
+static const struct tt_transport *its_own;
+static int rides, sent_once;
 
 static bool count_rides(struct tt_endpoint *e, const struct tt_message *m, struct tt_view *place)
 {
-    bool found = ride_of_its_own(e, m, place);
+    bool found = its_own->ride(e, m, place);
     rides += found;
     return found;
 }
 
+static bool count_once(struct tt_endpoint *e, const struct tt_message *m)
+{
+    bool sent = its_own->send(e, m);
+    sent_once += sent && m->once;
+    return sent;
+}
+
 static void count_from_now(struct tt_comm *c)
 {
-    counting = *c->endpoint->transport;
-    ride_of_its_own = counting.ride;
+    its_own = c->endpoint->transport;
+    counting = *its_own;
     counting.ride = count_rides;
+    counting.send = count_once;
     c->endpoint->transport = &counting;
     rides = 0;
 }
@@ -229,16 +237,6 @@ Test(exec_ways, readers_take_the_shelf_where_its_writers_would_wait)
 
 enum { SHELF_N = 8, SHELF_BLOCK = 30011, SHELF_SLICES = 3 };
 
-static bool (*send_of_its_own)(struct tt_endpoint *e, const struct tt_message *m);
-static int mapped_once;
-
-static bool count_once(struct tt_endpoint *e, const struct tt_message *m)
-{
-    bool sent = send_of_its_own(e, m);
-    mapped_once += sent && m->once;
-    return sent;
-}
-
 /* What a rank sends of reduce_scatter has one reader each, of all_gather it has all. */
 static void use_shelf(struct ranks_me *me)
 {
@@ -248,22 +246,19 @@ static void use_shelf(struct ranks_me *me)
     tutti_comm *comm = ranks_join(me, &config);
     struct tt_comm *c = tt_handle_find(comm);
     tutti_stream none = tutti_no_stream();
-    counting = *c->endpoint->transport;
-    send_of_its_own = counting.send;
-    counting.send = count_once;
-    c->endpoint->transport = &counting;
+    count_from_now(c);
     for (int asks = 0; asks < 2; asks++) {
         c->trial = (struct tt_trial){ .left = (uint32_t)asks };
-        mapped_once = 0;
+        sent_once = 0;
         ranks_ok(me, tutti_reduce_scatter(blocks, block, SHELF_BLOCK, TUTTI_INT32, TUTTI_SUM, comm, none),
             "a sum");
         int expected = asks * (me->n - 1) * SHELF_SLICES;
-        ranks_expect(me, mapped_once == expected, "%d messages and not %d", mapped_once, expected);
+        ranks_expect(me, sent_once == expected, "%d messages and not %d", sent_once, expected);
     }
     c->trial.left = 1;
-    mapped_once = 0;
+    sent_once = 0;
     ranks_ok(me, tutti_all_gather(block, blocks, SHELF_BLOCK, TUTTI_INT32, comm, none), "all_gather");
-    ranks_expect(me, mapped_once == 0, "%d messages to all", mapped_once);
+    ranks_expect(me, sent_once == 0, "%d messages to all", sent_once);
     ranks_part(me, comm);
 }
 
