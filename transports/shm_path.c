@@ -274,9 +274,18 @@ TT_INLINE void hand_out(struct tt_shm_channel *c, struct tt_shm_line *line, uint
         __builtin_prefetch(&c->out[tt_shm_line_of(number + 2)], 1);
 }
 
-bool tt_shm_post(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes)
+/* The lines of whose acknowledgement is looked at next: now, while the message is on its way, for all. */
+static inline void look_ahead(struct tt_shm_channel *c, uint64_t number)
 {
-    struct tt_shm_channel *c = tt_shm_channel_of(link);
+    unsigned next = tt_shm_line_of(number + 1);
+    if (next % TT_SHM_ACKS_AT_ONCE == 0)
+        look_at_acks(c, next);
+}
+
+/* Of its own, so that what fits a line saves no registers for it. */
+static __attribute__((noinline)) bool post_long(
+    struct tt_shm_channel *c, uint64_t number, uint32_t signature, const void *src, uint32_t bytes)
+{
     unsigned at = tt_shm_line_of(number);
     if (!line_free(c, at))
         return false;
@@ -294,11 +303,21 @@ bool tt_shm_post(struct tt_link *link, uint64_t number, uint32_t signature, cons
             memcpy(room, src, bytes);
     }
     hand_out(c, line, number, signature, bytes, path);
-    if (c->reading != 0)
-        c->reading &= ~(UINT64_C(1) << at);
-    unsigned next = tt_shm_line_of(number + 1);
-    if (next % TT_SHM_ACKS_AT_ONCE == 0) /* now, while the message is on its way, for all of them */
-        look_at_acks(c, next);
+    c->reading &= ~(UINT64_C(1) << at);
+    look_ahead(c, number);
+    return true;
+}
+
+bool tt_shm_post(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes)
+{
+    struct tt_shm_channel *c = tt_shm_channel_of(link);
+    unsigned at = tt_shm_line_of(number);
+    if (bytes > TT_SHM_INLINE_BYTES || src == NULL || c->acked[at] != c->posted[at] || c->reading != 0)
+        return post_long(c, number, signature, src, bytes);
+    struct tt_shm_line *line = &c->out[at];
+    tt_copy_few(line->payload, src, bytes);
+    hand_out(c, line, number, signature, bytes, TT_PATH_INLINE);
+    look_ahead(c, number);
     return true;
 }
 
@@ -451,22 +470,36 @@ static void take_what_was_read(struct tt_shm_channel *c, uint64_t number)
     else if (line->path == TT_PATH_MAPPED && line->packed &&
              atomic_load_explicit(&line->once, memory_order_relaxed) != 0)
         take_source(c, line, bytes);
-    take(&line->taken, 1);
+}
+
+TT_INLINE void acknowledge(struct tt_shm_channel *c, uint64_t number)
+{
+    unsigned at = tt_shm_line_of(number);
+    take(&c->in[at].taken, 1);
+    c->came_last = true;
+    atomic_store_explicit(&c->acks_out->flag[at], tt_shm_flag(number), memory_order_release);
+    tt_doorbell_ring_light(c->peer->bell, c->endpoint->light);
+}
+
+/* Of its own, as post_long is. */
+static __attribute__((noinline)) void done_long(struct tt_shm_channel *c, uint64_t number)
+{
+    if (c->granted[number & (TT_SLOTS - 1)] == number + 1)
+        c->granted[number & (TT_SLOTS - 1)] = 0;
+    if (c->came != 0)
+        keep_shuttle(c, number);
+    take_what_was_read(c, number);
+    acknowledge(c, number);
 }
 
 void tt_shm_done(struct tt_link *link, uint64_t number)
 {
     struct tt_shm_channel *c = tt_shm_channel_of(link);
-    unsigned slot = number & (TT_SLOTS - 1);
-    if (c->granted[slot] == number + 1)
-        c->granted[slot] = 0;
-    if (c->came != 0)
-        keep_shuttle(c, number);
-    c->came_last = true;
-    take_what_was_read(c, number);
-    atomic_store_explicit(
-        &c->acks_out->flag[tt_shm_line_of(number)], tt_shm_flag(number), memory_order_release);
-    tt_doorbell_ring_light(c->peer->bell, c->endpoint->light);
+    if (c->in[tt_shm_line_of(number)].path != TT_PATH_INLINE ||
+        c->granted[number & (TT_SLOTS - 1)] == number + 1)
+        done_long(c, number);
+    else
+        acknowledge(c, number);
 }
 
 void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number)
