@@ -93,12 +93,20 @@ tt_fold_fn tt_fold_find(tutti_type type, tutti_op op, enum tt_shape shape)
     return tt_fold_find_isa(type, op, shape, tt_isa_best());
 }
 
+static bool has_sum(tutti_type type, tutti_op op, enum tt_isa isa)
+{
+    return (unsigned)type < TT_FOLD_TYPES && tt_fold_row_of(op) == TT_ROW_SUM && (unsigned)isa < TT_ISAS &&
+           isa <= tt_isa_best();
+}
+
 tt_spread_fn tt_spread_find(tutti_type type, tutti_op op, enum tt_isa isa)
 {
-    if ((unsigned)type >= TT_FOLD_TYPES || tt_fold_row_of(op) != TT_ROW_SUM || (unsigned)isa >= TT_ISAS ||
-        isa > tt_isa_best())
-        return NULL;
-    return tables[isa]->spread[type];
+    return has_sum(type, op, isa) ? tables[isa]->spread[type] : NULL;
+}
+
+tt_few_fn tt_few_find(tutti_type type, tutti_op op, enum tt_isa isa)
+{
+    return has_sum(type, op, isa) ? tables[isa]->few[type] : NULL;
 }
 
 const struct tt_fold_table *tt_fold_table_best(void)

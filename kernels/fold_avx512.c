@@ -137,6 +137,31 @@ INTEGER_ORDER(u64, epu64)
 FLOAT_ORDER(f32, __m512, __mmask16, ps)
 FLOAT_ORDER(f64, __m512d, __mmask8, pd)
 
+/* Sums that the floating-point environment changes in one way only: denormals may count as zeros, and sums
+ * that are such become zeros. (So do classes of vfpclass; hence the bits.) A NaN is all ones. */
+#define TT_STEADY_SUMS
+#define STEADY_SUM(lane, type, suffix, mask, width, exponent)                                                \
+    INLINE vec lane##_steady_sum(vec x, vec y)                                                               \
+    {                                                                                                        \
+        const int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;                                   \
+        type sum = _mm512_add_round_##suffix((type)x, (type)y, nearest);                                     \
+        mask nan = _mm512_cmp_round_##suffix##_mask(sum, sum, _CMP_UNORD_Q, _MM_FROUND_NO_EXC);              \
+        return (vec)_mm512_mask_set1_epi##width((__m512i)sum, nan, -1);                                      \
+    }                                                                                                        \
+    INLINE bool lane##_may_flush(vec x, vec y, vec sum)                                                      \
+    {                                                                                                        \
+        __m512i exponents = _mm512_set1_epi##width(exponent);                                                \
+        __m512i all = _mm512_set1_epi##width(INT##width##_MAX);                                              \
+        mask x_is_not_0 = _mm512_test_epi##width##_mask((__m512i)x, all);                                    \
+        mask y_is_not_0 = _mm512_test_epi##width##_mask((__m512i)y, all);                                    \
+        mask found = _mm512_mask_testn_epi##width##_mask(x_is_not_0, (__m512i)x, exponents);                 \
+        found |= _mm512_mask_testn_epi##width##_mask(y_is_not_0, (__m512i)y, exponents);                     \
+        found |= _mm512_mask_testn_epi##width##_mask(x_is_not_0, (__m512i)sum, all);                         \
+        return found != 0;                                                                                   \
+    }
+STEADY_SUM(f32, __m512, ps, __mmask16, 32, 0x7f800000)
+STEADY_SUM(f64, __m512d, pd, __mmask8, 64, 0x7ff0000000000000)
+
 /* The empty asm is for clang, as in fold_avx2.c. */
 INLINE vec f32_of_halves(__m256i halves)
 {

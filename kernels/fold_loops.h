@@ -319,6 +319,7 @@ NARROW_FOLDS(bfloat16, 2, bfloat16_sum_as_tree, TREE)
 FLOAT_FOLDS(float32, f32, 4)
 FLOAT_FOLDS(float64, f64, 8)
 
+#include "kernels/fold_few.h"
 #include "kernels/fold_spread.h"
 
 /* Whole lines past the caches. */
@@ -348,6 +349,12 @@ const struct tt_fold_table TT_FOLD_TABLE = { .stream = stream,
         [TUTTI_FLOAT32] = float32_spread,
         [TUTTI_FLOAT64] = float64_spread,
         [TUTTI_BFLOAT16] = bfloat16_spread },
+    .few = { [TUTTI_INT32] = u32_few,
+        [TUTTI_UINT32] = u32_few,
+        [TUTTI_INT64] = u64_few,
+        [TUTTI_UINT64] = u64_few,
+        [TUTTI_FLOAT32] = float32_few,
+        [TUTTI_FLOAT64] = float64_few },
     .fold = {
         [TUTTI_INT8] = INTEGER_ROW(int8, u8),
         [TUTTI_UINT8] = INTEGER_ROW(uint8, u8),

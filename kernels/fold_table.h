@@ -45,6 +45,7 @@ enum { TT_FOLD_TYPES = TUTTI_FLOAT8_E5M2 + 1, TT_SHAPES = TT_TREE + 1 };
 struct tt_fold_table {
     tt_fold_fn fold[TT_FOLD_TYPES][TT_ROWS][TT_SHAPES];
     tt_spread_fn spread[TT_FOLD_TYPES]; /* of sums; NULL where there is none */
+    tt_few_fn few[TT_FOLD_TYPES]; /* the same */
     /* Copies whole lines of 64 bytes past the caches; `to` is aligned to a line. */
     void (*stream)(uint8_t *to, const uint8_t *from, uint64_t bytes);
 };

@@ -43,6 +43,12 @@ typedef void (*tt_spread_fn)(
     void *dst, void *also, int past, const void *const *sources, int k, size_t count, uint32_t divisor);
 tt_spread_fn tt_spread_find(tutti_type type, tutti_op op, enum tt_isa isa);
 
+/* A sum of two operands of at most so many bytes, with the bits of the fold; dst may be a or b. NULL for
+ * what is no sum, and where the fold does as well. */
+enum { TT_FEW_BYTES_SUMMED = 64 };
+typedef void (*tt_few_fn)(void *dst, const void *a, const void *b, size_t bytes);
+tt_few_fn tt_few_find(tutti_type type, tutti_op op, enum tt_isa isa);
+
 /* The canonical tree over any number k of operands: the bits that `exact` promises for k ranks, AVG divided
  * once at the end. dst may be any one of the sources. TUTTI_UNSUPPORTED: the type does not support the
  * operation; TUTTI_INVALID_ARGUMENT: k < 1. The caller, who knows the call, puts it into words. */

@@ -149,3 +149,111 @@ Test(kernels, places_in_a_line)
                 fold_at_place(t, op, k, (enum tt_isa)isa, place, inputs, expected);
     }
 }
+
+/* --- Sums of a few */
+
+enum { FEW_MOST = TT_FEW_BYTES_SUMMED, FEW_ROUNDS = 400 };
+
+static bool has_few(tutti_type type)
+{
+    return type == TUTTI_INT32 || type == TUTTI_UINT32 || type == TUTTI_INT64 || type == TUTTI_UINT64;
+}
+
+/* What floats do that few others do: zeros of both signs, denormals, the least normal number and its
+ * neighbours, NaN, infinities, numbers that cancel, or nearly. */
+static uint64_t few_value(const struct type *t, unsigned draw)
+{
+    static const uint32_t f32[] = { 0, 0x80000000, 1, 0x80000001, 0x007fffff, 0x00800000, 0x80800001,
+        0x00800002, 0x7f800000, 0xff800000, 0x7fc00001, 0x7fa00000, 0x3f800000, 0xbf800000, 0x33800000 };
+    static const uint64_t f64[] = { 0, 1ull << 63, 1, 0x800fffffffffffff, 0x0010000000000000,
+        0x8010000000000001, 0x7ff0000000000000, 0xfff0000000000000, 0x7ff4000000000000, 0x3ff0000000000000,
+        0xbff0000000000000, 0x3ca0000000000000 };
+    if (draw % 3 == 0 || !is_float(t))
+        return random_value(t);
+    return t->bytes == 4 ? f32[draw / 3 % (sizeof f32 / sizeof f32[0])]
+                         : f64[draw / 3 % (sizeof f64 / sizeof f64[0])];
+}
+
+static struct {
+    uint8_t operands[2][FEW_MOST], dst[FEW_MOST + 2 * 64], guard[64];
+    const void *sources[2];
+} few_rig;
+
+static void fill_few(const struct type *t, unsigned *draw)
+{
+    for (int j = 0; j < 2; j++) {
+        few_rig.sources[j] = few_rig.operands[j];
+        for (size_t i = 0; i < FEW_MOST; i += t->bytes) {
+            *draw = *draw * 1664525u + 1013904223u;
+            uint64_t value = few_value(t, *draw >> 8);
+            memcpy(few_rig.operands[j] + i, &value, t->bytes);
+        }
+    }
+}
+
+/* The bits of the fold, and nothing round them; `alias`: dst is that operand, -1: neither. */
+static void try_few(const struct type *t, tt_few_fn few, tt_fold_fn fold, size_t count, int alias,
+    void (*set)(unsigned), unsigned environment)
+{
+    uint8_t expected[FEW_MOST], *to = few_rig.dst + 64;
+    size_t bytes = count * t->bytes;
+    const void *a = few_rig.operands[0], *b = few_rig.operands[1];
+    fold(expected, few_rig.sources, 2, count, 0);
+    memset(few_rig.dst, 0x77, sizeof few_rig.dst);
+    if (alias >= 0)
+        *(alias == 0 ? &a : &b) = memcpy(to, few_rig.operands[alias], bytes);
+    if (set != NULL)
+        set(environment);
+    few(to, a, b, bytes);
+    if (set != NULL)
+        set(0x1f80);
+    bool inside = memcmp(few_rig.dst, few_rig.guard, 64) == 0 && memcmp(to + bytes, few_rig.guard, 64) == 0;
+    if (!inside || memcmp(to, expected, bytes) != 0)
+        cr_assert_fail("%s: %s: count %zu, dst is operand %d, environment %#x", t->name,
+            inside ? "other bits than the fold" : "wrote elsewhere", count, alias, environment);
+}
+
+static void try_all_few(const struct type *t, enum tt_isa isa, void (*set)(unsigned), unsigned environment)
+{
+    tt_few_fn few = tt_few_find(t->type, TUTTI_SUM, isa);
+    tt_fold_fn fold = tt_fold_find_isa(t->type, TUTTI_SUM, TT_CHAIN, isa);
+    unsigned draw = 1;
+    memset(few_rig.guard, 0x77, sizeof few_rig.guard);
+    for (int round = 0; few != NULL && round < FEW_ROUNDS; round++) {
+        fill_few(t, &draw);
+        size_t count = 1 + (size_t)round % (FEW_MOST / t->bytes);
+        try_few(t, few, fold, count, round % 3 - 1, set, environment);
+    }
+}
+
+Test(kernels, sums_of_a_few)
+{
+    for (int isa = 0; isa <= (int)tt_isa_best(); isa++)
+        for (int i = 0; i < TYPES; i++) {
+            bool floats =
+                isa == TT_ISA_AVX512 && (types[i].type == TUTTI_FLOAT32 || types[i].type == TUTTI_FLOAT64);
+            bool has = has_few(types[i].type) || floats;
+            cr_expect_eq(tt_few_find(types[i].type, TUTTI_SUM, (enum tt_isa)isa) != NULL, has);
+            cr_expect_null(tt_few_find(types[i].type, TUTTI_MAX, (enum tt_isa)isa));
+            try_all_few(&types[i], (enum tt_isa)isa, NULL, 0);
+        }
+}
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+
+static void set_environment(unsigned environment)
+{
+    _mm_setcsr(environment);
+}
+
+/* Denormals flushed, other roundings, and every exception one that ends the program. */
+Test(kernels, sums_of_a_few_in_the_environment_of_the_caller)
+{
+    static const unsigned environments[] = { 0x9f80, 0x1fc0, 0x9fc0, 0x3f80, 0x5f80, 0x7f80, 0x0000, 0x8040 };
+    for (size_t e = 0; e < sizeof environments / sizeof environments[0]; e++)
+        for (int isa = 0; isa <= (int)tt_isa_best(); isa++)
+            for (int i = 0; i < TYPES; i++)
+                try_all_few(&types[i], (enum tt_isa)isa, set_environment, environments[e]);
+}
+#endif
