@@ -47,7 +47,7 @@ static tutti_status submit(tutti_comm *handle, struct tt_call *call)
 }
 
 /* A call that was made before needs no check but of its pointers, which finding its lane was. */
-static tutti_status run_again(const struct tt_quick *q, const struct tt_lane *lane)
+static __attribute__((noinline)) tutti_status run_again(const struct tt_quick *q, const struct tt_lane *lane)
 {
     struct tt_pending pending = { .call = lane->call };
     pending.call.send = q->send;
@@ -56,23 +56,16 @@ static tutti_status run_again(const struct tt_quick *q, const struct tt_lane *la
     return status == TUTTI_OK ? tt_run(&pending, 1) : status;
 }
 
-static tutti_status add_again(const struct tt_quick *q, const struct tt_lane *lane)
+static __attribute__((noinline)) tutti_status add_again(const struct tt_quick *q, const struct tt_lane *lane)
 {
     struct tt_call known;
     tt_lane_call(q, lane, &known);
     return tt_group_add(&known);
 }
 
-/* The short way, the way that is known, or the long one. */
-static tutti_status call(const struct tt_quick *q)
+/* Not inlined, since the short way has no need of so large a frame. */
+static __attribute__((noinline)) tutti_status call_anew(const struct tt_quick *q)
 {
-    struct tt_lane *lane = tt_lane_find(q);
-    if (tt_group_open()) {
-        if (lane != NULL && tt_collectives[q->collective].p2p)
-            return tt_group_add_quick(q, lane) ? TUTTI_OK : add_again(q, lane);
-    } else if (lane != NULL) {
-        return tt_lane_is_straight(lane, q) ? tt_straight_run(q, lane) : run_again(q, lane);
-    }
     struct tt_call whole = { .collective = q->collective,
         .send = q->send,
         .recv = q->recv,
@@ -87,6 +80,18 @@ static tutti_status call(const struct tt_quick *q)
         whole.count_in_blocks = q->count_in_blocks;
     }
     return submit(q->comm, &whole);
+}
+
+/* The short way, the way that is known, or the long one. */
+static tutti_status call(const struct tt_quick *q)
+{
+    struct tt_lane *lane = tt_lane_find(q);
+    bool grouped = tt_group_open();
+    if (lane == NULL || (grouped && !tt_collectives[q->collective].p2p))
+        return call_anew(q);
+    if (grouped)
+        return tt_group_add_quick(q, lane) ? TUTTI_OK : add_again(q, lane);
+    return tt_lane_is_straight(lane, q) ? tt_straight_run(q, lane) : run_again(q, lane);
 }
 
 tutti_status tutti_barrier(tutti_comm *comm, tutti_stream stream)

@@ -400,21 +400,25 @@ static bool is_last(const struct tt_lane *lane, const struct tt_quick *q)
            lane->call.op == q->op && lane->call.root == q->root && lane->what != 0;
 }
 
+/* Of another call than the last one. */
+static __attribute__((noinline)) struct tt_lane *find(struct tt_comm *comm, const struct tt_quick *q)
+{
+    uint64_t what = tt_lane_what(q);
+    struct tt_lane *lane = tt_lane_at(comm, what, q->count);
+    if (lane->what != what || lane->count != q->count || !may_run(comm, lane, q->send, q->recv))
+        return NULL;
+    comm->lane_last = lane;
+    return q->blocks == NULL || same_blocks(lane, q->blocks) ? lane : NULL;
+}
+
 struct tt_lane *tt_lane_find(const struct tt_quick *q)
 {
     struct tt_comm *comm = tt_handle_peek(q->comm);
     if (comm == NULL || q->stream.kind != TUTTI_STREAM_NONE)
         return NULL;
     struct tt_lane *lane = comm->lane_last;
-    if (is_last(lane, q)) {
-        if (!tt_lane_is_open(comm))
-            return NULL;
-    } else {
-        uint64_t what = tt_lane_what(q);
-        lane = tt_lane_at(comm, what, q->count);
-        if (lane->what != what || lane->count != q->count || !may_run(comm, lane, q->send, q->recv))
-            return NULL;
-        comm->lane_last = lane;
-    }
-    return q->blocks == NULL || same_blocks(lane, q->blocks) ? lane : NULL;
+    if (!is_last(lane, q))
+        return find(comm, q);
+    bool same = q->blocks == NULL || same_blocks(lane, q->blocks);
+    return same && tt_lane_is_open(comm) ? lane : NULL;
 }

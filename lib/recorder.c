@@ -3,6 +3,7 @@
  * One memory file holds the parts of all communicators of the process; it grows by whole parts and can never
  * shrink, so that no reader faults. A child of fork() begins a file of its own, for its entries must not
  * appear as its parent's. */
+#include "base/few.h"
 #include "recorder.h"
 
 #include <fcntl.h>
@@ -213,7 +214,7 @@ static void set_state(struct tt_entry *e, enum tt_entry_state state)
 }
 
 /* What is known when the call is made. The state is taken away here, and written last by who calls this. */
-static void describe(struct tt_entry *e, const struct tt_call *call, unsigned algorithm, uint64_t now)
+TT_INLINE void describe(struct tt_entry *e, const struct tt_call *call, unsigned algorithm, uint64_t now)
 {
     set(e, TT_ENTRY_STATE, TT_ENTRY_NONE);
     set(e, TT_ENTRY_COUNT, call->count);
@@ -221,6 +222,16 @@ static void describe(struct tt_entry *e, const struct tt_call *call, unsigned al
     set(e, TT_ENTRY_ENDED, 0);
     set(e, TT_ENTRY_WHAT, tt_entry_what(call->collective, algorithm, call->type, call->total));
     set(e, TT_ENTRY_WHO, (uint64_t)call->op << 32 | (uint32_t)call->root);
+}
+
+/* It runs. */
+TT_INLINE void start(struct tt_entry *e, const struct tt_call *call, unsigned algorithm, uint64_t sequence,
+    uint64_t number, uint64_t called, uint64_t now)
+{
+    describe(e, call, algorithm, called);
+    set(e, TT_ENTRY_SEQUENCE, sequence);
+    set(e, TT_ENTRY_STARTED, now);
+    set(e, TT_ENTRY_STATE, number << 8 | TT_ENTRY_RUNNING);
 }
 
 /* The entry of the next call and its number; the spare one and 0 where the call 256 calls ago is not over. */
@@ -256,21 +267,28 @@ struct tt_entry *tt_recorder_queue(struct tt_recorder *r, const struct tt_call *
     return e;
 }
 
-struct tt_entry *tt_recorder_start(
-    struct tt_recorder *r, const struct tt_call *call, unsigned algorithm, uint64_t sequence)
+/* A call that was queued has an entry already; not inlined, so that one that was not saves no registers. */
+static __attribute__((noinline)) struct tt_entry *start_queued(
+    const struct tt_recorder *r, const struct tt_call *call, unsigned algorithm, uint64_t sequence)
 {
-    uint64_t now = tt_ticks(), called = now, number = 0;
     struct tt_entry *e = call->entry;
-    if (e == NULL) {
-        e = next_entry(r, &number);
-    } else if (e != &r->part->ring[TT_RECORDER_RING]) {
+    uint64_t now = tt_ticks(), called = now, number = 0;
+    if (e != &r->part->ring[TT_RECORDER_RING]) {
         number = get(e, TT_ENTRY_STATE) >> 8;
         called = get(e, TT_ENTRY_CALLED);
     }
-    describe(e, call, algorithm, called);
-    set(e, TT_ENTRY_SEQUENCE, sequence);
-    set(e, TT_ENTRY_STARTED, now);
-    set(e, TT_ENTRY_STATE, number << 8 | TT_ENTRY_RUNNING);
+    start(e, call, algorithm, sequence, number, called, now);
+    return e;
+}
+
+struct tt_entry *tt_recorder_start(
+    struct tt_recorder *r, const struct tt_call *call, unsigned algorithm, uint64_t sequence)
+{
+    if (call->entry != NULL)
+        return start_queued(r, call, algorithm, sequence);
+    uint64_t now = tt_ticks(), number;
+    struct tt_entry *e = next_entry(r, &number);
+    start(e, call, algorithm, sequence, number, now, now);
     return e;
 }
 
