@@ -24,21 +24,26 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-/* Where counts are no shared values, the number of the operation tells its messages from those of the next:
- * one that nobody awaits would pass for it. */
-uint32_t tt_call_signature(const struct tt_call *call, unsigned algorithm, uint32_t slices)
+uint64_t tt_call_hash(const struct tt_call *call, unsigned algorithm, uint32_t slices)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
     const size_t *counts = tt_call_shared_counts(call);
     bool p2p = row->p2p, own = tt_call_is_one_sided(call); /* p2p: a send matches a receive */
     uint64_t h = mix(p2p ? 77 : call->collective, (uint64_t)call->type << 32 | (own ? 0 : slices));
     h = mix(h, row->result == TT_RESULT_REDUCED ? (uint64_t)tt_call_shared_op(call) + 1 : 0);
-    h = mix(h, own ? call->comm->sequence : counts != NULL ? call->total : call->count);
+    h = mix(h, own ? 0 : counts != NULL ? call->total : call->count);
     h = mix(h, p2p ? 0 : (uint64_t)algorithm << 32 | (uint64_t)call->comm->exact);
     h = mix(h, row->rooted ? (uint64_t)call->root + 1 : 0);
     for (int r = 0; counts != NULL && r < call->comm->n; r++)
         h = mix(h, counts[r]);
-    return (uint32_t)h | 1;
+    return h;
+}
+
+/* Where counts are no shared values, the number of the operation tells its messages from those of the next:
+ * one that nobody awaits would pass for it. */
+uint32_t tt_call_signature(const struct tt_call *call, uint64_t hash)
+{
+    return (uint32_t)(tt_call_is_one_sided(call) ? mix(hash, call->comm->sequence) : hash) | 1;
 }
 
 /* IN or OUT in cells like those of TMP, if the call has them staged. */
@@ -126,7 +131,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     set_shelf(call, op);
     op->endpoint = comm->endpoint;
     op->class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
-    op->signature = tt_call_signature(call, algorithm, cut.slices);
+    op->signature = tt_call_signature(call, tt_call_hash(call, algorithm, cut.slices));
     op->sequence = comm->sequence;
     op->next_send = comm->next_send[op->class];
     op->next_recv = comm->next_recv[op->class];
@@ -143,6 +148,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     bool chain = !tree || call->op != TUTTI_AVG; /* that is what a spread rounds like */
     op->spread =
         reduces(call) && chain ? tt_spread_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
+    op->few = reduces(call) ? tt_few_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
     op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
     op->scratch = comm->scratch;
     op->trial = &comm->trial;

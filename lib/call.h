@@ -113,8 +113,10 @@ tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op);
 /* What a barrier sends: its IN. */
 const void *tt_barrier_token(void);
 
-/* Equal at all ranks exactly if they called the same; never 0. */
-uint32_t tt_call_signature(const struct tt_call *call, unsigned algorithm, uint32_t slices);
+/* Equal at all ranks exactly if they called the same: of all calls like this one, and, never 0, of the one
+ * that is made now. */
+uint64_t tt_call_hash(const struct tt_call *call, unsigned algorithm, uint32_t slices);
+uint32_t tt_call_signature(const struct tt_call *call, uint64_t hash);
 /* What its peers may read of it. */
 void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct tt_call_record *record);
 /* The operation is over, or given up; `soon`: done, and nothing was waited for. */

@@ -343,6 +343,7 @@ void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
     }
     measure(call, &fresh);
     tt_call_record(call, op, &fresh.record);
+    fresh.hash = tt_call_hash(call, fresh.record.algorithm, fresh.record.slices);
     free(lane->moves);
     *lane = fresh;
 }

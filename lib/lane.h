@@ -60,6 +60,7 @@ struct tt_lane {
     int64_t apart; /* in place: recv - send */
     uint32_t grain; /* pointers are multiples of it */
     bool own_counts; /* all_to_all_v and its like: the number of the operation is part of its signature */
+    uint64_t hash; /* the rest of that */
     bool long_messages; /* which are not to be copied in registered memory */
     bool lends; /* of all that is long, the peers read the source in place */
     struct tt_call call; /* with the pointers of the first one */
@@ -131,8 +132,7 @@ static inline bool tt_lane_is_straight(const struct tt_lane *lane, const struct 
 /* Where the number of the operation is part of the signature: that of this one. */
 static inline uint32_t tt_lane_renew(struct tt_lane *lane)
 {
-    return lane->record.signature =
-               tt_call_signature(&lane->call, lane->record.algorithm, lane->record.slices);
+    return lane->record.signature = tt_call_signature(&lane->call, lane->hash);
 }
 
 /* This call has run as this operation, alone and on no stream: keep it, if it may have a lane. No memory: no
