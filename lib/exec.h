@@ -72,6 +72,7 @@ struct tt_op {
     struct tt_space spaces[TT_BUFFERS]; /* of window slot 0, where each has cells of its own, as TMP has */
     uint64_t window_bytes[TT_BUFFERS]; /* from the cells of one window slot to those of the next */
     tt_fold_fn folds[2]; /* by enum tt_shape; NULL: nothing is combined, or `user` does it */
+    tt_few_fn few; /* of two, if there are few; NULL: there is no such kernel */
     tt_spread_fn spread; /* the first of them to two places at once; NULL: there is no such kernel */
     const struct tt_operator *user; /* folds in place of `folds`; the layout's elements are its elements */
     const struct tt_operator *scaling; /* of IN, which then has cells of its own; NULL: none */

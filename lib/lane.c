@@ -90,6 +90,7 @@ static bool work_out(const struct tt_call *call, const struct tt_op *op, struct 
         m->fold = op->folds[step->flags & TT_FOLD_TREE ? TT_TREE : TT_CHAIN];
         m->spread = step->flags & TT_FOLD_TREE ? NULL : op->spread;
         m->divisor = step->flags & TT_FINAL ? op->divisor : 1;
+        m->few = NULL;
         if (step->verb != TT_VERB_RECV)
             runs = place(call, op, step->src_buffer, step->src_chunk, step->nchunks, m, 1);
         if (step->verb == TT_VERB_REDUCE)
@@ -98,6 +99,8 @@ static bool work_out(const struct tt_call *call, const struct tt_op *op, struct 
             runs = runs && place(call, op, step->dst_buffer, step->dst_chunk, step->nchunks, m, 0);
         if (step->peer != TT_NONE)
             add_hops(lane, m, step, &nhops);
+        if (m->divisor <= 1 && m->operands == 2 && m->bytes <= TT_FEW_BYTES_SUMMED)
+            m->few = op->few;
         if (step->peer != TT_NONE && m->bytes > copied)
             lane->long_messages = true;
         lane->beyond = lane->beyond || (step->peer != TT_NONE && m->bytes > most);
@@ -225,6 +228,17 @@ static bool is_small(const struct tt_call *call, const struct tt_op *op)
            op->layout.slices == 1 && op->schedule->nsteps <= MOVES_MAX && op->schedule->key.n <= MOVES_MAX;
 }
 
+/* What receives has one message, and nothing depends on the call but its pointers. */
+static bool may_hurry(const struct tt_lane *lane)
+{
+    bool may = !lane->visits;
+    for (uint32_t i = 0; i < lane->nmoves && may; i++) {
+        const struct tt_move *m = &lane->moves[i];
+        may = m->verb == TT_VERB_SEND ? !m->chooses : m->verb == TT_VERB_COPY || m->alone;
+    }
+    return may;
+}
+
 /* Moves, and memory for them; none if there is none, or if it is no list of runs. */
 static void straighten(const struct tt_call *call, const struct tt_op *op, struct tt_lane *lane)
 {
@@ -249,6 +263,7 @@ static void straighten(const struct tt_call *call, const struct tt_op *op, struc
     else
         find_loans(call, s, lane);
     count_tolls(op, lane);
+    lane->hurries = may_hurry(lane);
 }
 
 /* A v-form's arrays are its caller's, and the communicator's tables are the next call's: a lane has copies,

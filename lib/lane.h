@@ -32,6 +32,7 @@ struct tt_move { /* a unit of the schedule */
     int64_t at[3]; /* from the pointers of the call, or from TMP */
     tt_fold_fn fold;
     tt_spread_fn spread; /* or NULL */
+    tt_few_fn few; /* of a sum of two that is short; or NULL */
     uint32_t divisor;
     bool lends; /* what it sends, if that lies in shared memory */
     bool answered; /* who answers that has read it */
@@ -57,6 +58,7 @@ struct tt_lane {
     bool visits; /* it lends or pushes: it uses peers' memory, or they this rank's */
     bool pushes; /* it is an all_reduce by two shots: sums may be stored where peers want them */
     bool beyond; /* and too long to be copied */
+    bool hurries; /* nothing is chosen, and each message is awaited alone */
     int64_t apart; /* in place: recv - send */
     uint32_t grain; /* pointers are multiples of it */
     bool own_counts; /* all_to_all_v and its like: the number of the operation is part of its signature */

@@ -7,6 +7,9 @@
  * long in coming, or look strange, the executor takes over at that unit: looking around, blaming and giving
  * up are written once.
  *
+ * Most small calls of two ranks need even less: nothing is lent, and each message comes within the first few
+ * looks. They hurry, and take time for the rest only from where that does not hold.
+ *
  * By two shots, the sum of a part is stored in the same pass wherever its readers have it:
  *
  *     they have granted (their memory is shared):   in their OUT; then a line says "placed"
@@ -26,7 +29,6 @@ struct trip { /* a call on its way */
     struct tt_comm *comm;
     struct tt_lane *lane;
     uint8_t *base[TT_BUFFERS];
-    uint32_t signature;
     struct tt_entry *entry; /* NULL: not noted yet */
     struct tt_wait wait;
     bool waiting;
@@ -44,9 +46,10 @@ static uint64_t number(const struct tt_hop *hop)
     return *hop->next + hop->ordinal;
 }
 
-static uint32_t mark(const struct trip *t, const struct tt_move *m)
+static uint32_t mark(const struct tt_lane *lane, const struct tt_move *m)
 {
-    return t->lane->own_counts ? tt_exec_mark(t->signature, m->elements) : t->signature;
+    uint32_t signature = lane->record.signature;
+    return lane->own_counts ? tt_exec_mark(signature, m->elements) : signature;
 }
 
 /* Nothing has come: wait a little. False if it is time to look around. */
@@ -108,7 +111,7 @@ TT_INLINE bool send(struct trip *t, const struct tt_move *m)
     const uint8_t *src = t->base[m->buffer[1]] + m->at[1];
     if (m->chooses && is_lent(t, m, &src))
         go = transport->lend;
-    while (!go(m->hops->link, number(m->hops), mark(t, m), src, m->bytes))
+    while (!go(m->hops->link, number(m->hops), mark(t->lane, m), src, m->bytes))
         if (!hold_back(t))
             return false;
     return true;
@@ -137,7 +140,7 @@ TT_INLINE const void *await(struct trip *t, const struct tt_hop *hop, const stru
     enum tt_peek (*peek)(struct tt_link *, uint64_t, uint32_t, uint32_t, const void **) =
         t->comm->transport->peek;
     uint64_t n = number(hop);
-    uint32_t signature = mark(t, m);
+    uint32_t signature = mark(t->lane, m);
     const void *payload = t->base[m->buffer[0]] + m->at[0]; /* where it is placed */
     for (uint32_t polls = 0;; polls++) {
         enum tt_peek found = peek(hop->link, n, signature, m->bytes, &payload);
@@ -164,7 +167,8 @@ static int find_targets(struct trip *t, const struct tt_move *fold, uint8_t **ta
     for (const struct tt_move *m = fold + 1; m < fold + fold->operands; m++) {
         int i = m->result - 1;
         uint64_t read = number(&fold->hops[i]);
-        uint8_t *to = transport->offered(m->hops->link, number(m->hops), mark(t, m), m->bytes, read + 1);
+        uint8_t *to =
+            transport->offered(m->hops->link, number(m->hops), mark(t->lane, m), m->bytes, read + 1);
         t->placed[i] = to != NULL;
         t->spread[i] = to != NULL ? to : transport->kept(m->hops->link, read);
         if (t->spread[i] != NULL)
@@ -251,13 +255,11 @@ static void combine(const struct trip *t, const struct tt_move *m)
         copy(dst, sources[0], m->bytes);
 }
 
-static struct tt_entry *note(const struct trip *t)
+static struct tt_entry *note(const struct tt_lane *lane)
 {
-    const struct tt_lane *lane = t->lane;
-    uint64_t sequence = t->comm->sequence;
-    if (lane->class == TT_CLASS_P2P)
-        sequence = number(lane->hops);
-    return tt_recorder_start(t->comm->recorder, &lane->call, lane->record.algorithm, sequence);
+    const struct tt_comm *comm = lane->call.comm;
+    uint64_t sequence = lane->class == TT_CLASS_P2P ? number(lane->hops) : comm->sequence;
+    return tt_recorder_start(comm->recorder, &lane->call, lane->record.algorithm, sequence);
 }
 
 TT_INLINE bool move(struct trip *t, const struct tt_move *m)
@@ -265,7 +267,7 @@ TT_INLINE bool move(struct trip *t, const struct tt_move *m)
     if (m->verb == TT_VERB_SEND)
         return send(t, m);
     if (t->entry == NULL) /* while the first messages are on their way */
-        t->entry = note(t);
+        t->entry = note(t->lane);
     if (m->verb == TT_VERB_RECV || m->verb == TT_VERB_RECV_REDUCE)
         return m->alone ? receive_one(t, m) : receive(t, m);
     combine(t, m);
@@ -285,12 +287,10 @@ static tutti_status hand_over(const struct trip *t)
     return status;
 }
 
-TT_INLINE void arrive(struct trip *t)
+/* All is done: what it used up, and what peers and the recorder are told. */
+TT_INLINE void count(const struct tt_lane *lane)
 {
-    struct tt_comm *comm = t->comm;
-    const struct tt_lane *lane = t->lane;
-    if (t->entry == NULL)
-        t->entry = note(t);
+    struct tt_comm *comm = lane->call.comm;
     for (uint32_t i = 0; i < lane->ntolls; i++) {
         *lane->tolls[i].next_send += lane->tolls[i].sends;
         *lane->tolls[i].next_recv += lane->tolls[i].recvs;
@@ -299,12 +299,19 @@ TT_INLINE void arrive(struct trip *t)
         comm->transport->complete(comm->endpoint, ++comm->sequence);
     else if (lane->tolls[0].sends > 0)
         comm->next_post[lane->tolls[0].peer]++;
+}
+
+static void arrive(struct trip *t)
+{
+    if (t->entry == NULL)
+        t->entry = note(t->lane);
+    count(t->lane);
     if (t->slow_ns == 0) {
         tt_entry_pass(t->entry);
         return;
     }
     tt_entry_end(t->entry, true);
-    tt_comm_tidy(comm, t->slow_ns);
+    tt_comm_tidy(t->comm, t->slow_ns);
 }
 
 static void end_wait(struct trip *t)
@@ -327,20 +334,16 @@ static void offer(const struct trip *t)
         const struct tt_move *out = &lane->moves[i], *back = &lane->moves[2 * others + 1 + i];
         uint64_t after = lane->call.in_place ? number(out->hops) + 1 : 0;
         if (back->offers)
-            t->comm->transport->offer(back->hops->link, number(back->hops), mark(t, back),
+            t->comm->transport->offer(back->hops->link, number(back->hops), mark(t->lane, back),
                 t->base[back->buffer[0]] + back->at[0], back->bytes, after);
     }
 }
 
-/* False: not all of it is done, but what comes before t->step. */
-static bool run(struct trip *t)
+/* From this move on. False: not all of it is done, but what comes before t->step. */
+static bool run(struct trip *t, uint32_t from)
 {
     struct tt_lane *lane = t->lane;
-    if (lane->own_counts)
-        t->signature = tt_lane_renew(lane);
-    if (lane->class == TT_CLASS_COLLECTIVE)
-        t->comm->transport->publish(t->comm->endpoint, &lane->record, t->comm->sequence);
-    for (uint32_t i = 0; i < lane->nmoves; i++) {
+    for (uint32_t i = from; i < lane->nmoves; i++) {
         bool done = move(t, &lane->moves[i]);
         if (t->waiting)
             end_wait(t);
@@ -357,6 +360,63 @@ static bool run(struct trip *t)
     return read;
 }
 
+/* One move of a call in haste. False if it cannot be done at once, or is not what it should be; nothing is
+ * done then. */
+TT_INLINE bool receive_soon(
+    const struct tt_lane *lane, const struct tt_move *m, const void *own, uint8_t *dst)
+{
+    const struct tt_comm *comm = lane->call.comm;
+    const struct tt_transport *transport = comm->transport;
+    const struct tt_hop *hop = m->hops;
+    const void *payload = NULL;
+    uint64_t n = number(hop);
+    uint32_t signature = mark(lane, m);
+    enum tt_peek found = transport->peek(hop->link, n, signature, m->bytes, &payload);
+    for (uint32_t polls = 0; found == TT_PEEK_NOTHING && polls < comm->wait_policy.keen_polls; polls++) {
+        tt_look_again();
+        found = transport->peek(hop->link, n, signature, m->bytes, &payload);
+    }
+    if (found != TT_PEEK_THERE)
+        return false;
+    const void *sources[2] = { m->own == 0 ? own : payload, m->own == 0 ? payload : own };
+    if (m->operands == 1)
+        copy(dst, payload, m->bytes);
+    else if (m->few != NULL)
+        m->few(dst, sources[0], sources[1], m->bytes);
+    else
+        m->fold(dst, sources, 2, m->elements, m->divisor);
+    transport->done(hop->link, n);
+    return true;
+}
+
+/* What needs no choice, no loan and no wait worth the name, as most small calls of two ranks: the same as
+ * run, without what that is prepared for. Returns how many moves are done. */
+static uint32_t hurry(const struct tt_quick *q, const struct tt_lane *lane, struct tt_entry **entry)
+{
+    const struct tt_comm *comm = lane->call.comm;
+    uint8_t *const base[TT_BUFFERS] = {
+        [TT_IN] = (uint8_t *)(uintptr_t)q->send, [TT_OUT] = q->recv, [TT_TMP] = comm->tmp
+    };
+    bool done = true;
+    uint32_t i = 0;
+    for (; i < lane->nmoves; i++) {
+        const struct tt_move *m = &lane->moves[i];
+        const uint8_t *src = base[m->buffer[1]] + m->at[1];
+        uint8_t *dst = base[m->buffer[0]] + m->at[0];
+        if (m->verb != TT_VERB_SEND && *entry == NULL) /* while the first messages are on their way */
+            *entry = note(lane);
+        if (m->verb == TT_VERB_SEND)
+            done = comm->transport->post(m->hops->link, number(m->hops), mark(lane, m), src, m->bytes);
+        else if (m->verb == TT_VERB_COPY)
+            copy(dst, src, m->bytes);
+        else
+            done = receive_soon(lane, m, src, dst);
+        if (!done)
+            break;
+    }
+    return i;
+}
+
 /* False: the communicator has ended. */
 static bool visit(const struct trip *t)
 {
@@ -371,7 +431,6 @@ static void set_out(const struct tt_quick *q, struct tt_lane *lane, struct trip 
 {
     t->lane = lane;
     t->comm = t->lane->call.comm;
-    t->signature = t->lane->record.signature;
     t->base[TT_IN] = (uint8_t *)(uintptr_t)q->send;
     t->base[TT_OUT] = q->recv;
     t->base[TT_TMP] = t->comm->tmp;
@@ -388,16 +447,37 @@ static void set_out(const struct tt_quick *q, struct tt_lane *lane, struct trip 
     t->shared[TT_TMP] = false;
 }
 
-tutti_status tt_straight_run(const struct tt_quick *q, struct tt_lane *lane)
+/* With all that may be necessary, from this move on. Not inlined, for the sake of who hurries. */
+static __attribute__((noinline)) tutti_status take_time(
+    const struct tt_quick *q, struct tt_lane *lane, uint32_t from, struct tt_entry *entry)
 {
     struct trip t;
     set_out(q, lane, &t);
-    bool done = (!lane->visits || visit(&t)) && run(&t);
+    t.entry = entry;
+    bool done = (!lane->visits || visit(&t)) && run(&t, from);
     if (lane->visits) /* before the executor takes over: who gives up waits until the others are outside */
         t.comm->transport->leave(t.comm->endpoint);
     if (!done)
         return hand_over(&t);
     arrive(&t);
+    return TUTTI_OK;
+}
+
+tutti_status tt_straight_run(const struct tt_quick *q, struct tt_lane *lane)
+{
+    const struct tt_comm *comm = lane->call.comm;
+    struct tt_entry *entry = NULL;
+    if (lane->own_counts)
+        tt_lane_renew(lane);
+    if (lane->class == TT_CLASS_COLLECTIVE)
+        comm->transport->publish(comm->endpoint, &lane->record, comm->sequence);
+    uint32_t done = lane->hurries ? hurry(q, lane, &entry) : 0;
+    if (done < lane->nmoves)
+        return take_time(q, lane, done, entry);
+    if (entry == NULL)
+        entry = note(lane);
+    count(lane);
+    tt_entry_pass(entry);
     return TUTTI_OK;
 }
 
