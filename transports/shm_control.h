@@ -110,6 +110,7 @@ struct tt_shm_channel {
     struct tt_shm_endpoint *endpoint;
     const struct tt_shm_peer *peer;
     bool came_last; /* of the messages both ways, one of the peer's */
+    uint32_t next_line; /* of what is posted next */
     struct tt_shm_line *out;
     const struct tt_shm_acks *acks_in;
     struct tt_shm_line *in;

@@ -193,6 +193,7 @@ static void fill_line(struct tt_shm_line *line, struct tt_shm_channel *c, uint64
     line->path = (uint8_t)path;
     line->packed = packed;
     c->posted[tt_shm_line_of(number)] = flag;
+    c->next_line = tt_shm_line_of(number + 1);
     c->came_last = false;
     atomic_store_explicit(&line->flag, flag, memory_order_release);
 }
@@ -260,18 +261,15 @@ struct tt_link *tt_shm_link(struct tt_endpoint *head, int peer, enum tt_class cl
 }
 
 /* What is the same of both. Lines of a stream that goes one way are taken back from their reader before they
- * are needed, so that they come at the same time. Where ranks answer each other, a line stays with its reader
- * until it is written: who looks for the answer would fetch it twice. */
+ * are needed, so that they come at the same time. Where ranks answer each other that is done when the peer's
+ * message has been read. */
 TT_INLINE void hand_out(struct tt_shm_channel *c, struct tt_shm_line *line, uint64_t number,
     uint32_t signature, uint32_t bytes, enum tt_path path)
 {
     struct tt_shm_endpoint *e = c->endpoint;
-    bool answers = c->came_last;
     fill_line(line, c, number, signature, bytes, path, true);
     e->head.path_bytes[path] += bytes;
     tt_doorbell_ring_light(c->peer->bell, e->light);
-    if (!answers)
-        __builtin_prefetch(&c->out[tt_shm_line_of(number + 2)], 1);
 }
 
 /* The lines of whose acknowledgement is looked at next: now, while the message is on its way, for all. */
@@ -472,9 +470,12 @@ static void take_what_was_read(struct tt_shm_channel *c, uint64_t number)
         take_source(c, line, bytes);
 }
 
+/* Who has heard from a peer mostly answers soon, in a line that lies in its cache. To ask for that only
+ * when it is written takes longer (measured on 8 bytes: 70 and 57 ns near, 300 and 228 far). */
 TT_INLINE void acknowledge(struct tt_shm_channel *c, uint64_t number)
 {
     unsigned at = tt_shm_line_of(number);
+    tt_prefetch_to_write(&c->out[c->next_line]);
     take(&c->in[at].taken, 1);
     c->came_last = true;
     atomic_store_explicit(&c->acks_out->flag[at], tt_shm_flag(number), memory_order_release);
