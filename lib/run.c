@@ -197,9 +197,9 @@ static bool run_at_once(struct tt_pending *p)
 {
     uint32_t idle = 0, enough = p->call.comm->wait_policy.keen_polls;
     enum tt_progress now;
-    do
-        now = tt_exec_progress(p->op);
-    while (now == TT_MOVED || (now == TT_IDLE && idle++ < enough));
+    while ((now = tt_exec_progress(p->op)) == TT_MOVED || (now == TT_IDLE && idle++ < enough))
+        if (now == TT_IDLE)
+            tt_look_again();
     if (now == TT_DONE)
         end_done(p, false);
     return now == TT_DONE;
