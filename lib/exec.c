@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/few.h"
 #include "base/status.h"
 #include "exec_internal.h"
 #include "trace.h"
@@ -35,6 +36,7 @@ static void take_turns(const struct tt_schedule *s, struct tt_op *op, uint32_t *
         uint32_t *last = &recent[(2 * (uint32_t)step->peer + direction) * AHEAD + step->ordinal % AHEAD];
         if (step->ordinal >= AHEAD && *last < unit) {
             op->turn[*last] = unit;
+            op->turns = true;
             op->opening[unit]++;
         }
         *last = i;
@@ -133,10 +135,12 @@ void tt_op_destroy(struct tt_op *op)
 
 /* A grant that comes before this rank's own sends is found by whoever answers them. (Where cells are scaled
  * out of what the receive overwrites, the answer is a sum of what has been scaled by then.) */
-static void activate(struct tt_op *op, struct tt_slice *slice, uint32_t step)
+TT_INLINE void activate(struct tt_op *op, struct tt_slice *slice, uint32_t step)
 {
     struct tt_active *active = &slice->active[slice->nactive++];
-    *active = (struct tt_active){ .step = step, .began_ns = op->trace != NULL ? tt_now_ns() : 0 };
+    *active = (struct tt_active){ .step = step };
+    if (op->trace != NULL)
+        active->began_ns = tt_now_ns();
     if (op->grants && op->schedule->steps[step].verb == TT_VERB_RECV)
         tt_exec_grant(op, slice, active);
 }
@@ -274,7 +278,7 @@ static void retire(struct tt_op *op, struct tt_slice *slice, uint32_t position)
     for (uint32_t f = s->follower_first[step]; f < s->follower_first[step + 1]; f++)
         if (--slice->waiting[s->followers[f]] == 0)
             activate(op, slice, s->followers[f]);
-    for (uint32_t i = step; i < step + s->steps[step].fold_count; i++)
+    for (uint32_t i = step; op->turns && i < step + s->steps[step].fold_count; i++)
         if (op->turn[i] != NO_STEP && --slice->waiting[op->turn[i]] == 0)
             activate(op, slice, op->turn[i]);
 }

@@ -110,6 +110,7 @@ struct tt_op {
     uint32_t slices_left;
     uint32_t *opening; /* per step: for how many others it waits when a slice begins */
     uint32_t *turn; /* per step with a message: the unit that waits for its slot */
+    bool turns; /* one does */
     uint64_t budget;
     bool grants; /* messages may be long enough to be granted */
     struct tt_slice slices[TT_WINDOW];

@@ -2,6 +2,7 @@
  *
  * Operands lie in this rank's cells, in slots, in a peer's memory that is mapped, or in one that must be
  * pulled. Each is a view of runs; what all operands have in one run is one call of a kernel. */
+#include "base/few.h"
 #include "exec_internal.h"
 
 /* A unit that combines: where its operands come from. Operands stand in the order of the expression. */
@@ -215,6 +216,39 @@ static void combine(struct tt_op *op, const struct tt_step *step, struct operand
         tt_copy_fence();
 }
 
+/* The most common of units in one go: a copy, or a sum of two, of so few bytes that nobody wants them stored
+ * elsewhere as well. False if this is another, or the bytes are not in one run each. */
+static bool do_few(const struct tt_op *op, const struct tt_step *step, const struct tt_view *dst,
+    const void *const *sources, int k)
+{
+    uint64_t run, count = tt_view_count(dst);
+    void *to = (void *)tt_view_run(dst, 0, &run);
+    uint32_t bytes = (uint32_t)(count * op->layout.element_bytes);
+    if (run < count || (k == 2 && (op->few == NULL || divisor_of(op, step) > 1)))
+        return false;
+    if (k == 2)
+        op->few(to, sources[0], sources[1], bytes);
+    else
+        tt_copy_few(to, sources[0], bytes);
+    return true;
+}
+
+/* The same of a unit that receives one message, which is there. */
+static bool combine_few(const struct tt_op *op, const struct tt_step *step, const struct operands *o)
+{
+    uint64_t run, bytes = o->count * op->layout.element_bytes;
+    const void *sources[2];
+    int other = o->n == 1 || o->own == 1 ? 0 : 1;
+    if (o->n > 2 || bytes > TT_FEW_BYTES || o->arrivals[0].path == TT_PATH_PULLED)
+        return false;
+    sources[other] = (const void *)tt_arrival_run(&o->arrivals[0], 0, &run);
+    if (run < bytes)
+        return false;
+    if (o->n == 2)
+        sources[o->own] = (const void *)tt_view_run(&o->local, 0, &run);
+    return (o->n == 1 || run >= o->count) && do_few(op, step, &o->dst, sources, o->n);
+}
+
 bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
 {
     const struct tt_step *step = &op->schedule->steps[active->step];
@@ -231,6 +265,8 @@ bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active 
     if (!gather(op, slice, step, &o, &upto))
         return false;
     if (o.n == 1 && o.arrivals[0].path == TT_PATH_PLACED) {
+        active->cursor = upto;
+    } else if (active->cursor == 0 && upto == o.count && combine_few(op, step, &o)) {
         active->cursor = upto;
     } else if (active->cursor < upto) {
         tt_exec_targets(op, slice, active, &targets);
@@ -250,15 +286,20 @@ bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *a
     struct tt_view left = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
     struct tt_view right;
     bool reduces = step->verb == TT_VERB_REDUCE;
+    uint64_t total = tt_view_count(&dst), bytes = total * op->layout.element_bytes, run;
+    if (!reduces && total > 0 && bytes <= TT_FEW_BYTES) {
+        const void *source = (const void *)tt_view_run(&left, 0, &run);
+        if (run >= total && do_few(op, step, &dst, &source, 1))
+            return true;
+    }
     if (reduces)
         right = tt_exec_view(op, slice, step->right_buffer, step->right_chunk, step->nchunks);
-    uint64_t total = tt_view_count(&dst);
     struct tt_targets targets;
     if (total > 0)
         tt_exec_targets(op, slice, active, &targets);
     while (active->cursor < total && op->budget > 0) {
         const void *sources[2];
-        uint64_t count, run, most = next_count(op, total - active->cursor);
+        uint64_t count, most = next_count(op, total - active->cursor);
         void *to = (void *)tt_view_run(&dst, active->cursor, &count);
         sources[0] = (const void *)tt_view_run(&left, active->cursor, &run);
         count = run < count ? run : count;
