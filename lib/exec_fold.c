@@ -218,10 +218,10 @@ static void combine(struct tt_op *op, const struct tt_step *step, struct operand
 
 /* The most common of units in one go: a copy, or a sum of two, of so few bytes that nobody wants them stored
  * elsewhere as well. False if this is another, or the bytes are not in one run each. */
-static bool do_few(const struct tt_op *op, const struct tt_step *step, const struct tt_view *dst,
-    const void *const *sources, int k)
+TT_INLINE bool do_few(const struct tt_op *op, const struct tt_step *step, const struct tt_view *dst,
+    uint64_t count, const void *const *sources, int k)
 {
-    uint64_t run, count = tt_view_count(dst);
+    uint64_t run;
     void *to = (void *)tt_view_run(dst, 0, &run);
     uint32_t bytes = (uint32_t)(count * op->layout.element_bytes);
     if (run < count || (k == 2 && (op->few == NULL || divisor_of(op, step) > 1)))
@@ -234,7 +234,7 @@ static bool do_few(const struct tt_op *op, const struct tt_step *step, const str
 }
 
 /* The same of a unit that receives one message, which is there. */
-static bool combine_few(const struct tt_op *op, const struct tt_step *step, const struct operands *o)
+TT_INLINE bool combine_few(const struct tt_op *op, const struct tt_step *step, const struct operands *o)
 {
     uint64_t run, bytes = o->count * op->layout.element_bytes;
     const void *sources[2];
@@ -246,7 +246,7 @@ static bool combine_few(const struct tt_op *op, const struct tt_step *step, cons
         return false;
     if (o->n == 2)
         sources[o->own] = (const void *)tt_view_run(&o->local, 0, &run);
-    return (o->n == 1 || run >= o->count) && do_few(op, step, &o->dst, sources, o->n);
+    return (o->n == 1 || run >= o->count) && do_few(op, step, &o->dst, o->count, sources, o->n);
 }
 
 bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
@@ -289,7 +289,7 @@ bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *a
     uint64_t total = tt_view_count(&dst), bytes = total * op->layout.element_bytes, run;
     if (!reduces && total > 0 && bytes <= TT_FEW_BYTES) {
         const void *source = (const void *)tt_view_run(&left, 0, &run);
-        if (run >= total && do_few(op, step, &dst, &source, 1))
+        if (run >= total && do_few(op, step, &dst, total, &source, 1))
             return true;
     }
     if (reduces)
