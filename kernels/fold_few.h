@@ -40,7 +40,8 @@ enum { float32_bytes = 4, float64_bytes = 8 };
 FEW_FLOATS(float32, f32)
 FEW_FLOATS(float64, f64)
 #else
-static const tt_few_fn float32_few = NULL, float64_few = NULL;
+#define float32_few NULL
+#define float64_few NULL
 #endif
 
 #endif

@@ -43,9 +43,8 @@ typedef void (*tt_spread_fn)(
     void *dst, void *also, int past, const void *const *sources, int k, size_t count, uint32_t divisor);
 tt_spread_fn tt_spread_find(tutti_type type, tutti_op op, enum tt_isa isa);
 
-/* A sum of two operands of at most so many bytes, with the bits of the fold; dst may be a or b. NULL for
- * what is no sum, and where the fold does as well. */
-enum { TT_FEW_BYTES_SUMMED = 64 };
+/* A sum of two operands of 1 to TT_FEW_BYTES bytes (base/few.h), with the bits of the fold; dst may be one of
+ * them. NULL for what is no sum, and where the fold does as well. */
 typedef void (*tt_few_fn)(void *dst, const void *a, const void *b, size_t bytes);
 tt_few_fn tt_few_find(tutti_type type, tutti_op op, enum tt_isa isa);
 

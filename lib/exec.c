@@ -278,7 +278,9 @@ static void retire(struct tt_op *op, struct tt_slice *slice, uint32_t position)
     for (uint32_t f = s->follower_first[step]; f < s->follower_first[step + 1]; f++)
         if (--slice->waiting[s->followers[f]] == 0)
             activate(op, slice, s->followers[f]);
-    for (uint32_t i = step; op->turns && i < step + s->steps[step].fold_count; i++)
+    if (!op->turns)
+        return;
+    for (uint32_t i = step; i < step + s->steps[step].fold_count; i++)
         if (op->turn[i] != NO_STEP && --slice->waiting[op->turn[i]] == 0)
             activate(op, slice, op->turn[i]);
 }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/few.h"
+
 /* Measured: from LOAN_BYTES on, the wait for who reads costs less than two copies that stay in caches. Where
  * nobody waits for that, a message is lent from where on the transport takes grants. */
 enum { MOVES_MAX = 64, OPERANDS_MAX = TT_FOLD_MAX + 1, LOAN_BYTES = 4 << 10, PUSH_BYTES = 1 << 10 };
@@ -99,7 +101,7 @@ static bool work_out(const struct tt_call *call, const struct tt_op *op, struct 
             runs = runs && place(call, op, step->dst_buffer, step->dst_chunk, step->nchunks, m, 0);
         if (step->peer != TT_NONE)
             add_hops(lane, m, step, &nhops);
-        if (m->divisor <= 1 && m->operands == 2 && m->bytes <= TT_FEW_BYTES_SUMMED)
+        if (m->divisor <= 1 && m->operands == 2 && m->bytes <= TT_FEW_BYTES)
             m->few = op->few;
         if (step->peer != TT_NONE && m->bytes > copied)
             lane->long_messages = true;

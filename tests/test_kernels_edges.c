@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/few.h"
 #include "kernel_reference.h"
 #include "kernels/kernels.h"
 
@@ -152,7 +153,7 @@ Test(kernels, places_in_a_line)
 
 /* --- Sums of a few */
 
-enum { FEW_MOST = TT_FEW_BYTES_SUMMED, FEW_ROUNDS = 400 };
+enum { FEW_MOST = TT_FEW_BYTES, FEW_ROUNDS = 400 };
 
 static bool has_few(tutti_type type)
 {

@@ -260,9 +260,7 @@ struct tt_link *tt_shm_link(struct tt_endpoint *head, int peer, enum tt_class cl
     return (struct tt_link *)(void *)tt_shm_channel((struct tt_shm_endpoint *)head, class, peer);
 }
 
-/* What is the same of both. Lines of a stream that goes one way are taken back from their reader before they
- * are needed, so that they come at the same time. Where ranks answer each other that is done when the peer's
- * message has been read. */
+/* What is the same of both. */
 TT_INLINE void hand_out(struct tt_shm_channel *c, struct tt_shm_line *line, uint64_t number,
     uint32_t signature, uint32_t bytes, enum tt_path path)
 {
