@@ -140,11 +140,11 @@ FLOAT_ORDER(f64, __m512d, __mmask8, pd)
 /* Sums that the floating-point environment changes in one way only: denormals may count as zeros, and sums
  * that are such become zeros. (So do classes of vfpclass; hence the bits.) A NaN is all ones. */
 #define TT_STEADY_SUMS
+enum { NEAREST = _MM_FROUND_TO_NEAREST_INT };
 #define STEADY_SUM(lane, type, suffix, mask, width, exponent)                                                \
     INLINE vec lane##_steady_sum(vec x, vec y)                                                               \
     {                                                                                                        \
-        const int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;                                   \
-        type sum = _mm512_add_round_##suffix((type)x, (type)y, nearest);                                     \
+        type sum = _mm512_add_round_##suffix((type)x, (type)y, NEAREST | _MM_FROUND_NO_EXC);                 \
         mask nan = _mm512_cmp_round_##suffix##_mask(sum, sum, _CMP_UNORD_Q, _MM_FROUND_NO_EXC);              \
         return (vec)_mm512_mask_set1_epi##width((__m512i)sum, nan, -1);                                      \
     }                                                                                                        \
