@@ -267,11 +267,12 @@ static bool advance(struct tt_op *op, struct tt_slice *slice, struct tt_active *
     }
 }
 
-static void retire(struct tt_op *op, struct tt_slice *slice, uint32_t position)
+TT_INLINE void retire(struct tt_op *op, struct tt_slice *slice, uint32_t position)
 {
     const struct tt_schedule *s = op->schedule;
     uint32_t step = slice->active[position].step;
-    slice->active[position] = slice->active[--slice->nactive];
+    if (position < --slice->nactive)
+        slice->active[position] = slice->active[slice->nactive];
     slice->left--;
     if (op->shelf_bytes > 0)
         tt_exec_unshelve(op, slice, &s->steps[step]);

@@ -216,37 +216,47 @@ static void combine(struct tt_op *op, const struct tt_step *step, struct operand
         tt_copy_fence();
 }
 
-/* The most common of units in one go: a copy, or a sum of two, of so few bytes that nobody wants them stored
- * elsewhere as well. False if this is another, or the bytes are not in one run each. */
-TT_INLINE bool do_few(const struct tt_op *op, const struct tt_step *step, const struct tt_view *dst,
-    uint64_t count, const void *const *sources, int k)
+/* The most common of units: one message, of so few bytes that nobody wants them stored elsewhere as well. */
+enum few { FEW_DONE, FEW_AWAITED, FEW_NOT /* it is another, or odd: the general way decides */ };
+
+static inline bool is_few(const struct tt_op *op, const struct tt_view *dst, uintptr_t *to, uint32_t *bytes)
 {
-    uint64_t run;
-    void *to = (void *)tt_view_run(dst, 0, &run);
-    uint32_t bytes = (uint32_t)(count * op->layout.element_bytes);
-    if (run < count || (k == 2 && (op->few == NULL || divisor_of(op, step) > 1)))
-        return false;
-    if (k == 2)
-        op->few(to, sources[0], sources[1], bytes);
-    else
-        tt_copy_few(to, sources[0], bytes);
-    return true;
+    uint64_t count;
+    bool few = tt_view_cell(dst, to, &count) && !op->grants && count > 0 &&
+               count * op->layout.element_bytes <= TT_FEW_BYTES;
+    *bytes = few ? (uint32_t)count * op->layout.element_bytes : 0;
+    return few;
 }
 
-/* The same of a unit that receives one message, which is there. */
-TT_INLINE bool combine_few(const struct tt_op *op, const struct tt_step *step, const struct operands *o)
+static inline enum few receive_few(const struct tt_op *op, const struct tt_slice *slice,
+    const struct tt_step *step, const struct tt_view *dst)
 {
-    uint64_t run, bytes = o->count * op->layout.element_bytes;
-    const void *sources[2];
-    int other = o->n == 1 || o->own == 1 ? 0 : 1;
-    if (o->n > 2 || bytes > TT_FEW_BYTES || o->arrivals[0].path == TT_PATH_PULLED)
-        return false;
-    sources[other] = (const void *)tt_arrival_run(&o->arrivals[0], 0, &run);
-    if (run < bytes)
-        return false;
-    if (o->n == 2)
-        sources[o->own] = (const void *)tt_view_run(&o->local, 0, &run);
-    return (o->n == 1 || run >= o->count) && do_few(op, step, &o->dst, o->count, sources, o->n);
+    const struct tt_transport *transport = op->endpoint->transport;
+    bool reduces = step->verb == TT_VERB_RECV_REDUCE;
+    uintptr_t to, own = 0;
+    uint64_t number = tt_exec_number(op, slice, step), count;
+    uint32_t bytes;
+    struct tt_arrival a;
+    if (step->fold_count > 1 || !is_few(op, dst, &to, &bytes))
+        return FEW_NOT;
+    if (reduces) {
+        struct tt_view local = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
+        if (op->few == NULL || divisor_of(op, step) > 1 || !tt_view_cell(&local, &own, &count))
+            return FEW_NOT;
+    }
+    if (!transport->arrived(op->endpoint, step->peer, op->class, number, dst, &a))
+        return FEW_AWAITED;
+    if (a.available != bytes || a.signature != tt_exec_signature(op, dst) || !a.packed ||
+        a.path == TT_PATH_PULLED || a.path == TT_PATH_PLACED)
+        return FEW_NOT;
+    if (!reduces)
+        tt_copy_few((void *)to, (const void *)a.base, bytes);
+    else if (step->flags & TT_LEFT)
+        op->few((void *)to, (const void *)a.base, (const void *)own, bytes);
+    else
+        op->few((void *)to, (const void *)own, (const void *)a.base, bytes);
+    transport->release(op->endpoint, step->peer, op->class, number);
+    return FEW_DONE;
 }
 
 bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
@@ -256,6 +266,9 @@ bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active 
     struct operands o;
     struct tt_targets targets;
     o.dst = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
+    enum few few = active->cursor == 0 ? receive_few(op, slice, step, &o.dst) : FEW_NOT;
+    if (few != FEW_NOT)
+        return few == FEW_DONE;
     o.count = tt_view_count(&o.dst);
     uint64_t upto;
     if (o.count == 0)
@@ -265,8 +278,6 @@ bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active 
     if (!gather(op, slice, step, &o, &upto))
         return false;
     if (o.n == 1 && o.arrivals[0].path == TT_PATH_PLACED) {
-        active->cursor = upto;
-    } else if (active->cursor == 0 && upto == o.count && combine_few(op, step, &o)) {
         active->cursor = upto;
     } else if (active->cursor < upto) {
         tt_exec_targets(op, slice, active, &targets);
@@ -286,12 +297,14 @@ bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *a
     struct tt_view left = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
     struct tt_view right;
     bool reduces = step->verb == TT_VERB_REDUCE;
-    uint64_t total = tt_view_count(&dst), bytes = total * op->layout.element_bytes, run;
-    if (!reduces && total > 0 && bytes <= TT_FEW_BYTES) {
-        const void *source = (const void *)tt_view_run(&left, 0, &run);
-        if (run >= total && do_few(op, step, &dst, total, &source, 1))
-            return true;
+    uintptr_t to_few, from_few;
+    uint64_t run;
+    uint32_t bytes;
+    if (!reduces && is_few(op, &dst, &to_few, &bytes) && tt_view_cell(&left, &from_few, &run)) {
+        tt_copy_few((void *)to_few, (const void *)from_few, bytes);
+        return true;
     }
+    uint64_t total = tt_view_count(&dst);
     if (reduces)
         right = tt_exec_view(op, slice, step->right_buffer, step->right_chunk, step->nchunks);
     struct tt_targets targets;

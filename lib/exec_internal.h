@@ -19,6 +19,8 @@ static inline uint64_t tt_exec_number(
         return op->sequence + slice->index;
     bool sends = step->verb == TT_VERB_SEND;
     uint64_t base = sends ? op->next_send[step->peer] : op->next_recv[step->peer];
+    if (op->layout.slices == 1)
+        return base + step->ordinal;
     uint64_t per_slice = sends ? op->schedule->sends[step->peer] : op->schedule->recvs[step->peer];
     return base + (slice->index / TT_WINDOW * per_slice + step->ordinal) * tt_exec_ways(op) +
            slice->index % TT_WINDOW;

@@ -9,7 +9,7 @@
 #include "ranks.h"
 
 enum { MOST = 600, ELEMENT = 8, ROUNDS = 3 };
-static const size_t counts[] = { 1, 2, 13, 100, MOST };
+static const size_t counts[] = { 1, 2, 13, 20, 100, MOST };
 enum { COUNTS = sizeof counts / sizeof counts[0] };
 
 struct form {

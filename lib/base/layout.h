@@ -93,4 +93,20 @@ static inline uintptr_t tt_view_run(const struct tt_view *v, uint64_t at, uint64
     return v->space.base + (uintptr_t)((start + at) * v->layout->element_bytes);
 }
 
+/* What is one run, as nearly all of a small operation is: its address and its elements. False if it is not
+ * known to be one. */
+static inline bool tt_view_cell(const struct tt_view *v, uintptr_t *address, uint64_t *count)
+{
+    const struct tt_layout *l = v->layout;
+    uint32_t chunk = v->chunk < l->chunks ? v->chunk : v->chunk % l->chunks;
+    if (v->nchunks != 1 || l->slices != 1)
+        return false;
+    struct tt_part part = tt_layout_chunk(l, chunk);
+    uint64_t start = v->space.places != NULL ? v->space.places[chunk] : part.first;
+    uint64_t bytes = v->space.stride != 0 ? v->chunk * v->space.stride : start * l->element_bytes;
+    *count = part.count;
+    *address = v->space.base + (uintptr_t)bytes;
+    return true;
+}
+
 #endif
