@@ -3,6 +3,10 @@
  *
  *     n = 4, all_reduce one_shot: all send a to all; each adds a0..a3                            1 round
  *     n = 4, all_reduce direct:   rank r gets chunk r of all and adds them; sends it to all  2 rounds
+ *     n = 4, all_reduce star:     rank 0 gets a of all and adds them; sends it to all        2 rounds
+ *
+ * The star has the fewest messages, 2(n - 1), and one rank does all the work: for ranks that take turns on
+ * cores, where what all do at once is done one after the other.
  *
  * Loops start at the next rank, so that not everybody knocks at rank 0 first.
  *
@@ -55,6 +59,19 @@ void tt_all_reduce_direct(struct tt_schedule *s, const struct tt_team *team, int
     reduce_parts(s, team, tt_out((uint32_t)team->me));
     send_to_all(s, team, tt_out((uint32_t)team->me));
     recv_from_all(s, team);
+}
+
+void tt_all_reduce_star(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    (void)root;
+    tt_chunks(s, 1);
+    if (team->me == 0) {
+        tt_fold_from_all(s, team, 0, tt_out(0));
+        send_to_all(s, team, tt_out(0));
+    } else {
+        tt_send(s, tt_team_rank(team, 0), tt_in(0));
+        tt_recv(s, tt_team_rank(team, 0), tt_out(0));
+    }
 }
 
 void tt_reduce_scatter_direct(struct tt_schedule *s, const struct tt_team *team, int root)

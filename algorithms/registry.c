@@ -22,6 +22,7 @@ const struct tt_algorithm tt_algorithms[] = {
     { "one_shot", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, tt_all_reduce_one_shot,
         CHAN },
     { "direct", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, tt_all_reduce_direct, CHAN },
+    { "star", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, tt_all_reduce_star, "flat" },
     { "doubling", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_POWER_OF_TWO, ANY,
         tt_all_reduce_doubling, THAKUR },
     { "tree", TT_ALL_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, tt_all_reduce_tree,

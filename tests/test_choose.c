@@ -74,6 +74,8 @@ Test(choose, defaults)
         { TT_ALL_REDUCE, 2, 1 << 20, 2, "direct" },
         { TT_ALL_REDUCE, 8, 1 << 20, 8, "direct" },
         { TT_ALL_REDUCE, 8, 64 << 20, 2, "direct" },
+        { TT_ALL_REDUCE, 8, 16 << 10, 2, "star" },
+        { TT_ALL_REDUCE, 8, 16 << 10, 8, "direct" },
         { TT_REDUCE, 4, 64 << 10, 2, "direct" },
         { TT_BROADCAST, 2, 8, 2, "direct" },
         { TT_BARRIER, 8, 0, 2, "direct" },

@@ -102,6 +102,12 @@ static struct theory all_reduce_direct(uint64_t n, uint64_t root)
     return (struct theory){ 2 * hops, 2 * hops, 2 * (n - 1), 3 * hops + all_folds_touch(n) };
 }
 
+static struct theory all_reduce_star(uint64_t n, uint64_t root)
+{
+    (void)root;
+    return (struct theory){ 2 * (n - 1), 2 * (n - 1), n - 1, 3 * (n - 1) + fold_touches(n, 0) };
+}
+
 static struct theory all_reduce_double_tree(uint64_t n, uint64_t root)
 {
     (void)root;
@@ -312,6 +318,7 @@ static const struct {
     { TT_ALL_REDUCE, "double_tree", all_reduce_double_tree, 1024 },
     { TT_ALL_REDUCE, "circulant", all_reduce_circulant, 1021 },
     { TT_ALL_REDUCE, "direct", all_reduce_direct, 257 },
+    { TT_ALL_REDUCE, "star", all_reduce_star, 1024 },
     { TT_REDUCE_SCATTER, "ring", reduce_scatter_ring, 1021 },
     { TT_REDUCE_SCATTER, "circulant", reduce_scatter_circulant, 1024 },
     { TT_REDUCE_SCATTER, "direct", reduce_scatter_direct, 257 },
