@@ -34,15 +34,6 @@ uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-/* What goes to a peer is stored past the caches when the buffers of all ranks, twice `bytes` each, are more
- * than one cache of level 3 holds. Measured with two ranks, 32 MiB of it and shared memory: below, that takes
- * 1.2 to 2 times as long where the ranks are neighbours, and gains nothing where each has such a cache to
- * itself. With eight ranks the same bound is where it begins to pay. */
-static uint64_t stream_bytes_for(const struct tt_settings *settings, int n)
-{
-    return settings->stream_bytes != 0 ? settings->stream_bytes : tt_cache_shared_bytes() / (2 * (uint64_t)n);
-}
-
 /* Messages so long that all slots, which are taken in turn, would be more than the caches hold along with the
  * buffers. Measured with 3 to 16 ranks on 32 MiB of cache: shorter ones, and those of two ranks, are done
  * sooner if nobody waits for who reads them. Where a peer can read private memory itself, it does. */
@@ -188,7 +179,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
         status = tt_recorder_open(n, rank, c->name, &c->recorder);
     if (status == TUTTI_OK)
         status = tt_trace_open(n, rank, c->name, &c->trace);
-    c->stream_bytes = stream_bytes_for(settings, n);
+    c->cached_bytes = tt_cache_shared_bytes();
     c->trial.left = 1; /* one call asks, for nothing has been tried yet */
     struct tt_endpoint_params params = { .n = n,
         .me = rank,

@@ -86,7 +86,7 @@ struct tt_comm {
     uint8_t *scratch;
     struct tt_trial trial; /* of who reads from the shelf */
     int64_t tidy_ns; /* not before, tt_comm_tidy does anything */
-    uint64_t stream_bytes; /* operations from here on store past the caches */
+    uint64_t cached_bytes; /* what the last cache holds, of all ranks together */
     uint64_t shelf_from; /* messages from here on leave private memory by the shelf (exec_shelf.c) */
 
     struct tt_recorder *recorder;

@@ -84,21 +84,53 @@ Test(caches, what_is_stored_past_them)
     ranks_run(&(struct ranks_plan){ .n = N, .run = bind_all });
 }
 
-static void look(struct ranks_me *me)
+/* How often its bytes make up the buffers of all ranks, and how often these must fill the last cache; 0: it
+ * stores nothing past it. */
+static const struct {
+    enum tt_collective collective;
+    bool in_place, turns /* ranks take turns on cores */;
+    int buffers, caches;
+} filled[] = {
+    { TT_ALL_REDUCE, false, false, 2 * N, 1 },
+    { TT_ALL_REDUCE, false, true, 2 * N, 2 },
+    { TT_ALL_REDUCE, true, false, N, 0 },
+    { TT_ALL_GATHER, false, false, N + 1, 2 },
+    { TT_ALL_GATHER, true, false, N, 2 },
+    { TT_ALL_TO_ALL, false, true, 2 * N, 2 },
+};
+
+static void fill(struct ranks_me *me)
 {
-    tutti_comm *comm = ranks_join(me, NULL);
-    const struct tt_comm *c = tt_handle_find(comm);
-    uint64_t all = c->stream_bytes * 2 * (uint64_t)me->n, cache = tt_cache_shared_bytes();
-    ranks_expect(me, all <= cache && all + 2 * (uint64_t)me->n > cache,
-        "%d ranks: from %llu bytes on, of a cache of %llu", me->n, (unsigned long long)c->stream_bytes,
-        (unsigned long long)cache);
-    ranks_part(me, comm);
+    enum { CACHE = 1 << 20, STEP = 64 * N };
+    for (size_t i = 0; i < sizeof filled / sizeof filled[0]; i++) {
+        size_t buffers = (size_t)filled[i].buffers * STEP, caches = (size_t)filled[i].caches * CACHE;
+        size_t full = caches > 0 ? (caches + buffers - 1) / buffers * STEP : CACHE;
+        uint8_t *send = calloc(1, full), *recv = calloc(1, full);
+        for (size_t less = 0; less <= STEP; less += STEP) {
+            struct stored s = { filled[i].collective, filled[i].in_place, "fused=off", 0, NEITHER };
+            tutti_config config = { .size = sizeof config, .options = s.options };
+            tutti_comm *comm = ranks_join(me, &config);
+            struct tt_comm *c = tt_handle_find(comm);
+            ranks_expect(
+                me, c->cached_bytes == tt_cache_shared_bytes(), "%zu cached", (size_t)c->cached_bytes);
+            c->cached_bytes = CACHE;
+            c->wait_policy.spins = !filled[i].turns;
+            for (int again = 0; again < 2; again++)
+                ranks_ok(me, call(&s, send, recv, full - less, me->rank, comm), "a call");
+            int bound = bound_to(c);
+            bool expected = less == 0 && filled[i].caches > 0;
+            ranks_expect(me, bound >= 0 && (bound != NEITHER) == expected, "case %zu, %zu bytes: %d", i,
+                full - less, bound);
+            ranks_part(me, comm);
+        }
+        free(send);
+        free(recv);
+    }
 }
 
-Test(caches, buffers_of_all_ranks_fit_one)
+Test(caches, what_overflows_is_stored_past_them)
 {
-    for (int n = 1; n <= 8; n += 3)
-        ranks_run(&(struct ranks_plan){ .n = n, .run = look });
+    ranks_run(&(struct ranks_plan){ .n = N, .run = fill });
 }
 
 /* As `lscpu` and people read it. */

@@ -50,7 +50,7 @@ const struct tt_setting tt_setting_table[] = {
         "small calls that were made before skip the executor; the bits are the same" },
     { "stream_bytes", TT_LOCAL, TT_KIND_BYTES, FIELD(stream_bytes), "0",
         "operations from here on store past the caches what goes to a peer, those n times as long all; 0: "
-        "the size of a level 3 cache, divided by 2 n" },
+        "where the buffers of all ranks fill the last cache, or do so twice" },
     { "device", TT_LOCAL, TT_KIND_DEVICE, FIELD(device), "auto",
         "CUDA device of the communicator: auto (the thread's current one, where the process uses CUDA), "
         "none, "
