@@ -78,14 +78,16 @@ version_of() # peer
     mpirun."$1" --version | sed -n -e 's/^ *Version: *//p' -e 's/.*(Open.*) *//p' | head -n 1
 }
 
-# --- What Tutti is measured with besides its default: without the fused paths where the library has them, and
-# threads instead of processes where each has a core.
+# --- What Tutti is measured with besides its default: without the fused paths where the library has them,
+# threads instead of processes where each has a core, and beside an all_reduce what programs could make it of.
 fused=$("$build/tutti-info" config 2>/dev/null | grep -q '^fused=' && echo fused_off)
-variants_of() # ranks mode
+variants_of() # ranks mode collective
 {
     echo default
-    [ "$2" != steady ] || echo "$fused"
-    [ "$2" != steady ] || [ "$1" -gt "$cores" ] || echo threads
+    [ "$2" = steady ] || return
+    echo "$fused"
+    [ "$1" -gt "$cores" ] || echo threads
+    [ "$3" != all_reduce ] || echo "reduce+broadcast reduce_scatter+all_gather"
 }
 
 # Every point of a round: mode, collective, ranks, bytes. A barrier has no size. Blocks of different length
@@ -138,7 +140,7 @@ fi
 
 echo "# Command lines:"
 for n in $ranks_list; do
-    for variant in $(variants_of "$n" steady); do
+    for variant in $(variants_of "$n" steady all_reduce); do
         echo "#   $(tutti_command COLLECTIVE "$n" BYTES BYTES MEMORY "$variant" steady)" | sed "s,$build/,,"
     done
     for peer in $peers; do

@@ -8,7 +8,8 @@
 # --- The command lines. Each prints JSON lines; a failure is a message and no line.
 tutti_command() # collective ranks smallest largest memory variant mode
 {
-    echo "${under:+$under }$([ "$6" != fused_off ] || echo 'env TUTTI_FUSED=off ')$collperf $1 $(
+    case $6 in *+*) called=$6 ;; *) called=$1 ;; esac
+    echo "${under:+$under }$([ "$6" != fused_off ] || echo 'env TUTTI_FUSED=off ')$collperf $called $(
         [ "$6" = threads ] && echo -t || echo -g
     ) $2 --bind -b $3 -e $4 --memory $5$([ "$7" != dirty ] || echo ' --dirty') --json"
 }
@@ -106,7 +107,7 @@ measure_point()
     : >"$scratch/round"
     for memory in malloc registered; do
         placed=$([ $memory = malloc ] && echo default || echo bound)
-        for variant in $(variants_of "$n" "$mode"); do
+        for variant in $(variants_of "$n" "$mode" "$collective"); do
             measure tutti "$variant" \
                 "$(tutti_command "$collective" "$n" "$bytes" "$bytes" $memory "$variant" "$mode")"
         done

@@ -22,6 +22,7 @@ function class_of_line()
     group = field("collective") SUBSEP field("memory") SUBSEP class_of_line()
     note(group, ladders)
     add(group SUBSEP field("bytes"), field("time_us"))
+    add(group SUBSEP field("bytes") SUBSEP "limit", field("limit_us"))
     if (!((group, field("bytes")) in in_ladder))
         steps[group] = steps[group] " " field("bytes")
     in_ladder[group, field("bytes")] = 1
@@ -46,6 +47,7 @@ function class_of_line()
 }
 BEGIN {
     n_extras = split("limit startup_ms rest_kib", extras, " ") # fields of collperf that have bars
+    n_composed = split("reduce+broadcast reduce_scatter+all_gather", composed, " ") # made instead of it
 }
 # Append to a list what is not in it yet; its length is list[0].
 function note(what, list)
@@ -89,7 +91,7 @@ function number(name, us)
 {
     return us > 0 ? sprintf(us < 1000 ? ", \"%s\": %.4g" : ", \"%s\": %.0f", name, us) : ""
 }
-function print_line(point, class, memory,    base, own, key, openmpi, mpich, peer, p, i)
+function print_line(point, class, memory,    base, own, key, openmpi, mpich, peer, p, i, name)
 {
     split(point, p, " ")
     base = point SUBSEP class SUBSEP
@@ -104,6 +106,11 @@ function print_line(point, class, memory,    base, own, key, openmpi, mpich, pee
         number("ratio", own > 0 ? peer / own : 0)
     printf "%s%s", number("off_us", median(base "tutti" SUBSEP "fused_off" SUBSEP memory)),
         number("threads_us", median(base "tutti" SUBSEP "threads" SUBSEP memory))
+    for (i = 1; i <= n_composed; i++) {
+        name = composed[i] "_us"
+        sub(/\+/, "_", name)
+        printf "%s", number(name, median(base "tutti" SUBSEP composed[i] SUBSEP memory))
+    }
     for (i = 1; i <= n_extras; i++)
         printf "%s", number(extras[i], median(key SUBSEP extras[i]))
     printf ", \"flag_us\": %.3f, \"path\": \"%s\", \"algorithm\": \"%s\"}\n", median(base "flag"), path[key],
@@ -115,7 +122,8 @@ function print_ladder(group,    g, n, i, step)
     printf "{\"ladder\": \"%s\", \"memory\": \"%s\", \"class\": \"%s\", \"us\": \"", g[1], g[2], g[3]
     n = split(steps[group], step, " ")
     for (i = 1; i <= n; i++)
-        printf "%s%s:%.4g", (i == 1 ? "" : " "), step[i], median(group SUBSEP step[i])
+        printf "%s%s:%.4g:%.4g", (i == 1 ? "" : " "), step[i], median(group SUBSEP step[i]),
+            median(group SUBSEP step[i] SUBSEP "limit")
     printf "\"}\n"
 }
 END {

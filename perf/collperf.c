@@ -292,8 +292,9 @@ static int run_all(struct run *run)
 {
     const struct perf_options *o = run->session.options;
     int code = PERF_EXIT_OK;
-    for (int i = 0; i < PERF_COLLECTIVES && code == PERF_EXIT_OK; i++) {
-        bool asked = o->collective == NULL || o->collective == &perf_collectives[i];
+    for (int i = 0; i < PERF_COLLECTIVES + PERF_COMPOSED && code == PERF_EXIT_OK; i++) {
+        bool all = o->collective == NULL && i < PERF_COLLECTIVES;
+        bool asked = all || o->collective == &perf_collectives[i];
         if (asked && run->report.n < perf_collectives[i].least_ranks)
             code = skip_collective(run, &perf_collectives[i]);
         else if (asked && (!o->self_test || perf_collectives[i].moves))

@@ -15,6 +15,7 @@ static const char usage[] = "collperf: how fast and how right Tutti's collective
                             "usage: collperf [COLLECTIVE|all] [flags]\n";
 
 static const char flags_before_names[] =
+    "              or reduce+broadcast, reduce_scatter+all_gather: an all_reduce of two calls, to compare\n"
     "\n"
     "Examples\n"
     "  collperf                              all_reduce of floats from 8 B to 64 MiB, one rank per core\n"

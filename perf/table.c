@@ -281,7 +281,36 @@ static tutti_status call_sendrecv(const struct perf_point *p, const void *send, 
     return status < 0 ? status : ended;
 }
 
-const struct perf_collective perf_collectives[PERF_COLLECTIVES] = {
+static tutti_status call_reduce_broadcast(
+    const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    tutti_status status = tutti_reduce(send, recv, p->count, p->type->type, p->code, 0, comm, p->stream);
+    if (status < 0)
+        return status;
+    return tutti_broadcast(recv, recv, p->count, p->type->type, 0, comm, p->stream);
+}
+
+/* What ranks cannot share evenly is left to the forms that take it. */
+static tutti_status call_reduce_scatter_all_gather(
+    const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
+{
+    bool even = p->count % (uint64_t)p->n == 0;
+    uint64_t share = p->counts[p->rank], first = perf_size_first(p->count, p->rank, p->n);
+    if (even) {
+        share = p->count / (uint64_t)p->n;
+        first = (uint64_t)p->rank * share;
+    }
+    tutti_type type = p->type->type;
+    uint8_t *own = (uint8_t *)recv + first * p->type->bytes;
+    tutti_status status = even ? tutti_reduce_scatter(send, own, share, type, p->code, comm, p->stream)
+                               : tutti_reduce_scatter_v(send, p->counts, own, type, p->code, comm, p->stream);
+    if (status < 0)
+        return status;
+    return even ? tutti_all_gather(own, recv, share, type, comm, p->stream)
+                : tutti_all_gather_v(own, share, recv, p->counts, NULL, type, comm, p->stream);
+}
+
+const struct perf_collective perf_collectives[PERF_COLLECTIVES + PERF_COMPOSED] = {
     { "all_reduce", true, false, true, true, PERF_IN_PLACE_SAME, 1, PERF_RESULT_EVERYWHERE, factor_two_shares,
         shape_same, source_all, call_all_reduce },
     { "reduce_scatter", true, false, true, true, PERF_IN_PLACE_RECV_IN_SEND, 1, PERF_RESULT_ONCE,
@@ -312,11 +341,15 @@ const struct perf_collective perf_collectives[PERF_COLLECTIVES] = {
         shape_scatter_v_from_root, source_own_v_of_root, call_scatter_v },
     { "sendrecv", false, false, true, false, PERF_IN_PLACE_NEVER, 2, PERF_RESULT_EACH, factor_one, shape_same,
         source_left, call_sendrecv },
+    { "reduce+broadcast", true, false, true, false, PERF_IN_PLACE_SAME, 1, PERF_RESULT_EVERYWHERE,
+        factor_two_shares, shape_same, source_all, call_reduce_broadcast },
+    { "reduce_scatter+all_gather", true, false, true, false, PERF_IN_PLACE_SAME, 1, PERF_RESULT_EVERYWHERE,
+        factor_two_shares, shape_same, source_all, call_reduce_scatter_all_gather },
 };
 
 const struct perf_collective *perf_collective_find(const char *name)
 {
-    for (int i = 0; i < PERF_COLLECTIVES; i++)
+    for (int i = 0; i < PERF_COLLECTIVES + PERF_COMPOSED; i++)
         if (strcmp(perf_collectives[i].name, name) == 0)
             return &perf_collectives[i];
     return NULL;

@@ -46,10 +46,21 @@ round() # collective ranks round class tutti openmpi-default openmpi-bound [othe
     echo "$point \"openmpi\", \"variant\": \"default\", \"time_us\": $6, $rest"
     echo "$point \"openmpi\", \"variant\": \"bound\", \"time_us\": $7, $rest"
 }
-ladder() # bytes us
+ladder() # bytes us limit
 {
     echo "{\"point\": \"ladder reduce 2 0 1\", \"collective\": \"reduce\", \"memory\": \"malloc\", \
-\"class\": \"NEAR\", \"class_after\": \"NEAR\", \"ranks\": 2, \"bytes\": $1, \"time_us\": $2, \"others\": 0}"
+\"class\": \"NEAR\", \"class_after\": \"NEAR\", \"ranks\": 2, \"bytes\": $1, \"time_us\": $2, \
+\"limit_us\": $3, \"others\": 0}"
+}
+composed() # round us: an all_reduce that is made of two calls
+{
+    for calls in reduce+broadcast reduce_scatter+all_gather; do
+        for memory in malloc registered; do
+            echo "{\"point\": \"steady all_reduce 2 4096 $1\", \"library\": \"tutti\", \
+\"variant\": \"$calls\", \"memory\": \"$memory\", \"time_us\": $2, \"ranks\": 2, \"flag_us\": 0.1, \
+\"class\": \"FAR\", \"class_after\": \"FAR\", \"size\": 4096, \"others\": 0}"
+        done
+    done
 }
 {
     echo '{"command": "x", "date": "2026-01-02", "cores": 2, "machine": "m", "openmpi": "4", "mpich": "5"}'
@@ -57,31 +68,35 @@ ladder() # bytes us
     round all_reduce 2 2 NEAR 3 9 9
     round all_reduce 2 3 NEAR 2 8 7
     round all_reduce 2 4 FAR 4 6 5
+    composed 4 3.5
     round all_reduce 2 5 NEAR 100 1 1 50
     round all_reduce 2 6 NEAR 100 1 1 0 FAR
     round reduce 2 1 NEAR 1 1 1 0 FAR
     round broadcast 2 1 NEAR 1 2 0.5
     round broadcast 8 1 'ONE CORE' 1 13 14 0 FAR
-    ladder 8 1
-    ladder 16 2
-    ladder 32 7
+    ladder 8 1 1
+    ladder 16 2 1.5
+    ladder 32 7 3
+    ladder 64 42 12
     echo '{"instructions": 321, "least": 321, "most": 321, "collective": "all_reduce", "ranks": 2, "size": 8}'
     echo '{"instructions": 654, "collective": "barrier", "fused": "off", "ranks": 2, "size": 0}'
 } >"$scratch/raw"
 show bench_sum.awk "$scratch/raw" >"$scratch/sums"
-sum() # collective ranks memory class rounds tutti openmpi ratio
+sum() # collective ranks memory class rounds tutti openmpi ratio [more]
 {
     demand "$scratch/sums" "{\"mode\": \"steady\", \"collective\": \"$1\", \"ranks\": $2, \"size\": 4096, \
 \"memory\": \"$3\", \"class\": \"$4\", \"rounds\": $5, \"tutti_us\": $6, \"openmpi_us\": $7, \"ratio\": $8, \
-\"flag_us\": 0.100, \"path\": \"line\", \"algorithm\": \"ring\"}"
+${9:-}\"flag_us\": 0.100, \"path\": \"line\", \"algorithm\": \"ring\"}"
 }
 sum all_reduce 2 malloc NEAR 3 2 9 4.5
-sum all_reduce 2 registered FAR 1 4 5 1.25
+sum all_reduce 2 registered FAR 1 4 5 1.25 \
+    '"reduce_broadcast_us": 3.5, "reduce_scatter_all_gather_us": 3.5, '
 sum reduce 2 malloc MIXED 1 1 1 1
 sum broadcast 2 malloc NEAR 1 1 0.5 0.5
 sum broadcast 8 malloc SHARED 1 1 13 13
 [ "$(wc -l <"$scratch/sums")" -eq 14 ] || fail "other lines than those of a class" "$scratch/sums"
-demand "$scratch/sums" '{"ladder": "reduce", "memory": "malloc", "class": "NEAR", "us": "8:1 16:2 32:7"}'
+steps='8:1:1 16:2:1.5 32:7:3 64:42:12' # bytes, us, the limit
+demand "$scratch/sums" '{"ladder": "reduce", "memory": "malloc", "class": "NEAR", "us": "'"$steps"'"}'
 
 # --- Verdicts: met, missed with the worst row, not measured; a mixed class judges nothing.
 cat >"$scratch/bars" <<'END'
@@ -101,6 +116,9 @@ demand "$scratch/verdicts" "# Instructions of one all_reduce of 8 bytes, 2 ranks
 demand "$scratch/verdicts" "# Instructions of one barrier of 0 bytes, 2 ranks, TUTTI_FUSED=off: 654"
 demand "$scratch/verdicts" "twice the bytes take at most 3 times as long: BROKEN"
 demand "$scratch/verdicts" "    7 us instead of 6: reduce, malloc, NEAR, 32 B"
+demand "$scratch/verdicts" "    42 us, not 21: reduce, malloc, NEAR, 64 B; the machine's limit grows 4 times"
+demand "$scratch/verdicts" "all_reduce <= reduce_scatter + all_gather: BROKEN"
+demand "$scratch/verdicts" "    4 us instead of 3.5: 2 ranks, 4096 B, malloc, FAR"
 show bench_bars.awk -v list=1 "$scratch/bars" "$scratch/sums" | sort >"$scratch/missed"
 printf 'steady %s 2 4096\n' all_reduce broadcast | cmp -s - "$scratch/missed" ||
     fail "other points than those that miss a bar" "$scratch/missed"

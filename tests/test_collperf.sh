@@ -181,7 +181,8 @@ says err 'none/rules. cannot be read' 'rules that cannot be read'
 
 # --- The check finds what is wrong.
 for collective in all_reduce reduce_scatter all_gather broadcast reduce all_gather_v \
-    all_to_all gather scatter reduce_scatter_v all_to_all_v gather_v scatter_v sendrecv; do
+    all_to_all gather scatter reduce_scatter_v all_to_all_v gather_v scatter_v sendrecv \
+    reduce+broadcast reduce_scatter+all_gather; do
     expect 1 "$collperf" $collective --self-test -g 3
     [ "$(grep -c 'element was corrupted.*: found (1 wrong)' "$scratch/err")" -eq 3 ] ||
         fail "--self-test of $collective did not find three corruptions"
@@ -198,6 +199,10 @@ good()
 }
 for ranks in "-g 2" "-g 3" "-g 1" "-t 3" "-g 2 -t 2"; do
     good "$collperf" all $few $ranks
+    ! grep -q 'reduce+' "$scratch/out" || fail 'what is composed is no collective'
+    for composed in reduce+broadcast reduce_scatter+all_gather; do
+        good "$collperf" $composed -b 8 -e 6000 -i 1000 -n 3 -w 1 $ranks
+    done
 done
 good "$collperf" all $few -g 2 --memory registered
 good "$collperf" all $few -g 2 -z 0
@@ -206,6 +211,8 @@ good "$collperf" all_reduce -b 8 -e 64K -f 8 -t 3 -z 0
 good "$collperf" all $few -g 2 -G 3
 says out '; program of 3 calls$' '-G 3'
 good "$collperf" all $few -t 2 -G 1 -z 0
+good "$collperf" reduce_scatter+all_gather $few -g 2 -G 3
+good "$collperf" reduce+broadcast $few -g 3 -z 0 -d all -o all
 good "$collperf" all $few -t 2 --dirty -z 0
 says out '; mode dirty; ' '--dirty'
 good "$collperf" all $few -g 3 --bind
