@@ -97,7 +97,8 @@ struct tt_targets {
 /* Find them, and mark those sends as placed; of a unit that has begun, those marked before. */
 void tt_exec_find_targets(
     struct tt_op *op, struct tt_slice *slice, const struct tt_active *active, struct tt_targets *targets);
-/* The same; none where nothing is granted. */
+/* The same; none where nothing is granted. What is only moved aside its receiver reads from there: of a place
+ * that both write, each line goes back and forth between their caches. */
 static inline void tt_exec_targets(
     struct tt_op *op, struct tt_slice *slice, const struct tt_active *active, struct tt_targets *targets)
 {
@@ -105,7 +106,7 @@ static inline void tt_exec_targets(
     targets->n = 0;
     targets->streams = op->streams;
     targets->all = first[0] == first[1];
-    if (op->grants)
+    if (op->grants && op->schedule->steps[active->step].verb != TT_VERB_COPY)
         tt_exec_find_targets(op, slice, active, targets);
 }
 

@@ -90,7 +90,7 @@ Test(api_placed, in_place_too)
 }
 
 /* In place a block goes where one is still to be read: who comes late finds the grants, and must not use them
- * before it has read. */
+ * before it has read. What it moves aside before is read from there. */
 static void exchange_in_place(struct ranks_me *me)
 {
     enum { BLOCK = 20000 };
@@ -113,6 +113,9 @@ static void exchange_in_place(struct ranks_me *me)
             wrong += data[i] != (int32_t)(i / BLOCK) * 1000 + me->rank * 10 + round;
         ranks_expect(me, wrong == 0, "%zu of %zu elements are wrong", wrong, count);
     }
+    char text[256] = "";
+    tutti_query(comm, "paths", text, sizeof text);
+    ranks_expect(me, strstr(text, "mapped=0") == NULL && strstr(text, "placed=0") != NULL, "%s", text);
     ranks_buffer_free(me, &buffer);
     ranks_part(me, comm);
 }
