@@ -432,7 +432,7 @@ static __attribute__((noinline)) struct tt_lane *find(struct tt_comm *comm, cons
 struct tt_lane *tt_lane_find(const struct tt_quick *q)
 {
     struct tt_comm *comm = tt_handle_peek(q->comm);
-    if (comm == NULL || q->stream.kind != TUTTI_STREAM_NONE)
+    if (comm == NULL)
         return NULL;
     struct tt_lane *lane = comm->lane_last;
     if (!is_last(lane, q))

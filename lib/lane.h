@@ -77,10 +77,13 @@ struct tt_lane {
     void *arrays; /* what those and call.blocks point to; NULL: no v-form was here yet */
 };
 
-struct tt_quick { /* the arguments of a call */
+/* The arguments of a call, but its stream: only calls without one are quick. Type and operation do not stand
+ * as in struct tt_call, nor operation and root: compared two at once, as compilers like to, they would be
+ * read in another width than they were just written in, for which the processor stops. */
+struct tt_quick {
     enum tt_collective collective;
-    tutti_type type;
     tutti_op op;
+    tutti_type type;
     int root;
     const void *send;
     void *recv;
@@ -88,7 +91,6 @@ struct tt_quick { /* the arguments of a call */
     const struct tt_blocks *blocks; /* [TT_IN], [TT_OUT]; NULL: even ones */
     bool count_in_blocks; /* as in struct tt_call */
     tutti_comm *comm;
-    tutti_stream stream;
 };
 
 /* Which call it is: root or peer, operation, type, collective, same pointers; 0 for one that has no lane. */
