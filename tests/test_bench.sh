@@ -119,6 +119,11 @@ demand "$scratch/verdicts" "    7 us instead of 6: reduce, malloc, NEAR, 32 B"
 demand "$scratch/verdicts" "    42 us, not 21: reduce, malloc, NEAR, 64 B; the machine's limit grows 4 times"
 demand "$scratch/verdicts" "all_reduce <= reduce_scatter + all_gather: BROKEN"
 demand "$scratch/verdicts" "    4 us instead of 3.5: 2 ranks, 4096 B, malloc, FAR"
+echo '{"mode": "steady", "collective": "reduce", "ranks": 2, "size": 1048576, "memory": "malloc",
+ "class": "NEAR", "tutti_us": 1, "ratio": 3, "off_us": 2}' | tr -d '\n' >"$scratch/off"
+echo 'faster reduce 2 1M 1M any 2 2' >"$scratch/bars_off"
+show bench_bars.awk "$scratch/bars_off" "$scratch/off" >"$scratch/verdicts"
+demand "$scratch/verdicts" "    NEAR   MISSED in 1 of 2: 1.5 at reduce 1048576 malloc TUTTI_FUSED=off, 75%"
 show bench_bars.awk -v list=1 "$scratch/bars" "$scratch/sums" | sort >"$scratch/missed"
 printf 'steady %s 2 4096\n' all_reduce broadcast | cmp -s - "$scratch/missed" ||
     fail "other points than those that miss a bar" "$scratch/missed"
