@@ -67,7 +67,7 @@ function judge(judgement, got, settings,    i, class, how)
         judge("dirty", field("ratio"))
         next
     }
-    own = field("tutti_us")
+    own = field("tutti_us") + 0
     judge("faster", field("ratio"))
     judge("limit", field("limit"))
     judge("startup", field("startup_ms"))
