@@ -203,11 +203,14 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
     struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
     struct tt_shm_channel *c = tt_shm_channel(e, m->class, m->peer);
     unsigned at_line = tt_shm_line_of(m->number);
-    if (!line_free(c, at_line))
-        return false;
     uintptr_t address;
     uint64_t at = 0;
     bool packed = tt_shm_first_run(&m->source, &address) >= m->bytes;
+    if (packed && !m->placed && m->bytes <= TT_SHM_INLINE_BYTES)
+        return tt_shm_post(
+            (struct tt_link *)(void *)c, m->number, m->signature, (const void *)address, (uint32_t)m->bytes);
+    if (!line_free(c, at_line))
+        return false;
     enum tt_path path = choose(e, m, packed, address, &at);
     struct tt_shm_line *line = &c->out[at_line];
     bool aboard = path == TT_PATH_COPIED && board(c, m->number, line);
@@ -219,9 +222,7 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
     if (aboard) {
         packed = true;
     } else if (path == TT_PATH_INLINE || path == TT_PATH_COPIED) {
-        if (packed && path == TT_PATH_INLINE)
-            tt_copy_few(room, (const void *)address, (uint32_t)m->bytes);
-        else if (packed)
+        if (packed)
             memcpy(room, (const void *)address, m->bytes);
         else
             copy_runs(room, &m->source, m->bytes);
