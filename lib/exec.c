@@ -354,7 +354,7 @@ enum tt_progress tt_exec_progress(struct tt_op *op)
         return op->state;
     op->state = TT_IDLE;
     op->budget = TT_EXEC_BUDGET_BYTES;
-    for (int w = 0; w < TT_WINDOW; w++) {
+    for (int w = 0; w < TT_WINDOW && op->slices_left > 0; w++) {
         struct tt_slice *slice = &op->slices[w];
         if (slice->held && tt_gate_is_open(op->gate, slice->index)) {
             start_slice(op, slice, slice->index);

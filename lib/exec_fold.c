@@ -222,8 +222,8 @@ enum few { FEW_DONE, FEW_AWAITED, FEW_NOT /* it is another, or odd: the general 
 static inline bool is_few(const struct tt_op *op, const struct tt_view *dst, uintptr_t *to, uint32_t *bytes)
 {
     uint64_t count;
-    bool few = tt_view_cell(dst, to, &count) && !op->grants && count > 0 &&
-               count * op->layout.element_bytes <= TT_FEW_BYTES;
+    bool few =
+        tt_view_cell(dst, to, &count) && !op->grants && count * op->layout.element_bytes <= TT_FEW_BYTES;
     *bytes = few ? (uint32_t)count * op->layout.element_bytes : 0;
     return few;
 }
@@ -239,6 +239,8 @@ static inline enum few receive_few(const struct tt_op *op, const struct tt_slice
     struct tt_arrival a;
     if (step->fold_count > 1 || !is_few(op, dst, &to, &bytes))
         return FEW_NOT;
+    if (bytes == 0)
+        return FEW_DONE;
     if (reduces) {
         struct tt_view local = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
         if (op->few == NULL || divisor_of(op, step) > 1 || !tt_view_cell(&local, &own, &count))
