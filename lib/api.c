@@ -84,7 +84,7 @@ static __attribute__((noinline)) tutti_status call_anew(const struct tt_quick *q
 
 /* The short way, the way that is known, or the long one. The stream is not copied before it is needed: the
  * caller has just written its halves, and to read it whole the processor waits until they have left it
- * (measured: 10 to 20 ns). */
+ * (measured, with the order of struct tt_quick: a tenth of a broadcast of 8 bytes). */
 static tutti_status call(const struct tt_quick *q, const tutti_stream *stream)
 {
     struct tt_lane *lane = stream->kind == TUTTI_STREAM_NONE ? tt_lane_find(q) : NULL;
