@@ -329,7 +329,7 @@ static bool is_there(const struct tt_lane *lane, uint64_t what, const struct tt_
 
 void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
 {
-    if (call->created != NULL || call->met || call->total == 0)
+    if (call->created != NULL || call->met || (call->total == 0 && !tt_call_is_one_sided(call)))
         return;
     if (call->comm->device != NULL) /* each pointer is looked at, each time */
         return;

@@ -317,3 +317,25 @@ Test(api_again_v, a_caller_may_take_back_arrays_and_buffers)
             ranks_run(&(struct ranks_plan){ .n = n, .run = call_again, .context = &ways[i] });
     ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_TOGETHER, .run = call_again, .context = &ways[0] });
 }
+
+/* Who takes part with nothing takes the short way, too: ranks that share its core wait meanwhile. */
+static void have_nothing(struct ranks_me *me)
+{
+    const size_t lengths[] = { 2, 0 };
+    int32_t send[] = { 3, 4 }, recv[] = { 0, 0 };
+    tutti_comm *comm = ranks_join(me, NULL);
+    for (int again = 0; again < 3; again++)
+        ranks_ok(me,
+            tutti_scatter_v(
+                send, lengths, NULL, recv, lengths[me->rank], TUTTI_INT32, 0, comm, tutti_no_stream()),
+            "scatter_v");
+    const struct tt_lane *lane = ((const struct tt_comm *)tt_handle_find(comm))->lane_last;
+    ranks_expect(me, lane->what != 0 && lane->moves != NULL, "no lane for %zu elements", lengths[me->rank]);
+    ranks_expect(me, recv[1] == (me->rank == 0 ? 4 : 0), "%d", recv[1]);
+    ranks_part(me, comm);
+}
+
+Test(api_again_v, who_has_nothing)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = have_nothing });
+}
