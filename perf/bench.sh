@@ -90,8 +90,8 @@ variants_of() # ranks mode collective
     [ "$3" != all_reduce ] || echo "reduce+broadcast reduce_scatter+all_gather"
 }
 
-# Every point of a round: mode, collective, ranks, bytes. A barrier has no size. Blocks of different length
-# are left to as many ranks as cores, and ladders to equal blocks: they take long and say little more.
+# Every point of a round: mode, collective, ranks, bytes. A barrier has no size. Ladders are left to equal
+# blocks: they take long, and those of different length say little more.
 list_points()
 {
     for n in $ranks_list; do
@@ -99,7 +99,6 @@ list_points()
             for collective in $collectives; do
                 case $collective in
                 barrier) [ "$bytes" = "${sizes%% *}" ] || continue ;;
-                *_v) [ "$n" -le "$cores" ] || continue ;;
                 esac
                 echo "steady $collective $n $bytes"
                 # what bars.txt asks of programs that rewrite their input
