@@ -10,6 +10,7 @@
 # grow 1.5 times as fast as that. Medians of a shared machine are granted 5 percent.
 BEGIN {
     slack = 1.05
+    twice = "twice the bytes take at most 3 times as long, or 1.5 times what the limit grows"
     n_classes = split("NEAR FAR SHARED", classes, " ")
 }
 function bytes_of(text)
@@ -121,7 +122,7 @@ function most_for(limit, limit_before,    grows)
         split(step[i], at, ":")
         if (i > 1 && at[1] == 2 * size) {
             most = most_for(at[3], limit) * us
-            compare("twice the bytes take at most 3 times as long", at[2], most, where ", " at[1] " B")
+            compare(twice, at[2], most, where ", " at[1] " B")
             if (at[2] > slack * 3 * us && at[2] <= slack * most)
                 steep = steep sprintf("\n    %.4g us, not %.4g: %s; the machine's limit grows %.2g times",
                     at[2], 3 * us, where ", " at[1] " B", at[3] / limit)
@@ -164,5 +165,5 @@ END {
     for (name in guided)
         printf "%s: %s\n", name, (name in broken ? "BROKEN" broken[name] : "kept in all " guided[name])
     if (steep != "")
-        print "Steps that are not counted, since there the caches end:" steep
+        print "More than 3 times as long, where the machine's limit grows as fast:" steep
 }
