@@ -81,32 +81,31 @@ static inline uint64_t tt_view_count(const struct tt_view *v)
     return tt_view_is_chunk(v) ? tt_layout_chunk(v->layout, v->chunk).count : tt_view_count_any(v);
 }
 
-/* The contiguous bytes at element `at` of the view: returns the address and sets *count (elements, never 0
- * before the end). O(1) for one chunk. */
-static inline uintptr_t tt_view_run(const struct tt_view *v, uint64_t at, uint64_t *count)
-{
-    if (!tt_view_is_chunk(v) || v->space.stride != 0)
-        return tt_view_run_any(v, at, count);
-    struct tt_part part = tt_layout_chunk(v->layout, v->chunk);
-    uint64_t start = v->space.places != NULL ? v->space.places[v->chunk] : part.first;
-    *count = part.count - at;
-    return v->space.base + (uintptr_t)((start + at) * v->layout->element_bytes);
-}
-
 /* What is one run, as nearly all of a small operation is: its address and its elements. False if it is not
  * known to be one. */
 static inline bool tt_view_cell(const struct tt_view *v, uintptr_t *address, uint64_t *count)
 {
     const struct tt_layout *l = v->layout;
-    uint32_t chunk = v->chunk < l->chunks ? v->chunk : v->chunk % l->chunks;
     if (v->nchunks != 1 || l->slices != 1)
         return false;
+    uint32_t chunk = v->chunk < l->chunks ? v->chunk : v->chunk % l->chunks;
     struct tt_part part = tt_layout_chunk(l, chunk);
     uint64_t start = v->space.places != NULL ? v->space.places[chunk] : part.first;
     uint64_t bytes = v->space.stride != 0 ? v->chunk * v->space.stride : start * l->element_bytes;
     *count = part.count;
     *address = v->space.base + (uintptr_t)bytes;
     return true;
+}
+
+/* The contiguous bytes at element `at` of the view: returns the address and sets *count (elements, never 0
+ * before the end). O(1) for one chunk. */
+static inline uintptr_t tt_view_run(const struct tt_view *v, uint64_t at, uint64_t *count)
+{
+    uintptr_t address;
+    if (!tt_view_cell(v, &address, count))
+        return tt_view_run_any(v, at, count);
+    *count -= at;
+    return address + (uintptr_t)(at * v->layout->element_bytes);
 }
 
 #endif
