@@ -295,11 +295,8 @@ static tutti_status call_reduce_scatter_all_gather(
     const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {
     bool even = p->count % (uint64_t)p->n == 0;
-    uint64_t share = p->counts[p->rank], first = perf_size_first(p->count, p->rank, p->n);
-    if (even) {
-        share = p->count / (uint64_t)p->n;
-        first = (uint64_t)p->rank * share;
-    }
+    uint64_t share = even ? p->count / (uint64_t)p->n : p->counts[p->rank];
+    uint64_t first = even ? (uint64_t)p->rank * share : perf_size_first(p->count, p->rank, p->n);
     tutti_type type = p->type->type;
     uint8_t *own = (uint8_t *)recv + first * p->type->bytes;
     tutti_status status = even ? tutti_reduce_scatter(send, own, share, type, p->code, comm, p->stream)
