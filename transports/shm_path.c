@@ -207,8 +207,8 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
     uint64_t at = 0;
     bool packed = tt_shm_first_run(&m->source, &address) >= m->bytes;
     if (packed && !m->placed && m->bytes <= TT_SHM_INLINE_BYTES)
-        return tt_shm_post(
-            (struct tt_link *)(void *)c, m->number, m->signature, (const void *)address, (uint32_t)m->bytes);
+        return tt_shm_post(tt_shm_link(head, m->peer, m->class), m->number, m->signature,
+            (const void *)address, (uint32_t)m->bytes);
     if (!line_free(c, at_line))
         return false;
     enum tt_path path = choose(e, m, packed, address, &at);
