@@ -4,8 +4,8 @@
  * priced: a message there and back gives the latency, a few sends in a row the work of each, a long message
  * the price of a byte. Folds and copies are measured by one thread. Each figure is the least of several
  * tries: what disturbs only adds. Where the cores stand to each other differently, the nearest pair is what
- * is near, and the farthest what is far. What it costs to take turns on a core is not measured: it depends
- * on what else runs, and the default stands. */
+ * is near, and the farthest what is far; with one core there is nothing between cores to measure. What it
+ * costs to take turns on a core is not measured: it depends on what else runs. There the defaults stand. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ enum {
 struct talk {
     tutti_comm *comms[2];
     void *memory[2]; /* that the other can map */
-    int cpus[2]; /* -1: anywhere */
+    int cpus[2];
     int64_t ping_ns, send_ns, long_ns; /* a round of PINGS, BURST sends, a long message there and back */
     tutti_status status[2];
 };
@@ -81,8 +81,6 @@ static void bind_to(int cpu)
 {
     cpu_set_t set;
     CPU_ZERO(&set);
-    if (cpu < 0)
-        return;
     CPU_SET(cpu, &set);
     sched_setaffinity(0, sizeof set, &set); /* of this thread; if it cannot, it is measured where it is */
 }
@@ -181,10 +179,6 @@ static tutti_status measure_messages(tutti_comm *const *comms, void *const *memo
 {
     int cpus[1 + PEERS], count = choose_cpus(cpus);
     tutti_status status = TUTTI_OK;
-    if (count < 2) {
-        static const int anywhere[2] = { -1, -1 };
-        return talk_on(anywhere, comms, memory, true, costs);
-    }
     for (int i = 1; i < count && status == TUTTI_OK; i++) {
         const int pair[2] = { cpus[0], cpus[i] };
         status = talk_on(pair, comms, memory, i == 1, costs);

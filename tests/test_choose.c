@@ -2,6 +2,7 @@
  * and the costs that a machine's file holds. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -379,4 +380,18 @@ Test(choose, calibrates)
     struct tt_costs bounded = costs;
     tt_costs_bound(&bounded);
     cr_expect_eq(memcmp(&bounded, &costs, sizeof costs), 0, "beyond what a price can bear");
+}
+
+/* Nothing crosses from core to core where there is one: those costs stay as they are. */
+Test(choose, calibrates_one_core)
+{
+    struct tt_costs costs = tt_costs_default(), standard = costs;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(sched_getcpu(), &set);
+    cr_assert_eq(sched_setaffinity(0, sizeof set, &set), 0);
+    cr_assert_eq(tt_costs_measure(&costs), TUTTI_OK, "%s", tt_last_error());
+    cr_expect_eq(memcmp(costs.latency, standard.latency, sizeof costs.latency), 0);
+    cr_expect_eq(memcmp(costs.byte, standard.byte, sizeof costs.byte), 0);
+    cr_expect_eq(costs.message, standard.message);
 }
