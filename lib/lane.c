@@ -327,6 +327,8 @@ static bool is_there(const struct tt_lane *lane, uint64_t what, const struct tt_
            same_blocks(lane, call->blocks);
 }
 
+/* Where no rank has an element a lane would gain nothing. Of blocks each rank knows only its own, and who has
+ * none takes the lane that the others take. */
 void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
 {
     if (call->created != NULL || call->met || (call->total == 0 && !tt_call_is_one_sided(call)))
