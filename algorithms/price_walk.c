@@ -203,7 +203,7 @@ static bool advance_receive(struct walk *w, int rank, struct slice *slice, uint3
         if (!heard(slice, first + i))
             return false;
     if (step->verb == TT_VERB_RECV_REDUCE)
-        spend(w, rank, TT_PRICE_FOLDS, w->costs->fold * (step->fold_count + 1U) * bytes);
+        spend(w, rank, TT_PRICE_FOLDS, tt_costs_fold(w->costs, step->fold_count + 1U, bytes));
     for (uint32_t i = 0; i < step->fold_count; i++) {
         spend(w, rank, TT_PRICE_MESSAGES, w->costs->message);
         spend(w, rank, TT_PRICE_BYTES, w->costs->byte[level(w, rank, step[i].peer)] * bytes);
@@ -216,7 +216,7 @@ static void work(struct walk *w, int rank, const struct slice *slice, const stru
 {
     uint64_t bytes = bytes_of(w, step->dst_chunk, step->nchunks, slice->index);
     if (bytes > 0 && step->verb == TT_VERB_REDUCE)
-        spend(w, rank, TT_PRICE_FOLDS, w->costs->fold * 2 * bytes);
+        spend(w, rank, TT_PRICE_FOLDS, tt_costs_fold(w->costs, 2, bytes));
     else if (bytes > 0)
         spend(w, rank, TT_PRICE_COPIES, w->costs->copy * bytes);
 }

@@ -28,7 +28,7 @@ static void take_time(void *dst, const void *const *sources, int k, size_t count
     (void)dst;
     (void)sources;
     (void)divisor;
-    tt_sim_spend(now.sim, now.rank, now.costs->fold * (uint64_t)k * count * ELEMENT);
+    tt_sim_spend(now.sim, now.rank, tt_costs_fold(now.costs, (uint32_t)k, count * ELEMENT));
 }
 
 struct player {
@@ -151,10 +151,10 @@ static uint64_t simulated(const struct tt_question *q, int algorithm, uint32_t s
 
 /* What machines may be like: copies cost what a fold of two operands does (copies_as_folds). */
 static const struct tt_costs machines[] = {
-    { { 50000000, 200000000 }, { 40000, 90000 }, 11000, 22000, 60000000, 1500000000, 1024, 1024 },
-    { { 50000000, 200000000 }, { 40000, 90000 }, 11000, 22000, 60000000, 1500000000, 1024, 2 },
-    { { 2000000000, 9000000000 }, { 70000, 110000 }, 9000, 18000, 30000000, 0, 0, 1024 }, /* a network */
-    { { 1000, 3000 }, { 300000, 700000 }, 400000, 800000, 1000, 7000, 64, 3 }, /* slow memory */
+    { { 50000000, 200000000 }, { 40000, 90000 }, 11000, 33000, 60000000, 1500000000, 1024, 1024 },
+    { { 50000000, 200000000 }, { 40000, 90000 }, 11000, 33000, 60000000, 1500000000, 1024, 2 },
+    { { 2000000000, 9000000000 }, { 70000, 110000 }, 9000, 27000, 30000000, 0, 0, 1024 }, /* a network */
+    { { 1000, 3000 }, { 300000, 700000 }, 400000, 1200000, 1000, 7000, 64, 3 }, /* slow memory */
     { { 30000000, 30000000 }, { 20000, 20000 }, 0, 0, 500000000, 0, 4096, 1024 }, /* dear messages */
 };
 enum { MACHINES = sizeof machines / sizeof machines[0] };

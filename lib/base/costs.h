@@ -20,13 +20,19 @@ enum tt_level { TT_NEAR, TT_FAR, TT_LEVELS };
 struct tt_costs {
     uint64_t latency[TT_LEVELS]; /* from a message's post to when the other end may see it */
     uint64_t byte[TT_LEVELS]; /* per byte read from another rank */
-    uint64_t fold; /* per byte of each operand of a reduction */
+    uint64_t fold; /* per byte of each operand of a reduction, and of its result */
     uint64_t copy; /* per byte copied within a rank */
     uint64_t message; /* the work at each end of a message */
     uint64_t turn; /* when a core goes on with another rank */
     uint64_t eager; /* messages of up to so many bytes are copied by the sender, who is done with them then */
     uint64_t cores; /* that the ranks share */
 };
+
+/* To combine k operands of so many bytes each: they are read, and the result is written. */
+static inline uint64_t tt_costs_fold(const struct tt_costs *costs, uint32_t k, uint64_t bytes)
+{
+    return costs->fold * (k + 1U) * bytes;
+}
 
 /* Sizes in bytes fall into classes, each from a power of two, or one and a half of it, to the next: what a
  * choice depends on. */
