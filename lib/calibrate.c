@@ -22,7 +22,7 @@ enum {
     PINGS = 200,
     BURST = 4, /* sends that need not wait for a slot */
     LONG_BYTES = 256 * 1024,
-    LOCAL_BYTES = 64 * 1024,
+    LOCAL_BYTES = 4 << 20, /* not in the first caches, as what other ranks wrote is not */
     PEERS = 4, /* cores that are tried beside the first */
     CPUS = 1024,
 };
@@ -188,10 +188,11 @@ static tutti_status measure_messages(tutti_comm *const *comms, void *const *memo
 
 static tutti_status measure_work(struct tt_costs *costs)
 {
-    float *memory = calloc(3, LOCAL_BYTES);
+    float *memory = malloc((size_t)3 * LOCAL_BYTES);
     int64_t fold_ns = 0, copy_ns = 0;
     if (memory == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to measure with");
+    memset(memory, 1, (size_t)3 * LOCAL_BYTES); /* what was never written is all one page */
     size_t count = LOCAL_BYTES / sizeof(float);
     const void *sources[2] = { memory + count, memory + 2 * count };
     tt_fold_fn fold = tt_fold_find(TUTTI_FLOAT32, TUTTI_SUM, TT_CHAIN);
@@ -204,7 +205,7 @@ static tutti_status measure_work(struct tt_costs *costs)
         copy_ns = least(copy_ns, tt_now_ns() - middle);
     }
     free(memory);
-    costs->fold = positive(fold_ns * FEMTOSECONDS / (2 * LOCAL_BYTES));
+    costs->fold = positive(fold_ns * FEMTOSECONDS / (3 * LOCAL_BYTES));
     costs->copy = positive(copy_ns * FEMTOSECONDS / LOCAL_BYTES);
     return TUTTI_OK;
 }
