@@ -16,8 +16,8 @@ static const struct {
 } rows[] = {
     { "latency_near", "ps", COST(latency[TT_NEAR]), 1000, 100000000, 1000000000000 },
     { "latency_far", "ps", COST(latency[TT_FAR]), 1000, 250000000, 1000000000000 },
-    { "byte_near", "fs", COST(byte[TT_NEAR]), 1, 45000, 10000000 },
-    { "byte_far", "fs", COST(byte[TT_FAR]), 1, 90000, 10000000 },
+    { "byte_near", "fs", COST(byte[TT_NEAR]), 1, 20000, 10000000 },
+    { "byte_far", "fs", COST(byte[TT_FAR]), 1, 50000, 10000000 },
     { "fold_byte", "fs", COST(fold), 1, 12000, 10000000 },
     { "copy_byte", "fs", COST(copy), 1, 30000, 10000000 },
     { "message", "ps", COST(message), 1000, 40000000, 1000000000000 },
