@@ -14,9 +14,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/few.h"
 #include "base/status.h"
-#include "exec_internal.h"
+#include "exec_few.h"
 #include "trace.h"
 
 enum { AHEAD = TT_SLOTS / TT_WINDOW, NO_STEP = UINT32_MAX };
@@ -239,6 +238,9 @@ static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_act
     const struct tt_step *step = &op->schedule->steps[active->step];
     if (!active->posted) {
         struct tt_message message;
+        enum tt_few few = tt_few_send(op, slice, step);
+        if (few != TT_FEW_NOT)
+            return few == TT_FEW_DONE;
         tt_exec_message(op, slice, step, &message);
         if (op->class == TT_CLASS_P2P && op->next_post[step->peer] != message.number)
             return false;

@@ -2,8 +2,7 @@
  *
  * Operands lie in this rank's cells, in slots, in a peer's memory that is mapped, or in one that must be
  * pulled. Each is a view of runs; what all operands have in one run is one call of a kernel. */
-#include "base/few.h"
-#include "exec_internal.h"
+#include "exec_few.h"
 
 /* A unit that combines: where its operands come from. Operands stand in the order of the expression. */
 struct operands {
@@ -216,61 +215,16 @@ static void combine(struct tt_op *op, const struct tt_step *step, struct operand
         tt_copy_fence();
 }
 
-/* The most common of units: one message, of so few bytes that nobody wants them stored elsewhere as well. */
-enum few { FEW_DONE, FEW_AWAITED, FEW_NOT /* it is another, or odd: the general way decides */ };
-
-static inline bool is_few(const struct tt_op *op, const struct tt_view *dst, uintptr_t *to, uint32_t *bytes)
-{
-    uint64_t count;
-    bool few =
-        tt_view_cell(dst, to, &count) && !op->grants && count * op->layout.element_bytes <= TT_FEW_BYTES;
-    *bytes = few ? (uint32_t)count * op->layout.element_bytes : 0;
-    return few;
-}
-
-static inline enum few receive_few(const struct tt_op *op, const struct tt_slice *slice,
-    const struct tt_step *step, const struct tt_view *dst)
-{
-    const struct tt_transport *transport = op->endpoint->transport;
-    bool reduces = step->verb == TT_VERB_RECV_REDUCE;
-    uintptr_t to, own = 0;
-    uint64_t number = tt_exec_number(op, slice, step), count;
-    uint32_t bytes;
-    struct tt_arrival a;
-    if (step->fold_count > 1 || !is_few(op, dst, &to, &bytes))
-        return FEW_NOT;
-    if (bytes == 0)
-        return FEW_DONE;
-    if (reduces) {
-        struct tt_view local = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
-        if (op->few == NULL || divisor_of(op, step) > 1 || !tt_view_cell(&local, &own, &count))
-            return FEW_NOT;
-    }
-    if (!transport->arrived(op->endpoint, step->peer, op->class, number, dst, &a))
-        return FEW_AWAITED;
-    if (a.available != bytes || a.signature != tt_exec_signature(op, dst) || !a.packed ||
-        a.path == TT_PATH_PULLED || a.path == TT_PATH_PLACED)
-        return FEW_NOT;
-    if (!reduces)
-        tt_copy_few((void *)to, (const void *)a.base, bytes);
-    else if (step->flags & TT_LEFT)
-        op->few((void *)to, (const void *)a.base, (const void *)own, bytes);
-    else
-        op->few((void *)to, (const void *)own, (const void *)a.base, bytes);
-    transport->release(op->endpoint, step->peer, op->class, number);
-    return FEW_DONE;
-}
-
 bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
 {
     const struct tt_step *step = &op->schedule->steps[active->step];
     const struct tt_transport *transport = op->endpoint->transport;
     struct operands o;
     struct tt_targets targets;
+    enum tt_few few = active->cursor == 0 ? tt_few_receive(op, slice, step) : TT_FEW_NOT;
+    if (few != TT_FEW_NOT)
+        return few == TT_FEW_DONE;
     o.dst = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
-    enum few few = active->cursor == 0 ? receive_few(op, slice, step, &o.dst) : FEW_NOT;
-    if (few != FEW_NOT)
-        return few == FEW_DONE;
     o.count = tt_view_count(&o.dst);
     uint64_t upto;
     if (o.count == 0)
@@ -295,17 +249,13 @@ bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active 
 bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
 {
     const struct tt_step *step = &op->schedule->steps[active->step];
+    if (tt_few_copy(op, slice, step))
+        return true;
     struct tt_view dst = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
     struct tt_view left = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
     struct tt_view right;
     bool reduces = step->verb == TT_VERB_REDUCE;
-    uintptr_t to_few, from_few;
     uint64_t run;
-    uint32_t bytes;
-    if (!reduces && is_few(op, &dst, &to_few, &bytes) && tt_view_cell(&left, &from_few, &run)) {
-        tt_copy_few((void *)to_few, (const void *)from_few, bytes);
-        return true;
-    }
     uint64_t total = tt_view_count(&dst);
     if (reduces)
         right = tt_exec_view(op, slice, step->right_buffer, step->right_chunk, step->nchunks);

@@ -14,7 +14,7 @@
 
 TestSuite(api_exact, .timeout = 120);
 
-enum { COUNT = 4099, MOST_BYTES = COUNT * 8, PARTS = 8 };
+enum { COUNT = 4099, FEW = 5, MOST_BYTES = COUNT * 8, PARTS = 8 };
 static const tutti_type types[] = { TUTTI_FLOAT32, TUTTI_FLOAT16, TUTTI_BFLOAT16, TUTTI_FLOAT64,
     TUTTI_FLOAT8_E4M3, TUTTI_FLOAT8_E5M2 };
 enum { TYPES = 6, WITH_INFINITY = 4 };
@@ -342,6 +342,10 @@ static void averages_by(struct ranks_me *me, const char *options)
         }
         ranks_same(me, type, own, vectors[0], COUNT, "avg of reduce_local");
         ranks_same(me, type, recv, vectors[0], COUNT, "avg of all_reduce");
+        wild(type, seed_of(type), me->rank, own);
+        ranks_ok(me, tutti_all_reduce(own, recv, FEW, type, TUTTI_AVG, comm, tutti_no_stream()),
+            "all_reduce of few");
+        ranks_same(me, type, recv, vectors[0], FEW, "avg of few");
     }
     if (comm != NULL)
         ranks_part(me, comm);

@@ -11,7 +11,7 @@
 
 TestSuite(trace, .timeout = 120);
 
-enum { RANKS = 3, EVENTS_MAX = 200000, KINDS = 5 };
+enum { RANKS = 3, EVENTS_MAX = 200000, KINDS = 5, LINE_BYTES = 48 };
 static const char *const verbs[KINDS] = { "send", "recv", "recv_reduce", "reduce", "copy" };
 
 struct event {
@@ -65,6 +65,10 @@ static void take_slice(const char *line, int rank)
         if (strncmp(name + 1, verbs[v], strlen(verbs[v])) == 0 && name[1 + strlen(verbs[v])] == '"')
             e->verb = v;
     noperations += !e->step;
+    if (e->step && e->verb == 0) { /* at most so many bytes are in the line that tells of them */
+        text_of(args, "path", name, sizeof name);
+        cr_expect_eq(strcmp(name, "\"line\"") == 0, e->bytes <= LINE_BYTES, "%s", line);
+    }
     cr_assert(e->step ? e->verb >= 0 : strcmp(cat, "\"operation\"") == 0, "%s", line);
     cr_assert(e->ended >= e->began && json_number(line, "pid") > 0, "%s", line);
 }
@@ -194,7 +198,7 @@ static void record(struct ranks_me *me)
     for (int i = 0; i < 3; i++) {
         ranks_ok(me, tutti_all_reduce(in, out, WORDS, TUTTI_INT32, TUTTI_SUM, comm, none), "all_reduce");
         ranks_ok(me, tutti_all_reduce(in, out, 2, TUTTI_INT32, TUTTI_SUM, other, none), "all_reduce");
-        ranks_ok(me, tutti_broadcast(out, out, 5, TUTTI_INT32, 1, comm, none), "broadcast");
+        ranks_ok(me, tutti_broadcast(out, out, 15, TUTTI_INT32, 1, comm, none), "broadcast");
         ranks_ok(
             me, tutti_reduce_scatter(in, out, 100, TUTTI_INT32, TUTTI_MAX, other, none), "reduce_scatter");
         ranks_ok(me, tutti_all_reduce(in, out, 1, TUTTI_INT32, TUTTI_SUM, comm, none), "one element");
