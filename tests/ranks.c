@@ -17,6 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "comm.h"
+#include "lane.h"
+
 enum { LIMIT_S = 60, MS_AFTER_A_DEATH = 10000 };
 
 static const char *const kind_names[] = { "processes", "threads", "threads of init_all" };
@@ -258,6 +261,25 @@ bool ranks_algorithms(int k, char *options, size_t bytes)
         any = true;
     }
     return more;
+}
+
+struct ranks_paths ranks_paths(struct ranks_me *me, const tutti_comm *comm)
+{
+    struct ranks_paths p = { 0 };
+    tutti_query(comm, "paths", p.text, sizeof p.text);
+    int known = sscanf(p.text, "line=%llu mapped=%llu pulled=%llu copied=%llu placed=%llu", &p.line,
+        &p.mapped, &p.pulled, &p.copied, &p.placed);
+    ranks_expect(me, known == 5, "the paths are '%s'", p.text);
+    return p;
+}
+
+int ranks_lanes(tutti_comm *comm)
+{
+    const struct tt_comm *c = tt_handle_find(comm);
+    int known = 0;
+    for (int i = 0; i < TT_LANES; i++)
+        known += c->lanes[i].moves != NULL;
+    return known;
 }
 
 /* --- Buffers */

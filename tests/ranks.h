@@ -98,6 +98,15 @@ int ranks_algorithm(const tutti_comm *comm, const char *collective, int k, char 
 /* Appends ";algo=..." with the k-th of every collective that has a choice; false if k is beyond all. */
 bool ranks_algorithms(int k, char *options, size_t bytes);
 
+/* How many bytes this rank has sent by each path, as tutti_query tells; `text`: in its words. */
+struct ranks_paths {
+    unsigned long long line, mapped, pulled, copied, placed;
+    char text[256];
+};
+struct ranks_paths ranks_paths(struct ranks_me *me, const tutti_comm *comm);
+/* How many calls of this communicator may go the short way by now (lib/straight.c). */
+int ranks_lanes(tutti_comm *comm);
+
 /* Pseudo-random numbers (splitmix64). */
 uint64_t ranks_mix(uint64_t value);
 uint64_t ranks_random(uint64_t *state);

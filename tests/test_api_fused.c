@@ -101,16 +101,6 @@ static tutti_status run(const struct ranks_me *me, const struct form *f, const v
     }
 }
 
-/* How many calls of this communicator may go the short way by now. */
-static int lanes_of(tutti_comm *comm)
-{
-    const struct tt_comm *c = tt_handle_find(comm);
-    int known = 0;
-    for (int i = 0; i < TT_LANES; i++)
-        known += c->lanes[i].moves != NULL;
-    return known;
-}
-
 static void fill(struct ranks_me *me, uint8_t *to, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -154,8 +144,8 @@ static void same_bits(struct ranks_me *me)
             bool same = tt_collectives[forms[i].collective].in_place == TT_IN_PLACE_SAME && c % 2 == 1;
             compare(me, &forms[i], counts[c], (i + c) % me->n, same, both);
         }
-    ranks_expect(me, lanes_of(both[odd]) > FORMS, "only %d calls have a lane", lanes_of(both[odd]));
-    ranks_expect(me, lanes_of(both[!odd]) == 0, "fused=off has lanes");
+    ranks_expect(me, ranks_lanes(both[odd]) > FORMS, "only %d calls have a lane", ranks_lanes(both[odd]));
+    ranks_expect(me, ranks_lanes(both[!odd]) == 0, "fused=off has lanes");
     for (int side = 0; side < 2; side++)
         ranks_part(me, both[side]);
 }
@@ -240,164 +230,6 @@ Test(api_fused, the_executor_takes_over_a_long_wait)
     ranks_run(&(struct ranks_plan){ .n = 3, .run = wait_long });
 }
 
-/* --- Loans: two ranks read each other's source in place */
-
-enum { LENT = 2048, MEASURE = 1000 };
-
-struct lent {
-    int32_t send[LENT], recv[LENT];
-};
-
-/* As soon as a call is over, its source is the caller's, who writes it. Rank 0 says in the first element
- * whether this call is the last one. */
-static bool lend_once(struct ranks_me *me, struct lent *l, tutti_comm *comm, int32_t round, bool last)
-{
-    size_t count = (size_t)(LENT >> round % 2);
-    for (size_t i = 0; i < count; i++)
-        l->send[i] = round + me->rank + (int32_t)i;
-    l->send[0] = me->rank == 0 && last;
-    tutti_status status =
-        tutti_all_reduce(l->send, l->recv, count, TUTTI_INT32, TUTTI_SUM, comm, tutti_no_stream());
-    memset(l->send, 0xee, sizeof l->send);
-    for (size_t i = 1; status == TUTTI_OK && i < count; i++)
-        if (l->recv[i] != 2 * (round + (int32_t)i) + 1)
-            return ranks_expect(me, false, "round %d: element %zu is %d", round, i, l->recv[i]) && false;
-    return ranks_ok(me, status, "all_reduce") && l->recv[0] == 0;
-}
-
-/* What the sender counted: mapped, then copied. */
-static void count_paths(tutti_comm *comm, unsigned long long bytes[2])
-{
-    char text[256] = "";
-    tutti_query(comm, "paths", text, sizeof text);
-    const char *mapped = strstr(text, "mapped="), *copied = strstr(text, "copied=");
-    bytes[0] = mapped == NULL ? 0 : strtoull(mapped + 7, NULL, 10);
-    bytes[1] = copied == NULL ? 0 : strtoull(copied + 7, NULL, 10);
-}
-
-static void lend(struct ranks_me *me)
-{
-    const char *odd = me->context; /* which rank goes the long way, or is stopped now and then */
-    bool long_way = odd != NULL && odd[0] - '0' == me->rank, stops = odd != NULL && odd[0] == 's';
-    tutti_config config = { .size = sizeof config, .options = long_way ? "fused=off" : "fused=on" };
-    tutti_comm *comm = ranks_join(me, &config);
-    struct lent *l = NULL;
-    unsigned long long before[2], after[2];
-    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof *l, 0, (void **)&l), "mem_alloc"))
-        return;
-    _Atomic uint8_t *over = me->shared;
-    count_paths(comm, before);
-    ranks_at(me, "rank %d lends, %s", me->rank, odd == NULL ? "as does the other" : odd);
-    for (int32_t round = 0;; round++)
-        if (!lend_once(me, l, comm, round, stops ? atomic_load(over) != 0 : round == MEASURE))
-            break;
-    count_paths(comm, after);
-    ranks_expect(me, after[0] > before[0] && after[1] == before[1], "%llu bytes were lent, %llu copied",
-        after[0] - before[0], after[1] - before[1]);
-    ranks_expect(me, long_way || lanes_of(comm) == 2, "%d lanes", lanes_of(comm));
-    ranks_part(me, comm);
-    tutti_mem_free(l);
-}
-
-Test(api_fused, what_is_lent_is_read_before_the_call_ends)
-{
-    static const char *const ways[] = { NULL, "0", "1" };
-    for (int i = 0; i < 3; i++)
-        ranks_run(&(struct ranks_plan){ .n = 2, .run = lend, .context = ways[i] });
-    ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_TOGETHER, .run = lend });
-}
-
-/* Who only sends copies up to 8 KiB rather than wait for its reader, more where ranks take turns on cores;
- * who is answered copies less. */
-static void one_way(struct ranks_me *me)
-{
-    enum { LONG = 8 << 10, LONGER = 12 << 10 };
-    tutti_stream none = tutti_no_stream();
-    void *send = NULL, *recv = NULL;
-    ranks_ok(me, tutti_mem_alloc(LONGER, 0, &send), "mem_alloc");
-    ranks_ok(me, tutti_mem_alloc((size_t)me->n * LONGER, 0, &recv), "mem_alloc");
-    for (uint32_t way = 0; way < 4; way++) {
-        size_t bytes = way & 1 ? LONGER : LONG;
-        uint32_t spins = way & 2; /* 0: more ranks than cores */
-        unsigned long long before[2], after[2];
-        tutti_comm *comm = ranks_join(me, NULL);
-        tt_handle_find(comm)->wait_policy.spins = spins;
-        ranks_ok(me, tutti_gather(send, recv, bytes, TUTTI_UINT8, 0, comm, none), "gather");
-        count_paths(comm, before);
-        ranks_ok(me, tutti_gather(send, recv, bytes, TUTTI_UINT8, 0, comm, none), "gather");
-        count_paths(comm, after);
-        bool copies = me->rank != 0 && (bytes == LONG || spins == 0);
-        ranks_expect(me, (after[1] - before[1] == bytes) == copies, "%u spins: %llu of %zu bytes are copied",
-            spins, after[1] - before[1], bytes);
-        ranks_ok(me, tutti_all_gather(send, recv, bytes, TUTTI_UINT8, comm, none), "all_gather");
-        count_paths(comm, before);
-        ranks_ok(me, tutti_all_gather(send, recv, bytes, TUTTI_UINT8, comm, none), "all_gather");
-        count_paths(comm, after);
-        ranks_expect(me, after[1] == before[1], "who is answered copies %llu bytes", after[1] - before[1]);
-        ranks_part(me, comm);
-    }
-    tutti_mem_free(send);
-    tutti_mem_free(recv);
-}
-
-Test(api_fused, who_only_sends_waits_for_no_reader)
-{
-    ranks_run(&(struct ranks_plan){ .n = 3, .run = one_way });
-}
-
-/* In place a rank writes where its peer reads, or just beside. */
-static void lend_in_place(struct ranks_me *me)
-{
-    static const enum tt_collective kinds[] = { TT_ALL_REDUCE, TT_REDUCE_SCATTER, TT_ALL_GATHER,
-        TT_ALL_TO_ALL };
-    tutti_stream none = tutti_no_stream();
-    tutti_config config = { .size = sizeof config, .options = "algo=all_reduce:one_shot" };
-    tutti_comm *comm = ranks_join(me, &config);
-    int32_t *data = NULL, half = LENT / 2, peer = 1 - me->rank;
-    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(LENT * sizeof *data, 0, (void **)&data), "mem_alloc"))
-        return;
-    for (int32_t round = 0; round < 4 * MEASURE; round++) {
-        enum tt_collective kind = kinds[round % 4];
-        int32_t *own = data + me->rank * half, wrong = 0;
-        ranks_at(me, "rank %d: %s in place, round %d", me->rank, tt_collectives[kind].name, round);
-        for (int32_t i = 0; i < LENT; i++)
-            data[i] = round + me->rank * 5 + i;
-        if (kind == TT_ALL_REDUCE)
-            ranks_ok(me, tutti_all_reduce(data, data, LENT, TUTTI_INT32, TUTTI_SUM, comm, none), "");
-        else if (kind == TT_REDUCE_SCATTER)
-            ranks_ok(
-                me, tutti_reduce_scatter(data, own, (size_t)half, TUTTI_INT32, TUTTI_SUM, comm, none), "");
-        else if (kind == TT_ALL_GATHER)
-            ranks_ok(me, tutti_all_gather(own, data, (size_t)half, TUTTI_INT32, comm, none), "");
-        else
-            ranks_ok(me, tutti_all_to_all(data, data, (size_t)half, TUTTI_INT32, comm, none), "");
-        for (int32_t i = 0; i < LENT; i++) {
-            bool mine = i / half == me->rank, sums = kind == TT_ALL_REDUCE || kind == TT_REDUCE_SCATTER;
-            int32_t theirs = kind == TT_ALL_TO_ALL ? me->rank * half + i % half : i;
-            int32_t expected =
-                sums ? 2 * (round + i) + 5 : round + (mine ? me->rank * 5 + i : peer * 5 + theirs);
-            wrong += (kind != TT_REDUCE_SCATTER || mine) && data[i] != expected;
-        }
-        memset(data, 0xee, LENT * sizeof *data);
-        if (!ranks_expect(me, wrong == 0, "%d of %d elements are wrong", wrong, LENT))
-            break;
-    }
-    ranks_expect(me, lanes_of(comm) > 2, "%d lanes", lanes_of(comm));
-    tutti_mem_free(data);
-    ranks_part(me, comm);
-}
-
-Test(api_fused, nobody_writes_what_is_read)
-{
-    ranks_run(&(struct ranks_plan){ .n = 2, .run = lend_in_place });
-}
-
-Test(api_fused, the_executor_takes_over_what_is_lent)
-{
-    ranks_run(
-        &(struct ranks_plan){ .n = 2, .run = lend, .context = "stopped", .meddle = ranks_stop_in_turn });
-}
-
 /* Sends of eight and more messages wait for their reader, who is late. */
 static void send_many(struct ranks_me *me)
 {
@@ -476,7 +308,7 @@ static void refuse(struct ranks_me *me)
         return;
     for (int i = 0; i < 2; i++)
         ranks_ok(me, tutti_all_reduce(space, out, 4, TUTTI_FLOAT32, TUTTI_SUM, comm, none), "all_reduce");
-    ranks_expect(me, lanes_of(comm) == 1, "it has no lane");
+    ranks_expect(me, ranks_lanes(comm) == 1, "it has no lane");
     ranks_refused(me, tutti_all_reduce(space, NULL, 4, TUTTI_FLOAT32, TUTTI_SUM, comm, none),
         TUTTI_INVALID_ARGUMENT, "recv NULL", "recv is NULL");
     ranks_refused(me, tutti_all_reduce(NULL, out, 4, TUTTI_FLOAT32, TUTTI_SUM, comm, none),

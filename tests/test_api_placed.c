@@ -42,8 +42,6 @@ static void count_bytes(struct ranks_me *me)
     tutti_config config = { .size = sizeof config, .options = "slice=32K;algo=all_reduce:direct" };
     tutti_comm *comm = ranks_join(me, &config);
     struct ranks_buffer send, recv;
-    unsigned long long line, mapped, pulled, copied, placed;
-    char text[256] = "";
     if (comm == NULL || !ranks_buffer_create(me, &send, COUNT * sizeof(float), true) ||
         !ranks_buffer_create(me, &recv, COUNT * sizeof(float), true))
         return;
@@ -59,13 +57,11 @@ static void count_bytes(struct ranks_me *me)
         memset(to, MARK, COUNT * sizeof(float));
         ranks_meet(me);
     }
-    tutti_query(comm, "paths", text, sizeof text);
-    int known = sscanf(text, "line=%llu mapped=%llu pulled=%llu copied=%llu placed=%llu", &line, &mapped,
-        &pulled, &copied, &placed);
+    struct ranks_paths p = ranks_paths(me, comm);
     unsigned long long each = ROUNDS * own_part(me), others = (unsigned long long)me->n - 1;
-    ranks_expect(me, known == 5 && copied == 0 && pulled == 0 && line == 0, "%s", text);
-    ranks_expect(me, placed == others * each, "%llu bytes should be placed: %s", others * each, text);
-    ranks_expect(me, mapped == ROUNDS * (4ull * COUNT) - each, "mapped: %s", text);
+    ranks_expect(me, p.copied == 0 && p.pulled == 0 && p.line == 0, "%s", p.text);
+    ranks_expect(me, p.placed == others * each, "%llu bytes should be placed: %s", others * each, p.text);
+    ranks_expect(me, p.mapped == ROUNDS * (4ull * COUNT) - each, "mapped: %s", p.text);
     ranks_buffer_check(me, &send, "send");
     if (!in_place)
         ranks_buffer_check(me, &recv, "recv");
@@ -113,9 +109,8 @@ static void exchange_in_place(struct ranks_me *me)
             wrong += data[i] != (int32_t)(i / BLOCK) * 1000 + me->rank * 10 + round;
         ranks_expect(me, wrong == 0, "%zu of %zu elements are wrong", wrong, count);
     }
-    char text[256] = "";
-    tutti_query(comm, "paths", text, sizeof text);
-    ranks_expect(me, strstr(text, "mapped=0") == NULL && strstr(text, "placed=0") != NULL, "%s", text);
+    struct ranks_paths p = ranks_paths(me, comm);
+    ranks_expect(me, p.mapped > 0 && p.placed == 0, "%s", p.text);
     ranks_buffer_free(me, &buffer);
     ranks_part(me, comm);
 }

@@ -161,14 +161,6 @@ static bool right_sums(struct ranks_me *me, const int32_t *sums, int32_t round)
     return true;
 }
 
-static void read_paths(tutti_comm *comm, unsigned long long bytes[5])
-{
-    char text[256] = "";
-    tutti_query(comm, "paths", text, sizeof text);
-    sscanf(text, "line=%llu mapped=%llu pulled=%llu copied=%llu placed=%llu", &bytes[0], &bytes[1], &bytes[2],
-        &bytes[3], &bytes[4]);
-}
-
 struct vectors {
     int32_t send[COUNT], recv[COUNT];
 };
@@ -190,22 +182,24 @@ static void copy_nothing(struct ranks_me *me)
     tutti_config config = { .size = sizeof config, .options = "algo=all_reduce:direct" };
     tutti_comm *comm = ranks_join(me, &config);
     struct vectors *v;
-    unsigned long long before[5], after[5];
     tutti_status status = TUTTI_OK;
     if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof *v, 0, (void **)&v), "mem_alloc"))
         return;
     for (int32_t round = 0; round < 40 && status == TUTTI_OK; round++) {
         ranks_at(me, "n %d rank %d: round %d", me->n, me->rank, round);
-        read_paths(comm, before);
+        struct ranks_paths before = ranks_paths(me, comm);
         if (!reduce_once(me, round % 2 == 1 ? v->recv : v->send, v->recv, comm, round, &status))
             break;
-        read_paths(comm, after);
+        struct ranks_paths after = ranks_paths(me, comm);
         unsigned long long others = (unsigned long long)me->n - 1,
                            part = COUNT / (size_t)me->n + ((size_t)me->rank < COUNT % (size_t)me->n);
         ranks_expect(me,
-            after[1] - before[1] == 4 * (COUNT - part) && after[4] - before[4] == 4 * part * others,
-            "mapped %llu, placed %llu", after[1] - before[1], after[4] - before[4]);
-        ranks_expect(me, after[0] == before[0] && after[2] == before[2] && after[3] == before[3], "copied");
+            after.mapped - before.mapped == 4 * (COUNT - part) &&
+                after.placed - before.placed == 4 * part * others,
+            "%s, then %s", before.text, after.text);
+        ranks_expect(me,
+            after.line == before.line && after.pulled == before.pulled && after.copied == before.copied,
+            "%s, then %s", before.text, after.text);
     }
     ranks_ok(me, status, "all_reduce");
     ranks_expect(me, pushing_lanes(comm) == 2, "%d lanes push", pushing_lanes(comm));
@@ -228,7 +222,6 @@ static void lend_sums(struct ranks_me *me)
     tutti_config config = { .size = sizeof config, .options = "algo=all_reduce:direct" };
     tutti_comm *comm = ranks_join(me, &config);
     struct vectors *v;
-    unsigned long long paths[5];
     tutti_status status = TUTTI_OK;
     if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof *v, 0, (void **)&v), "mem_alloc"))
         return;
@@ -238,9 +231,8 @@ static void lend_sums(struct ranks_me *me)
             break;
     }
     ranks_ok(me, status, "all_reduce");
-    read_paths(comm, paths);
-    ranks_expect(
-        me, me->rank > 0 || (paths[3] == 0 && paths[4] == 0), "copied %llu, placed %llu", paths[3], paths[4]);
+    struct ranks_paths paths = ranks_paths(me, comm);
+    ranks_expect(me, me->rank > 0 || (paths.copied == 0 && paths.placed == 0), "%s", paths.text);
     tutti_mem_free(v);
     ranks_part(me, comm);
 }

@@ -245,8 +245,6 @@ static void count_paths(struct ranks_me *me)
         tutti_config config = { .size = sizeof config, .options = options[i / 2] };
         tutti_comm *comm = ranks_join(me, &config);
         struct ranks_buffer buffer;
-        unsigned long long line, mapped, pulled, copied, placed;
-        char text[256] = "";
         bool registered = i & 1;
         if (comm == NULL || !ranks_buffer_create(me, &buffer, COUNT * 4, registered))
             return;
@@ -256,17 +254,16 @@ static void count_paths(struct ranks_me *me)
         memset(data, 0, COUNT * sizeof(float));
         ranks_ok(me, tutti_all_reduce(data, data, COUNT, TUTTI_FLOAT32, TUTTI_SUM, comm, tutti_no_stream()),
             "all_reduce");
-        tutti_query(comm, "paths", text, sizeof text);
-        int known = sscanf(text, "line=%llu mapped=%llu pulled=%llu copied=%llu placed=%llu", &line, &mapped,
-            &pulled, &copied, &placed);
-        ranks_expect(me, known == 5 && line + mapped + pulled + copied + placed > COUNT, "'%s'", text);
-        ranks_expect(me, registered || pulled + copied > 0, "private memory went by: %s", text);
-        ranks_expect(me, registered || pulled > 0 || i / 2 > 1 || !can_be_pulled(comm),
-            "private memory was not pulled: %s", text);
+        struct ranks_paths p = ranks_paths(me, comm);
+        ranks_expect(me, p.line + p.mapped + p.pulled + p.copied + p.placed > COUNT, "'%s'", p.text);
+        ranks_expect(me, registered || p.pulled + p.copied > 0, "private memory went by: %s", p.text);
+        ranks_expect(me, registered || p.pulled > 0 || i / 2 > 1 || !can_be_pulled(comm),
+            "private memory was not pulled: %s", p.text);
         if (registered && i / 2 % 2 == 0)
-            ranks_expect(me, pulled == 0 && copied == 0 && mapped > 0, "registered memory went by: %s", text);
-        ranks_expect(me, i / 2 % 2 == 0 || mapped == 0, "mapped though off: %s", text);
-        ranks_expect(me, i / 2 < 2 || pulled == 0, "pulled though off: %s", text);
+            ranks_expect(
+                me, p.pulled == 0 && p.copied == 0 && p.mapped > 0, "registered memory went by: %s", p.text);
+        ranks_expect(me, i / 2 % 2 == 0 || p.mapped == 0, "mapped though off: %s", p.text);
+        ranks_expect(me, i / 2 < 2 || p.pulled == 0, "pulled though off: %s", p.text);
         ranks_buffer_free(me, &buffer);
         ranks_part(me, comm);
     }

@@ -35,13 +35,10 @@ static void gather_all(struct ranks_me *me)
                 wrong += all[(size_t)r * BLOCK + i] != value(r, i, round);
         ranks_expect(me, wrong == 0, "round %d: %zu wrong", round, wrong);
     }
-    char text[256] = "";
-    unsigned long long line, mapped, pulled, copied, bytes = ROUNDS * sizeof mine;
-    tutti_query(comm, "paths", text, sizeof text);
-    int known =
-        sscanf(text, "line=%llu mapped=%llu pulled=%llu copied=%llu", &line, &mapped, &pulled, &copied);
-    ranks_expect(me, known == 4 && copied == bytes, "%llu bytes should be copied: %s", bytes, text);
-    ranks_expect(me, mapped == ((unsigned long long)me->n - 1) * bytes, "mapped: %s", text);
+    struct ranks_paths p = ranks_paths(me, comm);
+    unsigned long long bytes = ROUNDS * sizeof mine;
+    ranks_expect(me, p.copied == bytes, "%llu bytes should be copied: %s", bytes, p.text);
+    ranks_expect(me, p.mapped == ((unsigned long long)me->n - 1) * bytes, "mapped: %s", p.text);
     ranks_part(me, comm);
 }
 
