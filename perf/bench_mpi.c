@@ -208,14 +208,16 @@ static double run_steady(const struct row *row, struct point *p, long calls)
 static double run_dirty(const struct row *row, struct point *p, long calls)
 {
     static struct perf_moments mine, latest;
-    static uint8_t page[PERF_DIRTY_PAGE]; /* of zeros */
+    static float page[(PERF_DIRTY_PAGE + PERF_DIRTY_SHIFT) / sizeof(float)];
     uint64_t bytes = sizeof(float) * (uint64_t)count_of(p, row->given, row->from_root);
     double seconds = 0;
     int round;
+    for (size_t i = 0; i < sizeof page / sizeof page[0]; i++)
+        page[i] = (float)i;
     for (long left = calls; left > 0; left -= round) {
         round = left < PERF_DIRTY_CALLS ? (int)left : PERF_DIRTY_CALLS;
         for (int i = 0; i < round; i++) {
-            perf_dirty_rewrite(p->send, bytes, page);
+            perf_dirty_rewrite(p->send, bytes, (const uint8_t *)page, i);
             mine.began[i] = perf_clock_seconds();
             row->call(p);
             mine.ended[i] = perf_clock_seconds();

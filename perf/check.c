@@ -55,7 +55,7 @@ tutti_status perf_buffers_alloc(
         if (status == TUTTI_OK && device != NULL)
             status = perf_device_alloc(device, PERF_DEVICE, b->bytes, &b->areas[i]);
     }
-    b->pattern = malloc((size_t)PERF_PERIOD * sizeof(uint64_t));
+    b->pattern = calloc(PERF_PERIOD, sizeof(uint64_t));
     if (status == TUTTI_OK && b->pattern == NULL)
         status = TUTTI_OUT_OF_MEMORY;
     if (status != TUTTI_OK) {
@@ -115,10 +115,10 @@ tutti_status perf_buffers_keep(const struct perf_buffers *b, const uint8_t *inpu
     return has_twin(b) ? perf_device_copy(b->device, b->areas[0], input, bytes) : TUTTI_OK;
 }
 
-tutti_status perf_buffers_rewrite(const struct perf_buffers *b, uint8_t *input, uint64_t bytes)
+tutti_status perf_buffers_rewrite(const struct perf_buffers *b, uint8_t *input, uint64_t bytes, int call)
 {
     if (!has_twin(b)) {
-        perf_dirty_rewrite(input, bytes, b->pattern);
+        perf_dirty_rewrite(input, bytes, b->pattern, call);
         return TUTTI_OK;
     }
     tutti_status status = perf_device_copy(b->device, input, b->areas[0], bytes);

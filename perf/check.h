@@ -49,7 +49,7 @@ tutti_status perf_buffers_fetch(const struct perf_buffers *b, const struct perf_
 /* Input that calls find at `input` is kept, to be written there again and again: what a device has on its
  * stream, from a copy of its own, and that is waited for; the rest by the processor, from a part of it. */
 tutti_status perf_buffers_keep(const struct perf_buffers *b, const uint8_t *input, uint64_t bytes);
-tutti_status perf_buffers_rewrite(const struct perf_buffers *b, uint8_t *input, uint64_t bytes);
+tutti_status perf_buffers_rewrite(const struct perf_buffers *b, uint8_t *input, uint64_t bytes, int call);
 
 /* Poison, guards, contributions. */
 void perf_check_prepare(const struct perf_buffers *b, const struct perf_point *p, const struct perf_values *v,

@@ -27,10 +27,12 @@ static double clock_cost(void)
     return cost;
 }
 
-uint64_t perf_dirty_rewrite(void *input, uint64_t bytes, const uint8_t page[PERF_DIRTY_PAGE])
+uint64_t perf_dirty_rewrite(
+    void *input, uint64_t bytes, const uint8_t page[PERF_DIRTY_PAGE + PERF_DIRTY_SHIFT], int call)
 {
+    const uint8_t *from = page + (call % 2) * PERF_DIRTY_SHIFT;
     for (uint64_t at = 0; at < bytes; at += PERF_DIRTY_PAGE)
-        memcpy((uint8_t *)input + at, page, bytes - at < PERF_DIRTY_PAGE ? bytes - at : PERF_DIRTY_PAGE);
+        memcpy((uint8_t *)input + at, from, bytes - at < PERF_DIRTY_PAGE ? bytes - at : PERF_DIRTY_PAGE);
     return bytes;
 }
 

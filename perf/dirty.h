@@ -8,15 +8,17 @@
 #define PERF_DIRTY_H
 #include <stdint.h>
 
-enum { PERF_DIRTY_CALLS = 512, PERF_DIRTY_PAGE = 4096 };
+enum { PERF_DIRTY_CALLS = 512, PERF_DIRTY_PAGE = 4096, PERF_DIRTY_SHIFT = 64 };
 
 /* When the calls of a round began and ended; in an array of doubles, so that MPI can combine it, too. */
 struct perf_moments {
     double began[PERF_DIRTY_CALLS], ended[PERF_DIRTY_CALLS];
 };
 
-/* Write all of `input`, with the contents of a page that stays in the cache; returns how many bytes. */
-uint64_t perf_dirty_rewrite(void *input, uint64_t bytes, const uint8_t page[PERF_DIRTY_PAGE]);
+/* Write all of `input`, with the contents of a page that stays in the cache; returns how many bytes. Every
+ * second call begins a little further on in the page, so that other values are written than were there. */
+uint64_t perf_dirty_rewrite(
+    void *input, uint64_t bytes, const uint8_t page[PERF_DIRTY_PAGE + PERF_DIRTY_SHIFT], int call);
 
 /* The later of both, call by call: over all ranks, *m says when the last one began and ended. */
 void perf_moments_latest(struct perf_moments *m, const struct perf_moments *other, int calls);

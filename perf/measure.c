@@ -133,7 +133,7 @@ static tutti_status make_round(struct perf_session *s, int units, struct perf_mo
     uint64_t bytes = perf_point_input(way->point), end = 0;
     tutti_status status = perf_buffers_keep(&s->buffers, way->at->send, bytes);
     for (int i = 0; i < units && status == TUTTI_OK; i++) {
-        status = perf_buffers_rewrite(&s->buffers, way->at->send, bytes);
+        status = perf_buffers_rewrite(&s->buffers, way->at->send, bytes, i);
         r->rewritten += bytes;
         m->began[i] = perf_clock_seconds();
         if (status == TUTTI_OK)
