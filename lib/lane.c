@@ -9,6 +9,9 @@
 /* Measured: from LOAN_BYTES on, the wait for who reads costs less than two copies that stay in caches. Where
  * nobody waits for that, a message is lent from where on the transport takes grants. */
 enum { MOVES_MAX = 64, OPERANDS_MAX = TT_FOLD_MAX + 1, LOAN_BYTES = 4 << 10, PUSH_BYTES = 1 << 10 };
+/* How many times as much is copied as else: where a rank only sends to a peer, or only receives; where it
+ * shares a core besides; and of what the program rewrites. */
+enum { ONE_WAY = 2, CROWDED = 4, REWRITTEN = 4 };
 
 /* Where the offsets of a buffer count from. */
 static uintptr_t origin(const struct tt_call *call, unsigned buffer)
@@ -68,7 +71,6 @@ static void add_hops(struct tt_lane *lane, struct tt_move *m, const struct tt_st
  * sendrecv takes 0.27 us and not 0.38; where eight take turns on two cores, a gather 3.4 us and not 8.8. */
 static uint64_t copied_up_to(const struct tt_call *call, const struct tt_schedule *s)
 {
-    enum { ONE_WAY = 2, CROWDED = 4 };
     bool one_way = true;
     for (int peer = 0; peer < s->key.n; peer++)
         one_way = one_way && (s->sends[peer] == 0 || s->recvs[peer] == 0);
@@ -152,6 +154,33 @@ static void find_loans(const struct tt_call *call, const struct tt_schedule *s, 
     for (uint32_t i = 0; i < lane->nmoves; i++)
         lane->moves[i].lends = lane->moves[i].chooses = lane->moves[i].lends && may;
     lane->visits = lane->lends;
+}
+
+/* A peer that has read a source in place has its lines, and each must come back before the program can write
+ * there again. Measured with 8 KiB that are rewritten before each call: that and an all_reduce of two ranks
+ * take 0.8 us together if it lends, 0.39 if it copies; an all_gather of 16 KiB 0.88 and 0.7. */
+static void find_watched(const struct tt_call *call, struct tt_lane *lane)
+{
+    uint64_t most = call->comm->endpoint->copy_bytes * REWRITTEN;
+    bool only_sends = true;
+    for (struct tt_move *m = lane->moves; m < lane->moves + lane->nmoves; m++) {
+        bool sends = m->verb == TT_VERB_SEND && m->bytes <= most;
+        m->watched = sends && m->bytes >= LOAN_BYTES && m->buffer[1] != TT_TMP;
+        only_sends = only_sends && (sends || m->verb == TT_VERB_COPY);
+    }
+    lane->watches = lane->long_messages && only_sends;
+}
+
+/* All are looked at, so that the next call knows them. */
+bool tt_lane_copies(const struct tt_lane *lane, const struct tt_quick *q)
+{
+    bool all = true;
+    for (struct tt_move *m = lane->moves; m < lane->moves + lane->nmoves; m++) {
+        const uint8_t *base = m->buffer[1] == TT_IN ? q->send : q->recv;
+        if (m->watched && !tt_lane_is_rewritten(m, base + m->at[1]))
+            all = false;
+    }
+    return all;
 }
 
 /* All send each other a part of IN, combine one, and tell all the others. */
@@ -261,10 +290,12 @@ static void straighten(const struct tt_call *call, const struct tt_op *op, struc
         lane->moves = NULL;
         return;
     }
-    if (lane->pushes)
+    if (lane->pushes) {
         find_pushes(s, lane);
-    else
+    } else {
         find_loans(call, s, lane);
+        find_watched(call, lane);
+    }
     count_tolls(op, lane);
     lane->hurries = may_hurry(lane);
 }

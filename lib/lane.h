@@ -10,6 +10,7 @@
 #define TT_LANE_H
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "call.h"
 
@@ -41,6 +42,8 @@ struct tt_move { /* a unit of the schedule */
     uint8_t result; /* it sends what was spread: 1 + which of the messages it answers */
     bool chooses; /* one of these: how it is sent depends on the call */
     bool alone; /* it receives one message */
+    bool watched; /* what it sends is copied, not lent, by who rewrites it between calls */
+    uint64_t print; /* of what it sent last */
     const struct tt_hop *hops;
 };
 
@@ -65,6 +68,7 @@ struct tt_lane {
     uint64_t hash; /* the rest of that */
     bool long_messages; /* which are not to be copied in registered memory */
     bool lends; /* of all that is long, the peers read the source in place */
+    bool watches; /* it only sends, and what is long is watched */
     struct tt_call call; /* with the pointers of the first one */
     struct tt_op *op; /* where it was bound last; still is if that names this lane. NULL: nowhere yet */
     uintptr_t origin[2]; /* where the bound spaces of send and recv begin, from the pointers of the call */
@@ -123,6 +127,23 @@ static inline bool tt_lane_is_shared(const struct tt_lane *lane, const void *poi
     return (uintptr_t)pointer - e->shared_from < e->shared_bytes;
 }
 
+/* Do a few words of what a watched move sends differ from what they were at its last call? Then the program
+ * writes there between calls, as most do. */
+static inline bool tt_lane_is_rewritten(struct tt_move *m, const uint8_t *src)
+{
+    enum { WORDS = 4 };
+    uint64_t print = 0, word, before = m->print, apart = (m->bytes - sizeof word) / (WORDS - 1);
+    for (uint64_t i = 0; i < WORDS; i++) {
+        memcpy(&word, src + i * apart, sizeof word);
+        print = (print << 7 | print >> 57) + word;
+    }
+    m->print = print;
+    return print != before;
+}
+
+/* It watches: is all that it sends to be copied? */
+bool tt_lane_copies(const struct tt_lane *lane, const struct tt_quick *q);
+
 /* May this call go by the moves of its lane? */
 static inline bool tt_lane_is_straight(const struct tt_lane *lane, const struct tt_quick *q)
 {
@@ -130,7 +151,8 @@ static inline bool tt_lane_is_straight(const struct tt_lane *lane, const struct 
     if (lane->pushes)
         return !lane->beyond || (shares && tt_lane_is_shared(lane, q->recv));
     return lane->moves != NULL &&
-           (!lane->long_messages || (lane->lends && shares) || !(shares || tt_lane_is_shared(lane, q->recv)));
+           (!lane->long_messages || (lane->lends && shares) ||
+               !(shares || tt_lane_is_shared(lane, q->recv)) || (lane->watches && tt_lane_copies(lane, q)));
 }
 
 /* Where the number of the operation is part of the signature: that of this one. */

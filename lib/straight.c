@@ -93,18 +93,18 @@ static bool hold_back(struct trip *t)
 }
 
 /* Is this message lent? If not, *src is from where it is posted. */
-static bool is_lent(struct trip *t, const struct tt_move *m, const uint8_t **src)
+static bool is_lent(struct trip *t, struct tt_move *m, const uint8_t **src)
 {
     if (m->result > 0 && t->spread[m->result - 1] != NULL) {
         *src = t->placed[m->result - 1] ? NULL : t->spread[m->result - 1];
         return false;
     }
-    bool lent = m->lends && t->shared[m->buffer[1]];
+    bool lent = m->lends && t->shared[m->buffer[1]] && !(m->watched && tt_lane_is_rewritten(m, *src));
     t->awaits = t->awaits || (lent && !m->answered);
     return lent;
 }
 
-TT_INLINE bool send(struct trip *t, const struct tt_move *m)
+TT_INLINE bool send(struct trip *t, struct tt_move *m)
 {
     const struct tt_transport *transport = t->comm->transport;
     bool (*go)(struct tt_link *, uint64_t, uint32_t, const void *, uint32_t) = transport->post;
@@ -262,7 +262,7 @@ static struct tt_entry *note(const struct tt_lane *lane)
     return tt_recorder_start(comm->recorder, &lane->call, lane->record.algorithm, sequence);
 }
 
-TT_INLINE bool move(struct trip *t, const struct tt_move *m)
+TT_INLINE bool move(struct trip *t, struct tt_move *m)
 {
     if (m->verb == TT_VERB_SEND)
         return send(t, m);

@@ -41,6 +41,7 @@ static void lend(struct ranks_me *me)
     if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof *l, 0, (void **)&l), "mem_alloc"))
         return;
     _Atomic uint8_t *over = me->shared;
+    tt_handle_find(comm)->endpoint->copy_bytes = 0; /* however often it is rewritten */
     struct ranks_paths before = ranks_paths(me, comm);
     ranks_at(me, "rank %d lends, %s", me->rank, odd == NULL ? "as does the other" : odd);
     for (int32_t round = 0;; round++)
@@ -151,4 +152,71 @@ Test(api_lend, the_executor_takes_over_what_is_lent)
 {
     ranks_run(
         &(struct ranks_plan){ .n = 2, .run = lend, .context = "stopped", .meddle = ranks_stop_in_turn });
+}
+
+/* --- Who rewrites what it sends between calls copies it, up to 16 KiB: the lines that a peer has read would
+ * have to come back before the program can write. */
+
+static tutti_status send_some(const struct ranks_me *me, enum tt_collective kind, void *send, void *recv,
+    size_t bytes, tutti_comm *comm)
+{
+    tutti_stream none = tutti_no_stream();
+    switch (kind) {
+    case TT_ALL_GATHER:
+        return tutti_all_gather(send, recv, bytes, TUTTI_UINT8, comm, none);
+    case TT_BROADCAST:
+        return tutti_broadcast(send, recv, bytes, TUTTI_UINT8, 0, comm, none);
+    default:
+        return me->rank == 0 ? tutti_send(send, bytes, TUTTI_UINT8, 1, comm, none)
+                             : tutti_recv(recv, bytes, TUTTI_UINT8, 0, comm, none);
+    }
+}
+
+/* What one more call copies, after this rank has written `value` to what it sends. */
+static unsigned long long copied_by(struct ranks_me *me, enum tt_collective kind, uint8_t *send,
+    uint8_t *recv, size_t bytes, uint8_t value, tutti_comm *comm)
+{
+    memset(send, value, bytes);
+    struct ranks_paths before = ranks_paths(me, comm);
+    ranks_ok(me, send_some(me, kind, send, recv, bytes, comm), "call");
+    for (size_t i = 0; i < bytes && (me->rank > 0 || kind == TT_ALL_GATHER); i++)
+        if (recv[i] != value) {
+            ranks_expect(me, false, "byte %zu is %d and not %d", i, recv[i], value);
+            break;
+        }
+    return ranks_paths(me, comm).copied - before.copied;
+}
+
+static void rewrite(struct ranks_me *me)
+{
+    enum { MOST = 20 << 10 };
+    static const enum tt_collective kinds[] = { TT_ALL_GATHER, TT_BROADCAST, TT_P2P_SEND };
+    static const size_t sizes[] = { 12 << 10, 16 << 10, MOST };
+    uint8_t *send = NULL, *recv = NULL;
+    ranks_ok(me, tutti_mem_alloc(MOST, 0, (void **)&send), "mem_alloc");
+    ranks_ok(me, tutti_mem_alloc(2 * MOST, 0, (void **)&recv), "mem_alloc");
+    for (int i = 0; i < 9; i++) {
+        enum tt_collective kind = kinds[i / 3];
+        size_t bytes = sizes[i % 3];
+        tutti_comm *comm = ranks_join(me, NULL);
+        bool sends = kind == TT_ALL_GATHER || me->rank == 0;
+        unsigned long long all = sends && bytes < MOST ? bytes : 0;
+        ranks_at(me, "rank %d: %s of %zu bytes", me->rank, tt_collectives[kind].name, bytes);
+        for (int call = 0; call < 3;
+             call++) /* the second is of a lane, which knows what it sent at the third */
+            copied_by(me, kind, send, recv, bytes, 7, comm);
+        ranks_expect(me, copied_by(me, kind, send, recv, bytes, 7, comm) == 0, "the same is not lent");
+        ranks_expect(me, copied_by(me, kind, send, recv, bytes, 8, comm) == all, "rewritten");
+        ranks_expect(me, copied_by(me, kind, send, recv, bytes, 9, comm) == all, "and again");
+        ranks_expect(me, copied_by(me, kind, send, recv, bytes, 9, comm) == 0, "what stays is not lent");
+        ranks_part(me, comm);
+    }
+    tutti_mem_free(send);
+    tutti_mem_free(recv);
+}
+
+Test(api_lend, who_rewrites_its_source_copies_it)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = rewrite });
+    ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_TOGETHER, .run = rewrite });
 }
