@@ -63,42 +63,50 @@ Test(api_lend, what_is_lent_is_read_before_the_call_ends)
     ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_TOGETHER, .run = lend });
 }
 
-/* Who only sends copies up to 8 KiB rather than wait for its reader, more where ranks take turns on cores;
- * who is answered copies less. */
-static void one_way(struct ranks_me *me)
+/* What one more call copies, after one that has a lane and one that is known to send the same. */
+static unsigned long long copied_again(
+    struct ranks_me *me, bool gathers, void *send, void *recv, size_t bytes, tutti_comm *comm)
 {
-    enum { LONG = 8 << 10, LONGER = 12 << 10 };
-    tutti_stream none = tutti_no_stream();
-    void *send = NULL, *recv = NULL;
-    ranks_ok(me, tutti_mem_alloc(LONGER, 0, &send), "mem_alloc");
-    ranks_ok(me, tutti_mem_alloc((size_t)me->n * LONGER, 0, &recv), "mem_alloc");
-    for (uint32_t way = 0; way < 4; way++) {
-        size_t bytes = way & 1 ? LONGER : LONG;
-        uint32_t spins = way & 2; /* 0: more ranks than cores */
-        tutti_comm *comm = ranks_join(me, NULL);
-        tt_handle_find(comm)->wait_policy.spins = spins;
-        ranks_ok(me, tutti_gather(send, recv, bytes, TUTTI_UINT8, 0, comm, none), "gather");
-        struct ranks_paths before = ranks_paths(me, comm);
-        ranks_ok(me, tutti_gather(send, recv, bytes, TUTTI_UINT8, 0, comm, none), "gather");
-        struct ranks_paths after = ranks_paths(me, comm);
-        bool copies = me->rank != 0 && (bytes == LONG || spins == 0);
-        ranks_expect(me, (after.copied - before.copied == bytes) == copies,
-            "%u spins: %llu of %zu bytes are copied", spins, after.copied - before.copied, bytes);
-        ranks_ok(me, tutti_all_gather(send, recv, bytes, TUTTI_UINT8, comm, none), "all_gather");
+    struct ranks_paths before = { 0 };
+    for (int call = 0; call < 3; call++) {
         before = ranks_paths(me, comm);
-        ranks_ok(me, tutti_all_gather(send, recv, bytes, TUTTI_UINT8, comm, none), "all_gather");
-        after = ranks_paths(me, comm);
-        ranks_expect(me, after.copied == before.copied, "who is answered copies %llu bytes",
-            after.copied - before.copied);
+        tutti_status status = gathers
+                                  ? tutti_gather(send, recv, bytes, TUTTI_UINT8, 0, comm, tutti_no_stream())
+                                  : tutti_all_gather(send, recv, bytes, TUTTI_UINT8, comm, tutti_no_stream());
+        ranks_ok(me, status, "call");
+    }
+    return ranks_paths(me, comm).copied - before.copied;
+}
+
+/* Rather than wait for its reader a rank copies: more if it only sends, and most where ranks take turns on
+ * cores. */
+static void copy_or_wait(struct ranks_me *me)
+{
+    enum { MOST = 40 << 10 };
+    static const size_t sizes[] = { 2 << 10, 8 << 10, 12 << 10, 16 << 10, 32 << 10, MOST };
+    void *send = NULL, *recv = NULL;
+    ranks_ok(me, tutti_mem_alloc(MOST, 0, &send), "mem_alloc");
+    ranks_ok(me, tutti_mem_alloc((size_t)me->n * MOST, 0, &recv), "mem_alloc");
+    for (int i = 0; i < 12; i++) {
+        size_t bytes = sizes[i / 2], others = (size_t)me->n - 1;
+        bool crowded = i & 1;
+        tutti_comm *comm = ranks_join(me, NULL);
+        tt_handle_find(comm)->wait_policy.spins = !crowded;
+        unsigned long long gathered = me->rank > 0 && bytes <= (crowded ? 32 : 8) << 10 ? bytes : 0;
+        unsigned long long exchanged = bytes <= (crowded ? 12 : 2) << 10 ? others * bytes : 0;
+        ranks_at(me, "rank %d: %zu bytes%s", me->rank, bytes, crowded ? ", crowded" : "");
+        ranks_expect(me, copied_again(me, true, send, recv, bytes, comm) == gathered, "gather");
+        ranks_expect(me, copied_again(me, false, send, recv, bytes, comm) == exchanged, "all_gather");
         ranks_part(me, comm);
     }
     tutti_mem_free(send);
     tutti_mem_free(recv);
 }
 
-Test(api_lend, who_only_sends_waits_for_no_reader)
+Test(api_lend, who_would_wait_for_a_reader_copies)
 {
-    ranks_run(&(struct ranks_plan){ .n = 3, .run = one_way });
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = copy_or_wait });
+    ranks_run(&(struct ranks_plan){ .n = 8, .run = copy_or_wait });
 }
 
 /* In place a rank writes where its peer reads, or just beside. */
