@@ -92,8 +92,9 @@ static void copy_or_wait(struct ranks_me *me)
         bool crowded = i & 1;
         tutti_comm *comm = ranks_join(me, NULL);
         tt_handle_find(comm)->wait_policy.spins = !crowded;
-        unsigned long long gathered = me->rank > 0 && bytes <= (crowded ? 32 : 8) << 10 ? bytes : 0;
-        unsigned long long exchanged = bytes <= (crowded ? 12 : 2) << 10 ? others * bytes : 0;
+        size_t most_one_way = (crowded ? 32U : 8U) << 10, most = (crowded ? 12U : 2U) << 10;
+        unsigned long long gathered = me->rank > 0 && bytes <= most_one_way ? bytes : 0;
+        unsigned long long exchanged = bytes <= most ? others * bytes : 0;
         ranks_at(me, "rank %d: %zu bytes%s", me->rank, bytes, crowded ? ", crowded" : "");
         ranks_expect(me, copied_again(me, true, send, recv, bytes, comm) == gathered, "gather");
         ranks_expect(me, copied_again(me, false, send, recv, bytes, comm) == exchanged, "all_gather");
