@@ -12,11 +12,11 @@ BEGIN {
     printf "%-18s %5s %9s | %10s %10s | %11s %11s | %11s %11s | %s\n", "collective", "ranks", "bytes",
         "Open MPI", "MPICH", "malloc", "registered", "malloc", "registered", "flag us, class, rounds"
 }
-field("memory") == "malloc" {
+/^\{"mode"/ && field("memory") == "malloc" {
     own = field("tutti_us")
     own_ratio = field("ratio")
 }
-field("memory") == "registered" {
+/^\{"mode"/ && field("memory") == "registered" {
     name = field("collective") (field("mode") == "dirty" ? " dirty" : "")
     printf "%-18s %5s %9s | %10s %10s | %11s %11s | %11s %11s | %.3f %s %s\n", name,
         field("ranks"), field("size"), microseconds(field("openmpi_us")), microseconds(field("mpich_us")),
