@@ -79,7 +79,8 @@ version_of() # peer
 }
 
 # --- What Tutti is measured with besides its default: without the fused paths where the library has them,
-# threads instead of processes where each has a core, and beside an all_reduce what programs could make it of.
+# threads instead of processes where each has a core, and what guidelines compare: beside an all_reduce what
+# programs could make it of, beside a barrier an all_reduce of 8 bytes, which is one, too.
 fused=$("$build/tutti-info" config 2>/dev/null | grep -q '^fused=' && echo fused_off)
 variants_of() # ranks mode collective
 {
@@ -87,7 +88,10 @@ variants_of() # ranks mode collective
     [ "$2" = steady ] || return
     echo "$fused"
     [ "$1" -gt "$cores" ] || echo threads
-    [ "$3" != all_reduce ] || echo "reduce+broadcast reduce_scatter+all_gather"
+    case $3 in
+    all_reduce) echo "reduce+broadcast reduce_scatter+all_gather" ;;
+    barrier) echo all_reduce ;;
+    esac
 }
 
 # Every point of a round: mode, collective, ranks, bytes. A barrier has no size. Ladders are left to equal

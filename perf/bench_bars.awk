@@ -77,15 +77,14 @@ function judge(judgement, got, settings,    i, class, how)
     judge("off", field("off_us") + 0 > 0 ? field("off_us") / own : 0)
     if (field("size") + 0 >= 1048576 && field("off_us") + 0 > 0) # where the bars are to hold without it, too
         judge("faster", field("ratio") * own / field("off_us"), " TUTTI_FUSED=off")
-    time[field("collective"), field("ranks"), field("size"), field("memory"), field("class")] = own
     where = field("ranks") " ranks, " field("size") " B, " field("memory") ", " field("class")
     if (field("collective") == "all_reduce") {
         compare("all_reduce <= reduce + broadcast", own, field("reduce_broadcast_us") + 0, where)
         compare("all_reduce <= reduce_scatter + all_gather", own, field("reduce_scatter_all_gather_us") + 0,
             where)
     }
-    if (field("size") == 8)
-        points[field("ranks") SUBSEP field("size") SUBSEP field("memory") SUBSEP field("class")] = 1
+    if (field("collective") == "barrier")
+        compare("barrier <= all_reduce of 8 bytes", own, field("all_reduce_us") + 0, where)
 }
 # `whole` must take no longer than the parts together.
 function compare(name, whole, parts, where)
@@ -98,16 +97,6 @@ function compare(name, whole, parts, where)
     broken[name] = broken[name] sprintf("\n    %.4g us instead of %.4g: %s", whole, parts, where)
     if (field("mode") != "")
         again[field("mode") " " field("collective") " " field("ranks") " " field("size")] = 1
-}
-function times(name, p)
-{
-    return time[name, p[1], p[2], p[3], p[4]] + 0
-}
-function guide(point,    p)
-{
-    split(point, p, SUBSEP)
-    compare("barrier <= all_reduce of 8 bytes", times("barrier", p), times("all_reduce", p),
-        p[1] " ranks, " p[3] ", " p[4])
 }
 # How many times as long twice the bytes may take, by what the machine allows.
 function most_for(limit, limit_before,    grows)
@@ -160,8 +149,6 @@ END {
                 printf "    %-6s %s\n", classes[c], verdict(i, classes[c])
     }
     print "# Guidelines, with 5 percent for noise"
-    for (point in points)
-        guide(point)
     for (name in guided)
         printf "%s: %s\n", name, (name in broken ? "BROKEN" broken[name] : "kept in all " guided[name])
     if (steep != "")

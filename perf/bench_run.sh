@@ -8,7 +8,7 @@
 # --- The command lines. Each prints JSON lines; a failure is a message and no line.
 tutti_command() # collective ranks smallest largest memory variant mode
 {
-    case $6 in *+*) called=$6 ;; *) called=$1 ;; esac
+    case $6 in *+* | all_reduce) called=$6 ;; *) called=$1 ;; esac
     echo "${under:+$under }$([ "$6" != fused_off ] || echo 'env TUTTI_FUSED=off ')$collperf $called $(
         [ "$6" = threads ] && echo -t || echo -g
     ) $2 --bind -b $3 -e $4 --memory $5$([ "$7" != dirty ] || echo ' --dirty') --json"

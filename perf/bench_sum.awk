@@ -47,7 +47,7 @@ function class_of_line()
 }
 BEGIN {
     n_extras = split("limit startup_ms rest_kib", extras, " ") # fields of collperf that have bars
-    n_composed = split("reduce+broadcast reduce_scatter+all_gather", composed, " ") # made instead of it
+    n_instead = split("reduce+broadcast reduce_scatter+all_gather all_reduce", instead, " ") # of the collective
 }
 # Append to a list what is not in it yet; its length is list[0].
 function note(what, list)
@@ -106,10 +106,10 @@ function print_line(point, class, memory,    base, own, key, openmpi, mpich, pee
         number("ratio", own > 0 ? peer / own : 0)
     printf "%s%s", number("off_us", median(base "tutti" SUBSEP "fused_off" SUBSEP memory)),
         number("threads_us", median(base "tutti" SUBSEP "threads" SUBSEP memory))
-    for (i = 1; i <= n_composed; i++) {
-        name = composed[i] "_us"
+    for (i = 1; i <= n_instead; i++) {
+        name = instead[i] "_us"
         sub(/\+/, "_", name)
-        printf "%s", number(name, median(base "tutti" SUBSEP composed[i] SUBSEP memory))
+        printf "%s", number(name, median(base "tutti" SUBSEP instead[i] SUBSEP memory))
     }
     for (i = 1; i <= n_extras; i++)
         printf "%s", number(extras[i], median(key SUBSEP extras[i]))

@@ -52,12 +52,14 @@ ladder() # bytes us limit
 \"class\": \"NEAR\", \"class_after\": \"NEAR\", \"ranks\": 2, \"bytes\": $1, \"time_us\": $2, \
 \"limit_us\": $3, \"others\": 0}"
 }
-composed() # round us: an all_reduce that is made of two calls
+instead() # collective round us calls...: what programs could call instead of it
 {
-    for calls in reduce+broadcast reduce_scatter+all_gather; do
+    collective=$1 round=$2 us=$3
+    shift 3
+    for calls; do
         for memory in malloc registered; do
-            echo "{\"point\": \"steady all_reduce 2 4096 $1\", \"library\": \"tutti\", \
-\"variant\": \"$calls\", \"memory\": \"$memory\", \"time_us\": $2, \"ranks\": 2, \"flag_us\": 0.1, \
+            echo "{\"point\": \"steady $collective 2 4096 $round\", \"library\": \"tutti\", \
+\"variant\": \"$calls\", \"memory\": \"$memory\", \"time_us\": $us, \"ranks\": 2, \"flag_us\": 0.1, \
 \"class\": \"FAR\", \"class_after\": \"FAR\", \"size\": 4096, \"others\": 0}"
         done
     done
@@ -68,11 +70,13 @@ composed() # round us: an all_reduce that is made of two calls
     round all_reduce 2 2 NEAR 3 9 9
     round all_reduce 2 3 NEAR 2 8 7
     round all_reduce 2 4 FAR 4 6 5
-    composed 4 3.5
+    instead all_reduce 4 3.5 reduce+broadcast reduce_scatter+all_gather
     round all_reduce 2 5 NEAR 100 1 1 50
     round all_reduce 2 6 NEAR 100 1 1 0 FAR
     round reduce 2 1 NEAR 1 1 1 0 FAR
     round broadcast 2 1 NEAR 1 2 0.5
+    round barrier 2 1 FAR 4 4 4
+    instead barrier 1 3 all_reduce
     round broadcast 8 1 'ONE CORE' 1 13 14 0 FAR
     ladder 8 1 1
     ladder 16 2 1.5
@@ -93,8 +97,9 @@ sum all_reduce 2 registered FAR 1 4 5 1.25 \
     '"reduce_broadcast_us": 3.5, "reduce_scatter_all_gather_us": 3.5, '
 sum reduce 2 malloc MIXED 1 1 1 1
 sum broadcast 2 malloc NEAR 1 1 0.5 0.5
+sum barrier 2 malloc FAR 1 4 4 1 '"all_reduce_us": 3, '
 sum broadcast 8 malloc SHARED 1 1 13 13
-[ "$(wc -l <"$scratch/sums")" -eq 14 ] || fail "other lines than those of a class" "$scratch/sums"
+[ "$(wc -l <"$scratch/sums")" -eq 16 ] || fail "other lines than those of a class" "$scratch/sums"
 steps='8:1:1 16:2:1.5 32:7:3 64:42:12' # bytes, us, the limit
 demand "$scratch/sums" '{"ladder": "reduce", "memory": "registered", "class": "NEAR", "us": "'"$steps"'"}'
 
@@ -127,13 +132,15 @@ steep="reduce, registered, NEAR, 64 B; the machine's limit grows 4 times"
 demand "$scratch/verdicts" "    42 us, not 21: $steep"
 demand "$scratch/verdicts" "all_reduce <= reduce_scatter + all_gather: BROKEN"
 demand "$scratch/verdicts" "    4 us instead of 3.5: 2 ranks, 4096 B, malloc, FAR"
+demand "$scratch/verdicts" "barrier <= all_reduce of 8 bytes: BROKEN"
+demand "$scratch/verdicts" "    4 us instead of 3: 2 ranks, 4096 B, malloc, FAR"
 echo '{"mode": "steady", "collective": "reduce", "ranks": 2, "size": 1048576, "memory": "malloc",
  "class": "NEAR", "tutti_us": 1, "ratio": 3, "off_us": 2}' | tr -d '\n' >"$scratch/off"
 echo 'faster reduce 2 1M 1M any 2 2' >"$scratch/bars_off"
 show bench_bars.awk "$scratch/bars_off" "$scratch/off" >"$scratch/verdicts"
 demand "$scratch/verdicts" "    NEAR   MISSED in 1 of 2: 1.5 at reduce 1048576 malloc TUTTI_FUSED=off, 75%"
 show bench_bars.awk -v list=1 "$scratch/bars" "$scratch/sums" | sort >"$scratch/missed"
-printf 'steady %s 2 4096\n' all_reduce broadcast | cmp -s - "$scratch/missed" ||
+printf 'steady %s 2 4096\n' all_reduce barrier broadcast | cmp -s - "$scratch/missed" ||
     fail "other points than those that miss a bar" "$scratch/missed"
 
 # --- The bars themselves: eight words, a judgement that there is, numbers, names that collperf knows.
@@ -163,6 +170,8 @@ bench 0 2
 grep -c '"point": "steady b[a-z]* 2 8 1"' "$scratch/bench.jsonl" >"$scratch/lines"
 lines=$(cat "$scratch/lines")
 [ "$lines" -ge 4 ] || fail "$lines measurements instead of at least 4" "$scratch/bench.jsonl"
+grep -q '"point": "steady barrier 2 8 1".*"collective": "all_reduce"' "$scratch/bench.jsonl" ||
+    fail "barrier is not compared with an all_reduce" "$scratch/bench.jsonl"
 grep -q '"collective": "broadcast".*"in_place": true' "$scratch/bench.jsonl" ||
     fail "broadcast is not compared in place" "$scratch/bench.jsonl"
 grep -v -e '"point": "steady barrier' -e '^{"finished"' "$scratch/bench.jsonl" >"$scratch/part"
