@@ -19,8 +19,8 @@
 # The distance between two virtual cores changes from minute to minute, so the programs alternate within each
 # round of a point, each measures the round trip of a flag before and after, and what was measured in one
 # class is compared. Tutti's ranks are bound to cores; a peer counts at the better of its default and of a run
-# bound to cores. Points that miss a bar are measured in BENCH_AGAIN more rounds, so that no bar is missed by
-# the noise of a few. Rows where Tutti loses are printed like the others. Needs no root.
+# bound to cores. Points that miss a bar or break a guideline are measured in BENCH_AGAIN more rounds, so that
+# the noise of a few does not decide. Rows where Tutti loses are printed like the others. Needs no root.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -196,7 +196,7 @@ list_points >"$scratch/points"
 measure_rounds 1 "$rounds"
 show bench_sum.awk "$results" >"$scratch/sums" || exit 1
 show bench_bars.awk -v list=1 "$here/bars.txt" "$scratch/sums" | sort >"$scratch/points"
-echo "# $(wc -l <"$scratch/points") points missed a bar, and are measured $again times more"
+echo "# $(wc -l <"$scratch/points") points missed a bar or a guideline, and are measured $again times more"
 measure_rounds $((rounds + 1)) $((rounds + again))
 [ "$failed" -ne 0 ] || echo '{"finished": true}' >>"$results"
 

@@ -1,7 +1,7 @@
 # bench_bars.awk: a verdict for each bar and guideline: met, missed by how much, or not measured in a class.
 #
 # usage: awk -f bench_json.awk -f bench_bars.awk bars.txt SUMS
-#        with -v list=1: only the points (mode, collective, ranks, size) that miss a bar, one a line
+#        with -v list=1: only the points (mode, collective, ranks, size) that miss a bar or break a guideline
 #
 # Guidelines are what a program may expect of any library: all_reduce is no slower than reduce and broadcast,
 # or reduce_scatter and all_gather, called after each other; a barrier no slower than an all_reduce of 8
@@ -95,7 +95,9 @@ function compare(name, whole, parts, where)
     if (whole <= slack * parts)
         return
     broken[name] = broken[name] sprintf("\n    %.4g us instead of %.4g: %s", whole, parts, where)
-    if (field("mode") != "")
+    if (field("ladder") != "")
+        again["ladder " field("ladder") " 2 0"] = 1
+    else
         again[field("mode") " " field("collective") " " field("ranks") " " field("size")] = 1
 }
 # How many times as long twice the bytes may take, by what the machine allows.
