@@ -330,6 +330,19 @@ static void stream(uint8_t *to, const uint8_t *from, uint64_t bytes)
             vec_stream(to + at, vec_load(from + at));
 }
 
+static void copy(uint8_t *to, const uint8_t *from, uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes; at += 4 * sizeof(vec)) {
+        vec a = vec_load(from + at), b = vec_load(from + at + sizeof(vec));
+        vec c = vec_load(from + at + 2 * sizeof(vec)), d = vec_load(from + at + 3 * sizeof(vec));
+        vec_store(to + at, a);
+        vec_store(to + at + sizeof(vec), b);
+        vec_store(to + at + 2 * sizeof(vec), c);
+        vec_store(to + at + 3 * sizeof(vec), d);
+    }
+}
+_Static_assert(TT_COPY_BLOCK % (4 * sizeof(vec)) == 0, "a block is whole turns");
+
 #define INTEGER_ROW(name, lane)                                                                              \
     {                                                                                                        \
         [TT_ROW_SUM] = { name##_sum, name##_sum }, [TT_ROW_PROD] = { lane##_prod, lane##_prod },             \
@@ -345,6 +358,7 @@ static void stream(uint8_t *to, const uint8_t *from, uint64_t bytes)
     }
 
 const struct tt_fold_table TT_FOLD_TABLE = { .stream = stream,
+    .copy = sizeof(vec) < 64 ? NULL : copy,
     .spread = { [TUTTI_FLOAT16] = float16_spread,
         [TUTTI_FLOAT32] = float32_spread,
         [TUTTI_FLOAT64] = float64_spread,

@@ -48,7 +48,10 @@ struct tt_fold_table {
     tt_few_fn few[TT_FOLD_TYPES]; /* the same */
     /* Copies whole lines of 64 bytes past the caches; `to` is aligned to a line. */
     void (*stream)(uint8_t *to, const uint8_t *from, uint64_t bytes);
+    /* Copies whole blocks of TT_COPY_BLOCK bytes from anywhere to anywhere; NULL: memcpy is no slower. */
+    void (*copy)(uint8_t *to, const uint8_t *from, uint64_t bytes);
 };
+enum { TT_COPY_BLOCK = 256 };
 
 extern const struct tt_fold_table tt_folds_generic;
 extern const struct tt_fold_table tt_folds_avx2, tt_folds_avx512; /* all NULL where not compiled in */

@@ -58,9 +58,9 @@ tutti_status tt_reduce_local(
  * one element of the type, of any alignment; dst may be src, else they do not overlap. */
 void tt_scale(void *dst, const void *src, size_t count, tutti_type type, const void *factor);
 
-/* Copy: through the caches, for what will be read soon; and past them, for what this core does not read
- * again. What was streamed may become visible late: tt_copy_fence stands between the last of it and the store
- * that tells another thread of it. */
+/* Copy: through the caches, for what will be read soon, into lines that this core has; and past them, for
+ * what this core does not read again. What was streamed may become visible late: tt_copy_fence stands between
+ * the last of it and the store that tells another thread of it. */
 void tt_copy_bytes(void *dst, const void *src, size_t bytes);
 void tt_copy_stream(void *dst, const void *src, uint64_t bytes);
 void tt_copy_fence(void);

@@ -188,7 +188,8 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
         .pull = settings->pull,
         .map = settings->map,
         .pull_from = settings->pull_from,
-        .membarrier = settings->membarrier };
+        .membarrier = settings->membarrier,
+        .copy = tt_copy_bytes };
     if (status == TUTTI_OK)
         status = c->transport->open(&params, address, &c->endpoint);
     if (status == TUTTI_OK)

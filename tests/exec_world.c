@@ -73,8 +73,12 @@ struct rig_world *rig_world_create(const struct rig_settings *settings)
         abort();
     tt_sim_join(w->sim);
     for (int me = 0; me < w->n; me++) {
-        struct tt_endpoint_params params = { w->n, me, UINT64_MAX, settings->first_number, settings->pull,
-            settings->map, 0, false };
+        struct tt_endpoint_params params = { .n = w->n,
+            .me = me,
+            .slot_bytes = UINT64_MAX,
+            .first_number = settings->first_number,
+            .pull = settings->pull,
+            .map = settings->map };
         if (tt_sim_transport.open(&params, addresses + me * TT_ADDRESS_BYTES, &w->endpoints[me]) != TUTTI_OK)
             abort();
         w->endpoints[me]->transport = &w->transport;

@@ -182,8 +182,12 @@ static void join(struct stage *s, int rank, const struct tt_settings *settings, 
 {
     struct tt_comm *comm;
     uint8_t address[TT_ADDRESS_BYTES];
-    struct tt_endpoint_params params = { s->n, rank, SLOT_BYTES, settings->first_number, pull, map, 0,
-        false };
+    struct tt_endpoint_params params = { .n = s->n,
+        .me = rank,
+        .slot_bytes = SLOT_BYTES,
+        .first_number = settings->first_number,
+        .pull = pull,
+        .map = map };
     cr_assert_eq(tt_comm_open(s->n, rank, settings, NULL, address, &comm), TUTTI_OK);
     comm->transport->close(comm->endpoint);
     comm->transport = &tt_sim_transport;

@@ -256,6 +256,42 @@ Test(shm_shuttles, what_a_short_answer_leaves_is_written)
     shm_stage_run(shm_stage_new(2), answer_briefly, -1);
 }
 
+static int copies; /* into lines that are here */
+
+static void copy_and_count(void *dst, const void *src, size_t bytes)
+{
+    memcpy(dst, src, bytes);
+    copies++;
+}
+
+/* What is copied into a shuttle finds its lines here, and what is copied into a slot does not. */
+static void copy_by_the_lines(struct shm_rank *r)
+{
+    enum { MESSAGES = 6 };
+    uint64_t first = r->stage->params.first_number;
+    uint8_t text[NOTE_BYTES];
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    for (uint64_t i = 0; i < MESSAGES && r->me == 0; i++)
+        suite_expect(&r->suite, shm_post(e, 1, first + i, i, text, sizeof text), "no room");
+    for (uint64_t i = 0; i < MESSAGES && r->me == 1; i++)
+        shm_take(r, e, 0, first + i, i, sizeof text);
+    if (r->me == 1)
+        suite_expect(&r->suite, shm_post(e, 0, first, MESSAGES, text, sizeof text), "no room");
+    else
+        shm_take(r, e, 1, first, MESSAGES, sizeof text);
+    suite_expect(&r->suite, copies == (r->me == 0 ? TT_SHM_SHUTTLES : 1), "%d copies into shuttles", copies);
+    shm_meet(r);
+    tt_shm.close(e);
+}
+
+Test(shm_shuttles, copies_know_where_the_lines_are)
+{
+    struct shm_stage *stage = shm_stage_new(2);
+    stage->params.copy = copy_and_count;
+    shm_stage_run(stage, copy_by_the_lines, -1);
+}
+
 enum { SOURCE_LINES = 64, LINE = 64, SOURCE_BYTES = SOURCE_LINES * LINE, SOURCE_BYTE = 0x55 };
 
 /* The source lies in the middle of `memory`; `lines` of it have been written since it was filled. */

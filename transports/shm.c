@@ -136,6 +136,11 @@ static bool pull_pays(void)
     return pays == 2;
 }
 
+static void copy_bytes(void *dst, const void *src, size_t bytes)
+{
+    memcpy(dst, src, bytes);
+}
+
 static struct tt_shm_endpoint *new_endpoint(const struct tt_endpoint_params *p)
 {
     struct tt_shm_endpoint *e = calloc(1, sizeof *e);
@@ -158,6 +163,7 @@ static struct tt_shm_endpoint *new_endpoint(const struct tt_endpoint_params *p)
     e->map = p->map;
     e->pull = p->pull;
     e->pull_from = p->pull_from;
+    e->copy = p->copy != NULL ? p->copy : copy_bytes;
     if (e->pull && e->pull_from == 0)
         e->pull_from = pull_pays() ? PULL_BYTES : UINT64_MAX;
     return e;

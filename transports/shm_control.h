@@ -173,6 +173,7 @@ struct tt_shm_endpoint {
     uint64_t probe; /* a random value that peers try to read */
     pthread_mutex_t aborting;
     struct tt_shm_grave *grave;
+    void (*copy)(void *dst, const void *src, size_t bytes);
 };
 
 static inline void *tt_shm_at(const struct tt_shm_control *control, uint64_t offset)

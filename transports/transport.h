@@ -111,6 +111,7 @@ struct tt_endpoint_params {
     bool map; /* may use MAPPED */
     uint64_t pull_from; /* the shortest message that goes PULLED; 0: as is fast */
     bool membarrier; /* may fence lightly (fence.h) where all ranks may */
+    void (*copy)(void *dst, const void *src, size_t bytes); /* into lines that are here; NULL: memcpy */
 };
 
 struct tt_transport;
