@@ -184,7 +184,7 @@ static bool advance_send(struct walk *w, int rank, struct slice *slice, struct u
     uint64_t bytes = bytes_of(w, step->src_chunk, step->nchunks, slice->index);
     if (bytes == 0)
         return true;
-    bool eager = bytes <= w->costs->eager;
+    bool eager = bytes <= tt_costs_eager(w->costs, w->of->question->demand.n);
     spend(w, rank, TT_PRICE_MESSAGES, w->costs->message);
     if (eager)
         spend(w, rank, TT_PRICE_COPIES, w->costs->copy * bytes);

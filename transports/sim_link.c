@@ -74,7 +74,7 @@ static enum tt_path choose_path(const struct tt_sim_endpoint *e, uint64_t bytes)
 {
     const struct tt_costs *costs = e->sim->params.costs;
     if (costs != NULL)
-        return bytes <= costs->eager ? TT_PATH_COPIED : TT_PATH_MAPPED;
+        return bytes <= tt_costs_eager(costs, e->head.n) ? TT_PATH_COPIED : TT_PATH_MAPPED;
     enum tt_path choices[TT_PATHS] = { TT_PATH_COPIED };
     unsigned count = 1;
     if (bytes <= INLINE_BYTES)
@@ -266,8 +266,10 @@ static bool sim_send(struct tt_endpoint *e, const struct tt_message *m)
     sim->counts.paths[letter->path]++;
     e->path_bytes[letter->path] += m->bytes;
     const struct tt_costs *costs = sim->params.costs;
-    if (costs != NULL)
-        tt_sim_spend(sim, e->me, costs->message + (m->bytes <= costs->eager ? m->bytes * costs->copy : 0));
+    if (costs != NULL) {
+        bool eager = m->bytes <= tt_costs_eager(costs, e->n);
+        tt_sim_spend(sim, e->me, costs->message + (eager ? m->bytes * costs->copy : 0));
+    }
     struct tt_sim_event event = { .time = sim->now,
         .what = TT_SIM_POST,
         .class = m->class,
