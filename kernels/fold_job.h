@@ -170,10 +170,19 @@ INLINE size_t bytes_to_line(const void *const *sources, int k, size_t bytes)
     return sizeof(vec) < 64 || bytes < 1024 || (first ^ last) % 64 != 0 ? 0 : -first % 64;
 }
 
-/* Four bodies of loops. A pair is most of the calls, and what longer expressions can be made of. */
+/* Four bodies of loops. A pair is most of the calls, and what longer expressions can be made of; so whether
+ * its results are divided is asked once. */
 INLINE void pair(struct job f)
 {
+    const void *sources[2] = { f.sources[0],
+        f.sources[1] }; /* a copy that dst cannot overlap, as chain_of's */
+    struct job undivided = f;
     size_t at = f.begin;
+    f.sources = undivided.sources = sources;
+    undivided.divisor = 0;
+    if (f.divisor <= 1)
+        for (; f.type->parts < 4 && at + 4 * sizeof(vec) <= f.end; at += 4 * sizeof(vec))
+            pair_four(undivided, at);
     for (; f.type->parts < 4 && at + 4 * sizeof(vec) <= f.end; at += 4 * sizeof(vec))
         pair_four(f, at);
     for (; at < f.end; at += sizeof(vec))
