@@ -330,6 +330,8 @@ static void stream(uint8_t *to, const uint8_t *from, uint64_t bytes)
             vec_stream(to + at, vec_load(from + at));
 }
 
+/* Whole blocks through the caches. Only the longest vectors are faster than memcpy wherever the source lies:
+ * between cores that share no cache those of 32 bytes took 1.1 of its time. */
 static void copy(uint8_t *to, const uint8_t *from, uint64_t bytes)
 {
     for (uint64_t at = 0; at < bytes; at += 4 * sizeof(vec)) {
