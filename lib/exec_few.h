@@ -76,11 +76,14 @@ static inline bool tt_few_copy(
     const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
 {
     struct tt_view dst = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
-    struct tt_view src = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
     void *to, *from;
     uint32_t bytes;
-    if (step->verb != TT_VERB_COPY || !tt_few_cell(op, &dst, &to, &bytes) ||
-        !tt_few_cell(op, &src, &from, &bytes))
+    if (step->verb != TT_VERB_COPY || !tt_few_cell(op, &dst, &to, &bytes))
+        return false;
+    if (bytes == 0)
+        return true;
+    struct tt_view src = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
+    if (!tt_few_cell(op, &src, &from, &bytes))
         return false;
     tt_copy_few(to, from, bytes);
     return true;
