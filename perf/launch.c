@@ -106,6 +106,15 @@ static void end_all(struct launch *l)
             kill(l->pids[i], SIGKILL);
 }
 
+/* Nobody wants the rest, for the user says so, or has closed the pipe that he read the report from. No rank
+ * has failed, so none is named, and no other gets the time to miss it. */
+static void end_early(struct launch *l, int signal)
+{
+    l->ended = l->ended != 0 ? l->ended : 1;
+    l->code = SIGNAL_EXIT + signal;
+    end_all(l);
+}
+
 static void name_ranks(const struct launch *l, int process, char *text, size_t bytes)
 {
     int first = process * l->threads;
@@ -120,6 +129,10 @@ static void note_end(struct launch *l, int process, int status)
 {
     l->pids[process] = 0;
     l->alive--;
+    if (l->ended == 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE) {
+        end_early(l, SIGPIPE);
+        return;
+    }
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : PERF_EXIT_FAILED;
     bool failed = code != PERF_EXIT_OK && code != PERF_EXIT_WRONG && code != PERF_EXIT_BLIND;
     if (WIFSIGNALED(status) && l->ended == 0) {
@@ -150,11 +163,8 @@ static int watch(struct launch *l, const sigset_t *signals)
 {
     while (l->alive > 0) {
         int got = sigtimedwait(signals, NULL, &(struct timespec){ .tv_sec = 1 });
-        if (got > 0 && got != SIGCHLD) {
-            l->ended = l->ended != 0 ? l->ended : 1;
-            l->code = SIGNAL_EXIT + got;
-            end_all(l);
-        }
+        if (got > 0 && got != SIGCHLD)
+            end_early(l, got);
         reap(l);
         if (l->ended > 0 && (int64_t)perf_clock_seconds() - l->ended > GRACE_SECONDS)
             end_all(l);

@@ -428,6 +428,17 @@ else
     wait "$parent"
 fi
 
+# --- Who has read enough ends it without a word, as other programs end.
+for ranks in -g -t; do
+    {
+        env --default-signal=PIPE "$collperf" -b 8 -e 64M -n 20 -w 0 $ranks 3 2>"$scratch/err"
+        echo $? >"$scratch/code"
+    } | head -n 1 >"$scratch/out"
+    got=$(cat "$scratch/code")
+    [ "$got" -eq 141 ] || fail "$ranks 3 | head: exit code $got, expected 141"
+    [ ! -s "$scratch/err" ] || fail "$ranks 3 | head: a complaint"
+done
+
 # --- Under a launcher.
 mpirun=$(command -v mpirun.openmpi)
 if [ -n "$mpirun" ] && "$info" cpu >/dev/null 2>&1; then
