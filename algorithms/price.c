@@ -78,6 +78,12 @@ static tutti_status walk(const struct tt_question *q, const struct tt_schedule *
     return status;
 }
 
+/* By those of two: rank 0 may be a root that does the work of all, and rank 1 is one of many. */
+static uint64_t steps_of_all(const struct tt_schedule *two, int n)
+{
+    return two[0].nsteps + (uint64_t)two[1].nsteps * (uint64_t)(n - 1);
+}
+
 /* A price beyond the limit is UINT64_MAX. */
 static tutti_status price_within(
     const struct tt_question *q, int algorithm, uint64_t limit, struct tt_price *price)
@@ -86,22 +92,24 @@ static tutti_status price_within(
     tutti_status status = build(q, algorithm, 0, &first);
     if (status != TUTTI_OK)
         return status;
-    int n = q->demand.n, built = 1;
     if (first.span > 1 &&
         (q->demand.long_elements || (uint64_t)first.span * TT_ELEMENT_BYTES > q->slot_bytes)) {
         tt_schedule_free(&first); /* an element of each chunk of a message might not fit a slot */
         *price = (struct tt_price){ .total = UINT64_MAX };
         return TUTTI_OK;
     }
-    int ranks = (uint64_t)first.nsteps * (uint64_t)n > TT_PRICE_WALK ? 1 : n;
-    struct tt_schedule *schedules = calloc((size_t)ranks, sizeof *schedules);
+    int n = q->demand.n, ranks = n, built = 1;
+    struct tt_schedule *schedules = calloc((size_t)n, sizeof *schedules);
     if (schedules == NULL) {
         tt_schedule_free(&first);
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to price an algorithm on %d ranks", n);
     }
     schedules[0] = first;
-    for (; built < ranks && status == TUTTI_OK; built += status == TUTTI_OK)
+    for (; built < ranks && status == TUTTI_OK; built += status == TUTTI_OK) {
         status = build(q, algorithm, built, &schedules[built]);
+        if (status == TUTTI_OK && built == 1 && steps_of_all(schedules, n) > TT_PRICE_WALK)
+            ranks = 1;
+    }
     if (status == TUTTI_OK)
         status = walk(q, schedules, ranks, limit, price);
     for (int r = 0; r < built; r++)

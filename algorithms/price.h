@@ -8,7 +8,8 @@
  * unit, slices go in a window, messages of a pair take turns. So it equals what
  * the real executor takes over the simulator, to the femtosecond. Of many slices the first few are walked,
  * and the rest go on at their pace. Where the walk would be long, as among many ranks that all talk to all,
- * rank 0 is walked alone, among peers that do at each moment what it does. */
+ * rank 0 is walked alone, among peers that do at each moment what it does; or in turn, where they share
+ * cores. */
 #ifndef TT_ALGORITHMS_PRICE_H
 #define TT_ALGORITHMS_PRICE_H
 #include "algorithms/algorithms.h"

@@ -51,7 +51,8 @@ struct walk {
     const struct tt_walk_of *of;
     const struct tt_costs *costs;
     bool alone;
-    uint64_t share; /* of a rank alone: how many share its core */
+    uint64_t share; /* of a rank alone: how many share its core ... */
+    uint64_t round; /* ... and the time until each of them has had a turn */
     struct rank *ranks;
     struct core *cores;
     int ncores;
@@ -156,6 +157,13 @@ static uint64_t bytes_of(const struct walk *w, uint32_t chunk, uint32_t nchunks,
     return count * l->element_bytes;
 }
 
+/* From a message's post to when the other end sees it. Those for which one rank stands do the same as it, but
+ * in turn. */
+static uint64_t delay(const struct walk *w, int rank, int peer)
+{
+    return w->costs->latency[level(w, rank, peer)] + w->round;
+}
+
 /* The other end of this step's message can see what was done. */
 static void tell(struct walk *w, int rank, const struct slice *slice, uint32_t step)
 {
@@ -163,7 +171,7 @@ static void tell(struct walk *w, int rank, const struct slice *slice, uint32_t s
     int peer = r->s->steps[step].peer;
     if (r->mate[step] == NO_STEP)
         return;
-    push(w, (struct event){ .time = clock_of(w, rank) + w->costs->latency[level(w, rank, peer)],
+    push(w, (struct event){ .time = clock_of(w, rank) + delay(w, rank, peer),
                 .rank = w->alone ? rank : peer,
                 .step = r->mate[step],
                 .window = slice->index % WINDOW,
@@ -319,7 +327,7 @@ static bool unstick(struct walk *w)
             uint32_t first = slice->active[at].step;
             for (uint32_t k = first; k < first + r->s->steps[first].fold_count; k++) {
                 any = true;
-                push(w, (struct event){ .time = w->now + w->costs->latency[level(w, 0, r->s->steps[k].peer)],
+                push(w, (struct event){ .time = w->now + delay(w, 0, r->s->steps[k].peer),
                             .step = k,
                             .window = (uint32_t)i,
                             .count = slice->index / WINDOW + 1 });
@@ -450,6 +458,7 @@ static tutti_status open_walk(struct walk *w, const struct tt_walk_of *of)
     w->share = 1;
     if (w->alone)
         w->share = ((uint64_t)n + w->costs->cores - 1) / w->costs->cores;
+    w->round = w->share > 1 ? w->share * w->costs->turn : 0;
     size_t words = steps * (2 * WINDOW + 3) + 2 * (size_t)n * AHEAD + ranks * ranks + 2 * messages;
     w->memory = calloc(1, ranks * (sizeof *w->ranks + sizeof *w->cores) +
                               steps * WINDOW * sizeof(struct unit) + words * sizeof(uint32_t));
@@ -462,7 +471,7 @@ static tutti_status open_walk(struct walk *w, const struct tt_walk_of *of)
     uint32_t *recent = cut(&word, 2 * (size_t)n * AHEAD);
     for (int r = 0; r < of->ranks; r++) {
         w->ranks[r].s = &of->schedules[r];
-        w->cores[r].last = NOBODY;
+        w->cores[r] = (struct core){ w->round, NOBODY };
         open_rank(&w->ranks[r], &units, &word);
         take_turns(&w->ranks[r], recent);
     }

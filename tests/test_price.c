@@ -284,3 +284,37 @@ Test(price, chooses_what_takes_least_of_many_bytes)
         for (int n = 2; n <= 8; n *= 2)
             expect_choices(n, 64 << 20, 16 * 1024, &machines[m]);
 }
+
+/* One rank is walked for all; its turns count like theirs, or what talks to all would seem to take no
+ * time. */
+Test(price, of_one_rank_stands_for_many)
+{
+    int alone = 0;
+    for (int n = 24; n <= 32; n += 8)
+        for (int a = 0; a < tt_algorithm_count; a++) {
+            enum tt_collective collective = (enum tt_collective)tt_algorithms[a].collective;
+            struct tt_question q = question_of(collective, n, 16 * 1024, &machines[1]);
+            struct tt_price price;
+            q.slot_bytes = 32 * 1024;
+            if (tt_collectives[collective].p2p || tt_algorithm_refuse(&tt_algorithms[a], q.demand) != NULL)
+                continue;
+            cr_assert_eq(tt_price(&q, a, &price), TUTTI_OK);
+            if (!price.alone)
+                continue;
+            uint64_t time = simulated(&q, a, price.slices);
+            alone++;
+            cr_expect(price.total > time / 2 && price.total < 3 * time,
+                "%s %s, %d ranks: price %llu, time %llu", tt_collectives[collective].name,
+                tt_algorithms[a].name, n, (unsigned long long)price.total, (unsigned long long)time);
+        }
+    cr_expect_gt(alone, 5);
+}
+
+/* What rank 0 does for all the others is no reason to walk it alone, as if the others did as much. */
+Test(price, walks_all_where_one_does_the_work)
+{
+    struct tt_question q = question_of(TT_ALL_REDUCE, 128, 1024, &machines[1]);
+    struct tt_price price;
+    cr_assert_eq(tt_price(&q, tt_algorithm_find(TT_ALL_REDUCE, "star"), &price), TUTTI_OK);
+    cr_expect(!price.alone);
+}
