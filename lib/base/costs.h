@@ -34,10 +34,11 @@ static inline uint64_t tt_costs_fold(const struct tt_costs *costs, uint32_t k, u
     return costs->fold * (k + 1U) * bytes;
 }
 
-/* Where n ranks take turns on cores, who lends waits for his reader's turn; so they copy more. */
+/* Where n ranks take turns on cores, who lends waits for his reader's turn; so they copy more, and wait for
+ * nobody. By so much as the transport copies there of messages that go both ways, 12 KiB. */
 static inline uint64_t tt_costs_eager(const struct tt_costs *costs, int n)
 {
-    return (uint64_t)n > costs->cores ? 2 * costs->eager : costs->eager;
+    return (uint64_t)n > costs->cores ? 12 * costs->eager : costs->eager;
 }
 
 /* Sizes in bytes fall into classes, each from a power of two, or one and a half of it, to the next: what a
