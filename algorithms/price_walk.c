@@ -112,10 +112,14 @@ static struct core *core_of(struct walk *w, int rank)
     return &w->cores[rank % w->ncores];
 }
 
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 static uint64_t clock_of(struct walk *w, int rank)
 {
-    uint64_t free = core_of(w, rank)->free;
-    return free > w->now ? free : w->now;
+    return later(core_of(w, rank)->free, w->now);
 }
 
 /* If another call comes first, it finds the core busy, and calls again. */
@@ -127,12 +131,14 @@ static void wake(struct walk *w, int rank, uint64_t time)
     push(w, (struct event){ .time = time, .rank = rank, .step = NO_STEP });
 }
 
+/* A turn begins when the core has nothing to do: its rank lets the next one go on, whether that has work or
+ * not. */
 static void spend(struct walk *w, int rank, enum tt_price_part part, uint64_t time)
 {
     struct core *core = core_of(w, rank);
     uint64_t *parts = w->ranks[rank].parts, from = clock_of(w, rank);
     if (core->last != rank && core->last != NOBODY) {
-        from += w->costs->turn;
+        from = later(from, core->free + w->costs->turn);
         parts[TT_PRICE_TURNS] += w->costs->turn;
     }
     core->last = rank;

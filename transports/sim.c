@@ -109,8 +109,10 @@ uint64_t tt_sim_clock(const struct tt_sim *sim, int rank)
 void tt_sim_spend(struct tt_sim *sim, int rank, uint64_t time)
 {
     struct tt_sim_core *core = core_of(sim, rank);
-    bool turns = core->last != rank && core->last != TT_NONE;
-    core->free = tt_sim_clock(sim, rank) + time + (turns ? sim->params.costs->turn : 0);
+    uint64_t from = tt_sim_clock(sim, rank), turned = core->free + sim->params.costs->turn;
+    if (core->last != rank && core->last != TT_NONE && turned > from) /* it began when the core was free */
+        from = turned;
+    core->free = from + time;
     core->last = rank;
 }
 

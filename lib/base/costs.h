@@ -23,7 +23,7 @@ struct tt_costs {
     uint64_t fold; /* per byte of each operand of a reduction, and of its result */
     uint64_t copy; /* per byte copied within a rank */
     uint64_t message; /* the work at each end of a message */
-    uint64_t turn; /* when a core goes on with another rank */
+    uint64_t turn; /* from when a core has nothing more to do for a rank until another one goes on */
     uint64_t eager; /* messages of up to so many bytes are copied by the sender, who is done with them then */
     uint64_t cores; /* that the ranks share */
 };
