@@ -167,7 +167,7 @@ static uint64_t bytes_of(const struct walk *w, uint32_t chunk, uint32_t nchunks,
  * in turn. */
 static uint64_t delay(const struct walk *w, int rank, int peer)
 {
-    return w->costs->latency[level(w, rank, peer)] + w->round;
+    return tt_costs_latency(w->costs, level(w, rank, peer), w->of->question->demand.n) + w->round;
 }
 
 /* The other end of this step's message can see what was done. */

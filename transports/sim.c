@@ -120,7 +120,7 @@ uint64_t tt_sim_seen(const struct tt_sim *sim, int src, int dst)
 {
     const int *domain = sim->params.domain;
     enum tt_level level = domain == NULL || domain[src] == domain[dst] ? TT_NEAR : TT_FAR;
-    return tt_sim_clock(sim, src) + sim->params.costs->latency[level];
+    return tt_sim_clock(sim, src) + tt_costs_latency(sim->params.costs, level, sim->params.n);
 }
 
 /* If another call comes first, it finds the core busy, and calls again. */

@@ -34,6 +34,13 @@ static inline uint64_t tt_costs_fold(const struct tt_costs *costs, uint32_t k, u
     return costs->fold * (k + 1U) * bytes;
 }
 
+/* Where n ranks take turns on cores, who waits lets another go on, and sees what came meanwhile a turn
+ * later. */
+static inline uint64_t tt_costs_latency(const struct tt_costs *costs, enum tt_level level, int n)
+{
+    return costs->latency[level] + ((uint64_t)n > costs->cores ? costs->turn : 0);
+}
+
 /* Where n ranks take turns on cores, who lends waits for his reader's turn; so they copy more, and wait for
  * nobody. By so much as the transport copies there of messages that go both ways, 12 KiB. */
 static inline uint64_t tt_costs_eager(const struct tt_costs *costs, int n)
