@@ -7,7 +7,7 @@
 #include "algorithms/price_walk.h"
 #include "base/status.h"
 
-enum { LEAST_SLICES = 2 };
+enum { LEAST_SLICES = 2, EQUAL = 256 /* prices are, that differ by less than one part in so many */ };
 #define BYTES_MAX ((uint64_t)1 << 30) /* beyond, all prices grow alike */
 
 static tutti_status build(const struct tt_question *q, int algorithm, int me, struct tt_schedule *schedule)
@@ -143,7 +143,7 @@ tutti_status tt_price_choose(const struct tt_question *q, int *algorithm)
         tutti_status status = eligible(q, i) ? price_within(q, i, least, &price) : TUTTI_OK;
         if (status != TUTTI_OK)
             return status;
-        if (eligible(q, i) && price.total < least) {
+        if (eligible(q, i) && price.total < least - least / EQUAL) {
             least = price.total;
             best = i;
         }

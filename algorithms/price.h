@@ -51,7 +51,8 @@ struct tt_price {
 
 /* OUT_OF_MEMORY, or what the generator fails with. */
 tutti_status tt_price(const struct tt_question *question, int algorithm, struct tt_price *price);
-/* The eligible algorithm of the lowest price, of equal ones the first in the registry. */
+/* The eligible algorithm of the lowest price; of those that differ by less than costs can be known, one part
+ * in 256, the first in the registry. */
 tutti_status tt_price_choose(const struct tt_question *question, int *algorithm);
 
 #endif

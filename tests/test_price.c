@@ -318,3 +318,18 @@ Test(price, walks_all_where_one_does_the_work)
     cr_assert_eq(tt_price(&q, tt_algorithm_find(TT_ALL_REDUCE, "star"), &price), TUTTI_OK);
     cr_expect(!price.alone);
 }
+
+/* Prices that are all but equal leave it to the order of the registry, in which one round stands first. */
+Test(price, that_are_all_but_equal_decide_nothing)
+{
+    struct tt_costs costs = tt_costs_default();
+    costs.cores = 2;
+    struct tt_question q = question_of(TT_REDUCE_SCATTER, 3, 192, &costs);
+    int direct = tt_algorithm_find(TT_REDUCE_SCATTER, "direct"), choice;
+    struct tt_price first, least;
+    cr_assert_eq(tt_price(&q, direct, &first), TUTTI_OK);
+    cr_assert_eq(tt_price(&q, tt_algorithm_find(TT_REDUCE_SCATTER, "circulant"), &least), TUTTI_OK);
+    cr_assert(least.total < first.total && first.total - least.total < least.total / 256);
+    cr_assert_eq(tt_price_choose(&q, &choice), TUTTI_OK);
+    cr_expect_eq(choice, direct);
+}
