@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* algorithms.h: the generators. Each writes one rank's schedule and is a pure function of team, root and
  * builder. */
 #ifndef TT_ALGORITHMS_ALGORITHMS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* barrier.c: everybody tells everybody, or what was heard is passed on.
  *
  *     n = 4    direct, one round: 0 -> 1, 2, 3   1 -> 2, 3, 0   2 -> 3, 0, 1   3 -> 0, 1, 2

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bruck.c: all-gather in ceil(log2(n)) rounds for every n. Who holds the blocks me .. me + have - 1 passes
  * the first of them on and gets as many from the one `have` behind; a block lies in its own cell all the
  * time, so nothing is rotated at the end. A range that wraps around is two messages.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* circulant.c: the vector in B blocks, one per round and rank, along the distances ceil(n / 2^j): B - 1 +
  * ceil(log2(n)) rounds for every n, which no broadcast of B blocks can beat.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* direct.c: everybody talks to everybody at once. The fewest rounds; for ranks that share memory, where a
  * message costs little and a reduction can read all its operands in one pass.
  *

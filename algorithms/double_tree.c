@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* double_tree.c: two trees, each for half of the vector; who is a leaf of one is an inner node of the
  * other. So every rank sends and receives at most about twice the vector, in 2 log2(n) rounds that slices
  * fill: a pipeline with the latency of a tree and the bandwidth of a ring.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* doubling.c: recursive doubling: everybody exchanges the whole vector with a partner at distance 1, 2, 4
  * ... log2(n) rounds: good for small messages.
  *

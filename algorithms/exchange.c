@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* exchange.c: each rank has something else for each rank. IN(j) is what this rank gives rank j, OUT(j) what
  * it gets from rank j, so a message goes from IN of its receiver's number to OUT of its sender's.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold.c: n operands, one from each rank, in rank order.
  *
  *     n = 4, rank 1 (one block):   out = ((a0 + a1) + a2) + a3, under exact (a0 + a1) + (a2 + a3): one pass

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold.h: receive one chunk from every other rank and reduce all n operands in rank order, the shape that
  * the direct algorithms share. Up to eight operands are one n-way pass; more are combined in blocks of
  * eight that pass up, which under `exact` is the canonical tree for every n. */

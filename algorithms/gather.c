@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* gather.c: blocks to the root, and from it. Direct: each rank deals with the root itself, n - 1 messages of
  * one block. Tree: the binomial tree, where each rank hands on the blocks of all below it: ceil(log2 n)
  * rounds at the root, for small blocks.

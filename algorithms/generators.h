@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* generators.h: the generators by name, for the registry alone. */
 #ifndef TT_ALGORITHMS_GENERATORS_H
 #define TT_ALGORITHMS_GENERATORS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* halving.c: recursive halving, then doubling: partners at distance 1, 2, 4 ... exchange halves of what
  * they still hold, until each holds one chunk, reduced; the same way back gathers. 2 log2(n) rounds and
  * the least bytes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* hierarchical.c: inside cache domains and across them, each by an algorithm that is there already.
  *
  *     n = 4, domains 0-1/2-3, all_reduce    inside   0 = 1   2 = 3    reduce-scatter: a half each

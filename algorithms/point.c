@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* point.c: send and receive as schedules of one step; the root of the key is the peer. Between a rank and
  * itself there is no message: the receive copies, and its group tells it from where. */
 #include "algorithms/generators.h"

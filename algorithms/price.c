@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* price.c: from a question to schedules, slices and their walk, and the choice. */
 #include "algorithms/price.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* price.h: what an algorithm would cost, and which one costs least.
  *
  * The price of a schedule is the time after which the last rank ends when all begin at once, if everything

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* price_walk.c: schedules in virtual time, by the rules of the executor (lib/exec.c), without a byte.
  *
  * What happens are messages that can be seen, by who receives them or, once they were read, by who sent

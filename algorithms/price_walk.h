@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* price_walk.h: between the files of the price. */
 #ifndef TT_ALGORITHMS_PRICE_WALK_H
 #define TT_ALGORITHMS_PRICE_WALK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* registry.c: the algorithms, a row each. Of those that can serve a call the one of the lowest price is
  * chosen (price.h), of equal prices the first row. */
 #include "algorithms/algorithms.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* ring.c: everything goes round. 2(n-1) rounds for all_reduce; every rank sends (n-1)/n of the vector
  * twice, which is the least possible, to one neighbour only.
  *

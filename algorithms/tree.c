@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tree.c: the binomial tree. ceil(log2(n)) rounds, n-1 messages: the fewest, for small broadcasts and
  * reductions.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* copy.c: bytes from one place to another, through the caches or past them.
  *
  * A store past the caches does not fetch the line that it overwrites and does not take room from what will be

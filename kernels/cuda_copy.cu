@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_copy.cu: bytes from one place to another.
  *
  * In pieces as large as the distance of the two pointers allows, 16 bytes, 4 or 1. The bytes before the first

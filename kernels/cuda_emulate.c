@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_emulate.c: one block of an emulated kernel: its shared memory, its shuffles, and the choice of how its
  * threads run. */
 #include "kernels/cuda_emulate_block.h"

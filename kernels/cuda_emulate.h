@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_emulate.h: kernels on the processor: what a stub of the runtime calls, and what kernels stand on.
  *
  * A block runs on the thread that asks for it and is over when the call returns, so that the caller decides

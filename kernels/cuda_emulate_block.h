@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_emulate_block.h: what both ways to run a block have in common. */
 #ifndef TT_KERNELS_CUDA_EMULATE_BLOCK_H
 #define TT_KERNELS_CUDA_EMULATE_BLOCK_H

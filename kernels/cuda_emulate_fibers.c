@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_emulate_fibers.c: the threads of a block take turns on one thread of the system.
  *
  * A fiber is a stack on which CUDA threads run one after the other, as long as none waits; one that waits

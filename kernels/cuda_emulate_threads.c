@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_emulate_threads.c: each thread of a block is a thread of the system.
  *
  * Slow, and the way to see races: what orders two accesses here is a barrier, or an atomic store that

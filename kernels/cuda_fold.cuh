@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_fold.cuh: folds and scales, as templates of a type and an operation; each cuda_fold_*.cu makes those
  * of one type.
  *

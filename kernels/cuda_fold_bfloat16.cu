@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_fold_bfloat16.cu: the kernels of bfloat16. */
 #include "kernels/cuda_fold.cuh"
 

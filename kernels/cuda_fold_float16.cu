@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_fold_float16.cu: the kernels of float16. */
 #include "kernels/cuda_fold.cuh"
 

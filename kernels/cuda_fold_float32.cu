@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_fold_float32.cu: the kernels of float32. */
 #include "kernels/cuda_fold.cuh"
 

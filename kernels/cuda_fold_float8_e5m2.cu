@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_fold_float8_e5m2.cu: the kernels of float8_e5m2. */
 #include "kernels/cuda_fold.cuh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_fold_int8.cu: the kernels of int8. */
 #include "kernels/cuda_fold.cuh"
 

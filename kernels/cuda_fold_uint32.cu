@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_fold_uint32.cu: the kernels of uint32. */
 #include "kernels/cuda_fold.cuh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_kernels.cu: the function of each kernel.
  *
  * Types that compute alike share kernels: products and bits of integers know no sign. A fold of integers, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_kernels.h: the kernels that run on a device: their numbers, their parameters, how they are launched.
  *
  * Plain C without a word of CUDA. Who launches knows a kernel by its number (tt_kernel_number) and hands over

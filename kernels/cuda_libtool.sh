@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # cuda_libtool.sh: nvcc as libtool calls a compiler: what libtool adds for the host's compiler is handed on.
 #
 # usage: cuda_libtool.sh NVCC ARGUMENTS

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_numbers.cuh: types and operations as the kernels' templates take them. What they mean stands in
  * fold_float.h, fold_math.h and fold_divide.h, which the processors' kernels are made of, too. */
 #ifndef TT_KERNELS_CUDA_NUMBERS_CUH

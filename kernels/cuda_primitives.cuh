@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_primitives.cuh: all that a kernel may ask of the machine: its place, memory, order, its neighbours.
  *
  * Each word exists twice: as a CUDA device sees it, with PTX where C++ does not say what is meant, and for a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_probe.cu: kernels that use each word of cuda_primitives.cuh that orders something, for tests of the
  * emulator and of what the compiler makes of these words. */
 #include "kernels/cuda_probe.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_probe.h: kernels that show whether the emulator does what a device does; for tests. */
 #ifndef TT_KERNELS_CUDA_PROBE_H
 #define TT_KERNELS_CUDA_PROBE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_vector.cuh: the vectors of fold_vector.h for a CUDA device: 16 bytes, in registers of one thread.
  *
  * There are no vector extensions in CUDA's C++, so this class gives the text of fold_math.h and fold_float.h

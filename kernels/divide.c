@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* divide.c: the division that ends an average of integers.
  *
  * No processor divides vectors of integers, so one text serves all instruction sets; it runs over a sum that

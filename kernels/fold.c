@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold.c: which fold runs.
  *
  * The instruction set is chosen by what this CPU has, never by what the compiler was told for the whole

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold_avx2.c: the folds with 32-byte vectors, and float16 converted by the processor (F16C).
  *
  * The build compiles this file alone with -mavx2 -mfma -mf16c; tt_isa_best looks at the CPU before anything

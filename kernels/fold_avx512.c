@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold_avx512.c: the folds with 64-byte vectors, for CPUs with AVX-512 F, BW, DQ and VL.
  *
  * The build compiles this file alone with these flags; tt_isa_best looks at the CPU, and at what the system

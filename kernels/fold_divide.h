@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold_divide.h: the division that ends an average of integers, one by one, truncated towards zero. C for
  * processors, and C++ for CUDA devices; the includer has defined INLINE.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold_few.h: sums of two operands of a line at most, as a small all_reduce of two ranks ends with; for types
  * of 4 and 8 bytes.
  *

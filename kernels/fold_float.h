@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold_float.h: floats between memory, where they are as narrow as their type, and the fp32 or fp64 that they
  * are computed in. C for processors, and C++ for CUDA devices.
  *

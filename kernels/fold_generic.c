@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold_generic.c: the folds for any CPU: 16-byte vectors, which every 64-bit machine has.
  *
  * It is also the measure: other instruction sets must give its bits. float16 is converted with integers,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold_job.h: what a loop knows: its type, its operation, and how to take one vector through them.
  *
  * These are ordinary inline functions that take the type and the operation as constants: where fold_loops.h

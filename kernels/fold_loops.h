@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold_loops.h: the loops that apply an operation to a type; compiled once per instruction set.
  *
  * The includer has defined what fold_math.h and fold_float.h ask for, and TT_FOLD_TABLE. The loops are

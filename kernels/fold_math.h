@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold_math.h: what an operation does to one vector of numbers, lane by lane. C for processors, and C++ for
  * CUDA devices.
  *

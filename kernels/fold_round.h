@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold_round.h: rounding in a register, for the inner nodes of trees on processors.
  *
  * Veltkamp's splitting (T. J. Dekker, "A floating-point technique for extending the available precision",

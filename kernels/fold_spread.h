@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold_spread.h: sums that are stored at two places in one pass, each through the caches or past them.
  *
  * A copy after the sum would do, were it not that stores past the caches wait for memory while nothing is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold_table.h: the folds of one instruction set, as a constant table.
  *
  * Each instruction set is one object built from fold_loops.h with its own compiler flags, and offers one of

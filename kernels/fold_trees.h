@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold_trees.h: the pass-up tree, with its nodes in registers or in memory.
  *
  * A tree's nodes are rounded to the type. In registers that takes a few instructions, and holds for all sums

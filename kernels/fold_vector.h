@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold_vector.h: the vectors that the folds are written in, TT_VECTOR_BYTES long.
  *
  * These are the vector extensions of gcc and clang: one text gives SSE2, AVX2, AVX-512, NEON or plain scalar

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold_wide.h: one vector of elements on its way through a fold; the includer has defined vec.
  *
  * Halves widen to two vectors of fp32, a and b, quarters to four. Which lane an element takes is free, as

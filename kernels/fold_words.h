@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fold_words.h: words of fold_math.h and fold_float.h for a machine that has no instructions of its own for
  * them. C for processors, and C++ for CUDA devices; the includer has defined the vectors. */
 #ifndef TT_KERNELS_FOLD_WORDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* kernels.h: what combining means, for every type and operation, n-way.
  *
  * A fold computes dst[i] = s0[i] (+) s1[i] (+) ... (+) s(k-1)[i] for 1 <= k <= TT_FOLD_OPERANDS, in one of

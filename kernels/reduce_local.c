@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* reduce_local.c: the canonical tree over any number of operands in this process's memory.
  *
  * The pass-up tree nests: groups of 8^d operands, aligned to 8^d, are whole subtrees, and their results

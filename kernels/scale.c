@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* scale.c: a vector times one factor, as a rank does to its own part of a pre-multiplied sum.
  *
  * It is the product with a block that holds nothing but the factor: the folds compute and round it on every

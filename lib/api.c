@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* api.c: the collectives' entry points. Each fills one struct tt_call; tt_call_submit does the rest. */
 #include "base/status.h"
 #include "group.h"

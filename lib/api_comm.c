@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* api_comm.c: the public functions about communicators and memory, but for making them (init.c, split.c). */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* api_stream.c: the public functions on streams. */
 #include "base/status.h"
 #include "handle.h"

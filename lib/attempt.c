@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* attempt.c: the thread that makes a communicator, and what may happen to it meanwhile.
  *
  * One lock guards all attempts: whoever looks at one holds it, and the thread takes it only for the moment

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* attempt.h: communicators in the making: TUTTI_COMM_NONBLOCKING.
  *
  * The caller gets a handle at once; a thread of the library's own makes the communicator, as a blocking

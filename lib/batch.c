@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* batch.c: calls that are kept to run together later: in a group, on a stream, as a program.
  *
  * The caller's arrays are read before its call returns, so a batch has copies. A batch that is emptied

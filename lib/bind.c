@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bind.c: from a call to a running operation: plan, spaces, signature, message numbers.
  *
  * Everything that peers must agree on (slices, algorithm, message numbers) is computed from values that

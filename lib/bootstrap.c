@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap.c: making an id, and the side of a rank that comes to meet the others at it.
  *
  * A rank has one thing to do at a time, so its side is a straight line in which each step has the deadline.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap.h: how ranks that share nothing but a 128-byte id find each other.
  *
  * The process that makes the id answers at it (a helper thread) until n ranks came or the deadline. Every

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_job.c: who is let in, what each connection says next, and how a job fails.
  *
  * What comes next is known from a connection's stage, with a known size, so each stage is a row of a table:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_job.h: the ranks that meet at one id, as the helper thread sees them.
  *
  * Three files share it: bootstrap_root.c knows when (the poll loop, the listening socket, the time),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_net.c: from text to addresses, from addresses to sockets.
  *
  * A listener binds to the address that was named and to no other: who listens on all interfaces talks to all

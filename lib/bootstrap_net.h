@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_net.h: the network addresses of an id, "host:port" as a user writes it.
  *
  * They bring ranks of this version together on one machine only, since memory is shared by descriptors,

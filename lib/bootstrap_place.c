@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_place.c: private directories, and sockets that leave no file behind.
  *
  * A socket's own mode is not honoured everywhere, so the directory guards it: owned by this user, mode

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_place.h: where the local socket of an id lies, and that it goes away again.
  *
  * The path is not in the id, which has 16 bytes for an address: it is a directory that each process finds for

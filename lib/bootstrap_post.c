@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_post.c: an id in a file, for ranks of one machine and user that know no secret.
  *
  * The directory is private, so what lies in it is this user's; the file's name is made of public values,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_root.c: one thread, one poll loop.
  *
  * Nobody is waited for: a connection that is silent, slow or hostile costs its own slot until its time is up,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_root.h: the helper thread that answers at an id.
  *
  * It owns everything it needs, reports to the ranks that meet there and to nobody else, and ends by itself:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_rounds.c: what all ranks get from all, once each of them is there.
  *
  * First blobs and descriptors. Each rank reports whether it could take them, and only then all are told to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_wire.c: to bytes and back, and descriptors over a socket.
  *
  * Frames are written field by field at fixed offsets, never as structs: the bytes are a promise to other

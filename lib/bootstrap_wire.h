@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_wire.h: the id and the frames of the bootstrap, byte by byte. Little-endian, fixed offsets.
  *
  *   rank -> root  greeting  magic, rank, nonce                         40 bytes

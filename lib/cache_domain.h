@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cache_domain.h: where this process stands in the machine. */
 #ifndef TT_CACHE_DOMAIN_H
 #define TT_CACHE_DOMAIN_H

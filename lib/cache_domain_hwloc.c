@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cache_domain_hwloc.c: the caches of this process, as hwloc sees the machine.
  *
  * hwloc takes milliseconds to look at a machine, many times what a communicator takes to begin. So it is

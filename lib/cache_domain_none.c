@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cache_domain_none.c: where hwloc's header is missing, nobody knows in which cache domain this process
  * is, nor how long its caches are. */
 #include "cache_domain.h"

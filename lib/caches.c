@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* caches.c: how long the caches of this machine are, asked once in a process.
  *
  * Of level 2 the C library knows at once, on some machines; hwloc takes milliseconds, so it comes second. Of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* caches.h: how long the caches of this machine are. */
 #ifndef TT_CACHES_H
 #define TT_CACHES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* calibrate.c: what this machine's costs are, by a few short measurements.
  *
  * Two threads of this process pass messages by the library's own calls, so that what is measured is what is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* call.h: one public call, as all layers see it: api fills it, check completes it, plan and bind read it. */
 #ifndef TT_CALL_H
 #define TT_CALL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* check.c: everything about a call that can be told from this rank's arguments alone.
  *
  * One row of the collective table says which arguments mean something, which buffers exist at this rank, how

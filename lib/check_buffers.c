@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* check_buffers.c: counts, places and buffers of a call, as far as this rank's arguments tell.
  *
  * A buffer holds one vector, all blocks, or this rank's own block; the row of the collective says which. Only

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* choose.c: force, rules, prices, in this order. */
 #include "choose.h"
 

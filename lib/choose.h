@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* choose.h: which algorithm serves a call.
  *
  * The one that the setting `algo` forces; else the one that a rule of the setting `rules` names; else the one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* comm.c: making and ending communicators, from inside. The public functions are in api_comm.c. */
 #include "comm.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* comm.h: a communicator from inside: one rank's endpoint, its counters, its plans.
  *
  * One thread uses a communicator at a time; only `aborted` style questions (state, get_error, abort) come

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* dev.c: finds and loads the plugin that fills the device table, and tells what devices there are.
  *
  * There is no lock: a driver that starts may fork a helper, and a fork must not meet one. Two threads that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* dev.h: the device table of this process, found when it is first needed.
  *
  * Look for it only where a device is asked for: a runtime that has been started cannot be used in processes

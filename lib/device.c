@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device.c: a communicator's device: its pad, gates and worker; which device it has, and which calls it
  * serves. */
 #include "device.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device.h: collectives on a device's memory, in the order of a device's stream: executor H.
  *
  *     stream:  copy slice 0 in | ready 1 | copy slice 1 in | ready 2 | wait done 1 | copy slice 0 out | ...

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device_capture.c: calls that are captured, and what a replay of their graph does.
  *
  *     stream:  wait for the chain | arrive | in | ready 1 | wait done 1 | out | ready, done 0 | the chain

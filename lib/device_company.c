@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device_company.c: ranks of one process on one device meet on the host.
  *
  * Streams of one process may share a hardware queue, and then a wait of one rank stands before what another

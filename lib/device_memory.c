@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device_memory.c: memory of a device that tutti_mem_alloc gives.
  *
  * It is a segment, so that other processes can be given it. Which segments there are stands in a list that

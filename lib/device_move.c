@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device_move.c: the parts of one slice between a user's buffer and cells.
  *
  * A slice has a part of each chunk, so the parts stand apart in the user's buffer, at one distance where the

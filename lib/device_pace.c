@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device_pace.c: how much of a communicator's work may stand in its device's queues. */
 #include "base/wait.h"
 #include "device.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device_submit.c: calls on a device's stream, enqueued.
  *
  * The calls of one communicator take their place in its worker's queue, and then the stream is given its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device_watch.c: what no word tells: that a device has failed, and that memory is gone.
  *
  * A device that meets an address without memory gives up all its work: a gate is then never opened, and the

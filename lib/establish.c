@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* establish.c: from settings to a connected communicator, whatever the exchange.
  *
  * Open an endpoint, exchange addresses, connect, and exchange once more, so that nobody begins before all

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* exec.c: the ready list and the verbs.
  *
  * Per slice in flight: a count of open dependencies per step and a list of steps that are ready or under

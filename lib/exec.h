@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* exec.h: the host executor: runs one rank's schedule, slice by slice, over a transport.
  *
  * tt_exec_progress never blocks, sleeps, allocates or logs, and returns after at most about

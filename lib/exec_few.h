@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* exec_few.h: the executor's short way for the most common of units: one message or copy, of so few bytes
  * that nobody wants them stored elsewhere as well, each end in one run. The transport is asked by its link,
  * as a lane asks it (lane.h). What is another one, or odd, goes the general way, from the start. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* exec_fold.c: the units that combine or copy: where their operands are, and the arithmetic on what is there.
  *
  * Operands lie in this rank's cells, in slots, in a peer's memory that is mapped, or in one that must be

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* exec_internal.h: between the files of the executor: what a step's cells and messages are in this slice,
  * and the units that combine. Inline, because every poll asks. */
 #ifndef TT_EXEC_INTERNAL_H

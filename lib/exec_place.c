@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* exec_place.c: bytes that go straight to where they are to lie at a peer.
  *
  *     unit:  OUT[1] = IN[1] + rank 0's, in blocks       rank 0's OUT[1], granted

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* exec_shelf.c: what is sent from private memory to many is copied once, where all of them read it.
  *
  *     all_gather, n = 4:  IN -> shelf <- rank 1, rank 2, rank 3      and not IN -> slot 1, slot 2, slot 3

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fault.c: what went wrong, decided once, told to all.
  *
  * A rank that has waited long compares its peers' call records with its own (a mismatch), asks whether

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* gate.h: where a stream of a device and the thread that runs a call meet: two words in pinned memory.
  *
  * The stream copies the operands of slice z to where the thread can read them and then makes `ready` z + 1;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* group.c: the queue of one thread, and its end. */
 #include "group.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* group.h: calls that start together.
  *
  * The state is per thread. Calls are checked when they are made and queued; the end of the outermost group

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* handle.c: the pool of shells. */
 #include "handle.h"
 

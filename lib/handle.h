@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* handle.h: what the pointers of the public API point to.
  *
  * A shell of 64 bytes with a magic number for its kind and the object. Shells come from one pool that is

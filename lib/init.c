@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* init.c: how communicators come to be: from an id, from a launcher, all in one process, by splitting
  * another.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* lane.c: which calls have a lane, and the working out of their moves. */
 #include "lane.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* lane.h: calls that were made before.
  *
  * A program calls the same collective with the same count again and again. The first such call goes the whole

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* launch.c: which launcher started this process, and what it says.
  *
  * What a user wrote (TUTTI_RANK, TUTTI_SIZE, and an id or what to make one of) beats what a launcher set. All

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* launch.h: one way each in which a launcher tells a process its rank, n and id; launch.c chooses.
  *
  * Each may wait for the others, as long as the communicator may. Outputs are set only on success. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* launch_pmi.c: rank, n and id by PMI, from the mpirun of MPICH or srun --mpi=pmi2.
  *
  * The launcher leaves a socket and three variables. Rank 0 makes the id and puts it among the job's keys;

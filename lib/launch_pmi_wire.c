@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* launch_pmi_wire.c: questions and answers of PMI 1.1, one at a time, each with the deadline.
  *
  * The launcher says nothing unasked, so bytes behind the end of an answer are nonsense. After a failure the

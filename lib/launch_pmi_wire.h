@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* launch_pmi_wire.h: the words of PMI, by which a process asks the launcher that started it.
  *
  * Version 1.1 of the protocol: a question is a line of text, "cmd=get kvsname=job key=k", the answer is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* launch_pmix.c: rank, n and id by PMIx, the protocol between mpirun or srun and the processes they start.
  *
  * The library is loaded when such a launcher is found, so a program that is started by hand needs none. Rank

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* launch_root.c: an id that nobody hands out: each rank makes it of a secret that all of them can read.
  *
  * The secret is a file of the user's. What the id holds is derived from it and from the public name of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* launch_torch.c: rank, n and id from the environment that torchrun gives its workers.
  *
  * It holds a rank, a size and an address, and no secret: what is public must not be made into one. The ranks

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* lay.c: how a call is cut: its slices, the bytes of its chunks, the cells that it needs. */
 #include "lay.h"
 

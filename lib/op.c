@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* op.c: creating operators, finding them, and folding with a user's function.
  *
  * An id is a serial number of the process and a place in the communicator's table: looking it up is one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* op.h: operators that were created on a communicator.
  *
  * A call that is kept keeps a copy of its operator: destroying the operator does not disturb calls that are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* plan.h: find or build the schedule for a call, keep the last 64.
  *
  * The key holds only values that all ranks share, but for in_place; the schedule knows no size and no

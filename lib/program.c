@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* program.c: groups that are kept, to be started many times.
  *
  * Each call has a plan of its own, made when the group is kept: the algorithm chosen, the schedule and the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* query.c: answers in text, for people, tutti-info and collperf. One row per question; an unknown one lists
  * the known. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* recorder.c: the recorder's memory, and the writing of entries.
  *
  * One memory file holds the parts of all communicators of the process; it grows by whole parts and can never

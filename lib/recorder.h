@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* recorder.h: the flight recorder: what a rank called last, and how far each call has come.
  *
  * Every communicator has a ring of its last 256 calls in a memory file of the process. It is always on: it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* recorder_attach.c: the recorder of a process, from outside.
  *
  * The file is found among the descriptors of the process by its name and mapped read-only, so this works

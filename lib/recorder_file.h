@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* recorder_file.h: the layout of the recorder's memory, which other processes read.
  *
  * A header, then one part for each communicator. All that changes while somebody may read is in words of 64

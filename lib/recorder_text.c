@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* recorder_text.c: the recorder's memory as text and as JSON.
  *
  * The memory may be another process's, and may change while it is read. An entry is taken over word by word

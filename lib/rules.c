@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* rules.c: the file of the setting `rules`: a rule a line, read by rank 0, for all.
  *
  *     # collective  ranks  sizes     algorithm

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* run.c: drives operations to their end, and waits.
  *
  * The blocking calls are this loop over the executor, which never blocks: poll all operations, and when

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* selection.c: what is measured on a machine is kept for the next time, a file for each kind of machine.
  *
  * The file is named after a hash of the machine's signature (processor, cores) and begins with that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* selection.h: what rank 0 knows for all about this machine and its user's wishes: costs and rules. */
 #ifndef TT_SELECTION_H
 #define TT_SELECTION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sha256.c: SHA-256 and HMAC-SHA256, as the standards write them.
  *
  * No table but the round constants and no branch on data, so nothing about a key shows in the time taken. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sha256.h: SHA-256 and HMAC-SHA256 (FIPS 180-4, RFC 2104), for the proof that a rank knows its id's secret.
  *
  * Written here rather than taken from a library: a proof per connection needs no speed, and 100 lines that

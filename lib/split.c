@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* split.c: a communicator from another: ranks of one colour, ordered by key, then by rank.
  *
  * All ranks of the parent take part in three all_gathers on it, also those that get no child: the wishes,

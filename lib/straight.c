@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* straight.c: a small call runs its schedule in program order, as its lane has it (lane.h).
  *
  * The fused path of small operations: the same schedule, messages, numbers, folds and header as the

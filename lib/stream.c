@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stream.c: host streams: the worker of each, their life, and the waits for what they have. */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stream.h: calls that run later, in order, on the thread of a stream.
  *
  * An item is what starts together: one call, a group, a start of a program. It stands in the queue of one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stream_internal.h: what the files of the streams share: what a stream is, and the lock of all of them. */
 #ifndef TT_STREAM_INTERNAL_H
 #define TT_STREAM_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stream_queue.c: items, and their places in the queues of the streams. */
 #include <pthread.h>
 #include <stdlib.h>

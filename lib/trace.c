@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* trace.c: noting events. All of it runs only where TUTTI_TRACE is set. */
 #include "trace.h"
 

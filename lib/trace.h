@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* trace.h: what every operation and step did, when, as a file for Perfetto or chrome://tracing.
  *
  * TUTTI_TRACE names the file: one for each process, an event in a line, times in microseconds of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* trace_file.c: events as JSON, in the form of Chrome's trace events.
  *
  * The viewer wants slices of a track to stand in one another or side by side, but steps of one operation

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* trace_internal.h: what trace.c, which notes events, and trace_file.c, which writes them, share. */
 #ifndef TT_TRACE_INTERNAL_H
 #define TT_TRACE_INTERNAL_H

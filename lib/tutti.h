@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tutti.h: the public header of Tutti, a collective communication library. C99, C++, no other header needed.
  *
  * Ranks. A communicator joins n ranks, numbered 0 to n - 1. A rank is a process or a thread; each holds

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* why.c: the choice once more, row by row. It asks what tt_choose asks, so that the two cannot differ. */
 #include "why.h"
 

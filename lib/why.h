@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* why.h: the choice explained, for people. */
 #ifndef TT_WHY_H
 #define TT_WHY_H

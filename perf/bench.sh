@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # bench.sh: Tutti beside Open MPI and MPICH on this machine, in one run, judged by perf/bars.txt.
 #
 # usage: bench.sh [COLLPERF [FILE]]

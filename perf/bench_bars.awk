@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # bench_bars.awk: a verdict for each bar and guideline: met, missed by how much, or not measured in a class.
 #
 # usage: awk -f bench_json.awk -f bench_bars.awk bars.txt SUMS

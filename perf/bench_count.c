@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bench_count.c: how many instructions one small collective takes, where the clock is too noisy to tell.
  *
  * usage: bench_count [COLLECTIVE [on|off]]   one of `forms` below (default: all_reduce), of 8 bytes, two

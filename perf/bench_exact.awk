@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # bench_exact.awk: medians of what bench_exact.sh measured, default beside exact.
 #
 # usage: awk -f bench_json.awk -f bench_exact.awk LINES

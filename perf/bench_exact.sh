@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # bench_exact.sh: what TUTTI_COMM_EXACT costs: all_reduce with the canonical tree beside the default.
 #
 # usage: bench_exact.sh [COLLPERF]

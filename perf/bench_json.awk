@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # bench_json.awk: what the others share: a field of a JSON line, a median, and how a time is written.
 
 # Of a line that collperf, bench_mpi or bench_sum.awk wrote; "" where it is not there or not known.

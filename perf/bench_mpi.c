@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bench_mpi.c: the same collectives with the same loop on MPI, for perf/bench.sh to compare with.
  *
  * usage: mpirun -n N bench_mpi COLLECTIVE BYTES [dirty]

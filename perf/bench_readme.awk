@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # bench_readme.awk: the medians of a run as README's tables.
 #
 # usage: awk -f bench_json.awk -f bench_readme.awk SUMS

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # bench_readme.sh: README's tables of speed are generated from a committed run, never written.
 #
 # usage: bench_readme.sh README [RESULTS]   put the tables of RESULTS (a file of perf/results beside README)

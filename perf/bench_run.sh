@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # bench_run.sh: how bench.sh runs one program and keeps what it printed; sourced by it.
 #
 # Expects: here build collperf scratch results cores limit patience under peers as_root, and of the point that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # bench_sum.awk: from every measurement of a run to one line for each point, memory and class: its medians.
 #
 # usage: awk -f bench_json.awk -f bench_sum.awk bench.jsonl

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # bench_table.awk: what bench_sum.awk made, as a table for people; a ratio above 1 says how many times faster
 # Tutti is than the better peer.
 #

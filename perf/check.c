@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* check.c: see check.h; expected contents are images of runs, each painted from one period.
  *
  * A run is compared period by period with memcmp, and only a period that differs is looked at element by

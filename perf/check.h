@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* check.h: buffers, their contents before a call, and what must stand there after it.
  *
  * Every byte that a call may not touch is watched: guards on both sides of both buffers, the send buffer out

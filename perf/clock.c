@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* clock.c: one clock for all of perf/, so that every figure means the same thing.
  *
  * CLOCK_MONOTONIC through the vDSO costs about 20 ns, and it is read only at the two ends of a loop of calls.

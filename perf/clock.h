@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* clock.h: the only place in perf/ that reads a clock.
  *
  * One source for collperf, the flag's round trip and the MPI program beside it: their figures are divided by

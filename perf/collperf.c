@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* collperf.c: measure and check Tutti's collectives the way nccl-tests does NCCL's.
  *
  * Every rank walks through the same points in the same order: collective, algorithm, type, operation, root,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* crew.c: how a rank meets the others.
  *
  * With a board the ranks meet at a barrier of the C library, which sleeps: a rank that waits takes no core

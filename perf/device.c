@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device.c: the one file of perf/ that knows the device table.
  *
  * The library has loaded its plugin by the time it has said where that is, so the module that is opened here

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device.h: the GPU that a rank of collperf measures on: its memory, its stream, its events.
  *
  * Everything else of perf/ sees lib/tutti.h only, which has no memory of devices: a program takes it from the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* dirty.c: rewrite, note, subtract.
  *
  * Two other ways say something else. A loop with rewriting minus a loop of rewriting alone is the difference

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* dirty.h: time calls as programs make them: each rank rewrites its input before each.
  *
  * Only the call counts: it takes from the moment when the last rank makes it until the last rank is done. So

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* flag.c: ping-pong on two cache lines until 2 ms of it were undisturbed.
  *
  * Both sides only spin: a rank that waits for a flag of a microsecond must not sleep. Batches of 64 round

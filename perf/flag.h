@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* flag.h: how long a flag needs from one rank to another and back, which is the class of the machine at this
  * moment.
  *

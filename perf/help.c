@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* help.c: what `collperf --help` says.
  *
  * It is meant to be enough to work with: what to type first, what a column means, what an exit code says. The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* info.c: tutti-info, what the library is, sees and would do here, as text.
  *
  * Everything comes from tutti_query, so that what this prints and what the library does cannot differ. A

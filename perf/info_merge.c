@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* info_merge.c: the traces of several processes as one.
  *
  * A trace is an array of JSON with one event in a line, so it is merged by lines. A file whose process was

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* info_merge.h: tutti-info merge. */
 #ifndef PERF_INFO_MERGE_H
 #define PERF_INFO_MERGE_H

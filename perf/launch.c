@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* launch.c: fork the ranks and watch over them.
  *
  * The parent never touches the library: it only waits, so that whatever happens to a rank, be it a crash or a

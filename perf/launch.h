@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* launch.h: the ranks of a run, and what they share beside the library.
  *
  * Ranks are processes forked here, threads of such processes, or, under a launcher, this process alone. A

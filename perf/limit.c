@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* limit.c: a few passes of each kind, of which the fastest counts: a limit is what was possible.
  *
  * Ranks leave a barrier together and each makes the same number of passes; the time goes from the first that

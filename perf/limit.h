@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* limit.h: how long this machine needs at this moment for the bytes that a collective must move.
  *
  * What must move follows from the collective alone, perf_point_pass. How fast it moves is measured in the

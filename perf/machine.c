@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* machine.c: cores and memory as granted, not as built in.
  *
  * In a container the affinity mask is that of the machine while a quota grants less, and memory is what the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* machine.h: what this process may use of the machine it runs on, and what it does use.
  *
  * Asked before any rank exists, so it cannot come from the library, which the parent of the ranks never

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* measure.c: warm up, time, then check one more call.
  *
  * The check stands apart from the loop: it uses fresh contributions and poisoned results, after everything

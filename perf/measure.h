@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* measure.h: time one point, check it, and know the same figures on every rank.
  *
  * Timing and checking are two calls on different data, so that the check costs the timed loop nothing and

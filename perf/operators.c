@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* operators.c: a pre-mul-sum as nccl-tests has it, and a sum by a function of the user's. */
 #include "operators.h"
 

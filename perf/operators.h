@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* operators.h: the operations that must be made before they can be called. */
 #ifndef PERF_OPERATORS_H
 #define PERF_OPERATORS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* options.c: one table of flags; from it come parsing, ranges and error messages.
  *
  * Flags are those of nccl-tests where it has them. A bad value is one line that names the flag, the value and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* options.h: what the user asked collperf to do.
  *
  * All that can be refused is refused here, before a rank exists; only what depends on the library (names of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* pace.c: warm up, estimate, then a loop of about a tenth of a second.
  *
  * The first call alone says little (it may build a plan and touch memory), so batches grow until one takes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* pace.h: how often a collective is called before and while it is timed.
  *
  * Both collperf and the MPI program it is compared with ask here, so that they run the same loop. The caller

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* plot.c: write a script for gnuplot into a file without a name, and let gnuplot read it.
  *
  * No shell takes part, so a file name may hold any character but a line's end; and a gnuplot that dies cannot

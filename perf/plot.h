@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* plot.h: a picture of the results, drawn by gnuplot: time and bus bandwidth over size.
  *
  * Rank 0 keeps what it reports and hands all to gnuplot once, at the end; collperf itself draws nothing. */

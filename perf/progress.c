@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* progress.c: a line that overwrites itself. */
 #include "progress.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* progress.h: one line on a terminal for who waits longer than two seconds.
  *
  * Rank 0 writes what it is at into shared memory and the parent of the ranks shows it, so that the line goes

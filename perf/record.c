@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* record.c: fill the fields once, then write them in the form that was asked for. */
 #include "record.h"
 

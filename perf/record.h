@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* record.h: one result as names and values, for scripts.
  *
  * JSON lines and CSV are two ways to write the same fields. Their names are an interface: they never change,

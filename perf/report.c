@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* report.c: the table, and what the last lines sum up.
  *
  * The table keeps the columns of nccl-tests so that scripts which read those read this; what is more stands

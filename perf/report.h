@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* report.h: the table that nccl-tests' users know, or records for scripts, and a picture of either.
  *
  * Only rank 0 writes; the sums for the last lines are kept here, so that all renderings agree with them. */

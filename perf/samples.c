@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* samples.c: batches that grow, and percentiles by sorting.
  *
  * The first batches are short ones, a dozen among hundreds; percentiles do not feel them. */

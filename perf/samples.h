@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* samples.h: how the times of the calls of a loop spread.
  *
  * The clock costs about as much as a tenth of a short call, so it is read once a batch: a batch doubles until

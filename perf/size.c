@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* size.c: see size.h; all sums fit 64 bits for any vector that fits memory. */
 #include "size.h"
 

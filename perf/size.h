@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* size.h: how many elements a size in bytes is, and how ranks share them.
  *
  * Both collperf and the MPI program it is compared with ask here, so that a size means the same bytes. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stream.c: n-way reads and m-target writes, as wide as the processor can.
  *
  * Sums are of 64-bit integers: what matters are the bytes, and no bit pattern is slow. Up to two streams a

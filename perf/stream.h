@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stream.h: how fast this core moves memory, for the limit that a collective is compared with.
  *
  * It stands beside the library's kernels and not on them, for it judges them. */

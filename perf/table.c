@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* table.c: the rows.
  *
  * Bus factors are those of nccl-tests' PERFORMANCE.md: what a link must carry over what the algorithm moved,

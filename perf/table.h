@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* table.h: the collectives that collperf knows, one row each.
  *
  * A row says how sizes relate (nccl-tests' meaning: `bytes` is the larger of what a rank sends and receives),

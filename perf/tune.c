@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tune.c: from points to rules.
  *
  * Neighbouring sizes with one winner are one rule. Between two sizes that were measured the change comes

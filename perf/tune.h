@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tune.h: which algorithm was the fastest at each size, as a file of rules for TUTTI_RULES. */
 #ifndef PERF_TUNE_H
 #define PERF_TUNE_H

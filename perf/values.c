@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* values.c: contributions, and the arithmetic of the check.
  *
  * Integers use their full range and wrap modulo 2^64 before they are cut to the type (an average of integers

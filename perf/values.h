@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* values.h: what every rank puts into a collective and what must come out, from a seed alone.
  *
  * A contribution is a pure function of (seed, rank, index), so any rank can compute what any other one gave,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* way.c: one place decides between a call and the start of a program, and waits for the stream. */
 #include "way.h"
 

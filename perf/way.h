@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* way.h: how the calls of a loop are made: blocking, queued on a host stream, or enqueued on the stream of a
  * device; each by itself, or bound once as a program that is started again and again.
  *

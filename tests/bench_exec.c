@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bench_exec.c: what the executor itself costs, per step.
  *
  * The real executor over the least transport there can be: two ranks, one shared page, eight slots of one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bench_init.c: how long it takes until n processes have a communicator, and what it costs each of them.
  *
  * usage: bench_init [n ...]        (default: 2 8 64 256)

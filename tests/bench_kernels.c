@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bench_kernels.c: how fast the folds are in the caches, and how the narrow types compare with float32.
  *
  * usage: bench_kernels [L1|L2|all [chain|tree|all [ISA]]]

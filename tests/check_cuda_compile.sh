@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # check_cuda_compile.sh: what the compiler makes of the kernels, for each generation of devices, without one.
 #
 # usage: NVCC=... NVCC_FLAGS=... check_cuda_compile.sh [FILE.cu...]   (default: all of kernels/)

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # check_headers.sh: lib/tutti.h compiles alone in each language that it promises, and the shared library
 # exports tutti_* and nothing else. Run by `make check` in the build directory.
 set -u

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* convert.h: the conversions inside the folds of one instruction set, laid open for test_convert.c.
  *
  * They are inline and have no names in the library, so each convert_*.c compiles the folds of its instruction

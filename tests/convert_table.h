@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* convert_table.h: fp32 to a narrow float and back, as one instruction set does it; see convert.h. */
 #ifndef TESTS_CONVERT_TABLE_H
 #define TESTS_CONVERT_TABLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_fake.c: the functions of CUDA that the plugin calls, each of which notes its name and arguments.
  *
  * Handles and addresses are small numbers, so that the notes can be compared as text. */

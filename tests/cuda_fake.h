@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_fake.h: a CUDA runtime and driver that do nothing but note how they are called.
  *
  * transports/cuda_*.c are linked with these functions in place of the real ones, so that what the device

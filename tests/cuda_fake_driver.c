@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_fake_driver.c: the driver's functions of cuda_fake.h, which the runtime finds by name and version. */
 #include "cuda_fake.h"
 

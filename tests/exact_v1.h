@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* exact_v1.h: golden bits of the promise `exact`, version 1, and of the chain.
  *
  * Worked out with exact fractions and rounded where the law says, by a program that shares nothing with the

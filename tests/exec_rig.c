@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* exec_rig.c: see exec_rig.h. What bind.c does is written here once more, on purpose: from the meaning of
  * collective.h and layout.h, with poison round everything that a rank may not touch. */
 #include "exec_rig.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* exec_rig.h: all ranks of an operation, bound by hand, for tests of the executor.
  *
  * The rig does for every rank what bind.c does for one, with an operator that forgets nothing: a mix of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* exec_world.c: the rig in time: all ranks over the simulator, one operation after another.
  *
  * A rank is driven when the simulator names it, and only then: were the executor in need of being polled

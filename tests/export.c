@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* export.c: an export is a message with a descriptor on it; tests of the stub and of devices send it. */
 #include "export.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* export.h: a segment's export on its way to another process; see tests/export.c. */
 #ifndef TT_TESTS_EXPORT_H
 #define TT_TESTS_EXPORT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fail_alloc.h: what the files of fail_alloc share. */
 #ifndef TT_TESTS_FAIL_ALLOC_H
 #define TT_TESTS_FAIL_ALLOC_H

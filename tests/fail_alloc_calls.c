@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fail_alloc_calls.c: every kind of call, when what it asks for is refused: where an algorithm is chosen and
  * its schedule built, where the call is learned, where it is made as before. A rank is a thread. */
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fail_alloc_main.c: what the library does when the k-th thing it asks the system for is refused, for each k
  * until nothing is refused any more: memory, maps, descriptors, threads.
  *

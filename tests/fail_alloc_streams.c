@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fail_alloc_streams.c: calls on streams, when what they ask for is refused, and when they should ask for
  * nothing. */
 #include "fail_alloc.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* golden.h: which schedules are golden: each algorithm at four ranks, out of place, root 1 where there is
  * one; send and receive together, 0 to 1 and 2 to 3; cache domains of two where they are needed. */
 #ifndef TT_TESTS_GOLDEN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* golden_write.c: writes the golden texts into the directory that is its one argument.
  *
  * No test runs it: a person does, after a deliberate change of an algorithm, and reads the difference. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* graph_rig.c: making the rig, values that tell ranks and rounds apart, and the graphs. */
 #include "graph_rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* graph_rig.h: one rank with a device of the stub's, its streams and buffers, and graphs of its calls. */
 #ifndef TT_TESTS_GRAPH_RIG_H
 #define TT_TESTS_GRAPH_RIG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* json.c: a parser of JSON that keeps nothing, in one function for each kind of value. */
 #include "json.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* json.h: is a text JSON, and what does an object say? For tests of what the library writes for programs. */
 #ifndef TT_TESTS_JSON_H
 #define TT_TESTS_JSON_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* kernel_reference.h: what a fold must give, one element at a time, in plain C.
  *
  * The narrow floats are converted by counting in double precision, so that nothing here shares a trick with

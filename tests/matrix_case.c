@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* matrix_case.c: see matrix_case.h. */
 #include "matrix_case.h"
 

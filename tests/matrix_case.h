@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* matrix_case.h: one call of any collective at one rank, for the matrix of the public API: what it sends from
  * where, what it must find afterwards, and what must be as it was.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* meeting.h: ranks for the tests of the bootstrap, as threads and as forked processes.
  *
  * Every rank hands in a blob and descriptors that name it, and looks at what all the others handed in: that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* mpi_ranks.c: a rank of an MPI program that has Tutti communicators, too; test_launchers.sh starts it. */
 #include <stdio.h>
 

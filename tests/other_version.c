@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* other_version.c: a module such as another version of Tutti would leave behind: it serves no version. */
 #include "base/dev.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* plugin.c: which device library it is, by its name and by what it exports. */
 #include "plugin.h"
 

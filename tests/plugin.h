@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* plugin.h: the device library that a test of calls on a device has: the stub, or a real one. */
 #ifndef TT_TESTS_PLUGIN_H
 #define TT_TESTS_PLUGIN_H

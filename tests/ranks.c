@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* ranks.c: starts the ranks of a test, watches them, and tells what each did when it fails.
  *
  * The limit is generous because the machine may be loaded; once a rank died without leave, the others have

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* ranks.h: n ranks for a test, as processes or as threads, that end whatever happens.
  *
  * A test's own process never calls the library: ranks are forked (threads all in one forked process), so a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* ranks_values.c: elements from a seed, and their reduction by an arithmetic of the test's own.
  *
  * The narrow floats are encoded here by integer arithmetic, so that no rounding of the library is checked

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* ranks_values.h: the numbers that tests send, and what must come of them.
  *
  * Every element follows from a seed, the rank and its index, so each rank computes the expected result

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* schedules.h: the schedules of all ranks of one operation, for the tests of the verifier, the goldens and
  * the mutants. Static functions, since all test files are linked into one program. */
 #ifndef TT_TESTS_SCHEDULES_H

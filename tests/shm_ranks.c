@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* shm_ranks.c: forks, gates, and the exchange of descriptors. A rank opens the arenas of others through
  * /proc, which stands for the local socket that the library uses. */
 #include "shm_ranks.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* shm_ranks.h: ranks of the shm transport that are processes: forked by a test, introduced to each other,
  * and judged by what they leave in memory that they share with the test. */
 #ifndef TT_TESTS_SHM_RANKS_H

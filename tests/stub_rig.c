@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_rig.c: what tests of the stub begin with, and how they show that a stream hangs. */
 #include "stub_rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_rig.h: for tests of the stub: a runtime that is configured, and words that show how far streams came.
  *
  * What hangs is shown by a stream that is not ready after LONG_MS, and is once somebody helps it; that the

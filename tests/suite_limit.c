@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* suite_limit.c: no test of a suite runs without a limit.
  *
  * Most tests here are about ranks that wait for each other; where one goes wrong it stands still, and a suite

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_algorithms.c: what the proof of each schedule does not say: in how many rounds it is over, and that
  * the reverse of whatever spreads is a reduction. */
 #include "schedules.h"

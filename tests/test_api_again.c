@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_again.c: collectives that were made before and go by the executor (lib/lane.h, lib/bind.c).
  *
  * They must be right wherever their buffers have moved to, and whatever ran in between, which may have bound

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_again_v.c: collectives that were made before and whose blocks differ in length (lib/lane.h).
  *
  * A few calls take turns, so that each finds what it came to before still bound, or finds another call there,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_counts.c: v-forms in which only two ranks know the length of a block, and do not agree on it.
  *
  * All ranks get TUTTI_MISMATCH, and it names the two. One of them may see nothing wrong with its own part and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_device.c: every collective in the order of a device's stream, on memory of every kind.
  *
  * The same cases as of the matrix on the host, but each rank takes the memory of each buffer as it comes:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_device_factor.c: sums of vectors times a factor that a device has.
  *
  * Calls read it when the stream comes to them. So each round here writes the factors anew, in the order of

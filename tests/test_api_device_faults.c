@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_device_faults.c: what a program relies on beside right results: a call on a stream returns at once
  * and touches nothing that may wait, whatever fails ends on all ranks and lets every stream go on, and bad
  * arguments are refused in words. By processes, for only those are alone on their device; by threads where

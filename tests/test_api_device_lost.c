@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_device_lost.c: memory that goes while a call has it, and devices that fail meanwhile: no stream
  * waits for good, and every rank is told which call it was, and why. Deadlines are long here: what ends these
  * calls must be that somebody looks. */

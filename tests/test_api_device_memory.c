@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_device_memory.c: memory of a device from tutti_mem_alloc: what it holds, whose it is, how it ends,
  * and what goes wrong. That calls take it as they take other memory is in test_api_device.c. The device is
  * the stub's (tests/stub), whose fresh memory holds rubbish, and of which a host that touches it dies. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_device_more.c: on a device's stream: operators that users create, programs, groups of several
  * streams and of many messages, a stream after another. Integers: each element has one right value. */
 #include <criterion/criterion.h>

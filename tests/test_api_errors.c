@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_errors.c: bad arguments of calls on a communicator: each is refused with the right status, in
  * words that name the argument, and afterwards the communicator works as before.
  *

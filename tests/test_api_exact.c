@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_exact.c: the promise about bits. Under TUTTI_COMM_EXACT they are those of the canonical tree,
  * whatever the algorithm, and of any split of the same numbers into 1, 2, 4 or 8 equal contiguous parts;
  * without it they are the same run to run, whatever the memory and the slicing.

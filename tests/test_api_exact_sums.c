@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_exact_sums.c: a hundred thousand sums of each float type under TUTTI_COMM_EXACT, bit for bit.
  *
  * The operands cancel and are denormal. What every collective gives, on 1 to 9 ranks, in any slicing and

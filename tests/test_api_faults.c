@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_faults.c: ranks that are absent, stopped, gone or aborted: every wait of every rank ends, with
  * one cause for all, which names who and what. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_fused.c: the short way of small calls that were made before (lib/straight.c): the same bits as the
  * long way, with peers on either, through long waits, and with errors told as before. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_graph.c: calls that are captured, and what replays of their graphs do.
  *
  * Each rank captures calls, replays the graph with other data each time, and checks every element. Calls

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_graph_ends.c: what ends around graphs: the communicator, a peer, the graph itself, the room for
  * calls; and captures that are refused. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_group.c: calls that start together: exchanges that would deadlock one by one, one thread with
  * several ranks, several communicators in any order, and groups that are wrong.
  *

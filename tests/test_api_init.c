@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_init.c: ways into a communicator that are wrong: arguments, settings, configs of other sizes,
  * ranks that disagree, ids that are damaged. Nobody crashes or hangs, nothing is half done, and whoever is
  * right gets in afterwards. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_kills.c: a rank is killed at 200 seeded moments, in init, split, a group, a 64 MiB copy, and
  * while the others sleep. Every survivor ends with an error soon, all with the same first cause, and
  * nothing stays behind.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_lend.c: which messages of calls that were made before are lent, so that their reader takes them
  * where they lie, and which are copied; and that what is lent is its caller's again only when it was read. */
 #include <criterion/criterion.h>

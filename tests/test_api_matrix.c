@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_matrix.c: every collective on every algorithm, over n, counts, types, operations, memory, in
  * place or not, by processes and by threads.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_mismatch.c: ranks that call different things. All of them get TUTTI_MISMATCH with one cause,
  * which names both calls; what may differ (rank 0's settings win, memory, in place) is no mismatch.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_nonblocking.c: communicators that are made while the caller goes on. All ranks are this one
  * thread's, which no blocking call could do without a group. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_op.c: a user's operators through every reducing collective and algorithm.
  *
  * The operators are associative and, but for one, not commutative, on integers: an operand out of its

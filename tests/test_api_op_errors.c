@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_op_errors.c: operators that are wrong, gone, another's, or not the same on all ranks; and those
  * that are destroyed while calls still need them. */
 #include <criterion/criterion.h>

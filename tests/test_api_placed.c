@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_placed.c: results that a rank stores in its peers' memory: that this is how they come, and that
  * nobody does it any more when a call that failed has returned. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_pre_mul.c: sums of vectors that each rank multiplies by a factor of its own, on every
  * algorithm.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_program.c: groups that are kept: started again and again they do the same with what the buffers
  * hold then, whatever is called in between. That a start allocates nothing is fail_alloc's to show. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_push.c: all_reduce by two shots, the short way (lib/straight.c): each rank stores the sum of its
  * part where its peers want it, whatever memory they have, whichever way they go, and whoever is late, or
  * stopped, or dies. */

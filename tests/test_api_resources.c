@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_resources.c: what a process holds is the same after 1,000 rounds as after the first ones:
  * descriptors, maps, memory of the C library, resident pages; whether the rounds went well or failed.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_rest.c: what ranks hold in memory that they share, while nothing is to do.
  *
  * Pages of an arena belong to its owner here, however many map them, so the sum over the ranks is what they

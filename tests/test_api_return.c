@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_return.c: what holds when a call returns, and what it cost to wait.
  *
  * Nobody reads a rank's buffers any more, so they are overwritten at once while other ranks come late; a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_scale.c: many processes: that they get a communicator within usual limits, and what each keeps of
  * the meeting: no connection, and one descriptor for each peer, by which its death is seen. */
 #include <sys/resource.h>

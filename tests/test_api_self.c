@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_self.c: messages of a rank to itself, the patterns in which they occur, and groups of one thread
  * that has all ranks.
  *

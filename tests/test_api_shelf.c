@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_shelf.c: long messages out of private memory, of many ranks: that each byte is copied once by its
  * sender, however many read it, and that the caller may rewrite it as soon as the call returns. */
 #include <criterion/criterion.h>

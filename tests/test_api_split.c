@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_split.c: children of a communicator: who is in which, in what order, with which settings; and that
  * parent and children live side by side. */
 #include <criterion/criterion.h>

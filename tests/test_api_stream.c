@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_stream.c: calls on host streams: they return at once, each communicator's run in the order of the
  * calls, and nothing else waits for anything else.
  *

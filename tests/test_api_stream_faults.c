@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_stream_faults.c: streams and calls in them that are wrong, that fail, or that nobody waits for. */
 #include <criterion/criterion.h>
 #include <signal.h>

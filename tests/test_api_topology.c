@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_topology.c: cache domains given as text, as programs meet them: told, inherited, refused, and
  * used by the algorithms that need them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_arena.c: memory that peers map: allocation, its return to the system, identity, import, fork. */
 #include <criterion/criterion.h>
 #include <errno.h>

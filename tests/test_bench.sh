@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # test_bench.sh: what make bench says of its measurements, and that README's tables are those of a run.
 #
 # No time is tested here: the verdicts are those of measurements that were made up.

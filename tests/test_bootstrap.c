@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_bootstrap.c: ranks that meet, and jobs that cannot: each failure must reach every rank, with one text
  * that names who and why, and leave nothing behind. */
 #include <criterion/criterion.h>

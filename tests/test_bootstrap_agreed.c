@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_bootstrap_agreed.c: ids that every rank makes for itself, and the network: ranks that come before rank
  * 0 does, from elsewhere, or without the secret. */
 #include <netinet/in.h>

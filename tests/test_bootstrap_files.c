@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_bootstrap_files.c: ranks that meet where descriptors are scarce: who lacks them is named to all, and
  * limits that pass are waited for. */
 #include <signal.h>

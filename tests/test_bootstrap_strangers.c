@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_bootstrap_strangers.c: whoever connects without knowing the secret, or knowing it talks nonsense. None
  * of it may be believed, none of it may disturb the ranks of the job. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_bootstrap_traces.c: what the bootstrap leaves behind: no descriptor, no thread, no file, whatever
  * happened; where its files lie while they are there; and that it stays out of the way of signals. */
 #include <criterion/criterion.h>

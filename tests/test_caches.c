@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_caches.c: what is stored past the caches: from which bytes on, and on whose side (lib/bind.c).
  *
  * Nothing in a result tells, so this looks at what a call was bound to. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_call_sim.c: real calls over virtual time: check, plan, bind and executor, hundreds of ranks in one
  * thread.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_choose.c: who decides which algorithm serves, by what, and what is refused on the way: prices, rules,
  * and the costs that a machine's file holds. */
 #include <criterion/criterion.h>

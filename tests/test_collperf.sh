@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # test_collperf.sh: collperf and tutti-info as a user meets them: flags, exit codes, report, starting ranks.
 #
 # usage: COLLPERF=path INFO=path test_collperf.sh   (default: ./collperf and ./tutti-info)

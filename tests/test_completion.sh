@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # test_completion.sh: what bash offers after a few letters, asked the way bash asks. Run in the build
 # directory, whose programs answer.
 set -u

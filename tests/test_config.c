@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_config.c: settings from defaults, environment and options; each bad value; parsing at its edges.
  *
  * Criterion runs each test in a process of its own, so setenv here reaches nobody else and once-only state

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_convert.c: every conversion between fp32 and the narrow floats that a fold makes, exhaustively.
  *
  * All codes are widened and narrowed again. What lies between two neighbours is narrowed at the middle, and

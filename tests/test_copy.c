@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_copy.c: copies through the caches and past them, of every length to every place. */
 #include <criterion/criterion.h>
 #include <string.h>

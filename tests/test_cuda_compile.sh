@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # test_cuda_compile.sh: check_cuda_compile.sh must refuse one planted kernel of each kind, and no other: a
 # check that cannot fail is worse than none. For one device, so that this takes seconds.
 set -u

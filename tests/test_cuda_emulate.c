@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_cuda_emulate.c: kernels run on the processor as they would on a device: barriers, shuffles, shared
  * memory, blocks that wait for each other; with fibers and with threads. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_cuda_kernels.c: kernels of a device, emulated, against those of the processor, bit for bit.
  *
  * Every type, operation, shape and number of operands meets lengths up to some vectors and offsets of the

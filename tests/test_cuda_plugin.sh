@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # test_cuda_plugin.sh: what libtutti_cuda.so asks of a machine, and what it shows: a library that any process
 # may load, with or without a driver, beside any other copy of the CUDA runtime. Run in the build directory.
 set -u

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_cuda_table.c: what each function of the device table asks of CUDA, and what it makes of the answer.
  *
  * Linked with transports/cuda_*.c and with functions of CUDA that note their calls (cuda_fake.h). */

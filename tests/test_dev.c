@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_dev.c: finding a device table: what is loaded, when, and what is said where there is nothing to load.
  *
  * The table comes from the stub's module. Run in the build directory. */

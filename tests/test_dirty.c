@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_dirty.c: what collperf --dirty writes, and how it puts moments together; times here are invented. */
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_exec_faults.c: the executor when something is wrong: a rank dies at any moment, ranks call different
  * operations, a schedule or a transport breaks its promise.
  *

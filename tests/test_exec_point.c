@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_exec_point.c: sends and receives through the real executor over virtual time.
  *
  * They are numbered per pair and direction in slots of their own. Several may be in flight at one side while

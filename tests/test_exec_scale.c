@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_exec_scale.c: many ranks in one thread, bounded calls, and order on queues. */
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_exec_sim.c: the real executor over virtual time.
  *
  * Every operation is checked element by element against the expression that its schedule stands for, at the

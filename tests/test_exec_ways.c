@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_exec_ways.c: which way the executor sends: sums go back where the operand lies, and what a peer can
  * read in place is stored at its own only by who has nothing else to do.
  *

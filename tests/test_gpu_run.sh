@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # test_gpu_run.sh: tests/gpu/run on the stub, so that the script works when a GPU is there for a few minutes.
 # Its first stage; that it is not run twice; that a build can be carried; and that it tells what failed, or
 # that there is no device.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_hierarchy.c: what is composed over cache domains: proven for topologies given as text, even and
  * uneven, contiguous and interleaved; and no more than theory says crosses from domain to domain.
  *

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # test_info.sh: tutti-info where a user needs it: what is in force, and why a process stands still.
 #
 # usage: COLLPERF=path INFO=path test_info.sh   (default: ./collperf and ./tutti-info)

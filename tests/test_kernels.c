@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_kernels.c: folds of every type, operation, shape and number of operands.
  *
  * Every instruction set that this CPU has must give the bits of the reference in kernel_reference.h, and both

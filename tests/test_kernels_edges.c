@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_kernels_edges.c: folds where an instruction set has a way of its own, which could be wrong alone. */
 #include <criterion/criterion.h>
 #include <string.h>

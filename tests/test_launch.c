@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_launch.c: what launchers say in the environment, and what is made of half of it. */
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_launch_pmi.c: ranks and a launcher that speaks PMI, in its own words and in nonsense. */
 #include <criterion/criterion.h>
 #include <poll.h>

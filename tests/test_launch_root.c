@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_launch_root.c: ranks that were told where to meet and where a secret lies; what is a secret, and what
  * is not. */
 #include <sys/stat.h>

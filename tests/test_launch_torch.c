@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_launch_torch.c: ranks in the environment of torchrun: they meet by a file, and must not take another
  * job's for theirs. */
 #include <signal.h>

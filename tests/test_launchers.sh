@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # test_launchers.sh: the launchers that are on this machine, as a user meets them; each that is not is named.
 #
 # usage: COLLPERF=path MPI_RANKS=path test_launchers.sh   (default: ./collperf and tests/mpi_ranks)

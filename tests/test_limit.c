@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_limit.c: what collperf says that must move, against a list by hand, and that its streams move it. */
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # test_listings.sh: the programs that the documents show compile without a warning and print what is shown.
 #
 # usage: test_listings.sh [FILE..]   (default: the tutorial and the README; run in the build directory)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_log.c: the form of a log line, its level and destination, and the errors that end in it.
  *
  * Each test is a process of its own, so TUTTI_DEBUG is read afresh in each. */

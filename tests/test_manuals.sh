@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # test_manuals.sh: the manual pages are well formed and say neither less nor more than there is: the options
 # of --help, tutti-info's commands, the functions of tutti.h.
 #

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_mutants.c: the golden texts, and every schedule that is one step away from a golden one.
  *
  * A mutant changes one step at one rank; what follows from the step (ordinals, message counts, indices of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_op.c: the fold with a user's function does what the kernels' folds do: the same operands in the
  * same order and shape, whichever operand dst is, across the blocks it works in. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_pace.c: how many calls collperf and its peers make; the times of calls are invented. */
 #include <criterion/criterion.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_planted.c: one small wrong schedule for each thing the verifier looks at, and the sentence that
  * refuses it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_planted_runs.c: schedules that look right rank by rank, and race, deadlock or compute something else.
  *
  * As in test_planted.c, each is refused with the sentence that names the defect. Next to each deadlock stands

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_price.c: the price of an algorithm is what the real executor takes over the simulator, and what is
  * chosen is the one that takes least.
  *

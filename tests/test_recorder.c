@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_recorder.c: what the flight recorder tells: in order and in full, while a rank hangs, to other threads
  * and processes, after an error; and that it believes nothing it reads. */
 #include <criterion/criterion.h>

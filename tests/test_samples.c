@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_samples.c: how collperf samples the times of calls; beside the real thing, times here are invented. */
 #include <criterion/criterion.h>
 

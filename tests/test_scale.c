@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_scale.c: a vector times one factor, against the reference, element by element.
  *
  * Counts lie around the block of factors that the implementation may cut by; the factor is not aligned. */

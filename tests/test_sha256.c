@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_sha256.c: the vectors that NIST (FIPS 180-4 examples) and RFC 4231 publish, and every way to cut the
  * input. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_shm.c: the shm transport between processes and between threads: what the common suite cannot ask.
  * Processes die, leave, lie, and outnumber the cores. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_shm_refusals.c: what the shm transport refuses: addresses, segments and lines that are not what
  * they should be. A peer may be another release, may have left, or may have lost its mind; none of that
  * may crash this process. */

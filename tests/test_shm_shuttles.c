@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_shm_shuttles.c: buffers of the shm transport that change hands with the messages that lie in them, and
  * sources whose lines do. */
 #include <criterion/criterion.h>

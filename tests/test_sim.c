@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_sim.c: the simulator as a transport: it passes the suite that all pass, keeps time, and catches
  * callers that break the contract. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_stub.c: the stub of a GPU's runtime: it does what a device does, and hangs where one does.
  *
  * What hangs is shown by a stream that is not ready after LONG_MS, and is once somebody helps it; that the

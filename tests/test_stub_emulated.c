@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_stub_emulated.c: the stub's module launches the kernels of a plugin, by their numbers, on device
  * memory. Run in the build directory. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_stub_failures.c: the stub counts calls, lets them fail when told, is late by chance, and breaks. */
 #include <criterion/criterion.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_stub_graph.c: the stub captures as a runtime does, refuses what one refuses, and replays. */
 #include <criterion/criterion.h>
 #include <pthread.h>

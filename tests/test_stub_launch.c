@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_stub_launch.c: kernels on the stub, and who runs at the same time: blocks that find no place,
  * processes that share a device, and launches that wait for all streams. */
 #include <criterion/criterion.h>

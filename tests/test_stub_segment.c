@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_stub_segment.c: device memory of the stub that two processes map. The other process is a child that
  * was forked before the first call; descriptors reach it as messages. */
 #include <criterion/criterion.h>

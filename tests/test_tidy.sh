@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # test_tidy.sh: tidy.sh must find one planted violation of each rule, and nothing in a tidy tree: a check
 # that cannot fail is worse than none. The tree is a small one, so that this takes seconds whatever the house
 # holds.
@@ -10,6 +11,7 @@ trap 'rm -rf "$tree"' EXIT
 trap 'exit 1' HUP INT TERM
 failures=0
 cases=0
+licence='SPDX-License-Identifier: BSD-3-Clause'
 
 tidy()
 {
@@ -31,12 +33,13 @@ plant()
     cd "$tree/source" || exit 1
     mkdir -p lib/base algorithms transports kernels perf tests training docs
     cp "$here/.clang-format" .
-    printf '#!/bin/sh\n# start: a script.\n' >start
+    printf '#!/bin/sh\n# %s\n# start: a script.\n' "$licence" >start
     for each in lib/api.c lib/base/clock.c lib/base/config.c lib/base/wait.c lib/base/log.c \
         algorithms/ring.c transports/shm.c transports/cuda_ipc.c kernels/cuda_fold.cu kernels/cuda_fold.cuh \
         kernels/fold.c lib/base/dev.h perf/clock.c perf/device.c perf/run.c \
         perf/run.h tests/test_x.c training/train.c lib/tutti.h lib/base/log.h algorithms/ring.h; do
-        printf '/* %s: a file. It may speak of getenv(), time() and cudaMalloc. */\n' "$each" >"$each"
+        printf '/* %s */\n' "$licence" >"$each"
+        printf '/* %s: a file. It may speak of getenv(), time() and cudaMalloc. */\n' "$each" >>"$each"
         echo "$each"
     done >names
     { printf 'all = start '; tr '\n' ' ' <names; } >Makefile.am
@@ -109,13 +112,18 @@ tidy || fail "70 lines a function were refused"
 for code in kernels/cuda_fold.cu kernels/cuda_fold.cuh; do
     plant; lines 600 'extern int tutti_a;' >>$code; refuse 'file length' $code
     plant; printf '#include "algorithms/ring.h"\n' >>$code; refuse include $code
-    plant; echo 'int a;' >$code; refuse opening $code
+    plant; printf '/* %s */\nint a;\n' "$licence" >$code; refuse opening $code
+    plant; sed -i 1d $code; refuse licence $code
 done
 plant; printf '/* %105s */\n' . >>lib/base/log.h; refuse columns lib/base/log.h
 plant; printf '/* %104s */\n' . >>lib/base/log.h; tidy || fail "110 columns were refused"
-plant; printf 'int a;\n' >algorithms/ring.h; refuse opening algorithms/ring.h
-plant; echo '#!/bin/sh' >start; lines 1 echo >>start; refuse opening start
-plant; printf '#!/bin/sh\necho\n' >tests/x.sh; printf ' tests/x.sh' >>Makefile.am; refuse opening tests/x.sh
+plant; printf '/* %s */\nint a;\n' "$licence" >algorithms/ring.h; refuse opening algorithms/ring.h
+plant; printf '/* %s */\n' 'a file.' 'a file' >algorithms/ring.h; refuse licence algorithms/ring.h
+plant; printf '#!/bin/sh\n# %s\necho\n' "$licence" >start; refuse opening start
+plant; printf '#!/bin/sh\n# a script.\n# a script.\n' >start; refuse licence start
+plant; printf '# %s\n# a script.\n' "$licence" | sed 1i. >start; refuse opening start
+plant; printf '#!/bin/sh\n# %s\necho\n' "$licence" >tests/x.sh; printf ' tests/x.sh' >>Makefile.am
+refuse opening tests/x.sh
 
 # The arrows. The first word is a file, the second what it must not include.
 while read -r from to; do
@@ -180,7 +188,7 @@ done
 for path in '/ho''me/me' '/wo''rk/x' '/ro''ot/x'; do
     plant; printf 'see %s\n' "$path" >docs/a.md; refuse path docs/a.md
 done
-plant; echo '/* x.c: forgotten. */' >tests/test_y.c; refuse makefile tests/test_y.c
+plant; printf '/* %s */\n' "$licence" 'y.c: forgotten.' >tests/test_y.c; refuse makefile tests/test_y.c
 
 if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
     for code in lib/base/log.h kernels/cuda_fold.cu kernels/cuda_fold.cuh; do

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_topology.c: domains as text and lists, what follows from them, and what hwloc says of machines that
  * are not here. */
 #include <criterion/criterion.h>

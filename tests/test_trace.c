@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_trace.c: traces of several ranks: every line is an event, slices of a track never cut each other,
  * every step lies in its operation, and every message that was sent was received, once. */
 #include <criterion/criterion.h>

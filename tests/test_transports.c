@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_transports.c: the suite that every transport passes, on those there are. */
 #include <criterion/criterion.h>
 #include <stdlib.h>

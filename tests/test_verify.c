@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_verify.c: every algorithm is proven, for every number of ranks to 64 and some to 1024, with the
  * association and the longest message that the registry promises, and moves exactly the chunks that theory
  * says.

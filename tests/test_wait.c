@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_wait.c: waiting and waking: the code under stress. The protocol by itself is in test_wait_model.c. */
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_wait_model.c: the protocol of sleeping and ringing, by walking through all its states.
  *
  * A model of two programs, sleeper and ringer, on a machine with store buffers (x86): each store waits in its

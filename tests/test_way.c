@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test_way.c: collperf's ways of calling. That it waits for a stream before it looks at results cannot be
  * seen in a benchmark, whose checks take longer than the calls; here the peer comes late on purpose. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* theories.h: how many messages and chunks each algorithm moves and touches, by theory, for any number of
  * ranks; test_verify.c holds the schedules against it. */
 #ifndef TT_TESTS_THEORIES_H

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # tidy.sh: the laws of the house that a script can check; part of `make check`, alone by `make tidy`.
 #
 # usage: tidy.sh [SOURCE_DIRECTORY [BUILD_DIRECTORY]]
@@ -169,16 +170,19 @@ FNR == 1 {
     if (room == "public")
         room = "lib"
     commented = inside = 0
-    if (script ? !/^#!/ : !/^\/\*/)
-        report(1, "opening", "a file opens with a comment: what it is, and why it is so")
+    if (script && !/^#!/)
+        report(1, "opening", "a script opens with the program that runs it")
 }
-script && FNR == 2 && !/^# / {
-    report(2, "opening", "a script opens with a comment: what it is, and why it is so")
+FNR == 1 + script && !/^(#|\/\*) SPDX-License-Identifier: BSD-3-Clause( \*\/)?$/ {
+    report(FNR, "licence", "first comes a line that names the licence, as in every file")
+}
+FNR == 2 + script && !(script ? /^# / : /^\/\*/) {
+    report(FNR, "opening", "a file opens with a comment: what it is, and why it is so")
 }
 length($0) > 110 {
     report(FNR, "columns", length($0) " columns; 110 are legal")
 }
-FNR == 601 {
+FNR == 602 { # with the line of the licence
     report(FNR, "file length", "600 lines a file are legal")
 }
 script {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* transport_exchange.c: messages of every kind, made from a key, and an exchange of them in which nobody
  * is patient: senders spoil what they sent at the first moment they may, receivers look late and release
  * in any order. */

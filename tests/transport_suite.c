@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* transport_suite.c: what transport.h promises, asked of any transport by one thread. Numbers start just
  * below 2^32, so that every case crosses the wrap of the flags. */
 #include "transport_suite.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* transport_suite.h: one suite for every transport.
  *
  * Cases are driven by one thread that holds all endpoints, so that they run on a transport over virtual

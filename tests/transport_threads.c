@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* transport_threads.c: threads as ranks: everything that two of them may do at the same time. */
 #include <pthread.h>
 #include <sched.h>

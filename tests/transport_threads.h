@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* transport_threads.h: ranks of the shm transport that are threads of this process. Also for the runner
  * under ThreadSanitizer, so without Criterion: each returns an empty text, or what was wrong (valid until
  * the next call). */

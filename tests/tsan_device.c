@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tsan_device.c: calls on a device's stream under ThreadSanitizer: three ranks, threads of one process on one
  * device of the stub's module, which meet, enqueue and go on, until one of them aborts while the others
  * wait; and two ranks with a device each, which replay graphs of calls, and call between. */

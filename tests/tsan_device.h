@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tsan_device.h: calls on a device's stream under ThreadSanitizer. */
 #ifndef TT_TESTS_TSAN_DEVICE_H
 #define TT_TESTS_TSAN_DEVICE_H

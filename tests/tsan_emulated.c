@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tsan_emulated.c: emulated kernels, a thread of the system for each of theirs.
  *
  * On this machine a store that forgets to release still gives the right values; ThreadSanitizer tells all the

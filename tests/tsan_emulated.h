@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tsan_emulated.h: emulated kernels under ThreadSanitizer. */
 #ifndef TESTS_TSAN_EMULATED_H
 #define TESTS_TSAN_EMULATED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tsan_main.c: the cases that ThreadSanitizer watches, in a runner of their own because Criterion aborts
  * under it. Each case starts threads and returns whether what they did is right; a race ends the program. */
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tsan_stub.c: the stub under ThreadSanitizer: threads with streams of their own on one device, whose work
  * hands data to and fro by words and events, and graphs that are replayed meanwhile. */
 #include "tests/tsan_stub.h"

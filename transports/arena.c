@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* arena.c: the arena of this process, and those of its peers.
  *
  * All that is process-wide stands in one structure behind a mutex. The mutex lies in a page that fork()

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* arena.h: memory that other processes can map: one arena for each process, handed out by descriptor once.
  *
  * An arena is a sparse sealed memfd, mapped whole by its owner and by every process that was introduced to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_device.c: the device table over CUDA; the only thing that the plugin exports.
  *
  * A function of the table is one call of the runtime or two, so that the stub of the tests is the only other

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_driver.c: the driver's functions by name, and all errors in one place.
  *
  * The runtime and the driver number their errors alike, so one mapping serves both. An error that is in no

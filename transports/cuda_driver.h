@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_driver.h: what the files of the CUDA plugin share: the driver's functions, errors, and captures.
  *
  * The runtime is linked in, the driver is not: a machine may have none, and it is the runtime that finds it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_segment.c: device memory that other processes map.
  *
  * Virtual memory handles come first: they travel as file descriptors, which the kernel counts, so that memory

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* ranges.c: first fit over the gaps between taken intervals. The array holds what is taken, not what is
  * free, so neighbours need no merging and a range that is given back leaves no trace. */
 #include "transports/ranges.h"

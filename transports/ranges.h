@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* ranges.h: which parts of a long stretch are taken: a sorted array of intervals, first fit. For the cold
  * path: the numbers stay small, and a search through all of them costs less than the system call that
  * follows. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* shm.c: endpoints of the shm transport: how they find each other, and how they part.
  *
  * An address names the process (the identity of its arena) and the place of the control segment in that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* shm.h: what must happen before endpoints of the shm transport can connect: processes hand each other
  * descriptors of their arenas (over a local socket, once). Addresses then need to say only where in an
  * arena something lies, so that a communicator that is split from another needs no descriptors. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* shm_control.h: what one rank of a communicator shows the others, and what it keeps for itself.
  *
  * Every endpoint has one control segment in its process's arena. Each word in it has one writer: its owner,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* shm_grant.c: a receiver says where its message may be put.
  *
  * A grant is a line the other way, with the whole number of its message, so that one of long ago is never

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* shm_path.c: the way of a message through shared memory. No lock, no system call but in pull, no division.
  *
  * The sender fills a line and writes its flag last; the receiver finds the flag and reads, then writes the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* shm_place.h: where bytes lie, told to a peer, and what a peer told, looked at before it is used. Inline,
  * because every long message asks. */
 #ifndef TT_TRANSPORTS_SHM_PLACE_H

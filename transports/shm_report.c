@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* shm_report.c: what ranks tell each other besides messages: what they call, how far they are, that they
  * live, and why a communicator ended. */
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* shm_segment.c: the control segment: its shape, its first state, and its end, which its owner does not
  * decide alone. */
 #include <stdlib.h>

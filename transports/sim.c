@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sim.c: the simulated world: what happens, in which order, and to whom.
  *
  * Events stand in a heap, by time and then by the order in which they were made, so that equal times are

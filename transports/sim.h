@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sim.h: a transport over virtual time, for tests: a world of any number of ranks in one thread.
  *
  * All that can vary between machines and moments varies by seed: how long a message takes, whether it

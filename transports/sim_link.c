@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sim_link.c: the transport of the simulator: slots, paths, parts.
  *
  * Each call does at once what a real transport would do with memory, and makes the events by which the

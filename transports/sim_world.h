@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sim_world.h: what the two halves of the simulator share: sim.c, the world in which events happen, and
  * sim_link.c, the transport that its ranks see. Nobody else includes this. */
 #ifndef TT_TRANSPORTS_SIM_WORLD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* transport.h: what the executor asks of a transport, and what it may rely on.
  *
  * A transport moves numbered messages between the ranks of one communicator and knows nothing of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* clock.c: the monotonic clock, and the processor's counter.
  *
  * Deadlines are absolute moments on the monotonic clock, so that a wait that is cut into many sleeps does not

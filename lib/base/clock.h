@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* clock.h: the only place that reads a clock. */
 #ifndef TT_BASE_CLOCK_H
 #define TT_BASE_CLOCK_H

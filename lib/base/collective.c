@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* collective.c: the table of collectives. Adding one is a row here, a generator, and a public function. */
 #include "base/collective.h"
 

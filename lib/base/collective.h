@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* collective.h: what each collective means, one table row each.
  *
  * The row is read by the argument checks, by bind (which cells exist at this rank), by the verifier (what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* config.c: the table of settings, and strict parsing of what users write.
  *
  * A value that is not exactly legal is refused with the setting's name, the value and what would be legal: a

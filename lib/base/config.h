@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* config.h: every setting in one declared table; the only file that calls getenv.
  *
  * A setting comes from its default, the environment (TUTTI_NAME), or the options string of tutti_config

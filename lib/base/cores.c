@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cores.c: how many cores this process was granted, by its affinity and by the cgroups it lives in.
  *
  * The number of cores of the machine says nothing inside a container: one with a quota of two cores sees all

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* costs.c: the names of the costs, their defaults and bounds, and their text. */
 #include "base/costs.h"
 

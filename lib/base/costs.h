@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* costs.h: what a machine charges for the parts of a collective, in numbers that all ranks share.
  *
  * A rank is a processor that does one thing at a time; where ranks outnumber the cores, some of them share

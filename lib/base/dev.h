@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* dev.h: the device table: all that Tutti asks of a GPU's runtime, as plain C.
  *
  * No file of the library but one names CUDA: the plugin libtutti_cuda.so fills this table with the real

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* dev_kernel.h: how the device table of a plugin finds the plugin's kernels.
  *
  * Both are siblings that do not see each other, so what passes between them is declared below them: the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fence.c: membarrier(2). Linux has it since 4.16; containers may forbid it. */
 #include "base/fence.h"
 

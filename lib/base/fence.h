@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fence.h: a full fence whose cost is with one of the two who need it.
  *
  * Where two threads each store a word and then look at the other's, both need a full fence between. It

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* few.h: copying a few bytes, where the call of memcpy would cost more than the copy, and other haste. Pieces
  * of a fixed length are moves; the last one overlaps the one before. */
 #ifndef TT_BASE_FEW_H

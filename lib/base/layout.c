@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* layout.c: chunks, slices and runs. All arithmetic in 64 bits; the divisions by the slice count are done
  * once per call for the two lengths that even chunks can have, so that a step costs none. */
 #include "base/layout.h"

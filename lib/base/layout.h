@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* layout.h: from chunks to bytes, at call time.
  *
  * Chunk c of `count` elements over `chunks` chunks starts at c*q + min(c, r), q = count / chunks, r =

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* log.c: one write() per line.
  *
  * The descriptor is open for appending, so lines of many ranks in one terminal or file never mix and need no

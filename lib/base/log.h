@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* log.h: one line per event on stderr or TUTTI_DEBUG_FILE, at or below the level of TUTTI_DEBUG (none,
  * error, warn, info or trace; warn if unset). In the file's name %h is the host and %p the process. Never
  * on the hot path. */

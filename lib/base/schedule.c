@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* schedule.c: the builder.
  *
  * Every cell (a chunk of IN, OUT or TMP; IN and OUT share cells in place) remembers its last writer and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* schedule.h: an algorithm as data.
  *
  * A schedule is what one rank does in one collective: a list of steps with five verbs. A step names cells

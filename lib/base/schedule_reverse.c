@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* schedule_reverse.c: a reduction from what spreads values.
  *
  * A broadcast or an all_gather brings each chunk from one rank, its origin, to every other once, along a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* schedule_text.c: a schedule as text, for people, goldens and reviews. The first line carries the version
  * of the form.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* status.c: the one place where an error becomes a text.
  *
  * Whoever decides that something is wrong calls tt_fail and returns its value; everybody above passes the

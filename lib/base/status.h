@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* status.h: errors are decided, recorded and logged once, here; everybody else passes the status on.
  *
  * tt_fail keeps the text for tutti_get_last_error(NULL) of this thread and logs it. Outputs are set only on

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* text.c: answers of any length, and names of files that tell hosts, processes and ranks apart. */
 #include "base/text.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* text.h: building answers, as snprintf builds a line.
  *
  * The length counts on beyond what fits, so that one function tells how much room its answer needs and, asked

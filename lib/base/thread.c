@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* thread.c: how the library starts a thread. */
 #include "base/thread.h"
 

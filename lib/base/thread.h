@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* thread.h: threads of the library's own. They are deaf to signals: those of the program are for the
  * program's threads. */
 #ifndef TT_BASE_THREAD_H

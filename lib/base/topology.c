@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* topology.c: domains as text and as lists. */
 #include "base/topology.h"
 

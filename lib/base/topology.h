@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* topology.h: which ranks share a cache.
  *
  * The ranks of a communicator fall into domains; inside one they reach each other's data faster than across.

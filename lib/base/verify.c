@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* verify.c: the driver of the proof, and the hazards.
  *
  * Hazards are found again from what each step touches: an access conflicts with the last write of its cell,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* verify.h: the proof of a schedule.
  *
  * Nothing the builder derived is trusted: hazards are found again from the cells each step names, and the

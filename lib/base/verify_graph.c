@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* verify_graph.c: messages, and that nobody waits for itself.
  *
  * The three modes are one graph of who waits for whom, with two switches. A node is a unit at the moment it

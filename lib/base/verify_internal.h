@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* verify_internal.h: what the parts of the verifier share.
  *
  * Steps of all ranks have one numbering, and so have messages: arrays indexed by these numbers keep a proof

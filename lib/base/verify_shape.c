@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* verify_shape.c: what can be seen in one rank's schedule alone.
  *
  * Everything here is a rule of schedule.h or of the collective's row: which cells exist at this rank, that a

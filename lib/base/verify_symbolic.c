@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* verify_symbolic.c: what a schedule computes.
  *
  * Cells hold symbols: leaf(r, c) is IN(c) of rank r, a node is an ordered pair. Symbols are hash-consed, so

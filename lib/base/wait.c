@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* wait.c: spin, yield, sleep; and the bell that ends a sleep.
  *
  * Sleeping takes two calls of tt_wait_idle. The first arms: it remembers the words of the bells, says

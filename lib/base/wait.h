@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* wait.h: how a rank waits for another. The only file that sleeps, yields or calls futex (and the only
  * place where a spin count stands).
  *

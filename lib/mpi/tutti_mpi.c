@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tutti_mpi.c: MPI as the channel by which an id is handed out, and nothing else.
  *
  * It sees tutti.h only. A rank 0 that could not make an id broadcasts zeros, so that nobody waits for it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tutti_mpi.h: a Tutti communicator for the ranks of an MPI communicator. A small library of its own,
  * libtutti_mpi, so that libtutti needs no MPI; built where Open MPI is, for that MPI. */
 #ifndef TUTTI_MPI_H

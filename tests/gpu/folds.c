@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* folds.c: do the kernels of a plugin give the bits that the processor's give?
  *
  * A check for each type: every operation and shape, with any number of operands, lengths around a vector and

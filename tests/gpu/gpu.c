@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* gpu.c: runs checks in processes of their own and prints what they noted.
  *
  * A process that hangs is ended by its own alarm. Where one of two ends early the other is ended, too: it

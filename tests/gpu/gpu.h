@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* gpu.h: what the programs of tests/gpu share: they look at a device through the device table of a plugin, on
  * a machine where there is one (or on the stub, which shows that the programs themselves work).
  *

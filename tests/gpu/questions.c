@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* questions.c: what the design of the device paths rests on and no manual says, as numbers of this machine.
  *
  * Whether processes share memory of one device, what a hop costs between processes, streams and the

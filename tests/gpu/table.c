@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* table.c: does the device table of a plugin do what lib/base/dev.h says, on this machine's device?
  *
  * Every function is called, with what Tutti relies on: bytes that arrive, order, what is still under way, who

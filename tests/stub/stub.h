@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub.h: the controls of the stub, a GPU runtime without a GPU behind the device table (lib/base/dev.h).
  *
  * It is pessimistic on purpose: whatever a runtime may do to a program that relies on more than it is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_call.c: how each call of the table begins: it is counted, it may have been told to fail, and it may be
  * made where no runtime allows it: in a child of fork, on a device that is broken, in a function of the host
  * that a stream calls. */

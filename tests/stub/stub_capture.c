@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_capture.c: capture. What is enqueued on a stream that is being captured becomes a node of a graph.
  *
  * A stream knows the nodes that its next one comes after, its front. An event recorded there keeps the front;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_config.c: what the stub's devices are like, from a text of key=value. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_context.c: the processes that share a device do not run on it at once.
  *
  * With share=PATH all processes that name the same file are on the same devices, as without a shared context

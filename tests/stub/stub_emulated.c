@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_emulated.c: the kernels of the module: those of a plugin, compiled for the processor
  * (kernels/cuda_emulate.h). Tests that link the stub bring kernels of their own. */
 #include "base/dev_kernel.h"

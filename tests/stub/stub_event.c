@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_event.c: events. An event stands for the moment at which a mark in a stream is passed; a wait for it
  * means its last record when the wait is enqueued, and no later one. Without a record it waits for nothing,
  * which hides many a mistake in the order of two calls. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_graph.c: graphs, and their replay.
  *
  * A launch makes work of all nodes at once: those of one captured stream go to one queue, those of the next

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_internal.h: what the files of the stub share.
  *
  * One lock, tt_stub_runtime.lock, guards all that is written here; it is held for moments only, and the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_launch.c: kernels. A block has a thread of its own and a place on a multiprocessor, of which there
  * are sms times blocks_per_sm; it keeps its place until it has ended, so a kernel that waits for one that
  * finds no place waits for ever. What blocks compute is not the stub's: tests, or the emulated kernels, say

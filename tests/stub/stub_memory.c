@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_memory.c: memory, as the devices' runtime has it.
  *
  * A device's memory has two addresses: the one that its users hold, in a window of addresses that nobody may

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_segment.c: device memory that other processes map. A segment is a memory file with a page behind its
  * bytes that says what it is; an export is a descriptor of it, or (fds=0) a handle that tells in which
  * process it is open, so that it can be imported while that process lives. Lengths are rounded up, as

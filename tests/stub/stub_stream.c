@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_stream.c: streams, and what is enqueued on them.
  *
  * The legacy default stream (NULL) begins after all that was enqueued before on the streams of its context

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_table.c: the table itself, and the table of controls. */
 #include "stub_internal.h"
 

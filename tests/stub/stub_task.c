@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_task.c: what a piece of work does, on the thread of its queue.
  *
  * Addresses are looked up once more, when the work is done: memory that was freed meanwhile (a graph that is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_work.c: the hardware queues of a device, and the work in them.
  *
  * A device has K queues; streams are spread over them in the order in which they are made. A queue does one
