@@ -467,7 +467,8 @@ static __attribute__((noinline)) struct tt_lane *find(struct tt_comm *comm, cons
 {
     uint64_t what = tt_lane_what(q);
     struct tt_lane *lane = tt_lane_at(comm, what, q->count);
-    if (lane->what != what || lane->count != q->count || !may_run(comm, lane, q->send, q->recv))
+    if (what == 0 || lane->what != what || lane->count != q->count ||
+        !may_run(comm, lane, q->send, q->recv)) /* an empty lane's is 0, too */
         return NULL;
     comm->lane_last = lane;
     return q->blocks == NULL || same_blocks(lane, q->blocks) ? lane : NULL;
