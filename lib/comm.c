@@ -171,6 +171,8 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     c->settings = *settings;
     c->exact = settings->exact;
     c->timeout_ms = tt_comm_timeout(settings, config);
+    c->on_wait = known.on_wait;
+    c->on_wait_context = known.on_wait_context;
     c->sequence = settings->first_number;
     c->transport = &tt_shm;
     c->wait_policy = tt_wait_policy_for(n);
@@ -320,4 +322,17 @@ tutti_status tt_comm_fail(struct tt_comm *comm, const struct tt_cause *cause)
         tt_log(TT_LOG_ERROR, "%s", cause->text);
     tutti_status status = tt_comm_check(comm);
     return status != TUTTI_OK ? status : (tutti_status)cause->status;
+}
+
+tutti_status tt_comm_serve(struct tt_comm *comm)
+{
+    int answer = comm->on_wait(comm->on_wait_context);
+    if (answer == 0)
+        return TUTTI_OK;
+    struct tt_cause cause = { .status = TUTTI_ABORTED, .rank = comm->rank, .peer = TT_NONE };
+    cause.sequence = comm->sequence;
+    snprintf(cause.operation, sizeof cause.operation, "on_wait");
+    tt_cause_say(&cause, "%s, rank %d: a call waited, and the on_wait of this communicator answered %d",
+        comm->name, comm->rank, answer);
+    return tt_comm_fail(comm, &cause);
 }

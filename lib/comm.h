@@ -66,6 +66,8 @@ struct tt_comm {
     bool wary; /* it has no device, in a process that uses some: a pointer may be of those */
     struct tt_topology topology; /* cache domains of its ranks */
     int64_t timeout_ms; /* -1: never */
+    int (*on_wait)(void *context); /* NULL: none */
+    void *on_wait_context;
     const struct tt_transport *transport;
     struct tt_endpoint *endpoint;
     struct tt_wait_policy wait_policy;
@@ -152,6 +154,10 @@ void tt_comm_tidy(struct tt_comm *comm, int64_t now_ns);
 tutti_status tt_comm_check(struct tt_comm *comm);
 /* End this communicator on all ranks. The first cause wins; returns the winner's status. */
 tutti_status tt_comm_fail(struct tt_comm *comm, const struct tt_cause *cause);
+
+/* A call of this communicator, which has an on_wait, waits: run that. Not TUTTI_OK if it ends the
+ * communicator. */
+tutti_status tt_comm_serve(struct tt_comm *comm);
 
 /* Set the text of a cause. */
 void tt_cause_say(struct tt_cause *cause, const char *format, ...) __attribute__((format(printf, 2, 3)));

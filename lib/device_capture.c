@@ -128,7 +128,7 @@ static void run(struct tt_captured *c)
     if (status == TUTTI_OK)
         status = tt_watch_memory(&c->batch);
     if (status == TUTTI_OK)
-        status = tt_run(calls, count);
+        status = tt_run_aside(calls, count);
     for (int i = 0; i < count && status != TUTTI_OK; i++) {
         const struct tt_gate *gate = &calls[i].call.staging->gate;
         if (calls[i].op == NULL || calls[i].op->state != TT_DONE)

@@ -209,13 +209,16 @@ static tutti_status run_quick(struct quick *q)
 static tutti_status queue_calls(struct tt_item *item, bool wait, struct tt_ticket *ticket)
 {
     struct tt_report report;
+    struct tt_comm *comm = item->batch->calls[0].call.comm;
+    for (int i = 1; i < item->batch->count && comm->on_wait == NULL; i++)
+        comm = item->batch->calls[i].call.comm;
     item->report = wait ? &report : NULL;
     tutti_status status = tt_item_submit(item, ticket);
     if (status != TUTTI_OK)
         tt_item_drop(item);
     if (status != TUTTI_OK || !wait)
         return status;
-    tt_ticket_wait(*ticket, -1);
+    tt_ticket_await(*ticket, comm);
     if (report.status != TUTTI_OK)
         tt_set_last_error(report.text);
     return report.status;

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "call.h"
 
-enum { QUIET_MS = 1000 };
+enum { QUIET_MS = 1000, SERVE_FIRST_NS = 1000000, SERVE_NS = 10 * 1000000 };
 
 static bool may_start(const struct tt_pending *pending, int i)
 {
@@ -52,6 +52,8 @@ struct runner {
     int count, first; /* all before `first` are over */
     tutti_status status;
     bool waiting, tidy;
+    bool serves; /* some communicator has an on_wait, and this is the caller's thread */
+    int64_t serve_ns, pause_ns; /* when on_wait is run next, and how long after that; 0: not yet */
     int64_t stalled_ns; /* since when nothing moves; 0: it does */
     struct tt_wait wait;
 };
@@ -146,11 +148,35 @@ static void tidy(struct runner *r)
     r->tidy = true;
 }
 
+/* The wait is long: what the callers of these communicators want done meanwhile, each communicator's once.
+ * No sleep lasts beyond the next time. */
+static void serve(struct runner *r)
+{
+    int64_t now = tt_now_ns();
+    if (r->pause_ns == 0) {
+        r->pause_ns = SERVE_FIRST_NS;
+        r->serve_ns = now + r->pause_ns;
+    } else if (now >= r->serve_ns) {
+        const struct tt_comm *seen = NULL;
+        for (int i = r->first; i < r->count; i++) {
+            struct tt_comm *comm = r->pending[i].call.comm;
+            if (!r->pending[i].over && comm != seen && comm->on_wait != NULL)
+                note(r, i, tt_comm_serve(comm));
+            seen = comm;
+        }
+        r->pause_ns = 2 * r->pause_ns < SERVE_NS ? 2 * r->pause_ns : SERVE_NS;
+        r->serve_ns = tt_now_ns() + r->pause_ns;
+    }
+    tt_wait_until(&r->wait, r->serve_ns);
+}
+
 /* Nothing moved: has somebody ended a communicator; is it time to look around? */
 static void idle(struct runner *r)
 {
     if (!r->waiting)
         begin_waiting(r);
+    if (r->serves && tt_wait_is_long(&r->wait))
+        serve(r);
     bool look = tt_wait_idle(&r->wait);
     if (!r->tidy && tt_wait_is_long(&r->wait))
         tidy(r);
@@ -206,17 +232,18 @@ static bool run_at_once(struct tt_pending *p)
     return now == TT_DONE;
 }
 
-tutti_status tt_run(struct tt_pending *pending, int count)
+static tutti_status run(struct tt_pending *pending, int count, bool serves)
 {
-    if (count == 1 && pending->op != NULL && run_at_once(pending))
-        return TUTTI_OK;
     struct runner r; /* not zeroed: `wait` is large, and most calls never wait */
     r.pending = pending;
     r.count = count;
     r.first = 0;
     r.status = TUTTI_OK;
     r.waiting = r.tidy = false;
-    r.stalled_ns = 0;
+    r.serves = false;
+    for (int i = 0; i < count; i++)
+        r.serves = r.serves || (serves && pending[i].call.comm->on_wait != NULL);
+    r.stalled_ns = r.pause_ns = 0;
     for (;;) {
         bool moved = poll_all(&r);
         while (r.first < count && pending[r.first].over)
@@ -227,7 +254,7 @@ tutti_status tt_run(struct tt_pending *pending, int count)
             idle(&r);
         } else if (r.waiting) {
             tt_wait_awake(&r.wait);
-            r.stalled_ns = 0;
+            r.stalled_ns = r.pause_ns = 0;
         }
     }
     if (r.waiting)
@@ -235,4 +262,16 @@ tutti_status tt_run(struct tt_pending *pending, int count)
     if (r.status != TUTTI_OK)
         settle(&r);
     return r.status;
+}
+
+tutti_status tt_run(struct tt_pending *pending, int count)
+{
+    if (count == 1 && pending->op != NULL && run_at_once(pending))
+        return TUTTI_OK;
+    return run(pending, count, true);
+}
+
+tutti_status tt_run_aside(struct tt_pending *pending, int count)
+{
+    return run(pending, count, false);
 }

@@ -124,14 +124,19 @@ static tutti_status exchange_wishes(struct split *s, const struct wish *mine)
 static tutti_status make_child(struct split *s, const tutti_config *config, tutti_comm **child)
 {
     struct tt_settings settings = s->wishes[s->parent->rank].settings;
-    tutti_config named = {
-        .size = sizeof named, .name = s->parent->name, .timeout_ms = s->parent->timeout_ms
-    };
+    tutti_config own = { .name = s->parent->name, .timeout_ms = s->parent->timeout_ms };
+    if (config != NULL && tt_comm_config(config, &own) != TUTTI_OK)
+        return TUTTI_INTERNAL_ERROR; /* tt_comm_settings has read it before */
+    own.size = sizeof own;
+    if (own.on_wait == NULL) {
+        own.on_wait = s->parent->on_wait;
+        own.on_wait_context = s->parent->on_wait_context;
+    }
     find_members(s);
     tt_settings_adopt(&settings, &s->wishes[s->members[0]].settings);
     int32_t domain = s->parent->topology.domain[s->parent->rank];
-    return tt_comm_establish(s->count, s->place, &settings, config != NULL ? config : &named, &domain,
-        exchange_by_parent, s, s->child_room, child);
+    return tt_comm_establish(
+        s->count, s->place, &settings, &own, &domain, exchange_by_parent, s, s->child_room, child);
 }
 
 /* No child for this rank: only take part. */

@@ -63,7 +63,9 @@ static bool linger(struct trip *t)
         t->waiting = true;
     }
     const struct tt_endpoint *e = t->comm->endpoint;
-    if (!tt_wait_idle(&t->wait) && atomic_load_explicit(e->ended, memory_order_acquire) == 0)
+    bool serves =
+        t->comm->on_wait != NULL && tt_wait_is_asleep(&t->wait); /* which the executor's wait does */
+    if (!serves && !tt_wait_idle(&t->wait) && atomic_load_explicit(e->ended, memory_order_acquire) == 0)
         return true;
     if (e->doorbell != NULL)
         tt_doorbell_ring_always(e->doorbell); /* the wait ends for another reason than a ring */

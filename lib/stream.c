@@ -42,6 +42,15 @@ bool tt_ticket_wait(struct tt_ticket t, int64_t timeout_ms)
     tt_wait_awake(&w);
     return over;
 }
+
+void tt_ticket_await(struct tt_ticket t, struct tt_comm *comm)
+{
+    enum { SERVE_MS = 10 };
+    bool serves = comm->on_wait != NULL;
+    while (!tt_ticket_wait(t, serves ? SERVE_MS : -1))
+        serves = tt_comm_serve(comm) == TUTTI_OK;
+}
+
 /* --- The worker */
 
 static void fail_item(struct tt_item *item, tutti_status status)
@@ -115,7 +124,7 @@ static void run(struct tt_item *item)
 {
     if (item->batch->count == 0)
         return;
-    tutti_status status = tt_run(item->batch->calls, item->batch->count);
+    tutti_status status = tt_run_aside(item->batch->calls, item->batch->count);
     if (status != TUTTI_OK)
         fail_item(item, status);
 }
@@ -303,7 +312,7 @@ struct tt_stream *tt_stream_find(const char *name, tutti_stream handle, tutti_st
 
 tutti_status tt_comm_await(struct tt_comm *comm)
 {
-    tt_ticket_wait(comm->last, -1);
+    tt_ticket_await(comm->last, comm);
     if (comm->device != NULL)
         tt_replays_await(comm->device);
     return tt_comm_check(comm);

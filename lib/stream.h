@@ -84,6 +84,9 @@ tutti_status tt_item_submit_after(struct tt_item *item, tutti_stream stream, str
 /* True when the item is over, false if it is not when the time has passed (-1: never). */
 bool tt_ticket_wait(struct tt_ticket ticket, int64_t timeout_ms);
 
+/* Until the item is over; this communicator's on_wait is run meanwhile. */
+void tt_ticket_await(struct tt_ticket ticket, struct tt_comm *comm);
+
 /* The stream of a handle; NULL with the last error set, *status says which: it is none, or of a kind that
  * this library does not have. `name` is the caller's. */
 struct tt_stream *tt_stream_find(const char *name, tutti_stream handle, tutti_status *status);

@@ -125,13 +125,23 @@ enum {
 
 /* Settings of a communicator. Zero means the default in every field; set size to sizeof(tutti_config). The
  * struct grows only at its end: a shorter one reads as zeros, a longer one is refused if what is unknown
- * is not zero. */
+ * is not zero.
+ *
+ * on_wait is what a call does for others while it waits: the progress of another library, or a look at the
+ * signals of an interpreter. A call on the communicator that has waited for a millisecond runs it on the
+ * thread that made the call, then again and again, at first a millisecond apart, later ten. Calls with a
+ * stream return at once and so do not run it, nor does a thread of the library's. If it answers anything but
+ * 0 the communicator ends, on all ranks, with TUTTI_ABORTED. It must not call this library, but for
+ * tutti_comm_abort, tutti_comm_state, tutti_comm_get_error and tutti_query of the "recorder". A child of
+ * tutti_comm_split has its parent's, unless the child's config names one. */
 typedef struct {
     size_t size;
     uint64_t flags; /* TUTTI_COMM_EXACT, TUTTI_COMM_NONBLOCKING, or both */
     int64_t timeout_ms; /* how long nothing may move before a wait fails; 0: ten minutes; -1: for ever */
     const char *name; /* for messages */
     const char *options; /* "algo=all_reduce:ring;slice=64K"; tutti-info lists them; beats the environment */
+    int (*on_wait)(void *context); /* NULL: none; see below */
+    void *on_wait_context;
 } tutti_config;
 
 /* Flags. TUTTI_COMM_EXACT: every reduction is the canonical tree, each node rounded to the type: a sum of

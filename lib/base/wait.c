@@ -23,7 +23,7 @@
 
 #include "base/clock.h"
 
-enum { SPINNING, YIELDING, ARMED };
+enum { SPINNING, YIELDING, ARMED }; /* tt_wait_is_long and _asleep know their order */
 enum { TICK_NS = TT_TICK_MS * 1000000, NAP_NS = 1000000, FIRST_NAP_NS = 20000, JUDGE_NS = 50 * 1000000 };
 
 /* The system's headers may be older than the call. */

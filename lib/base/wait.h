@@ -111,7 +111,12 @@ static inline bool tt_wait_is_long(const struct tt_wait *w)
 {
     return w->stage > 0;
 }
-/* When it came to that. */
+/* It has come to sleeping, or is about to. */
+static inline bool tt_wait_is_asleep(const struct tt_wait *w)
+{
+    return w->stage > 1;
+}
+/* When it came to be long. */
 static inline int64_t tt_wait_long_since(const struct tt_wait *w)
 {
     return w->began_ns;
