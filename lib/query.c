@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* query.c: answers in text, for people, tutti-info and collperf. One row per question; an unknown one lists
- * the known. */
+ * the known. A text that did not fit is kept for who asks again with more room. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -286,10 +287,12 @@ static bool answer_attach(const struct tt_comm *comm, const char *rest, struct t
     return true;
 }
 
+typedef bool (*answer_fn)(const struct tt_comm *comm, const char *rest, struct tt_text *a);
+
 /* False: the question is not of the form. True and no text: no answer, and the last error says why. */
 static const struct {
     const char *question, *form;
-    bool (*answer)(const struct tt_comm *comm, const char *rest, struct tt_text *a);
+    answer_fn answer;
 } questions[] = {
     { "version", "version", answer_version },
     { "config", "config", answer_config },
@@ -312,27 +315,121 @@ static const struct {
 };
 enum { QUESTIONS = sizeof questions / sizeof questions[0] };
 
+/* --- An answer that did not fit
+ *
+ * What an answer tells may go on meanwhile, and one answer takes 200 ms to measure. So the text that was too
+ * long for its buffer is kept, and the same thread gets it by the same question as soon as it fits. */
+struct kept {
+    uint64_t comm; /* 1 + its serial; 0: none */
+    size_t length;
+    const char *text; /* behind the question, with it in one piece */
+    char question[];
+};
+
+static pthread_key_t kept_key;
+static bool has_kept_key;
+
+static void make_kept_key(void)
+{
+    has_kept_key = pthread_key_create(&kept_key, free) == 0;
+}
+
+static struct kept *find_kept(void)
+{
+    static pthread_once_t made = PTHREAD_ONCE_INIT;
+    pthread_once(&made, make_kept_key);
+    return has_kept_key ? pthread_getspecific(kept_key) : NULL;
+}
+
+static uint64_t name_of(const struct tt_comm *comm)
+{
+    return comm != NULL ? comm->serial + 1 : 0;
+}
+
+static void forget(struct kept *k)
+{
+    if (k == NULL)
+        return;
+    pthread_setspecific(kept_key, NULL);
+    free(k);
+}
+
+static void keep(const struct tt_comm *comm, const char *question, const char *text, size_t length)
+{
+    size_t words = strlen(question) + 1;
+    struct kept *k = malloc(sizeof *k + words + length + 1);
+    if (k == NULL)
+        return;
+    k->comm = name_of(comm);
+    k->length = length;
+    k->text = k->question + words;
+    memcpy(k->question, question, words);
+    memcpy(k->question + words, text, length + 1);
+    if (!has_kept_key || pthread_setspecific(kept_key, k) != 0)
+        free(k);
+}
+
+/* Asked again only if it is longer than any answer that is measured. */
+static bool answer_whole(answer_fn answer, const struct tt_comm *comm, const char *rest, struct tt_text *a)
+{
+    *a = (struct tt_text){ 0 };
+    while (tt_text_begin(a))
+        if (!answer(comm, rest, a))
+            return false;
+    if (a->bytes == NULL)
+        tt_fail(TUTTI_OUT_OF_MEMORY, "query: no memory for the answer");
+    return true;
+}
+
+static size_t give(const char *answer, size_t length, char *text, size_t bytes)
+{
+    if (bytes > 0) {
+        size_t given = length < bytes ? length : bytes - 1;
+        memcpy(text, answer, given);
+        text[given] = '\0';
+    }
+    return length;
+}
+
+static size_t answer_by(int row, const struct tt_comm *comm, const char *what, char *text, size_t bytes)
+{
+    struct kept *k = find_kept();
+    struct tt_text a;
+    const char *rest = what + strcspn(what, " ");
+    if (k != NULL && k->comm == name_of(comm) && k->length < bytes && strcmp(k->question, what) == 0) {
+        size_t length = give(k->text, k->length, text, bytes);
+        forget(k);
+        return length;
+    }
+    forget(k);
+    if (!answer_whole(questions[row].answer, comm, rest + strspn(rest, " "), &a)) {
+        a.length = 0;
+        tt_fail(TUTTI_INVALID_ARGUMENT, "query: '%s' cannot be answered; the form is: %s", what,
+            questions[row].form);
+    }
+    if (a.length > 0)
+        give(a.bytes, a.length, text, bytes);
+    if (a.length > 0 && a.length >= bytes)
+        keep(comm, what, a.bytes, a.length);
+    free(a.bytes);
+    return a.length;
+}
+
 size_t tutti_query(const tutti_comm *comm, const char *what, char *text, size_t bytes)
 {
-    struct tt_comm *c = comm != NULL ? tt_handle_find(comm) : NULL;
-    struct tt_text a = { text, text != NULL ? bytes : 0, 0 };
+    const struct tt_comm *c = comm != NULL ? tt_handle_find(comm) : NULL;
     if (what == NULL || (comm != NULL && c == NULL)) {
         if (what == NULL)
             tt_fail(TUTTI_INVALID_ARGUMENT, "query: what is NULL");
         return 0;
     }
-    if (a.capacity > 0)
+    bytes = text != NULL ? bytes : 0;
+    if (bytes > 0)
         text[0] = '\0';
     size_t word = strcspn(what, " ");
-    const char *rest = what + word + strspn(what + word, " ");
     for (int i = 0; i < QUESTIONS; i++)
-        if (strlen(questions[i].question) == word && strncmp(questions[i].question, what, word) == 0) {
-            if (questions[i].answer(c, rest, &a))
-                return a.length;
-            tt_fail(TUTTI_INVALID_ARGUMENT, "query: '%s' cannot be answered; the form is: %s", what,
-                questions[i].form);
-            return 0;
-        }
+        if (strlen(questions[i].question) == word && strncmp(questions[i].question, what, word) == 0)
+            return answer_by(i, c, what, text, bytes);
     char known[800] = "";
     for (int i = 0; i < QUESTIONS; i++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? "; " : "",

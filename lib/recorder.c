@@ -324,20 +324,15 @@ void tt_entry_wait(struct tt_entry *e, int32_t peer, int64_t stalled_ms)
 /* One line of JSON behind those that are there. Returns what went wrong, NULL if nothing did. */
 static const char *append_line(const struct tt_recorder *r, const char *path)
 {
-    struct tt_text line = { NULL, 0, 0 };
+    struct tt_text line = { 0 };
     const char *wrong = NULL;
-    tt_recorder_put(&line, r, true);
-    size_t room = line.length + line.length / 4; /* entries may change until it is asked again */
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    line = (struct tt_text){ malloc(room), room, 0 };
-    if (fd < 0 || line.bytes == NULL) {
-        wrong = fd < 0 ? "cannot be opened" : "there is no memory for it";
-    } else {
+    while (fd >= 0 && tt_text_begin(&line)) /* entries may change meanwhile */
         tt_recorder_put(&line, r, true);
-        size_t bytes = line.length < room ? line.length : room - 1;
-        if (write(fd, line.bytes, bytes) != (ssize_t)bytes)
-            wrong = "cannot be written";
-    }
+    if (fd < 0 || line.bytes == NULL)
+        wrong = fd < 0 ? "cannot be opened" : "there is no memory for it";
+    else if (write(fd, line.bytes, line.length) != (ssize_t)line.length)
+        wrong = "cannot be written";
     free(line.bytes);
     if (fd >= 0)
         close(fd);

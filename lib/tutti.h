@@ -238,7 +238,9 @@ const char *tutti_get_last_error(const tutti_comm *comm);
 
 /* Ask in words, as snprintf answers: writes at most `bytes` bytes with a final 0 to text (which may be
  * NULL if bytes is 0) and returns the length of the whole answer; 0, with a last error that lists the
- * questions, if `what` is none. comm may be NULL where the answer does not depend on one. Questions:
+ * questions, if `what` is none. comm may be NULL where the answer does not depend on one. An answer that did
+ * not fit is kept, and this thread gets it by its next question if that has the same words, and room for it;
+ * so who asks for the length, and then for the text, gets all of one text. Questions:
  * "version", "config" (settings), "variables" (of the environment), "transports", "cpu", "algorithms
  * COLLECTIVE", "choice COLLECTIVE BYTES", "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]]" (all prices and the
  * choice, of comm or of N ranks here), "calibrate" (measure this machine for about 200 ms, and keep its costs

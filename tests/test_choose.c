@@ -384,6 +384,26 @@ Test(choose, calibrates)
     cr_expect_eq(memcmp(&bounded, &costs, sizeof costs), 0, "beyond what a price can bear");
 }
 
+/* Who asks for the length first and then for the text has it measured, and kept, once. */
+Test(choose, calibrates_once_for_two_steps)
+{
+    char home[] = "/tmp/tutti_test_XXXXXX", folder[64], text[4096], *path;
+    cr_assert(mkdtemp(home));
+    cr_assert_eq(setenv("XDG_CACHE_HOME", home, 1), 0);
+    size_t length = tutti_query(NULL, "calibrate", NULL, 0);
+    cr_assert(length > 0 && length < sizeof text, "%s", tt_last_error());
+    cr_assert_eq(tutti_query(NULL, "calibrate", text, length + 1), length);
+    cr_assert((path = strstr(text, "kept in ")) != NULL, "%s", text);
+    path[strcspn(path, "\n")] = '\0';
+    cr_expect_eq(unlink(path + strlen("kept in ")), 0, "there is no %s", path);
+    cr_assert_gt(tutti_query(NULL, "calibrate", NULL, 0), 0);
+    cr_expect_eq(unlink(path + strlen("kept in ")), 0, "there is no %s", path);
+    cr_expect_gt(tutti_query(NULL, "calibrate", text, sizeof text), 0);
+    snprintf(folder, sizeof folder, "%s/tutti", home);
+    cr_expect_eq(rmdir(folder), 0, "the second step measures again");
+    cr_expect_eq(rmdir(home), 0);
+}
+
 /* Nothing crosses from core to core where there is one: those costs stay as they are. */
 Test(choose, calibrates_one_core)
 {

@@ -136,6 +136,7 @@ expect 2 "$info" --why all_reduce 64Q
 expect 2 "$info" --why all_reduce 64K -n 8 --topology 2x3
 expect 0 "$info" --calibrate
 says out "^kept in $scratch/cache/tutti/costs-"
+[ -f "$(sed -n 's/^kept in //p' "$scratch/out")" ] || fail "the file is not where --calibrate says"
 expect 2 "$info" --calibrate cpu
 sed 's/^turn=.*/turn=123000000 ps/' "$scratch"/cache/tutti/costs-* >"$scratch/costs"
 cat "$scratch/costs" >"$(echo "$scratch"/cache/tutti/costs-*)"

@@ -461,6 +461,47 @@ Test(recorder, whole_entries_while_it_is_written)
     ranks_run(&(struct ranks_plan){ .n = 1, .run = race });
 }
 
+/* The length, then as much memory, then the text: it is whole, though calls are made meanwhile. */
+static void ask_in_two_steps(struct ranks_me *me)
+{
+    static const char question[] = "recorder json";
+    tutti_comm *comm = ranks_join(me, NULL);
+    _Atomic bool over = false;
+    struct asking asking = { me, comm, &over };
+    pthread_t thread;
+    char small[8];
+    pthread_create(&thread, NULL, call_often, &asking);
+    for (int i = 0; i < 1000; i++) {
+        size_t length = i % 2 == 0 ? tutti_query(comm, question, NULL, 0)
+                                   : tutti_query(comm, question, small, sizeof small);
+        char *text = malloc(length + 1);
+        size_t told = tutti_query(comm, question, text, length + 1);
+        ranks_expect(me, told == length && strlen(text) == length, "%zu bytes, then %zu", length, told);
+        ranks_expect(me, json_is_one(text), "not JSON: ...%s", text + (length > 60 ? length - 60 : 0));
+        free(text);
+    }
+    atomic_store(&over, true);
+    pthread_join(thread, NULL);
+    size_t length = tutti_query(comm, question, NULL, 0);
+    char *text = malloc(length + 1), *other = ask(NULL, "version");
+    ranks_expect(me, strstr(other, "operations") == NULL, "another question got this: %.100s", other);
+    tutti_query(comm, question, NULL, 0);
+    tutti_query(comm, question, text, length + 1);
+    ranks_ok(me, tutti_barrier(comm, tutti_no_stream()), "barrier");
+    char *now = ask(comm, question);
+    ranks_expect(me, json_number(now, "calls") == json_number(text, "calls") + 1,
+        "the text is kept beyond the second step");
+    free(now);
+    free(other);
+    free(text);
+    ranks_part(me, comm);
+}
+
+Test(recorder, texts_in_two_steps_are_whole)
+{
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = ask_in_two_steps });
+}
+
 /* --- Bytes from outside */
 
 static bool is_clean(const char *text)

@@ -4,8 +4,27 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { FIRST_ROOM = 16 << 10 };
+
+bool tt_text_begin(struct tt_text *t)
+{
+    size_t room = t->length + t->length / 4;
+    if (t->length < t->capacity)
+        return false;
+    room = room < FIRST_ROOM ? FIRST_ROOM : room;
+    free(t->bytes);
+    *t = (struct tt_text){ malloc(room), room, 0 };
+    if (t->bytes == NULL) {
+        t->capacity = 0;
+        return false;
+    }
+    t->bytes[0] = '\0';
+    return true;
+}
 
 void tt_put(struct tt_text *t, const char *format, ...)
 {

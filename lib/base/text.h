@@ -13,6 +13,10 @@ struct tt_text {
     size_t capacity, length;
 };
 
+/* For a text that may be longer when it is written again: start with {0} and write as often as this says. It
+ * then fits. The caller frees `bytes`, which is NULL if there was no memory. */
+bool tt_text_begin(struct tt_text *t);
+
 void tt_put(struct tt_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* As a JSON string with its quotes; bytes that no JSON string may hold become blanks. */
