@@ -4,7 +4,7 @@
  * A rank that has waited long compares its peers' call records with its own (a mismatch), asks whether
  * they live and have completed this operation (a death or departure matters only if they have not), and
  * looks at the deadline. The first cause on any rank is every rank's. Each text names both calls, the
- * ranks and the operation's number. */
+ * ranks and the operation's number, and is read on every rank: it speaks of each rank by its number. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ tell(const struct tt_pending *p, tutti_status status, int peer, const char *form
         .status = status, .rank = comm->rank, .peer = peer, .sequence = p->op->sequence
     };
     snprintf(cause.operation, sizeof cause.operation, "%s", tt_collectives[p->call.collective].name);
-    int length = snprintf(cause.text, sizeof cause.text, "%s, rank %d: ", comm->name, comm->rank);
+    int length = snprintf(cause.text, sizeof cause.text, "%s, found by rank %d: ", comm->name, comm->rank);
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(cause.text + length, sizeof cause.text - (size_t)length, format, arguments);
@@ -44,8 +44,8 @@ static tutti_status tell_mismatch(const struct tt_pending *p, int peer, uint64_t
     tt_record_describe(theirs, other, sizeof other);
     bool same_text = strcmp(ours, other) == 0;
     snprintf(cause.operation, sizeof cause.operation, "%s", tt_collectives[mine->collective].name);
-    tt_cause_say(&cause, "%s, rank %d: operation %llu: this rank called %s, rank %d called %s%s", comm->name,
-        comm->rank, (unsigned long long)sequence, ours, peer, other,
+    tt_cause_say(&cause, "%s, found by rank %d: operation %llu: rank %d called %s, rank %d called %s%s",
+        comm->name, comm->rank, (unsigned long long)sequence, comm->rank, ours, peer, other,
         same_text ? " (with another algorithm, exactness, slicing or other counts)" : "");
     return tt_comm_fail(p->call.comm, &cause);
 }
@@ -75,9 +75,9 @@ static tutti_status tell_counts(const struct tt_pending *p, int peer, const char
     uint64_t expected = tt_layout_chunk(&op->layout, row->out == TT_REACH_OWN ? me : other).count;
     tt_call_describe(&p->call, mine, sizeof mine);
     return tell(p, TUTTI_MISMATCH, peer,
-        "operation %llu, %s: rank %d %s: the counts differ; those of this rank say %llu elements to rank %d "
+        "operation %llu, %s: rank %d %s: the counts differ; those of rank %d say %llu elements to rank %d "
         "and %llu from it",
-        (unsigned long long)op->sequence, mine, peer, what,
+        (unsigned long long)op->sequence, mine, peer, what, (int)me,
         (unsigned long long)(row->in == TT_REACH_ROOT && p->call.root != (int)me ? 0 : given), peer,
         (unsigned long long)(row->out == TT_REACH_ROOT && p->call.root != (int)me ? 0 : expected));
 }
@@ -90,17 +90,17 @@ tutti_status tt_fault_of_op(const struct tt_pending *p)
     char mine[DESCRIPTION];
     tt_call_describe(&p->call, mine, sizeof mine);
     if (op->status != TUTTI_MISMATCH)
-        return tell(p, op->status, op->failed_peer, "%s: cannot read the memory of rank %d: %s", mine,
-            op->failed_peer, tt_last_error());
+        return tell(p, op->status, op->failed_peer, "%s: rank %d cannot read the memory of rank %d: %s", mine,
+            p->call.comm->rank, op->failed_peer, tt_last_error());
     if (op->class == TT_CLASS_COLLECTIVE && find_difference(op, op->failed_peer, &sequence, &own, &theirs))
         return tell_mismatch(p, op->failed_peer, sequence, &own, &theirs);
     if (op->one_sided)
         return tell_counts(p, op->failed_peer, "sent a message of another length, or of a later call");
     return tell(p, TUTTI_MISMATCH, op->failed_peer,
-        "operation %llu: this rank called %s, but rank %d sent a message of %llu bytes that belongs to "
-        "another call, or to an earlier one where this rank expected none",
-        (unsigned long long)op->sequence, mine, op->failed_peer,
-        (unsigned long long)op->failed_arrival.bytes);
+        "operation %llu: rank %d called %s, but rank %d sent a message of %llu bytes that belongs to another "
+        "call, or to an earlier one where rank %d expected none",
+        (unsigned long long)op->sequence, p->call.comm->rank, mine, op->failed_peer,
+        (unsigned long long)op->failed_arrival.bytes, p->call.comm->rank);
 }
 
 static bool has_called(const struct tt_op *op, int peer, struct tt_call_record *record)
@@ -130,8 +130,12 @@ static tutti_status inspect_counts(struct tt_pending *p)
     const struct tt_op *op = p->op;
     int peer = tt_exec_waits_for(op);
     bool over = peer != TT_NONE && op->endpoint->transport->completed_by(op->endpoint, peer) > op->sequence;
-    if (over && p->suspect)
-        return tell_counts(p, peer, "has completed it without what this rank waits for");
+    if (over && p->suspect) {
+        char what[80];
+        snprintf(what, sizeof what, "has completed it without the message that rank %d awaits",
+            p->call.comm->rank);
+        return tell_counts(p, peer, what);
+    }
     p->suspect = over;
     return TUTTI_OK;
 }

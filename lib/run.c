@@ -42,8 +42,7 @@ static tutti_status fail_start(const struct tt_pending *p)
     struct tt_cause cause = { .status = TUTTI_SYSTEM_ERROR, .rank = p->call.comm->rank, .peer = TT_NONE };
     cause.sequence = p->call.comm->sequence;
     tt_call_describe(&p->call, cause.operation, sizeof cause.operation);
-    for (size_t i = 0; i + 1 < sizeof cause.text && tt_last_error()[i] != '\0'; i++)
-        cause.text[i] = tt_last_error()[i];
+    tt_cause_say(&cause, "%s, rank %d: %s", p->call.comm->name, cause.rank, tt_last_error());
     return tt_comm_fail(p->call.comm, &cause);
 }
 

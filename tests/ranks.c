@@ -202,6 +202,7 @@ tutti_error ranks_same_error(
     struct ranks_me *me, const tutti_comm *comm, tutti_status expected, const char *names)
 {
     tutti_error *errors = me->shared, *mine = &errors[me->rank];
+    char finder[32];
     _Static_assert(sizeof *errors * RANKS_MAX <= RANKS_SHARED_BYTES, "one per rank");
     memset(mine, 0, sizeof *mine);
     mine->size = sizeof *mine;
@@ -218,6 +219,9 @@ tutti_error ranks_same_error(
         first.peer, (unsigned long long)first.sequence, first.text);
     const char *absent = missing(own.text, names);
     ranks_expect(me, absent == NULL, "the error does not say '%s': \"%s\"", absent ? absent : "", own.text);
+    snprintf(finder, sizeof finder, "rank %d", own.rank); /* the text is read on all ranks */
+    ranks_expect(me, strstr(own.text, finder) != NULL && strstr(own.text, "this rank") == NULL,
+        "the error does not say that rank %d found it: \"%s\"", own.rank, own.text);
     ranks_expect(me, tutti_comm_state(comm) == own.status, "tutti_comm_state differs from get_error");
     ranks_expect(me, strcmp(tutti_get_last_error(comm), own.text) == 0, "get_last_error(comm): other words");
     ranks_meet(me);
