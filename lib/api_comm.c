@@ -98,7 +98,7 @@ tutti_status tutti_comm_finalize(tutti_comm *comm)
     if (c == NULL)
         return TUTTI_INVALID_ARGUMENT;
     if (tt_group_open())
-        return tt_group_note(tt_fail(TUTTI_INVALID_USAGE, "finalize: not inside a group"));
+        return tt_group_refuse("finalize");
     tutti_status status = tutti_barrier(comm, tutti_no_stream());
     if (status == TUTTI_OK)
         c->finalized = true;
@@ -139,7 +139,7 @@ tutti_status tutti_comm_abort(tutti_comm *comm)
 tutti_status tutti_comm_destroy(tutti_comm *comm)
 {
     if (tt_group_open())
-        return tt_group_note(tt_fail(TUTTI_INVALID_USAGE, "destroy: not inside a group"));
+        return tt_group_refuse("destroy");
     if (tt_attempt_destroy(comm))
         return TUTTI_OK;
     struct tt_comm *c = tt_handle_find(comm);

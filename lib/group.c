@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/status.h"
-#include "device.h"
 #include "base/thread.h"
+#include "device.h"
 
 struct init {
     int n, rank;
@@ -50,6 +51,24 @@ tutti_status tt_group_note(tutti_status status)
     if (queue.status == TUTTI_OK)
         queue.status = status;
     return status;
+}
+
+tutti_status tt_group_refuse(const char *call)
+{
+    return tt_group_note(tt_fail(TUTTI_INVALID_USAGE,
+        "%s: this thread is inside a group (is a tutti_group_end missing?); legal: outside of groups", call));
+}
+
+/* Whoever forgets to end a group sees calls that succeed and do nothing. */
+static void __attribute__((destructor)) warn_of_open_group(void)
+{
+    int calls = queue.ninits;
+    if (queue.depth == 0)
+        return;
+    calls += queue.quick != NULL ? queue.quick->count : 0;
+    calls += queue.item != NULL ? queue.item->batch->count : 0;
+    tt_log(TT_LOG_WARN,
+        "the process ends inside a group: a tutti_group_end is missing, and %d calls never started", calls);
 }
 
 static bool grow(void **items, int count, int *capacity, size_t bytes)

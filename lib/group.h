@@ -16,6 +16,8 @@
 bool tt_group_open(void);
 /* Remember the first error of the group; returns it. */
 tutti_status tt_group_note(tutti_status status);
+/* The error of a call that is not for groups, which is the group's, too. */
+tutti_status tt_group_refuse(const char *call);
 /* Queue a checked call. Its arrays are copied. */
 tutti_status tt_group_add(const struct tt_call *call);
 /* Queue a message that has this lane, which stays until the group has run; false if this group takes only

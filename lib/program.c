@@ -167,7 +167,7 @@ tutti_status tutti_program_start(tutti_program *program)
     if (p == NULL)
         return TUTTI_INVALID_ARGUMENT;
     if (tt_group_open())
-        return tt_group_note(tt_fail(TUTTI_INVALID_USAGE, "program_start: not inside a group"));
+        return tt_group_refuse("program_start");
     for (int i = 0; i < p->batch.count; i++) {
         tutti_status status = check_call(p, i);
         if (status != TUTTI_OK)

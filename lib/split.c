@@ -156,7 +156,7 @@ tutti_status tutti_comm_split(
     if (child == NULL)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "split: child is NULL");
     if (tt_group_open())
-        return tt_group_note(tt_fail(TUTTI_INVALID_USAGE, "split: not inside a group"));
+        return tt_group_refuse("split");
     size_t n = (size_t)s.parent->n;
     struct wish mine = wish_of(s.parent, color, key, config);
     tutti_comm *made = NULL;

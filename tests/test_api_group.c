@@ -478,6 +478,7 @@ Test(api_group, mixed_calls)
 
 static void wrong_group(struct ranks_me *me)
 {
+    static const char missing[] = "this thread is inside a group|tutti_group_end missing|legal: outside";
     tutti_comm *comm = ranks_join(me, NULL), *other = NULL;
     int32_t value = 5, before;
     if (comm == NULL)
@@ -494,11 +495,11 @@ static void wrong_group(struct ranks_me *me)
                     TUTTI_INVALID_ARGUMENT, "broadcast", "root|9");
             else if (kind == 1)
                 ranks_refused(
-                    me, tutti_comm_split(comm, 0, 0, NULL, &other), TUTTI_INVALID_USAGE, "split", "group");
+                    me, tutti_comm_split(comm, 0, 0, NULL, &other), TUTTI_INVALID_USAGE, "split", missing);
             else if (kind == 2)
-                ranks_refused(me, tutti_comm_destroy(comm), TUTTI_INVALID_USAGE, "destroy", "group");
+                ranks_refused(me, tutti_comm_destroy(comm), TUTTI_INVALID_USAGE, "destroy", missing);
             else
-                ranks_refused(me, tutti_comm_finalize(comm), TUTTI_INVALID_USAGE, "finalize", "group");
+                ranks_refused(me, tutti_comm_finalize(comm), TUTTI_INVALID_USAGE, "finalize", missing);
             tutti_send(&value, 1, TUTTI_INT32, 0, comm, tutti_no_stream());
             tutti_status status = tutti_group_end();
             ranks_expect(me, status == (kind == 0 ? TUTTI_INVALID_ARGUMENT : TUTTI_INVALID_USAGE),

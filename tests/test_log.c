@@ -316,3 +316,34 @@ Test(log, version_and_type_bytes)
     cr_expect_eq(tutti_type_bytes((tutti_type)12), 0);
     cr_expect_eq(tutti_type_bytes((tutti_type)-1), 0);
 }
+
+/* --- A process that ends inside a group, with so many calls in it */
+
+static void end_with_calls(int calls)
+{
+    int32_t value = 1;
+    tutti_comm *comm;
+    if (tutti_comm_init_all(1, NULL, NULL, &comm) != TUTTI_OK)
+        _exit(1);
+    if (calls > 0)
+        tutti_group_start();
+    for (int i = 0; i < calls; i++)
+        tutti_all_reduce(&value, &value, 1, TUTTI_INT32, TUTTI_SUM, comm, tutti_no_stream());
+    exit(0);
+}
+
+Test(log, group_that_is_open_at_exit)
+{
+    char text[1024];
+    log_to(NULL, "log");
+    for (int calls = 0; calls <= 2; calls += 2) {
+        pid_t child = fork();
+        if (child == 0)
+            end_with_calls(calls);
+        waitpid(child, NULL, 0);
+    }
+    read_log("log", text, sizeof text);
+    cr_expect(strstr(text, "WARN: ") && strstr(text, "tutti_group_end is missing, and 2 calls never started"),
+        "%s", text);
+    cr_expect_eq(strchr(text, '\n'), strrchr(text, '\n'), "also without a group: %s", text);
+}
