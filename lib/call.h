@@ -157,6 +157,13 @@ tutti_status tt_run_aside(struct tt_pending *pending, int count);
 /* What a long wait looks for (fault.c): a call of a peer that differs, a peer that is gone, a deadline.
  * TUTTI_OK: go on. */
 tutti_status tt_fault_inspect(struct tt_pending *pending, int64_t stalled_ms);
+/* The calls that are not over have waited long: in which messages, for their peers to see (fault_wait.c), and
+ * that they wait no more. `circles` counts the looks in a row that saw ranks wait for each other in a circle;
+ * that is logged once. */
+void tt_fault_tell_waits(const struct tt_pending *pending, int count, int *circles);
+void tt_fault_tell_moved(const struct tt_pending *pending, int count);
+/* ", which waits in ..." of a peer that is waited for; "" if it does not tell. */
+void tt_fault_name_call(const struct tt_pending *pending, int peer, char *text, size_t bytes);
 /* The executor gave up: tell why, on all ranks. */
 tutti_status tt_fault_of_op(const struct tt_pending *pending);
 

@@ -170,9 +170,11 @@ static tutti_status inspect_peers(struct tt_pending *p)
     return TUTTI_OK;
 }
 
-/* "ranks 2, 5" that have not made this call; empty if all have. */
-static void list_absent(const struct tt_pending *p, char *text, size_t bytes)
+/* "2, 5": the ranks that have not made this call; empty if all have. Returns the only one; TT_NONE if there
+ * is none, or more. */
+static int list_absent(const struct tt_pending *p, char *text, size_t bytes)
 {
+    int only = TT_NONE;
     int absent = 0;
     text[0] = '\0';
     for (int peer = 0; peer < p->call.comm->n; peer++) {
@@ -180,26 +182,30 @@ static void list_absent(const struct tt_pending *p, char *text, size_t bytes)
         if (peer == p->call.comm->rank || has_called(p->op, peer, &record))
             continue;
         size_t length = strlen(text);
+        only = absent == 0 ? peer : TT_NONE;
         if (absent++ < NAMED_AT_MOST)
             snprintf(text + length, bytes - length, "%s%d", absent == 1 ? "" : ", ", peer);
     }
     if (absent > NAMED_AT_MOST)
         snprintf(text + strlen(text), bytes - strlen(text), " and %d more", absent - NAMED_AT_MOST);
+    return only;
 }
 
 static tutti_status tell_timeout(const struct tt_pending *p, int64_t stalled_ms)
 {
-    char mine[DESCRIPTION], absent[160] = "";
+    char mine[DESCRIPTION], absent[160] = "", theirs[256] = "";
     tt_call_describe(&p->call, mine, sizeof mine);
-    int peer = tt_exec_waits_for(p->op);
+    int peer = tt_exec_waits_for(p->op), only = TT_NONE;
     if (p->op->class == TT_CLASS_COLLECTIVE)
-        list_absent(p, absent, sizeof absent);
+        only = list_absent(p, absent, sizeof absent);
+    tt_fault_name_call(p, absent[0] != '\0' ? only : peer, theirs, sizeof theirs);
     if (absent[0] != '\0')
         return tell(p, TUTTI_TIMEOUT, peer,
-            "operation %llu, %s: nothing moved for %lld ms; not called yet by rank %s",
-            (unsigned long long)p->op->sequence, mine, (long long)stalled_ms, absent);
-    return tell(p, TUTTI_TIMEOUT, peer, "operation %llu, %s: nothing moved for %lld ms; waiting for rank %d",
-        (unsigned long long)p->op->sequence, mine, (long long)stalled_ms, peer);
+            "operation %llu, %s: nothing moved for %lld ms; not called yet by rank %s%s",
+            (unsigned long long)p->op->sequence, mine, (long long)stalled_ms, absent, theirs);
+    return tell(p, TUTTI_TIMEOUT, peer,
+        "operation %llu, %s: nothing moved for %lld ms; waiting for rank %d%s",
+        (unsigned long long)p->op->sequence, mine, (long long)stalled_ms, peer, theirs);
 }
 
 tutti_status tt_fault_inspect(struct tt_pending *p, int64_t stalled_ms)

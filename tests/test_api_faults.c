@@ -96,6 +96,100 @@ Test(api_faults, absent_peer)
     ranks_run(&(struct ranks_plan){ .n = 2, .run = absent_peer });
 }
 
+/* --- Calls that wait for each other */
+
+enum { LARGE = 1 << 20 };
+
+/* Every rank sends to the next and would then receive: nothing ever moves, and the error says why. */
+static void exchange_without_group(struct ranks_me *me)
+{
+    tutti_config config = { .size = sizeof config, .timeout_ms = 4000 };
+    char log[200], text[4096];
+    snprintf(log, sizeof log, "%s/%d", (const char *)me->context, getpid());
+    setenv("TUTTI_DEBUG_FILE", log, 1);
+    setenv("TUTTI_DEBUG", "warn", 1);
+    tutti_comm *comm = ranks_join(me, &config);
+    uint64_t *words = calloc(LARGE, sizeof *words);
+    if (comm == NULL || words == NULL)
+        return;
+    int next = (me->rank + 1) % me->n;
+    expect_status(
+        me, "send", tutti_send(words, LARGE, TUTTI_UINT64, next, comm, tutti_no_stream()), TUTTI_TIMEOUT);
+    ranks_same_error(me, comm, TUTTI_TIMEOUT,
+        me->n == 2 ? "which waits in send of 1048576 uint64 to rank|: a pair that exchanges must group"
+                   : "which waits in send of 1048576 uint64 to rank|: 3 ranks wait in a circle|must group");
+    FILE *file = fopen(log, "r");
+    size_t length = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
+    text[length] = '\0';
+    if (file != NULL)
+        fclose(file);
+    unlink(log);
+    const char *warning = strstr(text, "WARN: "), *error = strstr(text, "ERROR: ");
+    ranks_expect(me,
+        warning != NULL && strstr(warning, "must group") && strstr(warning + 1, "WARN: ") == NULL &&
+            (error == NULL || warning < error),
+        "the log: %s", text);
+    free(words);
+    ranks_part(me, comm);
+}
+
+Test(api_faults, sends_that_wait_for_each_other)
+{
+    char directory[] = "/tmp/tutti_test_XXXXXX";
+    cr_assert(mkdtemp(directory));
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = exchange_without_group, .context = directory });
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = exchange_without_group, .context = directory });
+    cr_expect_eq(rmdir(directory), 0, "files are left in %s", directory);
+}
+
+/* The one that waits in vain says what the other one does instead; a message that has come is not what it
+ * waits in. */
+static void wait_for_other_calls(struct ranks_me *me)
+{
+    static const char *const names[] = {
+        "barrier: nothing moved|not called yet by rank 1, which waits in recv of 3 int32 from rank 2",
+        "send of 1048576 uint64 to rank 1|waiting for rank 1, which is in operation 0, all_reduce of 1 int32",
+        "recv of 3 int32 from rank 1|waiting for rank 1",
+    };
+    static uint64_t words[LARGE];
+    for (int kind = 0; kind < 3; kind++) {
+        tutti_config config = { .size = sizeof config, .timeout_ms = me->rank == 0 ? 1000 : -1 };
+        tutti_comm *comm = ranks_join(me, &config);
+        tutti_status status = TUTTI_TIMEOUT;
+        int32_t value = 1;
+        ranks_at(me, "rank %d: waits in another call, %d", me->rank, kind);
+        if (comm == NULL)
+            return;
+        if (kind == 2 && me->rank == 1) {
+            ranks_ok(me, tutti_recv(words, 3, TUTTI_INT32, 2, comm, tutti_no_stream()), "a late message");
+        } else if (kind == 2 && me->rank == 2) {
+            ranks_sleep_us(300000); /* so that rank 1 has said that it waits */
+            ranks_ok(me, tutti_send(words, 3, TUTTI_INT32, 1, comm, tutti_no_stream()), "a late message");
+        } else if (kind == 2) {
+            status = tutti_recv(words, 3, TUTTI_INT32, 1, comm, tutti_no_stream());
+        } else if (kind == 1 && me->rank > 0) {
+            status = sum(comm, &value);
+        } else if (kind == 1) {
+            status = tutti_send(words, LARGE, TUTTI_UINT64, 1, comm, tutti_no_stream());
+        } else if (me->rank == 1) {
+            status = tutti_recv(words, 3, TUTTI_INT32, 2, comm, tutti_no_stream());
+        } else {
+            status = tutti_barrier(comm, tutti_no_stream());
+        }
+        expect_status(me, "the call", status, TUTTI_TIMEOUT);
+        while (tutti_comm_state(comm) == TUTTI_OK)
+            ranks_sleep_us(1000);
+        tutti_error error = ranks_same_error(me, comm, TUTTI_TIMEOUT, names[kind]);
+        ranks_expect(me, kind < 2 || strstr(error.text, "which") == NULL, "%s", error.text);
+        ranks_part(me, comm);
+    }
+}
+
+Test(api_faults, what_a_peer_is_in)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = wait_for_other_calls });
+}
+
 /* --- A stopped rank */
 
 static void stopped(struct ranks_me *me)

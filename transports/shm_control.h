@@ -21,7 +21,7 @@
 #include "transports/arena.h"
 #include "transports/transport.h"
 
-enum { TT_SHM_VERSION = 4, TT_SHM_INLINE_BYTES = 48 };
+enum { TT_SHM_VERSION = 5, TT_SHM_INLINE_BYTES = 48 };
 
 /* A line costs little, so there are more of them than slots for payloads: who sends a message of a line runs
  * that far ahead. */
@@ -88,6 +88,7 @@ struct tt_shm_control {
     _Alignas(64) _Atomic uint32_t inside; /* operations of this rank that may use its peers' memory */
     _Alignas(64) _Atomic uint64_t completed;
     _Alignas(64) _Atomic uint64_t calls[TT_CALLS_KEPT][TT_SHM_CALL_WORDS];
+    _Alignas(64) _Atomic uint64_t wait[TT_SHM_CALL_WORDS]; /* in a message, which has lasted long */
     _Alignas(64) struct tt_cause cause;
 };
 
@@ -249,6 +250,8 @@ void tt_shm_publish(struct tt_endpoint *head, const struct tt_call_record *call,
 void tt_shm_complete(struct tt_endpoint *head, uint64_t sequence);
 bool tt_shm_call_of(struct tt_endpoint *head, int peer, uint64_t sequence, struct tt_call_record *call);
 uint64_t tt_shm_completed_by(struct tt_endpoint *head, int peer);
+void tt_shm_tell_wait(struct tt_endpoint *head, const struct tt_call_record *call);
+bool tt_shm_wait_of(struct tt_endpoint *head, int rank, struct tt_call_record *call);
 enum tt_peer_state tt_shm_peer_state(struct tt_endpoint *head, int peer);
 bool tt_shm_abort(struct tt_endpoint *head, const struct tt_cause *cause);
 bool tt_shm_cause(struct tt_endpoint *head, struct tt_cause *cause);

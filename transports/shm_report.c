@@ -75,38 +75,60 @@ static bool stands(const _Atomic uint64_t *words, const struct tt_call_record *c
                (atomic_load_explicit(&words[4], memory_order_relaxed) ^ told[3])) == 0;
 }
 
-/* A record may be read while it is replaced, so it is written word by word: the sequence is taken away
- * first and written last, and who reads a new word also sees that the old sequence is gone. */
-void tt_shm_publish(struct tt_endpoint *head, const struct tt_call_record *call, uint64_t sequence)
+/* A record may be read while it is replaced, so it is written word by word: the first one is taken away
+ * first and written last, and who reads a new word also sees that the old first one is gone. */
+static void write_record(_Atomic uint64_t *words, const struct tt_call_record *call, uint64_t first)
 {
-    _Atomic uint64_t *words = of(head)->control->calls[sequence % TT_CALLS_KEPT];
     uint64_t word;
-    _Static_assert(TOLD_WORDS == 4, "all of them are compared");
-    if (stands(words, call)) {
-        atomic_store_explicit(&words[0], sequence + 1, memory_order_release);
-        return;
-    }
     atomic_store_explicit(&words[0], 0, memory_order_relaxed);
     for (int i = 1; i < TT_SHM_CALL_WORDS; i++) {
         memcpy(&word, (const uint8_t *)call + i * sizeof word, sizeof word);
         atomic_store_explicit(&words[i], word, memory_order_release);
     }
-    atomic_store_explicit(&words[0], sequence + 1, memory_order_release);
+    atomic_store_explicit(&words[0], first, memory_order_release);
+}
+
+static bool read_record(const _Atomic uint64_t *words, uint64_t first, struct tt_call_record *call)
+{
+    uint64_t copy[TT_SHM_CALL_WORDS];
+    if (atomic_load_explicit(&words[0], memory_order_acquire) != first)
+        return false;
+    copy[0] = first;
+    for (int i = 1; i < TT_SHM_CALL_WORDS; i++)
+        copy[i] = atomic_load_explicit(&words[i], memory_order_acquire);
+    if (atomic_load_explicit(&words[0], memory_order_relaxed) != first)
+        return false;
+    memcpy((void *)call, copy, sizeof copy);
+    return true;
+}
+
+void tt_shm_publish(struct tt_endpoint *head, const struct tt_call_record *call, uint64_t sequence)
+{
+    _Atomic uint64_t *words = of(head)->control->calls[sequence % TT_CALLS_KEPT];
+    _Static_assert(TOLD_WORDS == 4, "all of them are compared");
+    if (stands(words, call))
+        atomic_store_explicit(&words[0], sequence + 1, memory_order_release);
+    else
+        write_record(words, call, sequence + 1);
 }
 
 bool tt_shm_call_of(struct tt_endpoint *head, int peer, uint64_t sequence, struct tt_call_record *call)
 {
-    const _Atomic uint64_t *words = of(head)->peers[peer].control->calls[sequence % TT_CALLS_KEPT];
-    uint64_t copy[TT_SHM_CALL_WORDS];
-    if (atomic_load_explicit(&words[0], memory_order_acquire) != sequence + 1)
-        return false;
-    copy[0] = sequence + 1;
-    for (int i = 1; i < TT_SHM_CALL_WORDS; i++)
-        copy[i] = atomic_load_explicit(&words[i], memory_order_acquire);
-    if (atomic_load_explicit(&words[0], memory_order_relaxed) != sequence + 1)
-        return false;
-    memcpy((void *)call, copy, sizeof copy);
-    return true;
+    return read_record(of(head)->peers[peer].control->calls[sequence % TT_CALLS_KEPT], sequence + 1, call);
+}
+
+void tt_shm_tell_wait(struct tt_endpoint *head, const struct tt_call_record *call)
+{
+    struct tt_shm_control *control = of(head)->control;
+    if (call != NULL)
+        write_record(control->wait, call, 1);
+    else
+        atomic_store_explicit(&control->wait[0], 0, memory_order_relaxed);
+}
+
+bool tt_shm_wait_of(struct tt_endpoint *head, int rank, struct tt_call_record *call)
+{
+    return read_record(of(head)->peers[rank].control->wait, 1, call);
 }
 
 /* Nobody is woken: only who has waited long looks, and that by itself. */

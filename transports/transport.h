@@ -87,7 +87,8 @@ struct tt_call_record {
     int32_t root;
     uint32_t slices;
     uint8_t collective, algorithm, type, exact;
-    uint8_t reserved[28];
+    uint8_t alone; /* of a wait: nothing else of this communicator is under way at that rank */
+    uint8_t reserved[27];
 };
 _Static_assert(sizeof(struct tt_call_record) == 64, "one cache line");
 
@@ -219,6 +220,10 @@ struct tt_transport {
     void (*complete)(struct tt_endpoint *e, uint64_t sequence);
     bool (*call_of)(struct tt_endpoint *e, int peer, uint64_t sequence, struct tt_call_record *call);
     uint64_t (*completed_by)(struct tt_endpoint *e, int peer);
+    /* Of messages, which no ring tells: a rank that has waited long says in which one, and by NULL that it
+     * waits no more. wait_of: what that rank said; false: nothing. Both may be NULL. */
+    void (*tell_wait)(struct tt_endpoint *e, const struct tt_call_record *call);
+    bool (*wait_of)(struct tt_endpoint *e, int rank, struct tt_call_record *call);
     enum tt_peer_state (*peer_state)(struct tt_endpoint *e, int peer); /* may make a system call */
 
     /* The first cause wins; true if it is this one. Wakes every rank. Any thread. `cause` is one load when
