@@ -19,32 +19,26 @@ static bool reduces(const struct tt_call *call)
     return call->collective == TT_BARRIER || tt_collectives[call->collective].result == TT_RESULT_REDUCED;
 }
 
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
-    return hash ^ hash >> 29;
-}
-
 uint64_t tt_call_hash(const struct tt_call *call, unsigned algorithm, uint32_t slices)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
     const size_t *counts = tt_call_shared_counts(call);
     bool p2p = row->p2p, own = tt_call_is_one_sided(call); /* p2p: a send matches a receive */
-    uint64_t h = mix(p2p ? 77 : call->collective, (uint64_t)call->type << 32 | (own ? 0 : slices));
-    h = mix(h, row->result == TT_RESULT_REDUCED ? (uint64_t)tt_call_shared_op(call) + 1 : 0);
-    h = mix(h, own ? 0 : counts != NULL ? call->total : call->count);
-    h = mix(h, p2p ? 0 : (uint64_t)algorithm << 32 | (uint64_t)call->comm->exact);
-    h = mix(h, row->rooted ? (uint64_t)call->root + 1 : 0);
+    uint64_t h = tt_hash_mix(p2p ? 77 : call->collective, (uint64_t)call->type << 32 | (own ? 0 : slices));
+    h = tt_hash_mix(h, row->result == TT_RESULT_REDUCED ? (uint64_t)tt_call_shared_op(call) + 1 : 0);
+    h = tt_hash_mix(h, own ? 0 : counts != NULL ? call->total : call->count);
+    h = tt_hash_mix(h, p2p ? 0 : (uint64_t)algorithm << 32 | (uint64_t)call->comm->exact);
+    h = tt_hash_mix(h, row->rooted ? (uint64_t)call->root + 1 : 0);
     for (int r = 0; counts != NULL && r < call->comm->n; r++)
-        h = mix(h, counts[r]);
+        h = tt_hash_mix(h, counts[r]);
     return h;
 }
 
-/* Where counts are no shared values, the number of the operation tells its messages from those of the next:
- * one that nobody awaits would pass for it. */
-uint32_t tt_call_signature(const struct tt_call *call, uint64_t hash)
+/* What marks the messages of an operation that is bound to a call of this hash. */
+static void mark(const struct tt_call *call, struct tt_op *op)
 {
-    return (uint32_t)(tt_call_is_one_sided(call) ? mix(hash, call->comm->sequence) : hash) | 1;
+    bool p2p = op->class == TT_CLASS_P2P;
+    op->signature = tt_hash_short(p2p ? op->hash : tt_call_history(call->comm, op->hash));
 }
 
 /* IN or OUT in cells like those of TMP, if the call has them staged. */
@@ -155,7 +149,8 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     set_shelf(call, op);
     op->endpoint = comm->endpoint;
     op->class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
-    op->signature = tt_call_signature(call, tt_call_hash(call, algorithm, cut.slices));
+    op->hash = tt_call_hash(call, algorithm, cut.slices);
+    mark(call, op);
     op->sequence = comm->sequence;
     op->next_send = comm->next_send[op->class];
     op->next_recv = comm->next_recv[op->class];
@@ -185,7 +180,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
 void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct tt_call_record *record)
 {
     *record = (struct tt_call_record){ .count = call->count,
-        .signature = op->signature,
+        .signature = tt_hash_short(op->hash),
         .op = tt_call_shared_op(call),
         .root = call->root,
         .slices = op->layout.slices,
@@ -348,8 +343,7 @@ static bool bind_again(const struct tt_call *call, struct tt_op *op)
     op->spaces[TT_TMP].base = (uintptr_t)call->comm->tmp + op->shelf_bytes;
     if (op->shelf_bytes > 0)
         set_shelf(call, op);
-    if (lane->own_counts)
-        op->signature = tt_lane_renew(lane);
+    mark(call, op);
     op->sequence = call->comm->sequence;
     return true;
 }
@@ -390,6 +384,7 @@ static void announce(const struct tt_call *call, struct tt_op *op, const struct 
 {
     op->endpoint->transport->publish(op->endpoint, record, op->sequence);
     call->comm->sequence++;
+    call->comm->history = tt_call_history(call->comm, op->hash);
 }
 
 static tutti_status start_collective(const struct tt_call *call, struct tt_op **op)

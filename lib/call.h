@@ -114,10 +114,25 @@ tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op);
 /* What a barrier sends: its IN. */
 const void *tt_barrier_token(void);
 
-/* Equal at all ranks exactly if they called the same: of all calls like this one, and, never 0, of the one
- * that is made now. */
+/* Equal at all ranks if they called the same. */
 uint64_t tt_call_hash(const struct tt_call *call, unsigned algorithm, uint32_t slices);
-uint32_t tt_call_signature(const struct tt_call *call, uint64_t hash);
+static inline uint64_t tt_hash_mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+/* All collectives of a communicator, up to and with the next one, which has this hash. Each message of a
+ * collective is marked with that: so who calls another thing than its peers, even where nobody waits for it
+ * (a root too many, a count of 0, another order), is found by the next message that it receives or sends. */
+static inline uint64_t tt_call_history(const struct tt_comm *comm, uint64_t hash)
+{
+    return tt_hash_mix(comm->history, hash);
+}
+/* 32 bits of a hash, never 0. */
+static inline uint32_t tt_hash_short(uint64_t hash)
+{
+    return (uint32_t)hash | 1;
+}
 /* What its peers may read of it. */
 void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct tt_call_record *record);
 /* The operation is over, or given up; `soon`: done, and nothing was waited for. */

@@ -73,6 +73,7 @@ struct tt_comm {
     struct tt_wait_policy wait_policy;
 
     uint64_t sequence; /* of the next collective */
+    uint64_t history; /* a hash of all collectives before that; see tt_call_history */
     uint64_t *next_send[TT_CLASSES]; /* n message numbers each */
     uint64_t *next_recv[TT_CLASSES];
     uint64_t *next_post; /* n: of p2p sends */

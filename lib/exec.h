@@ -62,7 +62,8 @@ struct tt_trial {
 struct tt_op {
     struct tt_endpoint *endpoint;
     enum tt_class class;
-    uint32_t signature;
+    uint64_t hash; /* of the call */
+    uint32_t signature; /* marks its messages */
     uint64_t sequence; /* collectives: of the communicator; p2p: the first message's number */
     uint64_t *next_send,
         *next_recv; /* of this class, per peer: where numbers go on; advanced by the executor */

@@ -82,6 +82,17 @@ static tutti_status tell_counts(const struct tt_pending *p, int peer, const char
         (unsigned long long)(row->out == TT_REACH_ROOT && p->call.root != (int)me ? 0 : expected));
 }
 
+/* Calls that differ, of which no record is left. */
+static tutti_status tell_earlier(const struct tt_pending *p, int peer, const char *what)
+{
+    char mine[DESCRIPTION];
+    tt_call_describe(&p->call, mine, sizeof mine);
+    return tell(p, TUTTI_MISMATCH, peer,
+        "operation %llu: rank %d called %s, and rank %d %s: the ranks have called different things, in this "
+        "operation or in one that is more than %d operations back",
+        (unsigned long long)p->op->sequence, p->call.comm->rank, mine, peer, what, TT_CALLS_KEPT - 1);
+}
+
 tutti_status tt_fault_of_op(const struct tt_pending *p)
 {
     const struct tt_op *op = p->op;
@@ -96,6 +107,8 @@ tutti_status tt_fault_of_op(const struct tt_pending *p)
         return tell_mismatch(p, op->failed_peer, sequence, &own, &theirs);
     if (op->one_sided)
         return tell_counts(p, op->failed_peer, "sent a message of another length, or of a later call");
+    if (op->class == TT_CLASS_COLLECTIVE)
+        return tell_earlier(p, op->failed_peer, "sent a message of another call");
     return tell(p, TUTTI_MISMATCH, op->failed_peer,
         "operation %llu: rank %d called %s, but rank %d sent a message of %llu bytes that belongs to another "
         "call, or to an earlier one where rank %d expected none",
@@ -118,14 +131,15 @@ static tutti_status inspect_records(const struct tt_pending *p)
     for (int peer = 0; peer < p->call.comm->n; peer++)
         if (peer != p->call.comm->rank &&
             op->endpoint->transport->call_of(op->endpoint, peer, op->sequence, &record) &&
-            record.signature != op->signature && find_difference(op, peer, &sequence, &own, &record))
+            record.signature != tt_hash_short(op->hash) &&
+            find_difference(op, peer, &sequence, &own, &record))
             return tell_mismatch(p, peer, sequence, &own, &record);
     return TUTTI_OK;
 }
 
 /* A rank that has completed an operation will neither send nor take anything more of it. What it did before
  * may still be on its way: one more poll decides. */
-static tutti_status inspect_counts(struct tt_pending *p)
+static tutti_status inspect_completed(struct tt_pending *p)
 {
     const struct tt_op *op = p->op;
     int peer = tt_exec_waits_for(op);
@@ -134,7 +148,7 @@ static tutti_status inspect_counts(struct tt_pending *p)
         char what[80];
         snprintf(what, sizeof what, "has completed it without the message that rank %d awaits",
             p->call.comm->rank);
-        return tell_counts(p, peer, what);
+        return op->one_sided ? tell_counts(p, peer, what) : tell_earlier(p, peer, what);
     }
     p->suspect = over;
     return TUTTI_OK;
@@ -216,8 +230,8 @@ tutti_status tt_fault_inspect(struct tt_pending *p, int64_t stalled_ms)
         status = inspect_records(p);
     if (status == TUTTI_OK)
         status = inspect_peers(p);
-    if (status == TUTTI_OK && p->op->one_sided)
-        status = inspect_counts(p);
+    if (status == TUTTI_OK && p->op->class == TT_CLASS_COLLECTIVE)
+        status = inspect_completed(p);
     if (status == TUTTI_OK && p->call.comm->timeout_ms >= 0 && stalled_ms >= p->call.comm->timeout_ms)
         status = tell_timeout(p, stalled_ms);
     return status;

@@ -404,7 +404,8 @@ void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
     }
     measure(call, &fresh);
     tt_call_record(call, op, &fresh.record);
-    fresh.hash = tt_call_hash(call, fresh.record.algorithm, fresh.record.slices);
+    fresh.hash = op->hash;
+    fresh.signature = op->signature;
     free(lane->moves);
     *lane = fresh;
 }

@@ -65,8 +65,9 @@ struct tt_lane {
     bool hurries; /* nothing is chosen, and each message is awaited alone */
     int64_t apart; /* in place: recv - send */
     uint32_t grain; /* pointers are multiples of it */
-    bool own_counts; /* all_to_all_v and its like: the number of the operation is part of its signature */
-    uint64_t hash; /* the rest of that */
+    bool own_counts; /* all_to_all_v and its like: each message is marked with its length, too */
+    uint32_t signature; /* marks the messages of a call; of a collective, of the one that is made now */
+    uint64_t hash, history; /* of a collective that is made now: of the communicator's with it */
     bool long_messages; /* which are not to be copied in registered memory */
     bool lends; /* of all that is long, the peers read the source in place */
     bool watches; /* it only sends, and what is long is watched */
@@ -159,10 +160,11 @@ static inline bool tt_lane_is_straight(const struct tt_lane *lane, const struct 
                !(shares || tt_lane_is_shared(lane, q->recv)) || (lane->watches && tt_lane_copies(lane, q)));
 }
 
-/* Where the number of the operation is part of the signature: that of this one. */
-static inline uint32_t tt_lane_renew(struct tt_lane *lane)
+/* The collective is made now. */
+static inline void tt_lane_renew(struct tt_lane *lane)
 {
-    return lane->record.signature = tt_call_signature(&lane->call, lane->hash);
+    lane->history = tt_call_history(lane->call.comm, lane->hash);
+    lane->signature = tt_hash_short(lane->history);
 }
 
 /* This call has run as this operation, alone and on no stream: keep it, if it may have a lane. No memory: no

@@ -49,8 +49,7 @@ static uint64_t number(const struct tt_hop *hop)
 
 static uint32_t mark(const struct tt_lane *lane, const struct tt_move *m)
 {
-    uint32_t signature = lane->record.signature;
-    return lane->own_counts ? tt_exec_mark(signature, m->elements) : signature;
+    return lane->own_counts ? tt_exec_mark(lane->signature, m->elements) : lane->signature;
 }
 
 /* Nothing has come: wait a little. False if it is time to look around. */
@@ -298,10 +297,12 @@ TT_INLINE void count(const struct tt_lane *lane)
         *lane->tolls[i].next_send += lane->tolls[i].sends;
         *lane->tolls[i].next_recv += lane->tolls[i].recvs;
     }
-    if (lane->class == TT_CLASS_COLLECTIVE)
+    if (lane->class == TT_CLASS_COLLECTIVE) {
+        comm->history = lane->history;
         comm->transport->complete(comm->endpoint, ++comm->sequence);
-    else if (lane->tolls[0].sends > 0)
+    } else if (lane->tolls[0].sends > 0) {
         comm->next_post[lane->tolls[0].peer]++;
+    }
 }
 
 static void arrive(struct trip *t)
@@ -470,10 +471,10 @@ tutti_status tt_straight_run(const struct tt_quick *q, struct tt_lane *lane)
 {
     const struct tt_comm *comm = lane->call.comm;
     struct tt_entry *entry = NULL;
-    if (lane->own_counts)
+    if (lane->class == TT_CLASS_COLLECTIVE) {
         tt_lane_renew(lane);
-    if (lane->class == TT_CLASS_COLLECTIVE)
         comm->transport->publish(comm->endpoint, &lane->record, comm->sequence);
+    }
     uint32_t done = lane->hurries ? hurry(q, lane, &entry) : 0;
     if (done < lane->nmoves)
         return take_time(q, lane, done, entry);

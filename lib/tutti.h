@@ -4,7 +4,8 @@
  * Ranks. A communicator joins n ranks, numbered 0 to n - 1. A rank is a process or a thread; each holds
  * its own end, a tutti_comm. A collective is called by every rank of the communicator, with the same
  * count, type, op and root, in the same order. Ranks that call different things get TUTTI_MISMATCH, all of
- * them.
+ * them. A rank that by its own arguments has nothing to wait for (it takes itself for the root, it has no
+ * elements) may get TUTTI_OK first; then the next call that exchanges anything tells, or tutti_comm_finalize.
  *
  * Counts are elements, bytes are bytes. Sums are formed in an order that depends only on n, the count and
  * the algorithm: the same call gives the same bits run to run, whatever the memory and the slicing. With
@@ -528,8 +529,8 @@ tutti_status tutti_reduce_scatter_v(const void *send, const size_t *recv_counts_
 
 /* In this and the next two, a count is known to the two ranks of its block only. What one sends must be what
  * the other expects, else all ranks get MISMATCH, which names those two. 0 is no exception, but a short
- * message that nobody expects is found only when that pair next has one. What a rank has for itself has one
- * count on both sides. Not in place. */
+ * message that nobody expects is found only when that pair next has one, in whatever call. What a rank has
+ * for itself has one count on both sides. Not in place. */
 tutti_status tutti_all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_places,
     void *recv, const size_t *recv_counts, const size_t *recv_places, tutti_type type, tutti_comm *comm,
     tutti_stream stream);

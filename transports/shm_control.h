@@ -73,6 +73,9 @@ _Static_assert((TT_SLOTS & (TT_SLOTS - 1)) == 0 && (TT_SHM_LINES & (TT_SHM_LINES
                    TT_SHM_LINES <= 64 && (int)TT_SHM_LINES >= (int)TT_SLOTS,
     "slots and lines are found by masks, and a line is a bit of a word");
 
+_Static_assert(
+    (int)TT_CALLS_KEPT > (int)TT_SHM_LINES, "a call is kept until who waits for its message has looked");
+
 enum { TT_SHM_CALL_WORDS = sizeof(struct tt_call_record) / 8 };
 
 /* The fixed part; shape says where the rest lies. */

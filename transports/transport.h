@@ -49,7 +49,8 @@ enum tt_path {
 
 enum tt_peek { TT_PEEK_NOTHING, TT_PEEK_THERE, TT_PEEK_PLACED, TT_PEEK_ODD };
 
-enum { TT_SLOTS = 8, TT_ADDRESS_BYTES = 128, TT_CALLS_KEPT = 16 };
+/* Calls kept: more than a rank can be ahead of one that does not take its messages. */
+enum { TT_SLOTS = 8, TT_ADDRESS_BYTES = 128, TT_CALLS_KEPT = 128 };
 
 struct tt_message {
     int32_t peer;
