@@ -39,7 +39,6 @@ struct queue {
 };
 /* In the thread's static block, because every call looks at it. */
 static _Thread_local struct queue queue __attribute__((tls_model("initial-exec")));
-static _Thread_local struct quick quick;
 
 bool tt_group_open(void)
 {
@@ -115,8 +114,8 @@ bool tt_group_add_quick(const struct tt_quick *message, struct tt_lane *lane)
 {
     struct quick *q = queue.quick;
     if (q == NULL)
-        q = queue.quick = &quick;
-    if (queue.item != NULL || q->count == QUICK_MAX)
+        q = queue.quick = tt_thread_room(TT_ROOM_GROUP, sizeof *q);
+    if (q == NULL || queue.item != NULL || q->count == QUICK_MAX)
         return false;
     q->messages[q->count] = *message;
     q->lanes[q->count++] = lane;

@@ -7,12 +7,14 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/thread.h"
 
-static _Thread_local char last_error[TT_ERROR_TEXT];
+static _Thread_local bool unsaid __attribute__((tls_model("initial-exec"))); /* for want of memory */
 
 tutti_status tt_fail(tutti_status status, const char *format, ...)
 {
@@ -40,12 +42,16 @@ tutti_status tt_fail_errno(tutti_status status, const char *format, ...)
 
 void tt_set_last_error(const char *text)
 {
-    snprintf(last_error, sizeof last_error, "%s", text);
+    char *mine = tt_thread_room(TT_ROOM_ERROR, TT_ERROR_TEXT);
+    unsaid = mine == NULL;
+    if (mine != NULL && mine != text)
+        snprintf(mine, TT_ERROR_TEXT, "%s", text);
 }
 
 const char *tt_last_error(void)
 {
-    return last_error;
+    const char *mine = tt_thread_room_taken(TT_ROOM_ERROR);
+    return unsaid ? "there was no memory to say what went wrong" : mine != NULL ? mine : "";
 }
 
 const char *tutti_status_string(tutti_status status)
