@@ -2,6 +2,7 @@
 /* api.c: the collectives' entry points. Each fills one struct tt_call; tt_call_submit does the rest. */
 #include "base/status.h"
 #include "group.h"
+#include "handle.h"
 #include "kernels/kernels.h"
 #include "lane.h"
 #include "tutti.h"
@@ -44,7 +45,8 @@ static tutti_status submit(tutti_comm *handle, struct tt_call *call)
     call->comm = tt_handle_find(handle);
     if (call->comm != NULL)
         return tt_call_submit(call);
-    return tt_group_open() ? tt_group_note(TUTTI_INVALID_ARGUMENT) : TUTTI_INVALID_ARGUMENT;
+    tutti_status status = tt_shell_fault(handle);
+    return tt_group_open() ? tt_group_note(status) : status;
 }
 
 /* A call that was made before needs no check but of its pointers, which finding its lane was. */

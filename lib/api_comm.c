@@ -48,7 +48,7 @@ tutti_status tutti_comm_state(const tutti_comm *comm)
         return error.status;
     }
     struct tt_comm *c = tt_handle_find(comm);
-    return c != NULL ? tt_comm_check(c) : TUTTI_INVALID_ARGUMENT;
+    return c != NULL ? tt_comm_check(c) : tt_shell_fault(comm);
 }
 
 static void tell_cause(const struct tt_comm *c, tutti_error *known)
@@ -73,7 +73,7 @@ tutti_status tutti_comm_get_error(const tutti_comm *comm, tutti_error *error)
     if (!tt_attempt_state(comm, &known)) {
         const struct tt_comm *c = tt_handle_find(comm);
         if (c == NULL)
-            return TUTTI_INVALID_ARGUMENT;
+            return tt_shell_fault(comm);
         tell_cause(c, &known);
     }
     memcpy(error, &known, error->size < sizeof known ? error->size : sizeof known);
@@ -96,7 +96,7 @@ tutti_status tutti_comm_finalize(tutti_comm *comm)
 {
     struct tt_comm *c = tt_handle_find(comm);
     if (c == NULL)
-        return TUTTI_INVALID_ARGUMENT;
+        return tt_shell_fault(comm);
     if (tt_group_open())
         return tt_group_refuse("finalize");
     tutti_status status = tutti_barrier(comm, tutti_no_stream());
@@ -113,27 +113,15 @@ static void end(struct tt_comm *c, const char *operation, const char *text)
     tt_comm_fail(c, &cause);
 }
 
-/* A child of fork has the mapping in which all ranks meet, and would end it for them. */
-static tutti_status check_process(const struct tt_comm *c, const char *name)
-{
-    if (c->process == getpid())
-        return TUTTI_OK;
-    return tt_fail(TUTTI_INVALID_USAGE,
-        "%s: %s belongs to process %ld, which forked this one; legal: communicators that this one made", name,
-        c->name, (long)c->process);
-}
-
 tutti_status tutti_comm_abort(tutti_comm *comm)
 {
     if (tt_attempt_abort(comm))
         return TUTTI_OK;
     struct tt_comm *c = tt_handle_find(comm);
     if (c == NULL)
-        return TUTTI_INVALID_ARGUMENT;
-    tutti_status status = check_process(c, "abort");
-    if (status == TUTTI_OK)
-        end(c, "abort", "aborted");
-    return status;
+        return tt_shell_fault(comm);
+    end(c, "abort", "aborted");
+    return TUTTI_OK;
 }
 
 tutti_status tutti_comm_destroy(tutti_comm *comm)
@@ -144,10 +132,7 @@ tutti_status tutti_comm_destroy(tutti_comm *comm)
         return TUTTI_OK;
     struct tt_comm *c = tt_handle_find(comm);
     if (c == NULL)
-        return TUTTI_INVALID_ARGUMENT;
-    tutti_status status = check_process(c, "destroy");
-    if (status != TUTTI_OK)
-        return status;
+        return tt_shell_fault(comm);
     tt_handle_take(comm);
     bool busy = atomic_load(&c->queued) > 0 || (c->device != NULL && tt_replays_run(c->device));
     if (busy && (c->device == NULL || !tt_device_settle(c)))

@@ -31,7 +31,7 @@ struct attempt {
     char text[TT_ERROR_TEXT];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t tt_attempts_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void free_attempt(struct attempt *a)
 {
@@ -69,7 +69,7 @@ static void *run(void *argument)
     struct attempt *a = argument;
     struct tt_comm *made = NULL;
     tutti_status status = make(a, &made);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&tt_attempts_lock);
     a->running = false;
     bool over = a->dropped;
     if (status != TUTTI_OK) {
@@ -80,7 +80,7 @@ static void *run(void *argument)
         made = NULL;
         over = true;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&tt_attempts_lock);
     if (made != NULL)
         tt_comm_destroy(made);
     if (over)
@@ -142,10 +142,10 @@ static struct attempt *look(const tutti_comm *comm)
 {
     if (!tt_shell_is(TT_SHELL_COMING, comm))
         return NULL;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&tt_attempts_lock);
     if (tt_shell_is(TT_SHELL_COMING, comm))
         return tt_shell_find(TT_SHELL_COMING, comm);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&tt_attempts_lock);
     return NULL;
 }
 
@@ -158,7 +158,7 @@ bool tt_attempt_state(const tutti_comm *comm, tutti_error *error)
     error->rank = a->launched ? -1 : a->rank;
     snprintf(error->operation, sizeof error->operation, "init");
     snprintf(error->text, sizeof error->text, "%s", a->text);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&tt_attempts_lock);
     return true;
 }
 
@@ -168,7 +168,7 @@ bool tt_attempt_abort(tutti_comm *comm)
     if (a == NULL)
         return false;
     fail(a, TUTTI_ABORTED, "aborted while it was being made");
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&tt_attempts_lock);
     return true;
 }
 
@@ -180,7 +180,7 @@ bool tt_attempt_destroy(tutti_comm *comm)
     tt_shell_take(TT_SHELL_COMING, comm);
     a->dropped = true;
     bool over = !a->running;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&tt_attempts_lock);
     if (over)
         free_attempt(a);
     return true;

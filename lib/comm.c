@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "caches.h"
 #include "device.h"
+#include "fork.h"
 #include "lane.h"
 #include "recorder.h"
 #include "trace.h"
@@ -80,6 +81,7 @@ bool tt_comm_nonblocking(const tutti_config *config)
 tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *settings)
 {
     tutti_config c;
+    tt_fork_watch();
     tutti_status status = tt_comm_config(config, &c);
     if (status != TUTTI_OK)
         return status;
@@ -165,7 +167,6 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     if (c == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator");
     c->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed);
-    c->process = getpid();
     c->n = n;
     c->rank = rank;
     c->settings = *settings;

@@ -55,7 +55,6 @@ void tt_tables_free(struct tt_tables *tables);
 
 struct tt_comm {
     uint64_t serial; /* no other communicator of this process has or had it */
-    pid_t process; /* that made it; one that was forked may not use it */
     uint64_t id; /* the same on all ranks */
     struct tt_device *device; /* NULL: host memory only */
     tutti_comm *handle;

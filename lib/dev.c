@@ -16,6 +16,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "fork.h"
 
 enum { PATH_BYTES = 512, RUNTIME_BYTES = 64 };
 
@@ -113,10 +114,25 @@ static const struct found *look(const char *library)
     return found;
 }
 
+/* The loader of a child that was forked while another thread was in it must not be asked. */
+static bool is_mapped(const char *name)
+{
+    char line[512];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (maps != NULL && !found && fgets(line, sizeof line, maps) != NULL)
+        found = strstr(line, name) != NULL;
+    if (maps != NULL)
+        fclose(maps);
+    return found;
+}
+
 bool tt_dev_is_used(void)
 {
     if (atomic_load_explicit(&known, memory_order_acquire) != NULL)
         return true;
+    if (tt_fork_is_child())
+        return is_mapped("/libcuda.so");
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     if (driver != NULL)
         dlclose(driver);

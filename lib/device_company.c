@@ -31,7 +31,7 @@ struct tt_company {
 };
 
 static struct tt_company *companies;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t tt_companies_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct tt_company *find_or_make(const struct tt_comm *comm)
 {
@@ -55,14 +55,14 @@ tutti_status tt_company_join(struct tt_comm *comm)
 {
     struct tt_device *d = comm->device;
     _Atomic uint32_t *in = calloc(d->ngates, sizeof *in);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&tt_companies_lock);
     struct tt_company *c = in != NULL ? find_or_make(comm) : NULL;
     if (c != NULL) {
         c->users++;
         c->members[comm->rank].in = in;
         atomic_store_explicit(&c->members[comm->rank].here, true, memory_order_release);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&tt_companies_lock);
     d->company = c;
     if (c != NULL)
         return TUTTI_OK;
@@ -84,12 +84,12 @@ void tt_company_leave(struct tt_comm *comm)
     if (c == NULL)
         return;
     comm->device->company = NULL;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&tt_companies_lock);
     atomic_store_explicit(&c->members[comm->rank].here, false, memory_order_release);
     bool last = --c->users == 0;
     if (last)
         unlink_company(c);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&tt_companies_lock);
     for (int r = 0; last && r < c->n; r++)
         free(c->members[r].in);
     if (last)

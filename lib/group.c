@@ -45,6 +45,13 @@ bool tt_group_open(void)
     return queue.depth > 0;
 }
 
+void tt_group_forget(void)
+{
+    if (queue.quick != NULL)
+        queue.quick->count = 0;
+    queue = (struct queue){ 0 };
+}
+
 tutti_status tt_group_note(tutti_status status)
 {
     if (queue.status == TUTTI_OK)

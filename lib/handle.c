@@ -12,6 +12,7 @@
 
 enum { SHELLS_AT_ONCE = 64 };
 #define DEAD UINT64_C(0x5455545449646561) /* "TUTTIdea" */
+#define FORKED UINT64_C(0x5455545449666f72) /* "TUTTIfor" */
 
 static const struct {
     uint64_t magic;
@@ -29,13 +30,16 @@ struct shell {
     _Alignas(64) _Atomic uint64_t magic;
     void *object;
     struct shell *next;
+    struct shell *next_row; /* of the first of a row */
+    pid_t process; /* FORKED: whose it is */
 };
 
+pthread_mutex_t tt_shells_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct { /* the pool: one queue for the process */
-    pthread_mutex_t lock;
     struct shell *first, **last;
     int length;
-} shells = { .lock = PTHREAD_MUTEX_INITIALIZER };
+    struct shell *rows; /* the first of each row that was allocated */
+} shells;
 
 static void append(struct shell *shell)
 {
@@ -50,12 +54,16 @@ static void append(struct shell *shell)
 tutti_status tt_shell_create(enum tt_shell_kind kind, void *object, void **handle)
 {
     tutti_status status = TUTTI_OK;
-    pthread_mutex_lock(&shells.lock);
+    pthread_mutex_lock(&tt_shells_lock);
     if (shells.length < SHELLS_AT_ONCE / 2) { /* keep a row of dead ones, so that none is reused soon */
         struct shell *more = aligned_alloc(64, SHELLS_AT_ONCE * sizeof *more);
         for (int i = 0; more != NULL && i < SHELLS_AT_ONCE; i++) {
             atomic_init(&more[i].magic, DEAD);
             append(&more[i]);
+        }
+        if (more != NULL) {
+            more->next_row = shells.rows;
+            shells.rows = more;
         }
     }
     struct shell *shell = shells.first;
@@ -68,7 +76,7 @@ tutti_status tt_shell_create(enum tt_shell_kind kind, void *object, void **handl
         atomic_store_explicit(&shell->magic, kinds[kind].magic, memory_order_release);
         *handle = shell;
     }
-    pthread_mutex_unlock(&shells.lock);
+    pthread_mutex_unlock(&tt_shells_lock);
     return status == TUTTI_OK ? status
                               : tt_fail(status, "no memory for the handle of a %s", kinds[kind].noun);
 }
@@ -81,6 +89,10 @@ static void *complain(enum tt_shell_kind kind, const void *handle, uint64_t magi
     else if (handle == NULL)
         tt_fail(TUTTI_INVALID_ARGUMENT, "%s is NULL; pass a %s from %s", kinds[kind].argument,
             kinds[kind].noun, kinds[kind].source);
+    else if (magic == FORKED)
+        tt_fail(TUTTI_INVALID_USAGE,
+            "%s %p belongs to process %ld, which forked this one; legal: a %s that this process made",
+            kinds[kind].argument, handle, (long)((const struct shell *)handle)->process, kinds[kind].noun);
     else if (magic == DEAD)
         tt_fail(TUTTI_INVALID_ARGUMENT, "%s %p was destroyed", kinds[kind].argument, handle);
     else
@@ -102,6 +114,24 @@ static void *find(enum tt_shell_kind kind, const void *handle)
     return magic == kinds[kind].magic ? shell->object : complain(kind, handle, magic);
 }
 
+tutti_status tt_shell_fault(const void *handle)
+{
+    return magic_of(handle) == FORKED ? TUTTI_INVALID_USAGE : TUTTI_INVALID_ARGUMENT;
+}
+
+/* A stream tells by itself that its thread is the parent's. */
+void tt_shells_disown(pid_t parent)
+{
+    for (struct shell *row = shells.rows; row != NULL; row = row->next_row)
+        for (struct shell *shell = row; shell < row + SHELLS_AT_ONCE; shell++) {
+            uint64_t magic = atomic_load_explicit(&shell->magic, memory_order_relaxed);
+            if (magic == DEAD || magic == FORKED || magic == kinds[TT_SHELL_STREAM].magic)
+                continue;
+            shell->process = parent;
+            atomic_store_explicit(&shell->magic, FORKED, memory_order_relaxed);
+        }
+}
+
 void *tt_shell_find(enum tt_shell_kind kind, const void *handle)
 {
     return find(kind, handle);
@@ -113,14 +143,14 @@ void *tt_shell_take(enum tt_shell_kind kind, void *handle)
     void *object = find(kind, handle);
     if (object == NULL)
         return NULL;
-    pthread_mutex_lock(&shells.lock);
+    pthread_mutex_lock(&tt_shells_lock);
     uint64_t alive = kinds[kind].magic;
     bool mine = atomic_compare_exchange_strong(&shell->magic, &alive, DEAD);
     if (mine) {
         shell->object = NULL;
         append(shell);
     }
-    pthread_mutex_unlock(&shells.lock);
+    pthread_mutex_unlock(&tt_shells_lock);
     return mine ? object : complain(kind, handle, DEAD);
 }
 

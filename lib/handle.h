@@ -6,7 +6,9 @@
  * from a live one for as long as possible, and one of another kind always. */
 #ifndef TT_HANDLE_H
 #define TT_HANDLE_H
+#include <pthread.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "tutti.h"
 
@@ -24,9 +26,16 @@ tutti_status tt_shell_create(enum tt_shell_kind kind, void *object, void **handl
 void *tt_shell_find(enum tt_shell_kind kind, const void *handle);
 /* The same, and the handle is dead from now on. */
 void *tt_shell_take(enum tt_shell_kind kind, void *handle);
+/* What a call returns of a handle that was not found: INVALID_USAGE if it was made by the process that forked
+ * this one, INVALID_ARGUMENT if it is none. */
+tutti_status tt_shell_fault(const void *handle);
 /* Is it one? Says nothing. */
 bool tt_shell_is(enum tt_shell_kind kind, const void *handle);
 /* From now on the live handle is one of this kind, for this object. Nobody may use the old one meanwhile. */
 void tt_shell_turn(void *handle, enum tt_shell_kind kind, void *object);
+
+/* In a child of fork: what is alive was made by `parent`, and is found no more. With the lock held. */
+extern pthread_mutex_t tt_shells_lock;
+void tt_shells_disown(pid_t parent);
 
 #endif

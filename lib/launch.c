@@ -13,6 +13,8 @@
 #include "base/config.h"
 #include "base/status.h"
 
+pthread_mutex_t tt_launch_lock = PTHREAD_MUTEX_INITIALIZER;
+
 #ifndef HAVE_PMIX
 tutti_status tt_launch_pmix(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 {

@@ -4,10 +4,14 @@
  * Each may wait for the others, as long as the communicator may. Outputs are set only on success. */
 #ifndef TT_LAUNCH_H
 #define TT_LAUNCH_H
+#include <pthread.h>
 #include <stdbool.h>
 
 #include "bootstrap.h"
 #include "tutti.h"
+
+/* Held by who asks a launcher. */
+extern pthread_mutex_t tt_launch_lock;
 
 /* From PMIx, as mpirun and srun speak it. Collective: all ranks of the job make the same calls. */
 tutti_status tt_launch_pmix(int64_t timeout_ms, int *n, int *rank, tutti_id *id);

@@ -22,7 +22,6 @@
 
 enum { SOCKET_MAX = 1 << 20 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct tt_pmi pmi;
 static pid_t joined; /* the process that did; a forked child has not */
 static unsigned calls;
@@ -136,9 +135,9 @@ static tutti_status ask(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 
 tutti_status tt_launch_pmi(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&tt_launch_lock);
     tutti_status status = ask(timeout_ms, n, rank, id);
     explicit_bzero(pmi.line, sizeof pmi.line); /* the secret passed through it */
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&tt_launch_lock);
     return status;
 }

@@ -33,7 +33,6 @@ static struct {
     __typeof__(PMIx_Error_string) *error_string;
 } pmix;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pmix_proc_t self; /* rank within the job, once joined */
 static pid_t joined; /* the process that did; a forked child has not */
 static unsigned calls;
@@ -211,9 +210,9 @@ static tutti_status ask(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 
 tutti_status tt_launch_pmix(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&tt_launch_lock);
     tutti_status status = ask(timeout_ms, n, rank, id);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&tt_launch_lock);
     return status;
 }
 #endif

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "handle.h"
 #include "call.h"
 #include "device.h"
 
@@ -92,7 +93,7 @@ tutti_status tutti_op_create_pre_mul_sum(
 {
     struct tt_comm *c = tt_handle_find(comm);
     if (c == NULL)
-        return TUTTI_INVALID_ARGUMENT;
+        return tt_shell_fault(comm);
     if (scalar == NULL || op == NULL)
         return tt_fail(
             TUTTI_INVALID_ARGUMENT, "op_create_pre_mul_sum: %s is NULL", scalar == NULL ? "scalar" : "op");
@@ -126,7 +127,7 @@ tutti_status tutti_op_create(
 {
     struct tt_comm *c = tt_handle_find(comm);
     if (c == NULL)
-        return TUTTI_INVALID_ARGUMENT;
+        return tt_shell_fault(comm);
     if (fn == NULL || op == NULL)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "op_create: %s is NULL", fn == NULL ? "fn" : "op");
     if (element_bytes < 1 || element_bytes > ELEMENT_BYTES_MAX)
@@ -148,7 +149,7 @@ tutti_status tutti_op_destroy(tutti_comm *comm, tutti_op op)
 {
     struct tt_comm *c = tt_handle_find(comm);
     if (c == NULL)
-        return TUTTI_INVALID_ARGUMENT;
+        return tt_shell_fault(comm);
     if (tt_operator_find(&c->operators, op) == NULL)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
             "op_destroy: op is %u; legal: what was created on this communicator, once", op);

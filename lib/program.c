@@ -165,7 +165,7 @@ tutti_status tutti_program_start(tutti_program *program)
 {
     struct tt_program *p = tt_shell_find(TT_SHELL_PROGRAM, program);
     if (p == NULL)
-        return TUTTI_INVALID_ARGUMENT;
+        return tt_shell_fault(program);
     if (tt_group_open())
         return tt_group_refuse("program_start");
     for (int i = 0; i < p->batch.count; i++) {
@@ -180,7 +180,7 @@ tutti_status tutti_program_destroy(tutti_program *program)
 {
     struct tt_program *p = tt_shell_take(TT_SHELL_PROGRAM, program);
     if (p == NULL)
-        return TUTTI_INVALID_ARGUMENT;
+        return tt_shell_fault(program);
     for (int i = 0; i < p->batch.count; i++)
         tt_ticket_wait(p->last[i], -1);
     free_program(p);

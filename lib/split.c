@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "group.h"
+#include "handle.h"
 #include "selection.h"
 
 struct wish {
@@ -152,7 +153,7 @@ tutti_status tutti_comm_split(
 {
     struct split s = { .parent = tt_handle_find(comm) };
     if (s.parent == NULL)
-        return TUTTI_INVALID_ARGUMENT;
+        return tt_shell_fault(comm);
     if (child == NULL)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "split: child is NULL");
     if (tt_group_open())

@@ -34,8 +34,11 @@
  * Threads. Every function may be called from any thread. One communicator is used by one thread at a time
  * (the threads of streams do not count), except tutti_comm_abort, tutti_comm_state, tutti_comm_get_error and
  * tutti_query of the "recorder", which any thread may call at any moment before tutti_comm_destroy.
- * A stream may be used by any number of threads. Groups and last errors belong to the thread. A process that
- * was forked can use none of the communicators and streams that were made before.
+ * A stream may be used by any number of threads. Groups and last errors belong to the thread.
+ *
+ * Forks. A child can use none of the communicators, streams and programs that were made before: every call
+ * with one is an INVALID_USAGE that changes nothing, so what a language cleans up in a child harms nobody. It
+ * may make its own, at once, whatever other threads of its parent were doing.
  *
  * Errors. Every call checks its arguments first; on TUTTI_INVALID_ARGUMENT, TUTTI_INVALID_USAGE,
  * TUTTI_UNSUPPORTED and TUTTI_OUT_OF_MEMORY nothing was done at this rank and the communicator goes on.
@@ -463,7 +466,7 @@ tutti_status tutti_op_destroy(tutti_comm *comm, tutti_op op);
  * needed, overlapping buffers, a reduction of misaligned elements, a count beyond 8 TiB or that splits an
  * operator's elements, a stream that is none), UNSUPPORTED (a bit operation of floats, a kind of stream,
  * memory of a device though the communicator has none: this is seen in the first call of its kind only),
- * INVALID_USAGE (after finalize; a forced algorithm that cannot serve; a stream made before a fork),
+ * INVALID_USAGE (after finalize; a forced algorithm that cannot serve; a handle made before a fork),
  * OUT_OF_MEMORY; sticky: MISMATCH, PEER_LOST, TIMEOUT, ABORTED, SYSTEM_ERROR, INTERNAL_ERROR. Meanings are
  * MPI's (MPI 4.1, chapter 6), in-place rules NCCL's. */
 

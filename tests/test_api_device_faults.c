@@ -543,7 +543,7 @@ static void call_in_child(struct ranks_me *me, const struct desk *parents)
 {
     tutti_comm *comm = NULL;
     uint64_t value = 5;
-    ranks_refused(me, sum(parents), TUTTI_DEVICE_ERROR, "all_reduce in a child", "fork");
+    ranks_refused(me, sum(parents), TUTTI_INVALID_USAGE, "all_reduce in a child", "fork");
     ranks_refused(me, tutti_comm_destroy(parents->comm), TUTTI_INVALID_USAGE, "destroy in a child", "fork");
     ranks_refused(me, make_alone("device=0", &comm), TUTTI_INVALID_USAGE, "init_all in a child", "fork");
     for (int i = 0; i < 2; i++) {

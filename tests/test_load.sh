@@ -86,8 +86,8 @@ class Stream(ctypes.Structure):
 
 comm, result = ctypes.c_void_p(), ctypes.c_float()
 assert tutti.tutti_comm_init_all(1, None, None, ctypes.byref(comm)) == 0
-status = tutti.tutti_all_reduce(ctypes.byref(ctypes.c_float(3)), ctypes.byref(result), ctypes.c_size_t(1), 7, 0,
-    comm, Stream(None, 0, -1))
+status = tutti.tutti_all_reduce(ctypes.byref(ctypes.c_float(3)), ctypes.byref(result), ctypes.c_size_t(1),
+    7, 0, comm, Stream(None, 0, -1))
 assert status == 0 and result.value == 3
 assert tutti.tutti_comm_destroy(comm) == 0
 END
