@@ -37,38 +37,42 @@ const char *tt_op_name(tutti_op op)
     return known ? op_names[op] : "unknown op";
 }
 
-static void describe(
-    char *text, size_t bytes, unsigned collective, uint64_t count, unsigned type, uint32_t op, int root)
+void tt_record_describe_own(const struct tt_call_record *r, tutti_op op, char *text, size_t bytes)
 {
     char combined[64];
-    if (collective >= TT_COLLECTIVES) {
+    if (r->collective >= TT_COLLECTIVES) {
         snprintf(text, bytes, "an unknown collective");
         return;
     }
-    const struct tt_collective_row *row = &tt_collectives[collective];
+    const struct tt_collective_row *row = &tt_collectives[r->collective];
     int length = snprintf(text, bytes, "%s", row->name);
-    if (collective != TT_BARRIER)
-        length += snprintf(text + length, bytes - (size_t)length, " of %llu %s", (unsigned long long)count,
-            tt_type_name((tutti_type)type));
+    if (r->collective != TT_BARRIER)
+        length += snprintf(text + length, bytes - (size_t)length, " of %llu %s", (unsigned long long)r->count,
+            tt_type_name((tutti_type)r->type));
     if (row->result == TT_RESULT_REDUCED) {
-        tt_operator_describe(op, combined, sizeof combined);
+        tt_operator_describe(r->op, op, combined, sizeof combined);
         length += snprintf(text + length, bytes - (size_t)length, ", %s", combined);
     }
     if (row->rooted)
-        length += snprintf(text + length, bytes - (size_t)length, ", root %d", root);
+        length += snprintf(text + length, bytes - (size_t)length, ", root %d", r->root);
     if (row->p2p)
         snprintf(text + length, bytes - (size_t)length, " %s rank %d",
-            collective == TT_P2P_SEND ? "to" : "from", root);
+            r->collective == TT_P2P_SEND ? "to" : "from", r->root);
 }
 
 void tt_call_describe(const struct tt_call *call, char *text, size_t bytes)
 {
-    describe(text, bytes, call->collective, call->count, call->type, tt_call_shared_op(call), call->root);
+    struct tt_call_record record = { .count = call->count,
+        .op = tt_call_shared_op(call),
+        .root = call->root,
+        .collective = (uint8_t)call->collective,
+        .type = (uint8_t)call->type };
+    tt_record_describe_own(&record, call->op, text, bytes);
 }
 
 void tt_record_describe(const struct tt_call_record *record, char *text, size_t bytes)
 {
-    describe(text, bytes, record->collective, record->count, record->type, record->op, record->root);
+    tt_record_describe_own(record, 0, text, bytes);
 }
 
 static const char *name_of(const struct tt_call *call)

@@ -53,14 +53,20 @@ void tt_operator_table_free(struct tt_operator_table *table)
     *table = (struct tt_operator_table){ 0 };
 }
 
-void tt_operator_describe(uint32_t shared, char *text, size_t bytes)
+void tt_operator_describe(uint32_t shared, tutti_op op, char *text, size_t bytes)
 {
-    if ((shared & SHARED_PRE_MUL_SUM) != 0)
-        snprintf(text, bytes, "pre-mul-sum");
-    else if ((shared & SHARED_USER) == 0)
+    bool factor = (shared & SHARED_PRE_MUL_SUM) != 0;
+    char name[32] = "";
+    if (!factor && (shared & SHARED_USER) == 0) {
         snprintf(text, bytes, "%s", tt_op_name(shared));
+        return;
+    }
+    if (op >= TT_CREATED_OPS)
+        snprintf(name, sizeof name, " %u", op);
+    if (factor)
+        snprintf(text, bytes, "pre-mul-sum%s", name);
     else
-        snprintf(text, bytes, "a user operator on %u bytes that %s", shared & SHARED_BYTES,
+        snprintf(text, bytes, "user operator%s (%u-byte elements, %s)", name, shared & SHARED_BYTES,
             shared & SHARED_COMMUTES ? "commutes" : "does not commute");
 }
 

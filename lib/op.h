@@ -38,8 +38,9 @@ struct tt_operator_table { /* of a communicator; zeroed: empty */
 const struct tt_operator *tt_operator_find(const struct tt_operator_table *table, tutti_op op);
 void tt_operator_table_free(struct tt_operator_table *table);
 
-/* "sum", "a user operator on 16 bytes that commutes" ...: of a built-in op or of a `shared` word. */
-void tt_operator_describe(uint32_t shared, char *text, size_t bytes);
+/* "sum", "user operator (16-byte elements, commutes)" ...: of a built-in op or of a `shared` word. `op`: what
+ * this rank calls it, which is told of a created one; 0: another rank's call. */
+void tt_operator_describe(uint32_t shared, tutti_op op, char *text, size_t bytes);
 
 /* What a kernel's fold does (kernels.h), by a user's function on `count` of its elements: the same operands
  * in the same order and shape. */

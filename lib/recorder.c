@@ -223,6 +223,8 @@ TT_INLINE void describe(struct tt_entry *e, const struct tt_call *call, unsigned
     set(e, TT_ENTRY_ENDED, 0);
     set(e, TT_ENTRY_WHAT, tt_entry_what(call->collective, algorithm, call->type, call->total));
     set(e, TT_ENTRY_WHO, (uint64_t)call->op << 32 | (uint32_t)call->root);
+    if (call->op >= TT_CREATED_OPS)
+        set(e, TT_ENTRY_OPERATOR, tt_call_shared_op(call));
 }
 
 /* It runs. */

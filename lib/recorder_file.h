@@ -18,7 +18,7 @@
 #define TT_RECORDER_MAGIC UINT64_C(0x7264726f63657274) /* "trecordr" */
 #define TT_RECORDER_NAME "tutti-recorder"
 enum {
-    TT_RECORDER_VERSION = 1,
+    TT_RECORDER_VERSION = 2,
     TT_RECORDER_RING = 256,
     TT_RECORDER_COLLECTIVES = 32,
     TT_RECORDER_ALGORITHMS = 128,
@@ -40,6 +40,7 @@ enum tt_entry_word {
     TT_ENTRY_LOOKED, /* ticks of the last look around; of this call if not before its start */
     TT_ENTRY_STALLED, /* milliseconds that nothing had moved by then */
     TT_ENTRY_WAITS_FOR, /* 1 + the peer; 0: nobody */
+    TT_ENTRY_OPERATOR, /* of a created op: what it is (op.h) */
     TT_ENTRY_WORDS = 16 /* the rest is zero */
 };
 

@@ -130,14 +130,25 @@ static void put_span(struct tt_text *t, int64_t ns)
 
 /* --- One call */
 
+static tutti_op op_of(const struct record *r)
+{
+    return (tutti_op)(r->words[TT_ENTRY_WHO] >> 32);
+}
+
+/* As all ranks name it. */
+static uint32_t shared_op_of(const struct record *r)
+{
+    return op_of(r) < TT_CREATED_OPS ? op_of(r) : (uint32_t)r->words[TT_ENTRY_OPERATOR];
+}
+
 static void describe(const struct view *v, const struct record *r, char *text, size_t bytes)
 {
     struct tt_call_record call = { .count = r->words[TT_ENTRY_COUNT],
-        .op = (uint32_t)(r->words[TT_ENTRY_WHO] >> 32),
+        .op = shared_op_of(r),
         .root = (int32_t)(uint32_t)r->words[TT_ENTRY_WHO],
         .collective = (uint8_t)collective_of(v, r),
         .type = (uint8_t)tt_entry_type(r->words[TT_ENTRY_WHAT]) };
-    tt_record_describe(&call, text, bytes);
+    tt_record_describe_own(&call, op_of(r), text, bytes);
 }
 
 static uint64_t bytes_of(const struct record *r)
@@ -233,19 +244,21 @@ static void put_json(struct tt_text *t, const struct view *v, const struct recor
     static const char *const states[] = { "none", "queued", "running", "done", "failed" };
     enum tt_collective c = collective_of(v, r);
     const struct tt_collective_row *row = c < TT_COLLECTIVES ? &tt_collectives[c] : NULL;
-    char algorithm[TT_RECORDER_NAME_BYTES + 1];
+    char algorithm[TT_RECORDER_NAME_BYTES + 1], op[64] = "none";
     bool started = r->state != TT_ENTRY_QUEUED, over = r->state >= TT_ENTRY_DONE;
     bool reduces = row != NULL && row->result == TT_RESULT_REDUCED;
     uint32_t who = (uint32_t)r->words[TT_ENTRY_WHO];
     tutti_type type = (tutti_type)tt_entry_type(r->words[TT_ENTRY_WHAT]);
     name_algorithm(v, r, algorithm, sizeof algorithm);
+    if (reduces)
+        tt_operator_describe(shared_op_of(r), op_of(r), op, sizeof op);
     tt_put(t, "{\"collective\": ");
     tt_put_json(t, row != NULL ? row->name : "unknown");
     put_number(t, "call", r->number > 0, r->number - 1);
     put_number(t, "sequence", started, r->words[TT_ENTRY_SEQUENCE]);
     put_number(t, "count", true, r->words[TT_ENTRY_COUNT]);
     tt_put(t, ", \"type\": \"%s\", \"op\": ", tt_type_name(type));
-    tt_put_json(t, reduces ? tt_op_name((tutti_op)(r->words[TT_ENTRY_WHO] >> 32)) : "none");
+    tt_put_json(t, op);
     put_number(t, "root", row != NULL && row->rooted, who);
     put_number(t, "peer", row != NULL && row->p2p, who);
     put_number(t, "bytes", true, bytes_of(r));

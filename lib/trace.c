@@ -87,7 +87,8 @@ void tt_trace_end(const struct tt_call *call, const struct tt_op *op)
         .count = call->count,
         .peer = call->root,
         .slice = op->layout.slices,
-        .op = call->op,
+        .op = tt_call_shared_op(call),
+        .operator= call->op,
         .verb = (uint8_t)call->collective,
         .type = (uint8_t)call->type,
         .algorithm = op->schedule->algorithm };

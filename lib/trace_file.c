@@ -214,13 +214,15 @@ static uint64_t arrow_of(const struct tt_trace *t, const struct tt_trace_event *
 static void write_operation(const struct tt_trace_event *e)
 {
     const struct tt_collective_row *row = &tt_collectives[e->verb];
+    char op[64];
+    tt_operator_describe(e->op, e->operator, op, sizeof op);
     fprintf(process.file,
         "\"name\": \"%s\", \"cat\": \"operation\", \"args\": {\"number\": %llu, \"count\": %llu, \"type\": "
         "\"%s\", \"bytes\": %llu, \"algorithm\": \"%s\", \"slices\": %u",
         row->name, (unsigned long long)e->number, (unsigned long long)e->count,
         tt_type_name((tutti_type)e->type), (unsigned long long)e->bytes, e->algorithm, e->slice);
     if (row->result == TT_RESULT_REDUCED)
-        fprintf(process.file, ", \"op\": \"%s\"", tt_op_name(e->op));
+        fprintf(process.file, ", \"op\": \"%s\"", op);
     if (row->rooted || row->p2p)
         fprintf(process.file, ", \"%s\": %d", row->p2p ? "peer" : "root", e->peer);
     fprintf(process.file, "}},\n");

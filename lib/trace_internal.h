@@ -19,7 +19,7 @@ struct tt_trace_event { /* an operation, or a step of one */
     uint64_t bytes, count;
     int32_t peer; /* or root */
     uint32_t chunk, nchunks, slice; /* of an operation: slice is their number */
-    uint32_t op;
+    uint32_t op, operator; /* as all ranks name it, and as this one does */
     uint8_t step; /* 0: an operation */
     uint8_t verb; /* of an operation: the collective */
     uint8_t path, class, type;

@@ -103,3 +103,27 @@ long long json_number(const char *object, const char *name)
     char value[64];
     return json_member(object, name, value, sizeof value) && value[0] != 'n' ? atoll(value) : -1;
 }
+
+const char *json_operation(const char *json, int from_end)
+{
+    const char *last[512] = { 0 };
+    int n = 0;
+    for (const char *at = strstr(json, "{\"collective\""); at != NULL && n < 512;
+         at = strstr(at + 1, "{\"collective\""))
+        last[n++] = at;
+    return from_end < n ? last[n - 1 - from_end] : NULL;
+}
+
+int json_operations(const char *json)
+{
+    int n = 0;
+    for (const char *at = json; (at = strstr(at, "{\"collective\"")) != NULL; at++)
+        n++;
+    return n;
+}
+
+bool json_has(const char *object, const char *name, const char *expected)
+{
+    char value[64] = "";
+    return object != NULL && json_member(object, name, value, sizeof value) && strcmp(value, expected) == 0;
+}

@@ -14,5 +14,11 @@ bool json_is_one(const char *text);
 bool json_member(const char *object, const char *name, char *value, size_t bytes);
 /* The same as a number; -1 if there is none, or it is null. */
 long long json_number(const char *object, const char *name);
+/* Has the object this member, and is that this text? */
+bool json_has(const char *object, const char *name, const char *expected);
+
+/* Of a recorder's answer: the k-th operation from the end, NULL if there are fewer; how many there are. */
+const char *json_operation(const char *json, int from_end);
+int json_operations(const char *json);
 
 #endif

@@ -192,10 +192,10 @@ struct difference {
 static const struct difference differences[] = {
     { 8, 8, 1, 2, NULL },
     { 8, 8, 0, 0, NULL },
-    { 8, 16, 1, 1, "user operator on 8 bytes that commutes|user operator on 16 bytes that commutes" },
-    { 8, 8, 1, 0, "on 8 bytes that commutes|on 8 bytes that does not commute" },
-    { 8, 0, 1, 1, "all_reduce of 96 int64, sum|user operator on 8 bytes" },
-    { 0, 64, 0, 0, "all_reduce of 96 int64, sum|user operator on 64 bytes that does not commute" },
+    { 8, 16, 1, 1, "user operator (8-byte elements, commutes)|user operator (16-byte elements, commutes)" },
+    { 8, 8, 1, 0, "(8-byte elements, commutes)|(8-byte elements, does not commute)" },
+    { 8, 0, 1, 1, "all_reduce of 96 int64, sum|user operator (8-byte elements" },
+    { 0, 64, 0, 0, "all_reduce of 96 int64, sum|user operator (64-byte elements, does not commute)" },
 };
 
 static void differ(struct ranks_me *me)

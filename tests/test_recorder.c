@@ -36,31 +36,6 @@ static char *ask(const tutti_comm *comm, const char *question)
     return text;
 }
 
-/* The k-th operation of a recorder's JSON, from the end; NULL if there are fewer. */
-static const char *operation(const char *json, int from_end)
-{
-    const char *last[512] = { 0 };
-    int n = 0;
-    for (const char *at = strstr(json, "{\"collective\""); at != NULL && n < 512;
-         at = strstr(at + 1, "{\"collective\""))
-        last[n++] = at;
-    return from_end < n ? last[n - 1 - from_end] : NULL;
-}
-
-static int operations(const char *json)
-{
-    int n = 0;
-    for (const char *at = json; (at = strstr(at, "{\"collective\"")) != NULL; at++)
-        n++;
-    return n;
-}
-
-static bool has(const char *object, const char *name, const char *expected)
-{
-    char value[64] = "";
-    return object != NULL && json_member(object, name, value, sizeof value) && strcmp(value, expected) == 0;
-}
-
 /* --- All calls of a communicator, in order */
 
 static void record_all(struct ranks_me *me)
@@ -85,13 +60,14 @@ static void record_all(struct ranks_me *me)
     ranks_expect(me,
         json_number(json, "rank") == me->rank && json_number(json, "ranks") == 2 &&
             json_number(json, "process") == getpid() && json_number(json, "calls") == 5 &&
-            operations(json) == 5,
+            json_operations(json) == 5,
         "whose: %.200s", json);
-    const char *o = operation(json, 4);
+    const char *o = json_operation(json, 4);
     ranks_expect(me,
-        has(o, "collective", "\"all_reduce\"") && has(o, "sequence", "0") && has(o, "count", "3") &&
-            has(o, "type", "\"float32\"") && has(o, "op", "\"sum\"") && has(o, "bytes", "12") &&
-            has(o, "algorithm", "\"ring\"") && has(o, "state", "\"done\"") && has(o, "root", "null"),
+        json_has(o, "collective", "\"all_reduce\"") && json_has(o, "sequence", "0") &&
+            json_has(o, "count", "3") && json_has(o, "type", "\"float32\"") && json_has(o, "op", "\"sum\"") &&
+            json_has(o, "bytes", "12") && json_has(o, "algorithm", "\"ring\"") &&
+            json_has(o, "state", "\"done\"") && json_has(o, "root", "null"),
         "%.400s", o);
     ranks_expect(me,
         json_number(o, "called_ns") <= json_number(o, "started_ns") &&
@@ -99,21 +75,22 @@ static void record_all(struct ranks_me *me)
             json_number(o, "ended_ns") <= json_number(json, "now_ns") && json_number(o, "called_ns") > 0 &&
             json_number(json, "now_ns") - json_number(o, "called_ns") < 60000000000,
         "times: %.400s", o);
-    o = operation(json, 3);
+    o = json_operation(json, 3);
     ranks_expect(me,
-        has(o, "collective", "\"broadcast\"") && has(o, "root", "1") && has(o, "sequence", "1") &&
-            has(o, "op", "\"none\"") && has(o, "bytes", "20"),
+        json_has(o, "collective", "\"broadcast\"") && json_has(o, "root", "1") &&
+            json_has(o, "sequence", "1") && json_has(o, "op", "\"none\"") && json_has(o, "bytes", "20"),
         "%.400s", o);
-    o = operation(json, 2);
+    o = json_operation(json, 2);
     ranks_expect(me,
-        has(o, "collective", "\"send\"") && json_number(o, "peer") == other && has(o, "sequence", "0") &&
-            has(o, "bytes", "8") && has(o, "state", "\"done\""),
+        json_has(o, "collective", "\"send\"") && json_number(o, "peer") == other &&
+            json_has(o, "sequence", "0") && json_has(o, "bytes", "8") && json_has(o, "state", "\"done\""),
         "%.400s", o);
-    ranks_expect(me, has(operation(json, 1), "collective", "\"recv\""), "%.400s", operation(json, 1));
-    o = operation(json, 0);
+    ranks_expect(
+        me, json_has(json_operation(json, 1), "collective", "\"recv\""), "%.400s", json_operation(json, 1));
+    o = json_operation(json, 0);
     ranks_expect(me,
-        has(o, "collective", "\"all_gather\"") && has(o, "sequence", "2") && has(o, "call", "4") &&
-            has(o, "bytes", "4") && has(o, "count", "2"),
+        json_has(o, "collective", "\"all_gather\"") && json_has(o, "sequence", "2") &&
+            json_has(o, "call", "4") && json_has(o, "bytes", "4") && json_has(o, "count", "2"),
         "%.400s", o);
     ranks_expect(me,
         strstr(text, "broadcast of 5 float32, root 1") && strstr(text, "20 bytes") && strstr(text, "ring") &&
@@ -136,9 +113,10 @@ static void wrap(struct ranks_me *me)
     for (int i = 0; i < 600; i++)
         ranks_ok(me, tutti_barrier(comm, tutti_no_stream()), "barrier");
     char *json = ask(comm, "recorder json");
-    ranks_expect(me, operations(json) == 256, "%d operations", operations(json));
+    ranks_expect(me, json_operations(json) == 256, "%d operations", json_operations(json));
     ranks_expect(me,
-        has(operation(json, 0), "sequence", "599") && has(operation(json, 255), "sequence", "344"),
+        json_has(json_operation(json, 0), "sequence", "599") &&
+            json_has(json_operation(json, 255), "sequence", "344"),
         "not the last ones");
     free(json);
     ranks_part(me, comm);
@@ -164,9 +142,9 @@ static void *ask_meanwhile(void *argument)
     bool seen = false;
     while (!seen && ranks_now_ms() < deadline) {
         char *json = ask(a->comm, "recorder json"), *text = ask(a->comm, "recorder");
-        const char *first = operation(json, 1), *second = operation(json, 0);
-        seen = has(first, "state", "\"running\"") && has(first, "waits_for", "1") &&
-               json_number(first, "stalled_ns") > 0 && has(second, "state", "\"queued\"") &&
+        const char *first = json_operation(json, 1), *second = json_operation(json, 0);
+        seen = json_has(first, "state", "\"running\"") && json_has(first, "waits_for", "1") &&
+               json_number(first, "stalled_ns") > 0 && json_has(second, "state", "\"queued\"") &&
                strstr(text, "waits for rank 1") != NULL;
         free(json);
         free(text);
@@ -207,8 +185,10 @@ static void hang(struct ranks_me *me)
             char *json = ask(NULL, question);
             snprintf(question, sizeof question, "attach %d", (int)atomic_load(&shared->pid));
             char *text = ask(NULL, question);
-            seen = json[0] != '\0' && json_is_one(json) && has(operation(json, 1), "waits_for", "1") &&
-                   has(operation(json, 0), "state", "\"queued\"") && strstr(text, "waits for rank 1") != NULL;
+            seen = json[0] != '\0' && json_is_one(json) &&
+                   json_has(json_operation(json, 1), "waits_for", "1") &&
+                   json_has(json_operation(json, 0), "state", "\"queued\"") &&
+                   strstr(text, "waits for rank 1") != NULL;
             free(json);
             free(text);
             ranks_sleep_us(2000);
@@ -224,8 +204,9 @@ static void hang(struct ranks_me *me)
     char *json = ask(comm, "recorder json");
     for (int i = 0; i < 2; i++)
         ranks_expect(me,
-            has(operation(json, i), "state", "\"done\"") && has(operation(json, i), "waits_for", "null"),
-            "%.400s", operation(json, i));
+            json_has(json_operation(json, i), "state", "\"done\"") &&
+                json_has(json_operation(json, i), "waits_for", "null"),
+            "%.400s", json_operation(json, i));
     free(json);
     ranks_part(me, comm);
 }
@@ -248,15 +229,15 @@ static void deep(struct ranks_me *me)
         else
             tutti_recv(&bytes[i], 1, TUTTI_UINT8, 0, comm, tutti_no_stream());
     char *json = ask(comm, "recorder json");
-    ranks_expect(me, operations(json) == 256 && has(operation(json, 0), "state", "\"queued\""), "%d queued",
-        operations(json));
+    ranks_expect(me, json_operations(json) == 256 && json_has(json_operation(json, 0), "state", "\"queued\""),
+        "%d queued", json_operations(json));
     ranks_expect(me, json_number(json, "calls") == MESSAGES, "%lld calls", json_number(json, "calls"));
     free(json);
     ranks_ok(me, tutti_group_end(), "many messages");
     json = ask(comm, "recorder json");
     for (const char *o = strstr(json, "{\"collective\""); o != NULL; o = strstr(o + 1, "{\"collective\""))
-        ranks_expect(me, has(o, "state", "\"done\""), "%.400s", o);
-    ranks_expect(me, operations(json) == 257, "%d operations", operations(json));
+        ranks_expect(me, json_has(o, "state", "\"done\""), "%.400s", o);
+    ranks_expect(me, json_operations(json) == 257, "%d operations", json_operations(json));
     free(json);
     ranks_part(me, comm);
 }
@@ -277,7 +258,8 @@ static void drop(struct ranks_me *me)
     tutti_send(NULL, 4, TUTTI_FLOAT32, 1 - me->rank, comm, tutti_no_stream());
     ranks_expect(me, tutti_group_end() == TUTTI_INVALID_ARGUMENT, "a wrong call in a group");
     char *json = ask(comm, "recorder json");
-    ranks_expect(me, operations(json) == 1 && has(operation(json, 0), "state", "\"failed\""), "%s", json);
+    ranks_expect(me, json_operations(json) == 1 && json_has(json_operation(json, 0), "state", "\"failed\""),
+        "%s", json);
     free(json);
     ranks_ok(me, sum(comm, &value, 1), "all_reduce");
     ranks_part(me, comm);
@@ -334,12 +316,13 @@ static void fail(struct ranks_me *me)
     read_file(calls, text, sizeof text);
     char *second = strchr(text, '\n');
     ranks_expect(me,
-        second != NULL && json_is_one(second + 1) && operations(second) == (me->rank == 1 ? 1 : 2),
+        second != NULL && json_is_one(second + 1) && json_operations(second) == (me->rank == 1 ? 1 : 2),
         "the file has: %s", text);
     if (second != NULL)
         *second = '\0';
     ranks_expect(me, json_is_one(text) && strstr(text, "not called yet by rank 1"), "it begins: %s", text);
-    ranks_expect(me, me->rank == 1 || has(operation(text, 0), "state", "\"running\""), "what ran: %s", text);
+    ranks_expect(
+        me, me->rank == 1 || json_has(json_operation(text, 0), "state", "\"running\""), "what ran: %s", text);
     read_file(log, text, sizeof text);
     bool told = strstr(text, "ERROR:   operation") != NULL && strstr(text, "ERROR: comm, rank") != NULL;
     ranks_expect(me, told == found, "the log of a rank that found %s: %s", found ? "an error" : "none", text);
@@ -459,47 +442,6 @@ static void race(struct ranks_me *me)
 Test(recorder, whole_entries_while_it_is_written)
 {
     ranks_run(&(struct ranks_plan){ .n = 1, .run = race });
-}
-
-/* The length, then as much memory, then the text: it is whole, though calls are made meanwhile. */
-static void ask_in_two_steps(struct ranks_me *me)
-{
-    static const char question[] = "recorder json";
-    tutti_comm *comm = ranks_join(me, NULL);
-    _Atomic bool over = false;
-    struct asking asking = { me, comm, &over };
-    pthread_t thread;
-    char small[8];
-    pthread_create(&thread, NULL, call_often, &asking);
-    for (int i = 0; i < 1000; i++) {
-        size_t length = i % 2 == 0 ? tutti_query(comm, question, NULL, 0)
-                                   : tutti_query(comm, question, small, sizeof small);
-        char *text = malloc(length + 1);
-        size_t told = tutti_query(comm, question, text, length + 1);
-        ranks_expect(me, told == length && strlen(text) == length, "%zu bytes, then %zu", length, told);
-        ranks_expect(me, json_is_one(text), "not JSON: ...%s", text + (length > 60 ? length - 60 : 0));
-        free(text);
-    }
-    atomic_store(&over, true);
-    pthread_join(thread, NULL);
-    size_t length = tutti_query(comm, question, NULL, 0);
-    char *text = malloc(length + 1), *other = ask(NULL, "version");
-    ranks_expect(me, strstr(other, "operations") == NULL, "another question got this: %.100s", other);
-    tutti_query(comm, question, NULL, 0);
-    tutti_query(comm, question, text, length + 1);
-    ranks_ok(me, tutti_barrier(comm, tutti_no_stream()), "barrier");
-    char *now = ask(comm, question);
-    ranks_expect(me, json_number(now, "calls") == json_number(text, "calls") + 1,
-        "the text is kept beyond the second step");
-    free(now);
-    free(other);
-    free(text);
-    ranks_part(me, comm);
-}
-
-Test(recorder, texts_in_two_steps_are_whole)
-{
-    ranks_run(&(struct ranks_plan){ .n = 1, .run = ask_in_two_steps });
 }
 
 /* --- Bytes from outside */
