@@ -329,31 +329,6 @@ static void variable_name(const char *setting, char name[NAME_BYTES])
         *name = (char)toupper((unsigned char)*name);
 }
 
-/* Levenshtein's distance; texts beyond NAME_BYTES count as far. */
-static int distance(const char *a, const char *b)
-{
-    int row[NAME_BYTES + 1];
-    size_t na = strlen(a), nb = strlen(b);
-    if (na > NAME_BYTES || nb > NAME_BYTES)
-        return 2 * NAME_BYTES;
-    for (size_t j = 0; j <= nb; j++)
-        row[j] = (int)j;
-    for (size_t i = 1; i <= na; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= nb; j++) {
-            int best = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            row[j] = best;
-        }
-    }
-    return row[nb];
-}
-
 static void known_variable(int index, char name[NAME_BYTES])
 {
     if (index < tt_setting_count)
@@ -373,7 +348,7 @@ static void warn_of_unknown(void)
         int least = 3 * NAME_BYTES;
         for (int i = 0; i < tt_setting_count + VARIABLES; i++) {
             known_variable(i, known);
-            int far = distance(name, known);
+            int far = tt_text_distance(name, known);
             if (far < least) {
                 least = far;
                 memcpy(nearest, known, sizeof known);
@@ -408,7 +383,7 @@ static tutti_status refuse_name(const char *name)
     for (int i = 0; i < tt_setting_count; i++) {
         const char *known = tt_setting_table[i].name;
         tt_put(&known_names, "%s%s", i > 0 ? ", " : "", known);
-        if (distance(name, known) < distance(name, tt_setting_table[nearest].name))
+        if (tt_text_distance(name, known) < tt_text_distance(name, tt_setting_table[nearest].name))
             nearest = i;
     }
     return tt_fail(TUTTI_INVALID_ARGUMENT, "there is no setting \"%.60s\"; the nearest is %s; legal: %s",

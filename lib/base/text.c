@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FIRST_ROOM = 16 << 10 };
+enum { FIRST_ROOM = 16 << 10, WORD_BYTES = 64 };
 
 bool tt_text_begin(struct tt_text *t)
 {
@@ -34,6 +34,30 @@ void tt_put(struct tt_text *t, const char *format, ...)
     int length = vsnprintf(room > 0 ? t->bytes + t->length : NULL, room, format, arguments);
     va_end(arguments);
     t->length += length > 0 ? (size_t)length : 0;
+}
+
+int tt_text_distance(const char *a, const char *b)
+{
+    int row[WORD_BYTES + 1];
+    size_t na = strlen(a), nb = strlen(b);
+    if (na > WORD_BYTES || nb > WORD_BYTES)
+        return 2 * WORD_BYTES;
+    for (size_t j = 0; j <= nb; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; i <= na; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= nb; j++) {
+            int best = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[nb];
 }
 
 void tt_put_json(struct tt_text *t, const char *string)

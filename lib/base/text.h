@@ -19,6 +19,9 @@ bool tt_text_begin(struct tt_text *t);
 
 void tt_put(struct tt_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Levenshtein's: how many letters differ. Texts beyond 64 bytes count as far from all. */
+int tt_text_distance(const char *a, const char *b);
+
 /* As a JSON string with its quotes; bytes that no JSON string may hold become blanks. */
 void tt_put_json(struct tt_text *t, const char *string);
 
