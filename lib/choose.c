@@ -2,10 +2,12 @@
 /* choose.c: force, rules, prices, in this order. */
 #include "choose.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "exec.h"
 
 enum { ELEMENT_BYTES = 4 }; /* prices do not look at types */
@@ -41,11 +43,29 @@ static tutti_status refuse(const struct tt_ask *ask, const char *name, const cha
         list);
 }
 
+/* Of the same collective. */
+static const char *nearest_name(const struct tt_ask *ask, const char *name)
+{
+    const char *nearest = "";
+    int least = INT_MAX;
+    for (int i = 0; i < tt_algorithm_count; i++) {
+        int far = tt_text_distance(name, tt_algorithms[i].name);
+        if (tt_algorithms[i].collective == ask->collective && far < least) {
+            least = far;
+            nearest = tt_algorithms[i].name;
+        }
+    }
+    return nearest;
+}
+
 static tutti_status force(const struct tt_ask *ask, const char *name, int *algorithm)
 {
     int forced = tt_algorithm_find(ask->collective, name);
-    if (forced < 0)
-        return refuse(ask, name, "there is none of that name");
+    if (forced < 0) {
+        char why[96];
+        snprintf(why, sizeof why, "there is none of that name, the nearest is %s", nearest_name(ask, name));
+        return refuse(ask, name, why);
+    }
     const char *why = tt_algorithm_refuse(&tt_algorithms[forced], ask->demand);
     if (why != NULL)
         return refuse(ask, name, why);

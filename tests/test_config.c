@@ -174,7 +174,12 @@ Test(config, each_kind_says_what_is_legal)
 {
     static const char *const cases[][2] = { { "exact=x", "on, off" }, { "slice=x", "64K" },
         { "timeout=x", "9223372036854" }, { "first_number=x", "2^64 - 1" },
-        { "algo=x", "all_reduce, reduce_scatter" }, { "isa=sse", "auto, generic, avx2, avx512" } };
+        { "algo=x", "all_reduce, reduce_scatter" }, { "isa=sse", "auto, generic, avx2, avx512" },
+        { "algo=barrier:tree,al_reduce:rnig",
+            "there is no collective \"al_reduce\", the nearest is all_reduce" },
+        { "algo=all_reduce", "all_reduce lacks its algorithm" },
+        { "algo=all_reduce:Ring", "\"Ring\" is no name of an algorithm" },
+        { "algo=all_reduce:ring,all_reduce:tree", "all_reduce is there twice" } };
     setenv("TUTTI_DEBUG", "none", 1);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tt_settings s;

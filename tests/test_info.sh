@@ -121,6 +121,8 @@ says out 'on 6 ranks under exact, '
 says out '^  ring  *cannot serve: its association is not the canonical tree'
 TUTTI_ALGO=all_reduce:tree expect 0 "$info" --why all_reduce 64K
 says out '^chosen: tree, because the setting algo forces it$'
+TUTTI_ALGO=all_reduce:rnig expect 2 "$info" --why all_reduce 64K
+says err "there is none of that name, the nearest is ring; eligible: one_shot, "
 TUTTI_ALGO=all_reduce:doubling expect 2 "$info" --why all_reduce 64K -n 6 --exact
 says err "'doubling' cannot serve all_reduce on 6 ranks under exact"
 printf 'all_reduce 4 0-64K ring\n' >"$scratch/rules"

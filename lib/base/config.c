@@ -165,9 +165,24 @@ static bool is_word(const char *text)
     return true;
 }
 
-/* "collective:algorithm,...", each collective once. Whether there is such an algorithm is the registry's to
- * say; it stands above this layer. */
-static bool parse_choices(const char *text, char *value)
+/* The collective of this name; TT_COLLECTIVES, and the nearest one, if there is none. */
+static enum tt_collective find_collective(const char *name, struct tt_text *wrong)
+{
+    enum tt_collective found = tt_collective_find(name);
+    int nearest = 0;
+    for (int i = 1; i < TT_COLLECTIVES; i++)
+        if (tt_text_distance(name, tt_collectives[i].name) <
+            tt_text_distance(name, tt_collectives[nearest].name))
+            nearest = i;
+    if (found == TT_COLLECTIVES)
+        tt_put(wrong, ": there is no collective \"%.40s\", the nearest is %s", name,
+            tt_collectives[nearest].name);
+    return found;
+}
+
+/* "collective:algorithm,...", each collective once; else *wrong says which word is wrong. Whether an algorithm
+ * is there the registry says; it stands above this layer. */
+static bool parse_choices(const char *text, char *value, struct tt_text *wrong)
 {
     char copy[TT_CONFIG_TEXT];
     bool seen[TT_COLLECTIVES] = { false };
@@ -178,11 +193,18 @@ static bool parse_choices(const char *text, char *value)
     while (rest) {
         char *choice = strsep(&rest, ",");
         char *algorithm = strchr(choice, ':');
-        if (!algorithm)
+        if (algorithm)
+            *algorithm++ = 0;
+        enum tt_collective collective = find_collective(choice, wrong);
+        if (collective == TT_COLLECTIVES)
             return false;
-        *algorithm++ = 0;
-        enum tt_collective collective = tt_collective_find(choice);
-        if (collective == TT_COLLECTIVES || seen[collective] || !is_word(algorithm))
+        if (!algorithm || !is_word(algorithm))
+            tt_put(wrong,
+                algorithm ? ": \"%.40s\" is no name of an algorithm" : ": %.40s lacks its algorithm",
+                algorithm ? algorithm : choice);
+        else if (seen[collective])
+            tt_put(wrong, ": %s is there twice", choice);
+        if (wrong->length > 0)
             return false;
         seen[collective] = true;
     }
@@ -233,7 +255,9 @@ static bool parse_device(const char *text, uint64_t *value)
     return true;
 }
 
-static bool parse_value(const struct tt_setting *row, const char *text, struct tt_settings *settings)
+/* What is wrong may be told in *wrong, beyond that it is not legal. */
+static bool parse_value(
+    const struct tt_setting *row, const char *text, struct tt_settings *settings, struct tt_text *wrong)
 {
     void *field = (char *)settings + row->offset;
     uint64_t ms;
@@ -250,7 +274,7 @@ static bool parse_value(const struct tt_setting *row, const char *text, struct t
         *(uint64_t *)field = ms;
         return true;
     case TT_KIND_CHOICES:
-        return parse_choices(text, field);
+        return parse_choices(text, field, wrong);
     case TT_KIND_TOPOLOGY:
         return parse_topology(text, field);
     case TT_KIND_PATH:
@@ -304,10 +328,13 @@ static tutti_status set(
     struct tt_settings *settings, int index, const char *where, const char *value, enum tt_origin origin)
 {
     const struct tt_setting *row = &tt_setting_table[index];
-    if (!parse_value(row, value, settings)) {
+    char why[LEGAL_BYTES] = "";
+    struct tt_text wrong = { why, sizeof why, 0 };
+    if (!parse_value(row, value, settings, &wrong)) {
         char legal[LEGAL_BYTES];
         describe_legal(row->kind, &(struct tt_text){ legal, sizeof legal, 0 });
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "%s=\"%.100s\" is not legal; legal: %s", where, value, legal);
+        return tt_fail(
+            TUTTI_INVALID_ARGUMENT, "%s=\"%.100s\" is not legal%s; legal: %s", where, value, why, legal);
     }
     settings->origin[index] = (uint8_t)origin;
     return TUTTI_OK;
