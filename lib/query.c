@@ -86,12 +86,65 @@ static struct tt_demand demand_of(const struct tt_comm *comm)
     return (struct tt_demand){ .n = comm->n, .exact = comm->exact, .topology = &comm->topology };
 }
 
+/* What a question names, or an error that says what is legal. */
+static bool know_collective(const char *name, enum tt_collective *collective)
+{
+    char known[256] = "";
+    *collective = tt_collective_find(name);
+    if (*collective != TT_COLLECTIVES)
+        return true;
+    for (int c = 0; c < TT_COLLECTIVES; c++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", c > 0 ? ", " : "",
+            tt_collectives[c].name);
+    tt_fail(TUTTI_INVALID_ARGUMENT, "there is no collective \"%.40s\", the nearest is %s; legal: %s", name,
+        tt_collective_nearest(name), known);
+    return false;
+}
+
+static bool know_algorithm(enum tt_collective collective, const char *name, int *row)
+{
+    char known[256] = "";
+    *row = tt_algorithm_find(collective, name);
+    for (int i = 0; *row < 0 && i < tt_algorithm_count; i++)
+        if (tt_algorithms[i].collective == collective)
+            snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", *known != '\0' ? ", " : "",
+                tt_algorithms[i].name);
+    if (*row < 0)
+        tt_fail(TUTTI_INVALID_ARGUMENT, "%s has no algorithm \"%.40s\"; legal: %s",
+            tt_collectives[collective].name, name, known);
+    return *row >= 0;
+}
+
+static bool know_size(const char *text, uint64_t *bytes)
+{
+    bool known = tt_parse_bytes(text, bytes);
+    if (!known)
+        tt_fail(TUTTI_INVALID_ARGUMENT,
+            "\"%.40s\" is no size; legal: bytes, with K, M, G or T for binary multiples, such as 64K", text);
+    return known;
+}
+
+/* "": no domains. */
+static bool know_topology(const char *text, int n)
+{
+    int ranks = text[0] != '\0' ? tt_topology_ranks(text) : n;
+    if (ranks == n)
+        return true;
+    if (ranks < 0)
+        tt_fail(TUTTI_INVALID_ARGUMENT,
+            "\"%.60s\" is no topology; legal: all ranks from 0 up, in domains: 0-3/4-7, or 2x4", text);
+    else
+        tt_fail(TUTTI_INVALID_ARGUMENT, "topology %.60s has %d ranks; legal: as many as there are, %d", text,
+            ranks, n);
+    return false;
+}
+
 /* "algorithms all_reduce": the eligible names, one a line, with their source; without a communicator: all. */
 static bool answer_algorithms(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
-    enum tt_collective collective = tt_collective_find(rest);
-    if (collective == TT_COLLECTIVES)
-        return false;
+    enum tt_collective collective;
+    if (!know_collective(rest, &collective))
+        return true;
     for (int i = 0; i < tt_algorithm_count; i++) {
         const struct tt_algorithm *row = &tt_algorithms[i];
         if (row->collective == collective &&
@@ -103,11 +156,10 @@ static bool answer_algorithms(const struct tt_comm *comm, const char *rest, stru
 
 static bool ask_of(const struct tt_comm *comm, const char *name, const char *size, struct tt_ask *ask)
 {
-    *ask = (struct tt_ask){ .settings = &comm->settings,
-        .slot_bytes = comm->endpoint->slot_bytes,
-        .collective = tt_collective_find(name),
-        .demand = demand_of(comm) };
-    return ask->collective != TT_COLLECTIVES && tt_parse_bytes(size, &ask->bytes);
+    *ask = (struct tt_ask){
+        .settings = &comm->settings, .slot_bytes = comm->endpoint->slot_bytes, .demand = demand_of(comm)
+    };
+    return know_collective(name, &ask->collective) && know_size(size, &ask->bytes);
 }
 
 /* "choice all_reduce BYTES": the algorithm that a call of so many bytes would take. */
@@ -116,10 +168,10 @@ static bool answer_choice(const struct tt_comm *comm, const char *rest, struct t
     char name[32], size[32];
     int algorithm;
     struct tt_ask ask;
-    if (comm == NULL || sscanf(rest, "%31s %31s", name, size) != 2 || !ask_of(comm, name, size, &ask) ||
-        tt_choose(&ask, NULL, &algorithm) != TUTTI_OK)
+    if (comm == NULL || sscanf(rest, "%31s %31s", name, size) != 2)
         return false;
-    tt_put(a, "%s", tt_algorithms[algorithm].name);
+    if (ask_of(comm, name, size, &ask) && tt_choose(&ask, NULL, &algorithm) == TUTTI_OK)
+        tt_put(a, "%s", tt_algorithms[algorithm].name);
     return true;
 }
 
@@ -131,10 +183,11 @@ static bool answer_topology(const struct tt_comm *comm, const char *rest, struct
     if (comm != NULL)
         tt_topology_put(&comm->topology, a);
     else if (domain < 0)
-        tt_put(
-            a, "this process is in no cache domain of its own: it is not bound within one, or there is one");
+        tt_put(a, "this process is in no cache domain: it may run on cores of several level 3 caches, or the "
+                  "machine "
+                  "has only one");
     else
-        tt_put(a, "this process is in cache domain %d", domain);
+        tt_put(a, "this process is in cache domain %d: all its cores share that level 3 cache", domain);
     return true;
 }
 
@@ -163,13 +216,15 @@ static bool answer_schedule(const struct tt_comm *comm, const char *rest, struct
     if (sscanf(rest, "%31s %31s %d %d %d %15s %247s %247s", name, algorithm, &n, &root, &rank, place, last[0],
             last[1]) < 6)
         return false;
-    enum tt_collective collective = tt_collective_find(name);
-    int row = collective < TT_COLLECTIVES ? tt_algorithm_find(collective, algorithm) : -1;
-    bool p2p = collective < TT_COLLECTIVES && tt_collectives[collective].p2p;
+    enum tt_collective collective;
+    int row;
     bool exact = strcmp(last[0], "exact") == 0;
     const char *text = last[exact];
-    if (row < 0 || n < 1 || n > 1024 || rank < 0 || rank >= n || root < 0 || root >= n ||
-        (p2p && root == rank) || (text[0] != '\0' && tt_topology_ranks(text) != n))
+    if (!know_collective(name, &collective) || !know_algorithm(collective, algorithm, &row) ||
+        !know_topology(text, n))
+        return true;
+    bool p2p = tt_collectives[collective].p2p;
+    if (n < 1 || n > 1024 || rank < 0 || rank >= n || root < 0 || root >= n || (p2p && root == rank))
         return false;
     int32_t domain_of[1024] = { 0 };
     struct tt_topology topology;
@@ -197,9 +252,10 @@ static bool why_here(
     struct tt_settings settings;
     struct tt_topology topology;
     int32_t domain_of[1024] = { 0 };
-    struct tt_ask ask = { .settings = &settings, .collective = tt_collective_find(name) };
-    if (n < 1 || n > 1024 || ask.collective == TT_COLLECTIVES || !tt_parse_bytes(size, &ask.bytes) ||
-        (text[0] != '\0' && tt_topology_ranks(text) != n))
+    struct tt_ask ask = { .settings = &settings };
+    if (!know_collective(name, &ask.collective) || !know_size(size, &ask.bytes) || !know_topology(text, n))
+        return true;
+    if (n < 1 || n > 1024)
         return false;
     if (text[0] != '\0')
         tt_topology_parse(text, domain_of);
@@ -222,7 +278,9 @@ static bool answer_why(const struct tt_comm *comm, const char *rest, struct tt_t
     struct tt_ask ask;
     if (comm == NULL)
         return words >= 3 && why_here(name, size, n, exact, last[exact], a);
-    return words == 2 && ask_of(comm, name, size, &ask) && (tt_why(&ask, a) || true);
+    if (words == 2 && ask_of(comm, name, size, &ask))
+        tt_why(&ask, a);
+    return words == 2;
 }
 
 static bool answer_calibrate(const struct tt_comm *comm, const char *rest, struct tt_text *a)

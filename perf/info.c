@@ -4,6 +4,7 @@
  * Everything comes from tutti_query, so that what this prints and what the library does cannot differ. A
  * question that the library does not know is a usage error, explained in the library's words. */
 #include <getopt.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,58 +15,61 @@
 #include "machine.h"
 #include "tutti.h"
 
-enum { EXIT_GOOD, EXIT_USAGE = 2, EXIT_BROKEN = 3, RANKS_MAX = 4096, QUESTION_BYTES = 256 };
+enum { EXIT_GOOD, EXIT_USAGE = 2, EXIT_BROKEN = 3, RANKS_MAX = 4096, QUESTION_BYTES = 256, FLAG_WORDS = 2 };
 
 static const char help[] =
     "tutti-info: what Tutti is, sees and would do on this machine\n"
     "\n"
-    "usage: tutti-info                            all of the following but schedules\n"
+    "usage: tutti-info                            all of the following down to algorithms\n"
     "       tutti-info cpu                        version, processor, instruction set in use, cores granted\n"
     "       tutti-info config                     every setting and variable: value in force, where it comes "
     "from,\n"
     "                                             meaning\n"
     "       tutti-info transports                 how ranks can reach each other\n"
     "       tutti-info devices                    which GPUs can be used, or why none can\n"
-    "       tutti-info topology                   in which cache domain this process is\n"
+    "       tutti-info topology                   which cores share a cache: the domain of this process\n"
     "       tutti-info algorithms [COLLECTIVE]    what there is to choose from\n"
-    "       tutti-info id                         a fresh id for TUTTI_ID; answers at it until it is ended\n"
     "       tutti-info schedule COLLECTIVE ALGORITHM [flags]\n"
     "                                             what each rank does, step by step\n"
-    "       tutti-info merge FILE..               traces that TUTTI_TRACE named, as one, on stdout\n"
-    "       tutti-info --why COLLECTIVE SIZE [flags]\n"
+    "       tutti-info why COLLECTIVE SIZE [flags]\n"
     "                                             the price of each algorithm, its parts, and the choice\n"
-    "       tutti-info --calibrate                measure this machine's costs, and keep them for later "
+    "       tutti-info calibrate                  measure this machine's costs, and keep them for later "
     "jobs\n"
-    "       tutti-info --attach PID               the last calls of a process, on all its communicators, "
-    "also "
-    "while\n"
-    "                                             it hangs: whom an operation waits for, and how long\n"
+    "       tutti-info attach PID                 the last calls of a process, on all its communicators, "
+    "also\n"
+    "                                             while it hangs: whom an operation waits for, how long\n"
+    "       tutti-info merge FILE..               traces that TUTTI_TRACE named, as one, on stdout\n"
+    "       tutti-info id                         a fresh id for TUTTI_ID; answers at it until it is ended\n"
     "\n"
-    "Flags of schedule and --why\n"
+    "Flags of schedule and why\n"
     "  -n N             number of ranks (default 4)\n"
     "  -r, --root R     root of a rooted collective (default 0)\n"
     "      --rank R     only this rank's schedule, or all (default)\n"
     "      --in-place   as when send and recv are one buffer\n"
-    "      --exact      under the canonical association\n"
+    "      --exact      under the canonical association: every rank's sum is that of one fixed tree\n"
     "      --topology T ranks that share a cache, as 0-3/4-7 or 2x4, for algorithms by cache domains\n"
     "\n"
     "Others\n"
-    "      --attach PID what the process called last; it must be this user's\n"
-    "      --why COLLECTIVE   of SIZE bytes in all, as 64K; the flags -n, --exact and --topology go with it\n"
-    "      --calibrate  in less than a second; the file is ~/.cache/tutti/costs-* (or in XDG_CACHE_HOME)\n"
-    "      --json       of --attach: an object in a line for each communicator; of devices: one object\n"
+    "      --json       of attach: an object in a line for each communicator; of devices: one object\n"
+    "      --attach PID, and the following, are the commands of these names, as flags\n"
+    "      --why COLLECTIVE\n"
+    "      --calibrate\n"
     "  -h, --help       this text\n"
     "      --version    the library's version\n"
+    "\n"
+    "SIZE is that of the whole vector, in bytes, as 64K. attach works on processes of this user. calibrate "
+    "takes\n"
+    "less than a second on a quiet machine; its file is ~/.cache/tutti/costs-* (or in XDG_CACHE_HOME).\n"
     "\n"
     "Examples\n"
     "  tutti-info schedule all_reduce ring -n 3          a ring of three, all ranks\n"
     "  tutti-info schedule broadcast tree -n 8 -r 2 --rank 5\n"
     "  tutti-info schedule all_reduce hierarchical --topology 2x2\n"
-    "  tutti-info --why all_reduce 64K -n 8              why this algorithm?\n"
+    "  tutti-info why all_reduce 64K -n 8                why this algorithm?\n"
     "  TUTTI_SLICE=64K tutti-info config                 see that a setting arrives\n"
     "  TUTTI_TRACE=t.%r.json mpirun -n 4 ./program; tutti-info merge t.*.json >all.json   for "
     "ui.perfetto.dev\n"
-    "  tutti-info --attach $(pgrep -n trainer)           why does it stand still?\n"
+    "  tutti-info attach $(pgrep -n trainer)             why does it stand still?\n"
     "  tutti-info devices --json                         for a script that starts a rank on each\n"
     "  tutti-info id >id & sleep 1; export TUTTI_ID=$(cat id) TUTTI_SIZE=2\n"
     "  TUTTI_RANK=0 ./program & TUTTI_RANK=1 ./program   two ranks without a launcher; then kill %1\n"
@@ -95,7 +99,7 @@ static int show(const char *question)
 {
     char *text = ask(question), *rest = NULL;
     if (text == NULL) {
-        fprintf(stderr, "tutti-info: %s: %s\n", question, tutti_get_last_error(NULL));
+        fprintf(stderr, "tutti-info: %s\n", tutti_get_last_error(NULL));
         return EXIT_USAGE;
     }
     for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
@@ -131,13 +135,6 @@ static int show_config(void)
         return code;
     printf("\n");
     return show("variables");
-}
-
-static int show_process(const char *pid, bool json)
-{
-    char question[QUESTION_BYTES];
-    snprintf(question, sizeof question, "attach %.100s%s", pid, json ? " json" : "");
-    return show(question);
 }
 
 static int show_algorithms(const char *collective)
@@ -177,41 +174,86 @@ static int show_all(void)
 }
 
 struct request {
-    const char *words[4]; /* command and its first arguments */
-    const char *const *all; /* words, however many */
+    const char *const *words; /* what the command is given, and how many there are */
     int nwords;
     int n, root, rank; /* rank -1: all */
-    bool in_place, exact, json, calibrate;
-    const char *why; /* a collective; NULL: not asked */
-    const char *attach; /* a process; NULL: none */
+    bool in_place, exact, json;
     const char *topology;
+    const char *flag, *value; /* a command that was given as a flag, with its first word; NULL: none */
 };
 
-static int show_schedule(const struct request *r)
+static int run_cpu(const struct request *r)
+{
+    (void)r;
+    return show_cpu();
+}
+
+static int run_config(const struct request *r)
+{
+    (void)r;
+    return show_config();
+}
+
+static int run_transports(const struct request *r)
+{
+    (void)r;
+    return show("transports");
+}
+
+static int run_devices(const struct request *r)
+{
+    return show(r->json ? "devices json" : "devices");
+}
+
+static int run_topology(const struct request *r)
+{
+    (void)r;
+    return show("topology");
+}
+
+static int run_algorithms(const struct request *r)
+{
+    return show_algorithms(r->nwords > 0 ? r->words[0] : NULL);
+}
+
+static int run_calibrate(const struct request *r)
+{
+    (void)r;
+    return show("calibrate");
+}
+
+static int run_attach(const struct request *r)
+{
+    char question[QUESTION_BYTES];
+    snprintf(question, sizeof question, "attach %.100s%s", r->words[0], r->json ? " json" : "");
+    return show(question);
+}
+
+static int run_schedule(const struct request *r)
 {
     char question[QUESTION_BYTES];
     int code = EXIT_GOOD;
     int first = r->rank < 0 ? 0 : r->rank, last = r->rank < 0 ? r->n - 1 : r->rank;
     for (int rank = first; rank <= last && code == EXIT_GOOD; rank++) {
-        snprintf(question, sizeof question, "schedule %s %s %d %d %d %s%s %s", r->words[1], r->words[2], r->n,
-            r->root, rank, r->in_place ? "in_place" : "out_of_place", r->exact ? " exact" : "",
-            r->topology != NULL ? r->topology : "");
+        snprintf(question, sizeof question, "schedule %.40s %.40s %d %d %d %s%s%s%.120s", r->words[0],
+            r->words[1], r->n, r->root, rank, r->in_place ? "in_place" : "out_of_place",
+            r->exact ? " exact" : "", r->topology != NULL ? " " : "", r->topology != NULL ? r->topology : "");
         code = show(question);
     }
     return code;
 }
 
-static int show_why(const struct request *r)
+static int run_why(const struct request *r)
 {
     char question[QUESTION_BYTES];
-    snprintf(question, sizeof question, "why %.40s %.40s %d %s%.120s", r->why, r->words[0], r->n,
-        r->exact ? "exact " : "", r->topology != NULL ? r->topology : "");
+    snprintf(question, sizeof question, "why %.40s %.40s %d%s%s%.120s", r->words[0], r->words[1], r->n,
+        r->exact ? " exact" : "", r->topology != NULL ? " " : "", r->topology != NULL ? r->topology : "");
     return show(question);
 }
 
 static int refuse(const char *what, const char *value, const char *legal)
 {
-    fprintf(stderr, "tutti-info: %s %s: %s\n", what, value, legal);
+    fprintf(stderr, "tutti-info: %s%s%s: %s\n", what, value[0] != '\0' ? " " : "", value, legal);
     return EXIT_USAGE;
 }
 
@@ -226,8 +268,9 @@ static bool parse(const char *text, int least, int most, int *value)
 }
 
 /* The id is answered at by the process that made it, which therefore must stay. */
-static int hold_id(void)
+static int run_id(const struct request *r)
 {
+    (void)r;
     tutti_id id;
     if (tutti_get_id(&id) != TUTTI_OK) {
         fprintf(stderr, "tutti-info: %s\n", tutti_get_last_error(NULL));
@@ -240,45 +283,74 @@ static int hold_id(void)
     return pause() == 0 ? EXIT_GOOD : EXIT_BROKEN;
 }
 
-static int answer(const struct request *r)
+static int run_merge(const struct request *r)
 {
-    const char *command = r->nwords > 0 ? r->words[0] : "";
-    if (r->attach != NULL)
-        return r->nwords == 0 ? show_process(r->attach, r->json)
-                              : refuse("--attach", command, "no command goes with it");
-    if (r->json && (r->nwords != 1 || strcmp(command, "devices") != 0))
-        return refuse("--json", command, "it belongs to --attach and to devices");
-    if (r->why != NULL)
-        return r->nwords == 1 ? show_why(r)
-                              : refuse("--why", r->why, "legal is: --why COLLECTIVE SIZE, as all_reduce 64K");
-    if (r->calibrate)
-        return r->nwords == 0 ? show("calibrate") : refuse("--calibrate", command, "no command goes with it");
-    bool schedule = strcmp(command, "schedule") == 0, algorithms = strcmp(command, "algorithms") == 0;
-    if (schedule && r->nwords != 3)
-        return refuse(command, "", "legal is: schedule COLLECTIVE ALGORITHM, as schedule all_reduce ring");
-    if (strcmp(command, "merge") == 0)
-        return r->nwords > 1 ? info_merge(r->all + 1, r->nwords - 1)
-                             : refuse(command, "", "legal is: merge FILE.., at least one");
-    if (r->nwords > (schedule ? 3 : algorithms ? 2 : 1))
-        return refuse(command, r->all[r->nwords - 1], "one word too many (tutti-info --help)");
-    if (r->nwords == 0)
-        return show_all();
-    if (schedule)
-        return show_schedule(r);
-    if (algorithms)
-        return show_algorithms(r->words[1]);
-    if (strcmp(command, "cpu") == 0)
-        return show_cpu();
-    if (strcmp(command, "id") == 0)
-        return hold_id();
-    if (strcmp(command, "config") == 0)
-        return show_config();
-    if (strcmp(command, "devices") == 0)
-        return show(r->json ? "devices json" : "devices");
-    if (strcmp(command, "transports") == 0 || strcmp(command, "topology") == 0)
-        return show(command);
-    return refuse(command, "",
-        "not a command; legal are cpu config transports devices topology algorithms schedule id merge");
+    return info_merge(r->words, r->nwords);
+}
+
+static const struct command {
+    const char *name, *form; /* what follows the name */
+    int least, most; /* words */
+    bool json; /* has a form in JSON */
+    int (*run)(const struct request *r);
+} commands[] = {
+    { "cpu", "", 0, 0, false, run_cpu },
+    { "config", "", 0, 0, false, run_config },
+    { "transports", "", 0, 0, false, run_transports },
+    { "devices", " [--json]", 0, 0, true, run_devices },
+    { "topology", "", 0, 0, false, run_topology },
+    { "algorithms", " [COLLECTIVE]", 0, 1, false, run_algorithms },
+    { "schedule", " COLLECTIVE ALGORITHM [flags], as schedule all_reduce ring", 2, 2, false, run_schedule },
+    { "why", " COLLECTIVE SIZE [flags], as why all_reduce 64K", 2, 2, false, run_why },
+    { "calibrate", "", 0, 0, false, run_calibrate },
+    { "attach", " PID [--json]", 1, 1, true, run_attach },
+    { "merge", " FILE..", 1, INT_MAX, false, run_merge },
+    { "id", "", 0, 0, false, run_id },
+};
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static int refuse_command(const char *name)
+{
+    fprintf(stderr, "tutti-info: %s: not a command; legal are", name);
+    for (int i = 0; i < COMMANDS; i++)
+        fprintf(stderr, " %s", commands[i].name);
+    fprintf(stderr, "\n");
+    return EXIT_USAGE;
+}
+
+/* What is wrong with its words the library says, and this which words it takes. */
+static int run_command(const struct command *c, const struct request *r)
+{
+    char form[QUESTION_BYTES];
+    snprintf(form, sizeof form, "the form is: tutti-info %s%s", c->name, c->form);
+    if (r->nwords > c->most)
+        return refuse("one word too many", r->words[r->nwords - 1], form);
+    if (r->nwords < c->least)
+        return refuse(c->name, "", form);
+    if (r->json && !c->json)
+        return refuse("--json", "", "it belongs to attach and to devices");
+    int code = c->run(r);
+    if (code == EXIT_USAGE && c->most > 0 && c->run != run_merge)
+        fprintf(stderr, "tutti-info: %s\n", form);
+    return code;
+}
+
+/* `words` has room before it for the command and the word that a flag gave. */
+static int answer(struct request *r, const char **words, int nwords)
+{
+    if (r->value != NULL)
+        *--words = r->value;
+    if (r->flag != NULL)
+        *--words = r->flag;
+    nwords += (r->value != NULL) + (r->flag != NULL);
+    if (nwords == 0)
+        return r->json ? refuse("--json", "", "it belongs to attach and to devices") : show_all();
+    r->words = words + 1;
+    r->nwords = nwords - 1;
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, words[0]) == 0)
+            return run_command(&commands[i], r);
+    return refuse_command(words[0]);
 }
 
 enum { IN_PLACE = 256, EXACT, RANK, TOPOLOGY, VERSION, ATTACH, JSON, WHY, CALIBRATE };
@@ -297,6 +369,16 @@ static const struct option longs[] = {
     { "version", no_argument, NULL, VERSION },
     { 0 },
 };
+
+/* A command that is given as a flag; -1 to go on, or the exit code. */
+static int take_command(struct request *r, const char *name, const char *value)
+{
+    if (r->flag != NULL)
+        return refuse("--", name, "there is one already; legal is one command");
+    r->flag = name;
+    r->value = value;
+    return -1;
+}
 
 /* One flag into *r; -1 to go on, or the exit code. */
 static int take_flag(int code, const char *word, struct request *r)
@@ -322,17 +404,14 @@ static int take_flag(int code, const char *word, struct request *r)
         r->topology = optarg;
         return -1;
     case ATTACH:
-        r->attach = optarg;
-        return -1;
+        return take_command(r, "attach", optarg);
     case JSON:
         r->json = true;
         return -1;
     case WHY:
-        r->why = optarg;
-        return -1;
+        return take_command(r, "why", optarg);
     case CALIBRATE:
-        r->calibrate = true;
-        return -1;
+        return take_command(r, "calibrate", NULL);
     case 'h':
         fputs(help, stdout);
         return EXIT_GOOD;
@@ -349,13 +428,14 @@ int main(int argc, char **argv)
     struct request request = { .n = 4, .rank = -1 };
     char number[16];
     int result = -1;
+    const char **words = calloc((size_t)argc + FLAG_WORDS, sizeof *words);
+    if (words == NULL)
+        return EXIT_BROKEN;
     opterr = 0;
     for (int code; result < 0 && (code = getopt_long(argc, argv, ":n:r:h", longs, NULL)) != -1;)
         result = take_flag(code, argv[optind - 1], &request);
-    request.all = (const char *const *)&argv[optind]; /* getopt has moved the flags before them */
-    request.nwords = argc - optind;
-    for (int i = 0; i < request.nwords && i < 4; i++)
-        request.words[i] = request.all[i];
+    for (int i = optind; i < argc; i++) /* getopt has moved the flags before them */
+        words[FLAG_WORDS + i - optind] = argv[i];
     snprintf(number, sizeof number, "%d", request.root);
     if (result < 0 && request.root >= request.n)
         result = refuse("-r/--root", number, "there are fewer ranks (-n)");
@@ -363,7 +443,8 @@ int main(int argc, char **argv)
     if (result < 0 && request.rank >= request.n)
         result = refuse("--rank", number, "there are fewer ranks (-n)");
     if (result < 0)
-        result = answer(&request);
+        result = answer(&request, words + FLAG_WORDS, argc - optind);
+    free(words);
     if (fflush(stdout) != 0) {
         fprintf(stderr, "tutti-info: the output could not be written\n");
         return EXIT_BROKEN;

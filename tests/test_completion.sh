@@ -27,6 +27,10 @@ offers()
     COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
     function=$(complete -p "${COMP_WORDS[0]##*/}" | sed 's/.*-F \([^ ]*\) .*/\1/')
     "$function" "${COMP_WORDS[0]}" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+    if [[ $(printf '%s\n' "${COMPREPLY[@]}" | sort | uniq -d) != '' ]]; then
+        echo "FAILED: '$line': offered twice: $(printf '%s\n' "${COMPREPLY[@]}" | sort | uniq -d)"
+        failures=$((failures + 1))
+    fi
     for word; do
         if [[ $word == NOT ]]; then
             wanted=no
@@ -65,6 +69,11 @@ offers './tutti-info schedule all_reduce ' ring one_shot NOT split
 offers './tutti-info schedule broadcast tree -n 8 --rank ' all
 offers './tutti-info algorithms b' broadcast barrier NOT ring
 offers './tutti-info config ' NOT all_reduce
+offers './tutti-info ' why attach calibrate merge
+offers './tutti-info --why ' all_reduce broadcast NOT ring
+offers './tutti-info --why all_r' all_reduce NOT all_gather
+offers './tutti-info why ' all_reduce NOT ring
+offers './tutti-info -n 4 --why b' broadcast barrier NOT all_reduce
 
 ((failures == 0)) && echo "completion: $checks offers are right"
 ((failures == 0))

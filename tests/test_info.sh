@@ -75,7 +75,7 @@ says out '^Devices$'
 says out '^  device 0  *Stub 0'
 expect 2 "$info" devices 0
 expect 2 "$info" cpu --json
-says err 'it belongs to --attach and to devices'
+says err 'it belongs to attach and to devices'
 
 # --- The plugin is looked for beside the library, and in a folder there.
 mkdir -p "$scratch/lib/tutti"
@@ -104,7 +104,23 @@ expect 2 "$info" --attach $$
 says err "process $$ has made no communicator of Tutti"
 expect 2 "$info" --attach 4194305
 expect 2 "$info" --attach $$ cpu
+says err 'one word too many cpu: the form is: tutti-info attach PID'
 expect 2 "$info" --json
+
+# --- Commands that are none, and words that are wrong.
+expect 2 "$info" bogus
+says err '^tutti-info: bogus: not a command; legal are cpu .* why calibrate attach merge id$'
+expect 2 "$info" schedule all_reduce bogus
+says err '^tutti-info: all_reduce has no algorithm "bogus"; legal: one_shot, direct, '
+says err '^tutti-info: the form is: tutti-info schedule COLLECTIVE ALGORITHM '
+expect 2 "$info" schedule al_reduce ring
+says err 'there is no collective "al_reduce", the nearest is all_reduce; legal: all_reduce, reduce_scatter, '
+expect 2 "$info" schedule all_reduce
+says err '^tutti-info: schedule: the form is: tutti-info schedule COLLECTIVE ALGORITHM '
+expect 2 "$info" algorithms allreduce
+says err 'the nearest is all_reduce'
+expect 2 "$info" --why all_reduce 64K --calibrate
+says err 'legal is one command'
 
 # --- Why this algorithm, and what a machine's costs are.
 XDG_CACHE_HOME=$scratch/cache
@@ -133,19 +149,25 @@ says out "^chosen: [a-z_]*, by its price; a rule of .*/rules names ring, which c
 TUTTI_RULES=$scratch/no_rules expect 2 "$info" --why all_reduce 64K
 says err 'no_rules. cannot be read'
 expect 2 "$info" --why all_induce 64K
+says err 'there is no collective "all_induce", the nearest is all_reduce'
 expect 2 "$info" --why all_reduce
+says err 'the form is: tutti-info why COLLECTIVE SIZE'
 expect 2 "$info" --why all_reduce 64Q
-expect 2 "$info" --why all_reduce 64K -n 8 --topology 2x3
+says err '"64Q" is no size; legal: bytes, with K, M, G or T'
+expect 2 "$info" why all_reduce 64K -n 8 --topology 2x3
+says err 'topology 2x3 has 6 ranks; legal: as many as there are, 8'
+expect 0 "$info" why all_reduce 64K -n 8
+says out '^all_reduce of 65536 bytes on 8 ranks, '
 expect 0 "$info" --calibrate
 says out "^kept in $scratch/cache/tutti/costs-"
 [ -f "$(sed -n 's/^kept in //p' "$scratch/out")" ] || fail "the file is not where --calibrate says"
-expect 2 "$info" --calibrate cpu
+expect 2 "$info" calibrate cpu
 sed 's/^turn=.*/turn=123000000 ps/' "$scratch"/cache/tutti/costs-* >"$scratch/costs"
 cat "$scratch/costs" >"$(echo "$scratch"/cache/tutti/costs-*)"
 expect 0 "$info" --why all_reduce 64K
 says out '^turn=123000000 ps$'
 unset XDG_CACHE_HOME
-XDG_CACHE_HOME=/proc/none expect 0 "$info" --calibrate
+XDG_CACHE_HOME=/proc/none expect 0 "$info" calibrate
 says out '^not kept: '
 
 # --- Traces: whole ones merge, one that was cut does, what is none does not.
@@ -217,7 +239,7 @@ says out "^{\"process\": $2, .*\"state\": \"running\", .*\"waits_for\": [01]}\]}
 if python3 -c 'import json' 2>/dev/null; then
     python3 -m json.tool <"$scratch/out" >/dev/null 2>"$scratch/err" || fail "it is not JSON"
 fi
-expect 0 "$info" --attach "$1" # also of a stopped process
+expect 0 "$info" attach "$1" # also of a stopped process
 
 [ "$failures" -eq 0 ] && echo "info: all is well"
 [ "$failures" -eq 0 ]

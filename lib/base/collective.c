@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/text.h"
+
 const struct tt_collective_row tt_collectives[TT_COLLECTIVES] = {
     [TT_ALL_REDUCE] = { .name = "all_reduce",
         .in = TT_REACH_ALL,
@@ -132,6 +134,15 @@ enum tt_collective tt_collective_find(const char *name)
     while (c < TT_COLLECTIVES && strcmp(tt_collectives[c].name, name) != 0)
         c++;
     return (enum tt_collective)c;
+}
+
+const char *tt_collective_nearest(const char *name)
+{
+    const char *nearest = tt_collectives[0].name;
+    for (int c = 1; c < TT_COLLECTIVES; c++)
+        if (tt_text_distance(name, tt_collectives[c].name) < tt_text_distance(name, nearest))
+            nearest = tt_collectives[c].name;
+    return nearest;
 }
 
 bool tt_reach_has(enum tt_reach reach, int n, int me, int root, uint32_t chunks, uint32_t chunk)

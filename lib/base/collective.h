@@ -83,6 +83,8 @@ extern const struct tt_collective_row tt_collectives[TT_COLLECTIVES];
 
 /* TT_COLLECTIVES when there is none of that name. */
 enum tt_collective tt_collective_find(const char *name);
+/* The name that is most like this one. */
+const char *tt_collective_nearest(const char *name);
 
 /* May rank `me` touch chunk `chunk` of a buffer with this reach? */
 bool tt_reach_has(enum tt_reach reach, int n, int me, int root, uint32_t chunks, uint32_t chunk);

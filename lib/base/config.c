@@ -165,23 +165,8 @@ static bool is_word(const char *text)
     return true;
 }
 
-/* The collective of this name; TT_COLLECTIVES, and the nearest one, if there is none. */
-static enum tt_collective find_collective(const char *name, struct tt_text *wrong)
-{
-    enum tt_collective found = tt_collective_find(name);
-    int nearest = 0;
-    for (int i = 1; i < TT_COLLECTIVES; i++)
-        if (tt_text_distance(name, tt_collectives[i].name) <
-            tt_text_distance(name, tt_collectives[nearest].name))
-            nearest = i;
-    if (found == TT_COLLECTIVES)
-        tt_put(wrong, ": there is no collective \"%.40s\", the nearest is %s", name,
-            tt_collectives[nearest].name);
-    return found;
-}
-
-/* "collective:algorithm,...", each collective once; else *wrong says which word is wrong. Whether an algorithm
- * is there the registry says; it stands above this layer. */
+/* "collective:algorithm,...", each collective once; else *wrong says which word is wrong. Only the
+ * registry, which stands above this layer, knows the algorithms. */
 static bool parse_choices(const char *text, char *value, struct tt_text *wrong)
 {
     char copy[TT_CONFIG_TEXT];
@@ -195,10 +180,11 @@ static bool parse_choices(const char *text, char *value, struct tt_text *wrong)
         char *algorithm = strchr(choice, ':');
         if (algorithm)
             *algorithm++ = 0;
-        enum tt_collective collective = find_collective(choice, wrong);
+        enum tt_collective collective = tt_collective_find(choice);
         if (collective == TT_COLLECTIVES)
-            return false;
-        if (!algorithm || !is_word(algorithm))
+            tt_put(wrong, ": there is no collective \"%.40s\", the nearest is %s", choice,
+                tt_collective_nearest(choice));
+        else if (!algorithm || !is_word(algorithm))
             tt_put(wrong,
                 algorithm ? ": \"%.40s\" is no name of an algorithm" : ": %.40s lacks its algorithm",
                 algorithm ? algorithm : choice);
