@@ -291,7 +291,7 @@ static bool answer_calibrate(const struct tt_comm *comm, const char *rest, struc
         return false;
     if (tt_costs_measure(&costs) != TUTTI_OK)
         return true;
-    tt_costs_put(&costs, a);
+    tt_costs_tell(&costs, a);
     if (tt_costs_save(&costs, path, sizeof path) == TUTTI_OK)
         tt_put(a, "kept in %s\n", path);
     else

@@ -377,10 +377,10 @@ Test(config, adopt)
     cr_expect_eq(mine.first_number, 7);
     cr_expect_not(mine.map);
     cr_expect(mine.pull);
-    char table[2048];
+    char table[4096];
     tt_settings_print(&mine, table, sizeof table);
     cr_expect(strstr(table, "# shared, rank 0: longest"), "%s", table);
-    cr_expect(strstr(table, "# shared, options: number of the first"), "%s", table);
+    cr_expect(strstr(table, "# shared, options: for tests of counters"), "%s", table);
 }
 
 Test(config, adopt_bytes_from_a_wire)
@@ -404,7 +404,7 @@ Test(config, variables_say_what_is_in_force)
     cr_expect_eq(length, strlen(table));
     cr_expect(strstr(table, "TUTTI_DEBUG=info ") && strstr(table, "# process, environment: what is logged"),
         "%s", table);
-    cr_expect(
-        strstr(table, "TUTTI_DEBUG_FILE= ") && strstr(table, "# process, default: where to"), "%s", table);
+    cr_expect(strstr(table, "TUTTI_DEBUG_FILE= ") && strstr(table, "# process, default: the log's file"),
+        "%s", table);
     cr_expect(strstr(table, "TUTTI_ID=(secret)") && !strstr(table, "0123456789"), "%s", table);
 }

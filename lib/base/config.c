@@ -27,39 +27,44 @@ enum { NAME_BYTES = 64, LEGAL_BYTES = 256, DEVICES_MAX = 1 << 16 };
 #define FIELD(name) offsetof(struct tt_settings, name)
 const struct tt_setting tt_setting_table[] = {
     { "algo", TT_SHARED, TT_KIND_CHOICES, FIELD(algorithm), "",
-        "algorithms forced by name, as in all_reduce:ring,broadcast:tree" },
+        "algorithms to use, as all_reduce:ring,broadcast:tree; for other collectives one is chosen" },
     { "rules", TT_SHARED, TT_KIND_PATH, FIELD(rules), "",
-        "file of rules that choose algorithms, read by rank 0 (collperf --tune writes one)" },
+        "file that says which algorithm serves which sizes (collperf --tune writes one); rank 0 reads it" },
     { "slice", TT_SHARED, TT_KIND_BYTES, FIELD(slice_bytes), "0",
-        "longest message in bytes; 0: rank 0's level 2 cache over the number of ranks, at least 8" },
+        "longest message in bytes, longer ones are cut; 0: an eighth of rank 0's level 2 cache, of 2 ranks a "
+        "quarter" },
     { "timeout", TT_SHARED, TT_KIND_MS, FIELD(timeout_ms_or_zero), "0",
-        "milliseconds that an operation may wait where the program names none; 0: ten minutes" },
+        "milliseconds without progress until a call fails, where the program sets none; 0: ten minutes" },
     { "first_number", TT_SHARED, TT_KIND_NUMBER, FIELD(first_number), "0",
-        "number of the first operation and message, to test their wrapping" },
+        "for tests of counters that wrap: the number of the first operation and message" },
     { "exact", TT_SHARED, TT_KIND_BOOL, FIELD(exact), "off",
-        "the canonical association for every float result" },
+        "floats are summed in one fixed tree over the ranks, so that no algorithm changes a bit" },
     { "topology", TT_SHARED, TT_KIND_TOPOLOGY, FIELD(topology), "auto",
-        "which ranks share a cache, as in 0-3/4-7 or 2x4; auto: as they are bound" },
-    { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on", "peers may read and write shareable memory in place" },
-    { "pull", TT_LOCAL, TT_KIND_BOOL, FIELD(pull), "on", "peers may copy from this process by system call" },
+        "which ranks share a cache, as 0-3/4-7 or 2x4; auto: by the cores that processes are bound to" },
+    { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on",
+        "peers may read and write memory from tutti_mem_alloc where it lies, without a copy" },
+    { "pull", TT_LOCAL, TT_KIND_BOOL, FIELD(pull), "on",
+        "peers may read private memory of this process by a system call (process_vm_readv)" },
     { "pull_from", TT_LOCAL, TT_KIND_BYTES, FIELD(pull_from), "0",
-        "shortest private message that is read by system call; 0: 64K if that is fast here, else none" },
+        "shortest message that pull serves; 0: 64K if such a call is fast on this machine, else none" },
     { "membarrier", TT_LOCAL, TT_KIND_BOOL, FIELD(membarrier), "on",
-        "messages need no fence: who goes to sleep fences for all, if all ranks say on and their systems "
-        "let" },
+        "the rank that goes to sleep pays for the memory fence of all messages (system call membarrier); "
+        "used "
+        "if all ranks have it on and their kernels allow it" },
     { "fused", TT_LOCAL, TT_KIND_BOOL, FIELD(fused), "on",
-        "small calls that were made before skip the executor; the bits are the same" },
+        "a small call that was made before takes a shorter way through the library; the results are the "
+        "same" },
     { "stream_bytes", TT_LOCAL, TT_KIND_BYTES, FIELD(stream_bytes), "0",
-        "operations from here on store past the caches what goes to a peer, those n times as long all; 0: "
-        "where the buffers of all ranks fill the last cache, or do so twice" },
+        "from this size on, an operation stores past the caches what other ranks read; 0: when the buffers "
+        "of "
+        "all ranks together fill the last level cache" },
     { "device", TT_LOCAL, TT_KIND_DEVICE, FIELD(device), "auto",
-        "CUDA device of the communicator: auto (the thread's current one, where the process uses CUDA), "
-        "none, "
-        "or a number" },
+        "CUDA device of the communicator: a number, none, or auto (the thread's current device, if the "
+        "process uses CUDA)" },
     { "isa", TT_LOCAL, TT_KIND_ISA, FIELD(isa), "auto",
-        "instruction set of the reductions, whose bits do not depend on it; auto: the widest of this CPU" },
+        "instruction set of the reductions; all give the same bits; auto: the widest of this CPU" },
     { "device_library", TT_LOCAL, TT_KIND_PATH, FIELD(device_library), "",
-        "the library that serves devices; none: Tutti's own, beside it or where it was installed" },
+        "path of the library that serves devices; empty: libtutti_cuda.so, beside libtutti or installed" },
 };
 #undef FIELD
 const int tt_setting_count = sizeof tt_setting_table / sizeof tt_setting_table[0];
@@ -77,14 +82,14 @@ static const struct {
     { "TUTTI_ID", "", "where the ranks of a job meet, and their secret: an id of tutti-info id", true },
     { "TUTTI_RANK", "", "this process's rank in its job", false },
     { "TUTTI_SIZE", "", "number of ranks of the job", false },
-    { "TUTTI_ROOT", "", "where the ranks of a job meet without an id", false },
+    { "TUTTI_ROOT", "", "host:port where the ranks of a job meet without an id", false },
     { "TUTTI_SECRET_FILE", "", "the file with the secret of TUTTI_ROOT", false },
     { "TUTTI_DEBUG", "warn", "what is logged: none, error, warn, info or trace", false },
-    { "TUTTI_DEBUG_FILE", "", "where to, if not stderr; %h is the host, %p the process", false },
+    { "TUTTI_DEBUG_FILE", "", "the log's file, if not stderr; %h is the host, %p the process", false },
     { "TUTTI_RECORDER_FILE", "",
-        "where a communicator that ends by an error appends its last calls as JSON; %h, %p, %r: its rank",
+        "file to which a communicator that ends by an error appends its last calls as JSON; %h, %p, %r: rank",
         false },
-    { "TUTTI_TRACE", "", "where each process writes what it did when, for Perfetto; %h, %p, %r: its rank",
+    { "TUTTI_TRACE", "", "file to which each process writes a trace for ui.perfetto.dev; %h, %p, %r: rank",
         false },
 };
 enum { VARIABLES = sizeof variables / sizeof variables[0] };

@@ -2,6 +2,7 @@
 /* costs.c: the names of the costs, their defaults and bounds, and their text. */
 #include "base/costs.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,20 +11,27 @@ enum { NAME_BYTES = 32 };
 
 #define COST(field) offsetof(struct tt_costs, field)
 static const struct {
-    const char *name, *unit;
+    const char *name, *unit, *meaning;
     size_t offset;
     uint64_t scale; /* femtoseconds of one in the text */
     uint64_t standard, most; /* in femtoseconds, or bytes */
 } rows[] = {
-    { "latency_near", "ps", COST(latency[TT_NEAR]), 1000, 100000000, 1000000000000 },
-    { "latency_far", "ps", COST(latency[TT_FAR]), 1000, 250000000, 1000000000000 },
-    { "byte_near", "fs", COST(byte[TT_NEAR]), 1, 20000, 10000000 },
-    { "byte_far", "fs", COST(byte[TT_FAR]), 1, 50000, 10000000 },
-    { "fold_byte", "fs", COST(fold), 1, 12000, 10000000 },
-    { "copy_byte", "fs", COST(copy), 1, 30000, 10000000 },
-    { "message", "ps", COST(message), 1000, 40000000, 1000000000000 },
-    { "turn", "ps", COST(turn), 1000, 4000000000, 1000000000000 },
-    { "eager", "bytes", COST(eager), 1, 1024, 1 << 20 },
+    { "latency_near", "ps", "until a rank of the same cache domain sees a message", COST(latency[TT_NEAR]),
+        1000, 100000000, 1000000000000 },
+    { "latency_far", "ps", "until a rank of another cache domain sees a message", COST(latency[TT_FAR]), 1000,
+        250000000, 1000000000000 },
+    { "byte_near", "fs", "to read what a rank of the same cache domain wrote", COST(byte[TT_NEAR]), 1, 20000,
+        10000000 },
+    { "byte_far", "fs", "to read what a rank of another cache domain wrote", COST(byte[TT_FAR]), 1, 50000,
+        10000000 },
+    { "fold_byte", "fs", "to combine operands: each of them, and the result", COST(fold), 1, 12000,
+        10000000 },
+    { "copy_byte", "fs", "to copy within a rank", COST(copy), 1, 30000, 10000000 },
+    { "message", "ps", "of work at each end of a message", COST(message), 1000, 40000000, 1000000000000 },
+    { "turn", "ps", "until another rank goes on, where ranks share a core", COST(turn), 1000, 4000000000,
+        1000000000000 },
+    { "eager", "bytes", "and less are copied by their sender, who need not wait", COST(eager), 1, 1024,
+        1 << 20 },
 };
 #undef COST
 enum { ROWS = sizeof rows / sizeof rows[0], CORES_MOST = 65536 };
@@ -56,6 +64,22 @@ void tt_costs_put(const struct tt_costs *costs, struct tt_text *text)
     for (int i = 0; i < ROWS; i++)
         tt_put(text, "%s=%llu %s\n", rows[i].name, (unsigned long long)(*at(&c, i) / rows[i].scale),
             rows[i].unit);
+}
+
+void tt_costs_tell(const struct tt_costs *costs, struct tt_text *text)
+{
+    struct tt_costs c = *costs;
+    for (int i = 0; i < ROWS; i++) {
+        double value = (double)*at(&c, i);
+        tt_put(text, "%s\t", rows[i].name);
+        if (strcmp(rows[i].unit, "ps") == 0)
+            tt_put(text, "%.1f ns", 1e-6 * value);
+        else if (strcmp(rows[i].unit, "fs") == 0) /* of a byte */
+            tt_put(text, "%.1f GB/s", value > 0 ? 1e6 / value : INFINITY);
+        else
+            tt_put(text, "%.0f bytes", value);
+        tt_put(text, " %s\n", rows[i].meaning);
+    }
 }
 
 unsigned tt_size_class(uint64_t bytes)
