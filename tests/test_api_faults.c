@@ -61,6 +61,33 @@ Test(api_faults, absent_rank)
     ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_THREADS, .run = absent });
 }
 
+/* Rank 1 is more operations ahead than ranks keep records of: it is not among those that have not called. */
+static void far_ahead(struct ranks_me *me)
+{
+    tutti_config config = { .size = sizeof config, .timeout_ms = 1000, .options = "algo=reduce:direct" };
+    tutti_comm *comm = ranks_join(me, &config);
+    int32_t value = 1, result = 0;
+    int calls = me->rank == 1 ? 300 : me->rank == 0; /* all but the first are empty */
+    if (comm == NULL)
+        return;
+    ranks_ok(me, tutti_barrier(comm, tutti_no_stream()), "barrier");
+    for (int i = 0; i < calls; i++) {
+        tutti_status status =
+            tutti_reduce(&value, &result, i == 0, TUTTI_INT32, TUTTI_SUM, 0, comm, tutti_no_stream());
+        expect_status(me, "reduce", status, me->rank == 0 ? TUTTI_TIMEOUT : TUTTI_OK);
+    }
+    int64_t began = ranks_now_ms();
+    while (tutti_comm_state(comm) == TUTTI_OK && ranks_now_ms() - began < SOON_MS)
+        ranks_sleep_us(1000);
+    ranks_same_error(me, comm, TUTTI_TIMEOUT, "operation 1, reduce|not called yet by rank 2");
+    ranks_part(me, comm);
+}
+
+Test(api_faults, far_ahead)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = far_ahead });
+}
+
 /* A message that nobody sends, one that nobody takes, and a group of both. */
 static void absent_peer(struct ranks_me *me)
 {

@@ -139,6 +139,37 @@ Test(api_mismatch, collectives_of_threads)
     ranks_run(&(struct ranks_plan){ .n = 4, .kind = RANKS_TOGETHER, .run = differ });
 }
 
+/* Each takes itself for the root of short broadcasts, and so goes on: the first is told, not the last. */
+static void differ_again(struct ranks_me *me)
+{
+    for (int before = 0; before < 3; before++) {
+        tutti_comm *comm = ranks_join(me, NULL);
+        tutti_status status = TUTTI_OK;
+        if (comm == NULL)
+            return;
+        ranks_at(me, "rank %d: the first of many differences, behind %d calls", me->rank, before);
+        for (int i = 0; i < before; i++)
+            ranks_ok(me, tutti_barrier(comm, tutti_no_stream()), "barrier");
+        ranks_meet(me);
+        for (size_t i = 0; i < 4 && status == TUTTI_OK; i++)
+            status = tutti_broadcast(
+                send_space, send_space, 10 + i, TUTTI_INT32, me->rank, comm, tutti_no_stream());
+        if (status == TUTTI_OK)
+            status = tutti_barrier(comm, tutti_no_stream());
+        ranks_expect(me, status == TUTTI_MISMATCH, "returned %d (%s)", status, tutti_get_last_error(NULL));
+        tutti_error error = ranks_same_error(me, comm, TUTTI_MISMATCH,
+            "called broadcast of 10 int32, root 0|called broadcast of 10 int32, root 1");
+        ranks_expect(me, error.sequence == (uint64_t)before, "it is operation %llu of \"%s\"",
+            (unsigned long long)error.sequence, error.text);
+        ranks_part(me, comm);
+    }
+}
+
+Test(api_mismatch, the_first_of_many)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = differ_again });
+}
+
 /* --- Messages: rank 0 sends, rank 1 receives, rank 2 looks on */
 
 struct message {
