@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ranks.h"
@@ -19,7 +20,7 @@ TestSuite(api_resources, .timeout = 240);
 /* What may be more without having grown: stacks that the C library keeps for threads, and their pages. */
 /* The least that 1000 rounds can leave is 32 KB. (What a thread's cache of freed memory has counts as held,
  * and how much that is depends on which thread freed it: 8 KB are seen.) */
-enum { WARM_UP = 100, ROUNDS = 1000, PATIENCE_MS = 3000, HEAP_BYTES = 16384 };
+enum { WARM_UP = 100, ROUNDS = 1000, PATIENCE_MS = 3000, HEAP_BYTES = 16384, FILES_KIB = 1024 };
 
 /* AddressSanitizer keeps what is freed for a while, and so grows; it finds leaks by itself. */
 #if defined(__SANITIZE_ADDRESS__)
@@ -29,7 +30,7 @@ enum { MAPS = 4, RESIDENT_KIB = 4096 };
 #endif
 
 struct holding {
-    long descriptors, maps, resident_kib;
+    long descriptors, maps, resident_kib, files_kib; /* of memory files: the arena, the recorder */
     size_t heap;
 };
 
@@ -44,12 +45,20 @@ static long count_lines(const char *path)
     return lines;
 }
 
-static long count_descriptors(void)
+/* Descriptors, and how much the memory files among them hold: a part of one that is not given back is neither
+ * mapped nor resident. */
+static long count_descriptors(long *files_kib)
 {
     DIR *directory = opendir("/proc/self/fd");
     long count = 0;
-    while (directory != NULL && readdir(directory) != NULL)
-        count++;
+    *files_kib = 0;
+    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL; count++) {
+        char target[32] = "";
+        struct stat about;
+        if (readlinkat(dirfd(directory), entry->d_name, target, sizeof target - 1) > 0 &&
+            strncmp(target, "/memfd:", 7) == 0 && fstat(atoi(entry->d_name), &about) == 0)
+            *files_kib += about.st_blocks / 2;
+    }
     if (directory != NULL)
         closedir(directory);
     return count;
@@ -61,7 +70,8 @@ static struct holding look(void)
     void *memory;
     if (tutti_mem_alloc(1, 0, &memory) == TUTTI_OK)
         tutti_mem_free(memory);
-    struct holding h = { .descriptors = count_descriptors(), .maps = count_lines("/proc/self/maps") };
+    struct holding h = { .maps = count_lines("/proc/self/maps") };
+    h.descriptors = count_descriptors(&h.files_kib);
     long pages = 0, resident = 0;
     FILE *file = fopen("/proc/self/statm", "r");
     if (file != NULL) {
@@ -77,7 +87,8 @@ static struct holding look(void)
 static bool more(const struct holding *now, const struct holding *before)
 {
     return now->descriptors > before->descriptors || now->maps > before->maps + MAPS ||
-           now->heap > before->heap + HEAP_BYTES || now->resident_kib > before->resident_kib + RESIDENT_KIB;
+           now->heap > before->heap + HEAP_BYTES || now->resident_kib > before->resident_kib + RESIDENT_KIB ||
+           now->files_kib > before->files_kib + FILES_KIB;
 }
 
 static void expect_no_more(struct ranks_me *me, const struct holding *before, const char *what)
@@ -89,9 +100,10 @@ static void expect_no_more(struct ranks_me *me, const struct holding *before, co
         now = look();
     }
     ranks_expect(me, !more(&now, before),
-        "%s: descriptors %ld, before %ld; maps %ld, %ld; heap %zu, %zu bytes; resident %ld, %ld KiB", what,
-        now.descriptors, before->descriptors, now.maps, before->maps, now.heap, before->heap,
-        now.resident_kib, before->resident_kib);
+        "%s: descriptors %ld, before %ld; maps %ld, %ld; heap %zu, %zu bytes; resident %ld, %ld KiB; memory "
+        "files %ld, %ld KiB",
+        what, now.descriptors, before->descriptors, now.maps, before->maps, now.heap, before->heap,
+        now.resident_kib, before->resident_kib, now.files_kib, before->files_kib);
 }
 
 /* Rounds until warm, then `rounds` that must not add up. */
