@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "call.h"
 #include "json.h"
 #include "ranks.h"
+#include "recorder.h"
 
 TestSuite(recorder_words, .timeout = 120);
 
@@ -68,6 +70,26 @@ static void created_operators(struct ranks_me *me)
 Test(recorder_words, names_of_created_operators)
 {
     ranks_run(&(struct ranks_plan){ .n = 2, .run = created_operators });
+}
+
+/* How long nothing has moved grows on while the rank does not look, as one does that was stopped. */
+Test(recorder_words, time_since_the_last_look)
+{
+    enum { SLEPT_MS = 300, STALLED_MS = 5000 };
+    struct tt_call call = { .collective = TT_BARRIER };
+    struct tt_recorder *recorder;
+    cr_assert_eq(tt_recorder_open(2, 0, "comm", &recorder), TUTTI_OK);
+    tt_entry_wait(tt_recorder_start(recorder, &call, 0, 0), 1, STALLED_MS);
+    long long stalled[2];
+    for (int i = 0; i < 2; i++) {
+        char json[1024] = "";
+        ranks_sleep_us(SLEPT_MS * 1000);
+        tt_recorder_put(&(struct tt_text){ json, sizeof json, 0 }, recorder, true);
+        stalled[i] = json_number(json_operation(json, 0), "stalled_ns");
+    }
+    cr_expect_geq(stalled[0], (STALLED_MS + SLEPT_MS - 1) * 1000000LL);
+    cr_expect_geq(stalled[1], stalled[0] + (SLEPT_MS - 1) * 1000000LL);
+    tt_recorder_close(recorder);
 }
 
 struct caller {

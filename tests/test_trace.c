@@ -12,7 +12,7 @@
 
 TestSuite(trace, .timeout = 120);
 
-enum { RANKS = 3, EVENTS_MAX = 200000, KINDS = 5, LINE_BYTES = 48 };
+enum { RANKS = 3, EVENTS_MAX = 200000, KINDS = 5, LINE_BYTES = 48, BUFFER = 32768 };
 static const char *const verbs[KINDS] = { "send", "recv", "recv_reduce", "reduce", "copy" };
 
 struct event {
@@ -216,6 +216,49 @@ static void record(struct ranks_me *me)
     ranks_part(me, child);
     ranks_part(me, other);
     ranks_part(me, comm);
+}
+
+/* Operations of many slices, until the buffer has been full several times. */
+static void fill(struct ranks_me *me)
+{
+    enum { WORDS = 1 << 20, CALLS = 40 };
+    static int32_t words[WORDS];
+    char pattern[200], log[200], text[2048];
+    snprintf(pattern, sizeof pattern, "%s/%%r.json", (const char *)me->context);
+    snprintf(log, sizeof log, "%s/log.%d", (const char *)me->context, me->rank);
+    setenv("TUTTI_TRACE", pattern, 1);
+    setenv("TUTTI_DEBUG_FILE", log, 1);
+    setenv("TUTTI_DEBUG", "warn", 1);
+    tutti_config config = { .size = sizeof config, .options = "algo=all_reduce:ring;slice=8K;fused=off" };
+    tutti_comm *comm = ranks_join(me, &config);
+    for (int i = 0; i < CALLS; i++)
+        ranks_ok(me, tutti_all_reduce(words, words, WORDS, TUTTI_INT32, TUTTI_MAX, comm, tutti_no_stream()),
+            "all_reduce");
+    ranks_part(me, comm);
+    FILE *file = fopen(log, "r");
+    size_t length = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
+    text[length] = '\0';
+    ranks_expect(me, file != NULL && strstr(text, "the trace lacks") == NULL, "%s", text);
+    if (file != NULL)
+        fclose(file);
+    unlink(log);
+    snprintf(pattern, sizeof pattern, "%s/%d.json", (const char *)me->context, me->rank);
+    long lines = 0;
+    file = fopen(pattern, "r");
+    for (int c; file != NULL && (c = fgetc(file)) != EOF;)
+        lines += c == '\n';
+    if (file != NULL)
+        fclose(file);
+    unlink(pattern);
+    ranks_expect(me, lines > 2 * BUFFER, "%ld lines do not fill the buffer twice", lines);
+}
+
+Test(trace, loses_nothing_when_the_buffer_is_full)
+{
+    char directory[] = "/tmp/tutti_test_XXXXXX";
+    cr_assert(mkdtemp(directory));
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = fill, .context = directory });
+    cr_expect_eq(rmdir(directory), 0);
 }
 
 Test(trace, events_fit_together)
