@@ -371,6 +371,41 @@ Test(wait, waiting_costs_no_core)
         cpu_seconds(&usage), 0.05 * SECONDS, "%.3f s of a core in %d s", cpu_seconds(&usage), SECONDS);
 }
 
+static void *ring_often(void *argument)
+{
+    struct pair *p = argument;
+    for (uint32_t i = 0; i < p->rounds; i++) {
+        tt_sleep_ms(5);
+        tt_doorbell_ring(&p->bell[0]);
+    }
+    atomic_store_explicit(&p->number[0], 1, memory_order_release);
+    tt_doorbell_ring_always(&p->bell[0]);
+    return NULL;
+}
+
+/* A ring that is for another matter wakes a sleeper once: it takes the bell's new word, and sleeps again. */
+Test(wait, a_ring_wakes_once)
+{
+    static struct pair p = { .rounds = 100 };
+    struct tt_doorbell *bells[] = { &p.bell[0], &p.bell[1] };
+    for (int nbells = 1; nbells <= 2; nbells++) {
+        pthread_t bystander;
+        struct tt_wait w;
+        uint32_t calls = 0;
+        atomic_store(&p.number[0], 0);
+        cr_assert_eq(pthread_create(&bystander, NULL, ring_often, &p), 0);
+        tt_wait_begin(&w, at_once, bells, nbells);
+        int64_t began = tt_now_ns();
+        for (; atomic_load_explicit(&p.number[0], memory_order_acquire) == 0; calls++)
+            tt_wait_idle(&w);
+        uint32_t ticks = (uint32_t)((tt_now_ns() - began) / (TT_TICK_MS * 1000000)) + 1;
+        tt_wait_awake(&w);
+        pthread_join(bystander, NULL);
+        cr_expect_leq(
+            calls, 3 * (p.rounds + ticks), "%u looks at %u rings and %u ticks", calls, p.rounds, ticks);
+    }
+}
+
 Test(wait, without_bells_it_sleeps_shortly)
 {
     struct tt_doorbell many[TT_WAIT_BELLS + 1] = { 0 }, *bells[TT_WAIT_BELLS + 1] = { NULL };
