@@ -156,11 +156,16 @@ static tutti_status inspect_completed(struct tt_pending *p)
 
 static tutti_status tell_gone(const struct tt_pending *p, int peer, enum tt_peer_state state)
 {
-    char mine[DESCRIPTION];
+    static const char *const ways[] = { [TT_PEER_LEFT] = "destroyed its communicator without taking part",
+        [TT_PEER_EXITED] = "ended without tutti_comm_destroy",
+        [TT_PEER_DEAD] = "died" };
+    const struct tt_endpoint *e = p->op->endpoint;
+    char mine[DESCRIPTION], process[40] = "";
     tt_call_describe(&p->call, mine, sizeof mine);
-    return tell(p, TUTTI_PEER_LOST, peer, "operation %llu, %s: rank %d %s",
-        (unsigned long long)p->op->sequence, mine, peer,
-        state == TT_PEER_DEAD ? "died" : "destroyed its communicator without taking part");
+    if (state != TT_PEER_LEFT && e->transport->process_of != NULL)
+        snprintf(process, sizeof process, " (process %ld)", e->transport->process_of(e, peer));
+    return tell(p, TUTTI_PEER_LOST, peer, "operation %llu, %s: rank %d %s%s",
+        (unsigned long long)p->op->sequence, mine, peer, ways[state], process);
 }
 
 static tutti_status inspect_peers(struct tt_pending *p)

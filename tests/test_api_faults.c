@@ -255,7 +255,7 @@ Test(api_faults, stopped_rank)
 
 /* --- Ranks that leave */
 
-enum leaving { DESTROYS, EXITS, DESTROYS_IN_PARENT };
+enum leaving { DESTROYS, EXITS, DIES, DESTROYS_IN_PARENT };
 
 static void leave(struct ranks_me *me)
 {
@@ -274,10 +274,12 @@ static void leave(struct ranks_me *me)
             ranks_ok(me, tutti_barrier(child, tutti_no_stream()), "barrier of the child");
     }
     if (me->rank == 1) {
-        if (how == EXITS) {
+        if (how == EXITS || how == DIES)
             atomic_store(&me->world->slots[1].over, true);
+        if (how == EXITS)
+            exit(0);
+        if (how == DIES)
             _exit(0);
-        }
         if (how == DESTROYS)
             ranks_part(me, comm);
     } else {
@@ -289,8 +291,13 @@ static void leave(struct ranks_me *me)
         ranks_expect(me,
             error.status == TUTTI_PEER_LOST && error.peer == 1 && error.sequence == (child ? 4 : 1),
             "peer %d, operation %llu: %s", error.peer, (unsigned long long)error.sequence, error.text);
-        ranks_expect(me, strstr(error.text, how == EXITS ? "rank 1 died" : "rank 1 destroyed") != NULL, "%s",
-            error.text);
+        char words[96];
+        snprintf(words, sizeof words,
+            how == EXITS  ? "rank 1 ended without tutti_comm_destroy (process %d)"
+            : how == DIES ? "rank 1 died (process %d)"
+                          : "rank 1 destroyed",
+            (int)me->world->slots[1].pid);
+        ranks_expect(me, strstr(error.text, words) != NULL, "not '%s': %s", words, error.text);
     }
     if (child != NULL) {
         ranks_ok(me, tutti_barrier(child, tutti_no_stream()), "barrier of the child");
@@ -315,6 +322,11 @@ Test(api_faults, rank_that_destroys_early)
 Test(api_faults, rank_that_exits)
 {
     run_leaving(EXITS, RANKS_PROCESSES);
+}
+
+Test(api_faults, rank_that_dies)
+{
+    run_leaving(DIES, RANKS_PROCESSES);
 }
 
 /* What a rank did before it left stays done: no loss where nobody needs it any more. */

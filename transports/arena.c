@@ -29,7 +29,8 @@ static const uint64_t smallest = 64u << 20, largest = (uint64_t)1 << 38;
 
 struct header { /* the first page of an arena */
     uint64_t magic;
-    uint32_t version, reserved;
+    uint32_t version;
+    _Atomic uint32_t exited; /* 1: its process has returned from main, or called exit */
     uint64_t bytes;
     uint8_t uuid[TT_UUID_BYTES];
 };
@@ -459,6 +460,18 @@ void tt_arena_drop_held(void)
         free(held);
     }
     unlock();
+}
+
+/* A child of fork() has the arena mapped, and is none of its owners: its guard is wiped. */
+static void __attribute__((destructor)) tell_exit(void)
+{
+    if (guard != NULL && guard->begun && process.own.base != NULL)
+        atomic_store(&((struct header *)(void *)process.own.base)->exited, 1);
+}
+
+bool tt_arena_exited(const struct tt_arena *arena)
+{
+    return atomic_load(&((struct header *)(void *)arena->base)->exited) != 0;
 }
 
 bool tt_arena_alive(const struct tt_arena *arena)

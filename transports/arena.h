@@ -61,6 +61,8 @@ int tt_arena_file(const char *name);
 
 /* Does the process that owns this arena live? True if that cannot be told. */
 bool tt_arena_alive(const struct tt_arena *arena);
+/* Of one that does not: did it end by itself, rather than by a signal? */
+bool tt_arena_exited(const struct tt_arena *arena);
 
 /* Is this range inside; if so, where? */
 static inline bool tt_arena_offset(

@@ -338,6 +338,7 @@ const struct tt_transport tt_shm = {
     .tell_wait = tt_shm_tell_wait,
     .wait_of = tt_shm_wait_of,
     .peer_state = tt_shm_peer_state,
+    .process_of = tt_shm_process_of,
     .abort = tt_shm_abort,
     .cause = tt_shm_cause,
 };

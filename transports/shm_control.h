@@ -256,6 +256,7 @@ uint64_t tt_shm_completed_by(struct tt_endpoint *head, int peer);
 void tt_shm_tell_wait(struct tt_endpoint *head, const struct tt_call_record *call);
 bool tt_shm_wait_of(struct tt_endpoint *head, int rank, struct tt_call_record *call);
 enum tt_peer_state tt_shm_peer_state(struct tt_endpoint *head, int peer);
+long tt_shm_process_of(const struct tt_endpoint *head, int peer);
 bool tt_shm_abort(struct tt_endpoint *head, const struct tt_cause *cause);
 bool tt_shm_cause(struct tt_endpoint *head, struct tt_cause *cause);
 

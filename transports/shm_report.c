@@ -147,7 +147,14 @@ enum tt_peer_state tt_shm_peer_state(struct tt_endpoint *head, int peer)
     const struct tt_shm_peer *p = &of(head)->peers[peer];
     if (atomic_load_explicit(&p->control->left, memory_order_acquire) != 0)
         return TT_PEER_LEFT;
-    return tt_arena_alive(p->arena) ? TT_PEER_ALIVE : TT_PEER_DEAD;
+    if (tt_arena_alive(p->arena))
+        return TT_PEER_ALIVE;
+    return tt_arena_exited(p->arena) ? TT_PEER_EXITED : TT_PEER_DEAD;
+}
+
+long tt_shm_process_of(const struct tt_endpoint *head, int peer)
+{
+    return ((const struct tt_shm_endpoint *)head)->peers[peer].pid;
 }
 
 /* Threads of one rank may come here together (a user's abort, and a wait that found a dead peer), and the

@@ -104,7 +104,12 @@ struct tt_cause {
     char text[480];
 };
 
-enum tt_peer_state { TT_PEER_ALIVE, TT_PEER_LEFT /* destroyed its end */, TT_PEER_DEAD };
+enum tt_peer_state {
+    TT_PEER_ALIVE,
+    TT_PEER_LEFT, /* destroyed its end */
+    TT_PEER_EXITED, /* its process has ended by itself */
+    TT_PEER_DEAD /* it has ended, and did not say so */
+};
 
 struct tt_endpoint_params {
     int n, me;
@@ -226,6 +231,7 @@ struct tt_transport {
     void (*tell_wait)(struct tt_endpoint *e, const struct tt_call_record *call);
     bool (*wait_of)(struct tt_endpoint *e, int rank, struct tt_call_record *call);
     enum tt_peer_state (*peer_state)(struct tt_endpoint *e, int peer); /* may make a system call */
+    long (*process_of)(const struct tt_endpoint *e, int peer); /* its number; NULL: ranks are no processes */
 
     /* The first cause wins; true if it is this one. Wakes every rank. Any thread. `cause` is one load when
      * there is none. */
