@@ -24,7 +24,7 @@
 #include "transports/arena.h"
 
 #define SHARED UINT64_MAX
-enum { TOLD_ON_ERROR = 16, PATH_BYTES = 512 };
+enum { TOLD_ON_ERROR = 8, PATH_BYTES = 512 };
 
 struct tt_recorder {
     struct tt_recorder_part *part;

@@ -288,14 +288,17 @@ static struct walk walk_over(const struct view *v, const struct tt_recorder_part
     return (struct walk){ part, v->calls - most, 0, (int)most };
 }
 
+static bool record_at(const struct walk *w, int i, struct record *r)
+{
+    uint64_t place = i < w->last ? (w->first + (uint64_t)i) % TT_RECORDER_RING : TT_RECORDER_RING;
+    return take_record(&w->part->ring[place], r);
+}
+
 static bool next(struct walk *w, struct record *r)
 {
-    while (w->at <= w->last) {
-        int i = w->at++;
-        uint64_t place = i < w->last ? (w->first + (uint64_t)i) % TT_RECORDER_RING : TT_RECORDER_RING;
-        if (take_record(&w->part->ring[place], r))
+    while (w->at <= w->last)
+        if (record_at(w, w->at++, r))
             return true;
-    }
     return false;
 }
 
@@ -304,7 +307,8 @@ static void put_part_text(struct tt_text *t, const struct view *v, const struct 
     struct walk walk = walk_over(v, part, TT_RECORDER_RING);
     struct record r;
     put_clean(t, v->name);
-    tt_put(t, ", rank %d of %d: %llu calls; ", v->rank, v->n, (unsigned long long)v->calls);
+    tt_put(t, ", rank %d of %d: %llu call%s; ", v->rank, v->n, (unsigned long long)v->calls,
+        v->calls == 1 ? "" : "s");
     if (v->failed)
         put_clean(t, v->error);
     else
@@ -361,6 +365,14 @@ int tt_recorder_put_file(struct tt_text *t, const void *file, uint64_t bytes, en
     return alive;
 }
 
+static void log_record(enum tt_log_level level, const struct view *v, const struct record *r)
+{
+    char line[2 * TEXT_BYTES];
+    put_text(&(struct tt_text){ line, sizeof line, 0 }, v, r);
+    tt_log(level, "  %s", line);
+}
+
+/* A reader wants to see first what did not end. */
 void tt_recorder_log(enum tt_log_level level, const struct tt_recorder_header *header,
     const struct tt_recorder_part *part, int last)
 {
@@ -368,12 +380,11 @@ void tt_recorder_log(enum tt_log_level level, const struct tt_recorder_header *h
     struct record r;
     if (!take_view(header, part, &v))
         return;
+    tt_log(level, "%s, rank %d of %d: %llu call%s; what runs, and then the last ones, backwards:", v.name,
+        v.rank, v.n, (unsigned long long)v.calls, v.calls == 1 ? "" : "s");
     struct walk walk = walk_over(&v, part, last);
-    tt_log(level, "%s, rank %d of %d: %llu calls; the last of them:", v.name, v.rank, v.n,
-        (unsigned long long)v.calls);
-    while (next(&walk, &r)) {
-        char line[2 * TEXT_BYTES];
-        put_text(&(struct tt_text){ line, sizeof line, 0 }, &v, &r);
-        tt_log(level, "  %s", line);
-    }
+    for (int running = 1; running >= 0; running--)
+        for (int i = walk.last; i >= 0; i--)
+            if (record_at(&walk, i, &r) && (r.state == TT_ENTRY_RUNNING) == running)
+                log_record(level, &v, &r);
 }

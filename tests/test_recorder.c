@@ -324,7 +324,10 @@ static void fail(struct ranks_me *me)
     ranks_expect(
         me, me->rank == 1 || json_has(json_operation(text, 0), "state", "\"running\""), "what ran: %s", text);
     read_file(log, text, sizeof text);
-    bool told = strstr(text, "ERROR:   operation") != NULL && strstr(text, "ERROR: comm, rank") != NULL;
+    const char *first = strstr(text, "ERROR:   "), *running = strstr(text, "running for");
+    bool told = first != NULL && strstr(text, "ERROR: comm, rank") != NULL;
+    ranks_expect(me, !told || (running != NULL && running < first + strcspn(first, "\n")),
+        "it does not begin with what ran: %s", text);
     ranks_expect(me, told == found, "the log of a rank that found %s: %s", found ? "an error" : "none", text);
 }
 
