@@ -190,7 +190,8 @@ static void write_name(struct tt_trace *t, uint32_t lane)
     char line[LINE_BYTES], name[2 * TT_TRACE_NAME_BYTES];
     struct tt_text text = { line, sizeof line, 0 };
     t->lanes[lane].named = true;
-    snprintf(name, sizeof name, "%s, rank %d of %d%s", t->name, t->rank, t->n, lane > 0 ? ", beside" : "");
+    snprintf(name, sizeof name, "%s, rank %d of %d%s", t->name, t->rank, t->n,
+        lane > 0 ? ": what runs at the same time" : "");
     tt_put_json(&text, name);
     fprintf(process.file,
         "{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %u, \"args\": {\"name\": %s}},\n",
@@ -211,16 +212,26 @@ static uint64_t arrow_of(const struct tt_trace *t, const struct tt_trace_event *
     return mix(mix(hash, (uint64_t)(sends ? e->peer : t->rank)), e->number);
 }
 
+/* "send to 1": in a viewer's list of names all would be alike without the peer. */
+static void write_label(const char *name, int peer, bool sends)
+{
+    if (peer == TT_NONE)
+        fprintf(process.file, "\"name\": \"%s\", ", name);
+    else
+        fprintf(process.file, "\"name\": \"%s %s %d\", ", name, sends ? "to" : "from", peer);
+}
+
 static void write_operation(const struct tt_trace_event *e)
 {
     const struct tt_collective_row *row = &tt_collectives[e->verb];
     char op[64];
     tt_operator_describe(e->op, e->operator, op, sizeof op);
+    write_label(row->name, row->p2p ? e->peer : TT_NONE, e->verb == TT_P2P_SEND);
     fprintf(process.file,
-        "\"name\": \"%s\", \"cat\": \"operation\", \"args\": {\"number\": %llu, \"count\": %llu, \"type\": "
+        "\"cat\": \"operation\", \"args\": {\"number\": %llu, \"count\": %llu, \"type\": "
         "\"%s\", \"bytes\": %llu, \"algorithm\": \"%s\", \"slices\": %u",
-        row->name, (unsigned long long)e->number, (unsigned long long)e->count,
-        tt_type_name((tutti_type)e->type), (unsigned long long)e->bytes, e->algorithm, e->slice);
+        (unsigned long long)e->number, (unsigned long long)e->count, tt_type_name((tutti_type)e->type),
+        (unsigned long long)e->bytes, e->algorithm, e->slice);
     if (row->result == TT_RESULT_REDUCED)
         fprintf(process.file, ", \"op\": \"%s\"", op);
     if (row->rooted || row->p2p)
@@ -233,10 +244,11 @@ static void write_step(struct tt_trace *t, const struct tt_trace_event *e, uint3
     static const char *const verbs[TT_VERBS] = { "send", "recv", "recv_reduce", "reduce", "copy" };
     static const char *const paths[TT_PATHS] = { "line", "mapped", "pulled", "copied", "placed" };
     bool sends = e->verb == TT_VERB_SEND;
+    write_label(verbs[e->verb], e->peer, sends);
     fprintf(process.file,
-        "\"name\": \"%s\", \"cat\": \"step\", \"args\": {\"chunk\": %u, \"chunks\": %u, \"slice\": %u, "
+        "\"cat\": \"step\", \"args\": {\"chunk\": %u, \"chunks\": %u, \"slice\": %u, "
         "\"bytes\": %llu",
-        verbs[e->verb], e->chunk, e->nchunks, e->slice, (unsigned long long)e->bytes);
+        e->chunk, e->nchunks, e->slice, (unsigned long long)e->bytes);
     if (e->peer == TT_NONE) {
         fprintf(process.file, "}},\n");
         return;

@@ -50,7 +50,7 @@ static double real_of(const char *event, const char *name)
 
 static void take_slice(const char *line, int rank)
 {
-    char name[64], cat[32], args[512];
+    char name[64], label[64], cat[32], args[512];
     text_of(line, "name", name, sizeof name);
     text_of(line, "cat", cat, sizeof cat);
     text_of(line, "args", args, sizeof args);
@@ -62,9 +62,15 @@ static void take_slice(const char *line, int rank)
     e->bytes = (uint64_t)json_number(args, "bytes");
     e->peer = (int)json_number(args, "peer");
     e->message = (uint64_t)json_number(args, "message");
-    for (int v = 0; v < KINDS && e->step; v++)
-        if (strncmp(name + 1, verbs[v], strlen(verbs[v])) == 0 && name[1 + strlen(verbs[v])] == '"')
+    for (int v = 0; v < KINDS && e->step; v++) {
+        snprintf(label, sizeof label,
+            v > 2    ? "\"%s\""
+            : v == 0 ? "\"%s to %d\""
+                     : "\"%s from %d\"",
+            verbs[v], e->peer);
+        if (strcmp(name, label) == 0)
             e->verb = v;
+    }
     noperations += !e->step;
     if (e->step && e->verb == 0) { /* at most so many bytes are in the line that tells of them */
         text_of(args, "path", name, sizeof name);
