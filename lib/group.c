@@ -30,7 +30,8 @@ struct quick {
 };
 
 struct queue {
-    int depth;
+    int depth, calls; /* levels; calls that wait for the end of the outermost */
+    bool watched; /* the end of this thread is told */
     tutti_status status;
     struct quick *quick; /* NULL: no message yet */
     struct tt_item *item; /* the calls; NULL: none yet */
@@ -66,15 +67,40 @@ tutti_status tt_group_refuse(const char *call)
 }
 
 /* Whoever forgets to end a group sees calls that succeed and do nothing. */
-static void __attribute__((destructor)) warn_of_open_group(void)
+static void warn_of_open_group(const struct queue *q, const char *who)
 {
-    int calls = queue.ninits;
-    if (queue.depth == 0)
-        return;
-    calls += queue.quick != NULL ? queue.quick->count : 0;
-    calls += queue.item != NULL ? queue.item->batch->count : 0;
-    tt_log(TT_LOG_WARN,
-        "the process ends inside a group: a tutti_group_end is missing, and %d calls never started", calls);
+    if (q->depth > 0)
+        tt_log(TT_LOG_WARN,
+            "%s ends inside a group: a tutti_group_end is missing, and %d calls never started", who,
+            q->calls);
+}
+
+static void __attribute__((destructor)) end_process(void)
+{
+    warn_of_open_group(&queue, "the process");
+}
+
+static void end_thread(void *q)
+{
+    warn_of_open_group(q, "a thread");
+}
+
+static pthread_key_t ends;
+static bool ends_are_told;
+
+static void tell_ends(void)
+{
+    ends_are_told = pthread_key_create(&ends, end_thread) == 0;
+}
+
+/* Once for each thread that has groups. */
+static void watch_thread(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, tell_ends);
+    queue.watched = true;
+    if (ends_are_told)
+        pthread_setspecific(ends, &queue);
 }
 
 static bool grow(void **items, int count, int *capacity, size_t bytes)
@@ -114,6 +140,7 @@ static tutti_status add_slowly(struct quick *q, struct tt_item **item)
 tutti_status tt_group_add(const struct tt_call *call)
 {
     tutti_status status = add_slowly(queue.quick, &queue.item);
+    queue.calls++;
     return tt_group_note(status == TUTTI_OK ? add(&queue.item, call) : status);
 }
 
@@ -124,6 +151,7 @@ bool tt_group_add_quick(const struct tt_quick *message, struct tt_lane *lane)
         q = queue.quick = tt_thread_room(TT_ROOM_GROUP, sizeof *q);
     if (q == NULL || queue.item != NULL || q->count == QUICK_MAX)
         return false;
+    queue.calls++;
     q->messages[q->count] = *message;
     q->lanes[q->count++] = lane;
     return true;
@@ -135,12 +163,15 @@ tutti_status tt_group_add_init(
     struct queue *q = &queue;
     if (!grow((void **)&q->inits, q->ninits, &q->init_capacity, sizeof *q->inits))
         return tt_group_note(tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue an initialisation in a group"));
+    q->calls++;
     q->inits[q->ninits++] = (struct init){ .n = n, .rank = rank, .id = *id, .config = config, .comm = comm };
     return TUTTI_OK;
 }
 
 tutti_status tutti_group_start(void)
 {
+    if (!queue.watched)
+        watch_thread();
     queue.depth++;
     return TUTTI_OK;
 }
@@ -286,7 +317,7 @@ static bool leave(struct queue *ended)
     if (--queue.depth > 0)
         return false;
     *ended = queue;
-    queue = (struct queue){ 0 };
+    queue = (struct queue){ .watched = true };
     return true;
 }
 
