@@ -218,6 +218,42 @@ static tutti_status check_pointer(const struct tt_call *call, int side, struct e
     return TUTTI_OK;
 }
 
+/* The bytes of block r; of a buffer that no arrays cut, block 0 is all of it. `packed` are the elements of
+ * the blocks before it. */
+static struct extent block_of(const struct tt_call *call, int side, int r, uint64_t packed)
+{
+    const struct tt_blocks *b = &call->blocks[side];
+    const uint8_t *pointer = side == TT_IN ? call->send : call->recv;
+    uint64_t element = tutti_type_bytes(call->type);
+    if (b->counts == NULL)
+        return r == 0 ? extent_of(call, side) : (struct extent){ 0 };
+    uint64_t start = b->places != NULL ? b->places[r] : packed;
+    return (struct extent){ pointer + start * element, b->counts[r] * element };
+}
+
+static bool meet(struct extent a, struct extent b)
+{
+    return a.bytes > 0 && b.bytes > 0 && a.first < b.first + b.bytes && b.first < a.first + a.bytes;
+}
+
+/* Some block of send and some block of recv have bytes in common. What lies between blocks is nobody's. */
+static bool buffers_meet(const struct tt_call *call)
+{
+    struct extent whole = extent_of(call, TT_OUT);
+    uint64_t sent = 0;
+    for (int s = 0; s < call->comm->n; s++) {
+        struct extent in = block_of(call, TT_IN, s, sent);
+        uint64_t got = 0;
+        sent += call->blocks[TT_IN].counts != NULL ? call->blocks[TT_IN].counts[s] : 0;
+        for (int r = 0; meet(in, whole) && r < call->comm->n; r++) {
+            if (meet(in, block_of(call, TT_OUT, r, got)))
+                return true;
+            got += call->blocks[TT_OUT].counts != NULL ? call->blocks[TT_OUT].counts[r] : 0;
+        }
+    }
+    return false;
+}
+
 static tutti_status refuse_overlap(const struct tt_call *call, struct extent in, struct extent out)
 {
     static const char *const in_place[] = {
@@ -243,7 +279,6 @@ tutti_status tt_call_check_buffers(struct tt_call *call)
     if (status != TUTTI_OK)
         return status;
     call->in_place = in.bytes > 0 && out.bytes > 0 && is_in_place(call);
-    bool overlap = in.first != NULL && out.first != NULL && in.first < out.first + out.bytes &&
-                   out.first < in.first + in.bytes;
-    return overlap && !call->in_place ? refuse_overlap(call, in, out) : TUTTI_OK;
+    bool overlap = !call->in_place && meet(in, out) && buffers_meet(call);
+    return overlap ? refuse_overlap(call, in, out) : TUTTI_OK;
 }

@@ -522,8 +522,9 @@ tutti_status tutti_scatter(const void *send, void *recv, size_t recv_count, tutt
 
 /* The v-forms: blocks of different length. Arrays have n entries and are read before the call returns; counts
  * are elements; places are elements from the start of the buffer, NULL: packed in rank order. Blocks of recv
- * must not overlap, nor may send lie between the first and last element of recv. As tutti_all_gather_v is
- * to tutti_all_gather, each is to the collective of its name. */
+ * must not overlap each other, nor blocks of send; what lies between blocks is neither read nor written, and
+ * a block of 0 elements is nowhere. As tutti_all_gather_v is to tutti_all_gather, each is to the collective
+ * of its name. */
 
 /* Rank r gets the reduction of recv_counts_shared[r] elements, its block of the packed send of all ranks; the
  * counts are equal on all ranks. In place: recv is this rank's block of send. */
