@@ -81,12 +81,11 @@ static tutti_status check_own(struct tt_call *call, int side)
         if (call->count_in_blocks)
             call->count = own;
         if (call->count != own)
-            return tt_fail(TUTTI_INVALID_ARGUMENT,
-                "%s: %s_count is %zu, but %s_counts[%d] of this rank is %zu", row->name, names[other],
-                call->count, array_name(call, side), rank, own);
+            return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: %s_count is %zu, but %s_counts[%d] is %zu", row->name,
+                names[other], call->count, array_name(call, side), rank, own);
     } else if (side == TT_OUT && call->blocks[TT_IN].counts[rank] != own) {
         return tt_fail(TUTTI_INVALID_ARGUMENT,
-            "%s: send_counts[%d] is %zu and recv_counts[%d] is %zu: what this rank gives itself has one "
+            "%s: send_counts[%d] is %zu and recv_counts[%d] is %zu: what a rank gives itself has one "
             "length",
             row->name, rank, call->blocks[TT_IN].counts[rank], rank, own);
     }
@@ -207,8 +206,8 @@ static tutti_status check_pointer(const struct tt_call *call, int side, struct e
     const void *pointer = side == TT_IN ? call->send : call->recv;
     uint64_t element = tutti_type_bytes(call->type);
     if (e.bytes > 0 && pointer == NULL)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: %s is NULL; this rank needs %llu bytes there", row->name,
-            names[side], (unsigned long long)e.bytes);
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: %s is NULL; rank %d needs %llu bytes there", row->name,
+            names[side], call->comm->rank, (unsigned long long)e.bytes);
     if (e.bytes > 0 && row->result == TT_RESULT_REDUCED && (uintptr_t)pointer % element != 0)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: %s is %p; a reduction of %s needs a multiple of %llu",
             row->name, names[side], pointer, tt_type_name(call->type), (unsigned long long)element);
@@ -259,7 +258,7 @@ static tutti_status refuse_overlap(const struct tt_call *call, struct extent in,
     static const char *const in_place[] = {
         [TT_IN_PLACE_NEVER] = "",
         [TT_IN_PLACE_SAME] = ", or in place (the same pointer)",
-        [TT_IN_PLACE_OWN_BLOCK] = ", or in place (the small one is this rank's block of the large one)",
+        [TT_IN_PLACE_OWN_BLOCK] = ", or in place (the small one is the rank's own block of the large one)",
     };
     return tt_fail(TUTTI_INVALID_ARGUMENT,
         "%s: send (%p, %llu bytes) and recv (%p, %llu bytes) overlap; legal: apart%s", row_of(call)->name,
