@@ -24,9 +24,9 @@ tutti_status tt_call_submit(struct tt_call *call)
 {
     tutti_status status = tt_call_check(call);
     if (tt_group_open())
-        return status == TUTTI_OK ? tt_group_add(call) : tt_group_note(status);
+        return tt_call_refuse(call, status == TUTTI_OK ? tt_group_add(call) : tt_group_note(status));
     if (status == TUTTI_OK && call->stream.kind != TUTTI_STREAM_NONE)
-        return queue_call(call);
+        return tt_call_refuse(call, queue_call(call));
     struct tt_pending pending = { .call = *call };
     if (status == TUTTI_OK)
         status = tt_comm_turn(call->comm);
@@ -36,7 +36,7 @@ tutti_status tt_call_submit(struct tt_call *call)
         status = tt_run(&pending, 1);
     if (status == TUTTI_OK)
         tt_lane_learn(&pending.call, pending.op);
-    return status;
+    return tt_call_refuse(call, status);
 }
 
 /* A handle that is none: the error belongs to the group, if there is one. */
@@ -56,7 +56,7 @@ static __attribute__((noinline)) tutti_status run_again(const struct tt_quick *q
     pending.call.send = q->send;
     pending.call.recv = q->recv;
     tutti_status status = tt_call_start(&pending.call, &pending.op);
-    return status == TUTTI_OK ? tt_run(&pending, 1) : status;
+    return status == TUTTI_OK ? tt_run(&pending, 1) : tt_call_refuse(&pending.call, status);
 }
 
 static __attribute__((noinline)) tutti_status add_again(const struct tt_quick *q, const struct tt_lane *lane)

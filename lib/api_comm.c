@@ -98,10 +98,12 @@ tutti_status tutti_comm_finalize(tutti_comm *comm)
     if (c == NULL)
         return tt_shell_fault(comm);
     if (tt_group_open())
-        return tt_group_refuse("finalize");
+        return tt_comm_refuse(c, tt_group_refuse("finalize"));
     tutti_status status = tutti_barrier(comm, tutti_no_stream());
-    if (status == TUTTI_OK)
+    if (status == TUTTI_OK) {
         c->finalized = true;
+        c->known = false;
+    }
     return status;
 }
 

@@ -412,6 +412,8 @@ tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op)
 {
     struct tt_comm *comm = call->comm;
     bool p2p = tt_collectives[call->collective].p2p;
+    if (comm->refusals.told)
+        tt_refusals_take_back(comm);
     tutti_status status = comm->transport->enter(comm->endpoint) ? TUTTI_OK : tt_comm_check(comm);
     if (status == TUTTI_OK)
         status = p2p ? start_point(call, op) : start_collective(call, op);

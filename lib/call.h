@@ -140,12 +140,24 @@ void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct t
 /* The operation is over, or given up; `soon`: done, and nothing was waited for. */
 void tt_call_end(const struct tt_call *call, struct tt_op *op, bool soon);
 
+/* This call cannot be made, for `status`, a local one, and with the thread's last error as the reason: its
+ * peers, who would wait for it, find that out (refuse.c). Returns status. Nothing of a communicator that has
+ * ended, or of any other status. */
+tutti_status tt_call_refuse(const struct tt_call *call, tutti_status status);
+/* The same of split and finalize, which are collectives as well. */
+tutti_status tt_comm_refuse(struct tt_comm *comm, tutti_status status);
+/* A call starts, so what was refused before holds up nobody any more. */
+void tt_refusals_take_back(struct tt_comm *comm);
+struct tt_refused *tt_refused_of(
+    const struct tt_comm *comm, int peer, bool sends); /* peer TT_NONE: collectives */
+
 struct tt_pending {
     struct tt_call call;
     struct tt_op *op; /* NULL: not started */
     uint32_t skip; /* the units before this step are done when it starts (straight.c) */
     bool over;
     bool suspect; /* at the last look the peer that this call waits for was gone, or past it */
+    int64_t refused_ms; /* a peer refused it: 1 + how long nothing had moved when that was seen; 0: no */
     size_t *arrays; /* of a batch: where the arrays of the call are copied to */
     size_t room; /* entries */
 };
@@ -163,6 +175,8 @@ struct tt_batch {
 tutti_status tt_batch_add(struct tt_batch *batch, const struct tt_call *call);
 /* Bring sends and receives of a rank with itself together; an error if one is left alone. */
 tutti_status tt_batch_meet(struct tt_batch *batch);
+/* None of these calls can be made: see tt_call_refuse. */
+tutti_status tt_batch_refuse(const struct tt_batch *batch, tutti_status status);
 void tt_batch_free(struct tt_batch *batch);
 
 /* Run calls to their end. Collectives of one communicator run one after the other, everything else at

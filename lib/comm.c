@@ -147,11 +147,12 @@ static tutti_status allocate(struct tt_comm *comm)
     comm->lanes = comm->lane_last = calloc(TT_LANES, sizeof *comm->lanes);
     comm->choices = calloc(1, sizeof *comm->choices);
     comm->scratch = malloc((size_t)TT_FOLD_MAX * TT_SCRATCH_BYTES);
+    comm->refusals.calls = calloc(1 + 2 * n, sizeof *comm->refusals.calls);
     tutti_status status = tt_tables_create(&comm->tables, comm->n);
     if (status != TUTTI_OK)
         return status;
     if (comm->next_post == NULL || comm->points[0] == NULL || comm->points[1] == NULL ||
-        comm->choices == NULL || comm->scratch == NULL || comm->lanes == NULL)
+        comm->choices == NULL || comm->scratch == NULL || comm->lanes == NULL || comm->refusals.calls == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
     return tt_plan_cache_create(&comm->plans);
 }
@@ -171,6 +172,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     c->rank = rank;
     c->settings = *settings;
     c->exact = settings->exact;
+    c->known = true;
     c->timeout_ms = tt_comm_timeout(settings, config);
     c->on_wait = known.on_wait;
     c->on_wait_context = known.on_wait_context;
@@ -267,6 +269,7 @@ void tt_comm_destroy(struct tt_comm *comm)
     free(comm->next_post);
     tt_tables_free(&comm->tables);
     free(comm->choices);
+    free(comm->refusals.calls);
     free(comm->scratch);
     tt_lanes_free(comm);
     free(comm);

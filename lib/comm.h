@@ -53,6 +53,18 @@ struct tt_tables { /* room for what v-forms derive from their arrays; n entries 
 tutti_status tt_tables_create(struct tt_tables *tables, int n);
 void tt_tables_free(struct tt_tables *tables);
 
+/* Of one kind of calls: collectives, or messages one way between this rank and another one. */
+struct tt_refused {
+    bool waits; /* one was refused that the peers are to be told of */
+    uint64_t last; /* 1 + the number of the last one that they were told of; 0: none */
+};
+struct tt_refusals { /* what this rank refused; behind the lock of streams (refuse.c) */
+    bool told; /* its peers know of it, and it has started no call since */
+    bool waits; /* something is to be told as soon as its streams have nothing to run */
+    struct tt_refused *calls; /* [1 + 2n]: collectives, messages from, and to, each rank */
+    char text[TT_REFUSAL_TEXT];
+};
+
 struct tt_comm {
     uint64_t serial; /* no other communicator of this process has or had it */
     uint64_t id; /* the same on all ranks */
@@ -62,6 +74,7 @@ struct tt_comm {
     char name[TT_NAME_BYTES];
     struct tt_settings settings;
     bool exact, finalized;
+    bool known; /* a call that was made before may start as it did then (lane.h) */
     bool wary; /* it has no device, in a process that uses some: a pointer may be of those */
     struct tt_topology topology; /* cache domains of its ranks */
     int64_t timeout_ms; /* -1: never */
@@ -92,6 +105,7 @@ struct tt_comm {
     uint64_t cached_bytes; /* what the last cache holds, of all ranks together */
     uint64_t shelf_from; /* messages from here on leave private memory by the shelf (exec_shelf.c) */
 
+    struct tt_refusals refusals;
     struct tt_recorder *recorder;
     struct tt_trace *trace; /* NULL: none */
 

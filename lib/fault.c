@@ -116,11 +116,58 @@ tutti_status tt_fault_of_op(const struct tt_pending *p)
         (unsigned long long)op->failed_arrival.bytes, p->call.comm->rank);
 }
 
-static bool has_called(const struct tt_op *op, int peer, struct tt_call_record *record)
+static bool has_called(const struct tt_op *op, int peer)
 {
     const struct tt_transport *transport = op->endpoint->transport;
-    return transport->call_of(op->endpoint, peer, op->sequence, record) ||
+    struct tt_call_record record;
+    return transport->call_of(op->endpoint, peer, op->sequence, &record) ||
            transport->completed_by(op->endpoint, peer) > op->sequence;
+}
+
+/* Rank `peer` refused a collective, or, as `sends` says, a message of its own with this rank, and has
+ * started nothing since. Not so if this rank refused the same: then both went on. */
+static bool refused_alone(
+    const struct tt_pending *p, int peer, bool message, bool sends, struct tt_refusal *r)
+{
+    const struct tt_op *op = p->op;
+    *r = (struct tt_refusal){ .peer = message ? op->endpoint->me : TT_NONE, .sends = sends };
+    return op->endpoint->transport->refused(op->endpoint, peer, r) &&
+           tt_refused_of(p->call.comm, message ? peer : TT_NONE, message && !sends)->last != r->number + 1;
+}
+
+/* Rank `peer`, which this call waits for, has its words in `r`. */
+static bool has_refused(const struct tt_pending *p, int peer, struct tt_refusal *r)
+{
+    const struct tt_op *op = p->op;
+    if (op->endpoint->transport->refused == NULL ||
+        (op->class == TT_CLASS_COLLECTIVE && has_called(op, peer)))
+        return false;
+    return refused_alone(p, peer, false, false, r) || refused_alone(p, peer, true, false, r) ||
+           refused_alone(p, peer, true, true, r);
+}
+
+/* It may make that call right, if it does so soon. */
+static tutti_status inspect_refusals(struct tt_pending *p, int64_t stalled_ms)
+{
+    const struct tt_comm *comm = p->call.comm;
+    bool p2p = p->op->class == TT_CLASS_P2P, found = false;
+    int peer = p2p ? p->call.root : 0, end = p2p ? peer + 1 : comm->n;
+    struct tt_refusal refusal;
+    char mine[DESCRIPTION];
+    if (comm->settings.refusal_ms == 0)
+        return TUTTI_OK;
+    while (!found && peer < end)
+        if (peer == comm->rank || !(found = has_refused(p, peer, &refusal)))
+            peer++;
+    if (!found || p->refused_ms > stalled_ms + 1)
+        p->refused_ms = 0;
+    if (found && p->refused_ms == 0)
+        p->refused_ms = stalled_ms + 1;
+    if (!found || stalled_ms + 1 - p->refused_ms < (int64_t)comm->settings.refusal_ms)
+        return TUTTI_OK;
+    tt_call_describe(&p->call, mine, sizeof mine);
+    return tell(p, TUTTI_INVALID_USAGE, peer, "operation %llu, %s: rank %d refused its own call, %s",
+        (unsigned long long)p->op->sequence, mine, peer, refusal.text);
 }
 
 static tutti_status inspect_records(const struct tt_pending *p)
@@ -161,11 +208,14 @@ static tutti_status tell_gone(const struct tt_pending *p, int peer, enum tt_peer
         [TT_PEER_DEAD] = "died" };
     const struct tt_endpoint *e = p->op->endpoint;
     char mine[DESCRIPTION], process[40] = "";
+    struct tt_refusal refusal;
     tt_call_describe(&p->call, mine, sizeof mine);
     if (state != TT_PEER_LEFT && e->transport->process_of != NULL)
         snprintf(process, sizeof process, " (process %ld)", e->transport->process_of(e, peer));
-    return tell(p, TUTTI_PEER_LOST, peer, "operation %llu, %s: rank %d %s%s",
-        (unsigned long long)p->op->sequence, mine, peer, ways[state], process);
+    bool refused = has_refused(p, peer, &refusal);
+    return tell(p, TUTTI_PEER_LOST, peer, "operation %llu, %s: rank %d %s%s%s%s",
+        (unsigned long long)p->op->sequence, mine, peer, ways[state], process,
+        refused ? ", having refused its own call, " : "", refused ? refusal.text : "");
 }
 
 static tutti_status inspect_peers(struct tt_pending *p)
@@ -197,8 +247,7 @@ static int list_absent(const struct tt_pending *p, char *text, size_t bytes)
     int absent = 0;
     text[0] = '\0';
     for (int peer = 0; peer < p->call.comm->n; peer++) {
-        struct tt_call_record record;
-        if (peer == p->call.comm->rank || has_called(p->op, peer, &record))
+        if (peer == p->call.comm->rank || has_called(p->op, peer))
             continue;
         size_t length = strlen(text);
         only = absent == 0 ? peer : TT_NONE;
@@ -210,14 +259,24 @@ static int list_absent(const struct tt_pending *p, char *text, size_t bytes)
     return only;
 }
 
+/* ", which ..." of a rank that is waited for. */
+static void name_reason(const struct tt_pending *p, int peer, char *text, size_t bytes)
+{
+    struct tt_refusal refusal;
+    if (peer >= 0 && peer < p->call.comm->n && has_refused(p, peer, &refusal))
+        snprintf(text, bytes, ", which refused its own call, %s", refusal.text);
+    else
+        tt_fault_name_call(p, peer, text, bytes);
+}
+
 static tutti_status tell_timeout(const struct tt_pending *p, int64_t stalled_ms)
 {
-    char mine[DESCRIPTION], absent[160] = "", theirs[256] = "";
+    char mine[DESCRIPTION], absent[160] = "", theirs[TT_REFUSAL_TEXT + 32] = "";
     tt_call_describe(&p->call, mine, sizeof mine);
     int peer = tt_exec_waits_for(p->op), only = TT_NONE;
     if (p->op->class == TT_CLASS_COLLECTIVE)
         only = list_absent(p, absent, sizeof absent);
-    tt_fault_name_call(p, absent[0] != '\0' ? only : peer, theirs, sizeof theirs);
+    name_reason(p, absent[0] != '\0' ? only : peer, theirs, sizeof theirs);
     if (absent[0] != '\0')
         return tell(p, TUTTI_TIMEOUT, peer,
             "operation %llu, %s: nothing moved for %lld ms; not called yet by rank %s%s",
@@ -235,6 +294,8 @@ tutti_status tt_fault_inspect(struct tt_pending *p, int64_t stalled_ms)
         status = inspect_records(p);
     if (status == TUTTI_OK)
         status = inspect_peers(p);
+    if (status == TUTTI_OK)
+        status = inspect_refusals(p, stalled_ms);
     if (status == TUTTI_OK && p->op->class == TT_CLASS_COLLECTIVE)
         status = inspect_completed(p);
     if (status == TUTTI_OK && p->call.comm->timeout_ms >= 0 && stalled_ms >= p->call.comm->timeout_ms)

@@ -211,6 +211,13 @@ static tutti_status run_inits(struct queue *q)
     return status;
 }
 
+/* Of calls[0] to calls[count - 1] none has begun. */
+static tutti_status refuse_calls(struct tt_pending *calls, int count, tutti_status status)
+{
+    struct tt_batch batch = { .calls = calls, .count = count };
+    return tt_batch_refuse(&batch, status);
+}
+
 /* Nothing has a stream: run here. What was made before is prepared. */
 static tutti_status run_calls(struct tt_pending *calls, int count)
 {
@@ -220,7 +227,7 @@ static tutti_status run_calls(struct tt_pending *calls, int count)
         if (status == TUTTI_OK && call->lane == NULL)
             status = tt_call_prepare(call);
         if (status != TUTTI_OK)
-            return status;
+            return refuse_calls(calls, count, status);
     }
     tutti_status status = tt_run(calls, count);
     for (int i = 0; i < count && status == TUTTI_OK; i++)
@@ -257,6 +264,7 @@ static tutti_status run_quick(struct quick *q)
         calls[i].op = NULL;
         calls[i].skip = 0;
         calls[i].over = calls[i].suspect = false;
+        calls[i].refused_ms = 0;
     }
     return run_calls(calls, left);
 }
@@ -270,8 +278,10 @@ static tutti_status queue_calls(struct tt_item *item, bool wait, struct tt_ticke
         comm = item->batch->calls[i].call.comm;
     item->report = wait ? &report : NULL;
     tutti_status status = tt_item_submit(item, ticket);
-    if (status != TUTTI_OK)
+    if (status != TUTTI_OK) {
+        tt_batch_refuse(item->batch, status);
         tt_item_drop(item);
+    }
     if (status != TUTTI_OK || !wait)
         return status;
     tt_ticket_await(*ticket, comm);
@@ -299,6 +309,7 @@ tutti_status tt_group_run(struct tt_item *item, struct tt_ticket *ticket)
     }
     if (on_devices > 0) {
         tutti_status status = run_on_devices(item->batch, on_devices);
+        tt_batch_refuse(item->batch, status);
         *ticket = (struct tt_ticket){ 0 };
         tt_item_drop(item);
         return status;
@@ -326,6 +337,23 @@ static tutti_status not_started(const char *call)
     return tt_fail(TUTTI_INVALID_USAGE, "%s without tutti_group_start on this thread", call);
 }
 
+/* The group was refused, and so are all calls that it has. */
+static void drop_calls(struct queue *ended, tutti_status status)
+{
+    struct quick *q = ended->quick;
+    struct tt_call call;
+    for (int i = 0; q != NULL && i < q->count; i++) {
+        tt_lane_call(&q->messages[i], q->lanes[i], &call);
+        tt_call_refuse(&call, status);
+    }
+    if (q != NULL)
+        q->count = 0;
+    if (ended->item != NULL) {
+        tt_batch_refuse(ended->item->batch, status);
+        tt_item_drop(ended->item);
+    }
+}
+
 tutti_status tutti_group_end(void)
 {
     struct queue ended;
@@ -337,16 +365,14 @@ tutti_status tutti_group_end(void)
     tutti_status status = ended.status;
     if (status == TUTTI_OK && ended.ninits > 0)
         status = run_inits(&ended);
-    if (status == TUTTI_OK && ended.quick != NULL && ended.quick->count > 0)
-        status = run_quick(ended.quick);
-    if (ended.quick != NULL)
-        ended.quick->count = 0;
     if (status == TUTTI_OK && ended.item != NULL)
         status = tt_batch_meet(ended.item->batch);
-    if (status == TUTTI_OK && ended.item != NULL)
-        status = tt_group_run(ended.item, &ticket);
+    if (status != TUTTI_OK)
+        drop_calls(&ended, status);
     else if (ended.item != NULL)
-        tt_item_drop(ended.item);
+        status = tt_group_run(ended.item, &ticket);
+    else if (ended.quick != NULL && ended.quick->count > 0)
+        status = run_quick(ended.quick);
     free(ended.inits);
     return status;
 }
@@ -364,16 +390,14 @@ tutti_status tt_group_take(struct tt_item **item)
         status = tt_fail(TUTTI_INVALID_USAGE, "group_keep: the group has an initialisation; legal: calls");
     if (status == TUTTI_OK)
         status = add_slowly(ended.quick, &ended.item);
-    if (ended.quick != NULL)
-        ended.quick->count = 0;
     if (status == TUTTI_OK && ended.item == NULL && (ended.item = tt_item_take(NULL)) == NULL)
         status = TUTTI_OUT_OF_MEMORY;
     if (status == TUTTI_OK)
         status = tt_batch_meet(ended.item->batch);
     if (status == TUTTI_OK)
         *item = ended.item;
-    else if (ended.item != NULL)
-        tt_item_drop(ended.item);
+    else
+        drop_calls(&ended, status);
     free(ended.inits);
     return status;
 }

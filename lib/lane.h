@@ -122,7 +122,7 @@ _Static_assert(TT_LANES == 1 << 6, "six bits of the hash choose a lane");
 /* Nothing has ended or comes before a call of now. */
 static inline bool tt_lane_is_open(const struct tt_comm *comm)
 {
-    return !comm->finalized && atomic_load_explicit(&comm->queued, memory_order_acquire) == 0 &&
+    return atomic_load_explicit(&comm->queued, memory_order_acquire) == 0 && comm->known &&
            atomic_load_explicit(comm->endpoint->ended, memory_order_acquire) == 0;
 }
 

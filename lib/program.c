@@ -161,6 +161,17 @@ static tutti_status start_queued(struct tt_program *p)
     return status;
 }
 
+/* Calls of communicators that are there. */
+static tutti_status refuse_calls(const struct tt_program *p, tutti_status status)
+{
+    for (int i = 0; i < p->batch.count; i++) {
+        const struct tt_comm *comm = tt_handle_peek(p->owners[i].handle);
+        if (comm != NULL && comm->serial == p->owners[i].serial)
+            tt_call_refuse(&p->batch.calls[i].call, status);
+    }
+    return status;
+}
+
 tutti_status tutti_program_start(tutti_program *program)
 {
     struct tt_program *p = tt_shell_find(TT_SHELL_PROGRAM, program);
@@ -171,7 +182,7 @@ tutti_status tutti_program_start(tutti_program *program)
     for (int i = 0; i < p->batch.count; i++) {
         tutti_status status = check_call(p, i);
         if (status != TUTTI_OK)
-            return status;
+            return refuse_calls(p, status);
     }
     return p->queued > 0 ? start_queued(p) : start_here(p);
 }

@@ -155,9 +155,9 @@ tutti_status tutti_comm_split(
     if (s.parent == NULL)
         return tt_shell_fault(comm);
     if (child == NULL)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "split: child is NULL");
+        return tt_comm_refuse(s.parent, tt_fail(TUTTI_INVALID_ARGUMENT, "split: child is NULL"));
     if (tt_group_open())
-        return tt_group_refuse("split");
+        return tt_comm_refuse(s.parent, tt_group_refuse("split"));
     size_t n = (size_t)s.parent->n;
     struct wish mine = wish_of(s.parent, color, key, config);
     tutti_comm *made = NULL;
@@ -170,6 +170,8 @@ tutti_status tutti_comm_split(
         status = tt_fail(TUTTI_OUT_OF_MEMORY, "split: no memory for %zu ranks", n);
     if (status == TUTTI_OK)
         status = prepare(&s, &mine);
+    if (status != TUTTI_OK)
+        tt_comm_refuse(s.parent, status);
     if (status == TUTTI_OK)
         status = exchange_wishes(&s, &mine);
     if (status == TUTTI_OK)

@@ -133,6 +133,8 @@ static void let_go(const struct tt_call *call)
 {
     struct tt_comm *comm = call->comm;
     comm->now = (struct tt_ticket){ 0 };
+    if (atomic_load_explicit(&comm->queued, memory_order_relaxed) == 1)
+        tt_refusals_tell(comm);
     atomic_fetch_sub_explicit(&comm->elsewhere, call->staging == NULL, memory_order_relaxed);
     if (atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release) == 1 && comm->orphan)
         tt_comm_destroy(comm);

@@ -28,6 +28,11 @@ struct tt_stream {
 /* Of all queues, and of the items that are idle. */
 extern pthread_mutex_t tt_streams_lock;
 
+/* What a rank refused while its streams were busy (refuse.c), with the lock: they are done, so its peers are
+ * told; another call was queued, so there is nothing to tell. */
+void tt_refusals_tell(struct tt_comm *comm);
+void tt_refusals_drop(struct tt_comm *comm);
+
 /* The first of a list; NULL: there is none. */
 struct tt_item *tt_item_pop(struct tt_item **list);
 /* An item that has run, or never will, goes back to its home. */

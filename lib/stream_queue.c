@@ -183,6 +183,7 @@ static void take_turns(struct tt_item *item)
     for (int i = 0; i < item->batch->count; i++) {
         const struct tt_call *call = &item->batch->calls[i].call;
         struct tt_comm *comm = call->comm;
+        tt_refusals_drop(comm);
         if (item->batch != &item->own)
             item->entries[i] = tt_recorder_queue(comm->recorder, call);
         if (comm->last.stream != mine.stream || comm->last.number != mine.number) {

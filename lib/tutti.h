@@ -42,6 +42,8 @@
  *
  * Errors. Every call checks its arguments first; on TUTTI_INVALID_ARGUMENT, TUTTI_INVALID_USAGE,
  * TUTTI_UNSUPPORTED and TUTTI_OUT_OF_MEMORY nothing was done at this rank and the communicator goes on.
+ * Its peers may be in the same call already, and wait for it: this rank has a second to make it right
+ * (setting `refusal`); then the communicator ends, on all ranks, with INVALID_USAGE and this rank's reason.
  * The others are sticky: the communicator is over, every rank gets the same first cause, and only abort,
  * state, get_error, get_last_error, rank, size, op_destroy and destroy are left. Of a call with a stream,
  * what can be told from the arguments is returned at once, as of any other; a later failure ends the

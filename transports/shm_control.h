@@ -21,7 +21,7 @@
 #include "transports/arena.h"
 #include "transports/transport.h"
 
-enum { TT_SHM_VERSION = 5, TT_SHM_INLINE_BYTES = 48 };
+enum { TT_SHM_VERSION = 6, TT_SHM_INLINE_BYTES = 48 };
 
 /* A line costs little, so there are more of them than slots for payloads: who sends a message of a line runs
  * that far ahead. */
@@ -76,7 +76,7 @@ _Static_assert((TT_SLOTS & (TT_SLOTS - 1)) == 0 && (TT_SHM_LINES & (TT_SHM_LINES
 _Static_assert(
     (int)TT_CALLS_KEPT > (int)TT_SHM_LINES, "a call is kept until who waits for its message has looked");
 
-enum { TT_SHM_CALL_WORDS = sizeof(struct tt_call_record) / 8 };
+enum { TT_SHM_CALL_WORDS = sizeof(struct tt_call_record) / 8, TT_SHM_REFUSAL_WORDS = TT_REFUSAL_TEXT / 8 };
 
 /* The fixed part; shape says where the rest lies. */
 struct tt_shm_control {
@@ -92,12 +92,16 @@ struct tt_shm_control {
     _Alignas(64) _Atomic uint64_t completed;
     _Alignas(64) _Atomic uint64_t calls[TT_CALLS_KEPT][TT_SHM_CALL_WORDS];
     _Alignas(64) _Atomic uint64_t wait[TT_SHM_CALL_WORDS]; /* in a message, which has lasted long */
+    _Alignas(64) _Atomic uint64_t refusals; /* told so far, twice; odd: one is being written */
+    _Atomic uint64_t refused; /* 1 + the collective's number; 0: none */
+    _Atomic uint64_t refusal[TT_SHM_REFUSAL_WORDS]; /* the text of the last */
     _Alignas(64) struct tt_cause cause;
 };
 
 /* Offsets in a segment; equal for all ranks. */
 struct tt_shm_shape {
     uint64_t holders; /* _Atomic uint32_t[n]: the token, TT_SHM_HELD, or TT_SHM_GONE */
+    uint64_t refused; /* _Atomic uint64_t[2][n]: 1 + the message refused from, to that rank; 0: none */
     uint64_t can_pull; /* _Atomic uint8_t[n]: may this rank read that one's memory? enum tt_shm_pull */
     uint64_t lines; /* struct tt_shm_line[class][n][TT_SHM_LINES] */
     uint64_t acks; /* struct tt_shm_acks[class][n] */
@@ -255,6 +259,8 @@ bool tt_shm_call_of(struct tt_endpoint *head, int peer, uint64_t sequence, struc
 uint64_t tt_shm_completed_by(struct tt_endpoint *head, int peer);
 void tt_shm_tell_wait(struct tt_endpoint *head, const struct tt_call_record *call);
 bool tt_shm_wait_of(struct tt_endpoint *head, int rank, struct tt_call_record *call);
+void tt_shm_refuse(struct tt_endpoint *head, const struct tt_refusal *refusal);
+bool tt_shm_refused(struct tt_endpoint *head, int rank, struct tt_refusal *refusal);
 enum tt_peer_state tt_shm_peer_state(struct tt_endpoint *head, int peer);
 long tt_shm_process_of(const struct tt_endpoint *head, int peer);
 bool tt_shm_abort(struct tt_endpoint *head, const struct tt_cause *cause);

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/schedule.h"
 #include "transports/shm_control.h"
 
 /* Of a record; behind it is what is reserved. */
@@ -129,6 +130,57 @@ void tt_shm_tell_wait(struct tt_endpoint *head, const struct tt_call_record *cal
 bool tt_shm_wait_of(struct tt_endpoint *head, int rank, struct tt_call_record *call)
 {
     return read_record(of(head)->peers[rank].control->wait, 1, call);
+}
+
+static _Atomic uint64_t *refused_word(
+    const struct tt_shm_endpoint *e, struct tt_shm_control *control, const struct tt_refusal *r)
+{
+    _Atomic uint64_t *messages = tt_shm_at(control, e->shape.refused);
+    return r->peer == TT_NONE ? &control->refused : &messages[(r->sends ? e->head.n : 0) + r->peer];
+}
+
+static void take_back(struct tt_shm_endpoint *e)
+{
+    _Atomic uint64_t *messages = tt_shm_at(e->control, e->shape.refused);
+    atomic_store_explicit(&e->control->refused, 0, memory_order_release);
+    for (int i = 0; i < 2 * e->head.n; i++)
+        atomic_store_explicit(&messages[i], 0, memory_order_release);
+}
+
+/* A text may be read while it is replaced, so all is between two counts. */
+void tt_shm_refuse(struct tt_endpoint *head, const struct tt_refusal *refusal)
+{
+    struct tt_shm_endpoint *e = of(head);
+    struct tt_shm_control *c = e->control;
+    uint64_t told = atomic_load_explicit(&c->refusals, memory_order_relaxed), word;
+    if (refusal == NULL) {
+        take_back(e);
+        return;
+    }
+    atomic_store_explicit(&c->refusals, told + 1, memory_order_relaxed);
+    for (int i = 0; i < TT_SHM_REFUSAL_WORDS; i++) {
+        memcpy(&word, refusal->text + i * sizeof word, sizeof word);
+        atomic_store_explicit(&c->refusal[i], word, memory_order_release);
+    }
+    atomic_store_explicit(refused_word(e, c, refusal), refusal->number + 1, memory_order_release);
+    atomic_store_explicit(&c->refusals, told + 2, memory_order_release);
+}
+
+bool tt_shm_refused(struct tt_endpoint *head, int rank, struct tt_refusal *refusal)
+{
+    struct tt_shm_endpoint *e = of(head);
+    struct tt_shm_control *c = e->peers[rank].control;
+    uint64_t told = atomic_load_explicit(&c->refusals, memory_order_acquire), word;
+    uint64_t number = atomic_load_explicit(refused_word(e, c, refusal), memory_order_acquire);
+    if (told % 2 != 0 || number == 0)
+        return false;
+    refusal->number = number - 1;
+    for (int i = 0; i < TT_SHM_REFUSAL_WORDS; i++) {
+        word = atomic_load_explicit(&c->refusal[i], memory_order_acquire);
+        memcpy(refusal->text + i * sizeof word, &word, sizeof word);
+    }
+    refusal->text[TT_REFUSAL_TEXT - 1] = '\0';
+    return atomic_load_explicit(&c->refusals, memory_order_relaxed) == told;
 }
 
 /* Nobody is woken: only who has waited long looks, and that by itself. */

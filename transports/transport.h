@@ -93,6 +93,15 @@ struct tt_call_record {
 };
 _Static_assert(sizeof(struct tt_call_record) == 64, "one cache line");
 
+/* A call that a rank refused for what its arguments were. */
+enum { TT_REFUSAL_TEXT = 320 };
+struct tt_refusal {
+    int32_t peer; /* of a message: whom it was to go to, or come from; TT_NONE: a collective */
+    bool sends; /* of a message: it was to go there */
+    uint64_t number; /* that the operation, or the message, would have had */
+    char text[TT_REFUSAL_TEXT];
+};
+
 /* Why a communicator ended. Each rank has one to write; the first to claim the abort word decides for all. */
 struct tt_cause {
     int32_t status; /* tutti_status */
@@ -230,6 +239,11 @@ struct tt_transport {
      * waits no more. wait_of: what that rank said; false: nothing. Both may be NULL. */
     void (*tell_wait)(struct tt_endpoint *e, const struct tt_call_record *call);
     bool (*wait_of)(struct tt_endpoint *e, int rank, struct tt_call_record *call);
+    /* refuse: this rank has refused a call; NULL: it takes back all that it said so far. The last text stands
+     * for all. refused: has `rank` said so of a collective, or, as `sends` says, of a message to or from
+     * `peer`; then which one was it, and with which text? Both may be NULL. One thread at a time refuses. */
+    void (*refuse)(struct tt_endpoint *e, const struct tt_refusal *refusal);
+    bool (*refused)(struct tt_endpoint *e, int rank, struct tt_refusal *refusal);
     enum tt_peer_state (*peer_state)(struct tt_endpoint *e, int peer); /* may make a system call */
     long (*process_of)(const struct tt_endpoint *e, int peer); /* its number; NULL: ranks are no processes */
 

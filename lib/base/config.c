@@ -35,6 +35,9 @@ const struct tt_setting tt_setting_table[] = {
         "quarter" },
     { "timeout", TT_SHARED, TT_KIND_MS, FIELD(timeout_ms_or_zero), "0",
         "milliseconds without progress until a call fails, where the program sets none; 0: ten minutes" },
+    { "refusal", TT_SHARED, TT_KIND_MS, FIELD(refusal_ms), "1000",
+        "milliseconds that a rank has to make the call right which it refused, before its peers, who wait in "
+        "it, end the communicator; 0: they wait on" },
     { "first_number", TT_SHARED, TT_KIND_NUMBER, FIELD(first_number), "0",
         "for tests of counters that wrap: the number of the first operation and message" },
     { "exact", TT_SHARED, TT_KIND_BOOL, FIELD(exact), "off",

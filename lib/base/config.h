@@ -32,7 +32,7 @@ enum {
     TT_CONFIG_TEXT = 512,
     TT_TOPOLOGY_TEXT = 248,
     TT_PATH_TEXT = 160,
-    TT_SETTINGS_MAX = 16,
+    TT_SETTINGS_MAX = 24,
     TT_RULES_MAX = 64
 };
 
@@ -51,6 +51,7 @@ struct tt_settings {
     char rules[TT_PATH_TEXT]; /* a file with rules; "": none */
     uint64_t slice_bytes; /* 0: by the cache and the number of ranks */
     uint64_t timeout_ms_or_zero; /* tutti_config.timeout_ms when that is 0 */
+    uint64_t refusal_ms; /* how long a refused call may be made right; 0: no limit of its own */
     uint64_t first_number; /* message and sequence numbers start here */
     bool exact;
     /* shared, and no settings: what rank 0 knows of the machine, and the rules of its file (selection.h) */
