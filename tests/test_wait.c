@@ -42,15 +42,11 @@ static void ring(struct tt_doorbell *bell, bool light)
         tt_doorbell_ring(bell);
 }
 
-static _Atomic uint64_t idle_polls; /* of all that await */
-
 static void await(struct tt_wait *w, _Atomic uint32_t *number, uint32_t wanted)
 {
-    uint64_t polls = 0;
-    for (; atomic_load_explicit(number, memory_order_acquire) != wanted; polls++)
+    while (atomic_load_explicit(number, memory_order_acquire) != wanted)
         tt_wait_idle(w);
     tt_wait_awake(w);
-    atomic_fetch_add_explicit(&idle_polls, polls, memory_order_relaxed);
 }
 
 static void play(struct pair *p, int side)
@@ -113,29 +109,6 @@ Test(wait, no_wake_up_is_lost_after_spins_and_yields)
     struct pair p = { .rounds = 10000, .policy = { .spins = 3, .yield_us = 2 } };
     run_pair(&p);
     cr_expect_eq(tt_wait_lost(), 0);
-}
-
-/* Each on a core of its own would spin; on one core that only keeps the other from it. Other programs on that
- * core spoil a try, as they spoil what a rank can see. */
-Test(wait, ranks_that_find_themselves_on_one_core_do_not_spin)
-{
-    cpu_set_t mine, one;
-    int core = 0;
-    sched_getaffinity(0, sizeof mine, &mine);
-    while (!CPU_ISSET(core, &mine))
-        core++;
-    CPU_ZERO(&one);
-    CPU_SET(core, &one);
-    cr_assert_eq(sched_setaffinity(0, sizeof one, &one), 0);
-    uint64_t fewest = UINT64_MAX;
-    for (int try = 0; try < 20 && fewest > 100; try++) {
-        struct pair p = { .rounds = 100, .policy = { .spins = 2000, .yield_us = 50 } };
-        idle_polls = 0;
-        run_pair(&p);
-        uint64_t polls = idle_polls / p.rounds;
-        fewest = polls < fewest ? polls : fewest;
-    }
-    cr_expect_leq(fewest, 100, "%llu polls a round", (unsigned long long)fewest);
 }
 
 /* Both sides start each round together and then dawdle by chance, so that the ringer's look at `sleeping`
