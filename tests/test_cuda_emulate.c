@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/dev_kernel.h"
 #include "kernels/cuda_emulate.h"
@@ -84,12 +86,26 @@ Test(cuda_emulate, blocks_count_themselves)
     }
 }
 
-/* A mistake that hangs a device ends the program. */
-Test(cuda_emulate, barriers_that_nobody_comes_to, .signal = SIGABRT)
+/* A mistake that hangs a device ends the program, in its own words. */
+Test(cuda_emulate, barriers_that_nobody_comes_to)
 {
-    setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
-    struct tt_emulated_launch launch = probe(tt_probe_stuck, 1, 64, 0);
-    tt_emulate_grid(&launch);
+    char words[200] = "";
+    int ends[2], status;
+    cr_assert_eq(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+        struct tt_emulated_launch launch = probe(tt_probe_stuck, 1, 64, 0);
+        tt_emulate_grid(&launch);
+        _exit(0);
+    }
+    close(ends[1]);
+    cr_expect_gt(read(ends[0], words, sizeof words - 1), 0, "it said nothing");
+    cr_expect(strstr(words, "wait at barriers that the others do not come to") != NULL, "it said: %s", words);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "it ended with %#x", (unsigned)status);
+    close(ends[0]);
 }
 
 /* --- The copy: every distance of the two pointers, every length up to some packets, guards around. */
