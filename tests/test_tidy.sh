@@ -190,7 +190,7 @@ for path in '/ho''me/me' '/wo''rk/x' '/ro''ot/x'; do
 done
 plant; printf '/* %s */\n' "$licence" 'y.c: forgotten.' >tests/test_y.c; refuse makefile tests/test_y.c
 
-if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
+if { clang-format-14 --version || clang-format --version; } 2>/dev/null | grep -q 'version 14\.'; then
     for code in lib/base/log.h kernels/cuda_fold.cu kernels/cuda_fold.cuh; do
         plant; printf 'int  a;\n' >>$code; refuse format $code
     done

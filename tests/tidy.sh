@@ -238,8 +238,9 @@ if [ -f Makefile.am ]; then
 fi
 
 # --- Form, where the version that defines it is here.
-if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
-    grep -E '\.(c|h|cu|cuh)$' "$scratch/code" | xargs clang-format --dry-run --style=file 2>&1 |
+form=$(command -v clang-format-14 || echo clang-format)
+if "$form" --version 2>/dev/null | grep -q 'version 14\.'; then
+    grep -E '\.(c|h|cu|cuh)$' "$scratch/code" | xargs "$form" --dry-run --style=file 2>&1 |
         awk -F: '/clang-format-violations/ && !seen[$1]++ {
             print $1 ":" $2 ": [format] clang-format would change this file" }' >>"$scratch/found"
 else
