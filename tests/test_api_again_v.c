@@ -18,11 +18,15 @@ static const size_t counts[COUNTS] = { 1, 2, 5, 40, 700, 3000 };
 static const enum tt_collective forms[] = { TT_ALL_GATHER_V, TT_REDUCE_SCATTER_V, TT_ALL_TO_ALL_V,
     TT_GATHER_V, TT_SCATTER_V };
 
+enum placing { PACKED, LAST_FIRST, APART, PLACINGS };
+static const char *const placings[] = { "packed", "the last block first", "apart" };
+
 struct shape {
     enum tt_collective form;
     size_t count; /* of which the lengths of the blocks are made */
     int root;
-    bool in_place, placed; /* as this rank likes */
+    bool in_place; /* as this rank likes */
+    enum placing placing; /* as this rank likes, and not always the same: with equal counts, too */
 };
 
 struct again {
@@ -78,15 +82,15 @@ static size_t length(const struct again *a, bool out, int r)
 
 static bool is_placed(const struct again *a)
 {
-    return a->shape.placed && a->shape.form != TT_REDUCE_SCATTER_V;
+    return a->shape.placing != PACKED && a->shape.form != TT_REDUCE_SCATTER_V;
 }
 
-/* Of r's block among all: the last one first, with gaps between them, or one behind the other. */
+/* Of r's block among all. */
 static size_t start(const struct again *a, bool out, int r)
 {
     size_t packed = 0;
     if (is_placed(a))
-        return (size_t)(a->me->n - 1 - r) * PITCH;
+        return (size_t)(a->shape.placing == APART ? r : a->me->n - 1 - r) * PITCH;
     for (int q = 0; q < r; q++)
         packed += length(a, out, q);
     return packed;
@@ -219,7 +223,7 @@ static void draw_shape(struct ranks_me *me, uint64_t *shared, struct shape *shap
     shape->count = counts[bits / 16 % COUNTS];
     shape->root = (int)(bits / 4096 % (unsigned)me->n);
     shape->in_place = own & 1;
-    shape->placed = own >> 8 & 1;
+    shape->placing = (enum placing)((own >> 8) % PLACINGS);
 }
 
 static void draw_buffers(struct ranks_me *me, const struct spaces *spaces, struct again *a)
@@ -273,11 +277,13 @@ static void take_turns(struct ranks_me *me, const struct spaces *spaces, tutti_c
         struct shape *shape = &shapes[bits % SHAPES];
         if ((bits >> 32 & 15) == 0)
             draw_shape(me, &shared, shape);
+        if (ranks_below(&me->random, 8) == 0)
+            shape->placing = (enum placing)ranks_below(&me->random, PLACINGS);
         struct again a = { .shape = *shape, .me = me, .round = round };
         draw_buffers(me, spaces, &a);
-        ranks_at(me, "n %d rank %d: round %d, %s of %zu, root %d%s%s", me->n, me->rank, round,
+        ranks_at(me, "n %d rank %d: round %d, %s of %zu, root %d%s, %s", me->n, me->rank, round,
             tt_collectives[shape->form].name, shape->count, shape->root, shape->in_place ? ", in place" : "",
-            shape->placed ? ", placed" : "");
+            placings[shape->placing]);
         memset(a.recv, 0x77, extent(&a) * sizeof *a.recv);
         fill(&a);
         memcpy(image, a.recv, extent(&a) * sizeof *image);
