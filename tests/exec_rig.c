@@ -9,6 +9,7 @@
 
 #include "algorithms/algorithms.h"
 #include "base/verify.h"
+#include "fences.h"
 
 enum { GUARD = 64, SCRIBBLE = 0x5c };
 enum { LEAF = 1U << 31 };
@@ -65,6 +66,17 @@ void rig_fold_tree(void *dst, const void *const *sources, int k, size_t count, u
         ((uint64_t *)dst)[i] = values[0];
     }
     rig_folded_bytes += count * sizeof(uint64_t);
+}
+
+/* Past the caches, or as if. */
+void rig_spread(
+    void *dst, void *also, int past, const void *const *sources, int k, size_t count, uint32_t divisor)
+{
+    rig_fold_chain(dst, sources, k, count, divisor);
+    if (also != NULL)
+        memcpy(also, dst, count * sizeof(uint64_t));
+    if (also == NULL || past != 0)
+        fences_owe();
 }
 
 /* A token is not worth a hash: any of them will do. */
@@ -335,6 +347,7 @@ static void bind(struct rig_run *run, int rank)
     if (row_of(run)->result == TT_RESULT_REDUCED) {
         op->folds[TT_CHAIN] = rig_fold_chain;
         op->folds[TT_TREE] = rig_fold_tree;
+        op->spread = run->seed / 4 % 2 == 0 ? rig_spread : NULL;
     } else if (run->plan->collective == TT_BARRIER) {
         op->folds[TT_CHAIN] = op->folds[TT_TREE] = fold_token;
     }

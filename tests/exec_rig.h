@@ -105,6 +105,8 @@ enum tt_progress rig_progress(struct rig_world *world, int rank);
 uint64_t rig_merkle(uint64_t left, uint64_t right);
 void rig_fold_chain(void *dst, const void *const *sources, int k, size_t count, uint32_t divisor);
 void rig_fold_tree(void *dst, const void *const *sources, int k, size_t count, uint32_t divisor);
+void rig_spread(
+    void *dst, void *also, int past, const void *const *sources, int k, size_t count, uint32_t divisor);
 
 /* Between the two files of the rig. */
 enum { RIG_POISON = 0xa5 };

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fences.h"
+
 static void *reserve(size_t count, size_t bytes)
 {
     void *memory = calloc(count + 1, bytes);
@@ -40,9 +42,17 @@ static void notice_slices(struct tt_endpoint *e)
     }
 }
 
+/* What was stored past the caches may be seen late: nobody may be told of it before a fence. */
+static void demand_fence(const struct rig_world *w, int rank, const char *what, uint64_t number)
+{
+    if (fences_is_owed() && w->current[rank] < w->nruns)
+        rig_fail(driven, w->runs[w->current[rank]], rank, what, number);
+}
+
 static bool watched_send(struct tt_endpoint *e, const struct tt_message *message)
 {
     notice_slices(e);
+    demand_fence(driven, e->me, "sends what no fence follows", message->number);
     return tt_sim_transport.send(e, message);
 }
 
@@ -51,6 +61,12 @@ static bool watched_arrived(struct tt_endpoint *e, int peer, enum tt_class class
 {
     notice_slices(e);
     return tt_sim_transport.arrived(e, peer, class, number, like, arrival);
+}
+
+static void watched_release(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number)
+{
+    demand_fence(driven, e->me, "releases what no fence follows", number);
+    tt_sim_transport.release(e, peer, class, number);
 }
 
 struct rig_world *rig_world_create(const struct rig_settings *settings)
@@ -63,6 +79,7 @@ struct rig_world *rig_world_create(const struct rig_settings *settings)
     w->transport = tt_sim_transport;
     w->transport.send = watched_send;
     w->transport.arrived = watched_arrived;
+    w->transport.release = watched_release;
     w->endpoints = reserve(n, sizeof *w->endpoints);
     w->current = reserve(n, sizeof *w->current);
     w->next_send = reserve(n * n, sizeof *w->next_send);
@@ -132,6 +149,7 @@ enum tt_progress rig_progress(struct rig_world *w, int rank)
     uint64_t bytes = rig_folded_bytes + tt_sim_counts(w->sim)->bytes - before;
     w->call_bytes_max = bytes > w->call_bytes_max ? bytes : w->call_bytes_max;
     w->calls++;
+    demand_fence(w, rank, "returns from stores that no fence follows", 0);
     return now;
 }
 
