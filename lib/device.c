@@ -59,6 +59,17 @@ tutti_status tt_device_settings(struct tt_settings *settings, int n)
 
 /* --- Life */
 
+/* They count from the setting first_number on, as messages do: tests start where it will wrap. Gates of
+ * captured calls do not count. */
+static void set_gates(struct tt_device *d, uint32_t first)
+{
+    for (uint32_t gate = 0; gate < d->ngates; gate++) {
+        d->counts[gate] = first;
+        atomic_init(&d->words[gate].ready, first);
+        atomic_init(&d->words[gate].done, first);
+    }
+}
+
 static tutti_status make_pad(struct tt_device *d, int n, uint64_t slot_bytes)
 {
     uint64_t blocks = blocks_of(n);
@@ -80,6 +91,7 @@ static tutti_status make_pad(struct tt_device *d, int n, uint64_t slot_bytes)
     d->pad_seen = seen;
     d->words = (struct tt_device_words *)pad;
     d->cells = d->pad + words_bytes;
+    set_gates(d, (uint32_t)d->operations);
     return TUTTI_OK;
 }
 
@@ -150,6 +162,7 @@ tutti_status tt_device_open(struct tt_comm *comm)
     d->dev = dev;
     d->number = number;
     d->comm = comm;
+    d->operations = comm->settings.first_number;
     comm->device = d; /* what is there of it is closed with the communicator */
     status = tt_device_enter(d, &before);
     if (status != TUTTI_OK)
@@ -437,7 +450,7 @@ tutti_status tt_device_check_kept(const struct tt_call *call)
 void tt_device_fail(struct tt_comm *comm, tutti_status status)
 {
     struct tt_cause cause = { .status = status, .rank = comm->rank, .peer = TT_NONE };
-    cause.sequence = comm->settings.first_number + comm->device->operations; /* the worker counts its own */
+    cause.sequence = comm->device->operations; /* the worker counts its own */
     snprintf(cause.operation, sizeof cause.operation, "enqueue");
     tt_cause_say(&cause, "%s", tt_last_error());
     tt_comm_fail(comm, &cause);

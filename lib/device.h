@@ -59,7 +59,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
     bool chained;
     struct tt_replays *replays; /* captured calls */
     struct tt_company *company; /* the ranks of this process on this device */
-    uint64_t operations; /* collectives so far */
+    uint64_t operations; /* collectives so far, from first_number on */
     struct tt_plan_cache plans; /* for their schedules: the worker has its own */
     struct tt_tables tables;
 
@@ -157,7 +157,7 @@ tutti_status tt_company_join(struct tt_comm *comm);
 void tt_company_leave(struct tt_comm *comm);
 struct tt_meeting { /* of a call */
     const struct tt_gate *gate;
-    uint64_t operation; /* of a collective: 1 + how many came before */
+    uint64_t operation; /* of a collective: its number, from 1 + first_number on */
     int peer; /* of a message; TT_NONE: a collective */
     bool receives;
 };

@@ -19,7 +19,7 @@
 
 struct member {
     _Atomic bool here;
-    _Atomic uint64_t place; /* of collectives: so many operations, and in the low half slices of the next */
+    _Atomic uint64_t place; /* of collectives, cyclic: the operation, and in the low half its slices */
     _Atomic uint32_t *in; /* of messages, per gate: slices that are in */
 };
 
@@ -55,11 +55,14 @@ tutti_status tt_company_join(struct tt_comm *comm)
 {
     struct tt_device *d = comm->device;
     _Atomic uint32_t *in = calloc(d->ngates, sizeof *in);
+    for (uint32_t gate = 0; in != NULL && gate < d->ngates; gate++)
+        atomic_init(&in[gate], d->counts[gate]);
     pthread_mutex_lock(&tt_companies_lock);
     struct tt_company *c = in != NULL ? find_or_make(comm) : NULL;
     if (c != NULL) {
         c->users++;
         c->members[comm->rank].in = in;
+        atomic_init(&c->members[comm->rank].place, d->operations << 32);
         atomic_store_explicit(&c->members[comm->rank].here, true, memory_order_release);
     }
     pthread_mutex_unlock(&tt_companies_lock);
@@ -118,8 +121,9 @@ static bool is_there(const struct tt_comm *comm, int rank, const struct tt_meeti
     struct member *other = &comm->device->company->members[rank];
     if (rank == comm->rank || !atomic_load_explicit(&other->here, memory_order_acquire))
         return true;
+    uint64_t place = m->operation << 32 | slices;
     if (m->peer == TT_NONE)
-        return atomic_load_explicit(&other->place, memory_order_acquire) >= (m->operation << 32 | slices);
+        return (int64_t)(atomic_load_explicit(&other->place, memory_order_acquire) - place) >= 0;
     uint32_t in = atomic_load_explicit(&other->in[other_gate(comm, m)], memory_order_acquire);
     return (int32_t)(in - m->gate->base - slices) >= 0;
 }

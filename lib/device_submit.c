@@ -110,7 +110,7 @@ static tutti_status set_gate(const struct route *r, struct leg *leg)
 static void give_gate_back(struct tt_device *d, const struct leg *leg)
 {
     d->counts[gate_of(leg)] -= leg->staging.gate.slices;
-    d->operations -= leg->meeting.operation != 0;
+    d->operations -= gate_of(leg) == 0;
 }
 
 static tutti_status stage(struct route *r, struct leg *leg)
