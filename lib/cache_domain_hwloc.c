@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/load.h"
 #include "base/log.h"
 
 /* The functions used, by the declarations of the header. */
@@ -29,7 +30,7 @@ static struct {
     __typeof__(hwloc_bitmap_isset) *has;
 } hwloc;
 
-static bool load(void)
+static bool load(const char **why)
 {
     static const struct {
         const char *name;
@@ -39,11 +40,13 @@ static bool load(void)
         { "hwloc_topology_set_type_filter", &hwloc.set_type }, { "hwloc_topology_load", &hwloc.load },
         { "hwloc_topology_destroy", &hwloc.destroy }, { "hwloc_get_type_depth", &hwloc.depth_of },
         { "hwloc_get_obj_by_depth", &hwloc.object }, { "hwloc_bitmap_isset", &hwloc.has } };
-    void *library = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *library = tt_load("libhwloc.so.15", why);
     for (size_t i = 0; library != NULL && i < sizeof wanted / sizeof wanted[0]; i++) {
         void *symbol = dlsym(library, wanted[i].name);
-        if (symbol == NULL)
+        if (symbol == NULL) {
+            *why = wanted[i].name;
             return false;
+        }
         memcpy(wanted[i].function, &symbol, sizeof symbol);
     }
     return library != NULL;
@@ -72,8 +75,9 @@ static int cache_of(hwloc_topology_t machine, const cpu_set_t *cores)
 /* The machine with its caches of one kind; false if there is no telling. */
 static bool look(hwloc_obj_type_t kind, hwloc_topology_t *machine)
 {
-    if (!load()) {
-        tt_log(TT_LOG_INFO, "libhwloc.so.15 cannot be loaded: caches are not known");
+    const char *why;
+    if (!load(&why)) {
+        tt_log(TT_LOG_INFO, "libhwloc.so.15 cannot be loaded (%s): caches are not known", why);
         return false;
     }
     if (hwloc.init(machine) != 0)

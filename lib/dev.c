@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/config.h"
+#include "base/load.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "fork.h"
@@ -48,10 +49,11 @@ static bool own_folder(char folder[PATH_BYTES])
 static void load(struct found *found)
 {
     struct tt_text missing = { found->missing, sizeof found->missing, 0 };
-    void *library = dlopen(found->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    const char *why = NULL;
+    void *library = tt_load(found->path, &why);
     void *symbol = library != NULL ? dlsym(library, "tutti_device_table") : NULL;
     if (symbol == NULL) {
-        tt_put(&missing, "%s", dlerror());
+        tt_put(&missing, "%s", library != NULL ? dlerror() : why);
         return;
     }
     tt_dev_table_fn table;

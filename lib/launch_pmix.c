@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/load.h"
 #include "base/status.h"
 #include "base/wait.h"
 
@@ -53,13 +54,13 @@ static tutti_status load(void)
     } wanted[] = { { "PMIx_Init", &pmix.init }, { "PMIx_Finalize", &pmix.finalize },
         { "PMIx_Put", &pmix.put }, { "PMIx_Commit", &pmix.commit }, { "PMIx_Fence_nb", &pmix.fence },
         { "PMIx_Get", &pmix.get }, { "PMIx_Error_string", &pmix.error_string } };
-    void *library = dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    const char *why;
+    void *library = tt_load("libpmix.so.2", &why);
     if (!library)
         return tt_fail(TUTTI_SYSTEM_ERROR,
-            "a launcher started this process with PMIx, whose library cannot be loaded (%s): install it, or "
-            "set "
-            "TUTTI_ID, TUTTI_RANK and TUTTI_SIZE",
-            dlerror());
+            "a launcher started this process with PMIx, whose library cannot be loaded (%s): mend that, or "
+            "set TUTTI_ID, TUTTI_RANK and TUTTI_SIZE",
+            why);
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         void *symbol = dlsym(library, wanted[i].name);
         if (!symbol)

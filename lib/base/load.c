@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* load.c: loads a library while the program runs, where that can be done.
+ *
+ * In a program that is linked statically dlopen is there and finds the library, but loads a second C library
+ * beneath it, which nobody has initialised: the first thread or lock of it crashes. So such a program is
+ * refused before. Only the program itself tells: libtutti.a can stand in a dynamic one, and works there. */
+#include "base/load.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The program comes first, and says by PT_INTERP that a loader started it, whichever way the loader came. */
+static int look_at_program(struct dl_phdr_info *program, size_t bytes, void *loader)
+{
+    (void)bytes;
+    for (int i = 0; i < program->dlpi_phnum; i++)
+        *(bool *)loader = *(bool *)loader || program->dlpi_phdr[i].p_type == PT_INTERP;
+    return 1; /* enough */
+}
+
+void *tt_load(const char *path, const char **why)
+{
+    bool loader = false;
+    dl_iterate_phdr(look_at_program, &loader);
+    if (!loader) {
+        *why = "this program is linked statically, and cannot load a library: link it dynamically, if "
+               "need be with libtutti.a in it";
+        return NULL;
+    }
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    *why = library == NULL ? dlerror() : NULL;
+    return library;
+}
