@@ -160,8 +160,7 @@ static void poison(uint8_t *buffer, uint64_t bytes)
     memset(buffer + bytes, GUARD, PERF_GUARD);
 }
 
-/* In place both buffers are one, as long as the longer of the two. */
-static uint64_t length(const struct perf_point *p)
+uint64_t perf_check_length(const struct perf_point *p)
 {
     uint64_t count = p->send_count > p->recv_count ? p->send_count : p->recv_count;
     return count * p->type->bytes;
@@ -169,7 +168,7 @@ static uint64_t length(const struct perf_point *p)
 
 tutti_status perf_buffers_put(const struct perf_buffers *b, const struct perf_point *p)
 {
-    uint64_t bytes = PERF_MARGIN + length(p) + PERF_GUARD;
+    uint64_t bytes = PERF_MARGIN + perf_check_length(p) + PERF_GUARD;
     tutti_status status = TUTTI_OK;
     for (int i = 0; i < 2 && b->twins[i] != NULL && status == TUTTI_OK; i++)
         status = perf_device_copy(b->device, b->twins[i], b->blocks[i], bytes);
@@ -178,7 +177,7 @@ tutti_status perf_buffers_put(const struct perf_buffers *b, const struct perf_po
 
 tutti_status perf_buffers_fetch(const struct perf_buffers *b, const struct perf_point *p)
 {
-    uint64_t bytes = PERF_MARGIN + length(p) + PERF_GUARD;
+    uint64_t bytes = PERF_MARGIN + perf_check_length(p) + PERF_GUARD;
     tutti_status status = TUTTI_OK;
     for (int i = 0; i < 2 && b->twins[i] != NULL && status == TUTTI_OK; i++)
         status = perf_device_copy(b->device, b->blocks[i], b->twins[i], bytes);
@@ -190,7 +189,7 @@ void perf_check_prepare(const struct perf_buffers *b, const struct perf_point *p
 {
     if (!at->in_place)
         poison(b->send, p->send_count * p->type->bytes);
-    poison(b->recv, length(p));
+    poison(b->recv, perf_check_length(p));
     paint(b, v, (struct perf_run){ p->rank, 0, p->send_count }, at->send);
 }
 
@@ -267,7 +266,7 @@ uint64_t perf_check_count(const struct perf_buffers *b, const struct perf_point 
     if (p->recv_count == 0 && at->in_place)
         compare(&f, b, v, mine, at->send, 0, "send (of a rank without result)");
     if (p->recv_count == 0 && !at->in_place)
-        compare_bytes(&f, b->recv, length(p), POISON, "recv of a rank without result");
-    compare_guards(&f, b->recv, length(p), "memory before recv", "memory after recv");
+        compare_bytes(&f, b->recv, perf_check_length(p), POISON, "recv of a rank without result");
+    compare_guards(&f, b->recv, perf_check_length(p), "memory before recv", "memory after recv");
     return f.wrong;
 }

@@ -52,6 +52,9 @@ tutti_status perf_buffers_fetch(const struct perf_buffers *b, const struct perf_
 tutti_status perf_buffers_keep(const struct perf_buffers *b, const uint8_t *input, uint64_t bytes);
 tutti_status perf_buffers_rewrite(const struct perf_buffers *b, uint8_t *input, uint64_t bytes, int call);
 
+/* Bytes of recv that are watched. In place both buffers are one, as long as the longer of the two. */
+uint64_t perf_check_length(const struct perf_point *p);
+
 /* Poison, guards, contributions. */
 void perf_check_prepare(const struct perf_buffers *b, const struct perf_point *p, const struct perf_values *v,
     const struct perf_pointers *at);

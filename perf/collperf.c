@@ -33,7 +33,7 @@ struct run {
     struct perf_report report;
     size_t *counts; /* two per rank, for the v-forms */
     struct perf_tune *tune; /* at rank 0 with --tune */
-    int blind; /* corruptions that the check did not find */
+    int blind; /* corruptions that the check did not count exactly */
     double young_seconds; /* timed since the flag's round trip was measured; the same at all ranks */
     bool shown; /* the report appears on a terminal */
     bool counting; /* the first walk: how many points there are */
@@ -97,10 +97,10 @@ static int measure_point(struct run *run, const struct perf_point *p, const char
 
 static int test_check(struct run *run, const struct perf_point *p)
 {
-    int found;
-    if (p->count == 0 || perf_self_test(&run->session, p, &found) != TUTTI_OK)
+    int missed;
+    if (p->count == 0 || perf_self_test(&run->session, p, &missed) != TUTTI_OK)
         return PERF_EXIT_FAILED;
-    run->blind += 3 - found;
+    run->blind += missed;
     return PERF_EXIT_OK;
 }
 
@@ -373,8 +373,8 @@ static int conclude(struct run *run)
         code = run->blind > 0 ? PERF_EXIT_BLIND : PERF_EXIT_WRONG;
         if (s->crew->rank == 0)
             fprintf(stderr, "collperf: --self-test: %s\n",
-                run->blind > 0 ? "FAILED: the check did not find exactly the corrupted elements"
-                               : "every corrupted element was found, so this exits as wrong results do");
+                run->blind > 0 ? "FAILED: the check did not count exactly what was corrupted"
+                               : "all that was corrupted was found, so this exits as wrong results do");
     } else if (s->crew->rank == 0) {
         code = close_report(run);
     }

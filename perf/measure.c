@@ -13,6 +13,7 @@
 
 #include "clock.h"
 #include "dirty.h"
+#include "flaw.h"
 #include "pace.h"
 
 const char *const perf_path_names[PERF_PATHS] = { "line", "mapped", "placed", "pulled", "copied" };
@@ -281,9 +282,9 @@ static void complain(
         in_place ? "in place" : "out of place", wrong, text);
 }
 
-/* One call on fresh data; `corrupt`, if not negative, is an element of recv to change before the check. */
+/* One call on fresh data, which `flaw` damages before the check; NULL: nothing is damaged here. */
 static tutti_status check_once(struct perf_session *s, const struct perf_point *p, bool in_place,
-    int64_t corrupt, struct record *record, char *text, size_t text_bytes)
+    const struct perf_flaw *flaw, struct record *record, char *text, size_t text_bytes)
 {
     s->seed++;
     struct perf_values v = values_of(s, p);
@@ -304,8 +305,8 @@ static tutti_status check_once(struct perf_session *s, const struct perf_point *
         perf_crew_report(s->crew, p->collective->name, status);
         return status;
     }
-    if (corrupt >= 0)
-        at.recv[(uint64_t)corrupt * p->type->bytes] ^= 1;
+    if (flaw != NULL)
+        perf_flaw_make(flaw, &s->buffers, p, &at);
     *record = (struct record){ .wrong = perf_check_count(&s->buffers, p, &v, &at, text, text_bytes) };
     return TUTTI_OK;
 }
@@ -333,7 +334,7 @@ tutti_status perf_measure(
         return status;
     struct record record;
     char text[256];
-    status = check_once(s, p, in_place, -1, &record, text, sizeof text);
+    status = check_once(s, p, in_place, NULL, &record, text, sizeof text);
     if (status != TUTTI_OK)
         return status;
     complain(s, p, in_place, record.wrong, text);
@@ -343,50 +344,63 @@ tutti_status perf_measure(
     return status;
 }
 
-/* A rank whose result is as long as any: not every rank has one, and a v-form may leave the root without. */
-static tutti_status choose_victim(struct perf_session *s, const struct perf_point *p, int *victim)
+/* Who does the damage: the last rank with the most to damage. Not every rank has a result, and a v-form may
+ * leave the root without. *count is what the check must find; 0: this flaw is none here. */
+static tutti_status choose_victim(struct perf_session *s, const struct perf_flaw *flaw,
+    const struct perf_point *p, int *victim, uint64_t *count)
 {
-    uint64_t *lengths = malloc((size_t)p->n * sizeof *lengths);
-    if (lengths == NULL)
+    uint64_t mine = perf_flaw_count(flaw, p), *all = malloc((size_t)p->n * sizeof *all);
+    if (all == NULL)
         return TUTTI_OUT_OF_MEMORY;
-    tutti_status status = perf_crew_exchange(s->crew, &p->recv_count, sizeof p->recv_count, lengths);
-    *victim = 0;
-    for (int rank = 1; status == TUTTI_OK && rank < p->n; rank++)
-        if (lengths[rank] >= lengths[*victim])
-            *victim = rank;
-    free(lengths);
+    tutti_status status = perf_crew_exchange(s->crew, &mine, sizeof mine, all);
+    *count = 0;
+    for (int rank = 0; status == TUTTI_OK && rank < p->n; rank++) {
+        if (all[rank] == 0 || all[rank] < *count)
+            continue;
+        *victim = rank;
+        *count = all[rank];
+    }
+    free(all);
     return status;
 }
 
-tutti_status perf_self_test(struct perf_session *s, const struct perf_point *p, int *found)
+/* *missed becomes true if the check counts another number of wrong values than were made. */
+static tutti_status test_flaw(
+    struct perf_session *s, const struct perf_point *p, const struct perf_flaw *flaw, bool *missed)
 {
-    static const char *const names[] = { "first", "last", "middle" };
-    int victim, seen = 0;
-    tutti_status chosen = choose_victim(s, p, &victim);
-    if (chosen != TUTTI_OK)
-        return chosen;
-    for (int i = 0; i < 3; i++) {
-        int64_t last = (int64_t)p->recv_count - 1;
-        int64_t element = i == 0 ? 0 : i == 1 ? last : last / 2;
-        struct record record;
-        char text[256];
-        tutti_status status =
-            check_once(s, p, false, p->rank == victim ? element : -1, &record, text, sizeof text);
-        if (status == TUTTI_OK)
-            status = combine(s, &record);
-        if (status != TUTTI_OK)
-            return status;
-        seen += record.wrong == 1;
-        if (s->crew->rank == 0)
-            fprintf(stderr,
-                "collperf: --self-test: %s: the %s element was corrupted at rank %d: %s (%" PRIu64
-                " wrong)\n",
-                p->collective->name, names[i], victim,
-                record.wrong == 1   ? "found"
-                : record.wrong == 0 ? "NOT FOUND"
-                                    : "found, but more is wrong",
-                record.wrong);
-    }
-    *found = seen;
+    struct record record;
+    char text[256];
+    int victim = 0;
+    uint64_t count;
+    tutti_status status = choose_victim(s, flaw, p, &victim, &count);
+    if (status != TUTTI_OK || count == 0)
+        return status;
+    status = check_once(s, p, flaw->in_place, p->rank == victim ? flaw : NULL, &record, text, sizeof text);
+    if (status == TUTTI_OK)
+        status = combine(s, &record);
+    if (status != TUTTI_OK)
+        return status;
+    *missed = record.wrong != count;
+    if (s->crew->rank == 0)
+        fprintf(stderr,
+            "collperf: --self-test: %s, %s: %s was corrupted at rank %d: %s (%" PRIu64 " wrong of %" PRIu64
+            ")\n",
+            p->collective->name, flaw->in_place ? "in place" : "out of place", flaw->name, victim,
+            record.wrong == count  ? "found"
+            : record.wrong < count ? "NOT FOUND"
+                                   : "found, but more is wrong",
+            record.wrong, count);
     return TUTTI_OK;
+}
+
+tutti_status perf_self_test(struct perf_session *s, const struct perf_point *p, int *missed)
+{
+    tutti_status status = TUTTI_OK;
+    *missed = 0;
+    for (int i = 0; i < PERF_FLAWS && status == TUTTI_OK; i++) {
+        bool blind = false;
+        status = test_flaw(s, p, &perf_flaws[i], &blind);
+        *missed += blind;
+    }
+    return status;
 }

@@ -50,7 +50,7 @@ struct perf_session {
 tutti_status perf_measure(
     struct perf_session *s, const struct perf_point *p, bool in_place, struct perf_result *result);
 
-/* Corrupt three elements of a result, one at a time: *found of three were seen by the check. */
-tutti_status perf_self_test(struct perf_session *s, const struct perf_point *p, int *found);
+/* Do every damage of flaw.h, one at a time: *missed of them were not counted exactly by the check. */
+tutti_status perf_self_test(struct perf_session *s, const struct perf_point *p, int *missed);
 
 #endif
