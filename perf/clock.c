@@ -13,3 +13,12 @@ double perf_clock_seconds(void)
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
+
+void perf_clock_date(char *text, size_t bytes)
+{
+    time_t now = time(NULL);
+    struct tm utc;
+    gmtime_r(&now, &utc);
+    if (strftime(text, bytes, "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
+        text[0] = 0;
+}

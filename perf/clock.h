@@ -6,6 +6,9 @@
 #ifndef PERF_CLOCK_H
 #define PERF_CLOCK_H
 
+#include <stddef.h>
+
 double perf_clock_seconds(void); /* monotonic; only differences mean something */
+void perf_clock_date(char *text, size_t bytes); /* now, in UTC: 2026-11-24T21:30:00Z */
 
 #endif

@@ -32,6 +32,7 @@ struct run {
     struct perf_device device; /* with memory of a device's stream */
     struct perf_report report;
     size_t *counts; /* two per rank, for the v-forms */
+    struct perf_place *places; /* of all ranks */
     struct perf_tune *tune; /* at rank 0 with --tune */
     int blind; /* corruptions that the check did not count exactly */
     double young_seconds; /* timed since the flag's round trip was measured; the same at all ranks */
@@ -405,15 +406,37 @@ static double rest_of(struct perf_crew *crew, const struct perf_options *o, int6
     return worst;
 }
 
-/* Seconds until the last rank had its communicator. */
+/* Seconds from when the last rank came until the last rank had its communicator. */
 static double startup_of(struct perf_crew *crew)
 {
-    double last = crew->ended, *all = calloc((size_t)crew->n, sizeof *all);
-    if (crew->board != NULL && all != NULL && perf_crew_exchange(crew, &last, sizeof last, all) == TUTTI_OK)
-        for (int rank = 0; rank < crew->n; rank++)
-            last = all[rank] > last ? all[rank] : last;
+    struct moments {
+        double began, ended;
+    } last = { crew->began, crew->ended }, *all = calloc((size_t)crew->n, sizeof *all);
+    bool known = all != NULL && perf_crew_exchange(crew, &last, sizeof last, all) == TUTTI_OK;
+    for (int rank = 0; known && rank < crew->n; rank++) {
+        last.began = all[rank].began > last.began ? all[rank].began : last.began;
+        last.ended = all[rank].ended > last.ended ? all[rank].ended : last.ended;
+    }
     free(all);
-    return crew->board != NULL ? last - crew->began : -1;
+    return known ? last.ended - last.began : -1;
+}
+
+/* What the report says of the ranks before anything is measured. */
+static tutti_status look_around(struct run *run, int64_t bare)
+{
+    struct perf_report *r = &run->report;
+    struct perf_crew *crew = run->session.crew;
+    struct perf_place mine = { 0 };
+    if (run->places == NULL)
+        return TUTTI_OUT_OF_MEMORY;
+    perf_origin_read(&r->origin);
+    perf_place_read(&mine);
+    tutti_query(crew->comm, "executor", r->executor, sizeof r->executor);
+    r->startup = startup_of(crew);
+    r->rest_before = rest_of(crew, r->options, bare, &r->rest_mean);
+    r->flag_before = r->flag_after = perf_crew_flag(crew);
+    r->places = run->places;
+    return perf_crew_exchange(crew, &mine, sizeof mine, run->places);
 }
 
 static int rank_main(struct perf_crew *crew, void *context)
@@ -439,17 +462,15 @@ static int rank_main(struct perf_crew *crew, void *context)
         .session = { .options = o, .crew = crew },
         .report = { .file = request->file, .options = o, .n = crew->n, .device = &run.device },
         .counts = calloc(2 * (size_t)crew->n, sizeof(size_t)),
+        .places = calloc((size_t)crew->n, sizeof(struct perf_place)),
         .shown = isatty(fileno(request->file)) == 1,
         .tune = o->tune != NULL && crew->rank == 0 ? calloc(1, sizeof *run.tune) : NULL,
     };
-    tutti_query(crew->comm, "executor", run.report.executor, sizeof run.report.executor);
-    run.report.startup = startup_of(crew);
-    run.report.rest_before = rest_of(crew, o, bare, &run.report.rest_mean);
-    run.report.flag_before = run.report.flag_after = perf_crew_flag(crew);
+    tutti_status status = look_around(&run, bare);
     /* an element for each rank is the least that some collectives can do */
     uint64_t bytes = (uint64_t)o->max_bytes + 8 * (uint64_t)crew->n;
-    tutti_status status =
-        perf_buffers_alloc(&run.session.buffers, bytes, o->memory, on_stream ? &run.device : NULL);
+    if (status == TUTTI_OK)
+        status = perf_buffers_alloc(&run.session.buffers, bytes, o->memory, on_stream ? &run.device : NULL);
     if (status != TUTTI_OK || run.counts == NULL ||
         (o->tune != NULL && crew->rank == 0 && run.tune == NULL)) {
         perf_crew_report(crew, "memory for the buffers", status != TUTTI_OK ? status : TUTTI_OUT_OF_MEMORY);
@@ -473,6 +494,7 @@ static int rank_main(struct perf_crew *crew, void *context)
     perf_way_close(&run.session.way);
     perf_buffers_free(&run.session.buffers);
     free(run.counts);
+    free(run.places);
     if (code == PERF_EXIT_OK) {
         run.report.rest_after = rest_of(crew, o, bare, &run.report.rest_mean);
         run.report.flag_after = perf_crew_flag(crew);

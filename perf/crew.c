@@ -2,11 +2,17 @@
 /* crew.c: how a rank meets the others.
  *
  * With a board the ranks meet at a barrier of the C library, which sleeps: a rank that waits takes no core
- * from one that still computes. It is never inside a timed loop. */
+ * from one that still computes. It is never inside a timed loop. Under a launcher, where no common parent
+ * made a board, ranks 0 and 1 share a page of their own for the flag. */
 #include "launch.h"
 
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "clock.h"
 
@@ -24,6 +30,57 @@ void perf_crew_meet(struct perf_crew *crew)
         pthread_barrier_wait(&crew->board->barrier);
 }
 
+/* Where rank 0 has the page of the flag: rank 1 opens it there, and its number tells that it is this one. */
+struct page {
+    int64_t pid, file, number; /* file negative: there is none */
+};
+
+static struct page make_page(int *file)
+{
+    struct stat status;
+    *file = memfd_create("collperf", MFD_CLOEXEC);
+    if (*file < 0 || ftruncate(*file, sizeof(struct perf_flag)) != 0 || fstat(*file, &status) != 0)
+        return (struct page){ 0, -1, 0 };
+    return (struct page){ getpid(), *file, (int64_t)status.st_ino };
+}
+
+static int open_page(const struct page *page)
+{
+    char path[64];
+    struct stat status;
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/fd/%" PRId64, page->pid, page->file);
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0 || (fstat(file, &status) == 0 && (int64_t)status.st_ino == page->number))
+        return file;
+    close(file);
+    return -1;
+}
+
+/* In another container, or without /proc, there is no flag; nothing else is missing then. */
+static tutti_status share_flag(struct perf_crew *crew)
+{
+    struct page page = { 0 };
+    int file = -1;
+    int32_t good = 1;
+    if (crew->rank == 0)
+        page = make_page(&file);
+    tutti_status status =
+        tutti_broadcast(&page, &page, sizeof page, TUTTI_UINT8, 0, crew->comm, tutti_no_stream());
+    if (status == TUTTI_OK && crew->rank == 1 && page.file >= 0)
+        file = open_page(&page);
+    if (crew->rank < 2) {
+        void *memory = mmap(NULL, sizeof(struct perf_flag), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        crew->flag = memory != MAP_FAILED ? memory : NULL;
+        good = crew->flag != NULL;
+    }
+    if (status == TUTTI_OK)
+        status = tutti_all_reduce(&good, &good, 1, TUTTI_INT32, TUTTI_MIN, crew->comm, tutti_no_stream());
+    if (file >= 0)
+        close(file);
+    crew->flagged = good == 1;
+    return status;
+}
+
 tutti_status perf_crew_connect(struct perf_crew *crew, const tutti_config *config)
 {
     struct perf_board *board = crew->board;
@@ -36,6 +93,9 @@ tutti_status perf_crew_connect(struct perf_crew *crew, const tutti_config *confi
             crew->n = tutti_comm_size(crew->comm);
             crew->rank = tutti_comm_rank(crew->comm);
         }
+        crew->ended = perf_clock_seconds();
+        if (status == TUTTI_OK && crew->n > 1)
+            status = share_flag(crew);
     } else {
         if (crew->rank == 0)
             board->id_status = tutti_get_id(&board->id);
@@ -45,8 +105,10 @@ tutti_status perf_crew_connect(struct perf_crew *crew, const tutti_config *confi
         if (board->id_status != TUTTI_OK)
             return board->id_status;
         status = tutti_comm_init_rank(crew->n, crew->rank, &board->id, config, &crew->comm);
+        crew->ended = perf_clock_seconds();
+        crew->flag = &board->flag;
+        crew->flagged = crew->n > 1;
     }
-    crew->ended = perf_clock_seconds();
     if (status != TUTTI_OK)
         perf_crew_report(crew, "start of the communicator", status);
     return status;
@@ -68,21 +130,29 @@ tutti_status perf_crew_exchange(struct perf_crew *crew, const void *mine, size_t
     return TUTTI_OK;
 }
 
+/* Also without a board. */
+static bool meet_all(struct perf_crew *crew)
+{
+    perf_crew_meet(crew);
+    return crew->board != NULL || tutti_barrier(crew->comm, tutti_no_stream()) == TUTTI_OK;
+}
+
 double perf_crew_flag(struct perf_crew *crew)
 {
-    if (crew->board == NULL || crew->n < 2)
+    if (!crew->flagged)
         return -1;
     double round_trip = -1;
     if (crew->rank == 0) {
-        atomic_store(&crew->board->flag.ping, 0); /* the time before ended with another value */
-        atomic_store(&crew->board->flag.pong, 0);
+        atomic_store(&crew->flag->ping, 0); /* the time before ended with another value */
+        atomic_store(&crew->flag->pong, 0);
     }
-    perf_crew_meet(crew);
+    if (!meet_all(crew))
+        return -1; /* the next call says why */
     if (crew->rank == 0)
-        round_trip = perf_flag_lead(&crew->board->flag);
+        round_trip = perf_flag_lead(crew->flag);
     if (crew->rank == 1)
-        perf_flag_follow(&crew->board->flag);
-    perf_crew_meet(crew);
+        perf_flag_follow(crew->flag);
+    meet_all(crew);
     return round_trip;
 }
 

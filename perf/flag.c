@@ -16,7 +16,9 @@
 #define NEAR_BELOW 0.18e-6
 #define ONE_CORE_ABOVE 5e-6
 
-enum { BATCH = 64, BATCHES_MAX = 8192, STOP = UINT32_MAX };
+#define LOST_SECONDS 30.0
+
+enum { BATCH = 64, BATCHES_MAX = 8192, STOP = UINT32_MAX, LOOKS = 1 << 20 /* between two at the clock */ };
 
 static int compare(const void *a, const void *b)
 {
@@ -24,14 +26,32 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void play(struct perf_flag *flag, uint32_t *turn, int count)
+/* Until the word has another value than `old`, which is returned; `old` itself if the other side is gone. */
+static uint32_t await(_Atomic uint32_t *word, uint32_t old)
+{
+    double began = 0;
+    for (uint32_t looks = 1;; looks++) {
+        uint32_t value = atomic_load_explicit(word, memory_order_acquire);
+        if (value != old)
+            return value;
+        if (looks % LOOKS != 0)
+            continue;
+        double now = perf_clock_seconds();
+        if (began > 0 && now - began > LOST_SECONDS)
+            return old;
+        began = began > 0 ? began : now;
+    }
+}
+
+static bool play(struct perf_flag *flag, uint32_t *turn, int count)
 {
     for (int i = 0; i < count; i++) {
-        ++*turn;
+        uint32_t before = (*turn)++;
         atomic_store_explicit(&flag->ping, *turn, memory_order_release);
-        while (atomic_load_explicit(&flag->pong, memory_order_acquire) != *turn)
-            ;
+        if (await(&flag->pong, before) == before)
+            return false;
     }
+    return true;
 }
 
 double perf_flag_lead(struct perf_flag *flag)
@@ -41,7 +61,8 @@ double perf_flag_lead(struct perf_flag *flag)
     int count = 0, batch = 1;
     uint32_t turn = 0;
     while (count < BATCHES_MAX && good < ENOUGH_SECONDS && before - began < LONGEST_SECONDS) {
-        play(flag, &turn, batch);
+        if (!play(flag, &turn, batch))
+            return -1;
         double now = perf_clock_seconds(), round_trip = (now - before) / batch;
         if (round_trip > ONE_CORE_ABOVE) {
             slow = round_trip;
@@ -61,9 +82,9 @@ void perf_flag_follow(struct perf_flag *flag)
 {
     uint32_t seen = 0;
     while (seen != STOP) {
-        uint32_t turn = atomic_load_explicit(&flag->ping, memory_order_acquire);
+        uint32_t turn = await(&flag->ping, seen);
         if (turn == seen)
-            continue;
+            return;
         seen = turn;
         atomic_store_explicit(&flag->pong, seen, memory_order_release);
     }

@@ -16,7 +16,7 @@ struct perf_flag { /* in memory that both ranks see; zero whenever they begin */
 };
 
 /* One rank leads and gets the median round trip in seconds, another follows; both return after about 2 ms.
- */
+ * Where the other side is gone they return after half a minute, and the leader gets a negative value. */
 double perf_flag_lead(struct perf_flag *flag);
 void perf_flag_follow(struct perf_flag *flag);
 

@@ -33,6 +33,8 @@ struct perf_crew {
     struct perf_board *board; /* NULL under a launcher */
     tutti_comm *comm; /* of all ranks; NULL until perf_crew_connect, which */
     double began, ended; /* began and ended then; with a board all ranks began together */
+    struct perf_flag *flag; /* the board's, or what ranks 0 and 1 share without one */
+    bool flagged; /* it is there: the same at all ranks */
     struct perf_progress progress; /* without a board */
 };
 
@@ -55,7 +57,8 @@ tutti_status perf_crew_exchange(struct perf_crew *crew, const void *mine, size_t
 /* All ranks have come here; where there is no board nobody waits. */
 void perf_crew_meet(struct perf_crew *crew);
 
-/* The flag round trip between ranks 0 and 1 in seconds, on rank 0; negative where it cannot be measured. */
+/* The flag round trip between ranks 0 and 1 in seconds, on rank 0; negative where it cannot be measured. All
+ * ranks call it. */
 double perf_crew_flag(struct perf_crew *crew);
 
 /* Rank 0 is at work on `doing`. */

@@ -85,20 +85,32 @@ int64_t perf_machine_held(void)
     return kib < 0 ? -1 : kib * 1024;
 }
 
-void perf_machine_cpu(char *text, size_t bytes)
+/* What stands behind "name:" on a line of a file of /proc. */
+static void read_value(const char *path, const char *name, char *text, size_t bytes)
 {
     snprintf(text, bytes, "unknown");
-    FILE *file = fopen("/proc/cpuinfo", "re");
+    FILE *file = fopen(path, "re");
     if (file == NULL)
         return;
-    char line[256];
+    char line[512];
     while (fgets(line, sizeof line, file) != NULL) {
         char *value = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || value == NULL)
+        if (strncmp(line, name, strlen(name)) != 0 || value == NULL)
             continue;
         line[strcspn(line, "\n")] = 0;
-        snprintf(text, bytes, "%s", value + 2);
+        value++;
+        snprintf(text, bytes, "%s", value + strspn(value, " \t"));
         break;
     }
     fclose(file);
+}
+
+void perf_machine_cpu(char *text, size_t bytes)
+{
+    read_value("/proc/cpuinfo", "model name", text, bytes);
+}
+
+void perf_machine_places(char *text, size_t bytes)
+{
+    read_value("/proc/thread-self/status", "Cpus_allowed_list", text, bytes);
 }

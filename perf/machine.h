@@ -17,5 +17,7 @@ uint64_t perf_machine_memory(void); /* bytes of memory, or of the cgroup's limit
 int64_t perf_machine_held(
     void); /* bytes that this process holds, of shared ones its part; negative: unknown */
 void perf_machine_cpu(char *text, size_t bytes); /* the model's name */
+/* The cores that the calling thread may run on, as the system writes them: 0-3; "unknown" if it does not. */
+void perf_machine_places(char *text, size_t bytes);
 
 #endif

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "machine.h"
+#include "origin.h"
 
 enum kind { SIZE, NUMBER, SWITCH, TEXT, TYPE, OP, ROOT, MEMORY, LIST, HELP, VERSION };
 
@@ -188,13 +189,14 @@ static bool print_list(const char *what)
 /* For flags that ask for words instead of a measurement; false: a list that is none. */
 static bool answer(const struct flag *flag, const char *value)
 {
-    int version = tutti_get_version();
+    char version[16];
+    perf_version(version, sizeof version);
     if (flag->kind == LIST)
         return print_list(value);
     if (flag->kind == HELP)
         perf_help_print();
     else
-        printf("collperf of Tutti %d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);
+        printf("collperf of Tutti %s\n", version);
     return true;
 }
 

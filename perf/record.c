@@ -42,6 +42,11 @@ enum field {
     DEVICE_NAME,
     EXECUTOR,
     BOUND,
+    VERSION,
+    HOST,
+    CPU,
+    KERNEL,
+    DATE,
     FIELDS
 };
 
@@ -90,6 +95,11 @@ static const struct {
     [DEVICE_NAME] = { "device_name", true },
     [EXECUTOR] = { "executor", true },
     [BOUND] = { "bound", false },
+    [VERSION] = { "version", true },
+    [HOST] = { "host", true },
+    [CPU] = { "cpu", true },
+    [KERNEL] = { "kernel", true },
+    [DATE] = { "date", true },
 };
 
 /* What is not set is not known: null in JSON, nothing in CSV. */
@@ -182,6 +192,15 @@ static void set_limit(struct record *record, const struct perf_report *r, const 
     set(record, LIMIT_TIME, "%.4f", 1e6 * perf_limit_seconds(r, result));
 }
 
+static void set_origin(struct record *record, const struct perf_origin *origin)
+{
+    set(record, VERSION, "%s", origin->version);
+    set(record, HOST, "%s", origin->host);
+    set(record, CPU, "%s", origin->cpu);
+    set(record, KERNEL, "%s", origin->kernel);
+    set(record, DATE, "%s", origin->date);
+}
+
 static void set_run(struct record *record, const struct perf_report *r)
 {
     set(record, BOUND, "%s", r->options->bind ? "true" : "false");
@@ -241,6 +260,7 @@ void perf_record_print(struct perf_report *r, const struct perf_point *p, const 
     set_result(&record, p, result);
     set_limit(&record, r, result);
     set_run(&record, r);
+    set_origin(&record, &r->origin);
     if (r->options->json) {
         print_json(r->file, &record);
         return;

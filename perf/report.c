@@ -176,6 +176,15 @@ static void print_start(struct perf_report *r)
     fprintf(r->file, "\n");
 }
 
+/* As nccl-tests does. */
+static void print_ranks(struct perf_report *r)
+{
+    fprintf(r->file, "# %s on %s, %s, %s\n", r->origin.date, r->origin.host, r->origin.cpu, r->origin.kernel);
+    for (int rank = 0; rank < r->n; rank++)
+        fprintf(r->file, "#  Rank %3d Pid %6d on %s cores %s\n", rank, r->places[rank].pid,
+            r->places[rank].host, r->places[rank].cores);
+}
+
 static void print_flag(struct perf_report *r, double round_trip, const char *when)
 {
     fprintf(r->file, "# flag round trip %s %.3f us: %s%s", when, 1e6 * round_trip,
@@ -189,13 +198,12 @@ void perf_report_begin(struct perf_report *r)
         perf_record_header(r);
     if (!is_table(r))
         return;
-    int version = tutti_get_version();
-    fprintf(r->file, "# collperf: Tutti %d.%d.%d, %d ranks", version / 10000, version / 100 % 100,
-        version % 100, r->n);
+    fprintf(r->file, "# collperf: Tutti %s, %d ranks", r->origin.version, r->n);
     if (o->launcher != NULL)
         fprintf(r->file, " of a launcher's job\n");
     else
         fprintf(r->file, " (processes %" PRId64 ", threads in each %" PRId64 ")\n", o->processes, o->threads);
+    print_ranks(r);
     print_range(r);
     if (perf_memory_on_stream(o->memory))
         print_device(r);
@@ -203,7 +211,7 @@ void perf_report_begin(struct perf_report *r)
     if (r->flag_before >= 0)
         print_flag(r, r->flag_before, "before");
     else
-        fprintf(r->file, "# flag round trip: not measured (it needs two ranks started by collperf)");
+        fprintf(r->file, "# flag round trip: not measured (it needs two ranks that share memory)");
     fprintf(r->file, "\n");
 }
 

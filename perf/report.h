@@ -8,6 +8,7 @@
 
 #include "measure.h"
 #include "options.h"
+#include "origin.h"
 #include "plot.h"
 #include "table.h"
 
@@ -25,6 +26,8 @@ struct perf_report {
     double busbw_sum;
     long busbw_count;
     uint64_t wrong;
+    struct perf_origin origin;
+    const struct perf_place *places; /* of all ranks, while the report begins */
     struct perf_plot plot;
 };
 
