@@ -351,11 +351,13 @@ static int connect(struct perf_crew *crew, const struct perf_options *o, const s
 static int close_report(struct run *run)
 {
     const struct perf_options *o = run->session.options;
+    char origin[320];
     if (!perf_report_end(&run->report)) {
         fprintf(stderr, "collperf: the report could not be written: %s\n", strerror(errno));
         return PERF_EXIT_FAILED;
     }
-    if (o->plot != NULL && !perf_plot_draw(&run->report.plot, o, run->report.n))
+    perf_report_origin(&run->report, origin, sizeof origin);
+    if (o->plot != NULL && !perf_plot_draw(&run->report.plot, o, run->report.n, origin))
         return PERF_EXIT_FAILED;
     if (run->tune != NULL && !perf_tune_write(run->tune, o->tune, run->report.n)) {
         fprintf(stderr, "collperf: --tune %s: %s; legal is a file that can be written\n", o->tune,

@@ -385,8 +385,8 @@ static int settle_report(const struct perf_options *o)
     if (o->json && o->csv) {
         flag = "--csv";
         why = "goes without --json: a report has one form";
-    } else if (o->plot != NULL && (dot == NULL || strcmp(dot, ".svg") != 0)) {
-        why = "legal is a file name that ends in .svg";
+    } else if (o->plot != NULL && (dot == NULL || (strcmp(dot, ".svg") != 0 && strcmp(dot, ".png") != 0))) {
+        why = "legal is a file name that ends in .svg or .png";
     } else if (o->tune != NULL && (o->self_test || o->algorithm != NULL)) {
         flag = "--tune";
         why = "measures all algorithms; it goes without --algo and --self-test";

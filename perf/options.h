@@ -39,7 +39,7 @@ struct perf_options {
     const char *algorithm; /* NULL: the library's choice; "all": a table for each */
     const char *output; /* NULL: stdout */
     const char *tune; /* a file of rules to write; NULL: none */
-    const char *plot; /* an SVG file to draw; NULL: none */
+    const char *plot; /* a picture to draw, .svg or .png; NULL: none */
     const char *launcher; /* the variable that says that this process is one rank, or NULL */
 };
 

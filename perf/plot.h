@@ -13,7 +13,7 @@ enum { PERF_LABEL_BYTES = 96 };
 
 struct perf_mark {
     char label[PERF_LABEL_BYTES];
-    int line; /* marks of one label are one line */
+    int series; /* marks of one label are one: a line out of place and one in place */
     bool in_place;
     double bytes, time_us, busbw;
 };
@@ -21,7 +21,7 @@ struct perf_mark {
 struct perf_plot { /* zero at first */
     struct perf_mark *marks;
     long count, room;
-    int lines;
+    int series;
 };
 
 /* Before anything is measured: true if gnuplot runs and `file` can be written; else says what is missing. */
@@ -30,7 +30,7 @@ bool perf_plot_possible(const char *file);
 void perf_plot_add(struct perf_plot *plot, const struct perf_options *o, const struct perf_point *p,
     const char *algorithm, bool in_place, const struct perf_result *result);
 
-/* Draw and free; false, with a message, if that failed. */
-bool perf_plot_draw(struct perf_plot *plot, const struct perf_options *o, int n);
+/* Draw and free; false, with a message, if that failed. `origin` says where the figures come from. */
+bool perf_plot_draw(struct perf_plot *plot, const struct perf_options *o, int n, const char *origin);
 
 #endif

@@ -245,6 +245,14 @@ void perf_report_note(struct perf_report *r, const char *format, ...)
     va_end(arguments);
 }
 
+void perf_report_origin(const struct perf_report *r, char *text, size_t bytes)
+{
+    const char *class = r->flag_after < 0 ? "class unknown" : perf_flag_class(r->flag_after);
+    const struct perf_origin *o = &r->origin;
+    snprintf(text, bytes, "Tutti %s on %s, %s, %s, %s, %s", o->version, o->host, o->cpu, o->kernel, o->date,
+        r->class_changes > 0 ? "class changed" : class);
+}
+
 bool perf_report_end(struct perf_report *r)
 {
     note_class(r);

@@ -40,6 +40,8 @@ void perf_report_table(
 void perf_report_row(struct perf_report *r, const struct perf_point *p, const char *algorithm,
     const struct perf_result results[2]);
 void perf_report_note(struct perf_report *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Host, processor, kernel, version, day and class in one line, when all is measured. */
+void perf_report_origin(const struct perf_report *r, char *text, size_t bytes);
 /* Returns false if the report could not be written. The plot is not drawn here. */
 bool perf_report_end(struct perf_report *r);
 
