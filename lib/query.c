@@ -120,7 +120,8 @@ static bool know_size(const char *text, uint64_t *bytes)
     bool known = tt_parse_bytes(text, bytes);
     if (!known)
         tt_fail(TUTTI_INVALID_ARGUMENT,
-            "\"%.40s\" is no size; legal: bytes, with K, M, G or T for binary multiples, such as 64K", text);
+            "\"%.40s\" is no size; legal: bytes, as 64K, 1.5M or 1MiB; K, M, G and T are powers of 1024",
+            text);
     return known;
 }
 

@@ -138,7 +138,7 @@ Test(config, options_beat_environment)
 
 Test(config, bad_values_are_refused)
 {
-    static const char *const bad[] = { "slice=", "slice=64Q", "slice=-1", "slice= 1", "slice=1 ", "slice=1KB",
+    static const char *const bad[] = { "slice=", "slice=64Q", "slice=-1", "slice= 1", "slice=1 ", "slice=1KX",
         "slice=0x10", "timeout=-1", "timeout=1.5", "timeout=9223372036855", "timeout=18446744073709551616",
         "first_number=K", "first_number=18446744073709551616", "first_number=1K", "exact=", "exact=2",
         "exact=maybe", "map=onn", "pull=-1", "algo=ring", "algo=all_reduce:", "algo=all_reduce:ring,",
@@ -295,9 +295,12 @@ Test(config, bytes)
         uint64_t value;
     } good[] = { { "0", 0 }, { "3", 3 }, { "007", 7 }, { "64K", 65536 }, { "64k", 65536 }, { "1M", 1 << 20 },
         { "1G", 1 << 30 }, { "1T", 1ull << 40 }, { "18446744073709551615", UINT64_MAX },
-        { "18014398509481983K", UINT64_MAX - 1023 }, { "16777215T", 16777215ull << 40 } };
-    static const char *const bad[] = { "", "K", "-1", "+1", " 1", "1 ", "1KB", "1KiB", "1KK", "1P", "0x1",
-        "1.5M", "18446744073709551616", "99999999999999999999", "18014398509481984K", "16777216T" };
+        { "18014398509481983K", UINT64_MAX - 1023 }, { "16777215T", 16777215ull << 40 }, { "1KB", 1024 },
+        { "1KiB", 1024 }, { "2mb", 2 << 20 }, { "1.5M", 3 << 19 }, { "0.5K", 512 }, { "1.25TiB", 5ull << 38 },
+        { "1.0000000001K", 1024 }, { "3.0", 3 } };
+    static const char *const bad[] = { "", "K", "-1", "+1", " 1", "1 ", "1KK", "1P", "0x1", "1.5", "1.M",
+        ".5M", "1.5.5M", "1B", "1iB", "1KiBB", "1Ki", "18446744073709551616", "99999999999999999999",
+        "18014398509481984K", "16777216T" };
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         uint64_t value = 1234;
         cr_expect(tt_parse_bytes(good[i].text, &value), "%s", good[i].text);

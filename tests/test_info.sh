@@ -154,7 +154,7 @@ says err 'there is no collective "all_induce", the nearest is all_reduce'
 expect 2 "$info" --why all_reduce
 says err 'the form is: tutti-info why COLLECTIVE SIZE'
 expect 2 "$info" --why all_reduce 64Q
-says err '"64Q" is no size; legal: bytes, with K, M, G or T'
+says err '"64Q" is no size; legal: bytes, as 64K, 1.5M or 1MiB'
 expect 2 "$info" why all_reduce 64K -n 8 --topology 2x3
 says err 'topology 2x3 has 6 ranks; legal: as many as there are, 8'
 expect 0 "$info" why all_reduce 64K -n 8

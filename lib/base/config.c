@@ -129,22 +129,38 @@ static bool parse_number(const char *text, uint64_t *value)
     return true;
 }
 
+/* Millionths of the fraction at *text, as ".5"; false if a dot has no digit behind it. */
+static bool parse_fraction(const char **text, uint64_t *millionths)
+{
+    uint64_t unit = 100000;
+    *millionths = 0;
+    if (**text != '.')
+        return true;
+    const char *first = ++*text;
+    for (; isdigit((unsigned char)**text); ++*text, unit /= 10)
+        *millionths += unit * (uint64_t)(**text - '0');
+    return *text > first;
+}
+
 bool tt_parse_bytes(const char *text, uint64_t *value)
 {
     static const char suffixes[] = "KMGT";
-    uint64_t number;
-    if (!parse_digits(&text, &number))
+    uint64_t number, millionths;
+    if (!parse_digits(&text, &number) || !parse_fraction(&text, &millionths))
         return false;
-    if (*text != 0) {
-        const char *suffix = strchr(suffixes, toupper((unsigned char)*text));
-        if (!suffix || text[1] != 0)
-            return false;
-        int shift = 10 * (int)(suffix - suffixes + 1);
-        if (number > UINT64_MAX >> shift)
-            return false;
-        number <<= shift;
+    const char *suffix = *text != 0 ? strchr(suffixes, toupper((unsigned char)*text)) : NULL;
+    if (!suffix) {
+        if (*text == 0 && millionths == 0)
+            *value = number;
+        return *text == 0 && millionths == 0;
     }
-    *value = number;
+    int shift = 10 * (int)(suffix - suffixes + 1);
+    text++;
+    if (*text != 0 && strcasecmp(text, "B") != 0 && strcasecmp(text, "iB") != 0)
+        return false;
+    if (number > UINT64_MAX >> shift)
+        return false;
+    *value = (number << shift) + (millionths << shift) / 1000000;
     return true;
 }
 
@@ -288,7 +304,7 @@ static void describe_legal(enum tt_kind kind, struct tt_text *t)
         tt_put(t, "on, off, 1, 0, yes, no, true, false");
         break;
     case TT_KIND_BYTES:
-        tt_put(t, "bytes below 2^64, with K, M, G or T for binary multiples, such as 64K or 3");
+        tt_put(t, "bytes below 2^64, as 3, 64K, 1.5M or 1MiB; K, M, G and T are powers of 1024");
         break;
     case TT_KIND_NUMBER:
         tt_put(t, "a number from 0 to 2^64 - 1");

@@ -100,7 +100,8 @@ size_t tt_variables_print(char *text, size_t bytes);
  * unset. */
 const char *tt_environment(const char *name);
 
-/* "64K", "1M", "3": bytes with an optional binary suffix, up to T. False if it is not one. */
+/* "3", "64K", "1.5M", "1MB", "1MiB": bytes, with K, M, G or T for powers of 1024. False if it is not one.
+ * collperf reads its sizes by the same rules. */
 bool tt_parse_bytes(const char *text, uint64_t *value);
 
 #endif
