@@ -46,13 +46,13 @@ struct request {
     FILE *file;
 };
 
-/* The algorithm that serves a point when none is forced. */
+/* The algorithm that serves a point when none is forced; one rank needs none. */
 static const char *choice(struct run *run, const struct perf_point *p, char *text, size_t bytes)
 {
     char question[96];
     snprintf(question, sizeof question, "choice %s %" PRIu64, p->collective->name, p->bytes);
     text[0] = 0;
-    if (!p->collective->algorithms || tutti_query(run->session.comm, question, text, bytes) == 0)
+    if (!p->collective->algorithms || p->n == 1 || tutti_query(run->session.comm, question, text, bytes) == 0)
         return "-";
     return text;
 }

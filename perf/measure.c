@@ -311,10 +311,29 @@ static tutti_status check_once(struct perf_session *s, const struct perf_point *
     return TUTTI_OK;
 }
 
+/* As many calls as were asked for, each on data of its own. */
+static tutti_status check_many(
+    struct perf_session *s, const struct perf_point *p, bool in_place, struct perf_result *result)
+{
+    tutti_status status = TUTTI_OK;
+    for (int64_t i = 0; i < s->options->check && status == TUTTI_OK; i++) {
+        struct record record;
+        char text[256];
+        status = check_once(s, p, in_place, NULL, &record, text, sizeof text);
+        if (status != TUTTI_OK)
+            return status;
+        complain(s, p, in_place, record.wrong, text);
+        status = combine(s, &record);
+        result->wrong += record.wrong;
+    }
+    result->checked = true;
+    return status;
+}
+
 tutti_status perf_measure(
     struct perf_session *s, const struct perf_point *p, bool in_place, struct perf_result *result)
 {
-    *result = (struct perf_result){ 0 };
+    *result = (struct perf_result){ .rated = !in_place || p->n > 1 };
     if (in_place && p->collective->in_place == PERF_IN_PLACE_NEVER)
         return TUTTI_OK;
     struct perf_pointers at = perf_buffers_place(&s->buffers, p, in_place);
@@ -330,18 +349,9 @@ tutti_status perf_measure(
     perf_way_unbind(&s->way);
     if (status == TUTTI_OK)
         status = perf_limits_bytes(&s->limits, s->crew, &s->buffers, p, in_place, &result->bytes_seconds);
-    if (status != TUTTI_OK || !s->options->check || !p->collective->moves)
+    if (status != TUTTI_OK || s->options->check == 0 || !p->collective->moves)
         return status;
-    struct record record;
-    char text[256];
-    status = check_once(s, p, in_place, NULL, &record, text, sizeof text);
-    if (status != TUTTI_OK)
-        return status;
-    complain(s, p, in_place, record.wrong, text);
-    status = combine(s, &record);
-    result->checked = true;
-    result->wrong = record.wrong;
-    return status;
+    return check_many(s, p, in_place, result);
 }
 
 /* Who does the damage: the last rank with the most to damage. Not every rank has a result, and a v-form may

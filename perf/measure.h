@@ -22,6 +22,7 @@ extern const char *const perf_path_names[PERF_PATHS];
 struct perf_result {
     bool measured; /* false: this way of calling means nothing for this collective */
     bool checked;
+    bool rated; /* false: one rank in place has nothing to do, and a rate would mean nothing */
     double seconds; /* of one call, on the slowest rank: the mean */
     double median, p99; /* of the samples of that rank, in seconds */
     double bytes_seconds; /* what the bytes that must move need: perf_limits_bytes */

@@ -12,11 +12,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
+#include "alike.h"
 #include "machine.h"
 #include "origin.h"
 
 enum kind { SIZE, NUMBER, SWITCH, TEXT, TYPE, OP, ROOT, MEMORY, LIST, HELP, VERSION };
+
+enum reading { GOOD, NO_NUMBER, TOO_LARGE };
 
 struct flag {
     const char *name;
@@ -28,7 +32,7 @@ struct flag {
 };
 
 #define AT(field) offsetof(struct perf_options, field)
-#define SIZES "legal is a number of bytes with an optional K, M or G, as 8, 64K, 1M"
+#define SIZES "legal is a number of bytes, as 8, 64K, 1.5M or 1MiB; K, M, G and T are powers of 1024"
 
 enum { SIZE_MAX_SHIFT = 42, GRAPH_CALLS = 256 /* of a communicator at a time: lib/tutti.h */ };
 #define LARGEST (INT64_C(1) << SIZE_MAX_SHIFT)
@@ -43,7 +47,8 @@ static const struct flag flags[] = {
     { "datatype", 'd', TYPE, 0, 0, 0, "legal are " },
     { "op", 'o', OP, 0, 0, 0, "legal are " },
     { "root", 'r', ROOT, AT(root), 0, PERF_RANKS_MAX - 1, "legal is a rank from 0 up, or all" },
-    { "check", 'c', NUMBER, AT(check), 0, 1, "legal are 0 and 1" },
+    { "check", 'c', NUMBER, AT(check), 0, 1000000,
+        "legal is how many calls are checked at each point, from 0 up" },
     { "blocking", 'z', NUMBER, AT(blocking), 0, 1, "legal are 0 (on a host stream) and 1 (blocking calls)" },
     { "program", 'G', NUMBER, AT(program), 0, 4096, "legal are 0 (no program) to 4096 calls" },
     { "ranks", 'g', NUMBER, AT(processes), 1, PERF_RANKS_MAX, "legal are 1 to 1024 rank processes" },
@@ -68,7 +73,7 @@ static const struct flag flags[] = {
     { "version", 0, VERSION, 0, 0, 0, "" },
 };
 
-enum { FLAGS = sizeof flags / sizeof flags[0], LONG_ONLY = 256 };
+enum { FLAGS = sizeof flags / sizeof flags[0], LONG_ONLY = 256, ALIKE = 60 /* of 100: near enough */ };
 
 /* "-g/--ranks" */
 static void spell(const struct flag *flag, char *text, size_t bytes)
@@ -90,29 +95,62 @@ static int refuse(char letter_of_flag, const char *value, const char *why)
     return PERF_EXIT_USAGE;
 }
 
-/* A whole number, with K, M or G after it where `suffixes`. */
-static bool parse_number(const char *text, bool suffixes, int64_t *value)
+/* The digits at *text, behind which it moves; TOO_LARGE beyond 64 bits. */
+static enum reading read_digits(const char **text, uint64_t *value)
 {
-    if (text[0] < '0' || text[0] > '9')
-        return false;
-    char *end;
-    errno = 0;
-    uint64_t number = strtoull(text, &end, 10);
-    const char *units = "KMG", *unit = NULL;
-    if (suffixes && *end > ' ')
-        unit = strchr(units, *end & ~0x20);
+    enum reading reading = NO_NUMBER;
+    *value = 0;
+    for (; **text >= '0' && **text <= '9'; ++*text) {
+        uint64_t digit = (uint64_t)(**text - '0');
+        reading = reading == TOO_LARGE || *value > (UINT64_MAX - digit) / 10 ? TOO_LARGE : GOOD;
+        *value = *value * 10 + digit;
+    }
+    return reading;
+}
+
+/* Millionths of the fraction at *text, ".5"; false if a dot has no digit behind it. */
+static bool read_fraction(const char **text, uint64_t *millionths)
+{
+    *millionths = 0;
+    if (**text != '.')
+        return true;
+    const char *first = ++*text;
+    for (uint64_t unit = 100000; **text >= '0' && **text <= '9'; ++*text, unit /= 10)
+        *millionths += unit * (uint64_t)(**text - '0');
+    return *text > first;
+}
+
+/* The rules of the library's settings (TUTTI_SLICE): 64, 64K, 64KB, 64KiB, 1.5M, up to T, either case. */
+static enum reading parse_number(const char *text, bool suffixes, int64_t *value)
+{
+    static const char units[] = "KMGT";
+    uint64_t number, millionths = 0;
+    enum reading reading = read_digits(&text, &number);
+    if (reading == NO_NUMBER || (suffixes && !read_fraction(&text, &millionths)))
+        return NO_NUMBER;
+    const char *unit = suffixes && *text > ' ' ? strchr(units, *text & ~0x20) : NULL;
     int shift = unit == NULL ? 0 : 10 * (int)(unit - units + 1);
-    end += unit != NULL;
-    if (errno != 0 || *end != 0 || number > (uint64_t)INT64_MAX >> shift)
-        return false;
-    *value = (int64_t)(number << shift);
-    return true;
+    text += unit != NULL;
+    if (unit != NULL && (strcasecmp(text, "B") == 0 || strcasecmp(text, "iB") == 0))
+        text += strlen(text);
+    if (*text != 0 || (unit == NULL && millionths != 0))
+        return NO_NUMBER;
+    if (reading == TOO_LARGE || number >= (uint64_t)INT64_MAX >> shift)
+        return TOO_LARGE;
+    *value = (int64_t)((number << shift) + (millionths << shift) / 1000000);
+    return GOOD;
+}
+
+static enum reading read_value(const struct flag *flag, const char *value, int64_t *number)
+{
+    enum reading reading = parse_number(value, flag->kind == SIZE, number);
+    return reading == GOOD && *number > flag->most ? TOO_LARGE : reading;
 }
 
 static bool set_number(const struct flag *flag, const char *value, struct perf_options *o)
 {
     int64_t number;
-    if (!parse_number(value, flag->kind == SIZE, &number) || number < flag->least || number > flag->most)
+    if (read_value(flag, value, &number) != GOOD || number < flag->least)
         return false;
     *(int64_t *)((char *)o + flag->offset) = number;
     return true;
@@ -204,8 +242,14 @@ static bool answer(const struct flag *flag, const char *value)
 static int refuse_value(const struct flag *flag, const char *value)
 {
     char spelled[32];
+    int64_t number;
+    bool numeric = flag->kind == SIZE || flag->kind == NUMBER || flag->kind == ROOT;
     spell(flag, spelled, sizeof spelled);
-    fprintf(stderr, "collperf: %s %s: %s", spelled, value, flag->legal);
+    fprintf(stderr, "collperf: %s %s: ", spelled, value);
+    if (numeric && read_value(flag, value, &number) == TOO_LARGE)
+        fprintf(stderr, "too large, the most is %" PRId64 "%s; ",
+            flag->kind == SIZE ? flag->most >> 40 : flag->most, flag->kind == SIZE ? "T" : "");
+    fputs(flag->legal, stderr);
     if (flag->kind == TYPE || flag->kind == OP) {
         print_names(stderr, flag->kind == TYPE ? PERF_NAMES_TYPES : PERF_NAMES_OPS, " ");
         fputs("all", stderr);
@@ -214,17 +258,36 @@ static int refuse_value(const struct flag *flag, const char *value)
     return PERF_EXIT_USAGE;
 }
 
+/* A flag that is not there: what nccl-tests' is here, or which name is near. */
+static void complain_unknown(const char *word)
+{
+    char letter[3] = { '-', (char)optopt, 0 };
+    char name[64];
+    snprintf(
+        name, sizeof name, "%.*s", (int)strcspn(word + strspn(word, "-"), "="), word + strspn(word, "-"));
+    const char *instead = perf_alike_flag(optopt, name), *nearest = NULL;
+    int best = ALIKE;
+    for (int i = 0; optopt == 0 && i < FLAGS; i++) {
+        int alike = perf_alike(name, flags[i].name);
+        nearest = alike >= best ? flags[i].name : nearest;
+        best = alike >= best ? alike : best;
+    }
+    fprintf(stderr, "collperf: %s: unknown flag", optopt == 0 ? word : letter);
+    if (instead != NULL)
+        fprintf(stderr, "; instead of nccl-tests': %s", instead);
+    else if (nearest != NULL)
+        fprintf(stderr, "; the nearest is --%s", nearest);
+    fprintf(stderr, " (collperf --help shows the flags)\n");
+}
+
 static int complain(int code, const char *word)
 {
-    if (code == ':') {
+    if (code == ':')
         fprintf(stderr, "collperf: %s: a value must follow (collperf --help shows the flags)\n", word);
-    } else if (optopt >= LONG_ONLY) {
+    else if (optopt >= LONG_ONLY)
         fprintf(stderr, "collperf: %s: this flag takes no value\n", word);
-    } else if (optopt == 0) {
-        fprintf(stderr, "collperf: %s: unknown flag (collperf --help shows the flags)\n", word);
-    } else {
-        fprintf(stderr, "collperf: -%c: unknown flag (collperf --help shows the flags)\n", optopt);
-    }
+    else
+        complain_unknown(word);
     return PERF_EXIT_USAGE;
 }
 
@@ -258,6 +321,19 @@ static int parse_flags(int argc, char **argv, struct perf_options *o, bool given
     return -1;
 }
 
+/* NULL: none is near enough to name it. */
+static const char *nearest_collective(const char *word)
+{
+    const char *nearest = NULL, *name;
+    int best = ALIKE;
+    for (int i = 0; (name = perf_name(PERF_NAMES_COLLECTIVES, i)) != NULL; i++) {
+        int alike = perf_alike(word, name);
+        nearest = alike > best ? name : nearest;
+        best = alike > best ? alike : best;
+    }
+    return nearest;
+}
+
 static int parse_collective(int argc, char **argv, struct perf_options *o)
 {
     if (argc > optind + 1) {
@@ -271,7 +347,11 @@ static int parse_collective(int argc, char **argv, struct perf_options *o)
     o->collective = perf_collective_find(argv[optind]);
     if (o->collective != NULL)
         return -1;
-    fprintf(stderr, "collperf: %s: not a collective; legal are ", argv[optind]);
+    const char *nearest = nearest_collective(argv[optind]);
+    fprintf(stderr, "collperf: %s: not a collective; ", argv[optind]);
+    if (nearest != NULL)
+        fprintf(stderr, "the nearest is %s; ", nearest);
+    fputs("legal are ", stderr);
     print_names(stderr, PERF_NAMES_COLLECTIVES, " ");
     fputs("all\n", stderr);
     return PERF_EXIT_USAGE;

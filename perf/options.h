@@ -27,7 +27,7 @@ struct perf_options {
     const struct perf_type *type; /* NULL: all */
     const struct perf_op *op; /* NULL: all */
     int64_t root; /* or PERF_ALL */
-    int64_t check;
+    int64_t check; /* so many calls of each point are checked */
     int64_t blocking; /* 0: on a host stream */
     int64_t program; /* calls that are bound as one program; 0: none */
     int64_t processes,

@@ -129,8 +129,8 @@ static int find_series(struct perf_plot *plot, const char *label)
 void perf_plot_add(struct perf_plot *plot, const struct perf_options *o, const struct perf_point *p,
     const char *algorithm, bool in_place, const struct perf_result *result)
 {
-    if (p->bytes == 0)
-        return; /* no place on a logarithmic axis */
+    if (p->bytes == 0 || !result->rated)
+        return; /* no place on a logarithmic axis; nothing was done */
     if (plot->count == plot->room) {
         long room = plot->room > 0 ? 2 * plot->room : 64;
         struct perf_mark *marks = realloc(plot->marks, (size_t)room * sizeof *marks);

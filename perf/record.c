@@ -109,7 +109,7 @@ struct record {
 
 double perf_algbw(const struct perf_point *p, const struct perf_result *result)
 {
-    return result->seconds > 0 ? 1e-9 * (double)p->bytes / result->seconds : 0;
+    return result->rated && result->seconds > 0 ? 1e-9 * (double)p->bytes / result->seconds : 0;
 }
 
 double perf_busbw(const struct perf_point *p, const struct perf_result *result)
@@ -173,8 +173,10 @@ static void set_result(struct record *record, const struct perf_point *p, const 
     set(record, TIME, "%.4f", 1e6 * result->seconds);
     set(record, MEDIAN, "%.4f", 1e6 * result->median);
     set(record, P99, "%.4f", 1e6 * result->p99);
-    set(record, ALGBW, "%.5g", perf_algbw(p, result));
-    set(record, BUSBW, "%.5g", perf_busbw(p, result));
+    if (result->rated) {
+        set(record, ALGBW, "%.5g", perf_algbw(p, result));
+        set(record, BUSBW, "%.5g", perf_busbw(p, result));
+    }
     if (result->checked)
         set(record, WRONG, "%" PRIu64, result->wrong);
     print_paths(record->values[PATH], sizeof record->values[PATH], result);

@@ -37,7 +37,7 @@ static void print_result(FILE *file, const struct perf_point *p, const struct pe
     print_time(time, sizeof time, 1e6 * result->seconds);
     print_rate(alg, sizeof alg, perf_algbw(p, result));
     print_rate(bus, sizeof bus, perf_busbw(p, result));
-    fprintf(file, "  %s %s %s", time, alg, bus);
+    fprintf(file, "  %s %7s %7s", time, result->rated ? alg : "N/A", result->rated ? bus : "N/A");
     if (result->checked)
         fprintf(file, " %6" PRIu64, result->wrong);
     else
@@ -96,7 +96,7 @@ static void table_row(struct perf_report *r, const struct perf_point *p, const c
         snprintf(both, sizeof both, "%s/%s", paths[0], paths[1]);
     else
         snprintf(both, sizeof both, "%s", paths[0]);
-    fprintf(r->file, "  %-21s %s\n", both, algorithm);
+    fprintf(r->file, "  %-12s  %s\n", algorithm, both);
 }
 
 /* What was after is before. */
@@ -119,7 +119,7 @@ void perf_report_row(struct perf_report *r, const struct perf_point *p, const ch
             continue;
         r->wrong += results[i].wrong;
         r->busbw_sum += perf_busbw(p, &results[i]);
-        r->busbw_count++;
+        r->busbw_count += results[i].rated;
         if (!is_table(r))
             perf_record_print(r, p, algorithm, i == 1, &results[i]);
         if (r->options->plot != NULL)
@@ -225,7 +225,7 @@ void perf_report_table(struct perf_report *r, const struct perf_collective *coll
     fprintf(r->file, "#%11s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
     for (int i = 0; i < 2; i++)
         fprintf(r->file, "  %8s %7s %7s %6s", "time", "algbw", "busbw", "#wrong");
-    fprintf(r->file, "  %8s %8s %6s  %-21s %s\n", "median", "p99", "%limit", "path", "algorithm");
+    fprintf(r->file, "  %8s %8s %6s  %-12s  %s\n", "median", "p99", "%limit", "algorithm", "path");
     fprintf(r->file, "#%11s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
     for (int i = 0; i < 2; i++)
         fprintf(r->file, "  %8s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "");
@@ -268,11 +268,12 @@ bool perf_report_end(struct perf_report *r)
             "# a rank at rest holds %.2f MiB in the end, without buffers; the mean of all is %.2f\n",
             r->rest_after / MIB, r->rest_mean / MIB);
     if (is_table(r)) {
-        fprintf(r->file, "#\n# Out of bounds values : %" PRIu64 " %s\n", r->wrong,
-            r->wrong > 0        ? "FAILED"
-            : r->options->check ? "OK"
-                                : "(not checked)");
-        fprintf(r->file, "# Avg bus bandwidth    : %.6g\n",
+        if (r->options->check > 0)
+            fprintf(r->file, "#\n# Out of bounds values : %" PRIu64 " %s\n", r->wrong,
+                r->wrong > 0 ? "FAILED" : "OK");
+        else
+            fprintf(r->file, "#\n# Out of bounds values : not checked (-c 0)\n");
+        fprintf(r->file, "# Avg bus bandwidth    : %.6g GB/s\n",
             r->busbw_count > 0 ? r->busbw_sum / (double)r->busbw_count : 0.0);
     }
     return fflush(r->file) == 0 && ferror(r->file) == 0;
