@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""wheel.py: the package and the library that was built, in one wheel.
+
+usage: wheel.py LIBRARY DIRECTORY
+
+The wheel goes into DIRECTORY, and its path is printed. A wheel is a zip file with a list of what is in it (PEP 427),
+so nothing but Python is needed, and nothing is fetched. The library is stripped, if there is a strip, and its plugin
+for CUDA goes along, if it was built. The tag is manylinux, with the glibc that the library needs, where it needs
+nothing else (PEP 600); else it is that of this platform.
+"""
+
+import base64
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+OF_GLIBC = r"(libc|libm|libdl|librt|libpthread)\.so\.\d|ld-linux-.*\.so\.\d"
+
+
+def facts():
+    """[project] of pyproject.toml. Python reads TOML since 3.11 only."""
+    section = (HERE / "pyproject.toml").read_text().split("[project]\n")[1].split("\n[")[0]
+    return {key: re.findall('"([^"]*)"', value) for key, value in re.findall("^(.*?) = (.*)$", section, re.M)}
+
+
+def tag(libraries):
+    platform = re.sub("[-.]", "_", sysconfig.get_platform())
+    readelf = shutil.which("readelf")
+    if readelf is None:
+        return platform
+    newest = 17
+    for path in libraries:
+        said = subprocess.run([readelf, "-dVW", path], capture_output=True, text=True, check=True).stdout
+        if not all(re.fullmatch(OF_GLIBC, needed) for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", said)):
+            return platform
+        newest = max([newest] + [int(minor) for minor in re.findall(r"GLIBC_2\.(\d+)", said)])
+    return platform.replace("linux_", f"manylinux_2_{newest}_")
+
+
+def stripped(path, folder):
+    """A copy without what only a debugger reads."""
+    copy = pathlib.Path(folder, path.name)
+    shutil.copyfile(path, copy)
+    strip = shutil.which("strip")
+    if strip is not None:
+        subprocess.run([strip, "--strip-unneeded", copy], check=True)
+    return copy
+
+
+def members(libraries, project, platform):
+    """What is in the wheel: names, and bytes."""
+    for path in sorted((HERE / "tutti").iterdir()):
+        if path.suffix == ".py" or path.name == "py.typed":
+            yield f"tutti/{path.name}", path.read_bytes()
+    for path in libraries:
+        yield f"tutti/{path.name}", path.read_bytes()
+    info = f"{project['name'][0]}-{project['version'][0]}.dist-info"
+    metadata = [
+        "Metadata-Version: 2.1",
+        f"Name: {project['name'][0]}",
+        f"Version: {project['version'][0]}",
+        f"Summary: {project['description'][0]}",
+        "License: BSD-3-Clause",
+        f"Requires-Python: {project['requires-python'][0]}",
+        *(f"Requires-Dist: {each}" for each in project["dependencies"]),
+        "",
+    ]
+    wheel = ["Wheel-Version: 1.0", "Generator: tutti", "Root-Is-Purelib: false", f"Tag: py3-none-{platform}", ""]
+    yield f"{info}/METADATA", "\n".join(metadata).encode()
+    yield f"{info}/WHEEL", "\n".join(wheel).encode()
+    yield f"{info}/LICENSE", (HERE.parent / "LICENSE").read_bytes()
+
+
+def main(library, folder):
+    project = facts()
+    with tempfile.TemporaryDirectory() as scratch:
+        built = pathlib.Path(library).resolve().parent
+        wanted = [pathlib.Path(library), built / "libtutti_cuda.so"]
+        libraries = [stripped(path, scratch) for path in wanted if path.exists()]
+        if not libraries or libraries[0].name != "libtutti.so.0":
+            sys.exit(f"wheel.py: {library}: legal is the path of a libtutti.so.0 that was built")
+        platform = tag(libraries)
+        name, version = project["name"][0], project["version"][0]
+        path = os.path.join(folder, f"{name}-{version}-py3-none-{platform}.whl")
+        record = []
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+            for member, content in members(libraries, project, platform):
+                digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+                record.append(f"{member},sha256={digest},{len(content)}")
+                mode = 0o755 if ".so" in member else 0o644
+                wheel.writestr(entry(member, mode), content)
+            member = f"{name}-{version}.dist-info/RECORD"
+            wheel.writestr(entry(member, 0o644), "\n".join([*record, f"{member},,", ""]))
+    print(path)
+
+
+def entry(member, mode):
+    """The same time in each, so that the same files make the same wheel."""
+    found = zipfile.ZipInfo(member, (1980, 1, 1, 0, 0, 0))
+    found.external_attr = (0o100000 | mode) << 16
+    found.compress_type = zipfile.ZIP_DEFLATED
+    return found
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__.strip())
+    main(*sys.argv[1:])
