@@ -4,11 +4,10 @@
 
 usage: wheel.py LIBRARY DIRECTORY
 
-The wheel goes into DIRECTORY, and its path is printed. A wheel is a zip file with a list of what is in it (PEP 427),
-so nothing but Python is needed, and nothing is fetched. The library is stripped, if there is a strip, and its plugin
-for CUDA goes along, if it was built. The tag is manylinux, with the glibc that the library needs, where it needs
-nothing else (PEP 600); else it is that of this platform.
-"""
+The wheel goes into DIRECTORY, and its path is printed. A wheel is a zip file with a list of what is in it
+(PEP 427), so nothing but Python is needed, and nothing is fetched. The library is stripped, if there is a
+strip, and its plugin for CUDA goes along, if it was built. The tag is manylinux, with the glibc that the
+library needs, where it needs nothing else (PEP 600); else it is that of this platform. """
 
 import base64
 import hashlib
@@ -29,7 +28,9 @@ OF_GLIBC = r"(libc|libm|libdl|librt|libpthread)\.so\.\d|ld-linux-.*\.so\.\d"
 def facts():
     """[project] of pyproject.toml. Python reads TOML since 3.11 only."""
     section = (HERE / "pyproject.toml").read_text().split("[project]\n")[1].split("\n[")[0]
-    return {key: re.findall('"([^"]*)"', value) for key, value in re.findall("^(.*?) = (.*)$", section, re.M)}
+    return {
+        key: re.findall('"([^"]*)"', value) for key, value in re.findall("^(.*?) = (.*)$", section, re.M)
+    }
 
 
 def tag(libraries):
@@ -74,7 +75,13 @@ def members(libraries, project, platform):
         *(f"Requires-Dist: {each}" for each in project["dependencies"]),
         "",
     ]
-    wheel = ["Wheel-Version: 1.0", "Generator: tutti", "Root-Is-Purelib: false", f"Tag: py3-none-{platform}", ""]
+    wheel = [
+        "Wheel-Version: 1.0",
+        "Generator: tutti",
+        "Root-Is-Purelib: false",
+        f"Tag: py3-none-{platform}",
+        "",
+    ]
     yield f"{info}/METADATA", "\n".join(metadata).encode()
     yield f"{info}/WHEEL", "\n".join(wheel).encode()
     yield f"{info}/LICENSE", (HERE.parent / "LICENSE").read_bytes()

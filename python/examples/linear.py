@@ -5,9 +5,9 @@
 usage: linear.py [RANKS]           starts as many processes (default: 4)
        mpirun -n 4 linear.py       ranks of mpirun, srun or torchrun
 
-Each rank computes the gradient of its part; all_reduce makes their mean, so all ranks take the same step. The sum's
-order is the same on all of them, so their weights stay equal to the bit, and nobody has to send them around.
-"""
+Each rank computes the gradient of its part; all_reduce makes their mean, so all ranks take the same step.
+The sum's order is the same on all of them, so their weights stay equal to the bit, and nobody has to send
+them around. """
 
 import hashlib
 import multiprocessing
@@ -25,7 +25,10 @@ def part_of(rank, n):
     """This rank's samples; the same noise whatever n is."""
     random = np.random.default_rng(1)
     x = random.standard_normal((SAMPLES, FEATURES), dtype=np.float32)
-    y = x @ random.standard_normal(FEATURES, dtype=np.float32) + random.standard_normal(SAMPLES, dtype=np.float32) / 10
+    y = (
+        x @ random.standard_normal(FEATURES, dtype=np.float32)
+        + random.standard_normal(SAMPLES, dtype=np.float32) / 10
+    )
     return np.array_split(x, n)[rank], np.array_split(y, n)[rank]
 
 

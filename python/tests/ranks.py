@@ -11,7 +11,8 @@ _context = multiprocessing.get_context("spawn")
 
 
 def threads(n, function, *arguments, **settings):
-    """function(comm, ...) on n threads, each with a rank; their results in rank order. Where one fails, all end."""
+    """function(comm, ...) on n threads, each with a rank; their results in rank order. Where one fails, all
+    end."""
     comms = tutti.init_all(n, **settings)
     results, failures = [None] * n, []
 
@@ -46,7 +47,8 @@ def _run(function, n, rank, id, to, arguments, settings):
 
 
 class Processes:
-    """function(comm, ...) in n processes. hear(rank) is what a rank has told, or what it returned, or raised."""
+    """function(comm, ...) in n processes. hear(rank) is what a rank has told, or what it returned, or
+    raised."""
 
     def __init__(self, n, function, *arguments, **settings):
         id = tutti.get_id()
@@ -65,7 +67,9 @@ class Processes:
         try:
             return self._from[rank].recv()
         except EOFError:
-            raise AssertionError(f"rank {rank} ended without a word, exit code {self.ranks[rank].exitcode}") from None
+            raise AssertionError(
+                f"rank {rank} ended without a word, exit code {self.ranks[rank].exitcode}"
+            ) from None
 
     def __enter__(self):
         return self

@@ -143,7 +143,9 @@ def test_types_of_numpy(name):
             same(found, data(0, n_elements, name) + data(1, n_elements, name))
             same(comm.all_gather(x), np.concatenate(all_of(2, n_elements, name)))
         if np.dtype(name).kind in "iu":
-            same(comm.all_reduce(x, op=tutti.BIT_XOR), data(0, n_elements, name) ^ data(1, n_elements, name))
+            same(
+                comm.all_reduce(x, op=tutti.BIT_XOR), data(0, n_elements, name) ^ data(1, n_elements, name)
+            )
         else:
             with pytest.raises(tutti.Unsupported):
                 comm.all_reduce(x, op=tutti.BIT_XOR)
@@ -164,7 +166,9 @@ def test_types_of_ml_dtypes(name):
     threads(2, run)
 
 
-@pytest.mark.parametrize("dtype", [bool, np.int16, complex, "M8[s]", "S3", [("a", "u1"), ("b", "f8")], ">f4"])
+@pytest.mark.parametrize(
+    "dtype", [bool, np.int16, complex, "M8[s]", "S3", [("a", "u1"), ("b", "f8")], ">f4"]
+)
 def test_any_type_is_moved(dtype):
     def run(comm):
         x = np.arange(1, 7, dtype="u8").view("u1")[: 3 * np.dtype(dtype).itemsize].view(dtype)

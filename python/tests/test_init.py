@@ -17,7 +17,9 @@ import tutti
 
 def run_python(code, **variables):
     environment = {**os.environ, **variables}
-    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=HANG_S)
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=HANG_S
+    )
 
 
 def test_an_id_pickles_and_hides_its_secret():
@@ -49,12 +51,16 @@ with tutti.init_env(name="job") as comm:
 
 def test_environment():
     id = tutti.get_id()
-    variables = [dict(os.environ, TUTTI_ID=id.hex(), TUTTI_SIZE="3", TUTTI_RANK=str(rank)) for rank in range(3)]
+    variables = [
+        dict(os.environ, TUTTI_ID=id.hex(), TUTTI_SIZE="3", TUTTI_RANK=str(rank)) for rank in range(3)
+    ]
     ranks = [
         subprocess.Popen([sys.executable, "-c", ENVIRONMENT], env=each, stdout=subprocess.PIPE, text=True)
         for each in variables
     ]
-    assert [rank.communicate(timeout=HANG_S)[0] for rank in ranks] == [f"{rank} 3 -1 [6]\n" for rank in range(3)]
+    assert [rank.communicate(timeout=HANG_S)[0] for rank in ranks] == [
+        f"{rank} 3 -1 [6]\n" for rank in range(3)
+    ]
 
 
 def test_half_an_environment():
@@ -141,20 +147,27 @@ op = comms[0].op_create(numpy.add)
 )
 def test_the_end_of_the_interpreter_waits_for_nobody(last):
     done = run_python(FORGET.format(last))
-    assert done.returncode == 0 and "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+    assert (
+        done.returncode == 0 and "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+    )
 
 
 def test_python_goes_on_while_a_rank_waits():
     comms = tutti.init_all(2)
     thread = threading.Thread(target=comms[0].barrier)
     thread.start()
-    assert sum(range(1000000)) == 499999500000  # this needs the interpreter's lock, which the wait has given back
+    assert (
+        sum(range(1000000)) == 499999500000
+    )  # this needs the interpreter's lock, which the wait has given back
     comms[1].barrier()
     thread.join()
 
 
 def test_no_library():
-    for path, words in (("/nowhere/libtutti.so.0", "/nowhere/libtutti.so.0"), ("", "libtutti.so.0: cannot open")):
+    for path, words in (
+        ("/nowhere/libtutti.so.0", "/nowhere/libtutti.so.0"),
+        ("", "libtutti.so.0: cannot open"),
+    ):
         done = run_python("import tutti", TUTTI_LIBRARY=path, LD_LIBRARY_PATH="")
         if done.returncode == 0:
             pytest.skip("a library is installed where the loader looks, or beside the package")
@@ -165,7 +178,9 @@ def test_no_library():
 def test_a_library_that_is_another(tmp_path):
     other = tmp_path / "libother.so"
     made = subprocess.run(
-        ["cc", "-shared", "-o", other, "-x", "c", "-"], input="int tutti_get_version(void) { return 99; }", text=True
+        ["cc", "-shared", "-o", other, "-x", "c", "-"],
+        input="int tutti_get_version(void) { return 99; }",
+        text=True,
     )
     if made.returncode != 0:
         pytest.skip("no C compiler")

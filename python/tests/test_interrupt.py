@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ctrl-C ends a wait: KeyboardInterrupt at the rank that got the signal, Aborted at the others.
 
-By default a wait would go on for ten minutes, so to come within one is to be ended by the signal. What it took is
-printed.
-"""
+By default a wait would go on for ten minutes, so to come within one is to be ended by the signal. What it
+took is printed. """
 
 import os
 import signal
@@ -72,7 +71,19 @@ def behind_a_stream(comm):
     comm.barrier()
 
 
-CALLS = [all_reduce, barrier, recv, group, program, split, child, finalize, point, close_of_a_stream, behind_a_stream]
+CALLS = [
+    all_reduce,
+    barrier,
+    recv,
+    group,
+    program,
+    split,
+    child,
+    finalize,
+    point,
+    close_of_a_stream,
+    behind_a_stream,
+]
 
 
 def wait_alone(comm, call):
@@ -96,7 +107,9 @@ def test_a_wait_ends(call, capsys):
     with Processes(2, wait_alone, call) as job:
         pid = job.hear(0)
         job.hear(1)
-        time.sleep(0.2)  # mostly it waits by now; if not, the signal comes before the wait, which is legal, too
+        time.sleep(
+            0.2
+        )  # mostly it waits by now; if not, the signal comes before the wait, which is legal, too
         begin = time.monotonic()
         os.kill(pid, signal.SIGINT)
         end = job.hear(0)
@@ -104,7 +117,9 @@ def test_a_wait_ends(call, capsys):
         assert end - begin < LATE_S
         assert isinstance(job.hear(1), tutti.Aborted)
     with capsys.disabled():
-        print(f"\n  Ctrl-C in {call.__name__}: KeyboardInterrupt after {(end - begin) * 1e3:.1f} ms", end="")
+        print(
+            f"\n  Ctrl-C in {call.__name__}: KeyboardInterrupt after {(end - begin) * 1e3:.1f} ms", end=""
+        )
 
 
 def in_one_process_group(comm, pids):
@@ -179,6 +194,7 @@ def test_what_a_handler_raises_is_what_the_call_raises():
 
 def combine_slowly(comm):
     """Signals come while Python's main thread is in an operator: nothing is lost there, either."""
+
     def slowly(left, right):
         time.sleep(0.001)
         return left + right

@@ -114,7 +114,8 @@ def test_an_operator_lives_as_long_as_its_calls():
     def run(comm):
         with tutti.Stream() as stream:
             found = [
-                comm.all_reduce(np.ones(10), op=comm.op_create(lambda a, b: a + b), stream=stream) for _ in range(20)
+                comm.all_reduce(np.ones(10), op=comm.op_create(lambda a, b: a + b), stream=stream)
+                for _ in range(20)
             ]
             gc.collect()
         assert all((each == 2).all() for each in found)
@@ -126,7 +127,9 @@ def test_pre_mul_sum():
     def run(comm):
         op = comm.op_create_pre_mul_sum(10**comm.rank, float)
         assert comm.all_reduce(np.full(5, 2.0), op=op).tolist() == [222] * 5
-        with pytest.raises(tutti.InvalidArgument, match="op combines elements of float64, and send is of float32"):
+        with pytest.raises(
+            tutti.InvalidArgument, match="op combines elements of float64, and send is of float32"
+        ):
             comm.all_reduce(np.zeros(3, "f4"), op=op)
         comm.barrier()
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Streams: calls that return at once, arrays that live as long as they must, failures that the points tell."""
+"""Streams: calls that return at once, arrays that live as long as they must, failures that the points
+tell."""
 
 import gc
 import threading

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Tutti, collective communication between processes or threads, on numpy arrays.
 
-    import numpy, tutti
+import numpy, tutti
 
-    with tutti.init_env() as comm:  # rank and size from mpirun, srun, torchrun or TUTTI_ID
-        print(comm.rank, comm.all_reduce(numpy.ones(3)))
+with tutti.init_env() as comm:  # rank and size from mpirun, srun, torchrun or TUTTI_ID
+    print(comm.rank, comm.all_reduce(numpy.ones(3)))
 """
 
 from ._library import library as _library
@@ -30,7 +30,9 @@ from .operators import AVG, BIT_AND, BIT_OR, BIT_XOR, MAX, MIN, PROD, SUM, Op, O
 from .stream import Point, Stream
 
 _version = _library.tutti_get_version()
-__version__ = f"{_version // 10000}.{_version // 100 % 100}.{_version % 100}"  #: of the library that is loaded
+__version__ = (
+    f"{_version // 10000}.{_version // 100 % 100}.{_version % 100}"  #: of the library that is loaded
+)
 
 __all__ = [
     "AVG",

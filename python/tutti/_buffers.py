@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Arrays and element types: what a caller gives, checked before the library sees an address.
 
-A buffer is a numpy array, or anything else with the buffer protocol (bytes, memoryview, array.array, ctypes), which
-is looked at through a numpy array. What is combined has one of the library's twelve types. What is only moved may
-have any dtype without Python objects: it travels as bytes.
-"""
+A buffer is a numpy array, or anything else with the buffer protocol (bytes, memoryview, array.array,
+ctypes), which is looked at through a numpy array. What is combined has one of the library's twelve types.
+What is only moved may have any dtype without Python objects: it travels as bytes. """
 
 from __future__ import annotations
 
@@ -19,7 +18,9 @@ from numpy.typing import DTypeLike, NDArray
 from .errors import refuse
 
 Array = NDArray[Any]
-Buffer = Union[Array, "numpy.generic", bytes, bytearray, memoryview, "array.array[Any]", "ctypes.Array[Any]", mmap.mmap]
+Buffer = Union[
+    Array, "numpy.generic", bytes, bytearray, memoryview, "array.array[Any]", "ctypes.Array[Any]", mmap.mmap
+]
 Counts = Union[Sequence[int], Iterable[int], Array]
 
 UINT8 = 1
@@ -79,7 +80,10 @@ def look(operation: str, what: str, given: Any) -> Array:
             f"{what} is of type {type(given).__name__}; legal: a numpy array, or an object with the buffer "
             "protocol (a list or a number has none: numpy.array(x) makes one)",
         )
-    except (ValueError, BufferError) as error:  # a dtype that the buffer protocol cannot say, or a closed one
+    except (
+        ValueError,
+        BufferError,
+    ) as error:  # a dtype that the buffer protocol cannot say, or a closed one
         refuse(operation, f"{what} cannot be looked at: {error}")
     return numpy.asarray(view)
 
@@ -91,11 +95,13 @@ def check(operation: str, what: str, given: Any, writable: bool = False) -> Arra
     if not flags.c_contiguous:
         refuse(
             operation,
-            f"{what} is not C-contiguous: shape {x.shape}, strides {x.strides}; legal: elements one behind another, "
-            f"as numpy.ascontiguousarray({what}) has them",
+            f"{what} is not C-contiguous: shape {x.shape}, strides {x.strides}; legal: elements one behind "
+            f"another, as numpy.ascontiguousarray({what}) has them",
         )
     if writable and not flags.writeable:
-        refuse(operation, f"{what} is read-only, and would be written; legal: a writable array, or a copy()")
+        refuse(
+            operation, f"{what} is read-only, and would be written; legal: a writable array, or a copy()"
+        )
     return x
 
 
@@ -121,13 +127,16 @@ def reducible(operation: str, dtype: numpy.dtype[Any]) -> int:
 
 
 def movable(operation: str, dtype: numpy.dtype[Any]) -> tuple[int, int]:
-    """The type in which elements travel, and how many of it each is. Structures may hold what a peer's differ in,
-    so all that is no type of the library goes as bytes."""
+    """The type in which elements travel, and how many of it each is. Structures may hold what a peer's
+    differ in, so all that is no type of the library goes as bytes."""
     found = type_of(dtype)
     if found is not None:
         return found, 1
     if dtype.hasobject:
-        refuse(operation, f"elements of {dtype} hold Python objects, which mean nothing elsewhere; legal: other dtypes")
+        refuse(
+            operation,
+            f"elements of {dtype} hold Python objects, which mean nothing elsewhere; legal: other dtypes",
+        )
     return UINT8, dtype.itemsize
 
 
@@ -139,7 +148,8 @@ def as_dtype(operation: str, dtype: DTypeLike) -> numpy.dtype[Any]:
 
 
 def numbers(operation: str, what: str, given: Counts | None, n: int, unit: int) -> list[int] | None:
-    """Counts or places of n blocks; in elements of the call's type, of which `unit` make up one of the array's."""
+    """Counts or places of n blocks; in elements of the call's type, of which `unit` make up one of the
+    array's."""
     if given is None:
         return None
     try:
@@ -158,8 +168,10 @@ def check_blocks(
     operation: str, what: str, size: int, unit: int, counts: list[int], places: list[int] | None
 ) -> None:
     """All blocks lie inside a buffer of `size` elements of the array."""
-    end = sum(counts) if places is None else max(
-        (place + count for place, count in zip(places, counts) if count > 0), default=0
+    end = (
+        sum(counts)
+        if places is None
+        else max((place + count for place, count in zip(places, counts) if count > 0), default=0)
     )
     if end > size * unit:
         refuse(operation, f"the blocks of {what} end at element {end // unit}, but it has {size}")

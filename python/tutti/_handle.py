@@ -16,11 +16,15 @@ class Handle:
 
     def _opened(self, operation: str) -> Any:
         if self._handle is None:
-            raise InvalidUsage(f"{operation}: this {self._what} is over; legal: one that is open", operation=operation)
+            raise InvalidUsage(
+                f"{operation}: this {self._what} is over; legal: one that is open", operation=operation
+            )
         return self._handle
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"a {self._what} of tutti belongs to its process: it cannot be pickled or copied; an Id can")
+        raise TypeError(
+            f"a {self._what} of tutti belongs to its process: it cannot be pickled or copied; an Id can"
+        )
 
     def __copy__(self) -> NoReturn:
         self.__reduce__()

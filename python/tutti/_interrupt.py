@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ctrl-C while the library waits, and Python functions that the library calls.
 
-A call that has waited for a millisecond runs the communicator's on_wait, again and again. There Python takes the
-interpreter back and, if this is the main thread, runs its signal handlers. When one raises, as Ctrl-C does, that
-ends the communicator, the call returns, and the exception is raised from it.
+A call that has waited for a millisecond runs the communicator's on_wait, again and again. There Python
+takes the interpreter back and, if this is the main thread, runs its signal handlers. When one raises, as
+Ctrl-C does, that ends the communicator, the call returns, and the exception is raised from it.
 
-An exception that leaves a callback of ctypes is printed and lost, and Python may run signal handlers as soon as it
-enters a function, before its first `try`. So what the library calls here is no function, but the `send` of a
-generator that stands in a `try` already; and what lies between ctypes and that `send` is written in C.
-"""
+An exception that leaves a callback of ctypes is printed and lost, and Python may run signal handlers as
+soon as it enters a function, before its first `try`. So what the library calls here is no function, but the
+`send` of a generator that stands in a `try` already; and what lies between ctypes and that `send` is
+written in C. """
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ class Waiting(threading.local):
     """What a thread needs for its waits. A generator cannot be entered twice, so each thread has its own."""
 
     def __init__(self) -> None:
-        self.raised: list[BaseException] = []  #: by signal handlers, while this thread waited in the library
+        self.raised: list[BaseException] = (
+            []
+        )  #: by signal handlers, while this thread waited in the library
         look = _look(self.raised)
         next(look)
         self.look = look.send

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Finding the C library, and declaring what of tutti.h this package calls.
 
-The copy beside this file comes first, for a wheel has its own; then what TUTTI_LIBRARY names; then the loader's
-search. ctypes gives the interpreter free while a call of the library runs, so other threads of Python go on.
-"""
+The copy beside this file comes first, for a wheel has its own; then what TUTTI_LIBRARY names; then the
+loader's search. ctypes gives the interpreter free while a call of the library runs, so other threads of
+Python go on. """
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ def _load() -> ctypes.CDLL:
             return library
         missed.append(f"{path} is of version {version}; legal are {OLDEST} to {NEWEST}")
     raise ImportError(
-        f"tutti found no {NAME} that it can use ({'; '.join(missed)}). Install a wheel, which has its own; or "
-        "set TUTTI_LIBRARY to the path of the library; or install it where the loader looks (LD_LIBRARY_PATH)",
+        f"tutti found no {NAME} that it can use ({'; '.join(missed)}). Install a wheel, which has its own; "
+        "or set TUTTI_LIBRARY to its path; or install it where the loader looks (LD_LIBRARY_PATH)",
         name="tutti",
     )
 

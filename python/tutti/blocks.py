@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The v-forms: blocks of different length. Counts are elements, one for each rank; places are elements from the
-start of the array, and None means one behind another in rank order. New results are arrays of one axis."""
+"""The v-forms: blocks of different length. Counts are elements, one for each rank; places are elements from
+the start of the array, and None means one behind another in rank order. New results are arrays of one
+axis."""
 
 from __future__ import annotations
 
@@ -23,13 +24,21 @@ class Blocks(Collectives):
         return found
 
     def _blocks_out(
-        self, operation: str, out: Buffer | None, like: Array, unit: int, counts: list[int], places: list[int] | None
+        self,
+        operation: str,
+        out: Buffer | None,
+        like: Array,
+        unit: int,
+        counts: list[int],
+        places: list[int] | None,
     ) -> Array:
         """The array that all blocks go to."""
         if out is None and places is not None:
             refuse(operation, "with places an out= is needed: nobody else knows its size")
-        y = self._out(operation, out, (sum(counts) // unit,), like.dtype) if out is None else check(
-            operation, "out", out, writable=True
+        y = (
+            self._out(operation, out, (sum(counts) // unit,), like.dtype)
+            if out is None
+            else check(operation, "out", out, writable=True)
         )
         if y.dtype != like.dtype:
             check_like(operation, y, y.size, like.dtype)
@@ -53,30 +62,53 @@ class Blocks(Collectives):
         if x.size * unit != c[self._rank]:
             refuse(
                 "all_gather_v",
-                f"send has {x.size} elements, but counts[{self._rank}] is {c[self._rank] // unit}; legal: the same",
+                f"send has {x.size} elements, but counts[{self._rank}] is {c[self._rank] // unit}; "
+                "legal: the same",
             )
         y = self._blocks_out("all_gather_v", out, x, unit, c, p)
         arrays = (c_array(c), c_array(p))
         self._call(
-            "all_gather_v", stream, (x, y, arrays), x.ctypes.data, x.size * unit, y.ctypes.data, *arrays, type_
+            "all_gather_v",
+            stream,
+            (x, y, arrays),
+            x.ctypes.data,
+            x.size * unit,
+            y.ctypes.data,
+            *arrays,
+            type_,
         )
         return y
 
     def reduce_scatter_v(
-        self, send: Buffer, counts: Counts, out: Buffer | None = None, op: AnyOp = SUM, *, stream: Stream | None = None
+        self,
+        send: Buffer,
+        counts: Counts,
+        out: Buffer | None = None,
+        op: AnyOp = SUM,
+        *,
+        stream: Stream | None = None,
     ) -> Array:
-        """Combine as all_reduce does; rank r gets counts[r] elements, its block. Equal counts on all ranks."""
+        """Combine as all_reduce does; rank r gets counts[r] elements, its block. Equal counts on all
+        ranks."""
         x = check("reduce_scatter_v", "send", send)
         type_, unit, number = self._operands("reduce_scatter_v", x, op)
         c = self._counts("reduce_scatter_v", "counts", counts, unit)
         if x.size * unit != sum(c):
             refuse(
-                "reduce_scatter_v", f"send has {x.size} elements, but the counts add up to {sum(c) // unit}; legal: the same"
+                "reduce_scatter_v",
+                f"send has {x.size} elements, but the counts add up to {sum(c) // unit}; legal: the same",
             )
         y = self._out("reduce_scatter_v", out, (c[self._rank] // unit,), x.dtype)
         array = c_array(c)
         self._call(
-            "reduce_scatter_v", stream, (x, y, op, array), x.ctypes.data, array, y.ctypes.data, type_, number
+            "reduce_scatter_v",
+            stream,
+            (x, y, op, array),
+            x.ctypes.data,
+            array,
+            y.ctypes.data,
+            type_,
+            number,
         )
         return y
 
@@ -95,7 +127,9 @@ class Blocks(Collectives):
         name = "all_to_all_v"
         x = check(name, "send", send)
         type_, unit = movable(name, x.dtype)
-        sc, rc = self._counts(name, "send_counts", send_counts, unit), self._counts(name, "recv_counts", recv_counts, unit)
+        sc, rc = self._counts(name, "send_counts", send_counts, unit), self._counts(
+            name, "recv_counts", recv_counts, unit
+        )
         sp = numbers(name, "send_places", send_places, self._size, unit)
         rp = numbers(name, "recv_places", recv_places, self._size, unit)
         check_blocks(name, "send", x.size, unit, sc, sp)
@@ -138,8 +172,8 @@ class Blocks(Collectives):
         *,
         stream: Stream | None = None,
     ) -> Array:
-        """Rank r gets counts[r] elements of root's array. send, counts and places are looked at there only; out is
-        needed elsewhere."""
+        """Rank r gets counts[r] elements of root's array. send, counts and places are looked at there only;
+        out is needed elsewhere."""
         x: Array | None = None
         arrays: tuple[Any, Any] = (None, None)
         if self._check_root("scatter_v", root):

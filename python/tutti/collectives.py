@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The calls of a communicator whose blocks are of one length. Each checks its arrays, then calls the library.
 
-Blocks lie one behind another along the first axis: with n ranks, all_gather makes an array of shape (3, 4) one of
-shape (3 * n, 4), and reduce_scatter makes that (3, 4) again. `out` is the array of the result; without it, a new
-one. A call returns `out`, or None at a rank that gets nothing.
-"""
+Blocks lie one behind another along the first axis: with n ranks, all_gather makes an array of shape (3, 4)
+one of shape (3 * n, 4), and reduce_scatter makes that (3, 4) again. `out` is the array of the result;
+without it, a new one. A call returns `out`, or None at a rank that gets nothing. """
 
 from __future__ import annotations
 
@@ -56,7 +55,8 @@ class Collectives(Handle):
         if x.size % self._size != 0:
             refuse(
                 operation,
-                f"{what} has {x.size} elements, shape {x.shape}; legal: a multiple of {self._size}, the number of ranks",
+                f"{what} has {x.size} elements, shape {x.shape}; legal: a multiple of {self._size}, the "
+                "number of ranks",
             )
         return x.size // self._size
 
@@ -70,8 +70,8 @@ class Collectives(Handle):
         if send.ndim == 0 or send.shape[0] % self._size != 0:
             refuse(
                 operation,
-                f"the first axis of send, of shape {send.shape}, cannot be cut into {self._size} equal blocks; legal: "
-                "a multiple of that, or an out= of the right size",
+                f"the first axis of send, of shape {send.shape}, cannot be cut into {self._size} equal "
+                "blocks; legal: a multiple of that, or an out= of the right size",
             )
         return (send.shape[0] // self._size, *send.shape[1:])
 
@@ -94,15 +94,24 @@ class Collectives(Handle):
     def all_reduce(
         self, send: Buffer, out: Buffer | None = None, op: AnyOp = SUM, *, stream: Stream | None = None
     ) -> Array:
-        """Combine the arrays of all ranks, element by element; every rank gets the result. In place: out=send."""
+        """Combine the arrays of all ranks, element by element; every rank gets the result. In place:
+        out=send."""
         x = check("all_reduce", "send", send)
         type_, unit, number = self._operands("all_reduce", x, op)
         y = self._out("all_reduce", out, x.shape, x.dtype)
-        self._call("all_reduce", stream, (x, y, op), x.ctypes.data, y.ctypes.data, x.size * unit, type_, number)
+        self._call(
+            "all_reduce", stream, (x, y, op), x.ctypes.data, y.ctypes.data, x.size * unit, type_, number
+        )
         return y
 
     def reduce(
-        self, send: Buffer, out: Buffer | None = None, op: AnyOp = SUM, root: int = 0, *, stream: Stream | None = None
+        self,
+        send: Buffer,
+        out: Buffer | None = None,
+        op: AnyOp = SUM,
+        root: int = 0,
+        *,
+        stream: Stream | None = None,
     ) -> Array | None:
         """The same for `root` only; elsewhere out is not looked at. In place at root: out=send."""
         x = check("reduce", "send", send)
@@ -115,8 +124,8 @@ class Collectives(Handle):
     def broadcast(
         self, send: Buffer | None, out: Buffer | None = None, root: int = 0, *, stream: Stream | None = None
     ) -> Array:
-        """Every rank gets root's array. With one array, it is read at root and written elsewhere. With `out`, send
-        is read at root only, and may be None elsewhere."""
+        """Every rank gets root's array. With one array, it is read at root and written elsewhere. With
+        `out`, send is read at root only, and may be None elsewhere."""
         is_root = self._check_root("broadcast", root)
         if out is None:
             x = y = check("broadcast", "send", send, writable=not is_root)
@@ -135,8 +144,12 @@ class Collectives(Handle):
         x = check("reduce_scatter", "send", send)
         type_, unit, number = self._operands("reduce_scatter", x, op)
         share = self._share("reduce_scatter", "send", x)
-        y = self._out("reduce_scatter", out, self._part("reduce_scatter", x) if out is None else (share,), x.dtype)
-        self._call("reduce_scatter", stream, (x, y, op), x.ctypes.data, y.ctypes.data, share * unit, type_, number)
+        y = self._out(
+            "reduce_scatter", out, self._part("reduce_scatter", x) if out is None else (share,), x.dtype
+        )
+        self._call(
+            "reduce_scatter", stream, (x, y, op), x.ctypes.data, y.ctypes.data, share * unit, type_, number
+        )
         return y
 
     def all_gather(self, send: Buffer, out: Buffer | None = None, *, stream: Stream | None = None) -> Array:
@@ -170,8 +183,8 @@ class Collectives(Handle):
     def scatter(
         self, send: Buffer | None, out: Buffer | None = None, root: int = 0, *, stream: Stream | None = None
     ) -> Array:
-        """Rank r gets block r of root's array; send is read at root only, and may be None elsewhere, where out is
-        needed: nobody else knows the shape. In place at root: out is block `root` of send."""
+        """Rank r gets block r of root's array; send is read at root only, and may be None elsewhere, where
+        out is needed: nobody else knows the shape. In place at root: out is block `root` of send."""
         x = None
         if self._check_root("scatter", root):
             x = check("scatter", "send", send)
@@ -185,7 +198,8 @@ class Collectives(Handle):
         return y
 
     def send(self, send: Buffer, peer: int, *, stream: Stream | None = None) -> None:
-        """One message to rank `peer`. It may return only when peer receives: a pair that exchanges must group."""
+        """One message to rank `peer`. It may return only when peer receives: a pair that exchanges must
+        group."""
         x = check("send", "send", send)
         type_, unit = movable("send", x.dtype)
         self._call("send", stream, (x,), x.ctypes.data, x.size * unit, type_, peer)

@@ -20,8 +20,8 @@ from .stream import reap
 
 
 class Id(bytes):
-    """Where ranks meet, and a secret that proves they may: 128 bytes, to be handed on by a channel that is private.
-    It pickles. hex() is what the variable TUTTI_ID holds."""
+    """Where ranks meet, and a secret that proves they may: 128 bytes, to be handed on by a channel that is
+    private. It pickles. hex() is what the variable TUTTI_ID holds."""
 
     SIZE = 128
 
@@ -57,7 +57,8 @@ def _config(flags: int, timeout_ms: int, name: str | None, options: str | None) 
 
 
 class Comm(Blocks):
-    """One rank's end of a communicator. In a `with`, it is finalized at the end, or aborted by an exception."""
+    """One rank's end of a communicator. In a `with`, it is finalized at the end, or aborted by an
+    exception."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -110,8 +111,8 @@ class Comm(Blocks):
         options: str | None = None,
         exact: bool | None = None,
     ) -> Comm | None:
-        """Ranks of one colour form a communicator, in the order of (key, rank); colour -1: none, and None. With no
-        settings it has those of this one; with some, the others are the defaults."""
+        """Ranks of one colour form a communicator, in the order of (key, rank); colour -1: none, and None.
+        With no settings it has those of this one; with some, the others are the defaults."""
         config = None
         if (name, timeout_ms, options, exact) != (None,) * 4:
             config = ctypes.byref(_config(COMM_EXACT if exact else 0, timeout_ms or 0, name, options))
@@ -124,11 +125,12 @@ class Comm(Blocks):
     def op_create(
         self, function: Callable[[Array, Array], Any], dtype: DTypeLike = float, commutes: bool = False
     ) -> operators.Operator:
-        """An operator from an associative function(left, right) of two arrays, which returns the array of what they
-        make, element by element; any function of numpy's that does so will do. It sees arrays of this dtype, which
-        may be a structure, and must neither keep them nor call tutti. Without commutes operands stay in rank order.
-        If the function raises, the exception is raised at its rank and the communicator ends; the others may have
-        got a wrong result of that call by then, and are told in the next."""
+        """An operator from an associative function(left, right) of two arrays, which returns the array of
+        what they make, element by element; any function of numpy's that does so will do. It sees arrays of
+        this dtype, which may be a structure, and must neither keep them nor call tutti. Without commutes
+        operands stay in rank order. If the function raises, the exception is raised at its rank and the
+        communicator ends; the others may have got a wrong result of that call by then, and are told in the
+        next."""
         return operators.create(self, function, dtype, commutes)
 
     def op_create_pre_mul_sum(self, factor: Any, dtype: DTypeLike) -> operators.Operator:
@@ -224,8 +226,9 @@ def _join(operation: str, config: tutti_config, start: Callable[[Any, Any], int]
 def init_env(
     *, name: str | None = None, timeout_ms: int = 0, exact: bool = False, options: str | None = None
 ) -> Comm:
-    """Join with rank and size from the environment: TUTTI_RANK, TUTTI_SIZE and TUTTI_ID, or mpirun's, srun's or
-    torchrun's. timeout_ms: how long nothing may move before a wait fails; 0: ten minutes, -1: for ever."""
+    """Join with rank and size from the environment: TUTTI_RANK, TUTTI_SIZE and TUTTI_ID, or mpirun's,
+    srun's or torchrun's. timeout_ms: how long nothing may move before a wait fails; 0: ten minutes, -1: for
+    ever."""
     config = _config(COMM_EXACT if exact else 0, timeout_ms, name, options)
     return _join("init_env", config, library.tutti_comm_init_env)
 
@@ -243,7 +246,9 @@ def init_rank(
     """Join n ranks that have the same id: this one is `rank`."""
     config = _config(COMM_EXACT if exact else 0, timeout_ms, name, options)
     room = (ctypes.c_uint8 * Id.SIZE)(*Id(id))
-    return _join("init_rank", config, lambda c, made: int(library.tutti_comm_init_rank(n, rank, room, c, made)))
+    return _join(
+        "init_rank", config, lambda c, made: int(library.tutti_comm_init_rank(n, rank, room, c, made))
+    )
 
 
 def init_all(

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What can go wrong, as exceptions: one class for each status of the library.
 
-The first four are this rank's own: nothing was done, and the communicator goes on. The others end it, with the
-same cause on every rank.
-"""
+The first four are this rank's own: nothing was done, and the communicator goes on. The others end it, with
+the same cause on every rank. """
 
 from __future__ import annotations
 

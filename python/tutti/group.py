@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Groups, which start several calls together, and programs, which are groups that are started again and again."""
+"""Groups, which start several calls together, and programs, which are groups that are started again and
+again."""
 
 from __future__ import annotations
 
@@ -78,8 +79,9 @@ def _cancel() -> None:
 
 
 class group:
-    """Calls in this `with` are checked at once, and start together at its end, which returns when all are done. If
-    an exception leaves it, none of them is started. Groups belong to a thread; an inner one is part of the outer."""
+    """Calls in this `with` are checked at once, and start together at its end, which returns when all are
+    done. If an exception leaves it, none of them is started. Groups belong to a thread; an inner one is
+    part of the outer. """
 
     _calls: _Calls | None = None  # None: an inner group
 
@@ -101,7 +103,9 @@ class group:
         if kind is not None or calls.broken:
             _cancel()
             if kind is None:
-                raise InvalidUsage("group: an exception left an inner group, so none of its calls was started")
+                raise InvalidUsage(
+                    "group: an exception left an inner group, so none of its calls was started"
+                )
             return
         open_group.calls = None
         status = library.tutti_group_end()
@@ -145,7 +149,8 @@ class Program(Handle):
 
 
 class group_keep:
-    """Calls in this `with` are not run, but kept: `with tutti.group_keep() as step: ...`, then step.start()."""
+    """Calls in this `with` are not run, but kept: `with tutti.group_keep() as step: ...`, then
+    step.start()."""
 
     def __enter__(self) -> Program:
         if open_group.calls is not None:

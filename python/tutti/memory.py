@@ -27,7 +27,12 @@ class _Memory:
         if status:
             raise failure(status, "empty")
         self.address, self.process = address.value, os.getpid()
-        self.__array_interface__ = {"version": 3, "shape": (size,), "typestr": "|u1", "data": (self.address, False)}
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (self.address, False),
+        }
 
     # At the end of the interpreter modules are emptied before the last objects go, hence the arguments.
     def __del__(self, free: Any = library.tutti_mem_free, getpid: Callable[[], int] = os.getpid) -> None:
@@ -36,14 +41,16 @@ class _Memory:
 
 
 def empty(shape: Shape, dtype: DTypeLike = float) -> Array:
-    """A new array, as of numpy.empty, in memory that peers read and write without a copy. (Messages of less than
-    4 KiB are copied all the same.) It is zeroed, and given back when the last view of it is gone."""
+    """A new array, as of numpy.empty, in memory that peers read and write without a copy. (Messages of less
+    than 4 KiB are copied all the same.) It is zeroed, and given back when the last view of it is gone."""
     element = as_dtype("empty", dtype)
     if element.hasobject:
         refuse("empty", f"elements of {element} hold Python objects; legal: other dtypes")
     try:
-        axes = (int(shape.__index__()),) if isinstance(shape, SupportsIndex) else tuple(
-            int(each.__index__()) for each in shape
+        axes = (
+            (int(shape.__index__()),)
+            if isinstance(shape, SupportsIndex)
+            else tuple(int(each.__index__()) for each in shape)
         )
     except (TypeError, AttributeError):
         refuse("empty", f"shape is {shape!r}; legal: a number of elements, or a sequence of some")

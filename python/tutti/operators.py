@@ -51,7 +51,9 @@ class Operator(Handle):
         if comm is not self.comm:
             refuse(operation, "op was created for another communicator; legal: one of this communicator")
         if dtype != self.dtype:
-            refuse(operation, f"op combines elements of {self.dtype}, and send is of {dtype}; legal: the same")
+            refuse(
+                operation, f"op combines elements of {self.dtype}, and send is of {dtype}; legal: the same"
+            )
         return (*word_of(dtype), number)
 
     def close(self) -> None:
@@ -63,7 +65,9 @@ class Operator(Handle):
                 raise failure(status, "op_destroy")
 
 
-def create(comm: Comm, function: Callable[[Array, Array], Any], dtype: DTypeLike, commutes: bool) -> Operator:
+def create(
+    comm: Comm, function: Callable[[Array, Array], Any], dtype: DTypeLike, commutes: bool
+) -> Operator:
     if not callable(function):
         refuse("op_create", f"{function!r} cannot be called; legal: function(left, right), of two arrays")
     element = as_dtype("op_create", dtype)
@@ -72,7 +76,9 @@ def create(comm: Comm, function: Callable[[Array, Array], Any], dtype: DTypeLike
     called = make_reduce_fn(function, element, comm._raised)
     number = ctypes.c_uint32()
     handle = comm._opened("op_create")
-    status = library.tutti_op_create(handle, called, None, element.itemsize, int(commutes), ctypes.byref(number))
+    status = library.tutti_op_create(
+        handle, called, None, element.itemsize, int(commutes), ctypes.byref(number)
+    )
     if status:
         raise failure(status, "op_create", handle, comm._rank)
     comm._functions.append(called)  # streams may still call it when nobody has the operator any more
@@ -106,11 +112,15 @@ def reduce_local(sources: Sequence[Buffer], out: Buffer | None = None, op: Op = 
         if each.dtype != first.dtype or each.size != first.size:
             refuse(
                 "reduce_local",
-                f"sources[{i}] has {each.size} elements of {each.dtype}, and sources[0] {first.size} of {first.dtype}; "
-                "legal: the same",
+                f"sources[{i}] has {each.size} elements of {each.dtype}, and sources[0] {first.size} of "
+                f"{first.dtype}; legal: the same",
             )
     type_ = reducible("reduce_local", first.dtype)
-    y = numpy.empty(first.shape, first.dtype) if out is None else check("reduce_local", "out", out, writable=True)
+    y = (
+        numpy.empty(first.shape, first.dtype)
+        if out is None
+        else check("reduce_local", "out", out, writable=True)
+    )
     check_like("reduce_local", y, first.size, first.dtype)
     pointers = (ctypes.c_void_p * len(arrays))(*[each.ctypes.data for each in arrays])
     status = library.tutti_reduce_local(pointers, len(arrays), y.ctypes.data, first.size, type_, op)

@@ -38,11 +38,14 @@ class Point:
         return self.stream._tell(status, "query")
 
     def wait(self, timeout_ms: int = -1) -> bool:
-        """Wait until it is over; -1: as long as it takes. False: timeout_ms have passed, and one may wait again.
-        Raises if something up to here failed. Ctrl-C interrupts the wait, and what was queued goes on."""
+        """Wait until it is over; -1: as long as it takes. False: timeout_ms have passed, and one may wait
+        again. Raises if something up to here failed. Ctrl-C interrupts the wait, and what was queued goes
+        on."""
         stream, left = self.stream._opened("wait"), timeout_ms
         if timeout_ms < -1:
-            refuse("wait", f"timeout_ms is {timeout_ms}; legal: milliseconds, or -1 for as long as it takes")
+            refuse(
+                "wait", f"timeout_ms is {timeout_ms}; legal: milliseconds, or -1 for as long as it takes"
+            )
         while True:
             now = _SLICE_MS if left < 0 else min(left, _SLICE_MS)
             status = library.tutti_stream_wait(stream, self.number, now)
@@ -58,7 +61,9 @@ class Stream(Handle):
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._held: collections.deque[tuple[int, Any]] = collections.deque()  # (point, what lives until then)
+        self._held: collections.deque[tuple[int, Any]] = (
+            collections.deque()
+        )  # (point, what lives until then)
         self._comms: weakref.WeakSet[Comm] = weakref.WeakSet()  # whose calls it has had
         made = tutti_stream()
         status = library.tutti_stream_create(ctypes.byref(made))
@@ -123,7 +128,9 @@ class Stream(Handle):
             self._held.append((self._record(), what))
 
     def _release(self) -> None:
-        while self._held and library.tutti_stream_query(self._handle, self._held[0][0]) != Status.IN_PROGRESS:
+        while (
+            self._held and library.tutti_stream_query(self._handle, self._held[0][0]) != Status.IN_PROGRESS
+        ):
             self._held.popleft()
 
     def _tell(self, status: int, operation: str) -> bool:
@@ -152,7 +159,8 @@ _left: list[tuple[Any, collections.deque[tuple[int, Any]]]] = []  # streams that
 
 
 def reap() -> None:
-    """Destroy the streams that were left and have come to their end, as when their communicator was destroyed."""
+    """Destroy the streams that were left and have come to their end, as when their communicator was
+    destroyed."""
     for entry in list(_left):
         handle, held = entry
         if not held or library.tutti_stream_query(handle, held[-1][0]) != Status.IN_PROGRESS:
