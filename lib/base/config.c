@@ -87,6 +87,7 @@ static const struct {
     { "TUTTI_SIZE", "", "number of ranks of the job", false },
     { "TUTTI_ROOT", "", "host:port where the ranks of a job meet without an id", false },
     { "TUTTI_SECRET_FILE", "", "the file with the secret of TUTTI_ROOT", false },
+    { "TUTTI_LIBRARY", "", "the library that the Python package loads, if it has none of its own", false },
     { "TUTTI_DEBUG", "warn", "what is logged: none, error, warn, info or trace", false },
     { "TUTTI_DEBUG_FILE", "", "the log's file, if not stderr; %h is the host, %p the process", false },
     { "TUTTI_RECORDER_FILE", "",
