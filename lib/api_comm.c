@@ -126,6 +126,21 @@ tutti_status tutti_comm_abort(tutti_comm *comm)
     return TUTTI_OK;
 }
 
+tutti_status tutti_comm_refuse(tutti_comm *comm, int peer, const char *why)
+{
+    struct tt_comm *c = tt_handle_find(comm);
+    if (c == NULL)
+        return tt_shell_fault(comm);
+    if (peer < -1 || peer >= c->n)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "refuse: peer is %d; legal: 0 to %d, or -1", peer, c->n - 1);
+    if (why == NULL)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "refuse: why is NULL; pass the reason");
+    tutti_status status = tt_comm_check(c);
+    if (status == TUTTI_OK)
+        tt_comm_tell_refusal(c, peer >= 0 ? peer : TT_NONE, why);
+    return status;
+}
+
 tutti_status tutti_comm_destroy(tutti_comm *comm)
 {
     if (tt_group_open())

@@ -146,6 +146,8 @@ void tt_call_end(const struct tt_call *call, struct tt_op *op, bool soon);
 tutti_status tt_call_refuse(const struct tt_call *call, tutti_status status);
 /* The same of split and finalize, which are collectives as well. */
 tutti_status tt_comm_refuse(struct tt_comm *comm, tutti_status status);
+/* The same of a call that got no further than the caller: a collective (peer TT_NONE), or with that peer. */
+void tt_comm_tell_refusal(struct tt_comm *comm, int peer, const char *why);
 /* A call starts, so what was refused before holds up nobody any more. */
 void tt_refusals_take_back(struct tt_comm *comm);
 struct tt_refused *tt_refused_of(

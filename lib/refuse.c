@@ -11,7 +11,6 @@
  * have calls to run, the number is not known: the word waits until they are over, and is dropped if another
  * call is queued before. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/status.h"
 #include "call.h"
@@ -80,11 +79,11 @@ static bool concerns_others(struct tt_comm *comm)
            !comm->transport->cause(comm->endpoint, &cause);
 }
 
-static void refuse(struct tt_comm *comm, int peer, bool sends, const char *what)
+static void refuse(struct tt_comm *comm, int peer, bool sends, const char *what, const char *why)
 {
     struct tt_refusals *r = &comm->refusals;
     pthread_mutex_lock(&tt_streams_lock);
-    snprintf(r->text, sizeof r->text, "%s%s", what, tt_last_error());
+    snprintf(r->text, sizeof r->text, "%s%s%s", what, what[0] != '\0' ? ": " : "", why);
     r->waits = tt_refused_of(comm, peer, sends)->waits = true;
     if (atomic_load_explicit(&comm->queued, memory_order_acquire) == 0)
         tt_refusals_tell(comm);
@@ -93,22 +92,30 @@ static void refuse(struct tt_comm *comm, int peer, bool sends, const char *what)
 
 tutti_status tt_call_refuse(const struct tt_call *call, tutti_status status)
 {
-    char what[128 + 2];
+    char what[128];
     bool p2p = tt_collectives[call->collective].p2p;
     bool nobody = p2p && (call->root < 0 || call->root >= call->comm->n || call->root == call->comm->rank);
     if (!is_local(status) || nobody || !concerns_others(call->comm))
         return status;
-    tt_call_describe(call, what, sizeof what - 2);
-    strcat(what, ": ");
-    refuse(call->comm, p2p ? call->root : TT_NONE, call->collective == TT_P2P_SEND, what);
+    tt_call_describe(call, what, sizeof what);
+    refuse(call->comm, p2p ? call->root : TT_NONE, call->collective == TT_P2P_SEND, what, tt_last_error());
     return status;
 }
 
 tutti_status tt_comm_refuse(struct tt_comm *comm, tutti_status status)
 {
-    if (is_local(status) && concerns_others(comm))
-        refuse(comm, TT_NONE, false, "");
+    if (is_local(status))
+        tt_comm_tell_refusal(comm, TT_NONE, tt_last_error());
     return status;
+}
+
+void tt_comm_tell_refusal(struct tt_comm *comm, int peer, const char *why)
+{
+    if (!concerns_others(comm) || peer == comm->rank)
+        return;
+    refuse(comm, peer, false, "", why);
+    if (peer != TT_NONE)
+        refuse(comm, peer, true, "", why);
 }
 
 tutti_status tt_batch_refuse(const struct tt_batch *batch, tutti_status status)

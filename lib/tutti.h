@@ -327,6 +327,13 @@ tutti_status tutti_comm_finalize(tutti_comm *comm);
  * bounded, any thread; frees nothing. Errors: INVALID_ARGUMENT, INVALID_USAGE (made before a fork). */
 tutti_status tutti_comm_abort(tutti_comm *comm);
 
+/* For what stands between a program and this library, and checks arguments itself: a call that it refuses has
+ * on the peers, who may be in theirs, the effect of one that the library refuses (see Errors, above): this
+ * rank has a second to make it right; then the communicator ends, on all ranks, with INVALID_USAGE and `why`.
+ * peer: of a send or recv; -1: the call is a collective. Local, returns at once. Errors: INVALID_ARGUMENT
+ * (comm, peer, why NULL), INVALID_USAGE (made before a fork), and sticky ones. */
+tutti_status tutti_comm_refuse(tutti_comm *comm, int peer, const char *why);
+
 /* Local, never waits for others; then the handle is dead, and using it is an INVALID_ARGUMENT. A rank that
  * destroys its end while others still need it makes them fail with PEER_LOST. Calls that are still in streams
  * are aborted, on all ranks; when it returns no stream touches their buffers any more (a group that has begun

@@ -111,6 +111,25 @@ static tutti_status split(const struct spot *s, bool wrong)
     return status == TUTTI_OK ? tutti_comm_destroy(child) : status;
 }
 
+/* By the program itself, before it comes to the call. */
+static tutti_status refused_by_program(const struct spot *s, bool wrong)
+{
+    const char *why = "this program refuses it";
+    if (!wrong)
+        return all_reduce(s, RIGHT);
+    ranks_ok(s->me, tutti_comm_refuse(s->comm, -1, why), "refuse");
+    return TUTTI_INVALID_ARGUMENT;
+}
+
+static tutti_status message_refused_by_program(const struct spot *s, bool wrong)
+{
+    const char *why = "this program refuses it";
+    if (!wrong)
+        return message(s, RIGHT, true);
+    ranks_ok(s->me, tutti_comm_refuse(s->comm, 0, why), "refuse");
+    return TUTTI_INVALID_ARGUMENT;
+}
+
 static const struct kind {
     const char *name, *reason; /* names in the text, of the rank's own and of all */
     tutti_status (*run)(const struct spot *s, bool wrong);
@@ -125,6 +144,8 @@ static const struct kind {
     { "send", "send is NULL", send_of_last, false },
     { "recv", "recv is NULL", recv_of_last, false },
     { "a message of a group", "comm is NULL", message_of_a_group, false },
+    { "a refusal", "program refuses it", refused_by_program, false },
+    { "a refusal of a message", "program refuses it", message_refused_by_program, false },
     { "split", "child is NULL", split, true },
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
@@ -359,6 +380,20 @@ static void named_at_its_death(struct ranks_me *me)
     ranks_refused(
         me, all_reduce(&s, RIGHT), TUTTI_PEER_LOST, "all_reduce", "rank 1|destroyed|refused|overlap");
     ranks_ok(me, tutti_comm_destroy(s.comm), "destroy");
+}
+
+static void wrong_refusals(struct ranks_me *me)
+{
+    tutti_comm *comm = ranks_join(me, NULL);
+    ranks_refused(me, tutti_comm_refuse(comm, me->n, "why"), TUTTI_INVALID_ARGUMENT, "refuse", "peer");
+    ranks_refused(me, tutti_comm_refuse(comm, -2, "why"), TUTTI_INVALID_ARGUMENT, "refuse", "peer|-2");
+    ranks_refused(me, tutti_comm_refuse(comm, 0, NULL), TUTTI_INVALID_ARGUMENT, "refuse", "why|NULL");
+    ranks_part(me, comm);
+}
+
+Test(api_refused, refusals_that_are_wrong_themselves)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = wrong_refusals });
 }
 
 Test(api_refused, is_named_when_the_wait_ends_otherwise)
