@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,7 +16,7 @@
 #include "transports/arena.h"
 #include "transports/shm.h"
 
-enum { PATIENCE_MS = 30000, CALL_PIDFD_OPEN = 434 };
+enum { PATIENCE_MS = 30000 };
 
 struct shm_stage *shm_stage_new(int n)
 {
@@ -92,23 +91,29 @@ void shm_meet(struct shm_rank *r)
             _exit(99);
 }
 
+static int open_of(pid_t pid, int fd)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+    return open(path, O_RDWR | O_CLOEXEC);
+}
+
 void shm_introduce(struct shm_rank *r)
 {
-    int arena_fd = -1, pidfd = -1;
-    suite_expect(&r->suite, tt_shm_present(&arena_fd, &pidfd) == TUTTI_OK, "nothing to present");
+    int arena_fd = -1, life = -1;
+    suite_expect(&r->suite, tt_shm_present(&arena_fd, &life) == TUTTI_OK, "nothing to present");
     r->stage->pids[r->me] = getpid();
     r->stage->fds[r->me] = arena_fd;
+    r->stage->lives[r->me] = life;
     shm_meet(r);
     for (int peer = 0; peer < r->n; peer++) {
-        char path[64];
-        snprintf(path, sizeof path, "/proc/%d/fd/%d", r->stage->pids[peer], r->stage->fds[peer]);
-        int theirs = open(path, O_RDWR | O_CLOEXEC);
-        int process = (int)syscall(CALL_PIDFD_OPEN, r->stage->pids[peer], 0);
-        suite_expect(&r->suite, tt_shm_introduce(theirs, process) == TUTTI_OK, "rank %d is not known", peer);
+        int theirs = open_of(r->stage->pids[peer], r->stage->fds[peer]);
+        int ends = open_of(r->stage->pids[peer], r->stage->lives[peer]);
+        suite_expect(&r->suite, tt_shm_introduce(theirs, ends) == TUTTI_OK, "rank %d is not known", peer);
     }
     shm_meet(r);
     close(arena_fd);
-    close(pidfd);
+    close(life);
 }
 
 struct tt_endpoint *shm_join(struct shm_rank *r)

@@ -16,7 +16,7 @@ struct shm_stage { /* shared by the test and its ranks */
     _Atomic int gates[SHM_GATES]; /* how many have come to each */
     _Atomic int failed; /* ranks */
     pid_t pids[SHM_RANKS_MAX];
-    int fds[SHM_RANKS_MAX];
+    int fds[SHM_RANKS_MAX], lives[SHM_RANKS_MAX];
     uint8_t addresses[SHM_RANKS_MAX][TT_ADDRESS_BYTES];
     struct tt_cause causes[SHM_RANKS_MAX];
     uint64_t path_bytes[SHM_RANKS_MAX][TT_PATHS];

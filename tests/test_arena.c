@@ -10,7 +10,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -175,7 +174,7 @@ Test(arena, sealed)
 /* The arena of another process, through its descriptor. */
 struct other {
     pid_t pid;
-    int fd, done;
+    int fd, life, done;
     uint64_t offset;
 };
 
@@ -193,6 +192,7 @@ static struct other start_other(const char *text)
             _exit(1);
         strcpy(memory, text);
         o.fd = own->fd;
+        o.life = own->life;
         o.offset = (uint64_t)((uint8_t *)memory - own->base);
         if (write(news[1], &o, sizeof o) != sizeof o)
             _exit(1);
@@ -208,18 +208,23 @@ static struct other start_other(const char *text)
     return o;
 }
 
-static int fd_of(const struct other *o)
+static int open_of(const struct other *o, int theirs)
 {
     char path[64];
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", o->pid, o->fd);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", o->pid, theirs);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     cr_assert_geq(fd, 0);
     return fd;
 }
 
-static int pidfd_of(const struct other *o)
+static int fd_of(const struct other *o)
 {
-    return (int)syscall(434, o->pid, 0);
+    return open_of(o, o->fd);
+}
+
+static int life_of(const struct other *o)
+{
+    return open_of(o, o->life);
 }
 
 static int open_fds(void)
@@ -235,12 +240,12 @@ Test(arena, import)
     struct other o = start_other("of a neighbour");
     int fds = open_fds();
     struct tt_arena *arena, *again;
-    cr_assert_eq(tt_arena_import(fd_of(&o), pidfd_of(&o), &arena), TUTTI_OK);
+    cr_assert_eq(tt_arena_import(fd_of(&o), life_of(&o), &arena), TUTTI_OK);
     cr_expect_not(arena->own);
     cr_expect_str_eq((char *)arena->base + o.offset, "of a neighbour");
-    cr_assert_eq(tt_arena_import(fd_of(&o), pidfd_of(&o), &again), TUTTI_OK);
+    cr_assert_eq(tt_arena_import(fd_of(&o), life_of(&o), &again), TUTTI_OK);
     cr_expect_eq(arena, again, "one process is mapped twice");
-    cr_expect_eq(open_fds(), fds + 1, "one pidfd stays");
+    cr_expect_eq(open_fds(), fds + 1, "one descriptor stays");
     tt_arena_release(again);
     again = tt_arena_find(arena->uuid);
     cr_expect_eq(again, arena);
@@ -268,7 +273,7 @@ Test(arena, no_two_of_a_color)
     cr_assert_eq(tt_arena_get(&own), TUTTI_OK);
     for (int i = 0; i < OTHERS; i++) {
         others[i] = start_other("of a color");
-        cr_assert_eq(tt_arena_import(fd_of(&others[i]), pidfd_of(&others[i]), &arenas[i]), TUTTI_OK);
+        cr_assert_eq(tt_arena_import(fd_of(&others[i]), life_of(&others[i]), &arenas[i]), TUTTI_OK);
     }
     for (int i = -1; i < OTHERS; i++) {
         uintptr_t base = (uintptr_t)(i < 0 ? own->base : arenas[i]->base);
@@ -338,7 +343,7 @@ Test(arena, import_believes_nothing)
     cr_expect_eq(open_fds(), fds, "a descriptor stays after a failure");
     cr_assert_eq(tt_arena_import(file_of(bytes, F_SEAL_SHRINK, words, sizeof words), -1, &arena), TUTTI_OK);
     cr_expect_neq(arena, own);
-    cr_expect(tt_arena_alive(arena), "without a pidfd nobody knows better");
+    cr_expect(tt_arena_alive(arena), "without such a descriptor nobody knows better");
     tt_arena_release(arena);
     cr_expect_eq(open_fds(), fds);
 }
@@ -348,7 +353,7 @@ Test(arena, held_until_dropped_by_the_same_thread)
     struct other o = start_other("");
     struct tt_arena *arena;
     uint8_t uuid[TT_UUID_BYTES];
-    cr_assert_eq(tt_arena_import(fd_of(&o), pidfd_of(&o), &arena), TUTTI_OK);
+    cr_assert_eq(tt_arena_import(fd_of(&o), life_of(&o), &arena), TUTTI_OK);
     memcpy(uuid, arena->uuid, sizeof uuid);
     cr_assert_eq(tt_arena_hold(arena), TUTTI_OK);
     pthread_t thread;

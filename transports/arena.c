@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -21,10 +20,11 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "transports/life.h"
 #include "transports/ranges.h"
 
 #define ARENA_MAGIC 0x616e657261697475u /* "utiarena" */
-enum { ARENA_VERSION = 1, LARGE = 2 << 20, NO_EXEC_SEAL = 8, COLORS = 128, STEP = 13 };
+enum { ARENA_VERSION = 2, LARGE = 2 << 20, NO_EXEC_SEAL = 8, COLORS = 128, STEP = 13 };
 static const uint64_t smallest = 64u << 20, largest = (uint64_t)1 << 38;
 
 struct header { /* the first page of an arena */
@@ -174,7 +174,7 @@ static tutti_status map_largest(int fd, uint64_t *bytes, void **base)
 
 static tutti_status make_own(void)
 {
-    struct tt_arena made = { .own = true, .pidfd = -1 };
+    struct tt_arena made = { .own = true, .life = -1 };
     struct header header = { .magic = ARENA_MAGIC, .version = ARENA_VERSION };
     uint64_t at;
     void *base;
@@ -195,6 +195,11 @@ static tutti_status make_own(void)
         status = tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the arena's table");
         goto unmap;
     }
+    made.life = tt_life_begin();
+    if (made.life < 0) {
+        tt_fail_errno(status, "no memory file for the peers to see that this process lives");
+        goto forget;
+    }
     header.bytes = made.bytes;
     memcpy(header.uuid, made.uuid, sizeof header.uuid);
     memcpy(made.base, &header, sizeof header);
@@ -203,6 +208,8 @@ static tutti_status make_own(void)
         return TUTTI_OK;
     }
     tt_fail_errno(status, "the arena cannot be sealed");
+    close(made.life);
+forget:
     process.ranges.count = 0;
 unmap:
     munmap(base, made.bytes);
@@ -365,14 +372,14 @@ static tutti_status map_peer(int fd, const struct header *header, struct tt_aren
     }
     made->bytes = header->bytes;
     memcpy(made->uuid, header->uuid, sizeof made->uuid);
-    made->fd = made->pidfd = -1;
+    made->fd = made->life = -1;
     made->next = process.peers;
     process.peers = made;
     *arena = made;
     return TUTTI_OK;
 }
 
-tutti_status tt_arena_import(int fd, int pidfd, struct tt_arena **arena)
+tutti_status tt_arena_import(int fd, int life, struct tt_arena **arena)
 {
     struct header header;
     struct tt_arena *found = NULL;
@@ -385,16 +392,16 @@ tutti_status tt_arena_import(int fd, int pidfd, struct tt_arena **arena)
             status = map_peer(fd, &header, &found);
         if (status == TUTTI_OK) {
             found->users++;
-            if (found->pidfd < 0 && !found->own) {
-                found->pidfd = pidfd;
-                pidfd = -1;
+            if (found->life < 0 && !found->own) {
+                found->life = life;
+                life = -1;
             }
             *arena = found;
         }
         unlock();
     }
     close_one(fd);
-    close_one(pidfd);
+    close_one(life);
     return status;
 }
 
@@ -420,7 +427,7 @@ static void release(struct tt_arena *arena)
     if (*link != NULL)
         *link = arena->next;
     munmap(arena->base, arena->bytes);
-    close_one(arena->pidfd);
+    close_one(arena->life);
     free(arena);
 }
 
@@ -476,6 +483,5 @@ bool tt_arena_exited(const struct tt_arena *arena)
 
 bool tt_arena_alive(const struct tt_arena *arena)
 {
-    struct pollfd gone = { .fd = arena->pidfd, .events = POLLIN };
-    return arena->own || arena->pidfd < 0 || poll(&gone, 1, 0) <= 0;
+    return arena->own || !tt_life_over(arena->life);
 }

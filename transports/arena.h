@@ -22,7 +22,7 @@ struct tt_arena {
     uint8_t uuid[TT_UUID_BYTES]; /* tells a process; equal: the same process */
     bool own;
     int fd; /* of the own one; -1: a peer's needs none once it is mapped */
-    int pidfd; /* of a peer; -1: none was given */
+    int life; /* tells that its process has ended (life.h); -1: none was given */
     uint32_t users;
     struct tt_arena *next;
 };
@@ -46,9 +46,9 @@ struct tt_retired {
 };
 void tt_arena_retire(struct tt_retired *retired);
 
-/* Takes both descriptors, also when it fails; pidfd may be -1. Gives a reference; the own arena is known,
+/* Takes both descriptors, also when it fails; life may be -1. Gives a reference; the own arena is known,
  * too. */
-tutti_status tt_arena_import(int fd, int pidfd, struct tt_arena **arena);
+tutti_status tt_arena_import(int fd, int life, struct tt_arena **arena);
 /* A reference to the arena of this identity, NULL if it was never imported or nobody holds it any more. */
 struct tt_arena *tt_arena_find(const uint8_t *uuid);
 void tt_arena_release(struct tt_arena *arena);

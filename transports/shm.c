@@ -10,12 +10,10 @@
  * security modules forbid it in many ways. The answer is left for the peer, whose choice the path is. */
 #include "transports/shm.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -26,7 +24,7 @@
 
 #define ADDRESS_MAGIC 0x737365726464616du
 #define CONTROL_MAGIC 0x6c6f72746e6f6373u
-enum { CALL_PIDFD_OPEN = 434, PULL_BYTES = 64 << 10, PROBE_BYTES = 256 << 10, PROBES = 4 };
+enum { PULL_BYTES = 64 << 10, PROBE_BYTES = 256 << 10, PROBES = 4 };
 
 struct address {
     uint64_t magic;
@@ -38,7 +36,7 @@ struct address {
 };
 _Static_assert(sizeof(struct address) <= TT_ADDRESS_BYTES, "an address fits");
 
-tutti_status tt_shm_present(int *arena_fd, int *pidfd)
+tutti_status tt_shm_present(int *arena_fd, int *life)
 {
     const struct tt_arena *own;
     tutti_status status = tt_arena_get(&own);
@@ -47,21 +45,21 @@ tutti_status tt_shm_present(int *arena_fd, int *pidfd)
     int fd = fcntl(own->fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return tt_fail_errno(TUTTI_SYSTEM_ERROR, "no descriptor of the arena for the peers");
-    int self = (int)syscall(CALL_PIDFD_OPEN, getpid(), 0);
-    if (self < 0 && errno != ENOSYS) {
+    int self = fcntl(own->life, F_DUPFD_CLOEXEC, 0);
+    if (self < 0) {
         status = tt_fail_errno(TUTTI_SYSTEM_ERROR, "no descriptor of this process for the peers");
         close(fd);
         return status;
     }
     *arena_fd = fd;
-    *pidfd = self;
+    *life = self;
     return TUTTI_OK;
 }
 
-tutti_status tt_shm_introduce(int arena_fd, int pidfd)
+tutti_status tt_shm_introduce(int arena_fd, int life)
 {
     struct tt_arena *arena;
-    tutti_status status = tt_arena_import(arena_fd, pidfd, &arena);
+    tutti_status status = tt_arena_import(arena_fd, life, &arena);
     if (status != TUTTI_OK)
         return status;
     status = tt_arena_hold(arena);
