@@ -36,6 +36,11 @@
  * tutti_query of the "recorder", which any thread may call at any moment before tutti_comm_destroy.
  * A stream may be used by any number of threads. Groups and last errors belong to the thread.
  *
+ * Ends. A rank is lost when its process ends, by whatever signal, or becomes another program (exec): the
+ * calls of its peers that need it end with PEER_LOST within a second or so. A thread may end, and another go
+ * on with its communicators, so nobody notices the end of a thread: destroy them first, else the peers wait
+ * until their timeout has passed.
+ *
  * Forks. A child can use none of the communicators, streams and programs that were made before: every call
  * with one is an INVALID_USAGE that changes nothing, so what a language cleans up in a child harms nobody. It
  * may make its own, at once, whatever other threads of its parent were doing.
