@@ -17,6 +17,7 @@
 
 #include "algorithms/algorithms.h"
 #include "base/config.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "call.h"
@@ -324,17 +325,17 @@ void tt_entry_wait(struct tt_entry *e, int32_t peer, int64_t stalled_ms)
 /* --- The end of a communicator */
 
 /* One line of JSON behind those that are there. Returns what went wrong, NULL if nothing did. */
-static const char *append_line(const struct tt_recorder *r, const char *path)
+static const char *append_line(const struct tt_recorder *r, const char *path, char why[TT_FILE_WHY])
 {
     struct tt_text line = { 0 };
     const char *wrong = NULL;
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    int fd = tt_file_open(path, O_WRONLY | O_CREAT | O_APPEND, why);
     while (fd >= 0 && tt_text_begin(&line)) /* entries may change meanwhile */
         tt_recorder_put(&line, r, true);
     if (fd < 0 || line.bytes == NULL)
-        wrong = fd < 0 ? "cannot be opened" : "there is no memory for it";
+        wrong = fd < 0 ? why : "there is no memory for them";
     else if (write(fd, line.bytes, line.length) != (ssize_t)line.length)
-        wrong = "cannot be written";
+        wrong = "they cannot be written";
     free(line.bytes);
     if (fd >= 0)
         close(fd);
@@ -345,7 +346,7 @@ void tt_recorder_fail(struct tt_recorder *r, const struct tt_cause *cause)
 {
     struct tt_recorder_part *part = r->part;
     const char *pattern = tt_environment("TUTTI_RECORDER_FILE");
-    char path[PATH_BYTES];
+    char path[PATH_BYTES], why[TT_FILE_WHY];
     part->status = cause->status;
     snprintf(part->error, sizeof part->error, "%s", cause->text);
     atomic_store_explicit(&part->failed, 1, memory_order_release);
@@ -356,10 +357,10 @@ void tt_recorder_fail(struct tt_recorder *r, const struct tt_cause *cause)
         tt_recorder_log(level, process.header, part, last);
     if (pattern == NULL)
         return;
-    const char *wrong = tt_expand_name(pattern, part->rank, path, sizeof path) ? append_line(r, path)
-                                                                               : "is empty or too long";
+    const char *wrong = tt_expand_name(pattern, part->rank, path, sizeof path) ? append_line(r, path, why)
+                                                                               : "it is empty or too long";
     if (wrong != NULL)
-        tt_log(TT_LOG_WARN, "the last calls are lost: TUTTI_RECORDER_FILE=%.200s %s", pattern, wrong);
+        tt_log(TT_LOG_WARN, "the last calls are lost: TUTTI_RECORDER_FILE=%.200s: %s", pattern, wrong);
     else
         tt_log(level, "%s, rank %d: the last calls are in %s", part->name, part->rank, path);
 }

@@ -6,12 +6,14 @@
  *     all_reduce    2-8    6K-       direct       # and above
  *
  * A line that is not a rule is an error with its number: whoever wrote it believes that it is in force. */
-#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "algorithms/algorithms.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "selection.h"
 
@@ -129,10 +131,16 @@ tutti_status tt_rules_read(struct tt_settings *settings)
     settings->nrules = 0;
     if (settings->rules[0] == '\0')
         return TUTTI_OK;
-    FILE *file = fopen(settings->rules, "re");
-    if (file == NULL)
+    char why[TT_FILE_WHY];
+    int fd = tt_file_open(settings->rules, O_RDONLY, why);
+    if (fd < 0)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "rules: '%s' cannot be read (%s); legal: a file of rules",
-            settings->rules, strerror(errno));
+            settings->rules, why);
+    FILE *file = fdopen(fd, "r");
+    if (file == NULL) {
+        close(fd);
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "rules: no memory to read '%s'", settings->rules);
+    }
     while (status == TUTTI_OK && fgets(line, sizeof line, file) != NULL) {
         place.line++;
         if (strchr(line, '\n') == NULL && !feof(file))

@@ -7,14 +7,17 @@
  *
  * One event is one line, so that files are merged by lines, and one of a process that was killed is good up
  * to its last whole line: viewers do not ask for the closing bracket. */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include "base/config.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "call.h"
@@ -73,21 +76,23 @@ static void after_fork_in_child(void)
     pthread_mutex_unlock(&process.lock);
 }
 
-/* The lock tells that another process writes to this name: then the process's number is added. */
-static int open_alone(const char *name)
+/* The lock tells that another process writes to this name: then the process's number is added. What is below
+ * /dev is written to as it is. */
+static int open_alone(const char *name, char why[TT_FILE_WHY])
 {
     char path[PATH_BYTES + 16];
+    bool device = strncmp(name, "/dev/", 5) == 0;
     snprintf(path, sizeof path, "%s", name);
     for (int i = 0; i < 2; i++) {
-        int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && ftruncate(fd, 0) == 0) {
+        int fd = tt_file_open(path, device ? O_WRONLY : O_WRONLY | O_CREAT, why);
+        if (fd < 0)
+            return -1;
+        if (device || (flock(fd, LOCK_EX | LOCK_NB) == 0 && ftruncate(fd, 0) == 0)) {
             tt_log(TT_LOG_INFO, "the trace goes to %s", path);
             return fd;
         }
-        if (fd >= 0)
-            close(fd);
-        else
-            break;
+        snprintf(why, TT_FILE_WHY, "%s", strerror(errno));
+        close(fd);
         snprintf(path, sizeof path, "%s.%d", name, (int)getpid());
     }
     return -1;
@@ -96,13 +101,13 @@ static int open_alone(const char *name)
 static void begin_file(int rank)
 {
     const char *pattern = tt_environment("TUTTI_TRACE");
-    char path[PATH_BYTES], host[256] = "";
+    char path[PATH_BYTES], host[256] = "", why[TT_FILE_WHY] = "it is empty or too long";
     if (pattern == NULL)
         return;
-    int fd = tt_expand_name(pattern, rank, path, sizeof path) ? open_alone(path) : -1;
+    int fd = tt_expand_name(pattern, rank, path, sizeof path) ? open_alone(path, why) : -1;
     process.file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (process.file == NULL) {
-        tt_log(TT_LOG_WARN, "TUTTI_TRACE=%.200s cannot be written; there is no trace", pattern);
+        tt_log(TT_LOG_WARN, "TUTTI_TRACE=%.200s cannot be written (%s); there is no trace", pattern, why);
         if (fd >= 0)
             close(fd);
         return;

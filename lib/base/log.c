@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/config.h"
+#include "base/file.h"
 #include "base/text.h"
 
 enum { LINE_BYTES = 1024, PATH_BYTES = 512 };
@@ -69,14 +70,12 @@ static void open_log(void)
         snprintf(text, sizeof text, "TUTTI_DEBUG_FILE is empty or too long; logging to stderr");
         write_line(TT_LOG_WARN, text);
     } else if (pattern) {
-        int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        char why[TT_FILE_WHY];
+        int fd = tt_file_open(path, O_WRONLY | O_CREAT | O_APPEND, why);
         if (fd >= 0) {
             destination = fd;
         } else {
-            char why[128];
-            const char *reason = strerror_r(errno, why, sizeof why);
-            snprintf(
-                text, sizeof text, "cannot open TUTTI_DEBUG_FILE %s: %s; logging to stderr", path, reason);
+            snprintf(text, sizeof text, "cannot open TUTTI_DEBUG_FILE %s: %s; logging to stderr", path, why);
             write_line(TT_LOG_WARN, text);
         }
     }
