@@ -30,6 +30,9 @@ struct tt_session {
     int n, rank;
     uint64_t number; /* of the id */
     int64_t timeout_ms, deadline_ns;
+    bool reached; /* somebody answers, or did */
+    bool heard; /* it let this rank in */
+    bool dropped; /* it closed the connection before that, as it does where there are too many */
 };
 
 tutti_status tt_id_make(enum tt_place place, struct tt_id *id)
@@ -59,8 +62,15 @@ tutti_status tt_bootstrap_create(tutti_id *id, int64_t timeout_ms)
     return status;
 }
 
-/* What errno says of the connection; 0: it was closed. */
-static tutti_status broken(const struct tt_session *s, const char *when)
+static tutti_status lost(const struct tt_session *s, const char *when)
+{
+    return tt_fail(TUTTI_PEER_LOST,
+        "the process that made the id closed the connection to rank %d, %s: it ended, or its job did",
+        s->rank, when);
+}
+
+/* What errno says of the connection; 0: it was closed. Nothing is said yet of one that was dropped. */
+static tutti_status broken(struct tt_session *s, const char *when)
 {
     switch (errno) {
     case ETIMEDOUT:
@@ -70,9 +80,8 @@ static tutti_status broken(const struct tt_session *s, const char *when)
     case 0:
     case EPIPE:
     case ECONNRESET:
-        return tt_fail(TUTTI_PEER_LOST,
-            "the process that made the id closed the connection to rank %d, %s: it ended, or its job did",
-            s->rank, when);
+        s->dropped = !s->heard && tt_now_ns() < s->deadline_ns;
+        return s->dropped ? TUTTI_PEER_LOST : lost(s, when);
     case EPROTO:
         return tt_fail(TUTTI_MISMATCH,
             "rank %d cannot make sense of what the process that made the id says, %s: use one version of "
@@ -192,6 +201,8 @@ static tutti_status reach(struct tt_session *s, const struct tt_id *id, const st
             status = reach_by_network(s, id, address, &nobody);
         if (status != TUTTI_OK || !nobody)
             return status;
+        if (s->reached)
+            return lost(s, "before it was let in");
         if (!id->agreed)
             return tt_fail(TUTTI_PEER_LOST,
                 "nobody answers at this id: it has expired, or its job is complete or has failed, or it was "
@@ -207,7 +218,7 @@ static tutti_status reach(struct tt_session *s, const struct tt_id *id, const st
 }
 
 /* Both sides prove that they know the secret, the root first. */
-static tutti_status prove(const struct tt_session *s, const struct tt_id *id)
+static tutti_status prove(struct tt_session *s, const struct tt_id *id)
 {
     struct tt_challenge challenge = { .rank = s->rank };
     uint8_t greeting[TT_GREETING_BYTES], reply[TT_REPLY_BYTES], proof[TT_SHA256_BYTES];
@@ -226,7 +237,7 @@ static tutti_status prove(const struct tt_session *s, const struct tt_id *id)
     return send_all(s, proof, sizeof proof, NULL, 0) ? TUTTI_OK : broken(s, "in the proof");
 }
 
-static tutti_status say_hello(const struct tt_session *s, const struct tt_member *mine)
+static tutti_status say_hello(struct tt_session *s, const struct tt_member *mine)
 {
     uint8_t bytes[TT_HELLO_BYTES];
     struct tt_hello hello = { s->n, s->timeout_ms, 0, mine->blob };
@@ -246,13 +257,14 @@ static tutti_status say_hello(const struct tt_session *s, const struct tt_member
 
 /* A frame of `length` bytes; or a verdict, if it is a failure or wanted. */
 static tutti_status receive_frame(
-    const struct tt_session *s, enum tt_frame_kind kind, uint64_t length, void *body, const char *when)
+    struct tt_session *s, enum tt_frame_kind kind, uint64_t length, void *body, const char *when)
 {
     uint8_t bytes[TT_VERDICT_BYTES];
     struct tt_frame frame;
     struct tt_verdict verdict;
     if (!receive_all(s, bytes, TT_FRAME_BYTES))
         return broken(s, when);
+    s->heard = true;
     if (!tt_frame_read(bytes, s->number, &frame)) {
         errno = EPROTO;
         return broken(s, when);
@@ -275,7 +287,7 @@ static tutti_status receive_frame(
 
 /* The descriptors of the others, in rank order, TT_WIRE_FDS to a byte. Those that came are in fds even when
  * not all did. */
-static tutti_status receive_fds(const struct tt_session *s, int *fds, int expected, int *nfds)
+static tutti_status receive_fds(struct tt_session *s, int *fds, int expected, int *nfds)
 {
     while (*nfds < expected) {
         int before = *nfds, chunk = expected - before < TT_WIRE_FDS ? expected - before : TT_WIRE_FDS;
@@ -317,7 +329,7 @@ static int read_entries(const struct tt_session *s, const uint8_t *entries, stru
 }
 
 static tutti_status receive_members(
-    const struct tt_session *s, uint8_t *entries, int *fds, int *nfds, struct tt_member *members)
+    struct tt_session *s, uint8_t *entries, int *fds, int *nfds, struct tt_member *members)
 {
     tutti_status status = receive_frame(
         s, TT_FRAME_MEMBERS, (uint64_t)s->n * TT_ENTRY_BYTES, entries, "when all ranks were about to meet");
@@ -344,7 +356,7 @@ static tutti_status receive_members(
 }
 
 /* After the proof: members is written only if all went well. */
-static tutti_status join(const struct tt_session *s, const struct tt_member *mine, struct tt_member *members)
+static tutti_status join(struct tt_session *s, const struct tt_member *mine, struct tt_member *members)
 {
     size_t n = (size_t)s->n;
     struct tt_member *met = malloc(n * sizeof *met);
@@ -371,6 +383,30 @@ static tutti_status join(const struct tt_session *s, const struct tt_member *min
     return status;
 }
 
+/* Until this rank is let in, it comes again as often as it is dropped. */
+static tutti_status enter(struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address,
+    const struct tt_member *mine, struct tt_member *members)
+{
+    int64_t deadline_ns = tt_deadline_ns(s->timeout_ms);
+    for (int pause_ms = 1;; pause_ms = pause_ms < PAUSE_MS ? 2 * pause_ms : PAUSE_MS) {
+        s->dropped = false;
+        s->deadline_ns = deadline_ns;
+        tutti_status status = reach(s, id, address);
+        s->reached = true;
+        if (status == TUTTI_OK)
+            status = prove(s, id);
+        if (status == TUTTI_OK) {
+            s->deadline_ns = tt_wire_later(deadline_ns, TT_WIRE_GRACE_MS);
+            status = join(s, mine, members);
+        }
+        if (!s->dropped)
+            return status;
+        close(s->socket);
+        s->socket = -1;
+        tt_sleep_ms(pause_ms);
+    }
+}
+
 tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct tt_member *mine,
     int64_t timeout_ms, struct tt_member *members, struct tt_session **session)
 {
@@ -387,15 +423,11 @@ tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct
     struct tt_session *s = malloc(sizeof *s);
     if (!s)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to meet at an id");
-    *s = (struct tt_session){ -1, n, rank, read.session, timeout_ms, tt_deadline_ns(timeout_ms) };
+    *s = (struct tt_session){ .socket = -1, .n = n, .rank = rank, .number = read.session };
+    s->timeout_ms = timeout_ms;
     tt_wire_need_files(n * TT_BLOB_FDS);
-    status = reach(s, &read, &address);
-    if (status == TUTTI_OK)
-        status = prove(s, &read);
+    status = enter(s, &read, &address, mine, members);
     explicit_bzero(read.secret, sizeof read.secret);
-    s->deadline_ns = tt_wire_later(s->deadline_ns, TT_WIRE_GRACE_MS);
-    if (status == TUTTI_OK)
-        status = join(s, mine, members);
     if (status == TUTTI_OK && session)
         *session = s;
     else

@@ -132,10 +132,31 @@ static void hear_greeting(struct tt_job *job, struct tt_visitor *v)
         tt_visitor_dismiss(v);
 }
 
+bool tt_job_drop_stranger(struct tt_job *job, bool remote)
+{
+    for (int i = 0; i < job->count; i++) {
+        struct tt_visitor *v = job->visitors[i];
+        if (v->socket < 0 || v->stage >= TT_STAGE_FRAME || v->remote != remote)
+            continue;
+        tt_visitor_dismiss(v);
+        return true;
+    }
+    return false;
+}
+
+/* What comes by a rank's hello must find room, for what does not is lost. */
+static void make_room(struct tt_job *job, const struct tt_visitor *v)
+{
+    while (!tt_wire_has_files(v->socket, TT_BLOB_FDS))
+        if (!tt_job_drop_stranger(job, true) && !tt_job_drop_stranger(job, false))
+            return;
+}
+
 static void hear_proof(struct tt_job *job, struct tt_visitor *v)
 {
     if (tt_proof_holds(&job->id, TT_ROLE_RANK, &v->challenge, v->in)) {
         tt_visitor_enter(v, TT_STAGE_FRAME);
+        make_room(job, v);
         return;
     }
     if (!job->warned)

@@ -10,6 +10,8 @@
 enum {
     TT_JOB_STRANGERS = 64, /* connections at once that have not said hello, of each listener */
     TT_JOB_STRANGER_MS = 5000, /* the time each of them has for that */
+    TT_JOB_HASTE_MS = 200, /* the same, while others wait for its place */
+    TT_JOB_SPARE = 16, /* descriptors that strangers of the network leave to the program */
     TT_JOB_LINGER_MS = 5000, /* how long ranks that come after a failure are still told of it */
 };
 
@@ -39,7 +41,7 @@ struct tt_visitor {
     int fds_passed; /* of job->fds */
     int nfds;
     int fds[TT_BLOB_FDS];
-    int64_t deadline_ns; /* of a stranger */
+    int64_t since_ns; /* it is connected */
     struct tt_challenge challenge;
     uint8_t in[TT_HELLO_BYTES];
 };
@@ -78,6 +80,9 @@ void tt_job_expire(struct tt_job *job); /* the job's deadline has passed */
 /* The job fails for want of what errno `number` says, and nobody else can be let in. */
 void tt_job_fail(struct tt_job *job, const char *what, int number);
 void tt_visitor_dismiss(struct tt_visitor *v);
+/* Close the oldest connection, from the network or not, that has not proven the secret; false: there is none.
+ * A rank that was meant well comes again. */
+bool tt_job_drop_stranger(struct tt_job *job, bool remote);
 void tt_job_close_fds(struct tt_job *job);
 
 /* Between bootstrap_job.c and bootstrap_rounds.c. */

@@ -3,10 +3,13 @@
  *
  * Nobody is waited for: a connection that is silent, slow or hostile costs its own slot until its time is up,
  * and all others go on. With all slots for strangers taken, further connections stay in the socket's backlog,
- * where they cost nothing. */
+ * where they cost nothing, and who has not said a word has less time. Out of descriptors, strangers go first:
+ * those of the network at once, and even before the last descriptors are gone; those of this machine, which
+ * may be ranks on a slow day, after a moment. A rank that went with them comes again. */
 #include "bootstrap_root.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,6 +21,7 @@
 #include "bootstrap_job.h"
 
 enum { LOCAL, NET, LISTENERS };
+enum { PAUSE_MS = 20 }; /* before a connection that could not be accepted is tried again */
 
 struct root {
     struct tt_job job;
@@ -25,6 +29,7 @@ struct root {
     struct pollfd *polls; /* the listeners, then the visitors in their order */
     int room; /* for visitors */
     int strangers[LISTENERS]; /* each has its own slots: those of the network cannot take those of ranks */
+    int64_t resume_ns[LISTENERS]; /* not before, anybody is let in */
 };
 
 static void close_listeners(struct root *root)
@@ -82,10 +87,45 @@ static bool add_visitor(struct root *root, int listener, int socket)
     v->socket = socket;
     v->ours = peer.pid == getpid();
     v->remote = listener == NET;
-    v->deadline_ns = tt_deadline_ns(TT_JOB_STRANGER_MS);
+    v->since_ns = tt_now_ns();
     root->job.visitors[root->job.count++] = v;
     root->strangers[listener]++;
     return true;
+}
+
+/* When it must have said hello. */
+static int64_t deadline_of(const struct root *root, const struct tt_visitor *v)
+{
+    int listener = v->remote ? NET : LOCAL;
+    bool silent = v->stage == TT_STAGE_GREETING, full = root->strangers[listener] >= TT_JOB_STRANGERS;
+    bool haste = (silent && full) || (v->stage < TT_STAGE_FRAME && root->resume_ns[listener] > 0);
+    return v->since_ns + (haste ? TT_JOB_HASTE_MS : TT_JOB_STRANGER_MS) * INT64_C(1000000);
+}
+
+/* There is no descriptor for who waits at this listener. To try again at once would be to spin, if no
+ * stranger made way: the connection stays where it is. */
+static void make_way(struct root *root, int listener, const char *what)
+{
+    int number = errno;
+    if (tt_job_drop_stranger(&root->job, true))
+        return;
+    if (listener == LOCAL && root->strangers[LOCAL] == 0)
+        tt_job_fail(&root->job, what, number);
+    root->resume_ns[listener] = tt_deadline_ns(PAUSE_MS);
+}
+
+/* Strangers of the network leave some descriptors to the program: one that got one of those has the place of
+ * the oldest of them. */
+static int keep_low(struct root *root, int socket)
+{
+    bool low = tt_wire_open_files() >= (unsigned)socket + 1 + TT_JOB_SPARE;
+    if (low || !tt_job_drop_stranger(&root->job, true))
+        return socket;
+    int lower = fcntl(socket, F_DUPFD_CLOEXEC, 0);
+    if (lower < 0)
+        return socket;
+    close(socket);
+    return lower;
 }
 
 /* One at a time, and only when poll says that there is one: out of descriptors, accept fails even if nobody
@@ -94,12 +134,16 @@ static void accept_one(struct root *root, int listener)
 {
     static const char what[] = "the process that made the id cannot take in more ranks";
     int socket = accept4(root->listeners[listener].socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    root->resume_ns[listener] = 0;
+    if (socket >= 0 && listener == NET)
+        socket = keep_low(root, socket);
     if (socket >= 0 && !add_visitor(root, listener, socket)) {
         close(socket);
         tt_job_fail(&root->job, what, ENOMEM);
     }
-    /* To try again later would be to spin: the connection that cannot be accepted stays where it is. */
-    if (socket < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+    if (socket < 0 && (errno == EMFILE || errno == ENFILE))
+        make_way(root, listener, what);
+    else if (socket < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
         tt_job_fail(&root->job, what, errno);
 }
 
@@ -109,31 +153,34 @@ static void sweep(struct root *root)
     struct tt_job *job = &root->job;
     int64_t now_ns = tt_now_ns();
     int kept = 0;
-    memset(root->strangers, 0, sizeof root->strangers);
+    int strangers[LISTENERS] = { 0 };
     for (int i = 0; i < job->count; i++) {
         struct tt_visitor *v = job->visitors[i];
         bool stranger = v->stage < TT_STAGE_SEATED;
-        if (stranger && v->socket >= 0 && now_ns >= v->deadline_ns)
+        if (stranger && v->socket >= 0 && now_ns >= deadline_of(root, v))
             tt_visitor_dismiss(v);
         if (stranger && v->socket < 0) {
             free(v);
             continue;
         }
-        root->strangers[v->remote ? NET : LOCAL] += stranger;
+        strangers[v->remote ? NET : LOCAL] += stranger;
         job->visitors[kept++] = v;
     }
     job->count = kept;
+    memcpy(root->strangers, strangers, sizeof strangers);
 }
 
 /* Fill the poll set; returns how long it may wait. */
 static int prepare(struct root *root)
 {
     struct tt_job *job = &root->job;
-    int64_t wake_ns = job->deadline_ns;
+    int64_t wake_ns = job->deadline_ns, now_ns = tt_now_ns();
     bool congested = false;
     for (int i = 0; i < LISTENERS; i++) {
-        int listener = root->strangers[i] < TT_JOB_STRANGERS ? root->listeners[i].socket : -1;
-        root->polls[i] = (struct pollfd){ listener, POLLIN, 0 };
+        bool open = root->strangers[i] < TT_JOB_STRANGERS && root->resume_ns[i] <= now_ns;
+        root->polls[i] = (struct pollfd){ open ? root->listeners[i].socket : -1, POLLIN, 0 };
+        if (root->resume_ns[i] > now_ns && root->resume_ns[i] < wake_ns)
+            wake_ns = root->resume_ns[i];
     }
     for (int i = 0; i < job->count; i++) {
         struct tt_visitor *v = job->visitors[i];
@@ -141,8 +188,8 @@ static int prepare(struct root *root)
         root->polls[LISTENERS + i] = (struct pollfd){ v->socket, events, 0 };
         congested = congested || v->congested;
         v->congested = false;
-        if (v->stage < TT_STAGE_SEATED && v->deadline_ns < wake_ns)
-            wake_ns = v->deadline_ns;
+        if (v->socket >= 0 && v->stage < TT_STAGE_SEATED && deadline_of(root, v) < wake_ns)
+            wake_ns = deadline_of(root, v);
     }
     /* Nothing tells when other sockets have been emptied. */
     return congested ? 1 : tt_wire_poll_ms(wake_ns);

@@ -6,6 +6,7 @@
 #include "bootstrap_wire.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -287,6 +288,16 @@ unsigned long long tt_wire_open_files(void)
     struct rlimit limit = { 0, 0 };
     getrlimit(RLIMIT_NOFILE, &limit);
     return (unsigned long long)limit.rlim_cur;
+}
+
+bool tt_wire_has_files(int fd, int count)
+{
+    int copy = count > 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : fd;
+    if (copy < 0 || count <= 0)
+        return copy >= 0;
+    bool has = tt_wire_has_files(fd, count - 1);
+    close(copy);
+    return has;
 }
 
 void tt_wire_need_files(int count)

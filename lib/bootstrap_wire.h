@@ -103,6 +103,8 @@ ssize_t tt_wire_send(int socket, const void *bytes, size_t size, const int *fds,
  * process could not take them all. Those for which there is no room are closed. */
 ssize_t tt_wire_receive(int socket, void *bytes, size_t size, int *fds, int room, int *nfds);
 unsigned long long tt_wire_open_files(void); /* ulimit -n, for errors */
+/* Can this process open so many more? `fd` is any that is open. */
+bool tt_wire_has_files(int fd, int count);
 /* So many descriptors will be needed for a while: raise the soft limit of open files, as far as the hard one
  * allows, if they could not fit beside what the program has open. It is not lowered again, for what others
  * open meanwhile may lie beyond. */
