@@ -285,12 +285,12 @@ static tutti_status receive_frame(
     return receive_all(s, body, length) ? TUTTI_OK : broken(s, when);
 }
 
-/* The descriptors of the others, in rank order, TT_WIRE_FDS to a byte. Those that came are in fds even when
- * not all did. */
+/* The descriptors of the others, in rank order, some with each byte. Those that came are in fds even when not
+ * all did. */
 static tutti_status receive_fds(struct tt_session *s, int *fds, int expected, int *nfds)
 {
     while (*nfds < expected) {
-        int before = *nfds, chunk = expected - before < TT_WIRE_FDS ? expected - before : TT_WIRE_FDS;
+        int before = *nfds;
         uint8_t byte;
         ssize_t got = tt_wire_receive(s->socket, &byte, 1, fds, expected, nfds);
         if (got < 0 && errno == EAGAIN && wait_for(s, POLLIN))
@@ -300,11 +300,11 @@ static tutti_status receive_fds(struct tt_session *s, int *fds, int expected, in
                 "rank %d cannot hold the %d descriptors of the others: its limit of open files (ulimit -n) "
                 "is %llu",
                 s->rank, expected, tt_wire_open_files());
-        if (got > 0 && *nfds != before + chunk)
+        if (got > 0 && *nfds == before)
             errno = EPROTO;
         else if (got == 0)
             errno = 0;
-        if (got <= 0 || *nfds != before + chunk)
+        if (got <= 0 || *nfds == before)
             return broken(s, "in the midst of the others' descriptors");
     }
     return TUTTI_OK;

@@ -4,6 +4,10 @@
  * First blobs and descriptors. Each rank reports whether it could take them, and only then all are told to
  * go, or why not: nobody leaves with half a job. Then as many exchanges as the ranks like.
  *
+ * What this process has once, it does not need twice: the last rank in it gets the descriptors themselves, a
+ * few at a time, each closed here as it goes. So the process that made the id, and is a rank, too, holds no
+ * more than a connection and the descriptors of each rank.
+ *
  * A rank may be one exchange ahead of another that is still being sent the result of the last, and no more,
  * for the next needs that other's part: so one round is collected while one result is sent. */
 #include "bootstrap_job.h"
@@ -14,6 +18,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+
+enum { FDS_GIVEN_AWAY = 16 }; /* at a time */
 
 static size_t result_bytes(const struct tt_job *job)
 {
@@ -59,35 +65,59 @@ void tt_job_close_fds(struct tt_job *job)
     }
 }
 
+/* Is this the last one that the members are sent to, and of this process? */
+static bool is_heir(const struct tt_job *job, const struct tt_visitor *v)
+{
+    bool last = v->ours;
+    for (int r = 0; r < job->n; r++) {
+        const struct tt_visitor *other = job->seats[r];
+        last = last && (other == v || other->socket < 0 || other->stage != TT_STAGE_MEMBERS);
+    }
+    return last;
+}
+
 /* The next descriptors for this rank, not its own; returns how far in job->fds they reach. */
-static int next_fds(const struct tt_job *job, const struct tt_visitor *v, int *fds, int *count)
+static int next_fds(const struct tt_job *job, const struct tt_visitor *v, int most, int *fds, int *count)
 {
     int at = v->fds_passed;
     *count = 0;
-    for (; at < job->n * TT_BLOB_FDS && *count < TT_WIRE_FDS; at++) {
+    for (; at < job->n * TT_BLOB_FDS && *count < most; at++) {
         if (job->fds[at] >= 0 && at / TT_BLOB_FDS != v->challenge.rank)
             fds[(*count)++] = job->fds[at];
     }
     return at;
 }
 
-static bool in_another_process_is_sent(const struct tt_job *job)
+/* They are on their way, and what is under way is open. */
+static void give_away(struct tt_job *job, const struct tt_visitor *v, int end)
+{
+    for (int at = v->fds_passed; at < end; at++) {
+        if (job->fds[at] < 0 || at / TT_BLOB_FDS == v->challenge.rank)
+            continue;
+        close(job->fds[at]);
+        job->fds[at] = -1;
+    }
+}
+
+static bool in_another_process_is_sent(const struct tt_job *job, enum tt_stage what)
 {
     bool any = false;
     for (int r = 0; r < job->n; r++) {
         const struct tt_visitor *v = job->seats[r];
-        any = any || (v->socket >= 0 && v->stage == TT_STAGE_ANSWER && !v->ours);
+        any = any || (v->socket >= 0 && v->stage == what && !v->ours);
     }
     return any;
 }
 
-/* Ranks of this process get their results last: it may end then, and this thread with it. */
+/* Ranks of this process get their part last: it may end then, and this thread with it; and by then
+ * nobody else needs the descriptors. */
 bool tt_job_may_send(const struct tt_job *job, const struct tt_visitor *v)
 {
     if (v->socket < 0 || v->congested)
         return false;
-    return v->stage == TT_STAGE_MEMBERS ||
-           (v->stage == TT_STAGE_ANSWER && !(v->ours && in_another_process_is_sent(job)));
+    if (v->stage != TT_STAGE_MEMBERS && v->stage != TT_STAGE_ANSWER)
+        return false;
+    return !v->ours || !in_another_process_is_sent(job, v->stage);
 }
 
 /* All of the result, as much as goes; then the descriptors, if they are wanted. False: not yet all. */
@@ -100,9 +130,12 @@ static bool send_more(struct tt_job *job, struct tt_visitor *v)
     }
     while (sent >= 0 && v->fds_passed < job->n * TT_BLOB_FDS) {
         int fds[TT_WIRE_FDS], count;
-        int reached = next_fds(job, v, fds, &count);
+        bool heir = is_heir(job, v);
+        int reached = next_fds(job, v, heir ? FDS_GIVEN_AWAY : TT_WIRE_FDS, fds, &count);
         if (count > 0)
             sent = tt_wire_send(v->socket, "", 1, fds, count);
+        if (sent >= 0 && heir)
+            give_away(job, v, reached);
         if (sent >= 0)
             v->fds_passed = reached;
     }

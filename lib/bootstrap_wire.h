@@ -5,7 +5,7 @@
  *   root -> rank  reply     nonce, the root's proof                    64
  *   rank -> root  proof     the rank's proof                           32
  *   rank -> root  HELLO     n, timeout, descriptors, blob              with the descriptors
- *   root -> rank  MEMBERS   the blobs of all; then the descriptors of the others, at most 253 to a byte
+ *   root -> rank  MEMBERS   the blobs of all; then the descriptors of the others, 1 to 253 to a byte
  *   rank -> root  VERDICT   did it take them
  *   root -> rank  VERDICT   did all take them; at any time after HELLO, why the job has failed
  *   rank -> root  EXCHANGE  the bytes of one, and
