@@ -48,7 +48,7 @@ static tutti_status make(struct attempt *a, struct tt_comm **made)
     struct tt_settings settings;
     tutti_status status = tt_comm_settings(&a->config, &settings);
     if (status == TUTTI_OK && a->launched)
-        status = tt_launch_find(tt_comm_timeout(&settings, &a->config), &a->n, &a->rank, &a->id);
+        status = tt_launch_find(tt_comm_init_timeout(&settings, &a->config), &a->n, &a->rank, &a->id);
     if (status == TUTTI_OK)
         status = tt_init_rank(a->n, a->rank, &a->id, &a->config, &handle);
     if (status == TUTTI_OK)

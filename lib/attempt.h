@@ -3,7 +3,7 @@
  *
  * The caller gets a handle at once; a thread of the library's own makes the communicator, as a blocking
  * call would, and puts it behind the handle. Who gives up waits for nobody: the thread ends by itself, at
- * the latest when the communicator's timeout has passed, and drops what it made. */
+ * the latest when the time for an initialisation has passed, and drops what it made. */
 #ifndef TT_ATTEMPT_H
 #define TT_ATTEMPT_H
 #include <pthread.h>

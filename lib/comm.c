@@ -109,6 +109,18 @@ int64_t tt_comm_timeout(const struct tt_settings *settings, const tutti_config *
     return settings->timeout_ms_or_zero != 0 ? (int64_t)settings->timeout_ms_or_zero : 600000;
 }
 
+/* A rank that dies before it comes is seen by nobody, so this is less than what a call may wait, where a
+ * death is seen. Ranks of one machine start seconds apart, but a program may read its data first, which takes
+ * minutes. Who said that he waits for ever means it here, too. */
+int64_t tt_comm_init_timeout(const struct tt_settings *settings, const tutti_config *config)
+{
+    enum { DEFAULT_MS = 300000 };
+    int64_t run_ms = tt_comm_timeout(settings, config), init_ms = (int64_t)settings->init_timeout_ms_or_zero;
+    if (init_ms == 0)
+        init_ms = run_ms < 0 ? -1 : DEFAULT_MS;
+    return run_ms >= 0 && run_ms < init_ms ? run_ms : init_ms;
+}
+
 tutti_status tt_tables_create(struct tt_tables *tables, int n)
 {
     for (int side = 0; side < 2; side++)

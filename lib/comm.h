@@ -155,6 +155,8 @@ uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n);
 
 /* How long this communicator waits; -1: for ever. config may be NULL. */
 int64_t tt_comm_timeout(const struct tt_settings *settings, const tutti_config *config);
+/* How long to wait for ranks that have not come, -1: for ever. */
+int64_t tt_comm_init_timeout(const struct tt_settings *settings, const tutti_config *config);
 
 /* TMP of at least this many bytes (its content is lost). */
 tutti_status tt_comm_grow_tmp(struct tt_comm *comm, uint64_t bytes);

@@ -89,7 +89,7 @@ tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_confi
     void *room = tt_comm_room(n);
     if (room == NULL)
         return TUTTI_OUT_OF_MEMORY;
-    status = meet(n, rank, id, &settings, tt_comm_timeout(&settings, config), room, &session);
+    status = meet(n, rank, id, &settings, tt_comm_init_timeout(&settings, config), room, &session);
     if (status == TUTTI_OK) {
         status =
             tt_comm_establish(n, rank, &settings, config, NULL, exchange_by_session, session, room, comm);
@@ -126,7 +126,7 @@ tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm)
     if (status == TUTTI_OK && tt_comm_nonblocking(config))
         return tt_attempt_start(0, 0, NULL, config, comm);
     if (status == TUTTI_OK)
-        status = tt_launch_find(tt_comm_timeout(&settings, config), &n, &rank, &id);
+        status = tt_launch_find(tt_comm_init_timeout(&settings, config), &n, &rank, &id);
     return status == TUTTI_OK ? tutti_comm_init_rank(n, rank, &id, config, comm) : status;
 }
 

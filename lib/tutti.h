@@ -163,8 +163,8 @@ typedef struct {
  * group; a thread of the library's own goes on. tutti_comm_state is TUTTI_IN_PROGRESS until the communicator
  * is ready, or says why it could not be made. Until it is ready other calls are an INVALID_ARGUMENT, but for
  * get_error, get_last_error, abort and destroy, which return at once; then the attempt ends by itself, at the
- * latest when timeout_ms has passed. init_all waits for nobody and is ready when it returns; split does wait,
- * and refuses the flag with UNSUPPORTED. */
+ * latest when the time of init_rank has passed. init_all waits for nobody and is ready when it returns; split
+ * does wait, and refuses the flag with UNSUPPORTED. */
 enum { TUTTI_COMM_NONBLOCKING = 1, TUTTI_COMM_EXACT = 2 };
 
 /* What ended a communicator. Set size to sizeof(tutti_error). */
@@ -273,8 +273,10 @@ size_t tutti_type_bytes(tutti_type type);
 tutti_status tutti_get_id(tutti_id *id);
 
 /* Join n ranks that have the same id: this one is `rank`. Collective; returns when all have joined, or
- * with TIMEOUT, naming who is missing. All ranks must run on this machine, as one user. config may be
- * NULL. Inside a group (several ranks of one thread) it is deferred to tutti_group_end; config and comm
+ * with TIMEOUT, naming who is missing: after five minutes, or what the setting init_timeout says
+ * (TUTTI_INIT_TIMEOUT, in milliseconds), or timeout_ms where that is shorter. A rank that dies before it
+ * comes is such a one. All ranks must run on this machine, as one user. config may be NULL. Inside a group
+ * (several ranks of one thread) it is deferred to tutti_group_end; config and comm
  * must stay valid until then. Many ranks need many descriptors for a moment: the soft limit of open files
  * is raised towards the hard one if they would not fit. Errors: INVALID_ARGUMENT (n, rank, id, comm; ranks
  * that disagree on n; a rank that comes twice), UNSUPPORTED (flags, isa), SYSTEM_ERROR, TIMEOUT,
@@ -293,7 +295,7 @@ tutti_status tutti_comm_init_rank(
  *   4. PMIx: PMIX_RANK or PMIX_NAMESPACE (mpirun of Open MPI, srun --mpi=pmix);
  *   5. PMI: PMI_RANK, PMI_SIZE and PMI_FD (mpirun of MPICH, srun --mpi=pmi2);
  *   6. RANK and WORLD_SIZE, with MASTER_ADDR and MASTER_PORT as under 3, if MASTER_ADDR is this machine.
- * Collective; each call makes another communicator of all ranks. Waits no longer than the communicator would.
+ * Collective; each call makes another communicator of all ranks. Waits no longer than init_rank would.
  * Errors: INVALID_USAGE (no source, or half of one), UNSUPPORTED (ranks on several machines), TIMEOUT (ranks
  * that did not start), SYSTEM_ERROR (the launcher failed), and those of tutti_comm_init_rank. */
 tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm);

@@ -71,8 +71,8 @@ Test(config, defaults)
 
 Test(config, shared_and_local)
 {
-    static const char *const local[] = { "map", "pull", "pull_from", "membarrier", "fused", "stream_bytes",
-        "isa", "device_library", "device" };
+    static const char *const local[] = { "init_timeout", "map", "pull", "pull_from", "membarrier", "fused",
+        "stream_bytes", "isa", "device_library", "device" };
     for (int i = 0; i < tt_setting_count; i++) {
         const char *name = tt_setting_table[i].name;
         bool is_local = false;
@@ -88,6 +88,7 @@ Test(config, environment)
     setenv("TUTTI_RULES", "my.rules", 1);
     setenv("TUTTI_SLICE", "64k", 1);
     setenv("TUTTI_TIMEOUT", "1500", 1);
+    setenv("TUTTI_INIT_TIMEOUT", "2500", 1);
     setenv("TUTTI_FIRST_NUMBER", "18446744073709551615", 1);
     setenv("TUTTI_EXACT", "On", 1);
     setenv("TUTTI_TOPOLOGY", "0,2/1,3", 1);
@@ -106,6 +107,7 @@ Test(config, environment)
     cr_expect_str_eq(s.rules, "my.rules");
     cr_expect_eq(s.slice_bytes, 65536);
     cr_expect_eq(s.timeout_ms_or_zero, 1500);
+    cr_expect_eq(s.init_timeout_ms_or_zero, 2500);
     cr_expect_eq(s.first_number, UINT64_MAX);
     cr_expect(s.exact);
     cr_expect_str_eq(s.topology, "0,2/1,3");

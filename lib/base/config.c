@@ -44,6 +44,8 @@ const struct tt_setting tt_setting_table[] = {
         "floats are summed in one fixed tree over the ranks, so that no algorithm changes a bit" },
     { "topology", TT_SHARED, TT_KIND_TOPOLOGY, FIELD(topology), "auto",
         "which ranks share a cache, as 0-3/4-7 or 2x4; auto: by the cores that processes are bound to" },
+    { "init_timeout", TT_LOCAL, TT_KIND_MS, FIELD(init_timeout_ms_or_zero), "0",
+        "milliseconds that a rank waits for the others to come, if timeout is not shorter; 0: five minutes" },
     { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on",
         "peers may read and write memory from tutti_mem_alloc where it lies, without a copy" },
     { "pull", TT_LOCAL, TT_KIND_BOOL, FIELD(pull), "on",

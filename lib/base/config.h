@@ -60,6 +60,7 @@ struct tt_settings {
     struct tt_costs costs;
     uint64_t cache_bytes; /* of a core's level 2 cache; 0: nobody looked */
     /* local */
+    uint64_t init_timeout_ms_or_zero; /* how long a rank waits for the others to come */
     bool map;
     bool pull;
     bool membarrier;
