@@ -3,7 +3,7 @@
  *
  * The limit is generous because the machine may be loaded; once a rank died without leave, the others have
  * a few seconds to notice. */
-#include "ranks.h"
+#include "ranks_values.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -24,25 +24,6 @@
 enum { LIMIT_S = 60, MS_AFTER_A_DEATH = 10000 };
 
 static const char *const kind_names[] = { "processes", "threads", "threads of init_all" };
-
-uint64_t ranks_mix(uint64_t value)
-{
-    value += UINT64_C(0x9e3779b97f4a7c15);
-    value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    value = (value ^ value >> 27) * UINT64_C(0x94d049bb133111eb);
-    return value ^ value >> 31;
-}
-
-uint64_t ranks_random(uint64_t *state)
-{
-    *state += UINT64_C(0x9e3779b97f4a7c15);
-    return ranks_mix(*state);
-}
-
-uint32_t ranks_below(uint64_t *state, uint32_t bound)
-{
-    return (uint32_t)(ranks_random(state) % bound);
-}
 
 void ranks_sleep_us(uint32_t us)
 {
@@ -229,6 +210,23 @@ tutti_error ranks_same_error(
 }
 
 /* --- Algorithms, by the names that the library tells */
+
+bool ranks_same(struct ranks_me *me, tutti_type type, const void *found, const void *expected, size_t count,
+    const char *name)
+{
+    size_t bytes = tutti_type_bytes(type), i = 0;
+    const uint8_t *f = found, *e = expected;
+    if (count == 0 || memcmp(f, e, count * bytes) == 0)
+        return true;
+    while (memcmp(f + i * bytes, e + i * bytes, bytes) == 0)
+        i++;
+    uint64_t has = 0, wanted = 0;
+    memcpy(&has, f + i * bytes, bytes);
+    memcpy(&wanted, e + i * bytes, bytes);
+    ranks_fail(me, "%s: element %zu of %zu is 0x%llx, expected 0x%llx", name, i, count,
+        (unsigned long long)has, (unsigned long long)wanted);
+    return false;
+}
 
 int ranks_algorithm(const tutti_comm *comm, const char *collective, int k, char *name, size_t bytes)
 {

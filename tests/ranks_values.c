@@ -2,7 +2,7 @@
 /* ranks_values.c: elements from a seed, and their reduction by an arithmetic of the test's own.
  *
  * The narrow floats are encoded here by integer arithmetic, so that no rounding of the library is checked
- * against itself. */
+ * against itself. Nothing here needs ranks, or Criterion, so programs of their own can use it, too. */
 #include "ranks_values.h"
 
 #include <string.h>
@@ -11,6 +11,25 @@ static const char *const type_names[] = { "int8", "uint8", "int32", "uint32", "i
     "float32", "float64", "bfloat16", "float8_e4m3", "float8_e5m2" };
 static const char *const op_names[] = { "sum", "prod", "max", "min", "avg" };
 static const char *const bit_names[] = { "bit_and", "bit_or", "bit_xor" };
+
+uint64_t ranks_mix(uint64_t value)
+{
+    value += UINT64_C(0x9e3779b97f4a7c15);
+    value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    value = (value ^ value >> 27) * UINT64_C(0x94d049bb133111eb);
+    return value ^ value >> 31;
+}
+
+uint64_t ranks_random(uint64_t *state)
+{
+    *state += UINT64_C(0x9e3779b97f4a7c15);
+    return ranks_mix(*state);
+}
+
+uint32_t ranks_below(uint64_t *state, uint32_t bound)
+{
+    return (uint32_t)(ranks_random(state) % bound);
+}
 
 const char *ranks_type_name(tutti_type type)
 {
@@ -262,21 +281,4 @@ void ranks_reduced(const struct ranks_vector *v, uint64_t first, size_t count, v
             memcpy(at, &x, bytes);
         }
     }
-}
-
-bool ranks_same(struct ranks_me *me, tutti_type type, const void *found, const void *expected, size_t count,
-    const char *name)
-{
-    size_t bytes = tutti_type_bytes(type), i = 0;
-    const uint8_t *f = found, *e = expected;
-    if (count == 0 || memcmp(f, e, count * bytes) == 0)
-        return true;
-    while (memcmp(f + i * bytes, e + i * bytes, bytes) == 0)
-        i++;
-    uint64_t has = 0, wanted = 0;
-    memcpy(&has, f + i * bytes, bytes);
-    memcpy(&wanted, e + i * bytes, bytes);
-    ranks_fail(me, "%s: element %zu of %zu is 0x%llx, expected 0x%llx", name, i, count,
-        (unsigned long long)has, (unsigned long long)wanted);
-    return false;
 }
