@@ -477,14 +477,14 @@ static size_t answer_by(int row, const struct tt_comm *comm, const char *what, c
 size_t tutti_query(const tutti_comm *comm, const char *what, char *text, size_t bytes)
 {
     const struct tt_comm *c = comm != NULL ? tt_handle_find(comm) : NULL;
+    bytes = text != NULL ? bytes : 0;
+    if (bytes > 0)
+        text[0] = '\0';
     if (what == NULL || (comm != NULL && c == NULL)) {
         if (what == NULL)
             tt_fail(TUTTI_INVALID_ARGUMENT, "query: what is NULL");
         return 0;
     }
-    bytes = text != NULL ? bytes : 0;
-    if (bytes > 0)
-        text[0] = '\0';
     size_t word = strcspn(what, " ");
     for (int i = 0; i < QUESTIONS; i++)
         if (strlen(questions[i].question) == word && strncmp(questions[i].question, what, word) == 0)

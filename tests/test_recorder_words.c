@@ -140,6 +140,29 @@ static void ask_in_two_steps(struct ranks_me *me)
     ranks_part(me, comm);
 }
 
+/* Where there is no answer there is an empty text, whatever the reason. */
+static void ask_what_has_no_answer(struct ranks_me *me)
+{
+    static const uint64_t none[8] = { 0 };
+    const tutti_comm *dead = (const tutti_comm *)(const void *)none;
+    for (int i = 0; i < 4; i++) {
+        char text[8] = "......";
+        ranks_at(me, "question %d", i);
+        size_t length = tutti_query(i < 2 ? dead : NULL,
+            i == 0   ? "version"
+            : i == 2 ? "nothing"
+                     : NULL,
+            text, 4);
+        ranks_expect(
+            me, length == 0 && text[0] == '\0' && text[1] == '.', "%zu bytes: \"%.4s\"", length, text);
+    }
+}
+
+Test(recorder_words, no_answer_is_an_empty_text)
+{
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = ask_what_has_no_answer });
+}
+
 Test(recorder_words, texts_in_two_steps_are_whole)
 {
     ranks_run(&(struct ranks_plan){ .n = 1, .run = ask_in_two_steps });
