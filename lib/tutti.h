@@ -224,7 +224,11 @@ typedef struct {
 enum { TUTTI_STREAM_NONE = 0, TUTTI_STREAM_HOST = 1, TUTTI_STREAM_CUDA = 2 };
 static inline tutti_stream tutti_no_stream(void)
 {
-    tutti_stream stream = { 0, TUTTI_STREAM_NONE, -1 };
+#ifdef __cplusplus
+    tutti_stream stream = { nullptr, TUTTI_STREAM_NONE, -1 };
+#else
+    tutti_stream stream = { NULL, TUTTI_STREAM_NONE, -1 };
+#endif
     return stream;
 }
 /* NULL is CUDA's default stream of the communicator's device. A stream is of the context that was current

@@ -21,7 +21,12 @@ fail()
 # compile COMPILER LANGUAGE STANDARD
 compile()
 {
-    if $1 -x "$2" -std="$3" -Wall -Wextra -Werror -pedantic -fsyntax-only "$scratch/alone.c"; then
+    case $2 in
+    c++) more=-Wzero-as-null-pointer-constant ;;
+    *) more= ;;
+    esac
+    # shellcheck disable=SC2086
+    if $1 -x "$2" -std="$3" -Wall -Wextra $more -Werror -pedantic -fsyntax-only "$scratch/alone.c"; then
         echo "check_headers: tutti.h compiles as $3"
     else
         fail "tutti.h does not compile as $3"
