@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# test_listings.sh: the programs that the documents show compile without a warning and print what is shown.
+# test_listings.sh: the programs that the documents show compile without a warning and print what is shown;
+# those of the tutorial are the files of examples/.
 #
 # usage: test_listings.sh [FILE..]   (default: the tutorial and the README; run in the build directory)
 #
@@ -103,12 +104,24 @@ take_apart() # document
         inside == 1 { print >file }' "$1"
 }
 
+# The tutorial's files are those of examples/, but for the two lines that each of these begins with.
+same_as_examples()
+{
+    (cd "$sources/examples" && ls ./*.[ch]) >"$scratch/examples"
+    ls ./*.[ch] | diff "$scratch/examples" - || fail "examples/ has <, the tutorial has >"
+    for listing in *.[ch]; do
+        tail -n +3 "$sources/examples/$listing" | diff - "$listing" ||
+            fail "examples/$listing is not the tutorial's"
+    done
+}
+
 run_document() # document
 {
     name=$(basename "$1" .md)
     mkdir "$scratch/$name"
     cd "$scratch/$name" || exit 1
     take_apart "$1"
+    [ "$name" != tutorial ] || same_as_examples
     for program in *.c; do
         grep -q "^cc $program " session.* || fail "$name: no session compiles $program"
     done

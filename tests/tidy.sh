@@ -18,7 +18,7 @@ trap 'exit 1' HUP INT TERM
 
 # --- What is looked at: code and scripts in the rooms; the words in them and in the files around them.
 {
-    for room in lib algorithms transports kernels perf tests training; do
+    for room in lib algorithms transports kernels perf examples tests training; do
         [ ! -d "$room" ] || find "$room" -type f
     done | grep -E '\.(c|h|cu|cuh|sh)$'
     ls start autogen.sh .ci/run .ci/skips 2>/dev/null
@@ -26,7 +26,9 @@ trap 'exit 1' HUP INT TERM
 {
     cat "$scratch/code"
     ls configure.ac Makefile.am tutti.pc.in lib/tutti.map *.md 2>/dev/null
-    [ ! -d docs ] || find docs -type f
+    for room in docs cmake debian examples; do
+        [ ! -d "$room" ] || find "$room" -type f
+    done
 } >"$scratch/texts"
 
 # --- Code, line by line. `plain` is the line without comments and without what stands between quotes.
@@ -121,7 +123,7 @@ function check_names(plain)
 {
     if (FILENAME !~ /^(kernels\/|transports\/|tests\/(test_)?)cuda/ && FILENAME !~ /nccl/ && plain ~ cuda)
         report(FNR, "cuda", "CUDA names stand in cuda* of kernels, transports and tests, and the NCCL shim")
-    if (room == "tests")
+    if (room ~ /^(tests|examples)$/)
         return
     if (room == "lib" && FILENAME !~ /^lib\/device(_memory|_capture)?\.c$/ && plain ~ waiting)
         report(FNR, "enqueue", "what may wait for all streams is called where devices are opened and closed")
