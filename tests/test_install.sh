@@ -1,0 +1,161 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# test_install.sh: what `make install` puts into a folder works wherever that folder is moved to: programs,
+# pkg-config, CMake, documents, examples. Then uninstall leaves nothing. Run in the build directory.
+set -u
+LC_ALL=C
+export LC_ALL
+unset PKG_CONFIG_PATH LD_LIBRARY_PATH DESTDIR MAKEFLAGS MAKELEVEL TUTTI_ID TUTTI_RANK TUTTI_SIZE
+sources=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 1
+[ -f "$sources/README.md" ] || sources=$(dirname "$sources")
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+failures=0
+
+# works WHAT command..
+works()
+{
+    what=$1
+    shift
+    if "$@" >"$scratch/said" 2>&1 </dev/null; then
+        echo "install: $what"
+    else
+        echo "FAILED: $what:"
+        sed 's/^/    /' "$scratch/said" | tail -n 20
+        failures=$((failures + 1))
+    fi
+}
+
+# --- Install, remember what there is, and move it.
+prefix=$(sed -n 's/^prefix = //p' Makefile)
+if ! make -s install DESTDIR="$scratch/staged" >"$scratch/said" 2>&1; then
+    cat "$scratch/said"
+    exit 1
+fi
+tree=$scratch/staged$prefix
+(cd "$tree" && find . ! -type d | sed 's,^\./,,' | sort) >"$scratch/installed"
+moved=$scratch/moved
+cp -R "$tree" "$moved"
+case $prefix:$(sed -n 's/^libdir = //p' Makefile) in
+/?*:'${exec_prefix}/lib') ;;
+*)
+    echo "skipped: a moved tree (it is for a prefix with lib/, and this build has other folders)"
+    exit 0
+    ;;
+esac
+
+# --- Programs find the library from where they are; a sanitizer's runtime is not looked for.
+ldd_finds() # file
+{
+    ldd "$1" | grep "libtutti.so.0 => $moved/bin/../lib/libtutti.so.0 "
+}
+works "collperf, moved, finds the library" ldd_finds "$moved/bin/collperf"
+works "tutti-info, moved, finds the library" ldd_finds "$moved/bin/tutti-info"
+works "tutti-info, moved, runs" "$moved/bin/tutti-info" cpu
+if [ -f "$moved/lib/libtutti_mpi.so" ]; then
+    mpi_finds() { ldd "$moved/lib/libtutti_mpi.so" | grep "libtutti.so.0 => $moved/lib/libtutti.so.0 "; }
+    works "libtutti_mpi, moved, finds the library" mpi_finds
+fi
+no_old_path() { ! grep -l -r -e "$scratch/staged" "$moved"; }
+works "no file names the folder it was staged in" no_old_path
+
+# --- A program of the user: by pkg-config, by CMake, and all examples.
+thrice() # program: of three ranks, which are threads
+{
+    [ "$(LD_LIBRARY_PATH=$moved/lib "$1")" = '4 4 4' ]
+}
+if command -v pkg-config >/dev/null 2>&1; then
+    pc() { PKG_CONFIG_PATH=$moved/lib/pkgconfig pkg-config "$@"; }
+    by_pkg_config()
+    {
+        # shellcheck disable=SC2046
+        ${CC:-cc} ${SANITIZE:-} -Werror "$moved/share/doc/tutti/examples/threads.c" -o "$scratch/threads" \
+            $(pc --cflags --libs tutti) && thrice "$scratch/threads"
+    }
+    works "a program by pkg-config" by_pkg_config
+    variables() { [ "$(cd "$(pc --variable=prefix tutti)" && pwd -P)" = "$(cd "$moved" && pwd -P)" ]; }
+    works "tutti.pc tells the prefix it was moved to" variables
+    by_make()
+    {
+        cp -R "$moved/share/doc/tutti/examples" "$scratch/examples"
+        PKG_CONFIG_PATH=$moved/lib/pkgconfig make -s -C "$scratch/examples" CC="${CC:-cc} ${SANITIZE:-}" \
+            CFLAGS='-Wall -Wextra -Werror' && thrice "$scratch/examples/threads"
+    }
+    works "the examples by make" by_make
+else
+    echo "skipped: what pkg-config gives (it is not here)"
+fi
+if command -v cmake >/dev/null 2>&1; then
+    by_cmake()
+    {
+        CC=${CC:-cc} CFLAGS="${SANITIZE:-}" cmake -S "$moved/share/doc/tutti/examples" -B "$scratch/cmake" \
+            -DCMAKE_PREFIX_PATH="$moved" &&
+            cmake --build "$scratch/cmake" && thrice "$scratch/cmake/threads" &&
+            grep "^tutti_DIR:PATH=$moved/lib/cmake/tutti" "$scratch/cmake/CMakeCache.txt"
+    }
+    works "the examples by CMake" by_cmake
+    too_new()
+    {
+        printf '%s\n' 'cmake_minimum_required(VERSION 3.13)' 'project(p C)' 'find_package(tutti 9 QUIET)' \
+            'if(tutti_FOUND)' 'message(FATAL_ERROR "found a version 9")' 'endif()' \
+            'find_package(tutti 0.1 REQUIRED COMPONENTS nothing)' >"$scratch/CMakeLists.txt"
+        cmake -S "$scratch" -B "$scratch/cmake-new" -DCMAKE_PREFIX_PATH="$moved" >"$scratch/cmake.log" 2>&1
+        grep -q 'built without nothing' "$scratch/cmake.log" || { cat "$scratch/cmake.log"; return 1; }
+    }
+    works "CMake is refused a version and a part that are not there" too_new
+else
+    echo "skipped: find_package of CMake (it is not here)"
+fi
+
+# --- The last words of `./start install` can be pasted, and add to what the user had.
+eval "$(sed -n '/^tell_paths()/,/^}/p' "$sources/start")"
+pasted()
+{
+    tell_paths "$moved" >"$scratch/words" && (
+        PKG_CONFIG_PATH=/user/pkgconfig LD_LIBRARY_PATH=/user/lib
+        export PKG_CONFIG_PATH LD_LIBRARY_PATH
+        eval "$(grep '^ ' "$scratch/words")"
+        [ "$(command -v collperf)" = "$moved/bin/collperf" ] || exit 1
+        sh -c 'echo $PKG_CONFIG_PATH $LD_LIBRARY_PATH' |
+            grep "^$moved/lib/pkgconfig:/user/pkgconfig $moved/lib:/user/lib$"
+    ) && (
+        unset PKG_CONFIG_PATH LD_LIBRARY_PATH
+        eval "$(grep '^ ' "$scratch/words")"
+        [ "$PKG_CONFIG_PATH $LD_LIBRARY_PATH" = "$moved/lib/pkgconfig $moved/lib" ]
+    )
+}
+works "the installer's last words can be pasted" pasted
+
+# --- Links of the installed documents lead somewhere.
+links()
+{
+    for document in "$moved"/share/doc/tutti/*.md; do
+        awk '/^```/ { fenced = !fenced } !fenced' "$document" | grep -o '](\([^()#]*\)' | sed 's/](//' |
+            grep -v -e '^[a-z]*:' -e '^$' >"$scratch/links"
+        while read -r link; do
+            [ -e "${document%/*}/$link" ] || echo "${document##*/}: $link is not there"
+        done <"$scratch/links"
+    done >"$scratch/dead"
+    grep '](tutorial.md)' "$moved/share/doc/tutti/README.md" && ! grep . "$scratch/dead"
+}
+works "links of the installed documents" links
+
+# --- distcheck is for the same options.
+same_options()
+{
+    ./config.status --config | tr ' ' '\n' |
+        grep -o -e '--\(enable\|disable\|with\|without\)-[-a-z]*' >"$scratch/options"
+    sed -n 's/^AM_DISTCHECK_CONFIGURE_FLAGS =//p' Makefile >"$scratch/distcheck"
+    while read -r option; do
+        grep -q -e "'$option[='$]" "$scratch/distcheck" || { echo "distcheck lacks $option"; return 1; }
+    done <"$scratch/options"
+}
+works "make distcheck takes this build's options" same_options
+
+# --- Nothing is left.
+make -s uninstall DESTDIR="$scratch/staged" >"$scratch/said" 2>&1 || cat "$scratch/said"
+nothing() { ! find "$tree" ! -type d -o -name '*tutti*' | grep .; }
+works "uninstall leaves nothing" nothing
+
+[ "$failures" -eq 0 ]
