@@ -192,23 +192,33 @@ more=$(grep -o '"point": "[a-z]* [a-z]* 3 8 2"' "$scratch/bench.jsonl" | sort -u
 demand "$scratch/out" "# $more points missed a bar or a guideline, and are measured 1 times more"
 [ "$(nproc)" -gt 2 ] || [ "$more" -eq 2 ] || fail "$more points of 2 were measured again" "$scratch/out"
 
-# --- README: its tables are generated, and a changed figure is found.
-if grep -q '^<!-- bench: ' "$here/README.md"; then
-    sh "$here/perf/bench_readme.sh" --check "$here/README.md" >"$scratch/out" 2>&1 ||
-        fail "README" "$scratch/out"
-fi
+# --- README has one small table, perf/results all of them; they are generated, and a changed figure is found.
+for file in README.md perf/results/README.md; do
+    sh "$here/perf/bench_readme.sh" --check "$here/$file" >"$scratch/out" 2>&1 || fail "$file" "$scratch/out"
+done
 mkdir "$scratch/tree"
 cp "$scratch/sums" "$scratch/tree/run.jsonl"
-printf '# Title\n<!-- bench: run.jsonl -->\n<!-- bench: end -->\nthe rest\n' >"$scratch/tree/README.md"
+printf '# Title\n<!-- bench full: run.jsonl -->\n<!-- bench: end -->\nthe rest\n' >"$scratch/tree/README.md"
 sh "$here/perf/bench_readme.sh" "$scratch/tree/README.md" || fail "bench_readme.sh failed"
 demand "$scratch/tree/README.md" '| all_reduce | 4.5 / 4.5 |'
 demand "$scratch/tree/README.md" '| broadcast | **0.50** / **0.50** |'
 demand "$scratch/tree/README.md" '| broadcast | 13 / 13 |'
 demand "$scratch/tree/README.md" 'the rest'
+demand "$scratch/tree/README.md" '| 2 ranks, FAR | 4 KiB |'
 sh "$here/perf/bench_readme.sh" --check "$scratch/tree/README.md" || fail "its own tables are refused"
 sed 's/4\.5 /4.6 /' "$scratch/tree/README.md" >"$scratch/tree/changed.md"
 ! sh "$here/perf/bench_readme.sh" --check "$scratch/tree/changed.md" >/dev/null 2>&1 ||
     fail "a figure that was changed by hand is not found"
+
+sed 's/bench full:/bench:/' "$scratch/tree/README.md" >"$scratch/tree/small.md"
+sh "$here/perf/bench_readme.sh" "$scratch/tree/small.md" || fail "bench_readme.sh failed on a small table"
+demand "$scratch/tree/small.md" '<!-- bench: run.jsonl -->'
+demand "$scratch/tree/small.md" '| 2 cores | 8 B | 4 KiB | 64 KiB | 8 MiB | 64 MiB |'
+demand "$scratch/tree/small.md" '| all_reduce, 2 ranks | - | 4.5 / 4.5 | - | - | - |'
+demand "$scratch/tree/small.md" '| broadcast, 8 ranks | - | 13 / 13 | - | - | - |'
+[ "$(grep -c '^| [a-z_]*, [0-9]* ranks |' "$scratch/tree/small.md")" -eq 3 ] ||
+    fail "a small table has FAR rows, or other collectives" "$scratch/tree/small.md"
+! grep -q 'NEAR\|FAR\|SHARED' "$scratch/tree/small.md" || fail "a small table speaks of classes"
 
 [ "$failures" -eq 0 ] && echo "test_bench: all passed"
 exit "$failures"
