@@ -55,8 +55,17 @@ END
 mpirun=$(command -v mpirun.openmpi)
 if [ -n "$mpirun" ] && [ "${PMIX:-yes}" = yes ]; then
     [ "$(id -u)" -ne 0 ] || mpirun="$mpirun --allow-run-as-root"
+    # Its ranks write to a terminal of its own, from which it may read half a line; so each has a file.
     tool mpirun <<END
-exec $mpirun "\$@"
+[ "\$1 \$2" = "--oversubscribe -n" ] || exit 2
+n=\$3
+said=\$(mktemp -d) || exit 1
+shift 3
+$mpirun --oversubscribe -n "\$n" sh -c '"\$@" >"\$0/\$PMIX_RANK"' "\$said" "\$@"
+code=\$?
+cat "\$said"/*
+rm -r "\$said"
+exit \$code
 END
 else
     echo "listings: ranks meet by TUTTI_ID (no Open MPI, or no PMIx in this build)"
