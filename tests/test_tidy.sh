@@ -124,6 +124,19 @@ plant; printf '#!/bin/sh\n# a script.\n# a script.\n' >start; refuse licence sta
 plant; printf '# %s\n# a script.\n' "$licence" | sed 1i. >start; refuse opening start
 plant; printf '#!/bin/sh\n# %s\necho\n' "$licence" >tests/x.sh; printf ' tests/x.sh' >>Makefile.am
 refuse opening tests/x.sh
+for form in '' '#!/usr/bin/env python3'; do
+    for opening in '"""It is a module."""' '# It is a module.'; do
+        plant; mkdir python; printf ' python/x.py' >>Makefile.am
+        printf '%s\n' "${form:-# $licence}" "${form:+# $licence}" "$opening" | sed '/^$/d' >python/x.py
+        tidy || fail "a module of Python was refused"
+        printf '#%110s\n' . >>python/x.py; refuse columns python/x.py
+    done
+    plant; mkdir python; printf ' python/x.py' >>Makefile.am
+    printf '%s\n' "${form:-# $licence}" "${form:+# $licence}" 'import os' | sed '/^$/d' >python/x.py
+    refuse opening python/x.py
+    plant; mkdir python; printf ' python/x.py' >>Makefile.am
+    printf '%s\n' "$form" '# no licence' '# no licence' | sed '/^$/d' >python/x.py; refuse licence python/x.py
+done
 
 # The arrows. The first word is a file, the second what it must not include.
 while read -r from to; do
@@ -189,6 +202,7 @@ for path in '/ho''me/me' '/wo''rk/x' '/ro''ot/x'; do
     plant; printf 'see %s\n' "$path" >docs/a.md; refuse path docs/a.md
 done
 plant; printf '/* %s */\n' "$licence" 'y.c: forgotten.' >tests/test_y.c; refuse makefile tests/test_y.c
+plant; mkdir python; printf '# %s\n' "$licence" 'y.py: forgotten.' >python/y.py; refuse makefile python/y.py
 
 if { clang-format-14 --version || clang-format --version; } 2>/dev/null | grep -q 'version 14\.'; then
     for code in lib/base/log.h kernels/cuda_fold.cu kernels/cuda_fold.cuh; do

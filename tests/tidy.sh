@@ -18,9 +18,9 @@ trap 'exit 1' HUP INT TERM
 
 # --- What is looked at: code and scripts in the rooms; the words in them and in the files around them.
 {
-    for room in lib algorithms transports kernels perf examples tests training; do
+    for room in lib algorithms transports kernels perf examples tests training python; do
         [ ! -d "$room" ] || find "$room" -type f
-    done | grep -E '\.(c|h|cu|cuh|sh)$'
+    done | grep -E '\.(c|h|cu|cuh|sh|py)$'
     ls start autogen.sh .ci/run .ci/skips 2>/dev/null
 } | sort >"$scratch/code"
 {
@@ -168,17 +168,18 @@ BEGIN {
 
 FNR == 1 {
     script = FILENAME !~ /\.(c|h|cu|cuh)$/
+    program = script && (/^#!/ || FILENAME !~ /\.py$/) # what is imported names no interpreter
     room = room_of(FILENAME)
     if (room == "public")
         room = "lib"
     commented = inside = 0
-    if (script && !/^#!/)
+    if (program && !/^#!/)
         report(1, "opening", "a script opens with the program that runs it")
 }
-FNR == 1 + script && !/^(#|\/\*) SPDX-License-Identifier: BSD-3-Clause( \*\/)?$/ {
+FNR == 1 + program && !/^(#|\/\*) SPDX-License-Identifier: BSD-3-Clause( \*\/)?$/ {
     report(FNR, "licence", "first comes a line that names the licence, as in every file")
 }
-FNR == 2 + script && !(script ? /^# / : /^\/\*/) {
+FNR == 2 + program && !(script ? /^(# |""")/ : /^\/\*/) {
     report(FNR, "opening", "a file opens with a comment: what it is, and why it is so")
 }
 length($0) > 110 {
