@@ -5,10 +5,10 @@
 #
 # usage: test_listings.sh [FILE..]   (default: the tutorial and the README; run in the build directory)
 #
-# A block "```c NAME" is a file. A block "```console" is a session: lines that begin with "$ " are run, one
-# shell for the block, and all other lines are what must appear on stdout. Ranks print when they like, so
-# lines are compared in sorted order. cc, pkg-config, mpirun and tutti-info of a session are those of this
-# build; where Open MPI is not here, ranks meet by TUTTI_ID instead.
+# A block "```c NAME" or "```python NAME" is a file. A block "```console" is a session: lines that begin with
+# "$ " are run, one shell for the block, and all other lines are what must appear on stdout. Ranks print when
+# they like, so lines are compared in sorted order. cc, pkg-config, mpirun and tutti-info of a session are
+# those of this build; where Open MPI is not here, ranks meet by TUTTI_ID instead.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -99,7 +99,7 @@ take_apart() # document
 {
     awk '
         /^```/ && inside { inside = 0; close(file); close(shown); next }
-        /^```c [a-z_.]+$/ { inside = 1; file = $2; printf "" >file; next }
+        /^```(c|python) [a-z_.]+$/ { inside = 1; file = $2; printf "" >file; next }
         /^```console$/ {
             inside = 2
             file = "session." ++count
@@ -131,12 +131,13 @@ run_document() # document
     cd "$scratch/$name" || exit 1
     take_apart "$1"
     [ "$name" != tutorial ] || same_as_examples
-    for program in *.c; do
-        grep -q "^cc $program " session.* || fail "$name: no session compiles $program"
+    for program in *.c *.py; do
+        [ ! -f "$program" ] || grep -qE "^cc $program |python3 $program( |$)" session.* ||
+            fail "$name: no session runs $program"
     done
     count=1
     while [ -f "session.$count" ]; do
-        timeout 60 sh -e "session.$count" >printed 2>said </dev/null
+        timeout 300 sh -e "session.$count" >printed 2>said </dev/null
         code=$?
         sort printed >printed.sorted
         sort "shown.$count" >shown.sorted

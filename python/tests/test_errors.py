@@ -13,8 +13,8 @@ import tutti
 
 
 def disagree(comm):
-    comm.barrier()
     try:
+        comm.barrier()  # which may be told of it, too, where this rank has not yet left it
         comm.all_reduce(np.zeros(4 if comm.rank == 1 else 3))
     except tutti.Error as error:
         return error, comm.error, comm.state

@@ -2,10 +2,13 @@
 """Ctrl-C ends a wait: KeyboardInterrupt at the rank that got the signal, Aborted at the others.
 
 By default a wait would go on for ten minutes, so to come within one is to be ended by the signal. What it
-took is printed. """
+took is printed."""
 
+import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -122,50 +125,85 @@ def test_a_wait_ends(call, capsys):
         )
 
 
-def in_one_process_group(comm, pids):
-    comm.tell(os.getpid())
-    comm.barrier()
+JOB = """
+import multiprocessing, numpy, sys, time, tutti
+
+def train(n, rank, id, started):
     try:
         try:
-            while True:
-                comm.all_reduce(np.zeros(100))
-        except tutti.Aborted:  # another rank was quicker; the own signal is on its way
-            time.sleep(LATE_S)
+            with tutti.init_rank(n, rank, id) as comm:
+                comm.barrier()
+                started.release()
+                while True:
+                    comm.all_reduce(numpy.zeros(1000))
+        except tutti.Aborted:  # another rank was quicker, and the own signal is on its way
+            time.sleep({late})
     except KeyboardInterrupt:
-        return "interrupted"
+        sys.exit(7)
+
+if __name__ == "__main__":
+    processes = multiprocessing.get_context("spawn")
+    id, started = tutti.get_id(), processes.Semaphore(0)
+    ranks = [processes.Process(target=train, args=(3, rank, id, started)) for rank in range(3)]
+    for each in ranks:
+        each.start()
+    try:
+        for each in ranks:
+            started.acquire()
+        print("started", flush=True)
+        while True:
+            time.sleep(1)
+    except KeyboardInterrupt:
+        for each in ranks:
+            each.join()
+        print([each.exitcode for each in ranks])
+"""
 
 
-def test_every_rank_of_a_process_group_is_interrupted():
-    with Processes(3, in_one_process_group, None) as job:
-        pids = [job.hear(rank) for rank in range(3)]
-        for pid in pids:
-            os.kill(pid, signal.SIGINT)
-        assert [job.hear(rank) for rank in range(3)] == ["interrupted"] * 3
+def test_every_process_of_a_terminal_is_interrupted(tmp_path):
+    """What a terminal does: the signal goes to the launcher and to all ranks."""
+    script = tmp_path / "job.py"
+    script.write_text(JOB.format(late=LATE_S))
+    with subprocess.Popen(
+        [sys.executable, script],
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as job:
+        try:
+            assert job.stdout.readline() == "started\n"
+            os.killpg(job.pid, signal.SIGINT)
+            out, err = job.communicate(timeout=LATE_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
+    assert out == "[7, 7, 7]\n" and "ignored" not in err
 
 
 def handle_and_go_on(comm):
-    """A handler that raises nothing ends nothing."""
+    """A handler that raises nothing ends nothing. Rank 1 makes its call after rank 0's handler has run."""
     seen = []
-    signal.signal(signal.SIGUSR1, lambda *_: seen.append(threading.current_thread().name))
+
+    def handler(*_):
+        seen.append(threading.current_thread().name)
+        comm.tell("handled")
+
+    signal.signal(signal.SIGUSR1, handler)
     comm.barrier()
     comm.tell(os.getpid())
-    if comm.rank == 0:
-        comm.barrier()
-        return seen
-    while not comm.query("recorder"):
-        pass
-    time.sleep(1)
+    while comm.rank == 1 and not seen:
+        time.sleep(0.01)
     comm.barrier()
     return seen
 
 
 def test_other_handlers_run_in_a_wait():
     with Processes(2, handle_and_go_on) as job:
-        pid = job.hear(0)
-        job.hear(1)
-        os.kill(pid, signal.SIGUSR1)
-        assert job.hear(0) == ["MainThread"]
-        assert job.hear(1) == []
+        for pid, rank in [(job.hear(rank), rank) for rank in range(2)]:
+            os.kill(pid, signal.SIGUSR1)
+            assert job.hear(rank) == "handled"
+        assert [job.hear(rank) for rank in range(2)] == [["MainThread"]] * 2
 
 
 class Weary(Exception):

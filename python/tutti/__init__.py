@@ -7,7 +7,7 @@ with tutti.init_env() as comm:  # rank and size from mpirun, srun, torchrun or T
     print(comm.rank, comm.all_reduce(numpy.ones(3)))
 """
 
-from ._library import library as _library
+from . import _library
 from .comm import Comm, Id, get_id, init_all, init_env, init_rank, query
 from .errors import (
     Aborted,
@@ -29,7 +29,7 @@ from .memory import empty
 from .operators import AVG, BIT_AND, BIT_OR, BIT_XOR, MAX, MIN, PROD, SUM, Op, Operator, reduce_local
 from .stream import Point, Stream
 
-_version = _library.tutti_get_version()
+_version = _library.library.tutti_get_version()
 __version__ = (
     f"{_version // 10000}.{_version // 100 % 100}.{_version % 100}"  #: of the library that is loaded
 )

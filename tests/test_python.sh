@@ -1,0 +1,107 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# test_python.sh: the Python package: its tests, its types, its page, its example, and its wheel.
+#
+# Run in the build directory. The interpreter is the first one that has numpy and pytest: a python3 that the
+# user has put first may be without, where the system's has them. What is not there is named; under CI that is
+# a failure. Nothing is fetched.
+set -u
+LC_ALL=C
+export LC_ALL
+unset TUTTI_ID TUTTI_RANK TUTTI_SIZE TUTTI_ROOT TUTTI_SECRET_FILE PMIX_RANK PMI_RANK RANK
+build=$(pwd)
+sources=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 1
+[ -f "$sources/README.md" ] || sources=$(dirname "$sources")
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+failures=0
+
+fail()
+{
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+lacks() # what
+{
+    echo "skipped: Python ($1)"
+    [ "${CI:-false}" != true ] || fail "$1, and CI wants it"
+}
+
+if [ -n "${SANITIZE:-}" ]; then
+    echo "skipped: Python (it cannot load a library that needs the runtime of a sanitizer)"
+    exit 0
+fi
+python=
+for each in python3 /usr/bin/python3; do
+    [ -n "$python" ] || ! "$each" -c 'import numpy, pytest' 2>/dev/null || python=$(command -v "$each")
+done
+if [ -z "$python" ]; then
+    lacks "no python3 with numpy and pytest"
+    exit $failures
+fi
+TUTTI_LIBRARY=$build/.libs/libtutti.so.0
+PYTHONPATH=$sources/python
+PYTHONDONTWRITEBYTECODE=1
+export TUTTI_LIBRARY PYTHONPATH PYTHONDONTWRITEBYTECODE
+
+# --- Its tests. What the library logs of failures that they want is not of interest.
+TUTTI_DEBUG=none "$python" -m pytest -q "$sources/python/tests" || fail "tests of the package"
+
+# --- The types that it promises.
+if "$python" -c 'import mypy' 2>/dev/null; then
+    (cd "$sources/python" && "$python" -m mypy --strict --cache-dir="$scratch/mypy" tutti) || fail "types"
+else
+    echo "skipped: the types of the Python package (no mypy)"
+fi
+
+# --- Its page, with this interpreter as python3.
+mkdir "$scratch/bin"
+printf '#!/bin/sh\nexec "%s" "$@"\n' "$python" >"$scratch/bin/python3"
+chmod +x "$scratch/bin/python3"
+page=$sources/docs/python.md
+PATH=$scratch/bin:$PATH sh "$sources/tests/test_listings.sh" "$page" || fail "$page"
+
+# --- The wheel, in a venv that has nothing but it and numpy.
+in_venv()
+{
+    (cd "$scratch" && env -u TUTTI_LIBRARY -u PYTHONPATH -u LD_LIBRARY_PATH "$@")
+}
+
+trains() # what command..: the example learns, and all its ranks have the same bits
+{
+    what=$1
+    shift
+    if ! in_venv "$@" >"$scratch/out" 2>&1 ||
+        ! grep -qx 'step 50: loss 0.00.*' "$scratch/out" ||
+        ! grep -qx '4 ranks: weights are equal to the bit' "$scratch/out"; then
+        fail "$what"
+        sed 's/^/    /' "$scratch/out" | tail -n 20
+    fi
+}
+
+if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    lacks "no venv"
+    exit $failures
+fi
+wheel=$("$python" "$sources/python/wheel.py" .libs/libtutti.so.0 "$scratch") || fail "the wheel"
+echo "wheel: $(basename "$wheel"), $(($(wc -c <"$wheel") / 1024)) KiB"
+"$python" -m venv "$scratch/venv" || fail "venv"
+mine=$scratch/venv/bin/python
+site=$(in_venv "$mine" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+"$python" -c 'import pathlib, numpy; print(pathlib.Path(numpy.__file__).parents[1])' >"$site/numpy.pth"
+in_venv "$mine" -m pip -q --disable-pip-version-check install --no-index "$wheel" || fail "pip install"
+loaded=$(in_venv "$mine" -c 'import tutti; print(tutti._library.library._name)' 2>&1)
+[ "$loaded" = "$site/tutti/libtutti.so.0" ] || fail "the wheel's own library was not loaded, but $loaded"
+cp "$sources/python/examples/linear.py" "$scratch"
+trains "the example" "$mine" linear.py 4
+mpirun=$(command -v mpirun.openmpi)
+if [ -n "$mpirun" ] && [ "${PMIX:-yes}" = yes ]; then
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
+    trains "the example, by mpirun" "$mpirun" --oversubscribe -n 4 "$mine" linear.py
+fi
+
+[ "$failures" -eq 0 ] && echo "python: all is well with $("$python" --version)"
+[ "$failures" -eq 0 ]
