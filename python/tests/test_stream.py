@@ -3,6 +3,7 @@
 tell."""
 
 import gc
+import sys
 import threading
 import weakref
 
@@ -125,3 +126,25 @@ def test_one_stream_and_many_threads():
         thread.join()
     assert stream.wait() and failures == []
     stream.close()
+
+
+def test_threads_close_streams_at_a_time():
+    def run():
+        (comm,) = tutti.init_all(1)
+        for _ in range(200):
+            with tutti.Stream() as stream:
+                comm.all_reduce(np.ones(3), stream=stream)
+            closed.append(1)
+
+    closed = []
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads take turns as often as they can
+    try:
+        running = [threading.Thread(target=run) for _ in range(4)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert len(closed) == 800

@@ -155,15 +155,20 @@ class Stream(Handle):
         reap()
 
 
-_left: list[tuple[Any, collections.deque[tuple[int, Any]]]] = []  # streams that nobody has any more
+# Streams that nobody has any more. Several threads may look through them, so each takes what it looks at.
+_left: collections.deque[tuple[Any, collections.deque[tuple[int, Any]]]] = collections.deque()
 
 
 def reap() -> None:
     """Destroy the streams that were left and have come to their end, as when their communicator was
     destroyed."""
-    for entry in list(_left):
-        handle, held = entry
-        if not held or library.tutti_stream_query(handle, held[-1][0]) != Status.IN_PROGRESS:
-            _left.remove(entry)
+    for _ in range(len(_left)):
+        try:
+            handle, held = _left.popleft()
+        except IndexError:
+            return
+        if held and library.tutti_stream_query(handle, held[-1][0]) == Status.IN_PROGRESS:
+            _left.append((handle, held))
+        else:
             held.clear()
             library.tutti_stream_destroy(handle)
