@@ -14,7 +14,7 @@ enum { TRIES_AGAIN = 3 };
 
 extern _Atomic long countdown; /* 0: nothing is refused; 1: the next request is */
 extern _Atomic long requests; /* so far */
-/* Prints; returns false. */
+/* Prints, and this process has failed; returns false. */
 bool fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A thread that is not refused. */

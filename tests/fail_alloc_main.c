@@ -30,6 +30,7 @@ enum { LIMIT_S = 60, MOST = 2000, SETTLE_MS = 50, ROUNDS = 12, ENOUGH = 3 };
 
 _Atomic long countdown, requests;
 static _Atomic long held_blocks;
+static atomic_bool failed; /* something was wrong in this process */
 
 static bool refused(void)
 {
@@ -195,6 +196,7 @@ bool fail(const char *format, ...)
     printf("\n");
     va_end(arguments);
     fflush(stdout);
+    atomic_store(&failed, true);
     return false;
 }
 
@@ -437,7 +439,7 @@ static int run_one(int t, long k)
             "%ld, %ld",
             tries[t].name, k, now.blocks, before.blocks, now.descriptors, before.descriptors, now.maps,
             before.maps);
-    return reached ? 0 : 2;
+    return atomic_load(&failed) ? 1 : reached ? 0 : 2;
 }
 
 /* The process of one k: its outcome as of run_one, 1 if it crashed or hung. */
@@ -451,6 +453,7 @@ static int run_in_process(int t, long k)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
             _exit(1);
+        atomic_store(&failed, false);
         alarm(LIMIT_S);
         exit(run_one(t, k));
     }
