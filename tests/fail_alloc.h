@@ -24,6 +24,9 @@ void start_thread(pthread_t *thread, void *(*run)(void *), void *argument);
 tutti_status try_calls(long refusal);
 tutti_status try_rules(long refusal);
 
+/* fail_alloc_device.c */
+tutti_status try_device(long refusal);
+
 /* fail_alloc_streams.c */
 tutti_status try_streams(long refusal);
 tutti_status try_program(long refusal);
