@@ -152,6 +152,10 @@ static tutti_status find(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
         return tt_launch_pmi(timeout_ms, n, rank, id);
     if (any_set(TT_LAUNCH_NAMES("RANK", "WORLD_SIZE")))
         return tt_launch_torch(timeout_ms, n, rank, id);
+    if (tt_environment_is_ignored())
+        return tt_fail(TUTTI_INVALID_USAGE,
+            "no rank is known: the environment is ignored, because this program has rights that its user "
+            "lacks (setuid, setgid or capabilities); give it an id by tutti_comm_init_rank");
     return tt_fail(TUTTI_INVALID_USAGE,
         "no launcher told this process its rank: start it with mpirun, with srun --mpi=pmix or pmi2, or with "
         "torchrun, or set TUTTI_ID (tutti-info id makes one), TUTTI_RANK and TUTTI_SIZE for each process");

@@ -300,8 +300,10 @@ tutti_status tutti_comm_init_rank(
  *   5. PMI: PMI_RANK, PMI_SIZE and PMI_FD (mpirun of MPICH, srun --mpi=pmi2);
  *   6. RANK and WORLD_SIZE, with MASTER_ADDR and MASTER_PORT as under 3, if MASTER_ADDR is this machine.
  * Collective; each call makes another communicator of all ranks. Waits no longer than init_rank would.
- * Errors: INVALID_USAGE (no source, or half of one), UNSUPPORTED (ranks on several machines), TIMEOUT (ranks
- * that did not start), SYSTEM_ERROR (the launcher failed), and those of tutti_comm_init_rank. */
+ * A program with rights that its user lacks (setuid, setgid, capabilities) takes nothing from the
+ * environment, settings neither. Errors: INVALID_USAGE (no source, or half of one), UNSUPPORTED (ranks on
+ * several machines), TIMEOUT (ranks that did not start), SYSTEM_ERROR (the launcher failed), and those of
+ * tutti_comm_init_rank. */
 tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm);
 
 /* All n ranks in this process: comms[n] in rank order, for n threads, or for one thread that groups its

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "base/collective.h"
@@ -102,7 +103,12 @@ enum { VARIABLES = sizeof variables / sizeof variables[0] };
 
 const char *tt_environment(const char *name)
 {
-    return getenv(name);
+    return secure_getenv(name);
+}
+
+bool tt_environment_is_ignored(void)
+{
+    return getauxval(AT_SECURE) != 0;
 }
 
 /* The digits at *text; moves *text behind them. */

@@ -98,8 +98,11 @@ size_t tt_settings_print(const struct tt_settings *settings, char *text, size_t 
 size_t tt_variables_print(char *text, size_t bytes);
 
 /* The environment is read from here only: those variables, and others' (PMIX_RANK, XDG_RUNTIME_DIR). NULL if
- * unset. */
+ * unset, and for each where the process has rights that who started it lacks (setuid, setgid, capabilities
+ * of the file): they name files and a library. */
 const char *tt_environment(const char *name);
+/* Is it so? For the words of an error. */
+bool tt_environment_is_ignored(void);
 
 /* "3", "64K", "1.5M", "1MB", "1MiB": bytes, with K, M, G or T for powers of 1024. False if it is not one.
  * collperf reads its sizes by the same rules. */
