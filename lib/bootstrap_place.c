@@ -5,6 +5,10 @@
  * 0700, or refused. $XDG_RUNTIME_DIR is preferred because the system empties it; in /tmp, the sticky bit
  * keeps others from replacing a directory once its owner was checked.
  *
+ * Another user may have made the directory in /tmp first. Then the first name that he has not taken is used,
+ * and if he has taken all, $XDG_RUNTIME_DIR after all. Ranks that agree on /tmp look at the same names in the
+ * same order, so they find the same directory; it counts more that it is there than that its name is first.
+ *
  * Open listeners are in one list, for two events that nobody announces: exit removes their files, and a
  * fork closes the child's copies, so that a child neither answers for its parent nor removes its files. Who
  * is killed leaves its file; whoever makes the next id removes it. A socket gets its name only when it
@@ -26,25 +30,11 @@
 #include "base/status.h"
 
 enum { PATH_BYTES = sizeof((struct sockaddr_un *)0)->sun_path, TOKEN_TEXT = 2 * TT_TOKEN_BYTES };
-enum { SWEPT_AT_ONCE = 256 };
+enum { SWEPT_AT_ONCE = 256, TMP_NAMES = 16 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t watched = PTHREAD_ONCE_INIT;
 static struct tt_listener *open_listeners;
-
-/* False if there is no such directory, or no room behind it for the name of a socket. */
-static bool directory_path(enum tt_place place, char *path)
-{
-    const char *runtime = tt_environment("XDG_RUNTIME_DIR");
-    int length;
-    if (place == TT_PLACE_TMP)
-        length = snprintf(path, PATH_BYTES, "/tmp/tutti-%lu", (unsigned long)geteuid());
-    else if (runtime && runtime[0] == '/')
-        length = snprintf(path, PATH_BYTES, "%s/tutti", runtime);
-    else
-        return false;
-    return length + 1 + TOKEN_TEXT < PATH_BYTES;
-}
 
 /* Is this a directory of ours that no one else can enter? Not through a link, which another may turn. */
 static bool is_private(const char *path, bool *exists)
@@ -54,22 +44,75 @@ static bool is_private(const char *path, bool *exists)
     return *exists && S_ISDIR(s.st_mode) && s.st_uid == geteuid() && (s.st_mode & 0777) == 0700;
 }
 
+static bool is_foreign(const char *path)
+{
+    struct stat s;
+    return lstat(path, &s) == 0 && s.st_uid != geteuid();
+}
+
+/* False if there is no such directory, or no room behind it for the name of a socket. */
+static bool runtime_path(char *path)
+{
+    const char *runtime = tt_environment("XDG_RUNTIME_DIR");
+    int length = PATH_BYTES;
+    if (runtime && runtime[0] == '/')
+        length = snprintf(path, PATH_BYTES, "%s/tutti", runtime);
+    return length + 1 + TOKEN_TEXT < PATH_BYTES;
+}
+
 static bool runtime_usable(void)
 {
     char path[PATH_BYTES];
     struct stat s;
-    if (!directory_path(TT_PLACE_RUNTIME, path))
+    if (!runtime_path(path))
         return false;
     const char *runtime = tt_environment("XDG_RUNTIME_DIR");
     return stat(runtime, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid() && (s.st_mode & 0077) == 0 &&
            access(runtime, W_OK | X_OK) == 0;
 }
 
+/* "/tmp/tutti-1000", or with ".1" to ".15" behind it. */
+static void tmp_path(int number, char *path)
+{
+    int length = snprintf(path, PATH_BYTES, "/tmp/tutti-%lu", (unsigned long)geteuid());
+    if (number > 0)
+        snprintf(path + length, PATH_BYTES - (size_t)length, ".%d", number);
+}
+
+static void choose_tmp_path(char *path)
+{
+    int first = -1;
+    bool exists;
+    for (int i = 0; i < TMP_NAMES; i++) {
+        tmp_path(i, path);
+        if (is_private(path, &exists))
+            return;
+        if (first < 0 && !is_foreign(path))
+            first = i;
+    }
+    if (first >= 0 || !runtime_usable())
+        tmp_path(first >= 0 ? first : 0, path);
+    else
+        runtime_path(path);
+}
+
+/* False as of runtime_path. */
+static bool directory_path(enum tt_place place, char *path)
+{
+    if (place == TT_PLACE_RUNTIME)
+        return runtime_path(path);
+    choose_tmp_path(path);
+    return true;
+}
+
 static tutti_status refuse(const char *path)
 {
     return tt_fail(TUTTI_SYSTEM_ERROR,
-        "%s must be a directory of user %lu with mode 0700, and it is not: refusing to meet there", path,
-        (unsigned long)geteuid());
+        "%s must be a directory of user %lu with mode 0700, and it is not%s: refusing to meet there", path,
+        (unsigned long)geteuid(),
+        is_foreign(path) ? " (another user made it first; $XDG_RUNTIME_DIR may name a directory that is used "
+                           "instead)"
+                         : "");
 }
 
 bool tt_place_is_dead(const struct sockaddr_un *address)
@@ -103,11 +146,14 @@ static void sweep(const char *path)
 tutti_status tt_place_make(enum tt_place place)
 {
     char path[PATH_BYTES];
-    bool exists;
-    directory_path(place, path);
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot make the directory %s", path);
-    if (!is_private(path, &exists))
+    bool exists, private = false;
+    for (int i = 0; i < TMP_NAMES && !private; i++) { /* another may take a name that was free a moment ago */
+        directory_path(place, path);
+        if (mkdir(path, 0700) != 0 && errno != EEXIST)
+            return tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot make the directory %s", path);
+        private = is_private(path, &exists);
+    }
+    if (!private)
         return refuse(path);
     sweep(path);
     return TUTTI_OK;

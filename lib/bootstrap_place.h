@@ -15,7 +15,7 @@
 /* The numbers are part of the id. */
 enum tt_place {
     TT_PLACE_RUNTIME, /* $XDG_RUNTIME_DIR/tutti */
-    TT_PLACE_TMP, /* /tmp/tutti-UID */
+    TT_PLACE_TMP, /* /tmp/tutti-UID, or where that is another user's what stands in for it */
     TT_PLACES
 };
 enum { TT_TOKEN_BYTES = 16 };
