@@ -14,6 +14,7 @@
 #include "comm.h"
 #include "group.h"
 #include "handle.h"
+#include "joining.h"
 #include "launch.h"
 
 struct attempt {
@@ -47,10 +48,12 @@ static tutti_status make(struct attempt *a, struct tt_comm **made)
     tutti_comm *handle;
     struct tt_settings settings;
     tutti_status status = tt_comm_settings(&a->config, &settings);
+    tt_joining_begin(&a->config);
     if (status == TUTTI_OK && a->launched)
         status = tt_launch_find(tt_comm_init_timeout(&settings, &a->config), &a->n, &a->rank, &a->id);
     if (status == TUTTI_OK)
         status = tt_init_rank(a->n, a->rank, &a->id, &a->config, &handle);
+    tt_joining_end();
     if (status == TUTTI_OK)
         *made = tt_handle_take(handle);
     return status;

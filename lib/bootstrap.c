@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,6 +20,7 @@
 #include "bootstrap_place.h"
 #include "bootstrap_root.h"
 #include "bootstrap_wire.h"
+#include "joining.h"
 
 enum {
     PAUSE_MS = 64, /* between two attempts to reach rank 0 that has not started */
@@ -30,6 +32,8 @@ struct tt_session {
     int n, rank;
     uint64_t number; /* of the id */
     int64_t timeout_ms, deadline_ns;
+    int maker; /* the rank of the process that made the id; -1: it is none, or not known */
+    pid_t pid; /* that process; 0: not known */
     bool reached; /* somebody answers, or did */
     bool heard; /* it let this rank in */
     bool dropped; /* it closed the connection before that, as it does where there are too many */
@@ -64,8 +68,13 @@ tutti_status tt_bootstrap_create(tutti_id *id, int64_t timeout_ms)
 
 static tutti_status lost(const struct tt_session *s, const char *when)
 {
+    char who[64] = "";
+    if (s->pid != 0 && s->maker >= 0)
+        snprintf(who, sizeof who, " (rank %d, process %d)", s->maker, (int)s->pid);
+    else if (s->pid != 0)
+        snprintf(who, sizeof who, " (process %d)", (int)s->pid);
     return tt_fail(TUTTI_PEER_LOST,
-        "the process that made the id closed the connection to rank %d, %s: it ended, or its job did",
+        "the process that made the id%s closed the connection to rank %d, %s: it ended, or its job did", who,
         s->rank, when);
 }
 
@@ -97,7 +106,8 @@ static bool wait_for(const struct tt_session *s, short events)
 {
     struct pollfd p = { s->socket, events, 0 };
     for (;;) {
-        int ready = poll(&p, 1, tt_wire_poll_ms(s->deadline_ns));
+        int64_t look_ns = tt_joining_look();
+        int ready = poll(&p, 1, tt_wire_poll_ms(look_ns < s->deadline_ns ? look_ns : s->deadline_ns));
         if (ready > 0)
             return true;
         if (ready < 0 && errno != EINTR)
@@ -146,6 +156,13 @@ static bool receive_all(const struct tt_session *s, void *bytes, size_t size)
     return true;
 }
 
+static pid_t process_behind(int socket)
+{
+    struct ucred peer = { .pid = 0 };
+    socklen_t bytes = sizeof peer;
+    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 ? peer.pid : 0;
+}
+
 /* Connect to the local socket. *nobody: nobody listens there. */
 static tutti_status reach_here(struct tt_session *s, const struct sockaddr_un *address, bool *nobody)
 {
@@ -169,6 +186,7 @@ static tutti_status reach_here(struct tt_session *s, const struct sockaddr_un *a
         }
         tt_sleep_ms(1);
     }
+    s->pid = process_behind(s->socket);
     return TUTTI_OK;
 }
 
@@ -203,6 +221,8 @@ static tutti_status reach(struct tt_session *s, const struct tt_id *id, const st
             return status;
         if (s->reached)
             return lost(s, "before it was let in");
+        tt_joining_wait("rank 0 has not come");
+        tt_joining_look();
         if (!id->agreed)
             return tt_fail(TUTTI_PEER_LOST,
                 "nobody answers at this id: it has expired, or its job is complete or has failed, or it was "
@@ -225,6 +245,7 @@ static tutti_status prove(struct tt_session *s, const struct tt_id *id)
     tutti_status status = tt_random_bytes(challenge.rank_nonce, TT_NONCE_BYTES);
     if (status != TUTTI_OK)
         return status;
+    tt_joining_wait("the process that made the id does not answer");
     tt_greeting_write(&challenge, greeting);
     if (!send_all(s, greeting, sizeof greeting, NULL, 0) || !receive_all(s, reply, sizeof reply))
         return broken(s, "before it proved to know the id's secret");
@@ -255,6 +276,36 @@ static tutti_status say_hello(struct tt_session *s, const struct tt_member *mine
     return broken(s, "when it was told the rank's addresses");
 }
 
+/* The head is there. */
+static bool receive_notice(struct tt_session *s, uint8_t *bytes)
+{
+    struct tt_notice notice;
+    if (!receive_all(s, bytes + TT_FRAME_BYTES, TT_NOTICE_BYTES - TT_FRAME_BYTES))
+        return false;
+    tt_notice_read(bytes, &notice);
+    s->maker = notice.maker;
+    if (notice.text[0] != 0)
+        tt_joining_hear(notice.text);
+    return true;
+}
+
+/* The head of a frame that is no notice. */
+static bool receive_head(struct tt_session *s, struct tt_frame *frame)
+{
+    uint8_t bytes[TT_NOTICE_BYTES];
+    do {
+        if (!receive_all(s, bytes, TT_FRAME_BYTES))
+            return false;
+        s->heard = true;
+        errno = EPROTO;
+        if (!tt_frame_read(bytes, s->number, frame))
+            return false;
+        if (frame->kind != TT_FRAME_NOTICE)
+            return true;
+    } while (frame->length == TT_NOTICE_BYTES - TT_FRAME_BYTES && receive_notice(s, bytes));
+    return false;
+}
+
 /* A frame of `length` bytes; or a verdict, if it is a failure or wanted. */
 static tutti_status receive_frame(
     struct tt_session *s, enum tt_frame_kind kind, uint64_t length, void *body, const char *when)
@@ -262,13 +313,8 @@ static tutti_status receive_frame(
     uint8_t bytes[TT_VERDICT_BYTES];
     struct tt_frame frame;
     struct tt_verdict verdict;
-    if (!receive_all(s, bytes, TT_FRAME_BYTES))
+    if (!receive_head(s, &frame))
         return broken(s, when);
-    s->heard = true;
-    if (!tt_frame_read(bytes, s->number, &frame)) {
-        errno = EPROTO;
-        return broken(s, when);
-    }
     if (frame.kind == TT_FRAME_VERDICT && frame.length == TT_VERDICT_BYTES - TT_FRAME_BYTES) {
         if (!receive_all(s, bytes + TT_FRAME_BYTES, frame.length))
             return broken(s, when);
@@ -335,6 +381,7 @@ static tutti_status receive_members(
         s, TT_FRAME_MEMBERS, (uint64_t)s->n * TT_ENTRY_BYTES, entries, "when all ranks were about to meet");
     if (status != TUTTI_OK)
         return status;
+    tt_joining_wait("not all ranks have taken the addresses of the others");
     int expected = read_entries(s, entries, members);
     if (expected < 0) {
         errno = EPROTO;
@@ -362,6 +409,8 @@ static tutti_status join(struct tt_session *s, const struct tt_member *mine, str
     struct tt_member *met = malloc(n * sizeof *met);
     uint8_t *entries = malloc(n * TT_ENTRY_BYTES);
     int *fds = malloc(n * TT_BLOB_FDS * sizeof *fds), nfds = 0;
+    tt_joining_wait("not all ranks have come");
+    tt_joining_defer();
     tutti_status status = met && entries && fds
                               ? say_hello(s, mine)
                               : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", s->n);
@@ -425,6 +474,7 @@ tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to meet at an id");
     *s = (struct tt_session){ .socket = -1, .n = n, .rank = rank, .number = read.session };
     s->timeout_ms = timeout_ms;
+    s->maker = -1;
     tt_wire_need_files(n * TT_BLOB_FDS);
     status = enter(s, &read, &address, mine, members);
     explicit_bzero(read.secret, sizeof read.secret);
@@ -449,6 +499,8 @@ tutti_status tt_session_exchange(struct tt_session *s, const void *mine, uint64_
     if (!body)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for an exchange of %d ranks", s->n);
     s->deadline_ns = tt_wire_later(tt_deadline_ns(s->timeout_ms), TT_WIRE_GRACE_MS);
+    tt_joining_wait("not all ranks have handed in what all exchange");
+    tt_joining_defer();
     tutti_status status = TUTTI_OK;
     /* If the job has failed, its verdict is there to be read. */
     if (!send_all(s, part, TT_FRAME_BYTES + bytes, NULL, 0) && errno != EPIPE && errno != ECONNRESET)

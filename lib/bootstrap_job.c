@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "joining.h"
 
 void tt_visitor_dismiss(struct tt_visitor *v)
 {
@@ -180,6 +181,7 @@ static void hear_frame(struct tt_job *job, struct tt_visitor *v)
     } else if (frame.length != TT_HELLO_BYTES - TT_FRAME_BYTES) {
         tt_visitor_dismiss(v);
     } else {
+        v->version = frame.highest;
         v->stage = TT_STAGE_HELLO; /* and the bytes stay: they are its head */
     }
 }
@@ -244,6 +246,30 @@ static bool admit(struct tt_job *job, const struct tt_visitor *v, const struct t
     return job->verdict.status == TUTTI_OK;
 }
 
+static void give_notice(const struct tt_job *job, const struct tt_visitor *v, const char *text)
+{
+    uint8_t bytes[TT_NOTICE_BYTES];
+    struct tt_notice notice = { .maker = job->maker };
+    if (v->socket < 0 || v->version < TT_WIRE_NOTICES)
+        return;
+    snprintf(notice.text, sizeof notice.text, "%s", text);
+    tt_notice_write(&notice, job->id.session, bytes);
+    tt_wire_send(v->socket, bytes, sizeof bytes, NULL, 0);
+}
+
+/* All are to know who made the id, should its end be the job's. */
+static void introduce_maker(struct tt_job *job, const struct tt_visitor *v)
+{
+    bool first = v->ours && job->maker < 0;
+    if (first)
+        job->maker = v->challenge.rank;
+    for (int r = 0; first && r < job->n; r++)
+        if (job->seats[r] != NULL && job->seats[r] != v)
+            give_notice(job, job->seats[r], "");
+    if (!first && job->maker >= 0)
+        give_notice(job, v, "");
+}
+
 static void seat(struct tt_job *job, struct tt_visitor *v, const struct tt_hello *hello)
 {
     int rank = v->challenge.rank, next = 0;
@@ -252,6 +278,7 @@ static void seat(struct tt_job *job, struct tt_visitor *v, const struct tt_hello
         job->n_from = rank;
         job->deadline_ns = tt_deadline_ns(job->timeout_ms);
         job->limit_ms = job->timeout_ms;
+        tt_job_begin(job);
     }
     job->seats[rank] = v;
     job->round.parts++;
@@ -269,6 +296,7 @@ static void seat(struct tt_job *job, struct tt_visitor *v, const struct tt_hello
         job->limit_ms = hello->timeout_ms;
     }
     tt_visitor_enter(v, TT_STAGE_SEATED);
+    introduce_maker(job, v);
 }
 
 static void hear_hello(struct tt_job *job, struct tt_visitor *v)
@@ -337,11 +365,11 @@ static bool has_reached(const struct tt_job *job, int rank, enum tt_stage stage)
     return job->seats[rank] && job->seats[rank]->stage >= stage;
 }
 
-/* "rank 2", "ranks 2, 5-7": those that have not reached a stage, as far as they fit. */
-static void list_late(const struct tt_job *job, enum tt_stage stage, char *text, size_t bytes)
+/* "rank 2", "ranks 2, 5-7": those that have not reached a stage, as far as they fit; returns how many. */
+static int list_late(const struct tt_job *job, enum tt_stage stage, char *text, size_t bytes)
 {
     char list[TT_ERROR_TEXT / 2] = "";
-    size_t at = 0;
+    size_t at = 0, room = bytes - 8 < sizeof list ? bytes - 8 : sizeof list;
     int late = 0;
     for (int first = 0, end; first < job->n; first = end) {
         end = first + 1;
@@ -351,7 +379,7 @@ static void list_late(const struct tt_job *job, enum tt_stage stage, char *text,
             end++;
         const char *comma = late > 0 ? ", " : "";
         late += end - first;
-        if (sizeof list - at < 48) {
+        if (room - at < 48) {
             snprintf(list + at, sizeof list - at, "%s...", comma);
             break;
         }
@@ -360,6 +388,55 @@ static void list_late(const struct tt_job *job, enum tt_stage stage, char *text,
             at += (size_t)snprintf(list + at, sizeof list - at, "-%d", end - 1);
     }
     snprintf(text, bytes, "%s %s", late > 1 ? "ranks" : "rank", list);
+    return late;
+}
+
+void tt_job_begin(struct tt_job *job)
+{
+    job->began_ns = tt_now_ns();
+    job->notice_ns = tt_deadline_ns(tt_joining_patience_ms);
+}
+
+/* Whom all wait for, and how; false if nobody is late for anything. */
+static bool describe_late(const struct tt_job *job, char *text, size_t bytes)
+{
+    static const struct {
+        enum tt_stage stage;
+        const char *verb[2]; /* of one, of more */
+    } phases[] = {
+        [TT_JOB_GATHERING] = { TT_STAGE_SEATED, { "has not come", "have not come" } },
+        [TT_JOB_HANDING_OUT] = { TT_STAGE_DONE, { "came, and is silent", "came, and are silent" } },
+        [TT_JOB_SESSION] = { TT_STAGE_WAITING,
+            { "does not take part in an exchange", "do not take part in an exchange" } },
+    };
+    char late[TT_NOTICE_TEXT - 48];
+    if (job->n == 0 || job->phase > TT_JOB_SESSION || (job->phase == TT_JOB_SESSION && !job->round.frame))
+        return false;
+    int count = list_late(job, phases[job->phase].stage, late, sizeof late);
+    snprintf(text, bytes, "%s of %d %s", late, job->n, phases[job->phase].verb[count > 1]);
+    return true;
+}
+
+/* Between two frames only, and to who waits. If no rank of this process is one of those, it says so
+ * itself. */
+int64_t tt_job_notify(struct tt_job *job)
+{
+    char text[TT_NOTICE_TEXT];
+    int64_t now_ns = tt_now_ns();
+    if (!describe_late(job, text, sizeof text))
+        return INT64_MAX;
+    if (now_ns < job->notice_ns)
+        return job->notice_ns;
+    for (int r = 0; r < job->n; r++) {
+        const struct tt_visitor *v = job->seats[r];
+        if (v && (v->stage == TT_STAGE_SEATED || v->stage == TT_STAGE_DONE || v->stage == TT_STAGE_WAITING))
+            give_notice(job, v, text);
+    }
+    if (job->maker < 0)
+        tt_log(TT_LOG_WARN, "ranks wait at an id that was made here, after %.0f s: %s",
+            1e-9 * (double)(now_ns - job->began_ns), text);
+    job->notice_ns = now_ns + tt_joining_pause_ns(now_ns - job->began_ns);
+    return job->notice_ns;
 }
 
 void tt_job_expire(struct tt_job *job)

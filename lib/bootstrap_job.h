@@ -34,6 +34,7 @@ struct tt_visitor {
     int socket; /* -1: gone */
     enum tt_stage stage;
     bool ours; /* a thread of this process */
+    uint16_t version; /* the highest that it speaks */
     bool remote; /* came by the network, which passes no descriptors */
     bool congested; /* too many descriptors are under way; not before the next turn */
     size_t have; /* bytes in `in` */
@@ -60,6 +61,8 @@ struct tt_job {
     enum tt_phase phase;
     int64_t timeout_ms;
     int64_t deadline_ns, limit_ms; /* the earliest of all, and the timeout that it comes from */
+    int64_t began_ns, notice_ns; /* of what is under way; and when all hear who is late */
+    int maker; /* a rank of this process; -1: none has come */
     int n, n_from; /* 0 until the first rank came; and who that was */
     int hellos;
     struct tt_visitor **seats; /* n; who has a seat is among the visitors to the end */
@@ -77,6 +80,8 @@ bool tt_job_may_send(const struct tt_job *job, const struct tt_visitor *v);
 void tt_job_send(struct tt_job *job, struct tt_visitor *v); /* as much as its socket takes */
 void tt_job_conclude(struct tt_job *job); /* after each turn: is a phase at its end? */
 void tt_job_expire(struct tt_job *job); /* the job's deadline has passed */
+/* If it is time to tell who is late, do; returns when the next time is. */
+int64_t tt_job_notify(struct tt_job *job);
 /* The job fails for want of what errno `number` says, and nobody else can be let in. */
 void tt_job_fail(struct tt_job *job, const char *what, int number);
 void tt_visitor_dismiss(struct tt_visitor *v);
@@ -93,6 +98,7 @@ int tt_job_tell_all(struct tt_job *job); /* the verdict so far; returns how many
 /* A connection ended, or said what makes no sense. */
 void tt_job_lose(struct tt_job *job, struct tt_visitor *v, int number);
 void tt_visitor_enter(struct tt_visitor *v, enum tt_stage stage);
+void tt_job_begin(struct tt_job *job); /* something that ranks may be late for */
 tutti_status tt_round_begin(struct tt_round *round, int n, uint32_t part);
 uint8_t *tt_round_part(const struct tt_round *round, int rank);
 void tt_job_hand_out(struct tt_job *job); /* all have come */

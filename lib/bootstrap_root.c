@@ -174,7 +174,8 @@ static void sweep(struct root *root)
 static int prepare(struct root *root)
 {
     struct tt_job *job = &root->job;
-    int64_t wake_ns = job->deadline_ns, now_ns = tt_now_ns();
+    int64_t notice_ns = tt_job_notify(job), now_ns = tt_now_ns();
+    int64_t wake_ns = notice_ns < job->deadline_ns ? notice_ns : job->deadline_ns;
     bool congested = false;
     for (int i = 0; i < LISTENERS; i++) {
         bool open = root->strangers[i] < TT_JOB_STRANGERS && root->resume_ns[i] <= now_ns;
@@ -283,6 +284,7 @@ tutti_status tt_root_start(const struct tt_id *id, const char *posted, int64_t t
     for (int i = 0; i < LISTENERS; i++)
         root->listeners[i].socket = -1;
     root->job.id = *id;
+    root->job.maker = -1;
     root->job.timeout_ms = root->job.limit_ms = timeout_ms;
     root->job.deadline_ns = tt_deadline_ns(timeout_ms);
     tutti_status status = grow(root) ? open_listeners(root, posted)

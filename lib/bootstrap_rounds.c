@@ -54,6 +54,7 @@ void tt_job_hand_out(struct tt_job *job)
     /* The last rank may have come at the last moment; half the grace that the ranks give. */
     job->deadline_ns = tt_wire_later(job->deadline_ns, TT_WIRE_GRACE_MS / 2);
     job->phase = TT_JOB_HANDING_OUT;
+    tt_job_begin(job);
 }
 
 void tt_job_close_fds(struct tt_job *job)
@@ -213,6 +214,7 @@ void tt_job_hear_exchange(struct tt_job *job, struct tt_visitor *v)
         if (tt_round_begin(&job->round, job->n, frame.length) != TUTTI_OK)
             tt_job_decide(job, TUTTI_OUT_OF_MEMORY, "no memory for an exchange of %d ranks", job->n);
         job->deadline_ns = tt_deadline_ns(job->limit_ms);
+        tt_job_begin(job);
     }
     if (frame.length != job->round.part)
         tt_job_decide(job, TUTTI_MISMATCH, "rank %d exchanges %u bytes, another rank %u", rank, frame.length,

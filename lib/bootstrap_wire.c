@@ -219,6 +219,23 @@ void tt_verdict_read(const uint8_t *bytes, struct tt_verdict *verdict)
     verdict->text[TT_ERROR_TEXT - 1] = 0;
 }
 
+void tt_notice_write(const struct tt_notice *notice, uint64_t session, uint8_t *bytes)
+{
+    struct tt_frame frame = { TT_WIRE_NOTICES, TT_WIRE_HIGHEST, TT_FRAME_NOTICE,
+        TT_NOTICE_BYTES - TT_FRAME_BYTES, session };
+    tt_frame_write(&frame, bytes);
+    tt_put(bytes + TT_FRAME_BYTES, (uint32_t)notice->maker, 4);
+    memset(bytes + TT_FRAME_BYTES + 4, 0, TT_NOTICE_TEXT);
+    memcpy(bytes + TT_FRAME_BYTES + 4, notice->text, strnlen(notice->text, TT_NOTICE_TEXT - 1));
+}
+
+void tt_notice_read(const uint8_t *bytes, struct tt_notice *notice)
+{
+    notice->maker = (int32_t)tt_get(bytes + TT_FRAME_BYTES, 4);
+    memcpy(notice->text, bytes + TT_FRAME_BYTES + 4, TT_NOTICE_TEXT);
+    notice->text[TT_NOTICE_TEXT - 1] = 0;
+}
+
 ssize_t tt_wire_send(int socket, const void *bytes, size_t size, const int *fds, int nfds)
 {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * TT_WIRE_FDS)];

@@ -6,6 +6,7 @@
  *   rank -> root  proof     the rank's proof                           32
  *   rank -> root  HELLO     n, timeout, descriptors, blob              with the descriptors
  *   root -> rank  MEMBERS   the blobs of all; then the descriptors of the others, 1 to 253 to a byte
+ *   root -> rank  NOTICE    who made the id, whom all wait for; as often as the root likes, between frames
  *   rank -> root  VERDICT   did it take them
  *   root -> rank  VERDICT   did all take them; at any time after HELLO, why the job has failed
  *   rank -> root  EXCHANGE  the bytes of one, and
@@ -27,8 +28,10 @@
 #include "sha256.h"
 
 enum {
+    TT_NOTICE_TEXT = 256,
     TT_WIRE_LOWEST = 1, /* the versions this library speaks */
-    TT_WIRE_HIGHEST = 1,
+    TT_WIRE_HIGHEST = 2,
+    TT_WIRE_NOTICES = 2, /* from here on, a rank understands notices */
     TT_NONCE_BYTES = 32,
     TT_GREETING_BYTES = 8 + TT_NONCE_BYTES,
     TT_REPLY_BYTES = TT_NONCE_BYTES + TT_SHA256_BYTES,
@@ -36,6 +39,7 @@ enum {
     TT_ENTRY_BYTES = 4 + TT_BLOB_BYTES, /* of one member: which descriptors it has, its blob */
     TT_HELLO_BYTES = TT_FRAME_BYTES + 12 + TT_ENTRY_BYTES,
     TT_VERDICT_BYTES = TT_FRAME_BYTES + 4 + TT_ERROR_TEXT,
+    TT_NOTICE_BYTES = TT_FRAME_BYTES + 4 + TT_NOTICE_TEXT,
     TT_WIRE_FDS = 253, /* what Linux takes in one message */
     TT_WIRE_RANKS = 65536,
     /* A rank waits this much longer than its timeout for the verdict: the root knows who is missing. */
@@ -70,7 +74,13 @@ bool tt_proof_holds(
 void tt_greeting_write(const struct tt_challenge *challenge, uint8_t *bytes);
 bool tt_greeting_read(const uint8_t *bytes, struct tt_challenge *challenge);
 
-enum tt_frame_kind { TT_FRAME_HELLO = 1, TT_FRAME_MEMBERS = 2, TT_FRAME_VERDICT = 3, TT_FRAME_EXCHANGE = 4 };
+enum tt_frame_kind {
+    TT_FRAME_HELLO = 1,
+    TT_FRAME_MEMBERS = 2,
+    TT_FRAME_VERDICT = 3,
+    TT_FRAME_EXCHANGE = 4,
+    TT_FRAME_NOTICE = 5
+};
 struct tt_frame {
     uint16_t lowest, highest; /* versions the sender speaks; from the root, the one it chose */
     uint32_t kind, length; /* bytes that follow */
@@ -95,6 +105,13 @@ struct tt_verdict {
 };
 void tt_verdict_write(const struct tt_verdict *verdict, uint64_t session, uint8_t *bytes);
 void tt_verdict_read(const uint8_t *bytes, struct tt_verdict *verdict);
+
+struct tt_notice {
+    int32_t maker; /* the rank of the process that made the id; -1: it is none, or has not come */
+    char text[TT_NOTICE_TEXT]; /* "rank 1 has not come"; empty: nothing is late */
+};
+void tt_notice_write(const struct tt_notice *notice, uint64_t session, uint8_t *bytes);
+void tt_notice_read(const uint8_t *bytes, struct tt_notice *notice);
 
 /* One attempt that does not wait; as send and recv, but never EINTR. With descriptors, `size` is such that
  * all of it goes at once into an empty socket. */

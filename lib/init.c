@@ -14,6 +14,7 @@
 #include "bootstrap.h"
 #include "device.h"
 #include "group.h"
+#include "joining.h"
 #include "selection.h"
 #include "transports/shm.h"
 
@@ -89,6 +90,8 @@ tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_confi
     void *room = tt_comm_room(n);
     if (room == NULL)
         return TUTTI_OUT_OF_MEMORY;
+    bool outermost = tt_joining_begin(config);
+    tt_joining_know(n, rank);
     status = meet(n, rank, id, &settings, tt_comm_init_timeout(&settings, config), room, &session);
     if (status == TUTTI_OK) {
         status =
@@ -97,6 +100,8 @@ tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_confi
     }
     tt_shm_settle();
     free(room);
+    if (outermost)
+        tt_joining_end();
     return status;
 }
 
@@ -125,9 +130,14 @@ tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm)
     tutti_status status = tt_comm_settings(config, &settings);
     if (status == TUTTI_OK && tt_comm_nonblocking(config))
         return tt_attempt_start(0, 0, NULL, config, comm);
+    if (status != TUTTI_OK)
+        return status;
+    tt_joining_begin(config);
+    status = tt_launch_find(tt_comm_init_timeout(&settings, config), &n, &rank, &id);
     if (status == TUTTI_OK)
-        status = tt_launch_find(tt_comm_init_timeout(&settings, config), &n, &rank, &id);
-    return status == TUTTI_OK ? tutti_comm_init_rank(n, rank, &id, config, comm) : status;
+        status = tutti_comm_init_rank(n, rank, &id, config, comm);
+    tt_joining_end();
+    return status;
 }
 
 static void destroy_all(struct tt_comm **made, int n)

@@ -148,7 +148,8 @@ static tutti_status map_part(struct tt_recorder *r)
     return TUTTI_OK;
 }
 
-tutti_status tt_recorder_open(int n, int rank, const char *name, struct tt_recorder **recorder)
+/* A part that nobody reads yet, with no calls. */
+static tutti_status begin_part(int n, int rank, const char *name, struct tt_recorder **recorder)
 {
     static pthread_once_t watched = PTHREAD_ONCE_INIT;
     struct tt_recorder *r = calloc(1, sizeof *r);
@@ -169,11 +170,43 @@ tutti_status tt_recorder_open(int n, int rank, const char *name, struct tt_recor
     snprintf(part->name, sizeof part->name, "%s", name);
     atomic_store_explicit(&part->calls, 0, memory_order_relaxed);
     atomic_store_explicit(&part->failed, 0, memory_order_relaxed);
-    for (int i = 0; i <= TT_RECORDER_RING; i++)
-        atomic_store_explicit(&part->ring[i].words[TT_ENTRY_STATE], 0, memory_order_relaxed);
-    atomic_fetch_add_explicit(&part->life, 1, memory_order_release);
+    atomic_store_explicit(&part->joining, 0, memory_order_relaxed);
+    atomic_store_explicit(&part->ring[TT_RECORDER_RING].words[TT_ENTRY_STATE], 0, memory_order_relaxed);
     *recorder = r;
     return TUTTI_OK;
+}
+
+tutti_status tt_recorder_open(int n, int rank, const char *name, struct tt_recorder **recorder)
+{
+    tutti_status status = begin_part(n, rank, name, recorder);
+    if (status != TUTTI_OK)
+        return status;
+    struct tt_recorder_part *part = (*recorder)->part;
+    for (int i = 0; i < TT_RECORDER_RING; i++)
+        atomic_store_explicit(&part->ring[i].words[TT_ENTRY_STATE], 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&part->life, 1, memory_order_release);
+    return TUTTI_OK;
+}
+
+/* The ring is not touched, so it takes no memory. */
+struct tt_recorder *tt_recorder_join(int n, int rank, const char *name, uint64_t since_ticks)
+{
+    struct tt_recorder *r;
+    if (begin_part(n, rank, name, &r) != TUTTI_OK)
+        return NULL;
+    atomic_store_explicit(&r->part->joining, since_ticks | 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->part->life, 1, memory_order_release);
+    return r;
+}
+
+void tt_recorder_wait(struct tt_recorder *r, const char *what)
+{
+    uint64_t words[TT_RECORDER_WAIT_WORDS] = { 0 };
+    memcpy(words, what, strnlen(what, sizeof words - 1));
+    atomic_fetch_add_explicit(&r->part->wait_number, 1, memory_order_acq_rel);
+    for (int i = 0; i < TT_RECORDER_WAIT_WORDS; i++)
+        atomic_store_explicit(&r->part->wait[i], words[i], memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->part->wait_number, 1, memory_order_release);
 }
 
 void tt_recorder_close(struct tt_recorder *r)

@@ -18,11 +18,12 @@
 #define TT_RECORDER_MAGIC UINT64_C(0x7264726f63657274) /* "trecordr" */
 #define TT_RECORDER_NAME "tutti-recorder"
 enum {
-    TT_RECORDER_VERSION = 2,
+    TT_RECORDER_VERSION = 3,
     TT_RECORDER_RING = 256,
     TT_RECORDER_COLLECTIVES = 32,
     TT_RECORDER_ALGORITHMS = 128,
     TT_RECORDER_NAME_BYTES = 24,
+    TT_RECORDER_WAIT_WORDS = 32,
 };
 
 enum tt_entry_state { TT_ENTRY_NONE, TT_ENTRY_QUEUED, TT_ENTRY_RUNNING, TT_ENTRY_DONE, TT_ENTRY_FAILED };
@@ -78,6 +79,9 @@ struct tt_recorder_part { /* one communicator */
     int32_t status, reserved;
     char name[64];
     char error[480];
+    /* Of one that is being made: the ticks since when, 0 once it is; and a text, what that waits for, which
+     * is whole if its number was even and the same before and after it was read. */
+    _Atomic uint64_t joining, wait_number, wait[TT_RECORDER_WAIT_WORDS];
     struct tt_entry ring[TT_RECORDER_RING + 1]; /* and the spare one */
 };
 

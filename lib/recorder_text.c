@@ -18,10 +18,10 @@ enum { TRIES = 8, TEXT_BYTES = 160 };
 struct view { /* of one communicator, taken over */
     const struct tt_recorder_header *header;
     struct tt_moment now;
-    uint64_t calls, id;
+    uint64_t calls, id, joining;
     int32_t n, rank, status;
     bool failed;
-    char name[64], error[480];
+    char name[64], error[480], wait[8 * TT_RECORDER_WAIT_WORDS];
 };
 
 struct record { /* of one call, taken over */
@@ -60,6 +60,23 @@ static bool take_record(const struct tt_entry *e, struct record *r)
     return false;
 }
 
+/* Nothing, if it changes all the time. */
+static void take_wait(const struct tt_recorder_part *part, char *text)
+{
+    uint64_t words[TT_RECORDER_WAIT_WORDS];
+    text[0] = '\0';
+    for (int tries = 0; tries < TRIES; tries++) {
+        uint64_t before = atomic_load_explicit(&part->wait_number, memory_order_acquire);
+        for (int i = 0; i < TT_RECORDER_WAIT_WORDS; i++)
+            words[i] = atomic_load_explicit(&part->wait[i], memory_order_relaxed);
+        atomic_thread_fence(memory_order_acquire);
+        if (before % 2 == 1 || atomic_load_explicit(&part->wait_number, memory_order_relaxed) != before)
+            continue;
+        snprintf(text, sizeof words, "%.*s", (int)sizeof words - 1, (const char *)words);
+        return;
+    }
+}
+
 static bool take_view(
     const struct tt_recorder_header *header, const struct tt_recorder_part *part, struct view *v)
 {
@@ -67,6 +84,8 @@ static bool take_view(
     *v = (struct view){ .header = header, .now = tt_moment_now(), .id = part->id, .n = part->n };
     v->rank = part->rank;
     v->calls = atomic_load_explicit(&part->calls, memory_order_relaxed);
+    v->joining = atomic_load_explicit(&part->joining, memory_order_relaxed);
+    take_wait(part, v->wait);
     v->failed = atomic_load_explicit(&part->failed, memory_order_acquire) != 0;
     snprintf(v->name, sizeof v->name, "%.*s", (int)sizeof part->name, part->name);
     if (v->failed) {
@@ -302,6 +321,23 @@ static bool next(struct walk *w, struct record *r)
     return false;
 }
 
+static int64_t joining_ns(const struct view *v)
+{
+    return v->now.ns - tt_ticks_to_ns(v->header->begun, v->now, v->joining);
+}
+
+static void put_joining_text(struct tt_text *t, const struct view *v)
+{
+    put_clean(t, v->name);
+    if (v->n > 0)
+        tt_put(t, ", rank %d of %d", v->rank, v->n);
+    tt_put(t, ": is being made for ");
+    put_span(t, joining_ns(v));
+    tt_put(t, v->wait[0] != '\0' ? "; " : "");
+    put_clean(t, v->wait);
+    tt_put(t, "\n");
+}
+
 static void put_part_text(struct tt_text *t, const struct view *v, const struct tt_recorder_part *part)
 {
     struct walk walk = walk_over(v, part, TT_RECORDER_RING);
@@ -329,11 +365,16 @@ static void put_part_json(struct tt_text *t, const struct view *v, const struct 
     tt_put_json(t, v->name);
     tt_put(t, ", \"id\": \"%016llx\", \"rank\": %d, \"ranks\": %d, \"calls\": %llu, \"now_ns\": %lld",
         (unsigned long long)v->id, v->rank, v->n, (unsigned long long)v->calls, (long long)v->now.ns);
-    tt_put(t, ", \"status\": %d, \"error\": ", v->status);
+    tt_put(t, ", \"status\": %d, \"error\": ", v->joining != 0 ? TUTTI_IN_PROGRESS : v->status);
     if (v->failed)
         tt_put_json(t, v->error);
     else
         tt_put(t, "null");
+    if (v->joining != 0) {
+        put_time(t, "joining_ns", true, joining_ns(v));
+        tt_put(t, ", \"waits\": ");
+        tt_put_json(t, v->wait);
+    }
     tt_put(t, ", \"operations\": [");
     for (int i = 0; next(&walk, &r); i++) {
         tt_put(t, i > 0 ? ", " : "");
@@ -350,6 +391,8 @@ bool tt_recorder_put_part(struct tt_text *t, const struct tt_recorder_header *he
         return false;
     if (form == TT_RECORDER_JSON)
         put_part_json(t, &v, part);
+    else if (v.joining != 0)
+        put_joining_text(t, &v);
     else
         put_part_text(t, &v, part);
     return true;

@@ -229,6 +229,7 @@ static inline int stranger_enter(const tutti_id *id, int rank)
     return s;
 }
 
+/* As a rank of the first version, which gets no notices. */
 static inline void stranger_hello(int socket, const tutti_id *id, int n)
 {
     struct tt_id read;
@@ -237,6 +238,8 @@ static inline void stranger_hello(int socket, const tutti_id *id, int n)
     if (tt_id_read(id, &read) != TUTTI_OK)
         abort();
     tt_hello_write(&(struct tt_hello){ n, PATIENCE_MS, 0, blob }, read.session, bytes);
+    tt_frame_write(
+        &(struct tt_frame){ 1, 1, TT_FRAME_HELLO, TT_HELLO_BYTES - TT_FRAME_BYTES, read.session }, bytes);
     stranger_say(socket, bytes, sizeof bytes);
 }
 

@@ -242,5 +242,28 @@ if python3 -c 'import json' 2>/dev/null; then
 fi
 expect 0 "$info" attach "$1" # also of a stopped process
 
+# --- A rank that waits for another one to come.
+"$info" id >"$scratch/id" &
+running="$running $!"
+tries=0
+while [ ! -s "$scratch/id" ] && [ "$tries" -lt 200 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+TUTTI_ID=$(cat "$scratch/id") TUTTI_SIZE=3 TUTTI_RANK=1 \
+    "$collperf" all_reduce -b 8 -e 8 >"$scratch/job" 2>&1 &
+waiter=$!
+running="$running $waiter"
+tries=0
+while [ "$tries" -lt 200 ]; do
+    tries=$((tries + 1))
+    "$info" --attach "$waiter" 2>/dev/null | grep -q '; not all ranks have come$' && break
+    sleep 0.1
+done
+expect 0 "$info" --attach "$waiter"
+says out ', rank 1 of 3: is being made for [0-9.]* m*s; not all ranks have come$'
+expect 0 "$info" --attach "$waiter" --json
+says out '"rank": 1, "ranks": 3, .*"joining_ns": [0-9]*, "waits": "not all ranks have come", '
+
 [ "$failures" -eq 0 ] && echo "info: all is well"
 [ "$failures" -eq 0 ]
