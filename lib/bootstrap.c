@@ -225,9 +225,11 @@ static tutti_status reach(struct tt_session *s, const struct tt_id *id, const st
         tt_joining_look();
         if (!id->agreed)
             return tt_fail(TUTTI_PEER_LOST,
-                "nobody answers at this id: it has expired, or its job is complete or has failed, or it was "
-                "made on another machine, in another container or by another user (%s)",
-                address->sun_path);
+                "nobody answers at this id: it has expired, or its job is complete (with another process as "
+                "rank %d) or has failed, or it was made on another machine, in another container or by "
+                "another "
+                "user (%s)",
+                s->rank, address->sun_path);
         if (tt_now_ns() >= s->deadline_ns)
             return tt_fail(TUTTI_TIMEOUT,
                 "rank %d did not find rank 0 within %lld ms: it did not start, or "

@@ -45,12 +45,12 @@ void tt_job_decide(struct tt_job *job, tutti_status status, const char *format, 
 }
 
 /* A failure ends the connection, success begins the session. */
-static void tell(const struct tt_job *job, struct tt_visitor *v)
+static void tell(const struct tt_job *job, struct tt_visitor *v, const struct tt_verdict *verdict)
 {
     uint8_t bytes[TT_VERDICT_BYTES];
-    tt_verdict_write(&job->verdict, job->id.session, bytes);
+    tt_verdict_write(verdict, job->id.session, bytes);
     tt_wire_send(v->socket, bytes, sizeof bytes, NULL, 0);
-    if (job->verdict.status != TUTTI_OK)
+    if (verdict->status != TUTTI_OK)
         tt_visitor_dismiss(v);
     else
         tt_visitor_enter(v, TT_STAGE_SESSION);
@@ -67,7 +67,7 @@ int tt_job_tell_all(struct tt_job *job)
             bool sending = v->stage == TT_STAGE_MEMBERS || v->stage == TT_STAGE_ANSWER;
             if (v->socket < 0 || v->stage < TT_STAGE_SEATED || sending || v->ours != ours)
                 continue;
-            tell(job, v);
+            tell(job, v, &job->verdict);
             told++;
         }
     }
@@ -88,13 +88,19 @@ static void give_up(struct tt_job *job)
 static void turn_away(struct tt_job *job, struct tt_visitor *v)
 {
     job->hellos++;
-    tell(job, v);
+    tell(job, v, &job->verdict);
     give_up(job);
+}
+
+/* All ranks are here, or gone again; who comes now is one too many, and no concern of theirs. */
+static bool is_full(const struct tt_job *job)
+{
+    return job->phase == TT_JOB_SESSION || job->phase == TT_JOB_LATE;
 }
 
 void tt_job_lose(struct tt_job *job, struct tt_visitor *v, int number)
 {
-    if (v->stage < TT_STAGE_SEATED && number == EMFILE) {
+    if (v->stage < TT_STAGE_SEATED && number == EMFILE && !is_full(job)) {
         tt_job_decide(job, TUTTI_SYSTEM_ERROR,
             "the process that made the id cannot hold the descriptors of all ranks: its limit of open files "
             "(ulimit -n) is %llu",
@@ -105,7 +111,7 @@ void tt_job_lose(struct tt_job *job, struct tt_visitor *v, int number)
     /* In a session a rank may leave whenever nobody needs anything of it. */
     bool needed = v->stage >= TT_STAGE_SEATED;
     if (job->phase == TT_JOB_SESSION)
-        needed = v->stage != TT_STAGE_WAITING && job->round.frame;
+        needed = needed && v->stage != TT_STAGE_WAITING && job->round.frame;
     tt_visitor_dismiss(v);
     if (!needed)
         return;
@@ -171,6 +177,8 @@ static void hear_frame(struct tt_job *job, struct tt_visitor *v)
 {
     struct tt_frame frame;
     if (!tt_frame_read(v->in, job->id.session, &frame) || frame.kind != TT_FRAME_HELLO) {
+        tt_visitor_dismiss(v);
+    } else if (is_full(job) && (frame.lowest > TT_WIRE_HIGHEST || frame.highest < TT_WIRE_LOWEST)) {
         tt_visitor_dismiss(v);
     } else if (frame.lowest > TT_WIRE_HIGHEST || frame.highest < TT_WIRE_LOWEST) {
         tt_job_decide(job, TUTTI_MISMATCH,
@@ -299,10 +307,33 @@ static void seat(struct tt_job *job, struct tt_visitor *v, const struct tt_hello
     introduce_maker(job, v);
 }
 
+static void refuse_late(const struct tt_job *job, struct tt_visitor *v, const struct tt_hello *hello)
+{
+    struct tt_verdict verdict = job->verdict;
+    int rank = v->challenge.rank;
+    if (verdict.status == TUTTI_OK) {
+        verdict.status = TUTTI_INVALID_ARGUMENT;
+        if (hello->n == job->n && rank >= 0 && rank < job->n)
+            snprintf(verdict.text, sizeof verdict.text,
+                "rank %d came twice: all %d ranks had come by then; an id serves once, and each process is a "
+                "rank of "
+                "its own",
+                rank, job->n);
+        else
+            snprintf(verdict.text, sizeof verdict.text,
+                "rank %d says n = %d, after all ranks of a job of n = %d had come", rank, hello->n, job->n);
+    }
+    tell(job, v, &verdict);
+}
+
 static void hear_hello(struct tt_job *job, struct tt_visitor *v)
 {
     struct tt_hello hello;
     tt_hello_read(v->in, &hello);
+    if (is_full(job)) {
+        refuse_late(job, v, &hello);
+        return;
+    }
     if (job->phase == TT_JOB_LINGERING || !admit(job, v, &hello)) {
         turn_away(job, v);
         return;
@@ -464,7 +495,12 @@ void tt_job_fail(struct tt_job *job, const char *what, int number)
     char why[128];
     tt_job_decide(job, TUTTI_SYSTEM_ERROR, "%s: %s (its limit of open files, ulimit -n, is %llu)", what,
         strerror_r(number, why, sizeof why), tt_wire_open_files());
-    if (tt_job_tell_all(job) == 0)
+    bool again = job->phase >= TT_JOB_LATE;
+    int seated = job->hellos;
+    give_up(job);
+    if (seated == 0)
         tt_log(TT_LOG_WARN, "%s", job->verdict.text);
-    job->phase = TT_JOB_OVER;
+    if (again)
+        job->phase = TT_JOB_OVER;
+    tt_job_close_fds(job); /* so that those who are still on their way can be let in, to hear of it */
 }

@@ -13,6 +13,7 @@ enum {
     TT_JOB_HASTE_MS = 200, /* the same, while others wait for its place */
     TT_JOB_SPARE = 16, /* descriptors that strangers of the network leave to the program */
     TT_JOB_LINGER_MS = 5000, /* how long ranks that come after a failure are still told of it */
+    TT_JOB_LATE_MS = 1000, /* and processes that come when all ranks have gone, that they are too many */
 };
 
 enum tt_stage {
@@ -47,7 +48,14 @@ struct tt_visitor {
     uint8_t in[TT_HELLO_BYTES];
 };
 
-enum tt_phase { TT_JOB_GATHERING, TT_JOB_HANDING_OUT, TT_JOB_SESSION, TT_JOB_LINGERING, TT_JOB_OVER };
+enum tt_phase {
+    TT_JOB_GATHERING,
+    TT_JOB_HANDING_OUT,
+    TT_JOB_SESSION,
+    TT_JOB_LATE, /* all ranks have what they came for, or know why not */
+    TT_JOB_LINGERING, /* not all have come, and it has failed */
+    TT_JOB_OVER
+};
 
 /* What is collected from all ranks: the frame in which all of them get it. */
 struct tt_round {
@@ -82,7 +90,7 @@ void tt_job_conclude(struct tt_job *job); /* after each turn: is a phase at its 
 void tt_job_expire(struct tt_job *job); /* the job's deadline has passed */
 /* If it is time to tell who is late, do; returns when the next time is. */
 int64_t tt_job_notify(struct tt_job *job);
-/* The job fails for want of what errno `number` says, and nobody else can be let in. */
+/* The job fails for want of what errno `number` says. */
 void tt_job_fail(struct tt_job *job, const char *what, int number);
 void tt_visitor_dismiss(struct tt_visitor *v);
 /* Close the oldest connection, from the network or not, that has not proven the secret; false: there is none.

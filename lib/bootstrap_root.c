@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,7 +31,10 @@ struct root {
     int room; /* for visitors */
     int strangers[LISTENERS]; /* each has its own slots: those of the network cannot take those of ranks */
     int64_t resume_ns[LISTENERS]; /* not before, anybody is let in */
+    bool late; /* it stays, or did */
 };
+
+static _Atomic bool somebody_stays_late;
 
 static void close_listeners(struct root *root)
 {
@@ -102,16 +106,13 @@ static int64_t deadline_of(const struct root *root, const struct tt_visitor *v)
     return v->since_ns + (haste ? TT_JOB_HASTE_MS : TT_JOB_STRANGER_MS) * INT64_C(1000000);
 }
 
-/* There is no descriptor for who waits at this listener. To try again at once would be to spin, if no
- * stranger made way: the connection stays where it is. */
-static void make_way(struct root *root, int listener, const char *what)
+/* Nobody can be let in. If that concerns a rank, it is the job's end; and if not, a matter of waiting. */
+static void close_for_now(struct root *root, int listener, int number)
 {
-    int number = errno;
-    if (tt_job_drop_stranger(&root->job, true))
-        return;
-    if (listener == LOCAL && root->strangers[LOCAL] == 0)
-        tt_job_fail(&root->job, what, number);
+    bool needed = root->job.phase == TT_JOB_GATHERING || root->job.phase == TT_JOB_LINGERING;
     root->resume_ns[listener] = tt_deadline_ns(PAUSE_MS);
+    if (needed && listener == LOCAL && root->strangers[LOCAL] == 0)
+        tt_job_fail(&root->job, "the process that made the id cannot take in more ranks", number);
 }
 
 /* Strangers of the network leave some descriptors to the program: one that got one of those has the place of
@@ -129,22 +130,24 @@ static int keep_low(struct root *root, int socket)
 }
 
 /* One at a time, and only when poll says that there is one: out of descriptors, accept fails even if nobody
- * waits, and a job whose ranks are all here would fail for nothing. */
+ * waits, and a job whose ranks are all here would fail for nothing. If no stranger of the network makes way
+ * then, to try again at once would be to spin: the connection stays where it is. */
 static void accept_one(struct root *root, int listener)
 {
-    static const char what[] = "the process that made the id cannot take in more ranks";
     int socket = accept4(root->listeners[listener].socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int number = errno;
     root->resume_ns[listener] = 0;
     if (socket >= 0 && listener == NET)
         socket = keep_low(root, socket);
     if (socket >= 0 && !add_visitor(root, listener, socket)) {
         close(socket);
-        tt_job_fail(&root->job, what, ENOMEM);
+        close_for_now(root, listener, ENOMEM);
     }
-    if (socket < 0 && (errno == EMFILE || errno == ENFILE))
-        make_way(root, listener, what);
-    else if (socket < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-        tt_job_fail(&root->job, what, errno);
+    bool short_of_files = number == EMFILE || number == ENFILE;
+    if (socket >= 0 || number == EAGAIN || number == EINTR || number == ECONNABORTED)
+        return;
+    if (!short_of_files || !tt_job_drop_stranger(&root->job, true))
+        close_for_now(root, listener, number);
 }
 
 /* Drop the strangers that are gone or too slow, keep the order of the others. */
@@ -170,6 +173,31 @@ static void sweep(struct root *root)
     memcpy(root->strangers, strangers, sizeof strangers);
 }
 
+/* While all are sent the descriptors of all, nobody else takes any. */
+static bool is_open(const struct tt_job *job)
+{
+    return job->phase != TT_JOB_HANDING_OUT && job->phase != TT_JOB_OVER;
+}
+
+/* All ranks are here. Where others look for the next job, this one must not be found; at an id that was
+ * handed out there is no next job, and who comes is to hear that there is one process too many. */
+static void close_doors(struct root *root)
+{
+    tt_listener_close(&root->listeners[NET]);
+    if (root->job.id.agreed || root->listeners[LOCAL].posted[0] != 0 || root->job.n == 1)
+        tt_listener_close(&root->listeners[LOCAL]);
+}
+
+/* All ranks have gone. One thread of a process waits a moment for a process that is one too many. */
+static void stay_late(struct root *root)
+{
+    if (root->job.n == 0 || root->listeners[LOCAL].socket < 0 || atomic_exchange(&somebody_stays_late, true))
+        return;
+    root->late = true;
+    root->job.phase = TT_JOB_LATE;
+    root->job.deadline_ns = tt_deadline_ns(TT_JOB_LATE_MS);
+}
+
 /* Fill the poll set; returns how long it may wait. */
 static int prepare(struct root *root)
 {
@@ -179,6 +207,7 @@ static int prepare(struct root *root)
     bool congested = false;
     for (int i = 0; i < LISTENERS; i++) {
         bool open = root->strangers[i] < TT_JOB_STRANGERS && root->resume_ns[i] <= now_ns;
+        open = open && is_open(job);
         root->polls[i] = (struct pollfd){ open ? root->listeners[i].socket : -1, POLLIN, 0 };
         if (root->resume_ns[i] > now_ns && root->resume_ns[i] < wake_ns)
             wake_ns = root->resume_ns[i];
@@ -213,14 +242,15 @@ static void take_turn(struct root *root)
             tt_job_send(job, v);
     }
     for (int i = 0; i < LISTENERS; i++) {
-        bool open = job->phase == TT_JOB_GATHERING || job->phase == TT_JOB_LINGERING;
-        if (root->polls[i].revents != 0 && open)
+        if (root->polls[i].revents != 0 && is_open(job))
             accept_one(root, i);
     }
     sweep(root);
     if (job->phase == TT_JOB_HANDING_OUT)
-        close_listeners(root);
+        close_doors(root);
     tt_job_conclude(job);
+    if (job->phase == TT_JOB_OVER)
+        stay_late(root);
     if (job->phase != TT_JOB_OVER && tt_now_ns() >= job->deadline_ns)
         tt_job_expire(job);
 }
@@ -230,6 +260,8 @@ static void *answer(void *argument)
     struct root *root = argument;
     while (root->job.phase != TT_JOB_OVER)
         take_turn(root);
+    if (root->late)
+        atomic_store(&somebody_stays_late, false);
     root_free(root);
     return NULL;
 }
