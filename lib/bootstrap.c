@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "base/wait.h"
 #include "bootstrap_place.h"
@@ -308,6 +309,17 @@ static bool receive_head(struct tt_session *s, struct tt_frame *frame)
     return false;
 }
 
+/* Of many ranks that hear the same, one writes it to its log: the one in whose process it was found. If none
+ * had come there, it was written by then. */
+static tutti_status fail_as_told(const struct tt_session *s, const struct tt_verdict *verdict)
+{
+    if (s->pid == 0 || (s->pid == getpid() && s->maker == s->rank))
+        return tt_fail(verdict->status, "%s", verdict->text);
+    tt_set_last_error(verdict->text);
+    tt_log(TT_LOG_INFO, "%s", verdict->text);
+    return verdict->status;
+}
+
 /* A frame of `length` bytes; or a verdict, if it is a failure or wanted. */
 static tutti_status receive_frame(
     struct tt_session *s, enum tt_frame_kind kind, uint64_t length, void *body, const char *when)
@@ -322,7 +334,7 @@ static tutti_status receive_frame(
             return broken(s, when);
         tt_verdict_read(bytes, &verdict);
         if (verdict.status != TUTTI_OK)
-            return tt_fail(verdict.status, "%s", verdict.text);
+            return fail_as_told(s, &verdict);
         if (kind == TT_FRAME_VERDICT)
             return TUTTI_OK;
     }
@@ -376,6 +388,15 @@ static int read_entries(const struct tt_session *s, const uint8_t *entries, stru
     return expected;
 }
 
+/* The process may end when this rank has failed, and what tells the others is a thread of it. It closes this
+ * connection when it has told them. */
+static void let_others_be_told(const struct tt_session *s)
+{
+    uint8_t byte;
+    while (receive_all(s, &byte, 1))
+        ;
+}
+
 static tutti_status receive_members(
     struct tt_session *s, uint8_t *entries, int *fds, int *nfds, struct tt_member *members)
 {
@@ -397,8 +418,11 @@ static tutti_status receive_members(
         strncpy(report.text, tt_last_error(), sizeof report.text - 1);
     tt_verdict_write(&report, s->number, bytes);
     bool told = send_all(s, bytes, sizeof bytes, NULL, 0);
-    if (status != TUTTI_OK)
+    if (status != TUTTI_OK) {
+        if (s->pid == getpid())
+            let_others_be_told(s);
         return status;
+    }
     if (!told && errno != EPIPE && errno != ECONNRESET)
         return broken(s, "when it was told that this rank is ready");
     return receive_frame(s, TT_FRAME_VERDICT, 0, NULL, "when all ranks were about to go on");

@@ -42,6 +42,8 @@ void tt_job_decide(struct tt_job *job, tutti_status status, const char *format, 
     job->verdict.status = status;
     vsnprintf(job->verdict.text, sizeof job->verdict.text, format, args);
     va_end(args);
+    if (job->maker < 0) /* else that rank is told, and writes it to the log */
+        tt_log(TT_LOG_ERROR, "%s", job->verdict.text);
 }
 
 /* A failure ends the connection, success begins the session. */
@@ -272,7 +274,7 @@ static void introduce_maker(struct tt_job *job, const struct tt_visitor *v)
     if (first)
         job->maker = v->challenge.rank;
     for (int r = 0; first && r < job->n; r++)
-        if (job->seats[r] != NULL && job->seats[r] != v)
+        if (job->seats[r] != NULL)
             give_notice(job, job->seats[r], "");
     if (!first && job->maker >= 0)
         give_notice(job, v, "");
@@ -496,10 +498,7 @@ void tt_job_fail(struct tt_job *job, const char *what, int number)
     tt_job_decide(job, TUTTI_SYSTEM_ERROR, "%s: %s (its limit of open files, ulimit -n, is %llu)", what,
         strerror_r(number, why, sizeof why), tt_wire_open_files());
     bool again = job->phase >= TT_JOB_LATE;
-    int seated = job->hellos;
     give_up(job);
-    if (seated == 0)
-        tt_log(TT_LOG_WARN, "%s", job->verdict.text);
     if (again)
         job->phase = TT_JOB_OVER;
     tt_job_close_fds(job); /* so that those who are still on their way can be let in, to hear of it */

@@ -73,3 +73,119 @@ Test(bootstrap_limit, ranks_of_one_process_have_descriptors_of_their_own)
         cr_expect(ended_well(children[r]), "rank %d", r);
     cr_expect(settles("/proc/self/fd", before));
 }
+
+/* Two ranks in the process that made the id, of which one cannot take what the others brought: it ends at
+ * once, and with it the thread that is to tell them. */
+static void *fail_and_exit(void *argument)
+{
+    struct call *c = argument;
+    run_call(c);
+    if (strstr(c->text, "cannot hold the"))
+        _exit(0);
+    return NULL;
+}
+
+static int make_and_fail(int made)
+{
+    /* A listener; of each of its ranks two files and a socket; a connection and two descriptors of each rank;
+     * and not the six that the first of its ranks is given. */
+    enum { SPARE = 1 + 2 * 3 + 4 * 3 + 3 };
+    tutti_id id;
+    struct call calls[2];
+    limit_files(SPARE);
+    if (tt_bootstrap_create(&id, PATIENCE_MS) != TUTTI_OK)
+        return 1;
+    for (int r = 0; r < 2; r++) {
+        if (write(made, &id, sizeof id) != sizeof id)
+            return 1;
+        calls[r] = call_for(&id, 4, r);
+        pthread_create(&calls[r].thread, NULL, fail_and_exit, &calls[r]);
+    }
+    for (int r = 0; r < 2; r++)
+        pthread_join(calls[r].thread, NULL);
+    return 2;
+}
+
+Test(bootstrap_limit, others_hear_the_cause_before_the_maker_ends)
+{
+    for (int round = 0; round < 10; round++) {
+        tutti_id id;
+        struct call calls[2];
+        int made[2];
+        cr_assert_eq(pipe(made), 0);
+        pid_t maker = fork();
+        if (maker == 0)
+            _exit(make_and_fail(made[1]));
+        for (int i = 0; i < 2; i++) {
+            cr_assert_eq(read(made[0], &id, sizeof id), sizeof id);
+            calls[i] = call_for(&id, 4, 2 + i);
+        }
+        run_threads(calls, 2);
+        cr_expect(ended_well(maker));
+        expect_failure(calls, 2, TUTTI_SYSTEM_ERROR, WORDS("cannot hold the 6 descriptors", "ulimit -n"));
+        close(made[0]);
+        close(made[1]);
+    }
+}
+
+/* Whose log it is: that of all processes of a job is one file here. */
+static int count_lines(const char *path, const char *words)
+{
+    char line[1024];
+    int count = 0;
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file))
+        count += strstr(line, words) != NULL;
+    if (file)
+        fclose(file);
+    return count;
+}
+
+/* Of those who hear that a rank is missing, one writes it down. */
+Test(bootstrap_limit, cause_is_in_the_log_once)
+{
+    enum { HERE = 6, IMPATIENT_MS = 1000 };
+    char path[] = "/tmp/tutti_test_XXXXXX";
+    tutti_id id;
+    pid_t children[HERE];
+    close(mkstemp(path));
+    setenv("TUTTI_DEBUG_FILE", path, 1);
+    cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
+    for (int r = 1; r < HERE; r++) {
+        struct call c = call_for(&id, HERE + 1, r);
+        children[r] = fork_call(c);
+    }
+    struct call own = call_for(&id, HERE + 1, 0);
+    own.timeout_ms = IMPATIENT_MS;
+    run_call(&own);
+    cr_expect(strstr(own.text, "did not come within"), "%s", own.text);
+    for (int r = 1; r < HERE; r++)
+        cr_expect_not(ended_well(children[r]));
+    cr_expect_eq(count_lines(path, " did not come within "), 1);
+    unlink(path);
+}
+
+/* It is found before any rank of the maker's process has come, and told to one that comes then. */
+Test(bootstrap_limit, cause_found_early_is_in_the_log_once)
+{
+    char path[] = "/tmp/tutti_test_XXXXXX";
+    tutti_id id;
+    int sockets[2];
+    close(mkstemp(path));
+    setenv("TUTTI_DEBUG_FILE", path, 1);
+    cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 2; i++) {
+            sockets[i] = stranger_enter(&id, 1);
+            stranger_hello(sockets[i], &id, 2 + i);
+        }
+        _exit(call_of(&id, sockets[0]).status == TUTTI_INVALID_ARGUMENT ? 0 : 1);
+    }
+    cr_expect(ended_well(child));
+    struct call c = call_for(&id, 2, 0);
+    run_call(&c);
+    cr_expect(c.status == TUTTI_PEER_LOST || strstr(c.text, "rank 1 says n = 3"), "%s", c.text);
+    cr_expect_eq(count_lines(path, "rank 1 says n = 3"), 1);
+    unlink(path);
+}

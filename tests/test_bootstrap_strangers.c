@@ -347,13 +347,16 @@ Test(bootstrap_strangers, versions_that_overlap_agree)
     struct tt_id read;
     struct tt_frame frame;
     static const uint8_t blob[TT_BLOB_BYTES];
-    uint8_t hello[TT_HELLO_BYTES], head[TT_FRAME_BYTES];
+    uint8_t hello[TT_HELLO_BYTES], head[TT_FRAME_BYTES], notice[TT_NOTICE_BYTES];
     cr_assert_eq(tt_id_read(&id, &read), TUTTI_OK);
     int socket = stranger_enter(&id, 0);
     tt_hello_write(&(struct tt_hello){ 1, -1, 0, blob }, read.session, hello);
     tt_frame_write(
         &(struct tt_frame){ 0, 9, TT_FRAME_HELLO, TT_HELLO_BYTES - TT_FRAME_BYTES, read.session }, hello);
     stranger_say(socket, hello, sizeof hello);
+    cr_assert(stranger_hear(socket, notice, sizeof notice));
+    cr_assert(tt_frame_read(notice, read.session, &frame));
+    cr_expect_eq(frame.kind, TT_FRAME_NOTICE);
     cr_assert(stranger_hear(socket, head, sizeof head));
     cr_assert(tt_frame_read(head, read.session, &frame));
     cr_expect_eq(frame.kind, TT_FRAME_MEMBERS);
