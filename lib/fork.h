@@ -8,7 +8,8 @@
 #define TT_FORK_H
 #include <stdbool.h>
 
-/* From now on the forks of this process are watched. Each way to a communicator begins with it. */
+/* From now on the forks of this process are watched. Each way to a communicator begins with it, and to any
+ * other handle. */
 void tt_fork_watch(void);
 /* This process was forked by one that was watched. */
 bool tt_fork_is_child(void);
