@@ -7,7 +7,9 @@
  * In a wave slice after slice goes in, and the one before comes back; so the stream waits for nothing that
  * needs what stands behind it, here or at a peer.
  *
- * Several communicators take turns, step by step, in an order that all ranks share.
+ * Several communicators take turns, step by step, and none begins a wave before all have ended the last one:
+ * ranks may have another number of slices of one call. So a wait for slice z of wave w needs what all ranks
+ * have in before their waits for slice z of wave w, whatever the communicator.
  *
  * While the streams are being captured the same becomes a part of a graph, and the worker gets the calls when
  * that is replayed (device_capture.c). */
@@ -17,6 +19,9 @@
 #include "device.h"
 #include "lay.h"
 #include "stream.h"
+
+/* Of collectives: after all messages, of whatever communicator, at all ranks. */
+enum { WAVES_OF_MESSAGES = 1 << 30, NO_WAVE = INT32_MAX };
 
 struct leg { /* a call */
     struct tt_call call; /* as the worker runs it */
@@ -35,7 +40,7 @@ struct route { /* the calls of one communicator, on their way */
     struct tt_captured *captured; /* or for a graph; NULL: it is not one */
     struct leg *legs;
     int count;
-    uint32_t wave, waves, slice; /* what comes next */
+    uint32_t wave, slice; /* what comes next; NO_WAVE: nothing */
     uint64_t pieces; /* of the device, before; a capture is none */
 };
 
@@ -138,21 +143,26 @@ static tutti_status stage(struct route *r, struct leg *leg)
     return status;
 }
 
-/* A message's number among those of its peer and direction; collectives come after all messages. */
+/* The first wave from this one on. */
+static uint32_t find_wave(const struct route *r, uint32_t from)
+{
+    uint32_t first = NO_WAVE;
+    for (int i = 0; i < r->count; i++)
+        if (r->legs[i].wave >= from && r->legs[i].wave < first)
+            first = r->legs[i].wave;
+    return first;
+}
+
+/* Its number among the messages of its peer and direction, or among the collectives. */
 static void set_waves(struct route *r)
 {
-    uint32_t messages = 0, collectives = 0;
     for (int i = 0; i < r->count; i++) {
         struct leg *leg = &r->legs[i];
-        for (int j = 0; j < i && is_p2p(&leg->call); j++)
+        leg->wave = is_p2p(&leg->call) ? 0 : WAVES_OF_MESSAGES;
+        for (int j = 0; j < i; j++)
             leg->wave += gate_of(&r->legs[j]) == gate_of(leg);
-        if (is_p2p(&leg->call) && leg->wave >= messages)
-            messages = leg->wave + 1;
     }
-    for (int i = 0; i < r->count; i++)
-        if (!is_p2p(&r->legs[i].call))
-            r->legs[i].wave = messages + collectives++;
-    r->waves = messages + collectives;
+    r->wave = find_wave(r, 0);
 }
 
 /* --- The stream's part */
@@ -265,7 +275,7 @@ static tutti_status take_step(struct route *r)
         more = more || r->slice < leg->laid.out.slices;
     }
     r->slice = more ? r->slice + 1 : 0;
-    r->wave += !more;
+    r->wave = more ? r->wave : find_wave(r, r->wave + 1);
     return told(r, error);
 }
 
@@ -379,23 +389,29 @@ static tutti_status set_out(struct tour *t)
     return status;
 }
 
+/* That some communicator has not ended. */
+static uint32_t current_wave(const struct tour *t)
+{
+    uint32_t first = NO_WAVE;
+    for (int i = 0; i < t->count; i++)
+        first = t->routes[i].wave < first ? t->routes[i].wave : first;
+    return first;
+}
+
 static tutti_status travel(struct tour *t)
 {
     tutti_status status = set_out(t);
-    for (bool moving = true; moving && status == TUTTI_OK;) {
-        moving = false;
+    for (uint32_t wave; status == TUTTI_OK && (wave = current_wave(t)) != NO_WAVE;)
         for (int i = 0; i < t->count && status == TUTTI_OK; i++) {
             struct route *r = &t->routes[i];
-            if (r->wave == r->waves)
+            if (r->wave != wave)
                 continue;
             if (r->captured == NULL)
                 tt_device_pace(r->device);
             status = use(t, r);
             if (status == TUTTI_OK)
                 status = take_step(r);
-            moving = true;
         }
-    }
     for (int i = 0; i < t->count && status == TUTTI_OK; i++) {
         status = use(t, &t->routes[i]);
         if (status == TUTTI_OK)
