@@ -413,3 +413,36 @@ Test(bootstrap_strangers, rank_that_talks_out_of_turn_is_lost)
     cr_expect(strstr(c.text, "rank 1 was lost"), "%s", c.text);
     close(socket);
 }
+
+/* It knows the secret, and what it says is of another job. */
+Test(bootstrap_strangers, frames_of_another_session_are_refused)
+{
+    tutti_id id = make_id(), other = id;
+    other.bytes[8] ^= 1; /* the session */
+    int socket = stranger_enter(&id, 1);
+    stranger_hello(socket, &other, N);
+    cr_expect(turned_away(socket));
+    close(socket);
+    expect_meeting(&id);
+}
+
+/* More descriptors than a rank may have, from one who has proven itself: all are closed, those that there is
+ * room for with the connection. */
+Test(bootstrap_strangers, surplus_descriptors_are_closed)
+{
+    enum { MANY = 100 };
+    uint8_t frame[TT_FRAME_BYTES] = "no frame";
+    int fds[MANY], before = count_entries("/proc/self/fd"), file = make_file(0, 0);
+    tutti_id id = make_id();
+    for (int i = 0; i < MANY; i++)
+        fds[i] = file;
+    for (int each = 1; each <= MANY; each *= 10) {
+        int socket = stranger_enter(&id, 1);
+        cr_assert_eq(tt_wire_send(socket, frame, sizeof frame, fds, each), (ssize_t)sizeof frame);
+        cr_expect(turned_away(socket));
+        close(socket);
+    }
+    expect_meeting(&id);
+    close(file);
+    cr_expect(settles("/proc/self/fd", before));
+}
