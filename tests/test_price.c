@@ -311,6 +311,35 @@ Test(price, of_one_rank_stands_for_many)
     cr_expect_gt(alone, 5);
 }
 
+/* All chunks are as long as the longest, for what the one sends is what each other gets. */
+Test(price, of_one_rank_is_of_the_longest_chunks)
+{
+    enum { N = 24, EACH = 100 };
+    int alone = 0;
+    for (int a = 0; a < tt_algorithm_count; a++) {
+        enum tt_collective collective = (enum tt_collective)tt_algorithms[a].collective;
+        struct tt_question q = question_of(collective, N, ELEMENT, &machines[1]);
+        struct tt_key key = { .collective = (uint8_t)collective, .algorithm = (uint8_t)a, .n = N };
+        struct tt_schedule s;
+        struct tt_price longer, even;
+        q.slot_bytes = 32 * 1024;
+        if (tt_collectives[collective].p2p || tt_algorithm_refuse(&tt_algorithms[a], q.demand) != NULL)
+            continue;
+        cr_assert_eq(tt_schedule_build(&s, &key), TUTTI_OK);
+        q.bytes = ((uint64_t)s.chunks * EACH + 1) * ELEMENT;
+        cr_assert_eq(tt_price(&q, a, &longer), TUTTI_OK);
+        q.bytes = (uint64_t)s.chunks * (EACH + 1) * ELEMENT;
+        cr_assert_eq(tt_price(&q, a, &even), TUTTI_OK);
+        tt_schedule_free(&s);
+        if (!even.alone)
+            continue;
+        alone++;
+        cr_expect_eq(longer.total, even.total, "%s %s: %llu fs, and %llu", tt_collectives[collective].name,
+            tt_algorithms[a].name, (unsigned long long)longer.total, (unsigned long long)even.total);
+    }
+    cr_expect_geq(alone, 3);
+}
+
 /* What rank 0 does for all the others is no reason to walk it alone, as if the others did as much. */
 Test(price, walks_all_where_one_does_the_work)
 {
