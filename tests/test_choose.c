@@ -152,6 +152,25 @@ Test(choose, once_for_a_class)
     ask.bytes = 4096;
     ask.demand.ordered = true; /* another table */
     cr_expect_str_neq(chosen(&ask, &choices), "ring");
+    ask.demand = (struct tt_demand){ .n = 4, .long_elements = true }; /* and one more */
+    cr_expect_str_neq(chosen(&ask, &choices), "ring");
+}
+
+/* Where not every rank has an element, chunks would be empty and all schedules alike: the choice is that of
+ * one element for each. */
+Test(choose, as_if_each_rank_had_an_element)
+{
+    for (int n = 2; n <= 16; n++)
+        for (int c = 0; c < TT_COLLECTIVES; c++) {
+            struct tt_settings settings = settings_on(2);
+            if (tt_collectives[c].p2p || tt_collectives[c].counts != TT_COUNTS_EVEN || c == TT_BARRIER)
+                continue;
+            for (uint64_t bytes = 0; bytes < 4 * (uint64_t)n; bytes += 4) {
+                struct tt_ask ask = ask_for(&settings, (enum tt_collective)c, n, bytes);
+                cr_expect_eq(tt_choose_question(&ask).bytes, 4 * (uint64_t)n, "%s of %llu bytes on %d ranks",
+                    tt_collectives[c].name, (unsigned long long)bytes, n);
+            }
+        }
 }
 
 /* Elements of a user's operator may fill a slot: then no message carries more than one chunk. */
