@@ -169,7 +169,6 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
         reduces(call) && chain ? tt_spread_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
     op->few = reduces(call) ? tt_few_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
     op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
-    op->scratch = comm->scratch;
     op->trial = &comm->trial;
     op->streams = streams_of(call, op);
     op->trace = comm->trace;

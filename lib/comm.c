@@ -158,13 +158,12 @@ static tutti_status allocate(struct tt_comm *comm)
     comm->points[1] = calloc(n, sizeof *comm->points[1]);
     comm->lanes = comm->lane_last = calloc(TT_LANES, sizeof *comm->lanes);
     comm->choices = calloc(1, sizeof *comm->choices);
-    comm->scratch = malloc((size_t)TT_FOLD_MAX * TT_SCRATCH_BYTES);
     comm->refusals.calls = calloc(1 + 2 * n, sizeof *comm->refusals.calls);
     tutti_status status = tt_tables_create(&comm->tables, comm->n);
     if (status != TUTTI_OK)
         return status;
     if (comm->next_post == NULL || comm->points[0] == NULL || comm->points[1] == NULL ||
-        comm->choices == NULL || comm->scratch == NULL || comm->lanes == NULL || comm->refusals.calls == NULL)
+        comm->choices == NULL || comm->lanes == NULL || comm->refusals.calls == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
     return tt_plan_cache_create(&comm->plans);
 }
@@ -282,7 +281,6 @@ void tt_comm_destroy(struct tt_comm *comm)
     tt_tables_free(&comm->tables);
     free(comm->choices);
     free(comm->refusals.calls);
-    free(comm->scratch);
     tt_lanes_free(comm);
     free(comm);
 }

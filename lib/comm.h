@@ -99,7 +99,6 @@ struct tt_comm {
 
     uint8_t *tmp; /* in memory that peers can map; grows when a plan needs more */
     uint64_t tmp_bytes;
-    uint8_t *scratch;
     struct tt_trial trial; /* of who reads from the shelf */
     int64_t tidy_ns; /* not before, tt_comm_tidy does anything */
     uint64_t cached_bytes; /* what the last cache holds, of all ranks together */

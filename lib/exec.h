@@ -20,7 +20,6 @@
 enum {
     TT_WINDOW = 2, /* slices in flight: what the proof covers */
     TT_EXEC_BUDGET_BYTES = 1 << 20,
-    TT_SCRATCH_BYTES = 32 * 1024, /* per operand, where a reduction must pull its operands */
     TT_BLOCK_BYTES = 4 * 1024, /* a block of what is stored to several places past the caches: */
     TT_BLOCK_CACHED_BYTES = 16 * 1024, /* and through them */
     TT_GRANT_BYTES = 1 << 10, /* operations up to here ask for no grants */
@@ -91,7 +90,6 @@ struct tt_op {
     struct tt_trace *trace; /* NULL: not traced */
     uint64_t serial; /* and the rest, where it is: its number in the trace */
     int64_t began_ns;
-    uint8_t *scratch; /* TT_FOLD_MAX * TT_SCRATCH_BYTES; needed where the transport pulls */
     uint8_t streams; /* of the flags above */
 
     /* What came of it. */

@@ -47,13 +47,12 @@ static bool gather(
     return true;
 }
 
-/* The contiguous elements of all operands at `at`, at most `most`; sets their addresses. Pulled operands
- * are fetched. */
+/* The contiguous elements of all operands at `at`, at most `most`; sets their addresses. A message that is
+ * pulled, which is the only operand then, is fetched to where it goes. */
 static uint64_t resolve(
     struct tt_op *op, struct operands *o, uint64_t at, uint64_t most, void **dst, const void **sources)
 {
     uint64_t element = op->layout.element_bytes, run, count = most;
-    bool pulls = false;
     *dst = (void *)tt_view_run(&o->dst, at, &run);
     count = run < count ? run : count;
     if (o->own < o->n) {
@@ -63,29 +62,19 @@ static uint64_t resolve(
     for (int i = 0, m = 0; i < o->n; i++) {
         if (i == o->own)
             continue;
-        struct tt_arrival *a = &o->arrivals[m++];
-        sources[i] = (const void *)tt_arrival_run(a, at * element, &run);
+        sources[i] = (const void *)tt_arrival_run(&o->arrivals[m++], at * element, &run);
         count = run < count * element ? run / element : count;
-        pulls |= a->path == TT_PATH_PULLED;
-        if (a->path == TT_PATH_PULLED && o->n > 1 && count > TT_SCRATCH_BYTES / element)
-            count = TT_SCRATCH_BYTES / element;
     }
-    for (int i = 0, m = 0; pulls && i < o->n; i++) {
-        if (i == o->own)
-            continue;
-        struct tt_arrival *a = &o->arrivals[m];
-        int32_t peer = o->messages[m++]->peer;
-        if (a->path != TT_PATH_PULLED)
-            continue;
-        void *target = o->n > 1 ? op->scratch + (uint64_t)(m - 1) * TT_SCRATCH_BYTES : *dst;
-        tutti_status status =
-            op->endpoint->transport->pull(op->endpoint, peer, a, at * element, target, count * element);
-        if (status != TUTTI_OK) {
-            tt_exec_fail(op, status, peer);
-            return 0;
-        }
-        sources[i] = target;
+    if (o->n > 1 || o->arrivals[0].path != TT_PATH_PULLED)
+        return count;
+    int32_t peer = o->messages[0]->peer;
+    tutti_status status = op->endpoint->transport->pull(
+        op->endpoint, peer, &o->arrivals[0], at * element, *dst, count * element);
+    if (status != TUTTI_OK) {
+        tt_exec_fail(op, status, peer);
+        return 0;
     }
+    sources[0] = *dst;
     return count;
 }
 

@@ -123,7 +123,6 @@ void rig_world_free(struct rig_world *w)
 
 void rig_begin(struct rig_world *w, int rank)
 {
-    static uint8_t scratch[TT_FOLD_MAX * TT_SCRATCH_BYTES]; /* within a call only, so one for all ranks */
     uint64_t sequence = w->first_number + (uint64_t)w->current[rank];
     struct rig_rank *r = &w->runs[w->current[rank]]->ranks[rank];
     struct tt_op *op = &r->op;
@@ -132,7 +131,6 @@ void rig_begin(struct rig_world *w, int rank)
     op->sequence = sequence;
     op->next_send = w->next_send + (size_t)rank * (size_t)w->n;
     op->next_recv = w->next_recv + (size_t)rank * (size_t)w->n;
-    op->scratch = scratch;
     struct tt_call_record record = { .signature = op->signature };
     w->transport.publish(op->endpoint, &record, sequence);
     r->begun = true;

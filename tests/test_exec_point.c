@@ -31,7 +31,6 @@ struct points {
     struct rig_world *world;
     uint64_t next[RANKS][3][RANKS]; /* by rank: numbers to send, to receive and to post */
     struct caller callers[RANKS][2]; /* sends, receives */
-    uint8_t scratch[TT_FOLD_MAX * TT_SCRATCH_BYTES];
 };
 
 static uint64_t value(int from, int to, int call, uint64_t i)
@@ -60,7 +59,6 @@ static void open_point(struct points *p, int me, int peer, bool receives, uint64
     op->next_send = p->next[me][0];
     op->next_recv = p->next[me][1];
     op->next_post = p->next[me][2];
-    op->scratch = p->scratch;
     tt_layout_even(&op->layout, count, 1, slices, sizeof(uint64_t));
     op->spaces[receives ? TT_OUT : TT_IN].base = (uintptr_t)point->data;
 }

@@ -71,7 +71,7 @@ static void sim_close(struct tt_endpoint *e)
         mine->state = TT_PEER_LEFT;
 }
 
-static enum tt_path choose_path(const struct tt_sim_endpoint *e, uint64_t bytes)
+static enum tt_path choose_path(const struct tt_sim_endpoint *e, uint64_t bytes, bool reduced)
 {
     const struct tt_costs *costs = e->sim->params.costs;
     if (costs != NULL)
@@ -82,7 +82,7 @@ static enum tt_path choose_path(const struct tt_sim_endpoint *e, uint64_t bytes)
         choices[count++] = TT_PATH_INLINE;
     if (e->params.map)
         choices[count++] = TT_PATH_MAPPED;
-    if (e->params.pull)
+    if (e->params.pull && !reduced)
         choices[count++] = TT_PATH_PULLED;
     return choices[tt_sim_below(e->sim, count)];
 }
@@ -205,7 +205,7 @@ static enum tt_path path_of(
     struct tt_sim_endpoint *mine, const struct tt_sim_link *link, const struct tt_message *m)
 {
     if (!m->placed)
-        return choose_path(mine, m->bytes);
+        return choose_path(mine, m->bytes, m->reduced);
     if (link->rides[m->number % (uint64_t)mine->sim->params.slots].number == m->number + 1)
         return TT_PATH_COPIED;
     if (link->grants[m->number % (uint64_t)mine->sim->params.slots].number != m->number + 1)

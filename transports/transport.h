@@ -55,7 +55,7 @@ enum { TT_SLOTS = 8, TT_ADDRESS_BYTES = 128, TT_CALLS_KEPT = 128 };
 struct tt_message {
     int32_t peer;
     uint8_t class; /* enum tt_class */
-    bool reduced; /* the receiver combines it rather than keeping it: a hint for the choice of path */
+    bool reduced; /* the receiver may combine it with others: it is not to be PULLED */
     bool placed; /* the bytes are where granted() said */
     uint64_t reads; /* of granted(): 1 + the receiver's message that is read element by element as this one is
                      * stored; 0: none */
