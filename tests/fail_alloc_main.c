@@ -26,7 +26,7 @@
 
 #include "fail_alloc.h"
 
-enum { LIMIT_S = 60, MOST = 2000, SETTLE_MS = 50, ROUNDS = 12, ENOUGH = 3 };
+enum { LIMIT_S = 600, MOST = 2000, SETTLE_MS = 50, ROUNDS = 12, ENOUGH = 3 };
 
 _Atomic long countdown, requests;
 static _Atomic long held_blocks;
@@ -221,7 +221,7 @@ static tutti_status try_init_rank(long refusal)
 {
     tutti_comm *comms[2] = { NULL, NULL };
     tutti_id id;
-    setenv("TUTTI_TIMEOUT", refusal > 0 ? "150" : "20000", 1);
+    setenv("TUTTI_TIMEOUT", refusal > 0 ? "150" : "200000", 1);
     atomic_store(&countdown, refusal);
     tutti_status status = tutti_get_id(&id);
     if (status == TUTTI_OK) {
@@ -275,7 +275,7 @@ static tutti_status try_split(long refusal)
     tutti_comm *comms[2];
     struct side sides[2];
     pthread_t threads[2];
-    setenv("TUTTI_TIMEOUT", "20000", 1);
+    setenv("TUTTI_TIMEOUT", "200000", 1);
     tutti_status status = tutti_comm_init_all(2, NULL, NULL, comms);
     if (status != TUTTI_OK)
         return status;

@@ -47,7 +47,7 @@ bool graph_rig_join(struct graph_rig *rig)
     int device = rig->me->kind == RANKS_PROCESSES ? 0 : rig->me->rank;
     snprintf(options, sizeof options, "slice=8192;device=%d", device);
     rig->comm = ranks_join(
-        rig->me, &(tutti_config){ .size = sizeof(tutti_config), .options = options, .timeout_ms = 20000 });
+        rig->me, &(tutti_config){ .size = sizeof(tutti_config), .options = options, .timeout_ms = 200000 });
     return rig->comm != NULL;
 }
 

@@ -24,7 +24,7 @@
 #include "bootstrap.h"
 #include "bootstrap_wire.h"
 
-enum { PATIENCE_MS = 60000 };
+enum { PATIENCE_MS = 600000 };
 
 static inline int make_file(int rank, int i)
 {

@@ -20,6 +20,7 @@
 
 #include "comm.h"
 #include "lane.h"
+#include "patience.h"
 
 enum { LIMIT_S = 60, MS_AFTER_A_DEATH = 10000 };
 
@@ -446,13 +447,12 @@ static void reap(struct watch *w, int options)
 static void watch_ranks(struct watch *w)
 {
     int limit_s = w->plan->limit_s > 0 ? w->plan->limit_s : LIMIT_S;
-    int64_t deadline = ranks_now_ms() + (int64_t)limit_s * 1000;
+    struct patience patience = patience_of((int64_t)limit_s * 1000);
     bool hurried = false;
-    while (w->left > 0 && ranks_now_ms() < deadline) {
+    while (w->left > 0 && !patience_is_over(&patience)) {
         reap(w, WNOHANG);
         if (w->wrong && !hurried) {
-            int64_t sooner = ranks_now_ms() + MS_AFTER_A_DEATH;
-            deadline = sooner < deadline ? sooner : deadline;
+            patience_shorten(&patience, MS_AFTER_A_DEATH);
             hurried = true;
         }
         if (w->left > 0)

@@ -59,7 +59,7 @@ struct ranks_plan {
     ranks_fn run; /* what each rank does */
     const void *context; /* the same for all */
     uint64_t seed;
-    int limit_s; /* 0: 60 */
+    int limit_s; /* 0: 60; on a quiet machine (patience.h) */
     uint32_t may_die; /* bit r: rank r may be ended by a signal */
     void (*meddle)(struct ranks_world *world, const struct ranks_plan *plan); /* in the parent, meanwhile */
 };

@@ -13,10 +13,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "patience.h"
 #include "transports/arena.h"
 #include "transports/shm.h"
 
-enum { PATIENCE_MS = 30000 };
+enum { PATIENCE_S = 30 };
 
 struct shm_stage *shm_stage_new(int n)
 {
@@ -47,7 +48,7 @@ static _Noreturn void end_rank(struct shm_rank *r)
 static _Noreturn void run_rank(struct shm_stage *stage, int me, void (*run)(struct shm_rank *r))
 {
     struct shm_rank r = { .stage = stage, .n = stage->n, .me = me, .suite = { .transport = &tt_shm } };
-    alarm(PATIENCE_MS / 1000 + 10); /* a rank that hangs must not outlive its test */
+    alarm(2 * patience_seconds(PATIENCE_S)); /* a rank that hangs must not outlive its test */
     run(&r);
     suite_expect(&r.suite, tt_wait_lost() == 0, "%d wake-ups were lost", (int)tt_wait_lost());
     end_rank(&r);
@@ -83,7 +84,7 @@ void shm_meet(struct shm_rank *r)
 {
     _Atomic int *gate = &r->stage->gates[r->gate++ % SHM_GATES];
     int came = atomic_fetch_add(gate, 1) + 1, all = (came + r->n - 1) / r->n * r->n;
-    int64_t deadline = tt_deadline_ns(PATIENCE_MS);
+    int64_t deadline = tt_deadline_ns(1000 * (int64_t)patience_seconds(PATIENCE_S));
     struct tt_wait wait;
     tt_wait_begin(&wait, tt_wait_policy_for(r->n), NULL, 0);
     while (atomic_load(gate) < all)
@@ -149,7 +150,7 @@ void shm_take(
     struct tt_arrival a;
     struct tt_wait wait;
     struct tt_view like = { .layout = &layout, .nchunks = 1 };
-    int64_t deadline = tt_deadline_ns(PATIENCE_MS);
+    int64_t deadline = tt_deadline_ns(1000 * (int64_t)patience_seconds(PATIENCE_S));
     tt_layout_even(&layout, bytes, 1, 1, 1);
     tt_wait_begin(&wait, tt_wait_policy_for(r->n), &e->doorbell, 1);
     while (!tt_shm.arrived(e, peer, TT_CLASS_P2P, number, &like, &a))

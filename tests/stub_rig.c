@@ -9,13 +9,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "patience.h"
+
 const struct tt_dev *dev;
 const struct tt_stub *stub;
 uint32_t *rig_words;
 
 void rig_limit_time(void)
 {
-    alarm(60);
+    alarm(patience_seconds(60));
 }
 
 pid_t rig_fork(void)
@@ -24,7 +26,7 @@ pid_t rig_fork(void)
     cr_assert(pid >= 0);
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        alarm(60); /* a child has none of its parent's */
+        alarm(patience_seconds(60)); /* a child has none of its parent's */
     }
     return pid;
 }

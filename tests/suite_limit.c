@@ -3,23 +3,28 @@
  *
  * Most tests here are about ranks that wait for each other; where one goes wrong it stands still, and a suite
  * that stands still tells nobody which test it was. Criterion's own default only shortens limits that a test
- * names, so those that name none get theirs before the first runs. */
+ * names, so those that name none get theirs before the first runs.
+ *
+ * These limits are the last resort: ranks that wait for each other have one that looks at the load
+ * (patience.h). Here the load is not known yet, so all are ten times what is enough on a quiet machine. */
 #include <criterion/criterion.h>
 #include <criterion/hooks.h>
 
-/* Far above what the slowest takes on two busy cores. */
-#define LIMIT_SECONDS 300
+enum { LIMIT_SECONDS = 300, WITH_LOAD = 10 };
 
 ReportHook(PRE_ALL)(struct criterion_test_set *tests)
 {
     FOREACH_SET(struct criterion_suite_set * set, tests->suites)
     {
-        if (set->suite.data != NULL && set->suite.data->timeout > 0)
-            continue;
+        double of_suite = LIMIT_SECONDS;
+        if (set->suite.data != NULL && set->suite.data->timeout > 0) {
+            of_suite = set->suite.data->timeout;
+            set->suite.data->timeout *= WITH_LOAD;
+        }
         FOREACH_SET(struct criterion_test * test, set->tests)
         {
-            if (test->data->timeout == 0)
-                test->data->timeout = LIMIT_SECONDS;
+            double named = test->data->timeout;
+            test->data->timeout = WITH_LOAD * (named > 0 ? named : of_suite);
         }
     }
 }

@@ -77,7 +77,7 @@ static tutti_status run_form(const struct ranks_me *me, const struct plan *p, tu
 
 static tutti_status wait_for_error(const tutti_comm *comm)
 {
-    int64_t until = ranks_now_ms() + 15000;
+    int64_t until = ranks_now_ms() + 150000;
     while (tutti_comm_state(comm) == TUTTI_OK && ranks_now_ms() < until)
         ranks_sleep_us(1000);
     return tutti_comm_state(comm);
@@ -85,7 +85,7 @@ static tutti_status wait_for_error(const tutti_comm *comm)
 
 static void disagree(struct ranks_me *me, const struct plan *p)
 {
-    tutti_config config = { .size = sizeof config, .options = "slice=4096", .timeout_ms = 20000 };
+    tutti_config config = { .size = sizeof config, .options = "slice=4096", .timeout_ms = 200000 };
     tutti_comm *comm = ranks_join(me, &config);
     if (comm == NULL)
         return;

@@ -211,7 +211,7 @@ static void walk(struct ranks_me *me)
     struct rig rig = { 0 };
     char options[128];
     snprintf(options, sizeof options, "slice=%d;first_number=4294967293;device=0", SLICE);
-    tutti_config config = { .size = sizeof config, .options = options, .timeout_ms = 20000 };
+    tutti_config config = { .size = sizeof config, .options = options, .timeout_ms = 200000 };
     if (!make_rig(me, &rig) || (rig.comm = ranks_join(me, &config)) == NULL)
         return;
     ranks_expect(me, tutti_comm_device(rig.comm) == 0, "device %d", tutti_comm_device(rig.comm));

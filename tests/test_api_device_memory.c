@@ -212,7 +212,7 @@ static void call_without(struct ranks_me *me)
     static float host[64];
     void *memory = NULL;
     tutti_stream none = tutti_no_stream();
-    tutti_config config = { .size = sizeof config, .options = "device=none", .timeout_ms = 20000 };
+    tutti_config config = { .size = sizeof config, .options = "device=none", .timeout_ms = 200000 };
     tutti_comm *comm = NULL;
     if (!ranks_ok(me, tutti_mem_alloc(AREA, 1, &memory), "mem_alloc") || !(comm = ranks_join(me, &config)))
         return;

@@ -29,7 +29,7 @@ static bool fine(struct ranks_me *me, const struct desk *d, enum tt_dev_error er
 static bool sit_down(struct ranks_me *me, struct desk *d)
 {
     void *host = NULL, *memory = NULL;
-    tutti_config config = { .size = sizeof config, .options = "slice=8192;device=0", .timeout_ms = 20000 };
+    tutti_config config = { .size = sizeof config, .options = "slice=8192;device=0", .timeout_ms = 200000 };
     *d = (struct desk){ 0 };
     if (!ranks_ok(me, tt_dev_find(plugin_path(), &d->dev), "tt_dev_find") ||
         !fine(me, d, d->dev->use(0), "use"))
@@ -273,7 +273,7 @@ static void is_served(struct ranks_me *me, struct desk *d, tutti_comm *comm, voi
 
 static void cross_contexts(struct ranks_me *me)
 {
-    tutti_config config = { .size = sizeof config, .options = "device=0", .timeout_ms = 20000 };
+    tutti_config config = { .size = sizeof config, .options = "device=0", .timeout_ms = 200000 };
     struct desk d;
     void *own;
     if (!sit_down(me, &d))
@@ -321,7 +321,7 @@ Test(api_device_more, a_stream_of_another_context)
 static void destroy_elsewhere(struct ranks_me *me)
 {
     static const int devices[] = { -1, 0, 1 };
-    tutti_config config = { .size = sizeof config, .options = "device=1", .timeout_ms = 20000 };
+    tutti_config config = { .size = sizeof config, .options = "device=1", .timeout_ms = 200000 };
     const struct tt_dev *dev;
     if (!ranks_ok(me, tt_dev_find(plugin_path(), &dev), "tt_dev_find"))
         return;

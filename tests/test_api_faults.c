@@ -13,7 +13,7 @@
 
 TestSuite(api_faults, .timeout = 120);
 
-enum { SOON_MS = 15000 };
+enum { SOON_MS = 60000 };
 
 static tutti_status sum(tutti_comm *comm, int32_t *value)
 {
@@ -30,7 +30,7 @@ static void expect_status(struct ranks_me *me, const char *call, tutti_status st
 
 static void absent(struct ranks_me *me)
 {
-    tutti_config config = { .size = sizeof config, .timeout_ms = 500, .name = "the trainer" };
+    tutti_config config = { .size = sizeof config, .timeout_ms = 3000, .name = "the trainer" };
     tutti_comm *comm = ranks_join(me, &config);
     int32_t value = 1;
     if (comm == NULL)
@@ -44,7 +44,7 @@ static void absent(struct ranks_me *me)
             ranks_sleep_us(1000);
     expect_status(me, "all_reduce", sum(comm, &value), TUTTI_TIMEOUT);
     int64_t took = ranks_now_ms() - began;
-    ranks_expect(me, took >= 450 && took < SOON_MS, "it took %lld ms", (long long)took);
+    ranks_expect(me, took >= 2950 && took < SOON_MS, "it took %lld ms", (long long)took);
     tutti_error error =
         ranks_same_error(me, comm, TUTTI_TIMEOUT, "the trainer|rank 2|all_reduce of 1 int32|operation 1");
     ranks_expect(me,
@@ -64,7 +64,7 @@ Test(api_faults, absent_rank)
 /* Rank 1 is more operations ahead than ranks keep records of: it is not among those that have not called. */
 static void far_ahead(struct ranks_me *me)
 {
-    tutti_config config = { .size = sizeof config, .timeout_ms = 1000, .options = "algo=reduce:direct" };
+    tutti_config config = { .size = sizeof config, .timeout_ms = 4000, .options = "algo=reduce:direct" };
     tutti_comm *comm = ranks_join(me, &config);
     int32_t value = 1, result = 0;
     int calls = me->rank == 1 ? 300 : me->rank == 0; /* all but the first are empty */
@@ -93,7 +93,7 @@ static void absent_peer(struct ranks_me *me)
 {
     enum { WORDS = 1 << 20 };
     for (int kind = 0; kind < 3; kind++) {
-        tutti_config config = { .size = sizeof config, .timeout_ms = 300 };
+        tutti_config config = { .size = sizeof config, .timeout_ms = 3000 };
         tutti_comm *comm = ranks_join(me, &config);
         uint64_t *words = calloc(WORDS, sizeof *words);
         tutti_status status = TUTTI_TIMEOUT;
@@ -221,7 +221,7 @@ Test(api_faults, what_a_peer_is_in)
 
 static void stopped(struct ranks_me *me)
 {
-    tutti_config config = { .size = sizeof config, .timeout_ms = 600 };
+    tutti_config config = { .size = sizeof config, .timeout_ms = 3000 };
     tutti_comm *comm = ranks_join(me, &config);
     _Atomic int *ended = (_Atomic int *)((uint8_t *)me->shared + RANKS_SHARED_BYTES - sizeof *ended);
     int32_t value = 1;

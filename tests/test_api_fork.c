@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "patience.h"
 #include "ranks.h"
 
 /* AddressSanitizer's allocator may be locked by another thread in the moment of a fork. */
@@ -192,7 +193,7 @@ static bool works_alone(void)
 static int use_all(void)
 {
     char parent[32];
-    alarm(PATIENCE_S);
+    alarm(patience_seconds(PATIENCE_S));
     snprintf(parent, sizeof parent, "process %ld,", (long)getppid());
     if (tutti_group_end() != TUTTI_INVALID_USAGE) /* it was forked by a thread inside a group */
         return 100;
@@ -291,7 +292,7 @@ static void fork_often(struct ranks_me *me)
         ranks_at(me, "fork %d", i);
         pid_t child = fork();
         if (child == 0) {
-            alarm(PATIENCE_S);
+            alarm(patience_seconds(PATIENCE_S));
             _exit(works_alone() ? 0 : 1);
         }
         ranks_expect(

@@ -263,7 +263,7 @@ static void check_turns(const struct graph_rig *rig, char *json, size_t bytes)
 static void be_late(const struct ranks_me *me, int round)
 {
     const _Atomic int *begun = me->shared;
-    int64_t until = ranks_now_ms() + 5000;
+    int64_t until = ranks_now_ms() + 60000;
     for (int rank = 0; rank < me->n; rank++)
         while (rank != me->rank && atomic_load(&begun[rank]) <= round && ranks_now_ms() < until)
             ranks_sleep_us(100);

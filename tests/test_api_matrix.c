@@ -193,7 +193,7 @@ static bool by_domain(int n, char *options, size_t bytes)
 
 static bool walk_with(struct ranks_me *me, struct rig *rig, const char *options, int k)
 {
-    tutti_config config = { .size = sizeof config, .options = options, .timeout_ms = 20000 };
+    tutti_config config = { .size = sizeof config, .options = options, .timeout_ms = 200000 };
     rig->algorithms = options;
     ranks_at(me, "n %d rank %d: joining with %s", me->n, me->rank, options);
     rig->comm = ranks_join(me, &config);

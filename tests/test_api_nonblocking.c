@@ -9,13 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "patience.h"
 #include "tutti.h"
 
 enum { MANY = 4 };
 
 static void limit_time(void)
 {
-    alarm(120);
+    alarm(patience_seconds(120));
 }
 
 TestSuite(api_nonblocking, .init = limit_time);

@@ -217,7 +217,7 @@ Test(api_program, a_start_on_a_stream_returns_at_once)
 
 static void wrong(struct ranks_me *me)
 {
-    tutti_config hasty = { .size = sizeof hasty, .timeout_ms = 300 };
+    tutti_config hasty = { .size = sizeof hasty, .timeout_ms = 3000 };
     tutti_program *program = NULL, *none = NULL;
     tutti_comm *comms[3] = { ranks_join(me, NULL), ranks_join(me, NULL), ranks_join(me, &hasty) };
     uint64_t x = 1;

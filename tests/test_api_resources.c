@@ -20,7 +20,7 @@ TestSuite(api_resources, .timeout = 240);
 /* What may be more without having grown: stacks that the C library keeps for threads, and their pages. */
 /* The least that 1000 rounds can leave is 32 KB. (What a thread's cache of freed memory has counts as held,
  * and how much that is depends on which thread freed it: 8 KB are seen.) */
-enum { WARM_UP = 100, ROUNDS = 1000, PATIENCE_MS = 3000, HEAP_BYTES = 16384, FILES_KIB = 1024 };
+enum { WARM_UP = 100, ROUNDS = 1000, PATIENCE_MS = 30000, HEAP_BYTES = 16384, FILES_KIB = 1024 };
 
 /* AddressSanitizer keeps what is freed for a while, and so grows; it finds leaks by itself. */
 #if defined(__SANITIZE_ADDRESS__)

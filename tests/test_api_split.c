@@ -127,7 +127,7 @@ static void settings(struct ranks_me *me)
     tutti_config config = { .size = sizeof config,
         .flags = TUTTI_COMM_EXACT,
         .name = "parent",
-        .timeout_ms = 400,
+        .timeout_ms = 3000,
         .options = "algo=all_reduce:tree;slice=12K" };
     tutti_config other = { .size = sizeof other, .name = "child", .options = "algo=all_reduce:ring" };
     tutti_comm *comm = ranks_join(me, &config), *heir = NULL, *stranger = NULL;

@@ -8,11 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "patience.h"
 #include "ranks.h"
 
 TestSuite(api_stream_faults, .timeout = 120);
 
-enum { SOON_MS = 15000 };
+enum { SOON_MS = 60000 };
 
 static tutti_stream open_stream(struct ranks_me *me)
 {
@@ -133,7 +134,7 @@ Test(api_stream_faults, wrong_calls_are_told_at_once)
 /* One communicator fails; its later calls fail, those of another go on, and points tell which was which. */
 static void one_fails(struct ranks_me *me)
 {
-    tutti_config hasty = { .size = sizeof hasty, .timeout_ms = 300, .name = "hasty" };
+    tutti_config hasty = { .size = sizeof hasty, .timeout_ms = 3000, .name = "hasty" };
     tutti_comm *bad = ranks_join(me, &hasty), *good = ranks_join(me, NULL);
     tutti_stream stream = open_stream(me), other = open_stream(me);
     uint64_t x[4] = { 1, 1, 1, 1 }, points[3];
@@ -179,7 +180,7 @@ Test(api_stream_faults, errors_belong_to_the_communicator)
 /* A failing call of a group over two streams and none is told by all of them. */
 static void group_fails(struct ranks_me *me)
 {
-    tutti_config hasty = { .size = sizeof hasty, .timeout_ms = 300 };
+    tutti_config hasty = { .size = sizeof hasty, .timeout_ms = 3000 };
     tutti_comm *bad = ranks_join(me, &hasty), *good = ranks_join(me, NULL);
     tutti_stream streams[2] = { open_stream(me), open_stream(me) };
     uint64_t x[3] = { 1, 1, 1 };
@@ -342,7 +343,7 @@ static void leave_streams(struct ranks_me *me)
 
 Test(api_stream_faults, a_process_ends_with_streams)
 {
-    ranks_run(&(struct ranks_plan){ .n = 2, .run = leave_streams, .limit_s = 20 });
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = leave_streams, .limit_s = 30 });
 }
 
 /* In the child what is old is refused and nothing hangs; what the parent has queued goes on, and the child
@@ -352,7 +353,7 @@ static int use_in_child(tutti_comm *parents, tutti_stream old)
     tutti_comm *comm;
     tutti_stream stream;
     uint64_t point, value = 5;
-    alarm(20);
+    alarm(patience_seconds(20));
     if (tutti_stream_record(old, &point) != TUTTI_INVALID_USAGE ||
         tutti_stream_destroy(old) != TUTTI_INVALID_USAGE)
         return 1;

@@ -13,13 +13,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "patience.h"
 #include "transports/arena.h"
 #include "transports/ranges.h"
 
 /* Criterion's own timers leak, which ends a run under a sanitizer. */
 static void limit_time(void)
 {
-    alarm(120);
+    alarm(patience_seconds(120));
 }
 
 TestSuite(arena, .init = limit_time);

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "bootstrap.h"
 
-enum { DIGITS = 256, PATIENCE_MS = 60000 };
+enum { DIGITS = 256, PATIENCE_MS = 600000 };
 static char good_id[DIGITS + 1];
 
 /* NULL unsets. */

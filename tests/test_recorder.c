@@ -20,7 +20,7 @@
 
 TestSuite(recorder, .timeout = 120);
 
-enum { ROOM = 1 << 20, SOON_MS = 20000 };
+enum { ROOM = 1 << 20, SOON_MS = 60000 };
 
 static tutti_status sum(tutti_comm *comm, float *values, size_t count)
 {
@@ -291,7 +291,7 @@ static void fail(struct ranks_me *me)
     snprintf(calls, sizeof calls, "%s/calls.%%r.%%p", (const char *)me->context);
     setenv("TUTTI_RECORDER_FILE", calls, 1);
     snprintf(calls, sizeof calls, "%s/calls.%d.%d", (const char *)me->context, me->rank, getpid());
-    tutti_config config = { .size = sizeof config, .timeout_ms = 300 };
+    tutti_config config = { .size = sizeof config, .timeout_ms = 3000 };
     float value = 1;
     tutti_error error = { .size = sizeof error };
     bool found = false;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "patience.h"
 #include "shm_ranks.h"
 #include "transport_threads.h"
 #include "transports/arena.h"
@@ -21,7 +22,7 @@
 /* Criterion's own timers leak, which ends a run under a sanitizer. */
 static void limit_time(void)
 {
-    alarm(120);
+    alarm(patience_seconds(120));
 }
 
 TestSuite(shm, .init = limit_time);
@@ -337,7 +338,7 @@ static void die(struct shm_rank *r)
         atomic_store(&stage->numbers[2], 1);
         return;
     }
-    int64_t deadline = tt_deadline_ns(10000);
+    int64_t deadline = tt_deadline_ns(100000);
     while (tt_shm.peer_state(e, 1) == TT_PEER_ALIVE && tt_now_ns() < deadline)
         tt_sleep_ms(1);
     suite_expect(&r->suite, tt_shm.peer_state(e, 1) == TT_PEER_DEAD, "the dead are not seen");

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "patience.h"
 #include "shm_ranks.h"
 #include "transports/arena.h"
 #include "transports/shm.h"
@@ -18,7 +19,7 @@
 /* Criterion's own timers leak, which ends a run under a sanitizer. */
 static void limit_time(void)
 {
-    alarm(120);
+    alarm(patience_seconds(120));
 }
 
 TestSuite(shm_refusals, .init = limit_time);

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <unistd.h>
 
+#include "patience.h"
 #include "shm_ranks.h"
 #include "transports/arena.h"
 #include "transports/shm.h"
@@ -15,7 +16,7 @@ enum { NOTE_BYTES = 100, MANY = 200, SHUTTLES = 2 * TT_SHM_SHUTTLES };
 /* Criterion's own timers leak, which ends a run under a sanitizer. */
 static void limit_time(void)
 {
-    alarm(120);
+    alarm(patience_seconds(120));
 }
 
 TestSuite(shm_shuttles, .init = limit_time);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "patience.h"
 #include "transport_suite.h"
 #include "transports/arena.h"
 #include "transports/shm_control.h"
@@ -12,7 +13,7 @@
 /* Criterion's own timers leak, which ends a run under a sanitizer. */
 static void limit_time(void)
 {
-    alarm(120);
+    alarm(patience_seconds(120));
 }
 
 TestSuite(transports, .init = limit_time);

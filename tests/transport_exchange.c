@@ -110,7 +110,7 @@ void suite_spec_spoil(const struct suite_spec *spec)
 
 /* --- The exchange */
 
-enum { STREAMS = 2 * TT_CLASSES, PATIENCE_MS = 20000 };
+enum { STREAMS = 2 * TT_CLASSES, PATIENCE_MS = 200000 };
 enum message_state { WAITING, POSTED, DONE };
 
 struct message {
