@@ -9,8 +9,8 @@
  *
  * Counts are elements, bytes are bytes. Sums are formed in an order that depends only on n, the count and
  * the algorithm: the same call gives the same bits run to run, whatever the memory and the slicing. With
- * TUTTI_COMM_EXACT the order of every reduction is the canonical tree (pairs (0,1) (2,3) ..., an odd one
- * passes up), whatever the count and algorithm.
+ * TUTTI_COMM_EXACT it depends on n only, and is called the canonical tree: ranks 0 and 1, 2 and 3, ... are
+ * combined first, then the results of neighbouring pairs, and so on; what has no partner goes up as it is.
  *
  * Buffers. Where a function says "in place", send and recv may be the same memory in the stated way; else
  * they must not overlap. Any host memory is legal. Memory of tutti_mem_alloc can be read and written by the
@@ -288,8 +288,8 @@ tutti_status tutti_get_id(tutti_id *id);
 tutti_status tutti_comm_init_rank(
     int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
 
-/* The same with n, rank and id from the first of these sources whose variables are there; half of what one
- * needs is an error that names the rest.
+/* The same, with n, rank and id from the first of these sources that the environment has. If it has only some
+ * of the variables of that source, the error names what is missing.
  *   1. TUTTI_RANK, TUTTI_SIZE and TUTTI_ID, the 256 hexadecimal digits of an id (`tutti-info id` makes one);
  *   2. TUTTI_RANK, TUTTI_SIZE (or torchrun's RANK and WORLD_SIZE), TUTTI_ROOT, the host:port at which rank 0
  *      listens, written alike for all ranks, and TUTTI_SECRET_FILE, a regular file of this user with mode
@@ -301,9 +301,9 @@ tutti_status tutti_comm_init_rank(
  *   6. RANK and WORLD_SIZE, with MASTER_ADDR and MASTER_PORT as under 3, if MASTER_ADDR is this machine.
  * Collective; each call makes another communicator of all ranks. Waits no longer than init_rank would.
  * A program with rights that its user lacks (setuid, setgid, capabilities) takes nothing from the
- * environment, settings neither. Errors: INVALID_USAGE (no source, or half of one), UNSUPPORTED (ranks on
- * several machines), TIMEOUT (ranks that did not start), SYSTEM_ERROR (the launcher failed), and those of
- * tutti_comm_init_rank. */
+ * environment, settings neither. Errors: INVALID_USAGE (no source; variables of one that are missing or
+ * wrong), UNSUPPORTED (ranks on several machines), TIMEOUT (ranks that did not start), SYSTEM_ERROR (the
+ * launcher failed), and those of tutti_comm_init_rank. */
 tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm);
 
 /* All n ranks in this process: comms[n] in rank order, for n threads, or for one thread that groups its
@@ -336,8 +336,9 @@ tutti_status tutti_comm_get_error(const tutti_comm *comm, tutti_error *error);
  * sticky ones. */
 tutti_status tutti_comm_finalize(tutti_comm *comm);
 
-/* End the communicator on all ranks with TUTTI_ABORTED, unless it ended before; wakes every wait. Local,
- * bounded, any thread; frees nothing. Errors: INVALID_ARGUMENT, INVALID_USAGE (made before a fork). */
+/* End the communicator on all ranks with TUTTI_ABORTED, unless it ended before; every wait on it returns. Any
+ * thread may call it. It waits for nobody and frees nothing: tutti_comm_destroy does. Errors:
+ * INVALID_ARGUMENT, INVALID_USAGE (made before a fork). */
 tutti_status tutti_comm_abort(tutti_comm *comm);
 
 /* For what stands between a program and this library, and checks arguments itself: a call that it refuses has
@@ -379,7 +380,8 @@ tutti_status tutti_mem_free(void *ptr);
  * OUT_OF_MEMORY, SYSTEM_ERROR (no thread). */
 tutti_status tutti_stream_create(tutti_stream *stream);
 
-/* Waits for what is queued; then the handle is dead. How that ended only its points tell. */
+/* Waits for what is queued; then the handle is dead. It does not say how the queued calls ended: ask a point
+ * before. */
 tutti_status tutti_stream_destroy(tutti_stream stream);
 
 /* A point in a stream: all that was given to it so far, but for calls of a group that is still open. It is a
@@ -427,13 +429,13 @@ tutti_status tutti_group_end(void);
 tutti_status tutti_group_keep(tutti_program **program);
 
 /* Start it, as the end of its group would have: returns when all is done, or at once if all calls have a
- * stream. Takes new numbers; all ranks start it in the same order among their calls. Allocates nothing; only
- * starts that queue up behind one that is not over may, the first time. The program is used by one thread at
- * a time, as its communicators are. Where a communicator has a device, each start looks at the buffers of its
- * calls as those would, so that memory which was freed since is found out here, on this rank alone; elsewhere
- * nobody looks. Errors: INVALID_ARGUMENT (program, a destroyed stream, a buffer that is too short by now),
- * INVALID_USAGE (inside a group; a communicator that was destroyed or finalized; a buffer that was memory of
- * a device and is not, or the other way round), OUT_OF_MEMORY, and sticky ones. */
+ * stream. Its calls count as new operations; all ranks start it in the same order among their calls. A start
+ * allocates nothing, but for the first ones that queue up behind one that is not over. The program is used by
+ * one thread at a time, as its communicators are. Where a communicator has a device, each start looks at the
+ * buffers of its calls as those would, so that memory which was freed since is found out here, on this rank
+ * alone; elsewhere nobody looks. Errors: INVALID_ARGUMENT (program, a destroyed stream, a buffer that is too
+ * short by now), INVALID_USAGE (inside a group; a communicator that was destroyed or finalized; a buffer that
+ * was memory of a device and is not, or the other way round), OUT_OF_MEMORY, and sticky ones. */
 tutti_status tutti_program_start(tutti_program *program);
 
 /* Waits until its last start is over; then the handle is dead. Errors: INVALID_ARGUMENT. */
@@ -478,8 +480,8 @@ tutti_status tutti_op_create(
 tutti_status tutti_op_create_pre_mul_sum(
     tutti_comm *comm, const void *scalar, tutti_type type, int on_device, tutti_op *op);
 
-/* The id is dead, and told from later ones; calls that were made with it go on. Local; also on a
- * communicator that has failed. Destroying the communicator destroys its operators. Errors:
+/* From now on the id is refused, also when there are new operators; calls that were made with it go on.
+ * Local; also on a communicator that has failed. Destroying the communicator destroys its operators. Errors:
  * INVALID_ARGUMENT (comm; op is none of this communicator's created ones). */
 tutti_status tutti_op_destroy(tutti_comm *comm, tutti_op op);
 
@@ -579,8 +581,9 @@ tutti_status tutti_send(
 tutti_status tutti_recv(
     void *recv, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream);
 
-/* No ranks: dst = sources[0] (op) ... (op) sources[k - 1], the canonical tree, each node rounded to the
- * type: what exact ranks would get. k pointers to count elements each; dst may be one of them, else nothing
+/* A reduction without ranks: dst = sources[0] (op) ... (op) sources[k - 1], in the canonical tree, each node
+ * rounded to the type, so with the bits that k ranks get under TUTTI_COMM_EXACT. k pointers to count elements
+ * each; dst may be one of them, else nothing
  * overlaps. AVG divides by k. Built-in operations only: created ones belong to a communicator. Errors:
  * INVALID_ARGUMENT (k, NULL, misaligned, a created op), UNSUPPORTED (type or op). */
 tutti_status tutti_reduce_local(

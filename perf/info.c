@@ -46,7 +46,7 @@ static const char help[] =
     "  -r, --root R     root of a rooted collective (default 0)\n"
     "      --rank R     only this rank's schedule, or all (default)\n"
     "      --in-place   as when send and recv are one buffer\n"
-    "      --exact      under the canonical association: every rank's sum is that of one fixed tree\n"
+    "      --exact      sums in one fixed order (TUTTI_COMM_EXACT); who cannot keep it does not serve\n"
     "      --topology T ranks that share a cache, as 0-3/4-7 or 2x4, for algorithms by cache domains\n"
     "\n"
     "Others\n"
