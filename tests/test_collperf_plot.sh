@@ -26,7 +26,7 @@ plot() # code picture arguments..
 {
     code=$1 picture=$2
     shift 2
-    timeout 120 "$collperf" "$@" -n 3 -w 1 --plot "$picture" >"$scratch/out" 2>"$scratch/err" </dev/null
+    timeout 900 "$collperf" "$@" -n 3 -w 1 --plot "$picture" >"$scratch/out" 2>"$scratch/err" </dev/null
     got=$?
     [ "$got" -eq "$code" ] || fail "exit code $got, expected $code: --plot $picture $*"
 }

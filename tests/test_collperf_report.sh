@@ -27,7 +27,7 @@ expect() # code command..: the exit code; output is kept in out and err
 {
     code=$1
     shift
-    timeout 120 "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    timeout 900 "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
     got=$?
     [ "$got" -eq "$code" ] || fail "exit code $got, expected $code: $*"
 }

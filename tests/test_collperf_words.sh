@@ -25,7 +25,7 @@ run() # code arguments..: the exit code of collperf; output is kept in out and e
 {
     code=$1
     shift
-    timeout 120 "$collperf" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    timeout 900 "$collperf" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
     got=$?
     [ "$got" -eq "$code" ] || fail "exit code $got, expected $code: $*"
 }

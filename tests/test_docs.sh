@@ -109,7 +109,7 @@ while [ ! -s "$scratch/id" ] && [ $tries -lt 300 ]; do
     sleep 0.1
     tries=$((tries + 1))
 done
-env -u TUTTI_DEBUG TUTTI_ID="$(cat "$scratch/id")" TUTTI_RANK=0 TUTTI_SIZE=1 timeout 60 "$scratch/hello" \
+env -u TUTTI_DEBUG TUTTI_ID="$(cat "$scratch/id")" TUTTI_RANK=0 TUTTI_SIZE=1 timeout 600 "$scratch/hello" \
     >"$scratch/out" 2>&1
 code=$?
 kill $holder
