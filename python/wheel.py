@@ -7,7 +7,7 @@ usage: wheel.py LIBRARY DIRECTORY
 The wheel goes into DIRECTORY, and its path is printed. A wheel is a zip file with a list of what is in it
 (PEP 427), so nothing but Python is needed, and nothing is fetched. The library is stripped, if there is a
 strip, and its plugin for CUDA goes along, if it was built. The tag is manylinux, with the glibc that the
-library needs, where it needs nothing else (PEP 600); else it is that of this platform. """
+library needs, where it needs nothing else (PEP 600); else it is that of this platform."""
 
 import base64
 import hashlib

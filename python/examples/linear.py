@@ -7,7 +7,7 @@ usage: linear.py [RANKS]           starts as many processes (default: 4)
 
 Each rank computes the gradient of its part; all_reduce makes their mean, so all ranks take the same step.
 The sum's order is the same on all of them, so their weights stay equal to the bit, and nobody has to send
-them around. """
+them around."""
 
 import hashlib
 import multiprocessing

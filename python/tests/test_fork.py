@@ -111,7 +111,7 @@ if pid > 0:
     with tutti.group():
         for comm in comms:
             comm.all_reduce(memory, numpy.empty(1000))
-    print("well", memory[0], comms[0].state)
+    print("well", memory[0], int(comms[0].state))
 """
 
 

@@ -142,3 +142,12 @@ def test_an_operator_belongs_to_one_communicator():
         two.all_reduce(np.ones(3), op=one.op_create(np.add))
     with pytest.raises(tutti.InvalidArgument, match="belongs to a communicator"):
         tutti.reduce_local([np.ones(3)], op=one.op_create(np.add))
+
+
+def test_operators_that_are_dropped_are_given_back():
+    def run(comm):
+        for _ in range(5000):  # the library has room for 4096
+            op = comm.op_create_pre_mul_sum(2, float)
+        assert comm.all_reduce(np.ones(2), op=op).tolist() == [4, 4]
+
+    threads(2, run)

@@ -3,7 +3,7 @@
 
 A buffer is a numpy array, or anything else with the buffer protocol (bytes, memoryview, array.array,
 ctypes), which is looked at through a numpy array. What is combined has one of the library's twelve types.
-What is only moved may have any dtype without Python objects: it travels as bytes. """
+What is only moved may have any dtype without Python objects: it travels as bytes."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ Ctrl-C does, that ends the communicator, the call returns, and the exception is 
 An exception that leaves a callback of ctypes is printed and lost, and Python may run signal handlers as
 soon as it enters a function, before its first `try`. So what the library calls here is no function, but the
 `send` of a generator that stands in a `try` already; and what lies between ctypes and that `send` is
-written in C. """
+written in C."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 
 The copy beside this file comes first, for a wheel has its own; then what TUTTI_LIBRARY names; then the
 loader's search. ctypes gives the interpreter free while a call of the library runs, so other threads of
-Python go on. """
+Python go on."""
 
 from __future__ import annotations
 
@@ -121,27 +121,21 @@ _FUNCTIONS = {
 }
 
 
-def _candidates() -> list[str]:
-    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), NAME)
-    named = os.environ.get("TUTTI_LIBRARY", "")
-    return ([beside] if os.path.exists(beside) else []) + ([named] if named else []) + [NAME]
-
-
 def _load() -> ctypes.CDLL:
-    missed = []
-    for path in _candidates():
-        try:
-            library = ctypes.CDLL(path)
-        except OSError as error:
-            missed.append(str(error))
-            continue
-        version = int(library.tutti_get_version())
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), NAME)
+    path = beside if os.path.exists(beside) else os.environ.get("TUTTI_LIBRARY") or NAME
+    try:
+        found = ctypes.CDLL(path)
+        version = int(found.tutti_get_version())
+    except (OSError, AttributeError) as error:
+        why = str(error)
+    else:
         if OLDEST <= version <= NEWEST:
-            return library
-        missed.append(f"{path} is of version {version}; legal are {OLDEST} to {NEWEST}")
+            return found
+        why = f"{path} is of version {version}; legal are {OLDEST} to {NEWEST}"
     raise ImportError(
-        f"tutti found no {NAME} that it can use ({'; '.join(missed)}). Install a wheel, which has its own; "
-        "or set TUTTI_LIBRARY to its path; or install it where the loader looks (LD_LIBRARY_PATH)",
+        f"tutti cannot load {path}: {why}. Install a wheel, which has its own library; or set TUTTI_LIBRARY "
+        "to the path of one; or install it where the loader looks (LD_LIBRARY_PATH)",
         name="tutti",
     )
 

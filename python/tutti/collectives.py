@@ -3,7 +3,7 @@
 
 Blocks lie one behind another along the first axis: with n ranks, all_gather makes an array of shape (3, 4)
 one of shape (3 * n, 4), and reduce_scatter makes that (3, 4) again. `out` is the array of the result;
-without it, a new one. A call returns `out`, or None at a rank that gets nothing. """
+without it, a new one. A call returns `out`, or None at a rank that gets nothing."""
 
 from __future__ import annotations
 

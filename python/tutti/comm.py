@@ -63,7 +63,7 @@ class Comm(Blocks):
     def __init__(self, handle: int) -> None:
         self._handle = handle
         self._raised = []
-        self._functions: list[Any] = []  # operators in Python, which the library may call
+        self._unused: list[int] = []  # operators that nobody has any more
         self._rank, self._size = library.tutti_comm_rank(handle), library.tutti_comm_size(handle)
 
     def __repr__(self) -> str:

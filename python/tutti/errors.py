@@ -2,7 +2,7 @@
 """What can go wrong, as exceptions: one class for each status of the library.
 
 The first four are this rank's own: nothing was done, and the communicator goes on. The others end it, with
-the same cause on every rank. """
+the same cause on every rank."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _cancel() -> None:
 class group:
     """Calls in this `with` are checked at once, and start together at its end, which returns when all are
     done. If an exception leaves it, none of them is started. Groups belong to a thread; an inner one is
-    part of the outer. """
+    part of the outer."""
 
     _calls: _Calls | None = None  # None: an inner group
 

@@ -44,7 +44,10 @@ class Operator(Handle):
 
     def __init__(self, comm: Comm, dtype: numpy.dtype[Any], handle: int, function: Any = None) -> None:
         self.comm, self.dtype = comm, dtype
-        self._handle, self._function = handle, function  # the library calls the latter
+        self._handle, self._function = (
+            handle,
+            function,
+        )  # the library calls the latter; calls hold this object
 
     def _fit(self, operation: str, comm: Any, dtype: numpy.dtype[Any]) -> tuple[int, int, int]:
         number = self._opened(operation)
@@ -64,6 +67,18 @@ class Operator(Handle):
             if status:
                 raise failure(status, "op_destroy")
 
+    def __del__(self) -> None:
+        if self._handle is not None:
+            self.comm._unused.append(self._handle)  # another thread may be using the communicator now
+
+
+def _clear_up(comm: Comm) -> int:
+    """Destroy operators that nobody has any more; the communicator's handle."""
+    handle = comm._opened("op_create")
+    while comm._unused:
+        library.tutti_op_destroy(handle, comm._unused.pop())
+    return int(handle)
+
 
 def create(
     comm: Comm, function: Callable[[Array, Array], Any], dtype: DTypeLike, commutes: bool
@@ -75,13 +90,12 @@ def create(
         refuse("op_create", f"elements of {element} hold Python objects; legal: other dtypes")
     called = make_reduce_fn(function, element, comm._raised)
     number = ctypes.c_uint32()
-    handle = comm._opened("op_create")
+    handle = _clear_up(comm)
     status = library.tutti_op_create(
         handle, called, None, element.itemsize, int(commutes), ctypes.byref(number)
     )
     if status:
         raise failure(status, "op_create", handle, comm._rank)
-    comm._functions.append(called)  # streams may still call it when nobody has the operator any more
     return Operator(comm, element, number.value, called)
 
 
@@ -93,7 +107,7 @@ def create_pre_mul_sum(comm: Comm, factor: Any, dtype: DTypeLike) -> Operator:
     except (TypeError, ValueError) as error:
         refuse("op_create_pre_mul_sum", f"factor is {factor!r}: {error}; legal: one number")
     number = ctypes.c_uint32()
-    handle = comm._opened("op_create_pre_mul_sum")
+    handle = _clear_up(comm)
     status = library.tutti_op_create_pre_mul_sum(handle, scalar.ctypes.data, type_, 0, ctypes.byref(number))
     if status:
         raise failure(status, "op_create_pre_mul_sum", handle, comm._rank)

@@ -13,7 +13,6 @@ import weakref
 from typing import TYPE_CHECKING, Any, Iterable
 
 from ._handle import Handle
-from ._interrupt import raise_first
 from ._library import library, tutti_stream
 from .errors import Status, failure, refuse, sticky_error
 
@@ -138,12 +137,17 @@ class Stream(Handle):
         if status == Status.IN_PROGRESS:
             return False
         known = failure(status, operation) if status else None
-        for comm in list(self._comms):
-            raise_first(comm._raised)
-            if known is not None and comm._handle is not None and known.is_sticky:
-                sticky = sticky_error(comm._handle)
-                if sticky is not None and sticky.status == status:
-                    raise sticky
+        if (
+            known is not None and not known.is_sticky
+        ):  # as in a child of fork(), where the lock may be taken
+            raise known
+        with self._lock:
+            comms = list(self._comms)
+        for comm in comms:
+            comm._raise_own()
+            sticky = sticky_error(comm._handle) if known is not None and comm._handle is not None else None
+            if sticky is not None and sticky.status == status:
+                raise sticky
         if known is not None:
             raise known
         return True
