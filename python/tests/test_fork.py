@@ -97,6 +97,24 @@ def test_a_child_is_refused_and_harms_nobody():
     assert processes(2, with_a_child) == ["well"] * 2
 
 
+def drop_memory_in_a_child(comm):
+    kept = [tutti.empty(100000)]
+    kept[0][:] = 7
+
+    def child():
+        kept.clear()
+        gc.collect()
+        return 0
+
+    assert in_child(child) == 0
+    found = comm.all_gather(kept[0])  # which the peer reads in place
+    return bool((kept[0] == 7).all() and (found == 7).all())
+
+
+def test_a_child_does_not_free_memory():
+    assert processes(2, drop_memory_in_a_child) == [True, True]
+
+
 END = """
 import os, sys, threading, numpy, tutti
 comms = tutti.init_all(2)

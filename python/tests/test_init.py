@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -113,6 +114,19 @@ def finalize_in_with(comm):
 
 def test_with():
     assert processes(2, finalize_in_with) == ["well"] * 2
+
+
+def test_with_waits_for_the_other_ranks():
+    late = []
+
+    def run(comm):
+        with comm:
+            if comm.rank == 1:
+                time.sleep(0.2)
+                late.append(1)
+        return list(late)
+
+    assert threads(2, run) == [[1], [1]]
 
 
 def test_a_rank_that_forgets_its_communicator_is_missed():

@@ -264,18 +264,23 @@ def join_alone(id, to):
         tutti.init_rank(2, 0, id)
     except KeyboardInterrupt:
         to.send(time.monotonic())
+    time.sleep(LATE_S)
 
 
 def test_joining_is_interrupted():
     from ranks import _context
 
     receiver, sender = _context.Pipe(duplex=False)
-    process = _context.Process(target=join_alone, args=(tutti.get_id(), sender))
+    id = tutti.get_id()
+    process = _context.Process(target=join_alone, args=(id, sender))
     process.start()
     pid = receiver.recv()
     time.sleep(0.2)
     os.kill(pid, signal.SIGINT)
     assert receiver.poll(LATE_S) and isinstance(receiver.recv(), float)
+    with pytest.raises(tutti.PeerLost):  # whoever comes now does not wait for that rank
+        tutti.init_rank(2, 1, id).barrier()
+    process.kill()
     process.join()
 
 

@@ -94,20 +94,35 @@ def test_a_wrong_result_is_a_failure():
 
 
 def test_failure_on_a_stream():
+    """It is raised by the wait, at whatever rank has combined."""
+
     def fail(left, right):
         raise ZeroDivisionError
 
     def run(comm):
-        op = comm.op_create(fail)
         with tutti.Stream() as stream:
-            comm.all_reduce(np.ones(3), op=op, stream=stream)
+            comm.all_reduce(np.ones(3), op=comm.op_create(fail), stream=stream)
             try:
                 stream.wait()
-                comm.barrier()
             except (ZeroDivisionError, tutti.Aborted) as error:
                 return type(error)
 
     assert ZeroDivisionError in threads(2, run)
+
+
+def test_operands_are_not_the_functions_to_write():
+    def add(left, right):
+        left += right
+        return left
+
+    def run(comm):
+        try:
+            comm.all_reduce(np.ones(3), op=comm.op_create(add))
+            comm.barrier()
+        except (ValueError, tutti.Aborted) as error:
+            return type(error)
+
+    assert ValueError in threads(2, run)
 
 
 def test_an_operator_lives_as_long_as_its_calls():

@@ -68,6 +68,27 @@ def test_arrays_live_until_the_call_is_over():
     stream.close()
 
 
+@pytest.mark.parametrize("how", ["group", "program"])
+def test_arrays_of_what_is_grouped_live_until_it_is_over(how):
+    one, two = tutti.init_all(2)
+    stream = tutti.Stream()
+    x, gone = np.ones(50000), threading.Event()
+    weakref.finalize(x, gone.set)
+    with tutti.group() if how == "group" else tutti.group_keep() as group:
+        found = one.all_reduce(x, stream=stream)
+    if how == "program":
+        group.start()
+    del x, group
+    gc.collect()  # and this waits for nobody
+    assert not gone.is_set()
+    two.all_reduce(np.ones(50000))
+    stream.wait()
+    assert found.tolist() == [2] * 50000
+    stream.close()
+    gc.collect()
+    assert gone.is_set()
+
+
 def test_a_failure_is_told_by_the_point():
     def run(comm):
         with tutti.Stream() as stream:

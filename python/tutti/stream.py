@@ -137,10 +137,8 @@ class Stream(Handle):
         if status == Status.IN_PROGRESS:
             return False
         known = failure(status, operation) if status else None
-        if (
-            known is not None and not known.is_sticky
-        ):  # as in a child of fork(), where the lock may be taken
-            raise known
+        if known is not None and not known.is_sticky:
+            raise known  # before the lock, which may be taken in a child of fork()
         with self._lock:
             comms = list(self._comms)
         for comm in comms:
