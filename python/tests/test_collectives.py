@@ -109,16 +109,19 @@ def v_forms(comm, count):
     for rank in range(n):
         expected[places[rank] : places[rank] + counts[rank]] = whole[starts[rank] : starts[rank + 1]]
     same(out, expected)
+    spread = expected
     same(comm.reduce_scatter_v(whole, counts), n * whole[starts[me] : starts[me + 1]])
     for root in range(n):
         found = comm.gather_v(mine, counts if me == root else None, root=root)
         same(found, whole) if me == root else None
         assert (found is None) == (me != root)
-        if me == root:
-            found = comm.scatter_v(whole, counts, root=root)
-        else:
-            found = comm.scatter_v(out=np.empty(counts[me], int), root=root)
-        same(found, mine)
+        found = comm.gather_v(mine, counts, np.full(room, -1), root, places)
+        same(found, spread) if me == root else None
+        for x, at in (whole, None), (spread, places):
+            if me == root:
+                same(comm.scatter_v(x, counts, root=root, places=at), mine)
+            else:
+                same(comm.scatter_v(out=np.empty(counts[me], int), root=root), mine)
     # Rank r sends s + 1 elements, r * 10 + s each, to rank s.
     x = np.concatenate([np.full(s + 1, me * 10 + s) for s in range(n)])
     found = comm.all_to_all_v(x, range(1, n + 1), [me + 1] * n)

@@ -87,7 +87,7 @@ def test_split():
         child = comm.split(comm.rank % 2, -comm.rank)
         none = comm.split(0 if comm.rank == 1 else -1)
         assert (none is None) == (comm.rank != 1)
-        exact = comm.split(0, comm.rank, exact=True, name="exact", timeout_ms=5000)
+        exact = comm.split(0, comm.rank, exact=True, name="exact", timeout_ms=500000)
         assert exact.size == 3
         return child.rank, child.size, child.all_reduce(np.array(comm.rank)).item()
 

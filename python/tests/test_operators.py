@@ -53,12 +53,14 @@ def test_matrices_keep_the_order_of_ranks():
     threads(3, run)
 
 
-@pytest.mark.parametrize("dtype", [np.int16, np.bool_, [("a", "u1"), ("b", "i2")], "f4"])
+@pytest.mark.parametrize(
+    "dtype", [np.int16, np.bool_, [("a", "u1"), ("b", "i2")], "f4", complex, np.complex64]
+)
 def test_elements_of_any_size(dtype):
     def run(comm):
         op = comm.op_create(lambda left, right: left, dtype)
-        x = np.frombuffer(bytes([comm.rank + 1] * 12), dtype)
-        assert comm.all_reduce(x, op=op).tobytes() == bytes([1] * 12)
+        x = np.frombuffer(bytes([comm.rank + 1] * 48), dtype)
+        assert comm.all_reduce(x, op=op).tobytes() == bytes([1] * 48)
 
     threads(2, run)
 

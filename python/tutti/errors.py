@@ -48,11 +48,8 @@ class Error(Exception):
         operation: str = "",
         sequence: int | None = None,
     ) -> None:
-        super().__init__(text, rank, peer, operation, sequence)  # all of it, so that it pickles
+        super().__init__(text)
         self.rank, self.peer, self.operation, self.sequence = rank, peer, operation, sequence
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
     @property
     def is_sticky(self) -> bool:
