@@ -4,6 +4,7 @@
 import os
 import pickle
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -52,6 +53,46 @@ def test_peer_lost():
             assert isinstance(error, tutti.PeerLost) and error.status == tutti.Status.PEER_LOST
             assert (error.peer, error.operation, error.sequence) == (2, "all_reduce", 1)
             assert error.rank in (0, 1) and "rank 2" in str(error)
+
+
+def wrong_dtype(comm):
+    comm.all_reduce(np.zeros(3), np.zeros(3, "f4"))
+
+
+def wrong_send(comm):
+    comm.send(np.zeros((3, 3)).T, peer=0)
+
+
+def wrong_in_a_group(comm):
+    with tutti.group():
+        comm.all_reduce(np.zeros(3))
+        comm.all_reduce([1.0])
+
+
+@pytest.mark.parametrize(
+    "wrong, reason",
+    [
+        (wrong_dtype, "out is of float32"),
+        (wrong_send, "not C-contiguous"),
+        (wrong_in_a_group, "send is of type list"),
+    ],
+)
+def test_the_peers_hear_of_what_this_package_refuses(wrong, reason):
+    def run(comm):
+        try:
+            if comm.rank == 0:
+                comm.recv(np.zeros(3), 1) if wrong is wrong_send else comm.all_reduce(np.zeros(3))
+            wrong(comm)
+        except tutti.InvalidArgument:  # rank 1, which leaves it at that
+            while comm.state == tutti.Status.OK:
+                time.sleep(0.01)
+        except tutti.InvalidUsage as error:
+            return error
+        return comm.error
+
+    for error in threads(2, run, options="refusal=100"):
+        assert isinstance(error, tutti.InvalidUsage) and error.is_sticky
+        assert error.peer == 1 and "rank 1 refused" in str(error) and reason in str(error)
 
 
 def test_timeout():

@@ -84,6 +84,7 @@ _FUNCTIONS = {
     "comm_get_error": ("i", "pp"),
     "comm_finalize": ("i", "p"),
     "comm_abort": ("i", "p"),
+    "comm_refuse": ("i", "pis"),
     "comm_destroy": ("i", "p"),
     "mem_alloc": ("i", "zip"),
     "mem_free": ("i", "p"),

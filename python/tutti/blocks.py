@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ._buffers import Array, Buffer, Counts, c_array, check, check_blocks, check_like, movable, numbers
+from ._refusal import told
 from .collectives import AnyOp, Collectives
 from .errors import refuse
 from .operators import SUM
@@ -45,6 +46,7 @@ class Blocks(Collectives):
         check_blocks(operation, "out", y.size, unit, counts, places)
         return y
 
+    @told
     def all_gather_v(
         self,
         send: Buffer,
@@ -79,6 +81,7 @@ class Blocks(Collectives):
         )
         return y
 
+    @told
     def reduce_scatter_v(
         self,
         send: Buffer,
@@ -112,6 +115,7 @@ class Blocks(Collectives):
         )
         return y
 
+    @told
     def all_to_all_v(
         self,
         send: Buffer,
@@ -139,6 +143,7 @@ class Blocks(Collectives):
         self._call(name, stream, held, x.ctypes.data, *sent, y.ctypes.data, *received, type_)
         return y
 
+    @told
     def gather_v(
         self,
         send: Buffer,
@@ -162,6 +167,7 @@ class Blocks(Collectives):
         self._call("gather_v", stream, held, x.ctypes.data, x.size * unit, to, *arrays, type_, root)
         return y
 
+    @told
     def scatter_v(
         self,
         send: Buffer | None = None,

@@ -16,6 +16,7 @@ from ._buffers import Array, Buffer, check, check_like, movable, reducible
 from ._handle import Handle
 from ._interrupt import waiting
 from ._library import NO_STREAM, library
+from ._refusal import told
 from .errors import refuse
 from .group import open_group, settle
 from .operators import SUM, Op, Operator
@@ -87,10 +88,12 @@ class Collectives(Handle):
         check_like(operation, x, math.prod(shape), dtype)
         return x
 
+    @told
     def barrier(self, *, stream: Stream | None = None) -> None:
         """Returns when all ranks have called it."""
         self._call("barrier", stream, None)
 
+    @told
     def all_reduce(
         self, send: Buffer, out: Buffer | None = None, op: AnyOp = SUM, *, stream: Stream | None = None
     ) -> Array:
@@ -104,6 +107,7 @@ class Collectives(Handle):
         )
         return y
 
+    @told
     def reduce(
         self,
         send: Buffer,
@@ -121,6 +125,7 @@ class Collectives(Handle):
         self._call("reduce", stream, (x, y, op), x.ctypes.data, to, x.size * unit, type_, number, root)
         return y
 
+    @told
     def broadcast(
         self, send: Buffer | None, out: Buffer | None = None, root: int = 0, *, stream: Stream | None = None
     ) -> Array:
@@ -137,6 +142,7 @@ class Collectives(Handle):
         self._call("broadcast", stream, (x, y), x.ctypes.data, y.ctypes.data, y.size * unit, type_, root)
         return y
 
+    @told
     def reduce_scatter(
         self, send: Buffer, out: Buffer | None = None, op: AnyOp = SUM, *, stream: Stream | None = None
     ) -> Array:
@@ -152,6 +158,7 @@ class Collectives(Handle):
         )
         return y
 
+    @told
     def all_gather(self, send: Buffer, out: Buffer | None = None, *, stream: Stream | None = None) -> Array:
         """Every rank gets the arrays of all, in rank order. In place: send is block `rank` of out."""
         x = check("all_gather", "send", send)
@@ -160,6 +167,7 @@ class Collectives(Handle):
         self._call("all_gather", stream, (x, y), x.ctypes.data, y.ctypes.data, x.size * unit, type_)
         return y
 
+    @told
     def all_to_all(self, send: Buffer, out: Buffer | None = None, *, stream: Stream | None = None) -> Array:
         """Block r of send goes to rank r, block r of the result comes from rank r. In place: out=send."""
         x = check("all_to_all", "send", send)
@@ -169,6 +177,7 @@ class Collectives(Handle):
         self._call("all_to_all", stream, (x, y), x.ctypes.data, y.ctypes.data, share * unit, type_)
         return y
 
+    @told
     def gather(
         self, send: Buffer, out: Buffer | None = None, root: int = 0, *, stream: Stream | None = None
     ) -> Array | None:
@@ -180,6 +189,7 @@ class Collectives(Handle):
         self._call("gather", stream, (x, y), x.ctypes.data, to, x.size * unit, type_, root)
         return y
 
+    @told
     def scatter(
         self, send: Buffer | None, out: Buffer | None = None, root: int = 0, *, stream: Stream | None = None
     ) -> Array:
@@ -197,6 +207,7 @@ class Collectives(Handle):
         self._call("scatter", stream, (x, y), start, y.ctypes.data, y.size * unit, type_, root)
         return y
 
+    @told
     def send(self, send: Buffer, peer: int, *, stream: Stream | None = None) -> None:
         """One message to rank `peer`. It may return only when peer receives: a pair that exchanges must
         group."""
@@ -204,6 +215,7 @@ class Collectives(Handle):
         type_, unit = movable("send", x.dtype)
         self._call("send", stream, (x,), x.ctypes.data, x.size * unit, type_, peer)
 
+    @told
     def recv(self, out: Buffer, peer: int, *, stream: Stream | None = None) -> Array:
         """One message from rank `peer`, which has as many elements of the same dtype."""
         y = check("recv", "out", out, writable=True)

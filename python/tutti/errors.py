@@ -53,8 +53,8 @@ class Error(Exception):
 
     @property
     def is_sticky(self) -> bool:
-        """The communicator is over, on all ranks."""
-        return self.status <= Status.SYSTEM_ERROR
+        """The communicator is over, on all ranks: so is one where a rank refused its call (InvalidUsage)."""
+        return self.status <= Status.SYSTEM_ERROR or self.sequence is not None
 
 
 class InvalidArgument(Error, ValueError):
@@ -147,10 +147,9 @@ def sticky_error(handle: int) -> Error | None:
 def failure(status: int, operation: str, handle: int | None = None, rank: int | None = None) -> Error:
     """The exception for what a call has returned. Ask at once: the text is this thread's last one."""
     text = last_text()
-    if status <= Status.SYSTEM_ERROR and handle is not None:
-        known = sticky_error(handle)
-        if known is not None:
-            return known
+    known = sticky_error(handle) if handle is not None else None
+    if known is not None and known.status == status:
+        return known
     return _CLASSES.get(status, InternalError)(text or f"status {status}", rank, None, operation)
 
 

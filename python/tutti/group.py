@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Iterable
 from ._handle import Handle
 from ._interrupt import raise_first, waiting
 from ._library import NO_STREAM, library
+from ._refusal import tell
 from .errors import InvalidUsage, failure, sticky_error
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def settle(status: int, operation: str, comms: Iterable[Comm]) -> None:
         return
     known = failure(status, operation)
     for comm in comms:
-        sticky = sticky_error(comm._handle) if comm._handle is not None and known.is_sticky else None
+        sticky = sticky_error(comm._handle) if comm._handle is not None else None
         if sticky is not None and sticky.status == status:
             raise sticky
     raise known
@@ -71,11 +72,14 @@ def _start() -> _Calls:
     return _Calls()
 
 
-def _cancel() -> None:
-    """End the group without starting it: of a group in which a call was wrong nothing is started."""
+def _cancel(calls: _Calls, why: BaseException | None) -> None:
+    """End the group without starting it: of a group in which a call was wrong nothing is started. The peers
+    of its calls hear why."""
     library.tutti_barrier(None, NO_STREAM)
     library.tutti_group_end()
     open_group.calls = None
+    for comm in calls.comms:
+        tell(comm, f"its group was left by {why!r}" if why is not None else "its inner group was left")
 
 
 class group:
@@ -91,7 +95,9 @@ class group:
             open_group.calls = self._calls = calls
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, why: BaseException | None = None, _: object = None
+    ) -> None:
         calls = self._calls
         if calls is None:
             status = library.tutti_group_end()
@@ -101,7 +107,7 @@ class group:
                 raise failure(status, "group")
             return
         if kind is not None or calls.broken:
-            _cancel()
+            _cancel(calls, why)
             if kind is None:
                 raise InvalidUsage(
                     "group: an exception left an inner group, so none of its calls was started"
@@ -159,10 +165,12 @@ class group_keep:
         self._program._calls = open_group.calls = _start()
         return self._program
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, why: BaseException | None = None, _: object = None
+    ) -> None:
         calls = self._program._calls
         if kind is not None or calls.broken:
-            _cancel()
+            _cancel(calls, why)
             if kind is None:
                 raise InvalidUsage("group_keep: an exception left an inner group, so nothing was kept")
             return
