@@ -5,6 +5,7 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 from ranks import HANG_S, processes
@@ -113,6 +114,25 @@ def drop_memory_in_a_child(comm):
 
 def test_a_child_does_not_free_memory():
     assert processes(2, drop_memory_in_a_child) == [True, True]
+
+
+def fork_while_a_thread_is_busy(comm):
+    """Locks of threads that the child has not stay taken in it."""
+    stream, taken = tutti.Stream(), threading.Event()
+    point = stream.record()
+
+    def take():
+        with stream._lock:
+            taken.set()
+            threading.Event().wait()
+
+    threading.Thread(target=take, daemon=True).start()
+    taken.wait()
+    return in_child(lambda: 0 if refused(point.query) and refused(point.wait) else 1)
+
+
+def test_a_child_is_told_though_a_thread_was_busy():
+    assert processes(1, fork_while_a_thread_is_busy) == [0]
 
 
 END = """

@@ -264,7 +264,7 @@ def join_alone(id, to):
         tutti.init_rank(2, 0, id)
     except KeyboardInterrupt:
         to.send(time.monotonic())
-    time.sleep(LATE_S)
+    time.sleep(10 * LATE_S)  # it is alive, but not a rank
 
 
 def test_joining_is_interrupted():
@@ -279,7 +279,7 @@ def test_joining_is_interrupted():
     os.kill(pid, signal.SIGINT)
     assert receiver.poll(LATE_S) and isinstance(receiver.recv(), float)
     with pytest.raises(tutti.PeerLost):  # whoever comes now does not wait for that rank
-        tutti.init_rank(2, 1, id).barrier()
+        tutti.init_rank(2, 1, id, timeout_ms=5000 * LATE_S).barrier()
     process.kill()
     process.join()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
-from typing import Any, Callable, Sequence, SupportsIndex, Union
+from typing import Any, Sequence, SupportsIndex, Union
 
 import numpy
 from numpy.typing import DTypeLike
@@ -26,7 +25,7 @@ class _Memory:
         status = library.tutti_mem_alloc(size, 0, ctypes.byref(address))
         if status:
             raise failure(status, "empty")
-        self.address, self.process = address.value, os.getpid()
+        self.address = address.value
         self.__array_interface__ = {
             "version": 3,
             "shape": (size,),
@@ -34,10 +33,9 @@ class _Memory:
             "data": (self.address, False),
         }
 
-    # At the end of the interpreter modules are emptied before the last objects go, hence the arguments.
-    def __del__(self, free: Any = library.tutti_mem_free, getpid: Callable[[], int] = os.getpid) -> None:
-        if getattr(self, "process", None) == getpid():  # a child of fork() leaves it to its parent
-            free(self.address)
+    # At the end of the interpreter modules are emptied before the last objects go, hence the argument.
+    def __del__(self, free: Any = library.tutti_mem_free) -> None:
+        free(getattr(self, "address", None))  # a child of fork() is refused this
 
 
 def empty(shape: Shape, dtype: DTypeLike = float) -> Array:
