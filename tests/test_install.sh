@@ -108,6 +108,29 @@ else
     echo "skipped: find_package of CMake (it is not here)"
 fi
 
+# --- ./start tells how far a build is that takes its time; here "two seconds" are short.
+progress()
+{
+    for name in say fail tell_progress quietly; do
+        eval "$(sed -n "/^$name()/,/^}/p" "$sources/start")"
+    done
+    log=$scratch/log
+    sleep() { command sleep 0.1; }
+    slow() # ends when it has been told of, or after a minute
+    {
+        printf '  CC       lib/some.lo\n'
+        for try in $(seq 600); do
+            ! grep 'file 1, lib/some.lo' "$scratch/told" || return 0
+            sleep
+        done
+        return 1
+    }
+    : >"$log"
+    quietly slow >"$scratch/told"
+}
+told_in_time() { (progress); }
+works "./start tells how far it is" told_in_time
+
 # --- The last words of `./start install` can be pasted, and add to what the user had.
 eval "$(sed -n '/^tell_paths()/,/^}/p' "$sources/start")"
 pasted()
