@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # test_install.sh: what `make install` puts into a folder works wherever that folder is moved to: programs,
-# pkg-config, CMake, documents, examples. Then uninstall leaves nothing. Run in the build directory.
+# pkg-config, CMake, documents, examples. Then uninstall leaves nothing. The packages themselves are made by
+# `make deb`; here debian/ is only compared with what is installed and exported. Run in the build directory.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -175,6 +176,47 @@ same_options()
     done <"$scratch/options"
 }
 works "make distcheck takes this build's options" same_options
+
+# --- What debian/ packs is what is installed and exported. Its folders, as they are called here:
+as_here() { sed 's,^usr/lib/\*/,lib/,; s,^usr/share/doc/libtutti-dev,share/doc/tutti,; s,^usr/,,' "$@"; }
+packed()
+{
+    as_here "$sources"/debian/*.install "$sources/debian/not-installed" >"$scratch/patterns"
+    grep -v -e 'tutti_mpi' -e 'tutti_cuda' "$scratch/installed" >"$scratch/rest" # which no package has
+    ls "$moved"/lib/*.a >/dev/null 2>&1 || echo lib/libtutti.a >>"$scratch/rest" # with --enable-static only
+    while read -r pattern; do
+        : >"$scratch/kept"
+        used=
+        while read -r file; do
+            # shellcheck disable=SC2254
+            case $file in
+            $pattern | $pattern/*) used=yes ;;
+            *) echo "$file" >>"$scratch/kept" ;;
+            esac
+        done <"$scratch/rest"
+        [ -n "$used" ] || echo "debian/ names $pattern, which is not installed, or is in two packages"
+        mv "$scratch/kept" "$scratch/rest"
+    done <"$scratch/patterns" >"$scratch/wrong"
+    sed 's/.*/debian: & is in no package/' "$scratch/rest" >>"$scratch/wrong"
+    ! grep . "$scratch/wrong"
+}
+works "debian/ packs what is installed" packed
+symbols()
+{
+    ${NM:-nm} -D --defined-only "$moved/lib/libtutti.so" |
+        awk '$2 == "T" { sub(/@@/, "@", $3); print $3 }' | sort >"$scratch/exported"
+    sed -n 's/^ \(tutti_[^ ]*\) .*/\1/p' "$sources/debian/libtutti0.symbols" | sort >"$scratch/promised"
+    diff "$scratch/exported" "$scratch/promised" && return
+    echo 'exported is <, debian/libtutti0.symbols has >'
+    false
+}
+works "debian/libtutti0.symbols names what is exported" symbols
+versions()
+{
+    version=$("$moved/bin/tutti-info" cpu | sed -n 's/^Tutti //p')
+    head -n 1 "$sources/debian/changelog" | grep -F "($version)"
+}
+works "debian/changelog is of this version" versions
 
 # --- Nothing is left.
 make -s uninstall DESTDIR="$scratch/staged" >"$scratch/said" 2>&1 || cat "$scratch/said"
