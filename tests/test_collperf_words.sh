@@ -97,9 +97,11 @@ refused 'alltoall_perf: not a collective; the nearest is all_to_all; ' alltoall_
 refused 'sendrecv_perf: not a collective; the nearest is sendrecv; ' sendrecv_perf
 refused 'bogus: not a collective; legal are ' bogus
 
-# --- -c is a count, as in nccl-tests.
+# --- -c is a count, as in nccl-tests: of calls beside the one that is timed, out of place and in place.
 for count in 1 2 5; do
-    run 0 -b 64 -e 64 -n 1 -w 0 -g 2 -c $count
+    TUTTI_TRACE=$scratch/trace.%r run 0 -b 64 -e 64 -n 1 -w 0 -g 2 -c $count
+    calls=$(grep -o '"name": "all_reduce"' "$scratch/trace.0" | wc -l)
+    [ "$calls" -eq $((2 * (1 + count))) ] || fail "-c $count makes $calls calls"
     says out "; check $count; " "-c $count"
     says out '^# Out of bounds values : 0 OK$' "-c $count"
 done
