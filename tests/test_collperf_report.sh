@@ -55,11 +55,12 @@ for ranks in '-g 3' '-t 3' '-g 2 -t 2'; do
         fail "the lines of ranks, $ranks"
 done
 grep -q "^#  Rank .* on $host cores" "$scratch/out" || fail "a rank's line has the host's name"
-if [ "$(nproc)" -ge 2 ]; then
-    expect 0 "$collperf" $few -g 2 --bind
+for ranks in -g -t; do
+    [ "$(nproc)" -ge 2 ] || break
+    expect 0 "$collperf" $few $ranks 2 --bind
     [ "$(sed -n 's/^#  Rank .* cores \([0-9]*\)$/\1/p' "$scratch/out" | sort -u | wc -l)" -eq 2 ] ||
-        fail "two bound ranks have a core each"
-fi
+        fail "$ranks 2: two bound ranks have a core each"
+done
 
 # --- Records say the same, in fields that come last, and one day for all rows of a run.
 expect 0 "$collperf" $few -g 2 --json
