@@ -7,13 +7,14 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
+#include "base/schedule.h"
 #include "dev.h"
 #include "plugin.h"
 #include "ranks.h"
 
 TestSuite(api_device_group, .timeout = 120);
 
-enum { N = 3, LONG = 40000, SHORT = 1, AREA = N * LONG, ROUNDS = 4, COMMS = 2 };
+enum { N = 3, LONG = 40000, SHORT = 1, AREA = N * LONG, ROUNDS = 4, COMMS = 2, MESSAGES = 3, EACH = 3000 };
 
 struct bench { /* of a rank */
     const struct tt_dev *dev;
@@ -96,12 +97,17 @@ static uint32_t value(int from, int round, size_t i)
     return (uint32_t)(from * 1000003 + round * 7919) + (uint32_t)i;
 }
 
+static bool is_summed(struct ranks_me *me, const struct bench *b, int c, int round)
+{
+    return ranks_ok(me, tutti_comm_state(b->comms[c]), "the group") &&
+           ranks_expect(me, b->sums[c][0] == 3u * (unsigned)round + 6, "communicator %d: the sum is %u", c,
+               b->sums[c][0]);
+}
+
 static void check(struct ranks_me *me, const struct bench *b, int c, int round)
 {
-    if (!ranks_ok(me, tutti_comm_state(b->comms[c]), "the group"))
+    if (!is_summed(me, b, c, round))
         return;
-    ranks_expect(
-        me, b->sums[c][0] == 3u * (unsigned)round + 6, "communicator %d: the sum is %u", c, b->sums[c][0]);
     for (int r = 0; r < N; r++)
         for (size_t i = 0; i < block(c, r, me->rank); i++) {
             size_t at = (size_t)r * LONG + i;
@@ -112,8 +118,41 @@ static void check(struct ranks_me *me, const struct bench *b, int c, int round)
         }
 }
 
+/* Of communicator c ranks c and c + 1 exchange messages, of which the third knows nothing, either. */
+static int partner(const struct ranks_me *me, int c)
+{
+    return me->rank == c ? c + 1 : me->rank == c + 1 ? c : TT_NONE;
+}
+
+static void talk(struct ranks_me *me, const struct bench *b, int c)
+{
+    tutti_stream stream = tutti_cuda_stream(b->stream);
+    int peer = partner(me, c);
+    for (size_t k = 0; k < MESSAGES && peer != TT_NONE; k++) {
+        ranks_ok(me, tutti_send(b->send + k * EACH, EACH, TUTTI_UINT32, peer, b->comms[c], stream), "send");
+        ranks_ok(
+            me, tutti_recv(b->recv[c] + k * EACH, EACH, TUTTI_UINT32, peer, b->comms[c], stream), "recv");
+    }
+}
+
+static void check_talk(struct ranks_me *me, const struct bench *b, int c, int round)
+{
+    int peer = partner(me, c);
+    if (!is_summed(me, b, c, round))
+        return;
+    for (size_t i = 0; i < MESSAGES * EACH && peer != TT_NONE; i++)
+        if (!ranks_expect(me, b->recv[c][i] == value(peer, round, i), "communicator %d: word %zu", c, i))
+            return;
+}
+
+struct parts { /* of a group, of each communicator, before its sum */
+    void (*call)(struct ranks_me *me, const struct bench *b, int c);
+    void (*check)(struct ranks_me *me, const struct bench *b, int c, int round);
+};
+
 static void in_any_order(struct ranks_me *me)
 {
+    const struct parts *parts = me->context;
     struct bench b;
     if (!set_up(me, &b))
         return;
@@ -126,24 +165,34 @@ static void in_any_order(struct ranks_me *me)
         tutti_group_start();
         for (int k = 0; k < COMMS; k++) {
             int c = (k + me->rank + round) % COMMS;
-            exchange(me, &b, c);
+            parts->call(me, &b, c);
             sum(me, &b, c);
         }
         ranks_ok(me, tutti_group_end(), "group_end");
         fine(me, &b, b.dev->stream_sync(b.stream));
         for (int c = 0; c < COMMS; c++)
-            check(me, &b, c, round);
+            parts->check(me, &b, c, round);
         if (me->world->slots[me->rank].failures > 0)
             return;
     }
     take_down(me, &b);
 }
 
-Test(api_device_group, communicators_in_any_order)
+static void run_all(const struct parts *parts)
 {
     plugin_must_be_stub();
     setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);
     setenv("STUB_GPU", "queues=1", 1);
-    ranks_run(&(struct ranks_plan){ .n = N, .run = in_any_order });
-    ranks_run(&(struct ranks_plan){ .n = N, .kind = RANKS_THREADS, .run = in_any_order });
+    ranks_run(&(struct ranks_plan){ .n = N, .run = in_any_order, .context = parts });
+    ranks_run(&(struct ranks_plan){ .n = N, .kind = RANKS_THREADS, .run = in_any_order, .context = parts });
+}
+
+Test(api_device_group, communicators_in_any_order)
+{
+    run_all(&(struct parts){ exchange, check });
+}
+
+Test(api_device_group, messages_before_collectives)
+{
+    run_all(&(struct parts){ talk, check_talk });
 }
