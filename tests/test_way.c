@@ -3,9 +3,11 @@
  * seen in a benchmark, whose checks take longer than the calls; here the peer comes late on purpose. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "perf/way.h"
+#include "plugin.h"
 
 enum { VALUE = 4711 };
 
@@ -64,4 +66,24 @@ Test(way, a_blocking_call_is_done_when_it_returns)
 Test(way, a_queued_call_is_done_when_its_end_is_waited_for)
 {
     receive_from_late_peer(false);
+}
+
+/* A device's stream goes on when the communicator has failed, so its wait alone ends well. */
+Test(way, a_device_that_goes_on_hides_no_error)
+{
+    setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 1);
+    tutti_config config = { .size = sizeof config, .options = "device=0" };
+    struct perf_device device;
+    struct perf_way way;
+    tutti_comm *comm;
+    cr_assert_eq(perf_device_open(&device, 0, PERF_DEVICE_ANY), TUTTI_OK);
+    cr_assert_eq(tutti_comm_init_all(1, NULL, &config, &comm), TUTTI_OK);
+    perf_way_open_device(&way, &device);
+    way.comm = comm;
+    cr_expect_eq(perf_way_wait(&way, 0), TUTTI_OK);
+    cr_assert_eq(tutti_comm_abort(comm), TUTTI_OK);
+    cr_expect_eq(perf_way_wait(&way, 0), TUTTI_ABORTED);
+    perf_way_close(&way);
+    tutti_comm_destroy(comm);
+    perf_device_close(&device);
 }
