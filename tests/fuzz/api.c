@@ -23,6 +23,7 @@ enum { STEPS = 48, TICK_NS = 100000000, QUIET_TICKS = 1800 };
 static struct fuzz_episode *now; /* for the words when it ends badly */
 static _Atomic uint64_t calls;
 static struct fuzz_tally total;
+static _Thread_local struct fuzz_rank *here; /* the rank of this thread */
 
 /* With a sanitizer: called when it has found something. */
 extern void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
@@ -140,7 +141,7 @@ static uint64_t number_of(const struct fuzz_episode *episode, uint64_t step)
 
 static void *run_rank(void *argument)
 {
-    struct fuzz_rank *me = argument;
+    struct fuzz_rank *me = here = argument;
     me->step = me->episode->number * STEPS;
     fuzz_begin(me, number_of(me->episode, STEPS));
     for (uint64_t s = 0; s < STEPS; s++) {
@@ -207,6 +208,19 @@ static void force_algorithm(struct fuzz_episode *episode, uint64_t *r)
     episode->forced = true;
 }
 
+/* What a call that waits runs: what any thread may ask at any moment. */
+static int look_around(void *context)
+{
+    const struct fuzz_rank *me = here;
+    tutti_error error = { .size = sizeof error };
+    char text[64];
+    if (me == NULL || me->ends[0].comm == NULL)
+        return context != NULL;
+    return tutti_comm_state(me->ends[0].comm) == TUTTI_INVALID_ARGUMENT ||
+           tutti_comm_get_error(me->ends[0].comm, &error) != TUTTI_OK ||
+           tutti_query(me->ends[0].comm, "recorder", text, sizeof text) == 0;
+}
+
 static void draw_options(struct fuzz_episode *episode, uint64_t *r)
 {
     static const char *const options[] = { "", "slice=4K", "fused=off", "map=off", "pull=off",
@@ -218,7 +232,13 @@ static void draw_options(struct fuzz_episode *episode, uint64_t *r)
         snprintf(episode->options, sizeof episode->options, "%s", options[which]);
     else if (which >= 20)
         force_algorithm(episode, r);
+    size_t length = strlen(episode->options);
+    /* A rank that refused a call has all the time it needs until its next one, however loaded the machine. */
+    snprintf(episode->options + length, sizeof episode->options - length, "%srefusal=600000",
+        length > 0 ? ";" : "");
     episode->config = (tutti_config){ .size = sizeof(tutti_config), .options = episode->options };
+    if (ranks_below(r, 4) == 0)
+        episode->config.on_wait = look_around;
     if (!episode->forced && ranks_below(r, 6) == 0)
         episode->config.flags = TUTTI_COMM_EXACT;
 }

@@ -206,16 +206,44 @@ static void leave_early(struct fuzz_rank *me, int who)
     after_the_end(me, TUTTI_PEER_LOST);
 }
 
+/* One rank refuses a call that the others are in, and makes no other: they are told so. This is in a child,
+ * whose own settings say how long they wait. */
+static void refuse(struct fuzz_rank *me, int who, uint64_t common)
+{
+    tutti_config config = { .size = sizeof config, .options = "refusal=1" };
+    struct fuzz_end child = { .n = me->n, .rank = me->rank };
+    const char *why = "a word of the fuzzer's";
+    bool library = (common & 1) != 0;
+    fuzz_at(me, "rank %d refuses its call", who);
+    fuzz_expect(
+        me, "comm_split", tutti_comm_split(me->ends[0].comm, 0, me->rank, &config, &child.comm), FUZZ_OK);
+    if (me->rank == who && library)
+        fuzz_expect(me, "broadcast",
+            tutti_broadcast(NULL, NULL, 1, TUTTI_INT8, 0, child.comm, tutti_no_stream()), FUZZ_ARGUMENT);
+    else if (me->rank == who)
+        fuzz_expect(me, "comm_refuse", tutti_comm_refuse(child.comm, -1, why), FUZZ_OK);
+    while (me->rank == who && tutti_comm_state(child.comm) == TUTTI_OK)
+        usleep(POLL_US);
+    fuzz_expect(me, "barrier", tutti_barrier(child.comm, tutti_no_stream()), FUZZ_USAGE);
+    tutti_error error = { .size = sizeof error };
+    fuzz_expect(me, "comm_get_error", tutti_comm_get_error(child.comm, &error), FUZZ_OK);
+    fuzz_right(me, "comm_get_error", error.peer == who && strstr(error.text, library ? "NULL" : why) != NULL);
+    fuzz_meet(me);
+    destroy(me, &child);
+}
+
 void fuzz_finish(struct fuzz_rank *me, uint64_t common)
 {
     uint64_t r = common;
-    uint32_t how = ranks_below(&r, 7);
+    uint32_t how = ranks_below(&r, 8);
     int who = (int)ranks_below(&r, (uint32_t)me->n), but = -1;
     for (int i = 1; i < FUZZ_ENDS; i++)
         if (me->ends[i].n > 0)
             fuzz_part(me, &me->ends[i], ranks_random(&r));
     fuzz_settle(me);
     fuzz_meet(me);
+    if (how == 7 && me->n > 1)
+        refuse(me, who, ranks_random(&r));
     if (how == 0) {
         finalize(me, &me->ends[0]);
     } else if (how == 1) {

@@ -345,13 +345,28 @@ static void junk_comm(struct fuzz_rank *me)
     fuzz_expect(me, "comm_split", tutti_comm_split(junk, 0, 0, NULL, &child), FUZZ_ARGUMENT);
     fuzz_expect(me, "comm_finalize", tutti_comm_finalize(junk), FUZZ_ARGUMENT);
     fuzz_expect(me, "comm_abort", tutti_comm_abort(junk), FUZZ_ARGUMENT);
+    fuzz_expect(me, "comm_refuse", tutti_comm_refuse(junk, -1, "why"), FUZZ_ARGUMENT);
     fuzz_expect(me, "comm_destroy", tutti_comm_destroy(junk), FUZZ_ARGUMENT);
     fuzz_right(me, "comm_split", child == (tutti_comm *)(void *)me);
 }
 
+/* Refusals of a program's own, which its next call takes back. */
+static void refuse(struct fuzz_rank *me)
+{
+    static const int peers[] = { -2, FUZZ_RANKS, INT_MAX, INT_MIN };
+    static const char *const why[] = { "", "a reason", "%s%n" };
+    tutti_comm *comm = me->ends[0].comm;
+    fuzz_at(me, "comm_refuse");
+    fuzz_expect(me, "comm_refuse", tutti_comm_refuse(comm, -1, NULL), FUZZ_ARGUMENT);
+    fuzz_expect(me, "comm_refuse", tutti_comm_refuse(comm, peers[below(me, 4)], "why"), FUZZ_ARGUMENT);
+    fuzz_expect(me, "comm_refuse",
+        tutti_comm_refuse(comm, (int)below(me, (uint32_t)me->n + 1) - 1, why[below(me, 3)]), FUZZ_OK);
+    fuzz_right(me, "comm_state", tutti_comm_state(comm) == TUTTI_OK);
+}
+
 void fuzz_communicators(struct fuzz_rank *me)
 {
-    switch (below(me, 4)) {
+    switch (below(me, 5)) {
     case 0:
         refused_init(me);
         break;
@@ -360,6 +375,9 @@ void fuzz_communicators(struct fuzz_rank *me)
         break;
     case 2:
         brief_comm(me);
+        break;
+    case 3:
+        refuse(me);
         break;
     default:
         junk_comm(me);
