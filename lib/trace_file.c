@@ -29,7 +29,7 @@ static struct {
     pthread_mutex_t lock;
     FILE *file;
     bool asked; /* whether there is to be one */
-    bool watched; /* exit and fork are */
+    bool watched; /* the exit is */
     pid_t pid; /* whose it is */
     uint32_t tracks;
     struct tt_trace *traces;
@@ -123,15 +123,22 @@ static void begin_file(int rank)
     fflush(process.file);
 }
 
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+/* Forks are watched without a trace, too: each communicator takes the lock to ask for one. */
 bool tt_trace_file_open(int rank)
 {
+    static pthread_once_t watched = PTHREAD_ONCE_INIT;
+    pthread_once(&watched, watch_forks);
     pthread_mutex_lock(&process.lock);
     if (!process.asked)
         begin_file(rank);
     process.asked = true;
     if (process.file != NULL && !process.watched) {
         atexit(end_file);
-        pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
         process.watched = true;
     }
     bool open = process.file != NULL;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_fork.c: a fork waits for the lock of handles, whatever the handles of the process are.
- *
- * Looks inside, for to meet the moment by chance takes some hundred forks. */
+/* test_fork.c: a fork waits for the locks of handles and of the trace, where there is no communicator and no
+ * trace, too. Looks inside, for to meet the moment by chance takes some hundred forks, or ten thousand. */
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "handle.h"
 #include "ranks.h"
+#include "trace_internal.h"
 
-enum { HOLD_US = 50000 };
+enum { HOLD_US = 50000, FORKS = 60, PATIENCE_S = 30 };
 static _Atomic bool held;
 
 static void *hold_for_a_while(void *argument)
@@ -43,4 +44,41 @@ static void fork_meanwhile(struct ranks_me *me)
 Test(fork, of_a_process_that_has_streams_only)
 {
     ranks_run(&(struct ranks_plan){ .n = 1, .run = fork_meanwhile });
+}
+
+static _Atomic bool over;
+
+static void *ask_for_a_trace(void *argument)
+{
+    while (!atomic_load(&over))
+        tt_trace_file_open(0);
+    return argument;
+}
+
+static void fork_without_a_trace(struct ranks_me *me)
+{
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, ask_for_a_trace, NULL);
+    for (int i = 0; i < FORKS; i++) {
+        int outcome = -1;
+        ranks_at(me, "fork %d", i);
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(PATIENCE_S);
+            _exit(tt_trace_file_open(0));
+        }
+        bool ended = waitpid(child, &outcome, 0) == child;
+        if (!ranks_expect(me, ended && outcome == 0, "the child ended with 0x%x", outcome))
+            break; /* one is enough to wait for */
+    }
+    atomic_store(&over, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+}
+
+Test(fork, of_a_process_that_has_no_trace)
+{
+    unsetenv("TUTTI_TRACE");
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = fork_without_a_trace });
 }
