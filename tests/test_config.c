@@ -89,6 +89,7 @@ Test(config, environment)
     setenv("TUTTI_SLICE", "64k", 1);
     setenv("TUTTI_TIMEOUT", "1500", 1);
     setenv("TUTTI_INIT_TIMEOUT", "2500", 1);
+    setenv("TUTTI_REFUSAL", "250", 1);
     setenv("TUTTI_FIRST_NUMBER", "18446744073709551615", 1);
     setenv("TUTTI_EXACT", "On", 1);
     setenv("TUTTI_TOPOLOGY", "0,2/1,3", 1);
@@ -108,6 +109,7 @@ Test(config, environment)
     cr_expect_eq(s.slice_bytes, 65536);
     cr_expect_eq(s.timeout_ms_or_zero, 1500);
     cr_expect_eq(s.init_timeout_ms_or_zero, 2500);
+    cr_expect_eq(s.refusal_ms, 250);
     cr_expect_eq(s.first_number, UINT64_MAX);
     cr_expect(s.exact);
     cr_expect_str_eq(s.topology, "0,2/1,3");
