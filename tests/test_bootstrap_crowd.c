@@ -140,7 +140,8 @@ Test(bootstrap_crowd, strangers_leave_descriptors_to_the_program)
 }
 
 /* Silent ones of this machine. A rank behind all of them does not wait until each has had its whole time,
- * which was five seconds for each 64: here it would be 23. A loaded machine has ten times what it takes. */
+ * which was five seconds for each 64, so here 20 for four of them. It takes one now, and all the rest is for
+ * what a loaded machine adds. */
 Test(bootstrap_crowd, silence_that_others_wait_for_is_short)
 {
     enum { SILENT = 300 };
@@ -152,7 +153,7 @@ Test(bootstrap_crowd, silence_that_others_wait_for_is_short)
     int64_t began_ns = tt_now_ns();
     expect_meeting(&id);
     cr_expect_lt(
-        tt_now_ns() - began_ns, 2 * TT_JOB_STRANGER_MS * INT64_C(1000000), "ranks waited for the silent");
+        tt_now_ns() - began_ns, 3 * TT_JOB_STRANGER_MS * INT64_C(1000000), "ranks waited for the silent");
     for (int i = 0; i < SILENT; i++)
         close(sockets[i]);
 }
