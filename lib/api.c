@@ -314,6 +314,22 @@ tutti_status tutti_scatter_v(const void *send, const size_t *send_counts, const 
         &stream);
 }
 
+/* It may be dst, but not a part of it. */
+static tutti_status check_source(
+    const void *const *sources, int i, const void *dst, uint64_t bytes, size_t element)
+{
+    uintptr_t source = (uintptr_t)sources[i], to = (uintptr_t)dst;
+    if (source == 0 || source % element != 0)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "reduce_local: sources[%d] is %p; legal: a multiple of %zu, not NULL", i, sources[i], element);
+    if (source != to && source < to + bytes && to < source + bytes)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "reduce_local: sources[%d] (%p) and dst (%p), of %llu bytes each, overlap; legal: apart, or the "
+            "same",
+            i, sources[i], dst, (unsigned long long)bytes);
+    return TUTTI_OK;
+}
+
 tutti_status tutti_reduce_local(
     const void *const *sources, int k, void *dst, size_t count, tutti_type type, tutti_op op)
 {
@@ -331,13 +347,17 @@ tutti_status tutti_reduce_local(
         return TUTTI_OK;
     if (sources == NULL || dst == NULL)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "reduce_local: %s is NULL", dst == NULL ? "dst" : "sources");
-    for (int i = 0; i < k; i++)
-        if (sources[i] == NULL || (uintptr_t)sources[i] % tutti_type_bytes(type) != 0)
-            return tt_fail(TUTTI_INVALID_ARGUMENT,
-                "reduce_local: sources[%d] is %p; legal: a multiple of %zu, not NULL", i, sources[i],
-                tutti_type_bytes(type));
-    if ((uintptr_t)dst % tutti_type_bytes(type) != 0)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "reduce_local: dst is %p; legal: a multiple of %zu", dst,
-            tutti_type_bytes(type));
+    uint64_t element = tutti_type_bytes(type);
+    if (count > TT_VECTOR_BYTES / element)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "reduce_local: count is %zu; at most %llu elements of %s",
+            count, (unsigned long long)(TT_VECTOR_BYTES / element), tt_type_name(type));
+    for (int i = 0; i < k; i++) {
+        tutti_status status = check_source(sources, i, dst, count * element, (size_t)element);
+        if (status != TUTTI_OK)
+            return status;
+    }
+    if ((uintptr_t)dst % element != 0)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "reduce_local: dst is %p; legal: a multiple of %llu", dst,
+            (unsigned long long)element);
     return tt_reduce_local(sources, k, dst, count, type, op);
 }

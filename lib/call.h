@@ -13,6 +13,9 @@
 
 struct tt_lane;
 
+/* The longest vector, 8 TiB: what 64-bit byte arithmetic and 31-bit slice numbers hold, of 4 KiB each. */
+#define TT_VECTOR_BYTES (UINT64_C(1) << 43)
+
 /* How a buffer of n blocks is cut: elements of each, and where they stand (NULL: packed, in rank order). */
 struct tt_blocks {
     const size_t *counts, *places;

@@ -33,10 +33,9 @@ static const char *array_name(const struct tt_call *call, int side)
     return names[row_of(call)->counts == TT_COUNTS_SHARED ? TT_OUT : side];
 }
 
-/* What 64-bit byte arithmetic and 31-bit slice numbers can hold: 8 TiB, which is 2^31 slices of 4 KiB. */
 static uint64_t most_of(const struct tt_call *call)
 {
-    return (UINT64_C(1) << 43) / tutti_type_bytes(call->type);
+    return TT_VECTOR_BYTES / tutti_type_bytes(call->type);
 }
 
 static bool blocks_meet(const struct tt_blocks *b, int q, int r)

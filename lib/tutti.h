@@ -584,9 +584,9 @@ tutti_status tutti_recv(
 
 /* A reduction without ranks: dst = sources[0] (op) ... (op) sources[k - 1], in the canonical tree, each node
  * rounded to the type, so with the bits that k ranks get under TUTTI_COMM_EXACT. k pointers to count elements
- * each; dst may be one of them, else nothing
- * overlaps. AVG divides by k. Built-in operations only: created ones belong to a communicator. Errors:
- * INVALID_ARGUMENT (k, NULL, misaligned, a created op), UNSUPPORTED (type or op). */
+ * each; dst may be one of them, and has nothing in common with the others. AVG divides by k. Built-in
+ * operations only: created ones belong to a communicator. Errors: INVALID_ARGUMENT (k, NULL, misaligned or
+ * overlapping memory, a count beyond 8 TiB, a created op), UNSUPPORTED (type or op). */
 tutti_status tutti_reduce_local(
     const void *const *sources, int k, void *dst, size_t count, tutti_type type, tutti_op op);
 

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_api_edges.c: arguments at the edge of what is legal: reductions without ranks that would read on or
+ * write into their own operands, a settings struct that ends within a field, numbers as far as they go, and a
+ * type that differs where nothing travels. */
+#include <criterion/criterion.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ranks.h"
+
+TestSuite(api_edges, .timeout = 120);
+
+static void reduce_without_ranks(struct ranks_me *me)
+{
+    int32_t memory[64], other[64], apart[64];
+    for (int i = 0; i < 64; i++)
+        memory[i] = other[i] = i;
+    const void *sources[] = { other, memory };
+    const size_t most = (size_t)1 << 41; /* of 4 bytes: 8 TiB */
+    ranks_at(me, "reduce_local");
+    ranks_refused(me, tutti_reduce_local(sources, 2, apart, most + 1, TUTTI_INT32, TUTTI_SUM),
+        TUTTI_INVALID_ARGUMENT, "8 TiB and more",
+        "count is 2199023255553|at most 2199023255552 elements of int32");
+    ranks_refused(me, tutti_reduce_local(sources, 2, apart, SIZE_MAX, TUTTI_INT8, TUTTI_SUM),
+        TUTTI_INVALID_ARGUMENT, "SIZE_MAX elements", "at most 8796093022208 elements of int8");
+    ranks_refused(me, tutti_reduce_local(sources, 2, memory + 1, 32, TUTTI_INT32, TUTTI_SUM),
+        TUTTI_INVALID_ARGUMENT, "dst within a source",
+        "sources[1]|128 bytes|overlap|legal: apart, or the same");
+    ranks_refused(me,
+        tutti_reduce_local((const void *[]){ memory + 31 }, 1, memory, 32, TUTTI_INT32, TUTTI_SUM),
+        TUTTI_INVALID_ARGUMENT, "a source that begins in dst", "sources[0]|overlap");
+    ranks_ok(me,
+        tutti_reduce_local((const void *[]){ memory + 32, other }, 2, memory, 32, TUTTI_INT32, TUTTI_SUM),
+        "a source right behind dst");
+    ranks_expect(me, memory[5] == 37 + 5, "32 + 5 + 5 is %d", memory[5]);
+    ranks_ok(me,
+        tutti_reduce_local((const void *[]){ other, other + 1, other }, 3, other, 0, TUTTI_INT32, TUTTI_SUM),
+        "nothing");
+    ranks_ok(me, tutti_reduce_local((const void *[]){ other, other }, 2, other, 64, TUTTI_INT32, TUTTI_SUM),
+        "a vector twice, in place");
+    ranks_expect(me, other[63] == 126 && other[0] == 0, "63 + 63 is %d", other[63]);
+}
+
+Test(api_edges, reduce_local)
+{
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = reduce_without_ranks });
+}
