@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "caches.h"
 #include "device.h"
 #include "fork.h"
@@ -49,6 +50,30 @@ static uint64_t shelf_from(const struct tt_comm *comm)
     return copies && from <= e->slot_bytes ? from : UINT64_MAX;
 }
 
+/* Where a struct of an earlier release may have ended: behind a field. */
+static const uint16_t config_ends[] = { offsetof(tutti_config, flags), offsetof(tutti_config, timeout_ms),
+    offsetof(tutti_config, name), offsetof(tutti_config, options), offsetof(tutti_config, on_wait),
+    offsetof(tutti_config, on_wait_context), sizeof(tutti_config) };
+
+_Static_assert(sizeof(tutti_config) == offsetof(tutti_config, on_wait_context) + sizeof(void *),
+    "each field is in the list above");
+
+static tutti_status check_config_size(size_t size)
+{
+    char list[96] = "";
+    struct tt_text legal = { list, sizeof list, 0 };
+    for (size_t i = 0; i < sizeof config_ends / sizeof config_ends[0]; i++) {
+        if (size == config_ends[i] || size > sizeof(tutti_config))
+            return TUTTI_OK;
+        tt_put(&legal, "%s%u", i > 0 ? ", " : "", config_ends[i]);
+    }
+    return tt_fail(TUTTI_INVALID_ARGUMENT,
+        "config.size is %zu, which is the end of no field; set it to sizeof(tutti_config), %zu here; legal "
+        "are "
+        "also %s",
+        size, sizeof(tutti_config), list);
+}
+
 /* openat2's rule: a shorter struct reads as zeros, a longer one is refused if what we do not know is not
  * zero. */
 tutti_status tt_comm_config(const tutti_config *config, tutti_config *known)
@@ -56,12 +81,12 @@ tutti_status tt_comm_config(const tutti_config *config, tutti_config *known)
     *known = (tutti_config){ .size = sizeof *known };
     if (config == NULL)
         return TUTTI_OK;
-    if (config->size < sizeof config->size)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "config.size is %zu; set it to sizeof(tutti_config), %zu here",
-            config->size, sizeof *known);
     if (config->size > 4096)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "config.size is %zu; a tutti_config has %zu bytes",
             config->size, sizeof *known);
+    tutti_status status = check_config_size(config->size);
+    if (status != TUTTI_OK)
+        return status;
     const uint8_t *bytes = (const uint8_t *)config;
     for (size_t i = sizeof *known; i < config->size; i++)
         if (bytes[i] != 0)

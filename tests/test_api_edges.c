@@ -48,3 +48,34 @@ Test(api_edges, reduce_local)
 {
     ranks_run(&(struct ranks_plan){ .n = 1, .run = reduce_without_ranks });
 }
+
+/* A size within a field is one that no release of the library ever had. */
+static void cut_settings(struct ranks_me *me)
+{
+    static const size_t ends[] = { offsetof(tutti_config, flags), offsetof(tutti_config, timeout_ms),
+        offsetof(tutti_config, name), offsetof(tutti_config, options), offsetof(tutti_config, on_wait),
+        offsetof(tutti_config, on_wait_context), sizeof(tutti_config), sizeof(tutti_config) + 1 };
+    union {
+        tutti_config config;
+        char bytes[2 * sizeof(tutti_config)];
+    } u = { .bytes = { 0 } };
+    u.config.name = "cut";
+    for (size_t size = 0, next = 0; size <= sizeof(tutti_config) + 1; size++) {
+        tutti_comm *comm = NULL;
+        u.config.size = size;
+        ranks_at(me, "a config of %zu bytes", size);
+        tutti_status status = tutti_comm_init_all(1, NULL, &u.config, &comm);
+        if (size == ends[next] && ranks_ok(me, status, "init_all")) {
+            next++;
+            ranks_ok(me, tutti_comm_destroy(comm), "destroy");
+        } else {
+            ranks_refused(me, status, TUTTI_INVALID_ARGUMENT, "init_all",
+                "the end of no field|sizeof(tutti_config)|8, 16, 24, 32, 40, 48");
+        }
+    }
+}
+
+Test(api_edges, settings_that_end_within_a_field)
+{
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = cut_settings });
+}
