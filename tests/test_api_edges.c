@@ -79,3 +79,56 @@ Test(api_edges, settings_that_end_within_a_field)
 {
     ranks_run(&(struct ranks_plan){ .n = 1, .run = cut_settings });
 }
+
+/* Numbers may begin at 2^63, and go on from there; slots are used again and again. */
+static void count_from(struct ranks_me *me)
+{
+    enum { COUNT = 20000, ROUNDS = 12 };
+    char options[128];
+    snprintf(options, sizeof options, "first_number=%s;slice=8K;map=off;pull=off", (const char *)me->context);
+    tutti_config config = { .size = sizeof config, .options = options };
+    tutti_comm *comm = ranks_join(me, &config);
+    int32_t *send = malloc(COUNT * sizeof *send), *recv = malloc((size_t)me->n * COUNT * sizeof *recv);
+    int wrong = 0;
+    if (comm == NULL || send == NULL || recv == NULL)
+        return;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < COUNT; i++)
+            send[i] = i + me->rank + round;
+        memset(recv, 0, (size_t)me->n * COUNT * sizeof *recv);
+        if (me->rank == round % me->n) /* the others fill their slots, and wait */
+            ranks_sleep_us(10000);
+        ranks_ok(me, tutti_gather(send, recv, COUNT, TUTTI_INT32, round % me->n, comm, tutti_no_stream()),
+            "gather");
+        for (int r = 0; me->rank == round % me->n && r < me->n; r++)
+            for (int i = 0; i < COUNT; i++)
+                wrong += recv[r * COUNT + i] != i + r + round;
+        ranks_ok(
+            me, tutti_broadcast(send, recv, COUNT, TUTTI_INT32, 1, comm, tutti_no_stream()), "broadcast");
+        for (int i = 0; i < COUNT; i++)
+            wrong += recv[i] != i + 1 + round;
+    }
+    ranks_expect(me, wrong == 0, "%d elements are wrong", wrong);
+    free(send);
+    free(recv);
+    ranks_part(me, comm);
+}
+
+Test(api_edges, numbers_from_2_to_63_on)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = count_from, .context = "9223372036854775808" });
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = count_from, .context = "9223372036854775805" });
+}
+
+static void count_too_far(struct ranks_me *me)
+{
+    tutti_config config = { .size = sizeof config, .options = "first_number=18446744073709551612" };
+    tutti_comm *comm;
+    ranks_refused(me, tutti_comm_init_all(1, NULL, &config, &comm), TUTTI_INVALID_ARGUMENT, "init_all",
+        "first_number|\"18446744073709551612\"|legal: a number from 0 to 9223372036854775808 (2^63)");
+}
+
+Test(api_edges, numbers_beyond_2_to_63)
+{
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = count_too_far });
+}

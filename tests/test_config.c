@@ -90,7 +90,7 @@ Test(config, environment)
     setenv("TUTTI_TIMEOUT", "1500", 1);
     setenv("TUTTI_INIT_TIMEOUT", "2500", 1);
     setenv("TUTTI_REFUSAL", "250", 1);
-    setenv("TUTTI_FIRST_NUMBER", "18446744073709551615", 1);
+    setenv("TUTTI_FIRST_NUMBER", "9223372036854775808", 1);
     setenv("TUTTI_EXACT", "On", 1);
     setenv("TUTTI_TOPOLOGY", "0,2/1,3", 1);
     setenv("TUTTI_MAP", "0", 1);
@@ -110,7 +110,7 @@ Test(config, environment)
     cr_expect_eq(s.timeout_ms_or_zero, 1500);
     cr_expect_eq(s.init_timeout_ms_or_zero, 2500);
     cr_expect_eq(s.refusal_ms, 250);
-    cr_expect_eq(s.first_number, UINT64_MAX);
+    cr_expect_eq(s.first_number, UINT64_C(1) << 63);
     cr_expect(s.exact);
     cr_expect_str_eq(s.topology, "0,2/1,3");
     cr_expect_not(s.map);
@@ -144,9 +144,10 @@ Test(config, bad_values_are_refused)
 {
     static const char *const bad[] = { "slice=", "slice=64Q", "slice=-1", "slice= 1", "slice=1 ", "slice=1KX",
         "slice=0x10", "timeout=-1", "timeout=1.5", "timeout=9223372036855", "timeout=18446744073709551616",
-        "first_number=K", "first_number=18446744073709551616", "first_number=1K", "exact=", "exact=2",
-        "exact=maybe", "map=onn", "pull=-1", "algo=ring", "algo=all_reduce:", "algo=all_reduce:ring,",
-        "algo=,all_reduce:ring", "algo=nothing:ring", "algo=all_reduce:ri ng", "algo=all_reduce:ring:2",
+        "first_number=K", "first_number=9223372036854775809", "first_number=18446744073709551612",
+        "first_number=18446744073709551616", "first_number=1K", "exact=", "exact=2", "exact=maybe", "map=onn",
+        "pull=-1", "algo=ring", "algo=all_reduce:", "algo=all_reduce:ring,", "algo=,all_reduce:ring",
+        "algo=nothing:ring", "algo=all_reduce:ri ng", "algo=all_reduce:ring:2",
         "algo=all_reduce:ring,all_reduce:tree", "algo=All_reduce:ring" };
     setenv("TUTTI_DEBUG", "none", 1);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -177,7 +178,7 @@ Test(config, bad_values_are_refused)
 Test(config, each_kind_says_what_is_legal)
 {
     static const char *const cases[][2] = { { "exact=x", "on, off" }, { "slice=x", "64K" },
-        { "timeout=x", "9223372036854" }, { "first_number=x", "2^64 - 1" },
+        { "timeout=x", "9223372036854" }, { "first_number=x", "9223372036854775808 (2^63)" },
         { "algo=x", "all_reduce, reduce_scatter" }, { "isa=sse", "auto, generic, avx2, avx512" },
         { "algo=barrier:tree,al_reduce:rnig",
             "there is no collective \"al_reduce\", the nearest is all_reduce" },
@@ -332,7 +333,7 @@ Test(config, print_round_trip)
 {
     static const char *const cases[] = { "", "slice=0;algo=all_reduce:ring,broadcast:tree;exact=yes;map=off",
         "slice=64K;timeout=1024;first_number=4096", "slice=1025;pull=no", "isa=avx2", "slice=3072T",
-        "first_number=18446744073709551615;slice=18446744073709551615" };
+        "first_number=9223372036854775808;slice=18446744073709551615" };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tt_settings before, after;
         char table[4096], options[512];

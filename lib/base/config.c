@@ -24,6 +24,8 @@
 #include "base/text.h"
 
 enum { NAME_BYTES = 64, LEGAL_BYTES = 256, DEVICES_MAX = 1 << 16 };
+/* Numbers of messages never wrap: number + 1 of one is not 0, which means none. */
+#define NUMBER_MOST (UINT64_C(1) << 63)
 
 #define FIELD(name) offsetof(struct tt_settings, name)
 const struct tt_setting tt_setting_table[] = {
@@ -40,7 +42,7 @@ const struct tt_setting tt_setting_table[] = {
         "milliseconds that a rank has to make the call right which it refused, before its peers, who wait in "
         "it, end the communicator; 0: they wait on" },
     { "first_number", TT_SHARED, TT_KIND_NUMBER, FIELD(first_number), "0",
-        "for tests of counters that wrap: the number of the first operation and message" },
+        "for tests of counters that wrap: the number of the first operation and message, up to 2^63" },
     { "exact", TT_SHARED, TT_KIND_BOOL, FIELD(exact), "off",
         "floats are summed in one fixed tree over the ranks, so that no algorithm changes a bit" },
     { "topology", TT_SHARED, TT_KIND_TOPOLOGY, FIELD(topology), "auto",
@@ -279,18 +281,21 @@ static bool parse_value(
     const struct tt_setting *row, const char *text, struct tt_settings *settings, struct tt_text *wrong)
 {
     void *field = (char *)settings + row->offset;
-    uint64_t ms;
+    uint64_t number;
     switch (row->kind) {
     case TT_KIND_BOOL:
         return parse_bool(text, field);
     case TT_KIND_BYTES:
         return tt_parse_bytes(text, field);
     case TT_KIND_NUMBER:
-        return parse_number(text, field);
-    case TT_KIND_MS:
-        if (!parse_number(text, &ms) || ms > INT64_MAX / 1000000)
+        if (!parse_number(text, &number) || number > NUMBER_MOST)
             return false;
-        *(uint64_t *)field = ms;
+        *(uint64_t *)field = number;
+        return true;
+    case TT_KIND_MS:
+        if (!parse_number(text, &number) || number > INT64_MAX / 1000000)
+            return false;
+        *(uint64_t *)field = number;
         return true;
     case TT_KIND_CHOICES:
         return parse_choices(text, field, wrong);
@@ -316,7 +321,7 @@ static void describe_legal(enum tt_kind kind, struct tt_text *t)
         tt_put(t, "bytes below 2^64, as 3, 64K, 1.5M or 1MiB; K, M, G and T are powers of 1024");
         break;
     case TT_KIND_NUMBER:
-        tt_put(t, "a number from 0 to 2^64 - 1");
+        tt_put(t, "a number from 0 to %llu (2^63)", (unsigned long long)NUMBER_MOST);
         break;
     case TT_KIND_MS:
         tt_put(t, "milliseconds from 0 to %lld", (long long)(INT64_MAX / 1000000));

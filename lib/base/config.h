@@ -17,7 +17,7 @@ enum tt_scope { TT_LOCAL, TT_SHARED };
 enum tt_kind {
     TT_KIND_BOOL,
     TT_KIND_BYTES, /* 64K, 1M */
-    TT_KIND_NUMBER,
+    TT_KIND_NUMBER, /* from which there are as many more to count on */
     TT_KIND_MS, /* milliseconds that fit a deadline in nanoseconds */
     TT_KIND_CHOICES, /* collective:algorithm,... */
     TT_KIND_TOPOLOGY, /* auto, or domains of ranks (topology.h) */
