@@ -132,3 +132,35 @@ Test(api_edges, numbers_beyond_2_to_63)
 {
     ranks_run(&(struct ranks_plan){ .n = 1, .run = count_too_far });
 }
+
+/* Only the root's own block has elements, so no message tells that rank 1 means another type: the next call
+ * does. */
+static void another_type(struct ranks_me *me)
+{
+    bool gather = *(const bool *)me->context;
+    int64_t send[4] = { 1, 2, 3, 4 }, recv[4];
+    const size_t counts[] = { 4, 0, 0 };
+    tutti_config config = { .size = sizeof config, .timeout_ms = 100000 };
+    tutti_comm *comm = ranks_join(me, &config);
+    tutti_type type = me->rank == 1 ? TUTTI_FLOAT64 : TUTTI_INT64;
+    if (comm == NULL)
+        return;
+    tutti_status status =
+        gather
+            ? tutti_gather_v(send, counts[me->rank], recv, counts, NULL, type, 0, comm, tutti_no_stream())
+            : tutti_scatter_v(send, counts, NULL, recv, counts[me->rank], type, 0, comm, tutti_no_stream());
+    ranks_expect(me, status == TUTTI_OK || status == TUTTI_MISMATCH, "status %d", status);
+    if (status == TUTTI_OK)
+        status = tutti_barrier(comm, tutti_no_stream());
+    ranks_expect(me, status == TUTTI_MISMATCH, "the barrier returned %d", status);
+    ranks_meet(me);
+    ranks_same_error(me, comm, TUTTI_MISMATCH, "int64|float64");
+    ranks_ok(me, tutti_comm_destroy(comm), "destroy");
+}
+
+Test(api_edges, another_type_where_nothing_travels)
+{
+    static const bool ways[] = { true, false };
+    for (int i = 0; i < 2; i++)
+        ranks_run(&(struct ranks_plan){ .n = 3, .run = another_type, .context = &ways[i] });
+}
