@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* life.c: a page that only a living process maps. It cannot be touched, so it costs an entry in a table. */
+/* life.c: a mapping that only a living process has. It is of an empty file and cannot be touched, so it costs
+ * an entry in a table. */
 #include "transports/life.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ int tt_life_begin(void)
     int fd = tt_arena_file("tutti-life");
     if (fd < 0)
         return -1;
-    if (ftruncate(fd, sysconf(_SC_PAGESIZE)) == 0 && map_for_ever(fd))
+    if (map_for_ever(fd))
         return fd;
     int wrong = errno;
     close(fd);
