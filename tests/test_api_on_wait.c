@@ -17,20 +17,29 @@ struct shared { /* among all ranks */
 };
 struct waiter { /* of a rank: the context of its callback */
     struct ranks_me *me;
-    pthread_t thread;
     int seen, answer;
 };
+static _Thread_local struct waiter mine; /* of the rank that this thread is */
 
 static int32_t send_space[RANKS_MAX][LONG], recv_space[RANKS_MAX][LONG];
 
 static int let_others_go_on(void *context)
 {
-    struct waiter *w = context;
-    struct shared *shared = w->me->shared;
-    ranks_expect(w->me, pthread_equal(pthread_self(), w->thread) != 0, "on_wait runs on another thread");
+    struct waiter *given = context, *w = &mine;
+    struct shared *shared = given->me->shared;
+    if (!ranks_expect(given->me, w->me != NULL, "on_wait runs on a thread that makes no call"))
+        return 0;
+    bool right = w == given || w->me->kind == RANKS_TOGETHER; /* all made by rank 0, and with its context */
+    ranks_expect(w->me, right, "on_wait has the context of another rank");
     if (++w->seen == CALLS_OF_A_WAIT && w->me->rank == 0)
         atomic_fetch_add(&shared->rounds, 1);
     return w->answer;
+}
+
+static struct waiter *begin_to_wait(struct ranks_me *me, int answer)
+{
+    mine = (struct waiter){ .me = me, .answer = answer };
+    return &mine;
 }
 
 /* Before each call: rank 0 goes on, the others wait until its callback has been run often enough. */
@@ -84,29 +93,29 @@ static void half_on_a_stream(struct ranks_me *me, tutti_comm *comm)
 static void serves(struct ranks_me *me)
 {
     tutti_stream none = tutti_no_stream();
-    struct waiter w = { .me = me, .thread = pthread_self() };
-    tutti_config config = { .size = sizeof config, .on_wait = let_others_go_on, .on_wait_context = &w };
+    struct waiter *w = begin_to_wait(me, 0);
+    tutti_config config = { .size = sizeof config, .on_wait = let_others_go_on, .on_wait_context = w };
     tutti_comm *child = NULL, *comm = ranks_join(me, &config);
     int round = 0;
     if (comm == NULL)
         return;
     for (int again = 0; again < 4; again++) { /* from the second on the short ways are taken */
-        after_rank_0(&w, round++);
+        after_rank_0(w, round++);
         ranks_ok(me, sum(me, 2, comm, none), "all_reduce of 2");
-        after_rank_0(&w, round++);
+        after_rank_0(w, round++);
         ranks_ok(me, sum(me, LONG, comm, none), "all_reduce, long");
-        after_rank_0(&w, round++);
+        after_rank_0(w, round++);
         ranks_ok(me, exchange(me, comm), "send and recv");
     }
-    after_rank_0(&w, round++);
+    after_rank_0(w, round++);
     from_stream_to_none(me, comm);
-    after_rank_0(&w, round++);
+    after_rank_0(w, round++);
     half_on_a_stream(me, comm);
-    after_rank_0(&w, round++);
+    after_rank_0(w, round++);
     ranks_ok(me, tutti_comm_split(comm, 0, me->rank, NULL, &child), "split");
-    after_rank_0(&w, round++);
+    after_rank_0(w, round++);
     ranks_ok(me, tutti_barrier(child, none), "barrier of the child, which has its parent's on_wait");
-    after_rank_0(&w, round++);
+    after_rank_0(w, round++);
     ranks_ok(me, tutti_comm_finalize(child), "finalize");
     ranks_ok(me, tutti_comm_destroy(child), "destroy of the child");
     ranks_part(me, comm);
@@ -122,15 +131,15 @@ Test(api_on_wait, each_wait_serves)
 /* Rank 0 has had enough of a call that rank 1 never makes. */
 static void ends(struct ranks_me *me)
 {
-    struct waiter w = { .me = me, .thread = pthread_self(), .answer = me->rank == 0 ? 7 : 0 };
-    tutti_config config = { .size = sizeof config, .on_wait = let_others_go_on, .on_wait_context = &w };
+    struct waiter *w = begin_to_wait(me, me->rank == 0 ? 7 : 0);
+    tutti_config config = { .size = sizeof config, .on_wait = let_others_go_on, .on_wait_context = w };
     tutti_comm *comm = ranks_join(me, &config);
     if (comm == NULL)
         return;
     if (me->rank == 0) {
         tutti_status status = sum(me, COUNT, comm, tutti_no_stream());
         ranks_refused(me, status, TUTTI_ABORTED, "all_reduce", "rank 0|on_wait|7");
-        ranks_expect(me, w.seen == 1, "on_wait was run %d times, and ended it the first time", w.seen);
+        ranks_expect(me, w->seen == 1, "on_wait was run %d times, and ended it the first time", w->seen);
     }
     ranks_meet(me);
     if (me->rank != 0)
@@ -148,12 +157,12 @@ Test(api_on_wait, an_answer_ends_it)
 /* Who does not wait does nothing for others. */
 static void alone(struct ranks_me *me)
 {
-    struct waiter w = { .me = me, .thread = pthread_self(), .answer = 1 };
-    tutti_config config = { .size = sizeof config, .on_wait = let_others_go_on, .on_wait_context = &w };
+    struct waiter *w = begin_to_wait(me, 1);
+    tutti_config config = { .size = sizeof config, .on_wait = let_others_go_on, .on_wait_context = w };
     tutti_comm *comm = ranks_join(me, &config);
     for (int again = 0; again < 50 && comm != NULL; again++)
         ranks_ok(me, sum(me, again % 2 == 0 ? COUNT : LONG, comm, tutti_no_stream()), "all_reduce");
-    ranks_expect(me, w.seen == 0, "on_wait was run %d times", w.seen);
+    ranks_expect(me, w->seen == 0, "on_wait was run %d times", w->seen);
     ranks_part(me, comm);
 }
 
