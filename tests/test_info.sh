@@ -33,7 +33,7 @@ expect() # code command..
 {
     code=$1
     shift
-    timeout 60 "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    timeout 600 "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
     got=$?
     [ "$got" -eq "$code" ] || fail "exit code $got, expected $code: $*"
 }
@@ -214,7 +214,7 @@ children() # of a process
 job=$!
 running=$job
 tries=0
-while [ "$tries" -lt 200 ]; do # until both ranks have called something
+while [ "$tries" -lt 6000 ]; do # until both ranks have called something
     tries=$((tries + 1))
     running="$(children $job) $job"
     if [ "$(echo "$running" | wc -w)" -eq 3 ]; then
@@ -223,10 +223,10 @@ while [ "$tries" -lt 200 ]; do # until both ranks have called something
     fi
     sleep 0.1
 done
-[ "$tries" -lt 200 ] || fail "the job did not begin: $(cat "$scratch/job")"
+[ "$tries" -lt 6000 ] || fail "the job did not begin: $(cat "$scratch/job")"
 kill -STOP "$1"
 tries=0
-while [ "$tries" -lt 200 ]; do
+while [ "$tries" -lt 6000 ]; do
     tries=$((tries + 1))
     "$info" --attach "$2" 2>/dev/null | grep -q 'running for .*; nothing moved for .*, waits for' && break
     sleep 0.1
@@ -240,6 +240,30 @@ says out "^{\"process\": $2, .*\"state\": \"running\", .*\"waits_for\": [01]}\]}
 if python3 -c 'import json' 2>/dev/null; then
     python3 -m json.tool <"$scratch/out" >/dev/null 2>"$scratch/err" || fail "it is not JSON"
 fi
+
+# How long nothing moved, in both forms: the seconds between two looks, whatever they are on this machine.
+look() # NAME PID: what stands there, and the seconds before and after
+{
+    read -r before rest </proc/uptime
+    "$info" attach "$2" >"$scratch/words" 2>&1
+    "$info" attach "$2" --json >"$scratch/json" 2>&1
+    read -r after rest </proc/uptime
+    words=$(sed -n 's/.*running for .*; nothing moved for \([0-9.]*\) s, waits for.*/\1/p' "$scratch/words")
+    json=$(sed 's/.*"state": "running", //; s/.*"stalled_ns": \([0-9]*\).*/\1/' "$scratch/json")
+    echo "$before $after ${words:-none} ${json:-none}" >"$scratch/$1"
+}
+sleep 1
+look early "$2"
+sleep 2
+look late "$2"
+cat "$scratch/early" "$scratch/late" | awk '
+    { before[NR] = $1; after[NR] = $2; words[NR] = $3 + 0; json[NR] = $4 / 1e9 }
+    function passed(seconds)
+    {
+        return seconds >= before[2] - after[1] - 0.4 && seconds <= after[2] - before[1] + 0.4
+    }
+    END { exit !(words[1] >= 1 && passed(words[2] - words[1]) && passed(json[2] - json[1])) }' ||
+    fail "how long nothing moved: $(cat "$scratch/early" "$scratch/late")"
 expect 0 "$info" attach "$1" # also of a stopped process
 
 # --- A rank that waits for another one to come.

@@ -135,6 +135,24 @@ struct asking {
     _Atomic bool *seen;
 };
 
+/* Between two looks nothing moves for as long as passed between them; what was noted may be one tick old. */
+static bool stalls_as_time_passes(const struct asking *a)
+{
+    enum { PAUSE_MS = 400, OLD_MS = 110 };
+    int64_t before_ms[2], after_ms[2], stalled_ns[2];
+    for (int i = 0; i < 2; i++) {
+        before_ms[i] = ranks_now_ms();
+        char *json = ask(a->comm, "recorder json");
+        stalled_ns[i] = json_number(json_operation(json, 1), "stalled_ns");
+        after_ms[i] = ranks_now_ms();
+        free(json);
+        if (i == 0)
+            ranks_sleep_us(PAUSE_MS * 1000);
+    }
+    int64_t grown_ms = (stalled_ns[1] - stalled_ns[0]) / 1000000;
+    return grown_ms >= before_ms[1] - after_ms[0] - OLD_MS && grown_ms <= after_ms[1] - before_ms[0] + OLD_MS;
+}
+
 static void *ask_meanwhile(void *argument)
 {
     struct asking *a = argument;
@@ -150,6 +168,9 @@ static void *ask_meanwhile(void *argument)
         free(text);
         ranks_sleep_us(2000);
     }
+    /* It may have been kept from the core between the two words that it notes. */
+    ranks_expect(a->me, stalls_as_time_passes(a) || stalls_as_time_passes(a) || stalls_as_time_passes(a),
+        "how long nothing moves is wrong");
     if (a->seen != NULL)
         atomic_store(a->seen, true);
     ranks_expect(a->me, seen, "it never said whom it waits for");
