@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "json.h"
@@ -34,6 +35,32 @@ struct arrow {
 static struct event *events;
 static struct arrow *arrows;
 static int nevents, narrows, noperations;
+
+/* The bytes that each rank sent by each path: by its own count, and by its trace. */
+static const char *const paths[] = { "line", "mapped", "pulled", "copied", "placed" };
+enum { PATHS = sizeof paths / sizeof paths[0] };
+static struct {
+    unsigned long long counted[RANKS][PATHS], traced[RANKS][PATHS];
+} * sent_by; /* shared with the ranks */
+
+static void count_paths(struct ranks_me *me, const tutti_comm *comm)
+{
+    struct ranks_paths p = ranks_paths(me, comm);
+    unsigned long long each[] = { p.line, p.mapped, p.pulled, p.copied, p.placed };
+    for (int i = 0; i < PATHS; i++)
+        sent_by->counted[me->rank][i] += each[i];
+}
+
+static void expect_paths(void)
+{
+    for (int rank = 0; rank < RANKS; rank++)
+        for (int i = 0; i < PATHS; i++)
+            cr_expect_eq(sent_by->traced[rank][i], sent_by->counted[rank][i],
+                "rank %d sent %llu bytes by the path %s, and the trace has %llu", rank,
+                sent_by->counted[rank][i], paths[i], sent_by->traced[rank][i]);
+    cr_expect(sent_by->counted[1][0] > 0 && sent_by->counted[1][1] > 0 && sent_by->counted[1][3] > 0,
+        "hardly any paths were taken");
+}
 
 static void text_of(const char *event, const char *name, char *value, size_t bytes)
 {
@@ -73,8 +100,14 @@ static void take_slice(const char *line, int rank)
     }
     noperations += !e->step;
     if (e->step && e->verb == 0) { /* at most so many bytes are in the line that tells of them */
+        int path = 0;
         text_of(args, "path", name, sizeof name);
-        cr_expect_eq(strcmp(name, "\"line\"") == 0, e->bytes <= LINE_BYTES, "%s", line);
+        name[strcspn(name + 1, "\"") + 1] = '\0'; /* it stands in quotes */
+        while (path < PATHS && strcmp(name + 1, paths[path]) != 0)
+            path++;
+        cr_assert_lt(path, PATHS, "no such path: %s", line);
+        sent_by->traced[rank][path] += e->bytes;
+        cr_expect_eq(path == 0, e->bytes <= LINE_BYTES, "%s", line);
     }
     cr_assert(e->step ? e->verb >= 0 : strcmp(cat, "\"operation\"") == 0, "%s", line);
     cr_assert(e->ended >= e->began && json_number(line, "pid") > 0, "%s", line);
@@ -189,6 +222,23 @@ static void expect_messages(void)
     }
 }
 
+/* Calls of which each goes by other paths than those below: memory that all see, and large messages. */
+static void take_other_paths(struct ranks_me *me, tutti_comm *comm)
+{
+    enum { WORDS = 200000 };
+    static int32_t own[WORDS];
+    int32_t *seen[2] = { NULL, NULL };
+    tutti_stream none = tutti_no_stream();
+    for (int i = 0; i < 2; i++)
+        if (!ranks_ok(me, tutti_mem_alloc(sizeof own, 0, (void **)&seen[i]), "mem_alloc"))
+            return;
+    ranks_ok(me, tutti_broadcast(own, own, WORDS, TUTTI_INT32, 1, comm, none), "broadcast");
+    ranks_ok(me, tutti_broadcast(seen[0], seen[0], WORDS, TUTTI_INT32, 1, comm, none), "broadcast");
+    ranks_ok(me, tutti_all_reduce(seen[0], seen[1], WORDS, TUTTI_INT32, TUTTI_SUM, comm, none), "all_reduce");
+    for (int i = 0; i < 2; i++)
+        ranks_ok(me, tutti_mem_free(seen[i]), "mem_free");
+}
+
 static void record(struct ranks_me *me)
 {
     enum { WORDS = 20000 };
@@ -217,8 +267,12 @@ static void record(struct ranks_me *me)
         tutti_barrier(other, none);
         ranks_ok(me, tutti_group_end(), "a ring of messages");
     }
+    take_other_paths(me, other);
     ranks_ok(me, tutti_comm_split(comm, 0, -me->rank, NULL, &child), "split");
     ranks_ok(me, tutti_barrier(child, none), "barrier");
+    count_paths(me, child);
+    count_paths(me, other);
+    count_paths(me, comm);
     ranks_part(me, child);
     ranks_part(me, other);
     ranks_part(me, comm);
@@ -273,6 +327,8 @@ Test(trace, events_fit_together)
     cr_assert(mkdtemp(directory));
     events = calloc(EVENTS_MAX, sizeof *events);
     arrows = calloc(EVENTS_MAX, sizeof *arrows);
+    sent_by = mmap(NULL, sizeof *sent_by, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert(sent_by != MAP_FAILED);
     ranks_run(&(struct ranks_plan){ .n = RANKS, .run = record, .context = directory });
     for (int r = 0; r < RANKS; r++)
         read_trace(directory, r);
@@ -281,5 +337,6 @@ Test(trace, events_fit_together)
     expect_operations();
     expect_nesting();
     expect_messages();
+    expect_paths();
     cr_expect_eq(rmdir(directory), 0);
 }
