@@ -54,7 +54,7 @@ expect()
 {
     pattern=$1 what=$2
     shift 2
-    if ! timeout 120 "$@" >"$scratch/out" 2>&1 </dev/null || ! grep -q "$pattern" "$scratch/out"; then
+    if ! timeout 1800 "$@" >"$scratch/out" 2>&1 </dev/null || ! grep -q "$pattern" "$scratch/out"; then
         echo "FAILED: $what"
         sed 's/^/    /' "$scratch/out" | tail -n 20
         failures=$((failures + 1))

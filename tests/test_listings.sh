@@ -137,7 +137,7 @@ run_document() # document
     done
     count=1
     while [ -f "session.$count" ]; do
-        timeout 300 sh -e "session.$count" >printed 2>said </dev/null
+        timeout 600 sh -e "session.$count" >printed 2>said </dev/null
         code=$?
         sort printed >printed.sorted
         sort "shown.$count" >shown.sorted
