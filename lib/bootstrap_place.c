@@ -234,10 +234,14 @@ static void after_fork_in_child(void)
     pthread_mutex_unlock(&lock);
 }
 
-static void watch_exit_and_fork(void)
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+static void watch_exit(void)
 {
     atexit(remove_files);
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 /* Give a socket that listens its name, unless another that lives has it. Who is dead has lost it. */
@@ -274,7 +278,7 @@ tutti_status tt_listener_open(
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return tt_fail_errno(TUTTI_SYSTEM_ERROR, "no random name for a local socket");
     snprintf(strrchr(unnamed.sun_path, '/') + 1, TOKEN_TEXT + 1, ".%016llx", random);
-    pthread_once(&watched, watch_exit_and_fork);
+    pthread_once(&watched, watch_exit);
     pthread_mutex_lock(&lock);
     int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     bool bound = s >= 0 && bind(s, (const struct sockaddr *)&unnamed, sizeof unnamed) == 0;
@@ -296,7 +300,7 @@ tutti_status tt_listener_open(
 void tt_listener_adopt(struct tt_listener *listener, int socket)
 {
     struct sockaddr_un none = { .sun_family = AF_UNSPEC };
-    pthread_once(&watched, watch_exit_and_fork);
+    pthread_once(&watched, watch_exit);
     pthread_mutex_lock(&lock);
     add(listener, socket, &none, NULL);
     pthread_mutex_unlock(&lock);

@@ -13,7 +13,6 @@
 #include "base/text.h"
 #include "caches.h"
 #include "device.h"
-#include "fork.h"
 #include "lane.h"
 #include "recorder.h"
 #include "trace.h"
@@ -106,7 +105,6 @@ bool tt_comm_nonblocking(const tutti_config *config)
 tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *settings)
 {
     tutti_config c;
-    tt_fork_watch();
     tutti_status status = tt_comm_config(config, &c);
     if (status != TUTTI_OK)
         return status;

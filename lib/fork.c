@@ -3,7 +3,10 @@
  *
  * Who forks waits until what a lock guards is whole, so the child finds it whole. One lock is held while a
  * launcher is asked, which may take minutes: that is not waited for, the child gets a new one, and what it
- * guards is of no use to it. Files with more to put in order than a lock watch forks by themselves. */
+ * guards is of no use to it. Files with more to put in order than a lock watch forks by themselves.
+ *
+ * All of them do so from when the library is loaded: what would be registered with the first use comes too
+ * late for a fork that has begun meanwhile, on another thread. */
 #include "fork.h"
 
 #include <pthread.h>
@@ -44,15 +47,9 @@ static void after_fork_in_child(void)
     after_fork_in_parent();
 }
 
-static void watch(void)
+__attribute__((constructor)) static void watch_forks(void)
 {
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-}
-
-void tt_fork_watch(void)
-{
-    static pthread_once_t watched = PTHREAD_ONCE_INIT;
-    pthread_once(&watched, watch);
 }
 
 bool tt_fork_is_child(void)

@@ -8,10 +8,7 @@
 #define TT_FORK_H
 #include <stdbool.h>
 
-/* From now on the forks of this process are watched. Each way to a communicator begins with it, and to any
- * other handle. */
-void tt_fork_watch(void);
-/* This process was forked by one that was watched. */
+/* This process was forked by one that had loaded the library. */
 bool tt_fork_is_child(void);
 
 #endif

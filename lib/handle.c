@@ -9,7 +9,6 @@
 
 #include "base/status.h"
 #include "comm.h"
-#include "fork.h"
 
 enum { SHELLS_AT_ONCE = 64 };
 #define DEAD UINT64_C(0x5455545449646561) /* "TUTTIdea" */
@@ -55,7 +54,6 @@ static void append(struct shell *shell)
 tutti_status tt_shell_create(enum tt_shell_kind kind, void *object, void **handle)
 {
     tutti_status status = TUTTI_OK;
-    tt_fork_watch(); /* a process may have streams and no communicator */
     pthread_mutex_lock(&tt_shells_lock);
     if (shells.length < SHELLS_AT_ONCE / 2) { /* keep a row of dead ones, so that none is reused soon */
         struct shell *more = aligned_alloc(64, SHELLS_AT_ONCE * sizeof *more);

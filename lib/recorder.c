@@ -67,7 +67,7 @@ static void after_fork_in_child(void)
     pthread_mutex_unlock(&process.lock);
 }
 
-static void watch_forks(void)
+__attribute__((constructor)) static void watch_forks(void)
 {
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
@@ -151,11 +151,9 @@ static tutti_status map_part(struct tt_recorder *r)
 /* A part that nobody reads yet, with no calls. */
 static tutti_status begin_part(int n, int rank, const char *name, struct tt_recorder **recorder)
 {
-    static pthread_once_t watched = PTHREAD_ONCE_INIT;
     struct tt_recorder *r = calloc(1, sizeof *r);
     if (r == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the recorder");
-    pthread_once(&watched, watch_forks);
     pthread_mutex_lock(&process.lock);
     tutti_status status = map_part(r);
     pthread_mutex_unlock(&process.lock);

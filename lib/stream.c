@@ -11,10 +11,9 @@
 #include "stream_internal.h"
 
 static struct {
-    pthread_once_t watched;
     struct tt_stream *spare, *made; /* not in use; all */
     int open;
-} streams = { .watched = PTHREAD_ONCE_INIT };
+} streams;
 
 /* --- Tickets */
 
@@ -206,7 +205,7 @@ static void after_fork_in_child(void)
     pthread_mutex_unlock(&tt_streams_lock);
 }
 
-static void watch_fork(void)
+__attribute__((constructor)) static void watch_forks(void)
 {
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
@@ -238,7 +237,6 @@ static void give_spare(struct tt_stream *s)
 
 tutti_status tt_stream_open(const struct tt_aside *aside, struct tt_stream **stream)
 {
-    pthread_once(&streams.watched, watch_fork);
     struct tt_stream *s = take_spare();
     if (s == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a stream");

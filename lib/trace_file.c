@@ -123,16 +123,13 @@ static void begin_file(int rank)
     fflush(process.file);
 }
 
-static void watch_forks(void)
+__attribute__((constructor)) static void watch_forks(void)
 {
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
-/* Forks are watched without a trace, too: each communicator takes the lock to ask for one. */
 bool tt_trace_file_open(int rank)
 {
-    static pthread_once_t watched = PTHREAD_ONCE_INIT;
-    pthread_once(&watched, watch_forks);
     pthread_mutex_lock(&process.lock);
     if (!process.asked)
         begin_file(rank);
