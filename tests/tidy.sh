@@ -21,7 +21,7 @@ trap 'exit 1' HUP INT TERM
     for room in lib algorithms transports kernels perf examples tests training python; do
         [ ! -d "$room" ] || find "$room" -type f
     done | grep -E '\.(c|h|cu|cuh|sh|py)$'
-    ls start autogen.sh .ci/run .ci/skips 2>/dev/null
+    ls start autogen.sh .ci/nightly .ci/run .ci/skips 2>/dev/null
 } | sort >"$scratch/code"
 {
     cat "$scratch/code"
