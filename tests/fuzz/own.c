@@ -118,13 +118,13 @@ static void ask_error(struct fuzz_rank *me)
 
 /* --- A reduction without ranks */
 
-static void spoil_local(
-    struct fuzz_rank *me, const void **sources, int *k, void **dst, struct ranks_vector *v, uint32_t *may)
+static void spoil_local(struct fuzz_rank *me, const void **sources, int *k, void **dst,
+    struct ranks_vector *v, size_t *count, uint32_t *may)
 {
     size_t bytes = tutti_type_bytes(v->type);
     int type = below(me, 2) == 0 ? -1 : 12 + (int)below(me, 600);
     *may = FUZZ_ARGUMENT;
-    switch (below(me, 6)) {
+    switch (below(me, 8)) {
     case 0:
         *k = -(int)below(me, 3);
         break;
@@ -141,6 +141,12 @@ static void spoil_local(
     case 4:
         memcpy(&v->type, &type, sizeof type);
         *may = FUZZ_UNSUPPORTED;
+        break;
+    case 5:
+        *count = SIZE_MAX / bytes - below(me, 9);
+        break;
+    case 6: /* a part of an operand, if there are two elements */
+        *dst = *count > 1 ? (uint8_t *)sources[0] + bytes : NULL;
         break;
     default:
         v->op = below(me, 2) == 0 ? 5 + below(me, 11) : 256 + below(me, 5000);
@@ -170,7 +176,7 @@ static void reduce_local(struct fuzz_rank *me)
         dst = (void *)sources[below(me, (uint32_t)k)];
     struct ranks_vector right = v;
     if (below(me, 3) == 0)
-        spoil_local(me, sources, &k, &dst, &v, &may);
+        spoil_local(me, sources, &k, &dst, &v, &count, &may);
     if (may == FUZZ_OK)
         ranks_reduced(&right, 0, count, fuzz_shadow(me, dst));
     fuzz_at(me, "reduce_local of %d, %zu of type %d, op %u, to %p", k, count, (int)v.type, v.op, dst);
