@@ -29,7 +29,7 @@ static void take_time(void *dst, const void *const *sources, int k, size_t count
     (void)dst;
     (void)sources;
     (void)divisor;
-    tt_sim_spend(now.sim, now.rank, tt_costs_fold(now.costs, (uint32_t)k, count * ELEMENT));
+    tt_sim_spend(now.sim, now.rank, now.costs->fold * ((uint64_t)k + 1) * count * ELEMENT);
 }
 
 struct player {

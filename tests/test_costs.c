@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_costs.c: what folds, messages and copies cost, in figures worked out by hand.
+ *
+ * The simulator and the prices that test_price.c compares with it ask the same functions of lib/base/costs.h:
+ * a formula that is wrong there is wrong in both. */
+#include <criterion/criterion.h>
+
+#include "base/costs.h"
+
+static const struct tt_costs machine = { .latency = { 1000, 5000 },
+    .byte = { 2, 3 },
+    .fold = 7,
+    .copy = 11,
+    .message = 13,
+    .turn = 100000,
+    .eager = 1024,
+    .cores = 4 };
+
+/* Each operand is read, and the result is written. */
+Test(costs, a_fold_moves_its_operands_and_its_result)
+{
+    cr_expect_eq(tt_costs_fold(&machine, 1, 100), 1400);
+    cr_expect_eq(tt_costs_fold(&machine, 2, 100), 2100);
+    cr_expect_eq(tt_costs_fold(&machine, 8, 100), 6300);
+    cr_expect_eq(tt_costs_fold(&machine, 2, 0), 0);
+    cr_expect_eq(tt_costs_fold(&machine, 2, UINT64_C(1) << 40), UINT64_C(23089744183296));
+}
+
+/* With a core for each it takes as long as a line does; with more ranks than cores, a turn more. */
+Test(costs, a_message_waits_for_a_turn_where_ranks_share_cores)
+{
+    cr_expect_eq(tt_costs_latency(&machine, TT_NEAR, 2), 1000);
+    cr_expect_eq(tt_costs_latency(&machine, TT_FAR, 2), 5000);
+    cr_expect_eq(tt_costs_latency(&machine, TT_NEAR, 4), 1000);
+    cr_expect_eq(tt_costs_latency(&machine, TT_NEAR, 5), 101000);
+    cr_expect_eq(tt_costs_latency(&machine, TT_FAR, 64), 105000);
+}
+
+/* Who copies up to 1 KiB where ranks have a core each copies up to 12 KiB where they share them. */
+Test(costs, who_shares_a_core_copies_more)
+{
+    struct tt_costs lender = machine;
+    lender.eager = 0;
+    cr_expect_eq(tt_costs_eager(&machine, 4), 1024);
+    cr_expect_eq(tt_costs_eager(&machine, 5), 12288);
+    cr_expect_eq(tt_costs_eager(&machine, 64), 12288);
+    cr_expect_eq(tt_costs_eager(&lender, 5), 0);
+}
