@@ -358,3 +358,77 @@ Test(shm_refusals, slots_are_taken)
 {
     shm_stage_run(shm_stage_new(2), take_slots, -1);
 }
+
+/* What came by a shuttle lies in one of those that there are. Behind their addresses this rank has numbers. */
+static void ride_nonsense(struct shm_rank *r)
+{
+    enum { BYTES = 100, SHUTTLES = 2 * TT_SHM_SHUTTLES };
+    static const uint32_t none[] = { SHUTTLES + 1, SHUTTLES + 2, UINT32_MAX };
+    uint64_t number = r->stage->params.first_number;
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    struct tt_shm_channel *c = tt_shm_channel((struct tt_shm_endpoint *)e, TT_CLASS_P2P, 0);
+    struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
+    struct tt_layout layout;
+    tt_layout_even(&layout, BYTES, 1, 1, 1);
+    struct tt_view like = { .layout = &layout, .nchunks = 1 };
+    for (size_t i = 0; r->me == 1 && i < sizeof none / sizeof none[0]; i++) {
+        struct tt_arrival a;
+        for (int k = 0; k < SHUTTLES; k++)
+            c->read_bytes[k] = 4096;
+        line->path = TT_PATH_COPIED;
+        line->packed = 1;
+        line->bytes = BYTES;
+        line->shuttle = none[i];
+        atomic_store(&line->flag, tt_shm_flag(number));
+        bool there = tt_shm.arrived(e, 0, TT_CLASS_P2P, number, &like, &a);
+        suite_expect(&r->suite, there && a.bytes == 0, "a message by shuttle %u is believed", none[i]);
+    }
+    shm_meet(r);
+    tt_shm.close(e);
+}
+
+Test(shm_refusals, shuttles_that_there_are_none_of)
+{
+    shm_stage_run(shm_stage_new(2), ride_nonsense, -1);
+}
+
+/* What is said to lie in the line is no longer than a line; and what was lent is for who is inside. */
+static void outgrow_and_lend(struct shm_rank *r)
+{
+    uint64_t number = r->stage->params.first_number;
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    struct tt_shm_line *line =
+        &tt_shm_channel((struct tt_shm_endpoint *)e, TT_CLASS_P2P, 0)->in[tt_shm_line_of(number)];
+    struct tt_link *link = tt_shm.link(e, 0, TT_CLASS_P2P);
+    struct tt_layout layout;
+    tt_layout_even(&layout, TT_SHM_INLINE_BYTES + 1, 1, 1, 1);
+    struct tt_view like = { .layout = &layout, .nchunks = 1 };
+    struct tt_arrival a;
+    const void *payload = NULL;
+    if (r->me == 1) {
+        line->path = TT_PATH_INLINE;
+        line->packed = 1;
+        line->signature = 7;
+        line->bytes = TT_SHM_INLINE_BYTES + 1;
+        atomic_store(&line->flag, tt_shm_flag(number));
+        bool there = tt_shm.arrived(e, 0, TT_CLASS_P2P, number, &like, &a);
+        suite_expect(&r->suite, there && a.bytes == 0, "a line holds more than a line");
+        line->path = TT_PATH_MAPPED;
+        line->source.at = 0;
+        suite_expect(&r->suite, tt_shm.peek(link, number, 7, line->bytes, &payload) == TT_PEEK_ODD,
+            "a loan is given to who is outside");
+        tt_shm.enter(e);
+        suite_expect(&r->suite, tt_shm.peek(link, number, 7, line->bytes, &payload) == TT_PEEK_THERE,
+            "a loan is not given to who is inside");
+        tt_shm.leave(e);
+    }
+    shm_meet(r);
+    tt_shm.close(e);
+}
+
+Test(shm_refusals, long_lines_and_loans)
+{
+    shm_stage_run(shm_stage_new(2), outgrow_and_lend, -1);
+}
