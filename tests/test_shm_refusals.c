@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "patience.h"
 #include "shm_ranks.h"
 #include "transports/arena.h"
 #include "transports/shm.h"
@@ -19,7 +18,7 @@
 /* Criterion's own timers leak, which ends a run under a sanitizer. */
 static void limit_time(void)
 {
-    alarm(patience_seconds(120));
+    alarm(120);
 }
 
 TestSuite(shm_refusals, .init = limit_time);
@@ -359,7 +358,7 @@ Test(shm_refusals, slots_are_taken)
     shm_stage_run(shm_stage_new(2), take_slots, -1);
 }
 
-/* What came by a shuttle lies in one of those that there are. Behind their addresses this rank has numbers. */
+/* What came by a shuttle lies in one of those that there are; behind their addresses are numbers. */
 static void ride_nonsense(struct shm_rank *r)
 {
     enum { BYTES = 100, SHUTTLES = 2 * TT_SHM_SHUTTLES };
