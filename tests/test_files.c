@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "patience.h"
 #include "ranks.h"
 
 enum { NOBODY = 65534, WRITE = O_WRONLY | O_CREAT };
@@ -21,7 +22,7 @@ static char directory[] = "/tmp/tutti_test_XXXXXX", path[100], other[100];
 
 static void make_directory(void)
 {
-    alarm(100); /* to open a pipe may wait for ever */
+    alarm(patience_seconds(100)); /* to open a pipe may wait for ever */
     cr_assert_not_null(mkdtemp(directory));
     snprintf(path, sizeof path, "%s/file", directory);
     snprintf(other, sizeof other, "%s/other", directory);

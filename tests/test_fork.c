@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "handle.h"
+#include "patience.h"
 #include "ranks.h"
 #include "trace_internal.h"
 
@@ -63,7 +64,7 @@ static void fork_without_a_trace(struct ranks_me *me)
         ranks_at(me, "fork %d", i);
         pid_t child = fork();
         if (child == 0) {
-            alarm(PATIENCE_S);
+            alarm(patience_seconds(PATIENCE_S));
             _exit(tt_trace_file_open(0));
         }
         bool ended = waitpid(child, &outcome, 0) == child;

@@ -51,7 +51,7 @@ expect()
 {
     wanted=$1 words=$2 what=$3
     shift 3
-    timeout 120 "$@" >"$scratch/out" 2>&1 </dev/null
+    timeout 1800 "$@" >"$scratch/out" 2>&1 </dev/null
     code=$?
     if [ $code -eq "$wanted" ] && grep -q "$words" "$scratch/out"; then
         echo "static: $what"
