@@ -332,7 +332,7 @@ Test(api_faults, rank_that_dies)
 /* What a rank did before it left stays done: no loss where nobody needs it any more. */
 static void leave_in_time(struct ranks_me *me)
 {
-    static _Thread_local uint8_t bytes[3000];
+    static _Thread_local _Alignas(int32_t) uint8_t bytes[3000];
     for (int round = 0; round < 30; round++) {
         tutti_comm *comm = ranks_join(me, NULL);
         tutti_status status = TUTTI_OK;
