@@ -2,6 +2,7 @@
 """A test that hangs ends the run, with a trace of every thread; so no test waits for ever."""
 
 import faulthandler
+import signal
 
 import pytest
 
@@ -13,3 +14,7 @@ def end_a_hang():
     faulthandler.dump_traceback_later(HANG_S, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
+
+
+# In the background a shell has its programs ignore Ctrl-C, and ranks would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
