@@ -295,8 +295,8 @@ static void fork_often(struct ranks_me *me)
             alarm(patience_seconds(PATIENCE_S));
             _exit(works_alone() ? 0 : 1);
         }
-        ranks_expect(
-            me, waitpid(child, &outcome, 0) == child && outcome == 0, "child %d ended with 0x%x", i, outcome);
+        bool waited = waitpid(child, &outcome, 0) == child;
+        ranks_expect(me, waited && outcome == 0, "child %d ended with 0x%x", i, outcome);
     }
     atomic_store(&over, true);
     for (int i = 0; i < 3; i++)
