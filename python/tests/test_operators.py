@@ -2,6 +2,7 @@
 """Operators of the caller's own, in Python."""
 
 import gc
+import time
 
 import numpy as np
 import pytest
@@ -103,7 +104,9 @@ def test_failure_on_a_stream():
 
     def run(comm):
         with tutti.Stream() as stream:
-            comm.all_reduce(np.ones(3), op=comm.op_create(fail), stream=stream)
+            for _ in range(2):
+                comm.all_reduce(np.ones(3), op=comm.op_create(fail), stream=stream)
+                time.sleep(0.1)  # by now it has raised somewhere, mostly
             try:
                 stream.wait()
             except (ZeroDivisionError, tutti.Aborted) as error:

@@ -39,8 +39,8 @@ class Collectives(Handle):
         handle = self._opened(operation)
         where = NO_STREAM if stream is None else stream._opened(operation)
         status = getattr(library, "tutti_" + operation)(*arguments, handle, where)
-        if status or waiting.raised or self._raised:
-            settle(status, operation, (self,))
+        if status or (stream is None and (waiting.raised or self._raised)):
+            settle(status, operation, (self,))  # of a queued call its point tells: until then all is held
         if open_group.calls is not None:
             open_group.calls.add(self, stream, held)
         elif stream is not None:
