@@ -13,6 +13,7 @@ set -u
 LC_ALL=C
 export LC_ALL
 unset TUTTI_ID TUTTI_RANK TUTTI_SIZE PMIX_RANK
+unset PYTHONUNBUFFERED # with it a line is two writes, and those of several ranks mix
 build=$(pwd)
 sources=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 1
 [ -f "$sources/README.md" ] || sources=$(dirname "$sources")
