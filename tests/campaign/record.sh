@@ -10,21 +10,19 @@ file=$1
 source_dir=$2
 shift 2
 cpu=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
+part=$(mktemp "$file.XXXXXX") || exit 1 # two may record at once
 {
     echo "# date: $(date -u '+%Y-%m-%d %H:%M') UTC"
     echo "# machine: $(nproc) cores of ${cpu:-$(uname -m)}, Linux $(uname -r | sed 's/[^0-9.].*//')"
     echo "# load: $(cut -d' ' -f1-3 /proc/loadavg)"
     echo "# commit: $(git -C "$source_dir" describe --always --dirty 2>/dev/null || echo unknown)"
     echo "# command: $*"
-} >>"$file"
+} >"$part"
 begun=$(date +%s)
-"$@" >"$file.part"
+"$@" >>"$part"
 result=$?
-cat "$file.part"
-{
-    cat "$file.part"
-    echo "# $(($(date +%s) - begun)) s, exit status $result"
-    echo
-} >>"$file"
-rm -f "$file.part"
+echo "# $(($(date +%s) - begun)) s, exit status $result" >>"$part"
+cat "$part"
+{ cat "$part" && echo; } >>"$file"
+rm -f "$part"
 exit "$result"
