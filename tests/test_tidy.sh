@@ -105,6 +105,10 @@ tidy || fail "a tidy tree was refused"
 
 plant; lines 600 'extern int tutti_a;' >>lib/base/log.c; refuse 'file length' lib/base/log.c
 plant; lines 599 'extern int tutti_a;' >>lib/base/log.c; tidy || fail "600 lines a file were refused"
+plant; mkdir training/reference; printf ' training/reference/x.c' >training/training.am
+printf '/* %s */\n/* x.c: a golden program. */\n' "$licence" >training/reference/x.c
+lines 999 'extern int tutti_a;' >>training/reference/x.c; tidy || fail "1000 lines a golden program were refused"
+echo 'extern int tutti_a;' >>training/reference/x.c; refuse 'file length' training/reference/x.c
 plant; { echo 'void f(void)'; echo '{'; lines 69 '    f();'; echo '}'; } >>lib/base/log.c
 refuse 'function length' lib/base/log.c
 plant; { echo 'void f(void)'; echo '{'; lines 68 '    f();'; echo '}'; } >>lib/base/log.c

@@ -168,6 +168,7 @@ BEGIN {
 
 FNR == 1 {
     script = FILENAME !~ /\.(c|h|cu|cuh)$/
+    golden = FILENAME ~ /^training\/reference\// # stands alone, to be read from top to bottom
     program = script && (/^#!/ || FILENAME !~ /\.py$/) # what is imported names no interpreter
     room = room_of(FILENAME)
     if (room == "public")
@@ -185,8 +186,8 @@ FNR == 2 + program && !(script ? /^(# |""")/ : /^\/\*/) {
 length($0) > 110 {
     report(FNR, "columns", length($0) " columns; 110 are legal")
 }
-FNR == 602 { # with the line of the licence
-    report(FNR, "file length", "600 lines a file are legal")
+FNR == 602 && !golden || FNR == 1002 { # with the line of the licence
+    report(FNR, "file length", (golden ? 1000 : 600) " lines a file are legal")
 }
 script {
     next
@@ -234,10 +235,10 @@ xargs awk -f "$scratch/words.awk" <"$scratch/texts" >>"$scratch/found"
 
 # --- A file that no rule of the build names is not built, not tested and not shipped.
 if [ -f Makefile.am ]; then
-    awk '
+    cat Makefile.am training/*.am 2>/dev/null | awk '
         FNR == NR { for (i = 1; i <= NF; i++) named[$i] = 1; next }
         !($0 in named) { print $0 ":1: [makefile] Makefile.am does not name this file" }' \
-        Makefile.am "$scratch/code" >>"$scratch/found"
+        - "$scratch/code" >>"$scratch/found"
 fi
 
 # --- Form, where the version that defines it is here.

@@ -1,0 +1,62 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# golden.sh: the golden programs of training/reference are right: their gradients are those of central
+# differences, float32 agrees with float64, and the bits are those of golden.txt, with any compiler.
+set -u
+here=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd) || exit 1
+[ -d "$here/tests/training" ] || here=$(dirname "$(dirname "$here")")
+golden=$here/tests/training/golden.txt
+gpt=training/reference/gpt
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+failures=0
+
+fail()
+{
+    echo "golden: $1"
+    failures=$((failures + 1))
+}
+
+small="layers=1 channels=64 heads=4 context=16 batch=3"
+for model in "tied=1 vocab=70" "tied=0 vocab=33 layers=2"; do
+    # shellcheck disable=SC2086
+    ${gpt}64 $small $model check=64 >"$scratch/said" || fail "$model: $(tail -n 1 "$scratch/said")"
+    tensors=$(grep -c ' 64 elements: ' "$scratch/said")
+    case $model in
+    tied=1*) [ "$tensors" -eq 16 ] || fail "$tensors tensors were checked where there are 16" ;;
+    *) [ "$tensors" -eq 29 ] || fail "$tensors tensors were checked where there are 29" ;;
+    esac
+done
+
+# The loss of the first step in both precisions: what a float32 can hold.
+for each in $gpt ${gpt}64; do
+    $each steps=1 | awk '{ print $4 }'
+done | awk 'NR == 1 { a = $1 } NR == 2 { d = (a - $1) / $1; exit d > 1e-6 || d < -1e-6 }' ||
+    fail "float32 and float64 give another loss"
+
+# Bits. "model" lines name the options, the lines below what they must print.
+while read -r first rest; do
+    if [ "$first" = model ]; then
+        # shellcheck disable=SC2086
+        $gpt $rest >"$scratch/said" || fail "$rest: exit status $?"
+        model=$rest
+    elif [ "$first" = step ]; then
+        grep -Fqx "step $rest" "$scratch/said" || fail "$model: not \"step $rest\""
+    fi
+done <"$golden"
+
+# What is wrong is said, and what would be legal.
+for wrong in channels=100 context=12 heads=5 vocab=1 batch=0 colour=1 layers; do
+    if $gpt $wrong >/dev/null 2>"$scratch/said"; then
+        fail "$wrong was taken"
+    elif ! grep -q 'must be\|KEY=VALUE' "$scratch/said"; then
+        fail "$wrong: $(cat "$scratch/said")"
+    fi
+done
+printf 'abc' >"$scratch/short"
+$gpt data="$scratch/short" 2>"$scratch/said" && fail "a corpus of three bytes was taken"
+grep -q 'needs at least 65' "$scratch/said" || fail "a corpus of three bytes: $(cat "$scratch/said")"
+
+[ "$failures" -eq 0 ] && echo "golden: gradients, precision and bits are as they should be"
+exit "$failures"
