@@ -107,7 +107,7 @@ plant; lines 600 'extern int tutti_a;' >>lib/base/log.c; refuse 'file length' li
 plant; lines 599 'extern int tutti_a;' >>lib/base/log.c; tidy || fail "600 lines a file were refused"
 plant; mkdir training/reference; printf ' training/reference/x.c' >training/training.am
 printf '/* %s */\n/* x.c: a golden program. */\n' "$licence" >training/reference/x.c
-lines 999 'extern int tutti_a;' >>training/reference/x.c; tidy || fail "1000 lines a golden program were refused"
+lines 999 'extern int tutti_a;' >>training/reference/x.c; tidy || fail "a golden program of 1000 lines"
 echo 'extern int tutti_a;' >>training/reference/x.c; refuse 'file length' training/reference/x.c
 plant; { echo 'void f(void)'; echo '{'; lines 69 '    f();'; echo '}'; } >>lib/base/log.c
 refuse 'function length' lib/base/log.c

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* data.h: what is learned: tokens, and which of them are in a batch.
+ *
+ * A batch is a function of the step alone: sequence i of step s begins at a place that a hash of (seed, s, i)
+ * names, whatever ranks there are. Token files are llm.c's: 256 int32 (magic number 20240520, version 1, how
+ * many tokens), then uint16. Any other file is taken as bytes. */
+#ifndef TRAINING_DATA_H
+#define TRAINING_DATA_H
+
+#include "training/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct tr_data {
+    char name[256];
+    uint16_t *tokens;
+    int64_t count;
+    uint64_t seed;
+};
+
+/* path NULL: the made-up grammar of the golden program, 65,536 tokens below vocabulary. Tokens must be below
+ * vocabulary, and there must be context + 1 of them. */
+bool tr_data_open(struct tr_data *d, const char *path, uint64_t seed, int64_t vocabulary, int64_t context,
+    struct tr_error *e);
+void tr_data_close(struct tr_data *d);
+
+/* context + 1 tokens: inputs, and one place on the targets. The same as the golden program's. */
+const uint16_t *tr_data_sequence(const struct tr_data *d, int64_t step, int64_t i, int64_t context);
+
+/* The initial value of an element, before it is scaled: nearly normal, a function of (seed, tensor,
+ * element). */
+double tr_normal(uint64_t seed, int64_t tensor, int64_t element);
+uint64_t tr_hash(uint64_t x);
+
+#endif

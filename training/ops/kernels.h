@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* kernels.h: what the trainer computes on arrays of float32, one function a computation.
+ *
+ * The golden program (training/reference/gpt.c) defines every bit: chains of fused multiply-adds in ascending
+ * order, cut into chunks, trees over the chunks. A kernel may run these on any vectors and in any tiles, as
+ * long as an element of the result stays the same expression. There is one set for each instruction set, and
+ * all sets give the same bits; tests compare each with a plain reference.
+ *
+ * Kernels know nothing of ranks. What a rank holds of a larger sum, it says by `block`, `chunk` and `first`.
+ * No kernel allocates: who calls gives `scratch` of at least tr_scratch_* floats, aligned to 64 bytes. Arrays
+ * are contiguous, rows outermost; results may not overlap inputs, unless a kernel says so. */
+#ifndef TRAINING_OPS_KERNELS_H
+#define TRAINING_OPS_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* c[m][n] = a[m][k] b[k][n], or += with add: one addition of the finished sum. Element (i, j) of a is
+ * a[i * a_row + j * a_column], one of which is 1; so for b. c has rows of c_row elements. k is cut into
+ * `chunks` parts of `chunk` elements, of which the last may be short or empty; an empty one counts as +0. */
+struct tr_gemm {
+    int64_t m, n, k;
+    const float *a, *b;
+    float *c;
+    int64_t a_row, a_column, b_row, b_column, c_row;
+    int64_t chunks, chunk;
+    bool add;
+};
+
+/* The shape of causal attention over one sequence. qkv[tokens][heads][3][size] holds query, key and value. */
+struct tr_attention {
+    int64_t tokens, heads, size, block; /* tokens of a block: tokens / 8 where the sequence is whole */
+};
+
+struct tr_adamw {
+    float rate, decay, scale; /* scale: of the gradient, for clipping */
+    float correct1, correct2; /* 1 / (1 - 0.9^t), 1 / (1 - 0.95^t), from float64 */
+};
+
+struct tr_kernels {
+    const char *name; /* generic, avx2, avx512 */
+
+    void (*gemm)(const struct tr_gemm *g, float *scratch);
+
+    /* Rows of c elements. mean and scale (1 / deviation) are kept for the backward pass. */
+    void (*layer_norm)(float *y, float *mean, float *scale, const float *x, const float *w, const float *b,
+        int64_t rows, int64_t c);
+    void (*layer_norm_dx)(float *dx, const float *dy, const float *x, const float *w, const float *mean,
+        const float *scale, int64_t rows, int64_t c);
+    /* The leaf of one sequence, or of the blocks of it that are here: tokens is a multiple of block, and a
+     * tree runs over the blocks. scratch: tr_scratch_tokens. */
+    void (*layer_norm_dw)(float *dw, float *db, const float *dy, const float *x, const float *mean,
+        const float *scale, int64_t tokens, int64_t c, int64_t block, float *scratch);
+    /* out[columns] = the sum of the rows of x: by blocks, then the tree. */
+    void (*sum_tokens)(
+        float *out, const float *x, int64_t tokens, int64_t columns, int64_t block, float *scratch);
+
+    void (*gelu)(float *y, const float *x, int64_t count);
+    void (*gelu_dx)(float *dx, const float *dy, const float *x, int64_t count); /* dx may be dy */
+    void (*add)(float *out, const float *a, const float *b, int64_t count); /* out may be a or b */
+    void (*add_bias)(float *out, const float *x, const float *b, int64_t rows, int64_t columns); /* or x */
+
+    /* One sequence. lse[heads][tokens] is kept. scratch: tr_scratch_attention. */
+    void (*attention)(float *out, float *lse, const float *qkv, const struct tr_attention *s, float *scratch);
+    void (*attention_dx)(float *dqkv, const float *dout, const float *out, const float *lse, const float *qkv,
+        const struct tr_attention *s, float *scratch);
+
+    /* out[tokens][c] = row (token - first) of w[rows][c], plus +0; +0 where that row is not here. */
+    void (*embed)(float *out, const float *w, const uint16_t *token, int64_t tokens, int64_t c, int64_t first,
+        int64_t rows);
+    /* dw[rows][c]: the leaf of the sequence: each row's tokens ascending in each block, then the tree over
+     * blocks. scratch: tr_scratch_embed. */
+    void (*embed_dw)(float *dw, const float *dy, const uint16_t *token, int64_t tokens, int64_t c,
+        int64_t first, int64_t rows, int64_t block, float *scratch);
+
+    /* The softmax over a vocabulary of which `columns` are here, from `first` on, in chunks of `chunk`. Rows
+     * are `stride` apart; what lies behind `columns` in a row is not looked at, and becomes +0 in
+     * softmax_dx. */
+    void (*row_max)(float *max, const float *x, int64_t rows, int64_t columns, int64_t stride);
+    /* wanted = x[target] + 0 where that is here, else +0. Then x = exp(x - max), and sum is that of the
+     * row, by chunks and their tree over `chunks` (empty ones are +0). */
+    void (*softmax)(float *x, float *sum, float *wanted, const float *max, const uint16_t *target,
+        int64_t rows, int64_t columns, int64_t stride, int64_t first, int64_t chunk, int64_t chunks);
+    /* x = (x / sum, less 1 at the target) * scale */
+    void (*softmax_dx)(float *x, const float *sum, const uint16_t *target, int64_t rows, int64_t columns,
+        int64_t stride, int64_t first, float scale);
+    /* leaf[i] = the loss log(sum) + max - wanted of the tokens of block i, in float64, ascending. */
+    void (*loss)(
+        double *leaf, const float *sum, const float *max, const float *wanted, int64_t tokens, int64_t block);
+
+    /* out[i] = the sum of squares of leaf i in float64, each in ascending order: count elements in leaves of
+     * `leaf` elements. */
+    void (*square_leaves)(double *out, const float *x, int64_t count, int64_t leaf);
+    void (*adamw)(float *p, float *m, float *v, const float *g, int64_t count, const struct tr_adamw *a);
+    void (*sgd)(float *p, const float *g, int64_t count, float rate, float scale);
+};
+
+/* The best set for this machine, or the named one; NULL where this machine or this build has none of that
+ * name. */
+const struct tr_kernels *tr_kernels_best(void);
+const struct tr_kernels *tr_kernels_named(const char *name);
+
+/* Floats of scratch, for any set. */
+int64_t tr_scratch_gemm(int64_t m, int64_t n, int64_t k);
+int64_t tr_scratch_tokens(int64_t tokens, int64_t columns, int64_t block);
+int64_t tr_scratch_attention(const struct tr_attention *s);
+int64_t tr_scratch_embed(int64_t tokens, int64_t c, int64_t rows, int64_t block);
+
+#endif
