@@ -8,7 +8,10 @@
  * follows from it.
  *
  * Sources: GPipe (Huang et al. 2019), 1F1B (Narayanan et al. 2019), interleaved 1F1B (Narayanan et al.
- * 2021), ZB-H1 (Qi et al. 2024). Any other comes from a CSV file. */
+ * 2021), ZB-H1 (Qi et al. 2024). Any other comes from a CSV file.
+ *
+ * Messages call a part by its letter, stage and micro-batch, as CSV does: F2.5. Ranks, stages and
+ * micro-batches count from 0, positions in a rank's order, lines and fields from 1. */
 #ifndef TRAINING_SCHEDULE_H
 #define TRAINING_SCHEDULE_H
 
@@ -18,7 +21,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum tr_part { TR_F, TR_B, TR_I, TR_W };
+enum tr_part { TR_F, TR_B, TR_I, TR_W, TR_PARTS };
+
+/* The most stages * micros that a schedule may have. */
+enum { TR_CELLS_MAX = 1 << 22 };
 
 struct tr_slot {
     int part, stage, micro;
@@ -27,47 +33,60 @@ struct tr_slot {
 struct tr_schedule {
     char name[32];
     int ranks, chunks, micros; /* stages = ranks * chunks */
-    bool split; /* I and W instead of B */
+    bool split; /* there are I and W; a stage and micro-batch may have B in their place */
     int *count; /* of each rank */
     struct tr_slot **slots;
 };
 
 /* name: naive, gpipe, 1f1b, interleaved, zb-h1. chunks > 1 for interleaved only, where micros must be a
- * multiple of ranks. An illegal one says what is legal. All backward parts of a stage come in the order of
- * the micro-batches, gpipe's, too: gradients are then added in that order. */
+ * multiple of ranks; with one chunk it is 1f1b. An illegal one says what is legal. All backward parts of a
+ * stage come in the order of the micro-batches, gpipe's, too: gradients are then added in that order. */
 bool tr_schedule_make(
     struct tr_schedule *s, const char *name, int ranks, int chunks, int micros, struct tr_error *e);
+
 /* CSV: one line for each rank; fields like F0.3 or F3 (stage 0, micro-batch 3; the stage may be left out
- * where a rank has one), B0.3, I0.3, W0.3; empty fields wait a slot, and mean nothing else; # begins a
- * comment. An error names line, field and rule. */
+ * where a rank has one), B0.3, I0.3, W0.3; empty fields, and lines with nothing else, mean nothing; # begins
+ * a comment. An error names line, field and rule. What was read need not be legal: tr_schedule_check tells.
+ * `name` goes into the schedule. Reading what was written gives an equal schedule. */
 bool tr_schedule_read(struct tr_schedule *s, FILE *file, const char *name, struct tr_error *e);
 void tr_schedule_write(const struct tr_schedule *s, FILE *file);
 void tr_schedule_free(struct tr_schedule *s);
 
+/* Whether both have the same sizes and slots; the names do not count. */
+bool tr_schedule_equal(const struct tr_schedule *a, const struct tr_schedule *b);
+
 /* The rules: every F and every B (or I and then W) of each stage and micro-batch once, on the rank that has
- * the stage; in a stage backward after its forward, micro-batches in ascending order in each part of each
- * stage (so that gradients add up in order); and no circle of waits: F(s) before F(s+1), B(s+1) or I(s+1)
- * before B(s) or I(s), along each rank's order, where a send waits for nothing. */
+ * the stage; in a stage backward after its forward; micro-batches in ascending order in the forward parts of
+ * each stage, in those that make gradients of its input (B, I) and in those that make gradients of its
+ * weights (B, W), so that gradients add up in order; and no circle of waits: F(s) before F(s+1), B(s+1) or
+ * I(s+1) before B(s) or I(s), along each rank's order, where a send waits for nothing. An error names rank,
+ * position, part and rule. */
 bool tr_schedule_check(const struct tr_schedule *s, struct tr_error *e);
 
 /* What it takes if F, I and W of a stage last so long (B lasts I + W), and a message `hop`. */
 struct tr_costs {
     double f, i, w, hop;
 };
+
 struct tr_timing {
     double total; /* until the last rank has ended */
     double *busy; /* of each rank */
-    int *in_flight; /* of each rank: most that ran F and neither B nor W yet */
+    int *in_flight; /* of each rank: most (stage, micro-batch) that ran F and neither B nor W yet */
     double **start; /* of each rank's slots */
 };
+
+/* Checks the schedule, then runs it; every part starts as early as its rank's order and its input allow. */
 bool tr_schedule_simulate(
     const struct tr_schedule *s, const struct tr_costs *c, struct tr_timing *t, struct tr_error *e);
 void tr_timing_free(struct tr_timing *t, int ranks);
-/* The part of the total time that a rank idles, simulated (mean of ranks), and by the published formula; NAN
- * where there is none for this schedule. */
+
+/* The part of the total time that a rank idles: simulated (mean of ranks), and by the published formula,
+ * whose messages take no time; NAN where there is none for this schedule and these costs. */
 double tr_bubble(const struct tr_schedule *s, const struct tr_timing *t);
 double tr_bubble_formula(const struct tr_schedule *s, const struct tr_costs *c);
-/* A chart of characters: a line for each rank; digits are F, lower case letters B or I, w is W, dots idle. */
+
+/* A chart of characters: a line for each rank; a digit is F (of micro-batch 0 to 9, then 0 again), a letter
+ * from a to t is B or I, w is W, a dot is idle; blank is after the rank's last part. */
 void tr_schedule_draw(
     const struct tr_schedule *s, const struct tr_costs *c, const struct tr_timing *t, FILE *to);
 

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* formula.c: how much of the time ranks idle, as the papers have it. The tests hold the simulation against
+ * these. With F, I and W of one stage, and m micro-batches on p ranks of v chunks, a rank works m v (F+I+W)
+ * and idles
+ *     naive                     (p-1) m (F+I+W)
+ *     GPipe, 1F1B, interleaved  (p-1) (F+I+W)      (the papers divide by v, as their F is that of a rank)
+ *     ZB-H1                     (p-1) (F+I-W)      (if m >= p, and W is no longer than F and than I) */
+#include "training/schedule/walk.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A schedule that was read may bear a name that is not its own. */
+static bool is_as_made(const struct tr_schedule *s)
+{
+    struct tr_schedule made;
+    struct tr_error ignored;
+    if (!tr_schedule_make(&made, s->name, s->ranks, s->chunks, s->micros, &ignored))
+        return false;
+    bool equal = tr_schedule_equal(s, &made);
+    tr_schedule_free(&made);
+    return equal;
+}
+
+double tr_bubble_formula(const struct tr_schedule *s, const struct tr_costs *c)
+{
+    double turn = c->f + c->i + c->w, others = s->ranks - 1;
+    double work = (double)s->micros * s->chunks * turn, idle = others * turn;
+    if (!is_as_made(s) || !(work > 0))
+        return NAN;
+    if (!strcmp(s->name, "naive"))
+        idle = others * work;
+    if (!strcmp(s->name, "zb-h1")) {
+        if (s->micros < s->ranks || c->w > c->f || c->w > c->i)
+            return NAN;
+        idle = others * (c->f + c->i - c->w);
+    }
+    return idle / (work + idle);
+}
