@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* commands.h: the commands of tutti-train. Each gets its own name and what follows it on the command line,
+ * and returns the exit status: 0, 1 if what was asked for is wrong, 2 if the command line is. */
+#ifndef TRAINING_COMMANDS_COMMANDS_H
+#define TRAINING_COMMANDS_COMMANDS_H
+
+int tr_command_schedule(int argc, char **argv);
+
+#endif
