@@ -23,6 +23,9 @@ struct tr_data {
  * vocabulary, and there must be context + 1 of them. */
 bool tr_data_open(struct tr_data *d, const char *path, uint64_t seed, int64_t vocabulary, int64_t context,
     struct tr_error *e);
+/* The same from memory: llm.c's tokens, or any other bytes. */
+bool tr_data_from_bytes(struct tr_data *d, const char *name, const uint8_t *bytes, int64_t count,
+    uint64_t seed, int64_t vocabulary, int64_t context, struct tr_error *e);
 void tr_data_close(struct tr_data *d);
 
 /* context + 1 tokens: inputs, and one place on the targets. The same as the golden program's. */
@@ -32,5 +35,8 @@ const uint16_t *tr_data_sequence(const struct tr_data *d, int64_t step, int64_t 
  * element). */
 double tr_normal(uint64_t seed, int64_t tensor, int64_t element);
 uint64_t tr_hash(uint64_t x);
+
+/* All of a file; the caller frees it. */
+bool tr_read_file(uint8_t **bytes, int64_t *count, const char *path, struct tr_error *e);
 
 #endif
