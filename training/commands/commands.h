@@ -5,5 +5,6 @@
 #define TRAINING_COMMANDS_COMMANDS_H
 
 int tr_command_schedule(int argc, char **argv);
+int tr_command_data(int argc, char **argv);
 
 #endif
