@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* kernels_rig.h: what tests of kernels share: the sets that this machine runs, random numbers, arrays that
+ * notice who writes behind them, and the sums of the golden program in plain scalar code. */
+#ifndef TESTS_TRAINING_KERNELS_RIG_H
+#define TESTS_TRAINING_KERNELS_RIG_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "training/ops/kernels.h"
+
+enum { RIG_SETS = 3 };
+extern const char *const rig_sets[RIG_SETS];
+
+/* From lo to hi, both included. */
+int64_t rig_between(int64_t lo, int64_t hi);
+
+/* n floats that are aligned to 64 bytes and filled with what no result is, or with random numbers: some are
+ * zeros of either sign, some are tiny. All memory is freed by rig_end, which fails where something was
+ * written behind an array. */
+float *rig_empty(int64_t n);
+float *rig_random(int64_t n);
+float *rig_copy(const float *x, int64_t n);
+void rig_end(void);
+
+/* Are the bits alike? Else the test fails and says where. */
+void rig_alike(const float *got, const float *want, int64_t n, const char *set, const char *what);
+
+/* After gpt.c. */
+float ref_exponential(float x);
+void ref_tree(float *x, int64_t n, int64_t stride, int64_t width);
+float ref_sum_row(const float *x, int64_t n);
+float ref_dot_row(const float *x, const float *y, int64_t n);
+void ref_gemm(const struct tr_gemm *g);
+#endif

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* attention.h: causal attention over one sequence, as products of blocks.
+ *
+ * Each query sees its keys in blocks. A block gives its largest score m, the sum l of exp(score - m), and the
+ * values weighted by these, o. Two such partials merge into one for both blocks (Milakov, Gimelshein 2018),
+ * and the tree over the blocks is the canonical order. What the mask hides is not computed. */
+
+/* Where the arrays of one head lie. Scores have rows of `row` floats, a multiple of 16. */
+struct head {
+    const float *q, *k, *v; /* rows of `step` floats */
+    int64_t step, row, blocks;
+    float scale;
+};
+
+INLINE struct head head_of(const float *qkv, const struct tr_attention *s, int64_t h)
+{
+    const float *q = qkv + 3 * h * s->size;
+    return (struct head){ q, q + s->size, q + 2 * s->size, 3 * s->heads * s->size,
+        (s->tokens + LANES - 1) / LANES * LANES, s->tokens / s->block, 1 / sqrtf((float)s->size) };
+}
+
+/* to[block][..] = the products of a block's rows of x with the columns of `turned`, up to its own: a whole
+ * number of vectors of them, as rows have room for that. */
+static void scores(float *to, const float *x, int64_t x_row, const float *turned, int64_t n,
+    const struct head *d, const struct tr_attention *s, float *scratch)
+{
+    gemm(&(struct tr_gemm){ .m = s->block,
+             .n = (n + WIDTH - 1) / WIDTH * WIDTH,
+             .k = s->size,
+             .a = x,
+             .a_row = x_row,
+             .a_column = 1,
+             .b = turned,
+             .b_row = d->row,
+             .b_column = 1,
+             .c = to,
+             .c_row = d->row,
+             .chunks = 1,
+             .chunk = s->size },
+        scratch);
+}
+
+/* ---- forward ---- */
+
+/* x becomes exp(x scale - m), m is the largest of x scale; the sum is returned. */
+INLINE float weigh(float *x, int64_t seen, float scale, float *m)
+{
+    vec most = vec_all(x[0] * scale);
+    for (int64_t i = 0; i < seen; i += WIDTH)
+        most = vec_at_least(vec_some(vec_load(x + i) * vec_all(scale), seen - i, most), most);
+    most = vec_greatest(most);
+    *m = most[0];
+    struct lanes s = lanes_none();
+    for (int64_t i = 0; i < seen; i += LANES)
+        for (int64_t p = 0, at = i; p < PARTS && at < seen; p++, at += WIDTH) {
+            vec e = exponential(vec_load_some(x + at, seen - at) * vec_all(scale) - most);
+            vec_store_some(x + at, e, seen - at);
+            s.part[p] = s.part[p] + vec_some(e, seen - at, vec_all(0));
+        }
+    return lanes_fold(&s);
+}
+
+/* A tile of the block that a query shares with its keys: row i sees t->k keys, and i + 1 more. */
+INLINE void tile_causal(int rows, const struct tile *t)
+{
+    tile_sums acc;
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+        acc[i][0] = vec_all(0);
+    tile_chains(rows, 1, acc, t->a, t->b, t, t->k);
+#pragma GCC unroll 8
+    for (int j = 0; j < rows; j++) {
+        vec line = vec_load(t->b + (t->k + j) * t->b_row);
+#pragma GCC unroll 8
+        for (int i = j; i < rows; i++)
+            acc[i][0] = vec_fma(vec_all(t->a[i * t->a_row + t->k + j]), line, acc[i][0]);
+    }
+    tile_store(rows, 1, acc, t);
+}
+
+/* The product g of a lower triangle with its diagonal. Rows behind the last whole tile go one by one. */
+static void gemm_causal(const struct tr_gemm *g, float *scratch)
+{
+    struct tile t = { .a_row = g->a_row, .a_column = 1, .c_row = g->c_row };
+    for (int64_t j = 0; j < g->n; j += WIDTH) {
+        t.width = lesser(WIDTH, g->n - j);
+        bool direct = t.width == WIDTH;
+        t.b = direct ? g->b + j : scratch;
+        t.b_row = direct ? g->b_row : PANEL;
+        if (!direct)
+            pack_panel(scratch, g, j, t.width);
+        for (int64_t i = 0; i < g->m; i += g->m - i < TILE_ROWS ? 1 : TILE_ROWS) {
+            t.a = g->a + i * g->a_row;
+            t.c = g->c + i * g->c_row + j;
+            t.k = i;
+            if (g->m - i < TILE_ROWS)
+                tile_causal(1, &t);
+            else
+                tile_causal(TILE_ROWS, &t);
+        }
+    }
+}
+
+/* What a block of queries has of each block of keys: m[blocks][block], l likewise, o[blocks][block][size]. */
+struct partials {
+    float *m, *l, *o, *left, *right; /* left, right: factors of a merge, for each query */
+};
+
+/* Block b gets in what block b + step has. */
+static void merge(const struct partials *p, int64_t b, int64_t step, const struct tr_attention *s)
+{
+    float *m = p->m + b * s->block, *l = p->l + b * s->block, *o = p->o + b * s->block * s->size;
+    const float *of_m = m + step * s->block, *of_l = l + step * s->block,
+                *of_o = o + step * s->block * s->size;
+    for (int64_t i = 0; i < s->block; i += WIDTH) {
+        int64_t n = s->block - i;
+        vec x = vec_load_some(m + i, n), y = vec_load_some(of_m + i, n), most = vec_at_least(x, y);
+        vec ex = exponential(x - most), ey = exponential(y - most);
+        vec sum = vec_load_some(l + i, n) * ex + vec_load_some(of_l + i, n) * ey;
+        vec_store_some(p->left + i, ex, n);
+        vec_store_some(p->right + i, ey, n);
+        vec_store_some(l + i, sum, n);
+        vec_store_some(m + i, most, n);
+    }
+    for (int64_t i = 0; i < s->block; i++, o += s->size, of_o += s->size)
+        for (int64_t j = 0; j < s->size; j += WIDTH) {
+            int64_t n = s->size - j;
+            vec_store_some(o + j,
+                vec_load_some(o + j, n) * vec_all(p->left[i]) +
+                    vec_load_some(of_o + j, n) * vec_all(p->right[i]),
+                n);
+        }
+}
+
+/* The queries of block a, whose scores are there; all partials, merged into the first. */
+static void attend(const struct partials *p, float *score, const struct head *d, int64_t a,
+    const struct tr_attention *s, float *scratch)
+{
+    for (int64_t i = 0; i < s->block; i++)
+        for (int64_t b = 0; b <= a; b++)
+            p->l[b * s->block + i] = weigh(score + i * d->row + b * s->block, b == a ? i + 1 : s->block,
+                d->scale, p->m + b * s->block + i);
+    for (int64_t b = 0; b <= a; b++) {
+        struct tr_gemm g = { .m = s->block,
+            .n = s->size,
+            .k = s->block,
+            .a = score + b * s->block,
+            .a_row = d->row,
+            .a_column = 1,
+            .b = d->v + b * s->block * d->step,
+            .b_row = d->step,
+            .b_column = 1,
+            .c = p->o + b * s->block * s->size,
+            .c_row = s->size,
+            .chunks = 1,
+            .chunk = s->block };
+        if (b == a)
+            gemm_causal(&g, scratch);
+        else
+            gemm(&g, scratch);
+    }
+    for (int64_t step = 1; step <= a; step *= 2)
+        for (int64_t b = 0; b + step <= a; b += 2 * step)
+            merge(p, b, step, s);
+}
+
+static void attention(float *out, float *lse, const float *qkv, const struct tr_attention *s, float *scratch)
+{
+    for (int64_t h = 0; h < s->heads; h++) {
+        struct head d = head_of(qkv, s, h);
+        float *turned = scratch, *score = turned + s->size * d.row, *m = score + s->block * d.row;
+        struct partials p = { m, m + d.row, m + 4 * d.row, m + 2 * d.row, m + 3 * d.row };
+        float *rest = p.o + d.row * s->size;
+        turn(turned, d.row, d.k, d.step, s->tokens, s->size);
+        for (int64_t a = 0; a < d.blocks; a++) {
+            scores(score, d.q + a * s->block * d.step, d.step, turned, (a + 1) * s->block, &d, s, rest);
+            attend(&p, score, &d, a, s, rest);
+            for (int64_t i = 0, t = a * s->block; i < s->block; i++, t++) {
+                float *to = out + (t * s->heads + h) * s->size;
+                for (int64_t j = 0; j < s->size; j += WIDTH)
+                    vec_store_some(to + j,
+                        vec_load_some(p.o + i * s->size + j, s->size - j) / vec_all(p.l[i]), s->size - j);
+                lse[h * s->tokens + t] = p.m[i] + logarithm(p.l[i]);
+            }
+        }
+    }
+}
+
+/* ---- backward ---- */
+
+/* A row of scores becomes probabilities, and one of their gradients that of the scores; 0 behind `seen`. */
+INLINE void weigh_back(float *p, float *ds, int64_t seen, int64_t room, float scale, float lse, float along)
+{
+    for (int64_t j = 0; j < seen; j += WIDTH) {
+        vec e = exponential(vec_load(p + j) * vec_all(scale) - vec_all(lse));
+        vec slope = e * (vec_load(ds + j) - vec_all(along)) * vec_all(scale);
+        vec_store_some(p + j, e, seen - j);
+        vec_store_some(ds + j, slope, seen - j);
+    }
+    memset(p + seen, 0, (size_t)(room - seen) * sizeof(float));
+    memset(ds + seen, 0, (size_t)(room - seen) * sizeof(float));
+}
+
+/* Keys of block b: the sum over queries of weights[query][key] x[query][size]. Queries of the blocks before b
+ * do not see them: their chunks are empty. */
+static void sum_queries(float *to, const float *weights, const float *x, int64_t x_row, const struct head *d,
+    int64_t b, const struct tr_attention *s, float *scratch)
+{
+    int64_t at = b * s->block;
+    gemm_behind(&(struct tr_gemm){ .m = s->block,
+                    .n = s->size,
+                    .k = s->tokens - at,
+                    .a = weights + at * d->row + at,
+                    .a_row = 1,
+                    .a_column = d->row,
+                    .b = x + at * x_row,
+                    .b_row = x_row,
+                    .b_column = 1,
+                    .c = to + at * d->step,
+                    .c_row = d->step,
+                    .chunks = d->blocks,
+                    .chunk = s->block },
+        b, scratch);
+}
+
+/* Queries of block b: the sum over the keys up to their own. */
+static void sum_keys(float *to, const float *weights, const struct head *d, int64_t b,
+    const struct tr_attention *s, float *scratch)
+{
+    int64_t at = b * s->block;
+    gemm(&(struct tr_gemm){ .m = s->block,
+             .n = s->size,
+             .k = at + s->block,
+             .a = weights + at * d->row,
+             .a_row = d->row,
+             .a_column = 1,
+             .b = d->k,
+             .b_row = d->step,
+             .b_column = 1,
+             .c = to + at * d->step,
+             .c_row = d->step,
+             .chunks = d->blocks,
+             .chunk = s->block },
+        scratch);
+}
+
+static void attention_dx(float *dqkv, const float *dout, const float *out, const float *lse, const float *qkv,
+    const struct tr_attention *s, float *scratch)
+{
+    int64_t out_row = s->heads * s->size;
+    for (int64_t h = 0; h < s->heads; h++) {
+        struct head d = head_of(qkv, s, h);
+        float *keys = scratch, *values = keys + s->size * d.row, *p = values + s->size * d.row,
+              *ds = p + s->tokens * d.row, *rest = ds + s->tokens * d.row;
+        float *dq = dqkv + 3 * h * s->size, *dk = dq + s->size, *dv = dk + s->size;
+        const float *dy = dout + h * s->size, *y = out + h * s->size;
+        turn(keys, d.row, d.k, d.step, s->tokens, s->size);
+        turn(values, d.row, d.v, d.step, s->tokens, s->size);
+        for (int64_t a = 0; a < d.blocks; a++) {
+            int64_t at = a * s->block, room = at + s->block;
+            scores(p + at * d.row, d.q + at * d.step, d.step, keys, room, &d, s, rest);
+            scores(ds + at * d.row, dy + at * out_row, out_row, values, room, &d, s, rest);
+            for (int64_t t = at; t < room; t++)
+                weigh_back(p + t * d.row, ds + t * d.row, t + 1, room, d.scale, lse[h * s->tokens + t],
+                    dot_row(dy + t * out_row, y + t * out_row, s->size));
+            sum_keys(dq, ds, &d, a, s, rest);
+        }
+        for (int64_t b = 0; b < d.blocks; b++) {
+            sum_queries(dv, p, dy, out_row, &d, b, s, rest);
+            sum_queries(dk, ds, d.q, d.step, &d, b, s, rest);
+        }
+    }
+}

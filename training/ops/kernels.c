@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* kernels.c: which set of kernels runs, and how much scratch all of them need.
+ *
+ * The set is chosen by what this processor has, never by what the compiler was told for the whole program:
+ * one binary runs everywhere and gives the same bits everywhere. */
+#include "training/ops/sets.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* The widest panel of b that a set packs, and what it puts behind a row of a. */
+enum { MOST_PANEL = 32, MOST_TILE_ROWS = 8, MOST_PAD = 16, CACHE_LINE = 16 };
+
+static bool runs_here(const struct tr_kernels *set)
+{
+    if (set == &tr_kernels_generic)
+        return true;
+#if defined(__x86_64__)
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (set->name && set == &tr_kernels_avx2)
+        return avx2;
+    if (set->name && set == &tr_kernels_avx512)
+        return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#endif
+    return false;
+}
+
+static const struct tr_kernels *const sets[] = { &tr_kernels_avx512, &tr_kernels_avx2, &tr_kernels_generic };
+enum { SETS = sizeof sets / sizeof *sets };
+
+const struct tr_kernels *tr_kernels_best(void)
+{
+    size_t i = 0;
+    while (!runs_here(sets[i])) /* generic always does */
+        i++;
+    return sets[i];
+}
+
+const struct tr_kernels *tr_kernels_named(const char *name)
+{
+    for (size_t i = 0; i < SETS; i++)
+        if (runs_here(sets[i]) && !strcmp(sets[i]->name, name))
+            return sets[i];
+    return NULL;
+}
+
+/* Parts of scratch begin at lines of the cache. */
+static int64_t lines(int64_t floats)
+{
+    return (floats + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+}
+
+int64_t tr_scratch_gemm(int64_t m, int64_t n, int64_t k)
+{
+    (void)n;
+    return k * MOST_PANEL + (m + MOST_TILE_ROWS) * (k + MOST_PAD);
+}
+
+/* Sums over tokens stay in registers. */
+int64_t tr_scratch_tokens(int64_t tokens, int64_t columns, int64_t block)
+{
+    (void)tokens, (void)columns, (void)block;
+    return 0;
+}
+
+int64_t tr_scratch_embed(int64_t tokens, int64_t c, int64_t rows, int64_t block)
+{
+    (void)tokens, (void)c, (void)rows, (void)block;
+    return 0;
+}
+
+/* For the backward pass: keys and values turned, and two squares of scores; the forward pass needs less. */
+int64_t tr_scratch_attention(const struct tr_attention *s)
+{
+    int64_t row = lines(s->tokens), longest = s->tokens > s->size ? s->tokens : s->size;
+    return (3 * s->size + 2 * s->tokens + 4) * row + tr_scratch_gemm(s->block, s->tokens, longest);
+}

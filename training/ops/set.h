@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* set.h: all kernels, for the instruction set of the file that includes this, and their table TR_SET. */
+#include "training/ops/sets.h"
+
+#include "training/ops/numbers.h"
+#include "training/ops/gemm.h"
+#include "training/ops/rows.h"
+#include "training/ops/softmax.h"
+#include "training/ops/attention.h"
+#include "training/ops/update.h"
+
+const struct tr_kernels TR_SET = {
+    .name = TR_SET_NAME,
+    .gemm = gemm,
+    .layer_norm = layer_norm,
+    .layer_norm_dx = layer_norm_dx,
+    .layer_norm_dw = layer_norm_dw,
+    .sum_tokens = sum_tokens,
+    .gelu = gelu,
+    .gelu_dx = gelu_dx,
+    .add = add,
+    .add_bias = add_bias,
+    .attention = attention,
+    .attention_dx = attention_dx,
+    .embed = embed,
+    .embed_dw = embed_dw,
+    .row_max = row_max,
+    .softmax = softmax,
+    .softmax_dx = softmax_dx,
+    .loss = loss,
+    .square_leaves = square_leaves,
+    .adamw = adamw,
+    .sgd = sgd,
+};
