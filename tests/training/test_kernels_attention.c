@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_kernels_attention.c: attention, the softmax over the vocabulary and the loss, of each set that this
+ * machine runs, against the text of the golden program. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "tests/training/kernels_rig.h"
+
+enum { BLOCKS = 8 };
+
+/* ---- attention ---- */
+
+struct partial {
+    float m, l, *o;
+};
+
+static struct partial ref_attend(
+    const float *q, const float *k, int64_t seen, int64_t size, int64_t step, float *o)
+{
+    float p[64], scale = 1 / sqrtf((float)size);
+    struct partial part = { 0, 0, o };
+    for (int64_t j = 0; j < seen; j++) {
+        float score = 0;
+        for (int64_t d = 0; d < size; d++)
+            score = fmaf(q[d], k[j * step + d], score);
+        p[j] = score * scale;
+        part.m = j == 0 || p[j] > part.m ? p[j] : part.m;
+    }
+    memset(o, 0, sizeof(float) * (size_t)size);
+    for (int64_t j = 0; j < seen; j++) {
+        p[j] = ref_exponential(p[j] - part.m);
+        for (int64_t d = 0; d < size; d++)
+            o[d] = fmaf(p[j], k[j * step + size + d], o[d]); /* values lie behind keys */
+    }
+    part.l = ref_sum_row(p, seen);
+    return part;
+}
+
+static void ref_merge(struct partial *a, const struct partial *b, int64_t size)
+{
+    float m = a->m > b->m ? a->m : b->m, ea = ref_exponential(a->m - m), eb = ref_exponential(b->m - m);
+    a->l = a->l * ea + b->l * eb;
+    for (int64_t d = 0; d < size; d++)
+        a->o[d] = a->o[d] * ea + b->o[d] * eb;
+    a->m = m;
+}
+
+static void ref_attention(float *out, float *lse, const float *qkv, const struct tr_attention *s)
+{
+    int64_t step = 3 * s->heads * s->size;
+    float *o = rig_empty(BLOCKS * s->size);
+    for (int64_t h = 0; h < s->heads; h++)
+        for (int64_t t = 0; t < s->tokens; t++) {
+            const float *q = qkv + t * step + 3 * h * s->size, *k = qkv + (3 * h + 1) * s->size;
+            struct partial part[BLOCKS];
+            int64_t blocks = t / s->block + 1;
+            for (int64_t b = 0; b < blocks; b++)
+                part[b] = ref_attend(q, k + b * s->block * step,
+                    b == t / s->block ? t % s->block + 1 : s->block, s->size, step, o + b * s->size);
+            for (int64_t n = 1; n < blocks; n *= 2)
+                for (int64_t b = 0; b + n < blocks; b += 2 * n)
+                    ref_merge(&part[b], &part[b + n], s->size);
+            for (int64_t d = 0; d < s->size; d++)
+                out[(t * s->heads + h) * s->size + d] = part[0].o[d] / part[0].l;
+            lse[h * s->tokens + t] = part[0].m + (float)log((double)part[0].l);
+        }
+}
+
+/* to = weights x, where weights may be turned; sums in chunks of a block, as multiply_cut. */
+static void ref_cut(
+    float *to, const float *weights, bool turned, const float *x, int64_t x_row, const struct tr_attention *s)
+{
+    int64_t n = s->tokens;
+    struct tr_gemm g = { .m = n,
+        .n = s->size,
+        .k = n,
+        .a = weights,
+        .b = x,
+        .c = to,
+        .a_row = turned ? 1 : n,
+        .a_column = turned ? n : 1,
+        .b_row = x_row,
+        .b_column = 1,
+        .c_row = 3 * s->heads * s->size,
+        .chunks = n / s->block,
+        .chunk = s->block };
+    ref_gemm(&g);
+}
+
+static void ref_attention_dx(float *dqkv, const float *dout, const float *out, const float *lse,
+    const float *qkv, const struct tr_attention *s)
+{
+    int64_t n = s->tokens, row = s->heads * s->size;
+    float *p = rig_empty(n * n), *ds = rig_empty(n * n), scale = 1 / sqrtf((float)s->size);
+    for (int64_t h = 0; h < s->heads; h++) {
+        const float *q = qkv + 3 * h * s->size, *k = q + s->size, *v = k + s->size, *d = dout + h * s->size;
+        struct tr_gemm g = { .m = n,
+            .n = n,
+            .k = s->size,
+            .a = q,
+            .b = k,
+            .c = p,
+            .a_row = 3 * row,
+            .a_column = 1,
+            .b_row = 1,
+            .b_column = 3 * row,
+            .c_row = n,
+            .chunks = 1,
+            .chunk = s->size };
+        ref_gemm(&g);
+        g.a = d, g.a_row = row, g.b = v, g.c = ds;
+        ref_gemm(&g);
+        for (int64_t t = 0; t < n; t++) {
+            float along = ref_dot_row(d + t * row, out + t * row + h * s->size, s->size);
+            for (int64_t j = 0; j < n; j++) {
+                float *pj = p + t * n + j, *dj = ds + t * n + j;
+                *pj = j <= t ? ref_exponential(*pj * scale - lse[h * n + t]) : 0;
+                *dj = j <= t ? *pj * (*dj - along) * scale : 0;
+            }
+        }
+        float *to = dqkv + 3 * h * s->size;
+        ref_cut(to, ds, false, k, 3 * row, s);
+        ref_cut(to + s->size, ds, true, q, 3 * row, s);
+        ref_cut(to + 2 * s->size, p, true, d, row, s);
+    }
+}
+
+static void check_attention(const struct tr_attention *s, float spread)
+{
+    int64_t count = s->tokens * s->heads * s->size;
+    float *qkv = rig_random(3 * count), *dout = rig_random(count), *out = rig_empty(count),
+          *lse = rig_empty(s->heads * s->tokens), *dqkv = rig_empty(3 * count);
+    for (int64_t i = 0; i < 3 * count; i++)
+        qkv[i] *= spread;
+    ref_attention(out, lse, qkv, s);
+    ref_attention_dx(dqkv, dout, out, lse, qkv, s);
+    for (int i = 0; i < RIG_SETS; i++) {
+        const struct tr_kernels *set = tr_kernels_named(rig_sets[i]);
+        float *y = rig_empty(count), *l = rig_empty(s->heads * s->tokens), *dx = rig_empty(3 * count);
+        if (!set)
+            continue;
+        set->attention(y, l, qkv, s, rig_empty(tr_scratch_attention(s)));
+        rig_alike(y, out, count, set->name, "attention");
+        rig_alike(l, lse, s->heads * s->tokens, set->name, "lse");
+        set->attention_dx(dx, dout, out, lse, qkv, s, rig_empty(tr_scratch_attention(s)));
+        rig_alike(dx, dqkv, 3 * count, set->name, "attention_dx");
+    }
+    rig_end();
+}
+
+Test(train_kernels, attention_has_the_bits_of_the_golden_program)
+{
+    for (int round = 0; round < 40; round++) {
+        int64_t block = rig_between(1, 20);
+        struct tr_attention s = { BLOCKS * block, rig_between(1, 3), rig_between(1, 40), block };
+        check_attention(&s, round % 4 ? 1 : 12); /* wide: some exponentials are 0 */
+    }
+    check_attention(&(struct tr_attention){ 512, 1, 64, 64 }, 2);
+}
+
+/* ---- the softmax and the loss ---- */
+
+struct vocabulary {
+    int64_t rows, columns, stride, first, chunk, chunks;
+};
+
+static void ref_softmax(
+    float *x, float *sum, float *wanted, const float *max, const uint16_t *target, const struct vocabulary *v)
+{
+    for (int64_t t = 0; t < v->rows; t++, x += v->stride) {
+        int64_t at = target[t] - v->first;
+        wanted[t] = (at >= 0 && at < v->columns ? x[at] : 0) + 0;
+        for (int64_t i = 0; i < v->columns; i++)
+            x[i] = ref_exponential(x[i] - max[t]);
+        float part[BLOCKS] = { 0 };
+        for (int64_t c = 0; c < v->chunks && c * v->chunk < v->columns; c++) {
+            int64_t left = v->columns - c * v->chunk;
+            part[c] = ref_sum_row(x + c * v->chunk, left < v->chunk ? left : v->chunk);
+        }
+        ref_tree(part, v->chunks, 1, 1);
+        sum[t] = part[0];
+    }
+}
+
+static void ref_softmax_dx(
+    float *x, const float *sum, const uint16_t *target, const struct vocabulary *v, float scale)
+{
+    for (int64_t t = 0; t < v->rows; t++)
+        for (int64_t i = 0; i < v->stride; i++) {
+            float *p = x + t * v->stride + i;
+            *p = i < v->columns ? (*p / sum[t] - (i == target[t] - v->first ? 1 : 0)) * scale : 0;
+        }
+}
+
+static void check_softmax(const struct vocabulary *v)
+{
+    int64_t all = v->rows * v->stride;
+    float *x = rig_random(all), *max = rig_empty(v->rows), *sum = rig_empty(v->rows),
+          *wanted = rig_empty(v->rows);
+    uint16_t target[BLOCKS];
+    for (int64_t t = 0; t < v->rows; t++) {
+        target[t] = (uint16_t)rig_between(0, v->first + v->columns + 2);
+        max[t] = -INFINITY;
+        for (int64_t i = 0; i < v->columns; i++)
+            max[t] = fmaxf(max[t], x[t * v->stride + i] *= 40);
+    }
+    float *e = rig_copy(x, all);
+    ref_softmax(e, sum, wanted, max, target, v);
+    float *dx = rig_copy(e, all);
+    ref_softmax_dx(dx, sum, target, v, 0.125f / 3);
+    for (int i = 0; i < RIG_SETS; i++) {
+        const struct tr_kernels *set = tr_kernels_named(rig_sets[i]);
+        float *y = rig_copy(x, all), *a = rig_empty(v->rows), *b = rig_empty(v->rows),
+              *c = rig_empty(v->rows);
+        if (!set)
+            continue;
+        set->row_max(a, y, v->rows, v->columns, v->stride);
+        rig_alike(a, max, v->rows, set->name, "row_max");
+        set->softmax(y, b, c, max, target, v->rows, v->columns, v->stride, v->first, v->chunk, v->chunks);
+        rig_alike(y, e, all, set->name, "softmax");
+        rig_alike(b, sum, v->rows, set->name, "sum");
+        rig_alike(c, wanted, v->rows, set->name, "wanted");
+        set->softmax_dx(y, sum, target, v->rows, v->columns, v->stride, v->first, 0.125f / 3);
+        rig_alike(y, dx, all, set->name, "softmax_dx");
+    }
+    rig_end();
+}
+
+Test(train_kernels, softmax_over_a_part_of_the_vocabulary_has_the_bits_of_the_golden_program)
+{
+    for (int round = 0; round < 200; round++) {
+        struct vocabulary v = { .rows = rig_between(1, BLOCKS),
+            .chunk = rig_between(1, 40),
+            .chunks = rig_between(1, BLOCKS),
+            .first = rig_between(0, 50) };
+        v.columns = rig_between(0, v.chunks * v.chunk);
+        v.stride = v.columns + rig_between(0, 9);
+        check_softmax(&v);
+    }
+}
+
+Test(train_kernels, loss_is_summed_by_blocks_in_double_precision)
+{
+    int64_t block = 3, tokens = BLOCKS * block;
+    float *sum = rig_random(tokens), *max = rig_random(tokens), *wanted = rig_random(tokens);
+    double want[BLOCKS] = { 0 };
+    for (int64_t t = 0; t < tokens; t++) {
+        sum[t] = fabsf(sum[t]) + 1;
+        want[t / block] += (double)((float)log((double)sum[t]) + max[t] - wanted[t]);
+    }
+    for (int i = 0; i < RIG_SETS; i++) {
+        const struct tr_kernels *set = tr_kernels_named(rig_sets[i]);
+        double leaf[BLOCKS + 1] = { 0 };
+        if (set)
+            set->loss(leaf, sum, max, wanted, tokens, block);
+        cr_assert(!set || (!memcmp(leaf, want, sizeof want) && leaf[BLOCKS] == 0), "loss of %s", rig_sets[i]);
+    }
+    rig_end();
+}
