@@ -97,6 +97,7 @@ Test(train_kernels, gradients_of_layer_norm_and_sums_over_tokens_have_the_bits_o
         struct rows r = normed_rows(tokens);
         float *dy = rig_random(tokens * r.c), *dx = rig_empty(tokens * r.c), *n = rig_empty(tokens * r.c);
         float *dw = rig_empty(r.c), *db = rig_empty(r.c);
+        memset(dy, 0, sizeof(float) * (size_t)(round % 2 * r.c)); /* -0 may come of that */
         ref_layer_norm_dx(dx, n, dy, &r);
         ref_sum_tokens(dw, n, tokens, r.c, block);
         ref_sum_tokens(db, dy, tokens, r.c, block);

@@ -136,8 +136,8 @@ static void merge(const struct partials *p, int64_t b, int64_t step, const struc
 static void attend(const struct partials *p, float *score, const struct head *d, int64_t a,
     const struct tr_attention *s, float *scratch)
 {
-    for (int64_t i = 0; i < s->block; i++)
-        for (int64_t b = 0; b <= a; b++)
+    for (int64_t b = 0; b <= a; b++) /* not row by row: a load would wait for the store beside it */
+        for (int64_t i = 0; i < s->block; i++)
             p->l[b * s->block + i] = weigh(score + i * d->row + b * s->block, b == a ? i + 1 : s->block,
                 d->scale, p->m + b * s->block + i);
     for (int64_t b = 0; b <= a; b++) {
