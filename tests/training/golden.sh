@@ -7,6 +7,7 @@ here=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd) || exit 1
 [ -d "$here/tests/training" ] || here=$(dirname "$(dirname "$here")")
 golden=$here/tests/training/golden.txt
 gpt=training/reference/gpt
+mlp=training/reference/mlp
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -29,18 +30,29 @@ for model in "tied=1 vocab=70" "tied=0 vocab=33 layers=2"; do
     esac
 done
 
-# The loss of the first step in both precisions: what a float32 can hold.
-for each in $gpt ${gpt}64; do
-    $each steps=1 | awk '{ print $4 }'
-done | awk 'NR == 1 { a = $1 } NR == 2 { d = (a - $1) / $1; exit d > 1e-6 || d < -1e-6 }' ||
-    fail "float32 and float64 give another loss"
+for model in "layers=4 tensors=9" "layers=3 classes=100 inputs=7 tensors=7" \
+    "layers=1 inputs=1 classes=2 tensors=3"; do
+    # shellcheck disable=SC2086
+    ${mlp}64 batch=3 check=64 ${model% *} >"$scratch/said" || fail "mlp $model: $(tail -n 1 "$scratch/said")"
+    tensors=$(grep -c ' 64 elements: ' "$scratch/said")
+    [ "$tensors" -eq "${model##*=}" ] || fail "mlp $model: $tensors tensors were checked"
+done
 
-# Bits. "model" lines name the options, the lines below what they must print.
+# The loss of the first step in both precisions: what a float32 can hold.
+for each in $gpt $mlp; do
+    for precision in "" 64; do
+        "$each$precision" steps=1 | awk '{ print $4 }'
+    done | awk 'NR == 1 { a = $1 } NR == 2 { d = (a - $1) / $1; exit d > 1e-6 || d < -1e-6 }' ||
+        fail "$each: float32 and float64 give another loss"
+done
+
+# Bits. "model" lines name the options of gpt, "mlp" lines those of mlp, the lines below what they must print.
 while read -r first rest; do
-    if [ "$first" = model ]; then
+    if [ "$first" = model ] || [ "$first" = mlp ]; then
+        [ "$first" = model ] && program=$gpt || program=$mlp
         # shellcheck disable=SC2086
-        $gpt $rest >"$scratch/said" || fail "$rest: exit status $?"
-        model=$rest
+        $program $rest >"$scratch/said" || fail "$first $rest: exit status $?"
+        model=$first\ $rest
     elif [ "$first" = step ]; then
         grep -Fqx "step $rest" "$scratch/said" || fail "$model: not \"step $rest\""
     fi
@@ -52,6 +64,13 @@ for wrong in channels=100 context=12 heads=5 vocab=1 batch=0 colour=1 layers; do
         fail "$wrong was taken"
     elif ! grep -q 'must be\|KEY=VALUE' "$scratch/said"; then
         fail "$wrong: $(cat "$scratch/said")"
+    fi
+done
+for wrong in width=100 inputs=0 classes=1 layers=0 batch=0 colour=1 layers; do
+    if $mlp $wrong >/dev/null 2>"$scratch/said"; then
+        fail "mlp $wrong was taken"
+    elif ! grep -q 'must be\|KEY=VALUE' "$scratch/said"; then
+        fail "mlp $wrong: $(cat "$scratch/said")"
     fi
 done
 printf 'abc' >"$scratch/short"
