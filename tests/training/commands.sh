@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# commands.sh: `tutti-train data` does what its help says, and says what is wrong.
+# commands.sh: `tutti-train data` and `tutti-train demo` do what their help says, and say what is wrong.
 set -u
 train=$PWD/tutti-train
 [ -x "$train" ] || train=$PWD/tests/training/commands_main
@@ -103,5 +103,88 @@ for left in "$scratch"/*.part; do
 done
 said 0 'usage: tutti-train data' data --help
 
-[ "$failures" -eq 0 ] && echo "commands: data is as it should be"
+# --- demo matmul: what the ranks have, the collective that follows, and the product.
+product='^     [ 0-9-]*$'
+said 0 'then all_gather_v of the ranks'"'"' rows, 128 bytes in all' \
+    demo matmul --x 4x5 --w 5x8 -n 2 --split x0
+grep -q '^rank 1: X 2x5 (rows 2 to 3, .*), W 5x8 .* -> 2x8, rows of Y$' "$scratch/said" || fail "x0: shapes"
+grep "$product" "$scratch/said" | tail -n 4 >"$scratch/y"
+# The product, from the X and W that are printed.
+awk '
+    /^[XW]$/ { what = $1; rows = 0; next }
+    /^[^ ]/ { what = "" }
+    what != "" { rows++; for (i = 1; i <= NF; i++) at[what, rows, i] = $i }
+    END {
+        for (i = 1; i <= 4; i++) {
+            for (j = 1; j <= 8; j++) {
+                sum = 0
+                for (k = 1; k <= 5; k++)
+                    sum += at["X", i, k] * at["W", k, j]
+                printf j < 8 ? "%d " : "%d\n", sum
+            }
+        }
+    }' "$scratch/said" >"$scratch/wanted"
+awk '{ $1 = $1; print }' "$scratch/y" | cmp -s - "$scratch/wanted" ||
+    fail "x0: Y is not X W: $(cat "$scratch/said")"
+said 0 'of the ranks'"'"' columns' demo matmul --split w1
+grep -q '^rank 1: X 4x5 .*, W 5x4 (.*, columns 4 to 7) -> 4x4, columns of Y$' "$scratch/said" ||
+    fail "w1: shapes"
+grep "$product" "$scratch/said" | tail -n 4 | cmp -s - "$scratch/y" || fail "w1: another Y"
+said 0 'then all_reduce (sum) of 4x8, 128 bytes a rank' demo matmul --split w0
+grep -q '^rank 0: X 4x3 .*, W 3x8 .* -> 4x8, a part of each sum$' "$scratch/said" ||
+    fail "w0: rank 0 has not 3 of 5"
+grep -q '^rank 1: X 4x2 .*, W 2x8 (rows 3 to 4, ' "$scratch/said" ||
+    fail "w0: rank 1 has not 2 of 5"
+grep "$product" "$scratch/said" | tail -n 4 | cmp -s - "$scratch/y" || fail "w0: another Y"
+for how in "--x 7x3 --w 3x5 -n 3 --split x0" "--x 3x3 --w 3x11 -n 4 --split w1" \
+    "--x 2x7 --w 7x2 -n 4 --split w0" "--x 1x1 --w 1x1 -n 1" "--x 16x16 --w 16x16 -n 8 --split w1"; do
+    # shellcheck disable=SC2086
+    said 0 'equal to the product of the whole matrices, on' demo matmul $how
+done
+
+# --- demo ring: the steps, who has which chunk, and the sum.
+said 0 '2 (n - 1) = 6 steps' demo ring -n 4
+grep -q "^equal to Tutti's all_reduce, on all ranks" "$scratch/said" ||
+    fail "ring: $(tail -n 1 "$scratch/said")"
+[ "$(grep -c '^step [1-6] of 6, ' "$scratch/said")" -eq 6 ] || fail "ring: not six steps"
+grep -q 'owner: chunk 0 on rank 3, chunk 1 on rank 0, chunk 2 on rank 1, chunk 3 on rank 2' "$scratch/said" ||
+    fail "ring: not the owners"
+# After step 3 each rank has one whole chunk, and says so; after step 6 each has all.
+awk '/^step 4/ { exit } /^step 3/ { on = 1 } on' "$scratch/said" >"$scratch/third"
+[ "$(grep -c ' \([1-4]\)\1\1\1<' "$scratch/third")" -eq 4 ] || fail "ring: step 3: $(cat "$scratch/third")"
+grep -q '^  rank 3 *1111< .* sent chunk 1 to rank 0, added chunk 0$' "$scratch/third" ||
+    fail "ring: step 3, rank 3"
+awk '/^step 6/ { on = 1 } on' "$scratch/said" >"$scratch/last"
+[ "$(grep -c 'rank . *1111<* *2222<* *3333<* *4444' "$scratch/last")" -eq 4 ] ||
+    fail "ring: step 6: $(cat "$scratch/said")"
+for how in "-n 2" "-n 3 --count 5" "-n 8 --count 8" "-n 5 --count 64"; do
+    # shellcheck disable=SC2086
+    said 0 "equal to Tutti's all_reduce, on all ranks" demo ring $how
+done
+
+# --- demo: what is wrong.
+said 0 'usage: tutti-train demo matmul' demo --help
+said 2 'legal are matmul, ring' demo
+said 2 'colour is not known; legal are matmul, ring' demo colour
+said 2 'legal are --x --w -n --split' demo matmul --colour 1
+said 2 '-n needs a value' demo matmul -n
+said 2 '--w 6x8; legal is 5x8, for X has 5 columns' demo matmul --w 6x8
+said 2 'legal is ROWSxCOLUMNS, 1 to 16 each' demo matmul --x 17x5
+said 2 'legal is ROWSxCOLUMNS, 1 to 16 each' demo matmul --x 4
+said 2 'legal is ROWSxCOLUMNS, 1 to 16 each' demo matmul --w 5x17
+said 2 'legal is x0 (rows of X), w1' demo matmul --split x1
+said 2 '-n 5; legal is 1 to 4, as many as split x0' demo matmul --split x0 -n 5
+said 2 '-n 0; legal is 1 to 5, as many as split w0' demo matmul --split w0 -n 0
+said 2 '-n 1; legal is 2 to 8' demo ring -n 1
+said 2 '-n 9; legal is 2 to 8' demo ring -n 9
+said 2 '--count 3; legal is 4 to 64' demo ring --count 3
+said 2 'legal are -n --count' demo ring --colour 1
+(
+    TUTTI_ISA=abacus
+    export TUTTI_ISA
+    said 1 'TUTTI_ISA="abacus" is not legal' demo ring
+    exit "$failures"
+) || fail "ranks that cannot begin"
+
+[ "$failures" -eq 0 ] && echo "commands: data and demo are as they should be"
 exit "$failures"

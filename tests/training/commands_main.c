@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* commands_main.c: the command data as a program, for commands.sh. */
+/* commands_main.c: the commands data and demo as a program, for commands.sh. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +9,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "data") == 0)
         return tr_command_data(argc - 1, argv + 1);
-    fprintf(stderr, "usage: commands_main data ...\n");
+    if (argc > 1 && strcmp(argv[1], "demo") == 0)
+        return tr_command_demo(argc - 1, argv + 1);
+    fprintf(stderr, "usage: commands_main data|demo ...\n");
     return 2;
 }

@@ -6,5 +6,6 @@
 
 int tr_command_schedule(int argc, char **argv);
 int tr_command_data(int argc, char **argv);
+int tr_command_demo(int argc, char **argv);
 
 #endif
