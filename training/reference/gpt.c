@@ -53,7 +53,7 @@ typedef float real;
 /* The same code for machines with vectors of eight: faster, and the same bits, as each fma is written by
  * name. */
 #if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && defined __linux__
-#define CLONES __attribute__((target_clones("arch=haswell", "default")))
+#define CLONES __attribute__((target_clones("fma", "default")))
 #else
 #define CLONES
 #endif
@@ -153,29 +153,23 @@ typedef struct {
 
 CLONES static void multiply(real *out, long M, long N, long K, matrix a, matrix b, long chunks, long chunk)
 {
-    static real *sum;
-    static long room;
-    if (room < chunks * N) {
-        room = chunks * N;
-        sum = realloc(sum, sizeof(real) * (size_t)room);
-        if (!sum)
-            abort();
-    }
+    real *sum = malloc(sizeof(real) * (size_t)(chunks * N)), *rows = malloc(sizeof(real) * (size_t)(K * N));
+    if (!sum || !rows)
+        abort();
+    for (long k = 0; k < K; k++) /* rows of b in one piece, however it lies */
+        for (long j = 0; j < N; j++)
+            rows[k * N + j] = b.at[k * b.row + j * b.column];
     for (long i = 0; i < M; i++) {
         memset(sum, 0, sizeof(real) * (size_t)(chunks * N));
         for (long k = 0; k < K; k++) {
             real *acc = sum + k / chunk * N, x = a.at[i * a.row + k * a.column];
-            const real *y = b.at + k * b.row;
-            if (b.column == 1)
-                for (long j = 0; j < N; j++)
-                    acc[j] = FMA(x, y[j], acc[j]);
-            else
-                for (long j = 0; j < N; j++)
-                    acc[j] = FMA(x, y[j * b.column], acc[j]);
+            for (long j = 0; j < N; j++)
+                acc[j] = FMA(x, rows[k * N + j], acc[j]);
         }
         tree(sum, chunks, N, N);
         memcpy(out + i * N, sum, sizeof(real) * (size_t)N);
     }
+    free(sum), free(rows);
 }
 
 static matrix plain(const real *x, long columns)
@@ -237,7 +231,7 @@ enum {
 enum { WTE, WPE, FIRST_LAYER };
 
 typedef struct {
-    char name[32];
+    char name[48];
     long rows, columns; /* columns is 1 for biases and layer norms */
     long offset; /* of its first element in the flat array */
     double deviation; /* of the initial values; 0: all are `first` */
