@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* mesh.c: the arithmetic of a grid, and its communicators by split. */
+#include "training/mesh.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const tr_axis_names[TR_AXES] = { "pp", "dp", "cp", "ep", "tp" };
+
+bool tr_mesh_make(struct tr_mesh *m, const int size[TR_AXES], struct tr_error *e)
+{
+    struct tr_mesh made = { .n = 1 };
+    for (int a = 0; a < TR_AXES; a++) {
+        if (size[a] < 1 || size[a] > 1 << 20 || made.n > (1 << 24) / size[a])
+            return tr_fail(
+                e, "--%s %d: legal are 1 and more, and 16777216 ranks in all", tr_axis_names[a], size[a]);
+        made.size[a] = size[a];
+        made.n *= size[a];
+    }
+    *m = made;
+    return true;
+}
+
+void tr_mesh_place(const struct tr_mesh *m, int rank, int at[TR_AXES])
+{
+    for (int a = TR_AXES - 1; a >= 0; a--) {
+        at[a] = rank % m->size[a];
+        rank /= m->size[a];
+    }
+}
+
+int tr_mesh_rank(const struct tr_mesh *m, const int at[TR_AXES])
+{
+    int rank = 0;
+    for (int a = 0; a < TR_AXES; a++)
+        rank = rank * m->size[a] + at[a];
+    return rank;
+}
+
+int tr_mesh_group_size(const struct tr_mesh *m, int axes)
+{
+    int n = 1;
+    for (int a = 0; a < TR_AXES; a++)
+        if (axes & 1 << a)
+            n *= m->size[a];
+    return n;
+}
+
+/* The coordinates in the axes of the mask (or, with `others`, in all the rest) as one number. */
+static int number(const struct tr_mesh *m, int rank, int axes, bool others)
+{
+    int at[TR_AXES], x = 0;
+    tr_mesh_place(m, rank, at);
+    for (int a = 0; a < TR_AXES; a++)
+        if (!(axes & 1 << a) == others)
+            x = x * m->size[a] + at[a];
+    return x;
+}
+
+int tr_mesh_group_rank(const struct tr_mesh *m, int rank, int axes)
+{
+    return number(m, rank, axes, false);
+}
+
+const char *tr_mesh_text(const struct tr_mesh *m, char text[64])
+{
+    int used = 0;
+    snprintf(text, 64, "1 rank");
+    for (int a = 0; a < TR_AXES; a++)
+        if (m->size[a] > 1)
+            used += snprintf(
+                text + used, 64 - (size_t)used, "%s%s %d", used ? " x " : "", tr_axis_names[a], m->size[a]);
+    return text;
+}
+
+static bool split(
+    struct tr_groups *g, int color, int key, const char *name, tutti_comm **to, struct tr_error *e)
+{
+    tutti_config config = { .size = sizeof config, .flags = TUTTI_COMM_EXACT, .name = name };
+    if (tutti_comm_split(g->world, color, key, &config, to) == TUTTI_OK)
+        return true;
+    return tr_fail(e, "group %s: %s", name, tutti_get_last_error(g->world));
+}
+
+/* Every stage, then every direction: one split each, in which two stages take part. */
+static bool edges(struct tr_groups *g, const struct tr_mesh *m, int rank, bool ring, struct tr_error *e)
+{
+    int at[TR_AXES], stages = m->size[TR_PP], line = number(m, rank, 1 << TR_PP, true);
+    tr_mesh_place(m, rank, at);
+    for (int lower = 0; stages > 1 && lower < stages - !ring; lower++) {
+        int upper = (lower + 1) % stages;
+        bool below = at[TR_PP] == lower, above = at[TR_PP] == upper;
+        int color = below || above ? line : -1;
+        tutti_comm *forward = NULL, *backward = NULL;
+        if (!split(g, color, above, "pipeline forward", &forward, e) ||
+            !split(g, color, below, "pipeline backward", &backward, e))
+            return false;
+        if (below)
+            g->to_next = forward, g->from_next = backward;
+        if (above)
+            g->from_previous = forward, g->to_previous = backward;
+    }
+    return true;
+}
+
+bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks, bool ring,
+    tutti_comm *world, struct tr_error *e)
+{
+    int rank = tutti_comm_rank(world), at[TR_AXES];
+    *g = (struct tr_groups){ .world = world };
+    tr_mesh_place(m, rank, at);
+    for (int i = 0; i < n_masks; i++) {
+        char name[64] = "";
+        for (int a = 0; a < TR_AXES; a++)
+            if (masks[i] & 1 << a)
+                snprintf(name + strlen(name), sizeof name - strlen(name), "%s%s", *name ? "+" : "",
+                    tr_axis_names[a]);
+        if (tr_mesh_group_size(m, masks[i]) > 1 && !g->of[masks[i]] &&
+            !split(g, number(m, rank, masks[i], true), rank, name, &g->of[masks[i]], e))
+            return false;
+    }
+    bool end = at[TR_PP] == 0 || at[TR_PP] == m->size[TR_PP] - 1;
+    if (m->size[TR_PP] > 1 &&
+        !split(g, end ? number(m, rank, 1 << TR_PP, true) : -1, rank, "tied", &g->home, e))
+        return false;
+    return edges(g, m, rank, ring, e);
+}
+
+void tr_groups_free(struct tr_groups *g)
+{
+    tutti_comm *edge[] = { g->to_next, g->from_previous, g->to_previous, g->from_next, g->home };
+    for (size_t i = 0; i < sizeof edge / sizeof *edge; i++)
+        if (edge[i])
+            tutti_comm_destroy(edge[i]);
+    for (int i = 0; i <= TR_WORLD; i++)
+        if (g->of[i])
+            tutti_comm_destroy(g->of[i]);
+    *g = (struct tr_groups){ 0 };
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* mesh.h: ranks in a grid with named axes, and a communicator for each group of them.
+ *
+ *   pp  pipeline: stages of the model      dp  data: sequences of the batch      tp  tensor: parts of a
+ *       layer
+ *   cp  context: tokens of a sequence      ep  experts
+ *
+ * The last axis runs fastest: neighbours in tp are neighbours in rank. A group is the ranks that differ in
+ * some axes only, named by a mask of these. Each communicator is made once; all of them form exact sums. */
+#ifndef TRAINING_MESH_H
+#define TRAINING_MESH_H
+
+#include "training/error.h"
+
+#include "tutti.h"
+
+#include <stdbool.h>
+
+enum tr_axis { TR_PP, TR_DP, TR_CP, TR_EP, TR_TP, TR_AXES };
+enum { TR_WORLD = (1 << TR_AXES) - 1 };
+
+extern const char *const tr_axis_names[TR_AXES];
+
+struct tr_mesh {
+    int size[TR_AXES];
+    int n;
+};
+
+bool tr_mesh_make(struct tr_mesh *m, const int size[TR_AXES], struct tr_error *e);
+void tr_mesh_place(const struct tr_mesh *m, int rank, int at[TR_AXES]);
+int tr_mesh_rank(const struct tr_mesh *m, const int at[TR_AXES]);
+int tr_mesh_group_size(const struct tr_mesh *m, int axes);
+/* The rank inside its group, in the order of ranks. */
+int tr_mesh_group_rank(const struct tr_mesh *m, int rank, int axes);
+/* "dp 2 x tp 2", or "1 rank". */
+const char *tr_mesh_text(const struct tr_mesh *m, char text[64]);
+
+/* The communicators of one rank. An edge joins two pipeline neighbours in one direction, so that what goes
+ * forward never waits for what goes backward; it is a communicator of two, and the sender is its rank 0. */
+struct tr_groups {
+    tutti_comm *world;
+    tutti_comm *of[TR_WORLD + 1]; /* by mask; NULL: not needed, or of one rank */
+    tutti_comm *to_next, *from_previous, *to_previous, *from_next; /* forward, forward, backward, backward */
+    tutti_comm *home; /* the first and the last stage, which share a tied embedding */
+};
+
+/* Collective. world is not owned, and must form exact sums. masks: the groups that the tape needs. ring: the
+ * last stage has an edge to the first, as schedules with several stages a rank need. */
+bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks, bool ring,
+    tutti_comm *world, struct tr_error *e);
+void tr_groups_free(struct tr_groups *g);
+
+#endif

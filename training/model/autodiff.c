@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* autodiff.c: appends the backward part of a graph: the rule of each operation, in reverse order.
+ *
+ * The gradient of a weight is a node of its own, after that of the input: ZB-H1 and offload move it. What
+ * sums over tokens alone and is small (biases, layer norms, positions) comes as leaves, one for each
+ * sequence, and a fold: an axis that cuts the tokens must complete the leaves before they enter the tree
+ * over sequences. */
+#include "training/model/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct pass {
+    struct tr_graph *g;
+    int *d; /* of each tensor of the forward part: its gradient so far, or -1 */
+    const struct tr_node *bias; /* whose own gradient is still to come */
+};
+
+static int gradient_of(struct pass *p, int t)
+{
+    struct tr_tensor of = p->g->tensors[t];
+    int d = tr_add_tensor(p->g, TR_D_ACTIVATION, of.unit, of.letter, of.size, "d.%s", of.name);
+    p->g->tensors[d].stream = of.stream;
+    return d;
+}
+
+/* A second gradient of a tensor is added to the first. */
+static void give(struct pass *p, int t, int d, int unit)
+{
+    if (p->d[t] >= 0) {
+        int sum = gradient_of(p, t);
+        tr_add_node(p->g, TR_ADD, TR_BACKWARD, unit, (int[]){ p->d[t], d }, 2, &sum, 1);
+        d = sum;
+    }
+    p->d[t] = d;
+}
+
+static int of_parameter(struct pass *p, enum tr_role role, int w)
+{
+    struct tr_tensor of = p->g->tensors[w];
+    char letters[TR_DIMS + 2] = "b";
+    int64_t size[TR_DIMS + 1] = { 1, of.rows, of.size[1] };
+    int t;
+    strcat(letters, of.letter);
+    if (role == TR_LEAVES)
+        t = tr_add_tensor(p->g, role, of.unit, letters, size, "leaves.%s", of.name);
+    else
+        t = tr_add_tensor(p->g, role, of.unit, of.letter, size + 1, "d.%s", of.name);
+    p->g->tensors[t].of = w;
+    return t;
+}
+
+static void weight(struct pass *p, int op, int unit, const int *in, int ins, int w)
+{
+    int dw = of_parameter(p, TR_D_PARAMETER, w);
+    tr_add_node(p->g, op, TR_WEIGHT, unit, in, ins, &dw, 1);
+}
+
+static void weight_leaves(struct pass *p, int op, int unit, const int *in, int ins, const int *w, int count)
+{
+    int leaves[TR_OUTS];
+    for (int i = 0; i < count; i++)
+        leaves[i] = of_parameter(p, TR_LEAVES, w[i]);
+    tr_add_node(p->g, op, TR_WEIGHT, unit, in, ins, leaves, count);
+    for (int i = 0; i < count; i++)
+        weight(p, TR_FOLD, unit, &leaves[i], 1, w[i]);
+}
+
+static int input(struct pass *p, int op, int unit, const int *in, int ins, int x)
+{
+    int dx = gradient_of(p, x);
+    tr_add_node(p->g, op, TR_BACKWARD, unit, in, ins, &dx, 1);
+    return dx;
+}
+
+/* The gradient of a bias comes after that of the matrix before it: one gathering of dy serves both. */
+static void pending_bias(struct pass *p)
+{
+    const struct tr_node *n = p->bias;
+    if (n)
+        weight_leaves(p, TR_BIAS_DW, n->unit, &p->d[n->out[0]], 1, &n->in[1], 1);
+    p->bias = NULL;
+}
+
+static void matmul(struct pass *p, const struct tr_node *n, int dy, int dx_op, int dw_op)
+{
+    int x = n->in[0], w = n->in[1];
+    give(p, x, input(p, dx_op, n->unit, (int[]){ dy, w }, 2, x), n->unit);
+    weight(p, dw_op, n->unit, (int[]){ dy, x }, 2, w);
+    pending_bias(p);
+}
+
+static void layer_norm(struct pass *p, const struct tr_node *n, int dy)
+{
+    int x = n->in[0], mean = n->out[1], scale = n->out[2];
+    int in[] = { dy, x, n->in[1], mean, scale };
+    give(p, x, input(p, TR_LAYER_NORM_DX, n->unit, in, 5, x), n->unit);
+    weight_leaves(p, TR_LAYER_NORM_DW, n->unit, (int[]){ dy, x, mean, scale }, 4, &n->in[1], 2);
+}
+
+static void backward(struct pass *p, const struct tr_node *n)
+{
+    int dy = p->d[n->out[0]];
+    switch (n->op) {
+    case TR_COLUMN:
+        matmul(p, n, dy, TR_COLUMN_DX, TR_COLUMN_DW);
+        break;
+    case TR_ROW:
+        matmul(p, n, dy, TR_ROW_DX, TR_ROW_DW);
+        break;
+    case TR_BIAS:
+        p->d[n->in[0]] = dy;
+        p->bias = n;
+        break;
+    case TR_GELU:
+        give(p, n->in[0], input(p, TR_GELU_DX, n->unit, (int[]){ dy, n->in[0] }, 2, n->in[0]), n->unit);
+        break;
+    case TR_ATTENTION: {
+        int in[] = { dy, n->out[0], n->out[1], n->in[0] };
+        give(p, n->in[0], input(p, TR_ATTENTION_DX, n->unit, in, 4, n->in[0]), n->unit);
+        break;
+    }
+    case TR_ADD:
+        give(p, n->in[0], dy, n->unit);
+        give(p, n->in[1], dy, n->unit);
+        break;
+    case TR_LAYER_NORM:
+        layer_norm(p, n, dy);
+        break;
+    case TR_POSITION:
+        p->d[n->in[0]] = dy;
+        weight_leaves(p, TR_POSITION_DW, n->unit, &dy, 1, &n->in[1], 1);
+        break;
+    case TR_EMBED:
+        weight(p, TR_EMBED_DW, n->unit, (int[]){ dy, n->in[1] }, 2, n->in[0]);
+        break;
+    default: /* the softmax gives the gradient of the logits itself */
+        break;
+    }
+}
+
+void tr_autodiff(struct tr_graph *g)
+{
+    struct tr_node bias; /* a copy: the list of nodes grows */
+    struct pass p = { g, tr_new((size_t)g->n_tensors, sizeof *p.d), NULL };
+    for (int i = 0; i < g->n_tensors; i++)
+        p.d[i] = -1;
+    int forward = g->n_nodes;
+    for (int i = forward - 1; i >= 0; i--) {
+        struct tr_node n = g->nodes[i];
+        if (n.op == TR_SOFTMAX_DX) {
+            for (int k = 0; k < forward; k++)
+                if (g->nodes[k].op == TR_SOFTMAX)
+                    p.d[g->nodes[k].in[0]] = n.out[0];
+        } else
+            backward(&p, &n);
+        if (p.bias == &n) {
+            bias = n;
+            p.bias = &bias;
+        }
+    }
+    free(p.d);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* graph.h: a model as a graph of operations on whole tensors.
+ *
+ * The graph is that of one micro-batch. It knows nothing of ranks: a tensor has its whole size, and a letter
+ * for each dimension, which the tables of paradigms and the rules of operations speak of:
+ *
+ *   b  sequences of the micro-batch      t  tokens of a sequence      c  channels, heads, or the vocabulary
+ *   r  rows of a parameter (the dimension that tensor parallelism cuts)      k  its columns, which nobody
+ *      cuts
+ *
+ * A model writes the forward part; autodiff.c appends the backward part. Both are in the order in which they
+ * may run. A unit is a layer, or an end: what a pipeline cuts between, what ZeRO gathers. */
+#ifndef TRAINING_MODEL_GRAPH_H
+#define TRAINING_MODEL_GRAPH_H
+
+#include "training/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TR_DIMS = 3, TR_INS = 6, TR_OUTS = 3, TR_NAME = 40 };
+
+enum tr_role {
+    TR_INPUT, /* tokens and targets */
+    TR_PARAMETER,
+    TR_ACTIVATION,
+    TR_D_ACTIVATION, /* the gradient of an activation */
+    TR_D_PARAMETER, /* the gradient of a parameter, summed over one micro-batch */
+    TR_LEAVES, /* the same, one for each sequence */
+    TR_LOSS /* float64, one for each sequence and block */
+};
+
+enum { TR_BLOCKS = 8, TR_CUT = 8, TR_NORM_LEAVES = 64, TR_PAD = 64 };
+
+struct tr_tensor {
+    char name[TR_NAME];
+    enum tr_role role;
+    int unit;
+    int dims;
+    char letter[TR_DIMS + 1];
+    int64_t
+        size[TR_DIMS]; /* of b: 1, the micro-batch multiplies it. Of r: as if padded to a multiple of 64 */
+    int64_t rows; /* of r, without padding */
+    bool stream; /* on the residual stream: its placement is in the tables of paradigms */
+    int of; /* D_PARAMETER, LEAVES: the parameter */
+    double deviation; /* parameters: of the initial values; 0: all are `first` */
+    float first;
+    int values_of; /* parameters: itself, or the one whose values it shares (a tied head) */
+};
+
+enum tr_phase { TR_FORWARD, TR_BACKWARD, TR_WEIGHT }; /* TR_WEIGHT: gradients of weights, which may wait */
+
+struct tr_node {
+    int op; /* of ops.h */
+    enum tr_phase phase;
+    int unit;
+    int ins, outs;
+    int in[TR_INS], out[TR_OUTS];
+};
+
+struct tr_graph {
+    int64_t layers, channels, heads, context,
+        vocabulary; /* heads 0: no attention, context is rows of a sequence */
+    int64_t inputs; /* mlp: of a row */
+    char model[24];
+    struct tr_tensor *tensors;
+    struct tr_node *nodes;
+    int n_tensors, n_nodes, room_tensors, room_nodes;
+    int n_forward; /* nodes of the forward part, which come first */
+    int units;
+    int tokens, targets, loss; /* tensors */
+};
+
+int tr_add_tensor(struct tr_graph *g, enum tr_role role, int unit, const char *letters, const int64_t *size,
+    const char *format, ...) __attribute__((format(printf, 6, 7)));
+/* outs are made before; -1 ends both lists. */
+struct tr_node *tr_add_node(struct tr_graph *g, int op, enum tr_phase phase, int unit, const int *in, int ins,
+    const int *out, int outs);
+void tr_graph_free(struct tr_graph *g);
+
+/* The models. Each fills an empty graph, forward and backward, or says which size is illegal. */
+struct tr_model_options {
+    int64_t layers, channels, heads, context, vocabulary;
+    bool untied;
+};
+bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);
+
+/* Appends the backward part to a forward part whose last node gives the gradient of the logits. */
+void tr_autodiff(struct tr_graph *g);
+
+#endif

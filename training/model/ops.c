@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ops.c: the table of operations, and the cost of each. */
+#include "training/model/ops.h"
+
+#include <string.h>
+
+/* Rules for an axis that cuts nothing, sequences, tokens, channels, in this order; what is not there cannot
+ * be. The first that fits is taken. */
+const struct tr_op_row tr_ops[TR_OPS] = {
+    [TR_EMBED] = { "embed", { "R R -> R", "R Sb -> Sb", "R St -> St", "Sr R -> P1" }, false },
+    [TR_POSITION] = { "position", { "R R -> R", "Sb R -> Sb", "St R -> St" }, true },
+    [TR_LAYER_NORM] = { "layer_norm", { "R R R -> R R R", "Sb R R -> Sb Sb Sb", "St R R -> St St St" },
+        false },
+    [TR_COLUMN] = { "column", { "R R -> R", "Sb R -> Sb", "St R -> St", "R Sr -> Sc" }, false },
+    [TR_ROW] = { "row", { "R R -> R", "Sb R -> Sb", "St R -> St", "Sc Sr -> P+" }, false },
+    [TR_BIAS] = { "bias", { "R R -> R", "Sb R -> Sb", "St R -> St", "Sc Sr -> Sc" }, true },
+    [TR_GELU] = { "gelu", { "R -> R", "Sb -> Sb", "St -> St", "Sc -> Sc" }, false },
+    [TR_ATTENTION] = { "attention", { "R -> R R", "Sb -> Sb Sb", "Sc -> Sc Sc" }, false },
+    [TR_ADD] = { "add", { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" }, true },
+    [TR_ROW_MAX] = { "row_max", { "R -> R", "Sb -> Sb", "St -> St", "Sc -> Pm" }, false },
+    [TR_SOFTMAX] = { "softmax",
+        { "R R R -> R R R", "Sb Sb Sb -> Sb Sb Sb", "St St St -> St St St", "Sc R R -> Sc P+ P1" }, true },
+    [TR_LOSS_LEAVES] = { "loss", { "R R R -> R", "Sb Sb Sb -> Sb", "St St St -> St" }, false },
+    [TR_SOFTMAX_DX] = { "softmax_dx", { "R R R -> R", "Sb Sb Sb -> Sb", "St St St -> St", "Sc R R -> Sc" },
+        true },
+    [TR_COLUMN_DX] = { "column_dx", { "R R -> R", "Sb R -> Sb", "St R -> St", "Sc Sr -> P+" }, false },
+    [TR_COLUMN_DW] = { "column_dw", { "R R -> R", "Sb Sb -> Ps", "St St -> Pb", "Sc R -> Sr" }, false },
+    [TR_ROW_DX] = { "row_dx", { "R R -> R", "Sb R -> Sb", "St R -> St", "R Sr -> Sc" }, false },
+    [TR_ROW_DW] = { "row_dw", { "R R -> R", "Sb Sb -> Ps", "St St -> Pb", "R Sc -> Sr" }, false },
+    [TR_BIAS_DW] = { "bias_dw", { "R -> R", "Sb -> Sb", "St -> Pb", "Sc -> Sr" }, false },
+    [TR_GELU_DX] = { "gelu_dx", { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" }, true },
+    [TR_ATTENTION_DX] = { "attention_dx", { "R R R R -> R", "Sb Sb Sb Sb -> Sb", "Sc Sc Sc Sc -> Sc" },
+        false },
+    [TR_LAYER_NORM_DX] = { "layer_norm_dx",
+        { "R R R R R -> R", "Sb Sb R Sb Sb -> Sb", "St St R St St -> St" }, false },
+    [TR_LAYER_NORM_DW] = { "layer_norm_dw",
+        { "R R R R -> R R", "Sb Sb Sb Sb -> Sb Sb", "St St St St -> Pb Pb" }, false },
+    [TR_POSITION_DW] = { "position_dw", { "R -> R", "Sb -> Sb", "St -> P1" }, false },
+    [TR_EMBED_DW] = { "embed_dw", { "R R -> R", "Sb Sb -> Ps", "St St -> Pb", "R R -> Sr" }, false },
+    [TR_FOLD] = { "fold", { "R -> R", "Sb -> Ps", "Sr -> Sr" }, false },
+};
+
+static const char *placement(const char *s, char *to)
+{
+    while (*s == ' ')
+        s++;
+    to[0] = *s++;
+    to[1] = *s && *s != ' ' ? *s++ : ' ';
+    return s;
+}
+
+bool tr_rule_parse(const char *rule, char in[TR_INS][2], int *ins, char out[TR_OUTS][2], int *outs)
+{
+    const char *arrow = rule ? strstr(rule, " -> ") : NULL;
+    *ins = *outs = 0;
+    if (!arrow)
+        return false;
+    while (rule < arrow)
+        rule = placement(rule, in[(*ins)++]);
+    rule = arrow + 4;
+    while (*rule)
+        rule = placement(rule, out[(*outs)++]);
+    return true;
+}
+
+static double elements(const struct tr_tensor *t)
+{
+    double n = 1;
+    for (int i = 0; i < t->dims; i++)
+        n *= (double)t->size[i];
+    return n;
+}
+
+double tr_flops(const struct tr_graph *g, const struct tr_node *n)
+{
+    const struct tr_tensor *x = &g->tensors[n->in[0]], *w = n->ins > 1 ? &g->tensors[n->in[1]] : NULL;
+    double t = (double)g->context, c = (double)g->channels;
+    switch (n->op) {
+    case TR_COLUMN:
+    case TR_ROW:
+    case TR_COLUMN_DX:
+    case TR_ROW_DX:
+        return 2 * t * elements(w);
+    case TR_COLUMN_DW:
+    case TR_ROW_DW:
+        return 2 * t * elements(&g->tensors[n->out[0]]);
+    case TR_ATTENTION:
+        return 4 * t * t * c;
+    case TR_ATTENTION_DX:
+        return 10 * t * t * c;
+    default:
+        return elements(x);
+    }
+}

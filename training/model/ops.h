@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ops.h: the table of operations: what each may be given in pieces, and what it then gives.
+ *
+ * A rule says for one axis of the mesh which placements of the inputs give which placements of the outputs,
+ * "Sc Sr -> P+". The axes of a mesh are independent, so one rule is chosen for each. Placements:
+ *
+ *   R   all ranks of the axis have the whole          S?  each has a part of the dimension with that letter
+ *   F   each has a part of the flat array (ZeRO)      P?  each has a partial result, and the fold of all is
+ *       it: P+ sum over channels or the vocabulary        Pm maximum P1 one rank has it, the others +0
+ *       Pb sum over blocks of tokens of each sequence Ps sum over sequences
+ *
+ * A partial result enters nothing but its own fold. So whatever a paradigm or a pass forgets, doubles or
+ * puts in the wrong place is a placement that no rule has, and the check names it before anything has run.
+ * The vocabulary of placements grew out of OneFlow's SBP (Yuan et al. 2021), GSPMD (Xu et al. 2021) and
+ * DTensor; folds that know which leaves they sum are Tutti's own. */
+#ifndef TRAINING_MODEL_OPS_H
+#define TRAINING_MODEL_OPS_H
+
+#include "training/model/graph.h"
+
+enum tr_op {
+    TR_EMBED, /* w, tokens -> x */
+    TR_POSITION, /* x, w -> y */
+    TR_LAYER_NORM, /* x, w, b -> y, mean, scale */
+    TR_COLUMN, /* x, w[r][k] -> y: each row of w is one element of y */
+    TR_ROW, /* x, w[r][k] -> y: the sum over the rows of w */
+    TR_BIAS, /* x, b -> y */
+    TR_GELU, /* x -> y */
+    TR_ATTENTION, /* qkv -> y, lse */
+    TR_ADD, /* a, b -> y */
+    TR_ROW_MAX, /* logits -> max */
+    TR_SOFTMAX, /* logits, max, targets -> exp, sum, wanted */
+    TR_LOSS_LEAVES, /* sum, max, wanted -> loss */
+    TR_SOFTMAX_DX, /* exp, sum, targets -> the gradient of logits */
+    TR_COLUMN_DX, /* dy, w -> dx */
+    TR_COLUMN_DW, /* dy, x -> dw */
+    TR_ROW_DX, /* dy, w -> dx */
+    TR_ROW_DW, /* dy, x -> dw */
+    TR_BIAS_DW, /* dy -> leaves of db */
+    TR_GELU_DX, /* dy, x -> dx */
+    TR_ATTENTION_DX, /* dy, y, lse, qkv -> dqkv */
+    TR_LAYER_NORM_DX, /* dy, x, w, mean, scale -> dx */
+    TR_LAYER_NORM_DW, /* dy, x, mean, scale -> leaves of dw, of db */
+    TR_POSITION_DW, /* dy -> leaves of dw */
+    TR_EMBED_DW, /* dy, tokens -> dw */
+    TR_FOLD, /* leaves -> dw: the tree over the sequences of the micro-batch */
+    TR_OPS
+};
+
+enum { TR_RULES = 6 };
+
+struct tr_op_row {
+    const char *name;
+    const char *rules[TR_RULES];
+    bool in_place; /* the first output may lie where the first input does */
+};
+
+extern const struct tr_op_row tr_ops[TR_OPS];
+
+/* Whether a row of rules has "in.. -> out.." for these; placements are two characters each. */
+bool tr_rule_parse(const char *rule, char in[TR_INS][2], int *ins, char out[TR_OUTS][2], int *outs);
+
+/* Floating-point operations of a node on one sequence of whole tensors. */
+double tr_flops(const struct tr_graph *g, const struct tr_node *n);
+
+#endif

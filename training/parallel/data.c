@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* data.c: data parallelism: every rank has the model, and a part of the sequences.
+ *
+ *        batch  s0 s1 s2 s3 s4 s5 s6 s7        dp 4, micro-batches 2
+ *        reduced once:        rank 0: s0 | s1      rank 1: s2 | s3      rank 2: s4 | s5      rank 3: s6 | s7
+ *        for each micro-batch: rank 0: s0 | s4      rank 1: s1 | s5      rank 2: s2 | s6      rank 3: s3 | s7
+ *
+ * A gradient is then a sum over the sequences that are here, and its fold over dp is the gradient. */
+#include "training/parallel/paradigms.h"
+
+const struct tr_paradigm tr_data_parallel = { "dp", "every rank has the model and a part of the sequences",
+    TR_DP, { { "inputs", "Sb" } } };
+
+int tr_micro_batch(const struct tr_plan *p)
+{
+    return p->batch / (p->mesh.size[TR_DP] * p->micros);
+}
+
+bool tr_reduces_each_micro(const struct tr_plan *p)
+{
+    return p->zero >= 2;
+}
+
+int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro)
+{
+    int k = tr_micro_batch(p);
+    if (tr_reduces_each_micro(p))
+        return (micro * p->mesh.size[TR_DP] + dp_rank) * k;
+    return (dp_rank * p->micros + micro) * k;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* paradigms.h: a paradigm is a table: on which axis of the mesh it works, and where the pieces of which
+ * tensors lie. All else follows: what an operation needs and what it is given differ, and a collective
+ * stands between.
+ *
+ * A pattern names tensors: a leading * stands for anything, "stream" for the residual stream, "inputs" for
+ * tokens and targets. Placements are those of ops.h. */
+#ifndef TRAINING_PARALLEL_PARADIGMS_H
+#define TRAINING_PARALLEL_PARADIGMS_H
+
+#include "training/mesh.h"
+#include "training/model/graph.h"
+
+struct tr_table_row {
+    const char *tensors, *placement;
+};
+
+struct tr_paradigm {
+    const char *name, *what;
+    enum tr_axis axis;
+    struct tr_table_row rows[16];
+};
+
+extern const struct tr_paradigm tr_data_parallel, tr_tensor_parallel, tr_sequence_parallel;
+
+/* Which paradigms there are in a run, and their numbers. What is said of a batch is a number of sequences. */
+struct tr_plan {
+    struct tr_mesh mesh;
+    const struct tr_paradigm *paradigms[8]; /* NULL ends them; a later one beats an earlier one */
+    int n_paradigms;
+    int zero; /* 0: none; 1: optimizer; 2: and gradients; 3: and parameters */
+    int batch, micros; /* sequences of all ranks in a step; micro-batches in a step */
+    char schedule[32];
+    int chunks; /* stages of a rank */
+    bool sgd;
+    double rate, decay, clip;
+};
+
+/* Sequences in a micro-batch of a rank. */
+int tr_micro_batch(const struct tr_plan *p);
+/* The first sequence, in the batch, of a micro-batch of a data-parallel rank. Where gradients are reduced
+ * once, a rank has neighbours (contiguous); where they are reduced for each micro-batch (ZeRO-2, ZeRO-3),
+ * the ranks of one micro-batch have neighbours, so that each reduction is a subtree of the sum over the
+ * batch. */
+int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro);
+bool tr_reduces_each_micro(const struct tr_plan *p);
+
+/* The placement that the tables give: "R" where none says anything, or the axis has one rank. */
+const char *tr_table_placement(const struct tr_plan *p, const struct tr_tensor *t, enum tr_axis axis);
+/* Sizes that do not divide, and what would. */
+bool tr_plan_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e);
+
+#endif

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check.c: the types of one rank's tape, derived anew.
+ *
+ * Nothing that a pass noted is believed: not a shard's placements, only what the tables say of parameters,
+ * inputs and the residual stream, and what the rules make of it. */
+#include "training/tape/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct known {
+    char on[TR_AXES][2];
+    bool written;
+};
+
+struct checking {
+    const struct tr_tape *t;
+    const struct tr_graph *g;
+    const struct tr_plan *plan;
+    struct known *values;
+    int *counted; /* of each tensor that is a parameter: micro-batches in its gradient */
+    int *updated; /* times */
+    bool *tied;
+    int *live, n_live; /* values whose place is theirs */
+};
+
+static const struct tr_tensor *tensor_of(const struct checking *c, int value)
+{
+    int shard = c->t->values[value].shard;
+    return shard < 0 ? NULL : &c->g->tensors[c->t->placed->shards[shard].tensor];
+}
+
+static const char *name_of(const struct checking *c, int value)
+{
+    const struct tr_tensor *t = tensor_of(c, value);
+    return t ? t->name : value == c->t->losses ? "the loss" : value == c->t->leaves ? "the norm" : "scratch";
+}
+
+static bool wrong(const struct checking *c, int n, struct tr_error *e, const char *what)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    return tr_fail(e, "rank %d, instruction %d, %s of %s, micro-batch %d: %s", c->t->rank, n,
+        i->code == TR_COMPUTE ? tr_ops[i->op].name : tr_code_names[i->code], tr_instr_name(c->t, i), i->micro,
+        what);
+}
+
+static bool said(
+    const struct checking *c, int n, struct tr_error *e, int value, enum tr_axis a, const char *rest)
+{
+    char text[256];
+    snprintf(text, sizeof text, "%s is %.2s on axis %s; %s", name_of(c, value), c->values[value].on[a],
+        tr_axis_names[a], rest);
+    return wrong(c, n, e, text);
+}
+
+/* ---- memory: a place belongs to who wrote it last ---- */
+
+static void write_value(struct checking *c, int value)
+{
+    const struct tr_value *v = &c->t->values[value];
+    int kept = 0;
+    for (int i = 0; i < c->n_live; i++) {
+        const struct tr_value *x = &c->t->values[c->live[i]];
+        if (x->offset >= v->offset + v->bytes || x->offset + x->bytes <= v->offset)
+            c->live[kept++] = c->live[i];
+        else if (c->live[i] != value)
+            c->values[c->live[i]].written = false;
+    }
+    c->n_live = kept;
+    c->live[c->n_live++] = value;
+    c->values[value].written = true;
+}
+
+static bool read_values(struct checking *c, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    char text[128];
+    for (int x = 0; x < i->ins; x++) {
+        if (c->values[i->in[x]].written || i->in[x] == c->t->losses || i->in[x] == c->t->leaves)
+            continue;
+        snprintf(text, sizeof text, "%s is read, but it was never written, or freed before this",
+            name_of(c, i->in[x]));
+        return wrong(c, n, e, text);
+    }
+    return true;
+}
+
+/* ---- types ---- */
+
+static void declared(struct checking *c, int value)
+{
+    const struct tr_tensor *t = tensor_of(c, value);
+    for (int a = 0; a < TR_AXES; a++) {
+        const char *place = t ? tr_table_placement(c->plan, t, a) : "R";
+        memcpy(c->values[value].on[a], place[1] ? place : "R ", 2);
+        if (t && t->role == TR_PARAMETER && a == TR_DP && c->plan->zero == 3 && c->plan->mesh.size[a] > 1)
+            memcpy(c->values[value].on[a], "F ", 2);
+    }
+}
+
+static bool result_is_declared(const struct checking *c, int value, enum tr_axis a, const char place[2])
+{
+    const struct tr_tensor *t = tensor_of(c, value);
+    if (t->role == TR_D_PARAMETER || t->role == TR_LEAVES)
+        return (tr_table_placement(c->plan, &c->g->tensors[t->of], a)[0] == 'S') ==
+               (place[0] == 'S' && place[1] == 'r');
+    const char *wanted = tr_table_placement(c->plan, t, a);
+    bool partial = t->role == TR_D_ACTIVATION && place[0] == 'P';
+    return !t->stream || wanted[0] == 'R' || !memcmp(wanted, place, 2) || partial;
+}
+
+static bool rule_fits(struct checking *c, const struct tr_instr *i, enum tr_axis a, const char *rule)
+{
+    char in[TR_INS][2], out[TR_OUTS][2];
+    int ins, outs;
+    if (!tr_rule_parse(rule, in, &ins, out, &outs) || ins < i->ins || outs < i->outs)
+        return false;
+    for (int x = 0; x < i->ins; x++)
+        if (memcmp(c->values[i->in[x]].on[a], in[x], 2))
+            return false;
+    for (int x = 0; x < i->outs; x++)
+        if (!result_is_declared(c, i->out[x], a, out[x]))
+            return false;
+    for (int x = 0; x < i->outs; x++)
+        memcpy(c->values[i->out[x]].on[a], out[x], 2);
+    return true;
+}
+
+static bool compute(struct checking *c, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    char on[TR_OUTS][TR_AXES][2], text[200];
+    for (int a = 0; a < TR_AXES; a++) {
+        int r = 0;
+        while (r < TR_RULES && tr_ops[i->op].rules[r] && !rule_fits(c, i, a, tr_ops[i->op].rules[r]))
+            r++;
+        for (int x = 0; x < i->outs; x++)
+            memcpy(on[x][a], c->values[i->out[x]].on[a], 2);
+        if (r < TR_RULES && tr_ops[i->op].rules[r])
+            continue;
+        int used = snprintf(text, sizeof text, "on axis %s no rule of the operation takes", tr_axis_names[a]);
+        for (int x = 0; x < i->ins; x++)
+            used += snprintf(text + used, sizeof text - (size_t)used, "%s %s %.2s", x ? "," : "",
+                name_of(c, i->in[x]), c->values[i->in[x]].on[a]);
+        return wrong(c, n, e, text);
+    }
+    double mean = 1.0f / (float)((int64_t)c->plan->batch * c->g->context);
+    if (i->op == TR_SOFTMAX_DX && fabs(i->scale - mean) > 0)
+        return wrong(c, n, e, "the scale of the loss is not one over the tokens of the whole batch");
+    for (int x = 0; x < i->outs; x++)
+        memcpy(c->values[i->out[x]].on, on[x], sizeof on[x]);
+    return true;
+}
+
+/* What a collective makes of its input, on its one axis. */
+static bool collective(struct checking *c, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    int a = 0;
+    if (i->axes == TR_WORLD || i->in[0] == c->t->losses || i->in[0] == c->t->leaves)
+        return i->fold == TUTTI_SUM || wrong(c, n, e, "leaves are summed");
+    while (i->axes != 1 << a)
+        a++;
+    const struct tr_tensor *t = tensor_of(c, i->in[0]);
+    const char *from = c->values[i->in[0]].on[a];
+    if (i->code == TR_ALL_GATHER && i->in[0] == i->out[0] && c->plan->zero)
+        return true; /* ZeRO: the parts that were updated; `finish` demands it */
+    bool partial = from[0] == 'P';
+    const char *to = i->code == TR_REDUCE_SCATTER ? t->role == TR_D_PARAMETER ? "F " : "St" : "R ";
+    memcpy(c->values[i->out[0]].on, c->values[i->in[0]].on, sizeof c->values->on);
+    if (i->code != TR_ALL_GATHER && !partial)
+        return said(c, n, e, i->in[0], a, "it is whole, so to reduce it would count it more than once");
+    if (tr_collective(from, to) != (int)i->code)
+        return said(c, n, e, i->in[0], a, "this collective does not take that");
+    if (partial && i->fold != tr_fold_op(from))
+        return said(c, n, e, i->in[0], a, "its fold is another operation");
+    memcpy(c->values[i->out[0]].on[a], to, 2);
+    return true;
+}
+
+/* A gradient enters the sum over micro-batches: complete but for the sequences, each once, in their order. */
+static bool count_in(struct checking *c, int n, int value, int parameter, int micro, struct tr_error *e)
+{
+    char text[128];
+    for (int a = 0; a < TR_AXES; a++)
+        if (c->values[value].on[a][0] == 'P' && memcmp(c->values[value].on[a], "Ps", 2))
+            return said(c, n, e, value, a, "it must be complete before it enters the sum over sequences");
+    if (c->counted[parameter] == micro) {
+        c->counted[parameter]++;
+        return true;
+    }
+    snprintf(text, sizeof text, "micro-batch %d of %s enters the sum where %d is due", micro,
+        c->g->tensors[parameter].name, c->counted[parameter]);
+    return wrong(c, n, e, text);
+}
+
+/* The gradient that is used: whole, or this rank's part with ZeRO, over all micro-batches, both homes of a
+ * tie. */
+static bool finished(struct checking *c, int n, int value, int parameter, struct tr_error *e)
+{
+    const struct tr_tensor *w = &c->g->tensors[parameter];
+    char text[128];
+    if (c->counted[parameter] != c->plan->micros) {
+        snprintf(text, sizeof text, "the gradient has %d of %d micro-batches", c->counted[parameter],
+            c->plan->micros);
+        return wrong(c, n, e, text);
+    }
+    for (int a = 0; a < TR_AXES; a++) {
+        const char *on = c->values[value].on[a];
+        if (on[0] == 'P')
+            return said(c, n, e, value, a, "the gradient is still a partial sum");
+        if ((on[0] == 'F') != (a == TR_DP && c->plan->zero && c->plan->mesh.size[a] > 1))
+            return said(c, n, e, value, a, "ZeRO wants a part, and nothing else does");
+    }
+    if (w->values_of != parameter && c->plan->mesh.size[TR_PP] == 1)
+        return wrong(c, n, e, "a tied head has no values of its own");
+    for (int x = 0; x < c->g->n_tensors; x++)
+        if (c->g->tensors[x].role == TR_PARAMETER && x != c->g->tensors[x].values_of &&
+            (x == parameter || c->g->tensors[x].values_of == parameter) && !c->tied[parameter])
+            return wrong(c, n, e, "the gradients of embedding and head are not added");
+    return true;
+}
+
+static bool instruction(struct checking *c, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    switch (i->code) {
+    case TR_COMPUTE:
+        return compute(c, n, e);
+    case TR_ALL_REDUCE:
+    case TR_REDUCE_SCATTER:
+    case TR_ALL_GATHER:
+        return collective(c, n, e);
+    case TR_LOAD:
+        declared(c, i->out[0]);
+        return true;
+    case TR_RECV: /* as the sender has it: check_order holds that against this */
+        memcpy(c->values[i->out[0]].on, c->t->placed->shards[c->t->values[i->out[0]].shard].on,
+            sizeof c->values->on);
+        return true;
+    case TR_SEND:
+        return !memcmp(c->values[i->in[0]].on, c->t->placed->shards[c->t->values[i->in[0]].shard].on,
+                   sizeof c->values->on) ||
+               wrong(c, n, e, "what is sent does not lie as the next stage expects");
+    case TR_COUNT:
+        return count_in(c, n, i->in[0], i->parameter, i->micro, e);
+    case TR_TIE:
+        for (int x = 0; x < c->g->n_tensors; x++)
+            c->tied[x] |= c->g->tensors[x].values_of == i->parameter;
+        memcpy(c->values[i->out[0]].on, c->values[i->in[0]].on, sizeof c->values->on);
+        return true;
+    case TR_NORM:
+        return finished(c, n, i->in[0], i->parameter, e);
+    case TR_UPDATE:
+        c->updated[i->parameter]++;
+        return finished(c, n, i->in[0], i->parameter, e);
+    default:
+        return true;
+    }
+}
+
+static bool each(struct checking *c, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    if (!read_values(c, n, e) || !instruction(c, n, e))
+        return false;
+    for (int x = 0; x < i->outs; x++)
+        write_value(c, i->out[x]);
+    for (int x = 0; x < i->outs && i->code == TR_COMPUTE && c->plan->micros == 1; x++) {
+        const struct tr_tensor *t = tensor_of(c, i->out[x]);
+        if (t && t->role == TR_D_PARAMETER && !count_in(c, n, i->out[x], t->of, i->micro, e))
+            return false;
+    }
+    return true;
+}
+
+static bool all_updated(const struct checking *c, struct tr_error *e)
+{
+    for (int n = 0; n < c->t->n_holdings; n++) {
+        int p = c->t->holdings[n].parameter;
+        bool own = c->g->tensors[p].values_of == p || c->plan->mesh.size[TR_PP] > 1;
+        if (c->updated[p] != own)
+            return tr_fail(e, "rank %d: %s is updated %d times in a step", c->t->rank, c->g->tensors[p].name,
+                c->updated[p]);
+    }
+    return true;
+}
+
+bool tr_check_types(const struct tr_tape *t, struct tr_error *e)
+{
+    size_t tensors = (size_t)t->placed->g->n_tensors, values = (size_t)t->n_values;
+    struct checking c = { .t = t,
+        .g = t->placed->g,
+        .plan = t->placed->plan,
+        .values = tr_new(values, sizeof *c.values),
+        .counted = tr_new(tensors, sizeof(int)),
+        .updated = tr_new(tensors, sizeof(int)),
+        .tied = tr_new(tensors, sizeof(bool)),
+        .live = tr_new(values + 1, sizeof(int)) };
+    for (int v = 0; v < t->n_values; v++) {
+        for (int a = 0; a < TR_AXES; a++)
+            memcpy(c.values[v].on[a], "R ", 2);
+        if (t->values[v].lasts) {
+            declared(&c, v);
+            write_value(&c, v);
+        }
+    }
+    bool ok = true;
+    for (int n = 0; n < t->n_instrs && ok; n++)
+        ok = each(&c, n, e);
+    ok = ok && all_updated(&c, e);
+    free(c.values), free(c.counted), free(c.updated), free(c.tied), free(c.live);
+    return ok;
+}

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* compute.c: one function for each kind of operation: local shapes of its values, then kernels.
+ *
+ * Rows are independent, so what has no sum over tokens runs on all sequences of the micro-batch at once.
+ * What sums over tokens runs on one sequence after the other, and the sums enter the tree over sequences. */
+#include "training/tape/compute.h"
+
+#include <math.h>
+#include <string.h>
+
+/* An operand: its memory and its local sizes. */
+struct operand {
+    float *p;
+    int64_t d[TR_DIMS];
+};
+
+struct call {
+    const struct tr_kernels *k;
+    const struct tr_graph *g;
+    const struct tr_instr *i;
+    int64_t n, block; /* sequences; tokens of a block */
+    int64_t tp, tp_rank;
+    struct operand in[TR_INS], out[TR_OUTS];
+    float *scratch;
+};
+
+void *tr_at(const struct tr_runner *r, int value)
+{
+    return r->arena + r->tape->values[value].offset;
+}
+
+static struct operand operand(const struct tr_runner *r, int value)
+{
+    const struct tr_placed *p = r->tape->placed;
+    struct operand o = { .p = tr_at(r, value) };
+    int shard = r->tape->values[value].shard;
+    for (int i = 0; i < p->g->tensors[p->shards[shard].tensor].dims; i++)
+        o.d[i] = tr_shard_size(p, shard, i);
+    return o;
+}
+
+void tr_tree_in(const struct tr_kernels *k, float *x, float *const *level, int64_t count, int j, int n)
+{
+    int l = 0;
+    for (; j >> l & 1; l++)
+        k->add(x, level[l], x, count);
+    if (j + 1 < n) {
+        memcpy(level[l], x, (size_t)count * sizeof *x);
+        return;
+    }
+    for (l = 0; !(n >> l & 1); l++)
+        continue;
+    for (l++; n >> l; l++)
+        if (n >> l & 1)
+            k->add(x, level[l], x, count);
+}
+
+/* The levels of a tree behind the scratch of the kernel that makes its leaves. */
+static void levels_of(const struct call *c, int64_t kernel_floats, int64_t count, float *level[32])
+{
+    float *p = c->scratch + (kernel_floats + 15) / 16 * 16;
+    for (int l = 0; (c->n - 1) >> l && l < 32; l++, p += count)
+        level[l] = p;
+}
+
+/* y[rows][n] = x[rows][k] w, w as b_row and b_column say. */
+static void rows_times(const struct call *c, int64_t n, int64_t k, int64_t stride, int64_t b_row,
+    int64_t b_column, int64_t chunks, int64_t chunk)
+{
+    struct tr_gemm g = { .m = c->n * c->in[0].d[1],
+        .n = n,
+        .k = k,
+        .a = c->in[0].p,
+        .a_row = stride,
+        .a_column = 1,
+        .b = c->in[1].p,
+        .b_row = b_row,
+        .b_column = b_column,
+        .c = c->out[0].p,
+        .c_row = n,
+        .chunks = chunks,
+        .chunk = chunk };
+    c->k->gemm(&g, c->scratch);
+}
+
+/* Of a dimension of `rows` that is padded to `local` on each of `tp` ranks: how many are here. */
+static int64_t valid(const struct call *c, int64_t rows, int64_t local, int64_t padded)
+{
+    int64_t left = rows - (local < padded ? c->tp_rank * local : 0);
+    return left < 0 ? 0 : left < local ? left : local;
+}
+
+/* The weight of this instruction: whole sizes, and the chunks of its rows that are here. */
+static void chunks_of(const struct tr_tensor *w, int64_t local, int64_t *chunks, int64_t *chunk)
+{
+    *chunk = w->size[0] / TR_CUT;
+    *chunks = local / *chunk;
+}
+
+static void matmul(const struct call *c, const struct tr_tensor *w)
+{
+    const struct operand *x = &c->in[0], *m = &c->in[1];
+    int64_t chunks, chunk;
+    chunks_of(w, m->d[0], &chunks, &chunk);
+    switch (c->i->op) {
+    case TR_COLUMN:
+        rows_times(c, m->d[0], m->d[1], x->d[2], 1, m->d[1], 1, m->d[1]);
+        break;
+    case TR_ROW:
+        rows_times(c, m->d[1], m->d[0], x->d[2], m->d[1], 1, chunks, chunk);
+        break;
+    case TR_COLUMN_DX:
+        rows_times(c, m->d[1], valid(c, w->rows, m->d[0], w->size[0]), x->d[2], m->d[1], 1, chunks, chunk);
+        break;
+    default: /* TR_ROW_DX */
+        rows_times(c, m->d[0], m->d[1], x->d[2], 1, m->d[1], 1, m->d[1]);
+        break;
+    }
+}
+
+/* dw[rows][columns] = a' b of each sequence, a[t][rows], b[t][columns]; then the tree over sequences. */
+static void weight_gradient(const struct call *c)
+{
+    bool column = c->i->op == TR_COLUMN_DW; /* in: dy, x; dw = dy' x, or x' dy */
+    const struct operand *a = &c->in[column ? 0 : 1], *b = &c->in[column ? 1 : 0];
+    int64_t t = a->d[1], rows = a->d[2], columns = b->d[2];
+    float *level[32];
+    levels_of(c, tr_scratch_gemm(rows, columns, t), rows * columns, level);
+    for (int64_t s = 0; s < c->n; s++) {
+        struct tr_gemm g = { .m = rows,
+            .n = columns,
+            .k = t,
+            .a = a->p + s * t * rows,
+            .a_row = 1,
+            .a_column = rows,
+            .b = b->p + s * t * columns,
+            .b_row = columns,
+            .b_column = 1,
+            .c = c->out[0].p,
+            .c_row = columns,
+            .chunks = t / c->block,
+            .chunk = c->block };
+        c->k->gemm(&g, c->scratch);
+        tr_tree_in(c->k, c->out[0].p, level, rows * columns, (int)s, (int)c->n);
+    }
+}
+
+static void embed_gradient(const struct call *c)
+{
+    int64_t t = c->in[0].d[1], columns = c->in[0].d[2], rows = c->out[0].d[0];
+    const uint16_t *token = (const uint16_t *)(const void *)c->in[1].p;
+    int64_t first = rows < c->g->tensors[0].size[0] ? c->tp_rank * rows : 0;
+    float *level[32];
+    levels_of(c, tr_scratch_embed(t, columns, rows, c->block), rows * columns, level);
+    for (int64_t s = 0; s < c->n; s++) {
+        c->k->embed_dw(c->out[0].p, c->in[0].p + s * t * columns, token + s * t, t, columns, first, rows,
+            c->block, c->scratch);
+        tr_tree_in(c->k, c->out[0].p, level, rows * columns, (int)s, (int)c->n);
+    }
+}
+
+/* The first of this rank's tokens, where the sequence is cut. */
+static int64_t first_token(const struct call *c, int64_t local)
+{
+    return local < c->g->context ? c->tp_rank * local : 0;
+}
+
+static void position(const struct call *c)
+{
+    int64_t t = c->in[0].d[1], width = c->in[0].d[2];
+    const float *w = c->in[1].p + first_token(c, t) * width;
+    for (int64_t s = 0; s < c->n; s++)
+        c->k->add(c->out[0].p + s * t * width, c->in[0].p + s * t * width, w, t * width);
+}
+
+/* A sequence's leaf is its gradient itself: +0 is added, as the sum with the ranks that have other tokens
+ * does. */
+static void position_gradient(const struct call *c)
+{
+    int64_t t = c->in[0].d[1], width = c->in[0].d[2], whole = c->out[0].d[1] * width;
+    for (int64_t s = 0; s < c->n; s++) {
+        float *to = c->out[0].p + s * whole;
+        memset(to, 0, (size_t)whole * sizeof *to);
+        to += first_token(c, t) * width;
+        for (int64_t i = 0; i < t * width; i++)
+            to[i] = c->in[0].p[s * t * width + i] + 0.0f;
+    }
+}
+
+static void leaves(const struct call *c)
+{
+    int64_t t = c->in[0].d[1], width = c->in[0].d[2], out = c->out[0].d[1];
+    for (int64_t s = 0; s < c->n; s++) {
+        const float *dy = c->in[0].p + s * t * width;
+        if (c->i->op == TR_BIAS_DW)
+            c->k->sum_tokens(c->out[0].p + s * out, dy, t, width, c->block, c->scratch);
+        else
+            c->k->layer_norm_dw(c->out[0].p + s * out, c->out[1].p + s * out, dy, c->in[1].p + s * t * width,
+                c->in[2].p + s * t, c->in[3].p + s * t, t, width, c->block, c->scratch);
+    }
+}
+
+/* The tree over the sequences' leaves, in place; the sum is in the first. */
+static void fold(const struct call *c, int64_t count)
+{
+    for (int64_t step = 1; step < c->n; step *= 2)
+        for (int64_t s = 0; s + step < c->n; s += 2 * step)
+            c->k->add(c->in[0].p + s * count, c->in[0].p + s * count, c->in[0].p + (s + step) * count, count);
+    memcpy(c->out[0].p, c->in[0].p, (size_t)count * sizeof(float));
+}
+
+static void attention(const struct call *c)
+{
+    bool back = c->i->op == TR_ATTENTION_DX; /* in: dy, y, lse, qkv */
+    const struct operand *lse = back ? &c->in[2] : &c->out[1];
+    int64_t heads = lse->d[1], size = c->g->channels / c->g->heads, t = c->g->context, y = t * heads * size;
+    struct tr_attention a = { t, heads, size, c->block };
+    for (int64_t s = 0; s < c->n; s++)
+        if (back)
+            c->k->attention_dx(c->out[0].p + s * 3 * y, c->in[0].p + s * y, c->in[1].p + s * y,
+                c->in[2].p + s * heads * t, c->in[3].p + s * 3 * y, &a, c->scratch);
+        else
+            c->k->attention(
+                c->out[0].p + s * y, c->out[1].p + s * heads * t, c->in[0].p + s * 3 * y, &a, c->scratch);
+}
+
+static void softmax(const struct call *c)
+{
+    int64_t stride = c->in[0].d[2], padded = (c->g->vocabulary + TR_PAD - 1) / TR_PAD * TR_PAD;
+    int64_t rows = c->n * c->in[0].d[1], columns = valid(c, c->g->vocabulary, stride, padded);
+    int64_t first = stride < padded ? c->tp_rank * stride : 0;
+    const uint16_t *target = (const uint16_t *)(const void *)c->in[2].p;
+    if (c->i->op == TR_ROW_MAX && columns == 0) /* padding alone: less than what others have */
+        for (int64_t i = 0; i < rows; i++)
+            c->out[0].p[i] = -INFINITY;
+    else if (c->i->op == TR_ROW_MAX)
+        c->k->row_max(c->out[0].p, c->in[0].p, rows, columns, stride);
+    if (c->i->op == TR_ROW_MAX)
+        return;
+    if (c->out[0].p != c->in[0].p)
+        memcpy(c->out[0].p, c->in[0].p, (size_t)(rows * stride) * sizeof(float));
+    if (c->i->op == TR_SOFTMAX)
+        c->k->softmax(c->out[0].p, c->out[1].p, c->out[2].p, c->in[1].p, target, rows, columns, stride, first,
+            padded / TR_CUT, stride / (padded / TR_CUT));
+    else
+        c->k->softmax_dx(c->out[0].p, c->in[1].p, target, rows, columns, stride, first, (float)c->i->scale);
+}
+
+static void elementwise(const struct call *c)
+{
+    const struct operand *x = &c->in[0];
+    int64_t rows = c->n * x->d[1], width = x->d[2];
+    switch (c->i->op) {
+    case TR_LAYER_NORM:
+        c->k->layer_norm(c->out[0].p, c->out[1].p, c->out[2].p, x->p, c->in[1].p, c->in[2].p, rows, width);
+        break;
+    case TR_LAYER_NORM_DX:
+        c->k->layer_norm_dx(c->out[0].p, x->p, c->in[1].p, c->in[2].p, c->in[3].p, c->in[4].p, rows, width);
+        break;
+    case TR_BIAS:
+        c->k->add_bias(c->out[0].p, x->p, c->in[1].p, rows, width);
+        break;
+    case TR_GELU:
+        c->k->gelu(c->out[0].p, x->p, rows * width);
+        break;
+    case TR_GELU_DX:
+        c->k->gelu_dx(c->out[0].p, x->p, c->in[1].p, rows * width);
+        break;
+    case TR_ADD:
+        c->k->add(c->out[0].p, x->p, c->in[1].p, rows * width);
+        break;
+    default: { /* TR_EMBED */
+        int64_t here = c->in[0].d[0];
+        int64_t first = here < c->g->tensors[0].size[0] ? c->tp_rank * here : 0;
+        c->k->embed(c->out[0].p, x->p, (const uint16_t *)(const void *)c->in[1].p, c->n * c->in[1].d[1],
+            c->in[0].d[1], first, here);
+        break;
+    }
+    }
+}
+
+void tr_compute(struct tr_runner *r, const struct tr_instr *i)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_graph *g = t->placed->g;
+    const struct tr_plan *plan = t->placed->plan;
+    struct call c = { .k = r->k,
+        .g = g,
+        .i = i,
+        .n = tr_micro_batch(plan),
+        .block = g->context / TR_BLOCKS,
+        .tp = plan->mesh.size[TR_TP],
+        .tp_rank = t->at[TR_TP],
+        .scratch = i->scratch < 0 ? NULL : tr_at(r, i->scratch) };
+    for (int x = 0; x < i->ins; x++)
+        c.in[x] = operand(r, i->in[x]);
+    for (int x = 0; x < i->outs; x++)
+        c.out[x] = operand(r, i->out[x]);
+    switch (i->op) {
+    case TR_COLUMN:
+    case TR_ROW:
+    case TR_COLUMN_DX:
+    case TR_ROW_DX:
+        matmul(&c, &g->tensors[t->placed->shards[t->values[i->in[1]].shard].tensor]);
+        break;
+    case TR_COLUMN_DW:
+    case TR_ROW_DW:
+        weight_gradient(&c);
+        break;
+    case TR_EMBED_DW:
+        embed_gradient(&c);
+        break;
+    case TR_POSITION:
+        position(&c);
+        break;
+    case TR_POSITION_DW:
+        position_gradient(&c);
+        break;
+    case TR_BIAS_DW:
+    case TR_LAYER_NORM_DW:
+        leaves(&c);
+        break;
+    case TR_FOLD:
+        fold(&c, t->values[i->out[0]].bytes / 4);
+        break;
+    case TR_ATTENTION:
+    case TR_ATTENTION_DX:
+        attention(&c);
+        break;
+    case TR_ROW_MAX:
+    case TR_SOFTMAX:
+    case TR_SOFTMAX_DX:
+        softmax(&c);
+        break;
+    case TR_LOSS_LEAVES:
+        for (int64_t s = 0; s < c.n; s++)
+            r->k->loss((double *)(void *)c.out[0].p + s * TR_BLOCKS, c.in[0].p + s * g->context,
+                c.in[1].p + s * g->context, c.in[2].p + s * g->context, g->context, c.block);
+        break;
+    default:
+        elementwise(&c);
+        break;
+    }
+}

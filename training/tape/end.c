@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* end.c: the end of a step: the gradients of all ranks become one, its norm, the loss, and the optimizer.
+ *
+ * The norm and the loss are vectors of leaves, each of which one rank has and the others have as +0; their
+ * sum over the world is exact in any order, and every rank then adds all leaves up in one order. */
+#include "training/tape/tape.h"
+
+#include <string.h>
+
+static struct tr_instr *collective(struct tr_tape *t, enum tr_code code, int axes, int64_t count)
+{
+    struct tr_instr *i = tr_add_instr(t, code);
+    i->axes = axes, i->count = count, i->times = 1, i->fold = TUTTI_SUM;
+    tr_need_group(t, axes);
+    return i;
+}
+
+/* Over the data-parallel ranks: all of it, or with ZeRO the part that this rank updates. */
+static void reduce(struct tr_tape *t, struct tr_holding *h)
+{
+    const struct tr_plan *plan = t->placed->plan;
+    if (plan->mesh.size[TR_DP] == 1 || tr_reduces_each_micro(plan))
+        return;
+    int from = h->gradient;
+    struct tr_instr *i =
+        collective(t, plan->zero ? TR_REDUCE_SCATTER : TR_ALL_REDUCE, 1 << TR_DP, h->shard_count);
+    i->parameter = h->parameter;
+    int to = tr_add_value(t, t->values[from].shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
+    if (!plan->zero)
+        t->values[to].takes = from;
+    i->in[i->ins++] = from, i->out[i->outs++] = to;
+    h->gradient = to;
+}
+
+/* The head's gradient and the embedding's: added where both are, else exchanged between first and last
+ * stage. */
+static void tie(struct tr_tape *t)
+{
+    const struct tr_graph *g = t->placed->g;
+    for (int n = 0; n < t->n_holdings; n++) {
+        struct tr_holding *h = &t->holdings[n];
+        int home = g->tensors[h->parameter].values_of;
+        bool is_head = home != h->parameter, is_home = false;
+        for (int x = 0; x < g->n_tensors && !is_head; x++)
+            is_home |= g->tensors[x].role == TR_PARAMETER && x != h->parameter &&
+                       g->tensors[x].values_of == h->parameter;
+        if (!is_head && !is_home)
+            continue;
+        struct tr_holding *other = is_head ? tr_holding_of(t, home) : NULL;
+        bool together = t->placed->plan->mesh.size[TR_PP] == 1;
+        if (together && !is_head)
+            continue;
+        struct tr_instr *i = tr_add_instr(t, TR_TIE);
+        i->parameter = home, i->count = h->shard_count, i->times = 1;
+        if (together) {
+            i->in[i->ins++] = other->gradient, i->in[i->ins++] = h->gradient;
+            int sum =
+                tr_add_value(t, t->values[other->gradient].shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
+            t->values[sum].takes = other->gradient;
+            t->instrs[t->n_instrs - 1].out[0] = sum;
+            t->instrs[t->n_instrs - 1].outs = 1;
+            other->gradient = sum;
+            continue;
+        }
+        int scratch = tr_add_value(t, -1, -1, TR_MEM_BUFFER, h->shard_count * 4);
+        int sum = tr_add_value(t, t->values[h->gradient].shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
+        t->values[sum].takes = h->gradient;
+        i = &t->instrs[t->n_instrs - 1];
+        i->in[i->ins++] = h->gradient, i->out[i->outs++] = sum, i->scratch = scratch, i->edge = TR_HOME;
+        h->gradient = sum;
+    }
+}
+
+static bool updates(const struct tr_tape *t, const struct tr_holding *h)
+{
+    int home = t->placed->g->tensors[h->parameter].values_of;
+    return home == h->parameter || t->placed->plan->mesh.size[TR_PP] > 1;
+}
+
+/* Of a parameter that other ranks have as well, the first of them owns the leaves. */
+static bool owns(const struct tr_tape *t, const struct tr_holding *h)
+{
+    const struct tr_plan *plan = t->placed->plan;
+    bool cut = tr_table_placement(plan, &t->placed->g->tensors[h->parameter], TR_TP)[0] == 'S';
+    return (cut || t->at[TR_TP] == 0) && (plan->zero || t->at[TR_DP] == 0);
+}
+
+static void norm(struct tr_tape *t)
+{
+    const struct tr_graph *g = t->placed->g;
+    int64_t count = tr_ordinal(g, g->n_tensors) * TR_NORM_LEAVES;
+    t->leaves = tr_add_value(t, -1, -1, TR_MEM_BUFFER, count * 8);
+    for (int n = 0; n < t->n_holdings; n++) {
+        struct tr_holding *h = &t->holdings[n];
+        if (g->tensors[h->parameter].values_of != h->parameter ||
+            !owns(t, h)) /* the embedding counts for both */
+            continue;
+        struct tr_instr *i = tr_add_instr(t, TR_NORM);
+        i->place = tr_ordinal(g, h->parameter) * TR_NORM_LEAVES +
+                   tr_updated_from(t, h) / tr_leaf(&g->tensors[h->parameter]);
+        i->parameter = h->parameter, i->in[i->ins++] = h->gradient, i->out[i->outs++] = t->leaves;
+        i->count = h->shard_count;
+    }
+    if (t->placed->plan->mesh.n > 1) {
+        struct tr_instr *i = collective(t, TR_ALL_REDUCE, TR_WORLD, count);
+        i->in[i->ins++] = t->leaves, i->out[i->outs++] = t->leaves;
+    }
+}
+
+static void losses(struct tr_tape *t, const int *loss_values)
+{
+    const struct tr_plan *plan = t->placed->plan;
+    int64_t count = (int64_t)plan->batch * TR_BLOCKS;
+    t->losses = tr_add_value(t, -1, -1, TR_MEM_BUFFER, count * 8);
+    for (int m = 0; m < plan->micros && t->at[TR_TP] == 0; m++) {
+        if (loss_values[m] < 0)
+            continue; /* another stage has it */
+        struct tr_instr *i = tr_add_instr(t, TR_LOSSES);
+        i->micro = m, i->in[i->ins++] = loss_values[m], i->out[i->outs++] = t->losses;
+        i->count = (int64_t)tr_micro_batch(plan) * TR_BLOCKS;
+        i->place = (int64_t)tr_first_sequence(plan, t->at[TR_DP], m) * TR_BLOCKS;
+    }
+    if (plan->mesh.n > 1) {
+        struct tr_instr *i = collective(t, TR_ALL_REDUCE, TR_WORLD, count);
+        i->in[i->ins++] = t->losses, i->out[i->outs++] = t->losses;
+    }
+}
+
+static void update(struct tr_tape *t, struct tr_holding *h)
+{
+    const struct tr_plan *plan = t->placed->plan;
+    struct tr_instr *i = tr_add_instr(t, TR_UPDATE);
+    i->parameter = h->parameter, i->count = h->shard_count;
+    i->in[i->ins++] = h->gradient;
+    if (h->m >= 0)
+        i->in[i->ins++] = h->m, i->in[i->ins++] = h->v;
+    i->out[i->outs++] = h->values;
+    if ((plan->zero == 1 || plan->zero == 2) && plan->mesh.size[TR_DP] > 1) {
+        struct tr_instr *all = collective(t, TR_ALL_GATHER, 1 << TR_DP, h->shard_count);
+        all->in[all->ins++] = h->values, all->out[all->outs++] = h->values;
+        all->parameter = h->parameter;
+    }
+}
+
+void tr_lower_end(struct tr_tape *t, const int *loss_values)
+{
+    for (int n = 0; n < t->n_holdings; n++)
+        reduce(t, &t->holdings[n]);
+    tie(t);
+    losses(t, loss_values);
+    norm(t);
+    for (int n = 0; n < t->n_holdings; n++)
+        if (updates(t, &t->holdings[n]))
+            update(t, &t->holdings[n]);
+}

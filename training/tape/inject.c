@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* inject.c: the classic silent errors of parallel training, each planted into the tape as a pass with that
+ * error would have written it. */
+#include "training/tape/inject.h"
+
+#include <string.h>
+
+/* The n-th instruction of this kind that is about a tensor whose name ends so; -1. */
+static int find(const struct tr_tape *t, enum tr_code code, int op, const char *tail, int axis)
+{
+    for (int n = 0; n < t->n_instrs; n++) {
+        const struct tr_instr *i = &t->instrs[n];
+        const char *name = tr_instr_name(t, i);
+        size_t length = strlen(name), end = strlen(tail);
+        if (i->code == code && (op < 0 || i->op == op) && (axis < 0 || i->axes == 1 << axis) &&
+            length >= end && !strcmp(name + length - end, tail))
+            return n;
+    }
+    return -1;
+}
+
+static void remove_at(struct tr_tape *t, int n)
+{
+    memmove(&t->instrs[n], &t->instrs[n + 1], (size_t)(t->n_instrs - n - 1) * sizeof *t->instrs);
+    t->n_instrs--;
+}
+
+static void repeat_at(struct tr_tape *t, int n)
+{
+    struct tr_instr copy = t->instrs[n];
+    tr_add_instr(t, copy.code);
+    memmove(&t->instrs[n + 1], &t->instrs[n], (size_t)(t->n_instrs - n - 1) * sizeof *t->instrs);
+}
+
+/* The collective is left out: who reads its result reads what it was to reduce. */
+static void bypass(struct tr_tape *t, int n)
+{
+    int from = t->instrs[n].in[0], to = t->instrs[n].out[0];
+    remove_at(t, n);
+    for (int i = n; i < t->n_instrs; i++)
+        for (int x = 0; x < t->instrs[i].ins; x++)
+            if (t->instrs[i].in[x] == to)
+                t->instrs[i].in[x] = from;
+    tr_plan_memory(t);
+}
+
+static bool gradient_all_reduce_missing(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        int i = find(&tapes[r], TR_ALL_REDUCE, -1, "qkv.weight", TR_DP);
+        if (i < 0)
+            return false;
+        bypass(&tapes[r], i);
+    }
+    return true;
+}
+
+static bool all_reduce_doubled(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        int i = find(&tapes[r], TR_ALL_REDUCE, -1, "qkv.weight", TR_DP);
+        if (i < 0)
+            return false;
+        repeat_at(&tapes[r], i);
+        struct tr_instr *again = &tapes[r].instrs[i + 1];
+        again->in[0] = again->out[0];
+        tr_plan_memory(&tapes[r]);
+    }
+    return true;
+}
+
+static bool sum_for_mean(struct tr_tape *tapes, int n)
+{
+    const struct tr_plan *p = tapes[0].placed->plan;
+    bool found = false;
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < tapes[r].n_instrs; i++)
+            if (tapes[r].instrs[i].code == TR_COMPUTE && tapes[r].instrs[i].op == TR_SOFTMAX_DX) {
+                tapes[r].instrs[i].scale *= p->mesh.size[TR_DP] * p->micros;
+                found = p->mesh.size[TR_DP] * p->micros > 1;
+            }
+    return found;
+}
+
+/* The bias is added to the partial sum, so once on each rank. */
+static bool row_bias_on_every_rank(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        struct tr_tape *t = &tapes[r];
+        int bias = find(t, TR_COMPUTE, TR_BIAS, "proj", -1);
+        int reduce = bias - 1;
+        if (bias < 1 ||
+            (t->instrs[reduce].code != TR_ALL_REDUCE && t->instrs[reduce].code != TR_REDUCE_SCATTER))
+            return false;
+        t->instrs[bias].in[0] = t->instrs[reduce].in[0];
+        struct tr_instr moved = t->instrs[reduce];
+        t->instrs[reduce] = t->instrs[bias];
+        t->instrs[bias] = moved;
+        tr_plan_memory(t);
+    }
+    return true;
+}
+
+static bool norm_counts_replicas(struct tr_tape *tapes, int n)
+{
+    for (int r = 1; r < n; r++)
+        if (find(&tapes[r], TR_NORM, -1, "ln1.weight", -1) < 0) {
+            struct tr_instr copy;
+            int from = find(&tapes[0], TR_NORM, -1, "ln1.weight", -1), to = -1;
+            for (int i = 0; i < tapes[r].n_instrs && to < 0; i++)
+                if (tapes[r].instrs[i].code == TR_UPDATE)
+                    to = i;
+            if (from < 0 || to < 0)
+                return false;
+            copy = tapes[0].instrs[from];
+            repeat_at(&tapes[r], to);
+            copy.in[0] = tr_holding_of(&tapes[r], copy.parameter)->gradient;
+            copy.out[0] = tapes[r].leaves;
+            tapes[r].instrs[to] = copy;
+            tr_plan_memory(&tapes[r]);
+            return true;
+        }
+    return false;
+}
+
+static bool micro_batch_dropped(struct tr_tape *tapes, int n)
+{
+    bool found = false;
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < tapes[r].n_instrs; i++)
+            if (tapes[r].instrs[i].code == TR_COUNT && tapes[r].instrs[i].micro == 1) {
+                remove_at(&tapes[r], i--);
+                found = true;
+            }
+    return found;
+}
+
+static bool micro_batches_in_another_order(struct tr_tape *tapes, int n)
+{
+    bool found = false;
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < tapes[r].n_instrs; i++)
+            if (tapes[r].instrs[i].code == TR_COUNT && tapes[r].instrs[i].micro < 2) {
+                tapes[r].instrs[i].micro = 1 - tapes[r].instrs[i].micro;
+                found = true;
+            }
+    return found;
+}
+
+/* What the backward pass needs gets the place of something else too early. */
+static bool freed_early(struct tr_tape *tapes, int n)
+{
+    (void)n;
+    struct tr_tape *t = &tapes[0];
+    int i = find(t, TR_COMPUTE, TR_GELU, "gelu", -1);
+    if (i < 0)
+        return false;
+    int gelu = t->instrs[i].out[0];
+    for (int k = i + 1; k < t->n_instrs; k++)
+        if (t->instrs[k].code == TR_COMPUTE && t->instrs[k].op == TR_ADD) {
+            t->values[t->instrs[k].out[0]].offset = t->values[gelu].offset;
+            return true;
+        }
+    return false;
+}
+
+static bool two_collectives_swapped(struct tr_tape *tapes, int n)
+{
+    struct tr_tape *t = &tapes[n - 1];
+    int last = -1;
+    for (int i = 0; i < t->n_instrs; i++) {
+        const struct tr_instr *x = &t->instrs[i];
+        if (x->code != TR_ALL_REDUCE || x->axes != 1 << TR_DP)
+            continue;
+        if (last >= 0) {
+            struct tr_instr moved = t->instrs[last];
+            t->instrs[last] = t->instrs[i];
+            t->instrs[i] = moved;
+            return true;
+        }
+        last = i;
+    }
+    return false;
+}
+
+static bool partial_sum_as_maximum(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        int i = find(&tapes[r], TR_ALL_REDUCE, -1, "max", TR_TP);
+        if (i < 0)
+            return false;
+        tapes[r].instrs[i].fold = TUTTI_SUM;
+    }
+    return true;
+}
+
+static bool tied_embedding_not_added(struct tr_tape *tapes, int n)
+{
+    bool found = false;
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < tapes[r].n_instrs; i++)
+            if (tapes[r].instrs[i].code == TR_TIE) {
+                bypass(&tapes[r], i--);
+                found = true;
+            }
+    return found;
+}
+
+static bool layer_norm_not_reduced(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        int i = find(&tapes[r], TR_ALL_REDUCE, -1, "ln1.weight", TR_TP);
+        if (i < 0)
+            return false;
+        bypass(&tapes[r], i);
+    }
+    return true;
+}
+
+static bool send_without_receive(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++)
+        for (int i = tapes[r].n_instrs - 1; i >= 0; i--)
+            if (tapes[r].instrs[i].code == TR_RECV && tapes[r].instrs[i].edge == TR_FROM_NEXT) {
+                remove_at(&tapes[r], i);
+                return true;
+            }
+    return false;
+}
+
+const struct tr_injection tr_injections[] = {
+    { "all-reduce-missing", "a gradient is not reduced over the data-parallel ranks", "--dp 2", TR_BY_TYPES,
+        gradient_all_reduce_missing },
+    { "all-reduce-doubled", "a gradient is reduced twice", "--dp 2", TR_BY_TYPES, all_reduce_doubled },
+    { "sum-for-mean", "the loss is averaged over a micro-batch, the gradients are summed", "--dp 2",
+        TR_BY_TYPES, sum_for_mean },
+    { "row-bias-on-every-rank", "the bias is added before the all-reduce", "--tp 2", TR_BY_TYPES,
+        row_bias_on_every_rank },
+    { "norm-counts-replicas", "a layer norm's gradient is in the norm of two ranks", "--tp 2", TR_BY_ORDER,
+        norm_counts_replicas },
+    { "micro-batch-dropped", "a micro-batch does not enter the gradient", "--micro 2", TR_BY_TYPES,
+        micro_batch_dropped },
+    { "micro-batches-swapped", "two micro-batches enter the gradient in another order", "--micro 2",
+        TR_BY_TYPES, micro_batches_in_another_order },
+    { "freed-early", "an activation is overwritten before the backward pass reads it", "", TR_BY_TYPES,
+        freed_early },
+    { "collectives-swapped", "one rank calls two collectives in another order", "--dp 2", TR_BY_ORDER,
+        two_collectives_swapped },
+    { "wrong-fold", "a maximum over the vocabulary is summed", "--tp 2", TR_BY_TYPES,
+        partial_sum_as_maximum },
+    { "tied-embedding", "the head's gradient is not added to the embedding's", "", TR_BY_TYPES,
+        tied_embedding_not_added },
+    { "layer-norm-not-reduced", "under sequence parallelism a layer norm's gradient has a part of the tokens",
+        "--tp 2 --sp", TR_BY_TYPES, layer_norm_not_reduced },
+    { "send-without-receive", "a stage sends a gradient that nobody receives", "--pp 2", TR_BY_TYPES,
+        send_without_receive },
+};
+const int tr_n_injections = sizeof tr_injections / sizeof *tr_injections;
+
+bool tr_inject(struct tr_tape *tapes, int n, const char *name, struct tr_error *e)
+{
+    char names[700] = "";
+    for (int i = 0; i < tr_n_injections; i++) {
+        const struct tr_injection *x = &tr_injections[i];
+        if (!strcmp(name, x->name))
+            return x->plant(tapes, n) ||
+                   tr_fail(e, "--inject %s: this run cannot have it; it needs %s", name, x->needs);
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", x->name);
+    }
+    return tr_fail(e, "--inject %s: legal are %s", name, names);
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lower.c: from the placed graph and a schedule to the list of what one rank does.
+ *
+ * For each part of the schedule, the steps of the graph that belong to it; before them what comes from
+ * another stage, after them what goes to one. Sends run beside the list; a wait stands where their memory is
+ * needed again: forward, when the gradient comes back; backward, some sends later. */
+#include "training/tape/tape.h"
+
+#include "training/ops/kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct lowering {
+    struct tr_tape *t;
+    const struct tr_placed *p;
+    const struct tr_schedule *s;
+    int *now; /* [shard][micro]: its value, or -1 */
+    int *producer; /* of each shard: the step that makes it, or -1 */
+    int *gathered; /* of each shard of a parameter: its value in this part, or -1 (ZeRO-3) */
+    int *sent_back; /* values sent backward that nobody has waited for */
+    int n_sent, waited;
+    int *losses; /* of each micro-batch */
+};
+
+static int64_t element_bytes(const struct tr_placed *p, int shard)
+{
+    enum tr_role role = p->g->tensors[p->shards[shard].tensor].role;
+    return role == TR_INPUT ? 2 : role == TR_LOSS ? 8 : 4;
+}
+
+static int *at(struct lowering *l, int shard, int micro)
+{
+    return &l->now[(int64_t)shard * l->p->plan->micros + micro];
+}
+
+static enum tr_memory memory_of(const struct tr_placed *p, int shard)
+{
+    switch (p->g->tensors[p->shards[shard].tensor].role) {
+    case TR_PARAMETER:
+        return TR_MEM_PARAMETER;
+    case TR_D_PARAMETER:
+    case TR_LEAVES:
+        return TR_MEM_GRADIENT;
+    default:
+        return TR_MEM_ACTIVATION;
+    }
+}
+
+static int new_value(struct lowering *l, int shard, int micro)
+{
+    int64_t count = tr_shard_count(l->p, shard, tr_micro_batch(l->p->plan));
+    int v = tr_add_value(l->t, shard, micro, memory_of(l->p, shard), count * element_bytes(l->p, shard));
+    *at(l, shard, micro) = v;
+    return v;
+}
+
+static struct tr_instr *instr(struct lowering *l, enum tr_code code, const struct tr_slot *slot, int unit)
+{
+    struct tr_instr *i = tr_add_instr(l->t, code);
+    i->stage = slot->stage, i->micro = slot->micro, i->part = slot->part, i->unit = unit;
+    return i;
+}
+
+/* ZeRO-3: the parameter is gathered when a part first uses it, and forgotten after the part. */
+static int parameter_value(struct lowering *l, int shard, const struct tr_slot *slot, int unit)
+{
+    struct tr_holding *h = tr_holding_of(l->t, l->p->shards[shard].tensor);
+    if (l->p->plan->zero < 3 || l->p->plan->mesh.size[TR_DP] == 1)
+        return h->values;
+    if (l->gathered[shard] < 0) {
+        int64_t count = tr_shard_count(l->p, shard, 1);
+        int v = tr_add_value(l->t, shard, slot->micro, TR_MEM_BUFFER, count * 4);
+        struct tr_instr *i = instr(l, TR_ALL_GATHER, slot, unit);
+        i->in[i->ins++] = h->values, i->out[i->outs++] = v;
+        i->axes = 1 << TR_DP, i->count = h->shard_count, i->times = 1;
+        tr_need_group(l->t, i->axes);
+        l->gathered[shard] = v;
+    }
+    return l->gathered[shard];
+}
+
+static int input_value(struct lowering *l, int shard, const struct tr_slot *slot, int unit)
+{
+    enum tr_role role = l->p->g->tensors[l->p->shards[shard].tensor].role;
+    if (role == TR_PARAMETER)
+        return parameter_value(l, shard, slot, unit);
+    if (role == TR_INPUT && *at(l, shard, slot->micro) < 0) {
+        int v = new_value(l, shard, slot->micro);
+        struct tr_instr *i = instr(l, TR_LOAD, slot, unit);
+        i->out[i->outs++] = v;
+    }
+    return *at(l, shard, slot->micro);
+}
+
+/* Scratch of a compute instruction, in bytes. A sum over k sequences has a buffer for each level of its
+ * tree. */
+static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
+{
+    const struct tr_graph *g = p->g;
+    int k = tr_micro_batch(p->plan), levels = 0;
+    int64_t floats = 0, out = tr_shard_count(p, s->out[0], 1);
+    int64_t t =
+        g->tensors[p->shards[s->in[0]].tensor].letter[1] == 't' ? tr_shard_size(p, s->in[0], 1) : g->context;
+    int64_t c = g->tensors[p->shards[s->in[0]].tensor].dims > 2 ? tr_shard_size(p, s->in[0], 2) : 1;
+    while (k > 1 && (k - 1) >> levels)
+        levels++;
+    switch (s->op) {
+    case TR_COLUMN:
+    case TR_COLUMN_DX:
+    case TR_ROW:
+    case TR_ROW_DX:
+        floats = tr_scratch_gemm(k * t, tr_shard_size(p, s->out[0], 2), c);
+        break;
+    case TR_COLUMN_DW:
+    case TR_ROW_DW:
+        floats = tr_scratch_gemm(tr_shard_size(p, s->out[0], 0), tr_shard_size(p, s->out[0], 1), t);
+        floats = (floats + 15) / 16 * 16 + levels * out;
+        break;
+    case TR_EMBED_DW:
+        floats = tr_scratch_embed(t, c, tr_shard_size(p, s->out[0], 0), g->context / TR_BLOCKS);
+        floats = (floats + 15) / 16 * 16 + levels * out;
+        break;
+    case TR_BIAS_DW:
+    case TR_LAYER_NORM_DW:
+        floats = tr_scratch_tokens(t, c, g->context / TR_BLOCKS);
+        break;
+    case TR_ATTENTION:
+    case TR_ATTENTION_DX: {
+        int64_t heads = tr_shard_size(p, s->op == TR_ATTENTION ? s->out[1] : s->in[2], 1);
+        struct tr_attention a = { g->context, heads, g->channels / g->heads, g->context / TR_BLOCKS };
+        floats = tr_scratch_attention(&a);
+        break;
+    }
+    default:
+        break;
+    }
+    return floats * 4;
+}
+
+static bool may_take(const struct tr_step *s)
+{
+    return s->code == TR_COMPUTE && tr_ops[s->op].in_place;
+}
+
+static void emit(struct lowering *l, const struct tr_step *s, const struct tr_slot *slot)
+{
+    const struct tr_placed *p = l->p;
+    int in[TR_INS];
+    for (int n = 0; n < s->ins; n++)
+        in[n] = input_value(l, s->in[n], slot, s->unit);
+    int64_t scratch = s->code == TR_COMPUTE ? scratch_bytes(p, s) : 0;
+    int scratch_value = scratch ? tr_add_value(l->t, -1, slot->micro, TR_MEM_BUFFER, scratch) : -1;
+    struct tr_instr *i = instr(l, s->code, slot, s->unit);
+    i->op = s->op, i->ins = s->ins, i->outs = s->outs, i->scratch = scratch_value;
+    memcpy(i->in, in, sizeof in);
+    for (int n = 0; n < s->outs; n++)
+        i->out[n] = new_value(l, s->out[n], slot->micro);
+    if (may_take(s))
+        l->t->values[i->out[0]].takes = i->in[0];
+    if (s->code == TR_COMPUTE) {
+        struct tr_node node = { .op = s->op, .ins = s->ins, .outs = s->outs };
+        for (int n = 0; n < s->ins; n++)
+            node.in[n] = p->shards[s->in[n]].tensor;
+        for (int n = 0; n < s->outs; n++)
+            node.out[n] = p->shards[s->out[n]].tensor;
+        if (s->op == TR_SOFTMAX_DX)
+            i->scale = 1.0f / (float)((int64_t)p->plan->batch * p->g->context);
+        int whole = tr_mesh_group_size(&p->plan->mesh, 1 << TR_TP | 1 << TR_CP);
+        i->flops = tr_flops(p->g, &node) * tr_micro_batch(p->plan) / whole;
+        return;
+    }
+    /* A collective: of the whole at once, or, where it cuts tokens, of each sequence. */
+    const struct tr_tensor *tensor = &p->g->tensors[p->shards[s->in[0]].tensor];
+    bool each = s->code != TR_ALL_REDUCE && tensor->letter[0] == 'b';
+    int k = tr_micro_batch(p->plan);
+    int smaller = s->code == TR_ALL_GATHER ? s->in[0] : s->out[0];
+    i->axes = 1 << s->axis, i->fold = tr_fold_op(p->shards[s->in[0]].on[s->axis]);
+    i->times = each ? k : 1;
+    i->count = tr_shard_count(p, smaller, each ? 1 : k);
+    tr_need_group(l->t, i->axes);
+    if (s->code == TR_ALL_REDUCE)
+        l->t->values[i->out[0]].takes = i->in[0];
+}
+
+/* Whether a step of another stage than `stage` reads the shard; which one is told. */
+static bool read_elsewhere(const struct lowering *l, int shard, int stage, int *by)
+{
+    for (int n = 0; n < l->p->n_steps; n++)
+        for (int x = 0; x < l->p->steps[n].ins; x++)
+            if (l->p->steps[n].in[x] == shard && tr_stage_of(l->p, l->p->steps[n].unit) != stage) {
+                *by = tr_stage_of(l->p, l->p->steps[n].unit);
+                return true;
+            }
+    return false;
+}
+
+static void transfer(struct lowering *l, int shard, const struct tr_slot *slot, enum tr_edge edge)
+{
+    bool send = edge == TR_TO_NEXT || edge == TR_TO_PREVIOUS;
+    int v = send ? *at(l, shard, slot->micro) : new_value(l, shard, slot->micro);
+    struct tr_instr *i = instr(l, send ? TR_SEND : TR_RECV, slot, -1);
+    i->edge = edge, i->times = 1, i->count = tr_shard_count(l->p, shard, tr_micro_batch(l->p->plan));
+    if (send)
+        i->in[i->ins++] = v;
+    else
+        i->out[i->outs++] = v;
+}
+
+static void wait_for(struct lowering *l, int value, const struct tr_slot *slot)
+{
+    struct tr_instr *i = instr(l, TR_WAIT, slot, -1);
+    i->in[i->ins++] = value;
+}
+
+/* What crosses a border of stages: forward values go up, gradients go down, one stage each. */
+static void cross(struct lowering *l, const struct tr_slot *slot, bool receive)
+{
+    bool forward = slot->part == TR_F;
+    for (int shard = 0; shard < l->p->n_shards; shard++) {
+        int maker = l->producer[shard], reader;
+        if (maker < 0 || (l->p->steps[maker].phase == TR_FORWARD) != forward)
+            continue;
+        int from = tr_stage_of(l->p, l->p->steps[maker].unit);
+        if (!read_elsewhere(l, shard, from, &reader) || l->p->plan->mesh.size[TR_PP] == 1)
+            continue;
+        if (receive && reader == slot->stage)
+            transfer(l, shard, slot, forward ? TR_FROM_PREVIOUS : TR_FROM_NEXT);
+        if (receive || from != slot->stage)
+            continue;
+        transfer(l, shard, slot, forward ? TR_TO_NEXT : TR_TO_PREVIOUS);
+        if (!forward)
+            l->sent_back[l->n_sent++] = *at(l, shard, slot->micro);
+    }
+    if (!receive)
+        for (; l->n_sent - l->waited > l->p->plan->mesh.size[TR_PP]; l->waited++)
+            wait_for(l, l->sent_back[l->waited], slot);
+}
+
+/* The gradient is back, so what was sent forward has arrived. */
+static void wait_forward(struct lowering *l, const struct tr_slot *slot)
+{
+    for (int n = 0; n < l->t->n_instrs; n++) {
+        const struct tr_instr *i = &l->t->instrs[n];
+        if (i->code == TR_SEND && i->edge == TR_TO_NEXT && i->stage == slot->stage && i->micro == slot->micro)
+            wait_for(l, i->in[0], slot);
+    }
+}
+
+/* The gradient of a parameter over this micro-batch is there: it enters the sum over the step. */
+static void count_in(struct lowering *l, const struct tr_step *s, const struct tr_slot *slot, int out)
+{
+    const struct tr_plan *plan = l->p->plan;
+    int shard = s->out[out], parameter = l->p->g->tensors[l->p->shards[shard].tensor].of;
+    struct tr_holding *h = tr_holding_of(l->t, parameter);
+    int v = *at(l, shard, slot->micro);
+    if (tr_reduces_each_micro(plan) && plan->mesh.size[TR_DP] > 1) {
+        int part = tr_add_value(l->t, shard, slot->micro, TR_MEM_GRADIENT, h->shard_count * 4);
+        struct tr_instr *i = instr(l, TR_REDUCE_SCATTER, slot, s->unit);
+        i->in[i->ins++] = v, i->out[i->outs++] = part;
+        i->axes = 1 << TR_DP, i->fold = TUTTI_SUM, i->count = h->shard_count, i->times = 1;
+        i->parameter = parameter;
+        tr_need_group(l->t, i->axes);
+        v = part;
+    }
+    if (plan->micros > 1) {
+        for (int level = 0; (plan->micros - 1) >> level; level++)
+            if (h->level[level] < 0)
+                h->level[level] = tr_add_value(l->t, shard, -1, TR_MEM_GRADIENT, l->t->values[v].bytes);
+        struct tr_instr *i = instr(l, TR_COUNT, slot, s->unit);
+        i->in[i->ins++] = v, i->parameter = parameter, i->count = l->t->values[v].bytes / 4;
+    }
+    h->gradient = v;
+}
+
+static bool in_part(enum tr_phase phase, int part)
+{
+    switch (part) {
+    case TR_F:
+        return phase == TR_FORWARD;
+    case TR_B:
+        return phase != TR_FORWARD;
+    case TR_I:
+        return phase == TR_BACKWARD;
+    default:
+        return phase == TR_WEIGHT;
+    }
+}
+
+static void lower_slot(struct lowering *l, const struct tr_slot *slot)
+{
+    const struct tr_placed *p = l->p;
+    for (int i = 0; i < p->n_shards; i++)
+        l->gathered[i] = -1;
+    if (slot->part != TR_W)
+        cross(l, slot, true);
+    if (slot->part == TR_B || slot->part == TR_I)
+        wait_forward(l, slot);
+    for (int n = 0; n < p->n_steps; n++) {
+        const struct tr_step *s = &p->steps[n];
+        if (tr_stage_of(p, s->unit) != slot->stage || !in_part(s->phase, slot->part))
+            continue;
+        emit(l, s, slot);
+        for (int x = 0; x < s->outs; x++)
+            if (p->g->tensors[p->shards[s->out[x]].tensor].role == TR_D_PARAMETER)
+                count_in(l, s, slot, x);
+            else if (p->g->tensors[p->shards[s->out[x]].tensor].role == TR_LOSS)
+                l->losses[slot->micro] = *at(l, s->out[x], slot->micro);
+    }
+    if (slot->part != TR_W)
+        cross(l, slot, false);
+}
+
+static void list_producers(struct lowering *l)
+{
+    for (int i = 0; i < l->p->n_shards; i++)
+        l->producer[i] = -1;
+    for (int n = l->p->n_steps - 1; n >= 0; n--)
+        for (int x = 0; x < l->p->steps[n].outs; x++)
+            l->producer[l->p->steps[n].out[x]] = n;
+}
+
+bool tr_lower(
+    struct tr_tape *t, const struct tr_placed *p, const struct tr_schedule *s, int rank, struct tr_error *e)
+{
+    const struct tr_plan *plan = p->plan;
+    if (s->ranks != plan->mesh.size[TR_PP] || s->micros != plan->micros || s->chunks != plan->chunks)
+        return tr_fail(e,
+            "schedule %s is for %d ranks, %d stages each and %d micro-batches; this run has %d, %d, %d",
+            s->name, s->ranks, s->chunks, s->micros, plan->mesh.size[TR_PP], plan->chunks, plan->micros);
+    *t = (struct tr_tape){ .placed = p, .rank = rank, .ring = plan->chunks > 1 };
+    tr_mesh_place(&plan->mesh, rank, t->at);
+    size_t shards = (size_t)p->n_shards, micros = (size_t)plan->micros;
+    struct lowering l = { .t = t,
+        .p = p,
+        .s = s,
+        .now = tr_new(shards * micros, sizeof(int)),
+        .producer = tr_new(shards, sizeof(int)),
+        .gathered = tr_new(shards, sizeof(int)),
+        .sent_back = tr_new(shards * micros, sizeof(int)),
+        .losses = tr_new(micros, sizeof(int)) };
+    memset(l.now, -1, shards * micros * sizeof(int));
+    memset(l.losses, -1, micros * sizeof(int));
+    list_producers(&l);
+    tr_hold_parameters(t);
+    for (int i = 0; i < s->count[t->at[TR_PP]]; i++)
+        lower_slot(&l, &s->slots[t->at[TR_PP]][i]);
+    struct tr_slot end = { -1, -1, -1 };
+    for (; l.waited < l.n_sent; l.waited++)
+        wait_for(&l, l.sent_back[l.waited], &end);
+    tr_lower_end(t, l.losses);
+    tr_plan_memory(t);
+    free(l.now), free(l.producer), free(l.gathered), free(l.sent_back), free(l.losses);
+    return true;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* memory.c: each value's lifetime, its place in the rank's memory, and the peaks of each kind.
+ *
+ * What lasts comes first. The others get, in the order of their births, the lowest gap that is large enough
+ * among those that live at the same time. A value that takes another's place begins where that one ends. */
+#include "training/tape/tape.h"
+
+#include <stdlib.h>
+
+enum { ALIGN = 64 };
+
+static int64_t aligned(int64_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static void seen(struct tr_value *v, int i)
+{
+    if (v->first < 0)
+        v->first = i;
+    v->last = i;
+}
+
+static void lifetimes(struct tr_tape *t)
+{
+    for (int n = 0; n < t->n_values; n++)
+        t->values[n].first = t->values[n].last = -1;
+    for (int n = 0; n < t->n_instrs; n++) {
+        const struct tr_instr *i = &t->instrs[n];
+        for (int x = 0; x < i->ins; x++)
+            seen(&t->values[i->in[x]], n);
+        for (int x = 0; x < i->outs; x++)
+            seen(&t->values[i->out[x]], n);
+        if (i->scratch >= 0)
+            seen(&t->values[i->scratch], n);
+        const struct tr_holding *h = i->code == TR_COUNT ? tr_holding_of(t, i->parameter) : NULL;
+        for (int level = 0; h && level < 32; level++)
+            if (h->level[level] >= 0)
+                seen(&t->values[h->level[level]], n);
+    }
+}
+
+/* Whether v may really begin in the place of the value it would take: that one must end here, and be as
+ * large. */
+static bool takes(const struct tr_tape *t, const struct tr_value *v)
+{
+    const struct tr_value *from = v->takes >= 0 ? &t->values[v->takes] : NULL;
+    return from && !from->lasts && from->last == v->first && aligned(from->bytes) >= aligned(v->bytes);
+}
+
+struct block {
+    int64_t offset, bytes;
+    int value;
+};
+
+/* Blocks in the order of offsets; the lowest gap that fits. */
+static int64_t place(struct block *live, int *n, int64_t from, int64_t bytes, int value)
+{
+    int at = 0;
+    int64_t offset = from;
+    for (; at < *n && live[at].offset - offset < bytes; at++)
+        offset = live[at].offset + live[at].bytes;
+    for (int i = (*n)++; i > at; i--)
+        live[i] = live[i - 1];
+    live[at] = (struct block){ offset, bytes, value };
+    return offset;
+}
+
+static void drop(struct block *live, int *n, int value)
+{
+    int at = 0;
+    while (at < *n && live[at].value != value)
+        at++;
+    if (at == *n)
+        return;
+    for (--*n; at < *n; at++)
+        live[at] = live[at + 1];
+}
+
+static void born(struct tr_tape *t, struct block *live, int *n, int64_t from, int v)
+{
+    struct tr_value *x = &t->values[v];
+    if (x->lasts || x->offset >= 0)
+        return;
+    if (takes(t, x)) {
+        x->offset = t->values[x->takes].offset;
+        for (int i = 0; i < *n; i++)
+            if (live[i].value == x->takes)
+                live[i].value = v;
+    } else {
+        x->takes = -1;
+        x->offset = place(live, n, from, aligned(x->bytes), v);
+    }
+    if (x->offset + aligned(x->bytes) > t->arena)
+        t->arena = x->offset + aligned(x->bytes);
+}
+
+static void measure(struct tr_tape *t, const struct block *live, int n, const int64_t *lasting)
+{
+    int64_t now[TR_MEMORIES], total = 0;
+    for (int k = 0; k < TR_MEMORIES; k++)
+        now[k] = lasting[k];
+    for (int i = 0; i < n; i++)
+        now[t->values[live[i].value].memory] += live[i].bytes;
+    for (int k = 0; k < TR_MEMORIES; k++) {
+        total += now[k];
+        if (now[k] > t->peak[k])
+            t->peak[k] = now[k];
+    }
+    if (total > t->peak_total)
+        t->peak_total = total;
+}
+
+void tr_plan_memory(struct tr_tape *t)
+{
+    int64_t lasting[TR_MEMORIES] = { 0 };
+    lifetimes(t);
+    t->arena = 0;
+    for (int n = 0; n < t->n_values; n++)
+        if (t->values[n].lasts) {
+            t->values[n].offset = t->arena;
+            t->arena += aligned(t->values[n].bytes);
+            lasting[t->values[n].memory] += aligned(t->values[n].bytes);
+        }
+    int64_t from = t->arena;
+    struct block *live = tr_new((size_t)t->n_values + 1, sizeof *live);
+    int n_live = 0;
+    for (int n = 0; n < t->n_instrs; n++) {
+        const struct tr_instr *i = &t->instrs[n];
+        for (int x = 0; x < i->outs; x++)
+            born(t, live, &n_live, from, i->out[x]);
+        if (i->scratch >= 0)
+            born(t, live, &n_live, from, i->scratch);
+        const struct tr_holding *h = i->code == TR_COUNT ? tr_holding_of(t, i->parameter) : NULL;
+        for (int level = 0; h && level < 32; level++)
+            if (h->level[level] >= 0)
+                born(t, live, &n_live, from, h->level[level]);
+        measure(t, live, n_live, lasting);
+        for (int x = 0; x < n_live;)
+            if (t->values[live[x].value].last == n)
+                drop(live, &n_live, live[x].value);
+            else
+                x++;
+    }
+    free(live);
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* order.c: all ranks' tapes together: they are run without numbers.
+ *
+ * A rank stands at an instruction. A collective goes on when all ranks of its group stand at the same one; a
+ * send leaves a message; a receive takes the oldest of its edge, which must be what it expects; a wait goes
+ * on when its message was taken. If nobody can go on, who waits for whom is told. */
+#include "training/tape/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct message {
+    int from, value, instr;
+    bool taken;
+};
+
+struct queue { /* of one edge: from a rank to its neighbour, forward or backward */
+    struct message *messages;
+    int sent, taken;
+};
+
+struct joint {
+    const struct tr_tape *const *tapes;
+    const struct tr_mesh *mesh;
+    int n;
+    int *at; /* of each rank: its instruction */
+    struct queue *queues; /* of each rank: what it sends forward, backward */
+};
+
+static const struct tr_instr *standing(const struct joint *j, int rank)
+{
+    return j->at[rank] < j->tapes[rank]->n_instrs ? &j->tapes[rank]->instrs[j->at[rank]] : NULL;
+}
+
+static int neighbour(const struct joint *j, int rank, int by)
+{
+    int at[TR_AXES], p = j->mesh->size[TR_PP];
+    tr_mesh_place(j->mesh, rank, at);
+    at[TR_PP] = (at[TR_PP] + by + p) % p;
+    return tr_mesh_rank(j->mesh, at);
+}
+
+/* The other home of a tied embedding. */
+static int other_home(const struct joint *j, int rank)
+{
+    int at[TR_AXES];
+    tr_mesh_place(j->mesh, rank, at);
+    at[TR_PP] = at[TR_PP] ? 0 : j->mesh->size[TR_PP] - 1;
+    return tr_mesh_rank(j->mesh, at);
+}
+
+static bool in_group(const struct joint *j, int rank, int other, const struct tr_instr *i)
+{
+    int a[TR_AXES], b[TR_AXES];
+    if (i->code == TR_TIE)
+        return other == rank || other == other_home(j, rank);
+    tr_mesh_place(j->mesh, rank, a);
+    tr_mesh_place(j->mesh, other, b);
+    for (int x = 0; x < TR_AXES; x++)
+        if (!(i->axes & 1 << x) && a[x] != b[x])
+            return false;
+    return true;
+}
+
+static bool together(const struct tr_instr *i)
+{
+    return i->code == TR_ALL_REDUCE || i->code == TR_REDUCE_SCATTER || i->code == TR_ALL_GATHER ||
+           (i->code == TR_TIE && i->edge == TR_HOME);
+}
+
+static bool same_group(const struct tr_instr *a, const struct tr_instr *b)
+{
+    return together(b) && (a->code == TR_TIE) == (b->code == TR_TIE) && a->axes == b->axes;
+}
+
+/* 1: all of the group are here and can go on; 0: not yet; -1: they call different things. */
+static int meet(const struct joint *j, int rank, struct tr_error *e)
+{
+    const struct tr_instr *i = standing(j, rank);
+    for (int r = 0; r < j->n; r++) {
+        const struct tr_instr *x = standing(j, r);
+        if (r == rank || !in_group(j, rank, r, i))
+            continue;
+        if (!x || !same_group(i, x))
+            return 0;
+        if (x->code == i->code && x->count == i->count && x->times == i->times && x->fold == i->fold &&
+            !strcmp(tr_instr_name(j->tapes[r], x), tr_instr_name(j->tapes[rank], i)) && x->micro == i->micro)
+            continue;
+        tr_fail(e,
+            "ranks %d and %d call different things in one group: instruction %d, %s of %s, micro-batch %d, "
+            "and "
+            "instruction %d, %s of %s, micro-batch %d",
+            rank, r, j->at[rank], tr_code_names[i->code], tr_instr_name(j->tapes[rank], i), i->micro,
+            j->at[r], tr_code_names[x->code], tr_instr_name(j->tapes[r], x), x->micro);
+        return -1;
+    }
+    return 1;
+}
+
+static void send(struct joint *j, int rank)
+{
+    const struct tr_instr *i = standing(j, rank);
+    struct queue *q = &j->queues[2 * rank + (i->edge == TR_TO_PREVIOUS)];
+    q->messages[q->sent++] = (struct message){ rank, i->in[0], j->at[rank], false };
+}
+
+static int receive(struct joint *j, int rank, struct tr_error *e)
+{
+    const struct tr_instr *i = standing(j, rank), *s;
+    bool back = i->edge == TR_FROM_NEXT;
+    int from = neighbour(j, rank, back ? 1 : -1);
+    struct queue *q = &j->queues[2 * from + back];
+    if (q->taken == q->sent)
+        return 0;
+    struct message *m = &q->messages[q->taken++];
+    m->taken = true;
+    s = &j->tapes[from]->instrs[m->instr];
+    const char *sent = tr_instr_name(j->tapes[from], s), *wanted = tr_instr_name(j->tapes[rank], i);
+    if (!strcmp(sent, wanted) && s->micro == i->micro && s->count == i->count)
+        return 1;
+    tr_fail(e,
+        "rank %d sends %s of micro-batch %d, %lld elements, where rank %d receives %s of micro-batch %d, "
+        "%lld",
+        from, sent, s->micro, (long long)s->count, rank, wanted, i->micro, (long long)i->count);
+    return -1;
+}
+
+static int waited(const struct joint *j, int rank)
+{
+    const struct tr_instr *i = standing(j, rank);
+    for (int back = 0; back < 2; back++) {
+        const struct queue *q = &j->queues[2 * rank + back];
+        for (int m = 0; m < q->sent; m++)
+            if (q->messages[m].value == i->in[0])
+                return q->messages[m].taken;
+    }
+    return 1;
+}
+
+/* All of a group that has met go one on. */
+static void advance_group(struct joint *j, int rank)
+{
+    const struct tr_instr *i = standing(j, rank);
+    for (int r = 0; r < j->n; r++)
+        if (r != rank && in_group(j, rank, r, i))
+            j->at[r]++;
+    j->at[rank]++;
+}
+
+/* As far as the rank gets; false: an error. */
+static bool advance(struct joint *j, int rank, bool *moved, struct tr_error *e)
+{
+    for (const struct tr_instr *i; (i = standing(j, rank)) != NULL; *moved = true) {
+        int on = 1;
+        if (together(i) && (on = meet(j, rank, e)) == 1) {
+            advance_group(j, rank);
+            continue;
+        }
+        if (i->code == TR_SEND)
+            send(j, rank);
+        else if (i->code == TR_RECV)
+            on = receive(j, rank, e);
+        else if (i->code == TR_WAIT)
+            on = waited(j, rank);
+        if (on <= 0)
+            return on == 0;
+        j->at[rank]++;
+    }
+    return true;
+}
+
+static bool stuck(const struct joint *j, struct tr_error *e)
+{
+    char text[900] = "no rank can go on:";
+    size_t used = strlen(text);
+    for (int r = 0; r < j->n && used < sizeof text - 100; r++) {
+        const struct tr_instr *i = standing(j, r);
+        if (i)
+            used += (size_t)snprintf(text + used, sizeof text - used,
+                " rank %d waits in instruction %d, %s of %s;", r, j->at[r], tr_code_names[i->code],
+                tr_instr_name(j->tapes[r], i));
+    }
+    return tr_fail(e, "%s", text);
+}
+
+static bool all_taken(const struct joint *j, struct tr_error *e)
+{
+    for (int q = 0; q < 2 * j->n; q++)
+        if (j->queues[q].taken < j->queues[q].sent) {
+            const struct message *m = &j->queues[q].messages[j->queues[q].taken];
+            return tr_fail(e, "rank %d sends %s, and no rank receives it", m->from,
+                tr_instr_name(j->tapes[m->from], &j->tapes[m->from]->instrs[m->instr]));
+        }
+    return true;
+}
+
+/* Each leaf of a vector has one owner. */
+static bool leaves_once(const struct joint *j, enum tr_code code, int64_t count, struct tr_error *e)
+{
+    const struct tr_graph *g = j->tapes[0]->placed->g;
+    unsigned char *owners = tr_new((size_t)count, 1);
+    bool ok = true;
+    for (int r = 0; r < j->n && ok; r++)
+        for (int n = 0; n < j->tapes[r]->n_instrs && ok; n++) {
+            const struct tr_instr *i = &j->tapes[r]->instrs[n];
+            if (i->code != code)
+                continue;
+            int64_t leaves = code == TR_NORM ? i->count / tr_leaf(&g->tensors[i->parameter]) : i->count;
+            for (int64_t x = i->place; x < i->place + leaves && ok; x++)
+                if (owners[x]++)
+                    ok = tr_fail(e, "rank %d, instruction %d: leaf %lld of the %s of %s is counted twice", r,
+                        n, (long long)x, code == TR_NORM ? "norm" : "loss", tr_instr_name(j->tapes[r], i));
+        }
+    for (int64_t x = 0; x < count && ok; x++) {
+        int64_t ordinal = x / TR_NORM_LEAVES, of = -1;
+        for (int t = 0; t < g->n_tensors && code == TR_NORM; t++)
+            if (g->tensors[t].role == TR_PARAMETER && g->tensors[t].values_of == t &&
+                tr_ordinal(g, t) == ordinal)
+                of = t;
+        if (!owners[x] && (code == TR_LOSSES || of >= 0))
+            ok = tr_fail(
+                e, "no rank counts leaf %lld of the %s", (long long)x, code == TR_NORM ? "norm" : "loss");
+    }
+    free(owners);
+    return ok;
+}
+
+bool tr_check_order(const struct tr_tape *const *tapes, int n, struct tr_error *e)
+{
+    struct joint j = { .tapes = tapes,
+        .mesh = &tapes[0]->placed->plan->mesh,
+        .n = n,
+        .at = tr_new((size_t)n, sizeof(int)),
+        .queues = tr_new(2 * (size_t)n, sizeof(struct queue)) };
+    bool ok = true, moved = true, left = false;
+    for (int q = 0; q < 2 * n; q++)
+        j.queues[q].messages = tr_new((size_t)tapes[q / 2]->n_instrs, sizeof(struct message));
+    while (ok && moved) {
+        moved = false;
+        for (int r = 0; r < n && ok; r++)
+            ok = advance(&j, r, &moved, e);
+    }
+    for (int r = 0; r < n; r++)
+        left |= standing(&j, r) != NULL;
+    if (ok && left)
+        ok = stuck(&j, e);
+    const struct tr_tape *t = tapes[0];
+    ok = ok && all_taken(&j, e) && leaves_once(&j, TR_NORM, t->values[t->leaves].bytes / 8, e) &&
+         leaves_once(&j, TR_LOSSES, t->values[t->losses].bytes / 8, e);
+    for (int q = 0; q < 2 * n; q++)
+        free(j.queues[q].messages);
+    free(j.at), free(j.queues);
+    return ok;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* place.c: choose a rule for each node and axis, and put a collective where a shard is missing.
+ *
+ * For an axis, a rule fits if parameters, inputs and the residual stream lie as the tables say, and each
+ * other input is there, or one collective away. Of those that fit the one with the fewest collectives is
+ * taken, and of these the first. */
+#include "training/tape/place.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const tr_code_names[TR_CODES] = { "compute", "all_reduce", "reduce_scatter", "all_gather", "send",
+    "recv", "load", "count", "tie", "norm", "losses", "update", "wait" };
+
+static bool same(const char a[2], const char b[2])
+{
+    return a[0] == b[0] && a[1] == b[1];
+}
+
+int tr_collective(const char from[2], const char to[2])
+{
+    if (from[0] == 'P' && to[0] == 'R')
+        return TR_ALL_REDUCE;
+    if (from[0] == 'P' && (to[0] == 'F' || same(to, "St")))
+        return TR_REDUCE_SCATTER;
+    if ((same(from, "St") || from[0] == 'F') && to[0] == 'R')
+        return TR_ALL_GATHER;
+    return -1;
+}
+
+tutti_op tr_fold_op(const char from[2])
+{
+    return from[1] == 'm' ? TUTTI_MAX : TUTTI_SUM;
+}
+
+static void *more(void *list, int count, int *room, size_t bytes)
+{
+    if (count < *room)
+        return list;
+    *room = *room ? 2 * *room : 128;
+    void *p = tr_new((size_t)*room, bytes);
+    if (count)
+        memcpy(p, list, (size_t)count * bytes);
+    free(list);
+    return p;
+}
+
+static int find(const struct tr_placed *p, int tensor, char on[TR_AXES][2])
+{
+    for (int i = 0; i < p->n_shards; i++)
+        if (p->shards[i].tensor == tensor && !memcmp(p->shards[i].on, on, sizeof p->shards[i].on))
+            return i;
+    return -1;
+}
+
+int tr_shard_of(struct tr_placed *p, int tensor, char on[TR_AXES][2])
+{
+    int i = find(p, tensor, on);
+    if (i >= 0)
+        return i;
+    p->shards = more(p->shards, p->n_shards, &p->room_shards, sizeof *p->shards);
+    p->shards[p->n_shards].tensor = tensor;
+    memcpy(p->shards[p->n_shards].on, on, sizeof p->shards->on);
+    return p->n_shards++;
+}
+
+static struct tr_step *add_step(struct tr_placed *p)
+{
+    p->steps = more(p->steps, p->n_steps, &p->room_steps, sizeof *p->steps);
+    struct tr_step *s = &p->steps[p->n_steps++];
+    *s = (struct tr_step){ .code = TR_COMPUTE };
+    return s;
+}
+
+/* The shard of a parameter or of an input, as the tables place it. */
+static int given(struct tr_placed *p, int tensor)
+{
+    char on[TR_AXES][2];
+    for (int a = 0; a < TR_AXES; a++) {
+        const char *place = tr_table_placement(p->plan, &p->g->tensors[tensor], a);
+        memcpy(on[a], p->plan->mesh.size[a] == 1 ? "R " : place[1] ? place : "R ", 2);
+    }
+    return tr_shard_of(p, tensor, on);
+}
+
+static bool is_given(const struct tr_tensor *t)
+{
+    return t->role == TR_PARAMETER || t->role == TR_INPUT;
+}
+
+/* How many collectives on this axis make `want` of a shard that is there: 0, 1, or -1 for none. */
+static int distance(const struct tr_placed *p, int tensor, enum tr_axis axis, const char want[2])
+{
+    int best = -1;
+    for (int i = 0; i < p->n_shards; i++)
+        if (p->shards[i].tensor == tensor) {
+            if (same(p->shards[i].on[axis], want))
+                return 0;
+            if (!is_given(&p->g->tensors[tensor]) && tr_collective(p->shards[i].on[axis], want) >= 0)
+                best = 1;
+        }
+    return best;
+}
+
+static bool result_fits(const struct tr_placed *p, int tensor, enum tr_axis axis, const char place[2])
+{
+    const struct tr_tensor *t = &p->g->tensors[tensor];
+    if (t->role == TR_D_PARAMETER || t->role == TR_LEAVES) {
+        const char *of = tr_table_placement(p->plan, &p->g->tensors[t->of], axis);
+        return (of[0] == 'S') == same(place, "Sr");
+    }
+    const char *wanted = tr_table_placement(p->plan, t, axis);
+    bool partial =
+        t->role == TR_D_ACTIVATION && place[0] == 'P'; /* who reads it will ask for the right one */
+    return !t->stream || wanted[0] == 'R' || same(wanted, place) || partial;
+}
+
+struct choice {
+    char in[TR_INS][2], out[TR_OUTS][2];
+};
+
+static bool choose(
+    struct tr_placed *p, const struct tr_node *n, enum tr_axis axis, struct choice *c, struct tr_error *e)
+{
+    int best = -1;
+    for (int r = 0; r < TR_RULES && tr_ops[n->op].rules[r]; r++) {
+        struct choice try;
+        int ins, outs, cost = 0;
+        tr_rule_parse(tr_ops[n->op].rules[r], try.in, &ins, try.out, &outs);
+        for (int i = 0; i < n->ins && cost >= 0; i++) {
+            int far = distance(p, n->in[i], axis, try.in[i]);
+            cost = far < 0 ? -1 : cost + far;
+        }
+        for (int i = 0; i < n->outs && cost >= 0; i++)
+            if (!result_fits(p, n->out[i], axis, try.out[i]))
+                cost = -1;
+        if (cost >= 0 && (best < 0 || cost < best)) {
+            best = cost;
+            *c = try;
+        }
+    }
+    if (best >= 0)
+        return true;
+    return tr_fail(e, "%s of %s: no rule of this operation fits what lies on axis %s", tr_ops[n->op].name,
+        p->g->tensors[n->out[0]].name, tr_axis_names[axis]);
+}
+
+/* The shard with these placements: there, or by collectives, one axis after the other. */
+static int need(struct tr_placed *p, const struct tr_node *n, int tensor, char on[TR_AXES][2])
+{
+    int i = find(p, tensor, on), from = -1;
+    if (i >= 0)
+        return i;
+    for (int s = 0; s < p->n_shards && from < 0; s++) {
+        bool reaches = p->shards[s].tensor == tensor;
+        for (int a = 0; a < TR_AXES && reaches; a++)
+            reaches = same(p->shards[s].on[a], on[a]) || tr_collective(p->shards[s].on[a], on[a]) >= 0;
+        if (reaches)
+            from = s;
+    }
+    for (int a = TR_AXES - 1; a >= 0 && from >= 0; a--) {
+        if (same(p->shards[from].on[a], on[a]))
+            continue;
+        char next[TR_AXES][2];
+        memcpy(next, p->shards[from].on, sizeof next);
+        memcpy(next[a], on[a], 2);
+        int to = tr_shard_of(p, tensor, next);
+        struct tr_step *s = add_step(p);
+        *s = (struct tr_step){ .code = (enum tr_code)tr_collective(p->shards[from].on[a], on[a]),
+            .phase = n->phase,
+            .unit = n->unit,
+            .ins = 1,
+            .outs = 1,
+            .in = { from },
+            .out = { to },
+            .axis = (enum tr_axis)a };
+        from = to;
+    }
+    return from;
+}
+
+static bool place_node(struct tr_placed *p, const struct tr_node *n, struct tr_error *e)
+{
+    struct choice chosen[TR_AXES];
+    for (int i = 0; i < n->ins; i++)
+        if (is_given(&p->g->tensors[n->in[i]]))
+            given(p, n->in[i]);
+    for (int a = 0; a < TR_AXES; a++)
+        if (!choose(p, n, a, &chosen[a], e))
+            return false;
+    struct tr_step s = {
+        .code = TR_COMPUTE, .op = n->op, .phase = n->phase, .unit = n->unit, .ins = n->ins, .outs = n->outs
+    };
+    for (int i = 0; i < n->ins; i++) {
+        char on[TR_AXES][2];
+        for (int a = 0; a < TR_AXES; a++)
+            memcpy(on[a], chosen[a].in[i], 2);
+        s.in[i] = need(p, n, n->in[i], on);
+        if (s.in[i] < 0)
+            return tr_fail(e, "%s: %s cannot be made of what is there", tr_ops[n->op].name,
+                p->g->tensors[n->in[i]].name);
+    }
+    for (int i = 0; i < n->outs; i++) {
+        char on[TR_AXES][2];
+        for (int a = 0; a < TR_AXES; a++)
+            memcpy(on[a], chosen[a].out[i], 2);
+        s.out[i] = tr_shard_of(p, n->out[i], on);
+    }
+    *add_step(p) = s;
+    return true;
+}
+
+bool tr_place(struct tr_placed *p, const struct tr_graph *g, const struct tr_plan *plan, struct tr_error *e)
+{
+    *p = (struct tr_placed){ .g = g, .plan = plan };
+    for (int i = 0; i < g->n_nodes; i++)
+        if (!place_node(p, &g->nodes[i], e)) {
+            tr_placed_free(p);
+            return false;
+        }
+    return true;
+}
+
+void tr_placed_free(struct tr_placed *p)
+{
+    free(p->shards);
+    free(p->steps);
+    *p = (struct tr_placed){ 0 };
+}
+
+int64_t tr_shard_size(const struct tr_placed *p, int shard, int i)
+{
+    const struct tr_shard *s = &p->shards[shard];
+    const struct tr_tensor *t = &p->g->tensors[s->tensor];
+    int64_t size = t->size[i];
+    for (int a = 0; a < TR_AXES; a++)
+        if (s->on[a][0] == 'S' && s->on[a][1] == t->letter[i] && t->letter[i] != 'b')
+            size /= p->plan->mesh.size[a];
+    return size;
+}
+
+int64_t tr_shard_count(const struct tr_placed *p, int shard, int64_t sequences)
+{
+    const struct tr_shard *s = &p->shards[shard];
+    const struct tr_tensor *t = &p->g->tensors[s->tensor];
+    int64_t count = 1;
+    for (int i = 0; i < t->dims; i++)
+        count *= t->letter[i] == 'b' ? sequences : tr_shard_size(p, shard, i);
+    for (int a = 0; a < TR_AXES; a++)
+        if (s->on[a][0] == 'F')
+            count /= p->plan->mesh.size[a];
+    return count;
+}
+
+const char *tr_shard_text(const struct tr_placed *p, int shard, char text[64])
+{
+    int used = 0;
+    text[0] = 0;
+    for (int a = 0; a < TR_AXES; a++)
+        if (p->plan->mesh.size[a] > 1)
+            used += snprintf(text + used, 64 - (size_t)used, "%s%s %.2s", used ? ", " : "", tr_axis_names[a],
+                p->shards[shard].on[a]);
+    return used ? text : strcpy(text, "R");
+}

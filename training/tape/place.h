@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* place.h: the graph on a mesh: where each tensor's pieces lie, and the collectives that follow.
+ *
+ * A shard is a tensor in one placement; a tensor may have several. Rules of ops.h choose for each node and
+ * axis; where a node needs a shard that is not there, a step stands between that makes it from one that is.
+ * The result is the same for all ranks, in the order of the graph. */
+#ifndef TRAINING_TAPE_PLACE_H
+#define TRAINING_TAPE_PLACE_H
+
+#include "training/model/ops.h"
+#include "training/parallel/paradigms.h"
+
+struct tr_shard {
+    int tensor;
+    char on[TR_AXES][2]; /* placements as in ops.h */
+};
+
+enum tr_code {
+    TR_COMPUTE,
+    TR_ALL_REDUCE,
+    TR_REDUCE_SCATTER,
+    TR_ALL_GATHER,
+    TR_SEND,
+    TR_RECV,
+    TR_LOAD, /* tokens and targets of a micro-batch */
+    TR_COUNT, /* a micro-batch's gradient enters the sum over the step */
+    TR_TIE, /* the head's gradient is added to the embedding's */
+    TR_NORM, /* the leaves of the gradient's norm */
+    TR_LOSSES, /* the leaves of the loss */
+    TR_UPDATE, /* the optimizer */
+    TR_WAIT, /* until a send is over */
+    TR_CODES
+};
+
+extern const char *const tr_code_names[TR_CODES];
+
+struct tr_step {
+    enum tr_code code;
+    int op; /* TR_COMPUTE */
+    enum tr_phase phase;
+    int unit;
+    int ins, outs;
+    int in[TR_INS], out[TR_OUTS]; /* shards */
+    enum tr_axis axis; /* of a collective */
+};
+
+struct tr_placed {
+    const struct tr_graph *g;
+    const struct tr_plan *plan;
+    struct tr_shard *shards;
+    struct tr_step *steps;
+    int n_shards, n_steps, room_shards, room_steps;
+};
+
+bool tr_place(struct tr_placed *p, const struct tr_graph *g, const struct tr_plan *plan, struct tr_error *e);
+void tr_placed_free(struct tr_placed *p);
+
+/* The shard of a tensor with these placements, made if there is none. */
+int tr_shard_of(struct tr_placed *p, int tensor, char on[TR_AXES][2]);
+/* Elements that a rank holds of it, for `sequences` in the micro-batch. */
+int64_t tr_shard_count(const struct tr_placed *p, int shard, int64_t sequences);
+/* Of dimension i, without b. */
+int64_t tr_shard_size(const struct tr_placed *p, int shard, int i);
+/* "dp Sb, tp R", or "R". */
+const char *tr_shard_text(const struct tr_placed *p, int shard, char text[64]);
+
+/* What a collective makes of a placement: "P+" to "R" is TR_ALL_REDUCE; -1 if there is none. */
+int tr_collective(const char from[2], const char to[2]);
+tutti_op tr_fold_op(const char from[2]);
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* run.c: the executor: walk the list, call kernels and Tutti.
+ *
+ * Everything is allocated before the first step. All memory of a step lies in one arena, poisoned at first,
+ * so that what is read before it is written shows as NaN. */
+#include "training/tape/run.h"
+
+#include "training/tape/compute.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool failed(
+    const struct tr_runner *r, const struct tr_instr *i, const tutti_comm *comm, struct tr_error *e)
+{
+    return tr_fail(e, "step %lld, rank %d: %s of %s: %s", (long long)r->step, r->tape->rank,
+        tr_code_names[i->code], tr_instr_name(r->tape, i), tutti_get_last_error(comm));
+}
+
+/* ---- initial values ---- */
+
+static void initialise(struct tr_runner *r, const struct tr_holding *h)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_tensor *own = &t->placed->g->tensors[h->parameter],
+                           *w = &t->placed->g->tensors[own->values_of];
+    float *p = tr_at(r, h->values);
+    int64_t columns = w->dims > 1 ? w->size[1] : 1, count = t->values[h->values].bytes / 4;
+    int64_t from = t->placed->plan->zero == 3 ? tr_updated_from(t, h) : tr_held_from(t, h);
+    int64_t n = tr_ordinal(t->placed->g, own->values_of);
+    for (int64_t i = 0; i < count; i++) {
+        bool padding = from + i >= w->rows * columns;
+        if (w->deviation > 0)
+            p[i] = padding ? 0 : (float)(w->deviation * tr_normal(r->data->seed, n, from + i));
+        else
+            p[i] = padding ? 0 : w->first;
+    }
+    if (h->m >= 0) {
+        memset(tr_at(r, h->m), 0, (size_t)t->values[h->m].bytes);
+        memset(tr_at(r, h->v), 0, (size_t)t->values[h->v].bytes);
+    }
+}
+
+bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct tr_kernels *k,
+    const struct tr_data *d, tutti_comm *world, struct tr_error *e)
+{
+    *r = (struct tr_runner){ .tape = t, .k = k, .data = d };
+    r->arena = aligned_alloc(64, (size_t)(t->arena + 64) / 64 * 64);
+    if (!r->arena)
+        return tr_fail(e, "rank %d: there is no memory for %lld bytes", t->rank, (long long)t->arena);
+    memset(r->arena, 0xFF, (size_t)t->arena); /* NaN */
+    r->points = tr_new((size_t)t->n_values, sizeof *r->points);
+    for (int i = 0; i < t->n_holdings; i++)
+        initialise(r, &t->holdings[i]);
+    if (t->placed->plan->mesh.n == 1)
+        return true;
+    if (!tr_groups_make(&r->groups, &t->placed->plan->mesh, t->masks, t->n_masks, t->ring, world, e))
+        return false;
+    if (t->placed->plan->mesh.size[TR_PP] > 1 &&
+        (tutti_stream_create(&r->forward) || tutti_stream_create(&r->backward)))
+        return tr_fail(e, "rank %d: %s", t->rank, tutti_get_last_error(NULL));
+    return true;
+}
+
+void tr_runner_close(struct tr_runner *r)
+{
+    if (r->forward.handle)
+        tutti_stream_destroy(r->forward);
+    if (r->backward.handle)
+        tutti_stream_destroy(r->backward);
+    tr_groups_free(&r->groups);
+    free(r->arena);
+    free(r->points);
+    *r = (struct tr_runner){ 0 };
+}
+
+/* ---- communication ---- */
+
+static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
+{
+    const struct tr_tape *t = r->tape;
+    tutti_comm *comm = i->axes == TR_WORLD ? r->groups.world : r->groups.of[i->axes];
+    bool wide = i->in[0] == t->leaves || i->in[0] == t->losses;
+    tutti_type type = wide ? TUTTI_FLOAT64 : TUTTI_FLOAT32;
+    size_t bytes = wide ? 8 : 4, count = (size_t)i->count, n = (size_t)tutti_comm_size(comm);
+    unsigned char *in = tr_at(r, i->in[0]), *out = tr_at(r, i->out[0]);
+    tutti_status s = i->times > 1 ? tutti_group_start() : TUTTI_OK;
+    if (i->code == TR_ALL_GATHER && i->in[0] == i->out[0]) /* in place: ZeRO's parameters */
+        in += (size_t)tutti_comm_rank(comm) * count * bytes;
+    for (int64_t x = 0; x < i->times && s == TUTTI_OK; x++) {
+        if (i->code == TR_ALL_REDUCE) {
+            s = tutti_all_reduce(in, out, count, type, i->fold, comm, tutti_no_stream());
+        } else if (i->code == TR_ALL_GATHER) {
+            s = tutti_all_gather(in, out, count, type, comm, tutti_no_stream());
+            in += count * bytes, out += n * count * bytes;
+        } else {
+            s = tutti_reduce_scatter(in, out, count, type, i->fold, comm, tutti_no_stream());
+            in += n * count * bytes, out += count * bytes;
+        }
+    }
+    if (i->times > 1 && s == TUTTI_OK)
+        s = tutti_group_end();
+    return s == TUTTI_OK || failed(r, i, comm, e);
+}
+
+static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
+{
+    bool send = i->code == TR_SEND, forward = i->edge == TR_TO_NEXT || i->edge == TR_FROM_PREVIOUS;
+    tutti_comm *comm = i->edge == TR_TO_NEXT         ? r->groups.to_next
+                       : i->edge == TR_FROM_PREVIOUS ? r->groups.from_previous
+                       : i->edge == TR_TO_PREVIOUS   ? r->groups.to_previous
+                                                     : r->groups.from_next;
+    tutti_stream stream = forward ? r->forward : r->backward;
+    tutti_status s;
+    if (send) {
+        s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, TUTTI_FLOAT32, 1, comm, stream);
+        if (s == TUTTI_OK)
+            s = tutti_stream_record(stream, &r->points[i->in[0]]);
+    } else {
+        s = tutti_recv(tr_at(r, i->out[0]), (size_t)i->count, TUTTI_FLOAT32, 0, comm, tutti_no_stream());
+    }
+    return s == TUTTI_OK || failed(r, i, comm, e);
+}
+
+static bool run_wait(struct tr_runner *r, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &r->tape->instrs[n];
+    bool forward = false;
+    for (int x = 0; x < n; x++)
+        if (r->tape->instrs[x].code == TR_SEND && r->tape->instrs[x].in[0] == i->in[0])
+            forward = r->tape->instrs[x].edge == TR_TO_NEXT;
+    if (tutti_stream_wait(forward ? r->forward : r->backward, r->points[i->in[0]], -1) == TUTTI_OK)
+        return true;
+    return failed(r, i, NULL, e);
+}
+
+/* Both homes of a tied embedding add what the other has; x + y = y + x. */
+static bool run_tie(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
+{
+    float *mine = tr_at(r, i->in[0]), *sum = tr_at(r, i->out[0]);
+    if (i->edge != TR_HOME) {
+        r->k->add(sum, mine, tr_at(r, i->in[1]), i->count);
+        return true;
+    }
+    float *other = tr_at(r, i->scratch);
+    tutti_comm *comm = r->groups.home;
+    int peer = 1 - tutti_comm_rank(comm);
+    tutti_status s = tutti_group_start();
+    if (s == TUTTI_OK)
+        s = tutti_send(mine, (size_t)i->count, TUTTI_FLOAT32, peer, comm, tutti_no_stream());
+    if (s == TUTTI_OK)
+        s = tutti_recv(other, (size_t)i->count, TUTTI_FLOAT32, peer, comm, tutti_no_stream());
+    if (s == TUTTI_OK)
+        s = tutti_group_end();
+    if (s != TUTTI_OK)
+        return failed(r, i, comm, e);
+    r->k->add(sum, mine, other, i->count);
+    return true;
+}
+
+/* ---- the rest ---- */
+
+static void run_load(struct tr_runner *r, const struct tr_instr *i)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_graph *g = t->placed->g;
+    const struct tr_plan *plan = t->placed->plan;
+    bool targets = t->placed->shards[t->values[i->out[0]].shard].tensor == g->targets;
+    int first = tr_first_sequence(plan, t->at[TR_DP], i->micro), n = tr_micro_batch(plan);
+    uint16_t *to = tr_at(r, i->out[0]);
+    for (int s = 0; s < n; s++) {
+        const uint16_t *from = tr_data_sequence(r->data, r->step, first + s, g->context);
+        memcpy(to + s * g->context, from + targets, (size_t)g->context * sizeof *to);
+    }
+}
+
+static void run_count(struct tr_runner *r, const struct tr_instr *i)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_holding *h = NULL;
+    for (int n = 0; n < t->n_holdings; n++)
+        if (t->holdings[n].parameter == i->parameter)
+            h = &t->holdings[n];
+    float *level[32] = { NULL };
+    for (int l = 0; l < 32 && h->level[l] >= 0; l++)
+        level[l] = tr_at(r, h->level[l]);
+    tr_tree_in(r->k, tr_at(r, i->in[0]), level, i->count, i->micro, t->placed->plan->micros);
+}
+
+static void run_norm(struct tr_runner *r, const struct tr_instr *i)
+{
+    double *to = (double *)tr_at(r, r->tape->leaves) + i->place;
+    r->k->square_leaves(
+        to, tr_at(r, i->in[0]), i->count, tr_leaf(&r->tape->placed->g->tensors[i->parameter]));
+}
+
+static void run_losses(struct tr_runner *r, const struct tr_instr *i)
+{
+    double *to = (double *)tr_at(r, r->tape->losses) + i->place;
+    memcpy(to, tr_at(r, i->in[0]), (size_t)r->tape->values[i->in[0]].bytes);
+}
+
+static double sum(const double *x, int64_t count)
+{
+    double s = 0;
+    for (int64_t i = 0; i < count; i++)
+        s += x[i];
+    return s;
+}
+
+static void run_update(struct tr_runner *r, const struct tr_instr *i)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_plan *plan = t->placed->plan;
+    const struct tr_holding *h = tr_holding_of((struct tr_tape *)t, i->parameter);
+    double norm = r->result.norm, step = (double)r->step + 1;
+    struct tr_adamw a = { .rate = (float)plan->rate,
+        .scale = norm > plan->clip ? (float)(plan->clip / norm) : 1,
+        .decay = t->placed->g->tensors[i->parameter].dims > 1 ? (float)plan->decay : 0,
+        .correct1 = (float)(1 / (1 - pow(0.9, step))),
+        .correct2 = (float)(1 / (1 - pow(0.95, step))) };
+    float *p = (float *)tr_at(r, i->out[0]) + h->shard_from;
+    const float *g = tr_at(r, i->in[0]);
+    if (plan->sgd)
+        r->k->sgd(p, g, i->count, a.rate, a.scale);
+    else
+        r->k->adamw(p, tr_at(r, i->in[1]), tr_at(r, i->in[2]), g, i->count, &a);
+}
+
+/* The first instruction of a vector of leaves clears it; before the first update all leaves are there. */
+static void around(struct tr_runner *r, int n)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_value *losses = &t->values[t->losses], *leaves = &t->values[t->leaves];
+    if (losses->first == n)
+        memset(tr_at(r, t->losses), 0, (size_t)losses->bytes);
+    if (leaves->first == n) {
+        r->result.loss = sum(tr_at(r, t->losses), losses->bytes / 8) /
+                         (double)(t->placed->plan->batch * t->placed->g->context);
+        memset(tr_at(r, t->leaves), 0, (size_t)leaves->bytes);
+    }
+    if (leaves->last + 1 == n)
+        r->result.norm = sqrt(sum(tr_at(r, t->leaves), leaves->bytes / 8));
+}
+
+static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &r->tape->instrs[n];
+    switch (i->code) {
+    case TR_COMPUTE:
+        tr_compute(r, i);
+        return true;
+    case TR_ALL_REDUCE:
+    case TR_REDUCE_SCATTER:
+    case TR_ALL_GATHER:
+        return run_collective(r, i, e);
+    case TR_SEND:
+    case TR_RECV:
+        return run_message(r, i, e);
+    case TR_WAIT:
+        return run_wait(r, n, e);
+    case TR_TIE:
+        return run_tie(r, i, e);
+    case TR_LOAD:
+        run_load(r, i);
+        return true;
+    case TR_COUNT:
+        run_count(r, i);
+        return true;
+    case TR_NORM:
+        run_norm(r, i);
+        return true;
+    case TR_LOSSES:
+        run_losses(r, i);
+        return true;
+    default:
+        run_update(r, i);
+        return true;
+    }
+}
+
+bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
+{
+    for (int n = 0; n < r->tape->n_instrs; n++) {
+        around(r, n);
+        if (!run_instr(r, n, e))
+            return false;
+    }
+    r->step++;
+    return true;
+}
+
+void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *to)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_tensor *w = &t->placed->g->tensors[parameter];
+    const struct tr_plan *plan = t->placed->plan;
+    for (int n = 0; n < t->n_holdings; n++) {
+        const struct tr_holding *h = &t->holdings[n];
+        if (h->parameter != parameter)
+            continue;
+        int value = what ? h->gradient : h->values;
+        int64_t count = what ? h->shard_count : t->values[value].bytes / 4,
+                columns = w->dims > 1 ? w->size[1] : 1;
+        int64_t from = what || plan->zero == 3 ? tr_updated_from(t, h) : tr_held_from(t, h);
+        for (int64_t i = 0; i < count && from + i < w->rows * columns; i++)
+            to[from + i] = ((const float *)tr_at(r, value))[i];
+    }
+}

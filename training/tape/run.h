@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* run.h: the executor: it walks a tape, and knows no paradigm. */
+#ifndef TRAINING_TAPE_RUN_H
+#define TRAINING_TAPE_RUN_H
+
+#include "training/data/data.h"
+#include "training/ops/kernels.h"
+#include "training/tape/tape.h"
+
+struct tr_result {
+    double loss, norm;
+};
+
+struct tr_runner {
+    const struct tr_tape *tape;
+    const struct tr_kernels *k;
+    const struct tr_data *data;
+    struct tr_groups groups;
+    unsigned char *arena;
+    tutti_stream forward, backward; /* sends of the pipeline run beside the list */
+    uint64_t *points; /* of each value that is sent: when that is over */
+    int64_t step;
+    struct tr_result result;
+};
+
+/* Collective over world (NULL: one rank). Initial values are those of the golden program. */
+bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct tr_kernels *k,
+    const struct tr_data *d, tutti_comm *world, struct tr_error *e);
+/* One optimizer step. */
+bool tr_runner_step(struct tr_runner *r, struct tr_error *e);
+void tr_runner_close(struct tr_runner *r);
+
+/* A parameter's values (what = 0) or its gradient of the last step (1) on this rank, at their places in the
+ * canonical flat array of the whole tensor: `to` has rows * columns floats, and elements that are not here
+ * are left alone. */
+void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *to);
+
+#endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tape.c: values, instructions and what a rank holds from step to step. */
+#include "training/tape/tape.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const tr_memory_names[TR_MEMORIES] = { "parameters", "gradients", "optimizer", "activations",
+    "buffers" };
+
+static void *more(void *list, int count, int *room, size_t bytes)
+{
+    if (count < *room)
+        return list;
+    *room = *room ? 2 * *room : 256;
+    void *p = tr_new((size_t)*room, bytes);
+    if (count)
+        memcpy(p, list, (size_t)count * bytes);
+    free(list);
+    return p;
+}
+
+int tr_add_value(struct tr_tape *t, int shard, int micro, enum tr_memory memory, int64_t bytes)
+{
+    t->values = more(t->values, t->n_values, &t->room_values, sizeof *t->values);
+    t->values[t->n_values] = (struct tr_value){ .shard = shard,
+        .micro = micro,
+        .memory = memory,
+        .bytes = bytes,
+        .first = -1,
+        .last = -1,
+        .offset = -1,
+        .takes = -1 };
+    return t->n_values++;
+}
+
+struct tr_instr *tr_add_instr(struct tr_tape *t, enum tr_code code)
+{
+    t->instrs = more(t->instrs, t->n_instrs, &t->room_instrs, sizeof *t->instrs);
+    struct tr_instr *i = &t->instrs[t->n_instrs++];
+    *i = (struct tr_instr){
+        .code = code, .scratch = -1, .stage = -1, .micro = -1, .part = -1, .unit = -1, .parameter = -1
+    };
+    return i;
+}
+
+void tr_need_group(struct tr_tape *t, int axes)
+{
+    for (int i = 0; i < t->n_masks; i++)
+        if (t->masks[i] == axes)
+            return;
+    t->masks[t->n_masks++] = axes;
+}
+
+int tr_stage_of(const struct tr_placed *p, int unit)
+{
+    int stages = p->plan->mesh.size[TR_PP] * p->plan->chunks, layers = (int)p->g->layers;
+    if (unit <= 0)
+        return 0;
+    if (unit > layers)
+        return stages - 1;
+    return (unit - 1) / (layers / stages);
+}
+
+bool tr_has_stage(const struct tr_tape *t, int stage)
+{
+    return stage % t->placed->plan->mesh.size[TR_PP] == t->at[TR_PP];
+}
+
+struct tr_holding *tr_holding_of(struct tr_tape *t, int parameter)
+{
+    int of = t->placed->g->tensors[parameter].values_of;
+    for (int pass = 0; pass < 2;
+         pass++, parameter = of) /* a tied head has its own only if it is alone here */
+        for (int i = 0; i < t->n_holdings; i++)
+            if (t->holdings[i].parameter == parameter)
+                return &t->holdings[i];
+    return NULL;
+}
+
+/* The shard of a parameter as the tables place it. */
+static int parameter_shard(const struct tr_placed *p, int parameter)
+{
+    for (int i = 0; i < p->n_shards; i++)
+        if (p->shards[i].tensor == parameter)
+            return i;
+    return -1;
+}
+
+static void hold(struct tr_tape *t, int parameter)
+{
+    const struct tr_plan *plan = t->placed->plan;
+    const struct tr_graph *g = t->placed->g;
+    int shard = parameter_shard(t->placed, parameter), dp = plan->mesh.size[TR_DP];
+    int64_t count = tr_shard_count(t->placed, shard, 1);
+    bool sharded = plan->zero && dp > 1;
+    struct tr_holding *h = &t->holdings[t->n_holdings++];
+    *h = (struct tr_holding){ .parameter = parameter, .values = -1, .m = -1, .v = -1, .gradient = -1 };
+    memset(h->level, -1, sizeof h->level);
+    h->shard_count = sharded ? count / dp : count;
+    h->shard_from = sharded ? h->shard_count * t->at[TR_DP] : 0;
+    int home = g->tensors[parameter].values_of;
+    if (home != parameter && tr_has_stage(t, tr_stage_of(t->placed, g->tensors[home].unit)))
+        return; /* a tied head beside its embedding: a gradient of its own, but the embedding's values */
+    bool parts = plan->zero == 3 && dp > 1;
+    h->values = tr_add_value(t, shard, -1, TR_MEM_PARAMETER, (parts ? h->shard_count : count) * 4);
+    if (parts)
+        h->shard_from = 0;
+    t->values[h->values].lasts = true;
+    if (plan->sgd)
+        return;
+    h->m = tr_add_value(t, -1, -1, TR_MEM_OPTIMIZER, h->shard_count * 4);
+    h->v = tr_add_value(t, -1, -1, TR_MEM_OPTIMIZER, h->shard_count * 4);
+    t->values[h->m].lasts = t->values[h->v].lasts = true;
+}
+
+void tr_hold_parameters(struct tr_tape *t)
+{
+    const struct tr_graph *g = t->placed->g;
+    t->holdings = tr_new((size_t)g->n_tensors, sizeof *t->holdings);
+    for (int i = 0; i < g->n_tensors; i++)
+        if (g->tensors[i].role == TR_PARAMETER && tr_has_stage(t, tr_stage_of(t->placed, g->tensors[i].unit)))
+            hold(t, i);
+    for (int i = 0; i < t->n_holdings; i++) {
+        struct tr_holding *h = &t->holdings[i];
+        if (h->values < 0)
+            h->values = tr_holding_of(t, g->tensors[h->parameter].values_of)->values;
+    }
+}
+
+int64_t tr_held_from(const struct tr_tape *t, const struct tr_holding *h)
+{
+    int shard = parameter_shard(t->placed, h->parameter);
+    bool cut = t->placed->shards[shard].on[TR_TP][0] == 'S';
+    return cut ? t->at[TR_TP] * tr_shard_count(t->placed, shard, 1) : 0;
+}
+
+int64_t tr_updated_from(const struct tr_tape *t, const struct tr_holding *h)
+{
+    return tr_held_from(t, h) + (t->placed->plan->zero ? h->shard_count * t->at[TR_DP] : 0);
+}
+
+int64_t tr_ordinal(const struct tr_graph *g, int parameter)
+{
+    int64_t n = 0;
+    for (int i = 0; i < parameter; i++)
+        n += g->tensors[i].role == TR_PARAMETER;
+    return n;
+}
+
+int64_t tr_leaf(const struct tr_tensor *w)
+{
+    return w->size[0] / TR_NORM_LEAVES * (w->dims > 1 ? w->size[1] : 1);
+}
+
+void tr_tape_free(struct tr_tape *t)
+{
+    free(t->values);
+    free(t->instrs);
+    free(t->holdings);
+    *t = (struct tr_tape){ 0 };
+}

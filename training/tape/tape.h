@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tape.h: what one rank does in one optimizer step, as a list.
+ *
+ * lower.c writes the list from the placed graph and a pipeline schedule; check.c derives all types from it
+ * anew and refuses what is wrong; memory.c gives each value its place; text.c prints it; run.c runs it. A
+ * value is what one instruction writes, once, and others read. Those that `last` outlive the step. */
+#ifndef TRAINING_TAPE_TAPE_H
+#define TRAINING_TAPE_TAPE_H
+
+#include "training/schedule/schedule.h"
+#include "training/tape/place.h"
+
+enum tr_memory {
+    TR_MEM_PARAMETER,
+    TR_MEM_GRADIENT,
+    TR_MEM_OPTIMIZER,
+    TR_MEM_ACTIVATION,
+    TR_MEM_BUFFER,
+    TR_MEMORIES
+};
+extern const char *const tr_memory_names[TR_MEMORIES];
+
+struct tr_value {
+    int shard; /* -1: none, as of scratch and of vectors of leaves */
+    int micro; /* -1: of the step */
+    enum tr_memory memory;
+    int64_t bytes;
+    int first, last; /* the instructions that write it first and use it last */
+    int64_t offset; /* in the rank's memory */
+    int takes; /* the value whose place it takes, as its operation works in place; -1 */
+    bool lasts; /* parameters, optimizer states */
+};
+
+enum tr_edge { TR_NO_EDGE, TR_TO_NEXT, TR_FROM_PREVIOUS, TR_TO_PREVIOUS, TR_FROM_NEXT, TR_HOME };
+
+struct tr_instr {
+    enum tr_code code;
+    int op; /* TR_COMPUTE */
+    int ins, outs;
+    int in[TR_INS], out[TR_OUTS]; /* values */
+    int scratch; /* a value, or -1 */
+    int stage, micro, part, unit; /* part: of schedule.h; -1 at the end of the step */
+    int parameter; /* tensor: COUNT, UPDATE, TIE */
+    int axes; /* the group of a collective, a mask */
+    enum tr_edge edge;
+    tutti_op fold;
+    int64_t count, times; /* elements of a call, calls */
+    int64_t place; /* NORM, LOSSES: of the first leaf in the vector */
+    double scale; /* SOFTMAX_DX: of the loss's mean; it enters here, once */
+    double flops;
+};
+
+/* Of each parameter that this rank has: its values. -1: none. */
+struct tr_holding {
+    int parameter; /* tensor */
+    int values, m, v; /* values of the tape */
+    int gradient; /* after the last micro-batch, then after its reduction */
+    int level[32]; /* sums of 2^i micro-batches that wait */
+    int64_t shard_from, shard_count; /* elements of `values` that this rank updates */
+};
+
+struct tr_tape {
+    const struct tr_placed *placed;
+    int rank, at[TR_AXES];
+    struct tr_value *values;
+    struct tr_instr *instrs;
+    int n_values, n_instrs, room_values, room_instrs;
+    struct tr_holding *holdings;
+    int n_holdings;
+    int losses, leaves; /* values: the vectors of all leaves of the loss, and of the norm */
+    int64_t arena; /* bytes */
+    int64_t peak[TR_MEMORIES], peak_total;
+    int masks[8], n_masks; /* groups that it needs */
+    bool ring;
+};
+
+bool tr_lower(
+    struct tr_tape *t, const struct tr_placed *p, const struct tr_schedule *s, int rank, struct tr_error *e);
+void tr_tape_free(struct tr_tape *t);
+/* Offsets, lifetimes and peaks. */
+void tr_plan_memory(struct tr_tape *t);
+
+/* For those who write tapes. */
+int tr_add_value(struct tr_tape *t, int shard, int micro, enum tr_memory memory, int64_t bytes);
+struct tr_instr *tr_add_instr(struct tr_tape *t, enum tr_code code);
+struct tr_holding *tr_holding_of(struct tr_tape *t, int parameter);
+/* The end of the step: reductions, tied gradients, norm, loss, optimizer. */
+void tr_lower_end(struct tr_tape *t, const int *loss_values);
+void tr_need_group(struct tr_tape *t, int axes);
+void tr_hold_parameters(struct tr_tape *t);
+int tr_stage_of(const struct tr_placed *p, int unit);
+/* Whether this rank has this stage. */
+bool tr_has_stage(const struct tr_tape *t, int stage);
+
+/* Where what a rank holds of a parameter, and what it updates of that, begins in the flat padded tensor. */
+int64_t tr_held_from(const struct tr_tape *t, const struct tr_holding *h);
+int64_t tr_updated_from(const struct tr_tape *t, const struct tr_holding *h);
+/* The parameter's place in the list of parameters, which is the golden program's. */
+int64_t tr_ordinal(const struct tr_graph *g, int parameter);
+int64_t tr_leaf(const struct tr_tensor *w); /* elements of a leaf of the norm */
+
+/* What an instruction is about, for people: "layer0.qkv.weight". */
+const char *tr_instr_name(const struct tr_tape *t, const struct tr_instr *i);
+void tr_tape_print(const struct tr_tape *t, FILE *to);
+
+#endif
