@@ -3,7 +3,6 @@
 # commands.sh: `tutti-train data` and `tutti-train demo` do what their help says, and say what is wrong.
 set -u
 train=$PWD/tutti-train
-[ -x "$train" ] || train=$PWD/tests/training/commands_main
 source=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd) || exit 1
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT

@@ -4,6 +4,9 @@
 #ifndef TRAINING_COMMANDS_COMMANDS_H
 #define TRAINING_COMMANDS_COMMANDS_H
 
+int tr_command_train(int argc, char **argv);
+int tr_command_explain(int argc, char **argv);
+int tr_command_verify(int argc, char **argv);
 int tr_command_schedule(int argc, char **argv);
 int tr_command_data(int argc, char **argv);
 int tr_command_demo(int argc, char **argv);

@@ -1,0 +1,84 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# train.sh: tutti-train as a user meets it: it learns, it equals one device on a cut of all meshes, it finds
+# planted errors before a step, and it says what is wrong.
+set -u
+train=$PWD/tutti-train
+gpt=$PWD/training/reference/gpt
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+failures=0
+
+fail()
+{
+    echo "train: $1"
+    failures=$((failures + 1))
+}
+
+# refused WORDS OPTIONS...: the options are refused, in these words, before anything ran.
+refused()
+{
+    words=$1
+    shift
+    if "$train" --data grammar --steps 1 "$@" >"$scratch/out" 2>"$scratch/said"; then
+        fail "$*: taken"
+    fi
+    grep -Fq -- "$words" "$scratch/said" || fail "$*: not \"$words\" but: $(cat "$scratch/said")"
+    grep -q '^step' "$scratch/out" && fail "$*: a step ran"
+}
+
+# Bits: a line of the golden program is the beginning of one of the trainer's, with every set of kernels.
+"$gpt" steps=2 >"$scratch/golden"
+for kernels in generic avx2 avx512; do
+    if "$train" --kernels $kernels --data grammar --steps 2 --tp 2 --sp >"$scratch/out" \
+        2>"$scratch/said"; then
+        grep '^step' "$scratch/out" | cut -d ' ' -f 1-8 | cmp -s - "$scratch/golden" ||
+            fail "$kernels: $(cat "$scratch/out") is not $(cat "$scratch/golden")"
+    else
+        grep -q 'where the machine has them' "$scratch/said" || fail "$kernels: $(cat "$scratch/said")"
+    fi
+done
+
+"$train" verify --quick >"$scratch/verify" 2>&1 ||
+    fail "verify: $(grep -v '^equal\|^found' "$scratch/verify")"
+grep -q '^[3-9][0-9] of [3-9][0-9] configurations are equal' "$scratch/verify" || fail "verify ran too little"
+
+# Real text is learned: the loss of the twentieth step is far below that of the first.
+"$train" --steps 20 -n 2 >"$scratch/out" 2>"$scratch/said" || fail "the default run: $(cat "$scratch/said")"
+awk '/^step 0 / { a = $4 } /^step 19 / { b = $4 } END { exit !(a > 5.4 && b < a - 0.5) }' "$scratch/out" ||
+    fail "it does not learn: $(cat "$scratch/out")"
+
+refused 'the nearest is --layers' --layer 3
+refused 'legal: 1, 2, 4' --tp 3
+refused 'do not divide 4 layers; legal: 1, 2, 4 stages' --pp 3
+refused 'legal: 1, 2, 4, 8' --dp 3
+refused '3 ranks, but dp' -n 3 --dp 2
+refused 'legal are gpt:nano' --model gpt:giant
+refused 'a whole number is legal' --steps many
+refused 'multiples of 64' --channels 100
+refused 'legal are adamw and sgd' --optimizer adam
+refused 'needs a value' --steps 1 --rate
+refused 'naive' --schedule fastest --pp 2
+refused 'Less is needed with' --memory 1M
+refused 'legal is a number with K, M, G or T' --memory much
+refused 'legal are all-reduce-missing' --inject nothing
+refused 'needs --dp 2' --inject all-reduce-missing
+refused 'generic, avx2, avx512' --kernels sse
+printf 'F0,B0\nB0,F0\n' >"$scratch/wrong.csv"
+refused "$scratch/wrong.csv" --pp 2 --schedule "$scratch/wrong.csv"
+
+# A killed rank ends the job, with the cause.
+"$train" -n 2 --data grammar --steps 100000 >"$scratch/out" 2>"$scratch/said" &
+job=$!
+while ! grep -q '^step 1 ' "$scratch/out"; do
+    kill -0 $job 2>/dev/null || break
+    sleep 0.1
+done
+victim=$(ps -o pid= --ppid $job | tail -n 1)
+kill -9 "$victim" || fail "there was no rank to kill"
+wait $job && fail "a job with a killed rank ended as if nothing was wrong"
+grep -q 'rank [01] was ended by signal 9' "$scratch/said" || fail "a killed rank: $(cat "$scratch/said")"
+
+[ "$failures" -eq 0 ] && echo "train: it learns, equals one device, and says what is wrong"
+exit "$failures"

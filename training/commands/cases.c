@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cases.c: the configurations that verify runs: a list that has every pair of options, and all legal
+ * products. */
+#include "training/commands/verify.h"
+
+#include "training/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NANO8 "--model gpt:nano8 "
+
+/* Those that have all paradigms run long, too: AdamW hides a factor, SGD does not. */
+static const char *const long_runs[] = {
+    "",
+    "--dp 8",
+    "--tp 4 --sp",
+    "--pp 4 --micro 8",
+    "--pp 2 --micro 4 --schedule zb-h1",
+    "--dp 4 --zero 3 --micro 2",
+    "--dp 2 --tp 2 --pp 2 --micro 4",
+    "--dp 2 --tp 2 --pp 2 --micro 2 --sp --zero 1",
+    "--dp 2 --tp 2 --pp 2 --micro 2 --sp --zero 2 --schedule gpipe",
+    "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1",
+    "--dp 2 --pp 2 --chunks 2 --micro 4 --schedule interleaved",
+    NANO8 "--tp 8 --sp",
+};
+/* Every pair of options is in some line. */
+static const char *const quick[] = {
+    "--micro 4",
+    "--dp 2",
+    "--dp 4 --micro 2",
+    "--tp 2",
+    "--tp 2 --sp --micro 2",
+    "--pp 2 --schedule naive",
+    "--pp 4 --micro 4 --schedule gpipe",
+    "--pp 2 --micro 8",
+    "--pp 2 --micro 4 --schedule zb-h1",
+    "--pp 2 --chunks 2 --micro 4 --schedule interleaved",
+    "--dp 2 --zero 1",
+    "--dp 2 --zero 2 --micro 2",
+    "--dp 4 --zero 3 --micro 2",
+    "--dp 2 --tp 2 --sp --zero 1 --micro 2",
+    "--dp 2 --tp 2 --zero 2",
+    "--dp 2 --tp 2 --sp --zero 3",
+    "--dp 2 --pp 2 --micro 2 --zero 1 --schedule gpipe",
+    "--dp 2 --pp 2 --micro 4 --zero 2 --schedule zb-h1",
+    "--dp 2 --pp 2 --micro 2 --zero 3",
+    "--tp 2 --pp 2 --micro 2 --schedule gpipe",
+    "--tp 2 --sp --pp 2 --micro 4 --schedule zb-h1",
+    "--tp 2 --pp 2 --chunks 2 --micro 2 --schedule interleaved",
+    "--dp 2 --pp 2 --chunks 2 --micro 2 --schedule interleaved --zero 3",
+    "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 2",
+    "--untied --tp 2 --pp 2 --micro 2",
+    "--untied --dp 2 --zero 3",
+    "--vocabulary 257 --tp 4 --sp",
+    "--vocabulary 257 --dp 2 --tp 2 --zero 1",
+    "--vocabulary 300 --untied --tp 2 --pp 2 --micro 2 --sp",
+    "--batch 12 --dp 3 --micro 2",
+    "--batch 5 --tp 2",
+};
+static const char *const more[] = {
+    "--micro 2",
+    "--micro 8",
+    "--dp 2 --micro 2",
+    "--dp 2 --micro 4",
+    "--dp 4",
+    "--tp 4",
+    "--tp 4 --sp --micro 2",
+    "--tp 2 --micro 8 --untied",
+    "--pp 2 --micro 2",
+    "--pp 4 --micro 4 --schedule naive",
+    "--pp 4 --micro 8 --schedule zb-h1",
+    "--pp 4 --micro 8",
+    NANO8 "--pp 8 --micro 8",
+    NANO8 "--pp 8 --micro 8 --schedule gpipe",
+    NANO8 "--pp 8 --micro 8 --schedule zb-h1",
+    NANO8 "--pp 4 --chunks 2 --micro 4 --schedule interleaved",
+    NANO8 "--pp 2 --chunks 4 --micro 4 --schedule interleaved",
+    NANO8 "--tp 8",
+    NANO8 "--tp 4 --sp --pp 2 --micro 2",
+    NANO8 "--tp 2 --pp 4 --micro 4 --schedule zb-h1",
+    NANO8 "--dp 2 --pp 4 --micro 4 --zero 3 --schedule gpipe",
+    "--dp 4 --zero 1 --micro 2",
+    "--dp 8 --zero 1",
+    "--dp 8 --zero 2",
+    "--dp 8 --zero 3",
+    "--dp 4 --tp 2 --zero 1 --sp",
+    "--dp 4 --tp 2 --zero 2 --micro 2",
+    "--dp 4 --tp 2 --zero 3 --sp --micro 2",
+    "--dp 2 --tp 4 --sp --zero 3",
+    "--dp 2 --tp 4",
+    "--dp 4 --pp 2 --micro 2 --zero 1",
+    "--dp 4 --pp 2 --micro 2 --zero 2 --schedule zb-h1",
+    "--dp 4 --pp 2 --micro 2 --zero 3 --schedule gpipe",
+    "--tp 4 --pp 2 --micro 8 --sp",
+    "--tp 2 --pp 4 --micro 8 --schedule gpipe",
+    "--dp 2 --tp 2 --pp 2 --micro 4 --schedule naive",
+    "--dp 2 --tp 2 --pp 2 --chunks 2 --micro 2 --schedule interleaved --sp --zero 1",
+    "--dp 2 --tp 2 --pp 2 --micro 2 --untied --vocabulary 257 --zero 3 --sp",
+    "--batch 24 --dp 6 --micro 2",
+    "--batch 7 --pp 2 --schedule naive",
+};
+
+static void add(struct tr_verify_case **list, int *n, const char *options, int steps, bool sgd)
+{
+    for (int i = 0; i < *n; i++)
+        if (!strcmp((*list)[i].options, options) && (*list)[i].steps == steps && (*list)[i].sgd == sgd)
+            return;
+    struct tr_verify_case *c = &(*list)[(*n)++];
+    snprintf(c->options, sizeof c->options, "%s", options);
+    c->steps = steps, c->sgd = sgd;
+}
+
+/* Products of at most 8 ranks with every ZeRO, schedule and sequence parallelism; some were run above
+ * already. */
+static void products(struct tr_verify_case **list, int *n)
+{
+    static const char *const schedules[] = { "gpipe", "1f1b", "zb-h1" };
+    for (int dp = 1; dp <= 8; dp *= 2)
+        for (int tp = 1; tp <= 4; tp *= 2)
+            for (int pp = 1; pp <= 4; pp *= 2)
+                for (int variant = 0; variant < 4 * 2 * 3; variant++) {
+                    int zero = variant % 4, sp = variant / 4 % 2, schedule = variant / 8;
+                    int micro = 8 / dp < pp ? 8 / dp : pp;
+                    char text[128];
+                    if (dp * tp * pp > 8 || (dp == 1 && zero) || (tp == 1 && sp) || (pp == 1 && schedule))
+                        continue;
+                    snprintf(text, sizeof text,
+                        "--dp %d --tp %d --pp %d --micro %d --schedule %s --zero %d%s", dp, tp, pp, micro,
+                        schedules[schedule], zero, sp ? " --sp" : "");
+                    add(list, n, text, 2, true);
+                }
+}
+
+struct tr_verify_case *tr_verify_cases(enum tr_verify_extent extent, int *n)
+{
+    struct tr_verify_case *list = tr_new(2048, sizeof *list);
+    *n = 0;
+    for (size_t i = 0; i < sizeof quick / sizeof *quick; i++)
+        add(&list, n, quick[i], 3, true);
+    if (extent == TR_VERIFY_QUICK) {
+        add(&list, n, "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1", 10, false);
+        return list;
+    }
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        add(&list, n, more[i], 3, true);
+    for (size_t i = 0; i < sizeof long_runs / sizeof *long_runs; i++) {
+        add(&list, n, long_runs[i], 50, false);
+        add(&list, n, long_runs[i], 10, true);
+    }
+    if (extent == TR_VERIFY_ALL)
+        products(&list, n);
+    return list;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* explain.c: what a run would do, without running it: the paradigms' tables, the placements and messages
+ * that follow from them, and with --tape RANK a rank's whole list. All ranks' tapes are checked first. */
+#include "training/commands/commands.h"
+#include "training/commands/prepare.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void say_tables(const struct tr_run *r)
+{
+    const struct tr_plan *p = &r->plan;
+    char mesh[64];
+    printf("mesh: %s\n\nparadigm  axis  tensors         placement\n", tr_mesh_text(&p->mesh, mesh));
+    for (int i = 0; i < p->n_paradigms; i++) {
+        if (p->mesh.size[p->paradigms[i]->axis] == 1)
+            continue;
+        for (const struct tr_table_row *row = p->paradigms[i]->rows; row->tensors; row++)
+            printf("%-9s %-5s %-15s %s\n", p->paradigms[i]->name, tr_axis_names[p->paradigms[i]->axis],
+                row->tensors, row->placement);
+    }
+}
+
+/* One layer stands for all. */
+static bool shown(const struct tr_placed *p, int unit)
+{
+    return unit <= 1 || unit > p->g->layers;
+}
+
+static void say_placements(const struct tr_placed *p)
+{
+    char text[64];
+    printf("\nforward and backward of a micro-batch, one layer for all; a collective stands where what an "
+           "operation needs\n"
+           "and what it gets differ\n\n");
+    for (int n = 0; n < p->n_steps; n++) {
+        const struct tr_step *s = &p->steps[n];
+        if (!shown(p, s->unit))
+            continue;
+        bool compute = s->code == TR_COMPUTE;
+        printf("%s%-16s %-26s", compute ? "  " : "* ", compute ? tr_ops[s->op].name : tr_code_names[s->code],
+            p->g->tensors[p->shards[s->out[0]].tensor].name);
+        for (int x = 0; x < s->ins; x++)
+            printf("%s%s", x ? " | " : "", tr_shard_text(p, s->in[x], text));
+        printf(" -> %s\n", tr_shard_text(p, s->out[0], text));
+    }
+}
+
+/* Calls and bytes of rank 0, by group and operation; bytes as called: of what each call gives in. */
+static void say_messages(const struct tr_tape *t)
+{
+    printf("\nmessages of rank %d in a step\n\n  %-14s %-10s %8s %14s\n", t->rank, "operation", "group",
+        "calls", "bytes");
+    for (int code = TR_ALL_REDUCE; code <= TR_RECV; code++)
+        for (int axes = 0; axes <= TR_WORLD; axes++) {
+            int64_t calls = 0, bytes = 0;
+            for (int n = 0; n < t->n_instrs; n++) {
+                const struct tr_instr *i = &t->instrs[n];
+                bool wide = i->ins && (i->in[0] == t->losses || i->in[0] == t->leaves);
+                if ((int)i->code != code || i->axes != axes)
+                    continue;
+                calls += i->times;
+                bytes += i->times * i->count * (wide ? 8 : 4);
+            }
+            const char *group = axes == TR_WORLD ? "world" : "edge";
+            for (int a = 0; a < TR_AXES; a++)
+                if (axes == 1 << a)
+                    group = tr_axis_names[a];
+            if (calls)
+                printf(
+                    "  %-14s %-10s %8" PRId64 " %14" PRId64 "\n", tr_code_names[code], group, calls, bytes);
+        }
+}
+
+static void say_memory(const struct tr_tape *t)
+{
+    printf("\nmemory of rank %d, bytes at the peak of each kind\n\n", t->rank);
+    for (int k = 0; k < TR_MEMORIES; k++)
+        printf("  %-12s %12" PRId64 "\n", tr_memory_names[k], t->peak[k]);
+    printf("  %-12s %12" PRId64 " at one time, in an arena of %" PRId64 "\n", "all", t->peak_total, t->arena);
+}
+
+int tr_command_explain(int argc, char **argv)
+{
+    struct tr_prepared p;
+    struct tr_options o;
+    struct tr_error e;
+    tr_options_default(&o);
+    if (!tr_options_parse(&o, argc - 1, argv + 1, &e)) {
+        fprintf(stderr, "tutti-train: %s\n", e.text);
+        return 2;
+    }
+    if (o.help) {
+        printf("usage: tutti-train explain [OPTION]...: the options of train, and what would follow from "
+               "them\n");
+        tr_options_help(stdout);
+        return 0;
+    }
+    if (!tr_prepare(&p, &o, &e)) {
+        fprintf(stderr, "tutti-train: %s\n", e.text);
+        return 1;
+    }
+    say_tables(&p.run);
+    say_placements(&p.placed);
+    say_messages(&p.tapes[0]);
+    say_memory(&p.tapes[0]);
+    printf("\nchecked: %d tapes, %d instructions in all\n", p.run.plan.mesh.n, p.instructions);
+    if (o.tape >= 0 && o.tape < p.run.plan.mesh.n) {
+        printf("\ntape of rank %ld\n\n", o.tape);
+        tr_tape_print(&p.tapes[o.tape], stdout);
+    }
+    tr_prepared_free(&p);
+    return 0;
+}

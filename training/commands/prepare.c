@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* prepare.c: every rank makes and checks the tapes of all, so that all refuse alike, before a message was
+ * sent. */
+#include "training/commands/prepare.h"
+
+#include "training/tape/inject.h"
+
+#include <stdlib.h>
+
+static bool check(struct tr_prepared *p, struct tr_error *e)
+{
+    int n = p->run.plan.mesh.n;
+    const struct tr_tape **all = tr_new((size_t)n, sizeof(void *));
+    bool ok = true;
+    for (int r = 0; r < n && ok; r++) {
+        all[r] = &p->tapes[r];
+        p->instructions += p->tapes[r].n_instrs;
+        ok = tr_check_types(&p->tapes[r], e);
+    }
+    if (!ok)
+        p->found_by = TR_BY_TYPES;
+    else if (!(ok = tr_check_order(all, n, e)))
+        p->found_by = TR_BY_ORDER;
+    free(all);
+    return ok;
+}
+
+bool tr_prepare(struct tr_prepared *p, const struct tr_options *o, struct tr_error *e)
+{
+    *p = (struct tr_prepared){ .found_by = -1 };
+    if (!tr_run_make(&p->run, o, e))
+        return false;
+    int n = p->run.plan.mesh.n;
+    p->tapes = tr_new((size_t)n, sizeof *p->tapes);
+    bool ok = tr_place(&p->placed, &p->run.graph, &p->run.plan, e);
+    for (int r = 0; r < n && ok; r++)
+        ok = tr_lower(&p->tapes[r], &p->placed, &p->run.schedule, r, e);
+    if (ok && *o->inject)
+        ok = tr_inject(p->tapes, n, o->inject, e);
+    if (ok && check(p, e))
+        return true;
+    int found_by = p->found_by;
+    tr_prepared_free(p);
+    p->found_by = found_by;
+    return false;
+}
+
+void tr_prepared_free(struct tr_prepared *p)
+{
+    for (int r = 0; r < p->run.plan.mesh.n && p->tapes; r++)
+        tr_tape_free(&p->tapes[r]);
+    free(p->tapes);
+    tr_placed_free(&p->placed);
+    tr_run_free(&p->run);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* prepare.h: from options to checked tapes of all ranks: what train, explain and verify have in common. */
+#ifndef TRAINING_COMMANDS_PREPARE_H
+#define TRAINING_COMMANDS_PREPARE_H
+
+#include "training/options.h"
+#include "training/tape/check.h"
+
+struct tr_prepared {
+    struct tr_run run;
+    struct tr_placed placed;
+    struct tr_tape *tapes; /* of each rank */
+    int instructions;
+    int found_by; /* if a check failed: which, of inject.h; -1: none did */
+};
+
+/* Every check has passed when it returns true. The parts refer to each other: none may move. */
+bool tr_prepare(struct tr_prepared *p, const struct tr_options *o, struct tr_error *e);
+void tr_prepared_free(struct tr_prepared *p);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* train.c: the default command: train a model and say how it goes. */
+#include "training/commands/commands.h"
+#include "training/commands/prepare.h"
+#include "training/data/corpus.h"
+#include "training/launch.h"
+#include "training/tape/run.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool fits(const struct tr_tape *t, const char *limit, struct tr_error *e)
+{
+    int64_t bytes;
+    if (!*limit)
+        return true;
+    if (!tr_parse_bytes(limit, &bytes))
+        return tr_fail(e, "--memory %s: legal is a number with K, M, G or T", limit);
+    if (t->arena <= bytes)
+        return true;
+    int used = 0;
+    char kinds[256] = "";
+    for (int k = 0; k < TR_MEMORIES; k++)
+        used += snprintf(kinds + used, sizeof kinds - (size_t)used, "%s%s %" PRId64, k ? ", " : "",
+            tr_memory_names[k], t->peak[k]);
+    return tr_fail(e,
+        "rank %d needs %" PRId64 " bytes, and --memory %s is %" PRId64
+        ": peaks are %s. Less is needed with more "
+        "--micro, --zero 1 to 3, --tp or --pp",
+        t->rank, t->arena, limit, bytes, kinds);
+}
+
+static void say_begin(const struct tr_run *r, const struct tr_tape *t, const struct tr_data *d)
+{
+    char mesh[64];
+    const struct tr_graph *g = &r->graph;
+    int64_t parameters = 0;
+    for (int i = 0; i < g->n_tensors; i++)
+        if (g->tensors[i].role == TR_PARAMETER && g->tensors[i].values_of == i)
+            parameters += g->tensors[i].rows * (g->tensors[i].dims > 1 ? g->tensors[i].size[1] : 1);
+    printf("# %s: %" PRId64 " layers, %" PRId64 " channels, %" PRId64 " heads, context %" PRId64
+           ", vocabulary %" PRId64 ": %" PRId64 " parameters\n",
+        g->model, g->layers, g->channels, g->heads, g->context, g->vocabulary, parameters);
+    printf("# %s; batch of %d sequences in %d micro-batches, schedule %s, ZeRO %d; data: %s, %" PRId64
+           " tokens\n",
+        tr_mesh_text(&r->plan.mesh, mesh), r->plan.batch, r->plan.micros, r->schedule.name, r->plan.zero,
+        d->name, d->count);
+    printf("# bytes of rank 0:");
+    for (int k = 0; k < TR_MEMORIES; k++)
+        printf(" %s %" PRId64 "%s", tr_memory_names[k], t->peak[k], k + 1 < TR_MEMORIES ? "," : "\n");
+}
+
+/* Without a name, the documents of this project and the licences of the system. */
+static bool open_data(
+    struct tr_data *d, const struct tr_options *o, const struct tr_graph *g, struct tr_error *e)
+{
+    uint64_t seed = (uint64_t)o->seed;
+    if (!*o->data)
+        return tr_data_open_default(d, seed, g->vocabulary, g->context, e);
+    return tr_data_open(d, strcmp(o->data, "grammar") ? o->data : NULL, seed, g->vocabulary, g->context, e);
+}
+
+static bool steps(const struct tr_options *o, struct tr_prepared *p, struct tr_runner *r, struct tr_error *e)
+{
+    double tokens = (double)(p->run.plan.batch * p->run.graph.context);
+    for (long step = 0; step < o->steps; step++) {
+        int64_t begun = tr_now_ns();
+        if (!tr_runner_step(r, e))
+            return false;
+        double ms = (double)(tr_now_ns() - begun) / 1e6;
+        if (r->tape->rank > 0)
+            continue;
+        printf("step %ld loss %.6f %a norm %.6f %a ms %.1f tokens/s %.0f\n", step, r->result.loss,
+            r->result.loss, r->result.norm, r->result.norm, ms, tokens / ms * 1000);
+        fflush(stdout);
+    }
+    return true;
+}
+
+static bool train(tutti_comm *world, void *context, struct tr_error *e)
+{
+    const struct tr_options *o = context;
+    struct tr_prepared p;
+    struct tr_data data;
+    struct tr_runner runner;
+    int rank = world ? tutti_comm_rank(world) : 0, n = world ? tutti_comm_size(world) : 1;
+    if (!tr_prepare(&p, o, e))
+        return false;
+    if (p.run.plan.mesh.n != n)
+        return tr_fail(e, "the mesh has %d ranks, and %d were started", p.run.plan.mesh.n, n);
+    const struct tr_graph *g = &p.run.graph;
+    const struct tr_tape *tape = &p.tapes[rank];
+    const struct tr_kernels *kernels = tr_options_kernels(o, e);
+    bool ok = kernels && fits(tape, o->memory, e) && open_data(&data, o, g, e);
+    if (ok) {
+        ok = tr_runner_open(&runner, tape, kernels, &data, world, e);
+        if (ok && rank == 0 && !o->quiet)
+            say_begin(&p.run, tape, &data);
+        ok = ok && steps(o, &p, &runner, e);
+        tr_runner_close(&runner);
+        tr_data_close(&data);
+    }
+    tr_prepared_free(&p);
+    return ok;
+}
+
+int tr_command_train(int argc, char **argv)
+{
+    struct tr_options o;
+    struct tr_error e;
+    struct tr_prepared p;
+    tr_options_default(&o);
+    if (!tr_options_parse(&o, argc - 1, argv + 1, &e)) {
+        fprintf(stderr, "tutti-train: %s\n", e.text);
+        return 2;
+    }
+    if (o.help) {
+        printf("usage: tutti-train [train] [OPTION]...\n");
+        tr_options_help(stdout);
+        return 0;
+    }
+    if (!tr_prepare(&p, &o, &e)) { /* here, too, so that it is said before ranks are there */
+        fprintf(stderr, "tutti-train: %s\n", e.text);
+        return 1;
+    }
+    int n = p.run.plan.mesh.n;
+    tr_prepared_free(&p);
+    return tr_launch(n, train, &o);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* launch.c: fork the ranks and watch over them; the one file of the trainer that reads clocks and
+ * environment.
+ *
+ * All ranks of a job that fails fail, most of them because another did. So the first failure is kept in
+ * memory that all share, and the parent prints that one. */
+#include "training/launch.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SECOND_NS = 1000000000 };
+
+struct shared {
+    atomic_int failed;
+    struct tr_error error;
+    atomic_int written;
+};
+
+static int64_t clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (int64_t)t.tv_sec * SECOND_NS + t.tv_nsec;
+}
+
+int64_t tr_now_ns(void)
+{
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
+int64_t tr_cpu_ns(void)
+{
+    return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+bool tr_launched(void)
+{
+    static const char *const names[] = { "TUTTI_RANK", "PMIX_RANK", "PMI_RANK", "RANK" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i]))
+            return true;
+    return false;
+}
+
+static int finish(bool ok, const struct tr_error *e)
+{
+    if (!ok)
+        fprintf(stderr, "tutti-train: %s\n", e->text);
+    return ok ? 0 : 1;
+}
+
+static int of_launcher(tr_rank_main *run, void *context)
+{
+    struct tr_error e = { "" };
+    tutti_config config = { .size = sizeof config, .flags = TUTTI_COMM_EXACT, .name = "world" };
+    tutti_comm *world = NULL;
+    if (tutti_comm_init_env(&config, &world) != TUTTI_OK)
+        return finish(tr_fail(&e, "%s", tutti_get_last_error(NULL)), &e);
+    bool ok = run(world, context, &e);
+    if (ok)
+        tutti_comm_finalize(world);
+    tutti_comm_destroy(world);
+    return finish(ok, &e);
+}
+
+static void child(int n, int rank, const tutti_id *id, tr_rank_main *run, void *context, struct shared *s)
+{
+    struct tr_error e = { "" };
+    tutti_config config = { .size = sizeof config, .flags = TUTTI_COMM_EXACT, .name = "world" };
+    tutti_comm *world = NULL;
+    bool ok = tutti_comm_init_rank(n, rank, id, &config, &world) == TUTTI_OK ||
+              tr_fail(&e, "%s", tutti_get_last_error(NULL));
+    ok = ok && run(world, context, &e);
+    if (!ok && !atomic_exchange(&s->failed, 1)) {
+        s->error = e;
+        atomic_store(&s->written, 1);
+    }
+    if (ok)
+        tutti_comm_finalize(world);
+    if (world)
+        tutti_comm_destroy(world);
+    fflush(NULL);
+    _exit(ok ? 0 : 1);
+}
+
+/* Waits for all; a rank that a signal ended is the cause of whatever the others say. */
+static int wait_for_all(int n, const pid_t *pids, struct shared *s)
+{
+    int status, worst = 0, killed = -1, by = 0;
+    for (int left = n; left > 0; left--) {
+        pid_t pid = wait(&status);
+        if (WIFSIGNALED(status) && killed < 0)
+            for (int r = 0; r < n; r++)
+                if (pids[r] == pid)
+                    killed = r, by = WTERMSIG(status);
+        if (!WIFEXITED(status) || WEXITSTATUS(status))
+            worst = 1;
+    }
+    if (killed >= 0)
+        fprintf(stderr, "tutti-train: rank %d was ended by signal %d (%s)\n", killed, by, strsignal(by));
+    else if (atomic_load(&s->written))
+        fprintf(stderr, "tutti-train: %s\n", s->error.text);
+    return worst;
+}
+
+int tr_launch(int n, tr_rank_main *run, void *context)
+{
+    struct tr_error e = { "" };
+    tutti_id id;
+    if (tr_launched())
+        return of_launcher(run, context);
+    if (n == 1)
+        return finish(run(NULL, context, &e), &e);
+    struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t *pids = tr_new((size_t)n, sizeof *pids), parent = getpid();
+    if (s == MAP_FAILED || tutti_get_id(&id) != TUTTI_OK)
+        return finish(
+            tr_fail(&e, "%s", s == MAP_FAILED ? "no memory to share" : tutti_get_last_error(NULL)), &e);
+    fflush(NULL);
+    for (int r = 0; r < n; r++) {
+        pids[r] = fork();
+        if (pids[r] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (getppid() != parent)
+                _exit(1);
+            child(n, r, &id, run, context, s);
+        }
+        if (pids[r] < 0) {
+            for (int x = 0; x < r; x++)
+                kill(pids[x], SIGKILL);
+            return finish(tr_fail(&e, "rank %d of %d cannot be forked", r, n), &e);
+        }
+    }
+    int status = wait_for_all(n, pids, s);
+    munmap(s, sizeof *s);
+    free(pids);
+    return status;
+}

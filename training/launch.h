@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* launch.h: ranks: forked from this process, or started by a launcher. */
+#ifndef TRAINING_LAUNCH_H
+#define TRAINING_LAUNCH_H
+
+#include "training/error.h"
+
+#include "tutti.h"
+
+#include <stdint.h>
+
+/* What a rank does. world is NULL where there is one rank. false: it failed, and e says how. */
+typedef bool tr_rank_main(tutti_comm *world, void *context, struct tr_error *e);
+
+/* Runs n ranks and waits for all. The first cause is printed, once; a rank that a signal ended is named.
+ * Returns the exit status. */
+int tr_launch(int n, tr_rank_main *run, void *context);
+
+/* Whether a launcher (mpirun, srun, torchrun) started this process as one of several ranks. */
+bool tr_launched(void);
+
+int64_t tr_now_ns(void);
+int64_t tr_cpu_ns(void); /* of this process */
+
+#endif

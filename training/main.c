@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* main.c: tutti-train: which command. */
+#include "training/commands/commands.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *what;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    { "train", "train a model (the default)", tr_command_train },
+    { "explain", "placements, messages and tape of a run, without running it", tr_command_explain },
+    { "verify", "every paradigm and mesh against one device, bit for bit", tr_command_verify },
+    { "schedule", "show, simulate and check pipeline schedules", tr_command_schedule },
+    { "demo", "a matrix product, or a ring all-reduce, on real ranks", tr_command_demo },
+    { "data", "make a file of tokens of any text", tr_command_data },
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void help(FILE *to)
+{
+    fprintf(to, "usage: tutti-train [COMMAND] [OPTION]...\n\n");
+    for (int i = 0; i < COMMANDS; i++)
+        fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].what);
+    fprintf(to, "\ntutti-train COMMAND --help tells the options of each. Two to begin with:\n\n"
+                "  tutti-train -n 2 --dp 2 --steps 20\n"
+                "  tutti-train explain --dp 2 --tp 2\n");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2 || argv[1][0] == '-') {
+        if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+            help(stdout);
+            return 0;
+        }
+        return tr_command_train(argc, argv);
+    }
+    for (int i = 0; i < COMMANDS; i++)
+        if (!strcmp(argv[1], commands[i].name))
+            return commands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "tutti-train: %s is not a command; legal are:\n", argv[1]);
+    help(stderr);
+    return 2;
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* options.c: one table of options; the words of a command line; the run they describe. */
+#include "training/options.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { HEADING, WHOLE, REAL, TEXT, FLAG };
+
+struct option {
+    const char *name;
+    enum kind kind;
+    size_t offset, room;
+    const char *what;
+};
+
+#define WHOLE_OF(name, field, what)                                                                          \
+    {                                                                                                        \
+        name, WHOLE, offsetof(struct tr_options, field), sizeof(long), what                                  \
+    }
+#define REAL_OF(name, field, what)                                                                           \
+    {                                                                                                        \
+        name, REAL, offsetof(struct tr_options, field), sizeof(double), what                                 \
+    }
+#define FLAG_OF(name, field, what)                                                                           \
+    {                                                                                                        \
+        name, FLAG, offsetof(struct tr_options, field), sizeof(bool), what                                   \
+    }
+#define TEXT_OF(name, field, what)                                                                           \
+    {                                                                                                        \
+        name, TEXT, offsetof(struct tr_options, field), sizeof((struct tr_options *)0)->field, what          \
+    }
+
+static const struct option options[] = {
+    { "The model", HEADING, 0, 0, NULL },
+    TEXT_OF("model", model, "gpt:nano, gpt:nano8, gpt:micro, gpt:small (sizes below may be changed)"),
+    WHOLE_OF("layers", layers, "layers"),
+    WHOLE_OF("channels", channels, "channels, a multiple of 64"),
+    WHOLE_OF("heads", heads, "attention heads"),
+    WHOLE_OF("context", context, "tokens of a sequence, a multiple of 8"),
+    WHOLE_OF("vocabulary", vocabulary, "tokens there are"),
+    FLAG_OF("untied", untied, "the head has values of its own, not the embedding's"),
+    { "What is learned", HEADING, 0, 0, NULL },
+    TEXT_OF("data", data, "a file: tokens of llm.c (.bin), or bytes; 'grammar' is made up"),
+    WHOLE_OF("steps", steps, "optimizer steps"),
+    WHOLE_OF("batch", batch, "sequences of all ranks in a step"),
+    TEXT_OF("optimizer", optimizer, "adamw or sgd"),
+    REAL_OF("rate", rate, "learning rate"),
+    REAL_OF("decay", decay, "weight decay of matrices"),
+    REAL_OF("clip", clip, "largest norm of the gradient"),
+    WHOLE_OF("seed", seed, "of initial values and of the choice of sequences"),
+    { "Ranks", HEADING, 0, 0, NULL },
+    WHOLE_OF("ranks", ranks, "rank processes, forked here (-n N); without it what the mesh needs"),
+    WHOLE_OF("dp", dp, "data parallel; 0: the ranks that are left"),
+    WHOLE_OF("tp", tp, "tensor parallel"),
+    FLAG_OF("sp", sp, "sequence parallel between the matrices of tp"),
+    WHOLE_OF("pp", pp, "pipeline stages"),
+    WHOLE_OF("chunks", chunks, "stages of a rank, for --schedule interleaved"),
+    WHOLE_OF("micro", micro, "micro-batches of a step"),
+    TEXT_OF("schedule", schedule, "naive, gpipe, 1f1b, interleaved, zb-h1, or a CSV file"),
+    WHOLE_OF("zero", zero, "ZeRO: 1 shards the optimizer, 2 and gradients, 3 and parameters"),
+    { "What is shown and done", HEADING, 0, 0, NULL },
+    TEXT_OF("memory", memory, "limit of a rank, as 64M; what does not fit says so before it starts"),
+    TEXT_OF("kernels", kernels, "generic, avx2, avx512; without it the best of this machine"),
+    TEXT_OF("inject", inject, "plant an error by name, to see it caught; 'list' tells the names"),
+    WHOLE_OF("tape", tape, "explain: print the list of this rank"),
+    FLAG_OF("json", json, "one JSON object a line"),
+    FLAG_OF("all", all, "verify: every legal product"),
+    FLAG_OF("quick", quick, "verify: a cut with every paradigm and every pair"),
+    FLAG_OF("quiet", quiet, "only what is asked for"),
+    FLAG_OF("help", help, "this text"),
+};
+enum { OPTIONS = sizeof options / sizeof *options };
+
+void tr_options_default(struct tr_options *o)
+{
+    *o = (struct tr_options){ .model = "gpt:nano",
+        .data = "",
+        .steps = 50,
+        .batch = 8,
+        .seed = 1,
+        .rate = 1e-3,
+        .decay = 0.1,
+        .clip = 1,
+        .optimizer = "adamw",
+        .pp = 1,
+        .dp = 0,
+        .cp = 1,
+        .ep = 1,
+        .tp = 1,
+        .micro = 1,
+        .chunks = 1,
+        .schedule = "1f1b",
+        .tape = -1 };
+}
+
+void tr_options_help(FILE *to)
+{
+    for (int i = 0; i < OPTIONS; i++) {
+        static const char *const values[] = { "", " N", " X", " TEXT", "" };
+        char left[64];
+        if (options[i].kind == HEADING) {
+            fprintf(to, "\n%s\n", options[i].name);
+            continue;
+        }
+        snprintf(left, sizeof left, "--%s%s", options[i].name, values[options[i].kind]);
+        fprintf(to, "  %-22s %s\n", left, options[i].what);
+    }
+}
+
+/* Levenshtein's distance of two short words. */
+static int distance(const char *a, const char *b)
+{
+    int row[64], n = (int)strlen(b);
+    if (n > 62)
+        return 99;
+    for (int j = 0; j <= n; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int before = row[0];
+        row[0] = i;
+        for (int j = 1; j <= n; j++) {
+            int change = before + (a[i - 1] != b[j - 1]);
+            before = row[j];
+            int add = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            row[j] = change < add ? change : add;
+        }
+    }
+    return row[n];
+}
+
+static const struct option *find(const char *name, struct tr_error *e)
+{
+    const struct option *nearest = NULL;
+    int best = 100;
+    for (int i = 0; i < OPTIONS; i++) {
+        if (options[i].kind == HEADING)
+            continue;
+        int far = distance(name, options[i].name);
+        if (far == 0)
+            return &options[i];
+        if (far < best)
+            best = far, nearest = &options[i];
+    }
+    tr_fail(e, "--%.60s is not an option; the nearest is --%s, and --help lists all", name, nearest->name);
+    return NULL;
+}
+
+static bool set(struct tr_options *o, const struct option *option, const char *value, struct tr_error *e)
+{
+    char *at = (char *)o + option->offset, *end = NULL;
+    errno = 0;
+    if (option->kind == WHOLE)
+        *(long *)(void *)at = strtol(value, &end, 10);
+    else if (option->kind == REAL)
+        *(double *)(void *)at = strtod(value, &end);
+    else if (strlen(value) < option->room)
+        strcpy(at, value);
+    else
+        return tr_fail(e, "--%s: %zu characters are legal", option->name, option->room - 1);
+    if (end && (*end || end == value || errno))
+        return tr_fail(
+            e, "--%s %.60s: a%s number is legal", option->name, value, option->kind == WHOLE ? " whole" : "");
+    return true;
+}
+
+bool tr_options_parse(struct tr_options *o, int argc, char **argv, struct tr_error *e)
+{
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        if (!strcmp(word, "-n"))
+            word = "--ranks";
+        if (strncmp(word, "--", 2))
+            return tr_fail(e, "%.60s: an option begins with --", word);
+        const struct option *option = find(word + 2, e);
+        if (!option)
+            return false;
+        if (option->kind == FLAG)
+            *(bool *)((char *)o + option->offset) = true;
+        else if (i + 1 == argc)
+            return tr_fail(e, "%s needs a value: %s", word, option->what);
+        else if (!set(o, option, argv[++i], e))
+            return false;
+    }
+    return true;
+}
+
+bool tr_parse_bytes(const char *text, int64_t *bytes)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    double x = strtod(text, &end);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    if (end == text || x <= 0 || (*end && (!unit || end[1])))
+        return false;
+    for (int i = 0; unit && i <= unit - units; i++)
+        x *= 1024;
+    *bytes = (int64_t)x;
+    return true;
+}
+
+const struct tr_kernels *tr_options_kernels(const struct tr_options *o, struct tr_error *e)
+{
+    const struct tr_kernels *k = *o->kernels ? tr_kernels_named(o->kernels) : tr_kernels_best();
+    if (!k)
+        tr_fail(e, "--kernels %s: legal are generic, avx2, avx512, where the machine has them", o->kernels);
+    return k;
+}
+
+static bool model_sizes(struct tr_model_options *m, const struct tr_options *o, struct tr_error *e)
+{
+    static const struct {
+        const char *name;
+        int64_t layers, channels, heads, context;
+    } models[] = { { "gpt:nano", 4, 64, 4, 64 }, { "gpt:nano8", 8, 64, 8, 64 },
+        { "gpt:micro", 6, 128, 8, 128 }, { "gpt:small", 8, 256, 8, 256 } };
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        if (!strcmp(o->model, models[i].name)) {
+            *m = (struct tr_model_options){ o->layers ? o->layers : models[i].layers,
+                o->channels ? o->channels : models[i].channels, o->heads ? o->heads : models[i].heads,
+                o->context ? o->context : models[i].context, o->vocabulary ? o->vocabulary : 256, o->untied };
+            return true;
+        }
+    return tr_fail(e, "--model %s: legal are gpt:nano, gpt:nano8, gpt:micro and gpt:small", o->model);
+}
+
+static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error *e)
+{
+    long others = o->pp * o->cp * o->ep * o->tp, dp = o->dp;
+    if (others < 1 || others > 1 << 20)
+        return tr_fail(e, "--pp %ld --tp %ld: legal are 1 and more", o->pp, o->tp);
+    if (dp == 0)
+        dp = o->ranks ? o->ranks / others : 1;
+    if (o->ranks && dp * others != o->ranks)
+        return tr_fail(e,
+            "%ld ranks, but dp %ld x tp %ld x pp %ld is %ld; legal is --ranks %ld, or --dp %ld if "
+            "that is whole",
+            o->ranks, dp, o->tp, o->pp, dp * others, dp * others, o->ranks / others);
+    int size[TR_AXES] = { (int)o->pp, (int)dp, (int)o->cp, (int)o->ep, (int)o->tp };
+    *p = (struct tr_plan){ .zero = (int)o->zero,
+        .batch = (int)o->batch,
+        .micros = (int)o->micro,
+        .chunks = (int)o->chunks,
+        .rate = o->rate,
+        .decay = o->decay,
+        .clip = o->clip };
+    p->paradigms[p->n_paradigms++] = &tr_data_parallel;
+    p->paradigms[p->n_paradigms++] = &tr_tensor_parallel;
+    if (o->sp)
+        p->paradigms[p->n_paradigms++] = &tr_sequence_parallel;
+    if (strcmp(o->optimizer, "adamw") && strcmp(o->optimizer, "sgd"))
+        return tr_fail(e, "--optimizer %s: legal are adamw and sgd", o->optimizer);
+    p->sgd = !strcmp(o->optimizer, "sgd");
+    return tr_mesh_make(&p->mesh, size, e);
+}
+
+static bool schedule(struct tr_run *r, const struct tr_options *o, struct tr_error *e)
+{
+    const char *dot = strrchr(o->schedule, '.');
+    if (!dot || strcmp(dot, ".csv"))
+        return tr_schedule_make(
+            &r->schedule, o->schedule, r->plan.mesh.size[TR_PP], r->plan.chunks, r->plan.micros, e);
+    FILE *file = fopen(o->schedule, "r");
+    if (!file)
+        return tr_fail(e, "--schedule %s: the file cannot be read", o->schedule);
+    struct tr_error why;
+    bool ok =
+        tr_schedule_read(&r->schedule, file, o->schedule, &why) && tr_schedule_check(&r->schedule, &why);
+    fclose(file);
+    return ok || tr_fail(e, "--schedule %s: %.900s", o->schedule, why.text);
+}
+
+bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *e)
+{
+    struct tr_model_options m;
+    *r = (struct tr_run){ .plan = { .zero = 0 } };
+    if (!model_sizes(&m, o, e) || !plan(&r->plan, o, e) || !tr_model_gpt(&r->graph, &m, e))
+        return false;
+    if (tr_plan_check(&r->plan, &r->graph, e) && schedule(r, o, e))
+        return true;
+    tr_graph_free(&r->graph);
+    return false;
+}
+
+void tr_run_free(struct tr_run *r)
+{
+    tr_graph_free(&r->graph);
+    tr_schedule_free(&r->schedule);
+}

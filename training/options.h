@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* options.h: what the user asks for, and the run that follows from it. */
+#ifndef TRAINING_OPTIONS_H
+#define TRAINING_OPTIONS_H
+
+#include "training/ops/kernels.h"
+#include "training/parallel/paradigms.h"
+#include "training/schedule/schedule.h"
+
+struct tr_options {
+    /* the model */
+    char model[32];
+    long layers, channels, heads, context, vocabulary; /* 0: as the model says */
+    bool untied;
+    /* what is learned */
+    char data[512];
+    long steps, batch, seed;
+    double rate, decay, clip;
+    char optimizer[16];
+    /* ranks */
+    long ranks; /* 0: what the mesh needs */
+    long pp, dp, cp, ep, tp;
+    bool sp;
+    long zero, micro, chunks;
+    char schedule[256];
+    /* what is shown */
+    char memory[32];
+    char kernels[16];
+    bool json, all, quick, quiet;
+    char inject[48];
+    long tape; /* explain: a rank whose list is printed; -1: none */
+    bool help;
+};
+
+void tr_options_default(struct tr_options *o);
+/* Words after the command's name. An unknown option names the nearest one. */
+bool tr_options_parse(struct tr_options *o, int argc, char **argv, struct tr_error *e);
+void tr_options_help(FILE *to);
+
+/* A run: a model, a plan for a mesh, and a schedule. They refer to each other: none may move. */
+struct tr_run {
+    struct tr_graph graph;
+    struct tr_plan plan;
+    struct tr_schedule schedule;
+};
+
+/* dp 0 takes the ranks that are left. Sizes that do not fit are an error that says what would. */
+bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *e);
+void tr_run_free(struct tr_run *r);
+/* The set of kernels that is asked for; NULL if this machine has it not. */
+const struct tr_kernels *tr_options_kernels(const struct tr_options *o, struct tr_error *e);
+/* "64M" */
+bool tr_parse_bytes(const char *text, int64_t *bytes);
+
+#endif
