@@ -218,6 +218,14 @@ versions()
 }
 works "debian/changelog is of this version" versions
 
+# --- A prefix that is said to make instead of configure counts for all that is installed, or for nothing.
+together()
+{
+    make -n install prefix=/elsewhere 2>&1 | sed -n "s/.*mkdir -p '\(.*\)'.*/\1/p" >"$scratch/folders"
+    grep -q '^/elsewhere/lib$' "$scratch/folders" && ! grep -v '^/elsewhere/' "$scratch/folders"
+}
+works "make install prefix=DIR installs nowhere else" together
+
 # --- Nothing is left.
 make -s uninstall DESTDIR="$scratch/staged" >"$scratch/said" 2>&1 || cat "$scratch/said"
 nothing() { ! find "$tree" ! -type d -o -name '*tutti*' | grep .; }
