@@ -71,8 +71,8 @@ static void warn_of_open_group(const struct queue *q, const char *who)
 {
     if (q->depth > 0)
         tt_log(TT_LOG_WARN,
-            "%s ends inside a group: a tutti_group_end is missing, and %d calls never started", who,
-            q->calls);
+            "%s ends inside a group: a tutti_group_end is missing, and %d call%s never started", who,
+            q->calls, q->calls == 1 ? "" : "s");
 }
 
 static void __attribute__((destructor)) end_process(void)
