@@ -5,7 +5,7 @@
  * is wanted after something went wrong, when it is too late to turn it on. A call costs two readings of a
  * counter and a few stores; no lock, no allocation, no system call. Whoever asks reads the memory as it
  * stands, also while the rank hangs: another thread (tutti_query), or another process of the same user
- * (tutti-info --attach), which finds the file among the process's descriptors.
+ * (tutti-info attach), which finds the file among the process's descriptors.
  *
  * A call is entered by the thread that makes it, as queued where it must wait for its turn; the calls of a
  * graph by who runs them, at each replay. The entry of a call that is not over is never given to another. So
