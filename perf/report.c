@@ -198,7 +198,7 @@ void perf_report_begin(struct perf_report *r)
         perf_record_header(r);
     if (!is_table(r))
         return;
-    fprintf(r->file, "# collperf: Tutti %s, %d ranks", r->origin.version, r->n);
+    fprintf(r->file, "# collperf: Tutti %s, %d rank%s", r->origin.version, r->n, r->n == 1 ? "" : "s");
     if (o->launcher != NULL)
         fprintf(r->file, " of a launcher's job\n");
     else

@@ -38,6 +38,8 @@ says() # where pattern what
 }
 
 # --- The table begins with the machine and with a line for each rank: as many processes as there are.
+expect 0 "$collperf" $few -g 1
+says out "^# collperf: Tutti [^ ]*, 1 rank (" "the header of one rank"
 host=$(uname -n | tr ',"\\' '   ')
 cpu=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1 | tr ',"\\' '   ' | cut -c 1-63)
 version=$("$collperf" --version | sed 's/.* //')
