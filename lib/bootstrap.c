@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/wait.h"
+#include "bootstrap_held.h"
 #include "bootstrap_place.h"
 #include "bootstrap_root.h"
 #include "bootstrap_wire.h"
@@ -168,13 +169,16 @@ static pid_t process_behind(int socket)
 static tutti_status reach_here(struct tt_session *s, const struct sockaddr_un *address, bool *nobody)
 {
     *nobody = false;
+    tt_held_lock();
     s->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    tt_held_add(s->socket);
+    tt_held_unlock();
     if (s->socket < 0)
         return tt_fail_errno(TUTTI_SYSTEM_ERROR, "rank %d cannot make a socket", s->rank);
     while (connect(s->socket, (const struct sockaddr *)address, sizeof *address) != 0) {
         *nobody = errno == ENOENT || errno == ECONNREFUSED;
         if (*nobody) {
-            close(s->socket);
+            tt_held_close(s->socket);
             s->socket = -1;
             return TUTTI_OK;
         }
@@ -446,11 +450,12 @@ static tutti_status join(struct tt_session *s, const struct tt_member *mine, str
         for (int i = 0; i < s->n * TT_BLOB_FDS; i++) {
             int *fd = &met[i / TT_BLOB_FDS].fds[i % TT_BLOB_FDS];
             *fd = *fd >= 0 ? fds[*fd] : -1;
+            tt_held_release(*fd);
         }
         memcpy(members, met, n * sizeof *met);
     } else {
         while (nfds > 0)
-            close(fds[--nfds]);
+            tt_held_close(fds[--nfds]);
     }
     free(fds);
     free(entries);
@@ -476,7 +481,7 @@ static tutti_status enter(struct tt_session *s, const struct tt_id *id, const st
         }
         if (!s->dropped)
             return status;
-        close(s->socket);
+        tt_held_close(s->socket);
         s->socket = -1;
         tt_sleep_ms(pause_ms);
     }
@@ -542,8 +547,8 @@ tutti_status tt_session_exchange(struct tt_session *s, const void *mine, uint64_
 void tt_session_close(struct tt_session *s)
 {
     if (s->socket >= 0) {
-        shutdown(s->socket, SHUT_RDWR); /* also for copies in children of this process */
-        close(s->socket);
+        shutdown(s->socket, SHUT_RDWR); /* also for copies in children that came to be without fork() */
+        tt_held_close(s->socket);
     }
     free(s);
 }

@@ -16,13 +16,14 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "bootstrap_held.h"
 #include "joining.h"
 
 void tt_visitor_dismiss(struct tt_visitor *v)
 {
     for (int i = 0; i < v->nfds; i++)
-        close(v->fds[i]);
-    close(v->socket);
+        tt_held_close(v->fds[i]);
+    tt_held_close(v->socket);
     v->nfds = 0;
     v->socket = -1;
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "bootstrap_held.h"
 
 /* The id: "TUID", version, flags, number of addresses, session, secret, four addresses. */
 enum {
@@ -258,9 +259,10 @@ ssize_t tt_wire_send(int socket, const void *bytes, size_t size, const int *fds,
     return sent;
 }
 
-/* The descriptors of one message, kept while there is room. */
+/* The descriptors of one message, held while there is room. */
 static void take_fds(struct msghdr *message, int *fds, int room, int *nfds)
 {
+    int before = *nfds;
     for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head)) {
         if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
             continue;
@@ -274,6 +276,8 @@ static void take_fds(struct msghdr *message, int *fds, int room, int *nfds)
                 close(fd);
         }
     }
+    for (int i = before; i < *nfds; i++)
+        tt_held_add(fds[i]);
 }
 
 ssize_t tt_wire_receive(int socket, void *bytes, size_t size, int *fds, int room, int *nfds)
@@ -287,12 +291,15 @@ ssize_t tt_wire_receive(int socket, void *bytes, size_t size, int *fds, int room
         message.msg_control = control;
         message.msg_controllen = sizeof control;
     }
+    tt_held_lock();
     do
         got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
+    if (got >= 0 && room > 0)
+        take_fds(&message, fds, room, nfds);
+    tt_held_unlock();
     if (got < 0 || room == 0)
         return got;
-    take_fds(&message, fds, room, nfds);
     if (message.msg_flags & MSG_CTRUNC) {
         errno = EMFILE;
         return -1;
@@ -307,13 +314,21 @@ unsigned long long tt_wire_open_files(void)
     return (unsigned long long)limit.rlim_cur;
 }
 
+static bool can_copy(int fd, int times)
+{
+    int copy = times > 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : fd;
+    if (copy < 0 || times <= 0)
+        return copy >= 0;
+    bool can = can_copy(fd, times - 1);
+    close(copy);
+    return can;
+}
+
 bool tt_wire_has_files(int fd, int count)
 {
-    int copy = count > 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : fd;
-    if (copy < 0 || count <= 0)
-        return copy >= 0;
-    bool has = tt_wire_has_files(fd, count - 1);
-    close(copy);
+    tt_held_lock(); /* and no child gets a copy */
+    bool has = can_copy(fd, count);
+    tt_held_unlock();
     return has;
 }
 

@@ -117,7 +117,8 @@ void tt_notice_read(const uint8_t *bytes, struct tt_notice *notice);
  * all of it goes at once into an empty socket. */
 ssize_t tt_wire_send(int socket, const void *bytes, size_t size, const int *fds, int nfds);
 /* Appends the descriptors that came to fds[*nfds], of which there may be `room` in all; EMFILE if this
- * process could not take them all. Those for which there is no room are closed. */
+ * process could not take them all. They are held (bootstrap_held.h); those for which there is no room are
+ * closed. */
 ssize_t tt_wire_receive(int socket, void *bytes, size_t size, int *fds, int room, int *nfds);
 unsigned long long tt_wire_open_files(void); /* ulimit -n, for errors */
 /* Can this process open so many more? `fd` is any that is open. */

@@ -54,6 +54,41 @@ Test(bootstrap_limit, maker_that_is_a_rank_holds_descriptors_once)
     cr_expect(ended_well(maker));
 }
 
+/* How many descriptors of the first ranks it holds. */
+static int held_of(int ranks)
+{
+    int count = 0;
+    for (int r = 0; r < ranks; r++)
+        count += 1 + gives(r, 0) + gives(r, 1);
+    return count;
+}
+
+/* The last rank is forked when all others have come. */
+static int make_and_fork_ranks(void)
+{
+    tutti_id id;
+    pid_t children[N];
+    limit_files(3 * N + OTHERS);
+    int before = count_entries("/proc/self/fd");
+    bool right = tt_bootstrap_create(&id, PATIENCE_MS) == TUTTI_OK;
+    for (int r = 0; r < N; r++) {
+        if (r == N - 1)
+            right = settles("/proc/self/fd", before + 1 + held_of(r)) && right;
+        children[r] = fork_call(call_for(&id, N, r));
+    }
+    for (int r = 0; r < N; r++)
+        right = ended_well(children[r]) && right;
+    return right ? 0 : 1;
+}
+
+Test(bootstrap_limit, rank_that_the_maker_forks_late_has_room)
+{
+    pid_t maker = fork();
+    if (maker == 0)
+        _exit(make_and_fork_ranks());
+    cr_expect(ended_well(maker));
+}
+
 /* Each of its ranks has descriptors of its own, and only the last one gets those that were there. */
 Test(bootstrap_limit, ranks_of_one_process_have_descriptors_of_their_own)
 {
