@@ -294,7 +294,7 @@ static void leave(struct ranks_me *me)
         char words[96];
         snprintf(words, sizeof words,
             how == EXITS  ? "rank 1 ended without tutti_comm_destroy (process %d)"
-            : how == DIES ? "rank 1 died (process %d)"
+            : how == DIES ? "rank 1 died or became another program (process %d)"
                           : "rank 1 destroyed",
             (int)me->world->slots[1].pid);
         ranks_expect(me, strstr(error.text, words) != NULL, "not '%s': %s", words, error.text);

@@ -78,7 +78,8 @@ static void lose_rank_1(struct ranks_me *me)
         ranks_ok(me, tutti_barrier(comm, tutti_no_stream()), "barrier");
     if (me->rank == 1)
         end(me, way->ending);
-    ranks_refused(me, tutti_barrier(comm, tutti_no_stream()), TUTTI_PEER_LOST, "barrier", "rank 1 died");
+    ranks_refused(me, tutti_barrier(comm, tutti_no_stream()), TUTTI_PEER_LOST, "barrier",
+        "rank 1 died or became another program");
     tutti_error error = { .size = sizeof error };
     tutti_comm_get_error(comm, &error);
     ranks_expect(me, error.peer == 1, "the peer is %d", error.peer);
