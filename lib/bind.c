@@ -173,6 +173,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     op->streams = streams_of(call, op);
     op->trace = comm->trace;
     op->gate = call->staging != NULL ? &call->staging->gate : NULL;
+    op->cost = tt_cost_of(call, op);
     return TUTTI_OK;
 }
 
@@ -430,6 +431,8 @@ tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op)
 void tt_call_end(const struct tt_call *call, struct tt_op *op, bool soon)
 {
     op->endpoint->transport->leave(op->endpoint);
+    if (op->state == TT_DONE)
+        tt_traffic_add(&call->comm->traffic, &op->cost, 1);
     if (soon)
         tt_entry_pass(op->entry);
     else

@@ -18,6 +18,7 @@
 #include "exec.h"
 #include "op.h"
 #include "plan.h"
+#include "traffic.h"
 #include "transports/transport.h"
 #include "tutti.h"
 
@@ -93,6 +94,7 @@ struct tt_comm {
     struct tt_plan_cache plans;
     struct tt_lane *lanes; /* lane.h */
     struct tt_lane *lane_last; /* of the last call, never NULL */
+    struct tt_traffic traffic;
     struct tt_choices *choices;
     struct tt_operator_table operators;
     struct tt_point **points[2]; /* [0] sends, [1] receives; n each, made on first use */

@@ -15,6 +15,7 @@
 #include "gate.h"
 #include "kernels/kernels.h"
 #include "op.h"
+#include "traffic.h"
 #include "transports/transport.h"
 
 enum {
@@ -91,6 +92,7 @@ struct tt_op {
     uint64_t serial; /* and the rest, where it is: its number in the trace */
     int64_t began_ns;
     uint8_t streams; /* of the flags above */
+    struct tt_cost cost; /* of the call */
 
     /* What came of it. */
     enum tt_progress state;

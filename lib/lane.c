@@ -405,7 +405,9 @@ void tt_lane_learn(const struct tt_call *call, const struct tt_op *op)
     measure(call, &fresh);
     tt_call_record(call, op, &fresh.record);
     fresh.hash = op->hash;
+    fresh.cost = op->cost;
     fresh.signature = op->signature;
+    tt_traffic_add(&call->comm->traffic, &lane->cost, lane->passed); /* of what it was before */
     free(lane->moves);
     *lane = fresh;
 }

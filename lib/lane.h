@@ -66,6 +66,8 @@ struct tt_lane {
     int64_t apart; /* in place: recv - send */
     uint32_t grain; /* pointers are multiples of it */
     bool own_counts; /* all_to_all_v and its like: each message is marked with its length, too */
+    uint64_t passed; /* calls that went the short way */
+    struct tt_cost cost; /* of each of them */
     uint32_t signature; /* marks the messages of a call; of a collective, of the one that is made now */
     uint64_t hash, history; /* of a collective that is made now: of the communicator's with it */
     bool long_messages; /* which are not to be copied in registered memory */

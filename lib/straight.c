@@ -290,9 +290,10 @@ static tutti_status hand_over(const struct trip *t)
 }
 
 /* All is done: what it used up, and what peers and the recorder are told. */
-TT_INLINE void count(const struct tt_lane *lane)
+TT_INLINE void count(struct tt_lane *lane)
 {
     struct tt_comm *comm = lane->call.comm;
+    lane->passed++;
     for (uint32_t i = 0; i < lane->ntolls; i++) {
         *lane->tolls[i].next_send += lane->tolls[i].sends;
         *lane->tolls[i].next_recv += lane->tolls[i].recvs;

@@ -50,10 +50,10 @@
  * Its peers may be in the same call already, and wait for it: this rank has a second to make it right
  * (setting `refusal`); then the communicator ends, on all ranks, with INVALID_USAGE and this rank's reason.
  * The others are sticky: the communicator is over, every rank gets the same first cause, and only abort,
- * state, get_error, get_last_error, rank, size, op_destroy and destroy are left. Of a call with a stream,
- * what can be told from the arguments is returned at once, as of any other; a later failure ends the
- * communicator (even for want of memory), and the points of the stream tell it. Outputs are set only on
- * success. tutti_get_last_error says what was wrong and what would be legal. */
+ * state, get_error, get_last_error, traffic, rank, size, op_destroy and destroy are left. Of a call with
+ * a stream, what can be told from the arguments is returned at once, as of any other; a later failure
+ * ends the communicator (even for want of memory), and the points of the stream tell it. Outputs are set
+ * only on success. tutti_get_last_error says what was wrong and what would be legal. */
 #ifndef TUTTI_H
 #define TUTTI_H
 #include <stddef.h>
@@ -331,6 +331,28 @@ tutti_status tutti_comm_state(const tutti_comm *comm);
 /* The sticky error with all that is known of it. Any thread. Errors: INVALID_ARGUMENT (comm, error,
  * error->size). */
 tutti_status tutti_comm_get_error(const tutti_comm *comm, tutti_error *error);
+
+/* What the calls of a communicator that ended well have been at this rank, since it began: each counts one,
+ * also in a group or a program. So the difference of two answers is the cost of what was called in between.
+ *
+ * called_bytes: the vector of the call. Of all_reduce, reduce and broadcast that has count elements, of
+ * a send or recv count, of what takes blocks (reduce_scatter, all_gather, all_to_all, gather, scatter) n
+ * blocks, of v-forms the sum of the counts; where a rank knows only its own, those are of what it sends
+ * (all_to_all_v), or its block (gather_v and scatter_v, but at root). Of a barrier: 0.
+ *
+ * sent_bytes, received_bytes: what the algorithm that ran sends from this rank to others, and they to
+ * it, by whatever path, copied or read in place. Over all ranks both have the same sum; a ring's
+ * all_reduce, say, sends 2 (n - 1) times its vector in all. A barrier's messages have 4 bytes. Of what
+ * split and finalize call (three all_gathers, a barrier) the same holds. */
+typedef struct {
+    size_t size;
+    uint64_t calls, called_bytes, sent_bytes, received_bytes;
+} tutti_traffic;
+
+/* Set traffic->size to sizeof(tutti_traffic). Local; waits until what is queued on streams for comm is over.
+ * Also of a communicator that has failed. Errors: INVALID_ARGUMENT (comm, traffic, traffic->size),
+ * INVALID_USAGE (made before a fork). */
+tutti_status tutti_comm_traffic(tutti_comm *comm, tutti_traffic *traffic);
 
 /* Collective: returns when all ranks have called it; then all that was issued, on streams, too, is done
  * everywhere, and only destroy is left. Errors: INVALID_ARGUMENT, INVALID_USAGE (inside a group), and

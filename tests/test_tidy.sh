@@ -105,6 +105,8 @@ tidy || fail "a tidy tree was refused"
 
 plant; lines 600 'extern int tutti_a;' >>lib/base/log.c; refuse 'file length' lib/base/log.c
 plant; lines 599 'extern int tutti_a;' >>lib/base/log.c; tidy || fail "600 lines a file were refused"
+plant; lines 749 'extern int tutti_a;' >>lib/tutti.h; tidy || fail "750 lines of tutti.h were refused"
+plant; lines 750 'extern int tutti_a;' >>lib/tutti.h; refuse 'file length' lib/tutti.h
 plant; mkdir training/reference; printf ' training/reference/x.c' >training/training.am
 printf '/* %s */\n/* x.c: a golden program. */\n' "$licence" >training/reference/x.c
 lines 999 'extern int tutti_a;' >>training/reference/x.c; tidy || fail "a golden program of 1000 lines"

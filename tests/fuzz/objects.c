@@ -346,6 +346,8 @@ static void junk_comm(struct fuzz_rank *me)
     fuzz_expect(me, "comm_finalize", tutti_comm_finalize(junk), FUZZ_ARGUMENT);
     fuzz_expect(me, "comm_abort", tutti_comm_abort(junk), FUZZ_ARGUMENT);
     fuzz_expect(me, "comm_refuse", tutti_comm_refuse(junk, -1, "why"), FUZZ_ARGUMENT);
+    fuzz_expect(me, "comm_traffic",
+        tutti_comm_traffic(junk, &(tutti_traffic){ .size = sizeof(tutti_traffic) }), FUZZ_ARGUMENT);
     fuzz_expect(me, "comm_destroy", tutti_comm_destroy(junk), FUZZ_ARGUMENT);
     fuzz_right(me, "comm_split", child == (tutti_comm *)(void *)me);
 }

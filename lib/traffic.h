@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* traffic.h: how many bytes the calls of a communicator were, asked and sent.
+ *
+ * What a call sends follows from its schedule and its layout, so nothing is counted while it runs. A call
+ * that is done adds what its operation was bound to; one that goes the short way (straight.c) adds 1 to its
+ * lane, and whoever asks multiplies. Only who uses the communicator touches lanes; the rest may be written by
+ * the threads of streams, one at a time, hence atomic words that are loaded and stored. */
+#ifndef TT_TRAFFIC_H
+#define TT_TRAFFIC_H
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct tt_call;
+struct tt_comm;
+struct tt_lane;
+struct tt_op;
+
+struct tt_cost { /* bytes of one call */
+    uint64_t called, sent, received;
+};
+
+struct tt_traffic { /* of a communicator since it began, but for what its lanes still have */
+    _Atomic uint64_t calls, called, sent, received;
+};
+
+/* Of a call, by the schedule and the layouts of the operation that it has just been bound to. */
+struct tt_cost tt_cost_of(const struct tt_call *call, const struct tt_op *op);
+/* So many calls of this cost are done. */
+void tt_traffic_add(struct tt_traffic *traffic, const struct tt_cost *cost, uint64_t calls);
+
+#endif
