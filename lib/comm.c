@@ -305,6 +305,8 @@ void tt_comm_destroy(struct tt_comm *comm)
     free(comm->choices);
     free(comm->refusals.calls);
     tt_lanes_free(comm);
+    free(comm->circle);
+    free(comm->world);
     free(comm);
 }
 
@@ -353,9 +355,27 @@ tutti_status tt_comm_check(struct tt_comm *comm)
     return (tutti_status)cause.status;
 }
 
-tutti_status tt_comm_fail(struct tt_comm *comm, const struct tt_cause *cause)
+/* "; rank 0 is rank 2 of the world, rank 1 is 3": of who found it, and whom it concerns. */
+static void name_in_world(const struct tt_comm *comm, struct tt_cause *cause)
 {
     if (comm->transport->abort(comm->endpoint, cause))
+    size_t length = strlen(cause->text), room = sizeof cause->text - length;
+    bool found = cause->rank >= 0 && cause->rank < comm->n;
+    bool concerned = cause->peer >= 0 && cause->peer < comm->n && cause->peer != cause->rank;
+    if (comm->world == NULL || !found)
+        return;
+    if (concerned)
+        snprintf(cause->text + length, room, "; rank %d is rank %d of the world, rank %d is %d", cause->rank,
+            comm->world[cause->rank], cause->peer, comm->world[cause->peer]);
+    else
+        snprintf(cause->text + length, room, "; rank %d is rank %d of the world", cause->rank,
+            comm->world[cause->rank]);
+}
+
+tutti_status tt_comm_fail(struct tt_comm *comm, const struct tt_cause *found)
+{
+    struct tt_cause named = *found, *cause = &named;
+    name_in_world(comm, cause);
         tt_log(TT_LOG_ERROR, "%s", cause->text);
     tutti_status status = tt_comm_check(comm);
     return status != TUTTI_OK ? status : (tutti_status)cause->status;

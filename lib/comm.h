@@ -79,6 +79,9 @@ struct tt_comm {
     bool wary; /* it has no device, in a process that uses some: a pointer may be of those */
     struct tt_topology topology; /* cache domains of its ranks */
     int64_t timeout_ms; /* -1: never */
+    uint32_t splits; /* of it */
+    int32_t
+        *world; /* of each rank: which one it is in the communicator that all was split from; NULL: this */
     int (*on_wait)(void *context); /* NULL: none */
     void *on_wait_context;
     const struct tt_transport *transport;

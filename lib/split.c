@@ -5,6 +5,7 @@
  * and the two exchanges of establishing. The processes know each other already, and in which cache domains
  * they are. The child's shared
  * settings are its rank 0's. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@ struct split {
     struct wish *wishes;
     int *members; /* ranks of the parent, in the order of the child */
     int count, place;
+    int32_t *world; /* of the child's ranks; becomes the child's */
     uint8_t *room; /* for one exchange of the parent */
     void *child_room; /* for those of the child */
 };
@@ -85,6 +87,8 @@ static void find_members(struct split *s)
             s->members[at] = s->members[at - 1];
         s->members[at] = r;
     }
+    for (int i = 0; i < s->count; i++)
+        s->world[i] = s->parent->world != NULL ? s->parent->world[s->members[i]] : s->members[i];
     while (s->members[s->place] != me)
         s->place++;
 }
@@ -125,10 +129,14 @@ static tutti_status exchange_wishes(struct split *s, const struct wish *mine)
 static tutti_status make_child(struct split *s, const tutti_config *config, tutti_comm **child)
 {
     struct tt_settings settings = s->wishes[s->parent->rank].settings;
-    tutti_config own = { .name = s->parent->name, .timeout_ms = s->parent->timeout_ms };
+    char name[TT_NAME_BYTES];
+    tutti_config own = { .timeout_ms = s->parent->timeout_ms };
     if (config != NULL && tt_comm_config(config, &own) != TUTTI_OK)
         return TUTTI_INTERNAL_ERROR; /* tt_comm_settings has read it before */
     own.size = sizeof own;
+    snprintf(name, sizeof name, "split %u of %.40s", s->parent->splits, s->parent->name);
+    if (own.name == NULL)
+        own.name = name;
     if (own.on_wait == NULL) {
         own.on_wait = s->parent->on_wait;
         own.on_wait_context = s->parent->on_wait_context;
@@ -136,8 +144,13 @@ static tutti_status make_child(struct split *s, const tutti_config *config, tutt
     find_members(s);
     tt_settings_adopt(&settings, &s->wishes[s->members[0]].settings);
     int32_t domain = s->parent->topology.domain[s->parent->rank];
-    return tt_comm_establish(
+    tutti_status status = tt_comm_establish(
         s->count, s->place, &settings, &own, &domain, exchange_by_parent, s, s->child_room, child);
+    if (status == TUTTI_OK) {
+        tt_handle_peek(*child)->world = s->world;
+        s->world = NULL;
+    }
+    return status;
 }
 
 /* No child for this rank: only take part. */
@@ -163,10 +176,11 @@ tutti_status tutti_comm_split(
     tutti_comm *made = NULL;
     s.wishes = calloc(n, sizeof *s.wishes);
     s.members = calloc(n, sizeof *s.members);
+    s.world = calloc(n, sizeof *s.world);
     s.room = calloc(n, TT_JOINING_BYTES);
     s.child_room = tt_comm_room(s.parent->n);
     tutti_status status = TUTTI_OK;
-    if (s.wishes == NULL || s.members == NULL || s.room == NULL || s.child_room == NULL)
+    if (s.wishes == NULL || s.members == NULL || s.world == NULL || s.room == NULL || s.child_room == NULL)
         status = tt_fail(TUTTI_OUT_OF_MEMORY, "split: no memory for %zu ranks", n);
     if (status == TUTTI_OK)
         status = prepare(&s, &mine);
@@ -174,12 +188,14 @@ tutti_status tutti_comm_split(
         tt_comm_refuse(s.parent, status);
     if (status == TUTTI_OK)
         status = exchange_wishes(&s, &mine);
+    s.parent->splits += status == TUTTI_OK;
     if (status == TUTTI_OK)
         status = color >= 0 ? make_child(&s, config, &made) : stand_by(&s);
     if (status == TUTTI_OK)
         *child = made;
     free(s.wishes);
     free(s.members);
+    free(s.world);
     free(s.room);
     free(s.child_room);
     return status;

@@ -319,6 +319,8 @@ tutti_status tutti_comm_init_all(int n, const int *devices, const tutti_config *
 
 /* Collective over comm: ranks of one colour (0 and up) form a child, in the order of (key, rank in comm);
  * colour -1: no child, *child is set to NULL. config NULL: the parent's settings. Not inside a group.
+ * A child without a name of its own is "split K of PARENT", the K-th. What ends it is told with its own ranks
+ * and with those of the world, the communicator that all was split from.
  * Errors: INVALID_ARGUMENT (comm, child, a colour below -1, on any rank), INVALID_USAGE, OUT_OF_MEMORY,
  * and sticky ones. */
 tutti_status tutti_comm_split(
