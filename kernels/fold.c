@@ -110,6 +110,16 @@ tt_few_fn tt_few_find(tutti_type type, tutti_op op, enum tt_isa isa)
     return has_sum(type, op, isa) ? tables[isa]->few[type] : NULL;
 }
 
+tt_convert_fn tt_convert_find(tutti_type from, tutti_type to, enum tt_isa isa)
+{
+    bool widens = to == TUTTI_FLOAT32;
+    tutti_type narrow = widens ? from : to;
+    if ((unsigned)narrow >= TT_FOLD_TYPES || (!widens && from != TUTTI_FLOAT32) || (unsigned)isa >= TT_ISAS ||
+        isa > tt_isa_best())
+        return NULL;
+    return widens ? tables[isa]->widen[narrow] : tables[isa]->narrow[narrow];
+}
+
 const struct tt_fold_table *tt_fold_table_best(void)
 {
     return tables[tt_isa_best()];

@@ -4,6 +4,7 @@
  * The includer has defined what fold_math.h and fold_float.h ask for, and TT_FOLD_TABLE. The loops are
  * ordinary inline functions that take the type and the operation as constant arguments; LOOP below makes the
  * real functions, in which everything is inlined. */
+#include "kernels/convert_loops.h"
 #include "kernels/fold_job.h"
 #include "kernels/fold_trees.h"
 
@@ -366,6 +367,8 @@ const struct tt_fold_table TT_FOLD_TABLE = { .stream = stream,
         [TUTTI_FLOAT32] = float32_spread,
         [TUTTI_FLOAT64] = float64_spread,
         [TUTTI_BFLOAT16] = bfloat16_spread },
+    .widen = { [TUTTI_FLOAT16] = convert_from_float16, [TUTTI_BFLOAT16] = convert_from_bfloat16 },
+    .narrow = { [TUTTI_FLOAT16] = convert_to_float16, [TUTTI_BFLOAT16] = convert_to_bfloat16 },
     .few = { [TUTTI_INT32] = u32_few,
         [TUTTI_UINT32] = u32_few,
         [TUTTI_INT64] = u64_few,

@@ -47,6 +47,7 @@ struct tt_fold_table {
     tt_fold_fn fold[TT_FOLD_TYPES][TT_ROWS][TT_SHAPES];
     tt_spread_fn spread[TT_FOLD_TYPES]; /* of sums; NULL where there is none */
     tt_few_fn few[TT_FOLD_TYPES]; /* the same */
+    tt_convert_fn widen[TT_FOLD_TYPES], narrow[TT_FOLD_TYPES]; /* to and from float32; NULL: there is none */
     /* Copies whole lines of 64 bytes past the caches; `to` is aligned to a line. */
     void (*stream)(uint8_t *to, const uint8_t *from, uint64_t bytes);
     /* Copies whole blocks of TT_COPY_BLOCK bytes from anywhere to anywhere; NULL: memcpy is no slower. */

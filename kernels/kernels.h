@@ -59,6 +59,11 @@ tutti_status tt_reduce_local(
  * one element of the type, of any alignment; dst may be src, else they do not overlap. */
 void tt_scale(void *dst, const void *src, size_t count, tutti_type type, const void *factor);
 
+/* to[i] = from[i]: float32 to float16 or bfloat16, or back; nothing overlaps. NULL for other types, and of an
+ * instruction set that is not here. */
+typedef void (*tt_convert_fn)(void *to, const void *from, size_t count);
+tt_convert_fn tt_convert_find(tutti_type from, tutti_type to, enum tt_isa isa);
+
 /* Copy: through the caches, for what will be read soon, into lines that this core has; and past them, for
  * what this core does not read again. What was streamed may become visible late: tt_copy_fence stands between
  * the last of it and the store that tells another thread of it. */

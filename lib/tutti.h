@@ -623,3 +623,10 @@ tutti_status tutti_reduce_local(
 }
 #endif
 #endif
+/* to[i] = from[i] in the other type, rounded to nearest, ties to even, whatever the modes of this thread are:
+ * FLOAT32 to FLOAT16 or BFLOAT16, or back. What is too large becomes infinite. A NaN stays one, with its sign
+ * and the upper bits of its payload, and is quiet. The same bits on every processor. Errors: INVALID_ARGUMENT
+ * (NULL, misaligned or overlapping memory, a count beyond 8 TiB), UNSUPPORTED (other types). */
+tutti_status tutti_convert(
+    const void *from, tutti_type from_type, void *to, tutti_type to_type, size_t count);
+
