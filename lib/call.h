@@ -193,10 +193,14 @@ tutti_status tt_run_aside(struct tt_pending *pending, int count);
 /* What a long wait looks for (fault.c): a call of a peer that differs, a peer that is gone, a deadline.
  * TUTTI_OK: go on. */
 tutti_status tt_fault_inspect(struct tt_pending *pending, int64_t stalled_ms);
+/* Ranks that seem to wait for each other. */
+struct tt_circle {
+    int length; /* of those in comm->circle; 0: none is seen */
+    bool marked; /* the marks have the looks that all had taken when all were in it */
+};
 /* The calls that are not over have waited long: in which messages, for their peers to see (fault_wait.c), and
- * that they wait no more. `circles` counts the looks in a row that saw ranks wait for each other in a circle;
- * that is logged once. */
-void tt_fault_tell_waits(const struct tt_pending *pending, int count, int *circles);
+ * that they wait no more. A circle that cannot open any more ends the communicator. */
+void tt_fault_tell_waits(const struct tt_pending *pending, int count, struct tt_circle *circle);
 void tt_fault_tell_moved(const struct tt_pending *pending, int count);
 /* ", which waits in ..." of a peer that is waited for; "" if it does not tell. */
 void tt_fault_name_call(const struct tt_pending *pending, int peer, char *text, size_t bytes);

@@ -182,11 +182,12 @@ static tutti_status allocate(struct tt_comm *comm)
     comm->lanes = comm->lane_last = calloc(TT_LANES, sizeof *comm->lanes);
     comm->choices = calloc(1, sizeof *comm->choices);
     comm->refusals.calls = calloc(1 + 2 * n, sizeof *comm->refusals.calls);
+    comm->circle = calloc(n, sizeof *comm->circle);
     tutti_status status = tt_tables_create(&comm->tables, comm->n);
     if (status != TUTTI_OK)
         return status;
     if (comm->next_post == NULL || comm->points[0] == NULL || comm->points[1] == NULL ||
-        comm->choices == NULL || comm->lanes == NULL || comm->refusals.calls == NULL)
+        comm->choices == NULL || comm->lanes == NULL || comm->refusals.calls == NULL || comm->circle == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
     return tt_plan_cache_create(&comm->plans);
 }
@@ -304,9 +305,9 @@ void tt_comm_destroy(struct tt_comm *comm)
     tt_tables_free(&comm->tables);
     free(comm->choices);
     free(comm->refusals.calls);
-    tt_lanes_free(comm);
     free(comm->circle);
     free(comm->world);
+    tt_lanes_free(comm);
     free(comm);
 }
 
@@ -358,7 +359,6 @@ tutti_status tt_comm_check(struct tt_comm *comm)
 /* "; rank 0 is rank 2 of the world, rank 1 is 3": of who found it, and whom it concerns. */
 static void name_in_world(const struct tt_comm *comm, struct tt_cause *cause)
 {
-    if (comm->transport->abort(comm->endpoint, cause))
     size_t length = strlen(cause->text), room = sizeof cause->text - length;
     bool found = cause->rank >= 0 && cause->rank < comm->n;
     bool concerned = cause->peer >= 0 && cause->peer < comm->n && cause->peer != cause->rank;
@@ -376,6 +376,7 @@ tutti_status tt_comm_fail(struct tt_comm *comm, const struct tt_cause *found)
 {
     struct tt_cause named = *found, *cause = &named;
     name_in_world(comm, cause);
+    if (comm->transport->abort(comm->endpoint, cause))
         tt_log(TT_LOG_ERROR, "%s", cause->text);
     tutti_status status = tt_comm_check(comm);
     return status != TUTTI_OK ? status : (tutti_status)cause->status;

@@ -66,6 +66,12 @@ struct tt_refusals { /* what this rank refused; behind the lock of streams (refu
     char text[TT_REFUSAL_TEXT];
 };
 
+/* A member of a circle of waits: which wait it was in, and how many looks it had taken (fault_wait.c). */
+struct tt_mark {
+    int32_t rank;
+    uint32_t wait, looks;
+};
+
 struct tt_comm {
     uint64_t serial; /* no other communicator of this process has or had it */
     uint64_t id; /* the same on all ranks */
@@ -73,15 +79,15 @@ struct tt_comm {
     tutti_comm *handle;
     int n, rank;
     char name[TT_NAME_BYTES];
+    uint32_t splits; /* of it */
+    int32_t
+        *world; /* of each rank: which one it is in the communicator that all was split from; NULL: this */
     struct tt_settings settings;
     bool exact, finalized;
     bool known; /* a call that was made before may start as it did then (lane.h) */
     bool wary; /* it has no device, in a process that uses some: a pointer may be of those */
     struct tt_topology topology; /* cache domains of its ranks */
     int64_t timeout_ms; /* -1: never */
-    uint32_t splits; /* of it */
-    int32_t
-        *world; /* of each rank: which one it is in the communicator that all was split from; NULL: this */
     int (*on_wait)(void *context); /* NULL: none */
     void *on_wait_context;
     const struct tt_transport *transport;
@@ -110,6 +116,8 @@ struct tt_comm {
     uint64_t shelf_from; /* messages from here on leave private memory by the shelf (exec_shelf.c) */
 
     struct tt_refusals refusals;
+    uint32_t wait, looks; /* waits of messages so far that have become long, and looks in them */
+    struct tt_mark *circle; /* n */
     struct tt_recorder *recorder;
     struct tt_trace *trace; /* NULL: none */
 

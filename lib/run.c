@@ -54,7 +54,7 @@ struct runner {
     bool serves; /* some communicator has an on_wait, and this is the caller's thread */
     int64_t serve_ns, pause_ns; /* when on_wait is run next, and how long after that; 0: not yet */
     int64_t stalled_ns; /* since when nothing moves; 0: it does */
-    int circles; /* looks in a row that saw a circle of waits */
+    struct tt_circle circle;
     struct tt_wait wait;
 };
 
@@ -184,7 +184,7 @@ static void idle(struct runner *r)
     if (look && r->stalled_ns == 0)
         r->stalled_ns = now;
     if (look)
-        tt_fault_tell_waits(&r->pending[r->first], r->count - r->first, &r->circles);
+        tt_fault_tell_waits(&r->pending[r->first], r->count - r->first, &r->circle);
     const struct tt_comm *seen = NULL;
     for (int i = r->first; i < r->count; i++) {
         struct tt_pending *p = &r->pending[i];
@@ -246,13 +246,13 @@ static tutti_status run(struct tt_pending *pending, int count, bool serves)
     for (int i = 0; i < count; i++)
         r.serves = r.serves || (serves && pending[i].call.comm->on_wait != NULL);
     r.stalled_ns = r.pause_ns = 0;
-    r.circles = 0;
+    r.circle = (struct tt_circle){ 0 };
     for (;;) {
         bool moved = poll_all(&r);
         if (moved && r.stalled_ns != 0) {
             tt_fault_tell_moved(pending, count);
             r.stalled_ns = 0;
-            r.circles = 0;
+            r.circle.length = 0;
         }
         while (r.first < count && pending[r.first].over)
             r.first++;

@@ -601,11 +601,18 @@ tutti_status tutti_gather_v(const void *send, size_t send_count, void *recv, con
 tutti_status tutti_scatter_v(const void *send, const size_t *send_counts, const size_t *send_places,
     void *recv, size_t recv_count, tutti_type type, int root, tutti_comm *comm, tutti_stream stream);
 
-/* One message to, or from, rank `peer`. Messages of a pair are matched in the order of the calls; both sides
- * give the same count and a type, else both get MISMATCH. A send returns when its buffer may be reused, which
- * may need the receiver: a pair that exchanges must group, or order its calls. A message of 0 elements is not
- * sent. A rank may be its own peer inside a group that holds as many such sends as receives: each receive
- * then copies. Outside, or without the other, it is an INVALID_USAGE. */
+/* One message to, or from, rank `peer`. Messages of a pair are matched in the order of the calls; both
+ * sides give the same count and a type, else both get MISMATCH. A send returns when its buffer may be
+ * reused, which may need the receiver: a pair that exchanges must group, or order its calls. Ranks that
+ * wait for each other in a circle, each in a send or recv, the last call of its group, get INVALID_USAGE
+ * within a second or so, with the circle in words. A circle that has a collective in it, a group of which
+ * two calls are left, a call on a CUDA stream, or two communicators ends by TIMEOUT. A message of 0
+ * elements is not sent. Messages of one communicator have one order with all its other calls, on whatever
+ * streams: where each of two ranks queues a send on stream A and then a recv on stream B of one
+ * communicator, each recv waits for the send before it, which is a circle as well. A group of the two, or
+ * a communicator for each direction, does it. A rank may be its own peer inside a group that holds as
+ * many such sends as receives: each receive then copies. Outside, or without the other, it is an
+ * INVALID_USAGE. */
 tutti_status tutti_send(
     const void *send, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream);
 tutti_status tutti_recv(
@@ -619,10 +626,6 @@ tutti_status tutti_recv(
 tutti_status tutti_reduce_local(
     const void *const *sources, int k, void *dst, size_t count, tutti_type type, tutti_op op);
 
-#ifdef __cplusplus
-}
-#endif
-#endif
 /* to[i] = from[i] in the other type, rounded to nearest, ties to even, whatever the modes of this thread are:
  * FLOAT32 to FLOAT16 or BFLOAT16, or back. What is too large becomes infinite. A NaN stays one, with its sign
  * and the upper bits of its payload, and is quiet. The same bits on every processor. Errors: INVALID_ARGUMENT
@@ -630,3 +633,7 @@ tutti_status tutti_reduce_local(
 tutti_status tutti_convert(
     const void *from, tutti_type from_type, void *to, tutti_type to_type, size_t count);
 
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -127,48 +127,6 @@ Test(api_faults, absent_peer)
 
 enum { LARGE = 1 << 20 };
 
-/* Every rank sends to the next and would then receive: nothing ever moves, and the error says why. */
-static void exchange_without_group(struct ranks_me *me)
-{
-    tutti_config config = { .size = sizeof config, .timeout_ms = 4000 };
-    char log[200], text[4096];
-    snprintf(log, sizeof log, "%s/%d", (const char *)me->context, getpid());
-    setenv("TUTTI_DEBUG_FILE", log, 1);
-    setenv("TUTTI_DEBUG", "warn", 1);
-    tutti_comm *comm = ranks_join(me, &config);
-    uint64_t *words = calloc(LARGE, sizeof *words);
-    if (comm == NULL || words == NULL)
-        return;
-    int next = (me->rank + 1) % me->n;
-    expect_status(
-        me, "send", tutti_send(words, LARGE, TUTTI_UINT64, next, comm, tutti_no_stream()), TUTTI_TIMEOUT);
-    ranks_same_error(me, comm, TUTTI_TIMEOUT,
-        me->n == 2 ? "which waits in send of 1048576 uint64 to rank|: a pair that exchanges must group"
-                   : "which waits in send of 1048576 uint64 to rank|: 3 ranks wait in a circle|must group");
-    FILE *file = fopen(log, "r");
-    size_t length = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
-    text[length] = '\0';
-    if (file != NULL)
-        fclose(file);
-    unlink(log);
-    const char *warning = strstr(text, "WARN: "), *error = strstr(text, "ERROR: ");
-    ranks_expect(me,
-        warning != NULL && strstr(warning, "must group") && strstr(warning + 1, "WARN: ") == NULL &&
-            (error == NULL || warning < error),
-        "the log: %s", text);
-    free(words);
-    ranks_part(me, comm);
-}
-
-Test(api_faults, sends_that_wait_for_each_other)
-{
-    char directory[] = "/tmp/tutti_test_XXXXXX";
-    cr_assert(mkdtemp(directory));
-    ranks_run(&(struct ranks_plan){ .n = 2, .run = exchange_without_group, .context = directory });
-    ranks_run(&(struct ranks_plan){ .n = 3, .run = exchange_without_group, .context = directory });
-    cr_expect_eq(rmdir(directory), 0, "files are left in %s", directory);
-}
-
 /* The one that waits in vain says what the other one does instead; a message that has come is not what it
  * waits in. */
 static void wait_for_other_calls(struct ranks_me *me)

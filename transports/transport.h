@@ -89,7 +89,9 @@ struct tt_call_record {
     uint32_t slices;
     uint8_t collective, algorithm, type, exact;
     uint8_t alone; /* of a wait: nothing else of this communicator is under way at that rank */
-    uint8_t reserved[27];
+    uint8_t reserved[3];
+    uint32_t looks, wait; /* of a wait: how often it has been looked at, and which one it is */
+    uint8_t more[16];
 };
 _Static_assert(sizeof(struct tt_call_record) == 64, "one cache line");
 
