@@ -159,10 +159,10 @@ typedef struct {
  * equal contiguous parts has the same bits on 1, 2, 4 and 8 ranks (version 1 of that promise). Rank 0's
  * choice is everybody's.
  *
- * In general: let there be B leaves, of which each of n ranks has B / n in a row, in rank order, and combines
- * them by tutti_reduce_local. If B / n is a power of two, or n is 1, the result has the same bits for all
- * such n: 12 leaves on 1, 3, 6 and 12 ranks, but not on 2 or 4. AVG is no such sum, for it divides by the ranks.
- * What a rank has not is no leaf: +0 in its place changes a sum of -0 into +0, and no other.
+ * In general: let there be B leaves, of which each of n ranks has B / n in a row, in rank order, and
+ * combines them by tutti_reduce_local. If B / n is a power of two, or n is 1, the result has the same bits
+ * for all such n: 12 leaves on 1, 3, 6 and 12 ranks, but not on 2 or 4. AVG is no such sum, for it divides
+ * by the ranks. What a rank has not is no leaf: +0 in its place changes a sum of -0 into +0, and no other.
  *
  * TUTTI_COMM_NONBLOCKING: init_rank and init_env check their arguments and return at once, also inside a
  * group; a thread of the library's own goes on. tutti_comm_state is TUTTI_IN_PROGRESS until the communicator
