@@ -80,8 +80,7 @@ struct tt_comm {
     int n, rank;
     char name[TT_NAME_BYTES];
     uint32_t splits; /* of it */
-    int32_t
-        *world; /* of each rank: which one it is in the communicator that all was split from; NULL: this */
+    int32_t *world; /* of each rank: its number in the first communicator, whence all was split; NULL: this */
     struct tt_settings settings;
     bool exact, finalized;
     bool known; /* a call that was made before may start as it did then (lane.h) */
