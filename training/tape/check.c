@@ -148,9 +148,32 @@ static bool compute(struct checking *c, int n, struct tr_error *e)
     double mean = 1.0f / (float)((int64_t)c->plan->batch * c->g->context);
     if (i->op == TR_SOFTMAX_DX && fabs(i->scale - mean) > 0)
         return wrong(c, n, e, "the scale of the loss is not one over the tokens of the whole batch");
+    bool vocabulary = i->op == TR_ROW_MAX || i->op == TR_SOFTMAX || i->op == TR_SOFTMAX_DX;
+    if (vocabulary &&
+        i->valid != tr_valid_columns(c->t->placed, c->t->values[i->in[0]].shard, c->t->at[TR_TP]))
+        return wrong(c, n, e, "columns that are padding of the vocabulary would count, or others would not");
     for (int x = 0; x < i->outs; x++)
         memcpy(c->values[i->out[x]].on, on[x], sizeof on[x]);
     return true;
+}
+
+/* The leaves of the sum over sequences: what is reduced first must be a subtree. A rank's micro-batches are
+ * neighbours if gradients are reduced once; if they are for each micro-batch, those of its ranks are. */
+static bool load(struct checking *c, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    bool each = false;
+    for (int x = 0; x < c->t->n_instrs; x++) {
+        const struct tr_instr *r = &c->t->instrs[x];
+        each |= r->code == TR_REDUCE_SCATTER && r->axes == 1 << TR_DP && r->micro >= 0;
+    }
+    int64_t k = tr_micro_batch(c->plan), dp = c->plan->mesh.size[TR_DP], rank = c->t->at[TR_DP],
+            micro = i->micro;
+    if (i->place == k * (each ? micro * dp + rank : rank * c->plan->micros + micro))
+        return true;
+    return wrong(c, n, e,
+        each ? "gradients are reduced for each micro-batch, so its ranks need neighbouring sequences"
+             : "gradients are reduced once, so a rank needs neighbouring sequences");
 }
 
 /* What a collective makes of its input, on its one axis. */
@@ -234,7 +257,7 @@ static bool instruction(struct checking *c, int n, struct tr_error *e)
         return collective(c, n, e);
     case TR_LOAD:
         declared(c, i->out[0]);
-        return true;
+        return load(c, n, e);
     case TR_RECV: /* as the sender has it: check_order holds that against this */
         memcpy(c->values[i->out[0]].on, c->t->placed->shards[c->t->values[i->out[0]].shard].on,
             sizeof c->values->on);

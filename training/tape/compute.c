@@ -227,7 +227,7 @@ static void attention(const struct call *c)
 static void softmax(const struct call *c)
 {
     int64_t stride = c->in[0].d[2], padded = (c->g->vocabulary + TR_PAD - 1) / TR_PAD * TR_PAD;
-    int64_t rows = c->n * c->in[0].d[1], columns = valid(c, c->g->vocabulary, stride, padded);
+    int64_t rows = c->n * c->in[0].d[1], columns = c->i->valid;
     int64_t first = stride < padded ? c->tp_rank * stride : 0;
     const uint16_t *target = (const uint16_t *)(const void *)c->in[2].p;
     if (c->i->op == TR_ROW_MAX && columns == 0) /* padding alone: less than what others have */

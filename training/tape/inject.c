@@ -228,6 +228,72 @@ static bool send_without_receive(struct tr_tape *tapes, int n)
     return false;
 }
 
+static bool padded_columns_count(struct tr_tape *tapes, int n)
+{
+    bool found = false;
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < tapes[r].n_instrs; i++) {
+            struct tr_instr *x = &tapes[r].instrs[i];
+            if (x->code != TR_COMPUTE || x->op != TR_SOFTMAX)
+                continue;
+            int64_t all = tr_shard_size(tapes[r].placed, tapes[r].values[x->in[0]].shard, 2);
+            found |= x->valid < all;
+            x->valid = all;
+        }
+    return found;
+}
+
+static bool contiguous_for_cyclic(struct tr_tape *tapes, int n)
+{
+    const struct tr_plan *p = tapes[0].placed->plan;
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < tapes[r].n_instrs; i++) {
+            struct tr_instr *x = &tapes[r].instrs[i];
+            if (x->code == TR_LOAD)
+                x->place = (int64_t)tr_micro_batch(p) * (tapes[r].at[TR_DP] * p->micros + x->micro);
+        }
+    return tr_reduces_each_micro(p) && p->mesh.size[TR_DP] > 1 && p->micros > 1;
+}
+
+/* Every send is waited for at once, as one without a buffer would. */
+static bool circle_of_sends(struct tr_tape *tapes, int n)
+{
+    bool found = false;
+    for (int r = 0; r < n; r++) {
+        struct tr_tape *t = &tapes[r];
+        for (int i = 0; i < t->n_instrs; i++)
+            if (t->instrs[i].code == TR_WAIT)
+                remove_at(t, i--);
+        for (int i = 0; i < t->n_instrs; i++)
+            if (t->instrs[i].code == TR_SEND) {
+                repeat_at(t, i++);
+                t->instrs[i].code = TR_WAIT;
+                t->instrs[i].edge = TR_NO_EDGE;
+                found = true;
+            }
+        tr_plan_memory(t);
+    }
+    return found;
+}
+
+static bool border_off_by_one(struct tr_tape *tapes, int n)
+{
+    (void)n;
+    struct tr_tape *t = &tapes[0];
+    int send = -1, out = find(t, TR_COMPUTE, TR_ADD, "layer0.out", -1);
+    for (int i = 0; i < t->n_instrs && send < 0; i++)
+        if (t->instrs[i].code == TR_SEND && t->instrs[i].edge == TR_TO_NEXT)
+            send = i;
+    if (send < 0 || out < 0 || t->instrs[send].in[0] == t->instrs[out].out[0])
+        return false;
+    int whole = t->instrs[send].in[0], less = t->instrs[out].out[0];
+    for (int i = send; i < t->n_instrs; i++)
+        if ((t->instrs[i].code == TR_SEND || t->instrs[i].code == TR_WAIT) && t->instrs[i].in[0] == whole)
+            t->instrs[i].in[0] = less;
+    tr_plan_memory(t);
+    return true;
+}
+
 const struct tr_injection tr_injections[] = {
     { "all-reduce-missing", "a gradient is not reduced over the data-parallel ranks", "--dp 2", TR_BY_TYPES,
         gradient_all_reduce_missing },
@@ -254,6 +320,14 @@ const struct tr_injection tr_injections[] = {
         "--tp 2 --sp", TR_BY_TYPES, layer_norm_not_reduced },
     { "send-without-receive", "a stage sends a gradient that nobody receives", "--pp 2", TR_BY_TYPES,
         send_without_receive },
+    { "padded-vocabulary", "columns that are padding are in the softmax", "--tp 2 --vocabulary 257",
+        TR_BY_TYPES, padded_columns_count },
+    { "contiguous-for-cyclic", "a rank has neighbouring sequences where its peers of a micro-batch need them",
+        "--dp 2 --zero 2 --micro 2", TR_BY_TYPES, contiguous_for_cyclic },
+    { "circle-of-sends", "neighbouring stages wait for their sends before they receive", "--pp 2 --micro 4",
+        TR_BY_ORDER, circle_of_sends },
+    { "border-off-by-one", "a stage sends what the layer before its last one gave", "--pp 2", TR_BY_ORDER,
+        border_off_by_one },
 };
 const int tr_n_injections = sizeof tr_injections / sizeof *tr_injections;
 

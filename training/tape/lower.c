@@ -89,6 +89,7 @@ static int input_value(struct lowering *l, int shard, const struct tr_slot *slot
         int v = new_value(l, shard, slot->micro);
         struct tr_instr *i = instr(l, TR_LOAD, slot, unit);
         i->out[i->outs++] = v;
+        i->place = tr_first_sequence(l->p->plan, l->t->at[TR_DP], slot->micro);
     }
     return *at(l, shard, slot->micro);
 }
@@ -164,6 +165,7 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
             node.in[n] = p->shards[s->in[n]].tensor;
         for (int n = 0; n < s->outs; n++)
             node.out[n] = p->shards[s->out[n]].tensor;
+        i->valid = tr_valid_columns(p, s->in[0], l->t->at[TR_TP]);
         if (s->op == TR_SOFTMAX_DX)
             i->scale = 1.0f / (float)((int64_t)p->plan->batch * p->g->context);
         int whole = tr_mesh_group_size(&p->plan->mesh, 1 << TR_TP | 1 << TR_CP);

@@ -253,6 +253,15 @@ int64_t tr_shard_count(const struct tr_placed *p, int shard, int64_t sequences)
     return count;
 }
 
+int64_t tr_valid_columns(const struct tr_placed *p, int shard, int tp_rank)
+{
+    int last = p->g->tensors[p->shards[shard].tensor].dims - 1;
+    int64_t here = tr_shard_size(p, shard, last), left = p->g->vocabulary;
+    if (p->shards[shard].on[TR_TP][0] == 'S')
+        left -= tp_rank * here;
+    return left < 0 ? 0 : left < here ? left : here;
+}
+
 const char *tr_shard_text(const struct tr_placed *p, int shard, char text[64])
 {
     int used = 0;

@@ -61,6 +61,8 @@ int tr_shard_of(struct tr_placed *p, int tensor, char on[TR_AXES][2]);
 int64_t tr_shard_count(const struct tr_placed *p, int shard, int64_t sequences);
 /* Of dimension i, without b. */
 int64_t tr_shard_size(const struct tr_placed *p, int shard, int i);
+/* Columns of logits and their like, on this tensor-parallel rank, that are no padding. */
+int64_t tr_valid_columns(const struct tr_placed *p, int shard, int tp_rank);
 /* "dp Sb, tp R", or "R". */
 const char *tr_shard_text(const struct tr_placed *p, int shard, char text[64]);
 

@@ -167,10 +167,10 @@ static void run_load(struct tr_runner *r, const struct tr_instr *i)
     const struct tr_graph *g = t->placed->g;
     const struct tr_plan *plan = t->placed->plan;
     bool targets = t->placed->shards[t->values[i->out[0]].shard].tensor == g->targets;
-    int first = tr_first_sequence(plan, t->at[TR_DP], i->micro), n = tr_micro_batch(plan);
+    int n = tr_micro_batch(plan);
     uint16_t *to = tr_at(r, i->out[0]);
     for (int s = 0; s < n; s++) {
-        const uint16_t *from = tr_data_sequence(r->data, r->step, first + s, g->context);
+        const uint16_t *from = tr_data_sequence(r->data, r->step, i->place + s, g->context);
         memcpy(to + s * g->context, from + targets, (size_t)g->context * sizeof *to);
     }
 }
