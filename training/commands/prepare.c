@@ -35,6 +35,8 @@ bool tr_prepare(struct tr_prepared *p, const struct tr_options *o, struct tr_err
     bool ok = tr_place(&p->placed, &p->run.graph, &p->run.plan, e);
     for (int r = 0; r < n && ok; r++)
         ok = tr_lower(&p->tapes[r], &p->placed, &p->run.schedule, r, e);
+    if (ok)
+        tr_agree_on_groups(p->tapes, n);
     if (ok && *o->inject)
         ok = tr_inject(p->tapes, n, o->inject, e);
     if (ok && check(p, e))

@@ -52,6 +52,20 @@ void tr_need_group(struct tr_tape *t, int axes)
     t->masks[t->n_masks++] = axes;
 }
 
+void tr_agree_on_groups(struct tr_tape *tapes, int n)
+{
+    bool needed[TR_WORLD + 1] = { false };
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < tapes[r].n_masks; i++)
+            needed[tapes[r].masks[i]] = true;
+    for (int r = 0; r < n; r++) {
+        tapes[r].n_masks = 0;
+        for (int axes = 0; axes <= TR_WORLD; axes++)
+            if (needed[axes])
+                tr_need_group(&tapes[r], axes);
+    }
+}
+
 int tr_stage_of(const struct tr_placed *p, int unit)
 {
     int stages = p->plan->mesh.size[TR_PP] * p->plan->chunks, layers = (int)p->g->layers;

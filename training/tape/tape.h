@@ -71,13 +71,15 @@ struct tr_tape {
     int losses, leaves; /* values: the vectors of all leaves of the loss, and of the norm */
     int64_t arena; /* bytes */
     int64_t peak[TR_MEMORIES], peak_total;
-    int masks[8], n_masks; /* groups that it needs */
+    int masks[8], n_masks; /* groups that it needs, or, once they agree, any rank */
     bool ring;
 };
 
 bool tr_lower(
     struct tr_tape *t, const struct tr_placed *p, const struct tr_schedule *s, int rank, struct tr_error *e);
 void tr_tape_free(struct tr_tape *t);
+/* All ranks make a communicator together, so each makes those that any rank needs, in one order. */
+void tr_agree_on_groups(struct tr_tape *tapes, int n);
 /* Offsets, lifetimes and peaks. */
 void tr_plan_memory(struct tr_tape *t);
 
