@@ -24,9 +24,9 @@ const struct tr_op_row tr_ops[TR_OPS] = {
     [TR_SOFTMAX_DX] = { "softmax_dx", { "R R R -> R", "Sb Sb Sb -> Sb", "St St St -> St", "Sc R R -> Sc" },
         true },
     [TR_COLUMN_DX] = { "column_dx", { "R R -> R", "Sb R -> Sb", "St R -> St", "Sc Sr -> P+" }, false },
-    [TR_COLUMN_DW] = { "column_dw", { "R R -> R", "Sb Sb -> Ps", "St St -> Pb", "Sc R -> Sr" }, false },
+    [TR_COLUMN_DW] = { "column_dw", { "R R -> R", "Sb Sb -> Ps", "Sc R -> Sr" }, false },
     [TR_ROW_DX] = { "row_dx", { "R R -> R", "Sb R -> Sb", "St R -> St", "R Sr -> Sc" }, false },
-    [TR_ROW_DW] = { "row_dw", { "R R -> R", "Sb Sb -> Ps", "St St -> Pb", "R Sc -> Sr" }, false },
+    [TR_ROW_DW] = { "row_dw", { "R R -> R", "Sb Sb -> Ps", "R Sc -> Sr" }, false },
     [TR_BIAS_DW] = { "bias_dw", { "R -> R", "Sb -> Sb", "St -> Pb", "Sc -> Sr" }, false },
     [TR_GELU_DX] = { "gelu_dx", { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" }, true },
     [TR_ATTENTION_DX] = { "attention_dx", { "R R R R -> R", "Sb Sb Sb Sb -> Sb", "Sc Sc Sc Sc -> Sc" },
@@ -36,7 +36,7 @@ const struct tr_op_row tr_ops[TR_OPS] = {
     [TR_LAYER_NORM_DW] = { "layer_norm_dw",
         { "R R R R -> R R", "Sb Sb Sb Sb -> Sb Sb", "St St St St -> Pb Pb" }, false },
     [TR_POSITION_DW] = { "position_dw", { "R -> R", "Sb -> Sb", "St -> P1" }, false },
-    [TR_EMBED_DW] = { "embed_dw", { "R R -> R", "Sb Sb -> Ps", "St St -> Pb", "R R -> Sr" }, false },
+    [TR_EMBED_DW] = { "embed_dw", { "R R -> R", "Sb Sb -> Ps", "R R -> Sr" }, false },
     [TR_FOLD] = { "fold", { "R -> R", "Sb -> Ps", "Sr -> Sr" }, false },
 };
 
