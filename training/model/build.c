@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* build.c: tensors and nodes of the unit at hand, and the end that all models have. */
+#include "training/model/build.h"
+
+#include <stdio.h>
+
+void tr_build_in_layer(struct tr_builder *b, int64_t l)
+{
+    b->unit = (int)l + 1;
+    snprintf(b->prefix, sizeof b->prefix, "layer%lld.", (long long)l);
+}
+
+void tr_build_in_unit(struct tr_builder *b, int unit)
+{
+    b->unit = unit;
+    b->prefix[0] = 0;
+}
+
+int tr_build_parameter(
+    struct tr_builder *b, const char *name, int64_t rows, int64_t columns, double deviation, float first)
+{
+    int64_t size[] = { rows, columns };
+    int t =
+        tr_add_tensor(b->g, TR_PARAMETER, b->unit, columns > 1 ? "rk" : "r", size, "%s%s", b->prefix, name);
+    b->g->tensors[t].deviation = deviation;
+    b->g->tensors[t].first = first;
+    return t;
+}
+
+int tr_build_activation(struct tr_builder *b, const char *name, int64_t c, bool stream)
+{
+    int64_t size[] = { 1, b->g->context, c };
+    int t = tr_add_tensor(b->g, TR_ACTIVATION, b->unit, c > 0 ? "btc" : "bt", size, "%s%s", b->prefix, name);
+    b->g->tensors[t].stream = stream;
+    return t;
+}
+
+int tr_build_input(struct tr_builder *b, const char *name, int64_t c)
+{
+    int64_t size[] = { 1, b->g->context, c };
+    return tr_add_tensor(b->g, TR_INPUT, b->unit, c > 0 ? "btc" : "bt", size, "%s", name);
+}
+
+void tr_build_node(struct tr_builder *b, int op, const int *in, int ins, const int *out, int outs)
+{
+    tr_add_node(b->g, op, TR_FORWARD, b->unit, in, ins, out, outs);
+}
+
+int tr_build_apply(struct tr_builder *b, int op, int x, int w, const char *name, int64_t c, bool stream)
+{
+    int y = tr_build_activation(b, name, c, stream);
+    tr_build_node(b, op, (int[]){ x, w }, w < 0 ? 1 : 2, &y, 1);
+    return y;
+}
+
+/* Three partial results over the vocabulary stand between logits and loss. */
+void tr_build_cross_entropy(struct tr_builder *b, int x, int w)
+{
+    struct tr_graph *g = b->g;
+    int64_t padded = g->tensors[w].size[0];
+    int logits = tr_build_apply(b, TR_COLUMN, x, w, "logits", padded, false);
+    int max = tr_build_apply(b, TR_ROW_MAX, logits, -1, "max", 0, false);
+    int out[3] = { tr_build_activation(b, "exp", padded, false), tr_build_activation(b, "sum", 0, false),
+        tr_build_activation(b, "wanted", 0, false) };
+    tr_build_node(b, TR_SOFTMAX, (int[]){ logits, max, g->targets }, 3, out, 3);
+    int64_t size[] = { 1, TR_BLOCKS };
+    g->loss = tr_add_tensor(g, TR_LOSS, b->unit, "bt", size, "loss");
+    tr_build_node(b, TR_LOSS_LEAVES, (int[]){ out[1], max, out[2] }, 3, &g->loss, 1);
+    int64_t d_size[] = { 1, g->context, padded };
+    int d = tr_add_tensor(g, TR_D_ACTIVATION, b->unit, "btc", d_size, "d.logits");
+    tr_build_node(b, TR_SOFTMAX_DX, (int[]){ out[0], out[1], g->targets }, 3, &d, 1);
+}
+
+bool tr_build_legal(const struct tr_model_options *o, struct tr_error *e)
+{
+    if (o->layers < 1 || o->layers > 4096)
+        return tr_fail(e, "%lld layers: legal are 1 to 4096", (long long)o->layers);
+    if (o->channels < 64 || o->channels % 64 || o->channels > 1 << 20)
+        return tr_fail(e, "%lld channels: legal are multiples of 64", (long long)o->channels);
+    if (o->vocabulary < 2 || o->vocabulary > 65536)
+        return tr_fail(e, "a vocabulary of %lld: legal are 2 to 65536", (long long)o->vocabulary);
+    return true;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* build.h: what the models' graphs are built from: parameters, activations, operations, and the loss.
+ *
+ * A builder stands at one unit of the model: what is made goes there, and its name begins with the unit's
+ * prefix. Parameters are made before all other tensors and in the golden program's order, so that the n-th
+ * here is its n-th, with the same initial values and the same place in the flat array of a checkpoint. */
+#ifndef TRAINING_MODEL_BUILD_H
+#define TRAINING_MODEL_BUILD_H
+
+#include "training/model/ops.h"
+
+struct tr_builder {
+    struct tr_graph *g;
+    int unit;
+    char prefix[24];
+};
+
+/* To layer l, which is unit l + 1; to another unit, whose names have no prefix. */
+void tr_build_in_layer(struct tr_builder *b, int64_t l);
+void tr_build_in_unit(struct tr_builder *b, int unit);
+
+/* columns 1: a vector. deviation 0: all elements are `first`. */
+int tr_build_parameter(
+    struct tr_builder *b, const char *name, int64_t rows, int64_t columns, double deviation, float first);
+/* An activation [b][t][c], or with c = 0 one number for each token. */
+int tr_build_activation(struct tr_builder *b, const char *name, int64_t c, bool stream);
+/* An input [b][t] of tokens or targets, or with c > 0 [b][t][c] of float32. */
+int tr_build_input(struct tr_builder *b, const char *name, int64_t c);
+
+void tr_build_node(struct tr_builder *b, int op, const int *in, int ins, const int *out, int outs);
+/* An operation with one input and at most one parameter (w -1: none): its result. */
+int tr_build_apply(struct tr_builder *b, int op, int x, int w, const char *name, int64_t c, bool stream);
+/* The end of a model: scores by the rows of w, softmax, cross entropy against g->targets, and the gradient of
+ * the scores. */
+void tr_build_cross_entropy(struct tr_builder *b, int x, int w);
+
+/* The sizes that all models have. */
+bool tr_build_legal(const struct tr_model_options *o, struct tr_error *e);
+
+#endif
