@@ -33,15 +33,18 @@ struct option {
         name, TEXT, offsetof(struct tr_options, field), sizeof((struct tr_options *)0)->field, what          \
     }
 
+#define MODELS "gpt:nano, gpt:nano8, gpt:micro, gpt:small, mlp:nano, mlp:micro"
+
 static const struct option options[] = {
     { "The model", HEADING, 0, 0, NULL },
-    TEXT_OF("model", model, "gpt:nano, gpt:nano8, gpt:micro, gpt:small (sizes below may be changed)"),
+    TEXT_OF("model", model, MODELS " (sizes below may be changed)"),
     WHOLE_OF("layers", layers, "layers"),
-    WHOLE_OF("channels", channels, "channels, a multiple of 64"),
-    WHOLE_OF("heads", heads, "attention heads"),
-    WHOLE_OF("context", context, "tokens of a sequence, a multiple of 8"),
-    WHOLE_OF("vocabulary", vocabulary, "tokens there are"),
-    FLAG_OF("untied", untied, "the head has values of its own, not the embedding's"),
+    WHOLE_OF("channels", channels, "channels, a multiple of 64; mlp: of a hidden layer"),
+    WHOLE_OF("heads", heads, "gpt: attention heads"),
+    WHOLE_OF("context", context, "gpt: tokens of a sequence, a multiple of 8"),
+    WHOLE_OF("inputs", inputs, "mlp: numbers of a row; a sequence is 8 rows"),
+    WHOLE_OF("vocabulary", vocabulary, "tokens there are; mlp: classes"),
+    FLAG_OF("untied", untied, "gpt: the head has values of its own, not the embedding's"),
     { "What is learned", HEADING, 0, 0, NULL },
     TEXT_OF("data", data, "a file: tokens of llm.c (.bin), or bytes; 'grammar' is made up"),
     WHOLE_OF("steps", steps, "optimizer steps"),
@@ -209,21 +212,51 @@ const struct tr_kernels *tr_options_kernels(const struct tr_options *o, struct t
     return k;
 }
 
-static bool model_sizes(struct tr_model_options *m, const struct tr_options *o, struct tr_error *e)
+struct model {
+    const char *name;
+    int64_t layers, channels, heads, context, inputs, vocabulary;
+};
+
+static const struct model models[] = {
+    { "gpt:nano", 4, 64, 4, 64, 0, 256 },
+    { "gpt:nano8", 8, 64, 8, 64, 0, 256 },
+    { "gpt:micro", 6, 128, 8, 128, 0, 256 },
+    { "gpt:small", 8, 256, 8, 256, 0, 256 },
+    { "mlp:nano", 4, 64, 0, 0, 32, 10 },
+    { "mlp:micro", 8, 256, 0, 0, 256, 100 },
+};
+
+/* An option of the other model would be ignored without a word, so it is refused. */
+static bool has_options(const struct model *m, const struct tr_options *o, struct tr_error *e)
 {
-    static const struct {
-        const char *name;
-        int64_t layers, channels, heads, context;
-    } models[] = { { "gpt:nano", 4, 64, 4, 64 }, { "gpt:nano8", 8, 64, 8, 64 },
-        { "gpt:micro", 6, 128, 8, 128 }, { "gpt:small", 8, 256, 8, 256 } };
+    const char *foreign = NULL;
+    if (m->inputs == 0)
+        foreign = o->inputs ? "inputs" : NULL;
+    else if (*o->data && strcmp(o->data, "grammar"))
+        return tr_fail(e, "--data %s: %s learns rows that are made up; leave --data out", o->data, m->name);
+    else
+        foreign = o->heads ? "heads" : o->context ? "context" : o->untied ? "untied" : NULL;
+    return !foreign ||
+           tr_fail(e, "--%s is no option of %s, which has --layers, --channels, --vocabulary%s", foreign,
+               m->name, m->inputs ? " and --inputs" : ", --heads, --context and --untied");
+}
+
+static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr_error *e)
+{
+    const struct model *m = NULL;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        if (!strcmp(o->model, models[i].name)) {
-            *m = (struct tr_model_options){ o->layers ? o->layers : models[i].layers,
-                o->channels ? o->channels : models[i].channels, o->heads ? o->heads : models[i].heads,
-                o->context ? o->context : models[i].context, o->vocabulary ? o->vocabulary : 256, o->untied };
-            return true;
-        }
-    return tr_fail(e, "--model %s: legal are gpt:nano, gpt:nano8, gpt:micro and gpt:small", o->model);
+        if (!strcmp(o->model, models[i].name))
+            m = &models[i];
+    if (!m)
+        return tr_fail(e, "--model %s: legal are " MODELS, o->model);
+    struct tr_model_options sizes = { .layers = o->layers ? o->layers : m->layers,
+        .channels = o->channels ? o->channels : m->channels,
+        .heads = o->heads ? o->heads : m->heads,
+        .context = o->context ? o->context : m->context,
+        .inputs = o->inputs ? o->inputs : m->inputs,
+        .vocabulary = o->vocabulary ? o->vocabulary : m->vocabulary,
+        .untied = o->untied };
+    return has_options(m, o, e) && (m->inputs ? tr_model_mlp : tr_model_gpt)(g, &sizes, e);
 }
 
 static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error *e)
@@ -274,9 +307,8 @@ static bool schedule(struct tr_run *r, const struct tr_options *o, struct tr_err
 
 bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *e)
 {
-    struct tr_model_options m;
     *r = (struct tr_run){ .plan = { .zero = 0 } };
-    if (!model_sizes(&m, o, e) || !plan(&r->plan, o, e) || !tr_model_gpt(&r->graph, &m, e))
+    if (!plan(&r->plan, o, e) || !make_model(&r->graph, o, e))
         return false;
     if (tr_plan_check(&r->plan, &r->graph, e) && schedule(r, o, e))
         return true;

@@ -10,7 +10,7 @@
 struct tr_options {
     /* the model */
     char model[32];
-    long layers, channels, heads, context, vocabulary; /* 0: as the model says */
+    long layers, channels, heads, context, inputs, vocabulary; /* 0: as the model says */
     bool untied;
     /* what is learned */
     char data[512];

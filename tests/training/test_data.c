@@ -251,3 +251,32 @@ Test(data, sizes_that_no_token_has_are_refused)
     cr_assert_not(opens(&d, NULL, 256, 0));
     says("1 and more");
 }
+
+/* Computed by the formula of training/reference/mlp.c. */
+Test(data, rows_are_those_of_the_golden_program)
+{
+    static const struct {
+        int64_t step, sequence;
+        uint16_t targets[8];
+        int first[4], last[4];
+    } known[] = {
+        { 0, 0, { 4, 6, 1, 6, 2, 8, 0, 1 }, { -71, 337, -148, 202 }, { -101, -155, 93, 136 } },
+        { 0, 7, { 3, 1, 8, 0, 3, 3, 9, 3 }, { -354, -207, -251, -161 }, { -132, 10, -9, 64 } },
+        { 3, 2, { 8, 4, 8, 6, 7, 8, 9, 1 }, { -57, -215, 235, -269 }, { -161, -88, 8, 84 } },
+    };
+    struct tr_rows rows = { .count = 8, .inputs = 4, .classes = 10 };
+    struct tr_data d;
+    tr_rows_open(&d, 1);
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+        uint16_t targets[8];
+        float inputs[8][4];
+        tr_rows_targets(&d, &rows, known[k].step, known[k].sequence, targets);
+        tr_rows_inputs(&d, &rows, known[k].step, known[k].sequence, inputs[0]);
+        cr_assert_arr_eq(targets, known[k].targets, sizeof targets);
+        for (int i = 0; i < 4; i++) {
+            cr_assert_eq(inputs[0][i], (float)known[k].first[i] / 128);
+            cr_assert_eq(inputs[7][i], (float)known[k].last[i] / 128);
+        }
+    }
+    tr_data_close(&d);
+}

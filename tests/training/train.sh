@@ -5,6 +5,7 @@
 set -u
 train=$PWD/tutti-train
 gpt=$PWD/training/reference/gpt
+mlp=$PWD/training/reference/mlp
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -40,6 +41,11 @@ for kernels in generic avx2 avx512; do
     fi
 done
 
+"$mlp" steps=2 layers=3 >"$scratch/golden"
+"$train" --model mlp:nano --layers 3 --steps 2 --dp 2 --tp 2 --zero 2 >"$scratch/out" 2>"$scratch/said"
+grep '^step' "$scratch/out" | cut -d ' ' -f 1-8 | cmp -s - "$scratch/golden" ||
+    fail "mlp: $(cat "$scratch/said" "$scratch/out") is not $(cat "$scratch/golden")"
+
 "$train" verify --quick >"$scratch/verify" 2>&1 ||
     fail "verify: $(grep -v '^equal\|^found' "$scratch/verify")"
 grep -q '^[3-9][0-9] of [3-9][0-9] configurations are equal' "$scratch/verify" || fail "verify ran too little"
@@ -55,6 +61,13 @@ refused 'do not divide 4 layers; legal: 1, 2, 4 stages' --pp 3
 refused 'legal: 1, 2, 4, 8' --dp 3
 refused '3 ranks, but dp' -n 3 --dp 2
 refused 'legal are gpt:nano' --model gpt:giant
+refused 'legal: 1, 2, 4, 8' --model mlp:nano --tp 3
+refused '--heads is no option of mlp:nano, which has --layers' --model mlp:nano --heads 4
+refused '--context is no option of mlp:nano' --model mlp:nano --context 64
+refused '--untied is no option of mlp:nano' --model mlp:nano --untied
+refused '--inputs is no option of gpt:nano' --inputs 32
+refused 'rows that are made up' --model mlp:nano --data "$0"
+refused 'legal are 2 to 65536' --model mlp:nano --inputs 1
 refused 'a whole number is legal' --steps many
 refused 'multiples of 64' --channels 100
 refused 'legal are adamw and sgd' --optimizer adam

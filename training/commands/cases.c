@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define NANO8 "--model gpt:nano8 "
+#define MLP "--model mlp:nano "
 
 /* Those that have all paradigms run long, too: AdamW hides a factor, SGD does not. */
 static const char *const long_runs[] = {
@@ -24,6 +25,8 @@ static const char *const long_runs[] = {
     "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1",
     "--dp 2 --pp 2 --chunks 2 --micro 4 --schedule interleaved",
     NANO8 "--tp 8 --sp",
+    MLP,
+    MLP "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1",
 };
 /* Every pair of options is in some line. */
 static const char *const quick[] = {
@@ -58,6 +61,12 @@ static const char *const quick[] = {
     "--vocabulary 300 --untied --tp 2 --pp 2 --micro 2 --sp",
     "--batch 12 --dp 3 --micro 2",
     "--batch 5 --tp 2",
+    MLP "--micro 2",
+    MLP "--dp 2 --zero 3 --micro 2",
+    MLP "--tp 4 --sp --vocabulary 100",
+    MLP "--layers 5 --tp 2 --dp 2 --sp",
+    MLP "--tp 2 --pp 4 --micro 4",
+    MLP "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 2 --schedule zb-h1",
 };
 static const char *const more[] = {
     "--micro 2",
@@ -100,6 +109,28 @@ static const char *const more[] = {
     "--dp 2 --tp 2 --pp 2 --micro 2 --untied --vocabulary 257 --zero 3 --sp",
     "--batch 24 --dp 6 --micro 2",
     "--batch 7 --pp 2 --schedule naive",
+    MLP "--dp 8",
+    MLP "--dp 2 --micro 4",
+    MLP "--tp 2",
+    MLP "--tp 8",
+    MLP "--tp 8 --sp",
+    MLP "--layers 1 --tp 4 --sp",
+    MLP "--layers 3 --tp 4",
+    MLP "--layers 5 --pp 5 --micro 4 --schedule naive",
+    MLP "--layers 8 --pp 8 --micro 8 --schedule gpipe",
+    MLP "--layers 8 --pp 4 --chunks 2 --micro 4 --schedule interleaved",
+    MLP "--layers 3 --tp 2 --pp 3 --micro 4 --sp --schedule zb-h1",
+    MLP "--pp 4 --micro 8 --schedule zb-h1",
+    MLP "--pp 2 --micro 4",
+    MLP "--dp 4 --zero 1 --micro 2",
+    MLP "--dp 4 --zero 2 --micro 2",
+    MLP "--dp 8 --zero 3",
+    MLP "--dp 2 --tp 4 --sp --zero 1 --micro 2",
+    MLP "--dp 4 --tp 2 --zero 2 --inputs 7",
+    MLP "--dp 2 --tp 2 --sp --zero 3 --channels 128",
+    MLP "--dp 2 --pp 4 --micro 2 --zero 1 --schedule gpipe",
+    MLP "--dp 2 --tp 2 --pp 2 --micro 2 --zero 3",
+    "--model mlp:micro --dp 2 --tp 2 --pp 2 --micro 2 --sp --zero 1",
 };
 
 static void add(struct tr_verify_case **list, int *n, const char *options, int steps, bool sgd)

@@ -23,10 +23,10 @@ static void say_tables(const struct tr_run *r)
     }
 }
 
-/* One layer stands for all. */
+/* One layer stands for all; of the mlp, a pair. */
 static bool shown(const struct tr_placed *p, int unit)
 {
-    return unit <= 1 || unit > p->g->layers;
+    return unit <= (p->g->inputs ? 2 : 1) || unit > p->g->layers;
 }
 
 static void say_placements(const struct tr_placed *p)

@@ -3,6 +3,7 @@
 #include "training/commands/golden.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,35 +28,57 @@ static void *shared(size_t bytes)
     return p == MAP_FAILED ? NULL : p;
 }
 
+struct words {
+    char word[WORDS][WORD];
+    int n;
+};
+
+static void __attribute__((format(printf, 2, 3))) say(struct words *w, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(w->word[w->n++], WORD, format, args);
+    va_end(args);
+}
+
+static void sizes(struct words *w, const struct tr_options *o, const struct tr_graph *g)
+{
+    say(w, "layers=%" PRId64, g->layers);
+    if (g->inputs) {
+        say(w, "width=%" PRId64, g->channels);
+        say(w, "inputs=%" PRId64, g->inputs);
+        say(w, "classes=%" PRId64, g->vocabulary);
+        return;
+    }
+    say(w, "channels=%" PRId64, g->channels);
+    say(w, "heads=%" PRId64, g->heads);
+    say(w, "context=%" PRId64, g->context);
+    say(w, "vocab=%" PRId64, g->vocabulary);
+    say(w, "tied=%d", !o->untied);
+    if (*o->data && strcmp(o->data, "grammar"))
+        say(w, "data=%s", o->data);
+}
+
 /* The child: its output goes into the pipe, its arrays into memory files. */
 static void child(const struct tr_options *o, const struct tr_graph *g, int out, int grads, int params)
 {
-    static char words[WORDS][WORD];
-    char *argv[WORDS + 1];
-    int n = 0;
-    snprintf(words[n++], WORD, "gpt");
-    snprintf(words[n++], WORD, "layers=%" PRId64, g->layers);
-    snprintf(words[n++], WORD, "channels=%" PRId64, g->channels);
-    snprintf(words[n++], WORD, "heads=%" PRId64, g->heads);
-    snprintf(words[n++], WORD, "context=%" PRId64, g->context);
-    snprintf(words[n++], WORD, "vocab=%" PRId64, g->vocabulary);
-    snprintf(words[n++], WORD, "tied=%d", !o->untied);
-    snprintf(words[n++], WORD, "batch=%ld", o->batch);
-    snprintf(words[n++], WORD, "steps=%ld", o->steps);
-    snprintf(words[n++], WORD, "seed=%ld", o->seed);
-    snprintf(words[n++], WORD, "sgd=%d", !strcmp(o->optimizer, "sgd"));
-    snprintf(words[n++], WORD, "lr=%a", o->rate);
-    snprintf(words[n++], WORD, "clip=%a", o->clip);
-    snprintf(words[n++], WORD, "decay=%a", o->decay);
-    snprintf(words[n++], WORD, "grads=/dev/fd/%d", grads);
-    snprintf(words[n++], WORD, "params=/dev/fd/%d", params);
-    if (*o->data && strcmp(o->data, "grammar"))
-        snprintf(words[n++], WORD, "data=%s", o->data);
-    for (int i = 0; i < n; i++)
-        argv[i] = words[i];
-    argv[n] = NULL;
+    static struct words w;
+    char *argv[WORDS + 1] = { NULL };
+    say(&w, "%s", g->model);
+    sizes(&w, o, g);
+    say(&w, "batch=%ld", o->batch);
+    say(&w, "steps=%ld", o->steps);
+    say(&w, "seed=%ld", o->seed);
+    say(&w, "sgd=%d", !strcmp(o->optimizer, "sgd"));
+    say(&w, "lr=%a", o->rate);
+    say(&w, "clip=%a", o->clip);
+    say(&w, "decay=%a", o->decay);
+    say(&w, "grads=/dev/fd/%d", grads);
+    say(&w, "params=/dev/fd/%d", params);
+    for (int i = 0; i < w.n; i++)
+        argv[i] = w.word[i];
     dup2(out, STDOUT_FILENO);
-    _exit(tr_golden_gpt(n, argv) || fflush(stdout) ? 1 : 0);
+    _exit((g->inputs ? tr_golden_mlp : tr_golden_gpt)(w.n, argv) || fflush(stdout) ? 1 : 0);
 }
 
 static bool read_steps(struct tr_golden *g, int64_t steps, FILE *from)

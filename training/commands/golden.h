@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* golden.h: what the golden program says of a run. It is in this program as it is, under another name for
- * main, and runs in a child of its own. */
+/* golden.h: what the golden program of the model says of a run. It is in this program as it is, under another
+ * name for main, and runs in a child of its own. */
 #ifndef TRAINING_COMMANDS_GOLDEN_H
 #define TRAINING_COMMANDS_GOLDEN_H
 
@@ -20,7 +20,8 @@ void tr_golden_free(struct tr_golden *g, int64_t steps);
 /* Where a parameter begins. */
 int64_t tr_golden_offset(const struct tr_graph *graph, int parameter);
 
-/* main of training/reference/gpt.c */
+/* main of training/reference/gpt.c and mlp.c */
 int tr_golden_gpt(int argc, char **argv);
+int tr_golden_mlp(int argc, char **argv);
 
 #endif

@@ -3,9 +3,11 @@
  * sent. */
 #include "training/commands/prepare.h"
 
+#include "training/data/corpus.h"
 #include "training/tape/inject.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static bool check(struct tr_prepared *p, struct tr_error *e)
 {
@@ -54,4 +56,16 @@ void tr_prepared_free(struct tr_prepared *p)
     free(p->tapes);
     tr_placed_free(&p->placed);
     tr_run_free(&p->run);
+}
+
+bool tr_open_data(struct tr_data *d, const struct tr_options *o, const struct tr_graph *g, struct tr_error *e)
+{
+    uint64_t seed = (uint64_t)o->seed;
+    if (g->inputs) {
+        tr_rows_open(d, seed);
+        return true;
+    }
+    if (!*o->data)
+        return tr_data_open_default(d, seed, g->vocabulary, g->context, e);
+    return tr_data_open(d, strcmp(o->data, "grammar") ? o->data : NULL, seed, g->vocabulary, g->context, e);
 }

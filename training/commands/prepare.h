@@ -3,6 +3,7 @@
 #ifndef TRAINING_COMMANDS_PREPARE_H
 #define TRAINING_COMMANDS_PREPARE_H
 
+#include "training/data/data.h"
 #include "training/options.h"
 #include "training/tape/check.h"
 
@@ -17,5 +18,10 @@ struct tr_prepared {
 /* Every check has passed when it returns true. The parts refer to each other: none may move. */
 bool tr_prepare(struct tr_prepared *p, const struct tr_options *o, struct tr_error *e);
 void tr_prepared_free(struct tr_prepared *p);
+
+/* What the model learns: the file of --data; without one, the documents of this project and the licences of
+ * the system. "grammar" is made up, and so are the rows of the mlp. */
+bool tr_open_data(
+    struct tr_data *d, const struct tr_options *o, const struct tr_graph *g, struct tr_error *e);
 
 #endif

@@ -2,7 +2,6 @@
 /* train.c: the default command: train a model and say how it goes. */
 #include "training/commands/commands.h"
 #include "training/commands/prepare.h"
-#include "training/data/corpus.h"
 #include "training/launch.h"
 #include "training/tape/run.h"
 
@@ -40,26 +39,23 @@ static void say_begin(const struct tr_run *r, const struct tr_tape *t, const str
     for (int i = 0; i < g->n_tensors; i++)
         if (g->tensors[i].role == TR_PARAMETER && g->tensors[i].values_of == i)
             parameters += g->tensors[i].rows * (g->tensors[i].dims > 1 ? g->tensors[i].size[1] : 1);
-    printf("# %s: %" PRId64 " layers, %" PRId64 " channels, %" PRId64 " heads, context %" PRId64
-           ", vocabulary %" PRId64 ": %" PRId64 " parameters\n",
-        g->model, g->layers, g->channels, g->heads, g->context, g->vocabulary, parameters);
-    printf("# %s; batch of %d sequences in %d micro-batches, schedule %s, ZeRO %d; data: %s, %" PRId64
-           " tokens\n",
+    printf("# %s: %" PRId64 " layers, %" PRId64 " channels, ", g->model, g->layers, g->channels);
+    if (g->inputs)
+        printf("%" PRId64 " inputs, sequences of %" PRId64 " rows, %" PRId64 " classes", g->inputs,
+            g->context, g->vocabulary);
+    else
+        printf("%" PRId64 " heads, context %" PRId64 ", vocabulary %" PRId64, g->heads, g->context,
+            g->vocabulary);
+    printf(": %" PRId64 " parameters\n", parameters);
+    printf("# %s; batch of %d sequences in %d micro-batches, schedule %s, ZeRO %d; data: %s",
         tr_mesh_text(&r->plan.mesh, mesh), r->plan.batch, r->plan.micros, r->schedule.name, r->plan.zero,
-        d->name, d->count);
+        d->name);
+    if (!g->inputs)
+        printf(", %" PRId64 " tokens", d->count);
+    printf("\n");
     printf("# bytes of rank 0:");
     for (int k = 0; k < TR_MEMORIES; k++)
         printf(" %s %" PRId64 "%s", tr_memory_names[k], t->peak[k], k + 1 < TR_MEMORIES ? "," : "\n");
-}
-
-/* Without a name, the documents of this project and the licences of the system. */
-static bool open_data(
-    struct tr_data *d, const struct tr_options *o, const struct tr_graph *g, struct tr_error *e)
-{
-    uint64_t seed = (uint64_t)o->seed;
-    if (!*o->data)
-        return tr_data_open_default(d, seed, g->vocabulary, g->context, e);
-    return tr_data_open(d, strcmp(o->data, "grammar") ? o->data : NULL, seed, g->vocabulary, g->context, e);
 }
 
 static bool steps(const struct tr_options *o, struct tr_prepared *p, struct tr_runner *r, struct tr_error *e)
@@ -93,7 +89,7 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     const struct tr_graph *g = &p.run.graph;
     const struct tr_tape *tape = &p.tapes[rank];
     const struct tr_kernels *kernels = tr_options_kernels(o, e);
-    bool ok = kernels && fits(tape, o->memory, e) && open_data(&data, o, g, e);
+    bool ok = kernels && fits(tape, o->memory, e) && tr_open_data(&data, o, g, e);
     if (ok) {
         ok = tr_runner_open(&runner, tape, kernels, &data, world, e);
         if (ok && rank == 0 && !o->quiet)

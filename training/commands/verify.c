@@ -51,9 +51,9 @@ static bool parse(struct tr_options *o, const struct tr_verify_case *c, struct t
 static bool same_golden(const struct tr_options *a, const struct tr_options *b)
 {
     return !strcmp(a->model, b->model) && a->layers == b->layers && a->channels == b->channels &&
-           a->heads == b->heads && a->context == b->context && a->vocabulary == b->vocabulary &&
-           a->untied == b->untied && a->steps == b->steps && a->batch == b->batch &&
-           !strcmp(a->optimizer, b->optimizer);
+           a->heads == b->heads && a->context == b->context && a->inputs == b->inputs &&
+           a->vocabulary == b->vocabulary && a->untied == b->untied && a->steps == b->steps &&
+           a->batch == b->batch && !strcmp(a->optimizer, b->optimizer);
 }
 
 /* Elements of this rank that are not the golden program's; what is not here counts as equal. */
@@ -102,7 +102,7 @@ static bool run_case(const struct work *w, int c, tutti_comm *comm, struct verdi
     if (!tr_prepare(&p, o, e))
         return false;
     const struct tr_tape *tape = &p.tapes[tutti_comm_rank(comm)];
-    bool ok = tr_data_open(&data, NULL, (uint64_t)o->seed, p.run.graph.vocabulary, p.run.graph.context, e);
+    bool ok = tr_open_data(&data, o, &p.run.graph, e);
     if (ok) {
         ok = tr_runner_open(&runner, tape, w->kernels, &data, p.run.plan.mesh.n > 1 ? comm : NULL, e) &&
              run_steps(&runner, o, &w->goldens[w->golden_of[c]], v, e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* data.h: what is learned: tokens, and which of them are in a batch.
+/* data.h: what is learned: tokens, and which of them are in a batch; or rows of numbers with a class each.
  *
  * A batch is a function of the step alone: sequence i of step s begins at a place that a hash of (seed, s, i)
  * names, whatever ranks there are. Token files are llm.c's: 256 int32 (magic number 20240520, version 1, how
@@ -30,6 +30,18 @@ void tr_data_close(struct tr_data *d);
 
 /* context + 1 tokens: inputs, and one place on the targets. The same as the golden program's. */
 const uint16_t *tr_data_sequence(const struct tr_data *d, int64_t step, int64_t i, int64_t context);
+
+/* What the mlp learns: rows that are made up, each the pattern of its class and noise twice as large. A row
+ * is a function of (seed, step, sequence, row), the same as the golden program's. */
+struct tr_rows {
+    int64_t count, inputs, classes; /* rows of a sequence; numbers of a row; 65,536 classes at most */
+};
+void tr_rows_open(struct tr_data *d, uint64_t seed);
+void tr_rows_targets(
+    const struct tr_data *d, const struct tr_rows *r, int64_t step, int64_t sequence, uint16_t *to);
+/* to[count][inputs] */
+void tr_rows_inputs(
+    const struct tr_data *d, const struct tr_rows *r, int64_t step, int64_t sequence, float *to);
 
 /* The initial value of an element, before it is scaled: nearly normal, a function of (seed, tensor,
  * element). */

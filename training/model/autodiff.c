@@ -85,7 +85,8 @@ static void pending_bias(struct pass *p)
 static void matmul(struct pass *p, const struct tr_node *n, int dy, int dx_op, int dw_op)
 {
     int x = n->in[0], w = n->in[1];
-    give(p, x, input(p, dx_op, n->unit, (int[]){ dy, w }, 2, x), n->unit);
+    if (p->g->tensors[x].role != TR_INPUT)
+        give(p, x, input(p, dx_op, n->unit, (int[]){ dy, w }, 2, x), n->unit);
     weight(p, dw_op, n->unit, (int[]){ dy, x }, 2, w);
     pending_bias(p);
 }

@@ -21,7 +21,7 @@
 enum { TR_DIMS = 3, TR_INS = 6, TR_OUTS = 3, TR_NAME = 40 };
 
 enum tr_role {
-    TR_INPUT, /* tokens and targets */
+    TR_INPUT, /* tokens and targets; of three dimensions: rows of float32 */
     TR_PARAMETER,
     TR_ACTIVATION,
     TR_D_ACTIVATION, /* the gradient of an activation */
@@ -59,16 +59,15 @@ struct tr_node {
 };
 
 struct tr_graph {
-    int64_t layers, channels, heads, context,
-        vocabulary; /* heads 0: no attention, context is rows of a sequence */
-    int64_t inputs; /* mlp: of a row */
+    int64_t layers, channels, heads, context, vocabulary;
+    int64_t inputs; /* numbers of a row: mlp, whose sequences are `context` rows; else 0 */
     char model[24];
     struct tr_tensor *tensors;
     struct tr_node *nodes;
     int n_tensors, n_nodes, room_tensors, room_nodes;
     int n_forward; /* nodes of the forward part, which come first */
     int units;
-    int tokens, targets, loss; /* tensors */
+    int tokens, targets, loss; /* tensors; of the mlp, `tokens` are rows */
 };
 
 int tr_add_tensor(struct tr_graph *g, enum tr_role role, int unit, const char *letters, const int64_t *size,
@@ -80,10 +79,13 @@ void tr_graph_free(struct tr_graph *g);
 
 /* The models. Each fills an empty graph, forward and backward, or says which size is illegal. */
 struct tr_model_options {
-    int64_t layers, channels, heads, context, vocabulary;
-    bool untied;
+    int64_t layers, channels, vocabulary;
+    int64_t heads, context; /* gpt */
+    bool untied; /* gpt */
+    int64_t inputs; /* mlp */
 };
 bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);
+bool tr_model_mlp(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);
 
 /* Appends the backward part to a forward part whose last node gives the gradient of the logits. */
 void tr_autodiff(struct tr_graph *g);

@@ -51,6 +51,9 @@ static bool check_tensor(const struct tr_plan *p, const struct tr_graph *g, stru
     int64_t parts = TR_CUT;
     while (g->heads && g->heads % parts)
         parts /= 2;
+    if ((tp > parts || parts % tp) && !g->heads)
+        return tr_fail(
+            e, "--tp %d: a sum is cut into %d parts; legal: %s", tp, TR_CUT, divisors(parts, parts, text));
     if (tp > parts || parts % tp)
         return tr_fail(e, "--tp %d: a sum is cut into %d parts, and %lld heads must be cut alike; legal: %s",
             tp, TR_CUT, (long long)g->heads, divisors(parts, parts, text));

@@ -7,6 +7,8 @@
  *                    y  P+ -> R                   one all-reduce forward; and one backward, of dx of qkv and
  *                       fc1
  *
+ * The layers of the mlp are fc1 and fc2 by turns, so these lines are theirs, too.
+ *
  * The vocabulary is cut as well: who has a token's row embeds it (P1), and the softmax folds its maximum and
  * its sums. Parts are equal: rows as if padded to a multiple of 64; what is padding is in no sum. */
 #include "training/parallel/paradigms.h"

@@ -25,8 +25,9 @@ struct lowering {
 
 static int64_t element_bytes(const struct tr_placed *p, int shard)
 {
-    enum tr_role role = p->g->tensors[p->shards[shard].tensor].role;
-    return role == TR_INPUT ? 2 : role == TR_LOSS ? 8 : 4;
+    const struct tr_tensor *t = &p->g->tensors[p->shards[shard].tensor];
+    bool token = t->role == TR_INPUT && t->dims == 2;
+    return token ? 2 : t->role == TR_LOSS ? 8 : 4;
 }
 
 static int *at(struct lowering *l, int shard, int micro)

@@ -161,18 +161,31 @@ static bool run_tie(struct tr_runner *r, const struct tr_instr *i, struct tr_err
 
 /* ---- the rest ---- */
 
+static void load_tokens(struct tr_runner *r, const struct tr_instr *i, int64_t sequence, int s, bool targets)
+{
+    int64_t context = r->tape->placed->g->context;
+    const uint16_t *from = tr_data_sequence(r->data, r->step, sequence, context);
+    memcpy((uint16_t *)tr_at(r, i->out[0]) + s * context, from + targets, (size_t)context * sizeof *from);
+}
+
+static void load_rows(struct tr_runner *r, const struct tr_instr *i, int64_t sequence, int s, bool targets)
+{
+    const struct tr_graph *g = r->tape->placed->g;
+    struct tr_rows rows = { g->context, g->inputs, g->vocabulary };
+    void *to = tr_at(r, i->out[0]);
+    if (targets)
+        tr_rows_targets(r->data, &rows, r->step, sequence, (uint16_t *)to + s * rows.count);
+    else
+        tr_rows_inputs(r->data, &rows, r->step, sequence, (float *)to + s * rows.count * rows.inputs);
+}
+
 static void run_load(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_graph *g = t->placed->g;
-    const struct tr_plan *plan = t->placed->plan;
     bool targets = t->placed->shards[t->values[i->out[0]].shard].tensor == g->targets;
-    int n = tr_micro_batch(plan);
-    uint16_t *to = tr_at(r, i->out[0]);
-    for (int s = 0; s < n; s++) {
-        const uint16_t *from = tr_data_sequence(r->data, r->step, i->place + s, g->context);
-        memcpy(to + s * g->context, from + targets, (size_t)g->context * sizeof *to);
-    }
+    for (int s = 0; s < tr_micro_batch(t->placed->plan); s++)
+        (g->inputs ? load_rows : load_tokens)(r, i, (int)i->place + s, s, targets);
 }
 
 static void run_count(struct tr_runner *r, const struct tr_instr *i)
