@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_graph.c: the models' graphs have the parameters and the cost of the closed formulas, each gradient is
+ * made once, and the table of operations says what its readers can read. */
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "training/model/ops.h"
+
+static struct tr_error error;
+static const struct tr_model_options gpt_nano = {
+    .layers = 4, .channels = 64, .heads = 4, .context = 64, .vocabulary = 256
+};
+static const struct tr_model_options mlp_nano = {
+    .layers = 4, .channels = 64, .inputs = 32, .vocabulary = 10
+};
+
+static struct tr_graph gpt(struct tr_model_options o)
+{
+    struct tr_graph g = { 0 };
+    cr_assert(tr_model_gpt(&g, &o, &error), "%s", error.text);
+    return g;
+}
+
+static struct tr_graph mlp(struct tr_model_options o)
+{
+    struct tr_graph g = { 0 };
+    cr_assert(tr_model_mlp(&g, &o, &error), "%s", error.text);
+    return g;
+}
+
+/* Elements of all parameters; those of a tied head are the embedding's. */
+static int64_t parameters(const struct tr_graph *g)
+{
+    int64_t n = 0;
+    for (int i = 0; i < g->n_tensors; i++)
+        if (g->tensors[i].role == TR_PARAMETER && g->tensors[i].values_of == i)
+            n += g->tensors[i].rows * (g->tensors[i].dims > 1 ? g->tensors[i].size[1] : 1);
+    return n;
+}
+
+/* Of matrices and attention, on one sequence: what a closed formula counts. */
+static double flops(const struct tr_graph *g, bool forward)
+{
+    double sum = 0;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct tr_node *n = &g->nodes[i];
+        bool counted = n->op == TR_COLUMN || n->op == TR_ROW || n->op == TR_ATTENTION ||
+                       n->op == TR_COLUMN_DX || n->op == TR_COLUMN_DW || n->op == TR_ROW_DX ||
+                       n->op == TR_ROW_DW || n->op == TR_ATTENTION_DX;
+        if (counted && (n->phase == TR_FORWARD) == forward)
+            sum += tr_flops(g, n);
+    }
+    return sum;
+}
+
+/* For each parameter one gradient; for each activation's gradient one tensor that is used: others are parts
+ * of a sum. Each is made by one operation, and has the shape of what it is the gradient of. */
+static int makers(const struct tr_graph *g, int tensor)
+{
+    int n = 0;
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int x = 0; x < g->nodes[i].outs; x++)
+            n += g->nodes[i].out[x] == tensor;
+    return n;
+}
+
+static bool is_addend(const struct tr_graph *g, int tensor)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct tr_node *n = &g->nodes[i];
+        bool sum = n->op == TR_ADD && !strcmp(g->tensors[n->out[0]].name, g->tensors[tensor].name);
+        if (sum && (n->in[0] == tensor || n->in[1] == tensor))
+            return true;
+    }
+    return false;
+}
+
+static int gradients_of(const struct tr_graph *g, int tensor)
+{
+    char name[TR_NAME + 4];
+    int n = 0;
+    snprintf(name, sizeof name, "d.%s", g->tensors[tensor].name);
+    for (int i = 0; i < g->n_tensors; i++) {
+        const struct tr_tensor *d = &g->tensors[i];
+        if ((d->role != TR_D_ACTIVATION && d->role != TR_D_PARAMETER) || strcmp(d->name, name))
+            continue;
+        cr_assert_eq(makers(g, i), 1, "%s is made %d times", d->name, makers(g, i));
+        cr_assert(
+            d->dims == g->tensors[tensor].dims && !memcmp(d->size, g->tensors[tensor].size, sizeof d->size),
+            "%s has another shape than %s", d->name, g->tensors[tensor].name);
+        n += !is_addend(g, i);
+    }
+    return n;
+}
+
+/* The result of an operation on activations and parameters; not a bias's input, whose gradient is that of
+ * the result, nor what the loss is made of. */
+static bool has_gradient(const struct tr_graph *g, int tensor)
+{
+    for (int i = 0; i < g->n_forward; i++) {
+        const struct tr_node *n = &g->nodes[i];
+        switch (n->op) {
+        case TR_COLUMN:
+        case TR_ROW:
+        case TR_GELU:
+        case TR_LAYER_NORM:
+        case TR_ATTENTION:
+        case TR_ROW_MAX:
+            if (n->in[0] == tensor)
+                return true;
+            break;
+        default:
+            break;
+        }
+    }
+    return false;
+}
+
+static void each_gradient_once(const struct tr_graph *g)
+{
+    int activations = 0;
+    for (int i = 0; i < g->n_tensors; i++) {
+        const struct tr_tensor *t = &g->tensors[i];
+        bool due = t->role == TR_PARAMETER || (t->role == TR_ACTIVATION && has_gradient(g, i));
+        if (!due)
+            continue;
+        activations += t->role == TR_ACTIVATION;
+        cr_assert_eq(gradients_of(g, i), 1, "%s has %d gradients", t->name, gradients_of(g, i));
+    }
+    cr_assert_geq(activations, 2 * (int)g->layers);
+}
+
+Test(graph, gpt_has_the_parameters_of_the_formula)
+{
+    struct tr_graph g = gpt(gpt_nano);
+    int64_t l = 4, c = 64, t = 64, v = 256;
+    cr_assert_eq(parameters(&g), v * c + t * c + l * (12 * c * c + 13 * c) + 2 * c);
+    tr_graph_free(&g);
+    struct tr_model_options untied = gpt_nano;
+    untied.untied = true;
+    g = gpt(untied);
+    cr_assert_eq(parameters(&g), 2 * v * c + t * c + l * (12 * c * c + 13 * c) + 2 * c);
+    tr_graph_free(&g);
+}
+
+/* The classes are counted as they are, not as they are padded. */
+Test(graph, mlp_has_the_parameters_of_the_formula)
+{
+    struct tr_graph g = mlp(mlp_nano);
+    int64_t l = 4, c = 64, i = 32, v = 10;
+    cr_assert_eq(parameters(&g), c * i + c + (l - 1) * (c * c + c) + v * c);
+    tr_graph_free(&g);
+}
+
+/* Forward 2 for each element of a matrix and token, and for attention 4 T^2 C, as it computes the whole
+ * square; backward twice that for matrices, and for attention 10, for it computes the scores again. */
+Test(graph, gpt_costs_what_the_formula_says)
+{
+    struct tr_graph g = gpt(gpt_nano);
+    double l = 4, c = 64, t = 64, v = 256, matrices = l * 12 * c * c + v * c;
+    cr_assert_float_eq(flops(&g, true), 2 * t * matrices + l * 4 * t * t * c, 0.5);
+    cr_assert_float_eq(flops(&g, false), 4 * t * matrices + l * 10 * t * t * c, 0.5);
+    tr_graph_free(&g);
+}
+
+/* Nobody wants the gradient of the rows, so the first layer's backward part costs half. Classes cost as if
+ * there were a multiple of 64. */
+Test(graph, mlp_costs_what_the_formula_says)
+{
+    struct tr_graph g = mlp(mlp_nano);
+    double l = 4, c = 64, t = 8, i = 32, v = 64, hidden = (l - 1) * c * c + v * c;
+    cr_assert_float_eq(flops(&g, true), 2 * t * (i * c + hidden), 0.5);
+    cr_assert_float_eq(flops(&g, false), 2 * t * i * c + 4 * t * hidden, 0.5);
+    tr_graph_free(&g);
+}
+
+Test(graph, each_gradient_is_made_once)
+{
+    struct tr_model_options odd = mlp_nano, one = mlp_nano, untied = gpt_nano;
+    odd.layers = 5, one.layers = 1, untied.untied = true;
+    struct tr_graph graphs[] = { gpt(gpt_nano), gpt(untied), mlp(mlp_nano), mlp(odd), mlp(one) };
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
+        each_gradient_once(&graphs[i]);
+        tr_graph_free(&graphs[i]);
+    }
+}
+
+/* What a node reads is an input, a parameter, or was made before. */
+Test(graph, nodes_are_in_an_order_in_which_they_may_run)
+{
+    struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano) };
+    for (int k = 0; k < 2; k++) {
+        struct tr_graph *g = &graphs[k];
+        bool *there = calloc((size_t)g->n_tensors, sizeof *there);
+        for (int i = 0; i < g->n_tensors; i++)
+            there[i] = g->tensors[i].role == TR_PARAMETER || g->tensors[i].role == TR_INPUT;
+        for (int i = 0; i < g->n_nodes; i++) {
+            for (int x = 0; x < g->nodes[i].ins; x++)
+                cr_assert(there[g->nodes[i].in[x]], "%s reads %s too early", tr_ops[g->nodes[i].op].name,
+                    g->tensors[g->nodes[i].in[x]].name);
+            for (int x = 0; x < g->nodes[i].outs; x++)
+                there[g->nodes[i].out[x]] = true;
+        }
+        free(there);
+        tr_graph_free(g);
+    }
+}
+
+/* The layers of the mlp go in pairs; one without a partner has a name that no table cuts. */
+Test(graph, an_odd_layer_has_its_own_name)
+{
+    struct tr_model_options odd = mlp_nano;
+    odd.layers = 3;
+    static const char *const names[] = { "layer0.fc1.weight", "layer0.fc1.bias", "layer1.fc2.weight",
+        "layer1.fc2.bias", "layer2.fc.weight", "layer2.fc.bias", "head.weight" };
+    struct tr_graph g = mlp(odd);
+    for (int i = 0; i < 7; i++)
+        cr_assert_str_eq(g.tensors[i].name, names[i]);
+    tr_graph_free(&g);
+}
+
+static bool legal_placement(const char p[2], bool result)
+{
+    switch (p[0]) {
+    case 'R':
+        return p[1] == ' ';
+    case 'S':
+        return strchr("btcr", p[1]) != NULL && p[1];
+    case 'P': /* a partial result enters nothing but its own fold, and no operation is one */
+        return result && strchr("+m1bs", p[1]) != NULL && p[1];
+    default:
+        return false;
+    }
+}
+
+/* Every rule of the table can be read, has as many placements as the operation has operands in the graphs of
+ * the models, and takes no partial result. */
+Test(ops, every_rule_can_be_read)
+{
+    struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano) };
+    int seen = 0;
+    for (int op = 0; op < TR_OPS; op++) {
+        const struct tr_node *user = NULL;
+        for (int k = 0; k < 2; k++)
+            for (int i = 0; i < graphs[k].n_nodes && !user; i++)
+                if (graphs[k].nodes[i].op == op)
+                    user = &graphs[k].nodes[i];
+        cr_assert(user != NULL && tr_ops[op].rules[0] != NULL, "%s: in no model", tr_ops[op].name);
+        for (int r = 0; r < TR_RULES && tr_ops[op].rules[r]; r++, seen++) {
+            const char *rule = tr_ops[op].rules[r];
+            char in[TR_INS][2], out[TR_OUTS][2];
+            int ins, outs;
+            cr_assert(tr_rule_parse(rule, in, &ins, out, &outs), "%s: %s", tr_ops[op].name, rule);
+            cr_assert(ins == user->ins && outs == user->outs, "%s: %s is of %d and %d operands",
+                tr_ops[op].name, rule, user->ins, user->outs);
+            for (int x = 0; x < ins; x++)
+                cr_assert(legal_placement(in[x], false), "%s: %s", tr_ops[op].name, rule);
+            for (int x = 0; x < outs; x++)
+                cr_assert(legal_placement(out[x], true), "%s: %s", tr_ops[op].name, rule);
+        }
+    }
+    cr_assert_gt(seen, 3 * TR_OPS - 10);
+    for (int k = 0; k < 2; k++)
+        tr_graph_free(&graphs[k]);
+}
+
+Test(ops, what_is_no_rule_is_not_read)
+{
+    char in[TR_INS][2], out[TR_OUTS][2];
+    int ins, outs;
+    cr_assert_not(tr_rule_parse("R R", in, &ins, out, &outs));
+    cr_assert_not(tr_rule_parse(NULL, in, &ins, out, &outs));
+    cr_assert(tr_rule_parse("Sc Sr -> P+", in, &ins, out, &outs));
+    cr_assert(ins == 2 && outs == 1 && !memcmp(in[0], "Sc", 2) && !memcmp(in[1], "Sr", 2) &&
+              !memcmp(out[0], "P+", 2));
+}
+
+Test(graph, illegal_sizes_are_named)
+{
+    struct tr_graph g;
+    struct tr_model_options o = mlp_nano;
+    o.inputs = 0;
+    cr_assert_not(tr_model_mlp(&g, &o, &error));
+    cr_assert(strstr(error.text, "inputs of a row: legal are 2 to 65536"), "%s", error.text);
+    o = mlp_nano, o.channels = 100;
+    cr_assert_not(tr_model_mlp(&g, &o, &error));
+    cr_assert(strstr(error.text, "multiples of 64"), "%s", error.text);
+    o = gpt_nano, o.heads = 5;
+    cr_assert_not(tr_model_gpt(&g, &o, &error));
+    cr_assert(strstr(error.text, "what divides the 64 channels"), "%s", error.text);
+}
