@@ -185,7 +185,7 @@ static void run_load(struct tr_runner *r, const struct tr_instr *i)
     const struct tr_graph *g = t->placed->g;
     bool targets = t->placed->shards[t->values[i->out[0]].shard].tensor == g->targets;
     for (int s = 0; s < tr_micro_batch(t->placed->plan); s++)
-        (g->inputs ? load_rows : load_tokens)(r, i, (int)i->place + s, s, targets);
+        (g->inputs ? load_rows : load_tokens)(r, i, i->place + s, s, targets);
 }
 
 static void run_count(struct tr_runner *r, const struct tr_instr *i)
