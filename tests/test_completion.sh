@@ -74,6 +74,20 @@ offers './tutti-info --why ' all_reduce broadcast NOT ring
 offers './tutti-info --why all_r' all_reduce NOT all_gather
 offers './tutti-info why ' all_reduce NOT ring
 offers './tutti-info -n 4 --why b' broadcast barrier NOT all_reduce
+offers './tutti-train ' train explain verify schedule demo data NOT tutti-train --dp
+offers './tutti-train --z' --zero NOT --dp train
+offers './tutti-train explain --t' --tp --tape NOT --steps
+offers './tutti-train --model ' gpt:nano gpt:small NOT sizes
+offers './tutti-train --model gpt : m' micro NOT nano gpt:micro
+offers './tutti-train --model gpt :' nano micro
+offers './tutti-train --dp 2 --inject all-r' all-reduce-missing NOT wrong-fold
+offers './tutti-train --schedule Make' Makefile NOT gpipe
+offers './tutti-train --schedule z' zb-h1 NOT gpipe
+offers './tutti-train schedule ' gpipe --pp NOT --dp
+offers './tutti-train schedule gpipe --' --hop --csv --f NOT --dp
+offers './tutti-train demo ' matmul ring
+offers './tutti-train data Make' Makefile
+offers './tutti-train data -' -o --help NOT --dp
 
 ((failures == 0)) && echo "completion: $checks offers are right"
 ((failures == 0))

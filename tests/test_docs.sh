@@ -2,15 +2,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # test_docs.sh: what the documents name exists, and docs/settings.md is what the library says of its settings.
 #
-# usage: COLLPERF=path INFO=path test_docs.sh [SOURCES]   (default: ./collperf, ./tutti-info, the tree here)
+# usage: COLLPERF=path INFO=path TRAIN=path test_docs.sh [SOURCES]
+#        (default: ./collperf, ./tutti-info, ./tutti-train, the tree here)
 #
 # A table of names is worth reading as long as each of them can be typed. So each tutti_* and TUTTI_* in the
-# documents is looked for in the header, the settings and the programs, each collperf flag in --list options.
+# documents is looked for in the header, the settings and the programs, each collperf flag in --list options,
+# each flag of tutti-train in its help.
 set -u
 LC_ALL=C
 export LC_ALL
 collperf=${COLLPERF:-./collperf}
 info=${INFO:-./tutti-info}
+train=${TRAIN:-./tutti-train}
 sources=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 1
 [ -d "$sources/docs/man" ] || sources=$(dirname "$sources")
 docs=${1:-$sources} # where the documents are: a test of this test has others
@@ -45,6 +48,9 @@ grep -o 'tutti_[a-z_0-9]*[a-z0-9]' "$sources/lib/tutti.h" "$sources/lib/mpi/tutt
     awk '{ print $2 }' "$scratch/settings"
 } >"$scratch/constants"
 "$collperf" --list options >"$scratch/flags"
+for command in train schedule data demo; do
+    "$train" $command --help | tr ' ,[' '\n\n\n' | grep -x -e '--*[a-z]*'
+done | sort -u >"$scratch/train"
 named() # file
 {
     sed 's/libtutti_[a-z]*//g; s/pkg-config tutti_mpi//g; s/tutti_mpi\.[a-z]*//g' "$1" >"$scratch/text"
@@ -54,6 +60,8 @@ named() # file
         grep -vxF -f "$scratch/constants" >>"$scratch/unknown"
     grep -o 'collperf [^`|#]*' "$scratch/text" | tr ' ' '\n' | grep -o -e '^--*[a-z-]*$' | sort -u |
         grep -vxF -f "$scratch/flags" >>"$scratch/unknown"
+    grep -o 'tutti-train [^`|#]*' "$scratch/text" | tr ' ' '\n' | grep -o -e '^--*[a-z-]*$' | sort -u |
+        grep -vxF -f "$scratch/train" >>"$scratch/unknown"
     [ ! -s "$scratch/unknown" ] || fail "$(basename "$1") names what does not exist:" "$scratch/unknown"
     [ "$(grep -c '\<\(tutti\|TUTTI\)_[a-zA-Z]' "$scratch/text")" -ge 3 ] ||
         fail "$(basename "$1") names nothing"

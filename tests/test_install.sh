@@ -54,6 +54,8 @@ ldd_finds() # file
 works "collperf, moved, finds the library" ldd_finds "$moved/bin/collperf"
 works "tutti-info, moved, finds the library" ldd_finds "$moved/bin/tutti-info"
 works "tutti-info, moved, runs" "$moved/bin/tutti-info" cpu
+works "tutti-train, moved, finds the library" ldd_finds "$moved/bin/tutti-train"
+works "tutti-train, moved, runs" "$moved/bin/tutti-train" -n 2 --steps 1
 if [ -f "$moved/lib/libtutti_mpi.so" ]; then
     mpi_finds() { ldd "$moved/lib/libtutti_mpi.so" | grep "libtutti.so.0 => $moved/lib/libtutti.so.0 "; }
     works "libtutti_mpi, moved, finds the library" mpi_finds

@@ -1,14 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # test_manuals.sh: the manual pages are well formed and say neither less nor more than there is: the options
-# of --help, tutti-info's commands, the functions of tutti.h.
+# of --help, the commands of tutti-info and tutti-train, the functions of tutti.h.
 #
-# usage: COLLPERF=path INFO=path test_manuals.sh   (default: ./collperf and ./tutti-info)
+# usage: COLLPERF=path INFO=path TRAIN=path test_manuals.sh
+#        (default: ./collperf, ./tutti-info, ./tutti-train)
 set -u
 LC_ALL=C
 export LC_ALL
 collperf=${COLLPERF:-./collperf}
 info=${INFO:-./tutti-info}
+train=${TRAIN:-./tutti-train}
 sources=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 1
 [ -d "$sources/docs/man" ] || sources=$(dirname "$sources")
 pages=$sources/docs/man
@@ -79,6 +81,15 @@ same "options of tutti-info"
 "$info" --help | sed -n 's/^\(usage:\)\{0,1\} *tutti-info \([a-z][a-z]*\)  *.*/\2/p' >"$scratch/there"
 awk '/^\.It Cm/ { print $3 }' "$pages/tutti-info.1" >"$scratch/described"
 same "commands of tutti-info"
+"$train" --help | sed -n 's/^  \([a-z][a-z]*\)  *.*/\1/p' >"$scratch/commands"
+while read -r command; do
+    "$train" "$command" --help | options_of_help
+done <"$scratch/commands" >"$scratch/there"
+options_of_page "$pages/tutti-train.1" >"$scratch/described"
+same "options of tutti-train"
+cp "$scratch/commands" "$scratch/there"
+awk '/^\.It Cm/ { print $3 }' "$pages/tutti-train.1" >"$scratch/described"
+same "commands of tutti-train"
 
 # Functions: a name before a parenthesis, outside of comments.
 awk '{
