@@ -74,7 +74,7 @@ offers './tutti-info --why ' all_reduce broadcast NOT ring
 offers './tutti-info --why all_r' all_reduce NOT all_gather
 offers './tutti-info why ' all_reduce NOT ring
 offers './tutti-info -n 4 --why b' broadcast barrier NOT all_reduce
-offers './tutti-train ' train explain verify schedule demo data NOT tutti-train --dp
+offers './tutti-train ' train mesh explain verify schedule demo data NOT tutti-train --dp
 offers './tutti-train --z' --zero NOT --dp train
 offers './tutti-train explain --t' --tp --tape NOT --steps
 offers './tutti-train --model ' gpt:nano gpt:small NOT sizes
@@ -83,6 +83,7 @@ offers './tutti-train --model gpt :' nano micro
 offers './tutti-train --dp 2 --inject all-r' all-reduce-missing NOT wrong-fold
 offers './tutti-train --schedule Make' Makefile NOT gpipe
 offers './tutti-train --schedule z' zb-h1 NOT gpipe
+offers './tutti-train mesh --d' --dp --data NOT --tp
 offers './tutti-train schedule ' gpipe --pp NOT --dp
 offers './tutti-train schedule gpipe --' --hop --csv --f NOT --dp
 offers './tutti-train demo ' matmul ring

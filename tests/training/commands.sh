@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# commands.sh: `tutti-train data` and `tutti-train demo` do what their help says, and say what is wrong.
+# commands.sh: `tutti-train data`, `demo` and `mesh` do what their help says, and say what is wrong.
 set -u
 train=$PWD/tutti-train
 source=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd) || exit 1
@@ -102,6 +102,25 @@ for left in "$scratch"/*.part; do
 done
 said 0 'usage: tutti-train data' data --help
 
+# --- mesh: where ranks stand, their groups, and what is legal.
+said 0 'pp 2 x dp 2 x tp 2: 8 ranks' mesh --pp 2 --dp 2 --tp 2
+for line in '   5    1    0    1' 'pp     0-4 1-5 2-6 3-7   stage after stage' \
+    'tp     0-1 2-3 4-5 6-7   parts of each layer' \
+    'dp     0-2 1-3 4-6 5-7   the same part of the model, other sequences' \
+    'model  0-1-4-5 2-3-6-7   together one model; dp replicates it'; do
+    grep -qxF -- "$line" "$scratch/said" || fail "mesh: not \"$line\" but: $(cat "$scratch/said")"
+done
+said 0 'meshes of 8 ranks that are legal' mesh -n 8
+grep -qx '  --pp 4 --dp 1 --tp 2' "$scratch/said" && [ "$(grep -c '^  --pp' "$scratch/said")" -eq 8 ] ||
+    fail "mesh: not the 8 meshes of 8 ranks: $(cat "$scratch/said")"
+grep -q -e '--pp 8\|--tp 8' "$scratch/said" && fail "mesh: 4 layers have 8 stages, or 4 heads 8 parts"
+said 1 'meshes of 7 ranks' mesh -n 7
+grep -qx '  none' "$scratch/said" || fail "mesh: 7 ranks have a mesh: $(cat "$scratch/said")"
+said 1 '4 heads must be cut alike; legal: 1, 2, 4' mesh --tp 3
+said 1 '3 ranks, but dp' mesh -n 3 --dp 2
+said 2 'the nearest is --chunks' mesh --chunk 2
+said 0 'usage: tutti-train mesh' mesh --help
+
 # --- demo matmul: what the ranks have, the collective that follows, and the product.
 product='^     [ 0-9-]*$'
 said 0 'then all_gather_v of the ranks'"'"' rows, 128 bytes in all' \
@@ -185,5 +204,5 @@ said 2 'legal are -n --count' demo ring --colour 1
     exit "$failures"
 ) || fail "ranks that cannot begin"
 
-[ "$failures" -eq 0 ] && echo "commands: data and demo are as they should be"
+[ "$failures" -eq 0 ] && echo "commands: data, demo and mesh are as they should be"
 exit "$failures"

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* mesh.c: `tutti-train mesh` shows where each rank stands, which ranks form a group, and of a number of ranks
+ * which meshes the model and the batch allow. No rank runs. */
+#include "training/commands/commands.h"
+#include "training/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void say_table(const struct tr_mesh *m)
+{
+    printf("rank");
+    for (int a = 0; a < TR_AXES; a++)
+        if (m->size[a] > 1)
+            printf(" %4s", tr_axis_names[a]);
+    printf("\n");
+    for (int rank = 0; rank < m->n; rank++) {
+        int at[TR_AXES];
+        tr_mesh_place(m, rank, at);
+        printf("%4d", rank);
+        for (int a = 0; a < TR_AXES; a++)
+            if (m->size[a] > 1)
+                printf(" %4d", at[a]);
+        printf("\n");
+    }
+}
+
+/* Of the group that differs in these axes only, and begins with this rank. */
+static void say_group(const struct tr_mesh *m, int first, int axes)
+{
+    int size = tr_mesh_group_size(m, axes);
+    for (int rank = first, next = 0; next < size; rank++) {
+        int a[TR_AXES], b[TR_AXES];
+        bool inside = true;
+        tr_mesh_place(m, first, a);
+        tr_mesh_place(m, rank, b);
+        for (int axis = 0; axis < TR_AXES; axis++)
+            inside = inside && (axes & 1 << axis || a[axis] == b[axis]);
+        if (inside)
+            printf("%s%d", next++ ? "-" : "", rank);
+    }
+}
+
+static void say_groups(const struct tr_mesh *m, const char *name, int axes, const char *what)
+{
+    if (tr_mesh_group_size(m, axes) == 1)
+        return;
+    printf("%-6s", name);
+    for (int rank = 0; rank < m->n; rank++)
+        if (tr_mesh_group_rank(m, rank, axes) == 0) {
+            printf(" ");
+            say_group(m, rank, axes);
+        }
+    printf("   %s\n", what);
+}
+
+static void say_all_groups(const struct tr_mesh *m)
+{
+    printf("\n");
+    say_groups(m, "tp", 1 << TR_TP, "parts of each layer");
+    say_groups(m, "dp", 1 << TR_DP, "the same part of the model, other sequences");
+    say_groups(m, "pp", 1 << TR_PP, "stage after stage");
+    if (m->size[TR_TP] > 1 && m->size[TR_PP] > 1)
+        say_groups(m, "model", 1 << TR_TP | 1 << TR_PP, "together one model; dp replicates it");
+}
+
+/* Every dp x tp x pp of this number of ranks that a run would take. */
+static int say_legal(const struct tr_options *o, long ranks, struct tr_error *e)
+{
+    int legal = 0;
+    printf("meshes of %ld ranks that are legal for %s, batch %ld, %ld micro-batches:\n", ranks, o->model,
+        o->batch, o->micro);
+    for (long pp = 1; pp <= ranks; pp++)
+        for (long tp = 1; tp <= ranks / pp; tp++) {
+            struct tr_options each = *o;
+            struct tr_run run;
+            each.ranks = ranks, each.pp = pp, each.tp = tp, each.dp = ranks / pp / tp;
+            if (ranks % (pp * tp) || !tr_run_make(&run, &each, e))
+                continue;
+            printf("  --pp %ld --dp %ld --tp %ld\n", pp, each.dp, tp);
+            legal++;
+            tr_run_free(&run);
+        }
+    if (!legal)
+        printf("  none\n");
+    return legal;
+}
+
+static int refuse(int status, const struct tr_error *e)
+{
+    fprintf(stderr, "tutti-train mesh: %s\n", e->text);
+    return status;
+}
+
+int tr_command_mesh(int argc, char **argv)
+{
+    struct tr_options o;
+    struct tr_error e;
+    struct tr_run run;
+    tr_options_default(&o);
+    if (!tr_options_parse(&o, argc - 1, argv + 1, &e))
+        return refuse(2, &e);
+    if (o.help) {
+        printf("usage: tutti-train mesh --pp P --dp D --tp T [OPTION]...: where each rank stands, and the "
+               "groups\n"
+               "       tutti-train mesh -n N [OPTION]...: which meshes of N ranks are legal\n\n"
+               "Options are those of train: what is legal depends on the model, the batch and --micro.\n");
+        return 0;
+    }
+    if (o.ranks && o.dp == 0 && o.pp == 1 && o.tp == 1) {
+        if (o.ranks > 4096)
+            return tr_fail(&e, "-n %ld: legal are 1 to 4096", o.ranks), refuse(1, &e);
+        return say_legal(&o, o.ranks, &e) ? 0 : 1;
+    }
+    if (!tr_run_make(&run, &o, &e))
+        return refuse(1, &e);
+    char text[64];
+    printf(
+        "%s: %d ranks, the last axis runs fastest\n\n", tr_mesh_text(&run.plan.mesh, text), run.plan.mesh.n);
+    say_table(&run.plan.mesh);
+    say_all_groups(&run.plan.mesh);
+    tr_run_free(&run);
+    return 0;
+}
