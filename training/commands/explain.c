@@ -3,6 +3,7 @@
  * that follow from them, and with --tape RANK a rank's whole list. All ranks' tapes are checked first. */
 #include "training/commands/commands.h"
 #include "training/commands/prepare.h"
+#include "training/tape/ledger.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -48,30 +49,22 @@ static void say_placements(const struct tr_placed *p)
     }
 }
 
-/* Calls and bytes of rank 0, by group and operation; bytes as called: of what each call gives in. */
 static void say_messages(const struct tr_tape *t)
 {
-    printf("\nmessages of rank %d in a step\n\n  %-14s %-10s %8s %14s\n", t->rank, "operation", "group",
-        "calls", "bytes");
-    for (int code = TR_ALL_REDUCE; code <= TR_RECV; code++)
-        for (int axes = 0; axes <= TR_WORLD; axes++) {
-            int64_t calls = 0, bytes = 0;
-            for (int n = 0; n < t->n_instrs; n++) {
-                const struct tr_instr *i = &t->instrs[n];
-                bool wide = i->ins && (i->in[0] == t->losses || i->in[0] == t->leaves);
-                if ((int)i->code != code || i->axes != axes)
-                    continue;
-                calls += i->times;
-                bytes += i->times * i->count * (wide ? 8 : 4);
-            }
-            const char *group = axes == TR_WORLD ? "world" : "edge";
-            for (int a = 0; a < TR_AXES; a++)
-                if (axes == 1 << a)
-                    group = tr_axis_names[a];
-            if (calls)
-                printf(
-                    "  %-14s %-10s %8" PRId64 " %14" PRId64 "\n", tr_code_names[code], group, calls, bytes);
-        }
+    struct tr_ledger l;
+    char group[32];
+    tr_ledger_predict(&l, t);
+    printf(
+        "\nmessages of rank %d in a step; bytes: of the vectors, and the least that this rank must send\n\n"
+        "  %-14s %-13s %-15s %8s %14s %14s\n",
+        t->rank, "operation", "group", "of", "calls", "bytes", "sent");
+    for (int n = 0; n < l.n; n++) {
+        const struct tr_entry *x = &l.entries[n];
+        printf("  %-14s %-13s %-15s %8" PRId64 " %14" PRId64 " %14" PRId64 "\n", tr_code_names[x->code],
+            tr_entry_group(x, group), tr_cargo_names[x->cargo], x->calls, x->bytes, x->wire);
+    }
+    struct tr_entry all = tr_ledger_sum(&l, -1, -1, -1, -1);
+    printf("  %-44s %8" PRId64 " %14" PRId64 " %14" PRId64 "\n", "all", all.calls, all.bytes, all.wire);
 }
 
 static void say_memory(const struct tr_tape *t)

@@ -51,6 +51,7 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
         return tr_fail(e, "rank %d: there is no memory for %lld bytes", t->rank, (long long)t->arena);
     memset(r->arena, 0xFF, (size_t)t->arena); /* NaN */
     r->points = tr_new((size_t)t->n_values, sizeof *r->points);
+    tr_ledger_predict(&r->predicted, t);
     for (int i = 0; i < t->n_holdings; i++)
         initialise(r, &t->holdings[i]);
     if (t->placed->plan->mesh.n == 1)
@@ -98,6 +99,8 @@ static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct
             s = tutti_reduce_scatter(in, out, count, type, i->fold, comm, tutti_no_stream());
             in += n * count * bytes, out += count * bytes;
         }
+        tr_ledger_count(
+            &r->counted, t, i, i->code, (int64_t)(count * bytes * (i->code == TR_ALL_REDUCE ? 1 : n)));
     }
     if (i->times > 1 && s == TUTTI_OK)
         s = tutti_group_end();
@@ -120,6 +123,7 @@ static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr
     } else {
         s = tutti_recv(tr_at(r, i->out[0]), (size_t)i->count, TUTTI_FLOAT32, 0, comm, tutti_no_stream());
     }
+    tr_ledger_count(&r->counted, r->tape, i, i->code, i->count * 4);
     return s == TUTTI_OK || failed(r, i, comm, e);
 }
 
@@ -155,6 +159,8 @@ static bool run_tie(struct tr_runner *r, const struct tr_instr *i, struct tr_err
         s = tutti_group_end();
     if (s != TUTTI_OK)
         return failed(r, i, comm, e);
+    tr_ledger_count(&r->counted, r->tape, i, TR_SEND, i->count * 4);
+    tr_ledger_count(&r->counted, r->tape, i, TR_RECV, i->count * 4);
     r->k->add(sum, mine, other, i->count);
     return true;
 }
@@ -295,13 +301,14 @@ static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
 
 bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
 {
+    tr_ledger_begin(&r->counted, &r->predicted);
     for (int n = 0; n < r->tape->n_instrs; n++) {
         around(r, n);
         if (!run_instr(r, n, e))
             return false;
     }
     r->step++;
-    return true;
+    return tr_ledger_equal(&r->counted, &r->predicted, r->tape, e);
 }
 
 void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *to)

@@ -5,7 +5,7 @@
 
 #include "training/data/data.h"
 #include "training/ops/kernels.h"
-#include "training/tape/tape.h"
+#include "training/tape/ledger.h"
 
 struct tr_result {
     double loss, norm;
@@ -21,6 +21,7 @@ struct tr_runner {
     uint64_t *points; /* of each value that is sent: when that is over */
     int64_t step;
     struct tr_result result;
+    struct tr_ledger predicted, counted; /* messages of a step; equal after it, or it fails */
 };
 
 /* Collective over world (NULL: one rank). Initial values are those of the golden program. */

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_ledger.c: the messages and the memory that a tape predicts are those of the closed formulas.
+ *
+ * The formulas are the field's, of the papers that training/parallel names, for float32, and beside them the
+ * terms that the canonical sums add: vectors of leaves of the loss and the norm; gradients of layer norms and
+ * positions as leaves, one for each sequence, where sequence parallelism cuts the tokens; both gradients of a
+ * tied embedding. Rows are counted as the trainer holds them, as if padded to a multiple of 64. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "training/commands/prepare.h"
+#include "training/tape/ledger.h"
+
+/* One rank of one run, as the formulas name it. */
+struct rank {
+    const struct tr_plan *plan;
+    int64_t layers, c, t, v; /* layers of this rank; rows of the vocabulary, padded */
+    int64_t m, k, dp, tp, pp, chunks, parameters; /* micro-batches; sequences of one; tensors of all ranks */
+    int64_t first, last, tied, sp; /* 0 or 1 */
+};
+
+static int64_t padded(int64_t rows)
+{
+    return (rows + 63) / 64 * 64;
+}
+
+static struct rank rank_of(const struct tr_prepared *p, const struct tr_options *o, int rank)
+{
+    const struct tr_plan *plan = &p->run.plan;
+    const struct tr_graph *g = &p->run.graph;
+    int at[TR_AXES];
+    tr_mesh_place(&plan->mesh, rank, at);
+    return (struct rank){ .plan = plan,
+        .layers = g->layers / plan->mesh.size[TR_PP],
+        .c = g->channels,
+        .t = g->context,
+        .v = padded(g->vocabulary),
+        .m = plan->micros,
+        .k = plan->batch / plan->mesh.size[TR_DP] / plan->micros,
+        .dp = plan->mesh.size[TR_DP],
+        .tp = plan->mesh.size[TR_TP],
+        .pp = plan->mesh.size[TR_PP],
+        .chunks = plan->chunks,
+        .parameters = 2 + 12 * g->layers + 3,
+        .first = at[TR_PP] == 0,
+        .last = at[TR_PP] == plan->mesh.size[TR_PP] - 1,
+        .tied = !o->untied,
+        .sp = o->sp && plan->mesh.size[TR_TP] > 1 };
+}
+
+/* Elements of what this rank computes gradients of. */
+static int64_t psi(const struct rank *r)
+{
+    int64_t layer = (12 * r->c * r->c + 7 * r->c) / r->tp + 6 * r->c;
+    return r->layers * layer + r->first * (r->v / r->tp + padded(r->t)) * r->c +
+           r->last * (2 + r->v / r->tp) * r->c;
+}
+
+/* A tied head beside its embedding: one set of values, two gradients. */
+static int64_t together(const struct rank *r)
+{
+    return r->tied && r->pp == 1;
+}
+
+static int64_t psi_held(const struct rank *r)
+{
+    return psi(r) - together(r) * r->v / r->tp * r->c;
+}
+
+static int64_t tensors(const struct rank *r)
+{
+    return 12 * r->layers + 2 * r->first + 3 * r->last;
+}
+
+/* ---- messages ---- */
+
+static void add(struct tr_ledger *l, enum tr_code code, int axes, enum tr_edge edge, enum tr_cargo cargo,
+    int64_t calls, int64_t bytes)
+{
+    if (calls)
+        l->entries[l->n++] = (struct tr_entry){ code, axes, edge, cargo, calls, bytes, 0 };
+}
+
+static void data_parallel(struct tr_ledger *l, const struct rank *r)
+{
+    int zero = r->plan->zero, dp = 1 << TR_DP;
+    int64_t n = tensors(r), bytes = 4 * psi(r), times = zero >= 2 ? r->m : 1;
+    if (r->dp == 1)
+        return;
+    add(l, zero ? TR_REDUCE_SCATTER : TR_ALL_REDUCE, dp, 0, TR_OF_GRADIENTS, times * n, times * bytes);
+    if (zero == 1 || zero == 2)
+        add(l, TR_ALL_GATHER, dp, 0, TR_OF_PARAMETERS, n - together(r), 4 * psi_held(r));
+    /* forward needs all; backward the matrices and the weights of layer norms, and no bias or embedding */
+    int64_t back = r->layers * 6 + r->last * 2;
+    int64_t back_bytes =
+        4 * (r->layers * (12 * r->c * r->c / r->tp + 2 * r->c) + r->last * (r->c + r->v / r->tp * r->c));
+    if (zero == 3)
+        add(l, TR_ALL_GATHER, dp, 0, TR_OF_PARAMETERS, r->m * (n + back), r->m * (bytes + back_bytes));
+}
+
+static void tensor_parallel(struct tr_ledger *l, const struct rank *r)
+{
+    int64_t bsh = 4 * r->k * r->t * r->c, softmax = 3 * 4 * r->k * r->t;
+    int64_t whole = 4 * r->layers + r->first + r->last; /* two forward, two backward in each layer */
+    int tp = 1 << TR_TP;
+    if (r->tp == 1)
+        return;
+    if (!r->sp) {
+        add(l, TR_ALL_REDUCE, tp, 0, TR_OF_ACTIVATIONS, r->m * (whole + 3 * r->last),
+            r->m * (whole * bsh + r->last * softmax));
+        return;
+    }
+    add(l, TR_ALL_REDUCE, tp, 0, TR_OF_ACTIVATIONS, r->m * 3 * r->last, r->m * r->last * softmax);
+    add(l, TR_REDUCE_SCATTER, tp, 0, TR_OF_ACTIVATIONS, r->m * r->k * whole, r->m * whole * bsh);
+    add(l, TR_ALL_GATHER, tp, 0, TR_OF_ACTIVATIONS, r->m * r->k * whole, r->m * whole * bsh);
+    int64_t norms = 4 * r->layers + 2 * r->last;
+    add(l, TR_ALL_REDUCE, tp, 0, TR_OF_LEAVES, r->m * (norms + r->first),
+        r->m * (norms * 4 * r->k * r->c + r->first * bsh));
+}
+
+static void pipeline(struct tr_ledger *l, const struct rank *r)
+{
+    int64_t bsh = 4 * r->k * r->t * r->c / (r->sp ? r->tp : 1);
+    int64_t up = (r->chunks - r->last) * r->m, down = (r->chunks - r->first) * r->m;
+    int64_t tied = r->tied && (r->first || r->last);
+    int64_t embedding = 4 * r->v / r->tp * r->c / (r->plan->zero ? r->dp : 1);
+    if (r->pp == 1)
+        return;
+    add(l, TR_SEND, 0, TR_TO_NEXT, TR_OF_ACTIVATIONS, up, up * bsh);
+    add(l, TR_RECV, 0, TR_FROM_NEXT, TR_OF_ACTIVATIONS, up, up * bsh);
+    add(l, TR_SEND, 0, TR_TO_PREVIOUS, TR_OF_ACTIVATIONS, down, down * bsh);
+    add(l, TR_RECV, 0, TR_FROM_PREVIOUS, TR_OF_ACTIVATIONS, down, down * bsh);
+    add(l, TR_SEND, 0, TR_HOME, TR_OF_GRADIENTS, tied, embedding);
+    add(l, TR_RECV, 0, TR_HOME, TR_OF_GRADIENTS, tied, embedding);
+}
+
+static int64_t ranks_of(const struct tr_entry *x, const struct tr_mesh *m)
+{
+    return tr_mesh_group_size(m, x->axes);
+}
+
+/* What a rank sends at least, where the vector has equal parts. */
+static int64_t sent(const struct tr_entry *x, int64_t n)
+{
+    switch (x->code) {
+    case TR_ALL_REDUCE:
+        return 2 * (n - 1) * x->bytes / n;
+    case TR_SEND:
+        return x->bytes;
+    case TR_RECV:
+        return 0;
+    default:
+        return (n - 1) * x->bytes / n;
+    }
+}
+
+static void compare(const char *line, const struct tr_prepared *p, const struct tr_options *o, int rank)
+{
+    struct tr_ledger l, formula = { .n = 0 };
+    struct rank r = rank_of(p, o, rank);
+    char group[32];
+    bool equal_parts = r.plan->mesh.n % 3 != 0;
+    int64_t loss = 8 * 8 * r.plan->batch, norm = 8 * 64 * r.parameters;
+    tr_ledger_predict(&l, &p->tapes[rank]);
+    data_parallel(&formula, &r);
+    tensor_parallel(&formula, &r);
+    pipeline(&formula, &r);
+    add(&formula, TR_ALL_REDUCE, TR_WORLD, 0, TR_OF_SCALARS, r.plan->mesh.n > 1 ? 2 : 0, loss + norm);
+    cr_assert_eq(l.n, formula.n, "%s: rank %d: %d entries, not %d", line, rank, l.n, formula.n);
+    for (int n = 0; n < formula.n; n++) {
+        const struct tr_entry *x = &formula.entries[n];
+        struct tr_entry got = tr_ledger_sum(&l, (int)x->code, x->axes, (int)x->edge, (int)x->cargo);
+        cr_assert(got.calls == x->calls && got.bytes == x->bytes,
+            "%s: rank %d: %s over %s of %s: %lld calls, %lld bytes; the formula says %lld, %lld", line, rank,
+            tr_code_names[x->code], tr_entry_group(x, group), tr_cargo_names[x->cargo], (long long)got.calls,
+            (long long)got.bytes, (long long)x->calls, (long long)x->bytes);
+        if (equal_parts)
+            cr_assert_eq(got.wire, sent(x, ranks_of(x, &r.plan->mesh)), "%s: rank %d: %s sends %lld bytes",
+                line, rank, tr_code_names[x->code], (long long)got.wire);
+    }
+}
+
+static bool prepare(struct tr_prepared *p, struct tr_options *o, const char *line, struct tr_error *e)
+{
+    char text[256], *words[32], *rest = text;
+    int n = 0;
+    snprintf(text, sizeof text, "%s", line);
+    while (n < 32 && (words[n] = strtok_r(rest, " ", &rest)))
+        n++;
+    tr_options_default(o);
+    return tr_options_parse(o, n, words, e) && tr_prepare(p, o, e);
+}
+
+/* Every mesh of up to 8 ranks that these options make: calls `check` for each rank of each. */
+static int grid(void (*check)(const char *, const struct tr_prepared *, const struct tr_options *, int))
+{
+    static const char *const rest[] = { "", "--micro 2", "--micro 4", "--sp --micro 2", "--zero 1 --micro 2",
+        "--zero 2 --micro 2 --sp", "--zero 3 --micro 2", "--zero 3 --sp --untied", "--untied --micro 2",
+        "--vocabulary 257 --zero 1", "--model gpt:micro --micro 2 --schedule gpipe",
+        "--micro 4 --schedule zb-h1 --zero 3", "--micro 4 --schedule interleaved --chunks 2", "--batch 48" };
+    int runs = 0;
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
+        for (int mesh = 0; mesh < 64; mesh++) {
+            int dp = mesh % 4 + 1, tp = 1 << mesh / 4 % 4, pp = 1 << mesh / 16;
+            char line[160];
+            struct tr_prepared p;
+            struct tr_options o;
+            struct tr_error e;
+            snprintf(line, sizeof line, "--batch 16 --dp %d --tp %d --pp %d %s", dp, tp, pp, rest[i]);
+            if (dp * tp * pp > 8 || !prepare(&p, &o, line, &e))
+                continue;
+            for (int rank = 0; rank < p.run.plan.mesh.n; rank++)
+                check(line, &p, &o, rank);
+            tr_prepared_free(&p);
+            runs++;
+        }
+    return runs;
+}
+
+Test(ledger, equals_the_formulas)
+{
+    int runs = grid(compare);
+    cr_expect_geq(runs, 150, "only %d runs are legal", runs);
+}
+
+/* All ranks together send what the formula says, whatever the parts: 2 (n-1) of each vector. */
+Test(ledger, sums_over_unequal_parts)
+{
+    struct tr_prepared p;
+    struct tr_options o;
+    struct tr_error e;
+    int64_t bytes = 0, wire = 0;
+    cr_assert(prepare(&p, &o, "--dp 3 --batch 12", &e), "%s", e.text);
+    for (int rank = 0; rank < 3; rank++) {
+        struct tr_ledger l;
+        tr_ledger_predict(&l, &p.tapes[rank]);
+        bytes += tr_ledger_sum(&l, -1, -1, -1, -1).bytes;
+        wire += tr_ledger_sum(&l, -1, -1, -1, -1).wire;
+    }
+    cr_expect_eq(3 * wire, 2 * 2 * bytes);
+    tr_prepared_free(&p);
+}
+
+Test(ledger, a_call_too_few_is_named)
+{
+    struct tr_prepared p;
+    struct tr_options o;
+    struct tr_error e;
+    struct tr_ledger predicted, counted;
+    cr_assert(prepare(&p, &o, "--tp 2", &e), "%s", e.text);
+    const struct tr_tape *t = &p.tapes[1];
+    tr_ledger_predict(&predicted, t);
+    tr_ledger_begin(&counted, &predicted);
+    bool left_out = false;
+    for (int n = 0; n < t->n_instrs; n++) {
+        const struct tr_instr *i = &t->instrs[n];
+        if (i->code != TR_ALL_REDUCE)
+            continue;
+        if (i->axes == TR_WORLD || left_out)
+            tr_ledger_count(&counted, t, i, i->code, t->values[i->in[0]].bytes);
+        left_out = true;
+    }
+    cr_expect_not(tr_ledger_equal(&counted, &predicted, t, &e));
+    cr_expect_not_null(
+        strstr(e.text, "rank 1: all_reduce over tp of activations: the tape predicts 21 calls"), "%s",
+        e.text);
+    tr_prepared_free(&p);
+}
