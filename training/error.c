@@ -15,8 +15,16 @@ bool tr_fail(struct tr_error *e, const char *format, ...)
     return false;
 }
 
+static long allocations;
+
+long tr_allocations(void)
+{
+    return allocations;
+}
+
 void *tr_new(size_t count, size_t bytes)
 {
+    allocations++;
     void *p = calloc(count ? count : 1, bytes ? bytes : 1);
     if (!p) {
         fprintf(stderr, "tutti-train: there is no memory for %zu times %zu bytes\n", count, bytes);

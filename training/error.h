@@ -18,5 +18,7 @@ bool tr_fail(struct tr_error *e, const char *format, ...) __attribute__((format(
 
 /* Memory, zeroed; a program that cannot get it ends with a word: nothing here can go on without. */
 void *tr_new(size_t count, size_t bytes);
+/* How often this process has called tr_new. A step must not. */
+long tr_allocations(void);
 
 #endif

@@ -223,6 +223,61 @@ Test(ledger, equals_the_formulas)
     cr_expect_geq(runs, 150, "only %d runs are legal", runs);
 }
 
+/* ---- memory ---- */
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* One micro-batch: all gradients live at the end; before that, all but the last ones, and the leaves that
+ * these come from. The last ones are, of a layer, the bias of qkv and the first layer norm's weight and bias;
+ * and after them, on a first stage, the positions and the embedding. */
+static int64_t gradients_at_peak(const struct rank *r)
+{
+    int64_t embedding = r->v / r->tp * r->c, positions = padded(r->t) * r->c;
+    int64_t after_layers = r->first ? embedding + positions : 0;
+    int64_t qkv = 3 * r->k * r->c / r->tp - 2 * r->c - after_layers;
+    int64_t norm = 2 * r->k * r->c - r->c - after_layers;
+    int64_t first = r->first ? r->k * r->t * r->c - embedding : 0;
+    return 4 * (psi(r) + most(most(0, first), most(qkv, norm)));
+}
+
+/* float32 and Adam: 4 psi of parameters, 4 of gradients, 8 of moments, and with ZeRO 1, 2, 3 the d-th part of
+ * the moments, of the gradients, of the parameters. */
+static void compare_memory(
+    const char *line, const struct tr_prepared *p, const struct tr_options *o, int rank)
+{
+    struct rank r = rank_of(p, o, rank);
+    const struct tr_tape *t = &p->tapes[rank];
+    int zero = r.plan->zero;
+    int64_t lasting[TR_MEMORIES] = { 0 }, gradients = 0, parts = zero ? r.dp : 1;
+    for (int n = 0; n < t->n_values; n++)
+        lasting[t->values[n].memory] += t->values[n].lasts ? t->values[n].bytes : 0;
+    for (int n = 0; n < t->n_holdings; n++)
+        gradients += t->values[t->holdings[n].gradient].bytes;
+    cr_assert_eq(
+        lasting[TR_MEM_PARAMETER], 4 * psi_held(&r) / (zero == 3 ? r.dp : 1), "%s: rank %d", line, rank);
+    cr_assert_eq(lasting[TR_MEM_OPTIMIZER], 8 * psi_held(&r) / parts, "%s: rank %d", line, rank);
+    cr_assert_eq(gradients, 4 * psi(&r) / parts, "%s: rank %d", line, rank);
+
+    int64_t peak = t->peak[TR_MEM_GRADIENT], rounding = 64 * tensors(&r);
+    int64_t largest = most(r.v / r.tp, most(padded(r.t), 4 * r.c / r.tp)) * r.c,
+            leaves = r.k * (r.t + 2) * r.c;
+    if (zero < 2 || r.dp == 1)
+        cr_assert_geq(peak, 4 * psi(&r), "%s: rank %d", line, rank);
+    else if (r.m == 1)
+        cr_assert_leq(peak, 4 * (psi(&r) / r.dp + largest + leaves) + rounding, "%s: rank %d", line, rank);
+    if (zero == 0 && r.m == 1)
+        cr_assert_eq(peak, gradients_at_peak(&r), "%s: rank %d: %lld of gradients, not %lld", line, rank,
+            (long long)peak, (long long)gradients_at_peak(&r));
+}
+
+Test(memory, equals_the_formulas)
+{
+    cr_expect_geq(grid(compare_memory), 150);
+}
+
 /* All ranks together send what the formula says, whatever the parts: 2 (n-1) of each vector. */
 Test(ledger, sums_over_unequal_parts)
 {

@@ -71,8 +71,8 @@ static void say_memory(const struct tr_tape *t)
 {
     printf("\nmemory of rank %d, bytes at the peak of each kind\n\n", t->rank);
     for (int k = 0; k < TR_MEMORIES; k++)
-        printf("  %-12s %12" PRId64 "\n", tr_memory_names[k], t->peak[k]);
-    printf("  %-12s %12" PRId64 " at one time, in an arena of %" PRId64 "\n", "all", t->peak_total, t->arena);
+        printf("  %-14s %12" PRId64 "\n", tr_memory_names[k], t->peak[k]);
+    printf("  %-14s %12" PRId64 " at one time, in an arena of %" PRId64 "\n", "all", t->peak_total, t->arena);
 }
 
 int tr_command_explain(int argc, char **argv)

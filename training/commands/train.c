@@ -62,6 +62,7 @@ static bool steps(const struct tr_options *o, struct tr_prepared *p, struct tr_r
 {
     double tokens = (double)(p->run.plan.batch * p->run.graph.context);
     for (long step = 0; step < o->steps; step++) {
+        r->audited = step == 0;
         int64_t begun = tr_now_ns();
         if (!tr_runner_step(r, e))
             return false;

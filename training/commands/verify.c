@@ -82,6 +82,7 @@ static bool run_steps(struct tr_runner *r, const struct tr_options *o, const str
     struct verdict *v, struct tr_error *e)
 {
     for (long s = 0; s < o->steps; s++) {
+        r->audited = s > 0 && s + 1 == o->steps; /* after it, no gradient can be read */
         if (!tr_runner_step(r, e))
             return false;
         v->losses += memcmp(&r->result.loss, &g->loss[s], sizeof(double)) != 0;

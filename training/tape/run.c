@@ -52,6 +52,7 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
     memset(r->arena, 0xFF, (size_t)t->arena); /* NaN */
     r->points = tr_new((size_t)t->n_values, sizeof *r->points);
     tr_ledger_predict(&r->predicted, t);
+    tr_audit_make(&r->audit, t);
     for (int i = 0; i < t->n_holdings; i++)
         initialise(r, &t->holdings[i]);
     if (t->placed->plan->mesh.n == 1)
@@ -73,6 +74,7 @@ void tr_runner_close(struct tr_runner *r)
     tr_groups_free(&r->groups);
     free(r->arena);
     free(r->points);
+    tr_audit_free(&r->audit);
     *r = (struct tr_runner){ 0 };
 }
 
@@ -247,19 +249,24 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
         r->k->adamw(p, tr_at(r, i->in[1]), tr_at(r, i->in[2]), g, i->count, &a);
 }
 
-/* The first instruction of a vector of leaves clears it; before the first update all leaves are there. */
-static void around(struct tr_runner *r, int n)
+/* The first instruction of a vector of leaves finds it cleared; after the last one all leaves are there. */
+static void before(struct tr_runner *r, int n)
+{
+    const struct tr_tape *t = r->tape;
+    const int vectors[] = { t->losses, t->leaves };
+    for (int i = 0; i < 2; i++)
+        if (t->values[vectors[i]].first == n)
+            memset(tr_at(r, vectors[i]), 0, (size_t)t->values[vectors[i]].bytes);
+}
+
+static void after(struct tr_runner *r, int n)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_value *losses = &t->values[t->losses], *leaves = &t->values[t->leaves];
-    if (losses->first == n)
-        memset(tr_at(r, t->losses), 0, (size_t)losses->bytes);
-    if (leaves->first == n) {
+    if (losses->last == n)
         r->result.loss = sum(tr_at(r, t->losses), losses->bytes / 8) /
                          (double)(t->placed->plan->batch * t->placed->g->context);
-        memset(tr_at(r, t->leaves), 0, (size_t)leaves->bytes);
-    }
-    if (leaves->last + 1 == n)
+    if (leaves->last == n)
         r->result.norm = sqrt(sum(tr_at(r, t->leaves), leaves->bytes / 8));
 }
 
@@ -301,14 +308,25 @@ static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
 
 bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
 {
+    const struct tr_tape *t = r->tape;
     tr_ledger_begin(&r->counted, &r->predicted);
-    for (int n = 0; n < r->tape->n_instrs; n++) {
-        around(r, n);
+    if (r->audited)
+        tr_audit_begin(&r->audit, t, r->arena);
+    for (int n = 0; n < t->n_instrs; n++) {
+        if (r->audited)
+            tr_audit_before(&r->audit, t, r->arena, n);
+        before(r, n);
         if (!run_instr(r, n, e))
             return false;
+        after(r, n);
+        if (r->audited)
+            tr_audit_after(&r->audit, t, r->arena, n);
     }
     r->step++;
-    return tr_ledger_equal(&r->counted, &r->predicted, r->tape, e);
+    if (r->audited && !tr_audit_end(&r->audit, t, r->arena, e))
+        return false;
+    r->audited = false;
+    return tr_ledger_equal(&r->counted, &r->predicted, t, e);
 }
 
 void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *to)

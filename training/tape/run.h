@@ -5,6 +5,7 @@
 
 #include "training/data/data.h"
 #include "training/ops/kernels.h"
+#include "training/tape/audit.h"
 #include "training/tape/ledger.h"
 
 struct tr_result {
@@ -22,6 +23,8 @@ struct tr_runner {
     int64_t step;
     struct tr_result result;
     struct tr_ledger predicted, counted; /* messages of a step; equal after it, or it fails */
+    struct tr_audit audit;
+    bool audited; /* the next step is; see audit.h for what it costs and destroys */
 };
 
 /* Collective over world (NULL: one rank). Initial values are those of the golden program. */

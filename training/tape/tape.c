@@ -6,7 +6,7 @@
 #include <string.h>
 
 const char *const tr_memory_names[TR_MEMORIES] = { "parameters", "gradients", "optimizer", "activations",
-    "buffers" };
+    "buffers", "kernel scratch" };
 
 static void *more(void *list, int count, int *room, size_t bytes)
 {

@@ -16,6 +16,7 @@ enum tr_memory {
     TR_MEM_OPTIMIZER,
     TR_MEM_ACTIVATION,
     TR_MEM_BUFFER,
+    TR_MEM_SCRATCH, /* of kernels, inside one instruction: as much as any set of them may need */
     TR_MEMORIES
 };
 extern const char *const tr_memory_names[TR_MEMORIES];
