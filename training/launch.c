@@ -6,6 +6,7 @@
  * memory that all share, and the parent prints that one. */
 #include "training/launch.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -40,6 +41,12 @@ int64_t tr_now_ns(void)
 int64_t tr_cpu_ns(void)
 {
     return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+int tr_cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
 }
 
 bool tr_launched(void)

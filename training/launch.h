@@ -19,6 +19,9 @@ int tr_launch(int n, tr_rank_main *run, void *context);
 /* Whether a launcher (mpirun, srun, torchrun) started this process as one of several ranks. */
 bool tr_launched(void);
 
+/* Cores that this process may run on. */
+int tr_cores(void);
+
 int64_t tr_now_ns(void);
 int64_t tr_cpu_ns(void); /* of this process */
 

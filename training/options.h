@@ -26,7 +26,7 @@ struct tr_options {
     /* what is shown */
     char memory[32];
     char kernels[16];
-    bool json, all, quick, quiet;
+    bool json, hex, all, quick, quiet;
     char inject[48];
     long tape; /* explain: a rank whose list is printed; -1: none */
     bool help;

@@ -26,15 +26,15 @@ refused()
         fail "$*: taken"
     fi
     grep -Fq -- "$words" "$scratch/said" || fail "$*: not \"$words\" but: $(cat "$scratch/said")"
-    grep -q '^step' "$scratch/out" && fail "$*: a step ran"
+    grep -q '^ *[0-9]' "$scratch/out" && fail "$*: a step ran"
 }
 
-# Bits: a line of the golden program is the beginning of one of the trainer's, with every set of kernels.
+# Bits: --hex tells the golden program's lines, with every set of kernels.
 "$gpt" steps=2 >"$scratch/golden"
 for kernels in generic avx2 avx512; do
-    if "$train" --kernels $kernels --data grammar --steps 2 --tp 2 --sp >"$scratch/out" \
+    if "$train" --kernels $kernels --data grammar --steps 2 --tp 2 --sp --hex --quiet >"$scratch/out" \
         2>"$scratch/said"; then
-        grep '^step' "$scratch/out" | cut -d ' ' -f 1-8 | cmp -s - "$scratch/golden" ||
+        cmp -s "$scratch/out" "$scratch/golden" ||
             fail "$kernels: $(cat "$scratch/out") is not $(cat "$scratch/golden")"
     else
         grep -q 'where the machine has them' "$scratch/said" || fail "$kernels: $(cat "$scratch/said")"
@@ -52,8 +52,27 @@ grep -q '^[3-9][0-9] of [3-9][0-9] configurations are equal' "$scratch/verify" |
 
 # Real text is learned: the loss of the twentieth step is far below that of the first.
 "$train" --steps 20 -n 2 >"$scratch/out" 2>"$scratch/said" || fail "the default run: $(cat "$scratch/said")"
-awk '/^step 0 / { a = $4 } /^step 19 / { b = $4 } END { exit !(a > 5.4 && b < a - 0.5) }' "$scratch/out" ||
+awk '$1 == "0" { a = $2 } $1 == "19" { b = $2 } END { exit !(a > 5.4 && b < a - 0.5) }' "$scratch/out" ||
     fail "it does not learn: $(cat "$scratch/out")"
+
+# A line of each step: no longer than a page is wide, with a bubble where there is a pipeline.
+"$train" --data grammar --steps 2 --pp 2 --micro 4 >"$scratch/out" 2>"$scratch/said" ||
+    fail "a pipeline: $(cat "$scratch/said")"
+awk 'length($0) > 110' "$scratch/out" | grep . && fail "lines of more than 110 columns"
+awk '$1 == "1" && NF == 11 && $6 == "20.0" && $7 == "20.0" && $8 + 0 > 0 && $8 < 100 && $10 == 448512' \
+    "$scratch/out" | grep -q . || fail "a pipeline's line: $(cat "$scratch/out")"
+"$train" --data grammar --steps 1 -n 4 --batch 4 >"$scratch/out" 2>"$scratch/said" ||
+    fail "4 ranks: $(cat "$scratch/said")"
+[ "$(nproc)" -ge 4 ] || grep -q '^# 4 ranks share [123] cores*: these times are no' "$scratch/out" ||
+    fail "4 ranks: nothing is said of cores: $(cat "$scratch/out")"
+
+# JSON: one object a line, the run and two steps; the first of them tells the memory that was measured.
+"$train" --data grammar --steps 2 --tp 2 --json >"$scratch/out" 2>"$scratch/said" ||
+    fail "--json: $(cat "$scratch/said")"
+[ "$(sed -n 's/^{"event": "\([a-z]*\)", .*}$/\1/p' "$scratch/out" | tr '\n' ' ')" = 'run step step ' ] ||
+    fail "--json: $(cat "$scratch/out")"
+grep -q '"step": 0, .*"bubble_formula": null, .*"memory_measured": {"parameters": 452608, ' "$scratch/out" ||
+    fail "--json, step 0: $(cat "$scratch/out")"
 
 refused 'the nearest is --layers' --layer 3
 refused 'legal: 1, 2, 4' --tp 3
@@ -84,7 +103,7 @@ refused "$scratch/wrong.csv" --pp 2 --schedule "$scratch/wrong.csv"
 # A killed rank ends the job, with the cause.
 "$train" -n 2 --data grammar --steps 100000 >"$scratch/out" 2>"$scratch/said" &
 job=$!
-while ! grep -q '^step 1 ' "$scratch/out"; do
+while ! grep -q '^ *1 ' "$scratch/out"; do
     kill -0 $job 2>/dev/null || break
     sleep 0.1
 done

@@ -3,7 +3,7 @@
 #include "training/commands/commands.h"
 #include "training/commands/prepare.h"
 #include "training/launch.h"
-#include "training/tape/run.h"
+#include "training/report/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static bool fits(const struct tr_tape *t, const char *limit, struct tr_error *e)
         t->rank, t->arena, limit, bytes, kinds);
 }
 
-static void say_begin(const struct tr_run *r, const struct tr_tape *t, const struct tr_data *d)
+static void say_run(const struct tr_run *r, const struct tr_tape *t, const struct tr_data *d)
 {
     char mesh[64];
     const struct tr_graph *g = &r->graph;
@@ -46,34 +46,50 @@ static void say_begin(const struct tr_run *r, const struct tr_tape *t, const str
     else
         printf("%" PRId64 " heads, context %" PRId64 ", vocabulary %" PRId64, g->heads, g->context,
             g->vocabulary);
-    printf(": %" PRId64 " parameters\n", parameters);
-    printf("# %s; batch of %d sequences in %d micro-batches, schedule %s, ZeRO %d; data: %s",
-        tr_mesh_text(&r->plan.mesh, mesh), r->plan.batch, r->plan.micros, r->schedule.name, r->plan.zero,
-        d->name);
+    printf(": %" PRId64 " parameters\n# data: %s", parameters, d->name);
     if (!g->inputs)
         printf(", %" PRId64 " tokens", d->count);
-    printf("\n");
-    printf("# bytes of rank 0:");
+    printf("\n# %s; batch of %d sequences in %d micro-batches, schedule %s, ZeRO %d\n",
+        tr_mesh_text(&r->plan.mesh, mesh), r->plan.batch, r->plan.micros, r->schedule.name, r->plan.zero);
+    printf("# memory of rank 0, bytes:");
     for (int k = 0; k < TR_MEMORIES; k++)
-        printf(" %s %" PRId64 "%s", tr_memory_names[k], t->peak[k], k + 1 < TR_MEMORIES ? "," : "\n");
+        printf("%s %s %" PRId64 "%s", k == 3 ? "\n#" : "", tr_memory_names[k], t->peak[k],
+            k + 1 < TR_MEMORIES ? "," : "\n");
 }
 
+/* The first step is audited: its memory is what the tape says, or it fails. */
 static bool steps(const struct tr_options *o, struct tr_prepared *p, struct tr_runner *r, struct tr_error *e)
 {
-    double tokens = (double)(p->run.plan.batch * p->run.graph.context);
+    struct tr_report report;
     for (long step = 0; step < o->steps; step++) {
         r->audited = step == 0;
-        int64_t begun = tr_now_ns();
-        if (!tr_runner_step(r, e))
+        if (!tr_runner_step(r, e) || !tr_report_make(&report, r, &p->run.schedule, e))
             return false;
-        double ms = (double)(tr_now_ns() - begun) / 1e6;
         if (r->tape->rank > 0)
             continue;
-        printf("step %ld loss %.6f %a norm %.6f %a ms %.1f tokens/s %.0f\n", step, r->result.loss,
-            r->result.loss, r->result.norm, r->result.norm, ms, tokens / ms * 1000);
-        fflush(stdout);
+        if (o->json)
+            tr_json_step(stdout, &report, r);
+        else if (o->hex)
+            tr_line_hex(stdout, &report);
+        else
+            tr_line(stdout, &report);
     }
     return true;
+}
+
+static void say_begin(
+    const struct tr_options *o, const struct tr_prepared *p, const struct tr_tape *t, const struct tr_data *d)
+{
+    int cores = tr_cores(), n = p->run.plan.mesh.n;
+    if (o->json)
+        tr_json_run(stdout, t, &p->run.schedule, d->name, cores);
+    else if (!o->quiet)
+        say_run(&p->run, t, d);
+    if (!o->json && !o->quiet && n > cores)
+        printf("# %d ranks share %d core%s: these times are no measurement of scaling\n", n, cores,
+            cores == 1 ? "" : "s");
+    if (!o->json && !o->hex && !o->quiet)
+        tr_line_header(stdout);
 }
 
 static bool train(tutti_comm *world, void *context, struct tr_error *e)
@@ -93,8 +109,8 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     bool ok = kernels && fits(tape, o->memory, e) && tr_open_data(&data, o, g, e);
     if (ok) {
         ok = tr_runner_open(&runner, tape, kernels, &data, world, e);
-        if (ok && rank == 0 && !o->quiet)
-            say_begin(&p.run, tape, &data);
+        if (ok && rank == 0)
+            say_begin(o, &p, tape, &data);
         ok = ok && steps(o, &p, &runner, e);
         tr_runner_close(&runner);
         tr_data_close(&data);

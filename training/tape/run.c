@@ -5,6 +5,7 @@
  * so that what is read before it is written shows as NaN. */
 #include "training/tape/run.h"
 
+#include "training/launch.h"
 #include "training/tape/compute.h"
 
 #include <math.h>
@@ -51,6 +52,7 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
         return tr_fail(e, "rank %d: there is no memory for %lld bytes", t->rank, (long long)t->arena);
     memset(r->arena, 0xFF, (size_t)t->arena); /* NaN */
     r->points = tr_new((size_t)t->n_values, sizeof *r->points);
+    r->clock = tr_new((size_t)t->n_instrs + 1, sizeof *r->clock);
     tr_ledger_predict(&r->predicted, t);
     tr_audit_make(&r->audit, t);
     for (int i = 0; i < t->n_holdings; i++)
@@ -74,6 +76,7 @@ void tr_runner_close(struct tr_runner *r)
     tr_groups_free(&r->groups);
     free(r->arena);
     free(r->points);
+    free(r->clock);
     tr_audit_free(&r->audit);
     *r = (struct tr_runner){ 0 };
 }
@@ -315,6 +318,7 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
     for (int n = 0; n < t->n_instrs; n++) {
         if (r->audited)
             tr_audit_before(&r->audit, t, r->arena, n);
+        r->clock[n] = tr_now_ns();
         before(r, n);
         if (!run_instr(r, n, e))
             return false;
@@ -322,6 +326,7 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
         if (r->audited)
             tr_audit_after(&r->audit, t, r->arena, n);
     }
+    r->clock[t->n_instrs] = tr_now_ns();
     r->step++;
     if (r->audited && !tr_audit_end(&r->audit, t, r->arena, e))
         return false;

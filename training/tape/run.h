@@ -20,6 +20,7 @@ struct tr_runner {
     unsigned char *arena;
     tutti_stream forward, backward; /* sends of the pipeline run beside the list */
     uint64_t *points; /* of each value that is sent: when that is over */
+    int64_t *clock; /* when each instruction of the last step began, and when the last one ended; ns */
     int64_t step;
     struct tr_result result;
     struct tr_ledger predicted, counted; /* messages of a step; equal after it, or it fails */

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* json.c: the run and its steps for programs: one object a line. What is not a number is null. */
+#include "training/report/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static void number(FILE *to, const char *name, double x)
+{
+    if (isfinite(x))
+        fprintf(to, ", \"%s\": %.17g", name, x);
+    else
+        fprintf(to, ", \"%s\": null", name);
+}
+
+static void text(FILE *to, const char *name, const char *s)
+{
+    fprintf(to, ", \"%s\": \"", name);
+    for (; *s; s++)
+        if (*s == '"' || *s == '\\')
+            fprintf(to, "\\%c", *s);
+        else if ((unsigned char)*s < ' ')
+            fprintf(to, "\\u%04x", (unsigned)(unsigned char)*s);
+        else
+            fputc(*s, to);
+    fputc('"', to);
+}
+
+static void memory(FILE *to, const char *name, const int64_t *peak)
+{
+    fprintf(to, ", \"%s\": {", name);
+    for (int k = 0; k < TR_MEMORIES; k++)
+        fprintf(to, "%s\"%s\": %" PRId64, k ? ", " : "", tr_memory_names[k], peak[k]);
+    fputc('}', to);
+}
+
+static void messages(FILE *to, const struct tr_ledger *l)
+{
+    char group[32];
+    fprintf(to, ", \"messages\": [");
+    for (int n = 0; n < l->n; n++) {
+        const struct tr_entry *x = &l->entries[n];
+        fprintf(to,
+            "%s{\"operation\": \"%s\", \"group\": \"%s\", \"of\": \"%s\", \"calls\": %" PRId64
+            ", \"bytes\": %" PRId64 ", \"sent\": %" PRId64 "}",
+            n ? ", " : "", tr_code_names[x->code], tr_entry_group(x, group), tr_cargo_names[x->cargo],
+            x->calls, x->bytes, x->wire);
+    }
+    fputc(']', to);
+}
+
+void tr_json_run(FILE *to, const struct tr_tape *t, const struct tr_schedule *s, const char *data, int cores)
+{
+    const struct tr_graph *g = t->placed->g;
+    const struct tr_plan *p = t->placed->plan;
+    struct tr_ledger l;
+    fprintf(to, "{\"event\": \"run\"");
+    text(to, "model", g->model);
+    fprintf(to,
+        ", \"layers\": %" PRId64 ", \"channels\": %" PRId64 ", \"heads\": %" PRId64 ", \"context\": %" PRId64
+        ", \"vocabulary\": %" PRId64,
+        g->layers, g->channels, g->heads, g->context, g->vocabulary);
+    text(to, "data", data);
+    fprintf(to,
+        ", \"ranks\": %d, \"cores\": %d, \"batch\": %d, \"micro_batches\": %d, \"zero\": %d, \"chunks\": %d",
+        p->mesh.n, cores, p->batch, p->micros, p->zero, p->chunks);
+    for (int a = 0; a < TR_AXES; a++)
+        fprintf(to, ", \"%s\": %d", tr_axis_names[a], p->mesh.size[a]);
+    text(to, "schedule", s->name);
+    fprintf(to, ", \"arena\": %" PRId64, t->arena);
+    memory(to, "memory", t->peak);
+    tr_ledger_predict(&l, t);
+    messages(to, &l);
+    fprintf(to, "}\n");
+    fflush(to);
+}
+
+void tr_json_step(FILE *to, const struct tr_report *r, const struct tr_runner *runner)
+{
+    fprintf(to, "{\"event\": \"step\", \"step\": %" PRId64, r->step);
+    number(to, "loss", r->loss);
+    number(to, "norm", r->norm);
+    fprintf(to, ", \"loss_hex\": \"%a\", \"norm_hex\": \"%a\"", r->loss, r->norm);
+    number(to, "ms", r->ms);
+    number(to, "tokens_per_second", r->tokens);
+    number(to, "bubble_formula", r->formula);
+    number(to, "bubble_simulated", r->simulated);
+    number(to, "bubble_measured", r->measured);
+    number(to, "exposed", r->exposed);
+    fprintf(to, ", \"sent\": %" PRId64 ", \"peak\": %" PRId64, r->sent, r->peak);
+    if (r->audited)
+        memory(to, "memory_measured", runner->audit.peak);
+    messages(to, &runner->counted);
+    fprintf(to, "}\n");
+    fflush(to);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* line.c: a step as a line of a table. */
+#include "training/report/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+void tr_line_header(FILE *to)
+{
+    fputs(
+        "# step 0 also checks every byte of memory that it touches, and takes longer\n"
+        "# bubble: part of the pipeline's time in which ranks wait, by formula, by simulation, and measured\n"
+        "# exposed: part of a step that ranks spend in collectives; sent: bytes, by all ranks, at least\n"
+        "# peak: bytes of memory of the rank that needs most\n",
+        to);
+    fprintf(to, "%28s %44s %8s\n%6s %10s %10s %9s %9s %8s %7s %7s %8s %13s %13s\n", "gradient",
+        "------- bubble, % ------", "exposed,", "step", "loss", "norm", "ms", "tokens/s", "formula", "simul.",
+        "meas.", "%", "sent", "peak");
+}
+
+static void percent(FILE *to, int width, double x)
+{
+    if (isnan(x))
+        fprintf(to, " %*s", width, "-");
+    else
+        fprintf(to, " %*.1f", width, 100 * x);
+}
+
+void tr_line(FILE *to, const struct tr_report *r)
+{
+    fprintf(to, "%6" PRId64 " %10.6f %10.6f %9.1f %9.0f", r->step, r->loss, r->norm, r->ms, r->tokens);
+    percent(to, 8, r->formula);
+    percent(to, 7, r->simulated);
+    percent(to, 7, r->measured);
+    percent(to, 8, r->exposed);
+    fprintf(to, " %13" PRId64 " %13" PRId64 "\n", r->sent, r->peak);
+    fflush(to);
+}
+
+void tr_line_hex(FILE *to, const struct tr_report *r)
+{
+    fprintf(to, "step %" PRId64 " loss %.6f %a norm %.6f %a\n", r->step, r->loss, r->loss, r->norm, r->norm);
+    fflush(to);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* report.h: what a step did, for people (a line, a chart), for programs (JSON) and for Perfetto (a trace). */
+#ifndef TRAINING_REPORT_REPORT_H
+#define TRAINING_REPORT_REPORT_H
+
+#include "training/schedule/schedule.h"
+#include "training/tape/run.h"
+
+/* A step of all ranks. Parts are of 1; NAN: there is none. */
+struct tr_report {
+    int64_t step;
+    bool audited; /* the time is that of the audit, too */
+    double loss, norm, ms, tokens; /* tokens of a second */
+    double formula, simulated, measured; /* bubble: the part of the pipeline's time that ranks wait */
+    double exposed; /* the part of a step that ranks spend in collectives and in waits for sends */
+    int64_t sent; /* bytes of all ranks, at least */
+    int64_t peak; /* bytes of the rank that needs most */
+};
+
+/* Collective, after a step. Formula and simulation get the times that the parts of this step took. */
+bool tr_report_make(
+    struct tr_report *to, const struct tr_runner *r, const struct tr_schedule *s, struct tr_error *e);
+
+/* 110 columns at most. `hex`: the golden program's line, which tells loss and norm to the last bit. */
+void tr_line_header(FILE *to);
+void tr_line(FILE *to, const struct tr_report *r);
+void tr_line_hex(FILE *to, const struct tr_report *r);
+
+/* One object, on one line: the run as rank 0 sees it; a step. */
+void tr_json_run(FILE *to, const struct tr_tape *t, const struct tr_schedule *s, const char *data, int cores);
+void tr_json_step(FILE *to, const struct tr_report *r, const struct tr_runner *runner);
+
+#endif
