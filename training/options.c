@@ -71,6 +71,9 @@ static const struct option options[] = {
     WHOLE_OF("tape", tape, "explain: print the list of this rank"),
     FLAG_OF("json", json, "one JSON object a line: the run, then each step, with all messages"),
     FLAG_OF("hex", hex, "lines of the golden program: loss and norm to the last bit"),
+    TEXT_OF("trace", trace, "write a step of all ranks to this file, for ui.perfetto.dev"),
+    WHOLE_OF("trace-step", trace_step, "the step of --trace and --gantt; without it the last"),
+    FLAG_OF("gantt", gantt, "draw the pipeline of a step as it ran"),
     FLAG_OF("all", all, "verify: every legal product"),
     FLAG_OF("quick", quick, "verify: a cut with every paradigm and every pair"),
     FLAG_OF("quiet", quiet, "only what is asked for"),
@@ -97,6 +100,7 @@ void tr_options_default(struct tr_options *o)
         .micro = 1,
         .chunks = 1,
         .schedule = "1f1b",
+        .trace_step = -1,
         .tape = -1 };
 }
 

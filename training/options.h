@@ -26,7 +26,9 @@ struct tr_options {
     /* what is shown */
     char memory[32];
     char kernels[16];
-    bool json, hex, all, quick, quiet;
+    bool json, hex, gantt, all, quick, quiet;
+    char trace[512];
+    long trace_step; /* -1: the last */
     char inject[48];
     long tape; /* explain: a rank whose list is printed; -1: none */
     bool help;

@@ -74,6 +74,28 @@ awk '$1 == "1" && NF == 11 && $6 == "20.0" && $7 == "20.0" && $8 + 0 > 0 && $8 <
 grep -q '"step": 0, .*"bubble_formula": null, .*"memory_measured": {"parameters": 452608, ' "$scratch/out" ||
     fail "--json, step 0: $(cat "$scratch/out")"
 
+# The Gantt chart of a pipeline shows the order of its schedule; the trace has a span for each instruction,
+# and takes Tutti's own beside them.
+TUTTI_TRACE=$scratch/own.%r.json "$train" --data grammar --steps 2 --pp 2 --micro 4 --gantt \
+    --trace "$scratch/trace.json" >"$scratch/out" 2>"$scratch/said" || fail "--trace: $(cat "$scratch/said")"
+grep '^r0|' "$scratch/out" | tr -d '. ' | grep -q '^r0|0*1*a*2*b*3*c*d*|$' ||
+    fail "--gantt, rank 0: $(cat "$scratch/out")"
+grep '^r1|' "$scratch/out" | tr -d '. ' | grep -q '^r1|0*a*1*b*2*c*3*d*|$' ||
+    fail "--gantt, rank 1: $(cat "$scratch/out")"
+[ "$(grep -c '^r[01]|.*[0-9].*[a-d]' "$scratch/out")" = 2 ] || fail "--gantt is empty: $(cat "$scratch/out")"
+instructions=$("$train" explain --pp 2 --micro 4 | sed -n 's/^checked: 2 tapes, \([0-9]*\) .*/\1/p')
+[ "$(grep -c '^{"ph": "X", .*}},\{0,1\}$' "$scratch/trace.json")" = "$instructions" ] ||
+    fail "--trace: not $instructions spans"
+grep -q '"name": "send layer1.out", "cat": "message".*"group": "to next", "calls": 1, "bytes": 32768' \
+    "$scratch/trace.json" || fail "--trace: no send"
+[ "$(sed -n '1p;$p' "$scratch/trace.json" | tr '\n' ' ')" = '[ ] ' ] || fail "--trace: no array"
+sed -n 'x;$p' "$scratch/trace.json" | grep -q ',$' && fail "--trace: a comma at the end"
+"$PWD/tutti-info" merge "$scratch/trace.json" "$scratch/own.0.json" "$scratch/own.1.json" >"$scratch/merged" \
+    2>"$scratch/said" || fail "merge: $(cat "$scratch/said")"
+refused 'legal with --pp 2' --gantt
+refused 'cannot be written' --trace "$scratch/none/trace"
+refused 'legal are 0 to 0' --trace-step 1
+
 refused 'the nearest is --layers' --layer 3
 refused 'legal: 1, 2, 4' --tp 3
 refused 'do not divide 4 layers; legal: 1, 2, 4 stages' --pp 3

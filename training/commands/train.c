@@ -57,23 +57,47 @@ static void say_run(const struct tr_run *r, const struct tr_tape *t, const struc
             k + 1 < TR_MEMORIES ? "," : "\n");
 }
 
+static void say_step(const struct tr_options *o, const struct tr_report *report, const struct tr_runner *r)
+{
+    if (o->json)
+        tr_json_step(stdout, report, r);
+    else if (o->hex)
+        tr_line_hex(stdout, report);
+    else
+        tr_line(stdout, report);
+}
+
 /* The first step is audited: its memory is what the tape says, or it fails. */
-static bool steps(const struct tr_options *o, struct tr_prepared *p, struct tr_runner *r, struct tr_error *e)
+static bool steps(
+    const struct tr_options *o, struct tr_prepared *p, struct tr_runner *r, FILE *trace, struct tr_error *e)
 {
     struct tr_report report;
     for (long step = 0; step < o->steps; step++) {
         r->audited = step == 0;
         if (!tr_runner_step(r, e) || !tr_report_make(&report, r, &p->run.schedule, e))
             return false;
-        if (r->tape->rank > 0)
+        if (r->tape->rank == 0)
+            say_step(o, &report, r);
+        if (step != (o->trace_step < 0 ? o->steps - 1 : o->trace_step))
             continue;
-        if (o->json)
-            tr_json_step(stdout, &report, r);
-        else if (o->hex)
-            tr_line_hex(stdout, &report);
-        else
-            tr_line(stdout, &report);
+        if ((*o->trace && !tr_trace_write(trace, r, e)) ||
+            (o->gantt && !tr_gantt(o->json ? stderr : stdout, r, &p->run.schedule, e)))
+            return false;
     }
+    return true;
+}
+
+/* What is asked for that this run has not, before it begins. */
+static bool open_trace(
+    const struct tr_options *o, const struct tr_prepared *p, int rank, FILE **trace, struct tr_error *e)
+{
+    *trace = NULL;
+    if (o->gantt && p->run.plan.mesh.size[TR_PP] == 1)
+        return tr_fail(e, "--gantt draws a pipeline, and there is none; legal with --pp 2 and more");
+    if (o->trace_step >= o->steps || o->trace_step < -1)
+        return tr_fail(e, "--trace-step %ld: legal are 0 to %ld", o->trace_step, o->steps - 1);
+    if (*o->trace && rank == 0 && !(*trace = fopen(o->trace, "w")))
+        return tr_fail(e, "--trace %s: the file cannot be written", o->trace);
     return true;
 }
 
@@ -106,15 +130,19 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     const struct tr_graph *g = &p.run.graph;
     const struct tr_tape *tape = &p.tapes[rank];
     const struct tr_kernels *kernels = tr_options_kernels(o, e);
-    bool ok = kernels && fits(tape, o->memory, e) && tr_open_data(&data, o, g, e);
+    FILE *trace = NULL;
+    bool ok = kernels && fits(tape, o->memory, e) && open_trace(o, &p, rank, &trace, e) &&
+              tr_open_data(&data, o, g, e);
     if (ok) {
         ok = tr_runner_open(&runner, tape, kernels, &data, world, e);
         if (ok && rank == 0)
             say_begin(o, &p, tape, &data);
-        ok = ok && steps(o, &p, &runner, e);
+        ok = ok && steps(o, &p, &runner, trace, e);
         tr_runner_close(&runner);
         tr_data_close(&data);
     }
+    if (trace)
+        fclose(trace);
     tr_prepared_free(&p);
     return ok;
 }

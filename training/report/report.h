@@ -26,6 +26,11 @@ void tr_line_header(FILE *to);
 void tr_line(FILE *to, const struct tr_report *r);
 void tr_line_hex(FILE *to, const struct tr_report *r);
 
+/* The last step of all ranks as JSON for Perfetto. Collective; `to` is rank 0's, NULL elsewhere. */
+bool tr_trace_write(FILE *to, const struct tr_runner *r, struct tr_error *e);
+/* The pipeline of the last step, for the first rank of each stage. Collective; rank 0 prints. */
+bool tr_gantt(FILE *to, const struct tr_runner *r, const struct tr_schedule *s, struct tr_error *e);
+
 /* One object, on one line: the run as rank 0 sees it; a step. */
 void tr_json_run(FILE *to, const struct tr_tape *t, const struct tr_schedule *s, const char *data, int cores);
 void tr_json_step(FILE *to, const struct tr_report *r, const struct tr_runner *runner);

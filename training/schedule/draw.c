@@ -4,6 +4,7 @@
 #include "training/schedule/walk.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 enum { COLUMNS_MAX = 1000 };
 
@@ -24,24 +25,38 @@ static char letter_of(struct tr_slot slot)
     return (char)(slot.part == TR_F ? '0' + slot.micro % 10 : 'a' + slot.micro % 20);
 }
 
-void tr_schedule_draw(
-    const struct tr_schedule *s, const struct tr_costs *c, const struct tr_timing *t, FILE *to)
+void tr_schedule_draw_times(const struct tr_schedule *s, double *const *start, double *const *end,
+    double total, double width, FILE *to)
 {
-    double width = column_width(c, t);
-    int columns = width > 0 ? (int)ceil(t->total / width - 1e-9) : 0;
+    int columns = width > 0 ? (int)ceil(total / width - 1e-9) : 0;
     int digits = snprintf(NULL, 0, "%d", s->ranks - 1);
     for (int r = 0; r < s->ranks; r++) {
         fprintf(to, "r%-*d|", digits, r);
         int k = 0;
         for (int column = 0; column < columns; column++) {
             double middle = (column + 0.5) * width;
-            while (k < s->count[r] && t->start[r][k] + tr_slot_cost(c, s->slots[r][k].part) <= middle)
+            while (k < s->count[r] && end[r][k] <= middle)
                 k++;
             if (k == s->count[r])
                 fputc(' ', to);
             else
-                fputc(t->start[r][k] <= middle ? letter_of(s->slots[r][k]) : '.', to);
+                fputc(start[r][k] <= middle ? letter_of(s->slots[r][k]) : '.', to);
         }
         fputs("|\n", to);
     }
+}
+
+void tr_schedule_draw(
+    const struct tr_schedule *s, const struct tr_costs *c, const struct tr_timing *t, FILE *to)
+{
+    double **end = tr_new((size_t)s->ranks, sizeof *end);
+    for (int r = 0; r < s->ranks; r++) {
+        end[r] = tr_new((size_t)s->count[r], sizeof *end[r]);
+        for (int k = 0; k < s->count[r]; k++)
+            end[r][k] = t->start[r][k] + tr_slot_cost(c, s->slots[r][k].part);
+    }
+    tr_schedule_draw_times(s, t->start, end, t->total, column_width(c, t), to);
+    for (int r = 0; r < s->ranks; r++)
+        free(end[r]);
+    free(end);
 }

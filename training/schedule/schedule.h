@@ -89,5 +89,8 @@ double tr_bubble_formula(const struct tr_schedule *s, const struct tr_costs *c);
  * from a to t is B or I, w is W, a dot is idle; blank is after the rank's last part. */
 void tr_schedule_draw(
     const struct tr_schedule *s, const struct tr_costs *c, const struct tr_timing *t, FILE *to);
+/* The same of any times: start and end of each rank's slots; columns of `width`. */
+void tr_schedule_draw_times(const struct tr_schedule *s, double *const *start, double *const *end,
+    double total, double width, FILE *to);
 
 #endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* trace.c: the last step of all ranks for Perfetto (ui.perfetto.dev): a span for each instruction.
+ *
+ * Times and process ids are those of Tutti's own trace. So with TUTTI_TRACE=trace.%r.json `tutti-info merge`
+ * puts both together: below each collective of the tape stand Tutti's own steps. */
+#include "training/report/report.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { THREAD = 1 };
+
+static void span(FILE *to, const struct tr_runner *r, int n, int pid)
+{
+    static const char parts[] = "FBIW";
+    const struct tr_tape *t = r->tape;
+    const struct tr_instr *i = &t->instrs[n];
+    char group[32];
+    struct tr_entry in = { .axes = i->axes, .edge = i->edge };
+    const char *name = i->code == TR_COMPUTE ? tr_ops[i->op].name : tr_code_names[i->code];
+    fprintf(to,
+        "{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"name\": \"%s %s\", "
+        "\"cat\": "
+        "\"%s\", \"args\": {\"instruction\": %d",
+        pid, THREAD, (double)r->clock[n] / 1000, (double)(r->clock[n + 1] - r->clock[n]) / 1000, name,
+        tr_instr_name(t, i), i->axes || i->edge || i->code == TR_WAIT ? "message" : "compute", n);
+    if (i->part >= 0)
+        fprintf(to, ", \"part\": \"%c%d.%d\"", parts[i->part], i->stage, i->micro);
+    if (i->flops > 0)
+        fprintf(to, ", \"flops\": %.0f", i->flops);
+    if (i->axes || i->edge) {
+        int64_t bytes = t->values[i->ins ? i->in[0] : i->out[0]].bytes;
+        if (i->ins && i->outs && t->values[i->out[0]].bytes > bytes)
+            bytes = t->values[i->out[0]].bytes;
+        fprintf(to, ", \"group\": \"%s\", \"calls\": %" PRId64 ", \"bytes\": %" PRId64,
+            tr_entry_group(&in, group), i->times, bytes);
+    }
+    fprintf(to, "}},\n");
+}
+
+static char *part_of(const struct tr_runner *r, size_t *length)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_mesh *m = &t->placed->plan->mesh;
+    char *text = NULL;
+    FILE *to = open_memstream(&text, length);
+    int pid = getpid();
+    if (!to)
+        return NULL;
+    fprintf(to,
+        "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": 0, \"args\": {\"name\": \"rank %d",
+        pid, t->rank);
+    for (int a = 0; a < TR_AXES; a++)
+        if (m->size[a] > 1)
+            fprintf(to, ", %s %d", tr_axis_names[a], t->at[a]);
+    fprintf(to,
+        "\"}},\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": "
+        "\"tape, step "
+        "%" PRId64 "\"}},\n",
+        pid, THREAD, r->step - 1);
+    for (int n = 0; n < t->n_instrs; n++)
+        span(to, r, n, pid);
+    fclose(to);
+    return text;
+}
+
+/* All ranks' texts, one after the other, on rank 0. */
+static char *join(const struct tr_runner *r, const char *mine, size_t *length, struct tr_error *e)
+{
+    tutti_comm *world = r->groups.world;
+    size_t n = (size_t)r->tape->placed->plan->mesh.n, *lengths = tr_new(n, sizeof *lengths), all = 0;
+    tutti_status s = tutti_gather(length, lengths, 1, TUTTI_UINT64, 0, world, tutti_no_stream());
+    for (size_t i = 0; i < n; i++)
+        all += lengths[i];
+    char *text = r->tape->rank == 0 && s == TUTTI_OK ? tr_new(all, 1) : NULL;
+    if (s == TUTTI_OK)
+        s = tutti_gather_v(mine, *length, text, lengths, NULL, TUTTI_UINT8, 0, world, tutti_no_stream());
+    free(lengths);
+    *length = all;
+    if (s != TUTTI_OK)
+        tr_fail(e, "--trace: %s", tutti_get_last_error(world));
+    else if (text || r->tape->rank > 0)
+        return text ? text : tr_new(1, 1);
+    free(text);
+    return NULL;
+}
+
+bool tr_trace_write(FILE *to, const struct tr_runner *r, struct tr_error *e)
+{
+    size_t length = 0;
+    char *text = part_of(r, &length);
+    if (!text)
+        return tr_fail(e, "--trace: there is no memory for the spans of a step");
+    if (r->groups.world) {
+        char *all = join(r, text, &length, e);
+        free(text);
+        text = all;
+    }
+    bool ok = text != NULL;
+    if (ok && to) {
+        /* the first event tells whose file it is; ranks have files of Tutti's own */
+        fprintf(to, "[\n{\"name\": \"program\", \"ph\": \"M\", \"pid\": 0, \"tid\": 0, \"args\": {\"name\": "
+                    "\"tutti-train\"}},\n");
+        ok = fwrite(text, 1, length - 2, to) == length - 2; /* but for the last comma */
+        ok = fputs("\n]\n", to) >= 0 && fflush(to) == 0 && ok;
+        if (!ok)
+            tr_fail(e, "--trace: the file cannot be written");
+    }
+    free(text);
+    return ok;
+}
