@@ -23,6 +23,9 @@ struct tr_options {
     bool sp;
     long zero, micro, chunks;
     char schedule[256];
+    /* what is kept */
+    char save[512], load[512];
+    long save_every;
     /* what is shown */
     char memory[32];
     char kernels[16];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* train.c: the default command: train a model and say how it goes. */
 #include "training/commands/commands.h"
+#include "training/commands/keeper.h"
 #include "training/commands/prepare.h"
 #include "training/launch.h"
 #include "training/report/report.h"
@@ -67,21 +68,29 @@ static void say_step(const struct tr_options *o, const struct tr_report *report,
         tr_line(stdout, report);
 }
 
-/* The first step is audited: its memory is what the tape says, or it fails. */
-static bool steps(
+static bool show_instructions(
     const struct tr_options *o, struct tr_prepared *p, struct tr_runner *r, FILE *trace, struct tr_error *e)
 {
+    return (!*o->trace || tr_trace_write(trace, r, e)) &&
+           (!o->gantt || tr_gantt(o->json ? stderr : stdout, r, &p->run.schedule, e));
+}
+
+/* The first step is audited: its memory is what the tape says, or it fails. */
+static bool steps(
+    const struct tr_options *o, struct tr_prepared *p, struct tr_keeper *k, FILE *trace, struct tr_error *e)
+{
+    struct tr_runner *r = k->runner;
     struct tr_report report;
-    for (long step = 0; step < o->steps; step++) {
-        r->audited = step == 0;
+    long shown = o->trace_step < 0 ? o->steps - 1 : o->trace_step;
+    bool stop = r->step >= o->steps;
+    for (bool first = true; !stop; first = false) {
+        long step = (long)r->step;
+        r->audited = first;
         if (!tr_runner_step(r, e) || !tr_report_make(&report, r, &p->run.schedule, e))
             return false;
         if (r->tape->rank == 0)
             say_step(o, &report, r);
-        if (step != (o->trace_step < 0 ? o->steps - 1 : o->trace_step))
-            continue;
-        if ((*o->trace && !tr_trace_write(trace, r, e)) ||
-            (o->gantt && !tr_gantt(o->json ? stderr : stdout, r, &p->run.schedule, e)))
+        if ((step == shown && !show_instructions(o, p, r, trace, e)) || !tr_keeper_after(k, &stop, e))
             return false;
     }
     return true;
@@ -137,7 +146,9 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
         ok = tr_runner_open(&runner, tape, kernels, &data, world, e);
         if (ok && rank == 0)
             say_begin(o, &p, tape, &data);
-        ok = ok && steps(o, &p, &runner, trace, e);
+        struct tr_keeper keeper = { .ranks = NULL };
+        ok = ok && tr_keeper_open(&keeper, o, &runner, world, e) && steps(o, &p, &keeper, trace, e);
+        tr_keeper_close(&keeper);
         tr_runner_close(&runner);
         tr_data_close(&data);
     }
@@ -167,6 +178,11 @@ int tr_command_train(int argc, char **argv)
         return 1;
     }
     int n = p.run.plan.mesh.n;
+    bool ok = tr_keeper_check(&o, &p.run, &e);
     tr_prepared_free(&p);
+    if (!ok) {
+        fprintf(stderr, "tutti-train: %s\n", e.text);
+        return 1;
+    }
     return tr_launch(n, train, &o);
 }

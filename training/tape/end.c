@@ -78,7 +78,7 @@ static bool updates(const struct tr_tape *t, const struct tr_holding *h)
 }
 
 /* Of a parameter that other ranks have as well, the first of them owns the leaves. */
-static bool owns(const struct tr_tape *t, const struct tr_holding *h)
+bool tr_owns(const struct tr_tape *t, const struct tr_holding *h)
 {
     const struct tr_plan *plan = t->placed->plan;
     bool cut = tr_table_placement(plan, &t->placed->g->tensors[h->parameter], TR_TP)[0] == 'S';
@@ -93,7 +93,7 @@ static void norm(struct tr_tape *t)
     for (int n = 0; n < t->n_holdings; n++) {
         struct tr_holding *h = &t->holdings[n];
         if (g->tensors[h->parameter].values_of != h->parameter ||
-            !owns(t, h)) /* the embedding counts for both */
+            !tr_owns(t, h)) /* the embedding counts for both */
             continue;
         struct tr_instr *i = tr_add_instr(t, TR_NORM);
         i->place = tr_ordinal(g, h->parameter) * TR_NORM_LEAVES +

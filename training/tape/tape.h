@@ -99,6 +99,8 @@ bool tr_has_stage(const struct tr_tape *t, int stage);
 /* Where what a rank holds of a parameter, and what it updates of that, begins in the flat padded tensor. */
 int64_t tr_held_from(const struct tr_tape *t, const struct tr_holding *h);
 int64_t tr_updated_from(const struct tr_tape *t, const struct tr_holding *h);
+/* Whether this rank is the first of those that update the same elements. */
+bool tr_owns(const struct tr_tape *t, const struct tr_holding *h);
 /* The parameter's place in the list of parameters, which is the golden program's. */
 int64_t tr_ordinal(const struct tr_graph *g, int parameter);
 int64_t tr_leaf(const struct tr_tensor *w); /* elements of a leaf of the norm */

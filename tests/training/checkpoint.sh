@@ -1,0 +1,170 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# checkpoint.sh: a run that is cut in two, with another mesh for the second half, is the run that was not cut:
+# bit for bit, whatever the meshes. A file that is not whole, or not of this run, is refused; a kill at any
+# moment leaves a file that can be read.
+set -u
+train=$PWD/tutti-train
+gpt=$PWD/training/reference/gpt
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+cd "$scratch" || exit 1
+failures=0
+
+fail()
+{
+    echo "checkpoint: $1"
+    failures=$((failures + 1))
+}
+
+# lines: the steps of a run, as the golden program prints them.
+lines()
+{
+    grep '^step' "$1" | cut -d ' ' -f 1-8
+}
+
+# save FILE STEPS OPTIONS...
+save()
+{
+    file=$1 steps=$2
+    shift 2
+    "$train" --data grammar --steps "$steps" --save "$file" "$@" >out 2>said ||
+        fail "--save with $*: $(cat said)"
+}
+
+# goes_on FILE GOLDEN OPTIONS...: steps 3 to 5 are the last three lines of GOLDEN.
+goes_on()
+{
+    file=$1 golden=$2
+    shift 2
+    "$train" --data grammar --steps 6 --load "$file" "$@" >out 2>said ||
+        fail "--load with $*: $(cat said)"
+    lines out >got
+    tail -n 3 "$golden" | cmp -s - got || fail "from $file, $*: $(cat got), not $(tail -n 3 "$golden")"
+}
+
+# refused WORDS OPTIONS...: the options are refused, in these words, before a step ran.
+refused()
+{
+    words=$1
+    shift
+    "$train" --data grammar --steps 6 "$@" >out 2>said && fail "$*: taken"
+    grep -Fq -- "$words" said || fail "$*: not \"$words\" but: $(cat said)"
+    grep -q '^step' out && fail "$*: a step ran"
+}
+
+# --- one run, cut in two, on any meshes
+"$gpt" steps=6 >golden
+save first 3 --dp 2 --tp 2 --zero 1
+goes_on first golden
+goes_on first golden --tp 2 --pp 2 --micro 2
+goes_on first golden --dp 4 --zero 3
+goes_on first golden --dp 2 --zero 2 --micro 2 --pp 2 --schedule gpipe
+goes_on first golden --tp 2 --sp --dp 2
+
+# The file knows no mesh: all write the same bytes.
+for mesh in '--tp 1' '--dp 4 --zero 3' '--tp 2 --pp 2 --micro 2 --sp' '--dp 2 --pp 2 --zero 2'; do
+    # shellcheck disable=SC2086 # words
+    save other 3 $mesh
+    cmp -s first other || fail "another file with $mesh"
+done
+
+# What is padding on some meshes, and a head of its own; SGD, which has neither m nor v.
+"$gpt" steps=6 vocab=257 tied=0 >golden257
+save untied 3 --vocabulary 257 --untied --tp 4 --sp
+goes_on untied golden257 --vocabulary 257 --untied --dp 2 --zero 3
+goes_on untied golden257 --vocabulary 257 --untied --pp 2
+"$gpt" steps=6 sgd=1 lr=0.1 >golden_sgd
+save sgd 3 --optimizer sgd --rate 0.1 --pp 2 --tp 2
+goes_on sgd golden_sgd --optimizer sgd --rate 0.1 --dp 2 --zero 3
+[ "$(wc -c <sgd)" -lt $(($(wc -c <first) / 2)) ] || fail "SGD's file is as large as AdamW's"
+
+# A file that goes on is as good as one that was never cut.
+"$train" --data grammar --steps 6 --load first --save whole --tp 2 >out 2>said ||
+    fail "on and saved: $(cat said)"
+save uncut 6 --dp 2
+cmp -s whole uncut || fail "a run that was cut ends in another state"
+"$train" --data grammar --steps 6 --load first --batch 16 >out 2>said ||
+    fail "another batch: $(cat said)"
+grep -q '^# first: goes on after 3 steps; the batch was 8$' out ||
+    fail "another batch is not said: $(cat out)"
+
+# --- what does not fit, is cut, damaged, foreign
+refused 'layers 4, and this one has 2; legal is --layers 4' --load first --layers 2
+refused 'vocabulary 256, and this one has 257' --load first --vocabulary 257
+refused 'seed 1, and this one has 2; legal is --seed 1' --load first --seed 2
+refused 'is of optimizer adamw, and this run has sgd; legal is --optimizer adamw' --load first --optimizer sgd
+refused 'has a tied head' --load first --untied
+refused 'after 6 steps' --load whole
+refused 'cannot be read: No such file' --load nothing
+refused 'is not a file' --load .
+refused 'no checkpoint of tutti-train' --load golden
+: >empty
+refused 'no checkpoint of tutti-train' --load empty
+for bytes in 8 100 500 5000 100000 $(($(wc -c <first) - 1)); do
+    head -c "$bytes" first >cut
+    refused "is cut: it has $bytes bytes" --load cut --dp 2
+done
+printf 'x' | cat first - >long
+refused 'checksum of its head is wrong' --load long
+
+# changed AT: first, with another byte there.
+changed()
+{
+    cp first damaged
+    byte=$(tail -c "+$(($1 + 1))" first | head -c 1 | od -An -to1 | tr -d ' ')
+    printf "\\$(printf %o $((0$byte ^ 1)))" | dd of=damaged bs=1 seek="$1" conv=notrunc 2>/dev/null
+}
+changed 64
+refused 'checksum of its head is wrong' --load damaged
+changed 1000
+refused 'checksum of its head is wrong' --load damaged
+changed 8
+refused 'is of version 0; legal is 1' --load damaged
+changed 20000
+"$train" --data grammar --steps 6 --load damaged --dp 2 --zero 1 >out 2>said && fail "a damaged file is taken"
+grep -q 'damaged is damaged: the checksum of [a-z0-9]* of [a-z0-9.]* is wrong' said ||
+    fail "a damaged array: $(cat said)"
+changed $(($(wc -c <first) - 2))
+refused 'the checksum of v of lnf.bias is wrong' --load damaged --tp 2 --pp 2
+
+refused 'is not a file' --save .
+refused 'cannot be written' --save nowhere/file
+refused 'legal are whole numbers from 0, with --save FILE' --save-every 2
+
+# --- a kill at any moment: the file is the one before or the one after, whole
+cp first kept
+for delay in 0.02 0.11 0.23 0.31; do
+    "$train" --data grammar --steps 100000 --load kept --save kept --save-every 1 --dp 2 --quiet >out 2>said &
+    job=$!
+    tries=0
+    until grep -q '^step' out || [ $tries -ge 600 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    sleep "$delay"
+    kill -9 $job
+    wait $job 2>/dev/null
+    "$train" --data grammar --steps 100000 --load kept --memory 1K >out 2>said
+    grep -q 'needs .* bytes' said || fail "after a kill: $(cat said)"
+done
+done=$("$train" --data grammar --steps 1 --load kept 2>&1 | sed -n 's/.* after \([0-9]*\) steps.*/\1/p')
+[ "${done:-0}" -gt 3 ] || fail "nothing was saved before the kills"
+"$train" --data grammar --steps $((done + 1)) --load kept >out 2>said || fail "after kills: $(cat said)"
+"$gpt" steps=$((done + 1)) | tail -n 1 >got
+lines out | cmp -s - got || fail "after kills: $(cat out), not $(cat got)"
+
+# No room on the disk: the old file stays, nothing else does.
+cp first kept
+(
+    trap '' XFSZ
+    ulimit -f 1000
+    "$train" --data grammar --steps 4 --load kept --save kept >out 2>said
+) && fail "a file without room is taken"
+grep -q 'kept.part: .* cannot be written\|kept.part cannot be written' said || fail "no room: $(cat said)"
+cmp -s first kept || fail "no room: the old file has changed"
+[ -e kept.part ] && fail "no room: the new file stays"
+
+[ "$failures" -eq 0 ] && echo "checkpoint: a run can be cut anywhere, and go on with any mesh, bit for bit"
+exit "$failures"

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* checkpoint.c: all ranks write, or read, the parts of the arrays that are theirs.
+ *
+ * Each rank writes what it owns at the place where it belongs; rank 0 makes the file before, and after all
+ * are done writes the head and gives the file its name. Reading, each rank takes what it holds, and the sums
+ * over what it owns, added up over the ranks, must be those of the head. */
+#include "training/checkpoint/checkpoint.h"
+
+#include "training/checkpoint/head.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH = 1024 };
+
+static bool in_step(tutti_comm *ranks, struct tr_error *e)
+{
+    return !ranks || tutti_barrier(ranks, tutti_no_stream()) == TUTTI_OK ||
+           tr_fail(e, "checkpoint: %s", tutti_get_last_error(ranks));
+}
+
+/* The sums of what this rank owns, then of all ranks. */
+static bool sum_up(
+    const struct tr_runner *r, uint64_t *sums, size_t count, tutti_comm *ranks, struct tr_error *e)
+{
+    const struct tr_tape *t = r->tape;
+    memset(sums, 0, count * sizeof *sums);
+    for (int n = 0; n < t->n_holdings; n++)
+        for (int kind = 0; kind < TR_KINDS; kind++) {
+            struct tr_piece p = tr_piece_owned(r, &t->holdings[n], kind);
+            sums[tr_heading_entry(t->placed->g, t->holdings[n].parameter) * TR_KINDS + kind] +=
+                tr_piece_sum(&p);
+        }
+    return !ranks ||
+           tutti_all_reduce(sums, sums, count, TUTTI_UINT64, TUTTI_SUM, ranks, tutti_no_stream()) ==
+               TUTTI_OK ||
+           tr_fail(e, "checkpoint: %s", tutti_get_last_error(ranks));
+}
+
+static int64_t place(const struct tr_entry *entry, int kind, const struct tr_piece *p)
+{
+    return entry->at + (kind * entry->rows * entry->columns + p->from) * 4;
+}
+
+/* ---- saving ---- */
+
+static bool make_file(const char *path, int64_t bytes, struct tr_error *e)
+{
+    int file = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
+    bool ok = file >= 0 && ftruncate(file, (off_t)bytes) == 0;
+    if (!ok)
+        tr_fail(e, "%s cannot be written: %s", path, strerror(errno));
+    if (file >= 0)
+        close(file);
+    return ok;
+}
+
+static bool write_pieces(
+    const struct tr_runner *r, const struct tr_heading *h, int file, const char *path, struct tr_error *e)
+{
+    const struct tr_tape *t = r->tape;
+    for (int n = 0; n < t->n_holdings; n++)
+        for (int kind = 0; kind < TR_KINDS; kind++) {
+            struct tr_piece p = tr_piece_owned(r, &t->holdings[n], kind);
+            const struct tr_entry *entry =
+                &h->entries[tr_heading_entry(t->placed->g, t->holdings[n].parameter)];
+            if (!tr_write_at(file, p.at, p.count * 4, place(entry, kind, &p), path, e))
+                return false;
+        }
+    return fsync(file) == 0 || tr_fail(e, "%s cannot be written: %s", path, strerror(errno));
+}
+
+/* The name is given when everything is on the disk, and the name must be there, too. */
+static bool give_name(const char *part, const char *path, struct tr_error *e)
+{
+    char copy[PATH];
+    if (rename(part, path))
+        return tr_fail(e, "%s cannot be renamed to %s: %s", part, path, strerror(errno));
+    snprintf(copy, sizeof copy, "%s", path);
+    int directory = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory >= 0) {
+        fsync(directory);
+        close(directory);
+    }
+    return true;
+}
+
+static bool write_file(const struct tr_runner *r, struct tr_heading *h, const char *part, const char *path,
+    tutti_comm *ranks, struct tr_error *e)
+{
+    bool first = !ranks || tutti_comm_rank(ranks) == 0;
+    size_t sums = (size_t)h->head.entries * TR_KINDS;
+    if (first && !make_file(part, h->head.bytes, e))
+        return false;
+    if (!in_step(ranks, e))
+        return false;
+    int file = open(part, O_WRONLY | O_CLOEXEC);
+    if (file < 0)
+        return tr_fail(e, "%s cannot be opened by rank %d: %s; legal is a directory that all ranks see", part,
+            r->tape->rank, strerror(errno));
+    uint64_t *sum = tr_new(sums, sizeof *sum);
+    /* No rank has the sums before all have written. */
+    bool ok = write_pieces(r, h, file, part, e) && sum_up(r, sum, sums, ranks, e);
+    for (size_t i = 0; i < sums && ok; i++)
+        h->entries[i / TR_KINDS].sums[i % TR_KINDS] = sum[i];
+    if (ok && first)
+        ok = tr_heading_write(h, file, part, e) &&
+             (fsync(file) == 0 || tr_fail(e, "%s: %s", part, strerror(errno))) && give_name(part, path, e);
+    free(sum);
+    close(file);
+    return ok && in_step(ranks, e);
+}
+
+static bool part_name(char part[PATH], const char *path, struct tr_error *e)
+{
+    return snprintf(part, PATH, "%s.part", path) < PATH ||
+           tr_fail(e, "%.200s...: the name is too long", path);
+}
+
+bool tr_checkpoint_save(const struct tr_runner *r, const char *path, tutti_comm *ranks, struct tr_error *e)
+{
+    const struct tr_placed *p = r->tape->placed;
+    struct tr_heading h;
+    char part[PATH];
+    if (!part_name(part, path, e))
+        return false;
+    tr_heading_make(&h, p->g, p->plan, r->data->seed);
+    h.head.step = r->step;
+    bool ok = write_file(r, &h, part, path, ranks, e);
+    if (!ok)
+        unlink(part);
+    free(h.entries);
+    return ok;
+}
+
+bool tr_checkpoint_writable(const char *path, struct tr_error *e)
+{
+    char part[PATH];
+    struct stat s;
+    if (!part_name(part, path, e))
+        return false;
+    if (stat(path, &s) == 0 && !S_ISREG(s.st_mode))
+        return tr_fail(e, "%s is not a file; legal is the name of one, or a new name", path);
+    if (!make_file(part, 0, e))
+        return false;
+    unlink(part);
+    return true;
+}
+
+/* ---- loading ---- */
+
+static bool open_file(struct tr_heading *h, int *file, const char *path, const struct tr_graph *g,
+    const struct tr_plan *p, uint64_t seed, struct tr_error *e)
+{
+    struct tr_heading run;
+    *file = open(path, O_RDONLY | O_CLOEXEC);
+    if (*file < 0)
+        return tr_fail(e, "%s cannot be read: %s", path, strerror(errno));
+    tr_heading_make(&run, g, p, seed);
+    bool ok = tr_heading_read(h, *file, path, &run, e);
+    free(run.entries);
+    if (ok)
+        return true;
+    free(h->entries);
+    close(*file);
+    return false;
+}
+
+bool tr_checkpoint_peek(struct tr_head *head, const char *path, const struct tr_graph *g,
+    const struct tr_plan *p, uint64_t seed, struct tr_error *e)
+{
+    struct tr_heading h;
+    int file;
+    if (!open_file(&h, &file, path, g, p, seed, e))
+        return false;
+    *head = h.head;
+    free(h.entries);
+    close(file);
+    return true;
+}
+
+static bool read_pieces(
+    const struct tr_runner *r, const struct tr_heading *h, int file, const char *path, struct tr_error *e)
+{
+    const struct tr_tape *t = r->tape;
+    for (int n = 0; n < t->n_holdings; n++)
+        for (int kind = 0; kind < TR_KINDS; kind++) {
+            struct tr_piece p = tr_piece_held(r, &t->holdings[n], kind);
+            const struct tr_entry *entry =
+                &h->entries[tr_heading_entry(t->placed->g, t->holdings[n].parameter)];
+            if (!tr_read_at(file, p.at, p.count * 4, place(entry, kind, &p), path, e))
+                return false;
+        }
+    return true;
+}
+
+bool tr_checkpoint_load(struct tr_runner *r, const char *path, tutti_comm *ranks, struct tr_error *e)
+{
+    const struct tr_placed *p = r->tape->placed;
+    struct tr_heading h;
+    int file;
+    if (!open_file(&h, &file, path, p->g, p->plan, r->data->seed, e))
+        return false;
+    size_t sums = (size_t)h.head.entries * TR_KINDS;
+    uint64_t *sum = tr_new(sums, sizeof *sum);
+    bool ok = read_pieces(r, &h, file, path, e) && sum_up(r, sum, sums, ranks, e);
+    for (size_t i = 0; i < sums && ok; i++)
+        if (sum[i] != h.entries[i / TR_KINDS].sums[i % TR_KINDS])
+            ok = tr_fail(e, "%s is damaged: the checksum of %s of %s is wrong", path,
+                tr_kind_names[i % TR_KINDS], h.entries[i / TR_KINDS].name);
+    r->step = h.head.step;
+    free(sum);
+    free(h.entries);
+    close(file);
+    return ok;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* checkpoint.h: the state of a run in one file that knows no mesh: any mesh writes it, any mesh reads it.
+ *
+ * The file, in little-endian order:
+ *
+ *     struct tr_head      what was run, and how far
+ *     struct tr_entry     one for each parameter, in the golden program's order (a tied head has none)
+ *     zeros               up to head.first, a multiple of 4,096
+ *     float32 arrays      of each parameter its values, then with AdamW m, then v: rows times columns
+ *                         elements, row by row, without padding, one after the other
+ *
+ * A file is written under another name (FILE.part) and renamed when all of it is on the disk, so that FILE is
+ * at any moment the old one or the new one, whole. */
+#ifndef TRAINING_CHECKPOINT_CHECKPOINT_H
+#define TRAINING_CHECKPOINT_CHECKPOINT_H
+
+#include "training/checkpoint/pieces.h"
+
+enum { TR_CHECKPOINT_VERSION = 1 };
+
+struct tr_head {
+    char magic[8]; /* "TUTTICKP" */
+    uint32_t version, entries;
+    int64_t bytes, first; /* of the whole file; where the first array begins */
+    char model[24];
+    int64_t layers, channels, heads, context, vocabulary, inputs, tied; /* tied: 1 if the head is */
+    int64_t adamw; /* 0: SGD, and the file has neither m nor v */
+    int64_t seed, step; /* step: how many optimizer steps were done */
+    int64_t batch; /* sequences of a step */
+    double rate, decay, clip;
+    uint64_t sum; /* of head and entries, by their 32-bit words, this one as 0 */
+};
+
+struct tr_entry {
+    char name[40];
+    int64_t rows, columns, at; /* at: of its values, in bytes from the file's beginning */
+    uint64_t sums[TR_KINDS]; /* tr_piece_sum of values, m, v; 0 where there is none */
+};
+
+/* Reads the head: a file that is none, is cut, is damaged, or was written by another model, optimizer or
+ * seed, is an error that names what differs. */
+bool tr_checkpoint_peek(struct tr_head *head, const char *path, const struct tr_graph *g,
+    const struct tr_plan *p, uint64_t seed, struct tr_error *e);
+/* Whether a file of this name can be written, to be known before the first step. */
+bool tr_checkpoint_writable(const char *path, struct tr_error *e);
+
+/* Both are collective over `ranks`, which joins all ranks of the run (NULL: one rank). A runner that has read
+ * a file goes on with its step: the batches, and AdamW's corrections. */
+bool tr_checkpoint_load(struct tr_runner *r, const char *path, tutti_comm *ranks, struct tr_error *e);
+bool tr_checkpoint_save(const struct tr_runner *r, const char *path, tutti_comm *ranks, struct tr_error *e);
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* head.c: the head of a checkpoint: made, written, read, and held against the run. */
+#include "training/checkpoint/head.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "a checkpoint is little-endian; on this machine its numbers must be swapped"
+#endif
+
+enum { FIRST_ALIGN = 4096, MOST_ENTRIES = 1 << 20 };
+static const char magic[8] = { 'T', 'U', 'T', 'T', 'I', 'C', 'K', 'P' };
+
+bool tr_read_at(int file, void *to, int64_t bytes, int64_t at, const char *path, struct tr_error *e)
+{
+    for (int64_t done = 0; done < bytes;) {
+        ssize_t n = pread(file, (char *)to + done, (size_t)(bytes - done), (off_t)(at + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return tr_fail(e, "%s: %" PRId64 " bytes at %" PRId64 " cannot be read: %s", path, bytes - done,
+                at + done, n ? strerror(errno) : "the file ends before");
+        done += n;
+    }
+    return true;
+}
+
+bool tr_write_at(int file, const void *from, int64_t bytes, int64_t at, const char *path, struct tr_error *e)
+{
+    for (int64_t done = 0; done < bytes;) {
+        ssize_t n = pwrite(file, (const char *)from + done, (size_t)(bytes - done), (off_t)(at + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return tr_fail(e, "%s: %" PRId64 " bytes at %" PRId64 " cannot be written: %s", path,
+                bytes - done, at + done, n ? strerror(errno) : "no room");
+        done += n;
+    }
+    return true;
+}
+
+int tr_heading_entry(const struct tr_graph *g, int parameter)
+{
+    int n = 0, home = g->tensors[parameter].values_of;
+    for (int i = 0; i < home; i++)
+        n += g->tensors[i].role == TR_PARAMETER && g->tensors[i].values_of == i;
+    return n;
+}
+
+void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struct tr_plan *p, uint64_t seed)
+{
+    h->head = (struct tr_head){ .version = TR_CHECKPOINT_VERSION,
+        .layers = g->layers,
+        .channels = g->channels,
+        .heads = g->heads,
+        .context = g->context,
+        .vocabulary = g->vocabulary,
+        .inputs = g->inputs,
+        .adamw = !p->sgd,
+        .seed = (int64_t)seed,
+        .batch = p->batch,
+        .rate = p->rate,
+        .decay = p->decay,
+        .clip = p->clip };
+    memcpy(h->head.magic, magic, sizeof magic);
+    snprintf(h->head.model, sizeof h->head.model, "%s", g->model);
+    h->entries = tr_new((size_t)g->n_tensors, sizeof *h->entries);
+    for (int i = 0; i < g->n_tensors; i++) {
+        const struct tr_tensor *w = &g->tensors[i];
+        if (w->role != TR_PARAMETER)
+            continue;
+        h->head.tied |= w->values_of != i;
+        if (w->values_of != i)
+            continue;
+        struct tr_entry *to = &h->entries[h->head.entries++];
+        snprintf(to->name, sizeof to->name, "%s", w->name);
+        to->rows = w->rows, to->columns = w->dims > 1 ? w->size[1] : 1;
+    }
+    int64_t at = (int64_t)(sizeof h->head + h->head.entries * sizeof *h->entries);
+    at = h->head.first = (at + FIRST_ALIGN - 1) / FIRST_ALIGN * FIRST_ALIGN;
+    for (uint32_t i = 0; i < h->head.entries; i++) {
+        h->entries[i].at = at;
+        at += h->entries[i].rows * h->entries[i].columns * 4 * (p->sgd ? 1 : TR_KINDS);
+    }
+    h->head.bytes = at;
+}
+
+static uint64_t sum_words(const void *from, size_t bytes, uint64_t first)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < bytes / 4; i++) {
+        uint32_t word;
+        memcpy(&word, (const char *)from + 4 * i, sizeof word);
+        sum += tr_hash(((first + i) << 32) + word);
+    }
+    return sum;
+}
+
+static uint64_t sum_heading(const struct tr_heading *h)
+{
+    struct tr_head head = h->head;
+    head.sum = 0;
+    return sum_words(&head, sizeof head, 0) +
+           sum_words(h->entries, h->head.entries * sizeof *h->entries, sizeof head / 4);
+}
+
+bool tr_heading_write(struct tr_heading *h, int file, const char *path, struct tr_error *e)
+{
+    h->head.sum = sum_heading(h);
+    return tr_write_at(file, &h->head, sizeof h->head, 0, path, e) &&
+           tr_write_at(
+               file, h->entries, (int64_t)(h->head.entries * sizeof *h->entries), sizeof h->head, path, e);
+}
+
+/* The first thing in which the file and the run differ. */
+static bool fits(
+    const struct tr_heading *h, const char *path, const struct tr_heading *run, struct tr_error *e)
+{
+    const struct tr_head *a = &h->head, *b = &run->head;
+    const struct {
+        const char *what;
+        int64_t there, here;
+    } numbers[] = { { "layers", a->layers, b->layers }, { "channels", a->channels, b->channels },
+        { "heads", a->heads, b->heads }, { "context", a->context, b->context },
+        { "vocabulary", a->vocabulary, b->vocabulary }, { "inputs", a->inputs, b->inputs },
+        { "seed", a->seed, b->seed } };
+    if (strcmp(a->model, b->model))
+        return tr_fail(e, "%s is of model %s, and this run is of %s", path, a->model, b->model);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].there != numbers[i].here)
+            return tr_fail(e,
+                "%s is of a run with %s %" PRId64 ", and this one has %" PRId64 "; legal is --%s %" PRId64,
+                path, numbers[i].what, numbers[i].there, numbers[i].here, numbers[i].what, numbers[i].there);
+    if (a->tied != b->tied)
+        return tr_fail(e, "%s has a %s head, and this run has not; legal is to start it %s --untied", path,
+            a->tied ? "tied" : "separate", a->tied ? "without" : "with");
+    if (a->adamw != b->adamw)
+        return tr_fail(e, "%s is of optimizer %s, and this run has %s; legal is --optimizer %s", path,
+            a->adamw ? "adamw" : "sgd", b->adamw ? "adamw" : "sgd", a->adamw ? "adamw" : "sgd");
+    for (uint32_t i = 0; i < a->entries && i < b->entries; i++) {
+        const struct tr_entry *x = &h->entries[i], *y = &run->entries[i];
+        if (strcmp(x->name, y->name) || x->rows != y->rows || x->columns != y->columns || x->at != y->at)
+            return tr_fail(e,
+                "%s has %s of %" PRId64 " x %" PRId64 " where this run has %s of %" PRId64 " x %" PRId64,
+                path, x->name, x->rows, x->columns, y->name, y->rows, y->columns);
+    }
+    if (a->entries != b->entries || a->bytes != b->bytes || a->first != b->first)
+        return tr_fail(e,
+            "%s has %" PRIu32 " parameters in %" PRId64 " bytes, and this run %" PRIu32 " in %" PRId64, path,
+            a->entries, a->bytes, b->entries, b->bytes);
+    return true;
+}
+
+bool tr_heading_read(
+    struct tr_heading *h, int file, const char *path, const struct tr_heading *run, struct tr_error *e)
+{
+    struct stat s;
+    *h = (struct tr_heading){ .entries = NULL };
+    if (fstat(file, &s) || !S_ISREG(s.st_mode))
+        return tr_fail(e, "%s is not a file", path);
+    int64_t known = s.st_size < (off_t)sizeof h->head ? s.st_size : (off_t)sizeof h->head;
+    if (!tr_read_at(file, &h->head, known, 0, path, e))
+        return false;
+    if (memcmp(h->head.magic, magic, sizeof magic))
+        return tr_fail(e, "%s is no checkpoint of tutti-train: it does not begin with TUTTICKP", path);
+    if (known < (int64_t)sizeof h->head || h->head.bytes > s.st_size)
+        return tr_fail(e, "%s is cut: it has %" PRId64 " bytes, and its head says %" PRId64, path,
+            (int64_t)s.st_size, known < (int64_t)sizeof h->head ? 0 : h->head.bytes);
+    if (h->head.version != TR_CHECKPOINT_VERSION)
+        return tr_fail(
+            e, "%s is of version %" PRIu32 "; legal is %d", path, h->head.version, TR_CHECKPOINT_VERSION);
+    int64_t table = (int64_t)h->head.entries * (int64_t)sizeof *h->entries;
+    bool sane = h->head.entries <= MOST_ENTRIES && (int64_t)sizeof h->head + table <= s.st_size;
+    h->entries = tr_new(sane ? h->head.entries : 1, sizeof *h->entries);
+    if (sane && !tr_read_at(file, h->entries, table, sizeof h->head, path, e))
+        return false;
+    if (!sane || h->head.bytes != s.st_size || sum_heading(h) != h->head.sum)
+        return tr_fail(e, "%s is damaged: the checksum of its head is wrong", path);
+    return fits(h, path, run, e);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* head.h: the head of a checkpoint, between the files of this directory. */
+#ifndef TRAINING_CHECKPOINT_HEAD_H
+#define TRAINING_CHECKPOINT_HEAD_H
+
+#include "training/checkpoint/checkpoint.h"
+
+struct tr_heading {
+    struct tr_head head;
+    struct tr_entry *entries; /* to be freed */
+};
+
+/* Of a run, with step and sums as 0. */
+void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struct tr_plan *p, uint64_t seed);
+/* Of a file that is open for reading, and fits the run. */
+bool tr_heading_read(
+    struct tr_heading *h, int file, const char *path, const struct tr_heading *run, struct tr_error *e);
+/* What is written to the file's beginning; sums the head. */
+bool tr_heading_write(struct tr_heading *h, int file, const char *path, struct tr_error *e);
+/* The entry of a parameter, tied ones by the one whose values they share. */
+int tr_heading_entry(const struct tr_graph *g, int parameter);
+
+bool tr_read_at(int file, void *to, int64_t bytes, int64_t at, const char *path, struct tr_error *e);
+bool tr_write_at(int file, const void *from, int64_t bytes, int64_t at, const char *path, struct tr_error *e);
+
+#endif

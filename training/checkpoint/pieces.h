@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pieces.h: what a rank holds of a parameter, as a piece of the canonical flat array of the whole tensor:
+ * rows times columns elements, without padding, whatever mesh there is. */
+#ifndef TRAINING_CHECKPOINT_PIECES_H
+#define TRAINING_CHECKPOINT_PIECES_H
+
+#include "training/tape/run.h"
+
+enum tr_kind { TR_VALUES, TR_M, TR_V, TR_KINDS }; /* of a parameter; AdamW's m and v */
+extern const char *const tr_kind_names[TR_KINDS];
+
+struct tr_piece {
+    float *at; /* in the rank's memory */
+    int64_t from, count; /* elements of the flat array; count 0: this rank has none */
+};
+
+/* All that is here. */
+struct tr_piece tr_piece_held(const struct tr_runner *r, const struct tr_holding *h, enum tr_kind kind);
+/* What this rank owns of it: of replicas the first rank has it, so that the pieces of all ranks are the whole
+ * tensor, once. */
+struct tr_piece tr_piece_owned(const struct tr_runner *r, const struct tr_holding *h, enum tr_kind kind);
+
+/* A sum of a hash of each (index, bits), modulo 2^64: the sums of a tensor's pieces add up to the tensor's,
+ * and any one element that changes changes it. */
+uint64_t tr_piece_sum(const struct tr_piece *p);
+
+#endif

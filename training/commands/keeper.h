@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* keeper.h: what a run does between its steps: it begins with a checkpoint, and writes some. */
+#ifndef TRAINING_COMMANDS_KEEPER_H
+#define TRAINING_COMMANDS_KEEPER_H
+
+#include "training/options.h"
+#include "training/tape/run.h"
+
+struct tr_keeper {
+    const struct tr_options *options;
+    struct tr_runner *runner;
+    tutti_comm *ranks; /* all ranks, beside the communicators of the steps; NULL: one rank */
+};
+
+/* Before ranks are there: whether --load fits the run, and --save can be written. */
+bool tr_keeper_check(const struct tr_options *o, const struct tr_run *run, struct tr_error *e);
+/* Collective over world (NULL: one rank). The runner has then the step of --load. */
+bool tr_keeper_open(struct tr_keeper *k, const struct tr_options *o, struct tr_runner *r, tutti_comm *world,
+    struct tr_error *e);
+/* After each step, by all ranks. *stop: the run ends here. */
+bool tr_keeper_after(struct tr_keeper *k, bool *stop, struct tr_error *e);
+void tr_keeper_close(struct tr_keeper *k);
+
+#endif
