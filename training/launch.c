@@ -6,6 +6,7 @@
  * memory that all share, and the parent prints that one. */
 #include "training/launch.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -24,7 +25,10 @@ struct shared {
     atomic_int failed;
     struct tr_error error;
     atomic_int written;
+    atomic_int asked, ended; /* signals */
 };
+
+static struct shared alone, *shared = &alone;
 
 static int64_t clock_ns(clockid_t clock)
 {
@@ -58,6 +62,42 @@ bool tr_launched(void)
     return false;
 }
 
+/* ---- signals ---- */
+
+static pid_t watcher; /* the process that was started; ranks that it forks have another number */
+static volatile sig_atomic_t times;
+
+/* A terminal sends ^C to the ranks as well, so only the watcher counts. If it dies, its ranks do. */
+static void on_signal(int number)
+{
+    int kept = errno;
+    atomic_store(&shared->asked, number);
+    if (getpid() == watcher && times++ && number == SIGINT) {
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+    errno = kept;
+}
+
+static void listen_to(int number)
+{
+    struct sigaction old, new = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+    if (sigaction(number, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(number, &new, NULL);
+}
+
+int tr_asked(void)
+{
+    return atomic_load(&shared->asked);
+}
+
+void tr_ended_by(int number)
+{
+    atomic_store(&shared->ended, number);
+}
+
+/* ---- ranks ---- */
+
 static int finish(bool ok, const struct tr_error *e)
 {
     if (!ok)
@@ -79,7 +119,7 @@ static int of_launcher(tr_rank_main *run, void *context)
     return finish(ok, &e);
 }
 
-static void child(int n, int rank, const tutti_id *id, tr_rank_main *run, void *context, struct shared *s)
+static void child(int n, int rank, const tutti_id *id, tr_rank_main *run, void *context)
 {
     struct tr_error e = { "" };
     tutti_config config = { .size = sizeof config, .flags = TUTTI_COMM_EXACT, .name = "world" };
@@ -87,9 +127,9 @@ static void child(int n, int rank, const tutti_id *id, tr_rank_main *run, void *
     bool ok = tutti_comm_init_rank(n, rank, id, &config, &world) == TUTTI_OK ||
               tr_fail(&e, "%s", tutti_get_last_error(NULL));
     ok = ok && run(world, context, &e);
-    if (!ok && !atomic_exchange(&s->failed, 1)) {
-        s->error = e;
-        atomic_store(&s->written, 1);
+    if (!ok && !atomic_exchange(&shared->failed, 1)) {
+        shared->error = e;
+        atomic_store(&shared->written, 1);
     }
     if (ok)
         tutti_comm_finalize(world);
@@ -100,7 +140,7 @@ static void child(int n, int rank, const tutti_id *id, tr_rank_main *run, void *
 }
 
 /* Waits for all; a rank that a signal ended is the cause of whatever the others say. */
-static int wait_for_all(int n, const pid_t *pids, struct shared *s)
+static int wait_for_all(int n, const pid_t *pids)
 {
     int status, worst = 0, killed = -1, by = 0;
     for (int left = n; left > 0; left--) {
@@ -114,8 +154,8 @@ static int wait_for_all(int n, const pid_t *pids, struct shared *s)
     }
     if (killed >= 0)
         fprintf(stderr, "tutti-train: rank %d was ended by signal %d (%s)\n", killed, by, strsignal(by));
-    else if (atomic_load(&s->written))
-        fprintf(stderr, "tutti-train: %s\n", s->error.text);
+    else if (atomic_load(&shared->written))
+        fprintf(stderr, "tutti-train: %s\n", shared->error.text);
     return worst;
 }
 
@@ -127,11 +167,13 @@ int tr_launch(int n, tr_rank_main *run, void *context)
         return of_launcher(run, context);
     if (n == 1)
         return finish(run(NULL, context, &e), &e);
-    struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shared *all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t *pids = tr_new((size_t)n, sizeof *pids), parent = getpid();
-    if (s == MAP_FAILED || tutti_get_id(&id) != TUTTI_OK)
+    if (all == MAP_FAILED || tutti_get_id(&id) != TUTTI_OK)
         return finish(
-            tr_fail(&e, "%s", s == MAP_FAILED ? "no memory to share" : tutti_get_last_error(NULL)), &e);
+            tr_fail(&e, "%s", all == MAP_FAILED ? "no memory to share" : tutti_get_last_error(NULL)), &e);
+    atomic_store(&all->asked, tr_asked()); /* a signal may have come already */
+    shared = all;
     fflush(NULL);
     for (int r = 0; r < n; r++) {
         pids[r] = fork();
@@ -139,7 +181,7 @@ int tr_launch(int n, tr_rank_main *run, void *context)
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (getppid() != parent)
                 _exit(1);
-            child(n, r, &id, run, context, s);
+            child(n, r, &id, run, context);
         }
         if (pids[r] < 0) {
             for (int x = 0; x < r; x++)
@@ -147,8 +189,19 @@ int tr_launch(int n, tr_rank_main *run, void *context)
             return finish(tr_fail(&e, "rank %d of %d cannot be forked", r, n), &e);
         }
     }
-    int status = wait_for_all(n, pids, s);
-    munmap(s, sizeof *s);
+    int status = wait_for_all(n, pids);
+    alone = *all;
+    shared = &alone;
+    munmap(all, sizeof *all);
     free(pids);
     return status;
+}
+
+int tr_launch_asking(int n, tr_rank_main *run, void *context)
+{
+    watcher = getpid();
+    listen_to(SIGINT);
+    listen_to(SIGTERM);
+    int status = tr_launch(n, run, context), by = atomic_load(&shared->ended);
+    return status == 0 && by ? 128 + by : status;
 }

@@ -16,6 +16,15 @@ typedef bool tr_rank_main(tutti_comm *world, void *context, struct tr_error *e);
  * Returns the exit status. */
 int tr_launch(int n, tr_rank_main *run, void *context);
 
+/* The same, but ^C (SIGINT) and SIGTERM only ask: the ranks see that by tr_asked, and end in good order. One
+ * signal to any of them asks all that are forked here. A second ^C ends all at once. A signal that was
+ * ignored when the program began still is, as those of a job in the background are. */
+int tr_launch_asking(int n, tr_rank_main *run, void *context);
+/* The signal, or 0. Ranks see it at different times: they must agree on what they do. */
+int tr_asked(void);
+/* Said by all ranks that end for this signal: the exit status is then 128 and the signal. */
+void tr_ended_by(int signal);
+
 /* Whether a launcher (mpirun, srun, torchrun) started this process as one of several ranks. */
 bool tr_launched(void);
 

@@ -155,6 +155,83 @@ done=$("$train" --data grammar --steps 1 --load kept 2>&1 | sed -n 's/.* after \
 "$gpt" steps=$((done + 1)) | tail -n 1 >got
 lines out | cmp -s - got || fail "after kills: $(cat out), not $(cat got)"
 
+# --- ^C: the step is finished on all ranks, and saved
+# ask SIGNAL TO STATUS OPTIONS...: a signal to the program (job), to a rank, or, as a terminal does it, to
+# all.
+ask()
+{
+    signal=$1 to=$2 status=$3
+    shift 3
+    rm -f kept
+    # sh ignores SIGINT for what runs behind it; env gives it back.
+    env --default-signal=INT setsid "$train" --data grammar --steps 100000 --save kept "$@" >out 2>said &
+    job=$!
+    tries=0
+    until grep -q '^step 2 ' out || [ $tries -ge 600 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    case $to in
+    job) kill -s "$signal" $job ;;
+    rank) kill -s "$signal" "$(ps -o pid= --ppid $job | tail -n 1)" ;;
+    all) kill -s "$signal" -- -$job ;;
+    esac
+    wait $job
+    got=$?
+    [ $got -eq "$status" ] || fail "$signal to $to, $*: exit status $got, not $status: $(cat said)"
+}
+
+# continued WORDS: that run said the words, and its file goes on as the golden program does.
+continued()
+{
+    done=$(sed -n "s/^tutti-train: $1 after \([0-9]*\) of 100000 steps; --load kept goes on\$/\1/p" said)
+    [ "${done:-0}" -ge 3 ] || fail "not \"$1 after ... steps\" but: $(cat said)"
+    "$train" --data grammar --steps $((${done:-0} + 1)) --load kept --tp 2 >out 2>said ||
+        fail "after $1: $(cat said)"
+    "$gpt" steps=$((${done:-0} + 1)) | tail -n 1 >golden1
+    lines out | cmp -s - golden1 || fail "after $1: $(cat out), not $(cat golden1)"
+}
+
+ask INT job 130 --dp 2
+continued 'ended by ^C'
+ask INT all 130 --dp 2 --tp 2 --zero 1
+continued 'ended by ^C'
+ask TERM rank 143 --pp 2 --micro 2
+continued 'ended by SIGTERM'
+ask INT job 130
+continued 'ended by ^C'
+
+# Without --save it says that nothing was kept. Where ^C is ignored, as behind a shell, SIGTERM asks.
+"$train" --data grammar --steps 100000 --dp 2 >out 2>said &
+job=$!
+until grep -q '^step 1 ' out || ! kill -0 $job; do
+    sleep 0.1
+done
+kill -s INT $job
+sleep 0.5
+kill -s TERM $job
+wait $job
+got=$?
+[ $got -eq 143 ] || fail "SIGTERM where SIGINT is ignored: exit status $got: $(cat said)"
+grep -q 'ended by SIGTERM .*; nothing is saved' said || fail "without --save: $(cat said)"
+
+# A second ^C ends at once: here a step is so long that the first is not heard before.
+env --default-signal=INT setsid "$train" --data grammar --model gpt:micro --batch 2048 --micro 512 \
+    --dp 2 --save kept >out 2>said &
+job=$!
+until grep -q '^# bytes' out || ! kill -0 $job; do
+    sleep 0.1
+done
+begun=$(date +%s)
+kill -s INT $job
+sleep 0.5
+kill -s INT $job
+wait $job
+got=$?
+[ $got -eq 130 ] || fail "a second ^C: exit status $got: $(cat said)"
+[ $(($(date +%s) - begun)) -lt 10 ] || fail "a second ^C is not heard at once"
+grep -q 'ended by' said && fail "a second ^C: the step was finished"
+
 # No room on the disk: the old file stays, nothing else does.
 cp first kept
 (

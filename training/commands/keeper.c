@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* keeper.c: checkpoints of a run: the one it begins with, those it writes. */
+/* keeper.c: checkpoints of a run, the one it begins with and those it writes; and its end before the last
+ * step, for which the ranks are asked at different times and so must agree. */
 #include "training/commands/keeper.h"
 
 #include "training/checkpoint/checkpoint.h"
+#include "training/launch.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -78,13 +81,44 @@ static bool save(struct tr_keeper *k, struct tr_error *e)
     return true;
 }
 
+/* The signal that some rank has seen, or 0: all ranks say the same. */
+static bool agree(const struct tr_keeper *k, int32_t *asked, struct tr_error *e)
+{
+    *asked = tr_asked();
+    return !k->ranks ||
+           tutti_all_reduce(asked, asked, 1, TUTTI_INT32, TUTTI_MAX, k->ranks, tutti_no_stream()) ==
+               TUTTI_OK ||
+           tr_fail(e, "after step %" PRId64 ": %s", k->runner->step - 1, tutti_get_last_error(k->ranks));
+}
+
+static void say_ended(const struct tr_keeper *k, int32_t asked)
+{
+    const struct tr_options *o = k->options;
+    tr_ended_by(asked);
+    if (k->runner->tape->rank)
+        return;
+    fprintf(stderr, "tutti-train: ended by %s after %" PRId64 " of %ld steps; ",
+        asked == SIGINT ? "^C" : "SIGTERM", k->runner->step, o->steps);
+    if (*o->save)
+        fprintf(stderr, "--load %s goes on\n", o->save);
+    else
+        fprintf(stderr, "nothing is saved, as there was no --save\n");
+}
+
 bool tr_keeper_after(struct tr_keeper *k, bool *stop, struct tr_error *e)
 {
     const struct tr_options *o = k->options;
     int64_t done = k->runner->step;
-    *stop = done >= o->steps;
+    int32_t asked = 0;
+    if (done < o->steps && !agree(k, &asked, e))
+        return false;
+    *stop = asked || done >= o->steps;
     bool due = *stop || (o->save_every && done % o->save_every == 0);
-    return !*o->save || !due || save(k, e);
+    if (*o->save && due && !save(k, e))
+        return false;
+    if (asked)
+        say_ended(k, asked);
+    return true;
 }
 
 void tr_keeper_close(struct tr_keeper *k)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* keeper.h: what a run does between its steps: it begins with a checkpoint, and writes some. */
+/* keeper.h: what a run does between its steps: it begins with a checkpoint, writes some, and ends
+ * early if it is asked to. */
 #ifndef TRAINING_COMMANDS_KEEPER_H
 #define TRAINING_COMMANDS_KEEPER_H
 

@@ -56,6 +56,7 @@ static void say_run(const struct tr_run *r, const struct tr_tape *t, const struc
     for (int k = 0; k < TR_MEMORIES; k++)
         printf("%s %s %" PRId64 "%s", k == 3 ? "\n#" : "", tr_memory_names[k], t->peak[k],
             k + 1 < TR_MEMORIES ? "," : "\n");
+    fflush(stdout);
 }
 
 static void say_step(const struct tr_options *o, const struct tr_report *report, const struct tr_runner *r)
@@ -184,5 +185,5 @@ int tr_command_train(int argc, char **argv)
         fprintf(stderr, "tutti-train: %s\n", e.text);
         return 1;
     }
-    return tr_launch(n, train, &o);
+    return tr_launch_asking(n, train, &o);
 }
