@@ -243,5 +243,19 @@ grep -q 'kept.part: .* cannot be written\|kept.part cannot be written' said || f
 cmp -s first kept || fail "no room: the old file has changed"
 [ -e kept.part ] && fail "no room: the new file stays"
 
+# --- a loss that is no number ends the run, and says where that began; what was saved before stays
+for mesh in '--tp 1' '--dp 2 --zero 3' '--tp 2 --pp 2 --micro 2'; do
+    rm -f kept
+    # shellcheck disable=SC2086 # words
+    "$train" --data grammar --rate 1e30 --save kept --save-every 1 $mesh >out 2>said
+    got=$?
+    [ $got -eq 1 ] || fail "NaN with $mesh: exit status $got"
+    words="step 1: the loss is nan and the gradient's norm nan; the first that is not finite is"
+    words="$words layer0.qkv.sum, which has inf on rank 0, after column of micro-batch 0"
+    grep -Fq "$words" said || fail "NaN with $mesh: $(cat said)"
+    "$train" --data grammar --steps 1 --load kept 2>&1 | grep -q 'after 1 steps' ||
+        fail "NaN with $mesh is saved"
+done
+
 [ "$failures" -eq 0 ] && echo "checkpoint: a run can be cut anywhere, and go on with any mesh, bit for bit"
 exit "$failures"

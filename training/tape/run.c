@@ -7,6 +7,7 @@
 
 #include "training/launch.h"
 #include "training/tape/compute.h"
+#include "training/tape/finite.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -309,6 +310,15 @@ static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
     }
 }
 
+bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e)
+{
+    before(r, n);
+    if (!run_instr(r, n, e))
+        return false;
+    after(r, n);
+    return true;
+}
+
 bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
 {
     const struct tr_tape *t = r->tape;
@@ -319,10 +329,11 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
         if (r->audited)
             tr_audit_before(&r->audit, t, r->arena, n);
         r->clock[n] = tr_now_ns();
-        before(r, n);
-        if (!run_instr(r, n, e))
+        if (!tr_runner_instr(r, n, e))
             return false;
-        after(r, n);
+        bool finite = isfinite(r->result.loss) && isfinite(r->result.norm);
+        if (n == t->values[t->leaves].last && !finite) /* nothing was updated yet */
+            return tr_not_finite(r, e);
         if (r->audited)
             tr_audit_after(&r->audit, t, r->arena, n);
     }

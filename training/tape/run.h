@@ -31,8 +31,10 @@ struct tr_runner {
 /* Collective over world (NULL: one rank). Initial values are those of the golden program. */
 bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct tr_kernels *k,
     const struct tr_data *d, tutti_comm *world, struct tr_error *e);
-/* One optimizer step. */
+/* One optimizer step. A loss or norm that is not finite is an error, and nothing is updated. */
 bool tr_runner_step(struct tr_runner *r, struct tr_error *e);
+/* One instruction of it. */
+bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e);
 void tr_runner_close(struct tr_runner *r);
 
 /* A parameter's values (what = 0) or its gradient of the last step (1) on this rank, at their places in the
