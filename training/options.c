@@ -64,10 +64,11 @@ static const struct option options[] = {
     WHOLE_OF("micro", micro, "micro-batches of a step"),
     TEXT_OF("schedule", schedule, "naive, gpipe, 1f1b, interleaved, zb-h1, or a CSV file"),
     WHOLE_OF("zero", zero, "ZeRO: 1 shards the optimizer, 2 and gradients, 3 and parameters"),
-    { "What is kept", HEADING, 0, 0, NULL },
+    { "What is kept and compared", HEADING, 0, 0, NULL },
     TEXT_OF("save", save, "a file: the state is written to it at the end; any mesh can read it"),
     WHOLE_OF("save-every", save_every, "and every N steps"),
     TEXT_OF("load", load, "go on with the state in this file; --steps counts those done before"),
+    WHOLE_OF("check-replicas", check_replicas, "every N steps, ranks compare what they have alike; 0: never"),
     { "What is shown and done", HEADING, 0, 0, NULL },
     TEXT_OF("memory", memory, "limit of a rank, as 64M; what does not fit says so before it starts"),
     TEXT_OF("kernels", kernels, "generic, avx2, avx512; without it the best of this machine"),
@@ -105,6 +106,7 @@ void tr_options_default(struct tr_options *o)
         .chunks = 1,
         .schedule = "1f1b",
         .trace_step = -1,
+        .check_replicas = 100,
         .tape = -1 };
 }
 

@@ -25,7 +25,7 @@ struct tr_options {
     char schedule[256];
     /* what is kept */
     char save[512], load[512];
-    long save_every;
+    long save_every, check_replicas;
     /* what is shown */
     char memory[32];
     char kernels[16];

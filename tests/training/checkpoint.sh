@@ -257,5 +257,9 @@ for mesh in '--tp 1' '--dp 2 --zero 3' '--tp 2 --pp 2 --micro 2'; do
         fail "NaN with $mesh is saved"
 done
 
+# --- replicas are compared; in a sound run they are alike
+"$train" --data grammar --steps 3 --check-replicas 1 --dp 2 --tp 2 >out 2>said || fail "replicas: $(cat said)"
+refused 'legal are whole numbers from 0' --check-replicas -1
+
 [ "$failures" -eq 0 ] && echo "checkpoint: a run can be cut anywhere, and go on with any mesh, bit for bit"
 exit "$failures"

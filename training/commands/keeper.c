@@ -17,6 +17,8 @@ bool tr_keeper_check(const struct tr_options *o, const struct tr_run *run, struc
     if (o->save_every < 0 || (o->save_every && !*o->save))
         return tr_fail(
             e, "--save-every %ld: legal are whole numbers from 0, with --save FILE", o->save_every);
+    if (o->check_replicas < 0)
+        return tr_fail(e, "--check-replicas %ld: legal are whole numbers from 0", o->check_replicas);
     if (*o->save && !tr_checkpoint_writable(o->save, e))
         return false;
     if (!*o->load)
@@ -66,6 +68,8 @@ bool tr_keeper_open(struct tr_keeper *k, const struct tr_options *o, struct tr_r
     *k = (struct tr_keeper){ .options = o, .runner = r };
     if (world && tutti_comm_split(world, 0, tutti_comm_rank(world), &config, &k->ranks) != TUTTI_OK)
         return tr_fail(e, "group keeper: %s", tutti_get_last_error(world));
+    if (world)
+        tr_replicas_open(&k->replicas, r);
     return !*o->load || load(k, e);
 }
 
@@ -110,6 +114,9 @@ bool tr_keeper_after(struct tr_keeper *k, bool *stop, struct tr_error *e)
     const struct tr_options *o = k->options;
     int64_t done = k->runner->step;
     int32_t asked = 0;
+    if (k->ranks && o->check_replicas && done % o->check_replicas == 0 &&
+        !tr_replicas_check(&k->replicas, k->runner, k->ranks, e))
+        return false;
     if (done < o->steps && !agree(k, &asked, e))
         return false;
     *stop = asked || done >= o->steps;
@@ -123,6 +130,7 @@ bool tr_keeper_after(struct tr_keeper *k, bool *stop, struct tr_error *e)
 
 void tr_keeper_close(struct tr_keeper *k)
 {
+    tr_replicas_close(&k->replicas);
     if (k->ranks)
         tutti_comm_destroy(k->ranks);
 }

@@ -4,6 +4,7 @@
 #ifndef TRAINING_COMMANDS_KEEPER_H
 #define TRAINING_COMMANDS_KEEPER_H
 
+#include "training/checkpoint/replicas.h"
 #include "training/options.h"
 #include "training/tape/run.h"
 
@@ -11,6 +12,7 @@ struct tr_keeper {
     const struct tr_options *options;
     struct tr_runner *runner;
     tutti_comm *ranks; /* all ranks, beside the communicators of the steps; NULL: one rank */
+    struct tr_replicas replicas;
 };
 
 /* Before ranks are there: whether --load fits the run, and --save can be written. */

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* replicas.c: the least and the greatest hash of each piece, over all ranks; where both are the same, all
+ * replicas are. */
+#include "training/checkpoint/replicas.h"
+
+#include "training/checkpoint/head.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void tr_replicas_open(struct tr_replicas *s, const struct tr_runner *r)
+{
+    const struct tr_placed *p = r->tape->placed;
+    const struct tr_mesh *m = &p->plan->mesh;
+    s->count = tr_ordinal(p->g, p->g->n_tensors) * TR_KINDS * m->size[TR_TP] * m->size[TR_DP];
+    s->least = tr_new((size_t)s->count, sizeof *s->least);
+    s->most = tr_new((size_t)s->count, sizeof *s->most);
+}
+
+void tr_replicas_close(struct tr_replicas *s)
+{
+    free(s->least);
+    free(s->most);
+    *s = (struct tr_replicas){ 0 };
+}
+
+/* Ranks that hold the same piece have the same number for it. */
+static int64_t number(const struct tr_runner *r, const struct tr_holding *h, enum tr_kind kind)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_plan *plan = t->placed->plan;
+    const struct tr_mesh *m = &plan->mesh;
+    bool cut = tr_table_placement(plan, &t->placed->g->tensors[h->parameter], TR_TP)[0] == 'S';
+    bool part = plan->zero && (kind != TR_VALUES || t->values[h->values].bytes / 4 == h->shard_count);
+    int64_t n = tr_heading_entry(t->placed->g, h->parameter) * TR_KINDS + kind;
+    n = n * m->size[TR_TP] + (cut ? t->at[TR_TP] : 0);
+    return n * m->size[TR_DP] + (part ? t->at[TR_DP] : 0);
+}
+
+/* The hash of the piece of this number, if it is here. */
+static bool hash(const struct tr_runner *r, int64_t wanted, uint64_t *sum)
+{
+    for (int n = 0; n < r->tape->n_holdings; n++)
+        for (int kind = 0; kind < TR_KINDS; kind++) {
+            struct tr_piece p = tr_piece_held(r, &r->tape->holdings[n], kind);
+            if (p.count && number(r, &r->tape->holdings[n], kind) == wanted) {
+                *sum = tr_piece_sum(&p);
+                return true;
+            }
+        }
+    return false;
+}
+
+static const char *parameter_name(const struct tr_graph *g, int64_t entry)
+{
+    for (int i = 0; i < g->n_tensors; i++)
+        if (g->tensors[i].role == TR_PARAMETER && g->tensors[i].values_of == i &&
+            tr_heading_entry(g, i) == entry)
+            return g->tensors[i].name;
+    return "";
+}
+
+/* Names the ranks whose piece is not that of the first rank that has it. */
+static bool differ(const struct tr_runner *r, int64_t piece, tutti_comm *ranks, struct tr_error *e)
+{
+    const struct tr_placed *p = r->tape->placed;
+    const struct tr_mesh *m = &p->plan->mesh;
+    struct {
+        uint64_t here, sum;
+    } mine = { 0, 0 }, *all = tr_new((size_t)m->n, sizeof *all);
+    mine.here = hash(r, piece, &mine.sum);
+    char others[200] = "";
+    int first = -1, used = 0, count = 0;
+    tutti_status s = tutti_all_gather(&mine, all, 2, TUTTI_UINT64, ranks, tutti_no_stream());
+    for (int rank = 0; rank < m->n && s == TUTTI_OK; rank++) {
+        if (!all[rank].here)
+            continue;
+        if (first < 0)
+            first = rank;
+        if (all[rank].sum != all[first].sum && used < 180)
+            used += snprintf(others + used, sizeof others - (size_t)used, "%s%d", count++ ? ", " : "", rank);
+    }
+    free(all);
+    int64_t entry = piece / m->size[TR_DP] / m->size[TR_TP];
+    return tr_fail(e, "after step %lld: %s of %s: rank%s %s and rank %d have not the same, and should",
+        (long long)r->step - 1, tr_kind_names[entry % TR_KINDS], parameter_name(p->g, entry / TR_KINDS),
+        count > 1 ? "s" : "", others, first);
+}
+
+bool tr_replicas_check(
+    struct tr_replicas *s, const struct tr_runner *r, tutti_comm *ranks, struct tr_error *e)
+{
+    const struct tr_tape *t = r->tape;
+    size_t count = (size_t)s->count;
+    memset(s->least, 0xFF, count * sizeof *s->least);
+    memset(s->most, 0, count * sizeof *s->most);
+    for (int n = 0; n < t->n_holdings; n++)
+        for (int kind = 0; kind < TR_KINDS; kind++) {
+            struct tr_piece p = tr_piece_held(r, &t->holdings[n], kind);
+            int64_t piece = number(r, &t->holdings[n], kind);
+            if (p.count)
+                s->least[piece] = s->most[piece] = tr_piece_sum(&p);
+        }
+    if (tutti_all_reduce(s->least, s->least, count, TUTTI_UINT64, TUTTI_MIN, ranks, tutti_no_stream()) ||
+        tutti_all_reduce(s->most, s->most, count, TUTTI_UINT64, TUTTI_MAX, ranks, tutti_no_stream()))
+        return tr_fail(e, "comparing replicas: %s", tutti_get_last_error(ranks));
+    for (int64_t i = 0; i < s->count; i++)
+        if (s->least[i] < s->most[i])
+            return differ(r, i, ranks, e);
+    return true;
+}
