@@ -43,7 +43,7 @@ static bool sum_up(
            tr_fail(e, "checkpoint: %s", tutti_get_last_error(ranks));
 }
 
-static int64_t place(const struct tr_entry *entry, int kind, const struct tr_piece *p)
+static int64_t place(const struct tr_saved *entry, int kind, const struct tr_piece *p)
 {
     return entry->at + (kind * entry->rows * entry->columns + p->from) * 4;
 }
@@ -68,7 +68,7 @@ static bool write_pieces(
     for (int n = 0; n < t->n_holdings; n++)
         for (int kind = 0; kind < TR_KINDS; kind++) {
             struct tr_piece p = tr_piece_owned(r, &t->holdings[n], kind);
-            const struct tr_entry *entry =
+            const struct tr_saved *entry =
                 &h->entries[tr_heading_entry(t->placed->g, t->holdings[n].parameter)];
             if (!tr_write_at(file, p.at, p.count * 4, place(entry, kind, &p), path, e))
                 return false;
@@ -192,7 +192,7 @@ static bool read_pieces(
     for (int n = 0; n < t->n_holdings; n++)
         for (int kind = 0; kind < TR_KINDS; kind++) {
             struct tr_piece p = tr_piece_held(r, &t->holdings[n], kind);
-            const struct tr_entry *entry =
+            const struct tr_saved *entry =
                 &h->entries[tr_heading_entry(t->placed->g, t->holdings[n].parameter)];
             if (!tr_read_at(file, p.at, p.count * 4, place(entry, kind, &p), path, e))
                 return false;

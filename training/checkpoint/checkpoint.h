@@ -4,7 +4,7 @@
  * The file, in little-endian order:
  *
  *     struct tr_head      what was run, and how far
- *     struct tr_entry     one for each parameter, in the golden program's order (a tied head has none)
+ *     struct tr_saved     one for each parameter, in the golden program's order (a tied head has none)
  *     zeros               up to head.first, a multiple of 4,096
  *     float32 arrays      of each parameter its values, then with AdamW m, then v: rows times columns
  *                         elements, row by row, without padding, one after the other
@@ -31,7 +31,7 @@ struct tr_head {
     uint64_t sum; /* of head and entries, by their 32-bit words, this one as 0 */
 };
 
-struct tr_entry {
+struct tr_saved {
     char name[40];
     int64_t rows, columns, at; /* at: of its values, in bytes from the file's beginning */
     uint64_t sums[TR_KINDS]; /* tr_piece_sum of values, m, v; 0 where there is none */

@@ -78,7 +78,7 @@ void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struc
         h->head.tied |= w->values_of != i;
         if (w->values_of != i)
             continue;
-        struct tr_entry *to = &h->entries[h->head.entries++];
+        struct tr_saved *to = &h->entries[h->head.entries++];
         snprintf(to->name, sizeof to->name, "%s", w->name);
         to->rows = w->rows, to->columns = w->dims > 1 ? w->size[1] : 1;
     }
@@ -144,7 +144,7 @@ static bool fits(
         return tr_fail(e, "%s is of optimizer %s, and this run has %s; legal is --optimizer %s", path,
             a->adamw ? "adamw" : "sgd", b->adamw ? "adamw" : "sgd", a->adamw ? "adamw" : "sgd");
     for (uint32_t i = 0; i < a->entries && i < b->entries; i++) {
-        const struct tr_entry *x = &h->entries[i], *y = &run->entries[i];
+        const struct tr_saved *x = &h->entries[i], *y = &run->entries[i];
         if (strcmp(x->name, y->name) || x->rows != y->rows || x->columns != y->columns || x->at != y->at)
             return tr_fail(e,
                 "%s has %s of %" PRId64 " x %" PRId64 " where this run has %s of %" PRId64 " x %" PRId64,

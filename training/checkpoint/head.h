@@ -7,7 +7,7 @@
 
 struct tr_heading {
     struct tr_head head;
-    struct tr_entry *entries; /* to be freed */
+    struct tr_saved *entries; /* to be freed */
 };
 
 /* Of a run, with step and sums as 0. */

@@ -52,7 +52,8 @@ typedef float real;
 
 /* The same code for machines with vectors of eight: faster, and the same bits, as each fma is written by
  * name. */
-#if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && defined __linux__
+#if defined __x86_64__ && defined __GNUC__ && defined __linux__ && !defined __clang__ &&                     \
+    !defined __SANITIZE_THREAD__
 #define CLONES __attribute__((target_clones("fma", "default")))
 #else
 #define CLONES

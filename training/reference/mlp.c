@@ -31,7 +31,8 @@ typedef float real;
 #define ROOT sqrtf
 #endif
 
-#if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && defined __linux__
+#if defined __x86_64__ && defined __GNUC__ && defined __linux__ && !defined __clang__ &&                     \
+    !defined __SANITIZE_THREAD__
 #define CLONES __attribute__((target_clones("arch=haswell", "default")))
 #else
 #define CLONES
