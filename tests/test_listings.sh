@@ -7,8 +7,9 @@
 #
 # A block "```c NAME" or "```python NAME" is a file. A block "```console" is a session: lines that begin with
 # "$ " are run, one shell for the block, and all other lines are what must appear on stdout. Ranks print when
-# they like, so lines are compared in sorted order. cc, pkg-config, mpirun and tutti-info of a session are
-# those of this build; where Open MPI is not here, ranks meet by TUTTI_ID instead.
+# they like, so lines are compared in sorted order, and without what differs from run to run (see steady). cc,
+# pkg-config, mpirun, tutti-info and tutti-train of a session are those of this build; where Open MPI is not
+# here, ranks meet by TUTTI_ID instead.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -52,6 +53,9 @@ tool pkg-config <<END
 END
 tool tutti-info <<END
 exec "$build/tutti-info" "\$@"
+END
+tool tutti-train <<END
+exec "$build/tutti-train" "\$@"
 END
 mpirun=$(command -v mpirun.openmpi)
 if [ -n "$mpirun" ] && [ "${PMIX:-yes}" = yes ]; then
@@ -125,6 +129,13 @@ same_as_examples()
     done
 }
 
+# Without the times of tutti-train's steps and what follows them, places in its lists, and blanks at the end.
+steady() # file
+{
+    sed -e 's/^\(step [0-9]* loss .*\) ms [0-9.]* tokens.*/\1/' \
+        -e 's/instruction [0-9][0-9]*/instruction N/g' -e 's/ *$//' "$1" | sort
+}
+
 run_document() # document
 {
     name=$(basename "$1" .md)
@@ -140,8 +151,8 @@ run_document() # document
     while [ -f "session.$count" ]; do
         timeout 600 sh -e "session.$count" >printed 2>said </dev/null
         code=$?
-        sort printed >printed.sorted
-        sort "shown.$count" >shown.sorted
+        steady printed >printed.sorted
+        steady "shown.$count" >shown.sorted
         diff shown.sorted printed.sorted >difference
         if [ $code -ne 0 ] || [ -s difference ]; then
             fail "$name, session $count, exit code $code; shown are <, printed >:"
