@@ -103,22 +103,39 @@ static bool edges(struct tr_groups *g, const struct tr_mesh *m, int rank, bool r
     return true;
 }
 
-bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks, bool ring,
-    tutti_comm *world, struct tr_error *e)
+/* Each of these groups; its name is that of its axes and `after`. */
+static bool split_groups(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks,
+    const char *after, tutti_comm **to, struct tr_error *e)
 {
-    int rank = tutti_comm_rank(world), at[TR_AXES];
-    *g = (struct tr_groups){ .world = world };
-    tr_mesh_place(m, rank, at);
+    int rank = tutti_comm_rank(g->world);
     for (int i = 0; i < n_masks; i++) {
         char name[64] = "";
         for (int a = 0; a < TR_AXES; a++)
             if (masks[i] & 1 << a)
                 snprintf(name + strlen(name), sizeof name - strlen(name), "%s%s", *name ? "+" : "",
                     tr_axis_names[a]);
-        if (tr_mesh_group_size(m, masks[i]) > 1 && !g->of[masks[i]] &&
-            !split(g, number(m, rank, masks[i], true), rank, name, &g->of[masks[i]], e))
+        snprintf(name + strlen(name), sizeof name - strlen(name), "%s", after);
+        if (tr_mesh_group_size(m, masks[i]) > 1 && !to[masks[i]] &&
+            !split(g, number(m, rank, masks[i], true), rank, name, &to[masks[i]], e))
             return false;
     }
+    return true;
+}
+
+bool tr_groups_beside(
+    struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks, struct tr_error *e)
+{
+    return split_groups(g, m, masks, n_masks, " beside", g->beside, e);
+}
+
+bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks, bool ring,
+    tutti_comm *world, struct tr_error *e)
+{
+    int rank = tutti_comm_rank(world), at[TR_AXES];
+    *g = (struct tr_groups){ .world = world };
+    tr_mesh_place(m, rank, at);
+    if (!split_groups(g, m, masks, n_masks, "", g->of, e))
+        return false;
     bool end = at[TR_PP] == 0 || at[TR_PP] == m->size[TR_PP] - 1;
     if (m->size[TR_PP] > 1 &&
         !split(g, end ? number(m, rank, 1 << TR_PP, true) : -1, rank, "tied", &g->home, e))
@@ -135,5 +152,8 @@ void tr_groups_free(struct tr_groups *g)
     for (int i = 0; i <= TR_WORLD; i++)
         if (g->of[i])
             tutti_comm_destroy(g->of[i]);
+    for (int i = 0; i <= TR_WORLD; i++)
+        if (g->beside[i])
+            tutti_comm_destroy(g->beside[i]);
     *g = (struct tr_groups){ 0 };
 }

@@ -40,6 +40,7 @@ const char *tr_mesh_text(const struct tr_mesh *m, char text[64]);
 struct tr_groups {
     tutti_comm *world;
     tutti_comm *of[TR_WORLD + 1]; /* by mask; NULL: not needed, or of one rank */
+    tutti_comm *beside[TR_WORLD + 1]; /* the same groups again, for calls on a host stream */
     tutti_comm *to_next, *from_previous, *to_previous, *from_next; /* forward, forward, backward, backward */
     tutti_comm *home; /* the first and the last stage, which share a tied embedding */
 };
@@ -48,6 +49,10 @@ struct tr_groups {
  * last stage has an edge to the first, as schedules with several stages a rank need. */
 bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks, bool ring,
     tutti_comm *world, struct tr_error *e);
+/* Collective, after tr_groups_make: communicators of their own for calls beside the list, so that these and
+ * those of the list do not wait for each other. */
+bool tr_groups_beside(
+    struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks, struct tr_error *e);
 void tr_groups_free(struct tr_groups *g);
 
 #endif

@@ -22,6 +22,8 @@ struct tr_options {
     long pp, dp, cp, ep, tp;
     bool sp;
     long zero, micro, chunks;
+    bool zero3_keep;
+    long zero3_prefetch, zero3_persist;
     char schedule[256];
     /* what is kept */
     char save[512], load[512];

@@ -16,11 +16,6 @@ int tr_micro_batch(const struct tr_plan *p)
     return p->batch / (p->mesh.size[TR_DP] * p->micros);
 }
 
-bool tr_reduces_each_micro(const struct tr_plan *p)
-{
-    return p->zero >= 2;
-}
-
 int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro)
 {
     int k = tr_micro_batch(p);

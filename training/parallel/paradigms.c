@@ -101,13 +101,5 @@ bool tr_plan_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_
 {
     if (p->mesh.size[TR_CP] > 1 || p->mesh.size[TR_EP] > 1)
         return tr_fail(e, "--cp and --ep: legal is 1");
-    if (p->zero < 0 || p->zero > 3)
-        return tr_fail(e, "--zero %d: legal are 0 to 3", p->zero);
-    if (p->zero && p->mesh.size[TR_DP] * p->mesh.size[TR_TP] > TR_NORM_LEAVES)
-        return tr_fail(e, "--zero: dp x tp is %d; legal are up to %d",
-            p->mesh.size[TR_DP] * p->mesh.size[TR_TP], TR_NORM_LEAVES);
-    if (p->zero && !power_of_two(p->mesh.size[TR_DP]))
-        return tr_fail(
-            e, "--zero with --dp %d: shards are whole leaves; legal are powers of two", p->mesh.size[TR_DP]);
-    return check_tensor(p, g, e) && check_data(p, e) && check_pipeline(p, g, e);
+    return tr_zero_check(p, e) && check_tensor(p, g, e) && check_data(p, e) && check_pipeline(p, g, e);
 }

@@ -34,6 +34,11 @@ struct tr_plan {
     int chunks; /* stages of a rank */
     bool sgd;
     double rate, decay, clip;
+    /* ZeRO-3: gathered parameters stay until the backward pass; how many units ahead they are gathered; a
+     * tensor of fewer elements stays whole */
+    bool zero3_keep;
+    int zero3_prefetch;
+    int64_t zero3_persist;
 };
 
 /* Sequences in a micro-batch of a rank. */
@@ -44,6 +49,10 @@ int tr_micro_batch(const struct tr_plan *p);
  * batch. */
 int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro);
 bool tr_reduces_each_micro(const struct tr_plan *p);
+/* ZeRO: whether a data-parallel rank updates a part of each parameter; has no more than that part of it. */
+bool tr_zero_cuts(const struct tr_plan *p);
+bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *parameter);
+bool tr_zero_check(const struct tr_plan *p, struct tr_error *e);
 
 /* The placement that the tables give: "R" where none says anything, or the axis has one rank. */
 const char *tr_table_placement(const struct tr_plan *p, const struct tr_tensor *t, enum tr_axis axis);

@@ -12,6 +12,8 @@
 struct known {
     char on[TR_AXES][2];
     bool written;
+    int lost; /* the instruction that took its place; -1 */
+    int flight; /* the call beside the list that is making it; -1: none */
 };
 
 struct checking {
@@ -56,7 +58,7 @@ static bool said(
 
 /* ---- memory: a place belongs to who wrote it last ---- */
 
-static void write_value(struct checking *c, int value)
+static void write_value(struct checking *c, int n, int value)
 {
     const struct tr_value *v = &c->t->values[value];
     int kept = 0;
@@ -65,11 +67,19 @@ static void write_value(struct checking *c, int value)
         if (x->offset >= v->offset + v->bytes || x->offset + x->bytes <= v->offset)
             c->live[kept++] = c->live[i];
         else if (c->live[i] != value)
-            c->values[c->live[i]].written = false;
+            c->values[c->live[i]].written = false, c->values[c->live[i]].lost = n;
     }
     c->n_live = kept;
     c->live[c->n_live++] = value;
     c->values[value].written = true;
+}
+
+/* Whether instruction n may touch a value that a call beside the list is making: the wait for it may, and a
+ * call that comes after that one on the same stream. */
+static bool in_flight(const struct checking *c, int n, int value)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    return c->values[value].flight >= 0 && !i->beside;
 }
 
 static bool read_values(struct checking *c, int n, struct tr_error *e)
@@ -77,6 +87,12 @@ static bool read_values(struct checking *c, int n, struct tr_error *e)
     const struct tr_instr *i = &c->t->instrs[n];
     char text[128];
     for (int x = 0; x < i->ins; x++) {
+        if (in_flight(c, n, i->in[x])) {
+            snprintf(text, sizeof text,
+                "%s is read while its %s, instruction %d, is under way; a wait is due", name_of(c, i->in[x]),
+                tr_code_names[c->t->instrs[c->values[i->in[x]].flight].code], c->values[i->in[x]].flight);
+            return wrong(c, n, e, text);
+        }
         if (c->values[i->in[x]].written || i->in[x] == c->t->losses || i->in[x] == c->t->leaves)
             continue;
         snprintf(text, sizeof text, "%s is read, but it was never written, or freed before this",
@@ -88,14 +104,14 @@ static bool read_values(struct checking *c, int n, struct tr_error *e)
 
 /* ---- types ---- */
 
-static void declared(struct checking *c, int value)
+static void declared(const struct checking *c, int value, char on[TR_AXES][2])
 {
     const struct tr_tensor *t = tensor_of(c, value);
     for (int a = 0; a < TR_AXES; a++) {
         const char *place = t ? tr_table_placement(c->plan, t, a) : "R";
-        memcpy(c->values[value].on[a], place[1] ? place : "R ", 2);
-        if (t && t->role == TR_PARAMETER && a == TR_DP && c->plan->zero == 3 && c->plan->mesh.size[a] > 1)
-            memcpy(c->values[value].on[a], "F ", 2);
+        memcpy(on[a], place[1] ? place : "R ", 2);
+        if (t && t->role == TR_PARAMETER && a == TR_DP && tr_zero_cuts_parameter(c->plan, t))
+            memcpy(on[a], "F ", 2);
     }
 }
 
@@ -187,8 +203,6 @@ static bool collective(struct checking *c, int n, struct tr_error *e)
         a++;
     const struct tr_tensor *t = tensor_of(c, i->in[0]);
     const char *from = c->values[i->in[0]].on[a];
-    if (i->code == TR_ALL_GATHER && i->in[0] == i->out[0] && c->plan->zero)
-        return true; /* ZeRO: the parts that were updated; `finish` demands it */
     bool partial = from[0] == 'P';
     const char *to = i->code == TR_REDUCE_SCATTER ? t->role == TR_D_PARAMETER ? "F " : "St" : "R ";
     memcpy(c->values[i->out[0]].on, c->values[i->in[0]].on, sizeof c->values->on);
@@ -245,6 +259,40 @@ static bool finished(struct checking *c, int n, int value, int parameter, struct
     return true;
 }
 
+/* With ZeRO a rank renews its part, and where all have the whole, the rest is of the step before. */
+static bool update(struct checking *c, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    c->updated[i->parameter]++;
+    if (tr_zero_cuts(c->plan))
+        memcpy(c->values[i->out[0]].on[TR_DP], "F ", 2);
+    return finished(c, n, i->in[0], i->parameter, e);
+}
+
+/* A call beside the list is over, and those before it on its stream. What it read must have stayed in its
+ * place until now, unless a call of the same stream wrote there. */
+static bool wait(struct checking *c, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    int last = i->beside ? c->values[i->in[0]].flight : -1;
+    char text[200];
+    if (i->beside && last < 0)
+        return wrong(c, n, e, "no call beside the list is making this");
+    for (int v = 0; v < c->t->n_values; v++) {
+        int f = c->values[v].flight;
+        if (f < 0 || f > last)
+            continue;
+        c->values[v].flight = -1;
+        int from = c->t->instrs[f].in[0], lost = c->values[from].lost;
+        if (c->values[from].written || (lost >= 0 && c->t->instrs[lost].beside))
+            continue;
+        snprintf(text, sizeof text, "instruction %d writes where %s of instruction %d still reads %s", lost,
+            tr_code_names[c->t->instrs[f].code], f, name_of(c, from));
+        return wrong(c, n, e, text);
+    }
+    return true;
+}
+
 static bool instruction(struct checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
@@ -256,7 +304,7 @@ static bool instruction(struct checking *c, int n, struct tr_error *e)
     case TR_ALL_GATHER:
         return collective(c, n, e);
     case TR_LOAD:
-        declared(c, i->out[0]);
+        declared(c, i->out[0], c->values[i->out[0]].on);
         return load(c, n, e);
     case TR_RECV: /* as the sender has it: check_order holds that against this */
         memcpy(c->values[i->out[0]].on, c->t->placed->shards[c->t->values[i->out[0]].shard].on,
@@ -276,8 +324,9 @@ static bool instruction(struct checking *c, int n, struct tr_error *e)
     case TR_NORM:
         return finished(c, n, i->in[0], i->parameter, e);
     case TR_UPDATE:
-        c->updated[i->parameter]++;
-        return finished(c, n, i->in[0], i->parameter, e);
+        return update(c, n, e);
+    case TR_WAIT:
+        return wait(c, n, e);
     default:
         return true;
     }
@@ -288,12 +337,35 @@ static bool each(struct checking *c, int n, struct tr_error *e)
     const struct tr_instr *i = &c->t->instrs[n];
     if (!read_values(c, n, e) || !instruction(c, n, e))
         return false;
-    for (int x = 0; x < i->outs; x++)
-        write_value(c, i->out[x]);
+    for (int x = 0; x < i->outs; x++) {
+        write_value(c, n, i->out[x]);
+        c->values[i->out[x]].flight = i->beside ? n : -1;
+    }
     for (int x = 0; x < i->outs && i->code == TR_COMPUTE && c->plan->micros == 1; x++) {
         const struct tr_tensor *t = tensor_of(c, i->out[x]);
         if (t && t->role == TR_D_PARAMETER && !count_in(c, n, i->out[x], t->of, i->micro, e))
             return false;
+    }
+    return true;
+}
+
+/* What outlives the step lies as the next one expects it, and nothing is under way. */
+static bool lasting(const struct checking *c, struct tr_error *e)
+{
+    for (int v = 0; v < c->t->n_values; v++) {
+        char on[TR_AXES][2];
+        const struct known *k = &c->values[v];
+        if (k->flight >= 0)
+            return tr_fail(e, "rank %d: nobody waits for instruction %d, %s of %s", c->t->rank, k->flight,
+                tr_code_names[c->t->instrs[k->flight].code], name_of(c, v));
+        declared(c, v, on);
+        for (int a = 0; a < TR_AXES && c->t->values[v].lasts; a++)
+            if (memcmp(on[a], k->on[a], 2))
+                return tr_fail(e,
+                    "rank %d: after the step %s is %c on axis %s, and the next step reads it as %c: each "
+                    "rank "
+                    "has renewed its part, and no all_gather follows",
+                    c->t->rank, name_of(c, v), k->on[a][0], tr_axis_names[a], on[a][0]);
     }
     return true;
 }
@@ -324,15 +396,16 @@ bool tr_check_types(const struct tr_tape *t, struct tr_error *e)
     for (int v = 0; v < t->n_values; v++) {
         for (int a = 0; a < TR_AXES; a++)
             memcpy(c.values[v].on[a], "R ", 2);
+        c.values[v].lost = c.values[v].flight = -1;
         if (t->values[v].lasts) {
-            declared(&c, v);
-            write_value(&c, v);
+            declared(&c, v, c.values[v].on);
+            write_value(&c, -1, v);
         }
     }
     bool ok = true;
     for (int n = 0; n < t->n_instrs && ok; n++)
         ok = each(&c, n, e);
-    ok = ok && all_updated(&c, e);
+    ok = ok && all_updated(&c, e) && lasting(&c, e);
     free(c.values), free(c.counted), free(c.updated), free(c.tied), free(c.live);
     return ok;
 }

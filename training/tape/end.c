@@ -3,7 +3,7 @@
  *
  * The norm and the loss are vectors of leaves, each of which one rank has and the others have as +0; their
  * sum over the world is exact in any order, and every rank then adds all leaves up in one order. */
-#include "training/tape/tape.h"
+#include "training/parallel/zero.h"
 
 #include <string.h>
 
@@ -128,18 +128,13 @@ static void losses(struct tr_tape *t, const int *loss_values)
 
 static void update(struct tr_tape *t, struct tr_holding *h)
 {
-    const struct tr_plan *plan = t->placed->plan;
     struct tr_instr *i = tr_add_instr(t, TR_UPDATE);
     i->parameter = h->parameter, i->count = h->shard_count;
     i->in[i->ins++] = h->gradient;
     if (h->m >= 0)
         i->in[i->ins++] = h->m, i->in[i->ins++] = h->v;
     i->out[i->outs++] = h->values;
-    if ((plan->zero == 1 || plan->zero == 2) && plan->mesh.size[TR_DP] > 1) {
-        struct tr_instr *all = collective(t, TR_ALL_GATHER, 1 << TR_DP, h->shard_count);
-        all->in[all->ins++] = h->values, all->out[all->outs++] = h->values;
-        all->parameter = h->parameter;
-    }
+    tr_zero_share(t, h);
 }
 
 void tr_lower_end(struct tr_tape *t, const int *loss_values)

@@ -294,6 +294,68 @@ static bool border_off_by_one(struct tr_tape *tapes, int n)
     return true;
 }
 
+/* Each rank renews its part of a parameter, and the others keep what they had. */
+static bool stale_parameter(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        int i = find(&tapes[r], TR_ALL_GATHER, -1, "qkv.weight", TR_DP);
+        if (i < 0)
+            return false;
+        remove_at(&tapes[r], i);
+    }
+    return true;
+}
+
+/* The backward part reads what was gathered for an earlier micro-batch. */
+static bool stale_gathered_parameter(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        struct tr_tape *t = &tapes[r];
+        int first = find(t, TR_ALL_GATHER, -1, "qkv.weight", TR_DP);
+        for (int i = first + 1; first >= 0 && i < t->n_instrs; i++)
+            if (t->instrs[i].code == TR_ALL_GATHER && t->instrs[i].in[0] == t->instrs[first].in[0] &&
+                t->instrs[i].part != TR_F) {
+                remove_at(t, i);
+                first = -2;
+            }
+        if (first != -2)
+            return false;
+    }
+    return true;
+}
+
+/* An activation of the next layer, which is as large, gets the place of what keep holds for the backward
+ * part. */
+static bool parameter_freed_before_backward(struct tr_tape *tapes, int n)
+{
+    (void)n;
+    struct tr_tape *t = &tapes[0];
+    int i = find(t, TR_ALL_GATHER, -1, "layer0.fc1.weight", TR_DP);
+    int k = find(t, TR_COMPUTE, TR_LAYER_NORM, "layer1.ln1", -1);
+    if (i < 0 || k < 0)
+        return false;
+    t->values[t->instrs[k].out[0]].offset = t->values[t->instrs[i].out[0]].offset;
+    return true;
+}
+
+/* The wait for a call beside the list that makes this tensor is left out. */
+static bool wait_missing(struct tr_tape *tapes, int n, const char *tail)
+{
+    for (int r = 0; r < n; r++) {
+        struct tr_tape *t = &tapes[r];
+        int i = find(t, TR_WAIT, -1, tail, -1);
+        if (i < 0 || !t->instrs[i].beside)
+            return false;
+        remove_at(t, i);
+    }
+    return true;
+}
+
+static bool prefetch_not_awaited(struct tr_tape *tapes, int n)
+{
+    return wait_missing(tapes, n, "qkv.weight");
+}
+
 const struct tr_injection tr_injections[] = {
     { "all-reduce-missing", "a gradient is not reduced over the data-parallel ranks", "--dp 2", TR_BY_TYPES,
         gradient_all_reduce_missing },
@@ -328,12 +390,20 @@ const struct tr_injection tr_injections[] = {
         TR_BY_ORDER, circle_of_sends },
     { "border-off-by-one", "a stage sends what the layer before its last one gave", "--pp 2", TR_BY_ORDER,
         border_off_by_one },
+    { "stale-parameter", "the parts of a parameter that other ranks have updated are not gathered",
+        "--dp 2 --zero 1", TR_BY_TYPES, stale_parameter },
+    { "stale-gather", "the backward pass gathers a parameter no more, and reads what was gathered before",
+        "--dp 2 --zero 3", TR_BY_TYPES, stale_gathered_parameter },
+    { "parameter-freed-early", "a gathered parameter loses its place before the backward pass reads it",
+        "--dp 2 --zero 3 --zero3-keep", TR_BY_TYPES, parameter_freed_before_backward },
+    { "prefetch-not-awaited", "a parameter is read while its all-gather is under way",
+        "--dp 2 --zero 3 --zero3-prefetch 1", TR_BY_TYPES, prefetch_not_awaited },
 };
 const int tr_n_injections = sizeof tr_injections / sizeof *tr_injections;
 
 bool tr_inject(struct tr_tape *tapes, int n, const char *name, struct tr_error *e)
 {
-    char names[700] = "";
+    char names[1000] = "";
     for (int i = 0; i < tr_n_injections; i++) {
         const struct tr_injection *x = &tr_injections[i];
         if (!strcmp(name, x->name))

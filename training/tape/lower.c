@@ -7,6 +7,7 @@
 #include "training/tape/tape.h"
 
 #include "training/ops/kernels.h"
+#include "training/parallel/zero.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ struct lowering {
     const struct tr_schedule *s;
     int *now; /* [shard][micro]: its value, or -1 */
     int *producer; /* of each shard: the step that makes it, or -1 */
-    int *gathered; /* of each shard of a parameter: its value in this part, or -1 (ZeRO-3) */
+    int *gathered; /* of each shard of a parameter: its whole value in this part, or -1 (ZeRO-3) */
     int *sent_back; /* values sent backward that nobody has waited for */
     int n_sent, waited;
     int *losses; /* of each micro-batch */
@@ -67,17 +68,10 @@ static struct tr_instr *instr(struct lowering *l, enum tr_code code, const struc
 static int parameter_value(struct lowering *l, int shard, const struct tr_slot *slot, int unit)
 {
     struct tr_holding *h = tr_holding_of(l->t, l->p->shards[shard].tensor);
-    if (l->p->plan->zero < 3 || l->p->plan->mesh.size[TR_DP] == 1)
+    if (!tr_zero_cuts_parameter(l->p->plan, &l->p->g->tensors[h->parameter]))
         return h->values;
-    if (l->gathered[shard] < 0) {
-        int64_t count = tr_shard_count(l->p, shard, 1);
-        int v = tr_add_value(l->t, shard, slot->micro, TR_MEM_BUFFER, count * 4);
-        struct tr_instr *i = instr(l, TR_ALL_GATHER, slot, unit);
-        i->in[i->ins++] = h->values, i->out[i->outs++] = v;
-        i->axes = 1 << TR_DP, i->count = h->shard_count, i->times = 1;
-        tr_need_group(l->t, i->axes);
-        l->gathered[shard] = v;
-    }
+    if (l->gathered[shard] < 0)
+        l->gathered[shard] = tr_zero_gather(l->t, h, shard, slot, unit);
     return l->gathered[shard];
 }
 
@@ -257,15 +251,8 @@ static void count_in(struct lowering *l, const struct tr_step *s, const struct t
     int shard = s->out[out], parameter = l->p->g->tensors[l->p->shards[shard].tensor].of;
     struct tr_holding *h = tr_holding_of(l->t, parameter);
     int v = *at(l, shard, slot->micro);
-    if (tr_reduces_each_micro(plan) && plan->mesh.size[TR_DP] > 1) {
-        int part = tr_add_value(l->t, shard, slot->micro, TR_MEM_GRADIENT, h->shard_count * 4);
-        struct tr_instr *i = instr(l, TR_REDUCE_SCATTER, slot, s->unit);
-        i->in[i->ins++] = v, i->out[i->outs++] = part;
-        i->axes = 1 << TR_DP, i->fold = TUTTI_SUM, i->count = h->shard_count, i->times = 1;
-        i->parameter = parameter;
-        tr_need_group(l->t, i->axes);
-        v = part;
-    }
+    if (tr_reduces_each_micro(plan) && plan->mesh.size[TR_DP] > 1)
+        v = tr_zero_reduce(l->t, h, v, slot, s->unit);
     if (plan->micros > 1) {
         for (int level = 0; (plan->micros - 1) >> level; level++)
             if (h->level[level] < 0)
@@ -352,6 +339,7 @@ bool tr_lower(
     for (; l.waited < l.n_sent; l.waited++)
         wait_for(&l, l.sent_back[l.waited], &end);
     tr_lower_end(t, l.losses);
+    tr_zero_policies(t);
     tr_plan_memory(t);
     free(l.now), free(l.producer), free(l.gathered), free(l.sent_back), free(l.losses);
     return true;

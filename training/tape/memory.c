@@ -24,7 +24,7 @@ static void seen(struct tr_value *v, int i)
 static void lifetimes(struct tr_tape *t)
 {
     for (int n = 0; n < t->n_values; n++)
-        t->values[n].first = t->values[n].last = -1;
+        t->values[n].first = t->values[n].last = -1, t->values[n].offset = -1;
     for (int n = 0; n < t->n_instrs; n++) {
         const struct tr_instr *i = &t->instrs[n];
         for (int x = 0; x < i->ins; x++)

@@ -3,7 +3,9 @@
  *
  * A rank stands at an instruction. A collective goes on when all ranks of its group stand at the same one; a
  * send leaves a message; a receive takes the oldest of its edge, which must be what it expects; a wait goes
- * on when its message was taken. If nobody can go on, who waits for whom is told. */
+ * on when its message was taken. A collective beside the list joins its rank's queue, and is over when it is
+ * the first in the queues of all ranks of its group; a wait for one goes on then. If nobody can go on, who
+ * waits for whom is told. */
 #include "training/tape/check.h"
 
 #include <stdlib.h>
@@ -25,6 +27,7 @@ struct joint {
     int n;
     int *at; /* of each rank: its instruction */
     struct queue *queues; /* of each rank: what it sends forward, backward */
+    int **beside, *begun, *over; /* of each rank: its calls beside the list, and how many */
 };
 
 static const struct tr_instr *standing(const struct joint *j, int rank)
@@ -64,13 +67,27 @@ static bool in_group(const struct joint *j, int rank, int other, const struct tr
 
 static bool together(const struct tr_instr *i)
 {
-    return i->code == TR_ALL_REDUCE || i->code == TR_REDUCE_SCATTER || i->code == TR_ALL_GATHER ||
-           (i->code == TR_TIE && i->edge == TR_HOME);
+    return !i->beside && (i->code == TR_ALL_REDUCE || i->code == TR_REDUCE_SCATTER ||
+                             i->code == TR_ALL_GATHER || (i->code == TR_TIE && i->edge == TR_HOME));
 }
 
 static bool same_group(const struct tr_instr *a, const struct tr_instr *b)
 {
     return together(b) && (a->code == TR_TIE) == (b->code == TR_TIE) && a->axes == b->axes;
+}
+
+/* Whether instructions x of rank r and i of rank q are the same call; if not, both are told. */
+static bool same_call(const struct joint *j, int q, int i, int r, int x, struct tr_error *e)
+{
+    const struct tr_instr *a = &j->tapes[q]->instrs[i], *b = &j->tapes[r]->instrs[x];
+    const char *an = tr_instr_name(j->tapes[q], a), *bn = tr_instr_name(j->tapes[r], b);
+    return (a->code == b->code && a->count == b->count && a->times == b->times && a->fold == b->fold &&
+               !strcmp(an, bn) && a->micro == b->micro) ||
+           tr_fail(e,
+               "ranks %d and %d call different things in one group: instruction %d, %s of %s, micro-batch "
+               "%d, "
+               "and instruction %d, %s of %s, micro-batch %d",
+               q, r, i, tr_code_names[a->code], an, a->micro, x, tr_code_names[b->code], bn, b->micro);
 }
 
 /* 1: all of the group are here and can go on; 0: not yet; -1: they call different things. */
@@ -83,18 +100,44 @@ static int meet(const struct joint *j, int rank, struct tr_error *e)
             continue;
         if (!x || !same_group(i, x))
             return 0;
-        if (x->code == i->code && x->count == i->count && x->times == i->times && x->fold == i->fold &&
-            !strcmp(tr_instr_name(j->tapes[r], x), tr_instr_name(j->tapes[rank], i)) && x->micro == i->micro)
-            continue;
-        tr_fail(e,
-            "ranks %d and %d call different things in one group: instruction %d, %s of %s, micro-batch %d, "
-            "and "
-            "instruction %d, %s of %s, micro-batch %d",
-            rank, r, j->at[rank], tr_code_names[i->code], tr_instr_name(j->tapes[rank], i), i->micro,
-            j->at[r], tr_code_names[x->code], tr_instr_name(j->tapes[r], x), x->micro);
-        return -1;
+        if (!same_call(j, rank, j->at[rank], r, j->at[r], e))
+            return -1;
     }
     return 1;
+}
+
+/* The first call in a rank's queue beside the list; -1. */
+static int first_beside(const struct joint *j, int rank)
+{
+    return j->over[rank] < j->begun[rank] ? j->beside[rank][j->over[rank]] : -1;
+}
+
+/* The calls beside the lists that all of their groups have begun are over. */
+static bool settle(struct joint *j, int rank, bool *moved, struct tr_error *e)
+{
+    for (int n; (n = first_beside(j, rank)) >= 0; *moved = true) {
+        const struct tr_instr *i = &j->tapes[rank]->instrs[n];
+        for (int r = 0; r < j->n; r++) {
+            int x = first_beside(j, r);
+            if (r == rank || !in_group(j, rank, r, i))
+                continue;
+            if (x < 0 || j->tapes[r]->instrs[x].axes != i->axes)
+                return true;
+            if (!same_call(j, rank, n, r, x, e))
+                return false;
+        }
+        for (int r = 0; r < j->n; r++)
+            j->over[r] += in_group(j, rank, r, i);
+    }
+    return true;
+}
+
+static bool is_over(const struct joint *j, int rank, int value)
+{
+    for (int x = j->over[rank]; x < j->begun[rank]; x++)
+        if (j->tapes[rank]->instrs[j->beside[rank][x]].out[0] == value)
+            return false;
+    return true;
 }
 
 static void send(struct joint *j, int rank)
@@ -128,6 +171,8 @@ static int receive(struct joint *j, int rank, struct tr_error *e)
 static int waited(const struct joint *j, int rank)
 {
     const struct tr_instr *i = standing(j, rank);
+    if (i->beside)
+        return is_over(j, rank, i->in[0]);
     for (int back = 0; back < 2; back++) {
         const struct queue *q = &j->queues[2 * rank + back];
         for (int m = 0; m < q->sent; m++)
@@ -162,6 +207,8 @@ static bool advance(struct joint *j, int rank, bool *moved, struct tr_error *e)
             on = receive(j, rank, e);
         else if (i->code == TR_WAIT)
             on = waited(j, rank);
+        else if (i->beside)
+            j->beside[rank][j->begun[rank]++] = j->at[rank];
         if (on <= 0)
             return on == 0;
         j->at[rank]++;
@@ -179,6 +226,11 @@ static bool stuck(const struct joint *j, struct tr_error *e)
             used += (size_t)snprintf(text + used, sizeof text - used,
                 " rank %d waits in instruction %d, %s of %s;", r, j->at[r], tr_code_names[i->code],
                 tr_instr_name(j->tapes[r], i));
+        else if (first_beside(j, r) >= 0)
+            used += (size_t)snprintf(text + used, sizeof text - used,
+                " rank %d waits for instruction %d, %s of %s, beside the list;", r, first_beside(j, r),
+                tr_code_names[j->tapes[r]->instrs[first_beside(j, r)].code],
+                tr_instr_name(j->tapes[r], &j->tapes[r]->instrs[first_beside(j, r)]));
     }
     return tr_fail(e, "%s", text);
 }
@@ -231,17 +283,22 @@ bool tr_check_order(const struct tr_tape *const *tapes, int n, struct tr_error *
         .mesh = &tapes[0]->placed->plan->mesh,
         .n = n,
         .at = tr_new((size_t)n, sizeof(int)),
-        .queues = tr_new(2 * (size_t)n, sizeof(struct queue)) };
+        .queues = tr_new(2 * (size_t)n, sizeof(struct queue)),
+        .beside = tr_new((size_t)n, sizeof(int *)),
+        .begun = tr_new((size_t)n, sizeof(int)),
+        .over = tr_new((size_t)n, sizeof(int)) };
     bool ok = true, moved = true, left = false;
     for (int q = 0; q < 2 * n; q++)
         j.queues[q].messages = tr_new((size_t)tapes[q / 2]->n_instrs, sizeof(struct message));
+    for (int r = 0; r < n; r++)
+        j.beside[r] = tr_new((size_t)tapes[r]->n_instrs, sizeof(int));
     while (ok && moved) {
         moved = false;
         for (int r = 0; r < n && ok; r++)
-            ok = advance(&j, r, &moved, e);
+            ok = advance(&j, r, &moved, e) && settle(&j, r, &moved, e);
     }
     for (int r = 0; r < n; r++)
-        left |= standing(&j, r) != NULL;
+        left |= standing(&j, r) != NULL || first_beside(&j, r) >= 0;
     if (ok && left)
         ok = stuck(&j, e);
     const struct tr_tape *t = tapes[0];
@@ -249,6 +306,8 @@ bool tr_check_order(const struct tr_tape *const *tapes, int n, struct tr_error *
          leaves_once(&j, TR_LOSSES, t->values[t->losses].bytes / 8, e);
     for (int q = 0; q < 2 * n; q++)
         free(j.queues[q].messages);
-    free(j.at), free(j.queues);
+    for (int r = 0; r < n; r++)
+        free(j.beside[r]);
+    free(j.at), free(j.queues), free(j.beside), free(j.begun), free(j.over);
     return ok;
 }

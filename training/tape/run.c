@@ -29,7 +29,8 @@ static void initialise(struct tr_runner *r, const struct tr_holding *h)
                            *w = &t->placed->g->tensors[own->values_of];
     float *p = tr_at(r, h->values);
     int64_t columns = w->dims > 1 ? w->size[1] : 1, count = t->values[h->values].bytes / 4;
-    int64_t from = t->placed->plan->zero == 3 ? tr_updated_from(t, h) : tr_held_from(t, h);
+    bool part = tr_zero_cuts_parameter(t->placed->plan, own);
+    int64_t from = part ? tr_updated_from(t, h) : tr_held_from(t, h);
     int64_t n = tr_ordinal(t->placed->g, own->values_of);
     for (int64_t i = 0; i < count; i++) {
         bool padding = from + i >= w->rows * columns;
@@ -60,8 +61,11 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
         initialise(r, &t->holdings[i]);
     if (t->placed->plan->mesh.n == 1)
         return true;
-    if (!tr_groups_make(&r->groups, &t->placed->plan->mesh, t->masks, t->n_masks, t->ring, world, e))
+    if (!tr_groups_make(&r->groups, &t->placed->plan->mesh, t->masks, t->n_masks, t->ring, world, e) ||
+        !tr_groups_beside(&r->groups, &t->placed->plan->mesh, t->beside, t->n_beside, e))
         return false;
+    if (t->n_beside && tutti_stream_create(&r->beside))
+        return tr_fail(e, "rank %d: %s", t->rank, tutti_get_last_error(NULL));
     if (t->placed->plan->mesh.size[TR_PP] > 1 &&
         (tutti_stream_create(&r->forward) || tutti_stream_create(&r->backward)))
         return tr_fail(e, "rank %d: %s", t->rank, tutti_get_last_error(NULL));
@@ -72,6 +76,8 @@ void tr_runner_close(struct tr_runner *r)
 {
     if (r->forward.handle)
         tutti_stream_destroy(r->forward);
+    if (r->beside.handle)
+        tutti_stream_destroy(r->beside);
     if (r->backward.handle)
         tutti_stream_destroy(r->backward);
     tr_groups_free(&r->groups);
@@ -87,7 +93,10 @@ void tr_runner_close(struct tr_runner *r)
 static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
     const struct tr_tape *t = r->tape;
-    tutti_comm *comm = i->axes == TR_WORLD ? r->groups.world : r->groups.of[i->axes];
+    tutti_comm *comm = i->beside             ? r->groups.beside[i->axes]
+                       : i->axes == TR_WORLD ? r->groups.world
+                                             : r->groups.of[i->axes];
+    tutti_stream stream = i->beside ? r->beside : tutti_no_stream();
     bool wide = i->in[0] == t->leaves || i->in[0] == t->losses;
     tutti_type type = wide ? TUTTI_FLOAT64 : TUTTI_FLOAT32;
     size_t bytes = wide ? 8 : 4, count = (size_t)i->count, n = (size_t)tutti_comm_size(comm);
@@ -97,12 +106,12 @@ static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct
         in += (size_t)tutti_comm_rank(comm) * count * bytes;
     for (int64_t x = 0; x < i->times && s == TUTTI_OK; x++) {
         if (i->code == TR_ALL_REDUCE) {
-            s = tutti_all_reduce(in, out, count, type, i->fold, comm, tutti_no_stream());
+            s = tutti_all_reduce(in, out, count, type, i->fold, comm, stream);
         } else if (i->code == TR_ALL_GATHER) {
-            s = tutti_all_gather(in, out, count, type, comm, tutti_no_stream());
+            s = tutti_all_gather(in, out, count, type, comm, stream);
             in += count * bytes, out += n * count * bytes;
         } else {
-            s = tutti_reduce_scatter(in, out, count, type, i->fold, comm, tutti_no_stream());
+            s = tutti_reduce_scatter(in, out, count, type, i->fold, comm, stream);
             in += n * count * bytes, out += count * bytes;
         }
         tr_ledger_count(
@@ -110,6 +119,8 @@ static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct
     }
     if (i->times > 1 && s == TUTTI_OK)
         s = tutti_group_end();
+    if (i->beside && s == TUTTI_OK)
+        s = tutti_stream_record(stream, &r->points[i->out[0]]);
     return s == TUTTI_OK || failed(r, i, comm, e);
 }
 
@@ -137,10 +148,11 @@ static bool run_wait(struct tr_runner *r, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &r->tape->instrs[n];
     bool forward = false;
-    for (int x = 0; x < n; x++)
+    for (int x = 0; x < n && !i->beside; x++)
         if (r->tape->instrs[x].code == TR_SEND && r->tape->instrs[x].in[0] == i->in[0])
             forward = r->tape->instrs[x].edge == TR_TO_NEXT;
-    if (tutti_stream_wait(forward ? r->forward : r->backward, r->points[i->in[0]], -1) == TUTTI_OK)
+    tutti_stream stream = i->beside ? r->beside : forward ? r->forward : r->backward;
+    if (tutti_stream_wait(stream, r->points[i->in[0]], -1) == TUTTI_OK)
         return true;
     return failed(r, i, NULL, e);
 }
@@ -357,7 +369,8 @@ void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *t
         int value = what ? h->gradient : h->values;
         int64_t count = what ? h->shard_count : t->values[value].bytes / 4,
                 columns = w->dims > 1 ? w->size[1] : 1;
-        int64_t from = what || plan->zero == 3 ? tr_updated_from(t, h) : tr_held_from(t, h);
+        bool part = what || tr_zero_cuts_parameter(plan, w);
+        int64_t from = part ? tr_updated_from(t, h) : tr_held_from(t, h);
         for (int64_t i = 0; i < count && from + i < w->rows * columns; i++)
             to[from + i] = ((const float *)tr_at(r, value))[i];
     }

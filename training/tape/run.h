@@ -19,7 +19,8 @@ struct tr_runner {
     struct tr_groups groups;
     unsigned char *arena;
     tutti_stream forward, backward; /* sends of the pipeline run beside the list */
-    uint64_t *points; /* of each value that is sent: when that is over */
+    tutti_stream beside; /* collectives that run beside the list */
+    uint64_t *points; /* of each value that is sent, or made beside the list: when that is over */
     int64_t *clock; /* when each instruction of the last step began, and when the last one ended; ns */
     int64_t step;
     struct tr_result result;

@@ -30,7 +30,8 @@ int tr_add_value(struct tr_tape *t, int shard, int micro, enum tr_memory memory,
         .first = -1,
         .last = -1,
         .offset = -1,
-        .takes = -1 };
+        .takes = -1,
+        .within = -1 };
     return t->n_values++;
 }
 
@@ -44,12 +45,54 @@ struct tr_instr *tr_add_instr(struct tr_tape *t, enum tr_code code)
     return i;
 }
 
+struct tr_instr *tr_insert_instr(struct tr_tape *t, int at, enum tr_code code)
+{
+    tr_add_instr(t, code);
+    tr_move_instr(t, t->n_instrs - 1, at);
+    return &t->instrs[at];
+}
+
+void tr_remove_instr(struct tr_tape *t, int at)
+{
+    tr_move_instr(t, at, t->n_instrs - 1);
+    t->n_instrs--;
+}
+
+void tr_move_instr(struct tr_tape *t, int from, int to)
+{
+    struct tr_instr moved = t->instrs[from], *list = t->instrs;
+    if (from < to)
+        memmove(&list[from], &list[from + 1], (size_t)(to - from) * sizeof *list);
+    else
+        memmove(&list[to + 1], &list[to], (size_t)(from - to) * sizeof *list);
+    list[to] = moved;
+}
+
+static void need(int *masks, int *n, int axes)
+{
+    for (int i = 0; i < *n; i++)
+        if (masks[i] == axes)
+            return;
+    masks[(*n)++] = axes;
+}
+
 void tr_need_group(struct tr_tape *t, int axes)
 {
-    for (int i = 0; i < t->n_masks; i++)
-        if (t->masks[i] == axes)
-            return;
-    t->masks[t->n_masks++] = axes;
+    need(t->masks, &t->n_masks, axes);
+}
+
+int tr_put_beside(struct tr_tape *t, int n)
+{
+    t->instrs[n].beside = true;
+    need(t->beside, &t->n_beside, t->instrs[n].axes);
+    struct tr_instr *wait = tr_insert_instr(t, n + 1, TR_WAIT);
+    const struct tr_instr *i = &t->instrs[n];
+    wait->stage = i->stage, wait->micro = i->micro, wait->part = i->part, wait->unit = i->unit;
+    wait->parameter = i->parameter, wait->beside = true;
+    wait->in[wait->ins++] = i->out[0];
+    if (t->values[i->out[0]].takes != i->in[0])
+        wait->in[wait->ins++] = i->in[0];
+    return n + 1;
 }
 
 void tr_agree_on_groups(struct tr_tape *tapes, int n)
@@ -107,7 +150,7 @@ static void hold(struct tr_tape *t, int parameter)
     const struct tr_graph *g = t->placed->g;
     int shard = parameter_shard(t->placed, parameter), dp = plan->mesh.size[TR_DP];
     int64_t count = tr_shard_count(t->placed, shard, 1);
-    bool sharded = plan->zero && dp > 1;
+    bool sharded = tr_zero_cuts(plan);
     struct tr_holding *h = &t->holdings[t->n_holdings++];
     *h = (struct tr_holding){ .parameter = parameter, .values = -1, .m = -1, .v = -1, .gradient = -1 };
     memset(h->level, -1, sizeof h->level);
@@ -116,7 +159,7 @@ static void hold(struct tr_tape *t, int parameter)
     int home = g->tensors[parameter].values_of;
     if (home != parameter && tr_has_stage(t, tr_stage_of(t->placed, g->tensors[home].unit)))
         return; /* a tied head beside its embedding: a gradient of its own, but the embedding's values */
-    bool parts = plan->zero == 3 && dp > 1;
+    bool parts = tr_zero_cuts_parameter(plan, &g->tensors[parameter]);
     h->values = tr_add_value(t, shard, -1, TR_MEM_PARAMETER, (parts ? h->shard_count : count) * 4);
     if (parts)
         h->shard_from = 0;

@@ -30,6 +30,8 @@ struct tr_value {
     int64_t offset; /* in the rank's memory */
     int takes; /* the value whose place it takes, as its operation works in place; -1 */
     bool lasts; /* parameters, optimizer states */
+    int within; /* the bucket, a value, that it lies in; -1 */
+    int64_t inside; /* bytes from the bucket's begin */
 };
 
 enum tr_edge { TR_NO_EDGE, TR_TO_NEXT, TR_FROM_PREVIOUS, TR_TO_PREVIOUS, TR_FROM_NEXT, TR_HOME };
@@ -50,6 +52,7 @@ struct tr_instr {
     int64_t valid; /* what works on the vocabulary: columns that are no padding */
     double scale; /* SOFTMAX_DX: of the loss's mean; it enters here, once */
     double flops;
+    bool beside; /* a collective: on a host stream, beside the list; TR_WAIT: for such a one */
 };
 
 /* Of each parameter that this rank has: its values. -1: none. */
@@ -73,6 +76,7 @@ struct tr_tape {
     int64_t arena; /* bytes */
     int64_t peak[TR_MEMORIES], peak_total;
     int masks[8], n_masks; /* groups that it needs, or, once they agree, any rank */
+    int beside[8], n_beside; /* those of calls beside the list: communicators of their own */
     bool ring;
 };
 
@@ -87,6 +91,14 @@ void tr_plan_memory(struct tr_tape *t);
 /* For those who write tapes. */
 int tr_add_value(struct tr_tape *t, int shard, int micro, enum tr_memory memory, int64_t bytes);
 struct tr_instr *tr_add_instr(struct tr_tape *t, enum tr_code code);
+/* Before instruction `at`; the others move up. */
+struct tr_instr *tr_insert_instr(struct tr_tape *t, int at, enum tr_code code);
+void tr_remove_instr(struct tr_tape *t, int at);
+/* Instruction `from` comes to stand at `to`; those between close the gap. */
+void tr_move_instr(struct tr_tape *t, int from, int to);
+/* The collective at n goes on a host stream, beside the list; a wait for it is put behind it. Returns n + 1,
+ * where the wait stands. The wait names what the call reads, too, so that its place is kept until then. */
+int tr_put_beside(struct tr_tape *t, int n);
 struct tr_holding *tr_holding_of(struct tr_tape *t, int parameter);
 /* The end of the step: reductions, tied gradients, norm, loss, optimizer. */
 void tr_lower_end(struct tr_tape *t, const int *loss_values);

@@ -44,6 +44,8 @@ void tr_tape_print(const struct tr_tape *t, FILE *to)
         if (i->axes)
             fprintf(to, " over %s, %lld x %lld elements", group_text(i->axes, group), (long long)i->times,
                 (long long)i->count);
+        if (i->beside)
+            fprintf(to, " beside the list");
         if (i->edge)
             fprintf(to, " %s, %lld elements", edges[i->edge], (long long)i->count);
         for (int x = 0; x < i->outs && i->code != TR_NORM; x++) {

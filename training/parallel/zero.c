@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* zero.c: ZeRO (Rajbhandari et al. 2020): data-parallel ranks hold parts of what they would all have alike.
+ *
+ *            a rank has             gradients                        parameters
+ *   ZeRO-1   part of the optimizer  reduce_scatter, once a step      all_gather after the update
+ *   ZeRO-2   and of the gradients   reduce_scatter, each micro-batch all_gather after the update
+ *   ZeRO-3   and of the parameters  reduce_scatter, each micro-batch all_gather where a part uses them
+ *
+ * ZeRO-3 gathers a parameter at its first use in a part (F, B, I, W) of a stage and micro-batch. Its place is
+ * free after its last use in that part, so the layers in use are whole and no others. Its policies:
+ *
+ *   persist   a small tensor is worth no call: it stays whole, as with ZeRO-2
+ *   keep      what the forward part gathered stays for the backward parts: one all_gather less, more memory
+ *   prefetch  the calls of the next units are on a host stream while this unit computes */
+#include "training/parallel/zero.h"
+
+bool tr_zero_cuts(const struct tr_plan *p)
+{
+    return p->zero > 0 && p->mesh.size[TR_DP] > 1;
+}
+
+bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *parameter)
+{
+    int64_t elements = parameter->size[0] * (parameter->dims > 1 ? parameter->size[1] : 1);
+    return p->zero == 3 && p->mesh.size[TR_DP] > 1 && elements >= p->zero3_persist;
+}
+
+bool tr_reduces_each_micro(const struct tr_plan *p)
+{
+    return p->zero >= 2;
+}
+
+bool tr_zero_check(const struct tr_plan *p, struct tr_error *e)
+{
+    int dp = p->mesh.size[TR_DP], parts = dp * p->mesh.size[TR_TP];
+    if (p->zero < 0 || p->zero > 3)
+        return tr_fail(e, "--zero %d: legal are 0 to 3", p->zero);
+    if (p->zero && parts > TR_NORM_LEAVES)
+        return tr_fail(e, "--zero: dp x tp is %d; legal are up to %d", parts, TR_NORM_LEAVES);
+    if (p->zero && dp & (dp - 1))
+        return tr_fail(e, "--zero with --dp %d: shards are whole leaves; legal are powers of two", dp);
+    if (p->zero3_prefetch < 0 || p->zero3_persist < 0)
+        return tr_fail(e, "--zero3-prefetch %d, --zero3-persist %lld: legal are 0 and more",
+            p->zero3_prefetch, (long long)p->zero3_persist);
+    if (p->zero != 3 && (p->zero3_keep || p->zero3_prefetch || p->zero3_persist))
+        return tr_fail(e,
+            "--zero3-keep, --zero3-prefetch and --zero3-persist say when parameters are gathered; with "
+            "--zero %d every rank has them; legal with --zero 3",
+            p->zero);
+    return true;
+}
+
+/* ---- what ZeRO puts into the tape ---- */
+
+static struct tr_instr *collective(struct tr_tape *t, enum tr_code code, const struct tr_holding *h,
+    const struct tr_slot *slot, int unit, int from, int to)
+{
+    struct tr_instr *i = tr_add_instr(t, code);
+    i->stage = slot->stage, i->micro = slot->micro, i->part = slot->part, i->unit = unit;
+    i->axes = 1 << TR_DP, i->fold = TUTTI_SUM, i->count = h->shard_count, i->times = 1;
+    i->in[i->ins++] = from, i->out[i->outs++] = to;
+    tr_need_group(t, i->axes);
+    return i;
+}
+
+int tr_zero_gather(
+    struct tr_tape *t, const struct tr_holding *h, int shard, const struct tr_slot *slot, int unit)
+{
+    int64_t bytes = tr_shard_count(t->placed, shard, 1) * 4;
+    int whole = tr_add_value(t, shard, slot->micro, TR_MEM_BUFFER, bytes);
+    collective(t, TR_ALL_GATHER, h, slot, unit, h->values, whole);
+    return whole;
+}
+
+int tr_zero_reduce(
+    struct tr_tape *t, const struct tr_holding *h, int gradient, const struct tr_slot *slot, int unit)
+{
+    int part = tr_add_value(t, t->values[gradient].shard, slot->micro, TR_MEM_GRADIENT, h->shard_count * 4);
+    collective(t, TR_REDUCE_SCATTER, h, slot, unit, gradient, part)->parameter = h->parameter;
+    return part;
+}
+
+void tr_zero_share(struct tr_tape *t, const struct tr_holding *h)
+{
+    const struct tr_plan *plan = t->placed->plan;
+    const struct tr_slot end = { -1, -1, -1 };
+    if (tr_zero_cuts(plan) && !tr_zero_cuts_parameter(plan, &t->placed->g->tensors[h->parameter]))
+        collective(t, TR_ALL_GATHER, h, &end, -1, h->values, h->values)->parameter = h->parameter;
+}
+
+/* ---- policies of ZeRO-3 ---- */
+
+static bool gathers_parameter(const struct tr_tape *t, const struct tr_instr *i)
+{
+    return i->code == TR_ALL_GATHER && i->part >= 0 && t->values[i->in[0]].lasts;
+}
+
+static bool same_slot(const struct tr_instr *a, const struct tr_instr *b)
+{
+    return a->part == b->part && a->stage == b->stage && a->micro == b->micro;
+}
+
+/* The forward part's call for the same parameter, stage and micro-batch; -1. */
+static int gathered_forward(const struct tr_tape *t, int n)
+{
+    const struct tr_instr *i = &t->instrs[n];
+    for (int f = 0; f < n; f++) {
+        const struct tr_instr *x = &t->instrs[f];
+        if (gathers_parameter(t, x) && x->part == TR_F && x->stage == i->stage && x->micro == i->micro &&
+            t->values[x->out[0]].shard == t->values[i->out[0]].shard)
+            return f;
+    }
+    return -1;
+}
+
+static void keep(struct tr_tape *t)
+{
+    for (int n = 0; n < t->n_instrs; n++) {
+        if (!gathers_parameter(t, &t->instrs[n]) || t->instrs[n].part == TR_F)
+            continue;
+        int forward = gathered_forward(t, n);
+        if (forward < 0)
+            continue;
+        int again = t->instrs[n].out[0], kept = t->instrs[forward].out[0];
+        tr_remove_instr(t, n--);
+        for (int i = n + 1; i < t->n_instrs; i++)
+            for (int x = 0; x < t->instrs[i].ins; x++)
+                if (t->instrs[i].in[x] == again)
+                    t->instrs[i].in[x] = kept;
+    }
+}
+
+/* Where the unit begins that computes `ahead` units before the one of instruction n, in the same part. Calls
+ * that are beside the list already stand before units that are not theirs. */
+static int earlier_unit(const struct tr_tape *t, int n, int ahead)
+{
+    int begin = n, unit = t->instrs[n].unit;
+    for (int i = n - 1; i >= 0 && same_slot(&t->instrs[i], &t->instrs[n]); i--) {
+        const struct tr_instr *x = &t->instrs[i];
+        if (x->beside || x->unit < 0)
+            continue;
+        if (x->unit != unit && ahead-- == 0)
+            break;
+        unit = x->unit, begin = i;
+    }
+    return begin;
+}
+
+/* The wait stands where the parameter is first used. */
+static void prefetch(struct tr_tape *t)
+{
+    for (int n = 0; n < t->n_instrs; n++) {
+        if (!gathers_parameter(t, &t->instrs[n]) || t->instrs[n].beside)
+            continue;
+        int to = earlier_unit(t, n, t->placed->plan->zero3_prefetch);
+        int wait = tr_put_beside(t, n);
+        tr_move_instr(t, n, to);
+        n = wait;
+    }
+}
+
+void tr_zero_policies(struct tr_tape *t)
+{
+    if (t->placed->plan->zero3_keep)
+        keep(t);
+    if (t->placed->plan->zero3_prefetch)
+        prefetch(t);
+}
