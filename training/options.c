@@ -57,6 +57,9 @@ static const struct option options[] = {
     { "Ranks", HEADING, 0, 0, NULL },
     WHOLE_OF("ranks", ranks, "rank processes, forked here (-n N); without it what the mesh needs"),
     WHOLE_OF("dp", dp, "data parallel; 0: the ranks that are left"),
+    TEXT_OF("dp-reduce", dp_reduce, "gradients: ring (all-reduce), root (reduce, broadcast), sharded"),
+    TEXT_OF("bucket", bucket, "gradients are reduced together up to so many bytes, as 64K"),
+    FLAG_OF("overlap", overlap, "gradients are reduced beside the backward pass"),
     WHOLE_OF("tp", tp, "tensor parallel"),
     FLAG_OF("sp", sp, "sequence parallel between the matrices of tp"),
     WHOLE_OF("pp", pp, "pipeline stages"),
@@ -107,6 +110,8 @@ void tr_options_default(struct tr_options *o)
         .tp = 1,
         .micro = 1,
         .chunks = 1,
+        .dp_reduce = "ring",
+        .bucket = "",
         .schedule = "1f1b",
         .trace_step = -1,
         .check_replicas = 100,
@@ -290,6 +295,7 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
         .batch = (int)o->batch,
         .micros = (int)o->micro,
         .chunks = (int)o->chunks,
+        .overlap = o->overlap,
         .zero3_keep = o->zero3_keep,
         .zero3_prefetch = (int)o->zero3_prefetch,
         .zero3_persist = o->zero3_persist,
@@ -300,6 +306,12 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
     p->paradigms[p->n_paradigms++] = &tr_tensor_parallel;
     if (o->sp)
         p->paradigms[p->n_paradigms++] = &tr_sequence_parallel;
+    while (p->dp_form < TR_DP_FORMS && strcmp(o->dp_reduce, tr_dp_form_names[p->dp_form]))
+        p->dp_form++;
+    if (p->dp_form == TR_DP_FORMS)
+        return tr_fail(e, "--dp-reduce %s: legal are ring, root and sharded", o->dp_reduce);
+    if (*o->bucket && !tr_parse_bytes(o->bucket, &p->bucket))
+        return tr_fail(e, "--bucket %s: legal is a number of bytes, with K, M, G or T", o->bucket);
     if (strcmp(o->optimizer, "adamw") && strcmp(o->optimizer, "sgd"))
         return tr_fail(e, "--optimizer %s: legal are adamw and sgd", o->optimizer);
     p->sgd = !strcmp(o->optimizer, "sgd");

@@ -22,6 +22,8 @@ struct tr_options {
     long pp, dp, cp, ep, tp;
     bool sp;
     long zero, micro, chunks;
+    char dp_reduce[16], bucket[32];
+    bool overlap;
     bool zero3_keep;
     long zero3_prefetch, zero3_persist;
     char schedule[256];

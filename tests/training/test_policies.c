@@ -125,3 +125,136 @@ Test(policies, persist_keeps_small_tensors_whole)
             cr_assert(t->values[t->instrs[n].out[0]].bytes >= 4000);
     tr_prepared_free(&p);
 }
+
+/* Reductions of gradients over dp, at the end of the step or beside the backward pass. */
+static int reductions(const struct tr_tape *t, enum tr_code code, int64_t *bytes)
+{
+    int calls = 0;
+    *bytes = 0;
+    for (int n = 0; n < t->n_instrs; n++)
+        if (t->instrs[n].code == code && t->instrs[n].axes == 1 << TR_DP) {
+            calls++;
+            *bytes += t->instrs[n].count * 4;
+        }
+    return calls;
+}
+
+Test(policies, buckets_make_fewer_calls_of_the_same_bytes)
+{
+    static const struct {
+        const char *options;
+        int64_t bucket;
+    } cases[] = { { "--dp 2 --micro 2 --bucket 32K", 32 << 10 },
+        { "--dp 2 --micro 2 --bucket 256K", 256 << 10 }, { "--dp 2 --micro 2 --bucket 1G", 1 << 30 } };
+    struct tr_prepared p, without;
+    int64_t bytes, all;
+    prepare(&without, "--dp 2 --micro 2");
+    int before = reductions(&without.tapes[0], TR_ALL_REDUCE, &all);
+    for (int x = 0; x < 3; x++) {
+        prepare(&p, cases[x].options);
+        const struct tr_tape *t = &p.tapes[0];
+        int calls = reductions(t, TR_ALL_REDUCE, &bytes);
+        cr_assert_eq(bytes, all);
+        cr_assert(calls < before, "%s: %d calls", cases[x].options, calls);
+        if (cases[x].bucket > all)
+            cr_assert_eq(calls, 1);
+        for (int b = 0; b < t->n_buckets; b++)
+            cr_assert(t->buckets[b].members == 1 || t->values[t->buckets[b].value].bytes <= cases[x].bucket);
+        before = calls;
+        tr_prepared_free(&p);
+    }
+    tr_prepared_free(&without);
+}
+
+Test(policies, forms_are_the_calls_that_they_are_named_for)
+{
+    struct tr_prepared ring, root, sharded;
+    int64_t bytes, part, whole;
+    prepare(&ring, "--dp 2");
+    prepare(&root, "--dp 2 --dp-reduce root");
+    prepare(&sharded, "--dp 2 --dp-reduce sharded");
+    int calls = reductions(&ring.tapes[0], TR_ALL_REDUCE, &bytes);
+    cr_assert_eq(reductions(&root.tapes[0], TR_REDUCE, &whole), calls);
+    cr_assert_eq(whole, bytes);
+    cr_assert_eq(reductions(&root.tapes[0], TR_BROADCAST, &whole), calls);
+    cr_assert_eq(whole, bytes);
+    cr_assert_eq(reductions(&sharded.tapes[0], TR_REDUCE_SCATTER, &part), calls);
+    cr_assert_eq(part, bytes / 2);
+    cr_assert_eq(reductions(&sharded.tapes[0], TR_ALL_GATHER, &part), calls);
+    cr_assert_eq(part, bytes / 2);
+    cr_assert_eq(reductions(&sharded.tapes[0], TR_ALL_REDUCE, &part), 0);
+    tr_prepared_free(&ring), tr_prepared_free(&root), tr_prepared_free(&sharded);
+}
+
+/* All reductions but the last begin while there is something left to compute; each is awaited behind that. */
+Test(policies, overlap_begins_reductions_in_the_backward_pass)
+{
+    static const char *const options[] = { "--dp 2 --micro 2 --overlap", "--dp 2 --bucket 64K --overlap",
+        "--dp 2 --micro 4 --zero 1 --overlap", "--dp 2 --dp-reduce root --overlap" };
+    for (size_t x = 0; x < sizeof options / sizeof *options; x++) {
+        struct tr_prepared p;
+        prepare(&p, options[x]);
+        const struct tr_tape *t = &p.tapes[0];
+        int begun = 0, awaited = 0, last_compute = 0;
+        for (int n = 0; n < t->n_instrs; n++)
+            if (t->instrs[n].code == TR_COMPUTE)
+                last_compute = n;
+        for (int n = 0; n < t->n_instrs; n++) {
+            const struct tr_instr *i = &t->instrs[n];
+            begun += i->beside && i->code != TR_WAIT && n < last_compute;
+            awaited += i->beside && i->code == TR_WAIT;
+            cr_assert(!(i->beside && i->code == TR_WAIT) || n > last_compute);
+            cr_assert(i->axes != 1 << TR_DP || i->beside || i->in[0] == i->out[0]);
+        }
+        cr_assert(awaited == t->n_buckets && begun >= awaited - 2, "%s: %d of %d buckets begin early",
+            options[x], begun, t->n_buckets);
+        tr_prepared_free(&p);
+    }
+}
+
+/* With ZeRO-2 a micro-batch's reduction ends one unit later, so that unit computes meanwhile. */
+Test(policies, overlap_reduces_each_micro_batch_beside_the_next_unit)
+{
+    struct tr_prepared p;
+    prepare(&p, "--dp 2 --micro 2 --zero 2 --overlap");
+    const struct tr_tape *t = &p.tapes[0];
+    int calls = 0, hidden = 0;
+    for (int n = 0; n < t->n_instrs; n++) {
+        if (t->instrs[n].code != TR_REDUCE_SCATTER)
+            continue;
+        int m = n + 1, other = 0;
+        for (; !(t->instrs[m].code == TR_WAIT && t->instrs[m].in[0] == t->instrs[n].out[0]); m++)
+            other += t->instrs[m].code == TR_COMPUTE && t->instrs[m].unit != t->instrs[n].unit;
+        cr_assert(t->instrs[n].beside);
+        calls++;
+        hidden += other > 0;
+    }
+    cr_assert(calls > 0 && hidden > calls * 3 / 4, "%d of %d", hidden, calls);
+    tr_prepared_free(&p);
+}
+
+Test(policies, what_does_not_fit_together_is_refused)
+{
+    static const struct {
+        const char *options, *words;
+    } cases[] = { { "--zero3-keep --dp 2 --zero 2", "legal with --zero 3" },
+        { "--zero 3 --dp 2 --zero3-prefetch -1", "legal are 0 and more" },
+        { "--dp 2 --dp-reduce star", "legal are ring, root and sharded" },
+        { "--dp 2 --zero 1 --bucket 64K", "legal with --zero 0" },
+        { "--dp 2 --zero 2 --dp-reduce root", "legal with --zero 0" },
+        { "--dp 2 --bucket big", "a number of bytes, with K, M, G or T" } };
+    for (size_t x = 0; x < sizeof cases / sizeof *cases; x++) {
+        struct tr_options o;
+        struct tr_run r;
+        struct tr_error e = { "" };
+        char text[128], *words[16], *rest = text;
+        int n = 0;
+        snprintf(text, sizeof text, "%s", cases[x].options);
+        for (char *word; (word = strtok_r(rest, " ", &rest)) != NULL;)
+            words[n++] = word;
+        tr_options_default(&o);
+        cr_assert(tr_options_parse(&o, n, words, &e));
+        cr_assert(!tr_run_make(&r, &o, &e), "%s is taken", cases[x].options);
+        cr_assert(strstr(e.text, cases[x].words), "%s: %s", cases[x].options, e.text);
+    }
+}

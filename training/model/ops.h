@@ -8,6 +8,7 @@
  *   F   each has a part of the flat array (ZeRO)      P?  each has a partial result, and the fold of all is
  *       it: P+ sum over channels or the vocabulary        Pm maximum P1 one rank has it, the others +0
  *       Pb sum over blocks of tokens of each sequence Ps sum over sequences
+ *   O   the first rank of the axis has the whole, and the others nothing
  *
  * A partial result enters nothing but its own fold. So whatever a paradigm or a pass forgets, doubles or
  * puts in the wrong place is a placement that no rule has, and the check names it before anything has run.

@@ -5,8 +5,11 @@
  *        reduced once:        rank 0: s0 | s1      rank 1: s2 | s3      rank 2: s4 | s5      rank 3: s6 | s7
  *        for each micro-batch: rank 0: s0 | s4      rank 1: s1 | s5      rank 2: s2 | s6      rank 3: s3 | s7
  *
- * A gradient is then a sum over the sequences that are here, and its fold over dp is the gradient. */
+ * A gradient is then a sum over the sequences that are here, and its fold over dp is the gradient. reduce.c
+ * says how that becomes whole. */
 #include "training/parallel/paradigms.h"
+
+const char *const tr_dp_form_names[TR_DP_FORMS] = { "ring", "root", "sharded" };
 
 const struct tr_paradigm tr_data_parallel = { "dp", "every rank has the model and a part of the sequences",
     TR_DP, { { "inputs", "Sb" } } };
@@ -22,4 +25,16 @@ int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro)
     if (tr_reduces_each_micro(p))
         return (micro * p->mesh.size[TR_DP] + dp_rank) * k;
     return (dp_rank * p->micros + micro) * k;
+}
+
+bool tr_data_check(const struct tr_plan *p, struct tr_error *e)
+{
+    if (p->bucket < 0)
+        return tr_fail(e, "--bucket: legal are 0 bytes and more");
+    if (p->zero && (p->bucket || p->dp_form != TR_DP_RING))
+        return tr_fail(e,
+            "--zero %d reduces each gradient to the parts that ranks update; --bucket and --dp-reduce %s are "
+            "legal with --zero 0",
+            p->zero, tr_dp_form_names[p->dp_form]);
+    return true;
 }

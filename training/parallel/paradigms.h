@@ -23,6 +23,10 @@ struct tr_paradigm {
 
 extern const struct tr_paradigm tr_data_parallel, tr_tensor_parallel, tr_sequence_parallel;
 
+/* All-reduce; reduce to the first rank and broadcast; reduce-scatter and all-gather. */
+enum tr_dp_form { TR_DP_RING, TR_DP_ROOT, TR_DP_SHARDED, TR_DP_FORMS };
+extern const char *const tr_dp_form_names[TR_DP_FORMS];
+
 /* Which paradigms there are in a run, and their numbers. What is said of a batch is a number of sequences. */
 struct tr_plan {
     struct tr_mesh mesh;
@@ -34,6 +38,11 @@ struct tr_plan {
     int chunks; /* stages of a rank */
     bool sgd;
     double rate, decay, clip;
+    /* how gradients become whole: by which collectives, in buckets of how many bytes (0: each alone), and
+     * whether beside the backward pass */
+    enum tr_dp_form dp_form;
+    int64_t bucket;
+    bool overlap;
     /* ZeRO-3: gathered parameters stay until the backward pass; how many units ahead they are gathered; a
      * tensor of fewer elements stays whole */
     bool zero3_keep;
@@ -49,6 +58,8 @@ int tr_micro_batch(const struct tr_plan *p);
  * batch. */
 int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro);
 bool tr_reduces_each_micro(const struct tr_plan *p);
+/* Which forms, buckets and overlap fit the rest. */
+bool tr_data_check(const struct tr_plan *p, struct tr_error *e);
 /* ZeRO: whether a data-parallel rank updates a part of each parameter; has no more than that part of it. */
 bool tr_zero_cuts(const struct tr_plan *p);
 bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *parameter);

@@ -153,7 +153,7 @@ static void prefetch(struct tr_tape *t)
         if (!gathers_parameter(t, &t->instrs[n]) || t->instrs[n].beside)
             continue;
         int to = earlier_unit(t, n, t->placed->plan->zero3_prefetch);
-        int wait = tr_put_beside(t, n);
+        int wait = tr_put_beside(t, n, 1);
         tr_move_instr(t, n, to);
         n = wait;
     }

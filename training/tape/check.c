@@ -13,7 +13,10 @@ struct known {
     char on[TR_AXES][2];
     bool written;
     int lost; /* the instruction that took its place; -1 */
-    int flight; /* the call beside the list that is making it; -1: none */
+    int flight; /* the call beside the list that is making it; -1: none, or it is over */
+    bool flew;
+    bool holds; /* a bucket, of which others are the members */
+    int source; /* a bucket or a part of one: the bucket whose members' types these have; -1 */
 };
 
 struct checking {
@@ -82,24 +85,59 @@ static bool in_flight(const struct checking *c, int n, int value)
     return c->values[value].flight >= 0 && !i->beside;
 }
 
+static bool read_value(struct checking *c, int n, int value, struct tr_error *e)
+{
+    char text[160];
+    if (in_flight(c, n, value)) {
+        int flight = c->values[value].flight;
+        snprintf(text, sizeof text, "%s is read while its %s, instruction %d, is under way; a wait is due",
+            name_of(c, value), tr_code_names[c->t->instrs[flight].code], flight);
+        return wrong(c, n, e, text);
+    }
+    if (c->values[value].written || value == c->t->losses || value == c->t->leaves)
+        return true;
+    snprintf(
+        text, sizeof text, "%s is read, but it was never written, or freed before this", name_of(c, value));
+    return wrong(c, n, e, text);
+}
+
+/* The next value that lies in the bucket, after `last`; -1. */
+static int next_member(const struct checking *c, int bucket, int last)
+{
+    if (!c->values[bucket].holds)
+        return -1;
+    for (int v = last + 1; v < c->t->n_values; v++)
+        if (c->t->values[v].within == bucket)
+            return v;
+    return -1;
+}
+
 static bool read_values(struct checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
-    char text[128];
     for (int x = 0; x < i->ins; x++) {
-        if (in_flight(c, n, i->in[x])) {
-            snprintf(text, sizeof text,
-                "%s is read while its %s, instruction %d, is under way; a wait is due", name_of(c, i->in[x]),
-                tr_code_names[c->t->instrs[c->values[i->in[x]].flight].code], c->values[i->in[x]].flight);
-            return wrong(c, n, e, text);
-        }
-        if (c->values[i->in[x]].written || i->in[x] == c->t->losses || i->in[x] == c->t->leaves)
-            continue;
-        snprintf(text, sizeof text, "%s is read, but it was never written, or freed before this",
-            name_of(c, i->in[x]));
-        return wrong(c, n, e, text);
+        if (!c->values[i->in[x]].holds && !read_value(c, n, i->in[x], e))
+            return false;
+        for (int v = -1; (v = next_member(c, i->in[x], v)) >= 0;)
+            if (!read_value(c, n, v, e))
+                return false;
     }
     return true;
+}
+
+/* To write a bucket is to write all that lies in it. */
+static void write_values(struct checking *c, int n)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    for (int x = 0; x < i->outs; x++) {
+        int flight = i->beside ? n : -1;
+        if (!c->values[i->out[x]].holds)
+            write_value(c, n, i->out[x]);
+        for (int v = -1; (v = next_member(c, i->out[x], v)) >= 0; c->values[v].flight = flight)
+            write_value(c, n, v);
+        c->values[i->out[x]].flight = flight;
+        c->values[i->out[x]].flew |= i->beside;
+    }
 }
 
 /* ---- types ---- */
@@ -192,28 +230,69 @@ static bool load(struct checking *c, int n, struct tr_error *e)
              : "gradients are reduced once, so a rank needs neighbouring sequences");
 }
 
+/* Whether a collective on axis a may make `to` of this value. */
+static bool takes(struct checking *c, int n, int value, enum tr_axis a, const char to[2], struct tr_error *e)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    const struct tr_tensor *t = tensor_of(c, value);
+    const char *from = c->values[value].on[a];
+    bool partial = from[0] == 'P', reduces = i->code != TR_ALL_GATHER && i->code != TR_BROADCAST;
+    char text[128];
+    if (reduces && !partial)
+        return said(c, n, e, value, a, "it is whole, so to reduce it would count it more than once");
+    if (tr_collective(from, to) != (int)i->code)
+        return said(c, n, e, value, a, "this collective does not take that");
+    if (partial && i->fold != tr_fold_op(from))
+        return said(c, n, e, value, a, "its fold is another operation");
+    if (partial && t && t->role == TR_D_PARAMETER && a == TR_DP && !tr_reduces_each_micro(c->plan) &&
+        c->counted[t->of] != c->plan->micros) {
+        snprintf(text, sizeof text, "%s is reduced with %d of %d micro-batches in it", t->name,
+            c->counted[t->of], c->plan->micros);
+        return wrong(c, n, e, text);
+    }
+    return true;
+}
+
+/* What is made for a bucket, or for what was made of one: its members have the types of the first one's. */
+static bool unpack(
+    struct checking *c, int n, int bucket, enum tr_axis a, const char to[2], struct tr_error *e)
+{
+    int out = c->t->instrs[n].out[0];
+    c->values[out].source = bucket;
+    for (int w = -1; (w = next_member(c, out, w)) >= 0; memcpy(c->values[w].on[a], to, 2)) {
+        int v = -1;
+        while ((v = next_member(c, bucket, v)) >= 0)
+            if (c->t->values[v].inside == c->t->values[w].inside)
+                break;
+        if (v < 0)
+            return wrong(c, n, e, "the bucket that was reduced has other members");
+        memcpy(c->values[w].on, c->values[v].on, sizeof c->values->on);
+    }
+    return true;
+}
+
 /* What a collective makes of its input, on its one axis. */
 static bool collective(struct checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
-    int a = 0;
-    if (i->axes == TR_WORLD || i->in[0] == c->t->losses || i->in[0] == c->t->leaves)
+    int a = 0, in = i->in[0], out = i->out[0];
+    if (i->axes == TR_WORLD || in == c->t->losses || in == c->t->leaves)
         return i->fold == TUTTI_SUM || wrong(c, n, e, "leaves are summed");
     while (i->axes != 1 << a)
         a++;
-    const struct tr_tensor *t = tensor_of(c, i->in[0]);
-    const char *from = c->values[i->in[0]].on[a];
-    bool partial = from[0] == 'P';
-    const char *to = i->code == TR_REDUCE_SCATTER ? t->role == TR_D_PARAMETER ? "F " : "St" : "R ";
-    memcpy(c->values[i->out[0]].on, c->values[i->in[0]].on, sizeof c->values->on);
-    if (i->code != TR_ALL_GATHER && !partial)
-        return said(c, n, e, i->in[0], a, "it is whole, so to reduce it would count it more than once");
-    if (tr_collective(from, to) != (int)i->code)
-        return said(c, n, e, i->in[0], a, "this collective does not take that");
-    if (partial && i->fold != tr_fold_op(from))
-        return said(c, n, e, i->in[0], a, "its fold is another operation");
-    memcpy(c->values[i->out[0]].on[a], to, 2);
-    return true;
+    const struct tr_tensor *t = tensor_of(c, in);
+    const char *to = i->code == TR_REDUCE ? "O " : i->code != TR_REDUCE_SCATTER ? "R " : "F ";
+    if (i->code == TR_REDUCE_SCATTER && t && t->role != TR_D_PARAMETER)
+        to = "St";
+    int bucket = c->values[in].holds ? in : c->values[in].source;
+    if (!c->values[in].holds && !takes(c, n, in, a, to, e))
+        return false;
+    for (int v = -1; (v = next_member(c, in, v)) >= 0;)
+        if (!takes(c, n, v, a, to, e))
+            return false;
+    memcpy(c->values[out].on, c->values[in].on, sizeof c->values->on);
+    memcpy(c->values[out].on[a], to, 2);
+    return bucket < 0 || unpack(c, n, bucket, a, to, e);
 }
 
 /* A gradient enters the sum over micro-batches: complete but for the sequences, each once, in their order. */
@@ -247,6 +326,8 @@ static bool finished(struct checking *c, int n, int value, int parameter, struct
         const char *on = c->values[value].on[a];
         if (on[0] == 'P')
             return said(c, n, e, value, a, "the gradient is still a partial sum");
+        if (on[0] == 'O')
+            return said(c, n, e, value, a, "one rank has the gradient, and it was not broadcast");
         if ((on[0] == 'F') != (a == TR_DP && c->plan->zero && c->plan->mesh.size[a] > 1))
             return said(c, n, e, value, a, "ZeRO wants a part, and nothing else does");
     }
@@ -269,6 +350,18 @@ static bool update(struct checking *c, int n, struct tr_error *e)
     return finished(c, n, i->in[0], i->parameter, e);
 }
 
+/* The instruction of the list that took the place of what a call beside it reads; -1. */
+static int lost_in_flight(const struct checking *c, int value)
+{
+    const struct known *k = &c->values[value];
+    if (!k->holds && !k->written && k->lost >= 0 && !c->t->instrs[k->lost].beside)
+        return k->lost;
+    for (int v = -1; (v = next_member(c, value, v)) >= 0;)
+        if (lost_in_flight(c, v) >= 0)
+            return c->values[v].lost;
+    return -1;
+}
+
 /* A call beside the list is over, and those before it on its stream. What it read must have stayed in its
  * place until now, unless a call of the same stream wrote there. */
 static bool wait(struct checking *c, int n, struct tr_error *e)
@@ -276,18 +369,18 @@ static bool wait(struct checking *c, int n, struct tr_error *e)
     const struct tr_instr *i = &c->t->instrs[n];
     int last = i->beside ? c->values[i->in[0]].flight : -1;
     char text[200];
-    if (i->beside && last < 0)
+    if (i->beside && !c->values[i->in[0]].flew)
         return wrong(c, n, e, "no call beside the list is making this");
     for (int v = 0; v < c->t->n_values; v++) {
         int f = c->values[v].flight;
         if (f < 0 || f > last)
             continue;
         c->values[v].flight = -1;
-        int from = c->t->instrs[f].in[0], lost = c->values[from].lost;
-        if (c->values[from].written || (lost >= 0 && c->t->instrs[lost].beside))
+        int lost = lost_in_flight(c, c->t->instrs[f].in[0]);
+        if (lost < 0)
             continue;
-        snprintf(text, sizeof text, "instruction %d writes where %s of instruction %d still reads %s", lost,
-            tr_code_names[c->t->instrs[f].code], f, name_of(c, from));
+        snprintf(text, sizeof text, "instruction %d writes where %s, instruction %d, still reads", lost,
+            tr_code_names[c->t->instrs[f].code], f);
         return wrong(c, n, e, text);
     }
     return true;
@@ -302,6 +395,8 @@ static bool instruction(struct checking *c, int n, struct tr_error *e)
     case TR_ALL_REDUCE:
     case TR_REDUCE_SCATTER:
     case TR_ALL_GATHER:
+    case TR_REDUCE:
+    case TR_BROADCAST:
         return collective(c, n, e);
     case TR_LOAD:
         declared(c, i->out[0], c->values[i->out[0]].on);
@@ -337,10 +432,7 @@ static bool each(struct checking *c, int n, struct tr_error *e)
     const struct tr_instr *i = &c->t->instrs[n];
     if (!read_values(c, n, e) || !instruction(c, n, e))
         return false;
-    for (int x = 0; x < i->outs; x++) {
-        write_value(c, n, i->out[x]);
-        c->values[i->out[x]].flight = i->beside ? n : -1;
-    }
+    write_values(c, n);
     for (int x = 0; x < i->outs && i->code == TR_COMPUTE && c->plan->micros == 1; x++) {
         const struct tr_tensor *t = tensor_of(c, i->out[x]);
         if (t && t->role == TR_D_PARAMETER && !count_in(c, n, i->out[x], t->of, i->micro, e))
@@ -396,7 +488,9 @@ bool tr_check_types(const struct tr_tape *t, struct tr_error *e)
     for (int v = 0; v < t->n_values; v++) {
         for (int a = 0; a < TR_AXES; a++)
             memcpy(c.values[v].on[a], "R ", 2);
-        c.values[v].lost = c.values[v].flight = -1;
+        c.values[v].lost = c.values[v].flight = c.values[v].source = -1;
+        if (t->values[v].within >= 0)
+            c.values[t->values[v].within].holds = true;
         if (t->values[v].lasts) {
             declared(&c, v, c.values[v].on);
             write_value(&c, -1, v);

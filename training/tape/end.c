@@ -3,6 +3,7 @@
  *
  * The norm and the loss are vectors of leaves, each of which one rank has and the others have as +0; their
  * sum over the world is exact in any order, and every rank then adds all leaves up in one order. */
+#include "training/parallel/reduce.h"
 #include "training/parallel/zero.h"
 
 #include <string.h>
@@ -13,23 +14,6 @@ static struct tr_instr *collective(struct tr_tape *t, enum tr_code code, int axe
     i->axes = axes, i->count = count, i->times = 1, i->fold = TUTTI_SUM;
     tr_need_group(t, axes);
     return i;
-}
-
-/* Over the data-parallel ranks: all of it, or with ZeRO the part that this rank updates. */
-static void reduce(struct tr_tape *t, struct tr_holding *h)
-{
-    const struct tr_plan *plan = t->placed->plan;
-    if (plan->mesh.size[TR_DP] == 1 || tr_reduces_each_micro(plan))
-        return;
-    int from = h->gradient;
-    struct tr_instr *i =
-        collective(t, plan->zero ? TR_REDUCE_SCATTER : TR_ALL_REDUCE, 1 << TR_DP, h->shard_count);
-    i->parameter = h->parameter;
-    int to = tr_add_value(t, t->values[from].shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
-    if (!plan->zero)
-        t->values[to].takes = from;
-    i->in[i->ins++] = from, i->out[i->outs++] = to;
-    h->gradient = to;
 }
 
 /* The head's gradient and the embedding's: added where both are, else exchanged between first and last
@@ -139,8 +123,7 @@ static void update(struct tr_tape *t, struct tr_holding *h)
 
 void tr_lower_end(struct tr_tape *t, const int *loss_values)
 {
-    for (int n = 0; n < t->n_holdings; n++)
-        reduce(t, &t->holdings[n]);
+    tr_reduce_gradients(t);
     tie(t);
     losses(t, loss_values);
     norm(t);

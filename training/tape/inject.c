@@ -356,6 +356,62 @@ static bool prefetch_not_awaited(struct tr_tape *tapes, int n)
     return wait_missing(tapes, n, "qkv.weight");
 }
 
+/* Of the last call on the stream: a wait for a later one would be one for it, too. */
+static bool gradient_not_awaited(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        struct tr_tape *t = &tapes[r];
+        int i = t->n_instrs - 1;
+        while (i >= 0 && !(t->instrs[i].code == TR_WAIT && t->instrs[i].beside))
+            i--;
+        if (i < 0)
+            return false;
+        remove_at(t, i);
+    }
+    return true;
+}
+
+static bool broadcast_missing(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        int i = find(&tapes[r], TR_BROADCAST, -1, "qkv.weight", TR_DP);
+        if (i < 0)
+            return false;
+        bypass(&tapes[r], i);
+    }
+    return true;
+}
+
+/* The call begins when the last micro-batch's gradient is there, but not in the sum yet. */
+static bool bucket_reduced_early(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        struct tr_tape *t = &tapes[r];
+        int i = 1;
+        while (i < t->n_instrs && !(t->instrs[i].beside && t->instrs[i].code == TR_ALL_REDUCE))
+            i++;
+        if (i == t->n_instrs || t->instrs[i - 1].code != TR_COUNT)
+            return false;
+        tr_move_instr(t, i, i - 1);
+    }
+    return true;
+}
+
+static bool beside_swapped(struct tr_tape *tapes, int n)
+{
+    struct tr_tape *t = &tapes[n - 1];
+    int first = -1;
+    for (int i = 0; i < t->n_instrs; i++)
+        if (t->instrs[i].beside && t->instrs[i].code == TR_ALL_REDUCE) {
+            if (first >= 0) {
+                tr_move_instr(t, first, i);
+                return true;
+            }
+            first = i;
+        }
+    return false;
+}
+
 const struct tr_injection tr_injections[] = {
     { "all-reduce-missing", "a gradient is not reduced over the data-parallel ranks", "--dp 2", TR_BY_TYPES,
         gradient_all_reduce_missing },
@@ -398,6 +454,14 @@ const struct tr_injection tr_injections[] = {
         "--dp 2 --zero 3 --zero3-keep", TR_BY_TYPES, parameter_freed_before_backward },
     { "prefetch-not-awaited", "a parameter is read while its all-gather is under way",
         "--dp 2 --zero 3 --zero3-prefetch 1", TR_BY_TYPES, prefetch_not_awaited },
+    { "gradient-not-awaited", "a gradient is used while its reduction is under way", "--dp 2 --overlap",
+        TR_BY_TYPES, gradient_not_awaited },
+    { "broadcast-missing", "a gradient is reduced to one rank and not broadcast", "--dp 2 --dp-reduce root",
+        TR_BY_TYPES, broadcast_missing },
+    { "bucket-reduced-early", "a bucket is reduced before the last micro-batch is in it",
+        "--dp 2 --micro 2 --bucket 64K --overlap", TR_BY_TYPES, bucket_reduced_early },
+    { "beside-swapped", "one rank begins two reductions beside the backward pass in another order",
+        "--dp 2 --overlap", TR_BY_ORDER, beside_swapped },
 };
 const int tr_n_injections = sizeof tr_injections / sizeof *tr_injections;
 

@@ -7,6 +7,7 @@
 #include "training/tape/tape.h"
 
 #include "training/ops/kernels.h"
+#include "training/parallel/reduce.h"
 #include "training/parallel/zero.h"
 
 #include <stdlib.h>
@@ -251,6 +252,8 @@ static void count_in(struct lowering *l, const struct tr_step *s, const struct t
     int shard = s->out[out], parameter = l->p->g->tensors[l->p->shards[shard].tensor].of;
     struct tr_holding *h = tr_holding_of(l->t, parameter);
     int v = *at(l, shard, slot->micro);
+    if (slot->micro == plan->micros - 1)
+        tr_put_in_bucket(l->t, h, v);
     if (tr_reduces_each_micro(plan) && plan->mesh.size[TR_DP] > 1)
         v = tr_zero_reduce(l->t, h, v, slot, s->unit);
     if (plan->micros > 1) {
@@ -333,6 +336,7 @@ bool tr_lower(
     memset(l.losses, -1, micros * sizeof(int));
     list_producers(&l);
     tr_hold_parameters(t);
+    tr_make_buckets(t);
     for (int i = 0; i < s->count[t->at[TR_PP]]; i++)
         lower_slot(&l, &s->slots[t->at[TR_PP]][i]);
     struct tr_slot end = { -1, -1, -1 };
@@ -340,6 +344,8 @@ bool tr_lower(
         wait_for(&l, l.sent_back[l.waited], &end);
     tr_lower_end(t, l.losses);
     tr_zero_policies(t);
+    if (plan->overlap)
+        tr_overlap(t);
     tr_plan_memory(t);
     free(l.now), free(l.producer), free(l.gathered), free(l.sent_back), free(l.losses);
     return true;

@@ -2,7 +2,8 @@
 /* memory.c: each value's lifetime, its place in the rank's memory, and the peaks of each kind.
  *
  * What lasts comes first. The others get, in the order of their births, the lowest gap that is large enough
- * among those that live at the same time. A value that takes another's place begins where that one ends. */
+ * among those that live at the same time. A value that takes another's place begins where that one ends. One
+ * that lies in a bucket has no place of its own: the bucket lives from the first to the last use of any. */
 #include "training/tape/tape.h"
 
 #include <stdlib.h>
@@ -14,11 +15,13 @@ static int64_t aligned(int64_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static void seen(struct tr_value *v, int i)
+static void seen(struct tr_tape *t, int value, int i)
 {
-    if (v->first < 0)
-        v->first = i;
-    v->last = i;
+    for (int v = value; v >= 0; v = t->values[v].within) {
+        if (t->values[v].first < 0)
+            t->values[v].first = i;
+        t->values[v].last = i;
+    }
 }
 
 static void lifetimes(struct tr_tape *t)
@@ -28,15 +31,15 @@ static void lifetimes(struct tr_tape *t)
     for (int n = 0; n < t->n_instrs; n++) {
         const struct tr_instr *i = &t->instrs[n];
         for (int x = 0; x < i->ins; x++)
-            seen(&t->values[i->in[x]], n);
+            seen(t, i->in[x], n);
         for (int x = 0; x < i->outs; x++)
-            seen(&t->values[i->out[x]], n);
+            seen(t, i->out[x], n);
         if (i->scratch >= 0)
-            seen(&t->values[i->scratch], n);
+            seen(t, i->scratch, n);
         const struct tr_holding *h = i->code == TR_COUNT ? tr_holding_of(t, i->parameter) : NULL;
         for (int level = 0; h && level < 32; level++)
             if (h->level[level] >= 0)
-                seen(&t->values[h->level[level]], n);
+                seen(t, h->level[level], n);
     }
 }
 
@@ -45,7 +48,8 @@ static void lifetimes(struct tr_tape *t)
 static bool takes(const struct tr_tape *t, const struct tr_value *v)
 {
     const struct tr_value *from = v->takes >= 0 ? &t->values[v->takes] : NULL;
-    return from && !from->lasts && from->last == v->first && aligned(from->bytes) >= aligned(v->bytes);
+    return from && !from->lasts && from->within < 0 && v->within < 0 && from->last == v->first &&
+           aligned(from->bytes) >= aligned(v->bytes);
 }
 
 struct block {
@@ -82,6 +86,11 @@ static void born(struct tr_tape *t, struct block *live, int *n, int64_t from, in
     struct tr_value *x = &t->values[v];
     if (x->lasts || x->offset >= 0)
         return;
+    if (x->within >= 0) {
+        born(t, live, n, from, x->within);
+        x->offset = t->values[x->within].offset + x->inside;
+        return;
+    }
     if (takes(t, x)) {
         x->offset = t->values[x->takes].offset;
         for (int i = 0; i < *n; i++)
@@ -142,5 +151,8 @@ void tr_plan_memory(struct tr_tape *t)
             else
                 x++;
     }
+    for (int v = 0; v < t->n_values; v++) /* a call on a bucket makes all that lies in it */
+        if (t->values[v].within >= 0)
+            t->values[v].offset = t->values[t->values[v].within].offset + t->values[v].inside;
     free(live);
 }

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const tr_code_names[TR_CODES] = { "compute", "all_reduce", "reduce_scatter", "all_gather", "send",
-    "recv", "load", "count", "tie", "norm", "losses", "update", "wait" };
+const char *const tr_code_names[TR_CODES] = { "compute", "all_reduce", "reduce_scatter", "all_gather",
+    "reduce", "broadcast", "send", "recv", "load", "count", "tie", "norm", "losses", "update", "wait" };
 
 static bool same(const char a[2], const char b[2])
 {
@@ -26,6 +26,10 @@ int tr_collective(const char from[2], const char to[2])
         return TR_REDUCE_SCATTER;
     if ((same(from, "St") || from[0] == 'F') && to[0] == 'R')
         return TR_ALL_GATHER;
+    if (from[0] == 'P' && to[0] == 'O')
+        return TR_REDUCE;
+    if (from[0] == 'O' && to[0] == 'R')
+        return TR_BROADCAST;
     return -1;
 }
 

@@ -20,6 +20,8 @@ enum tr_code {
     TR_ALL_REDUCE,
     TR_REDUCE_SCATTER,
     TR_ALL_GATHER,
+    TR_REDUCE, /* to the group's first rank */
+    TR_BROADCAST, /* from it */
     TR_SEND,
     TR_RECV,
     TR_LOAD, /* tokens and targets of a micro-batch */

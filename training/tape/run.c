@@ -110,6 +110,10 @@ static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct
         } else if (i->code == TR_ALL_GATHER) {
             s = tutti_all_gather(in, out, count, type, comm, stream);
             in += count * bytes, out += n * count * bytes;
+        } else if (i->code == TR_REDUCE) {
+            s = tutti_reduce(in, out, count, type, i->fold, 0, comm, stream);
+        } else if (i->code == TR_BROADCAST) {
+            s = tutti_broadcast(in, out, count, type, 0, comm, stream);
         } else {
             s = tutti_reduce_scatter(in, out, count, type, i->fold, comm, stream);
             in += n * count * bytes, out += count * bytes;
@@ -296,6 +300,8 @@ static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
     case TR_ALL_REDUCE:
     case TR_REDUCE_SCATTER:
     case TR_ALL_GATHER:
+    case TR_REDUCE:
+    case TR_BROADCAST:
         return run_collective(r, i, e);
     case TR_SEND:
     case TR_RECV:

@@ -81,18 +81,21 @@ void tr_need_group(struct tr_tape *t, int axes)
     need(t->masks, &t->n_masks, axes);
 }
 
-int tr_put_beside(struct tr_tape *t, int n)
+int tr_put_beside(struct tr_tape *t, int n, int calls)
 {
-    t->instrs[n].beside = true;
-    need(t->beside, &t->n_beside, t->instrs[n].axes);
-    struct tr_instr *wait = tr_insert_instr(t, n + 1, TR_WAIT);
-    const struct tr_instr *i = &t->instrs[n];
+    struct tr_instr *wait = tr_insert_instr(t, n + calls, TR_WAIT);
+    const struct tr_instr *i = &t->instrs[n + calls - 1];
     wait->stage = i->stage, wait->micro = i->micro, wait->part = i->part, wait->unit = i->unit;
     wait->parameter = i->parameter, wait->beside = true;
     wait->in[wait->ins++] = i->out[0];
-    if (t->values[i->out[0]].takes != i->in[0])
-        wait->in[wait->ins++] = i->in[0];
-    return n + 1;
+    for (; i >= &t->instrs[n]; i--)
+        if (t->values[i->out[0]].takes != i->in[0])
+            wait->in[wait->ins++] = i->in[0];
+    for (int k = 0; k < calls; k++) {
+        t->instrs[n + k].beside = true;
+        need(t->beside, &t->n_beside, t->instrs[n + k].axes);
+    }
+    return n + calls;
 }
 
 void tr_agree_on_groups(struct tr_tape *tapes, int n)
@@ -152,7 +155,9 @@ static void hold(struct tr_tape *t, int parameter)
     int64_t count = tr_shard_count(t->placed, shard, 1);
     bool sharded = tr_zero_cuts(plan);
     struct tr_holding *h = &t->holdings[t->n_holdings++];
-    *h = (struct tr_holding){ .parameter = parameter, .values = -1, .m = -1, .v = -1, .gradient = -1 };
+    *h = (struct tr_holding){
+        .parameter = parameter, .values = -1, .m = -1, .v = -1, .gradient = -1, .bucket = -1
+    };
     memset(h->level, -1, sizeof h->level);
     h->shard_count = sharded ? count / dp : count;
     h->shard_from = sharded ? h->shard_count * t->at[TR_DP] : 0;
@@ -215,5 +220,7 @@ void tr_tape_free(struct tr_tape *t)
     free(t->values);
     free(t->instrs);
     free(t->holdings);
+    free(t->buckets);
+    free(t->bucketed);
     *t = (struct tr_tape){ 0 };
 }

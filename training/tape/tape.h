@@ -62,6 +62,14 @@ struct tr_holding {
     int gradient; /* after the last micro-batch, then after its reduction */
     int level[32]; /* sums of 2^i micro-batches that wait */
     int64_t shard_from, shard_count; /* elements of `values` that this rank updates */
+    int bucket; /* of its gradient; -1 */
+    int64_t inside; /* bytes from the begin of the bucket */
+};
+
+/* Gradients that are reduced in one call: neighbours in the order in which the backward pass makes them. */
+struct tr_bucket {
+    int first, members; /* in tape.bucketed */
+    int value; /* in which they lie side by side; -1: one alone, wherever it lies */
 };
 
 struct tr_tape {
@@ -72,6 +80,9 @@ struct tr_tape {
     int n_values, n_instrs, room_values, room_instrs;
     struct tr_holding *holdings;
     int n_holdings;
+    struct tr_bucket *buckets;
+    int *bucketed; /* holdings, in the order of buckets */
+    int n_buckets;
     int losses, leaves; /* values: the vectors of all leaves of the loss, and of the norm */
     int64_t arena; /* bytes */
     int64_t peak[TR_MEMORIES], peak_total;
@@ -96,9 +107,10 @@ struct tr_instr *tr_insert_instr(struct tr_tape *t, int at, enum tr_code code);
 void tr_remove_instr(struct tr_tape *t, int at);
 /* Instruction `from` comes to stand at `to`; those between close the gap. */
 void tr_move_instr(struct tr_tape *t, int from, int to);
-/* The collective at n goes on a host stream, beside the list; a wait for it is put behind it. Returns n + 1,
- * where the wait stands. The wait names what the call reads, too, so that its place is kept until then. */
-int tr_put_beside(struct tr_tape *t, int n);
+/* The collectives from n on, so many, each of which reads what the one before made, go on a host stream,
+ * beside the list; a wait for the last is put behind them. Returns where it stands. The wait names what the
+ * calls read, too, so that the places are kept until then. */
+int tr_put_beside(struct tr_tape *t, int n, int calls);
 struct tr_holding *tr_holding_of(struct tr_tape *t, int parameter);
 /* The end of the step: reductions, tied gradients, norm, loss, optimizer. */
 void tr_lower_end(struct tr_tape *t, const int *loss_values);

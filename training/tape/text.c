@@ -27,6 +27,16 @@ static const char *group_text(int axes, char text[32])
     return text;
 }
 
+/* How many tensors the call is about. */
+static int members(const struct tr_tape *t, const struct tr_instr *i)
+{
+    int n = 0;
+    for (int b = 0; b < t->n_buckets && i->ins; b++)
+        if (t->buckets[b].value >= 0 && t->buckets[b].value == i->in[0])
+            n = t->buckets[b].members;
+    return n;
+}
+
 void tr_tape_print(const struct tr_tape *t, FILE *to)
 {
     static const char parts[] = "FBIW";
@@ -44,11 +54,14 @@ void tr_tape_print(const struct tr_tape *t, FILE *to)
         if (i->axes)
             fprintf(to, " over %s, %lld x %lld elements", group_text(i->axes, group), (long long)i->times,
                 (long long)i->count);
+        int together = members(t, i);
+        if (together > 1)
+            fprintf(to, ", %d tensors", together);
         if (i->beside)
             fprintf(to, " beside the list");
         if (i->edge)
             fprintf(to, " %s, %lld elements", edges[i->edge], (long long)i->count);
-        for (int x = 0; x < i->outs && i->code != TR_NORM; x++) {
+        for (int x = 0; x < i->outs && i->parameter < 0; x++) {
             const struct tr_value *v = &t->values[i->out[x]];
             if (v->shard >= 0)
                 fprintf(to, "%s %s", x ? "," : " ->", tr_shard_text(t->placed, v->shard, text));
