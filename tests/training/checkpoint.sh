@@ -29,7 +29,7 @@ save()
 {
     file=$1 steps=$2
     shift 2
-    "$train" --data grammar --steps "$steps" --save "$file" "$@" >out 2>said ||
+    "$train" --hex --data grammar --steps "$steps" --save "$file" "$@" >out 2>said ||
         fail "--save with $*: $(cat said)"
 }
 
@@ -38,7 +38,7 @@ goes_on()
 {
     file=$1 golden=$2
     shift 2
-    "$train" --data grammar --steps 6 --load "$file" "$@" >out 2>said ||
+    "$train" --hex --data grammar --steps 6 --load "$file" "$@" >out 2>said ||
         fail "--load with $*: $(cat said)"
     lines out >got
     tail -n 3 "$golden" | cmp -s - got || fail "from $file, $*: $(cat got), not $(tail -n 3 "$golden")"
@@ -49,7 +49,7 @@ refused()
 {
     words=$1
     shift
-    "$train" --data grammar --steps 6 "$@" >out 2>said && fail "$*: taken"
+    "$train" --hex --data grammar --steps 6 "$@" >out 2>said && fail "$*: taken"
     grep -Fq -- "$words" said || fail "$*: not \"$words\" but: $(cat said)"
     grep -q '^step' out && fail "$*: a step ran"
 }
@@ -81,11 +81,11 @@ goes_on sgd golden_sgd --optimizer sgd --rate 0.1 --dp 2 --zero 3
 [ "$(wc -c <sgd)" -lt $(($(wc -c <first) / 2)) ] || fail "SGD's file is as large as AdamW's"
 
 # A file that goes on is as good as one that was never cut.
-"$train" --data grammar --steps 6 --load first --save whole --tp 2 >out 2>said ||
+"$train" --hex --data grammar --steps 6 --load first --save whole --tp 2 >out 2>said ||
     fail "on and saved: $(cat said)"
 save uncut 6 --dp 2
 cmp -s whole uncut || fail "a run that was cut ends in another state"
-"$train" --data grammar --steps 6 --load first --batch 16 >out 2>said ||
+"$train" --hex --data grammar --steps 6 --load first --batch 16 >out 2>said ||
     fail "another batch: $(cat said)"
 grep -q '^# first: goes on after 3 steps; the batch was 8$' out ||
     fail "another batch is not said: $(cat out)"
@@ -123,7 +123,8 @@ refused 'checksum of its head is wrong' --load damaged
 changed 8
 refused 'is of version 0; legal is 1' --load damaged
 changed 20000
-"$train" --data grammar --steps 6 --load damaged --dp 2 --zero 1 >out 2>said && fail "a damaged file is taken"
+"$train" --hex --data grammar --steps 6 --load damaged --dp 2 --zero 1 >out 2>said &&
+    fail "a damaged file is taken"
 grep -q 'damaged is damaged: the checksum of [a-z0-9]* of [a-z0-9.]* is wrong' said ||
     fail "a damaged array: $(cat said)"
 changed $(($(wc -c <first) - 2))
@@ -136,7 +137,8 @@ refused 'legal are whole numbers from 0, with --save FILE' --save-every 2
 # --- a kill at any moment: the file is the one before or the one after, whole
 cp first kept
 for delay in 0.02 0.11 0.23 0.31; do
-    "$train" --data grammar --steps 100000 --load kept --save kept --save-every 1 --dp 2 --quiet >out 2>said &
+    "$train" --hex --data grammar --steps 100000 --load kept --save kept --save-every 1 \
+        --dp 2 --quiet >out 2>said &
     job=$!
     tries=0
     until grep -q '^step' out || [ $tries -ge 600 ]; do
@@ -146,12 +148,12 @@ for delay in 0.02 0.11 0.23 0.31; do
     sleep "$delay"
     kill -9 $job
     wait $job 2>/dev/null
-    "$train" --data grammar --steps 100000 --load kept --memory 1K >out 2>said
+    "$train" --hex --data grammar --steps 100000 --load kept --memory 1K >out 2>said
     grep -q 'needs .* bytes' said || fail "after a kill: $(cat said)"
 done
-done=$("$train" --data grammar --steps 1 --load kept 2>&1 | sed -n 's/.* after \([0-9]*\) steps.*/\1/p')
+done=$("$train" --hex --data grammar --steps 1 --load kept 2>&1 | sed -n 's/.* after \([0-9]*\) steps.*/\1/p')
 [ "${done:-0}" -gt 3 ] || fail "nothing was saved before the kills"
-"$train" --data grammar --steps $((done + 1)) --load kept >out 2>said || fail "after kills: $(cat said)"
+"$train" --hex --data grammar --steps $((done + 1)) --load kept >out 2>said || fail "after kills: $(cat said)"
 "$gpt" steps=$((done + 1)) | tail -n 1 >got
 lines out | cmp -s - got || fail "after kills: $(cat out), not $(cat got)"
 
@@ -164,7 +166,8 @@ ask()
     shift 3
     rm -f kept
     # sh ignores SIGINT for what runs behind it; env gives it back.
-    env --default-signal=INT setsid "$train" --data grammar --steps 100000 --save kept "$@" >out 2>said &
+    env --default-signal=INT setsid "$train" --hex --data grammar --steps 100000 --save kept "$@" \
+        >out 2>said &
     job=$!
     tries=0
     until grep -q '^step 2 ' out || [ $tries -ge 600 ]; do
@@ -186,7 +189,7 @@ continued()
 {
     done=$(sed -n "s/^tutti-train: $1 after \([0-9]*\) of 100000 steps; --load kept goes on\$/\1/p" said)
     [ "${done:-0}" -ge 3 ] || fail "not \"$1 after ... steps\" but: $(cat said)"
-    "$train" --data grammar --steps $((${done:-0} + 1)) --load kept --tp 2 >out 2>said ||
+    "$train" --hex --data grammar --steps $((${done:-0} + 1)) --load kept --tp 2 >out 2>said ||
         fail "after $1: $(cat said)"
     "$gpt" steps=$((${done:-0} + 1)) | tail -n 1 >golden1
     lines out | cmp -s - golden1 || fail "after $1: $(cat out), not $(cat golden1)"
@@ -202,7 +205,7 @@ ask INT job 130
 continued 'ended by ^C'
 
 # Without --save it says that nothing was kept. Where ^C is ignored, as behind a shell, SIGTERM asks.
-"$train" --data grammar --steps 100000 --dp 2 >out 2>said &
+"$train" --hex --data grammar --steps 100000 --dp 2 >out 2>said &
 job=$!
 until grep -q '^step 1 ' out || ! kill -0 $job; do
     sleep 0.1
@@ -216,10 +219,10 @@ got=$?
 grep -q 'ended by SIGTERM .*; nothing is saved' said || fail "without --save: $(cat said)"
 
 # A second ^C ends at once: here a step is so long that the first is not heard before.
-env --default-signal=INT setsid "$train" --data grammar --model gpt:micro --batch 2048 --micro 512 \
+env --default-signal=INT setsid "$train" --hex --data grammar --model gpt:micro --batch 2048 --micro 512 \
     --dp 2 --save kept >out 2>said &
 job=$!
-until grep -q '^# bytes' out || ! kill -0 $job; do
+until grep -q '^# memory' out || ! kill -0 $job; do
     sleep 0.1
 done
 begun=$(date +%s)
@@ -237,7 +240,7 @@ cp first kept
 (
     trap '' XFSZ
     ulimit -f 1000
-    "$train" --data grammar --steps 4 --load kept --save kept >out 2>said
+    "$train" --hex --data grammar --steps 4 --load kept --save kept >out 2>said
 ) && fail "a file without room is taken"
 grep -q 'kept.part: .* cannot be written\|kept.part cannot be written' said || fail "no room: $(cat said)"
 cmp -s first kept || fail "no room: the old file has changed"
@@ -247,18 +250,19 @@ cmp -s first kept || fail "no room: the old file has changed"
 for mesh in '--tp 1' '--dp 2 --zero 3' '--tp 2 --pp 2 --micro 2'; do
     rm -f kept
     # shellcheck disable=SC2086 # words
-    "$train" --data grammar --rate 1e30 --save kept --save-every 1 $mesh >out 2>said
+    "$train" --hex --data grammar --rate 1e30 --save kept --save-every 1 $mesh >out 2>said
     got=$?
     [ $got -eq 1 ] || fail "NaN with $mesh: exit status $got"
     words="step 1: the loss is nan and the gradient's norm nan; the first that is not finite is"
     words="$words layer0.qkv.sum, which has inf on rank 0, after column of micro-batch 0"
     grep -Fq "$words" said || fail "NaN with $mesh: $(cat said)"
-    "$train" --data grammar --steps 1 --load kept 2>&1 | grep -q 'after 1 steps' ||
+    "$train" --hex --data grammar --steps 1 --load kept 2>&1 | grep -q 'after 1 steps' ||
         fail "NaN with $mesh is saved"
 done
 
 # --- replicas are compared; in a sound run they are alike
-"$train" --data grammar --steps 3 --check-replicas 1 --dp 2 --tp 2 >out 2>said || fail "replicas: $(cat said)"
+"$train" --hex --data grammar --steps 3 --check-replicas 1 --dp 2 --tp 2 >out 2>said ||
+    fail "replicas: $(cat said)"
 refused 'legal are whole numbers from 0' --check-replicas -1
 
 [ "$failures" -eq 0 ] && echo "checkpoint: a run can be cut anywhere, and go on with any mesh, bit for bit"

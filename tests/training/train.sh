@@ -42,7 +42,7 @@ for kernels in generic avx2 avx512; do
 done
 
 "$mlp" steps=2 layers=3 >"$scratch/golden"
-"$train" --model mlp:nano --layers 3 --steps 2 --dp 2 --tp 2 --zero 2 >"$scratch/out" 2>"$scratch/said"
+"$train" --hex --model mlp:nano --layers 3 --steps 2 --dp 2 --tp 2 --zero 2 >"$scratch/out" 2>"$scratch/said"
 grep '^step' "$scratch/out" | cut -d ' ' -f 1-8 | cmp -s - "$scratch/golden" ||
     fail "mlp: $(cat "$scratch/said" "$scratch/out") is not $(cat "$scratch/golden")"
 

@@ -67,9 +67,18 @@ void tr_audit_before(struct tr_audit *a, const struct tr_tape *t, const unsigned
 {
     for (int n = 0; n < t->n_values; n++) {
         const struct tr_value *v = &t->values[n];
-        if (v->first == instr && !v->lasts && v->takes < 0)
+        if (v->first == instr && !v->lasts && v->takes < 0 && v->within < 0)
             a->outside += changed(arena + v->offset, lines(v->bytes));
     }
+}
+
+/* Between the members of a bucket there are gaps, so all of it counts as touched. */
+static bool is_bucket(const struct tr_tape *t, int n)
+{
+    for (int v = 0; v < t->n_values; v++)
+        if (t->values[v].within == n)
+            return true;
+    return false;
 }
 
 /* A value's life is over: how much of its place was touched, and whether all of it was written. Kernels
@@ -78,9 +87,11 @@ static void settle(struct tr_audit *a, const struct tr_tape *t, const unsigned c
 {
     const struct tr_value *v = &t->values[n], *place = owner(t, v);
     const unsigned char *p = arena + place->offset;
-    int64_t missing = v->memory == TR_MEM_SCRATCH ? 0 : unwritten(t, v, p);
+    bool tensor = v->shard >= 0 || n == t->losses || n == t->leaves; /* else parts of buckets, with gaps */
+    bool filled = v->memory != TR_MEM_SCRATCH && tensor && !is_bucket(t, n);
+    int64_t missing = filled ? unwritten(t, v, p) : 0;
     for (int64_t i = 0; i < lines(place->bytes); i += LINE)
-        a->touched[n] += changed(p + i, LINE) ? LINE : 0;
+        a->touched[n] += is_bucket(t, n) || changed(p + i, LINE) ? LINE : 0;
     a->outside += changed(p + place->bytes, lines(place->bytes) - place->bytes);
     if (missing && a->bad < 0)
         a->bad = n, a->missing = missing;
@@ -98,7 +109,7 @@ void tr_audit_after(struct tr_audit *a, const struct tr_tape *t, unsigned char *
 {
     for (int n = 0; n < t->n_values; n++) {
         const struct tr_value *v = &t->values[n], *place = owner(t, v);
-        if (v->last != instr || v->lasts)
+        if (v->last != instr || v->lasts || v->within >= 0) /* a bucket is looked at as one */
             continue;
         settle(a, t, arena, n);
         if (!is_taken(t, n))

@@ -219,7 +219,8 @@ static bool load(struct checking *c, int n, struct tr_error *e)
     bool each = false;
     for (int x = 0; x < c->t->n_instrs; x++) {
         const struct tr_instr *r = &c->t->instrs[x];
-        each |= r->code == TR_REDUCE_SCATTER && r->axes == 1 << TR_DP && r->micro >= 0;
+        each |= r->code == TR_REDUCE_SCATTER && r->axes == 1 << TR_DP && r->micro >= 0 &&
+                r->micro + 1 < c->plan->micros;
     }
     int64_t k = tr_micro_batch(c->plan), dp = c->plan->mesh.size[TR_DP], rank = c->t->at[TR_DP],
             micro = i->micro;

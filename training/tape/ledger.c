@@ -79,6 +79,9 @@ static int64_t wire_bytes(
         return code == TR_SEND ? bytes : 0;
     const struct tr_mesh *m = &t->placed->plan->mesh;
     int64_t n = tr_mesh_group_size(m, i->axes), rank = tr_mesh_group_rank(m, t->rank, i->axes);
+    if (code == TR_REDUCE ||
+        code == TR_BROADCAST) /* along a chain, whose end is the root, or the last rank */
+        return rank == (code == TR_REDUCE ? 0 : n - 1) ? 0 : bytes;
     int64_t count = bytes / element, chunk = (count / n + (rank < count % n)) * element;
     return bytes - chunk + (code == TR_ALL_REDUCE ? (n - 1) * chunk : 0);
 }

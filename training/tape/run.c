@@ -118,8 +118,8 @@ static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct
             s = tutti_reduce_scatter(in, out, count, type, i->fold, comm, stream);
             in += n * count * bytes, out += count * bytes;
         }
-        tr_ledger_count(
-            &r->counted, t, i, i->code, (int64_t)(count * bytes * (i->code == TR_ALL_REDUCE ? 1 : n)));
+        bool parts = i->code == TR_ALL_GATHER || i->code == TR_REDUCE_SCATTER;
+        tr_ledger_count(&r->counted, t, i, i->code, (int64_t)(count * bytes * (parts ? n : 1)));
     }
     if (i->times > 1 && s == TUTTI_OK)
         s = tutti_group_end();
