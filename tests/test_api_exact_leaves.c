@@ -32,9 +32,10 @@ static void sum_on(struct ranks_me *me, int n, enum call call, const char *algor
 {
     tutti_comm *comms[LEAVES];
     const void *own[LEAVES];
-    char options[64];
+    char options[64] = "";
     static const char *const names[] = { "all_reduce", "reduce", "reduce_scatter" };
-    snprintf(options, sizeof options, algorithm != NULL ? "algo=%s:%s" : "", names[call], algorithm);
+    if (algorithm != NULL)
+        snprintf(options, sizeof options, "algo=%s:%s", names[call], algorithm);
     tutti_config config = { .size = sizeof config, .flags = TUTTI_COMM_EXACT, .options = options };
     ranks_ok(me, tutti_comm_init_all(n, NULL, &config, comms), "init_all");
     tutti_group_start();
