@@ -41,10 +41,26 @@ for kernels in generic avx2 avx512; do
     fi
 done
 
-"$mlp" steps=2 layers=3 >"$scratch/golden"
+"$mlp" steps=2 layers=3 >"$scratch/golden_mlp"
 "$train" --hex --model mlp:nano --layers 3 --steps 2 --dp 2 --tp 2 --zero 2 >"$scratch/out" 2>"$scratch/said"
-grep '^step' "$scratch/out" | cut -d ' ' -f 1-8 | cmp -s - "$scratch/golden" ||
-    fail "mlp: $(cat "$scratch/said" "$scratch/out") is not $(cat "$scratch/golden")"
+grep '^step' "$scratch/out" | cut -d ' ' -f 1-8 | cmp -s - "$scratch/golden_mlp" ||
+    fail "mlp: $(cat "$scratch/said" "$scratch/out") is not $(cat "$scratch/golden_mlp")"
+
+# Ranks that a launcher started: the mesh follows from how many there are.
+./tutti-info id >"$scratch/id" &
+holder=$!
+while [ ! -s "$scratch/id" ]; do
+    sleep 0.1
+done
+TUTTI_ID=$(cat "$scratch/id") TUTTI_SIZE=2
+export TUTTI_ID TUTTI_SIZE
+TUTTI_RANK=1 "$train" --hex --data grammar --steps 2 >"$scratch/out1" 2>"$scratch/said1" &
+TUTTI_RANK=0 "$train" --hex --data grammar --steps 2 >"$scratch/out0" 2>"$scratch/said0"
+kill $holder
+wait
+unset TUTTI_ID TUTTI_SIZE
+grep '^step' "$scratch/out0" | cut -d ' ' -f 1-8 | cmp -s - "$scratch/golden" ||
+    fail "ranks of a launcher: $(cat "$scratch/said0" "$scratch/said1" "$scratch/out0")"
 
 "$train" verify --quick >"$scratch/verify" 2>&1 ||
     fail "verify: $(grep -v '^equal\|^found' "$scratch/verify")"

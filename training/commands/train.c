@@ -128,11 +128,13 @@ static void say_begin(
 
 static bool train(tutti_comm *world, void *context, struct tr_error *e)
 {
-    const struct tr_options *o = context;
+    struct tr_options own = *(const struct tr_options *)context, *o = &own;
     struct tr_prepared p;
     struct tr_data data;
     struct tr_runner runner;
     int rank = world ? tutti_comm_rank(world) : 0, n = world ? tutti_comm_size(world) : 1;
+    if (!o->ranks) /* a launcher's: dp takes what is left */
+        o->ranks = n;
     if (!tr_prepare(&p, o, e))
         return false;
     if (p.run.plan.mesh.n != n)
