@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 bool tr_fail(struct tr_error *e, const char *format, ...)
 {
@@ -31,4 +32,16 @@ void *tr_new(size_t count, size_t bytes)
         exit(1);
     }
     return p;
+}
+
+void *tr_grow(void *list, int count, int *room, size_t bytes)
+{
+    if (count < *room)
+        return list;
+    *room = *room ? 2 * *room : 64;
+    void *larger = tr_new((size_t)*room, bytes);
+    if (count)
+        memcpy(larger, list, (size_t)count * bytes);
+    free(list);
+    return larger;
 }

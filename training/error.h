@@ -21,4 +21,7 @@ void *tr_new(size_t count, size_t bytes);
 /* How often this process has called tr_new. A step must not. */
 long tr_allocations(void);
 
+/* A list with room for one element more than `count`: the same, or a larger copy of it. */
+void *tr_grow(void *list, int count, int *room, size_t bytes);
+
 #endif

@@ -8,23 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *grow(void *p, int count, int *room, size_t bytes)
-{
-    if (count < *room)
-        return p;
-    int more = *room ? 2 * *room : 64;
-    void *q = tr_new((size_t)more, bytes);
-    if (count > 0)
-        memcpy(q, p, (size_t)count * bytes);
-    free(p);
-    *room = more;
-    return q;
-}
-
 int tr_add_tensor(struct tr_graph *g, enum tr_role role, int unit, const char *letters, const int64_t *size,
     const char *format, ...)
 {
-    g->tensors = grow(g->tensors, g->n_tensors, &g->room_tensors, sizeof *g->tensors);
+    g->tensors = tr_grow(g->tensors, g->n_tensors, &g->room_tensors, sizeof *g->tensors);
     struct tr_tensor *t = &g->tensors[g->n_tensors];
     *t = (struct tr_tensor){ .role = role, .unit = unit, .dims = (int)strlen(letters), .of = -1 };
     va_list args;
@@ -47,7 +34,7 @@ struct tr_node *tr_add_node(struct tr_graph *g, int op, enum tr_phase phase, int
     const int *out, int outs)
 {
     assert(ins <= TR_INS && outs <= TR_OUTS);
-    g->nodes = grow(g->nodes, g->n_nodes, &g->room_nodes, sizeof *g->nodes);
+    g->nodes = tr_grow(g->nodes, g->n_nodes, &g->room_nodes, sizeof *g->nodes);
     struct tr_node *n = &g->nodes[g->n_nodes++];
     *n = (struct tr_node){ .op = op, .phase = phase, .unit = unit, .ins = ins, .outs = outs };
     memcpy(n->in, in, (size_t)ins * sizeof *in);

@@ -38,18 +38,6 @@ tutti_op tr_fold_op(const char from[2])
     return from[1] == 'm' ? TUTTI_MAX : TUTTI_SUM;
 }
 
-static void *more(void *list, int count, int *room, size_t bytes)
-{
-    if (count < *room)
-        return list;
-    *room = *room ? 2 * *room : 128;
-    void *p = tr_new((size_t)*room, bytes);
-    if (count)
-        memcpy(p, list, (size_t)count * bytes);
-    free(list);
-    return p;
-}
-
 static int find(const struct tr_placed *p, int tensor, char on[TR_AXES][2])
 {
     for (int i = 0; i < p->n_shards; i++)
@@ -63,7 +51,7 @@ int tr_shard_of(struct tr_placed *p, int tensor, char on[TR_AXES][2])
     int i = find(p, tensor, on);
     if (i >= 0)
         return i;
-    p->shards = more(p->shards, p->n_shards, &p->room_shards, sizeof *p->shards);
+    p->shards = tr_grow(p->shards, p->n_shards, &p->room_shards, sizeof *p->shards);
     p->shards[p->n_shards].tensor = tensor;
     memcpy(p->shards[p->n_shards].on, on, sizeof p->shards->on);
     return p->n_shards++;
@@ -71,7 +59,7 @@ int tr_shard_of(struct tr_placed *p, int tensor, char on[TR_AXES][2])
 
 static struct tr_step *add_step(struct tr_placed *p)
 {
-    p->steps = more(p->steps, p->n_steps, &p->room_steps, sizeof *p->steps);
+    p->steps = tr_grow(p->steps, p->n_steps, &p->room_steps, sizeof *p->steps);
     struct tr_step *s = &p->steps[p->n_steps++];
     *s = (struct tr_step){ .code = TR_COMPUTE };
     return s;

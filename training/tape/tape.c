@@ -8,21 +8,9 @@
 const char *const tr_memory_names[TR_MEMORIES] = { "parameters", "gradients", "optimizer", "activations",
     "buffers", "kernel scratch" };
 
-static void *more(void *list, int count, int *room, size_t bytes)
-{
-    if (count < *room)
-        return list;
-    *room = *room ? 2 * *room : 256;
-    void *p = tr_new((size_t)*room, bytes);
-    if (count)
-        memcpy(p, list, (size_t)count * bytes);
-    free(list);
-    return p;
-}
-
 int tr_add_value(struct tr_tape *t, int shard, int micro, enum tr_memory memory, int64_t bytes)
 {
-    t->values = more(t->values, t->n_values, &t->room_values, sizeof *t->values);
+    t->values = tr_grow(t->values, t->n_values, &t->room_values, sizeof *t->values);
     t->values[t->n_values] = (struct tr_value){ .shard = shard,
         .micro = micro,
         .memory = memory,
@@ -37,7 +25,7 @@ int tr_add_value(struct tr_tape *t, int shard, int micro, enum tr_memory memory,
 
 struct tr_instr *tr_add_instr(struct tr_tape *t, enum tr_code code)
 {
-    t->instrs = more(t->instrs, t->n_instrs, &t->room_instrs, sizeof *t->instrs);
+    t->instrs = tr_grow(t->instrs, t->n_instrs, &t->room_instrs, sizeof *t->instrs);
     struct tr_instr *i = &t->instrs[t->n_instrs++];
     *i = (struct tr_instr){
         .code = code, .scratch = -1, .stage = -1, .micro = -1, .part = -1, .unit = -1, .parameter = -1
