@@ -80,21 +80,12 @@ int tr_command_explain(int argc, char **argv)
     struct tr_prepared p;
     struct tr_options o;
     struct tr_error e;
-    tr_options_default(&o);
-    if (!tr_options_parse(&o, argc - 1, argv + 1, &e)) {
-        fprintf(stderr, "tutti-train: %s\n", e.text);
-        return 2;
-    }
-    if (o.help) {
-        printf("usage: tutti-train explain [OPTION]...: the options of train, and what would follow from "
-               "them\n");
-        tr_options_help(stdout);
-        return 0;
-    }
-    if (!tr_prepare(&p, &o, &e)) {
-        fprintf(stderr, "tutti-train: %s\n", e.text);
-        return 1;
-    }
+    int status;
+    if (!tr_begin(&o, argc, argv,
+            "explain [OPTION]...: the options of train, and what would follow from them", true, &status))
+        return status;
+    if (!tr_prepare(&p, &o, &e))
+        return tr_refuse(1, &e);
     say_tables(&p.run);
     say_placements(&p.placed);
     say_messages(&p.tapes[0]);

@@ -2,6 +2,7 @@
 /* mesh.c: `tutti-train mesh` shows where each rank stands, which ranks form a group, and of a number of ranks
  * which meshes the model and the batch allow. No rank runs. */
 #include "training/commands/commands.h"
+#include "training/commands/prepare.h"
 #include "training/options.h"
 
 #include <stdio.h>
@@ -86,34 +87,25 @@ static int say_legal(const struct tr_options *o, long ranks, struct tr_error *e)
     return legal;
 }
 
-static int refuse(int status, const struct tr_error *e)
-{
-    fprintf(stderr, "tutti-train mesh: %s\n", e->text);
-    return status;
-}
-
 int tr_command_mesh(int argc, char **argv)
 {
     struct tr_options o;
     struct tr_error e;
     struct tr_run run;
-    tr_options_default(&o);
-    if (!tr_options_parse(&o, argc - 1, argv + 1, &e))
-        return refuse(2, &e);
-    if (o.help) {
-        printf("usage: tutti-train mesh --pp P --dp D --tp T [OPTION]...: where each rank stands, and the "
-               "groups\n"
-               "       tutti-train mesh -n N [OPTION]...: which meshes of N ranks are legal\n\n"
-               "Options are those of train: what is legal depends on the model, the batch and --micro.\n");
-        return 0;
-    }
+    int status;
+    if (!tr_begin(&o, argc, argv,
+            "mesh --pp P --dp D --tp T [OPTION]...: where each rank stands, and the groups\n"
+            "       tutti-train mesh -n N [OPTION]...: which meshes of N ranks are legal\n\n"
+            "Options are those of train: what is legal depends on the model, the batch and --micro.",
+            false, &status))
+        return status;
     if (o.ranks && o.dp == 0 && o.pp == 1 && o.tp == 1) {
         if (o.ranks > 4096)
-            return tr_fail(&e, "-n %ld: legal are 1 to 4096", o.ranks), refuse(1, &e);
+            return tr_fail(&e, "-n %ld: legal are 1 to 4096", o.ranks), tr_refuse(1, &e);
         return say_legal(&o, o.ranks, &e) ? 0 : 1;
     }
     if (!tr_run_make(&run, &o, &e))
-        return refuse(1, &e);
+        return tr_refuse(1, &e);
     char text[64];
     printf(
         "%s: %d ranks, the last axis runs fastest\n\n", tr_mesh_text(&run.plan.mesh, text), run.plan.mesh.n);

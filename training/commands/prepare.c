@@ -6,8 +6,32 @@
 #include "training/data/corpus.h"
 #include "training/tape/inject.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+int tr_refuse(int status, const struct tr_error *e)
+{
+    fprintf(stderr, "tutti-train: %s\n", e->text);
+    return status;
+}
+
+bool tr_begin(struct tr_options *o, int argc, char **argv, const char *usage, bool list, int *status)
+{
+    struct tr_error e;
+    tr_options_default(o);
+    *status = 0;
+    if (!tr_options_parse(o, argc - 1, argv + 1, &e)) {
+        *status = tr_refuse(2, &e);
+        return false;
+    }
+    if (!o->help)
+        return true;
+    printf("usage: tutti-train %s\n", usage);
+    if (list)
+        tr_options_help(stdout);
+    return false;
+}
 
 static bool check(struct tr_prepared *p, struct tr_error *e)
 {

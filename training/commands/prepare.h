@@ -15,6 +15,12 @@ struct tr_prepared {
     int found_by; /* if a check failed: which, of inject.h; -1: none did */
 };
 
+/* What commands that take train's options begin with: reads them into o. false: there is no more to do but to
+ * exit with *status, as --help has printed the usage and, if `list`, the options; or a wrong one was refused. */
+bool tr_begin(struct tr_options *o, int argc, char **argv, const char *usage, bool list, int *status);
+/* Prints the error, and returns the status. */
+int tr_refuse(int status, const struct tr_error *e);
+
 /* Every check has passed when it returns true. The parts refer to each other: none may move. */
 bool tr_prepare(struct tr_prepared *p, const struct tr_options *o, struct tr_error *e);
 void tr_prepared_free(struct tr_prepared *p);

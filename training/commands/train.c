@@ -166,26 +166,15 @@ int tr_command_train(int argc, char **argv)
     struct tr_options o;
     struct tr_error e;
     struct tr_prepared p;
-    tr_options_default(&o);
-    if (!tr_options_parse(&o, argc - 1, argv + 1, &e)) {
-        fprintf(stderr, "tutti-train: %s\n", e.text);
-        return 2;
-    }
-    if (o.help) {
-        printf("usage: tutti-train [train] [OPTION]...\n");
-        tr_options_help(stdout);
-        return 0;
-    }
-    if (!tr_prepare(&p, &o, &e)) { /* here, too, so that it is said before ranks are there */
-        fprintf(stderr, "tutti-train: %s\n", e.text);
-        return 1;
-    }
+    int status;
+    if (!tr_begin(&o, argc, argv, "[train] [OPTION]...", true, &status))
+        return status;
+    if (!tr_prepare(&p, &o, &e)) /* here, too, so that it is said before ranks are there */
+        return tr_refuse(1, &e);
     int n = p.run.plan.mesh.n;
     bool ok = tr_keeper_check(&o, &p.run, &e);
     tr_prepared_free(&p);
-    if (!ok) {
-        fprintf(stderr, "tutti-train: %s\n", e.text);
-        return 1;
-    }
+    if (!ok)
+        return tr_refuse(1, &e);
     return tr_launch_asking(n, train, &o);
 }

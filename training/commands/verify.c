@@ -214,32 +214,23 @@ int tr_command_verify(int argc, char **argv)
 {
     struct tr_options o;
     struct tr_error e = { "" };
-    tr_options_default(&o);
-    if (!tr_options_parse(&o, argc - 1, argv + 1, &e)) {
-        fprintf(stderr, "tutti-train: %s\n", e.text);
-        return 2;
-    }
-    if (o.help) {
-        printf("usage: tutti-train verify [--all | --quick] [--kernels SET]: runs every paradigm and mesh "
-               "against the golden "
-               "program\n");
-        return 0;
-    }
+    int status;
+    if (!tr_begin(&o, argc, argv,
+            "verify [--all | --quick] [--kernels SET]: runs every paradigm and mesh against the golden "
+            "program",
+            false, &status))
+        return status;
     struct work w = { .kernels = tr_options_kernels(&o, &e) };
-    if (!w.kernels) {
-        fprintf(stderr, "tutti-train: %s\n", e.text);
-        return 2;
-    }
+    if (!w.kernels)
+        return tr_refuse(2, &e);
     w.cases = tr_verify_cases(o.all ? TR_VERIFY_ALL : o.quick ? TR_VERIFY_QUICK : TR_VERIFY, &w.n);
     w.options = tr_new((size_t)w.n, sizeof *w.options);
     w.goldens = tr_new((size_t)w.n, sizeof *w.goldens);
     w.golden_of = tr_new((size_t)w.n, sizeof *w.golden_of);
     int wrong = injected();
-    if (!make_goldens(&w, &e)) {
-        fprintf(stderr, "tutti-train: %s\n", e.text);
-        return 1;
-    }
-    int status = tr_launch(RANKS, all_cases, &w);
+    if (!make_goldens(&w, &e))
+        return tr_refuse(1, &e);
+    status = tr_launch(RANKS, all_cases, &w);
     free(w.cases), free(w.options), free(w.goldens), free(w.golden_of);
     return status || wrong ? 1 : 0;
 }
