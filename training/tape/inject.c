@@ -268,7 +268,6 @@ static bool circle_of_sends(struct tr_tape *tapes, int n)
             if (t->instrs[i].code == TR_SEND) {
                 repeat_at(t, i++);
                 t->instrs[i].code = TR_WAIT;
-                t->instrs[i].edge = TR_NO_EDGE;
                 found = true;
             }
         tr_plan_memory(t);

@@ -205,9 +205,10 @@ static void transfer(struct lowering *l, int shard, const struct tr_slot *slot, 
         i->out[i->outs++] = v;
 }
 
-static void wait_for(struct lowering *l, int value, const struct tr_slot *slot)
+static void wait_for(struct lowering *l, int value, enum tr_edge edge, const struct tr_slot *slot)
 {
     struct tr_instr *i = instr(l, TR_WAIT, slot, -1);
+    i->edge = edge;
     i->in[i->ins++] = value;
 }
 
@@ -232,7 +233,7 @@ static void cross(struct lowering *l, const struct tr_slot *slot, bool receive)
     }
     if (!receive)
         for (; l->n_sent - l->waited > l->p->plan->mesh.size[TR_PP]; l->waited++)
-            wait_for(l, l->sent_back[l->waited], slot);
+            wait_for(l, l->sent_back[l->waited], TR_TO_PREVIOUS, slot);
 }
 
 /* The gradient is back, so what was sent forward has arrived. */
@@ -241,7 +242,7 @@ static void wait_forward(struct lowering *l, const struct tr_slot *slot)
     for (int n = 0; n < l->t->n_instrs; n++) {
         const struct tr_instr *i = &l->t->instrs[n];
         if (i->code == TR_SEND && i->edge == TR_TO_NEXT && i->stage == slot->stage && i->micro == slot->micro)
-            wait_for(l, i->in[0], slot);
+            wait_for(l, i->in[0], TR_TO_NEXT, slot);
     }
 }
 
@@ -341,7 +342,7 @@ bool tr_lower(
         lower_slot(&l, &s->slots[t->at[TR_PP]][i]);
     struct tr_slot end = { -1, -1, -1 };
     for (; l.waited < l.n_sent; l.waited++)
-        wait_for(&l, l.sent_back[l.waited], &end);
+        wait_for(&l, l.sent_back[l.waited], TR_TO_PREVIOUS, &end);
     tr_lower_end(t, l.losses);
     tr_zero_policies(t);
     if (plan->overlap)

@@ -174,12 +174,10 @@ static int waited(const struct joint *j, int rank)
     const struct tr_instr *i = standing(j, rank);
     if (i->beside)
         return is_over(j, rank, i->in[0]);
-    for (int back = 0; back < 2; back++) {
-        const struct queue *q = &j->queues[2 * rank + back];
-        for (int m = 0; m < q->sent; m++)
-            if (q->messages[m].value == i->in[0])
-                return q->messages[m].taken;
-    }
+    const struct queue *q = &j->queues[2 * rank + (i->edge == TR_TO_PREVIOUS)];
+    for (int m = 0; m < q->sent; m++)
+        if (q->messages[m].value == i->in[0])
+            return q->messages[m].taken;
     return 1;
 }
 

@@ -121,8 +121,9 @@ static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct
         bool parts = i->code == TR_ALL_GATHER || i->code == TR_REDUCE_SCATTER;
         tr_ledger_count(&r->counted, t, i, i->code, (int64_t)(count * bytes * (parts ? n : 1)));
     }
-    if (i->times > 1 && s == TUTTI_OK)
-        s = tutti_group_end();
+    tutti_status ended = i->times > 1 ? tutti_group_end() : TUTTI_OK; /* a call that failed, too, was in it */
+    if (s == TUTTI_OK)
+        s = ended;
     if (i->beside && s == TUTTI_OK)
         s = tutti_stream_record(stream, &r->points[i->out[0]]);
     return s == TUTTI_OK || failed(r, i, comm, e);
@@ -148,14 +149,9 @@ static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr
     return s == TUTTI_OK || failed(r, i, comm, e);
 }
 
-static bool run_wait(struct tr_runner *r, int n, struct tr_error *e)
+static bool run_wait(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
-    const struct tr_instr *i = &r->tape->instrs[n];
-    bool forward = false;
-    for (int x = 0; x < n && !i->beside; x++)
-        if (r->tape->instrs[x].code == TR_SEND && r->tape->instrs[x].in[0] == i->in[0])
-            forward = r->tape->instrs[x].edge == TR_TO_NEXT;
-    tutti_stream stream = i->beside ? r->beside : forward ? r->forward : r->backward;
+    tutti_stream stream = i->beside ? r->beside : i->edge == TR_TO_NEXT ? r->forward : r->backward;
     if (tutti_stream_wait(stream, r->points[i->in[0]], -1) == TUTTI_OK)
         return true;
     return failed(r, i, NULL, e);
@@ -307,7 +303,7 @@ static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
     case TR_RECV:
         return run_message(r, i, e);
     case TR_WAIT:
-        return run_wait(r, n, e);
+        return run_wait(r, i, e);
     case TR_TIE:
         return run_tie(r, i, e);
     case TR_LOAD:

@@ -59,7 +59,7 @@ void tr_tape_print(const struct tr_tape *t, FILE *to)
             fprintf(to, ", %d tensors", together);
         if (i->beside)
             fprintf(to, " beside the list");
-        if (i->edge)
+        if (i->edge && i->count)
             fprintf(to, " %s, %lld elements", edges[i->edge], (long long)i->count);
         for (int x = 0; x < i->outs && i->parameter < 0; x++) {
             const struct tr_value *v = &t->values[i->out[x]];
