@@ -163,7 +163,7 @@ static void run_layer_norm_dx(const struct work *w)
 }
 static void run_layer_norm_dw(const struct work *w)
 {
-    w->set->layer_norm_dw(w->d, w->d + COLUMNS, w->e, w->a, w->b, w->c, ROWS, COLUMNS, ROWS / 8, w->scratch);
+    w->set->layer_norm_dw(w->d, w->d + COLUMNS, w->e, w->a, w->b, w->c, ROWS, COLUMNS, ROWS / 8);
 }
 static void run_gelu(const struct work *w)
 {
@@ -207,13 +207,12 @@ static void bench_elements(const struct tr_kernels *set)
             .b = numbers(ELEMENTS),
             .c = numbers(ELEMENTS),
             .d = numbers(ELEMENTS),
-            .e = numbers(ELEMENTS),
-            .scratch = numbers(ELEMENTS) };
+            .e = numbers(ELEMENTS) };
         for (int64_t n = 0; n < ELEMENTS; n++) /* sums of squares */
             w.b[n] = fabsf(w.b[n]), w.c[n] = fabsf(w.c[n]);
         printf("%-8s %-16s %6.2f elements/ns\n", set->name, all[i].name,
             1e-9 * ELEMENTS / measure(all[i].run, &w));
-        free(w.a), free(w.b), free(w.c), free(w.d), free(w.e), free(w.scratch);
+        free(w.a), free(w.b), free(w.c), free(w.d), free(w.e);
     }
 }
 

@@ -104,12 +104,12 @@ Test(train_kernels, gradients_of_layer_norm_and_sums_over_tokens_have_the_bits_o
         for (int s = 0; s < RIG_SETS; s++) {
             const struct tr_kernels *set = set_of(s);
             float *x = rig_empty(tokens * r.c), *w = rig_empty(r.c), *b = rig_empty(r.c),
-                  *sum = rig_empty(r.c), *scratch = rig_empty(tr_scratch_tokens(tokens, r.c, block));
+                  *sum = rig_empty(r.c);
             if (!set)
                 continue;
             set->layer_norm_dx(x, dy, r.x, r.w, r.mean, r.scale, tokens, r.c);
-            set->layer_norm_dw(w, b, dy, r.x, r.mean, r.scale, tokens, r.c, block, scratch);
-            set->sum_tokens(sum, dy, tokens, r.c, block, scratch);
+            set->layer_norm_dw(w, b, dy, r.x, r.mean, r.scale, tokens, r.c, block);
+            set->sum_tokens(sum, dy, tokens, r.c, block);
             rig_alike(x, dx, tokens * r.c, set->name, "layer_norm_dx");
             rig_alike(w, dw, r.c, set->name, "dw");
             rig_alike(b, db, r.c, set->name, "db");
@@ -201,8 +201,7 @@ Test(train_kernels, embedding_takes_and_sums_the_rows_that_are_here)
                 continue;
             set->embed(got, w, token, tokens, c, first, rows);
             rig_alike(got, out, tokens * c, set->name, "embed");
-            set->embed_dw(of_rows, dy, token, tokens, c, first, rows, block,
-                rig_empty(tr_scratch_embed(tokens, c, rows, block)));
+            set->embed_dw(of_rows, dy, token, tokens, c, first, rows, block);
             rig_alike(of_rows, dw, rows * c, set->name, "embed_dw");
         }
         rig_end();

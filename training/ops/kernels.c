@@ -57,19 +57,6 @@ int64_t tr_scratch_gemm(int64_t m, int64_t n, int64_t k)
     return k * MOST_PANEL + (m + MOST_TILE_ROWS) * (k + MOST_PAD);
 }
 
-/* Sums over tokens stay in registers. */
-int64_t tr_scratch_tokens(int64_t tokens, int64_t columns, int64_t block)
-{
-    (void)tokens, (void)columns, (void)block;
-    return 0;
-}
-
-int64_t tr_scratch_embed(int64_t tokens, int64_t c, int64_t rows, int64_t block)
-{
-    (void)tokens, (void)c, (void)rows, (void)block;
-    return 0;
-}
-
 /* For the backward pass: keys and values turned, and two squares of scores; the forward pass needs less. */
 int64_t tr_scratch_attention(const struct tr_attention *s)
 {

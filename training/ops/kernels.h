@@ -7,7 +7,7 @@
  * all sets give the same bits; tests compare each with a plain reference.
  *
  * Kernels know nothing of ranks. What a rank holds of a larger sum, it says by `block`, `chunk` and `first`.
- * No kernel allocates: who calls gives `scratch` of at least tr_scratch_* floats, aligned to 64 bytes. Arrays
+ * No kernel allocates: to those that need it who calls gives `scratch` of tr_scratch_* floats, at 64 bytes. Arrays
  * are contiguous, rows outermost; results may not overlap inputs, unless a kernel says so. */
 #ifndef TRAINING_OPS_KERNELS_H
 #define TRAINING_OPS_KERNELS_H
@@ -48,12 +48,11 @@ struct tr_kernels {
     void (*layer_norm_dx)(float *dx, const float *dy, const float *x, const float *w, const float *mean,
         const float *scale, int64_t rows, int64_t c);
     /* The leaf of one sequence, or of the blocks of it that are here: tokens is a multiple of block, and a
-     * tree runs over the blocks. scratch: tr_scratch_tokens. */
+     * tree runs over the blocks. */
     void (*layer_norm_dw)(float *dw, float *db, const float *dy, const float *x, const float *mean,
-        const float *scale, int64_t tokens, int64_t c, int64_t block, float *scratch);
+        const float *scale, int64_t tokens, int64_t c, int64_t block);
     /* out[columns] = the sum of the rows of x: by blocks, then the tree. */
-    void (*sum_tokens)(
-        float *out, const float *x, int64_t tokens, int64_t columns, int64_t block, float *scratch);
+    void (*sum_tokens)(float *out, const float *x, int64_t tokens, int64_t columns, int64_t block);
 
     void (*gelu)(float *y, const float *x, int64_t count);
     void (*gelu_dx)(float *dx, const float *dy, const float *x, int64_t count); /* dx may be dy */
@@ -69,9 +68,9 @@ struct tr_kernels {
     void (*embed)(float *out, const float *w, const uint16_t *token, int64_t tokens, int64_t c, int64_t first,
         int64_t rows);
     /* dw[rows][c]: the leaf of the sequence: each row's tokens ascending in each block, then the tree over
-     * blocks. scratch: tr_scratch_embed. */
+     * blocks. */
     void (*embed_dw)(float *dw, const float *dy, const uint16_t *token, int64_t tokens, int64_t c,
-        int64_t first, int64_t rows, int64_t block, float *scratch);
+        int64_t first, int64_t rows, int64_t block);
 
     /* The softmax over a vocabulary of which `columns` are here, from `first` on, in chunks of `chunk`. Rows
      * are `stride` apart; what lies behind `columns` in a row is not looked at, and becomes +0 in
@@ -102,8 +101,6 @@ const struct tr_kernels *tr_kernels_named(const char *name);
 
 /* Floats of scratch, for any set. */
 int64_t tr_scratch_gemm(int64_t m, int64_t n, int64_t k);
-int64_t tr_scratch_tokens(int64_t tokens, int64_t columns, int64_t block);
 int64_t tr_scratch_attention(const struct tr_attention *s);
-int64_t tr_scratch_embed(int64_t tokens, int64_t c, int64_t rows, int64_t block);
 
 #endif

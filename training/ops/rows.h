@@ -108,10 +108,8 @@ INLINE void strip_add(struct strip *s, const float *x, int64_t left)
         s->sum[v] = s->sum[v] + vec_load_some(x + v * WIDTH, left - v * WIDTH);
 }
 
-static void sum_tokens(
-    float *out, const float *x, int64_t tokens, int64_t columns, int64_t block, float *scratch)
+static void sum_tokens(float *out, const float *x, int64_t tokens, int64_t columns, int64_t block)
 {
-    (void)scratch;
     for (int64_t j = 0; j < columns; j += STRIP * WIDTH) {
         struct strip s;
         for (int64_t first = 0; first < tokens; first += block) {
@@ -125,9 +123,9 @@ static void sum_tokens(
 }
 
 static void layer_norm_dw(float *dw, float *db, const float *dy, const float *x, const float *mean,
-    const float *scale, int64_t tokens, int64_t c, int64_t block, float *scratch)
+    const float *scale, int64_t tokens, int64_t c, int64_t block)
 {
-    sum_tokens(db, dy, tokens, c, block, scratch);
+    sum_tokens(db, dy, tokens, c, block);
     for (int64_t j = 0; j < c; j += STRIP * WIDTH) {
         struct strip s;
         for (int64_t first = 0; first < tokens; first += block) {
@@ -201,9 +199,8 @@ static void embed(
 /* Only rows that tokens name have a sum. It is that of sum_tokens over those tokens: the others would add +0
  * to what is never -0. */
 static void embed_dw(float *dw, const float *dy, const uint16_t *token, int64_t tokens, int64_t c,
-    int64_t first, int64_t rows, int64_t block, float *scratch)
+    int64_t first, int64_t rows, int64_t block)
 {
-    (void)scratch;
     memset(dw, 0, (size_t)(rows * c) * sizeof(float));
     for (int64_t named = 0; named < tokens; named++) {
         int64_t row = token[named] - first, before = 0;

@@ -151,10 +151,10 @@ static void embed_gradient(const struct call *c)
     const uint16_t *token = (const uint16_t *)(const void *)c->in[1].p;
     int64_t first = rows < c->g->tensors[0].size[0] ? c->tp_rank * rows : 0;
     float *level[32];
-    levels_of(c, tr_scratch_embed(t, columns, rows, c->block), rows * columns, level);
+    levels_of(c, 0, rows * columns, level);
     for (int64_t s = 0; s < c->n; s++) {
-        c->k->embed_dw(c->out[0].p, c->in[0].p + s * t * columns, token + s * t, t, columns, first, rows,
-            c->block, c->scratch);
+        c->k->embed_dw(
+            c->out[0].p, c->in[0].p + s * t * columns, token + s * t, t, columns, first, rows, c->block);
         tr_tree_in(c->k, c->out[0].p, level, rows * columns, (int)s, (int)c->n);
     }
 }
@@ -193,10 +193,10 @@ static void leaves(const struct call *c)
     for (int64_t s = 0; s < c->n; s++) {
         const float *dy = c->in[0].p + s * t * width;
         if (c->i->op == TR_BIAS_DW)
-            c->k->sum_tokens(c->out[0].p + s * out, dy, t, width, c->block, c->scratch);
+            c->k->sum_tokens(c->out[0].p + s * out, dy, t, width, c->block);
         else
             c->k->layer_norm_dw(c->out[0].p + s * out, c->out[1].p + s * out, dy, c->in[1].p + s * t * width,
-                c->in[2].p + s * t, c->in[3].p + s * t, t, width, c->block, c->scratch);
+                c->in[2].p + s * t, c->in[3].p + s * t, t, width, c->block);
     }
 }
 

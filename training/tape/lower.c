@@ -115,12 +115,7 @@ static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
         floats = (floats + 15) / 16 * 16 + levels * out;
         break;
     case TR_EMBED_DW:
-        floats = tr_scratch_embed(t, c, tr_shard_size(p, s->out[0], 0), g->context / TR_BLOCKS);
-        floats = (floats + 15) / 16 * 16 + levels * out;
-        break;
-    case TR_BIAS_DW:
-    case TR_LAYER_NORM_DW:
-        floats = tr_scratch_tokens(t, c, g->context / TR_BLOCKS);
+        floats = levels * out;
         break;
     case TR_ATTENTION:
     case TR_ATTENTION_DX: {
