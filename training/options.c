@@ -3,6 +3,7 @@
 #include "training/options.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,76 +15,81 @@ struct option {
     enum kind kind;
     size_t offset, room;
     const char *what;
+    long least; /* WHOLE: the smallest that is legal */
 };
+enum { MOST = 1 << 30 };
 
-#define WHOLE_OF(name, field, what)                                                                          \
+#define WHOLE_OF(name, field, least, what)                                                                   \
     {                                                                                                        \
-        name, WHOLE, offsetof(struct tr_options, field), sizeof(long), what                                  \
+        name, WHOLE, offsetof(struct tr_options, field), sizeof(long), what, least                           \
     }
 #define REAL_OF(name, field, what)                                                                           \
     {                                                                                                        \
-        name, REAL, offsetof(struct tr_options, field), sizeof(double), what                                 \
+        name, REAL, offsetof(struct tr_options, field), sizeof(double), what, 0                              \
     }
 #define FLAG_OF(name, field, what)                                                                           \
     {                                                                                                        \
-        name, FLAG, offsetof(struct tr_options, field), sizeof(bool), what                                   \
+        name, FLAG, offsetof(struct tr_options, field), sizeof(bool), what, 0                                \
     }
 #define TEXT_OF(name, field, what)                                                                           \
     {                                                                                                        \
-        name, TEXT, offsetof(struct tr_options, field), sizeof((struct tr_options *)0)->field, what          \
+        name, TEXT, offsetof(struct tr_options, field), sizeof((struct tr_options *)0)->field, what, 0       \
     }
 
 #define MODELS "gpt:nano, gpt:nano8, gpt:micro, gpt:small, mlp:nano, mlp:micro"
 
 static const struct option options[] = {
-    { "The model", HEADING, 0, 0, NULL },
+    { "The model", HEADING, 0, 0, NULL, 0 },
     TEXT_OF("model", model, MODELS " (sizes below may be changed)"),
-    WHOLE_OF("layers", layers, "layers"),
-    WHOLE_OF("channels", channels, "channels, a multiple of 64; mlp: of a hidden layer"),
-    WHOLE_OF("heads", heads, "gpt: attention heads"),
-    WHOLE_OF("context", context, "gpt: tokens of a sequence, a multiple of 8"),
-    WHOLE_OF("inputs", inputs, "mlp: numbers of a row; a sequence is 8 rows"),
-    WHOLE_OF("vocabulary", vocabulary, "tokens there are; mlp: classes"),
+    WHOLE_OF("layers", layers, 1, "layers"),
+    WHOLE_OF("channels", channels, 1, "channels, a multiple of 64; mlp: of a hidden layer"),
+    WHOLE_OF("heads", heads, 1, "gpt: attention heads"),
+    WHOLE_OF("context", context, 1, "gpt: tokens of a sequence, a multiple of 8"),
+    WHOLE_OF("inputs", inputs, 1, "mlp: numbers of a row; a sequence is 8 rows"),
+    WHOLE_OF("vocabulary", vocabulary, 1, "tokens there are; mlp: classes"),
     FLAG_OF("untied", untied, "gpt: the head has values of its own, not the embedding's"),
-    { "What is learned", HEADING, 0, 0, NULL },
+    { "What is learned", HEADING, 0, 0, NULL, 0 },
     TEXT_OF("data", data, "a file: tokens of llm.c (.bin), or bytes; 'grammar' is made up"),
-    WHOLE_OF("steps", steps, "optimizer steps"),
-    WHOLE_OF("batch", batch, "sequences of all ranks in a step"),
+    WHOLE_OF("steps", steps, 0, "optimizer steps"),
+    WHOLE_OF("batch", batch, 1, "sequences of all ranks in a step"),
     TEXT_OF("optimizer", optimizer, "adamw or sgd"),
     REAL_OF("rate", rate, "learning rate"),
     REAL_OF("decay", decay, "weight decay of matrices"),
     REAL_OF("clip", clip, "largest norm of the gradient"),
-    WHOLE_OF("seed", seed, "of initial values and of the choice of sequences"),
-    { "Ranks", HEADING, 0, 0, NULL },
-    WHOLE_OF("ranks", ranks, "rank processes, forked here (-n N); without it what the mesh needs"),
-    WHOLE_OF("dp", dp, "data parallel; 0: the ranks that are left"),
+    WHOLE_OF("seed", seed, 0, "of initial values and of the choice of sequences"),
+    { "Ranks", HEADING, 0, 0, NULL, 0 },
+    WHOLE_OF("ranks", ranks, 1, "rank processes, forked here (-n N); without it what the mesh needs"),
+    WHOLE_OF("dp", dp, 0, "data parallel; 0: the ranks that are left"),
     TEXT_OF("dp-reduce", dp_reduce, "gradients: ring (all-reduce), root (reduce, broadcast), sharded"),
     TEXT_OF("bucket", bucket, "gradients are reduced together up to so many bytes, as 64K"),
     FLAG_OF("overlap", overlap, "gradients are reduced beside the backward pass"),
-    WHOLE_OF("tp", tp, "tensor parallel"),
+    WHOLE_OF("tp", tp, 1, "tensor parallel"),
     FLAG_OF("sp", sp, "sequence parallel between the matrices of tp"),
-    WHOLE_OF("pp", pp, "pipeline stages"),
-    WHOLE_OF("chunks", chunks, "stages of a rank, for --schedule interleaved"),
-    WHOLE_OF("micro", micro, "micro-batches of a step"),
+    WHOLE_OF("pp", pp, 1, "pipeline stages"),
+    WHOLE_OF("chunks", chunks, 1, "stages of a rank, for --schedule interleaved"),
+    WHOLE_OF("micro", micro, 1, "micro-batches of a step"),
     TEXT_OF("schedule", schedule, "naive, gpipe, 1f1b, interleaved, zb-h1, or a CSV file"),
-    WHOLE_OF("zero", zero, "ZeRO: 1 shards the optimizer, 2 and gradients, 3 and parameters"),
+    WHOLE_OF("zero", zero, 0, "ZeRO: 1 shards the optimizer, 2 and gradients, 3 and parameters"),
     FLAG_OF("zero3-keep", zero3_keep, "gathered parameters stay until the backward pass has used them"),
-    WHOLE_OF("zero3-prefetch", zero3_prefetch, "parameters are gathered N units ahead, beside the computing"),
-    WHOLE_OF("zero3-persist", zero3_persist, "parameters of fewer than N elements stay whole on every rank"),
-    { "What is kept and compared", HEADING, 0, 0, NULL },
+    WHOLE_OF(
+        "zero3-prefetch", zero3_prefetch, 0, "parameters are gathered N units ahead, beside the computing"),
+    WHOLE_OF(
+        "zero3-persist", zero3_persist, 0, "parameters of fewer than N elements stay whole on every rank"),
+    { "What is kept and compared", HEADING, 0, 0, NULL, 0 },
     TEXT_OF("save", save, "a file: the state is written to it at the end; any mesh can read it"),
-    WHOLE_OF("save-every", save_every, "and every N steps"),
+    WHOLE_OF("save-every", save_every, 0, "and every N steps"),
     TEXT_OF("load", load, "go on with the state in this file; --steps counts those done before"),
-    WHOLE_OF("check-replicas", check_replicas, "every N steps, ranks compare what they have alike; 0: never"),
-    { "What is shown and done", HEADING, 0, 0, NULL },
+    WHOLE_OF(
+        "check-replicas", check_replicas, 0, "every N steps, ranks compare what they have alike; 0: never"),
+    { "What is shown and done", HEADING, 0, 0, NULL, 0 },
     TEXT_OF("memory", memory, "limit of a rank, as 64M; what does not fit says so before it starts"),
     TEXT_OF("kernels", kernels, "generic, avx2, avx512; without it the best of this machine"),
     TEXT_OF("inject", inject, "plant an error by name, to see it caught; 'list' tells the names"),
-    WHOLE_OF("tape", tape, "explain: print the list of this rank"),
+    WHOLE_OF("tape", tape, 0, "explain: print the list of this rank"),
     FLAG_OF("json", json, "one JSON object a line: the run, then each step, with all messages"),
     FLAG_OF("hex", hex, "lines of the golden program: loss and norm to the last bit"),
     TEXT_OF("trace", trace, "write a step of all ranks to this file, for ui.perfetto.dev"),
-    WHOLE_OF("trace-step", trace_step, "the step of --trace and --gantt; without it the last"),
+    WHOLE_OF("trace-step", trace_step, 0, "the step of --trace and --gantt; without it the last"),
     FLAG_OF("gantt", gantt, "draw the pipeline of a step as it ran"),
     FLAG_OF("all", all, "verify: every legal product"),
     FLAG_OF("quick", quick, "verify: a cut with every paradigm and every pair"),
@@ -185,6 +191,10 @@ static bool set(struct tr_options *o, const struct option *option, const char *v
     if (end && (*end || end == value || errno))
         return tr_fail(
             e, "--%s %.60s: a%s number is legal", option->name, value, option->kind == WHOLE ? " whole" : "");
+    if (option->kind == WHOLE && (*(long *)(void *)at < option->least || *(long *)(void *)at > MOST))
+        return tr_fail(e, "--%s %.60s: legal are %ld to %d", option->name, value, option->least, MOST);
+    if (option->kind == REAL && !(*(double *)(void *)at >= 0 && *(double *)(void *)at < INFINITY))
+        return tr_fail(e, "--%s %.60s: legal is a number that is not negative", option->name, value);
     return true;
 }
 

@@ -112,6 +112,18 @@ refused 'legal with --pp 2' --gantt
 refused 'cannot be written' --trace "$scratch/none/trace"
 refused 'legal are 0 to 0' --trace-step 1
 
+for wrong in '--batch 0' '--batch 99999999999' '--micro 0' '--layers 0' '--chunks 0' '--tp 0' '-n 0'; do
+    # shellcheck disable=SC2086
+    refused 'legal are 1 to' $wrong
+done
+for wrong in '--steps -5' '--dp -1' '--seed -1' '--zero -1' '--trace-step -2'; do
+    # shellcheck disable=SC2086
+    refused 'legal are 0 to' $wrong
+done
+for wrong in '--rate nan' '--clip -1' '--decay inf'; do
+    # shellcheck disable=SC2086
+    refused 'a number that is not negative' $wrong
+done
 refused 'the nearest is --layers' --layer 3
 refused 'legal: 1, 2, 4' --tp 3
 refused 'do not divide 4 layers; legal: 1, 2, 4 stages' --pp 3

@@ -7,7 +7,7 @@
  * all sets give the same bits; tests compare each with a plain reference.
  *
  * Kernels know nothing of ranks. What a rank holds of a larger sum, it says by `block`, `chunk` and `first`.
- * No kernel allocates: to those that need it who calls gives `scratch` of tr_scratch_* floats, at 64 bytes. Arrays
+ * No kernel allocates: who calls gives `scratch`, aligned to 64 bytes, where tr_scratch_* asks for it. Arrays
  * are contiguous, rows outermost; results may not overlap inputs, unless a kernel says so. */
 #ifndef TRAINING_OPS_KERNELS_H
 #define TRAINING_OPS_KERNELS_H

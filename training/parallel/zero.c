@@ -39,9 +39,6 @@ bool tr_zero_check(const struct tr_plan *p, struct tr_error *e)
         return tr_fail(e, "--zero: dp x tp is %d; legal are up to %d", parts, TR_NORM_LEAVES);
     if (p->zero && dp & (dp - 1))
         return tr_fail(e, "--zero with --dp %d: shards are whole leaves; legal are powers of two", dp);
-    if (p->zero3_prefetch < 0 || p->zero3_persist < 0)
-        return tr_fail(e, "--zero3-prefetch %d, --zero3-persist %lld: legal are 0 and more",
-            p->zero3_prefetch, (long long)p->zero3_persist);
     if (p->zero != 3 && (p->zero3_keep || p->zero3_prefetch || p->zero3_persist))
         return tr_fail(e,
             "--zero3-keep, --zero3-prefetch and --zero3-persist say when parameters are gathered; with "
