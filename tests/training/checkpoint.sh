@@ -263,7 +263,7 @@ done
 # --- replicas are compared; in a sound run they are alike
 "$train" --hex --data grammar --steps 3 --check-replicas 1 --dp 2 --tp 2 >out 2>said ||
     fail "replicas: $(cat said)"
-refused 'legal are whole numbers from 0' --check-replicas -1
+refused '--check-replicas -1: legal are 0 to 1073741824' --check-replicas -1
 
 [ "$failures" -eq 0 ] && echo "checkpoint: a run can be cut anywhere, and go on with any mesh, bit for bit"
 exit "$failures"
