@@ -87,11 +87,11 @@ static void settle(struct tr_audit *a, const struct tr_tape *t, const unsigned c
 {
     const struct tr_value *v = &t->values[n], *place = owner(t, v);
     const unsigned char *p = arena + place->offset;
-    bool tensor = v->shard >= 0 || n == t->losses || n == t->leaves; /* else parts of buckets, with gaps */
-    bool filled = v->memory != TR_MEM_SCRATCH && tensor && !is_bucket(t, n);
-    int64_t missing = filled ? unwritten(t, v, p) : 0;
+    bool scratch = v->memory == TR_MEM_SCRATCH, tensor = v->shard >= 0 || n == t->losses || n == t->leaves;
+    bool gaps = !scratch && (!tensor || is_bucket(t, n)); /* what is no tensor is a part of a bucket */
+    int64_t missing = scratch || gaps ? 0 : unwritten(t, v, p);
     for (int64_t i = 0; i < lines(place->bytes); i += LINE)
-        a->touched[n] += is_bucket(t, n) || changed(p + i, LINE) ? LINE : 0;
+        a->touched[n] += gaps || changed(p + i, LINE) ? LINE : 0;
     a->outside += changed(p + place->bytes, lines(place->bytes) - place->bytes);
     if (missing && a->bad < 0)
         a->bad = n, a->missing = missing;
