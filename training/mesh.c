@@ -76,7 +76,8 @@ const char *tr_mesh_text(const struct tr_mesh *m, char text[64])
 static bool split(
     struct tr_groups *g, int color, int key, const char *name, tutti_comm **to, struct tr_error *e)
 {
-    tutti_config config = { .size = sizeof config, .flags = TUTTI_COMM_EXACT, .name = name };
+    uint64_t flags = g->free_order ? 0 : TUTTI_COMM_EXACT;
+    tutti_config config = { .size = sizeof config, .flags = flags, .name = name };
     if (tutti_comm_split(g->world, color, key, &config, to) == TUTTI_OK)
         return true;
     return tr_fail(e, "group %s: %s", name, tutti_get_last_error(g->world));
@@ -129,10 +130,10 @@ bool tr_groups_beside(
 }
 
 bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks, bool ring,
-    tutti_comm *world, struct tr_error *e)
+    bool free_order, tutti_comm *world, struct tr_error *e)
 {
     int rank = tutti_comm_rank(world), at[TR_AXES];
-    *g = (struct tr_groups){ .world = world };
+    *g = (struct tr_groups){ .world = world, .free_order = free_order };
     tr_mesh_place(m, rank, at);
     if (!split_groups(g, m, masks, n_masks, "", g->of, e))
         return false;

@@ -39,6 +39,7 @@ const char *tr_mesh_text(const struct tr_mesh *m, char text[64]);
  * forward never waits for what goes backward; it is a communicator of two, and the sender is its rank 0. */
 struct tr_groups {
     tutti_comm *world;
+    bool free_order; /* of sums in all groups but the world */
     tutti_comm *of[TR_WORLD + 1]; /* by mask; NULL: not needed, or of one rank */
     tutti_comm *beside[TR_WORLD + 1]; /* the same groups again, for calls on a host stream */
     tutti_comm *to_next, *from_previous, *to_previous, *from_next; /* forward, forward, backward, backward */
@@ -46,9 +47,10 @@ struct tr_groups {
 };
 
 /* Collective. world is not owned, and must form exact sums. masks: the groups that the tape needs. ring: the
- * last stage has an edge to the first, as schedules with several stages a rank need. */
+ * last stage has an edge to the first, as schedules with several stages a rank need. free_order: sums of the
+ * groups need not be exact. */
 bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks, bool ring,
-    tutti_comm *world, struct tr_error *e);
+    bool free_order, tutti_comm *world, struct tr_error *e);
 /* Collective, after tr_groups_make: communicators of their own for calls beside the list, so that these and
  * those of the list do not wait for each other. */
 bool tr_groups_beside(

@@ -2,6 +2,8 @@
 /* options.c: one table of options; the words of a command line; the run they describe. */
 #include "training/options.h"
 
+#include "training/ops/free.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
@@ -83,6 +85,7 @@ static const struct option options[] = {
         "check-replicas", check_replicas, 0, "every N steps, ranks compare what they have alike; 0: never"),
     { "What is shown and done", HEADING, 0, 0, NULL, 0 },
     TEXT_OF("memory", memory, "limit of a rank, as 64M; what does not fit says so before it starts"),
+    TEXT_OF("order", order, "of sums: canonical, or free: OpenBLAS and faster collectives, other bits"),
     TEXT_OF("kernels", kernels, "generic, avx2, avx512; without it the best of this machine"),
     TEXT_OF("inject", inject, "plant an error by name, to see it caught; 'list' tells the names"),
     WHOLE_OF("tape", tape, 0, "explain: print the list of this rank"),
@@ -118,6 +121,7 @@ void tr_options_default(struct tr_options *o)
         .chunks = 1,
         .dp_reduce = "ring",
         .bucket = "",
+        .order = "canonical",
         .schedule = "1f1b",
         .trace_step = -1,
         .check_replicas = 100,
@@ -233,12 +237,17 @@ bool tr_parse_bytes(const char *text, int64_t *bytes)
     return true;
 }
 
+bool tr_options_free(const struct tr_options *o)
+{
+    return !strcmp(o->order, "free");
+}
+
 const struct tr_kernels *tr_options_kernels(const struct tr_options *o, struct tr_error *e)
 {
     const struct tr_kernels *k = *o->kernels ? tr_kernels_named(o->kernels) : tr_kernels_best();
     if (!k)
         tr_fail(e, "--kernels %s: legal are generic, avx2, avx512, where the machine has them", o->kernels);
-    return k;
+    return k && tr_options_free(o) ? tr_kernels_free(k) : k;
 }
 
 struct model {
@@ -325,6 +334,9 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
     if (strcmp(o->optimizer, "adamw") && strcmp(o->optimizer, "sgd"))
         return tr_fail(e, "--optimizer %s: legal are adamw and sgd", o->optimizer);
     p->sgd = !strcmp(o->optimizer, "sgd");
+    if (strcmp(o->order, "canonical") && !tr_options_free(o))
+        return tr_fail(e, "--order %s: legal are canonical and free", o->order);
+    p->free_order = tr_options_free(o);
     return tr_mesh_make(&p->mesh, size, e);
 }
 

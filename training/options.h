@@ -32,7 +32,7 @@ struct tr_options {
     long save_every, check_replicas;
     /* what is shown */
     char memory[32];
-    char kernels[16];
+    char order[16], kernels[16];
     bool json, hex, gantt, all, quick, quiet;
     char trace[512];
     long trace_step; /* -1: the last */
@@ -56,6 +56,8 @@ struct tr_run {
 /* dp 0 takes the ranks that are left. Sizes that do not fit are an error that says what would. */
 bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *e);
 void tr_run_free(struct tr_run *r);
+/* Whether sums may have any order. */
+bool tr_options_free(const struct tr_options *o);
 /* The set of kernels that is asked for; NULL if this machine has it not. */
 const struct tr_kernels *tr_options_kernels(const struct tr_options *o, struct tr_error *e);
 /* "64M" */

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_kernels_gemm.c: the product of matrices, of each set that this machine runs, against scalar chains. */
 #include <criterion/criterion.h>
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "tests/training/kernels_rig.h"
+#include "training/ops/free.h"
 
 /* A product with random strides: rows and columns of a, b and c may lie in a larger matrix. */
 static struct tr_gemm product(int64_t m, int64_t n, int64_t chunks, int64_t chunk, int64_t k)
@@ -60,6 +64,31 @@ Test(train_kernels, gemm_of_large_matrices_which_it_packs_has_the_same_bits)
 {
     for (int i = 0; i < 4; i++)
         check_product(product(rig_between(180, 200), rig_between(70, 100), 8, 32, rig_between(225, 256)));
+}
+
+/* Of OpenBLAS's product no bits are known, but how far off its sums may be: k roundings of what is added. */
+Test(train_kernels, gemm_in_free_order_is_the_same_product)
+{
+    const struct tr_kernels *set = tr_kernels_free(tr_kernels_best());
+    for (int i = 0; i < 200; i++) {
+        int64_t chunks = rig_between(1, 8), chunk = rig_between(1, 40), k = chunks * chunk;
+        struct tr_gemm g = product(rig_between(1, 70), rig_between(1, 130), chunks, chunk, k);
+        float *want = rig_random(g.m * g.c_row), *got = rig_copy(want, g.m * g.c_row);
+        float *first = rig_copy(want, g.m * g.c_row);
+        g.c = want;
+        ref_gemm(&g);
+        g.c = got;
+        set->gemm(&g, rig_empty(tr_scratch_gemm(g.m, g.n, g.k)));
+        for (int64_t row = 0; row < g.m; row++)
+            for (int64_t at = row * g.c_row; at < (row + 1) * g.c_row; at++) {
+                bool between = at >= row * g.c_row + g.n;
+                double most = between ? 0 : (double)k * 16 * FLT_EPSILON;
+                cr_assert(fabs((double)got[at] - want[at]) <= most && (!between || got[at] == first[at]),
+                    "%s: row %" PRId64 ", column %" PRId64 ": %g, not %g", set->name, row, at - row * g.c_row,
+                    (double)got[at], (double)want[at]);
+            }
+        rig_end();
+    }
 }
 
 Test(train_kernels, sets_have_the_names_they_are_asked_by)

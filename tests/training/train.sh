@@ -46,6 +46,15 @@ done
 grep '^step' "$scratch/out" | cut -d ' ' -f 1-8 | cmp -s - "$scratch/golden_mlp" ||
     fail "mlp: $(cat "$scratch/said" "$scratch/out") is not $(cat "$scratch/golden_mlp")"
 
+# Free order: other bits than the canonical ones, and the same loss to six digits.
+"$train" --order free --hex --data grammar --steps 2 --dp 2 --tp 2 >"$scratch/free" 2>"$scratch/said" ||
+    fail "--order free: $(cat "$scratch/said")"
+grep -q '^# sums are in free order, products by ' "$scratch/free" ||
+    fail "--order free says nothing: $(cat "$scratch/free")"
+[ "$(grep '^step' "$scratch/free" | cut -d ' ' -f 1-4)" = "$(cut -d ' ' -f 1-4 "$scratch/golden")" ] ||
+    fail "--order free: $(cat "$scratch/free")"
+refused '--order fast: legal are canonical and free' --order fast
+
 # Ranks that a launcher started: the mesh follows from how many there are.
 ./tutti-info id >"$scratch/id" &
 holder=$!

@@ -4,6 +4,7 @@
 #include "training/commands/keeper.h"
 #include "training/commands/prepare.h"
 #include "training/launch.h"
+#include "training/ops/free.h"
 #include "training/report/report.h"
 
 #include <inttypes.h>
@@ -119,6 +120,9 @@ static void say_begin(
         tr_json_run(stdout, t, &p->run.schedule, d->name, cores);
     else if (!o->quiet)
         say_run(&p->run, t, d);
+    if (!o->json && !o->quiet && p->run.plan.free_order)
+        printf("# sums are in free order, products by %s\n",
+            tr_openblas() ? tr_openblas() : "Tutti's kernels, as there is no libopenblas.so.0");
     if (!o->json && !o->quiet && n > cores)
         printf("# %d ranks share %d core%s: these times are no measurement of scaling\n", n, cores,
             cores == 1 ? "" : "s");

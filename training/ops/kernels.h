@@ -39,6 +39,7 @@ struct tr_adamw {
 
 struct tr_kernels {
     const char *name; /* generic, avx2, avx512 */
+    bool free; /* the product's sums are in an order of its own: chunks are ignored */
 
     void (*gemm)(const struct tr_gemm *g, float *scratch);
 

@@ -36,6 +36,7 @@ struct tr_plan {
     int batch, micros; /* sequences of all ranks in a step; micro-batches in a step */
     char schedule[32];
     int chunks; /* stages of a rank */
+    bool free_order; /* of sums; canonical without it */
     bool sgd;
     double rate, decay, clip;
     /* how gradients become whole: by which collectives, in buckets of how many bytes (0: each alone), and

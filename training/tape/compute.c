@@ -126,10 +126,11 @@ static void weight_gradient(const struct call *c)
     int64_t t = a->d[1], rows = a->d[2], columns = b->d[2];
     float *level[32];
     levels_of(c, tr_scratch_gemm(rows, columns, t), rows * columns, level);
-    for (int64_t s = 0; s < c->n; s++) {
+    int64_t sums = c->k->free ? 1 : c->n; /* in free order, one sum over all tokens */
+    for (int64_t s = 0; s < sums; s++) {
         struct tr_gemm g = { .m = rows,
             .n = columns,
-            .k = t,
+            .k = t * (c->n / sums),
             .a = a->p + s * t * rows,
             .a_row = 1,
             .a_column = rows,
@@ -141,7 +142,7 @@ static void weight_gradient(const struct call *c)
             .chunks = t / c->block,
             .chunk = c->block };
         c->k->gemm(&g, c->scratch);
-        tr_tree_in(c->k, c->out[0].p, level, rows * columns, (int)s, (int)c->n);
+        tr_tree_in(c->k, c->out[0].p, level, rows * columns, (int)s, (int)sums);
     }
 }
 

@@ -61,7 +61,8 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
         initialise(r, &t->holdings[i]);
     if (t->placed->plan->mesh.n == 1)
         return true;
-    if (!tr_groups_make(&r->groups, &t->placed->plan->mesh, t->masks, t->n_masks, t->ring, world, e) ||
+    if (!tr_groups_make(&r->groups, &t->placed->plan->mesh, t->masks, t->n_masks, t->ring,
+            t->placed->plan->free_order, world, e) ||
         !tr_groups_beside(&r->groups, &t->placed->plan->mesh, t->beside, t->n_beside, e))
         return false;
     if (t->n_beside && tutti_stream_create(&r->beside))
