@@ -323,6 +323,16 @@ tutti_status tt_call_keep(struct tt_call *call)
     return status;
 }
 
+/* As bind does; the tables may be another call's by the time that this one starts. */
+struct tt_cost tt_call_cost(const struct tt_call *call)
+{
+    struct tt_op *op = &call->plan->op;
+    const struct tt_tables *tables = call->lane != NULL ? &call->lane->tables : &call->comm->tables;
+    op->one_sided = tt_call_is_one_sided(call);
+    tt_call_set_layouts(call, op->schedule, tt_call_cut(call, op->schedule), tables, &op->given, &op->layout);
+    return tt_cost_of(call, op);
+}
+
 void tt_call_release(struct tt_call *call)
 {
     if (call->plan == NULL)

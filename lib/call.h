@@ -112,6 +112,8 @@ tutti_status tt_call_prepare(const struct tt_call *call);
  * other calls run; and give that back. */
 tutti_status tt_call_own(struct tt_call *call);
 tutti_status tt_call_keep(struct tt_call *call);
+/* Bytes of one start of a call that is kept. Nothing of its communicator is under way. */
+struct tt_cost tt_call_cost(const struct tt_call *call);
 void tt_call_release(struct tt_call *call);
 /* Bind the call to an operation and start that. After prepare it fails only if a plan was pushed out and
  * there is no memory to build it again. */

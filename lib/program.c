@@ -11,6 +11,7 @@
 #include "group.h"
 #include "handle.h"
 #include "recorder.h"
+#include "traffic.h"
 
 struct owner { /* of a call's communicator, which may be destroyed before the program */
     tutti_comm *handle;
@@ -101,15 +102,46 @@ tutti_status tutti_group_keep(tutti_program **program)
     return status;
 }
 
+static tutti_status check_owner(const struct tt_program *p, int i, const char *function)
+{
+    const struct tt_comm *comm = tt_handle_find(p->owners[i].handle);
+    if (comm != NULL && comm->serial == p->owners[i].serial)
+        return TUTTI_OK;
+    return tt_fail(TUTTI_INVALID_USAGE, "%s: the communicator of call %d, %s, was destroyed", function, i,
+        tt_collectives[p->batch.calls[i].call.collective].name);
+}
+
+tutti_status tutti_program_traffic(tutti_program *program, tutti_traffic *traffic)
+{
+    tutti_status status = tt_traffic_check(traffic, "program_traffic");
+    if (status != TUTTI_OK)
+        return status;
+    struct tt_program *p = tt_shell_find(TT_SHELL_PROGRAM, program);
+    if (p == NULL)
+        return tt_shell_fault(program);
+    tutti_traffic sum = { .calls = (uint64_t)p->batch.count };
+    for (int i = 0; i < p->batch.count; i++) {
+        struct tt_call *call = &p->batch.calls[i].call;
+        status = check_owner(p, i, "program_traffic");
+        if (status != TUTTI_OK)
+            return status;
+        tt_comm_turn(call->comm);
+        struct tt_cost cost = tt_call_cost(call);
+        sum.called_bytes += cost.called, sum.sent_bytes += cost.sent, sum.received_bytes += cost.received;
+    }
+    tt_traffic_give(traffic, &sum);
+    return TUTTI_OK;
+}
+
 static tutti_status check_call(const struct tt_program *p, int i)
 {
     const struct tt_call *call = &p->batch.calls[i].call;
     const char *name = tt_collectives[call->collective].name;
-    const struct tt_comm *comm = tt_handle_find(p->owners[i].handle);
-    if (comm == NULL || comm->serial != p->owners[i].serial)
-        return tt_fail(
-            TUTTI_INVALID_USAGE, "program_start: the communicator of call %d, %s, was destroyed", i, name);
-    tutti_status status = tt_comm_check(call->comm);
+    tutti_status status = check_owner(p, i, "program_start");
+    if (status != TUTTI_OK)
+        return status;
+    const struct tt_comm *comm = call->comm;
+    status = tt_comm_check(call->comm);
     if (status == TUTTI_OK && comm->finalized)
         status = tt_fail(
             TUTTI_INVALID_USAGE, "program_start: the communicator of call %d, %s, is finalized", i, name);

@@ -80,17 +80,30 @@ static tutti_traffic total_of(struct tt_comm *comm)
     return known;
 }
 
+tutti_status tt_traffic_check(const tutti_traffic *traffic, const char *function)
+{
+    if (traffic != NULL && traffic->size >= sizeof traffic->size + sizeof traffic->calls)
+        return TUTTI_OK;
+    return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: %s; set traffic->size to sizeof(tutti_traffic), %zu",
+        function, traffic == NULL ? "traffic is NULL" : "traffic->size is too small", sizeof *traffic);
+}
+
+void tt_traffic_give(tutti_traffic *to, const tutti_traffic *known)
+{
+    tutti_traffic full = *known;
+    full.size = to->size;
+    memcpy(to, &full, full.size < sizeof full ? full.size : sizeof full);
+}
+
 tutti_status tutti_comm_traffic(tutti_comm *comm, tutti_traffic *traffic)
 {
-    if (traffic == NULL || traffic->size < sizeof traffic->size + sizeof traffic->calls)
-        return tt_fail(TUTTI_INVALID_ARGUMENT,
-            "comm_traffic: %s; set traffic->size to sizeof(tutti_traffic), %zu",
-            traffic == NULL ? "traffic is NULL" : "traffic->size is too small", sizeof *traffic);
+    tutti_status status = tt_traffic_check(traffic, "comm_traffic");
+    if (status != TUTTI_OK)
+        return status;
     struct tt_comm *c = tt_handle_find(comm);
     if (c == NULL)
         return tt_shell_fault(comm);
     tutti_traffic known = total_of(c);
-    known.size = traffic->size;
-    memcpy(traffic, &known, known.size < sizeof known ? known.size : sizeof known);
+    tt_traffic_give(traffic, &known);
     return TUTTI_OK;
 }

@@ -468,6 +468,13 @@ tutti_status tutti_group_keep(tutti_program **program);
  * was memory of a device and is not, or the other way round), OUT_OF_MEMORY, and sticky ones. */
 tutti_status tutti_program_start(tutti_program *program);
 
+/* What one start of it is at this rank, known before the first: its calls, the bytes that they are called
+ * with, and the bytes that the chosen algorithms send and receive, as tutti_comm_traffic will count them.
+ * Set traffic->size to sizeof(tutti_traffic). Local; waits until what is queued on streams for its
+ * communicators is over. Errors: INVALID_ARGUMENT (program, traffic, traffic->size), INVALID_USAGE (a
+ * communicator that was destroyed; made before a fork). */
+tutti_status tutti_program_traffic(tutti_program *program, tutti_traffic *traffic);
+
 /* Waits until its last start is over; then the handle is dead. Errors: INVALID_ARGUMENT. */
 tutti_status tutti_program_destroy(tutti_program *program);
 

@@ -343,10 +343,25 @@ static void programs(struct spot *s)
     ranks_ok(s->me, tutti_group_keep(&program), "keep");
     tutti_traffic mine = since(s->me, s->comm, &before);
     ranks_expect(s->me, mine.calls == 0, "what is kept has not run");
+    tutti_traffic foreseen = { .size = sizeof foreseen };
+    ranks_ok(s->me, tutti_program_traffic(program, &foreseen), "program_traffic");
     for (int k = 0; k < TIMES; k++)
         ranks_ok(s->me, tutti_program_start(program), "start");
     mine = since(s->me, s->comm, &before);
+    ranks_expect(s->me,
+        mine.calls == TIMES * foreseen.calls && mine.called_bytes == TIMES * foreseen.called_bytes &&
+            mine.sent_bytes == TIMES * foreseen.sent_bytes &&
+            mine.received_bytes == TIMES * foreseen.received_bytes,
+        "a start sends %llu and receives %llu bytes, as foreseen: %llu and %llu",
+        (unsigned long long)mine.sent_bytes / TIMES, (unsigned long long)mine.received_bytes / TIMES,
+        (unsigned long long)foreseen.sent_bytes, (unsigned long long)foreseen.received_bytes);
     expect(s->me, &mine, 3 * TIMES, TIMES * (2 + n) * bytes, TIMES * bytes * (n + n * (n - 1)), "program");
+    foreseen.size = sizeof(size_t);
+    ranks_refused(
+        s->me, tutti_program_traffic(program, &foreseen), TUTTI_INVALID_ARGUMENT, "traffic", "size");
+    ranks_refused(s->me, tutti_program_traffic(program, NULL), TUTTI_INVALID_ARGUMENT, "traffic", "NULL");
+    foreseen.size = sizeof foreseen;
+    ranks_refused(s->me, tutti_program_traffic(NULL, &foreseen), TUTTI_INVALID_ARGUMENT, "program", "NULL");
     ranks_ok(s->me, tutti_program_destroy(program), "destroy");
 }
 
