@@ -61,10 +61,10 @@ static void say_messages(const struct tr_tape *t)
     for (int n = 0; n < l.n; n++) {
         const struct tr_entry *x = &l.entries[n];
         printf("  %-14s %-13s %-15s %8" PRId64 " %14" PRId64 " %14" PRId64 "\n", tr_code_names[x->code],
-            tr_entry_group(x, group), tr_cargo_names[x->cargo], x->calls, x->bytes, x->wire);
+            tr_entry_group(x, group), tr_cargo_names[x->cargo], x->calls, x->bytes, x->least);
     }
     struct tr_entry all = tr_ledger_sum(&l, -1, -1, -1, -1);
-    printf("  %-44s %8" PRId64 " %14" PRId64 " %14" PRId64 "\n", "all", all.calls, all.bytes, all.wire);
+    printf("  %-44s %8" PRId64 " %14" PRId64 " %14" PRId64 "\n", "all", all.calls, all.bytes, all.least);
 }
 
 static void say_memory(const struct tr_tape *t)

@@ -34,7 +34,8 @@ static void memory(FILE *to, const char *name, const int64_t *peak)
     fputc('}', to);
 }
 
-static void messages(FILE *to, const struct tr_ledger *l)
+/* Before the groups are there, nobody knows what is sent. */
+static void messages(FILE *to, const struct tr_ledger *l, bool sent)
 {
     char group[32];
     fprintf(to, ", \"messages\": [");
@@ -42,9 +43,12 @@ static void messages(FILE *to, const struct tr_ledger *l)
         const struct tr_entry *x = &l->entries[n];
         fprintf(to,
             "%s{\"operation\": \"%s\", \"group\": \"%s\", \"of\": \"%s\", \"calls\": %" PRId64
-            ", \"bytes\": %" PRId64 ", \"sent\": %" PRId64 "}",
+            ", \"bytes\": %" PRId64 ", \"least\": %" PRId64,
             n ? ", " : "", tr_code_names[x->code], tr_entry_group(x, group), tr_cargo_names[x->cargo],
-            x->calls, x->bytes, x->wire);
+            x->calls, x->bytes, x->least);
+        if (sent)
+            fprintf(to, ", \"sent\": %" PRId64, x->wire);
+        fputc('}', to);
     }
     fputc(']', to);
 }
@@ -70,7 +74,7 @@ void tr_json_run(FILE *to, const struct tr_tape *t, const struct tr_schedule *s,
     fprintf(to, ", \"arena\": %" PRId64, t->arena);
     memory(to, "memory", t->peak);
     tr_ledger_predict(&l, t);
-    messages(to, &l);
+    messages(to, &l, false);
     fprintf(to, "}\n");
     fflush(to);
 }
@@ -90,7 +94,7 @@ void tr_json_step(FILE *to, const struct tr_report *r, const struct tr_runner *r
     fprintf(to, ", \"sent\": %" PRId64 ", \"peak\": %" PRId64, r->sent, r->peak);
     if (r->audited)
         memory(to, "memory_measured", runner->audit.peak);
-    messages(to, &runner->counted);
+    messages(to, &runner->counted, true);
     fprintf(to, "}\n");
     fflush(to);
 }

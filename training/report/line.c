@@ -10,7 +10,7 @@ void tr_line_header(FILE *to)
     fputs(
         "# step 0 also checks every byte of memory that it touches, and takes longer\n"
         "# bubble: part of the pipeline's time in which ranks wait, by formula, by simulation, and measured\n"
-        "# exposed: part of a step that ranks spend in collectives; sent: bytes, by all ranks, at least\n"
+        "# exposed: part of a step that ranks spend in collectives; sent: bytes, by all ranks\n"
         "# peak: bytes of memory of the rank that needs most\n",
         to);
     fprintf(to, "%28s %44s %8s\n%6s %10s %10s %9s %9s %8s %7s %7s %8s %13s %13s\n", "gradient",

@@ -13,7 +13,7 @@ struct tr_report {
     double loss, norm, ms, tokens; /* tokens of a second */
     double formula, simulated, measured; /* bubble: the part of the pipeline's time that ranks wait */
     double exposed; /* the part of a step that ranks spend in collectives and in waits for sends */
-    int64_t sent; /* bytes of all ranks, at least */
+    int64_t sent; /* bytes of all ranks */
     int64_t peak; /* bytes of the rank that needs most */
 };
 

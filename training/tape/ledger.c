@@ -55,8 +55,8 @@ static int order(const void *left, const void *right)
     return (a->cargo > b->cargo) - (a->cargo < b->cargo);
 }
 
-/* The entry that the message belongs to, a new one if there is none. A full ledger shares its last. */
-static struct tr_entry *entry_of(
+/* A full ledger shares its last entry. */
+struct tr_entry *tr_ledger_entry(
     struct tr_ledger *l, const struct tr_tape *t, const struct tr_instr *i, enum tr_code code)
 {
     int value = i->ins ? i->in[0] : i->out[0];
@@ -72,7 +72,7 @@ static struct tr_entry *entry_of(
 /* ---- predicted ---- */
 
 /* Of one call, whose vector has `bytes` in elements of `element`. */
-static int64_t wire_bytes(
+static int64_t least_bytes(
     const struct tr_tape *t, const struct tr_instr *i, enum tr_code code, int64_t bytes, int64_t element)
 {
     if (code == TR_SEND || code == TR_RECV)
@@ -90,11 +90,11 @@ static void predict(struct tr_ledger *l, const struct tr_tape *t, const struct t
 {
     const struct tr_value *in = i->ins ? &t->values[i->in[0]] : NULL, *out = &t->values[i->out[0]];
     const struct tr_value *whole = !in || (i->outs && out->bytes > in->bytes) ? out : in;
-    struct tr_entry *entry = entry_of(l, t, i, code);
+    struct tr_entry *entry = tr_ledger_entry(l, t, i, code);
     int64_t element = entry->cargo == TR_OF_SCALARS ? 8 : 4;
     entry->calls += i->times;
     entry->bytes += whole->bytes;
-    entry->wire += i->times * wire_bytes(t, i, code, whole->bytes / i->times, element);
+    entry->least += i->times * least_bytes(t, i, code, whole->bytes / i->times, element);
 }
 
 void tr_ledger_predict(struct tr_ledger *l, const struct tr_tape *t)
@@ -119,14 +119,14 @@ void tr_ledger_begin(struct tr_ledger *counted, const struct tr_ledger *predicte
     counted->n = predicted->n;
     for (int n = 0; n < predicted->n; n++) {
         counted->entries[n] = predicted->entries[n];
-        counted->entries[n].calls = counted->entries[n].bytes = counted->entries[n].wire = 0;
+        counted->entries[n].calls = counted->entries[n].bytes = 0;
     }
 }
 
 void tr_ledger_count(struct tr_ledger *counted, const struct tr_tape *t, const struct tr_instr *i,
     enum tr_code code, int64_t bytes)
 {
-    struct tr_entry *entry = entry_of(counted, t, i, code);
+    struct tr_entry *entry = tr_ledger_entry(counted, t, i, code);
     entry->calls++;
     entry->bytes += bytes;
 }
@@ -157,7 +157,7 @@ struct tr_entry tr_ledger_sum(const struct tr_ledger *l, int code, int axes, int
         if ((code >= 0 && (int)x->code != code) || (axes >= 0 && x->axes != axes) ||
             (edge >= 0 && (int)x->edge != edge) || (cargo >= 0 && (int)x->cargo != cargo))
             continue;
-        sum.calls += x->calls, sum.bytes += x->bytes, sum.wire += x->wire;
+        sum.calls += x->calls, sum.bytes += x->bytes, sum.least += x->least, sum.wire += x->wire;
     }
     return sum;
 }

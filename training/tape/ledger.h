@@ -25,7 +25,9 @@ struct tr_entry {
     enum tr_cargo cargo;
     int64_t calls;
     int64_t bytes; /* as called: of the whole vector, in all its parts */
-    int64_t wire; /* what this rank sends if no algorithm could send less; predicted only */
+    /* Bytes that this rank sends; predicted only. No algorithm can send less than `least`; `wire` is what
+     * those send that Tutti chooses, which is known when the groups are there (traffic.h). */
+    int64_t least, wire;
 };
 
 enum { TR_ENTRIES = 128 };
@@ -45,6 +47,9 @@ void tr_ledger_count(struct tr_ledger *counted, const struct tr_tape *t, const s
 bool tr_ledger_equal(const struct tr_ledger *counted, const struct tr_ledger *predicted,
     const struct tr_tape *t, struct tr_error *e);
 
+/* The entry of the instruction's messages, a new one if there is none. */
+struct tr_entry *tr_ledger_entry(
+    struct tr_ledger *l, const struct tr_tape *t, const struct tr_instr *i, enum tr_code code);
 /* The sum over entries that match; -1 matches all. */
 struct tr_entry tr_ledger_sum(const struct tr_ledger *l, int code, int axes, int edge, int cargo);
 /* "dp", "world", "to next". */

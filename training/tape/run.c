@@ -8,6 +8,7 @@
 #include "training/launch.h"
 #include "training/tape/compute.h"
 #include "training/tape/finite.h"
+#include "training/tape/traffic.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -70,7 +71,7 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
     if (t->placed->plan->mesh.size[TR_PP] > 1 &&
         (tutti_stream_create(&r->forward) || tutti_stream_create(&r->backward)))
         return tr_fail(e, "rank %d: %s", t->rank, tutti_get_last_error(NULL));
-    return true;
+    return tr_traffic_foresee(&r->predicted, r, e);
 }
 
 void tr_runner_close(struct tr_runner *r)
@@ -91,18 +92,23 @@ void tr_runner_close(struct tr_runner *r)
 
 /* ---- communication ---- */
 
-static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
+static tutti_comm *group_of(const struct tr_runner *r, const struct tr_instr *i)
+{
+    return i->beside             ? r->groups.beside[i->axes]
+           : i->axes == TR_WORLD ? r->groups.world
+                                 : r->groups.of[i->axes];
+}
+
+tutti_status tr_runner_calls(const struct tr_runner *r, const struct tr_instr *i, struct tr_ledger *counted)
 {
     const struct tr_tape *t = r->tape;
-    tutti_comm *comm = i->beside             ? r->groups.beside[i->axes]
-                       : i->axes == TR_WORLD ? r->groups.world
-                                             : r->groups.of[i->axes];
+    tutti_comm *comm = group_of(r, i);
     tutti_stream stream = i->beside ? r->beside : tutti_no_stream();
     bool wide = i->in[0] == t->leaves || i->in[0] == t->losses;
     tutti_type type = wide ? TUTTI_FLOAT64 : TUTTI_FLOAT32;
     size_t bytes = wide ? 8 : 4, count = (size_t)i->count, n = (size_t)tutti_comm_size(comm);
     unsigned char *in = tr_at(r, i->in[0]), *out = tr_at(r, i->out[0]);
-    tutti_status s = i->times > 1 ? tutti_group_start() : TUTTI_OK;
+    tutti_status s = TUTTI_OK;
     if (i->code == TR_ALL_GATHER && i->in[0] == i->out[0]) /* in place: ZeRO's parameters */
         in += (size_t)tutti_comm_rank(comm) * count * bytes;
     for (int64_t x = 0; x < i->times && s == TUTTI_OK; x++) {
@@ -120,14 +126,23 @@ static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct
             in += n * count * bytes, out += count * bytes;
         }
         bool parts = i->code == TR_ALL_GATHER || i->code == TR_REDUCE_SCATTER;
-        tr_ledger_count(&r->counted, t, i, i->code, (int64_t)(count * bytes * (parts ? n : 1)));
+        if (counted)
+            tr_ledger_count(counted, t, i, i->code, (int64_t)(count * bytes * (parts ? n : 1)));
     }
+    return s;
+}
+
+static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
+{
+    tutti_status s = i->times > 1 ? tutti_group_start() : TUTTI_OK;
+    if (s == TUTTI_OK)
+        s = tr_runner_calls(r, i, &r->counted);
     tutti_status ended = i->times > 1 ? tutti_group_end() : TUTTI_OK; /* a call that failed, too, was in it */
     if (s == TUTTI_OK)
         s = ended;
     if (i->beside && s == TUTTI_OK)
-        s = tutti_stream_record(stream, &r->points[i->out[0]]);
-    return s == TUTTI_OK || failed(r, i, comm, e);
+        s = tutti_stream_record(r->beside, &r->points[i->out[0]]);
+    return s == TUTTI_OK || failed(r, i, group_of(r, i), e);
 }
 
 static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
@@ -337,7 +352,10 @@ bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e)
 bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
 {
     const struct tr_tape *t = r->tape;
+    struct tr_traffic before;
     tr_ledger_begin(&r->counted, &r->predicted);
+    if (r->audited && r->groups.world && !tr_traffic_read(&before, &r->groups, e))
+        return false;
     if (r->audited)
         tr_audit_begin(&r->audit, t, r->arena);
     for (int n = 0; n < t->n_instrs; n++) {
@@ -354,10 +372,12 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
     }
     r->clock[t->n_instrs] = tr_now_ns();
     r->step++;
-    if (r->audited && !tr_audit_end(&r->audit, t, r->arena, e))
-        return false;
+    bool ok = tr_ledger_equal(&r->counted, &r->predicted, t, e);
+    if (r->audited)
+        ok = ok && tr_audit_end(&r->audit, t, r->arena, e) &&
+             (!r->groups.world || tr_traffic_equal(&before, &r->groups, &r->predicted, t->rank, e));
     r->audited = false;
-    return tr_ledger_equal(&r->counted, &r->predicted, t, e);
+    return ok;
 }
 
 void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *to)

@@ -36,6 +36,8 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
 bool tr_runner_step(struct tr_runner *r, struct tr_error *e);
 /* One instruction of it. */
 bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e);
+/* The calls of a collective; each is counted, if there is where. */
+tutti_status tr_runner_calls(const struct tr_runner *r, const struct tr_instr *i, struct tr_ledger *counted);
 void tr_runner_close(struct tr_runner *r);
 
 /* A parameter's values (what = 0) or its gradient of the last step (1) on this rank, at their places in the

@@ -34,7 +34,7 @@ struct tr_value {
     int64_t inside; /* bytes from the bucket's begin */
 };
 
-enum tr_edge { TR_NO_EDGE, TR_TO_NEXT, TR_FROM_PREVIOUS, TR_TO_PREVIOUS, TR_FROM_NEXT, TR_HOME };
+enum tr_edge { TR_NO_EDGE, TR_TO_NEXT, TR_FROM_PREVIOUS, TR_TO_PREVIOUS, TR_FROM_NEXT, TR_HOME, TR_EDGES };
 
 struct tr_instr {
     enum tr_code code;
