@@ -98,6 +98,11 @@ awk '$1 == "1" && NF == 11 && $6 == "20.0" && $7 == "20.0" && $8 + 0 > 0 && $8 <
     fail "--json: $(cat "$scratch/out")"
 grep -q '"step": 0, .*"bubble_formula": null, .*"memory_measured": {"parameters": 452608, ' "$scratch/out" ||
     fail "--json, step 0: $(cat "$scratch/out")"
+grep -q '"resident_shared": [1-9][0-9]*, "resident_groups": [0-9]' "$scratch/out" ||
+    fail "--json: no memory of Tutti: $(cat "$scratch/out")"
+"$train" --data grammar --steps 1 --dp 2 >"$scratch/out"
+grep -q '^# resident outside the arena of rank 0: [1-9][0-9]* bytes' ||
+    fail "no line of Tutti's own memory"
 
 # The Gantt chart of a pipeline shows the order of its schedule; the trace has a span for each instruction,
 # and takes Tutti's own beside them.

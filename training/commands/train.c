@@ -77,6 +77,18 @@ static bool show_instructions(
            (!o->gantt || tr_gantt(o->json ? stderr : stdout, r, &p->run.schedule, e));
 }
 
+/* After a step, when all that is made at first use is there. */
+static void say_resident(const struct tr_options *o, const struct tr_runner *r)
+{
+    struct tr_resident now = tr_resident_now();
+    if (!r->groups.world || o->quiet || o->json)
+        return;
+    printf("# resident outside the arena of rank 0: %" PRId64
+           " bytes that Tutti shares with other ranks, %" PRId64 " of its groups%s\n",
+        now.shared, now.own - r->before_groups.own, r->k->free ? " and OpenBLAS" : "");
+    fflush(stdout);
+}
+
 /* The first step is audited: its memory is what the tape says, or it fails. */
 static bool steps(
     const struct tr_options *o, struct tr_prepared *p, struct tr_keeper *k, FILE *trace, struct tr_error *e)
@@ -92,6 +104,8 @@ static bool steps(
             return false;
         if (r->tape->rank == 0)
             say_step(o, &report, r);
+        if (r->tape->rank == 0 && first)
+            say_resident(o, r);
         if ((step == shown && !show_instructions(o, p, r, trace, e)) || !tr_keeper_after(k, &stop, e))
             return false;
     }

@@ -94,6 +94,11 @@ void tr_json_step(FILE *to, const struct tr_report *r, const struct tr_runner *r
     fprintf(to, ", \"sent\": %" PRId64 ", \"peak\": %" PRId64, r->sent, r->peak);
     if (r->audited)
         memory(to, "memory_measured", runner->audit.peak);
+    if (r->audited && runner->groups.world) {
+        struct tr_resident now = tr_resident_now();
+        fprintf(to, ", \"resident_shared\": %" PRId64 ", \"resident_groups\": %" PRId64, now.shared,
+            now.own - runner->before_groups.own);
+    }
     messages(to, &runner->counted, true);
     fprintf(to, "}\n");
     fflush(to);

@@ -62,6 +62,7 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
         initialise(r, &t->holdings[i]);
     if (t->placed->plan->mesh.n == 1)
         return true;
+    r->before_groups = tr_resident_now();
     if (!tr_groups_make(&r->groups, &t->placed->plan->mesh, t->masks, t->n_masks, t->ring,
             t->placed->plan->free_order, world, e) ||
         !tr_groups_beside(&r->groups, &t->placed->plan->mesh, t->beside, t->n_beside, e))

@@ -5,6 +5,7 @@
 
 #include "training/data/data.h"
 #include "training/ops/kernels.h"
+#include "training/resident.h"
 #include "training/tape/audit.h"
 #include "training/tape/ledger.h"
 
@@ -26,6 +27,7 @@ struct tr_runner {
     struct tr_result result;
     struct tr_ledger predicted, counted; /* messages of a step; equal after it, or it fails */
     struct tr_audit audit;
+    struct tr_resident before_groups;
     bool audited; /* the next step is; see audit.h for what it costs and destroys */
 };
 
