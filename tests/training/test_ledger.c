@@ -278,6 +278,33 @@ Test(memory, equals_the_formulas)
     cr_expect_geq(grid(compare_memory), 150);
 }
 
+/* Buckets change how many calls there are, not what they carry. */
+Test(ledger, what_is_in_a_bucket_is_gradients)
+{
+    static const char *const forms[] = { "", "--dp-reduce root", "--dp-reduce sharded" };
+    static const char *const buckets[] = { "", "--bucket 4K", "--bucket 64K", "--bucket 1M --overlap" };
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+        int64_t alone = 0;
+        for (size_t b = 0; b < sizeof buckets / sizeof *buckets; b++) {
+            struct tr_prepared p;
+            struct tr_options o;
+            struct tr_error e;
+            struct tr_ledger l;
+            char line[96];
+            snprintf(line, sizeof line, "--dp 4 %s %s", forms[f], buckets[b]);
+            cr_assert(prepare(&p, &o, line, &e), "%s", e.text);
+            tr_ledger_predict(&l, &p.tapes[1]);
+            struct tr_entry all = tr_ledger_sum(&l, -1, 1 << TR_DP, -1, -1),
+                            gradients = tr_ledger_sum(&l, -1, 1 << TR_DP, -1, TR_OF_GRADIENTS);
+            alone = b ? alone : all.bytes;
+            cr_expect_eq(
+                gradients.bytes, all.bytes, "%s: %lld bytes of gradients", line, (long long)gradients.bytes);
+            cr_expect_eq(all.bytes, alone, "%s: %lld bytes", line, (long long)all.bytes);
+            tr_prepared_free(&p);
+        }
+    }
+}
+
 /* All ranks together send what the formula says, whatever the parts: 2 (n-1) of each vector. */
 Test(ledger, sums_over_unequal_parts)
 {

@@ -29,8 +29,10 @@ const char *tr_entry_group(const struct tr_entry *entry, char text[32])
 
 static enum tr_cargo cargo_of(const struct tr_tape *t, int value)
 {
-    if (t->values[value].shard < 0)
+    if (value == t->losses || value == t->leaves)
         return TR_OF_SCALARS;
+    if (t->values[value].shard < 0) /* a bucket, or a part of one */
+        return TR_OF_GRADIENTS;
     switch (t->placed->g->tensors[t->placed->shards[t->values[value].shard].tensor].role) {
     case TR_PARAMETER:
         return TR_OF_PARAMETERS;
