@@ -12,6 +12,7 @@ static const struct {
     { "train", "train a model (the default)", tr_command_train },
     { "explain", "placements, messages and tape of a run, without running it", tr_command_explain },
     { "verify", "every paradigm and mesh against one device, bit for bit", tr_command_verify },
+    { "compare", "the paradigms side by side: bits, time, bytes, memory", tr_command_compare },
     { "mesh", "where each rank stands, the groups, and which meshes are legal", tr_command_mesh },
     { "schedule", "show, simulate and check pipeline schedules", tr_command_schedule },
     { "demo", "a matrix product, or a ring all-reduce, on real ranks", tr_command_demo },

@@ -90,6 +90,7 @@ static const struct option options[] = {
     TEXT_OF("inject", inject, "plant an error by name, to see it caught; 'list' tells the names"),
     WHOLE_OF("tape", tape, 0, "explain: print the list of this rank"),
     FLAG_OF("json", json, "one JSON object a line: the run, then each step, with all messages"),
+    FLAG_OF("markdown", markdown, "compare: one table as Markdown"),
     FLAG_OF("hex", hex, "lines of the golden program: loss and norm to the last bit"),
     TEXT_OF("trace", trace, "write a step of all ranks to this file, for ui.perfetto.dev"),
     WHOLE_OF("trace-step", trace_step, 0, "the step of --trace and --gantt; without it the last"),

@@ -33,7 +33,7 @@ struct tr_options {
     /* what is shown */
     char memory[32];
     char order[16], kernels[16];
-    bool json, hex, gantt, all, quick, quiet;
+    bool json, markdown, hex, gantt, all, quick, quiet;
     char trace[512];
     long trace_step; /* -1: the last */
     char inject[48];

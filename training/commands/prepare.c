@@ -18,8 +18,13 @@ int tr_refuse(int status, const struct tr_error *e)
 
 bool tr_begin(struct tr_options *o, int argc, char **argv, const char *usage, bool list, int *status)
 {
-    struct tr_error e;
     tr_options_default(o);
+    return tr_begin_with(o, argc, argv, usage, list, status);
+}
+
+bool tr_begin_with(struct tr_options *o, int argc, char **argv, const char *usage, bool list, int *status)
+{
+    struct tr_error e;
     *status = 0;
     if (!tr_options_parse(o, argc - 1, argv + 1, &e)) {
         *status = tr_refuse(2, &e);

@@ -18,6 +18,8 @@ struct tr_prepared {
 /* What commands that take train's options begin with: reads them into o. false: there is no more to do but to
  * exit with *status: --help has printed the usage and, if `list`, the options, or a wrong one was refused. */
 bool tr_begin(struct tr_options *o, int argc, char **argv, const char *usage, bool list, int *status);
+/* The same where o has defaults of its own already. */
+bool tr_begin_with(struct tr_options *o, int argc, char **argv, const char *usage, bool list, int *status);
 /* Prints the error, and returns the status. */
 int tr_refuse(int status, const struct tr_error *e);
 

@@ -40,7 +40,8 @@ struct tr_trial {
     struct tr_data data;
     struct tr_runner runner;
     struct tr_verdict verdict;
-    bool opened, planted; /* planted: there is an error in the tapes, and memory is not audited */
+    bool opened;
+    bool planted; /* there is an error in the tapes: gradients may lie elsewhere, and memory is not audited */
 };
 
 /* Collective over the world: a communicator of the first n ranks. */

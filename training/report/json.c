@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-static void number(FILE *to, const char *name, double x)
+void tr_json_number(FILE *to, const char *name, double x)
 {
     if (isfinite(x))
         fprintf(to, ", \"%s\": %.17g", name, x);
@@ -13,7 +13,7 @@ static void number(FILE *to, const char *name, double x)
         fprintf(to, ", \"%s\": null", name);
 }
 
-static void text(FILE *to, const char *name, const char *s)
+void tr_json_text(FILE *to, const char *name, const char *s)
 {
     fprintf(to, ", \"%s\": \"", name);
     for (; *s; s++)
@@ -26,7 +26,7 @@ static void text(FILE *to, const char *name, const char *s)
     fputc('"', to);
 }
 
-static void memory(FILE *to, const char *name, const int64_t *peak)
+void tr_json_memory(FILE *to, const char *name, const int64_t *peak)
 {
     fprintf(to, ", \"%s\": {", name);
     for (int k = 0; k < TR_MEMORIES; k++)
@@ -59,20 +59,20 @@ void tr_json_run(FILE *to, const struct tr_tape *t, const struct tr_schedule *s,
     const struct tr_plan *p = t->placed->plan;
     struct tr_ledger l;
     fprintf(to, "{\"event\": \"run\"");
-    text(to, "model", g->model);
+    tr_json_text(to, "model", g->model);
     fprintf(to,
         ", \"layers\": %" PRId64 ", \"channels\": %" PRId64 ", \"heads\": %" PRId64 ", \"context\": %" PRId64
         ", \"vocabulary\": %" PRId64,
         g->layers, g->channels, g->heads, g->context, g->vocabulary);
-    text(to, "data", data);
+    tr_json_text(to, "data", data);
     fprintf(to,
         ", \"ranks\": %d, \"cores\": %d, \"batch\": %d, \"micro_batches\": %d, \"zero\": %d, \"chunks\": %d",
         p->mesh.n, cores, p->batch, p->micros, p->zero, p->chunks);
     for (int a = 0; a < TR_AXES; a++)
         fprintf(to, ", \"%s\": %d", tr_axis_names[a], p->mesh.size[a]);
-    text(to, "schedule", s->name);
+    tr_json_text(to, "schedule", s->name);
     fprintf(to, ", \"arena\": %" PRId64, t->arena);
-    memory(to, "memory", t->peak);
+    tr_json_memory(to, "memory", t->peak);
     tr_ledger_predict(&l, t);
     messages(to, &l, false);
     fprintf(to, "}\n");
@@ -82,18 +82,18 @@ void tr_json_run(FILE *to, const struct tr_tape *t, const struct tr_schedule *s,
 void tr_json_step(FILE *to, const struct tr_report *r, const struct tr_runner *runner)
 {
     fprintf(to, "{\"event\": \"step\", \"step\": %" PRId64, r->step);
-    number(to, "loss", r->loss);
-    number(to, "norm", r->norm);
+    tr_json_number(to, "loss", r->loss);
+    tr_json_number(to, "norm", r->norm);
     fprintf(to, ", \"loss_hex\": \"%a\", \"norm_hex\": \"%a\"", r->loss, r->norm);
-    number(to, "ms", r->ms);
-    number(to, "tokens_per_second", r->tokens);
-    number(to, "bubble_formula", r->formula);
-    number(to, "bubble_simulated", r->simulated);
-    number(to, "bubble_measured", r->measured);
-    number(to, "exposed", r->exposed);
+    tr_json_number(to, "ms", r->ms);
+    tr_json_number(to, "tokens_per_second", r->tokens);
+    tr_json_number(to, "bubble_formula", r->formula);
+    tr_json_number(to, "bubble_simulated", r->simulated);
+    tr_json_number(to, "bubble_measured", r->measured);
+    tr_json_number(to, "exposed", r->exposed);
     fprintf(to, ", \"sent\": %" PRId64 ", \"peak\": %" PRId64, r->sent, r->peak);
     if (r->audited)
-        memory(to, "memory_measured", runner->audit.peak);
+        tr_json_memory(to, "memory_measured", runner->audit.peak);
     if (r->audited && runner->groups.world) {
         struct tr_resident now = tr_resident_now();
         fprintf(to, ", \"resident_shared\": %" PRId64 ", \"resident_groups\": %" PRId64, now.shared,

@@ -34,5 +34,9 @@ bool tr_gantt(FILE *to, const struct tr_runner *r, const struct tr_schedule *s, 
 /* One object, on one line: the run as rank 0 sees it; a step. */
 void tr_json_run(FILE *to, const struct tr_tape *t, const struct tr_schedule *s, const char *data, int cores);
 void tr_json_step(FILE *to, const struct tr_report *r, const struct tr_runner *runner);
+/* A member of an object, after another one. */
+void tr_json_number(FILE *to, const char *name, double x);
+void tr_json_text(FILE *to, const char *name, const char *s);
+void tr_json_memory(FILE *to, const char *name, const int64_t *peak);
 
 #endif

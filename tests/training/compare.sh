@@ -1,0 +1,123 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# compare.sh: what `tutti-train compare` tells of each configuration: bytes are those of the closed formulas,
+# memory is what was measured, the bits are one device's; a planted error is shown as different.
+set -u
+LC_ALL=C
+export LC_ALL
+train=$PWD/tutti-train
+gpt=$PWD/training/reference/gpt
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+failures=0
+
+fail()
+{
+    echo "compare: $1"
+    failures=$((failures + 1))
+}
+
+# compared OPTIONS...: JSON in $scratch/out; all are equal.
+compared()
+{
+    "$train" compare "$@" --steps 3 --json >"$scratch/out" 2>"$scratch/said" ||
+        fail "$*: $(cat "$scratch/said")"
+}
+
+# has NAME TEXT..: the line of this configuration has all texts.
+has()
+{
+    name=$1
+    shift
+    for text; do
+        grep -F "\"name\": \"$name\"" "$scratch/out" | grep -Fq -- "$text" ||
+            fail "$name: no $text in $(grep -F "\"name\": \"$name\"" "$scratch/out")"
+    done
+}
+
+# refused WORDS OPTIONS...
+refused()
+{
+    words=$1
+    shift
+    "$train" compare "$@" >"$scratch/out" 2>"$scratch/said" && fail "$*: taken"
+    grep -Fq -- "$words" "$scratch/said" || fail "$*: not \"$words\" but: $(cat "$scratch/said")"
+    [ -s "$scratch/out" ] && fail "$*: something ran"
+}
+
+# All paradigms of four ranks. Of gpt:nano, 4 bytes a number, embedding twice: 947712 bytes of gradients,
+# which four ranks reduce by 2 * 3 times as many. A tensor-parallel vector of tokens has 131072 bytes
+# (4 * 8 * 64 * 64): 18 reductions, and 3 of 4 * 8 * 64, over 4 ranks. Over each of 3 borders go 131072
+# bytes, there and back; the tied embedding of 65536 goes both ways; leaves are (8 * 64 + 53 * 512) * 6.
+compared
+[ "$(grep -c '"ran": true, "equal": true' "$scratch/out")" = 17 ] || fail "not 17 are equal"
+[ "$(wc -l <"$scratch/out")" -eq 17 ] || fail "not 17 lines"
+has "one device" '"sent_all": 0,' '"activations": 9377280' '"class": "A"'
+has "data parallel" "\"dp\": $((6 * 947712))," "\"world\": $(((8 * 64 + 53 * 512) * 6))" '"class": "B"'
+has "ZeRO 1" "\"dp\": $((3 * (947712 + 882176))),"
+has "tensor parallel" "\"tp\": $((6 * (18 * 131072 + 3 * 2048)))," '"class": "B"'
+has "naive pipeline" "\"pp\": $((3 * 2 * 131072))," "\"tied\": $((2 * 65536))" \
+    '"bubble_formula": 0.75,' '"class": "A"'
+has "1f1b" '"options": "--pp 4 --micro 8"' "\"pp\": $((3 * 2 * 131072)),"
+"$gpt" steps=3 | awk 'END { print $4 }' >"$scratch/loss"
+[ "$(sed -n 's/.*"loss": \(5\.[0-9]*\).*/\1/p' "$scratch/out" | awk '{ printf "%.6f\n", $1 }' | sort -u)" = \
+    "$(cat "$scratch/loss")" ] || fail "the loss is not the golden program's"
+# Measured memory is the predicted one, but for the kernels' scratch.
+sed 's/.*"memory": {\(.*\), "kernel.*"memory_measured": {\(.*\), "kernel.*/\1|\2/' "$scratch/out" |
+    awk -F '[|]' 'NF != 2 || $1 != $2 || /": 0,.*": 0,/' | grep . && fail "memory is not as predicted"
+awk '/"ms": (null|0[,}]|-)/ || !/"tokens_per_second": [1-9]/' "$scratch/out" | grep . && fail "no time"
+
+# The forms of the reduction send alike; ZeRO-3 gathers less where it keeps.
+compared dp-reduce
+for form in ring root sharded; do
+    has $form "\"dp\": $((6 * 947712))"
+done
+has ring "\"sent_most\": $((6 * 947712 / 4 + 165888 / 4)),"
+has root "\"sent_most\": $((2 * 947712 + 165888 / 4)),"
+compared zero 2 3
+[ "$(sed 's/.*"name": "\([^"]*\)".*/\1/' "$scratch/out" | tr '\n' ,)" = \
+    'ZeRO 2,ZeRO 3,ZeRO 3 keep,ZeRO 3 prefetch,ZeRO 3 persist,ZeRO 3 all three,' ] ||
+    fail "zero: $(cat "$scratch/out")"
+has "ZeRO 3 keep" "\"dp\": $((3 * 2 * 947712))" # each use of the embedding gathers it
+
+# A limit: who does not fit does not run, and the change that is named makes it fit.
+compared -n 2 --memory 8M
+has "one device" '"ran": false' '"fits": false' '"what_to_do": "fits with --micro '
+cure=$(sed -n 's/.*"name": "one device".*"fits with \([^"]*\)".*/\1/p' "$scratch/out")
+# shellcheck disable=SC2086
+"$train" --data grammar --steps 1 --memory 8M $cure >/dev/null 2>&1 || fail "$cure does not fit"
+has "tensor + sp" '"ran": true, "equal": true' '"fits": true'
+
+# A planted error: the check's words, and what it does to the numbers; others are equal still.
+if "$train" compare --steps 3 -n 2 --inject all-reduce-missing >"$scratch/out" 2>&1; then
+    fail "a planted error: exit status 0"
+fi
+grep -q '^  2 data parallel .* off [0-9]' "$scratch/out" || fail "a planted error: $(cat "$scratch/out")"
+grep -q '^# 2, data parallel: .*the gradient is still a partial sum' "$scratch/out" ||
+    fail "no words of the check"
+grep -q '^# 2, data parallel differs: [1-9]' "$scratch/out" || fail "no numbers that differ"
+grep -q '^  1 one device .* equal ' "$scratch/out" || fail "one device differs"
+
+# Text and Markdown have a line for each; what the model cannot have is named.
+"$train" compare --steps 3 --markdown >"$scratch/out" 2>"$scratch/said" ||
+    fail "--markdown: $(cat "$scratch/said")"
+[ "$(grep -c '^| .* |$' "$scratch/out")" = 18 ] || fail "--markdown: $(cat "$scratch/out")"
+awk -F '[|]' '/^[|]/ && NF != 28 && NF != w { if (w) bad = 1; w = NF } END { exit bad }' "$scratch/out" ||
+    fail "--markdown: rows of different lengths"
+grep -q '^# left out, interleaved: .* do not divide 4 layers' "$scratch/out" || fail "nothing is left out"
+[ "$(nproc)" -ge 4 ] || grep -q 'no measurement of scaling' "$scratch/out" || fail "nothing is said of cores"
+
+refused 'colour is not known; legal are dp-reduce, zero' colour
+refused '4 is not known; legal are 0, 1, 2, 3' zero 4
+refused 'root is there twice' dp-reduce root root
+refused 'it makes the meshes itself' --tp 2
+refused '-n 1: compare takes 2 to 256 ranks' -n 1
+refused 'Legal numbers of ranks: 2, 4, 8' -n 5
+refused 'legal are 3 and more' --steps 2
+refused 'legal is one of --json and --markdown' --json --markdown
+refused 'legal are all-reduce-missing' --inject nothing
+refused 'legal is a number with K, M, G or T' --memory much
+
+[ "$failures" -eq 0 ] && echo "compare: configurations are told as they are"
+exit "$failures"

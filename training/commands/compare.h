@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* compare.h: configurations side by side: what is made of a number of ranks, what each needs and sends, what
+ * came of it, and the tables. */
+#ifndef TRAINING_COMMANDS_COMPARE_H
+#define TRAINING_COMMANDS_COMPARE_H
+
+#include "training/commands/trial.h"
+#include "training/report/report.h"
+
+enum tr_form { TR_COMPARE_ALL, TR_COMPARE_DP_REDUCE, TR_COMPARE_ZERO };
+
+enum { TR_COMPARED = 256, TR_COMPARE_GROUPS = 12, TR_COMPARE_RANKS = 256 };
+
+struct tr_contender {
+    char name[40], how[128]; /* how: the options that make it of a run on one device */
+    struct tr_options options;
+    struct tr_prepared prepared;
+    /* known before a step: all ranks' bytes of a step, by tr_comparison.groups; those of the rank that sends
+     * most; the rank that needs most memory; whether it fits the limit, and what would make it fit */
+    int64_t sent[TR_COMPARE_GROUPS], sent_all, sent_most;
+    int largest;
+    bool fits;
+    char cure[96];
+    /* --inject: the error is in the tapes, and this is what the checks say; `runs`: no rank would hang */
+    bool planted, runs;
+    char found[1024];
+    /* measured, on rank 0; NAN: there is none */
+    struct tr_report *reports; /* of each step */
+    struct tr_verdict verdict;
+    double ms, low, high, formula, simulated, measured, exposed; /* medians; quartiles */
+    int64_t touched[TR_MEMORIES]; /* memory of the rank `largest`, by the audit; 0: not audited */
+};
+
+/* One that was left out, and why. */
+struct tr_left_out {
+    char name[40], why[400];
+};
+
+struct tr_comparison {
+    struct tr_options base; /* what all have in common */
+    enum tr_form form;
+    int words[4], n_words; /* what was asked for of the form, by number */
+    int64_t limit; /* bytes of a rank; 0: none */
+    struct tr_contender *all; /* room for TR_COMPARED */
+    struct tr_left_out *left_out; /* room for TR_COMPARED */
+    int n, n_left_out;
+    char groups[TR_COMPARE_GROUPS][32];
+    int n_groups;
+    bool by_turns;
+};
+
+/* The form, and what it compares, from the words before the options. */
+bool tr_compare_words(struct tr_comparison *c, char **words, int n, struct tr_error *e);
+/* Which configurations, from the form, the ranks and the model. Those that the model cannot have are left
+ * out. All are prepared: checked, and their bytes known. */
+bool tr_compare_make(struct tr_comparison *c, struct tr_error *e);
+void tr_compare_free(struct tr_comparison *c);
+/* What each sends and needs, and what would make it fit. */
+void tr_compare_account(struct tr_comparison *c);
+
+/* A is equal to one device because nothing is added in another order; B because sums are canonical trees. */
+char tr_compare_class(const struct tr_contender *x);
+bool tr_compare_equal(const struct tr_contender *x); /* it ran, and no bit differs */
+
+void tr_compare_text(const struct tr_comparison *c, FILE *to);
+void tr_compare_markdown(const struct tr_comparison *c, FILE *to);
+void tr_compare_json(const struct tr_comparison *c, FILE *to);
+
+#endif

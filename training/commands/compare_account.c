@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* compare_account.c: what a configuration sends and needs, and what would make it fit a limit: the fewest
+ * changes of which the tapes, made and checked, say that they do. */
+#include "training/commands/compare.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int group_of(struct tr_comparison *c, const char *name)
+{
+    for (int i = 0; i < c->n_groups; i++)
+        if (!strcmp(c->groups[i], name))
+            return i;
+    if (c->n_groups == TR_COMPARE_GROUPS)
+        return TR_COMPARE_GROUPS - 1; /* a full list shares its last */
+    snprintf(c->groups[c->n_groups], sizeof c->groups[0], "%s", name);
+    return c->n_groups++;
+}
+
+/* The edges of a pipeline are one group, but for that of a tied embedding. */
+static const char *name_of(const struct tr_entry *x, char text[32])
+{
+    return x->axes || x->edge == TR_HOME ? tr_entry_group(x, text) : "pp";
+}
+
+static void add_sent(struct tr_comparison *c, struct tr_contender *x, const struct tr_tape *t)
+{
+    struct tr_ledger l;
+    char text[32];
+    int64_t all = 0;
+    tr_ledger_predict(&l, t);
+    for (int n = 0; n < l.n; n++) {
+        x->sent[group_of(c, name_of(&l.entries[n], text))] += l.entries[n].least;
+        all += l.entries[n].least;
+    }
+    x->sent_all += all;
+    x->sent_most = all > x->sent_most ? all : x->sent_most;
+}
+
+static int largest(const struct tr_prepared *p)
+{
+    int most = 0;
+    for (int r = 1; r < p->run.plan.mesh.n; r++)
+        if (p->tapes[r].arena > p->tapes[most].arena)
+            most = r;
+    return most;
+}
+
+static bool would_fit(const struct tr_options *o, int64_t limit)
+{
+    struct tr_prepared p;
+    struct tr_error e;
+    if (!tr_prepare(&p, o, &e))
+        return false;
+    bool fits = p.tapes[largest(&p)].arena <= limit;
+    tr_prepared_free(&p);
+    return fits;
+}
+
+/* With so many of the three changed: the least of each that fits. */
+static bool cure_with(struct tr_contender *x, int changes, int64_t limit)
+{
+    const struct tr_options *now = &x->options;
+    for (long micro = now->micro; micro <= now->batch / now->dp; micro *= 2)
+        for (long zero = now->zero; zero <= (now->dp > 1 ? 3 : now->zero); zero++)
+            for (int sp = now->sp; sp <= (now->tp > 1); sp++) {
+                struct tr_options o = *now;
+                char with_sp[8] = "", with_zero[24] = "", with_micro[32] = "";
+                o.micro = micro, o.zero = zero, o.sp = sp;
+                if ((micro != now->micro) + (zero != now->zero) + (sp != now->sp) != changes ||
+                    !would_fit(&o, limit))
+                    continue;
+                if (micro != now->micro)
+                    snprintf(with_micro, sizeof with_micro, " --micro %ld", micro);
+                if (zero != now->zero)
+                    snprintf(with_zero, sizeof with_zero, " --zero %ld", zero);
+                if (sp != now->sp)
+                    snprintf(with_sp, sizeof with_sp, " --sp");
+                snprintf(x->cure, sizeof x->cure, "fits with%s%s%s", with_micro, with_zero, with_sp);
+                return true;
+            }
+    return false;
+}
+
+static void find_cure(struct tr_contender *x, int64_t limit)
+{
+    for (int changes = 1; changes <= 3; changes++)
+        if (cure_with(x, changes, limit))
+            return;
+    snprintf(x->cure, sizeof x->cure, "%s",
+        x->prepared.run.plan.mesh.n == 1 ? "no --micro is enough; cut it over ranks"
+                                         : "no --micro, --zero or --sp is enough; cut the model further");
+}
+
+void tr_compare_account(struct tr_comparison *c)
+{
+    for (int i = 0; i < c->n; i++) {
+        struct tr_contender *x = &c->all[i];
+        for (int r = 0; r < x->prepared.run.plan.mesh.n; r++)
+            add_sent(c, x, &x->prepared.tapes[r]);
+        x->largest = largest(&x->prepared);
+        x->fits = !c->limit || x->prepared.tapes[x->largest].arena <= c->limit;
+        x->runs = x->runs && x->fits;
+        if (!x->fits)
+            find_cure(x, c->limit);
+    }
+}
+
+char tr_compare_class(const struct tr_contender *x)
+{
+    const struct tr_mesh *m = &x->prepared.run.plan.mesh;
+    return m->n == m->size[TR_PP] ? 'A' : 'B';
+}
+
+bool tr_compare_equal(const struct tr_contender *x)
+{
+    return x->runs && tr_verdict_equal(&x->verdict);
+}

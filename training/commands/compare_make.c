@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* compare_make.c: which configurations are compared: every paradigm alone on all ranks, and every product of
+ * them that has as many, as far as the model and the batch allow. */
+#include "training/commands/compare.h"
+
+#include "training/tape/inject.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- words ---- */
+
+static const char *const stages[] = { "0", "1", "2", "3", NULL };
+static const char *const forms[] = { "ring", "root", "sharded", NULL }; /* as tr_dp_form_names */
+
+static bool take_word(struct tr_comparison *c, const char *word, struct tr_error *e)
+{
+    const char *const *legal = c->form == TR_COMPARE_ZERO ? stages : forms;
+    char list[64] = "";
+    for (int i = 0; legal[i]; i++) {
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", legal[i]);
+        if (strcmp(word, legal[i]))
+            continue;
+        for (int n = 0; n < c->n_words; n++)
+            if (c->words[n] == i)
+                return tr_fail(e, "compare: %s is there twice", word);
+        c->words[c->n_words++] = i;
+        return true;
+    }
+    return tr_fail(e, "compare: %.60s is not known; legal are %s", word, list);
+}
+
+bool tr_compare_words(struct tr_comparison *c, char **words, int n, struct tr_error *e)
+{
+    const char *const *legal = forms;
+    if (n == 0)
+        return true;
+    if (!strcmp(words[0], "zero"))
+        c->form = TR_COMPARE_ZERO, legal = stages;
+    else if (!strcmp(words[0], "dp-reduce"))
+        c->form = TR_COMPARE_DP_REDUCE;
+    else
+        return tr_fail(
+            e, "compare: %.60s is not known; legal are dp-reduce, zero, or options alone", words[0]);
+    for (int i = 1; i < n; i++)
+        if (!take_word(c, words[i], e))
+            return false;
+    for (int i = 0; n == 1 && legal[i]; i++)
+        c->words[c->n_words++] = i;
+    return true;
+}
+
+/* ---- a configuration ---- */
+
+/* The options in which it differs from one device. */
+static void say_how(char *to, size_t room, const struct tr_options *o)
+{
+    static const struct tr_options one = { .pp = 1, .dp = 1, .tp = 1, .micro = 1, .chunks = 1 };
+    const struct {
+        const char *name;
+        long value, without;
+    } numbers[] = { { "pp", o->pp, one.pp }, { "dp", o->dp, one.dp }, { "tp", o->tp, one.tp },
+        { "micro", o->micro, one.micro }, { "chunks", o->chunks, one.chunks }, { "zero", o->zero, 0 },
+        { "zero3-prefetch", o->zero3_prefetch, 0 }, { "zero3-persist", o->zero3_persist, 0 } };
+    size_t used = 0;
+    *to = 0;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].value != numbers[i].without)
+            used += (size_t)snprintf(to + used, room - used, "--%s %ld ", numbers[i].name, numbers[i].value);
+    if (o->pp > 1 && strcmp(o->schedule, "1f1b"))
+        used += (size_t)snprintf(to + used, room - used, "--schedule %.20s ", o->schedule);
+    if (strcmp(o->dp_reduce, "ring"))
+        used += (size_t)snprintf(to + used, room - used, "--dp-reduce %.8s ", o->dp_reduce);
+    used += (size_t)snprintf(
+        to + used, room - used, "%s%s", o->sp ? "--sp " : "", o->zero3_keep ? "--zero3-keep " : "");
+    if (used)
+        to[used - 1] = 0;
+}
+
+static bool is_legal(const struct tr_options *o, struct tr_error *e)
+{
+    struct tr_run run;
+    if (!tr_run_make(&run, o, e))
+        return false;
+    tr_run_free(&run);
+    return true;
+}
+
+/* quiet: a variant of what was left out already need not be named. */
+static void add(struct tr_comparison *c, const char *name, struct tr_options *o, bool quiet)
+{
+    struct tr_error e;
+    o->ranks = o->pp * o->dp * o->tp;
+    if (c->n == TR_COMPARED || c->n_left_out == TR_COMPARED)
+        return;
+    if (is_legal(o, &e)) {
+        struct tr_contender *x = &c->all[c->n++];
+        snprintf(x->name, sizeof x->name, "%s", name);
+        say_how(x->how, sizeof x->how, o);
+        x->options = *o;
+    } else if (!quiet) {
+        struct tr_left_out *left = &c->left_out[c->n_left_out++];
+        snprintf(left->name, sizeof left->name, "%s", name);
+        snprintf(left->why, sizeof left->why, "%.390s", e.text);
+    }
+}
+
+static struct tr_options meshed(const struct tr_comparison *c, long pp, long dp, long tp)
+{
+    struct tr_options o = c->base;
+    o.pp = pp, o.dp = dp, o.tp = tp;
+    return o;
+}
+
+/* A pipeline gets twice as many micro-batches as it has stages, or the most below that are legal; unless the
+ * user says how many. */
+static void add_pipeline(
+    struct tr_comparison *c, const char *name, struct tr_options o, const char *schedule, bool quiet)
+{
+    struct tr_error e;
+    bool chosen = o.micro == 1;
+    snprintf(o.schedule, sizeof o.schedule, "%s", schedule);
+    o.ranks = o.pp * o.dp * o.tp;
+    for (o.micro = chosen ? 2 * o.pp : o.micro; chosen && o.micro > 1 && !is_legal(&o, &e);)
+        o.micro--;
+    add(c, name, &o, quiet);
+}
+
+/* ---- all paradigms ---- */
+
+static void add_data(struct tr_comparison *c)
+{
+    char name[32];
+    struct tr_options o = meshed(c, 1, c->base.ranks, 1);
+    add(c, "data parallel", &o, false);
+    for (o.zero = 1; o.zero <= 3; o.zero++) {
+        snprintf(name, sizeof name, "ZeRO %ld", o.zero);
+        add(c, name, &o, true);
+    }
+}
+
+static void add_tensor(struct tr_comparison *c)
+{
+    struct tr_options o = meshed(c, 1, 1, c->base.ranks);
+    add(c, "tensor parallel", &o, false);
+    o.sp = true;
+    add(c, "tensor + sp", &o, true);
+}
+
+static void add_model_parallel(struct tr_comparison *c)
+{
+    struct tr_options o = meshed(c, c->base.ranks, 1, 1);
+    snprintf(o.schedule, sizeof o.schedule, "naive");
+    add(c, "naive pipeline", &o, false);
+}
+
+static void add_pipelines(struct tr_comparison *c)
+{
+    struct tr_options o = meshed(c, c->base.ranks, 1, 1);
+    struct tr_error e;
+    bool quiet = !is_legal(&o, &e);
+    add_pipeline(c, "gpipe", o, "gpipe", true);
+    add_pipeline(c, "1f1b", o, "1f1b", true);
+    o.chunks = 2;
+    add_pipeline(c, "interleaved", o, "interleaved", quiet);
+    o.chunks = 1;
+    add_pipeline(c, "zb-h1", o, "zb-h1", true);
+}
+
+static void add_either(struct tr_comparison *c, const char *name, struct tr_options *o, bool quiet)
+{
+    if (o->pp > 1)
+        add_pipeline(c, name, *o, "1f1b", quiet);
+    else
+        add(c, name, o, quiet);
+}
+
+/* A product, as it is, and with what costs no bytes: sequence parallelism beside tp, ZeRO-1 beside dp. */
+static void add_product(struct tr_comparison *c, long pp, long dp, long tp)
+{
+    const char *axes[] = { pp > 1 ? "pp" : "", dp > 1 ? "dp" : "", tp > 1 ? "tp" : "" };
+    char name[40] = "";
+    for (int i = 0; i < 3; i++)
+        snprintf(
+            name + strlen(name), sizeof name - strlen(name), "%s%s", *name && *axes[i] ? " x " : "", axes[i]);
+    struct tr_options o = meshed(c, pp, dp, tp);
+    add_either(c, name, &o, false);
+    o.sp = tp > 1, o.zero = dp > 1;
+    snprintf(name + strlen(name), sizeof name - strlen(name), "%s%s", o.sp ? " + sp" : "",
+        o.zero ? " + ZeRO 1" : "");
+    add_either(c, name, &o, true);
+}
+
+static void add_all(struct tr_comparison *c)
+{
+    long n = c->base.ranks;
+    add_data(c);
+    add_tensor(c);
+    add_model_parallel(c);
+    add_pipelines(c);
+    for (long pp = 1; pp <= n; pp++)
+        for (long dp = n / pp; dp >= 1; dp--)
+            if (n % (pp * dp) == 0 && (pp > 1) + (dp > 1) + (n / pp / dp > 1) > 1)
+                add_product(c, pp, dp, n / pp / dp);
+}
+
+/* ---- the other forms ---- */
+
+static void add_forms(struct tr_comparison *c)
+{
+    for (int i = 0; i < c->n_words; i++) {
+        struct tr_options o = c->base;
+        snprintf(o.dp_reduce, sizeof o.dp_reduce, "%s", forms[c->words[i]]);
+        add(c, forms[c->words[i]], &o, false);
+    }
+}
+
+/* The policies of stage 3, each alone and all together. Vectors have four times the channels at most. */
+static void add_policies(struct tr_comparison *c, const struct tr_options *zero3, int64_t channels)
+{
+    static const struct {
+        const char *name;
+        bool keep, prefetch, persist;
+    } policies[] = { { "ZeRO 3 keep", true, false, false }, { "ZeRO 3 prefetch", false, true, false },
+        { "ZeRO 3 persist", false, false, true }, { "ZeRO 3 all three", true, true, true } };
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        struct tr_options o = *zero3;
+        o.zero3_keep = policies[i].keep, o.zero3_prefetch = policies[i].prefetch;
+        o.zero3_persist = policies[i].persist ? 4 * (long)channels + 1 : 0;
+        add(c, policies[i].name, &o, true);
+    }
+}
+
+static void add_stages(struct tr_comparison *c, int64_t channels)
+{
+    for (int i = 0; i < c->n_words; i++) {
+        struct tr_options o = c->base;
+        char name[32];
+        o.zero = c->words[i];
+        snprintf(name, sizeof name, "ZeRO %ld", o.zero);
+        add(c, name, &o, false);
+        if (o.zero == 3)
+            add_policies(c, &o, channels);
+    }
+}
+
+/* ---- */
+
+/* The mesh of the forms that keep the user's: what is not tp and pp is dp. */
+static bool take_ranks(struct tr_comparison *c, struct tr_error *e)
+{
+    struct tr_options *o = &c->base;
+    long others = o->pp * o->tp;
+    o->dp = o->dp ? o->dp : o->ranks / others;
+    if (o->dp * others != o->ranks || o->dp < 2)
+        return tr_fail(e, "%ld ranks, but pp %ld x dp %ld x tp %ld is %ld; there must be 2 dp ranks at least",
+            o->ranks, o->pp, o->dp, o->tp, o->dp * others);
+    return true;
+}
+
+/* Numbers of ranks of which some paradigm alone is legal. */
+static bool none_legal(const struct tr_comparison *c, struct tr_error *e)
+{
+    char legal[128] = "", why[400];
+    snprintf(why, sizeof why, "%s", c->n_left_out ? c->left_out[0].why : "");
+    for (long n = 2; n <= 64 && strlen(legal) < sizeof legal - 8; n++) {
+        struct tr_options data = meshed(c, 1, n, 1), tensor = meshed(c, 1, 1, n), pipe = meshed(c, n, 1, 1);
+        data.ranks = tensor.ranks = pipe.ranks = n;
+        if (is_legal(&data, e) || is_legal(&tensor, e) || is_legal(&pipe, e))
+            snprintf(legal + strlen(legal), sizeof legal - strlen(legal), "%s%ld", *legal ? ", " : "", n);
+    }
+    return tr_fail(e, "-n %ld: there is nothing to compare: %s. Legal numbers of ranks: %s", c->base.ranks,
+        why, *legal ? legal : "none");
+}
+
+/* --inject: into those that can have the error. What the checks find is kept; it runs all the same, so that
+ * one sees what the error does, unless the order check says that ranks would wait for ever. */
+static bool plant(struct tr_contender *x, const char *name, struct tr_error *e)
+{
+    struct tr_prepared *p = &x->prepared;
+    int n = p->run.plan.mesh.n;
+    struct tr_error found = { "" };
+    if (!tr_inject(p->tapes, n, name, e)) { /* the tapes may have a part of it */
+        tr_prepared_free(p);
+        return tr_prepare(p, &x->options, e);
+    }
+    const struct tr_tape **all = tr_new((size_t)n, sizeof(void *));
+    bool ok = true;
+    for (int r = 0; r < n; r++) {
+        all[r] = &p->tapes[r];
+        ok = ok && tr_check_types(all[r], &found);
+    }
+    x->runs = tr_check_order(all, n, ok ? &found : e);
+    x->planted = true;
+    snprintf(x->found, sizeof x->found, "%s", found.text);
+    free(all);
+    return true;
+}
+
+static bool is_injection(const char *name, struct tr_error *e)
+{
+    for (int i = 0; i < tr_n_injections; i++)
+        if (!strcmp(name, tr_injections[i].name))
+            return true;
+    return tr_inject(NULL, 0, name, e); /* lists what is legal */
+}
+
+static bool prepare_all(struct tr_comparison *c, const char *inject, struct tr_error *e)
+{
+    bool planted = false;
+    for (int i = 0; i < c->n; i++) {
+        struct tr_contender *x = &c->all[i];
+        x->runs = true;
+        if (!tr_prepare(&x->prepared, &x->options, e) || (*inject && !plant(x, inject, e)))
+            return false;
+        planted = planted || x->planted;
+    }
+    return !*inject || planted || tr_fail(e, "--inject %s: none of these can have it", inject);
+}
+
+bool tr_compare_make(struct tr_comparison *c, struct tr_error *e)
+{
+    struct tr_options one = meshed(c, 1, 1, 1);
+    struct tr_run run;
+    char inject[sizeof c->base.inject];
+    strcpy(inject, c->base.inject);
+    *c->base.inject = *one.inject = 0;
+    one.ranks = 1, one.chunks = 1;
+    c->all = tr_new(TR_COMPARED, sizeof *c->all);
+    c->left_out = tr_new(TR_COMPARED, sizeof *c->left_out);
+    if ((*inject && !is_injection(inject, e)) || !tr_run_make(&run, &one, e))
+        return false;
+    int64_t channels = run.graph.channels;
+    tr_run_free(&run);
+    bool own = c->form == TR_COMPARE_DP_REDUCE || c->form == TR_COMPARE_ZERO;
+    if (own && !take_ranks(c, e))
+        return false;
+    if (!own)
+        add(c, "one device", &one, true);
+    int before = c->n;
+    if (!own)
+        add_all(c);
+    else if (c->form == TR_COMPARE_ZERO)
+        add_stages(c, channels);
+    else
+        add_forms(c);
+    if (c->n == before)
+        return none_legal(c, e);
+    return prepare_all(c, inject, e);
+}
+
+void tr_compare_free(struct tr_comparison *c)
+{
+    for (int i = 0; i < c->n; i++) {
+        if (c->all[i].prepared.tapes)
+            tr_prepared_free(&c->all[i].prepared);
+        free(c->all[i].reports);
+    }
+    free(c->all);
+    free(c->left_out);
+}

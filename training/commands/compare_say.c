@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* compare_say.c: the comparison as text (one table, in parts as a terminal is narrow), Markdown and JSON. */
+#include "training/commands/compare.h"
+
+#include "training/launch.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { COLUMNS = 48, CELL = 160 };
+enum part { SETUP, RESULT, WAITING, SENT, MEMORY, LIMIT, PARTS };
+
+/* index: of a group, of a kind of memory. */
+struct column {
+    enum part part;
+    char head[32];
+    bool left;
+    int index;
+    void (*cell)(const struct tr_contender *x, int index, char *to);
+};
+
+static void bytes(char *to, int64_t n)
+{
+    snprintf(to, CELL, "%" PRId64, n);
+}
+
+static void real(char *to, const struct tr_contender *x, const char *format, double value)
+{
+    if (!x->runs || isnan(value))
+        strcpy(to, "-");
+    else
+        snprintf(to, CELL, format, value); /* NOLINT: formats of this file */
+}
+
+static double last_loss(const struct tr_contender *x)
+{
+    return x->reports[x->options.steps - 1].loss;
+}
+
+static double furthest(const struct tr_contender *x)
+{
+    double off = 0;
+    for (int k = 0; k < TR_DIFFS; k++)
+        off = x->verdict.off[k] > off ? x->verdict.off[k] : off;
+    return off;
+}
+
+static double tokens(const struct tr_contender *x)
+{
+    return (double)(x->options.batch * x->prepared.run.graph.context) / x->ms * 1000;
+}
+
+/* ---- cells ---- */
+
+static void how(const struct tr_contender *x, int index, char *to)
+{
+    (void)index;
+    snprintf(to, CELL, "%s", *x->how ? x->how : "-");
+}
+
+static void mesh(const struct tr_contender *x, int index, char *to)
+{
+    char text[64];
+    (void)index;
+    snprintf(to, CELL, "%s", tr_mesh_text(&x->prepared.run.plan.mesh, text));
+}
+
+static void loss(const struct tr_contender *x, int index, char *to)
+{
+    (void)index;
+    real(to, x, "%.6f", x->runs ? last_loss(x) : NAN);
+}
+
+static void verdict(const struct tr_contender *x, int index, char *to)
+{
+    (void)index;
+    if (!x->runs)
+        snprintf(to, CELL, "%s", x->planted ? "refused" : "not run");
+    else if (tr_compare_equal(x))
+        strcpy(to, "equal");
+    else
+        snprintf(to, CELL, "off %.1e", furthest(x));
+}
+
+static void class(const struct tr_contender *x, int index, char *to)
+{
+    (void)index;
+    snprintf(to, CELL, "%c", tr_compare_class(x));
+}
+
+/* ms, spread, tokens/s, bubble by formula, simulated, measured, exposed. */
+static void time_of(const struct tr_contender *x, int index, char *to)
+{
+    const double values[] = { x->ms, x->high - x->low, tokens(x), 100 * x->formula, 100 * x->simulated,
+        100 * x->measured, 100 * x->exposed };
+    real(to, x, index == 2 ? "%.0f" : "%.1f", values[index]);
+}
+
+static void sent(const struct tr_contender *x, int index, char *to)
+{
+    bytes(to, index < 0 ? index == -1 ? x->sent_all : x->sent_most : x->sent[index]);
+}
+
+static const struct tr_tape *tape_of(const struct tr_contender *x)
+{
+    return &x->prepared.tapes[x->largest];
+}
+
+static void memory(const struct tr_contender *x, int index, char *to)
+{
+    bytes(to, index < 0 ? tape_of(x)->arena : tape_of(x)->peak[index]);
+}
+
+/* The scratch of kernels is planned for the set that needs most. */
+static bool as_predicted(const struct tr_contender *x)
+{
+    bool equal = true;
+    for (int k = 0; k < TR_MEMORIES; k++)
+        equal = equal && (k == TR_MEM_SCRATCH ? x->touched[k] <= tape_of(x)->peak[k]
+                                              : x->touched[k] == tape_of(x)->peak[k]);
+    return equal;
+}
+
+static void measured(const struct tr_contender *x, int index, char *to)
+{
+    (void)index;
+    snprintf(to, CELL, "%s", !x->runs || x->planted ? "-" : as_predicted(x) ? "equal" : "DIFFERS");
+}
+
+static void fits(const struct tr_contender *x, int index, char *to)
+{
+    (void)index;
+    snprintf(to, CELL, "%s", x->fits ? "fits" : x->cure);
+}
+
+/* ---- the table ---- */
+
+static int columns_of(const struct tr_comparison *c, struct column *to)
+{
+    static const struct column results[] = { { SETUP, "mesh", true, 0, mesh },
+        { SETUP, "options", true, 0, how }, { RESULT, "loss", false, 0, loss },
+        { RESULT, "class", false, 0, class }, { RESULT, "verdict", true, 0, verdict },
+        { RESULT, "ms", false, 0, time_of }, { RESULT, "spread", false, 1, time_of },
+        { RESULT, "tokens/s", false, 2, time_of }, { WAITING, "bubble: formula", false, 3, time_of },
+        { WAITING, "simulated", false, 4, time_of }, { WAITING, "measured, %", false, 5, time_of },
+        { WAITING, "exposed, %", false, 6, time_of } };
+    int n = sizeof results / sizeof *results;
+    memcpy(to, results, sizeof results);
+    for (int i = 0; i < c->n_groups; i++, n++) {
+        to[n] = (struct column){ SENT, "", false, i, sent };
+        snprintf(to[n].head, sizeof to[n].head, "%.20s", c->groups[i]);
+    }
+    to[n++] = (struct column){ SENT, "all", false, -1, sent };
+    to[n++] = (struct column){ SENT, "busiest rank", false, -2, sent };
+    for (int k = 0; k < TR_MEMORIES; k++, n++) {
+        to[n] = (struct column){ MEMORY, "", false, k, memory };
+        snprintf(to[n].head, sizeof to[n].head, "%s", k == TR_MEM_SCRATCH ? "scratch" : tr_memory_names[k]);
+    }
+    to[n++] = (struct column){ MEMORY, "arena", false, -1, memory };
+    to[n++] = (struct column){ MEMORY, "measured", true, 0, measured };
+    if (c->limit) {
+        to[n++] = (struct column){ LIMIT, "needs", false, -1, memory };
+        to[n++] = (struct column){ LIMIT, "what to do", true, 0, fits };
+    }
+    return n;
+}
+
+static void say_part(const struct tr_comparison *c, const struct column *columns, int n, int part, FILE *to)
+{
+    char cell[CELL];
+    int width[COLUMNS] = { 0 };
+    for (int k = 0; k < n; k++)
+        for (int i = -1; i < c->n; i++) {
+            if (i >= 0)
+                columns[k].cell(&c->all[i], columns[k].index, cell);
+            int length = (int)strlen(i < 0 ? columns[k].head : cell);
+            width[k] = length > width[k] ? length : width[k];
+        }
+    for (int i = -1; i < c->n; i++) {
+        fprintf(to, i < 0 ? "%3s %-21s" : "", "#", "");
+        if (i >= 0)
+            fprintf(to, "%3d %-21s", i + 1, c->all[i].name);
+        for (int k = 0; k < n; k++) {
+            if ((int)columns[k].part != part)
+                continue;
+            if (i >= 0)
+                columns[k].cell(&c->all[i], columns[k].index, cell);
+            bool last = k + 1 == n || (int)columns[k + 1].part != part; /* no blanks after it */
+            width[k] = last && columns[k].left ? 0 : width[k];
+            fprintf(to, columns[k].left ? "  %-*s" : "  %*s", width[k], i < 0 ? columns[k].head : cell);
+        }
+        fprintf(to, "\n");
+    }
+}
+
+static void say_begin(const struct tr_comparison *c, FILE *to)
+{
+    int cores = tr_cores();
+    const struct tr_graph *g = &c->all[0].prepared.run.graph;
+    fprintf(to,
+        "# %s: %" PRId64 " layers, %" PRId64 " channels; batch of %ld, %ld steps, %s; %ld ranks; %s\n",
+        g->model, g->layers, g->channels, c->base.batch, c->base.steps, c->base.optimizer, c->base.ranks,
+        c->by_turns ? "configurations take turns" : "configurations run one after the other");
+    if (c->base.ranks > cores)
+        fprintf(to, "# %ld ranks share %d core%s: these times are no measurement of scaling\n", c->base.ranks,
+            cores, cores == 1 ? "" : "s");
+}
+
+static void say_notes(const struct tr_comparison *c, FILE *to)
+{
+    for (int i = 0; i < c->n; i++) {
+        const struct tr_contender *x = &c->all[i];
+        if (*x->found)
+            fprintf(to, "# %d, %s: %s\n", i + 1, x->name, x->found);
+        if (!x->runs || tr_compare_equal(x))
+            continue;
+        fprintf(to, "# %d, %s differs:", i + 1, x->name);
+        for (int k = 0; k < TR_DIFFS; k++)
+            fprintf(to, "%s %" PRId64 " %s by %.1e at most", k ? "," : "", x->verdict.differing[k],
+                tr_diff_names[k], x->verdict.off[k]);
+        fprintf(to, "\n");
+    }
+    for (int i = 0; i < c->n_left_out; i++)
+        fprintf(to, "# left out, %s: %s\n", c->left_out[i].name, c->left_out[i].why);
+}
+
+void tr_compare_text(const struct tr_comparison *c, FILE *to)
+{
+    static const char *const titles[] = { "what is run", "what comes of it, and the time of a step",
+        "where ranks wait: parts of the pipeline's time; of a step in collectives",
+        "bytes that all ranks send in a step, as counted, by group",
+        "bytes of memory of the rank that needs most, and whether the audit measured the same",
+        "the limit of --memory" };
+    struct column columns[COLUMNS];
+    int n = columns_of(c, columns);
+    say_begin(c, to);
+    for (int part = 0; part < (c->limit ? PARTS : LIMIT); part++) {
+        fprintf(to, "\n# %s\n", titles[part]);
+        say_part(c, columns, n, part, to);
+    }
+    say_notes(c, to);
+}
+
+void tr_compare_markdown(const struct tr_comparison *c, FILE *to)
+{
+    struct column columns[COLUMNS];
+    char cell[CELL];
+    int n = columns_of(c, columns);
+    fprintf(to, "| paradigm |");
+    for (int k = 0; k < n; k++)
+        fprintf(to, " %s%s |", columns[k].part == SENT ? "sent: " : "", columns[k].head);
+    fprintf(to, "\n|---|");
+    for (int k = 0; k < n; k++)
+        fprintf(to, columns[k].left ? "---|" : "--:|");
+    fprintf(to, "\n");
+    for (int i = 0; i < c->n; i++) {
+        fprintf(to, "| %s |", c->all[i].name);
+        for (int k = 0; k < n; k++) {
+            columns[k].cell(&c->all[i], columns[k].index, cell);
+            fprintf(to, " %s |", cell);
+        }
+        fprintf(to, "\n");
+    }
+    fprintf(to, "\n");
+    say_begin(c, to);
+    say_notes(c, to);
+}
+
+/* ---- JSON ---- */
+
+static void say_object(const struct tr_comparison *c, const struct tr_contender *x, FILE *to)
+{
+    const struct tr_plan *p = &x->prepared.run.plan;
+    fprintf(to, "{\"event\": \"configuration\", \"cores\": %d", tr_cores());
+    tr_json_text(to, "name", x->name);
+    tr_json_text(to, "options", x->how);
+    for (int a = 0; a < TR_AXES; a++)
+        fprintf(to, ", \"%s\": %d", tr_axis_names[a], p->mesh.size[a]);
+    fprintf(to, ", \"ran\": %s, \"equal\": %s, \"class\": \"%c\"", x->runs ? "true" : "false",
+        tr_compare_equal(x) ? "true" : "false", tr_compare_class(x));
+    tr_json_number(to, "loss", x->runs ? last_loss(x) : NAN);
+    for (int k = 0; k < TR_DIFFS; k++)
+        fprintf(to, ", \"differing_%s\": %" PRId64, tr_diff_names[k], x->verdict.differing[k]);
+    const double numbers[] = { furthest(x), x->ms, x->low, x->high, tokens(x), x->formula, x->simulated,
+        x->measured, x->exposed };
+    static const char *const names[] = { "off", "ms", "ms_low", "ms_high", "tokens_per_second",
+        "bubble_formula", "bubble_simulated", "bubble_measured", "exposed" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        tr_json_number(to, names[i], x->runs ? numbers[i] : NAN);
+    fprintf(to, ", \"sent\": {");
+    for (int i = 0; i < c->n_groups; i++)
+        fprintf(to, "%s\"%s\": %" PRId64, i ? ", " : "", c->groups[i], x->sent[i]);
+    fprintf(to, "}, \"sent_all\": %" PRId64 ", \"sent_most\": %" PRId64 ", \"rank\": %d, \"arena\": %" PRId64,
+        x->sent_all, x->sent_most, x->largest, tape_of(x)->arena);
+    tr_json_memory(to, "memory", tape_of(x)->peak);
+    tr_json_memory(to, "memory_measured", x->touched);
+    fprintf(to, ", \"fits\": %s", x->fits ? "true" : "false");
+    tr_json_text(to, "what_to_do", x->cure);
+    tr_json_text(to, "found", x->found);
+    fprintf(to, "}\n");
+}
+
+void tr_compare_json(const struct tr_comparison *c, FILE *to)
+{
+    for (int i = 0; i < c->n; i++)
+        say_object(c, &c->all[i], to);
+}
