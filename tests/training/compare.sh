@@ -73,7 +73,7 @@ compared dp-reduce
 for form in ring root sharded; do
     has $form "\"dp\": $((6 * 947712))"
 done
-has ring "\"sent_most\": $((6 * 947712 / 4 + 165888 / 4)),"
+has ring "\"sent_all\": $((6 * 947712 + 165888))," "\"sent_most\": $((6 * 947712 / 4 + 165888 / 4)),"
 has root "\"sent_most\": $((2 * 947712 + 165888 / 4)),"
 compared zero 2 3
 [ "$(sed 's/.*"name": "\([^"]*\)".*/\1/' "$scratch/out" | tr '\n' ,)" = \
