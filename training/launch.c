@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -66,6 +67,7 @@ bool tr_launched(void)
 
 static pid_t watcher; /* the process that was started; ranks that it forks have another number */
 static volatile sig_atomic_t times;
+static bool asking; /* a signal asks for an end after the step */
 
 /* A terminal sends ^C to the ranks as well, so only the watcher counts. If it dies, its ranks do. */
 static void on_signal(int number)
@@ -84,6 +86,14 @@ static void listen_to(int number)
     struct sigaction old, new = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
     if (sigaction(number, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
         sigaction(number, &new, NULL);
+}
+
+static void listen_if_asking(void)
+{
+    if (!asking)
+        return;
+    listen_to(SIGINT);
+    listen_to(SIGTERM);
 }
 
 int tr_asked(void)
@@ -112,11 +122,17 @@ static int of_launcher(tr_rank_main *run, void *context)
     tutti_comm *world = NULL;
     if (tutti_comm_init_env(&config, &world) != TUTTI_OK)
         return finish(tr_fail(&e, "%s", tutti_get_last_error(NULL)), &e);
+    listen_if_asking(); /* not before: while ranks join there is no step to end after */
     bool ok = run(world, context, &e);
     if (ok)
         tutti_comm_finalize(world);
     tutti_comm_destroy(world);
-    return finish(ok, &e);
+    finish(ok, &e);
+    if (!ok) { /* at once: a launcher's library would first wait for the launcher's goodbye, for seconds */
+        fflush(NULL);
+        _exit(1);
+    }
+    return 0;
 }
 
 static void child(int n, int rank, const tutti_id *id, tr_rank_main *run, void *context)
@@ -139,19 +155,49 @@ static void child(int n, int rank, const tutti_id *id, tr_rank_main *run, void *
     _exit(ok ? 0 : 1);
 }
 
-/* Waits for all; a rank that a signal ended is the cause of whatever the others say. */
-static int wait_for_all(int n, const pid_t *pids)
+static void on_alarm(int number)
+{
+    (void)number;
+}
+
+/* From half a second on wait returns without a rank, again and again, as one alarm may come before it. */
+static void wait_half_a_second(void)
+{
+    struct itimerval timer = { .it_value.tv_usec = 500000, .it_interval.tv_usec = 100000 };
+    sigaction(SIGALRM, &(struct sigaction){ .sa_handler = on_alarm }, NULL);
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* Waits for all; a rank that a signal ended is the cause of whatever the others say.
+ *
+ * When one has failed the job has. Most others see that as they wait for it, and say what they waited for.
+ * Who has not ended half a second later does not see it: it computes, or waits for one that died before it
+ * joined. */
+static int wait_for_all(int n, pid_t *pids)
 {
     int status, worst = 0, killed = -1, by = 0;
+    bool ended = false;
     for (int left = n; left > 0; left--) {
-        pid_t pid = wait(&status);
-        if (WIFSIGNALED(status) && killed < 0)
+        pid_t pid;
+        while ((pid = wait(&status)) < 0 && errno == EINTR) {
             for (int r = 0; r < n; r++)
-                if (pids[r] == pid)
-                    killed = r, by = WTERMSIG(status);
-        if (!WIFEXITED(status) || WEXITSTATUS(status))
-            worst = 1;
+                if (pids[r])
+                    kill(pids[r], SIGKILL);
+            ended = true;
+        }
+        int rank = 0;
+        while (rank < n - 1 && pids[rank] != pid)
+            rank++;
+        pids[rank] = 0;
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+            continue;
+        if (WIFSIGNALED(status) && killed < 0 && !ended)
+            killed = rank, by = WTERMSIG(status);
+        if (!worst)
+            wait_half_a_second();
+        worst = 1;
     }
+    setitimer(ITIMER_REAL, &(struct itimerval){ .it_value.tv_sec = 0 }, NULL);
     if (killed >= 0)
         fprintf(stderr, "tutti-train: rank %d was ended by signal %d (%s)\n", killed, by, strsignal(by));
     else if (atomic_load(&shared->written))
@@ -165,6 +211,7 @@ int tr_launch(int n, tr_rank_main *run, void *context)
     tutti_id id;
     if (tr_launched())
         return of_launcher(run, context);
+    listen_if_asking();
     if (n == 1)
         return finish(run(NULL, context, &e), &e);
     struct shared *all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -200,8 +247,7 @@ int tr_launch(int n, tr_rank_main *run, void *context)
 int tr_launch_asking(int n, tr_rank_main *run, void *context)
 {
     watcher = getpid();
-    listen_to(SIGINT);
-    listen_to(SIGTERM);
+    asking = true;
     int status = tr_launch(n, run, context), by = atomic_load(&shared->ended);
     return status == 0 && by ? 128 + by : status;
 }
