@@ -25,17 +25,11 @@
 typedef double real;
 #define FMA fma
 #define ROOT sqrt
+#define exponential exp
 #else
 typedef float real;
 #define FMA fmaf
 #define ROOT sqrtf
-#endif
-
-#if defined __x86_64__ && defined __GNUC__ && defined __linux__ && !defined __clang__ &&                     \
-    !defined __SANITIZE_THREAD__
-#define CLONES __attribute__((target_clones("arch=haswell", "default")))
-#else
-#define CLONES
 #endif
 
 enum { T = 8, CHUNKS = 8, LANES = 16, LEAVES = 64 };
@@ -43,14 +37,11 @@ enum { T = 8, CHUNKS = 8, LANES = 16, LEAVES = 64 };
 static long L = 4, C = 64, I = 32, V = 10, B = 8; /* layers, width, inputs, classes, slots of T rows */
 static long steps = 10, sgd = 0, seed = 1, check = 0;
 static double lr = 1e-3, clip = 1, decay = 0.1;
-static const char *grads_path, *params_path;
+static char grads_path[4096], params_path[4096];
 
 /* ---- numbers and sums, as in gpt.c ---- */
 
-#ifdef FP64
-#define exponential exp
-#define logarithm log
-#else
+#ifndef FP64
 static real exponential(real x)
 {
     float z = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
@@ -58,73 +49,51 @@ static real exponential(real x)
     float f = FMA(k, -1.42860682e-6f, FMA(k, -0.693145751953125f, z)), p = 1.9875691500e-4f;
     p = FMA(FMA(FMA(p, f, 1.3981999507e-3f), f, 8.3334519073e-3f), f, 4.1665795894e-2f);
     p = FMA(FMA(FMA(p, f, 1.6666665459e-1f), f, 5.0000001201e-1f), f * f, f) + 1.0f;
-    union {
-        uint32_t bits;
-        float number;
-    } power = { (uint32_t)((int)k + 127) << 23 };
-    return x < -87.0f ? 0.0f : p * power.number;
-}
-static real logarithm(real x)
-{
-    return (float)log((double)x);
+    return x < -87.0f ? 0.0f : ldexpf(p, (int)k);
 }
 #endif
-
-static real *room(long count)
-{
-    real *p = calloc((size_t)count, sizeof(real));
-    if (!p) {
-        fprintf(stderr, "mlp: there is no memory for %ld numbers\n", count);
-        exit(1);
-    }
-    return p;
-}
-
-static void add(real *x, const real *y, long count)
-{
-    for (long i = 0; i < count; i++)
-        x[i] = x[i] + y[i];
-}
 
 /* The tree over n rows of `width` elements; the sum is then in the first row. */
 static void tree(real *x, long n, long width)
 {
     for (long step = 1; step < n; step *= 2)
         for (long i = 0; i + step < n; i += 2 * step)
-            add(x + i * width, x + (i + step) * width, width);
+            for (long j = 0; j < width; j++)
+                x[i * width + j] = x[i * width + j] + x[(i + step) * width + j];
+}
+
+typedef struct {
+    real *at;
+    long row, column; /* how far apart two rows are, and two columns */
+} matrix;
+
+static matrix turned(matrix m)
+{
+    return (matrix){ m.at, m.column, m.row };
 }
 
 /* out[M][N] = A[M][K] B[K][N]: a chain in each chunk of K, the tree over the chunks. */
-typedef struct {
-    const real *at;
-    long row, column;
-} matrix;
-
-CLONES static void multiply(real *out, long M, long N, long K, matrix a, matrix b, long chunks, long chunk)
+static void multiply(matrix out, matrix a, matrix b, long M, long N, long K, long chunks, long chunk)
 {
-    real *sum = room(chunks * N);
-    for (long i = 0; i < M; i++) {
-        memset(sum, 0, sizeof(real) * (size_t)(chunks * N));
-        for (long k = 0; k < K; k++) {
-            real *acc = sum + k / chunk * N, x = a.at[i * a.row + k * a.column];
-            for (long j = 0; j < N; j++)
-                acc[j] = FMA(x, b.at[k * b.row + j * b.column], acc[j]);
+    for (long i = 0; i < M; i++)
+        for (long j = 0; j < N; j++) {
+            real sum[CHUNKS] = { 0 };
+            for (long k = 0; k < K; k++) {
+                real *acc = &sum[k / chunk];
+                *acc = FMA(a.at[i * a.row + k * a.column], b.at[k * b.row + j * b.column], *acc);
+            }
+            tree(sum, chunks, 1);
+            out.at[i * out.row + j * out.column] = sum[0];
         }
-        tree(sum, chunks, N);
-        memcpy(out + i * N, sum, sizeof(real) * (size_t)N);
-    }
-    free(sum);
-}
-static matrix plain(const real *x, long columns)
-{
-    return (matrix){ x, columns, 1 };
-}
-static matrix turned(const real *x, long columns)
-{
-    return (matrix){ x, 1, columns };
 }
 
-/* ---- parameters: a weight and a bias for each layer, and the head's weight ---- */
+/* How many of n channels or classes are in a chunk: as if there were a multiple of 64 of them. */
+static long chunk_of(long n)
+{
+    return (n + 63) / 64 * 64 / CHUNKS;
+}
+
+/* ---- the model: layer l has tensor 2 l, its weight, and 2 l + 1, its bias; layer L is the head ---- */
 
 typedef struct {
     long rows, columns, offset; /* columns is 1 for biases */
@@ -134,6 +103,9 @@ static tensor *tensors;
 static long n_tensors, n_elements;
 static real *parameter, *momentum, *variance;
 static real *grads, *grad; /* of each slot; of the slot at hand, and in the end, the first, of the batch */
+static real **in, **sum; /* of a layer: what goes in, and its product with bias */
+static real *dx, *dy;
+static long target[T];
 
 static uint64_t hash(uint64_t x)
 {
@@ -146,146 +118,142 @@ static uint64_t hash(uint64_t x)
 static double normal(long which, long element)
 {
     uint64_t key = hash(hash((uint64_t)seed) + (uint64_t)which) + 2 * (uint64_t)element;
-    int64_t sum = 0;
-    for (int half = 0; half < 2; half++)
-        for (uint64_t bits = hash(key + (uint64_t)half), i = 0; i < 4; i++, bits >>= 16)
-            sum += (int64_t)(bits & 0xFFFF);
-    return (double)(2 * sum - 8 * 65535) / (2 * 65536.0 * 0.816496580927726);
+    int64_t total = 0;
+    for (long i = 0; i < 8; i++)
+        total += (int64_t)(hash(key + i / 4) >> 16 * (i % 4) & 0xFFFF);
+    return (double)(2 * total - 8 * 65535) / (2 * 65536.0 * 0.816496580927726);
 }
 
-/* Weights have the deviation that keeps the size of what passes through: the root of 2 / in. */
-static void add_tensor(long rows, long columns, double deviation)
+static real *room(long count)
 {
-    tensors[n_tensors++] = (tensor){ rows, columns, n_elements };
-    n_elements += rows * columns;
-    parameter = realloc(parameter, sizeof(real) * (size_t)n_elements);
-    for (long i = 0; parameter && i < rows * columns; i++)
-        parameter[n_elements - rows * columns + i] =
-            deviation > 0 ? (real)(deviation * normal(n_tensors - 1, i)) : 0;
+    real *p = calloc((size_t)count, sizeof(real));
+    if (!p) {
+        fprintf(stderr, "mlp: there is no memory for %ld numbers\n", count);
+        exit(1);
+    }
+    return p;
 }
 
-/* ---- the model ---- */
-
-static real *input, **before, **after; /* of a layer: its sum with bias, and GELU of that */
-static real *logits, *dx, *dy;
-static long target[T];
-
-static long inputs_of(long l)
+static long inputs(long l)
 {
     return l ? C : I;
 }
-static const real *input_of(long l)
+static long outputs(long l)
 {
-    return l ? after[l - 1] : input;
+    return l < L ? C : V;
+}
+static int is_odd(long l)
+{
+    return l < L && l % 2;
 }
 
-static void allocate(void)
+static void add_tensor(long rows, long columns)
+{
+    tensors[n_tensors++] = (tensor){ rows, columns, n_elements };
+    n_elements += rows * columns;
+}
+
+/* Weights have the deviation that keeps the size of what passes through: the root of 2 / in. */
+static void make_model(void)
 {
     tensors = calloc((size_t)(2 * L + 1), sizeof *tensors);
-    before = calloc((size_t)L, sizeof *before), after = calloc((size_t)L, sizeof *after);
-    for (long l = 0; l < L; l++) {
-        double deviation = sqrt(2.0 / (double)inputs_of(l));
-        if (l % 2)
-            add_tensor(C, C, deviation);
-        else
-            add_tensor(C, inputs_of(l), deviation);
-        add_tensor(C, 1, 0);
-        before[l] = room(T * C), after[l] = room(T * C);
+    in = calloc((size_t)(L + 1), sizeof *in), sum = calloc((size_t)(L + 1), sizeof *sum);
+    for (long l = 0; l <= L; l++) {
+        in[l] = room(T * inputs(l)), sum[l] = room(T * outputs(l));
+        add_tensor(is_odd(l) ? inputs(l) : outputs(l), is_odd(l) ? outputs(l) : inputs(l));
+        if (l < L)
+            add_tensor(C, 1);
     }
-    add_tensor(V, C, sqrt(1.0 / (double)C));
-    momentum = room(n_elements), variance = room(n_elements), grads = room(B * n_elements);
-    input = room(T * I), logits = room(T * V), dx = room(T * C), dy = room(T * C);
+    parameter = room(n_elements), momentum = room(n_elements), variance = room(n_elements);
+    grads = room(B * n_elements), dx = room(T * (C > I ? C : I)), dy = room(T * C);
+    for (long l = 0; l <= L; l++) {
+        double deviation = sqrt((l < L ? 2.0 : 1.0) / (double)inputs(l));
+        for (long i = 0; i < inputs(l) * outputs(l); i++)
+            parameter[tensors[2 * l].offset + i] = (real)(deviation * normal(2 * l, i));
+    }
 }
 
-static real *weight(long t)
+/* The weight of layer l, or its gradient, as [in][out], however it lies. */
+static matrix weight(real *of, long l)
 {
-    return parameter + tensors[t].offset;
+    matrix stored = { of + tensors[2 * l].offset, tensors[2 * l].columns, 1 };
+    return is_odd(l) ? stored : turned(stored);
 }
-static real *gradient(long t)
+static real *bias(real *of, long l)
 {
-    return grad + tensors[t].offset;
+    return of + tensors[2 * l + 1].offset;
 }
 
-/* y = GELU(x) and, if d, d *= its derivative. */
-static void gelu(real *y, real *d, const real *x)
+static void product(long l)
 {
-    const real root_2_pi = (real)0.7978845608028654, cubic = (real)0.044715, cubic3 = (real)(3 * 0.044715);
-    for (long i = 0; i < T * C; i++) {
-        real xx = x[i] * x[i], u = root_2_pi * FMA(cubic * xx, x[i], x[i]);
-        real th = 1 - 2 / (exponential(2 * u) + 1), du = root_2_pi * FMA(cubic3, xx, (real)1);
-        if (d)
-            d[i] = d[i] * ((real)0.5 * (1 + th) + (real)0.5 * x[i] * (1 - th * th) * du);
-        else
-            y[i] = (real)0.5 * x[i] * (1 + th);
-    }
+    matrix x = { in[l], inputs(l), 1 }, y = { sum[l], outputs(l), 1 };
+    long chunks = is_odd(l) ? CHUNKS : 1;
+    multiply(y, x, weight(parameter, l), T, outputs(l), inputs(l), chunks, inputs(l) / chunks);
+}
+
+/* From the gradient d of the product: that of the weight, and dx, that of what went in. */
+static void product_backward(long l, real *d)
+{
+    matrix x = { in[l], inputs(l), 1 }, y = { d, outputs(l), 1 }, to = { dx, inputs(l), 1 };
+    long chunks = is_odd(l) ? 1 : CHUNKS, chunk = is_odd(l) ? C : chunk_of(outputs(l));
+    multiply(weight(grad, l), turned(x), y, inputs(l), outputs(l), T, CHUNKS, T / CHUNKS);
+    multiply(to, y, turned(weight(parameter, l)), T, inputs(l), outputs(l), chunks, chunk);
+}
+
+static const real root_2_pi = (real)0.7978845608028654, cubic = (real)0.044715, cubic3 = (real)(3 * 0.044715);
+
+static real gelu_tanh(real x)
+{
+    return 1 - 2 / (exponential(2 * (root_2_pi * FMA(cubic * (x * x), x, x))) + 1);
+}
+static real gelu(real x)
+{
+    return (real)0.5 * x * (1 + gelu_tanh(x));
+}
+static real gelu_slope(real x)
+{
+    real th = gelu_tanh(x), du = root_2_pi * FMA(cubic3, x * x, (real)1);
+    return (real)0.5 * (1 + th) + (real)0.5 * x * (1 - th * th) * du;
 }
 
 static void layer_forward(long l)
 {
-    long K = inputs_of(l);
-    if (l % 2)
-        multiply(before[l], T, C, K, plain(input_of(l), K), plain(weight(2 * l), C), CHUNKS, K / CHUNKS);
-    else
-        multiply(before[l], T, C, K, plain(input_of(l), K), turned(weight(2 * l), K), 1, K);
-    for (long i = 0; i < T * C; i++)
-        before[l][i] = before[l][i] + weight(2 * l + 1)[i % C];
-    gelu(after[l], NULL, before[l]);
-}
-
-/* dy is the gradient of the layer's result at first, and of its input in the end. */
-static void layer_backward(long l)
-{
-    long K = inputs_of(l);
-    gelu(NULL, dy, before[l]);
-    memcpy(dx, dy, sizeof(real) * (size_t)(T * C));
-    tree(dx, T, C);
-    for (long i = 0; i < C; i++)
-        gradient(2 * l + 1)[i] = dx[i] + 0;
-    if (l % 2)
-        multiply(gradient(2 * l), K, C, T, turned(input_of(l), K), plain(dy, C), CHUNKS, T / CHUNKS);
-    else
-        multiply(gradient(2 * l), C, K, T, turned(dy, C), plain(input_of(l), K), CHUNKS, T / CHUNKS);
-    if (l % 2)
-        multiply(dx, T, K, C, plain(dy, C), turned(weight(2 * l), C), 1, C);
-    else if (l)
-        multiply(dx, T, K, C, plain(dy, C), plain(weight(2 * l), K), CHUNKS, C / CHUNKS);
-    memcpy(dy, dx, sizeof(real) * (size_t)(T * C));
-}
-
-/* Classes in a chunk: as if there were a multiple of 64 of them. */
-static long class_chunk(void)
-{
-    return (V + 63) / 64 * 64 / CHUNKS;
-}
-
-/* leaf[T] gets the loss of each row; logits become the gradient of the batch's mean. */
-static void head_forward(double *leaf)
-{
-    multiply(logits, T, V, C, plain(after[L - 1], C), turned(weight(2 * L), C), 1, C);
-    for (long t = 0; t < T; t++) {
-        real *x = logits + t * V, max = x[0], wanted = x[target[t]] + 0, sum[CHUNKS] = { 0 };
-        for (long i = 1; i < V; i++)
-            max = x[i] > max ? x[i] : max;
-        for (long c = 0; c < CHUNKS; c++) {
-            real lane[LANES] = { 0 };
-            for (long i = c * class_chunk(), n = 0; i < V && n < class_chunk(); i++, n++) {
-                x[i] = exponential(x[i] - max);
-                lane[n % LANES] += x[i];
-            }
-            tree(lane, LANES, 1);
-            sum[c] = lane[0];
-        }
-        tree(sum, CHUNKS, 1);
-        leaf[t] = (double)(logarithm(sum[0]) + max - wanted);
-        for (long i = 0; i < V; i++)
-            x[i] = (x[i] / sum[0] - (i == target[t] ? 1 : 0)) * ((real)1 / (real)(B * T));
+    product(l);
+    for (long i = 0; i < T * C; i++) {
+        sum[l][i] = sum[l][i] + bias(parameter, l)[i % C];
+        in[l + 1][i] = gelu(sum[l][i]);
     }
 }
 
-static void head_backward(void)
+/* dx is the gradient of the layer's result at first, and of its input in the end. */
+static void layer_backward(long l)
 {
-    multiply(gradient(2 * L), V, C, T, turned(logits, V), plain(after[L - 1], C), CHUNKS, T / CHUNKS);
-    multiply(dy, T, C, V, plain(logits, V), plain(weight(2 * L), C), CHUNKS, class_chunk());
+    for (long i = 0; i < T * C; i++)
+        dy[i] = dx[i] * gelu_slope(sum[l][i]);
+    memcpy(dx, dy, sizeof(real) * (size_t)(T * C));
+    tree(dx, T, C);
+    for (long i = 0; i < C; i++)
+        bias(grad, l)[i] = dx[i] + 0;
+    product_backward(l, dy);
+}
+
+/* The loss of each row is added to the sum; the scores become the gradient of the batch's mean. */
+static void cross_entropy(double *loss)
+{
+    for (long t = 0; t < T; t++) {
+        real *x = sum[L] + t * V, max = x[0], wanted = x[target[t]] + 0, lane[CHUNKS * LANES] = { 0 };
+        for (long i = 1; i < V; i++)
+            max = x[i] > max ? x[i] : max;
+        for (long i = 0; i < V; i++) {
+            long c = i / chunk_of(V), n = i % chunk_of(V);
+            x[i] = exponential(x[i] - max);
+            lane[c * LANES + n % LANES] += x[i];
+        }
+        tree(lane, CHUNKS * LANES, 1); /* of the lanes of each chunk, then of the chunks */
+        *loss += (double)((real)log((double)lane[0]) + max - wanted);
+        for (long i = 0; i < V; i++)
+            x[i] = (x[i] / lane[0] - (i == target[t] ? 1 : 0)) * ((real)1 / (real)(B * T));
+    }
 }
 
 /* ---- a step ---- */
@@ -301,56 +269,53 @@ static void make_rows(long step, long slot)
         for (long i = 0; i < I; i++) {
             long pattern = (long)(hash(class_key + (uint64_t)i) % 256) - 128;
             long noise = (long)(hash(key + 1 + (uint64_t)i) % 512) - 256;
-            input[t * I + i] = (real)(pattern + noise) / 128;
+            in[0][t * I + i] = (real)(pattern + noise) / 128;
         }
     }
 }
 
 static double loss_and_gradient(long step, int backward)
 {
-    double *leaf = calloc((size_t)(B * T), sizeof *leaf), sum = 0;
+    double loss = 0;
     for (long slot = 0; slot < B; slot++) {
         grad = grads + slot * n_elements;
         make_rows(step, slot);
         for (long l = 0; l < L; l++)
             layer_forward(l);
-        head_forward(leaf + slot * T);
+        product(L);
+        cross_entropy(&loss);
         if (backward)
-            head_backward();
+            product_backward(L, sum[L]);
         for (long l = L - 1; backward && l >= 0; l--)
             layer_backward(l);
     }
     grad = grads;
     if (backward)
         tree(grads, B, n_elements);
-    for (long i = 0; i < B * T; i++)
-        sum += leaf[i];
-    free(leaf);
-    return sum / (double)(B * T);
+    return loss / (double)(B * T);
 }
 
 /* 64 leaves of each tensor, by rows, as in gpt.c. */
 static double gradient_norm(void)
 {
-    double sum = 0;
+    double total = 0;
     for (long t = 0; t < n_tensors; t++) {
-        long count = tensors[t].rows * tensors[t].columns,
-             leaf = (tensors[t].rows + 63) / 64 * tensors[t].columns;
-        for (long i = 0; i < LEAVES; i++) {
-            double part = 0;
-            for (long x = i * leaf; x < (i + 1) * leaf && x < count; x++)
-                part += (double)gradient(t)[x] * (double)gradient(t)[x];
-            sum += part;
-        }
+        long count = tensors[t].rows * tensors[t].columns;
+        long width = (tensors[t].rows + 63) / 64 * tensors[t].columns;
+        double leaf[LEAVES] = { 0 };
+        for (long i = 0; i < count; i++)
+            leaf[i / width] += (double)grad[tensors[t].offset + i] * (double)grad[tensors[t].offset + i];
+        for (long i = 0; i < LEAVES; i++)
+            total += leaf[i];
     }
-    return sqrt(sum);
+    return sqrt(total);
 }
 
 static void update(long step, double norm)
 {
     real s = norm > clip ? (real)(clip / norm) : 1, b1 = (real)0.9, b2 = (real)0.95, rate = (real)lr;
-    real i1 = (real)(1 / (1 - pow(0.9, (double)step + 1))),
-         i2 = (real)(1 / (1 - pow(0.95, (double)step + 1)));
+    real i1 = (real)(1 / (1 - pow(0.9, (double)step + 1)));
+    real i2 = (real)(1 / (1 - pow(0.95, (double)step + 1)));
     for (long t = 0; t < n_tensors; t++) {
         real wd = tensors[t].columns > 1 ? (real)decay : 0;
         for (long i = tensors[t].offset, n = tensors[t].rows * tensors[t].columns; n > 0; i++, n--) {
@@ -371,16 +336,16 @@ static int check_gradients(void)
         double largest = 0, error = 0;
         long count = tensors[t].rows * tensors[t].columns;
         for (long i = 0; i < count; i++)
-            largest = fmax(largest, fabs((double)gradient(t)[i]));
+            largest = fmax(largest, fabs((double)grad[tensors[t].offset + i]));
         for (long n = 0; n < check; n++) {
-            long i = (long)(hash((uint64_t)(t * 1000 + n)) % (uint64_t)count);
-            real was = weight(t)[i];
-            weight(t)[i] = was + (real)eps;
+            long i = tensors[t].offset + (long)(hash((uint64_t)(t * 1000 + n)) % (uint64_t)count);
+            real was = parameter[i];
+            parameter[i] = was + (real)eps;
             double above = loss_and_gradient(0, 0);
-            weight(t)[i] = was - (real)eps;
+            parameter[i] = was - (real)eps;
             double below = loss_and_gradient(0, 0);
-            weight(t)[i] = was;
-            error = fmax(error, fabs((above - below) / (2 * eps) - (double)gradient(t)[i]) / largest);
+            parameter[i] = was;
+            error = fmax(error, fabs((above - below) / (2 * eps) - (double)grad[i]) / largest);
         }
         printf("tensor %-3ld %ld elements: largest gradient %.3e, worst error %.1e of it\n", t, check,
             largest, error);
@@ -394,11 +359,11 @@ static int check_gradients(void)
 
 static void save(const char *path, const real *x)
 {
-    FILE *f = path ? fopen(path, "wb") : NULL;
-    if (!path)
+    if (!*path)
         return;
-    int ok = f && fwrite(x, sizeof(real), (size_t)n_elements, f) == (size_t)n_elements;
-    if (!f || fclose(f) || !ok) {
+    FILE *f = fopen(path, "wb");
+    size_t done = f ? fwrite(x, sizeof(real), (size_t)n_elements, f) : 0;
+    if (!f || fclose(f) || done != (size_t)n_elements) {
         fprintf(stderr, "mlp: %s cannot be written\n", path);
         exit(1);
     }
@@ -406,31 +371,21 @@ static void save(const char *path, const real *x)
 
 static int parse(const char *word)
 {
-    static const struct {
-        const char *key;
-        long *whole;
-        double *real;
-        const char **text;
-    } keys[] = { { "layers=", &L, 0, 0 }, { "width=", &C, 0, 0 }, { "inputs=", &I, 0, 0 },
-        { "classes=", &V, 0, 0 }, { "batch=", &B, 0, 0 }, { "steps=", &steps, 0, 0 }, { "sgd=", &sgd, 0, 0 },
-        { "seed=", &seed, 0, 0 }, { "check=", &check, 0, 0 }, { "lr=", 0, &lr, 0 }, { "clip=", 0, &clip, 0 },
-        { "decay=", 0, &decay, 0 }, { "grads=", 0, 0, &grads_path }, { "params=", 0, 0, &params_path } };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const char *value = word + strlen(keys[i].key);
-        if (strncmp(word, keys[i].key, strlen(keys[i].key)))
-            continue;
-        if (keys[i].whole)
-            *keys[i].whole = strtol(value, NULL, 10);
-        else if (keys[i].real)
-            *keys[i].real = strtod(value, NULL);
-        else
-            *keys[i].text = value;
-        return 1;
-    }
-    fprintf(stderr, "mlp: %s is not known; KEY=VALUE with one of:", word);
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        fprintf(stderr, " %s", keys[i].key);
-    return fprintf(stderr, "\n") < 0;
+    const struct {
+        const char *form;
+        void *to;
+    } options[] = { { "layers=%ld", &L }, { "width=%ld", &C }, { "inputs=%ld", &I }, { "classes=%ld", &V },
+        { "batch=%ld", &B }, { "steps=%ld", &steps }, { "sgd=%ld", &sgd }, { "seed=%ld", &seed },
+        { "check=%ld", &check }, { "lr=%lf", &lr }, { "clip=%lf", &clip }, { "decay=%lf", &decay },
+        { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path } };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (sscanf(word, options[i].form, options[i].to) == 1)
+            return 1;
+    fprintf(stderr,
+        "mlp: %s is not known; KEY=VALUE with one of: layers width inputs classes batch steps sgd "
+        "seed check lr clip decay grads params\n",
+        word);
+    return 0;
 }
 
 int main(int argc, char **argv)
@@ -441,11 +396,11 @@ int main(int argc, char **argv)
     if (L < 1 || L > 4096 || C < 64 || C % 64 || I < 1 || I > 65536 || V < 2 || V > 65536 || B < 1 ||
         B > 1 << 20) {
         fprintf(stderr,
-            "mlp: width must be a multiple of 64, inputs 1 to 65536, classes 2 to 65536, layers 1 to "
-            "4096, batch 1 to 1048576\n");
+            "mlp: width must be a multiple of 64, inputs 1 to 65536, classes 2 to 65536, layers 1 "
+            "to 4096, batch 1 to 1048576\n");
         return 2;
     }
-    allocate();
+    make_model();
     if (check)
         return check_gradients();
     for (long step = 0; step < steps; step++) {
