@@ -8,6 +8,7 @@ here=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd) || exit 1
 golden=$here/tests/training/golden.txt
 gpt=training/reference/gpt
 mlp=training/reference/mlp
+cnn=training/reference/cnn
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -38,18 +39,27 @@ for model in "layers=4 tensors=9" "layers=3 classes=100 inputs=7 tensors=7" \
     [ "$tensors" -eq "${model##*=}" ] || fail "mlp $model: $tensors tensors were checked"
 done
 
+for model in "layers=2 batch=2 tensors=5" "layers=3 norm=1 classes=16 batch=1 tensors=13" \
+    "layers=1 norm=1 size=16 classes=2 batch=1 tensors=5"; do
+    # shellcheck disable=SC2086
+    ${cnn}64 check=64 ${model% *} >"$scratch/said" || fail "cnn $model: $(tail -n 1 "$scratch/said")"
+    tensors=$(grep -c ' 64 elements: ' "$scratch/said")
+    [ "$tensors" -eq "${model##*=}" ] || fail "cnn $model: $tensors tensors were checked"
+done
+
 # The loss of the first step in both precisions: what a float32 can hold.
-for each in $gpt $mlp; do
+for each in $gpt $mlp $cnn; do
     for precision in "" 64; do
         "$each$precision" steps=1 | awk '{ print $4 }'
     done | awk 'NR == 1 { a = $1 } NR == 2 { d = (a - $1) / $1; exit d > 1e-6 || d < -1e-6 }' ||
         fail "$each: float32 and float64 give another loss"
 done
 
-# Bits. "model" lines name the options of gpt, "mlp" lines those of mlp, the lines below what they must print.
+# Bits. "model" lines name the options of gpt, "mlp" and "cnn" lines those of these, the lines below what they
+# must print.
 while read -r first rest; do
-    if [ "$first" = model ] || [ "$first" = mlp ]; then
-        [ "$first" = model ] && program=$gpt || program=$mlp
+    if [ "$first" = model ] || [ "$first" = mlp ] || [ "$first" = cnn ]; then
+        [ "$first" = model ] && program=$gpt || program=training/reference/$first
         # shellcheck disable=SC2086
         $program $rest >"$scratch/said" || fail "$first $rest: exit status $?"
         model=$first\ $rest
@@ -71,6 +81,13 @@ for wrong in width=100 inputs=0 classes=1 layers=0 batch=0 colour=1 layers; do
         fail "mlp $wrong was taken"
     elif ! grep -q 'must be\|KEY=VALUE' "$scratch/said"; then
         fail "mlp $wrong: $(cat "$scratch/said")"
+    fi
+done
+for wrong in channels=100 size=12 size=0 classes=1 classes=17 layers=0 batch=0 colour=1 layers; do
+    if $cnn $wrong >/dev/null 2>"$scratch/said"; then
+        fail "cnn $wrong was taken"
+    elif ! grep -q 'must be\|KEY=VALUE' "$scratch/said"; then
+        fail "cnn $wrong: $(cat "$scratch/said")"
     fi
 done
 printf 'abc' >"$scratch/short"

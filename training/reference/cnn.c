@@ -1,0 +1,594 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cnn.c: the golden convolutional network, which tells digits on noisy pictures. Like gpt.c it stands alone.
+ *
+ *   cc -O2 -ffp-contract=off cnn.c -lm -o cnn        ./cnn steps=50
+ *   cc -O2 -ffp-contract=off -DFP64 cnn.c -lm -o cnn64        ./cnn64 check=64
+ *
+ * A picture of 2 S x 2 S pixels is taken as a grid of S x S cells, each with its 2 x 2 pixels as channels.
+ * L layers of a convolution of 3 x 3 cells, a bias, group norm (Wu, He 2018) if norm=1, and GELU; the mean
+ * over the grid; a head that gives a score for each class; softmax and cross entropy. A batch has B pictures.
+ *
+ * The canonical order is that of gpt.c, where its words are defined: a picture stands for a sequence and a
+ * cell for a token, row after row, so that a block is S / 8 rows of the grid. A tap is one of the nine cells
+ * that a convolution reads, in the order of the grid; beyond the border it reads +0, which takes part.
+ *
+ *                  weight              out                                 dX
+ *   even layers    [out][tap][in]      chain over (tap, in)                8 chunks of (out, tap), tree
+ *   odd layers     [in][tap][out]      8 chunks of (in, tap), tree         chain over (tap, out)
+ *   the head       [out][in]           chain over in                       8 chunks of out, tree
+ *
+ * Gradients of weights and biases, the statistics of a norm and the mean over the grid sum over cells: 8
+ * blocks, tree. So the work can be shared in these ways:
+ *
+ *   by filters     even layers' out: dX is a sum over ranks
+ *   by channels    odd layers' in: out is a sum over ranks
+ *   by pairs       both: a filter's rank keeps it as a channel, and one sum forward and one backward is due
+ *                  for two layers. A group of the norm is an eighth of the channels, and so on one rank
+ *   by space       each rank has blocks, and reads one row of its neighbours' (a halo): of a layer's input,
+ *                  and backward of the gradient of its result. What sums over cells is a sum over ranks
+ *   by pictures    as gpt.c's sequences
+ *
+ * A picture has but one loss; the leaves of gpt.c are (picture, block), and it stands in block 0. */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef FP64
+typedef double real;
+#define FMA fma
+#define ROOT sqrt
+#define exponential exp
+#else
+typedef float real;
+#define FMA fmaf
+#define ROOT sqrtf
+#endif
+
+/* As in gpt.c: the same bits, and faster. */
+#if defined __x86_64__ && defined __GNUC__ && defined __linux__ && !defined __clang__ &&                     \
+    !defined __SANITIZE_THREAD__
+#define CLONES __attribute__((target_clones("fma", "default")))
+#else
+#define CLONES
+#endif
+
+enum { CHUNKS = 8, LANES = 16, LEAVES = 64, TAPS = 9, PIXELS = 4, GROUPS = 8 };
+
+static long L = 4, C = 64, S = 8, V = 10, B = 8; /* layers, channels, size of the grid, classes, pictures */
+static long steps = 10, norm = 0, sgd = 0, seed = 1, check = 0;
+static double lr = 1e-3, clip = 1, decay = 0.1;
+static char grads_path[4096], params_path[4096];
+static long T; /* cells: S x S */
+
+/* ---- numbers and sums, as in gpt.c ---- */
+
+#ifndef FP64
+static real exponential(real x)
+{
+    float z = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float k = FMA(z, 1.44269504f, 12582912.0f) - 12582912.0f;
+    float f = FMA(k, -1.42860682e-6f, FMA(k, -0.693145751953125f, z)), p = 1.9875691500e-4f;
+    p = FMA(FMA(FMA(p, f, 1.3981999507e-3f), f, 8.3334519073e-3f), f, 4.1665795894e-2f);
+    p = FMA(FMA(FMA(p, f, 1.6666665459e-1f), f, 5.0000001201e-1f), f * f, f) + 1.0f;
+    return x < -87.0f ? 0.0f : ldexpf(p, (int)k);
+}
+#endif
+
+static real *room(long count)
+{
+    real *p = calloc((size_t)count, sizeof(real));
+    if (!p) {
+        fprintf(stderr, "cnn: there is no memory for %ld numbers\n", count);
+        exit(1);
+    }
+    return p;
+}
+
+/* The tree over n rows of `width` elements; the sum is then in the first row. */
+CLONES static void tree(real *x, long n, long width)
+{
+    for (long step = 1; step < n; step *= 2)
+        for (long i = 0; i + step < n; i += 2 * step)
+            for (long j = 0; j < width; j++)
+                x[i * width + j] = x[i * width + j] + x[(i + step) * width + j];
+}
+
+static real sum_row(const real *x, long n)
+{
+    real lane[LANES] = { 0 };
+    for (long i = 0; i < n; i++)
+        lane[i % LANES] += x[i];
+    tree(lane, LANES, 1);
+    return lane[0];
+}
+
+static real dot_row(const real *x, const real *y, long n)
+{
+    real lane[LANES] = { 0 };
+    for (long i = 0; i < n; i++)
+        lane[i % LANES] = FMA(x[i], y[i], lane[i % LANES]);
+    tree(lane, LANES, 1);
+    return lane[0];
+}
+
+/* out[c] = the sum of x[t][c] over the cells, or with y of fma(x, y, ..): by blocks, then the tree. */
+static void sum_cells(real *out, const real *x, const real *y)
+{
+    real *part = room(CHUNKS * C);
+    for (long t = 0; t < T; t++)
+        for (long c = 0; c < C; c++) {
+            real *acc = &part[t / (T / CHUNKS) * C + c];
+            *acc = y ? FMA(x[t * C + c], y[t * C + c], *acc) : *acc + x[t * C + c];
+        }
+    tree(part, CHUNKS, C);
+    memcpy(out, part, sizeof(real) * (size_t)C);
+    free(part);
+}
+
+typedef struct {
+    const real *at;
+    long row, column; /* how far apart two rows are, and two columns */
+} matrix;
+
+static matrix plain(const real *x, long columns)
+{
+    return (matrix){ x, columns, 1 };
+}
+static matrix turned(const real *x, long columns)
+{
+    return (matrix){ x, 1, columns };
+}
+
+/* out[M][N] = A[M][K] B[K][N]: a chain in each chunk of K, the tree over the chunks. */
+CLONES static void multiply(real *out, long M, long N, long K, matrix a, matrix b, long chunks, long chunk)
+{
+    real *sum = room(chunks * N), *rows = room(K * N);
+    for (long k = 0; k < K; k++) /* rows of b in one piece, however it lies */
+        for (long j = 0; j < N; j++)
+            rows[k * N + j] = b.at[k * b.row + j * b.column];
+    for (long i = 0; i < M; i++) {
+        memset(sum, 0, sizeof(real) * (size_t)(chunks * N));
+        for (long k = 0; k < K; k++) {
+            real *acc = sum + k / chunk * N, x = a.at[i * a.row + k * a.column];
+            for (long j = 0; j < N; j++)
+                acc[j] = FMA(x, rows[k * N + j], acc[j]);
+        }
+        tree(sum, chunks, N);
+        memcpy(out + i * N, sum, sizeof(real) * (size_t)N);
+    }
+    free(sum), free(rows);
+}
+
+/* ---- parameters: of each layer weight, bias and with norm=1 the norm's scale and shift; the head ---- */
+
+typedef struct {
+    long rows, columns, offset; /* columns is 1 for biases and norms */
+} tensor;
+
+static tensor *tensors;
+static long n_tensors, n_elements;
+static real *parameter, *momentum, *variance;
+static real *grads, *grad; /* of each picture; of the one at hand, and in the end, the first, of the batch */
+
+static uint64_t hash(uint64_t x)
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+static double normal(long which, long element)
+{
+    uint64_t key = hash(hash((uint64_t)seed) + (uint64_t)which) + 2 * (uint64_t)element;
+    int64_t total = 0;
+    for (long i = 0; i < 8; i++)
+        total += (int64_t)(hash(key + i / 4) >> 16 * (i % 4) & 0xFFFF);
+    return (double)(2 * total - 8 * 65535) / (2 * 65536.0 * 0.816496580927726);
+}
+
+/* deviation 0: all elements are `first`. */
+static void add_tensor(long rows, long columns, double deviation, real first)
+{
+    tensor t = { rows, columns, n_elements };
+    n_elements += rows * columns;
+    parameter = realloc(parameter, sizeof(real) * (size_t)n_elements);
+    for (long i = 0; parameter && i < rows * columns; i++)
+        parameter[t.offset + i] = deviation > 0 ? (real)(deviation * normal(n_tensors, i)) : first;
+    tensors[n_tensors++] = t;
+}
+
+enum { WEIGHT, BIAS, NORM_SCALE, NORM_SHIFT };
+
+static long of_layer(long l, long which)
+{
+    return l * (norm ? 4 : 2) + which;
+}
+static real *weight(long t)
+{
+    return parameter + tensors[t].offset;
+}
+static real *gradient(long t)
+{
+    return grad + tensors[t].offset;
+}
+
+/* ---- the model ---- */
+
+typedef struct {
+    long in; /* channels of what goes in */
+    real *x, *sum, *before; /* what goes in; its convolution with bias; that, or its norm: what GELU takes */
+    real mean[GROUPS], scale[GROUPS]; /* scale: 1 / deviation */
+} layer;
+
+static layer *layers; /* x of one more is what the last layer gives */
+static real *patches, *pooled, *scores, *dx, *dy;
+static long target;
+
+/* Weights have the deviation that keeps the size of what passes through: the root of 2 / (taps x in). */
+static void make_model(void)
+{
+    T = S * S;
+    tensors = calloc((size_t)(of_layer(L, 0) + 1), sizeof *tensors);
+    layers = calloc((size_t)(L + 1), sizeof *layers);
+    for (long l = 0; l < L; l++) {
+        long in = l ? C : PIXELS;
+        layers[l] = (layer){ .in = in, .x = room(T * in), .sum = room(T * C), .before = room(T * C) };
+        add_tensor(l % 2 ? in : C, TAPS * (l % 2 ? C : in), sqrt(2.0 / (double)(TAPS * in)), 0);
+        add_tensor(C, 1, 0, 0);
+        for (long which = NORM_SCALE; norm && which <= NORM_SHIFT; which++)
+            add_tensor(C, 1, 0, which == NORM_SCALE);
+    }
+    layers[L].x = room(T * C);
+    add_tensor(V, C, sqrt(1.0 / (double)C), 0);
+    momentum = room(n_elements), variance = room(n_elements), grads = room(B * n_elements);
+    patches = room(T * TAPS * C), pooled = room(C), scores = room(V), dx = room(T * C), dy = room(T * C);
+}
+
+/* patches[t][tap][c], or [t][c][tap] with the channels outside: what each cell's taps read of x[t][c]; with
+ * direction -1 the cells whose taps read it. */
+static void gather(const real *x, long channels, long channels_outside, long direction)
+{
+    for (long t = 0; t < T; t++)
+        for (long tap = 0; tap < TAPS; tap++) {
+            long i = t / S + direction * (tap / 3 - 1), j = t % S + direction * (tap % 3 - 1);
+            int inside = i >= 0 && i < S && j >= 0 && j < S;
+            for (long c = 0; c < channels; c++) {
+                long place = channels_outside ? c * TAPS + tap : tap * channels + c;
+                patches[t * TAPS * channels + place] = inside ? x[(i * S + j) * channels + c] : 0;
+            }
+        }
+}
+
+static void convolve(long l)
+{
+    layer *y = &layers[l];
+    const real *w = weight(of_layer(l, WEIGHT));
+    long K = TAPS * y->in;
+    gather(y->x, y->in, l % 2, 1);
+    if (l % 2)
+        multiply(y->sum, T, C, K, plain(patches, K), plain(w, C), CHUNKS, K / CHUNKS);
+    else
+        multiply(y->sum, T, C, K, plain(patches, K), turned(w, K), 1, K);
+    for (long i = 0; i < T * C; i++)
+        y->sum[i] = y->sum[i] + weight(of_layer(l, BIAS))[i % C];
+}
+
+/* From dy, the gradient of the sum: those of weight and bias, and dx, that of what went in. */
+static void convolve_backward(long l)
+{
+    const layer *y = &layers[l];
+    real *dw = gradient(of_layer(l, WEIGHT));
+    const real *w = weight(of_layer(l, WEIGHT));
+    long K = TAPS * y->in, back = TAPS * C;
+    sum_cells(gradient(of_layer(l, BIAS)), dy, NULL);
+    gather(y->x, y->in, l % 2, 1);
+    if (l % 2)
+        multiply(dw, K, C, T, turned(patches, K), plain(dy, C), CHUNKS, T / CHUNKS);
+    else
+        multiply(dw, C, K, T, turned(dy, C), plain(patches, K), CHUNKS, T / CHUNKS);
+    if (l == 0)
+        return;
+    gather(dy, C, l % 2 == 0, -1);
+    if (l % 2)
+        multiply(dx, T, C, back, plain(patches, back), turned(w, back), 1, back);
+    else
+        multiply(dx, T, C, back, plain(patches, back), plain(w, C), CHUNKS, back / CHUNKS);
+}
+
+/* The sums of a norm: over the cells for each channel, then along the channels of a group. */
+static void group_norm(long l)
+{
+    layer *y = &layers[l];
+    const real *w = weight(of_layer(l, NORM_SCALE)), *b = weight(of_layer(l, NORM_SHIFT));
+    long size = C / GROUPS;
+    real *sums = room(C);
+    sum_cells(sums, y->sum, NULL);
+    for (long g = 0; g < GROUPS; g++)
+        y->mean[g] = sum_row(sums + g * size, size) / (real)(T * size);
+    for (long i = 0; i < T * C; i++)
+        y->before[i] = y->sum[i] - y->mean[i % C / size];
+    sum_cells(sums, y->before, y->before);
+    for (long g = 0; g < GROUPS; g++)
+        y->scale[g] = 1 / ROOT(sum_row(sums + g * size, size) / (real)(T * size) + (real)1e-5);
+    for (long i = 0; i < T * C; i++)
+        y->before[i] = FMA(y->before[i] * y->scale[i % C / size], w[i % C], b[i % C]);
+    free(sums);
+}
+
+/* dy is the gradient of the norm's result at first, and of its input in the end. The sums over a group follow
+ * from the gradients of scale and shift. */
+static void group_norm_backward(long l)
+{
+    const layer *y = &layers[l];
+    const real *w = weight(of_layer(l, NORM_SCALE));
+    real *dw = gradient(of_layer(l, NORM_SCALE)), *db = gradient(of_layer(l, NORM_SHIFT));
+    long size = C / GROUPS;
+    real a[GROUPS], b[GROUPS], *normed = dx; /* whose gradient has been used */
+    for (long i = 0; i < T * C; i++)
+        normed[i] = (y->sum[i] - y->mean[i % C / size]) * y->scale[i % C / size];
+    sum_cells(dw, dy, normed);
+    sum_cells(db, dy, NULL);
+    for (long g = 0; g < GROUPS; g++) {
+        a[g] = dot_row(w + g * size, db + g * size, size) / (real)(T * size);
+        b[g] = dot_row(w + g * size, dw + g * size, size) / (real)(T * size);
+    }
+    for (long i = 0; i < T * C; i++) {
+        long g = i % C / size;
+        dy[i] = (dy[i] * w[i % C] - a[g] - normed[i] * b[g]) * y->scale[g];
+    }
+}
+
+static const real root_2_pi = (real)0.7978845608028654, cubic = (real)0.044715, cubic3 = (real)(3 * 0.044715);
+
+static real gelu_tanh(real x)
+{
+    return 1 - 2 / (exponential(2 * (root_2_pi * FMA(cubic * (x * x), x, x))) + 1);
+}
+static real gelu(real x)
+{
+    return (real)0.5 * x * (1 + gelu_tanh(x));
+}
+static real gelu_slope(real x)
+{
+    real th = gelu_tanh(x), du = root_2_pi * FMA(cubic3, x * x, (real)1);
+    return (real)0.5 * (1 + th) + (real)0.5 * x * (1 - th * th) * du;
+}
+
+static void layer_forward(long l)
+{
+    convolve(l);
+    if (norm)
+        group_norm(l);
+    else
+        memcpy(layers[l].before, layers[l].sum, sizeof(real) * (size_t)(T * C));
+    for (long i = 0; i < T * C; i++)
+        layers[l + 1].x[i] = gelu(layers[l].before[i]);
+}
+
+/* dx is the gradient of the layer's result at first, and of its input in the end. */
+static void layer_backward(long l)
+{
+    for (long i = 0; i < T * C; i++)
+        dy[i] = dx[i] * gelu_slope(layers[l].before[i]);
+    if (norm)
+        group_norm_backward(l);
+    convolve_backward(l);
+}
+
+/* How many classes are in a chunk: as if there were a multiple of 64 of them. */
+static long class_chunk(void)
+{
+    return (V + 63) / 64 * 64 / CHUNKS;
+}
+
+/* The loss of the picture; the scores become the gradient of the batch's mean. */
+static double head_forward(void)
+{
+    real lane[CHUNKS * LANES] = { 0 };
+    sum_cells(pooled, layers[L].x, NULL);
+    for (long c = 0; c < C; c++)
+        pooled[c] = pooled[c] / (real)T;
+    multiply(scores, 1, V, C, plain(pooled, C), turned(weight(of_layer(L, 0)), C), 1, C);
+    real max = scores[0], wanted = scores[target] + 0;
+    for (long i = 1; i < V; i++)
+        max = scores[i] > max ? scores[i] : max;
+    for (long i = 0; i < V; i++) {
+        scores[i] = exponential(scores[i] - max);
+        lane[i / class_chunk() * LANES + i % class_chunk() % LANES] += scores[i];
+    }
+    tree(lane, CHUNKS * LANES, 1); /* over the lanes of each chunk, then over the chunks */
+    for (long i = 0; i < V; i++)
+        scores[i] = (scores[i] / lane[0] - (i == target ? 1 : 0)) * ((real)1 / (real)B);
+    return (double)((real)log((double)lane[0]) + max - wanted);
+}
+
+static void head_backward(void)
+{
+    real *d = room(C);
+    multiply(gradient(of_layer(L, 0)), V, C, 1, turned(scores, V), plain(pooled, C), 1, 1);
+    multiply(d, 1, C, V, plain(scores, V), plain(weight(of_layer(L, 0)), C), CHUNKS, class_chunk());
+    for (long i = 0; i < T * C; i++)
+        dx[i] = d[i % C] / (real)T;
+    free(d);
+}
+
+/* ---- data ---- */
+
+/* The digits 0 to F as seven bars show them: in each row of bits the bars a to g, from the lowest bit. */
+static const unsigned char digits[16] = { 0x3F, 0x06, 0x5B, 0x4F, 0x66, 0x6D, 0x7D, 0x07, 0x7F, 0x6F, 0x77,
+    0x7C, 0x39, 0x5E, 0x79, 0x71 };
+
+/* Whether a digit of 5 x 9 points has ink at row i, column j. Bars: a above, b and c on the right, d below, e
+ * and f on the left, g in the middle. */
+static int has_ink(long digit, long i, long j)
+{
+    int bar = -1;
+    if (i < 0 || i > 8 || j < 0 || j > 4)
+        return 0;
+    if (i % 4 == 0 && j % 4)
+        bar = i == 0 ? 0 : i == 4 ? 6 : 3;
+    if (i % 4 && j % 4 == 0)
+        bar = j ? (i < 4 ? 1 : 2) : (i < 4 ? 5 : 4);
+    return bar >= 0 && digits[digit] >> bar & 1;
+}
+
+/* A picture is a function of (step, number): a digit, somewhere, in whole numbers, 128 for ink, and noise of
+ * -64 to 63, as exact fractions. A point of the digit is S / 8 pixels wide. */
+static void draw(long step, long number)
+{
+    uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)step) + (uint64_t)number);
+    long point = S / 8, place = (long)(key >> 32);
+    target = (long)(key % (uint64_t)V);
+    long top = place % (2 * S - 9 * point + 1), left = (place >> 16) % (2 * S - 5 * point + 1);
+    for (long i = 0; i < 2 * S; i++)
+        for (long j = 0; j < 2 * S; j++) {
+            int inside = i >= top && j >= left;
+            long ink = inside && has_ink(target, (i - top) / point, (j - left) / point) ? 128 : 0;
+            long noise = (long)(hash(key + 1 + (uint64_t)(i * 2 * S + j)) % 128) - 64;
+            layers[0].x[(i / 2 * S + j / 2) * PIXELS + i % 2 * 2 + j % 2] = (real)(ink + noise) / 128;
+        }
+}
+
+/* ---- a step ---- */
+
+static double loss_and_gradient(long step, int backward)
+{
+    double loss = 0;
+    for (long number = 0; number < B; number++) {
+        grad = grads + number * n_elements;
+        draw(step, number);
+        for (long l = 0; l < L; l++)
+            layer_forward(l);
+        loss += head_forward();
+        if (backward)
+            head_backward();
+        for (long l = L - 1; backward && l >= 0; l--)
+            layer_backward(l);
+    }
+    grad = grads;
+    if (backward)
+        tree(grads, B, n_elements);
+    return loss / (double)B;
+}
+
+/* 64 leaves of each tensor, by rows, as in gpt.c. */
+static double gradient_norm(void)
+{
+    double total = 0;
+    for (long t = 0; t < n_tensors; t++) {
+        long count = tensors[t].rows * tensors[t].columns;
+        long width = (tensors[t].rows + 63) / 64 * tensors[t].columns;
+        double leaf[LEAVES] = { 0 };
+        for (long i = 0; i < count; i++)
+            leaf[i / width] += (double)gradient(t)[i] * (double)gradient(t)[i];
+        for (long i = 0; i < LEAVES; i++)
+            total += leaf[i];
+    }
+    return sqrt(total);
+}
+
+static void update(long step, double length)
+{
+    real s = length > clip ? (real)(clip / length) : 1, b1 = (real)0.9, b2 = (real)0.95, rate = (real)lr;
+    real i1 = (real)(1 / (1 - pow(0.9, (double)step + 1)));
+    real i2 = (real)(1 / (1 - pow(0.95, (double)step + 1)));
+    for (long t = 0; t < n_tensors; t++) {
+        real wd = tensors[t].columns > 1 ? (real)decay : 0;
+        for (long i = tensors[t].offset, n = tensors[t].rows * tensors[t].columns; n > 0; i++, n--) {
+            real g = grad[i] * s, *p = &parameter[i], *m = &momentum[i], *v = &variance[i];
+            *m = b1 * *m + (1 - b1) * g;
+            *v = b2 * *v + (1 - b2) * (g * g);
+            *p = sgd ? *p - rate * g : *p - rate * ((*m * i1) / (ROOT(*v * i2) + (real)1e-8) + wd * *p);
+        }
+    }
+}
+
+/* Central differences, as in gpt.c. */
+static int check_gradients(void)
+{
+    double worst = 0, eps = sizeof(real) == 8 ? 1e-5 : 1e-2;
+    loss_and_gradient(0, 1);
+    for (long t = 0; t < n_tensors; t++) {
+        double largest = 0, error = 0;
+        long count = tensors[t].rows * tensors[t].columns;
+        for (long i = 0; i < count; i++)
+            largest = fmax(largest, fabs((double)gradient(t)[i]));
+        for (long n = 0; n < check; n++) {
+            long i = (long)(hash((uint64_t)(t * 1000 + n)) % (uint64_t)count);
+            real was = weight(t)[i];
+            weight(t)[i] = was + (real)eps;
+            double above = loss_and_gradient(0, 0);
+            weight(t)[i] = was - (real)eps;
+            double below = loss_and_gradient(0, 0);
+            weight(t)[i] = was;
+            error = fmax(error, fabs((above - below) / (2 * eps) - (double)gradient(t)[i]) / largest);
+        }
+        printf("tensor %-3ld %ld elements: largest gradient %.3e, worst error %.1e of it\n", t, check,
+            largest, error);
+        worst = fmax(worst, error);
+    }
+    printf("worst error: %.1e\n", worst);
+    return !(worst <= 1e-6);
+}
+
+/* ---- main ---- */
+
+static void save(const char *path, const real *x)
+{
+    if (!*path)
+        return;
+    FILE *f = fopen(path, "wb");
+    size_t done = f ? fwrite(x, sizeof(real), (size_t)n_elements, f) : 0;
+    if (!f || fclose(f) || done != (size_t)n_elements) {
+        fprintf(stderr, "cnn: %s cannot be written\n", path);
+        exit(1);
+    }
+}
+
+static int parse(const char *word)
+{
+    const struct {
+        const char *form;
+        void *to;
+    } options[] = { { "layers=%ld", &L }, { "channels=%ld", &C }, { "size=%ld", &S }, { "classes=%ld", &V },
+        { "batch=%ld", &B }, { "steps=%ld", &steps }, { "norm=%ld", &norm }, { "sgd=%ld", &sgd },
+        { "seed=%ld", &seed }, { "check=%ld", &check }, { "lr=%lf", &lr }, { "clip=%lf", &clip },
+        { "decay=%lf", &decay }, { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path } };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (sscanf(word, options[i].form, options[i].to) == 1)
+            return 1;
+    fprintf(stderr,
+        "cnn: %s is not known; KEY=VALUE with one of: layers channels size classes batch steps norm sgd seed "
+        "check lr clip decay grads params\n",
+        word);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (!parse(argv[i]))
+            return 2;
+    if (L < 1 || L > 4096 || C < 64 || C % 64 || C > 1 << 16 || S < 8 || S % 8 || S > 256 || V < 2 ||
+        V > 16 || B < 1 || B > 1 << 20) {
+        fprintf(stderr, "cnn: channels must be a multiple of 64, size one of 8 up to 256, classes 2 to 16, "
+                        "layers 1 to 4096, batch 1 to 1048576\n");
+        return 2;
+    }
+    make_model();
+    if (check)
+        return check_gradients();
+    for (long step = 0; step < steps; step++) {
+        double loss = loss_and_gradient(step, 1), length = gradient_norm();
+        if (step == 0)
+            save(grads_path, grad);
+        update(step, length);
+        printf("step %ld loss %.6f %a norm %.6f %a\n", step, loss, loss, length, length);
+        fflush(stdout);
+    }
+    save(params_path, parameter);
+    return 0;
+}
