@@ -38,7 +38,7 @@ enum { MOST = 1 << 30 };
         name, TEXT, offsetof(struct tr_options, field), sizeof((struct tr_options *)0)->field, what, 0       \
     }
 
-#define MODELS "gpt:nano, gpt:nano8, gpt:micro, gpt:small, mlp:nano, mlp:micro"
+#define MODELS "gpt:nano, gpt:nano8, gpt:micro, gpt:small, mlp:nano, mlp:micro, cnn:nano, cnn:micro"
 
 static const struct option options[] = {
     { "The model", HEADING, 0, 0, NULL, 0 },
@@ -48,7 +48,7 @@ static const struct option options[] = {
     WHOLE_OF("heads", heads, 1, "gpt: attention heads"),
     WHOLE_OF("context", context, 1, "gpt: tokens of a sequence, a multiple of 8"),
     WHOLE_OF("inputs", inputs, 1, "mlp: numbers of a row; a sequence is 8 rows"),
-    WHOLE_OF("vocabulary", vocabulary, 1, "tokens there are; mlp: classes"),
+    WHOLE_OF("vocabulary", vocabulary, 1, "tokens there are; mlp, cnn: classes"),
     FLAG_OF("untied", untied, "gpt: the head has values of its own, not the embedding's"),
     { "What is learned", HEADING, 0, 0, NULL, 0 },
     TEXT_OF("data", data, "a file: tokens of llm.c (.bin), or bytes; 'grammar' is made up"),
@@ -253,16 +253,18 @@ const struct tr_kernels *tr_options_kernels(const struct tr_options *o, struct t
 
 struct model {
     const char *name;
-    int64_t layers, channels, heads, context, inputs, vocabulary;
+    int64_t layers, channels, heads, context, inputs, vocabulary, grid;
 };
 
 static const struct model models[] = {
-    { "gpt:nano", 4, 64, 4, 64, 0, 256 },
-    { "gpt:nano8", 8, 64, 8, 64, 0, 256 },
-    { "gpt:micro", 6, 128, 8, 128, 0, 256 },
-    { "gpt:small", 8, 256, 8, 256, 0, 256 },
-    { "mlp:nano", 4, 64, 0, 0, 32, 10 },
-    { "mlp:micro", 8, 256, 0, 0, 256, 100 },
+    { "gpt:nano", 4, 64, 4, 64, 0, 256, 0 },
+    { "gpt:nano8", 8, 64, 8, 64, 0, 256, 0 },
+    { "gpt:micro", 6, 128, 8, 128, 0, 256, 0 },
+    { "gpt:small", 8, 256, 8, 256, 0, 256, 0 },
+    { "mlp:nano", 4, 64, 0, 0, 32, 10, 0 },
+    { "mlp:micro", 8, 256, 0, 0, 256, 100, 0 },
+    { "cnn:nano", 4, 64, 0, 0, 4, 10, 8 },
+    { "cnn:micro", 6, 128, 0, 0, 4, 16, 16 },
 };
 
 /* An option of the other model would be ignored without a word, so it is refused. */
@@ -272,12 +274,21 @@ static bool has_options(const struct model *m, const struct tr_options *o, struc
     if (m->inputs == 0)
         foreign = o->inputs ? "inputs" : NULL;
     else if (*o->data && strcmp(o->data, "grammar"))
-        return tr_fail(e, "--data %s: %s learns rows that are made up; leave --data out", o->data, m->name);
+        return tr_fail(e, "--data %s: %s learns %s that are made up; leave --data out", o->data, m->name,
+            m->grid ? "digits" : "rows");
+    else if (m->grid && o->sp)
+        return tr_fail(e, "--sp: %s has no stream of tokens that it could cut; leave --sp out", m->name);
     else
-        foreign = o->heads ? "heads" : o->context ? "context" : o->untied ? "untied" : NULL;
-    return !foreign ||
-           tr_fail(e, "--%s is no option of %s, which has --layers, --channels, --vocabulary%s", foreign,
-               m->name, m->inputs ? " and --inputs" : ", --heads, --context and --untied");
+        foreign = o->heads               ? "heads"
+                  : o->context           ? "context"
+                  : o->untied            ? "untied"
+                  : m->grid && o->inputs ? "inputs"
+                                         : NULL;
+    return !foreign || tr_fail(e, "--%s is no option of %s, which has --layers, --channels, --vocabulary%s",
+                           foreign, m->name,
+                           m->grid     ? ""
+                           : m->inputs ? " and --inputs"
+                                       : ", --heads, --context and --untied");
 }
 
 static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr_error *e)
@@ -294,8 +305,11 @@ static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr
         .context = o->context ? o->context : m->context,
         .inputs = o->inputs ? o->inputs : m->inputs,
         .vocabulary = o->vocabulary ? o->vocabulary : m->vocabulary,
+        .grid = m->grid,
         .untied = o->untied };
-    return has_options(m, o, e) && (m->inputs ? tr_model_mlp : tr_model_gpt)(g, &sizes, e);
+    return has_options(m, o, e) && (m->grid        ? tr_model_cnn
+                                       : m->inputs ? tr_model_mlp
+                                                   : tr_model_gpt)(g, &sizes, e);
 }
 
 static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error *e)

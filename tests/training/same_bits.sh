@@ -35,6 +35,7 @@ gpt|--pp 2 --chunks 2 --micro 4 --schedule interleaved
 gpt|--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1
 gpt vocab=257 tied=0|--vocabulary 257 --untied --tp 2 --pp 2 --micro 2
 mlp|--model mlp:nano --dp 2 --tp 2 --pp 2 --micro 2 --sp --zero 2
+cnn|--model cnn:nano --dp 2 --tp 2 --pp 2 --micro 2 --zero 2
 '
 
 # compare PROGRAM KERNELS OPTIONS...

@@ -17,6 +17,8 @@ static const struct tr_model_options mlp_nano = {
     .layers = 4, .channels = 64, .inputs = 32, .vocabulary = 10
 };
 
+static const struct tr_model_options cnn_nano = { .layers = 4, .channels = 64, .grid = 8, .vocabulary = 10 };
+
 static struct tr_graph gpt(struct tr_model_options o)
 {
     struct tr_graph g = { 0 };
@@ -31,6 +33,13 @@ static struct tr_graph mlp(struct tr_model_options o)
     return g;
 }
 
+static struct tr_graph cnn(struct tr_model_options o)
+{
+    struct tr_graph g = { 0 };
+    cr_assert(tr_model_cnn(&g, &o, &error), "%s", error.text);
+    return g;
+}
+
 /* Elements of all parameters; those of a tied head are the embedding's. */
 static int64_t parameters(const struct tr_graph *g)
 {
@@ -41,7 +50,7 @@ static int64_t parameters(const struct tr_graph *g)
     return n;
 }
 
-/* Of matrices and attention, on one sequence: what a closed formula counts. */
+/* Of matrices, convolutions and attention, on one sequence: what a closed formula counts. */
 static double flops(const struct tr_graph *g, bool forward)
 {
     double sum = 0;
@@ -49,7 +58,8 @@ static double flops(const struct tr_graph *g, bool forward)
         const struct tr_node *n = &g->nodes[i];
         bool counted = n->op == TR_COLUMN || n->op == TR_ROW || n->op == TR_ATTENTION ||
                        n->op == TR_COLUMN_DX || n->op == TR_COLUMN_DW || n->op == TR_ROW_DX ||
-                       n->op == TR_ROW_DW || n->op == TR_ATTENTION_DX;
+                       n->op == TR_ROW_DW || n->op == TR_ATTENTION_DX ||
+                       (n->op >= TR_FILTERS && n->op <= TR_CHANNELS_DW);
         if (counted && (n->phase == TR_FORWARD) == forward)
             sum += tr_flops(g, n);
     }
@@ -109,6 +119,9 @@ static bool has_gradient(const struct tr_graph *g, int tensor)
         case TR_LAYER_NORM:
         case TR_ATTENTION:
         case TR_ROW_MAX:
+        case TR_FILTERS:
+        case TR_CHANNELS:
+        case TR_MEAN:
             if (n->in[0] == tensor)
                 return true;
             break;
@@ -155,6 +168,15 @@ Test(graph, mlp_has_the_parameters_of_the_formula)
     tr_graph_free(&g);
 }
 
+Test(graph, cnn_has_the_parameters_of_the_formula)
+{
+    struct tr_graph g = cnn(cnn_nano);
+    int64_t l = 4, c = 64, v = 10;
+    cr_assert_eq(parameters(&g), c * 9 * 4 + c + (l - 1) * (9 * c * c + c) + v * c);
+    cr_assert_eq(tr_targets(&g), 1);
+    tr_graph_free(&g);
+}
+
 /* Forward 2 for each element of a matrix and token, and for attention 4 T^2 C, as it computes the whole
  * square; backward twice that for matrices, and for attention 10, for it computes the scores again. */
 Test(graph, gpt_costs_what_the_formula_says)
@@ -177,11 +199,22 @@ Test(graph, mlp_costs_what_the_formula_says)
     tr_graph_free(&g);
 }
 
+/* The head scores one row of a picture. */
+Test(graph, cnn_costs_what_the_formula_says)
+{
+    struct tr_graph g = cnn(cnn_nano);
+    double l = 4, c = 64, t = 64, first = 9 * 4 * c, hidden = (l - 1) * 9 * c * c, head = 64 * c;
+    cr_assert_float_eq(flops(&g, true), 2 * t * (first + hidden) + 2 * head, 0.5);
+    cr_assert_float_eq(flops(&g, false), 2 * t * first + 4 * t * hidden + 4 * head, 0.5);
+    tr_graph_free(&g);
+}
+
 Test(graph, each_gradient_is_made_once)
 {
     struct tr_model_options odd = mlp_nano, one = mlp_nano, untied = gpt_nano;
     odd.layers = 5, one.layers = 1, untied.untied = true;
-    struct tr_graph graphs[] = { gpt(gpt_nano), gpt(untied), mlp(mlp_nano), mlp(odd), mlp(one) };
+    struct tr_graph graphs[] = { gpt(gpt_nano), gpt(untied), mlp(mlp_nano), mlp(odd), mlp(one),
+        cnn(cnn_nano) };
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
         each_gradient_once(&graphs[i]);
         tr_graph_free(&graphs[i]);
@@ -191,8 +224,8 @@ Test(graph, each_gradient_is_made_once)
 /* What a node reads is an input, a parameter, or was made before. */
 Test(graph, nodes_are_in_an_order_in_which_they_may_run)
 {
-    struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano) };
-    for (int k = 0; k < 2; k++) {
+    struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), cnn(cnn_nano) };
+    for (int k = 0; k < 3; k++) {
         struct tr_graph *g = &graphs[k];
         bool *there = calloc((size_t)g->n_tensors, sizeof *there);
         for (int i = 0; i < g->n_tensors; i++)
@@ -240,11 +273,11 @@ static bool legal_placement(const char p[2], bool result)
  * the models, and takes no partial result. */
 Test(ops, every_rule_can_be_read)
 {
-    struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano) };
+    struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), cnn(cnn_nano) };
     int seen = 0;
     for (int op = 0; op < TR_OPS; op++) {
         const struct tr_node *user = NULL;
-        for (int k = 0; k < 2; k++)
+        for (int k = 0; k < 3; k++)
             for (int i = 0; i < graphs[k].n_nodes && !user; i++)
                 if (graphs[k].nodes[i].op == op)
                     user = &graphs[k].nodes[i];
@@ -263,7 +296,7 @@ Test(ops, every_rule_can_be_read)
         }
     }
     cr_assert_gt(seen, 3 * TR_OPS - 10);
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < 3; k++)
         tr_graph_free(&graphs[k]);
 }
 
@@ -288,6 +321,12 @@ Test(graph, illegal_sizes_are_named)
     o = mlp_nano, o.channels = 100;
     cr_assert_not(tr_model_mlp(&g, &o, &error));
     cr_assert(strstr(error.text, "multiples of 64"), "%s", error.text);
+    o = cnn_nano, o.vocabulary = 17;
+    cr_assert_not(tr_model_cnn(&g, &o, &error));
+    cr_assert(strstr(error.text, "classes of digits: legal are 2 to 16"), "%s", error.text);
+    o = cnn_nano, o.grid = 12;
+    cr_assert_not(tr_model_cnn(&g, &o, &error));
+    cr_assert(strstr(error.text, "multiples of 8 up to 256"), "%s", error.text);
     o = gpt_nano, o.heads = 5;
     cr_assert_not(tr_model_gpt(&g, &o, &error));
     cr_assert(strstr(error.text, "what divides the 64 channels"), "%s", error.text);

@@ -6,6 +6,7 @@ set -u
 train=$PWD/tutti-train
 gpt=$PWD/training/reference/gpt
 mlp=$PWD/training/reference/mlp
+cnn=$PWD/training/reference/cnn
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -45,6 +46,12 @@ done
 "$train" --hex --model mlp:nano --layers 3 --steps 2 --dp 2 --tp 2 --zero 2 >"$scratch/out" 2>"$scratch/said"
 grep '^step' "$scratch/out" | cut -d ' ' -f 1-8 | cmp -s - "$scratch/golden_mlp" ||
     fail "mlp: $(cat "$scratch/said" "$scratch/out") is not $(cat "$scratch/golden_mlp")"
+
+"$cnn" steps=2 layers=3 batch=4 >"$scratch/golden_cnn"
+"$train" --hex --model cnn:nano --layers 3 --batch 4 --steps 2 --dp 2 --tp 2 --zero 1 >"$scratch/out" \
+    2>"$scratch/said"
+grep '^step' "$scratch/out" | cut -d ' ' -f 1-8 | cmp -s - "$scratch/golden_cnn" ||
+    fail "cnn: $(cat "$scratch/said" "$scratch/out") is not $(cat "$scratch/golden_cnn")"
 
 # Free order: other bits than the canonical ones, and the same loss to six digits.
 "$train" --order free --hex --data grammar --steps 2 --dp 2 --tp 2 >"$scratch/free" 2>"$scratch/said" ||
@@ -151,6 +158,11 @@ refused '--untied is no option of mlp:nano' --model mlp:nano --untied
 refused '--inputs is no option of gpt:nano' --inputs 32
 refused 'rows that are made up' --model mlp:nano --data "$0"
 refused 'legal are 2 to 65536' --model mlp:nano --inputs 1
+refused '--inputs is no option of cnn:nano' --model cnn:nano --inputs 4
+refused '--context is no option of cnn:nano' --model cnn:nano --context 64
+refused 'learns digits that are made up' --model cnn:nano --data "$0"
+refused 'leave --sp out' --model cnn:nano --tp 2 --sp
+refused 'legal are 2 to 16' --model cnn:nano --vocabulary 17
 refused 'a whole number is legal' --steps many
 refused 'multiples of 64' --channels 100
 refused 'legal are adamw and sgd' --optimizer adam

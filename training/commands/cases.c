@@ -10,6 +10,7 @@
 
 #define NANO8 "--model gpt:nano8 "
 #define MLP "--model mlp:nano "
+#define CNN "--model cnn:nano "
 
 /* Those that have all paradigms run long, too: AdamW hides a factor, SGD does not. */
 static const char *const long_runs[] = {
@@ -27,6 +28,8 @@ static const char *const long_runs[] = {
     NANO8 "--tp 8 --sp",
     MLP,
     MLP "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1",
+    CNN,
+    CNN "--dp 2 --tp 2 --pp 2 --micro 4 --zero 3 --schedule zb-h1",
 };
 /* Every pair of options is in some line. */
 static const char *const quick[] = {
@@ -79,6 +82,10 @@ static const char *const quick[] = {
     MLP "--layers 5 --tp 2 --dp 2 --sp",
     MLP "--tp 2 --pp 4 --micro 4",
     MLP "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 2 --schedule zb-h1",
+    CNN "--micro 2",
+    CNN "--dp 2 --zero 3 --micro 2",
+    CNN "--tp 4 --vocabulary 16",
+    CNN "--layers 3 --tp 2 --dp 2",
 };
 static const char *const more[] = {
     "--micro 2",
@@ -151,6 +158,13 @@ static const char *const more[] = {
     MLP "--dp 2 --tp 2 --sp --zero 3 --channels 128",
     MLP "--dp 2 --pp 4 --micro 2 --zero 1 --schedule gpipe",
     MLP "--dp 2 --tp 2 --pp 2 --micro 2 --zero 3",
+    CNN "--dp 8",
+    CNN "--dp 4 --micro 2 --overlap --bucket 64K",
+    CNN "--tp 8",
+    CNN "--pp 4 --micro 4",
+    CNN "--dp 4 --zero 1 --micro 2",
+    CNN "--dp 2 --tp 2 --pp 2 --micro 4 --zero 2 --schedule zb-h1",
+    "--model cnn:micro --dp 2 --tp 2",
     "--model mlp:micro --dp 2 --tp 2 --pp 2 --micro 2 --sp --zero 1",
 };
 

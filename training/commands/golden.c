@@ -44,6 +44,12 @@ static void __attribute__((format(printf, 2, 3))) say(struct words *w, const cha
 static void sizes(struct words *w, const struct tr_options *o, const struct tr_graph *g)
 {
     say(w, "layers=%" PRId64, g->layers);
+    if (g->grid) {
+        say(w, "channels=%" PRId64, g->channels);
+        say(w, "size=%" PRId64, g->grid);
+        say(w, "classes=%" PRId64, g->vocabulary);
+        return;
+    }
     if (g->inputs) {
         say(w, "width=%" PRId64, g->channels);
         say(w, "inputs=%" PRId64, g->inputs);
@@ -78,7 +84,12 @@ static void child(const struct tr_options *o, const struct tr_graph *g, int out,
     for (int i = 0; i < w.n; i++)
         argv[i] = w.word[i];
     dup2(out, STDOUT_FILENO);
-    _exit((g->inputs ? tr_golden_mlp : tr_golden_gpt)(w.n, argv) || fflush(stdout) ? 1 : 0);
+    _exit((g->grid        ? tr_golden_cnn
+              : g->inputs ? tr_golden_mlp
+                          : tr_golden_gpt)(w.n, argv) ||
+                  fflush(stdout)
+              ? 1
+              : 0);
 }
 
 static bool read_steps(struct tr_golden *g, int64_t steps, FILE *from)

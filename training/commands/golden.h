@@ -20,8 +20,9 @@ void tr_golden_free(struct tr_golden *g, int64_t steps);
 /* Where a parameter begins. */
 int64_t tr_golden_offset(const struct tr_graph *graph, int parameter);
 
-/* main of training/reference/gpt.c and mlp.c */
+/* main of training/reference/gpt.c, mlp.c and cnn.c */
 int tr_golden_gpt(int argc, char **argv);
 int tr_golden_mlp(int argc, char **argv);
+int tr_golden_cnn(int argc, char **argv);
 
 #endif

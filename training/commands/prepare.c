@@ -91,7 +91,7 @@ bool tr_open_data(struct tr_data *d, const struct tr_options *o, const struct tr
 {
     uint64_t seed = (uint64_t)o->seed;
     if (g->inputs) {
-        tr_rows_open(d, seed);
+        (g->grid ? tr_pictures_open : tr_rows_open)(d, seed);
         return true;
     }
     if (!*o->data)

@@ -42,7 +42,10 @@ static void say_run(const struct tr_run *r, const struct tr_tape *t, const struc
         if (g->tensors[i].role == TR_PARAMETER && g->tensors[i].values_of == i)
             parameters += g->tensors[i].rows * (g->tensors[i].dims > 1 ? g->tensors[i].size[1] : 1);
     printf("# %s: %" PRId64 " layers, %" PRId64 " channels, ", g->model, g->layers, g->channels);
-    if (g->inputs)
+    if (g->grid)
+        printf("pictures of %" PRId64 " x %" PRId64 " pixels, %" PRId64 " classes", 2 * g->grid, 2 * g->grid,
+            g->vocabulary);
+    else if (g->inputs)
         printf("%" PRId64 " inputs, sequences of %" PRId64 " rows, %" PRId64 " classes", g->inputs,
             g->context, g->vocabulary);
     else

@@ -43,6 +43,14 @@ void tr_rows_targets(
 void tr_rows_inputs(
     const struct tr_data *d, const struct tr_rows *r, int64_t step, int64_t sequence, float *to);
 
+/* What the cnn learns: digits of 0 to F, somewhere on a picture of 2 x grid pixels a side, with noise. A
+ * picture is a function of (seed, step, number), the same as the golden program's. */
+void tr_pictures_open(struct tr_data *d, uint64_t seed);
+uint16_t tr_pictures_target(const struct tr_data *d, int64_t classes, int64_t step, int64_t number);
+/* to[grid][grid][4]: cells of 2 x 2 pixels */
+void tr_pictures_draw(
+    const struct tr_data *d, int64_t grid, int64_t classes, int64_t step, int64_t number, float *to);
+
 /* The initial value of an element, before it is scaled: nearly normal, a function of (seed, tensor,
  * element). */
 double tr_normal(uint64_t seed, int64_t tensor, int64_t element);

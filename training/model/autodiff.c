@@ -109,6 +109,15 @@ static void backward(struct pass *p, const struct tr_node *n)
     case TR_ROW:
         matmul(p, n, dy, TR_ROW_DX, TR_ROW_DW);
         break;
+    case TR_FILTERS:
+        matmul(p, n, dy, TR_FILTERS_DX, TR_FILTERS_DW);
+        break;
+    case TR_CHANNELS:
+        matmul(p, n, dy, TR_CHANNELS_DX, TR_CHANNELS_DW);
+        break;
+    case TR_MEAN:
+        give(p, n->in[0], input(p, TR_MEAN_DX, n->unit, &dy, 1, n->in[0]), n->unit);
+        break;
     case TR_BIAS:
         p->d[n->in[0]] = dy;
         p->bias = n;

@@ -4,6 +4,11 @@
 
 #include <stdio.h>
 
+static int64_t tokens(const struct tr_builder *b)
+{
+    return b->tokens ? b->tokens : b->g->context;
+}
+
 void tr_build_in_layer(struct tr_builder *b, int64_t l)
 {
     b->unit = (int)l + 1;
@@ -29,7 +34,7 @@ int tr_build_parameter(
 
 int tr_build_activation(struct tr_builder *b, const char *name, int64_t c, bool stream)
 {
-    int64_t size[] = { 1, b->g->context, c };
+    int64_t size[] = { 1, tokens(b), c };
     int t = tr_add_tensor(b->g, TR_ACTIVATION, b->unit, c > 0 ? "btc" : "bt", size, "%s%s", b->prefix, name);
     b->g->tensors[t].stream = stream;
     return t;
@@ -37,7 +42,7 @@ int tr_build_activation(struct tr_builder *b, const char *name, int64_t c, bool 
 
 int tr_build_input(struct tr_builder *b, const char *name, int64_t c)
 {
-    int64_t size[] = { 1, b->g->context, c };
+    int64_t size[] = { 1, tokens(b), c };
     return tr_add_tensor(b->g, TR_INPUT, b->unit, c > 0 ? "btc" : "bt", size, "%s", name);
 }
 
@@ -66,7 +71,7 @@ void tr_build_cross_entropy(struct tr_builder *b, int x, int w)
     int64_t size[] = { 1, TR_BLOCKS };
     g->loss = tr_add_tensor(g, TR_LOSS, b->unit, "bt", size, "loss");
     tr_build_node(b, TR_LOSS_LEAVES, (int[]){ out[1], max, out[2] }, 3, &g->loss, 1);
-    int64_t d_size[] = { 1, g->context, padded };
+    int64_t d_size[] = { 1, tokens(b), padded };
     int d = tr_add_tensor(g, TR_D_ACTIVATION, b->unit, "btc", d_size, "d.logits");
     tr_build_node(b, TR_SOFTMAX_DX, (int[]){ out[0], out[1], g->targets }, 3, &d, 1);
 }

@@ -12,6 +12,7 @@
 struct tr_builder {
     struct tr_graph *g;
     int unit;
+    int64_t tokens; /* of a sequence; 0: the graph's context */
     char prefix[24];
 };
 

@@ -42,6 +42,11 @@ struct tr_node *tr_add_node(struct tr_graph *g, int op, enum tr_phase phase, int
     return n;
 }
 
+int64_t tr_targets(const struct tr_graph *g)
+{
+    return g->tensors[g->targets].size[1];
+}
+
 void tr_graph_free(struct tr_graph *g)
 {
     free(g->tensors);

@@ -30,7 +30,7 @@ enum tr_role {
     TR_LOSS /* float64, one for each sequence and block */
 };
 
-enum { TR_BLOCKS = 8, TR_CUT = 8, TR_NORM_LEAVES = 64, TR_PAD = 64 };
+enum { TR_BLOCKS = 8, TR_CUT = 8, TR_NORM_LEAVES = 64, TR_PAD = 64, TR_TAPS = 9 };
 
 struct tr_tensor {
     char name[TR_NAME];
@@ -60,7 +60,8 @@ struct tr_node {
 
 struct tr_graph {
     int64_t layers, channels, heads, context, vocabulary;
-    int64_t inputs; /* numbers of a row: mlp, whose sequences are `context` rows; else 0 */
+    int64_t inputs; /* numbers of a row: mlp, whose sequences are `context` rows, and cnn; else 0 */
+    int64_t grid; /* cnn, whose sequences are grid x grid cells; else 0 */
     char model[24];
     struct tr_tensor *tensors;
     struct tr_node *nodes;
@@ -76,6 +77,8 @@ int tr_add_tensor(struct tr_graph *g, enum tr_role role, int unit, const char *l
 struct tr_node *tr_add_node(struct tr_graph *g, int op, enum tr_phase phase, int unit, const int *in, int ins,
     const int *out, int outs);
 void tr_graph_free(struct tr_graph *g);
+/* How many targets a sequence has: the loss is the mean over those of the batch. */
+int64_t tr_targets(const struct tr_graph *g);
 
 /* The models. Each fills an empty graph, forward and backward, or says which size is illegal. */
 struct tr_model_options {
@@ -83,9 +86,11 @@ struct tr_model_options {
     int64_t heads, context; /* gpt */
     bool untied; /* gpt */
     int64_t inputs; /* mlp */
+    int64_t grid; /* cnn */
 };
 bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);
 bool tr_model_mlp(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);
+bool tr_model_cnn(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);
 
 /* Appends the backward part to a forward part whose last node gives the gradient of the logits. */
 void tr_autodiff(struct tr_graph *g);

@@ -37,6 +37,14 @@ const struct tr_op_row tr_ops[TR_OPS] = {
         { "R R R R -> R R", "Sb Sb Sb Sb -> Sb Sb", "St St St St -> Pb Pb" }, false },
     [TR_POSITION_DW] = { "position_dw", { "R -> R", "Sb -> Sb", "St -> P1" }, false },
     [TR_EMBED_DW] = { "embed_dw", { "R R -> R", "Sb Sb -> Ps", "R R -> Sr" }, false },
+    [TR_FILTERS] = { "filters", { "R R -> R", "Sb R -> Sb", "R Sr -> Sc" }, false },
+    [TR_CHANNELS] = { "channels", { "R R -> R", "Sb R -> Sb", "Sc Sr -> P+" }, false },
+    [TR_FILTERS_DX] = { "filters_dx", { "R R -> R", "Sb R -> Sb", "Sc Sr -> P+" }, false },
+    [TR_FILTERS_DW] = { "filters_dw", { "R R -> R", "Sb Sb -> Ps", "Sc R -> Sr" }, false },
+    [TR_CHANNELS_DX] = { "channels_dx", { "R R -> R", "Sb R -> Sb", "R Sr -> Sc" }, false },
+    [TR_CHANNELS_DW] = { "channels_dw", { "R R -> R", "Sb Sb -> Ps", "R Sc -> Sr" }, false },
+    [TR_MEAN] = { "mean", { "R -> R", "Sb -> Sb", "Sc -> Sc" }, false },
+    [TR_MEAN_DX] = { "mean_dx", { "R -> R", "Sb -> Sb", "Sc -> Sc" }, false },
     [TR_FOLD] = { "fold", { "R -> R", "Sb -> Ps", "Sr -> Sr" }, false },
 };
 
@@ -74,15 +82,21 @@ static double elements(const struct tr_tensor *t)
 double tr_flops(const struct tr_graph *g, const struct tr_node *n)
 {
     const struct tr_tensor *x = &g->tensors[n->in[0]], *w = n->ins > 1 ? &g->tensors[n->in[1]] : NULL;
-    double t = (double)g->context, c = (double)g->channels;
+    double t = x->letter[1] == 't' ? (double)x->size[1] : (double)g->context, c = (double)g->channels;
     switch (n->op) {
     case TR_COLUMN:
     case TR_ROW:
     case TR_COLUMN_DX:
     case TR_ROW_DX:
+    case TR_FILTERS:
+    case TR_CHANNELS:
+    case TR_FILTERS_DX:
+    case TR_CHANNELS_DX:
         return 2 * t * elements(w);
     case TR_COLUMN_DW:
     case TR_ROW_DW:
+    case TR_FILTERS_DW:
+    case TR_CHANNELS_DW:
         return 2 * t * elements(&g->tensors[n->out[0]]);
     case TR_ATTENTION:
         return 4 * t * t * c;

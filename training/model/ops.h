@@ -44,6 +44,14 @@ enum tr_op {
     TR_LAYER_NORM_DW, /* dy, x, mean, scale -> leaves of dw, of db */
     TR_POSITION_DW, /* dy -> leaves of dw */
     TR_EMBED_DW, /* dy, tokens -> dw */
+    TR_FILTERS, /* x, w[r][k] -> y: a convolution; a row of w is a filter, [tap][in] */
+    TR_CHANNELS, /* x, w[r][k] -> y: the same; a row of w is an input channel, [tap][out] */
+    TR_FILTERS_DX, /* dy, w -> dx */
+    TR_FILTERS_DW, /* dy, x -> dw */
+    TR_CHANNELS_DX, /* dy, w -> dx */
+    TR_CHANNELS_DW, /* dy, x -> dw */
+    TR_MEAN, /* x -> y: the mean over the tokens */
+    TR_MEAN_DX, /* dy -> dx */
     TR_FOLD, /* leaves -> dw: the tree over the sequences of the micro-batch */
     TR_OPS
 };

@@ -65,6 +65,12 @@ struct tr_kernels {
     void (*attention_dx)(float *dqkv, const float *dout, const float *out, const float *lse, const float *qkv,
         const struct tr_attention *s, float *scratch);
 
+    /* to[t][tap][c], or [t][c][tap] with the channels outside: what the nine taps of each cell of a grid of
+     * side x side cells read of x[t][c], +0 beyond the border; with direction -1 the cells whose taps read
+     * it. */
+    void (*patches)(
+        float *to, const float *x, int64_t side, int64_t channels, bool channels_outside, int64_t direction);
+
     /* out[tokens][c] = row (token - first) of w[rows][c], plus +0; +0 where that row is not here. */
     void (*embed)(float *out, const float *w, const uint16_t *token, int64_t tokens, int64_t c, int64_t first,
         int64_t rows);

@@ -7,6 +7,7 @@
 #include "training/ops/rows.h"
 #include "training/ops/softmax.h"
 #include "training/ops/attention.h"
+#include "training/ops/patches.h"
 #include "training/ops/update.h"
 
 const struct tr_kernels TR_SET = {
@@ -22,6 +23,7 @@ const struct tr_kernels TR_SET = {
     .add_bias = add_bias,
     .attention = attention,
     .attention_dx = attention_dx,
+    .patches = patches,
     .embed = embed,
     .embed_dw = embed_dw,
     .row_max = row_max,

@@ -94,7 +94,7 @@ bool tr_report_make(
         .loss = r->result.loss,
         .norm = r->result.norm,
         .ms = (double)step / NS_MS,
-        .tokens = (double)(plan->batch * t->placed->g->context) / (double)step * 1e9,
+        .tokens = (double)(plan->batch * tr_targets(t->placed->g)) / (double)step * 1e9,
         .formula = NAN,
         .simulated = NAN,
         .measured = NAN,

@@ -199,7 +199,7 @@ static bool compute(struct checking *c, int n, struct tr_error *e)
                 name_of(c, i->in[x]), c->values[i->in[x]].on[a]);
         return wrong(c, n, e, text);
     }
-    double mean = 1.0f / (float)((int64_t)c->plan->batch * c->g->context);
+    double mean = 1.0f / (float)((int64_t)c->plan->batch * tr_targets(c->g));
     if (i->op == TR_SOFTMAX_DX && fabs(i->scale - mean) > 0)
         return wrong(c, n, e, "the scale of the loss is not one over the tokens of the whole batch");
     bool vocabulary = i->op == TR_ROW_MAX || i->op == TR_SOFTMAX || i->op == TR_SOFTMAX_DX;

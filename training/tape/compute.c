@@ -124,6 +124,7 @@ static void weight_gradient(const struct call *c)
     bool column = c->i->op == TR_COLUMN_DW; /* in: dy, x; dw = dy' x, or x' dy */
     const struct operand *a = &c->in[column ? 0 : 1], *b = &c->in[column ? 1 : 0];
     int64_t t = a->d[1], rows = a->d[2], columns = b->d[2];
+    int64_t block = t < c->block ? t : c->block; /* of a picture's one row: itself */
     float *level[32];
     levels_of(c, tr_scratch_gemm(rows, columns, t), rows * columns, level);
     int64_t sums = c->k->free ? 1 : c->n; /* in free order, one sum over all tokens */
@@ -139,11 +140,92 @@ static void weight_gradient(const struct call *c)
             .b_column = 1,
             .c = c->out[0].p,
             .c_row = columns,
-            .chunks = t / c->block,
-            .chunk = c->block };
+            .chunks = t / block,
+            .chunk = block };
         c->k->gemm(&g, c->scratch);
         tr_tree_in(c->k, c->out[0].p, level, rows * columns, (int)s, (int)sums);
     }
+}
+
+/* The rows of a product that are the patches of sequence s, behind the scratch of that product. */
+static float *patches(const struct call *c, const struct operand *x, int64_t s, int64_t kernel_floats,
+    bool channels_outside, int64_t direction)
+{
+    float *to = c->scratch + (kernel_floats + 15) / 16 * 16;
+    c->k->patches(to, x->p + s * x->d[1] * x->d[2], c->g->grid, x->d[2], channels_outside, direction);
+    return to;
+}
+
+/* A convolution, or the gradient of its input, which is one with the taps the other way round. Where the rows
+ * of w are summed over (channels, and backward filters), each row is one for every tap. */
+static void convolve(const struct call *c, const struct tr_tensor *w)
+{
+    bool forward = c->i->op == TR_FILTERS || c->i->op == TR_CHANNELS;
+    bool sums_rows = c->i->op == TR_CHANNELS || c->i->op == TR_FILTERS_DX;
+    const struct operand *x = &c->in[0];
+    int64_t t = x->d[1], k = TR_TAPS * x->d[2], n = c->out[0].d[2], chunks, chunk;
+    chunks_of(w, c->in[1].d[0], &chunks, &chunk);
+    struct tr_gemm g = { .m = t,
+        .n = n,
+        .k = k,
+        .a_row = k,
+        .a_column = 1,
+        .b = c->in[1].p,
+        .b_row = sums_rows ? n : 1,
+        .b_column = sums_rows ? 1 : k,
+        .c_row = n,
+        .chunks = sums_rows ? chunks : 1,
+        .chunk = sums_rows ? TR_TAPS * chunk : k };
+    for (int64_t s = 0; s < c->n; s++) {
+        g.a = patches(c, x, s, tr_scratch_gemm(t, n, k), sums_rows, forward ? 1 : -1);
+        g.c = c->out[0].p + s * t * n;
+        c->k->gemm(&g, c->scratch);
+    }
+}
+
+/* dw = dy' patches, or for channels patches' dy, of each sequence; then the tree over sequences. */
+static void convolve_gradient(const struct call *c)
+{
+    bool filters = c->i->op == TR_FILTERS_DW;
+    const struct operand *dy = &c->in[0], *x = &c->in[1];
+    int64_t t = x->d[1], k = TR_TAPS * x->d[2], rows = filters ? dy->d[2] : k,
+            columns = filters ? k : dy->d[2];
+    int64_t kernel = tr_scratch_gemm(rows, columns, t);
+    float *level[32];
+    levels_of(c, (kernel + 15) / 16 * 16 + t * k, rows * columns, level);
+    for (int64_t s = 0; s < c->n; s++) {
+        const float *y = dy->p + s * t * dy->d[2], *taps = patches(c, x, s, kernel, !filters, 1);
+        struct tr_gemm g = { .m = rows,
+            .n = columns,
+            .k = t,
+            .a = filters ? y : taps,
+            .a_row = 1,
+            .a_column = rows,
+            .b = filters ? taps : y,
+            .b_row = columns,
+            .b_column = 1,
+            .c = c->out[0].p,
+            .c_row = columns,
+            .chunks = t / c->block,
+            .chunk = c->block };
+        c->k->gemm(&g, c->scratch);
+        tr_tree_in(c->k, c->out[0].p, level, rows * columns, (int)s, (int)c->n);
+    }
+}
+
+/* The mean over the cells of each picture; backward each cell gets its part. */
+static void mean(const struct call *c)
+{
+    int64_t width = c->in[0].d[2], cells = c->i->op == TR_MEAN ? c->in[0].d[1] : c->out[0].d[1];
+    for (int64_t s = 0; s < c->n; s++)
+        if (c->i->op == TR_MEAN) {
+            float *to = c->out[0].p + s * width;
+            c->k->sum_tokens(to, c->in[0].p + s * cells * width, cells, width, c->block);
+            for (int64_t i = 0; i < width; i++)
+                to[i] = to[i] / (float)cells;
+        } else
+            for (int64_t i = 0; i < cells * width; i++)
+                c->out[0].p[s * cells * width + i] = c->in[0].p[s * width + i % width] / (float)cells;
 }
 
 static void embed_gradient(const struct call *c)
@@ -247,6 +329,17 @@ static void softmax(const struct call *c)
         c->k->softmax_dx(c->out[0].p, c->in[1].p, target, rows, columns, stride, first, (float)c->i->scale);
 }
 
+/* A picture has one loss, which is in its first leaf. */
+static void losses(const struct call *c)
+{
+    int64_t rows = c->in[0].d[1], block = rows < c->block ? rows : c->block;
+    double *leaf = (double *)(void *)c->out[0].p;
+    memset(leaf, 0, (size_t)(c->n * TR_BLOCKS) * sizeof *leaf);
+    for (int64_t s = 0; s < c->n; s++)
+        c->k->loss(leaf + s * TR_BLOCKS, c->in[0].p + s * rows, c->in[1].p + s * rows, c->in[2].p + s * rows,
+            rows, block);
+}
+
 static void elementwise(const struct call *c)
 {
     const struct operand *x = &c->in[0];
@@ -280,7 +373,7 @@ static void elementwise(const struct call *c)
     }
 }
 
-void tr_compute(struct tr_runner *r, const struct tr_instr *i)
+static struct call call_of(const struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_graph *g = t->placed->g;
@@ -297,16 +390,42 @@ void tr_compute(struct tr_runner *r, const struct tr_instr *i)
         c.in[x] = operand(r, i->in[x]);
     for (int x = 0; x < i->outs; x++)
         c.out[x] = operand(r, i->out[x]);
+    return c;
+}
+
+/* The tensor that the second operand is a part of. */
+static const struct tr_tensor *weight_of(const struct tr_tape *t, const struct tr_instr *i)
+{
+    return &t->placed->g->tensors[t->placed->shards[t->values[i->in[1]].shard].tensor];
+}
+
+void tr_compute(struct tr_runner *r, const struct tr_instr *i)
+{
+    struct call c = call_of(r, i);
     switch (i->op) {
     case TR_COLUMN:
     case TR_ROW:
     case TR_COLUMN_DX:
     case TR_ROW_DX:
-        matmul(&c, &g->tensors[t->placed->shards[t->values[i->in[1]].shard].tensor]);
+        matmul(&c, weight_of(r->tape, i));
         break;
     case TR_COLUMN_DW:
     case TR_ROW_DW:
         weight_gradient(&c);
+        break;
+    case TR_FILTERS:
+    case TR_CHANNELS:
+    case TR_FILTERS_DX:
+    case TR_CHANNELS_DX:
+        convolve(&c, weight_of(r->tape, i));
+        break;
+    case TR_FILTERS_DW:
+    case TR_CHANNELS_DW:
+        convolve_gradient(&c);
+        break;
+    case TR_MEAN:
+    case TR_MEAN_DX:
+        mean(&c);
         break;
     case TR_EMBED_DW:
         embed_gradient(&c);
@@ -322,7 +441,7 @@ void tr_compute(struct tr_runner *r, const struct tr_instr *i)
         leaves(&c);
         break;
     case TR_FOLD:
-        fold(&c, t->values[i->out[0]].bytes / 4);
+        fold(&c, r->tape->values[i->out[0]].bytes / 4);
         break;
     case TR_ATTENTION:
     case TR_ATTENTION_DX:
@@ -334,9 +453,7 @@ void tr_compute(struct tr_runner *r, const struct tr_instr *i)
         softmax(&c);
         break;
     case TR_LOSS_LEAVES:
-        for (int64_t s = 0; s < c.n; s++)
-            r->k->loss((double *)(void *)c.out[0].p + s * TR_BLOCKS, c.in[0].p + s * g->context,
-                c.in[1].p + s * g->context, c.in[2].p + s * g->context, g->context, c.block);
+        losses(&c);
         break;
     default:
         elementwise(&c);

@@ -114,6 +114,20 @@ static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
         floats = tr_scratch_gemm(tr_shard_size(p, s->out[0], 0), tr_shard_size(p, s->out[0], 1), t);
         floats = (floats + 15) / 16 * 16 + levels * out;
         break;
+    case TR_FILTERS:
+    case TR_FILTERS_DX:
+    case TR_CHANNELS:
+    case TR_CHANNELS_DX:
+        floats = tr_scratch_gemm(t, tr_shard_size(p, s->out[0], 2), TR_TAPS * c);
+        floats = (floats + 15) / 16 * 16 + t * TR_TAPS * c;
+        break;
+    case TR_FILTERS_DW:
+    case TR_CHANNELS_DW: {
+        int64_t taps = TR_TAPS * tr_shard_size(p, s->in[1], 2);
+        floats = s->op == TR_FILTERS_DW ? tr_scratch_gemm(c, taps, t) : tr_scratch_gemm(taps, c, t);
+        floats = (floats + 15) / 16 * 16 + (t * taps + 15) / 16 * 16 + levels * out;
+        break;
+    }
     case TR_EMBED_DW:
         floats = levels * out;
         break;
@@ -158,7 +172,7 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
             node.out[n] = p->shards[s->out[n]].tensor;
         i->valid = tr_valid_columns(p, s->in[0], l->t->at[TR_TP]);
         if (s->op == TR_SOFTMAX_DX)
-            i->scale = 1.0f / (float)((int64_t)p->plan->batch * p->g->context);
+            i->scale = 1.0f / (float)((int64_t)p->plan->batch * tr_targets(p->g));
         int whole = tr_mesh_group_size(&p->plan->mesh, 1 << TR_TP | 1 << TR_CP);
         i->flops = tr_flops(p->g, &node) * tr_micro_batch(p->plan) / whole;
         return;

@@ -220,13 +220,24 @@ static void load_rows(struct tr_runner *r, const struct tr_instr *i, int64_t seq
         tr_rows_inputs(r->data, &rows, r->step, sequence, (float *)to + s * rows.count * rows.inputs);
 }
 
+static void load_picture(struct tr_runner *r, const struct tr_instr *i, int64_t sequence, int s, bool targets)
+{
+    const struct tr_graph *g = r->tape->placed->g;
+    void *to = tr_at(r, i->out[0]);
+    if (targets)
+        ((uint16_t *)to)[s] = tr_pictures_target(r->data, g->vocabulary, r->step, sequence);
+    else
+        tr_pictures_draw(
+            r->data, g->grid, g->vocabulary, r->step, sequence, (float *)to + s * g->context * g->inputs);
+}
+
 static void run_load(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_graph *g = t->placed->g;
     bool targets = t->placed->shards[t->values[i->out[0]].shard].tensor == g->targets;
     for (int s = 0; s < tr_micro_batch(t->placed->plan); s++)
-        (g->inputs ? load_rows : load_tokens)(r, i, i->place + s, s, targets);
+        (g->grid ? load_picture : g->inputs ? load_rows : load_tokens)(r, i, i->place + s, s, targets);
 }
 
 static void run_count(struct tr_runner *r, const struct tr_instr *i)
@@ -298,7 +309,7 @@ static void after(struct tr_runner *r, int n)
     const struct tr_value *losses = &t->values[t->losses], *leaves = &t->values[t->leaves];
     if (losses->last == n)
         r->result.loss = sum(tr_at(r, t->losses), losses->bytes / 8) /
-                         (double)(t->placed->plan->batch * t->placed->g->context);
+                         (double)(t->placed->plan->batch * tr_targets(t->placed->g));
     if (leaves->last == n)
         r->result.norm = sqrt(sum(tr_at(r, t->leaves), leaves->bytes / 8));
 }

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pictures.c: digits with noise, drawn as the golden program draws them: whole numbers over 128. */
+#include "training/data/data.h"
+
+/* The digits 0 to F as seven bars show them: bars a to g, from the lowest bit. */
+static const unsigned char digits[16] = { 0x3F, 0x06, 0x5B, 0x4F, 0x66, 0x6D, 0x7D, 0x07, 0x7F, 0x6F, 0x77,
+    0x7C, 0x39, 0x5E, 0x79, 0x71 };
+
+void tr_pictures_open(struct tr_data *d, uint64_t seed)
+{
+    *d = (struct tr_data){ .name = "made-up digits", .seed = seed };
+}
+
+static uint64_t key_of(const struct tr_data *d, int64_t step, int64_t number)
+{
+    return tr_hash(tr_hash(tr_hash(d->seed) + (uint64_t)step) + (uint64_t)number);
+}
+
+/* The bar that runs through a point of a digit of 5 x 9, or -1: a above, b and c on the right, d below, e and
+ * f on the left, g in the middle. */
+static int bar_at(int64_t i, int64_t j)
+{
+    static const int across[3] = { 0, 6, 3 }, down[2][2] = { { 5, 1 }, { 4, 2 } };
+    if (i < 0 || i > 8 || j < 0 || j > 4 || (i % 4 == 0) == (j % 4 == 0))
+        return -1;
+    return i % 4 == 0 ? across[i / 4] : down[i / 4][j / 4];
+}
+
+uint16_t tr_pictures_target(const struct tr_data *d, int64_t classes, int64_t step, int64_t number)
+{
+    return (uint16_t)(key_of(d, step, number) % (uint64_t)classes);
+}
+
+void tr_pictures_draw(
+    const struct tr_data *d, int64_t grid, int64_t classes, int64_t step, int64_t number, float *to)
+{
+    uint64_t key = key_of(d, step, number);
+    int64_t side = 2 * grid, point = grid / 8, place = (int64_t)(key >> 32);
+    int64_t top = place % (side - 9 * point + 1), left = (place >> 16) % (side - 5 * point + 1);
+    unsigned char digit = digits[tr_pictures_target(d, classes, step, number)];
+    for (int64_t i = 0; i < side; i++)
+        for (int64_t j = 0; j < side; j++) {
+            bool below = i >= top && j >= left;
+            int bar = below ? bar_at((i - top) / point, (j - left) / point) : -1;
+            int64_t ink = bar >= 0 && digit >> bar & 1 ? 128 : 0;
+            int64_t noise = (int64_t)(tr_hash(key + 1 + (uint64_t)(i * side + j)) % 128) - 64;
+            to[(i / 2 * grid + j / 2) * 4 + i % 2 * 2 + j % 2] = (float)(ink + noise) / 128;
+        }
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cnn.c: the convolutional network of training/reference/cnn.c as a graph. It knows nothing of ranks.
+ *
+ * A picture is a sequence whose tokens are the cells of a grid, row after row; each cell has 2 x 2 pixels.
+ * The layers go in pairs:
+ *
+ *   conv1   each row of the weight is one filter, [tap][in]: y = GELU(convolution + b)
+ *   conv2   each row of the weight is one input channel, [tap][out]
+ *   conv    conv1 without a partner, where there is an odd number of layers
+ *
+ * As with fc1 and fc2 of the mlp the tables cut the rows of both, and one sum over ranks is due after each
+ * pair. The mean over the grid leaves one row of a picture, which the head scores. */
+#include "training/model/build.h"
+
+#include <math.h>
+
+enum { PIXELS = 4, CLASSES = 16 };
+
+static bool legal(const struct tr_model_options *o, struct tr_error *e)
+{
+    if (o->vocabulary < 2 || o->vocabulary > CLASSES)
+        return tr_fail(e, "%lld classes of digits: legal are 2 to %d", (long long)o->vocabulary, CLASSES);
+    if (o->grid < 8 || o->grid % 8 || o->grid > 256)
+        return tr_fail(
+            e, "a grid of %lld cells a side: legal are multiples of 8 up to 256", (long long)o->grid);
+    return tr_build_legal(o, e);
+}
+
+/* conv2 closes a pair. */
+static bool second(int64_t l)
+{
+    return l % 2 == 1;
+}
+
+static void layer_parameters(struct tr_builder *b, int64_t l)
+{
+    const struct tr_graph *g = b->g;
+    int64_t in = l ? g->channels : g->inputs, c = g->channels;
+    bool alone = !second(l) && l == g->layers - 1;
+    double deviation = sqrt(2.0 / (double)(TR_TAPS * in));
+    tr_build_in_layer(b, l);
+    if (second(l))
+        tr_build_parameter(b, "conv2.weight", in, TR_TAPS * c, deviation, 0);
+    else
+        tr_build_parameter(b, alone ? "conv.weight" : "conv1.weight", c, TR_TAPS * in, deviation, 0);
+    tr_build_parameter(b, second(l) ? "conv2.bias" : alone ? "conv.bias" : "conv1.bias", c, 1, 0, 0);
+}
+
+static int layer(struct tr_builder *b, int64_t l, int x)
+{
+    int64_t c = b->g->channels;
+    int w = (int)(2 * l);
+    tr_build_in_layer(b, l);
+    x = tr_build_apply(b, second(l) ? TR_CHANNELS : TR_FILTERS, x, w, "sum", c, false);
+    x = tr_build_apply(b, TR_BIAS, x, w + 1, "before", c, false);
+    return tr_build_apply(b, TR_GELU, x, -1, "after", c, false);
+}
+
+bool tr_model_cnn(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e)
+{
+    if (!legal(o, e))
+        return false;
+    *g = (struct tr_graph){ .layers = o->layers,
+        .channels = o->channels,
+        .model = "cnn",
+        .context = o->grid * o->grid,
+        .grid = o->grid,
+        .vocabulary = o->vocabulary,
+        .inputs = PIXELS,
+        .units = (int)o->layers + 2 };
+    struct tr_builder b = { .g = g, .tokens = 1 };
+    for (int64_t l = 0; l < o->layers; l++)
+        layer_parameters(&b, l);
+    tr_build_in_unit(&b, g->units - 1);
+    int head =
+        tr_build_parameter(&b, "head.weight", o->vocabulary, o->channels, sqrt(1.0 / (double)o->channels), 0);
+    g->targets = tr_build_input(&b, "targets", 0);
+    tr_build_in_unit(&b, 1); /* the first layer */
+    b.tokens = g->context;
+    int x = g->tokens = tr_build_input(&b, "pictures", PIXELS);
+    for (int64_t l = 0; l < o->layers; l++)
+        x = layer(&b, l, x);
+    tr_build_in_unit(&b, g->units - 1);
+    b.tokens = 1;
+    x = tr_build_apply(&b, TR_MEAN, x, -1, "mean", o->channels, false);
+    tr_build_cross_entropy(&b, x, head);
+    g->n_forward = g->n_nodes;
+    tr_autodiff(g);
+    return true;
+}
