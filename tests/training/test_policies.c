@@ -233,6 +233,66 @@ Test(policies, overlap_reduces_each_micro_batch_beside_the_next_unit)
     tr_prepared_free(&p);
 }
 
+/* Bytes of a layer's activations in a micro-batch that the forward part makes and a backward part reads. */
+static int64_t kept(const struct tr_tape *t)
+{
+    enum { SECOND_LAYER = 2 };
+    int64_t bytes = 0;
+    for (int n = 0; n < t->n_values; n++) {
+        const struct tr_value *v = &t->values[n];
+        if (v->lasts || v->first < 0 || v->shard < 0 || v->memory != TR_MEM_ACTIVATION || v->micro != 0)
+            continue;
+        const struct tr_instr *made = &t->instrs[v->first];
+        if (made->part == TR_F && made->unit == SECOND_LAYER && t->instrs[v->last].part > TR_F)
+            bytes += v->bytes;
+    }
+    return bytes;
+}
+
+/* Of gpt:nano with whole sequences: in units of b s h elements, all but the rows' numbers: two pairs of a
+ * layer norm's mean and scale, and a number of each head's row of scores. */
+Test(policies, recomputation_keeps_what_the_ladder_says)
+{
+    static const struct {
+        const char *options;
+        int halves; /* of a unit */
+        int statistics; /* divisor of 4 b s; 0: none is kept */
+        int rows; /* the same of a b s */
+    } cases[] = { { "", 32, 1, 1 }, { "--recompute gelu", 24, 1, 1 }, { "--recompute full", 2, 0, 0 },
+        { "--tp 2", 8 + 12, 1, 2 }, { "--tp 2 --recompute gelu", 8 + 8, 1, 2 },
+        { "--tp 2 --recompute full", 2, 0, 0 }, { "--tp 2 --sp", 4 + 14, 2, 2 },
+        { "--tp 2 --sp --recompute gelu", 4 + 10, 2, 2 }, { "--tp 2 --sp --recompute full", 1, 0, 0 } };
+    for (size_t x = 0; x < sizeof cases / sizeof *cases; x++) {
+        struct tr_prepared p;
+        prepare(&p, cases[x].options);
+        const struct tr_graph *g = &p.run.graph;
+        int64_t tokens = p.run.plan.batch * g->context, expected = cases[x].halves * tokens * g->channels * 2;
+        if (cases[x].statistics)
+            expected += 4 * tokens * 4 / cases[x].statistics + g->heads * tokens * 4 / cases[x].rows;
+        for (int r = 0; r < p.run.plan.mesh.n; r++)
+            cr_assert_eq(kept(&p.tapes[r]), expected, "%s: %lld bytes, and %lld by the ladder",
+                cases[x].options, (long long)kept(&p.tapes[r]), (long long)expected);
+        tr_prepared_free(&p);
+    }
+}
+
+/* The same operation on the same numbers: what is computed again has the placements of the first time. */
+Test(policies, a_layer_is_computed_again_once_for_each_micro_batch)
+{
+    struct tr_prepared p;
+    prepare(&p, "--tp 2 --sp --pp 2 --micro 4 --schedule zb-h1 --recompute full");
+    const struct tr_tape *t = &p.tapes[0];
+    int forward = 0, again = 0;
+    for (int n = 0; n < t->n_instrs; n++)
+        if (t->instrs[n].code == TR_COMPUTE && t->instrs[n].op == TR_ATTENTION) {
+            forward += t->instrs[n].part == TR_F;
+            again += t->instrs[n].part == TR_I;
+        }
+    cr_assert_eq(forward, 2 * 4);
+    cr_assert_eq(again, forward);
+    tr_prepared_free(&p);
+}
+
 Test(policies, what_does_not_fit_together_is_refused)
 {
     static const struct {
@@ -242,6 +302,7 @@ Test(policies, what_does_not_fit_together_is_refused)
         { "--dp 2 --dp-reduce star", "legal are ring, root and sharded" },
         { "--dp 2 --zero 1 --bucket 64K", "legal with --zero 0" },
         { "--dp 2 --zero 2 --dp-reduce root", "legal with --zero 0" },
+        { "--recompute half", "legal are none, gelu and full" },
         { "--dp 2 --bucket big", "a number of bytes, with K, M, G or T" } };
     for (size_t x = 0; x < sizeof cases / sizeof *cases; x++) {
         struct tr_options o;

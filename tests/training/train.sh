@@ -168,7 +168,7 @@ refused 'multiples of 64' --channels 100
 refused 'legal are adamw and sgd' --optimizer adam
 refused 'needs a value' --steps 1 --rate
 refused 'naive' --schedule fastest --pp 2
-refused 'Less is needed with' --memory 1M
+refused 'and of activations with --recompute' --memory 1M
 refused 'legal is a number with K, M, G or T' --memory much
 refused 'legal are all-reduce-missing' --inject nothing
 refused 'needs --dp 2' --inject all-reduce-missing

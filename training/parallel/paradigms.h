@@ -27,6 +27,10 @@ extern const struct tr_paradigm tr_data_parallel, tr_tensor_parallel, tr_sequenc
 enum tr_dp_form { TR_DP_RING, TR_DP_ROOT, TR_DP_SHARDED, TR_DP_FORMS };
 extern const char *const tr_dp_form_names[TR_DP_FORMS];
 
+/* Which activations are computed again in the backward pass, and not kept for it: recompute.c. */
+enum tr_recompute { TR_RECOMPUTE_NONE, TR_RECOMPUTE_GELU, TR_RECOMPUTE_FULL, TR_RECOMPUTES };
+extern const char *const tr_recompute_names[TR_RECOMPUTES];
+
 /* Which paradigms there are in a run, and their numbers. What is said of a batch is a number of sequences. */
 struct tr_plan {
     struct tr_mesh mesh;
@@ -49,6 +53,7 @@ struct tr_plan {
     bool zero3_keep;
     int zero3_prefetch;
     int64_t zero3_persist;
+    enum tr_recompute recompute;
 };
 
 /* Sequences in a micro-batch of a rank. */

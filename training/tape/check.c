@@ -12,6 +12,7 @@
 struct known {
     char on[TR_AXES][2];
     bool written;
+    int micro; /* whose sequences are in it, from the LOAD on; -1: of none, as a parameter */
     int lost; /* the instruction that took its place; -1 */
     int flight; /* the call beside the list that is making it; -1: none, or it is over */
     bool flew;
@@ -209,6 +210,32 @@ static bool compute(struct checking *c, int n, struct tr_error *e)
     for (int x = 0; x < i->outs; x++)
         memcpy(c->values[i->out[x]].on, on[x], sizeof on[x]);
     return true;
+}
+
+/* What is made for a micro-batch comes from that one alone. A wait may be for an earlier one. */
+static bool of_one_micro(struct checking *c, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    char text[160];
+    for (int x = 0; x < i->ins && i->micro >= 0 && i->code != TR_WAIT; x++) {
+        int micro = c->values[i->in[x]].micro;
+        if (micro < 0 || micro == i->micro)
+            continue;
+        snprintf(text, sizeof text, "%s is of micro-batch %d", name_of(c, i->in[x]), micro);
+        return wrong(c, n, e, text);
+    }
+    return true;
+}
+
+/* The micro-batch of a result is that of what was read, and of tokens that which they are loaded for. */
+static void pass_micro(struct checking *c, int n)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    int micro = i->code == TR_LOAD || i->code == TR_RECV ? i->micro : -1;
+    for (int x = 0; x < i->ins && micro < 0; x++)
+        micro = c->values[i->in[x]].micro;
+    for (int x = 0; x < i->outs; x++)
+        c->values[i->out[x]].micro = i->micro < 0 ? -1 : micro;
 }
 
 /* The leaves of the sum over sequences: what is reduced first must be a subtree. A rank's micro-batches are
@@ -431,9 +458,10 @@ static bool instruction(struct checking *c, int n, struct tr_error *e)
 static bool each(struct checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
-    if (!read_values(c, n, e) || !instruction(c, n, e))
+    if (!read_values(c, n, e) || !of_one_micro(c, n, e) || !instruction(c, n, e))
         return false;
     write_values(c, n);
+    pass_micro(c, n);
     for (int x = 0; x < i->outs && i->code == TR_COMPUTE && c->plan->micros == 1; x++) {
         const struct tr_tensor *t = tensor_of(c, i->out[x]);
         if (t && t->role == TR_D_PARAMETER && !count_in(c, n, i->out[x], t->of, i->micro, e))
@@ -489,6 +517,7 @@ bool tr_check_types(const struct tr_tape *t, struct tr_error *e)
     for (int v = 0; v < t->n_values; v++) {
         for (int a = 0; a < TR_AXES; a++)
             memcpy(c.values[v].on[a], "R ", 2);
+        c.values[v].micro = -1;
         c.values[v].lost = c.values[v].flight = c.values[v].source = -1;
         if (t->values[v].within >= 0)
             c.values[t->values[v].within].holds = true;

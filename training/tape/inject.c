@@ -411,6 +411,64 @@ static bool beside_swapped(struct tr_tape *tapes, int n)
     return false;
 }
 
+/* The instruction of a backward part that computes again what this operation gave; -1. */
+static int find_again(const struct tr_tape *t, int op, int micro)
+{
+    for (int n = 0; n < t->n_instrs; n++) {
+        const struct tr_instr *i = &t->instrs[n];
+        if (i->code == TR_COMPUTE && i->op == op && i->part > TR_F && i->micro == micro)
+            return n;
+    }
+    return -1;
+}
+
+static bool recomputed_from_another_micro(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        struct tr_tape *t = &tapes[r];
+        int other = find_again(t, TR_GELU, 0), i = find_again(t, TR_GELU, 1);
+        if (other < 0 || i < 0)
+            return false;
+        t->instrs[i].in[0] = t->instrs[other].in[0];
+        tr_plan_memory(t);
+    }
+    return true;
+}
+
+/* The forward part's value is read, whose place is long another's. */
+static bool dropped_and_not_recomputed(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        struct tr_tape *t = &tapes[r];
+        int i = find_again(t, TR_GELU, 0), first = 0;
+        if (i < 0)
+            return false;
+        int again = t->instrs[i].out[0], shard = t->values[again].shard;
+        while (t->instrs[first].code != TR_COMPUTE || t->values[t->instrs[first].out[0]].shard != shard ||
+               t->instrs[first].micro != 0)
+            first++;
+        remove_at(t, i);
+        for (int k = i; k < t->n_instrs; k++)
+            for (int x = 0; x < t->instrs[k].ins; x++)
+                if (t->instrs[k].in[x] == again)
+                    t->instrs[k].in[x] = t->instrs[first].out[0];
+    }
+    return true;
+}
+
+/* The sum over the ranks of tp is forgotten when a layer is computed again. */
+static bool recomputed_partial_sum(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        struct tr_tape *t = &tapes[r];
+        int i = find_again(t, TR_ROW, 0);
+        if (i < 0 || t->instrs[i + 1].code != TR_ALL_REDUCE || t->instrs[i + 1].in[0] != t->instrs[i].out[0])
+            return false;
+        bypass(t, i + 1);
+    }
+    return true;
+}
+
 const struct tr_injection tr_injections[] = {
     { "all-reduce-missing", "a gradient is not reduced over the data-parallel ranks", "--dp 2", TR_BY_TYPES,
         gradient_all_reduce_missing },
@@ -459,6 +517,12 @@ const struct tr_injection tr_injections[] = {
         TR_BY_TYPES, broadcast_missing },
     { "bucket-reduced-early", "a bucket is reduced before the last micro-batch is in it",
         "--dp 2 --micro 2 --bucket 64K --overlap", TR_BY_TYPES, bucket_reduced_early },
+    { "recomputed-from-another", "an activation is computed again from that of another micro-batch",
+        "--micro 2 --recompute gelu", TR_BY_TYPES, recomputed_from_another_micro },
+    { "not-recomputed", "an activation is neither kept for the backward pass nor computed again",
+        "--recompute gelu", TR_BY_TYPES, dropped_and_not_recomputed },
+    { "recomputed-partial-sum", "the all-reduce is left out where a layer is computed again",
+        "--tp 2 --recompute full", TR_BY_TYPES, recomputed_partial_sum },
     { "beside-swapped", "one rank begins two reductions beside the backward pass in another order",
         "--dp 2 --overlap", TR_BY_ORDER, beside_swapped },
 };
@@ -466,7 +530,7 @@ const int tr_n_injections = sizeof tr_injections / sizeof *tr_injections;
 
 bool tr_inject(struct tr_tape *tapes, int n, const char *name, struct tr_error *e)
 {
-    char names[1000] = "";
+    char names[2000] = "";
     for (int i = 0; i < tr_n_injections; i++) {
         const struct tr_injection *x = &tr_injections[i];
         if (!strcmp(name, x->name))

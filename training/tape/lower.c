@@ -7,6 +7,7 @@
 #include "training/tape/tape.h"
 
 #include "training/ops/kernels.h"
+#include "training/parallel/recompute.h"
 #include "training/parallel/reduce.h"
 #include "training/parallel/zero.h"
 
@@ -19,6 +20,7 @@ struct lowering {
     const struct tr_schedule *s;
     int *now; /* [shard][micro]: its value, or -1 */
     int *producer; /* of each shard: the step that makes it, or -1 */
+    bool *renewed; /* [shard][micro]: its value was computed again */
     int *gathered; /* of each shard of a parameter: its whole value in this part, or -1 (ZeRO-3) */
     int *sent_back; /* values sent backward that nobody has waited for */
     int n_sent, waited;
@@ -76,6 +78,23 @@ static int parameter_value(struct lowering *l, int shard, const struct tr_slot *
     return l->gathered[shard];
 }
 
+static void emit(struct lowering *l, const struct tr_step *s, const struct tr_slot *slot, int unit);
+
+/* What the forward part did not keep is computed again when a backward part first needs it, and stays until
+ * the last one has read it: another value of the same shard. What that step reads comes back the same way. */
+static void renew(struct lowering *l, int shard, const struct tr_slot *slot, int unit)
+{
+    int maker = l->producer[shard];
+    if (slot->part == TR_F || maker < 0 || l->renewed[(int64_t)shard * l->p->plan->micros + slot->micro])
+        return;
+    const struct tr_step *s = &l->p->steps[maker];
+    if (tr_stage_of(l->p, s->unit) != slot->stage || !tr_recomputes(l->p, s))
+        return;
+    emit(l, s, slot, unit);
+    for (int x = 0; x < s->outs; x++)
+        l->renewed[(int64_t)s->out[x] * l->p->plan->micros + slot->micro] = true;
+}
+
 static int input_value(struct lowering *l, int shard, const struct tr_slot *slot, int unit)
 {
     enum tr_role role = l->p->g->tensors[l->p->shards[shard].tensor].role;
@@ -87,6 +106,7 @@ static int input_value(struct lowering *l, int shard, const struct tr_slot *slot
         i->out[i->outs++] = v;
         i->place = tr_first_sequence(l->p->plan, l->t->at[TR_DP], slot->micro);
     }
+    renew(l, shard, slot, unit);
     return *at(l, shard, slot->micro);
 }
 
@@ -149,15 +169,15 @@ static bool may_take(const struct tr_step *s)
     return s->code == TR_COMPUTE && tr_ops[s->op].in_place;
 }
 
-static void emit(struct lowering *l, const struct tr_step *s, const struct tr_slot *slot)
+static void emit(struct lowering *l, const struct tr_step *s, const struct tr_slot *slot, int unit)
 {
     const struct tr_placed *p = l->p;
     int in[TR_INS];
     for (int n = 0; n < s->ins; n++)
-        in[n] = input_value(l, s->in[n], slot, s->unit);
+        in[n] = input_value(l, s->in[n], slot, unit);
     int64_t scratch = s->code == TR_COMPUTE ? scratch_bytes(p, s) : 0;
     int scratch_value = scratch ? tr_add_value(l->t, -1, slot->micro, TR_MEM_SCRATCH, scratch) : -1;
-    struct tr_instr *i = instr(l, s->code, slot, s->unit);
+    struct tr_instr *i = instr(l, s->code, slot, unit);
     i->op = s->op, i->ins = s->ins, i->outs = s->outs, i->scratch = scratch_value;
     memcpy(i->in, in, sizeof in);
     for (int n = 0; n < s->outs; n++)
@@ -303,7 +323,7 @@ static void lower_slot(struct lowering *l, const struct tr_slot *slot)
         const struct tr_step *s = &p->steps[n];
         if (tr_stage_of(p, s->unit) != slot->stage || !in_part(s->phase, slot->part))
             continue;
-        emit(l, s, slot);
+        emit(l, s, slot, s->unit);
         for (int x = 0; x < s->outs; x++)
             if (p->g->tensors[p->shards[s->out[x]].tensor].role == TR_D_PARAMETER)
                 count_in(l, s, slot, x);
@@ -339,6 +359,7 @@ bool tr_lower(
         .s = s,
         .now = tr_new(shards * micros, sizeof(int)),
         .producer = tr_new(shards, sizeof(int)),
+        .renewed = tr_new(shards * micros, sizeof(bool)),
         .gathered = tr_new(shards, sizeof(int)),
         .sent_back = tr_new(shards * micros, sizeof(int)),
         .losses = tr_new(micros, sizeof(int)) };
@@ -357,6 +378,6 @@ bool tr_lower(
     if (plan->overlap)
         tr_overlap(t);
     tr_plan_memory(t);
-    free(l.now), free(l.producer), free(l.gathered), free(l.sent_back), free(l.losses);
+    free(l.now), free(l.producer), free(l.renewed), free(l.gathered), free(l.sent_back), free(l.losses);
     return true;
 }

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* recompute.c: activation recomputation (Chen et al. 2016): memory is saved, and time is spent.
+ *
+ *              not kept from the forward to the backward part
+ *   none       nothing
+ *   gelu       what GELU gives: it comes from its input, which the backward part reads anyway
+ *   full       all of a layer but its input
+ *
+ * What is computed again is the same operation on the same numbers, so it has the same bits. Parameters that
+ * ZeRO-3 has cut are gathered for it as for any other operation of the part. */
+#include "training/parallel/recompute.h"
+
+const char *const tr_recompute_names[TR_RECOMPUTES] = { "none", "gelu", "full" };
+
+/* Whether another unit reads this in the forward part. */
+static bool is_input_of_next(const struct tr_placed *p, const struct tr_step *s, int shard)
+{
+    for (int n = 0; n < p->n_steps; n++)
+        for (int x = 0; x < p->steps[n].ins; x++)
+            if (p->steps[n].in[x] == shard && p->steps[n].phase == TR_FORWARD && p->steps[n].unit != s->unit)
+                return true;
+    return false;
+}
+
+static bool inside_layer(const struct tr_placed *p, const struct tr_step *s)
+{
+    if (s->unit < 1 || s->unit > p->g->layers)
+        return false;
+    for (int x = 0; x < s->outs; x++)
+        if (is_input_of_next(p, s, s->out[x]))
+            return false;
+    return true;
+}
+
+bool tr_recomputes(const struct tr_placed *p, const struct tr_step *s)
+{
+    if (s->phase != TR_FORWARD)
+        return false;
+    switch (p->plan->recompute) {
+    case TR_RECOMPUTE_GELU:
+        return s->code == TR_COMPUTE && s->op == TR_GELU;
+    case TR_RECOMPUTE_FULL:
+        return inside_layer(p, s);
+    default:
+        return false;
+    }
+}
