@@ -77,7 +77,8 @@ static const struct option options[] = {
         "zero3-prefetch", zero3_prefetch, 0, "parameters are gathered N units ahead, beside the computing"),
     WHOLE_OF(
         "zero3-persist", zero3_persist, 0, "parameters of fewer than N elements stay whole on every rank"),
-    TEXT_OF("recompute", recompute, "activations: none, gelu or full is computed again, not kept"),
+    TEXT_OF(
+        "recompute", recompute, "not kept but computed again: none, gelu, selective (and attention), full"),
     { "What is kept and compared", HEADING, 0, 0, NULL, 0 },
     TEXT_OF("save", save, "a file: the state is written to it at the end; any mesh can read it"),
     WHOLE_OF("save-every", save_every, 0, "and every N steps"),
@@ -349,7 +350,7 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
     while (p->recompute < TR_RECOMPUTES && strcmp(o->recompute, tr_recompute_names[p->recompute]))
         p->recompute++;
     if (p->recompute == TR_RECOMPUTES)
-        return tr_fail(e, "--recompute %s: legal are none, gelu and full", o->recompute);
+        return tr_fail(e, "--recompute %s: legal are none, gelu, selective and full", o->recompute);
     if (*o->bucket && !tr_parse_bytes(o->bucket, &p->bucket))
         return tr_fail(e, "--bucket %s: legal is a number of bytes, with K, M, G or T", o->bucket);
     if (strcmp(o->optimizer, "adamw") && strcmp(o->optimizer, "sgd"))

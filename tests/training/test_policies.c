@@ -258,17 +258,19 @@ Test(policies, recomputation_keeps_what_the_ladder_says)
         int halves; /* of a unit */
         int statistics; /* divisor of 4 b s; 0: none is kept */
         int rows; /* the same of a b s */
-    } cases[] = { { "", 32, 1, 1 }, { "--recompute gelu", 24, 1, 1 }, { "--recompute full", 2, 0, 0 },
-        { "--tp 2", 8 + 12, 1, 2 }, { "--tp 2 --recompute gelu", 8 + 8, 1, 2 },
-        { "--tp 2 --recompute full", 2, 0, 0 }, { "--tp 2 --sp", 4 + 14, 2, 2 },
-        { "--tp 2 --sp --recompute gelu", 4 + 10, 2, 2 }, { "--tp 2 --sp --recompute full", 1, 0, 0 } };
+    } cases[] = { { "", 32, 1, 1 }, { "--recompute gelu", 24, 1, 1 }, { "--recompute selective", 22, 1, 0 },
+        { "--recompute full", 2, 0, 0 }, { "--tp 2 --recompute selective", 8 + 7, 1, 0 },
+        { "--tp 2 --sp --recompute selective", 4 + 9, 2, 0 }, { "--tp 2", 8 + 12, 1, 2 },
+        { "--tp 2 --recompute gelu", 8 + 8, 1, 2 }, { "--tp 2 --recompute full", 2, 0, 0 },
+        { "--tp 2 --sp", 4 + 14, 2, 2 }, { "--tp 2 --sp --recompute gelu", 4 + 10, 2, 2 },
+        { "--tp 2 --sp --recompute full", 1, 0, 0 } };
     for (size_t x = 0; x < sizeof cases / sizeof *cases; x++) {
         struct tr_prepared p;
         prepare(&p, cases[x].options);
         const struct tr_graph *g = &p.run.graph;
         int64_t tokens = p.run.plan.batch * g->context, expected = cases[x].halves * tokens * g->channels * 2;
-        if (cases[x].statistics)
-            expected += 4 * tokens * 4 / cases[x].statistics + g->heads * tokens * 4 / cases[x].rows;
+        expected += cases[x].statistics ? 4 * tokens * 4 / cases[x].statistics : 0;
+        expected += cases[x].rows ? g->heads * tokens * 4 / cases[x].rows : 0;
         for (int r = 0; r < p.run.plan.mesh.n; r++)
             cr_assert_eq(kept(&p.tapes[r]), expected, "%s: %lld bytes, and %lld by the ladder",
                 cases[x].options, (long long)kept(&p.tapes[r]), (long long)expected);
@@ -302,7 +304,7 @@ Test(policies, what_does_not_fit_together_is_refused)
         { "--dp 2 --dp-reduce star", "legal are ring, root and sharded" },
         { "--dp 2 --zero 1 --bucket 64K", "legal with --zero 0" },
         { "--dp 2 --zero 2 --dp-reduce root", "legal with --zero 0" },
-        { "--recompute half", "legal are none, gelu and full" },
+        { "--recompute half", "legal are none, gelu, selective and full" },
         { "--dp 2 --bucket big", "a number of bytes, with K, M, G or T" } };
     for (size_t x = 0; x < sizeof cases / sizeof *cases; x++) {
         struct tr_options o;

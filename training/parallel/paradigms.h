@@ -28,7 +28,13 @@ enum tr_dp_form { TR_DP_RING, TR_DP_ROOT, TR_DP_SHARDED, TR_DP_FORMS };
 extern const char *const tr_dp_form_names[TR_DP_FORMS];
 
 /* Which activations are computed again in the backward pass, and not kept for it: recompute.c. */
-enum tr_recompute { TR_RECOMPUTE_NONE, TR_RECOMPUTE_GELU, TR_RECOMPUTE_FULL, TR_RECOMPUTES };
+enum tr_recompute {
+    TR_RECOMPUTE_NONE,
+    TR_RECOMPUTE_GELU,
+    TR_RECOMPUTE_SELECTIVE,
+    TR_RECOMPUTE_FULL,
+    TR_RECOMPUTES
+};
 extern const char *const tr_recompute_names[TR_RECOMPUTES];
 
 /* Which paradigms there are in a run, and their numbers. What is said of a batch is a number of sequences. */

@@ -4,13 +4,18 @@
  *              not kept from the forward to the backward part
  *   none       nothing
  *   gelu       what GELU gives: it comes from its input, which the backward part reads anyway
+ *   selective  that, and what attention gives, with the statistics of its rows: it comes from q, k and v
  *   full       all of a layer but its input
+ *
+ * In selective recomputation (Korthikanti et al. 2022) the scores of attention, s x s numbers of each head,
+ * are what is not kept. Here no mode keeps them, since attention_dx makes them anew, block by block; so what
+ * is left to save is the result.
  *
  * What is computed again is the same operation on the same numbers, so it has the same bits. Parameters that
  * ZeRO-3 has cut are gathered for it as for any other operation of the part. */
 #include "training/parallel/recompute.h"
 
-const char *const tr_recompute_names[TR_RECOMPUTES] = { "none", "gelu", "full" };
+const char *const tr_recompute_names[TR_RECOMPUTES] = { "none", "gelu", "selective", "full" };
 
 /* Whether another unit reads this in the forward part. */
 static bool is_input_of_next(const struct tr_placed *p, const struct tr_step *s, int shard)
@@ -39,6 +44,8 @@ bool tr_recomputes(const struct tr_placed *p, const struct tr_step *s)
     switch (p->plan->recompute) {
     case TR_RECOMPUTE_GELU:
         return s->code == TR_COMPUTE && s->op == TR_GELU;
+    case TR_RECOMPUTE_SELECTIVE:
+        return s->code == TR_COMPUTE && (s->op == TR_GELU || s->op == TR_ATTENTION);
     case TR_RECOMPUTE_FULL:
         return inside_layer(p, s);
     default:
