@@ -79,6 +79,8 @@ static const struct option options[] = {
         "zero3-persist", zero3_persist, 0, "parameters of fewer than N elements stay whole on every rank"),
     TEXT_OF(
         "recompute", recompute, "not kept but computed again: none, gelu, selective (and attention), full"),
+    TEXT_OF(
+        "recompute-comm", recompute_comm, "full: collectives of a layer are called again (redo), or save"),
     { "What is kept and compared", HEADING, 0, 0, NULL, 0 },
     TEXT_OF("save", save, "a file: the state is written to it at the end; any mesh can read it"),
     WHOLE_OF("save-every", save_every, 0, "and every N steps"),
@@ -127,6 +129,7 @@ void tr_options_default(struct tr_options *o)
         .order = "canonical",
         .schedule = "1f1b",
         .recompute = "none",
+        .recompute_comm = "redo",
         .trace_step = -1,
         .check_replicas = 100,
         .tape = -1 };
@@ -351,6 +354,9 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
         p->recompute++;
     if (p->recompute == TR_RECOMPUTES)
         return tr_fail(e, "--recompute %s: legal are none, gelu, selective and full", o->recompute);
+    if (strcmp(o->recompute_comm, "redo") && strcmp(o->recompute_comm, "save"))
+        return tr_fail(e, "--recompute-comm %s: legal are redo and save", o->recompute_comm);
+    p->recompute_saves = !strcmp(o->recompute_comm, "save");
     if (*o->bucket && !tr_parse_bytes(o->bucket, &p->bucket))
         return tr_fail(e, "--bucket %s: legal is a number of bytes, with K, M, G or T", o->bucket);
     if (strcmp(o->optimizer, "adamw") && strcmp(o->optimizer, "sgd"))

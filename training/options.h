@@ -27,7 +27,7 @@ struct tr_options {
     bool zero3_keep;
     long zero3_prefetch, zero3_persist;
     char schedule[256];
-    char recompute[16];
+    char recompute[16], recompute_comm[16];
     /* what is kept */
     char save[512], load[512];
     long save_every, check_replicas;

@@ -263,7 +263,9 @@ Test(policies, recomputation_keeps_what_the_ladder_says)
         { "--tp 2 --sp --recompute selective", 4 + 9, 2, 0 }, { "--tp 2", 8 + 12, 1, 2 },
         { "--tp 2 --recompute gelu", 8 + 8, 1, 2 }, { "--tp 2 --recompute full", 2, 0, 0 },
         { "--tp 2 --sp", 4 + 14, 2, 2 }, { "--tp 2 --sp --recompute gelu", 4 + 10, 2, 2 },
-        { "--tp 2 --sp --recompute full", 1, 0, 0 } };
+        { "--tp 2 --sp --recompute full", 1, 0, 0 },
+        { "--tp 2 --recompute full --recompute-comm save", 2 + 2, 0, 0 },
+        { "--tp 2 --sp --recompute full --recompute-comm save", 4 + 2, 0, 0 } };
     for (size_t x = 0; x < sizeof cases / sizeof *cases; x++) {
         struct tr_prepared p;
         prepare(&p, cases[x].options);
@@ -295,6 +297,27 @@ Test(policies, a_layer_is_computed_again_once_for_each_micro_batch)
     tr_prepared_free(&p);
 }
 
+/* Collectives over tp in backward parts: those of the forward part, again, but for each layer's last. */
+static int calls_backward(const char *options)
+{
+    struct tr_prepared p;
+    int calls = 0;
+    prepare(&p, options);
+    for (int n = 0; n < p.tapes[0].n_instrs; n++)
+        calls += p.tapes[0].instrs[n].part > TR_F && p.tapes[0].instrs[n].axes == 1 << TR_TP;
+    tr_prepared_free(&p);
+    return calls;
+}
+
+Test(policies, saved_collectives_are_not_called_again)
+{
+    int layers = 4, none = calls_backward("--tp 2"), none_sp = calls_backward("--tp 2 --sp");
+    cr_assert_eq(calls_backward("--tp 2 --recompute full"), none + layers);
+    cr_assert_eq(calls_backward("--tp 2 --recompute full --recompute-comm save"), none);
+    cr_assert_eq(calls_backward("--tp 2 --sp --recompute full"), none_sp + 3 * layers);
+    cr_assert_eq(calls_backward("--tp 2 --sp --recompute full --recompute-comm save"), none_sp);
+}
+
 Test(policies, what_does_not_fit_together_is_refused)
 {
     static const struct {
@@ -305,6 +328,8 @@ Test(policies, what_does_not_fit_together_is_refused)
         { "--dp 2 --zero 1 --bucket 64K", "legal with --zero 0" },
         { "--dp 2 --zero 2 --dp-reduce root", "legal with --zero 0" },
         { "--recompute half", "legal are none, gelu, selective and full" },
+        { "--recompute full --recompute-comm keep", "legal are redo and save" },
+        { "--recompute gelu --recompute-comm save", "legal with --recompute full" },
         { "--dp 2 --bucket big", "a number of bytes, with K, M, G or T" } };
     for (size_t x = 0; x < sizeof cases / sizeof *cases; x++) {
         struct tr_options o;

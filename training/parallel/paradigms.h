@@ -60,6 +60,7 @@ struct tr_plan {
     int zero3_prefetch;
     int64_t zero3_persist;
     enum tr_recompute recompute;
+    bool recompute_saves; /* the results of collectives are kept */
 };
 
 /* Sequences in a micro-batch of a rank. */
@@ -76,6 +77,7 @@ bool tr_data_check(const struct tr_plan *p, struct tr_error *e);
 bool tr_zero_cuts(const struct tr_plan *p);
 bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *parameter);
 bool tr_zero_check(const struct tr_plan *p, struct tr_error *e);
+bool tr_recompute_check(const struct tr_plan *p, struct tr_error *e);
 
 /* The placement that the tables give: "R" where none says anything, or the axis has one rank. */
 const char *tr_table_placement(const struct tr_plan *p, const struct tr_tensor *t, enum tr_axis axis);

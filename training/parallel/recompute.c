@@ -12,7 +12,8 @@
  * is left to save is the result.
  *
  * What is computed again is the same operation on the same numbers, so it has the same bits. Parameters that
- * ZeRO-3 has cut are gathered for it as for any other operation of the part. */
+ * ZeRO-3 has cut are gathered for it as for any other operation of the part. The collectives inside a layer,
+ * which full would call again, may be spared: then what they gave is kept beside the layer's input. */
 #include "training/parallel/recompute.h"
 
 const char *const tr_recompute_names[TR_RECOMPUTES] = { "none", "gelu", "selective", "full" };
@@ -37,6 +38,16 @@ static bool inside_layer(const struct tr_placed *p, const struct tr_step *s)
     return true;
 }
 
+bool tr_recompute_check(const struct tr_plan *p, struct tr_error *e)
+{
+    return !p->recompute_saves || p->recompute == TR_RECOMPUTE_FULL ||
+           tr_fail(e,
+               "--recompute-comm save keeps what collectives gave where all else of a layer is computed "
+               "again; "
+               "with --recompute %s none is called again; legal with --recompute full",
+               tr_recompute_names[p->recompute]);
+}
+
 bool tr_recomputes(const struct tr_placed *p, const struct tr_step *s)
 {
     if (s->phase != TR_FORWARD)
@@ -47,7 +58,7 @@ bool tr_recomputes(const struct tr_placed *p, const struct tr_step *s)
     case TR_RECOMPUTE_SELECTIVE:
         return s->code == TR_COMPUTE && (s->op == TR_GELU || s->op == TR_ATTENTION);
     case TR_RECOMPUTE_FULL:
-        return inside_layer(p, s);
+        return (s->code == TR_COMPUTE || !p->plan->recompute_saves) && inside_layer(p, s);
     default:
         return false;
     }
