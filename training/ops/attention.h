@@ -7,16 +7,20 @@
 
 /* Where the arrays of one head lie. Scores have rows of `row` floats, a multiple of 16. */
 struct head {
-    const float *q, *k, *v; /* rows of `step` floats */
-    int64_t step, row, blocks;
+    const float *q, *k, *v;
+    int64_t q_step, step; /* floats of a row of q; of k and v */
+    int64_t row, blocks; /* blocks of keys */
+    int64_t before, here; /* blocks of queries */
     float scale;
 };
 
-INLINE struct head head_of(const float *qkv, const struct tr_attention *s, int64_t h)
+INLINE struct head head_of(const float *q, const float *kv, const struct tr_attention *s, int64_t h)
 {
-    const float *q = qkv + 3 * h * s->size;
-    return (struct head){ q, q + s->size, q + 2 * s->size, 3 * s->heads * s->size,
-        (s->tokens + LANES - 1) / LANES * LANES, s->tokens / s->block, 1 / sqrtf((float)s->size) };
+    int64_t of_q = s->apart ? s->size : 3 * s->size, of_kv = s->apart ? 2 * s->size : of_q;
+    const float *k = kv + h * of_kv;
+    return (struct head){ q + h * of_q, k, k + s->size, s->heads * of_q, s->heads * of_kv,
+        (s->tokens + LANES - 1) / LANES * LANES, s->tokens / s->block, s->first / s->block,
+        s->queries / s->block, 1 / sqrtf((float)s->size) };
 }
 
 /* to[block][..] = the products of a block's rows of x with the columns of `turned`, up to its own: a whole
@@ -164,23 +168,26 @@ static void attend(const struct partials *p, float *score, const struct head *d,
             merge(p, b, step, s);
 }
 
-static void attention(float *out, float *lse, const float *qkv, const struct tr_attention *s, float *scratch)
+static void attention(
+    float *out, float *lse, const float *q, const float *kv, const struct tr_attention *s, float *scratch)
 {
     for (int64_t h = 0; h < s->heads; h++) {
-        struct head d = head_of(qkv, s, h);
+        struct head d = head_of(q, kv, s, h);
         float *turned = scratch, *score = turned + s->size * d.row, *m = score + s->block * d.row;
         struct partials p = { m, m + d.row, m + 4 * d.row, m + 2 * d.row, m + 3 * d.row };
         float *rest = p.o + d.row * s->size;
-        turn(turned, d.row, d.k, d.step, s->tokens, s->size);
-        for (int64_t a = 0; a < d.blocks; a++) {
-            scores(score, d.q + a * s->block * d.step, d.step, turned, (a + 1) * s->block, &d, s, rest);
-            attend(&p, score, &d, a, s, rest);
+        turn(turned, d.row, d.k, d.step, s->first + s->queries, s->size);
+        for (int64_t a = 0; a < d.here; a++) {
+            int64_t block = d.before + a;
+            scores(
+                score, d.q + a * s->block * d.q_step, d.q_step, turned, (block + 1) * s->block, &d, s, rest);
+            attend(&p, score, &d, block, s, rest);
             for (int64_t i = 0, t = a * s->block; i < s->block; i++, t++) {
                 float *to = out + (t * s->heads + h) * s->size;
                 for (int64_t j = 0; j < s->size; j += WIDTH)
                     vec_store_some(to + j,
                         vec_load_some(p.o + i * s->size + j, s->size - j) / vec_all(p.l[i]), s->size - j);
-                lse[h * s->tokens + t] = p.m[i] + logarithm(p.l[i]);
+                lse[h * s->queries + t] = p.m[i] + logarithm(p.l[i]);
             }
         }
     }
@@ -201,73 +208,73 @@ INLINE void weigh_back(float *p, float *ds, int64_t seen, int64_t room, float sc
     memset(ds + seen, 0, (size_t)(room - seen) * sizeof(float));
 }
 
-/* Keys of block b: the sum over queries of weights[query][key] x[query][size]. Queries of the blocks before b
- * do not see them: their chunks are empty. */
+/* Keys of block b: the sum over the queries here of weights[query][key] x[query][size]. Queries of the blocks
+ * before b do not see them: their chunks are empty. */
 static void sum_queries(float *to, const float *weights, const float *x, int64_t x_row, const struct head *d,
     int64_t b, const struct tr_attention *s, float *scratch)
 {
-    int64_t at = b * s->block;
+    int64_t blind = b > d->before ? lesser(b - d->before, d->here) : 0, at = blind * s->block;
     gemm_behind(&(struct tr_gemm){ .m = s->block,
                     .n = s->size,
-                    .k = s->tokens - at,
-                    .a = weights + at * d->row + at,
+                    .k = s->queries - at,
+                    .a = weights + at * d->row + b * s->block,
                     .a_row = 1,
                     .a_column = d->row,
                     .b = x + at * x_row,
                     .b_row = x_row,
                     .b_column = 1,
-                    .c = to + at * d->step,
+                    .c = to + b * s->block * d->step,
                     .c_row = d->step,
-                    .chunks = d->blocks,
+                    .chunks = d->here,
                     .chunk = s->block },
-        b, scratch);
+        blind, scratch);
 }
 
-/* Queries of block b: the sum over the keys up to their own. */
+/* Queries of block b of those here: the sum over the keys up to their own. */
 static void sum_keys(float *to, const float *weights, const struct head *d, int64_t b,
     const struct tr_attention *s, float *scratch)
 {
     int64_t at = b * s->block;
     gemm(&(struct tr_gemm){ .m = s->block,
              .n = s->size,
-             .k = at + s->block,
+             .k = s->first + at + s->block,
              .a = weights + at * d->row,
              .a_row = d->row,
              .a_column = 1,
              .b = d->k,
              .b_row = d->step,
              .b_column = 1,
-             .c = to + at * d->step,
-             .c_row = d->step,
+             .c = to + at * d->q_step,
+             .c_row = d->q_step,
              .chunks = d->blocks,
              .chunk = s->block },
         scratch);
 }
 
-static void attention_dx(float *dqkv, const float *dout, const float *out, const float *lse, const float *qkv,
-    const struct tr_attention *s, float *scratch)
+static void attention_dx(float *to_q, float *to_kv, const float *dout, const float *out, const float *lse,
+    const float *q, const float *kv, const struct tr_attention *s, float *scratch)
 {
     int64_t out_row = s->heads * s->size;
     for (int64_t h = 0; h < s->heads; h++) {
-        struct head d = head_of(qkv, s, h);
+        struct head d = head_of(q, kv, s, h);
         float *keys = scratch, *values = keys + s->size * d.row, *p = values + s->size * d.row,
-              *ds = p + s->tokens * d.row, *rest = ds + s->tokens * d.row;
-        float *dq = dqkv + 3 * h * s->size, *dk = dq + s->size, *dv = dk + s->size;
+              *ds = p + s->queries * d.row, *rest = ds + s->queries * d.row;
+        float *dq = to_q + (d.q - q), *dk = to_kv + (d.k - kv), *dv = dk + s->size;
         const float *dy = dout + h * s->size, *y = out + h * s->size;
-        turn(keys, d.row, d.k, d.step, s->tokens, s->size);
-        turn(values, d.row, d.v, d.step, s->tokens, s->size);
-        for (int64_t a = 0; a < d.blocks; a++) {
-            int64_t at = a * s->block, room = at + s->block;
-            scores(p + at * d.row, d.q + at * d.step, d.step, keys, room, &d, s, rest);
+        turn(keys, d.row, d.k, d.step, s->first + s->queries, s->size);
+        turn(values, d.row, d.v, d.step, s->first + s->queries, s->size);
+        for (int64_t a = 0; a < d.here; a++) {
+            int64_t at = a * s->block, end = at + s->block, room = s->first + end;
+            scores(p + at * d.row, d.q + at * d.q_step, d.q_step, keys, room, &d, s, rest);
             scores(ds + at * d.row, dy + at * out_row, out_row, values, room, &d, s, rest);
-            for (int64_t t = at; t < room; t++)
-                weigh_back(p + t * d.row, ds + t * d.row, t + 1, room, d.scale, lse[h * s->tokens + t],
-                    dot_row(dy + t * out_row, y + t * out_row, s->size));
+            for (int64_t t = at; t < end; t++)
+                weigh_back(p + t * d.row, ds + t * d.row, s->first + t + 1, room, d.scale,
+                    lse[h * s->queries + t], dot_row(dy + t * out_row, y + t * out_row, s->size));
             sum_keys(dq, ds, &d, a, s, rest);
         }
         for (int64_t b = 0; b < d.blocks; b++) {
             sum_queries(dv, p, dy, out_row, &d, b, s, rest);
-            sum_queries(dk, ds, d.q, d.step, &d, b, s, rest);
+            sum_queries(dk, ds, d.q, d.q_step, &d, b, s, rest);
         }
     }
 }

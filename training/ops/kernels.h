@@ -27,9 +27,13 @@ struct tr_gemm {
     bool add;
 };
 
-/* The shape of causal attention over one sequence. qkv[tokens][heads][3][size] holds query, key and value. */
+/* The shape of causal attention over one sequence, of which all keys and some queries are here: blocks of
+ * them, from token `first` on. With `apart` there are q[queries][heads][size] and kv[tokens][heads][2][size];
+ * else all queries are here, in qkv[tokens][heads][3][size]: q is that, and kv is qkv + size. */
 struct tr_attention {
-    int64_t tokens, heads, size, block; /* tokens of a block: tokens / 8 where the sequence is whole */
+    int64_t tokens, heads, size, block; /* tokens of a block: tokens / 8 */
+    int64_t first, queries;
+    bool apart;
 };
 
 struct tr_adamw {
@@ -60,10 +64,12 @@ struct tr_kernels {
     void (*add)(float *out, const float *a, const float *b, int64_t count); /* out may be a or b */
     void (*add_bias)(float *out, const float *x, const float *b, int64_t rows, int64_t columns); /* or x */
 
-    /* One sequence. lse[heads][tokens] is kept. scratch: tr_scratch_attention. */
-    void (*attention)(float *out, float *lse, const float *qkv, const struct tr_attention *s, float *scratch);
-    void (*attention_dx)(float *dqkv, const float *dout, const float *out, const float *lse, const float *qkv,
-        const struct tr_attention *s, float *scratch);
+    /* One sequence. lse[heads][queries] is kept. dkv is the sum over the queries that are here; +0 where none
+     * of them sees the key. scratch: tr_scratch_attention. */
+    void (*attention)(float *out, float *lse, const float *q, const float *kv, const struct tr_attention *s,
+        float *scratch);
+    void (*attention_dx)(float *dq, float *dkv, const float *dout, const float *out, const float *lse,
+        const float *q, const float *kv, const struct tr_attention *s, float *scratch);
 
     /* out[tokens][c] = row (token - first) of w[rows][c], plus +0; +0 where that row is not here. */
     void (*embed)(float *out, const float *w, const uint16_t *token, int64_t tokens, int64_t c, int64_t first,

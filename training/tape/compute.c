@@ -215,14 +215,16 @@ static void attention(const struct call *c)
     bool back = c->i->op == TR_ATTENTION_DX; /* in: dy, y, lse, qkv */
     const struct operand *lse = back ? &c->in[2] : &c->out[1];
     int64_t heads = lse->d[1], size = c->g->channels / c->g->heads, t = c->g->context, y = t * heads * size;
-    struct tr_attention a = { t, heads, size, c->block };
-    for (int64_t s = 0; s < c->n; s++)
+    struct tr_attention a = { .tokens = t, .heads = heads, .size = size, .block = c->block, .queries = t };
+    const float *qkv = c->in[back ? 3 : 0].p;
+    for (int64_t s = 0; s < c->n; s++, qkv += 3 * y) {
+        float *to = c->out[0].p + s * (back ? 3 * y : y);
         if (back)
-            c->k->attention_dx(c->out[0].p + s * 3 * y, c->in[0].p + s * y, c->in[1].p + s * y,
-                c->in[2].p + s * heads * t, c->in[3].p + s * 3 * y, &a, c->scratch);
+            c->k->attention_dx(to, to + size, c->in[0].p + s * y, c->in[1].p + s * y,
+                c->in[2].p + s * heads * t, qkv, qkv + size, &a, c->scratch);
         else
-            c->k->attention(
-                c->out[0].p + s * y, c->out[1].p + s * heads * t, c->in[0].p + s * 3 * y, &a, c->scratch);
+            c->k->attention(to, c->out[1].p + s * heads * t, qkv, qkv + size, &a, c->scratch);
+    }
 }
 
 static void softmax(const struct call *c)

@@ -120,7 +120,11 @@ static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
     case TR_ATTENTION:
     case TR_ATTENTION_DX: {
         int64_t heads = tr_shard_size(p, s->op == TR_ATTENTION ? s->out[1] : s->in[2], 1);
-        struct tr_attention a = { g->context, heads, g->channels / g->heads, g->context / TR_BLOCKS };
+        struct tr_attention a = { .tokens = g->context,
+            .heads = heads,
+            .size = g->channels / g->heads,
+            .block = g->context / TR_BLOCKS,
+            .queries = g->context };
         floats = tr_scratch_attention(&a);
         break;
     }
