@@ -67,6 +67,8 @@ static const struct option options[] = {
     FLAG_OF("overlap", overlap, "gradients are reduced beside the backward pass"),
     WHOLE_OF("tp", tp, 1, "tensor parallel"),
     FLAG_OF("sp", sp, "sequence parallel between the matrices of tp"),
+    WHOLE_OF("cp", cp, 1, "context parallel: each rank has a part of the tokens of every sequence"),
+    TEXT_OF("cp-attention", cp_attention, "gather (all-gather of keys and values)"),
     WHOLE_OF("pp", pp, 1, "pipeline stages"),
     WHOLE_OF("chunks", chunks, 1, "stages of a rank, for --schedule interleaved"),
     WHOLE_OF("micro", micro, 1, "micro-batches of a step"),
@@ -120,6 +122,7 @@ void tr_options_default(struct tr_options *o)
         .micro = 1,
         .chunks = 1,
         .dp_reduce = "ring",
+        .cp_attention = "gather",
         .bucket = "",
         .order = "canonical",
         .schedule = "1f1b",
@@ -293,7 +296,9 @@ static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr
         .context = o->context ? o->context : m->context,
         .inputs = o->inputs ? o->inputs : m->inputs,
         .vocabulary = o->vocabulary ? o->vocabulary : m->vocabulary,
-        .untied = o->untied };
+        .untied = o->untied,
+        .leaves = o->cp > 1,
+        .apart = o->cp > 1 };
     return has_options(m, o, e) && (m->inputs ? tr_model_mlp : tr_model_gpt)(g, &sizes, e);
 }
 
@@ -301,14 +306,18 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
 {
     long others = o->pp * o->cp * o->ep * o->tp, dp = o->dp;
     if (others < 1 || others > 1 << 20)
-        return tr_fail(e, "--pp %ld --tp %ld: legal are 1 and more", o->pp, o->tp);
+        return tr_fail(
+            e, "--pp %ld --cp %ld --tp %ld: legal are 1 and more, and 1048576 in all", o->pp, o->cp, o->tp);
     if (dp == 0)
         dp = o->ranks ? o->ranks / others : 1;
+    char cp[32] = "";
+    if (o->cp > 1)
+        snprintf(cp, sizeof cp, " x cp %ld", o->cp);
     if (o->ranks && dp * others != o->ranks)
         return tr_fail(e,
-            "%ld ranks, but dp %ld x tp %ld x pp %ld is %ld; legal is --ranks %ld, or --dp %ld if "
+            "%ld ranks, but dp %ld x tp %ld x pp %ld%s is %ld; legal is --ranks %ld, or --dp %ld if "
             "that is whole",
-            o->ranks, dp, o->tp, o->pp, dp * others, dp * others, o->ranks / others);
+            o->ranks, dp, o->tp, o->pp, cp, dp * others, dp * others, o->ranks / others);
     int size[TR_AXES] = { (int)o->pp, (int)dp, (int)o->cp, (int)o->ep, (int)o->tp };
     *p = (struct tr_plan){ .zero = (int)o->zero,
         .batch = (int)o->batch,
@@ -322,6 +331,7 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
         .decay = o->decay,
         .clip = o->clip };
     p->paradigms[p->n_paradigms++] = &tr_data_parallel;
+    p->paradigms[p->n_paradigms++] = &tr_context_parallel;
     p->paradigms[p->n_paradigms++] = &tr_tensor_parallel;
     if (o->sp)
         p->paradigms[p->n_paradigms++] = &tr_sequence_parallel;
@@ -329,6 +339,8 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
         p->dp_form++;
     if (p->dp_form == TR_DP_FORMS)
         return tr_fail(e, "--dp-reduce %s: legal are ring, root and sharded", o->dp_reduce);
+    if (strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]))
+        return tr_fail(e, "--cp-attention %s: legal is gather", o->cp_attention);
     if (*o->bucket && !tr_parse_bytes(o->bucket, &p->bucket))
         return tr_fail(e, "--bucket %s: legal is a number of bytes, with K, M, G or T", o->bucket);
     if (strcmp(o->optimizer, "adamw") && strcmp(o->optimizer, "sgd"))

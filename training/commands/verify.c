@@ -140,7 +140,7 @@ static bool run_case(const struct work *w, int c, tutti_comm *comm, struct verdi
 
 static int ranks_of(const struct tr_options *o)
 {
-    return (int)(o->pp * o->tp * (o->dp ? o->dp : 1));
+    return (int)(o->pp * o->cp * o->tp * (o->dp ? o->dp : 1));
 }
 
 static bool good(const struct tr_options *o, const struct verdict *v)

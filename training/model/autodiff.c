@@ -58,12 +58,22 @@ static void weight(struct pass *p, int op, int unit, const int *in, int ins, int
 
 static void weight_leaves(struct pass *p, int op, int unit, const int *in, int ins, const int *w, int count)
 {
-    int leaves[TR_OUTS];
+    int leaves[TR_OUTS] = { 0 };
     for (int i = 0; i < count; i++)
         leaves[i] = of_parameter(p, TR_LEAVES, w[i]);
     tr_add_node(p->g, op, TR_WEIGHT, unit, in, ins, leaves, count);
     for (int i = 0; i < count; i++)
         weight(p, TR_FOLD, unit, &leaves[i], 1, w[i]);
+}
+
+/* The gradient of a matrix is a sum over tokens and sequences. Where an axis cuts the tokens, the tokens must
+ * come first: then it is made as leaves. */
+static void matrix_gradient(struct pass *p, int op, int leaves_op, int unit, const int *in, int ins, int w)
+{
+    if (p->g->leaves)
+        weight_leaves(p, leaves_op, unit, in, ins, &w, 1);
+    else
+        weight(p, op, unit, in, ins, w);
 }
 
 static int input(struct pass *p, int op, int unit, const int *in, int ins, int x)
@@ -82,12 +92,12 @@ static void pending_bias(struct pass *p)
     p->bias = NULL;
 }
 
-static void matmul(struct pass *p, const struct tr_node *n, int dy, int dx_op, int dw_op)
+static void matmul(struct pass *p, const struct tr_node *n, int dy, int dx_op, int dw_op, int leaves_op)
 {
     int x = n->in[0], w = n->in[1];
     if (p->g->tensors[x].role != TR_INPUT)
         give(p, x, input(p, dx_op, n->unit, (int[]){ dy, w }, 2, x), n->unit);
-    weight(p, dw_op, n->unit, (int[]){ dy, x }, 2, w);
+    matrix_gradient(p, dw_op, leaves_op, n->unit, (int[]){ dy, x }, 2, w);
     pending_bias(p);
 }
 
@@ -99,15 +109,24 @@ static void layer_norm(struct pass *p, const struct tr_node *n, int dy)
     weight_leaves(p, TR_LAYER_NORM_DW, n->unit, (int[]){ dy, x, mean, scale }, 4, &n->in[1], 2);
 }
 
+static void attend(struct pass *p, const struct tr_node *n, int dy)
+{
+    int in[] = { dy, n->out[0], n->out[1], n->in[0], n->in[1] };
+    int out[] = { gradient_of(p, n->in[0]), gradient_of(p, n->in[1]) };
+    tr_add_node(p->g, TR_ATTEND_DX, TR_BACKWARD, n->unit, in, 5, out, 2);
+    give(p, n->in[0], out[0], n->unit);
+    give(p, n->in[1], out[1], n->unit);
+}
+
 static void backward(struct pass *p, const struct tr_node *n)
 {
     int dy = p->d[n->out[0]];
     switch (n->op) {
     case TR_COLUMN:
-        matmul(p, n, dy, TR_COLUMN_DX, TR_COLUMN_DW);
+        matmul(p, n, dy, TR_COLUMN_DX, TR_COLUMN_DW, TR_COLUMN_LEAVES);
         break;
     case TR_ROW:
-        matmul(p, n, dy, TR_ROW_DX, TR_ROW_DW);
+        matmul(p, n, dy, TR_ROW_DX, TR_ROW_DW, TR_ROW_LEAVES);
         break;
     case TR_BIAS:
         p->d[n->in[0]] = dy;
@@ -119,6 +138,14 @@ static void backward(struct pass *p, const struct tr_node *n)
     case TR_ATTENTION: {
         int in[] = { dy, n->out[0], n->out[1], n->in[0] };
         give(p, n->in[0], input(p, TR_ATTENTION_DX, n->unit, in, 4, n->in[0]), n->unit);
+        break;
+    }
+    case TR_ATTEND:
+        attend(p, n, dy);
+        break;
+    case TR_SPLIT: {
+        int in[] = { dy, p->d[n->out[1]] };
+        give(p, n->in[0], input(p, TR_JOIN, n->unit, in, 2, n->in[0]), n->unit);
         break;
     }
     case TR_ADD:
@@ -133,7 +160,7 @@ static void backward(struct pass *p, const struct tr_node *n)
         weight_leaves(p, TR_POSITION_DW, n->unit, &dy, 1, &n->in[1], 1);
         break;
     case TR_EMBED:
-        weight(p, TR_EMBED_DW, n->unit, (int[]){ dy, n->in[1] }, 2, n->in[0]);
+        matrix_gradient(p, TR_EMBED_DW, TR_EMBED_LEAVES, n->unit, (int[]){ dy, n->in[1] }, 2, n->in[0]);
         break;
     default: /* the softmax gives the gradient of the logits itself */
         break;

@@ -62,6 +62,7 @@ struct tr_graph {
     int64_t layers, channels, heads, context, vocabulary;
     int64_t inputs; /* numbers of a row: mlp, whose sequences are `context` rows; else 0 */
     char model[24];
+    bool leaves; /* gradients of matrices come as leaves, one for each sequence */
     struct tr_tensor *tensors;
     struct tr_node *nodes;
     int n_tensors, n_nodes, room_tensors, room_nodes;
@@ -83,6 +84,9 @@ struct tr_model_options {
     int64_t heads, context; /* gpt */
     bool untied; /* gpt */
     int64_t inputs; /* mlp */
+    /* for who cuts the tokens of a sequence: gradients of matrices come as leaves, too, one for each
+     * sequence; gpt: keys and values are a tensor of their own */
+    bool leaves, apart;
 };
 bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);
 bool tr_model_mlp(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);

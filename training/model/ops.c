@@ -16,6 +16,8 @@ const struct tr_op_row tr_ops[TR_OPS] = {
     [TR_BIAS] = { "bias", { "R R -> R", "Sb R -> Sb", "St R -> St", "Sc Sr -> Sc" }, true },
     [TR_GELU] = { "gelu", { "R -> R", "Sb -> Sb", "St -> St", "Sc -> Sc" }, false },
     [TR_ATTENTION] = { "attention", { "R -> R R", "Sb -> Sb Sb", "Sc -> Sc Sc" }, false },
+    [TR_SPLIT] = { "split", { "R -> R R", "Sb -> Sb Sb", "St -> St St", "Sc -> Sc Sc" }, false },
+    [TR_ATTEND] = { "attend", { "R R -> R R", "Sb Sb -> Sb Sb", "St R -> St St", "Sc Sc -> Sc Sc" }, false },
     [TR_ADD] = { "add", { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" }, true },
     [TR_ROW_MAX] = { "row_max", { "R -> R", "Sb -> Sb", "St -> St", "Sc -> Pm" }, false },
     [TR_SOFTMAX] = { "softmax",
@@ -25,18 +27,26 @@ const struct tr_op_row tr_ops[TR_OPS] = {
         true },
     [TR_COLUMN_DX] = { "column_dx", { "R R -> R", "Sb R -> Sb", "St R -> St", "Sc Sr -> P+" }, false },
     [TR_COLUMN_DW] = { "column_dw", { "R R -> R", "Sb Sb -> Ps", "Sc R -> Sr" }, false },
+    [TR_COLUMN_LEAVES] = { "column_dw", { "R R -> R", "Sb Sb -> Sb", "St St -> Pb", "Sc R -> Sr" }, false },
     [TR_ROW_DX] = { "row_dx", { "R R -> R", "Sb R -> Sb", "St R -> St", "R Sr -> Sc" }, false },
     [TR_ROW_DW] = { "row_dw", { "R R -> R", "Sb Sb -> Ps", "R Sc -> Sr" }, false },
+    [TR_ROW_LEAVES] = { "row_dw", { "R R -> R", "Sb Sb -> Sb", "St St -> Pb", "R Sc -> Sr" }, false },
     [TR_BIAS_DW] = { "bias_dw", { "R -> R", "Sb -> Sb", "St -> Pb", "Sc -> Sr" }, false },
     [TR_GELU_DX] = { "gelu_dx", { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" }, true },
     [TR_ATTENTION_DX] = { "attention_dx", { "R R R R -> R", "Sb Sb Sb Sb -> Sb", "Sc Sc Sc Sc -> Sc" },
         false },
+    [TR_ATTEND_DX] = { "attend_dx",
+        { "R R R R R -> R R", "Sb Sb Sb Sb Sb -> Sb Sb", "St St St St R -> St Pb",
+            "Sc Sc Sc Sc Sc -> Sc Sc" },
+        false },
+    [TR_JOIN] = { "join", { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" }, false },
     [TR_LAYER_NORM_DX] = { "layer_norm_dx",
         { "R R R R R -> R", "Sb Sb R Sb Sb -> Sb", "St St R St St -> St" }, false },
     [TR_LAYER_NORM_DW] = { "layer_norm_dw",
         { "R R R R -> R R", "Sb Sb Sb Sb -> Sb Sb", "St St St St -> Pb Pb" }, false },
     [TR_POSITION_DW] = { "position_dw", { "R -> R", "Sb -> Sb", "St -> P1" }, false },
     [TR_EMBED_DW] = { "embed_dw", { "R R -> R", "Sb Sb -> Ps", "R R -> Sr" }, false },
+    [TR_EMBED_LEAVES] = { "embed_dw", { "R R -> R", "Sb Sb -> Sb", "St St -> Pb", "R R -> Sr" }, false },
     [TR_FOLD] = { "fold", { "R -> R", "Sb -> Ps", "Sr -> Sr" }, false },
 };
 
@@ -63,6 +73,20 @@ bool tr_rule_parse(const char *rule, char in[TR_INS][2], int *ins, char out[TR_O
     return true;
 }
 
+int tr_place_matters(int op)
+{
+    switch (op) {
+    case TR_POSITION:
+    case TR_POSITION_DW:
+    case TR_ATTEND:
+        return 0;
+    case TR_ATTEND_DX:
+        return 3;
+    default:
+        return -1;
+    }
+}
+
 static double elements(const struct tr_tensor *t)
 {
     double n = 1;
@@ -83,10 +107,14 @@ double tr_flops(const struct tr_graph *g, const struct tr_node *n)
         return 2 * t * elements(w);
     case TR_COLUMN_DW:
     case TR_ROW_DW:
+    case TR_COLUMN_LEAVES:
+    case TR_ROW_LEAVES:
         return 2 * t * elements(&g->tensors[n->out[0]]);
     case TR_ATTENTION:
+    case TR_ATTEND:
         return 4 * t * t * c;
     case TR_ATTENTION_DX:
+    case TR_ATTEND_DX:
         return 10 * t * t * c;
     default:
         return elements(x);

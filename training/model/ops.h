@@ -28,6 +28,8 @@ enum tr_op {
     TR_BIAS, /* x, b -> y */
     TR_GELU, /* x -> y */
     TR_ATTENTION, /* qkv -> y, lse */
+    TR_SPLIT, /* qkv -> q, kv */
+    TR_ATTEND, /* q, kv -> y, lse: the same attention, of the queries that are here to all keys */
     TR_ADD, /* a, b -> y */
     TR_ROW_MAX, /* logits -> max */
     TR_SOFTMAX, /* logits, max, targets -> exp, sum, wanted */
@@ -35,15 +37,20 @@ enum tr_op {
     TR_SOFTMAX_DX, /* exp, sum, targets -> the gradient of logits */
     TR_COLUMN_DX, /* dy, w -> dx */
     TR_COLUMN_DW, /* dy, x -> dw */
+    TR_COLUMN_LEAVES, /* dy, x -> leaves of dw */
     TR_ROW_DX, /* dy, w -> dx */
     TR_ROW_DW, /* dy, x -> dw */
+    TR_ROW_LEAVES, /* dy, x -> leaves of dw */
     TR_BIAS_DW, /* dy -> leaves of db */
     TR_GELU_DX, /* dy, x -> dx */
     TR_ATTENTION_DX, /* dy, y, lse, qkv -> dqkv */
+    TR_ATTEND_DX, /* dy, y, lse, q, kv -> dq, dkv */
+    TR_JOIN, /* dq, dkv -> dqkv */
     TR_LAYER_NORM_DX, /* dy, x, w, mean, scale -> dx */
     TR_LAYER_NORM_DW, /* dy, x, mean, scale -> leaves of dw, of db */
     TR_POSITION_DW, /* dy -> leaves of dw */
     TR_EMBED_DW, /* dy, tokens -> dw */
+    TR_EMBED_LEAVES, /* dy, tokens -> leaves of dw */
     TR_FOLD, /* leaves -> dw: the tree over the sequences of the micro-batch */
     TR_OPS
 };
@@ -60,6 +67,10 @@ extern const struct tr_op_row tr_ops[TR_OPS];
 
 /* Whether a row of rules has "in.. -> out.." for these; placements are two characters each. */
 bool tr_rule_parse(const char *rule, char in[TR_INS][2], int *ins, char out[TR_OUTS][2], int *outs);
+
+/* The input that tells which tokens an operation works on, where it must know their places in the sequence;
+ * -1: it need not. */
+int tr_place_matters(int op);
 
 /* Floating-point operations of a node on one sequence of whole tensors. */
 double tr_flops(const struct tr_graph *g, const struct tr_node *n);

@@ -99,8 +99,8 @@ static bool check_pipeline(const struct tr_plan *p, const struct tr_graph *g, st
 
 bool tr_plan_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
-    if (p->mesh.size[TR_CP] > 1 || p->mesh.size[TR_EP] > 1)
-        return tr_fail(e, "--cp and --ep: legal is 1");
-    return tr_zero_check(p, e) && tr_data_check(p, e) && check_tensor(p, g, e) && check_data(p, e) &&
-           check_pipeline(p, g, e);
+    if (p->mesh.size[TR_EP] > 1)
+        return tr_fail(e, "--ep: legal is 1");
+    return tr_zero_check(p, e) && tr_data_check(p, e) && check_tensor(p, g, e) && tr_context_check(p, e) &&
+           check_data(p, e) && check_pipeline(p, g, e);
 }

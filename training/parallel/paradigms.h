@@ -21,11 +21,16 @@ struct tr_paradigm {
     struct tr_table_row rows[16];
 };
 
-extern const struct tr_paradigm tr_data_parallel, tr_tensor_parallel, tr_sequence_parallel;
+extern const struct tr_paradigm tr_data_parallel, tr_tensor_parallel, tr_sequence_parallel,
+    tr_context_parallel;
 
 /* All-reduce; reduce to the first rank and broadcast; reduce-scatter and all-gather. */
 enum tr_dp_form { TR_DP_RING, TR_DP_ROOT, TR_DP_SHARDED, TR_DP_FORMS };
 extern const char *const tr_dp_form_names[TR_DP_FORMS];
+
+/* What attention does where cp cuts the tokens. */
+enum tr_cp_form { TR_CP_GATHER, TR_CP_FORMS };
+extern const char *const tr_cp_form_names[TR_CP_FORMS];
 
 /* Which paradigms there are in a run, and their numbers. What is said of a batch is a number of sequences. */
 struct tr_plan {
@@ -61,6 +66,8 @@ int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro);
 bool tr_reduces_each_micro(const struct tr_plan *p);
 /* Which forms, buckets and overlap fit the rest. */
 bool tr_data_check(const struct tr_plan *p, struct tr_error *e);
+/* Which sizes of cp fit the rest. */
+bool tr_context_check(const struct tr_plan *p, struct tr_error *e);
 /* ZeRO: whether a data-parallel rank updates a part of each parameter; has no more than that part of it. */
 bool tr_zero_cuts(const struct tr_plan *p);
 bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *parameter);

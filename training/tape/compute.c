@@ -118,15 +118,18 @@ static void matmul(const struct call *c, const struct tr_tensor *w)
     }
 }
 
-/* dw[rows][columns] = a' b of each sequence, a[t][rows], b[t][columns]; then the tree over sequences. */
+/* dw[rows][columns] = a' b of each sequence, a[t][rows], b[t][columns]. These are leaves; or else the tree
+ * over sequences follows. */
 static void weight_gradient(const struct call *c)
 {
-    bool column = c->i->op == TR_COLUMN_DW; /* in: dy, x; dw = dy' x, or x' dy */
+    bool column = c->i->op == TR_COLUMN_DW || c->i->op == TR_COLUMN_LEAVES; /* dw = dy' x, or x' dy */
+    bool leaves = c->i->op == TR_COLUMN_LEAVES || c->i->op == TR_ROW_LEAVES;
     const struct operand *a = &c->in[column ? 0 : 1], *b = &c->in[column ? 1 : 0];
     int64_t t = a->d[1], rows = a->d[2], columns = b->d[2];
     float *level[32];
-    levels_of(c, tr_scratch_gemm(rows, columns, t), rows * columns, level);
-    int64_t sums = c->k->free ? 1 : c->n; /* in free order, one sum over all tokens */
+    if (!leaves)
+        levels_of(c, tr_scratch_gemm(rows, columns, t), rows * columns, level);
+    int64_t sums = c->k->free && !leaves ? 1 : c->n; /* in free order, one sum over all tokens */
     for (int64_t s = 0; s < sums; s++) {
         struct tr_gemm g = { .m = rows,
             .n = columns,
@@ -137,39 +140,37 @@ static void weight_gradient(const struct call *c)
             .b = b->p + s * t * columns,
             .b_row = columns,
             .b_column = 1,
-            .c = c->out[0].p,
+            .c = c->out[0].p + (leaves ? s * rows * columns : 0),
             .c_row = columns,
             .chunks = t / c->block,
             .chunk = c->block };
         c->k->gemm(&g, c->scratch);
-        tr_tree_in(c->k, c->out[0].p, level, rows * columns, (int)s, (int)sums);
+        if (!leaves)
+            tr_tree_in(c->k, c->out[0].p, level, rows * columns, (int)s, (int)sums);
     }
 }
 
 static void embed_gradient(const struct call *c)
 {
-    int64_t t = c->in[0].d[1], columns = c->in[0].d[2], rows = c->out[0].d[0];
+    bool leaves = c->i->op == TR_EMBED_LEAVES;
+    int64_t t = c->in[0].d[1], columns = c->in[0].d[2], rows = c->out[0].d[leaves];
     const uint16_t *token = (const uint16_t *)(const void *)c->in[1].p;
     int64_t first = rows < c->g->tensors[0].size[0] ? c->tp_rank * rows : 0;
     float *level[32];
-    levels_of(c, 0, rows * columns, level);
+    if (!leaves)
+        levels_of(c, 0, rows * columns, level);
     for (int64_t s = 0; s < c->n; s++) {
-        c->k->embed_dw(
-            c->out[0].p, c->in[0].p + s * t * columns, token + s * t, t, columns, first, rows, c->block);
-        tr_tree_in(c->k, c->out[0].p, level, rows * columns, (int)s, (int)c->n);
+        float *dw = c->out[0].p + (leaves ? s * rows * columns : 0);
+        c->k->embed_dw(dw, c->in[0].p + s * t * columns, token + s * t, t, columns, first, rows, c->block);
+        if (!leaves)
+            tr_tree_in(c->k, dw, level, rows * columns, (int)s, (int)c->n);
     }
-}
-
-/* The first of this rank's tokens, where the sequence is cut. */
-static int64_t first_token(const struct call *c, int64_t local)
-{
-    return local < c->g->context ? c->tp_rank * local : 0;
 }
 
 static void position(const struct call *c)
 {
     int64_t t = c->in[0].d[1], width = c->in[0].d[2];
-    const float *w = c->in[1].p + first_token(c, t) * width;
+    const float *w = c->in[1].p + c->i->first * width;
     for (int64_t s = 0; s < c->n; s++)
         c->k->add(c->out[0].p + s * t * width, c->in[0].p + s * t * width, w, t * width);
 }
@@ -182,7 +183,7 @@ static void position_gradient(const struct call *c)
     for (int64_t s = 0; s < c->n; s++) {
         float *to = c->out[0].p + s * whole;
         memset(to, 0, (size_t)whole * sizeof *to);
-        to += first_token(c, t) * width;
+        to += c->i->first * width;
         for (int64_t i = 0; i < t * width; i++)
             to[i] = c->in[0].p[s * t * width + i] + 0.0f;
     }
@@ -210,20 +211,38 @@ static void fold(const struct call *c, int64_t count)
     memcpy(c->out[0].p, c->in[0].p, (size_t)count * sizeof(float));
 }
 
+/* Queries, keys and values are one operand, or q and kv are two. */
 static void attention(const struct call *c)
 {
-    bool back = c->i->op == TR_ATTENTION_DX; /* in: dy, y, lse, qkv */
-    const struct operand *lse = back ? &c->in[2] : &c->out[1];
-    int64_t heads = lse->d[1], size = c->g->channels / c->g->heads, t = c->g->context, y = t * heads * size;
-    struct tr_attention a = { .tokens = t, .heads = heads, .size = size, .block = c->block, .queries = t };
-    const float *qkv = c->in[back ? 3 : 0].p;
-    for (int64_t s = 0; s < c->n; s++, qkv += 3 * y) {
-        float *to = c->out[0].p + s * (back ? 3 * y : y);
+    bool back = c->i->op == TR_ATTENTION_DX || c->i->op == TR_ATTEND_DX; /* in: dy, y, lse, q, kv */
+    bool apart = c->i->op == TR_ATTEND || c->i->op == TR_ATTEND_DX;
+    const struct operand *lse = back ? &c->in[2] : &c->out[1], *x = back ? &c->in[3] : &c->in[0];
+    int64_t heads = lse->d[1], queries = lse->d[2], size = c->g->channels / c->g->heads;
+    struct tr_attention a = { c->g->context, heads, size, c->block, c->i->first, queries, apart };
+    int64_t y = queries * heads * size, of_q = apart ? y : 3 * y,
+            of_kv = apart ? 2 * a.tokens * heads * size : of_q;
+    const float *kv = apart ? x[1].p : x[0].p + size;
+    float *dkv = apart ? c->out[1].p : c->out[0].p + size;
+    for (int64_t s = 0; s < c->n; s++)
         if (back)
-            c->k->attention_dx(to, to + size, c->in[0].p + s * y, c->in[1].p + s * y,
-                c->in[2].p + s * heads * t, qkv, qkv + size, &a, c->scratch);
+            c->k->attention_dx(c->out[0].p + s * of_q, dkv + s * of_kv, c->in[0].p + s * y,
+                c->in[1].p + s * y, lse->p + s * heads * queries, x[0].p + s * of_q, kv + s * of_kv, &a,
+                c->scratch);
         else
-            c->k->attention(to, c->out[1].p + s * heads * t, qkv, qkv + size, &a, c->scratch);
+            c->k->attention(c->out[0].p + s * y, lse->p + s * heads * queries, x[0].p + s * of_q,
+                kv + s * of_kv, &a, c->scratch);
+}
+
+/* qkv[token][head][3][size] becomes q[token][head][size] and kv[token][head][2][size], or is made of them. */
+static void split(const struct call *c)
+{
+    bool join = c->i->op == TR_JOIN;
+    const struct operand *whole = join ? &c->out[0] : &c->in[0], *part = join ? c->in : c->out;
+    int64_t size = c->g->channels / c->g->heads, heads = c->n * whole->d[1] * whole->d[2] / (3 * size);
+    for (int64_t h = 0; h < heads; h++) {
+        float *q = part[0].p + h * size, *kv = part[1].p + 2 * h * size, *qkv = whole->p + 3 * h * size;
+        memcpy(join ? qkv : q, join ? q : qkv, (size_t)size * sizeof *q);
+        memcpy(join ? qkv + size : kv, join ? kv : qkv + size, 2 * (size_t)size * sizeof *q);
     }
 }
 
@@ -282,6 +301,14 @@ static void elementwise(const struct call *c)
     }
 }
 
+static void loss(const struct call *c)
+{
+    int64_t t = c->in[0].d[1];
+    double *leaf = (double *)(void *)c->out[0].p;
+    for (int64_t s = 0; s < c->n; s++, leaf += t / c->block)
+        c->k->loss(leaf, c->in[0].p + s * t, c->in[1].p + s * t, c->in[2].p + s * t, t, c->block);
+}
+
 void tr_compute(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
@@ -308,9 +335,12 @@ void tr_compute(struct tr_runner *r, const struct tr_instr *i)
         break;
     case TR_COLUMN_DW:
     case TR_ROW_DW:
+    case TR_COLUMN_LEAVES:
+    case TR_ROW_LEAVES:
         weight_gradient(&c);
         break;
     case TR_EMBED_DW:
+    case TR_EMBED_LEAVES:
         embed_gradient(&c);
         break;
     case TR_POSITION:
@@ -328,7 +358,13 @@ void tr_compute(struct tr_runner *r, const struct tr_instr *i)
         break;
     case TR_ATTENTION:
     case TR_ATTENTION_DX:
+    case TR_ATTEND:
+    case TR_ATTEND_DX:
         attention(&c);
+        break;
+    case TR_SPLIT:
+    case TR_JOIN:
+        split(&c);
         break;
     case TR_ROW_MAX:
     case TR_SOFTMAX:
@@ -336,9 +372,7 @@ void tr_compute(struct tr_runner *r, const struct tr_instr *i)
         softmax(&c);
         break;
     case TR_LOSS_LEAVES:
-        for (int64_t s = 0; s < c.n; s++)
-            r->k->loss((double *)(void *)c.out[0].p + s * TR_BLOCKS, c.in[0].p + s * g->context,
-                c.in[1].p + s * g->context, c.in[2].p + s * g->context, g->context, c.block);
+        loss(&c);
         break;
     default:
         elementwise(&c);

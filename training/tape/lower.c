@@ -86,6 +86,7 @@ static int input_value(struct lowering *l, int shard, const struct tr_slot *slot
         struct tr_instr *i = instr(l, TR_LOAD, slot, unit);
         i->out[i->outs++] = v;
         i->place = tr_first_sequence(l->p->plan, l->t->at[TR_DP], slot->micro);
+        i->first = tr_first_token(l->p, l->p->shards[shard].on, l->t->at);
     }
     return *at(l, shard, slot->micro);
 }
@@ -114,17 +115,23 @@ static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
         floats = tr_scratch_gemm(tr_shard_size(p, s->out[0], 0), tr_shard_size(p, s->out[0], 1), t);
         floats = (floats + 15) / 16 * 16 + levels * out;
         break;
+    case TR_COLUMN_LEAVES:
+    case TR_ROW_LEAVES:
+        floats = tr_scratch_gemm(tr_shard_size(p, s->out[0], 1), tr_shard_size(p, s->out[0], 2), t);
+        break;
     case TR_EMBED_DW:
         floats = levels * out;
         break;
     case TR_ATTENTION:
-    case TR_ATTENTION_DX: {
-        int64_t heads = tr_shard_size(p, s->op == TR_ATTENTION ? s->out[1] : s->in[2], 1);
+    case TR_ATTEND:
+    case TR_ATTENTION_DX:
+    case TR_ATTEND_DX: {
+        int lse = s->op == TR_ATTENTION || s->op == TR_ATTEND ? s->out[1] : s->in[2];
         struct tr_attention a = { .tokens = g->context,
-            .heads = heads,
+            .heads = tr_shard_size(p, lse, 1),
             .size = g->channels / g->heads,
             .block = g->context / TR_BLOCKS,
-            .queries = g->context };
+            .queries = tr_shard_size(p, lse, 2) };
         floats = tr_scratch_attention(&a);
         break;
     }
@@ -161,6 +168,9 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
         for (int n = 0; n < s->outs; n++)
             node.out[n] = p->shards[s->out[n]].tensor;
         i->valid = tr_valid_columns(p, s->in[0], l->t->at[TR_TP]);
+        int placed = tr_place_matters(s->op);
+        if (placed >= 0)
+            i->first = tr_first_token(p, p->shards[s->in[placed]].on, l->t->at);
         if (s->op == TR_SOFTMAX_DX)
             i->scale = 1.0f / (float)((int64_t)p->plan->batch * p->g->context);
         int whole = tr_mesh_group_size(&p->plan->mesh, 1 << TR_TP | 1 << TR_CP);

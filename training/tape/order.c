@@ -257,8 +257,9 @@ static bool leaves_once(const struct joint *j, enum tr_code code, int64_t count,
             if (i->code != code)
                 continue;
             int64_t leaves = code == TR_NORM ? i->count / tr_leaf(&g->tensors[i->parameter]) : i->count;
-            for (int64_t x = i->place; x < i->place + leaves && ok; x++)
-                if (owners[x]++)
+            int64_t times = code == TR_NORM ? 1 : i->times;
+            for (int64_t k = 0, x; k < leaves * times && ok; k++)
+                if (owners[x = i->place + k / leaves * TR_BLOCKS + k % leaves]++)
                     ok = tr_fail(e, "rank %d, instruction %d: leaf %lld of the %s of %s is counted twice", r,
                         n, (long long)x, code == TR_NORM ? "norm" : "loss", tr_instr_name(j->tapes[r], i));
         }

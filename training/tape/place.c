@@ -105,7 +105,7 @@ static bool result_fits(const struct tr_placed *p, int tensor, enum tr_axis axis
     const char *wanted = tr_table_placement(p->plan, t, axis);
     bool partial =
         t->role == TR_D_ACTIVATION && place[0] == 'P'; /* who reads it will ask for the right one */
-    return !t->stream || wanted[0] == 'R' || same(wanted, place) || partial;
+    return wanted[0] == 'R' || same(wanted, place) || partial;
 }
 
 struct choice {
@@ -252,6 +252,17 @@ int64_t tr_valid_columns(const struct tr_placed *p, int shard, int tp_rank)
     if (p->shards[shard].on[TR_TP][0] == 'S')
         left -= tp_rank * here;
     return left < 0 ? 0 : left < here ? left : here;
+}
+
+int64_t tr_first_token(const struct tr_placed *p, const char on[TR_AXES][2], const int at[TR_AXES])
+{
+    int64_t part = 0, parts = 1;
+    for (int a = 0; a < TR_AXES; a++)
+        if (same(on[a], "St")) {
+            parts *= p->plan->mesh.size[a];
+            part = part * p->plan->mesh.size[a] + at[a];
+        }
+    return part * (p->g->context / parts);
 }
 
 const char *tr_shard_text(const struct tr_placed *p, int shard, char text[64])

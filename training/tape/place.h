@@ -65,6 +65,9 @@ int64_t tr_shard_count(const struct tr_placed *p, int shard, int64_t sequences);
 int64_t tr_shard_size(const struct tr_placed *p, int shard, int i);
 /* Columns of logits and their like, on this tensor-parallel rank, that are no padding. */
 int64_t tr_valid_columns(const struct tr_placed *p, int shard, int tp_rank);
+/* Of a part of the tokens, as these placements cut them on the rank that stands at `at`: the first in the
+ * sequence. Of several axes that cut, the later ones cut within the parts of the earlier ones. */
+int64_t tr_first_token(const struct tr_placed *p, const char on[TR_AXES][2], const int at[TR_AXES]);
 /* "dp Sb, tp R", or "R". */
 const char *tr_shard_text(const struct tr_placed *p, int shard, char text[64]);
 

@@ -202,17 +202,24 @@ static bool run_tie(struct tr_runner *r, const struct tr_instr *i, struct tr_err
 
 /* ---- the rest ---- */
 
+/* Tokens of a sequence that are here, from i->first on. */
+static int64_t tokens_here(const struct tr_runner *r, const struct tr_instr *i)
+{
+    return tr_shard_size(r->tape->placed, r->tape->values[i->out[0]].shard, 1);
+}
+
 static void load_tokens(struct tr_runner *r, const struct tr_instr *i, int64_t sequence, int s, bool targets)
 {
-    int64_t context = r->tape->placed->g->context;
-    const uint16_t *from = tr_data_sequence(r->data, r->step, sequence, context);
-    memcpy((uint16_t *)tr_at(r, i->out[0]) + s * context, from + targets, (size_t)context * sizeof *from);
+    int64_t count = tokens_here(r, i);
+    const uint16_t *from = tr_data_sequence(r->data, r->step, sequence, r->tape->placed->g->context);
+    memcpy(
+        (uint16_t *)tr_at(r, i->out[0]) + s * count, from + i->first + targets, (size_t)count * sizeof *from);
 }
 
 static void load_rows(struct tr_runner *r, const struct tr_instr *i, int64_t sequence, int s, bool targets)
 {
     const struct tr_graph *g = r->tape->placed->g;
-    struct tr_rows rows = { g->context, g->inputs, g->vocabulary };
+    struct tr_rows rows = { tokens_here(r, i), g->inputs, g->vocabulary, i->first };
     void *to = tr_at(r, i->out[0]);
     if (targets)
         tr_rows_targets(r->data, &rows, r->step, sequence, (uint16_t *)to + s * rows.count);
@@ -252,7 +259,9 @@ static void run_norm(struct tr_runner *r, const struct tr_instr *i)
 static void run_losses(struct tr_runner *r, const struct tr_instr *i)
 {
     double *to = (double *)tr_at(r, r->tape->losses) + i->place;
-    memcpy(to, tr_at(r, i->in[0]), (size_t)r->tape->values[i->in[0]].bytes);
+    const double *from = tr_at(r, i->in[0]);
+    for (int64_t s = 0; s < i->times; s++)
+        memcpy(to + s * TR_BLOCKS, from + s * i->count, (size_t)i->count * sizeof *to);
 }
 
 static double sum(const double *x, int64_t count)

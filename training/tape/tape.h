@@ -47,8 +47,9 @@ struct tr_instr {
     int axes; /* the group of a collective, a mask */
     enum tr_edge edge;
     tutti_op fold;
-    int64_t count, times; /* elements of a call, calls */
+    int64_t count, times; /* elements of a call, calls; LOSSES: leaves of a sequence, sequences */
     int64_t place; /* NORM, LOSSES: of the first leaf in the vector; LOAD: the first sequence in the batch */
+    int64_t first; /* LOAD, and what works on tokens by their places: the first one of the sequence */
     int64_t valid; /* what works on the vocabulary: columns that are no padding */
     double scale; /* SOFTMAX_DX: of the loss's mean; it enters here, once */
     double flops;

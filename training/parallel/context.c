@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* context.c: context parallelism: each rank has a part of the tokens of every sequence, everywhere.
+ *
+ *        sequence  t0 t1 t2 t3 t4 t5 t6 t7        cp 4:  rank 0: t0 t1   rank 1: t2 t3   rank 2: t4 t5   ...
+ *
+ * Layer norms, matrices and the loss look at one token at a time, so they need no other rank. Attention does:
+ * a query sees all keys before it. What stands there follows from what attention is given.
+ *
+ *   gather   q St, kv St -> all-gather -> R         each rank has its queries and all keys and values;
+ *            d.kv Pb -> reduce-scatter -> St        backward, a sum over the queries that are here
+ *
+ * A gradient of a weight is a sum over the tokens that are here: Pb. It becomes whole for each sequence,
+ * before the tree over sequences: one tree cannot have both the tokens of a rank and the sequences of one as
+ * its subtrees. So these gradients are leaves, and cp reduces as many as there are sequences. */
+#include "training/parallel/paradigms.h"
+
+const char *const tr_cp_form_names[TR_CP_FORMS] = { "gather" };
+
+const struct tr_paradigm tr_context_parallel = { "cp", "every rank has a part of the tokens", TR_CP,
+    { { "inputs", "St" }, { "stream", "St" } } };
+
+bool tr_context_check(const struct tr_plan *p, struct tr_error *e)
+{
+    int cp = p->mesh.size[TR_CP], tp = p->mesh.size[TR_TP];
+    bool sp = false;
+    for (int i = 0; i < p->n_paradigms; i++)
+        sp |= p->paradigms[i] == &tr_sequence_parallel;
+    if (cp > TR_BLOCKS || TR_BLOCKS % cp)
+        return tr_fail(
+            e, "--cp %d: a sequence is summed in %d blocks of its tokens; legal: 1, 2, 4, 8", cp, TR_BLOCKS);
+    if (sp && cp > 1 && cp * tp > TR_BLOCKS)
+        return tr_fail(e,
+            "--cp %d with --tp %d --sp cuts the tokens into %d parts, and they are summed in %d blocks; "
+            "legal: --cp up to %d, or no --sp",
+            cp, tp, cp * tp, TR_BLOCKS, TR_BLOCKS / tp);
+    return true;
+}
