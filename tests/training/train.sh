@@ -101,7 +101,7 @@ grep -q '"step": 0, .*"bubble_formula": null, .*"memory_measured": {"parameters"
 grep -q '"resident_shared": [1-9][0-9]*, "resident_groups": [0-9]' "$scratch/out" ||
     fail "--json: no memory of Tutti: $(cat "$scratch/out")"
 "$train" --data grammar --steps 1 --dp 2 >"$scratch/out"
-grep -q '^# resident outside the arena of rank 0: [1-9][0-9]* bytes' ||
+grep -q '^# resident outside the arena of rank 0: [1-9][0-9]* bytes' "$scratch/out" ||
     fail "no line of Tutti's own memory"
 
 # The Gantt chart of a pipeline shows the order of its schedule; the trace has a span for each instruction,
