@@ -44,15 +44,21 @@ static void bypass(struct tr_tape *t, int n)
     tr_plan_memory(t);
 }
 
-static bool gradient_all_reduce_missing(struct tr_tape *tapes, int n)
+/* On each rank, the first one of this kind. */
+static bool leave_out(struct tr_tape *tapes, int n, enum tr_code code, const char *tail, int axis)
 {
     for (int r = 0; r < n; r++) {
-        int i = find(&tapes[r], TR_ALL_REDUCE, -1, "qkv.weight", TR_DP);
+        int i = find(&tapes[r], code, -1, tail, axis);
         if (i < 0)
             return false;
         bypass(&tapes[r], i);
     }
     return true;
+}
+
+static bool gradient_all_reduce_missing(struct tr_tape *tapes, int n)
+{
+    return leave_out(tapes, n, TR_ALL_REDUCE, "qkv.weight", TR_DP);
 }
 
 static bool all_reduce_doubled(struct tr_tape *tapes, int n)
@@ -208,11 +214,54 @@ static bool tied_embedding_not_added(struct tr_tape *tapes, int n)
 
 static bool layer_norm_not_reduced(struct tr_tape *tapes, int n)
 {
+    return leave_out(tapes, n, TR_ALL_REDUCE, "ln1.weight", TR_TP);
+}
+
+/* The gradient is a sum over the tokens of this rank. */
+static bool tokens_not_reduced(struct tr_tape *tapes, int n)
+{
+    return leave_out(tapes, n, TR_ALL_REDUCE, "qkv.weight", TR_CP);
+}
+
+static bool keys_not_gathered(struct tr_tape *tapes, int n)
+{
+    return leave_out(tapes, n, TR_ALL_GATHER, "kv", TR_CP);
+}
+
+/* Each rank takes its tokens to be the first ones of the sequence. */
+static bool tokens_begin_at_zero(struct tr_tape *tapes, int n, int op)
+{
+    bool found = false;
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < tapes[r].n_instrs; i++) {
+            struct tr_instr *x = &tapes[r].instrs[i];
+            if (x->code == TR_COMPUTE && x->op == op && x->first > 0) {
+                x->first = 0;
+                found = true;
+            }
+        }
+    return found;
+}
+
+static bool positions_begin_at_zero(struct tr_tape *tapes, int n)
+{
+    return tokens_begin_at_zero(tapes, n, TR_POSITION);
+}
+
+static bool mask_of_the_first_rank(struct tr_tape *tapes, int n)
+{
+    return tokens_begin_at_zero(tapes, n, TR_ATTEND);
+}
+
+/* Blocks that are no neighbours are added first. */
+static bool outer_axis_first(struct tr_tape *tapes, int n)
+{
     for (int r = 0; r < n; r++) {
         int i = find(&tapes[r], TR_ALL_REDUCE, -1, "ln1.weight", TR_TP);
-        if (i < 0)
+        if (i < 0 || tapes[r].instrs[i + 1].axes != 1 << TR_CP)
             return false;
-        bypass(&tapes[r], i);
+        tapes[r].instrs[i].axes = 1 << TR_CP;
+        tapes[r].instrs[i + 1].axes = 1 << TR_TP;
     }
     return true;
 }
@@ -372,13 +421,7 @@ static bool gradient_not_awaited(struct tr_tape *tapes, int n)
 
 static bool broadcast_missing(struct tr_tape *tapes, int n)
 {
-    for (int r = 0; r < n; r++) {
-        int i = find(&tapes[r], TR_BROADCAST, -1, "qkv.weight", TR_DP);
-        if (i < 0)
-            return false;
-        bypass(&tapes[r], i);
-    }
-    return true;
+    return leave_out(tapes, n, TR_BROADCAST, "qkv.weight", TR_DP);
 }
 
 /* The call begins when the last micro-batch's gradient is there, but not in the sum yet. */
@@ -435,6 +478,16 @@ const struct tr_injection tr_injections[] = {
         tied_embedding_not_added },
     { "layer-norm-not-reduced", "under sequence parallelism a layer norm's gradient has a part of the tokens",
         "--tp 2 --sp", TR_BY_TYPES, layer_norm_not_reduced },
+    { "tokens-not-reduced", "under context parallelism a weight's gradient has a part of the tokens",
+        "--cp 2", TR_BY_TYPES, tokens_not_reduced },
+    { "keys-not-gathered", "attention sees the keys of this rank's tokens only", "--cp 2", TR_BY_TYPES,
+        keys_not_gathered },
+    { "positions-begin-at-zero", "each rank gives its tokens the first positions", "--cp 2", TR_BY_TYPES,
+        positions_begin_at_zero },
+    { "mask-of-the-first-rank", "each rank hides keys as if its queries were the first", "--cp 2",
+        TR_BY_TYPES, mask_of_the_first_rank },
+    { "outer-axis-first", "a sum over blocks of tokens joins blocks that are no neighbours",
+        "--cp 2 --tp 2 --sp", TR_BY_TYPES, outer_axis_first },
     { "send-without-receive", "a stage sends a gradient that nobody receives", "--pp 2", TR_BY_TYPES,
         send_without_receive },
     { "padded-vocabulary", "columns that are padding are in the softmax", "--tp 2 --vocabulary 257",
