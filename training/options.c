@@ -68,7 +68,7 @@ static const struct option options[] = {
     WHOLE_OF("tp", tp, 1, "tensor parallel"),
     FLAG_OF("sp", sp, "sequence parallel between the matrices of tp"),
     WHOLE_OF("cp", cp, 1, "context parallel: each rank has a part of the tokens of every sequence"),
-    TEXT_OF("cp-attention", cp_attention, "gather (all-gather of keys and values)"),
+    TEXT_OF("cp-attention", cp_attention, "gather (all-gather of keys and values), ulysses (all-to-all)"),
     WHOLE_OF("pp", pp, 1, "pipeline stages"),
     WHOLE_OF("chunks", chunks, 1, "stages of a rank, for --schedule interleaved"),
     WHOLE_OF("micro", micro, 1, "micro-batches of a step"),
@@ -298,7 +298,7 @@ static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr
         .vocabulary = o->vocabulary ? o->vocabulary : m->vocabulary,
         .untied = o->untied,
         .leaves = o->cp > 1,
-        .apart = o->cp > 1 };
+        .apart = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]) };
     return has_options(m, o, e) && (m->inputs ? tr_model_mlp : tr_model_gpt)(g, &sizes, e);
 }
 
@@ -331,7 +331,6 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
         .decay = o->decay,
         .clip = o->clip };
     p->paradigms[p->n_paradigms++] = &tr_data_parallel;
-    p->paradigms[p->n_paradigms++] = &tr_context_parallel;
     p->paradigms[p->n_paradigms++] = &tr_tensor_parallel;
     if (o->sp)
         p->paradigms[p->n_paradigms++] = &tr_sequence_parallel;
@@ -339,8 +338,11 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
         p->dp_form++;
     if (p->dp_form == TR_DP_FORMS)
         return tr_fail(e, "--dp-reduce %s: legal are ring, root and sharded", o->dp_reduce);
-    if (strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]))
-        return tr_fail(e, "--cp-attention %s: legal is gather", o->cp_attention);
+    while (p->cp_form < TR_CP_FORMS && strcmp(o->cp_attention, tr_cp_form_names[p->cp_form]))
+        p->cp_form++;
+    if (p->cp_form == TR_CP_FORMS)
+        return tr_fail(e, "--cp-attention %s: legal are gather and ulysses", o->cp_attention);
+    p->paradigms[p->n_paradigms++] = &tr_context_parallel[p->cp_form];
     if (*o->bucket && !tr_parse_bytes(o->bucket, &p->bucket))
         return tr_fail(e, "--bucket %s: legal is a number of bytes, with K, M, G or T", o->bucket);
     if (strcmp(o->optimizer, "adamw") && strcmp(o->optimizer, "sgd"))

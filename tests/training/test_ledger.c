@@ -121,7 +121,8 @@ static void tensor_parallel(struct tr_ledger *l, const struct rank *r)
         r->m * (norms * 4 * r->k * r->c + r->first * bsh * r->cp));
 }
 
-/* Keys and values forward, their gradients backward; and all gradients, one for each sequence. */
+/* Keys and values forward, their gradients backward; or queries, keys, values and the result to the ranks
+ * that have the heads and back, and their gradients. And all gradients, one for each sequence. */
 static void context_parallel(struct tr_ledger *l, const struct rank *r)
 {
     int64_t calls = r->m * r->k * r->layers, kv = 4 * 2 * r->t * r->c / r->tp;
@@ -129,6 +130,10 @@ static void context_parallel(struct tr_ledger *l, const struct rank *r)
     if (r->cp == 1)
         return;
     add(l, TR_ALL_REDUCE, cp, 0, TR_OF_LEAVES, r->m * tensors(r), 4 * r->m * r->k * psi(r));
+    if (r->plan->cp_form == TR_CP_ULYSSES) {
+        add(l, TR_ALL_TO_ALL, cp, 0, TR_OF_ACTIVATIONS, 4 * calls, calls * 4 * kv / r->cp);
+        return;
+    }
     add(l, TR_ALL_GATHER, cp, 0, TR_OF_ACTIVATIONS, calls, calls * kv);
     add(l, TR_REDUCE_SCATTER, cp, 0, TR_OF_ACTIVATIONS, calls, calls * kv);
 }
@@ -214,6 +219,7 @@ static int grid(void (*check)(const char *, const struct tr_prepared *, const st
         "--zero 2 --micro 2 --sp", "--zero 3 --micro 2", "--zero 3 --sp --untied", "--untied --micro 2",
         "--vocabulary 257 --zero 1", "--model gpt:micro --micro 2 --schedule gpipe", "--cp 2 --micro 2",
         "--cp 2 --sp --zero 2 --micro 2", "--cp 4 --untied --zero 3", "--cp 8 --vocabulary 257 --micro 2",
+        "--cp 2 --cp-attention ulysses --micro 2", "--cp 4 --cp-attention ulysses --sp --zero 1",
         "--micro 4 --schedule zb-h1 --zero 3", "--micro 4 --schedule interleaved --chunks 2", "--batch 48" };
     int runs = 0;
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)

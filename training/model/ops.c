@@ -48,6 +48,8 @@ const struct tr_op_row tr_ops[TR_OPS] = {
     [TR_EMBED_DW] = { "embed_dw", { "R R -> R", "Sb Sb -> Ps", "R R -> Sr" }, false },
     [TR_EMBED_LEAVES] = { "embed_dw", { "R R -> R", "Sb Sb -> Sb", "St St -> Pb", "R R -> Sr" }, false },
     [TR_FOLD] = { "fold", { "R -> R", "Sb -> Ps", "Sr -> Sr" }, false },
+    [TR_PACK] = { "pack", { "R -> R", "Sb -> Sb", "St -> Xc", "Sc -> Sc" }, false },
+    [TR_UNPACK] = { "unpack", { "R -> R", "Sb -> Sb", "Xc -> St", "Sc -> Sc" }, false },
 };
 
 static const char *placement(const char *s, char *to)

@@ -9,6 +9,8 @@
  *       it: P+ sum over channels or the vocabulary        Pm maximum P1 one rank has it, the others +0
  *       Pb sum over blocks of tokens of each sequence Ps sum over sequences
  *   O   the first rank of the axis has the whole, and the others nothing
+ *   Xc  each has a part of the tokens, and in it the channels of each rank side by side: as St, but packed
+ *       for an all-to-all
  *
  * A partial result enters nothing but its own fold. So whatever a paradigm or a pass forgets, doubles or
  * puts in the wrong place is a placement that no rule has, and the check names it before anything has run.
@@ -52,6 +54,8 @@ enum tr_op {
     TR_EMBED_DW, /* dy, tokens -> dw */
     TR_EMBED_LEAVES, /* dy, tokens -> leaves of dw */
     TR_FOLD, /* leaves -> dw: the tree over the sequences of the micro-batch */
+    TR_PACK, /* x -> x, before an all-to-all */
+    TR_UNPACK, /* x -> x, after one */
     TR_OPS
 };
 

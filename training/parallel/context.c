@@ -8,18 +8,23 @@
  *
  *   gather   q St, kv St -> all-gather -> R         each rank has its queries and all keys and values;
  *            d.kv Pb -> reduce-scatter -> St        backward, a sum over the queries that are here
+ *   ulysses  qkv St -> all-to-all -> Sc             each rank has some heads, with all tokens of them
+ *            (Jacobs et al. 2023)                   (the result goes back alike; backward the same again)
  *
  * A gradient of a weight is a sum over the tokens that are here: Pb. It becomes whole for each sequence,
  * before the tree over sequences: one tree cannot have both the tokens of a rank and the sequences of one as
  * its subtrees. So these gradients are leaves, and cp reduces as many as there are sequences. */
 #include "training/parallel/paradigms.h"
 
-const char *const tr_cp_form_names[TR_CP_FORMS] = { "gather" };
+const char *const tr_cp_form_names[TR_CP_FORMS] = { "gather", "ulysses" };
 
-const struct tr_paradigm tr_context_parallel = { "cp", "every rank has a part of the tokens", TR_CP,
-    { { "inputs", "St" }, { "stream", "St" } } };
+const struct tr_paradigm tr_context_parallel[TR_CP_FORMS] = {
+    { "cp", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
+    { "ulysses", "and in attention some of the heads", TR_CP,
+        { { "inputs", "St" }, { "stream", "St" }, { "*attention", "Sc" } } },
+};
 
-bool tr_context_check(const struct tr_plan *p, struct tr_error *e)
+bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
     int cp = p->mesh.size[TR_CP], tp = p->mesh.size[TR_TP];
     bool sp = false;
@@ -33,5 +38,11 @@ bool tr_context_check(const struct tr_plan *p, struct tr_error *e)
             "--cp %d with --tp %d --sp cuts the tokens into %d parts, and they are summed in %d blocks; "
             "legal: --cp up to %d, or no --sp",
             cp, tp, cp * tp, TR_BLOCKS, TR_BLOCKS / tp);
+    if (p->cp_form == TR_CP_ULYSSES && g->heads % (tp * cp))
+        return tr_fail(e,
+            "--cp %d --cp-attention ulysses: attention's %lld heads are cut into tp x cp = %d parts; legal "
+            "is "
+            "what divides them, or --cp-attention gather",
+            cp, (long long)g->heads, tp * cp);
     return true;
 }

@@ -173,8 +173,9 @@ static bool rule_fits(struct checking *c, const struct tr_instr *i, enum tr_axis
     for (int x = 0; x < i->ins; x++)
         if (memcmp(c->values[i->in[x]].on[a], in[x], 2))
             return false;
+    bool makes = i->op != TR_PACK && i->op != TR_UNPACK; /* who moves it may put it elsewhere */
     for (int x = 0; x < i->outs; x++)
-        if (!result_is_declared(c, i->out[x], a, out[x]))
+        if (makes && !result_is_declared(c, i->out[x], a, out[x]))
             return false;
     for (int x = 0; x < i->outs; x++)
         memcpy(c->values[i->out[x]].on[a], out[x], 2);
@@ -255,9 +256,10 @@ static bool takes(struct checking *c, int n, int value, enum tr_axis a, const ch
     const struct tr_instr *i = &c->t->instrs[n];
     const struct tr_tensor *t = tensor_of(c, value);
     const char *from = c->values[value].on[a];
-    bool partial = from[0] == 'P', reduces = i->code != TR_ALL_GATHER && i->code != TR_BROADCAST;
+    bool partial = from[0] == 'P',
+         moves = i->code == TR_ALL_GATHER || i->code == TR_BROADCAST || i->code == TR_ALL_TO_ALL;
     char text[128];
-    if (reduces && !partial)
+    if (!moves && !partial)
         return said(c, n, e, value, a, "it is whole, so to reduce it would count it more than once");
     if (tr_collective(from, to) != (int)i->code)
         return said(c, n, e, value, a, "this collective does not take that");
@@ -309,6 +311,8 @@ static bool collective(struct checking *c, int n, struct tr_error *e)
     const char *to = i->code == TR_REDUCE ? "O " : i->code != TR_REDUCE_SCATTER ? "R " : "F ";
     if (i->code == TR_REDUCE_SCATTER && t && t->role != TR_D_PARAMETER)
         to = "St";
+    if (i->code == TR_ALL_TO_ALL)
+        to = c->values[in].on[a][0] == 'S' ? "Xc" : "Sc";
     int bucket = c->values[in].holds ? in : c->values[in].source;
     if (!c->values[in].holds && !takes(c, n, in, a, to, e))
         return false;
@@ -422,6 +426,7 @@ static bool instruction(struct checking *c, int n, struct tr_error *e)
     case TR_ALL_GATHER:
     case TR_REDUCE:
     case TR_BROADCAST:
+    case TR_ALL_TO_ALL:
         return collective(c, n, e);
     case TR_LOAD:
         declared(c, i->out[0], c->values[i->out[0]].on);

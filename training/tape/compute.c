@@ -19,7 +19,7 @@ struct call {
     const struct tr_graph *g;
     const struct tr_instr *i;
     int64_t n, block; /* sequences; tokens of a block */
-    int64_t tp, tp_rank;
+    int64_t tp, tp_rank, cp;
     struct operand in[TR_INS], out[TR_OUTS];
     float *scratch;
 };
@@ -246,6 +246,19 @@ static void split(const struct call *c)
     }
 }
 
+/* x[sequence][token][rank][width] becomes x[sequence][rank][token][width], or comes back. */
+static void pack(const struct call *c)
+{
+    bool back = c->i->op == TR_UNPACK;
+    int64_t t = c->in[0].d[1], width = c->in[0].d[2] / c->cp, from = 0, blocks = c->n * c->cp * t;
+    for (int64_t block = 0; block < blocks; block++) { /* in the packed order */
+        int64_t s = block / (c->cp * t), rank = block / t % c->cp, token = block % t;
+        from = ((s * t + token) * c->cp + rank) * width;
+        memcpy(c->out[0].p + (back ? from : block * width), c->in[0].p + (back ? block * width : from),
+            (size_t)width * sizeof(float));
+    }
+}
+
 static void softmax(const struct call *c)
 {
     int64_t stride = c->in[0].d[2], padded = (c->g->vocabulary + TR_PAD - 1) / TR_PAD * TR_PAD;
@@ -309,7 +322,7 @@ static void loss(const struct call *c)
         c->k->loss(leaf, c->in[0].p + s * t, c->in[1].p + s * t, c->in[2].p + s * t, t, c->block);
 }
 
-void tr_compute(struct tr_runner *r, const struct tr_instr *i)
+static struct call call_of(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_graph *g = t->placed->g;
@@ -321,17 +334,25 @@ void tr_compute(struct tr_runner *r, const struct tr_instr *i)
         .block = g->context / TR_BLOCKS,
         .tp = plan->mesh.size[TR_TP],
         .tp_rank = t->at[TR_TP],
+        .cp = plan->mesh.size[TR_CP],
         .scratch = i->scratch < 0 ? NULL : tr_at(r, i->scratch) };
     for (int x = 0; x < i->ins; x++)
         c.in[x] = operand(r, i->in[x]);
     for (int x = 0; x < i->outs; x++)
         c.out[x] = operand(r, i->out[x]);
+    return c;
+}
+
+void tr_compute(struct tr_runner *r, const struct tr_instr *i)
+{
+    const struct tr_tape *t = r->tape;
+    struct call c = call_of(r, i);
     switch (i->op) {
     case TR_COLUMN:
     case TR_ROW:
     case TR_COLUMN_DX:
     case TR_ROW_DX:
-        matmul(&c, &g->tensors[t->placed->shards[t->values[i->in[1]].shard].tensor]);
+        matmul(&c, &c.g->tensors[t->placed->shards[t->values[i->in[1]].shard].tensor]);
         break;
     case TR_COLUMN_DW:
     case TR_ROW_DW:
@@ -361,6 +382,10 @@ void tr_compute(struct tr_runner *r, const struct tr_instr *i)
     case TR_ATTEND:
     case TR_ATTEND_DX:
         attention(&c);
+        break;
+    case TR_PACK:
+    case TR_UNPACK:
+        pack(&c);
         break;
     case TR_SPLIT:
     case TR_JOIN:

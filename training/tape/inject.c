@@ -228,6 +228,23 @@ static bool keys_not_gathered(struct tr_tape *tapes, int n)
     return leave_out(tapes, n, TR_ALL_GATHER, "kv", TR_CP);
 }
 
+static bool heads_not_exchanged(struct tr_tape *tapes, int n)
+{
+    return leave_out(tapes, n, TR_ALL_TO_ALL, "qkv", TR_CP);
+}
+
+/* What the other ranks gave lies side by side still, and is read as if it were in the order of the heads. */
+static bool heads_not_unpacked(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        int i = find(&tapes[r], TR_COMPUTE, TR_UNPACK, "attention", -1);
+        if (i < 0)
+            return false;
+        bypass(&tapes[r], i);
+    }
+    return true;
+}
+
 /* Each rank takes its tokens to be the first ones of the sequence. */
 static bool tokens_begin_at_zero(struct tr_tape *tapes, int n, int op)
 {
@@ -482,6 +499,10 @@ const struct tr_injection tr_injections[] = {
         "--cp 2", TR_BY_TYPES, tokens_not_reduced },
     { "keys-not-gathered", "attention sees the keys of this rank's tokens only", "--cp 2", TR_BY_TYPES,
         keys_not_gathered },
+    { "heads-not-exchanged", "attention has all heads of its tokens, not all tokens of its heads",
+        "--cp 2 --cp-attention ulysses", TR_BY_TYPES, heads_not_exchanged },
+    { "heads-not-unpacked", "what an all-to-all brought is read in another order than it has",
+        "--cp 2 --cp-attention ulysses", TR_BY_TYPES, heads_not_unpacked },
     { "positions-begin-at-zero", "each rank gives its tokens the first positions", "--cp 2", TR_BY_TYPES,
         positions_begin_at_zero },
     { "mask-of-the-first-rank", "each rank hides keys as if its queries were the first", "--cp 2",

@@ -185,6 +185,8 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
     i->axes = 1 << s->axis, i->fold = tr_fold_op(p->shards[s->in[0]].on[s->axis]);
     i->times = each ? k : 1;
     i->count = tr_shard_count(p, smaller, each ? 1 : k);
+    if (s->code == TR_ALL_TO_ALL) /* of what goes to one rank */
+        i->count /= p->plan->mesh.size[s->axis];
     tr_need_group(l->t, i->axes);
     if (s->code == TR_ALL_REDUCE)
         l->t->values[i->out[0]].takes = i->in[0];

@@ -68,8 +68,7 @@ static bool in_group(const struct joint *j, int rank, int other, const struct tr
 static bool together(const struct tr_instr *i)
 {
     return !i->beside &&
-           (i->code == TR_ALL_REDUCE || i->code == TR_REDUCE_SCATTER || i->code == TR_ALL_GATHER ||
-               i->code == TR_REDUCE || i->code == TR_BROADCAST || (i->code == TR_TIE && i->edge == TR_HOME));
+           ((i->code >= TR_ALL_REDUCE && i->code < TR_SEND) || (i->code == TR_TIE && i->edge == TR_HOME));
 }
 
 static bool same_group(const struct tr_instr *a, const struct tr_instr *b)

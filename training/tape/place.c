@@ -11,7 +11,8 @@
 #include <string.h>
 
 const char *const tr_code_names[TR_CODES] = { "compute", "all_reduce", "reduce_scatter", "all_gather",
-    "reduce", "broadcast", "send", "recv", "load", "count", "tie", "norm", "losses", "update", "wait" };
+    "reduce", "broadcast", "all_to_all", "send", "recv", "load", "count", "tie", "norm", "losses", "update",
+    "wait" };
 
 static bool same(const char a[2], const char b[2])
 {
@@ -30,6 +31,10 @@ int tr_collective(const char from[2], const char to[2])
         return TR_REDUCE;
     if (from[0] == 'O' && to[0] == 'R')
         return TR_BROADCAST;
+    if ((same(from, "St") || same(from, "Xc")) && same(to, "Sc"))
+        return TR_ALL_TO_ALL;
+    if (same(from, "Sc") && (same(to, "St") || same(to, "Xc")))
+        return TR_ALL_TO_ALL;
     return -1;
 }
 
@@ -138,6 +143,28 @@ static bool choose(
         p->g->tensors[n->out[0]].name, tr_axis_names[axis]);
 }
 
+/* A step that makes `place` on one axis of a shard: a collective, or the packing beside an all-to-all.
+ * Returns what it makes. */
+static int convert(
+    struct tr_placed *p, const struct tr_node *n, int from, enum tr_axis axis, const char place[2])
+{
+    char on[TR_AXES][2], before[2];
+    memcpy(before, p->shards[from].on[axis], 2);
+    memcpy(on, p->shards[from].on, sizeof on);
+    memcpy(on[axis], place, 2);
+    int to = tr_shard_of(p, p->shards[from].tensor, on), code = tr_collective(before, place);
+    struct tr_step s = {
+        .code = TR_COMPUTE, .op = TR_PACK, .phase = n->phase, .unit = n->unit, .axis = axis
+    };
+    if (code >= 0)
+        s.code = (enum tr_code)code;
+    else if (same(before, "Xc"))
+        s.op = TR_UNPACK;
+    s.in[s.ins++] = from, s.out[s.outs++] = to;
+    *add_step(p) = s;
+    return to;
+}
+
 /* The shard with these placements: there, or by collectives, one axis after the other. */
 static int need(struct tr_placed *p, const struct tr_node *n, int tensor, char on[TR_AXES][2])
 {
@@ -154,20 +181,9 @@ static int need(struct tr_placed *p, const struct tr_node *n, int tensor, char o
     for (int a = TR_AXES - 1; a >= 0 && from >= 0; a--) {
         if (same(p->shards[from].on[a], on[a]))
             continue;
-        char next[TR_AXES][2];
-        memcpy(next, p->shards[from].on, sizeof next);
-        memcpy(next[a], on[a], 2);
-        int to = tr_shard_of(p, tensor, next);
-        struct tr_step *s = add_step(p);
-        *s = (struct tr_step){ .code = (enum tr_code)tr_collective(p->shards[from].on[a], on[a]),
-            .phase = n->phase,
-            .unit = n->unit,
-            .ins = 1,
-            .outs = 1,
-            .in = { from },
-            .out = { to },
-            .axis = (enum tr_axis)a };
-        from = to;
+        if (tr_collective(p->shards[from].on[a], on[a]) == TR_ALL_TO_ALL)
+            from = convert(p, n, from, (enum tr_axis)a, "Xc");
+        from = convert(p, n, from, (enum tr_axis)a, on[a]);
     }
     return from;
 }
@@ -227,7 +243,8 @@ int64_t tr_shard_size(const struct tr_placed *p, int shard, int i)
     const struct tr_tensor *t = &p->g->tensors[s->tensor];
     int64_t size = t->size[i];
     for (int a = 0; a < TR_AXES; a++)
-        if (s->on[a][0] == 'S' && s->on[a][1] == t->letter[i] && t->letter[i] != 'b')
+        if ((s->on[a][0] == 'S' && s->on[a][1] == t->letter[i] && t->letter[i] != 'b') ||
+            (s->on[a][0] == 'X' && t->letter[i] == 't'))
             size /= p->plan->mesh.size[a];
     return size;
 }

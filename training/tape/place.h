@@ -22,6 +22,7 @@ enum tr_code {
     TR_ALL_GATHER,
     TR_REDUCE, /* to the group's first rank */
     TR_BROADCAST, /* from it */
+    TR_ALL_TO_ALL,
     TR_SEND,
     TR_RECV,
     TR_LOAD, /* tokens and targets of a micro-batch */
@@ -71,7 +72,9 @@ int64_t tr_first_token(const struct tr_placed *p, const char on[TR_AXES][2], con
 /* "dp Sb, tp R", or "R". */
 const char *tr_shard_text(const struct tr_placed *p, int shard, char text[64]);
 
-/* What a collective makes of a placement: "P+" to "R" is TR_ALL_REDUCE; -1 if there is none. */
+/* What a collective makes of a placement: "P+" to "R" is TR_ALL_REDUCE; -1 if there is none. Between parts of
+ * tokens and parts of channels there is an all-to-all, and on the side of the tokens a packing, as what goes
+ * to one rank must lie together. */
 int tr_collective(const char from[2], const char to[2]);
 tutti_op tr_fold_op(const char from[2]);
 

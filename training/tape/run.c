@@ -120,13 +120,16 @@ tutti_status tr_runner_calls(const struct tr_runner *r, const struct tr_instr *i
             in += count * bytes, out += n * count * bytes;
         } else if (i->code == TR_REDUCE) {
             s = tutti_reduce(in, out, count, type, i->fold, 0, comm, stream);
+        } else if (i->code == TR_ALL_TO_ALL) {
+            s = tutti_all_to_all(in, out, count, type, comm, stream);
+            in += n * count * bytes, out += n * count * bytes;
         } else if (i->code == TR_BROADCAST) {
             s = tutti_broadcast(in, out, count, type, 0, comm, stream);
         } else {
             s = tutti_reduce_scatter(in, out, count, type, i->fold, comm, stream);
             in += n * count * bytes, out += count * bytes;
         }
-        bool parts = i->code == TR_ALL_GATHER || i->code == TR_REDUCE_SCATTER;
+        bool parts = i->code == TR_ALL_GATHER || i->code == TR_REDUCE_SCATTER || i->code == TR_ALL_TO_ALL;
         if (counted)
             tr_ledger_count(counted, t, i, i->code, (int64_t)(count * bytes * (parts ? n : 1)));
     }
@@ -324,6 +327,7 @@ static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
     case TR_ALL_GATHER:
     case TR_REDUCE:
     case TR_BROADCAST:
+    case TR_ALL_TO_ALL:
         return run_collective(r, i, e);
     case TR_SEND:
     case TR_RECV:
