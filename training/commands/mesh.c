@@ -67,7 +67,7 @@ static void say_all_groups(const struct tr_mesh *m)
         say_groups(m, "model", model, "together one model; dp replicates it");
 }
 
-/* Every dp x tp x pp of this number of ranks that a run would take. */
+/* Every dp x tp x pp, beside the given cp, of this number of ranks that a run would take. */
 static int say_legal(const struct tr_options *o, long ranks, struct tr_error *e)
 {
     int legal = 0;
@@ -80,7 +80,8 @@ static int say_legal(const struct tr_options *o, long ranks, struct tr_error *e)
             each.ranks = ranks, each.pp = pp, each.tp = tp, each.dp = ranks / pp / tp / o->cp;
             if (ranks % (pp * tp * o->cp) || !tr_run_make(&run, &each, e))
                 continue;
-            printf("  --pp %ld --dp %ld --tp %ld\n", pp, each.dp, tp);
+            printf("  --pp %ld --dp %ld --tp %ld", pp, each.dp, tp);
+            printf(o->cp > 1 ? " --cp %ld\n" : "\n", o->cp);
             legal++;
             tr_run_free(&run);
         }
