@@ -68,7 +68,8 @@ static const struct option options[] = {
     WHOLE_OF("tp", tp, 1, "tensor parallel"),
     FLAG_OF("sp", sp, "sequence parallel between the matrices of tp"),
     WHOLE_OF("cp", cp, 1, "context parallel: each rank has a part of the tokens of every sequence"),
-    TEXT_OF("cp-attention", cp_attention, "gather (all-gather of keys and values), ulysses (all-to-all)"),
+    TEXT_OF("cp-attention", cp_attention,
+        "gather (all-gather of keys and values), ulysses (all-to-all), ring (shifts)"),
     WHOLE_OF("pp", pp, 1, "pipeline stages"),
     WHOLE_OF("chunks", chunks, 1, "stages of a rank, for --schedule interleaved"),
     WHOLE_OF("micro", micro, 1, "micro-batches of a step"),
@@ -298,7 +299,10 @@ static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr
         .vocabulary = o->vocabulary ? o->vocabulary : m->vocabulary,
         .untied = o->untied,
         .leaves = o->cp > 1,
-        .apart = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]) };
+        .apart = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]),
+        .parts = o->cp > 1 && o->cp <= TR_BLOCKS && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_RING])
+                     ? (int)o->cp
+                     : 0 };
     return has_options(m, o, e) && (m->inputs ? tr_model_mlp : tr_model_gpt)(g, &sizes, e);
 }
 
@@ -341,7 +345,7 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
     while (p->cp_form < TR_CP_FORMS && strcmp(o->cp_attention, tr_cp_form_names[p->cp_form]))
         p->cp_form++;
     if (p->cp_form == TR_CP_FORMS)
-        return tr_fail(e, "--cp-attention %s: legal are gather and ulysses", o->cp_attention);
+        return tr_fail(e, "--cp-attention %s: legal are gather, ulysses and ring", o->cp_attention);
     p->paradigms[p->n_paradigms++] = &tr_context_parallel[p->cp_form];
     if (*o->bucket && !tr_parse_bytes(o->bucket, &p->bucket))
         return tr_fail(e, "--bucket %s: legal is a number of bytes, with K, M, G or T", o->bucket);

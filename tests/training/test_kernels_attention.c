@@ -152,7 +152,7 @@ static void check_parts(
     take_apart(q, kv, w->qkv, s);
     for (int64_t r = 0; r < parts; r++) {
         int64_t at = r * part;
-        struct tr_attention a = { s->tokens, s->heads, s->size, s->block, at, part, true };
+        struct tr_attention a = { s->tokens, s->heads, s->size, s->block, at, part, true, 0 };
         float *scratch = rig_empty(tr_scratch_attention(&a));
         set->attention(y + at * row, l, q + at * row, kv, &a, scratch);
         for (int64_t h = 0; h < s->heads; h++)
@@ -165,6 +165,45 @@ static void check_parts(
     rig_alike(y, w->out, count, set->name, "attention in parts");
     rig_alike(mine, dq, count, set->name, "gradient of queries in parts");
     rig_alike(dkv, dkv_due, 2 * count, set->name, "gradient of keys and values in parts");
+}
+
+/* Queries and keys in parts: what each pair gives, joined in the order of the keys, is the whole; the
+ * gradients are the tree over parts of keys, and of queries. */
+static void check_pairs(
+    const struct tr_kernels *set, const struct tr_attention *s, const struct whole *w, int64_t parts)
+{
+    int64_t n = s->tokens / parts, row = s->heads * s->size, count = n * row;
+    int64_t room = s->heads * n * (s->size + 2);
+    float *q = rig_empty(parts * count), *kv = rig_empty(2 * parts * count),
+          *dq_due = rig_empty(parts * count), *dkv_due = rig_empty(2 * parts * count),
+          *dkv = rig_empty(2 * parts * parts * count);
+    take_apart(q, kv, w->qkv, s);
+    take_apart(dq_due, dkv_due, w->dqkv, s);
+    for (int64_t r = 0; r < parts; r++) {
+        float *part[BLOCKS], *dq = rig_empty(parts * count), *y = rig_empty(count),
+                             *l = rig_empty(s->heads * n);
+        struct tr_attention a = { n, s->heads, s->size, s->block, r * n, n, true, 0 };
+        float *scratch = rig_empty(tr_scratch_attention(&a));
+        for (int64_t k = 0; k < parts; k++) {
+            a.begin = k * n;
+            part[k] = rig_empty(room);
+            set->attention_part(part[k], q + r * count, kv + 2 * k * count, &a, scratch);
+        }
+        set->attention_merge(y, l, part, r + 1, &a, scratch);
+        rig_alike(y, w->out + r * count, count, set->name, "attention of pairs");
+        for (int64_t k = 0; k < parts; k++) {
+            a.begin = k * n;
+            set->attention_dx(dq + k * count, dkv + 2 * (k * parts + r) * count, w->dout + r * count,
+                w->out + r * count, l, q + r * count, kv + 2 * k * count, &a, scratch);
+        }
+        ref_tree(dq, parts, count, count);
+        rig_alike(dq, dq_due + r * count, count, set->name, "gradient of queries of pairs");
+    }
+    for (int64_t k = 0; k < parts; k++) {
+        float *sum = dkv + 2 * k * parts * count;
+        ref_tree(sum, parts, 2 * count, 2 * count);
+        rig_alike(sum, dkv_due + 2 * k * count, 2 * count, set->name, "gradient of keys of pairs");
+    }
 }
 
 static void check_attention(const struct tr_attention *s, float spread)
@@ -187,8 +226,11 @@ static void check_attention(const struct tr_attention *s, float spread)
         set->attention_dx(
             dx, dx + s->size, dout, out, lse, qkv, qkv + s->size, s, rig_empty(tr_scratch_attention(s)));
         rig_alike(dx, dqkv, 3 * count, set->name, "attention_dx");
-        for (int64_t parts = 1; parts <= BLOCKS; parts *= 2)
-            check_parts(set, s, &(struct whole){ qkv, dout, out, lse, dqkv }, parts);
+        struct whole w = { qkv, dout, out, lse, dqkv };
+        for (int64_t parts = 1; parts <= BLOCKS; parts *= 2) {
+            check_parts(set, s, &w, parts);
+            check_pairs(set, s, &w, parts);
+        }
     }
     rig_end();
 }
@@ -198,10 +240,10 @@ Test(train_kernels, attention_has_the_bits_of_the_golden_program)
     for (int round = 0; round < 40; round++) {
         int64_t block = rig_between(1, 20);
         struct tr_attention s = { BLOCKS * block, rig_between(1, 3), rig_between(1, 40), block, 0,
-            BLOCKS * block, false };
+            BLOCKS * block, false, 0 };
         check_attention(&s, round % 4 ? 1 : 12); /* wide: some exponentials are 0 */
     }
-    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false }, 2);
+    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0 }, 2);
 }
 
 /* ---- the softmax and the loss ---- */

@@ -122,7 +122,8 @@ static void tensor_parallel(struct tr_ledger *l, const struct rank *r)
 }
 
 /* Keys and values forward, their gradients backward; or queries, keys, values and the result to the ranks
- * that have the heads and back, and their gradients. And all gradients, one for each sequence. */
+ * that have the heads and back, and their gradients; or keys and values round a ring, twice, and their
+ * gradients to the owner. And all gradients, one for each sequence. */
 static void context_parallel(struct tr_ledger *l, const struct rank *r)
 {
     int64_t calls = r->m * r->k * r->layers, kv = 4 * 2 * r->t * r->c / r->tp;
@@ -132,6 +133,12 @@ static void context_parallel(struct tr_ledger *l, const struct rank *r)
     add(l, TR_ALL_REDUCE, cp, 0, TR_OF_LEAVES, r->m * tensors(r), 4 * r->m * r->k * psi(r));
     if (r->plan->cp_form == TR_CP_ULYSSES) {
         add(l, TR_ALL_TO_ALL, cp, 0, TR_OF_ACTIVATIONS, 4 * calls, calls * 4 * kv / r->cp);
+        return;
+    }
+    if (r->plan->cp_form == TR_CP_RING) {
+        int64_t shifts = 3 * (r->cp - 1) * r->m * r->layers;
+        add(l, TR_SEND, cp, 0, TR_OF_ACTIVATIONS, shifts, shifts * r->k * kv / r->cp);
+        add(l, TR_RECV, cp, 0, TR_OF_ACTIVATIONS, shifts, shifts * r->k * kv / r->cp);
         return;
     }
     add(l, TR_ALL_GATHER, cp, 0, TR_OF_ACTIVATIONS, calls, calls * kv);
@@ -219,8 +226,10 @@ static int grid(void (*check)(const char *, const struct tr_prepared *, const st
         "--zero 2 --micro 2 --sp", "--zero 3 --micro 2", "--zero 3 --sp --untied", "--untied --micro 2",
         "--vocabulary 257 --zero 1", "--model gpt:micro --micro 2 --schedule gpipe", "--cp 2 --micro 2",
         "--cp 2 --sp --zero 2 --micro 2", "--cp 4 --untied --zero 3", "--cp 8 --vocabulary 257 --micro 2",
-        "--cp 2 --cp-attention ulysses --micro 2", "--cp 4 --cp-attention ulysses --sp --zero 1",
-        "--micro 4 --schedule zb-h1 --zero 3", "--micro 4 --schedule interleaved --chunks 2", "--batch 48" };
+        "--cp 2 --cp-attention ring --micro 2", "--cp 4 --cp-attention ring --sp --zero 1",
+        "--cp 8 --cp-attention ring --untied", "--cp 2 --cp-attention ulysses --micro 2",
+        "--cp 4 --cp-attention ulysses --sp --zero 1", "--micro 4 --schedule zb-h1 --zero 3",
+        "--micro 4 --schedule interleaved --chunks 2", "--batch 48" };
     int runs = 0;
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
         for (int mesh = 0; mesh < 64; mesh++) {

@@ -144,7 +144,7 @@ refused '8 blocks of its tokens; legal: 1, 2, 4, 8' --cp 3
 refused '8 blocks of its tokens; legal: 1, 2, 4, 8' --cp 16
 refused 'legal: --cp up to 2, or no --sp' --cp 4 --tp 4 --sp
 refused '4 heads are cut into tp x cp = 8 parts' --cp 8 --cp-attention ulysses
-refused 'legal are gather and ulysses' --cp 2 --cp-attention all
+refused 'legal are gather, ulysses and ring' --cp 2 --cp-attention all
 refused 'dp 1 x tp 2 x pp 1 x cp 2 is 4' -n 6 --cp 2 --tp 2
 refused 'do not divide 4 layers; legal: 1, 2, 4 stages' --pp 3
 refused 'legal: 1, 2, 4, 8' --dp 3

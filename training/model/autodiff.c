@@ -118,6 +118,32 @@ static void attend(struct pass *p, const struct tr_node *n, int dy)
     give(p, n->in[1], out[1], n->unit);
 }
 
+/* The gradient of tensor t that part j of the keys gives. */
+static int part_of(struct pass *p, int t, int j)
+{
+    struct tr_tensor of = p->g->tensors[t];
+    return tr_add_tensor(p->g, TR_D_ACTIVATION, of.unit, of.letter, of.size, "d%d.%s", j, of.name);
+}
+
+/* Each part of the keys once more; its gradients are parts of two sums. */
+static void attend_in_parts(struct pass *p, const struct tr_node *n, int dy)
+{
+    int first = 0, dq[TR_INS] = { 0 }, dkv[TR_INS] = { 0 };
+    while (p->g->nodes[first].op != TR_ATTEND_PART || p->g->nodes[first].out[0] != n->in[0])
+        first++;
+    int q = p->g->nodes[first].in[0], kv = p->g->nodes[first].in[1];
+    for (int j = 0; j < n->ins; j++) {
+        int in[] = { dy, n->out[0], n->out[1], q, kv };
+        int out[] = { dq[j] = part_of(p, q, j), dkv[j] = part_of(p, kv, j) };
+        tr_add_node(p->g, TR_ATTEND_PART_DX, TR_BACKWARD, n->unit, in, 5, out, 2)->turn = j;
+    }
+    int sum[] = { gradient_of(p, q), gradient_of(p, kv) };
+    tr_add_node(p->g, TR_SUM_KEYS, TR_BACKWARD, n->unit, dq, n->ins, &sum[0], 1);
+    tr_add_node(p->g, TR_SUM_QUERIES, TR_BACKWARD, n->unit, dkv, n->ins, &sum[1], 1);
+    give(p, q, sum[0], n->unit);
+    give(p, kv, sum[1], n->unit);
+}
+
 static void backward(struct pass *p, const struct tr_node *n)
 {
     int dy = p->d[n->out[0]];
@@ -142,6 +168,9 @@ static void backward(struct pass *p, const struct tr_node *n)
     }
     case TR_ATTEND:
         attend(p, n, dy);
+        break;
+    case TR_ATTEND_MERGE:
+        attend_in_parts(p, n, dy);
         break;
     case TR_SPLIT: {
         int in[] = { dy, p->d[n->out[1]] };

@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+#define EIGHT(x) x " " x " " x " " x " " x " " x " " x " " x
+#define IN_TURN(x) x "0 " x "1 " x "2 " x "3 " x "4 " x "5 " x "6 " x "7"
+
 /* Rules for an axis that cuts nothing, sequences, tokens, channels, in this order; what is not there cannot
  * be. The first that fits is taken. */
 const struct tr_op_row tr_ops[TR_OPS] = {
@@ -18,6 +21,10 @@ const struct tr_op_row tr_ops[TR_OPS] = {
     [TR_ATTENTION] = { "attention", { "R -> R R", "Sb -> Sb Sb", "Sc -> Sc Sc" }, false },
     [TR_SPLIT] = { "split", { "R -> R R", "Sb -> Sb Sb", "St -> St St", "Sc -> Sc Sc" }, false },
     [TR_ATTEND] = { "attend", { "R R -> R R", "Sb Sb -> Sb Sb", "St R -> St St", "Sc Sc -> Sc Sc" }, false },
+    [TR_ATTEND_PART] = { "attend_part", { "R R -> R", "Sb Sb -> Sb", "St T# -> V#", "Sc Sc -> Sc" }, false },
+    [TR_ATTEND_MERGE] = { "attend_merge",
+        { EIGHT("R") " -> R R", EIGHT("Sb") " -> Sb Sb", IN_TURN("V") " -> St St", EIGHT("Sc") " -> Sc Sc" },
+        false },
     [TR_ADD] = { "add", { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" }, true },
     [TR_ROW_MAX] = { "row_max", { "R -> R", "Sb -> Sb", "St -> St", "Sc -> Pm" }, false },
     [TR_SOFTMAX] = { "softmax",
@@ -39,6 +46,14 @@ const struct tr_op_row tr_ops[TR_OPS] = {
         { "R R R R R -> R R", "Sb Sb Sb Sb Sb -> Sb Sb", "St St St St R -> St Pb",
             "Sc Sc Sc Sc Sc -> Sc Sc" },
         false },
+    [TR_ATTEND_PART_DX] = { "attend_part_dx",
+        { "R R R R R -> R R", "Sb Sb Sb Sb Sb -> Sb Sb", "St St St St T# -> V# W#",
+            "Sc Sc Sc Sc Sc -> Sc Sc" },
+        false },
+    [TR_SUM_KEYS] = { "sum_keys",
+        { EIGHT("R") " -> R", EIGHT("Sb") " -> Sb", IN_TURN("V") " -> St", EIGHT("Sc") " -> Sc" }, false },
+    [TR_SUM_QUERIES] = { "sum_queries",
+        { EIGHT("R") " -> R", EIGHT("Sb") " -> Sb", IN_TURN("U") " -> St", EIGHT("Sc") " -> Sc" }, false },
     [TR_JOIN] = { "join", { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" }, false },
     [TR_LAYER_NORM_DX] = { "layer_norm_dx",
         { "R R R R R -> R", "Sb Sb R Sb Sb -> Sb", "St St R St St -> St" }, false },
@@ -75,14 +90,27 @@ bool tr_rule_parse(const char *rule, char in[TR_INS][2], int *ins, char out[TR_O
     return true;
 }
 
+void tr_rule_turn(char place[2], int turn)
+{
+    if (place[1] != '#')
+        return;
+    place[1] = (char)('0' + turn);
+    if (turn == 0 && place[0] == 'T')
+        memcpy(place, "St", 2);
+    if (turn == 0 && place[0] == 'W')
+        place[0] = 'U';
+}
+
 int tr_place_matters(int op)
 {
     switch (op) {
     case TR_POSITION:
     case TR_POSITION_DW:
     case TR_ATTEND:
+    case TR_ATTEND_PART:
         return 0;
     case TR_ATTEND_DX:
+    case TR_ATTEND_PART_DX:
         return 3;
     default:
         return -1;
@@ -118,6 +146,10 @@ double tr_flops(const struct tr_graph *g, const struct tr_node *n)
     case TR_ATTENTION_DX:
     case TR_ATTEND_DX:
         return 10 * t * t * c;
+    case TR_ATTEND_PART:
+        return 4 * t * t * c / g->parts;
+    case TR_ATTEND_PART_DX:
+        return 10 * t * t * c / g->parts;
     default:
         return elements(x);
     }

@@ -10,18 +10,22 @@
  *            d.kv Pb -> reduce-scatter -> St        backward, a sum over the queries that are here
  *   ulysses  qkv St -> all-to-all -> Sc             each rank has some heads, with all tokens of them
  *            (Jacobs et al. 2023)                   (the result goes back alike; backward the same again)
+ *   ring     kv St -> shift -> T1 -> shift -> T2    keys and values go round; what each rank's give to the
+ *            (Liu et al. 2023)                      queries here is kept, and joined by the canonical tree;
+ *            d.kv W1 -> shift -> U1                 backward, each gradient goes to its owner, who sums
  *
  * A gradient of a weight is a sum over the tokens that are here: Pb. It becomes whole for each sequence,
  * before the tree over sequences: one tree cannot have both the tokens of a rank and the sequences of one as
  * its subtrees. So these gradients are leaves, and cp reduces as many as there are sequences. */
 #include "training/parallel/paradigms.h"
 
-const char *const tr_cp_form_names[TR_CP_FORMS] = { "gather", "ulysses" };
+const char *const tr_cp_form_names[TR_CP_FORMS] = { "gather", "ulysses", "ring" };
 
 const struct tr_paradigm tr_context_parallel[TR_CP_FORMS] = {
     { "cp", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
     { "ulysses", "and in attention some of the heads", TR_CP,
         { { "inputs", "St" }, { "stream", "St" }, { "*attention", "Sc" } } },
+    { "ring", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
 };
 
 bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)

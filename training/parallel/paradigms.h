@@ -28,7 +28,7 @@ enum tr_dp_form { TR_DP_RING, TR_DP_ROOT, TR_DP_SHARDED, TR_DP_FORMS };
 extern const char *const tr_dp_form_names[TR_DP_FORMS];
 
 /* What attention does where cp cuts the tokens. */
-enum tr_cp_form { TR_CP_GATHER, TR_CP_ULYSSES, TR_CP_FORMS };
+enum tr_cp_form { TR_CP_GATHER, TR_CP_ULYSSES, TR_CP_RING, TR_CP_FORMS };
 extern const char *const tr_cp_form_names[TR_CP_FORMS];
 extern const struct tr_paradigm tr_context_parallel[TR_CP_FORMS];
 

@@ -171,6 +171,10 @@ static bool rule_fits(struct checking *c, const struct tr_instr *i, enum tr_axis
     if (!tr_rule_parse(rule, in, &ins, out, &outs) || ins < i->ins || outs < i->outs)
         return false;
     for (int x = 0; x < i->ins; x++)
+        tr_rule_turn(in[x], i->turn);
+    for (int x = 0; x < i->outs; x++)
+        tr_rule_turn(out[x], i->turn);
+    for (int x = 0; x < i->ins; x++)
         if (memcmp(c->values[i->in[x]].on[a], in[x], 2))
             return false;
     bool makes = i->op != TR_PACK && i->op != TR_UNPACK; /* who moves it may put it elsewhere */
@@ -256,8 +260,8 @@ static bool takes(struct checking *c, int n, int value, enum tr_axis a, const ch
     const struct tr_instr *i = &c->t->instrs[n];
     const struct tr_tensor *t = tensor_of(c, value);
     const char *from = c->values[value].on[a];
-    bool partial = from[0] == 'P',
-         moves = i->code == TR_ALL_GATHER || i->code == TR_BROADCAST || i->code == TR_ALL_TO_ALL;
+    bool partial = from[0] == 'P', moves = i->code == TR_ALL_GATHER || i->code == TR_BROADCAST ||
+                                           i->code == TR_ALL_TO_ALL || i->code == TR_SHIFT;
     char text[128];
     if (!moves && !partial)
         return said(c, n, e, value, a, "it is whole, so to reduce it would count it more than once");
@@ -313,6 +317,13 @@ static bool collective(struct checking *c, int n, struct tr_error *e)
         to = "St";
     if (i->code == TR_ALL_TO_ALL)
         to = c->values[in].on[a][0] == 'S' ? "Xc" : "Sc";
+    char shifted[2];
+    int turn;
+    if (i->code == TR_SHIFT && tr_shifted(c->values[in].on[a], shifted, &turn)) {
+        to = shifted;
+        if (i->turn != turn)
+            return said(c, n, e, in, (enum tr_axis)a, "it is due at another rank");
+    }
     int bucket = c->values[in].holds ? in : c->values[in].source;
     if (!c->values[in].holds && !takes(c, n, in, a, to, e))
         return false;
@@ -427,6 +438,7 @@ static bool instruction(struct checking *c, int n, struct tr_error *e)
     case TR_REDUCE:
     case TR_BROADCAST:
     case TR_ALL_TO_ALL:
+    case TR_SHIFT:
         return collective(c, n, e);
     case TR_LOAD:
         declared(c, i->out[0], c->values[i->out[0]].on);

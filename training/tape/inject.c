@@ -233,6 +233,39 @@ static bool heads_not_exchanged(struct tr_tape *tapes, int n)
     return leave_out(tapes, n, TR_ALL_TO_ALL, "qkv", TR_CP);
 }
 
+/* Keys of the rank before are what those of this rank were. */
+static bool ring_not_turned(struct tr_tape *tapes, int n)
+{
+    return leave_out(tapes, n, TR_SHIFT, "kv", TR_CP);
+}
+
+/* What two ranks' keys give is joined in the order in which it came, not in that of the sequence. */
+static bool ring_rotated(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        int i = find(&tapes[r], TR_COMPUTE, TR_ATTEND_MERGE, "attention", -1);
+        if (i < 0)
+            return false;
+        int *part = tapes[r].instrs[i].in, first = part[0];
+        part[0] = part[1];
+        part[1] = first;
+    }
+    return true;
+}
+
+/* Gradients of keys go on with the ring; they are due at the rank whose keys they are. */
+static bool ring_goes_on(struct tr_tape *tapes, int n)
+{
+    bool found = false;
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < tapes[r].n_instrs; i++) {
+            struct tr_instr *x = &tapes[r].instrs[i];
+            found |= x->code == TR_SHIFT && x->turn < 0;
+            x->turn = x->code == TR_SHIFT ? 1 : x->turn;
+        }
+    return found;
+}
+
 /* What the other ranks gave lies side by side still, and is read as if it were in the order of the heads. */
 static bool heads_not_unpacked(struct tr_tape *tapes, int n)
 {
@@ -503,6 +536,12 @@ const struct tr_injection tr_injections[] = {
         "--cp 2 --cp-attention ulysses", TR_BY_TYPES, heads_not_exchanged },
     { "heads-not-unpacked", "what an all-to-all brought is read in another order than it has",
         "--cp 2 --cp-attention ulysses", TR_BY_TYPES, heads_not_unpacked },
+    { "ring-not-turned", "keys are not handed on, and are taken for those of the rank before",
+        "--cp 2 --cp-attention ring", TR_BY_TYPES, ring_not_turned },
+    { "ring-rotated", "what the keys of two ranks give is joined in another order",
+        "--cp 2 --cp-attention ring", TR_BY_TYPES, ring_rotated },
+    { "ring-goes-on", "gradients of keys are sent to the next rank, not to the owner",
+        "--cp 4 --cp-attention ring", TR_BY_TYPES, ring_goes_on },
     { "positions-begin-at-zero", "each rank gives its tokens the first positions", "--cp 2", TR_BY_TYPES,
         positions_begin_at_zero },
     { "mask-of-the-first-rank", "each rank hides keys as if its queries were the first", "--cp 2",

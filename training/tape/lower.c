@@ -122,6 +122,19 @@ static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
     case TR_EMBED_DW:
         floats = levels * out;
         break;
+    case TR_ATTEND_MERGE:
+        floats = 2 * t;
+        break;
+    case TR_ATTEND_PART:
+    case TR_ATTEND_PART_DX: {
+        int q = s->op == TR_ATTEND_PART ? s->in[0] : s->in[3];
+        struct tr_attention a = { .tokens = tr_shard_size(p, q, 1),
+            .size = g->channels / g->heads,
+            .block = g->context / TR_BLOCKS,
+            .queries = tr_shard_size(p, q, 1) };
+        floats = tr_scratch_attention(&a);
+        break;
+    }
     case TR_ATTENTION:
     case TR_ATTEND:
     case TR_ATTENTION_DX:
@@ -155,6 +168,7 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
     int64_t scratch = s->code == TR_COMPUTE ? scratch_bytes(p, s) : 0;
     int scratch_value = scratch ? tr_add_value(l->t, -1, slot->micro, TR_MEM_SCRATCH, scratch) : -1;
     struct tr_instr *i = instr(l, s->code, slot, s->unit);
+    i->turn = s->turn;
     i->op = s->op, i->ins = s->ins, i->outs = s->outs, i->scratch = scratch_value;
     memcpy(i->in, in, sizeof in);
     for (int n = 0; n < s->outs; n++)
@@ -179,7 +193,7 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
     }
     /* A collective: of the whole at once, or, where it cuts tokens, of each sequence. */
     const struct tr_tensor *tensor = &p->g->tensors[p->shards[s->in[0]].tensor];
-    bool each = s->code != TR_ALL_REDUCE && tensor->letter[0] == 'b';
+    bool each = s->code != TR_ALL_REDUCE && s->code != TR_SHIFT && tensor->letter[0] == 'b';
     int k = tr_micro_batch(p->plan);
     int smaller = s->code == TR_ALL_GATHER ? s->in[0] : s->out[0];
     i->axes = 1 << s->axis, i->fold = tr_fold_op(p->shards[s->in[0]].on[s->axis]);

@@ -82,7 +82,7 @@ static bool same_call(const struct joint *j, int q, int i, int r, int x, struct 
     const struct tr_instr *a = &j->tapes[q]->instrs[i], *b = &j->tapes[r]->instrs[x];
     const char *an = tr_instr_name(j->tapes[q], a), *bn = tr_instr_name(j->tapes[r], b);
     return (a->code == b->code && a->count == b->count && a->times == b->times && a->fold == b->fold &&
-               !strcmp(an, bn) && a->micro == b->micro) ||
+               a->turn == b->turn && !strcmp(an, bn) && a->micro == b->micro) ||
            tr_fail(e,
                "ranks %d and %d call different things in one group: instruction %d, %s of %s, micro-batch "
                "%d, "

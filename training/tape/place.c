@@ -11,16 +11,33 @@
 #include <string.h>
 
 const char *const tr_code_names[TR_CODES] = { "compute", "all_reduce", "reduce_scatter", "all_gather",
-    "reduce", "broadcast", "all_to_all", "send", "recv", "load", "count", "tie", "norm", "losses", "update",
-    "wait" };
+    "reduce", "broadcast", "all_to_all", "shift", "send", "recv", "load", "count", "tie", "norm", "losses",
+    "update", "wait" };
 
 static bool same(const char a[2], const char b[2])
 {
     return a[0] == b[0] && a[1] == b[1];
 }
 
+bool tr_shifted(const char from[2], char to[2], int *turn)
+{
+    memcpy(to, same(from, "St") ? "T0" : from, 2);
+    *turn = to[0] == 'W' ? '0' - to[1] : 1;
+    if (to[0] == 'T')
+        to[1]++;
+    else if (to[0] == 'W')
+        to[0] = 'U';
+    else
+        return false;
+    return true;
+}
+
 int tr_collective(const char from[2], const char to[2])
 {
+    char shifted[2];
+    int turn;
+    if (tr_shifted(from, shifted, &turn) && same(shifted, to))
+        return TR_SHIFT;
     if (from[0] == 'P' && to[0] == 'R')
         return TR_ALL_REDUCE;
     if (from[0] == 'P' && (to[0] == 'F' || same(to, "St")))
@@ -122,9 +139,13 @@ static bool choose(
 {
     int best = -1;
     for (int r = 0; r < TR_RULES && tr_ops[n->op].rules[r]; r++) {
-        struct choice try;
+        struct choice try = { .in = { "" } };
         int ins, outs, cost = 0;
         tr_rule_parse(tr_ops[n->op].rules[r], try.in, &ins, try.out, &outs);
+        for (int i = 0; i < TR_INS; i++)
+            tr_rule_turn(try.in[i], n->turn);
+        for (int i = 0; i < TR_OUTS; i++)
+            tr_rule_turn(try.out[i], n->turn);
         for (int i = 0; i < n->ins && cost >= 0; i++) {
             int far = distance(p, n->in[i], axis, try.in[i]);
             cost = far < 0 ? -1 : cost + far;
@@ -156,10 +177,13 @@ static int convert(
     struct tr_step s = {
         .code = TR_COMPUTE, .op = TR_PACK, .phase = n->phase, .unit = n->unit, .axis = axis
     };
+    char shifted[2];
     if (code >= 0)
         s.code = (enum tr_code)code;
     else if (same(before, "Xc"))
         s.op = TR_UNPACK;
+    if (code == TR_SHIFT)
+        tr_shifted(before, shifted, &s.turn);
     s.in[s.ins++] = from, s.out[s.outs++] = to;
     *add_step(p) = s;
     return to;
@@ -169,13 +193,16 @@ static int convert(
 static int need(struct tr_placed *p, const struct tr_node *n, int tensor, char on[TR_AXES][2])
 {
     int i = find(p, tensor, on), from = -1;
-    if (i >= 0)
+    bool passing = false; /* what comes round a ring is handed on and not kept */
+    for (int a = 0; a < TR_AXES; a++)
+        passing |= on[a][0] == 'T';
+    if (i >= 0 && !passing)
         return i;
     for (int s = 0; s < p->n_shards && from < 0; s++) {
         bool reaches = p->shards[s].tensor == tensor;
         for (int a = 0; a < TR_AXES && reaches; a++)
             reaches = same(p->shards[s].on[a], on[a]) || tr_collective(p->shards[s].on[a], on[a]) >= 0;
-        if (reaches)
+        if (reaches && !(passing && s == i))
             from = s;
     }
     for (int a = TR_AXES - 1; a >= 0 && from >= 0; a--) {
@@ -197,9 +224,13 @@ static bool place_node(struct tr_placed *p, const struct tr_node *n, struct tr_e
     for (int a = 0; a < TR_AXES; a++)
         if (!choose(p, n, a, &chosen[a], e))
             return false;
-    struct tr_step s = {
-        .code = TR_COMPUTE, .op = n->op, .phase = n->phase, .unit = n->unit, .ins = n->ins, .outs = n->outs
-    };
+    struct tr_step s = { .code = TR_COMPUTE,
+        .op = n->op,
+        .phase = n->phase,
+        .unit = n->unit,
+        .ins = n->ins,
+        .outs = n->outs,
+        .turn = n->turn };
     for (int i = 0; i < n->ins; i++) {
         char on[TR_AXES][2];
         for (int a = 0; a < TR_AXES; a++)
@@ -244,7 +275,7 @@ int64_t tr_shard_size(const struct tr_placed *p, int shard, int i)
     int64_t size = t->size[i];
     for (int a = 0; a < TR_AXES; a++)
         if ((s->on[a][0] == 'S' && s->on[a][1] == t->letter[i] && t->letter[i] != 'b') ||
-            (s->on[a][0] == 'X' && t->letter[i] == 't'))
+            (strchr("XTVWU", s->on[a][0]) && t->letter[i] == 't'))
             size /= p->plan->mesh.size[a];
     return size;
 }

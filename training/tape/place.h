@@ -23,6 +23,7 @@ enum tr_code {
     TR_REDUCE, /* to the group's first rank */
     TR_BROADCAST, /* from it */
     TR_ALL_TO_ALL,
+    TR_SHIFT, /* round the group: to the rank `turn` behind, from the one before */
     TR_SEND,
     TR_RECV,
     TR_LOAD, /* tokens and targets of a micro-batch */
@@ -45,6 +46,7 @@ struct tr_step {
     int ins, outs;
     int in[TR_INS], out[TR_OUTS]; /* shards */
     enum tr_axis axis; /* of a collective */
+    int turn; /* of a node; of a shift */
 };
 
 struct tr_placed {
@@ -76,6 +78,8 @@ const char *tr_shard_text(const struct tr_placed *p, int shard, char text[64]);
  * tokens and parts of channels there is an all-to-all, and on the side of the tokens a packing, as what goes
  * to one rank must lie together. */
 int tr_collective(const char from[2], const char to[2]);
+/* What a shift makes of a placement, and by how many ranks; false if it is none that is shifted. */
+bool tr_shifted(const char from[2], char to[2], int *turn);
 tutti_op tr_fold_op(const char from[2]);
 
 #endif

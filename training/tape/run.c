@@ -149,6 +149,23 @@ static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct
     return s == TUTTI_OK || failed(r, i, group_of(r, i), e);
 }
 
+/* Round the group: to the rank `turn` behind, from the one as far before. */
+static bool run_shift(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
+{
+    tutti_comm *comm = group_of(r, i);
+    int n = tutti_comm_size(comm), rank = tutti_comm_rank(comm);
+    int to = (rank + i->turn + n) % n, from = (rank - i->turn + n) % n;
+    tutti_status s = tutti_group_start();
+    if (s == TUTTI_OK)
+        s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, TUTTI_FLOAT32, to, comm, tutti_no_stream());
+    if (s == TUTTI_OK)
+        s = tutti_recv(tr_at(r, i->out[0]), (size_t)i->count, TUTTI_FLOAT32, from, comm, tutti_no_stream());
+    tutti_status ended = tutti_group_end();
+    tr_ledger_count(&r->counted, r->tape, i, TR_SEND, i->count * 4);
+    tr_ledger_count(&r->counted, r->tape, i, TR_RECV, i->count * 4);
+    return (s == TUTTI_OK && ended == TUTTI_OK) || failed(r, i, comm, e);
+}
+
 static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
     bool send = i->code == TR_SEND, forward = i->edge == TR_TO_NEXT || i->edge == TR_FROM_PREVIOUS;
@@ -329,6 +346,8 @@ static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
     case TR_BROADCAST:
     case TR_ALL_TO_ALL:
         return run_collective(r, i, e);
+    case TR_SHIFT:
+        return run_shift(r, i, e);
     case TR_SEND:
     case TR_RECV:
         return run_message(r, i, e);

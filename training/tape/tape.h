@@ -45,6 +45,7 @@ struct tr_instr {
     int stage, micro, part, unit; /* part: of schedule.h; -1 at the end of the step */
     int parameter; /* tensor: COUNT, UPDATE, TIE */
     int axes; /* the group of a collective, a mask */
+    int turn; /* SHIFT: by how many ranks; attention in parts: keys of the rank so many before */
     enum tr_edge edge;
     tutti_op fold;
     int64_t count, times; /* elements of a call, calls; LOSSES: leaves of a sequence, sequences */
