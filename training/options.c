@@ -67,6 +67,9 @@ static const struct option options[] = {
     FLAG_OF("overlap", overlap, "gradients are reduced beside the backward pass"),
     WHOLE_OF("tp", tp, 1, "tensor parallel"),
     FLAG_OF("sp", sp, "sequence parallel between the matrices of tp"),
+    WHOLE_OF("cp", cp, 1, "context parallel: each rank has a part of the tokens of every sequence"),
+    TEXT_OF("cp-attention", cp_attention,
+        "gather (all-gather of keys and values), ulysses (all-to-all), ring (shifts)"),
     WHOLE_OF("pp", pp, 1, "pipeline stages"),
     WHOLE_OF("chunks", chunks, 1, "stages of a rank, for --schedule interleaved"),
     WHOLE_OF("micro", micro, 1, "micro-batches of a step"),
@@ -125,6 +128,7 @@ void tr_options_default(struct tr_options *o)
         .micro = 1,
         .chunks = 1,
         .dp_reduce = "ring",
+        .cp_attention = "gather",
         .bucket = "",
         .order = "canonical",
         .schedule = "1f1b",
@@ -312,7 +316,12 @@ static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr
         .inputs = o->inputs ? o->inputs : m->inputs,
         .vocabulary = o->vocabulary ? o->vocabulary : m->vocabulary,
         .grid = m->grid,
-        .untied = o->untied };
+        .untied = o->untied,
+        .leaves = o->cp > 1,
+        .apart = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]),
+        .parts = o->cp > 1 && o->cp <= TR_BLOCKS && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_RING])
+                     ? (int)o->cp
+                     : 0 };
     return has_options(m, o, e) && (m->grid        ? tr_model_cnn
                                        : m->inputs ? tr_model_mlp
                                                    : tr_model_gpt)(g, &sizes, e);
@@ -322,14 +331,18 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
 {
     long others = o->pp * o->cp * o->ep * o->tp, dp = o->dp;
     if (others < 1 || others > 1 << 20)
-        return tr_fail(e, "--pp %ld --tp %ld: legal are 1 and more", o->pp, o->tp);
+        return tr_fail(
+            e, "--pp %ld --cp %ld --tp %ld: legal are 1 and more, and 1048576 in all", o->pp, o->cp, o->tp);
     if (dp == 0)
         dp = o->ranks ? o->ranks / others : 1;
+    char cp[32] = "";
+    if (o->cp > 1)
+        snprintf(cp, sizeof cp, " x cp %ld", o->cp);
     if (o->ranks && dp * others != o->ranks)
         return tr_fail(e,
-            "%ld ranks, but dp %ld x tp %ld x pp %ld is %ld; legal is --ranks %ld, or --dp %ld if "
+            "%ld ranks, but dp %ld x tp %ld x pp %ld%s is %ld; legal is --ranks %ld, or --dp %ld if "
             "that is whole",
-            o->ranks, dp, o->tp, o->pp, dp * others, dp * others, o->ranks / others);
+            o->ranks, dp, o->tp, o->pp, cp, dp * others, dp * others, o->ranks / others);
     int size[TR_AXES] = { (int)o->pp, (int)dp, (int)o->cp, (int)o->ep, (int)o->tp };
     *p = (struct tr_plan){ .zero = (int)o->zero,
         .batch = (int)o->batch,
@@ -357,6 +370,11 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
     if (strcmp(o->recompute_comm, "redo") && strcmp(o->recompute_comm, "save"))
         return tr_fail(e, "--recompute-comm %s: legal are redo and save", o->recompute_comm);
     p->recompute_saves = !strcmp(o->recompute_comm, "save");
+    while (p->cp_form < TR_CP_FORMS && strcmp(o->cp_attention, tr_cp_form_names[p->cp_form]))
+        p->cp_form++;
+    if (p->cp_form == TR_CP_FORMS)
+        return tr_fail(e, "--cp-attention %s: legal are gather, ulysses and ring", o->cp_attention);
+    p->paradigms[p->n_paradigms++] = &tr_context_parallel[p->cp_form];
     if (*o->bucket && !tr_parse_bytes(o->bucket, &p->bucket))
         return tr_fail(e, "--bucket %s: legal is a number of bytes, with K, M, G or T", o->bucket);
     if (strcmp(o->optimizer, "adamw") && strcmp(o->optimizer, "sgd"))

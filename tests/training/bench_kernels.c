@@ -120,11 +120,12 @@ static void bench_gemm(const struct tr_kernels *set, const struct shape *s)
 
 static void run_attention(const struct work *w)
 {
-    w->set->attention(w->b, w->c, w->a, &w->shape, w->scratch);
+    w->set->attention(w->b, w->c, w->a, w->a + w->shape.size, &w->shape, w->scratch);
 }
 static void run_attention_dx(const struct work *w)
 {
-    w->set->attention_dx(w->d, w->e, w->b, w->c, w->a, &w->shape, w->scratch);
+    w->set->attention_dx(
+        w->d, w->d + w->shape.size, w->e, w->b, w->c, w->a, w->a + w->shape.size, &w->shape, w->scratch);
 }
 
 /* The products of a full square of scores count, two forwards and five backwards, as is usual. */
@@ -132,7 +133,7 @@ static void bench_attention(const struct tr_kernels *set, int64_t tokens, int64_
 {
     int64_t count = tokens * heads * size;
     struct work w = { .set = set,
-        .shape = { tokens, heads, size, tokens / 8 },
+        .shape = { tokens, heads, size, tokens / 8, 0, tokens, false, 0 },
         .a = numbers(3 * count),
         .b = numbers(count),
         .c = numbers(heads * tokens),

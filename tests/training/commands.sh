@@ -114,6 +114,7 @@ said 0 'meshes of 8 ranks that are legal' mesh -n 8
 grep -qx '  --pp 4 --dp 1 --tp 2' "$scratch/said" && [ "$(grep -c '^  --pp' "$scratch/said")" -eq 8 ] ||
     fail "mesh: not the 8 meshes of 8 ranks: $(cat "$scratch/said")"
 grep -q -e '--pp 8\|--tp 8' "$scratch/said" && fail "mesh: 4 layers have 8 stages, or 4 heads 8 parts"
+said 0 '--pp 2 --dp 1 --tp 2 --cp 2' mesh -n 8 --cp 2
 said 1 'meshes of 7 ranks' mesh -n 7
 grep -qx '  none' "$scratch/said" || fail "mesh: 7 ranks have a mesh: $(cat "$scratch/said")"
 said 1 '4 heads must be cut alike; legal: 1, 2, 4' mesh --tp 3

@@ -277,6 +277,12 @@ Test(data, rows_are_those_of_the_golden_program)
             cr_assert_eq(inputs[0][i], (float)known[k].first[i] / 128);
             cr_assert_eq(inputs[7][i], (float)known[k].last[i] / 128);
         }
+        struct tr_rows rest = { .count = 3, .inputs = 4, .classes = 10, .first = 5 };
+        float last[3][4];
+        tr_rows_targets(&d, &rest, known[k].step, known[k].sequence, targets);
+        tr_rows_inputs(&d, &rest, known[k].step, known[k].sequence, last[0]);
+        cr_assert_arr_eq(targets, known[k].targets + 5, 3 * sizeof *targets);
+        cr_assert_arr_eq(last, inputs[5], sizeof last);
     }
     tr_data_close(&d);
 }

@@ -18,6 +18,19 @@ static const struct tr_model_options mlp_nano = {
 };
 
 static const struct tr_model_options cnn_nano = { .layers = 4, .channels = 64, .grid = 8, .vocabulary = 10 };
+/* The form that context parallelism asks for. */
+static struct tr_model_options cut(struct tr_model_options o)
+{
+    o.leaves = true, o.apart = o.heads > 0;
+    return o;
+}
+
+static struct tr_model_options ring(struct tr_model_options o)
+{
+    o = cut(o);
+    o.parts = TR_BLOCKS;
+    return o;
+}
 
 static struct tr_graph gpt(struct tr_model_options o)
 {
@@ -58,7 +71,9 @@ static double flops(const struct tr_graph *g, bool forward)
         const struct tr_node *n = &g->nodes[i];
         bool counted = n->op == TR_COLUMN || n->op == TR_ROW || n->op == TR_ATTENTION ||
                        n->op == TR_COLUMN_DX || n->op == TR_COLUMN_DW || n->op == TR_ROW_DX ||
-                       n->op == TR_ROW_DW || n->op == TR_ATTENTION_DX ||
+                       n->op == TR_ROW_DW || n->op == TR_ATTENTION_DX || n->op == TR_ATTEND ||
+                       n->op == TR_ATTEND_DX || n->op == TR_ATTEND_PART || n->op == TR_ATTEND_PART_DX ||
+                       n->op == TR_COLUMN_LEAVES || n->op == TR_ROW_LEAVES ||
                        (n->op >= TR_FILTERS && n->op <= TR_CHANNELS_DW);
         if (counted && (n->phase == TR_FORWARD) == forward)
             sum += tr_flops(g, n);
@@ -118,11 +133,17 @@ static bool has_gradient(const struct tr_graph *g, int tensor)
         case TR_GELU:
         case TR_LAYER_NORM:
         case TR_ATTENTION:
+        case TR_SPLIT:
         case TR_ROW_MAX:
         case TR_FILTERS:
         case TR_CHANNELS:
         case TR_MEAN:
             if (n->in[0] == tensor)
+                return true;
+            break;
+        case TR_ATTEND:
+        case TR_ATTEND_PART:
+            if (n->in[0] == tensor || n->in[1] == tensor)
                 return true;
             break;
         default:
@@ -181,11 +202,13 @@ Test(graph, cnn_has_the_parameters_of_the_formula)
  * square; backward twice that for matrices, and for attention 10, for it computes the scores again. */
 Test(graph, gpt_costs_what_the_formula_says)
 {
-    struct tr_graph g = gpt(gpt_nano);
+    struct tr_graph graphs[] = { gpt(gpt_nano), gpt(cut(gpt_nano)), gpt(ring(gpt_nano)) };
     double l = 4, c = 64, t = 64, v = 256, matrices = l * 12 * c * c + v * c;
-    cr_assert_float_eq(flops(&g, true), 2 * t * matrices + l * 4 * t * t * c, 0.5);
-    cr_assert_float_eq(flops(&g, false), 4 * t * matrices + l * 10 * t * t * c, 0.5);
-    tr_graph_free(&g);
+    for (int i = 0; i < 3; i++) {
+        cr_assert_float_eq(flops(&graphs[i], true), 2 * t * matrices + l * 4 * t * t * c, 0.5);
+        cr_assert_float_eq(flops(&graphs[i], false), 4 * t * matrices + l * 10 * t * t * c, 0.5);
+        tr_graph_free(&graphs[i]);
+    }
 }
 
 /* Nobody wants the gradient of the rows, so the first layer's backward part costs half. Classes cost as if
@@ -214,7 +237,7 @@ Test(graph, each_gradient_is_made_once)
     struct tr_model_options odd = mlp_nano, one = mlp_nano, untied = gpt_nano;
     odd.layers = 5, one.layers = 1, untied.untied = true;
     struct tr_graph graphs[] = { gpt(gpt_nano), gpt(untied), mlp(mlp_nano), mlp(odd), mlp(one),
-        cnn(cnn_nano) };
+        gpt(cut(gpt_nano)), gpt(cut(untied)), mlp(cut(mlp_nano)), gpt(ring(gpt_nano)), cnn(cnn_nano) };
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
         each_gradient_once(&graphs[i]);
         tr_graph_free(&graphs[i]);
@@ -224,8 +247,9 @@ Test(graph, each_gradient_is_made_once)
 /* What a node reads is an input, a parameter, or was made before. */
 Test(graph, nodes_are_in_an_order_in_which_they_may_run)
 {
-    struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), cnn(cnn_nano) };
-    for (int k = 0; k < 3; k++) {
+    struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), gpt(cut(gpt_nano)), mlp(cut(mlp_nano)),
+        gpt(ring(gpt_nano)), cnn(cnn_nano) };
+    for (int k = 0; k < 6; k++) {
         struct tr_graph *g = &graphs[k];
         bool *there = calloc((size_t)g->n_tensors, sizeof *there);
         for (int i = 0; i < g->n_tensors; i++)
@@ -262,6 +286,13 @@ static bool legal_placement(const char p[2], bool result)
         return p[1] == ' ';
     case 'S':
         return strchr("btcr", p[1]) != NULL && p[1];
+    case 'X':
+        return p[1] == 'c';
+    case 'T':
+    case 'V':
+    case 'W':
+    case 'U':
+        return strchr("#01234567", p[1]) != NULL && p[1];
     case 'P': /* a partial result enters nothing but its own fold, and no operation is one */
         return result && strchr("+m1bs", p[1]) != NULL && p[1];
     default:
@@ -270,14 +301,16 @@ static bool legal_placement(const char p[2], bool result)
 }
 
 /* Every rule of the table can be read, has as many placements as the operation has operands in the graphs of
- * the models, and takes no partial result. */
+ * the models, and takes no partial result. Packing is in no model: it stands beside collectives. */
 Test(ops, every_rule_can_be_read)
 {
-    struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), cnn(cnn_nano) };
+    struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), gpt(cut(gpt_nano)), gpt(ring(gpt_nano)),
+        cnn(cnn_nano) };
     int seen = 0;
     for (int op = 0; op < TR_OPS; op++) {
-        const struct tr_node *user = NULL;
-        for (int k = 0; k < 3; k++)
+        const struct tr_node packing = { .op = op, .ins = 1, .outs = 1 };
+        const struct tr_node *user = op == TR_PACK || op == TR_UNPACK ? &packing : NULL;
+        for (int k = 0; k < 5; k++)
             for (int i = 0; i < graphs[k].n_nodes && !user; i++)
                 if (graphs[k].nodes[i].op == op)
                     user = &graphs[k].nodes[i];
@@ -296,7 +329,7 @@ Test(ops, every_rule_can_be_read)
         }
     }
     cr_assert_gt(seen, 3 * TR_OPS - 10);
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < 5; k++)
         tr_graph_free(&graphs[k]);
 }
 

@@ -126,6 +126,86 @@ static void ref_attention_dx(float *dqkv, const float *dout, const float *out, c
     }
 }
 
+/* One sequence, and what the reference says of it. */
+struct whole {
+    const float *qkv, *dout, *out, *lse, *dqkv;
+};
+
+/* q[tokens][heads][size] and kv[tokens][heads][2][size] of qkv[tokens][heads][3][size]. */
+static void take_apart(float *q, float *kv, const float *qkv, const struct tr_attention *s)
+{
+    for (int64_t i = 0; i < s->tokens * s->heads; i++) {
+        memcpy(q + i * s->size, qkv + 3 * i * s->size, (size_t)s->size * sizeof *q);
+        memcpy(kv + 2 * i * s->size, qkv + (3 * i + 1) * s->size, 2 * (size_t)s->size * sizeof *q);
+    }
+}
+
+/* The queries in parts, each with all keys: results side by side, and the gradients of keys and values, each
+ * a sum over some queries, joined by the tree, are those of the whole. */
+static void check_parts(
+    const struct tr_kernels *set, const struct tr_attention *s, const struct whole *w, int64_t parts)
+{
+    int64_t part = s->tokens / parts, row = s->heads * s->size, count = s->tokens * row;
+    float *q = rig_empty(count), *kv = rig_empty(2 * count), *dq = rig_empty(count), *y = rig_empty(count),
+          *mine = rig_empty(count), *dkv = rig_empty(parts * 2 * count), *l = rig_empty(s->heads * part),
+          *dkv_due = rig_empty(2 * count);
+    take_apart(q, kv, w->qkv, s);
+    for (int64_t r = 0; r < parts; r++) {
+        int64_t at = r * part;
+        struct tr_attention a = { s->tokens, s->heads, s->size, s->block, at, part, true, 0 };
+        float *scratch = rig_empty(tr_scratch_attention(&a));
+        set->attention(y + at * row, l, q + at * row, kv, &a, scratch);
+        for (int64_t h = 0; h < s->heads; h++)
+            rig_alike(l + h * part, w->lse + h * s->tokens + at, part, set->name, "lse of a part");
+        set->attention_dx(mine + at * row, dkv + r * 2 * count, w->dout + at * row, w->out + at * row, l,
+            q + at * row, kv, &a, scratch);
+    }
+    take_apart(dq, dkv_due, w->dqkv, s);
+    ref_tree(dkv, parts, 2 * count, 2 * count);
+    rig_alike(y, w->out, count, set->name, "attention in parts");
+    rig_alike(mine, dq, count, set->name, "gradient of queries in parts");
+    rig_alike(dkv, dkv_due, 2 * count, set->name, "gradient of keys and values in parts");
+}
+
+/* Queries and keys in parts: what each pair gives, joined in the order of the keys, is the whole; the
+ * gradients are the tree over parts of keys, and of queries. */
+static void check_pairs(
+    const struct tr_kernels *set, const struct tr_attention *s, const struct whole *w, int64_t parts)
+{
+    int64_t n = s->tokens / parts, row = s->heads * s->size, count = n * row;
+    int64_t room = s->heads * n * (s->size + 2);
+    float *q = rig_empty(parts * count), *kv = rig_empty(2 * parts * count),
+          *dq_due = rig_empty(parts * count), *dkv_due = rig_empty(2 * parts * count),
+          *dkv = rig_empty(2 * parts * parts * count);
+    take_apart(q, kv, w->qkv, s);
+    take_apart(dq_due, dkv_due, w->dqkv, s);
+    for (int64_t r = 0; r < parts; r++) {
+        float *part[BLOCKS], *dq = rig_empty(parts * count), *y = rig_empty(count),
+                             *l = rig_empty(s->heads * n);
+        struct tr_attention a = { n, s->heads, s->size, s->block, r * n, n, true, 0 };
+        float *scratch = rig_empty(tr_scratch_attention(&a));
+        for (int64_t k = 0; k < parts; k++) {
+            a.begin = k * n;
+            part[k] = rig_empty(room);
+            set->attention_part(part[k], q + r * count, kv + 2 * k * count, &a, scratch);
+        }
+        set->attention_merge(y, l, part, r + 1, &a, scratch);
+        rig_alike(y, w->out + r * count, count, set->name, "attention of pairs");
+        for (int64_t k = 0; k < parts; k++) {
+            a.begin = k * n;
+            set->attention_dx(dq + k * count, dkv + 2 * (k * parts + r) * count, w->dout + r * count,
+                w->out + r * count, l, q + r * count, kv + 2 * k * count, &a, scratch);
+        }
+        ref_tree(dq, parts, count, count);
+        rig_alike(dq, dq_due + r * count, count, set->name, "gradient of queries of pairs");
+    }
+    for (int64_t k = 0; k < parts; k++) {
+        float *sum = dkv + 2 * k * parts * count;
+        ref_tree(sum, parts, 2 * count, 2 * count);
+        rig_alike(sum, dkv_due + 2 * k * count, 2 * count, set->name, "gradient of keys of pairs");
+    }
+}
+
 static void check_attention(const struct tr_attention *s, float spread)
 {
     int64_t count = s->tokens * s->heads * s->size;
@@ -140,11 +220,17 @@ static void check_attention(const struct tr_attention *s, float spread)
         float *y = rig_empty(count), *l = rig_empty(s->heads * s->tokens), *dx = rig_empty(3 * count);
         if (!set)
             continue;
-        set->attention(y, l, qkv, s, rig_empty(tr_scratch_attention(s)));
+        set->attention(y, l, qkv, qkv + s->size, s, rig_empty(tr_scratch_attention(s)));
         rig_alike(y, out, count, set->name, "attention");
         rig_alike(l, lse, s->heads * s->tokens, set->name, "lse");
-        set->attention_dx(dx, dout, out, lse, qkv, s, rig_empty(tr_scratch_attention(s)));
+        set->attention_dx(
+            dx, dx + s->size, dout, out, lse, qkv, qkv + s->size, s, rig_empty(tr_scratch_attention(s)));
         rig_alike(dx, dqkv, 3 * count, set->name, "attention_dx");
+        struct whole w = { qkv, dout, out, lse, dqkv };
+        for (int64_t parts = 1; parts <= BLOCKS; parts *= 2) {
+            check_parts(set, s, &w, parts);
+            check_pairs(set, s, &w, parts);
+        }
     }
     rig_end();
 }
@@ -153,10 +239,11 @@ Test(train_kernels, attention_has_the_bits_of_the_golden_program)
 {
     for (int round = 0; round < 40; round++) {
         int64_t block = rig_between(1, 20);
-        struct tr_attention s = { BLOCKS * block, rig_between(1, 3), rig_between(1, 40), block };
+        struct tr_attention s = { BLOCKS * block, rig_between(1, 3), rig_between(1, 40), block, 0,
+            BLOCKS * block, false, 0 };
         check_attention(&s, round % 4 ? 1 : 12); /* wide: some exponentials are 0 */
     }
-    check_attention(&(struct tr_attention){ 512, 1, 64, 64 }, 2);
+    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0 }, 2);
 }
 
 /* ---- the softmax and the loss ---- */

@@ -3,8 +3,9 @@
  *
  * The formulas are the field's, of the papers that training/parallel names, for float32, and beside them the
  * terms that the canonical sums add: vectors of leaves of the loss and the norm; gradients of layer norms and
- * positions as leaves, one for each sequence, where sequence parallelism cuts the tokens; both gradients of a
- * tied embedding. Rows are counted as the trainer holds them, as if padded to a multiple of 64. */
+ * positions as leaves, one for each sequence, where sequence parallelism cuts the tokens, and all gradients
+ * so where context parallelism does; both gradients of a tied embedding. Rows are counted as the trainer
+ * holds them, as if padded to a multiple of 64. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -15,7 +16,8 @@
 struct rank {
     const struct tr_plan *plan;
     int64_t layers, c, t, v; /* layers of this rank; rows of the vocabulary, padded */
-    int64_t m, k, dp, tp, pp, chunks, parameters; /* micro-batches; sequences of one; tensors of all ranks */
+    int64_t m, k, dp, cp, tp, pp, chunks,
+        parameters; /* micro-batches; sequences of one; tensors of all ranks */
     int64_t first, last, tied, sp; /* 0 or 1 */
 };
 
@@ -38,6 +40,7 @@ static struct rank rank_of(const struct tr_prepared *p, const struct tr_options 
         .m = plan->micros,
         .k = plan->batch / plan->mesh.size[TR_DP] / plan->micros,
         .dp = plan->mesh.size[TR_DP],
+        .cp = plan->mesh.size[TR_CP],
         .tp = plan->mesh.size[TR_TP],
         .pp = plan->mesh.size[TR_PP],
         .chunks = plan->chunks,
@@ -100,7 +103,7 @@ static void data_parallel(struct tr_ledger *l, const struct rank *r)
 
 static void tensor_parallel(struct tr_ledger *l, const struct rank *r)
 {
-    int64_t bsh = 4 * r->k * r->t * r->c, softmax = 3 * 4 * r->k * r->t;
+    int64_t bsh = 4 * r->k * r->t / r->cp * r->c, softmax = 3 * 4 * r->k * r->t / r->cp;
     int64_t whole = 4 * r->layers + r->first + r->last; /* two forward, two backward in each layer */
     int tp = 1 << TR_TP;
     if (r->tp == 1)
@@ -115,12 +118,36 @@ static void tensor_parallel(struct tr_ledger *l, const struct rank *r)
     add(l, TR_ALL_GATHER, tp, 0, TR_OF_ACTIVATIONS, r->m * r->k * whole, r->m * whole * bsh);
     int64_t norms = 4 * r->layers + 2 * r->last;
     add(l, TR_ALL_REDUCE, tp, 0, TR_OF_LEAVES, r->m * (norms + r->first),
-        r->m * (norms * 4 * r->k * r->c + r->first * bsh));
+        r->m * (norms * 4 * r->k * r->c + r->first * bsh * r->cp));
+}
+
+/* Keys and values forward, their gradients backward; or queries, keys, values and the result to the ranks
+ * that have the heads and back, and their gradients; or keys and values round a ring, twice, and their
+ * gradients to the owner. And all gradients, one for each sequence. */
+static void context_parallel(struct tr_ledger *l, const struct rank *r)
+{
+    int64_t calls = r->m * r->k * r->layers, kv = 4 * 2 * r->t * r->c / r->tp;
+    int cp = 1 << TR_CP;
+    if (r->cp == 1)
+        return;
+    add(l, TR_ALL_REDUCE, cp, 0, TR_OF_LEAVES, r->m * tensors(r), 4 * r->m * r->k * psi(r));
+    if (r->plan->cp_form == TR_CP_ULYSSES) {
+        add(l, TR_ALL_TO_ALL, cp, 0, TR_OF_ACTIVATIONS, 4 * calls, calls * 4 * kv / r->cp);
+        return;
+    }
+    if (r->plan->cp_form == TR_CP_RING) {
+        int64_t shifts = 3 * (r->cp - 1) * r->m * r->layers;
+        add(l, TR_SEND, cp, 0, TR_OF_ACTIVATIONS, shifts, shifts * r->k * kv / r->cp);
+        add(l, TR_RECV, cp, 0, TR_OF_ACTIVATIONS, shifts, shifts * r->k * kv / r->cp);
+        return;
+    }
+    add(l, TR_ALL_GATHER, cp, 0, TR_OF_ACTIVATIONS, calls, calls * kv);
+    add(l, TR_REDUCE_SCATTER, cp, 0, TR_OF_ACTIVATIONS, calls, calls * kv);
 }
 
 static void pipeline(struct tr_ledger *l, const struct rank *r)
 {
-    int64_t bsh = 4 * r->k * r->t * r->c / (r->sp ? r->tp : 1);
+    int64_t bsh = 4 * r->k * r->t / r->cp * r->c / (r->sp ? r->tp : 1);
     int64_t up = (r->chunks - r->last) * r->m, down = (r->chunks - r->first) * r->m;
     int64_t tied = r->tied && (r->first || r->last);
     int64_t embedding = 4 * r->v / r->tp * r->c / (r->plan->zero ? r->dp : 1);
@@ -164,6 +191,7 @@ static void compare(const char *line, const struct tr_prepared *p, const struct 
     tr_ledger_predict(&l, &p->tapes[rank]);
     data_parallel(&formula, &r);
     tensor_parallel(&formula, &r);
+    context_parallel(&formula, &r);
     pipeline(&formula, &r);
     add(&formula, TR_ALL_REDUCE, TR_WORLD, 0, TR_OF_SCALARS, r.plan->mesh.n > 1 ? 2 : 0, loss + norm);
     cr_assert_eq(l.n, formula.n, "%s: rank %d: %d entries, not %d", line, rank, l.n, formula.n);
@@ -196,8 +224,12 @@ static int grid(void (*check)(const char *, const struct tr_prepared *, const st
 {
     static const char *const rest[] = { "", "--micro 2", "--micro 4", "--sp --micro 2", "--zero 1 --micro 2",
         "--zero 2 --micro 2 --sp", "--zero 3 --micro 2", "--zero 3 --sp --untied", "--untied --micro 2",
-        "--vocabulary 257 --zero 1", "--model gpt:micro --micro 2 --schedule gpipe",
-        "--micro 4 --schedule zb-h1 --zero 3", "--micro 4 --schedule interleaved --chunks 2", "--batch 48" };
+        "--vocabulary 257 --zero 1", "--model gpt:micro --micro 2 --schedule gpipe", "--cp 2 --micro 2",
+        "--cp 2 --sp --zero 2 --micro 2", "--cp 4 --untied --zero 3", "--cp 8 --vocabulary 257 --micro 2",
+        "--cp 2 --cp-attention ring --micro 2", "--cp 4 --cp-attention ring --sp --zero 1",
+        "--cp 8 --cp-attention ring --untied", "--cp 2 --cp-attention ulysses --micro 2",
+        "--cp 4 --cp-attention ulysses --sp --zero 1", "--micro 4 --schedule zb-h1 --zero 3",
+        "--micro 4 --schedule interleaved --chunks 2", "--batch 48" };
     int runs = 0;
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
         for (int mesh = 0; mesh < 64; mesh++) {
@@ -266,9 +298,9 @@ static void compare_memory(
             leaves = r.k * (r.t + 2) * r.c;
     if (zero < 2 || r.dp == 1)
         cr_assert_geq(peak, 4 * psi(&r), "%s: rank %d", line, rank);
-    else if (r.m == 1)
+    else if (r.m == 1 && r.cp == 1)
         cr_assert_leq(peak, 4 * (psi(&r) / r.dp + largest + leaves) + rounding, "%s: rank %d", line, rank);
-    if (zero == 0 && r.m == 1)
+    if (zero == 0 && r.m == 1 && r.cp == 1)
         cr_assert_eq(peak, gradients_at_peak(&r), "%s: rank %d: %lld of gradients, not %lld", line, rank,
             (long long)peak, (long long)gradients_at_peak(&r));
 }

@@ -33,7 +33,7 @@ refused()
 # Bits: --hex tells the golden program's lines, with every set of kernels.
 "$gpt" steps=2 >"$scratch/golden"
 for kernels in generic avx2 avx512; do
-    if "$train" --kernels $kernels --data grammar --steps 2 --tp 2 --sp --hex --quiet >"$scratch/out" \
+    if "$train" --kernels $kernels --data grammar --steps 2 --tp 2 --sp --cp 2 --hex --quiet >"$scratch/out" \
         2>"$scratch/said"; then
         cmp -s "$scratch/out" "$scratch/golden" ||
             fail "$kernels: $(cat "$scratch/out") is not $(cat "$scratch/golden")"
@@ -147,6 +147,12 @@ for wrong in '--rate nan' '--clip -1' '--decay inf'; do
 done
 refused 'the nearest is --layers' --layer 3
 refused 'legal: 1, 2, 4' --tp 3
+refused '8 blocks of its tokens; legal: 1, 2, 4, 8' --cp 3
+refused '8 blocks of its tokens; legal: 1, 2, 4, 8' --cp 16
+refused 'legal: --cp up to 2, or no --sp' --cp 4 --tp 4 --sp
+refused '4 heads are cut into tp x cp = 8 parts' --cp 8 --cp-attention ulysses
+refused 'legal are gather, ulysses and ring' --cp 2 --cp-attention all
+refused 'dp 1 x tp 2 x pp 1 x cp 2 is 4' -n 6 --cp 2 --tp 2
 refused 'do not divide 4 layers; legal: 1, 2, 4 stages' --pp 3
 refused 'legal: 1, 2, 4, 8' --dp 3
 refused '3 ranks, but dp' -n 3 --dp 2

@@ -26,6 +26,12 @@ static const char *const long_runs[] = {
     "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1",
     "--dp 2 --pp 2 --chunks 2 --micro 4 --schedule interleaved",
     NANO8 "--tp 8 --sp",
+    "--cp 2 --dp 2 --micro 2 --recompute selective",
+    "--cp 2 --cp-attention ring --pp 2 --micro 2 --recompute full",
+    "--cp 4 --micro 2",
+    "--cp 2 --dp 2 --tp 2 --micro 2 --sp --zero 2",
+    "--cp 4 --cp-attention ulysses --micro 2",
+    "--cp 4 --cp-attention ring --micro 2",
     MLP,
     MLP "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1",
     CNN,
@@ -69,6 +75,24 @@ static const char *const quick[] = {
     "--tp 2 --pp 2 --chunks 2 --micro 2 --schedule interleaved",
     "--dp 2 --pp 2 --chunks 2 --micro 2 --schedule interleaved --zero 3",
     "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 2",
+    "--cp 2",
+    "--cp 4 --micro 2",
+    "--cp 8 --batch 4",
+    "--cp 2 --dp 2 --micro 2 --overlap --bucket 64K",
+    "--cp 2 --tp 2 --sp",
+    "--cp 2 --tp 2 --dp 2 --micro 2 --zero 3 --sp",
+    "--cp 2 --pp 2 --micro 4 --schedule zb-h1",
+    "--cp 2 --pp 2 --chunks 2 --micro 2 --schedule interleaved",
+    "--cp 2 --dp 2 --zero 1",
+    "--cp 2 --dp 2 --micro 2 --zero 2",
+    "--cp 4 --untied --vocabulary 257 --tp 2",
+    "--cp 2 --cp-attention ring",
+    "--cp 8 --cp-attention ring --batch 4",
+    "--cp 4 --cp-attention ring --dp 2 --micro 2 --zero 2",
+    "--cp 2 --cp-attention ring --tp 2 --sp --pp 2 --micro 2 --schedule zb-h1",
+    "--cp 2 --cp-attention ulysses",
+    "--cp 4 --cp-attention ulysses --dp 2 --micro 2 --zero 3",
+    "--cp 2 --cp-attention ulysses --tp 2 --sp --pp 2 --micro 2 --schedule zb-h1",
     "--untied --tp 2 --pp 2 --micro 2",
     "--untied --dp 2 --zero 3",
     "--vocabulary 257 --tp 4 --sp",
@@ -89,6 +113,7 @@ static const char *const quick[] = {
     MLP "--tp 4 --sp --vocabulary 100",
     MLP "--layers 5 --tp 2 --dp 2 --sp",
     MLP "--tp 2 --pp 4 --micro 4",
+    MLP "--cp 2 --tp 2 --sp --dp 2",
     MLP "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 2 --schedule zb-h1",
     CNN "--micro 2",
     CNN "--dp 2 --zero 3 --micro 2",
@@ -143,6 +168,35 @@ static const char *const more[] = {
     "--dp 2 --tp 2 --pp 2 --micro 4 --schedule naive",
     "--dp 2 --tp 2 --pp 2 --chunks 2 --micro 2 --schedule interleaved --sp --zero 1",
     "--dp 2 --tp 2 --pp 2 --micro 2 --untied --vocabulary 257 --zero 3 --sp",
+    "--cp 8 --micro 4",
+    "--cp 4 --dp 2",
+    "--cp 4 --tp 2 --sp --micro 2",
+    "--cp 2 --tp 4 --sp",
+    "--cp 4 --pp 2 --micro 2 --schedule gpipe",
+    "--cp 4 --dp 2 --micro 2 --zero 3 --zero3-keep --zero3-prefetch 1",
+    "--cp 2 --dp 4 --zero 1 --micro 2 --overlap",
+    "--cp 2 --dp 2 --pp 2 --micro 4 --zero 2 --schedule gpipe",
+    "--cp 2 --tp 2 --pp 2 --micro 2 --sp --schedule zb-h1",
+    "--cp 2 --dp 2 --tp 2 --dp-reduce sharded --bucket 32K",
+    "--context 72 --cp 8",
+    "--cp 4 --cp-attention ring",
+    "--cp 8 --cp-attention ring --context 72 --micro 2",
+    "--cp 4 --cp-attention ring --tp 2 --sp --micro 2",
+    "--cp 2 --cp-attention ring --tp 4 --untied",
+    "--cp 4 --cp-attention ring --pp 2 --micro 4 --schedule gpipe",
+    "--cp 2 --cp-attention ring --dp 2 --pp 2 --micro 4 --zero 3 --zero3-prefetch 1",
+    "--cp 2 --cp-attention ring --dp 2 --zero 1 --overlap",
+    "--cp 2 --cp-attention ring --pp 2 --chunks 2 --micro 2 --schedule interleaved",
+    "--cp 2 --cp-attention ring --batch 5 --tp 2",
+    NANO8 "--cp 8 --cp-attention ulysses",
+    NANO8 "--cp 2 --tp 4 --sp --cp-attention ulysses --batch 4",
+    "--cp 4 --cp-attention ulysses --micro 2",
+    "--cp 2 --cp-attention ulysses --dp 2 --tp 2 --micro 2 --zero 2 --sp",
+    "--cp 2 --cp-attention ulysses --dp 2 --zero 1 --overlap",
+    "--cp 2 --cp-attention ulysses --pp 4 --micro 4 --schedule gpipe",
+    "--cp 2 --cp-attention ulysses --pp 2 --chunks 2 --micro 2 --schedule interleaved",
+    "--batch 6 --dp 3 --cp 2",
+    "--batch 5 --cp 2 --tp 2 --sp",
     "--batch 24 --dp 6 --micro 2",
     "--batch 7 --pp 2 --schedule naive",
     MLP "--dp 8",
@@ -176,6 +230,9 @@ static const char *const more[] = {
     MLP "--layers 3 --tp 2 --pp 3 --micro 4 --sp --schedule zb-h1",
     MLP "--pp 4 --micro 8 --schedule zb-h1",
     MLP "--pp 2 --micro 4",
+    MLP "--cp 8",
+    MLP "--cp 4 --pp 2 --micro 2",
+    MLP "--cp 2 --dp 2 --zero 3 --micro 2",
     MLP "--dp 4 --zero 1 --micro 2",
     MLP "--dp 4 --zero 2 --micro 2",
     MLP "--dp 8 --zero 3",
@@ -204,25 +261,32 @@ static void add(struct tr_verify_case **list, int *n, const char *options, int s
     c->steps = steps, c->sgd = sgd;
 }
 
-/* Products of at most 8 ranks with every ZeRO, schedule and sequence parallelism; some were run above
- * already. */
-static void products(struct tr_verify_case **list, int *n)
+/* Those of dp x tp x pp ranks with every ZeRO, schedule and sequence parallelism that fit beside cp. */
+static void mesh_products(struct tr_verify_case **list, int *n, int dp, int cp, int tp, int pp)
 {
     static const char *const schedules[] = { "gpipe", "1f1b", "zb-h1" };
+    int micro = 8 / dp < pp ? 8 / dp : pp;
+    for (int variant = 0; variant < 4 * 2 * 3; variant++) {
+        int zero = variant % 4, sp = variant / 4 % 2, schedule = variant / 8;
+        char text[160], context[24] = "";
+        if ((dp == 1 && zero) || (tp == 1 && sp) || (pp == 1 && schedule))
+            continue;
+        if (cp > 1)
+            snprintf(context, sizeof context, "--cp %d ", cp);
+        snprintf(text, sizeof text, "%s--dp %d --tp %d --pp %d --micro %d --schedule %s --zero %d%s", context,
+            dp, tp, pp, micro, schedules[schedule], zero, sp ? " --sp" : "");
+        add(list, n, text, 2, true);
+    }
+}
+
+/* Products of at most 8 ranks; some were run above already. */
+static void products(struct tr_verify_case **list, int *n)
+{
     for (int dp = 1; dp <= 8; dp *= 2)
         for (int tp = 1; tp <= 4; tp *= 2)
             for (int pp = 1; pp <= 4; pp *= 2)
-                for (int variant = 0; variant < 4 * 2 * 3; variant++) {
-                    int zero = variant % 4, sp = variant / 4 % 2, schedule = variant / 8;
-                    int micro = 8 / dp < pp ? 8 / dp : pp;
-                    char text[128];
-                    if (dp * tp * pp > 8 || (dp == 1 && zero) || (tp == 1 && sp) || (pp == 1 && schedule))
-                        continue;
-                    snprintf(text, sizeof text,
-                        "--dp %d --tp %d --pp %d --micro %d --schedule %s --zero %d%s", dp, tp, pp, micro,
-                        schedules[schedule], zero, sp ? " --sp" : "");
-                    add(list, n, text, 2, true);
-                }
+                for (int cp = 1; dp * tp * pp * cp <= 8; cp *= 2)
+                    mesh_products(list, n, dp, cp, tp, pp);
 }
 
 struct tr_verify_case *tr_verify_cases(enum tr_verify_extent extent, int *n)

@@ -60,12 +60,14 @@ static void say_all_groups(const struct tr_mesh *m)
     printf("\n");
     say_groups(m, "tp", 1 << TR_TP, "parts of each layer");
     say_groups(m, "dp", 1 << TR_DP, "the same part of the model, other sequences");
+    say_groups(m, "cp", 1 << TR_CP, "the same sequences, other tokens");
     say_groups(m, "pp", 1 << TR_PP, "stage after stage");
-    if (m->size[TR_TP] > 1 && m->size[TR_PP] > 1)
-        say_groups(m, "model", 1 << TR_TP | 1 << TR_PP, "together one model; dp replicates it");
+    int model = 1 << TR_TP | 1 << TR_CP | 1 << TR_PP;
+    if ((m->size[TR_TP] > 1) + (m->size[TR_CP] > 1) + (m->size[TR_PP] > 1) > 1)
+        say_groups(m, "model", model, "together one model; dp replicates it");
 }
 
-/* Every dp x tp x pp of this number of ranks that a run would take. */
+/* Every dp x tp x pp, beside the given cp, of this number of ranks that a run would take. */
 static int say_legal(const struct tr_options *o, long ranks, struct tr_error *e)
 {
     int legal = 0;
@@ -75,10 +77,11 @@ static int say_legal(const struct tr_options *o, long ranks, struct tr_error *e)
         for (long tp = 1; tp <= ranks / pp; tp++) {
             struct tr_options each = *o;
             struct tr_run run;
-            each.ranks = ranks, each.pp = pp, each.tp = tp, each.dp = ranks / pp / tp;
-            if (ranks % (pp * tp) || !tr_run_make(&run, &each, e))
+            each.ranks = ranks, each.pp = pp, each.tp = tp, each.dp = ranks / pp / tp / o->cp;
+            if (ranks % (pp * tp * o->cp) || !tr_run_make(&run, &each, e))
                 continue;
-            printf("  --pp %ld --dp %ld --tp %ld\n", pp, each.dp, tp);
+            printf("  --pp %ld --dp %ld --tp %ld", pp, each.dp, tp);
+            printf(o->cp > 1 ? " --cp %ld\n" : "\n", o->cp);
             legal++;
             tr_run_free(&run);
         }

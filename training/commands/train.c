@@ -29,7 +29,7 @@ static bool fits(const struct tr_tape *t, const char *limit, struct tr_error *e)
     return tr_fail(e,
         "rank %d needs %" PRId64 " bytes, and --memory %s is %" PRId64
         ": peaks are %s. Less is needed with more "
-        "--micro, --zero 1 to 3, --tp or --pp, and of activations with --recompute",
+        "--micro, --zero 1 to 3, --tp, --cp or --pp, and of activations with --recompute",
         t->rank, t->arena, limit, bytes, kinds);
 }
 

@@ -34,7 +34,8 @@ const uint16_t *tr_data_sequence(const struct tr_data *d, int64_t step, int64_t 
 /* What the mlp learns: rows that are made up, each the pattern of its class and noise twice as large. A row
  * is a function of (seed, step, sequence, row), the same as the golden program's. */
 struct tr_rows {
-    int64_t count, inputs, classes; /* rows of a sequence; numbers of a row; 65,536 classes at most */
+    int64_t count, inputs, classes; /* rows; numbers of a row; 65,536 classes at most */
+    int64_t first; /* of the rows, in their sequence */
 };
 void tr_rows_open(struct tr_data *d, uint64_t seed);
 void tr_rows_targets(

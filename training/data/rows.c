@@ -18,14 +18,14 @@ void tr_rows_targets(
     const struct tr_data *d, const struct tr_rows *r, int64_t step, int64_t sequence, uint16_t *to)
 {
     for (int64_t t = 0; t < r->count; t++)
-        to[t] = (uint16_t)(key_of(d, step, sequence, t) % (uint64_t)r->classes);
+        to[t] = (uint16_t)(key_of(d, step, sequence, r->first + t) % (uint64_t)r->classes);
 }
 
 void tr_rows_inputs(
     const struct tr_data *d, const struct tr_rows *r, int64_t step, int64_t sequence, float *to)
 {
     for (int64_t t = 0; t < r->count; t++) {
-        uint64_t key = key_of(d, step, sequence, t);
+        uint64_t key = key_of(d, step, sequence, r->first + t);
         uint64_t class_key = tr_hash(~tr_hash(d->seed) + key % (uint64_t)r->classes);
         for (int64_t i = 0; i < r->inputs; i++) {
             int64_t pattern = (int64_t)(tr_hash(class_key + (uint64_t)i) % 256) - 128;

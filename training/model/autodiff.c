@@ -58,12 +58,22 @@ static void weight(struct pass *p, int op, int unit, const int *in, int ins, int
 
 static void weight_leaves(struct pass *p, int op, int unit, const int *in, int ins, const int *w, int count)
 {
-    int leaves[TR_OUTS];
+    int leaves[TR_OUTS] = { 0 };
     for (int i = 0; i < count; i++)
         leaves[i] = of_parameter(p, TR_LEAVES, w[i]);
     tr_add_node(p->g, op, TR_WEIGHT, unit, in, ins, leaves, count);
     for (int i = 0; i < count; i++)
         weight(p, TR_FOLD, unit, &leaves[i], 1, w[i]);
+}
+
+/* The gradient of a matrix is a sum over tokens and sequences. Where an axis cuts the tokens, the tokens must
+ * come first: then it is made as leaves. */
+static void matrix_gradient(struct pass *p, int op, int leaves_op, int unit, const int *in, int ins, int w)
+{
+    if (p->g->leaves)
+        weight_leaves(p, leaves_op, unit, in, ins, &w, 1);
+    else
+        weight(p, op, unit, in, ins, w);
 }
 
 static int input(struct pass *p, int op, int unit, const int *in, int ins, int x)
@@ -82,12 +92,12 @@ static void pending_bias(struct pass *p)
     p->bias = NULL;
 }
 
-static void matmul(struct pass *p, const struct tr_node *n, int dy, int dx_op, int dw_op)
+static void matmul(struct pass *p, const struct tr_node *n, int dy, int dx_op, int dw_op, int leaves_op)
 {
     int x = n->in[0], w = n->in[1];
     if (p->g->tensors[x].role != TR_INPUT)
         give(p, x, input(p, dx_op, n->unit, (int[]){ dy, w }, 2, x), n->unit);
-    weight(p, dw_op, n->unit, (int[]){ dy, x }, 2, w);
+    matrix_gradient(p, dw_op, leaves_op, n->unit, (int[]){ dy, x }, 2, w);
     pending_bias(p);
 }
 
@@ -99,21 +109,56 @@ static void layer_norm(struct pass *p, const struct tr_node *n, int dy)
     weight_leaves(p, TR_LAYER_NORM_DW, n->unit, (int[]){ dy, x, mean, scale }, 4, &n->in[1], 2);
 }
 
+static void attend(struct pass *p, const struct tr_node *n, int dy)
+{
+    int in[] = { dy, n->out[0], n->out[1], n->in[0], n->in[1] };
+    int out[] = { gradient_of(p, n->in[0]), gradient_of(p, n->in[1]) };
+    tr_add_node(p->g, TR_ATTEND_DX, TR_BACKWARD, n->unit, in, 5, out, 2);
+    give(p, n->in[0], out[0], n->unit);
+    give(p, n->in[1], out[1], n->unit);
+}
+
+/* The gradient of tensor t that part j of the keys gives. */
+static int part_of(struct pass *p, int t, int j)
+{
+    struct tr_tensor of = p->g->tensors[t];
+    return tr_add_tensor(p->g, TR_D_ACTIVATION, of.unit, of.letter, of.size, "d%d.%s", j, of.name);
+}
+
+/* Each part of the keys once more; its gradients are parts of two sums. */
+static void attend_in_parts(struct pass *p, const struct tr_node *n, int dy)
+{
+    int first = 0, dq[TR_INS] = { 0 }, dkv[TR_INS] = { 0 };
+    while (p->g->nodes[first].op != TR_ATTEND_PART || p->g->nodes[first].out[0] != n->in[0])
+        first++;
+    int q = p->g->nodes[first].in[0], kv = p->g->nodes[first].in[1];
+    for (int j = 0; j < n->ins; j++) {
+        int in[] = { dy, n->out[0], n->out[1], q, kv };
+        int out[] = { dq[j] = part_of(p, q, j), dkv[j] = part_of(p, kv, j) };
+        tr_add_node(p->g, TR_ATTEND_PART_DX, TR_BACKWARD, n->unit, in, 5, out, 2)->turn = j;
+    }
+    int sum[] = { gradient_of(p, q), gradient_of(p, kv) };
+    tr_add_node(p->g, TR_SUM_KEYS, TR_BACKWARD, n->unit, dq, n->ins, &sum[0], 1);
+    tr_add_node(p->g, TR_SUM_QUERIES, TR_BACKWARD, n->unit, dkv, n->ins, &sum[1], 1);
+    give(p, q, sum[0], n->unit);
+    give(p, kv, sum[1], n->unit);
+}
+
 static void backward(struct pass *p, const struct tr_node *n)
 {
     int dy = p->d[n->out[0]];
     switch (n->op) {
     case TR_COLUMN:
-        matmul(p, n, dy, TR_COLUMN_DX, TR_COLUMN_DW);
+        matmul(p, n, dy, TR_COLUMN_DX, TR_COLUMN_DW, TR_COLUMN_LEAVES);
         break;
     case TR_ROW:
-        matmul(p, n, dy, TR_ROW_DX, TR_ROW_DW);
+        matmul(p, n, dy, TR_ROW_DX, TR_ROW_DW, TR_ROW_LEAVES);
         break;
-    case TR_FILTERS:
-        matmul(p, n, dy, TR_FILTERS_DX, TR_FILTERS_DW);
+    case TR_FILTERS: /* no cut of the cells is there that would ask for leaves */
+        matmul(p, n, dy, TR_FILTERS_DX, TR_FILTERS_DW, TR_FILTERS_DW);
         break;
     case TR_CHANNELS:
-        matmul(p, n, dy, TR_CHANNELS_DX, TR_CHANNELS_DW);
+        matmul(p, n, dy, TR_CHANNELS_DX, TR_CHANNELS_DW, TR_CHANNELS_DW);
         break;
     case TR_MEAN:
         give(p, n->in[0], input(p, TR_MEAN_DX, n->unit, &dy, 1, n->in[0]), n->unit);
@@ -130,6 +175,17 @@ static void backward(struct pass *p, const struct tr_node *n)
         give(p, n->in[0], input(p, TR_ATTENTION_DX, n->unit, in, 4, n->in[0]), n->unit);
         break;
     }
+    case TR_ATTEND:
+        attend(p, n, dy);
+        break;
+    case TR_ATTEND_MERGE:
+        attend_in_parts(p, n, dy);
+        break;
+    case TR_SPLIT: {
+        int in[] = { dy, p->d[n->out[1]] };
+        give(p, n->in[0], input(p, TR_JOIN, n->unit, in, 2, n->in[0]), n->unit);
+        break;
+    }
     case TR_ADD:
         give(p, n->in[0], dy, n->unit);
         give(p, n->in[1], dy, n->unit);
@@ -142,7 +198,7 @@ static void backward(struct pass *p, const struct tr_node *n)
         weight_leaves(p, TR_POSITION_DW, n->unit, &dy, 1, &n->in[1], 1);
         break;
     case TR_EMBED:
-        weight(p, TR_EMBED_DW, n->unit, (int[]){ dy, n->in[1] }, 2, n->in[0]);
+        matrix_gradient(p, TR_EMBED_DW, TR_EMBED_LEAVES, n->unit, (int[]){ dy, n->in[1] }, 2, n->in[0]);
         break;
     default: /* the softmax gives the gradient of the logits itself */
         break;

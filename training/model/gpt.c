@@ -20,17 +20,47 @@ static int layer_norm(struct tr_builder *b, int x, int w, int bias, const char *
 
 enum { LN1_W, LN1_B, QKV_W, QKV_B, PROJ_W, PROJ_B, LN2_W, LN2_B, FC1_W, FC1_B, FC2_W, FC2_B, OF_LAYER };
 
-static int layer(struct tr_builder *b, int x, const int *w)
+/* For each part of the keys what a query gets of it: a value for each channel, and of each head the largest
+ * score and a sum. */
+static void in_parts(struct tr_builder *b, const int *in, const int *out)
+{
+    int part[TR_INS] = { 0 };
+    for (int j = 0; j < b->g->parts; j++) {
+        char name[16];
+        snprintf(name, sizeof name, "part%d", j);
+        part[j] = tr_build_activation(b, name, b->g->channels + 2 * b->g->heads, false);
+        tr_add_node(b->g, TR_ATTEND_PART, TR_FORWARD, b->unit, in, 2, &part[j], 1)->turn = j;
+    }
+    tr_build_node(b, TR_ATTEND_MERGE, part, b->g->parts, out, 2);
+}
+
+/* Keys and values may be a tensor of their own: then who has a part of the queries can have all of them. */
+static int attention(struct tr_builder *b, int qkv, const struct tr_model_options *o)
+{
+    int64_t c = b->g->channels, size[] = { 1, b->g->heads, b->g->context };
+    int in[2] = { qkv }, out[2];
+    bool apart = o->apart || o->parts;
+    if (apart) {
+        in[0] = tr_build_activation(b, "q", c, false);
+        in[1] = tr_build_activation(b, "kv", 2 * c, false);
+        tr_build_node(b, TR_SPLIT, &qkv, 1, in, 2);
+    }
+    out[0] = tr_build_activation(b, "attention", c, false);
+    out[1] = tr_add_tensor(b->g, TR_ACTIVATION, b->unit, "bct", size, "%slse", b->prefix);
+    if (o->parts)
+        in_parts(b, in, out);
+    else
+        tr_build_node(b, apart ? TR_ATTEND : TR_ATTENTION, in, apart ? 2 : 1, out, 2);
+    return out[0];
+}
+
+static int layer(struct tr_builder *b, int x, const int *w, const struct tr_model_options *o)
 {
     int64_t c = b->g->channels;
     int n = layer_norm(b, x, w[LN1_W], w[LN1_B], "ln1");
     int qkv = tr_build_apply(b, TR_COLUMN, n, w[QKV_W], "qkv.sum", 3 * c, false);
     qkv = tr_build_apply(b, TR_BIAS, qkv, w[QKV_B], "qkv", 3 * c, false);
-    int out[2] = { tr_build_activation(b, "attention", c, false) };
-    int64_t size[] = { 1, b->g->heads, b->g->context };
-    out[1] = tr_add_tensor(b->g, TR_ACTIVATION, b->unit, "bct", size, "%slse", b->prefix);
-    tr_build_node(b, TR_ATTENTION, &qkv, 1, out, 2);
-    int y = tr_build_apply(b, TR_ROW, out[0], w[PROJ_W], "proj.sum", c, false);
+    int y = tr_build_apply(b, TR_ROW, attention(b, qkv, o), w[PROJ_W], "proj.sum", c, false);
     y = tr_build_apply(b, TR_BIAS, y, w[PROJ_B], "proj", c, true);
     x = tr_build_apply(b, TR_ADD, y, x, "middle", c, true);
     n = layer_norm(b, x, w[LN2_W], w[LN2_B], "ln2");
@@ -80,6 +110,8 @@ bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct t
         .channels = o->channels,
         .heads = o->heads,
         .model = "gpt",
+        .leaves = o->leaves,
+        .parts = o->parts,
         .context = o->context,
         .vocabulary = o->vocabulary,
         .units = (int)o->layers + 2 };
@@ -106,7 +138,7 @@ bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct t
     x = tr_build_apply(&b, TR_POSITION, x, wpe, "embedded", o->channels, true);
     for (int l = 0; l < o->layers; l++) {
         tr_build_in_layer(&b, l);
-        x = layer(&b, x, w[l]);
+        x = layer(&b, x, w[l], o);
     }
     tr_build_in_unit(&b, g->units - 1);
     tr_build_cross_entropy(&b, layer_norm(&b, x, lnf_w, lnf_b, "lnf"), project);

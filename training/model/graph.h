@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TR_DIMS = 3, TR_INS = 6, TR_OUTS = 3, TR_NAME = 40 };
+enum { TR_DIMS = 3, TR_INS = 8, TR_OUTS = 3, TR_NAME = 40 };
 
 enum tr_role {
     TR_INPUT, /* tokens and targets; of three dimensions: rows of float32 */
@@ -56,6 +56,7 @@ struct tr_node {
     int unit;
     int ins, outs;
     int in[TR_INS], out[TR_OUTS];
+    int turn; /* of attention in parts: which part */
 };
 
 struct tr_graph {
@@ -63,6 +64,8 @@ struct tr_graph {
     int64_t inputs; /* numbers of a row: mlp, whose sequences are `context` rows, and cnn; else 0 */
     int64_t grid; /* cnn, whose sequences are grid x grid cells; else 0 */
     char model[24];
+    bool leaves; /* gradients of matrices come as leaves, one for each sequence */
+    int parts; /* of the keys, which attention takes one after the other; 0: all at once */
     struct tr_tensor *tensors;
     struct tr_node *nodes;
     int n_tensors, n_nodes, room_tensors, room_nodes;
@@ -87,6 +90,10 @@ struct tr_model_options {
     bool untied; /* gpt */
     int64_t inputs; /* mlp */
     int64_t grid; /* cnn */
+    /* for who cuts the tokens of a sequence: gradients of matrices come as leaves, too, one for each
+     * sequence; gpt: keys and values are a tensor of their own, and attention takes them in parts */
+    bool leaves, apart;
+    int parts; /* 0: all at once; 2, 4, 8 */
 };
 bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);
 bool tr_model_mlp(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);

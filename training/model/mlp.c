@@ -61,6 +61,7 @@ bool tr_model_mlp(struct tr_graph *g, const struct tr_model_options *o, struct t
         .context = TR_BLOCKS,
         .vocabulary = o->vocabulary,
         .inputs = o->inputs,
+        .leaves = o->leaves,
         .units = (int)o->layers + 2 };
     struct tr_builder b = { .g = g };
     for (int64_t l = 0; l < o->layers; l++)

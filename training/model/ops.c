@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+#define EIGHT(x) x " " x " " x " " x " " x " " x " " x " " x
+#define IN_TURN(x) x "0 " x "1 " x "2 " x "3 " x "4 " x "5 " x "6 " x "7"
+
 /* Rules for an axis that cuts nothing, sequences, tokens, channels, in this order; what is not there cannot
  * be. The first that fits is taken. */
 const struct tr_op_row tr_ops[TR_OPS] = {
@@ -16,6 +19,12 @@ const struct tr_op_row tr_ops[TR_OPS] = {
     [TR_BIAS] = { "bias", { "R R -> R", "Sb R -> Sb", "St R -> St", "Sc Sr -> Sc" }, true },
     [TR_GELU] = { "gelu", { "R -> R", "Sb -> Sb", "St -> St", "Sc -> Sc" }, false },
     [TR_ATTENTION] = { "attention", { "R -> R R", "Sb -> Sb Sb", "Sc -> Sc Sc" }, false },
+    [TR_SPLIT] = { "split", { "R -> R R", "Sb -> Sb Sb", "St -> St St", "Sc -> Sc Sc" }, false },
+    [TR_ATTEND] = { "attend", { "R R -> R R", "Sb Sb -> Sb Sb", "St R -> St St", "Sc Sc -> Sc Sc" }, false },
+    [TR_ATTEND_PART] = { "attend_part", { "R R -> R", "Sb Sb -> Sb", "St T# -> V#", "Sc Sc -> Sc" }, false },
+    [TR_ATTEND_MERGE] = { "attend_merge",
+        { EIGHT("R") " -> R R", EIGHT("Sb") " -> Sb Sb", IN_TURN("V") " -> St St", EIGHT("Sc") " -> Sc Sc" },
+        false },
     [TR_ADD] = { "add", { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" }, true },
     [TR_ROW_MAX] = { "row_max", { "R -> R", "Sb -> Sb", "St -> St", "Sc -> Pm" }, false },
     [TR_SOFTMAX] = { "softmax",
@@ -25,12 +34,27 @@ const struct tr_op_row tr_ops[TR_OPS] = {
         true },
     [TR_COLUMN_DX] = { "column_dx", { "R R -> R", "Sb R -> Sb", "St R -> St", "Sc Sr -> P+" }, false },
     [TR_COLUMN_DW] = { "column_dw", { "R R -> R", "Sb Sb -> Ps", "Sc R -> Sr" }, false },
+    [TR_COLUMN_LEAVES] = { "column_dw", { "R R -> R", "Sb Sb -> Sb", "St St -> Pb", "Sc R -> Sr" }, false },
     [TR_ROW_DX] = { "row_dx", { "R R -> R", "Sb R -> Sb", "St R -> St", "R Sr -> Sc" }, false },
     [TR_ROW_DW] = { "row_dw", { "R R -> R", "Sb Sb -> Ps", "R Sc -> Sr" }, false },
+    [TR_ROW_LEAVES] = { "row_dw", { "R R -> R", "Sb Sb -> Sb", "St St -> Pb", "R Sc -> Sr" }, false },
     [TR_BIAS_DW] = { "bias_dw", { "R -> R", "Sb -> Sb", "St -> Pb", "Sc -> Sr" }, false },
     [TR_GELU_DX] = { "gelu_dx", { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" }, true },
     [TR_ATTENTION_DX] = { "attention_dx", { "R R R R -> R", "Sb Sb Sb Sb -> Sb", "Sc Sc Sc Sc -> Sc" },
         false },
+    [TR_ATTEND_DX] = { "attend_dx",
+        { "R R R R R -> R R", "Sb Sb Sb Sb Sb -> Sb Sb", "St St St St R -> St Pb",
+            "Sc Sc Sc Sc Sc -> Sc Sc" },
+        false },
+    [TR_ATTEND_PART_DX] = { "attend_part_dx",
+        { "R R R R R -> R R", "Sb Sb Sb Sb Sb -> Sb Sb", "St St St St T# -> V# W#",
+            "Sc Sc Sc Sc Sc -> Sc Sc" },
+        false },
+    [TR_SUM_KEYS] = { "sum_keys",
+        { EIGHT("R") " -> R", EIGHT("Sb") " -> Sb", IN_TURN("V") " -> St", EIGHT("Sc") " -> Sc" }, false },
+    [TR_SUM_QUERIES] = { "sum_queries",
+        { EIGHT("R") " -> R", EIGHT("Sb") " -> Sb", IN_TURN("U") " -> St", EIGHT("Sc") " -> Sc" }, false },
+    [TR_JOIN] = { "join", { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" }, false },
     [TR_LAYER_NORM_DX] = { "layer_norm_dx",
         { "R R R R R -> R", "Sb Sb R Sb Sb -> Sb", "St St R St St -> St" }, false },
     [TR_LAYER_NORM_DW] = { "layer_norm_dw",
@@ -45,7 +69,10 @@ const struct tr_op_row tr_ops[TR_OPS] = {
     [TR_CHANNELS_DW] = { "channels_dw", { "R R -> R", "Sb Sb -> Ps", "R Sc -> Sr" }, false },
     [TR_MEAN] = { "mean", { "R -> R", "Sb -> Sb", "Sc -> Sc" }, false },
     [TR_MEAN_DX] = { "mean_dx", { "R -> R", "Sb -> Sb", "Sc -> Sc" }, false },
+    [TR_EMBED_LEAVES] = { "embed_dw", { "R R -> R", "Sb Sb -> Sb", "St St -> Pb", "R R -> Sr" }, false },
     [TR_FOLD] = { "fold", { "R -> R", "Sb -> Ps", "Sr -> Sr" }, false },
+    [TR_PACK] = { "pack", { "R -> R", "Sb -> Sb", "St -> Xc", "Sc -> Sc" }, false },
+    [TR_UNPACK] = { "unpack", { "R -> R", "Sb -> Sb", "Xc -> St", "Sc -> Sc" }, false },
 };
 
 static const char *placement(const char *s, char *to)
@@ -69,6 +96,33 @@ bool tr_rule_parse(const char *rule, char in[TR_INS][2], int *ins, char out[TR_O
     while (*rule)
         rule = placement(rule, out[(*outs)++]);
     return true;
+}
+
+void tr_rule_turn(char place[2], int turn)
+{
+    if (place[1] != '#')
+        return;
+    place[1] = (char)('0' + turn);
+    if (turn == 0 && place[0] == 'T')
+        memcpy(place, "St", 2);
+    if (turn == 0 && place[0] == 'W')
+        place[0] = 'U';
+}
+
+int tr_place_matters(int op)
+{
+    switch (op) {
+    case TR_POSITION:
+    case TR_POSITION_DW:
+    case TR_ATTEND:
+    case TR_ATTEND_PART:
+        return 0;
+    case TR_ATTEND_DX:
+    case TR_ATTEND_PART_DX:
+        return 3;
+    default:
+        return -1;
+    }
 }
 
 static double elements(const struct tr_tensor *t)
@@ -97,11 +151,19 @@ double tr_flops(const struct tr_graph *g, const struct tr_node *n)
     case TR_ROW_DW:
     case TR_FILTERS_DW:
     case TR_CHANNELS_DW:
+    case TR_COLUMN_LEAVES:
+    case TR_ROW_LEAVES:
         return 2 * t * elements(&g->tensors[n->out[0]]);
     case TR_ATTENTION:
+    case TR_ATTEND:
         return 4 * t * t * c;
     case TR_ATTENTION_DX:
+    case TR_ATTEND_DX:
         return 10 * t * t * c;
+    case TR_ATTEND_PART:
+        return 4 * t * t * c / g->parts;
+    case TR_ATTEND_PART_DX:
+        return 10 * t * t * c / g->parts;
     default:
         return elements(x);
     }

@@ -9,6 +9,13 @@
  *       it: P+ sum over channels or the vocabulary        Pm maximum P1 one rank has it, the others +0
  *       Pb sum over blocks of tokens of each sequence Ps sum over sequences
  *   O   the first rank of the axis has the whole, and the others nothing
+ *   Xc  each has a part of the tokens, and in it the channels of each rank side by side: as St, but packed
+ *       for an all-to-all
+ *
+ * Of a ring, whose ranks hand parts of the tokens on, with a digit j; in a rule, # stands for its node's:
+ *
+ *   Tj  as St, of the rank j before         Vj  what the keys of the rank j before give to the tokens here
+ *   Wj  a gradient for the rank j before    Uj  a gradient for the tokens here, of the rank j behind
  *
  * A partial result enters nothing but its own fold. So whatever a paradigm or a pass forgets, doubles or
  * puts in the wrong place is a placement that no rule has, and the check names it before anything has run.
@@ -28,6 +35,10 @@ enum tr_op {
     TR_BIAS, /* x, b -> y */
     TR_GELU, /* x -> y */
     TR_ATTENTION, /* qkv -> y, lse */
+    TR_SPLIT, /* qkv -> q, kv */
+    TR_ATTEND, /* q, kv -> y, lse: the same attention, of the queries that are here to all keys */
+    TR_ATTEND_PART, /* q, kv -> part: what a part of the keys gives */
+    TR_ATTEND_MERGE, /* parts -> y, lse */
     TR_ADD, /* a, b -> y */
     TR_ROW_MAX, /* logits -> max */
     TR_SOFTMAX, /* logits, max, targets -> exp, sum, wanted */
@@ -35,11 +46,18 @@ enum tr_op {
     TR_SOFTMAX_DX, /* exp, sum, targets -> the gradient of logits */
     TR_COLUMN_DX, /* dy, w -> dx */
     TR_COLUMN_DW, /* dy, x -> dw */
+    TR_COLUMN_LEAVES, /* dy, x -> leaves of dw */
     TR_ROW_DX, /* dy, w -> dx */
     TR_ROW_DW, /* dy, x -> dw */
+    TR_ROW_LEAVES, /* dy, x -> leaves of dw */
     TR_BIAS_DW, /* dy -> leaves of db */
     TR_GELU_DX, /* dy, x -> dx */
     TR_ATTENTION_DX, /* dy, y, lse, qkv -> dqkv */
+    TR_ATTEND_DX, /* dy, y, lse, q, kv -> dq, dkv */
+    TR_ATTEND_PART_DX, /* dy, y, lse, q, kv -> parts of dq, of dkv */
+    TR_SUM_KEYS, /* parts of dq -> dq */
+    TR_SUM_QUERIES, /* parts of dkv -> dkv */
+    TR_JOIN, /* dq, dkv -> dqkv */
     TR_LAYER_NORM_DX, /* dy, x, w, mean, scale -> dx */
     TR_LAYER_NORM_DW, /* dy, x, mean, scale -> leaves of dw, of db */
     TR_POSITION_DW, /* dy -> leaves of dw */
@@ -52,7 +70,10 @@ enum tr_op {
     TR_CHANNELS_DW, /* dy, x -> dw */
     TR_MEAN, /* x -> y: the mean over the tokens */
     TR_MEAN_DX, /* dy -> dx */
+    TR_EMBED_LEAVES, /* dy, tokens -> leaves of dw */
     TR_FOLD, /* leaves -> dw: the tree over the sequences of the micro-batch */
+    TR_PACK, /* x -> x, before an all-to-all */
+    TR_UNPACK, /* x -> x, after one */
     TR_OPS
 };
 
@@ -68,6 +89,13 @@ extern const struct tr_op_row tr_ops[TR_OPS];
 
 /* Whether a row of rules has "in.. -> out.." for these; placements are two characters each. */
 bool tr_rule_parse(const char *rule, char in[TR_INS][2], int *ins, char out[TR_OUTS][2], int *outs);
+
+/* The # of a rule's placement for a node of this turn: T0 is St, and W0 is U0. */
+void tr_rule_turn(char place[2], int turn);
+
+/* The input that tells which tokens an operation works on, where it must know their places in the sequence;
+ * -1: it need not. */
+int tr_place_matters(int op);
 
 /* Floating-point operations of a node on one sequence of whole tensors. */
 double tr_flops(const struct tr_graph *g, const struct tr_node *n);

@@ -7,16 +7,27 @@
 
 /* Where the arrays of one head lie. Scores have rows of `row` floats, a multiple of 16. */
 struct head {
-    const float *q, *k, *v; /* rows of `step` floats */
-    int64_t step, row, blocks;
+    const float *q, *k, *v;
+    int64_t q_step, step; /* floats of a row of q; of k and v */
+    int64_t row, blocks; /* blocks of keys */
+    int64_t before, here; /* blocks of queries; before: less those before the keys, may be negative */
     float scale;
 };
 
-INLINE struct head head_of(const float *qkv, const struct tr_attention *s, int64_t h)
+INLINE struct head head_of(const float *q, const float *kv, const struct tr_attention *s, int64_t h)
 {
-    const float *q = qkv + 3 * h * s->size;
-    return (struct head){ q, q + s->size, q + 2 * s->size, 3 * s->heads * s->size,
-        (s->tokens + LANES - 1) / LANES * LANES, s->tokens / s->block, 1 / sqrtf((float)s->size) };
+    int64_t of_q = s->apart ? s->size : 3 * s->size, of_kv = s->apart ? 2 * s->size : of_q;
+    const float *k = kv + h * of_kv;
+    return (struct head){ q + h * of_q, k, k + s->size, s->heads * of_q, s->heads * of_kv,
+        (s->tokens + LANES - 1) / LANES * LANES, s->tokens / s->block, (s->first - s->begin) / s->block,
+        s->queries / s->block, 1 / sqrtf((float)s->size) };
+}
+
+/* Of the keys that are here: how many the queries up to `end` of those here can see. */
+INLINE int64_t seen_by(int64_t end, const struct tr_attention *s)
+{
+    int64_t seen = lesser(s->tokens, s->first + end - s->begin);
+    return seen > 0 ? seen : 0;
 }
 
 /* to[block][..] = the products of a block's rows of x with the columns of `turned`, up to its own: a whole
@@ -106,41 +117,48 @@ struct partials {
     float *m, *l, *o, *left, *right; /* left, right: factors of a merge, for each query */
 };
 
-/* Block b gets in what block b + step has. */
-static void merge(const struct partials *p, int64_t b, int64_t step, const struct tr_attention *s)
+/* Of `count` queries: what `of` has gets in. */
+static void merge(
+    const struct partials *p, const struct partials *of, int64_t count, const struct tr_attention *s)
 {
-    float *m = p->m + b * s->block, *l = p->l + b * s->block, *o = p->o + b * s->block * s->size;
-    const float *of_m = m + step * s->block, *of_l = l + step * s->block,
-                *of_o = o + step * s->block * s->size;
-    for (int64_t i = 0; i < s->block; i += WIDTH) {
-        int64_t n = s->block - i;
-        vec x = vec_load_some(m + i, n), y = vec_load_some(of_m + i, n), most = vec_at_least(x, y);
+    for (int64_t i = 0; i < count; i += WIDTH) {
+        int64_t n = count - i;
+        vec x = vec_load_some(p->m + i, n), y = vec_load_some(of->m + i, n), most = vec_at_least(x, y);
         vec ex = exponential(x - most), ey = exponential(y - most);
-        vec sum = vec_load_some(l + i, n) * ex + vec_load_some(of_l + i, n) * ey;
+        vec sum = vec_load_some(p->l + i, n) * ex + vec_load_some(of->l + i, n) * ey;
         vec_store_some(p->left + i, ex, n);
         vec_store_some(p->right + i, ey, n);
-        vec_store_some(l + i, sum, n);
-        vec_store_some(m + i, most, n);
+        vec_store_some(p->l + i, sum, n);
+        vec_store_some(p->m + i, most, n);
     }
-    for (int64_t i = 0; i < s->block; i++, o += s->size, of_o += s->size)
-        for (int64_t j = 0; j < s->size; j += WIDTH) {
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t at = i * s->size, j = 0; j < s->size; j += WIDTH, at += WIDTH) {
             int64_t n = s->size - j;
-            vec_store_some(o + j,
-                vec_load_some(o + j, n) * vec_all(p->left[i]) +
-                    vec_load_some(of_o + j, n) * vec_all(p->right[i]),
+            vec_store_some(p->o + at,
+                vec_load_some(p->o + at, n) * vec_all(p->left[i]) +
+                    vec_load_some(of->o + at, n) * vec_all(p->right[i]),
                 n);
         }
 }
 
-/* The queries of block a, whose scores are there; all partials, merged into the first. */
+/* Those of block b. */
+INLINE struct partials of_block(const struct partials *p, int64_t b, const struct tr_attention *s)
+{
+    int64_t at = b * s->block;
+    return (struct partials){ p->m + at, p->l + at, p->o + at * s->size, p->left, p->right };
+}
+
+/* The queries of block a, whose scores are there; all partials, merged into the first. The block may lie
+ * behind the last one of the keys. */
 static void attend(const struct partials *p, float *score, const struct head *d, int64_t a,
     const struct tr_attention *s, float *scratch)
 {
-    for (int64_t b = 0; b <= a; b++) /* not row by row: a load would wait for the store beside it */
+    int64_t blocks = lesser(a + 1, d->blocks);
+    for (int64_t b = 0; b < blocks; b++) /* not row by row: a load would wait for the store beside it */
         for (int64_t i = 0; i < s->block; i++)
             p->l[b * s->block + i] = weigh(score + i * d->row + b * s->block, b == a ? i + 1 : s->block,
                 d->scale, p->m + b * s->block + i);
-    for (int64_t b = 0; b <= a; b++) {
+    for (int64_t b = 0; b < blocks; b++) {
         struct tr_gemm g = { .m = s->block,
             .n = s->size,
             .k = s->block,
@@ -159,30 +177,107 @@ static void attend(const struct partials *p, float *score, const struct head *d,
         else
             gemm(&g, scratch);
     }
-    for (int64_t step = 1; step <= a; step *= 2)
-        for (int64_t b = 0; b + step <= a; b += 2 * step)
-            merge(p, b, step, s);
+    for (int64_t step = 1; step < blocks; step *= 2)
+        for (int64_t b = 0; b + step < blocks; b += 2 * step) {
+            struct partials to = of_block(p, b, s), from = of_block(p, b + step, s);
+            merge(&to, &from, s->block, s);
+        }
 }
 
-static void attention(float *out, float *lse, const float *qkv, const struct tr_attention *s, float *scratch)
+/* Where the partials of a block of queries lie in scratch, behind keys that are turned and scores. */
+struct attending {
+    float *turned, *score, *rest;
+    struct partials p;
+};
+
+static struct attending attending(const struct head *d, const struct tr_attention *s, float *scratch)
+{
+    float *score = scratch + s->size * d->row, *m = score + s->block * d->row, *o = m + 4 * d->row;
+    return (struct attending){ scratch, score, o + d->row * s->size,
+        { m, m + d->row, o, m + 2 * d->row, m + 3 * d->row } };
+}
+
+/* Block a of the queries that are here: its partial; false if it sees no key. */
+static bool attend_block(
+    const struct attending *w, const struct head *d, int64_t a, const struct tr_attention *s)
+{
+    int64_t block = d->before + a;
+    if (block < 0)
+        return false;
+    scores(w->score, d->q + a * s->block * d->q_step, d->q_step, w->turned,
+        lesser(block + 1, d->blocks) * s->block, d, s, w->rest);
+    attend(&w->p, w->score, d, block, s, w->rest);
+    return true;
+}
+
+/* `count` queries from t on are whole. */
+static void finish(float *out, float *lse, const struct partials *p, int64_t t, int64_t count, int64_t h,
+    const struct tr_attention *s)
+{
+    for (int64_t i = 0; i < count; i++, t++) {
+        float *to = out + (t * s->heads + h) * s->size;
+        for (int64_t j = 0; j < s->size; j += WIDTH)
+            vec_store_some(
+                to + j, vec_load_some(p->o + i * s->size + j, s->size - j) / vec_all(p->l[i]), s->size - j);
+        lse[h * s->queries + t] = p->m[i] + logarithm(p->l[i]);
+    }
+}
+
+static void attention(
+    float *out, float *lse, const float *q, const float *kv, const struct tr_attention *s, float *scratch)
 {
     for (int64_t h = 0; h < s->heads; h++) {
-        struct head d = head_of(qkv, s, h);
-        float *turned = scratch, *score = turned + s->size * d.row, *m = score + s->block * d.row;
-        struct partials p = { m, m + d.row, m + 4 * d.row, m + 2 * d.row, m + 3 * d.row };
-        float *rest = p.o + d.row * s->size;
-        turn(turned, d.row, d.k, d.step, s->tokens, s->size);
-        for (int64_t a = 0; a < d.blocks; a++) {
-            scores(score, d.q + a * s->block * d.step, d.step, turned, (a + 1) * s->block, &d, s, rest);
-            attend(&p, score, &d, a, s, rest);
-            for (int64_t i = 0, t = a * s->block; i < s->block; i++, t++) {
-                float *to = out + (t * s->heads + h) * s->size;
-                for (int64_t j = 0; j < s->size; j += WIDTH)
-                    vec_store_some(to + j,
-                        vec_load_some(p.o + i * s->size + j, s->size - j) / vec_all(p.l[i]), s->size - j);
-                lse[h * s->tokens + t] = p.m[i] + logarithm(p.l[i]);
-            }
+        struct head d = head_of(q, kv, s, h);
+        struct attending w = attending(&d, s, scratch);
+        turn(w.turned, d.row, d.k, d.step, seen_by(s->queries, s), s->size);
+        for (int64_t a = 0; a < d.here; a++) {
+            attend_block(&w, &d, a, s);
+            finish(out, lse, &w.p, a * s->block, s->block, h, s);
         }
+    }
+}
+
+/* Of head h in a part: for each query the largest score, the sum, the values. */
+INLINE struct partials part_of(float *part, int64_t h, const struct tr_attention *s)
+{
+    float *m = part + h * s->queries * (s->size + 2);
+    return (struct partials){ m, m + s->queries, m + 2 * s->queries, NULL, NULL };
+}
+
+static void attention_part(
+    float *part, const float *q, const float *kv, const struct tr_attention *s, float *scratch)
+{
+    for (int64_t h = 0; h < s->heads; h++) {
+        struct head d = head_of(q, kv, s, h);
+        struct attending w = attending(&d, s, scratch);
+        struct partials whole = part_of(part, h, s);
+        turn(w.turned, d.row, d.k, d.step, seen_by(s->queries, s), s->size);
+        for (int64_t a = 0; a < d.here; a++) {
+            struct partials to = of_block(&whole, a, s);
+            if (!attend_block(&w, &d, a, s)) {
+                memset(w.p.m, 0, (size_t)s->block * sizeof *to.m);
+                memset(w.p.l, 0, (size_t)s->block * sizeof *to.l);
+                memset(w.p.o, 0, (size_t)(s->block * s->size) * sizeof *to.o);
+            }
+            memcpy(to.m, w.p.m, (size_t)s->block * sizeof *to.m);
+            memcpy(to.l, w.p.l, (size_t)s->block * sizeof *to.l);
+            memcpy(to.o, w.p.o, (size_t)(s->block * s->size) * sizeof *to.o);
+        }
+    }
+}
+
+static void attention_merge(
+    float *out, float *lse, float *const *part, int64_t n, const struct tr_attention *s, float *scratch)
+{
+    for (int64_t h = 0; h < s->heads; h++) {
+        for (int64_t step = 1; step < n; step *= 2)
+            for (int64_t b = 0; b + step < n; b += 2 * step) {
+                struct partials to = part_of(part[b], h, s), from = part_of(part[b + step], h, s);
+                to.left = scratch, to.right = scratch + s->queries;
+                merge(&to, &from, s->queries, s);
+            }
+        struct partials whole = part_of(part[0], h, s);
+        finish(out, lse, &whole, 0, s->queries, h, s);
     }
 }
 
@@ -201,73 +296,73 @@ INLINE void weigh_back(float *p, float *ds, int64_t seen, int64_t room, float sc
     memset(ds + seen, 0, (size_t)(room - seen) * sizeof(float));
 }
 
-/* Keys of block b: the sum over queries of weights[query][key] x[query][size]. Queries of the blocks before b
- * do not see them: their chunks are empty. */
+/* Keys of block b: the sum over the queries here of weights[query][key] x[query][size]. Queries of the blocks
+ * before b do not see them: their chunks are empty. */
 static void sum_queries(float *to, const float *weights, const float *x, int64_t x_row, const struct head *d,
     int64_t b, const struct tr_attention *s, float *scratch)
 {
-    int64_t at = b * s->block;
+    int64_t blind = b > d->before ? lesser(b - d->before, d->here) : 0, at = blind * s->block;
     gemm_behind(&(struct tr_gemm){ .m = s->block,
                     .n = s->size,
-                    .k = s->tokens - at,
-                    .a = weights + at * d->row + at,
+                    .k = s->queries - at,
+                    .a = weights + at * d->row + b * s->block,
                     .a_row = 1,
                     .a_column = d->row,
                     .b = x + at * x_row,
                     .b_row = x_row,
                     .b_column = 1,
-                    .c = to + at * d->step,
+                    .c = to + b * s->block * d->step,
                     .c_row = d->step,
-                    .chunks = d->blocks,
+                    .chunks = d->here,
                     .chunk = s->block },
-        b, scratch);
+        blind, scratch);
 }
 
-/* Queries of block b: the sum over the keys up to their own. */
+/* Queries of block b of those here: the sum over the keys up to their own. */
 static void sum_keys(float *to, const float *weights, const struct head *d, int64_t b,
     const struct tr_attention *s, float *scratch)
 {
     int64_t at = b * s->block;
     gemm(&(struct tr_gemm){ .m = s->block,
              .n = s->size,
-             .k = at + s->block,
+             .k = seen_by(at + s->block, s),
              .a = weights + at * d->row,
              .a_row = d->row,
              .a_column = 1,
              .b = d->k,
              .b_row = d->step,
              .b_column = 1,
-             .c = to + at * d->step,
-             .c_row = d->step,
+             .c = to + at * d->q_step,
+             .c_row = d->q_step,
              .chunks = d->blocks,
              .chunk = s->block },
         scratch);
 }
 
-static void attention_dx(float *dqkv, const float *dout, const float *out, const float *lse, const float *qkv,
-    const struct tr_attention *s, float *scratch)
+static void attention_dx(float *to_q, float *to_kv, const float *dout, const float *out, const float *lse,
+    const float *q, const float *kv, const struct tr_attention *s, float *scratch)
 {
     int64_t out_row = s->heads * s->size;
     for (int64_t h = 0; h < s->heads; h++) {
-        struct head d = head_of(qkv, s, h);
+        struct head d = head_of(q, kv, s, h);
         float *keys = scratch, *values = keys + s->size * d.row, *p = values + s->size * d.row,
-              *ds = p + s->tokens * d.row, *rest = ds + s->tokens * d.row;
-        float *dq = dqkv + 3 * h * s->size, *dk = dq + s->size, *dv = dk + s->size;
+              *ds = p + s->queries * d.row, *rest = ds + s->queries * d.row;
+        float *dq = to_q + (d.q - q), *dk = to_kv + (d.k - kv), *dv = dk + s->size;
         const float *dy = dout + h * s->size, *y = out + h * s->size;
-        turn(keys, d.row, d.k, d.step, s->tokens, s->size);
-        turn(values, d.row, d.v, d.step, s->tokens, s->size);
-        for (int64_t a = 0; a < d.blocks; a++) {
-            int64_t at = a * s->block, room = at + s->block;
-            scores(p + at * d.row, d.q + at * d.step, d.step, keys, room, &d, s, rest);
+        turn(keys, d.row, d.k, d.step, seen_by(s->queries, s), s->size);
+        turn(values, d.row, d.v, d.step, seen_by(s->queries, s), s->size);
+        for (int64_t a = 0; a < d.here; a++) {
+            int64_t at = a * s->block, end = at + s->block, room = seen_by(end, s);
+            scores(p + at * d.row, d.q + at * d.q_step, d.q_step, keys, room, &d, s, rest);
             scores(ds + at * d.row, dy + at * out_row, out_row, values, room, &d, s, rest);
-            for (int64_t t = at; t < room; t++)
-                weigh_back(p + t * d.row, ds + t * d.row, t + 1, room, d.scale, lse[h * s->tokens + t],
-                    dot_row(dy + t * out_row, y + t * out_row, s->size));
+            for (int64_t t = at; t < end && room; t++)
+                weigh_back(p + t * d.row, ds + t * d.row, seen_by(t + 1, s), room, d.scale,
+                    lse[h * s->queries + t], dot_row(dy + t * out_row, y + t * out_row, s->size));
             sum_keys(dq, ds, &d, a, s, rest);
         }
         for (int64_t b = 0; b < d.blocks; b++) {
             sum_queries(dv, p, dy, out_row, &d, b, s, rest);
-            sum_queries(dk, ds, d.q, d.step, &d, b, s, rest);
+            sum_queries(dk, ds, d.q, d.q_step, &d, b, s, rest);
         }
     }
 }

@@ -61,5 +61,5 @@ int64_t tr_scratch_gemm(int64_t m, int64_t n, int64_t k)
 int64_t tr_scratch_attention(const struct tr_attention *s)
 {
     int64_t row = lines(s->tokens), longest = s->tokens > s->size ? s->tokens : s->size;
-    return (3 * s->size + 2 * s->tokens + 4) * row + tr_scratch_gemm(s->block, s->tokens, longest);
+    return (3 * s->size + 2 * s->queries + 4) * row + tr_scratch_gemm(s->block, s->tokens, longest);
 }

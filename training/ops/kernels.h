@@ -27,9 +27,15 @@ struct tr_gemm {
     bool add;
 };
 
-/* The shape of causal attention over one sequence. qkv[tokens][heads][3][size] holds query, key and value. */
+/* The shape of causal attention over one sequence, of which some keys and some queries are here: blocks of
+ * them, `tokens` keys from token `begin` on, `queries` from token `first` on. With `apart` there are
+ * q[queries][heads][size] and kv[tokens][heads][2][size]; else all are here, in qkv[tokens][heads][3][size]:
+ * q is that, and kv is qkv + size. */
 struct tr_attention {
-    int64_t tokens, heads, size, block; /* tokens of a block: tokens / 8 where the sequence is whole */
+    int64_t tokens, heads, size, block; /* tokens of a block: an eighth of the sequence */
+    int64_t first, queries;
+    bool apart;
+    int64_t begin;
 };
 
 struct tr_adamw {
@@ -60,10 +66,20 @@ struct tr_kernels {
     void (*add)(float *out, const float *a, const float *b, int64_t count); /* out may be a or b */
     void (*add_bias)(float *out, const float *x, const float *b, int64_t rows, int64_t columns); /* or x */
 
-    /* One sequence. lse[heads][tokens] is kept. scratch: tr_scratch_attention. */
-    void (*attention)(float *out, float *lse, const float *qkv, const struct tr_attention *s, float *scratch);
-    void (*attention_dx)(float *dqkv, const float *dout, const float *out, const float *lse, const float *qkv,
-        const struct tr_attention *s, float *scratch);
+    /* One sequence. lse[heads][queries] is kept. dq is the sum over the keys that are here, dkv over the
+     * queries; +0 where there is none. scratch: tr_scratch_attention. */
+    void (*attention)(float *out, float *lse, const float *q, const float *kv, const struct tr_attention *s,
+        float *scratch);
+    /* What the keys that are here give, when others are elsewhere: part[heads][queries * (size + 2)], for
+     * each head the largest scores, the sums, and the values that no sum has divided yet; 0 for queries that
+     * see none. merge joins n of them, in the order of their keys, into the first, and gives the result.
+     * scratch: tr_scratch_attention; 2 * queries for merge. */
+    void (*attention_part)(
+        float *part, const float *q, const float *kv, const struct tr_attention *s, float *scratch);
+    void (*attention_merge)(
+        float *out, float *lse, float *const *part, int64_t n, const struct tr_attention *s, float *scratch);
+    void (*attention_dx)(float *dq, float *dkv, const float *dout, const float *out, const float *lse,
+        const float *q, const float *kv, const struct tr_attention *s, float *scratch);
 
     /* to[t][tap][c], or [t][c][tap] with the channels outside: what the nine taps of each cell of a grid of
      * side x side cells read of x[t][c], +0 beyond the border; with direction -1 the cells whose taps read

@@ -11,7 +11,7 @@ static bool matches(const char *pattern, const struct tr_tensor *t)
         return t->stream;
     if (!strcmp(pattern, "inputs"))
         return t->role == TR_INPUT;
-    if (t->role != TR_PARAMETER)
+    if (t->role != TR_PARAMETER && t->role != TR_ACTIVATION)
         return false;
     if (*pattern != '*')
         return !strcmp(pattern, t->name);
@@ -99,8 +99,8 @@ static bool check_pipeline(const struct tr_plan *p, const struct tr_graph *g, st
 
 bool tr_plan_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
-    if (p->mesh.size[TR_CP] > 1 || p->mesh.size[TR_EP] > 1)
-        return tr_fail(e, "--cp and --ep: legal is 1");
+    if (p->mesh.size[TR_EP] > 1)
+        return tr_fail(e, "--ep: legal is 1");
     return tr_zero_check(p, e) && tr_recompute_check(p, e) && tr_data_check(p, e) && check_tensor(p, g, e) &&
-           check_data(p, e) && check_pipeline(p, g, e);
+           tr_context_check(p, g, e) && check_data(p, e) && check_pipeline(p, g, e);
 }

@@ -3,8 +3,8 @@
  * tensors lie. All else follows: what an operation needs and what it is given differ, and a collective
  * stands between.
  *
- * A pattern names tensors: a leading * stands for anything, "stream" for the residual stream, "inputs" for
- * tokens and targets. Placements are those of ops.h. */
+ * A pattern names parameters or activations: a leading * stands for anything, "stream" for the residual
+ * stream, "inputs" for tokens and targets. Placements are those of ops.h. */
 #ifndef TRAINING_PARALLEL_PARADIGMS_H
 #define TRAINING_PARALLEL_PARADIGMS_H
 
@@ -36,12 +36,17 @@ enum tr_recompute {
     TR_RECOMPUTES
 };
 extern const char *const tr_recompute_names[TR_RECOMPUTES];
+/* What attention does where cp cuts the tokens. */
+enum tr_cp_form { TR_CP_GATHER, TR_CP_ULYSSES, TR_CP_RING, TR_CP_FORMS };
+extern const char *const tr_cp_form_names[TR_CP_FORMS];
+extern const struct tr_paradigm tr_context_parallel[TR_CP_FORMS];
 
 /* Which paradigms there are in a run, and their numbers. What is said of a batch is a number of sequences. */
 struct tr_plan {
     struct tr_mesh mesh;
     const struct tr_paradigm *paradigms[8]; /* NULL ends them; a later one beats an earlier one */
     int n_paradigms;
+    enum tr_cp_form cp_form;
     int zero; /* 0: none; 1: optimizer; 2: and gradients; 3: and parameters */
     int batch, micros; /* sequences of all ranks in a step; micro-batches in a step */
     char schedule[32];
@@ -73,6 +78,8 @@ int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro);
 bool tr_reduces_each_micro(const struct tr_plan *p);
 /* Which forms, buckets and overlap fit the rest. */
 bool tr_data_check(const struct tr_plan *p, struct tr_error *e);
+/* Which sizes of cp fit the rest. */
+bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e);
 /* ZeRO: whether a data-parallel rank updates a part of each parameter; has no more than that part of it. */
 bool tr_zero_cuts(const struct tr_plan *p);
 bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *parameter);

@@ -56,7 +56,7 @@ bool tr_recomputes(const struct tr_placed *p, const struct tr_step *s)
     case TR_RECOMPUTE_GELU:
         return s->code == TR_COMPUTE && s->op == TR_GELU;
     case TR_RECOMPUTE_SELECTIVE:
-        return s->code == TR_COMPUTE && (s->op == TR_GELU || s->op == TR_ATTENTION);
+        return s->code == TR_COMPUTE && (s->op == TR_GELU || s->op == TR_ATTENTION || s->op == TR_ATTEND);
     case TR_RECOMPUTE_FULL:
         return (s->code == TR_COMPUTE || !p->plan->recompute_saves) && inside_layer(p, s);
     default:

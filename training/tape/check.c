@@ -162,7 +162,7 @@ static bool result_is_declared(const struct checking *c, int value, enum tr_axis
                (place[0] == 'S' && place[1] == 'r');
     const char *wanted = tr_table_placement(c->plan, t, a);
     bool partial = t->role == TR_D_ACTIVATION && place[0] == 'P';
-    return !t->stream || wanted[0] == 'R' || !memcmp(wanted, place, 2) || partial;
+    return wanted[0] == 'R' || !memcmp(wanted, place, 2) || partial;
 }
 
 static bool rule_fits(struct checking *c, const struct tr_instr *i, enum tr_axis a, const char *rule)
@@ -172,14 +172,32 @@ static bool rule_fits(struct checking *c, const struct tr_instr *i, enum tr_axis
     if (!tr_rule_parse(rule, in, &ins, out, &outs) || ins < i->ins || outs < i->outs)
         return false;
     for (int x = 0; x < i->ins; x++)
+        tr_rule_turn(in[x], i->turn);
+    for (int x = 0; x < i->outs; x++)
+        tr_rule_turn(out[x], i->turn);
+    for (int x = 0; x < i->ins; x++)
         if (memcmp(c->values[i->in[x]].on[a], in[x], 2))
             return false;
+    bool makes = i->op != TR_PACK && i->op != TR_UNPACK; /* who moves it may put it elsewhere */
     for (int x = 0; x < i->outs; x++)
-        if (!result_is_declared(c, i->out[x], a, out[x]))
+        if (makes && !result_is_declared(c, i->out[x], a, out[x]))
             return false;
     for (int x = 0; x < i->outs; x++)
         memcpy(c->values[i->out[x]].on[a], out[x], 2);
     return true;
+}
+
+/* The tokens that are here have the places in the sequence that the instruction takes them to have. */
+static bool at_its_place(const struct checking *c, int n, const char on[TR_AXES][2], struct tr_error *e)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    int64_t first = tr_first_token(c->t->placed, on, c->t->at);
+    char text[128];
+    if (i->first == first)
+        return true;
+    snprintf(text, sizeof text, "its tokens are taken to begin at %lld of the sequence, and begin at %lld",
+        (long long)i->first, (long long)first);
+    return wrong(c, n, e, text);
 }
 
 static bool compute(struct checking *c, int n, struct tr_error *e)
@@ -207,6 +225,9 @@ static bool compute(struct checking *c, int n, struct tr_error *e)
     if (vocabulary &&
         i->valid != tr_valid_columns(c->t->placed, c->t->values[i->in[0]].shard, c->t->at[TR_TP]))
         return wrong(c, n, e, "columns that are padding of the vocabulary would count, or others would not");
+    int placed = tr_place_matters(i->op);
+    if (placed >= 0 && !at_its_place(c, n, c->values[i->in[placed]].on, e))
+        return false;
     for (int x = 0; x < i->outs; x++)
         memcpy(c->values[i->out[x]].on, on[x], sizeof on[x]);
     return true;
@@ -251,6 +272,8 @@ static bool load(struct checking *c, int n, struct tr_error *e)
     }
     int64_t k = tr_micro_batch(c->plan), dp = c->plan->mesh.size[TR_DP], rank = c->t->at[TR_DP],
             micro = i->micro;
+    if (!at_its_place(c, n, c->values[i->out[0]].on, e))
+        return false;
     if (i->place == k * (each ? micro * dp + rank : rank * c->plan->micros + micro))
         return true;
     return wrong(c, n, e,
@@ -264,12 +287,19 @@ static bool takes(struct checking *c, int n, int value, enum tr_axis a, const ch
     const struct tr_instr *i = &c->t->instrs[n];
     const struct tr_tensor *t = tensor_of(c, value);
     const char *from = c->values[value].on[a];
-    bool partial = from[0] == 'P', reduces = i->code != TR_ALL_GATHER && i->code != TR_BROADCAST;
+    bool partial = from[0] == 'P', moves = i->code == TR_ALL_GATHER || i->code == TR_BROADCAST ||
+                                           i->code == TR_ALL_TO_ALL || i->code == TR_SHIFT;
     char text[128];
-    if (reduces && !partial)
+    if (!moves && !partial)
         return said(c, n, e, value, a, "it is whole, so to reduce it would count it more than once");
     if (tr_collective(from, to) != (int)i->code)
         return said(c, n, e, value, a, "this collective does not take that");
+    for (int b = (int)a + 1; b < TR_AXES; b++)
+        if ((!memcmp(from, "Pb", 2) || !memcmp(from, "St", 2)) && !memcmp(c->values[value].on[b], from, 2)) {
+            snprintf(text, sizeof text, "axis %s cuts the tokens of a part of this axis, and is due before",
+                tr_axis_names[b]);
+            return said(c, n, e, value, a, text);
+        }
     if (partial && i->fold != tr_fold_op(from))
         return said(c, n, e, value, a, "its fold is another operation");
     if (partial && t && t->role == TR_D_PARAMETER && a == TR_DP && !tr_reduces_each_micro(c->plan) &&
@@ -312,6 +342,15 @@ static bool collective(struct checking *c, int n, struct tr_error *e)
     const char *to = i->code == TR_REDUCE ? "O " : i->code != TR_REDUCE_SCATTER ? "R " : "F ";
     if (i->code == TR_REDUCE_SCATTER && t && t->role != TR_D_PARAMETER)
         to = "St";
+    if (i->code == TR_ALL_TO_ALL)
+        to = c->values[in].on[a][0] == 'S' ? "Xc" : "Sc";
+    char shifted[2];
+    int turn;
+    if (i->code == TR_SHIFT && tr_shifted(c->values[in].on[a], shifted, &turn)) {
+        to = shifted;
+        if (i->turn != turn)
+            return said(c, n, e, in, (enum tr_axis)a, "it is due at another rank");
+    }
     int bucket = c->values[in].holds ? in : c->values[in].source;
     if (!c->values[in].holds && !takes(c, n, in, a, to, e))
         return false;
@@ -425,6 +464,8 @@ static bool instruction(struct checking *c, int n, struct tr_error *e)
     case TR_ALL_GATHER:
     case TR_REDUCE:
     case TR_BROADCAST:
+    case TR_ALL_TO_ALL:
+    case TR_SHIFT:
         return collective(c, n, e);
     case TR_LOAD:
         declared(c, i->out[0], c->values[i->out[0]].on);

@@ -19,7 +19,7 @@ struct call {
     const struct tr_graph *g;
     const struct tr_instr *i;
     int64_t n, block; /* sequences; tokens of a block */
-    int64_t tp, tp_rank;
+    int64_t tp, tp_rank, cp, cp_rank;
     struct operand in[TR_INS], out[TR_OUTS];
     float *scratch;
 };
@@ -118,16 +118,19 @@ static void matmul(const struct call *c, const struct tr_tensor *w)
     }
 }
 
-/* dw[rows][columns] = a' b of each sequence, a[t][rows], b[t][columns]; then the tree over sequences. */
+/* dw[rows][columns] = a' b of each sequence, a[t][rows], b[t][columns]. These are leaves; or else the tree
+ * over sequences follows. */
 static void weight_gradient(const struct call *c)
 {
-    bool column = c->i->op == TR_COLUMN_DW; /* in: dy, x; dw = dy' x, or x' dy */
+    bool column = c->i->op == TR_COLUMN_DW || c->i->op == TR_COLUMN_LEAVES; /* dw = dy' x, or x' dy */
+    bool leaves = c->i->op == TR_COLUMN_LEAVES || c->i->op == TR_ROW_LEAVES;
     const struct operand *a = &c->in[column ? 0 : 1], *b = &c->in[column ? 1 : 0];
     int64_t t = a->d[1], rows = a->d[2], columns = b->d[2];
     int64_t block = t < c->block ? t : c->block; /* of a picture's one row: itself */
     float *level[32];
-    levels_of(c, tr_scratch_gemm(rows, columns, t), rows * columns, level);
-    int64_t sums = c->k->free ? 1 : c->n; /* in free order, one sum over all tokens */
+    if (!leaves)
+        levels_of(c, tr_scratch_gemm(rows, columns, t), rows * columns, level);
+    int64_t sums = c->k->free && !leaves ? 1 : c->n; /* in free order, one sum over all tokens */
     for (int64_t s = 0; s < sums; s++) {
         struct tr_gemm g = { .m = rows,
             .n = columns,
@@ -138,12 +141,13 @@ static void weight_gradient(const struct call *c)
             .b = b->p + s * t * columns,
             .b_row = columns,
             .b_column = 1,
-            .c = c->out[0].p,
+            .c = c->out[0].p + (leaves ? s * rows * columns : 0),
             .c_row = columns,
             .chunks = t / block,
             .chunk = block };
         c->k->gemm(&g, c->scratch);
-        tr_tree_in(c->k, c->out[0].p, level, rows * columns, (int)s, (int)sums);
+        if (!leaves)
+            tr_tree_in(c->k, c->out[0].p, level, rows * columns, (int)s, (int)sums);
     }
 }
 
@@ -230,28 +234,25 @@ static void mean(const struct call *c)
 
 static void embed_gradient(const struct call *c)
 {
-    int64_t t = c->in[0].d[1], columns = c->in[0].d[2], rows = c->out[0].d[0];
+    bool leaves = c->i->op == TR_EMBED_LEAVES;
+    int64_t t = c->in[0].d[1], columns = c->in[0].d[2], rows = c->out[0].d[leaves];
     const uint16_t *token = (const uint16_t *)(const void *)c->in[1].p;
     int64_t first = rows < c->g->tensors[0].size[0] ? c->tp_rank * rows : 0;
     float *level[32];
-    levels_of(c, 0, rows * columns, level);
+    if (!leaves)
+        levels_of(c, 0, rows * columns, level);
     for (int64_t s = 0; s < c->n; s++) {
-        c->k->embed_dw(
-            c->out[0].p, c->in[0].p + s * t * columns, token + s * t, t, columns, first, rows, c->block);
-        tr_tree_in(c->k, c->out[0].p, level, rows * columns, (int)s, (int)c->n);
+        float *dw = c->out[0].p + (leaves ? s * rows * columns : 0);
+        c->k->embed_dw(dw, c->in[0].p + s * t * columns, token + s * t, t, columns, first, rows, c->block);
+        if (!leaves)
+            tr_tree_in(c->k, dw, level, rows * columns, (int)s, (int)c->n);
     }
-}
-
-/* The first of this rank's tokens, where the sequence is cut. */
-static int64_t first_token(const struct call *c, int64_t local)
-{
-    return local < c->g->context ? c->tp_rank * local : 0;
 }
 
 static void position(const struct call *c)
 {
     int64_t t = c->in[0].d[1], width = c->in[0].d[2];
-    const float *w = c->in[1].p + first_token(c, t) * width;
+    const float *w = c->in[1].p + c->i->first * width;
     for (int64_t s = 0; s < c->n; s++)
         c->k->add(c->out[0].p + s * t * width, c->in[0].p + s * t * width, w, t * width);
 }
@@ -264,7 +265,7 @@ static void position_gradient(const struct call *c)
     for (int64_t s = 0; s < c->n; s++) {
         float *to = c->out[0].p + s * whole;
         memset(to, 0, (size_t)whole * sizeof *to);
-        to += first_token(c, t) * width;
+        to += c->i->first * width;
         for (int64_t i = 0; i < t * width; i++)
             to[i] = c->in[0].p[s * t * width + i] + 0.0f;
     }
@@ -292,19 +293,110 @@ static void fold(const struct call *c, int64_t count)
     memcpy(c->out[0].p, c->in[0].p, (size_t)count * sizeof(float));
 }
 
+/* Queries, keys and values are one operand, or q and kv are two. */
 static void attention(const struct call *c)
 {
-    bool back = c->i->op == TR_ATTENTION_DX; /* in: dy, y, lse, qkv */
-    const struct operand *lse = back ? &c->in[2] : &c->out[1];
-    int64_t heads = lse->d[1], size = c->g->channels / c->g->heads, t = c->g->context, y = t * heads * size;
-    struct tr_attention a = { t, heads, size, c->block };
+    bool back = c->i->op == TR_ATTENTION_DX || c->i->op == TR_ATTEND_DX; /* in: dy, y, lse, q, kv */
+    bool apart = c->i->op == TR_ATTEND || c->i->op == TR_ATTEND_DX;
+    const struct operand *lse = back ? &c->in[2] : &c->out[1], *x = back ? &c->in[3] : &c->in[0];
+    int64_t heads = lse->d[1], queries = lse->d[2], size = c->g->channels / c->g->heads;
+    struct tr_attention a = { c->g->context, heads, size, c->block, c->i->first, queries, apart, 0 };
+    int64_t y = queries * heads * size, of_q = apart ? y : 3 * y,
+            of_kv = apart ? 2 * a.tokens * heads * size : of_q;
+    const float *kv = apart ? x[1].p : x[0].p + size;
+    float *dkv = apart ? c->out[1].p : c->out[0].p + size;
     for (int64_t s = 0; s < c->n; s++)
         if (back)
-            c->k->attention_dx(c->out[0].p + s * 3 * y, c->in[0].p + s * y, c->in[1].p + s * y,
-                c->in[2].p + s * heads * t, c->in[3].p + s * 3 * y, &a, c->scratch);
+            c->k->attention_dx(c->out[0].p + s * of_q, dkv + s * of_kv, c->in[0].p + s * y,
+                c->in[1].p + s * y, lse->p + s * heads * queries, x[0].p + s * of_q, kv + s * of_kv, &a,
+                c->scratch);
         else
-            c->k->attention(
-                c->out[0].p + s * y, c->out[1].p + s * heads * t, c->in[0].p + s * 3 * y, &a, c->scratch);
+            c->k->attention(c->out[0].p + s * y, lse->p + s * heads * queries, x[0].p + s * of_q,
+                kv + s * of_kv, &a, c->scratch);
+}
+
+/* Attention with the keys of the rank `turn` before, or its gradients. Round the end of the ring come keys
+ * that no query here sees. */
+static void attention_part(const struct call *c)
+{
+    bool back = c->i->op == TR_ATTEND_PART_DX; /* in: dy, y, lse, q, kv */
+    const struct operand *q = back ? &c->in[3] : &c->in[0], *kv = q + 1;
+    int64_t size = c->g->channels / c->g->heads, heads = q->d[2] / size, t = q->d[1], y = t * heads * size;
+    int64_t rank = (c->cp_rank - c->i->turn + c->cp) % c->cp;
+    struct tr_attention a = { t, heads, size, c->block, c->i->first, t, true, rank * t };
+    for (int64_t s = 0; s < c->n; s++)
+        if (back)
+            c->k->attention_dx(c->out[0].p + s * y, c->out[1].p + s * 2 * y, c->in[0].p + s * y,
+                c->in[1].p + s * y, c->in[2].p + s * heads * t, q->p + s * y, kv->p + s * 2 * y, &a,
+                c->scratch);
+        else
+            c->k->attention_part(
+                c->out[0].p + s * (y + 2 * heads * t), q->p + s * y, kv->p + s * 2 * y, &a, c->scratch);
+}
+
+/* Input j is of the keys of the rank j before; those of ranks behind this one no query here sees. */
+static void attention_merge(const struct call *c)
+{
+    int64_t t = c->in[0].d[1], heads = c->out[1].d[1], size = c->g->channels / c->g->heads;
+    struct tr_attention a = { .heads = heads, .size = size, .queries = t };
+    for (int64_t s = 0; s < c->n; s++) {
+        float *part[TR_INS];
+        for (int64_t rank = 0; rank <= c->cp_rank; rank++)
+            part[rank] = c->in[c->cp_rank - rank].p + s * heads * t * (size + 2);
+        c->k->attention_merge(c->out[0].p + s * t * heads * size, c->out[1].p + s * heads * t, part,
+            c->cp_rank + 1, &a, c->scratch);
+    }
+}
+
+/* The tree over the ranks that the inputs are of, in place: input j is of the rank j before, or j behind. */
+static void sum_parts(const struct call *c)
+{
+    int64_t count = c->n * c->out[0].d[1] * c->out[0].d[2];
+    float *part[TR_INS];
+    for (int64_t j = 0; j < c->cp; j++) {
+        int64_t by = c->i->op == TR_SUM_KEYS ? -j : j;
+        part[(c->cp_rank + by + c->cp) % c->cp] = c->in[j].p;
+    }
+    for (int64_t step = 1; step < c->cp; step *= 2)
+        for (int64_t r = 0; r + step < c->cp; r += 2 * step)
+            c->k->add(part[r], part[r], part[r + step], count);
+    memcpy(c->out[0].p, part[0], (size_t)count * sizeof(float));
+}
+
+static void in_parts(const struct call *c)
+{
+    if (c->i->op == TR_ATTEND_MERGE)
+        attention_merge(c);
+    else if (c->i->op == TR_SUM_KEYS || c->i->op == TR_SUM_QUERIES)
+        sum_parts(c);
+    else
+        attention_part(c);
+}
+
+/* qkv[token][head][3][size] becomes q[token][head][size] and kv[token][head][2][size], or is made of them. */
+static void split(const struct call *c)
+{
+    bool join = c->i->op == TR_JOIN;
+    const struct operand *whole = join ? &c->out[0] : &c->in[0], *part = join ? c->in : c->out;
+    int64_t size = c->g->channels / c->g->heads, heads = c->n * whole->d[1] * whole->d[2] / (3 * size);
+    for (int64_t h = 0; h < heads; h++) {
+        float *q = part[0].p + h * size, *kv = part[1].p + 2 * h * size, *qkv = whole->p + 3 * h * size;
+        memcpy(join ? qkv : q, join ? q : qkv, (size_t)size * sizeof *q);
+        memcpy(join ? qkv + size : kv, join ? kv : qkv + size, 2 * (size_t)size * sizeof *q);
+    }
+}
+
+/* x[sequence][token][rank][width] becomes x[sequence][rank][token][width], or comes back. */
+static void pack(const struct call *c)
+{
+    bool back = c->i->op == TR_UNPACK;
+    int64_t t = c->in[0].d[1], width = c->in[0].d[2] / c->cp, from = 0, blocks = c->n * c->cp * t;
+    for (int64_t block = 0; block < blocks; block++) { /* in the packed order */
+        int64_t s = block / (c->cp * t), rank = block / t % c->cp, token = block % t;
+        from = ((s * t + token) * c->cp + rank) * width;
+        memcpy(c->out[0].p + (back ? from : block * width), c->in[0].p + (back ? block * width : from),
+            (size_t)width * sizeof(float));
+    }
 }
 
 static void softmax(const struct call *c)
@@ -333,10 +425,11 @@ static void softmax(const struct call *c)
 static void losses(const struct call *c)
 {
     int64_t rows = c->in[0].d[1], block = rows < c->block ? rows : c->block;
+    int64_t leaves = c->g->grid ? TR_BLOCKS : rows / block; /* a picture's only row is in the first */
     double *leaf = (double *)(void *)c->out[0].p;
-    memset(leaf, 0, (size_t)(c->n * TR_BLOCKS) * sizeof *leaf);
+    memset(leaf, 0, (size_t)(c->n * leaves) * sizeof *leaf);
     for (int64_t s = 0; s < c->n; s++)
-        c->k->loss(leaf + s * TR_BLOCKS, c->in[0].p + s * rows, c->in[1].p + s * rows, c->in[2].p + s * rows,
+        c->k->loss(leaf + s * leaves, c->in[0].p + s * rows, c->in[1].p + s * rows, c->in[2].p + s * rows,
             rows, block);
 }
 
@@ -385,6 +478,8 @@ static struct call call_of(const struct tr_runner *r, const struct tr_instr *i)
         .block = g->context / TR_BLOCKS,
         .tp = plan->mesh.size[TR_TP],
         .tp_rank = t->at[TR_TP],
+        .cp = plan->mesh.size[TR_CP],
+        .cp_rank = t->at[TR_CP],
         .scratch = i->scratch < 0 ? NULL : tr_at(r, i->scratch) };
     for (int x = 0; x < i->ins; x++)
         c.in[x] = operand(r, i->in[x]);
@@ -399,35 +494,49 @@ static const struct tr_tensor *weight_of(const struct tr_tape *t, const struct t
     return &t->placed->g->tensors[t->placed->shards[t->values[i->in[1]].shard].tensor];
 }
 
-void tr_compute(struct tr_runner *r, const struct tr_instr *i)
+/* Products with a weight, and its gradients; false: it is none of these. */
+static bool product(const struct call *c, const struct tr_tape *t)
 {
-    struct call c = call_of(r, i);
-    switch (i->op) {
+    switch (c->i->op) {
     case TR_COLUMN:
     case TR_ROW:
     case TR_COLUMN_DX:
     case TR_ROW_DX:
-        matmul(&c, weight_of(r->tape, i));
-        break;
+        matmul(c, weight_of(t, c->i));
+        return true;
     case TR_COLUMN_DW:
     case TR_ROW_DW:
-        weight_gradient(&c);
-        break;
+    case TR_COLUMN_LEAVES:
+    case TR_ROW_LEAVES:
+        weight_gradient(c);
+        return true;
     case TR_FILTERS:
     case TR_CHANNELS:
     case TR_FILTERS_DX:
     case TR_CHANNELS_DX:
-        convolve(&c, weight_of(r->tape, i));
-        break;
+        convolve(c, weight_of(t, c->i));
+        return true;
     case TR_FILTERS_DW:
     case TR_CHANNELS_DW:
-        convolve_gradient(&c);
-        break;
+        convolve_gradient(c);
+        return true;
+    default:
+        return false;
+    }
+}
+
+void tr_compute(struct tr_runner *r, const struct tr_instr *i)
+{
+    struct call c = call_of(r, i);
+    if (product(&c, r->tape))
+        return;
+    switch (i->op) {
     case TR_MEAN:
     case TR_MEAN_DX:
         mean(&c);
         break;
     case TR_EMBED_DW:
+    case TR_EMBED_LEAVES:
         embed_gradient(&c);
         break;
     case TR_POSITION:
@@ -445,7 +554,24 @@ void tr_compute(struct tr_runner *r, const struct tr_instr *i)
         break;
     case TR_ATTENTION:
     case TR_ATTENTION_DX:
+    case TR_ATTEND:
+    case TR_ATTEND_DX:
         attention(&c);
+        break;
+    case TR_ATTEND_PART:
+    case TR_ATTEND_PART_DX:
+    case TR_ATTEND_MERGE:
+    case TR_SUM_KEYS:
+    case TR_SUM_QUERIES:
+        in_parts(&c);
+        break;
+    case TR_PACK:
+    case TR_UNPACK:
+        pack(&c);
+        break;
+    case TR_SPLIT:
+    case TR_JOIN:
+        split(&c);
         break;
     case TR_ROW_MAX:
     case TR_SOFTMAX:

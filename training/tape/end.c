@@ -66,7 +66,7 @@ bool tr_owns(const struct tr_tape *t, const struct tr_holding *h)
 {
     const struct tr_plan *plan = t->placed->plan;
     bool cut = tr_table_placement(plan, &t->placed->g->tensors[h->parameter], TR_TP)[0] == 'S';
-    return (cut || t->at[TR_TP] == 0) && (plan->zero || t->at[TR_DP] == 0);
+    return (cut || t->at[TR_TP] == 0) && (plan->zero || t->at[TR_DP] == 0) && t->at[TR_CP] == 0;
 }
 
 static void norm(struct tr_tape *t)
@@ -101,8 +101,8 @@ static void losses(struct tr_tape *t, const int *loss_values)
             continue; /* another stage has it */
         struct tr_instr *i = tr_add_instr(t, TR_LOSSES);
         i->micro = m, i->in[i->ins++] = loss_values[m], i->out[i->outs++] = t->losses;
-        i->count = (int64_t)tr_micro_batch(plan) * TR_BLOCKS;
-        i->place = (int64_t)tr_first_sequence(plan, t->at[TR_DP], m) * TR_BLOCKS;
+        i->count = TR_BLOCKS / plan->mesh.size[TR_CP], i->times = tr_micro_batch(plan);
+        i->place = (int64_t)tr_first_sequence(plan, t->at[TR_DP], m) * TR_BLOCKS + t->at[TR_CP] * i->count;
     }
     if (plan->mesh.n > 1) {
         struct tr_instr *i = collective(t, TR_ALL_REDUCE, TR_WORLD, count);

@@ -3,10 +3,11 @@
  * error would have written it. */
 #include "training/tape/inject.h"
 
+#include "training/tape/plant.h"
+
 #include <string.h>
 
-/* The n-th instruction of this kind that is about a tensor whose name ends so; -1. */
-static int find(const struct tr_tape *t, enum tr_code code, int op, const char *tail, int axis)
+int tr_plant_find(const struct tr_tape *t, enum tr_code code, int op, const char *tail, int axis)
 {
     for (int n = 0; n < t->n_instrs; n++) {
         const struct tr_instr *i = &t->instrs[n];
@@ -32,8 +33,7 @@ static void repeat_at(struct tr_tape *t, int n)
     memmove(&t->instrs[n + 1], &t->instrs[n], (size_t)(t->n_instrs - n - 1) * sizeof *t->instrs);
 }
 
-/* The collective is left out: who reads its result reads what it was to reduce. */
-static void bypass(struct tr_tape *t, int n)
+void tr_plant_bypass(struct tr_tape *t, int n)
 {
     int from = t->instrs[n].in[0], to = t->instrs[n].out[0];
     remove_at(t, n);
@@ -44,21 +44,26 @@ static void bypass(struct tr_tape *t, int n)
     tr_plan_memory(t);
 }
 
-static bool gradient_all_reduce_missing(struct tr_tape *tapes, int n)
+bool tr_plant_leave_out(struct tr_tape *tapes, int n, enum tr_code code, const char *tail, int axis)
 {
     for (int r = 0; r < n; r++) {
-        int i = find(&tapes[r], TR_ALL_REDUCE, -1, "qkv.weight", TR_DP);
+        int i = tr_plant_find(&tapes[r], code, -1, tail, axis);
         if (i < 0)
             return false;
-        bypass(&tapes[r], i);
+        tr_plant_bypass(&tapes[r], i);
     }
     return true;
+}
+
+static bool gradient_all_reduce_missing(struct tr_tape *tapes, int n)
+{
+    return tr_plant_leave_out(tapes, n, TR_ALL_REDUCE, "qkv.weight", TR_DP);
 }
 
 static bool all_reduce_doubled(struct tr_tape *tapes, int n)
 {
     for (int r = 0; r < n; r++) {
-        int i = find(&tapes[r], TR_ALL_REDUCE, -1, "qkv.weight", TR_DP);
+        int i = tr_plant_find(&tapes[r], TR_ALL_REDUCE, -1, "qkv.weight", TR_DP);
         if (i < 0)
             return false;
         repeat_at(&tapes[r], i);
@@ -87,7 +92,7 @@ static bool row_bias_on_every_rank(struct tr_tape *tapes, int n)
 {
     for (int r = 0; r < n; r++) {
         struct tr_tape *t = &tapes[r];
-        int bias = find(t, TR_COMPUTE, TR_BIAS, "proj", -1);
+        int bias = tr_plant_find(t, TR_COMPUTE, TR_BIAS, "proj", -1);
         int reduce = bias - 1;
         if (bias < 1 ||
             (t->instrs[reduce].code != TR_ALL_REDUCE && t->instrs[reduce].code != TR_REDUCE_SCATTER))
@@ -104,9 +109,9 @@ static bool row_bias_on_every_rank(struct tr_tape *tapes, int n)
 static bool norm_counts_replicas(struct tr_tape *tapes, int n)
 {
     for (int r = 1; r < n; r++)
-        if (find(&tapes[r], TR_NORM, -1, "ln1.weight", -1) < 0) {
+        if (tr_plant_find(&tapes[r], TR_NORM, -1, "ln1.weight", -1) < 0) {
             struct tr_instr copy;
-            int from = find(&tapes[0], TR_NORM, -1, "ln1.weight", -1), to = -1;
+            int from = tr_plant_find(&tapes[0], TR_NORM, -1, "ln1.weight", -1), to = -1;
             for (int i = 0; i < tapes[r].n_instrs && to < 0; i++)
                 if (tapes[r].instrs[i].code == TR_UPDATE)
                     to = i;
@@ -152,7 +157,7 @@ static bool freed_early(struct tr_tape *tapes, int n)
 {
     (void)n;
     struct tr_tape *t = &tapes[0];
-    int i = find(t, TR_COMPUTE, TR_GELU, "gelu", -1);
+    int i = tr_plant_find(t, TR_COMPUTE, TR_GELU, "gelu", -1);
     if (i < 0)
         return false;
     int gelu = t->instrs[i].out[0];
@@ -186,7 +191,7 @@ static bool two_collectives_swapped(struct tr_tape *tapes, int n)
 static bool partial_sum_as_maximum(struct tr_tape *tapes, int n)
 {
     for (int r = 0; r < n; r++) {
-        int i = find(&tapes[r], TR_ALL_REDUCE, -1, "max", TR_TP);
+        int i = tr_plant_find(&tapes[r], TR_ALL_REDUCE, -1, "max", TR_TP);
         if (i < 0)
             return false;
         tapes[r].instrs[i].fold = TUTTI_SUM;
@@ -200,7 +205,7 @@ static bool tied_embedding_not_added(struct tr_tape *tapes, int n)
     for (int r = 0; r < n; r++)
         for (int i = 0; i < tapes[r].n_instrs; i++)
             if (tapes[r].instrs[i].code == TR_TIE) {
-                bypass(&tapes[r], i--);
+                tr_plant_bypass(&tapes[r], i--);
                 found = true;
             }
     return found;
@@ -208,13 +213,7 @@ static bool tied_embedding_not_added(struct tr_tape *tapes, int n)
 
 static bool layer_norm_not_reduced(struct tr_tape *tapes, int n)
 {
-    for (int r = 0; r < n; r++) {
-        int i = find(&tapes[r], TR_ALL_REDUCE, -1, "ln1.weight", TR_TP);
-        if (i < 0)
-            return false;
-        bypass(&tapes[r], i);
-    }
-    return true;
+    return tr_plant_leave_out(tapes, n, TR_ALL_REDUCE, "ln1.weight", TR_TP);
 }
 
 static bool send_without_receive(struct tr_tape *tapes, int n)
@@ -279,7 +278,7 @@ static bool border_off_by_one(struct tr_tape *tapes, int n)
 {
     (void)n;
     struct tr_tape *t = &tapes[0];
-    int send = -1, out = find(t, TR_COMPUTE, TR_ADD, "layer0.out", -1);
+    int send = -1, out = tr_plant_find(t, TR_COMPUTE, TR_ADD, "layer0.out", -1);
     for (int i = 0; i < t->n_instrs && send < 0; i++)
         if (t->instrs[i].code == TR_SEND && t->instrs[i].edge == TR_TO_NEXT)
             send = i;
@@ -297,7 +296,7 @@ static bool border_off_by_one(struct tr_tape *tapes, int n)
 static bool stale_parameter(struct tr_tape *tapes, int n)
 {
     for (int r = 0; r < n; r++) {
-        int i = find(&tapes[r], TR_ALL_GATHER, -1, "qkv.weight", TR_DP);
+        int i = tr_plant_find(&tapes[r], TR_ALL_GATHER, -1, "qkv.weight", TR_DP);
         if (i < 0)
             return false;
         remove_at(&tapes[r], i);
@@ -310,7 +309,7 @@ static bool stale_gathered_parameter(struct tr_tape *tapes, int n)
 {
     for (int r = 0; r < n; r++) {
         struct tr_tape *t = &tapes[r];
-        int first = find(t, TR_ALL_GATHER, -1, "qkv.weight", TR_DP);
+        int first = tr_plant_find(t, TR_ALL_GATHER, -1, "qkv.weight", TR_DP);
         for (int i = first + 1; first >= 0 && i < t->n_instrs; i++)
             if (t->instrs[i].code == TR_ALL_GATHER && t->instrs[i].in[0] == t->instrs[first].in[0] &&
                 t->instrs[i].part != TR_F) {
@@ -329,8 +328,8 @@ static bool parameter_freed_before_backward(struct tr_tape *tapes, int n)
 {
     (void)n;
     struct tr_tape *t = &tapes[0];
-    int i = find(t, TR_ALL_GATHER, -1, "layer0.fc1.weight", TR_DP);
-    int k = find(t, TR_COMPUTE, TR_LAYER_NORM, "layer1.ln1", -1);
+    int i = tr_plant_find(t, TR_ALL_GATHER, -1, "layer0.fc1.weight", TR_DP);
+    int k = tr_plant_find(t, TR_COMPUTE, TR_LAYER_NORM, "layer1.ln1", -1);
     if (i < 0 || k < 0)
         return false;
     t->values[t->instrs[k].out[0]].offset = t->values[t->instrs[i].out[0]].offset;
@@ -342,7 +341,7 @@ static bool wait_missing(struct tr_tape *tapes, int n, const char *tail)
 {
     for (int r = 0; r < n; r++) {
         struct tr_tape *t = &tapes[r];
-        int i = find(t, TR_WAIT, -1, tail, -1);
+        int i = tr_plant_find(t, TR_WAIT, -1, tail, -1);
         if (i < 0 || !t->instrs[i].beside)
             return false;
         remove_at(t, i);
@@ -372,13 +371,7 @@ static bool gradient_not_awaited(struct tr_tape *tapes, int n)
 
 static bool broadcast_missing(struct tr_tape *tapes, int n)
 {
-    for (int r = 0; r < n; r++) {
-        int i = find(&tapes[r], TR_BROADCAST, -1, "qkv.weight", TR_DP);
-        if (i < 0)
-            return false;
-        bypass(&tapes[r], i);
-    }
-    return true;
+    return tr_plant_leave_out(tapes, n, TR_BROADCAST, "qkv.weight", TR_DP);
 }
 
 /* The call begins when the last micro-batch's gradient is there, but not in the sum yet. */
@@ -464,7 +457,7 @@ static bool recomputed_partial_sum(struct tr_tape *tapes, int n)
         int i = find_again(t, TR_ROW, 0);
         if (i < 0 || t->instrs[i + 1].code != TR_ALL_REDUCE || t->instrs[i + 1].in[0] != t->instrs[i].out[0])
             return false;
-        bypass(t, i + 1);
+        tr_plant_bypass(t, i + 1);
     }
     return true;
 }
@@ -493,6 +486,26 @@ const struct tr_injection tr_injections[] = {
         tied_embedding_not_added },
     { "layer-norm-not-reduced", "under sequence parallelism a layer norm's gradient has a part of the tokens",
         "--tp 2 --sp", TR_BY_TYPES, layer_norm_not_reduced },
+    { "tokens-not-reduced", "under context parallelism a weight's gradient has a part of the tokens",
+        "--cp 2", TR_BY_TYPES, tr_plant_tokens_not_reduced },
+    { "keys-not-gathered", "attention sees the keys of this rank's tokens only", "--cp 2", TR_BY_TYPES,
+        tr_plant_keys_not_gathered },
+    { "heads-not-exchanged", "attention has all heads of its tokens, not all tokens of its heads",
+        "--cp 2 --cp-attention ulysses", TR_BY_TYPES, tr_plant_heads_not_exchanged },
+    { "heads-not-unpacked", "what an all-to-all brought is read in another order than it has",
+        "--cp 2 --cp-attention ulysses", TR_BY_TYPES, tr_plant_heads_not_unpacked },
+    { "ring-not-turned", "keys are not handed on, and are taken for those of the rank before",
+        "--cp 2 --cp-attention ring", TR_BY_TYPES, tr_plant_ring_not_turned },
+    { "ring-rotated", "what the keys of two ranks give is joined in another order",
+        "--cp 2 --cp-attention ring", TR_BY_TYPES, tr_plant_ring_rotated },
+    { "ring-goes-on", "gradients of keys are sent to the next rank, not to the owner",
+        "--cp 4 --cp-attention ring", TR_BY_TYPES, tr_plant_ring_goes_on },
+    { "positions-begin-at-zero", "each rank gives its tokens the first positions", "--cp 2", TR_BY_TYPES,
+        tr_plant_positions_begin_at_zero },
+    { "mask-of-the-first-rank", "each rank hides keys as if its queries were the first", "--cp 2",
+        TR_BY_TYPES, tr_plant_mask_of_the_first_rank },
+    { "outer-axis-first", "a sum over blocks of tokens joins blocks that are no neighbours",
+        "--cp 2 --tp 2 --sp", TR_BY_TYPES, tr_plant_outer_axis_first },
     { "send-without-receive", "a stage sends a gradient that nobody receives", "--pp 2", TR_BY_TYPES,
         send_without_receive },
     { "padded-vocabulary", "columns that are padding are in the softmax", "--tp 2 --vocabulary 257",

@@ -104,9 +104,10 @@ void tr_ledger_predict(struct tr_ledger *l, const struct tr_tape *t)
     *l = (struct tr_ledger){ .n = 0 };
     for (int n = 0; n < t->n_instrs; n++) {
         const struct tr_instr *i = &t->instrs[n];
-        if (i->code >= TR_ALL_REDUCE && i->code <= TR_RECV)
+        bool both = i->code == TR_SHIFT || (i->code == TR_TIE && i->edge == TR_HOME);
+        if (i->code >= TR_ALL_REDUCE && i->code <= TR_RECV && !both)
             predict(l, t, i, i->code);
-        if (i->code == TR_TIE && i->edge == TR_HOME) {
+        if (both) {
             predict(l, t, i, TR_SEND);
             predict(l, t, i, TR_RECV);
         }

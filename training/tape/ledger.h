@@ -40,7 +40,7 @@ void tr_ledger_predict(struct tr_ledger *l, const struct tr_tape *t);
 
 /* The entries of `predicted` with nothing in them yet. */
 void tr_ledger_begin(struct tr_ledger *counted, const struct tr_ledger *predicted);
-/* One call of the instruction; an exchange of tied gradients is one TR_SEND and one TR_RECV. */
+/* One call of the instruction; an exchange of tied gradients and a shift are one TR_SEND and one TR_RECV. */
 void tr_ledger_count(struct tr_ledger *counted, const struct tr_tape *t, const struct tr_instr *i,
     enum tr_code code, int64_t bytes);
 /* The error names the first entry that differs. */

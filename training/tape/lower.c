@@ -105,9 +105,24 @@ static int input_value(struct lowering *l, int shard, const struct tr_slot *slot
         struct tr_instr *i = instr(l, TR_LOAD, slot, unit);
         i->out[i->outs++] = v;
         i->place = tr_first_sequence(l->p->plan, l->t->at[TR_DP], slot->micro);
+        i->first = tr_first_token(l->p, l->p->shards[shard].on, l->t->at);
     }
     renew(l, shard, slot, unit);
     return *at(l, shard, slot->micro);
+}
+
+/* Floats in whole lines of the cache. */
+static int64_t lines(int64_t floats)
+{
+    return (floats + 15) / 16 * 16;
+}
+
+/* Of the gradient of a convolution's weight: the product, and the patches that it takes. */
+static int64_t convolution_scratch(const struct tr_placed *p, const struct tr_step *s, int64_t t, int64_t c)
+{
+    int64_t taps = TR_TAPS * tr_shard_size(p, s->in[1], 2);
+    bool filters = s->op == TR_FILTERS_DW;
+    return lines(filters ? tr_scratch_gemm(c, taps, t) : tr_scratch_gemm(taps, c, t)) + lines(t * taps);
 }
 
 /* Scratch of a compute instruction, in bytes. A sum over k sequences has a buffer for each level of its
@@ -132,29 +147,48 @@ static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
     case TR_COLUMN_DW:
     case TR_ROW_DW:
         floats = tr_scratch_gemm(tr_shard_size(p, s->out[0], 0), tr_shard_size(p, s->out[0], 1), t);
-        floats = (floats + 15) / 16 * 16 + levels * out;
+        floats = lines(floats) + levels * out;
         break;
     case TR_FILTERS:
     case TR_FILTERS_DX:
     case TR_CHANNELS:
     case TR_CHANNELS_DX:
-        floats = tr_scratch_gemm(t, tr_shard_size(p, s->out[0], 2), TR_TAPS * c);
-        floats = (floats + 15) / 16 * 16 + t * TR_TAPS * c;
+        floats = lines(tr_scratch_gemm(t, tr_shard_size(p, s->out[0], 2), TR_TAPS * c)) + t * TR_TAPS * c;
         break;
     case TR_FILTERS_DW:
-    case TR_CHANNELS_DW: {
-        int64_t taps = TR_TAPS * tr_shard_size(p, s->in[1], 2);
-        floats = s->op == TR_FILTERS_DW ? tr_scratch_gemm(c, taps, t) : tr_scratch_gemm(taps, c, t);
-        floats = (floats + 15) / 16 * 16 + (t * taps + 15) / 16 * 16 + levels * out;
+    case TR_CHANNELS_DW:
+        floats = convolution_scratch(p, s, t, c) + levels * out;
         break;
-    }
+    case TR_COLUMN_LEAVES:
+    case TR_ROW_LEAVES:
+        floats = tr_scratch_gemm(tr_shard_size(p, s->out[0], 1), tr_shard_size(p, s->out[0], 2), t);
+        break;
     case TR_EMBED_DW:
         floats = levels * out;
         break;
+    case TR_ATTEND_MERGE:
+        floats = 2 * t;
+        break;
+    case TR_ATTEND_PART:
+    case TR_ATTEND_PART_DX: {
+        int q = s->op == TR_ATTEND_PART ? s->in[0] : s->in[3];
+        struct tr_attention a = { .tokens = tr_shard_size(p, q, 1),
+            .size = g->channels / g->heads,
+            .block = g->context / TR_BLOCKS,
+            .queries = tr_shard_size(p, q, 1) };
+        floats = tr_scratch_attention(&a);
+        break;
+    }
     case TR_ATTENTION:
-    case TR_ATTENTION_DX: {
-        int64_t heads = tr_shard_size(p, s->op == TR_ATTENTION ? s->out[1] : s->in[2], 1);
-        struct tr_attention a = { g->context, heads, g->channels / g->heads, g->context / TR_BLOCKS };
+    case TR_ATTEND:
+    case TR_ATTENTION_DX:
+    case TR_ATTEND_DX: {
+        int lse = s->op == TR_ATTENTION || s->op == TR_ATTEND ? s->out[1] : s->in[2];
+        struct tr_attention a = { .tokens = g->context,
+            .heads = tr_shard_size(p, lse, 1),
+            .size = g->channels / g->heads,
+            .block = g->context / TR_BLOCKS,
+            .queries = tr_shard_size(p, lse, 2) };
         floats = tr_scratch_attention(&a);
         break;
     }
@@ -178,6 +212,7 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
     int64_t scratch = s->code == TR_COMPUTE ? scratch_bytes(p, s) : 0;
     int scratch_value = scratch ? tr_add_value(l->t, -1, slot->micro, TR_MEM_SCRATCH, scratch) : -1;
     struct tr_instr *i = instr(l, s->code, slot, unit);
+    i->turn = s->turn;
     i->op = s->op, i->ins = s->ins, i->outs = s->outs, i->scratch = scratch_value;
     memcpy(i->in, in, sizeof in);
     for (int n = 0; n < s->outs; n++)
@@ -191,6 +226,9 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
         for (int n = 0; n < s->outs; n++)
             node.out[n] = p->shards[s->out[n]].tensor;
         i->valid = tr_valid_columns(p, s->in[0], l->t->at[TR_TP]);
+        int placed = tr_place_matters(s->op);
+        if (placed >= 0)
+            i->first = tr_first_token(p, p->shards[s->in[placed]].on, l->t->at);
         if (s->op == TR_SOFTMAX_DX)
             i->scale = 1.0f / (float)((int64_t)p->plan->batch * tr_targets(p->g));
         int whole = tr_mesh_group_size(&p->plan->mesh, 1 << TR_TP | 1 << TR_CP);
@@ -199,12 +237,14 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
     }
     /* A collective: of the whole at once, or, where it cuts tokens, of each sequence. */
     const struct tr_tensor *tensor = &p->g->tensors[p->shards[s->in[0]].tensor];
-    bool each = s->code != TR_ALL_REDUCE && tensor->letter[0] == 'b';
+    bool each = s->code != TR_ALL_REDUCE && s->code != TR_SHIFT && tensor->letter[0] == 'b';
     int k = tr_micro_batch(p->plan);
     int smaller = s->code == TR_ALL_GATHER ? s->in[0] : s->out[0];
     i->axes = 1 << s->axis, i->fold = tr_fold_op(p->shards[s->in[0]].on[s->axis]);
     i->times = each ? k : 1;
     i->count = tr_shard_count(p, smaller, each ? 1 : k);
+    if (s->code == TR_ALL_TO_ALL) /* of what goes to one rank */
+        i->count /= p->plan->mesh.size[s->axis];
     tr_need_group(l->t, i->axes);
     if (s->code == TR_ALL_REDUCE)
         l->t->values[i->out[0]].takes = i->in[0];

@@ -68,8 +68,7 @@ static bool in_group(const struct joint *j, int rank, int other, const struct tr
 static bool together(const struct tr_instr *i)
 {
     return !i->beside &&
-           (i->code == TR_ALL_REDUCE || i->code == TR_REDUCE_SCATTER || i->code == TR_ALL_GATHER ||
-               i->code == TR_REDUCE || i->code == TR_BROADCAST || (i->code == TR_TIE && i->edge == TR_HOME));
+           ((i->code >= TR_ALL_REDUCE && i->code < TR_SEND) || (i->code == TR_TIE && i->edge == TR_HOME));
 }
 
 static bool same_group(const struct tr_instr *a, const struct tr_instr *b)
@@ -83,7 +82,7 @@ static bool same_call(const struct joint *j, int q, int i, int r, int x, struct 
     const struct tr_instr *a = &j->tapes[q]->instrs[i], *b = &j->tapes[r]->instrs[x];
     const char *an = tr_instr_name(j->tapes[q], a), *bn = tr_instr_name(j->tapes[r], b);
     return (a->code == b->code && a->count == b->count && a->times == b->times && a->fold == b->fold &&
-               !strcmp(an, bn) && a->micro == b->micro) ||
+               a->turn == b->turn && !strcmp(an, bn) && a->micro == b->micro) ||
            tr_fail(e,
                "ranks %d and %d call different things in one group: instruction %d, %s of %s, micro-batch "
                "%d, "
@@ -257,8 +256,9 @@ static bool leaves_once(const struct joint *j, enum tr_code code, int64_t count,
             if (i->code != code)
                 continue;
             int64_t leaves = code == TR_NORM ? i->count / tr_leaf(&g->tensors[i->parameter]) : i->count;
-            for (int64_t x = i->place; x < i->place + leaves && ok; x++)
-                if (owners[x]++)
+            int64_t times = code == TR_NORM ? 1 : i->times;
+            for (int64_t k = 0, x; k < leaves * times && ok; k++)
+                if (owners[x = i->place + k / leaves * TR_BLOCKS + k % leaves]++)
                     ok = tr_fail(e, "rank %d, instruction %d: leaf %lld of the %s of %s is counted twice", r,
                         n, (long long)x, code == TR_NORM ? "norm" : "loss", tr_instr_name(j->tapes[r], i));
         }

@@ -11,15 +11,33 @@
 #include <string.h>
 
 const char *const tr_code_names[TR_CODES] = { "compute", "all_reduce", "reduce_scatter", "all_gather",
-    "reduce", "broadcast", "send", "recv", "load", "count", "tie", "norm", "losses", "update", "wait" };
+    "reduce", "broadcast", "all_to_all", "shift", "send", "recv", "load", "count", "tie", "norm", "losses",
+    "update", "wait" };
 
 static bool same(const char a[2], const char b[2])
 {
     return a[0] == b[0] && a[1] == b[1];
 }
 
+bool tr_shifted(const char from[2], char to[2], int *turn)
+{
+    memcpy(to, same(from, "St") ? "T0" : from, 2);
+    *turn = to[0] == 'W' ? '0' - to[1] : 1;
+    if (to[0] == 'T')
+        to[1]++;
+    else if (to[0] == 'W')
+        to[0] = 'U';
+    else
+        return false;
+    return true;
+}
+
 int tr_collective(const char from[2], const char to[2])
 {
+    char shifted[2];
+    int turn;
+    if (tr_shifted(from, shifted, &turn) && same(shifted, to))
+        return TR_SHIFT;
     if (from[0] == 'P' && to[0] == 'R')
         return TR_ALL_REDUCE;
     if (from[0] == 'P' && (to[0] == 'F' || same(to, "St")))
@@ -30,6 +48,10 @@ int tr_collective(const char from[2], const char to[2])
         return TR_REDUCE;
     if (from[0] == 'O' && to[0] == 'R')
         return TR_BROADCAST;
+    if ((same(from, "St") || same(from, "Xc")) && same(to, "Sc"))
+        return TR_ALL_TO_ALL;
+    if (same(from, "Sc") && (same(to, "St") || same(to, "Xc")))
+        return TR_ALL_TO_ALL;
     return -1;
 }
 
@@ -105,7 +127,7 @@ static bool result_fits(const struct tr_placed *p, int tensor, enum tr_axis axis
     const char *wanted = tr_table_placement(p->plan, t, axis);
     bool partial =
         t->role == TR_D_ACTIVATION && place[0] == 'P'; /* who reads it will ask for the right one */
-    return !t->stream || wanted[0] == 'R' || same(wanted, place) || partial;
+    return wanted[0] == 'R' || same(wanted, place) || partial;
 }
 
 struct choice {
@@ -117,9 +139,13 @@ static bool choose(
 {
     int best = -1;
     for (int r = 0; r < TR_RULES && tr_ops[n->op].rules[r]; r++) {
-        struct choice try;
+        struct choice try = { .in = { "" } };
         int ins, outs, cost = 0;
         tr_rule_parse(tr_ops[n->op].rules[r], try.in, &ins, try.out, &outs);
+        for (int i = 0; i < TR_INS; i++)
+            tr_rule_turn(try.in[i], n->turn);
+        for (int i = 0; i < TR_OUTS; i++)
+            tr_rule_turn(try.out[i], n->turn);
         for (int i = 0; i < n->ins && cost >= 0; i++) {
             int far = distance(p, n->in[i], axis, try.in[i]);
             cost = far < 0 ? -1 : cost + far;
@@ -138,36 +164,53 @@ static bool choose(
         p->g->tensors[n->out[0]].name, tr_axis_names[axis]);
 }
 
+/* A step that makes `place` on one axis of a shard: a collective, or the packing beside an all-to-all.
+ * Returns what it makes. */
+static int convert(
+    struct tr_placed *p, const struct tr_node *n, int from, enum tr_axis axis, const char place[2])
+{
+    char on[TR_AXES][2], before[2];
+    memcpy(before, p->shards[from].on[axis], 2);
+    memcpy(on, p->shards[from].on, sizeof on);
+    memcpy(on[axis], place, 2);
+    int to = tr_shard_of(p, p->shards[from].tensor, on), code = tr_collective(before, place);
+    struct tr_step s = {
+        .code = TR_COMPUTE, .op = TR_PACK, .phase = n->phase, .unit = n->unit, .axis = axis
+    };
+    char shifted[2];
+    if (code >= 0)
+        s.code = (enum tr_code)code;
+    else if (same(before, "Xc"))
+        s.op = TR_UNPACK;
+    if (code == TR_SHIFT)
+        tr_shifted(before, shifted, &s.turn);
+    s.in[s.ins++] = from, s.out[s.outs++] = to;
+    *add_step(p) = s;
+    return to;
+}
+
 /* The shard with these placements: there, or by collectives, one axis after the other. */
 static int need(struct tr_placed *p, const struct tr_node *n, int tensor, char on[TR_AXES][2])
 {
     int i = find(p, tensor, on), from = -1;
-    if (i >= 0)
+    bool passing = false; /* what comes round a ring is handed on and not kept */
+    for (int a = 0; a < TR_AXES; a++)
+        passing |= on[a][0] == 'T';
+    if (i >= 0 && !passing)
         return i;
     for (int s = 0; s < p->n_shards && from < 0; s++) {
         bool reaches = p->shards[s].tensor == tensor;
         for (int a = 0; a < TR_AXES && reaches; a++)
             reaches = same(p->shards[s].on[a], on[a]) || tr_collective(p->shards[s].on[a], on[a]) >= 0;
-        if (reaches)
+        if (reaches && !(passing && s == i))
             from = s;
     }
     for (int a = TR_AXES - 1; a >= 0 && from >= 0; a--) {
         if (same(p->shards[from].on[a], on[a]))
             continue;
-        char next[TR_AXES][2];
-        memcpy(next, p->shards[from].on, sizeof next);
-        memcpy(next[a], on[a], 2);
-        int to = tr_shard_of(p, tensor, next);
-        struct tr_step *s = add_step(p);
-        *s = (struct tr_step){ .code = (enum tr_code)tr_collective(p->shards[from].on[a], on[a]),
-            .phase = n->phase,
-            .unit = n->unit,
-            .ins = 1,
-            .outs = 1,
-            .in = { from },
-            .out = { to },
-            .axis = (enum tr_axis)a };
-        from = to;
+        if (tr_collective(p->shards[from].on[a], on[a]) == TR_ALL_TO_ALL)
+            from = convert(p, n, from, (enum tr_axis)a, "Xc");
+        from = convert(p, n, from, (enum tr_axis)a, on[a]);
     }
     return from;
 }
@@ -181,9 +224,13 @@ static bool place_node(struct tr_placed *p, const struct tr_node *n, struct tr_e
     for (int a = 0; a < TR_AXES; a++)
         if (!choose(p, n, a, &chosen[a], e))
             return false;
-    struct tr_step s = {
-        .code = TR_COMPUTE, .op = n->op, .phase = n->phase, .unit = n->unit, .ins = n->ins, .outs = n->outs
-    };
+    struct tr_step s = { .code = TR_COMPUTE,
+        .op = n->op,
+        .phase = n->phase,
+        .unit = n->unit,
+        .ins = n->ins,
+        .outs = n->outs,
+        .turn = n->turn };
     for (int i = 0; i < n->ins; i++) {
         char on[TR_AXES][2];
         for (int a = 0; a < TR_AXES; a++)
@@ -227,7 +274,8 @@ int64_t tr_shard_size(const struct tr_placed *p, int shard, int i)
     const struct tr_tensor *t = &p->g->tensors[s->tensor];
     int64_t size = t->size[i];
     for (int a = 0; a < TR_AXES; a++)
-        if (s->on[a][0] == 'S' && s->on[a][1] == t->letter[i] && t->letter[i] != 'b')
+        if ((s->on[a][0] == 'S' && s->on[a][1] == t->letter[i] && t->letter[i] != 'b') ||
+            (strchr("XTVWU", s->on[a][0]) && t->letter[i] == 't'))
             size /= p->plan->mesh.size[a];
     return size;
 }
@@ -252,6 +300,17 @@ int64_t tr_valid_columns(const struct tr_placed *p, int shard, int tp_rank)
     if (p->shards[shard].on[TR_TP][0] == 'S')
         left -= tp_rank * here;
     return left < 0 ? 0 : left < here ? left : here;
+}
+
+int64_t tr_first_token(const struct tr_placed *p, const char on[TR_AXES][2], const int at[TR_AXES])
+{
+    int64_t part = 0, parts = 1;
+    for (int a = 0; a < TR_AXES; a++)
+        if (same(on[a], "St")) {
+            parts *= p->plan->mesh.size[a];
+            part = part * p->plan->mesh.size[a] + at[a];
+        }
+    return part * (p->g->context / parts);
 }
 
 const char *tr_shard_text(const struct tr_placed *p, int shard, char text[64])

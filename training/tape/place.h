@@ -22,6 +22,8 @@ enum tr_code {
     TR_ALL_GATHER,
     TR_REDUCE, /* to the group's first rank */
     TR_BROADCAST, /* from it */
+    TR_ALL_TO_ALL,
+    TR_SHIFT, /* round the group: to the rank `turn` behind, from the one before */
     TR_SEND,
     TR_RECV,
     TR_LOAD, /* tokens and targets of a micro-batch */
@@ -44,6 +46,7 @@ struct tr_step {
     int ins, outs;
     int in[TR_INS], out[TR_OUTS]; /* shards */
     enum tr_axis axis; /* of a collective */
+    int turn; /* of a node; of a shift */
 };
 
 struct tr_placed {
@@ -65,11 +68,18 @@ int64_t tr_shard_count(const struct tr_placed *p, int shard, int64_t sequences);
 int64_t tr_shard_size(const struct tr_placed *p, int shard, int i);
 /* Columns of logits and their like, on this tensor-parallel rank, that are no padding. */
 int64_t tr_valid_columns(const struct tr_placed *p, int shard, int tp_rank);
+/* Of a part of the tokens, as these placements cut them on the rank that stands at `at`: the first in the
+ * sequence. Of several axes that cut, the later ones cut within the parts of the earlier ones. */
+int64_t tr_first_token(const struct tr_placed *p, const char on[TR_AXES][2], const int at[TR_AXES]);
 /* "dp Sb, tp R", or "R". */
 const char *tr_shard_text(const struct tr_placed *p, int shard, char text[64]);
 
-/* What a collective makes of a placement: "P+" to "R" is TR_ALL_REDUCE; -1 if there is none. */
+/* What a collective makes of a placement: "P+" to "R" is TR_ALL_REDUCE; -1 if there is none. Between parts of
+ * tokens and parts of channels there is an all-to-all, and on the side of the tokens a packing, as what goes
+ * to one rank must lie together. */
 int tr_collective(const char from[2], const char to[2]);
+/* What a shift makes of a placement, and by how many ranks; false if it is none that is shifted. */
+bool tr_shifted(const char from[2], char to[2], int *turn);
 tutti_op tr_fold_op(const char from[2]);
 
 #endif

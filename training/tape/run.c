@@ -120,13 +120,16 @@ tutti_status tr_runner_calls(const struct tr_runner *r, const struct tr_instr *i
             in += count * bytes, out += n * count * bytes;
         } else if (i->code == TR_REDUCE) {
             s = tutti_reduce(in, out, count, type, i->fold, 0, comm, stream);
+        } else if (i->code == TR_ALL_TO_ALL) {
+            s = tutti_all_to_all(in, out, count, type, comm, stream);
+            in += n * count * bytes, out += n * count * bytes;
         } else if (i->code == TR_BROADCAST) {
             s = tutti_broadcast(in, out, count, type, 0, comm, stream);
         } else {
             s = tutti_reduce_scatter(in, out, count, type, i->fold, comm, stream);
             in += n * count * bytes, out += count * bytes;
         }
-        bool parts = i->code == TR_ALL_GATHER || i->code == TR_REDUCE_SCATTER;
+        bool parts = i->code == TR_ALL_GATHER || i->code == TR_REDUCE_SCATTER || i->code == TR_ALL_TO_ALL;
         if (counted)
             tr_ledger_count(counted, t, i, i->code, (int64_t)(count * bytes * (parts ? n : 1)));
     }
@@ -144,6 +147,23 @@ static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct
     if (i->beside && s == TUTTI_OK)
         s = tutti_stream_record(r->beside, &r->points[i->out[0]]);
     return s == TUTTI_OK || failed(r, i, group_of(r, i), e);
+}
+
+/* Round the group: to the rank `turn` behind, from the one as far before. */
+static bool run_shift(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
+{
+    tutti_comm *comm = group_of(r, i);
+    int n = tutti_comm_size(comm), rank = tutti_comm_rank(comm);
+    int to = (rank + i->turn + n) % n, from = (rank - i->turn + n) % n;
+    tutti_status s = tutti_group_start();
+    if (s == TUTTI_OK)
+        s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, TUTTI_FLOAT32, to, comm, tutti_no_stream());
+    if (s == TUTTI_OK)
+        s = tutti_recv(tr_at(r, i->out[0]), (size_t)i->count, TUTTI_FLOAT32, from, comm, tutti_no_stream());
+    tutti_status ended = tutti_group_end();
+    tr_ledger_count(&r->counted, r->tape, i, TR_SEND, i->count * 4);
+    tr_ledger_count(&r->counted, r->tape, i, TR_RECV, i->count * 4);
+    return (s == TUTTI_OK && ended == TUTTI_OK) || failed(r, i, comm, e);
 }
 
 static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
@@ -202,17 +222,24 @@ static bool run_tie(struct tr_runner *r, const struct tr_instr *i, struct tr_err
 
 /* ---- the rest ---- */
 
+/* Tokens of a sequence that are here, from i->first on. */
+static int64_t tokens_here(const struct tr_runner *r, const struct tr_instr *i)
+{
+    return tr_shard_size(r->tape->placed, r->tape->values[i->out[0]].shard, 1);
+}
+
 static void load_tokens(struct tr_runner *r, const struct tr_instr *i, int64_t sequence, int s, bool targets)
 {
-    int64_t context = r->tape->placed->g->context;
-    const uint16_t *from = tr_data_sequence(r->data, r->step, sequence, context);
-    memcpy((uint16_t *)tr_at(r, i->out[0]) + s * context, from + targets, (size_t)context * sizeof *from);
+    int64_t count = tokens_here(r, i);
+    const uint16_t *from = tr_data_sequence(r->data, r->step, sequence, r->tape->placed->g->context);
+    memcpy(
+        (uint16_t *)tr_at(r, i->out[0]) + s * count, from + i->first + targets, (size_t)count * sizeof *from);
 }
 
 static void load_rows(struct tr_runner *r, const struct tr_instr *i, int64_t sequence, int s, bool targets)
 {
     const struct tr_graph *g = r->tape->placed->g;
-    struct tr_rows rows = { g->context, g->inputs, g->vocabulary };
+    struct tr_rows rows = { tokens_here(r, i), g->inputs, g->vocabulary, i->first };
     void *to = tr_at(r, i->out[0]);
     if (targets)
         tr_rows_targets(r->data, &rows, r->step, sequence, (uint16_t *)to + s * rows.count);
@@ -263,7 +290,9 @@ static void run_norm(struct tr_runner *r, const struct tr_instr *i)
 static void run_losses(struct tr_runner *r, const struct tr_instr *i)
 {
     double *to = (double *)tr_at(r, r->tape->losses) + i->place;
-    memcpy(to, tr_at(r, i->in[0]), (size_t)r->tape->values[i->in[0]].bytes);
+    const double *from = tr_at(r, i->in[0]);
+    for (int64_t s = 0; s < i->times; s++)
+        memcpy(to + s * TR_BLOCKS, from + s * i->count, (size_t)i->count * sizeof *to);
 }
 
 static double sum(const double *x, int64_t count)
@@ -326,7 +355,10 @@ static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
     case TR_ALL_GATHER:
     case TR_REDUCE:
     case TR_BROADCAST:
+    case TR_ALL_TO_ALL:
         return run_collective(r, i, e);
+    case TR_SHIFT:
+        return run_shift(r, i, e);
     case TR_SEND:
     case TR_RECV:
         return run_message(r, i, e);

@@ -45,10 +45,12 @@ struct tr_instr {
     int stage, micro, part, unit; /* part: of schedule.h; -1 at the end of the step */
     int parameter; /* tensor: COUNT, UPDATE, TIE */
     int axes; /* the group of a collective, a mask */
+    int turn; /* SHIFT: by how many ranks; attention in parts: keys of the rank so many before */
     enum tr_edge edge;
     tutti_op fold;
-    int64_t count, times; /* elements of a call, calls */
+    int64_t count, times; /* elements of a call, calls; LOSSES: leaves of a sequence, sequences */
     int64_t place; /* NORM, LOSSES: of the first leaf in the vector; LOAD: the first sequence in the batch */
+    int64_t first; /* LOAD, and what works on tokens by their places: the first one of the sequence */
     int64_t valid; /* what works on the vocabulary: columns that are no padding */
     double scale; /* SOFTMAX_DX: of the loss's mean; it enters here, once */
     double flops;

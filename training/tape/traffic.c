@@ -44,7 +44,7 @@ bool tr_traffic_foresee(struct tr_ledger *predicted, const struct tr_runner *r, 
     bool ok = true;
     for (int n = 0; n < t->n_instrs && ok; n++) {
         const struct tr_instr *i = &t->instrs[n];
-        if (i->code < TR_ALL_REDUCE || i->code >= TR_SEND)
+        if (i->code < TR_ALL_REDUCE || i->code >= TR_SHIFT)
             continue;
         int k = 0;
         while (k < n_known && !alike(known[k], i))

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* context.c: context parallelism: each rank has a part of the tokens of every sequence, everywhere.
+ *
+ *        sequence  t0 t1 t2 t3 t4 t5 t6 t7        cp 4:  rank 0: t0 t1   rank 1: t2 t3   rank 2: t4 t5   ...
+ *
+ * Layer norms, matrices and the loss look at one token at a time, so they need no other rank. Attention does:
+ * a query sees all keys before it. What stands there follows from what attention is given.
+ *
+ *   gather   q St, kv St -> all-gather -> R         each rank has its queries and all keys and values;
+ *            d.kv Pb -> reduce-scatter -> St        backward, a sum over the queries that are here
+ *   ulysses  qkv St -> all-to-all -> Sc             each rank has some heads, with all tokens of them
+ *            (Jacobs et al. 2023)                   (the result goes back alike; backward the same again)
+ *   ring     kv St -> shift -> T1 -> shift -> T2    keys and values go round; what each rank's give to the
+ *            (Liu et al. 2023)                      queries here is kept, and joined by the canonical tree;
+ *            d.kv W1 -> shift -> U1                 backward, each gradient goes to its owner, who sums
+ *
+ * A gradient of a weight is a sum over the tokens that are here: Pb. It becomes whole for each sequence,
+ * before the tree over sequences: one tree cannot have both the tokens of a rank and the sequences of one as
+ * its subtrees. So these gradients are leaves, and cp reduces as many as there are sequences. */
+#include "training/parallel/paradigms.h"
+
+const char *const tr_cp_form_names[TR_CP_FORMS] = { "gather", "ulysses", "ring" };
+
+const struct tr_paradigm tr_context_parallel[TR_CP_FORMS] = {
+    { "cp", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
+    { "ulysses", "and in attention some of the heads", TR_CP,
+        { { "inputs", "St" }, { "stream", "St" }, { "*attention", "Sc" } } },
+    { "ring", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
+};
+
+bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
+{
+    int cp = p->mesh.size[TR_CP], tp = p->mesh.size[TR_TP];
+    bool sp = false;
+    for (int i = 0; i < p->n_paradigms; i++)
+        sp |= p->paradigms[i] == &tr_sequence_parallel;
+    if (g->grid && cp > 1)
+        return tr_fail(e, "--cp %d cuts the tokens of a sequence, and %s has none; legal is 1", cp, g->model);
+    if (cp > TR_BLOCKS || TR_BLOCKS % cp)
+        return tr_fail(
+            e, "--cp %d: a sequence is summed in %d blocks of its tokens; legal: 1, 2, 4, 8", cp, TR_BLOCKS);
+    if (sp && cp > 1 && cp * tp > TR_BLOCKS)
+        return tr_fail(e,
+            "--cp %d with --tp %d --sp cuts the tokens into %d parts, and they are summed in %d blocks; "
+            "legal: --cp up to %d, or no --sp",
+            cp, tp, cp * tp, TR_BLOCKS, TR_BLOCKS / tp);
+    if (p->cp_form == TR_CP_ULYSSES && g->heads % (tp * cp))
+        return tr_fail(e,
+            "--cp %d --cp-attention ulysses: attention's %lld heads are cut into tp x cp = %d parts; legal "
+            "is "
+            "what divides them, or --cp-attention gather",
+            cp, (long long)g->heads, tp * cp);
+    return true;
+}
