@@ -229,7 +229,7 @@ void tr_compare_text(const struct tr_comparison *c, FILE *to)
 {
     static const char *const titles[] = { "what is run", "what comes of it, and the time of a step",
         "where ranks wait: parts of the pipeline's time; of a step in collectives",
-        "bytes that all ranks send in a step, as counted, by group",
+        "bytes that all ranks must send in a step at least, by group",
         "bytes of memory of the rank that needs most, and whether the audit measured the same",
         "the limit of --memory" };
     struct column columns[COLUMNS];
