@@ -231,7 +231,7 @@ static bool prepare(struct tr_comparison *c, struct tr_error *e)
 /* All have one golden run in common: the model and the data are the same. */
 static int run(struct tr_comparison *c)
 {
-    struct tr_goldens goldens = { NULL };
+    struct tr_goldens goldens = { .n = 0 };
     struct tr_error e;
     tr_compare_account(c);
     for (int i = 0; i < c->n; i++)

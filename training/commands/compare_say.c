@@ -178,8 +178,9 @@ static void say_part(const struct tr_comparison *c, const struct column *columns
             width[k] = length > width[k] ? length : width[k];
         }
     for (int i = -1; i < c->n; i++) {
-        fprintf(to, i < 0 ? "%3s %-21s" : "", "#", "");
-        if (i >= 0)
+        if (i < 0)
+            fprintf(to, "%3s %-21s", "#", "");
+        else
             fprintf(to, "%3d %-21s", i + 1, c->all[i].name);
         for (int k = 0; k < n; k++) {
             if ((int)columns[k].part != part)

@@ -54,7 +54,7 @@ void tr_goldens_free(struct tr_goldens *g)
             tr_golden_free(&g->runs[made++], g->options[c].steps);
     free(g->runs);
     free(g->of);
-    *g = (struct tr_goldens){ NULL };
+    *g = (struct tr_goldens){ .n = 0 };
 }
 
 /* ---- comparison ---- */
@@ -117,7 +117,7 @@ bool tr_verdict_equal(const struct tr_verdict *v)
 bool tr_trial_join(struct tr_trial *t, int n, tutti_comm *world, struct tr_error *e)
 {
     int rank = tutti_comm_rank(world);
-    *t = (struct tr_trial){ NULL };
+    *t = (struct tr_trial){ .comm = NULL };
     return tutti_comm_split(world, rank < n ? 0 : -1, rank, NULL, &t->comm) == TUTTI_OK ||
            tr_fail(e, "%s", tutti_get_last_error(world));
 }
