@@ -33,7 +33,7 @@ play() # FILE LINE..
 plant()
 {
     rm -rf "$scratch/tree" "$scratch/bin"
-    mkdir -p "$scratch/tree/build/tests" "$scratch/bin"
+    mkdir -p "$scratch/tree/build/tests/training" "$scratch/tree/tests/training" "$scratch/bin"
     cp -r "$here/.ci" "$scratch/tree/.ci"
     for command in $(sed -n "/^needs='/,/^'/p" "$here/.ci/run" | awk 'NF == 2 { print $2 }'); do
         play "$scratch/bin/$command" 'exit 0'
@@ -43,7 +43,9 @@ plant()
     : >"$scratch/asked"
     play "$scratch/tree/start" 'exit 0'
     play "$scratch/tree/configure" "printf 'check:\n' >Makefile"
+    play "$scratch/tree/tests/training/same_bits.sh" 'exit 0'
     echo 'checking' >"$scratch/tree/build/tests/a.log"
+    echo 'checking' >"$scratch/tree/build/tests/training/c.log"
     echo 'skipped: srun --mpi=pmix (it starts nothing here)' >"$scratch/tree/build/tests/b.log"
 }
 
@@ -81,6 +83,10 @@ says 'the build with clang failed' 'configure fails with clang'
 plant
 play "$scratch/tree/configure" "printf 'check:\n\tfalse\n' >Makefile"
 run 1 'clang fails'
+
+plant
+play "$scratch/tree/tests/training/same_bits.sh" 'exit 1'
+run 1 "clang's trainer has other bits"
 
 plant
 play "$scratch/tree/start" '[ $# -eq 2 ]'
