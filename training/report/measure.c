@@ -11,7 +11,7 @@
 enum { NS_MS = 1000000 };
 
 /* What ranks add up, in one vector. */
-enum { RECEIVING, EXPOSED, SENT, PARTS_NS, PARTS = PARTS_NS + TR_PARTS, SUMS = PARTS + TR_PARTS };
+enum { RECEIVING, EXPOSED, STEP, SENT, PARTS_NS, PARTS = PARTS_NS + TR_PARTS, SUMS = PARTS + TR_PARTS };
 
 static int64_t duration(const struct tr_runner *r, int n)
 {
@@ -41,6 +41,7 @@ static void add_up(const struct tr_runner *r, const struct tr_schedule *s, int64
             sums[PARTS_NS + i->part] += duration(r, n);
     }
     sums[EXPOSED] += after > idle_after ? after - idle_after : 0;
+    sums[STEP] = r->clock[r->tape->n_instrs] - r->clock[0]; /* ranks begin a step at different times */
     int stage = r->tape->at[TR_PP];
     for (int i = 0; i < s->count[stage]; i++)
         sums[PARTS + s->slots[stage][i].part]++;
@@ -98,7 +99,7 @@ bool tr_report_make(
         .formula = NAN,
         .simulated = NAN,
         .measured = NAN,
-        .exposed = (double)sums[EXPOSED] / ((double)step * plan->mesh.n),
+        .exposed = (double)sums[EXPOSED] / (double)sums[STEP],
         .sent = sums[SENT],
         .peak = largest[1] };
     if (plan->mesh.size[TR_PP] > 1)
