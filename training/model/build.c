@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* build.c: tensors and nodes of the unit at hand, and the end that all models have. */
+/* build.c: tensors and nodes of the unit at hand, layers in pairs, and the end that all models have. */
 #include "training/model/build.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static int64_t tokens(const struct tr_builder *b)
@@ -85,4 +86,24 @@ bool tr_build_legal(const struct tr_model_options *o, struct tr_error *e)
     if (o->vocabulary < 2 || o->vocabulary > 65536)
         return tr_fail(e, "a vocabulary of %lld: legal are 2 to 65536", (long long)o->vocabulary);
     return true;
+}
+
+bool tr_build_is_second(int64_t l)
+{
+    return l % 2 == 1;
+}
+
+void tr_build_layer_of_pair(struct tr_builder *b, int64_t l, const char *name, int64_t taps)
+{
+    const struct tr_graph *g = b->g;
+    int64_t in = l ? g->channels : g->inputs, c = g->channels;
+    bool second = tr_build_is_second(l), alone = !second && l == g->layers - 1;
+    double deviation = sqrt(2.0 / (double)(taps * in));
+    char weight[32], bias[32];
+    const char *number = second ? "2" : alone ? "" : "1";
+    snprintf(weight, sizeof weight, "%s%s.weight", name, number);
+    snprintf(bias, sizeof bias, "%s%s.bias", name, number);
+    tr_build_in_layer(b, l);
+    tr_build_parameter(b, weight, second ? in : c, taps * (second ? c : in), deviation, 0);
+    tr_build_parameter(b, bias, c, 1, 0, 0);
 }

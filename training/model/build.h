@@ -13,7 +13,7 @@ struct tr_builder {
     struct tr_graph *g;
     int unit;
     int64_t tokens; /* of a sequence; 0: the graph's context */
-    char prefix[24];
+    char prefix[28];
 };
 
 /* To layer l, which is unit l + 1; to another unit, whose names have no prefix. */
@@ -23,6 +23,11 @@ void tr_build_in_unit(struct tr_builder *b, int unit);
 /* columns 1: a vector. deviation 0: all elements are `first`. */
 int tr_build_parameter(
     struct tr_builder *b, const char *name, int64_t rows, int64_t columns, double deviation, float first);
+/* Models of layers that come in pairs, of which the second closes with the transposed matrix: the weight and
+ * the bias of layer l, called NAME1, NAME2, or NAME where the last layer has no partner. A weight has one row
+ * for each output, or of a second layer for each input, and `taps` numbers for each of the others. */
+bool tr_build_is_second(int64_t l);
+void tr_build_layer_of_pair(struct tr_builder *b, int64_t l, const char *name, int64_t taps);
 /* An activation [b][t][c], or with c = 0 one number for each token. */
 int tr_build_activation(struct tr_builder *b, const char *name, int64_t c, bool stream);
 /* An input [b][t] of tokens or targets, or with c > 0 [b][t][c] of float32. */

@@ -21,34 +21,14 @@ static bool legal(const struct tr_model_options *o, struct tr_error *e)
     return tr_build_legal(o, e);
 }
 
-/* fc2 closes a pair. */
-static bool second(int64_t l)
-{
-    return l % 2 == 1;
-}
-
-static void layer_parameters(struct tr_builder *b, int64_t l)
-{
-    const struct tr_graph *g = b->g;
-    int64_t in = l ? g->channels : g->inputs, c = g->channels;
-    bool alone = !second(l) && l == g->layers - 1;
-    double deviation = sqrt(2.0 / (double)in);
-    tr_build_in_layer(b, l);
-    if (second(l))
-        tr_build_parameter(b, "fc2.weight", in, c, deviation, 0);
-    else
-        tr_build_parameter(b, alone ? "fc.weight" : "fc1.weight", c, in, deviation, 0);
-    tr_build_parameter(b, second(l) ? "fc2.bias" : alone ? "fc.bias" : "fc1.bias", c, 1, 0, 0);
-}
-
 static int layer(struct tr_builder *b, int64_t l, int x)
 {
     int64_t c = b->g->channels;
     int w = (int)(2 * l);
     tr_build_in_layer(b, l);
-    x = tr_build_apply(b, second(l) ? TR_ROW : TR_COLUMN, x, w, "sum", c, false);
-    x = tr_build_apply(b, TR_BIAS, x, w + 1, "before", c, second(l));
-    return tr_build_apply(b, TR_GELU, x, -1, "after", c, second(l));
+    x = tr_build_apply(b, tr_build_is_second(l) ? TR_ROW : TR_COLUMN, x, w, "sum", c, false);
+    x = tr_build_apply(b, TR_BIAS, x, w + 1, "before", c, tr_build_is_second(l));
+    return tr_build_apply(b, TR_GELU, x, -1, "after", c, tr_build_is_second(l));
 }
 
 bool tr_model_mlp(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e)
@@ -65,7 +45,7 @@ bool tr_model_mlp(struct tr_graph *g, const struct tr_model_options *o, struct t
         .units = (int)o->layers + 2 };
     struct tr_builder b = { .g = g };
     for (int64_t l = 0; l < o->layers; l++)
-        layer_parameters(&b, l);
+        tr_build_layer_of_pair(&b, l, "fc", 1);
     tr_build_in_unit(&b, g->units - 1);
     int head =
         tr_build_parameter(&b, "head.weight", o->vocabulary, o->channels, sqrt(1.0 / (double)o->channels), 0);
