@@ -15,7 +15,7 @@ TestSuite(api_traffic, .timeout = 300);
 enum { TIMES = 3, MOST = 300001 /* elements of a vector */ };
 
 static const tutti_stream none = { 0, TUTTI_STREAM_NONE, -1 };
-static const size_t counts[] = { 2, 700, 33333, MOST }; /* a line, a page, slices, many slices */
+static const size_t counts[] = { 0, 2, 700, 33333, MOST }; /* none, a line, a page, slices, many slices */
 
 struct spot {
     struct ranks_me *me;
@@ -173,6 +173,19 @@ static void spot_close(struct spot *s)
     free(s->out);
 }
 
+/* What a start of a program of this call will be; it is never started. */
+static tutti_traffic foresee(struct spot *s, const struct form *f)
+{
+    tutti_program *program = NULL;
+    tutti_traffic t = { .size = sizeof t };
+    ranks_ok(s->me, tutti_group_start(), "group_start");
+    ranks_ok(s->me, f->call(s), f->collective);
+    ranks_ok(s->me, tutti_group_keep(&program), "group_keep");
+    ranks_ok(s->me, tutti_program_traffic(program, &t), "program_traffic");
+    ranks_ok(s->me, tutti_program_destroy(program), "program_destroy");
+    return t;
+}
+
 static void call_form(struct spot *s, const struct form *f)
 {
     char what[96];
@@ -182,12 +195,19 @@ static void call_form(struct spot *s, const struct form *f)
         uint64_t block = s->count * sizeof(int32_t), bytes = f->blocks ? n * block : block;
         snprintf(what, sizeof what, "%s %s of %zu", f->collective, f->algorithm, s->count);
         ranks_at(s->me, "%s", what);
+        tutti_traffic foreseen = foresee(s, f);
         ranks_ok(s->me, f->call(s), what); /* so that later ones may go the short way */
         tutti_traffic before = ask(s->me, s->comm);
         for (int k = 0; k < TIMES; k++)
             ranks_ok(s->me, f->call(s), what);
         tutti_traffic mine = since(s->me, s->comm, &before);
         expect(s->me, &mine, TIMES, TIMES * bytes, TIMES * block * f->unit(n), what);
+        ranks_expect(s->me,
+            foreseen.calls == 1 && TIMES * foreseen.called_bytes == mine.called_bytes &&
+                TIMES * foreseen.sent_bytes == mine.sent_bytes &&
+                TIMES * foreseen.received_bytes == mine.received_bytes,
+            "%s: foreseen are %llu bytes to send and %llu to receive", what,
+            (unsigned long long)foreseen.sent_bytes, (unsigned long long)foreseen.received_bytes);
     }
 }
 
