@@ -132,6 +132,14 @@ while [ "$rounds" -gt 0 ]; do
 2 --dp 2 --zero 3 --zero3-prefetch 1 --save $scratch/kept --save-every 1
 END
 
+    # A rank that does not see that another died, for it was stopped: it is ended, too.
+    start "$train" --dp 2
+    begun 2
+    kill -STOP "$(echo "$pids" | tail -n 1)"
+    # shellcheck disable=SC2086 # words
+    kill_one "$(echo "$pids" | head -n 1)" $pids "$job"
+    ended 'tutti-train: rank 0 was ended by signal 9'
+
     # Who forked the ranks dies, and they with it: nobody is left to name a cause.
     start "$train" --dp 2 --tp 2
     begun 4
