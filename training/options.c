@@ -234,6 +234,37 @@ bool tr_options_parse(struct tr_options *o, int argc, char **argv, struct tr_err
     return true;
 }
 
+/* "--optimizer sgd", "no --sp" */
+static void value_text(const struct option *option, const struct tr_options *o, char text[TR_OPTION_TEXT])
+{
+    const char *at = (const char *)o + option->offset;
+    if (option->kind == FLAG)
+        snprintf(text, TR_OPTION_TEXT, "%s--%s", *(const bool *)at ? "" : "no ", option->name);
+    else if (option->kind == WHOLE)
+        snprintf(text, TR_OPTION_TEXT, "--%s %ld", option->name, *(const long *)(const void *)at);
+    else if (option->kind == REAL)
+        snprintf(text, TR_OPTION_TEXT, "--%s %.17g", option->name, *(const double *)(const void *)at);
+    else
+        snprintf(text, TR_OPTION_TEXT, *at ? "--%s %.100s" : "no --%s", option->name, at);
+}
+
+bool tr_options_same(const struct tr_options *a, const struct tr_options *b, char of_a[TR_OPTION_TEXT],
+    char of_b[TR_OPTION_TEXT])
+{
+    for (int i = 0; i < OPTIONS; i++) {
+        size_t at = options[i].offset;
+        const char *left = (const char *)a + at, *right = (const char *)b + at;
+        bool text = options[i].kind == TEXT;
+        if (options[i].kind == HEADING ||
+            (text ? !strcmp(left, right) : !memcmp(left, right, options[i].room)))
+            continue;
+        value_text(&options[i], a, of_a);
+        value_text(&options[i], b, of_b);
+        return false;
+    }
+    return true;
+}
+
 bool tr_parse_bytes(const char *text, int64_t *bytes)
 {
     static const char units[] = "KMGT";

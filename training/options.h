@@ -48,6 +48,11 @@ void tr_options_default(struct tr_options *o);
 bool tr_options_parse(struct tr_options *o, int argc, char **argv, struct tr_error *e);
 void tr_options_help(FILE *to);
 
+enum { TR_OPTION_TEXT = 160 };
+/* Whether two ranks were given the same; else the first option that differs, as each of them has it. */
+bool tr_options_same(const struct tr_options *a, const struct tr_options *b, char of_a[TR_OPTION_TEXT],
+    char of_b[TR_OPTION_TEXT]);
+
 /* A run: a model, a plan for a mesh, and a schedule. They refer to each other: none may move. */
 struct tr_run {
     struct tr_graph graph;

@@ -62,21 +62,44 @@ grep -q '^# sums are in free order, products by ' "$scratch/free" ||
     fail "--order free: $(cat "$scratch/free")"
 refused '--order fast: legal are canonical and free' --order fast
 
-# Ranks that a launcher started: the mesh follows from how many there are.
-./tutti-info id >"$scratch/id" &
-holder=$!
-while [ ! -s "$scratch/id" ]; do
-    sleep 0.1
-done
-TUTTI_ID=$(cat "$scratch/id") TUTTI_SIZE=2
-export TUTTI_ID TUTTI_SIZE
-TUTTI_RANK=1 "$train" --hex --data grammar --steps 2 >"$scratch/out1" 2>"$scratch/said1" &
-TUTTI_RANK=0 "$train" --hex --data grammar --steps 2 >"$scratch/out0" 2>"$scratch/said0"
-kill $holder
-wait
-unset TUTTI_ID TUTTI_SIZE
+# launch COMMAND OPTION...: rank 0 with the command, rank 1 with the option, too, as a launcher would start
+# them.
+launch()
+{
+    command=$1
+    shift
+    ./tutti-info id >"$scratch/id" &
+    holder=$!
+    while [ ! -s "$scratch/id" ]; do
+        sleep 0.1
+    done
+    TUTTI_ID=$(cat "$scratch/id") TUTTI_SIZE=2
+    export TUTTI_ID TUTTI_SIZE
+    # shellcheck disable=SC2086 # words
+    TUTTI_RANK=1 "$train" $command "$@" >"$scratch/out1" 2>"$scratch/said1" &
+    # shellcheck disable=SC2086
+    TUTTI_RANK=0 "$train" $command >"$scratch/out0" 2>"$scratch/said0"
+    kill $holder
+    wait
+    unset TUTTI_ID TUTTI_SIZE
+    rm "$scratch/id"
+}
+
+# The mesh follows from how many ranks there are.
+launch '--hex --data grammar --steps 2'
 grep '^step' "$scratch/out0" | cut -d ' ' -f 1-8 | cmp -s - "$scratch/golden" ||
     fail "ranks of a launcher: $(cat "$scratch/said0" "$scratch/said1" "$scratch/out0")"
+
+# Options that differ are named, by all ranks, before a step.
+launch '--data grammar --steps 2' --optimizer sgd
+for rank in 0 1; do
+    grep -q '^tutti-train: rank 0 has --optimizer adamw, and rank 1 --optimizer sgd; legal are the same' \
+        "$scratch/said$rank" || fail "other options on rank 1, rank $rank: $(cat "$scratch/said$rank")"
+    grep -q '^ *0 ' "$scratch/out$rank" && fail 'other options on rank 1: a step ran'
+done
+launch 'verify --quick'
+grep -Fq 'verify takes 8 ranks, and 2 were started; legal is -n 8, or no launcher' "$scratch/said0" ||
+    fail "verify by two ranks: $(cat "$scratch/said0")"
 
 "$train" verify --quick >"$scratch/verify" 2>&1 ||
     fail "verify: $(grep -v '^equal\|^found' "$scratch/verify")"

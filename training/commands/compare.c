@@ -207,7 +207,7 @@ static bool run_all(tutti_comm *world, void *context, struct tr_error *e)
         return tr_fail(e, "%d ranks were started, and %ld are compared; legal is -n %d",
             world ? tutti_comm_size(world) : 1, c->base.ranks, world ? tutti_comm_size(world) : 1);
     struct tr_trial *trials = tr_new((size_t)c->n, sizeof *trials);
-    bool ok = true;
+    bool ok = tr_same_options(&c->base, world, e);
     for (int from = 0; ok && from < c->n;) {
         int to = turn_end(c, from);
         ok = run_together(c, trials, from, to, w->golden, world, e);

@@ -38,6 +38,22 @@ bool tr_begin_with(struct tr_options *o, int argc, char **argv, const char *usag
     return false;
 }
 
+bool tr_same_options(const struct tr_options *o, tutti_comm *world, struct tr_error *e)
+{
+    int n = world ? tutti_comm_size(world) : 1;
+    char first[TR_OPTION_TEXT], other[TR_OPTION_TEXT];
+    struct tr_options *all = tr_new((size_t)n, sizeof *all);
+    bool ok = n == 1 ||
+              tutti_all_gather(o, all, sizeof *o, TUTTI_UINT8, world, tutti_no_stream()) == TUTTI_OK ||
+              tr_fail(e, "the options of all ranks: %s", tutti_get_last_error(world));
+    for (int r = 1; ok && r < n; r++)
+        ok = tr_options_same(&all[0], &all[r], first, other) ||
+             tr_fail(e, "rank 0 has %s, and rank %d %s; legal are the same options on all ranks", first, r,
+                 other);
+    free(all);
+    return ok;
+}
+
 static bool check(struct tr_prepared *p, struct tr_error *e)
 {
     int n = p->run.plan.mesh.n;

@@ -20,6 +20,8 @@ struct tr_prepared {
 bool tr_begin(struct tr_options *o, int argc, char **argv, const char *usage, bool list, int *status);
 /* The same where o has defaults of its own already. */
 bool tr_begin_with(struct tr_options *o, int argc, char **argv, const char *usage, bool list, int *status);
+/* Collective over world (NULL: one rank): all ranks were given the same, which a launcher does not see to. */
+bool tr_same_options(const struct tr_options *o, tutti_comm *world, struct tr_error *e);
 /* Prints the error, and returns the status. */
 int tr_refuse(int status, const struct tr_error *e);
 

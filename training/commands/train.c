@@ -156,7 +156,7 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     int rank = world ? tutti_comm_rank(world) : 0, n = world ? tutti_comm_size(world) : 1;
     if (!o->ranks) /* a launcher's: dp takes what is left */
         o->ranks = n;
-    if (!tr_prepare(&p, o, e))
+    if (!tr_same_options(o, world, e) || !tr_prepare(&p, o, e))
         return false;
     if (p.run.plan.mesh.n != n)
         return tr_fail(e, "the mesh has %d ranks, and %d were started", p.run.plan.mesh.n, n);

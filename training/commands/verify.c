@@ -102,6 +102,9 @@ static bool all_cases(tutti_comm *world, void *context, struct tr_error *e)
 {
     const struct work *w = context;
     int rank = tutti_comm_rank(world), equal = 0;
+    if (tutti_comm_size(world) != RANKS)
+        return tr_fail(e, "verify takes %d ranks, and %d were started; legal is -n %d, or no launcher", RANKS,
+            tutti_comm_size(world), RANKS);
     for (int c = 0; c < w->n; c++) {
         struct tr_verdict v;
         int64_t begun = tr_now_ns();
