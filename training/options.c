@@ -358,22 +358,32 @@ static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr
                                                    : tr_model_gpt)(g, &sizes, e);
 }
 
-static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error *e)
+/* How many data-parallel ranks there are beside the other axes. */
+static bool count_dp(long *dp, const struct tr_options *o, struct tr_error *e)
 {
-    long others = o->pp * o->cp * o->ep * o->tp, dp = o->dp;
-    if (others < 1 || others > 1 << 20)
-        return tr_fail(
-            e, "--pp %ld --cp %ld --tp %ld: legal are 1 and more, and 1048576 in all", o->pp, o->cp, o->tp);
-    if (dp == 0)
-        dp = o->ranks ? o->ranks / others : 1;
-    char cp[32] = "";
+    enum { MOST_RANKS = 1 << 20 };
+    bool small = o->pp <= MOST_RANKS && o->cp <= MOST_RANKS && o->tp <= MOST_RANKS;
+    long others = small ? o->pp * o->cp * o->ep * o->tp : MOST_RANKS + 1;
+    char cp[32] = "", other[32] = "";
+    if (others > MOST_RANKS)
+        return tr_fail(e, "--pp %ld --cp %ld --tp %ld: legal are 1 and more, and %d in all", o->pp, o->cp,
+            o->tp, MOST_RANKS);
+    *dp = o->dp ? o->dp : o->ranks > others ? o->ranks / others : 1;
+    if (o->ranks == 0 || *dp * others == o->ranks)
+        return true;
     if (o->cp > 1)
         snprintf(cp, sizeof cp, " x cp %ld", o->cp);
-    if (o->ranks && dp * others != o->ranks)
-        return tr_fail(e,
-            "%ld ranks, but dp %ld x tp %ld x pp %ld%s is %ld; legal is --ranks %ld, or --dp %ld if "
-            "that is whole",
-            o->ranks, dp, o->tp, o->pp, cp, dp * others, dp * others, o->ranks / others);
+    if (o->ranks % others == 0)
+        snprintf(other, sizeof other, ", or --dp %ld", o->ranks / others);
+    return tr_fail(e, "%ld ranks, but dp %ld x tp %ld x pp %ld%s is %ld; legal is --ranks %ld%s", o->ranks,
+        *dp, o->tp, o->pp, cp, *dp * others, *dp * others, other);
+}
+
+static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error *e)
+{
+    long dp = 1;
+    if (!count_dp(&dp, o, e))
+        return false;
     int size[TR_AXES] = { (int)o->pp, (int)dp, (int)o->cp, (int)o->ep, (int)o->tp };
     *p = (struct tr_plan){ .zero = (int)o->zero,
         .batch = (int)o->batch,
