@@ -300,8 +300,9 @@ static bool plant(struct tr_contender *x, const char *name, struct tr_error *e)
 
 static bool is_injection(const char *name, struct tr_error *e)
 {
-    for (int i = 0; i < tr_n_injections; i++)
-        if (!strcmp(name, tr_injections[i].name))
+    const struct tr_injection *x;
+    for (int i = 0; (x = tr_injection_at(i)); i++)
+        if (!strcmp(name, x->name))
             return true;
     return tr_inject(NULL, 0, name, e); /* lists what is legal */
 }

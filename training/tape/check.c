@@ -3,149 +3,15 @@
  *
  * Nothing that a pass noted is believed: not a shard's placements, only what the tables say of parameters,
  * inputs and the residual stream, and what the rules make of it. */
-#include "training/tape/check.h"
+#include "training/tape/checking.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct known {
-    char on[TR_AXES][2];
-    bool written;
-    int micro; /* whose sequences are in it, from the LOAD on; -1: of none, as a parameter */
-    int lost; /* the instruction that took its place; -1 */
-    int flight; /* the call beside the list that is making it; -1: none, or it is over */
-    bool flew;
-    bool holds; /* a bucket, of which others are the members */
-    int source; /* a bucket or a part of one: the bucket whose members' types these have; -1 */
-};
-
-struct checking {
-    const struct tr_tape *t;
-    const struct tr_graph *g;
-    const struct tr_plan *plan;
-    struct known *values;
-    int *counted; /* of each tensor that is a parameter: micro-batches in its gradient */
-    int *updated; /* times */
-    bool *tied;
-    int *live, n_live; /* values whose place is theirs */
-};
-
-static const struct tr_tensor *tensor_of(const struct checking *c, int value)
+static void declared(const struct tr_checking *c, int value, char on[TR_AXES][2])
 {
-    int shard = c->t->values[value].shard;
-    return shard < 0 ? NULL : &c->g->tensors[c->t->placed->shards[shard].tensor];
-}
-
-static const char *name_of(const struct checking *c, int value)
-{
-    const struct tr_tensor *t = tensor_of(c, value);
-    return t ? t->name : value == c->t->losses ? "the loss" : value == c->t->leaves ? "the norm" : "scratch";
-}
-
-static bool wrong(const struct checking *c, int n, struct tr_error *e, const char *what)
-{
-    const struct tr_instr *i = &c->t->instrs[n];
-    return tr_fail(e, "rank %d, instruction %d, %s of %s, micro-batch %d: %s", c->t->rank, n,
-        i->code == TR_COMPUTE ? tr_ops[i->op].name : tr_code_names[i->code], tr_instr_name(c->t, i), i->micro,
-        what);
-}
-
-static bool said(
-    const struct checking *c, int n, struct tr_error *e, int value, enum tr_axis a, const char *rest)
-{
-    char text[256];
-    snprintf(text, sizeof text, "%s is %.2s on axis %s; %s", name_of(c, value), c->values[value].on[a],
-        tr_axis_names[a], rest);
-    return wrong(c, n, e, text);
-}
-
-/* ---- memory: a place belongs to who wrote it last ---- */
-
-static void write_value(struct checking *c, int n, int value)
-{
-    const struct tr_value *v = &c->t->values[value];
-    int kept = 0;
-    for (int i = 0; i < c->n_live; i++) {
-        const struct tr_value *x = &c->t->values[c->live[i]];
-        if (x->offset >= v->offset + v->bytes || x->offset + x->bytes <= v->offset)
-            c->live[kept++] = c->live[i];
-        else if (c->live[i] != value)
-            c->values[c->live[i]].written = false, c->values[c->live[i]].lost = n;
-    }
-    c->n_live = kept;
-    c->live[c->n_live++] = value;
-    c->values[value].written = true;
-}
-
-/* Whether instruction n may touch a value that a call beside the list is making: the wait for it may, and a
- * call that comes after that one on the same stream. */
-static bool in_flight(const struct checking *c, int n, int value)
-{
-    const struct tr_instr *i = &c->t->instrs[n];
-    return c->values[value].flight >= 0 && !i->beside;
-}
-
-static bool read_value(struct checking *c, int n, int value, struct tr_error *e)
-{
-    char text[160];
-    if (in_flight(c, n, value)) {
-        int flight = c->values[value].flight;
-        snprintf(text, sizeof text, "%s is read while its %s, instruction %d, is under way; a wait is due",
-            name_of(c, value), tr_code_names[c->t->instrs[flight].code], flight);
-        return wrong(c, n, e, text);
-    }
-    if (c->values[value].written || value == c->t->losses || value == c->t->leaves)
-        return true;
-    snprintf(
-        text, sizeof text, "%s is read, but it was never written, or freed before this", name_of(c, value));
-    return wrong(c, n, e, text);
-}
-
-/* The next value that lies in the bucket, after `last`; -1. */
-static int next_member(const struct checking *c, int bucket, int last)
-{
-    if (!c->values[bucket].holds)
-        return -1;
-    for (int v = last + 1; v < c->t->n_values; v++)
-        if (c->t->values[v].within == bucket)
-            return v;
-    return -1;
-}
-
-static bool read_values(struct checking *c, int n, struct tr_error *e)
-{
-    const struct tr_instr *i = &c->t->instrs[n];
-    for (int x = 0; x < i->ins; x++) {
-        if (!c->values[i->in[x]].holds && !read_value(c, n, i->in[x], e))
-            return false;
-        for (int v = -1; (v = next_member(c, i->in[x], v)) >= 0;)
-            if (!read_value(c, n, v, e))
-                return false;
-    }
-    return true;
-}
-
-/* To write a bucket is to write all that lies in it. */
-static void write_values(struct checking *c, int n)
-{
-    const struct tr_instr *i = &c->t->instrs[n];
-    for (int x = 0; x < i->outs; x++) {
-        int flight = i->beside ? n : -1;
-        if (!c->values[i->out[x]].holds)
-            write_value(c, n, i->out[x]);
-        for (int v = -1; (v = next_member(c, i->out[x], v)) >= 0; c->values[v].flight = flight)
-            write_value(c, n, v);
-        c->values[i->out[x]].flight = flight;
-        c->values[i->out[x]].flew |= i->beside;
-    }
-}
-
-/* ---- types ---- */
-
-static void declared(const struct checking *c, int value, char on[TR_AXES][2])
-{
-    const struct tr_tensor *t = tensor_of(c, value);
+    const struct tr_tensor *t = tr_checked_tensor(c, value);
     for (int a = 0; a < TR_AXES; a++) {
         const char *place = t ? tr_table_placement(c->plan, t, a) : "R";
         memcpy(on[a], place[1] ? place : "R ", 2);
@@ -154,9 +20,9 @@ static void declared(const struct checking *c, int value, char on[TR_AXES][2])
     }
 }
 
-static bool result_is_declared(const struct checking *c, int value, enum tr_axis a, const char place[2])
+static bool result_is_declared(const struct tr_checking *c, int value, enum tr_axis a, const char place[2])
 {
-    const struct tr_tensor *t = tensor_of(c, value);
+    const struct tr_tensor *t = tr_checked_tensor(c, value);
     if (t->role == TR_D_PARAMETER || t->role == TR_LEAVES)
         return (tr_table_placement(c->plan, &c->g->tensors[t->of], a)[0] == 'S') ==
                (place[0] == 'S' && place[1] == 'r');
@@ -165,7 +31,7 @@ static bool result_is_declared(const struct checking *c, int value, enum tr_axis
     return wanted[0] == 'R' || !memcmp(wanted, place, 2) || partial;
 }
 
-static bool rule_fits(struct checking *c, const struct tr_instr *i, enum tr_axis a, const char *rule)
+static bool rule_fits(struct tr_checking *c, const struct tr_instr *i, enum tr_axis a, const char *rule)
 {
     char in[TR_INS][2], out[TR_OUTS][2];
     int ins, outs;
@@ -188,7 +54,7 @@ static bool rule_fits(struct checking *c, const struct tr_instr *i, enum tr_axis
 }
 
 /* The tokens that are here have the places in the sequence that the instruction takes them to have. */
-static bool at_its_place(const struct checking *c, int n, const char on[TR_AXES][2], struct tr_error *e)
+static bool at_its_place(const struct tr_checking *c, int n, const char on[TR_AXES][2], struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
     int64_t first = tr_first_token(c->t->placed, on, c->t->at);
@@ -197,10 +63,10 @@ static bool at_its_place(const struct checking *c, int n, const char on[TR_AXES]
         return true;
     snprintf(text, sizeof text, "its tokens are taken to begin at %lld of the sequence, and begin at %lld",
         (long long)i->first, (long long)first);
-    return wrong(c, n, e, text);
+    return tr_checked_wrong(c, n, e, text);
 }
 
-static bool compute(struct checking *c, int n, struct tr_error *e)
+static bool compute(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
     char on[TR_OUTS][TR_AXES][2], text[200];
@@ -215,16 +81,18 @@ static bool compute(struct checking *c, int n, struct tr_error *e)
         int used = snprintf(text, sizeof text, "on axis %s no rule of the operation takes", tr_axis_names[a]);
         for (int x = 0; x < i->ins; x++)
             used += snprintf(text + used, sizeof text - (size_t)used, "%s %s %.2s", x ? "," : "",
-                name_of(c, i->in[x]), c->values[i->in[x]].on[a]);
-        return wrong(c, n, e, text);
+                tr_checked_name(c, i->in[x]), c->values[i->in[x]].on[a]);
+        return tr_checked_wrong(c, n, e, text);
     }
     double mean = 1.0f / (float)((int64_t)c->plan->batch * tr_targets(c->g));
     if (i->op == TR_SOFTMAX_DX && fabs(i->scale - mean) > 0)
-        return wrong(c, n, e, "the scale of the loss is not one over the tokens of the whole batch");
+        return tr_checked_wrong(
+            c, n, e, "the scale of the loss is not one over the tokens of the whole batch");
     bool vocabulary = i->op == TR_ROW_MAX || i->op == TR_SOFTMAX || i->op == TR_SOFTMAX_DX;
     if (vocabulary &&
         i->valid != tr_valid_columns(c->t->placed, c->t->values[i->in[0]].shard, c->t->at[TR_TP]))
-        return wrong(c, n, e, "columns that are padding of the vocabulary would count, or others would not");
+        return tr_checked_wrong(
+            c, n, e, "columns that are padding of the vocabulary would count, or others would not");
     int placed = tr_place_matters(i->op);
     if (placed >= 0 && !at_its_place(c, n, c->values[i->in[placed]].on, e))
         return false;
@@ -234,7 +102,7 @@ static bool compute(struct checking *c, int n, struct tr_error *e)
 }
 
 /* What is made for a micro-batch comes from that one alone. A wait may be for an earlier one. */
-static bool of_one_micro(struct checking *c, int n, struct tr_error *e)
+static bool of_one_micro(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
     char text[160];
@@ -242,14 +110,14 @@ static bool of_one_micro(struct checking *c, int n, struct tr_error *e)
         int micro = c->values[i->in[x]].micro;
         if (micro < 0 || micro == i->micro)
             continue;
-        snprintf(text, sizeof text, "%s is of micro-batch %d", name_of(c, i->in[x]), micro);
-        return wrong(c, n, e, text);
+        snprintf(text, sizeof text, "%s is of micro-batch %d", tr_checked_name(c, i->in[x]), micro);
+        return tr_checked_wrong(c, n, e, text);
     }
     return true;
 }
 
 /* The micro-batch of a result is that of what was read, and of tokens that which they are loaded for. */
-static void pass_micro(struct checking *c, int n)
+static void pass_micro(struct tr_checking *c, int n)
 {
     const struct tr_instr *i = &c->t->instrs[n];
     int micro = i->code == TR_LOAD || i->code == TR_RECV ? i->micro : -1;
@@ -261,7 +129,7 @@ static void pass_micro(struct checking *c, int n)
 
 /* The leaves of the sum over sequences: what is reduced first must be a subtree. A rank's micro-batches are
  * neighbours if gradients are reduced once; if they are for each micro-batch, those of its ranks are. */
-static bool load(struct checking *c, int n, struct tr_error *e)
+static bool load(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
     bool each = false;
@@ -276,69 +144,71 @@ static bool load(struct checking *c, int n, struct tr_error *e)
         return false;
     if (i->place == k * (each ? micro * dp + rank : rank * c->plan->micros + micro))
         return true;
-    return wrong(c, n, e,
+    return tr_checked_wrong(c, n, e,
         each ? "gradients are reduced for each micro-batch, so its ranks need neighbouring sequences"
              : "gradients are reduced once, so a rank needs neighbouring sequences");
 }
 
 /* Whether a collective on axis a may make `to` of this value. */
-static bool takes(struct checking *c, int n, int value, enum tr_axis a, const char to[2], struct tr_error *e)
+static bool takes(
+    struct tr_checking *c, int n, int value, enum tr_axis a, const char to[2], struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
-    const struct tr_tensor *t = tensor_of(c, value);
+    const struct tr_tensor *t = tr_checked_tensor(c, value);
     const char *from = c->values[value].on[a];
     bool partial = from[0] == 'P', moves = i->code == TR_ALL_GATHER || i->code == TR_BROADCAST ||
                                            i->code == TR_ALL_TO_ALL || i->code == TR_SHIFT;
     char text[128];
     if (!moves && !partial)
-        return said(c, n, e, value, a, "it is whole, so to reduce it would count it more than once");
+        return tr_checked_said(
+            c, n, e, value, a, "it is whole, so to reduce it would count it more than once");
     if (tr_collective(from, to) != (int)i->code)
-        return said(c, n, e, value, a, "this collective does not take that");
+        return tr_checked_said(c, n, e, value, a, "this collective does not take that");
     for (int b = (int)a + 1; b < TR_AXES; b++)
         if ((!memcmp(from, "Pb", 2) || !memcmp(from, "St", 2)) && !memcmp(c->values[value].on[b], from, 2)) {
             snprintf(text, sizeof text, "axis %s cuts the tokens of a part of this axis, and is due before",
                 tr_axis_names[b]);
-            return said(c, n, e, value, a, text);
+            return tr_checked_said(c, n, e, value, a, text);
         }
     if (partial && i->fold != tr_fold_op(from))
-        return said(c, n, e, value, a, "its fold is another operation");
+        return tr_checked_said(c, n, e, value, a, "its fold is another operation");
     if (partial && t && t->role == TR_D_PARAMETER && a == TR_DP && !tr_reduces_each_micro(c->plan) &&
         c->counted[t->of] != c->plan->micros) {
         snprintf(text, sizeof text, "%s is reduced with %d of %d micro-batches in it", t->name,
             c->counted[t->of], c->plan->micros);
-        return wrong(c, n, e, text);
+        return tr_checked_wrong(c, n, e, text);
     }
     return true;
 }
 
 /* What is made for a bucket, or for what was made of one: its members have the types of the first one's. */
 static bool unpack(
-    struct checking *c, int n, int bucket, enum tr_axis a, const char to[2], struct tr_error *e)
+    struct tr_checking *c, int n, int bucket, enum tr_axis a, const char to[2], struct tr_error *e)
 {
     int out = c->t->instrs[n].out[0];
     c->values[out].source = bucket;
-    for (int w = -1; (w = next_member(c, out, w)) >= 0; memcpy(c->values[w].on[a], to, 2)) {
+    for (int w = -1; (w = tr_check_member(c, out, w)) >= 0; memcpy(c->values[w].on[a], to, 2)) {
         int v = -1;
-        while ((v = next_member(c, bucket, v)) >= 0)
+        while ((v = tr_check_member(c, bucket, v)) >= 0)
             if (c->t->values[v].inside == c->t->values[w].inside)
                 break;
         if (v < 0)
-            return wrong(c, n, e, "the bucket that was reduced has other members");
+            return tr_checked_wrong(c, n, e, "the bucket that was reduced has other members");
         memcpy(c->values[w].on, c->values[v].on, sizeof c->values->on);
     }
     return true;
 }
 
 /* What a collective makes of its input, on its one axis. */
-static bool collective(struct checking *c, int n, struct tr_error *e)
+static bool collective(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
     int a = 0, in = i->in[0], out = i->out[0];
     if (i->axes == TR_WORLD || in == c->t->losses || in == c->t->leaves)
-        return i->fold == TUTTI_SUM || wrong(c, n, e, "leaves are summed");
+        return i->fold == TUTTI_SUM || tr_checked_wrong(c, n, e, "leaves are summed");
     while (i->axes != 1 << a)
         a++;
-    const struct tr_tensor *t = tensor_of(c, in);
+    const struct tr_tensor *t = tr_checked_tensor(c, in);
     const char *to = i->code == TR_REDUCE ? "O " : i->code != TR_REDUCE_SCATTER ? "R " : "F ";
     if (i->code == TR_REDUCE_SCATTER && t && t->role != TR_D_PARAMETER)
         to = "St";
@@ -349,12 +219,12 @@ static bool collective(struct checking *c, int n, struct tr_error *e)
     if (i->code == TR_SHIFT && tr_shifted(c->values[in].on[a], shifted, &turn)) {
         to = shifted;
         if (i->turn != turn)
-            return said(c, n, e, in, (enum tr_axis)a, "it is due at another rank");
+            return tr_checked_said(c, n, e, in, (enum tr_axis)a, "it is due at another rank");
     }
     int bucket = c->values[in].holds ? in : c->values[in].source;
     if (!c->values[in].holds && !takes(c, n, in, a, to, e))
         return false;
-    for (int v = -1; (v = next_member(c, in, v)) >= 0;)
+    for (int v = -1; (v = tr_check_member(c, in, v)) >= 0;)
         if (!takes(c, n, v, a, to, e))
             return false;
     memcpy(c->values[out].on, c->values[in].on, sizeof c->values->on);
@@ -363,52 +233,53 @@ static bool collective(struct checking *c, int n, struct tr_error *e)
 }
 
 /* A gradient enters the sum over micro-batches: complete but for the sequences, each once, in their order. */
-static bool count_in(struct checking *c, int n, int value, int parameter, int micro, struct tr_error *e)
+static bool count_in(struct tr_checking *c, int n, int value, int parameter, int micro, struct tr_error *e)
 {
     char text[128];
     for (int a = 0; a < TR_AXES; a++)
         if (c->values[value].on[a][0] == 'P' && memcmp(c->values[value].on[a], "Ps", 2))
-            return said(c, n, e, value, a, "it must be complete before it enters the sum over sequences");
+            return tr_checked_said(
+                c, n, e, value, a, "it must be complete before it enters the sum over sequences");
     if (c->counted[parameter] == micro) {
         c->counted[parameter]++;
         return true;
     }
     snprintf(text, sizeof text, "micro-batch %d of %s enters the sum where %d is due", micro,
         c->g->tensors[parameter].name, c->counted[parameter]);
-    return wrong(c, n, e, text);
+    return tr_checked_wrong(c, n, e, text);
 }
 
 /* The gradient that is used: whole, or this rank's part with ZeRO, over all micro-batches, both homes of a
  * tie. */
-static bool finished(struct checking *c, int n, int value, int parameter, struct tr_error *e)
+static bool finished(struct tr_checking *c, int n, int value, int parameter, struct tr_error *e)
 {
     const struct tr_tensor *w = &c->g->tensors[parameter];
     char text[128];
     if (c->counted[parameter] != c->plan->micros) {
         snprintf(text, sizeof text, "the gradient has %d of %d micro-batches", c->counted[parameter],
             c->plan->micros);
-        return wrong(c, n, e, text);
+        return tr_checked_wrong(c, n, e, text);
     }
     for (int a = 0; a < TR_AXES; a++) {
         const char *on = c->values[value].on[a];
         if (on[0] == 'P')
-            return said(c, n, e, value, a, "the gradient is still a partial sum");
+            return tr_checked_said(c, n, e, value, a, "the gradient is still a partial sum");
         if (on[0] == 'O')
-            return said(c, n, e, value, a, "one rank has the gradient, and it was not broadcast");
+            return tr_checked_said(c, n, e, value, a, "one rank has the gradient, and it was not broadcast");
         if ((on[0] == 'F') != (a == TR_DP && c->plan->zero && c->plan->mesh.size[a] > 1))
-            return said(c, n, e, value, a, "ZeRO wants a part, and nothing else does");
+            return tr_checked_said(c, n, e, value, a, "ZeRO wants a part, and nothing else does");
     }
     if (w->values_of != parameter && c->plan->mesh.size[TR_PP] == 1)
-        return wrong(c, n, e, "a tied head has no values of its own");
+        return tr_checked_wrong(c, n, e, "a tied head has no values of its own");
     for (int x = 0; x < c->g->n_tensors; x++)
         if (c->g->tensors[x].role == TR_PARAMETER && x != c->g->tensors[x].values_of &&
             (x == parameter || c->g->tensors[x].values_of == parameter) && !c->tied[parameter])
-            return wrong(c, n, e, "the gradients of embedding and head are not added");
+            return tr_checked_wrong(c, n, e, "the gradients of embedding and head are not added");
     return true;
 }
 
 /* With ZeRO a rank renews its part, and where all have the whole, the rest is of the step before. */
-static bool update(struct checking *c, int n, struct tr_error *e)
+static bool update(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
     c->updated[i->parameter]++;
@@ -417,43 +288,7 @@ static bool update(struct checking *c, int n, struct tr_error *e)
     return finished(c, n, i->in[0], i->parameter, e);
 }
 
-/* The instruction of the list that took the place of what a call beside it reads; -1. */
-static int lost_in_flight(const struct checking *c, int value)
-{
-    const struct known *k = &c->values[value];
-    if (!k->holds && !k->written && k->lost >= 0 && !c->t->instrs[k->lost].beside)
-        return k->lost;
-    for (int v = -1; (v = next_member(c, value, v)) >= 0;)
-        if (lost_in_flight(c, v) >= 0)
-            return c->values[v].lost;
-    return -1;
-}
-
-/* A call beside the list is over, and those before it on its stream. What it read must have stayed in its
- * place until now, unless a call of the same stream wrote there. */
-static bool wait(struct checking *c, int n, struct tr_error *e)
-{
-    const struct tr_instr *i = &c->t->instrs[n];
-    int last = i->beside ? c->values[i->in[0]].flight : -1;
-    char text[200];
-    if (i->beside && !c->values[i->in[0]].flew)
-        return wrong(c, n, e, "no call beside the list is making this");
-    for (int v = 0; v < c->t->n_values; v++) {
-        int f = c->values[v].flight;
-        if (f < 0 || f > last)
-            continue;
-        c->values[v].flight = -1;
-        int lost = lost_in_flight(c, c->t->instrs[f].in[0]);
-        if (lost < 0)
-            continue;
-        snprintf(text, sizeof text, "instruction %d writes where %s, instruction %d, still reads", lost,
-            tr_code_names[c->t->instrs[f].code], f);
-        return wrong(c, n, e, text);
-    }
-    return true;
-}
-
-static bool instruction(struct checking *c, int n, struct tr_error *e)
+static bool instruction(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
     switch (i->code) {
@@ -477,7 +312,7 @@ static bool instruction(struct checking *c, int n, struct tr_error *e)
     case TR_SEND:
         return !memcmp(c->values[i->in[0]].on, c->t->placed->shards[c->t->values[i->in[0]].shard].on,
                    sizeof c->values->on) ||
-               wrong(c, n, e, "what is sent does not lie as the next stage expects");
+               tr_checked_wrong(c, n, e, "what is sent does not lie as the next stage expects");
     case TR_COUNT:
         return count_in(c, n, i->in[0], i->parameter, i->micro, e);
     case TR_TIE:
@@ -490,21 +325,21 @@ static bool instruction(struct checking *c, int n, struct tr_error *e)
     case TR_UPDATE:
         return update(c, n, e);
     case TR_WAIT:
-        return wait(c, n, e);
+        return tr_check_wait(c, n, e);
     default:
         return true;
     }
 }
 
-static bool each(struct checking *c, int n, struct tr_error *e)
+static bool each(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
-    if (!read_values(c, n, e) || !of_one_micro(c, n, e) || !instruction(c, n, e))
+    if (!tr_check_reads(c, n, e) || !of_one_micro(c, n, e) || !instruction(c, n, e))
         return false;
-    write_values(c, n);
+    tr_check_writes(c, n);
     pass_micro(c, n);
     for (int x = 0; x < i->outs && i->code == TR_COMPUTE && c->plan->micros == 1; x++) {
-        const struct tr_tensor *t = tensor_of(c, i->out[x]);
+        const struct tr_tensor *t = tr_checked_tensor(c, i->out[x]);
         if (t && t->role == TR_D_PARAMETER && !count_in(c, n, i->out[x], t->of, i->micro, e))
             return false;
     }
@@ -512,14 +347,14 @@ static bool each(struct checking *c, int n, struct tr_error *e)
 }
 
 /* What outlives the step lies as the next one expects it, and nothing is under way. */
-static bool lasting(const struct checking *c, struct tr_error *e)
+static bool lasting(const struct tr_checking *c, struct tr_error *e)
 {
     for (int v = 0; v < c->t->n_values; v++) {
         char on[TR_AXES][2];
-        const struct known *k = &c->values[v];
+        const struct tr_known *k = &c->values[v];
         if (k->flight >= 0)
             return tr_fail(e, "rank %d: nobody waits for instruction %d, %s of %s", c->t->rank, k->flight,
-                tr_code_names[c->t->instrs[k->flight].code], name_of(c, v));
+                tr_code_names[c->t->instrs[k->flight].code], tr_checked_name(c, v));
         declared(c, v, on);
         for (int a = 0; a < TR_AXES && c->t->values[v].lasts; a++)
             if (memcmp(on[a], k->on[a], 2))
@@ -527,12 +362,12 @@ static bool lasting(const struct checking *c, struct tr_error *e)
                     "rank %d: after the step %s is %c on axis %s, and the next step reads it as %c: each "
                     "rank "
                     "has renewed its part, and no all_gather follows",
-                    c->t->rank, name_of(c, v), k->on[a][0], tr_axis_names[a], on[a][0]);
+                    c->t->rank, tr_checked_name(c, v), k->on[a][0], tr_axis_names[a], on[a][0]);
     }
     return true;
 }
 
-static bool all_updated(const struct checking *c, struct tr_error *e)
+static bool all_updated(const struct tr_checking *c, struct tr_error *e)
 {
     for (int n = 0; n < c->t->n_holdings; n++) {
         int p = c->t->holdings[n].parameter;
@@ -547,7 +382,7 @@ static bool all_updated(const struct checking *c, struct tr_error *e)
 bool tr_check_types(const struct tr_tape *t, struct tr_error *e)
 {
     size_t tensors = (size_t)t->placed->g->n_tensors, values = (size_t)t->n_values;
-    struct checking c = { .t = t,
+    struct tr_checking c = { .t = t,
         .g = t->placed->g,
         .plan = t->placed->plan,
         .values = tr_new(values, sizeof *c.values),
@@ -564,7 +399,7 @@ bool tr_check_types(const struct tr_tape *t, struct tr_error *e)
             c.values[t->values[v].within].holds = true;
         if (t->values[v].lasts) {
             declared(&c, v, c.values[v].on);
-            write_value(&c, -1, v);
+            tr_check_write(&c, -1, v);
         }
     }
     bool ok = true;

@@ -14,8 +14,8 @@ struct tr_injection {
     bool (*plant)(struct tr_tape *tapes, int n);
 };
 
-extern const struct tr_injection tr_injections[];
-extern const int tr_n_injections;
+/* They are numbered from 0 on; NULL: there are no more. */
+const struct tr_injection *tr_injection_at(int i);
 
 /* Plants it into the tapes. A name that is unknown, or that these tapes cannot have, lists what is legal. */
 bool tr_inject(struct tr_tape *tapes, int n, const char *name, struct tr_error *e);

@@ -3,29 +3,29 @@
 #include "training/tape/plant.h"
 
 /* The gradient is a sum over the tokens of this rank. */
-bool tr_plant_tokens_not_reduced(struct tr_tape *tapes, int n)
+static bool tokens_not_reduced(struct tr_tape *tapes, int n)
 {
     return tr_plant_leave_out(tapes, n, TR_ALL_REDUCE, "qkv.weight", TR_CP);
 }
 
-bool tr_plant_keys_not_gathered(struct tr_tape *tapes, int n)
+static bool keys_not_gathered(struct tr_tape *tapes, int n)
 {
     return tr_plant_leave_out(tapes, n, TR_ALL_GATHER, "kv", TR_CP);
 }
 
-bool tr_plant_heads_not_exchanged(struct tr_tape *tapes, int n)
+static bool heads_not_exchanged(struct tr_tape *tapes, int n)
 {
     return tr_plant_leave_out(tapes, n, TR_ALL_TO_ALL, "qkv", TR_CP);
 }
 
 /* Keys of the rank before are what those of this rank were. */
-bool tr_plant_ring_not_turned(struct tr_tape *tapes, int n)
+static bool ring_not_turned(struct tr_tape *tapes, int n)
 {
     return tr_plant_leave_out(tapes, n, TR_SHIFT, "kv", TR_CP);
 }
 
 /* What two ranks' keys give is joined in the order in which it came, not in that of the sequence. */
-bool tr_plant_ring_rotated(struct tr_tape *tapes, int n)
+static bool ring_rotated(struct tr_tape *tapes, int n)
 {
     for (int r = 0; r < n; r++) {
         int i = tr_plant_find(&tapes[r], TR_COMPUTE, TR_ATTEND_MERGE, "attention", -1);
@@ -39,7 +39,7 @@ bool tr_plant_ring_rotated(struct tr_tape *tapes, int n)
 }
 
 /* Gradients of keys go on with the ring; they are due at the rank whose keys they are. */
-bool tr_plant_ring_goes_on(struct tr_tape *tapes, int n)
+static bool ring_goes_on(struct tr_tape *tapes, int n)
 {
     bool found = false;
     for (int r = 0; r < n; r++)
@@ -52,7 +52,7 @@ bool tr_plant_ring_goes_on(struct tr_tape *tapes, int n)
 }
 
 /* What the other ranks gave lies side by side still, and is read as if it were in the order of the heads. */
-bool tr_plant_heads_not_unpacked(struct tr_tape *tapes, int n)
+static bool heads_not_unpacked(struct tr_tape *tapes, int n)
 {
     for (int r = 0; r < n; r++) {
         int i = tr_plant_find(&tapes[r], TR_COMPUTE, TR_UNPACK, "attention", -1);
@@ -78,18 +78,18 @@ static bool tokens_begin_at_zero(struct tr_tape *tapes, int n, int op)
     return found;
 }
 
-bool tr_plant_positions_begin_at_zero(struct tr_tape *tapes, int n)
+static bool positions_begin_at_zero(struct tr_tape *tapes, int n)
 {
     return tokens_begin_at_zero(tapes, n, TR_POSITION);
 }
 
-bool tr_plant_mask_of_the_first_rank(struct tr_tape *tapes, int n)
+static bool mask_of_the_first_rank(struct tr_tape *tapes, int n)
 {
     return tokens_begin_at_zero(tapes, n, TR_ATTEND);
 }
 
 /* Blocks that are no neighbours are added first. */
-bool tr_plant_outer_axis_first(struct tr_tape *tapes, int n)
+static bool outer_axis_first(struct tr_tape *tapes, int n)
 {
     for (int r = 0; r < n; r++) {
         int i = tr_plant_find(&tapes[r], TR_ALL_REDUCE, -1, "ln1.weight", TR_TP);
@@ -100,3 +100,27 @@ bool tr_plant_outer_axis_first(struct tr_tape *tapes, int n)
     }
     return true;
 }
+
+static const struct tr_injection list[] = {
+    { "tokens-not-reduced", "under context parallelism a weight's gradient has a part of the tokens",
+        "--cp 2", TR_BY_TYPES, tokens_not_reduced },
+    { "keys-not-gathered", "attention sees the keys of this rank's tokens only", "--cp 2", TR_BY_TYPES,
+        keys_not_gathered },
+    { "heads-not-exchanged", "attention has all heads of its tokens, not all tokens of its heads",
+        "--cp 2 --cp-attention ulysses", TR_BY_TYPES, heads_not_exchanged },
+    { "heads-not-unpacked", "what an all-to-all brought is read in another order than it has",
+        "--cp 2 --cp-attention ulysses", TR_BY_TYPES, heads_not_unpacked },
+    { "ring-not-turned", "keys are not handed on, and are taken for those of the rank before",
+        "--cp 2 --cp-attention ring", TR_BY_TYPES, ring_not_turned },
+    { "ring-rotated", "what the keys of two ranks give is joined in another order",
+        "--cp 2 --cp-attention ring", TR_BY_TYPES, ring_rotated },
+    { "ring-goes-on", "gradients of keys are sent to the next rank, not to the owner",
+        "--cp 4 --cp-attention ring", TR_BY_TYPES, ring_goes_on },
+    { "positions-begin-at-zero", "each rank gives its tokens the first positions", "--cp 2", TR_BY_TYPES,
+        positions_begin_at_zero },
+    { "mask-of-the-first-rank", "each rank hides keys as if its queries were the first", "--cp 2",
+        TR_BY_TYPES, mask_of_the_first_rank },
+    { "outer-axis-first", "a sum over blocks of tokens joins blocks that are no neighbours",
+        "--cp 2 --tp 2 --sp", TR_BY_TYPES, outer_axis_first },
+};
+const struct tr_injections tr_injections_context = { list, sizeof list / sizeof *list };

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* checking.h: what the type check knows of one rank's values while it walks the tape. */
+#ifndef TRAINING_TAPE_CHECKING_H
+#define TRAINING_TAPE_CHECKING_H
+
+#include "training/tape/check.h"
+
+struct tr_known {
+    char on[TR_AXES][2];
+    bool written;
+    int micro; /* whose sequences are in it, from the LOAD on; -1: of none, as a parameter */
+    int lost; /* the instruction that took its place; -1 */
+    int flight; /* the call beside the list that is making it; -1: none, or it is over */
+    bool flew;
+    bool holds; /* a bucket, of which others are the members */
+    int source; /* a bucket or a part of one: the bucket whose members' types these have; -1 */
+};
+
+struct tr_checking {
+    const struct tr_tape *t;
+    const struct tr_graph *g;
+    const struct tr_plan *plan;
+    struct tr_known *values;
+    int *counted; /* of each tensor that is a parameter: micro-batches in its gradient */
+    int *updated; /* times */
+    bool *tied;
+    int *live, n_live; /* values whose place is theirs */
+};
+
+const struct tr_tensor *tr_checked_tensor(const struct tr_checking *c, int value);
+const char *tr_checked_name(const struct tr_checking *c, int value);
+/* The message names rank, instruction, tensor and micro-batch, and then says what is wrong; false. */
+bool tr_checked_wrong(const struct tr_checking *c, int n, struct tr_error *e, const char *what);
+/* The same of a value and an axis. */
+bool tr_checked_said(
+    const struct tr_checking *c, int n, struct tr_error *e, int value, enum tr_axis a, const char *rest);
+
+void tr_check_write(struct tr_checking *c, int n, int value);
+/* The next value that lies in the bucket, after `last`; -1. */
+int tr_check_member(const struct tr_checking *c, int bucket, int last);
+bool tr_check_reads(struct tr_checking *c, int n, struct tr_error *e);
+/* To write a bucket is to write all that lies in it. */
+void tr_check_writes(struct tr_checking *c, int n);
+bool tr_check_wait(struct tr_checking *c, int n, struct tr_error *e);
+
+#endif
