@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* options.c: one table of options; the words of a command line; the run they describe. */
+/* options.c: one table of options, and the words of a command line. */
 #include "training/options.h"
-
-#include "training/ops/free.h"
 
 #include <errno.h>
 #include <math.h>
@@ -38,11 +36,9 @@ enum { MOST = 1 << 30 };
         name, TEXT, offsetof(struct tr_options, field), sizeof((struct tr_options *)0)->field, what, 0       \
     }
 
-#define MODELS "gpt:nano, gpt:nano8, gpt:micro, gpt:small, mlp:nano, mlp:micro, cnn:nano, cnn:micro"
-
 static const struct option options[] = {
     { "The model", HEADING, 0, 0, NULL, 0 },
-    TEXT_OF("model", model, MODELS " (sizes below may be changed)"),
+    TEXT_OF("model", model, TR_MODELS " (sizes below may be changed)"),
     WHOLE_OF("layers", layers, 1, "layers"),
     WHOLE_OF("channels", channels, 1, "channels, a multiple of 64; mlp: of a hidden layer"),
     WHOLE_OF("heads", heads, 1, "gpt: attention heads"),
@@ -277,185 +273,4 @@ bool tr_parse_bytes(const char *text, int64_t *bytes)
         x *= 1024;
     *bytes = (int64_t)x;
     return true;
-}
-
-bool tr_options_free(const struct tr_options *o)
-{
-    return !strcmp(o->order, "free");
-}
-
-const struct tr_kernels *tr_options_kernels(const struct tr_options *o, struct tr_error *e)
-{
-    const struct tr_kernels *k = *o->kernels ? tr_kernels_named(o->kernels) : tr_kernels_best();
-    if (!k)
-        tr_fail(e, "--kernels %s: legal are generic, avx2, avx512, where the machine has them", o->kernels);
-    return k && tr_options_free(o) ? tr_kernels_free(k) : k;
-}
-
-struct model {
-    const char *name;
-    int64_t layers, channels, heads, context, inputs, vocabulary, grid;
-};
-
-static const struct model models[] = {
-    { "gpt:nano", 4, 64, 4, 64, 0, 256, 0 },
-    { "gpt:nano8", 8, 64, 8, 64, 0, 256, 0 },
-    { "gpt:micro", 6, 128, 8, 128, 0, 256, 0 },
-    { "gpt:small", 8, 256, 8, 256, 0, 256, 0 },
-    { "mlp:nano", 4, 64, 0, 0, 32, 10, 0 },
-    { "mlp:micro", 8, 256, 0, 0, 256, 100, 0 },
-    { "cnn:nano", 4, 64, 0, 0, 4, 10, 8 },
-    { "cnn:micro", 6, 128, 0, 0, 4, 16, 16 },
-};
-
-/* An option of the other model would be ignored without a word, so it is refused. */
-static bool has_options(const struct model *m, const struct tr_options *o, struct tr_error *e)
-{
-    const char *foreign = NULL;
-    if (m->inputs == 0)
-        foreign = o->inputs ? "inputs" : NULL;
-    else if (*o->data && strcmp(o->data, "grammar"))
-        return tr_fail(e, "--data %s: %s learns %s that are made up; leave --data out", o->data, m->name,
-            m->grid ? "digits" : "rows");
-    else if (m->grid && o->sp)
-        return tr_fail(e, "--sp: %s has no stream of tokens that it could cut; leave --sp out", m->name);
-    else
-        foreign = o->heads               ? "heads"
-                  : o->context           ? "context"
-                  : o->untied            ? "untied"
-                  : m->grid && o->inputs ? "inputs"
-                                         : NULL;
-    return !foreign || tr_fail(e, "--%s is no option of %s, which has --layers, --channels, --vocabulary%s",
-                           foreign, m->name,
-                           m->grid     ? ""
-                           : m->inputs ? " and --inputs"
-                                       : ", --heads, --context and --untied");
-}
-
-static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr_error *e)
-{
-    const struct model *m = NULL;
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        if (!strcmp(o->model, models[i].name))
-            m = &models[i];
-    if (!m)
-        return tr_fail(e, "--model %s: legal are " MODELS, o->model);
-    struct tr_model_options sizes = { .layers = o->layers ? o->layers : m->layers,
-        .channels = o->channels ? o->channels : m->channels,
-        .heads = o->heads ? o->heads : m->heads,
-        .context = o->context ? o->context : m->context,
-        .inputs = o->inputs ? o->inputs : m->inputs,
-        .vocabulary = o->vocabulary ? o->vocabulary : m->vocabulary,
-        .grid = m->grid,
-        .untied = o->untied,
-        .leaves = o->cp > 1,
-        .apart = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]),
-        .parts = o->cp > 1 && o->cp <= TR_BLOCKS && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_RING])
-                     ? (int)o->cp
-                     : 0 };
-    return has_options(m, o, e) && (m->grid        ? tr_model_cnn
-                                       : m->inputs ? tr_model_mlp
-                                                   : tr_model_gpt)(g, &sizes, e);
-}
-
-/* How many data-parallel ranks there are beside the other axes. */
-static bool count_dp(long *dp, const struct tr_options *o, struct tr_error *e)
-{
-    enum { MOST_RANKS = 1 << 20 };
-    bool small = o->pp <= MOST_RANKS && o->cp <= MOST_RANKS && o->tp <= MOST_RANKS;
-    long others = small ? o->pp * o->cp * o->ep * o->tp : MOST_RANKS + 1;
-    char cp[32] = "", other[32] = "";
-    if (others > MOST_RANKS)
-        return tr_fail(e, "--pp %ld --cp %ld --tp %ld: legal are 1 and more, and %d in all", o->pp, o->cp,
-            o->tp, MOST_RANKS);
-    *dp = o->dp ? o->dp : o->ranks > others ? o->ranks / others : 1;
-    if (o->ranks == 0 || *dp * others == o->ranks)
-        return true;
-    if (o->cp > 1)
-        snprintf(cp, sizeof cp, " x cp %ld", o->cp);
-    if (o->ranks % others == 0)
-        snprintf(other, sizeof other, ", or --dp %ld", o->ranks / others);
-    return tr_fail(e, "%ld ranks, but dp %ld x tp %ld x pp %ld%s is %ld; legal is --ranks %ld%s", o->ranks,
-        *dp, o->tp, o->pp, cp, *dp * others, *dp * others, other);
-}
-
-static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error *e)
-{
-    long dp = 1;
-    if (!count_dp(&dp, o, e))
-        return false;
-    int size[TR_AXES] = { (int)o->pp, (int)dp, (int)o->cp, (int)o->ep, (int)o->tp };
-    *p = (struct tr_plan){ .zero = (int)o->zero,
-        .batch = (int)o->batch,
-        .micros = (int)o->micro,
-        .chunks = (int)o->chunks,
-        .overlap = o->overlap,
-        .zero3_keep = o->zero3_keep,
-        .zero3_prefetch = (int)o->zero3_prefetch,
-        .zero3_persist = o->zero3_persist,
-        .rate = o->rate,
-        .decay = o->decay,
-        .clip = o->clip };
-    p->paradigms[p->n_paradigms++] = &tr_data_parallel;
-    p->paradigms[p->n_paradigms++] = &tr_tensor_parallel;
-    if (o->sp)
-        p->paradigms[p->n_paradigms++] = &tr_sequence_parallel;
-    while (p->dp_form < TR_DP_FORMS && strcmp(o->dp_reduce, tr_dp_form_names[p->dp_form]))
-        p->dp_form++;
-    if (p->dp_form == TR_DP_FORMS)
-        return tr_fail(e, "--dp-reduce %s: legal are ring, root and sharded", o->dp_reduce);
-    while (p->recompute < TR_RECOMPUTES && strcmp(o->recompute, tr_recompute_names[p->recompute]))
-        p->recompute++;
-    if (p->recompute == TR_RECOMPUTES)
-        return tr_fail(e, "--recompute %s: legal are none, gelu, selective and full", o->recompute);
-    if (strcmp(o->recompute_comm, "redo") && strcmp(o->recompute_comm, "save"))
-        return tr_fail(e, "--recompute-comm %s: legal are redo and save", o->recompute_comm);
-    p->recompute_saves = !strcmp(o->recompute_comm, "save");
-    while (p->cp_form < TR_CP_FORMS && strcmp(o->cp_attention, tr_cp_form_names[p->cp_form]))
-        p->cp_form++;
-    if (p->cp_form == TR_CP_FORMS)
-        return tr_fail(e, "--cp-attention %s: legal are gather, ulysses and ring", o->cp_attention);
-    p->paradigms[p->n_paradigms++] = &tr_context_parallel[p->cp_form];
-    if (*o->bucket && !tr_parse_bytes(o->bucket, &p->bucket))
-        return tr_fail(e, "--bucket %s: legal is a number of bytes, with K, M, G or T", o->bucket);
-    if (strcmp(o->optimizer, "adamw") && strcmp(o->optimizer, "sgd"))
-        return tr_fail(e, "--optimizer %s: legal are adamw and sgd", o->optimizer);
-    p->sgd = !strcmp(o->optimizer, "sgd");
-    if (strcmp(o->order, "canonical") && !tr_options_free(o))
-        return tr_fail(e, "--order %s: legal are canonical and free", o->order);
-    p->free_order = tr_options_free(o);
-    return tr_mesh_make(&p->mesh, size, e);
-}
-
-static bool schedule(struct tr_run *r, const struct tr_options *o, struct tr_error *e)
-{
-    const char *dot = strrchr(o->schedule, '.');
-    if (!dot || strcmp(dot, ".csv"))
-        return tr_schedule_make(
-            &r->schedule, o->schedule, r->plan.mesh.size[TR_PP], r->plan.chunks, r->plan.micros, e);
-    FILE *file = fopen(o->schedule, "r");
-    if (!file)
-        return tr_fail(e, "--schedule %s: the file cannot be read", o->schedule);
-    struct tr_error why;
-    bool ok =
-        tr_schedule_read(&r->schedule, file, o->schedule, &why) && tr_schedule_check(&r->schedule, &why);
-    fclose(file);
-    return ok || tr_fail(e, "--schedule %s: %.900s", o->schedule, why.text);
-}
-
-bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *e)
-{
-    *r = (struct tr_run){ .plan = { .zero = 0 } };
-    if (!plan(&r->plan, o, e) || !make_model(&r->graph, o, e))
-        return false;
-    if (tr_plan_check(&r->plan, &r->graph, e) && schedule(r, o, e))
-        return true;
-    tr_graph_free(&r->graph);
-    return false;
-}
-
-void tr_run_free(struct tr_run *r)
-{
-    tr_graph_free(&r->graph);
-    tr_schedule_free(&r->schedule);
 }

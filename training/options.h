@@ -7,6 +7,9 @@
 #include "training/parallel/paradigms.h"
 #include "training/schedule/schedule.h"
 
+/* Every model, for --help and for who asks for another one. */
+#define TR_MODELS "gpt:nano, gpt:nano8, gpt:micro, gpt:small, mlp:nano, mlp:micro, cnn:nano, cnn:micro"
+
 struct tr_options {
     /* the model */
     char model[32];

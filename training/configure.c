@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* configure.c: the run that the options describe: a model, a plan for a mesh, a schedule. */
+#include "training/options.h"
+
+#include "training/ops/free.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Which of the names the value is; no option's value is guessed. */
+static bool choose(
+    int *which, const char *option, const char *value, const char *const *names, int n, struct tr_error *e)
+{
+    char legal[200] = "";
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(value, names[i])) {
+            *which = i;
+            return true;
+        }
+        snprintf(legal + strlen(legal), sizeof legal - strlen(legal), "%s%s",
+            i == 0       ? ""
+            : i + 1 == n ? " and "
+                         : ", ",
+            names[i]);
+    }
+    return tr_fail(e, "--%s %s: legal are %s", option, value, legal);
+}
+
+bool tr_options_free(const struct tr_options *o)
+{
+    return !strcmp(o->order, "free");
+}
+
+const struct tr_kernels *tr_options_kernels(const struct tr_options *o, struct tr_error *e)
+{
+    const struct tr_kernels *k = *o->kernels ? tr_kernels_named(o->kernels) : tr_kernels_best();
+    if (!k)
+        tr_fail(e, "--kernels %s: legal are generic, avx2, avx512, where the machine has them", o->kernels);
+    return k && tr_options_free(o) ? tr_kernels_free(k) : k;
+}
+
+struct model {
+    const char *name;
+    int64_t layers, channels, heads, context, inputs, vocabulary, grid;
+};
+
+static const struct model models[] = {
+    { "gpt:nano", 4, 64, 4, 64, 0, 256, 0 },
+    { "gpt:nano8", 8, 64, 8, 64, 0, 256, 0 },
+    { "gpt:micro", 6, 128, 8, 128, 0, 256, 0 },
+    { "gpt:small", 8, 256, 8, 256, 0, 256, 0 },
+    { "mlp:nano", 4, 64, 0, 0, 32, 10, 0 },
+    { "mlp:micro", 8, 256, 0, 0, 256, 100, 0 },
+    { "cnn:nano", 4, 64, 0, 0, 4, 10, 8 },
+    { "cnn:micro", 6, 128, 0, 0, 4, 16, 16 },
+};
+
+/* An option of the other model would be ignored without a word, so it is refused. */
+static bool has_options(const struct model *m, const struct tr_options *o, struct tr_error *e)
+{
+    const char *foreign = NULL;
+    if (m->inputs == 0)
+        foreign = o->inputs ? "inputs" : NULL;
+    else if (*o->data && strcmp(o->data, "grammar"))
+        return tr_fail(e, "--data %s: %s learns %s that are made up; leave --data out", o->data, m->name,
+            m->grid ? "digits" : "rows");
+    else if (m->grid && o->sp)
+        return tr_fail(e, "--sp: %s has no stream of tokens that it could cut; leave --sp out", m->name);
+    else
+        foreign = o->heads               ? "heads"
+                  : o->context           ? "context"
+                  : o->untied            ? "untied"
+                  : m->grid && o->inputs ? "inputs"
+                                         : NULL;
+    return !foreign || tr_fail(e, "--%s is no option of %s, which has --layers, --channels, --vocabulary%s",
+                           foreign, m->name,
+                           m->grid     ? ""
+                           : m->inputs ? " and --inputs"
+                                       : ", --heads, --context and --untied");
+}
+
+static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr_error *e)
+{
+    const struct model *m = NULL;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        if (!strcmp(o->model, models[i].name))
+            m = &models[i];
+    if (!m)
+        return tr_fail(e, "--model %s: legal are " TR_MODELS, o->model);
+    struct tr_model_options sizes = { .layers = o->layers ? o->layers : m->layers,
+        .channels = o->channels ? o->channels : m->channels,
+        .heads = o->heads ? o->heads : m->heads,
+        .context = o->context ? o->context : m->context,
+        .inputs = o->inputs ? o->inputs : m->inputs,
+        .vocabulary = o->vocabulary ? o->vocabulary : m->vocabulary,
+        .grid = m->grid,
+        .untied = o->untied,
+        .leaves = o->cp > 1,
+        .apart = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]),
+        .parts = o->cp > 1 && o->cp <= TR_BLOCKS && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_RING])
+                     ? (int)o->cp
+                     : 0 };
+    return has_options(m, o, e) && (m->grid        ? tr_model_cnn
+                                       : m->inputs ? tr_model_mlp
+                                                   : tr_model_gpt)(g, &sizes, e);
+}
+
+/* How many data-parallel ranks there are beside the other axes. */
+static bool count_dp(long *dp, const struct tr_options *o, struct tr_error *e)
+{
+    enum { MOST_RANKS = 1 << 20 };
+    bool small = o->pp <= MOST_RANKS && o->cp <= MOST_RANKS && o->tp <= MOST_RANKS;
+    long others = small ? o->pp * o->cp * o->ep * o->tp : MOST_RANKS + 1;
+    char cp[32] = "", other[32] = "";
+    if (others > MOST_RANKS)
+        return tr_fail(e, "--pp %ld --cp %ld --tp %ld: legal are 1 and more, and %d in all", o->pp, o->cp,
+            o->tp, MOST_RANKS);
+    *dp = o->dp ? o->dp : o->ranks > others ? o->ranks / others : 1;
+    if (o->ranks == 0 || *dp * others == o->ranks)
+        return true;
+    if (o->cp > 1)
+        snprintf(cp, sizeof cp, " x cp %ld", o->cp);
+    if (o->ranks % others == 0)
+        snprintf(other, sizeof other, ", or --dp %ld", o->ranks / others);
+    return tr_fail(e, "%ld ranks, but dp %ld x tp %ld x pp %ld%s is %ld; legal is --ranks %ld%s", o->ranks,
+        *dp, o->tp, o->pp, cp, *dp * others, *dp * others, other);
+}
+
+static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error *e)
+{
+    long dp = 1;
+    if (!count_dp(&dp, o, e))
+        return false;
+    int size[TR_AXES] = { (int)o->pp, (int)dp, (int)o->cp, (int)o->ep, (int)o->tp };
+    *p = (struct tr_plan){ .zero = (int)o->zero,
+        .batch = (int)o->batch,
+        .micros = (int)o->micro,
+        .chunks = (int)o->chunks,
+        .overlap = o->overlap,
+        .zero3_keep = o->zero3_keep,
+        .zero3_prefetch = (int)o->zero3_prefetch,
+        .zero3_persist = o->zero3_persist,
+        .rate = o->rate,
+        .decay = o->decay,
+        .clip = o->clip };
+    p->paradigms[p->n_paradigms++] = &tr_data_parallel;
+    p->paradigms[p->n_paradigms++] = &tr_tensor_parallel;
+    if (o->sp)
+        p->paradigms[p->n_paradigms++] = &tr_sequence_parallel;
+    static const char *const optimizers[] = { "adamw", "sgd" }, *const orders[] = { "canonical", "free" },
+                             *const comms[] = { "redo", "save" };
+    int dp_form = 0, recompute = 0, saves = 0, cp_form = 0, sgd = 0, free_order = 0;
+    if (!choose(&dp_form, "dp-reduce", o->dp_reduce, tr_dp_form_names, TR_DP_FORMS, e) ||
+        !choose(&recompute, "recompute", o->recompute, tr_recompute_names, TR_RECOMPUTES, e) ||
+        !choose(&saves, "recompute-comm", o->recompute_comm, comms, 2, e) ||
+        !choose(&cp_form, "cp-attention", o->cp_attention, tr_cp_form_names, TR_CP_FORMS, e) ||
+        !choose(&sgd, "optimizer", o->optimizer, optimizers, 2, e) ||
+        !choose(&free_order, "order", o->order, orders, 2, e))
+        return false;
+    p->dp_form = dp_form, p->recompute = recompute, p->recompute_saves = saves, p->cp_form = cp_form;
+    p->sgd = sgd, p->free_order = free_order;
+    p->paradigms[p->n_paradigms++] = &tr_context_parallel[p->cp_form];
+    if (*o->bucket && !tr_parse_bytes(o->bucket, &p->bucket))
+        return tr_fail(e, "--bucket %s: legal is a number of bytes, with K, M, G or T", o->bucket);
+    return tr_mesh_make(&p->mesh, size, e);
+}
+
+static bool schedule(struct tr_run *r, const struct tr_options *o, struct tr_error *e)
+{
+    const char *dot = strrchr(o->schedule, '.');
+    if (!dot || strcmp(dot, ".csv"))
+        return tr_schedule_make(
+            &r->schedule, o->schedule, r->plan.mesh.size[TR_PP], r->plan.chunks, r->plan.micros, e);
+    FILE *file = fopen(o->schedule, "r");
+    if (!file)
+        return tr_fail(e, "--schedule %s: the file cannot be read", o->schedule);
+    struct tr_error why;
+    bool ok =
+        tr_schedule_read(&r->schedule, file, o->schedule, &why) && tr_schedule_check(&r->schedule, &why);
+    fclose(file);
+    return ok || tr_fail(e, "--schedule %s: %.900s", o->schedule, why.text);
+}
+
+bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *e)
+{
+    *r = (struct tr_run){ .plan = { .zero = 0 } };
+    if (!plan(&r->plan, o, e) || !make_model(&r->graph, o, e))
+        return false;
+    if (tr_plan_check(&r->plan, &r->graph, e) && schedule(r, o, e))
+        return true;
+    tr_graph_free(&r->graph);
+    return false;
+}
+
+void tr_run_free(struct tr_run *r)
+{
+    tr_graph_free(&r->graph);
+    tr_schedule_free(&r->schedule);
+}
