@@ -100,6 +100,7 @@ static const struct option options[] = {
     FLAG_OF("gantt", gantt, "draw the pipeline of a step as it ran"),
     FLAG_OF("all", all, "verify: every legal product"),
     FLAG_OF("quick", quick, "verify: a cut with every paradigm and every pair"),
+    WHOLE_OF("random", random, 1, "verify: so many option sets drawn by --seed, legal or not"),
     FLAG_OF("quiet", quiet, "only what is asked for"),
     FLAG_OF("help", help, "this text"),
 };

@@ -39,6 +39,7 @@ struct tr_options {
     char memory[32];
     char order[16], kernels[16];
     bool json, markdown, hex, gantt, all, quick, quiet;
+    long random; /* verify: so many option sets */
     char trace[512];
     long trace_step; /* -1: the last */
     char inject[48];

@@ -103,7 +103,19 @@ grep -Fq 'verify takes 8 ranks, and 2 were started; legal is -n 8, or no launche
 
 "$train" verify --quick >"$scratch/verify" 2>&1 ||
     fail "verify: $(grep -v '^equal\|^found' "$scratch/verify")"
-grep -q '^[3-9][0-9] of [3-9][0-9] configurations are equal' "$scratch/verify" || fail "verify ran too little"
+grep -Eq '^([3-9][0-9]|[1-9][0-9]{2}) of [0-9]+ configurations are equal' "$scratch/verify" ||
+    fail "verify ran too little"
+
+# Sets that nobody chose are equal, or refused with a reason, and the same seed draws the same ones.
+"$train" verify --random 40 --seed 3 >"$scratch/verify" 2>&1 ||
+    fail "verify --random: $(grep -v '^equal\|^refused' "$scratch/verify")"
+grep -Eq '^[1-9][0-9]* of 40 option sets are refused' "$scratch/verify" || fail "verify --random refused none"
+grep -Eq '^[1-9][0-9]* of [0-9]+ configurations are equal' "$scratch/verify" ||
+    fail "verify --random ran none"
+"$train" verify --random 5 --seed 3 2>/dev/null | grep '^refused' >"$scratch/again"
+[ -s "$scratch/again" ] || fail "verify --random 5 refused none"
+head -n "$(wc -l <"$scratch/again")" "$scratch/verify" | cmp -s - "$scratch/again" ||
+    fail "verify --random 5 drew other sets than the first of verify --random 40"
 
 # Real text is learned: the loss of the twentieth step is far below that of the first.
 "$train" --steps 20 -n 2 >"$scratch/out" 2>"$scratch/said" || fail "the default run: $(cat "$scratch/said")"

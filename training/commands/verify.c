@@ -39,8 +39,9 @@ static bool parse(struct tr_options *o, const struct tr_verify_case *c, struct t
         words[n++] = word;
     strcpy(o->optimizer, c->sgd ? "sgd" : "adamw");
     o->steps = c->steps;
-    o->rate = c->sgd ? 0.1 : 1e-3;
-    return tr_options_parse(o, n, words, e);
+    bool ok = tr_options_parse(o, n, words, e);
+    o->rate = strcmp(o->optimizer, "sgd") ? 1e-3 : 0.1;
+    return ok;
 }
 
 static int ranks_of(const struct tr_options *o)
@@ -162,22 +163,62 @@ static int injected(void)
     return wrong;
 }
 
+/* ---- random sets ---- */
+
+/* Keeps the case if it is legal; else says why not. `broken`: the checks found that lowering was wrong. */
+static bool legal(const struct tr_verify_case *c, bool *broken)
+{
+    struct tr_options o;
+    struct tr_prepared p = { .found_by = -1 };
+    struct tr_error e = { "" };
+    if (parse(&o, c, &e) && tr_prepare(&p, &o, &e)) {
+        tr_prepared_free(&p);
+        return true;
+    }
+    *broken = p.found_by >= 0 || !*e.text;
+    printf("%-7s %s: %s\n", *broken ? "BROKEN" : "refused", c->options, *e.text ? e.text : "no reason");
+    return false;
+}
+
+/* Sets of which verify has too few ranks are drawn again. */
+static int draw(struct work *w, const struct tr_options *asked)
+{
+    uint64_t state = (uint64_t)asked->seed;
+    int wrong = 0;
+    w->cases = tr_new((size_t)asked->random, sizeof *w->cases);
+    for (long i = 0; i < asked->random; i++) {
+        struct tr_verify_case *c = &w->cases[w->n];
+        struct tr_options o;
+        struct tr_error e;
+        bool broken = false;
+        do
+            tr_verify_draw(c, &state);
+        while (parse(&o, c, &e) && ranks_of(&o) > RANKS);
+        w->n += legal(c, &broken);
+        wrong += broken;
+    }
+    printf("%ld of %ld option sets are refused, each with its reason\n", asked->random - w->n - wrong,
+        asked->random);
+    return wrong;
+}
+
 int tr_command_verify(int argc, char **argv)
 {
     struct tr_options o;
     struct tr_error e = { "" };
     int status;
     if (!tr_begin(&o, argc, argv,
-            "verify [--all | --quick] [--kernels SET] [--order free]: runs every paradigm and mesh "
-            "against the golden program",
+            "verify [--all | --quick | --random N [--seed S]] [--kernels SET] [--order free]: runs every "
+            "paradigm and mesh against the golden program",
             false, &status))
         return status;
     struct work w = { .kernels = tr_options_kernels(&o, &e) };
     if (!w.kernels)
         return tr_refuse(2, &e);
-    w.cases = tr_verify_cases(o.all ? TR_VERIFY_ALL : o.quick ? TR_VERIFY_QUICK : TR_VERIFY, &w.n);
+    if (!o.random)
+        w.cases = tr_verify_cases(o.all ? TR_VERIFY_ALL : o.quick ? TR_VERIFY_QUICK : TR_VERIFY, &w.n);
+    int wrong = o.random ? draw(&w, &o) : injected();
     w.options = tr_new((size_t)w.n, sizeof *w.options);
-    int wrong = injected();
     if (!make_goldens(&w, o.order, &e))
         return tr_refuse(1, &e);
     status = tr_launch(RANKS, all_cases, &w);

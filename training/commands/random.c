@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* random.c: option sets that nobody chose, legal and illegal, from a seed.
+ *
+ * The list of cases.c has what its authors thought of. Here each option is drawn by itself, so that sets come
+ * up that make no sense together: each must be refused with a reason, or be equal. A set that the checks of
+ * the tapes refuse is neither: then lowering wrote what it must not. */
+#include "training/commands/verify.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of a hundred sets so many have the option; its values stand with blanks between, "" for a flag. */
+static const struct drawn {
+    const char *name;
+    int percent;
+    const char *values;
+} drawn[] = {
+    { "model", 35, "gpt:nano8 mlp:nano cnn:nano" },
+    { "layers", 8, "1 2 3 5" },
+    { "channels", 3, "128 100" },
+    { "heads", 4, "1 2 8 3" },
+    { "context", 5, "8 16 32 20" },
+    { "inputs", 2, "7 32" },
+    { "vocabulary", 8, "10 65 256 257" },
+    { "untied", 5, "" },
+    { "batch", 15, "4 8 8 16 7" },
+    { "optimizer", 50, "sgd" },
+    { "clip", 10, "0.01 100" },
+    { "dp", 55, "2 2 2 2 4 4 8 6" },
+    { "dp-reduce", 10, "root sharded ring" },
+    { "bucket", 10, "10K 64K 1M" },
+    { "overlap", 25, "" },
+    { "tp", 35, "2 2 2 4 4 8 3" },
+    { "sp", 20, "" },
+    { "cp", 25, "2 2 2 4 4 8 3" },
+    { "cp-attention", 15, "gather ulysses ring" },
+    { "pp", 35, "2 2 2 2 4 4 8 3" },
+    { "chunks", 4, "2 3" },
+    { "micro", 50, "1 2 2 2 4 4 8 3" },
+    { "schedule", 30, "naive gpipe 1f1b interleaved zb-h1" },
+    { "zero", 35, "1 1 2 2 3 3 3 4" },
+    { "zero3-keep", 4, "" },
+    { "zero3-prefetch", 4, "1 2 7" },
+    { "zero3-persist", 4, "200 5000" },
+    { "recompute", 25, "gelu selective full" },
+    { "recompute-comm", 4, "save redo" },
+};
+
+/* Splitmix64 (Steele, Lea and Flood 2014): any seed will do. */
+static uint64_t next(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static void pick(char *to, size_t room, const char *values, uint64_t *state)
+{
+    int n = 1;
+    for (const char *p = values; *p; p++)
+        n += *p == ' ';
+    for (n = (int)(next(state) % (uint64_t)n); n > 0; values++)
+        n -= *values == ' ';
+    snprintf(to, room, "%.*s", (int)strcspn(values, " "), values);
+}
+
+void tr_verify_draw(struct tr_verify_case *c, uint64_t *state)
+{
+    size_t used = 0;
+    *c = (struct tr_verify_case){ .steps = 3 };
+    for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++) {
+        char value[32];
+        if (next(state) % 100 >= (uint64_t)drawn[i].percent)
+            continue;
+        pick(value, sizeof value, drawn[i].values, state);
+        int length = snprintf(c->options + used, sizeof c->options - used, "%s--%s%s%s", used ? " " : "",
+            drawn[i].name, *value ? " " : "", value);
+        if (used + (size_t)length >= sizeof c->options) {
+            c->options[used] = 0; /* full; what is there is a set, too */
+            return;
+        }
+        used += (size_t)length;
+    }
+}
