@@ -75,6 +75,22 @@ for form in ring root sharded; do
 done
 has ring "\"sent_all\": $((6 * 947712 + 165888))," "\"sent_most\": $((6 * 947712 / 4 + 165888 / 4)),"
 has root "\"sent_most\": $((2 * 947712 + 165888 / 4)),"
+# Paradigms that are named, in six rows: each stores and sends what its tapes say; the one that needs least
+# memory and the one that needs most are told apart. JSON has the same configurations.
+compared dp cp
+has "context parallel" '"cp": 4,' "\"dp\": 0,"
+"$train" compare dp mp tp --steps 3 >"$scratch/out" 2>"$scratch/said" ||
+    fail "dp mp tp: $(cat "$scratch/said")"
+for line in 'model parallel     parameters 265984 (30 %), gradients 271616 (27 %), optimizer 531968 (30 %)' \
+    'data parallel      gradients: 1421568 bytes by 53 x all_reduce, dp; loss and norm' \
+    'tensor parallel    activations: 3548160 bytes by 21 x all_reduce, tp; loss and norm' \
+    'model parallel     least memory: 4504832 bytes of a rank, 35 % of one device'; do
+    grep -Fq -- "$line" "$scratch/out" || fail "dp mp tp: no \"$line\" in: $(cat "$scratch/out")"
+done
+sed -n '/^# bottleneck/,/^$/p' "$scratch/out" | grep -q '^data parallel .*most memory: 5304448 bytes' ||
+    fail "dp mp tp: the bottleneck of data parallelism is not its memory"
+[ "$("$train" compare dp mp --steps 3 --markdown | grep -c '^| .* | .* | .* | .* |$')" -ge 7 ] ||
+    fail "dp mp: no seven rows of Markdown"
 compared zero 2 3
 [ "$(sed 's/.*"name": "\([^"]*\)".*/\1/' "$scratch/out" | tr '\n' ,)" = \
     'ZeRO 2,ZeRO 3,ZeRO 3 keep,ZeRO 3 prefetch,ZeRO 3 persist,ZeRO 3 all three,' ] ||

@@ -18,18 +18,22 @@ static const char usage[] =
     "compare [-n N] [--memory BYTES] [--markdown | --json] [OPTION]...\n"
     "       tutti-train compare dp-reduce [root | ring | sharded]... [OPTION]...\n"
     "       tutti-train compare zero [0 | 1 | 2 | 3]... [OPTION]...\n"
+    "       tutti-train compare {dp | mp | tp | cp}... [OPTION]...\n"
     "\n"
     "All paradigms that N ranks (4) and the model allow, on the same data: whether each equals one device,\n"
     "how long a step takes, what is sent, what memory it needs and whether that fits. dp-reduce compares "
     "the\n"
-    "forms of the gradients' reduction, zero the stages of ZeRO and the policies of stage 3.\n\n"
+    "forms of the gradients' reduction, zero the stages of ZeRO and the policies of stage 3.\n"
+    "dp, mp (layers in a row, without micro-batches), tp and cp compare these, each on all ranks, in six "
+    "rows:\n"
+    "what is cut, stored and sent, what is best and worst, and where to take which.\n\n"
     "The first step compares gradients, too, and the last audits memory: the others (--steps, 10) are timed.";
 
 /* What compare decides itself, or has no use for, would be ignored without a word; so it is refused. */
 static bool refuse_options(const struct tr_comparison *c, struct tr_error *e)
 {
     const struct tr_options *o = &c->base;
-    bool all = c->form == TR_COMPARE_ALL;
+    bool all = c->form == TR_COMPARE_ALL || c->form == TR_COMPARE_PARADIGMS;
     const struct {
         bool given;
         const char *name, *why;
@@ -37,6 +41,7 @@ static bool refuse_options(const struct tr_comparison *c, struct tr_error *e)
         { all && o->dp, "dp", "it makes the meshes itself" },
         { all && o->tp > 1, "tp", "it makes the meshes itself" },
         { all && o->pp > 1, "pp", "it makes the meshes itself" },
+        { all && o->cp > 1, "cp", "it makes the meshes itself" },
         { all && o->sp, "sp", "it runs both" },
         { all && o->chunks > 1, "chunks", "it takes 2 where the model allows" },
         { all && strcmp(o->schedule, "1f1b"), "schedule", "it runs all of them" },
@@ -193,6 +198,8 @@ static bool say(const struct tr_comparison *c, struct tr_error *e)
 {
     int wrong = 0;
     (c->base.json ? tr_compare_json : c->base.markdown ? tr_compare_markdown : tr_compare_text)(c, stdout);
+    if (c->form == TR_COMPARE_PARADIGMS && !c->base.json)
+        tr_compare_rows(c, c->base.markdown, stdout);
     fflush(stdout);
     for (int i = 0; i < c->n; i++)
         wrong += *c->all[i].found || (c->all[i].runs && !tr_compare_equal(&c->all[i]));

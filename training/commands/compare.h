@@ -7,7 +7,7 @@
 #include "training/commands/trial.h"
 #include "training/report/report.h"
 
-enum tr_form { TR_COMPARE_ALL, TR_COMPARE_DP_REDUCE, TR_COMPARE_ZERO };
+enum tr_form { TR_COMPARE_ALL, TR_COMPARE_DP_REDUCE, TR_COMPARE_ZERO, TR_COMPARE_PARADIGMS };
 
 enum { TR_COMPARED = 256, TR_COMPARE_GROUPS = 12, TR_COMPARE_RANKS = 256 };
 
@@ -64,6 +64,8 @@ bool tr_compare_equal(const struct tr_contender *x); /* it ran, and no bit diffe
 
 void tr_compare_text(const struct tr_comparison *c, FILE *to);
 void tr_compare_markdown(const struct tr_comparison *c, FILE *to);
+/* What the paradigms that were named are against each other, in six rows. */
+void tr_compare_rows(const struct tr_comparison *c, bool markdown, FILE *to);
 void tr_compare_json(const struct tr_comparison *c, FILE *to);
 
 #endif

@@ -13,10 +13,23 @@
 
 static const char *const stages[] = { "0", "1", "2", "3", NULL };
 static const char *const forms[] = { "ring", "root", "sharded", NULL }; /* as tr_dp_form_names */
+static const char *const paradigms[] = { "dp", "mp", "tp", "cp", NULL };
+
+static const char *const *words_of(enum tr_form form)
+{
+    return form == TR_COMPARE_ZERO ? stages : form == TR_COMPARE_PARADIGMS ? paradigms : forms;
+}
+
+static bool among(const char *word, const char *const *words)
+{
+    while (*words && strcmp(word, *words))
+        words++;
+    return *words;
+}
 
 static bool take_word(struct tr_comparison *c, const char *word, struct tr_error *e)
 {
-    const char *const *legal = c->form == TR_COMPARE_ZERO ? stages : forms;
+    const char *const *legal = words_of(c->form);
     char list[64] = "";
     for (int i = 0; legal[i]; i++) {
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", legal[i]);
@@ -33,20 +46,24 @@ static bool take_word(struct tr_comparison *c, const char *word, struct tr_error
 
 bool tr_compare_words(struct tr_comparison *c, char **words, int n, struct tr_error *e)
 {
-    const char *const *legal = forms;
     if (n == 0)
         return true;
     if (!strcmp(words[0], "zero"))
-        c->form = TR_COMPARE_ZERO, legal = stages;
+        c->form = TR_COMPARE_ZERO;
     else if (!strcmp(words[0], "dp-reduce"))
         c->form = TR_COMPARE_DP_REDUCE;
+    else if (among(words[0], paradigms))
+        c->form = TR_COMPARE_PARADIGMS;
     else
-        return tr_fail(
-            e, "compare: %.60s is not known; legal are dp-reduce, zero, or options alone", words[0]);
-    for (int i = 1; i < n; i++)
+        return tr_fail(e,
+            "compare: %.60s is not known; legal are dp-reduce, zero, some of dp, mp, tp and cp, or options "
+            "alone",
+            words[0]);
+    for (int i = c->form != TR_COMPARE_PARADIGMS; i < n; i++)
         if (!take_word(c, words[i], e))
             return false;
-    for (int i = 0; n == 1 && legal[i]; i++)
+    bool some = c->n_words;
+    for (int i = 0; !some && words_of(c->form)[i]; i++)
         c->words[c->n_words++] = i;
     return true;
 }
@@ -60,9 +77,10 @@ static void say_how(char *to, size_t room, const struct tr_options *o)
     const struct {
         const char *name;
         long value, without;
-    } numbers[] = { { "pp", o->pp, one.pp }, { "dp", o->dp, one.dp }, { "tp", o->tp, one.tp },
-        { "micro", o->micro, one.micro }, { "chunks", o->chunks, one.chunks }, { "zero", o->zero, 0 },
-        { "zero3-prefetch", o->zero3_prefetch, 0 }, { "zero3-persist", o->zero3_persist, 0 } };
+    } numbers[] = { { "pp", o->pp, one.pp }, { "cp", o->cp, 1 }, { "dp", o->dp, one.dp },
+        { "tp", o->tp, one.tp }, { "micro", o->micro, one.micro }, { "chunks", o->chunks, one.chunks },
+        { "zero", o->zero, 0 }, { "zero3-prefetch", o->zero3_prefetch, 0 },
+        { "zero3-persist", o->zero3_persist, 0 } };
     size_t used = 0;
     *to = 0;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -91,7 +109,7 @@ static bool is_legal(const struct tr_options *o, struct tr_error *e)
 static void add(struct tr_comparison *c, const char *name, struct tr_options *o, bool quiet)
 {
     struct tr_error e;
-    o->ranks = o->pp * o->dp * o->tp;
+    o->ranks = o->pp * o->dp * o->cp * o->tp;
     if (c->n == TR_COMPARED || c->n_left_out == TR_COMPARED)
         return;
     if (is_legal(o, &e)) {
@@ -245,6 +263,22 @@ static void add_stages(struct tr_comparison *c, int64_t channels)
     }
 }
 
+/* Those that were named, each alone on all ranks. Model parallelism is the pipeline of one micro-batch. */
+static void add_named(struct tr_comparison *c)
+{
+    static const char *const names[] = { "data parallel", "model parallel", "tensor parallel",
+        "context parallel" };
+    for (int i = 0; i < c->n_words; i++) {
+        int w = c->words[i];
+        long n = c->base.ranks;
+        struct tr_options o = meshed(c, w == 1 ? n : 1, w == 0 ? n : 1, w == 2 ? n : 1);
+        o.cp = w == 3 ? n : 1;
+        if (w == 1)
+            snprintf(o.schedule, sizeof o.schedule, "naive");
+        add(c, names[w], &o, false);
+    }
+}
+
 /* ---- */
 
 /* The mesh of the forms that keep the user's: what is not tp and pp is dp. */
@@ -341,7 +375,7 @@ bool tr_compare_make(struct tr_comparison *c, struct tr_error *e)
         add(c, "one device", &one, true);
     int before = c->n;
     if (!own)
-        add_all(c);
+        (c->form == TR_COMPARE_ALL ? add_all : add_named)(c);
     else if (c->form == TR_COMPARE_ZERO)
         add_stages(c, channels);
     else

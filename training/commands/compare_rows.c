@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* compare_rows.c: paradigms against each other in six rows: what is cut, stored, sent, what is good, what is
+ * bad, and when to take which. The rows are those in which textbooks compare data and model parallelism; what
+ * stands in them is of this run. */
+#include "training/commands/compare.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+enum { TEXT = 600 };
+
+static void append(char to[TEXT], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append(char to[TEXT], const char *format, ...)
+{
+    size_t used = strlen(to);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(to + used, TEXT - used, format, list);
+    va_end(list);
+}
+
+static const struct tr_tape *tape_of(const struct tr_contender *x)
+{
+    return &x->prepared.tapes[x->largest];
+}
+
+/* The first of all is one device. */
+static double percent(const struct tr_comparison *c, int64_t bytes, enum tr_memory kind)
+{
+    int64_t one = kind == TR_MEMORIES ? tape_of(&c->all[0])->arena : tape_of(&c->all[0])->peak[kind];
+    return one ? 100 * (double)bytes / (double)one : 0;
+}
+
+static void cut(const struct tr_comparison *c, const struct tr_contender *x, char to[TEXT])
+{
+    const struct tr_plan *p = &x->prepared.run.plan;
+    const struct tr_graph *g = &x->prepared.run.graph;
+    (void)c;
+    if (p->mesh.size[TR_DP] > 1)
+        append(to, "the batch: %d of its %d sequences on each rank, and the whole model",
+            p->batch / p->mesh.size[TR_DP], p->batch);
+    if (p->mesh.size[TR_PP] > 1)
+        append(to, "the list of %" PRId64 " layers: %d ranks have some each, the first also the embedding",
+            g->layers, p->mesh.size[TR_PP]);
+    if (p->mesh.size[TR_TP] > 1)
+        append(to, "each layer: one part in %d of every matrix on each rank, and all sequences",
+            p->mesh.size[TR_TP]);
+    if (p->mesh.size[TR_CP] > 1)
+        append(to, "each sequence: %" PRId64 " of its %" PRId64 " tokens on each rank, and the whole model",
+            g->context / p->mesh.size[TR_CP], g->context);
+    if (p->mesh.n == 1)
+        append(to, "nothing");
+}
+
+static void stored(const struct tr_comparison *c, const struct tr_contender *x, char to[TEXT])
+{
+    for (int k = 0; k < TR_MEM_BUFFER; k++) {
+        int64_t bytes = tape_of(x)->peak[k];
+        append(to, "%s%s %" PRId64 " (%.0f %%)", k ? ", " : "", tr_memory_names[k], bytes,
+            percent(c, bytes, (enum tr_memory)k));
+    }
+    append(to, " on the rank that needs most");
+}
+
+/* The rank that sends most is the first of those that send as much. */
+static void sent(const struct tr_comparison *c, const struct tr_contender *x, char to[TEXT])
+{
+    struct tr_ledger most = { .n = 0 }, l;
+    char group[32];
+    (void)c;
+    for (int r = 0; r < x->prepared.run.plan.mesh.n; r++) {
+        tr_ledger_predict(&l, &x->prepared.tapes[r]);
+        if (r == 0 || tr_ledger_sum(&l, -1, -1, -1, -1).least > tr_ledger_sum(&most, -1, -1, -1, -1).least)
+            most = l;
+    }
+    for (int i = 0; i < most.n; i++) {
+        const struct tr_entry *e = &most.entries[i];
+        if (e->least)
+            append(to, "%s%s: %" PRId64 " bytes by %" PRId64 " x %s, %s", *to ? "; " : "",
+                tr_cargo_names[e->cargo], e->least, e->calls, tr_code_names[e->code],
+                tr_entry_group(e, group));
+    }
+    if (!*to)
+        append(to, "nothing");
+}
+
+/* ---- what is good and bad ---- */
+
+enum measure { MEMORY, SENT, WAITING, TIME, MEASURES };
+
+static double measure_of(const struct tr_contender *x, int m)
+{
+    const double all[] = { (double)tape_of(x)->arena, (double)x->sent_most,
+        isnan(x->measured) ? 0 : 100 * x->measured, x->ms };
+    return x->runs || m < WAITING ? all[m] : NAN;
+}
+
+/* Whether it is the only one that is best, or worst, among those that are cut. */
+static bool stands_out(const struct tr_comparison *c, const struct tr_contender *x, int m, bool worst)
+{
+    double mine = measure_of(x, m);
+    bool others = false;
+    for (int i = 1; i < c->n; i++) {
+        double other = measure_of(&c->all[i], m);
+        if (&c->all[i] == x || isnan(other))
+            continue;
+        others = true;
+        if (!(worst ? mine > other : mine < other))
+            return false;
+    }
+    return others && !isnan(mine);
+}
+
+static void say_measures(
+    const struct tr_comparison *c, const struct tr_contender *x, bool worst, char to[TEXT])
+{
+    static const char *const names[MEASURES][2] = { { "least memory", "most memory" },
+        { "sends least", "sends most" }, { "waits least for other stages", "waits most for other stages" },
+        { "fastest", "slowest" } };
+    for (int m = 0; m < MEASURES && x != c->all; m++) {
+        double value = measure_of(x, m);
+        if (!stands_out(c, x, m, worst))
+            continue;
+        append(to, "%s%s: ", *to ? "; " : "", names[m][worst]);
+        if (m == MEMORY)
+            append(to, "%.0f bytes of a rank, %.0f %% of one device's", value,
+                percent(c, (int64_t)value, TR_MEMORIES));
+        else
+            append(to, m == SENT ? "%.0f bytes of a rank" : m == WAITING ? "%.0f %%" : "%.1f ms", value);
+    }
+    if (!*to)
+        append(to, "-");
+}
+
+static void good(const struct tr_comparison *c, const struct tr_contender *x, char to[TEXT])
+{
+    say_measures(c, x, false, to);
+}
+
+static void bad(const struct tr_comparison *c, const struct tr_contender *x, char to[TEXT])
+{
+    say_measures(c, x, true, to);
+}
+
+static void when(const struct tr_comparison *c, const struct tr_contender *x, char to[TEXT])
+{
+    const struct tr_mesh *m = &x->prepared.run.plan.mesh;
+    append(to, "%s",
+        m->n == 1            ? "the model and its step fit one device, and time is no matter"
+        : m->size[TR_DP] > 1 ? "the model fits a rank, and the batch is large"
+        : m->size[TR_PP] > 1 ? "the model fits no rank, a layer does, and links are slow"
+        : m->size[TR_TP] > 1 ? "a layer is too large for a rank, and links are fast"
+                             : "sequences are long: activations, not the model, fill a rank");
+    if (c->limit)
+        append(to, "; %s --memory %s", x->fits ? "fits" : "does not fit", c->base.memory);
+}
+
+static const struct {
+    const char *name;
+    void (*say)(const struct tr_comparison *c, const struct tr_contender *x, char to[TEXT]);
+} rows[] = { { "what is cut", cut }, { "what a rank stores", stored },
+    { "what a rank sends in a step", sent }, { "advantage", good }, { "bottleneck", bad },
+    { "take it where", when } };
+
+void tr_compare_rows(const struct tr_comparison *c, bool markdown, FILE *to)
+{
+    if (markdown) {
+        fprintf(to, "| |");
+        for (int i = 0; i < c->n; i++)
+            fprintf(to, " %s |", c->all[i].name);
+        fprintf(to, "\n|---|");
+        for (int i = 0; i < c->n; i++)
+            fprintf(to, "---|");
+        fprintf(to, "\n");
+    }
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        fprintf(to, markdown ? "| %s |" : "\n# %s\n", rows[r].name);
+        for (int i = 0; i < c->n; i++) {
+            char text[TEXT] = "";
+            rows[r].say(c, &c->all[i], text);
+            if (markdown)
+                fprintf(to, " %s |", text);
+            else
+                fprintf(to, "%-18s %s\n", c->all[i].name, text);
+        }
+        if (markdown)
+            fprintf(to, "\n");
+    }
+}
