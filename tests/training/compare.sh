@@ -91,6 +91,12 @@ sed -n '/^# bottleneck/,/^$/p' "$scratch/out" | grep -q '^data parallel .*most m
     fail "dp mp tp: the bottleneck of data parallelism is not its memory"
 [ "$("$train" compare dp mp --steps 3 --markdown | grep -c '^| .* | .* | .* | .* |$')" -ge 7 ] ||
     fail "dp mp: no seven rows of Markdown"
+# Numbers of ranks: each sends as a ring of so many does, and the rate is told against the first one's.
+"$train" compare scaling 1 2 4 --steps 3 >"$scratch/out" 2>"$scratch/said" ||
+    fail "scaling: $(cat "$scratch/said")"
+grep -q "^  3 4 ranks  *$((6 * 947712)) " "$scratch/out" || fail "scaling: 4 ranks do not send as a ring"
+awk '/^# the rate against that of 1 rank/ { on = 1; next } on && $4 == "times" && $3 > 0 { n++ }
+    END { exit n != 3 }' "$scratch/out" || fail "scaling: no rates of three: $(cat "$scratch/out")"
 compared zero 2 3
 [ "$(sed 's/.*"name": "\([^"]*\)".*/\1/' "$scratch/out" | tr '\n' ,)" = \
     'ZeRO 2,ZeRO 3,ZeRO 3 keep,ZeRO 3 prefetch,ZeRO 3 persist,ZeRO 3 all three,' ] ||
@@ -126,6 +132,7 @@ grep -q '^# left out, interleaved: .* do not divide 4 layers' "$scratch/out" || 
 
 refused 'colour is not known; legal are dp-reduce, zero' colour
 refused '4 is not known; legal are 0, 1, 2, 3' zero 4
+refused 'nothing to compare: there are not as many' scaling 4 -n 2
 refused 'root is there twice' dp-reduce root root
 refused 'it makes the meshes itself' --tp 2
 refused '-n 1: compare takes 2 to 256 ranks' -n 1

@@ -19,6 +19,7 @@ static const char usage[] =
     "       tutti-train compare dp-reduce [root | ring | sharded]... [OPTION]...\n"
     "       tutti-train compare zero [0 | 1 | 2 | 3]... [OPTION]...\n"
     "       tutti-train compare {dp | mp | tp | cp}... [OPTION]...\n"
+    "       tutti-train compare scaling [1 | 2 | 3 | 4 | 6 | 8 | 12 | 16]... [OPTION]...\n"
     "\n"
     "All paradigms that N ranks (4) and the model allow, on the same data: whether each equals one device,\n"
     "how long a step takes, what is sent, what memory it needs and whether that fits. dp-reduce compares "
@@ -26,14 +27,15 @@ static const char usage[] =
     "forms of the gradients' reduction, zero the stages of ZeRO and the policies of stage 3.\n"
     "dp, mp (layers in a row, without micro-batches), tp and cp compare these, each on all ranks, in six "
     "rows:\n"
-    "what is cut, stored and sent, what is best and worst, and where to take which.\n\n"
+    "what is cut, stored and sent, what is best and worst, and where to take which. scaling compares data\n"
+    "parallelism over so many ranks, up to -n.\n\n"
     "The first step compares gradients, too, and the last audits memory: the others (--steps, 10) are timed.";
 
 /* What compare decides itself, or has no use for, would be ignored without a word; so it is refused. */
 static bool refuse_options(const struct tr_comparison *c, struct tr_error *e)
 {
     const struct tr_options *o = &c->base;
-    bool all = c->form == TR_COMPARE_ALL || c->form == TR_COMPARE_PARADIGMS;
+    bool all = c->form != TR_COMPARE_DP_REDUCE && c->form != TR_COMPARE_ZERO;
     const struct {
         bool given;
         const char *name, *why;
@@ -200,6 +202,8 @@ static bool say(const struct tr_comparison *c, struct tr_error *e)
     (c->base.json ? tr_compare_json : c->base.markdown ? tr_compare_markdown : tr_compare_text)(c, stdout);
     if (c->form == TR_COMPARE_PARADIGMS && !c->base.json)
         tr_compare_rows(c, c->base.markdown, stdout);
+    if (c->form == TR_COMPARE_SCALING && !c->base.json)
+        tr_compare_scaling(c, stdout);
     fflush(stdout);
     for (int i = 0; i < c->n; i++)
         wrong += *c->all[i].found || (c->all[i].runs && !tr_compare_equal(&c->all[i]));

@@ -7,7 +7,13 @@
 #include "training/commands/trial.h"
 #include "training/report/report.h"
 
-enum tr_form { TR_COMPARE_ALL, TR_COMPARE_DP_REDUCE, TR_COMPARE_ZERO, TR_COMPARE_PARADIGMS };
+enum tr_form {
+    TR_COMPARE_ALL,
+    TR_COMPARE_DP_REDUCE,
+    TR_COMPARE_ZERO,
+    TR_COMPARE_PARADIGMS,
+    TR_COMPARE_SCALING
+};
 
 enum { TR_COMPARED = 256, TR_COMPARE_GROUPS = 12, TR_COMPARE_RANKS = 256 };
 
@@ -39,7 +45,8 @@ struct tr_left_out {
 struct tr_comparison {
     struct tr_options base; /* what all have in common */
     enum tr_form form;
-    int words[4], n_words; /* what was asked for of the form, by number */
+    bool by_name; /* there were such words, and not all that are legal are meant */
+    int words[8], n_words; /* what was asked for of the form, by number */
     int64_t limit; /* bytes of a rank; 0: none */
     struct tr_contender *all; /* room for TR_COMPARED */
     struct tr_left_out *left_out; /* room for TR_COMPARED */
@@ -66,6 +73,8 @@ void tr_compare_text(const struct tr_comparison *c, FILE *to);
 void tr_compare_markdown(const struct tr_comparison *c, FILE *to);
 /* What the paradigms that were named are against each other, in six rows. */
 void tr_compare_rows(const struct tr_comparison *c, bool markdown, FILE *to);
+/* The rate of each number of ranks against that of the first. */
+void tr_compare_scaling(const struct tr_comparison *c, FILE *to);
 void tr_compare_json(const struct tr_comparison *c, FILE *to);
 
 #endif

@@ -14,11 +14,14 @@
 static const char *const stages[] = { "0", "1", "2", "3", NULL };
 static const char *const forms[] = { "ring", "root", "sharded", NULL }; /* as tr_dp_form_names */
 static const char *const paradigms[] = { "dp", "mp", "tp", "cp", NULL };
-
-static const char *const *words_of(enum tr_form form)
-{
-    return form == TR_COMPARE_ZERO ? stages : form == TR_COMPARE_PARADIGMS ? paradigms : forms;
-}
+static const char *const counts[] = { "1", "2", "3", "4", "6", "8", "12", "16", NULL };
+static const struct {
+    const char *word;
+    const char *const *legal; /* words that may follow; without any, all are meant */
+} named[] = { [TR_COMPARE_ZERO] = { "zero", stages },
+    [TR_COMPARE_DP_REDUCE] = { "dp-reduce", forms },
+    [TR_COMPARE_PARADIGMS] = { NULL, paradigms },
+    [TR_COMPARE_SCALING] = { "scaling", counts } };
 
 static bool among(const char *word, const char *const *words)
 {
@@ -29,7 +32,7 @@ static bool among(const char *word, const char *const *words)
 
 static bool take_word(struct tr_comparison *c, const char *word, struct tr_error *e)
 {
-    const char *const *legal = words_of(c->form);
+    const char *const *legal = named[c->form].legal;
     char list[64] = "";
     for (int i = 0; legal[i]; i++) {
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", legal[i]);
@@ -48,22 +51,21 @@ bool tr_compare_words(struct tr_comparison *c, char **words, int n, struct tr_er
 {
     if (n == 0)
         return true;
-    if (!strcmp(words[0], "zero"))
-        c->form = TR_COMPARE_ZERO;
-    else if (!strcmp(words[0], "dp-reduce"))
-        c->form = TR_COMPARE_DP_REDUCE;
-    else if (among(words[0], paradigms))
+    for (size_t f = 0; f < sizeof named / sizeof *named; f++)
+        if (named[f].word && !strcmp(words[0], named[f].word))
+            c->form = (enum tr_form)f;
+    if (c->form == TR_COMPARE_ALL && among(words[0], paradigms))
         c->form = TR_COMPARE_PARADIGMS;
-    else
+    if (c->form == TR_COMPARE_ALL)
         return tr_fail(e,
-            "compare: %.60s is not known; legal are dp-reduce, zero, some of dp, mp, tp and cp, or options "
-            "alone",
+            "compare: %.60s is not known; legal are dp-reduce, zero, scaling, some of dp, mp, tp and cp, or "
+            "options alone",
             words[0]);
     for (int i = c->form != TR_COMPARE_PARADIGMS; i < n; i++)
         if (!take_word(c, words[i], e))
             return false;
-    bool some = c->n_words;
-    for (int i = 0; !some && words_of(c->form)[i]; i++)
+    c->by_name = c->n_words;
+    for (int i = 0; !c->by_name && named[c->form].legal[i]; i++)
         c->words[c->n_words++] = i;
     return true;
 }
@@ -105,6 +107,13 @@ static bool is_legal(const struct tr_options *o, struct tr_error *e)
     return true;
 }
 
+static void leave_out(struct tr_comparison *c, const char *name, const char *why)
+{
+    struct tr_left_out *left = &c->left_out[c->n_left_out++];
+    snprintf(left->name, sizeof left->name, "%s", name);
+    snprintf(left->why, sizeof left->why, "%.390s", why);
+}
+
 /* quiet: a variant of what was left out already need not be named. */
 static void add(struct tr_comparison *c, const char *name, struct tr_options *o, bool quiet)
 {
@@ -117,11 +126,8 @@ static void add(struct tr_comparison *c, const char *name, struct tr_options *o,
         snprintf(x->name, sizeof x->name, "%s", name);
         say_how(x->how, sizeof x->how, o);
         x->options = *o;
-    } else if (!quiet) {
-        struct tr_left_out *left = &c->left_out[c->n_left_out++];
-        snprintf(left->name, sizeof left->name, "%s", name);
-        snprintf(left->why, sizeof left->why, "%.390s", e.text);
-    }
+    } else if (!quiet)
+        leave_out(c, name, e.text);
 }
 
 static struct tr_options meshed(const struct tr_comparison *c, long pp, long dp, long tp)
@@ -279,6 +285,20 @@ static void add_named(struct tr_comparison *c)
     }
 }
 
+/* Data parallelism over each of these numbers of ranks; without numbers, those up to -n. */
+static void add_numbers(struct tr_comparison *c)
+{
+    for (int i = 0; i < c->n_words; i++) {
+        char name[32];
+        struct tr_options o = meshed(c, 1, strtol(counts[c->words[i]], NULL, 10), 1);
+        snprintf(name, sizeof name, "%ld rank%s", o.dp, o.dp == 1 ? "" : "s");
+        if (o.dp <= c->base.ranks)
+            add(c, name, &o, false);
+        else if (c->by_name)
+            leave_out(c, name, "there are not as many; more are with -n");
+    }
+}
+
 /* ---- */
 
 /* The mesh of the forms that keep the user's: what is not tp and pp is dp. */
@@ -371,15 +391,26 @@ bool tr_compare_make(struct tr_comparison *c, struct tr_error *e)
     bool own = c->form == TR_COMPARE_DP_REDUCE || c->form == TR_COMPARE_ZERO;
     if (own && !take_ranks(c, e))
         return false;
-    if (!own)
+    if (c->form == TR_COMPARE_ALL || c->form == TR_COMPARE_PARADIGMS)
         add(c, "one device", &one, true);
     int before = c->n;
-    if (!own)
-        (c->form == TR_COMPARE_ALL ? add_all : add_named)(c);
-    else if (c->form == TR_COMPARE_ZERO)
-        add_stages(c, channels);
-    else
+    switch (c->form) {
+    case TR_COMPARE_ALL:
+        add_all(c);
+        break;
+    case TR_COMPARE_DP_REDUCE:
         add_forms(c);
+        break;
+    case TR_COMPARE_ZERO:
+        add_stages(c, channels);
+        break;
+    case TR_COMPARE_PARADIGMS:
+        add_named(c);
+        break;
+    case TR_COMPARE_SCALING:
+        add_numbers(c);
+        break;
+    }
     if (c->n == before)
         return none_legal(c, e);
     return prepare_all(c, inject, e);
