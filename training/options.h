@@ -24,7 +24,7 @@ struct tr_options {
     long ranks; /* 0: what the mesh needs */
     long pp, dp, cp, ep, tp;
     bool sp;
-    char cp_attention[16];
+    char cp_attention[16], cp_map[16];
     long zero, micro, chunks;
     char dp_reduce[16], bucket[32];
     bool overlap;

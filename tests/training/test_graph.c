@@ -205,8 +205,8 @@ Test(graph, gpt_costs_what_the_formula_says)
     struct tr_graph graphs[] = { gpt(gpt_nano), gpt(cut(gpt_nano)), gpt(ring(gpt_nano)) };
     double l = 4, c = 64, t = 64, v = 256, matrices = l * 12 * c * c + v * c;
     for (int i = 0; i < 3; i++) {
-        cr_assert_float_eq(flops(&graphs[i], true), 2 * t * matrices + l * 4 * t * t * c, 0.5);
-        cr_assert_float_eq(flops(&graphs[i], false), 4 * t * matrices + l * 10 * t * t * c, 0.5);
+        cr_assert_float_eq(flops(&graphs[i], true), 2 * t * matrices + l * 2 * t * (t + 1) * c, 0.5);
+        cr_assert_float_eq(flops(&graphs[i], false), 4 * t * matrices + l * 5 * t * (t + 1) * c, 0.5);
         tr_graph_free(&graphs[i]);
     }
 }

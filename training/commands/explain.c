@@ -67,6 +67,33 @@ static void say_messages(const struct tr_tape *t)
     printf("  %-44s %8" PRId64 " %14" PRId64 " %14" PRId64 "\n", "all", all.calls, all.bytes, all.least);
 }
 
+static double attention(const struct tr_tape *t)
+{
+    double sum = 0;
+    for (int n = 0; n < t->n_instrs; n++)
+        if (tr_is_attention(&t->instrs[n]))
+            sum += t->instrs[n].flops;
+    return sum;
+}
+
+/* Of the ranks that have parts of the same sequences. */
+static void say_attention(const struct tr_prepared *p)
+{
+    const struct tr_mesh *m = &p->run.plan.mesh;
+    int at[TR_AXES] = { 0 };
+    double least = attention(&p->tapes[0]), most = least;
+    if (m->size[TR_CP] == 1 || least <= 0)
+        return;
+    printf("\nattention in a step, floating-point operations: a query sees its own key and those before\n\n");
+    for (; at[TR_CP] < m->size[TR_CP]; at[TR_CP]++) {
+        double flops = attention(&p->tapes[tr_mesh_rank(m, at)]);
+        printf("  rank %-9d %14.0f\n", tr_mesh_rank(m, at), flops);
+        least = flops < least ? flops : least;
+        most = flops > most ? flops : most;
+    }
+    printf("  most is %.1f %% above least\n", 100 * (most - least) / least);
+}
+
 static void say_memory(const struct tr_tape *t)
 {
     printf("\nmemory of rank %d, bytes at the peak of each kind\n\n", t->rank);
@@ -89,6 +116,7 @@ int tr_command_explain(int argc, char **argv)
     say_tables(&p.run);
     say_placements(&p.placed);
     say_messages(&p.tapes[0]);
+    say_attention(&p);
     say_memory(&p.tapes[0]);
     printf("\nchecked: %d tapes, %d instructions in all\n", p.run.plan.mesh.n, p.instructions);
     if (o.tape >= 0 && o.tape < p.run.plan.mesh.n) {

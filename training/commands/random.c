@@ -36,6 +36,7 @@ static const struct drawn {
     { "sp", 20, "" },
     { "cp", 25, "2 2 2 4 4 8 3" },
     { "cp-attention", 15, "gather ulysses ring" },
+    { "cp-map", 10, "zigzag" },
     { "pp", 35, "2 2 2 2 4 4 8 3" },
     { "chunks", 4, "2 3" },
     { "micro", 50, "1 2 2 2 4 4 8 3" },

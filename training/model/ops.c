@@ -70,9 +70,12 @@ const struct tr_op_row tr_ops[TR_OPS] = {
     [TR_MEAN] = { "mean", { "R -> R", "Sb -> Sb", "Sc -> Sc" }, false },
     [TR_MEAN_DX] = { "mean_dx", { "R -> R", "Sb -> Sb", "Sc -> Sc" }, false },
     [TR_EMBED_LEAVES] = { "embed_dw", { "R R -> R", "Sb Sb -> Sb", "St St -> Pb", "R R -> Sr" }, false },
-    [TR_FOLD] = { "fold", { "R -> R", "Sb -> Ps", "Sr -> Sr" }, false },
+    [TR_FOLD] = { "fold", { "R -> R", "Sb -> Ps", "Sr -> Sr", "Hz -> R" }, false },
     [TR_PACK] = { "pack", { "R -> R", "Sb -> Sb", "St -> Xc", "Sc -> Sc" }, false },
     [TR_UNPACK] = { "unpack", { "R -> R", "Sb -> Sb", "Xc -> St", "Sc -> Sc" }, false },
+    [TR_ARRANGE] = { "arrange", { "R -> R", "Sb -> Sb", "Yt -> R", "Sc -> Sc" }, false },
+    [TR_DEAL] = { "deal", { "R -> R", "Sb -> Sb", "Pz -> Pq", "Sc -> Sc" }, false },
+    [TR_HALVES] = { "halves", { "R -> R", "Sb -> Sb", "Hz -> Zt", "Sc -> Sc" }, false },
 };
 
 static const char *placement(const char *s, char *to)
@@ -156,14 +159,14 @@ double tr_flops(const struct tr_graph *g, const struct tr_node *n)
         return 2 * t * elements(&g->tensors[n->out[0]]);
     case TR_ATTENTION:
     case TR_ATTEND:
-        return 4 * t * t * c;
+        return 2 * t * (t + 1) * c;
     case TR_ATTENTION_DX:
     case TR_ATTEND_DX:
-        return 10 * t * t * c;
+        return 5 * t * (t + 1) * c;
     case TR_ATTEND_PART:
-        return 4 * t * t * c / g->parts;
+        return 2 * t * (t + 1) * c / g->parts;
     case TR_ATTEND_PART_DX:
-        return 10 * t * t * c / g->parts;
+        return 5 * t * (t + 1) * c / g->parts;
     default:
         return elements(x);
     }

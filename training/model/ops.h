@@ -17,6 +17,12 @@
  *   Tj  as St, of the rank j before         Vj  what the keys of the rank j before give to the tokens here
  *   Wj  a gradient for the rank j before    Uj  a gradient for the tokens here, of the rank j behind
  *
+ * Of a map by which a rank has a part of each half of the sequence (map.h):
+ *
+ *   Zt  each has two such parts             Yt  all have all tokens, in the order of ranks
+ *   Pz  as Pb, of each half apart           Pq  that, with what is due at each rank side by side
+ *   Hz  what both halves give is whole, and not yet added
+ *
  * A partial result enters nothing but its own fold. So whatever a paradigm or a pass forgets, doubles or
  * puts in the wrong place is a placement that no rule has, and the check names it before anything has run.
  * The vocabulary of placements grew out of OneFlow's SBP (Yuan et al. 2021), GSPMD (Xu et al. 2021) and
@@ -74,6 +80,9 @@ enum tr_op {
     TR_FOLD, /* leaves -> dw: the tree over the sequences of the micro-batch */
     TR_PACK, /* x -> x, before an all-to-all */
     TR_UNPACK, /* x -> x, after one */
+    TR_ARRANGE, /* x -> x: tokens in the order of ranks come into that of the sequence */
+    TR_DEAL, /* dx -> dx: and the other way, for a reduce-scatter */
+    TR_HALVES, /* dx -> dx: what the two halves of the sequence give is added */
     TR_OPS
 };
 

@@ -14,6 +14,8 @@
  *            (Liu et al. 2023)                      queries here is kept, and joined by the canonical tree;
  *            d.kv W1 -> shift -> U1                 backward, each gradient goes to its owner, who sums
  *
+ * By which map the tokens are cut, map.h says; with zigzag, St above is Zt, and Pb is Pz.
+ *
  * A gradient of a weight is a sum over the tokens that are here: Pb. It becomes whole for each sequence,
  * before the tree over sequences: one tree cannot have both the tokens of a rank and the sequences of one as
  * its subtrees. So these gradients are leaves, and cp reduces as many as there are sequences. */
@@ -21,12 +23,38 @@
 
 const char *const tr_cp_form_names[TR_CP_FORMS] = { "gather", "ulysses", "ring" };
 
-const struct tr_paradigm tr_context_parallel[TR_CP_FORMS] = {
+static const struct tr_paradigm tables[TR_CP_FORMS] = {
     { "cp", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
     { "ulysses", "and in attention some of the heads", TR_CP,
         { { "inputs", "St" }, { "stream", "St" }, { "*attention", "Sc" } } },
     { "ring", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
 };
+static const struct tr_paradigm zigzag = { "zigzag", "every rank has a part of each half of the tokens",
+    TR_CP, { { "inputs", "Zt" }, { "stream", "Zt" } } };
+
+const struct tr_paradigm *tr_context_table(const struct tr_plan *p)
+{
+    return p->cp_map == TR_CP_ZIGZAG ? &zigzag : &tables[p->cp_form];
+}
+
+static bool check_map(const struct tr_plan *p, bool sp, struct tr_error *e)
+{
+    int cp = p->mesh.size[TR_CP];
+    if (p->cp_form == TR_CP_ULYSSES)
+        return tr_fail(e, "--cp-map zigzag makes the work of attention equal, and with --cp-attention "
+                          "ulysses it is: each rank "
+                          "has all tokens of its heads; legal with gather and ring");
+    if (2 * cp > TR_BLOCKS)
+        return tr_fail(e,
+            "--cp %d --cp-map zigzag cuts a sequence into %d runs, and it is summed in %d blocks; legal: "
+            "--cp 1, "
+            "2, 4",
+            cp, 2 * cp, TR_BLOCKS);
+    return !sp || cp == 1 ||
+           tr_fail(e, "--sp cuts the neighbouring tokens of a rank, and --cp-map zigzag gives it tokens of "
+                      "two places; "
+                      "legal is --cp-map contiguous, or no --sp");
+}
 
 bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
@@ -44,6 +72,8 @@ bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct 
             "--cp %d with --tp %d --sp cuts the tokens into %d parts, and they are summed in %d blocks; "
             "legal: --cp up to %d, or no --sp",
             cp, tp, cp * tp, TR_BLOCKS, TR_BLOCKS / tp);
+    if (p->cp_map == TR_CP_ZIGZAG && !check_map(p, sp, e))
+        return false;
     if (p->cp_form == TR_CP_ULYSSES && g->heads % (tp * cp))
         return tr_fail(e,
             "--cp %d --cp-attention ulysses: attention's %lld heads are cut into tp x cp = %d parts; legal "

@@ -39,7 +39,9 @@ extern const char *const tr_recompute_names[TR_RECOMPUTES];
 /* What attention does where cp cuts the tokens. */
 enum tr_cp_form { TR_CP_GATHER, TR_CP_ULYSSES, TR_CP_RING, TR_CP_FORMS };
 extern const char *const tr_cp_form_names[TR_CP_FORMS];
-extern const struct tr_paradigm tr_context_parallel[TR_CP_FORMS];
+/* Which tokens a rank has: map.h. */
+enum tr_cp_map { TR_CP_CONTIGUOUS, TR_CP_ZIGZAG, TR_CP_MAPS };
+extern const char *const tr_cp_map_names[TR_CP_MAPS];
 
 /* Which paradigms there are in a run, and their numbers. What is said of a batch is a number of sequences. */
 struct tr_plan {
@@ -47,6 +49,7 @@ struct tr_plan {
     const struct tr_paradigm *paradigms[8]; /* NULL ends them; a later one beats an earlier one */
     int n_paradigms;
     enum tr_cp_form cp_form;
+    enum tr_cp_map cp_map;
     int zero; /* 0: none; 1: optimizer; 2: and gradients; 3: and parameters */
     int batch, micros; /* sequences of all ranks in a step; micro-batches in a step */
     char schedule[32];
@@ -78,7 +81,8 @@ int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro);
 bool tr_reduces_each_micro(const struct tr_plan *p);
 /* Which forms, buckets and overlap fit the rest. */
 bool tr_data_check(const struct tr_plan *p, struct tr_error *e);
-/* Which sizes of cp fit the rest. */
+/* The table of a form and a map; which sizes of cp fit the rest. */
+const struct tr_paradigm *tr_context_table(const struct tr_plan *p);
 bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e);
 /* ZeRO: whether a data-parallel rank updates a part of each parameter; has no more than that part of it. */
 bool tr_zero_cuts(const struct tr_plan *p);

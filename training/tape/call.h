@@ -14,9 +14,12 @@ struct tr_operand {
 struct tr_call {
     const struct tr_kernels *k;
     const struct tr_graph *g;
+    const struct tr_plan *plan;
     const struct tr_instr *i;
     int64_t n, block; /* sequences; tokens of a block */
-    int64_t tp, tp_rank, cp, cp_rank;
+    int64_t runs; /* of neighbouring tokens in the part of a sequence that a rank of cp has */
+    int64_t tp, tp_rank;
+    int cp, cp_rank;
     struct tr_operand in[TR_INS], out[TR_OUTS];
     float *scratch;
 };
@@ -33,8 +36,12 @@ void tr_mean_of_cells(const struct tr_call *c);
 
 /* compute_attention.c */
 void tr_attention(const struct tr_call *c);
-void tr_attention_in_parts(const struct tr_call *c);
 void tr_split(const struct tr_call *c);
 void tr_pack(const struct tr_call *c);
+
+/* compute_context.c */
+void tr_attention_in_parts(const struct tr_call *c);
+void tr_arrange(const struct tr_call *c);
+void tr_add_halves(const struct tr_call *c);
 
 #endif

@@ -3,6 +3,7 @@
  *
  * Nothing that a pass noted is believed: not a shard's placements, only what the tables say of parameters,
  * inputs and the residual stream, and what the rules make of it. */
+#include "training/parallel/map.h"
 #include "training/tape/checking.h"
 
 #include <math.h>
@@ -38,9 +39,9 @@ static bool rule_fits(struct tr_checking *c, const struct tr_instr *i, enum tr_a
     if (!tr_rule_parse(rule, in, &ins, out, &outs) || ins < i->ins || outs < i->outs)
         return false;
     for (int x = 0; x < i->ins; x++)
-        tr_rule_turn(in[x], i->turn);
+        tr_rule_turn(in[x], i->turn), tr_mapped(c->plan, a, in[x]);
     for (int x = 0; x < i->outs; x++)
-        tr_rule_turn(out[x], i->turn);
+        tr_rule_turn(out[x], i->turn), tr_mapped(c->plan, a, out[x]);
     for (int x = 0; x < i->ins; x++)
         if (memcmp(c->values[i->in[x]].on[a], in[x], 2))
             return false;
@@ -57,12 +58,16 @@ static bool rule_fits(struct tr_checking *c, const struct tr_instr *i, enum tr_a
 static bool at_its_place(const struct tr_checking *c, int n, const char on[TR_AXES][2], struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
-    int64_t first = tr_first_token(c->t->placed, on, c->t->at);
+    int64_t first = tr_first_token(c->t->placed, on, c->t->at),
+            second = tr_second_token(c->t->placed, on, c->t->at);
     char text[128];
-    if (i->first == first)
+    if (i->first == first && i->second == second)
         return true;
-    snprintf(text, sizeof text, "its tokens are taken to begin at %lld of the sequence, and begin at %lld",
-        (long long)i->first, (long long)first);
+    bool half = i->first == first;
+    snprintf(text, sizeof text,
+        half ? "the second half of its tokens is taken to begin at %lld of the sequence, and begins at %lld"
+             : "its tokens are taken to begin at %lld of the sequence, and begin at %lld",
+        (long long)(half ? i->second : i->first), (long long)(half ? second : first));
     return tr_checked_wrong(c, n, e, text);
 }
 
@@ -214,6 +219,10 @@ static bool collective(struct tr_checking *c, int n, struct tr_error *e)
         to = "St";
     if (i->code == TR_ALL_TO_ALL)
         to = c->values[in].on[a][0] == 'S' ? "Xc" : "Sc";
+    if (!memcmp(c->values[in].on[a], "Zt", 2) && i->code == TR_ALL_GATHER)
+        to = "Yt";
+    if (!memcmp(c->values[in].on[a], "Pz", 2) || !memcmp(c->values[in].on[a], "Pq", 2))
+        to = "Hz";
     char shifted[2];
     int turn;
     if (i->code == TR_SHIFT && tr_shifted(c->values[in].on[a], shifted, &turn)) {
@@ -237,7 +246,7 @@ static bool count_in(struct tr_checking *c, int n, int value, int parameter, int
 {
     char text[128];
     for (int a = 0; a < TR_AXES; a++)
-        if (c->values[value].on[a][0] == 'P' && memcmp(c->values[value].on[a], "Ps", 2))
+        if (strchr("PH", c->values[value].on[a][0]) && memcmp(c->values[value].on[a], "Ps", 2))
             return tr_checked_said(
                 c, n, e, value, a, "it must be complete before it enters the sum over sequences");
     if (c->counted[parameter] == micro) {
@@ -262,7 +271,7 @@ static bool finished(struct tr_checking *c, int n, int value, int parameter, str
     }
     for (int a = 0; a < TR_AXES; a++) {
         const char *on = c->values[value].on[a];
-        if (on[0] == 'P')
+        if (on[0] == 'P' || on[0] == 'H')
             return tr_checked_said(c, n, e, value, a, "the gradient is still a partial sum");
         if (on[0] == 'O')
             return tr_checked_said(c, n, e, value, a, "one rank has the gradient, and it was not broadcast");

@@ -3,6 +3,7 @@
  *
  * Rows are independent, so what has no sum over tokens runs on all sequences of the micro-batch at once.
  * What sums over tokens runs on one sequence after the other, and the sums enter the tree over sequences. */
+#include "training/parallel/map.h"
 #include "training/tape/call.h"
 
 #include <math.h>
@@ -109,16 +110,17 @@ static void weight_gradient(const struct tr_call *c)
     bool column = c->i->op == TR_COLUMN_DW || c->i->op == TR_COLUMN_LEAVES; /* dw = dy' x, or x' dy */
     bool leaves = c->i->op == TR_COLUMN_LEAVES || c->i->op == TR_ROW_LEAVES;
     const struct tr_operand *a = &c->in[column ? 0 : 1], *b = &c->in[column ? 1 : 0];
-    int64_t t = a->d[1], rows = a->d[2], columns = b->d[2];
+    int64_t runs = leaves ? c->runs : 1, n = c->n * runs;
+    int64_t t = a->d[1] / runs, rows = a->d[2], columns = b->d[2];
     int64_t block = t < c->block ? t : c->block; /* of a picture's one row: itself */
     float *level[32];
     if (!leaves)
         tr_levels_of(c, tr_scratch_gemm(rows, columns, t), rows * columns, level);
-    int64_t sums = c->k->free && !leaves ? 1 : c->n; /* in free order, one sum over all tokens */
+    int64_t sums = c->k->free && !leaves ? 1 : n; /* in free order, one sum over all tokens */
     for (int64_t s = 0; s < sums; s++) {
         struct tr_gemm g = { .m = rows,
             .n = columns,
-            .k = t * (c->n / sums),
+            .k = t * (n / sums),
             .a = a->p + s * t * rows,
             .a_row = 1,
             .a_column = rows,
@@ -138,13 +140,14 @@ static void weight_gradient(const struct tr_call *c)
 static void embed_gradient(const struct tr_call *c)
 {
     bool leaves = c->i->op == TR_EMBED_LEAVES;
-    int64_t t = c->in[0].d[1], columns = c->in[0].d[2], rows = c->out[0].d[leaves];
+    int64_t runs = leaves ? c->runs : 1, t = c->in[0].d[1] / runs, columns = c->in[0].d[2],
+            rows = c->out[0].d[leaves];
     const uint16_t *token = (const uint16_t *)(const void *)c->in[1].p;
     int64_t first = rows < c->g->tensors[0].size[0] ? c->tp_rank * rows : 0;
     float *level[32];
     if (!leaves)
         tr_levels_of(c, 0, rows * columns, level);
-    for (int64_t s = 0; s < c->n; s++) {
+    for (int64_t s = 0; s < c->n * runs; s++) {
         float *dw = c->out[0].p + (leaves ? s * rows * columns : 0);
         c->k->embed_dw(dw, c->in[0].p + s * t * columns, token + s * t, t, columns, first, rows, c->block);
         if (!leaves)
@@ -154,30 +157,30 @@ static void embed_gradient(const struct tr_call *c)
 
 static void position(const struct tr_call *c)
 {
-    int64_t t = c->in[0].d[1], width = c->in[0].d[2];
-    const float *w = c->in[1].p + c->i->first * width;
-    for (int64_t s = 0; s < c->n; s++)
-        c->k->add(c->out[0].p + s * t * width, c->in[0].p + s * t * width, w, t * width);
+    int64_t run = c->in[0].d[1] / c->runs * c->in[0].d[2], width = c->in[0].d[2];
+    for (int64_t r = 0; r < c->n * c->runs; r++) {
+        const float *w = c->in[1].p + (r % c->runs ? c->i->second : c->i->first) * width;
+        c->k->add(c->out[0].p + r * run, c->in[0].p + r * run, w, run);
+    }
 }
 
 /* A sequence's leaf is its gradient itself: +0 is added, as the sum with the ranks that have other tokens
  * does. */
 static void position_gradient(const struct tr_call *c)
 {
-    int64_t t = c->in[0].d[1], width = c->in[0].d[2], whole = c->out[0].d[1] * width;
-    for (int64_t s = 0; s < c->n; s++) {
-        float *to = c->out[0].p + s * whole;
-        memset(to, 0, (size_t)whole * sizeof *to);
-        to += c->i->first * width;
-        for (int64_t i = 0; i < t * width; i++)
-            to[i] = c->in[0].p[s * t * width + i] + 0.0f;
+    int64_t width = c->in[0].d[2], run = c->in[0].d[1] / c->runs * width, whole = c->out[0].d[1] * width;
+    memset(c->out[0].p, 0, (size_t)(c->n * whole) * sizeof(float));
+    for (int64_t r = 0; r < c->n * c->runs; r++) {
+        float *to = c->out[0].p + r / c->runs * whole + (r % c->runs ? c->i->second : c->i->first) * width;
+        for (int64_t i = 0; i < run; i++)
+            to[i] = c->in[0].p[r * run + i] + 0.0f;
     }
 }
 
 static void leaves(const struct tr_call *c)
 {
-    int64_t t = c->in[0].d[1], width = c->in[0].d[2], out = c->out[0].d[1];
-    for (int64_t s = 0; s < c->n; s++) {
+    int64_t t = c->in[0].d[1] / c->runs, width = c->in[0].d[2], out = c->out[0].d[1];
+    for (int64_t s = 0; s < c->n * c->runs; s++) {
         const float *dy = c->in[0].p + s * t * width;
         if (c->i->op == TR_BIAS_DW)
             c->k->sum_tokens(c->out[0].p + s * out, dy, t, width, c->block);
@@ -187,11 +190,11 @@ static void leaves(const struct tr_call *c)
     }
 }
 
-/* The tree over the sequences' leaves, in place; the sum is in the first. */
-static void fold(const struct tr_call *c, int64_t count)
+/* The tree over n leaves, in place; the sum is in the first. Of a sequence there may be two, neighbours. */
+static void fold(const struct tr_call *c, int64_t n, int64_t count)
 {
-    for (int64_t step = 1; step < c->n; step *= 2)
-        for (int64_t s = 0; s + step < c->n; s += 2 * step)
+    for (int64_t step = 1; step < n; step *= 2)
+        for (int64_t s = 0; s + step < n; s += 2 * step)
             c->k->add(c->in[0].p + s * count, c->in[0].p + s * count, c->in[0].p + (s + step) * count, count);
     memcpy(c->out[0].p, c->in[0].p, (size_t)count * sizeof(float));
 }
@@ -270,9 +273,11 @@ static struct tr_call call_of(const struct tr_runner *r, const struct tr_instr *
     const struct tr_plan *plan = t->placed->plan;
     struct tr_call c = { .k = r->k,
         .g = g,
+        .plan = plan,
         .i = i,
         .n = tr_micro_batch(plan),
         .block = g->context / TR_BLOCKS,
+        .runs = tr_runs_of(plan, g->context, 0).n,
         .tp = plan->mesh.size[TR_TP],
         .tp_rank = t->at[TR_TP],
         .cp = plan->mesh.size[TR_CP],
@@ -347,7 +352,8 @@ void tr_compute(struct tr_runner *r, const struct tr_instr *i)
         leaves(&c);
         break;
     case TR_FOLD:
-        fold(&c, r->tape->values[i->out[0]].bytes / 4);
+        fold(&c, r->tape->values[i->in[0]].bytes / r->tape->values[i->out[0]].bytes,
+            r->tape->values[i->out[0]].bytes / 4);
         break;
     case TR_ATTENTION:
     case TR_ATTENTION_DX:
@@ -365,6 +371,13 @@ void tr_compute(struct tr_runner *r, const struct tr_instr *i)
     case TR_PACK:
     case TR_UNPACK:
         tr_pack(&c);
+        break;
+    case TR_ARRANGE:
+    case TR_DEAL:
+        tr_arrange(&c);
+        break;
+    case TR_HALVES:
+        tr_add_halves(&c);
         break;
     case TR_SPLIT:
     case TR_JOIN:

@@ -3,6 +3,7 @@
  *
  * The norm and the loss are vectors of leaves, each of which one rank has and the others have as +0; their
  * sum over the world is exact in any order, and every rank then adds all leaves up in one order. */
+#include "training/parallel/map.h"
 #include "training/parallel/reduce.h"
 #include "training/parallel/zero.h"
 
@@ -96,13 +97,15 @@ static void losses(struct tr_tape *t, const int *loss_values)
     const struct tr_plan *plan = t->placed->plan;
     int64_t count = (int64_t)plan->batch * TR_BLOCKS;
     t->losses = tr_add_value(t, -1, -1, TR_MEM_BUFFER, count * 8);
-    for (int m = 0; m < plan->micros && t->at[TR_TP] == 0; m++) {
+    struct tr_runs runs = tr_runs_of(plan, TR_BLOCKS, t->at[TR_CP]);
+    for (int n = 0; n < plan->micros * runs.n && t->at[TR_TP] == 0; n++) {
+        int m = n / runs.n, run = n % runs.n;
         if (loss_values[m] < 0)
             continue; /* another stage has it */
         struct tr_instr *i = tr_add_instr(t, TR_LOSSES);
         i->micro = m, i->in[i->ins++] = loss_values[m], i->out[i->outs++] = t->losses;
-        i->count = TR_BLOCKS / plan->mesh.size[TR_CP], i->times = tr_micro_batch(plan);
-        i->place = (int64_t)tr_first_sequence(plan, t->at[TR_DP], m) * TR_BLOCKS + t->at[TR_CP] * i->count;
+        i->count = runs.count, i->times = tr_micro_batch(plan), i->first = run * runs.count;
+        i->place = (int64_t)tr_first_sequence(plan, t->at[TR_DP], m) * TR_BLOCKS + runs.first[run];
     }
     if (plan->mesh.n > 1) {
         struct tr_instr *i = collective(t, TR_ALL_REDUCE, TR_WORLD, count);

@@ -101,6 +101,88 @@ static bool outer_axis_first(struct tr_tape *tapes, int n)
     return true;
 }
 
+/* The second half of a rank's tokens is taken to follow the first. */
+static bool second_half_follows(struct tr_tape *tapes, int n, int op)
+{
+    bool found = false;
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < tapes[r].n_instrs; i++) {
+            struct tr_instr *x = &tapes[r].instrs[i];
+            if (x->code != TR_COMPUTE || x->op != op || !x->second)
+                continue;
+            int64_t tokens = tr_shard_size(tapes[r].placed, tapes[r].values[x->in[0]].shard, 1);
+            x->second = x->first + tokens / 2;
+            found = true;
+        }
+    return found;
+}
+
+static bool zigzag_positions_follow(struct tr_tape *tapes, int n)
+{
+    return second_half_follows(tapes, n, TR_POSITION);
+}
+
+static bool zigzag_mask_follows(struct tr_tape *tapes, int n)
+{
+    return second_half_follows(tapes, n, TR_ATTEND_PART);
+}
+
+/* Keys lie as they came, by ranks. */
+static bool zigzag_not_arranged(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        int i = tr_plant_find(&tapes[r], TR_COMPUTE, TR_ARRANGE, "kv", -1);
+        if (i < 0)
+            return false;
+        tr_plant_bypass(&tapes[r], i);
+    }
+    return true;
+}
+
+/* One all-reduce of what a rank sums over both of its runs: a tree, but another one. */
+static bool zigzag_halves_added_first(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        struct tr_tape *t = &tapes[r];
+        int sum = tr_plant_find(t, TR_ALL_REDUCE, -1, "qkv.weight", TR_CP),
+            fold = tr_plant_find(t, TR_COMPUTE, TR_FOLD, "qkv.weight", -1);
+        if (sum < 0 || fold < sum || !tapes[r].instrs[fold].in[0])
+            return false;
+        t->instrs[fold].in[0] = t->instrs[sum].in[0];
+        t->instrs[sum].in[0] = t->instrs[sum].out[0] = t->instrs[fold].out[0];
+        t->instrs[sum].count = t->values[t->instrs[fold].out[0]].bytes / 4;
+        tr_move_instr(t, sum, fold);
+    }
+    return true;
+}
+
+/* The results of this rank's own keys are in the place of those of the rank before. */
+static bool block_joined_twice(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        int i = tr_plant_find(&tapes[r], TR_COMPUTE, TR_ATTEND_MERGE, "attention", -1);
+        if (i < 0)
+            return false;
+        tapes[r].instrs[i].in[1] = tapes[r].instrs[i].in[0];
+    }
+    return true;
+}
+
+/* The loss of a rank's second half is given the place behind that of the first. */
+static bool loss_of_second_half_misplaced(struct tr_tape *tapes, int n)
+{
+    bool found = false;
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i + 1 < tapes[r].n_instrs; i++) {
+            struct tr_instr *x = &tapes[r].instrs[i], *next = x + 1;
+            if (x->code != TR_LOSSES || next->code != TR_LOSSES || next->in[0] != x->in[0])
+                continue;
+            next->place = x->place + x->count;
+            found = true;
+        }
+    return found;
+}
+
 static const struct tr_injection list[] = {
     { "tokens-not-reduced", "under context parallelism a weight's gradient has a part of the tokens",
         "--cp 2", TR_BY_TYPES, tokens_not_reduced },
@@ -122,5 +204,18 @@ static const struct tr_injection list[] = {
         TR_BY_TYPES, mask_of_the_first_rank },
     { "outer-axis-first", "a sum over blocks of tokens joins blocks that are no neighbours",
         "--cp 2 --tp 2 --sp", TR_BY_TYPES, outer_axis_first },
+    { "block-joined-twice", "what a rank's own keys give is joined twice, and what others' give is not",
+        "--cp 2 --cp-attention ring", TR_BY_TYPES, block_joined_twice },
+    { "zigzag-positions-follow",
+        "with zigzag, the second half of a rank's tokens has the positions behind the first",
+        "--cp 2 --cp-map zigzag", TR_BY_TYPES, zigzag_positions_follow },
+    { "zigzag-mask-follows", "with zigzag, keys are hidden as if a rank's tokens were neighbours",
+        "--cp 2 --cp-map zigzag --cp-attention ring", TR_BY_TYPES, zigzag_mask_follows },
+    { "zigzag-not-arranged", "with zigzag, gathered keys are read in the order of ranks",
+        "--cp 2 --cp-map zigzag", TR_BY_TYPES, zigzag_not_arranged },
+    { "zigzag-halves-added-first", "with zigzag, a rank adds what both its runs give before the ranks do",
+        "--cp 2 --cp-map zigzag", TR_BY_TYPES, zigzag_halves_added_first },
+    { "zigzag-loss-misplaced", "with zigzag, the loss of a rank's second half is counted in another's place",
+        "--cp 2 --cp-map zigzag", TR_BY_ORDER, loss_of_second_half_misplaced },
 };
 const struct tr_injections tr_injections_context = { list, sizeof list / sizeof *list };

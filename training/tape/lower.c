@@ -7,6 +7,7 @@
 #include "training/tape/tape.h"
 
 #include "training/ops/kernels.h"
+#include "training/parallel/map.h"
 #include "training/parallel/recompute.h"
 #include "training/parallel/reduce.h"
 #include "training/parallel/zero.h"
@@ -106,6 +107,7 @@ static int input_value(struct lowering *l, int shard, const struct tr_slot *slot
         i->out[i->outs++] = v;
         i->place = tr_first_sequence(l->p->plan, l->t->at[TR_DP], slot->micro);
         i->first = tr_first_token(l->p, l->p->shards[shard].on, l->t->at);
+        i->second = tr_second_token(l->p, l->p->shards[shard].on, l->t->at);
     }
     renew(l, shard, slot, unit);
     return *at(l, shard, slot->micro);
@@ -130,7 +132,7 @@ static int64_t convolution_scratch(const struct tr_placed *p, const struct tr_st
 static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
 {
     const struct tr_graph *g = p->g;
-    int k = tr_micro_batch(p->plan), levels = 0;
+    int k = tr_micro_batch(p->plan), levels = 0, runs = tr_runs_of(p->plan, g->context, 0).n;
     int64_t floats = 0, out = tr_shard_count(p, s->out[0], 1);
     int64_t t =
         g->tensors[p->shards[s->in[0]].tensor].letter[1] == 't' ? tr_shard_size(p, s->in[0], 1) : g->context;
@@ -172,10 +174,10 @@ static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
     case TR_ATTEND_PART:
     case TR_ATTEND_PART_DX: {
         int q = s->op == TR_ATTEND_PART ? s->in[0] : s->in[3];
-        struct tr_attention a = { .tokens = tr_shard_size(p, q, 1),
+        struct tr_attention a = { .tokens = tr_shard_size(p, q, 1) / runs,
             .size = g->channels / g->heads,
             .block = g->context / TR_BLOCKS,
-            .queries = tr_shard_size(p, q, 1) };
+            .queries = tr_shard_size(p, q, 1) / runs };
         floats = tr_scratch_attention(&a);
         break;
     }
@@ -188,7 +190,7 @@ static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
             .heads = tr_shard_size(p, lse, 1),
             .size = g->channels / g->heads,
             .block = g->context / TR_BLOCKS,
-            .queries = tr_shard_size(p, lse, 2) };
+            .queries = tr_shard_size(p, lse, 2) / runs };
         floats = tr_scratch_attention(&a);
         break;
     }
@@ -220,19 +222,15 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
     if (may_take(s))
         l->t->values[i->out[0]].takes = i->in[0];
     if (s->code == TR_COMPUTE) {
-        struct tr_node node = { .op = s->op, .ins = s->ins, .outs = s->outs };
-        for (int n = 0; n < s->ins; n++)
-            node.in[n] = p->shards[s->in[n]].tensor;
-        for (int n = 0; n < s->outs; n++)
-            node.out[n] = p->shards[s->out[n]].tensor;
         i->valid = tr_valid_columns(p, s->in[0], l->t->at[TR_TP]);
         int placed = tr_place_matters(s->op);
-        if (placed >= 0)
+        if (placed >= 0) {
             i->first = tr_first_token(p, p->shards[s->in[placed]].on, l->t->at);
+            i->second = tr_second_token(p, p->shards[s->in[placed]].on, l->t->at);
+        }
         if (s->op == TR_SOFTMAX_DX)
             i->scale = 1.0f / (float)((int64_t)p->plan->batch * tr_targets(p->g));
-        int whole = tr_mesh_group_size(&p->plan->mesh, 1 << TR_TP | 1 << TR_CP);
-        i->flops = tr_flops(p->g, &node) * tr_micro_batch(p->plan) / whole;
+        i->flops = tr_work(l->t, s, i);
         return;
     }
     /* A collective: of the whole at once, or, where it cuts tokens, of each sequence. */

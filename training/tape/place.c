@@ -6,6 +6,8 @@
  * taken, and of these the first. */
 #include "training/tape/place.h"
 
+#include "training/parallel/map.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,7 @@ static bool same(const char a[2], const char b[2])
 
 bool tr_shifted(const char from[2], char to[2], int *turn)
 {
-    memcpy(to, same(from, "St") ? "T0" : from, 2);
+    memcpy(to, same(from, "St") || same(from, "Zt") ? "T0" : from, 2);
     *turn = to[0] == 'W' ? '0' - to[1] : 1;
     if (to[0] == 'T')
         to[1]++;
@@ -38,6 +40,10 @@ int tr_collective(const char from[2], const char to[2])
     int turn;
     if (tr_shifted(from, shifted, &turn) && same(shifted, to))
         return TR_SHIFT;
+    if (same(from, "Zt"))
+        return same(to, "Yt") ? (int)TR_ALL_GATHER : -1;
+    if (same(from, "Pz") || same(from, "Pq"))
+        return !same(to, "Hz") ? -1 : same(from, "Pz") ? (int)TR_ALL_REDUCE : (int)TR_REDUCE_SCATTER;
     if (from[0] == 'P' && to[0] == 'R')
         return TR_ALL_REDUCE;
     if (from[0] == 'P' && (to[0] == 'F' || same(to, "St")))
@@ -53,6 +59,35 @@ int tr_collective(const char from[2], const char to[2])
     if (same(from, "Sc") && (same(to, "St") || same(to, "Xc")))
         return TR_ALL_TO_ALL;
     return -1;
+}
+
+/* On the way from one placement to another there is a third. */
+static const struct {
+    char from[3], to[3], by[3];
+} ways[] = { { "St", "Sc", "Xc" }, { "Sc", "St", "Xc" }, { "Zt", "R ", "Yt" }, { "Pz", "Zt", "Pq" },
+    { "Pq", "Zt", "Hz" } };
+
+static const char *next_on_way(const char from[2], const char to[2])
+{
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        if (same(ways[i].from, from) && same(ways[i].to, to))
+            return ways[i].by;
+    return to;
+}
+
+static bool reaches(const char from[2], const char to[2])
+{
+    return tr_collective(from, to) >= 0 || next_on_way(from, to) != to;
+}
+
+/* The operation that changes the layout alone. */
+static int packing(const char from[2])
+{
+    return same(from, "Xc")   ? TR_UNPACK
+           : same(from, "Yt") ? TR_ARRANGE
+           : same(from, "Pz") ? TR_DEAL
+           : same(from, "Hz") ? TR_HALVES
+                              : TR_PACK;
 }
 
 tutti_op tr_fold_op(const char from[2])
@@ -111,7 +146,7 @@ static int distance(const struct tr_placed *p, int tensor, enum tr_axis axis, co
         if (p->shards[i].tensor == tensor) {
             if (same(p->shards[i].on[axis], want))
                 return 0;
-            if (!is_given(&p->g->tensors[tensor]) && tr_collective(p->shards[i].on[axis], want) >= 0)
+            if (!is_given(&p->g->tensors[tensor]) && reaches(p->shards[i].on[axis], want))
                 best = 1;
         }
     return best;
@@ -143,9 +178,9 @@ static bool choose(
         int ins, outs, cost = 0;
         tr_rule_parse(tr_ops[n->op].rules[r], try.in, &ins, try.out, &outs);
         for (int i = 0; i < TR_INS; i++)
-            tr_rule_turn(try.in[i], n->turn);
+            tr_rule_turn(try.in[i], n->turn), tr_mapped(p->plan, axis, try.in[i]);
         for (int i = 0; i < TR_OUTS; i++)
-            tr_rule_turn(try.out[i], n->turn);
+            tr_rule_turn(try.out[i], n->turn), tr_mapped(p->plan, axis, try.out[i]);
         for (int i = 0; i < n->ins && cost >= 0; i++) {
             int far = distance(p, n->in[i], axis, try.in[i]);
             cost = far < 0 ? -1 : cost + far;
@@ -175,13 +210,11 @@ static int convert(
     memcpy(on[axis], place, 2);
     int to = tr_shard_of(p, p->shards[from].tensor, on), code = tr_collective(before, place);
     struct tr_step s = {
-        .code = TR_COMPUTE, .op = TR_PACK, .phase = n->phase, .unit = n->unit, .axis = axis
+        .code = TR_COMPUTE, .op = packing(before), .phase = n->phase, .unit = n->unit, .axis = axis
     };
     char shifted[2];
     if (code >= 0)
         s.code = (enum tr_code)code;
-    else if (same(before, "Xc"))
-        s.op = TR_UNPACK;
     if (code == TR_SHIFT)
         tr_shifted(before, shifted, &s.turn);
     s.in[s.ins++] = from, s.out[s.outs++] = to;
@@ -199,19 +232,15 @@ static int need(struct tr_placed *p, const struct tr_node *n, int tensor, char o
     if (i >= 0 && !passing)
         return i;
     for (int s = 0; s < p->n_shards && from < 0; s++) {
-        bool reaches = p->shards[s].tensor == tensor;
-        for (int a = 0; a < TR_AXES && reaches; a++)
-            reaches = same(p->shards[s].on[a], on[a]) || tr_collective(p->shards[s].on[a], on[a]) >= 0;
-        if (reaches && !(passing && s == i))
+        bool near = p->shards[s].tensor == tensor;
+        for (int a = 0; a < TR_AXES && near; a++)
+            near = same(p->shards[s].on[a], on[a]) || reaches(p->shards[s].on[a], on[a]);
+        if (near && !(passing && s == i))
             from = s;
     }
-    for (int a = TR_AXES - 1; a >= 0 && from >= 0; a--) {
-        if (same(p->shards[from].on[a], on[a]))
-            continue;
-        if (tr_collective(p->shards[from].on[a], on[a]) == TR_ALL_TO_ALL)
-            from = convert(p, n, from, (enum tr_axis)a, "Xc");
-        from = convert(p, n, from, (enum tr_axis)a, on[a]);
-    }
+    for (int a = TR_AXES - 1; a >= 0 && from >= 0; a--)
+        while (!same(p->shards[from].on[a], on[a]))
+            from = convert(p, n, from, (enum tr_axis)a, next_on_way(p->shards[from].on[a], on[a]));
     return from;
 }
 
@@ -273,10 +302,14 @@ int64_t tr_shard_size(const struct tr_placed *p, int shard, int i)
     const struct tr_shard *s = &p->shards[shard];
     const struct tr_tensor *t = &p->g->tensors[s->tensor];
     int64_t size = t->size[i];
+    struct tr_pair pairs[TR_PAIRS];
     for (int a = 0; a < TR_AXES; a++)
         if ((s->on[a][0] == 'S' && s->on[a][1] == t->letter[i] && t->letter[i] != 'b') ||
-            (strchr("XTVWU", s->on[a][0]) && t->letter[i] == 't'))
+            (strchr("XTVWUZH", s->on[a][0]) && t->letter[i] == 't')) {
             size /= p->plan->mesh.size[a];
+            if (strchr("VWU", s->on[a][0])) /* results of pairs of runs */
+                size = size * tr_pairs(p->plan, 0, s->on[a][1] - '0', pairs) / tr_runs_of(p->plan, 1, 0).n;
+        }
     return size;
 }
 
@@ -290,6 +323,8 @@ int64_t tr_shard_count(const struct tr_placed *p, int shard, int64_t sequences)
     for (int a = 0; a < TR_AXES; a++)
         if (s->on[a][0] == 'F')
             count /= p->plan->mesh.size[a];
+        else if (same(s->on[a], "Pz") || same(s->on[a], "Pq") || same(s->on[a], "Hz"))
+            count *= TR_RUNS;
     return count;
 }
 
@@ -309,8 +344,15 @@ int64_t tr_first_token(const struct tr_placed *p, const char on[TR_AXES][2], con
         if (same(on[a], "St")) {
             parts *= p->plan->mesh.size[a];
             part = part * p->plan->mesh.size[a] + at[a];
+        } else if (same(on[a], "Zt")) {
+            return tr_runs_of(p->plan, p->g->context, at[a]).first[0];
         }
     return part * (p->g->context / parts);
+}
+
+int64_t tr_second_token(const struct tr_placed *p, const char on[TR_AXES][2], const int at[TR_AXES])
+{
+    return same(on[TR_CP], "Zt") ? tr_runs_of(p->plan, p->g->context, at[TR_CP]).first[1] : 0;
 }
 
 const char *tr_shard_text(const struct tr_placed *p, int shard, char text[64])

@@ -71,12 +71,14 @@ int64_t tr_valid_columns(const struct tr_placed *p, int shard, int tp_rank);
 /* Of a part of the tokens, as these placements cut them on the rank that stands at `at`: the first in the
  * sequence. Of several axes that cut, the later ones cut within the parts of the earlier ones. */
 int64_t tr_first_token(const struct tr_placed *p, const char on[TR_AXES][2], const int at[TR_AXES]);
+/* Where the second half of them begins, if that is elsewhere (Zt); else 0. */
+int64_t tr_second_token(const struct tr_placed *p, const char on[TR_AXES][2], const int at[TR_AXES]);
 /* "dp Sb, tp R", or "R". */
 const char *tr_shard_text(const struct tr_placed *p, int shard, char text[64]);
 
 /* What a collective makes of a placement: "P+" to "R" is TR_ALL_REDUCE; -1 if there is none. Between parts of
  * tokens and parts of channels there is an all-to-all, and on the side of the tokens a packing, as what goes
- * to one rank must lie together. */
+ * to one rank must lie together. Zigzag's collectives have a packing beside them, too. */
 int tr_collective(const char from[2], const char to[2]);
 /* What a shift makes of a placement, and by how many ranks; false if it is none that is shifted. */
 bool tr_shifted(const char from[2], char to[2], int *turn);

@@ -222,7 +222,7 @@ static bool run_tie(struct tr_runner *r, const struct tr_instr *i, struct tr_err
 
 /* ---- the rest ---- */
 
-/* Tokens of a sequence that are here, from i->first on. */
+/* Tokens of a sequence that are here: from i->first on, or half of them, and half from i->second on. */
 static int64_t tokens_here(const struct tr_runner *r, const struct tr_instr *i)
 {
     return tr_shard_size(r->tape->placed, r->tape->values[i->out[0]].shard, 1);
@@ -230,21 +230,28 @@ static int64_t tokens_here(const struct tr_runner *r, const struct tr_instr *i)
 
 static void load_tokens(struct tr_runner *r, const struct tr_instr *i, int64_t sequence, int s, bool targets)
 {
-    int64_t count = tokens_here(r, i);
-    const uint16_t *from = tr_data_sequence(r->data, r->step, sequence, r->tape->placed->g->context);
-    memcpy(
-        (uint16_t *)tr_at(r, i->out[0]) + s * count, from + i->first + targets, (size_t)count * sizeof *from);
+    int64_t count = tokens_here(r, i), run = i->second ? count / 2 : count;
+    const uint16_t *from =
+        tr_data_sequence(r->data, r->step, sequence, r->tape->placed->g->context) + targets;
+    uint16_t *to = (uint16_t *)tr_at(r, i->out[0]) + s * count;
+    memcpy(to, from + i->first, (size_t)run * sizeof *from);
+    if (i->second)
+        memcpy(to + run, from + i->second, (size_t)run * sizeof *from);
 }
 
 static void load_rows(struct tr_runner *r, const struct tr_instr *i, int64_t sequence, int s, bool targets)
 {
     const struct tr_graph *g = r->tape->placed->g;
-    struct tr_rows rows = { tokens_here(r, i), g->inputs, g->vocabulary, i->first };
+    int64_t runs = i->second ? 2 : 1, count = tokens_here(r, i) / runs;
     void *to = tr_at(r, i->out[0]);
-    if (targets)
-        tr_rows_targets(r->data, &rows, r->step, sequence, (uint16_t *)to + s * rows.count);
-    else
-        tr_rows_inputs(r->data, &rows, r->step, sequence, (float *)to + s * rows.count * rows.inputs);
+    for (int64_t x = 0; x < runs; x++) {
+        struct tr_rows rows = { count, g->inputs, g->vocabulary, x ? i->second : i->first };
+        if (targets)
+            tr_rows_targets(r->data, &rows, r->step, sequence, (uint16_t *)to + (s * runs + x) * count);
+        else
+            tr_rows_inputs(
+                r->data, &rows, r->step, sequence, (float *)to + (s * runs + x) * count * rows.inputs);
+    }
 }
 
 static void load_picture(struct tr_runner *r, const struct tr_instr *i, int64_t sequence, int s, bool targets)
@@ -290,9 +297,10 @@ static void run_norm(struct tr_runner *r, const struct tr_instr *i)
 static void run_losses(struct tr_runner *r, const struct tr_instr *i)
 {
     double *to = (double *)tr_at(r, r->tape->losses) + i->place;
-    const double *from = tr_at(r, i->in[0]);
+    const double *from = (const double *)tr_at(r, i->in[0]) + i->first;
+    int64_t here = r->tape->values[i->in[0]].bytes / 8 / i->times;
     for (int64_t s = 0; s < i->times; s++)
-        memcpy(to + s * TR_BLOCKS, from + s * i->count, (size_t)i->count * sizeof *to);
+        memcpy(to + s * TR_BLOCKS, from + s * here, (size_t)i->count * sizeof *to);
 }
 
 static double sum(const double *x, int64_t count)

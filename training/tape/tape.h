@@ -50,7 +50,10 @@ struct tr_instr {
     tutti_op fold;
     int64_t count, times; /* elements of a call, calls; LOSSES: leaves of a sequence, sequences */
     int64_t place; /* NORM, LOSSES: of the first leaf in the vector; LOAD: the first sequence in the batch */
-    int64_t first; /* LOAD, and what works on tokens by their places: the first one of the sequence */
+    int64_t first; /* LOAD, and what works on tokens by their places: the first one of the sequence; LOSSES:
+                      the first leaf, of those of a sequence that are here */
+    int64_t
+        second; /* where the second half of these tokens begins, if not behind the first (zigzag); else 0 */
     int64_t valid; /* what works on the vocabulary: columns that are no padding */
     double scale; /* SOFTMAX_DX: of the loss's mean; it enters here, once */
     double flops;
@@ -98,6 +101,9 @@ bool tr_lower(
 void tr_tape_free(struct tr_tape *t);
 /* All ranks make a communicator together, so each makes those that any rank needs, in one order. */
 void tr_agree_on_groups(struct tr_tape *tapes, int n);
+/* Floating-point operations of an instruction made of this step, of attention exactly. */
+double tr_work(const struct tr_tape *t, const struct tr_step *s, const struct tr_instr *i);
+bool tr_is_attention(const struct tr_instr *i);
 /* Offsets, lifetimes and peaks. */
 void tr_plan_memory(struct tr_tape *t);
 

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* map.c: the arithmetic of maps of tokens to ranks. */
+#include "training/parallel/map.h"
+
+#include <string.h>
+
+const char *const tr_cp_map_names[TR_CP_MAPS] = { "contiguous", "zigzag" };
+
+bool tr_zigzag(const struct tr_plan *p)
+{
+    return p->cp_map == TR_CP_ZIGZAG && p->mesh.size[TR_CP] > 1;
+}
+
+struct tr_runs tr_runs_of(const struct tr_plan *p, int64_t tokens, int cp_rank)
+{
+    int cp = p->mesh.size[TR_CP];
+    struct tr_runs r = { .n = 1, .count = tokens / cp };
+    if (tr_zigzag(p))
+        r.n = 2, r.count /= 2;
+    r.first[0] = cp_rank * r.count;
+    r.first[1] = (2 * cp - 1 - cp_rank) * r.count;
+    return r;
+}
+
+struct tr_owner tr_owner_of(const struct tr_plan *p, int n)
+{
+    int cp = p->mesh.size[TR_CP];
+    return n < cp ? (struct tr_owner){ n, 0 } : (struct tr_owner){ 2 * cp - 1 - n, 1 };
+}
+
+int tr_pairs(const struct tr_plan *p, int rank_of_queries, int rank_of_keys, struct tr_pair pairs[TR_PAIRS])
+{
+    int n = 0;
+    if (!tr_zigzag(p) || rank_of_keys <= rank_of_queries)
+        pairs[n++] = (struct tr_pair){ 0, 0 };
+    if (!tr_zigzag(p))
+        return n;
+    pairs[n++] = (struct tr_pair){ 1, 0 };
+    if (rank_of_keys >= rank_of_queries)
+        pairs[n++] = (struct tr_pair){ 1, 1 };
+    return n;
+}
+
+/* The sum of what x queries see, of which the first sees one key and each other one more, and none more than
+ * `keys`. */
+static double seen_from_first(int64_t x, int64_t keys)
+{
+    if (x <= 0)
+        return 0;
+    int64_t some = x < keys ? x : keys;
+    return (double)some * (double)(some + 1) / 2 + (double)(x - some) * (double)keys;
+}
+
+double tr_seen(int64_t first, int64_t queries, int64_t begin, int64_t keys)
+{
+    return seen_from_first(first + queries - begin, keys) - seen_from_first(first - begin, keys);
+}
+
+void tr_mapped(const struct tr_plan *p, enum tr_axis axis, char place[2])
+{
+    if (axis != TR_CP || !tr_zigzag(p))
+        return;
+    if (!memcmp(place, "St", 2))
+        place[0] = 'Z';
+    if (!memcmp(place, "Pb", 2))
+        place[1] = 'z';
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* work.c: floating-point operations of one rank, and of attention exactly: what the mask hides is no work, so
+ * they depend on the tokens that a rank has. */
+#include "training/parallel/map.h"
+#include "training/tape/tape.h"
+
+/* Pairs of a query and a key that it sees, of those of this instruction. */
+static double seen(const struct tr_tape *t, const struct tr_instr *i)
+{
+    const struct tr_plan *plan = t->placed->plan;
+    int64_t tokens = t->placed->g->context, cp = plan->mesh.size[TR_CP];
+    struct tr_runs queries = tr_runs_of(plan, tokens, t->at[TR_CP]);
+    double sum = 0;
+    if (i->op == TR_ATTENTION || i->op == TR_ATTENTION_DX)
+        return tr_seen(0, tokens, 0, tokens);
+    if (i->op == TR_ATTEND || i->op == TR_ATTEND_DX) {
+        for (int r = 0; r < queries.n; r++)
+            sum += tr_seen(queries.first[r], queries.count, 0, tokens);
+        return sum;
+    }
+    struct tr_pair pairs[TR_PAIRS];
+    int of = (int)((t->at[TR_CP] - i->turn + cp) % cp), n = tr_pairs(plan, t->at[TR_CP], of, pairs);
+    struct tr_runs keys = tr_runs_of(plan, tokens, of);
+    for (int x = 0; x < n; x++)
+        sum += tr_seen(queries.first[pairs[x].queries], queries.count, keys.first[pairs[x].keys], keys.count);
+    return sum;
+}
+
+bool tr_is_attention(const struct tr_instr *i)
+{
+    return i->code == TR_COMPUTE &&
+           (i->op == TR_ATTENTION || i->op == TR_ATTENTION_DX || i->op == TR_ATTEND ||
+               i->op == TR_ATTEND_DX || i->op == TR_ATTEND_PART || i->op == TR_ATTEND_PART_DX);
+}
+
+/* A score is a product of `size` pairs of numbers, and there are two products of the kind forward (scores,
+ * and values weighted by them), and five backward. */
+double tr_work(const struct tr_tape *t, const struct tr_step *s, const struct tr_instr *i)
+{
+    const struct tr_placed *p = t->placed;
+    int k = tr_micro_batch(p->plan), whole = tr_mesh_group_size(&p->plan->mesh, 1 << TR_TP | 1 << TR_CP);
+    if (tr_is_attention(i)) {
+        bool back = s->ins > 2; /* dy, y, ... */
+        int64_t channels = tr_shard_size(p,
+            back                      ? s->in[1]
+            : i->op == TR_ATTEND_PART ? s->in[0]
+                                      : s->out[0],
+            2);
+        return (back ? 10 : 4) * seen(t, i) * (double)channels * k;
+    }
+    struct tr_node node = { .op = s->op, .ins = s->ins, .outs = s->outs };
+    for (int n = 0; n < s->ins; n++)
+        node.in[n] = p->shards[s->in[n]].tensor;
+    for (int n = 0; n < s->outs; n++)
+        node.out[n] = p->shards[s->out[n]].tensor;
+    return tr_flops(p->g, &node) * k / whole;
+}
