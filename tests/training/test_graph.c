@@ -293,8 +293,13 @@ static bool legal_placement(const char p[2], bool result)
     case 'W':
     case 'U':
         return strchr("#01234567", p[1]) != NULL && p[1];
-    case 'P': /* a partial result enters nothing but its own fold, and no operation is one */
-        return result && strchr("+m1bs", p[1]) != NULL && p[1];
+    case 'Z':
+    case 'Y':
+        return p[1] == 't';
+    case 'H':
+        return p[1] == 'z';
+    case 'P': /* a partial result enters nothing but its own fold, and no operation is one; deal moves it */
+        return (result && strchr("+m1bszq", p[1]) != NULL && p[1]) || !memcmp(p, "Pz", 2);
     default:
         return false;
     }
@@ -302,14 +307,20 @@ static bool legal_placement(const char p[2], bool result)
 
 /* Every rule of the table can be read, has as many placements as the operation has operands in the graphs of
  * the models, and takes no partial result. Packing is in no model: it stands beside collectives. */
+/* No model has it: it stands where tokens, or sums over them, lie otherwise than is asked for. */
+static bool moves(int op)
+{
+    return op == TR_PACK || op == TR_UNPACK || op == TR_ARRANGE || op == TR_DEAL || op == TR_HALVES;
+}
+
 Test(ops, every_rule_can_be_read)
 {
     struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), gpt(cut(gpt_nano)), gpt(ring(gpt_nano)),
         cnn(cnn_nano) };
     int seen = 0;
     for (int op = 0; op < TR_OPS; op++) {
-        const struct tr_node packing = { .op = op, .ins = 1, .outs = 1 };
-        const struct tr_node *user = op == TR_PACK || op == TR_UNPACK ? &packing : NULL;
+        const struct tr_node moving = { .op = op, .ins = 1, .outs = 1 };
+        const struct tr_node *user = moves(op) ? &moving : NULL;
         for (int k = 0; k < 5; k++)
             for (int i = 0; i < graphs[k].n_nodes && !user; i++)
                 if (graphs[k].nodes[i].op == op)
