@@ -105,6 +105,19 @@ static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr
                                                    : tr_model_gpt)(g, &sizes, e);
 }
 
+/* Ranks are workers and servers. */
+static bool count_workers(long *dp, const struct tr_options *o, struct tr_error *e)
+{
+    *dp = o->dp ? o->dp : o->ranks > o->servers ? o->ranks - o->servers : 1;
+    if (o->ranks == 0 || *dp + o->servers == o->ranks)
+        return true;
+    if (o->ranks <= o->servers)
+        return tr_fail(e, "%ld ranks, and --servers %ld: there is no worker; legal is --ranks %ld and more",
+            o->ranks, o->servers, o->servers + 1);
+    return tr_fail(e, "%ld ranks, but %ld workers (--dp) and %ld servers are %ld; legal is --ranks %ld",
+        o->ranks, *dp, o->servers, *dp + o->servers, *dp + o->servers);
+}
+
 /* How many data-parallel ranks there are beside the other axes. */
 static bool count_dp(long *dp, const struct tr_options *o, struct tr_error *e)
 {
@@ -115,6 +128,8 @@ static bool count_dp(long *dp, const struct tr_options *o, struct tr_error *e)
     if (others > MOST_RANKS)
         return tr_fail(e, "--pp %ld --cp %ld --tp %ld: legal are 1 and more, and %d in all", o->pp, o->cp,
             o->tp, MOST_RANKS);
+    if (o->servers)
+        return count_workers(dp, o, e);
     *dp = o->dp ? o->dp : o->ranks > others ? o->ranks / others : 1;
     if (o->ranks == 0 || *dp * others == o->ranks)
         return true;
@@ -164,7 +179,7 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
     p->paradigms[p->n_paradigms++] = tr_context_table(p);
     if (*o->bucket && !tr_parse_bytes(o->bucket, &p->bucket))
         return tr_fail(e, "--bucket %s: legal is a number of bytes, with K, M, G or T", o->bucket);
-    return tr_mesh_make(&p->mesh, size, e);
+    return tr_mesh_make(&p->mesh, size, (int)o->servers, e);
 }
 
 static bool schedule(struct tr_run *r, const struct tr_options *o, struct tr_error *e)

@@ -3,11 +3,12 @@
 #include "training/mesh.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const tr_axis_names[TR_AXES] = { "pp", "dp", "cp", "ep", "tp" };
 
-bool tr_mesh_make(struct tr_mesh *m, const int size[TR_AXES], struct tr_error *e)
+bool tr_mesh_make(struct tr_mesh *m, const int size[TR_AXES], int servers, struct tr_error *e)
 {
     struct tr_mesh made = { .n = 1 };
     for (int a = 0; a < TR_AXES; a++) {
@@ -17,12 +18,22 @@ bool tr_mesh_make(struct tr_mesh *m, const int size[TR_AXES], struct tr_error *e
         made.size[a] = size[a];
         made.n *= size[a];
     }
+    made.servers = servers;
+    made.n += servers;
     *m = made;
     return true;
 }
 
+int tr_mesh_server(const struct tr_mesh *m, int rank)
+{
+    int grid = m->n - m->servers;
+    return rank < grid ? -1 : rank - grid;
+}
+
 void tr_mesh_place(const struct tr_mesh *m, int rank, int at[TR_AXES])
 {
+    if (tr_mesh_server(m, rank) >= 0)
+        rank = 0;
     for (int a = TR_AXES - 1; a >= 0; a--) {
         at[a] = rank % m->size[a];
         rank /= m->size[a];
@@ -39,11 +50,11 @@ int tr_mesh_rank(const struct tr_mesh *m, const int at[TR_AXES])
 
 int tr_mesh_group_size(const struct tr_mesh *m, int axes)
 {
-    int n = 1;
+    int n = axes == TR_WORLD ? m->servers : 0, grid = 1;
     for (int a = 0; a < TR_AXES; a++)
         if (axes & 1 << a)
-            n *= m->size[a];
-    return n;
+            grid *= m->size[a];
+    return n + grid;
 }
 
 /* The coordinates in the axes of the mask (or, with `others`, in all the rest) as one number. */
@@ -59,7 +70,7 @@ static int number(const struct tr_mesh *m, int rank, int axes, bool others)
 
 int tr_mesh_group_rank(const struct tr_mesh *m, int rank, int axes)
 {
-    return number(m, rank, axes, false);
+    return axes == TR_WORLD ? rank : number(m, rank, axes, false);
 }
 
 const char *tr_mesh_text(const struct tr_mesh *m, char text[64])
@@ -70,6 +81,9 @@ const char *tr_mesh_text(const struct tr_mesh *m, char text[64])
         if (m->size[a] > 1)
             used += snprintf(
                 text + used, 64 - (size_t)used, "%s%s %d", used ? " x " : "", tr_axis_names[a], m->size[a]);
+    if (m->servers)
+        snprintf(text + used, 64 - (size_t)used, "%s%d server%s", used ? " and " : "1 worker and ",
+            m->servers, m->servers > 1 ? "s" : "");
     return text;
 }
 
@@ -104,6 +118,23 @@ static bool edges(struct tr_groups *g, const struct tr_mesh *m, int rank, bool r
     return true;
 }
 
+/* One for each worker and server. */
+static bool pairs(struct tr_groups *g, const struct tr_mesh *m, int rank, struct tr_error *e)
+{
+    int grid = m->n - m->servers, server = tr_mesh_server(m, rank);
+    g->n_pairs = !m->servers ? 0 : server < 0 ? m->servers : grid;
+    g->pairs = tr_new((size_t)g->n_pairs, sizeof(void *));
+    for (int w = 0; w < grid; w++)
+        for (int s = 0; s < m->servers; s++) {
+            tutti_comm *none = NULL, **to = rank == w ? &g->pairs[s] : server == s ? &g->pairs[w] : &none;
+            char name[64];
+            snprintf(name, sizeof name, "worker %d and server %d", w, s);
+            if (!split(g, to == &none ? -1 : 0, rank, name, to, e))
+                return false;
+        }
+    return true;
+}
+
 /* Each of these groups; its name is that of its axes and `after`. */
 static bool split_groups(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks,
     const char *after, tutti_comm **to, struct tr_error *e)
@@ -135,7 +166,7 @@ bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *mas
     int rank = tutti_comm_rank(world), at[TR_AXES];
     *g = (struct tr_groups){ .world = world, .free_order = free_order };
     tr_mesh_place(m, rank, at);
-    if (!split_groups(g, m, masks, n_masks, "", g->of, e))
+    if (!split_groups(g, m, masks, n_masks, "", g->of, e) || !pairs(g, m, rank, e))
         return false;
     bool end = at[TR_PP] == 0 || at[TR_PP] == m->size[TR_PP] - 1;
     if (m->size[TR_PP] > 1 &&
@@ -150,6 +181,10 @@ void tr_groups_free(struct tr_groups *g)
     for (size_t i = 0; i < sizeof edge / sizeof *edge; i++)
         if (edge[i])
             tutti_comm_destroy(edge[i]);
+    for (int i = 0; i < g->n_pairs; i++)
+        if (g->pairs[i])
+            tutti_comm_destroy(g->pairs[i]);
+    free(g->pairs);
     for (int i = 0; i <= TR_WORLD; i++)
         if (g->of[i])
             tutti_comm_destroy(g->of[i]);

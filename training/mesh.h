@@ -21,13 +21,18 @@ enum { TR_WORLD = (1 << TR_AXES) - 1 };
 
 extern const char *const tr_axis_names[TR_AXES];
 
+/* Parameter servers, if there are any, are the ranks behind the grid: they have no place in it. */
 struct tr_mesh {
     int size[TR_AXES];
-    int n;
+    int n; /* ranks in all, servers among them */
+    int servers;
 };
 
-bool tr_mesh_make(struct tr_mesh *m, const int size[TR_AXES], struct tr_error *e);
+bool tr_mesh_make(struct tr_mesh *m, const int size[TR_AXES], int servers, struct tr_error *e);
+/* Of a server: zeros. */
 void tr_mesh_place(const struct tr_mesh *m, int rank, int at[TR_AXES]);
+/* Which server the rank is; -1: it stands in the grid. */
+int tr_mesh_server(const struct tr_mesh *m, int rank);
 int tr_mesh_rank(const struct tr_mesh *m, const int at[TR_AXES]);
 int tr_mesh_group_size(const struct tr_mesh *m, int axes);
 /* The rank inside its group, in the order of ranks. */
@@ -44,6 +49,8 @@ struct tr_groups {
     tutti_comm *beside[TR_WORLD + 1]; /* the same groups again, for calls on a host stream */
     tutti_comm *to_next, *from_previous, *to_previous, *from_next; /* forward, forward, backward, backward */
     tutti_comm *home; /* the first and the last stage, which share a tied embedding */
+    tutti_comm **pairs; /* a worker's with each server, a server's with each worker, who is its rank 0 */
+    int n_pairs;
 };
 
 /* Collective. world is not owned, and must form exact sums. masks: the groups that the tape needs. ring: the

@@ -61,6 +61,7 @@ static const struct option options[] = {
     TEXT_OF("dp-reduce", dp_reduce, "gradients: ring (all-reduce), root (reduce, broadcast), sharded"),
     TEXT_OF("bucket", bucket, "gradients are reduced together up to so many bytes, as 64K"),
     FLAG_OF("overlap", overlap, "gradients are reduced beside the backward pass"),
+    WHOLE_OF("servers", servers, 0, "parameter servers among the ranks; the others are workers"),
     WHOLE_OF("tp", tp, 1, "tensor parallel"),
     FLAG_OF("sp", sp, "sequence parallel between the matrices of tp"),
     WHOLE_OF("cp", cp, 1, "context parallel: each rank has a part of the tokens of every sequence"),

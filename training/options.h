@@ -23,6 +23,7 @@ struct tr_options {
     /* ranks */
     long ranks; /* 0: what the mesh needs */
     long pp, dp, cp, ep, tp;
+    long servers;
     bool sp;
     char cp_attention[16], cp_map[16];
     long zero, micro, chunks;

@@ -60,6 +60,8 @@ save first 3 --dp 2 --tp 2 --zero 1
 goes_on first golden
 goes_on first golden --tp 2 --pp 2 --micro 2
 goes_on first golden --dp 4 --zero 3
+goes_on first golden --dp 2 --zero 3 --zero3-persist 200
+goes_on first golden --dp 2 --servers 2
 goes_on first golden --dp 2 --zero 2 --micro 2 --pp 2 --schedule gpipe
 goes_on first golden --tp 2 --sp --dp 2
 

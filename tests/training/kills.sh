@@ -132,6 +132,15 @@ while [ "$rounds" -gt 0 ]; do
 2 --dp 2 --zero 3 --zero3-prefetch 1 --save $scratch/kept --save-every 1
 END
 
+    # A worker, and a server.
+    for number in 0 3; do
+        start "$train" --dp 2 --servers 2
+        begun 4
+        # shellcheck disable=SC2086 # words
+        kill_one $(echo $pids | cut -d ' ' -f $((number + 1))) $pids "$job"
+        ended "tutti-train: rank $number was ended by signal 9"
+    done
+
     # A rank that does not see that another died, for it was stopped: it is ended, too.
     start "$train" --dp 2
     begun 2

@@ -27,7 +27,7 @@ struct tr_piece tr_piece_held(const struct tr_runner *r, const struct tr_holding
     if (value < 0 || lent) /* a tied head beside its embedding has nothing of its own */
         return (struct tr_piece){ NULL, 0, 0 };
     int64_t count = t->values[value].bytes / 4;
-    bool part = kind != TR_VALUES || t->placed->plan->zero == 3;
+    bool part = kind != TR_VALUES || tr_holds_part(t, &g->tensors[h->parameter]);
     return cut(
         &g->tensors[h->parameter], tr_at(r, value), part ? tr_updated_from(t, h) : tr_held_from(t, h), count);
 }

@@ -50,6 +50,7 @@ static bool refuse_options(const struct tr_comparison *c, struct tr_error *e)
         { c->form != TR_COMPARE_DP_REDUCE && strcmp(o->dp_reduce, "ring"), "dp-reduce",
             "that is tutti-train compare dp-reduce" },
         { o->zero > 0, "zero", c->form == TR_COMPARE_ZERO ? "name stages as words" : "that is compare zero" },
+        { o->servers > 0, "servers", "its ranks stand in meshes" },
         { o->zero3_keep, "zero3-keep", "that is tutti-train compare zero" },
         { o->zero3_prefetch > 0, "zero3-prefetch", "that is tutti-train compare zero" },
         { o->zero3_persist > 0, "zero3-persist", "that is tutti-train compare zero" },

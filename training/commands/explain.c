@@ -118,6 +118,11 @@ int tr_command_explain(int argc, char **argv)
     say_messages(&p.tapes[0]);
     say_attention(&p);
     say_memory(&p.tapes[0]);
+    int grid = p.run.plan.mesh.n - p.run.plan.mesh.servers;
+    if (p.run.plan.mesh.servers) { /* the first one: all have as much */
+        say_messages(&p.tapes[grid]);
+        say_memory(&p.tapes[grid]);
+    }
     printf("\nchecked: %d tapes, %d instructions in all\n", p.run.plan.mesh.n, p.instructions);
     if (o.tape >= 0 && o.tape < p.run.plan.mesh.n) {
         printf("\ntape of rank %ld\n\n", o.tape);

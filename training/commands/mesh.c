@@ -16,7 +16,11 @@ static void say_table(const struct tr_mesh *m)
             printf(" %4s", tr_axis_names[a]);
     printf("\n");
     for (int rank = 0; rank < m->n; rank++) {
-        int at[TR_AXES];
+        int at[TR_AXES], server = tr_mesh_server(m, rank);
+        if (server >= 0) {
+            printf("%4d server %d\n", rank, server);
+            continue;
+        }
         tr_mesh_place(m, rank, at);
         printf("%4d", rank);
         for (int a = 0; a < TR_AXES; a++)
@@ -47,7 +51,7 @@ static void say_groups(const struct tr_mesh *m, const char *name, int axes, cons
     if (tr_mesh_group_size(m, axes) == 1)
         return;
     printf("%-6s", name);
-    for (int rank = 0; rank < m->n; rank++)
+    for (int rank = 0; rank < m->n - m->servers; rank++)
         if (tr_mesh_group_rank(m, rank, axes) == 0) {
             printf(" ");
             say_group(m, rank, axes);
@@ -102,7 +106,7 @@ int tr_command_mesh(int argc, char **argv)
             "Options are those of train: what is legal depends on the model, the batch and --micro.",
             false, &status))
         return status;
-    if (o.ranks && o.dp == 0 && o.pp == 1 && o.tp == 1) {
+    if (o.ranks && o.servers == 0 && o.dp == 0 && o.pp == 1 && o.tp == 1) {
         if (o.ranks > 4096)
             return tr_fail(&e, "-n %ld: legal are 1 to 4096", o.ranks), tr_refuse(1, &e);
         return say_legal(&o, o.ranks, &e) ? 0 : 1;

@@ -47,6 +47,7 @@ static const struct drawn {
     { "zero3-persist", 4, "200 5000" },
     { "recompute", 25, "gelu selective full" },
     { "recompute-comm", 4, "save redo" },
+    { "servers", 8, "1 1 2 2 3" },
 };
 
 /* Splitmix64 (Steele, Lea and Flood 2014): any seed will do. */

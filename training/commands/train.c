@@ -33,6 +33,15 @@ static bool fits(const struct tr_tape *t, const char *limit, struct tr_error *e)
         t->rank, t->arena, limit, bytes, kinds);
 }
 
+static void say_memory(const struct tr_tape *t)
+{
+    printf("# memory of rank %d%s, bytes:", t->rank, t->server < 0 ? "" : ", a server");
+    for (int k = 0; k < TR_MEMORIES; k++)
+        printf("%s %s %" PRId64 "%s", k == 3 ? "\n#" : "", tr_memory_names[k], t->peak[k],
+            k + 1 < TR_MEMORIES ? "," : "\n");
+}
+
+/* t: the tapes of all ranks, of which rank 0's comes first. */
 static void say_run(const struct tr_run *r, const struct tr_tape *t, const struct tr_data *d)
 {
     char mesh[64];
@@ -56,10 +65,9 @@ static void say_run(const struct tr_run *r, const struct tr_tape *t, const struc
         printf(", %" PRId64 " tokens", d->count);
     printf("\n# %s; batch of %d sequences in %d micro-batches, schedule %s, ZeRO %d\n",
         tr_mesh_text(&r->plan.mesh, mesh), r->plan.batch, r->plan.micros, r->schedule.name, r->plan.zero);
-    printf("# memory of rank 0, bytes:");
-    for (int k = 0; k < TR_MEMORIES; k++)
-        printf("%s %s %" PRId64 "%s", k == 3 ? "\n#" : "", tr_memory_names[k], t->peak[k],
-            k + 1 < TR_MEMORIES ? "," : "\n");
+    say_memory(t);
+    if (r->plan.mesh.servers)
+        say_memory(t + r->plan.mesh.n - r->plan.mesh.servers);
     fflush(stdout);
 }
 

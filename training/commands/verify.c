@@ -46,7 +46,7 @@ static bool parse(struct tr_options *o, const struct tr_verify_case *c, struct t
 
 static int ranks_of(const struct tr_options *o)
 {
-    return (int)(o->pp * o->cp * o->tp * (o->dp ? o->dp : 1));
+    return (int)(o->pp * o->cp * o->tp * (o->dp ? o->dp : 1) + o->servers);
 }
 
 static bool run_steps(struct tr_trial *t, const struct work *w, int c, struct tr_error *e)

@@ -89,6 +89,8 @@ bool tr_zero_cuts(const struct tr_plan *p);
 bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *parameter);
 bool tr_zero_check(const struct tr_plan *p, struct tr_error *e);
 bool tr_recompute_check(const struct tr_plan *p, struct tr_error *e);
+/* What fits parameter servers. */
+bool tr_server_check(const struct tr_plan *p, struct tr_error *e);
 
 /* The placement that the tables give: "R" where none says anything, or the axis has one rank. */
 const char *tr_table_placement(const struct tr_plan *p, const struct tr_tensor *t, enum tr_axis axis);

@@ -241,19 +241,41 @@ static bool collective(struct tr_checking *c, int n, struct tr_error *e)
     return bucket < 0 || unpack(c, n, bucket, a, to, e);
 }
 
-/* A gradient enters the sum over micro-batches: complete but for the sequences, each once, in their order. */
-static bool count_in(struct tr_checking *c, int n, int value, int parameter, int micro, struct tr_error *e)
+/* What enters a sum over sequences must be whole but for that. */
+bool tr_check_term(const struct tr_checking *c, int n, int value, struct tr_error *e)
 {
-    char text[128];
     for (int a = 0; a < TR_AXES; a++)
         if (strchr("PH", c->values[value].on[a][0]) && memcmp(c->values[value].on[a], "Ps", 2))
             return tr_checked_said(
                 c, n, e, value, a, "it must be complete before it enters the sum over sequences");
+    return true;
+}
+
+/* How many gradients a sum has: of a rank's micro-batches, or, on a server, of workers. */
+static int parts_of(const struct tr_checking *c)
+{
+    return c->t->server >= 0 ? c->plan->mesh.size[TR_DP] : c->plan->micros;
+}
+
+static const char *part_name(const struct tr_checking *c)
+{
+    return c->t->server >= 0 ? "worker" : "micro-batch";
+}
+
+/* A gradient enters the sum over micro-batches: complete but for the sequences, each once, in their order. So
+ * do those of workers, and with the last one the sum is whole. */
+static bool count_in(struct tr_checking *c, int n, int value, int parameter, int micro, struct tr_error *e)
+{
+    char text[128];
+    if (!tr_check_term(c, n, value, e))
+        return false;
     if (c->counted[parameter] == micro) {
         c->counted[parameter]++;
+        if (c->t->server >= 0 && c->counted[parameter] == parts_of(c))
+            memcpy(c->values[value].on[TR_DP], "R ", 2);
         return true;
     }
-    snprintf(text, sizeof text, "micro-batch %d of %s enters the sum where %d is due", micro,
+    snprintf(text, sizeof text, "%s %d of %s enters the sum where %d is due", part_name(c), micro,
         c->g->tensors[parameter].name, c->counted[parameter]);
     return tr_checked_wrong(c, n, e, text);
 }
@@ -264,9 +286,9 @@ static bool finished(struct tr_checking *c, int n, int value, int parameter, str
 {
     const struct tr_tensor *w = &c->g->tensors[parameter];
     char text[128];
-    if (c->counted[parameter] != c->plan->micros) {
-        snprintf(text, sizeof text, "the gradient has %d of %d micro-batches", c->counted[parameter],
-            c->plan->micros);
+    if (c->counted[parameter] != parts_of(c)) {
+        snprintf(text, sizeof text, "the gradient has %d of %d %s%s", c->counted[parameter], parts_of(c),
+            part_name(c), c->t->server >= 0 ? "s" : "es");
         return tr_checked_wrong(c, n, e, text);
     }
     for (int a = 0; a < TR_AXES; a++) {
@@ -300,6 +322,8 @@ static bool update(struct tr_checking *c, int n, struct tr_error *e)
 static bool instruction(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
+    if (i->edge >= TR_TO_SERVER)
+        return tr_check_with_server(c, n, e);
     switch (i->code) {
     case TR_COMPUTE:
         return compute(c, n, e);
@@ -397,6 +421,7 @@ bool tr_check_types(const struct tr_tape *t, struct tr_error *e)
         .values = tr_new(values, sizeof *c.values),
         .counted = tr_new(tensors, sizeof(int)),
         .updated = tr_new(tensors, sizeof(int)),
+        .pulled = tr_new(tensors, sizeof(int)),
         .tied = tr_new(tensors, sizeof(bool)),
         .live = tr_new(values + 1, sizeof(int)) };
     for (int v = 0; v < t->n_values; v++) {
@@ -415,6 +440,6 @@ bool tr_check_types(const struct tr_tape *t, struct tr_error *e)
     for (int n = 0; n < t->n_instrs && ok; n++)
         ok = each(&c, n, e);
     ok = ok && all_updated(&c, e) && lasting(&c, e);
-    free(c.values), free(c.counted), free(c.updated), free(c.tied), free(c.live);
+    free(c.values), free(c.counted), free(c.updated), free(c.pulled), free(c.tied), free(c.live);
     return ok;
 }

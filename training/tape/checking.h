@@ -23,6 +23,7 @@ struct tr_checking {
     struct tr_known *values;
     int *counted; /* of each tensor that is a parameter: micro-batches in its gradient */
     int *updated; /* times */
+    int *pulled; /* parts of the values that came from servers */
     bool *tied;
     int *live, n_live; /* values whose place is theirs */
 };
@@ -34,6 +35,11 @@ bool tr_checked_wrong(const struct tr_checking *c, int n, struct tr_error *e, co
 /* The same of a value and an axis. */
 bool tr_checked_said(
     const struct tr_checking *c, int n, struct tr_error *e, int value, enum tr_axis a, const char *rest);
+
+/* What enters a sum over sequences must be whole but for that. */
+bool tr_check_term(const struct tr_checking *c, int n, int value, struct tr_error *e);
+/* A push or a pull, on either side. */
+bool tr_check_with_server(struct tr_checking *c, int n, struct tr_error *e);
 
 void tr_check_write(struct tr_checking *c, int n, int value);
 /* The next value that lies in the bucket, after `last`; -1. */

@@ -5,6 +5,7 @@
  * sum over the world is exact in any order, and every rank then adds all leaves up in one order. */
 #include "training/parallel/map.h"
 #include "training/parallel/reduce.h"
+#include "training/parallel/server.h"
 #include "training/parallel/zero.h"
 
 #include <string.h>
@@ -66,6 +67,8 @@ static bool updates(const struct tr_tape *t, const struct tr_holding *h)
 bool tr_owns(const struct tr_tape *t, const struct tr_holding *h)
 {
     const struct tr_plan *plan = t->placed->plan;
+    if (plan->mesh.servers)
+        return t->server >= 0;
     bool cut = tr_table_placement(plan, &t->placed->g->tensors[h->parameter], TR_TP)[0] == 'S';
     return (cut || t->at[TR_TP] == 0) && (plan->zero || t->at[TR_DP] == 0) && t->at[TR_CP] == 0;
 }
@@ -98,7 +101,7 @@ static void losses(struct tr_tape *t, const int *loss_values)
     int64_t count = (int64_t)plan->batch * TR_BLOCKS;
     t->losses = tr_add_value(t, -1, -1, TR_MEM_BUFFER, count * 8);
     struct tr_runs runs = tr_runs_of(plan, TR_BLOCKS, t->at[TR_CP]);
-    for (int n = 0; n < plan->micros * runs.n && t->at[TR_TP] == 0; n++) {
+    for (int n = 0; n < plan->micros * runs.n && t->at[TR_TP] == 0 && t->server < 0; n++) {
         int m = n / runs.n, run = n % runs.n;
         if (loss_values[m] < 0)
             continue; /* another stage has it */
@@ -126,11 +129,16 @@ static void update(struct tr_tape *t, struct tr_holding *h)
 
 void tr_lower_end(struct tr_tape *t, const int *loss_values)
 {
-    tr_reduce_gradients(t);
-    tie(t);
+    bool works = t->placed->plan->mesh.servers && t->server < 0;
+    if (works)
+        tr_push(t);
+    else
+        tr_reduce_gradients(t), tie(t);
     losses(t, loss_values);
     norm(t);
-    for (int n = 0; n < t->n_holdings; n++)
+    for (int n = 0; n < t->n_holdings && !works; n++)
         if (updates(t, &t->holdings[n]))
             update(t, &t->holdings[n]);
+    if (works)
+        tr_pull(t);
 }

@@ -17,7 +17,8 @@ const char *const tr_cargo_names[TR_CARGOES] = { "parameters", "gradients", "gra
 
 const char *tr_entry_group(const struct tr_entry *entry, char text[32])
 {
-    static const char *const edges[] = { "", "to next", "from previous", "to previous", "from next", "tied" };
+    static const char *const edges[] = { "", "to next", "from previous", "to previous", "from next", "tied",
+        "to server", "from server", "from worker", "to worker" };
     int used = 0;
     if (!entry->axes || entry->axes == TR_WORLD)
         return entry->axes ? "world" : edges[entry->edge];
@@ -92,11 +93,13 @@ static void predict(struct tr_ledger *l, const struct tr_tape *t, const struct t
 {
     const struct tr_value *in = i->ins ? &t->values[i->in[0]] : NULL, *out = &t->values[i->out[0]];
     const struct tr_value *whole = !in || (i->outs && out->bytes > in->bytes) ? out : in;
+    bool part = i->edge == TR_TO_SERVER || i->edge == TR_FROM_SERVER;
+    int64_t bytes = part ? whole->bytes / t->placed->plan->mesh.servers : whole->bytes;
     struct tr_entry *entry = tr_ledger_entry(l, t, i, code);
     int64_t element = entry->cargo == TR_OF_SCALARS ? 8 : 4;
     entry->calls += i->times;
-    entry->bytes += whole->bytes;
-    entry->least += i->times * least_bytes(t, i, code, whole->bytes / i->times, element);
+    entry->bytes += bytes;
+    entry->least += i->times * least_bytes(t, i, code, bytes / i->times, element);
 }
 
 void tr_ledger_predict(struct tr_ledger *l, const struct tr_tape *t)

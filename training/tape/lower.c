@@ -10,6 +10,7 @@
 #include "training/parallel/map.h"
 #include "training/parallel/recompute.h"
 #include "training/parallel/reduce.h"
+#include "training/parallel/server.h"
 #include "training/parallel/zero.h"
 
 #include <stdlib.h>
@@ -330,6 +331,7 @@ static void count_in(struct lowering *l, const struct tr_step *s, const struct t
                 h->level[level] = tr_add_value(l->t, shard, -1, TR_MEM_GRADIENT, l->t->values[v].bytes);
         struct tr_instr *i = instr(l, TR_COUNT, slot, s->unit);
         i->in[i->ins++] = v, i->parameter = parameter, i->count = l->t->values[v].bytes / 4;
+        i->times = plan->micros;
     }
     h->gradient = v;
 }
@@ -389,8 +391,14 @@ bool tr_lower(
         return tr_fail(e,
             "schedule %s is for %d ranks, %d stages each and %d micro-batches; this run has %d, %d, %d",
             s->name, s->ranks, s->chunks, s->micros, plan->mesh.size[TR_PP], plan->chunks, plan->micros);
-    *t = (struct tr_tape){ .placed = p, .rank = rank, .ring = plan->chunks > 1 };
+    *t = (struct tr_tape){
+        .placed = p, .rank = rank, .ring = plan->chunks > 1, .server = tr_mesh_server(&plan->mesh, rank)
+    };
     tr_mesh_place(&plan->mesh, rank, t->at);
+    if (t->server >= 0) {
+        tr_lower_server(t);
+        return true;
+    }
     size_t shards = (size_t)p->n_shards, micros = (size_t)plan->micros;
     struct lowering l = { .t = t,
         .p = p,

@@ -16,7 +16,7 @@ struct message {
     bool taken;
 };
 
-struct queue { /* of one edge: from a rank to its neighbour, forward or backward */
+struct queue { /* of one edge: from a rank to its neighbour, forward or backward; to a server or from one */
     struct message *messages;
     int sent, taken;
 };
@@ -26,7 +26,8 @@ struct joint {
     const struct tr_mesh *mesh;
     int n;
     int *at; /* of each rank: its instruction */
-    struct queue *queues; /* of each rank: what it sends forward, backward */
+    struct queue *queues; /* of each rank: what it sends forward, backward; of each rank to each rank, where
+                             there are servers */
     int **beside, *begun, *over; /* of each rank: its calls beside the list, and how many */
 };
 
@@ -140,19 +141,40 @@ static bool is_over(const struct joint *j, int rank, int value)
     return true;
 }
 
+/* The queue of a send or a receive, and the rank that sends. */
+static struct queue *queue_of(const struct joint *j, int rank, const struct tr_instr *i, int *from)
+{
+    int workers = j->n - j->mesh->servers, peer = i->turn, back = i->edge == TR_FROM_NEXT;
+    if (i->edge >= TR_TO_SERVER) {
+        peer += rank < workers ? workers : 0;
+        *from = i->code == TR_SEND ? rank : peer;
+        return &j->queues[2 * j->n + *from * j->n + (i->code == TR_SEND ? peer : rank)];
+    }
+    if (i->code == TR_RECV)
+        *from = neighbour(j, rank, back ? 1 : -1);
+    else
+        *from = rank, back = i->edge == TR_TO_PREVIOUS;
+    return &j->queues[2 * *from + back];
+}
+
+static int n_queues(const struct joint *j)
+{
+    return 2 * j->n + (j->mesh->servers ? j->n * j->n : 0);
+}
+
 static void send(struct joint *j, int rank)
 {
     const struct tr_instr *i = standing(j, rank);
-    struct queue *q = &j->queues[2 * rank + (i->edge == TR_TO_PREVIOUS)];
+    int from;
+    struct queue *q = queue_of(j, rank, i, &from);
     q->messages[q->sent++] = (struct message){ rank, i->in[0], j->at[rank], false };
 }
 
 static int receive(struct joint *j, int rank, struct tr_error *e)
 {
     const struct tr_instr *i = standing(j, rank), *s;
-    bool back = i->edge == TR_FROM_NEXT;
-    int from = neighbour(j, rank, back ? 1 : -1);
-    struct queue *q = &j->queues[2 * from + back];
+    int from;
+    struct queue *q = queue_of(j, rank, i, &from);
     if (q->taken == q->sent)
         return 0;
     struct message *m = &q->messages[q->taken++];
@@ -235,7 +257,7 @@ static bool stuck(const struct joint *j, struct tr_error *e)
 
 static bool all_taken(const struct joint *j, struct tr_error *e)
 {
-    for (int q = 0; q < 2 * j->n; q++)
+    for (int q = 0; q < n_queues(j); q++)
         if (j->queues[q].taken < j->queues[q].sent) {
             const struct message *m = &j->queues[q].messages[j->queues[q].taken];
             return tr_fail(e, "rank %d sends %s, and no rank receives it", m->from,
@@ -282,13 +304,14 @@ bool tr_check_order(const struct tr_tape *const *tapes, int n, struct tr_error *
         .mesh = &tapes[0]->placed->plan->mesh,
         .n = n,
         .at = tr_new((size_t)n, sizeof(int)),
-        .queues = tr_new(2 * (size_t)n, sizeof(struct queue)),
         .beside = tr_new((size_t)n, sizeof(int *)),
         .begun = tr_new((size_t)n, sizeof(int)),
         .over = tr_new((size_t)n, sizeof(int)) };
     bool ok = true, moved = true, left = false;
-    for (int q = 0; q < 2 * n; q++)
-        j.queues[q].messages = tr_new((size_t)tapes[q / 2]->n_instrs, sizeof(struct message));
+    j.queues = tr_new((size_t)n_queues(&j), sizeof(struct queue));
+    for (int q = 0; q < n_queues(&j); q++)
+        j.queues[q].messages =
+            tr_new((size_t)tapes[q < 2 * n ? q / 2 : (q - 2 * n) / n]->n_instrs, sizeof(struct message));
     for (int r = 0; r < n; r++)
         j.beside[r] = tr_new((size_t)tapes[r]->n_instrs, sizeof(int));
     while (ok && moved) {
@@ -303,7 +326,7 @@ bool tr_check_order(const struct tr_tape *const *tapes, int n, struct tr_error *
     const struct tr_tape *t = tapes[0];
     ok = ok && all_taken(&j, e) && leaves_once(&j, TR_NORM, t->values[t->leaves].bytes / 8, e) &&
          leaves_once(&j, TR_LOSSES, t->values[t->losses].bytes / 8, e);
-    for (int q = 0; q < 2 * n; q++)
+    for (int q = 0; q < n_queues(&j); q++)
         free(j.queues[q].messages);
     for (int r = 0; r < n; r++)
         free(j.beside[r]);

@@ -17,6 +17,7 @@ struct tr_injections {
     const struct tr_injection *list;
     int n;
 };
-extern const struct tr_injections tr_injections_step, tr_injections_context, tr_injections_recompute;
+extern const struct tr_injections tr_injections_step, tr_injections_context, tr_injections_recompute,
+    tr_injections_server;
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "training/launch.h"
 #include "training/tape/compute.h"
+#include "training/tape/serve.h"
 #include "training/tape/finite.h"
 #include "training/tape/traffic.h"
 
@@ -30,7 +31,7 @@ static void initialise(struct tr_runner *r, const struct tr_holding *h)
                            *w = &t->placed->g->tensors[own->values_of];
     float *p = tr_at(r, h->values);
     int64_t columns = w->dims > 1 ? w->size[1] : 1, count = t->values[h->values].bytes / 4;
-    bool part = tr_zero_cuts_parameter(t->placed->plan, own);
+    bool part = tr_holds_part(t, own);
     int64_t from = part ? tr_updated_from(t, h) : tr_held_from(t, h);
     int64_t n = tr_ordinal(t->placed->g, own->values_of);
     for (int64_t i = 0; i < count; i++) {
@@ -284,7 +285,7 @@ static void run_count(struct tr_runner *r, const struct tr_instr *i)
     float *level[32] = { NULL };
     for (int l = 0; l < 32 && h->level[l] >= 0; l++)
         level[l] = tr_at(r, h->level[l]);
-    tr_tree_in(r->k, tr_at(r, i->in[0]), level, i->count, i->micro, t->placed->plan->micros);
+    tr_tree_in(r->k, tr_at(r, i->in[0]), level, i->count, i->micro, (int)i->times);
 }
 
 static void run_norm(struct tr_runner *r, const struct tr_instr *i)
@@ -369,7 +370,7 @@ static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
         return run_shift(r, i, e);
     case TR_SEND:
     case TR_RECV:
-        return run_message(r, i, e);
+        return i->edge >= TR_TO_SERVER ? tr_server_message(r, i, e) : run_message(r, i, e);
     case TR_WAIT:
         return run_wait(r, i, e);
     case TR_TIE:
@@ -439,12 +440,13 @@ void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *t
     const struct tr_plan *plan = t->placed->plan;
     for (int n = 0; n < t->n_holdings; n++) {
         const struct tr_holding *h = &t->holdings[n];
-        if (h->parameter != parameter)
+        bool pushed = what && plan->mesh.servers && t->server < 0; /* a worker's is a part of the sum */
+        if (h->parameter != parameter || pushed)
             continue;
         int value = what ? h->gradient : h->values;
         int64_t count = what ? h->shard_count : t->values[value].bytes / 4,
                 columns = w->dims > 1 ? w->size[1] : 1;
-        bool part = what || tr_zero_cuts_parameter(plan, w);
+        bool part = what || tr_holds_part(t, w);
         int64_t from = part ? tr_updated_from(t, h) : tr_held_from(t, h);
         for (int64_t i = 0; i < count && from + i < w->rows * columns; i++)
             to[from + i] = ((const float *)tr_at(r, value))[i];

@@ -139,25 +139,26 @@ static void hold(struct tr_tape *t, int parameter)
 {
     const struct tr_plan *plan = t->placed->plan;
     const struct tr_graph *g = t->placed->g;
-    int shard = parameter_shard(t->placed, parameter), dp = plan->mesh.size[TR_DP];
+    int shard = parameter_shard(t->placed, parameter);
     int64_t count = tr_shard_count(t->placed, shard, 1);
-    bool sharded = tr_zero_cuts(plan);
+    bool serves = t->server >= 0;
+    int ways = serves ? plan->mesh.servers : tr_zero_cuts(plan) ? plan->mesh.size[TR_DP] : 1;
     struct tr_holding *h = &t->holdings[t->n_holdings++];
     *h = (struct tr_holding){
         .parameter = parameter, .values = -1, .m = -1, .v = -1, .gradient = -1, .bucket = -1
     };
     memset(h->level, -1, sizeof h->level);
-    h->shard_count = sharded ? count / dp : count;
-    h->shard_from = sharded ? h->shard_count * t->at[TR_DP] : 0;
+    h->shard_count = count / ways;
+    h->shard_from = ways == 1 ? 0 : h->shard_count * (serves ? t->server : t->at[TR_DP]);
     int home = g->tensors[parameter].values_of;
     if (home != parameter && tr_has_stage(t, tr_stage_of(t->placed, g->tensors[home].unit)))
         return; /* a tied head beside its embedding: a gradient of its own, but the embedding's values */
-    bool parts = tr_zero_cuts_parameter(plan, &g->tensors[parameter]);
+    bool parts = tr_holds_part(t, &g->tensors[parameter]);
     h->values = tr_add_value(t, shard, -1, TR_MEM_PARAMETER, (parts ? h->shard_count : count) * 4);
     if (parts)
         h->shard_from = 0;
     t->values[h->values].lasts = true;
-    if (plan->sgd)
+    if (plan->sgd || (plan->mesh.servers && !serves)) /* workers have no optimizer */
         return;
     h->m = tr_add_value(t, -1, -1, TR_MEM_OPTIMIZER, h->shard_count * 4);
     h->v = tr_add_value(t, -1, -1, TR_MEM_OPTIMIZER, h->shard_count * 4);
@@ -185,8 +186,15 @@ int64_t tr_held_from(const struct tr_tape *t, const struct tr_holding *h)
     return cut ? t->at[TR_TP] * tr_shard_count(t->placed, shard, 1) : 0;
 }
 
+bool tr_holds_part(const struct tr_tape *t, const struct tr_tensor *parameter)
+{
+    return t->server >= 0 || tr_zero_cuts_parameter(t->placed->plan, parameter);
+}
+
 int64_t tr_updated_from(const struct tr_tape *t, const struct tr_holding *h)
 {
+    if (t->server >= 0)
+        return h->shard_count * t->server;
     return tr_held_from(t, h) + (t->placed->plan->zero ? h->shard_count * t->at[TR_DP] : 0);
 }
 

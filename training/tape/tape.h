@@ -34,7 +34,19 @@ struct tr_value {
     int64_t inside; /* bytes from the bucket's begin */
 };
 
-enum tr_edge { TR_NO_EDGE, TR_TO_NEXT, TR_FROM_PREVIOUS, TR_TO_PREVIOUS, TR_FROM_NEXT, TR_HOME, TR_EDGES };
+enum tr_edge {
+    TR_NO_EDGE,
+    TR_TO_NEXT,
+    TR_FROM_PREVIOUS,
+    TR_TO_PREVIOUS,
+    TR_FROM_NEXT,
+    TR_HOME,
+    TR_TO_SERVER, /* a gradient is pushed; `turn` is the server, `place` the first element of its part */
+    TR_FROM_SERVER, /* values are pulled, likewise */
+    TR_FROM_WORKER, /* a gradient; `turn` is the worker */
+    TR_TO_WORKER, /* values */
+    TR_EDGES
+};
 
 struct tr_instr {
     enum tr_code code;
@@ -45,10 +57,12 @@ struct tr_instr {
     int stage, micro, part, unit; /* part: of schedule.h; -1 at the end of the step */
     int parameter; /* tensor: COUNT, UPDATE, TIE */
     int axes; /* the group of a collective, a mask */
-    int turn; /* SHIFT: by how many ranks; attention in parts: keys of the rank so many before */
+    int turn; /* SHIFT: by how many ranks; attention in parts: keys of the rank so many before; edges of a
+                 server: the peer */
     enum tr_edge edge;
     tutti_op fold;
-    int64_t count, times; /* elements of a call, calls; LOSSES: leaves of a sequence, sequences */
+    int64_t count, times; /* elements of a call, calls; LOSSES: leaves of a sequence, sequences; COUNT:
+                             elements, gradients that the sum has in all */
     int64_t place; /* NORM, LOSSES: of the first leaf in the vector; LOAD: the first sequence in the batch */
     int64_t first; /* LOAD, and what works on tokens by their places: the first one of the sequence; LOSSES:
                       the first leaf, of those of a sequence that are here */
@@ -80,6 +94,7 @@ struct tr_bucket {
 struct tr_tape {
     const struct tr_placed *placed;
     int rank, at[TR_AXES];
+    int server; /* which parameter server this rank is; -1: none */
     struct tr_value *values;
     struct tr_instr *instrs;
     int n_values, n_instrs, room_values, room_instrs;
@@ -128,6 +143,8 @@ int tr_stage_of(const struct tr_placed *p, int unit);
 /* Whether this rank has this stage. */
 bool tr_has_stage(const struct tr_tape *t, int stage);
 
+/* Whether this rank holds no more than the part of a parameter that it updates. */
+bool tr_holds_part(const struct tr_tape *t, const struct tr_tensor *parameter);
 /* Where what a rank holds of a parameter, and what it updates of that, begins in the flat padded tensor. */
 int64_t tr_held_from(const struct tr_tape *t, const struct tr_holding *h);
 int64_t tr_updated_from(const struct tr_tape *t, const struct tr_holding *h);

@@ -40,7 +40,8 @@ static int members(const struct tr_tape *t, const struct tr_instr *i)
 void tr_tape_print(const struct tr_tape *t, FILE *to)
 {
     static const char parts[] = "FBIW";
-    static const char *const edges[] = { "", "to next", "from previous", "to previous", "from next", "home" };
+    static const char *const edges[] = { "", "to next", "from previous", "to previous", "from next", "home",
+        "to server", "from server", "from worker", "to worker" };
     char text[64], group[32];
     for (int n = 0; n < t->n_instrs; n++) {
         const struct tr_instr *i = &t->instrs[n];

@@ -84,6 +84,8 @@ bool tr_traffic_read(struct tr_traffic *to, const struct tr_groups *g, struct tr
         ok = add(to, axes, g->of[axes], e) && add(to, axes, g->beside[axes], e);
     for (int i = 0; i < (int)(sizeof edge / sizeof *edge) && ok; i++)
         ok = add(to, TR_WORLD + TR_TO_NEXT + i, edge[i], e);
+    for (int i = 0; i < g->n_pairs && ok; i++)
+        ok = add(to, TR_WORLD + TR_TO_SERVER, g->pairs[i], e);
     return ok;
 }
 
@@ -92,7 +94,8 @@ static void sum_up(struct tr_traffic *to, const struct tr_ledger *l)
     *to = (struct tr_traffic){ .calls = { 0 } };
     for (int n = 0; n < l->n; n++) {
         const struct tr_entry *x = &l->entries[n];
-        int at = x->axes ? x->axes : TR_WORLD + (int)x->edge;
+        int edge = x->edge > TR_TO_SERVER ? TR_TO_SERVER : (int)x->edge; /* a pair's go both ways */
+        int at = x->axes ? x->axes : TR_WORLD + edge;
         to->calls[at] += x->calls, to->called[at] += x->bytes, to->sent[at] += x->wire;
     }
 }
