@@ -82,6 +82,8 @@ static const struct option options[] = {
         "recompute", recompute, "not kept but computed again: none, gelu, selective (and attention), full"),
     TEXT_OF(
         "recompute-comm", recompute_comm, "full: collectives of a layer are called again (redo), or save"),
+    TEXT_OF(
+        "offload", offload, "in the host's memory: none, optimizer (states and update), activations, both"),
     { "What is kept and compared", HEADING, 0, 0, NULL, 0 },
     TEXT_OF("save", save, "a file: the state is written to it at the end; any mesh can read it"),
     WHOLE_OF("save-every", save_every, 0, "and every N steps"),
@@ -90,6 +92,7 @@ static const struct option options[] = {
         "check-replicas", check_replicas, 0, "every N steps, ranks compare what they have alike; 0: never"),
     { "What is shown and done", HEADING, 0, 0, NULL, 0 },
     TEXT_OF("memory", memory, "limit of a rank, as 64M; what does not fit says so before it starts"),
+    TEXT_OF("host-memory", host_memory, "and of the second memory, the host's, that --offload fills"),
     TEXT_OF("order", order, "of sums: canonical, or free: OpenBLAS and faster collectives, other bits"),
     TEXT_OF("kernels", kernels, "generic, avx2, avx512; without it the best of this machine"),
     TEXT_OF("inject", inject, "plant an error by name, to see it caught; 'list' tells the names"),

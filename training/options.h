@@ -33,11 +33,12 @@ struct tr_options {
     long zero3_prefetch, zero3_persist;
     char schedule[256];
     char recompute[16], recompute_comm[16];
+    char offload[16];
     /* what is kept */
     char save[512], load[512];
     long save_every, check_replicas;
     /* what is shown */
-    char memory[32];
+    char memory[32], host_memory[32];
     char order[16], kernels[16];
     bool json, markdown, hex, gantt, all, quick, quiet;
     long random; /* verify: so many option sets */

@@ -217,11 +217,32 @@ refused 'needs a value' --steps 1 --rate
 refused 'naive' --schedule fastest --pp 2
 refused 'and of activations with --recompute' --memory 1M
 refused 'legal is a number with K, M, G or T' --memory much
+refused '--host-memory much: legal is a number with' --offload both --host-memory much
+refused 'with --offload optimizer 10930688 here and 2712064 on the host' --memory 8M
+refused 'bytes of the host' --memory 8M --host-memory 1M --offload both
+refused 'legal are none, optimizer, activations and both' --offload everything
 refused 'legal are all-reduce-missing' --inject nothing
 refused 'needs --dp 2' --inject all-reduce-missing
 refused 'generic, avx2, avx512' --kernels sse
 printf 'F0,B0\nB0,F0\n' >"$scratch/wrong.csv"
 refused "$scratch/wrong.csv" --pp 2 --schedule "$scratch/wrong.csv"
+
+# What one memory has no room for trains with a second one, and the bits are those of a run without a limit.
+large='--data grammar --channels 256 --layers 6 --hex --quiet --steps 2'
+# shellcheck disable=SC2086
+refused 'both 4' $large --memory 64M
+# shellcheck disable=SC2086
+"$train" $large --memory 64M --host-memory 1G >"$scratch/out" 2>"$scratch/said" ||
+    fail "--host-memory: $(cat "$scratch/said")"
+# shellcheck disable=SC2086
+"$train" $large | cmp -s - "$scratch/out" || fail "--host-memory gives other bits: $(cat "$scratch/out")"
+
+# A state that a run with --offload wrote and read has lost nothing.
+"$train" --data grammar --steps 2 --dp 2 --zero 1 --offload both --save "$scratch/state" --quiet >/dev/null
+"$train" --data grammar --steps 4 --dp 2 --zero 2 --offload optimizer --load "$scratch/state" --quiet --hex |
+    cut -d ' ' -f 1-8 >"$scratch/out"
+"$train" --data grammar --steps 4 --quiet --hex | tail -n 2 | cmp -s - "$scratch/out" ||
+    fail "--offload after --load: $(cat "$scratch/out")"
 
 # A killed rank ends the job, with the cause.
 "$train" -n 2 --data grammar --steps 100000 >"$scratch/out" 2>"$scratch/said" &

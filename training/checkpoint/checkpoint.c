@@ -7,6 +7,7 @@
 #include "training/checkpoint/checkpoint.h"
 
 #include "training/checkpoint/head.h"
+#include "training/tape/host.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -215,6 +216,7 @@ bool tr_checkpoint_load(struct tr_runner *r, const char *path, tutti_comm *ranks
             ok = tr_fail(e, "%s is damaged: the checksum of %s of %s is wrong", path,
                 tr_kind_names[i % TR_KINDS], h.entries[i / TR_KINDS].name);
     r->step = h.head.step;
+    tr_host_follow(r);
     free(sum);
     free(h.entries);
     close(file);

@@ -94,12 +94,32 @@ static void say_attention(const struct tr_prepared *p)
     printf("  most is %.1f %% above least\n", 100 * (most - least) / least);
 }
 
+static void say_copies(const struct tr_tape *t)
+{
+    struct tr_ledger l;
+    tr_copies_predict(&l, t);
+    if (!l.n)
+        return;
+    printf("\ncopies between the memories of rank %d and its host in a step\n\n  %-14s %-15s %8s %14s\n",
+        t->rank, "direction", "of", "copies", "bytes");
+    for (int n = 0; n < l.n; n++)
+        printf("  %-14s %-15s %8" PRId64 " %14" PRId64 "\n", tr_code_names[l.entries[n].code],
+            tr_cargo_names[l.entries[n].cargo], l.entries[n].calls, l.entries[n].bytes);
+}
+
+static void say_kinds(const char *of, int rank, const int64_t *peak, int64_t peak_total, int64_t arena)
+{
+    printf("\n%s of rank %d, bytes at the peak of each kind\n\n", of, rank);
+    for (int k = 0; k < TR_MEMORIES; k++)
+        printf("  %-14s %12" PRId64 "\n", tr_memory_names[k], peak[k]);
+    printf("  %-14s %12" PRId64 " at one time, in an arena of %" PRId64 "\n", "all", peak_total, arena);
+}
+
 static void say_memory(const struct tr_tape *t)
 {
-    printf("\nmemory of rank %d, bytes at the peak of each kind\n\n", t->rank);
-    for (int k = 0; k < TR_MEMORIES; k++)
-        printf("  %-14s %12" PRId64 "\n", tr_memory_names[k], t->peak[k]);
-    printf("  %-14s %12" PRId64 " at one time, in an arena of %" PRId64 "\n", "all", t->peak_total, t->arena);
+    say_kinds("memory", t->rank, t->peak, t->peak_total, t->arena);
+    if (t->host.arena)
+        say_kinds("host memory", t->rank, t->host.peak, t->host.peak_total, t->host.arena);
 }
 
 int tr_command_explain(int argc, char **argv)
@@ -117,6 +137,7 @@ int tr_command_explain(int argc, char **argv)
     say_placements(&p.placed);
     say_messages(&p.tapes[0]);
     say_attention(&p);
+    say_copies(&p.tapes[0]);
     say_memory(&p.tapes[0]);
     int grid = p.run.plan.mesh.n - p.run.plan.mesh.servers;
     if (p.run.plan.mesh.servers) { /* the first one: all have as much */

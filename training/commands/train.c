@@ -2,6 +2,7 @@
 /* train.c: the default command: train a model and say how it goes. */
 #include "training/commands/commands.h"
 #include "training/commands/keeper.h"
+#include "training/commands/limits.h"
 #include "training/commands/prepare.h"
 #include "training/launch.h"
 #include "training/ops/free.h"
@@ -12,32 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool fits(const struct tr_tape *t, const char *limit, struct tr_error *e)
+/* A memory by its kinds, on two lines. */
+static void say_memory(const char *of, const int64_t *peak)
 {
-    int64_t bytes;
-    if (!*limit)
-        return true;
-    if (!tr_parse_bytes(limit, &bytes))
-        return tr_fail(e, "--memory %s: legal is a number with K, M, G or T", limit);
-    if (t->arena <= bytes)
-        return true;
-    int used = 0;
-    char kinds[256] = "";
+    printf("# memory of %s, bytes:", of);
     for (int k = 0; k < TR_MEMORIES; k++)
-        used += snprintf(kinds + used, sizeof kinds - (size_t)used, "%s%s %" PRId64, k ? ", " : "",
-            tr_memory_names[k], t->peak[k]);
-    return tr_fail(e,
-        "rank %d needs %" PRId64 " bytes, and --memory %s is %" PRId64
-        ": peaks are %s. Less is needed with more "
-        "--micro, --zero 1 to 3, --tp, --cp or --pp, and of activations with --recompute",
-        t->rank, t->arena, limit, bytes, kinds);
-}
-
-static void say_memory(const struct tr_tape *t)
-{
-    printf("# memory of rank %d%s, bytes:", t->rank, t->server < 0 ? "" : ", a server");
-    for (int k = 0; k < TR_MEMORIES; k++)
-        printf("%s %s %" PRId64 "%s", k == 3 ? "\n#" : "", tr_memory_names[k], t->peak[k],
+        printf("%s %s %" PRId64 "%s", k == 3 ? "\n#" : "", tr_memory_names[k], peak[k],
             k + 1 < TR_MEMORIES ? "," : "\n");
 }
 
@@ -65,9 +46,17 @@ static void say_run(const struct tr_run *r, const struct tr_tape *t, const struc
         printf(", %" PRId64 " tokens", d->count);
     printf("\n# %s; batch of %d sequences in %d micro-batches, schedule %s, ZeRO %d\n",
         tr_mesh_text(&r->plan.mesh, mesh), r->plan.batch, r->plan.micros, r->schedule.name, r->plan.zero);
-    say_memory(t);
-    if (r->plan.mesh.servers)
-        say_memory(t + r->plan.mesh.n - r->plan.mesh.servers);
+    say_memory("rank 0", t->peak);
+    if (r->plan.mesh.servers) {
+        char server[48];
+        int rank = r->plan.mesh.n - r->plan.mesh.servers;
+        snprintf(server, sizeof server, "rank %d, a server", rank);
+        say_memory(server, t[rank].peak);
+    }
+    if (r->plan.offload) {
+        printf("# offload: %s\n", tr_offload_names[r->plan.offload]);
+        say_memory("its host", t->host.peak);
+    }
     fflush(stdout);
 }
 
@@ -164,7 +153,7 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     int rank = world ? tutti_comm_rank(world) : 0, n = world ? tutti_comm_size(world) : 1;
     if (!o->ranks) /* a launcher's: dp takes what is left */
         o->ranks = n;
-    if (!tr_same_options(o, world, e) || !tr_prepare(&p, o, e))
+    if (!tr_same_options(o, world, e) || !tr_limits_offload(o, e) || !tr_prepare(&p, o, e))
         return false;
     if (p.run.plan.mesh.n != n)
         return tr_fail(e, "the mesh has %d ranks, and %d were started", p.run.plan.mesh.n, n);
@@ -172,7 +161,7 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     const struct tr_tape *tape = &p.tapes[rank];
     const struct tr_kernels *kernels = tr_options_kernels(o, e);
     FILE *trace = NULL;
-    bool ok = kernels && fits(tape, o->memory, e) && open_trace(o, &p, rank, &trace, e) &&
+    bool ok = kernels && tr_limits_kept(&p, o, e) && open_trace(o, &p, rank, &trace, e) &&
               tr_open_data(&data, o, g, e);
     if (ok) {
         ok = tr_runner_open(&runner, tape, kernels, &data, world, e);

@@ -43,6 +43,16 @@ extern const char *const tr_cp_form_names[TR_CP_FORMS];
 enum tr_cp_map { TR_CP_CONTIGUOUS, TR_CP_ZIGZAG, TR_CP_MAPS };
 extern const char *const tr_cp_map_names[TR_CP_MAPS];
 
+/* What is in the host's memory, and not in the device's: a mask; offload.c. */
+enum tr_offload {
+    TR_OFFLOAD_NONE,
+    TR_OFFLOAD_OPTIMIZER = 1,
+    TR_OFFLOAD_ACTIVATIONS = 2,
+    TR_OFFLOAD_BOTH,
+    TR_OFFLOADS
+};
+extern const char *const tr_offload_names[TR_OFFLOADS];
+
 /* Which paradigms there are in a run, and their numbers. What is said of a batch is a number of sequences. */
 struct tr_plan {
     struct tr_mesh mesh;
@@ -69,6 +79,7 @@ struct tr_plan {
     int64_t zero3_persist;
     enum tr_recompute recompute;
     bool recompute_saves; /* the results of collectives are kept */
+    int offload; /* tr_offload */
 };
 
 /* Sequences in a micro-batch of a rank. */

@@ -30,6 +30,9 @@ bool tr_server_check(const struct tr_plan *p, struct tr_error *e)
             servers, TR_NORM_LEAVES);
     if (size[TR_PP] > 1 || size[TR_TP] > 1 || size[TR_CP] > 1)
         return tr_fail(e, "--servers %d: a worker is one rank; legal are --pp 1, --tp 1 and --cp 1", servers);
+    if (p->offload)
+        return tr_fail(
+            e, "--servers %d: they hold the optimizer's states; --offload is legal without servers", servers);
     if (p->zero || p->overlap || p->bucket || p->dp_form != TR_DP_RING)
         return tr_fail(e,
             "--servers %d: gradients are pushed, and not reduced among workers; --zero, --overlap, --bucket "

@@ -53,6 +53,22 @@ static void messages(FILE *to, const struct tr_ledger *l, bool sent)
     fputc(']', to);
 }
 
+/* Where something lies in the host's memory: what must be copied, and what it takes there. */
+static void host(
+    FILE *to, const struct tr_tape *t, const char *name, const int64_t *peak, const struct tr_ledger *l)
+{
+    if (!t->placed->plan->offload)
+        return;
+    tr_json_memory(to, name, peak);
+    fprintf(to, ", \"copies\": [");
+    for (int n = 0; n < l->n; n++)
+        fprintf(to,
+            "%s{\"direction\": \"%s\", \"of\": \"%s\", \"copies\": %" PRId64 ", \"bytes\": %" PRId64 "}",
+            n ? ", " : "", tr_code_names[l->entries[n].code], tr_cargo_names[l->entries[n].cargo],
+            l->entries[n].calls, l->entries[n].bytes);
+    fputc(']', to);
+}
+
 void tr_json_run(FILE *to, const struct tr_tape *t, const struct tr_schedule *s, const char *data, int cores)
 {
     const struct tr_graph *g = t->placed->g;
@@ -75,6 +91,8 @@ void tr_json_run(FILE *to, const struct tr_tape *t, const struct tr_schedule *s,
     tr_json_memory(to, "memory", t->peak);
     tr_ledger_predict(&l, t);
     messages(to, &l, false);
+    tr_copies_predict(&l, t);
+    host(to, t, "host_memory", t->host.peak, &l);
     fprintf(to, "}\n");
     fflush(to);
 }
@@ -100,6 +118,7 @@ void tr_json_step(FILE *to, const struct tr_report *r, const struct tr_runner *r
             now.own - runner->before_groups.own);
     }
     messages(to, &runner->counted, true);
+    host(to, runner->tape, "host_memory_measured", runner->audit.host_peak, &runner->copies_counted);
     fprintf(to, "}\n");
     fflush(to);
 }

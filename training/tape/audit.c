@@ -53,22 +53,37 @@ void tr_audit_free(struct tr_audit *a)
     *a = (struct tr_audit){ .bad = -1 };
 }
 
-void tr_audit_begin(struct tr_audit *a, const struct tr_tape *t, unsigned char *arena)
+/* Where what lasts ends in a memory. */
+static int64_t lasting(const struct tr_tape *t, bool host)
 {
-    int64_t from = 0;
+    int64_t end = 0;
     for (int v = 0; v < t->n_values; v++)
-        if (t->values[v].lasts && t->values[v].offset + lines(t->values[v].bytes) > from)
-            from = t->values[v].offset + lines(t->values[v].bytes);
-    memset(arena + from, POISON, (size_t)(t->arena - from));
+        if (t->values[v].lasts && t->values[v].host == host)
+            end += lines(t->values[v].bytes);
+    return end;
+}
+
+static int64_t arena_bytes(const struct tr_tape *t, bool host)
+{
+    return host ? t->host.arena : t->arena;
+}
+
+void tr_audit_begin(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2])
+{
+    for (int host = 0; host < 2; host++) {
+        int64_t from = lasting(t, host), end = arena_bytes(t, host);
+        if (end > from)
+            memset(arena[host] + from, POISON, (size_t)(end - from));
+    }
     *a = (struct tr_audit){ .bad = -1, .touched = a->touched };
 }
 
-void tr_audit_before(struct tr_audit *a, const struct tr_tape *t, const unsigned char *arena, int instr)
+void tr_audit_before(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], int instr)
 {
     for (int n = 0; n < t->n_values; n++) {
         const struct tr_value *v = &t->values[n];
         if (v->first == instr && !v->lasts && v->takes < 0 && v->within < 0)
-            a->outside += changed(arena + v->offset, lines(v->bytes));
+            a->outside += changed(arena[v->host] + v->offset, lines(v->bytes));
     }
 }
 
@@ -83,10 +98,10 @@ static bool is_bucket(const struct tr_tape *t, int n)
 
 /* A value's life is over: how much of its place was touched, and whether all of it was written. Kernels
  * leave some of their scratch alone: its size is that of the set of kernels that needs most. */
-static void settle(struct tr_audit *a, const struct tr_tape *t, const unsigned char *arena, int n)
+static void settle(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], int n)
 {
     const struct tr_value *v = &t->values[n], *place = owner(t, v);
-    const unsigned char *p = arena + place->offset;
+    const unsigned char *p = arena[place->host] + place->offset;
     bool scratch = v->memory == TR_MEM_SCRATCH, tensor = v->shard >= 0 || n == t->losses || n == t->leaves;
     bool gaps = !scratch && (!tensor || is_bucket(t, n)); /* what is no tensor is a part of a bucket */
     int64_t missing = scratch || gaps ? 0 : unwritten(t, v, p);
@@ -105,7 +120,7 @@ static bool is_taken(const struct tr_tape *t, int n)
     return false;
 }
 
-void tr_audit_after(struct tr_audit *a, const struct tr_tape *t, unsigned char *arena, int instr)
+void tr_audit_after(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], int instr)
 {
     for (int n = 0; n < t->n_values; n++) {
         const struct tr_value *v = &t->values[n], *place = owner(t, v);
@@ -113,37 +128,51 @@ void tr_audit_after(struct tr_audit *a, const struct tr_tape *t, unsigned char *
             continue;
         settle(a, t, arena, n);
         if (!is_taken(t, n))
-            memset(arena + place->offset, POISON, (size_t)lines(place->bytes));
+            memset(arena[place->host] + place->offset, POISON, (size_t)lines(place->bytes));
     }
 }
 
 static void add_up(struct tr_audit *a, const struct tr_tape *t)
 {
     for (int i = 0; i < t->n_instrs; i++) {
-        int64_t now[TR_MEMORIES] = { 0 }, total = 0;
+        int64_t now[2][TR_MEMORIES] = { { 0 } }, total = 0;
         for (int n = 0; n < t->n_values; n++) {
             const struct tr_value *v = &t->values[n];
             bool lives = v->lasts || (v->first >= 0 && v->first <= i && i <= v->last);
             if (lives && !(i == v->last && !v->lasts && is_taken(t, n)))
-                now[v->memory] += a->touched[n];
+                now[v->host][v->memory] += a->touched[n];
         }
         for (int k = 0; k < TR_MEMORIES; k++) {
-            total += now[k];
-            a->peak[k] = now[k] > a->peak[k] ? now[k] : a->peak[k];
+            total += now[0][k];
+            a->peak[k] = now[0][k] > a->peak[k] ? now[0][k] : a->peak[k];
+            a->host_peak[k] = now[1][k] > a->host_peak[k] ? now[1][k] : a->host_peak[k];
         }
         a->peak_total = total > a->peak_total ? total : a->peak_total;
     }
 }
 
-bool tr_audit_end(struct tr_audit *a, const struct tr_tape *t, const unsigned char *arena, struct tr_error *e)
+static bool as_predicted(const struct tr_tape *t, bool host, const int64_t *measured, struct tr_error *e)
 {
-    int64_t at = 0;
+    const int64_t *predicted = host ? t->host.peak : t->peak;
+    for (int k = 0; k < TR_MEMORIES; k++)
+        if (k == TR_MEM_SCRATCH ? measured[k] > predicted[k] : measured[k] != predicted[k])
+            return tr_fail(e,
+                "rank %d: %s%s: the tape predicts a peak of %" PRId64 " bytes, and %" PRId64 " were touched",
+                t->rank, host ? "the host's " : "", tr_memory_names[k], predicted[k], measured[k]);
+    return true;
+}
+
+bool tr_audit_end(
+    struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], struct tr_error *e)
+{
     for (int n = 0; n < t->n_values; n++)
-        if (t->values[n].lasts) {
+        if (t->values[n].lasts)
             settle(a, t, arena, n);
-            at += lines(t->values[n].bytes);
-        }
-    a->outside += changed(arena + at, t->arena - at);
+    for (int host = 0; host < 2; host++) {
+        int64_t from = lasting(t, host), end = arena_bytes(t, host);
+        if (end > from)
+            a->outside += changed(arena[host] + from, end - from);
+    }
     add_up(a, t);
     if (a->outside)
         return tr_fail(
@@ -154,10 +183,5 @@ bool tr_audit_end(struct tr_audit *a, const struct tr_tape *t, const unsigned ch
             a->missing, t->values[a->bad].bytes,
             shard < 0 ? "leaves" : t->placed->g->tensors[t->placed->shards[shard].tensor].name);
     }
-    for (int k = 0; k < TR_MEMORIES; k++)
-        if (k == TR_MEM_SCRATCH ? a->peak[k] > t->peak[k] : a->peak[k] != t->peak[k])
-            return tr_fail(e,
-                "rank %d: %s: the tape predicts a peak of %" PRId64 " bytes, and %" PRId64 " were touched",
-                t->rank, tr_memory_names[k], t->peak[k], a->peak[k]);
-    return true;
+    return as_predicted(t, false, a->peak, e) && as_predicted(t, true, a->host_peak, e);
 }

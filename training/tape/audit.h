@@ -11,7 +11,8 @@
 #include "training/tape/tape.h"
 
 struct tr_audit {
-    int64_t peak[TR_MEMORIES], peak_total; /* measured, after tr_audit_end */
+    int64_t peak[TR_MEMORIES], peak_total; /* measured in the device's memory, after tr_audit_end */
+    int64_t host_peak[TR_MEMORIES]; /* and in the host's */
     /* inside */
     int64_t *touched; /* of each value's place */
     int bad; /* the first value of which an element was not written; -1: none */
@@ -24,11 +25,12 @@ void tr_audit_make(struct tr_audit *a, const struct tr_tape *t);
 void tr_audit_free(struct tr_audit *a);
 
 /* Around a step: begin, then before and after each instruction, then end, which says what is not as
- * predicted. Afterwards nothing is left of what does not outlive the step: no gradient can be read. */
-void tr_audit_begin(struct tr_audit *a, const struct tr_tape *t, unsigned char *arena);
-void tr_audit_before(struct tr_audit *a, const struct tr_tape *t, const unsigned char *arena, int instr);
-void tr_audit_after(struct tr_audit *a, const struct tr_tape *t, unsigned char *arena, int instr);
+ * predicted. Afterwards nothing is left of what does not outlive the step: no gradient can be read. arena:
+ * the device's memory, and the host's. */
+void tr_audit_begin(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2]);
+void tr_audit_before(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], int instr);
+void tr_audit_after(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], int instr);
 bool tr_audit_end(
-    struct tr_audit *a, const struct tr_tape *t, const unsigned char *arena, struct tr_error *e);
+    struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], struct tr_error *e);
 
 #endif

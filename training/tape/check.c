@@ -16,7 +16,9 @@ static void declared(const struct tr_checking *c, int value, char on[TR_AXES][2]
     for (int a = 0; a < TR_AXES; a++) {
         const char *place = t ? tr_table_placement(c->plan, t, a) : "R";
         memcpy(on[a], place[1] ? place : "R ", 2);
-        if (t && t->role == TR_PARAMETER && a == TR_DP && tr_zero_cuts_parameter(c->plan, t))
+        bool part =
+            c->t->values[value].host ? tr_zero_cuts(c->plan) : t && tr_zero_cuts_parameter(c->plan, t);
+        if (t && t->role == TR_PARAMETER && a == TR_DP && part)
             memcpy(on[a], "F ", 2);
     }
 }
@@ -359,6 +361,9 @@ static bool instruction(struct tr_checking *c, int n, struct tr_error *e)
         return update(c, n, e);
     case TR_WAIT:
         return tr_check_wait(c, n, e);
+    case TR_DOWN:
+    case TR_UP:
+        return tr_check_copy(c, n, e);
     default:
         return true;
     }
@@ -367,7 +372,8 @@ static bool instruction(struct tr_checking *c, int n, struct tr_error *e)
 static bool each(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
-    if (!tr_check_reads(c, n, e) || !of_one_micro(c, n, e) || !instruction(c, n, e))
+    if (!tr_check_memories(c, n, e) || !tr_check_reads(c, n, e) || !of_one_micro(c, n, e) ||
+        !instruction(c, n, e))
         return false;
     tr_check_writes(c, n);
     pass_micro(c, n);
@@ -422,6 +428,7 @@ bool tr_check_types(const struct tr_tape *t, struct tr_error *e)
         .counted = tr_new(tensors, sizeof(int)),
         .updated = tr_new(tensors, sizeof(int)),
         .pulled = tr_new(tensors, sizeof(int)),
+        .raised = tr_new(tensors, sizeof(int)),
         .tied = tr_new(tensors, sizeof(bool)),
         .live = tr_new(values + 1, sizeof(int)) };
     for (int v = 0; v < t->n_values; v++) {
@@ -439,7 +446,8 @@ bool tr_check_types(const struct tr_tape *t, struct tr_error *e)
     bool ok = true;
     for (int n = 0; n < t->n_instrs && ok; n++)
         ok = each(&c, n, e);
-    ok = ok && all_updated(&c, e) && lasting(&c, e);
-    free(c.values), free(c.counted), free(c.updated), free(c.pulled), free(c.tied), free(c.live);
+    ok = ok && all_updated(&c, e) && tr_check_raised(&c, e) && lasting(&c, e);
+    free(c.values), free(c.counted), free(c.updated), free(c.pulled), free(c.raised), free(c.tied),
+        free(c.live);
     return ok;
 }

@@ -40,7 +40,7 @@ void tr_check_write(struct tr_checking *c, int n, int value)
     int kept = 0;
     for (int i = 0; i < c->n_live; i++) {
         const struct tr_value *x = &c->t->values[c->live[i]];
-        if (x->offset >= v->offset + v->bytes || x->offset + x->bytes <= v->offset)
+        if (x->host != v->host || x->offset >= v->offset + v->bytes || x->offset + x->bytes <= v->offset)
             c->live[kept++] = c->live[i];
         else if (c->live[i] != value)
             c->values[c->live[i]].written = false, c->values[c->live[i]].lost = n;

@@ -24,6 +24,7 @@ struct tr_checking {
     int *counted; /* of each tensor that is a parameter: micro-batches in its gradient */
     int *updated; /* times */
     int *pulled; /* parts of the values that came from servers */
+    int *raised; /* times that what the host updated came up, after the update */
     bool *tied;
     int *live, n_live; /* values whose place is theirs */
 };
@@ -47,6 +48,12 @@ int tr_check_member(const struct tr_checking *c, int bucket, int last);
 bool tr_check_reads(struct tr_checking *c, int n, struct tr_error *e);
 /* To write a bucket is to write all that lies in it. */
 void tr_check_writes(struct tr_checking *c, int n);
+/* Only a copy goes from one memory to the other (check_host.c). */
+bool tr_check_memories(struct tr_checking *c, int n, struct tr_error *e);
+/* What a copy makes is of the type of what it reads. */
+bool tr_check_copy(struct tr_checking *c, int n, struct tr_error *e);
+/* What the host has updated is on the device before the next step. */
+bool tr_check_raised(const struct tr_checking *c, struct tr_error *e);
 bool tr_check_wait(struct tr_checking *c, int n, struct tr_error *e);
 
 #endif

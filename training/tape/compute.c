@@ -11,7 +11,7 @@
 
 void *tr_at(const struct tr_runner *r, int value)
 {
-    return r->arena + r->tape->values[value].offset;
+    return r->arena[r->tape->values[value].host] + r->tape->values[value].offset;
 }
 
 static struct tr_operand operand(const struct tr_runner *r, int value)

@@ -4,6 +4,7 @@
  * The norm and the loss are vectors of leaves, each of which one rank has and the others have as +0; their
  * sum over the world is exact in any order, and every rank then adds all leaves up in one order. */
 #include "training/parallel/map.h"
+#include "training/parallel/offload.h"
 #include "training/parallel/reduce.h"
 #include "training/parallel/server.h"
 #include "training/parallel/zero.h"
@@ -118,6 +119,11 @@ static void losses(struct tr_tape *t, const int *loss_values)
 
 static void update(struct tr_tape *t, struct tr_holding *h)
 {
+    if (h->master >= 0) {
+        tr_offload_update(t, h);
+        tr_zero_share(t, h);
+        return;
+    }
     struct tr_instr *i = tr_add_instr(t, TR_UPDATE);
     i->parameter = h->parameter, i->count = h->shard_count;
     i->in[i->ins++] = h->gradient;

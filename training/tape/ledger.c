@@ -17,8 +17,8 @@ const char *const tr_cargo_names[TR_CARGOES] = { "parameters", "gradients", "gra
 
 const char *tr_entry_group(const struct tr_entry *entry, char text[32])
 {
-    static const char *const edges[] = { "", "to next", "from previous", "to previous", "from next", "tied",
-        "to server", "from server", "from worker", "to worker" };
+    static const char *const edges[] = { "host", "to next", "from previous", "to previous", "from next",
+        "tied", "to server", "from server", "from worker", "to worker" };
     int used = 0;
     if (!entry->axes || entry->axes == TR_WORLD)
         return entry->axes ? "world" : edges[entry->edge];
@@ -114,6 +114,21 @@ void tr_ledger_predict(struct tr_ledger *l, const struct tr_tape *t)
             predict(l, t, i, TR_SEND);
             predict(l, t, i, TR_RECV);
         }
+    }
+    qsort(l->entries, (size_t)l->n, sizeof *l->entries, order);
+}
+
+/* A parameter comes up to where it lies in a larger one, so what is copied is what is read. */
+void tr_copies_predict(struct tr_ledger *l, const struct tr_tape *t)
+{
+    *l = (struct tr_ledger){ .n = 0 };
+    for (int n = 0; n < t->n_instrs; n++) {
+        const struct tr_instr *i = &t->instrs[n];
+        if (i->code != TR_DOWN && i->code != TR_UP)
+            continue;
+        struct tr_entry *entry = tr_ledger_entry(l, t, i, i->code);
+        entry->calls++;
+        entry->bytes += t->values[i->in[0]].bytes;
     }
     qsort(l->entries, (size_t)l->n, sizeof *l->entries, order);
 }

@@ -37,6 +37,9 @@ struct tr_ledger {
 };
 
 void tr_ledger_predict(struct tr_ledger *l, const struct tr_tape *t);
+/* The same of copies between the device's memory and the host's: a ledger of their own, as they are no
+ * messages. */
+void tr_copies_predict(struct tr_ledger *l, const struct tr_tape *t);
 
 /* The entries of `predicted` with nothing in them yet. */
 void tr_ledger_begin(struct tr_ledger *counted, const struct tr_ledger *predicted);

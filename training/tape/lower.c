@@ -8,6 +8,7 @@
 
 #include "training/ops/kernels.h"
 #include "training/parallel/map.h"
+#include "training/parallel/offload.h"
 #include "training/parallel/recompute.h"
 #include "training/parallel/reduce.h"
 #include "training/parallel/server.h"
@@ -423,6 +424,7 @@ bool tr_lower(
     tr_zero_policies(t);
     if (plan->overlap)
         tr_overlap(t);
+    tr_offload_activations(t);
     tr_plan_memory(t);
     free(l.now), free(l.producer), free(l.renewed), free(l.gathered), free(l.sent_back), free(l.losses);
     return true;

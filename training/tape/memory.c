@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* memory.c: each value's lifetime, its place in the rank's memory, and the peaks of each kind.
+/* memory.c: each value's lifetime, its place in the memory of the device or of the host, and the peaks of
+ * each kind in each.
  *
  * What lasts comes first. The others get, in the order of their births, the lowest gap that is large enough
  * among those that live at the same time. A value that takes another's place begins where that one ends. One
@@ -7,6 +8,7 @@
 #include "training/tape/tape.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { ALIGN = 64 };
 
@@ -81,30 +83,40 @@ static void drop(struct block *live, int *n, int value)
         live[at] = live[at + 1];
 }
 
-static void born(struct tr_tape *t, struct block *live, int *n, int64_t from, int v)
+/* The values of one memory that live at an instruction. */
+struct planning {
+    bool host;
+    int64_t from; /* where what lasts ends */
+    struct tr_room *room;
+    struct block *live;
+    int n;
+};
+
+static void born(struct tr_tape *t, struct planning *p, int v)
 {
     struct tr_value *x = &t->values[v];
-    if (x->lasts || x->offset >= 0)
+    if (x->lasts || x->offset >= 0 || x->host != p->host)
         return;
     if (x->within >= 0) {
-        born(t, live, n, from, x->within);
+        born(t, p, x->within);
         x->offset = t->values[x->within].offset + x->inside;
         return;
     }
     if (takes(t, x)) {
         x->offset = t->values[x->takes].offset;
-        for (int i = 0; i < *n; i++)
-            if (live[i].value == x->takes)
-                live[i].value = v;
+        for (int i = 0; i < p->n; i++)
+            if (p->live[i].value == x->takes)
+                p->live[i].value = v;
     } else {
         x->takes = -1;
-        x->offset = place(live, n, from, aligned(x->bytes), v);
+        x->offset = place(p->live, &p->n, p->from, aligned(x->bytes), v);
     }
-    if (x->offset + aligned(x->bytes) > t->arena)
-        t->arena = x->offset + aligned(x->bytes);
+    if (x->offset + aligned(x->bytes) > p->room->arena)
+        p->room->arena = x->offset + aligned(x->bytes);
 }
 
-static void measure(struct tr_tape *t, const struct block *live, int n, const int64_t *lasting)
+static void measure(
+    const struct tr_tape *t, struct tr_room *r, const struct block *live, int n, const int64_t *lasting)
 {
     int64_t now[TR_MEMORIES], total = 0;
     for (int k = 0; k < TR_MEMORIES; k++)
@@ -113,46 +125,54 @@ static void measure(struct tr_tape *t, const struct block *live, int n, const in
         now[t->values[live[i].value].memory] += live[i].bytes;
     for (int k = 0; k < TR_MEMORIES; k++) {
         total += now[k];
-        if (now[k] > t->peak[k])
-            t->peak[k] = now[k];
+        if (now[k] > r->peak[k])
+            r->peak[k] = now[k];
     }
-    if (total > t->peak_total)
-        t->peak_total = total;
+    if (total > r->peak_total)
+        r->peak_total = total;
+}
+
+static void plan(struct tr_tape *t, bool host, struct tr_room *r)
+{
+    int64_t lasting[TR_MEMORIES] = { 0 };
+    for (int n = 0; n < t->n_values; n++)
+        if (t->values[n].lasts && t->values[n].host == host) {
+            t->values[n].offset = r->arena;
+            r->arena += aligned(t->values[n].bytes);
+            lasting[t->values[n].memory] += aligned(t->values[n].bytes);
+        }
+    struct planning p = { .host = host, .from = r->arena, .room = r };
+    p.live = tr_new((size_t)t->n_values + 1, sizeof *p.live);
+    for (int n = 0; n < t->n_instrs; n++) {
+        const struct tr_instr *i = &t->instrs[n];
+        for (int x = 0; x < i->outs; x++)
+            born(t, &p, i->out[x]);
+        if (i->scratch >= 0)
+            born(t, &p, i->scratch);
+        const struct tr_holding *h = i->code == TR_COUNT ? tr_holding_of(t, i->parameter) : NULL;
+        for (int level = 0; h && level < 32; level++)
+            if (h->level[level] >= 0)
+                born(t, &p, h->level[level]);
+        measure(t, r, p.live, p.n, lasting);
+        for (int x = 0; x < p.n;)
+            if (t->values[p.live[x].value].last == n)
+                drop(p.live, &p.n, p.live[x].value);
+            else
+                x++;
+    }
+    free(p.live);
 }
 
 void tr_plan_memory(struct tr_tape *t)
 {
-    int64_t lasting[TR_MEMORIES] = { 0 };
+    struct tr_room device = { .arena = 0 };
+    t->host = (struct tr_room){ .arena = 0 };
     lifetimes(t);
-    t->arena = 0;
-    for (int n = 0; n < t->n_values; n++)
-        if (t->values[n].lasts) {
-            t->values[n].offset = t->arena;
-            t->arena += aligned(t->values[n].bytes);
-            lasting[t->values[n].memory] += aligned(t->values[n].bytes);
-        }
-    int64_t from = t->arena;
-    struct block *live = tr_new((size_t)t->n_values + 1, sizeof *live);
-    int n_live = 0;
-    for (int n = 0; n < t->n_instrs; n++) {
-        const struct tr_instr *i = &t->instrs[n];
-        for (int x = 0; x < i->outs; x++)
-            born(t, live, &n_live, from, i->out[x]);
-        if (i->scratch >= 0)
-            born(t, live, &n_live, from, i->scratch);
-        const struct tr_holding *h = i->code == TR_COUNT ? tr_holding_of(t, i->parameter) : NULL;
-        for (int level = 0; h && level < 32; level++)
-            if (h->level[level] >= 0)
-                born(t, live, &n_live, from, h->level[level]);
-        measure(t, live, n_live, lasting);
-        for (int x = 0; x < n_live;)
-            if (t->values[live[x].value].last == n)
-                drop(live, &n_live, live[x].value);
-            else
-                x++;
-    }
+    plan(t, false, &device);
+    plan(t, true, &t->host);
     for (int v = 0; v < t->n_values; v++) /* a call on a bucket makes all that lies in it */
         if (t->values[v].within >= 0)
             t->values[v].offset = t->values[t->values[v].within].offset + t->values[v].inside;
-    free(live);
+    t->arena = device.arena, t->peak_total = device.peak_total;
+    memcpy(t->peak, device.peak, sizeof t->peak);
 }

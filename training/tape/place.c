@@ -14,7 +14,7 @@
 
 const char *const tr_code_names[TR_CODES] = { "compute", "all_reduce", "reduce_scatter", "all_gather",
     "reduce", "broadcast", "all_to_all", "shift", "send", "recv", "load", "count", "tie", "norm", "losses",
-    "update", "wait" };
+    "update", "wait", "down", "up" };
 
 static bool same(const char a[2], const char b[2])
 {

@@ -33,6 +33,8 @@ enum tr_code {
     TR_LOSSES, /* the leaves of the loss */
     TR_UPDATE, /* the optimizer */
     TR_WAIT, /* until a send is over */
+    TR_DOWN, /* a copy from the device's memory to the host's */
+    TR_UP, /* and back */
     TR_CODES
 };
 

@@ -9,6 +9,7 @@
 #include "training/tape/compute.h"
 #include "training/tape/serve.h"
 #include "training/tape/finite.h"
+#include "training/tape/host.h"
 #include "training/tape/traffic.h"
 
 #include <math.h>
@@ -47,20 +48,30 @@ static void initialise(struct tr_runner *r, const struct tr_holding *h)
     }
 }
 
+static bool take_memory(unsigned char **arena, int64_t bytes, int rank, struct tr_error *e)
+{
+    *arena = aligned_alloc(64, (size_t)(bytes + 64) / 64 * 64);
+    if (!*arena)
+        return tr_fail(e, "rank %d: there is no memory for %lld bytes", rank, (long long)bytes);
+    memset(*arena, 0xFF, (size_t)bytes); /* NaN */
+    return true;
+}
+
 bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct tr_kernels *k,
     const struct tr_data *d, tutti_comm *world, struct tr_error *e)
 {
     *r = (struct tr_runner){ .tape = t, .k = k, .data = d };
-    r->arena = aligned_alloc(64, (size_t)(t->arena + 64) / 64 * 64);
-    if (!r->arena)
-        return tr_fail(e, "rank %d: there is no memory for %lld bytes", t->rank, (long long)t->arena);
-    memset(r->arena, 0xFF, (size_t)t->arena); /* NaN */
+    if (!take_memory(&r->arena[0], t->arena, t->rank, e) ||
+        (t->host.arena && !take_memory(&r->arena[1], t->host.arena, t->rank, e)))
+        return false;
     r->points = tr_new((size_t)t->n_values, sizeof *r->points);
     r->clock = tr_new((size_t)t->n_instrs + 1, sizeof *r->clock);
     tr_ledger_predict(&r->predicted, t);
+    tr_copies_predict(&r->copies_predicted, t);
     tr_audit_make(&r->audit, t);
     for (int i = 0; i < t->n_holdings; i++)
         initialise(r, &t->holdings[i]);
+    tr_host_follow(r);
     if (t->placed->plan->mesh.n == 1)
         return true;
     r->before_groups = tr_resident_now();
@@ -85,7 +96,8 @@ void tr_runner_close(struct tr_runner *r)
     if (r->backward.handle)
         tutti_stream_destroy(r->backward);
     tr_groups_free(&r->groups);
-    free(r->arena);
+    free(r->arena[0]);
+    free(r->arena[1]);
     free(r->points);
     free(r->clock);
     tr_audit_free(&r->audit);
@@ -323,7 +335,8 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
         .decay = t->placed->g->tensors[i->parameter].dims > 1 ? (float)plan->decay : 0,
         .correct1 = (float)(1 / (1 - pow(0.9, step))),
         .correct2 = (float)(1 / (1 - pow(0.95, step))) };
-    float *p = (float *)tr_at(r, i->out[0]) + h->shard_from;
+    bool offloaded = t->values[i->out[0]].host; /* the host has no more than what is updated */
+    float *p = (float *)tr_at(r, i->out[0]) + (offloaded ? 0 : h->shard_from);
     const float *g = tr_at(r, i->in[0]);
     if (plan->sgd)
         r->k->sgd(p, g, i->count, a.rate, a.scale);
@@ -387,6 +400,10 @@ static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
     case TR_LOSSES:
         run_losses(r, i);
         return true;
+    case TR_DOWN:
+    case TR_UP:
+        tr_host_copy(r, i);
+        return true;
     default:
         run_update(r, i);
         return true;
@@ -407,6 +424,7 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
     const struct tr_tape *t = r->tape;
     struct tr_traffic before;
     tr_ledger_begin(&r->counted, &r->predicted);
+    tr_ledger_begin(&r->copies_counted, &r->copies_predicted);
     if (r->audited && r->groups.world && !tr_traffic_read(&before, &r->groups, e))
         return false;
     if (r->audited)
@@ -425,7 +443,8 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
     }
     r->clock[t->n_instrs] = tr_now_ns();
     r->step++;
-    bool ok = tr_ledger_equal(&r->counted, &r->predicted, t, e);
+    bool ok = tr_ledger_equal(&r->counted, &r->predicted, t, e) &&
+              tr_ledger_equal(&r->copies_counted, &r->copies_predicted, t, e);
     if (r->audited)
         ok = ok && tr_audit_end(&r->audit, t, r->arena, e) &&
              (!r->groups.world || tr_traffic_equal(&before, &r->groups, &r->predicted, t->rank, e));

@@ -18,7 +18,7 @@ struct tr_runner {
     const struct tr_kernels *k;
     const struct tr_data *data;
     struct tr_groups groups;
-    unsigned char *arena;
+    unsigned char *arena[2]; /* of the device's memory, and of the host's: NULL where nothing is there */
     tutti_stream forward, backward; /* sends of the pipeline run beside the list */
     tutti_stream beside; /* collectives that run beside the list */
     uint64_t *points; /* of each value that is sent, or made beside the list: when that is over */
@@ -26,6 +26,7 @@ struct tr_runner {
     int64_t step;
     struct tr_result result;
     struct tr_ledger predicted, counted; /* messages of a step; equal after it, or it fails */
+    struct tr_ledger copies_predicted, copies_counted; /* between the memories: the same */
     struct tr_audit audit;
     struct tr_resident before_groups;
     bool audited; /* the next step is; see audit.h for what it costs and destroys */

@@ -2,6 +2,8 @@
 /* tape.c: values, instructions and what a rank holds from step to step. */
 #include "training/tape/tape.h"
 
+#include "training/parallel/offload.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,7 +147,7 @@ static void hold(struct tr_tape *t, int parameter)
     int ways = serves ? plan->mesh.servers : tr_zero_cuts(plan) ? plan->mesh.size[TR_DP] : 1;
     struct tr_holding *h = &t->holdings[t->n_holdings++];
     *h = (struct tr_holding){
-        .parameter = parameter, .values = -1, .m = -1, .v = -1, .gradient = -1, .bucket = -1
+        .parameter = parameter, .values = -1, .m = -1, .v = -1, .master = -1, .gradient = -1, .bucket = -1
     };
     memset(h->level, -1, sizeof h->level);
     h->shard_count = count / ways;
@@ -171,7 +173,7 @@ void tr_hold_parameters(struct tr_tape *t)
     t->holdings = tr_new((size_t)g->n_tensors, sizeof *t->holdings);
     for (int i = 0; i < g->n_tensors; i++)
         if (g->tensors[i].role == TR_PARAMETER && tr_has_stage(t, tr_stage_of(t->placed, g->tensors[i].unit)))
-            hold(t, i);
+            hold(t, i), tr_offload_hold(t, &t->holdings[t->n_holdings - 1]);
     for (int i = 0; i < t->n_holdings; i++) {
         struct tr_holding *h = &t->holdings[i];
         if (h->values < 0)

@@ -30,6 +30,7 @@ struct tr_value {
     int64_t offset; /* in the rank's memory */
     int takes; /* the value whose place it takes, as its operation works in place; -1 */
     bool lasts; /* parameters, optimizer states */
+    bool host; /* in the host's memory, and not in the device's */
     int within; /* the bucket, a value, that it lies in; -1 */
     int64_t inside; /* bytes from the bucket's begin */
 };
@@ -78,6 +79,7 @@ struct tr_instr {
 struct tr_holding {
     int parameter; /* tensor */
     int values, m, v; /* values of the tape */
+    int master; /* of what this rank updates: the host's copy of `values`; -1 */
     int gradient; /* after the last micro-batch, then after its reduction */
     int level[32]; /* sums of 2^i micro-batches that wait */
     int64_t shard_from, shard_count; /* elements of `values` that this rank updates */
@@ -89,6 +91,11 @@ struct tr_holding {
 struct tr_bucket {
     int first, members; /* in tape.bucketed */
     int value; /* in which they lie side by side; -1: one alone, wherever it lies */
+};
+
+/* What a memory must have room for: at the peak of each kind, of all kinds, and with gaps between. */
+struct tr_room {
+    int64_t arena, peak[TR_MEMORIES], peak_total; /* bytes */
 };
 
 struct tr_tape {
@@ -104,8 +111,8 @@ struct tr_tape {
     int *bucketed; /* holdings, in the order of buckets */
     int n_buckets;
     int losses, leaves; /* values: the vectors of all leaves of the loss, and of the norm */
-    int64_t arena; /* bytes */
-    int64_t peak[TR_MEMORIES], peak_total;
+    int64_t arena, peak[TR_MEMORIES], peak_total; /* of the device's memory: as in tr_room */
+    struct tr_room host;
     int masks[8], n_masks; /* groups that it needs, or, once they agree, any rank */
     int beside[8], n_beside; /* those of calls beside the list: communicators of their own */
     bool ring;

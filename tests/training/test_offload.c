@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_offload.c: what goes to the host's memory and comes back is that of closed formulas, and what it frees
+ * on the device. That the numbers stay the same is what `tutti-train verify` shows. */
+#include "training/commands/prepare.h"
+#include "training/tape/ledger.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static void prepare(struct tr_prepared *p, const char *options)
+{
+    struct tr_options o;
+    struct tr_error e = { "" };
+    char text[256], *words[32], *rest = text;
+    int n = 0;
+    snprintf(text, sizeof text, "%s", options);
+    for (char *word; n < 32 && (word = strtok_r(rest, " ", &rest)) != NULL;)
+        words[n++] = word;
+    tr_options_default(&o);
+    cr_assert(tr_options_parse(&o, n, words, &e), "%s", e.text);
+    cr_assert(tr_prepare(p, &o, &e), "%s: %s", options, e.text);
+}
+
+static int64_t copied(const struct tr_tape *t, enum tr_code code, enum tr_cargo cargo)
+{
+    struct tr_ledger l;
+    tr_copies_predict(&l, t);
+    return tr_ledger_sum(&l, (int)code, -1, -1, (int)cargo).bytes;
+}
+
+/* Elements that the ranks update together, and how often each. */
+static int64_t updated(const struct tr_prepared *p, int rank)
+{
+    int64_t elements = 0;
+    for (int n = 0; n < p->tapes[rank].n_holdings; n++) {
+        const struct tr_holding *h = &p->tapes[rank].holdings[n];
+        bool lent = p->run.graph.tensors[h->parameter].values_of != h->parameter &&
+                    p->run.plan.mesh.size[TR_PP] == 1; /* a tied head beside its embedding */
+        elements += lent ? 0 : h->shard_count;
+    }
+    return elements;
+}
+
+static const char *const meshes[] = { "", "--micro 4", "--dp 2", "--dp 4 --zero 1",
+    "--dp 2 --zero 2 --micro 2", "--dp 4 --zero 3 --micro 2", "--tp 2 --sp",
+    "--pp 2 --micro 4 --schedule zb-h1", "--dp 2 --tp 2 --pp 2 --micro 2 --zero 3 --recompute full" };
+enum { MESHES = sizeof meshes / sizeof *meshes };
+
+/* Gradients down, parameters up, 4 bytes each of an updated element; the states never move. */
+Test(offload, optimizer_copies_what_is_updated)
+{
+    for (int m = 0; m < MESHES; m++) {
+        char options[200];
+        snprintf(options, sizeof options, "%s --offload optimizer", meshes[m]);
+        struct tr_prepared p, without;
+        prepare(&p, options);
+        prepare(&without, meshes[m]);
+        for (int r = 0; r < p.run.plan.mesh.n; r++) {
+            const struct tr_tape *t = &p.tapes[r];
+            int64_t bytes = 4 * updated(&p, r);
+            cr_expect_eq(copied(t, TR_DOWN, TR_OF_GRADIENTS), bytes, "%s, rank %d", options, r);
+            cr_expect_eq(copied(t, TR_UP, TR_OF_PARAMETERS), bytes, "%s, rank %d", options, r);
+            cr_expect_eq(copied(t, TR_DOWN, -1), bytes);
+            cr_expect_eq(copied(t, TR_UP, -1), bytes);
+            cr_expect_eq(t->peak[TR_MEM_OPTIMIZER], 0);
+            cr_expect_eq(t->host.peak[TR_MEM_OPTIMIZER], without.tapes[r].peak[TR_MEM_OPTIMIZER]);
+            cr_expect_eq(t->host.peak[TR_MEM_OPTIMIZER], 2 * t->host.peak[TR_MEM_PARAMETER]);
+            cr_expect_eq(t->peak[TR_MEM_PARAMETER], without.tapes[r].peak[TR_MEM_PARAMETER]);
+        }
+        tr_prepared_free(&p);
+        tr_prepared_free(&without);
+    }
+}
+
+/* Of a layer the backward part reads 16 vectors of C numbers a token (both inputs and results of the layer
+ * norms, qkv, what attention gives, four each before and after GELU), the statistics of two layer norms, and
+ * a number for each head; beside the layers, those of the last layer norm, the gradient of the logits, with
+ * which the forward part ends, and the tokens. */
+Test(offload, activations_copy_what_the_backward_part_reads)
+{
+    for (int micro = 1; micro <= 4; micro *= 2) {
+        char options[64];
+        snprintf(options, sizeof options, "--micro %d --offload activations", micro);
+        struct tr_prepared p, without;
+        prepare(&p, options);
+        prepare(&without, "");
+        const struct tr_graph *g = &p.run.graph;
+        int64_t layer = 4 * (16 * g->channels + 2 * 2 + g->heads), end = 4 * (2 * g->channels + 2),
+                logits = 4 * g->vocabulary, tokens = 2;
+        int64_t all = p.run.plan.batch * g->context * (g->layers * layer + end + logits + tokens);
+        const struct tr_tape *t = &p.tapes[0];
+        cr_expect_eq(copied(t, TR_DOWN, TR_OF_ACTIVATIONS), all, "%lld, and the formula has %lld",
+            (long long)copied(t, TR_DOWN, TR_OF_ACTIVATIONS), (long long)all);
+        cr_expect_eq(copied(t, TR_UP, TR_OF_ACTIVATIONS), all);
+        cr_expect_eq(copied(t, TR_DOWN, -1), all);
+        cr_expect_eq(t->host.peak[TR_MEM_ACTIVATION], all / micro);
+        cr_expect_lt(t->peak[TR_MEM_ACTIVATION], without.tapes[0].peak[TR_MEM_ACTIVATION] / 4 / micro);
+        tr_prepared_free(&p);
+        tr_prepared_free(&without);
+    }
+}
+
+/* No layer's activations are on the device while another one computes: twice the layers take no more. */
+Test(offload, the_device_has_the_activations_of_one_layer)
+{
+    struct tr_prepared few, many;
+    prepare(&few, "--layers 2 --offload activations");
+    prepare(&many, "--layers 8 --offload activations");
+    cr_expect_eq(few.tapes[0].peak[TR_MEM_ACTIVATION], many.tapes[0].peak[TR_MEM_ACTIVATION]);
+    tr_prepared_free(&few);
+    tr_prepared_free(&many);
+}
+
+/* With full recomputation little more than the inputs of layers is left to offload. */
+Test(offload, recomputation_leaves_less_to_copy)
+{
+    struct tr_prepared p;
+    prepare(&p, "--recompute full --offload activations");
+    const struct tr_graph *g = &p.run.graph;
+    int64_t token = 4 * g->channels, end = 4 * (2 * g->channels + 2), logits = 4 * g->vocabulary;
+    int64_t all = p.run.plan.batch * g->context * (g->layers * token + end + logits + 2);
+    cr_expect_eq(copied(&p.tapes[0], TR_DOWN, TR_OF_ACTIVATIONS), all, "%lld, and the formula has %lld",
+        (long long)copied(&p.tapes[0], TR_DOWN, TR_OF_ACTIVATIONS), (long long)all);
+    tr_prepared_free(&p);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* limits.h: what a rank may have of the device's memory and of the host's. */
+#ifndef TRAINING_COMMANDS_LIMITS_H
+#define TRAINING_COMMANDS_LIMITS_H
+
+#include "training/commands/prepare.h"
+
+/* Whether all ranks keep to --memory and --host-memory. The error has what is needed, by kind, and what would
+ * help. */
+bool tr_limits_kept(const struct tr_prepared *p, const struct tr_options *o, struct tr_error *e);
+/* With --host-memory and no word of --offload, the least of it that keeps to the limits. */
+bool tr_limits_offload(struct tr_options *o, struct tr_error *e);
+
+#endif
