@@ -152,6 +152,7 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
         .micros = (int)o->micro,
         .chunks = (int)o->chunks,
         .overlap = o->overlap,
+        .optimizer_threads = (int)o->optimizer_threads,
         .zero3_keep = o->zero3_keep,
         .zero3_prefetch = (int)o->zero3_prefetch,
         .zero3_persist = o->zero3_persist,

@@ -84,6 +84,7 @@ static const struct option options[] = {
         "recompute-comm", recompute_comm, "full: collectives of a layer are called again (redo), or save"),
     TEXT_OF(
         "offload", offload, "in the host's memory: none, optimizer (states and update), activations, both"),
+    WHOLE_OF("optimizer-threads", optimizer_threads, 1, "of the update on the host"),
     { "What is kept and compared", HEADING, 0, 0, NULL, 0 },
     TEXT_OF("save", save, "a file: the state is written to it at the end; any mesh can read it"),
     WHOLE_OF("save-every", save_every, 0, "and every N steps"),
@@ -129,6 +130,7 @@ void tr_options_default(struct tr_options *o)
         .tp = 1,
         .micro = 1,
         .chunks = 1,
+        .optimizer_threads = 1,
         .dp_reduce = "ring",
         .cp_attention = "gather",
         .cp_map = "contiguous",

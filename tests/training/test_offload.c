@@ -2,6 +2,7 @@
 /* test_offload.c: what goes to the host's memory and comes back is that of closed formulas, and what it frees
  * on the device. That the numbers stay the same is what `tutti-train verify` shows. */
 #include "training/commands/prepare.h"
+#include "training/ops/threads.h"
 #include "training/tape/ledger.h"
 
 #include <criterion/criterion.h>
@@ -122,4 +123,25 @@ Test(offload, recomputation_leaves_less_to_copy)
     cr_expect_eq(copied(&p.tapes[0], TR_DOWN, TR_OF_ACTIVATIONS), all, "%lld, and the formula has %lld",
         (long long)copied(&p.tapes[0], TR_DOWN, TR_OF_ACTIVATIONS), (long long)all);
     tr_prepared_free(&p);
+}
+
+/* Threads that have more or less to do, or nothing, give the bits of one. */
+Test(offload, threads_change_no_bit)
+{
+    enum { MOST = 300, ARRAYS = 4 };
+    float one[ARRAYS][MOST], many[ARRAYS][MOST];
+    for (int64_t count = 1; count <= MOST; count += 23)
+        for (int threads = 2; threads <= 8; threads += tr_has_threads() ? 3 : 8) {
+            for (int i = 0; i < ARRAYS * MOST; i++)
+                one[i / MOST][i % MOST] = many[i / MOST][i % MOST] = (float)(i * 7919 % 1000) / 1000;
+            struct tr_update a = { one[0], one[1], one[2], one[3], count, { 1e-3f, 0.1f, 0.5f, 1.2f, 1.1f } };
+            struct tr_update b = { many[0], many[1], many[2], many[3], count, a.a };
+            tr_update(tr_kernels_best(), &a, 1);
+            tr_update(tr_kernels_best(), &b, threads);
+            cr_assert_arr_eq(one, many, sizeof one, "%ld elements, %d threads", (long)count, threads);
+            a.m = b.m = NULL; /* SGD */
+            tr_update(tr_kernels_best(), &a, 1);
+            tr_update(tr_kernels_best(), &b, threads);
+            cr_assert_arr_eq(one, many, sizeof one, "%ld elements, %d threads", (long)count, threads);
+        }
 }

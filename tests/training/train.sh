@@ -219,6 +219,7 @@ refused 'and of activations with --recompute' --memory 1M
 refused 'legal is a number with K, M, G or T' --memory much
 refused '--host-memory much: legal is a number with' --offload both --host-memory much
 refused 'with --offload optimizer 10930688 here and 2712064 on the host' --memory 8M
+refused 'legal with --offload optimizer or both' --optimizer-threads 2
 refused 'bytes of the host' --memory 8M --host-memory 1M --offload both
 refused 'legal are none, optimizer, activations and both' --offload everything
 refused 'legal are all-reduce-missing' --inject nothing

@@ -187,7 +187,8 @@ int tr_command_train(int argc, char **argv)
     int status;
     if (!tr_begin(&o, argc, argv, "[train] [OPTION]...", true, &status))
         return status;
-    if (!tr_prepare(&p, &o, &e)) /* here, too, so that it is said before ranks are there */
+    struct tr_options first = o;
+    if (!tr_limits_offload(&first, &e) || !tr_prepare(&p, &first, &e)) /* said before ranks are there */
         return tr_refuse(1, &e);
     int n = p.run.plan.mesh.n;
     bool ok = tr_keeper_check(&o, &p.run, &e);

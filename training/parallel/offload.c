@@ -11,9 +11,27 @@
  * own, so that the place on the device is free between. The numbers are the same, and so are all bits. */
 #include "training/parallel/offload.h"
 
+#include "training/ops/threads.h"
+
 #include <stdlib.h>
 
+enum { MOST_THREADS = 256 };
+
 const char *const tr_offload_names[TR_OFFLOADS] = { "none", "optimizer", "activations", "both" };
+
+bool tr_offload_check(const struct tr_plan *p, struct tr_error *e)
+{
+    if (p->optimizer_threads > 1 && !(p->offload & TR_OFFLOAD_OPTIMIZER))
+        return tr_fail(e,
+            "--optimizer-threads %d run the update on the host; with --offload %s it runs on the device; "
+            "legal "
+            "with --offload optimizer or both",
+            p->optimizer_threads, tr_offload_names[p->offload]);
+    if (p->optimizer_threads > MOST_THREADS)
+        return tr_fail(e, "--optimizer-threads %d: legal are 1 to %d", p->optimizer_threads, MOST_THREADS);
+    return p->optimizer_threads == 1 || tr_has_threads() ||
+           tr_fail(e, "--optimizer-threads %d: this build has no OpenMP; legal is 1", p->optimizer_threads);
+}
 
 static bool offloads_optimizer(const struct tr_tape *t)
 {

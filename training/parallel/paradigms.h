@@ -80,6 +80,7 @@ struct tr_plan {
     enum tr_recompute recompute;
     bool recompute_saves; /* the results of collectives are kept */
     int offload; /* tr_offload */
+    int optimizer_threads; /* of the update on the host */
 };
 
 /* Sequences in a micro-batch of a rank. */
@@ -102,6 +103,7 @@ bool tr_zero_check(const struct tr_plan *p, struct tr_error *e);
 bool tr_recompute_check(const struct tr_plan *p, struct tr_error *e);
 /* What fits parameter servers. */
 bool tr_server_check(const struct tr_plan *p, struct tr_error *e);
+bool tr_offload_check(const struct tr_plan *p, struct tr_error *e);
 
 /* The placement that the tables give: "R" where none says anything, or the axis has one rank. */
 const char *tr_table_placement(const struct tr_plan *p, const struct tr_tensor *t, enum tr_axis axis);

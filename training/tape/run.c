@@ -6,6 +6,7 @@
 #include "training/tape/run.h"
 
 #include "training/launch.h"
+#include "training/ops/threads.h"
 #include "training/tape/compute.h"
 #include "training/tape/serve.h"
 #include "training/tape/finite.h"
@@ -336,12 +337,13 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
         .correct1 = (float)(1 / (1 - pow(0.9, step))),
         .correct2 = (float)(1 / (1 - pow(0.95, step))) };
     bool offloaded = t->values[i->out[0]].host; /* the host has no more than what is updated */
-    float *p = (float *)tr_at(r, i->out[0]) + (offloaded ? 0 : h->shard_from);
-    const float *g = tr_at(r, i->in[0]);
-    if (plan->sgd)
-        r->k->sgd(p, g, i->count, a.rate, a.scale);
-    else
-        r->k->adamw(p, tr_at(r, i->in[1]), tr_at(r, i->in[2]), g, i->count, &a);
+    struct tr_update u = { .p = (float *)tr_at(r, i->out[0]) + (offloaded ? 0 : h->shard_from),
+        .m = plan->sgd ? NULL : tr_at(r, i->in[1]),
+        .v = plan->sgd ? NULL : tr_at(r, i->in[2]),
+        .g = tr_at(r, i->in[0]),
+        .count = i->count,
+        .a = a };
+    tr_update(r->k, &u, offloaded ? plan->optimizer_threads : 1);
 }
 
 /* The first instruction of a vector of leaves finds it cleared; after the last one all leaves are there. */
