@@ -54,10 +54,9 @@ static void messages(FILE *to, const struct tr_ledger *l, bool sent)
 }
 
 /* Where something lies in the host's memory: what must be copied, and what it takes there. */
-static void host(
-    FILE *to, const struct tr_tape *t, const char *name, const int64_t *peak, const struct tr_ledger *l)
+static void host(FILE *to, const char *name, const int64_t *peak, const struct tr_ledger *l)
 {
-    if (!t->placed->plan->offload)
+    if (!l->n)
         return;
     tr_json_memory(to, name, peak);
     fprintf(to, ", \"copies\": [");
@@ -92,7 +91,7 @@ void tr_json_run(FILE *to, const struct tr_tape *t, const struct tr_schedule *s,
     tr_ledger_predict(&l, t);
     messages(to, &l, false);
     tr_copies_predict(&l, t);
-    host(to, t, "host_memory", t->host.peak, &l);
+    host(to, "host_memory", t->host.peak, &l);
     fprintf(to, "}\n");
     fflush(to);
 }
@@ -118,7 +117,7 @@ void tr_json_step(FILE *to, const struct tr_report *r, const struct tr_runner *r
             now.own - runner->before_groups.own);
     }
     messages(to, &runner->counted, true);
-    host(to, runner->tape, "host_memory_measured", runner->audit.host_peak, &runner->copies_counted);
+    host(to, "host_memory_measured", runner->audit.host_peak, &runner->copies_counted);
     fprintf(to, "}\n");
     fflush(to);
 }
