@@ -99,7 +99,8 @@ static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr
         .apart = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]),
         .parts = o->cp > 1 && o->cp <= TR_BLOCKS && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_RING])
                      ? (int)o->cp
-                     : 0 };
+                     : 0,
+        .windows = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_LOCAL]) ? (int)o->cp : 0 };
     return has_options(m, o, e) && (m->grid        ? tr_model_cnn
                                        : m->inputs ? tr_model_mlp
                                                    : tr_model_gpt)(g, &sizes, e);

@@ -133,6 +133,8 @@ static void context_parallel(struct tr_ledger *l, const struct rank *r)
     int64_t zigzag = r->plan->cp_map == TR_CP_ZIGZAG, positions = r->first * padded(r->t) * r->c;
     int64_t leaves = zigzag ? 2 * psi(r) - positions : psi(r); /* of each half; a position is in one */
     add(l, TR_ALL_REDUCE, cp, 0, TR_OF_LEAVES, r->m * tensors(r), 4 * r->m * r->k * leaves);
+    if (r->plan->cp_form == TR_CP_LOCAL)
+        return;
     if (r->plan->cp_form == TR_CP_ULYSSES) {
         add(l, TR_ALL_TO_ALL, cp, 0, TR_OF_ACTIVATIONS, 4 * calls, calls * 4 * kv / r->cp);
         return;
@@ -232,7 +234,8 @@ static int grid(void (*check)(const char *, const struct tr_prepared *, const st
         "--cp 8 --cp-attention ring --untied", "--cp 2 --cp-attention ulysses --micro 2",
         "--cp 4 --cp-attention ulysses --sp --zero 1", "--cp 2 --cp-map zigzag --zero 3",
         "--cp 4 --cp-map zigzag --untied --micro 2", "--cp 4 --cp-map zigzag --cp-attention ring",
-        "--micro 4 --schedule zb-h1 --zero 3", "--micro 4 --schedule interleaved --chunks 2", "--batch 48" };
+        "--cp 4 --cp-attention local --micro 2", "--micro 4 --schedule zb-h1 --zero 3",
+        "--micro 4 --schedule interleaved --chunks 2", "--batch 48" };
     int runs = 0;
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
         for (int mesh = 0; mesh < 64; mesh++) {

@@ -63,6 +63,8 @@ static void sizes(struct words *w, const struct tr_options *o, const struct tr_g
     say(w, "tied=%d", !o->untied);
     if (*o->data && strcmp(o->data, "grammar"))
         say(w, "data=%s", o->data);
+    if (g->windows)
+        say(w, "parts=%d", g->windows);
 }
 
 /* The child: its output goes into the pipe, its arrays into memory files. */

@@ -110,6 +110,8 @@ bool tr_open_data(struct tr_data *d, const struct tr_options *o, const struct tr
         (g->grid ? tr_pictures_open : tr_rows_open)(d, seed);
         return true;
     }
+    if (!strcmp(o->data, "recall"))
+        return tr_recall_open(d, seed, g->vocabulary, g->context, e);
     if (!*o->data)
         return tr_data_open_default(d, seed, g->vocabulary, g->context, e);
     return tr_data_open(d, strcmp(o->data, "grammar") ? o->data : NULL, seed, g->vocabulary, g->context, e);

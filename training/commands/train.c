@@ -137,6 +137,9 @@ static void say_begin(
     if (!o->json && !o->quiet && p->run.plan.free_order)
         printf("# sums are in free order, products by %s\n",
             tr_openblas() ? tr_openblas() : "Tutti's kernels, as there is no libopenblas.so.0");
+    if (!o->json && !o->quiet && p->run.graph.windows)
+        printf("# attention stays within %d parts of a sequence: not what one device computes\n",
+            p->run.graph.windows);
     if (!o->json && !o->quiet && n > cores)
         printf("# %d ranks share %d core%s: these times are no measurement of scaling\n", n, cores,
             cores == 1 ? "" : "s");

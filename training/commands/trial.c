@@ -10,14 +10,21 @@ const char *const tr_diff_names[TR_DIFFS] = { "losses", "norms", "gradients", "p
 
 /* ---- golden runs ---- */
 
+/* Parts of a sequence beyond which attention does not look. */
+static long windows(const struct tr_options *o)
+{
+    return strcmp(o->cp_attention, tr_cp_form_names[TR_CP_LOCAL]) ? 1 : o->cp;
+}
+
 /* Whether the golden program would say the same of both. */
 static bool same_golden(const struct tr_options *a, const struct tr_options *b)
 {
     return !strcmp(a->model, b->model) && a->layers == b->layers && a->channels == b->channels &&
            a->heads == b->heads && a->context == b->context && a->inputs == b->inputs &&
            a->vocabulary == b->vocabulary && a->untied == b->untied && !strcmp(a->data, b->data) &&
-           a->steps == b->steps && a->batch == b->batch && a->seed == b->seed && a->rate == b->rate &&
-           a->decay == b->decay && a->clip == b->clip && !strcmp(a->optimizer, b->optimizer);
+           windows(a) == windows(b) && a->steps == b->steps && a->batch == b->batch && a->seed == b->seed &&
+           a->rate == b->rate && a->decay == b->decay && a->clip == b->clip &&
+           !strcmp(a->optimizer, b->optimizer);
 }
 
 static bool make_golden(struct tr_golden *g, const struct tr_options *o, struct tr_error *e)

@@ -184,5 +184,7 @@ void tr_data_close(struct tr_data *d)
 const uint16_t *tr_data_sequence(const struct tr_data *d, int64_t step, int64_t i, int64_t context)
 {
     uint64_t key = tr_hash(tr_hash(tr_hash(d->seed) + (uint64_t)step) + (uint64_t)i);
+    if (d->stride)
+        return d->tokens + (int64_t)(key % (uint64_t)(d->count / d->stride)) * d->stride;
     return d->tokens + key % (uint64_t)(d->count - context);
 }

@@ -17,6 +17,7 @@ struct tr_data {
     uint16_t *tokens;
     int64_t count;
     uint64_t seed;
+    int64_t stride; /* between sequences; 0: they begin anywhere */
 };
 
 /* path NULL: the made-up grammar of the golden program, 65,536 tokens below vocabulary. Tokens must be below
@@ -30,6 +31,11 @@ void tr_data_close(struct tr_data *d);
 
 /* context + 1 tokens: inputs, and one place on the targets. The same as the golden program's. */
 const uint16_t *tr_data_sequence(const struct tr_data *d, int64_t step, int64_t i, int64_t context);
+
+/* Sequences whose second half is the first again: what stands there can be known from half a sequence before,
+ * and from nothing else. */
+bool tr_recall_open(
+    struct tr_data *d, uint64_t seed, int64_t vocabulary, int64_t context, struct tr_error *e);
 
 /* What the mlp learns: rows that are made up, each the pattern of its class and noise twice as large. A row
  * is a function of (seed, step, sequence, row), the same as the golden program's. */

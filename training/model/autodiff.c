@@ -170,9 +170,11 @@ static void backward(struct pass *p, const struct tr_node *n)
     case TR_GELU:
         give(p, n->in[0], input(p, TR_GELU_DX, n->unit, (int[]){ dy, n->in[0] }, 2, n->in[0]), n->unit);
         break;
-    case TR_ATTENTION: {
+    case TR_ATTENTION:
+    case TR_ATTEND_WINDOW: {
         int in[] = { dy, n->out[0], n->out[1], n->in[0] };
-        give(p, n->in[0], input(p, TR_ATTENTION_DX, n->unit, in, 4, n->in[0]), n->unit);
+        int op = n->op == TR_ATTENTION ? TR_ATTENTION_DX : TR_ATTEND_WINDOW_DX;
+        give(p, n->in[0], input(p, op, n->unit, in, 4, n->in[0]), n->unit);
         break;
     }
     case TR_ATTEND:

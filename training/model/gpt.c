@@ -50,7 +50,11 @@ static int attention(struct tr_builder *b, int qkv, const struct tr_model_option
     if (o->parts)
         in_parts(b, in, out);
     else
-        tr_build_node(b, apart ? TR_ATTEND : TR_ATTENTION, in, apart ? 2 : 1, out, 2);
+        tr_build_node(b,
+            apart        ? TR_ATTEND
+            : o->windows ? TR_ATTEND_WINDOW
+                         : TR_ATTENTION,
+            in, apart ? 2 : 1, out, 2);
     return out[0];
 }
 
@@ -112,6 +116,7 @@ bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct t
         .model = "gpt",
         .leaves = o->leaves,
         .parts = o->parts,
+        .windows = o->windows,
         .context = o->context,
         .vocabulary = o->vocabulary,
         .units = (int)o->layers + 2 };

@@ -66,6 +66,7 @@ struct tr_graph {
     char model[24];
     bool leaves; /* gradients of matrices come as leaves, one for each sequence */
     int parts; /* of the keys, which attention takes one after the other; 0: all at once */
+    int windows; /* of a sequence: attention sees no token of another; 0: it sees all before */
     struct tr_tensor *tensors;
     struct tr_node *nodes;
     int n_tensors, n_nodes, room_tensors, room_nodes;
@@ -94,6 +95,7 @@ struct tr_model_options {
      * sequence; gpt: keys and values are a tensor of their own, and attention takes them in parts */
     bool leaves, apart;
     int parts; /* 0: all at once; 2, 4, 8 */
+    int windows; /* gpt: attention stays within each of so many parts; 0: one */
 };
 bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);
 bool tr_model_mlp(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);

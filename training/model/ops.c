@@ -25,6 +25,8 @@ const struct tr_op_row tr_ops[TR_OPS] = {
     [TR_ATTEND_MERGE] = { "attend_merge",
         { EIGHT("R") " -> R R", EIGHT("Sb") " -> Sb Sb", IN_TURN("V") " -> St St", EIGHT("Sc") " -> Sc Sc" },
         false },
+    [TR_ATTEND_WINDOW] = { "attend_window", { "R -> R R", "Sb -> Sb Sb", "St -> St St", "Sc -> Sc Sc" },
+        false },
     [TR_ADD] = { "add", { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" }, true },
     [TR_ROW_MAX] = { "row_max", { "R -> R", "Sb -> Sb", "St -> St", "Sc -> Pm" }, false },
     [TR_SOFTMAX] = { "softmax",
@@ -50,6 +52,8 @@ const struct tr_op_row tr_ops[TR_OPS] = {
         { "R R R R R -> R R", "Sb Sb Sb Sb Sb -> Sb Sb", "St St St St T# -> V# W#",
             "Sc Sc Sc Sc Sc -> Sc Sc" },
         false },
+    [TR_ATTEND_WINDOW_DX] = { "attend_window_dx",
+        { "R R R R -> R", "Sb Sb Sb Sb -> Sb", "St St St St -> St", "Sc Sc Sc Sc -> Sc" }, false },
     [TR_SUM_KEYS] = { "sum_keys",
         { EIGHT("R") " -> R", EIGHT("Sb") " -> Sb", IN_TURN("V") " -> St", EIGHT("Sc") " -> Sc" }, false },
     [TR_SUM_QUERIES] = { "sum_queries",
@@ -163,6 +167,10 @@ double tr_flops(const struct tr_graph *g, const struct tr_node *n)
     case TR_ATTENTION_DX:
     case TR_ATTEND_DX:
         return 5 * t * (t + 1) * c;
+    case TR_ATTEND_WINDOW:
+        return 2 * t * (t / g->windows + 1) * c;
+    case TR_ATTEND_WINDOW_DX:
+        return 5 * t * (t / g->windows + 1) * c;
     case TR_ATTEND_PART:
         return 2 * t * (t + 1) * c / g->parts;
     case TR_ATTEND_PART_DX:

@@ -45,6 +45,7 @@ enum tr_op {
     TR_ATTEND, /* q, kv -> y, lse: the same attention, of the queries that are here to all keys */
     TR_ATTEND_PART, /* q, kv -> part: what a part of the keys gives */
     TR_ATTEND_MERGE, /* parts -> y, lse */
+    TR_ATTEND_WINDOW, /* qkv -> y, lse: within parts of the sequence, each as if it were all there is */
     TR_ADD, /* a, b -> y */
     TR_ROW_MAX, /* logits -> max */
     TR_SOFTMAX, /* logits, max, targets -> exp, sum, wanted */
@@ -61,6 +62,7 @@ enum tr_op {
     TR_ATTENTION_DX, /* dy, y, lse, qkv -> dqkv */
     TR_ATTEND_DX, /* dy, y, lse, q, kv -> dq, dkv */
     TR_ATTEND_PART_DX, /* dy, y, lse, q, kv -> parts of dq, of dkv */
+    TR_ATTEND_WINDOW_DX, /* dy, y, lse, qkv -> dqkv */
     TR_SUM_KEYS, /* parts of dq -> dq */
     TR_SUM_QUERIES, /* parts of dkv -> dkv */
     TR_JOIN, /* dq, dkv -> dqkv */

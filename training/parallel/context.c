@@ -14,6 +14,9 @@
  *            (Liu et al. 2023)                      queries here is kept, and joined by the canonical tree;
  *            d.kv W1 -> shift -> U1                 backward, each gradient goes to its owner, who sums
  *
+ *   local    qkv St -> y St                         nothing is exchanged, and no rank sees what is before its
+ *                                                   part: other mathematics, to show what is lost
+ *
  * By which map the tokens are cut, map.h says; with zigzag, St above is Zt, and Pb is Pz.
  *
  * A gradient of a weight is a sum over the tokens that are here: Pb. It becomes whole for each sequence,
@@ -21,13 +24,14 @@
  * its subtrees. So these gradients are leaves, and cp reduces as many as there are sequences. */
 #include "training/parallel/paradigms.h"
 
-const char *const tr_cp_form_names[TR_CP_FORMS] = { "gather", "ulysses", "ring" };
+const char *const tr_cp_form_names[TR_CP_FORMS] = { "gather", "ulysses", "ring", "local" };
 
 static const struct tr_paradigm tables[TR_CP_FORMS] = {
     { "cp", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
     { "ulysses", "and in attention some of the heads", TR_CP,
         { { "inputs", "St" }, { "stream", "St" }, { "*attention", "Sc" } } },
     { "ring", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
+    { "local", "and sees no others", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
 };
 static const struct tr_paradigm zigzag = { "zigzag", "every rank has a part of each half of the tokens",
     TR_CP, { { "inputs", "Zt" }, { "stream", "Zt" } } };
@@ -40,6 +44,10 @@ const struct tr_paradigm *tr_context_table(const struct tr_plan *p)
 static bool check_map(const struct tr_plan *p, bool sp, struct tr_error *e)
 {
     int cp = p->mesh.size[TR_CP];
+    if (p->cp_form == TR_CP_LOCAL)
+        return tr_fail(e,
+            "--cp-map zigzag gives a rank tokens of two places, and --cp-attention local attends within one; "
+            "legal with gather and ring");
     if (p->cp_form == TR_CP_ULYSSES)
         return tr_fail(e, "--cp-map zigzag makes the work of attention equal, and with --cp-attention "
                           "ulysses it is: each rank "

@@ -66,6 +66,7 @@ enum { CHUNKS = 8, LANES = 16, LEAVES = 64 };
 static long L = 4, C = 64, H = 4, T = 64, V = 256,
             B = 8; /* layers, channels, heads, context, vocabulary, sequences */
 static long steps = 10, tied = 1, sgd = 0, seed = 1, check = 0;
+static long parts = 1; /* of a sequence: attention sees no other part than its own */
 static double lr = 1e-3, clip = 1, decay = 0.1;
 static const char *data_path, *grads_path, *params_path;
 static long head_size, block; /* C / H; tokens of a block */
@@ -482,17 +483,23 @@ static void merge(partial *a, const partial *b)
     a->m = m;
 }
 
+/* The first token of the part that token t is in. */
+static long part_begin(long t)
+{
+    return t - t % (T / parts);
+}
+
 static void attention(real *out, real *lse, const real *qkv)
 {
     real *o = room(CHUNKS * head_size);
     for (long h = 0; h < H; h++)
         for (long t = 0; t < T; t++) {
             partial part[CHUNKS];
-            long blocks = t / block + 1;
+            long from = part_begin(t) / block, blocks = t / block + 1 - from;
             for (long b = 0; b < blocks; b++) {
-                long seen = b == t / block ? t % block + 1 : block;
+                long first = (from + b) * block, seen = from + b == t / block ? t % block + 1 : block;
                 part[b] =
-                    attend_block(part_of(qkv, h, 0) + t * 3 * C, qkv, h, b * block, seen, o + b * head_size);
+                    attend_block(part_of(qkv, h, 0) + t * 3 * C, qkv, h, first, seen, o + b * head_size);
             }
             for (long step = 1; step < blocks; step *= 2)
                 for (long b = 0; b + step < blocks; b += 2 * step)
@@ -522,13 +529,19 @@ static void attention_backward(
             real along = dot_row(d.at + t * C, att + t * C + h * head_size, head_size);
             for (long j = 0; j < T; j++) {
                 real *pj = p + t * T + j, *dj = ds + t * T + j;
-                *pj = j <= t ? exponential(*pj * score_scale - lse[h * T + t]) : 0;
-                *dj = j <= t ? *pj * (*dj - along) * score_scale : 0;
+                int seen = j <= t && j >= part_begin(t);
+                *pj = seen ? exponential(*pj * score_scale - lse[h * T + t]) : 0;
+                *dj = seen ? *pj * (*dj - along) * score_scale : 0;
             }
         }
-        multiply_cut(dv, T, head_size, T, transposed(p, T), d);
-        multiply_cut(dk, T, head_size, T, transposed(ds, T), q);
-        multiply_cut(dq, T, head_size, T, plain(ds, T), k);
+        for (long from = 0, n = T / parts, cut = CHUNKS / parts; from < T; from += n) {
+            long at = from * head_size, first = from * T + from;
+            matrix d_here = { d.at + from * C, C, 1 }, q_here = { q.at + from * 3 * C, 3 * C, 1 };
+            matrix k_here = { k.at + from * 3 * C, 3 * C, 1 };
+            multiply(dv + at, n, head_size, n, transposed(p + first, T), d_here, cut, block);
+            multiply(dk + at, n, head_size, n, transposed(ds + first, T), q_here, cut, block);
+            multiply(dq + at, n, head_size, n, plain(ds + first, T), k_here, cut, block);
+        }
         for (long t = 0; t < T; t++) {
             real *to = dqkv + (t * H + h) * 3 * head_size;
             memcpy(to, dq + t * head_size, sizeof(real) * (size_t)head_size);
@@ -670,6 +683,20 @@ static void make_corpus(void)
     }
 }
 
+/* "recall": sequences of 16 tokens by chance, whose second half is the first again. */
+static long recall_stride;
+
+static void make_recall(void)
+{
+    recall_stride = T + 1;
+    n_tokens = 4096 * recall_stride;
+    corpus = calloc((size_t)n_tokens, sizeof *corpus);
+    for (long i = 0; i < n_tokens; i++) {
+        uint64_t sequence = (uint64_t)(i / recall_stride), place = (uint64_t)(i % recall_stride % (T / 2));
+        corpus[i] = (uint16_t)(hash(hash(0x5EC0 + sequence) + place) % 16);
+    }
+}
+
 /* llm.c's file of tokens (256 int32: magic number, version, how many; then uint16), or any other file as
  * bytes. */
 static void read_corpus(const char *path)
@@ -704,6 +731,8 @@ static void read_corpus(const char *path)
 static const uint16_t *sequence_of(long step, long i)
 {
     uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)step) + (uint64_t)i);
+    if (recall_stride)
+        return corpus + (long)(key % (uint64_t)(n_tokens / recall_stride)) * recall_stride;
     return corpus + key % (uint64_t)(n_tokens - T);
 }
 
@@ -876,8 +905,8 @@ static void parse(const char *word)
     } keys[] = { { "layers", &L, 0, 0 }, { "channels", &C, 0, 0 }, { "heads", &H, 0, 0 },
         { "context", &T, 0, 0 }, { "vocab", &V, 0, 0 }, { "batch", &B, 0, 0 }, { "steps", &steps, 0, 0 },
         { "tied", &tied, 0, 0 }, { "sgd", &sgd, 0, 0 }, { "seed", &seed, 0, 0 }, { "check", &check, 0, 0 },
-        { "lr", 0, &lr, 0 }, { "clip", 0, &clip, 0 }, { "decay", 0, &decay, 0 }, { "data", 0, 0, &data_path },
-        { "grads", 0, 0, &grads_path }, { "params", 0, 0, &params_path } };
+        { "parts", &parts, 0, 0 }, { "lr", 0, &lr, 0 }, { "clip", 0, &clip, 0 }, { "decay", 0, &decay, 0 },
+        { "data", 0, 0, &data_path }, { "grads", 0, 0, &grads_path }, { "params", 0, 0, &params_path } };
     const char *value = strchr(word, '=');
     for (size_t i = 0; value && i < sizeof keys / sizeof *keys; i++)
         if (strlen(keys[i].key) == (size_t)(value - word) &&
@@ -902,17 +931,19 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         parse(argv[i]);
     if (L < 1 || L > 4096 || H < 1 || V < 2 || V > 65536 || B < 1 || B > 1 << 20 || C < 64 || C % 64 ||
-        C % H || T < CHUNKS || T % CHUNKS) {
+        C % H || T < CHUNKS || T % CHUNKS || parts < 1 || parts > CHUNKS || CHUNKS % parts) {
         fprintf(stderr,
             "gpt: channels must be a multiple of 64 and of heads, context a multiple of 8, vocab 2 to 65536, "
-            "layers 1 to 4096, batch 1 to 1048576\n");
+            "layers 1 to 4096, batch 1 to 1048576, parts 1, 2, 4 or 8\n");
         return 2;
     }
     head_size = C / H, block = T / CHUNKS, score_scale = 1 / ROOT((real)head_size);
     list_tensors();
     allocate();
     initialise();
-    if (data_path)
+    if (data_path && !strcmp(data_path, "recall"))
+        make_recall();
+    else if (data_path)
         read_corpus(data_path);
     else
         make_corpus();

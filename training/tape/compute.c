@@ -357,6 +357,8 @@ void tr_compute(struct tr_runner *r, const struct tr_instr *i)
         break;
     case TR_ATTENTION:
     case TR_ATTENTION_DX:
+    case TR_ATTEND_WINDOW:
+    case TR_ATTEND_WINDOW_DX:
     case TR_ATTEND:
     case TR_ATTEND_DX:
         tr_attention(&c);

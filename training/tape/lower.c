@@ -129,12 +129,28 @@ static int64_t convolution_scratch(const struct tr_placed *p, const struct tr_st
     return lines(filters ? tr_scratch_gemm(c, taps, t) : tr_scratch_gemm(taps, c, t)) + lines(t * taps);
 }
 
+/* Of attention, which takes one run of queries and the keys of all, of a run or of a window at a time. */
+static int64_t attention_scratch(const struct tr_placed *p, const struct tr_step *s)
+{
+    const struct tr_graph *g = p->g;
+    bool part = s->op == TR_ATTEND_PART || s->op == TR_ATTEND_PART_DX, back = s->ins > 2;
+    int64_t runs = tr_runs_of(p->plan, g->context, 0).n;
+    int64_t here = part ? tr_shard_size(p, s->in[back ? 3 : 0], 1) : tr_shard_size(p, s->out[0], 1);
+    struct tr_attention a = { .tokens = part         ? here / runs
+                                        : g->windows ? g->context / g->windows
+                                                     : g->context,
+        .size = g->channels / g->heads,
+        .block = g->context / TR_BLOCKS,
+        .queries = g->windows ? g->context / g->windows : here / runs };
+    return tr_scratch_attention(&a);
+}
+
 /* Scratch of a compute instruction, in bytes. A sum over k sequences has a buffer for each level of its
  * tree. */
 static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
 {
     const struct tr_graph *g = p->g;
-    int k = tr_micro_batch(p->plan), levels = 0, runs = tr_runs_of(p->plan, g->context, 0).n;
+    int k = tr_micro_batch(p->plan), levels = 0;
     int64_t floats = 0, out = tr_shard_count(p, s->out[0], 1);
     int64_t t =
         g->tensors[p->shards[s->in[0]].tensor].letter[1] == 't' ? tr_shard_size(p, s->in[0], 1) : g->context;
@@ -174,28 +190,15 @@ static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
         floats = 2 * t;
         break;
     case TR_ATTEND_PART:
-    case TR_ATTEND_PART_DX: {
-        int q = s->op == TR_ATTEND_PART ? s->in[0] : s->in[3];
-        struct tr_attention a = { .tokens = tr_shard_size(p, q, 1) / runs,
-            .size = g->channels / g->heads,
-            .block = g->context / TR_BLOCKS,
-            .queries = tr_shard_size(p, q, 1) / runs };
-        floats = tr_scratch_attention(&a);
-        break;
-    }
+    case TR_ATTEND_PART_DX:
+    case TR_ATTEND_WINDOW:
+    case TR_ATTEND_WINDOW_DX:
     case TR_ATTENTION:
-    case TR_ATTEND:
     case TR_ATTENTION_DX:
-    case TR_ATTEND_DX: {
-        int lse = s->op == TR_ATTENTION || s->op == TR_ATTEND ? s->out[1] : s->in[2];
-        struct tr_attention a = { .tokens = g->context,
-            .heads = tr_shard_size(p, lse, 1),
-            .size = g->channels / g->heads,
-            .block = g->context / TR_BLOCKS,
-            .queries = tr_shard_size(p, lse, 2) / runs };
-        floats = tr_scratch_attention(&a);
+    case TR_ATTEND:
+    case TR_ATTEND_DX:
+        floats = attention_scratch(p, s);
         break;
-    }
     default:
         break;
     }

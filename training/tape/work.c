@@ -13,6 +13,9 @@ static double seen(const struct tr_tape *t, const struct tr_instr *i)
     double sum = 0;
     if (i->op == TR_ATTENTION || i->op == TR_ATTENTION_DX)
         return tr_seen(0, tokens, 0, tokens);
+    int64_t window = tokens / (t->placed->g->windows ? t->placed->g->windows : 1);
+    if (i->op == TR_ATTEND_WINDOW || i->op == TR_ATTEND_WINDOW_DX)
+        return (double)(tokens / cp / window) * tr_seen(0, window, 0, window);
     if (i->op == TR_ATTEND || i->op == TR_ATTEND_DX) {
         for (int r = 0; r < queries.n; r++)
             sum += tr_seen(queries.first[r], queries.count, 0, tokens);
@@ -30,7 +33,8 @@ bool tr_is_attention(const struct tr_instr *i)
 {
     return i->code == TR_COMPUTE &&
            (i->op == TR_ATTENTION || i->op == TR_ATTENTION_DX || i->op == TR_ATTEND ||
-               i->op == TR_ATTEND_DX || i->op == TR_ATTEND_PART || i->op == TR_ATTEND_PART_DX);
+               i->op == TR_ATTEND_DX || i->op == TR_ATTEND_PART || i->op == TR_ATTEND_PART_DX ||
+               i->op == TR_ATTEND_WINDOW || i->op == TR_ATTEND_WINDOW_DX);
 }
 
 /* A score is a product of `size` pairs of numbers, and there are two products of the kind forward (scores,
