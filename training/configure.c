@@ -79,6 +79,16 @@ static bool has_options(const struct model *m, const struct tr_options *o, struc
                                        : ", --heads, --context and --untied");
 }
 
+/* Parts of the keys that go round a ring; 0: none does. */
+static int ring_parts(const struct tr_options *o)
+{
+    bool ring = !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_RING]),
+         two = !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_TWO]);
+    if (o->cp == 1 || o->cp > TR_BLOCKS || (!ring && !two))
+        return 0;
+    return (int)(ring ? o->cp : o->cp / (o->cp_ulysses ? o->cp_ulysses : 2));
+}
+
 static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr_error *e)
 {
     const struct model *m = NULL;
@@ -97,9 +107,7 @@ static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr
         .untied = o->untied,
         .leaves = o->cp > 1,
         .apart = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]),
-        .parts = o->cp > 1 && o->cp <= TR_BLOCKS && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_RING])
-                     ? (int)o->cp
-                     : 0,
+        .parts = ring_parts(o),
         .windows = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_LOCAL]) ? (int)o->cp : 0 };
     return has_options(m, o, e) && (m->grid        ? tr_model_cnn
                                        : m->inputs ? tr_model_mlp
@@ -142,12 +150,33 @@ static bool count_dp(long *dp, const struct tr_options *o, struct tr_error *e)
         *dp, o->tp, o->pp, cp, *dp * others, *dp * others, other);
 }
 
+/* Ranks of a group inside cp that exchange tokens for heads, where there are two levels. */
+static bool ulysses_inside(long *inside, const struct tr_options *o, struct tr_error *e)
+{
+    bool two = !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_TWO]);
+    if (!two && o->cp_ulysses)
+        return tr_fail(e, "--cp-ulysses %ld is for --cp-attention ulysses+ring; --cp-attention is %s",
+            o->cp_ulysses, o->cp_attention);
+    if (!two || o->cp == 1)
+        return true;
+    *inside = o->cp_ulysses ? o->cp_ulysses : 2;
+    return (o->cp % *inside == 0 && *inside > 1 && *inside < o->cp) ||
+           tr_fail(e,
+               "--cp %ld --cp-attention ulysses+ring with --cp-ulysses %ld: legal are parts of cp that leave "
+               "a ring "
+               "of two and more: of 4: 2; of 8: 2, 4",
+               o->cp, *inside);
+}
+
 static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error *e)
 {
     long dp = 1;
     if (!count_dp(&dp, o, e))
         return false;
-    int size[TR_AXES] = { (int)o->pp, (int)dp, (int)o->cp, (int)o->ep, (int)o->tp };
+    long inside = 1;
+    if (!ulysses_inside(&inside, o, e))
+        return false;
+    int size[TR_AXES] = { (int)o->pp, (int)dp, (int)(o->cp / inside), (int)inside, (int)o->ep, (int)o->tp };
     *p = (struct tr_plan){ .zero = (int)o->zero,
         .batch = (int)o->batch,
         .micros = (int)o->micro,
@@ -181,6 +210,8 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
     p->offload = offload;
     p->sgd = sgd, p->free_order = free_order;
     p->paradigms[p->n_paradigms++] = tr_context_table(p);
+    if (p->cp_form == TR_CP_TWO)
+        p->paradigms[p->n_paradigms++] = &tr_context_inside;
     if (*o->bucket && !tr_parse_bytes(o->bucket, &p->bucket))
         return tr_fail(e, "--bucket %s: legal is a number of bytes, with K, M, G or T", o->bucket);
     return tr_mesh_make(&p->mesh, size, (int)o->servers, e);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const tr_axis_names[TR_AXES] = { "pp", "dp", "cp", "ep", "tp" };
+const char *const tr_axis_names[TR_AXES] = { "pp", "dp", "cp", "cu", "ep", "tp" };
 
 bool tr_mesh_make(struct tr_mesh *m, const int size[TR_AXES], int servers, struct tr_error *e)
 {

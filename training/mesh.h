@@ -3,7 +3,8 @@
  *
  *   pp  pipeline: stages of the model      dp  data: sequences of the batch      tp  tensor: parts of a
  *       layer
- *   cp  context: tokens of a sequence      ep  experts
+ *   cp  context: tokens of a sequence      cu  context again, inside cp: tokens, and heads in attention
+ *   ep  experts
  *
  * The last axis runs fastest: neighbours in tp are neighbours in rank. A group is the ranks that differ in
  * some axes only, named by a mask of these. Each communicator is made once; all of them form exact sums. */
@@ -16,7 +17,7 @@
 
 #include <stdbool.h>
 
-enum tr_axis { TR_PP, TR_DP, TR_CP, TR_EP, TR_TP, TR_AXES };
+enum tr_axis { TR_PP, TR_DP, TR_CP, TR_CU, TR_EP, TR_TP, TR_AXES };
 enum { TR_WORLD = (1 << TR_AXES) - 1 };
 
 extern const char *const tr_axis_names[TR_AXES];

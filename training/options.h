@@ -26,6 +26,7 @@ struct tr_options {
     long servers;
     bool sp;
     char cp_attention[16], cp_map[16];
+    long cp_ulysses; /* 0: two, where there are two levels */
     long zero, micro, chunks;
     char dp_reduce[16], bucket[32];
     bool overlap;

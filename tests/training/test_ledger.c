@@ -16,7 +16,7 @@
 struct rank {
     const struct tr_plan *plan;
     int64_t layers, c, t, v; /* layers of this rank; rows of the vocabulary, padded */
-    int64_t m, k, dp, cp, tp, pp, chunks,
+    int64_t m, k, dp, cp, cu, tp, pp, chunks,
         parameters; /* micro-batches; sequences of one; tensors of all ranks */
     int64_t first, last, tied, sp; /* 0 or 1 */
 };
@@ -40,7 +40,8 @@ static struct rank rank_of(const struct tr_prepared *p, const struct tr_options 
         .m = plan->micros,
         .k = plan->batch / plan->mesh.size[TR_DP] / plan->micros,
         .dp = plan->mesh.size[TR_DP],
-        .cp = plan->mesh.size[TR_CP],
+        .cp = plan->mesh.size[TR_CP] * plan->mesh.size[TR_CU],
+        .cu = plan->mesh.size[TR_CU],
         .tp = plan->mesh.size[TR_TP],
         .pp = plan->mesh.size[TR_PP],
         .chunks = plan->chunks,
@@ -135,12 +136,16 @@ static void context_parallel(struct tr_ledger *l, const struct rank *r)
     add(l, TR_ALL_REDUCE, cp, 0, TR_OF_LEAVES, r->m * tensors(r), 4 * r->m * r->k * leaves);
     if (r->plan->cp_form == TR_CP_LOCAL)
         return;
-    if (r->plan->cp_form == TR_CP_ULYSSES) {
-        add(l, TR_ALL_TO_ALL, cp, 0, TR_OF_ACTIVATIONS, 4 * calls, calls * 4 * kv / r->cp);
+    int64_t ring = r->cp / r->cu;
+    if (r->cu > 1)
+        add(l, TR_ALL_REDUCE, 1 << TR_CU, 0, TR_OF_LEAVES, r->m * tensors(r), 4 * r->m * r->k * leaves);
+    if (r->plan->cp_form == TR_CP_ULYSSES || r->plan->cp_form == TR_CP_TWO)
+        add(l, TR_ALL_TO_ALL, r->cu > 1 ? 1 << TR_CU : cp, 0, TR_OF_ACTIVATIONS, 4 * calls,
+            calls * 4 * kv / r->cp);
+    if (r->plan->cp_form == TR_CP_ULYSSES)
         return;
-    }
-    if (r->plan->cp_form == TR_CP_RING) {
-        int64_t shifts = 3 * (r->cp - 1) * r->m * r->layers;
+    if (r->plan->cp_form == TR_CP_RING || r->plan->cp_form == TR_CP_TWO) {
+        int64_t shifts = 3 * (ring - 1) * r->m * r->layers;
         add(l, TR_SEND, cp, 0, TR_OF_ACTIVATIONS, shifts, shifts * r->k * kv / r->cp);
         add(l, TR_RECV, cp, 0, TR_OF_ACTIVATIONS, shifts, shifts * r->k * kv / r->cp);
         return;
@@ -234,7 +239,8 @@ static int grid(void (*check)(const char *, const struct tr_prepared *, const st
         "--cp 8 --cp-attention ring --untied", "--cp 2 --cp-attention ulysses --micro 2",
         "--cp 4 --cp-attention ulysses --sp --zero 1", "--cp 2 --cp-map zigzag --zero 3",
         "--cp 4 --cp-map zigzag --untied --micro 2", "--cp 4 --cp-map zigzag --cp-attention ring",
-        "--cp 4 --cp-attention local --micro 2", "--micro 4 --schedule zb-h1 --zero 3",
+        "--cp 4 --cp-attention local --micro 2", "--cp 4 --cp-attention ulysses+ring --micro 2",
+        "--cp 8 --cp-attention ulysses+ring --cp-ulysses 4", "--micro 4 --schedule zb-h1 --zero 3",
         "--micro 4 --schedule interleaved --chunks 2", "--batch 48" };
     int runs = 0;
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)

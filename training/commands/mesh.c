@@ -65,8 +65,9 @@ static void say_all_groups(const struct tr_mesh *m)
     say_groups(m, "tp", 1 << TR_TP, "parts of each layer");
     say_groups(m, "dp", 1 << TR_DP, "the same part of the model, other sequences");
     say_groups(m, "cp", 1 << TR_CP, "the same sequences, other tokens");
+    say_groups(m, "cu", 1 << TR_CU, "inside cp: in attention, other heads");
     say_groups(m, "pp", 1 << TR_PP, "stage after stage");
-    int model = 1 << TR_TP | 1 << TR_CP | 1 << TR_PP;
+    int model = 1 << TR_TP | 1 << TR_CP | 1 << TR_CU | 1 << TR_PP;
     if ((m->size[TR_TP] > 1) + (m->size[TR_CP] > 1) + (m->size[TR_PP] > 1) > 1)
         say_groups(m, "model", model, "together one model; dp replicates it");
 }

@@ -14,6 +14,8 @@
  *            (Liu et al. 2023)                      queries here is kept, and joined by the canonical tree;
  *            d.kv W1 -> shift -> U1                 backward, each gradient goes to its owner, who sums
  *
+ *   ulysses+ring    two levels (Fang, Zhao 2024): in a group, on axis cu, ranks exchange tokens for heads;
+ *                   from group to group, on axis cp, keys and values of these heads go round
  *   local    qkv St -> y St                         nothing is exchanged, and no rank sees what is before its
  *                                                   part: other mathematics, to show what is lost
  *
@@ -24,7 +26,7 @@
  * its subtrees. So these gradients are leaves, and cp reduces as many as there are sequences. */
 #include "training/parallel/paradigms.h"
 
-const char *const tr_cp_form_names[TR_CP_FORMS] = { "gather", "ulysses", "ring", "local" };
+const char *const tr_cp_form_names[TR_CP_FORMS] = { "gather", "ulysses", "ring", "local", "ulysses+ring" };
 
 static const struct tr_paradigm tables[TR_CP_FORMS] = {
     { "cp", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
@@ -32,7 +34,12 @@ static const struct tr_paradigm tables[TR_CP_FORMS] = {
         { { "inputs", "St" }, { "stream", "St" }, { "*attention", "Sc" } } },
     { "ring", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
     { "local", "and sees no others", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
+    { "ring", "every group of ranks has a part of the tokens", TR_CP,
+        { { "inputs", "St" }, { "stream", "St" } } },
 };
+const struct tr_paradigm tr_context_inside = { "ulysses",
+    "each of the group a part of those; or of the heads", TR_CU,
+    { { "inputs", "St" }, { "stream", "St" }, { "*.q", "Sc" }, { "*.kv", "Sc" }, { "*attention", "Sc" } } };
 static const struct tr_paradigm zigzag = { "zigzag", "every rank has a part of each half of the tokens",
     TR_CP, { { "inputs", "Zt" }, { "stream", "Zt" } } };
 
@@ -48,6 +55,10 @@ static bool check_map(const struct tr_plan *p, bool sp, struct tr_error *e)
         return tr_fail(e,
             "--cp-map zigzag gives a rank tokens of two places, and --cp-attention local attends within one; "
             "legal with gather and ring");
+    if (p->cp_form == TR_CP_TWO)
+        return tr_fail(e, "--cp-map zigzag with --cp-attention ulysses+ring, which cuts neighbouring tokens "
+                          "once more; legal "
+                          "with gather and ring");
     if (p->cp_form == TR_CP_ULYSSES)
         return tr_fail(e, "--cp-map zigzag makes the work of attention equal, and with --cp-attention "
                           "ulysses it is: each rank "
@@ -66,7 +77,7 @@ static bool check_map(const struct tr_plan *p, bool sp, struct tr_error *e)
 
 bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
-    int cp = p->mesh.size[TR_CP], tp = p->mesh.size[TR_TP];
+    int cu = p->mesh.size[TR_CU], cp = p->mesh.size[TR_CP] * cu, tp = p->mesh.size[TR_TP];
     bool sp = false;
     for (int i = 0; i < p->n_paradigms; i++)
         sp |= p->paradigms[i] == &tr_sequence_parallel;
@@ -82,6 +93,11 @@ bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct 
             cp, tp, cp * tp, TR_BLOCKS, TR_BLOCKS / tp);
     if (p->cp_map == TR_CP_ZIGZAG && !check_map(p, sp, e))
         return false;
+    if (cu > 1 && g->heads % (tp * cu))
+        return tr_fail(e,
+            "--cp-ulysses %d: attention's %lld heads are cut into tp x cp-ulysses = %d parts; legal is what "
+            "divides them",
+            cu, (long long)g->heads, tp * cu);
     if (p->cp_form == TR_CP_ULYSSES && g->heads % (tp * cp))
         return tr_fail(e,
             "--cp %d --cp-attention ulysses: attention's %lld heads are cut into tp x cp = %d parts; legal "

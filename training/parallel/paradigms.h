@@ -37,7 +37,7 @@ enum tr_recompute {
 };
 extern const char *const tr_recompute_names[TR_RECOMPUTES];
 /* What attention does where cp cuts the tokens. */
-enum tr_cp_form { TR_CP_GATHER, TR_CP_ULYSSES, TR_CP_RING, TR_CP_LOCAL, TR_CP_FORMS };
+enum tr_cp_form { TR_CP_GATHER, TR_CP_ULYSSES, TR_CP_RING, TR_CP_LOCAL, TR_CP_TWO, TR_CP_FORMS };
 extern const char *const tr_cp_form_names[TR_CP_FORMS];
 /* Which tokens a rank has: map.h. */
 enum tr_cp_map { TR_CP_CONTIGUOUS, TR_CP_ZIGZAG, TR_CP_MAPS };
@@ -95,6 +95,7 @@ bool tr_reduces_each_micro(const struct tr_plan *p);
 bool tr_data_check(const struct tr_plan *p, struct tr_error *e);
 /* The table of a form and a map; which sizes of cp fit the rest. */
 const struct tr_paradigm *tr_context_table(const struct tr_plan *p);
+extern const struct tr_paradigm tr_context_inside; /* of TR_CP_TWO, on cu */
 bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e);
 /* ZeRO: whether a data-parallel rank updates a part of each parameter; has no more than that part of it. */
 bool tr_zero_cuts(const struct tr_plan *p);

@@ -40,6 +40,10 @@ static bool rule_fits(struct tr_checking *c, const struct tr_instr *i, enum tr_a
     int ins, outs;
     if (!tr_rule_parse(rule, in, &ins, out, &outs) || ins < i->ins || outs < i->outs)
         return false;
+    if ((i->op == TR_PACK || i->op == TR_UNPACK) && a != i->axis) { /* it lies on others as it did */
+        memcpy(c->values[i->out[0]].on[a], c->values[i->in[0]].on[a], 2);
+        return true;
+    }
     for (int x = 0; x < i->ins; x++)
         tr_rule_turn(in[x], i->turn), tr_mapped(c->plan, a, in[x]);
     for (int x = 0; x < i->outs; x++)

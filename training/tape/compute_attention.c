@@ -47,10 +47,11 @@ void tr_split(const struct tr_call *c)
 void tr_pack(const struct tr_call *c)
 {
     bool back = c->i->op == TR_UNPACK;
-    int64_t t = c->in[0].d[1], width = c->in[0].d[2] / c->cp, from = 0, blocks = c->n * c->cp * t;
+    int64_t ranks = c->plan->mesh.size[c->i->axis];
+    int64_t t = c->in[0].d[1], width = c->in[0].d[2] / ranks, from = 0, blocks = c->n * ranks * t;
     for (int64_t block = 0; block < blocks; block++) { /* in the packed order */
-        int64_t s = block / (c->cp * t), rank = block / t % c->cp, token = block % t;
-        from = ((s * t + token) * c->cp + rank) * width;
+        int64_t s = block / (ranks * t), rank = block / t % ranks, token = block % t;
+        from = ((s * t + token) * ranks + rank) * width;
         memcpy(c->out[0].p + (back ? from : block * width), c->in[0].p + (back ? block * width : from),
             (size_t)width * sizeof(float));
     }

@@ -71,7 +71,8 @@ bool tr_owns(const struct tr_tape *t, const struct tr_holding *h)
     if (plan->mesh.servers)
         return t->server >= 0;
     bool cut = tr_table_placement(plan, &t->placed->g->tensors[h->parameter], TR_TP)[0] == 'S';
-    return (cut || t->at[TR_TP] == 0) && (plan->zero || t->at[TR_DP] == 0) && t->at[TR_CP] == 0;
+    bool first = t->at[TR_CP] == 0 && t->at[TR_CU] == 0;
+    return (cut || t->at[TR_TP] == 0) && (plan->zero || t->at[TR_DP] == 0) && first;
 }
 
 static void norm(struct tr_tape *t)
@@ -108,8 +109,10 @@ static void losses(struct tr_tape *t, const int *loss_values)
             continue; /* another stage has it */
         struct tr_instr *i = tr_add_instr(t, TR_LOSSES);
         i->micro = m, i->in[i->ins++] = loss_values[m], i->out[i->outs++] = t->losses;
-        i->count = runs.count, i->times = tr_micro_batch(plan), i->first = run * runs.count;
-        i->place = (int64_t)tr_first_sequence(plan, t->at[TR_DP], m) * TR_BLOCKS + runs.first[run];
+        i->count = runs.count / plan->mesh.size[TR_CU], i->times = tr_micro_batch(plan),
+        i->first = run * runs.count;
+        i->place = (int64_t)tr_first_sequence(plan, t->at[TR_DP], m) * TR_BLOCKS + runs.first[run] +
+                   t->at[TR_CU] * i->count;
     }
     if (plan->mesh.n > 1) {
         struct tr_instr *i = collective(t, TR_ALL_REDUCE, TR_WORLD, count);

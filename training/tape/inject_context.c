@@ -89,14 +89,36 @@ static bool mask_of_the_first_rank(struct tr_tape *tapes, int n)
 }
 
 /* Blocks that are no neighbours are added first. */
-static bool outer_axis_first(struct tr_tape *tapes, int n)
+static bool outer_first(struct tr_tape *tapes, int n, enum tr_axis inner)
 {
     for (int r = 0; r < n; r++) {
-        int i = tr_plant_find(&tapes[r], TR_ALL_REDUCE, -1, "ln1.weight", TR_TP);
+        int i = tr_plant_find(&tapes[r], TR_ALL_REDUCE, -1, "ln1.weight", inner);
         if (i < 0 || tapes[r].instrs[i + 1].axes != 1 << TR_CP)
             return false;
         tapes[r].instrs[i].axes = 1 << TR_CP;
-        tapes[r].instrs[i + 1].axes = 1 << TR_TP;
+        tapes[r].instrs[i + 1].axes = 1 << inner;
+    }
+    return true;
+}
+
+static bool outer_axis_first(struct tr_tape *tapes, int n)
+{
+    return outer_first(tapes, n, TR_TP);
+}
+
+static bool outer_level_first(struct tr_tape *tapes, int n)
+{
+    return outer_first(tapes, n, TR_CU);
+}
+
+/* Inside a group, where ranks have other heads of the same tokens. */
+static bool ring_inside_the_group(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        int i = tr_plant_find(&tapes[r], TR_SHIFT, -1, "kv", TR_CP);
+        if (i < 0 || tapes[r].placed->plan->mesh.size[TR_CU] == 1)
+            return false;
+        tapes[r].instrs[i].axes = 1 << TR_CU;
     }
     return true;
 }
@@ -204,6 +226,10 @@ static const struct tr_injection list[] = {
         TR_BY_TYPES, mask_of_the_first_rank },
     { "outer-axis-first", "a sum over blocks of tokens joins blocks that are no neighbours",
         "--cp 2 --tp 2 --sp", TR_BY_TYPES, outer_axis_first },
+    { "outer-level-first", "of two levels, the sum over blocks of tokens begins with the outer one",
+        "--cp 4 --cp-attention ulysses+ring", TR_BY_TYPES, outer_level_first },
+    { "ring-inside-the-group", "keys go round the ranks that have other heads, not other tokens",
+        "--cp 4 --cp-attention ulysses+ring", TR_BY_TYPES, ring_inside_the_group },
     { "block-joined-twice", "what a rank's own keys give is joined twice, and what others' give is not",
         "--cp 2 --cp-attention ring", TR_BY_TYPES, block_joined_twice },
     { "zigzag-positions-follow",

@@ -58,6 +58,7 @@ struct tr_instr {
     int stage, micro, part, unit; /* part: of schedule.h; -1 at the end of the step */
     int parameter; /* tensor: COUNT, UPDATE, TIE */
     int axes; /* the group of a collective, a mask */
+    enum tr_axis axis; /* PACK, UNPACK: of the all-to-all beside it */
     int turn; /* SHIFT: by how many ranks; attention in parts: keys of the rank so many before; edges of a
                  server: the peer */
     enum tr_edge edge;

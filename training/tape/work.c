@@ -42,7 +42,8 @@ bool tr_is_attention(const struct tr_instr *i)
 double tr_work(const struct tr_tape *t, const struct tr_step *s, const struct tr_instr *i)
 {
     const struct tr_placed *p = t->placed;
-    int k = tr_micro_batch(p->plan), whole = tr_mesh_group_size(&p->plan->mesh, 1 << TR_TP | 1 << TR_CP);
+    int k = tr_micro_batch(p->plan),
+        whole = tr_mesh_group_size(&p->plan->mesh, 1 << TR_TP | 1 << TR_CP | 1 << TR_CU);
     if (tr_is_attention(i)) {
         bool back = s->ins > 2; /* dy, y, ... */
         int64_t channels = tr_shard_size(p,
