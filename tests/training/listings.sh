@@ -37,10 +37,11 @@ ran=0
 PATH=$build:$PATH
 export PATH
 cd "$scratch" || exit 1
+ln -s "$sources/training" training
 while IFS=$tab read -r number command shown; do
     case $command in
     "not yet") continue ;;
-    "tutti-train "*) ;;
+    "tutti-train "* | "wc -l training/"*) ;; # the latter at the root of the sources
     *) fail "row $number has neither a command nor the words \"not yet\"" && continue ;;
     esac
     ran=$((ran + 1))
