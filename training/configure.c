@@ -238,8 +238,10 @@ bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *
     *r = (struct tr_run){ .plan = { .zero = 0 } };
     if (!plan(&r->plan, o, e) || !make_model(&r->graph, o, e))
         return false;
-    if (tr_plan_check(&r->plan, &r->graph, e) && schedule(r, o, e))
+    if (tr_plan_check(&r->plan, &r->graph, e) && schedule(r, o, e)) {
+        r->plan.vee = r->schedule.vee;
         return true;
+    }
     tr_graph_free(&r->graph);
     return false;
 }

@@ -8,6 +8,28 @@
 
 const char *const tr_axis_names[TR_AXES] = { "pp", "dp", "cp", "cu", "ep", "tp" };
 
+const struct tr_edge_kind tr_edge_kinds[TR_EDGES] = {
+    { "host", 0, false, false }, /* no edge: a copy */
+    { "to next", 1, true, false },
+    { "from previous", -1, false, false },
+    { "to previous", -1, true, true },
+    { "from next", 1, false, true },
+    { "V to previous", -1, true, false },
+    { "V from next", 1, false, false },
+    { "V to next", 1, true, true },
+    { "V from prev.", -1, false, true },
+    { "tied", 0, false, false },
+    { "to server", 0, true, false },
+    { "from server", 0, false, false },
+    { "from worker", 0, false, false },
+    { "to worker", 0, true, false },
+};
+
+enum tr_edge tr_other_end(enum tr_edge edge)
+{
+    return (enum tr_edge)(tr_edge_kinds[edge].sends ? edge + 1 : edge - 1);
+}
+
 bool tr_mesh_make(struct tr_mesh *m, const int size[TR_AXES], int servers, struct tr_error *e)
 {
     struct tr_mesh made = { .n = 1 };
@@ -97,24 +119,25 @@ static bool split(
     return tr_fail(e, "group %s: %s", name, tutti_get_last_error(g->world));
 }
 
-/* Every stage, then every direction: one split each, in which two stages take part. */
-static bool edges(struct tr_groups *g, const struct tr_mesh *m, int rank, bool ring, struct tr_error *e)
+/* Every pair of neighbours, then every edge between them: one split each, in which two ranks of a pipeline
+ * take part. */
+static bool edges(struct tr_groups *g, const struct tr_mesh *m, int rank, enum tr_way way, struct tr_error *e)
 {
-    int at[TR_AXES], stages = m->size[TR_PP], line = number(m, rank, 1 << TR_PP, true);
+    int at[TR_AXES], ranks = m->size[TR_PP], line = number(m, rank, 1 << TR_PP, true);
+    int end = way == TR_VEE ? TR_HOME : TR_V_TO_PREVIOUS;
     tr_mesh_place(m, rank, at);
-    for (int lower = 0; stages > 1 && lower < stages - !ring; lower++) {
-        int upper = (lower + 1) % stages;
-        bool below = at[TR_PP] == lower, above = at[TR_PP] == upper;
-        int color = below || above ? line : -1;
-        tutti_comm *forward = NULL, *backward = NULL;
-        if (!split(g, color, above, "pipeline forward", &forward, e) ||
-            !split(g, color, below, "pipeline backward", &backward, e))
-            return false;
-        if (below)
-            g->to_next = forward, g->from_next = backward;
-        if (above)
-            g->from_previous = forward, g->to_previous = backward;
-    }
+    for (int lower = 0; ranks > 1 && lower < ranks - (way != TR_RING); lower++)
+        for (int from = TR_TO_NEXT; from < end; from += 2) {
+            const struct tr_edge_kind *kind = &tr_edge_kinds[from];
+            int upper = (lower + 1) % ranks, sender = kind->by > 0 ? lower : upper;
+            int receiver = lower + upper - sender, takes_part = at[TR_PP] == lower || at[TR_PP] == upper;
+            tutti_comm *edge = NULL;
+            if (!split(g, takes_part ? line : -1, at[TR_PP] == receiver,
+                    kind->backward ? "pipeline backward" : "pipeline forward", &edge, e))
+                return false;
+            if (takes_part)
+                g->edge[at[TR_PP] == sender ? from : from + 1] = edge;
+        }
     return true;
 }
 
@@ -160,8 +183,8 @@ bool tr_groups_beside(
     return split_groups(g, m, masks, n_masks, " beside", g->beside, e);
 }
 
-bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks, bool ring,
-    bool free_order, tutti_comm *world, struct tr_error *e)
+bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks,
+    enum tr_way way, bool free_order, tutti_comm *world, struct tr_error *e)
 {
     int rank = tutti_comm_rank(world), at[TR_AXES];
     *g = (struct tr_groups){ .world = world, .free_order = free_order };
@@ -169,18 +192,17 @@ bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *mas
     if (!split_groups(g, m, masks, n_masks, "", g->of, e) || !pairs(g, m, rank, e))
         return false;
     bool end = at[TR_PP] == 0 || at[TR_PP] == m->size[TR_PP] - 1;
-    if (m->size[TR_PP] > 1 &&
-        !split(g, end ? number(m, rank, 1 << TR_PP, true) : -1, rank, "tied", &g->home, e))
+    if (m->size[TR_PP] > 1 && way != TR_VEE && /* in a V the first rank has both ends */
+        !split(g, end ? number(m, rank, 1 << TR_PP, true) : -1, rank, "tied", &g->edge[TR_HOME], e))
         return false;
-    return edges(g, m, rank, ring, e);
+    return edges(g, m, rank, way, e);
 }
 
 void tr_groups_free(struct tr_groups *g)
 {
-    tutti_comm *edge[] = { g->to_next, g->from_previous, g->to_previous, g->from_next, g->home };
-    for (size_t i = 0; i < sizeof edge / sizeof *edge; i++)
-        if (edge[i])
-            tutti_comm_destroy(edge[i]);
+    for (int i = 0; i < TR_EDGES; i++)
+        if (g->edge[i])
+            tutti_comm_destroy(g->edge[i]);
     for (int i = 0; i < g->n_pairs; i++)
         if (g->pairs[i])
             tutti_comm_destroy(g->pairs[i]);

@@ -43,22 +43,54 @@ const char *tr_mesh_text(const struct tr_mesh *m, char text[64]);
 
 /* The communicators of one rank. An edge joins two pipeline neighbours in one direction, so that what goes
  * forward never waits for what goes backward; it is a communicator of two, and the sender is its rank 0. */
+/* The edges of a pipeline: between a rank and its neighbours, one for each direction of what is sent, and for
+ * activations and gradients apart; so what comes by one edge comes in the order of the micro-batches. In a V
+ * the second half of the stages goes back, and has edges of its own. Workers and their servers have some,
+ * too. */
+enum tr_edge {
+    TR_NO_EDGE,
+    TR_TO_NEXT, /* who sends, and then who receives */
+    TR_FROM_PREVIOUS,
+    TR_TO_PREVIOUS,
+    TR_FROM_NEXT,
+    TR_V_TO_PREVIOUS,
+    TR_V_FROM_NEXT,
+    TR_V_TO_NEXT,
+    TR_V_FROM_PREVIOUS,
+    TR_HOME, /* between the first and the last stage, which share a tied embedding */
+    TR_TO_SERVER, /* a gradient is pushed; `turn` is the server, `place` the first element of its part */
+    TR_FROM_SERVER, /* values are pulled, likewise */
+    TR_FROM_WORKER, /* a gradient; `turn` is the worker */
+    TR_TO_WORKER, /* values */
+    TR_EDGES
+};
+struct tr_edge_kind {
+    const char *name;
+    int by; /* the neighbour: 1 the next rank, -1 the previous one */
+    bool sends, backward; /* backward: gradients */
+};
+extern const struct tr_edge_kind tr_edge_kinds[TR_EDGES];
+/* The edge by which the neighbour receives what is sent here, or sends what is received. */
+enum tr_edge tr_other_end(enum tr_edge edge);
+
+/* How stages lie on the ranks of a pipeline: one on each; several, the last rank before the first one; or
+ * two, there and back. */
+enum tr_way { TR_LINE, TR_RING, TR_VEE };
+
 struct tr_groups {
     tutti_comm *world;
     bool free_order; /* of sums in all groups but the world */
     tutti_comm *of[TR_WORLD + 1]; /* by mask; NULL: not needed, or of one rank */
     tutti_comm *beside[TR_WORLD + 1]; /* the same groups again, for calls on a host stream */
-    tutti_comm *to_next, *from_previous, *to_previous, *from_next; /* forward, forward, backward, backward */
-    tutti_comm *home; /* the first and the last stage, which share a tied embedding */
+    tutti_comm *edge[TR_EDGES]; /* of the pipeline, and of a tied embedding; who sends has rank 0 */
     tutti_comm **pairs; /* a worker's with each server, a server's with each worker, who is its rank 0 */
     int n_pairs;
 };
 
-/* Collective. world is not owned, and must form exact sums. masks: the groups that the tape needs. ring: the
- * last stage has an edge to the first, as schedules with several stages a rank need. free_order: sums of the
- * groups need not be exact. */
-bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks, bool ring,
-    bool free_order, tutti_comm *world, struct tr_error *e);
+/* Collective. world is not owned, and must form exact sums. masks: the groups that the tape needs. way:
+ * which edges the pipeline has. free_order: sums of the groups need not be exact. */
+bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks,
+    enum tr_way way, bool free_order, tutti_comm *world, struct tr_error *e);
 /* Collective, after tr_groups_make: communicators of their own for calls beside the list, so that these and
  * those of the list do not wait for each other. */
 bool tr_groups_beside(

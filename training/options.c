@@ -71,9 +71,9 @@ static const struct option options[] = {
     WHOLE_OF("cp-ulysses", cp_ulysses, 0, "ulysses+ring: ranks that exchange tokens for heads; 0: two"),
     TEXT_OF("cp-map", cp_map, "tokens of a rank: contiguous, or zigzag (equal work of attention)"),
     WHOLE_OF("pp", pp, 1, "pipeline stages"),
-    WHOLE_OF("chunks", chunks, 1, "stages of a rank, for --schedule interleaved"),
+    WHOLE_OF("chunks", chunks, 1, "stages of a rank, for --schedule interleaved; dualpipev: 2"),
     WHOLE_OF("micro", micro, 1, "micro-batches of a step"),
-    TEXT_OF("schedule", schedule, "naive, gpipe, 1f1b, interleaved, zb-h1, or a CSV file"),
+    TEXT_OF("schedule", schedule, "naive, gpipe, 1f1b, interleaved, zb-h1, dualpipev, or a CSV file"),
     WHOLE_OF("zero", zero, 0, "ZeRO: 1 shards the optimizer, 2 and gradients, 3 and parameters"),
     FLAG_OF("zero3-keep", zero3_keep, "gathered parameters stay until the backward pass has used them"),
     WHOLE_OF(

@@ -10,8 +10,8 @@
 
 #include "training/schedule/schedule.h"
 
-static const char *const names[] = { "naive", "gpipe", "1f1b", "interleaved", "zb-h1" };
-enum { NAMES = 5 };
+static const char *const names[] = { "naive", "gpipe", "1f1b", "interleaved", "zb-h1", "dualpipev" };
+enum { NAMES = 6 };
 
 static const struct tr_costs unit = { .f = 1, .i = 1, .w = 1 };
 
@@ -57,8 +57,8 @@ static double total_of(const char *name, int p, int v, int m, const struct tr_co
     double turn = c->f + c->i + c->w;
     if (!strcmp(name, "naive"))
         return p * m * turn;
-    if (!strcmp(name, "zb-h1"))
-        return m * turn + (p - 1) * (c->f + c->i - c->w);
+    if (!strcmp(name, "zb-h1") || !strcmp(name, "dualpipev"))
+        return m * v * turn + (p - 1) * (c->f + c->i - c->w);
     return (m * v + p - 1) * turn;
 }
 
@@ -73,7 +73,16 @@ static int in_flight_of(const char *name, int p, int v, int m, int rank)
         held = 2 * behind + (v - 1) * p + 1;
     if (!strcmp(name, "zb-h1"))
         held = p;
+    if (!strcmp(name, "dualpipev")) /* of half a rank's layers each */
+        held = 2 * p + 1;
     return held < m * v ? held : m * v;
+}
+
+static bool is_published(const char *name, int p, int v, int m)
+{
+    if (!strcmp(name, "dualpipev"))
+        return v == 2 && m >= 2 * p;
+    return v == 1 ? strcmp(name, "interleaved") || m % p == 0 : !strcmp(name, "interleaved") && m % p == 0;
 }
 
 static void compare(const char *name, int p, int v, int m, const struct tr_costs *c)
@@ -90,6 +99,8 @@ static void compare(const char *name, int p, int v, int m, const struct tr_costs
     double formula = tr_bubble_formula(&s, c), total = total_of(name, p, v, m, c);
     if (!strcmp(name, "zb-h1") && m < p) {
         cr_assert(isnan(formula), "ZB-H1's formula is of m >= p");
+    } else if (!strcmp(name, "dualpipev") && c->i > c->f) {
+        cr_assert(isnan(formula), "DualPipeV's formula is of I <= F");
     } else {
         cr_assert_float_eq(t.total, total, 1e-9, "%s p %d v %d m %d: total %g", name, p, v, m, t.total);
         cr_assert_float_eq(formula, 1 - t.busy[0] / total, 1e-9, "%s: formula %g", name, formula);
@@ -106,8 +117,8 @@ Test(schedule, times_and_activations_are_the_published_ones)
     for (int k = 0; k < NAMES; k++)
         for (int p = 1; p <= 8; p++)
             for (int m = 1; m <= 32; m++)
-                for (int v = 1; v <= (strcmp(names[k], "interleaved") ? 1 : 4); v++)
-                    for (int c = 0; c < 3 && (strcmp(names[k], "interleaved") || m % p == 0); c++, compared++)
+                for (int v = 1; v <= 4; v++)
+                    for (int c = 0; c < 3 && is_published(names[k], p, v, m); c++, compared++)
                         compare(names[k], p, v, m, &costs[c]);
     cr_assert_gt(compared, 3 * 4 * 256);
 }
@@ -124,13 +135,17 @@ Test(schedule, charts)
                   "r1|.012....aa3bb4cc5dd6ee7ff.gg.hh  |\n"
                   "r2|..01..aa2bb3cc4dd5ee6ff7gg.hh    |\n"
                   "r3|...0aa1bb2cc3dd4ee5ff6gg7hh      |\n" },
+        { "dualpipev", "r0|01234560aw1bw2cw37dd4aaee5.bbff6.ccgg7.ddhhewfwgwhw|\n"
+                       "r1|.01234051aw2bw36cc4aa7dd5bbee6.ccff7.ddggeehfwgwhww|\n"
+                       "r2|..01203142aw35bb4aa6cc5bb7dd6ccee7.ddffeeggfhgwhwww|\n"
+                       "r3|...001122334aa4aa5bb5bb6cc6cc7dd7ddeeeeffffgghhwwww|\n" },
         { "zb-h1", "r0|0123...aw4bw5cw6dw7ewfwgwhw|\n"
                    "r1|.012..a3bw4cw5dw6ew7fwgwhww|\n"
                    "r2|..01.a2b3cw4dw5ew6fw7gwhwww|\n"
                    "r3|...0a1b2c3dw4ew5fw6gw7hwwww|\n" },
     };
-    for (int i = 0; i < 3; i++) {
-        struct tr_schedule s = made(charts[i][0], 4, 1, 8);
+    for (int i = 0; i < 4; i++) {
+        struct tr_schedule s = made(charts[i][0], 4, strcmp(charts[i][0], "dualpipev") ? 1 : 2, 8);
         cr_expect_str_eq(drawn(&s, &unit), charts[i][1], "%s:\n%s", charts[i][0], drawn(&s, &unit));
         tr_schedule_free(&s);
     }
@@ -261,12 +276,17 @@ Test(schedule, illegal_requests_say_what_is_legal)
     struct tr_schedule s;
     struct tr_error e;
     cr_expect_not(tr_schedule_make(&s, "zb-v", 4, 1, 8, &e));
-    cr_expect_str_eq(
-        e.text, "there is no schedule named 'zb-v'; legal are naive, gpipe, 1f1b, interleaved, zb-h1");
+    cr_expect_str_eq(e.text,
+        "there is no schedule named 'zb-v'; legal are naive, gpipe, 1f1b, interleaved, zb-h1, dualpipev");
     cr_expect_not(tr_schedule_make(&s, "1f1b", 4, 2, 8, &e));
-    cr_expect_str_eq(e.text, "schedule 1f1b has 2 chunks; legal is 1, and more for interleaved only");
+    cr_expect_str_eq(
+        e.text, "schedule 1f1b has 2 chunks; legal is 1, and more for interleaved and dualpipev only");
     cr_expect_not(tr_schedule_make(&s, "interleaved", 4, 2, 6, &e));
     cr_expect_str_eq(e.text, "schedule interleaved has 6 micro-batches on 4 ranks; legal is a multiple of 4");
+    cr_expect_not(tr_schedule_make(&s, "dualpipev", 4, 1, 8, &e));
+    cr_expect_str_eq(e.text, "schedule dualpipev has 1 chunk; legal is 2, the arms of a V");
+    cr_expect_not(tr_schedule_make(&s, "dualpipev", 4, 2, 7, &e));
+    cr_expect_str_eq(e.text, "schedule dualpipev has 7 micro-batches on 4 ranks; legal are 8 and more");
     cr_expect_not(tr_schedule_make(&s, "gpipe", 0, 1, 6, &e));
     cr_expect_not(tr_schedule_make(&s, "gpipe", 1, 1, -1, &e));
     cr_expect_not(tr_schedule_make(&s, "interleaved", 1 << 20, 1 << 20, 1 << 20, &e), "2^60 cells");
@@ -301,12 +321,18 @@ static bool gave_input_gradient(const struct proof *p, int stage, int micro)
     return p->ran[TR_B][stage][micro] || p->ran[TR_I][stage][micro];
 }
 
+/* In a V the second half of the stages goes back. */
+static int rank_of(const struct tr_schedule *s, int stage)
+{
+    return s->vee && stage >= s->ranks ? 2 * s->ranks - 1 - stage : stage % s->ranks;
+}
+
 static bool is_ready(const struct proof *p, int rank, struct tr_slot x)
 {
     int stages = p->s->ranks * p->s->chunks, before = x.micro - 1;
     if (x.stage < 0 || x.stage >= stages || x.micro < 0 || x.micro >= p->s->micros)
         return false;
-    if (x.stage % p->s->ranks != rank || (!p->s->split && x.part > TR_B))
+    if (rank_of(p->s, x.stage) != rank || (!p->s->split && x.part > TR_B))
         return false;
     bool first = x.micro == 0, ran_f = p->ran[TR_F][x.stage][x.micro];
     bool ran_b = p->ran[TR_B][x.stage][x.micro], ran_i = p->ran[TR_I][x.stage][x.micro];
@@ -359,7 +385,7 @@ static double cost_of(const struct tr_costs *c, int part)
 static double ended(const struct tr_schedule *s, const struct tr_costs *c, const struct tr_timing *t,
     struct tr_slot slot, int stage)
 {
-    int rank = stage % s->ranks;
+    int rank = rank_of(s, stage);
     for (int k = 0; k < s->count[rank]; k++) {
         struct tr_slot x = s->slots[rank][k];
         bool gives = slot.part == TR_F ? x.part == TR_F : x.part == TR_B || x.part == TR_I;
@@ -381,7 +407,7 @@ static void expect_earliest_starts(const struct tr_schedule *s, const struct tr_
             struct tr_slot x = s->slots[r][k];
             int from = x.part == TR_F ? x.stage - 1 : x.stage + 1;
             if (x.part != TR_W && from >= 0 && from < s->ranks * s->chunks)
-                at = fmax(at, ended(s, c, &t, x, from) + (from % s->ranks == r ? 0 : c->hop));
+                at = fmax(at, ended(s, c, &t, x, from) + (rank_of(s, from) == r ? 0 : c->hop));
             cr_assert_float_eq(t.start[r][k], at, 1e-9, "rank %d, position %d starts at %g instead of %g", r,
                 k + 1, t.start[r][k], at);
             at += cost_of(c, x.part);
@@ -462,6 +488,10 @@ static struct tr_schedule any_schedule(void)
     if (!strcmp(name, "interleaved")) {
         chunks = 1 + below(4);
         micros = ranks * (1 + below(3));
+    }
+    if (!strcmp(name, "dualpipev")) {
+        chunks = 2;
+        micros = 2 * ranks + below(4);
     }
     return made(name, ranks, chunks, micros);
 }

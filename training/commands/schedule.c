@@ -10,9 +10,9 @@
 
 static const char usage[] =
     "usage: tutti-train schedule NAME [options], or tutti-train schedule --file F.csv [options]\n"
-    "  NAME        naive, gpipe, 1f1b, interleaved or zb-h1\n"
+    "  NAME        naive, gpipe, 1f1b, interleaved, zb-h1 or dualpipev\n"
     "  --pp P      ranks of the pipeline (4)\n"
-    "  --chunks V  stages of each rank (1; interleaved: 2)\n"
+    "  --chunks V  stages of each rank (1; interleaved, dualpipev: 2)\n"
     "  --micro M   micro-batches (8)\n"
     "  --file F    read the schedule from a CSV file, and check it\n"
     "  --f, --i, --w, --hop X\n"
@@ -108,7 +108,8 @@ static bool take_words(struct request *q, int argc, char **argv, struct tr_error
     if (q->help)
         return true;
     if (!q->name == !q->file)
-        return tr_fail(e, "legal is either a name (naive, gpipe, 1f1b, interleaved, zb-h1) or --file F.csv");
+        return tr_fail(
+            e, "legal is either a name (naive, gpipe, 1f1b, interleaved, zb-h1, dualpipev) or --file F.csv");
     if (q->file && (q->ranks || q->chunks || q->micros))
         return tr_fail(
             e, "--file %s: the file has the sizes; --pp, --chunks and --micro are legal without it", q->file);
@@ -131,7 +132,8 @@ static bool get_schedule(const struct request *q, struct tr_schedule *s, struct 
 {
     if (q->file)
         return read_schedule(s, q->file, e);
-    int chunks = q->chunks ? q->chunks : strcmp(q->name, "interleaved") ? 1 : 2;
+    bool two = !strcmp(q->name, "interleaved") || !strcmp(q->name, "dualpipev");
+    int chunks = q->chunks ? q->chunks : two ? 2 : 1;
     return tr_schedule_make(s, q->name, q->ranks ? q->ranks : 4, chunks, q->micros ? q->micros : 8, e);
 }
 

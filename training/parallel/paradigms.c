@@ -2,6 +2,8 @@
 /* paradigms.c: what the tables of a run say together, and which sizes they allow. */
 #include "training/parallel/paradigms.h"
 
+#include "training/schedule/schedule.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -37,6 +39,16 @@ static const char *divisors(int64_t n, int64_t most, char text[64])
         if (n % i == 0)
             used += snprintf(text + used, 64 - (size_t)used, "%s%lld", used ? ", " : "", (long long)i);
     return text;
+}
+
+int tr_plan_rank(const struct tr_plan *p, int stage)
+{
+    return tr_stage_rank(stage, p->mesh.size[TR_PP], p->vee);
+}
+
+bool tr_ends_apart(const struct tr_plan *p)
+{
+    return tr_plan_rank(p, p->mesh.size[TR_PP] * p->chunks - 1) != 0;
 }
 
 static bool power_of_two(int n)

@@ -64,6 +64,7 @@ struct tr_plan {
     int batch, micros; /* sequences of all ranks in a step; micro-batches in a step */
     char schedule[32];
     int chunks; /* stages of a rank */
+    bool vee; /* its second one is on the way back */
     bool free_order; /* of sums; canonical without it */
     bool sgd;
     double rate, decay, clip;
@@ -83,6 +84,10 @@ struct tr_plan {
     int optimizer_threads; /* of the update on the host */
 };
 
+/* The rank of the pipeline that has a stage. */
+int tr_plan_rank(const struct tr_plan *p, int stage);
+/* Whether the first stage and the last one are on different ranks, so that a tied embedding has two homes. */
+bool tr_ends_apart(const struct tr_plan *p);
 /* Sequences in a micro-batch of a rank. */
 int tr_micro_batch(const struct tr_plan *p);
 /* The first sequence, in the batch, of a micro-batch of a data-parallel rank. Where gradients are reduced

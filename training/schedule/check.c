@@ -15,6 +15,11 @@ struct table {
     int *at[TR_PARTS];
 };
 
+static int rank_of(const struct table *t, int stage)
+{
+    return tr_stage_rank(stage, t->s->ranks, t->s->vee);
+}
+
 struct words {
     char text[96];
 };
@@ -51,9 +56,9 @@ static bool place_slot(struct table *t, int rank, int k, struct tr_error *e)
     if (slot.micro < 0 || slot.micro >= s->micros)
         return tr_fail(
             e, "%s: there is no micro-batch %d; legal are 0 to %d", at.text, slot.micro, s->micros - 1);
-    if (slot.stage % s->ranks != rank)
+    if (rank_of(t, slot.stage) != rank)
         return tr_fail(e, "%s: stage %d lies on rank %d, and its parts must run there", at.text, slot.stage,
-            slot.stage % s->ranks);
+            rank_of(t, slot.stage));
     int *place = &t->at[slot.part][tr_cell(s, slot.stage, slot.micro)];
     if (*place >= 0)
         return tr_fail(e, "%s: the part is at position %d already, and must run once", at.text, *place + 1);
@@ -63,7 +68,7 @@ static bool place_slot(struct table *t, int rank, int k, struct tr_error *e)
 
 static bool missing(const struct table *t, int part, int stage, int micro, struct tr_error *e)
 {
-    int rank = stage % t->s->ranks;
+    int rank = rank_of(t, stage);
     return tr_fail(e, "rank %d, none of its positions 1 to %d: %s is missing, and must run once", rank,
         t->s->count[rank], part_words(part, stage, micro).text);
 }
@@ -79,8 +84,8 @@ static bool has_all(const struct table *t, int stage, int micro, struct tr_error
         return tr_fail(e,
             "%s: %s of the same stage and micro-batch is at position %d; legal is B alone, or I "
             "and W without B",
-            slot_words(t->s, stage % t->s->ranks, b).text,
-            part_words(i >= 0 ? TR_I : TR_W, stage, micro).text, (i >= 0 ? i : w) + 1);
+            slot_words(t->s, rank_of(t, stage), b).text, part_words(i >= 0 ? TR_I : TR_W, stage, micro).text,
+            (i >= 0 ? i : w) + 1);
     if (b < 0 && i < 0 && w < 0)
         return missing(t, t->s->split ? TR_I : TR_B, stage, micro, e);
     if (b < 0 && (i < 0 || w < 0))
@@ -112,7 +117,7 @@ static bool comes_before(
 /* The order within a stage: forward, then backward, I before W, and the micro-batches one after another. */
 static bool is_in_order(const struct table *t, int stage, int micro, struct tr_error *e)
 {
-    int rank = stage % t->s->ranks;
+    int rank = rank_of(t, stage);
     int f = position(t, TR_OUTPUT, stage, micro), i = position(t, TR_INPUT_GRADIENT, stage, micro);
     int w = position(t, TR_WEIGHT_GRADIENT, stage, micro);
     if (!comes_before(t, rank, f, i, "backward must come after forward", e))
@@ -130,7 +135,7 @@ static bool is_in_order(const struct table *t, int stage, int micro, struct tr_e
 static int say_wait(const struct table *t, int rank, int k, char *text, size_t room)
 {
     struct tr_slot slot = t->s->slots[rank][k];
-    int other = tr_waits_for(t->s, slot), other_rank = other % t->s->ranks;
+    int other = tr_waits_for(t->s, slot), other_rank = rank_of(t, other);
     int makes = slot.part == TR_F ? TR_OUTPUT : TR_INPUT_GRADIENT;
     int there = position(t, makes, other, slot.micro);
     snprintf(text, room, "%s waits for %s", slot_words(t->s, rank, k).text,

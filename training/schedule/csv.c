@@ -168,6 +168,20 @@ static bool set_sizes(struct reader *r)
     return tr_schedule_sizes(s->ranks, s->chunks, s->micros, r->e);
 }
 
+/* Where the stages of the second chunk lie tells whether there is a V; that of most parts counts, so that one
+ * part on the wrong rank is found as that. */
+static bool is_vee(const struct tr_schedule *s)
+{
+    int64_t vee = 0, ring = 0;
+    for (int r = 0; r < s->ranks && s->chunks == 2; r++)
+        for (int k = 0; k < s->count[r]; k++) {
+            int stage = s->slots[r][k].stage;
+            vee += stage >= s->ranks && tr_stage_rank(stage, s->ranks, true) == r;
+            ring += stage >= s->ranks && tr_stage_rank(stage, s->ranks, false) == r;
+        }
+    return vee > ring;
+}
+
 bool tr_schedule_read(struct tr_schedule *s, FILE *file, const char *name, struct tr_error *e)
 {
     struct tr_schedule made = { 0 };
@@ -177,6 +191,7 @@ bool tr_schedule_read(struct tr_schedule *s, FILE *file, const char *name, struc
         tr_schedule_free(&made);
         return false;
     }
+    made.vee = is_vee(&made);
     *s = made;
     return true;
 }

@@ -4,7 +4,11 @@
  * and idles
  *     naive                     (p-1) m (F+I+W)
  *     GPipe, 1F1B, interleaved  (p-1) (F+I+W)      (the papers divide by v, as their F is that of a rank)
- *     ZB-H1                     (p-1) (F+I-W)      (if m >= p, and W is no longer than F and than I) */
+ *     ZB-H1                     (p-1) (F+I-W)      (if m >= p, and W is no longer than F and than I)
+ *     DualPipeV                 (p-1) (F+I-W)      (if W <= I <= F <= I+W; a stage is half a rank)
+ * For DualPipeV its authors have (p-1) (F&B + B - 3W), where F&B is a forward and a backward part that run at
+ * the same time, as one piece; here they run one after the other, and what the first one gives is sent when
+ * it is there. */
 #include "training/schedule/walk.h"
 
 #include <math.h>
@@ -32,6 +36,11 @@ double tr_bubble_formula(const struct tr_schedule *s, const struct tr_costs *c)
         idle = others * work;
     if (!strcmp(s->name, "zb-h1")) {
         if (s->micros < s->ranks || c->w > c->f || c->w > c->i)
+            return NAN;
+        idle = others * (c->f + c->i - c->w);
+    }
+    if (!strcmp(s->name, "dualpipev")) {
+        if (c->w > c->i || c->i > c->f || c->f > c->i + c->w)
             return NAN;
         idle = others * (c->f + c->i - c->w);
     }

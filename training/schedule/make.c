@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* make.c: the published schedules.
  *
- * All of them have one form: a rank first runs some forward parts, its warm-up; then forward and backward
- * parts take turns; last come the backward parts that are left. How long the warm-up is makes the schedule:
- * none (naive), all (GPipe), as far as the rank is from the last one (1F1B), and so on. ZB-H1 is 1F1B with
- * split backward parts, whose W lags behind I by the number of the rank: each rank then holds as many
- * activations as the first one holds anyway, and has work left for the time when others still wait. */
+ * All of them but DualPipeV (dualpipe.c) have one form: a rank first runs some forward parts, its warm-up;
+ * then forward and backward parts take turns; last come the backward parts that are left. How long the
+ * warm-up is makes the schedule: none (naive), all (GPipe), as far as the rank is from the last one
+ * (1F1B), and so on. ZB-H1 is 1F1B with split backward parts, whose W lags behind I by the number of the
+ * rank: each rank then holds as many activations as the first one holds anyway, and has work left for the
+ * time when others still wait. */
 #include "training/schedule/walk.h"
 
 #include <stdlib.h>
@@ -39,13 +40,13 @@ static int64_t through_all_chunks(const struct tr_schedule *s, int rank)
 static const struct kind {
     const char *name;
     int64_t (*warm_up)(const struct tr_schedule *s, int rank);
-    bool split, chunked;
+    bool split, chunked, vee;
 } kinds[] = {
-    { "naive", no_warm_up, false, false },
-    { "gpipe", all_is_warm_up, false, false },
-    { "1f1b", until_last_rank, false, false },
-    { "interleaved", through_all_chunks, false, true },
-    { "zb-h1", until_last_rank, true, false },
+    { "naive", no_warm_up, false, false, false }, { "gpipe", all_is_warm_up, false, false, false },
+    { "1f1b", until_last_rank, false, false, false },
+    { "interleaved", through_all_chunks, false, true, false },
+    { "zb-h1", until_last_rank, true, false, false },
+    { "dualpipev", NULL, true, true, true }, /* dualpipe.c */
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -107,32 +108,61 @@ bool tr_schedule_sizes(int ranks, int chunks, int micros, struct tr_error *e)
     return true;
 }
 
+static bool has_vee_sizes(const char *name, int ranks, int chunks, int micros, struct tr_error *e)
+{
+    if (chunks != 2)
+        return tr_fail(e, "schedule %s has %d chunk%s; legal is 2, the arms of a V", name, chunks,
+            chunks == 1 ? "" : "s");
+    if (micros < 2 * ranks)
+        return tr_fail(e, "schedule %s has %d micro-batches on %d ranks; legal are %d and more", name, micros,
+            ranks, 2 * ranks);
+    return true;
+}
+
+static bool has_sizes(
+    const struct kind *kind, const char *name, int ranks, int chunks, int micros, struct tr_error *e)
+{
+    if (chunks > 1 && !kind->chunked)
+        return tr_fail(e,
+            "schedule %s has %d chunks; legal is 1, and more for interleaved and dualpipev only", name,
+            chunks);
+    if (kind->vee)
+        return has_vee_sizes(name, ranks, chunks, micros, e);
+    if (kind->chunked && micros % ranks)
+        return tr_fail(e, "schedule %s has %d micro-batches on %d ranks; legal is a multiple of %d", name,
+            micros, ranks, ranks);
+    return true;
+}
+
 bool tr_schedule_make(
     struct tr_schedule *s, const char *name, int ranks, int chunks, int micros, struct tr_error *e)
 {
     const struct kind *kind = find_kind(name, e);
-    if (!kind || !tr_schedule_sizes(ranks, chunks, micros, e))
+    if (!kind || !tr_schedule_sizes(ranks, chunks, micros, e) ||
+        !has_sizes(kind, name, ranks, chunks, micros, e))
         return false;
-    if (chunks > 1 && !kind->chunked)
-        return tr_fail(
-            e, "schedule %s has %d chunks; legal is 1, and more for interleaved only", name, chunks);
-    if (kind->chunked && micros % ranks)
-        return tr_fail(e, "schedule %s has %d micro-batches on %d ranks; legal is a multiple of %d", name,
-            micros, ranks, ranks);
-    *s = (struct tr_schedule){ .ranks = ranks, .chunks = chunks, .micros = micros, .split = kind->split };
+    *s = (struct tr_schedule){ .ranks = ranks,
+        .chunks = chunks,
+        .micros = micros,
+        .vee = kind->vee && ranks > 1,
+        .split = kind->split };
     strcpy(s->name, kind->name);
     s->count = tr_new((size_t)ranks, sizeof *s->count);
     s->slots = tr_new((size_t)ranks, sizeof *s->slots);
     for (int r = 0; r < ranks; r++) {
         s->slots[r] = tr_new((size_t)micros * (size_t)chunks * (kind->split ? 3 : 2), sizeof *s->slots[r]);
-        fill_rank(s, r, kind->warm_up(s, r));
+        if (kind->vee)
+            tr_fill_dualpipev(s, r);
+        else
+            fill_rank(s, r, kind->warm_up(s, r));
     }
     return true;
 }
 
 bool tr_schedule_equal(const struct tr_schedule *a, const struct tr_schedule *b)
 {
-    if (a->ranks != b->ranks || a->chunks != b->chunks || a->micros != b->micros || a->split != b->split)
+    if (a->ranks != b->ranks || a->chunks != b->chunks || a->micros != b->micros || a->vee != b->vee ||
+        a->split != b->split)
         return false;
     for (int r = 0; r < a->ranks; r++)
         if (a->count[r] != b->count[r] ||

@@ -2,13 +2,15 @@
 /* schedule.h: a pipeline schedule as data: for each rank, in which order it runs which part of which
  * micro-batch.
  *
- * A stage is a run of layers; there are ranks * chunks of them, and stage s lies on rank s % ranks. Each
- * stage runs each micro-batch forward (F) once, and backward once: either whole (B), or as the gradient of
- * its input (I) and later that of its weights (W). Nothing else is in a schedule; who sends what to whom
+ * A stage is a run of layers; there are ranks * chunks of them, and stage s lies on rank s % ranks; or, in
+ * a V, the second half of the stages goes back: rank r has the stages r and 2 ranks - 1 - r. Each stage
+ * runs each micro-batch forward (F) once, and backward once: either whole (B), or as the gradient of its
+ * input (I) and later that of its weights (W). Nothing else is in a schedule; who sends what to whom
  * follows from it.
  *
  * Sources: GPipe (Huang et al. 2019), 1F1B (Narayanan et al. 2019), interleaved 1F1B (Narayanan et al.
- * 2021), ZB-H1 (Qi et al. 2024). Any other comes from a CSV file.
+ * 2021), ZB-H1 (Qi et al. 2024), DualPipeV (DeepSeek 2025, after "cut in half" of Qi et al.). Any other comes
+ * from a CSV file.
  *
  * Messages call a part by its letter, stage and micro-batch, as CSV does: F2.5. Ranks, stages and
  * micro-batches count from 0, positions in a rank's order, lines and fields from 1. */
@@ -33,14 +35,19 @@ struct tr_slot {
 struct tr_schedule {
     char name[32];
     int ranks, chunks, micros; /* stages = ranks * chunks */
+    bool vee; /* two chunks, of which the second goes back */
     bool split; /* there are I and W; a stage and micro-batch may have B in their place */
     int *count; /* of each rank */
     struct tr_slot **slots;
 };
 
-/* name: naive, gpipe, 1f1b, interleaved, zb-h1. chunks > 1 for interleaved only, where micros must be a
- * multiple of ranks; with one chunk it is 1f1b. An illegal one says what is legal. All backward parts of a
- * stage come in the order of the micro-batches, gpipe's, too: gradients are then added in that order. */
+/* The rank that has a stage. */
+int tr_stage_rank(int stage, int ranks, bool vee);
+
+/* name: naive, gpipe, 1f1b, interleaved, zb-h1, dualpipev. chunks > 1 for interleaved, where micros must
+ * be a multiple of ranks; with one chunk it is 1f1b. dualpipev has 2, and at least twice as many micros as
+ * ranks. An illegal one says what is legal. All backward parts of a stage come in the order of the
+ * micro-batches, gpipe's, too: gradients are then added in that order. */
 bool tr_schedule_make(
     struct tr_schedule *s, const char *name, int ranks, int chunks, int micros, struct tr_error *e);
 

@@ -12,6 +12,12 @@ size_t tr_cell(const struct tr_schedule *s, int stage, int micro)
     return (size_t)stage * (size_t)s->micros + (size_t)micro;
 }
 
+int tr_stage_rank(int stage, int ranks, bool vee)
+{
+    int at = stage % ranks;
+    return vee && stage >= ranks ? ranks - 1 - at : at;
+}
+
 int tr_waits_for(const struct tr_schedule *s, struct tr_slot slot)
 {
     if (slot.part == TR_W)
@@ -44,7 +50,7 @@ static bool run_slot(struct walk *w, int rank, struct tr_slot slot, double *star
         double there = w->ended[makes][tr_cell(w->s, other, slot.micro)];
         if (there < 0)
             return false;
-        if (other % w->s->ranks != rank)
+        if (tr_stage_rank(other, w->s->ranks, w->s->vee) != rank)
             there += w->c->hop;
         at = there > at ? there : at;
     }

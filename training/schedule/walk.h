@@ -21,6 +21,9 @@ bool tr_schedule_walk(const struct tr_schedule *s, const struct tr_costs *c, int
 
 double tr_slot_cost(const struct tr_costs *c, int part);
 
+/* dualpipe.c: the slots of a rank. */
+void tr_fill_dualpipev(struct tr_schedule *s, int rank);
+
 /* Whether the sizes are ones that a schedule can have. */
 bool tr_schedule_sizes(int ranks, int chunks, int micros, struct tr_error *e);
 

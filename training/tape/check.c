@@ -306,7 +306,7 @@ static bool finished(struct tr_checking *c, int n, int value, int parameter, str
         if ((on[0] == 'F') != (a == TR_DP && c->plan->zero && c->plan->mesh.size[a] > 1))
             return tr_checked_said(c, n, e, value, a, "ZeRO wants a part, and nothing else does");
     }
-    if (w->values_of != parameter && c->plan->mesh.size[TR_PP] == 1)
+    if (w->values_of != parameter && !tr_ends_apart(c->plan))
         return tr_checked_wrong(c, n, e, "a tied head has no values of its own");
     for (int x = 0; x < c->g->n_tensors; x++)
         if (c->g->tensors[x].role == TR_PARAMETER && x != c->g->tensors[x].values_of &&
@@ -414,7 +414,7 @@ static bool all_updated(const struct tr_checking *c, struct tr_error *e)
 {
     for (int n = 0; n < c->t->n_holdings; n++) {
         int p = c->t->holdings[n].parameter;
-        bool own = c->g->tensors[p].values_of == p || c->plan->mesh.size[TR_PP] > 1;
+        bool own = c->g->tensors[p].values_of == p || tr_ends_apart(c->plan);
         if (c->updated[p] != own)
             return tr_fail(e, "rank %d: %s is updated %d times in a step", c->t->rank, c->g->tensors[p].name,
                 c->updated[p]);

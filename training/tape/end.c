@@ -34,7 +34,7 @@ static void tie(struct tr_tape *t)
         if (!is_head && !is_home)
             continue;
         struct tr_holding *other = is_head ? tr_holding_of(t, home) : NULL;
-        bool together = t->placed->plan->mesh.size[TR_PP] == 1;
+        bool together = !tr_ends_apart(t->placed->plan);
         if (together && !is_head)
             continue;
         struct tr_instr *i = tr_add_instr(t, TR_TIE);
@@ -61,7 +61,7 @@ static void tie(struct tr_tape *t)
 static bool updates(const struct tr_tape *t, const struct tr_holding *h)
 {
     int home = t->placed->g->tensors[h->parameter].values_of;
-    return home == h->parameter || t->placed->plan->mesh.size[TR_PP] > 1;
+    return home == h->parameter || tr_ends_apart(t->placed->plan);
 }
 
 /* Of a parameter that other ranks have as well, the first of them owns the leaves. */

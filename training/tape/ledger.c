@@ -17,11 +17,9 @@ const char *const tr_cargo_names[TR_CARGOES] = { "parameters", "gradients", "gra
 
 const char *tr_entry_group(const struct tr_entry *entry, char text[32])
 {
-    static const char *const edges[] = { "host", "to next", "from previous", "to previous", "from next",
-        "tied", "to server", "from server", "from worker", "to worker" };
     int used = 0;
     if (!entry->axes || entry->axes == TR_WORLD)
-        return entry->axes ? "world" : edges[entry->edge];
+        return entry->axes ? "world" : tr_edge_kinds[entry->edge].name;
     for (int a = 0; a < TR_AXES; a++)
         if (entry->axes & 1 << a)
             used += snprintf(text + used, 32 - (size_t)used, "%s%s", used ? "+" : "", tr_axis_names[a]);

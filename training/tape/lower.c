@@ -17,6 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct sent {
+    int value;
+    enum tr_edge edge;
+};
+
 struct lowering {
     struct tr_tape *t;
     const struct tr_placed *p;
@@ -25,7 +30,7 @@ struct lowering {
     int *producer; /* of each shard: the step that makes it, or -1 */
     bool *renewed; /* [shard][micro]: its value was computed again */
     int *gathered; /* of each shard of a parameter: its whole value in this part, or -1 (ZeRO-3) */
-    int *sent_back; /* values sent backward that nobody has waited for */
+    struct sent *sent_back; /* values sent backward that nobody has waited for */
     int n_sent, waited;
     int *losses; /* of each micro-batch */
 };
@@ -265,9 +270,19 @@ static bool read_elsewhere(const struct lowering *l, int shard, int stage, int *
     return false;
 }
 
+/* By which edge a stage sends to its neighbour. Between stages on the way back of a V it has its own. */
+static enum tr_edge edge_of(const struct tr_plan *plan, int from, int to)
+{
+    int ranks = plan->mesh.size[TR_PP];
+    bool back = plan->vee && from >= ranks && to >= ranks;
+    if (to > from)
+        return back ? TR_V_TO_PREVIOUS : TR_TO_NEXT;
+    return back ? TR_V_TO_NEXT : TR_TO_PREVIOUS;
+}
+
 static void transfer(struct lowering *l, int shard, const struct tr_slot *slot, enum tr_edge edge)
 {
-    bool send = edge == TR_TO_NEXT || edge == TR_TO_PREVIOUS;
+    bool send = tr_edge_kinds[edge].sends;
     int v = send ? *at(l, shard, slot->micro) : new_value(l, shard, slot->micro);
     struct tr_instr *i = instr(l, send ? TR_SEND : TR_RECV, slot, -1);
     i->edge = edge, i->times = 1, i->count = tr_shard_count(l->p, shard, tr_micro_batch(l->p->plan));
@@ -277,35 +292,39 @@ static void transfer(struct lowering *l, int shard, const struct tr_slot *slot, 
         i->out[i->outs++] = v;
 }
 
-static void wait_for(struct lowering *l, int value, enum tr_edge edge, const struct tr_slot *slot)
+static void wait_for(struct lowering *l, struct sent sent, const struct tr_slot *slot)
 {
     struct tr_instr *i = instr(l, TR_WAIT, slot, -1);
-    i->edge = edge;
-    i->in[i->ins++] = value;
+    i->edge = sent.edge;
+    i->in[i->ins++] = sent.value;
 }
 
-/* What crosses a border of stages: forward values go up, gradients go down, one stage each. */
+/* What crosses a border of stages: forward values go up, gradients go down, one stage each. Where both stages
+ * are on this rank, as at the turning point of a V, nothing is sent. */
 static void cross(struct lowering *l, const struct tr_slot *slot, bool receive)
 {
+    const struct tr_plan *plan = l->p->plan;
     bool forward = slot->part == TR_F;
     for (int shard = 0; shard < l->p->n_shards; shard++) {
         int maker = l->producer[shard], reader;
         if (maker < 0 || (l->p->steps[maker].phase == TR_FORWARD) != forward)
             continue;
         int from = tr_stage_of(l->p, l->p->steps[maker].unit);
-        if (!read_elsewhere(l, shard, from, &reader) || l->p->plan->mesh.size[TR_PP] == 1)
+        if (!read_elsewhere(l, shard, from, &reader) ||
+            tr_plan_rank(plan, from) == tr_plan_rank(plan, reader))
             continue;
+        enum tr_edge edge = edge_of(plan, from, reader);
         if (receive && reader == slot->stage)
-            transfer(l, shard, slot, forward ? TR_FROM_PREVIOUS : TR_FROM_NEXT);
+            transfer(l, shard, slot, tr_other_end(edge));
         if (receive || from != slot->stage)
             continue;
-        transfer(l, shard, slot, forward ? TR_TO_NEXT : TR_TO_PREVIOUS);
+        transfer(l, shard, slot, edge);
         if (!forward)
-            l->sent_back[l->n_sent++] = *at(l, shard, slot->micro);
+            l->sent_back[l->n_sent++] = (struct sent){ *at(l, shard, slot->micro), edge };
     }
     if (!receive)
-        for (; l->n_sent - l->waited > l->p->plan->mesh.size[TR_PP]; l->waited++)
-            wait_for(l, l->sent_back[l->waited], TR_TO_PREVIOUS, slot);
+        for (; l->n_sent - l->waited > plan->mesh.size[TR_PP]; l->waited++)
+            wait_for(l, l->sent_back[l->waited], slot);
 }
 
 /* The gradient is back, so what was sent forward has arrived. */
@@ -313,8 +332,9 @@ static void wait_forward(struct lowering *l, const struct tr_slot *slot)
 {
     for (int n = 0; n < l->t->n_instrs; n++) {
         const struct tr_instr *i = &l->t->instrs[n];
-        if (i->code == TR_SEND && i->edge == TR_TO_NEXT && i->stage == slot->stage && i->micro == slot->micro)
-            wait_for(l, i->in[0], TR_TO_NEXT, slot);
+        if (i->code == TR_SEND && !tr_edge_kinds[i->edge].backward && i->stage == slot->stage &&
+            i->micro == slot->micro)
+            wait_for(l, (struct sent){ i->in[0], i->edge }, slot);
     }
 }
 
@@ -395,9 +415,12 @@ bool tr_lower(
         return tr_fail(e,
             "schedule %s is for %d ranks, %d stages each and %d micro-batches; this run has %d, %d, %d",
             s->name, s->ranks, s->chunks, s->micros, plan->mesh.size[TR_PP], plan->chunks, plan->micros);
-    *t = (struct tr_tape){
-        .placed = p, .rank = rank, .ring = plan->chunks > 1, .server = tr_mesh_server(&plan->mesh, rank)
-    };
+    *t = (struct tr_tape){ .placed = p,
+        .rank = rank,
+        .server = tr_mesh_server(&plan->mesh, rank),
+        .way = plan->vee          ? TR_VEE
+               : plan->chunks > 1 ? TR_RING
+                                  : TR_LINE };
     tr_mesh_place(&plan->mesh, rank, t->at);
     if (t->server >= 0) {
         tr_lower_server(t);
@@ -411,7 +434,7 @@ bool tr_lower(
         .producer = tr_new(shards, sizeof(int)),
         .renewed = tr_new(shards * micros, sizeof(bool)),
         .gathered = tr_new(shards, sizeof(int)),
-        .sent_back = tr_new(shards * micros, sizeof(int)),
+        .sent_back = tr_new(shards * micros, sizeof(struct sent)),
         .losses = tr_new(micros, sizeof(int)) };
     memset(l.now, -1, shards * micros * sizeof(int));
     memset(l.losses, -1, micros * sizeof(int));
@@ -422,7 +445,7 @@ bool tr_lower(
         lower_slot(&l, &s->slots[t->at[TR_PP]][i]);
     struct tr_slot end = { -1, -1, -1 };
     for (; l.waited < l.n_sent; l.waited++)
-        wait_for(&l, l.sent_back[l.waited], TR_TO_PREVIOUS, &end);
+        wait_for(&l, l.sent_back[l.waited], &end);
     tr_lower_end(t, l.losses);
     tr_zero_policies(t);
     if (plan->overlap)

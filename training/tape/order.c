@@ -16,7 +16,7 @@ struct message {
     bool taken;
 };
 
-struct queue { /* of one edge: from a rank to its neighbour, forward or backward; to a server or from one */
+struct queue { /* of one edge, from a rank to its neighbour; to a server or from one */
     struct message *messages;
     int sent, taken;
 };
@@ -26,8 +26,8 @@ struct joint {
     const struct tr_mesh *mesh;
     int n;
     int *at; /* of each rank: its instruction */
-    struct queue *queues; /* of each rank: what it sends forward, backward; of each rank to each rank, where
-                             there are servers */
+    struct queue *queues; /* of each rank: what it sends by each edge; of each rank to each rank, where there
+                             are servers */
     int **beside, *begun, *over; /* of each rank: its calls beside the list, and how many */
 };
 
@@ -144,22 +144,20 @@ static bool is_over(const struct joint *j, int rank, int value)
 /* The queue of a send or a receive, and the rank that sends. */
 static struct queue *queue_of(const struct joint *j, int rank, const struct tr_instr *i, int *from)
 {
-    int workers = j->n - j->mesh->servers, peer = i->turn, back = i->edge == TR_FROM_NEXT;
+    int workers = j->n - j->mesh->servers, peer = i->turn;
+    bool send = i->code == TR_SEND;
     if (i->edge >= TR_TO_SERVER) {
         peer += rank < workers ? workers : 0;
-        *from = i->code == TR_SEND ? rank : peer;
-        return &j->queues[2 * j->n + *from * j->n + (i->code == TR_SEND ? peer : rank)];
+        *from = send ? rank : peer;
+        return &j->queues[TR_EDGES * j->n + *from * j->n + (send ? peer : rank)];
     }
-    if (i->code == TR_RECV)
-        *from = neighbour(j, rank, back ? 1 : -1);
-    else
-        *from = rank, back = i->edge == TR_TO_PREVIOUS;
-    return &j->queues[2 * *from + back];
+    *from = send ? rank : neighbour(j, rank, tr_edge_kinds[i->edge].by);
+    return &j->queues[TR_EDGES * *from + (int)(send ? i->edge : tr_other_end(i->edge))];
 }
 
 static int n_queues(const struct joint *j)
 {
-    return 2 * j->n + (j->mesh->servers ? j->n * j->n : 0);
+    return TR_EDGES * j->n + (j->mesh->servers ? j->n * j->n : 0);
 }
 
 static void send(struct joint *j, int rank)
@@ -167,6 +165,8 @@ static void send(struct joint *j, int rank)
     const struct tr_instr *i = standing(j, rank);
     int from;
     struct queue *q = queue_of(j, rank, i, &from);
+    if (!q->messages)
+        q->messages = tr_new((size_t)j->tapes[rank]->n_instrs, sizeof *q->messages);
     q->messages[q->sent++] = (struct message){ rank, i->in[0], j->at[rank], false };
 }
 
@@ -195,7 +195,7 @@ static int waited(const struct joint *j, int rank)
     const struct tr_instr *i = standing(j, rank);
     if (i->beside)
         return is_over(j, rank, i->in[0]);
-    const struct queue *q = &j->queues[2 * rank + (i->edge == TR_TO_PREVIOUS)];
+    const struct queue *q = &j->queues[TR_EDGES * rank + (int)i->edge];
     for (int m = 0; m < q->sent; m++)
         if (q->messages[m].value == i->in[0])
             return q->messages[m].taken;
@@ -309,9 +309,6 @@ bool tr_check_order(const struct tr_tape *const *tapes, int n, struct tr_error *
         .over = tr_new((size_t)n, sizeof(int)) };
     bool ok = true, moved = true, left = false;
     j.queues = tr_new((size_t)n_queues(&j), sizeof(struct queue));
-    for (int q = 0; q < n_queues(&j); q++)
-        j.queues[q].messages =
-            tr_new((size_t)tapes[q < 2 * n ? q / 2 : (q - 2 * n) / n]->n_instrs, sizeof(struct message));
     for (int r = 0; r < n; r++)
         j.beside[r] = tr_new((size_t)tapes[r]->n_instrs, sizeof(int));
     while (ok && moved) {

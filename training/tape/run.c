@@ -76,26 +76,25 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
     if (t->placed->plan->mesh.n == 1)
         return true;
     r->before_groups = tr_resident_now();
-    if (!tr_groups_make(&r->groups, &t->placed->plan->mesh, t->masks, t->n_masks, t->ring,
+    if (!tr_groups_make(&r->groups, &t->placed->plan->mesh, t->masks, t->n_masks, t->way,
             t->placed->plan->free_order, world, e) ||
         !tr_groups_beside(&r->groups, &t->placed->plan->mesh, t->beside, t->n_beside, e))
         return false;
     if (t->n_beside && tutti_stream_create(&r->beside))
         return tr_fail(e, "rank %d: %s", t->rank, tutti_get_last_error(NULL));
-    if (t->placed->plan->mesh.size[TR_PP] > 1 &&
-        (tutti_stream_create(&r->forward) || tutti_stream_create(&r->backward)))
-        return tr_fail(e, "rank %d: %s", t->rank, tutti_get_last_error(NULL));
+    for (int i = 0; i < TR_EDGES; i++)
+        if (r->groups.edge[i] && tr_edge_kinds[i].sends && tutti_stream_create(&r->sends[i]))
+            return tr_fail(e, "rank %d: %s", t->rank, tutti_get_last_error(NULL));
     return tr_traffic_foresee(&r->predicted, r, e);
 }
 
 void tr_runner_close(struct tr_runner *r)
 {
-    if (r->forward.handle)
-        tutti_stream_destroy(r->forward);
+    for (int i = 0; i < TR_EDGES; i++)
+        if (r->sends[i].handle)
+            tutti_stream_destroy(r->sends[i]);
     if (r->beside.handle)
         tutti_stream_destroy(r->beside);
-    if (r->backward.handle)
-        tutti_stream_destroy(r->backward);
     tr_groups_free(&r->groups);
     free(r->arena[0]);
     free(r->arena[1]);
@@ -182,14 +181,10 @@ static bool run_shift(struct tr_runner *r, const struct tr_instr *i, struct tr_e
 
 static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
-    bool send = i->code == TR_SEND, forward = i->edge == TR_TO_NEXT || i->edge == TR_FROM_PREVIOUS;
-    tutti_comm *comm = i->edge == TR_TO_NEXT         ? r->groups.to_next
-                       : i->edge == TR_FROM_PREVIOUS ? r->groups.from_previous
-                       : i->edge == TR_TO_PREVIOUS   ? r->groups.to_previous
-                                                     : r->groups.from_next;
-    tutti_stream stream = forward ? r->forward : r->backward;
+    tutti_comm *comm = r->groups.edge[i->edge];
     tutti_status s;
-    if (send) {
+    if (i->code == TR_SEND) {
+        tutti_stream stream = r->sends[i->edge];
         s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, TUTTI_FLOAT32, 1, comm, stream);
         if (s == TUTTI_OK)
             s = tutti_stream_record(stream, &r->points[i->in[0]]);
@@ -202,7 +197,7 @@ static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr
 
 static bool run_wait(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
-    tutti_stream stream = i->beside ? r->beside : i->edge == TR_TO_NEXT ? r->forward : r->backward;
+    tutti_stream stream = i->beside ? r->beside : r->sends[i->edge];
     if (tutti_stream_wait(stream, r->points[i->in[0]], -1) == TUTTI_OK)
         return true;
     return failed(r, i, NULL, e);
@@ -217,7 +212,7 @@ static bool run_tie(struct tr_runner *r, const struct tr_instr *i, struct tr_err
         return true;
     }
     float *other = tr_at(r, i->scratch);
-    tutti_comm *comm = r->groups.home;
+    tutti_comm *comm = r->groups.edge[TR_HOME];
     int peer = 1 - tutti_comm_rank(comm);
     tutti_status s = tutti_group_start();
     if (s == TUTTI_OK)

@@ -19,7 +19,7 @@ struct tr_runner {
     const struct tr_data *data;
     struct tr_groups groups;
     unsigned char *arena[2]; /* of the device's memory, and of the host's: NULL where nothing is there */
-    tutti_stream forward, backward; /* sends of the pipeline run beside the list */
+    tutti_stream sends[TR_EDGES]; /* sends of the pipeline run beside the list */
     tutti_stream beside; /* collectives that run beside the list */
     uint64_t *points; /* of each value that is sent, or made beside the list: when that is over */
     int64_t *clock; /* when each instruction of the last step began, and when the last one ended; ns */

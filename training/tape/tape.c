@@ -114,7 +114,7 @@ int tr_stage_of(const struct tr_placed *p, int unit)
 
 bool tr_has_stage(const struct tr_tape *t, int stage)
 {
-    return stage % t->placed->plan->mesh.size[TR_PP] == t->at[TR_PP];
+    return tr_plan_rank(t->placed->plan, stage) == t->at[TR_PP];
 }
 
 struct tr_holding *tr_holding_of(struct tr_tape *t, int parameter)

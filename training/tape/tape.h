@@ -35,20 +35,6 @@ struct tr_value {
     int64_t inside; /* bytes from the bucket's begin */
 };
 
-enum tr_edge {
-    TR_NO_EDGE,
-    TR_TO_NEXT,
-    TR_FROM_PREVIOUS,
-    TR_TO_PREVIOUS,
-    TR_FROM_NEXT,
-    TR_HOME,
-    TR_TO_SERVER, /* a gradient is pushed; `turn` is the server, `place` the first element of its part */
-    TR_FROM_SERVER, /* values are pulled, likewise */
-    TR_FROM_WORKER, /* a gradient; `turn` is the worker */
-    TR_TO_WORKER, /* values */
-    TR_EDGES
-};
-
 struct tr_instr {
     enum tr_code code;
     int op; /* TR_COMPUTE */
@@ -116,7 +102,7 @@ struct tr_tape {
     struct tr_room host;
     int masks[8], n_masks; /* groups that it needs, or, once they agree, any rank */
     int beside[8], n_beside; /* those of calls beside the list: communicators of their own */
-    bool ring;
+    enum tr_way way;
 };
 
 bool tr_lower(

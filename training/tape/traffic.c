@@ -78,12 +78,11 @@ static bool add(struct tr_traffic *to, int at, tutti_comm *comm, struct tr_error
 bool tr_traffic_read(struct tr_traffic *to, const struct tr_groups *g, struct tr_error *e)
 {
     *to = (struct tr_traffic){ .calls = { 0 } };
-    tutti_comm *edge[] = { g->to_next, g->from_previous, g->to_previous, g->from_next, g->home };
     bool ok = add(to, TR_WORLD, g->world, e);
     for (int axes = 0; axes <= TR_WORLD && ok; axes++)
         ok = add(to, axes, g->of[axes], e) && add(to, axes, g->beside[axes], e);
-    for (int i = 0; i < (int)(sizeof edge / sizeof *edge) && ok; i++)
-        ok = add(to, TR_WORLD + TR_TO_NEXT + i, edge[i], e);
+    for (int i = TR_TO_NEXT; i < TR_EDGES && ok; i++)
+        ok = add(to, TR_WORLD + i, g->edge[i], e);
     for (int i = 0; i < g->n_pairs && ok; i++)
         ok = add(to, TR_WORLD + TR_TO_SERVER, g->pairs[i], e);
     return ok;
