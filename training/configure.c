@@ -183,6 +183,7 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
         .chunks = (int)o->chunks,
         .overlap = o->overlap,
         .optimizer_threads = (int)o->optimizer_threads,
+        .offload_delay = (int)o->offload_delay,
         .zero3_keep = o->zero3_keep,
         .zero3_prefetch = (int)o->zero3_prefetch,
         .zero3_persist = o->zero3_persist,

@@ -86,6 +86,7 @@ static const struct option options[] = {
         "recompute-comm", recompute_comm, "full: collectives of a layer are called again (redo), or save"),
     TEXT_OF(
         "offload", offload, "in the host's memory: none, optimizer (states and update), activations, both"),
+    WHOLE_OF("offload-delay", offload_delay, 0, "1: the host updates with the gradient of the step before"),
     WHOLE_OF("optimizer-threads", optimizer_threads, 1, "of the update on the host"),
     { "What is kept and compared", HEADING, 0, 0, NULL, 0 },
     TEXT_OF("save", save, "a file: the state is written to it at the end; any mesh can read it"),

@@ -35,7 +35,7 @@ struct tr_options {
     char schedule[256];
     char recompute[16], recompute_comm[16];
     char offload[16];
-    long optimizer_threads;
+    long optimizer_threads, offload_delay;
     /* what is kept */
     char save[512], load[512];
     long save_every, check_replicas;

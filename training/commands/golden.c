@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORDS = 20, WORD = 600 };
+enum { WORDS = 24, WORD = 600 };
 
 int64_t tr_golden_offset(const struct tr_graph *graph, int parameter)
 {
@@ -81,6 +81,7 @@ static void child(const struct tr_options *o, const struct tr_graph *g, int out,
     say(&w, "lr=%a", o->rate);
     say(&w, "clip=%a", o->clip);
     say(&w, "decay=%a", o->decay);
+    say(&w, "delay=%ld", o->offload_delay);
     say(&w, "grads=/dev/fd/%d", grads);
     say(&w, "params=/dev/fd/%d", params);
     for (int i = 0; i < w.n; i++)

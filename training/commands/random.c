@@ -47,6 +47,7 @@ static const struct drawn {
     { "zero3-persist", 4, "200 5000" },
     { "recompute", 25, "gelu selective full" },
     { "offload", 20, "optimizer activations both" },
+    { "offload-delay", 8, "1 1 2" },
     { "recompute-comm", 4, "save redo" },
     { "servers", 8, "1 1 2 2 3" },
 };

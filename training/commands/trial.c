@@ -24,7 +24,7 @@ static bool same_golden(const struct tr_options *a, const struct tr_options *b)
            a->vocabulary == b->vocabulary && a->untied == b->untied && !strcmp(a->data, b->data) &&
            windows(a) == windows(b) && a->steps == b->steps && a->batch == b->batch && a->seed == b->seed &&
            a->rate == b->rate && a->decay == b->decay && a->clip == b->clip &&
-           !strcmp(a->optimizer, b->optimizer);
+           a->offload_delay == b->offload_delay && !strcmp(a->optimizer, b->optimizer);
 }
 
 static bool make_golden(struct tr_golden *g, const struct tr_options *o, struct tr_error *e)

@@ -8,7 +8,10 @@
  *                and comes up before the first backward one (vDNN, Rhu et al. 2016), each byte once
  *
  * The only bridge is a copy, an instruction. Its result is another value, with a place and a lifetime of its
- * own, so that the place on the device is free between. The numbers are the same, and so are all bits. */
+ * own, so that the place on the device is free between. The numbers are the same, and so are all bits.
+ *
+ * With a delay of one step, which is what lets a host's optimizer run beside the device's next step, a step
+ * updates with the gradient of the step before. That is other mathematics: the golden programs' delay=1. */
 #include "training/parallel/offload.h"
 
 #include "training/ops/threads.h"
@@ -21,6 +24,12 @@ const char *const tr_offload_names[TR_OFFLOADS] = { "none", "optimizer", "activa
 
 bool tr_offload_check(const struct tr_plan *p, struct tr_error *e)
 {
+    if (p->offload_delay > 1)
+        return tr_fail(
+            e, "--offload-delay %d: one gradient waits at most; legal are 0 and 1", p->offload_delay);
+    if (p->offload_delay && !(p->offload & TR_OFFLOAD_OPTIMIZER))
+        return tr_fail(
+            e, "--offload-delay 1: the gradient waits on the host; legal with --offload optimizer or both");
     if (p->optimizer_threads > 1 && !(p->offload & TR_OFFLOAD_OPTIMIZER))
         return tr_fail(e,
             "--optimizer-threads %d run the update on the host; with --offload %s it runs on the device; "
@@ -66,10 +75,15 @@ static int on_host(struct tr_tape *t, int value)
     return host;
 }
 
+/* With a delay the gradient that goes down waits there for the next step: it lasts, and enters behind the
+ * update. */
 void tr_offload_update(struct tr_tape *t, const struct tr_holding *h)
 {
     int gradient = on_host(t, h->gradient);
-    copy(t, TR_DOWN, h->gradient, gradient)->parameter = h->parameter;
+    bool waits = t->placed->plan->offload_delay > 0;
+    t->values[gradient].lasts = waits;
+    if (!waits)
+        copy(t, TR_DOWN, h->gradient, gradient)->parameter = h->parameter;
     struct tr_instr *i = tr_add_instr(t, TR_UPDATE);
     i->parameter = h->parameter, i->count = h->shard_count;
     i->in[i->ins++] = gradient;
@@ -78,6 +92,8 @@ void tr_offload_update(struct tr_tape *t, const struct tr_holding *h)
     i->out[i->outs++] = h->master;
     i = copy(t, TR_UP, h->master, h->values);
     i->parameter = h->parameter, i->place = h->shard_from;
+    if (waits)
+        copy(t, TR_DOWN, h->gradient, gradient)->parameter = h->parameter;
 }
 
 /* ---- activations ---- */

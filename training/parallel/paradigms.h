@@ -82,6 +82,7 @@ struct tr_plan {
     bool recompute_saves; /* the results of collectives are kept */
     int offload; /* tr_offload */
     int optimizer_threads; /* of the update on the host */
+    int offload_delay; /* 1: that is made with the gradient of the step before */
 };
 
 /* The rank of the pipeline that has a stage. */

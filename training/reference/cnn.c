@@ -57,7 +57,7 @@ typedef float real;
 enum { CHUNKS = 8, LANES = 16, LEAVES = 64, TAPS = 9, PIXELS = 4, GROUPS = 8 };
 
 static long L = 4, C = 64, S = 8, V = 10, B = 8; /* layers, channels, size of the grid, classes, pictures */
-static long steps = 10, norm = 0, sgd = 0, seed = 1, check = 0;
+static long steps = 10, norm = 0, sgd = 0, seed = 1, check = 0, delay = 0;
 static double lr = 1e-3, clip = 1, decay = 0.1;
 static char grads_path[4096], params_path[4096];
 static long T; /* cells: S x S */
@@ -506,6 +506,22 @@ static void update(long step, double length)
     }
 }
 
+/* delay=1: a step is made with the gradient of the step before, as if the optimizer ran beside the next
+ * forward and backward pass (Ren et al. 2021). The first step has none. */
+static void delayed_update(long step, double norm_now)
+{
+    static real *before;
+    static double norm_before;
+    real *now = grad;
+    if (!before)
+        before = room(n_elements);
+    grad = before;
+    if (step > 0)
+        update(step - 1, norm_before);
+    grad = now, norm_before = norm_now;
+    memcpy(before, grad, sizeof(real) * (size_t)n_elements);
+}
+
 /* Central differences, as in gpt.c. */
 static int check_gradients(void)
 {
@@ -555,14 +571,15 @@ static int parse(const char *word)
         void *to;
     } options[] = { { "layers=%ld", &L }, { "channels=%ld", &C }, { "size=%ld", &S }, { "classes=%ld", &V },
         { "batch=%ld", &B }, { "steps=%ld", &steps }, { "norm=%ld", &norm }, { "sgd=%ld", &sgd },
-        { "seed=%ld", &seed }, { "check=%ld", &check }, { "lr=%lf", &lr }, { "clip=%lf", &clip },
-        { "decay=%lf", &decay }, { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path } };
+        { "seed=%ld", &seed }, { "check=%ld", &check }, { "delay=%ld", &delay }, { "lr=%lf", &lr },
+        { "clip=%lf", &clip }, { "decay=%lf", &decay }, { "grads=%4095[^\n]", grads_path },
+        { "params=%4095[^\n]", params_path } };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (sscanf(word, options[i].form, options[i].to) == 1)
             return 1;
     fprintf(stderr,
         "cnn: %s is not known; KEY=VALUE with one of: layers channels size classes batch steps norm sgd seed "
-        "check lr clip decay grads params\n",
+        "check delay lr clip decay grads params\n",
         word);
     return 0;
 }
@@ -585,7 +602,7 @@ int main(int argc, char **argv)
         double loss = loss_and_gradient(step, 1), length = gradient_norm();
         if (step == 0)
             save(grads_path, grad);
-        update(step, length);
+        (delay ? delayed_update : update)(step, length);
         printf("step %ld loss %.6f %a norm %.6f %a\n", step, loss, loss, length, length);
         fflush(stdout);
     }

@@ -65,7 +65,7 @@ enum { CHUNKS = 8, LANES = 16, LEAVES = 64 };
 
 static long L = 4, C = 64, H = 4, T = 64, V = 256,
             B = 8; /* layers, channels, heads, context, vocabulary, sequences */
-static long steps = 10, tied = 1, sgd = 0, seed = 1, check = 0;
+static long steps = 10, tied = 1, sgd = 0, seed = 1, check = 0, delay = 0;
 static long parts = 1; /* of a sequence: attention sees no other part than its own */
 static double lr = 1e-3, clip = 1, decay = 0.1;
 static const char *data_path, *grads_path, *params_path;
@@ -845,6 +845,22 @@ static void update(long step, double norm)
     }
 }
 
+/* delay=1: a step is made with the gradient of the step before, as if the optimizer ran beside the next
+ * forward and backward pass (Ren et al. 2021). The first step has none. */
+static void delayed_update(long step, double norm_now)
+{
+    static real *before;
+    static double norm_before;
+    real *now = grad;
+    if (!before)
+        before = room(n_elements);
+    grad = before;
+    if (step > 0)
+        update(step - 1, norm_before);
+    grad = now, norm_before = norm_now;
+    memcpy(before, grad, sizeof(real) * (size_t)n_elements);
+}
+
 /* ---- is the backward pass right? ---- */
 
 /* Central differences of the loss at `check` random elements of each tensor, relative to the tensor's
@@ -905,8 +921,9 @@ static void parse(const char *word)
     } keys[] = { { "layers", &L, 0, 0 }, { "channels", &C, 0, 0 }, { "heads", &H, 0, 0 },
         { "context", &T, 0, 0 }, { "vocab", &V, 0, 0 }, { "batch", &B, 0, 0 }, { "steps", &steps, 0, 0 },
         { "tied", &tied, 0, 0 }, { "sgd", &sgd, 0, 0 }, { "seed", &seed, 0, 0 }, { "check", &check, 0, 0 },
-        { "parts", &parts, 0, 0 }, { "lr", 0, &lr, 0 }, { "clip", 0, &clip, 0 }, { "decay", 0, &decay, 0 },
-        { "data", 0, 0, &data_path }, { "grads", 0, 0, &grads_path }, { "params", 0, 0, &params_path } };
+        { "parts", &parts, 0, 0 }, { "delay", &delay, 0, 0 }, { "lr", 0, &lr, 0 }, { "clip", 0, &clip, 0 },
+        { "decay", 0, &decay, 0 }, { "data", 0, 0, &data_path }, { "grads", 0, 0, &grads_path },
+        { "params", 0, 0, &params_path } };
     const char *value = strchr(word, '=');
     for (size_t i = 0; value && i < sizeof keys / sizeof *keys; i++)
         if (strlen(keys[i].key) == (size_t)(value - word) &&
@@ -953,7 +970,7 @@ int main(int argc, char **argv)
         double loss = loss_and_gradient(step, 1), norm = gradient_norm();
         if (step == 0)
             save(grads_path, grad);
-        update(step, norm);
+        (delay ? delayed_update : update)(step, norm);
         printf("step %ld loss %.6f %a norm %.6f %a\n", step, loss, loss, norm, norm);
         fflush(stdout);
     }

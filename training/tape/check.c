@@ -13,6 +13,8 @@
 static void declared(const struct tr_checking *c, int value, char on[TR_AXES][2])
 {
     const struct tr_tensor *t = tr_checked_tensor(c, value);
+    if (t && t->role == TR_D_PARAMETER) /* a gradient that waits lies as what it will update */
+        t = &c->g->tensors[t->of];
     for (int a = 0; a < TR_AXES; a++) {
         const char *place = t ? tr_table_placement(c->plan, t, a) : "R";
         memcpy(on[a], place[1] ? place : "R ", 2);
@@ -319,6 +321,9 @@ static bool finished(struct tr_checking *c, int n, int value, int parameter, str
 static bool update(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
+    if (c->values[i->in[0]].renewed)
+        return tr_checked_wrong(
+            c, n, e, "the gradient that waited since the step before is lost: that of this step is there");
     c->updated[i->parameter]++;
     if (tr_zero_cuts(c->plan))
         memcpy(c->values[i->out[0]].on[TR_DP], "F ", 2);
@@ -367,7 +372,8 @@ static bool instruction(struct tr_checking *c, int n, struct tr_error *e)
         return tr_check_wait(c, n, e);
     case TR_DOWN:
     case TR_UP:
-        return tr_check_copy(c, n, e);
+        return tr_check_copy(c, n, e) &&
+               (i->code == TR_UP || i->parameter < 0 || finished(c, n, i->in[0], i->parameter, e));
     default:
         return true;
     }

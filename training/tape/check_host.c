@@ -52,6 +52,7 @@ bool tr_check_copy(struct tr_checking *c, int n, struct tr_error *e)
     if (i->place != (parameter ? part_begins(c, from, i->out[0]) : 0))
         return tr_checked_wrong(c, n, e, "the copy does not lie where this rank's part begins");
     memcpy(c->values[i->out[0]].on, c->values[i->in[0]].on, sizeof c->values->on);
+    c->values[i->out[0]].renewed = to->lasts;
     if (parameter)
         c->raised[t - c->g->tensors] += c->updated[t - c->g->tensors];
     return true;

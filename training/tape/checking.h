@@ -12,6 +12,7 @@ struct tr_known {
     int lost; /* the instruction that took its place; -1 */
     int flight; /* the call beside the list that is making it; -1: none, or it is over */
     bool flew;
+    bool renewed; /* what lasts on the host, by a copy of this step */
     bool holds; /* a bucket, of which others are the members */
     int source; /* a bucket or a part of one: the bucket whose members' types these have; -1 */
 };

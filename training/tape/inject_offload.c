@@ -86,6 +86,21 @@ static bool part_of_the_first_rank(struct tr_tape *tapes, int n)
     return found;
 }
 
+/* What comes down takes the place of the gradient that the update was to have. */
+static bool waiting_gradient_lost(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        int down = find_copy(&tapes[r], TR_DOWN, true), update = 0;
+        while (update < down && tapes[r].instrs[update].code != TR_UPDATE)
+            update++;
+        if (down < 0 || update == down)
+            return false;
+        tr_move_instr(&tapes[r], down, update);
+        tr_plan_memory(&tapes[r]);
+    }
+    return true;
+}
+
 static const struct tr_injection list[] = {
     { "read-before-it-is-up", "an activation is read on the device before its copy came up",
         "--offload activations", TR_BY_TYPES, read_before_it_is_up },
@@ -97,5 +112,7 @@ static const struct tr_injection list[] = {
         TR_BY_TYPES, gradient_not_down },
     { "part-of-the-first-rank", "what comes up is laid where the first rank's part begins",
         "--dp 2 --zero 1 --offload optimizer", TR_BY_TYPES, part_of_the_first_rank },
+    { "waiting-gradient-lost", "a gradient comes down before the update has used the one that waits",
+        "--offload optimizer --offload-delay 1", TR_BY_TYPES, waiting_gradient_lost },
 };
 const struct tr_injections tr_injections_offload = { list, sizeof list / sizeof *list };

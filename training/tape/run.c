@@ -325,7 +325,10 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
     const struct tr_tape *t = r->tape;
     const struct tr_plan *plan = t->placed->plan;
     const struct tr_holding *h = tr_holding_of((struct tr_tape *)t, i->parameter);
-    double norm = r->result.norm, step = (double)r->step + 1;
+    bool delayed = t->values[i->in[0]].lasts; /* the gradient of the step before, where there was one */
+    double norm = delayed ? r->before.norm : r->result.norm, step = (double)(r->step + !delayed);
+    if (delayed && r->step == 0)
+        return;
     struct tr_adamw a = { .rate = (float)plan->rate,
         .scale = norm > plan->clip ? (float)(plan->clip / norm) : 1,
         .decay = t->placed->g->tensors[i->parameter].dims > 1 ? (float)plan->decay : 0,
@@ -420,6 +423,7 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
 {
     const struct tr_tape *t = r->tape;
     struct tr_traffic before;
+    r->before = r->result;
     tr_ledger_begin(&r->counted, &r->predicted);
     tr_ledger_begin(&r->copies_counted, &r->copies_predicted);
     if (r->audited && r->groups.world && !tr_traffic_read(&before, &r->groups, e))

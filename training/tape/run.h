@@ -24,7 +24,7 @@ struct tr_runner {
     uint64_t *points; /* of each value that is sent, or made beside the list: when that is over */
     int64_t *clock; /* when each instruction of the last step began, and when the last one ended; ns */
     int64_t step;
-    struct tr_result result;
+    struct tr_result result, before; /* of the last step, and of the one before that */
     struct tr_ledger predicted, counted; /* messages of a step; equal after it, or it fails */
     struct tr_ledger copies_predicted, copies_counted; /* between the memories: the same */
     struct tr_audit audit;
