@@ -3,6 +3,7 @@
 #include "training/options.h"
 
 #include "training/ops/free.h"
+#include "training/parallel/balance.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -239,7 +240,9 @@ bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *
     *r = (struct tr_run){ .plan = { .zero = 0 } };
     if (!plan(&r->plan, o, e) || !make_model(&r->graph, o, e))
         return false;
-    if (tr_plan_check(&r->plan, &r->graph, e) && schedule(r, o, e)) {
+    if (tr_cut_layers(r->plan.stage_layers, &r->graph, r->plan.mesh.size[TR_PP] * r->plan.chunks,
+            o->stage_layers, o->balance, e) &&
+        tr_plan_check(&r->plan, &r->graph, e) && schedule(r, o, e)) {
         r->plan.vee = r->schedule.vee;
         return true;
     }

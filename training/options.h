@@ -32,7 +32,7 @@ struct tr_options {
     bool overlap;
     bool zero3_keep;
     long zero3_prefetch, zero3_persist;
-    char schedule[256];
+    char schedule[256], stage_layers[128], balance[16];
     char recompute[16], recompute_comm[16];
     char offload[16];
     long optimizer_threads, offload_delay;

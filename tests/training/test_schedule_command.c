@@ -70,6 +70,27 @@ Test(schedule_command, report)
                                "in-flight 2,1\n");
 }
 
+/* All wait for the stage with most layers; a cut by price makes its ranks wait less than one by number. */
+Test(schedule_command, uneven_stages)
+{
+    cr_assert_eq(run("1f1b --pp 2 --micro 2 --stage-layers 1,3"), 0, "%s", err.text);
+    cr_expect_str_eq(out.text, "1f1b: ranks 2, chunks 1, micro-batches 2; layers 1,3, message 0\n"
+                               "F of the stages 1,3; B 2,6\n"
+                               "r0|01........aa.......bb|\n"
+                               "r1|.000aaaaaa111bbbbbb  |\n"
+                               "total 21, bubble 9: 42.86 % of the total simulated, no formula\n"
+                               "in-flight 2,1\n");
+    const char *const cuts[] = { "even", "auto" };
+    double bubble[2];
+    for (int i = 0; i < 2; i++) {
+        char line[128];
+        snprintf(line, sizeof line, "1f1b --model gpt:nano8 --vocabulary 2048 --balance %s", cuts[i]);
+        cr_assert_eq(run(line), 0, "%s", err.text);
+        cr_assert_eq(sscanf(strstr(out.text, "bubble "), "bubble %*f: %lf", &bubble[i]), 1);
+    }
+    cr_expect_lt(bubble[1], bubble[0]);
+}
+
 Test(schedule_command, csv_can_be_read_again)
 {
     char path[] = "/tmp/test_schedule_XXXXXX", line[64];
@@ -108,7 +129,8 @@ Test(schedule_command, wrong_lines_say_what_is_legal)
             "legal is either a name (naive, gpipe, 1f1b, interleaved, zb-h1, dualpipev) or --file F.csv" },
         { "gpipe --ranks 3", 2,
             "there is no option --ranks; legal are --pp, --chunks, --micro, --file, --f, --i, "
-            "--w, --hop, --csv, --help" },
+            "--w, --hop, "
+            "--stage-layers, --model, --layers, --vocabulary, --balance, --csv, --help" },
         { "gpipe 1f1b", 2, "'1f1b' comes after 'gpipe'; legal is one name" },
         { "gpipe --pp", 2, "--pp: a value must follow" },
         { "gpipe --pp 0", 2, "--pp 0: legal is a whole number from 1 to 4194304" },
@@ -121,6 +143,15 @@ Test(schedule_command, wrong_lines_say_what_is_legal)
             "--file x.csv: the file has the sizes; --pp, --chunks and --micro are legal without it" },
         { "--file /nowhere/x.csv", 1,
             "/nowhere/x.csv: No such file or directory; legal is a file that can be read" },
+        { "1f1b --pp 2 --stage-layers 1,2,3", 1,
+            "--stage-layers 1,2,3: 6 layers in 3 stages; legal are 6 in 2" },
+        { "1f1b --balance auto", 2,
+            "--balance auto: the price of a layer is that of a model; legal with --model" },
+        { "1f1b --layers 3", 2, "--layers and --vocabulary are sizes of a model; legal with --model" },
+        { "1f1b --model gpt:nano --f 2", 2,
+            "--model gpt:nano says how long F, I and W take; --f, --i and --w are legal without it" },
+        { "1f1b --pp 3 --model gpt:nano", 1,
+            "4 layers of gpt:nano in 3 stages: legal are what divides, --stage-layers or --balance auto" },
         { "zb-v", 1,
             "there is no schedule named 'zb-v'; legal are naive, gpipe, 1f1b, interleaved, zb-h1, "
             "dualpipev" },

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* schedule.c: `tutti-train schedule` shows a pipeline schedule and what it costs; no rank runs. */
 #include "training/commands/commands.h"
-#include "training/schedule/schedule.h"
+#include "training/options.h"
+#include "training/parallel/balance.h"
 
 #include <errno.h>
 #include <math.h>
@@ -18,14 +19,24 @@ static const char usage[] =
     "  --f, --i, --w, --hop X\n"
     "              how long take: forward (1), the gradient of the input (1), that of the weights (1),\n"
     "              and a message (0)\n"
+    "  --stage-layers 1,1,1,5\n"
+    "              layers of each stage: a part takes as long for each of them\n"
+    "  --model M   a part takes as long as the FLOPs of the model's stages, ends included; a layer forward\n"
+    "              is 1\n"
+    "  --layers N, --vocabulary N\n"
+    "              with --model: sizes of it\n"
+    "  --balance B with --model: even (the default), or auto: layers so cut that the dearest stage is\n"
+    "              cheapest\n"
     "  --csv       print the schedule as CSV, and nothing else\n"
     "  --help      print this\n";
 
 struct request {
-    const char *name, *file;
-    int ranks, chunks, micros;
+    const char *name, *file, *model, *stage_layers, *balance;
+    int ranks, chunks, micros, model_layers, vocabulary;
     bool csv, help;
     struct tr_costs costs;
+    int layers[TR_STAGES_MAX]; /* of each stage, where they are told or found */
+    struct tr_stage_costs stage[TR_STAGES_MAX];
 };
 
 static bool take_count(const char *option, const char *text, int *count, struct tr_error *e)
@@ -67,10 +78,15 @@ static int take_option(struct request *q, int left, char **words, struct tr_erro
         { "--i", .cost = &q->costs.i },
         { "--w", .cost = &q->costs.w },
         { "--hop", .cost = &q->costs.hop },
+        { "--stage-layers", .text = &q->stage_layers },
+        { "--model", .text = &q->model },
+        { "--layers", .count = &q->model_layers },
+        { "--vocabulary", .count = &q->vocabulary },
+        { "--balance", .text = &q->balance },
         { "--csv", .flag = &q->csv },
         { "--help", .flag = &q->help },
     };
-    char legal[128] = "";
+    char legal[256] = "";
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         strcat(strcat(legal, i ? ", " : ""), options[i].name);
         if (strcmp(words[0], options[i].name))
@@ -110,6 +126,14 @@ static bool take_words(struct request *q, int argc, char **argv, struct tr_error
     if (!q->name == !q->file)
         return tr_fail(
             e, "legal is either a name (naive, gpipe, 1f1b, interleaved, zb-h1, dualpipev) or --file F.csv");
+    if (q->model && (q->costs.f != 1 || q->costs.i != 1 || q->costs.w != 1))
+        return tr_fail(
+            e, "--model %s says how long F, I and W take; --f, --i and --w are legal without it", q->model);
+    if (!q->model && (q->model_layers || q->vocabulary))
+        return tr_fail(e, "--layers and --vocabulary are sizes of a model; legal with --model");
+    if (q->balance && !q->model)
+        return tr_fail(
+            e, "--balance %s: the price of a layer is that of a model; legal with --model", q->balance);
     if (q->file && (q->ranks || q->chunks || q->micros))
         return tr_fail(
             e, "--file %s: the file has the sizes; --pp, --chunks and --micro are legal without it", q->file);
@@ -137,10 +161,82 @@ static bool get_schedule(const struct request *q, struct tr_schedule *s, struct 
     return tr_schedule_make(s, q->name, q->ranks ? q->ranks : 4, chunks, q->micros ? q->micros : 8, e);
 }
 
-static void print_report(const struct tr_schedule *s, const struct tr_costs *c, const struct tr_timing *t)
+/* Stages by a model's FLOPs, in units of its first layer's forward part. */
+static bool price_model(struct request *q, int stages, struct tr_error *e)
 {
-    printf("%s: ranks %d, chunks %d, micro-batches %d; F %g, I %g, W %g, B %g, message %g\n", s->name,
-        s->ranks, s->chunks, s->micros, c->f, c->i, c->w, c->i + c->w, c->hop);
+    struct tr_options o;
+    struct tr_run run;
+    tr_options_default(&o);
+    snprintf(o.model, sizeof o.model, "%s", q->model);
+    o.layers = q->model_layers, o.vocabulary = q->vocabulary;
+    if (!tr_run_make(&run, &o, e))
+        return false;
+    const struct tr_graph *g = &run.graph;
+    bool good = tr_cut_layers(
+        q->layers, g, stages, q->stage_layers ? q->stage_layers : "", q->balance ? q->balance : "even", e);
+    if (good && !q->layers[0] && g->layers % stages)
+        good = tr_fail(e,
+            "%lld layers of %s in %d stages: legal are what divides, --stage-layers or --balance auto",
+            (long long)g->layers, q->model, stages);
+    if (good && !q->layers[0])
+        tr_cut_evenly(q->layers, g, stages);
+    if (good)
+        tr_price_stages(g, q->layers, stages, q->stage);
+    double layer = good ? tr_price_layer(g) : 1;
+    for (int s = 0; s < stages && good; s++)
+        q->stage[s].f /= layer, q->stage[s].i /= layer, q->stage[s].w /= layer;
+    tr_run_free(&run);
+    return good;
+}
+
+/* Stages by their numbers of layers, which are as many as there are told. */
+static bool price_list(struct request *q, int stages, struct tr_error *e)
+{
+    struct tr_graph all = { .layers = 0 };
+    for (const char *at = q->stage_layers; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        all.layers += strtol(at, NULL, 10);
+    if (!tr_cut_layers(q->layers, &all, stages, q->stage_layers, "even", e))
+        return false;
+    for (int s = 0; s < stages; s++)
+        q->stage[s] = (struct tr_stage_costs){ q->layers[s] * q->costs.f, q->layers[s] * q->costs.i,
+            q->layers[s] * q->costs.w };
+    return true;
+}
+
+/* Whether stages differ, and how long their parts take then. */
+static bool price(struct request *q, const struct tr_schedule *s, struct tr_error *e)
+{
+    int stages = s->ranks * s->chunks;
+    if (!q->model && !q->stage_layers)
+        return true;
+    if (stages > TR_STAGES_MAX)
+        return tr_fail(e, "%d stages: legal are %d at most where they differ", stages, TR_STAGES_MAX);
+    q->costs.stage = q->stage;
+    return q->model ? price_model(q, stages, e) : price_list(q, stages, e);
+}
+
+static void print_head(const struct request *q, const struct tr_schedule *s)
+{
+    const struct tr_costs *c = &q->costs;
+    char text[200];
+    printf("%s: ranks %d, chunks %d, micro-batches %d; ", s->name, s->ranks, s->chunks, s->micros);
+    if (!c->stage) {
+        printf("F %g, I %g, W %g, B %g, message %g\n", c->f, c->i, c->w, c->i + c->w, c->hop);
+        return;
+    }
+    printf("layers %s, message %g\n", tr_cut_text(q->layers, s->ranks * s->chunks, text), c->hop);
+    for (int part = TR_F; part <= TR_B; part++) {
+        printf("%s", part == TR_F ? "F of the stages " : "; B ");
+        for (int k = 0; k < s->ranks * s->chunks; k++)
+            printf("%s%.4g", k ? "," : "", part == TR_F ? c->stage[k].f : c->stage[k].i + c->stage[k].w);
+    }
+    printf("\n");
+}
+
+static void print_report(const struct request *q, const struct tr_schedule *s, const struct tr_timing *t)
+{
+    const struct tr_costs *c = &q->costs;
+    print_head(q, s);
     tr_schedule_draw(s, c, t, stdout);
     double part = tr_bubble(s, t), formula = tr_bubble_formula(s, c);
     printf("total %g, bubble %g: %.2f %% of the total simulated, ", t->total, part * t->total, 100 * part);
@@ -168,7 +264,7 @@ int tr_command_schedule(int argc, char **argv)
         fputs(usage, stdout);
         return 0;
     }
-    if (!get_schedule(&q, &s, &e) || !tr_schedule_simulate(&s, &q.costs, &t, &e)) {
+    if (!get_schedule(&q, &s, &e) || !price(&q, &s, &e) || !tr_schedule_simulate(&s, &q.costs, &t, &e)) {
         fprintf(stderr, "tutti-train schedule: %s\n", e.text);
         tr_schedule_free(&s);
         return 1;
@@ -176,7 +272,7 @@ int tr_command_schedule(int argc, char **argv)
     if (q.csv)
         tr_schedule_write(&s, stdout);
     else
-        print_report(&s, &q.costs, &t);
+        print_report(&q, &s, &t);
     tr_timing_free(&t, s.ranks);
     tr_schedule_free(&s);
     return 0;

@@ -102,7 +102,7 @@ static bool check_pipeline(const struct tr_plan *p, const struct tr_graph *g, st
 {
     int stages = p->mesh.size[TR_PP] * p->chunks;
     char text[64];
-    if (g->layers % stages)
+    if (p->stage_layers[0] == 0 && g->layers % stages)
         return tr_fail(e, "--pp %d with --chunks %d: %d stages do not divide %lld layers; legal: %s stages",
             p->mesh.size[TR_PP], p->chunks, stages, (long long)g->layers,
             divisors(g->layers, g->layers, text));

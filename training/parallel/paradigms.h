@@ -53,6 +53,9 @@ enum tr_offload {
 };
 extern const char *const tr_offload_names[TR_OFFLOADS];
 
+/* The most stages of a pipeline that may have different numbers of layers. */
+enum { TR_STAGES_MAX = 64 };
+
 /* Which paradigms there are in a run, and their numbers. What is said of a batch is a number of sequences. */
 struct tr_plan {
     struct tr_mesh mesh;
@@ -64,6 +67,7 @@ struct tr_plan {
     int batch, micros; /* sequences of all ranks in a step; micro-batches in a step */
     char schedule[32];
     int chunks; /* stages of a rank */
+    int stage_layers[TR_STAGES_MAX]; /* balance.h; 0: all have as many */
     bool vee; /* its second one is on the way back */
     bool free_order; /* of sums; canonical without it */
     bool sgd;

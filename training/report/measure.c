@@ -6,6 +6,8 @@
  * one: then in the collectives that follow, which is no exposed communication. */
 #include "training/report/report.h"
 
+#include "training/parallel/balance.h"
+
 #include <math.h>
 
 enum { NS_MS = 1000000 };
@@ -53,16 +55,35 @@ static double mean(const int64_t *sums, int part)
     return sums[PARTS + part] ? (double)sums[PARTS_NS + part] / (double)sums[PARTS + part] : 0;
 }
 
-static void bubbles(struct tr_report *to, const struct tr_schedule *s, const int64_t *sums, int64_t idle,
-    int64_t pipeline, int ranks)
+/* Where stages differ, the mean of a part is that of all stages; each has its share of it by price. */
+static void share_out(struct tr_costs *c, const struct tr_placed *p, struct tr_stage_costs *stage)
 {
+    struct tr_stage_costs all = { 0 };
+    int stages = p->plan->mesh.size[TR_PP] * p->plan->chunks;
+    tr_price_stages(p->g, p->plan->stage_layers, stages, stage);
+    for (int s = 0; s < stages; s++)
+        all.f += stage[s].f, all.i += stage[s].i, all.w += stage[s].w;
+    for (int s = 0; s < stages; s++) {
+        stage[s].f *= stages * c->f / all.f;
+        stage[s].i *= stages * c->i / all.i;
+        stage[s].w *= stages * c->w / all.w;
+    }
+    c->stage = stage;
+}
+
+static void bubbles(struct tr_report *to, const struct tr_placed *p, const struct tr_schedule *s,
+    const int64_t *sums, int64_t idle, int64_t pipeline)
+{
+    struct tr_stage_costs stage[TR_STAGES_MAX];
     struct tr_costs c = { .f = mean(sums, TR_F), .i = mean(sums, TR_I), .w = mean(sums, TR_W) };
     struct tr_timing timing;
     struct tr_error ignored;
     if (!s->split)
         c.i = c.w = mean(sums, TR_B) / 2;
+    if (p->plan->stage_layers[0])
+        share_out(&c, p, stage);
     to->formula = tr_bubble_formula(s, &c);
-    to->measured = (double)idle / ((double)pipeline * ranks);
+    to->measured = (double)idle / ((double)pipeline * p->plan->mesh.n);
     if (tr_schedule_simulate(s, &c, &timing, &ignored)) {
         to->simulated = tr_bubble(s, &timing);
         tr_timing_free(&timing, s->ranks);
@@ -103,6 +124,6 @@ bool tr_report_make(
         .sent = sums[SENT],
         .peak = largest[1] };
     if (plan->mesh.size[TR_PP] > 1)
-        bubbles(to, s, sums, sums[RECEIVING] + sums[SUMS], largest[0], plan->mesh.n);
+        bubbles(to, t->placed, s, sums, sums[RECEIVING] + sums[SUMS], largest[0]);
     return true;
 }

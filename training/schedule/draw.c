@@ -8,13 +8,15 @@
 
 enum { COLUMNS_MAX = 1000 };
 
-static double column_width(const struct tr_costs *c, const struct tr_timing *t)
+static double column_width(const struct tr_schedule *s, const struct tr_costs *c, const struct tr_timing *t)
 {
-    const double costs[] = { c->f, c->i, c->w };
     double width = t->total;
-    for (int i = 0; i < 3; i++)
-        if (costs[i] > 0 && costs[i] < width)
-            width = costs[i];
+    for (int part = 0; part < TR_PARTS; part++)
+        for (int stage = 0; stage < (c->stage ? s->ranks * s->chunks : 1); stage++) {
+            double cost = tr_slot_cost(c, (struct tr_slot){ part, stage, 0 });
+            if (cost > 0 && cost < width)
+                width = cost;
+        }
     return width < t->total / COLUMNS_MAX ? t->total / COLUMNS_MAX : width;
 }
 
@@ -53,9 +55,9 @@ void tr_schedule_draw(
     for (int r = 0; r < s->ranks; r++) {
         end[r] = tr_new((size_t)s->count[r], sizeof *end[r]);
         for (int k = 0; k < s->count[r]; k++)
-            end[r][k] = t->start[r][k] + tr_slot_cost(c, s->slots[r][k].part);
+            end[r][k] = t->start[r][k] + tr_slot_cost(c, s->slots[r][k]);
     }
-    tr_schedule_draw_times(s, t->start, end, t->total, column_width(c, t), to);
+    tr_schedule_draw_times(s, t->start, end, t->total, column_width(s, c, t), to);
     for (int r = 0; r < s->ranks; r++)
         free(end[r]);
     free(end);

@@ -6,6 +6,10 @@
  *     GPipe, 1F1B, interleaved  (p-1) (F+I+W)      (the papers divide by v, as their F is that of a rank)
  *     ZB-H1                     (p-1) (F+I-W)      (if m >= p, and W is no longer than F and than I)
  *     DualPipeV                 (p-1) (F+I-W)      (if W <= I <= F <= I+W; a stage is half a rank)
+ * and where stages differ
+ *     naive    p m sum - m sum           (sum: F+I+W of all stages)
+ *     GPipe    p total - m sum, where total = sum + (m-1) (the largest F + the largest I+W)
+ *
  * For DualPipeV its authors have (p-1) (F&B + B - 3W), where F&B is a forward and a backward part that run at
  * the same time, as one piece; here they run one after the other, and what the first one gives is sent when
  * it is there. */
@@ -26,8 +30,41 @@ static bool is_as_made(const struct tr_schedule *s)
     return equal;
 }
 
+/* Of stages that differ: all wait for each other (naive), or each phase is a line of micro-batches through
+ * stages, which lasts as long as one takes through all of them and the others take in the slowest (GPipe). */
+static double formula_of_stages(const struct tr_schedule *s, const struct tr_costs *c)
+{
+    double f = 0, b = 0, slowest_f = 0, slowest_b = 0, others = s->micros - 1;
+    for (int k = 0; k < s->ranks * s->chunks; k++) {
+        const struct tr_stage_costs *x = &c->stage[k];
+        f += x->f, b += x->i + x->w;
+        slowest_f = fmax(slowest_f, x->f), slowest_b = fmax(slowest_b, x->i + x->w);
+    }
+    double total = NAN, work = s->micros * (f + b);
+    if (!strcmp(s->name, "naive"))
+        total = work;
+    if (!strcmp(s->name, "gpipe"))
+        total = f + others * slowest_f + b + others * slowest_b;
+    return 1 - work / (s->ranks * total);
+}
+
+static bool are_alike(const struct tr_stage_costs *stage, int stages)
+{
+    for (int k = 1; k < stages; k++)
+        if (memcmp(&stage[k], &stage[0], sizeof *stage))
+            return false;
+    return true;
+}
+
 double tr_bubble_formula(const struct tr_schedule *s, const struct tr_costs *c)
 {
+    struct tr_costs alike = { .hop = c->hop };
+    if (c->stage && !are_alike(c->stage, s->ranks * s->chunks))
+        return is_as_made(s) ? formula_of_stages(s, c) : NAN;
+    if (c->stage) {
+        alike.f = c->stage[0].f, alike.i = c->stage[0].i, alike.w = c->stage[0].w;
+        c = &alike;
+    }
     double turn = c->f + c->i + c->w, others = s->ranks - 1;
     double work = (double)s->micros * s->chunks * turn, idle = others * turn;
     if (!is_as_made(s) || !(work > 0))

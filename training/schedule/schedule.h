@@ -73,6 +73,10 @@ bool tr_schedule_check(const struct tr_schedule *s, struct tr_error *e);
 /* What it takes if F, I and W of a stage last so long (B lasts I + W), and a message `hop`. */
 struct tr_costs {
     double f, i, w, hop;
+    const struct tr_stage_costs *stage; /* of each stage, where they differ: then f, i and w are not read */
+};
+struct tr_stage_costs {
+    double f, i, w;
 };
 
 struct tr_timing {

@@ -27,9 +27,12 @@ int tr_waits_for(const struct tr_schedule *s, struct tr_slot slot)
     return slot.stage + 1 < s->ranks * s->chunks ? slot.stage + 1 : -1;
 }
 
-double tr_slot_cost(const struct tr_costs *c, int part)
+double tr_slot_cost(const struct tr_costs *c, struct tr_slot slot)
 {
-    return part == TR_F ? c->f : part == TR_I ? c->i : part == TR_W ? c->w : c->i + c->w;
+    struct tr_stage_costs x = { c->f, c->i, c->w };
+    if (c->stage)
+        x = c->stage[slot.stage];
+    return slot.part == TR_F ? x.f : slot.part == TR_I ? x.i : slot.part == TR_W ? x.w : x.i + x.w;
 }
 
 /* ended: of each cell, when its output and its input gradient were made; negative: not yet. */
@@ -55,7 +58,7 @@ static bool run_slot(struct walk *w, int rank, struct tr_slot slot, double *star
         at = there > at ? there : at;
     }
     *start = at;
-    w->idle_from[rank] = at + tr_slot_cost(w->c, slot.part);
+    w->idle_from[rank] = at + tr_slot_cost(w->c, slot);
     if (slot.part != TR_W)
         w->ended[makes][tr_cell(w->s, slot.stage, slot.micro)] = w->idle_from[rank];
     return true;
@@ -96,11 +99,12 @@ static void sum_up_rank(const struct tr_schedule *s, const struct tr_costs *c, s
     int held = 0;
     for (int k = 0; k < s->count[rank]; k++) {
         int part = s->slots[rank][k].part;
-        t->busy[rank] += tr_slot_cost(c, part);
+        double cost = tr_slot_cost(c, s->slots[rank][k]);
+        t->busy[rank] += cost;
         held += part == TR_F ? 1 : part == TR_I ? 0 : -1;
         if (held > t->in_flight[rank])
             t->in_flight[rank] = held;
-        double end = t->start[rank][k] + tr_slot_cost(c, part);
+        double end = t->start[rank][k] + cost;
         if (end > t->total)
             t->total = end;
     }

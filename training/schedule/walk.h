@@ -19,7 +19,7 @@ int tr_waits_for(const struct tr_schedule *s, struct tr_slot slot);
  * that it stands at; start: of each slot, unless NULL. Slots must be within the schedule's sizes. */
 bool tr_schedule_walk(const struct tr_schedule *s, const struct tr_costs *c, int *next, double **start);
 
-double tr_slot_cost(const struct tr_costs *c, int part);
+double tr_slot_cost(const struct tr_costs *c, struct tr_slot slot);
 
 /* dualpipe.c: the slots of a rank. */
 void tr_fill_dualpipev(struct tr_schedule *s, int rank);

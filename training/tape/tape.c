@@ -109,6 +109,12 @@ int tr_stage_of(const struct tr_placed *p, int unit)
         return 0;
     if (unit > layers)
         return stages - 1;
+    if (p->plan->stage_layers[0]) {
+        int stage = 0;
+        for (int end = p->plan->stage_layers[0]; unit > end; end += p->plan->stage_layers[stage])
+            stage++;
+        return stage;
+    }
     return (unit - 1) / (layers / stages);
 }
 
