@@ -169,6 +169,18 @@ static bool ulysses_inside(long *inside, const struct tr_options *o, struct tr_e
                o->cp, *inside);
 }
 
+/* What servers do, if there are any. */
+static bool serve(struct tr_plan *p, const struct tr_options *o, struct tr_error *e)
+{
+    static const char *const modes[] = { "sync", "async" };
+    int mode = 0;
+    if (!choose(&mode, "server-mode", o->server_mode, modes, 2, e))
+        return false;
+    p->asynchronous = mode, p->staleness = o->staleness;
+    p->live = mode && !strcmp(o->arrivals, "live");
+    return true;
+}
+
 static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error *e)
 {
     long dp = 1;
@@ -216,7 +228,7 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
         p->paradigms[p->n_paradigms++] = &tr_context_inside;
     if (*o->bucket && !tr_parse_bytes(o->bucket, &p->bucket))
         return tr_fail(e, "--bucket %s: legal is a number of bytes, with K, M, G or T", o->bucket);
-    return tr_mesh_make(&p->mesh, size, (int)o->servers, e);
+    return tr_mesh_make(&p->mesh, size, (int)o->servers, e) && serve(p, o, e);
 }
 
 static bool schedule(struct tr_run *r, const struct tr_options *o, struct tr_error *e)

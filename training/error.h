@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 struct tr_error {
-    char text[1024];
+    char text[2048];
 };
 
 /* Sets the text, and returns false: `return tr_fail(e, ...)`. */

@@ -16,6 +16,7 @@ static const struct {
     { "mesh", "where each rank stands, the groups, and which meshes are legal", tr_command_mesh },
     { "schedule", "show, simulate and check pipeline schedules", tr_command_schedule },
     { "demo", "a matrix product, or a ring all-reduce, on real ranks", tr_command_demo },
+    { "simulate", "asynchronous parameter servers on one rank, in a given order", tr_command_simulate },
     { "data", "make a file of tokens of any text", tr_command_data },
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

@@ -23,7 +23,8 @@ struct tr_options {
     /* ranks */
     long ranks; /* 0: what the mesh needs */
     long pp, dp, cp, ep, tp;
-    long servers;
+    long servers, staleness; /* -1: no bound */
+    char server_mode[16], arrivals[512], arrivals_log[512], slow[32];
     bool sp;
     char cp_attention[16], cp_map[16];
     long cp_ulysses; /* 0: two, where there are two levels */

@@ -139,6 +139,11 @@ END
         # shellcheck disable=SC2086 # words
         kill_one $(echo $pids | cut -d ' ' -f $((number + 1))) $pids "$job"
         ended "tutti-train: rank $number was ended by signal 9"
+        start "$train" --dp 3 --batch 6 --servers 1 --server-mode async --staleness 2
+        begun 4
+        # shellcheck disable=SC2086 # words
+        kill_one $(echo $pids | cut -d ' ' -f $((number + 1))) $pids "$job"
+        ended "tutti-train: rank $number was ended by signal 9"
     done
 
     # A rank that does not see that another died, for it was stopped: it is ended, too.

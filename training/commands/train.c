@@ -4,6 +4,7 @@
 #include "training/commands/keeper.h"
 #include "training/commands/limits.h"
 #include "training/commands/prepare.h"
+#include "training/commands/serving.h"
 #include "training/launch.h"
 #include "training/ops/free.h"
 #include "training/report/report.h"
@@ -143,7 +144,7 @@ static void say_begin(
     if (!o->json && !o->quiet && n > cores)
         printf("# %d ranks share %d core%s: these times are no measurement of scaling\n", n, cores,
             cores == 1 ? "" : "s");
-    if (!o->json && !o->hex && !o->quiet)
+    if (!o->json && !o->hex && !o->quiet && !p->run.plan.asynchronous)
         tr_line_header(stdout);
 }
 
@@ -167,13 +168,17 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     bool ok = kernels && tr_limits_kept(&p, o, e) && open_trace(o, &p, rank, &trace, e) &&
               tr_open_data(&data, o, g, e);
     if (ok) {
-        ok = tr_runner_open(&runner, tape, kernels, &data, world, e);
+        ok = tr_runner_open(&runner, tape, kernels, &data, world, e) && tr_slow_down(&runner, o, e);
         if (ok && rank == 0)
             say_begin(o, &p, tape, &data);
         struct tr_keeper keeper = { .ranks = NULL };
-        ok = ok && tr_keeper_open(&keeper, o, &runner, world, e) && steps(o, &p, &keeper, trace, e);
+        if (p.run.plan.asynchronous)
+            ok = ok && tr_run_asynchronously(o, &p, &runner, world, e);
+        else
+            ok = ok && tr_keeper_open(&keeper, o, &runner, world, e) && steps(o, &p, &keeper, trace, e);
         tr_keeper_close(&keeper);
-        tr_runner_close(&runner);
+        if (ok || !p.run.plan.asynchronous) /* see tr_server_close */
+            tr_runner_close(&runner);
         tr_data_close(&data);
     }
     if (trace)
@@ -194,7 +199,7 @@ int tr_command_train(int argc, char **argv)
     if (!tr_limits_offload(&first, &e) || !tr_prepare(&p, &first, &e)) /* said before ranks are there */
         return tr_refuse(1, &e);
     int n = p.run.plan.mesh.n;
-    bool ok = tr_keeper_check(&o, &p.run, &e);
+    bool ok = tr_keeper_check(&o, &p.run, &e) && tr_serving_check(&o, &p.run.plan, &e);
     tr_prepared_free(&p);
     if (!ok)
         return tr_refuse(1, &e);

@@ -82,6 +82,10 @@ struct tr_plan {
     bool zero3_keep;
     int zero3_prefetch;
     int64_t zero3_persist;
+    /* Parameter servers: each gradient is applied by itself; a worker waits while it is more than so many
+     * steps before the slowest (-1: never); the server takes whoever comes first. */
+    bool asynchronous, live;
+    long staleness;
     enum tr_recompute recompute;
     bool recompute_saves; /* the results of collectives are kept */
     int offload; /* tr_offload */

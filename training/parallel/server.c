@@ -11,7 +11,12 @@
  *
  * Worker w has the sequences that rank w of data parallelism has, so the sum over workers is the canonical
  * tree, and the bits are those of data parallelism. A tied embedding's two gradients are pushed both, since
- * each is a sum with a tree of its own. */
+ * each is a sum with a tree of its own.
+ *
+ * Asynchronously each push is applied by itself: with a norm of its own, which comes along, and as the
+ * optimizer's next step. The worker then has the values as they are. It visits the servers one after the
+ * other, so that whoever waits for a worker at one of them waits for nothing else. What a server does is a
+ * list for one push; serve.c chooses whose. */
 #include "training/parallel/server.h"
 
 static int workers(const struct tr_tape *t)
@@ -23,8 +28,14 @@ bool tr_server_check(const struct tr_plan *p, struct tr_error *e)
 {
     const int *size = p->mesh.size;
     int servers = p->mesh.servers;
+    if (!servers && (p->asynchronous || p->staleness >= 0))
+        return tr_fail(e, "%s: there is no server; legal with --servers",
+            p->asynchronous ? "--server-mode async" : "--staleness");
     if (!servers)
         return true;
+    if (p->staleness >= 0 && !p->asynchronous)
+        return tr_fail(
+            e, "--staleness %ld: all workers go on together; legal with --server-mode async", p->staleness);
     if (servers > TR_NORM_LEAVES || servers & (servers - 1))
         return tr_fail(e, "--servers %d: a tensor is cut into %d parts; legal are powers of two up to that",
             servers, TR_NORM_LEAVES);
@@ -41,13 +52,14 @@ bool tr_server_check(const struct tr_plan *p, struct tr_error *e)
     return true;
 }
 
+/* Of a holding's value, or of a vector of leaves, which are doubles. */
 static struct tr_instr *message(
     struct tr_tape *t, enum tr_edge edge, const struct tr_holding *h, int peer, int value)
 {
     bool sends = edge == TR_TO_SERVER || edge == TR_TO_WORKER;
     struct tr_instr *i = tr_add_instr(t, sends ? TR_SEND : TR_RECV);
-    i->edge = edge, i->turn = peer, i->parameter = h->parameter;
-    i->count = h->shard_count, i->times = 1;
+    i->edge = edge, i->turn = peer, i->parameter = h ? h->parameter : -1;
+    i->count = h ? h->shard_count : t->values[value].bytes / 8, i->times = 1;
     if (sends)
         i->in[i->ins++] = value;
     else
@@ -55,21 +67,18 @@ static struct tr_instr *message(
     return i;
 }
 
-/* One message with each server, of its part of the value. */
-static void with_servers(struct tr_tape *t, enum tr_edge edge, const struct tr_holding *h, int value)
+static void with_server(struct tr_tape *t, enum tr_edge edge, const struct tr_holding *h, int server)
 {
-    int servers = t->placed->plan->mesh.servers;
-    for (int s = 0; s < servers; s++) {
-        struct tr_instr *i = message(t, edge, h, s, value);
-        i->count /= servers;
-        i->place = s * i->count;
-    }
+    struct tr_instr *i = message(t, edge, h, server, edge == TR_TO_SERVER ? h->gradient : h->values);
+    i->count /= t->placed->plan->mesh.servers; /* its part */
+    i->place = server * i->count;
 }
 
 void tr_push(struct tr_tape *t)
 {
     for (int n = 0; n < t->n_holdings; n++)
-        with_servers(t, TR_TO_SERVER, &t->holdings[n], t->holdings[n].gradient);
+        for (int s = 0; s < t->placed->plan->mesh.servers; s++)
+            with_server(t, TR_TO_SERVER, &t->holdings[n], s);
 }
 
 /* A tied head beside its embedding has no values of its own. */
@@ -81,8 +90,21 @@ static bool has_values(const struct tr_tape *t, const struct tr_holding *h)
 void tr_pull(struct tr_tape *t)
 {
     for (int n = 0; n < t->n_holdings; n++)
-        if (has_values(t, &t->holdings[n]))
-            with_servers(t, TR_FROM_SERVER, &t->holdings[n], t->holdings[n].values);
+        for (int s = 0; s < t->placed->plan->mesh.servers && has_values(t, &t->holdings[n]); s++)
+            with_server(t, TR_FROM_SERVER, &t->holdings[n], s);
+}
+
+void tr_exchange(struct tr_tape *t)
+{
+    static const enum tr_edge edges[] = { TR_TO_SERVER, TR_FROM_SERVER };
+    for (int s = 0; s < t->placed->plan->mesh.servers; s++) {
+        message(t, TR_TO_SERVER, NULL, s, t->losses);
+        message(t, TR_TO_SERVER, NULL, s, t->leaves);
+        for (int way = 0; way < 2; way++)
+            for (int n = 0; n < t->n_holdings; n++)
+                if (has_values(t, &t->holdings[n]))
+                    with_server(t, edges[way], &t->holdings[n], s);
+    }
 }
 
 /* The shard of a parameter's gradient, as a worker has it. */
@@ -110,9 +132,47 @@ static void take_all(struct tr_tape *t, struct tr_holding *h)
     }
 }
 
+static int vector(struct tr_tape *t, int64_t doubles)
+{
+    return tr_add_value(t, -1, -1, TR_MEM_BUFFER, doubles * 8);
+}
+
+/* What is done with one push: whose it is, is chosen as it comes. */
+static void lower_take(struct tr_tape *t)
+{
+    const struct tr_graph *g = t->placed->g;
+    t->losses = vector(t, (int64_t)t->placed->plan->batch * TR_BLOCKS);
+    t->leaves = vector(t, tr_ordinal(g, g->n_tensors) * TR_NORM_LEAVES);
+    if (t->placed->plan->live) {
+        t->tickets = vector(t, (int64_t)workers(t) * t->placed->plan->batch * TR_BLOCKS);
+        t->values[t->tickets].lasts = true;
+    }
+    message(t, TR_FROM_WORKER, NULL, -1, t->losses);
+    message(t, TR_FROM_WORKER, NULL, -1, t->leaves);
+    for (int n = 0; n < t->n_holdings; n++) {
+        struct tr_holding *h = &t->holdings[n];
+        if (!has_values(t, h))
+            continue;
+        h->gradient =
+            tr_add_value(t, gradient_shard(t->placed, h->parameter), -1, TR_MEM_GRADIENT, h->shard_count * 4);
+        message(t, TR_FROM_WORKER, h, -1, h->gradient);
+    }
+    for (int n = 0; n < t->n_holdings; n++)
+        if (has_values(t, &t->holdings[n]))
+            tr_lower_update(t, &t->holdings[n]);
+    for (int n = 0; n < t->n_holdings; n++)
+        if (has_values(t, &t->holdings[n]))
+            message(t, TR_TO_WORKER, &t->holdings[n], -1, t->holdings[n].values);
+    tr_plan_memory(t);
+}
+
 void tr_lower_server(struct tr_tape *t)
 {
     tr_hold_parameters(t);
+    if (t->placed->plan->asynchronous) {
+        lower_take(t);
+        return;
+    }
     for (int n = 0; n < t->n_holdings; n++)
         take_all(t, &t->holdings[n]);
     tr_lower_end(t, NULL);

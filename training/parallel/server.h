@@ -8,6 +8,8 @@
 /* A worker's end of a step: its gradients go to the servers, and new values come from them. */
 void tr_push(struct tr_tape *t);
 void tr_pull(struct tr_tape *t);
+/* Both, of an asynchronous worker, with the leaves of its loss and norm. */
+void tr_exchange(struct tr_tape *t);
 /* The whole tape of a server. */
 void tr_lower_server(struct tr_tape *t);
 

@@ -262,7 +262,9 @@ bool tr_check_term(const struct tr_checking *c, int n, int value, struct tr_erro
 /* How many gradients a sum has: of a rank's micro-batches, or, on a server, of workers. */
 static int parts_of(const struct tr_checking *c)
 {
-    return c->t->server >= 0 ? c->plan->mesh.size[TR_DP] : c->plan->micros;
+    if (c->t->server >= 0)
+        return c->plan->asynchronous ? 1 : c->plan->mesh.size[TR_DP];
+    return c->plan->micros;
 }
 
 static const char *part_name(const struct tr_checking *c)
@@ -301,7 +303,8 @@ static bool finished(struct tr_checking *c, int n, int value, int parameter, str
     }
     for (int a = 0; a < TR_AXES; a++) {
         const char *on = c->values[value].on[a];
-        if (on[0] == 'P' || on[0] == 'H')
+        bool applied_alone = c->plan->asynchronous && a == TR_DP && on[1] == 's';
+        if ((on[0] == 'P' && !applied_alone) || on[0] == 'H')
             return tr_checked_said(c, n, e, value, a, "the gradient is still a partial sum");
         if (on[0] == 'O')
             return tr_checked_said(c, n, e, value, a, "one rank has the gradient, and it was not broadcast");

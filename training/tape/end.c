@@ -78,12 +78,14 @@ bool tr_owns(const struct tr_tape *t, const struct tr_holding *h)
 static void norm(struct tr_tape *t)
 {
     const struct tr_graph *g = t->placed->g;
+    const struct tr_plan *plan = t->placed->plan;
     int64_t count = tr_ordinal(g, g->n_tensors) * TR_NORM_LEAVES;
     t->leaves = tr_add_value(t, -1, -1, TR_MEM_BUFFER, count * 8);
     for (int n = 0; n < t->n_holdings; n++) {
         struct tr_holding *h = &t->holdings[n];
-        if (g->tensors[h->parameter].values_of != h->parameter ||
-            !tr_owns(t, h)) /* the embedding counts for both */
+        bool own =
+            plan->asynchronous ? t->server < 0 : tr_owns(t, h); /* such a worker has a norm of its own */
+        if (g->tensors[h->parameter].values_of != h->parameter || !own) /* the embedding counts for both */
             continue;
         struct tr_instr *i = tr_add_instr(t, TR_NORM);
         i->place = tr_ordinal(g, h->parameter) * TR_NORM_LEAVES +
@@ -91,7 +93,7 @@ static void norm(struct tr_tape *t)
         i->parameter = h->parameter, i->in[i->ins++] = h->gradient, i->out[i->outs++] = t->leaves;
         i->count = h->shard_count;
     }
-    if (t->placed->plan->mesh.n > 1) {
+    if (plan->mesh.n > 1 && !plan->asynchronous) {
         struct tr_instr *i = collective(t, TR_ALL_REDUCE, TR_WORLD, count);
         i->in[i->ins++] = t->leaves, i->out[i->outs++] = t->leaves;
     }
@@ -114,13 +116,13 @@ static void losses(struct tr_tape *t, const int *loss_values)
         i->place = (int64_t)tr_first_sequence(plan, t->at[TR_DP], m) * TR_BLOCKS + runs.first[run] +
                    t->at[TR_CU] * i->count;
     }
-    if (plan->mesh.n > 1) {
+    if (plan->mesh.n > 1 && !plan->asynchronous) {
         struct tr_instr *i = collective(t, TR_ALL_REDUCE, TR_WORLD, count);
         i->in[i->ins++] = t->losses, i->out[i->outs++] = t->losses;
     }
 }
 
-static void update(struct tr_tape *t, struct tr_holding *h)
+void tr_lower_update(struct tr_tape *t, struct tr_holding *h)
 {
     if (h->master >= 0) {
         tr_offload_update(t, h);
@@ -138,16 +140,21 @@ static void update(struct tr_tape *t, struct tr_holding *h)
 
 void tr_lower_end(struct tr_tape *t, const int *loss_values)
 {
-    bool works = t->placed->plan->mesh.servers && t->server < 0;
-    if (works)
+    const struct tr_plan *plan = t->placed->plan;
+    bool works = plan->mesh.servers && t->server < 0, alone = works && plan->asynchronous;
+    if (works && !alone)
         tr_push(t);
-    else
-        tr_reduce_gradients(t), tie(t);
+    if (!works)
+        tr_reduce_gradients(t);
+    if (!works || alone)
+        tie(t);
     losses(t, loss_values);
     norm(t);
     for (int n = 0; n < t->n_holdings && !works; n++)
         if (updates(t, &t->holdings[n]))
-            update(t, &t->holdings[n]);
-    if (works)
+            tr_lower_update(t, &t->holdings[n]);
+    if (alone)
+        tr_exchange(t);
+    else if (works)
         tr_pull(t);
 }

@@ -83,6 +83,29 @@ static bool parts_in_one_place(struct tr_tape *tapes, int n)
     return true;
 }
 
+/* The optimizer takes two steps with one push. */
+static bool update_twice(struct tr_tape *tapes, int n)
+{
+    struct tr_tape *t = server(tapes, n);
+    int i = t ? tr_plant_find(t, TR_UPDATE, -1, "qkv.weight", -1) : -1;
+    if (i < 0)
+        return false;
+    struct tr_instr again = t->instrs[i];
+    *tr_insert_instr(t, i + 1, TR_UPDATE) = again;
+    return true;
+}
+
+/* The norm comes where the first gradients do. */
+static bool norm_after_push(struct tr_tape *tapes, int n)
+{
+    struct tr_tape *t = &tapes[0];
+    int i = server(tapes, n) ? tr_plant_find(t, TR_SEND, -1, "norm", -1) : -1;
+    if (i < 0)
+        return false;
+    tr_move_instr(t, i, i + 2);
+    return true;
+}
+
 static const struct tr_injection list[] = {
     { "push-applied-twice", "a server adds a worker's gradient twice", "--dp 2 --servers 1", TR_BY_TYPES,
         push_applied_twice },
@@ -97,5 +120,9 @@ static const struct tr_injection list[] = {
         TR_BY_TYPES, pull_left_out },
     { "parts-in-one-place", "what two servers give goes to one place", "--dp 2 --servers 2", TR_BY_TYPES,
         parts_in_one_place },
+    { "update-twice", "a server applies one push twice", "--dp 2 --servers 1 --server-mode async",
+        TR_BY_TYPES, update_twice },
+    { "norm-too-late", "a worker sends its norm where the server expects a gradient",
+        "--dp 2 --servers 1 --server-mode async", TR_BY_ORDER, norm_after_push },
 };
 const struct tr_injections tr_injections_server = { list, sizeof list / sizeof *list };

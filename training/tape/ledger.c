@@ -91,9 +91,9 @@ static void predict(struct tr_ledger *l, const struct tr_tape *t, const struct t
 {
     const struct tr_value *in = i->ins ? &t->values[i->in[0]] : NULL, *out = &t->values[i->out[0]];
     const struct tr_value *whole = !in || (i->outs && out->bytes > in->bytes) ? out : in;
-    bool part = i->edge == TR_TO_SERVER || i->edge == TR_FROM_SERVER;
-    int64_t bytes = part ? whole->bytes / t->placed->plan->mesh.servers : whole->bytes;
     struct tr_entry *entry = tr_ledger_entry(l, t, i, code);
+    bool part = (i->edge == TR_TO_SERVER || i->edge == TR_FROM_SERVER) && entry->cargo != TR_OF_SCALARS;
+    int64_t bytes = part ? whole->bytes / t->placed->plan->mesh.servers : whole->bytes;
     int64_t element = entry->cargo == TR_OF_SCALARS ? 8 : 4;
     entry->calls += i->times;
     entry->bytes += bytes;

@@ -417,6 +417,7 @@ bool tr_lower(
             s->name, s->ranks, s->chunks, s->micros, plan->mesh.size[TR_PP], plan->chunks, plan->micros);
     *t = (struct tr_tape){ .placed = p,
         .rank = rank,
+        .tickets = -1,
         .server = tr_mesh_server(&plan->mesh, rank),
         .way = plan->vee          ? TR_VEE
                : plan->chunks > 1 ? TR_RING

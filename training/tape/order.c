@@ -26,6 +26,7 @@ struct joint {
     const struct tr_mesh *mesh;
     int n;
     int *at; /* of each rank: its instruction */
+    int *round; /* of an asynchronous server, which goes through its list once for each worker: whose push */
     struct queue *queues; /* of each rank: what it sends by each edge; of each rank to each rank, where there
                              are servers */
     int **beside, *begun, *over; /* of each rank: its calls beside the list, and how many */
@@ -147,7 +148,7 @@ static struct queue *queue_of(const struct joint *j, int rank, const struct tr_i
     int workers = j->n - j->mesh->servers, peer = i->turn;
     bool send = i->code == TR_SEND;
     if (i->edge >= TR_TO_SERVER) {
-        peer += rank < workers ? workers : 0;
+        peer = rank < workers ? peer + workers : peer < 0 ? j->round[rank] : peer;
         *from = send ? rank : peer;
         return &j->queues[TR_EDGES * j->n + *from * j->n + (send ? peer : rank)];
     }
@@ -212,6 +213,12 @@ static void advance_group(struct joint *j, int rank)
     j->at[rank]++;
 }
 
+static bool takes_again(struct joint *j, int rank)
+{
+    const struct tr_tape *t = j->tapes[rank];
+    return t->server >= 0 && t->placed->plan->asynchronous && ++j->round[rank] < j->n - j->mesh->servers;
+}
+
 /* As far as the rank gets; false: an error. */
 static bool advance(struct joint *j, int rank, bool *moved, struct tr_error *e)
 {
@@ -232,6 +239,8 @@ static bool advance(struct joint *j, int rank, bool *moved, struct tr_error *e)
         if (on <= 0)
             return on == 0;
         j->at[rank]++;
+        if (!standing(j, rank) && takes_again(j, rank))
+            j->at[rank] = 0;
     }
     return true;
 }
@@ -304,6 +313,7 @@ bool tr_check_order(const struct tr_tape *const *tapes, int n, struct tr_error *
         .mesh = &tapes[0]->placed->plan->mesh,
         .n = n,
         .at = tr_new((size_t)n, sizeof(int)),
+        .round = tr_new((size_t)n, sizeof(int)),
         .beside = tr_new((size_t)n, sizeof(int *)),
         .begun = tr_new((size_t)n, sizeof(int)),
         .over = tr_new((size_t)n, sizeof(int)) };
@@ -321,12 +331,13 @@ bool tr_check_order(const struct tr_tape *const *tapes, int n, struct tr_error *
     if (ok && left)
         ok = stuck(&j, e);
     const struct tr_tape *t = tapes[0];
-    ok = ok && all_taken(&j, e) && leaves_once(&j, TR_NORM, t->values[t->leaves].bytes / 8, e) &&
+    bool norms = t->placed->plan->asynchronous; /* each worker has one */
+    ok = ok && all_taken(&j, e) && (norms || leaves_once(&j, TR_NORM, t->values[t->leaves].bytes / 8, e)) &&
          leaves_once(&j, TR_LOSSES, t->values[t->losses].bytes / 8, e);
     for (int q = 0; q < n_queues(&j); q++)
         free(j.queues[q].messages);
     for (int r = 0; r < n; r++)
         free(j.beside[r]);
-    free(j.at), free(j.queues), free(j.beside), free(j.begun), free(j.over);
+    free(j.at), free(j.round), free(j.queues), free(j.beside), free(j.begun), free(j.over);
     return ok;
 }

@@ -73,7 +73,7 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
     for (int i = 0; i < t->n_holdings; i++)
         initialise(r, &t->holdings[i]);
     tr_host_follow(r);
-    if (t->placed->plan->mesh.n == 1)
+    if (t->placed->plan->mesh.n == 1 || !world)
         return true;
     r->before_groups = tr_resident_now();
     if (!tr_groups_make(&r->groups, &t->placed->plan->mesh, t->masks, t->n_masks, t->way,
@@ -437,7 +437,8 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
         if (!tr_runner_instr(r, n, e))
             return false;
         bool finite = isfinite(r->result.loss) && isfinite(r->result.norm);
-        if (n == t->values[t->leaves].last && !finite) /* nothing was updated yet */
+        bool tells = !t->placed->plan->asynchronous; /* there a server does, who has other pushes */
+        if (n == t->values[t->leaves].last && !finite && tells) /* nothing was updated yet */
             return tr_not_finite(r, e);
         if (r->audited)
             tr_audit_after(&r->audit, t, r->arena, n);

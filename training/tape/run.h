@@ -25,6 +25,9 @@ struct tr_runner {
     int64_t *clock; /* when each instruction of the last step began, and when the last one ended; ns */
     int64_t step;
     struct tr_result result, before; /* of the last step, and of the one before that */
+    int peer; /* of an asynchronous server: whose push it takes, or to whom it gives */
+    const void *ticket; /* what already came of that push; NULL */
+    double slow; /* a worker takes so many times as long to compute; 0: as long as it takes */
     struct tr_ledger predicted, counted; /* messages of a step; equal after it, or it fails */
     struct tr_ledger copies_predicted, copies_counted; /* between the memories: the same */
     struct tr_audit audit;
@@ -32,7 +35,8 @@ struct tr_runner {
     bool audited; /* the next step is; see audit.h for what it costs and destroys */
 };
 
-/* Collective over world (NULL: one rank). Initial values are those of the golden program. */
+/* Collective over world (NULL: one rank, or none that it talks to). Initial values are those of the golden
+ * program. */
 bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct tr_kernels *k,
     const struct tr_data *d, tutti_comm *world, struct tr_error *e);
 /* One optimizer step. A loss or norm that is not finite is an error, and nothing is updated. */

@@ -89,6 +89,7 @@ struct tr_tape {
     const struct tr_placed *placed;
     int rank, at[TR_AXES];
     int server; /* which parameter server this rank is; -1: none */
+    int tickets; /* value: losses of each worker, by which a live server sees who comes first; -1 */
     struct tr_value *values;
     struct tr_instr *instrs;
     int n_values, n_instrs, room_values, room_instrs;
@@ -131,6 +132,7 @@ int tr_put_beside(struct tr_tape *t, int n, int calls);
 struct tr_holding *tr_holding_of(struct tr_tape *t, int parameter);
 /* The end of the step: reductions, tied gradients, norm, loss, optimizer. */
 void tr_lower_end(struct tr_tape *t, const int *loss_values);
+void tr_lower_update(struct tr_tape *t, struct tr_holding *h);
 void tr_need_group(struct tr_tape *t, int axes);
 void tr_hold_parameters(struct tr_tape *t);
 int tr_stage_of(const struct tr_placed *p, int unit);

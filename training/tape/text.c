@@ -9,7 +9,10 @@ const char *tr_instr_name(const struct tr_tape *t, const struct tr_instr *i)
     const struct tr_graph *g = t->placed->g;
     if (i->parameter >= 0)
         return g->tensors[i->parameter].name;
-    int v = i->outs && t->values[i->out[0]].shard >= 0 ? i->out[0] : i->ins ? i->in[0] : -1;
+    int v = i->outs && t->values[i->out[0]].shard >= 0 ? i->out[0]
+            : i->ins                                   ? i->in[0]
+            : i->outs                                  ? i->out[0]
+                                                       : -1;
     if (v >= 0 && t->values[v].shard >= 0)
         return g->tensors[t->placed->shards[t->values[v].shard].tensor].name;
     return v == t->losses ? "loss" : v == t->leaves ? "norm" : "";

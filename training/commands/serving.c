@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* serving.c: a run with asynchronous parameter servers: workers make their steps, each for itself; servers
+ * take pushes, and server 0 tells of its own. */
+#include "training/commands/serving.h"
+
+#include "training/checkpoint/pieces.h"
+#include "training/launch.h"
+#include "training/parallel/arrivals.h"
+#include "training/report/report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what was asked for ---- */
+
+/* "RANK:FACTOR" */
+static bool parse_slow(
+    const char *text, const struct tr_plan *p, int *rank, double *factor, struct tr_error *e)
+{
+    char *end, *last;
+    errno = 0;
+    long r = strtol(text, &end, 10);
+    double f = *end == ':' ? strtod(end + 1, &last) : 0;
+    int workers = p->mesh.n - p->mesh.servers;
+    if (end == text || *end != ':' || last == end + 1 || *last || errno || r < 0 || r >= workers ||
+        !(f >= 1 && f <= 1000))
+        return tr_fail(e,
+            "--slow %s: legal are RANK:FACTOR of ranks 0 to %d and factors of 1 to 1000, with "
+            "--servers",
+            text, workers - 1);
+    *rank = (int)r, *factor = f;
+    return true;
+}
+
+bool tr_slow_down(struct tr_runner *r, const struct tr_options *o, struct tr_error *e)
+{
+    int rank;
+    double factor;
+    if (!*o->slow)
+        return true;
+    if (!parse_slow(o->slow, &r->tape->placed->plan[0], &rank, &factor, e))
+        return false;
+    r->slow = rank == r->tape->rank ? factor : 0;
+    return true;
+}
+
+bool tr_serving_check(const struct tr_options *o, const struct tr_plan *p, struct tr_error *e)
+{
+    struct tr_arrivals a;
+    int rank;
+    double factor;
+    if (*o->slow && !p->mesh.servers)
+        return tr_fail(
+            e, "--slow %s: it is a worker of parameter servers that is slow; legal with --servers", o->slow);
+    if (*o->slow && !parse_slow(o->slow, p, &rank, &factor, e))
+        return false;
+    if (!p->asynchronous)
+        return (!strcmp(o->arrivals, "live") && !*o->arrivals_log) ||
+               tr_fail(
+                   e, "--arrivals: pushes are taken in the order of workers; legal with --server-mode async");
+    const char *foreign = *o->save || o->save_every ? "save"
+                          : *o->load                ? "load"
+                          : *o->trace               ? "trace"
+                          : o->gantt                ? "gantt"
+                                                    : NULL;
+    if (foreign)
+        return tr_fail(
+            e, "--%s: asynchronous workers have no step in common; legal with --server-mode sync", foreign);
+    if (!tr_arrivals_make(&a, o->arrivals, p, o->steps, e))
+        return false;
+    tr_arrivals_free(&a);
+    return true;
+}
+
+/* ---- what is said ---- */
+
+void tr_say_push(FILE *to, const struct tr_options *o, const struct tr_push *p)
+{
+    if (o->json) {
+        fprintf(to,
+            "{\"event\": \"push\", \"number\": %ld, \"worker\": %d, \"step\": %ld, \"behind\": %ld, "
+            "\"ahead\": %ld",
+            p->number, p->worker, p->clock, p->behind, p->ahead);
+        tr_json_number(to, "loss", p->loss);
+        tr_json_number(to, "norm", p->norm);
+        fprintf(to, "}\n");
+    } else if (o->hex) {
+        fprintf(to, "push %ld worker %d step %ld behind %ld ahead %ld loss %.6f %a norm %.6f %a\n", p->number,
+            p->worker, p->clock, p->behind, p->ahead, p->loss, p->loss, p->norm, p->norm);
+    } else {
+        fprintf(to, "%6ld %7d %6ld %7ld %6ld %10.6f %10.6f\n", p->number, p->worker, p->clock, p->behind,
+            p->ahead, p->loss, p->norm);
+    }
+    fflush(to);
+}
+
+void tr_say_values(FILE *to, const struct tr_options *o, uint64_t sum)
+{
+    fprintf(to,
+        o->json ? "{\"event\": \"end\", \"values\": \"%016" PRIx64 "\"}\n" : "values %016" PRIx64 "\n", sum);
+    fflush(to);
+}
+
+static void say_header(const struct tr_options *o)
+{
+    if (o->json || o->hex || o->quiet)
+        return;
+    printf("# behind: updates since the worker was given its values; ahead: steps before the slowest worker\n"
+           "# loss: the mean over the worker's sequences; norm: of its own gradient\n%6s %7s %6s %7s %6s "
+           "%10s %10s\n",
+        "push", "worker", "step", "behind", "ahead", "loss", "norm");
+}
+
+enum { BINS = 32 };
+struct histogram {
+    int64_t behind[BINS], ahead[BINS]; /* the last one: so many, and more */
+};
+
+static void say_bins(const char *what, const int64_t *bins)
+{
+    printf("# %s:", what);
+    for (int i = 0; i < BINS; i++)
+        if (bins[i])
+            printf(" %d%s: %" PRId64, i, i + 1 == BINS ? " and more" : "", bins[i]);
+    printf("\n");
+}
+
+/* ---- ranks ---- */
+
+static bool work(const struct tr_options *o, struct tr_runner *r, struct tr_error *e)
+{
+    for (long n = 0; n < o->steps; n++) {
+        r->audited = n == 0;
+        if (!tr_runner_step(r, e))
+            return false;
+    }
+    return true;
+}
+
+static void count(int64_t *bins, long x)
+{
+    bins[x < BINS ? x : BINS - 1]++;
+}
+
+static bool take_all(
+    const struct tr_options *o, struct tr_server *s, FILE *log, struct histogram *h, struct tr_error *e)
+{
+    const struct tr_tape *t = s->r->tape;
+    struct tr_push p;
+    if (t->server == 0)
+        say_header(o);
+    for (long n = 0; n < s->workers * o->steps; n++) {
+        if (tr_asked() || !tr_server_next(s, &p, e))
+            return false;
+        count(h->behind, p.behind), count(h->ahead, p.ahead);
+        if (t->server == 0)
+            tr_say_push(stdout, o, &p);
+        if (log)
+            fprintf(log, "%d step %ld behind %ld ahead %ld\n", p.worker, p.clock, p.behind, p.ahead);
+    }
+    return tr_server_end(s, e);
+}
+
+static bool open_log(FILE **log, const struct tr_options *o, const struct tr_tape *t, struct tr_error *e)
+{
+    char name[600];
+    *log = NULL;
+    if (!*o->arrivals_log)
+        return true;
+    tr_arrivals_name(name, sizeof name, o->arrivals_log, t->server, t->placed->plan->mesh.servers);
+    return (*log = fopen(name, "w")) || tr_fail(e, "--arrivals-log %s: the file cannot be written", name);
+}
+
+static bool serve(const struct tr_options *o, struct tr_runner *r, struct histogram *h, struct tr_error *e)
+{
+    const struct tr_tape *t = r->tape;
+    struct tr_arrivals a;
+    struct tr_server s;
+    FILE *log;
+    if (!tr_arrivals_make(&a, o->arrivals, t->placed->plan, o->steps, e))
+        return false;
+    bool ok = open_log(&log, o, t, e) &&
+              tr_server_open(&s, r, a.order ? a.order[t->server] : NULL, o->steps, e) &&
+              take_all(o, &s, log, h, e);
+    if (ok)
+        tr_server_close(&s);
+    if (log && fclose(log) && ok)
+        ok = tr_fail(e, "--arrivals-log %s: the file cannot be written", o->arrivals_log);
+    tr_arrivals_free(&a);
+    return ok;
+}
+
+/* Each server knows the checksum of its parts. */
+static uint64_t checksum(const struct tr_runner *r)
+{
+    uint64_t sum = 0;
+    for (int n = 0; n < r->tape->n_holdings; n++) {
+        struct tr_piece piece = tr_piece_owned(r, &r->tape->holdings[n], TR_VALUES);
+        sum += tr_piece_sum(&piece);
+    }
+    return sum;
+}
+
+bool tr_run_asynchronously(const struct tr_options *o, const struct tr_prepared *p, struct tr_runner *r,
+    tutti_comm *world, struct tr_error *e)
+{
+    struct histogram h = { .behind = { 0 } };
+    fflush(stdout); /* what rank 0 says comes before what server 0 says */
+    if (tutti_barrier(world, tutti_no_stream()) != TUTTI_OK)
+        return tr_fail(e, "%s", tutti_get_last_error(world));
+    if (!(r->tape->server < 0 ? work(o, r, e) : serve(o, r, &h, e)))
+        return tr_asked() && tr_fail(e, "ended by a signal before all pushes were applied; nothing is saved");
+    uint64_t sum = checksum(r);
+    if (tutti_all_reduce(&sum, &sum, 1, TUTTI_UINT64, TUTTI_SUM, world, tutti_no_stream()) != TUTTI_OK ||
+        tutti_all_reduce(&h, &h, 2 * BINS, TUTTI_INT64, TUTTI_SUM, world, tutti_no_stream()) != TUTTI_OK)
+        return tr_fail(e, "%s", tutti_get_last_error(world));
+    if (r->tape->server != 0)
+        return true;
+    if (!o->json && !o->quiet) {
+        say_bins("pushes by updates behind", h.behind);
+        say_bins("pushes by steps ahead", h.ahead);
+        if (p->run.plan.staleness >= 0)
+            printf("# the bound of steps ahead is %ld\n", p->run.plan.staleness);
+    }
+    tr_say_values(stdout, o, sum);
+    return true;
+}
