@@ -181,6 +181,18 @@ static bool serve(struct tr_plan *p, const struct tr_options *o, struct tr_error
     return true;
 }
 
+static bool choose_precision(struct tr_plan *p, const struct tr_options *o, struct tr_error *e)
+{
+    static const char *const precisions[] = { "float32", "bfloat16" }, *const roundings[] = { "nearest",
+        "stochastic" };
+    int bfloat16 = 0, stochastic = 0;
+    if (!choose(&bfloat16, "precision", o->precision, precisions, 2, e) ||
+        !choose(&stochastic, "rounding", o->rounding, roundings, 2, e))
+        return false;
+    p->bfloat16 = bfloat16, p->stochastic = stochastic;
+    return true;
+}
+
 static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error *e)
 {
     long dp = 1;
@@ -228,7 +240,7 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
         p->paradigms[p->n_paradigms++] = &tr_context_inside;
     if (*o->bucket && !tr_parse_bytes(o->bucket, &p->bucket))
         return tr_fail(e, "--bucket %s: legal is a number of bytes, with K, M, G or T", o->bucket);
-    return tr_mesh_make(&p->mesh, size, (int)o->servers, e) && serve(p, o, e);
+    return choose_precision(p, o, e) && tr_mesh_make(&p->mesh, size, (int)o->servers, e) && serve(p, o, e);
 }
 
 static bool schedule(struct tr_run *r, const struct tr_options *o, struct tr_error *e)

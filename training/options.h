@@ -42,7 +42,7 @@ struct tr_options {
     long save_every, check_replicas;
     /* what is shown */
     char memory[32], host_memory[32];
-    char order[16], kernels[16];
+    char order[16], kernels[16], precision[16], rounding[16];
     bool json, markdown, hex, gantt, all, quick, quiet;
     long random; /* verify: so many option sets */
     char trace[512];

@@ -290,6 +290,7 @@ static bool legal_placement(const char p[2], bool result)
 {
     switch (p[0]) {
     case 'R':
+    case 'F':
         return p[1] == ' ';
     case 'S':
         return strchr("btcr", p[1]) != NULL && p[1];
@@ -317,7 +318,8 @@ static bool legal_placement(const char p[2], bool result)
 /* No model has it: it stands where tokens, or sums over them, lie otherwise than is asked for. */
 static bool moves(int op)
 {
-    return op == TR_PACK || op == TR_UNPACK || op == TR_ARRANGE || op == TR_DEAL || op == TR_HALVES;
+    return op == TR_PACK || op == TR_UNPACK || op == TR_ARRANGE || op == TR_DEAL || op == TR_HALVES ||
+           op == TR_ROUND;
 }
 
 Test(ops, every_rule_can_be_read)

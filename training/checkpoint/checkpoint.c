@@ -8,6 +8,7 @@
 
 #include "training/checkpoint/head.h"
 #include "training/tape/host.h"
+#include "training/tape/widen.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -186,11 +187,33 @@ bool tr_checkpoint_peek(struct tr_head *head, const char *path, const struct tr_
     return true;
 }
 
+/* The bfloat16 values are those that the run which wrote the file had: rounded masters, of other ranks as
+ * well where the optimizer is cut. */
+static bool read_rounded(const struct tr_runner *r, const struct tr_heading *h, const struct tr_holding *of,
+    int file, const char *path, struct tr_error *e)
+{
+    enum { SOME = 4096 };
+    float masters[SOME];
+    const struct tr_tape *t = r->tape;
+    const struct tr_saved *entry = &h->entries[tr_heading_entry(t->placed->g, of->parameter)];
+    int64_t from = tr_values_from(t, of), whole = entry->rows * entry->columns,
+            count = tr_count(t, of->values);
+    uint16_t *to = tr_at(r, of->values);
+    count = from + count > whole ? whole - from : count; /* without the padding */
+    for (int64_t i = 0; i < count; i += SOME) {
+        int64_t n = count - i < SOME ? count - i : SOME;
+        if (!tr_read_at(file, masters, n * 4, entry->at + (from + i) * 4, path, e))
+            return false;
+        tr_round_masters(r, of->parameter, to + i, masters, from + i, n, h->head.step);
+    }
+    return true;
+}
+
 static bool read_pieces(
     const struct tr_runner *r, const struct tr_heading *h, int file, const char *path, struct tr_error *e)
 {
     const struct tr_tape *t = r->tape;
-    for (int n = 0; n < t->n_holdings; n++)
+    for (int n = 0; n < t->n_holdings; n++) {
         for (int kind = 0; kind < TR_KINDS; kind++) {
             struct tr_piece p = tr_piece_held(r, &t->holdings[n], kind);
             const struct tr_saved *entry =
@@ -198,6 +221,9 @@ static bool read_pieces(
             if (!tr_read_at(file, p.at, p.count * 4, place(entry, kind, &p), path, e))
                 return false;
         }
+        if (t->holdings[n].wide >= 0 && !read_rounded(r, h, &t->holdings[n], file, path, e))
+            return false;
+    }
     return true;
 }
 

@@ -17,19 +17,22 @@ static struct tr_piece cut(const struct tr_tensor *w, float *at, int64_t from, i
     return (struct tr_piece){ at, from, count > 0 ? count : 0 };
 }
 
+int tr_kept_values(const struct tr_holding *h)
+{
+    return h->wide >= 0 ? h->wide : h->values;
+}
+
 struct tr_piece tr_piece_held(const struct tr_runner *r, const struct tr_holding *h, enum tr_kind kind)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_graph *g = t->placed->g;
-    int value = kind == TR_VALUES ? h->values : kind == TR_M ? h->m : h->v;
+    int value = kind == TR_VALUES ? tr_kept_values(h) : kind == TR_M ? h->m : h->v;
     const struct tr_holding *home = tr_holding_of((struct tr_tape *)t, g->tensors[h->parameter].values_of);
     bool lent = home && home != h;
     if (value < 0 || lent) /* a tied head beside its embedding has nothing of its own */
         return (struct tr_piece){ NULL, 0, 0 };
-    int64_t count = t->values[value].bytes / 4;
-    bool part = kind != TR_VALUES || tr_holds_part(t, &g->tensors[h->parameter]);
-    return cut(
-        &g->tensors[h->parameter], tr_at(r, value), part ? tr_updated_from(t, h) : tr_held_from(t, h), count);
+    int64_t from = value == h->values ? tr_values_from(t, h) : tr_updated_from(t, h);
+    return cut(&g->tensors[h->parameter], tr_at(r, value), from, tr_count(t, value));
 }
 
 struct tr_piece tr_piece_owned(const struct tr_runner *r, const struct tr_holding *h, enum tr_kind kind)
@@ -39,7 +42,7 @@ struct tr_piece tr_piece_owned(const struct tr_runner *r, const struct tr_holdin
     struct tr_piece p = tr_piece_held(r, h, kind);
     if (g->tensors[h->parameter].values_of != h->parameter || !tr_owns(t, h) || !p.at)
         return (struct tr_piece){ NULL, 0, 0 };
-    if (kind == TR_VALUES)
+    if (kind == TR_VALUES && h->wide < 0)
         p.at += h->shard_from;
     return cut(&g->tensors[h->parameter], p.at, tr_updated_from(t, h), h->shard_count);
 }

@@ -14,6 +14,8 @@ struct tr_piece {
     int64_t from, count; /* elements of the flat array; count 0: this rank has none */
 };
 
+/* The value of the tape that a checkpoint keeps: the master, where there is one. */
+int tr_kept_values(const struct tr_holding *h);
 /* All that is here. */
 struct tr_piece tr_piece_held(const struct tr_runner *r, const struct tr_holding *h, enum tr_kind kind);
 /* What this rank owns of it: of replicas the first rank has it, so that the pieces of all ranks are the whole

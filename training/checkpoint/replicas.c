@@ -32,7 +32,7 @@ static int64_t number(const struct tr_runner *r, const struct tr_holding *h, enu
     const struct tr_plan *plan = t->placed->plan;
     const struct tr_mesh *m = &plan->mesh;
     bool cut = tr_table_placement(plan, &t->placed->g->tensors[h->parameter], TR_TP)[0] == 'S';
-    bool part = plan->zero && (kind != TR_VALUES || t->values[h->values].bytes / 4 == h->shard_count);
+    bool part = plan->zero && (kind != TR_VALUES || tr_count(t, tr_kept_values(h)) == h->shard_count);
     int64_t n = tr_heading_entry(t->placed->g, h->parameter) * TR_KINDS + kind;
     n = n * m->size[TR_TP] + (cut ? t->at[TR_TP] : 0);
     return n * m->size[TR_DP] + (part ? t->at[TR_DP] : 0);

@@ -11,6 +11,7 @@
 #define NANO8 "--model gpt:nano8 "
 #define MLP "--model mlp:nano "
 #define CNN "--model cnn:nano "
+#define MIXED "--precision bfloat16 "
 
 /* Those that have all paradigms run long, too: AdamW hides a factor, SGD does not. */
 static const char *const long_runs[] = {
@@ -36,6 +37,10 @@ static const char *const long_runs[] = {
     MLP "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1",
     CNN,
     CNN "--dp 2 --tp 2 --pp 2 --micro 4 --zero 3 --schedule zb-h1",
+    MIXED,
+    MIXED "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1",
+    MIXED MLP,
+    MIXED CNN,
 };
 /* Every pair of options is in some line. */
 static const char *const quick[] = {
@@ -133,6 +138,10 @@ static const char *const quick[] = {
     CNN "--dp 2 --zero 3 --micro 2",
     CNN "--tp 4 --vocabulary 16",
     CNN "--layers 3 --tp 2 --dp 2",
+    MIXED,
+    MIXED "--dp 2 --micro 2 --overlap --bucket 64K --recompute full",
+    MIXED "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1",
+    MIXED "--cp 2 --cp-attention ring --tp 2 --micro 2 --rounding stochastic",
 };
 static const char *const more[] = {
     "--offload optimizer",
@@ -316,6 +325,31 @@ static const char *const more[] = {
     CNN "--dp 2 --tp 2 --pp 2 --micro 4 --zero 2 --schedule zb-h1",
     "--model cnn:micro --dp 2 --tp 2",
     "--model mlp:micro --dp 2 --tp 2 --pp 2 --micro 2 --sp --zero 1",
+    MIXED "--micro 4",
+    MIXED "--dp 4 --micro 2 --overlap",
+    MIXED "--dp 2 --dp-reduce root --bucket 10K",
+    MIXED "--dp 4 --dp-reduce sharded --bucket 64K --overlap",
+    MIXED "--dp 8 --zero 1",
+    MIXED "--dp 4 --zero 2 --micro 2 --overlap",
+    MIXED "--dp 4 --zero 3 --micro 2 --zero3-keep",
+    MIXED "--dp 2 --zero 3 --zero3-prefetch 1 --zero3-persist 200 --untied",
+    MIXED "--tp 4 --vocabulary 257",
+    MIXED "--tp 4 --sp --micro 2",
+    MIXED "--pp 4 --micro 8",
+    MIXED "--pp 2 --micro 4 --schedule zb-h1 --recompute gelu",
+    MIXED "--pp 2 --chunks 2 --micro 4 --schedule interleaved --recompute full",
+    MIXED "--tp 2 --sp --recompute full --recompute-comm save",
+    MIXED "--cp 4 --micro 2",
+    MIXED "--cp 2 --cp-attention ulysses --dp 2 --tp 2 --micro 2 --zero 2 --sp",
+    MIXED "--cp 4 --cp-attention ring --pp 2 --micro 4 --schedule gpipe",
+    MIXED "--batch 12 --dp 3 --micro 2 --rounding stochastic",
+    MIXED "--dp 2 --pp 2 --micro 2 --zero 1 --schedule gpipe --rounding stochastic",
+    MIXED MLP,
+    MIXED MLP "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1",
+    MIXED CNN,
+    MIXED CNN "--dp 2 --tp 2 --pp 2 --micro 2 --zero 2",
+    MIXED "--cp 2 --cp-map zigzag --dp 2 --zero 1",
+    MIXED "--cp 2 --cp-map zigzag --cp-attention ring --tp 2 --micro 2",
 };
 
 static void add(struct tr_verify_case **list, int *n, const char *options, int steps, bool sgd)

@@ -119,15 +119,25 @@ static bool read_array(float *to, int64_t count, int fd)
     return true;
 }
 
-bool tr_golden_make(
+bool tr_golden_room(
     struct tr_golden *g, const struct tr_options *o, const struct tr_graph *graph, struct tr_error *e)
 {
     int64_t count = tr_golden_offset(graph, graph->n_tensors);
     size_t bytes = (size_t)count * sizeof(float), steps = (size_t)o->steps * sizeof(double);
-    int out[2], status = 1;
     *g = (struct tr_golden){ count, shared(steps), shared(steps), shared(bytes), shared(bytes) };
+    return (g->loss && g->norm && g->gradients && g->values) ||
+           tr_fail(e, "there is no memory for the golden program's arrays");
+}
+
+bool tr_golden_make(
+    struct tr_golden *g, const struct tr_options *o, const struct tr_graph *graph, struct tr_error *e)
+{
+    int out[2], status = 1;
+    if (!tr_golden_room(g, o, graph, e))
+        return false;
+    int64_t count = g->count;
     int grads = memfd_create("gradients", 0), params = memfd_create("parameters", 0);
-    if (!g->loss || !g->norm || !g->gradients || !g->values || grads < 0 || params < 0 || pipe(out))
+    if (grads < 0 || params < 0 || pipe(out))
         return tr_fail(e, "the golden program cannot be run: no memory, or no descriptors");
     fflush(NULL);
     pid_t pid = fork();

@@ -13,6 +13,9 @@ struct tr_golden {
     float *gradients, *values; /* of step 0; after the last step */
 };
 
+/* Nothing in it yet. */
+bool tr_golden_room(
+    struct tr_golden *g, const struct tr_options *o, const struct tr_graph *graph, struct tr_error *e);
 /* data: as the run's: a file, or "" for the grammar. */
 bool tr_golden_make(
     struct tr_golden *g, const struct tr_options *o, const struct tr_graph *graph, struct tr_error *e);

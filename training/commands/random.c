@@ -49,6 +49,8 @@ static const struct drawn {
     { "offload", 20, "optimizer activations both" },
     { "offload-delay", 8, "1 1 2" },
     { "recompute-comm", 4, "save redo" },
+    { "precision", 15, "bfloat16" },
+    { "rounding", 4, "stochastic" },
     { "servers", 8, "1 1 2 2 3" },
 };
 

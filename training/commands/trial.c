@@ -2,6 +2,8 @@
 /* trial.c: golden runs, and steps that are compared with them. */
 #include "training/commands/trial.h"
 
+#include "training/commands/alone.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,15 +18,15 @@ static long windows(const struct tr_options *o)
     return strcmp(o->cp_attention, tr_cp_form_names[TR_CP_LOCAL]) ? 1 : o->cp;
 }
 
-/* Whether the golden program would say the same of both. */
+/* Whether the golden program, or the rank alone, would say the same of both. */
 static bool same_golden(const struct tr_options *a, const struct tr_options *b)
 {
-    return !strcmp(a->model, b->model) && a->layers == b->layers && a->channels == b->channels &&
-           a->heads == b->heads && a->context == b->context && a->inputs == b->inputs &&
-           a->vocabulary == b->vocabulary && a->untied == b->untied && !strcmp(a->data, b->data) &&
-           windows(a) == windows(b) && a->steps == b->steps && a->batch == b->batch && a->seed == b->seed &&
-           a->rate == b->rate && a->decay == b->decay && a->clip == b->clip &&
-           a->offload_delay == b->offload_delay && !strcmp(a->optimizer, b->optimizer);
+    struct tr_options of_a, of_b;
+    char left[TR_OPTION_TEXT], right[TR_OPTION_TEXT];
+    tr_alone_options(&of_a, a);
+    tr_alone_options(&of_b, b);
+    return tr_options_same(&of_a, &of_b, left, right) && windows(a) == windows(b) &&
+           a->offload_delay == b->offload_delay && tr_compares_alone(a) == tr_compares_alone(b);
 }
 
 static bool make_golden(struct tr_golden *g, const struct tr_options *o, struct tr_error *e)
@@ -32,7 +34,7 @@ static bool make_golden(struct tr_golden *g, const struct tr_options *o, struct 
     struct tr_run run;
     if (!tr_run_make(&run, o, e))
         return false;
-    bool ok = tr_golden_make(g, o, &run.graph, e);
+    bool ok = (tr_compares_alone(o) ? tr_alone_make : tr_golden_make)(g, o, &run.graph, e);
     tr_run_free(&run);
     return ok;
 }

@@ -68,6 +68,7 @@ void tr_build_cross_entropy(struct tr_builder *b, int x, int w)
     int max = tr_build_apply(b, TR_ROW_MAX, logits, -1, "max", 0, false);
     int out[3] = { tr_build_activation(b, "exp", padded, false), tr_build_activation(b, "sum", 0, false),
         tr_build_activation(b, "wanted", 0, false) };
+    g->tensors[out[0]].wide = true; /* 1 is taken from what is near 1 */
     tr_build_node(b, TR_SOFTMAX, (int[]){ logits, max, g->targets }, 3, out, 3);
     int64_t size[] = { 1, TR_BLOCKS };
     g->loss = tr_add_tensor(g, TR_LOSS, b->unit, "bt", size, "loss");

@@ -42,6 +42,7 @@ struct tr_tensor {
         size[TR_DIMS]; /* of b: 1, the micro-batch multiplies it. Of r: as if padded to a multiple of 64 */
     int64_t rows; /* of r, without padding */
     bool stream; /* on the residual stream: its placement is in the tables of paradigms */
+    bool wide; /* float32 in mixed precision, too */
     int of; /* D_PARAMETER, LEAVES: the parameter */
     double deviation; /* parameters: of the initial values; 0: all are `first` */
     float first;

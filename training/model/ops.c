@@ -80,6 +80,7 @@ const struct tr_op_row tr_ops[TR_OPS] = {
     [TR_ARRANGE] = { "arrange", { "R -> R", "Sb -> Sb", "Yt -> R", "Sc -> Sc" }, false },
     [TR_DEAL] = { "deal", { "R -> R", "Sb -> Sb", "Pz -> Pq", "Sc -> Sc" }, false },
     [TR_HALVES] = { "halves", { "R -> R", "Sb -> Sb", "Hz -> Zt", "Sc -> Sc" }, false },
+    [TR_ROUND] = { "round", { "R -> R", "Sb -> Sb", "St -> St", "Sc -> Sc", "Sr -> Sr", "F -> F" }, true },
 };
 
 static const char *placement(const char *s, char *to)

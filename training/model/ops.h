@@ -85,6 +85,7 @@ enum tr_op {
     TR_ARRANGE, /* x -> x: tokens in the order of ranks come into that of the sequence */
     TR_DEAL, /* dx -> dx: and the other way, for a reduce-scatter */
     TR_HALVES, /* dx -> dx: what the two halves of the sequence give is added */
+    TR_ROUND, /* x -> x: a whole sum in float32 becomes bfloat16 */
     TR_OPS
 };
 

@@ -61,6 +61,13 @@ struct tr_kernels {
     /* out[columns] = the sum of the rows of x: by blocks, then the tree. */
     void (*sum_tokens)(float *out, const float *x, int64_t tokens, int64_t columns, int64_t block);
 
+    /* bfloat16, in two bytes each, to float32 and back: to the nearest, ties to even; or by chance, up with
+     * the probability that makes the mean x, by a hash of key and of the element's place in its tensor, of
+     * which from[0] has place `first`. A NaN stays one. `to` of narrow may begin where `from` does. */
+    void (*widen)(float *to, const uint16_t *from, int64_t count);
+    void (*narrow)(uint16_t *to, const float *from, int64_t count);
+    void (*narrow_by_chance)(uint16_t *to, const float *from, int64_t first, int64_t count, uint64_t key);
+
     void (*gelu)(float *y, const float *x, int64_t count);
     void (*gelu_dx)(float *dx, const float *dy, const float *x, int64_t count); /* dx may be dy */
     void (*add)(float *out, const float *a, const float *b, int64_t count); /* out may be a or b */
@@ -113,6 +120,7 @@ struct tr_kernels {
     /* out[i] = the sum of squares of leaf i in float64, each in ascending order: count elements in leaves of
      * `leaf` elements. */
     void (*square_leaves)(double *out, const float *x, int64_t count, int64_t leaf);
+    void (*square_leaves_of_bfloat16)(double *out, const uint16_t *x, int64_t count, int64_t leaf);
     void (*adamw)(float *p, float *m, float *v, const float *g, int64_t count, const struct tr_adamw *a);
     void (*sgd)(float *p, const float *g, int64_t count, float rate, float scale);
 };

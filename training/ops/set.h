@@ -4,6 +4,7 @@
 
 #include "training/ops/numbers.h"
 #include "training/ops/gemm.h"
+#include "training/ops/narrow.h"
 #include "training/ops/rows.h"
 #include "training/ops/softmax.h"
 #include "training/ops/attention.h"
@@ -17,6 +18,9 @@ const struct tr_kernels TR_SET = {
     .layer_norm_dx = layer_norm_dx,
     .layer_norm_dw = layer_norm_dw,
     .sum_tokens = sum_tokens,
+    .widen = widen,
+    .narrow = narrow,
+    .narrow_by_chance = narrow_by_chance,
     .gelu = gelu,
     .gelu_dx = gelu_dx,
     .add = add,
@@ -33,6 +37,7 @@ const struct tr_kernels TR_SET = {
     .softmax_dx = softmax_dx,
     .loss = loss,
     .square_leaves = square_leaves,
+    .square_leaves_of_bfloat16 = square_leaves_of_bfloat16,
     .adamw = adamw,
     .sgd = sgd,
 };

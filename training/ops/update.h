@@ -5,7 +5,16 @@
  * exact in float64, so that a fused multiply-add would give the same. */
 enum { AT_ONCE = 8 };
 
-static void square_leaves(double *out, const float *x, int64_t count, int64_t leaf)
+/* Element i of an array, which is exact in float64. */
+INLINE double element(const void *x, int64_t i, bool narrow)
+{
+    float g;
+    uint32_t bits = narrow ? (uint32_t)((const uint16_t *)x)[i] << 16 : 0;
+    memcpy(&g, narrow ? (const void *)&bits : (const void *)((const float *)x + i), sizeof g);
+    return (double)g;
+}
+
+INLINE void leaves_of(double *out, const void *x, bool narrow, int64_t count, int64_t leaf)
 {
     int64_t whole = count / leaf, i = 0;
     for (; i + AT_ONCE <= whole; i += AT_ONCE) {
@@ -13,7 +22,7 @@ static void square_leaves(double *out, const float *x, int64_t count, int64_t le
         for (int64_t j = 0; j < leaf; j++)
 #pragma GCC unroll 8
             for (int n = 0; n < AT_ONCE; n++) {
-                double g = (double)x[(i + n) * leaf + j];
+                double g = element(x, (i + n) * leaf + j, narrow);
                 part[n] += g * g;
             }
         memcpy(out + i, part, sizeof part);
@@ -21,9 +30,19 @@ static void square_leaves(double *out, const float *x, int64_t count, int64_t le
     for (; i * leaf < count; i++) {
         double part = 0;
         for (int64_t j = i * leaf; j < lesser((i + 1) * leaf, count); j++)
-            part += (double)x[j] * (double)x[j];
+            part += element(x, j, narrow) * element(x, j, narrow);
         out[i] = part;
     }
+}
+
+static void square_leaves(double *out, const float *x, int64_t count, int64_t leaf)
+{
+    leaves_of(out, x, false, count, leaf);
+}
+
+static void square_leaves_of_bfloat16(double *out, const uint16_t *x, int64_t count, int64_t leaf)
+{
+    leaves_of(out, x, true, count, leaf);
 }
 
 /* Loshchilov, Hutter 2019 */

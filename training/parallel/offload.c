@@ -70,7 +70,7 @@ static struct tr_instr *copy(struct tr_tape *t, enum tr_code code, int from, int
 static int on_host(struct tr_tape *t, int value)
 {
     const struct tr_value v = t->values[value];
-    int host = tr_add_value(t, v.shard, v.micro, v.memory, v.bytes);
+    int host = tr_add_array(t, v.shard, v.micro, v.memory, v.element, tr_count(t, value));
     t->values[host].host = true;
     return host;
 }
@@ -165,7 +165,7 @@ void tr_offload_activations(struct tr_tape *t)
             if (!trip || trip->host < 0 || trip->up != n || trip->back >= 0)
                 continue;
             const struct tr_value v = t->values[i.in[x]];
-            trip->back = tr_add_value(t, v.shard, v.micro, v.memory, v.bytes);
+            trip->back = tr_add_array(t, v.shard, v.micro, v.memory, v.element, tr_count(t, i.in[x]));
             put(t, TR_UP, trip->host, trip->back, &i);
         }
         take_back(t, &i, trips, n_trips);

@@ -70,6 +70,8 @@ struct tr_plan {
     int stage_layers[TR_STAGES_MAX]; /* balance.h; 0: all have as many */
     bool vee; /* its second one is on the way back */
     bool free_order; /* of sums; canonical without it */
+    bool bfloat16; /* parameters, gradients and activations; optimizer and sums in float32 */
+    bool stochastic; /* rounding of updated parameters */
     bool sgd;
     double rate, decay, clip;
     /* how gradients become whole: by which collectives, in buckets of how many bytes (0: each alone), and
@@ -115,6 +117,8 @@ bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct 
 bool tr_zero_cuts(const struct tr_plan *p);
 bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *parameter);
 bool tr_zero_check(const struct tr_plan *p, struct tr_error *e);
+/* bfloat16: what it goes with. */
+bool tr_mixed_check(const struct tr_plan *p, struct tr_error *e);
 bool tr_recompute_check(const struct tr_plan *p, struct tr_error *e);
 /* What fits parameter servers. */
 bool tr_server_check(const struct tr_plan *p, struct tr_error *e);

@@ -59,7 +59,8 @@ bool tr_recomputes(const struct tr_placed *p, const struct tr_step *s)
         return s->code == TR_COMPUTE &&
                (s->op == TR_GELU || s->op == TR_ATTENTION || s->op == TR_ATTEND || s->op == TR_ATTEND_WINDOW);
     case TR_RECOMPUTE_FULL:
-        return (s->code == TR_COMPUTE || !p->plan->recompute_saves) && inside_layer(p, s);
+        return ((s->code == TR_COMPUTE && s->op != TR_ROUND) || !p->plan->recompute_saves) &&
+               inside_layer(p, s);
     default:
         return false;
     }

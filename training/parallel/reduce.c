@@ -13,6 +13,8 @@
  * call runs while the next unit computes, and the part enters the sum after that. */
 #include "training/parallel/reduce.h"
 
+#include "training/parallel/mixed.h"
+
 enum { ALIGN = 64 };
 
 static int64_t up(int64_t n, int64_t to)
@@ -101,6 +103,7 @@ static int call(struct tr_tape *t, enum tr_code code, int parameter, int from, i
 static void reduce(struct tr_tape *t, const struct tr_bucket *b)
 {
     const struct tr_plan *plan = t->placed->plan;
+    const struct tr_slot end = { -1, -1, -1 };
     struct tr_holding *h = &t->holdings[t->bucketed[b->first]];
     int from = b->value >= 0 ? b->value : h->gradient, p = h->parameter, to;
     int64_t bytes = t->values[from].bytes, part = bytes / plan->mesh.size[TR_DP];
@@ -113,12 +116,12 @@ static void reduce(struct tr_tape *t, const struct tr_bucket *b)
     else
         to = call(t, TR_ALL_REDUCE, p, from, bytes);
     if (b->value < 0)
-        h->gradient = to;
+        h->gradient = tr_round_gradient(t, to, p, &end, -1);
     for (int m = 0; m < b->members && b->value >= 0; m++) {
         h = &t->holdings[t->bucketed[b->first + m]];
         int whole = tr_add_value(t, t->values[h->gradient].shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
         t->values[whole].within = to, t->values[whole].inside = h->inside;
-        h->gradient = whole;
+        h->gradient = tr_round_gradient(t, whole, h->parameter, &end, -1);
     }
 }
 
@@ -165,6 +168,11 @@ static int begin_early(struct tr_tape *t, int n)
     return wait;
 }
 
+static bool rounds(const struct tr_instr *i)
+{
+    return i->code == TR_COMPUTE && i->op == TR_ROUND;
+}
+
 /* Before which instruction the next unit of this part has computed; or the part ends, or sends. */
 static int after_next_unit(const struct tr_tape *t, int n)
 {
@@ -174,7 +182,7 @@ static int after_next_unit(const struct tr_tape *t, int n)
         const struct tr_instr *x = &t->instrs[m];
         if (x->part != now->part || x->stage != now->stage || x->micro != now->micro)
             break;
-        if (x->beside || x->code == TR_COUNT)
+        if (x->beside || x->code == TR_COUNT || rounds(x))
             continue;
         if (x->unit < 0 || (x->unit != unit && next))
             break;
@@ -184,13 +192,13 @@ static int after_next_unit(const struct tr_tape *t, int n)
     return m;
 }
 
-/* The wait for the call at n, and the counting of what it makes, come later. */
+/* The wait for the call at n comes later, and with it the counting and rounding of what the call makes. */
 static void end_late(struct tr_tape *t, int n)
 {
-    int wait = tr_put_beside(t, n, 1), to = after_next_unit(t, n);
-    bool counted = t->instrs[wait + 1].code == TR_COUNT && t->instrs[wait + 1].in[0] == t->instrs[n].out[0];
-    tr_move_instr(t, wait, to - 1);
-    if (counted)
+    int wait = tr_put_beside(t, n, 1), to = after_next_unit(t, n), last = wait;
+    while (last + 1 < to && t->instrs[last + 1].ins && t->instrs[last + 1].in[0] == t->instrs[n].out[0])
+        last++;
+    for (int i = wait; i <= last; i++)
         tr_move_instr(t, wait, to - 1);
 }
 

@@ -134,7 +134,7 @@ static void take_all(struct tr_tape *t, struct tr_holding *h)
 
 static int vector(struct tr_tape *t, int64_t doubles)
 {
-    return tr_add_value(t, -1, -1, TR_MEM_BUFFER, doubles * 8);
+    return tr_add_array(t, -1, -1, TR_MEM_BUFFER, TR_FLOAT64, doubles);
 }
 
 /* What is done with one push: whose it is, is chosen as it comes. */

@@ -63,8 +63,8 @@ static struct tr_instr *collective(struct tr_tape *t, enum tr_code code, const s
 int tr_zero_gather(
     struct tr_tape *t, const struct tr_holding *h, int shard, const struct tr_slot *slot, int unit)
 {
-    int64_t bytes = tr_shard_count(t->placed, shard, 1) * 4;
-    int whole = tr_add_value(t, shard, slot->micro, TR_MEM_BUFFER, bytes);
+    int whole = tr_add_array(t, shard, slot->micro, TR_MEM_BUFFER, t->values[h->values].element,
+        tr_shard_count(t->placed, shard, 1));
     collective(t, TR_ALL_GATHER, h, slot, unit, h->values, whole);
     return whole;
 }

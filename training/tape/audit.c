@@ -23,33 +23,26 @@ static int64_t changed(const unsigned char *p, int64_t bytes)
 
 /* Bytes of the elements that are nothing but poison. No number that is computed has all bits set; a token may
  * have, so of tokens a whole line counts. */
-static int64_t unwritten(const struct tr_tape *t, const struct tr_value *v, const unsigned char *p)
+static int64_t unwritten(const struct tr_value *v, const unsigned char *p)
 {
-    const struct tr_placed *placed = t->placed;
-    bool token = v->shard >= 0 && placed->g->tensors[placed->shards[v->shard].tensor].role == TR_INPUT;
-    int64_t element = token ? LINE : 4, n = 0;
+    bool token = v->element == TR_TOKEN;
+    int64_t element = token ? LINE : tr_element_bytes(v->element), n = 0;
     for (int64_t i = 0; i + element <= v->bytes; i += element)
         if (!changed(p + i, element))
             n += element;
     return n;
 }
 
-/* The value that the place was given to first. */
-static const struct tr_value *owner(const struct tr_tape *t, const struct tr_value *v)
-{
-    while (v->takes >= 0)
-        v = &t->values[v->takes];
-    return v;
-}
-
 void tr_audit_make(struct tr_audit *a, const struct tr_tape *t)
 {
-    *a = (struct tr_audit){ .bad = -1, .touched = tr_new((size_t)t->n_values, sizeof *a->touched) };
+    *a = (struct tr_audit){ .bad = -1,
+        .touched = tr_new((size_t)t->n_values, sizeof *a->touched),
+        .rest = tr_new((size_t)t->n_values, sizeof *a->rest) };
 }
 
 void tr_audit_free(struct tr_audit *a)
 {
-    free(a->touched);
+    free(a->touched), free(a->rest);
     *a = (struct tr_audit){ .bad = -1 };
 }
 
@@ -75,7 +68,16 @@ void tr_audit_begin(struct tr_audit *a, const struct tr_tape *t, unsigned char *
         if (end > from)
             memset(arena[host] + from, POISON, (size_t)(end - from));
     }
-    *a = (struct tr_audit){ .bad = -1, .touched = a->touched };
+    *a = (struct tr_audit){ .bad = -1, .touched = a->touched, .rest = a->rest };
+}
+
+/* Who works in the place of another value may need less of it. The rest is nobody's, and full of numbers. */
+static uint64_t rest_of(const struct tr_tape *t, const struct tr_value *v, unsigned char *const arena[2])
+{
+    uint64_t sum = 0;
+    for (int64_t i = v->bytes; i < lines(t->values[v->takes].bytes); i++)
+        sum = sum * 31 + arena[v->host][v->offset + i];
+    return sum;
 }
 
 void tr_audit_before(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], int instr)
@@ -84,6 +86,11 @@ void tr_audit_before(struct tr_audit *a, const struct tr_tape *t, unsigned char 
         const struct tr_value *v = &t->values[n];
         if (v->first == instr && !v->lasts && v->takes < 0 && v->within < 0)
             a->outside += changed(arena[v->host] + v->offset, lines(v->bytes));
+        if (v->first != instr || v->takes < 0)
+            continue;
+        a->rest[n] = rest_of(t, v, arena);
+        for (int64_t i = lines(t->values[v->takes].bytes); i < v->bytes; i += LINE) /* nobody had it yet */
+            a->outside += changed(arena[v->host] + v->offset + i, LINE);
     }
 }
 
@@ -100,35 +107,40 @@ static bool is_bucket(const struct tr_tape *t, int n)
  * leave some of their scratch alone: its size is that of the set of kernels that needs most. */
 static void settle(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], int n)
 {
-    const struct tr_value *v = &t->values[n], *place = owner(t, v);
-    const unsigned char *p = arena[place->host] + place->offset;
+    const struct tr_value *v = &t->values[n];
+    const unsigned char *p = arena[v->host] + v->offset;
     bool scratch = v->memory == TR_MEM_SCRATCH, tensor = v->shard >= 0 || n == t->losses || n == t->leaves;
     bool gaps = !scratch && (!tensor || is_bucket(t, n)); /* what is no tensor is a part of a bucket */
-    int64_t missing = scratch || gaps ? 0 : unwritten(t, v, p);
-    for (int64_t i = 0; i < lines(place->bytes); i += LINE)
+    int64_t missing = scratch || gaps ? 0 : unwritten(v, p);
+    for (int64_t i = 0; i < lines(v->bytes); i += LINE)
         a->touched[n] += gaps || changed(p + i, LINE) ? LINE : 0;
-    a->outside += changed(p + place->bytes, lines(place->bytes) - place->bytes);
+    a->outside += changed(p + v->bytes, lines(v->bytes) - v->bytes);
     if (missing && a->bad < 0)
         a->bad = n, a->missing = missing;
 }
 
-static bool is_taken(const struct tr_tape *t, int n)
+/* The value that takes the place of another one as that ends; -1. */
+static int taker(const struct tr_tape *t, int n)
 {
     for (int v = 0; v < t->n_values; v++)
         if (t->values[v].takes == n && t->values[v].first == t->values[n].last)
-            return true;
-    return false;
+            return v;
+    return -1;
 }
 
 void tr_audit_after(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], int instr)
 {
     for (int n = 0; n < t->n_values; n++) {
-        const struct tr_value *v = &t->values[n], *place = owner(t, v);
+        const struct tr_value *v = &t->values[n];
         if (v->last != instr || v->lasts || v->within >= 0) /* a bucket is looked at as one */
             continue;
         settle(a, t, arena, n);
-        if (!is_taken(t, n))
-            memset(arena[place->host] + place->offset, POISON, (size_t)lines(place->bytes));
+        int by = taker(t, n);
+        int64_t kept = by < 0 ? 0 : t->values[by].bytes, all = lines(v->bytes);
+        if (by >= 0 && a->rest[by] != rest_of(t, &t->values[by], arena))
+            a->outside += all - kept;
+        if (kept < all)
+            memset(arena[v->host] + v->offset + kept, POISON, (size_t)(all - kept));
     }
 }
 
@@ -139,8 +151,10 @@ static void add_up(struct tr_audit *a, const struct tr_tape *t)
         for (int n = 0; n < t->n_values; n++) {
             const struct tr_value *v = &t->values[n];
             bool lives = v->lasts || (v->first >= 0 && v->first <= i && i <= v->last);
-            if (lives && !(i == v->last && !v->lasts && is_taken(t, n)))
-                now[v->host][v->memory] += a->touched[n];
+            int by = lives && i == v->last && !v->lasts ? taker(t, n) : -1;
+            int64_t kept = by < 0 ? 0 : lines(t->values[by].bytes);
+            if (lives && kept < a->touched[n])
+                now[v->host][v->memory] += a->touched[n] - kept;
         }
         for (int k = 0; k < TR_MEMORIES; k++) {
             total += now[0][k];

@@ -15,6 +15,7 @@ struct tr_audit {
     int64_t host_peak[TR_MEMORIES]; /* and in the host's */
     /* inside */
     int64_t *touched; /* of each value's place */
+    uint64_t *rest; /* of each value that takes a larger place: a sum of what it does not take */
     int bad; /* the first value of which an element was not written; -1: none */
     int64_t missing; /* bytes of it */
     int64_t outside; /* bytes that changed outside of all values */

@@ -53,7 +53,8 @@ static bool rule_fits(struct tr_checking *c, const struct tr_instr *i, enum tr_a
     for (int x = 0; x < i->ins; x++)
         if (memcmp(c->values[i->in[x]].on[a], in[x], 2))
             return false;
-    bool makes = i->op != TR_PACK && i->op != TR_UNPACK; /* who moves it may put it elsewhere */
+    /* who moves it may put it elsewhere, and who rounds it leaves it there */
+    bool makes = i->op != TR_PACK && i->op != TR_UNPACK && i->op != TR_ROUND;
     for (int x = 0; x < i->outs; x++)
         if (makes && !result_is_declared(c, i->out[x], a, out[x]))
             return false;
@@ -390,12 +391,12 @@ static bool each(struct tr_checking *c, int n, struct tr_error *e)
         return false;
     tr_check_writes(c, n);
     pass_micro(c, n);
-    for (int x = 0; x < i->outs && i->code == TR_COMPUTE && c->plan->micros == 1; x++) {
+    for (int x = 0; x < i->outs && i->code == TR_COMPUTE && i->op != TR_ROUND && c->plan->micros == 1; x++) {
         const struct tr_tensor *t = tr_checked_tensor(c, i->out[x]);
         if (t && t->role == TR_D_PARAMETER && !count_in(c, n, i->out[x], t->of, i->micro, e))
             return false;
     }
-    return true;
+    return tr_check_elements(c, n, e);
 }
 
 /* What outlives the step lies as the next one expects it, and nothing is under way. */

@@ -4,7 +4,7 @@
  * Rows are independent, so what has no sum over tokens runs on all sequences of the micro-batch at once.
  * What sums over tokens runs on one sequence after the other, and the sums enter the tree over sequences. */
 #include "training/parallel/map.h"
-#include "training/tape/call.h"
+#include "training/tape/widen.h"
 
 #include <math.h>
 #include <string.h>
@@ -327,33 +327,31 @@ static bool product(const struct tr_call *c, const struct tr_tape *t)
     }
 }
 
-void tr_compute(struct tr_runner *r, const struct tr_instr *i)
+static void run(const struct tr_call *c, const struct tr_tape *t)
 {
-    struct tr_call c = call_of(r, i);
-    if (product(&c, r->tape))
+    if (product(c, t))
         return;
-    switch (i->op) {
+    switch (c->i->op) {
     case TR_MEAN:
     case TR_MEAN_DX:
-        tr_mean_of_cells(&c);
+        tr_mean_of_cells(c);
         break;
     case TR_EMBED_DW:
     case TR_EMBED_LEAVES:
-        embed_gradient(&c);
+        embed_gradient(c);
         break;
     case TR_POSITION:
-        position(&c);
+        position(c);
         break;
     case TR_POSITION_DW:
-        position_gradient(&c);
+        position_gradient(c);
         break;
     case TR_BIAS_DW:
     case TR_LAYER_NORM_DW:
-        leaves(&c);
+        leaves(c);
         break;
     case TR_FOLD:
-        fold(&c, r->tape->values[i->in[0]].bytes / r->tape->values[i->out[0]].bytes,
-            r->tape->values[i->out[0]].bytes / 4);
+        fold(c, tr_count(t, c->i->in[0]) / tr_count(t, c->i->out[0]), tr_count(t, c->i->out[0]));
         break;
     case TR_ATTENTION:
     case TR_ATTENTION_DX:
@@ -361,40 +359,52 @@ void tr_compute(struct tr_runner *r, const struct tr_instr *i)
     case TR_ATTEND_WINDOW_DX:
     case TR_ATTEND:
     case TR_ATTEND_DX:
-        tr_attention(&c);
+        tr_attention(c);
         break;
     case TR_ATTEND_PART:
     case TR_ATTEND_PART_DX:
     case TR_ATTEND_MERGE:
     case TR_SUM_KEYS:
     case TR_SUM_QUERIES:
-        tr_attention_in_parts(&c);
+        tr_attention_in_parts(c);
         break;
     case TR_PACK:
     case TR_UNPACK:
-        tr_pack(&c);
+        tr_pack(c);
         break;
     case TR_ARRANGE:
     case TR_DEAL:
-        tr_arrange(&c);
+        tr_arrange(c);
         break;
     case TR_HALVES:
-        tr_add_halves(&c);
+        tr_add_halves(c);
         break;
     case TR_SPLIT:
     case TR_JOIN:
-        tr_split(&c);
+        tr_split(c);
         break;
     case TR_ROW_MAX:
     case TR_SOFTMAX:
     case TR_SOFTMAX_DX:
-        softmax(&c);
+        softmax(c);
         break;
     case TR_LOSS_LEAVES:
-        losses(&c);
+        losses(c);
         break;
     default:
-        elementwise(&c);
+        elementwise(c);
         break;
     }
+}
+
+void tr_compute(struct tr_runner *r, const struct tr_instr *i)
+{
+    if (i->op == TR_ROUND) {
+        r->k->narrow(tr_at(r, i->out[0]), tr_at(r, i->in[0]), tr_count(r->tape, i->in[0]));
+        return;
+    }
+    struct tr_call c = call_of(r, i);
+    tr_widen_operands(r, &c);
+    run(&c, r->tape);
+    tr_narrow_results(r, &c);
 }

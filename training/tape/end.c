@@ -19,6 +19,15 @@ static struct tr_instr *collective(struct tr_tape *t, enum tr_code code, int axe
     return i;
 }
 
+/* In the place of the parameter's gradient. */
+static int gradient_like(struct tr_tape *t, const struct tr_holding *h)
+{
+    const struct tr_value *of = &t->values[h->gradient];
+    int v = tr_add_array(t, of->shard, -1, TR_MEM_GRADIENT, of->element, h->shard_count);
+    t->values[v].takes = h->gradient;
+    return v;
+}
+
 /* The head's gradient and the embedding's: added where both are, else exchanged between first and last
  * stage. */
 static void tie(struct tr_tape *t)
@@ -41,17 +50,14 @@ static void tie(struct tr_tape *t)
         i->parameter = home, i->count = h->shard_count, i->times = 1;
         if (together) {
             i->in[i->ins++] = other->gradient, i->in[i->ins++] = h->gradient;
-            int sum =
-                tr_add_value(t, t->values[other->gradient].shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
-            t->values[sum].takes = other->gradient;
+            int sum = gradient_like(t, other);
             t->instrs[t->n_instrs - 1].out[0] = sum;
             t->instrs[t->n_instrs - 1].outs = 1;
             other->gradient = sum;
             continue;
         }
-        int scratch = tr_add_value(t, -1, -1, TR_MEM_BUFFER, h->shard_count * 4);
-        int sum = tr_add_value(t, t->values[h->gradient].shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
-        t->values[sum].takes = h->gradient;
+        int scratch = tr_add_array(t, -1, -1, TR_MEM_BUFFER, t->values[h->gradient].element, h->shard_count);
+        int sum = gradient_like(t, h);
         i = &t->instrs[t->n_instrs - 1];
         i->in[i->ins++] = h->gradient, i->out[i->outs++] = sum, i->scratch = scratch, i->edge = TR_HOME;
         h->gradient = sum;
@@ -80,7 +86,7 @@ static void norm(struct tr_tape *t)
     const struct tr_graph *g = t->placed->g;
     const struct tr_plan *plan = t->placed->plan;
     int64_t count = tr_ordinal(g, g->n_tensors) * TR_NORM_LEAVES;
-    t->leaves = tr_add_value(t, -1, -1, TR_MEM_BUFFER, count * 8);
+    t->leaves = tr_add_array(t, -1, -1, TR_MEM_BUFFER, TR_FLOAT64, count);
     for (int n = 0; n < t->n_holdings; n++) {
         struct tr_holding *h = &t->holdings[n];
         bool own =
@@ -103,7 +109,7 @@ static void losses(struct tr_tape *t, const int *loss_values)
 {
     const struct tr_plan *plan = t->placed->plan;
     int64_t count = (int64_t)plan->batch * TR_BLOCKS;
-    t->losses = tr_add_value(t, -1, -1, TR_MEM_BUFFER, count * 8);
+    t->losses = tr_add_array(t, -1, -1, TR_MEM_BUFFER, TR_FLOAT64, count);
     struct tr_runs runs = tr_runs_of(plan, TR_BLOCKS, t->at[TR_CP]);
     for (int n = 0; n < plan->micros * runs.n && t->at[TR_TP] == 0 && t->server < 0; n++) {
         int m = n / runs.n, run = n % runs.n;
@@ -135,6 +141,8 @@ void tr_lower_update(struct tr_tape *t, struct tr_holding *h)
     if (h->m >= 0)
         i->in[i->ins++] = h->m, i->in[i->ins++] = h->v;
     i->out[i->outs++] = h->values;
+    if (h->wide >= 0)
+        i->out[i->outs++] = h->wide;
     tr_zero_share(t, h);
 }
 

@@ -6,7 +6,7 @@
  * another rank; so of the ranks where it is a computation, or a parameter, the lowest one is named. */
 #include "training/tape/finite.h"
 
-#include "training/tape/compute.h"
+#include "training/tape/widen.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,12 +27,10 @@ static bool finite_value(const struct tr_runner *r, int value, double *number)
     const struct tr_value *v = &t->values[value];
     if (v->shard < 0)
         return true;
-    enum tr_role role = t->placed->g->tensors[t->placed->shards[v->shard].tensor].role;
-    if (role == TR_INPUT)
+    if (t->placed->g->tensors[t->placed->shards[v->shard].tensor].role == TR_INPUT)
         return true;
-    int64_t bytes = role == TR_LOSS ? 8 : 4;
-    for (int64_t i = 0; i < v->bytes / bytes; i++) {
-        *number = bytes == 8 ? ((const double *)tr_at(r, value))[i] : ((const float *)tr_at(r, value))[i];
+    for (int64_t i = 0; i < tr_count(t, value); i++) {
+        *number = tr_number(r, value, i);
         if (!isfinite(*number))
             return false;
     }

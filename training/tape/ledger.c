@@ -94,7 +94,7 @@ static void predict(struct tr_ledger *l, const struct tr_tape *t, const struct t
     struct tr_entry *entry = tr_ledger_entry(l, t, i, code);
     bool part = (i->edge == TR_TO_SERVER || i->edge == TR_FROM_SERVER) && entry->cargo != TR_OF_SCALARS;
     int64_t bytes = part ? whole->bytes / t->placed->plan->mesh.servers : whole->bytes;
-    int64_t element = entry->cargo == TR_OF_SCALARS ? 8 : 4;
+    int64_t element = tr_element_bytes(whole->element);
     entry->calls += i->times;
     entry->bytes += bytes;
     entry->least += i->times * least_bytes(t, i, code, bytes / i->times, element);

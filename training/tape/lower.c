@@ -10,9 +10,11 @@
 #include "training/parallel/map.h"
 #include "training/parallel/offload.h"
 #include "training/parallel/recompute.h"
+#include "training/parallel/mixed.h"
 #include "training/parallel/reduce.h"
 #include "training/parallel/server.h"
 #include "training/parallel/zero.h"
+#include "training/tape/widen.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,13 +37,6 @@ struct lowering {
     int *losses; /* of each micro-batch */
 };
 
-static int64_t element_bytes(const struct tr_placed *p, int shard)
-{
-    const struct tr_tensor *t = &p->g->tensors[p->shards[shard].tensor];
-    bool token = t->role == TR_INPUT && t->dims == 2;
-    return token ? 2 : t->role == TR_LOSS ? 8 : 4;
-}
-
 static int *at(struct lowering *l, int shard, int micro)
 {
     return &l->now[(int64_t)shard * l->p->plan->micros + micro];
@@ -63,7 +58,7 @@ static enum tr_memory memory_of(const struct tr_placed *p, int shard)
 static int new_value(struct lowering *l, int shard, int micro)
 {
     int64_t count = tr_shard_count(l->p, shard, tr_micro_batch(l->p->plan));
-    int v = tr_add_value(l->t, shard, micro, memory_of(l->p, shard), count * element_bytes(l->p, shard));
+    int v = tr_add_array(l->t, shard, micro, memory_of(l->p, shard), tr_shard_element(l->p, shard), count);
     *at(l, shard, micro) = v;
     return v;
 }
@@ -221,7 +216,7 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
     int in[TR_INS];
     for (int n = 0; n < s->ins; n++)
         in[n] = input_value(l, s->in[n], slot, unit);
-    int64_t scratch = s->code == TR_COMPUTE ? scratch_bytes(p, s) : 0;
+    int64_t scratch = s->code == TR_COMPUTE ? scratch_bytes(p, s) + tr_widened_bytes(p, s) : 0;
     int scratch_value = scratch ? tr_add_value(l->t, -1, slot->micro, TR_MEM_SCRATCH, scratch) : -1;
     struct tr_instr *i = instr(l, s->code, slot, unit);
     i->turn = s->turn, i->axis = s->axis;
@@ -354,9 +349,12 @@ static void count_in(struct lowering *l, const struct tr_step *s, const struct t
             if (h->level[level] < 0)
                 h->level[level] = tr_add_value(l->t, shard, -1, TR_MEM_GRADIENT, l->t->values[v].bytes);
         struct tr_instr *i = instr(l, TR_COUNT, slot, s->unit);
-        i->in[i->ins++] = v, i->parameter = parameter, i->count = l->t->values[v].bytes / 4;
+        i->in[i->ins++] = v, i->parameter = parameter, i->count = tr_count(l->t, v);
         i->times = plan->micros;
     }
+    bool whole = plan->mesh.size[TR_DP] == 1 || tr_reduces_each_micro(plan);
+    if (whole && slot->micro == plan->micros - 1)
+        v = tr_round_gradient(l->t, v, parameter, slot, s->unit);
     h->gradient = v;
 }
 

@@ -157,8 +157,8 @@ static void plan(struct tr_tape *t, bool host, struct tr_room *r)
         for (int x = 0; x < p.n;)
             if (t->values[p.live[x].value].last == n)
                 drop(p.live, &p.n, p.live[x].value);
-            else
-                x++;
+            else /* who took a larger place keeps what it needs */
+                p.live[x].bytes = aligned(t->values[p.live[x].value].bytes), x++;
     }
     free(p.live);
 }

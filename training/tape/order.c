@@ -78,13 +78,21 @@ static bool same_group(const struct tr_instr *a, const struct tr_instr *b)
     return together(b) && (a->code == TR_TIE) == (b->code == TR_TIE) && a->axes == b->axes;
 }
 
+/* Whether what both read has one element type. */
+static bool same_element(
+    const struct joint *j, int q, const struct tr_instr *a, int r, const struct tr_instr *b)
+{
+    return j->tapes[q]->values[a->in[0]].element == j->tapes[r]->values[b->in[0]].element;
+}
+
 /* Whether instructions x of rank r and i of rank q are the same call; if not, both are told. */
 static bool same_call(const struct joint *j, int q, int i, int r, int x, struct tr_error *e)
 {
     const struct tr_instr *a = &j->tapes[q]->instrs[i], *b = &j->tapes[r]->instrs[x];
     const char *an = tr_instr_name(j->tapes[q], a), *bn = tr_instr_name(j->tapes[r], b);
-    return (a->code == b->code && a->count == b->count && a->times == b->times && a->fold == b->fold &&
-               a->turn == b->turn && !strcmp(an, bn) && a->micro == b->micro) ||
+    return (a->code == b->code && same_element(j, q, a, r, b) && a->count == b->count &&
+               a->times == b->times && a->fold == b->fold && a->turn == b->turn && !strcmp(an, bn) &&
+               a->micro == b->micro) ||
            tr_fail(e,
                "ranks %d and %d call different things in one group: instruction %d, %s of %s, micro-batch "
                "%d, "
@@ -182,7 +190,8 @@ static int receive(struct joint *j, int rank, struct tr_error *e)
     m->taken = true;
     s = &j->tapes[from]->instrs[m->instr];
     const char *sent = tr_instr_name(j->tapes[from], s), *wanted = tr_instr_name(j->tapes[rank], i);
-    if (!strcmp(sent, wanted) && s->micro == i->micro && s->count == i->count)
+    bool alike = j->tapes[from]->values[s->in[0]].element == j->tapes[rank]->values[i->out[0]].element;
+    if (alike && !strcmp(sent, wanted) && s->micro == i->micro && s->count == i->count)
         return 1;
     tr_fail(e,
         "rank %d sends %s of micro-batch %d, %lld elements, where rank %d receives %s of micro-batch %d, "

@@ -7,6 +7,7 @@
 #include "training/tape/place.h"
 
 #include "training/parallel/map.h"
+#include "training/tape/element.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,21 +96,23 @@ tutti_op tr_fold_op(const char from[2])
     return from[1] == 'm' ? TUTTI_MAX : TUTTI_SUM;
 }
 
-static int find(const struct tr_placed *p, int tensor, char on[TR_AXES][2])
+static int find(const struct tr_placed *p, int tensor, char on[TR_AXES][2], bool unrounded)
 {
     for (int i = 0; i < p->n_shards; i++)
-        if (p->shards[i].tensor == tensor && !memcmp(p->shards[i].on, on, sizeof p->shards[i].on))
+        if (p->shards[i].tensor == tensor && !memcmp(p->shards[i].on, on, sizeof p->shards[i].on) &&
+            p->shards[i].unrounded == unrounded)
             return i;
     return -1;
 }
 
-int tr_shard_of(struct tr_placed *p, int tensor, char on[TR_AXES][2])
+int tr_shard_of(struct tr_placed *p, int tensor, char on[TR_AXES][2], bool unrounded)
 {
-    int i = find(p, tensor, on);
+    int i = find(p, tensor, on, unrounded);
     if (i >= 0)
         return i;
     p->shards = tr_grow(p->shards, p->n_shards, &p->room_shards, sizeof *p->shards);
     p->shards[p->n_shards].tensor = tensor;
+    p->shards[p->n_shards].unrounded = unrounded;
     memcpy(p->shards[p->n_shards].on, on, sizeof p->shards->on);
     return p->n_shards++;
 }
@@ -130,7 +133,7 @@ static int given(struct tr_placed *p, int tensor)
         const char *place = tr_table_placement(p->plan, &p->g->tensors[tensor], a);
         memcpy(on[a], p->plan->mesh.size[a] == 1 ? "R " : place[1] ? place : "R ", 2);
     }
-    return tr_shard_of(p, tensor, on);
+    return tr_shard_of(p, tensor, on, false);
 }
 
 static bool is_given(const struct tr_tensor *t)
@@ -143,7 +146,7 @@ static int distance(const struct tr_placed *p, int tensor, enum tr_axis axis, co
 {
     int best = -1;
     for (int i = 0; i < p->n_shards; i++)
-        if (p->shards[i].tensor == tensor) {
+        if (p->shards[i].tensor == tensor && !p->shards[i].unrounded) {
             if (same(p->shards[i].on[axis], want))
                 return 0;
             if (!is_given(&p->g->tensors[tensor]) && reaches(p->shards[i].on[axis], want))
@@ -199,6 +202,16 @@ static bool choose(
         p->g->tensors[n->out[0]].name, tr_axis_names[axis]);
 }
 
+/* A sum that is whole is rounded, if its tensor is; returns what is read then. */
+static int rounded(struct tr_placed *p, const struct tr_node *n, int sum)
+{
+    int to = tr_shard_of(p, p->shards[sum].tensor, p->shards[sum].on, false);
+    struct tr_step s = { .code = TR_COMPUTE, .op = TR_ROUND, .phase = n->phase, .unit = n->unit };
+    s.in[s.ins++] = sum, s.out[s.outs++] = to;
+    *add_step(p) = s;
+    return to;
+}
+
 /* A step that makes `place` on one axis of a shard: a collective, or the packing beside an all-to-all.
  * Returns what it makes. */
 static int convert(
@@ -208,7 +221,11 @@ static int convert(
     memcpy(before, p->shards[from].on[axis], 2);
     memcpy(on, p->shards[from].on, sizeof on);
     memcpy(on[axis], place, 2);
-    int to = tr_shard_of(p, p->shards[from].tensor, on), code = tr_collective(before, place);
+    int code = tr_collective(before, place), to = tr_shard_of(p, p->shards[from].tensor, on, false);
+    bool rounds =
+        code >= 0 && tr_shard_element(p, from) == TR_FLOAT32 && tr_shard_element(p, to) == TR_BFLOAT16;
+    if (rounds)
+        to = tr_shard_of(p, p->shards[from].tensor, on, true);
     struct tr_step s = {
         .code = TR_COMPUTE, .op = packing(before), .phase = n->phase, .unit = n->unit, .axis = axis
     };
@@ -219,20 +236,20 @@ static int convert(
         tr_shifted(before, shifted, &s.turn);
     s.in[s.ins++] = from, s.out[s.outs++] = to;
     *add_step(p) = s;
-    return to;
+    return rounds ? rounded(p, n, to) : to;
 }
 
 /* The shard with these placements: there, or by collectives, one axis after the other. */
 static int need(struct tr_placed *p, const struct tr_node *n, int tensor, char on[TR_AXES][2])
 {
-    int i = find(p, tensor, on), from = -1;
+    int i = find(p, tensor, on, false), from = -1;
     bool passing = false; /* what comes round a ring is handed on and not kept */
     for (int a = 0; a < TR_AXES; a++)
         passing |= on[a][0] == 'T';
     if (i >= 0 && !passing)
         return i;
     for (int s = 0; s < p->n_shards && from < 0; s++) {
-        bool near = p->shards[s].tensor == tensor;
+        bool near = p->shards[s].tensor == tensor && !p->shards[s].unrounded;
         for (int a = 0; a < TR_AXES && near; a++)
             near = same(p->shards[s].on[a], on[a]) || reaches(p->shards[s].on[a], on[a]);
         if (near && !(passing && s == i))
@@ -273,7 +290,7 @@ static bool place_node(struct tr_placed *p, const struct tr_node *n, struct tr_e
         char on[TR_AXES][2];
         for (int a = 0; a < TR_AXES; a++)
             memcpy(on[a], chosen[a].out[i], 2);
-        s.out[i] = tr_shard_of(p, n->out[i], on);
+        s.out[i] = tr_shard_of(p, n->out[i], on, false);
     }
     *add_step(p) = s;
     return true;

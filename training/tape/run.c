@@ -7,15 +7,17 @@
 
 #include "training/launch.h"
 #include "training/ops/threads.h"
-#include "training/tape/compute.h"
 #include "training/tape/serve.h"
 #include "training/tape/finite.h"
 #include "training/tape/host.h"
 #include "training/tape/traffic.h"
+#include "training/tape/widen.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { PIECE = 1024 };
 
 static bool failed(
     const struct tr_runner *r, const struct tr_instr *i, const tutti_comm *comm, struct tr_error *e)
@@ -26,22 +28,36 @@ static bool failed(
 
 /* ---- initial values ---- */
 
+/* Elements of the whole tensor, from `from` on; the padding is 0. */
+static void fill(const struct tr_runner *r, const struct tr_tensor *w, int64_t tensor, float *to,
+    int64_t from, int64_t count)
+{
+    int64_t whole = w->rows * (w->dims > 1 ? w->size[1] : 1);
+    for (int64_t i = 0; i < count; i++)
+        if (from + i >= whole)
+            to[i] = 0;
+        else if (w->deviation > 0)
+            to[i] = (float)(w->deviation * tr_normal(r->data->seed, tensor, from + i));
+        else
+            to[i] = w->first;
+}
+
 static void initialise(struct tr_runner *r, const struct tr_holding *h)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_tensor *own = &t->placed->g->tensors[h->parameter],
                            *w = &t->placed->g->tensors[own->values_of];
-    float *p = tr_at(r, h->values);
-    int64_t columns = w->dims > 1 ? w->size[1] : 1, count = t->values[h->values].bytes / 4;
-    bool part = tr_holds_part(t, own);
-    int64_t from = part ? tr_updated_from(t, h) : tr_held_from(t, h);
+    int64_t from = tr_values_from(t, h), count = tr_count(t, h->values);
     int64_t n = tr_ordinal(t->placed->g, own->values_of);
-    for (int64_t i = 0; i < count; i++) {
-        bool padding = from + i >= w->rows * columns;
-        if (w->deviation > 0)
-            p[i] = padding ? 0 : (float)(w->deviation * tr_normal(r->data->seed, n, from + i));
-        else
-            p[i] = padding ? 0 : w->first;
+    if (h->wide < 0)
+        fill(r, w, n, tr_at(r, h->values), from, count);
+    else
+        fill(r, w, n, tr_at(r, h->wide), tr_updated_from(t, h), h->shard_count);
+    for (int64_t i = 0; i < count && h->wide >= 0; i += PIECE) {
+        float piece[PIECE];
+        int64_t some = count - i < PIECE ? count - i : PIECE;
+        fill(r, w, n, piece, from + i, some);
+        tr_round_masters(r, h->parameter, (uint16_t *)tr_at(r, h->values) + i, piece, from + i, some, 0);
     }
     if (h->m >= 0) {
         memset(tr_at(r, h->m), 0, (size_t)t->values[h->m].bytes);
@@ -113,14 +129,24 @@ static tutti_comm *group_of(const struct tr_runner *r, const struct tr_instr *i)
                                  : r->groups.of[i->axes];
 }
 
+/* A message has the type of what it carries. */
+static tutti_type type_of(const struct tr_tape *t, const struct tr_instr *i)
+{
+    return tr_element_type(t->values[i->ins ? i->in[0] : i->out[0]].element);
+}
+
+static size_t bytes_of(const struct tr_tape *t, const struct tr_instr *i)
+{
+    return (size_t)tr_element_bytes(t->values[i->ins ? i->in[0] : i->out[0]].element);
+}
+
 tutti_status tr_runner_calls(const struct tr_runner *r, const struct tr_instr *i, struct tr_ledger *counted)
 {
     const struct tr_tape *t = r->tape;
     tutti_comm *comm = group_of(r, i);
     tutti_stream stream = i->beside ? r->beside : tutti_no_stream();
-    bool wide = i->in[0] == t->leaves || i->in[0] == t->losses;
-    tutti_type type = wide ? TUTTI_FLOAT64 : TUTTI_FLOAT32;
-    size_t bytes = wide ? 8 : 4, count = (size_t)i->count, n = (size_t)tutti_comm_size(comm);
+    tutti_type type = type_of(t, i);
+    size_t bytes = bytes_of(t, i), count = (size_t)i->count, n = (size_t)tutti_comm_size(comm);
     unsigned char *in = tr_at(r, i->in[0]), *out = tr_at(r, i->out[0]);
     tutti_status s = TUTTI_OK;
     if (i->code == TR_ALL_GATHER && i->in[0] == i->out[0]) /* in place: ZeRO's parameters */
@@ -168,30 +194,34 @@ static bool run_shift(struct tr_runner *r, const struct tr_instr *i, struct tr_e
     tutti_comm *comm = group_of(r, i);
     int n = tutti_comm_size(comm), rank = tutti_comm_rank(comm);
     int to = (rank + i->turn + n) % n, from = (rank - i->turn + n) % n;
+    tutti_type type = type_of(r->tape, i);
+    int64_t bytes = i->count * (int64_t)bytes_of(r->tape, i);
     tutti_status s = tutti_group_start();
     if (s == TUTTI_OK)
-        s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, TUTTI_FLOAT32, to, comm, tutti_no_stream());
+        s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, type, to, comm, tutti_no_stream());
     if (s == TUTTI_OK)
-        s = tutti_recv(tr_at(r, i->out[0]), (size_t)i->count, TUTTI_FLOAT32, from, comm, tutti_no_stream());
+        s = tutti_recv(tr_at(r, i->out[0]), (size_t)i->count, type, from, comm, tutti_no_stream());
     tutti_status ended = tutti_group_end();
-    tr_ledger_count(&r->counted, r->tape, i, TR_SEND, i->count * 4);
-    tr_ledger_count(&r->counted, r->tape, i, TR_RECV, i->count * 4);
+    tr_ledger_count(&r->counted, r->tape, i, TR_SEND, bytes);
+    tr_ledger_count(&r->counted, r->tape, i, TR_RECV, bytes);
     return (s == TUTTI_OK && ended == TUTTI_OK) || failed(r, i, comm, e);
 }
 
 static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
     tutti_comm *comm = r->groups.edge[i->edge];
+    tutti_type type = type_of(r->tape, i);
+    int64_t bytes = i->count * (int64_t)bytes_of(r->tape, i);
     tutti_status s;
     if (i->code == TR_SEND) {
         tutti_stream stream = r->sends[i->edge];
-        s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, TUTTI_FLOAT32, 1, comm, stream);
+        s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, type, 1, comm, stream);
         if (s == TUTTI_OK)
             s = tutti_stream_record(stream, &r->points[i->in[0]]);
     } else {
-        s = tutti_recv(tr_at(r, i->out[0]), (size_t)i->count, TUTTI_FLOAT32, 0, comm, tutti_no_stream());
+        s = tutti_recv(tr_at(r, i->out[0]), (size_t)i->count, type, 0, comm, tutti_no_stream());
     }
-    tr_ledger_count(&r->counted, r->tape, i, i->code, i->count * 4);
+    tr_ledger_count(&r->counted, r->tape, i, i->code, bytes);
     return s == TUTTI_OK || failed(r, i, comm, e);
 }
 
@@ -206,26 +236,29 @@ static bool run_wait(struct tr_runner *r, const struct tr_instr *i, struct tr_er
 /* Both homes of a tied embedding add what the other has; x + y = y + x. */
 static bool run_tie(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
-    float *mine = tr_at(r, i->in[0]), *sum = tr_at(r, i->out[0]);
+    enum tr_element element = r->tape->values[i->in[0]].element;
+    void *mine = tr_at(r, i->in[0]), *sum = tr_at(r, i->out[0]);
     if (i->edge != TR_HOME) {
-        r->k->add(sum, mine, tr_at(r, i->in[1]), i->count);
+        tr_add_values(r, element, sum, mine, tr_at(r, i->in[1]), i->count);
         return true;
     }
-    float *other = tr_at(r, i->scratch);
+    void *other = tr_at(r, i->scratch);
+    tutti_type type = type_of(r->tape, i);
+    int64_t bytes = i->count * (int64_t)bytes_of(r->tape, i);
     tutti_comm *comm = r->groups.edge[TR_HOME];
     int peer = 1 - tutti_comm_rank(comm);
     tutti_status s = tutti_group_start();
     if (s == TUTTI_OK)
-        s = tutti_send(mine, (size_t)i->count, TUTTI_FLOAT32, peer, comm, tutti_no_stream());
+        s = tutti_send(mine, (size_t)i->count, type, peer, comm, tutti_no_stream());
     if (s == TUTTI_OK)
-        s = tutti_recv(other, (size_t)i->count, TUTTI_FLOAT32, peer, comm, tutti_no_stream());
+        s = tutti_recv(other, (size_t)i->count, type, peer, comm, tutti_no_stream());
     if (s == TUTTI_OK)
         s = tutti_group_end();
     if (s != TUTTI_OK)
         return failed(r, i, comm, e);
-    tr_ledger_count(&r->counted, r->tape, i, TR_SEND, i->count * 4);
-    tr_ledger_count(&r->counted, r->tape, i, TR_RECV, i->count * 4);
-    r->k->add(sum, mine, other, i->count);
+    tr_ledger_count(&r->counted, r->tape, i, TR_SEND, bytes);
+    tr_ledger_count(&r->counted, r->tape, i, TR_RECV, bytes);
+    tr_add_values(r, element, sum, mine, other, i->count);
     return true;
 }
 
@@ -299,8 +332,11 @@ static void run_count(struct tr_runner *r, const struct tr_instr *i)
 static void run_norm(struct tr_runner *r, const struct tr_instr *i)
 {
     double *to = (double *)tr_at(r, r->tape->leaves) + i->place;
-    r->k->square_leaves(
-        to, tr_at(r, i->in[0]), i->count, tr_leaf(&r->tape->placed->g->tensors[i->parameter]));
+    int64_t leaf = tr_leaf(&r->tape->placed->g->tensors[i->parameter]);
+    if (r->tape->values[i->in[0]].element == TR_BFLOAT16)
+        r->k->square_leaves_of_bfloat16(to, tr_at(r, i->in[0]), i->count, leaf);
+    else
+        r->k->square_leaves(to, tr_at(r, i->in[0]), i->count, leaf);
 }
 
 static void run_losses(struct tr_runner *r, const struct tr_instr *i)
@@ -320,6 +356,27 @@ static double sum(const double *x, int64_t count)
     return s;
 }
 
+/* The optimizer goes over the masters, and the values are their rounding. */
+static void update_masters(
+    struct tr_runner *r, const struct tr_instr *i, const struct tr_holding *h, const struct tr_adamw *a)
+{
+    float *p = tr_at(r, h->wide);
+    for (int64_t n = 0; n < i->count; n += PIECE) {
+        float g[PIECE];
+        int64_t some = i->count - n < PIECE ? i->count - n : PIECE;
+        r->k->widen(g, (const uint16_t *)tr_at(r, i->in[0]) + n, some);
+        struct tr_update u = { .p = p + n,
+            .m = h->m < 0 ? NULL : (float *)tr_at(r, h->m) + n,
+            .v = h->v < 0 ? NULL : (float *)tr_at(r, h->v) + n,
+            .g = g,
+            .count = some,
+            .a = *a };
+        tr_update(r->k, &u, 1);
+    }
+    tr_round_masters(r, i->parameter, (uint16_t *)tr_at(r, i->out[0]) + h->shard_from, p,
+        tr_updated_from(r->tape, h), i->count, r->step + 1);
+}
+
 static void run_update(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
@@ -334,6 +391,10 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
         .decay = t->placed->g->tensors[i->parameter].dims > 1 ? (float)plan->decay : 0,
         .correct1 = (float)(1 / (1 - pow(0.9, step))),
         .correct2 = (float)(1 / (1 - pow(0.95, step))) };
+    if (h->wide >= 0) {
+        update_masters(r, i, h, &a);
+        return;
+    }
     bool offloaded = t->values[i->out[0]].host; /* the host has no more than what is updated */
     struct tr_update u = { .p = (float *)tr_at(r, i->out[0]) + (offloaded ? 0 : h->shard_from),
         .m = plan->sgd ? NULL : tr_at(r, i->in[1]),
@@ -458,18 +519,18 @@ void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *t
 {
     const struct tr_tape *t = r->tape;
     const struct tr_tensor *w = &t->placed->g->tensors[parameter];
-    const struct tr_plan *plan = t->placed->plan;
     for (int n = 0; n < t->n_holdings; n++) {
         const struct tr_holding *h = &t->holdings[n];
-        bool pushed = what && plan->mesh.servers && t->server < 0; /* a worker's is a part of the sum */
+        bool pushed =
+            what && t->placed->plan->mesh.servers && t->server < 0; /* a worker's is a part of the sum */
         if (h->parameter != parameter || pushed)
             continue;
-        int value = what ? h->gradient : h->values;
-        int64_t count = what ? h->shard_count : t->values[value].bytes / 4,
+        bool master = !what && h->wide >= 0;
+        int value = what ? h->gradient : master ? h->wide : h->values;
+        int64_t count = what || master ? h->shard_count : tr_count(t, value),
                 columns = w->dims > 1 ? w->size[1] : 1;
-        bool part = what || tr_holds_part(t, w);
-        int64_t from = part ? tr_updated_from(t, h) : tr_held_from(t, h);
+        int64_t from = what || master ? tr_updated_from(t, h) : tr_values_from(t, h);
         for (int64_t i = 0; i < count && from + i < w->rows * columns; i++)
-            to[from + i] = ((const float *)tr_at(r, value))[i];
+            to[from + i] = (float)tr_number(r, value, i);
     }
 }

@@ -37,13 +37,15 @@ static void be_slow(const struct tr_runner *r, const struct tr_instr *i)
 
 bool tr_server_message(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
-    bool sends = i->code == TR_SEND, wide = i->parameter < 0;
+    bool sends = i->code == TR_SEND;
+    int value = sends ? i->in[0] : i->out[0];
+    enum tr_element element = r->tape->values[value].element;
     tutti_comm *pair = r->groups.pairs[i->turn < 0 ? r->peer : i->turn];
-    size_t count = (size_t)i->count, bytes = wide ? 8 : 4;
-    unsigned char *at = tr_at(r, sends ? i->in[0] : i->out[0]);
+    size_t count = (size_t)i->count, bytes = (size_t)tr_element_bytes(element);
+    unsigned char *at = tr_at(r, value);
     at += (size_t)i->place * bytes;
     int peer = 1 - tutti_comm_rank(pair);
-    tutti_type type = wide ? TUTTI_FLOAT64 : TUTTI_FLOAT32;
+    tutti_type type = tr_element_type(element);
     tutti_status s = TUTTI_OK;
     be_slow(r, i);
     if (r->ticket && i == r->tape->instrs)

@@ -25,6 +25,19 @@ int tr_add_value(struct tr_tape *t, int shard, int micro, enum tr_memory memory,
     return t->n_values++;
 }
 
+int tr_add_array(
+    struct tr_tape *t, int shard, int micro, enum tr_memory memory, enum tr_element element, int64_t count)
+{
+    int v = tr_add_value(t, shard, micro, memory, count * tr_element_bytes(element));
+    t->values[v].element = element;
+    return v;
+}
+
+int64_t tr_count(const struct tr_tape *t, int value)
+{
+    return t->values[value].bytes / tr_element_bytes(t->values[value].element);
+}
+
 struct tr_instr *tr_add_instr(struct tr_tape *t, enum tr_code code)
 {
     t->instrs = tr_grow(t->instrs, t->n_instrs, &t->room_instrs, sizeof *t->instrs);
@@ -143,6 +156,14 @@ static int parameter_shard(const struct tr_placed *p, int parameter)
     return -1;
 }
 
+/* Of the optimizer, from step to step. */
+static int lasting(struct tr_tape *t, int64_t count)
+{
+    int v = tr_add_array(t, -1, -1, TR_MEM_OPTIMIZER, TR_FLOAT32, count);
+    t->values[v].lasts = true;
+    return v;
+}
+
 static void hold(struct tr_tape *t, int parameter)
 {
     const struct tr_plan *plan = t->placed->plan;
@@ -152,25 +173,34 @@ static void hold(struct tr_tape *t, int parameter)
     bool serves = t->server >= 0;
     int ways = serves ? plan->mesh.servers : tr_zero_cuts(plan) ? plan->mesh.size[TR_DP] : 1;
     struct tr_holding *h = &t->holdings[t->n_holdings++];
-    *h = (struct tr_holding){
-        .parameter = parameter, .values = -1, .m = -1, .v = -1, .master = -1, .gradient = -1, .bucket = -1
-    };
+    *h = (struct tr_holding){ .parameter = parameter,
+        .values = -1,
+        .m = -1,
+        .v = -1,
+        .master = -1,
+        .wide = -1,
+        .gradient = -1,
+        .bucket = -1 };
     memset(h->level, -1, sizeof h->level);
     h->shard_count = count / ways;
     h->shard_from = ways == 1 ? 0 : h->shard_count * (serves ? t->server : t->at[TR_DP]);
     int home = g->tensors[parameter].values_of;
     if (home != parameter && tr_has_stage(t, tr_stage_of(t->placed, g->tensors[home].unit)))
         return; /* a tied head beside its embedding: a gradient of its own, but the embedding's values */
+    enum tr_element element = tr_shard_element(t->placed, shard);
     bool parts = tr_holds_part(t, &g->tensors[parameter]);
-    h->values = tr_add_value(t, shard, -1, TR_MEM_PARAMETER, (parts ? h->shard_count : count) * 4);
+    h->values = tr_add_array(t, shard, -1, TR_MEM_PARAMETER, element, parts ? h->shard_count : count);
     if (parts)
         h->shard_from = 0;
     t->values[h->values].lasts = true;
-    if (plan->sgd || (plan->mesh.servers && !serves)) /* workers have no optimizer */
+    if (plan->mesh.servers && !serves) /* workers have no optimizer */
         return;
-    h->m = tr_add_value(t, -1, -1, TR_MEM_OPTIMIZER, h->shard_count * 4);
-    h->v = tr_add_value(t, -1, -1, TR_MEM_OPTIMIZER, h->shard_count * 4);
-    t->values[h->m].lasts = t->values[h->v].lasts = true;
+    if (plan->bfloat16)
+        h->wide = lasting(t, h->shard_count);
+    if (plan->sgd)
+        return;
+    h->m = lasting(t, h->shard_count);
+    h->v = lasting(t, h->shard_count);
 }
 
 void tr_hold_parameters(struct tr_tape *t)
@@ -182,8 +212,9 @@ void tr_hold_parameters(struct tr_tape *t)
             hold(t, i), tr_offload_hold(t, &t->holdings[t->n_holdings - 1]);
     for (int i = 0; i < t->n_holdings; i++) {
         struct tr_holding *h = &t->holdings[i];
+        const struct tr_holding *home = tr_holding_of(t, g->tensors[h->parameter].values_of);
         if (h->values < 0)
-            h->values = tr_holding_of(t, g->tensors[h->parameter].values_of)->values;
+            h->values = home->values, h->wide = home->wide;
     }
 }
 
@@ -204,6 +235,12 @@ int64_t tr_updated_from(const struct tr_tape *t, const struct tr_holding *h)
     if (t->server >= 0)
         return h->shard_count * t->server;
     return tr_held_from(t, h) + (t->placed->plan->zero ? h->shard_count * t->at[TR_DP] : 0);
+}
+
+int64_t tr_values_from(const struct tr_tape *t, const struct tr_holding *h)
+{
+    bool part = tr_holds_part(t, &t->placed->g->tensors[h->parameter]);
+    return part ? tr_updated_from(t, h) : tr_held_from(t, h);
 }
 
 int64_t tr_ordinal(const struct tr_graph *g, int parameter)

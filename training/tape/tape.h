@@ -8,7 +8,7 @@
 #define TRAINING_TAPE_TAPE_H
 
 #include "training/schedule/schedule.h"
-#include "training/tape/place.h"
+#include "training/tape/element.h"
 
 enum tr_memory {
     TR_MEM_PARAMETER,
@@ -25,6 +25,7 @@ struct tr_value {
     int shard; /* -1: none, as of scratch and of vectors of leaves */
     int micro; /* -1: of the step */
     enum tr_memory memory;
+    enum tr_element element;
     int64_t bytes;
     int first, last; /* the instructions that write it first and use it last */
     int64_t offset; /* in the rank's memory */
@@ -67,6 +68,7 @@ struct tr_holding {
     int parameter; /* tensor */
     int values, m, v; /* values of the tape */
     int master; /* of what this rank updates: the host's copy of `values`; -1 */
+    int wide; /* the float32 of what this rank updates, of which `values` are the bfloat16; -1: none */
     int gradient; /* after the last micro-batch, then after its reduction */
     int level[32]; /* sums of 2^i micro-batches that wait */
     int64_t shard_from, shard_count; /* elements of `values` that this rank updates */
@@ -119,6 +121,11 @@ void tr_plan_memory(struct tr_tape *t);
 
 /* For those who write tapes. */
 int tr_add_value(struct tr_tape *t, int shard, int micro, enum tr_memory memory, int64_t bytes);
+/* The same of so many elements; without it they are float32. */
+int tr_add_array(
+    struct tr_tape *t, int shard, int micro, enum tr_memory memory, enum tr_element element, int64_t count);
+/* Elements of a value. */
+int64_t tr_count(const struct tr_tape *t, int value);
 struct tr_instr *tr_add_instr(struct tr_tape *t, enum tr_code code);
 /* Before instruction `at`; the others move up. */
 struct tr_instr *tr_insert_instr(struct tr_tape *t, int at, enum tr_code code);
@@ -144,6 +151,8 @@ bool tr_holds_part(const struct tr_tape *t, const struct tr_tensor *parameter);
 /* Where what a rank holds of a parameter, and what it updates of that, begins in the flat padded tensor. */
 int64_t tr_held_from(const struct tr_tape *t, const struct tr_holding *h);
 int64_t tr_updated_from(const struct tr_tape *t, const struct tr_holding *h);
+/* The same of `values`. */
+int64_t tr_values_from(const struct tr_tape *t, const struct tr_holding *h);
 /* Whether this rank is the first of those that update the same elements. */
 bool tr_owns(const struct tr_tape *t, const struct tr_holding *h);
 /* The parameter's place in the list of parameters, which is the golden program's. */

@@ -10,10 +10,11 @@
 #include <stdlib.h>
 
 /* Instructions with the same calls cost the same. */
-static bool alike(const struct tr_instr *a, const struct tr_instr *b)
+static bool alike(const struct tr_tape *t, const struct tr_instr *a, const struct tr_instr *b)
 {
     return a->code == b->code && a->axes == b->axes && a->beside == b->beside && a->count == b->count &&
-           a->times == b->times && a->fold == b->fold && (a->in[0] == a->out[0]) == (b->in[0] == b->out[0]);
+           a->times == b->times && a->fold == b->fold && (a->in[0] == a->out[0]) == (b->in[0] == b->out[0]) &&
+           t->values[a->in[0]].element == t->values[b->in[0]].element;
 }
 
 static bool foresee(const struct tr_runner *r, const struct tr_instr *i, int64_t *sent, struct tr_error *e)
@@ -47,7 +48,7 @@ bool tr_traffic_foresee(struct tr_ledger *predicted, const struct tr_runner *r, 
         if (i->code < TR_ALL_REDUCE || i->code >= TR_SHIFT)
             continue;
         int k = 0;
-        while (k < n_known && !alike(known[k], i))
+        while (k < n_known && !alike(t, known[k], i))
             k++;
         if (k == n_known) {
             known[n_known++] = i;

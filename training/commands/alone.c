@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* alone.c: run the options' model, data and numbers on one rank, in this process. */
+#include "training/commands/alone.h"
+
+#include "training/commands/prepare.h"
+#include "training/tape/run.h"
+
+#include <string.h>
+
+void tr_alone_options(struct tr_options *to, const struct tr_options *from)
+{
+    tr_options_default(to);
+    memcpy(to->model, from->model, sizeof to->model);
+    to->layers = from->layers, to->channels = from->channels, to->heads = from->heads;
+    to->context = from->context, to->inputs = from->inputs, to->vocabulary = from->vocabulary;
+    to->untied = from->untied;
+    memcpy(to->data, from->data, sizeof to->data);
+    to->steps = from->steps, to->batch = from->batch, to->seed = from->seed;
+    to->rate = from->rate, to->decay = from->decay, to->clip = from->clip;
+    memcpy(to->optimizer, from->optimizer, sizeof to->optimizer);
+    memcpy(to->precision, from->precision, sizeof to->precision);
+    memcpy(to->rounding, from->rounding, sizeof to->rounding);
+    to->dp = 1;
+}
+
+bool tr_is_alone(const struct tr_options *o)
+{
+    struct tr_options alone;
+    char mine[TR_OPTION_TEXT], other[TR_OPTION_TEXT];
+    tr_alone_options(&alone, o);
+    alone.dp = o->dp == 1 ? 1 : 0;
+    return tr_options_same(o, &alone, mine, other);
+}
+
+bool tr_compares_alone(const struct tr_options *o)
+{
+    bool local = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_LOCAL]);
+    return strcmp(o->precision, "float32") && !tr_is_alone(o) && !local;
+}
+
+static bool run(
+    struct tr_golden *g, const struct tr_prepared *p, struct tr_runner *r, long steps, struct tr_error *e)
+{
+    const struct tr_graph *graph = &p->run.graph;
+    for (long s = 0; s < steps; s++) {
+        if (!tr_runner_step(r, e))
+            return false;
+        g->loss[s] = r->result.loss, g->norm[s] = r->result.norm;
+        for (int t = 0; t < graph->n_tensors; t++) {
+            if (graph->tensors[t].role != TR_PARAMETER || graph->tensors[t].values_of != t)
+                continue;
+            if (s == 0)
+                tr_runner_read(r, t, 1, g->gradients + tr_golden_offset(graph, t));
+            if (s + 1 == steps)
+                tr_runner_read(r, t, 0, g->values + tr_golden_offset(graph, t));
+        }
+    }
+    return true;
+}
+
+bool tr_alone_make(
+    struct tr_golden *g, const struct tr_options *o, const struct tr_graph *graph, struct tr_error *e)
+{
+    struct tr_options alone;
+    struct tr_prepared p;
+    struct tr_data data;
+    struct tr_runner r = { .k = NULL };
+    tr_alone_options(&alone, o);
+    if (!tr_golden_room(g, &alone, graph, e) || !tr_prepare(&p, &alone, e))
+        return false;
+    bool opened = tr_open_data(&data, &alone, &p.run.graph, e);
+    bool ok = opened && tr_runner_open(&r, &p.tapes[0], tr_kernels_best(), &data, NULL, e) &&
+              run(g, &p, &r, alone.steps, e);
+    if (opened) {
+        tr_runner_close(&r);
+        tr_data_close(&data);
+    }
+    tr_prepared_free(&p);
+    return ok;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* mixed.c: mixed precision (Micikevicius et al. 2018) in bfloat16: what is read often is short, and what is
+ * summed up over steps is long.
+ *
+ *              bytes of a parameter    float32   bfloat16
+ *              value for computing        4          2
+ *              gradient                   4          2
+ *              master value               -          4       what the optimizer updates; the value is its
+ *              AdamW's m and v            8          8       rounding
+ *
+ * A sum that several ranks or micro-batches have parts of stays float32, in memory and on the wire, until it
+ * is whole; then it is rounded, once. So the rounding is the same for every mesh. What that costs: gradients
+ * that wait for other micro-batches, or for other data-parallel ranks, have 4 bytes until then.
+ *
+ * bfloat16 has the range of float32, so the loss needs no scale. */
+#include "training/parallel/mixed.h"
+
+bool tr_mixed_check(const struct tr_plan *p, struct tr_error *e)
+{
+    if (p->stochastic && !p->bfloat16)
+        return tr_fail(e, "--rounding stochastic rounds parameters from their masters, and with --precision "
+                          "float32 they have none; legal with --precision bfloat16");
+    if (p->bfloat16 && p->mesh.servers)
+        return tr_fail(e,
+            "--precision bfloat16 with --servers %d: what workers push is a part of a sum, and what they "
+            "pull "
+            "would be rounded; the messages of servers are float32; legal is --precision float32",
+            p->mesh.servers);
+    if (p->bfloat16 && p->offload & TR_OFFLOAD_OPTIMIZER)
+        return tr_fail(e,
+            "--precision bfloat16 with --offload %s: the host updates float32, and what comes up would have "
+            "to be rounded; legal are --offload none and activations",
+            tr_offload_names[p->offload]);
+    return true;
+}
+
+int tr_round_gradient(struct tr_tape *t, int gradient, int parameter, const struct tr_slot *slot, int unit)
+{
+    if (!t->placed->plan->bfloat16 || t->values[gradient].element != TR_FLOAT32)
+        return gradient;
+    int rounded = tr_add_array(t, t->values[gradient].shard, t->values[gradient].micro, TR_MEM_GRADIENT,
+        TR_BFLOAT16, tr_count(t, gradient));
+    t->values[rounded].takes = gradient;
+    struct tr_instr *i = tr_add_instr(t, TR_COMPUTE);
+    i->op = TR_ROUND, i->parameter = parameter, i->count = tr_count(t, gradient);
+    i->stage = slot->stage, i->micro = slot->micro, i->part = slot->part, i->unit = unit;
+    i->in[i->ins++] = gradient, i->out[i->outs++] = rounded;
+    return rounded;
+}
