@@ -85,6 +85,7 @@ static int ring_parts(const struct tr_options *o)
 {
     bool ring = !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_RING]),
          two = !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_TWO]);
+    ring |= !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_SCORES]);
     if (o->cp == 1 || o->cp > TR_BLOCKS || (!ring && !two))
         return 0;
     return (int)(ring ? o->cp : o->cp / (o->cp_ulysses ? o->cp_ulysses : 2));
@@ -109,6 +110,7 @@ static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr
         .leaves = o->cp > 1,
         .apart = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]),
         .parts = ring_parts(o),
+        .scores = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_SCORES]),
         .windows = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_LOCAL]) ? (int)o->cp : 0 };
     return has_options(m, o, e) && (m->grid        ? tr_model_cnn
                                        : m->inputs ? tr_model_mlp

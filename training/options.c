@@ -71,8 +71,8 @@ static const struct option options[] = {
     FLAG_OF("sp", sp, "sequence parallel between the matrices of tp"),
     WHOLE_OF("cp", cp, 1, "context parallel: each rank has a part of the tokens of every sequence"),
     TEXT_OF("cp-attention", cp_attention,
-        "gather (all-gather of keys and values), ulysses (all-to-all), ring (shifts), ulysses+ring, local "
-        "(none)"),
+        "gather (all-gather of keys and values), ulysses (all-to-all), ring (shifts), ulysses+ring, scores, "
+        "local"),
     WHOLE_OF("cp-ulysses", cp_ulysses, 0, "ulysses+ring: ranks that exchange tokens for heads; 0: two"),
     TEXT_OF("cp-map", cp_map, "tokens of a rank: contiguous, or zigzag (equal work of attention)"),
     WHOLE_OF("pp", pp, 1, "pipeline stages"),

@@ -133,7 +133,7 @@ static void bench_attention(const struct tr_kernels *set, int64_t tokens, int64_
 {
     int64_t count = tokens * heads * size;
     struct work w = { .set = set,
-        .shape = { tokens, heads, size, tokens / 8, 0, tokens, false, 0 },
+        .shape = { tokens, heads, size, tokens / 8, 0, tokens, false, 0, NULL },
         .a = numbers(3 * count),
         .b = numbers(count),
         .c = numbers(heads * tokens),

@@ -38,6 +38,13 @@ static struct tr_model_options windows(struct tr_model_options o)
     return o;
 }
 
+static struct tr_model_options scores(struct tr_model_options o)
+{
+    o = ring(o);
+    o.scores = true;
+    return o;
+}
+
 static struct tr_graph gpt(struct tr_model_options o)
 {
     struct tr_graph g = { 0 };
@@ -244,7 +251,7 @@ Test(graph, each_gradient_is_made_once)
     odd.layers = 5, one.layers = 1, untied.untied = true;
     struct tr_graph graphs[] = { gpt(gpt_nano), gpt(untied), mlp(mlp_nano), mlp(odd), mlp(one),
         gpt(cut(gpt_nano)), gpt(cut(untied)), mlp(cut(mlp_nano)), gpt(ring(gpt_nano)), cnn(cnn_nano),
-        gpt(windows(gpt_nano)) };
+        gpt(windows(gpt_nano)), gpt(scores(gpt_nano)) };
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
         each_gradient_once(&graphs[i]);
         tr_graph_free(&graphs[i]);
@@ -255,8 +262,8 @@ Test(graph, each_gradient_is_made_once)
 Test(graph, nodes_are_in_an_order_in_which_they_may_run)
 {
     struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), gpt(cut(gpt_nano)), mlp(cut(mlp_nano)),
-        gpt(ring(gpt_nano)), cnn(cnn_nano) };
-    for (int k = 0; k < 6; k++) {
+        gpt(ring(gpt_nano)), cnn(cnn_nano), gpt(windows(gpt_nano)), gpt(scores(gpt_nano)) };
+    for (int k = 0; k < 8; k++) {
         struct tr_graph *g = &graphs[k];
         bool *there = calloc((size_t)g->n_tensors, sizeof *there);
         for (int i = 0; i < g->n_tensors; i++)
@@ -325,12 +332,12 @@ static bool moves(int op)
 Test(ops, every_rule_can_be_read)
 {
     struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), gpt(cut(gpt_nano)), gpt(ring(gpt_nano)),
-        cnn(cnn_nano), gpt(windows(gpt_nano)) };
+        cnn(cnn_nano), gpt(windows(gpt_nano)), gpt(scores(gpt_nano)) };
     int seen = 0;
     for (int op = 0; op < TR_OPS; op++) {
         const struct tr_node moving = { .op = op, .ins = 1, .outs = 1 };
         const struct tr_node *user = moves(op) ? &moving : NULL;
-        for (int k = 0; k < 6; k++)
+        for (int k = 0; k < 7; k++)
             for (int i = 0; i < graphs[k].n_nodes && !user; i++)
                 if (graphs[k].nodes[i].op == op)
                     user = &graphs[k].nodes[i];
@@ -349,7 +356,7 @@ Test(ops, every_rule_can_be_read)
         }
     }
     cr_assert_gt(seen, 3 * TR_OPS - 10);
-    for (int k = 0; k < 6; k++)
+    for (int k = 0; k < 7; k++)
         tr_graph_free(&graphs[k]);
 }
 

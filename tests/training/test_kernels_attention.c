@@ -152,7 +152,7 @@ static void check_parts(
     take_apart(q, kv, w->qkv, s);
     for (int64_t r = 0; r < parts; r++) {
         int64_t at = r * part;
-        struct tr_attention a = { s->tokens, s->heads, s->size, s->block, at, part, true, 0 };
+        struct tr_attention a = { s->tokens, s->heads, s->size, s->block, at, part, true, 0, NULL };
         float *scratch = rig_empty(tr_scratch_attention(&a));
         set->attention(y + at * row, l, q + at * row, kv, &a, scratch);
         for (int64_t h = 0; h < s->heads; h++)
@@ -182,7 +182,7 @@ static void check_pairs(
     for (int64_t r = 0; r < parts; r++) {
         float *part[BLOCKS], *dq = rig_empty(parts * count), *y = rig_empty(count),
                              *l = rig_empty(s->heads * n);
-        struct tr_attention a = { n, s->heads, s->size, s->block, r * n, n, true, 0 };
+        struct tr_attention a = { n, s->heads, s->size, s->block, r * n, n, true, 0, NULL };
         float *scratch = rig_empty(tr_scratch_attention(&a));
         for (int64_t k = 0; k < parts; k++) {
             a.begin = k * n;
@@ -240,10 +240,10 @@ Test(train_kernels, attention_has_the_bits_of_the_golden_program)
     for (int round = 0; round < 40; round++) {
         int64_t block = rig_between(1, 20);
         struct tr_attention s = { BLOCKS * block, rig_between(1, 3), rig_between(1, 40), block, 0,
-            BLOCKS * block, false, 0 };
+            BLOCKS * block, false, 0, NULL };
         check_attention(&s, round % 4 ? 1 : 12); /* wide: some exponentials are 0 */
     }
-    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0 }, 2);
+    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0, NULL }, 2);
 }
 
 /* ---- the softmax and the loss ---- */

@@ -144,7 +144,7 @@ static void context_parallel(struct tr_ledger *l, const struct rank *r)
             calls * 4 * kv / r->cp);
     if (r->plan->cp_form == TR_CP_ULYSSES)
         return;
-    if (r->plan->cp_form == TR_CP_RING || r->plan->cp_form == TR_CP_TWO) {
+    if (r->plan->cp_form == TR_CP_SCORES || r->plan->cp_form == TR_CP_RING || r->plan->cp_form == TR_CP_TWO) {
         int64_t shifts = 3 * (ring - 1) * r->m * r->layers;
         add(l, TR_SEND, cp, 0, TR_OF_ACTIVATIONS, shifts, shifts * r->k * kv / r->cp);
         add(l, TR_RECV, cp, 0, TR_OF_ACTIVATIONS, shifts, shifts * r->k * kv / r->cp);
@@ -239,9 +239,9 @@ static int grid(void (*check)(const char *, const struct tr_prepared *, const st
         "--cp 8 --cp-attention ring --untied", "--cp 2 --cp-attention ulysses --micro 2",
         "--cp 4 --cp-attention ulysses --sp --zero 1", "--cp 2 --cp-map zigzag --zero 3",
         "--cp 4 --cp-map zigzag --untied --micro 2", "--cp 4 --cp-map zigzag --cp-attention ring",
-        "--cp 4 --cp-attention local --micro 2", "--cp 4 --cp-attention ulysses+ring --micro 2",
-        "--cp 8 --cp-attention ulysses+ring --cp-ulysses 4", "--micro 4 --schedule zb-h1 --zero 3",
-        "--micro 4 --schedule interleaved --chunks 2", "--batch 48" };
+        "--cp 4 --cp-attention local --micro 2", "--cp 4 --cp-attention scores --micro 2",
+        "--cp 4 --cp-attention ulysses+ring --micro 2", "--cp 8 --cp-attention ulysses+ring --cp-ulysses 4",
+        "--micro 4 --schedule zb-h1 --zero 3", "--micro 4 --schedule interleaved --chunks 2", "--batch 48" };
     int runs = 0;
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
         for (int mesh = 0; mesh < 64; mesh++) {
@@ -320,6 +320,38 @@ static void compare_memory(
 Test(memory, equals_the_formulas)
 {
     cr_expect_geq(grid(compare_memory), 150);
+}
+
+/* What is kept of attention's scores: T x T / cp numbers of each head, sequence and layer; and a rank's peak
+ * is so much higher than a ring's, which keeps none. */
+Test(memory, scores_grow_with_the_square_of_the_context)
+{
+    static const char *const lines[] = { "--cp 4 --context 64", "--cp 4 --context 128",
+        "--cp 4 --context 256", "--cp 2 --tp 2 --context 64 --micro 2" };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        struct tr_prepared p, without;
+        struct tr_options o;
+        struct tr_error e;
+        char line[96];
+        int64_t scores = 0;
+        snprintf(line, sizeof line, "%s --cp-attention ring", lines[i]);
+        cr_assert(prepare(&without, &o, line, &e), "%s", e.text);
+        snprintf(line, sizeof line, "%s --cp-attention scores", lines[i]);
+        cr_assert(prepare(&p, &o, line, &e), "%s", e.text);
+        const struct tr_tape *t = &p.tapes[1];
+        for (int v = 0; v < t->n_values; v++)
+            if (t->values[v].shard >= 0 && t->values[v].micro == 0 &&
+                strstr(p.run.graph.tensors[p.placed.shards[t->values[v].shard].tensor].name, "scores"))
+                scores += t->values[v].bytes;
+        struct rank r = rank_of(&p, &o, 1);
+        int64_t formula = 4 * r.k * r.layers * p.run.graph.heads / r.tp * r.t * r.t / r.cp;
+        cr_expect_eq(
+            scores, formula, "%s: %lld bytes, not %lld", line, (long long)scores, (long long)formula);
+        cr_expect_eq(
+            t->peak[TR_MEM_ACTIVATION] - without.tapes[1].peak[TR_MEM_ACTIVATION], formula, "%s", line);
+        tr_prepared_free(&p);
+        tr_prepared_free(&without);
+    }
 }
 
 /* Buckets change how many calls there are, not what they carry. */

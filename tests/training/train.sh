@@ -190,7 +190,7 @@ refused '8 blocks of its tokens; legal: 1, 2, 4, 8' --cp 3
 refused '8 blocks of its tokens; legal: 1, 2, 4, 8' --cp 16
 refused 'legal: --cp up to 2, or no --sp' --cp 4 --tp 4 --sp
 refused '4 heads are cut into tp x cp = 8 parts' --cp 8 --cp-attention ulysses
-refused 'legal are gather, ulysses, ring, local and ulysses+ring' --cp 2 --cp-attention all
+refused 'legal are gather, ulysses, ring, local, ulysses+ring and scores' --cp 2 --cp-attention all
 refused 'dp 1 x tp 2 x pp 1 x cp 2 is 4' -n 6 --cp 2 --tp 2
 refused '3 ranks, but dp 1 x tp 4 x pp 1 is 4; legal is --ranks 4' -n 3 --tp 4
 refused 'legal are 1 and more, and 1048576 in all' --pp 1000000000 --tp 1000000000 --cp 1000000000

@@ -35,7 +35,7 @@ static const struct drawn {
     { "tp", 35, "2 2 2 4 4 8 3" },
     { "sp", 20, "" },
     { "cp", 25, "2 2 2 4 4 8 3" },
-    { "cp-attention", 15, "gather ulysses ring ring ulysses+ring local" },
+    { "cp-attention", 15, "gather ulysses ring ring ulysses+ring scores local" },
     { "cp-map", 10, "zigzag" },
     { "pp", 35, "2 2 2 2 4 4 8 3" },
     { "chunks", 4, "2 3" },

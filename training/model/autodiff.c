@@ -129,13 +129,16 @@ static int part_of(struct pass *p, int t, int j)
 static void attend_in_parts(struct pass *p, const struct tr_node *n, int dy)
 {
     int first = 0, dq[TR_INS] = { 0 }, dkv[TR_INS] = { 0 };
-    while (p->g->nodes[first].op != TR_ATTEND_PART || p->g->nodes[first].out[0] != n->in[0])
+    while (p->g->nodes[first].out[0] != n->in[0])
         first++;
     int q = p->g->nodes[first].in[0], kv = p->g->nodes[first].in[1];
     for (int j = 0; j < n->ins; j++) {
-        int in[] = { dy, n->out[0], n->out[1], q, kv };
+        bool scores = p->g->nodes[first + j].op == TR_ATTEND_SCORES;
+        int in[] = { dy, n->out[0], n->out[1], q, kv, scores ? p->g->nodes[first + j].out[1] : -1 };
         int out[] = { dq[j] = part_of(p, q, j), dkv[j] = part_of(p, kv, j) };
-        tr_add_node(p->g, TR_ATTEND_PART_DX, TR_BACKWARD, n->unit, in, 5, out, 2)->turn = j;
+        tr_add_node(p->g, scores ? TR_ATTEND_SCORES_DX : TR_ATTEND_PART_DX, TR_BACKWARD, n->unit, in,
+            scores ? 6 : 5, out, 2)
+            ->turn = j;
     }
     int sum[] = { gradient_of(p, q), gradient_of(p, kv) };
     tr_add_node(p->g, TR_SUM_KEYS, TR_BACKWARD, n->unit, dq, n->ins, &sum[0], 1);

@@ -29,7 +29,14 @@ static void in_parts(struct tr_builder *b, const int *in, const int *out)
         char name[16];
         snprintf(name, sizeof name, "part%d", j);
         part[j] = tr_build_activation(b, name, b->g->channels + 2 * b->g->heads, false);
-        tr_add_node(b->g, TR_ATTEND_PART, TR_FORWARD, b->unit, in, 2, &part[j], 1)->turn = j;
+        int made[] = { part[j], -1 };
+        if (b->g->scores) {
+            snprintf(name, sizeof name, "scores%d", j);
+            made[1] = tr_build_activation(b, name, b->g->heads * (b->g->context / b->g->parts), false);
+        }
+        tr_add_node(b->g, b->g->scores ? TR_ATTEND_SCORES : TR_ATTEND_PART, TR_FORWARD, b->unit, in, 2, made,
+            b->g->scores ? 2 : 1)
+            ->turn = j;
     }
     tr_build_node(b, TR_ATTEND_MERGE, part, b->g->parts, out, 2);
 }
@@ -117,6 +124,7 @@ bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct t
         .leaves = o->leaves,
         .parts = o->parts,
         .windows = o->windows,
+        .scores = o->scores,
         .context = o->context,
         .vocabulary = o->vocabulary,
         .units = (int)o->layers + 2 };

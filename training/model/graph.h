@@ -67,6 +67,7 @@ struct tr_graph {
     char model[24];
     bool leaves; /* gradients of matrices come as leaves, one for each sequence */
     int parts; /* of the keys, which attention takes one after the other; 0: all at once */
+    bool scores; /* of the queries with each part of the keys are kept for the backward pass */
     int windows; /* of a sequence: attention sees no token of another; 0: it sees all before */
     struct tr_tensor *tensors;
     struct tr_node *nodes;
@@ -96,6 +97,7 @@ struct tr_model_options {
      * sequence; gpt: keys and values are a tensor of their own, and attention takes them in parts */
     bool leaves, apart;
     int parts; /* 0: all at once; 2, 4, 8 */
+    bool scores; /* gpt: with parts: the scores of attention are kept for the backward pass */
     int windows; /* gpt: attention stays within each of so many parts; 0: one */
 };
 bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);

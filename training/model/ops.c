@@ -22,6 +22,8 @@ const struct tr_op_row tr_ops[TR_OPS] = {
     [TR_SPLIT] = { "split", { "R -> R R", "Sb -> Sb Sb", "St -> St St", "Sc -> Sc Sc" }, false },
     [TR_ATTEND] = { "attend", { "R R -> R R", "Sb Sb -> Sb Sb", "St R -> St St", "Sc Sc -> Sc Sc" }, false },
     [TR_ATTEND_PART] = { "attend_part", { "R R -> R", "Sb Sb -> Sb", "St T# -> V#", "Sc Sc -> Sc" }, false },
+    [TR_ATTEND_SCORES] = { "attend_scores",
+        { "R R -> R R", "Sb Sb -> Sb Sb", "St T# -> V# V#", "Sc Sc -> Sc Sc" }, false },
     [TR_ATTEND_MERGE] = { "attend_merge",
         { EIGHT("R") " -> R R", EIGHT("Sb") " -> Sb Sb", IN_TURN("V") " -> St St", EIGHT("Sc") " -> Sc Sc" },
         false },
@@ -51,6 +53,10 @@ const struct tr_op_row tr_ops[TR_OPS] = {
     [TR_ATTEND_PART_DX] = { "attend_part_dx",
         { "R R R R R -> R R", "Sb Sb Sb Sb Sb -> Sb Sb", "St St St St T# -> V# W#",
             "Sc Sc Sc Sc Sc -> Sc Sc" },
+        false },
+    [TR_ATTEND_SCORES_DX] = { "attend_scores_dx",
+        { "R R R R R R -> R R", "Sb Sb Sb Sb Sb Sb -> Sb Sb", "St St St St T# V# -> V# W#",
+            "Sc Sc Sc Sc Sc Sc -> Sc Sc" },
         false },
     [TR_ATTEND_WINDOW_DX] = { "attend_window_dx",
         { "R R R R -> R", "Sb Sb Sb Sb -> Sb", "St St St St -> St", "Sc Sc Sc Sc -> Sc" }, false },
@@ -124,9 +130,11 @@ int tr_place_matters(int op)
     case TR_POSITION_DW:
     case TR_ATTEND:
     case TR_ATTEND_PART:
+    case TR_ATTEND_SCORES:
         return 0;
     case TR_ATTEND_DX:
     case TR_ATTEND_PART_DX:
+    case TR_ATTEND_SCORES_DX:
         return 3;
     default:
         return -1;
@@ -172,6 +180,9 @@ double tr_flops(const struct tr_graph *g, const struct tr_node *n)
         return 2 * t * (t / g->windows + 1) * c;
     case TR_ATTEND_WINDOW_DX:
         return 5 * t * (t / g->windows + 1) * c;
+    case TR_ATTEND_SCORES_DX: /* no scores are made */
+        return 4 * t * (t + 1) * c / g->parts;
+    case TR_ATTEND_SCORES:
     case TR_ATTEND_PART:
         return 2 * t * (t + 1) * c / g->parts;
     case TR_ATTEND_PART_DX:

@@ -44,6 +44,7 @@ enum tr_op {
     TR_SPLIT, /* qkv -> q, kv */
     TR_ATTEND, /* q, kv -> y, lse: the same attention, of the queries that are here to all keys */
     TR_ATTEND_PART, /* q, kv -> part: what a part of the keys gives */
+    TR_ATTEND_SCORES, /* q, kv -> part, scores: that, and the products of q and k are kept */
     TR_ATTEND_MERGE, /* parts -> y, lse */
     TR_ATTEND_WINDOW, /* qkv -> y, lse: within parts of the sequence, each as if it were all there is */
     TR_ADD, /* a, b -> y */
@@ -62,6 +63,7 @@ enum tr_op {
     TR_ATTENTION_DX, /* dy, y, lse, qkv -> dqkv */
     TR_ATTEND_DX, /* dy, y, lse, q, kv -> dq, dkv */
     TR_ATTEND_PART_DX, /* dy, y, lse, q, kv -> parts of dq, of dkv */
+    TR_ATTEND_SCORES_DX, /* dy, y, lse, q, kv, scores -> parts of dq, of dkv */
     TR_ATTEND_WINDOW_DX, /* dy, y, lse, qkv -> dqkv */
     TR_SUM_KEYS, /* parts of dq -> dq */
     TR_SUM_QUERIES, /* parts of dkv -> dkv */

@@ -12,6 +12,7 @@ struct head {
     int64_t row, blocks; /* blocks of keys */
     int64_t before, here; /* blocks of queries; before: less those before the keys, may be negative */
     float scale;
+    int64_t number; /* of the head */
 };
 
 INLINE struct head head_of(const float *q, const float *kv, const struct tr_attention *s, int64_t h)
@@ -20,7 +21,7 @@ INLINE struct head head_of(const float *q, const float *kv, const struct tr_atte
     const float *k = kv + h * of_kv;
     return (struct head){ q + h * of_q, k, k + s->size, s->heads * of_q, s->heads * of_kv,
         (s->tokens + LANES - 1) / LANES * LANES, s->tokens / s->block, (s->first - s->begin) / s->block,
-        s->queries / s->block, 1 / sqrtf((float)s->size) };
+        s->queries / s->block, 1 / sqrtf((float)s->size), h };
 }
 
 /* Of the keys that are here: how many the queries up to `end` of those here can see. */
@@ -197,15 +198,37 @@ static struct attending attending(const struct head *d, const struct tr_attentio
         { m, m + d->row, o, m + 2 * d->row, m + 3 * d->row } };
 }
 
+/* The rows of block a in what is kept of this head. */
+INLINE float *kept_rows(const struct head *d, int64_t a, const struct tr_attention *s)
+{
+    return s->scores + (d->number * s->queries + a * s->block) * s->tokens;
+}
+
+/* What the queries of block a see, and +0 behind. */
+static void keep_scores(const float *score, const struct head *d, int64_t a, const struct tr_attention *s)
+{
+    float *to = kept_rows(d, a, s);
+    for (int64_t i = 0; i < s->block; i++, to += s->tokens) {
+        int64_t seen = seen_by(a * s->block + i + 1, s);
+        memcpy(to, score + i * d->row, (size_t)seen * sizeof *to);
+        memset(to + seen, 0, (size_t)(s->tokens - seen) * sizeof *to);
+    }
+}
+
 /* Block a of the queries that are here: its partial; false if it sees no key. */
 static bool attend_block(
     const struct attending *w, const struct head *d, int64_t a, const struct tr_attention *s)
 {
     int64_t block = d->before + a;
-    if (block < 0)
+    if (block < 0) {
+        if (s->scores)
+            keep_scores(w->score, d, a, s);
         return false;
+    }
     scores(w->score, d->q + a * s->block * d->q_step, d->q_step, w->turned,
         lesser(block + 1, d->blocks) * s->block, d, s, w->rest);
+    if (s->scores)
+        keep_scores(w->score, d, a, s);
     attend(&w->p, w->score, d, block, s, w->rest);
     return true;
 }
@@ -353,7 +376,12 @@ static void attention_dx(float *to_q, float *to_kv, const float *dout, const flo
         turn(values, d.row, d.v, d.step, seen_by(s->queries, s), s->size);
         for (int64_t a = 0; a < d.here; a++) {
             int64_t at = a * s->block, end = at + s->block, room = seen_by(end, s);
-            scores(p + at * d.row, d.q + at * d.q_step, d.q_step, keys, room, &d, s, rest);
+            if (s->scores)
+                for (int64_t i = 0; i < s->block; i++)
+                    memcpy(
+                        p + (at + i) * d.row, kept_rows(&d, a, s) + i * s->tokens, (size_t)room * sizeof *p);
+            else
+                scores(p + at * d.row, d.q + at * d.q_step, d.q_step, keys, room, &d, s, rest);
             scores(ds + at * d.row, dy + at * out_row, out_row, values, room, &d, s, rest);
             for (int64_t t = at; t < end && room; t++)
                 weigh_back(p + t * d.row, ds + t * d.row, seen_by(t + 1, s), room, d.scale,

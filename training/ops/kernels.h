@@ -36,6 +36,7 @@ struct tr_attention {
     int64_t first, queries;
     bool apart;
     int64_t begin;
+    float *scores; /* NULL, or for parts: [heads][queries][tokens], see attention_part */
 };
 
 struct tr_adamw {
@@ -79,8 +80,9 @@ struct tr_kernels {
         float *scratch);
     /* What the keys that are here give, when others are elsewhere: part[heads][queries * (size + 2)], for
      * each head the largest scores, the sums, and the values that no sum has divided yet; 0 for queries that
-     * see none. merge joins n of them, in the order of their keys, into the first, and gives the result.
-     * scratch: tr_scratch_attention; 2 * queries for merge. */
+     * see none. With s->scores the products of queries and keys are written there, +0 behind the mask, and
+     * attention_dx reads them and makes none. merge joins n of them, in the order of their keys, into the
+     * first, and gives the result. scratch: tr_scratch_attention; 2 * queries for merge. */
     void (*attention_part)(
         float *part, const float *q, const float *kv, const struct tr_attention *s, float *scratch);
     void (*attention_merge)(

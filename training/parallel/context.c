@@ -13,7 +13,8 @@
  *   ring     kv St -> shift -> T1 -> shift -> T2    keys and values go round; what each rank's give to the
  *            (Liu et al. 2023)                      queries here is kept, and joined by the canonical tree;
  *            d.kv W1 -> shift -> U1                 backward, each gradient goes to its owner, who sums
- *
+ *   scores   as ring, and the scores of each turn   the historic form (Li et al. 2021): T x T / cp numbers
+ *            are kept for the backward pass         of each head, sequence and layer, and none made anew
  *   ulysses+ring    two levels (Fang, Zhao 2024): in a group, on axis cu, ranks exchange tokens for heads;
  *                   from group to group, on axis cp, keys and values of these heads go round
  *   local    qkv St -> y St                         nothing is exchanged, and no rank sees what is before its
@@ -26,7 +27,8 @@
  * its subtrees. So these gradients are leaves, and cp reduces as many as there are sequences. */
 #include "training/parallel/paradigms.h"
 
-const char *const tr_cp_form_names[TR_CP_FORMS] = { "gather", "ulysses", "ring", "local", "ulysses+ring" };
+const char *const tr_cp_form_names[TR_CP_FORMS] = { "gather", "ulysses", "ring", "local", "ulysses+ring",
+    "scores" };
 
 static const struct tr_paradigm tables[TR_CP_FORMS] = {
     { "cp", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
@@ -36,6 +38,7 @@ static const struct tr_paradigm tables[TR_CP_FORMS] = {
     { "local", "and sees no others", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
     { "ring", "every group of ranks has a part of the tokens", TR_CP,
         { { "inputs", "St" }, { "stream", "St" } } },
+    { "scores", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
 };
 const struct tr_paradigm tr_context_inside = { "ulysses",
     "each of the group a part of those; or of the heads", TR_CU,
@@ -55,6 +58,10 @@ static bool check_map(const struct tr_plan *p, bool sp, struct tr_error *e)
         return tr_fail(e,
             "--cp-map zigzag gives a rank tokens of two places, and --cp-attention local attends within one; "
             "legal with gather and ring");
+    if (p->cp_form == TR_CP_SCORES)
+        return tr_fail(e, "--cp-map zigzag with --cp-attention scores, which keeps those of neighbouring "
+                          "tokens; legal with "
+                          "gather and ring");
     if (p->cp_form == TR_CP_TWO)
         return tr_fail(e, "--cp-map zigzag with --cp-attention ulysses+ring, which cuts neighbouring tokens "
                           "once more; legal "

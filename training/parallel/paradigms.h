@@ -37,7 +37,15 @@ enum tr_recompute {
 };
 extern const char *const tr_recompute_names[TR_RECOMPUTES];
 /* What attention does where cp cuts the tokens. */
-enum tr_cp_form { TR_CP_GATHER, TR_CP_ULYSSES, TR_CP_RING, TR_CP_LOCAL, TR_CP_TWO, TR_CP_FORMS };
+enum tr_cp_form {
+    TR_CP_GATHER,
+    TR_CP_ULYSSES,
+    TR_CP_RING,
+    TR_CP_LOCAL,
+    TR_CP_TWO,
+    TR_CP_SCORES,
+    TR_CP_FORMS
+};
 extern const char *const tr_cp_form_names[TR_CP_FORMS];
 /* Which tokens a rank has: map.h. */
 enum tr_cp_map { TR_CP_CONTIGUOUS, TR_CP_ZIGZAG, TR_CP_MAPS };

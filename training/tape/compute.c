@@ -327,9 +327,35 @@ static bool product(const struct tr_call *c, const struct tr_tape *t)
     }
 }
 
+/* Attention, whole or in parts; false: it is none. */
+static bool attends(const struct tr_call *c)
+{
+    switch (c->i->op) {
+    case TR_ATTENTION:
+    case TR_ATTENTION_DX:
+    case TR_ATTEND_WINDOW:
+    case TR_ATTEND_WINDOW_DX:
+    case TR_ATTEND:
+    case TR_ATTEND_DX:
+        tr_attention(c);
+        return true;
+    case TR_ATTEND_PART:
+    case TR_ATTEND_PART_DX:
+    case TR_ATTEND_SCORES:
+    case TR_ATTEND_SCORES_DX:
+    case TR_ATTEND_MERGE:
+    case TR_SUM_KEYS:
+    case TR_SUM_QUERIES:
+        tr_attention_in_parts(c);
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void run(const struct tr_call *c, const struct tr_tape *t)
 {
-    if (product(c, t))
+    if (product(c, t) || attends(c))
         return;
     switch (c->i->op) {
     case TR_MEAN:
@@ -352,21 +378,6 @@ static void run(const struct tr_call *c, const struct tr_tape *t)
         break;
     case TR_FOLD:
         fold(c, tr_count(t, c->i->in[0]) / tr_count(t, c->i->out[0]), tr_count(t, c->i->out[0]));
-        break;
-    case TR_ATTENTION:
-    case TR_ATTENTION_DX:
-    case TR_ATTEND_WINDOW:
-    case TR_ATTEND_WINDOW_DX:
-    case TR_ATTEND:
-    case TR_ATTEND_DX:
-        tr_attention(c);
-        break;
-    case TR_ATTEND_PART:
-    case TR_ATTEND_PART_DX:
-    case TR_ATTEND_MERGE:
-    case TR_SUM_KEYS:
-    case TR_SUM_QUERIES:
-        tr_attention_in_parts(c);
         break;
     case TR_PACK:
     case TR_UNPACK:

@@ -14,7 +14,9 @@ enum { MOST_RUNS = TR_RUNS * TR_INS };
  * keys that no query here sees. */
 static void attention_part(const struct tr_call *c)
 {
-    bool back = c->i->op == TR_ATTEND_PART_DX; /* in: dy, y, lse, q, kv */
+    bool kept = c->i->op == TR_ATTEND_SCORES || c->i->op == TR_ATTEND_SCORES_DX;
+    bool back =
+        c->i->op == TR_ATTEND_PART_DX || c->i->op == TR_ATTEND_SCORES_DX; /* dy, y, lse, q, kv, scores */
     const struct tr_operand *q = back ? &c->in[3] : &c->in[0], *kv = q + 1;
     int of = (c->cp_rank - c->i->turn + c->cp) % c->cp;
     struct tr_runs keys = tr_runs_of(c->plan, c->g->context, of);
@@ -25,7 +27,7 @@ static void attention_part(const struct tr_call *c)
         const struct tr_pair *p = &pairs[x % n];
         int64_t at = x / n * c->runs + p->queries, from = x / n * c->runs + p->keys;
         struct tr_attention a = { t, heads, size, c->block, p->queries ? c->i->second : c->i->first, t, true,
-            keys.first[p->keys] };
+            keys.first[p->keys], kept ? (back ? c->in[5].p : c->out[1].p) + x * heads * t * t : NULL };
         if (back)
             c->k->attention_dx(c->out[0].p + x * y, c->out[1].p + x * 2 * y, c->in[0].p + at * y,
                 c->in[1].p + at * y, c->in[2].p + at * heads * t, q->p + at * y, kv->p + from * 2 * y, &a,

@@ -133,7 +133,8 @@ static int64_t convolution_scratch(const struct tr_placed *p, const struct tr_st
 static int64_t attention_scratch(const struct tr_placed *p, const struct tr_step *s)
 {
     const struct tr_graph *g = p->g;
-    bool part = s->op == TR_ATTEND_PART || s->op == TR_ATTEND_PART_DX, back = s->ins > 2;
+    bool back = s->ins > 2, part = s->op == TR_ATTEND_PART || s->op == TR_ATTEND_PART_DX ||
+                                   s->op == TR_ATTEND_SCORES || s->op == TR_ATTEND_SCORES_DX;
     int64_t runs = tr_runs_of(p->plan, g->context, 0).n;
     int64_t here = part ? tr_shard_size(p, s->in[back ? 3 : 0], 1) : tr_shard_size(p, s->out[0], 1);
     struct tr_attention a = { .tokens = part         ? here / runs
@@ -191,6 +192,8 @@ static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
         break;
     case TR_ATTEND_PART:
     case TR_ATTEND_PART_DX:
+    case TR_ATTEND_SCORES:
+    case TR_ATTEND_SCORES_DX:
     case TR_ATTEND_WINDOW:
     case TR_ATTEND_WINDOW_DX:
     case TR_ATTENTION:

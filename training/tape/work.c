@@ -34,24 +34,22 @@ bool tr_is_attention(const struct tr_instr *i)
     return i->code == TR_COMPUTE &&
            (i->op == TR_ATTENTION || i->op == TR_ATTENTION_DX || i->op == TR_ATTEND ||
                i->op == TR_ATTEND_DX || i->op == TR_ATTEND_PART || i->op == TR_ATTEND_PART_DX ||
-               i->op == TR_ATTEND_WINDOW || i->op == TR_ATTEND_WINDOW_DX);
+               i->op == TR_ATTEND_SCORES || i->op == TR_ATTEND_SCORES_DX || i->op == TR_ATTEND_WINDOW ||
+               i->op == TR_ATTEND_WINDOW_DX);
 }
 
 /* A score is a product of `size` pairs of numbers, and there are two products of the kind forward (scores,
- * and values weighted by them), and five backward. */
+ * and values weighted by them), and five backward, or four where scores are kept. */
 double tr_work(const struct tr_tape *t, const struct tr_step *s, const struct tr_instr *i)
 {
     const struct tr_placed *p = t->placed;
     int k = tr_micro_batch(p->plan),
         whole = tr_mesh_group_size(&p->plan->mesh, 1 << TR_TP | 1 << TR_CP | 1 << TR_CU);
     if (tr_is_attention(i)) {
-        bool back = s->ins > 2; /* dy, y, ... */
-        int64_t channels = tr_shard_size(p,
-            back                      ? s->in[1]
-            : i->op == TR_ATTEND_PART ? s->in[0]
-                                      : s->out[0],
-            2);
-        return (back ? 10 : 4) * seen(t, i) * (double)channels * k;
+        bool back = s->ins > 2, part = i->op == TR_ATTEND_PART || i->op == TR_ATTEND_SCORES;
+        int products = i->op == TR_ATTEND_SCORES_DX ? 4 : back ? 5 : 2;
+        int64_t channels = tr_shard_size(p, back ? s->in[1] : part ? s->in[0] : s->out[0], 2);
+        return 2 * products * seen(t, i) * (double)channels * k;
     }
     struct tr_node node = { .op = s->op, .ins = s->ins, .outs = s->outs };
     for (int n = 0; n < s->ins; n++)
