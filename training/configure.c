@@ -222,12 +222,14 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
     if (o->sp)
         p->paradigms[p->n_paradigms++] = &tr_sequence_parallel;
     static const char *const optimizers[] = { "adamw", "sgd" }, *const orders[] = { "canonical", "free" },
-                             *const comms[] = { "redo", "save" };
-    int dp_form = 0, offload = 0, recompute = 0, saves = 0, cp_form = 0, cp_map = 0, sgd = 0, free_order = 0;
+                             *const comms[] = { "redo", "save" }, *const wgrads[] = { "hold", "regather" };
+    int dp_form = 0, offload = 0, recompute = 0, saves = 0, wgrad = 0, cp_form = 0, cp_map = 0, sgd = 0,
+        free_order = 0;
     if (!choose(&dp_form, "dp-reduce", o->dp_reduce, tr_dp_form_names, TR_DP_FORMS, e) ||
         !choose(&offload, "offload", *o->offload ? o->offload : "none", tr_offload_names, TR_OFFLOADS, e) ||
         !choose(&recompute, "recompute", o->recompute, tr_recompute_names, TR_RECOMPUTES, e) ||
         !choose(&saves, "recompute-comm", o->recompute_comm, comms, 2, e) ||
+        !choose(&wgrad, "wgrad", o->wgrad, wgrads, 2, e) ||
         !choose(&cp_form, "cp-attention", o->cp_attention, tr_cp_form_names, TR_CP_FORMS, e) ||
         !choose(&cp_map, "cp-map", o->cp_map, tr_cp_map_names, TR_CP_MAPS, e) ||
         !choose(&sgd, "optimizer", o->optimizer, optimizers, 2, e) ||
@@ -235,7 +237,7 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
         return false;
     p->dp_form = dp_form, p->recompute = recompute, p->recompute_saves = saves, p->cp_form = cp_form;
     p->cp_map = cp_map;
-    p->offload = offload;
+    p->offload = offload, p->wgrad_regathers = wgrad;
     p->sgd = sgd, p->free_order = free_order;
     p->paradigms[p->n_paradigms++] = tr_context_table(p);
     if (p->cp_form == TR_CP_TWO)

@@ -91,6 +91,7 @@ static const struct option options[] = {
         "recompute", recompute, "not kept but computed again: none, gelu, selective (and attention), full"),
     TEXT_OF(
         "recompute-comm", recompute_comm, "full: collectives of a layer are called again (redo), or save"),
+    TEXT_OF("wgrad", wgrad, "what --sp has cut is held whole for a weight's gradient (hold), or regather"),
     TEXT_OF(
         "offload", offload, "in the host's memory: none, optimizer (states and update), activations, both"),
     WHOLE_OF("offload-delay", offload_delay, 0, "1: the host updates with the gradient of the step before"),
@@ -157,6 +158,7 @@ void tr_options_default(struct tr_options *o)
         .balance = "even",
         .recompute = "none",
         .recompute_comm = "redo",
+        .wgrad = "hold",
         .trace_step = -1,
         .check_replicas = 100,
         .tape = -1 };

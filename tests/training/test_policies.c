@@ -263,7 +263,8 @@ Test(policies, recomputation_keeps_what_the_ladder_says)
         { "--tp 2 --sp --recompute selective", 4 + 9, 2, 0 }, { "--tp 2", 8 + 12, 1, 2 },
         { "--tp 2 --recompute gelu", 8 + 8, 1, 2 }, { "--tp 2 --recompute full", 2, 0, 0 },
         { "--tp 2 --sp", 4 + 14, 2, 2 }, { "--tp 2 --sp --recompute gelu", 4 + 10, 2, 2 },
-        { "--tp 2 --sp --recompute full", 1, 0, 0 },
+        { "--tp 2 --sp --recompute full", 1, 0, 0 }, { "--tp 2 --sp --wgrad regather", 16, 2, 2 },
+        { "--tp 2 --sp --wgrad regather --recompute selective", 11, 2, 0 },
         { "--tp 2 --recompute full --recompute-comm save", 2 + 2, 0, 0 },
         { "--tp 2 --sp --recompute full --recompute-comm save", 4 + 2, 0, 0 } };
     for (size_t x = 0; x < sizeof cases / sizeof *cases; x++) {
@@ -318,6 +319,13 @@ Test(policies, saved_collectives_are_not_called_again)
     cr_assert_eq(calls_backward("--tp 2 --sp --recompute full --recompute-comm save"), none_sp);
 }
 
+/* For the weights of qkv and fc1 in each layer, and of the head. */
+Test(policies, regathering_calls_once_more_for_each_weight)
+{
+    int layers = 4, held = calls_backward("--tp 2 --sp");
+    cr_assert_eq(calls_backward("--tp 2 --sp --wgrad regather"), held + 2 * layers + 1);
+}
+
 Test(policies, what_does_not_fit_together_is_refused)
 {
     static const struct {
@@ -330,6 +338,9 @@ Test(policies, what_does_not_fit_together_is_refused)
         { "--recompute half", "legal are none, gelu, selective and full" },
         { "--recompute full --recompute-comm keep", "legal are redo and save" },
         { "--recompute gelu --recompute-comm save", "legal with --recompute full" },
+        { "--tp 2 --wgrad regather", "legal with --sp and --tp 2 and more" },
+        { "--tp 2 --sp --recompute full --recompute-comm save --wgrad regather", "legal with redo" },
+        { "--tp 2 --sp --wgrad keep", "legal are hold and regather" },
         { "--dp 2 --bucket big", "a number of bytes, with K, M, G or T" } };
     for (size_t x = 0; x < sizeof cases / sizeof *cases; x++) {
         struct tr_options o;

@@ -46,6 +46,7 @@ static const struct drawn {
     { "zero3-prefetch", 4, "1 2 7" },
     { "zero3-persist", 4, "200 5000" },
     { "recompute", 25, "gelu selective full" },
+    { "wgrad", 8, "hold regather regather" },
     { "offload", 20, "optimizer activations both" },
     { "offload-delay", 8, "1 1 2" },
     { "recompute-comm", 4, "save redo" },

@@ -98,6 +98,7 @@ struct tr_plan {
     long staleness;
     enum tr_recompute recompute;
     bool recompute_saves; /* the results of collectives are kept */
+    bool wgrad_regathers; /* what sp has cut is gathered again for the gradient of a weight, and not held */
     int offload; /* tr_offload */
     int optimizer_threads; /* of the update on the host */
     int offload_delay; /* 1: that is made with the gradient of the step before */

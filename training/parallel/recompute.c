@@ -13,7 +13,11 @@
  *
  * What is computed again is the same operation on the same numbers, so it has the same bits. Parameters that
  * ZeRO-3 has cut are gathered for it as for any other operation of the part. The collectives inside a layer,
- * which full would call again, may be spared: then what they gave is kept beside the layer's input. */
+ * which full would call again, may be spared: then what they gave is kept beside the layer's input.
+ *
+ * Where sequence parallelism cuts the tokens, a column-parallel product takes all of them, gathered. The
+ * gradient of its weight takes them once more: they are held, b s h elements on each rank, or gathered again
+ * from the part that is kept anyway (wgrad regather), as a collective that is computed again. */
 #include "training/parallel/recompute.h"
 
 const char *const tr_recompute_names[TR_RECOMPUTES] = { "none", "gelu", "selective", "full" };
@@ -38,8 +42,29 @@ static bool inside_layer(const struct tr_placed *p, const struct tr_step *s)
     return true;
 }
 
+/* What the matrix of a column-parallel product is given whole, of which a rank had a part: of the backward
+ * part only the gradient of the weight reads it. */
+static bool gathers_tokens(const struct tr_step *s)
+{
+    return s->code == TR_ALL_GATHER && s->axis == TR_TP;
+}
+
+static bool regather_fits(const struct tr_plan *p, struct tr_error *e)
+{
+    bool sp = false;
+    for (int i = 0; i < p->n_paradigms; i++)
+        sp |= p->paradigms[i] == &tr_sequence_parallel;
+    if (!sp || p->mesh.size[TR_TP] == 1)
+        return tr_fail(
+            e, "--wgrad regather gathers again what --sp has cut; legal with --sp and --tp 2 and more");
+    return !p->recompute_saves ||
+           tr_fail(e, "--wgrad regather gathers again what --recompute-comm save keeps; legal with redo");
+}
+
 bool tr_recompute_check(const struct tr_plan *p, struct tr_error *e)
 {
+    if (p->wgrad_regathers && !regather_fits(p, e))
+        return false;
     return !p->recompute_saves || p->recompute == TR_RECOMPUTE_FULL ||
            tr_fail(e,
                "--recompute-comm save keeps what collectives gave where all else of a layer is computed "
@@ -52,6 +77,8 @@ bool tr_recomputes(const struct tr_placed *p, const struct tr_step *s)
 {
     if (s->phase != TR_FORWARD)
         return false;
+    if (p->plan->wgrad_regathers && gathers_tokens(s))
+        return true;
     switch (p->plan->recompute) {
     case TR_RECOMPUTE_GELU:
         return s->code == TR_COMPUTE && s->op == TR_GELU;

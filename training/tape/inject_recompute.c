@@ -60,6 +60,23 @@ static bool recomputed_partial_sum(struct tr_tape *tapes, int n)
     return true;
 }
 
+/* The gradient of a weight is made of the tokens of this rank alone. */
+static bool not_gathered_again(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        struct tr_tape *t = &tapes[r];
+        int i = 0;
+        while (i < t->n_instrs &&
+               !(t->instrs[i].code == TR_ALL_GATHER && t->instrs[i].part > TR_F &&
+                   t->instrs[i + 1].code == TR_COMPUTE && t->instrs[i + 1].op == TR_COLUMN_DW))
+            i++;
+        if (i == t->n_instrs)
+            return false;
+        tr_plant_bypass(t, i);
+    }
+    return true;
+}
+
 static const struct tr_injection list[] = {
     { "recomputed-from-another", "an activation is computed again from that of another micro-batch",
         "--micro 2 --recompute gelu", TR_BY_TYPES, recomputed_from_another_micro },
@@ -67,5 +84,7 @@ static const struct tr_injection list[] = {
         "--recompute gelu", TR_BY_TYPES, dropped_and_not_recomputed },
     { "recomputed-partial-sum", "the all-reduce is left out where a layer is computed again",
         "--tp 2 --recompute full", TR_BY_TYPES, recomputed_partial_sum },
+    { "not-gathered-again", "the gradient of a weight takes a part of the tokens",
+        "--tp 2 --sp --wgrad regather", TR_BY_TYPES, not_gathered_again },
 };
 const struct tr_injections tr_injections_recompute = { list, sizeof list / sizeof *list };
