@@ -42,24 +42,29 @@ const struct tr_kernels *tr_options_kernels(const struct tr_options *o, struct t
 
 struct model {
     const char *name;
-    int64_t layers, channels, heads, context, inputs, vocabulary, grid;
+    int64_t layers, channels, heads, context, inputs, vocabulary, grid, experts, choices;
 };
 
 static const struct model models[] = {
-    { "gpt:nano", 4, 64, 4, 64, 0, 256, 0 },
-    { "gpt:nano8", 8, 64, 8, 64, 0, 256, 0 },
-    { "gpt:micro", 6, 128, 8, 128, 0, 256, 0 },
-    { "gpt:small", 8, 256, 8, 256, 0, 256, 0 },
-    { "mlp:nano", 4, 64, 0, 0, 32, 10, 0 },
-    { "mlp:micro", 8, 256, 0, 0, 256, 100, 0 },
-    { "cnn:nano", 4, 64, 0, 0, 4, 10, 8 },
-    { "cnn:micro", 6, 128, 0, 0, 4, 16, 16 },
+    { "gpt:nano", 4, 64, 4, 64, 0, 256, 0, 0, 0 },
+    { "gpt:nano8", 8, 64, 8, 64, 0, 256, 0, 0, 0 },
+    { "gpt:micro", 6, 128, 8, 128, 0, 256, 0, 0, 0 },
+    { "gpt:small", 8, 256, 8, 256, 0, 256, 0, 0, 0 },
+    { "mlp:nano", 4, 64, 0, 0, 32, 10, 0, 0, 0 },
+    { "mlp:micro", 8, 256, 0, 0, 256, 100, 0, 0, 0 },
+    { "cnn:nano", 4, 64, 0, 0, 4, 10, 8, 0, 0 },
+    { "cnn:micro", 6, 128, 0, 0, 4, 16, 16, 0, 0 },
+    { "moe:nano", 4, 64, 4, 64, 0, 256, 0, 8, 2 },
+    { "moe:micro", 6, 128, 8, 128, 0, 256, 0, 16, 2 },
 };
 
 /* An option of the other model would be ignored without a word, so it is refused. */
 static bool has_options(const struct model *m, const struct tr_options *o, struct tr_error *e)
 {
     const char *foreign = NULL;
+    if (!m->experts && (o->experts || o->top_k))
+        return tr_fail(e, "--%s: %s has no experts; legal with --model moe:nano or moe:micro",
+            o->experts ? "experts" : "top-k", m->name);
     if (m->inputs == 0)
         foreign = o->inputs ? "inputs" : NULL;
     else if (*o->data && strcmp(o->data, "grammar"))
@@ -106,6 +111,8 @@ static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr
         .inputs = o->inputs ? o->inputs : m->inputs,
         .vocabulary = o->vocabulary ? o->vocabulary : m->vocabulary,
         .grid = m->grid,
+        .experts = o->experts && m->experts ? o->experts : m->experts,
+        .choices = o->top_k && m->experts ? o->top_k : m->choices,
         .untied = o->untied,
         .leaves = o->cp > 1,
         .apart = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]),

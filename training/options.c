@@ -44,6 +44,8 @@ static const struct option options[] = {
     WHOLE_OF("heads", heads, 1, "gpt: attention heads"),
     WHOLE_OF("context", context, 1, "gpt: tokens of a sequence, a multiple of 8"),
     WHOLE_OF("inputs", inputs, 1, "mlp: numbers of a row; a sequence is 8 rows"),
+    WHOLE_OF("experts", experts, 1, "moe: experts of a layer"),
+    WHOLE_OF("top-k", top_k, 1, "moe: experts that a token goes to"),
     WHOLE_OF("vocabulary", vocabulary, 1, "tokens there are; mlp, cnn: classes"),
     FLAG_OF("untied", untied, "gpt: the head has values of its own, not the embedding's"),
     { "What is learned", HEADING, 0, 0, NULL, 0 },

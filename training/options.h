@@ -8,12 +8,14 @@
 #include "training/schedule/schedule.h"
 
 /* Every model, for --help and for who asks for another one. */
-#define TR_MODELS "gpt:nano, gpt:nano8, gpt:micro, gpt:small, mlp:nano, mlp:micro, cnn:nano, cnn:micro"
+#define TR_MODELS                                                                                            \
+    "gpt:nano, gpt:nano8, gpt:micro, gpt:small, mlp:nano, mlp:micro, cnn:nano, cnn:micro, "                  \
+    "moe:nano, moe:micro"
 
 struct tr_options {
     /* the model */
     char model[32];
-    long layers, channels, heads, context, inputs, vocabulary; /* 0: as the model says */
+    long layers, channels, heads, context, inputs, vocabulary, experts, top_k; /* 0: as the model says */
     bool untied;
     /* what is learned */
     char data[512];

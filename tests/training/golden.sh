@@ -9,6 +9,7 @@ golden=$here/tests/training/golden.txt
 gpt=training/reference/gpt
 mlp=training/reference/mlp
 cnn=training/reference/cnn
+moe=training/reference/moe
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -47,18 +48,27 @@ for model in "layers=2 batch=2 tensors=5" "layers=3 norm=1 classes=16 batch=1 te
     [ "$tensors" -eq "${model##*=}" ] || fail "cnn $model: $tensors tensors were checked"
 done
 
+for model in "layers=1 vocab=70 tensors=17" "layers=2 vocab=33 tied=0 top=1 experts=5 tensors=31"; do
+    # shellcheck disable=SC2086
+    ${moe}64 context=16 batch=2 check=16 ${model% *} >"$scratch/said" ||
+        fail "moe $model: $(tail -n 1 "$scratch/said")"
+    tensors=$(grep -c ' 16 elements: ' "$scratch/said")
+    [ "$tensors" -eq "${model##*=}" ] || fail "moe $model: $tensors tensors were checked"
+done
+
 # The loss of the first step in both precisions: what a float32 can hold.
-for each in $gpt $mlp $cnn; do
+for each in $gpt $mlp $cnn $moe; do
     for precision in "" 64; do
         "$each$precision" steps=1 | awk '{ print $4 }'
     done | awk 'NR == 1 { a = $1 } NR == 2 { d = (a - $1) / $1; exit d > 1e-6 || d < -1e-6 }' ||
         fail "$each: float32 and float64 give another loss"
 done
 
-# Bits. "model" lines name the options of gpt, "mlp" and "cnn" lines those of these, the lines below what they
-# must print.
+# Bits. "model" lines name the options of gpt, "mlp", "cnn" and "moe" lines those of these, the lines below
+# what they must print.
 while read -r first rest; do
-    if [ "$first" = model ] || [ "$first" = mlp ] || [ "$first" = cnn ]; then
+    if [ "$first" = model ] || [ "$first" = mlp ] || [ "$first" = cnn ] ||
+        [ "$first" = moe ]; then
         [ "$first" = model ] && program=$gpt || program=training/reference/$first
         # shellcheck disable=SC2086
         $program $rest >"$scratch/said" || fail "$first $rest: exit status $?"
@@ -88,6 +98,13 @@ for wrong in channels=100 size=12 size=0 classes=1 classes=17 layers=0 batch=0 c
         fail "cnn $wrong was taken"
     elif ! grep -q 'must be\|KEY=VALUE' "$scratch/said"; then
         fail "cnn $wrong: $(cat "$scratch/said")"
+    fi
+done
+for wrong in channels=100 context=12 heads=5 vocab=1 batch=0 experts=0 top=9 colour=1 layers; do
+    if $moe $wrong >/dev/null 2>"$scratch/said"; then
+        fail "moe $wrong was taken"
+    elif ! grep -q 'must be\|KEY=VALUE' "$scratch/said"; then
+        fail "moe $wrong: $(cat "$scratch/said")"
     fi
 done
 printf 'abc' >"$scratch/short"

@@ -18,6 +18,9 @@ static const struct tr_model_options mlp_nano = {
 };
 
 static const struct tr_model_options cnn_nano = { .layers = 4, .channels = 64, .grid = 8, .vocabulary = 10 };
+static const struct tr_model_options moe_nano = {
+    .layers = 4, .channels = 64, .heads = 4, .context = 64, .vocabulary = 256, .experts = 8, .choices = 2
+};
 /* The form that context parallelism asks for. */
 static struct tr_model_options cut(struct tr_model_options o)
 {
@@ -151,6 +154,11 @@ static bool has_gradient(const struct tr_graph *g, int tensor)
         case TR_FILTERS:
         case TR_CHANNELS:
         case TR_MEAN:
+        case TR_GATE:
+        case TR_DISPATCH:
+        case TR_EXPERT_UP:
+        case TR_EXPERT_DOWN:
+        case TR_COMBINE:
             if (n->in[0] == tensor)
                 return true;
             break;
@@ -251,7 +259,7 @@ Test(graph, each_gradient_is_made_once)
     odd.layers = 5, one.layers = 1, untied.untied = true;
     struct tr_graph graphs[] = { gpt(gpt_nano), gpt(untied), mlp(mlp_nano), mlp(odd), mlp(one),
         gpt(cut(gpt_nano)), gpt(cut(untied)), mlp(cut(mlp_nano)), gpt(ring(gpt_nano)), cnn(cnn_nano),
-        gpt(windows(gpt_nano)), gpt(scores(gpt_nano)) };
+        gpt(windows(gpt_nano)), gpt(scores(gpt_nano)), gpt(moe_nano) };
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
         each_gradient_once(&graphs[i]);
         tr_graph_free(&graphs[i]);
@@ -262,8 +270,8 @@ Test(graph, each_gradient_is_made_once)
 Test(graph, nodes_are_in_an_order_in_which_they_may_run)
 {
     struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), gpt(cut(gpt_nano)), mlp(cut(mlp_nano)),
-        gpt(ring(gpt_nano)), cnn(cnn_nano), gpt(windows(gpt_nano)), gpt(scores(gpt_nano)) };
-    for (int k = 0; k < 8; k++) {
+        gpt(ring(gpt_nano)), cnn(cnn_nano), gpt(windows(gpt_nano)), gpt(scores(gpt_nano)), gpt(moe_nano) };
+    for (int k = 0; k < 9; k++) {
         struct tr_graph *g = &graphs[k];
         bool *there = calloc((size_t)g->n_tensors, sizeof *there);
         for (int i = 0; i < g->n_tensors; i++)
@@ -278,6 +286,23 @@ Test(graph, nodes_are_in_an_order_in_which_they_may_run)
         free(there);
         tr_graph_free(g);
     }
+}
+
+/* Two experts of 2 C hidden channels cost what a feed-forward part of 4 C does; the router, as if it had 64
+ * rows, comes on top. */
+Test(graph, a_token_of_two_experts_costs_that_of_a_gpt)
+{
+    struct tr_graph g = gpt(moe_nano), dense = gpt(gpt_nano);
+    double experts = 0, router = 4 * 2.0 * 64 * 64 * 64, parts = 4 * 2.0 * 64 * 2 * 256 * 64;
+    for (int i = 0; i < g.n_nodes; i++)
+        if (g.nodes[i].op == TR_EXPERT_UP || g.nodes[i].op == TR_EXPERT_DOWN)
+            experts += tr_flops(&g, &g.nodes[i]);
+    cr_assert_eq(experts, parts);
+    cr_assert_eq(flops(&g, true) + experts, flops(&dense, true) + router);
+    cr_assert_eq(parameters(&g),
+        parameters(&dense) + 4 * (8 * 64 + 8 * (2 * 128 * 64 + 128 + 64) - (2 * 256 * 64 + 256 + 64)));
+    tr_graph_free(&g);
+    tr_graph_free(&dense);
 }
 
 /* The layers of the mlp go in pairs; one without a partner has a name that no table cuts. */
@@ -332,12 +357,12 @@ static bool moves(int op)
 Test(ops, every_rule_can_be_read)
 {
     struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), gpt(cut(gpt_nano)), gpt(ring(gpt_nano)),
-        cnn(cnn_nano), gpt(windows(gpt_nano)), gpt(scores(gpt_nano)) };
+        cnn(cnn_nano), gpt(windows(gpt_nano)), gpt(scores(gpt_nano)), gpt(moe_nano) };
     int seen = 0;
     for (int op = 0; op < TR_OPS; op++) {
         const struct tr_node moving = { .op = op, .ins = 1, .outs = 1 };
         const struct tr_node *user = moves(op) ? &moving : NULL;
-        for (int k = 0; k < 7; k++)
+        for (int k = 0; k < 8; k++)
             for (int i = 0; i < graphs[k].n_nodes && !user; i++)
                 if (graphs[k].nodes[i].op == op)
                     user = &graphs[k].nodes[i];
@@ -356,7 +381,7 @@ Test(ops, every_rule_can_be_read)
         }
     }
     cr_assert_gt(seen, 3 * TR_OPS - 10);
-    for (int k = 0; k < 7; k++)
+    for (int k = 0; k < 8; k++)
         tr_graph_free(&graphs[k]);
 }
 

@@ -70,6 +70,9 @@ void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struc
         .clip = p->clip };
     memcpy(h->head.magic, magic, sizeof magic);
     snprintf(h->head.model, sizeof h->head.model, "%s", g->model);
+    if (g->experts) /* how many a token has shows in no parameter */
+        snprintf(h->head.model, sizeof h->head.model, "moe %u of %u", (unsigned)g->choices & 0xFFFF,
+            (unsigned)g->experts & 0xFFFF);
     h->entries = tr_new((size_t)g->n_tensors, sizeof *h->entries);
     for (int i = 0; i < g->n_tensors; i++) {
         const struct tr_tensor *w = &g->tensors[i];

@@ -12,6 +12,7 @@
 #define MLP "--model mlp:nano "
 #define CNN "--model cnn:nano "
 #define MIXED "--precision bfloat16 "
+#define MOE "--model moe:nano "
 
 /* Those that have all paradigms run long, too: AdamW hides a factor, SGD does not. */
 static const char *const long_runs[] = {
@@ -36,6 +37,7 @@ static const char *const long_runs[] = {
     MLP,
     MLP "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1",
     CNN,
+    MOE,
     CNN "--dp 2 --tp 2 --pp 2 --micro 4 --zero 3 --schedule zb-h1",
     MIXED,
     MIXED "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1",
@@ -142,6 +144,8 @@ static const char *const quick[] = {
     MIXED "--dp 2 --micro 2 --overlap --bucket 64K --recompute full",
     MIXED "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1",
     MIXED "--cp 2 --cp-attention ring --tp 2 --micro 2 --rounding stochastic",
+    MOE "--dp 2 --micro 2 --zero 3",
+    MOE "--tp 2 --pp 2 --micro 4 --schedule zb-h1 --recompute full",
 };
 static const char *const more[] = {
     "--offload optimizer",
@@ -334,6 +338,14 @@ static const char *const more[] = {
     CNN "--dp 4 --zero 1 --micro 2",
     CNN "--dp 2 --tp 2 --pp 2 --micro 4 --zero 2 --schedule zb-h1",
     "--model cnn:micro --dp 2 --tp 2",
+    MOE "--dp 4 --zero 1 --micro 2",
+    MOE "--dp 2 --pp 2 --micro 2 --zero 2 --overlap",
+    MOE "--dp 8 --dp-reduce sharded --bucket 100K --overlap",
+    MOE "--experts 5 --top-k 1 --dp 2 --tp 2",
+    MOE "--experts 64 --top-k 1 --context 8 --batch 4 --dp 2",
+    MOE "--dp 2 --zero 1 --offload both",
+    MOE "--experts 3 --top-k 3 --untied --vocabulary 257 --context 16",
+    "--model moe:micro --dp 2",
     "--model mlp:micro --dp 2 --tp 2 --pp 2 --micro 2 --sp --zero 1",
     MIXED "--micro 4",
     MIXED "--dp 4 --micro 2 --overlap",

@@ -61,6 +61,10 @@ static void sizes(struct words *w, const struct tr_options *o, const struct tr_g
     say(w, "context=%" PRId64, g->context);
     say(w, "vocab=%" PRId64, g->vocabulary);
     say(w, "tied=%d", !o->untied);
+    if (g->experts) {
+        say(w, "experts=%" PRId64, g->experts);
+        say(w, "top=%" PRId64, g->choices);
+    }
     if (*o->data && strcmp(o->data, "grammar"))
         say(w, "data=%s", o->data);
     if (g->windows)
@@ -87,9 +91,10 @@ static void child(const struct tr_options *o, const struct tr_graph *g, int out,
     for (int i = 0; i < w.n; i++)
         argv[i] = w.word[i];
     dup2(out, STDOUT_FILENO);
-    _exit((g->grid        ? tr_golden_cnn
-              : g->inputs ? tr_golden_mlp
-                          : tr_golden_gpt)(w.n, argv) ||
+    _exit((g->grid         ? tr_golden_cnn
+              : g->inputs  ? tr_golden_mlp
+              : g->experts ? tr_golden_moe
+                           : tr_golden_gpt)(w.n, argv) ||
                   fflush(stdout)
               ? 1
               : 0);
@@ -124,6 +129,8 @@ bool tr_golden_room(
 {
     int64_t count = tr_golden_offset(graph, graph->n_tensors);
     size_t bytes = (size_t)count * sizeof(float), steps = (size_t)o->steps * sizeof(double);
+    if (graph->experts && *o->data && strcmp(o->data, "grammar"))
+        return tr_fail(e, "--data %s: the golden program of moe knows the made-up grammar alone", o->data);
     *g = (struct tr_golden){ count, shared(steps), shared(steps), shared(bytes), shared(bytes) };
     return (g->loss && g->norm && g->gradients && g->values) ||
            tr_fail(e, "there is no memory for the golden program's arrays");

@@ -23,9 +23,10 @@ void tr_golden_free(struct tr_golden *g, int64_t steps);
 /* Where a parameter begins. */
 int64_t tr_golden_offset(const struct tr_graph *graph, int parameter);
 
-/* main of training/reference/gpt.c, mlp.c and cnn.c */
+/* main of training/reference/gpt.c, mlp.c, cnn.c and moe.c */
 int tr_golden_gpt(int argc, char **argv);
 int tr_golden_mlp(int argc, char **argv);
 int tr_golden_cnn(int argc, char **argv);
+int tr_golden_moe(int argc, char **argv);
 
 #endif

@@ -17,12 +17,14 @@ static const struct drawn {
     int percent;
     const char *values;
 } drawn[] = {
-    { "model", 35, "gpt:nano8 mlp:nano cnn:nano" },
+    { "model", 35, "gpt:nano8 mlp:nano cnn:nano moe:nano" },
     { "layers", 8, "1 2 3 5" },
     { "channels", 3, "128 100" },
     { "heads", 4, "1 2 8 3" },
     { "context", 5, "8 16 32 20" },
     { "inputs", 2, "7 32" },
+    { "experts", 2, "1 4 6 16" },
+    { "top-k", 2, "1 3 8" },
     { "vocabulary", 8, "10 65 256 257" },
     { "untied", 5, "" },
     { "batch", 15, "4 8 8 16 7" },

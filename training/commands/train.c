@@ -42,6 +42,8 @@ static void say_run(const struct tr_run *r, const struct tr_tape *t, const struc
     else
         printf("%" PRId64 " heads, context %" PRId64 ", vocabulary %" PRId64, g->heads, g->context,
             g->vocabulary);
+    if (g->experts)
+        printf(", %" PRId64 " experts of which a token has %" PRId64, g->experts, g->choices);
     printf(": %" PRId64 " parameters\n# data: %s", parameters, d->name);
     if (!g->inputs)
         printf(", %" PRId64 " tokens", d->count);

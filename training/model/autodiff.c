@@ -5,37 +5,31 @@
  * sums over tokens alone and is small (biases, layer norms, positions) comes as leaves, one for each
  * sequence, and a fold: an axis that cuts the tokens must complete the leaves before they enter the tree
  * over sequences. */
-#include "training/model/ops.h"
+#include "training/model/autodiff.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct pass {
-    struct tr_graph *g;
-    int *d; /* of each tensor of the forward part: its gradient so far, or -1 */
-    const struct tr_node *bias; /* whose own gradient is still to come */
-};
-
-static int gradient_of(struct pass *p, int t)
+int tr_gradient_of(struct tr_pass *p, int t)
 {
     struct tr_tensor of = p->g->tensors[t];
     int d = tr_add_tensor(p->g, TR_D_ACTIVATION, of.unit, of.letter, of.size, "d.%s", of.name);
     p->g->tensors[d].stream = of.stream;
+    p->g->tensors[d].counts = of.counts;
     return d;
 }
 
-/* A second gradient of a tensor is added to the first. */
-static void give(struct pass *p, int t, int d, int unit)
+void tr_give(struct tr_pass *p, int t, int d, int unit)
 {
     if (p->d[t] >= 0) {
-        int sum = gradient_of(p, t);
+        int sum = tr_gradient_of(p, t);
         tr_add_node(p->g, TR_ADD, TR_BACKWARD, unit, (int[]){ p->d[t], d }, 2, &sum, 1);
         d = sum;
     }
     p->d[t] = d;
 }
 
-static int of_parameter(struct pass *p, enum tr_role role, int w)
+int tr_gradient_of_parameter(struct tr_pass *p, enum tr_role role, int w)
 {
     struct tr_tensor of = p->g->tensors[w];
     char letters[TR_DIMS + 2] = "b";
@@ -50,17 +44,18 @@ static int of_parameter(struct pass *p, enum tr_role role, int w)
     return t;
 }
 
-static void weight(struct pass *p, int op, int unit, const int *in, int ins, int w)
+static void weight(struct tr_pass *p, int op, int unit, const int *in, int ins, int w)
 {
-    int dw = of_parameter(p, TR_D_PARAMETER, w);
+    int dw = tr_gradient_of_parameter(p, TR_D_PARAMETER, w);
     tr_add_node(p->g, op, TR_WEIGHT, unit, in, ins, &dw, 1);
 }
 
-static void weight_leaves(struct pass *p, int op, int unit, const int *in, int ins, const int *w, int count)
+static void weight_leaves(
+    struct tr_pass *p, int op, int unit, const int *in, int ins, const int *w, int count)
 {
     int leaves[TR_OUTS] = { 0 };
     for (int i = 0; i < count; i++)
-        leaves[i] = of_parameter(p, TR_LEAVES, w[i]);
+        leaves[i] = tr_gradient_of_parameter(p, TR_LEAVES, w[i]);
     tr_add_node(p->g, op, TR_WEIGHT, unit, in, ins, leaves, count);
     for (int i = 0; i < count; i++)
         weight(p, TR_FOLD, unit, &leaves[i], 1, w[i]);
@@ -68,7 +63,7 @@ static void weight_leaves(struct pass *p, int op, int unit, const int *in, int i
 
 /* The gradient of a matrix is a sum over tokens and sequences. Where an axis cuts the tokens, the tokens must
  * come first: then it is made as leaves. */
-static void matrix_gradient(struct pass *p, int op, int leaves_op, int unit, const int *in, int ins, int w)
+static void matrix_gradient(struct tr_pass *p, int op, int leaves_op, int unit, const int *in, int ins, int w)
 {
     if (p->g->leaves)
         weight_leaves(p, leaves_op, unit, in, ins, &w, 1);
@@ -76,15 +71,15 @@ static void matrix_gradient(struct pass *p, int op, int leaves_op, int unit, con
         weight(p, op, unit, in, ins, w);
 }
 
-static int input(struct pass *p, int op, int unit, const int *in, int ins, int x)
+static int input(struct tr_pass *p, int op, int unit, const int *in, int ins, int x)
 {
-    int dx = gradient_of(p, x);
+    int dx = tr_gradient_of(p, x);
     tr_add_node(p->g, op, TR_BACKWARD, unit, in, ins, &dx, 1);
     return dx;
 }
 
 /* The gradient of a bias comes after that of the matrix before it: one gathering of dy serves both. */
-static void pending_bias(struct pass *p)
+static void pending_bias(struct tr_pass *p)
 {
     const struct tr_node *n = p->bias;
     if (n)
@@ -92,41 +87,41 @@ static void pending_bias(struct pass *p)
     p->bias = NULL;
 }
 
-static void matmul(struct pass *p, const struct tr_node *n, int dy, int dx_op, int dw_op, int leaves_op)
+static void matmul(struct tr_pass *p, const struct tr_node *n, int dy, int dx_op, int dw_op, int leaves_op)
 {
     int x = n->in[0], w = n->in[1];
     if (p->g->tensors[x].role != TR_INPUT)
-        give(p, x, input(p, dx_op, n->unit, (int[]){ dy, w }, 2, x), n->unit);
+        tr_give(p, x, input(p, dx_op, n->unit, (int[]){ dy, w }, 2, x), n->unit);
     matrix_gradient(p, dw_op, leaves_op, n->unit, (int[]){ dy, x }, 2, w);
     pending_bias(p);
 }
 
-static void layer_norm(struct pass *p, const struct tr_node *n, int dy)
+static void layer_norm(struct tr_pass *p, const struct tr_node *n, int dy)
 {
     int x = n->in[0], mean = n->out[1], scale = n->out[2];
     int in[] = { dy, x, n->in[1], mean, scale };
-    give(p, x, input(p, TR_LAYER_NORM_DX, n->unit, in, 5, x), n->unit);
+    tr_give(p, x, input(p, TR_LAYER_NORM_DX, n->unit, in, 5, x), n->unit);
     weight_leaves(p, TR_LAYER_NORM_DW, n->unit, (int[]){ dy, x, mean, scale }, 4, &n->in[1], 2);
 }
 
-static void attend(struct pass *p, const struct tr_node *n, int dy)
+static void attend(struct tr_pass *p, const struct tr_node *n, int dy)
 {
     int in[] = { dy, n->out[0], n->out[1], n->in[0], n->in[1] };
-    int out[] = { gradient_of(p, n->in[0]), gradient_of(p, n->in[1]) };
+    int out[] = { tr_gradient_of(p, n->in[0]), tr_gradient_of(p, n->in[1]) };
     tr_add_node(p->g, TR_ATTEND_DX, TR_BACKWARD, n->unit, in, 5, out, 2);
-    give(p, n->in[0], out[0], n->unit);
-    give(p, n->in[1], out[1], n->unit);
+    tr_give(p, n->in[0], out[0], n->unit);
+    tr_give(p, n->in[1], out[1], n->unit);
 }
 
 /* The gradient of tensor t that part j of the keys gives. */
-static int part_of(struct pass *p, int t, int j)
+static int part_of(struct tr_pass *p, int t, int j)
 {
     struct tr_tensor of = p->g->tensors[t];
     return tr_add_tensor(p->g, TR_D_ACTIVATION, of.unit, of.letter, of.size, "d%d.%s", j, of.name);
 }
 
 /* Each part of the keys once more; its gradients are parts of two sums. */
-static void attend_in_parts(struct pass *p, const struct tr_node *n, int dy)
+static void attend_in_parts(struct tr_pass *p, const struct tr_node *n, int dy)
 {
     int first = 0, dq[TR_INS] = { 0 }, dkv[TR_INS] = { 0 };
     while (p->g->nodes[first].out[0] != n->in[0])
@@ -140,14 +135,14 @@ static void attend_in_parts(struct pass *p, const struct tr_node *n, int dy)
             scores ? 6 : 5, out, 2)
             ->turn = j;
     }
-    int sum[] = { gradient_of(p, q), gradient_of(p, kv) };
+    int sum[] = { tr_gradient_of(p, q), tr_gradient_of(p, kv) };
     tr_add_node(p->g, TR_SUM_KEYS, TR_BACKWARD, n->unit, dq, n->ins, &sum[0], 1);
     tr_add_node(p->g, TR_SUM_QUERIES, TR_BACKWARD, n->unit, dkv, n->ins, &sum[1], 1);
-    give(p, q, sum[0], n->unit);
-    give(p, kv, sum[1], n->unit);
+    tr_give(p, q, sum[0], n->unit);
+    tr_give(p, kv, sum[1], n->unit);
 }
 
-static void backward(struct pass *p, const struct tr_node *n)
+static void backward(struct tr_pass *p, const struct tr_node *n)
 {
     int dy = p->d[n->out[0]];
     switch (n->op) {
@@ -164,20 +159,20 @@ static void backward(struct pass *p, const struct tr_node *n)
         matmul(p, n, dy, TR_CHANNELS_DX, TR_CHANNELS_DW, TR_CHANNELS_DW);
         break;
     case TR_MEAN:
-        give(p, n->in[0], input(p, TR_MEAN_DX, n->unit, &dy, 1, n->in[0]), n->unit);
+        tr_give(p, n->in[0], input(p, TR_MEAN_DX, n->unit, &dy, 1, n->in[0]), n->unit);
         break;
     case TR_BIAS:
         p->d[n->in[0]] = dy;
         p->bias = n;
         break;
     case TR_GELU:
-        give(p, n->in[0], input(p, TR_GELU_DX, n->unit, (int[]){ dy, n->in[0] }, 2, n->in[0]), n->unit);
+        tr_give(p, n->in[0], input(p, TR_GELU_DX, n->unit, (int[]){ dy, n->in[0] }, 2, n->in[0]), n->unit);
         break;
     case TR_ATTENTION:
     case TR_ATTEND_WINDOW: {
         int in[] = { dy, n->out[0], n->out[1], n->in[0] };
         int op = n->op == TR_ATTENTION ? TR_ATTENTION_DX : TR_ATTEND_WINDOW_DX;
-        give(p, n->in[0], input(p, op, n->unit, in, 4, n->in[0]), n->unit);
+        tr_give(p, n->in[0], input(p, op, n->unit, in, 4, n->in[0]), n->unit);
         break;
     }
     case TR_ATTEND:
@@ -188,12 +183,12 @@ static void backward(struct pass *p, const struct tr_node *n)
         break;
     case TR_SPLIT: {
         int in[] = { dy, p->d[n->out[1]] };
-        give(p, n->in[0], input(p, TR_JOIN, n->unit, in, 2, n->in[0]), n->unit);
+        tr_give(p, n->in[0], input(p, TR_JOIN, n->unit, in, 2, n->in[0]), n->unit);
         break;
     }
     case TR_ADD:
-        give(p, n->in[0], dy, n->unit);
-        give(p, n->in[1], dy, n->unit);
+        tr_give(p, n->in[0], dy, n->unit);
+        tr_give(p, n->in[1], dy, n->unit);
         break;
     case TR_LAYER_NORM:
         layer_norm(p, n, dy);
@@ -205,6 +200,13 @@ static void backward(struct pass *p, const struct tr_node *n)
     case TR_EMBED:
         matrix_gradient(p, TR_EMBED_DW, TR_EMBED_LEAVES, n->unit, (int[]){ dy, n->in[1] }, 2, n->in[0]);
         break;
+    case TR_GATE:
+    case TR_DISPATCH:
+    case TR_EXPERT_UP:
+    case TR_EXPERT_DOWN:
+    case TR_COMBINE:
+        tr_moe_backward(p, n);
+        break;
     default: /* the softmax gives the gradient of the logits itself */
         break;
     }
@@ -213,7 +215,7 @@ static void backward(struct pass *p, const struct tr_node *n)
 void tr_autodiff(struct tr_graph *g)
 {
     struct tr_node bias; /* a copy: the list of nodes grows */
-    struct pass p = { g, tr_new((size_t)g->n_tensors, sizeof *p.d), NULL };
+    struct tr_pass p = { g, tr_new((size_t)g->n_tensors, sizeof *p.d), NULL };
     for (int i = 0; i < g->n_tensors; i++)
         p.d[i] = -1;
     int forward = g->n_nodes;

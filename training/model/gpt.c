@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* gpt.c: the GPT of training/reference/gpt.c as a graph. It knows nothing of ranks. */
-#include "training/model/build.h"
+#include "training/model/moe.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,8 @@ static int layer_norm(struct tr_builder *b, int x, int w, int bias, const char *
     return out[0];
 }
 
-enum { LN1_W, LN1_B, QKV_W, QKV_B, PROJ_W, PROJ_B, LN2_W, LN2_B, FC1_W, FC1_B, FC2_W, FC2_B, OF_LAYER };
+enum { LN1_W, LN1_B, QKV_W, QKV_B, PROJ_W, PROJ_B, LN2_W, LN2_B, FC1_W, FC1_B, FC2_W, FC2_B };
+enum { EXPERTS = FC1_W, OF_LAYER = EXPERTS + TR_MOE_PARAMETERS };
 
 /* For each part of the keys what a query gets of it: a value for each channel, and of each head the largest
  * score and a sum. */
@@ -65,6 +66,16 @@ static int attention(struct tr_builder *b, int qkv, const struct tr_model_option
     return out[0];
 }
 
+static int feed_forward(struct tr_builder *b, int x, const int *w)
+{
+    int64_t c = b->g->channels;
+    int y = tr_build_apply(b, TR_COLUMN, x, w[FC1_W], "fc1.sum", 4 * c, false);
+    y = tr_build_apply(b, TR_BIAS, y, w[FC1_B], "fc1", 4 * c, false);
+    y = tr_build_apply(b, TR_GELU, y, -1, "gelu", 4 * c, false);
+    y = tr_build_apply(b, TR_ROW, y, w[FC2_W], "fc2.sum", c, false);
+    return tr_build_apply(b, TR_BIAS, y, w[FC2_B], "fc2", c, true);
+}
+
 static int layer(struct tr_builder *b, int x, const int *w, const struct tr_model_options *o)
 {
     int64_t c = b->g->channels;
@@ -75,11 +86,7 @@ static int layer(struct tr_builder *b, int x, const int *w, const struct tr_mode
     y = tr_build_apply(b, TR_BIAS, y, w[PROJ_B], "proj", c, true);
     x = tr_build_apply(b, TR_ADD, y, x, "middle", c, true);
     n = layer_norm(b, x, w[LN2_W], w[LN2_B], "ln2");
-    y = tr_build_apply(b, TR_COLUMN, n, w[FC1_W], "fc1.sum", 4 * c, false);
-    y = tr_build_apply(b, TR_BIAS, y, w[FC1_B], "fc1", 4 * c, false);
-    y = tr_build_apply(b, TR_GELU, y, -1, "gelu", 4 * c, false);
-    y = tr_build_apply(b, TR_ROW, y, w[FC2_W], "fc2.sum", c, false);
-    y = tr_build_apply(b, TR_BIAS, y, w[FC2_B], "fc2", c, true);
+    y = o->experts ? tr_moe_forward(b, n, &w[EXPERTS]) : feed_forward(b, n, w);
     return tr_build_apply(b, TR_ADD, y, x, "out", c, true);
 }
 
@@ -95,6 +102,10 @@ static void layer_parameters(struct tr_builder *b, int *w)
     w[PROJ_B] = tr_build_parameter(b, "proj.bias", c, 1, 0, 0);
     w[LN2_W] = tr_build_parameter(b, "ln2.weight", c, 1, 0, 1);
     w[LN2_B] = tr_build_parameter(b, "ln2.bias", c, 1, 0, 0);
+    if (b->g->experts) {
+        tr_moe_parameters(b, &w[EXPERTS], project);
+        return;
+    }
     w[FC1_W] = tr_build_parameter(b, "fc1.weight", 4 * c, c, 0.02, 0);
     w[FC1_B] = tr_build_parameter(b, "fc1.bias", 4 * c, 1, 0, 0);
     w[FC2_W] = tr_build_parameter(b, "fc2.weight", 4 * c, c, project, 0);
@@ -110,7 +121,7 @@ static bool legal(const struct tr_model_options *o, struct tr_error *e)
             (long long)o->channels);
     if (o->context < TR_BLOCKS || o->context % TR_BLOCKS || o->context > 1 << 20)
         return tr_fail(e, "a context of %lld tokens: legal are multiples of 8", (long long)o->context);
-    return true;
+    return !o->experts || tr_moe_legal(o, e);
 }
 
 bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e)
@@ -120,7 +131,8 @@ bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct t
     *g = (struct tr_graph){ .layers = o->layers,
         .channels = o->channels,
         .heads = o->heads,
-        .model = "gpt",
+        .experts = o->experts,
+        .choices = o->choices,
         .leaves = o->leaves,
         .parts = o->parts,
         .windows = o->windows,
@@ -128,6 +140,7 @@ bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct t
         .context = o->context,
         .vocabulary = o->vocabulary,
         .units = (int)o->layers + 2 };
+    snprintf(g->model, sizeof g->model, "%s", o->experts ? "moe" : "gpt");
     struct tr_builder b = { .g = g };
     int(*w)[OF_LAYER] = tr_new((size_t)o->layers, sizeof *w);
     int wte = tr_build_parameter(&b, "wte", o->vocabulary, o->channels, 0.02, 0);

@@ -13,7 +13,9 @@ int tr_add_tensor(struct tr_graph *g, enum tr_role role, int unit, const char *l
 {
     g->tensors = tr_grow(g->tensors, g->n_tensors, &g->room_tensors, sizeof *g->tensors);
     struct tr_tensor *t = &g->tensors[g->n_tensors];
-    *t = (struct tr_tensor){ .role = role, .unit = unit, .dims = (int)strlen(letters), .of = -1 };
+    *t = (struct tr_tensor){
+        .role = role, .unit = unit, .dims = (int)strlen(letters), .of = -1, .counts = -1
+    };
     va_list args;
     va_start(args, format);
     vsnprintf(t->name, sizeof t->name, format, args);

@@ -44,6 +44,7 @@ struct tr_tensor {
     bool stream; /* on the residual stream: its placement is in the tables of paradigms */
     bool wide; /* float32 in mixed precision, too */
     int of; /* D_PARAMETER, LEAVES: the parameter */
+    int counts; /* rows for experts: the tensor that tells how many; -1: as many as the sizes say */
     double deviation; /* parameters: of the initial values; 0: all are `first` */
     float first;
     int values_of; /* parameters: itself, or the one whose values it shares (a tied head) */
@@ -64,6 +65,7 @@ struct tr_graph {
     int64_t layers, channels, heads, context, vocabulary;
     int64_t inputs; /* numbers of a row: mlp, whose sequences are `context` rows, and cnn; else 0 */
     int64_t grid; /* cnn, whose sequences are grid x grid cells; else 0 */
+    int64_t experts, choices; /* moe: how many there are, and how many a token has; else 0 */
     char model[24];
     bool leaves; /* gradients of matrices come as leaves, one for each sequence */
     int parts; /* of the keys, which attention takes one after the other; 0: all at once */
@@ -91,6 +93,7 @@ struct tr_model_options {
     int64_t layers, channels, vocabulary;
     int64_t heads, context; /* gpt */
     bool untied; /* gpt */
+    int64_t experts, choices; /* gpt with experts: moe */
     int64_t inputs; /* mlp */
     int64_t grid; /* cnn */
     /* for who cuts the tokens of a sequence: gradients of matrices come as leaves, too, one for each

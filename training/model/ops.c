@@ -81,6 +81,18 @@ const struct tr_op_row tr_ops[TR_OPS] = {
     [TR_MEAN_DX] = { "mean_dx", { "R -> R", "Sb -> Sb", "Sc -> Sc" }, false },
     [TR_EMBED_LEAVES] = { "embed_dw", { "R R -> R", "Sb Sb -> Sb", "St St -> Pb", "R R -> Sr" }, false },
     [TR_FOLD] = { "fold", { "R -> R", "Sb -> Ps", "Sr -> Sr", "Hz -> R" }, false },
+    [TR_GATE] = { "gate", { "R -> R R", "Sb -> Sb Sb" }, false },
+    [TR_DISPATCH] = { "dispatch", { "R R -> R R", "Sb Sb -> Sb Sb" }, false },
+    [TR_EXPERT_UP] = { "expert_up", { "R R R R -> R", "Sb Sb R R -> Sb" }, false },
+    [TR_EXPERT_DOWN] = { "expert_down", { "R R R R -> R", "Sb Sb R R -> Sb" }, false },
+    [TR_COMBINE] = { "combine", { "R R R -> R", "Sb Sb Sb -> Sb" }, false },
+    [TR_COMBINE_DX] = { "combine_dx", { "R R R R -> R R", "Sb Sb Sb Sb -> Sb Sb" }, false },
+    [TR_EXPERT_DOWN_DX] = { "expert_down_dx", { "R R R R -> R", "Sb Sb Sb R -> Sb" }, false },
+    [TR_EXPERT_DOWN_DW] = { "expert_down_dw", { "R R R -> R R", "Sb Sb Sb -> Ps Ps" }, false },
+    [TR_EXPERT_UP_DX] = { "expert_up_dx", { "R R R -> R", "Sb Sb R -> Sb" }, false },
+    [TR_EXPERT_UP_DW] = { "expert_up_dw", { "R R R -> R R", "Sb Sb Sb -> Ps Ps" }, false },
+    [TR_DISPATCH_DX] = { "dispatch_dx", { "R R -> R", "Sb Sb -> Sb" }, false },
+    [TR_GATE_DX] = { "gate_dx", { "R R R -> R", "Sb Sb Sb -> Sb" }, false },
     [TR_PACK] = { "pack", { "R -> R", "Sb -> Sb", "St -> Xc", "Sc -> Sc" }, false },
     [TR_UNPACK] = { "unpack", { "R -> R", "Sb -> Sb", "Xc -> St", "Sc -> Sc" }, false },
     [TR_ARRANGE] = { "arrange", { "R -> R", "Sb -> Sb", "Yt -> R", "Sc -> Sc" }, false },
@@ -187,6 +199,14 @@ double tr_flops(const struct tr_graph *g, const struct tr_node *n)
         return 2 * t * (t + 1) * c / g->parts;
     case TR_ATTEND_PART_DX:
         return 5 * t * (t + 1) * c / g->parts;
+    case TR_EXPERT_UP: /* as the rows of all experts together */
+    case TR_EXPERT_DOWN:
+    case TR_EXPERT_DOWN_DX:
+    case TR_EXPERT_UP_DX:
+        return 2 * t * elements(&g->tensors[n->in[n->op == TR_EXPERT_DOWN_DX ? 3 : 2]]) / (double)g->experts;
+    case TR_EXPERT_DOWN_DW:
+    case TR_EXPERT_UP_DW:
+        return 2 * t * elements(&g->tensors[n->out[0]]) / (double)g->experts;
     default:
         return elements(x);
     }

@@ -81,6 +81,18 @@ enum tr_op {
     TR_MEAN, /* x -> y: the mean over the tokens */
     TR_MEAN_DX, /* dy -> dx */
     TR_EMBED_LEAVES, /* dy, tokens -> leaves of dw */
+    TR_GATE, /* logits -> probabilities, choices: of each token the experts of the highest */
+    TR_DISPATCH, /* x, choices -> rows in the order of experts and tokens, counts of them */
+    TR_EXPERT_UP, /* rows, counts, w, b -> up: each expert's rows by its own w */
+    TR_EXPERT_DOWN, /* up, counts, w, b -> down: gelu, and the same */
+    TR_COMBINE, /* down, probabilities, choices -> y */
+    TR_COMBINE_DX, /* dy, down, probabilities, choices -> d.down, gradients of the chosen probabilities */
+    TR_EXPERT_DOWN_DX, /* d.down, up, counts, w -> d.up */
+    TR_EXPERT_DOWN_DW, /* d.down, up, counts -> dw, db */
+    TR_EXPERT_UP_DX, /* d.up, counts, w -> d.rows */
+    TR_EXPERT_UP_DW, /* d.up, rows, counts -> dw, db */
+    TR_DISPATCH_DX, /* d.rows, choices -> dx */
+    TR_GATE_DX, /* gradients of the chosen, probabilities, choices -> the gradient of logits */
     TR_FOLD, /* leaves -> dw: the tree over the sequences of the micro-batch */
     TR_PACK, /* x -> x, before an all-to-all */
     TR_UNPACK, /* x -> x, after one */

@@ -115,5 +115,6 @@ bool tr_plan_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_
         return tr_fail(e, "--ep: legal is 1");
     return tr_server_check(p, e) && tr_zero_check(p, e) && tr_offload_check(p, e) &&
            tr_recompute_check(p, e) && tr_mixed_check(p, e) && tr_data_check(p, e) && check_tensor(p, g, e) &&
-           tr_context_check(p, g, e) && check_data(p, e) && check_pipeline(p, g, e);
+           tr_context_check(p, g, e) && tr_expert_check(p, g, e) && check_data(p, e) &&
+           check_pipeline(p, g, e);
 }

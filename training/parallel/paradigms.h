@@ -128,6 +128,8 @@ bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *par
 bool tr_zero_check(const struct tr_plan *p, struct tr_error *e);
 /* bfloat16: what it goes with. */
 bool tr_mixed_check(const struct tr_plan *p, struct tr_error *e);
+/* Which meshes the experts fit. */
+bool tr_expert_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e);
 bool tr_recompute_check(const struct tr_plan *p, struct tr_error *e);
 /* What fits parameter servers. */
 bool tr_server_check(const struct tr_plan *p, struct tr_error *e);

@@ -4,6 +4,7 @@
  * Rows are independent, so what has no sum over tokens runs on all sequences of the micro-batch at once.
  * What sums over tokens runs on one sequence after the other, and the sums enter the tree over sequences. */
 #include "training/parallel/map.h"
+#include "training/tape/experts.h"
 #include "training/tape/widen.h"
 
 #include <math.h>
@@ -355,7 +356,7 @@ static bool attends(const struct tr_call *c)
 
 static void run(const struct tr_call *c, const struct tr_tape *t)
 {
-    if (product(c, t) || attends(c))
+    if (product(c, t) || attends(c) || tr_experts(c))
         return;
     switch (c->i->op) {
     case TR_MEAN:

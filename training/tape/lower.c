@@ -14,6 +14,7 @@
 #include "training/parallel/reduce.h"
 #include "training/parallel/server.h"
 #include "training/parallel/zero.h"
+#include "training/tape/experts.h"
 #include "training/tape/widen.h"
 
 #include <stdlib.h>
@@ -203,6 +204,7 @@ static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
         floats = attention_scratch(p, s);
         break;
     default:
+        floats = tr_experts_scratch(g, s->op, k, k);
         break;
     }
     return floats * 4;

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* moe.c: the mixture of experts of training/reference/moe.c as a part of a graph, forward and backward.
+ *
+ *   x -> column (router) -> gate -> probabilities, choices
+ *   x, choices -> dispatch -> rows, counts      a row for each token and choice: by experts, then by tokens
+ *   rows -> expert_up -> expert_down -> combine -> y
+ *
+ * The weights of all experts are one tensor each, by experts outermost, so that those of some experts are
+ * neighbours. How many rows an expert has is known when the step runs: counts[expert][sequence][block] are a
+ * value like any other. */
+#include "training/model/moe.h"
+
+#include "training/model/autodiff.h"
+
+int64_t tr_moe_hidden(const struct tr_graph *g)
+{
+    return 2 * g->channels;
+}
+
+bool tr_moe_legal(const struct tr_model_options *o, struct tr_error *e)
+{
+    if (o->experts < 1 || o->experts > 1024)
+        return tr_fail(e, "--experts %lld: legal are 1 to 1024", (long long)o->experts);
+    if (o->choices < 1 || o->choices > o->experts)
+        return tr_fail(e, "--top-k %lld: a token has some of the %lld experts; legal are 1 to %lld",
+            (long long)o->choices, (long long)o->experts, (long long)o->experts);
+    return true;
+}
+
+void tr_moe_parameters(struct tr_builder *b, int w[TR_MOE_PARAMETERS], double deviation)
+{
+    int64_t c = b->g->channels, n = b->g->experts, hidden = tr_moe_hidden(b->g);
+    w[TR_MOE_ROUTER] = tr_build_parameter(b, "router.weight", n, c, 0.02, 0);
+    w[TR_MOE_UP] = tr_build_parameter(b, "up.weight", n * hidden, c, 0.02, 0);
+    w[TR_MOE_UP_BIAS] = tr_build_parameter(b, "up.bias", n * hidden, 1, 0, 0);
+    w[TR_MOE_DOWN] = tr_build_parameter(b, "down.weight", n * hidden, c, deviation, 0);
+    w[TR_MOE_DOWN_BIAS] = tr_build_parameter(b, "down.bias", n * c, 1, 0, 0);
+}
+
+/* [b][choices x t][c]: a row for each choice of each token. */
+static int rows(struct tr_builder *b, const char *name, int64_t c, int counts)
+{
+    int64_t size[] = { 1, b->g->context * b->g->choices, c };
+    int t = tr_add_tensor(b->g, TR_ACTIVATION, b->unit, "btc", size, "%s%s", b->prefix, name);
+    b->g->tensors[t].counts = counts;
+    return t;
+}
+
+int tr_moe_forward(struct tr_builder *b, int x, const int w[TR_MOE_PARAMETERS])
+{
+    struct tr_graph *g = b->g;
+    int64_t size[] = { 1, TR_BLOCKS, g->experts }, padded = g->tensors[w[TR_MOE_ROUTER]].size[0];
+    int logits = tr_build_apply(b, TR_COLUMN, x, w[TR_MOE_ROUTER], "router", padded, false);
+    int p = tr_build_activation(b, "probabilities", g->experts, false);
+    int choices = tr_build_activation(b, "choices", g->choices, false);
+    tr_build_node(b, TR_GATE, &logits, 1, (int[]){ p, choices }, 2);
+    int counts = tr_add_tensor(g, TR_ACTIVATION, b->unit, "btc", size, "%scounts", b->prefix);
+    int sent = rows(b, "rows", g->channels, counts);
+    tr_build_node(b, TR_DISPATCH, (int[]){ x, choices }, 2, (int[]){ sent, counts }, 2);
+    int up = rows(b, "up", tr_moe_hidden(g), counts), down = rows(b, "down", g->channels, counts);
+    tr_build_node(b, TR_EXPERT_UP, (int[]){ sent, counts, w[TR_MOE_UP], w[TR_MOE_UP_BIAS] }, 4, &up, 1);
+    tr_build_node(b, TR_EXPERT_DOWN, (int[]){ up, counts, w[TR_MOE_DOWN], w[TR_MOE_DOWN_BIAS] }, 4, &down, 1);
+    int y = tr_build_activation(b, "experts", g->channels, true);
+    tr_build_node(b, TR_COMBINE, (int[]){ down, p, choices }, 3, &y, 1);
+    return y;
+}
+
+/* ---- backward ---- */
+
+static void add(struct tr_pass *p, int op, enum tr_phase phase, int unit, const int *in, int ins, int out)
+{
+    tr_add_node(p->g, op, phase, unit, in, ins, &out, 1);
+}
+
+/* Gradients of an expert's weight w and bias b. */
+static void weights(struct tr_pass *p, int op, int unit, const int in[3], int w, int b)
+{
+    int out[] = { tr_gradient_of_parameter(p, TR_D_PARAMETER, w),
+        tr_gradient_of_parameter(p, TR_D_PARAMETER, b) };
+    tr_add_node(p->g, op, TR_WEIGHT, unit, in, 3, out, 2);
+}
+
+static void combine(struct tr_pass *p, const struct tr_node *n, int dy)
+{
+    int down = n->in[0], probabilities = n->in[1], choices = n->in[2];
+    struct tr_tensor of = p->g->tensors[choices];
+    int in[] = { dy, down, probabilities, choices }, out[] = { tr_gradient_of(p, down),
+        tr_add_tensor(p->g, TR_D_ACTIVATION, of.unit, of.letter, of.size, "d.chosen.%s", of.name) };
+    tr_add_node(p->g, TR_COMBINE_DX, TR_BACKWARD, n->unit, in, 4, out, 2);
+    p->d[down] = out[0], p->d[probabilities] = out[1];
+}
+
+void tr_moe_backward(struct tr_pass *p, const struct tr_node *n)
+{
+    int dy = p->d[n->out[0]], x = n->in[0], counts = n->in[1], dx, unit = n->unit;
+    switch (n->op) {
+    case TR_COMBINE:
+        combine(p, n, dy);
+        break;
+    case TR_EXPERT_DOWN:
+        dx = tr_gradient_of(p, x);
+        add(p, TR_EXPERT_DOWN_DX, TR_BACKWARD, unit, (int[]){ dy, x, counts, n->in[2] }, 4, dx);
+        weights(p, TR_EXPERT_DOWN_DW, unit, (int[]){ dy, x, counts }, n->in[2], n->in[3]);
+        tr_give(p, x, dx, unit);
+        break;
+    case TR_EXPERT_UP:
+        dx = tr_gradient_of(p, x);
+        add(p, TR_EXPERT_UP_DX, TR_BACKWARD, unit, (int[]){ dy, counts, n->in[2] }, 3, dx);
+        weights(p, TR_EXPERT_UP_DW, unit, (int[]){ dy, x, counts }, n->in[2], n->in[3]);
+        tr_give(p, x, dx, unit);
+        break;
+    case TR_DISPATCH:
+        dx = tr_gradient_of(p, x);
+        add(p, TR_DISPATCH_DX, TR_BACKWARD, unit, (int[]){ dy, n->in[1] }, 2, dx);
+        tr_give(p, x, dx, unit);
+        break;
+    default: { /* TR_GATE */
+        dx = tr_gradient_of(p, x);
+        add(p, TR_GATE_DX, TR_BACKWARD, unit, (int[]){ dy, n->out[0], n->out[1] }, 3, dx);
+        tr_give(p, x, dx, unit);
+        break;
+    }
+    }
+}

@@ -1,0 +1,885 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* moe.c: the golden mixture of experts: gpt.c with E experts in the place of the feed-forward part. Like
+ * gpt.c it stands alone.
+ *
+ *   cc -O2 -ffp-contract=off moe.c -lm -o moe        ./moe steps=50
+ *   cc -O2 -ffp-contract=off -DFP64 moe.c -lm -o moe64        ./moe64 check=64
+ *
+ * A router gives each token a probability for every expert: the softmax of a linear map. The `top` experts of
+ * the highest probability are chosen, of equal ones the lower. Each is two matrices with GELU between them; a
+ * token's result is the sum of its experts', each times its probability, the highest first (Shazeer et al.
+ * 2017, Fedus et al. 2022). Hidden layers have H = 2 C channels, so that with top=2 a token costs what it
+ * costs in gpt.c.
+ *
+ * The canonical order is that of gpt.c, where its words are defined. Of the experts:
+ *
+ *   the router       chain over channels; its gradients like those of gpt.c's head: E rows as if padded to a
+ *                    multiple of 64, 8 chunks, tree
+ *   probabilities    as gpt.c's softmax over the vocabulary: 8 chunks of the padded E
+ *   experts          out: a chain over C, then 8 chunks of H; dX: a chain over C, then 8 chunks of H. The
+ *                    gradient of a weight: the tokens that the expert got, ascending: blocks of a sequence,
+ *                    the tree over the 8, + 0, the tree over the sequences. A part where it got none is +0
+ *   a token          the sum over its experts from +0, products rounded, the first choice first */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef FP64
+typedef double real;
+#define FMA fma
+#define ROOT sqrt
+#define exponential exp
+#define logarithm log
+#else
+typedef float real;
+#define FMA fmaf
+#define ROOT sqrtf
+#endif
+
+/* As in gpt.c: the same bits, and faster. */
+#if defined __x86_64__ && defined __GNUC__ && defined __linux__ && !defined __clang__ &&                     \
+    !defined __SANITIZE_THREAD__
+#define CLONES __attribute__((target_clones("fma", "default")))
+#else
+#define CLONES
+#endif
+
+enum { CHUNKS = 8, LANES = 16, LEAVES = 64 };
+
+/* Layers, channels, heads, context, vocabulary, sequences, experts, how many of them a token has. */
+static long L = 4, C = 64, HEADS = 4, T = 64, V = 256, B = 8, E = 8, K = 2;
+static long steps = 10, tied = 1, sgd = 0, seed = 1, check = 0, delay = 0;
+static double lr = 1e-3, clip = 1, decay = 0.1;
+static char grads_path[4096], params_path[4096];
+static long H, head_size, block; /* hidden channels of an expert; C / HEADS; tokens of a block */
+static real score_scale;
+
+/* ---- numbers and sums, as in gpt.c ---- */
+
+#ifndef FP64
+static real exponential(real x)
+{
+    float z = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float k = FMA(z, 1.44269504f, 12582912.0f) - 12582912.0f;
+    float f = FMA(k, -1.42860682e-6f, FMA(k, -0.693145751953125f, z)), p = 1.9875691500e-4f;
+    p = FMA(FMA(FMA(p, f, 1.3981999507e-3f), f, 8.3334519073e-3f), f, 4.1665795894e-2f);
+    p = FMA(FMA(FMA(p, f, 1.6666665459e-1f), f, 5.0000001201e-1f), f * f, f) + 1.0f;
+    return x < -87.0f ? 0.0f : ldexpf(p, (int)k);
+}
+static real logarithm(real x)
+{
+    return (float)log((double)x);
+}
+#endif
+
+static real *room(long count)
+{
+    real *p = calloc((size_t)count + 1, sizeof(real));
+    if (!p) {
+        fprintf(stderr, "moe: there is no memory for %ld numbers\n", count);
+        exit(1);
+    }
+    return p;
+}
+
+/* The tree over n rows of `width` elements; the sum is then in the first row. */
+CLONES static void tree(real *x, long n, long width)
+{
+    for (long step = 1; step < n; step *= 2)
+        for (long i = 0; i + step < n; i += 2 * step)
+            for (long j = 0; j < width; j++)
+                x[i * width + j] = x[i * width + j] + x[(i + step) * width + j];
+}
+
+static real sum_row(const real *x, long n)
+{
+    real lane[LANES] = { 0 };
+    for (long i = 0; i < n; i++)
+        lane[i % LANES] += x[i];
+    tree(lane, LANES, 1);
+    return lane[0];
+}
+
+static real dot_row(const real *x, const real *y, long n)
+{
+    real lane[LANES] = { 0 };
+    for (long i = 0; i < n; i++)
+        lane[i % LANES] = FMA(x[i], y[i], lane[i % LANES]);
+    tree(lane, LANES, 1);
+    return lane[0];
+}
+
+/* Lanes of the products as they are rounded. */
+static real rounded_dot(const real *x, const real *y, long n)
+{
+    real lane[LANES] = { 0 };
+    for (long i = 0; i < n; i++)
+        lane[i % LANES] += x[i] * y[i];
+    tree(lane, LANES, 1);
+    return lane[0];
+}
+
+typedef struct {
+    const real *at;
+    long row, column;
+} matrix;
+
+static matrix plain(const real *x, long columns)
+{
+    return (matrix){ x, columns, 1 };
+}
+static matrix turned(const real *x, long columns)
+{
+    return (matrix){ x, 1, columns };
+}
+
+/* out[m][n] = a[m][k] b[k][n]: one chain if a chunk is k, else a chain in each of 8 chunks and their tree. */
+CLONES static void multiply(real *out, long m, long n, long k, matrix a, matrix b, long chunk)
+{
+    long chunks = chunk == k ? 1 : CHUNKS;
+    real *sum = room(chunks * n), *rows = room(k * n);
+    for (long x = 0; x < k * n; x++)
+        rows[x] = b.at[x / n * b.row + x % n * b.column];
+    for (long i = 0; i < m; i++) {
+        memset(sum, 0, sizeof(real) * (size_t)(chunks * n));
+        for (long x = 0; x < k; x++) {
+            real *acc = sum + x / chunk * n, factor = a.at[i * a.row + x * a.column];
+            for (long j = 0; j < n; j++)
+                acc[j] = FMA(factor, rows[x * n + j], acc[j]);
+        }
+        tree(sum, chunks, n);
+        memcpy(out + i * n, sum, sizeof(real) * (size_t)n);
+    }
+    free(sum), free(rows);
+}
+
+/* dw[m][n] = the sum of the products of rows a[r][m] and b[r][n], and db[m] that of the rows of `bias`, both
+ * if they are wanted: row r is that of token at[r], or r. By blocks of tokens, then the tree. */
+CLONES static void sum_rows(real *dw, real *db, const real *a, const real *b, const real *bias,
+    const long *at, long rows, long m, long n, long width)
+{
+    real *part = dw ? room(CHUNKS * m * n) : NULL, *sum = room(CHUNKS * width);
+    for (long r = 0; r < rows; r++) {
+        long b0 = (at ? at[r] : r) / block;
+        for (long i = 0; i < m && dw; i++) {
+            real *acc = part + (b0 * m + i) * n, x = a[r * m + i];
+            for (long j = 0; j < n; j++)
+                acc[j] = FMA(x, b[r * n + j], acc[j]);
+        }
+        for (long j = 0; j < width; j++)
+            sum[b0 * width + j] += bias[r * width + j];
+    }
+    if (dw)
+        tree(part, CHUNKS, m * n);
+    tree(sum, CHUNKS, width);
+    for (long i = 0; i < m * n && dw; i++)
+        dw[i] = part[i] + 0;
+    memcpy(db, sum, sizeof(real) * (size_t)width);
+    free(part), free(sum);
+}
+
+/* A bias's gradient: the sum of all rows of x[T][m]. */
+static void sum_tokens(real *out, const real *x, long m)
+{
+    sum_rows(NULL, out, NULL, NULL, x, NULL, T, 0, 0, m);
+}
+
+static void add(real *x, const real *y, long count)
+{
+    for (long i = 0; i < count; i++)
+        x[i] = x[i] + y[i];
+}
+static void add_bias(real *x, const real *b, long rows, long m)
+{
+    for (long i = 0; i < rows * m; i++)
+        x[i] = x[i] + b[i % m];
+}
+
+/* The rows of a chunk where n are cut as if padded to a multiple of 64; a softmax, by such. It returns the
+ * sum. */
+static long padded_chunk(long n)
+{
+    return (n + 63) / 64 * 64 / CHUNKS;
+}
+static real softmax(real *x, long n, real *max)
+{
+    real part[CHUNKS] = { 0 };
+    *max = x[0];
+    for (long i = 1; i < n; i++)
+        *max = x[i] > *max ? x[i] : *max;
+    for (long i = 0; i < n; i++)
+        x[i] = exponential(x[i] - *max);
+    for (long c = 0, w = padded_chunk(n); c < CHUNKS && c * w < n; c++)
+        part[c] = sum_row(x + c * w, n - c * w < w ? n - c * w : w);
+    tree(part, CHUNKS, 1);
+    for (long i = 0; i < n; i++)
+        x[i] = x[i] / part[0];
+    return part[0];
+}
+
+/* ---- parameters ---- */
+
+enum {
+    LN1,
+    LN1_BIAS,
+    QKV,
+    QKV_BIAS,
+    PROJ,
+    PROJ_BIAS,
+    LN2,
+    LN2_BIAS,
+    ROUTER,
+    UP,
+    UP_BIAS,
+    DOWN,
+    DOWN_BIAS,
+    OF_LAYER
+};
+enum { WTE, WPE, FIRST_LAYER };
+
+typedef struct {
+    char name[48];
+    long rows, columns, offset; /* columns is 1 for biases and layer norms */
+    double deviation; /* of the initial values; 0: all are `first` */
+    real first;
+} tensor;
+
+static tensor *tensors;
+static long n_tensors, n_elements;
+static real *parameter, *momentum, *variance;
+static real *grads,
+    *grad; /* of all sequences; of the one at hand, later of the batch, in the first one's place */
+
+static void add_tensor(const char *name, long layer, long rows, long columns, double deviation, real first)
+{
+    tensor *t = &tensors[n_tensors++];
+    *t = (tensor){ "", rows, columns, n_elements, deviation, first };
+    if (layer >= 0)
+        snprintf(t->name, sizeof t->name, "layer%ld.", layer);
+    snprintf(t->name + strlen(t->name), 32, "%s", name);
+    n_elements += rows * columns;
+}
+static long final_norm(void)
+{
+    return FIRST_LAYER + L * OF_LAYER;
+}
+static long head(void)
+{
+    return final_norm() + 2;
+}
+
+static void list_tensors(void)
+{
+    static const char *const names[] = { "ln1.weight", "ln1.bias", "qkv.weight", "qkv.bias", "proj.weight",
+        "proj.bias", "ln2.weight", "ln2.bias", "router.weight", "up.weight", "up.bias", "down.weight",
+        "down.bias" };
+    const long rows[] = { C, C, 3 * C, 3 * C, C, C, C, C, E, E * H, E * H, E * H, E * C };
+    double back = 0.02 / sqrt(2.0 * (double)L);
+    tensors = calloc((size_t)(head() + 1), sizeof *tensors);
+    add_tensor("wte", -1, V, C, 0.02, 0);
+    add_tensor("wpe", -1, T, C, 0.02, 0);
+    for (long l = 0; l < L; l++)
+        for (int i = 0; i < OF_LAYER; i++) {
+            int is_matrix = i == QKV || i == PROJ || i == ROUTER || i == UP || i == DOWN;
+            add_tensor(names[i], l, rows[i], is_matrix ? C : 1,
+                !is_matrix               ? 0
+                : i == PROJ || i == DOWN ? back
+                                         : 0.02,
+                i == LN1 || i == LN2);
+        }
+    add_tensor("lnf.weight", -1, C, 1, 0, 1);
+    add_tensor("lnf.bias", -1, C, 1, 0, 0);
+    add_tensor("head.weight", -1, V, C, 0.02, 0);
+}
+
+static uint64_t hash(uint64_t x)
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+static double normal(long which, long element)
+{
+    uint64_t key = hash(hash((uint64_t)seed) + (uint64_t)which) + 2 * (uint64_t)element;
+    int64_t sum = 0;
+    for (int half = 0; half < 2; half++)
+        for (uint64_t bits = hash(key + (uint64_t)half), i = 0; i < 4; i++, bits >>= 16)
+            sum += (int64_t)(bits & 0xFFFF);
+    return (double)(2 * sum - 8 * 65535) / (2 * 65536.0 * 0.816496580927726);
+}
+
+static void initialise(void)
+{
+    parameter = room(n_elements), momentum = room(n_elements), variance = room(n_elements);
+    grads = grad = room(B * n_elements);
+    for (long t = 0; t < n_tensors; t++)
+        for (long i = 0; i < tensors[t].rows * tensors[t].columns; i++)
+            parameter[tensors[t].offset + i] =
+                tensors[t].deviation > 0 ? (real)(tensors[t].deviation * normal(t, i)) : tensors[t].first;
+}
+
+static real *weight(long t)
+{
+    return parameter + tensors[t == head() && tied ? WTE : t].offset;
+}
+static real *gradient(long t)
+{
+    return grad + tensors[t].offset;
+}
+static long of_layer(long l, long which)
+{
+    return FIRST_LAYER + l * OF_LAYER + which;
+}
+
+/* ---- parts of the model: forward, and backward beside it ---- */
+
+static void layer_norm(real *y, real *mean, real *scale, const real *x, const real *w, const real *b)
+{
+    real *centred = room(C);
+    for (long t = 0; t < T; t++) {
+        mean[t] = sum_row(x + t * C, C) / (real)C;
+        for (long i = 0; i < C; i++)
+            centred[i] = x[t * C + i] - mean[t];
+        scale[t] = 1 / ROOT(dot_row(centred, centred, C) / (real)C + (real)1e-5);
+        for (long i = 0; i < C; i++)
+            y[t * C + i] = FMA(centred[i] * scale[t], w[i], b[i]);
+    }
+    free(centred);
+}
+
+/* dx += the gradient of x; dw[C] and db[C], behind it, are set. */
+static void layer_norm_backward(
+    real *dx, real *dw, const real *dy, const real *x, const real *w, const real *mean, const real *scale)
+{
+    real *normed = room(T * C), *g = room(C);
+    for (long t = 0; t < T; t++) {
+        real *n = normed + t * C;
+        for (long i = 0; i < C; i++) {
+            n[i] = (x[t * C + i] - mean[t]) * scale[t];
+            g[i] = dy[t * C + i] * w[i];
+        }
+        real a = sum_row(g, C) / (real)C, b = dot_row(g, n, C) / (real)C;
+        for (long i = 0; i < C; i++) {
+            dx[t * C + i] = dx[t * C + i] + (g[i] - a - n[i] * b) * scale[t];
+            n[i] = n[i] * dy[t * C + i];
+        }
+    }
+    sum_tokens(dw, normed, C);
+    sum_tokens(dw + C, dy, C);
+    free(normed), free(g);
+}
+
+static const real root_2_pi = (real)0.7978845608028654, cubic = (real)0.044715, cubic3 = (real)(3 * 0.044715);
+
+static void gelu(real *y, const real *x, long count)
+{
+    for (long i = 0; i < count; i++) {
+        real u = root_2_pi * FMA(cubic * (x[i] * x[i]), x[i], x[i]);
+        y[i] = (real)0.5 * x[i] * (1 + (1 - 2 / (exponential(2 * u) + 1)));
+    }
+}
+static void gelu_backward(real *d, const real *x, long count)
+{
+    for (long i = 0; i < count; i++) {
+        real xx = x[i] * x[i], u = root_2_pi * FMA(cubic * xx, x[i], x[i]);
+        real th = 1 - 2 / (exponential(2 * u) + 1), du = root_2_pi * FMA(cubic3, xx, (real)1);
+        d[i] = d[i] * ((real)0.5 * (1 + th) + (real)0.5 * x[i] * (1 - th * th) * du);
+    }
+}
+
+/* qkv[T][HEADS][3][head_size]. Of a block of keys: the largest score m, the sum l of exp(score - m), and the
+ * values weighted by these, o; partials merge, as gpt.c says. */
+static void attention(real *out, real *lse, const real *qkv)
+{
+    real *scores = room(T * T), *o = room(CHUNKS * head_size), m[CHUNKS], l[CHUNKS];
+    for (long h = 0; h < HEADS; h++) {
+        const real *q = qkv + 3 * h * head_size, *v = q + 2 * head_size;
+        multiply(scores, T, T, head_size, plain(q, 3 * C), turned(q + head_size, 3 * C), head_size);
+        for (long t = 0; t < T; t++) {
+            long blocks = t / block + 1;
+            memset(o, 0, sizeof(real) * (size_t)(CHUNKS * head_size));
+            for (long b = 0; b < blocks; b++) {
+                long first = b * block, seen = b == t / block ? t % block + 1 : block;
+                real *p = scores + t * T + first;
+                for (long j = 0; j < seen; j++) {
+                    p[j] = p[j] * score_scale;
+                    m[b] = j == 0 || p[j] > m[b] ? p[j] : m[b];
+                }
+                for (long j = 0; j < seen; j++) {
+                    p[j] = exponential(p[j] - m[b]);
+                    for (long d = 0; d < head_size; d++)
+                        o[b * head_size + d] = FMA(p[j], v[(first + j) * 3 * C + d], o[b * head_size + d]);
+                }
+                l[b] = sum_row(p, seen);
+            }
+            for (long step = 1; step < blocks; step *= 2)
+                for (long x = 0, y = step; y < blocks; x += 2 * step, y += 2 * step) {
+                    real most = m[x] > m[y] ? m[x] : m[y];
+                    real ex = exponential(m[x] - most), ey = exponential(m[y] - most);
+                    l[x] = l[x] * ex + l[y] * ey, m[x] = most;
+                    for (long d = 0; d < head_size; d++)
+                        o[x * head_size + d] = o[x * head_size + d] * ex + o[y * head_size + d] * ey;
+                }
+            for (long d = 0; d < head_size; d++)
+                out[t * C + h * head_size + d] = o[d] / l[0];
+            lse[h * T + t] = m[0] + logarithm(l[0]);
+        }
+    }
+    free(scores), free(o);
+}
+
+static void attention_backward(real *dqkv, const real *dy, const real *y, const real *lse, const real *qkv)
+{
+    real *p = room(T * T), *ds = room(T * T), *d[3];
+    for (int i = 0; i < 3; i++)
+        d[i] = room(T * head_size);
+    for (long h = 0; h < HEADS; h++) {
+        const real *q = qkv + 3 * h * head_size, *k = q + head_size, *v = k + head_size;
+        matrix dout = { dy + h * head_size, C, 1 };
+        multiply(p, T, T, head_size, plain(q, 3 * C), turned(k, 3 * C), head_size);
+        multiply(ds, T, T, head_size, dout, turned(v, 3 * C), head_size);
+        for (long t = 0; t < T; t++) {
+            real along = dot_row(dout.at + t * C, y + t * C + h * head_size, head_size);
+            for (long j = 0; j < T; j++) {
+                real *pj = p + t * T + j, *dj = ds + t * T + j;
+                *pj = j <= t ? exponential(*pj * score_scale - lse[h * T + t]) : 0;
+                *dj = j <= t ? *pj * (*dj - along) * score_scale : 0;
+            }
+        }
+        multiply(d[0], T, head_size, T, plain(ds, T), plain(k, 3 * C), block);
+        multiply(d[1], T, head_size, T, turned(ds, T), plain(q, 3 * C), block);
+        multiply(d[2], T, head_size, T, turned(p, T), dout, block);
+        for (long t = 0; t < T; t++)
+            for (long i = 0; i < 3; i++)
+                memcpy(dqkv + ((t * HEADS + h) * 3 + i) * head_size, d[i] + t * head_size,
+                    sizeof(real) * (size_t)head_size);
+    }
+    free(p), free(ds), free(d[0]), free(d[1]), free(d[2]);
+}
+
+/* ---- the experts ---- */
+
+typedef struct {
+    real *ln1, *mean1, *scale1, *qkv, *attention, *lse, *middle, *ln2, *mean2, *scale2, *out;
+    real *p, *up, *down; /* p[T][E]; of a token and choice: up[T][K][H] before GELU, down[T][K][C] */
+    long *choice; /* [T][K] */
+} activations;
+
+/* The probabilities, and the choices. */
+static void route(activations *a, long l)
+{
+    multiply(a->p, T, E, C, plain(a->ln2, C), turned(weight(of_layer(l, ROUTER)), C), C);
+    for (long t = 0; t < T; t++) {
+        real *p = a->p + t * E, max;
+        softmax(p, E, &max);
+        long *choice = a->choice + t * K;
+        for (long j = 0; j < K; j++) {
+            choice[j] = -1;
+            for (long e = 0; e < E; e++) {
+                int before = 0;
+                for (long i = 0; i < j; i++)
+                    before |= choice[i] == e;
+                if (!before && (choice[j] < 0 || p[e] > p[choice[j]]))
+                    choice[j] = e;
+            }
+        }
+    }
+}
+
+/* The tokens of expert e, ascending, each with the place of its choice in [T][K]. */
+static long list_rows(const activations *a, long e, long *at, long *place)
+{
+    long rows = 0;
+    for (long i = 0; i < T * K; i++)
+        if (a->choice[i] == e)
+            at[rows] = i / K, place[rows++] = i;
+    return rows;
+}
+
+/* Rows of `width` elements, from their places or, with back, to them. */
+static void move_rows(real *packed, real *spread, const long *place, long rows, long width, int back)
+{
+    for (long r = 0; r < rows; r++)
+        memcpy(back ? spread + place[r] * width : packed + r * width,
+            back ? packed + r * width : spread + place[r] * width, sizeof(real) * (size_t)width);
+}
+
+static void experts(real *out, activations *a, long l)
+{
+    real *x = room(T * C), *up = room(T * H), *y = room(T * C);
+    long *at = calloc((size_t)T, sizeof *at), *place = calloc((size_t)T, sizeof *place);
+    for (long e = 0; e < E; e++) {
+        long rows = list_rows(a, e, at, place);
+        move_rows(x, a->ln2, at, rows, C, 0);
+        multiply(up, rows, H, C, plain(x, C), turned(weight(of_layer(l, UP)) + e * H * C, C), C);
+        add_bias(up, weight(of_layer(l, UP_BIAS)) + e * H, rows, H);
+        move_rows(up, a->up, place, rows, H, 1);
+        gelu(up, up, rows * H);
+        multiply(y, rows, C, H, plain(up, H), plain(weight(of_layer(l, DOWN)) + e * H * C, C), H / CHUNKS);
+        add_bias(y, weight(of_layer(l, DOWN_BIAS)) + e * C, rows, C);
+        move_rows(y, a->down, place, rows, C, 1);
+    }
+    for (long t = 0; t < T; t++)
+        for (long i = 0; i < C; i++) {
+            real sum = 0;
+            for (long j = t * K; j < (t + 1) * K; j++)
+                sum = sum + a->p[t * E + a->choice[j]] * a->down[j * C + i];
+            out[t * C + i] = sum;
+        }
+    free(x), free(up), free(y), free(at), free(place);
+}
+
+/* The gradient of the scores, from those of the probabilities of what was chosen. */
+static void route_backward(real *d_score, const activations *a, const real *dy)
+{
+    real *dp = room(E);
+    for (long t = 0; t < T; t++) {
+        const real *p = a->p + t * E;
+        real along = 0;
+        memset(dp, 0, sizeof(real) * (size_t)E);
+        for (long j = t * K; j < (t + 1) * K; j++)
+            dp[a->choice[j]] = rounded_dot(dy + t * C, a->down + j * C, C) + 0;
+        for (long e = 0; e < E; e++)
+            along = along + p[e] * dp[e];
+        for (long e = 0; e < E; e++)
+            d_score[t * E + e] = p[e] * (dp[e] - along);
+    }
+    free(dp);
+}
+
+/* dx[T][C] is set: first what the experts give, each token's in the order of its choices; then the router. */
+static void experts_backward(real *dx, const real *dy, const activations *a, long l)
+{
+    real *x = room(T * C), *d = room(T * C), *up = room(T * H), *g = room(T * H), *dup = room(T * H),
+         *rows_dx = room(T * K * C);
+    long *at = calloc((size_t)T, sizeof *at), *place = calloc((size_t)T, sizeof *place);
+    for (long e = 0; e < E; e++) {
+        long rows = list_rows(a, e, at, place);
+        for (long r = 0; r < rows; r++)
+            for (long i = 0; i < C; i++)
+                d[r * C + i] = a->p[at[r] * E + e] * dy[at[r] * C + i];
+        move_rows(x, a->ln2, at, rows, C, 0);
+        move_rows(up, a->up, place, rows, H, 0);
+        gelu(g, up, rows * H);
+        sum_rows(gradient(of_layer(l, DOWN)) + e * H * C, gradient(of_layer(l, DOWN_BIAS)) + e * C, g, d, d,
+            at, rows, H, C, C);
+        multiply(dup, rows, H, C, plain(d, C), turned(weight(of_layer(l, DOWN)) + e * H * C, C), C);
+        gelu_backward(dup, up, rows * H);
+        sum_rows(gradient(of_layer(l, UP)) + e * H * C, gradient(of_layer(l, UP_BIAS)) + e * H, dup, x, dup,
+            at, rows, H, C, H);
+        multiply(d, rows, C, H, plain(dup, H), plain(weight(of_layer(l, UP)) + e * H * C, C), H / CHUNKS);
+        move_rows(d, rows_dx, place, rows, C, 1);
+    }
+    for (long t = 0; t < T; t++)
+        for (long i = 0; i < C; i++) {
+            real sum = 0;
+            for (long j = t * K; j < (t + 1) * K; j++)
+                sum = sum + rows_dx[j * C + i];
+            dx[t * C + i] = sum;
+        }
+    real *d_score = room(T * E);
+    route_backward(d_score, a, dy);
+    multiply(gradient(of_layer(l, ROUTER)), E, C, T, turned(d_score, E), plain(a->ln2, C), block);
+    multiply(x, T, C, E, plain(d_score, E), plain(weight(of_layer(l, ROUTER)), C), padded_chunk(E));
+    add(dx, x, T * C);
+    free(x), free(d), free(up), free(g), free(dup), free(rows_dx), free(at), free(place), free(d_score);
+}
+
+/* ---- the model ---- */
+
+static activations *layers;
+static real *embedded, *lnf, *meanf, *scalef, *logits, *dx, *s1, *s2;
+
+static void make_model(void)
+{
+    H = 2 * C, head_size = C / HEADS, block = T / CHUNKS, score_scale = 1 / ROOT((real)head_size);
+    list_tensors();
+    initialise();
+    layers = calloc((size_t)L, sizeof *layers);
+    for (long l = 0; l < L; l++) {
+        activations *a = &layers[l];
+        real **const narrow[] = { &a->ln1, &a->attention, &a->middle, &a->ln2, &a->out },
+                     **const each[] = { &a->mean1, &a->scale1, &a->mean2, &a->scale2 };
+        for (int i = 0; i < 5; i++)
+            *narrow[i] = room(T * C);
+        for (int i = 0; i < 4; i++)
+            *each[i] = room(T);
+        a->qkv = room(3 * T * C), a->lse = room(HEADS * T), a->p = room(T * E), a->up = room(T * K * H);
+        a->down = room(T * K * C), a->choice = calloc((size_t)(T * K), sizeof *a->choice);
+    }
+    embedded = room(T * C), lnf = room(T * C), meanf = room(T), scalef = room(T), logits = room(T * V);
+    dx = room(T * C), s1 = room(3 * T * C), s2 = room(T * C);
+}
+
+static const real *input_of(long l)
+{
+    return l ? layers[l - 1].out : embedded;
+}
+
+static void layer_forward(long l)
+{
+    activations *a = &layers[l];
+    const real *in = input_of(l);
+    layer_norm(a->ln1, a->mean1, a->scale1, in, weight(of_layer(l, LN1)), weight(of_layer(l, LN1_BIAS)));
+    multiply(a->qkv, T, 3 * C, C, plain(a->ln1, C), turned(weight(of_layer(l, QKV)), C), C);
+    add_bias(a->qkv, weight(of_layer(l, QKV_BIAS)), T, 3 * C);
+    attention(a->attention, a->lse, a->qkv);
+    multiply(a->middle, T, C, C, plain(a->attention, C), plain(weight(of_layer(l, PROJ)), C), C / CHUNKS);
+    add_bias(a->middle, weight(of_layer(l, PROJ_BIAS)), T, C);
+    add(a->middle, in, T * C);
+    layer_norm(
+        a->ln2, a->mean2, a->scale2, a->middle, weight(of_layer(l, LN2)), weight(of_layer(l, LN2_BIAS)));
+    route(a, l);
+    experts(a->out, a, l);
+    add(a->out, a->middle, T * C);
+}
+
+/* dx is the gradient of the layer's result at first, and of its input in the end. */
+static void layer_backward(long l)
+{
+    const activations *a = &layers[l];
+    experts_backward(s2, dx, a, l);
+    layer_norm_backward(
+        dx, gradient(of_layer(l, LN2)), s2, a->middle, weight(of_layer(l, LN2)), a->mean2, a->scale2);
+    sum_tokens(gradient(of_layer(l, PROJ_BIAS)), dx, C);
+    multiply(gradient(of_layer(l, PROJ)), C, C, T, turned(a->attention, C), plain(dx, C), block);
+    multiply(s2, T, C, C, plain(dx, C), turned(weight(of_layer(l, PROJ)), C), C);
+    attention_backward(s1, s2, a->attention, a->lse, a->qkv);
+    sum_tokens(gradient(of_layer(l, QKV_BIAS)), s1, 3 * C);
+    multiply(gradient(of_layer(l, QKV)), 3 * C, C, T, turned(s1, 3 * C), plain(a->ln1, C), block);
+    multiply(s2, T, C, 3 * C, plain(s1, 3 * C), plain(weight(of_layer(l, QKV)), C), 3 * C / CHUNKS);
+    layer_norm_backward(
+        dx, gradient(of_layer(l, LN1)), s2, input_of(l), weight(of_layer(l, LN1)), a->mean1, a->scale1);
+}
+
+/* Cross entropy, by blocks of tokens; logits become the gradient of the batch's mean. */
+static void head_forward(double *leaf, const uint16_t *target)
+{
+    layer_norm(lnf, meanf, scalef, input_of(L), weight(final_norm()), weight(final_norm() + 1));
+    multiply(logits, T, V, C, plain(lnf, C), turned(weight(head()), C), C);
+    for (long t = 0; t < T; t++) {
+        real *x = logits + t * V, max, wanted_score = x[target[t]] + 0, sum = softmax(x, V, &max);
+        leaf[t / block] += (double)(logarithm(sum) + max - wanted_score);
+        x[target[t]] = x[target[t]] - 1;
+        for (long i = 0; i < V; i++)
+            x[i] = x[i] * ((real)1 / (real)(B * T));
+    }
+}
+
+static void head_backward(void)
+{
+    multiply(gradient(head()), V, C, T, turned(logits, V), plain(lnf, C), block);
+    multiply(s2, T, C, V, plain(logits, V), plain(weight(head()), C), padded_chunk(V));
+    memset(dx, 0, sizeof(real) * (size_t)(T * C));
+    layer_norm_backward(dx, gradient(final_norm()), s2, input_of(L), weight(final_norm()), meanf, scalef);
+}
+
+static void embed(const uint16_t *token)
+{
+    for (long i = 0; i < T * C; i++)
+        embedded[i] = (weight(WTE)[token[i / C] * C + i % C] + 0) + weight(WPE)[i];
+}
+
+static void embed_backward(const uint16_t *token)
+{
+    real *part = room(CHUNKS * V * C);
+    for (long t = 0; t < T; t++)
+        add(part + (t / block * V + token[t]) * C, dx + t * C, C);
+    tree(part, CHUNKS, V * C);
+    memcpy(gradient(WTE), part, sizeof(real) * (size_t)(V * C));
+    for (long i = 0; i < T * C; i++)
+        gradient(WPE)[i] = dx[i] + 0;
+    free(part);
+}
+
+/* ---- data: gpt.c's grammar ---- */
+
+static uint16_t corpus[1 << 16];
+
+static void make_corpus(void)
+{
+    for (long i = 1; i < 1 << 16; i++) {
+        uint64_t chance = hash((uint64_t)i * 2 + 1);
+        uint64_t next = chance % 8 ? hash(corpus[i - 1] * 4u + (chance >> 8) % 2) : chance >> 8;
+        corpus[i] = (uint16_t)(next % (uint64_t)V);
+    }
+}
+
+/* ---- a step ---- */
+
+static void run_batch(double *leaf, long step, int backward)
+{
+    for (long i = 0; i < B; i++) {
+        uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)step) + (uint64_t)i);
+        const uint16_t *token = corpus + key % (uint64_t)((1 << 16) - T);
+        grad = grads + i * n_elements;
+        embed(token);
+        for (long l = 0; l < L; l++)
+            layer_forward(l);
+        head_forward(leaf + i * CHUNKS, token + 1);
+        if (backward)
+            head_backward();
+        for (long l = L - 1; backward && l >= 0; l--)
+            layer_backward(l);
+        if (backward)
+            embed_backward(token);
+    }
+    grad = grads;
+}
+
+static double loss_and_gradient(long step, int backward)
+{
+    double *leaf = calloc((size_t)(B * CHUNKS), sizeof *leaf), sum = 0;
+    run_batch(leaf, step, backward);
+    if (backward) {
+        tree(grads, B, n_elements);
+        add(gradient(WTE), gradient(head()), tied ? V * C : 0);
+    }
+    for (long i = 0; i < B * CHUNKS; i++)
+        sum += leaf[i];
+    free(leaf);
+    return sum / (double)(B * T);
+}
+
+/* 64 leaves of each tensor, by rows, as in gpt.c. */
+static double gradient_norm(void)
+{
+    double total = 0;
+    for (long t = 0; t < n_tensors - tied; t++) { /* a tied head counts with the embedding */
+        long count = tensors[t].rows * tensors[t].columns;
+        long width = (tensors[t].rows + 63) / 64 * tensors[t].columns;
+        double leaf[LEAVES] = { 0 };
+        for (long i = 0; i < count; i++)
+            leaf[i / width] += (double)gradient(t)[i] * (double)gradient(t)[i];
+        for (long i = 0; i < LEAVES; i++)
+            total += leaf[i];
+    }
+    return sqrt(total);
+}
+
+static void update(long step, double length)
+{
+    real s = length > clip ? (real)(clip / length) : 1, b1 = (real)0.9, b2 = (real)0.95, rate = (real)lr;
+    real i1 = (real)(1 / (1 - pow(0.9, (double)step + 1)));
+    real i2 = (real)(1 / (1 - pow(0.95, (double)step + 1)));
+    for (long t = 0; t < n_tensors - tied; t++) {
+        real wd = tensors[t].columns > 1 ? (real)decay : 0;
+        for (long i = tensors[t].offset, n = tensors[t].rows * tensors[t].columns; n > 0; i++, n--) {
+            real g = grad[i] * s, *p = &parameter[i], *m = &momentum[i], *v = &variance[i];
+            *m = b1 * *m + (1 - b1) * g;
+            *v = b2 * *v + (1 - b2) * (g * g);
+            *p = sgd ? *p - rate * g : *p - rate * ((*m * i1) / (ROOT(*v * i2) + (real)1e-8) + wd * *p);
+        }
+    }
+}
+
+/* delay=1: a step is made with the gradient of the step before, as if the optimizer ran beside the next
+ * forward and backward pass (Ren et al. 2021). The first step has none. */
+static void delayed_update(long step, double norm_now)
+{
+    static real *before;
+    static double norm_before;
+    real *now = grad;
+    if (!before)
+        before = room(n_elements);
+    grad = before;
+    if (step > 0)
+        update(step - 1, norm_before);
+    grad = now, norm_before = norm_now;
+    memcpy(before, grad, sizeof(real) * (size_t)n_elements);
+}
+
+/* Central differences, as in gpt.c. */
+static int check_gradients(void)
+{
+    double worst = 0, eps = sizeof(real) == 8 ? 1e-5 : 1e-2;
+    loss_and_gradient(0, 1);
+    for (long t = 0; t < n_tensors - tied; t++) {
+        double largest = 0, error = 0;
+        long count = tensors[t].rows * tensors[t].columns;
+        for (long i = 0; i < count; i++)
+            largest = fmax(largest, fabs((double)gradient(t)[i]));
+        for (long n = 0; n < check; n++) {
+            long i = (long)(hash((uint64_t)(t * 1000 + n)) % (uint64_t)count);
+            real was = weight(t)[i];
+            weight(t)[i] = was + (real)eps;
+            double above = loss_and_gradient(0, 0);
+            weight(t)[i] = was - (real)eps;
+            double below = loss_and_gradient(0, 0);
+            weight(t)[i] = was;
+            error = fmax(error, fabs((above - below) / (2 * eps) - (double)gradient(t)[i]) / largest);
+        }
+        printf("%-20s %ld elements: largest gradient %.3e, worst error %.1e of it\n", tensors[t].name, check,
+            largest, error);
+        worst = fmax(worst, error);
+    }
+    printf("worst error: %.1e\n", worst);
+    return !(worst <= 1e-6);
+}
+
+/* ---- main ---- */
+
+static void save(const char *path, const real *x)
+{
+    if (!*path)
+        return;
+    FILE *f = fopen(path, "wb");
+    size_t done = f ? fwrite(x, sizeof(real), (size_t)n_elements, f) : 0;
+    if (!f || fclose(f) || done != (size_t)n_elements) {
+        fprintf(stderr, "moe: %s cannot be written\n", path);
+        exit(1);
+    }
+}
+
+static int parse(const char *word)
+{
+    const struct {
+        const char *form;
+        void *to;
+    } options[] = { { "layers=%ld", &L }, { "channels=%ld", &C }, { "heads=%ld", &HEADS },
+        { "context=%ld", &T }, { "vocab=%ld", &V }, { "experts=%ld", &E }, { "top=%ld", &K },
+        { "batch=%ld", &B }, { "steps=%ld", &steps }, { "tied=%ld", &tied }, { "sgd=%ld", &sgd },
+        { "seed=%ld", &seed }, { "check=%ld", &check }, { "delay=%ld", &delay }, { "lr=%lf", &lr },
+        { "clip=%lf", &clip }, { "decay=%lf", &decay }, { "grads=%4095[^\n]", grads_path },
+        { "params=%4095[^\n]", params_path } };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (sscanf(word, options[i].form, options[i].to) == 1)
+            return 1;
+    fprintf(stderr, "moe: %s is not known; KEY=VALUE with one of:", word);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        fprintf(stderr, " %.*s", (int)strcspn(options[i].form, "="), options[i].form);
+    fprintf(stderr, "\n");
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (!parse(argv[i]))
+            return 2;
+    if (L < 1 || L > 4096 || HEADS < 1 || V < 2 || V > 65536 || B < 1 || B > 1 << 20 || C < 64 || C % 64 ||
+        C % HEADS || T < CHUNKS || T % CHUNKS || E < 1 || E > 1024 || K < 1 || K > E) {
+        fprintf(stderr,
+            "moe: channels must be a multiple of 64 and of heads, context a multiple of 8, vocab 2 to 65536, "
+            "layers 1 to 4096, batch 1 to 1048576, experts 1 to 1024, top 1 to experts\n");
+        return 2;
+    }
+    make_model();
+    make_corpus();
+    if (check)
+        return check_gradients();
+    for (long step = 0; step < steps; step++) {
+        double loss = loss_and_gradient(step, 1), length = gradient_norm();
+        if (step == 0)
+            save(grads_path, grad);
+        (delay ? delayed_update : update)(step, length);
+        printf("step %ld loss %.6f %a norm %.6f %a\n", step, loss, loss, length, length);
+        fflush(stdout);
+    }
+    save(params_path, parameter);
+    return 0;
+}

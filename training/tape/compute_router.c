@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* compute_router.c: which experts a token has; its way to them, and what comes back.
+ *
+ * A token has a row for each choice. Rows lie in the order of experts, and those of one in the order of
+ * tokens; so where a row lies follows from the choices, and is told to nobody. */
+#include "training/tape/experts.h"
+
+#include <string.h>
+
+static const int32_t *choices_of(const struct tr_operand *o)
+{
+    return (const int32_t *)(const void *)o->p;
+}
+
+/* Where the next row of each expert lies, in the order of experts and tokens. */
+static int32_t *first_rows(const struct tr_call *c, const int32_t *choice, int64_t count)
+{
+    int32_t *next = (int32_t *)(void *)c->scratch, sum = 0;
+    memset(next, 0, (size_t)c->g->experts * sizeof *next);
+    for (int64_t i = 0; i < count; i++)
+        next[choice[i]]++;
+    for (int64_t e = 0; e < c->g->experts; e++) {
+        int32_t rows = next[e];
+        next[e] = sum, sum += rows;
+    }
+    return next;
+}
+
+/* The most probable expert that is none of the n chosen so far; of equals the lower. */
+static int32_t choose(const float *p, int64_t experts, const int32_t *chosen, int64_t n)
+{
+    int32_t best = -1;
+    for (int32_t e = 0; e < experts; e++) {
+        bool before = false;
+        for (int64_t i = 0; i < n; i++)
+            before |= chosen[i] == e;
+        if (!before && (best < 0 || p[e] > p[best]))
+            best = e;
+    }
+    return best;
+}
+
+static void gate(const struct tr_call *c)
+{
+    int64_t rows = c->n * c->in[0].d[1], padded = c->in[0].d[2], n = c->g->experts, top = c->g->choices;
+    float *p = c->out[0].p, *max = c->scratch, *sum = max + rows, *wanted = sum + rows;
+    int32_t *choice = (int32_t *)(void *)c->out[1].p;
+    uint16_t *none = (uint16_t *)(void *)(wanted + rows);
+    for (int64_t t = 0; t < rows; t++)
+        memcpy(p + t * n, c->in[0].p + t * padded, (size_t)n * sizeof *p);
+    memset(none, 0, (size_t)rows * sizeof *none);
+    c->k->row_max(max, p, rows, n, n);
+    c->k->softmax(p, sum, wanted, max, none, rows, n, n, 0, padded / TR_CUT, TR_CUT);
+    for (int64_t t = 0; t < rows; t++, p += n, choice += top) {
+        for (int64_t e = 0; e < n; e++)
+            p[e] = p[e] / sum[t];
+        for (int64_t j = 0; j < top; j++)
+            choice[j] = choose(p, n, choice, j);
+    }
+}
+
+static void gate_gradient(const struct tr_call *c)
+{
+    int64_t rows = c->n * c->in[0].d[1], padded = c->out[0].d[2], n = c->g->experts, top = c->g->choices;
+    const float *chosen = c->in[0].p, *p = c->in[1].p;
+    const int32_t *choice = choices_of(&c->in[2]);
+    float *out = c->out[0].p;
+    for (int64_t t = 0; t < rows; t++, chosen += top, choice += top, p += n, out += padded) {
+        float along = 0;
+        memset(out, 0, (size_t)padded * sizeof *out);
+        for (int64_t j = 0; j < top; j++)
+            out[choice[j]] = chosen[j] + 0;
+        for (int64_t e = 0; e < n; e++)
+            along = along + p[e] * out[e];
+        for (int64_t e = 0; e < n; e++)
+            out[e] = p[e] * (out[e] - along);
+    }
+}
+
+static void dispatch(const struct tr_call *c)
+{
+    int64_t t = c->in[0].d[1], width = c->in[0].d[2], top = c->g->choices, blocks = c->out[1].d[1];
+    const int32_t *choice = choices_of(&c->in[1]);
+    int32_t *counts = (int32_t *)(void *)c->out[1].p, *next = first_rows(c, choice, c->n * t * top);
+    memset(counts, 0, (size_t)(c->g->experts * c->n * blocks) * sizeof *counts);
+    for (int64_t i = 0; i < c->n * t * top; i++) {
+        int64_t token = i / top, sequence = token / t, block = token % t / c->block;
+        counts[(choice[i] * c->n + sequence) * blocks + block]++;
+        memcpy(c->out[0].p + next[choice[i]]++ * width, c->in[0].p + token * width,
+            (size_t)width * sizeof(float));
+    }
+}
+
+/* Of each token the sum over its rows, from +0, in the order of its choices; with p each times its
+ * probability. */
+static void gather(const struct tr_call *c, const float *p, const int32_t *choice)
+{
+    int64_t rows = c->n * c->out[0].d[1], width = c->out[0].d[2], top = c->g->choices;
+    int32_t *next = first_rows(c, choice, rows * top);
+    memset(c->out[0].p, 0, (size_t)(rows * width) * sizeof(float));
+    for (int64_t i = 0; i < rows * top; i++) {
+        const float *row = c->in[0].p + next[choice[i]]++ * width;
+        float *y = c->out[0].p + i / top * width, factor = p ? p[i / top * c->g->experts + choice[i]] : 1;
+        for (int64_t x = 0; x < width; x++)
+            y[x] = y[x] + factor * row[x];
+    }
+}
+
+/* The sum of the products, each rounded, by 16 lanes and their tree. */
+static float rounded_dot(const float *x, const float *y, int64_t n)
+{
+    enum { LANES = 16 };
+    float lane[LANES] = { 0 };
+    for (int64_t i = 0; i < n; i += LANES)
+        for (int64_t l = 0; l < LANES; l++) /* channels are a multiple of 64 */
+            lane[l] = lane[l] + x[i + l] * y[i + l];
+    for (int step = 1; step < LANES; step *= 2)
+        for (int l = 0; l < LANES; l += 2 * step)
+            lane[l] = lane[l] + lane[l + step];
+    return lane[0];
+}
+
+static void combine_gradient(const struct tr_call *c)
+{
+    int64_t rows = c->n * c->in[0].d[1], width = c->in[0].d[2], top = c->g->choices;
+    const int32_t *choice = choices_of(&c->in[3]);
+    int32_t *next = first_rows(c, choice, rows * top);
+    for (int64_t i = 0; i < rows * top; i++) {
+        const float *dy = c->in[0].p + i / top * width, p = c->in[2].p[i / top * c->g->experts + choice[i]];
+        int64_t at = next[choice[i]]++ * width;
+        for (int64_t x = 0; x < width; x++)
+            c->out[0].p[at + x] = p * dy[x];
+        c->out[1].p[i] = rounded_dot(dy, c->in[1].p + at, width);
+    }
+}
+
+bool tr_router(const struct tr_call *c)
+{
+    switch (c->i->op) {
+    case TR_GATE:
+        gate(c);
+        return true;
+    case TR_GATE_DX:
+        gate_gradient(c);
+        return true;
+    case TR_DISPATCH:
+        dispatch(c);
+        return true;
+    case TR_COMBINE:
+        gather(c, c->in[1].p, choices_of(&c->in[2]));
+        return true;
+    case TR_DISPATCH_DX:
+        gather(c, NULL, choices_of(&c->in[1]));
+        return true;
+    case TR_COMBINE_DX:
+        combine_gradient(c);
+        return true;
+    default:
+        return false;
+    }
+}
