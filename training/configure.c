@@ -224,6 +224,7 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
         .rate = o->rate,
         .decay = o->decay,
         .clip = o->clip };
+    snprintf(p->schedule, sizeof p->schedule, "%.31s", o->schedule);
     p->paradigms[p->n_paradigms++] = &tr_data_parallel;
     p->paradigms[p->n_paradigms++] = &tr_tensor_parallel;
     if (o->sp)
@@ -231,7 +232,7 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
     static const char *const optimizers[] = { "adamw", "sgd" }, *const orders[] = { "canonical", "free" },
                              *const comms[] = { "redo", "save" }, *const wgrads[] = { "hold", "regather" };
     int dp_form = 0, offload = 0, recompute = 0, saves = 0, wgrad = 0, cp_form = 0, cp_map = 0, sgd = 0,
-        free_order = 0;
+        free_order = 0, async = 0;
     if (!choose(&dp_form, "dp-reduce", o->dp_reduce, tr_dp_form_names, TR_DP_FORMS, e) ||
         !choose(&offload, "offload", *o->offload ? o->offload : "none", tr_offload_names, TR_OFFLOADS, e) ||
         !choose(&recompute, "recompute", o->recompute, tr_recompute_names, TR_RECOMPUTES, e) ||
@@ -240,8 +241,10 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
         !choose(&cp_form, "cp-attention", o->cp_attention, tr_cp_form_names, TR_CP_FORMS, e) ||
         !choose(&cp_map, "cp-map", o->cp_map, tr_cp_map_names, TR_CP_MAPS, e) ||
         !choose(&sgd, "optimizer", o->optimizer, optimizers, 2, e) ||
-        !choose(&free_order, "order", o->order, orders, 2, e))
+        !choose(&free_order, "order", o->order, orders, 2, e) ||
+        !choose(&async, "async", o->async, tr_async_names, TR_ASYNCS, e))
         return false;
+    p->async = async;
     p->dp_form = dp_form, p->recompute = recompute, p->recompute_saves = saves, p->cp_form = cp_form;
     p->cp_map = cp_map;
     p->offload = offload, p->wgrad_regathers = wgrad;

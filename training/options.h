@@ -35,7 +35,7 @@ struct tr_options {
     bool overlap;
     bool zero3_keep;
     long zero3_prefetch, zero3_persist;
-    char schedule[256], stage_layers[128], balance[16];
+    char schedule[256], async[16], stage_layers[128], balance[16];
     char recompute[16], recompute_comm[16];
     char wgrad[16], offload[16];
     long optimizer_threads, offload_delay;

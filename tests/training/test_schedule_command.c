@@ -130,7 +130,9 @@ Test(schedule_command, wrong_lines_say_what_is_legal)
         { "gpipe --ranks 3", 2,
             "there is no option --ranks; legal are --pp, --chunks, --micro, --file, --f, --i, "
             "--w, --hop, "
-            "--stage-layers, --model, --layers, --vocabulary, --balance, --csv, --help" },
+            "--stage-layers, --model, --layers, --vocabulary, --balance, --async, --csv, --help" },
+        { "gpipe --async stash", 2, "--async stash has the order of 1F1B; legal is it with the name 1f1b" },
+        { "1f1b --async new", 1, "--async new: legal are stash, two and newest" },
         { "gpipe 1f1b", 2, "'1f1b' comes after 'gpipe'; legal is one name" },
         { "gpipe --pp", 2, "--pp: a value must follow" },
         { "gpipe --pp 0", 2, "--pp 0: legal is a whole number from 1 to 4194304" },

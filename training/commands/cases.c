@@ -13,6 +13,8 @@
 #define CNN "--model cnn:nano "
 #define MIXED "--precision bfloat16 "
 #define MOE "--model moe:nano "
+/* What an asynchronous pipeline of a GPT needs. */
+#define APART "--untied --clip 0 "
 
 /* Those that have all paradigms run long, too: AdamW hides a factor, SGD does not. */
 static const char *const long_runs[] = {
@@ -43,6 +45,7 @@ static const char *const long_runs[] = {
     MIXED "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1",
     MIXED MLP,
     MIXED CNN,
+    APART "--dp 2 --pp 4 --micro 4 --async stash",
 };
 /* Every pair of options is in some line. */
 static const char *const quick[] = {
@@ -110,6 +113,10 @@ static const char *const quick[] = {
     "--cp 2 --cp-attention ulysses --tp 2 --sp --pp 2 --micro 2 --schedule zb-h1",
     "--cp 2 --dp 2 --micro 2 --recompute selective",
     "--cp 2 --cp-attention ring --pp 2 --micro 2 --recompute full",
+    APART "--pp 2 --micro 4 --async stash",
+    APART "--dp 2 --pp 4 --micro 4 --async newest",
+    APART "--tp 2 --sp --pp 2 --micro 4 --async two",
+    MLP "--dp 2 --pp 4 --batch 16 --micro 8 --async stash --clip 0",
     "--untied --tp 2 --pp 2 --micro 2",
     "--untied --dp 2 --zero 3",
     "--vocabulary 257 --tp 4 --sp",
@@ -280,6 +287,28 @@ static const char *const more[] = {
     "--cp 2 --cp-attention ulysses --dp 2 --zero 1 --overlap",
     "--cp 2 --cp-attention ulysses --pp 4 --micro 4 --schedule gpipe",
     "--cp 2 --cp-attention ulysses --pp 2 --chunks 2 --micro 2 --schedule interleaved",
+    APART "--pp 4 --batch 16 --micro 16 --async stash",
+    APART "--pp 4 --batch 16 --micro 16 --async newest",
+    APART "--pp 4 --batch 16 --micro 16 --async two",
+    APART "--pp 2 --micro 4 --async newest",
+    APART "--pp 2 --micro 2 --async stash",
+    APART "--pp 4 --micro 2 --async stash",
+    APART "--pp 2 --batch 10 --micro 2 --async stash",
+    APART "--dp 2 --pp 2 --batch 16 --micro 4 --async two",
+    APART "--dp 2 --tp 2 --pp 2 --micro 4 --sp --async stash",
+    APART "--dp 2 --tp 2 --pp 2 --micro 2 --async newest",
+    APART "--dp 4 --pp 2 --micro 2 --async two",
+    APART "--cp 2 --pp 2 --micro 4 --async stash",
+    APART "--cp 2 --cp-attention ring --dp 2 --pp 2 --micro 2 --async stash",
+    APART "--pp 2 --micro 4 --async stash --recompute full",
+    APART "--tp 2 --pp 2 --micro 4 --async two --recompute selective",
+    NANO8 "--pp 8 --batch 16 --micro 16 --async stash" APART,
+    MLP "--pp 4 --micro 8 --async newest --clip 0",
+    MLP "--pp 2 --micro 8 --async two --clip 0",
+    MLP "--dp 2 --tp 2 --pp 2 --micro 4 --sp --async stash --clip 0",
+    CNN "--pp 4 --micro 8 --async stash --clip 0",
+    CNN "--dp 2 --pp 2 --micro 4 --async newest --clip 0",
+    CNN "--tp 2 --pp 2 --micro 4 --async two --clip 0",
     "--batch 6 --dp 3 --cp 2",
     "--batch 5 --cp 2 --tp 2 --sp",
     "--batch 24 --dp 6 --micro 2",

@@ -3,6 +3,7 @@
 #include "training/commands/golden.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,18 @@ int64_t tr_golden_offset(const struct tr_graph *graph, int parameter)
         if (graph->tensors[i].role == TR_PARAMETER)
             n += graph->tensors[i].rows * (graph->tensors[i].dims > 1 ? graph->tensors[i].size[1] : 1);
     return n;
+}
+
+static bool is_async(const struct tr_options *o)
+{
+    return strcmp(o->async, tr_async_names[TR_ASYNC_OFF]) != 0;
+}
+
+/* In a step of the run. */
+static long updates(const struct tr_options *o)
+{
+    bool two = !strcmp(o->async, tr_async_names[TR_ASYNC_TWO]);
+    return !is_async(o) ? 1 : two ? o->micro / o->pp : o->micro;
 }
 
 static void *shared(size_t bytes)
@@ -78,31 +91,35 @@ static void child(const struct tr_options *o, const struct tr_graph *g, int out,
     char *argv[WORDS + 1] = { NULL };
     say(&w, "%s", g->model);
     sizes(&w, o, g);
-    say(&w, "batch=%ld", o->batch);
-    say(&w, "steps=%ld", o->steps);
+    say(&w, "batch=%ld", o->batch / updates(o));
+    say(&w, "steps=%ld", o->steps * updates(o));
     say(&w, "seed=%ld", o->seed);
     say(&w, "sgd=%d", !strcmp(o->optimizer, "sgd"));
     say(&w, "lr=%a", o->rate);
-    say(&w, "clip=%a", o->clip);
+    say(&w, "clip=%a", o->clip > 0 ? o->clip : INFINITY);
     say(&w, "decay=%a", o->decay);
     say(&w, "delay=%ld", o->offload_delay);
     say(&w, "grads=/dev/fd/%d", grads);
     say(&w, "params=/dev/fd/%d", params);
+    if (is_async(o)) {
+        say(&w, "keep=%s", o->async);
+        say(&w, "stages=%ld", o->pp);
+        say(&w, "window=%ld", updates(o));
+    }
     for (int i = 0; i < w.n; i++)
         argv[i] = w.word[i];
     dup2(out, STDOUT_FILENO);
-    _exit((g->grid         ? tr_golden_cnn
-              : g->inputs  ? tr_golden_mlp
-              : g->experts ? tr_golden_moe
-                           : tr_golden_gpt)(w.n, argv) ||
-                  fflush(stdout)
-              ? 1
-              : 0);
+    bool async = is_async(o);
+    int status = g->grid      ? (async ? tr_versions_cnn : tr_golden_cnn)(w.n, argv)
+                 : g->inputs  ? (async ? tr_versions_mlp : tr_golden_mlp)(w.n, argv)
+                 : g->experts ? tr_golden_moe(w.n, argv)
+                              : (async ? tr_versions_gpt : tr_golden_gpt)(w.n, argv);
+    _exit(status || fflush(stdout));
 }
 
-static bool read_steps(struct tr_golden *g, int64_t steps, FILE *from)
+static bool read_steps(struct tr_golden *g, FILE *from)
 {
-    for (int64_t s = 0; s < steps; s++) {
+    for (int64_t s = 0; s < g->steps; s++) {
         int64_t step;
         if (fscanf(from, "step %" SCNd64 " loss %*f %la norm %*f %la\n", &step, &g->loss[s], &g->norm[s]) !=
                 3 ||
@@ -128,10 +145,15 @@ bool tr_golden_room(
     struct tr_golden *g, const struct tr_options *o, const struct tr_graph *graph, struct tr_error *e)
 {
     int64_t count = tr_golden_offset(graph, graph->n_tensors);
-    size_t bytes = (size_t)count * sizeof(float), steps = (size_t)o->steps * sizeof(double);
+    size_t bytes = (size_t)count * sizeof(float), steps = (size_t)(o->steps * updates(o)) * sizeof(double);
     if (graph->experts && *o->data && strcmp(o->data, "grammar"))
         return tr_fail(e, "--data %s: the golden program of moe knows the made-up grammar alone", o->data);
-    *g = (struct tr_golden){ count, shared(steps), shared(steps), shared(bytes), shared(bytes) };
+    *g = (struct tr_golden){ .count = count,
+        .steps = o->steps * updates(o),
+        .loss = shared(steps),
+        .norm = shared(steps),
+        .gradients = shared(bytes),
+        .values = shared(bytes) };
     return (g->loss && g->norm && g->gradients && g->values) ||
            tr_fail(e, "there is no memory for the golden program's arrays");
 }
@@ -154,7 +176,7 @@ bool tr_golden_make(
     }
     close(out[1]);
     FILE *from = fdopen(out[0], "r");
-    bool ok = pid > 0 && from && read_steps(g, o->steps, from);
+    bool ok = pid > 0 && from && read_steps(g, from);
     if (pid > 0 && waitpid(pid, &status, 0) != pid)
         status = 1;
     ok = ok && status == 0 && read_array(g->gradients, count, grads) && read_array(g->values, count, params);
@@ -165,10 +187,10 @@ bool tr_golden_make(
     return ok || tr_fail(e, "the golden program failed");
 }
 
-void tr_golden_free(struct tr_golden *g, int64_t steps)
+void tr_golden_free(struct tr_golden *g)
 {
-    munmap(g->loss, (size_t)steps * sizeof(double));
-    munmap(g->norm, (size_t)steps * sizeof(double));
+    munmap(g->loss, (size_t)g->steps * sizeof(double));
+    munmap(g->norm, (size_t)g->steps * sizeof(double));
     munmap(g->gradients, (size_t)g->count * sizeof(float));
     munmap(g->values, (size_t)g->count * sizeof(float));
 }

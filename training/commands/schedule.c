@@ -3,6 +3,7 @@
 #include "training/commands/commands.h"
 #include "training/options.h"
 #include "training/parallel/balance.h"
+#include "training/parallel/async.h"
 
 #include <errno.h>
 #include <math.h>
@@ -27,11 +28,12 @@ static const char usage[] =
     "              with --model: sizes of it\n"
     "  --balance B with --model: even (the default), or auto: layers so cut that the dearest stage is\n"
     "              cheapest\n"
+    "  --async WAY the weights that it needs without a flush: stash, two or newest; 1f1b only\n"
     "  --csv       print the schedule as CSV, and nothing else\n"
     "  --help      print this\n";
 
 struct request {
-    const char *name, *file, *model, *stage_layers, *balance;
+    const char *name, *file, *async, *model, *stage_layers, *balance;
     int ranks, chunks, micros, model_layers, vocabulary;
     bool csv, help;
     struct tr_costs costs;
@@ -83,6 +85,7 @@ static int take_option(struct request *q, int left, char **words, struct tr_erro
         { "--layers", .count = &q->model_layers },
         { "--vocabulary", .count = &q->vocabulary },
         { "--balance", .text = &q->balance },
+        { "--async", .text = &q->async },
         { "--csv", .flag = &q->csv },
         { "--help", .flag = &q->help },
     };
@@ -134,6 +137,8 @@ static bool take_words(struct request *q, int argc, char **argv, struct tr_error
     if (q->balance && !q->model)
         return tr_fail(
             e, "--balance %s: the price of a layer is that of a model; legal with --model", q->balance);
+    if (q->async && (!q->name || strcmp(q->name, "1f1b")))
+        return tr_fail(e, "--async %s has the order of 1F1B; legal is it with the name 1f1b", q->async);
     if (q->file && (q->ranks || q->chunks || q->micros))
         return tr_fail(
             e, "--file %s: the file has the sizes; --pp, --chunks and --micro are legal without it", q->file);
@@ -159,6 +164,42 @@ static bool get_schedule(const struct request *q, struct tr_schedule *s, struct 
     bool two = !strcmp(q->name, "interleaved") || !strcmp(q->name, "dualpipev");
     int chunks = q->chunks ? q->chunks : two ? 2 : 1;
     return tr_schedule_make(s, q->name, q->ranks ? q->ranks : 4, chunks, q->micros ? q->micros : 8, e);
+}
+
+/* The plan of an asynchronous pipeline with this schedule. */
+static bool plan_async(struct tr_plan *p, const char *way, const struct tr_schedule *s, struct tr_error *e)
+{
+    *p = (struct tr_plan){ .mesh.size = { s->ranks, 1, 1, 1, 1 }, .micros = s->micros, .chunks = 1 };
+    while (way && p->async < TR_ASYNCS && strcmp(way, tr_async_names[p->async]))
+        p->async++;
+    if (way && (p->async == TR_ASYNC_OFF || p->async == TR_ASYNCS))
+        return tr_fail(e, "--async %s: legal are stash, two and newest", way);
+    return s->micros % tr_update_micros(p) == 0 ||
+           tr_fail(
+               e, "--async two with --micro %d: legal are multiples of %d", s->micros, tr_update_micros(p));
+}
+
+/* Of each stage: versions of its weights, and how old those are that it reads. */
+static void print_versions(
+    const struct tr_plan *p, const struct tr_schedule *s, const struct tr_costs *c, const struct tr_timing *t)
+{
+    struct tr_versions v;
+    printf("bubble while the pipeline is full ");
+    double bubble = tr_bubble_steady(s, c, t);
+    if (isnan(bubble))
+        printf("none, as it never is\n");
+    else
+        printf("%.2f %%\n", 100 * bubble);
+    printf("updates %d\nversions of weights ", tr_updates(p));
+    for (int r = 0; r < s->ranks; r++) {
+        tr_versions_make(&v, p, s->slots[r], s->count[r]);
+        printf("%s%d", r ? "," : "", v.buffers);
+        tr_versions_free(&v);
+    }
+    printf("\nupdates that they are old ");
+    for (int r = 0; r < s->ranks; r++)
+        printf("%s%d", r ? "," : "", tr_staleness(p, r));
+    printf("\n");
 }
 
 /* Stages by a model's FLOPs, in units of its first layer's forward part. */
@@ -255,6 +296,7 @@ int tr_command_schedule(int argc, char **argv)
     struct request q = { .costs = { .f = 1, .i = 1, .w = 1 } };
     struct tr_schedule s = { 0 };
     struct tr_timing t;
+    struct tr_plan async;
     struct tr_error e;
     if (!take_words(&q, argc, argv, &e)) {
         fprintf(stderr, "tutti-train schedule: %s\n", e.text);
@@ -264,7 +306,8 @@ int tr_command_schedule(int argc, char **argv)
         fputs(usage, stdout);
         return 0;
     }
-    if (!get_schedule(&q, &s, &e) || !price(&q, &s, &e) || !tr_schedule_simulate(&s, &q.costs, &t, &e)) {
+    if (!get_schedule(&q, &s, &e) || !price(&q, &s, &e) || !plan_async(&async, q.async, &s, &e) ||
+        !tr_schedule_simulate(&s, &q.costs, &t, &e)) {
         fprintf(stderr, "tutti-train schedule: %s\n", e.text);
         tr_schedule_free(&s);
         return 1;
@@ -273,6 +316,8 @@ int tr_command_schedule(int argc, char **argv)
         tr_schedule_write(&s, stdout);
     else
         print_report(&q, &s, &t);
+    if (q.async && !q.csv)
+        print_versions(&async, &s, &q.costs, &t);
     tr_timing_free(&t, s.ranks);
     tr_schedule_free(&s);
     return 0;

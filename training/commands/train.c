@@ -7,6 +7,7 @@
 #include "training/commands/serving.h"
 #include "training/launch.h"
 #include "training/ops/free.h"
+#include "training/parallel/async.h"
 #include "training/report/report.h"
 
 #include <inttypes.h>
@@ -21,6 +22,15 @@ static void say_memory(const char *of, const int64_t *peak)
     for (int k = 0; k < TR_MEMORIES; k++)
         printf("%s %s %" PRId64 "%s", k == 3 ? "\n#" : "", tr_memory_names[k], peak[k],
             k + 1 < TR_MEMORIES ? "," : "\n");
+}
+
+static void say_versions(const struct tr_plan *p)
+{
+    printf("# --async %s: %d updates in a step, each of %d micro-batch%s, with weights of stages ",
+        tr_async_names[p->async], tr_updates(p), tr_update_micros(p), tr_update_micros(p) > 1 ? "es" : "");
+    for (int s = 0; s < p->mesh.size[TR_PP]; s++)
+        printf("%s%d", s ? "," : "", tr_staleness(p, s));
+    printf(" updates old\n");
 }
 
 /* t: the tapes of all ranks, of which rank 0's comes first. */
@@ -49,6 +59,8 @@ static void say_run(const struct tr_run *r, const struct tr_tape *t, const struc
         printf(", %" PRId64 " tokens", d->count);
     printf("\n# %s; batch of %d sequences in %d micro-batches, schedule %s, ZeRO %d\n",
         tr_mesh_text(&r->plan.mesh, mesh), r->plan.batch, r->plan.micros, r->schedule.name, r->plan.zero);
+    if (r->plan.async)
+        say_versions(&r->plan);
     say_memory("rank 0", t->peak);
     if (r->plan.mesh.servers) {
         char server[48];
@@ -65,6 +77,8 @@ static void say_run(const struct tr_run *r, const struct tr_tape *t, const struc
 
 static void say_step(const struct tr_options *o, const struct tr_report *report, const struct tr_runner *r)
 {
+    if (!o->json)
+        tr_line_updates(stdout, r, o->hex);
     if (o->json)
         tr_json_step(stdout, report, r);
     else if (o->hex)

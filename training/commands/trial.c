@@ -18,6 +18,13 @@ static long windows(const struct tr_options *o)
     return strcmp(o->cp_attention, tr_cp_form_names[TR_CP_LOCAL]) ? 1 : o->cp;
 }
 
+/* Of an asynchronous pipeline the golden program must know the stages. */
+static bool same_versions(const struct tr_options *a, const struct tr_options *b)
+{
+    bool none = !strcmp(a->async, tr_async_names[TR_ASYNC_OFF]);
+    return !strcmp(a->async, b->async) && (none || (a->pp == b->pp && a->micro == b->micro));
+}
+
 /* Whether the golden program, or the rank alone, would say the same of both. */
 static bool same_golden(const struct tr_options *a, const struct tr_options *b)
 {
@@ -26,7 +33,8 @@ static bool same_golden(const struct tr_options *a, const struct tr_options *b)
     tr_alone_options(&of_a, a);
     tr_alone_options(&of_b, b);
     return tr_options_same(&of_a, &of_b, left, right) && windows(a) == windows(b) &&
-           a->offload_delay == b->offload_delay && tr_compares_alone(a) == tr_compares_alone(b);
+           a->offload_delay == b->offload_delay && tr_compares_alone(a) == tr_compares_alone(b) &&
+           same_versions(a, b);
 }
 
 static bool make_golden(struct tr_golden *g, const struct tr_options *o, struct tr_error *e)
@@ -60,7 +68,7 @@ void tr_goldens_free(struct tr_goldens *g)
 {
     for (int made = 0, c = 0; made < g->made; c++)
         if (g->of[c] == made) /* the first whose run it is */
-            tr_golden_free(&g->runs[made++], g->options[c].steps);
+            tr_golden_free(&g->runs[made++]);
     free(g->runs);
     free(g->of);
     *g = (struct tr_goldens){ .n = 0 };
@@ -147,9 +155,12 @@ bool tr_trial_step(struct tr_trial *t, struct tr_error *e)
     r->audited = s > 0 && s + 1 == t->steps && !t->planted; /* after it, no gradient can be read */
     if (!tr_runner_step(r, e))
         return false;
-    compare_number(&t->verdict, TR_DIFF_LOSSES, r->result.loss, t->golden->loss[s]);
-    compare_number(&t->verdict, TR_DIFF_NORMS, r->result.norm, t->golden->norm[s]);
-    if (s == 0 && !t->planted)
+    const struct tr_plan *plan = r->tape->placed->plan;
+    for (int u = 0, updates = tr_updates(plan); u < updates; u++) {
+        compare_number(&t->verdict, TR_DIFF_LOSSES, r->updates[u].loss, t->golden->loss[s * updates + u]);
+        compare_number(&t->verdict, TR_DIFF_NORMS, r->updates[u].norm, t->golden->norm[s * updates + u]);
+    }
+    if (s == 0 && !t->planted && !plan->async) /* no gradient outlives its update there */
         compare_arrays(t, TR_DIFF_GRADIENTS);
     if (s + 1 == t->steps)
         compare_arrays(t, TR_DIFF_VALUES);

@@ -24,7 +24,8 @@ int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro)
     int k = tr_micro_batch(p);
     if (tr_reduces_each_micro(p))
         return (micro * p->mesh.size[TR_DP] + dp_rank) * k;
-    return (dp_rank * p->micros + micro) * k;
+    int each = tr_update_micros(p), update = micro / each;
+    return ((update * p->mesh.size[TR_DP] + dp_rank) * each + micro % each) * k;
 }
 
 bool tr_data_check(const struct tr_plan *p, struct tr_error *e)

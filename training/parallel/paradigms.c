@@ -82,13 +82,13 @@ static bool check_data(const struct tr_plan *p, struct tr_error *e)
     if (p->batch / dp % p->micros)
         return tr_fail(e, "--micro %d does not divide the %d sequences of a rank; legal: %s", p->micros,
             p->batch / dp, divisors(p->batch / dp, p->batch, text));
-    int each = tr_micro_batch(p), per_rank = p->batch / dp;
+    int each = tr_micro_batch(p), per_rank = each * tr_update_micros(p);
     bool once = !tr_reduces_each_micro(p);
-    if ((dp > 1 && once && !power_of_two(per_rank)) || (p->micros > 1 && !power_of_two(each)))
+    if ((dp > 1 && once && !power_of_two(per_rank)) || (tr_update_micros(p) > 1 && !power_of_two(each)))
         return tr_fail(e,
             "%d sequences a rank in %d micro-batches: canonical sums need a power of two in each part of the "
             "batch; choose --batch, --dp and --micro so",
-            per_rank, p->micros);
+            per_rank, tr_update_micros(p));
     if (!once && p->micros > 1 && !power_of_two(dp * each))
         return tr_fail(e, "--zero %d with --micro %d sums %d sequences at a time: legal are powers of two",
             p->zero, p->micros, dp * each);
@@ -116,5 +116,5 @@ bool tr_plan_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_
     return tr_server_check(p, e) && tr_zero_check(p, e) && tr_offload_check(p, e) &&
            tr_recompute_check(p, e) && tr_mixed_check(p, e) && tr_data_check(p, e) && check_tensor(p, g, e) &&
            tr_context_check(p, g, e) && tr_expert_check(p, g, e) && check_data(p, e) &&
-           check_pipeline(p, g, e);
+           check_pipeline(p, g, e) && tr_async_check(p, g, e);
 }

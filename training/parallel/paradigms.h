@@ -64,6 +64,10 @@ extern const char *const tr_offload_names[TR_OFFLOADS];
 /* The most stages of a pipeline that may have different numbers of layers. */
 enum { TR_STAGES_MAX = 64 };
 
+/* Which versions of its weights a stage of an asynchronous pipeline keeps: async.c. */
+enum tr_async { TR_ASYNC_OFF, TR_ASYNC_STASH, TR_ASYNC_TWO, TR_ASYNC_NEWEST, TR_ASYNCS };
+extern const char *const tr_async_names[TR_ASYNCS];
+
 /* Which paradigms there are in a run, and their numbers. What is said of a batch is a number of sequences. */
 struct tr_plan {
     struct tr_mesh mesh;
@@ -102,18 +106,23 @@ struct tr_plan {
     int offload; /* tr_offload */
     int optimizer_threads; /* of the update on the host */
     int offload_delay; /* 1: that is made with the gradient of the step before */
+    enum tr_async async;
 };
 
 /* The rank of the pipeline that has a stage. */
 int tr_plan_rank(const struct tr_plan *p, int stage);
 /* Whether the first stage and the last one are on different ranks, so that a tied embedding has two homes. */
 bool tr_ends_apart(const struct tr_plan *p);
+/* Updates of the weights in a step, and micro-batches of each: one of all, but for asynchronous pipelines. */
+int tr_updates(const struct tr_plan *p);
+int tr_update_micros(const struct tr_plan *p);
+bool tr_async_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e);
 /* Sequences in a micro-batch of a rank. */
 int tr_micro_batch(const struct tr_plan *p);
 /* The first sequence, in the batch, of a micro-batch of a data-parallel rank. Where gradients are reduced
  * once, a rank has neighbours (contiguous); where they are reduced for each micro-batch (ZeRO-2, ZeRO-3),
  * the ranks of one micro-batch have neighbours, so that each reduction is a subtree of the sum over the
- * batch. */
+ * batch. Where a step has several updates, each has neighbours. */
 int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro);
 bool tr_reduces_each_micro(const struct tr_plan *p);
 /* Which forms, buckets and overlap fit the rest. */

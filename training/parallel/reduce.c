@@ -57,7 +57,7 @@ void tr_make_buckets(struct tr_tape *t)
     const struct tr_plan *plan = p->plan;
     t->buckets = tr_new((size_t)t->n_holdings + 1, sizeof *t->buckets);
     t->bucketed = tr_new((size_t)t->n_holdings + 1, sizeof *t->bucketed);
-    if (plan->mesh.size[TR_DP] == 1 || tr_reduces_each_micro(plan))
+    if (plan->mesh.size[TR_DP] == 1 || tr_reduces_each_micro(plan) || plan->async)
         return;
     for (int stage = plan->mesh.size[TR_PP] * plan->chunks - 1; stage >= 0; stage--) {
         int64_t bytes = 0;

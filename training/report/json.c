@@ -96,12 +96,21 @@ void tr_json_run(FILE *to, const struct tr_tape *t, const struct tr_schedule *s,
     fflush(to);
 }
 
+/* Of an asynchronous pipeline: the loss of each update. */
+static void updates(FILE *to, const struct tr_runner *r)
+{
+    for (int u = 0; r->n_updates > 1 && u < r->n_updates; u++)
+        fprintf(to, "%s%.17g%s", u ? ", " : ", \"losses\": [", r->updates[u].loss,
+            u + 1 == r->n_updates ? "]" : "");
+}
+
 void tr_json_step(FILE *to, const struct tr_report *r, const struct tr_runner *runner)
 {
     fprintf(to, "{\"event\": \"step\", \"step\": %" PRId64, r->step);
     tr_json_number(to, "loss", r->loss);
     tr_json_number(to, "norm", r->norm);
     fprintf(to, ", \"loss_hex\": \"%a\", \"norm_hex\": \"%a\"", r->loss, r->norm);
+    updates(to, runner);
     tr_json_number(to, "ms", r->ms);
     tr_json_number(to, "tokens_per_second", r->tokens);
     tr_json_number(to, "bubble_formula", r->formula);

@@ -37,8 +37,25 @@ void tr_line(FILE *to, const struct tr_report *r)
     fflush(to);
 }
 
+static void hex(FILE *to, int64_t step, double loss, double norm)
+{
+    fprintf(to, "step %" PRId64 " loss %.6f %a norm %.6f %a\n", step, loss, loss, norm, norm);
+}
+
 void tr_line_hex(FILE *to, const struct tr_report *r)
 {
-    fprintf(to, "step %" PRId64 " loss %.6f %a norm %.6f %a\n", r->step, r->loss, r->loss, r->norm, r->norm);
+    hex(to, r->step, r->loss, r->norm);
     fflush(to);
+}
+
+void tr_line_updates(FILE *to, const struct tr_runner *r, bool in_hex)
+{
+    int n = tr_updates(r->tape->placed->plan);
+    for (int u = 0; u + 1 < n; u++) {
+        int64_t step = (r->step - 1) * n + u;
+        if (in_hex)
+            hex(to, step, r->updates[u].loss, r->updates[u].norm);
+        else
+            fprintf(to, "%6" PRId64 " %10.6f %10.6f\n", step, r->updates[u].loss, r->updates[u].norm);
+    }
 }

@@ -111,7 +111,7 @@ bool tr_report_make(
     sums[SUMS] = idle_after;
     if (!fold(r, sums, SUMS + 1, TUTTI_SUM, e))
         return false;
-    *to = (struct tr_report){ .step = r->step - 1,
+    *to = (struct tr_report){ .step = r->step * tr_updates(plan) - 1,
         .audited = r->audit.peak_total > 0 && r->step == 1,
         .loss = r->result.loss,
         .norm = r->result.norm,

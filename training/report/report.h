@@ -8,7 +8,7 @@
 
 /* A step of all ranks. Parts are of 1; NAN: there is none. */
 struct tr_report {
-    int64_t step;
+    int64_t step; /* number of the last update */
     bool audited; /* the time is that of the audit, too */
     double loss, norm, ms, tokens; /* tokens of a second */
     double formula, simulated, measured; /* bubble: the part of the pipeline's time that ranks wait */
@@ -25,6 +25,8 @@ bool tr_report_make(
 void tr_line_header(FILE *to);
 void tr_line(FILE *to, const struct tr_report *r);
 void tr_line_hex(FILE *to, const struct tr_report *r);
+/* The updates of an asynchronous pipeline's window but for the last, whose line has the window's figures. */
+void tr_line_updates(FILE *to, const struct tr_runner *r, bool in_hex);
 
 /* The last step of all ranks as JSON for Perfetto. Collective; `to` is rank 0's, NULL elsewhere. */
 bool tr_trace_write(FILE *to, const struct tr_runner *r, struct tr_error *e);

@@ -96,6 +96,9 @@ void tr_timing_free(struct tr_timing *t, int ranks);
 double tr_bubble(const struct tr_schedule *s, const struct tr_timing *t);
 double tr_bubble_formula(const struct tr_schedule *s, const struct tr_costs *c);
 
+/* The same while the pipeline is full, simulated; NAN if it never is. */
+double tr_bubble_steady(const struct tr_schedule *s, const struct tr_costs *c, const struct tr_timing *t);
+
 /* A chart of characters: a line for each rank; a digit is F (of micro-batch 0 to 9, then 0 again), a letter
  * from a to t is B or I, w is W, a dot is idle; blank is after the rank's last part. */
 void tr_schedule_draw(

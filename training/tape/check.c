@@ -98,7 +98,7 @@ static bool compute(struct tr_checking *c, int n, struct tr_error *e)
                 tr_checked_name(c, i->in[x]), c->values[i->in[x]].on[a]);
         return tr_checked_wrong(c, n, e, text);
     }
-    double mean = 1.0f / (float)((int64_t)c->plan->batch * tr_targets(c->g));
+    double mean = 1.0f / (float)((int64_t)c->plan->batch / tr_updates(c->plan) * tr_targets(c->g));
     if (i->op == TR_SOFTMAX_DX && fabs(i->scale - mean) > 0)
         return tr_checked_wrong(
             c, n, e, "the scale of the loss is not one over the tokens of the whole batch");
@@ -135,7 +135,7 @@ static void pass_micro(struct tr_checking *c, int n)
 {
     const struct tr_instr *i = &c->t->instrs[n];
     int micro = i->code == TR_LOAD || i->code == TR_RECV ? i->micro : -1;
-    for (int x = 0; x < i->ins && micro < 0; x++)
+    for (int x = 0; x < i->ins && micro < 0 && i->code != TR_UPDATE; x++)
         micro = c->values[i->in[x]].micro;
     for (int x = 0; x < i->outs; x++)
         c->values[i->out[x]].micro = i->micro < 0 ? -1 : micro;
@@ -156,7 +156,8 @@ static bool load(struct tr_checking *c, int n, struct tr_error *e)
             micro = i->micro;
     if (!at_its_place(c, n, c->values[i->out[0]].on, e))
         return false;
-    if (i->place == k * (each ? micro * dp + rank : rank * c->plan->micros + micro))
+    int64_t sum = each ? 1 : tr_update_micros(c->plan); /* micro-batches that are summed up first */
+    if (i->place == k * ((micro / sum * dp + rank) * sum + micro % sum))
         return true;
     return tr_checked_wrong(c, n, e,
         each ? "gradients are reduced for each micro-batch, so its ranks need neighbouring sequences"
@@ -187,9 +188,9 @@ static bool takes(
     if (partial && i->fold != tr_fold_op(from))
         return tr_checked_said(c, n, e, value, a, "its fold is another operation");
     if (partial && t && t->role == TR_D_PARAMETER && a == TR_DP && !tr_reduces_each_micro(c->plan) &&
-        c->counted[t->of] != c->plan->micros) {
+        c->counted[t->of] != tr_update_micros(c->plan)) {
         snprintf(text, sizeof text, "%s is reduced with %d of %d micro-batches in it", t->name,
-            c->counted[t->of], c->plan->micros);
+            c->counted[t->of], tr_update_micros(c->plan));
         return tr_checked_wrong(c, n, e, text);
     }
     return true;
@@ -265,7 +266,7 @@ static int parts_of(const struct tr_checking *c)
 {
     if (c->t->server >= 0)
         return c->plan->asynchronous ? 1 : c->plan->mesh.size[TR_DP];
-    return c->plan->micros;
+    return tr_update_micros(c->plan);
 }
 
 static const char *part_name(const struct tr_checking *c)
@@ -280,7 +281,7 @@ static bool count_in(struct tr_checking *c, int n, int value, int parameter, int
     char text[128];
     if (!tr_check_term(c, n, value, e))
         return false;
-    if (c->counted[parameter] == micro) {
+    if (c->counted[parameter] == micro % parts_of(c)) {
         c->counted[parameter]++;
         if (c->t->server >= 0 && c->counted[parameter] == parts_of(c))
             memcpy(c->values[value].on[TR_DP], "R ", 2);
@@ -331,7 +332,13 @@ static bool update(struct tr_checking *c, int n, struct tr_error *e)
     c->updated[i->parameter]++;
     if (tr_zero_cuts(c->plan))
         memcpy(c->values[i->out[0]].on[TR_DP], "F ", 2);
-    return finished(c, n, i->in[0], i->parameter, e);
+    if (c->plan->async) /* another version, which lies as the one it is made from */
+        memcpy(c->values[i->out[0]].on, c->values[i->in[i->ins - 1]].on, sizeof c->values->on);
+    if (!finished(c, n, i->in[0], i->parameter, e))
+        return false;
+    if (c->plan->async)
+        c->counted[i->parameter] = 0;
+    return true;
 }
 
 static bool instruction(struct tr_checking *c, int n, struct tr_error *e)
@@ -391,7 +398,8 @@ static bool each(struct tr_checking *c, int n, struct tr_error *e)
         return false;
     tr_check_writes(c, n);
     pass_micro(c, n);
-    for (int x = 0; x < i->outs && i->code == TR_COMPUTE && i->op != TR_ROUND && c->plan->micros == 1; x++) {
+    for (int x = 0;
+         x < i->outs && i->code == TR_COMPUTE && i->op != TR_ROUND && tr_update_micros(c->plan) == 1; x++) {
         const struct tr_tensor *t = tr_checked_tensor(c, i->out[x]);
         if (t && t->role == TR_D_PARAMETER && !count_in(c, n, i->out[x], t->of, i->micro, e))
             return false;
@@ -425,7 +433,7 @@ static bool all_updated(const struct tr_checking *c, struct tr_error *e)
     for (int n = 0; n < c->t->n_holdings; n++) {
         int p = c->t->holdings[n].parameter;
         bool own = c->g->tensors[p].values_of == p || tr_ends_apart(c->plan);
-        if (c->updated[p] != own)
+        if (c->updated[p] != own * tr_updates(c->plan))
             return tr_fail(e, "rank %d: %s is updated %d times in a step", c->t->rank, c->g->tensors[p].name,
                 c->updated[p]);
     }

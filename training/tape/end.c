@@ -81,26 +81,38 @@ bool tr_owns(const struct tr_tape *t, const struct tr_holding *h)
     return (cut || t->at[TR_TP] == 0) && (plan->zero || t->at[TR_DP] == 0) && first;
 }
 
+void tr_lower_leaves(struct tr_tape *t)
+{
+    const struct tr_graph *g = t->placed->g;
+    int64_t count = tr_ordinal(g, g->n_tensors) * TR_NORM_LEAVES * tr_updates(t->placed->plan);
+    t->leaves = tr_add_array(t, -1, -1, TR_MEM_BUFFER, TR_FLOAT64, count);
+}
+
+int64_t tr_norm_place(const struct tr_tape *t, const struct tr_holding *h, int update)
+{
+    const struct tr_graph *g = t->placed->g;
+    return (tr_ordinal(g, g->n_tensors) * update + tr_ordinal(g, h->parameter)) * TR_NORM_LEAVES +
+           tr_updated_from(t, h) / tr_leaf(&g->tensors[h->parameter]);
+}
+
+/* In an asynchronous pipeline each update has written its leaves already. */
 static void norm(struct tr_tape *t)
 {
     const struct tr_graph *g = t->placed->g;
     const struct tr_plan *plan = t->placed->plan;
-    int64_t count = tr_ordinal(g, g->n_tensors) * TR_NORM_LEAVES;
-    t->leaves = tr_add_array(t, -1, -1, TR_MEM_BUFFER, TR_FLOAT64, count);
-    for (int n = 0; n < t->n_holdings; n++) {
+    for (int n = 0; n < t->n_holdings && !plan->async; n++) {
         struct tr_holding *h = &t->holdings[n];
         bool own =
             plan->asynchronous ? t->server < 0 : tr_owns(t, h); /* such a worker has a norm of its own */
         if (g->tensors[h->parameter].values_of != h->parameter || !own) /* the embedding counts for both */
             continue;
         struct tr_instr *i = tr_add_instr(t, TR_NORM);
-        i->place = tr_ordinal(g, h->parameter) * TR_NORM_LEAVES +
-                   tr_updated_from(t, h) / tr_leaf(&g->tensors[h->parameter]);
+        i->place = tr_norm_place(t, h, 0);
         i->parameter = h->parameter, i->in[i->ins++] = h->gradient, i->out[i->outs++] = t->leaves;
         i->count = h->shard_count;
     }
     if (plan->mesh.n > 1 && !plan->asynchronous) {
-        struct tr_instr *i = collective(t, TR_ALL_REDUCE, TR_WORLD, count);
+        struct tr_instr *i = collective(t, TR_ALL_REDUCE, TR_WORLD, t->values[t->leaves].bytes / 8);
         i->in[i->ins++] = t->leaves, i->out[i->outs++] = t->leaves;
     }
 }
@@ -157,8 +169,10 @@ void tr_lower_end(struct tr_tape *t, const int *loss_values)
     if (!works || alone)
         tie(t);
     losses(t, loss_values);
+    if (!plan->async)
+        tr_lower_leaves(t);
     norm(t);
-    for (int n = 0; n < t->n_holdings && !works; n++)
+    for (int n = 0; n < t->n_holdings && !works && !plan->async; n++)
         if (updates(t, &t->holdings[n]))
             tr_lower_update(t, &t->holdings[n]);
     if (alone)

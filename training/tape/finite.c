@@ -99,8 +99,25 @@ static void say(const struct tr_runner *r, const struct finding *f, struct tr_er
         (long long)r->step, text_of(r->result.loss, loss), text_of(r->result.norm, norm), where);
 }
 
+/* An asynchronous pipeline has updated its weights, so to run the step again would tell nothing. All ranks
+ * have the same numbers, and the same words. */
+static bool say_update(const struct tr_runner *r, struct tr_error *e)
+{
+    char loss[32], norm[32];
+    int u = 0, updates = tr_updates(r->tape->placed->plan);
+    while (isfinite(r->updates[u].loss) && isfinite(r->updates[u].norm))
+        u++;
+    return tr_fail(e,
+        "update %lld: the loss is %s and the gradient's norm %s; weights were updated, as no stage waits for "
+        "the norm. A smaller --rate may help",
+        (long long)(r->step * updates + u), text_of(r->updates[u].loss, loss),
+        text_of(r->updates[u].norm, norm));
+}
+
 bool tr_not_finite(struct tr_runner *r, struct tr_error *e)
 {
+    if (r->tape->placed->plan->async)
+        return say_update(r, e);
     struct finding f = { .instr = NOWHERE };
     tutti_comm *world = r->groups.world;
     double loss = r->result.loss, norm = r->result.norm;

@@ -7,6 +7,7 @@
 #include "training/tape/tape.h"
 
 #include "training/ops/kernels.h"
+#include "training/parallel/async.h"
 #include "training/parallel/map.h"
 #include "training/parallel/offload.h"
 #include "training/parallel/recompute.h"
@@ -36,6 +37,7 @@ struct lowering {
     struct sent *sent_back; /* values sent backward that nobody has waited for */
     int n_sent, waited;
     int *losses; /* of each micro-batch */
+    struct tr_versions versions; /* of weights, in an asynchronous pipeline */
 };
 
 static int *at(struct lowering *l, int shard, int micro)
@@ -75,6 +77,8 @@ static struct tr_instr *instr(struct lowering *l, enum tr_code code, const struc
 static int parameter_value(struct lowering *l, int shard, const struct tr_slot *slot, int unit)
 {
     struct tr_holding *h = tr_holding_of(l->t, l->p->shards[shard].tensor);
+    if (l->p->plan->async)
+        return tr_version_read(&l->versions, l->t, h, slot);
     if (!tr_zero_cuts_parameter(l->p->plan, &l->p->g->tensors[h->parameter]))
         return h->values;
     if (l->gathered[shard] < 0)
@@ -239,7 +243,7 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
             i->second = tr_second_token(p, p->shards[s->in[placed]].on, l->t->at);
         }
         if (s->op == TR_SOFTMAX_DX)
-            i->scale = 1.0f / (float)((int64_t)p->plan->batch * tr_targets(p->g));
+            i->scale = 1.0f / (float)((int64_t)p->plan->batch / tr_updates(p->plan) * tr_targets(p->g));
         i->flops = tr_work(l->t, s, i);
         return;
     }
@@ -349,13 +353,14 @@ static void count_in(struct lowering *l, const struct tr_step *s, const struct t
         tr_put_in_bucket(l->t, h, v);
     if (tr_reduces_each_micro(plan) && plan->mesh.size[TR_DP] > 1)
         v = tr_zero_reduce(l->t, h, v, slot, s->unit);
-    if (plan->micros > 1) {
-        for (int level = 0; (plan->micros - 1) >> level; level++)
+    int micros = tr_update_micros(plan);
+    if (micros > 1) {
+        for (int level = 0; (micros - 1) >> level; level++)
             if (h->level[level] < 0)
                 h->level[level] = tr_add_value(l->t, shard, -1, TR_MEM_GRADIENT, l->t->values[v].bytes);
         struct tr_instr *i = instr(l, TR_COUNT, slot, s->unit);
         i->in[i->ins++] = v, i->parameter = parameter, i->count = tr_count(l->t, v);
-        i->times = plan->micros;
+        i->times = micros;
     }
     bool whole = plan->mesh.size[TR_DP] == 1 || tr_reduces_each_micro(plan);
     if (whole && slot->micro == plan->micros - 1)
@@ -399,6 +404,8 @@ static void lower_slot(struct lowering *l, const struct tr_slot *slot)
     }
     if (slot->part != TR_W)
         cross(l, slot, false);
+    if (p->plan->async)
+        tr_version_write(&l->versions, l->t, slot);
 }
 
 static void list_producers(struct lowering *l)
@@ -445,8 +452,15 @@ bool tr_lower(
     list_producers(&l);
     tr_hold_parameters(t);
     tr_make_buckets(t);
-    for (int i = 0; i < s->count[t->at[TR_PP]]; i++)
-        lower_slot(&l, &s->slots[t->at[TR_PP]][i]);
+    int n = s->count[t->at[TR_PP]];
+    const struct tr_slot *slots = s->slots[t->at[TR_PP]];
+    if (plan->async) {
+        tr_lower_leaves(t);
+        tr_versions_make(&l.versions, plan, slots, n);
+        tr_versions_hold(&l.versions, t);
+    }
+    for (int i = 0; i < n; i++)
+        lower_slot(&l, &slots[i]);
     struct tr_slot end = { -1, -1, -1 };
     for (; l.waited < l.n_sent; l.waited++)
         wait_for(&l, l.sent_back[l.waited], &end);
@@ -456,6 +470,7 @@ bool tr_lower(
         tr_overlap(t);
     tr_offload_activations(t);
     tr_plan_memory(t);
+    tr_versions_free(&l.versions);
     free(l.now), free(l.producer), free(l.renewed), free(l.gathered), free(l.sent_back), free(l.losses);
     return true;
 }

@@ -303,7 +303,7 @@ static bool leaves_once(const struct joint *j, enum tr_code code, int64_t count,
                         n, (long long)x, code == TR_NORM ? "norm" : "loss", tr_instr_name(j->tapes[r], i));
         }
     for (int64_t x = 0; x < count && ok; x++) {
-        int64_t ordinal = x / TR_NORM_LEAVES, of = -1;
+        int64_t ordinal = x / TR_NORM_LEAVES % tr_ordinal(g, g->n_tensors), of = -1;
         for (int t = 0; t < g->n_tensors && code == TR_NORM; t++)
             if (g->tensors[t].role == TR_PARAMETER && g->tensors[t].values_of == t &&
                 tr_ordinal(g, t) == ordinal)
@@ -339,6 +339,8 @@ bool tr_check_order(const struct tr_tape *const *tapes, int n, struct tr_error *
         left |= standing(&j, r) != NULL || first_beside(&j, r) >= 0;
     if (ok && left)
         ok = stuck(&j, e);
+    for (int r = 0; r < n && ok; r++)
+        ok = tr_check_versions(tapes[r], e);
     const struct tr_tape *t = tapes[0];
     bool norms = t->placed->plan->asynchronous; /* each worker has one */
     ok = ok && all_taken(&j, e) && (norms || leaves_once(&j, TR_NORM, t->values[t->leaves].bytes / 8, e)) &&

@@ -83,6 +83,8 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
         return false;
     r->points = tr_new((size_t)t->n_values, sizeof *r->points);
     r->clock = tr_new((size_t)t->n_instrs + 1, sizeof *r->clock);
+    r->n_updates = tr_updates(t->placed->plan);
+    r->updates = tr_new((size_t)r->n_updates, sizeof *r->updates);
     tr_ledger_predict(&r->predicted, t);
     tr_copies_predict(&r->copies_predicted, t);
     tr_audit_make(&r->audit, t);
@@ -116,6 +118,7 @@ void tr_runner_close(struct tr_runner *r)
     free(r->arena[1]);
     free(r->points);
     free(r->clock);
+    free(r->updates);
     tr_audit_free(&r->audit);
     *r = (struct tr_runner){ 0 };
 }
@@ -270,18 +273,31 @@ static int64_t tokens_here(const struct tr_runner *r, const struct tr_instr *i)
     return tr_shard_size(r->tape->placed, r->tape->values[i->out[0]].shard, 1);
 }
 
-static void load_tokens(struct tr_runner *r, const struct tr_instr *i, int64_t sequence, int s, bool targets)
+/* Update u of step s has the sequences of step s U + u of a run with one update in a step. */
+struct drawn {
+    int64_t step, sequence;
+};
+
+static struct drawn drawn(const struct tr_runner *r, const struct tr_instr *i, int s)
+{
+    const struct tr_plan *p = r->tape->placed->plan;
+    int update = i->micro / tr_update_micros(p), updates = tr_updates(p);
+    return (
+        struct drawn){ r->step * updates + update, i->place + s - (int64_t)update * (p->batch / updates) };
+}
+
+static void load_tokens(struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets)
 {
     int64_t count = tokens_here(r, i), run = i->second ? count / 2 : count;
     const uint16_t *from =
-        tr_data_sequence(r->data, r->step, sequence, r->tape->placed->g->context) + targets;
+        tr_data_sequence(r->data, d.step, d.sequence, r->tape->placed->g->context) + targets;
     uint16_t *to = (uint16_t *)tr_at(r, i->out[0]) + s * count;
     memcpy(to, from + i->first, (size_t)run * sizeof *from);
     if (i->second)
         memcpy(to + run, from + i->second, (size_t)run * sizeof *from);
 }
 
-static void load_rows(struct tr_runner *r, const struct tr_instr *i, int64_t sequence, int s, bool targets)
+static void load_rows(struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets)
 {
     const struct tr_graph *g = r->tape->placed->g;
     int64_t runs = i->second ? 2 : 1, count = tokens_here(r, i) / runs;
@@ -289,22 +305,22 @@ static void load_rows(struct tr_runner *r, const struct tr_instr *i, int64_t seq
     for (int64_t x = 0; x < runs; x++) {
         struct tr_rows rows = { count, g->inputs, g->vocabulary, x ? i->second : i->first };
         if (targets)
-            tr_rows_targets(r->data, &rows, r->step, sequence, (uint16_t *)to + (s * runs + x) * count);
+            tr_rows_targets(r->data, &rows, d.step, d.sequence, (uint16_t *)to + (s * runs + x) * count);
         else
             tr_rows_inputs(
-                r->data, &rows, r->step, sequence, (float *)to + (s * runs + x) * count * rows.inputs);
+                r->data, &rows, d.step, d.sequence, (float *)to + (s * runs + x) * count * rows.inputs);
     }
 }
 
-static void load_picture(struct tr_runner *r, const struct tr_instr *i, int64_t sequence, int s, bool targets)
+static void load_picture(struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets)
 {
     const struct tr_graph *g = r->tape->placed->g;
     void *to = tr_at(r, i->out[0]);
     if (targets)
-        ((uint16_t *)to)[s] = tr_pictures_target(r->data, g->vocabulary, r->step, sequence);
+        ((uint16_t *)to)[s] = tr_pictures_target(r->data, g->vocabulary, d.step, d.sequence);
     else
         tr_pictures_draw(
-            r->data, g->grid, g->vocabulary, r->step, sequence, (float *)to + s * g->context * g->inputs);
+            r->data, g->grid, g->vocabulary, d.step, d.sequence, (float *)to + s * g->context * g->inputs);
 }
 
 static void run_load(struct tr_runner *r, const struct tr_instr *i)
@@ -313,7 +329,7 @@ static void run_load(struct tr_runner *r, const struct tr_instr *i)
     const struct tr_graph *g = t->placed->g;
     bool targets = t->placed->shards[t->values[i->out[0]].shard].tensor == g->targets;
     for (int s = 0; s < tr_micro_batch(t->placed->plan); s++)
-        (g->grid ? load_picture : g->inputs ? load_rows : load_tokens)(r, i, i->place + s, s, targets);
+        (g->grid ? load_picture : g->inputs ? load_rows : load_tokens)(r, i, drawn(r, i, s), s, targets);
 }
 
 static void run_count(struct tr_runner *r, const struct tr_instr *i)
@@ -326,7 +342,7 @@ static void run_count(struct tr_runner *r, const struct tr_instr *i)
     float *level[32] = { NULL };
     for (int l = 0; l < 32 && h->level[l] >= 0; l++)
         level[l] = tr_at(r, h->level[l]);
-    tr_tree_in(r->k, tr_at(r, i->in[0]), level, i->count, i->micro, (int)i->times);
+    tr_tree_in(r->k, tr_at(r, i->in[0]), level, i->count, i->micro % (int)i->times, (int)i->times);
 }
 
 static void run_norm(struct tr_runner *r, const struct tr_instr *i)
@@ -382,12 +398,14 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
     const struct tr_tape *t = r->tape;
     const struct tr_plan *plan = t->placed->plan;
     const struct tr_holding *h = tr_holding_of((struct tr_tape *)t, i->parameter);
+    int update = plan->async ? i->micro / tr_update_micros(plan) : 0;
     bool delayed = t->values[i->in[0]].lasts; /* the gradient of the step before, where there was one */
-    double norm = delayed ? r->before.norm : r->result.norm, step = (double)(r->step + !delayed);
+    double norm = delayed ? r->before.norm : r->result.norm,
+           step = (double)(r->step * tr_updates(plan) + update + !delayed);
     if (delayed && r->step == 0)
         return;
     struct tr_adamw a = { .rate = (float)plan->rate,
-        .scale = norm > plan->clip ? (float)(plan->clip / norm) : 1,
+        .scale = plan->clip > 0 && norm > plan->clip ? (float)(plan->clip / norm) : 1,
         .decay = t->placed->g->tensors[i->parameter].dims > 1 ? (float)plan->decay : 0,
         .correct1 = (float)(1 / (1 - pow(0.9, step))),
         .correct2 = (float)(1 / (1 - pow(0.95, step))) };
@@ -395,6 +413,9 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
         update_masters(r, i, h, &a);
         return;
     }
+    int old = plan->async ? i->in[i->ins - 1] : i->out[0];
+    if (old != i->out[0]) /* another version, which others still read */
+        memcpy(tr_at(r, i->out[0]), tr_at(r, old), (size_t)t->values[old].bytes);
     bool offloaded = t->values[i->out[0]].host; /* the host has no more than what is updated */
     struct tr_update u = { .p = (float *)tr_at(r, i->out[0]) + (offloaded ? 0 : h->shard_from),
         .m = plan->sgd ? NULL : tr_at(r, i->in[1]),
@@ -419,11 +440,15 @@ static void after(struct tr_runner *r, int n)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_value *losses = &t->values[t->losses], *leaves = &t->values[t->leaves];
-    if (losses->last == n)
-        r->result.loss = sum(tr_at(r, t->losses), losses->bytes / 8) /
-                         (double)(t->placed->plan->batch * tr_targets(t->placed->g));
-    if (leaves->last == n)
-        r->result.norm = sqrt(sum(tr_at(r, t->leaves), leaves->bytes / 8));
+    const struct tr_plan *p = t->placed->plan;
+    int updates = r->n_updates;
+    int64_t loss = losses->bytes / 8 / updates, norm = leaves->bytes / 8 / updates;
+    for (int u = 0; u < updates && losses->last == n; u++)
+        r->updates[u].loss = sum((const double *)tr_at(r, t->losses) + u * loss, loss) /
+                             (double)(p->batch / updates * tr_targets(t->placed->g));
+    for (int u = 0; u < updates && leaves->last == n; u++)
+        r->updates[u].norm = sqrt(sum((const double *)tr_at(r, t->leaves) + u * norm, norm));
+    r->result = r->updates[updates - 1];
 }
 
 static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
@@ -480,6 +505,14 @@ bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e)
     return true;
 }
 
+static bool all_finite(const struct tr_runner *r)
+{
+    for (int u = 0; u < r->n_updates; u++)
+        if (!isfinite(r->updates[u].loss) || !isfinite(r->updates[u].norm))
+            return false;
+    return true;
+}
+
 bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
 {
     const struct tr_tape *t = r->tape;
@@ -497,9 +530,8 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
         r->clock[n] = tr_now_ns();
         if (!tr_runner_instr(r, n, e))
             return false;
-        bool finite = isfinite(r->result.loss) && isfinite(r->result.norm);
         bool tells = !t->placed->plan->asynchronous; /* there a server does, who has other pushes */
-        if (n == t->values[t->leaves].last && !finite && tells) /* nothing was updated yet */
+        if (n == t->values[t->leaves].last && tells && !all_finite(r)) /* nothing was updated yet */
             return tr_not_finite(r, e);
         if (r->audited)
             tr_audit_after(&r->audit, t, r->arena, n);

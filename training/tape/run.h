@@ -24,7 +24,9 @@ struct tr_runner {
     uint64_t *points; /* of each value that is sent, or made beside the list: when that is over */
     int64_t *clock; /* when each instruction of the last step began, and when the last one ended; ns */
     int64_t step;
-    struct tr_result result, before; /* of the last step, and of the one before that */
+    struct tr_result *updates; /* of each update of the last step */
+    int n_updates;
+    struct tr_result result, before; /* of the last update, and of the one before that */
     int peer; /* of an asynchronous server: whose push it takes, or to whom it gives */
     const void *ticket; /* what already came of that push; NULL */
     double slow; /* a worker takes so many times as long to compute; 0: as long as it takes */
@@ -39,7 +41,8 @@ struct tr_runner {
  * program. */
 bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct tr_kernels *k,
     const struct tr_data *d, tutti_comm *world, struct tr_error *e);
-/* One optimizer step. A loss or norm that is not finite is an error, and nothing is updated. */
+/* One step: one update of the weights, or those of an asynchronous pipeline's window. A loss or norm that is
+ * not finite is an error; nothing was updated then, but by an asynchronous pipeline. */
 bool tr_runner_step(struct tr_runner *r, struct tr_error *e);
 /* One instruction of it. */
 bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e);

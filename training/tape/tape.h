@@ -137,6 +137,10 @@ void tr_move_instr(struct tr_tape *t, int from, int to);
  * calls read, too, so that the places are kept until then. */
 int tr_put_beside(struct tr_tape *t, int n, int calls);
 struct tr_holding *tr_holding_of(struct tr_tape *t, int parameter);
+/* The vector of leaves of the norm, which an asynchronous pipeline fills update by update; where those of a
+ * gradient begin. */
+void tr_lower_leaves(struct tr_tape *t);
+int64_t tr_norm_place(const struct tr_tape *t, const struct tr_holding *h, int update);
 /* The end of the step: reductions, tied gradients, norm, loss, optimizer. */
 void tr_lower_end(struct tr_tape *t, const int *loss_values);
 void tr_lower_update(struct tr_tape *t, struct tr_holding *h);
