@@ -15,6 +15,7 @@ static const struct {
     { "compare", "the paradigms side by side: bits, time, bytes, memory", tr_command_compare },
     { "mesh", "where each rank stands, the groups, and which meshes are legal", tr_command_mesh },
     { "schedule", "show, simulate and check pipeline schedules", tr_command_schedule },
+    { "staleness", "how old the weights of asynchronous pipelines are, and the loss", tr_command_staleness },
     { "demo", "a matrix product, or a ring all-reduce, on real ranks", tr_command_demo },
     { "simulate", "asynchronous parameter servers on one rank, in a given order", tr_command_simulate },
     { "data", "make a file of tokens of any text", tr_command_data },

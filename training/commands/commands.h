@@ -11,6 +11,7 @@ int tr_command_compare(int argc, char **argv);
 int tr_command_mesh(int argc, char **argv);
 int tr_command_schedule(int argc, char **argv);
 int tr_command_simulate(int argc, char **argv);
+int tr_command_staleness(int argc, char **argv);
 int tr_command_data(int argc, char **argv);
 int tr_command_demo(int argc, char **argv);
 
