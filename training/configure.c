@@ -65,6 +65,8 @@ static bool has_options(const struct model *m, const struct tr_options *o, struc
     if (!m->experts && (o->experts || o->top_k))
         return tr_fail(e, "--%s: %s has no experts; legal with --model moe:nano or moe:micro",
             o->experts ? "experts" : "top-k", m->name);
+    if (!m->grid && strcmp(o->cnn_cut, "rows"))
+        return tr_fail(e, "--cnn-cut %s: %s has no pictures; leave it out", o->cnn_cut, m->name);
     if (m->inputs == 0)
         foreign = o->inputs ? "inputs" : NULL;
     else if (*o->data && strcmp(o->data, "grammar"))
@@ -96,14 +98,23 @@ static int ring_parts(const struct tr_options *o)
     return (int)(ring ? o->cp : o->cp / (o->cp_ulysses ? o->cp_ulysses : 2));
 }
 
-static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr_error *e)
+static const struct model *model_of(const struct tr_options *o)
 {
-    const struct model *m = NULL;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         if (!strcmp(o->model, models[i].name))
-            m = &models[i];
+            return &models[i];
+    return NULL;
+}
+
+static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr_error *e)
+{
+    static const char *const cuts[] = { "rows", "columns" };
+    const struct model *m = model_of(o);
+    int columns = 0;
     if (!m)
         return tr_fail(e, "--model %s: legal are " TR_MODELS, o->model);
+    if (!choose(&columns, "cnn-cut", o->cnn_cut, cuts, 2, e))
+        return false;
     struct tr_model_options sizes = { .layers = o->layers ? o->layers : m->layers,
         .channels = o->channels ? o->channels : m->channels,
         .heads = o->heads ? o->heads : m->heads,
@@ -113,6 +124,7 @@ static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr
         .grid = m->grid,
         .experts = o->experts && m->experts ? o->experts : m->experts,
         .choices = o->top_k && m->experts ? o->top_k : m->choices,
+        .columns = columns,
         .untied = o->untied,
         .leaves = o->cp > 1,
         .apart = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]),
@@ -249,6 +261,7 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
     p->cp_map = cp_map;
     p->offload = offload, p->wgrad_regathers = wgrad;
     p->sgd = sgd, p->free_order = free_order;
+    p->space = model_of(o) && model_of(o)->grid;
     p->paradigms[p->n_paradigms++] = tr_context_table(p);
     if (p->cp_form == TR_CP_TWO)
         p->paradigms[p->n_paradigms++] = &tr_context_inside;

@@ -28,7 +28,7 @@ struct tr_options {
     long servers, staleness; /* -1: no bound */
     char server_mode[16], arrivals[512], arrivals_log[512], slow[32];
     bool sp;
-    char cp_attention[16], cp_map[16];
+    char cp_attention[16], cp_map[16], cnn_cut[16];
     long cp_ulysses; /* 0: two, where there are two levels */
     long zero, micro, chunks;
     char dp_reduce[16], bucket[32];

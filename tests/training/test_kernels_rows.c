@@ -90,28 +90,32 @@ static void ref_sum_tokens(float *out, const float *x, int64_t tokens, int64_t m
     memcpy(out, part, sizeof(float) * (size_t)m);
 }
 
-/* A cell's taps are its neighbours in the order of the grid, and +0 beyond the border. */
+/* A cell's taps are its neighbours in the order of the grid, and +0 beyond the border; a halo is a row more
+ * on either side, of which no taps are wanted. */
 Test(train_kernels, patches_are_the_neighbours_of_each_cell)
 {
     for (int round = 0; round < ROUNDS; round++) {
-        int64_t side = rig_between(1, 6), c = rig_between(1, 20), direction = round % 2 ? 1 : -1;
-        bool outside = round / 2 % 2;
-        float *x = rig_random(side * side * c), *want = rig_empty(side * side * 9 * c);
-        for (int64_t i = 0; i < side; i++)
+        int64_t side = rig_between(1, 6), rows = rig_between(1, 6), c = rig_between(1, 20);
+        int64_t direction = round % 2 ? 1 : -1;
+        bool outside = round / 2 % 2, halo = round / 4 % 2;
+        struct tr_grid grid = { rows, side, halo };
+        float *x = rig_random((rows + 2 * halo) * side * c), *want = rig_empty(rows * side * 9 * c);
+        for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < side; j++)
                 for (int64_t n = 0; n < 9 * c; n++) {
                     int64_t channel = outside ? n / 9 : n % c, tap = outside ? n % 9 : n / c;
                     int64_t down = i + direction * (tap / 3 - 1), right = j + direction * (tap % 3 - 1);
-                    bool there = down >= 0 && down < side && right >= 0 && right < side;
-                    want[(i * side + j) * 9 * c + n] = there ? x[(down * side + right) * c + channel] : 0;
+                    bool there = down >= -halo && down < rows + halo && right >= 0 && right < side;
+                    want[(i * side + j) * 9 * c + n] =
+                        there ? x[((down + halo) * side + right) * c + channel] : 0;
                 }
         for (int s = 0; s < RIG_SETS; s++) {
             const struct tr_kernels *set = set_of(s);
-            float *got = rig_empty(side * side * 9 * c);
+            float *got = rig_empty(rows * side * 9 * c);
             if (!set)
                 continue;
-            set->patches(got, x, side, c, outside, direction);
-            rig_alike(got, want, side * side * 9 * c, set->name, "patches");
+            set->patches(got, x, &grid, c, outside, direction);
+            rig_alike(got, want, rows * side * 9 * c, set->name, "patches");
         }
         rig_end();
     }

@@ -209,6 +209,11 @@ refused '--inputs is no option of cnn:nano' --model cnn:nano --inputs 4
 refused '--context is no option of cnn:nano' --model cnn:nano --context 64
 refused 'learns digits that are made up' --model cnn:nano --data "$0"
 refused 'leave --sp out' --model cnn:nano --tp 2 --sp
+refused 'has no pictures' --cnn-cut columns
+refused 'legal are rows and columns' --model cnn:nano --cnn-cut diagonal
+refused 'blocks of rows (or columns); legal: 1, 2, 4, 8' --model cnn:nano --cp 3
+refused 'a picture has no attention' --model cnn:nano --cp 2 --cp-attention ring
+refused 'so a rank has neighbouring rows' --model cnn:nano --cp 2 --cp-map zigzag
 refused 'legal are 2 to 16' --model cnn:nano --vocabulary 17
 refused 'a whole number is legal' --steps many
 refused 'multiples of 64' --channels 100

@@ -14,6 +14,7 @@ void tr_alone_options(struct tr_options *to, const struct tr_options *from)
     to->layers = from->layers, to->channels = from->channels, to->heads = from->heads;
     to->context = from->context, to->inputs = from->inputs, to->vocabulary = from->vocabulary;
     to->untied = from->untied, to->experts = from->experts, to->top_k = from->top_k;
+    memcpy(to->cnn_cut, from->cnn_cut, sizeof to->cnn_cut);
     memcpy(to->data, from->data, sizeof to->data);
     to->steps = from->steps, to->batch = from->batch, to->seed = from->seed;
     to->rate = from->rate, to->decay = from->decay, to->clip = from->clip;

@@ -46,6 +46,7 @@ static const char *const long_runs[] = {
     MIXED MLP,
     MIXED CNN,
     APART "--dp 2 --pp 4 --micro 4 --async stash",
+    CNN "--cp 2 --dp 2 --tp 2 --micro 2 --zero 2",
 };
 /* Every pair of options is in some line. */
 static const char *const quick[] = {
@@ -153,6 +154,9 @@ static const char *const quick[] = {
     MIXED "--cp 2 --cp-attention ring --tp 2 --micro 2 --rounding stochastic",
     MOE "--dp 2 --micro 2 --zero 3",
     MOE "--tp 2 --pp 2 --micro 4 --schedule zb-h1 --recompute full",
+    CNN "--cp 2",
+    CNN "--cp 4 --cnn-cut columns --dp 2 --zero 3 --micro 2 --recompute full",
+    CNN "--cp 2 --tp 2 --pp 2 --micro 2 --schedule zb-h1",
 };
 static const char *const more[] = {
     "--offload optimizer",
@@ -375,6 +379,15 @@ static const char *const more[] = {
     MOE "--dp 2 --zero 1 --offload both",
     MOE "--experts 3 --top-k 3 --untied --vocabulary 257 --context 16",
     "--model moe:micro --dp 2",
+    CNN "--cp 8 --batch 5",
+    CNN "--cp 4 --tp 2 --micro 2",
+    CNN "--cp 2 --tp 4 --vocabulary 16 --cnn-cut columns",
+    CNN "--layers 3 --cp 2 --tp 2 --dp 2 --zero 1 --micro 2 --overlap",
+    CNN "--cp 2 --dp 2 --micro 2 --zero 2 --recompute gelu --cnn-cut columns",
+    CNN "--cp 2 --dp 2 --zero 3 --zero3-keep --zero3-prefetch 1 --recompute full --recompute-comm save",
+    CNN "--cp 2 --pp 4 --micro 4 --schedule gpipe",
+    CNN "--cnn-cut columns --tp 2 --dp 2",
+    "--model cnn:micro --cp 4 --dp 2 --micro 2",
     "--model mlp:micro --dp 2 --tp 2 --pp 2 --micro 2 --sp --zero 1",
     MIXED "--micro 4",
     MIXED "--dp 4 --micro 2 --overlap",

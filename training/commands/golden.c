@@ -60,6 +60,7 @@ static void sizes(struct words *w, const struct tr_options *o, const struct tr_g
     if (g->grid) {
         say(w, "channels=%" PRId64, g->channels);
         say(w, "size=%" PRId64, g->grid);
+        say(w, "columns=%d", g->columns);
         say(w, "classes=%" PRId64, g->vocabulary);
         return;
     }

@@ -39,6 +39,7 @@ static const struct drawn {
     { "cp", 25, "2 2 2 4 4 8 3" },
     { "cp-attention", 15, "gather ulysses ring ring ulysses+ring scores local" },
     { "cp-map", 10, "zigzag" },
+    { "cnn-cut", 10, "rows columns" },
     { "pp", 35, "2 2 2 2 4 4 8 3" },
     { "chunks", 4, "2 3" },
     { "micro", 50, "1 2 2 2 4 4 8 3" },

@@ -54,9 +54,15 @@ void tr_rows_inputs(
  * picture is a function of (seed, step, number), the same as the golden program's. */
 void tr_pictures_open(struct tr_data *d, uint64_t seed);
 uint16_t tr_pictures_target(const struct tr_data *d, int64_t classes, int64_t step, int64_t number);
-/* to[grid][grid][4]: cells of 2 x 2 pixels */
-void tr_pictures_draw(
-    const struct tr_data *d, int64_t grid, int64_t classes, int64_t step, int64_t number, float *to);
+/* Which cells of 2 x 2 pixels: `rows` rows of the grid from row `first` on; or columns, and each lies there
+ * as a row would. Beyond the grid there is +0. */
+struct tr_cells {
+    int64_t grid, first, rows;
+    bool columns;
+};
+/* to[rows][grid][4] */
+void tr_pictures_draw(const struct tr_data *d, const struct tr_cells *c, int64_t classes, int64_t step,
+    int64_t number, float *to);
 
 /* The initial value of an element, before it is scaled: nearly normal, a function of (seed, tensor,
  * element). */

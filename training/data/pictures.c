@@ -31,19 +31,20 @@ uint16_t tr_pictures_target(const struct tr_data *d, int64_t classes, int64_t st
     return (uint16_t)(key_of(d, step, number) % (uint64_t)classes);
 }
 
-void tr_pictures_draw(
-    const struct tr_data *d, int64_t grid, int64_t classes, int64_t step, int64_t number, float *to)
+void tr_pictures_draw(const struct tr_data *d, const struct tr_cells *c, int64_t classes, int64_t step,
+    int64_t number, float *to)
 {
     uint64_t key = key_of(d, step, number);
-    int64_t side = 2 * grid, point = grid / 8, place = (int64_t)(key >> 32);
+    int64_t side = 2 * c->grid, point = c->grid / 8, place = (int64_t)(key >> 32);
     int64_t top = place % (side - 9 * point + 1), left = (place >> 16) % (side - 5 * point + 1);
     unsigned char digit = digits[tr_pictures_target(d, classes, step, number)];
-    for (int64_t i = 0; i < side; i++)
-        for (int64_t j = 0; j < side; j++) {
-            bool below = i >= top && j >= left;
-            int bar = below ? bar_at((i - top) / point, (j - left) / point) : -1;
-            int64_t ink = bar >= 0 && digit >> bar & 1 ? 128 : 0;
-            int64_t noise = (int64_t)(tr_hash(key + 1 + (uint64_t)(i * side + j)) % 128) - 64;
-            to[(i / 2 * grid + j / 2) * 4 + i % 2 * 2 + j % 2] = (float)(ink + noise) / 128;
-        }
+    for (int64_t n = 0; n < c->rows * c->grid * 4; n++) {
+        int64_t row = c->first + n / 4 / c->grid, column = n / 4 % c->grid;
+        int64_t i = 2 * (c->columns ? column : row) + n % 4 / 2, j = 2 * (c->columns ? row : column) + n % 2;
+        bool below = i >= top && j >= left, there = row >= 0 && row < c->grid;
+        int bar = below ? bar_at((i - top) / point, (j - left) / point) : -1;
+        int64_t ink = bar >= 0 && digit >> bar & 1 ? 128 : 0;
+        int64_t noise = (int64_t)(tr_hash(key + 1 + (uint64_t)(i * side + j)) % 128) - 64;
+        to[n] = there ? (float)(ink + noise) / 128 : 0;
+    }
 }

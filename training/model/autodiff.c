@@ -152,13 +152,16 @@ static void backward(struct tr_pass *p, const struct tr_node *n)
     case TR_ROW:
         matmul(p, n, dy, TR_ROW_DX, TR_ROW_DW, TR_ROW_LEAVES);
         break;
-    case TR_FILTERS: /* no cut of the cells is there that would ask for leaves */
-        matmul(p, n, dy, TR_FILTERS_DX, TR_FILTERS_DW, TR_FILTERS_DW);
+    case TR_FILTERS:
+        matmul(p, n, dy, TR_FILTERS_DX, TR_FILTERS_DW, TR_FILTERS_LEAVES);
         break;
     case TR_CHANNELS:
-        matmul(p, n, dy, TR_CHANNELS_DX, TR_CHANNELS_DW, TR_CHANNELS_DW);
+        matmul(p, n, dy, TR_CHANNELS_DX, TR_CHANNELS_DW, TR_CHANNELS_LEAVES);
         break;
-    case TR_MEAN:
+    case TR_MEAN: /* mean_dx is of the sum and the division */
+        p->d[n->in[0]] = dy;
+        break;
+    case TR_SUM_CELLS:
         tr_give(p, n->in[0], input(p, TR_MEAN_DX, n->unit, &dy, 1, n->in[0]), n->unit);
         break;
     case TR_BIAS:
@@ -181,11 +184,10 @@ static void backward(struct tr_pass *p, const struct tr_node *n)
     case TR_ATTEND_MERGE:
         attend_in_parts(p, n, dy);
         break;
-    case TR_SPLIT: {
-        int in[] = { dy, p->d[n->out[1]] };
-        tr_give(p, n->in[0], input(p, TR_JOIN, n->unit, in, 2, n->in[0]), n->unit);
+    case TR_SPLIT:
+        tr_give(
+            p, n->in[0], input(p, TR_JOIN, n->unit, (int[]){ dy, p->d[n->out[1]] }, 2, n->in[0]), n->unit);
         break;
-    }
     case TR_ADD:
         tr_give(p, n->in[0], dy, n->unit);
         tr_give(p, n->in[1], dy, n->unit);

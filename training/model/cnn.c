@@ -2,7 +2,8 @@
 /* cnn.c: the convolutional network of training/reference/cnn.c as a graph. It knows nothing of ranks.
  *
  * A picture is a sequence whose tokens are the cells of a grid, row after row; each cell has 2 x 2 pixels.
- * The layers go in pairs:
+ * Or they are column after column, and then so are the taps of a convolution: who cuts the tokens of a
+ * sequence cuts the rows of the grid in the one case, and the columns in the other. The layers go in pairs:
  *
  *   conv1   each row of the weight is one filter, [tap][in]: y = GELU(convolution + b)
  *   conv2   each row of the weight is one input channel, [tap][out]
@@ -13,6 +14,7 @@
 #include "training/model/build.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { PIXELS = 4, CLASSES = 16 };
 
@@ -31,9 +33,9 @@ static int layer(struct tr_builder *b, int64_t l, int x)
     int64_t c = b->g->channels;
     int w = (int)(2 * l);
     tr_build_in_layer(b, l);
-    x = tr_build_apply(b, tr_build_is_second(l) ? TR_CHANNELS : TR_FILTERS, x, w, "sum", c, false);
-    x = tr_build_apply(b, TR_BIAS, x, w + 1, "before", c, false);
-    return tr_build_apply(b, TR_GELU, x, -1, "after", c, false);
+    x = tr_build_apply(b, tr_build_is_second(l) ? TR_CHANNELS : TR_FILTERS, x, w, "sum", c, true);
+    x = tr_build_apply(b, TR_BIAS, x, w + 1, "before", c, true);
+    return tr_build_apply(b, TR_GELU, x, -1, "after", c, true);
 }
 
 bool tr_model_cnn(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e)
@@ -42,12 +44,14 @@ bool tr_model_cnn(struct tr_graph *g, const struct tr_model_options *o, struct t
         return false;
     *g = (struct tr_graph){ .layers = o->layers,
         .channels = o->channels,
-        .model = "cnn",
         .context = o->grid * o->grid,
         .grid = o->grid,
+        .columns = o->columns,
+        .leaves = o->leaves,
         .vocabulary = o->vocabulary,
         .inputs = PIXELS,
         .units = (int)o->layers + 2 };
+    strcpy(g->model, o->columns ? "cnn by columns" : "cnn"); /* a checkpoint fits one of them */
     struct tr_builder b = { .g = g, .tokens = 1 };
     for (int64_t l = 0; l < o->layers; l++)
         tr_build_layer_of_pair(&b, l, "conv", TR_TAPS);
@@ -62,6 +66,7 @@ bool tr_model_cnn(struct tr_graph *g, const struct tr_model_options *o, struct t
         x = layer(&b, l, x);
     tr_build_in_unit(&b, g->units - 1);
     b.tokens = 1;
+    x = tr_build_apply(&b, TR_SUM_CELLS, x, -1, "pooled", o->channels, false);
     x = tr_build_apply(&b, TR_MEAN, x, -1, "mean", o->channels, false);
     tr_build_cross_entropy(&b, x, head);
     g->n_forward = g->n_nodes;

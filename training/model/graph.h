@@ -30,7 +30,7 @@ enum tr_role {
     TR_LOSS /* float64, one for each sequence and block */
 };
 
-enum { TR_BLOCKS = 8, TR_CUT = 8, TR_NORM_LEAVES = 64, TR_PAD = 64, TR_TAPS = 9 };
+enum { TR_BLOCKS = 8, TR_CUT = 8, TR_NORM_LEAVES = 64, TR_PAD = 64, TR_TAPS = 9, TR_HALOS = 2 };
 
 struct tr_tensor {
     char name[TR_NAME];
@@ -66,6 +66,7 @@ struct tr_graph {
     int64_t inputs; /* numbers of a row: mlp, whose sequences are `context` rows, and cnn; else 0 */
     int64_t grid; /* cnn, whose sequences are grid x grid cells; else 0 */
     int64_t experts, choices; /* moe: how many there are, and how many a token has; else 0 */
+    bool columns; /* cnn: the tokens are the cells column after column, not row after row */
     char model[24];
     bool leaves; /* gradients of matrices come as leaves, one for each sequence */
     int parts; /* of the keys, which attention takes one after the other; 0: all at once */
@@ -96,6 +97,7 @@ struct tr_model_options {
     int64_t experts, choices; /* gpt with experts: moe */
     int64_t inputs; /* mlp */
     int64_t grid; /* cnn */
+    bool columns; /* cnn */
     /* for who cuts the tokens of a sequence: gradients of matrices come as leaves, too, one for each
      * sequence; gpt: keys and values are a tensor of their own, and attention takes them in parts */
     bool leaves, apart;

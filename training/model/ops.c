@@ -71,14 +71,18 @@ const struct tr_op_row tr_ops[TR_OPS] = {
         { "R R R R -> R R", "Sb Sb Sb Sb -> Sb Sb", "St St St St -> Pb Pb" }, false },
     [TR_POSITION_DW] = { "position_dw", { "R -> R", "Sb -> Sb", "St -> P1" }, false },
     [TR_EMBED_DW] = { "embed_dw", { "R R -> R", "Sb Sb -> Ps", "R R -> Sr" }, false },
-    [TR_FILTERS] = { "filters", { "R R -> R", "Sb R -> Sb", "R Sr -> Sc" }, false },
-    [TR_CHANNELS] = { "channels", { "R R -> R", "Sb R -> Sb", "Sc Sr -> P+" }, false },
-    [TR_FILTERS_DX] = { "filters_dx", { "R R -> R", "Sb R -> Sb", "Sc Sr -> P+" }, false },
+    [TR_FILTERS] = { "filters", { "R R -> R", "Sb R -> Sb", "Nt R -> St", "R Sr -> Sc" }, false },
+    [TR_CHANNELS] = { "channels", { "R R -> R", "Sb R -> Sb", "Nt R -> St", "Sc Sr -> P+" }, false },
+    [TR_FILTERS_DX] = { "filters_dx", { "R R -> R", "Sb R -> Sb", "Nt R -> St", "Sc Sr -> P+" }, false },
     [TR_FILTERS_DW] = { "filters_dw", { "R R -> R", "Sb Sb -> Ps", "Sc R -> Sr" }, false },
-    [TR_CHANNELS_DX] = { "channels_dx", { "R R -> R", "Sb R -> Sb", "R Sr -> Sc" }, false },
+    [TR_CHANNELS_DX] = { "channels_dx", { "R R -> R", "Sb R -> Sb", "Nt R -> St", "R Sr -> Sc" }, false },
     [TR_CHANNELS_DW] = { "channels_dw", { "R R -> R", "Sb Sb -> Ps", "R Sc -> Sr" }, false },
-    [TR_MEAN] = { "mean", { "R -> R", "Sb -> Sb", "Sc -> Sc" }, false },
-    [TR_MEAN_DX] = { "mean_dx", { "R -> R", "Sb -> Sb", "Sc -> Sc" }, false },
+    [TR_FILTERS_LEAVES] = { "filters_dw", { "R R -> R", "Sb Sb -> Sb", "St Nt -> Pb", "Sc R -> Sr" }, false },
+    [TR_CHANNELS_LEAVES] = { "channels_dw", { "R R -> R", "Sb Sb -> Sb", "St Nt -> Pb", "R Sc -> Sr" },
+        false },
+    [TR_SUM_CELLS] = { "sum_cells", { "R -> R", "Sb -> Sb", "St -> Pb", "Sc -> Sc" }, false },
+    [TR_MEAN] = { "mean", { "R -> R", "Sb -> Sb", "Sc -> Sc" }, true },
+    [TR_MEAN_DX] = { "mean_dx", { "R -> R", "Sb -> Sb", "R -> St", "Sc -> Sc" }, false },
     [TR_EMBED_LEAVES] = { "embed_dw", { "R R -> R", "Sb Sb -> Sb", "St St -> Pb", "R R -> Sr" }, false },
     [TR_FOLD] = { "fold", { "R -> R", "Sb -> Ps", "Sr -> Sr", "Hz -> R" }, false },
     [TR_GATE] = { "gate", { "R -> R R", "Sb -> Sb Sb" }, false },
@@ -181,6 +185,8 @@ double tr_flops(const struct tr_graph *g, const struct tr_node *n)
     case TR_CHANNELS_DW:
     case TR_COLUMN_LEAVES:
     case TR_ROW_LEAVES:
+    case TR_FILTERS_LEAVES:
+    case TR_CHANNELS_LEAVES:
         return 2 * t * elements(&g->tensors[n->out[0]]);
     case TR_ATTENTION:
     case TR_ATTEND:

@@ -23,6 +23,10 @@
  *   Pz  as Pb, of each half apart           Pq  that, with what is due at each rank side by side
  *   Hz  what both halves give is whole, and not yet added
  *
+ * Of a grid of cells, whose convolutions read a row beyond their own (space.c):
+ *
+ *   Nt  as St, and beside it the nearest row of each neighbour; +0 beyond the border
+ *
  * A partial result enters nothing but its own fold. So whatever a paradigm or a pass forgets, doubles or
  * puts in the wrong place is a placement that no rule has, and the check names it before anything has run.
  * The vocabulary of placements grew out of OneFlow's SBP (Yuan et al. 2021), GSPMD (Xu et al. 2021) and
@@ -78,7 +82,10 @@ enum tr_op {
     TR_FILTERS_DW, /* dy, x -> dw */
     TR_CHANNELS_DX, /* dy, w -> dx */
     TR_CHANNELS_DW, /* dy, x -> dw */
-    TR_MEAN, /* x -> y: the mean over the tokens */
+    TR_FILTERS_LEAVES, /* dy, x -> leaves of dw */
+    TR_CHANNELS_LEAVES, /* dy, x -> leaves of dw */
+    TR_SUM_CELLS, /* x -> y: the sum over the tokens */
+    TR_MEAN, /* x -> y: that, over their number */
     TR_MEAN_DX, /* dy -> dx */
     TR_EMBED_LEAVES, /* dy, tokens -> leaves of dw */
     TR_GATE, /* logits -> probabilities, choices: of each token the experts of the highest */

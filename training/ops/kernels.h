@@ -39,6 +39,12 @@ struct tr_attention {
     float *scores; /* NULL, or for parts: [heads][queries][tokens], see attention_part */
 };
 
+/* Cells whose taps are wanted: `rows` rows of `side` cells. With a halo, x has a row more on either side. */
+struct tr_grid {
+    int64_t rows, side;
+    bool halo;
+};
+
 struct tr_adamw {
     float rate, decay, scale; /* scale: of the gradient, for clipping */
     float correct1, correct2; /* 1 / (1 - 0.9^t), 1 / (1 - 0.95^t), from float64 */
@@ -90,11 +96,10 @@ struct tr_kernels {
     void (*attention_dx)(float *dq, float *dkv, const float *dout, const float *out, const float *lse,
         const float *q, const float *kv, const struct tr_attention *s, float *scratch);
 
-    /* to[t][tap][c], or [t][c][tap] with the channels outside: what the nine taps of each cell of a grid of
-     * side x side cells read of x[t][c], +0 beyond the border; with direction -1 the cells whose taps read
-     * it. */
-    void (*patches)(
-        float *to, const float *x, int64_t side, int64_t channels, bool channels_outside, int64_t direction);
+    /* to[t][tap][c], or [t][c][tap] with the channels outside: what the nine taps of each cell of a grid read
+     * of x[t][c], +0 beyond the border; with direction -1 the cells whose taps read it. */
+    void (*patches)(float *to, const float *x, const struct tr_grid *g, int64_t channels,
+        bool channels_outside, int64_t direction);
 
     /* out[tokens][c] = row (token - first) of w[rows][c], plus +0; +0 where that row is not here. */
     void (*embed)(float *out, const float *w, const uint16_t *token, int64_t tokens, int64_t c, int64_t first,

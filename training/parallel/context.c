@@ -48,7 +48,7 @@ static const struct tr_paradigm zigzag = { "zigzag", "every rank has a part of e
 
 const struct tr_paradigm *tr_context_table(const struct tr_plan *p)
 {
-    return p->cp_map == TR_CP_ZIGZAG ? &zigzag : &tables[p->cp_form];
+    return p->space ? &tr_space_parallel : p->cp_map == TR_CP_ZIGZAG ? &zigzag : &tables[p->cp_form];
 }
 
 static bool check_map(const struct tr_plan *p, bool sp, struct tr_error *e)
@@ -88,8 +88,8 @@ bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct 
     bool sp = false;
     for (int i = 0; i < p->n_paradigms; i++)
         sp |= p->paradigms[i] == &tr_sequence_parallel;
-    if (g->grid && cp > 1)
-        return tr_fail(e, "--cp %d cuts the tokens of a sequence, and %s has none; legal is 1", cp, g->model);
+    if (p->space)
+        return tr_space_check(p, e);
     if (cp > TR_BLOCKS || TR_BLOCKS % cp)
         return tr_fail(
             e, "--cp %d: a sequence is summed in %d blocks of its tokens; legal: 1, 2, 4, 8", cp, TR_BLOCKS);

@@ -26,6 +26,11 @@ bool tr_mixed_check(const struct tr_plan *p, struct tr_error *e)
             "pull "
             "would be rounded; the messages of servers are float32; legal is --precision float32",
             p->mesh.servers);
+    if (p->bfloat16 && p->space && p->mesh.size[TR_CP] > 1)
+        return tr_fail(e,
+            "--precision bfloat16 with --cp %d: the halos of pictures are float32; legal is --cp 1, or "
+            "--precision float32",
+            p->mesh.size[TR_CP]);
     if (p->bfloat16 && p->offload & TR_OFFLOAD_OPTIMIZER)
         return tr_fail(e,
             "--precision bfloat16 with --offload %s: the host updates float32, and what comes up would have "

@@ -13,7 +13,7 @@ static bool matches(const char *pattern, const struct tr_tensor *t)
         return t->stream;
     if (!strcmp(pattern, "inputs"))
         return t->role == TR_INPUT;
-    if (t->role != TR_PARAMETER && t->role != TR_ACTIVATION)
+    if (t->role != TR_PARAMETER && t->role != TR_ACTIVATION && t->role != TR_INPUT)
         return false;
     if (*pattern != '*')
         return !strcmp(pattern, t->name);

@@ -21,7 +21,7 @@ struct tr_paradigm {
     struct tr_table_row rows[16];
 };
 
-extern const struct tr_paradigm tr_data_parallel, tr_tensor_parallel, tr_sequence_parallel;
+extern const struct tr_paradigm tr_data_parallel, tr_tensor_parallel, tr_sequence_parallel, tr_space_parallel;
 
 /* All-reduce; reduce to the first rank and broadcast; reduce-scatter and all-gather. */
 enum tr_dp_form { TR_DP_RING, TR_DP_ROOT, TR_DP_SHARDED, TR_DP_FORMS };
@@ -73,6 +73,7 @@ struct tr_plan {
     struct tr_mesh mesh;
     const struct tr_paradigm *paradigms[8]; /* NULL ends them; a later one beats an earlier one */
     int n_paradigms;
+    bool space; /* cp cuts pictures, not sequences of tokens */
     enum tr_cp_form cp_form;
     enum tr_cp_map cp_map;
     int zero; /* 0: none; 1: optimizer; 2: and gradients; 3: and parameters */
@@ -131,6 +132,8 @@ bool tr_data_check(const struct tr_plan *p, struct tr_error *e);
 const struct tr_paradigm *tr_context_table(const struct tr_plan *p);
 extern const struct tr_paradigm tr_context_inside; /* of TR_CP_TWO, on cu */
 bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e);
+/* Which sizes and options of cp fit pictures. */
+bool tr_space_check(const struct tr_plan *p, struct tr_error *e);
 /* ZeRO: whether a data-parallel rank updates a part of each parameter; has no more than that part of it. */
 bool tr_zero_cuts(const struct tr_plan *p);
 bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *parameter);

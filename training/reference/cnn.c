@@ -10,7 +10,8 @@
  *
  * The canonical order is that of gpt.c, where its words are defined: a picture stands for a sequence and a
  * cell for a token, row after row, so that a block is S / 8 rows of the grid. A tap is one of the nine cells
- * that a convolution reads, in the order of the grid; beyond the border it reads +0, which takes part.
+ * that a convolution reads, in the order of the grid; beyond the border it reads +0, which takes part. With
+ * columns=1 cells and taps are numbered column after column, and a block is S / 8 columns.
  *
  *                  weight              out                                 dX
  *   even layers    [out][tap][in]      chain over (tap, in)                8 chunks of (out, tap), tree
@@ -57,7 +58,7 @@ typedef float real;
 enum { CHUNKS = 8, LANES = 16, LEAVES = 64, TAPS = 9, PIXELS = 4, GROUPS = 8 };
 
 static long L = 4, C = 64, S = 8, V = 10, B = 8; /* layers, channels, size of the grid, classes, pictures */
-static long steps = 10, norm = 0, sgd = 0, seed = 1, check = 0, delay = 0;
+static long steps = 10, norm = 0, turn = 0, sgd = 0, seed = 1, check = 0, delay = 0;
 static double lr = 1e-3, clip = 1, decay = 0.1;
 static char grads_path[4096], params_path[4096];
 static long T; /* cells: S x S */
@@ -448,7 +449,8 @@ static void draw(long step, long number)
             int inside = i >= top && j >= left;
             long ink = inside && has_ink(target, (i - top) / point, (j - left) / point) ? 128 : 0;
             long noise = (long)(hash(key + 1 + (uint64_t)(i * 2 * S + j)) % 128) - 64;
-            layers[0].x[(i / 2 * S + j / 2) * PIXELS + i % 2 * 2 + j % 2] = (real)(ink + noise) / 128;
+            long cell = turn ? j / 2 * S + i / 2 : i / 2 * S + j / 2;
+            layers[0].x[cell * PIXELS + i % 2 * 2 + j % 2] = (real)(ink + noise) / 128;
         }
 }
 
@@ -570,16 +572,16 @@ static int parse(const char *word)
         const char *form;
         void *to;
     } options[] = { { "layers=%ld", &L }, { "channels=%ld", &C }, { "size=%ld", &S }, { "classes=%ld", &V },
-        { "batch=%ld", &B }, { "steps=%ld", &steps }, { "norm=%ld", &norm }, { "sgd=%ld", &sgd },
-        { "seed=%ld", &seed }, { "check=%ld", &check }, { "delay=%ld", &delay }, { "lr=%lf", &lr },
-        { "clip=%lf", &clip }, { "decay=%lf", &decay }, { "grads=%4095[^\n]", grads_path },
+        { "batch=%ld", &B }, { "steps=%ld", &steps }, { "norm=%ld", &norm }, { "columns=%ld", &turn },
+        { "sgd=%ld", &sgd }, { "seed=%ld", &seed }, { "check=%ld", &check }, { "delay=%ld", &delay },
+        { "lr=%lf", &lr }, { "clip=%lf", &clip }, { "decay=%lf", &decay }, { "grads=%4095[^\n]", grads_path },
         { "params=%4095[^\n]", params_path } };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (sscanf(word, options[i].form, options[i].to) == 1)
             return 1;
     fprintf(stderr,
-        "cnn: %s is not known; KEY=VALUE with one of: layers channels size classes batch steps norm sgd seed "
-        "check delay lr clip decay grads params\n",
+        "cnn: %s is not known; KEY=VALUE with one of: layers channels size classes batch steps norm columns "
+        "sgd seed check delay lr clip decay grads params\n",
         word);
     return 0;
 }

@@ -4,7 +4,7 @@
  * Nothing that a pass noted is believed: not a shard's placements, only what the tables say of parameters,
  * inputs and the residual stream, and what the rules make of it. */
 #include "training/parallel/map.h"
-#include "training/tape/checking.h"
+#include "training/tape/halo.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -172,7 +172,8 @@ static bool takes(
     const struct tr_tensor *t = tr_checked_tensor(c, value);
     const char *from = c->values[value].on[a];
     bool partial = from[0] == 'P', moves = i->code == TR_ALL_GATHER || i->code == TR_BROADCAST ||
-                                           i->code == TR_ALL_TO_ALL || i->code == TR_SHIFT;
+                                           i->code == TR_ALL_TO_ALL || i->code == TR_SHIFT ||
+                                           i->code == TR_HALO;
     char text[128];
     if (!moves && !partial)
         return tr_checked_said(
@@ -229,6 +230,8 @@ static bool collective(struct tr_checking *c, int n, struct tr_error *e)
         to = "St";
     if (i->code == TR_ALL_TO_ALL)
         to = c->values[in].on[a][0] == 'S' ? "Xc" : "Sc";
+    if (i->code == TR_HALO)
+        to = "Nt";
     if (!memcmp(c->values[in].on[a], "Zt", 2) && i->code == TR_ALL_GATHER)
         to = "Yt";
     if (!memcmp(c->values[in].on[a], "Pz", 2) || !memcmp(c->values[in].on[a], "Pq", 2))
@@ -240,6 +243,8 @@ static bool collective(struct tr_checking *c, int n, struct tr_error *e)
         if (i->turn != turn)
             return tr_checked_said(c, n, e, in, (enum tr_axis)a, "it is due at another rank");
     }
+    if (i->code == TR_HALO && !tr_check_halo(c, n, (enum tr_axis)a, e))
+        return false;
     int bucket = c->values[in].holds ? in : c->values[in].source;
     if (!c->values[in].holds && !takes(c, n, in, a, to, e))
         return false;
@@ -356,6 +361,7 @@ static bool instruction(struct tr_checking *c, int n, struct tr_error *e)
     case TR_BROADCAST:
     case TR_ALL_TO_ALL:
     case TR_SHIFT:
+    case TR_HALO:
         return collective(c, n, e);
     case TR_LOAD:
         declared(c, i->out[0], c->values[i->out[0]].on);

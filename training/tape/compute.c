@@ -254,6 +254,11 @@ static void elementwise(const struct tr_call *c)
     case TR_GELU_DX:
         c->k->gelu_dx(c->out[0].p, x->p, c->in[1].p, rows * width);
         break;
+    case TR_SUM_CELLS:
+    case TR_MEAN:
+    case TR_MEAN_DX:
+        tr_mean_of_cells(c);
+        break;
     case TR_ADD:
         c->k->add(c->out[0].p, x->p, c->in[1].p, rows * width);
         break;
@@ -321,6 +326,8 @@ static bool product(const struct tr_call *c, const struct tr_tape *t)
         return true;
     case TR_FILTERS_DW:
     case TR_CHANNELS_DW:
+    case TR_FILTERS_LEAVES:
+    case TR_CHANNELS_LEAVES:
         tr_convolve_gradient(c);
         return true;
     default:
@@ -359,10 +366,6 @@ static void run(const struct tr_call *c, const struct tr_tape *t)
     if (product(c, t) || attends(c) || tr_experts(c))
         return;
     switch (c->i->op) {
-    case TR_MEAN:
-    case TR_MEAN_DX:
-        tr_mean_of_cells(c);
-        break;
     case TR_EMBED_DW:
     case TR_EMBED_LEAVES:
         embed_gradient(c);

@@ -2,12 +2,21 @@
 /* compute_cnn.c: convolutions, which are products of patches, and the mean over the cells of a picture. */
 #include "training/tape/call.h"
 
+/* Whether what is made is of a weight; then the first input, and not the result, has the own cells alone. */
+static bool is_gradient(const struct tr_call *c)
+{
+    return c->i->op == TR_FILTERS_DW || c->i->op == TR_CHANNELS_DW || c->i->op == TR_FILTERS_LEAVES ||
+           c->i->op == TR_CHANNELS_LEAVES;
+}
+
 /* The rows of a product that are the patches of sequence s, behind the scratch of that product. */
 static float *patches(const struct tr_call *c, const struct tr_operand *x, int64_t s, int64_t kernel_floats,
     bool channels_outside, int64_t direction)
 {
+    int64_t side = c->g->grid, own = (is_gradient(c) ? c->in[0].d[1] : c->out[0].d[1]) / side;
+    struct tr_grid g = { own, side, x->d[1] > own * side };
     float *to = c->scratch + (kernel_floats + 15) / 16 * 16;
-    c->k->patches(to, x->p + s * x->d[1] * x->d[2], c->g->grid, x->d[2], channels_outside, direction);
+    c->k->patches(to, x->p + s * x->d[1] * x->d[2], &g, x->d[2], channels_outside, direction);
     return to;
 }
 
@@ -18,7 +27,7 @@ void tr_convolve(const struct tr_call *c, const struct tr_tensor *w)
     bool forward = c->i->op == TR_FILTERS || c->i->op == TR_CHANNELS;
     bool sums_rows = c->i->op == TR_CHANNELS || c->i->op == TR_FILTERS_DX;
     const struct tr_operand *x = &c->in[0];
-    int64_t t = x->d[1], k = TR_TAPS * x->d[2], n = c->out[0].d[2], chunks, chunk;
+    int64_t t = c->out[0].d[1], k = TR_TAPS * x->d[2], n = c->out[0].d[2], chunks, chunk;
     tr_chunks_of(w, c->in[1].d[0], &chunks, &chunk);
     struct tr_gemm g = { .m = t,
         .n = n,
@@ -38,16 +47,19 @@ void tr_convolve(const struct tr_call *c, const struct tr_tensor *w)
     }
 }
 
-/* dw = dy' patches, or for channels patches' dy, of each sequence; then the tree over sequences. */
+/* dw = dy' patches, or for channels patches' dy, of each sequence. These are leaves; or else the tree over
+ * sequences follows. */
 void tr_convolve_gradient(const struct tr_call *c)
 {
-    bool filters = c->i->op == TR_FILTERS_DW;
+    bool filters = c->i->op == TR_FILTERS_DW || c->i->op == TR_FILTERS_LEAVES;
+    bool leaves = c->i->op == TR_FILTERS_LEAVES || c->i->op == TR_CHANNELS_LEAVES;
     const struct tr_operand *dy = &c->in[0], *x = &c->in[1];
-    int64_t t = x->d[1], k = TR_TAPS * x->d[2], rows = filters ? dy->d[2] : k,
+    int64_t t = dy->d[1], k = TR_TAPS * x->d[2], rows = filters ? dy->d[2] : k,
             columns = filters ? k : dy->d[2];
     int64_t kernel = tr_scratch_gemm(rows, columns, t);
     float *level[32];
-    tr_levels_of(c, (kernel + 15) / 16 * 16 + t * k, rows * columns, level);
+    if (!leaves)
+        tr_levels_of(c, (kernel + 15) / 16 * 16 + t * k, rows * columns, level);
     for (int64_t s = 0; s < c->n; s++) {
         const float *y = dy->p + s * t * dy->d[2], *taps = patches(c, x, s, kernel, !filters, 1);
         struct tr_gemm g = { .m = rows,
@@ -59,26 +71,25 @@ void tr_convolve_gradient(const struct tr_call *c)
             .b = filters ? taps : y,
             .b_row = columns,
             .b_column = 1,
-            .c = c->out[0].p,
+            .c = c->out[0].p + (leaves ? s * rows * columns : 0),
             .c_row = columns,
             .chunks = t / c->block,
             .chunk = c->block };
         c->k->gemm(&g, c->scratch);
-        tr_tree_in(c->k, c->out[0].p, level, rows * columns, (int)s, (int)c->n);
+        if (!leaves)
+            tr_tree_in(c->k, c->out[0].p, level, rows * columns, (int)s, (int)c->n);
     }
 }
 
-/* The mean over the cells of each picture; backward each cell gets its part. */
+/* The sum over the cells of each picture, and that over their number; backward each cell gets its part. */
 void tr_mean_of_cells(const struct tr_call *c)
 {
-    int64_t width = c->in[0].d[2], cells = c->i->op == TR_MEAN ? c->in[0].d[1] : c->out[0].d[1];
+    int64_t width = c->in[0].d[2], in = c->in[0].d[1], out = c->out[0].d[1];
+    float cells = (float)c->g->context;
     for (int64_t s = 0; s < c->n; s++)
-        if (c->i->op == TR_MEAN) {
-            float *to = c->out[0].p + s * width;
-            c->k->sum_tokens(to, c->in[0].p + s * cells * width, cells, width, c->block);
-            for (int64_t i = 0; i < width; i++)
-                to[i] = to[i] / (float)cells;
-        } else
-            for (int64_t i = 0; i < cells * width; i++)
-                c->out[0].p[s * cells * width + i] = c->in[0].p[s * width + i % width] / (float)cells;
+        if (c->i->op == TR_SUM_CELLS)
+            c->k->sum_tokens(c->out[0].p + s * width, c->in[0].p + s * in * width, in, width, c->block);
+        else
+            for (int64_t i = 0; i < out * width; i++)
+                c->out[0].p[s * out * width + i] = c->in[0].p[s * width + i % width] / cells;
 }

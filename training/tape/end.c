@@ -117,6 +117,12 @@ static void norm(struct tr_tape *t)
     }
 }
 
+/* Whether a rank of cp has its part of the leaves alone: a picture has one loss, which all ranks have. */
+static bool cuts_loss(const struct tr_tape *t, int value)
+{
+    return t->placed->shards[t->values[value].shard].on[TR_CP][0] != 'R';
+}
+
 static void losses(struct tr_tape *t, const int *loss_values)
 {
     const struct tr_plan *plan = t->placed->plan;
@@ -130,7 +136,7 @@ static void losses(struct tr_tape *t, const int *loss_values)
         struct tr_instr *i = tr_add_instr(t, TR_LOSSES);
         i->micro = m, i->in[i->ins++] = loss_values[m], i->out[i->outs++] = t->losses;
         i->count = runs.count / plan->mesh.size[TR_CU], i->times = tr_micro_batch(plan),
-        i->first = run * runs.count;
+        i->first = cuts_loss(t, loss_values[m]) ? run * runs.count : runs.first[run];
         i->place = (int64_t)tr_first_sequence(plan, t->at[TR_DP], m) * TR_BLOCKS + runs.first[run] +
                    t->at[TR_CU] * i->count;
     }

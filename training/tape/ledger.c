@@ -100,11 +100,26 @@ static void predict(struct tr_ledger *l, const struct tr_tape *t, const struct t
     entry->least += i->times * least_bytes(t, i, code, bytes / i->times, element);
 }
 
+/* A row to each neighbour, and one from it. */
+static void predict_halo(
+    struct tr_ledger *l, const struct tr_tape *t, const struct tr_instr *i, enum tr_code code)
+{
+    struct tr_entry *entry = tr_ledger_entry(l, t, i, code);
+    int64_t calls = i->times * (i->first + i->second), bytes = calls * i->count * 4;
+    entry->calls += calls, entry->bytes += bytes;
+    entry->least += code == TR_SEND ? bytes : 0;
+}
+
 void tr_ledger_predict(struct tr_ledger *l, const struct tr_tape *t)
 {
     *l = (struct tr_ledger){ .n = 0 };
     for (int n = 0; n < t->n_instrs; n++) {
         const struct tr_instr *i = &t->instrs[n];
+        if (i->code == TR_HALO) {
+            predict_halo(l, t, i, TR_SEND);
+            predict_halo(l, t, i, TR_RECV);
+            continue;
+        }
         bool both = i->code == TR_SHIFT || (i->code == TR_TIE && i->edge == TR_HOME);
         if (i->code >= TR_ALL_REDUCE && i->code <= TR_RECV && !both)
             predict(l, t, i, i->code);

@@ -16,6 +16,7 @@
 #include "training/parallel/server.h"
 #include "training/parallel/zero.h"
 #include "training/tape/experts.h"
+#include "training/tape/halo.h"
 #include "training/tape/widen.h"
 
 #include <stdlib.h>
@@ -130,7 +131,7 @@ static int64_t lines(int64_t floats)
 static int64_t convolution_scratch(const struct tr_placed *p, const struct tr_step *s, int64_t t, int64_t c)
 {
     int64_t taps = TR_TAPS * tr_shard_size(p, s->in[1], 2);
-    bool filters = s->op == TR_FILTERS_DW;
+    bool filters = s->op == TR_FILTERS_DW || s->op == TR_FILTERS_LEAVES;
     return lines(filters ? tr_scratch_gemm(c, taps, t) : tr_scratch_gemm(taps, c, t)) + lines(t * taps);
 }
 
@@ -179,11 +180,16 @@ static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
     case TR_FILTERS_DX:
     case TR_CHANNELS:
     case TR_CHANNELS_DX:
+        t = tr_shard_size(p, s->out[0], 1); /* the input may have a halo */
         floats = lines(tr_scratch_gemm(t, tr_shard_size(p, s->out[0], 2), TR_TAPS * c)) + t * TR_TAPS * c;
         break;
     case TR_FILTERS_DW:
     case TR_CHANNELS_DW:
         floats = convolution_scratch(p, s, t, c) + levels * out;
+        break;
+    case TR_FILTERS_LEAVES:
+    case TR_CHANNELS_LEAVES:
+        floats = convolution_scratch(p, s, t, c);
         break;
     case TR_COLUMN_LEAVES:
     case TR_ROW_LEAVES:
@@ -257,6 +263,8 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
     i->count = tr_shard_count(p, smaller, each ? 1 : k);
     if (s->code == TR_ALL_TO_ALL) /* of what goes to one rank */
         i->count /= p->plan->mesh.size[s->axis];
+    if (s->code == TR_HALO)
+        tr_lower_halo(l->t, i, s->axis);
     tr_need_group(l->t, i->axes);
     if (s->code == TR_ALL_REDUCE)
         l->t->values[i->out[0]].takes = i->in[0];

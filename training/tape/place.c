@@ -14,8 +14,8 @@
 #include <string.h>
 
 const char *const tr_code_names[TR_CODES] = { "compute", "all_reduce", "reduce_scatter", "all_gather",
-    "reduce", "broadcast", "all_to_all", "shift", "send", "recv", "load", "count", "tie", "norm", "losses",
-    "update", "wait", "down", "up" };
+    "reduce", "broadcast", "all_to_all", "shift", "halo", "send", "recv", "load", "count", "tie", "norm",
+    "losses", "update", "wait", "down", "up" };
 
 static bool same(const char a[2], const char b[2])
 {
@@ -41,6 +41,8 @@ int tr_collective(const char from[2], const char to[2])
     int turn;
     if (tr_shifted(from, shifted, &turn) && same(shifted, to))
         return TR_SHIFT;
+    if (same(from, "St") && same(to, "Nt"))
+        return TR_HALO;
     if (same(from, "Zt"))
         return same(to, "Yt") ? (int)TR_ALL_GATHER : -1;
     if (same(from, "Pz") || same(from, "Pq"))
@@ -322,8 +324,10 @@ int64_t tr_shard_size(const struct tr_placed *p, int shard, int i)
     struct tr_pair pairs[TR_PAIRS];
     for (int a = 0; a < TR_AXES; a++)
         if ((s->on[a][0] == 'S' && s->on[a][1] == t->letter[i] && t->letter[i] != 'b') ||
-            (strchr("XTVWUZH", s->on[a][0]) && t->letter[i] == 't')) {
+            (strchr("XTVWUZHN", s->on[a][0]) && t->letter[i] == 't')) {
             size /= p->plan->mesh.size[a];
+            if (s->on[a][0] == 'N')
+                size += TR_HALOS * p->g->grid;
             if (strchr("VWU", s->on[a][0])) /* results of pairs of runs */
                 size = size * tr_pairs(p->plan, 0, s->on[a][1] - '0', pairs) / tr_runs_of(p->plan, 1, 0).n;
         }
@@ -358,7 +362,7 @@ int64_t tr_first_token(const struct tr_placed *p, const char on[TR_AXES][2], con
 {
     int64_t part = 0, parts = 1;
     for (int a = 0; a < TR_AXES; a++)
-        if (same(on[a], "St")) {
+        if (same(on[a], "St") || same(on[a], "Nt")) {
             parts *= p->plan->mesh.size[a];
             part = part * p->plan->mesh.size[a] + at[a];
         } else if (same(on[a], "Zt")) {

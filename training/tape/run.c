@@ -9,6 +9,7 @@
 #include "training/ops/threads.h"
 #include "training/tape/serve.h"
 #include "training/tape/finite.h"
+#include "training/tape/halo.h"
 #include "training/tape/host.h"
 #include "training/tape/traffic.h"
 #include "training/tape/widen.h"
@@ -312,15 +313,19 @@ static void load_rows(struct tr_runner *r, const struct tr_instr *i, struct draw
     }
 }
 
+/* The cells that are here, and with a halo a row more on either side. */
 static void load_picture(struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets)
 {
     const struct tr_graph *g = r->tape->placed->g;
+    const struct tr_shard *shard = &r->tape->placed->shards[r->tape->values[i->out[0]].shard];
+    struct tr_cells cells = { g->grid, i->first / g->grid - (shard->on[TR_CP][0] == 'N'),
+        tokens_here(r, i) / g->grid, g->columns };
     void *to = tr_at(r, i->out[0]);
     if (targets)
         ((uint16_t *)to)[s] = tr_pictures_target(r->data, g->vocabulary, d.step, d.sequence);
     else
-        tr_pictures_draw(
-            r->data, g->grid, g->vocabulary, d.step, d.sequence, (float *)to + s * g->context * g->inputs);
+        tr_pictures_draw(r->data, &cells, g->vocabulary, d.step, d.sequence,
+            (float *)to + s * cells.rows * g->grid * g->inputs);
 }
 
 static void run_load(struct tr_runner *r, const struct tr_instr *i)
@@ -467,6 +472,8 @@ static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
         return run_collective(r, i, e);
     case TR_SHIFT:
         return run_shift(r, i, e);
+    case TR_HALO:
+        return tr_run_halo(r, i, e);
     case TR_SEND:
     case TR_RECV:
         return i->edge >= TR_TO_SERVER ? tr_server_message(r, i, e) : run_message(r, i, e);

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* halo.c: neighbours exchange the rows of cells at their common border.
+ *
+ *        in   of each picture:      | own rows |
+ *        out  of each picture:      | row of the rank before | own rows | row of the rank behind |
+ *
+ * All rows of all pictures go in one group of calls, so no rank waits for a neighbour that waits for it. */
+#include "training/tape/halo.h"
+
+#include "training/tape/compute.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void tr_lower_halo(const struct tr_tape *t, struct tr_instr *i, enum tr_axis axis)
+{
+    const struct tr_placed *p = t->placed;
+    i->count = p->g->grid * tr_shard_size(p, t->values[i->in[0]].shard, 2);
+    i->first = t->at[axis] > 0;
+    i->second = t->at[axis] + 1 < p->plan->mesh.size[axis];
+}
+
+bool tr_check_halo(const struct tr_checking *c, int n, enum tr_axis axis, struct tr_error *e)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    struct tr_instr due = *i;
+    char text[160];
+    tr_lower_halo(c->t, &due, axis);
+    snprintf(text, sizeof text, "its halo has %lld elements, and a row of cells has %lld",
+        (long long)i->count, (long long)due.count);
+    if (i->count != due.count)
+        return tr_checked_wrong(c, n, e, text);
+    if (i->first == due.first && i->second == due.second)
+        return true;
+    return tr_checked_wrong(c, n, e,
+        i->first > due.first || i->second > due.second
+            ? "the halo beyond the border is +0, and a rank at the other end would give it"
+            : "a neighbour's row is due in its halo, and is not asked for");
+}
+
+struct exchange {
+    const struct tr_runner *r;
+    const struct tr_instr *i;
+    tutti_comm *comm;
+    int64_t rows, row; /* elements: of the rows here of a picture, and of one */
+};
+
+/* Of one picture, with the rank before (by -1) or behind (by 1). */
+static tutti_status with_neighbour(const struct exchange *x, int64_t picture, int by)
+{
+    int n = tutti_comm_size(x->comm), peer = (tutti_comm_rank(x->comm) + by + n) % n;
+    float *in = (float *)tr_at(x->r, x->i->in[0]) + picture * x->rows;
+    float *out = (float *)tr_at(x->r, x->i->out[0]) + picture * (x->rows + TR_HALOS * x->row);
+    const float *edge = by < 0 ? in : in + x->rows - x->row;
+    float *halo = by < 0 ? out : out + x->row + x->rows;
+    size_t count = (size_t)x->i->count;
+    tutti_status s = tutti_send(edge, count, TUTTI_FLOAT32, peer, x->comm, tutti_no_stream());
+    return s != TUTTI_OK ? s : tutti_recv(halo, count, TUTTI_FLOAT32, peer, x->comm, tutti_no_stream());
+}
+
+/* The own rows, and +0 where there is no neighbour. */
+static void copy_own(const struct exchange *x, int64_t picture)
+{
+    const float *in = (const float *)tr_at(x->r, x->i->in[0]) + picture * x->rows;
+    float *out = (float *)tr_at(x->r, x->i->out[0]) + picture * (x->rows + TR_HALOS * x->row);
+    size_t row = (size_t)x->row * sizeof *out, rows = (size_t)x->rows * sizeof *out;
+    memcpy(out + x->row, in, rows);
+    if (!x->i->first)
+        memset(out, 0, row);
+    if (!x->i->second)
+        memset(out + x->row + x->rows, 0, row);
+}
+
+static tutti_status exchange_all(const struct exchange *x)
+{
+    tutti_status s = tutti_group_start(), ended;
+    for (int64_t p = 0; p < x->i->times && s == TUTTI_OK; p++) {
+        copy_own(x, p);
+        if (x->i->first)
+            s = with_neighbour(x, p, -1);
+        if (x->i->second && s == TUTTI_OK)
+            s = with_neighbour(x, p, 1);
+    }
+    ended = tutti_group_end(); /* a call that failed, too, was in it */
+    return s == TUTTI_OK ? ended : s;
+}
+
+bool tr_run_halo(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
+{
+    const struct tr_tape *t = r->tape;
+    struct exchange x = { r, i, r->groups.of[i->axes], t->values[i->in[0]].bytes / 4 / i->times, i->count };
+    if (exchange_all(&x) != TUTTI_OK)
+        return tr_fail(e, "step %lld, rank %d: %s of %s: %s", (long long)r->step, t->rank,
+            tr_code_names[i->code], tr_instr_name(t, i), tutti_get_last_error(x.comm));
+    for (int64_t n = 0; n < i->times * (i->first + i->second); n++) {
+        tr_ledger_count(&r->counted, t, i, TR_SEND, i->count * 4);
+        tr_ledger_count(&r->counted, t, i, TR_RECV, i->count * 4);
+    }
+    return true;
+}
