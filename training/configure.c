@@ -294,8 +294,15 @@ bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *
     if (tr_cut_layers(r->plan.stage_layers, &r->graph, r->plan.mesh.size[TR_PP] * r->plan.chunks,
             o->stage_layers, o->balance, e) &&
         tr_plan_check(&r->plan, &r->graph, e) && schedule(r, o, e)) {
-        r->plan.vee = r->schedule.vee;
-        return true;
+        r->plan.vee = r->schedule.vee, r->plan.apart = r->schedule.apart && r->plan.mesh.size[TR_PP] > 1;
+        if (!r->plan.apart || r->plan.clip == 0)
+            return true;
+        tr_fail(e,
+            "--schedule %s with --clip %g: its ranks update before the norm of the whole gradient is known; "
+            "legal "
+            "is --clip 0, which does not clip",
+            o->schedule, r->plan.clip);
+        tr_schedule_free(&r->schedule);
     }
     tr_graph_free(&r->graph);
     return false;

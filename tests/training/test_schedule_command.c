@@ -126,7 +126,8 @@ Test(schedule_command, wrong_lines_say_what_is_legal)
         const char *said;
     } wrong[] = {
         { "", 2,
-            "legal is either a name (naive, gpipe, 1f1b, interleaved, zb-h1, dualpipev) or --file F.csv" },
+            "legal is either a name (naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, dualpipev) or --file "
+            "F.csv" },
         { "gpipe --ranks 3", 2,
             "there is no option --ranks; legal are --pp, --chunks, --micro, --file, --f, --i, "
             "--w, --hop, "
@@ -140,7 +141,8 @@ Test(schedule_command, wrong_lines_say_what_is_legal)
         { "gpipe --hop -1", 2, "--hop -1: legal is a number from 0 to 1e100" },
         { "gpipe --f nan", 2, "--f nan: legal is a number from 0 to 1e100" },
         { "gpipe --file x.csv", 2,
-            "legal is either a name (naive, gpipe, 1f1b, interleaved, zb-h1, dualpipev) or --file F.csv" },
+            "legal is either a name (naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, dualpipev) or --file "
+            "F.csv" },
         { "--file x.csv --pp 2", 2,
             "--file x.csv: the file has the sizes; --pp, --chunks and --micro are legal without it" },
         { "--file /nowhere/x.csv", 1,
@@ -155,7 +157,7 @@ Test(schedule_command, wrong_lines_say_what_is_legal)
         { "1f1b --pp 3 --model gpt:nano", 1,
             "4 layers of gpt:nano in 3 stages: legal are what divides, --stage-layers or --balance auto" },
         { "zb-v", 1,
-            "there is no schedule named 'zb-v'; legal are naive, gpipe, 1f1b, interleaved, zb-h1, "
+            "there is no schedule named 'zb-v'; legal are naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, "
             "dualpipev" },
         { "1f1b --chunks 2", 1,
             "schedule 1f1b has 2 chunks; legal is 1, and more for interleaved and dualpipev only" },

@@ -43,7 +43,7 @@ static const struct drawn {
     { "pp", 35, "2 2 2 2 4 4 8 3" },
     { "chunks", 4, "2 3" },
     { "micro", 50, "1 2 2 2 4 4 8 3" },
-    { "schedule", 30, "naive gpipe 1f1b interleaved zb-h1" },
+    { "schedule", 30, "naive gpipe 1f1b interleaved zb-h1 zb-h2 dualpipev" },
     { "async", 6, "stash two newest" },
     { "zero", 35, "1 1 2 2 3 3 3 4" },
     { "zero3-keep", 4, "" },

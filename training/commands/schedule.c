@@ -12,7 +12,7 @@
 
 static const char usage[] =
     "usage: tutti-train schedule NAME [options], or tutti-train schedule --file F.csv [options]\n"
-    "  NAME        naive, gpipe, 1f1b, interleaved, zb-h1 or dualpipev\n"
+    "  NAME        naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2 or dualpipev\n"
     "  --pp P      ranks of the pipeline (4)\n"
     "  --chunks V  stages of each rank (1; interleaved, dualpipev: 2)\n"
     "  --micro M   micro-batches (8)\n"
@@ -127,8 +127,8 @@ static bool take_words(struct request *q, int argc, char **argv, struct tr_error
     if (q->help)
         return true;
     if (!q->name == !q->file)
-        return tr_fail(
-            e, "legal is either a name (naive, gpipe, 1f1b, interleaved, zb-h1, dualpipev) or --file F.csv");
+        return tr_fail(e, "legal is either a name (naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, dualpipev) "
+                          "or --file F.csv");
     if (q->model && (q->costs.f != 1 || q->costs.i != 1 || q->costs.w != 1))
         return tr_fail(
             e, "--model %s says how long F, I and W take; --f, --i and --w are legal without it", q->model);
@@ -280,7 +280,12 @@ static void print_report(const struct request *q, const struct tr_schedule *s, c
     print_head(q, s);
     tr_schedule_draw(s, c, t, stdout);
     double part = tr_bubble(s, t), formula = tr_bubble_formula(s, c);
-    printf("total %g, bubble %g: %.2f %% of the total simulated, ", t->total, part * t->total, 100 * part);
+    if (s->apart)
+        printf("total %g, a step every %g, bubble %g: %.2f %% of that simulated, ", t->total, t->period,
+            part * t->period, 100 * part);
+    else
+        printf(
+            "total %g, bubble %g: %.2f %% of the total simulated, ", t->total, part * t->total, 100 * part);
     if (isnan(formula))
         printf("no formula\n");
     else

@@ -5,6 +5,8 @@
  *     naive                     (p-1) m (F+I+W)
  *     GPipe, 1F1B, interleaved  (p-1) (F+I+W)      (the papers divide by v, as their F is that of a rank)
  *     ZB-H1                     (p-1) (F+I-W)      (if m >= p, and W is no longer than F and than I)
+ *     ZB-H2                     (p-1) (F+I-2W)     (if m >= 2p - 1, W is as short, and 2W no longer than F+I;
+ *                                                   of the period, as its ranks step apart)
  *     DualPipeV                 (p-1) (F+I-W)      (if W <= I <= F <= I+W; a stage is half a rank)
  * and where stages differ
  *     naive    p m sum - m sum           (sum: F+I+W of all stages)
@@ -75,6 +77,11 @@ double tr_bubble_formula(const struct tr_schedule *s, const struct tr_costs *c)
         if (s->micros < s->ranks || c->w > c->f || c->w > c->i)
             return NAN;
         idle = others * (c->f + c->i - c->w);
+    }
+    if (!strcmp(s->name, "zb-h2")) {
+        idle = others * (c->f + c->i - 2 * c->w);
+        if (!s->apart || s->micros < 2 * s->ranks - 1 || c->w > c->f || c->w > c->i || idle < 0)
+            return NAN;
     }
     if (!strcmp(s->name, "dualpipev")) {
         if (c->w > c->i || c->i > c->f || c->f > c->i + c->w)

@@ -6,7 +6,9 @@
  * warm-up is makes the schedule: none (naive), all (GPipe), as far as the rank is from the last one
  * (1F1B), and so on. ZB-H1 is 1F1B with split backward parts, whose W lags behind I by the number of the
  * rank: each rank then holds as many activations as the first one holds anyway, and has work left for the
- * time when others still wait. */
+ * time when others still wait. ZB-H2 has twice that warm-up and lag: where F, I and W last alike, no rank
+ * waits between its first part and its last one. But the last ranks begin and end later than the first ones,
+ * so that nothing is won unless ranks go into the next step without each other. */
 #include "training/schedule/walk.h"
 
 #include <stdlib.h>
@@ -29,6 +31,12 @@ static int64_t until_last_rank(const struct tr_schedule *s, int rank)
     return s->ranks - rank - 1;
 }
 
+/* As many forward parts as fill the time until the first gradient is back. */
+static int64_t there_and_back(const struct tr_schedule *s, int rank)
+{
+    return 2 * until_last_rank(s, rank);
+}
+
 /* The gradient of a rank's last chunk is back only after the ranks behind it ran forward and backward. */
 static int64_t through_all_chunks(const struct tr_schedule *s, int rank)
 {
@@ -40,13 +48,17 @@ static int64_t through_all_chunks(const struct tr_schedule *s, int rank)
 static const struct kind {
     const char *name;
     int64_t (*warm_up)(const struct tr_schedule *s, int rank);
-    bool split, chunked, vee;
+    bool chunked, vee;
+    int lag; /* of W behind I, in parts, times the number of the rank */
+    bool split, apart;
 } kinds[] = {
-    { "naive", no_warm_up, false, false, false }, { "gpipe", all_is_warm_up, false, false, false },
-    { "1f1b", until_last_rank, false, false, false },
-    { "interleaved", through_all_chunks, false, true, false },
-    { "zb-h1", until_last_rank, true, false, false },
-    { "dualpipev", NULL, true, true, true }, /* dualpipe.c */
+    { "naive", no_warm_up, false, false, 0, false, false },
+    { "gpipe", all_is_warm_up, false, false, 0, false, false },
+    { "1f1b", until_last_rank, false, false, 0, false, false },
+    { "interleaved", through_all_chunks, true, false, 0, false, false },
+    { "zb-h1", until_last_rank, false, false, 1, true, false },
+    { "zb-h2", there_and_back, false, false, 2, true, true },
+    { "dualpipev", NULL, true, true, 0, true, false }, /* dualpipe.c */
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -63,9 +75,9 @@ static void add(struct tr_schedule *s, int rank, int part, int64_t k)
     slot->micro = (int)(round * s->ranks + k % s->ranks);
 }
 
-static void fill_rank(struct tr_schedule *s, int rank, int64_t warm_up)
+static void fill_rank(struct tr_schedule *s, int rank, int64_t warm_up, int64_t lag)
 {
-    int64_t turns = (int64_t)s->micros * s->chunks, lag = rank;
+    int64_t turns = (int64_t)s->micros * s->chunks;
     if (warm_up > turns)
         warm_up = turns;
     for (int64_t k = 0; k < turns + warm_up; k++) {
@@ -145,6 +157,7 @@ bool tr_schedule_make(
         .chunks = chunks,
         .micros = micros,
         .vee = kind->vee && ranks > 1,
+        .apart = kind->apart,
         .split = kind->split };
     strcpy(s->name, kind->name);
     s->count = tr_new((size_t)ranks, sizeof *s->count);
@@ -154,7 +167,7 @@ bool tr_schedule_make(
         if (kind->vee)
             tr_fill_dualpipev(s, r);
         else
-            fill_rank(s, r, kind->warm_up(s, r));
+            fill_rank(s, r, kind->warm_up(s, r), (int64_t)kind->lag * r);
     }
     return true;
 }

@@ -9,8 +9,8 @@
  * follows from it.
  *
  * Sources: GPipe (Huang et al. 2019), 1F1B (Narayanan et al. 2019), interleaved 1F1B (Narayanan et al.
- * 2021), ZB-H1 (Qi et al. 2024), DualPipeV (DeepSeek 2025, after "cut in half" of Qi et al.). Any other comes
- * from a CSV file.
+ * 2021), ZB-H1 and ZB-H2 (Qi et al. 2024), DualPipeV (DeepSeek 2025, after "cut in half" of Qi et al.). Any
+ * other comes from a CSV file.
  *
  * Messages call a part by its letter, stage and micro-batch, as CSV does: F2.5. Ranks, stages and
  * micro-batches count from 0, positions in a rank's order, lines and fields from 1. */
@@ -36,6 +36,7 @@ struct tr_schedule {
     char name[32];
     int ranks, chunks, micros; /* stages = ranks * chunks */
     bool vee; /* two chunks, of which the second goes back */
+    bool apart; /* no rank's step waits for another's: the next one begins when its own has ended */
     bool split; /* there are I and W; a stage and micro-batch may have B in their place */
     int *count; /* of each rank */
     struct tr_slot **slots;
@@ -44,9 +45,9 @@ struct tr_schedule {
 /* The rank that has a stage. */
 int tr_stage_rank(int stage, int ranks, bool vee);
 
-/* name: naive, gpipe, 1f1b, interleaved, zb-h1, dualpipev. chunks > 1 for interleaved, where micros must
- * be a multiple of ranks; with one chunk it is 1f1b. dualpipev has 2, and at least twice as many micros as
- * ranks. An illegal one says what is legal. All backward parts of a stage come in the order of the
+/* name: naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, dualpipev. chunks > 1 for interleaved, where micros
+ * must be a multiple of ranks; with one chunk it is 1f1b. dualpipev has 2, and at least twice as many micros
+ * as ranks. An illegal one says what is legal. All backward parts of a stage come in the order of the
  * micro-batches, gpipe's, too: gradients are then added in that order. */
 bool tr_schedule_make(
     struct tr_schedule *s, const char *name, int ranks, int chunks, int micros, struct tr_error *e);
@@ -81,6 +82,8 @@ struct tr_stage_costs {
 
 struct tr_timing {
     double total; /* until the last rank has ended */
+    /* From step to step where ranks step apart: what the slowest takes from its begin to its end. */
+    double period;
     double *busy; /* of each rank */
     int *in_flight; /* of each rank: most (stage, micro-batch) that ran F and neither B nor W yet */
     double **start; /* of each rank's slots */
@@ -91,8 +94,9 @@ bool tr_schedule_simulate(
     const struct tr_schedule *s, const struct tr_costs *c, struct tr_timing *t, struct tr_error *e);
 void tr_timing_free(struct tr_timing *t, int ranks);
 
-/* The part of the total time that a rank idles: simulated (mean of ranks), and by the published formula,
- * whose messages take no time; NAN where there is none for this schedule and these costs. */
+/* The part of the total time, or of the period where ranks step apart, that a rank idles: simulated (mean of
+ * ranks), and by the published formula, whose messages take no time; NAN where there is none for this
+ * schedule and these costs. */
 double tr_bubble(const struct tr_schedule *s, const struct tr_timing *t);
 double tr_bubble_formula(const struct tr_schedule *s, const struct tr_costs *c);
 

@@ -107,6 +107,8 @@ static void sum_up_rank(const struct tr_schedule *s, const struct tr_costs *c, s
         double end = t->start[rank][k] + cost;
         if (end > t->total)
             t->total = end;
+        if (end - t->start[rank][0] > t->period)
+            t->period = end - t->start[rank][0];
     }
 }
 
@@ -151,6 +153,6 @@ double tr_bubble(const struct tr_schedule *s, const struct tr_timing *t)
     double busy = 0;
     for (int r = 0; r < s->ranks; r++)
         busy += t->busy[r];
-    double idle = s->ranks * t->total - busy;
-    return idle > 0 ? idle / (s->ranks * t->total) : 0;
+    double all = s->ranks * (s->apart ? t->period : t->total), idle = all - busy;
+    return idle > 0 ? idle / all : 0;
 }

@@ -327,6 +327,15 @@ static bool finished(struct tr_checking *c, int n, int value, int parameter, str
     return true;
 }
 
+/* Whether the norm of the whole gradient is there. */
+static bool has_norm(const struct tr_checking *c, int n)
+{
+    for (int x = n + 1; x < c->t->n_instrs; x++)
+        if (c->t->instrs[x].outs && c->t->instrs[x].out[0] == c->t->leaves)
+            return false;
+    return true;
+}
+
 /* With ZeRO a rank renews its part, and where all have the whole, the rest is of the step before. */
 static bool update(struct tr_checking *c, int n, struct tr_error *e)
 {
@@ -334,6 +343,8 @@ static bool update(struct tr_checking *c, int n, struct tr_error *e)
     if (c->values[i->in[0]].renewed)
         return tr_checked_wrong(
             c, n, e, "the gradient that waited since the step before is lost: that of this step is there");
+    if (c->plan->clip > 0 && !has_norm(c, n))
+        return tr_checked_wrong(c, n, e, "the gradient is clipped by a norm that is not known yet");
     c->updated[i->parameter]++;
     if (tr_zero_cuts(c->plan))
         memcpy(c->values[i->out[0]].on[TR_DP], "F ", 2);

@@ -64,7 +64,7 @@ static void tie(struct tr_tape *t)
     }
 }
 
-static bool updates(const struct tr_tape *t, const struct tr_holding *h)
+static bool is_updated(const struct tr_tape *t, const struct tr_holding *h)
 {
     int home = t->placed->g->tensors[h->parameter].values_of;
     return home == h->parameter || tr_ends_apart(t->placed->plan);
@@ -111,10 +111,15 @@ static void norm(struct tr_tape *t)
         i->parameter = h->parameter, i->in[i->ins++] = h->gradient, i->out[i->outs++] = t->leaves;
         i->count = h->shard_count;
     }
-    if (plan->mesh.n > 1 && !plan->asynchronous) {
-        struct tr_instr *i = collective(t, TR_ALL_REDUCE, TR_WORLD, t->values[t->leaves].bytes / 8);
-        i->in[i->ins++] = t->leaves, i->out[i->outs++] = t->leaves;
-    }
+}
+
+/* The leaves of all ranks; or the loss's. */
+static void add_leaves(struct tr_tape *t, int leaves)
+{
+    if (t->placed->plan->mesh.n == 1 || t->placed->plan->asynchronous)
+        return;
+    struct tr_instr *i = collective(t, TR_ALL_REDUCE, TR_WORLD, t->values[leaves].bytes / 8);
+    i->in[i->ins++] = leaves, i->out[i->outs++] = leaves;
 }
 
 /* Whether a rank of cp has its part of the leaves alone: a picture has one loss, which all ranks have. */
@@ -140,10 +145,6 @@ static void losses(struct tr_tape *t, const int *loss_values)
         i->place = (int64_t)tr_first_sequence(plan, t->at[TR_DP], m) * TR_BLOCKS + runs.first[run] +
                    t->at[TR_CU] * i->count;
     }
-    if (plan->mesh.n > 1 && !plan->asynchronous) {
-        struct tr_instr *i = collective(t, TR_ALL_REDUCE, TR_WORLD, count);
-        i->in[i->ins++] = t->losses, i->out[i->outs++] = t->losses;
-    }
 }
 
 void tr_lower_update(struct tr_tape *t, struct tr_holding *h)
@@ -164,6 +165,13 @@ void tr_lower_update(struct tr_tape *t, struct tr_holding *h)
     tr_zero_share(t, h);
 }
 
+static void updates(struct tr_tape *t)
+{
+    for (int n = 0; n < t->n_holdings; n++)
+        if (is_updated(t, &t->holdings[n]))
+            tr_lower_update(t, &t->holdings[n]);
+}
+
 void tr_lower_end(struct tr_tape *t, const int *loss_values)
 {
     const struct tr_plan *plan = t->placed->plan;
@@ -177,10 +185,15 @@ void tr_lower_end(struct tr_tape *t, const int *loss_values)
     losses(t, loss_values);
     if (!plan->async)
         tr_lower_leaves(t);
+    if (!plan->apart)
+        add_leaves(t, t->losses);
     norm(t);
-    for (int n = 0; n < t->n_holdings && !works && !plan->async; n++)
-        if (updates(t, &t->holdings[n]))
-            tr_lower_update(t, &t->holdings[n]);
+    if (!plan->apart)
+        add_leaves(t, t->leaves);
+    if (!works && !plan->async)
+        updates(t);
+    if (plan->apart) /* what all ranks add up comes after the updates, which need none of it */
+        add_leaves(t, t->losses), add_leaves(t, t->leaves);
     if (alone)
         tr_exchange(t);
     else if (works)

@@ -39,6 +39,41 @@ static bool tied_with_the_last_rank(struct tr_tape *tapes, int n)
     return false;
 }
 
+/* The first update of the last rank, whose weights wait longest, comes before its last sum over micro-
+ * batches. */
+static bool updated_before_the_last_weights(struct tr_tape *tapes, int n)
+{
+    struct tr_tape *t = &tapes[n - 1];
+    int update = 0, count = t->n_instrs - 1;
+    while (update < t->n_instrs && t->instrs[update].code != TR_UPDATE)
+        update++;
+    while (count >= 0 && (t->instrs[count].code != TR_COUNT || update == t->n_instrs ||
+                             t->instrs[count].parameter != t->instrs[update].parameter))
+        count--;
+    if (!t->placed->plan->apart || count < 0)
+        return false;
+    tr_move_instr(t, update, count);
+    tr_plan_memory(t);
+    return true;
+}
+
+/* The updates do not wait for the norm, though they clip by it. */
+static bool clipped_by_no_norm(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        struct tr_tape *t = &tapes[r];
+        int norm = t->n_instrs - 1, update = 0;
+        while (norm >= 0 && (t->instrs[norm].code != TR_ALL_REDUCE || t->instrs[norm].out[0] != t->leaves))
+            norm--;
+        while (update < t->n_instrs && t->instrs[update].code != TR_UPDATE)
+            update++;
+        if (norm < 0 || update == t->n_instrs)
+            return false;
+        tr_move_instr(t, update, norm);
+    }
+    return true;
+}
+
 #define VEE "--pp 2 --chunks 2 --micro 4 --schedule dualpipev"
 
 static const struct tr_injection list[] = {
@@ -46,5 +81,9 @@ static const struct tr_injection list[] = {
         TR_BY_ORDER, sent_at_the_turning_point },
     { "tied-with-nobody", "in a V the rank of both ends asks the last rank for the head's gradient", VEE,
         TR_BY_ORDER, tied_with_the_last_rank },
+    { "update-before-weights", "the optimizer renews a parameter before the last gradient of it is there",
+        "--pp 2 --micro 4 --schedule zb-h2 --clip 0", TR_BY_TYPES, updated_before_the_last_weights },
+    { "clip-before-norm", "the gradient is clipped before the ranks have added up its norm", "--pp 2",
+        TR_BY_TYPES, clipped_by_no_norm },
 };
 const struct tr_injections tr_injections_pipeline = { list, sizeof list / sizeof *list };
