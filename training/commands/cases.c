@@ -312,7 +312,7 @@ static const char *const more[] = {
     APART "--cp 2 --cp-attention ring --dp 2 --pp 2 --micro 2 --async stash",
     APART "--pp 2 --micro 4 --async stash --recompute full",
     APART "--tp 2 --pp 2 --micro 4 --async two --recompute selective",
-    NANO8 "--pp 8 --batch 16 --micro 16 --async stash" APART,
+    APART NANO8 "--pp 8 --batch 16 --micro 16 --async stash",
     MLP "--pp 4 --micro 8 --async newest --clip 0",
     MLP "--pp 2 --micro 8 --async two --clip 0",
     MLP "--dp 2 --tp 2 --pp 2 --micro 4 --sp --async stash --clip 0",
@@ -462,7 +462,7 @@ static void products(struct tr_verify_case **list, int *n)
 
 struct tr_verify_case *tr_verify_cases(enum tr_verify_extent extent, int *n)
 {
-    struct tr_verify_case *list = tr_new(2048, sizeof *list);
+    struct tr_verify_case *list = tr_new(TR_VERIFY_MOST, sizeof *list);
     *n = 0;
     for (size_t i = 0; i < sizeof quick / sizeof *quick; i++)
         add(&list, n, quick[i], 3, true);

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WORDS = 32, RANKS = 8 };
+enum { MOST_WORDS = sizeof((struct tr_verify_case *)0)->options / 2, RANKS = 8 };
 
 static const struct floor {
     double losses[2], gradients; /* AdamW; SGD */
@@ -32,9 +32,9 @@ struct work {
     const struct tr_kernels *kernels;
 };
 
-static bool parse(struct tr_options *o, const struct tr_verify_case *c, struct tr_error *e)
+bool tr_verify_options(struct tr_options *o, const struct tr_verify_case *c, struct tr_error *e)
 {
-    char text[512], *words[MOST_WORDS], *rest = text;
+    char text[sizeof c->options], *words[MOST_WORDS], *rest = text;
     int n = 0;
     tr_options_default(o);
     strcpy(o->data, "grammar");
@@ -140,7 +140,7 @@ static bool all_cases(tutti_comm *world, void *context, struct tr_error *e)
 static bool make_goldens(struct work *w, const char *order, struct tr_error *e)
 {
     for (int c = 0; c < w->n; c++) {
-        if (!parse(&w->options[c], &w->cases[c], e))
+        if (!tr_verify_options(&w->options[c], &w->cases[c], e))
             return false;
         strcpy(w->options[c].order, order);
     }
@@ -163,7 +163,7 @@ static int injected(void)
         struct tr_prepared p;
         struct tr_error e = { "" };
         bool found = false;
-        if (parse(&o, &c, &e)) {
+        if (tr_verify_options(&o, &c, &e)) {
             snprintf(o.inject, sizeof o.inject, "%s", x->name);
             if (tr_prepare(&p, &o, &e))
                 tr_prepared_free(&p);
@@ -186,7 +186,7 @@ static bool legal(const struct tr_verify_case *c, bool *broken)
     struct tr_options o;
     struct tr_prepared p = { .found_by = -1 };
     struct tr_error e = { "" };
-    if (parse(&o, c, &e) && tr_prepare(&p, &o, &e)) {
+    if (tr_verify_options(&o, c, &e) && tr_prepare(&p, &o, &e)) {
         tr_prepared_free(&p);
         return true;
     }
@@ -208,7 +208,7 @@ static int draw(struct work *w, const struct tr_options *asked)
         bool broken = false;
         do
             tr_verify_draw(c, &state);
-        while (parse(&o, c, &e) && ranks_of(&o) > RANKS);
+        while (tr_verify_options(&o, c, &e) && ranks_of(&o) > RANKS);
         w->n += legal(c, &broken);
         wrong += broken;
     }
