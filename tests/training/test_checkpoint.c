@@ -5,14 +5,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "tests/training/options_rig.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/replicas.h"
-#include "training/commands/prepare.h"
 #include "training/launch.h"
 #include "training/tape/compute.h"
 #include "training/tape/finite.h"
-
-enum { MOST_WORDS = 24 };
 
 /* A plan for a run: after a step, rank `rank` gets a number into what it holds of a parameter. */
 struct fault {
@@ -55,13 +53,8 @@ static bool run(tutti_comm *world, void *context, struct tr_error *e)
     struct tr_data data;
     struct tr_runner r;
     struct tr_replicas s;
-    char text[256], *words[MOST_WORDS], *rest = text;
-    int n = 0, rank = world ? tutti_comm_rank(world) : 0;
-    tr_options_default(&o);
-    snprintf(text, sizeof text, "%s", f->options);
-    for (char *word; n < MOST_WORDS && (word = strtok_r(rest, " ", &rest)) != NULL;)
-        words[n++] = word;
-    if (!tr_options_parse(&o, n, words, e) || !tr_prepare(&p, &o, e) ||
+    int rank = world ? tutti_comm_rank(world) : 0;
+    if (!rig_options(&o, f->options, e) || !tr_prepare(&p, &o, e) ||
         !tr_data_open(&data, NULL, 1, p.run.graph.vocabulary, p.run.graph.context, e) ||
         !tr_runner_open(&r, &p.tapes[rank], tr_kernels_best(), &data, world, e) || !tr_runner_step(&r, e))
         return false;

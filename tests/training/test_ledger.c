@@ -9,7 +9,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "training/commands/prepare.h"
+#include "tests/training/options_rig.h"
 #include "training/tape/ledger.h"
 
 /* One rank of one run, as the formulas name it. */
@@ -217,17 +217,6 @@ static void compare(const char *line, const struct tr_prepared *p, const struct 
     }
 }
 
-static bool prepare(struct tr_prepared *p, struct tr_options *o, const char *line, struct tr_error *e)
-{
-    char text[256], *words[32], *rest = text;
-    int n = 0;
-    snprintf(text, sizeof text, "%s", line);
-    while (n < 32 && (words[n] = strtok_r(rest, " ", &rest)))
-        n++;
-    tr_options_default(o);
-    return tr_options_parse(o, n, words, e) && tr_prepare(p, o, e);
-}
-
 /* Every mesh of up to 8 ranks that these options make: calls `check` for each rank of each. */
 static int grid(void (*check)(const char *, const struct tr_prepared *, const struct tr_options *, int))
 {
@@ -251,7 +240,7 @@ static int grid(void (*check)(const char *, const struct tr_prepared *, const st
             struct tr_options o;
             struct tr_error e;
             snprintf(line, sizeof line, "--batch 16 --dp %d --tp %d --pp %d %s", dp, tp, pp, rest[i]);
-            if (dp * tp * pp > 8 || !prepare(&p, &o, line, &e))
+            if (dp * tp * pp > 8 || !rig_options(&o, line, &e) || !tr_prepare(&p, &o, &e))
                 continue;
             for (int rank = 0; rank < p.run.plan.mesh.n; rank++)
                 check(line, &p, &o, rank);
@@ -335,9 +324,9 @@ Test(memory, scores_grow_with_the_square_of_the_context)
         char line[96];
         int64_t scores = 0;
         snprintf(line, sizeof line, "%s --cp-attention ring", lines[i]);
-        cr_assert(prepare(&without, &o, line, &e), "%s", e.text);
+        rig_prepare(&without, line);
         snprintf(line, sizeof line, "%s --cp-attention scores", lines[i]);
-        cr_assert(prepare(&p, &o, line, &e), "%s", e.text);
+        cr_assert(rig_options(&o, line, &e) && tr_prepare(&p, &o, &e), "%s: %s", line, e.text);
         const struct tr_tape *t = &p.tapes[1];
         for (int v = 0; v < t->n_values; v++)
             if (t->values[v].shard >= 0 && t->values[v].micro == 0 &&
@@ -363,12 +352,10 @@ Test(ledger, what_is_in_a_bucket_is_gradients)
         int64_t alone = 0;
         for (size_t b = 0; b < sizeof buckets / sizeof *buckets; b++) {
             struct tr_prepared p;
-            struct tr_options o;
-            struct tr_error e;
             struct tr_ledger l;
             char line[96];
             snprintf(line, sizeof line, "--dp 4 %s %s", forms[f], buckets[b]);
-            cr_assert(prepare(&p, &o, line, &e), "%s", e.text);
+            rig_prepare(&p, line);
             tr_ledger_predict(&l, &p.tapes[1]);
             struct tr_entry all = tr_ledger_sum(&l, -1, 1 << TR_DP, -1, -1),
                             gradients = tr_ledger_sum(&l, -1, 1 << TR_DP, -1, TR_OF_GRADIENTS);
@@ -385,10 +372,8 @@ Test(ledger, what_is_in_a_bucket_is_gradients)
 Test(ledger, sums_over_unequal_parts)
 {
     struct tr_prepared p;
-    struct tr_options o;
-    struct tr_error e;
     int64_t bytes = 0, least = 0;
-    cr_assert(prepare(&p, &o, "--dp 3 --batch 12", &e), "%s", e.text);
+    rig_prepare(&p, "--dp 3 --batch 12");
     for (int rank = 0; rank < 3; rank++) {
         struct tr_ledger l;
         tr_ledger_predict(&l, &p.tapes[rank]);
@@ -402,10 +387,9 @@ Test(ledger, sums_over_unequal_parts)
 Test(ledger, a_call_too_few_is_named)
 {
     struct tr_prepared p;
-    struct tr_options o;
     struct tr_error e;
     struct tr_ledger predicted, counted;
-    cr_assert(prepare(&p, &o, "--tp 2", &e), "%s", e.text);
+    rig_prepare(&p, "--tp 2");
     const struct tr_tape *t = &p.tapes[1];
     tr_ledger_predict(&predicted, t);
     tr_ledger_begin(&counted, &predicted);

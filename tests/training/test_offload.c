@@ -1,26 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_offload.c: what goes to the host's memory and comes back is that of closed formulas, and what it frees
  * on the device. That the numbers stay the same is what `tutti-train verify` shows. */
-#include "training/commands/prepare.h"
+#include "tests/training/options_rig.h"
 #include "training/ops/threads.h"
 #include "training/tape/ledger.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
-
-static void prepare(struct tr_prepared *p, const char *options)
-{
-    struct tr_options o;
-    struct tr_error e = { "" };
-    char text[256], *words[32], *rest = text;
-    int n = 0;
-    snprintf(text, sizeof text, "%s", options);
-    for (char *word; n < 32 && (word = strtok_r(rest, " ", &rest)) != NULL;)
-        words[n++] = word;
-    tr_options_default(&o);
-    cr_assert(tr_options_parse(&o, n, words, &e), "%s", e.text);
-    cr_assert(tr_prepare(p, &o, &e), "%s: %s", options, e.text);
-}
 
 static int64_t copied(const struct tr_tape *t, enum tr_code code, enum tr_cargo cargo)
 {
@@ -54,8 +40,8 @@ Test(offload, optimizer_copies_what_is_updated)
         char options[200];
         snprintf(options, sizeof options, "%s --offload optimizer", meshes[m]);
         struct tr_prepared p, without;
-        prepare(&p, options);
-        prepare(&without, meshes[m]);
+        rig_prepare(&p, options);
+        rig_prepare(&without, meshes[m]);
         for (int r = 0; r < p.run.plan.mesh.n; r++) {
             const struct tr_tape *t = &p.tapes[r];
             int64_t bytes = 4 * updated(&p, r);
@@ -83,8 +69,8 @@ Test(offload, activations_copy_what_the_backward_part_reads)
         char options[64];
         snprintf(options, sizeof options, "--micro %d --offload activations", micro);
         struct tr_prepared p, without;
-        prepare(&p, options);
-        prepare(&without, "");
+        rig_prepare(&p, options);
+        rig_prepare(&without, "");
         const struct tr_graph *g = &p.run.graph;
         int64_t layer = 4 * (16 * g->channels + 2 * 2 + g->heads), end = 4 * (2 * g->channels + 2),
                 logits = 4 * g->vocabulary, tokens = 2;
@@ -105,8 +91,8 @@ Test(offload, activations_copy_what_the_backward_part_reads)
 Test(offload, the_device_has_the_activations_of_one_layer)
 {
     struct tr_prepared few, many;
-    prepare(&few, "--layers 2 --offload activations");
-    prepare(&many, "--layers 8 --offload activations");
+    rig_prepare(&few, "--layers 2 --offload activations");
+    rig_prepare(&many, "--layers 8 --offload activations");
     cr_expect_eq(few.tapes[0].peak[TR_MEM_ACTIVATION], many.tapes[0].peak[TR_MEM_ACTIVATION]);
     tr_prepared_free(&few);
     tr_prepared_free(&many);
@@ -116,7 +102,7 @@ Test(offload, the_device_has_the_activations_of_one_layer)
 Test(offload, recomputation_leaves_less_to_copy)
 {
     struct tr_prepared p;
-    prepare(&p, "--recompute full --offload activations");
+    rig_prepare(&p, "--recompute full --offload activations");
     const struct tr_graph *g = &p.run.graph;
     int64_t token = 4 * g->channels, end = 4 * (2 * g->channels + 2), logits = 4 * g->vocabulary;
     int64_t all = p.run.plan.batch * g->context * (g->layers * token + end + logits + 2);

@@ -1,24 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_policies.c: what a policy says of memory and messages is what the tape does. That the numbers stay the
  * same is what `tutti-train verify` shows. */
-#include "training/commands/prepare.h"
+#include "tests/training/options_rig.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
-
-static void prepare(struct tr_prepared *p, const char *options)
-{
-    struct tr_options o;
-    struct tr_error e = { "" };
-    char text[256], *words[32], *rest = text;
-    int n = 0;
-    snprintf(text, sizeof text, "%s", options);
-    for (char *word; n < 32 && (word = strtok_r(rest, " ", &rest)) != NULL;)
-        words[n++] = word;
-    tr_options_default(&o);
-    cr_assert(tr_options_parse(&o, n, words, &e), "%s", e.text);
-    cr_assert(tr_prepare(p, &o, &e), "%s: %s", options, e.text);
-}
 
 static bool gathers(const struct tr_tape *t, const struct tr_instr *i)
 {
@@ -66,7 +52,7 @@ static struct gathered gathered(const struct tr_tape *t, int units_at_once)
 Test(policies, zero3_has_no_more_than_one_unit_whole)
 {
     struct tr_prepared p;
-    prepare(&p, MODEL);
+    rig_prepare(&p, MODEL);
     struct gathered g = gathered(&p.tapes[0], 1);
     cr_assert(g.calls > 0 && g.peak > 0);
     cr_assert(g.peak <= g.most_in_units, "%lld bytes are whole at one time; the largest unit has %lld",
@@ -78,8 +64,8 @@ Test(policies, zero3_has_no_more_than_one_unit_whole)
 Test(policies, keep_saves_the_calls_of_the_backward_pass_and_takes_all_the_memory)
 {
     struct tr_prepared p, without;
-    prepare(&without, MODEL);
-    prepare(&p, MODEL "--zero3-keep");
+    rig_prepare(&without, MODEL);
+    rig_prepare(&p, MODEL "--zero3-keep");
     struct gathered g = gathered(&p.tapes[0], 1), before = gathered(&without.tapes[0], 1);
     int forward = 0;
     for (int n = 0; n < without.tapes[0].n_instrs; n++) {
@@ -99,8 +85,8 @@ Test(policies, prefetch_has_the_next_units_whole_and_waits_for_each_call)
         struct tr_prepared p, without;
         char options[128];
         snprintf(options, sizeof options, MODEL "--zero3-prefetch %d", k);
-        prepare(&without, MODEL);
-        prepare(&p, options);
+        rig_prepare(&without, MODEL);
+        rig_prepare(&p, options);
         struct gathered g = gathered(&p.tapes[0], k + 1), before = gathered(&without.tapes[0], 1);
         cr_assert_eq(g.calls, before.calls);
         cr_assert_eq(g.waits, g.calls);
@@ -113,7 +99,7 @@ Test(policies, prefetch_has_the_next_units_whole_and_waits_for_each_call)
 Test(policies, persist_keeps_small_tensors_whole)
 {
     struct tr_prepared p;
-    prepare(&p, MODEL "--zero3-persist 1000");
+    rig_prepare(&p, MODEL "--zero3-persist 1000");
     const struct tr_tape *t = &p.tapes[0];
     for (int n = 0; n < t->n_holdings; n++) {
         const struct tr_tensor *w = &p.run.graph.tensors[t->holdings[n].parameter];
@@ -148,10 +134,10 @@ Test(policies, buckets_make_fewer_calls_of_the_same_bytes)
         { "--dp 2 --micro 2 --bucket 256K", 256 << 10 }, { "--dp 2 --micro 2 --bucket 1G", 1 << 30 } };
     struct tr_prepared p, without;
     int64_t bytes, all;
-    prepare(&without, "--dp 2 --micro 2");
+    rig_prepare(&without, "--dp 2 --micro 2");
     int before = reductions(&without.tapes[0], TR_ALL_REDUCE, &all);
     for (int x = 0; x < 3; x++) {
-        prepare(&p, cases[x].options);
+        rig_prepare(&p, cases[x].options);
         const struct tr_tape *t = &p.tapes[0];
         int calls = reductions(t, TR_ALL_REDUCE, &bytes);
         cr_assert_eq(bytes, all);
@@ -170,9 +156,9 @@ Test(policies, forms_are_the_calls_that_they_are_named_for)
 {
     struct tr_prepared ring, root, sharded;
     int64_t bytes, part, whole;
-    prepare(&ring, "--dp 2");
-    prepare(&root, "--dp 2 --dp-reduce root");
-    prepare(&sharded, "--dp 2 --dp-reduce sharded");
+    rig_prepare(&ring, "--dp 2");
+    rig_prepare(&root, "--dp 2 --dp-reduce root");
+    rig_prepare(&sharded, "--dp 2 --dp-reduce sharded");
     int calls = reductions(&ring.tapes[0], TR_ALL_REDUCE, &bytes);
     cr_assert_eq(reductions(&root.tapes[0], TR_REDUCE, &whole), calls);
     cr_assert_eq(whole, bytes);
@@ -193,7 +179,7 @@ Test(policies, overlap_begins_reductions_in_the_backward_pass)
         "--dp 2 --micro 4 --zero 1 --overlap", "--dp 2 --dp-reduce root --overlap" };
     for (size_t x = 0; x < sizeof options / sizeof *options; x++) {
         struct tr_prepared p;
-        prepare(&p, options[x]);
+        rig_prepare(&p, options[x]);
         const struct tr_tape *t = &p.tapes[0];
         int begun = 0, awaited = 0, last_compute = 0;
         for (int n = 0; n < t->n_instrs; n++)
@@ -216,7 +202,7 @@ Test(policies, overlap_begins_reductions_in_the_backward_pass)
 Test(policies, overlap_reduces_each_micro_batch_beside_the_next_unit)
 {
     struct tr_prepared p;
-    prepare(&p, "--dp 2 --micro 2 --zero 2 --overlap");
+    rig_prepare(&p, "--dp 2 --micro 2 --zero 2 --overlap");
     const struct tr_tape *t = &p.tapes[0];
     int calls = 0, hidden = 0;
     for (int n = 0; n < t->n_instrs; n++) {
@@ -269,7 +255,7 @@ Test(policies, recomputation_keeps_what_the_ladder_says)
         { "--tp 2 --sp --recompute full --recompute-comm save", 4 + 2, 0, 0 } };
     for (size_t x = 0; x < sizeof cases / sizeof *cases; x++) {
         struct tr_prepared p;
-        prepare(&p, cases[x].options);
+        rig_prepare(&p, cases[x].options);
         const struct tr_graph *g = &p.run.graph;
         int64_t tokens = p.run.plan.batch * g->context, expected = cases[x].halves * tokens * g->channels * 2;
         expected += cases[x].statistics ? 4 * tokens * 4 / cases[x].statistics : 0;
@@ -285,7 +271,7 @@ Test(policies, recomputation_keeps_what_the_ladder_says)
 Test(policies, a_layer_is_computed_again_once_for_each_micro_batch)
 {
     struct tr_prepared p;
-    prepare(&p, "--tp 2 --sp --pp 2 --micro 4 --schedule zb-h1 --recompute full");
+    rig_prepare(&p, "--tp 2 --sp --pp 2 --micro 4 --schedule zb-h1 --recompute full");
     const struct tr_tape *t = &p.tapes[0];
     int forward = 0, again = 0;
     for (int n = 0; n < t->n_instrs; n++)
@@ -303,7 +289,7 @@ static int calls_backward(const char *options)
 {
     struct tr_prepared p;
     int calls = 0;
-    prepare(&p, options);
+    rig_prepare(&p, options);
     for (int n = 0; n < p.tapes[0].n_instrs; n++)
         calls += p.tapes[0].instrs[n].part > TR_F && p.tapes[0].instrs[n].axes == 1 << TR_TP;
     tr_prepared_free(&p);
@@ -346,13 +332,7 @@ Test(policies, what_does_not_fit_together_is_refused)
         struct tr_options o;
         struct tr_run r;
         struct tr_error e = { "" };
-        char text[128], *words[16], *rest = text;
-        int n = 0;
-        snprintf(text, sizeof text, "%s", cases[x].options);
-        for (char *word; (word = strtok_r(rest, " ", &rest)) != NULL;)
-            words[n++] = word;
-        tr_options_default(&o);
-        bool taken = tr_options_parse(&o, n, words, &e) && tr_run_make(&r, &o, &e);
+        bool taken = rig_options(&o, cases[x].options, &e) && tr_run_make(&r, &o, &e);
         cr_assert(!taken, "%s is taken", cases[x].options);
         cr_assert(strstr(e.text, cases[x].words), "%s: %s", cases[x].options, e.text);
     }

@@ -3,20 +3,14 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "training/commands/prepare.h"
+#include "tests/training/options_rig.h"
 #include "training/tape/ledger.h"
 
 static void prepare(struct tr_prepared *p, int workers, int servers, const char *rest)
 {
-    struct tr_options o;
-    struct tr_error e = { "" };
-    char line[160], *words[16], *at = line;
-    int n = 0;
-    tr_options_default(&o);
+    char line[160];
     snprintf(line, sizeof line, "--batch 32 --dp %d --servers %d %s", workers, servers, rest);
-    for (char *word; (word = strtok_r(at, " ", &at)) != NULL;)
-        words[n++] = word;
-    cr_assert(tr_options_parse(&o, n, words, &e) && tr_prepare(p, &o, &e), "%s: %s", line, e.text);
+    rig_prepare(p, line);
 }
 
 /* Elements of the parameters, and of the gradients: those of a tied embedding are two. */
