@@ -43,8 +43,6 @@ static int members(const struct tr_tape *t, const struct tr_instr *i)
 void tr_tape_print(const struct tr_tape *t, FILE *to)
 {
     static const char parts[] = "FBIW";
-    static const char *const edges[] = { "", "to next", "from previous", "to previous", "from next", "home",
-        "to server", "from server", "from worker", "to worker" };
     char text[64], group[32];
     for (int n = 0; n < t->n_instrs; n++) {
         const struct tr_instr *i = &t->instrs[n];
@@ -64,7 +62,7 @@ void tr_tape_print(const struct tr_tape *t, FILE *to)
         if (i->beside)
             fprintf(to, " beside the list");
         if (i->edge && i->count)
-            fprintf(to, " %s, %lld elements", edges[i->edge], (long long)i->count);
+            fprintf(to, " %s, %lld elements", tr_edge_kinds[i->edge].name, (long long)i->count);
         for (int x = 0; x < i->outs && i->parameter < 0; x++) {
             const struct tr_value *v = &t->values[i->out[x]];
             if (v->shard >= 0)
