@@ -48,6 +48,7 @@ done <<END
 --data grammar --servers 1 --dp 3 --batch 6 --steps 3 --arrivals seed:3 --staleness 0 --untied --optimizer sgd
 --model mlp:nano --servers 4 --dp 2 --steps 4 --arrivals seed:4 --staleness 2
 --model cnn:nano --servers 1 --dp 1 --steps 2 --arrivals seed:5
+--model mlp:nano --servers 1 --dp 2 --steps 3 --arrivals seed:6 --clip 0
 END
 # One worker is alone, so asynchronous is what is synchronous, but for the loss.
 run servers --model mlp:nano --servers 1 --dp 1 --steps 2

@@ -114,7 +114,7 @@ static void apply(struct simulation *s, int server, const struct worker *w)
     const struct tr_tape *t = w->runner.tape;
     const struct tr_plan *plan = &s->p->run.plan;
     double step = (double)++s->servers[server].updates;
-    float scale = w->norm > plan->clip ? (float)(plan->clip / w->norm) : 1;
+    float scale = plan->clip > 0 && w->norm > plan->clip ? (float)(plan->clip / w->norm) : 1;
     for (int h = 0; h < t->n_holdings; h++) {
         int64_t count = count_of(s, h) / s->n_servers, from = server * count;
         const float *gradient = tr_at(&w->runner, t->holdings[h].gradient);
