@@ -169,7 +169,7 @@ static bool get_schedule(const struct request *q, struct tr_schedule *s, struct 
 /* The plan of an asynchronous pipeline with this schedule. */
 static bool plan_async(struct tr_plan *p, const char *way, const struct tr_schedule *s, struct tr_error *e)
 {
-    *p = (struct tr_plan){ .mesh.size = { s->ranks, 1, 1, 1, 1 }, .micros = s->micros, .chunks = 1 };
+    *p = (struct tr_plan){ .mesh.size = { s->ranks, 1, 1, 1, 1, 1 }, .micros = s->micros, .chunks = 1 };
     while (way && p->async < TR_ASYNCS && strcmp(way, tr_async_names[p->async]))
         p->async++;
     if (way && (p->async == TR_ASYNC_OFF || p->async == TR_ASYNCS))
