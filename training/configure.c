@@ -159,6 +159,9 @@ static bool count_dp(long *dp, const struct tr_options *o, struct tr_error *e)
     if (others > MOST_RANKS)
         return tr_fail(e, "--pp %ld --cp %ld --tp %ld: legal are 1 and more, and %d in all", o->pp, o->cp,
             o->tp, MOST_RANKS);
+    if (o->chunks > MOST_RANKS / o->pp)
+        return tr_fail(
+            e, "--pp %ld --chunks %ld: legal are %d stages in all at most", o->pp, o->chunks, MOST_RANKS);
     if (o->servers)
         return count_workers(dp, o, e);
     *dp = o->dp ? o->dp : o->ranks > others ? o->ranks / others : 1;

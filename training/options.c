@@ -302,10 +302,12 @@ bool tr_parse_bytes(const char *text, int64_t *bytes)
     char *end;
     double x = strtod(text, &end);
     const char *unit = *end ? strchr(units, *end) : NULL;
-    if (end == text || x <= 0 || (*end && (!unit || end[1])))
+    if (end == text || (*end && (!unit || end[1])))
         return false;
     for (int i = 0; unit && i <= unit - units; i++)
         x *= 1024;
+    if (!(x >= 1 && x < 0x1p63)) /* NaN, too */
+        return false;
     *bytes = (int64_t)x;
     return true;
 }

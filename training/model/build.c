@@ -83,7 +83,7 @@ bool tr_build_legal(const struct tr_model_options *o, struct tr_error *e)
     if (o->layers < 1 || o->layers > 4096)
         return tr_fail(e, "%lld layers: legal are 1 to 4096", (long long)o->layers);
     if (o->channels < 64 || o->channels % 64 || o->channels > 1 << 20)
-        return tr_fail(e, "%lld channels: legal are multiples of 64", (long long)o->channels);
+        return tr_fail(e, "%lld channels: legal are multiples of 64 up to 1048576", (long long)o->channels);
     if (o->vocabulary < 2 || o->vocabulary > 65536)
         return tr_fail(e, "a vocabulary of %lld: legal are 2 to 65536", (long long)o->vocabulary);
     return true;

@@ -120,7 +120,8 @@ static bool legal(const struct tr_model_options *o, struct tr_error *e)
         return tr_fail(e, "%lld heads: legal is what divides the %lld channels", (long long)o->heads,
             (long long)o->channels);
     if (o->context < TR_BLOCKS || o->context % TR_BLOCKS || o->context > 1 << 20)
-        return tr_fail(e, "a context of %lld tokens: legal are multiples of 8", (long long)o->context);
+        return tr_fail(
+            e, "a context of %lld tokens: legal are multiples of 8 up to 1048576", (long long)o->context);
     return !o->experts || tr_moe_legal(o, e);
 }
 

@@ -72,10 +72,14 @@ static bool check_tensor(const struct tr_plan *p, const struct tr_graph *g, stru
     return true;
 }
 
+enum { MOST_SEQUENCES = 1 << 20 }; /* the loss of each has leaves, which all ranks have */
+
 static bool check_data(const struct tr_plan *p, struct tr_error *e)
 {
     int dp = p->mesh.size[TR_DP];
     char text[64];
+    if (p->batch > MOST_SEQUENCES)
+        return tr_fail(e, "--batch %d: legal are 1 to %d sequences", p->batch, MOST_SEQUENCES);
     if (p->batch < 1 || p->micros < 1 || p->batch % dp)
         return tr_fail(e, "--dp %d does not divide a batch of %d sequences; legal: %s", dp, p->batch,
             divisors(p->batch, p->batch, text));
