@@ -98,7 +98,14 @@ async="--model mlp:nano --servers 1 --dp 2 --steps 3 --server-mode async"
         --arrivals "$(sed '5s/1/0/' hasty >unequal && echo unequal)"
     refused 'line 1: legal are workers, 0 to 1' $async --arrivals "$(echo 2 >none && echo none)"
     refused 'the file cannot be read' $async --arrivals nowhere
-    refused 'legal are live, seed:N and a file' $async --arrivals seed:x
+    refused 'the file cannot be read' $async --arrivals .
+    refused 'line 1: legal are workers, 0 to 1' $async --arrivals "$(echo 0.5 >half && echo half)"
+    refused 'line 1: legal are workers, 0 to 1' $async --arrivals "$(echo 1x >word && echo word)"
+    refused 'legal are live, seed:N with a whole number' $async --arrivals seed:x
+    refused 'legal are live, seed:N with a whole number' $async --arrivals seed:-1
+    refused 'legal are live, seed:N with a whole number' $async --arrivals seed:99999999999999999999
+    refused '--arrivals reads that file' $async --arrivals hasty --arrivals-log hasty
+    refused '--arrivals-log nowhere/log: No such file' $async --arrivals-log nowhere/log
     refused "the servers' orders contradict each other" $async --servers 2 \
         --arrivals "$(printf '0\n0\n0\n1\n1\n1\n' >two.0 && printf '1\n1\n1\n0\n0\n0\n' >two.1 && echo two)"
     refused 'simulate takes --servers' simulate $async
@@ -110,7 +117,8 @@ refused 'there is no server' --server-mode async
 refused 'norm-too-late' train --inject list
 refused 'there is no server' --staleness 1
 refused 'legal with --server-mode async' --dp 2 --servers 1 --staleness 1
-refused 'legal with --server-mode async' --dp 2 --servers 1 --arrivals seed:1
+refused '--arrivals: pushes are taken' --dp 2 --servers 1 --arrivals seed:1
+refused '--arrivals-log: pushes are taken' --dp 2 --servers 1 --arrivals-log log
 refused 'legal with --servers' --dp 2 --slow 0:2
 
 [ "$failures" -eq 0 ] && echo "server: in a given order the simulator's bits, live no worker beyond the bound"

@@ -40,10 +40,36 @@ bool tr_slow_down(struct tr_runner *r, const struct tr_options *o, struct tr_err
     double factor;
     if (!*o->slow)
         return true;
-    if (!parse_slow(o->slow, &r->tape->placed->plan[0], &rank, &factor, e))
+    if (!parse_slow(o->slow, r->tape->placed->plan, &rank, &factor, e))
         return false;
     r->slow = rank == r->tape->rank ? factor : 0;
     return true;
+}
+
+/* The log of a server, if there is to be one. */
+static bool open_log(
+    FILE **log, const char *mode, const struct tr_options *o, int server, int servers, struct tr_error *e)
+{
+    char name[600];
+    *log = NULL;
+    if (!*o->arrivals_log)
+        return true;
+    tr_arrivals_name(name, sizeof name, o->arrivals_log, server, servers);
+    return (*log = fopen(name, mode)) || tr_fail(e, "--arrivals-log %s: %s", name, strerror(errno));
+}
+
+/* Servers open their logs when all ranks are there, which is late to learn that they cannot. What is in a log
+ * stays until then. */
+static bool logs_writable(const struct tr_options *o, const struct tr_plan *p, struct tr_error *e)
+{
+    bool ok = true;
+    for (int s = 0; s < p->mesh.servers && ok; s++) {
+        FILE *log;
+        ok = open_log(&log, "a", o, s, p->mesh.servers, e);
+        if (log)
+            fclose(log);
+    }
+    return ok;
 }
 
 bool tr_serving_check(const struct tr_options *o, const struct tr_plan *p, struct tr_error *e)
@@ -56,10 +82,11 @@ bool tr_serving_check(const struct tr_options *o, const struct tr_plan *p, struc
             e, "--slow %s: it is a worker of parameter servers that is slow; legal with --servers", o->slow);
     if (*o->slow && !parse_slow(o->slow, p, &rank, &factor, e))
         return false;
+    if (!p->asynchronous && (*o->arrivals_log || strcmp(o->arrivals, "live")))
+        return tr_fail(e, "--%s: pushes are taken in the order of workers; legal with --server-mode async",
+            *o->arrivals_log ? "arrivals-log" : "arrivals");
     if (!p->asynchronous)
-        return (!strcmp(o->arrivals, "live") && !*o->arrivals_log) ||
-               tr_fail(
-                   e, "--arrivals: pushes are taken in the order of workers; legal with --server-mode async");
+        return true;
     const char *foreign = *o->save || o->save_every ? "save"
                           : *o->load                ? "load"
                           : *o->trace               ? "trace"
@@ -68,10 +95,13 @@ bool tr_serving_check(const struct tr_options *o, const struct tr_plan *p, struc
     if (foreign)
         return tr_fail(
             e, "--%s: asynchronous workers have no step in common; legal with --server-mode sync", foreign);
+    if (!strcmp(o->arrivals, o->arrivals_log)) /* a server would write what another one still reads */
+        return tr_fail(
+            e, "--arrivals-log %s: --arrivals reads that file; legal is another one", o->arrivals_log);
     if (!tr_arrivals_make(&a, o->arrivals, p, o->steps, e))
         return false;
     tr_arrivals_free(&a);
-    return true;
+    return logs_writable(o, p, e);
 }
 
 /* ---- what is said ---- */
@@ -163,16 +193,6 @@ static bool take_all(
     return tr_server_end(s, e);
 }
 
-static bool open_log(FILE **log, const struct tr_options *o, const struct tr_tape *t, struct tr_error *e)
-{
-    char name[600];
-    *log = NULL;
-    if (!*o->arrivals_log)
-        return true;
-    tr_arrivals_name(name, sizeof name, o->arrivals_log, t->server, t->placed->plan->mesh.servers);
-    return (*log = fopen(name, "w")) || tr_fail(e, "--arrivals-log %s: the file cannot be written", name);
-}
-
 static bool serve(const struct tr_options *o, struct tr_runner *r, struct histogram *h, struct tr_error *e)
 {
     const struct tr_tape *t = r->tape;
@@ -181,7 +201,7 @@ static bool serve(const struct tr_options *o, struct tr_runner *r, struct histog
     FILE *log;
     if (!tr_arrivals_make(&a, o->arrivals, t->placed->plan, o->steps, e))
         return false;
-    bool ok = open_log(&log, o, t, e) &&
+    bool ok = open_log(&log, "w", o, t->server, t->placed->plan->mesh.servers, e) &&
               tr_server_open(&s, r, a.order ? a.order[t->server] : NULL, o->steps, e) &&
               take_all(o, &s, log, h, e);
     if (ok)

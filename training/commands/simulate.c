@@ -243,6 +243,7 @@ int tr_command_simulate(int argc, char **argv)
     if (!tr_begin(&o, argc, argv,
             "simulate [OPTION]...: what asynchronous parameter servers compute, on one rank", true, &status))
         return status;
+    *o.arrivals_log = 0; /* servers write it */
     if (!tr_prepare(&p, &o, &e))
         return tr_refuse(1, &e);
     status = simulate(&o, &p, &e) ? 0 : tr_refuse(1, &e);

@@ -3,6 +3,7 @@
  * servers can come in such an order. */
 #include "training/parallel/arrivals.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -46,7 +47,8 @@ static bool read_order(int *order, const struct tr_arrivals *a, const char *name
         long worker = strtol(line, &end, 10);
         if (*line == '#' || *line == '\n')
             continue;
-        if (end == line || errno || worker < 0 || worker >= a->workers)
+        bool number_alone = end != line && !errno && (!*end || isspace((unsigned char)*end));
+        if (!number_alone || worker < 0 || worker >= a->workers)
             ok = tr_fail(
                 e, "--arrivals %s, line %ld: legal are workers, 0 to %d", name, number, a->workers - 1);
         else if (n == all)
@@ -55,6 +57,8 @@ static bool read_order(int *order, const struct tr_arrivals *a, const char *name
         else
             order[n++] = (int)worker;
     }
+    if (ok && ferror(file))
+        ok = tr_fail(e, "--arrivals %s: the file cannot be read", name);
     if (ok && n < all)
         ok = tr_fail(e, "--arrivals %s: %ld pushes, and %d workers push %ld times each; legal are %ld lines",
             name, n, a->workers, a->steps, all);
@@ -192,9 +196,10 @@ bool tr_arrivals_make(
         return true;
     char *end = NULL, name[600];
     bool seeded = !strncmp(text, "seed:", 5), ok = true;
+    errno = 0;
     uint64_t seed = seeded ? strtoull(text + 5, &end, 10) : 0;
-    if (seeded && (*end || end == text + 5))
-        return tr_fail(e, "--arrivals %s: legal are live, seed:N and a file", text);
+    if (seeded && (!isdigit((unsigned char)text[5]) || *end || errno))
+        return tr_fail(e, "--arrivals %s: legal are live, seed:N with a whole number, and a file", text);
     a->order = tr_new((size_t)a->servers, sizeof *a->order);
     for (int s = 0; s < a->servers; s++)
         a->order[s] = tr_new((size_t)(a->workers * steps), sizeof **a->order);
