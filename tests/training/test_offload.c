@@ -59,6 +59,32 @@ Test(offload, optimizer_copies_what_is_updated)
     }
 }
 
+/* In bfloat16 both are 2 bytes; the master, too, is on the host, 12 bytes with the states. Of roundings the
+ * host has one at a time, as each comes up at once. */
+Test(offload, bfloat16_copies_half_of_it)
+{
+    for (int m = 0; m < MESHES; m++) {
+        char options[200];
+        snprintf(options, sizeof options, "%s --precision bfloat16 --offload optimizer", meshes[m]);
+        struct tr_prepared p;
+        rig_prepare(&p, options);
+        for (int r = 0; r < p.run.plan.mesh.n; r++) {
+            const struct tr_tape *t = &p.tapes[r];
+            int64_t elements = updated(&p, r), largest = 0;
+            for (int n = 0; n < t->n_holdings; n++)
+                largest = t->holdings[n].shard_count > largest ? t->holdings[n].shard_count : largest;
+            cr_expect_eq(copied(t, TR_DOWN, -1), 2 * elements, "%s, rank %d", options, r);
+            cr_expect_eq(copied(t, TR_DOWN, TR_OF_GRADIENTS), 2 * elements);
+            cr_expect_eq(copied(t, TR_UP, TR_OF_PARAMETERS), 2 * elements);
+            cr_expect_eq(copied(t, TR_UP, -1), 2 * elements);
+            cr_expect_eq(t->peak[TR_MEM_OPTIMIZER], 0);
+            cr_expect_eq(t->host.peak[TR_MEM_OPTIMIZER], 12 * elements);
+            cr_expect_eq(t->host.peak[TR_MEM_PARAMETER], 2 * largest);
+        }
+        tr_prepared_free(&p);
+    }
+}
+
 /* Of a layer the backward part reads 16 vectors of C numbers a token (both inputs and results of the layer
  * norms, qkv, what attention gives, four each before and after GELU), the statistics of two layer norms, and
  * a number for each head; beside the layers, those of the last layer norm, the gradient of the logits, with
@@ -114,17 +140,25 @@ Test(offload, recomputation_leaves_less_to_copy)
 /* Threads that have more or less to do, or nothing, give the bits of one. */
 Test(offload, threads_change_no_bit)
 {
-    enum { MOST = 300, ARRAYS = 4 };
+    enum { MOST = 2500, ARRAYS = 4 };
     float one[ARRAYS][MOST], many[ARRAYS][MOST];
-    for (int64_t count = 1; count <= MOST; count += 23)
+    uint16_t narrow[MOST];
+    for (int i = 0; i < MOST; i++)
+        narrow[i] = (uint16_t)(0x3C00 + i);
+    for (int64_t count = 1; count <= MOST; count += count < 300 ? 23 : 700)
         for (int threads = 2; threads <= 8; threads += tr_has_threads() ? 3 : 8) {
             for (int i = 0; i < ARRAYS * MOST; i++)
                 one[i / MOST][i % MOST] = many[i / MOST][i % MOST] = (float)(i * 7919 % 1000) / 1000;
-            struct tr_update a = { one[0], one[1], one[2], one[3], count, { 1e-3f, 0.1f, 0.5f, 1.2f, 1.1f } };
-            struct tr_update b = { many[0], many[1], many[2], many[3], count, a.a };
+            struct tr_adamw step = { 1e-3f, 0.1f, 0.5f, 1.2f, 1.1f };
+            struct tr_update a = { one[0], one[1], one[2], one[3], NULL, count, step };
+            struct tr_update b = { many[0], many[1], many[2], many[3], NULL, count, step };
             tr_update(tr_kernels_best(), &a, 1);
             tr_update(tr_kernels_best(), &b, threads);
             cr_assert_arr_eq(one, many, sizeof one, "%ld elements, %d threads", (long)count, threads);
+            a.g = b.g = NULL, a.narrow = b.narrow = narrow;
+            tr_update(tr_kernels_best(), &a, 1);
+            tr_update(tr_kernels_best(), &b, threads);
+            cr_assert_arr_eq(one, many, sizeof one, "%ld of bfloat16, %d threads", (long)count, threads);
             a.m = b.m = NULL; /* SGD */
             tr_update(tr_kernels_best(), &a, 1);
             tr_update(tr_kernels_best(), &b, threads);

@@ -21,6 +21,10 @@ void tr_alone_options(struct tr_options *to, const struct tr_options *from)
     memcpy(to->optimizer, from->optimizer, sizeof to->optimizer);
     memcpy(to->precision, from->precision, sizeof to->precision);
     memcpy(to->rounding, from->rounding, sizeof to->rounding);
+    if (from->offload_delay) { /* other mathematics, and so one rank's, too */
+        memcpy(to->offload, tr_offload_names[TR_OFFLOAD_OPTIMIZER], sizeof "optimizer");
+        to->offload_delay = from->offload_delay;
+    }
     to->dp = 1;
 }
 

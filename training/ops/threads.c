@@ -2,7 +2,10 @@
 /* threads.c: this file alone is compiled with OpenMP, where configure found it. */
 #include "training/ops/threads.h"
 
-enum { LINE = 16 }; /* floats of a line of the cache: no two threads write into one */
+enum {
+    LINE = 16, /* floats of a line of the cache: no two threads write into one */
+    PIECE = 1024
+};
 
 bool tr_has_threads(void)
 {
@@ -13,12 +16,28 @@ bool tr_has_threads(void)
 #endif
 }
 
-static void part(const struct tr_kernels *k, const struct tr_update *u, int64_t from, int64_t count)
+/* Of elements from `from` on, whose gradient begins at g. */
+static void apply(
+    const struct tr_kernels *k, const struct tr_update *u, const float *g, int64_t from, int64_t count)
 {
     if (u->m)
-        k->adamw(u->p + from, u->m + from, u->v + from, u->g + from, count, &u->a);
+        k->adamw(u->p + from, u->m + from, u->v + from, g, count, &u->a);
     else
-        k->sgd(u->p + from, u->g + from, count, u->a.rate, u->a.scale);
+        k->sgd(u->p + from, g, count, u->a.rate, u->a.scale);
+}
+
+static void part(const struct tr_kernels *k, const struct tr_update *u, int64_t from, int64_t count)
+{
+    if (u->g) {
+        apply(k, u, u->g + from, from, count);
+        return;
+    }
+    for (int64_t n = 0; n < count; n += PIECE) {
+        float g[PIECE];
+        int64_t some = count - n < PIECE ? count - n : PIECE;
+        k->widen(g, u->narrow + from + n, some);
+        apply(k, u, g, from + n, some);
+    }
 }
 
 void tr_update(const struct tr_kernels *k, const struct tr_update *u, int threads)

@@ -8,6 +8,7 @@
 struct tr_update {
     float *p, *m, *v; /* m: NULL for SGD */
     const float *g;
+    const uint16_t *narrow; /* g in bfloat16, if that is NULL */
     int64_t count;
     struct tr_adamw a;
 };

@@ -3,7 +3,7 @@
  *
  *   optimizer    the optimizer's states and a copy of what this rank updates are on the host, and so is
  *                the update (ZeRO-Offload, Ren et al. 2021): a gradient goes down, the parameter comes
- *                up, 4 bytes each of an updated element
+ *                up, 4 bytes each of an updated element; in bfloat16 2, as it is rounded there
  *   activations  what the backward part reads of the forward part goes down after its last forward reader,
  *                and comes up before the first backward one (vDNN, Rhu et al. 2016), each byte once
  *
@@ -53,8 +53,13 @@ void tr_offload_hold(struct tr_tape *t, struct tr_holding *h)
 {
     if (!offloads_optimizer(t) || h->values < 0) /* a tied head has its embedding's */
         return;
-    h->master = tr_add_value(t, t->values[h->values].shard, -1, TR_MEM_PARAMETER, h->shard_count * 4);
-    t->values[h->master].lasts = t->values[h->master].host = true;
+    const struct tr_value v = t->values[h->values];
+    bool mixed = h->wide >= 0; /* what lasts is the float32, and its rounding has done with when it is up */
+    h->master = tr_add_array(t, v.shard, -1, TR_MEM_PARAMETER, v.element, h->shard_count);
+    t->values[h->master].host = true;
+    t->values[h->master].lasts = !mixed;
+    if (mixed)
+        t->values[h->wide].host = true;
     if (h->m >= 0)
         t->values[h->m].host = t->values[h->v].host = true;
 }
@@ -90,6 +95,8 @@ void tr_offload_update(struct tr_tape *t, const struct tr_holding *h)
     if (h->m >= 0)
         i->in[i->ins++] = h->m, i->in[i->ins++] = h->v;
     i->out[i->outs++] = h->master;
+    if (h->wide >= 0)
+        i->out[i->outs++] = h->wide;
     i = copy(t, TR_UP, h->master, h->values);
     i->parameter = h->parameter, i->place = h->shard_from;
     if (waits)

@@ -346,6 +346,8 @@ static bool update(struct tr_checking *c, int n, struct tr_error *e)
     if (c->plan->clip > 0 && !has_norm(c, n))
         return tr_checked_wrong(c, n, e, "the gradient is clipped by a norm that is not known yet");
     c->updated[i->parameter]++;
+    if (c->t->values[i->out[0]].host) /* which may be made anew */
+        declared(c, i->out[0], c->values[i->out[0]].on);
     if (tr_zero_cuts(c->plan))
         memcpy(c->values[i->out[0]].on[TR_DP], "F ", 2);
     if (c->plan->async) /* another version, which lies as the one it is made from */

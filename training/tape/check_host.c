@@ -36,7 +36,7 @@ static int64_t part_begins(const struct tr_checking *c, const struct tr_value *f
 {
     const struct tr_tensor *w = tr_checked_tensor(c, to);
     bool part = tr_zero_cuts(c->plan) && !tr_zero_cuts_parameter(c->plan, w);
-    return part ? from->bytes / 4 * c->t->at[TR_DP] : 0;
+    return part ? from->bytes / tr_element_bytes(from->element) * c->t->at[TR_DP] : 0;
 }
 
 bool tr_check_copy(struct tr_checking *c, int n, struct tr_error *e)
@@ -47,7 +47,8 @@ bool tr_check_copy(struct tr_checking *c, int n, struct tr_error *e)
     bool parameter = t && t->role == TR_PARAMETER;
     if (from->shard != to->shard)
         return tr_checked_wrong(c, n, e, "the copy is said to be another tensor than what is copied");
-    if (i->place * 4 + from->bytes > to->bytes || (!parameter && from->bytes != to->bytes))
+    if (i->place * tr_element_bytes(from->element) + from->bytes > to->bytes ||
+        (!parameter && from->bytes != to->bytes))
         return tr_checked_wrong(c, n, e, "the copy is of another size than what is copied");
     if (i->place != (parameter ? part_begins(c, from, i->out[0]) : 0))
         return tr_checked_wrong(c, n, e, "the copy does not lie where this rank's part begins");

@@ -12,8 +12,9 @@
 /* A parameter comes up to where this rank's part of it begins. */
 void tr_host_copy(struct tr_runner *r, const struct tr_instr *i)
 {
-    int64_t bytes = r->tape->values[i->in[0]].bytes;
-    memcpy((float *)tr_at(r, i->out[0]) + i->place, tr_at(r, i->in[0]), (size_t)bytes);
+    const struct tr_value *from = &r->tape->values[i->in[0]];
+    int64_t bytes = from->bytes, place = i->place * tr_element_bytes(from->element);
+    memcpy((unsigned char *)tr_at(r, i->out[0]) + place, tr_at(r, i->in[0]), (size_t)bytes);
     tr_ledger_count(&r->copies_counted, r->tape, i, i->code, bytes);
 }
 
@@ -24,7 +25,7 @@ void tr_host_follow(struct tr_runner *r)
             memset(tr_at(r, v), 0, (size_t)r->tape->values[v].bytes);
     for (int n = 0; n < r->tape->n_holdings; n++) {
         const struct tr_holding *h = &r->tape->holdings[n];
-        if (h->master >= 0)
+        if (h->master >= 0 && h->wide < 0)
             memcpy(tr_at(r, h->master), (const float *)tr_at(r, h->values) + h->shard_from,
                 (size_t)h->shard_count * sizeof(float));
     }

@@ -101,6 +101,19 @@ static bool waiting_gradient_lost(struct tr_tape *tapes, int n)
     return true;
 }
 
+/* The rounding of the masters is copied before it is made. */
+static bool up_before_it_is_rounded(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++) {
+        int up = find_copy(&tapes[r], TR_UP, true);
+        if (up < 1 || tapes[r].instrs[up - 1].code != TR_UPDATE)
+            return false;
+        tr_move_instr(&tapes[r], up, up - 1);
+        tr_plan_memory(&tapes[r]);
+    }
+    return true;
+}
+
 static const struct tr_injection list[] = {
     { "read-before-it-is-up", "an activation is read on the device before its copy came up",
         "--offload activations", TR_BY_TYPES, read_before_it_is_up },
@@ -114,5 +127,7 @@ static const struct tr_injection list[] = {
         "--dp 2 --zero 1 --offload optimizer", TR_BY_TYPES, part_of_the_first_rank },
     { "waiting-gradient-lost", "a gradient comes down before the update has used the one that waits",
         "--offload optimizer --offload-delay 1", TR_BY_TYPES, waiting_gradient_lost },
+    { "up-before-it-is-rounded", "a bfloat16 parameter comes up before the host has rounded it",
+        "--precision bfloat16 --offload optimizer", TR_BY_TYPES, up_before_it_is_rounded },
 };
 const struct tr_injections tr_injections_offload = { list, sizeof list / sizeof *list };

@@ -377,27 +377,6 @@ static double sum(const double *x, int64_t count)
     return s;
 }
 
-/* The optimizer goes over the masters, and the values are their rounding. */
-static void update_masters(
-    struct tr_runner *r, const struct tr_instr *i, const struct tr_holding *h, const struct tr_adamw *a)
-{
-    float *p = tr_at(r, h->wide);
-    for (int64_t n = 0; n < i->count; n += PIECE) {
-        float g[PIECE];
-        int64_t some = i->count - n < PIECE ? i->count - n : PIECE;
-        r->k->widen(g, (const uint16_t *)tr_at(r, i->in[0]) + n, some);
-        struct tr_update u = { .p = p + n,
-            .m = h->m < 0 ? NULL : (float *)tr_at(r, h->m) + n,
-            .v = h->v < 0 ? NULL : (float *)tr_at(r, h->v) + n,
-            .g = g,
-            .count = some,
-            .a = *a };
-        tr_update(r->k, &u, 1);
-    }
-    tr_round_masters(r, i->parameter, (uint16_t *)tr_at(r, i->out[0]) + h->shard_from, p,
-        tr_updated_from(r->tape, h), i->count, r->step + 1);
-}
-
 static void run_update(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
@@ -407,28 +386,29 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
     bool delayed = t->values[i->in[0]].lasts; /* the gradient of the step before, where there was one */
     double norm = delayed ? r->before.norm : r->result.norm,
            step = (double)(r->step * tr_updates(plan) + update + !delayed);
-    if (delayed && r->step == 0)
-        return;
+    bool none_waits = delayed && r->step == 0;
     struct tr_adamw a = { .rate = (float)plan->rate,
         .scale = plan->clip > 0 && norm > plan->clip ? (float)(plan->clip / norm) : 1,
         .decay = t->placed->g->tensors[i->parameter].dims > 1 ? (float)plan->decay : 0,
         .correct1 = (float)(1 / (1 - pow(0.9, step))),
         .correct2 = (float)(1 / (1 - pow(0.95, step))) };
-    if (h->wide >= 0) {
-        update_masters(r, i, h, &a);
-        return;
-    }
     int old = plan->async ? i->in[i->ins - 1] : i->out[0];
     if (old != i->out[0]) /* another version, which others still read */
         memcpy(tr_at(r, i->out[0]), tr_at(r, old), (size_t)t->values[old].bytes);
-    bool offloaded = t->values[i->out[0]].host; /* the host has no more than what is updated */
-    struct tr_update u = { .p = (float *)tr_at(r, i->out[0]) + (offloaded ? 0 : h->shard_from),
+    bool offloaded = t->values[i->out[0]].host, mixed = h->wide >= 0;
+    int64_t from = offloaded ? 0 : h->shard_from; /* the host has no more than what is updated */
+    struct tr_update u = { .p = mixed ? tr_at(r, h->wide) : (float *)tr_at(r, i->out[0]) + from,
         .m = plan->sgd ? NULL : tr_at(r, i->in[1]),
         .v = plan->sgd ? NULL : tr_at(r, i->in[2]),
-        .g = tr_at(r, i->in[0]),
+        .g = mixed ? NULL : tr_at(r, i->in[0]),
+        .narrow = tr_at(r, i->in[0]),
         .count = i->count,
         .a = a };
-    tr_update(r->k, &u, offloaded ? plan->optimizer_threads : 1);
+    if (!none_waits)
+        tr_update(r->k, &u, offloaded ? plan->optimizer_threads : 1);
+    if (mixed) /* the optimizer goes over the masters, and the values are their rounding */
+        tr_round_masters(r, i->parameter, (uint16_t *)tr_at(r, i->out[0]) + from, u.p, tr_updated_from(t, h),
+            i->count, (int64_t)step);
 }
 
 /* The first instruction of a vector of leaves finds it cleared; after the last one all leaves are there. */
