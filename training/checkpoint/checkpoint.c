@@ -221,7 +221,8 @@ static bool read_pieces(
             if (!tr_read_at(file, p.at, p.count * 4, place(entry, kind, &p), path, e))
                 return false;
         }
-        if (t->holdings[n].wide >= 0 && !read_rounded(r, h, &t->holdings[n], file, path, e))
+        bool rounded = t->values[t->holdings[n].values].element == TR_BFLOAT16;
+        if (rounded && !read_rounded(r, h, &t->holdings[n], file, path, e))
             return false;
     }
     return true;

@@ -29,7 +29,8 @@ struct tr_piece tr_piece_held(const struct tr_runner *r, const struct tr_holding
     int value = kind == TR_VALUES ? tr_kept_values(h) : kind == TR_M ? h->m : h->v;
     const struct tr_holding *home = tr_holding_of((struct tr_tape *)t, g->tensors[h->parameter].values_of);
     bool lent = home && home != h;
-    if (value < 0 || lent) /* a tied head beside its embedding has nothing of its own */
+    bool rounded = value >= 0 && t->values[value].element == TR_BFLOAT16; /* a server has the master */
+    if (value < 0 || lent || rounded) /* a tied head beside its embedding has nothing of its own */
         return (struct tr_piece){ NULL, 0, 0 };
     int64_t from = value == h->values ? tr_values_from(t, h) : tr_updated_from(t, h);
     return cut(&g->tensors[h->parameter], tr_at(r, value), from, tr_count(t, value));

@@ -154,6 +154,7 @@ static const char *const quick[] = {
     MIXED "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1",
     MIXED "--cp 2 --cp-attention ring --tp 2 --micro 2 --rounding stochastic",
     MIXED "--dp 2 --micro 2 --zero 1 --offload both --offload-delay 1 --rounding stochastic",
+    MIXED "--dp 2 --servers 2",
     MOE "--dp 2 --micro 2 --zero 3",
     MOE "--tp 2 --pp 2 --micro 4 --schedule zb-h1 --recompute full",
     CNN "--cp 2",
@@ -425,6 +426,10 @@ static const char *const more[] = {
     MIXED "--dp 4 --zero 2 --micro 2 --overlap --offload optimizer",
     MIXED MLP "--dp 2 --offload both --recompute full",
     MIXED CNN "--tp 2 --zero 3 --dp 2 --offload optimizer",
+    MIXED "--dp 4 --servers 1 --micro 2 --rounding stochastic",
+    MIXED "--dp 1 --servers 1 --untied",
+    MIXED MLP "--dp 4 --servers 2 --micro 2",
+    MIXED CNN "--dp 2 --servers 4",
     MIXED "--cp 2 --cp-map zigzag --dp 2 --zero 1",
     MIXED "--cp 2 --cp-map zigzag --cp-attention ring --tp 2 --micro 2",
 };

@@ -23,12 +23,11 @@ bool tr_mixed_check(const struct tr_plan *p, struct tr_error *e)
     if (p->stochastic && !p->bfloat16)
         return tr_fail(e, "--rounding stochastic rounds parameters from their masters, and with --precision "
                           "float32 they have none; legal with --precision bfloat16");
-    if (p->bfloat16 && p->mesh.servers)
+    if (p->bfloat16 && p->asynchronous)
         return tr_fail(e,
-            "--precision bfloat16 with --servers %d: what workers push is a part of a sum, and what they "
-            "pull "
-            "would be rounded; the messages of servers are float32; legal is --precision float32",
-            p->mesh.servers);
+            "--precision bfloat16 with --server-mode async: the simulator that its pushes are compared with "
+            "has "
+            "float32 alone; legal is --server-mode sync, or --precision float32");
     if (p->bfloat16 && p->space && p->mesh.size[TR_CP] > 1)
         return tr_fail(e,
             "--precision bfloat16 with --cp %d: the halos of pictures are float32; legal is --cp 1, or "

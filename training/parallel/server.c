@@ -13,11 +13,16 @@
  * tree, and the bits are those of data parallelism. A tied embedding's two gradients are pushed both, since
  * each is a sum with a tree of its own.
  *
+ * In bfloat16 the masters are on the servers. What a worker pushes is a part of a sum, and so float32 as all
+ * such parts; the server rounds the sum, once, and gives rounded values, of half the bytes.
+ *
  * Asynchronously each push is applied by itself: with a norm of its own, which comes along, and as the
  * optimizer's next step. The worker then has the values as they are. It visits the servers one after the
  * other, so that whoever waits for a worker at one of them waits for nothing else. What a server does is a
  * list for one push; serve.c chooses whose. */
 #include "training/parallel/server.h"
+
+#include "training/parallel/mixed.h"
 
 static int workers(const struct tr_tape *t)
 {
@@ -117,9 +122,11 @@ static int gradient_shard(const struct tr_placed *p, int parameter)
     return shard;
 }
 
-/* The workers' gradients enter the sum one after the other: there is room for one, and for the tree. */
+/* The workers' gradients enter the sum one after the other: there is room for one, and for the tree. The sum
+ * is rounded, where values are. */
 static void take_all(struct tr_tape *t, struct tr_holding *h)
 {
+    const struct tr_slot end = { -1, -1, -1 };
     int shard = gradient_shard(t->placed, h->parameter);
     for (int level = 0; (workers(t) - 1) >> level; level++)
         h->level[level] = tr_add_value(t, shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
@@ -130,6 +137,7 @@ static void take_all(struct tr_tape *t, struct tr_holding *h)
         i->in[i->ins++] = h->gradient, i->parameter = h->parameter, i->micro = w;
         i->count = h->shard_count, i->times = workers(t);
     }
+    h->gradient = tr_round_gradient(t, h->gradient, h->parameter, &end, -1);
 }
 
 static int vector(struct tr_tape *t, int64_t doubles)

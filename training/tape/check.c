@@ -266,8 +266,7 @@ bool tr_check_term(const struct tr_checking *c, int n, int value, struct tr_erro
     return true;
 }
 
-/* How many gradients a sum has: of a rank's micro-batches, or, on a server, of workers. */
-static int parts_of(const struct tr_checking *c)
+int tr_check_parts(const struct tr_checking *c)
 {
     if (c->t->server >= 0)
         return c->plan->asynchronous ? 1 : c->plan->mesh.size[TR_DP];
@@ -286,9 +285,9 @@ static bool count_in(struct tr_checking *c, int n, int value, int parameter, int
     char text[128];
     if (!tr_check_term(c, n, value, e))
         return false;
-    if (c->counted[parameter] == micro % parts_of(c)) {
+    if (c->counted[parameter] == micro % tr_check_parts(c)) {
         c->counted[parameter]++;
-        if (c->t->server >= 0 && c->counted[parameter] == parts_of(c))
+        if (c->t->server >= 0 && c->counted[parameter] == tr_check_parts(c))
             memcpy(c->values[value].on[TR_DP], "R ", 2);
         return true;
     }
@@ -303,9 +302,9 @@ static bool finished(struct tr_checking *c, int n, int value, int parameter, str
 {
     const struct tr_tensor *w = &c->g->tensors[parameter];
     char text[128];
-    if (c->counted[parameter] != parts_of(c)) {
-        snprintf(text, sizeof text, "the gradient has %d of %d %s%s", c->counted[parameter], parts_of(c),
-            part_name(c), c->t->server >= 0 ? "s" : "es");
+    if (c->counted[parameter] != tr_check_parts(c)) {
+        snprintf(text, sizeof text, "the gradient has %d of %d %s%s", c->counted[parameter],
+            tr_check_parts(c), part_name(c), c->t->server >= 0 ? "s" : "es");
         return tr_checked_wrong(c, n, e, text);
     }
     for (int a = 0; a < TR_AXES; a++) {

@@ -22,10 +22,10 @@ static bool rounded_too_early(struct tr_checking *c, int n, int value, struct tr
         if (strchr("PVWUH", c->values[value].on[a][0]))
             return !tr_checked_said(
                 c, n, e, value, a, "it was rounded before it is whole; legal is to round the sum");
-    if (t->role != TR_D_PARAMETER || c->counted[t->of] == c->plan->micros)
+    if (t->role != TR_D_PARAMETER || c->counted[t->of] == tr_check_parts(c))
         return false;
-    snprintf(text, sizeof text, "%s is rounded with %d of %d micro-batches in it", t->name, c->counted[t->of],
-        c->plan->micros);
+    snprintf(text, sizeof text, "%s is rounded with %d of %d %s in it", t->name, c->counted[t->of],
+        tr_check_parts(c), c->t->server >= 0 ? "workers' gradients" : "micro-batches");
     return !tr_checked_wrong(c, n, e, text);
 }
 

@@ -11,7 +11,7 @@ static bool pull(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
     int servers = c->plan->mesh.servers, *pulled = &c->pulled[i->parameter];
-    int64_t all = c->t->values[i->out[0]].bytes / 4;
+    int64_t all = tr_count(c->t, i->out[0]);
     char text[128];
     if (i->turn != *pulled || i->count * servers != all || i->place != i->turn * i->count) {
         snprintf(text, sizeof text, "%d parts of %d came, and what comes now is not the next one", *pulled,

@@ -55,6 +55,8 @@ bool tr_check_memories(struct tr_checking *c, int n, struct tr_error *e);
 bool tr_check_copy(struct tr_checking *c, int n, struct tr_error *e);
 /* What the host has updated is on the device before the next step. */
 bool tr_check_raised(const struct tr_checking *c, struct tr_error *e);
+/* How many gradients a sum has: of a rank's micro-batches, or, on a server, of workers. */
+int tr_check_parts(const struct tr_checking *c);
 /* check_elements.c: after the placements of its results are known. */
 bool tr_check_elements(struct tr_checking *c, int n, struct tr_error *e);
 bool tr_check_wait(struct tr_checking *c, int n, struct tr_error *e);

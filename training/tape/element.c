@@ -47,8 +47,8 @@ enum tr_element tr_shard_element(const struct tr_placed *p, int shard)
         return TR_FLOAT64;
     case TR_LEAVES: /* summands of a gradient */
         return TR_FLOAT32;
-    case TR_D_PARAMETER: /* the other micro-batches are missing */
-        return narrow && p->plan->micros == 1 ? TR_BFLOAT16 : TR_FLOAT32;
+    case TR_D_PARAMETER: /* the other micro-batches, or workers, are missing */
+        return narrow && p->plan->micros == 1 && !p->plan->mesh.servers ? TR_BFLOAT16 : TR_FLOAT32;
     case TR_PARAMETER:
         return narrow ? TR_BFLOAT16 : TR_FLOAT32;
     default:

@@ -106,6 +106,18 @@ static bool norm_after_push(struct tr_tape *tapes, int n)
     return true;
 }
 
+/* A worker rounds what it pushes. */
+static bool push_rounded(struct tr_tape *tapes, int n)
+{
+    struct tr_tape *t = server(tapes, n);
+    int i = t ? tr_plant_find(&tapes[0], TR_SEND, -1, "qkv.weight", -1) : -1;
+    if (i < 0)
+        return false;
+    struct tr_value *v = &tapes[0].values[tapes[0].instrs[i].in[0]];
+    v->bytes /= 2, v->element = TR_BFLOAT16;
+    return true;
+}
+
 static const struct tr_injection list[] = {
     { "push-applied-twice", "a server adds a worker's gradient twice", "--dp 2 --servers 1", TR_BY_TYPES,
         push_applied_twice },
@@ -120,6 +132,8 @@ static const struct tr_injection list[] = {
         TR_BY_TYPES, pull_left_out },
     { "parts-in-one-place", "what two servers give goes to one place", "--dp 2 --servers 2", TR_BY_TYPES,
         parts_in_one_place },
+    { "push-rounded", "a worker rounds its part of the sum over workers",
+        "--dp 2 --servers 1 --precision bfloat16", TR_BY_TYPES, push_rounded },
     { "update-twice", "a server applies one push twice", "--dp 2 --servers 1 --server-mode async",
         TR_BY_TYPES, update_twice },
     { "norm-too-late", "a worker sends its norm where the server expects a gradient",

@@ -370,7 +370,7 @@ static void count_in(struct lowering *l, const struct tr_step *s, const struct t
         i->in[i->ins++] = v, i->parameter = parameter, i->count = tr_count(l->t, v);
         i->times = micros;
     }
-    bool whole = plan->mesh.size[TR_DP] == 1 || tr_reduces_each_micro(plan);
+    bool whole = (plan->mesh.size[TR_DP] == 1 || tr_reduces_each_micro(plan)) && !plan->mesh.servers;
     if (whole && slot->micro == plan->micros - 1)
         v = tr_round_gradient(l->t, v, parameter, slot, s->unit);
     h->gradient = v;

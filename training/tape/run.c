@@ -50,11 +50,12 @@ static void initialise(struct tr_runner *r, const struct tr_holding *h)
                            *w = &t->placed->g->tensors[own->values_of];
     int64_t from = tr_values_from(t, h), count = tr_count(t, h->values);
     int64_t n = tr_ordinal(t->placed->g, own->values_of);
-    if (h->wide < 0)
+    bool rounded = t->values[h->values].element == TR_BFLOAT16;
+    if (!rounded)
         fill(r, w, n, tr_at(r, h->values), from, count);
-    else
+    if (h->wide >= 0)
         fill(r, w, n, tr_at(r, h->wide), tr_updated_from(t, h), h->shard_count);
-    for (int64_t i = 0; i < count && h->wide >= 0; i += PIECE) {
+    for (int64_t i = 0; i < count && rounded; i += PIECE) {
         float piece[PIECE];
         int64_t some = count - i < PIECE ? count - i : PIECE;
         fill(r, w, n, piece, from + i, some);
@@ -540,10 +541,10 @@ void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *t
     const struct tr_tensor *w = &t->placed->g->tensors[parameter];
     for (int n = 0; n < t->n_holdings; n++) {
         const struct tr_holding *h = &t->holdings[n];
-        bool pushed =
-            what && t->placed->plan->mesh.servers && t->server < 0; /* a worker's is a part of the sum */
-        if (h->parameter != parameter || pushed)
-            continue;
+        bool works = t->placed->plan->mesh.servers && t->server < 0;
+        bool rounded = h->wide < 0 && t->values[h->values].element == TR_BFLOAT16;
+        if (h->parameter != parameter || (works && what) || (rounded && !what))
+            continue; /* a worker's gradient is a part of the sum, and servers have the masters */
         bool master = !what && h->wide >= 0;
         int value = what ? h->gradient : master ? h->wide : h->values;
         int64_t count = what || master ? h->shard_count : tr_count(t, value),
