@@ -65,8 +65,6 @@ static bool has_options(const struct model *m, const struct tr_options *o, struc
     if (!m->experts && (o->experts || o->top_k))
         return tr_fail(e, "--%s: %s has no experts; legal with --model moe:nano or moe:micro",
             o->experts ? "experts" : "top-k", m->name);
-    if (!m->grid && strcmp(o->cnn_cut, "rows"))
-        return tr_fail(e, "--cnn-cut %s: %s has no pictures; leave it out", o->cnn_cut, m->name);
     if (m->inputs == 0)
         foreign = o->inputs ? "inputs" : NULL;
     else if (*o->data && strcmp(o->data, "grammar"))
@@ -82,7 +80,7 @@ static bool has_options(const struct model *m, const struct tr_options *o, struc
                                          : NULL;
     return !foreign || tr_fail(e, "--%s is no option of %s, which has --layers, --channels, --vocabulary%s",
                            foreign, m->name,
-                           m->grid     ? ""
+                           m->grid     ? ", --grid and --norm"
                            : m->inputs ? " and --inputs"
                                        : ", --heads, --context and --untied");
 }
@@ -108,32 +106,27 @@ static const struct model *model_of(const struct tr_options *o)
 
 static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr_error *e)
 {
-    static const char *const cuts[] = { "rows", "columns" };
     const struct model *m = model_of(o);
-    int columns = 0;
     if (!m)
         return tr_fail(e, "--model %s: legal are " TR_MODELS, o->model);
-    if (!choose(&columns, "cnn-cut", o->cnn_cut, cuts, 2, e))
-        return false;
     struct tr_model_options sizes = { .layers = o->layers ? o->layers : m->layers,
         .channels = o->channels ? o->channels : m->channels,
         .heads = o->heads ? o->heads : m->heads,
         .context = o->context ? o->context : m->context,
         .inputs = o->inputs ? o->inputs : m->inputs,
         .vocabulary = o->vocabulary ? o->vocabulary : m->vocabulary,
-        .grid = m->grid,
         .experts = o->experts && m->experts ? o->experts : m->experts,
         .choices = o->top_k && m->experts ? o->top_k : m->choices,
-        .columns = columns,
         .untied = o->untied,
         .leaves = o->cp > 1,
         .apart = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]),
         .parts = ring_parts(o),
         .scores = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_SCORES]),
         .windows = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_LOCAL]) ? (int)o->cp : 0 };
-    return has_options(m, o, e) && (m->grid        ? tr_model_cnn
-                                       : m->inputs ? tr_model_mlp
-                                                   : tr_model_gpt)(g, &sizes, e);
+    return has_options(m, o, e) && tr_cnn_options(&sizes, o, m->name, m->grid, e) &&
+           (m->grid        ? tr_model_cnn
+               : m->inputs ? tr_model_mlp
+                           : tr_model_gpt)(g, &sizes, e);
 }
 
 /* Ranks are workers and servers. */

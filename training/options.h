@@ -28,7 +28,8 @@ struct tr_options {
     long servers, staleness; /* -1: no bound */
     char server_mode[16], arrivals[512], arrivals_log[512], slow[32];
     bool sp;
-    char cp_attention[16], cp_map[16], cnn_cut[16];
+    char cp_attention[16], cp_map[16], cnn_cut[16], norm[16];
+    long norm_groups, grid; /* 0: as the model says */
     long cp_ulysses; /* 0: two, where there are two levels */
     long zero, micro, chunks;
     char dp_reduce[16], bucket[32];
@@ -72,6 +73,9 @@ struct tr_run {
 };
 
 /* dp 0 takes the ranks that are left. Sizes that do not fit are an error that says what would. */
+/* What the options say of pictures; `grid` is that of the model, and 0 if it has none. */
+bool tr_cnn_options(struct tr_model_options *to, const struct tr_options *o, const char *model, int64_t grid,
+    struct tr_error *e);
 bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *e);
 void tr_run_free(struct tr_run *r);
 /* Whether sums may have any order. */

@@ -41,7 +41,7 @@ for model in "layers=4 tensors=9" "layers=3 classes=100 inputs=7 tensors=7" \
 done
 
 for model in "layers=2 batch=2 tensors=5" "layers=3 norm=1 classes=16 batch=1 tensors=13" \
-    "layers=1 norm=1 size=16 classes=2 batch=1 tensors=5"; do
+    "layers=1 norm=1 groups=1 size=16 classes=2 batch=1 tensors=5"; do
     # shellcheck disable=SC2086
     ${cnn}64 check=64 ${model% *} >"$scratch/said" || fail "cnn $model: $(tail -n 1 "$scratch/said")"
     tensors=$(grep -c ' 64 elements: ' "$scratch/said")
@@ -93,7 +93,8 @@ for wrong in width=100 inputs=0 classes=1 layers=0 batch=0 colour=1 layers; do
         fail "mlp $wrong: $(cat "$scratch/said")"
     fi
 done
-for wrong in channels=100 size=12 size=0 classes=1 classes=17 layers=0 batch=0 colour=1 layers; do
+for wrong in channels=100 size=12 size=0 classes=1 classes=17 groups=0 groups=7 layers=0 batch=0 colour=1 \
+    layers; do
     if $cnn $wrong >/dev/null 2>"$scratch/said"; then
         fail "cnn $wrong was taken"
     elif ! grep -q 'must be\|KEY=VALUE' "$scratch/said"; then

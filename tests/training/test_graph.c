@@ -18,6 +18,9 @@ static const struct tr_model_options mlp_nano = {
 };
 
 static const struct tr_model_options cnn_nano = { .layers = 4, .channels = 64, .grid = 8, .vocabulary = 10 };
+static const struct tr_model_options normed = {
+    .layers = 4, .channels = 64, .grid = 8, .vocabulary = 10, .groups = 8
+};
 static const struct tr_model_options moe_nano = {
     .layers = 4, .channels = 64, .heads = 4, .context = 64, .vocabulary = 256, .experts = 8, .choices = 2
 };
@@ -153,13 +156,17 @@ static bool has_gradient(const struct tr_graph *g, int tensor)
         case TR_ROW_MAX:
         case TR_FILTERS:
         case TR_CHANNELS:
-        case TR_SUM_CELLS:
+        case TR_GROUP_NORM:
         case TR_GATE:
         case TR_DISPATCH:
         case TR_EXPERT_UP:
         case TR_EXPERT_DOWN:
         case TR_COMBINE:
             if (n->in[0] == tensor)
+                return true;
+            break;
+        case TR_SUM_CELLS: /* those of a norm have none */
+            if (n->in[0] == tensor && n[1].op == TR_MEAN)
                 return true;
             break;
         case TR_ATTEND:
@@ -217,6 +224,9 @@ Test(graph, cnn_has_the_parameters_of_the_formula)
     cr_assert_eq(parameters(&g), c * 9 * 4 + c + (l - 1) * (9 * c * c + c) + v * c);
     cr_assert_eq(tr_targets(&g), 1);
     tr_graph_free(&g);
+    g = cnn(normed);
+    cr_assert_eq(parameters(&g), c * 9 * 4 + c + (l - 1) * (9 * c * c + c) + v * c + l * 2 * c);
+    tr_graph_free(&g);
 }
 
 /* Forward 2 for each element of a matrix and token, and for attention 4 T^2 C, as it computes the whole
@@ -259,7 +269,7 @@ Test(graph, each_gradient_is_made_once)
     odd.layers = 5, one.layers = 1, untied.untied = true;
     struct tr_graph graphs[] = { gpt(gpt_nano), gpt(untied), mlp(mlp_nano), mlp(odd), mlp(one),
         gpt(cut(gpt_nano)), gpt(cut(untied)), mlp(cut(mlp_nano)), gpt(ring(gpt_nano)), cnn(cnn_nano),
-        gpt(windows(gpt_nano)), gpt(scores(gpt_nano)), gpt(moe_nano), cnn(cut(cnn_nano)) };
+        gpt(windows(gpt_nano)), gpt(scores(gpt_nano)), gpt(moe_nano), cnn(cut(cnn_nano)), cnn(normed) };
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
         each_gradient_once(&graphs[i]);
         tr_graph_free(&graphs[i]);
@@ -271,8 +281,8 @@ Test(graph, nodes_are_in_an_order_in_which_they_may_run)
 {
     struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), gpt(cut(gpt_nano)), mlp(cut(mlp_nano)),
         gpt(ring(gpt_nano)), cnn(cnn_nano), gpt(windows(gpt_nano)), gpt(scores(gpt_nano)), gpt(moe_nano),
-        cnn(cut(cnn_nano)) };
-    for (int k = 0; k < 10; k++) {
+        cnn(cut(cnn_nano)), cnn(normed) };
+    for (int k = 0; k < 11; k++) {
         struct tr_graph *g = &graphs[k];
         bool *there = calloc((size_t)g->n_tensors, sizeof *there);
         for (int i = 0; i < g->n_tensors; i++)
@@ -359,12 +369,13 @@ static bool moves(int op)
 Test(ops, every_rule_can_be_read)
 {
     struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), gpt(cut(gpt_nano)), gpt(ring(gpt_nano)),
-        cnn(cnn_nano), gpt(windows(gpt_nano)), gpt(scores(gpt_nano)), gpt(moe_nano), cnn(cut(cnn_nano)) };
+        cnn(cnn_nano), gpt(windows(gpt_nano)), gpt(scores(gpt_nano)), gpt(moe_nano), cnn(cut(cnn_nano)),
+        cnn(normed) };
     int seen = 0;
     for (int op = 0; op < TR_OPS; op++) {
         const struct tr_node moving = { .op = op, .ins = 1, .outs = 1 };
         const struct tr_node *user = moves(op) ? &moving : NULL;
-        for (int k = 0; k < 9; k++)
+        for (int k = 0; k < 10; k++)
             for (int i = 0; i < graphs[k].n_nodes && !user; i++)
                 if (graphs[k].nodes[i].op == op)
                     user = &graphs[k].nodes[i];
@@ -383,7 +394,7 @@ Test(ops, every_rule_can_be_read)
         }
     }
     cr_assert_gt(seen, 3 * TR_OPS - 10);
-    for (int k = 0; k < 9; k++)
+    for (int k = 0; k < 10; k++)
         tr_graph_free(&graphs[k]);
 }
 

@@ -150,6 +150,39 @@ Test(train_kernels, gradients_of_layer_norm_and_sums_over_tokens_have_the_bits_o
     }
 }
 
+/* What group norm is made of: sums of products over tokens, and columns with a number each. */
+Test(train_kernels, group_norm_has_the_bits_of_the_golden_program)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        int64_t block = rig_between(1, 5), tokens = block * rig_between(1, 8), c = rig_between(1, 90);
+        float *x = rig_random(tokens * c), *dy = rig_random(tokens * c), *scale = rig_random(c),
+              *w = rig_random(c), *b = rig_random(c), *a = rig_random(c), *dot = rig_random(c);
+        float *y = rig_empty(tokens * c), *dx = rig_empty(tokens * c), *part = rig_empty(tokens / block * c);
+        struct tr_group_norm norm = { scale, a, dot };
+        memset(part, 0, sizeof(float) * (size_t)(tokens / block * c));
+        for (int64_t i = 0; i < tokens * c; i++) {
+            float normed = x[i] * scale[i % c], *acc = &part[i / c / block * c + i % c];
+            y[i] = fmaf(normed, w[i % c], b[i % c]);
+            dx[i] = (dy[i] * w[i % c] - a[i % c] - normed * dot[i % c]) * scale[i % c];
+            *acc = fmaf(dy[i], round % 2 ? normed : x[i], *acc);
+        }
+        ref_tree(part, tokens / block, c, c);
+        for (int s = 0; s < RIG_SETS; s++) {
+            const struct tr_kernels *set = set_of(s);
+            float *got = rig_empty(tokens * c), *d = rig_empty(tokens * c), *sum = rig_empty(c);
+            if (!set)
+                continue;
+            set->group_norm(got, x, scale, w, b, tokens, c);
+            set->group_norm_dx(d, dy, x, &norm, w, tokens, c);
+            set->sum_products(sum, dy, x, round % 2 ? scale : NULL, tokens, c, block);
+            rig_alike(got, y, tokens * c, set->name, "group_norm");
+            rig_alike(d, dx, tokens * c, set->name, "group_norm_dx");
+            rig_alike(sum, part, c, set->name, "sum_products");
+        }
+        rig_end();
+    }
+}
+
 /* ---- element by element ---- */
 
 static void ref_gelu(float *y, float *dx, const float *dy, const float *x, int64_t count)

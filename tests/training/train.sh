@@ -213,6 +213,13 @@ refused '--context is no option of cnn:nano' --model cnn:nano --context 64
 refused 'learns digits that are made up' --model cnn:nano --data "$0"
 refused 'leave --sp out' --model cnn:nano --tp 2 --sp
 refused 'has no pictures' --cnn-cut columns
+refused 'has no pictures' --grid 16
+refused 'cnn:micro, and gpt:nano is none' --norm group
+refused 'legal are none and group' --model cnn:nano --norm batch
+refused 'legal with --norm group' --model cnn:nano --norm-groups 4
+refused 'that divide 64 channels' --model cnn:nano --norm group --norm-groups 24
+refused 'legal: --tp 1, 2, 4, or another' --model cnn:nano --norm group --norm-groups 4 --tp 8
+refused 'legal are multiples of 8' --model cnn:nano --grid 12
 refused 'legal are rows and columns' --model cnn:nano --cnn-cut diagonal
 refused 'blocks of rows (or columns); legal: 1, 2, 4, 8' --model cnn:nano --cp 3
 refused 'a picture has no attention' --model cnn:nano --cp 2 --cp-attention ring

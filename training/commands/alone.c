@@ -15,6 +15,8 @@ void tr_alone_options(struct tr_options *to, const struct tr_options *from)
     to->context = from->context, to->inputs = from->inputs, to->vocabulary = from->vocabulary;
     to->untied = from->untied, to->experts = from->experts, to->top_k = from->top_k;
     memcpy(to->cnn_cut, from->cnn_cut, sizeof to->cnn_cut);
+    memcpy(to->norm, from->norm, sizeof to->norm);
+    to->norm_groups = from->norm_groups, to->grid = from->grid;
     memcpy(to->data, from->data, sizeof to->data);
     to->steps = from->steps, to->batch = from->batch, to->seed = from->seed;
     to->rate = from->rate, to->decay = from->decay, to->clip = from->clip;

@@ -47,6 +47,7 @@ static const char *const long_runs[] = {
     MIXED CNN,
     APART "--dp 2 --pp 4 --micro 4 --async stash",
     CNN "--cp 2 --dp 2 --tp 2 --micro 2 --zero 2",
+    CNN "--norm group --cp 2 --tp 2 --pp 2 --micro 4 --zero 0 --schedule zb-h1",
 };
 /* Every pair of options is in some line. */
 static const char *const quick[] = {
@@ -160,6 +161,8 @@ static const char *const quick[] = {
     CNN "--cp 2",
     CNN "--cp 4 --cnn-cut columns --dp 2 --zero 3 --micro 2 --recompute full",
     CNN "--cp 2 --tp 2 --pp 2 --micro 2 --schedule zb-h1",
+    CNN "--norm group --cp 2 --tp 2 --dp 2 --micro 2 --zero 2",
+    CNN "--norm group --norm-groups 4 --cp 2 --pp 2 --micro 4 --schedule zb-h1 --recompute full",
 };
 static const char *const more[] = {
     "--offload optimizer",
@@ -396,6 +399,16 @@ static const char *const more[] = {
     CNN "--cp 2 --pp 4 --micro 4 --schedule gpipe",
     CNN "--cnn-cut columns --tp 2 --dp 2",
     "--model cnn:micro --cp 4 --dp 2 --micro 2",
+    CNN "--norm group",
+    CNN "--norm group --cp 8 --cnn-cut columns",
+    CNN "--norm group --tp 8 --batch 5",
+    CNN "--norm group --norm-groups 1 --layers 3 --cp 4 --dp 2 --zero 3 --micro 2 --recompute gelu",
+    CNN "--norm group --norm-groups 64 --tp 4 --pp 2 --micro 2 --offload both",
+    CNN "--norm group --norm-groups 2 --cp 2 --tp 2 --dp 2 --recompute full --recompute-comm save",
+    CNN "--norm group --pp 2 --chunks 2 --micro 4 --schedule dualpipev --overlap --bucket 64K",
+    CNN "--norm group --pp 2 --micro 4 --async stash --clip 0",
+    CNN "--norm group --dp 2 --servers 1",
+    CNN "--norm group --grid 16 --channels 128 --cp 4 --tp 2",
     "--model mlp:micro --dp 2 --tp 2 --pp 2 --micro 2 --sp --zero 1",
     MIXED "--micro 4",
     MIXED "--dp 4 --micro 2 --overlap",
@@ -430,6 +443,7 @@ static const char *const more[] = {
     MIXED "--dp 1 --servers 1 --untied",
     MIXED MLP "--dp 4 --servers 2 --micro 2",
     MIXED CNN "--dp 2 --servers 4",
+    MIXED CNN "--norm group --dp 2 --tp 2 --micro 2",
     MIXED "--cp 2 --cp-map zigzag --dp 2 --zero 1",
     MIXED "--cp 2 --cp-map zigzag --cp-attention ring --tp 2 --micro 2",
 };

@@ -158,12 +158,6 @@ static void backward(struct tr_pass *p, const struct tr_node *n)
     case TR_CHANNELS:
         matmul(p, n, dy, TR_CHANNELS_DX, TR_CHANNELS_DW, TR_CHANNELS_LEAVES);
         break;
-    case TR_MEAN: /* mean_dx is of the sum and the division */
-        p->d[n->in[0]] = dy;
-        break;
-    case TR_SUM_CELLS:
-        tr_give(p, n->in[0], input(p, TR_MEAN_DX, n->unit, &dy, 1, n->in[0]), n->unit);
-        break;
     case TR_BIAS:
         p->d[n->in[0]] = dy;
         p->bias = n;
@@ -208,6 +202,12 @@ static void backward(struct tr_pass *p, const struct tr_node *n)
     case TR_EXPERT_DOWN:
     case TR_COMBINE:
         tr_moe_backward(p, n);
+        break;
+    case TR_MEAN:
+    case TR_SUM_CELLS:
+    case TR_CENTRE:
+    case TR_GROUP_NORM:
+        tr_cells_backward(p, n);
         break;
     default: /* the softmax gives the gradient of the logits itself */
         break;

@@ -17,6 +17,9 @@ int tr_gradient_of_parameter(struct tr_pass *p, enum tr_role role, int w);
 /* d is a gradient of t. A second one is added to the first. */
 void tr_give(struct tr_pass *p, int t, int d, int unit);
 
+/* autodiff_cnn.c: the rules of the mean over cells and of group norm. */
+void tr_cells_backward(struct tr_pass *p, const struct tr_node *n);
+
 /* moe.c: the rules of router and experts. */
 void tr_moe_backward(struct tr_pass *p, const struct tr_node *n);
 

@@ -9,11 +9,14 @@
  *   conv2   each row of the weight is one input channel, [tap][out]
  *   conv    conv1 without a partner, where there is an odd number of layers
  *
+ * With group norm each bias is followed by one: NAME.weight and NAME.bias of gn1, gn2 or gn.
+ *
  * As with fc1 and fc2 of the mlp the tables cut the rows of both, and one sum over ranks is due after each
  * pair. The mean over the grid leaves one row of a picture, which the head scores. */
 #include "training/model/build.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { PIXELS = 4, CLASSES = 16 };
@@ -25,16 +28,53 @@ static bool legal(const struct tr_model_options *o, struct tr_error *e)
     if (o->grid < 8 || o->grid % 8 || o->grid > 256)
         return tr_fail(
             e, "a grid of %lld cells a side: legal are multiples of 8 up to 256", (long long)o->grid);
-    return tr_build_legal(o, e);
+    if (!tr_build_legal(o, e))
+        return false;
+    return !o->groups || (o->groups < 1 << 16 && o->channels % o->groups == 0) ||
+           tr_fail(e, "--norm-groups %lld: legal are numbers below 65536 that divide %lld channels",
+               (long long)o->groups, (long long)o->channels);
+}
+
+/* The parameters of layer l. Those of its norm are for each channel that the convolution gives. */
+static void parameters(struct tr_builder *b, int64_t l)
+{
+    bool second = tr_build_is_second(l), alone = !second && l == b->g->layers - 1;
+    char name[16];
+    tr_build_layer_of_pair(b, l, "conv", TR_TAPS);
+    for (int shift = 0; b->g->groups && shift < 2; shift++) {
+        snprintf(name, sizeof name, "gn%s.%s", second ? "2" : alone ? "" : "1", shift ? "bias" : "weight");
+        tr_build_parameter(b, name, b->g->channels, 1, 0, (float)!shift);
+    }
+}
+
+/* Over the cells of each picture two sums for each channel: of what comes in, and of the squares of what is
+ * left when the mean is taken from it. */
+static int norm(struct tr_builder *b, int x, int w)
+{
+    int64_t c = b->g->channels, cells = b->tokens;
+    b->tokens = 1;
+    int sums = tr_build_apply(b, TR_SUM_CELLS, x, -1, "sums", c, false);
+    b->tokens = cells;
+    x = tr_build_apply(b, TR_CENTRE, x, sums, "centred", c, true);
+    b->tokens = 1;
+    int squares = tr_build_apply(b, TR_SUM_SQUARES, x, -1, "squares", c, false);
+    b->tokens = cells;
+    b->g->tensors[sums].wide = b->g->tensors[squares].wide = true;
+    int y = tr_build_activation(b, "before", c, true);
+    tr_build_node(b, TR_GROUP_NORM, (int[]){ x, squares, w, w + 1 }, 4, &y, 1);
+    return y;
 }
 
 static int layer(struct tr_builder *b, int64_t l, int x)
 {
     int64_t c = b->g->channels;
-    int w = (int)(2 * l);
+    bool normed = b->g->groups > 0;
+    int w = (int)(l * (normed ? 4 : 2));
     tr_build_in_layer(b, l);
     x = tr_build_apply(b, tr_build_is_second(l) ? TR_CHANNELS : TR_FILTERS, x, w, "sum", c, true);
-    x = tr_build_apply(b, TR_BIAS, x, w + 1, "before", c, true);
+    x = tr_build_apply(b, TR_BIAS, x, w + 1, normed ? "biased" : "before", c, true);
+    if (normed)
+        x = norm(b, x, w + 2);
     return tr_build_apply(b, TR_GELU, x, -1, "after", c, true);
 }
 
@@ -46,15 +86,20 @@ bool tr_model_cnn(struct tr_graph *g, const struct tr_model_options *o, struct t
         .channels = o->channels,
         .context = o->grid * o->grid,
         .grid = o->grid,
+        .groups = o->groups,
         .columns = o->columns,
         .leaves = o->leaves,
         .vocabulary = o->vocabulary,
         .inputs = PIXELS,
         .units = (int)o->layers + 2 };
-    strcpy(g->model, o->columns ? "cnn by columns" : "cnn"); /* a checkpoint fits one of them */
+    /* a checkpoint fits one of them, and no parameter shows how many groups there are */
+    strcpy(g->model, o->columns ? "cnn by columns" : "cnn");
+    if (o->groups)
+        snprintf(g->model, sizeof g->model, "cnn%s norm %u", o->columns ? " columns" : "",
+            (unsigned)o->groups & 0xFFFF);
     struct tr_builder b = { .g = g, .tokens = 1 };
     for (int64_t l = 0; l < o->layers; l++)
-        tr_build_layer_of_pair(&b, l, "conv", TR_TAPS);
+        parameters(&b, l);
     tr_build_in_unit(&b, g->units - 1);
     int head =
         tr_build_parameter(&b, "head.weight", o->vocabulary, o->channels, sqrt(1.0 / (double)o->channels), 0);

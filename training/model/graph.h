@@ -65,6 +65,7 @@ struct tr_graph {
     int64_t layers, channels, heads, context, vocabulary;
     int64_t inputs; /* numbers of a row: mlp, whose sequences are `context` rows, and cnn; else 0 */
     int64_t grid; /* cnn, whose sequences are grid x grid cells; else 0 */
+    int64_t groups; /* cnn: of the channels, for group norm; 0: there is none */
     int64_t experts, choices; /* moe: how many there are, and how many a token has; else 0 */
     bool columns; /* cnn: the tokens are the cells column after column, not row after row */
     char model[24];
@@ -97,6 +98,7 @@ struct tr_model_options {
     int64_t experts, choices; /* gpt with experts: moe */
     int64_t inputs; /* mlp */
     int64_t grid; /* cnn */
+    int64_t groups; /* cnn: of channels, in group norm; 0: no norm */
     bool columns; /* cnn */
     /* for who cuts the tokens of a sequence: gradients of matrices come as leaves, too, one for each
      * sequence; gpt: keys and values are a tensor of their own, and attention takes them in parts */

@@ -87,6 +87,11 @@ enum tr_op {
     TR_SUM_CELLS, /* x -> y: the sum over the tokens */
     TR_MEAN, /* x -> y: that, over their number */
     TR_MEAN_DX, /* dy -> dx */
+    TR_CENTRE, /* x, sums over the tokens -> x less the mean of its group */
+    TR_SUM_SQUARES, /* centred -> y: the sum of the squares over the tokens */
+    TR_GROUP_NORM, /* centred, squares, w, b -> y */
+    TR_GROUP_NORM_DW, /* dy, centred, squares -> leaves of dw, of db */
+    TR_GROUP_NORM_DX, /* dy, centred, squares, w, leaves of dw, of db -> dx */
     TR_EMBED_LEAVES, /* dy, tokens -> leaves of dw */
     TR_GATE, /* logits -> probabilities, choices: of each token the experts of the highest */
     TR_DISPATCH, /* x, choices -> rows in the order of experts and tokens, counts of them */

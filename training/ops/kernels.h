@@ -45,6 +45,12 @@ struct tr_grid {
     bool halo;
 };
 
+/* Of each column of group norm's gradient: one over the deviation of its group, and the means over the group
+ * of the gradients, and of these times what was normed. */
+struct tr_group_norm {
+    const float *scale, *sum, *dot;
+};
+
 struct tr_adamw {
     float rate, decay, scale; /* scale: of the gradient, for clipping */
     float correct1, correct2; /* 1 / (1 - 0.9^t), 1 / (1 - 0.95^t), from float64 */
@@ -67,6 +73,15 @@ struct tr_kernels {
         const float *scale, int64_t tokens, int64_t c, int64_t block);
     /* out[columns] = the sum of the rows of x: by blocks, then the tree. */
     void (*sum_tokens)(float *out, const float *x, int64_t tokens, int64_t columns, int64_t block);
+
+    /* The same of products: a chain of fma(x, y scale, ..), scale one for each column, or NULL. */
+    void (*sum_products)(float *out, const float *x, const float *y, const float *scale, int64_t tokens,
+        int64_t columns, int64_t block);
+    /* Rows of c elements, from each of which its group's mean was taken; scale is one for each column. */
+    void (*group_norm)(float *y, const float *x, const float *scale, const float *w, const float *b,
+        int64_t rows, int64_t c);
+    void (*group_norm_dx)(float *dx, const float *dy, const float *x, const struct tr_group_norm *n,
+        const float *w, int64_t rows, int64_t c); /* dx may be dy */
 
     /* bfloat16, in two bytes each, to float32 and back: to the nearest, ties to even; or by chance, up with
      * the probability that makes the mean x, by a hash of key and of the element's place in its tensor, of

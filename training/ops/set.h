@@ -6,6 +6,7 @@
 #include "training/ops/gemm.h"
 #include "training/ops/narrow.h"
 #include "training/ops/rows.h"
+#include "training/ops/group.h"
 #include "training/ops/softmax.h"
 #include "training/ops/attention.h"
 #include "training/ops/patches.h"
@@ -18,6 +19,9 @@ const struct tr_kernels TR_SET = {
     .layer_norm_dx = layer_norm_dx,
     .layer_norm_dw = layer_norm_dw,
     .sum_tokens = sum_tokens,
+    .sum_products = sum_products,
+    .group_norm = group_norm,
+    .group_norm_dx = group_norm_dx,
     .widen = widen,
     .narrow = narrow,
     .narrow_by_chance = narrow_by_chance,

@@ -72,6 +72,22 @@ static bool check_tensor(const struct tr_plan *p, const struct tr_graph *g, stru
     return true;
 }
 
+/* Tensor parallelism cuts the channels that a norm takes in groups. */
+static bool check_groups(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
+{
+    int tp = p->mesh.size[TR_TP];
+    int64_t parts = TR_CUT;
+    char text[64];
+    if (!g->groups || g->groups % tp == 0 || g->layers == 1)
+        return true;
+    while (g->groups % parts)
+        parts /= 2;
+    return tr_fail(e,
+        "--tp %d with --norm-groups %lld: the sums of a group of channels are made on one rank, which must "
+        "have all of it; legal: --tp %s, or another number of groups",
+        tp, (long long)g->groups, divisors(parts, parts, text));
+}
+
 enum { MOST_SEQUENCES = 1 << 20 }; /* the loss of each has leaves, which all ranks have */
 
 static bool check_data(const struct tr_plan *p, struct tr_error *e)
@@ -119,6 +135,6 @@ bool tr_plan_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_
         return tr_fail(e, "--ep: legal is 1");
     return tr_server_check(p, e) && tr_zero_check(p, e) && tr_offload_check(p, e) &&
            tr_recompute_check(p, e) && tr_mixed_check(p, e) && tr_data_check(p, e) && check_tensor(p, g, e) &&
-           tr_context_check(p, g, e) && tr_expert_check(p, g, e) && check_data(p, e) &&
-           check_pipeline(p, g, e) && tr_async_check(p, g, e);
+           check_groups(p, g, e) && tr_context_check(p, g, e) && tr_expert_check(p, g, e) &&
+           check_data(p, e) && check_pipeline(p, g, e) && tr_async_check(p, g, e);
 }

@@ -17,4 +17,5 @@
 const struct tr_paradigm tr_tensor_parallel = { "tp", "each layer's matrices are cut by rows", TR_TP,
     { { "wte", "Sr" }, { "*qkv.weight", "Sr" }, { "*qkv.bias", "Sr" }, { "*proj.weight", "Sr" },
         { "*fc1.weight", "Sr" }, { "*fc1.bias", "Sr" }, { "*fc2.weight", "Sr" }, { "head.weight", "Sr" },
-        { "*conv1.weight", "Sr" }, { "*conv1.bias", "Sr" }, { "*conv2.weight", "Sr" } } };
+        { "*conv1.weight", "Sr" }, { "*conv1.bias", "Sr" }, { "*conv2.weight", "Sr" },
+        { "*gn1.weight", "Sr" }, { "*gn1.bias", "Sr" } } };

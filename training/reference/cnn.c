@@ -24,7 +24,7 @@
  *   by filters     even layers' out: dX is a sum over ranks
  *   by channels    odd layers' in: out is a sum over ranks
  *   by pairs       both: a filter's rank keeps it as a channel, and one sum forward and one backward is due
- *                  for two layers. A group of the norm is an eighth of the channels, and so on one rank
+ *                  for two layers. Of the norm, a rank has whole groups
  *   by space       each rank has blocks, and reads one row of its neighbours' (a halo): of a layer's input,
  *                  and backward of the gradient of its result. What sums over cells is a sum over ranks
  *   by pictures    as gpt.c's sequences
@@ -55,10 +55,10 @@ typedef float real;
 #define CLONES
 #endif
 
-enum { CHUNKS = 8, LANES = 16, LEAVES = 64, TAPS = 9, PIXELS = 4, GROUPS = 8 };
+enum { CHUNKS = 8, LANES = 16, LEAVES = 64, TAPS = 9, PIXELS = 4 };
 
 static long L = 4, C = 64, S = 8, V = 10, B = 8; /* layers, channels, size of the grid, classes, pictures */
-static long steps = 10, norm = 0, turn = 0, sgd = 0, seed = 1, check = 0, delay = 0;
+static long steps = 10, norm = 0, groups = 8, turn = 0, sgd = 0, seed = 1, check = 0, delay = 0;
 static double lr = 1e-3, clip = 1, decay = 0.1;
 static char grads_path[4096], params_path[4096];
 static long T; /* cells: S x S */
@@ -221,7 +221,7 @@ static real *gradient(long t)
 typedef struct {
     long in; /* channels of what goes in */
     real *x, *sum, *before; /* what goes in; its convolution with bias; that, or its norm: what GELU takes */
-    real mean[GROUPS], scale[GROUPS]; /* scale: 1 / deviation */
+    real *mean, *scale; /* of each group; scale: 1 / deviation */
 } layer;
 
 static layer *layers; /* x of one more is what the last layer gives */
@@ -236,7 +236,12 @@ static void make_model(void)
     layers = calloc((size_t)(L + 1), sizeof *layers);
     for (long l = 0; l < L; l++) {
         long in = l ? C : PIXELS;
-        layers[l] = (layer){ .in = in, .x = room(T * in), .sum = room(T * C), .before = room(T * C) };
+        layers[l] = (layer){ .in = in,
+            .x = room(T * in),
+            .sum = room(T * C),
+            .before = room(T * C),
+            .mean = room(groups),
+            .scale = room(groups) };
         add_tensor(l % 2 ? in : C, TAPS * (l % 2 ? C : in), sqrt(2.0 / (double)(TAPS * in)), 0);
         add_tensor(C, 1, 0, 0);
         for (long which = NORM_SCALE; norm && which <= NORM_SHIFT; which++)
@@ -304,15 +309,15 @@ static void group_norm(long l)
 {
     layer *y = &layers[l];
     const real *w = weight(of_layer(l, NORM_SCALE)), *b = weight(of_layer(l, NORM_SHIFT));
-    long size = C / GROUPS;
+    long size = C / groups;
     real *sums = room(C);
     sum_cells(sums, y->sum, NULL);
-    for (long g = 0; g < GROUPS; g++)
+    for (long g = 0; g < groups; g++)
         y->mean[g] = sum_row(sums + g * size, size) / (real)(T * size);
     for (long i = 0; i < T * C; i++)
         y->before[i] = y->sum[i] - y->mean[i % C / size];
     sum_cells(sums, y->before, y->before);
-    for (long g = 0; g < GROUPS; g++)
+    for (long g = 0; g < groups; g++)
         y->scale[g] = 1 / ROOT(sum_row(sums + g * size, size) / (real)(T * size) + (real)1e-5);
     for (long i = 0; i < T * C; i++)
         y->before[i] = FMA(y->before[i] * y->scale[i % C / size], w[i % C], b[i % C]);
@@ -326,13 +331,13 @@ static void group_norm_backward(long l)
     const layer *y = &layers[l];
     const real *w = weight(of_layer(l, NORM_SCALE));
     real *dw = gradient(of_layer(l, NORM_SCALE)), *db = gradient(of_layer(l, NORM_SHIFT));
-    long size = C / GROUPS;
-    real a[GROUPS], b[GROUPS], *normed = dx; /* whose gradient has been used */
+    long size = C / groups;
+    real *a = room(groups), *b = room(groups), *normed = dx; /* whose gradient has been used */
     for (long i = 0; i < T * C; i++)
         normed[i] = (y->sum[i] - y->mean[i % C / size]) * y->scale[i % C / size];
     sum_cells(dw, dy, normed);
     sum_cells(db, dy, NULL);
-    for (long g = 0; g < GROUPS; g++) {
+    for (long g = 0; g < groups; g++) {
         a[g] = dot_row(w + g * size, db + g * size, size) / (real)(T * size);
         b[g] = dot_row(w + g * size, dw + g * size, size) / (real)(T * size);
     }
@@ -340,6 +345,7 @@ static void group_norm_backward(long l)
         long g = i % C / size;
         dy[i] = (dy[i] * w[i % C] - a[g] - normed[i] * b[g]) * y->scale[g];
     }
+    free(a), free(b);
 }
 
 static const real root_2_pi = (real)0.7978845608028654, cubic = (real)0.044715, cubic3 = (real)(3 * 0.044715);
@@ -572,15 +578,16 @@ static int parse(const char *word)
         const char *form;
         void *to;
     } options[] = { { "layers=%ld", &L }, { "channels=%ld", &C }, { "size=%ld", &S }, { "classes=%ld", &V },
-        { "batch=%ld", &B }, { "steps=%ld", &steps }, { "norm=%ld", &norm }, { "columns=%ld", &turn },
-        { "sgd=%ld", &sgd }, { "seed=%ld", &seed }, { "check=%ld", &check }, { "delay=%ld", &delay },
-        { "lr=%lf", &lr }, { "clip=%lf", &clip }, { "decay=%lf", &decay }, { "grads=%4095[^\n]", grads_path },
-        { "params=%4095[^\n]", params_path } };
+        { "batch=%ld", &B }, { "steps=%ld", &steps }, { "norm=%ld", &norm }, { "groups=%ld", &groups },
+        { "columns=%ld", &turn }, { "sgd=%ld", &sgd }, { "seed=%ld", &seed }, { "check=%ld", &check },
+        { "delay=%ld", &delay }, { "lr=%lf", &lr }, { "clip=%lf", &clip }, { "decay=%lf", &decay },
+        { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path } };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (sscanf(word, options[i].form, options[i].to) == 1)
             return 1;
     fprintf(stderr,
-        "cnn: %s is not known; KEY=VALUE with one of: layers channels size classes batch steps norm columns "
+        "cnn: %s is not known; KEY=VALUE with one of: layers channels size classes batch steps norm groups "
+        "columns "
         "sgd seed check delay lr clip decay grads params\n",
         word);
     return 0;
@@ -592,9 +599,9 @@ int main(int argc, char **argv)
         if (!parse(argv[i]))
             return 2;
     if (L < 1 || L > 4096 || C < 64 || C % 64 || C > 1 << 16 || S < 8 || S % 8 || S > 256 || V < 2 ||
-        V > 16 || B < 1 || B > 1 << 20) {
+        V > 16 || B < 1 || B > 1 << 20 || groups < 1 || C % groups) {
         fprintf(stderr, "cnn: channels must be a multiple of 64, size one of 8 up to 256, classes 2 to 16, "
-                        "layers 1 to 4096, batch 1 to 1048576\n");
+                        "layers 1 to 4096, batch 1 to 1048576, groups must divide channels\n");
         return 2;
     }
     make_model();

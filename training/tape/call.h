@@ -34,6 +34,10 @@ void tr_convolve(const struct tr_call *c, const struct tr_tensor *w);
 void tr_convolve_gradient(const struct tr_call *c);
 void tr_mean_of_cells(const struct tr_call *c);
 
+/* compute_norm.c; false: it is no operation of group norm. Floats of scratch for so many channels. */
+bool tr_group_norm(const struct tr_call *c);
+int64_t tr_scratch_group_norm(int64_t width);
+
 /* compute_attention.c */
 void tr_attention(const struct tr_call *c);
 void tr_split(const struct tr_call *c);

@@ -363,7 +363,7 @@ static bool attends(const struct tr_call *c)
 
 static void run(const struct tr_call *c, const struct tr_tape *t)
 {
-    if (product(c, t) || attends(c) || tr_experts(c))
+    if (product(c, t) || attends(c) || tr_group_norm(c) || tr_experts(c))
         return;
     switch (c->i->op) {
     case TR_EMBED_DW:

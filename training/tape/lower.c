@@ -195,6 +195,12 @@ static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
     case TR_ROW_LEAVES:
         floats = tr_scratch_gemm(tr_shard_size(p, s->out[0], 1), tr_shard_size(p, s->out[0], 2), t);
         break;
+    case TR_CENTRE:
+    case TR_GROUP_NORM:
+    case TR_GROUP_NORM_DW:
+    case TR_GROUP_NORM_DX:
+        floats = tr_scratch_group_norm(c);
+        break;
     case TR_EMBED_DW:
         floats = levels * out;
         break;

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* configure_cnn.c: the options of models that learn pictures. */
+#include "training/options.h"
+
+#include <string.h>
+
+enum { GROUPS = 8 };
+
+/* Of the others, each would be ignored without a word, so it is refused. */
+static bool has_no_pictures(const struct tr_options *o, const char *model, struct tr_error *e)
+{
+    if (strcmp(o->cnn_cut, "rows"))
+        return tr_fail(e, "--cnn-cut %s: %s has no pictures; leave it out", o->cnn_cut, model);
+    if (strcmp(o->norm, "none"))
+        return tr_fail(
+            e, "--norm %s: legal with --model cnn:nano or cnn:micro, and %s is none", o->norm, model);
+    const char *foreign = o->norm_groups ? "norm-groups" : o->grid ? "grid" : NULL;
+    return !foreign || tr_fail(e, "--%s: %s has no pictures; leave it out", foreign, model);
+}
+
+bool tr_cnn_options(struct tr_model_options *to, const struct tr_options *o, const char *model, int64_t grid,
+    struct tr_error *e)
+{
+    bool columns = !strcmp(o->cnn_cut, "columns"), group = !strcmp(o->norm, "group");
+    if (!columns && strcmp(o->cnn_cut, "rows"))
+        return tr_fail(e, "--cnn-cut %s: legal are rows and columns", o->cnn_cut);
+    if (!group && strcmp(o->norm, "none"))
+        return tr_fail(e, "--norm %s: legal are none and group", o->norm);
+    if (!grid)
+        return has_no_pictures(o, model, e);
+    if (o->norm_groups && !group)
+        return tr_fail(e, "--norm-groups %ld: there is no norm; legal with --norm group", o->norm_groups);
+    to->columns = columns;
+    to->grid = o->grid ? o->grid : grid;
+    to->groups = !group ? 0 : o->norm_groups ? o->norm_groups : GROUPS;
+    return true;
+}
