@@ -67,9 +67,8 @@ static bool has_options(const struct model *m, const struct tr_options *o, struc
             o->experts ? "experts" : "top-k", m->name);
     if (m->inputs == 0)
         foreign = o->inputs ? "inputs" : NULL;
-    else if (*o->data && strcmp(o->data, "grammar"))
-        return tr_fail(e, "--data %s: %s learns %s that are made up; leave --data out", o->data, m->name,
-            m->grid ? "digits" : "rows");
+    else if (!m->grid && *o->data && strcmp(o->data, "grammar"))
+        return tr_fail(e, "--data %s: %s learns rows that are made up; leave --data out", o->data, m->name);
     else if (m->grid && o->sp)
         return tr_fail(e, "--sp: %s has no stream of tokens that it could cut; leave --sp out", m->name);
     else

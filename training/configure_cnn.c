@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { GROUPS = 8 };
+enum { GROUPS = 8, DIGITS = 16 };
 
 /* Of the others, each would be ignored without a word, so it is refused. */
 static bool has_no_pictures(const struct tr_options *o, const char *model, struct tr_error *e)
@@ -14,8 +14,26 @@ static bool has_no_pictures(const struct tr_options *o, const char *model, struc
     if (strcmp(o->norm, "none"))
         return tr_fail(
             e, "--norm %s: legal with --model cnn:nano or cnn:micro, and %s is none", o->norm, model);
-    const char *foreign = o->norm_groups ? "norm-groups" : o->grid ? "grid" : NULL;
+    const char *foreign = o->norm_groups ? "norm-groups" : o->grid ? "grid" : *o->labels ? "labels" : NULL;
     return !foreign || tr_fail(e, "--%s: %s has no pictures; leave it out", foreign, model);
+}
+
+/* Pictures and their classes are in two files, or both are made up. */
+static bool data_fits(const struct tr_options *o, const char *model, struct tr_error *e)
+{
+    bool given = *o->data && strcmp(o->data, "grammar") != 0;
+    if (given && !*o->labels)
+        return tr_fail(e,
+            "--data %s: the classes of its pictures are in another file; legal with --labels FILE, both IDX "
+            "files as those of MNIST",
+            o->data);
+    if (!given && *o->labels)
+        return tr_fail(e, "--labels %s: there are no pictures; legal with --data FILE", o->labels);
+    return given || o->vocabulary <= DIGITS ||
+           tr_fail(e,
+               "--vocabulary %ld: %s draws digits, of which there are %d: legal are 2 to %d, and with --data "
+               "up to 256",
+               o->vocabulary, model, DIGITS, DIGITS);
 }
 
 bool tr_cnn_options(struct tr_model_options *to, const struct tr_options *o, const char *model, int64_t grid,
@@ -30,6 +48,8 @@ bool tr_cnn_options(struct tr_model_options *to, const struct tr_options *o, con
         return has_no_pictures(o, model, e);
     if (o->norm_groups && !group)
         return tr_fail(e, "--norm-groups %ld: there is no norm; legal with --norm group", o->norm_groups);
+    if (!data_fits(o, model, e))
+        return false;
     to->columns = columns;
     to->grid = o->grid ? o->grid : grid;
     to->groups = !group ? 0 : o->norm_groups ? o->norm_groups : GROUPS;

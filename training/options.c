@@ -53,6 +53,7 @@ static const struct option options[] = {
     WHOLE_OF("norm-groups", norm_groups, 1, "cnn: of the channels, in group norm; 8"),
     { "What is learned", HEADING, 0, 0, NULL, 0 },
     TEXT_OF("data", data, "a file: tokens of llm.c (.bin), or bytes; 'grammar' and 'recall' are made up"),
+    TEXT_OF("labels", labels, "cnn: an IDX file, the classes of the pictures in the IDX file --data"),
     WHOLE_OF("steps", steps, 0, "optimizer steps"),
     WHOLE_OF("batch", batch, 1, "sequences of all ranks in a step"),
     TEXT_OF("optimizer", optimizer, "adamw or sgd"),

@@ -18,7 +18,7 @@ struct tr_options {
     long layers, channels, heads, context, inputs, vocabulary, experts, top_k; /* 0: as the model says */
     bool untied;
     /* what is learned */
-    char data[512];
+    char data[512], labels[512];
     long steps, batch, seed;
     double rate, decay, clip;
     char optimizer[16];

@@ -419,9 +419,9 @@ Test(graph, illegal_sizes_are_named)
     o = mlp_nano, o.channels = 100;
     cr_assert_not(tr_model_mlp(&g, &o, &error));
     cr_assert(strstr(error.text, "multiples of 64"), "%s", error.text);
-    o = cnn_nano, o.vocabulary = 17;
+    o = cnn_nano, o.vocabulary = 257;
     cr_assert_not(tr_model_cnn(&g, &o, &error));
-    cr_assert(strstr(error.text, "classes of digits: legal are 2 to 16"), "%s", error.text);
+    cr_assert(strstr(error.text, "classes of pictures: legal are 2 to 256"), "%s", error.text);
     o = cnn_nano, o.grid = 12;
     cr_assert_not(tr_model_cnn(&g, &o, &error));
     cr_assert(strstr(error.text, "multiples of 8 up to 256"), "%s", error.text);

@@ -210,7 +210,7 @@ refused 'rows that are made up' --model mlp:nano --data "$0"
 refused 'legal are 2 to 65536' --model mlp:nano --inputs 1
 refused '--inputs is no option of cnn:nano' --model cnn:nano --inputs 4
 refused '--context is no option of cnn:nano' --model cnn:nano --context 64
-refused 'learns digits that are made up' --model cnn:nano --data "$0"
+refused 'legal with --labels FILE' --model cnn:nano --data "$0"
 refused 'leave --sp out' --model cnn:nano --tp 2 --sp
 refused 'has no pictures' --cnn-cut columns
 refused 'has no pictures' --grid 16

@@ -18,6 +18,7 @@ void tr_alone_options(struct tr_options *to, const struct tr_options *from)
     memcpy(to->norm, from->norm, sizeof to->norm);
     to->norm_groups = from->norm_groups, to->grid = from->grid;
     memcpy(to->data, from->data, sizeof to->data);
+    memcpy(to->labels, from->labels, sizeof to->labels);
     to->steps = from->steps, to->batch = from->batch, to->seed = from->seed;
     to->rate = from->rate, to->decay = from->decay, to->clip = from->clip;
     memcpy(to->optimizer, from->optimizer, sizeof to->optimizer);

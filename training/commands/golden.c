@@ -64,6 +64,10 @@ static void sizes(struct words *w, const struct tr_options *o, const struct tr_g
         say(w, "norm=%d", g->groups > 0);
         say(w, "groups=%" PRId64, g->groups ? g->groups : 1);
         say(w, "classes=%" PRId64, g->vocabulary);
+        if (*o->labels) {
+            say(w, "data=%s", o->data);
+            say(w, "labels=%s", o->labels);
+        }
         return;
     }
     if (g->inputs) {

@@ -106,6 +106,9 @@ void tr_prepared_free(struct tr_prepared *p)
 bool tr_open_data(struct tr_data *d, const struct tr_options *o, const struct tr_graph *g, struct tr_error *e)
 {
     uint64_t seed = (uint64_t)o->seed;
+    const struct tr_picture_files pictures = { o->data, o->labels };
+    if (*o->labels)
+        return tr_idx_open(d, &pictures, seed, g->grid, g->vocabulary, e);
     if (g->inputs) {
         (g->grid ? tr_pictures_open : tr_rows_open)(d, seed);
         return true;

@@ -57,6 +57,8 @@ static void say_run(const struct tr_run *r, const struct tr_tape *t, const struc
     printf(": %" PRId64 " parameters\n# data: %s", parameters, d->name);
     if (!g->inputs)
         printf(", %" PRId64 " tokens", d->count);
+    if (d->pixels)
+        printf(", %" PRId64 " pictures of %" PRId64 " x %" PRId64 " pixels", d->count, d->height, d->width);
     printf("\n# %s; batch of %d sequences in %d micro-batches, schedule %s, ZeRO %d\n",
         tr_mesh_text(&r->plan.mesh, mesh), r->plan.batch, r->plan.micros, r->schedule.name, r->plan.zero);
     if (r->plan.async)

@@ -176,8 +176,8 @@ bool tr_data_open(struct tr_data *d, const char *path, uint64_t seed, int64_t vo
 
 void tr_data_close(struct tr_data *d)
 {
-    free(d->tokens);
-    d->tokens = NULL;
+    free(d->tokens), free(d->pixels), free(d->labels);
+    d->tokens = NULL, d->pixels = d->labels = NULL;
     d->count = 0;
 }
 

@@ -18,6 +18,8 @@ struct tr_data {
     int64_t count;
     uint64_t seed;
     int64_t stride; /* between sequences; 0: they begin anywhere */
+    uint8_t *pixels, *labels; /* of `count` pictures that a user gave, [height][width]; NULL: made-up ones */
+    int64_t height, width;
 };
 
 /* path NULL: the made-up grammar of the golden program, 65,536 tokens below vocabulary. Tokens must be below
@@ -50,9 +52,14 @@ void tr_rows_targets(
 void tr_rows_inputs(
     const struct tr_data *d, const struct tr_rows *r, int64_t step, int64_t sequence, float *to);
 
-/* What the cnn learns: digits of 0 to F, somewhere on a picture of 2 x grid pixels a side, with noise. A
- * picture is a function of (seed, step, number), the same as the golden program's. */
+/* What the cnn learns: digits of 0 to F, somewhere on a picture of 2 x grid pixels a side, with noise; or
+ * pictures from files. A picture is a function of (seed, step, number), the same as the golden program's. */
 void tr_pictures_open(struct tr_data *d, uint64_t seed);
+struct tr_picture_files {
+    const char *pictures, *labels; /* IDX files, as MNIST's */
+};
+bool tr_idx_open(struct tr_data *d, const struct tr_picture_files *f, uint64_t seed, int64_t grid,
+    int64_t classes, struct tr_error *e);
 uint16_t tr_pictures_target(const struct tr_data *d, int64_t classes, int64_t step, int64_t number);
 /* Which cells of 2 x 2 pixels: `rows` rows of the grid from row `first` on; or columns, and each lies there
  * as a row would. Beyond the grid there is +0. */

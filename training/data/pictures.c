@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pictures.c: digits with noise, drawn as the golden program draws them: whole numbers over 128. */
+/* pictures.c: digits with noise, drawn as the golden program draws them, or a picture of the user's: whole
+ * numbers over 128. */
 #include "training/data/data.h"
 
 /* The digits 0 to F as seven bars show them: bars a to g, from the lowest bit. */
@@ -28,23 +29,53 @@ static int bar_at(int64_t i, int64_t j)
 
 uint16_t tr_pictures_target(const struct tr_data *d, int64_t classes, int64_t step, int64_t number)
 {
-    return (uint16_t)(key_of(d, step, number) % (uint64_t)classes);
+    uint64_t key = key_of(d, step, number);
+    return d->labels ? d->labels[key % (uint64_t)d->count] : (uint16_t)(key % (uint64_t)classes);
+}
+
+/* A digit that is drawn: its place, and how many pixels wide a point of it is. */
+struct drawing {
+    int64_t top, left, point;
+    unsigned char bars;
+    uint64_t key;
+};
+
+static int64_t drawn_pixel(const struct drawing *g, int64_t side, int64_t i, int64_t j)
+{
+    bool below = i >= g->top && j >= g->left;
+    int bar = below ? bar_at((i - g->top) / g->point, (j - g->left) / g->point) : -1;
+    int64_t ink = bar >= 0 && g->bars >> bar & 1 ? 128 : 0;
+    return ink + (int64_t)(tr_hash(g->key + 1 + (uint64_t)(i * side + j)) % 128) - 64;
+}
+
+/* In the middle of what the model takes. */
+static int64_t given_pixel(const struct tr_data *d, int64_t picture, int64_t side, int64_t i, int64_t j)
+{
+    i -= (side - d->height) / 2, j -= (side - d->width) / 2;
+    bool inside = i >= 0 && i < d->height && j >= 0 && j < d->width;
+    return inside ? d->pixels[(picture * d->height + i) * d->width + j] : 0;
 }
 
 void tr_pictures_draw(const struct tr_data *d, const struct tr_cells *c, int64_t classes, int64_t step,
     int64_t number, float *to)
 {
     uint64_t key = key_of(d, step, number);
-    int64_t side = 2 * c->grid, point = c->grid / 8, place = (int64_t)(key >> 32);
-    int64_t top = place % (side - 9 * point + 1), left = (place >> 16) % (side - 5 * point + 1);
-    unsigned char digit = digits[tr_pictures_target(d, classes, step, number)];
+    int64_t side = 2 * c->grid, place = (int64_t)(key >> 32);
+    int64_t picture = d->pixels ? (int64_t)(key % (uint64_t)d->count) : -1;
+    struct drawing digit = { .point = c->grid / 8, .key = key };
+    if (picture < 0) {
+        digit.bars = digits[tr_pictures_target(d, classes, step, number)];
+        digit.top = place % (side - 9 * digit.point + 1);
+        digit.left = (place >> 16) % (side - 5 * digit.point + 1);
+    }
     for (int64_t n = 0; n < c->rows * c->grid * 4; n++) {
         int64_t row = c->first + n / 4 / c->grid, column = n / 4 % c->grid;
         int64_t i = 2 * (c->columns ? column : row) + n % 4 / 2, j = 2 * (c->columns ? row : column) + n % 2;
-        bool below = i >= top && j >= left, there = row >= 0 && row < c->grid;
-        int bar = below ? bar_at((i - top) / point, (j - left) / point) : -1;
-        int64_t ink = bar >= 0 && digit >> bar & 1 ? 128 : 0;
-        int64_t noise = (int64_t)(tr_hash(key + 1 + (uint64_t)(i * side + j)) % 128) - 64;
-        to[n] = there ? (float)(ink + noise) / 128 : 0;
+        bool there = row >= 0 && row < c->grid;
+        to[n] = 0;
+        if (there)
+            to[n] =
+                (float)(picture < 0 ? drawn_pixel(&digit, side, i, j) : given_pixel(d, picture, side, i, j)) /
+                128;
     }
 }

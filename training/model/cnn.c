@@ -19,12 +19,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PIXELS = 4, CLASSES = 16 };
+enum { PIXELS = 4, CLASSES = 256 };
 
 static bool legal(const struct tr_model_options *o, struct tr_error *e)
 {
     if (o->vocabulary < 2 || o->vocabulary > CLASSES)
-        return tr_fail(e, "%lld classes of digits: legal are 2 to %d", (long long)o->vocabulary, CLASSES);
+        return tr_fail(e, "%lld classes of pictures: legal are 2 to %d", (long long)o->vocabulary, CLASSES);
     if (o->grid < 8 || o->grid % 8 || o->grid > 256)
         return tr_fail(
             e, "a grid of %lld cells a side: legal are multiples of 8 up to 256", (long long)o->grid);

@@ -60,7 +60,7 @@ enum { CHUNKS = 8, LANES = 16, LEAVES = 64, TAPS = 9, PIXELS = 4 };
 static long L = 4, C = 64, S = 8, V = 10, B = 8; /* layers, channels, size of the grid, classes, pictures */
 static long steps = 10, norm = 0, groups = 8, turn = 0, sgd = 0, seed = 1, check = 0, delay = 0;
 static double lr = 1e-3, clip = 1, decay = 0.1;
-static char grads_path[4096], params_path[4096];
+static char grads_path[4096], params_path[4096], data_path[4096], labels_path[4096];
 static long T; /* cells: S x S */
 
 /* ---- numbers and sums, as in gpt.c ---- */
@@ -442,21 +442,82 @@ static int has_ink(long digit, long i, long j)
     return bar >= 0 && digits[digit] >> bar & 1;
 }
 
-/* A picture is a function of (step, number): a digit, somewhere, in whole numbers, 128 for ink, and noise of
- * -64 to 63, as exact fractions. A point of the digit is S / 8 pixels wide. */
+/* data=FILE labels=FILE: pictures and their classes in the format of MNIST: four bytes that say what it is,
+ * sizes of four bytes each, the highest byte first, and then bytes. */
+static unsigned char *pixels, *labels;
+static long pictures, high, wide;
+
+static long size_at(const unsigned char *p)
+{
+    return (long)p[0] << 24 | (long)p[1] << 16 | (long)p[2] << 8 | p[3];
+}
+
+static int wrong_file(const char *path)
+{
+    fprintf(stderr, "cnn: %s must be an IDX file whose sizes and classes fit\n", path);
+    return 0;
+}
+
+/* The bytes behind a head of so many sizes; there must be as many as these say. */
+static unsigned char *contents(const char *path, long dims, long *sizes)
+{
+    unsigned char head[16] = { 0 }, *p = NULL;
+    FILE *f = fopen(path, "rb");
+    size_t wanted = 1, bytes = (size_t)(4 + 4 * dims);
+    if (f && fread(head, 1, bytes, f) == bytes && size_at(head) == 0x800 + dims) {
+        for (long i = 0; i < dims; i++)
+            wanted *= (size_t)(sizes[i] = size_at(head + 4 + 4 * i));
+        p = malloc(wanted + 1);
+        if (p && (wanted == 0 || fread(p, 1, wanted + 1, f) != wanted)) {
+            free(p);
+            p = NULL;
+        }
+    }
+    if (f)
+        fclose(f);
+    return p;
+}
+
+static int read_pictures(void)
+{
+    long sizes[3] = { 0 }, n = 0;
+    if (!(pixels = contents(data_path, 3, sizes)) || sizes[1] > 2 * S || sizes[2] > 2 * S)
+        return wrong_file(data_path);
+    if (!(labels = contents(labels_path, 1, &n)) || n != sizes[0])
+        return wrong_file(labels_path);
+    for (long i = 0; i < n; i++)
+        if (labels[i] >= V)
+            return wrong_file(labels_path);
+    pictures = n, high = sizes[1], wide = sizes[2];
+    return 1;
+}
+
+/* In the middle of the picture that the model takes. */
+static long pixel_at(long picture, long i, long j)
+{
+    i -= (2 * S - high) / 2, j -= (2 * S - wide) / 2;
+    int inside = i >= 0 && i < high && j >= 0 && j < wide;
+    return inside ? pixels[(picture * high + i) * wide + j] : 0;
+}
+
+/* A picture is a function of (step, number): one of those that were given, or a digit, somewhere, 128 for
+ * ink, with noise of -64 to 63. Numbers are whole, over 128. A point of the digit is S / 8 pixels wide. */
 static void draw(long step, long number)
 {
     uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)step) + (uint64_t)number);
     long point = S / 8, place = (long)(key >> 32);
-    target = (long)(key % (uint64_t)V);
+    long chosen = pictures ? (long)(key % (uint64_t)pictures) : 0;
+    target = pictures ? labels[chosen] : (long)(key % (uint64_t)V);
     long top = place % (2 * S - 9 * point + 1), left = (place >> 16) % (2 * S - 5 * point + 1);
     for (long i = 0; i < 2 * S; i++)
         for (long j = 0; j < 2 * S; j++) {
             int inside = i >= top && j >= left;
-            long ink = inside && has_ink(target, (i - top) / point, (j - left) / point) ? 128 : 0;
+            long ink =
+                !pictures && inside && has_ink(target, (i - top) / point, (j - left) / point) ? 128 : 0;
             long noise = (long)(hash(key + 1 + (uint64_t)(i * 2 * S + j)) % 128) - 64;
             long cell = turn ? j / 2 * S + i / 2 : i / 2 * S + j / 2;
-            layers[0].x[cell * PIXELS + i % 2 * 2 + j % 2] = (real)(ink + noise) / 128;
+            layers[0].x[cell * PIXELS + i % 2 * 2 + j % 2] =
+                (real)(pictures ? pixel_at(chosen, i, j) : ink + noise) / 128;
         }
 }
 
@@ -581,14 +642,14 @@ static int parse(const char *word)
         { "batch=%ld", &B }, { "steps=%ld", &steps }, { "norm=%ld", &norm }, { "groups=%ld", &groups },
         { "columns=%ld", &turn }, { "sgd=%ld", &sgd }, { "seed=%ld", &seed }, { "check=%ld", &check },
         { "delay=%ld", &delay }, { "lr=%lf", &lr }, { "clip=%lf", &clip }, { "decay=%lf", &decay },
-        { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path } };
+        { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path },
+        { "data=%4095[^\n]", data_path }, { "labels=%4095[^\n]", labels_path } };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (sscanf(word, options[i].form, options[i].to) == 1)
             return 1;
     fprintf(stderr,
         "cnn: %s is not known; KEY=VALUE with one of: layers channels size classes batch steps norm groups "
-        "columns "
-        "sgd seed check delay lr clip decay grads params\n",
+        "columns sgd seed check delay lr clip decay grads params data labels\n",
         word);
     return 0;
 }
@@ -599,11 +660,13 @@ int main(int argc, char **argv)
         if (!parse(argv[i]))
             return 2;
     if (L < 1 || L > 4096 || C < 64 || C % 64 || C > 1 << 16 || S < 8 || S % 8 || S > 256 || V < 2 ||
-        V > 16 || B < 1 || B > 1 << 20 || groups < 1 || C % groups) {
+        V > (*data_path ? 256 : 16) || B < 1 || B > 1 << 20 || groups < 1 || C % groups) {
         fprintf(stderr, "cnn: channels must be a multiple of 64, size one of 8 up to 256, classes 2 to 16, "
-                        "layers 1 to 4096, batch 1 to 1048576, groups must divide channels\n");
+                        "with data 256, layers 1 to 4096, batch 1 to 1048576, groups must divide channels\n");
         return 2;
     }
+    if (*data_path && !read_pictures())
+        return 2;
     make_model();
     if (check)
         return check_gradients();

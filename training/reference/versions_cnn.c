@@ -6,6 +6,8 @@
 
 static int set_up(void)
 {
+    if (*data_path && !read_pictures())
+        return 2;
     make_model();
     return 0;
 }
