@@ -72,6 +72,7 @@ static const struct option options[] = {
     WHOLE_OF("staleness", staleness, 0, "async: a worker waits while more than N steps before the slowest"),
     TEXT_OF("arrivals", arrivals, "async: live, seed:N (an order by a seed), or a file of workers"),
     TEXT_OF("arrivals-log", arrivals_log, "async: write who came to this file, which --arrivals reads"),
+    TEXT_OF("workers", workers, "compare server: numbers of workers, as 1..8, or 2,4"),
     TEXT_OF("slow", slow, "RANK:FACTOR, a worker that takes so many times as long to compute"),
     WHOLE_OF("tp", tp, 1, "tensor parallel"),
     FLAG_OF("sp", sp, "sequence parallel between the matrices of tp"),

@@ -97,6 +97,15 @@ sed -n '/^# bottleneck/,/^$/p' "$scratch/out" | grep -q '^data parallel .*most m
 grep -q "^  3 4 ranks  *$((6 * 947712)) " "$scratch/out" || fail "scaling: 4 ranks do not send as a ring"
 awk '/^# the rate against that of 1 rank/ { on = 1; next } on && $4 == "times" && $3 > 0 { n++ }
     END { exit n != 3 }' "$scratch/out" || fail "scaling: no rates of three: $(cat "$scratch/out")"
+# Parameter servers and a ring: the bytes of the hottest rank are those of the formulas, as Tutti counts them.
+compared server ring --workers 2,8
+has "server, 8 workers" "\"in_formula\": $((8 * 947712))," "\"in_counted\": $((8 * 947712))," \
+    "\"out_ledger\": $((8 * 882176))," "\"out_counted\": $((8 * 882176))," '"class": "B"'
+has "ring, 8 workers" "\"out_formula\": $((2 * 7 * 947712 / 8))," "\"out_counted\": $((2 * 7 * 947712 / 8)),"
+"$train" compare server ring --workers 1,4 --servers 2 --steps 3 --model mlp:nano >"$scratch/out" 2>&1 ||
+    fail "two servers: $(cat "$scratch/out")"
+grep -Eq '^# 4 workers: 1.[0-9]+ times the bytes of a rank in the ring' "$scratch/out" ||
+    fail "two servers: $(cat "$scratch/out")"
 compared zero 2 3
 [ "$(sed 's/.*"name": "\([^"]*\)".*/\1/' "$scratch/out" | tr '\n' ,)" = \
     'ZeRO 2,ZeRO 3,ZeRO 3 keep,ZeRO 3 prefetch,ZeRO 3 persist,ZeRO 3 all three,' ] ||
@@ -132,6 +141,14 @@ grep -q '^# left out, interleaved: .* do not divide 4 layers' "$scratch/out" || 
 
 refused 'colour is not known; legal are dp-reduce, zero' colour
 refused '4 is not known; legal are 0, 1, 2, 3' zero 4
+for workers in 8..1 0..3 1..65 2,2 1.. x; do
+    refused "--workers $workers: legal are numbers from 1 to 64 that grow" server --workers "$workers"
+done
+refused 'Legal numbers of workers: 1, 2, 4, 8' server --workers 3
+refused '--servers 3: a tensor is cut into 64 parts; legal are powers of two' server --servers 3
+refused '--workers says how many workers there are' ring -n 4
+refused 'its servers are synchronous' server --server-mode async
+refused 'legal with compare server and ring' dp --workers 2
 refused 'nothing to compare: there are not as many' scaling 4 -n 2
 refused 'root is there twice' dp-reduce root root
 refused 'it makes the meshes itself' --tp 2

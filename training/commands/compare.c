@@ -19,6 +19,7 @@ static const char usage[] =
     "       tutti-train compare dp-reduce [root | ring | sharded]... [OPTION]...\n"
     "       tutti-train compare zero [0 | 1 | 2 | 3]... [OPTION]...\n"
     "       tutti-train compare {dp | mp | tp | cp}... [OPTION]...\n"
+    "       tutti-train compare {server | ring}... [--workers 1..8] [--servers K] [OPTION]...\n"
     "       tutti-train compare scaling [1 | 2 | 3 | 4 | 6 | 8 | 12 | 16]... [OPTION]...\n"
     "\n"
     "All paradigms that N ranks (4) and the model allow, on the same data: whether each equals one device,\n"
@@ -28,7 +29,8 @@ static const char usage[] =
     "dp, mp (layers in a row, without micro-batches), tp and cp compare these, each on all ranks, in six "
     "rows:\n"
     "what is cut, stored and sent, what is best and worst, and where to take which. scaling compares data\n"
-    "parallelism over so many ranks, up to -n.\n\n"
+    "parallelism over so many ranks, up to -n. server and ring compare parameter servers with the two\n"
+    "halves of a ring: bytes at the rank that has most of them, as workers grow.\n\n"
     "The first step compares gradients, too, and the last audits memory: the others (--steps, 10) are timed.";
 
 /* What compare decides itself, or has no use for, would be ignored without a word; so it is refused. */
@@ -50,7 +52,10 @@ static bool refuse_options(const struct tr_comparison *c, struct tr_error *e)
         { c->form != TR_COMPARE_DP_REDUCE && strcmp(o->dp_reduce, "ring"), "dp-reduce",
             "that is tutti-train compare dp-reduce" },
         { o->zero > 0, "zero", c->form == TR_COMPARE_ZERO ? "name stages as words" : "that is compare zero" },
-        { o->servers > 0, "servers", "its ranks stand in meshes" },
+        { o->servers > 0, "servers", "that is tutti-train compare server" },
+        { *o->workers != 0, "workers", "legal with compare server and ring" },
+        { c->form == TR_COMPARE_SERVER && strcmp(o->server_mode, "sync"), "server-mode",
+            "its servers are synchronous" },
         { o->zero3_keep, "zero3-keep", "that is tutti-train compare zero" },
         { o->zero3_prefetch > 0, "zero3-prefetch", "that is tutti-train compare zero" },
         { o->zero3_persist > 0, "zero3-persist", "that is tutti-train compare zero" },
@@ -119,7 +124,9 @@ static bool conclude(struct tr_contender *x, const struct tr_trial *t, tutti_com
     if (!tr_trial_verdict(t, world, &x->verdict, e))
         return false;
     if (tutti_all_reduce(x->touched, x->touched, TR_MEMORIES, TUTTI_INT64, TUTTI_MAX, world,
-            tutti_no_stream()) != TUTTI_OK)
+            tutti_no_stream()) != TUTTI_OK ||
+        tutti_all_reduce(&x->counted, &x->counted, 2, TUTTI_INT64, TUTTI_MAX, world, tutti_no_stream()) !=
+            TUTTI_OK)
         return tr_fail(e, "%s", tutti_get_last_error(world));
     sum_up(x);
     return true;
@@ -142,13 +149,26 @@ static bool open_trials(struct tr_comparison *c, struct tr_trial *trials, int fr
     return k;
 }
 
+/* Of the step after the first one Tutti tells what it sent. */
+static bool trial_step(struct tr_contender *x, struct tr_trial *t, long s, struct tr_error *e)
+{
+    struct tr_flow before, after;
+    if (s != 1)
+        return tr_trial_step(t, e);
+    if (!tr_compare_read(&before, &t->runner.groups, e) || !tr_trial_step(t, e) ||
+        !tr_compare_read(&after, &t->runner.groups, e))
+        return false;
+    x->counted = (struct tr_flow){ after.in - before.in, after.out - before.out };
+    return true;
+}
+
 static bool step(struct tr_contender *x, struct tr_trial *t, long s, tutti_comm *world, struct tr_error *e)
 {
     struct tr_error why;
     if (tutti_barrier(world, tutti_no_stream()) != TUTTI_OK)
         return tr_fail(e, "%s", tutti_get_last_error(world));
     return !t->comm ||
-           (tr_trial_step(t, &why) &&
+           (trial_step(x, t, s, &why) &&
                tr_report_make(&x->reports[s], &t->runner, &x->prepared.run.schedule, &why)) ||
            tr_fail(e, "%s: %.900s", x->name, why.text);
 }
@@ -199,15 +219,21 @@ struct work {
 
 static bool say(const struct tr_comparison *c, struct tr_error *e)
 {
-    int wrong = 0;
+    int wrong = 0, other = 0;
     (c->base.json ? tr_compare_json : c->base.markdown ? tr_compare_markdown : tr_compare_text)(c, stdout);
     if (c->form == TR_COMPARE_PARADIGMS && !c->base.json)
         tr_compare_rows(c, c->base.markdown, stdout);
     if (c->form == TR_COMPARE_SCALING && !c->base.json)
         tr_compare_scaling(c, stdout);
+    if (c->form == TR_COMPARE_SERVER && !c->base.json)
+        tr_compare_flows(c, stdout);
     fflush(stdout);
-    for (int i = 0; i < c->n; i++)
+    for (int i = 0; i < c->n; i++) {
         wrong += *c->all[i].found || (c->all[i].runs && !tr_compare_equal(&c->all[i]));
+        other += c->form == TR_COMPARE_SERVER && !tr_compare_flows_equal(&c->all[i]);
+    }
+    if (other)
+        return tr_fail(e, "%d of %d configurations have other bytes than the formula", other, c->n);
     return !wrong || tr_fail(e, "%d of %d configurations are not equal to one device", wrong, c->n);
 }
 
@@ -233,7 +259,7 @@ static bool run_all(tutti_comm *world, void *context, struct tr_error *e)
 
 static bool prepare(struct tr_comparison *c, struct tr_error *e)
 {
-    if (!refuse_options(c, e))
+    if ((c->form == TR_COMPARE_SERVER && !tr_compare_workers(c, e)) || !refuse_options(c, e))
         return false;
     if (*c->base.memory && !tr_parse_bytes(c->base.memory, &c->limit))
         return tr_fail(e, "--memory %s: legal is a number with K, M, G or T", c->base.memory);
@@ -268,7 +294,7 @@ int tr_command_compare(int argc, char **argv)
     if (!tr_compare_words(&c, argv + 1, words, &e))
         return tr_refuse(2, &e);
     tr_options_default(&c.base);
-    c.base.ranks = 4, c.base.steps = 10;
+    c.base.ranks = c.form == TR_COMPARE_SERVER ? 0 : 4, c.base.steps = 10;
     if (!tr_begin_with(&c.base, argc - words, argv + words, usage, true, &status))
         return status;
     if (!*c.base.data)

@@ -12,10 +12,16 @@ enum tr_form {
     TR_COMPARE_DP_REDUCE,
     TR_COMPARE_ZERO,
     TR_COMPARE_PARADIGMS,
-    TR_COMPARE_SCALING
+    TR_COMPARE_SCALING,
+    TR_COMPARE_SERVER
 };
 
-enum { TR_COMPARED = 256, TR_COMPARE_GROUPS = 12, TR_COMPARE_RANKS = 256 };
+enum { TR_COMPARED = 256, TR_COMPARE_GROUPS = 12, TR_COMPARE_RANKS = 256, TR_COMPARE_WORKERS = 64 };
+
+/* Bytes that come to a rank, and that go from it. */
+struct tr_flow {
+    int64_t in, out;
+};
 
 struct tr_contender {
     char name[40], how[128]; /* how: the options that make it of a run on one device */
@@ -35,6 +41,7 @@ struct tr_contender {
     struct tr_verdict verdict;
     double ms, low, high, formula, simulated, measured, exposed; /* medians; quartiles */
     int64_t touched[TR_MEMORIES]; /* memory of the rank `largest`, by the audit; 0: not audited */
+    struct tr_flow counted; /* by Tutti, in a step, at the rank that has most; without loss and norm */
 };
 
 /* One that was left out, and why. */
@@ -48,6 +55,7 @@ struct tr_comparison {
     bool by_name; /* there were such words, and not all that are legal are meant */
     int words[8], n_words; /* what was asked for of the form, by number */
     int64_t limit; /* bytes of a rank; 0: none */
+    long workers[TR_COMPARE_WORKERS], n_workers, servers; /* of TR_COMPARE_SERVER */
     struct tr_contender *all; /* room for TR_COMPARED */
     struct tr_left_out *left_out; /* room for TR_COMPARED */
     int n, n_left_out;
@@ -62,6 +70,8 @@ bool tr_compare_words(struct tr_comparison *c, char **words, int n, struct tr_er
  * out. All are prepared: checked, and their bytes known. */
 bool tr_compare_make(struct tr_comparison *c, struct tr_error *e);
 void tr_compare_free(struct tr_comparison *c);
+/* One more of them, unless it is illegal; quiet: a variant of what was left out already need not be named. */
+void tr_compare_add(struct tr_comparison *c, const char *name, struct tr_options *o, bool quiet);
 /* What each sends and needs, and what would make it fit. */
 void tr_compare_account(struct tr_comparison *c);
 
@@ -76,5 +86,20 @@ void tr_compare_rows(const struct tr_comparison *c, bool markdown, FILE *to);
 /* The rate of each number of ranks against that of the first. */
 void tr_compare_scaling(const struct tr_comparison *c, FILE *to);
 void tr_compare_json(const struct tr_comparison *c, FILE *to);
+
+/* compare_server.c: parameter servers against a ring, by the numbers of workers of --workers. */
+bool tr_compare_workers(struct tr_comparison *c, struct tr_error *e);
+void tr_compare_add_servers(struct tr_comparison *c);
+/* No such number is legal: an error that tells those that are. */
+bool tr_compare_no_workers(const struct tr_comparison *c, struct tr_error *e);
+/* What Tutti has counted so far on this rank, without loss and norm. */
+bool tr_compare_read(struct tr_flow *to, const struct tr_groups *g, struct tr_error *e);
+/* What the rank that has most must take and give in a step: by the formula, and by the tapes' ledgers. */
+struct tr_flow tr_compare_formula(const struct tr_plan *p, const struct tr_graph *g);
+struct tr_flow tr_compare_ledger(const struct tr_prepared *p);
+/* Whether these are equal, and equal to what Tutti counted. */
+bool tr_compare_flows_equal(const struct tr_contender *x);
+void tr_compare_flows(const struct tr_comparison *c, FILE *to);
+void tr_compare_flows_json(const struct tr_contender *x, FILE *to);
 
 #endif

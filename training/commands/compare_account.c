@@ -17,9 +17,11 @@ static int group_of(struct tr_comparison *c, const char *name)
     return c->n_groups++;
 }
 
-/* The edges of a pipeline are one group, but for that of a tied embedding. */
+/* The edges of a pipeline are one group, but for that of a tied embedding; and those of servers are one. */
 static const char *name_of(const struct tr_entry *x, char text[32])
 {
+    if (x->edge >= TR_TO_SERVER)
+        return "servers";
     return x->axes || x->edge == TR_HOME ? tr_entry_group(x, text) : "pp";
 }
 
@@ -109,7 +111,7 @@ void tr_compare_account(struct tr_comparison *c)
 char tr_compare_class(const struct tr_contender *x)
 {
     const struct tr_mesh *m = &x->prepared.run.plan.mesh;
-    return m->n == m->size[TR_PP] ? 'A' : 'B';
+    return m->n - m->servers == m->size[TR_PP] ? 'A' : 'B';
 }
 
 bool tr_compare_equal(const struct tr_contender *x)

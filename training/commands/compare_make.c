@@ -14,6 +14,7 @@
 static const char *const stages[] = { "0", "1", "2", "3", NULL };
 static const char *const forms[] = { "ring", "root", "sharded", NULL }; /* as tr_dp_form_names */
 static const char *const paradigms[] = { "dp", "mp", "tp", "cp", NULL };
+static const char *const sides[] = { "server", "ring", NULL };
 static const char *const counts[] = { "1", "2", "3", "4", "6", "8", "12", "16", NULL };
 static const struct {
     const char *word;
@@ -21,7 +22,8 @@ static const struct {
 } named[] = { [TR_COMPARE_ZERO] = { "zero", stages },
     [TR_COMPARE_DP_REDUCE] = { "dp-reduce", forms },
     [TR_COMPARE_PARADIGMS] = { NULL, paradigms },
-    [TR_COMPARE_SCALING] = { "scaling", counts } };
+    [TR_COMPARE_SCALING] = { "scaling", counts },
+    [TR_COMPARE_SERVER] = { NULL, sides } };
 
 static bool among(const char *word, const char *const *words)
 {
@@ -56,12 +58,14 @@ bool tr_compare_words(struct tr_comparison *c, char **words, int n, struct tr_er
             c->form = (enum tr_form)f;
     if (c->form == TR_COMPARE_ALL && among(words[0], paradigms))
         c->form = TR_COMPARE_PARADIGMS;
+    if (c->form == TR_COMPARE_ALL && among(words[0], sides))
+        c->form = TR_COMPARE_SERVER;
     if (c->form == TR_COMPARE_ALL)
         return tr_fail(e,
-            "compare: %.60s is not known; legal are dp-reduce, zero, scaling, some of dp, mp, tp and cp, or "
-            "options alone",
+            "compare: %.60s is not known; legal are dp-reduce, zero, scaling, some of dp, mp, tp and cp, "
+            "some of server and ring, or options alone",
             words[0]);
-    for (int i = c->form != TR_COMPARE_PARADIGMS; i < n; i++)
+    for (int i = named[c->form].word != NULL; i < n; i++)
         if (!take_word(c, words[i], e))
             return false;
     c->by_name = c->n_words;
@@ -80,9 +84,9 @@ static void say_how(char *to, size_t room, const struct tr_options *o)
         const char *name;
         long value, without;
     } numbers[] = { { "pp", o->pp, one.pp }, { "cp", o->cp, 1 }, { "dp", o->dp, one.dp },
-        { "tp", o->tp, one.tp }, { "micro", o->micro, one.micro }, { "chunks", o->chunks, one.chunks },
-        { "zero", o->zero, 0 }, { "zero3-prefetch", o->zero3_prefetch, 0 },
-        { "zero3-persist", o->zero3_persist, 0 } };
+        { "servers", o->servers, 0 }, { "tp", o->tp, one.tp }, { "micro", o->micro, one.micro },
+        { "chunks", o->chunks, one.chunks }, { "zero", o->zero, 0 },
+        { "zero3-prefetch", o->zero3_prefetch, 0 }, { "zero3-persist", o->zero3_persist, 0 } };
     size_t used = 0;
     *to = 0;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -114,11 +118,10 @@ static void leave_out(struct tr_comparison *c, const char *name, const char *why
     snprintf(left->why, sizeof left->why, "%.390s", why);
 }
 
-/* quiet: a variant of what was left out already need not be named. */
-static void add(struct tr_comparison *c, const char *name, struct tr_options *o, bool quiet)
+void tr_compare_add(struct tr_comparison *c, const char *name, struct tr_options *o, bool quiet)
 {
     struct tr_error e;
-    o->ranks = o->pp * o->dp * o->cp * o->tp;
+    o->ranks = o->pp * o->dp * o->cp * o->tp + o->servers;
     if (c->n == TR_COMPARED || c->n_left_out == TR_COMPARED)
         return;
     if (is_legal(o, &e)) {
@@ -148,7 +151,7 @@ static void add_pipeline(
     o.ranks = o.pp * o.dp * o.tp;
     for (o.micro = chosen ? 2 * o.pp : o.micro; chosen && o.micro > 1 && !is_legal(&o, &e);)
         o.micro--;
-    add(c, name, &o, quiet);
+    tr_compare_add(c, name, &o, quiet);
 }
 
 /* ---- all paradigms ---- */
@@ -157,26 +160,26 @@ static void add_data(struct tr_comparison *c)
 {
     char name[32];
     struct tr_options o = meshed(c, 1, c->base.ranks, 1);
-    add(c, "data parallel", &o, false);
+    tr_compare_add(c, "data parallel", &o, false);
     for (o.zero = 1; o.zero <= 3; o.zero++) {
         snprintf(name, sizeof name, "ZeRO %ld", o.zero);
-        add(c, name, &o, true);
+        tr_compare_add(c, name, &o, true);
     }
 }
 
 static void add_tensor(struct tr_comparison *c)
 {
     struct tr_options o = meshed(c, 1, 1, c->base.ranks);
-    add(c, "tensor parallel", &o, false);
+    tr_compare_add(c, "tensor parallel", &o, false);
     o.sp = true;
-    add(c, "tensor + sp", &o, true);
+    tr_compare_add(c, "tensor + sp", &o, true);
 }
 
 static void add_model_parallel(struct tr_comparison *c)
 {
     struct tr_options o = meshed(c, c->base.ranks, 1, 1);
     snprintf(o.schedule, sizeof o.schedule, "naive");
-    add(c, "naive pipeline", &o, false);
+    tr_compare_add(c, "naive pipeline", &o, false);
 }
 
 static void add_pipelines(struct tr_comparison *c)
@@ -197,7 +200,7 @@ static void add_either(struct tr_comparison *c, const char *name, struct tr_opti
     if (o->pp > 1)
         add_pipeline(c, name, *o, "1f1b", quiet);
     else
-        add(c, name, o, quiet);
+        tr_compare_add(c, name, o, quiet);
 }
 
 /* A product, as it is, and with what costs no bytes: sequence parallelism beside tp, ZeRO-1 beside dp. */
@@ -236,7 +239,7 @@ static void add_forms(struct tr_comparison *c)
     for (int i = 0; i < c->n_words; i++) {
         struct tr_options o = c->base;
         snprintf(o.dp_reduce, sizeof o.dp_reduce, "%s", forms[c->words[i]]);
-        add(c, forms[c->words[i]], &o, false);
+        tr_compare_add(c, forms[c->words[i]], &o, false);
     }
 }
 
@@ -252,7 +255,7 @@ static void add_policies(struct tr_comparison *c, const struct tr_options *zero3
         struct tr_options o = *zero3;
         o.zero3_keep = policies[i].keep, o.zero3_prefetch = policies[i].prefetch;
         o.zero3_persist = policies[i].persist ? 4 * (long)channels + 1 : 0;
-        add(c, policies[i].name, &o, true);
+        tr_compare_add(c, policies[i].name, &o, true);
     }
 }
 
@@ -263,7 +266,7 @@ static void add_stages(struct tr_comparison *c, int64_t channels)
         char name[32];
         o.zero = c->words[i];
         snprintf(name, sizeof name, "ZeRO %ld", o.zero);
-        add(c, name, &o, false);
+        tr_compare_add(c, name, &o, false);
         if (o.zero == 3)
             add_policies(c, &o, channels);
     }
@@ -281,7 +284,7 @@ static void add_named(struct tr_comparison *c)
         o.cp = w == 3 ? n : 1;
         if (w == 1)
             snprintf(o.schedule, sizeof o.schedule, "naive");
-        add(c, names[w], &o, false);
+        tr_compare_add(c, names[w], &o, false);
     }
 }
 
@@ -293,7 +296,7 @@ static void add_numbers(struct tr_comparison *c)
         struct tr_options o = meshed(c, 1, strtol(counts[c->words[i]], NULL, 10), 1);
         snprintf(name, sizeof name, "%ld rank%s", o.dp, o.dp == 1 ? "" : "s");
         if (o.dp <= c->base.ranks)
-            add(c, name, &o, false);
+            tr_compare_add(c, name, &o, false);
         else if (c->by_name)
             leave_out(c, name, "there are not as many; more are with -n");
     }
@@ -392,7 +395,7 @@ bool tr_compare_make(struct tr_comparison *c, struct tr_error *e)
     if (own && !take_ranks(c, e))
         return false;
     if (c->form == TR_COMPARE_ALL || c->form == TR_COMPARE_PARADIGMS)
-        add(c, "one device", &one, true);
+        tr_compare_add(c, "one device", &one, true);
     int before = c->n;
     switch (c->form) {
     case TR_COMPARE_ALL:
@@ -410,9 +413,12 @@ bool tr_compare_make(struct tr_comparison *c, struct tr_error *e)
     case TR_COMPARE_SCALING:
         add_numbers(c);
         break;
+    case TR_COMPARE_SERVER:
+        tr_compare_add_servers(c);
+        break;
     }
     if (c->n == before)
-        return none_legal(c, e);
+        return (c->form == TR_COMPARE_SERVER ? tr_compare_no_workers : none_legal)(c, e);
     return prepare_all(c, inject, e);
 }
 

@@ -299,6 +299,8 @@ static void say_object(const struct tr_comparison *c, const struct tr_contender 
     fprintf(to, ", \"fits\": %s", x->fits ? "true" : "false");
     tr_json_text(to, "what_to_do", x->cure);
     tr_json_text(to, "found", x->found);
+    if (c->form == TR_COMPARE_SERVER)
+        tr_compare_flows_json(x, to);
     fprintf(to, "}\n");
 }
 

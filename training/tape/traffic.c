@@ -73,6 +73,7 @@ static bool add(struct tr_traffic *to, int at, tutti_comm *comm, struct tr_error
     to->calls[at] += (int64_t)t.calls;
     to->called[at] += (int64_t)t.called_bytes;
     to->sent[at] += (int64_t)t.sent_bytes;
+    to->received[at] += (int64_t)t.received_bytes;
     return true;
 }
 

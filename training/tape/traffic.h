@@ -9,7 +9,7 @@
 enum { TR_TRAFFICS = TR_WORLD + TR_EDGES };
 
 struct tr_traffic {
-    int64_t calls[TR_TRAFFICS], called[TR_TRAFFICS], sent[TR_TRAFFICS];
+    int64_t calls[TR_TRAFFICS], called[TR_TRAFFICS], sent[TR_TRAFFICS], received[TR_TRAFFICS];
 };
 
 /* Fills in the bytes on the wire of the runner's prediction. Its groups are there, and nothing was sent. */

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_compare.c: what `tutti-train compare` tells by formulas is what the tapes say. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "training/commands/compare.h"
+
+static void prepare(struct tr_prepared *p, const char *options)
+{
+    struct tr_options o;
+    struct tr_error e = { "" };
+    char line[200], *words[24], *at = line;
+    int n = 0;
+    tr_options_default(&o);
+    snprintf(line, sizeof line, "%s", options);
+    for (char *word; (word = strtok_r(at, " ", &at)) != NULL;)
+        words[n++] = word;
+    cr_assert(tr_options_parse(&o, n, words, &e) && tr_prepare(p, &o, &e), "%s: %s", options, e.text);
+}
+
+static struct tr_flow flow_of(const char *options)
+{
+    struct tr_prepared p;
+    prepare(&p, options);
+    struct tr_flow f = tr_compare_formula(&p.run.plan, &p.run.graph), l = tr_compare_ledger(&p);
+    cr_expect_eq(
+        f.in, l.in, "%s: in are %lld, and by the ledger %lld", options, (long long)f.in, (long long)l.in);
+    cr_expect_eq(f.out, l.out, "%s: out are %lld, and by the ledger %lld", options, (long long)f.out,
+        (long long)l.out);
+    tr_prepared_free(&p);
+    return f;
+}
+
+/* Of gpt:nano gradients are 947712 bytes, and values 882176, as the embedding is tied. */
+Test(compare, the_hottest_rank_has_the_bytes_of_the_formulas)
+{
+    struct tr_flow f = flow_of("--dp 8 --servers 1");
+    cr_expect_eq(f.in, 8 * 947712);
+    cr_expect_eq(f.out, 8 * 882176);
+    f = flow_of("--dp 8 --servers 4");
+    cr_expect_eq(f.in, 2 * 947712);
+    cr_expect_eq(f.out, 2 * 882176);
+    f = flow_of("--dp 2 --servers 4"); /* a worker has more than a server */
+    cr_expect_eq(f.in, 882176);
+    cr_expect_eq(f.out, 947712);
+    f = flow_of("--dp 8 --dp-reduce sharded");
+    cr_expect_eq(f.in, 2 * 7 * 947712 / 8);
+    cr_expect_eq(f.out, f.in);
+}
+
+Test(compare, the_formulas_hold_for_every_number_of_workers)
+{
+    static const char *const models[] = { "gpt:nano", "gpt:nano --untied", "mlp:nano", "cnn:nano",
+        "moe:nano" };
+    char line[160];
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+        for (int workers = 1; workers <= 8; workers++)
+            for (int servers = 0; servers <= 4; servers = servers ? 2 * servers : 1) {
+                if (!servers)
+                    snprintf(line, sizeof line, "--model %s --batch %d --dp %d --dp-reduce sharded",
+                        models[m], 2 * workers, workers);
+                else
+                    snprintf(line, sizeof line, "--model %s --batch %d --dp %d --servers %d", models[m],
+                        2 * workers, workers, servers);
+                flow_of(line);
+            }
+}
