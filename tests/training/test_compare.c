@@ -65,3 +65,47 @@ Test(compare, the_formulas_hold_for_every_number_of_workers)
                 flow_of(line);
             }
 }
+
+/* What one instruction computes, by the values that it has here; -1: it is none of these. */
+static double by_values(const struct tr_tape *t, const struct tr_instr *i)
+{
+    double x = (double)tr_count(t, i->in[0]), w = i->ins > 1 ? (double)tr_count(t, i->in[1]) : 0;
+    const struct tr_placed *p = t->placed;
+    double columns =
+        i->ins > 1 ? (double)p->g->tensors[p->shards[t->values[i->in[1]].shard].tensor].size[1] : 0;
+    switch (i->op) {
+    case TR_COLUMN: /* x[t][k] w[r][k] */
+        return 2 * x * w / columns;
+    case TR_ROW: /* x[t][r] w[r][k] */
+        return 2 * x * columns;
+    case TR_LAYER_NORM:
+    case TR_GELU:
+    case TR_BIAS:
+    case TR_ADD:
+        return x;
+    default:
+        return -1;
+    }
+}
+
+Test(compare, operations_are_those_of_what_a_rank_has)
+{
+    static const char *const options[] = { "", "--dp 2 --micro 2", "--tp 4", "--tp 4 --sp", "--pp 2 --tp 2",
+        "--cp 4", "--cp 2 --tp 2 --cp-attention ulysses", "--model mlp:nano --tp 2",
+        "--tp 2 --recompute full", "--cp 4 --cp-attention ulysses+ring" };
+    for (size_t n = 0; n < sizeof options / sizeof *options; n++) {
+        struct tr_prepared p;
+        int found = 0;
+        prepare(&p, options[n]);
+        for (int r = 0; r < p.run.plan.mesh.n; r++)
+            for (int k = 0; k < p.tapes[r].n_instrs; k++) {
+                const struct tr_instr *i = &p.tapes[r].instrs[k];
+                double flops = i->code == TR_COMPUTE ? by_values(&p.tapes[r], i) : -1;
+                found += flops >= 0;
+                cr_expect(flops < 0 || flops == i->flops, "%s: rank %d, %s of %s has %.0f, and not %.0f",
+                    options[n], r, tr_ops[i->op].name, tr_instr_name(&p.tapes[r], i), i->flops, flops);
+            }
+        cr_expect_gt(found, 20);
+        tr_prepared_free(&p);
+    }
+}

@@ -121,9 +121,12 @@ static bool conclude(struct tr_contender *x, const struct tr_trial *t, tutti_com
 {
     if (tutti_comm_rank(world) == x->largest && !x->planted)
         memcpy(x->touched, t->runner.audit.peak, sizeof x->touched);
+    x->flops_counted = t->comm ? t->runner.flops : 0;
     if (!tr_trial_verdict(t, world, &x->verdict, e))
         return false;
     if (tutti_all_reduce(x->touched, x->touched, TR_MEMORIES, TUTTI_INT64, TUTTI_MAX, world,
+            tutti_no_stream()) != TUTTI_OK ||
+        tutti_all_reduce(&x->flops_counted, &x->flops_counted, 1, TUTTI_FLOAT64, TUTTI_SUM, world,
             tutti_no_stream()) != TUTTI_OK ||
         tutti_all_reduce(&x->counted, &x->counted, 2, TUTTI_INT64, TUTTI_MAX, world, tutti_no_stream()) !=
             TUTTI_OK)
@@ -271,7 +274,8 @@ static int run(struct tr_comparison *c)
 {
     struct tr_goldens goldens = { .n = 0 };
     struct tr_error e;
-    tr_compare_account(c);
+    if (!tr_compare_account(c, &e))
+        return tr_refuse(1, &e);
     for (int i = 0; i < c->n; i++)
         c->all[i].reports = tr_new((size_t)c->base.steps, sizeof *c->all[i].reports);
     c->by_turns = turn_end(c, 0) == c->n;

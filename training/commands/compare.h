@@ -30,6 +30,7 @@ struct tr_contender {
     /* known before a step: all ranks' bytes of a step, by tr_comparison.groups; those of the rank that sends
      * most; the rank that needs most memory; whether it fits the limit, and what would make it fit */
     int64_t sent[TR_COMPARE_GROUPS], sent_all, sent_most;
+    double flops, extra; /* of all ranks in a step, by the tapes; beyond those of one device */
     int largest;
     bool fits;
     char cure[96];
@@ -41,6 +42,7 @@ struct tr_contender {
     struct tr_verdict verdict;
     double ms, low, high, formula, simulated, measured, exposed; /* medians; quartiles */
     int64_t touched[TR_MEMORIES]; /* memory of the rank `largest`, by the audit; 0: not audited */
+    double flops_counted; /* of all ranks in a step */
     struct tr_flow counted; /* by Tutti, in a step, at the rank that has most; without loss and norm */
 };
 
@@ -72,8 +74,8 @@ bool tr_compare_make(struct tr_comparison *c, struct tr_error *e);
 void tr_compare_free(struct tr_comparison *c);
 /* One more of them, unless it is illegal; quiet: a variant of what was left out already need not be named. */
 void tr_compare_add(struct tr_comparison *c, const char *name, struct tr_options *o, bool quiet);
-/* What each sends and needs, and what would make it fit. */
-void tr_compare_account(struct tr_comparison *c);
+/* What each computes, sends and needs, and what would make it fit. */
+bool tr_compare_account(struct tr_comparison *c, struct tr_error *e);
 
 /* A is equal to one device because nothing is added in another order; B because sums are canonical trees. */
 char tr_compare_class(const struct tr_contender *x);

@@ -3,6 +3,8 @@
  * changes of which the tapes, made and checked, say that they do. */
 #include "training/commands/compare.h"
 
+#include "training/commands/alone.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -94,18 +96,35 @@ static void find_cure(struct tr_contender *x, int64_t limit)
                                          : "no --micro, --zero or --sp is enough; cut the model further");
 }
 
-void tr_compare_account(struct tr_comparison *c)
+/* What is computed beyond the operations of one device, which computes nothing again. */
+static bool compare_flops(struct tr_comparison *c, struct tr_error *e)
+{
+    struct tr_options alone;
+    struct tr_prepared p;
+    tr_alone_options(&alone, &c->base);
+    if (!tr_prepare(&p, &alone, e))
+        return false;
+    for (int i = 0; i < c->n; i++)
+        c->all[i].extra = c->all[i].flops - tr_tape_flops(&p.tapes[0]);
+    tr_prepared_free(&p);
+    return true;
+}
+
+bool tr_compare_account(struct tr_comparison *c, struct tr_error *e)
 {
     for (int i = 0; i < c->n; i++) {
         struct tr_contender *x = &c->all[i];
-        for (int r = 0; r < x->prepared.run.plan.mesh.n; r++)
+        for (int r = 0; r < x->prepared.run.plan.mesh.n; r++) {
             add_sent(c, x, &x->prepared.tapes[r]);
+            x->flops += tr_tape_flops(&x->prepared.tapes[r]);
+        }
         x->largest = largest(&x->prepared);
         x->fits = !c->limit || x->prepared.tapes[x->largest].arena <= c->limit;
         x->runs = x->runs && x->fits;
         if (!x->fits)
             find_cure(x, c->limit);
     }
+    return compare_flops(c, e);
 }
 
 char tr_compare_class(const struct tr_contender *x)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { COLUMNS = 48, CELL = 160 };
-enum part { SETUP, RESULT, WAITING, SENT, MEMORY, LIMIT, PARTS };
+enum part { SETUP, RESULT, WAITING, WORK, SENT, MEMORY, LIMIT, PARTS };
 
 /* index: of a group, of a kind of memory. */
 struct column {
@@ -97,6 +97,19 @@ static void time_of(const struct tr_contender *x, int index, char *to)
     real(to, x, index == 2 ? "%.0f" : "%.1f", values[index]);
 }
 
+/* All, extra, extra as a part of the rest. */
+static void work(const struct tr_contender *x, int index, char *to)
+{
+    const double values[] = { x->flops, x->extra, 100 * x->extra / (x->flops - x->extra) };
+    snprintf(to, CELL, index == 2 ? "%.2f" : "%.0f", values[index]);
+}
+
+static void counted(const struct tr_contender *x, int index, char *to)
+{
+    (void)index;
+    snprintf(to, CELL, "%s", !x->runs ? "-" : x->flops == x->flops_counted ? "equal" : "DIFFERS");
+}
+
 static void sent(const struct tr_contender *x, int index, char *to)
 {
     bytes(to, index < 0 ? index == -1 ? x->sent_all : x->sent_most : x->sent[index]);
@@ -144,7 +157,9 @@ static int columns_of(const struct tr_comparison *c, struct column *to)
         { RESULT, "ms", false, 0, time_of }, { RESULT, "spread", false, 1, time_of },
         { RESULT, "tokens/s", false, 2, time_of }, { WAITING, "bubble: formula", false, 3, time_of },
         { WAITING, "simulated", false, 4, time_of }, { WAITING, "measured, %", false, 5, time_of },
-        { WAITING, "exposed, %", false, 6, time_of } };
+        { WAITING, "exposed, %", false, 6, time_of }, { WORK, "all FLOPs", false, 0, work },
+        { WORK, "extra FLOPs", false, 1, work }, { WORK, "extra, %", false, 2, work },
+        { WORK, "counted", true, 0, counted } };
     int n = sizeof results / sizeof *results;
     memcpy(to, results, sizeof results);
     for (int i = 0; i < c->n_groups; i++, n++) {
@@ -230,6 +245,8 @@ void tr_compare_text(const struct tr_comparison *c, FILE *to)
 {
     static const char *const titles[] = { "what is run", "what comes of it, and the time of a step",
         "where ranks wait: parts of the pipeline's time; of a step in collectives",
+        "floating-point operations of all ranks in a step; beyond one device's, and whether as many were "
+        "counted",
         "bytes that all ranks must send in a step at least, by group",
         "bytes of memory of the rank that needs most, and whether the audit measured the same",
         "the limit of --memory" };
@@ -289,6 +306,9 @@ static void say_object(const struct tr_comparison *c, const struct tr_contender 
         "bubble_formula", "bubble_simulated", "bubble_measured", "exposed" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         tr_json_number(to, names[i], x->runs ? numbers[i] : NAN);
+    tr_json_number(to, "flops", x->flops);
+    tr_json_number(to, "flops_extra", x->extra);
+    tr_json_number(to, "flops_counted", x->runs ? x->flops_counted : NAN);
     fprintf(to, ", \"sent\": {");
     for (int i = 0; i < c->n_groups; i++)
         fprintf(to, "%s\"%s\": %" PRId64, i ? ", " : "", c->groups[i], x->sent[i]);

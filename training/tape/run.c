@@ -443,6 +443,7 @@ static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
     switch (i->code) {
     case TR_COMPUTE:
         tr_compute(r, i);
+        r->flops += i->flops;
         return true;
     case TR_ALL_REDUCE:
     case TR_REDUCE_SCATTER:
@@ -505,7 +506,7 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
 {
     const struct tr_tape *t = r->tape;
     struct tr_traffic before;
-    r->before = r->result;
+    r->before = r->result, r->flops = 0;
     tr_ledger_begin(&r->counted, &r->predicted);
     tr_ledger_begin(&r->copies_counted, &r->copies_predicted);
     if (r->audited && r->groups.world && !tr_traffic_read(&before, &r->groups, e))

@@ -30,6 +30,7 @@ struct tr_runner {
     int peer; /* of an asynchronous server: whose push it takes, or to whom it gives */
     const void *ticket; /* what already came of that push; NULL */
     double slow; /* a worker takes so many times as long to compute; 0: as long as it takes */
+    double flops; /* of what was computed since the step began */
     struct tr_ledger predicted, counted; /* messages of a step; equal after it, or it fails */
     struct tr_ledger copies_predicted, copies_counted; /* between the memories: the same */
     struct tr_audit audit;

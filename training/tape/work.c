@@ -38,13 +38,29 @@ bool tr_is_attention(const struct tr_instr *i)
                i->op == TR_ATTEND_WINDOW_DX);
 }
 
+/* Among how many ranks an operation is shared: those of the axes that cut something of it. What lies whole on
+ * all ranks of an axis is computed by each of them. */
+static int sharers(const struct tr_placed *p, const struct tr_step *s)
+{
+    static const enum tr_axis axes[] = { TR_CP, TR_CU, TR_TP };
+    int n = 1;
+    for (size_t a = 0; a < sizeof axes / sizeof *axes; a++) {
+        bool cut = false;
+        for (int x = 0; x < s->ins; x++)
+            cut = cut || p->shards[s->in[x]].on[axes[a]][0] != 'R';
+        for (int x = 0; x < s->outs; x++)
+            cut = cut || p->shards[s->out[x]].on[axes[a]][0] != 'R';
+        n *= cut ? p->plan->mesh.size[axes[a]] : 1;
+    }
+    return n;
+}
+
 /* A score is a product of `size` pairs of numbers, and there are two products of the kind forward (scores,
  * and values weighted by them), and five backward, or four where scores are kept. */
 double tr_work(const struct tr_tape *t, const struct tr_step *s, const struct tr_instr *i)
 {
     const struct tr_placed *p = t->placed;
-    int k = tr_micro_batch(p->plan),
-        whole = tr_mesh_group_size(&p->plan->mesh, 1 << TR_TP | 1 << TR_CP | 1 << TR_CU);
+    int k = tr_micro_batch(p->plan);
     if (tr_is_attention(i)) {
         bool back = s->ins > 2, part = i->op == TR_ATTEND_PART || i->op == TR_ATTEND_SCORES;
         int products = i->op == TR_ATTEND_SCORES_DX ? 4 : back ? 5 : 2;
@@ -56,5 +72,13 @@ double tr_work(const struct tr_tape *t, const struct tr_step *s, const struct tr
         node.in[n] = p->shards[s->in[n]].tensor;
     for (int n = 0; n < s->outs; n++)
         node.out[n] = p->shards[s->out[n]].tensor;
-    return tr_flops(p->g, &node) * k / whole;
+    return tr_flops(p->g, &node) * k / sharers(p, s);
+}
+
+double tr_tape_flops(const struct tr_tape *t)
+{
+    double sum = 0;
+    for (int n = 0; n < t->n_instrs; n++)
+        sum += t->instrs[n].flops;
+    return sum;
 }
