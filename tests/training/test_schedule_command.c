@@ -149,6 +149,13 @@ Test(schedule_command, wrong_lines_say_what_is_legal)
             "/nowhere/x.csv: No such file or directory; legal is a file that can be read" },
         { "1f1b --pp 2 --stage-layers 1,2,3", 1,
             "--stage-layers 1,2,3: 6 layers in 3 stages; legal are 6 in 2" },
+        { "1f1b --stage-layers 4294967297,1,1,1", 1,
+            "--stage-layers 4294967297,1,1,1: legal is a number from 1 to 4096 for each stage, as 1,1,2" },
+        { "1f1b --stage-layers 9999999999999999999,1", 1,
+            "--stage-layers 9999999999999999999,1: legal is a number from 1 to 4096 for each stage, as "
+            "1,1,2" },
+        { "1f1b --pp 2 --stage-layers ,", 1,
+            "--stage-layers ,: legal is a number from 1 to 4096 for each stage, as 1,1,2" },
         { "1f1b --balance auto", 2,
             "--balance auto: the price of a layer is that of a model; legal with --model" },
         { "1f1b --layers 3", 2, "--layers and --vocabulary are sizes of a model; legal with --model" },

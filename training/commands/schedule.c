@@ -233,10 +233,7 @@ static bool price_model(struct request *q, int stages, struct tr_error *e)
 /* Stages by their numbers of layers, which are as many as there are told. */
 static bool price_list(struct request *q, int stages, struct tr_error *e)
 {
-    struct tr_graph all = { .layers = 0 };
-    for (const char *at = q->stage_layers; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-        all.layers += strtol(at, NULL, 10);
-    if (!tr_cut_layers(q->layers, &all, stages, q->stage_layers, "even", e))
+    if (!tr_read_cut(q->layers, 0, stages, q->stage_layers, e))
         return false;
     for (int s = 0; s < stages; s++)
         q->stage[s] = (struct tr_stage_costs){ q->layers[s] * q->costs.f, q->layers[s] * q->costs.i,

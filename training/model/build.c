@@ -80,8 +80,8 @@ void tr_build_cross_entropy(struct tr_builder *b, int x, int w)
 
 bool tr_build_legal(const struct tr_model_options *o, struct tr_error *e)
 {
-    if (o->layers < 1 || o->layers > 4096)
-        return tr_fail(e, "%lld layers: legal are 1 to 4096", (long long)o->layers);
+    if (o->layers < 1 || o->layers > TR_LAYERS_MAX)
+        return tr_fail(e, "%lld layers: legal are 1 to %d", (long long)o->layers, TR_LAYERS_MAX);
     if (o->channels < 64 || o->channels % 64 || o->channels > 1 << 20)
         return tr_fail(e, "%lld channels: legal are multiples of 64 up to 1048576", (long long)o->channels);
     if (o->vocabulary < 2 || o->vocabulary > 65536)

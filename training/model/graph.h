@@ -31,6 +31,7 @@ enum tr_role {
 };
 
 enum { TR_BLOCKS = 8, TR_CUT = 8, TR_NORM_LEAVES = 64, TR_PAD = 64, TR_TAPS = 9, TR_HALOS = 2 };
+enum { TR_LAYERS_MAX = 4096 };
 
 struct tr_tensor {
     char name[TR_NAME];

@@ -104,8 +104,7 @@ static void balance(int *layers, const struct tr_graph *g, int stages)
         .from = tr_new(cells, sizeof(int)) };
     struct tr_stage_costs *units = price_units(g);
     double sum = 0;
-    for (int64_t u = 0; u < g->layers + 2;
-         u++) { /* before layer l are the first l layers and the embedding */
+    for (int64_t u = 0; u < g->layers + 2; u++) { /* the units of the first l layers end with unit l */
         sum += units[u].f + units[u].i + units[u].w;
         c.upto[u] = sum;
     }
@@ -120,25 +119,25 @@ static void balance(int *layers, const struct tr_graph *g, int stages)
 
 /* ---- what is asked for ---- */
 
-static bool read_list(int *layers, const struct tr_graph *g, int stages, const char *list, struct tr_error *e)
+bool tr_read_cut(int *layers, int64_t all, int stages, const char *list, struct tr_error *e)
 {
-    int64_t sum = 0;
+    int64_t sum = 0, most = all ? all : TR_LAYERS_MAX;
     int n = 0;
     for (const char *at = list;; at++) {
         char *end = NULL;
         long x = isdigit((unsigned char)*at) ? strtol(at, &end, 10) : 0;
-        if (x < 1 || x > g->layers || (*end && *end != ','))
+        if (x < 1 || x > most || (*end && *end != ','))
             return tr_fail(e, "--stage-layers %s: legal is a number from 1 to %lld for each stage, as 1,1,2",
-                list, (long long)g->layers);
+                list, (long long)most);
         if (n < stages)
             layers[n] = (int)x;
         n++, sum += x, at = end;
         if (!*at)
             break;
     }
-    return (n == stages && sum == g->layers) ||
+    return (n == stages && (sum == all || !all)) ||
            tr_fail(e, "--stage-layers %s: %lld layers in %d stages; legal are %lld in %d", list,
-               (long long)sum, n, (long long)g->layers, stages);
+               (long long)sum, n, (long long)(all ? all : sum), stages);
 }
 
 bool tr_cut_layers(
@@ -155,7 +154,7 @@ bool tr_cut_layers(
         return tr_fail(e, "%d stages of %lld layers: legal are %lld stages at most", stages,
             (long long)g->layers, (long long)(g->layers < TR_STAGES_MAX ? g->layers : TR_STAGES_MAX));
     if (*list)
-        return read_list(layers, g, stages, list, e);
+        return tr_read_cut(layers, g->layers, stages, list, e);
     balance(layers, g, stages);
     return true;
 }
