@@ -27,8 +27,8 @@ struct joint {
     int n;
     int *at; /* of each rank: its instruction */
     int *round; /* of an asynchronous server, which goes through its list once for each worker: whose push */
-    struct queue *queues; /* of each rank: what it sends by each edge; of each rank to each rank, where there
-                             are servers */
+    struct queue *queues; /* of each rank: what it sends by each edge; then of each worker and each server: to
+                             the server, and from it */
     int **beside, *begun, *over; /* of each rank: its calls beside the list, and how many */
 };
 
@@ -150,23 +150,29 @@ static bool is_over(const struct joint *j, int rank, int value)
     return true;
 }
 
+static struct queue *server_queue(const struct joint *j, int rank, const struct tr_instr *i, int *from)
+{
+    int workers = j->n - j->mesh->servers, server = rank - workers;
+    int worker = server < 0 ? rank : i->turn < 0 ? j->round[rank] : i->turn;
+    server = server < 0 ? i->turn : server;
+    bool to_server = i->edge == TR_TO_SERVER || i->edge == TR_FROM_WORKER;
+    *from = to_server ? worker : workers + server;
+    return &j->queues[TR_EDGES * j->n + 2 * (worker * j->mesh->servers + server) + !to_server];
+}
+
 /* The queue of a send or a receive, and the rank that sends. */
 static struct queue *queue_of(const struct joint *j, int rank, const struct tr_instr *i, int *from)
 {
-    int workers = j->n - j->mesh->servers, peer = i->turn;
     bool send = i->code == TR_SEND;
-    if (i->edge >= TR_TO_SERVER) {
-        peer = rank < workers ? peer + workers : peer < 0 ? j->round[rank] : peer;
-        *from = send ? rank : peer;
-        return &j->queues[TR_EDGES * j->n + *from * j->n + (send ? peer : rank)];
-    }
+    if (i->edge >= TR_TO_SERVER)
+        return server_queue(j, rank, i, from);
     *from = send ? rank : neighbour(j, rank, tr_edge_kinds[i->edge].by);
     return &j->queues[TR_EDGES * *from + (int)(send ? i->edge : tr_other_end(i->edge))];
 }
 
 static int n_queues(const struct joint *j)
 {
-    return TR_EDGES * j->n + (j->mesh->servers ? j->n * j->n : 0);
+    return TR_EDGES * j->n + 2 * (j->n - j->mesh->servers) * j->mesh->servers;
 }
 
 static void send(struct joint *j, int rank)
