@@ -41,8 +41,6 @@ int tr_mesh_group_rank(const struct tr_mesh *m, int rank, int axes);
 /* "dp 2 x tp 2", or "1 rank". */
 const char *tr_mesh_text(const struct tr_mesh *m, char text[64]);
 
-/* The communicators of one rank. An edge joins two pipeline neighbours in one direction, so that what goes
- * forward never waits for what goes backward; it is a communicator of two, and the sender is its rank 0. */
 /* The edges of a pipeline: between a rank and its neighbours, one for each direction of what is sent, and for
  * activations and gradients apart; so what comes by one edge comes in the order of the micro-batches. In a V
  * the second half of the stages goes back, and has edges of its own. Workers and their servers have some,
@@ -77,6 +75,8 @@ enum tr_edge tr_other_end(enum tr_edge edge);
  * two, there and back. */
 enum tr_way { TR_LINE, TR_RING, TR_VEE };
 
+/* The communicators of one rank. An edge joins two pipeline neighbours in one direction, so that what goes
+ * forward never waits for what goes backward; it is a communicator of two, and the sender is its rank 0. */
 struct tr_groups {
     tutti_comm *world;
     bool free_order; /* of sums in all groups but the world */

@@ -357,8 +357,6 @@ static bool legal_placement(const char p[2], bool result)
     }
 }
 
-/* Every rule of the table can be read, has as many placements as the operation has operands in the graphs of
- * the models, and takes no partial result. Packing is in no model: it stands beside collectives. */
 /* No model has it: it stands where tokens, or sums over them, lie otherwise than is asked for. */
 static bool moves(int op)
 {
@@ -366,6 +364,8 @@ static bool moves(int op)
            op == TR_ROUND;
 }
 
+/* Every rule of the table can be read, has as many placements as the operation has operands in the graphs of
+ * the models, and takes no partial result but to move it. */
 Test(ops, every_rule_can_be_read)
 {
     struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), gpt(cut(gpt_nano)), gpt(ring(gpt_nano)),

@@ -80,9 +80,9 @@ struct tr_plan {
     int batch, micros; /* sequences of all ranks in a step; micro-batches in a step */
     char schedule[32];
     int chunks; /* stages of a rank */
+    bool vee; /* its second one is on the way back */
     bool apart; /* ranks of the pipeline update before all have their gradients */
     int stage_layers[TR_STAGES_MAX]; /* balance.h; 0: all have as many */
-    bool vee; /* its second one is on the way back */
     bool free_order; /* of sums; canonical without it */
     bool bfloat16; /* parameters, gradients and activations; optimizer and sums in float32 */
     bool stochastic; /* rounding of updated parameters */

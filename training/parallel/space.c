@@ -18,8 +18,6 @@
  * (context.c), and the mean over the grid, after which all ranks have the same. */
 #include "training/parallel/paradigms.h"
 
-#include <string.h>
-
 const struct tr_paradigm tr_space_parallel = { "space", "every rank has a part of the cells of each picture",
     TR_CP, { { "pictures", "Nt" }, { "stream", "St" } } };
 
