@@ -6,6 +6,8 @@
  * the tapes refuse is neither: then lowering wrote what it must not. */
 #include "training/commands/verify.h"
 
+#include "training/data/data.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,21 +64,12 @@ static const struct drawn {
     { "servers", 8, "1 1 2 2 3" },
 };
 
-/* Splitmix64 (Steele, Lea and Flood 2014): any seed will do. */
-static uint64_t next(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 static void pick(char *to, size_t room, const char *values, uint64_t *state)
 {
     int n = 1;
     for (const char *p = values; *p; p++)
         n += *p == ' ';
-    for (n = (int)(next(state) % (uint64_t)n); n > 0; values++)
+    for (n = (int)(tr_next(state) % (uint64_t)n); n > 0; values++)
         n -= *values == ' ';
     snprintf(to, room, "%.*s", (int)strcspn(values, " "), values);
 }
@@ -87,7 +80,7 @@ void tr_verify_draw(struct tr_verify_case *c, uint64_t *state)
     *c = (struct tr_verify_case){ .steps = 3 };
     for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++) {
         char value[32];
-        if (next(state) % 100 >= (uint64_t)drawn[i].percent)
+        if (tr_next(state) % 100 >= (uint64_t)drawn[i].percent)
             continue;
         pick(value, sizeof value, drawn[i].values, state);
         int length = snprintf(c->options + used, sizeof c->options - used, "%s--%s%s%s", used ? " " : "",

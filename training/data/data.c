@@ -22,6 +22,13 @@ uint64_t tr_hash(uint64_t x)
     return x ^ x >> 31;
 }
 
+uint64_t tr_next(uint64_t *state)
+{
+    uint64_t x = tr_hash(*state);
+    *state += 0x9E3779B97F4A7C15u;
+    return x;
+}
+
 /* The sum of eight numbers of 16 bits, less its mean, over its deviation. */
 double tr_normal(uint64_t seed, int64_t tensor, int64_t element)
 {

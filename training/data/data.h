@@ -75,6 +75,8 @@ void tr_pictures_draw(const struct tr_data *d, const struct tr_cells *c, int64_t
  * element). */
 double tr_normal(uint64_t seed, int64_t tensor, int64_t element);
 uint64_t tr_hash(uint64_t x);
+/* The next number by chance, from any seed. */
+uint64_t tr_next(uint64_t *state);
 
 /* All of a file; the caller frees it. */
 bool tr_read_file(uint8_t **bytes, int64_t *count, const char *path, struct tr_error *e);

@@ -3,6 +3,8 @@
  * servers can come in such an order. */
 #include "training/parallel/arrivals.h"
 
+#include "training/data/data.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdint.h>
@@ -114,15 +116,6 @@ static void take(struct walk *w, int server, int worker)
 
 /* ---- from a seed: each push is of one of those who come, by chance ---- */
 
-/* Splitmix64 (Steele, Lea and Flood 2014). */
-static uint64_t next(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 static void draw(struct tr_arrivals *a, long staleness, uint64_t seed)
 {
     struct walk w;
@@ -131,7 +124,7 @@ static void draw(struct tr_arrivals *a, long staleness, uint64_t seed)
         uint64_t count = 0;
         for (int x = 0; x < a->workers; x++)
             count += comes(&w, w.at[x], x);
-        uint64_t chosen = next(&seed) % count;
+        uint64_t chosen = tr_next(&seed) % count;
         int worker = -1;
         do
             worker++;
