@@ -36,7 +36,7 @@ bool tr_mesh_make(struct tr_mesh *m, const int size[TR_AXES], int servers, struc
     for (int a = 0; a < TR_AXES; a++) {
         if (size[a] < 1 || size[a] > 1 << 20 || made.n > (1 << 24) / size[a])
             return tr_fail(
-                e, "--%s %d: legal are 1 and more, and 16777216 ranks in all", tr_axis_names[a], size[a]);
+                e, "--%s %d: legal are 1 to 1048576, and 16777216 ranks in all", tr_axis_names[a], size[a]);
         made.size[a] = size[a];
         made.n *= size[a];
     }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# commands.sh: `tutti-train data`, `demo` and `mesh` do what their help says, and say what is wrong.
+# commands.sh: `tutti-train data`, `demo`, `mesh`, `explain` and `staleness` do what their help says, and say
+# what is wrong.
 set -u
 train=$PWD/tutti-train
 source=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd) || exit 1
@@ -205,5 +206,13 @@ said 2 'legal are -n --count' demo ring --colour 1
     exit "$failures"
 ) || fail "ranks that cannot begin"
 
-[ "$failures" -eq 0 ] && echo "commands: data, demo and mesh are as they should be"
+# --- staleness and explain say at once what they cannot do.
+said 1 '--servers is no option of staleness' staleness --servers 1
+said 1 '--precision is no option of staleness' staleness --precision bfloat16
+said 1 '--model moe:nano: what computes the lines has no experts' staleness --model moe:nano
+grep -q '^ *1 ' "$scratch/said" && fail "staleness computed a line before it refused: $(cat "$scratch/said")"
+said 1 '--tape 2: legal are ranks 0 to 1' explain --dp 2 --tape 2
+said 1 '--dp 2097152: legal are 1 to 1048576' mesh --dp 2097152 --batch 1048576
+
+[ "$failures" -eq 0 ] && echo "commands: data, demo, mesh, explain and staleness are as they should be"
 exit "$failures"

@@ -133,6 +133,11 @@ int tr_command_explain(int argc, char **argv)
         return status;
     if (!tr_prepare(&p, &o, &e))
         return tr_refuse(1, &e);
+    if (o.tape >= p.run.plan.mesh.n) {
+        tr_fail(&e, "--tape %ld: legal are ranks 0 to %d", o.tape, p.run.plan.mesh.n - 1);
+        tr_prepared_free(&p);
+        return tr_refuse(1, &e);
+    }
     say_tables(&p.run);
     say_placements(&p.placed);
     say_messages(&p.tapes[0]);
@@ -145,7 +150,7 @@ int tr_command_explain(int argc, char **argv)
         say_memory(&p.tapes[grid]);
     }
     printf("\nchecked: %d tapes, %d instructions in all\n", p.run.plan.mesh.n, p.instructions);
-    if (o.tape >= 0 && o.tape < p.run.plan.mesh.n) {
+    if (o.tape >= 0) {
         printf("\ntape of rank %ld\n\n", o.tape);
         tr_tape_print(&p.tapes[o.tape], stdout);
     }

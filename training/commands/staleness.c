@@ -27,7 +27,10 @@ static bool refuse(const struct tr_options *o, struct tr_error *e)
         const char *name;
     } wrong[] = { { o->pp > 1, "pp" }, { o->dp > 0, "dp" }, { o->tp > 1, "tp" }, { o->cp > 1, "cp" },
         { o->micro > 1, "micro" }, { o->ranks > 0, "ranks" }, { o->zero > 0, "zero" },
-        { strcmp(o->async, "off") != 0, "async" }, { *o->save || *o->load, *o->save ? "save" : "load" } };
+        { strcmp(o->async, "off") != 0, "async" }, { o->servers > 0, "servers" },
+        { strcmp(o->precision, "float32") != 0, "precision" }, { *o->offload, "offload" },
+        { o->chunks > 1, "chunks" }, { strcmp(o->schedule, "1f1b") != 0, "schedule" },
+        { *o->save || *o->load, *o->save ? "save" : "load" } };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         if (wrong[i].given)
             return tr_fail(e,
@@ -120,7 +123,11 @@ int tr_command_staleness(int argc, char **argv)
         strcpy(o.data, "grammar");
     if (!tr_run_make(&run, &o, &e))
         return tr_refuse(1, &e);
-    int64_t layers = run.graph.layers;
+    int64_t layers = run.graph.layers, experts = run.graph.experts;
     tr_run_free(&run);
+    if (experts)
+        return tr_fail(
+                   &e, "--model %s: what computes the lines has no experts; legal is another model", o.model),
+               tr_refuse(1, &e);
     return table(&o, layers, &e) ? 0 : tr_refuse(1, &e);
 }
