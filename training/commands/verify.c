@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* verify.c: every paradigm and mesh against the golden program: loss and norm of each step, each gradient of
- * step 0 and each parameter after the last step, bit for bit. Then the planted errors: each must be found by
- * the check that it names, or change a bit.
+ * step 0 (where it outlives its update) and each parameter after the last step, bit for bit. Then the planted
+ * errors: each must be found by the check that it names, or change a bit.
  *
  * With --order free no bits are promised. Losses and the gradients of step 0 must then be as near to the
  * golden program's as other orders of the same sums. In bfloat16 every mesh must have the bits of one rank,

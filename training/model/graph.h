@@ -39,8 +39,8 @@ struct tr_tensor {
     int unit;
     int dims;
     char letter[TR_DIMS + 1];
-    int64_t
-        size[TR_DIMS]; /* of b: 1, the micro-batch multiplies it. Of r: as if padded to a multiple of 64 */
+    /* of b: 1, the micro-batch multiplies it; of r: as if padded to a multiple of 64 */
+    int64_t size[TR_DIMS];
     int64_t rows; /* of r, without padding */
     bool stream; /* on the residual stream: its placement is in the tables of paradigms */
     bool wide; /* float32 in mixed precision, too */

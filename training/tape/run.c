@@ -284,8 +284,9 @@ static struct drawn drawn(const struct tr_runner *r, const struct tr_instr *i, i
 {
     const struct tr_plan *p = r->tape->placed->plan;
     int update = i->micro / tr_update_micros(p), updates = tr_updates(p);
-    return (
-        struct drawn){ r->step * updates + update, i->place + s - (int64_t)update * (p->batch / updates) };
+    struct drawn d = { .step = r->step * updates + update };
+    d.sequence = i->place + s - (int64_t)update * (p->batch / updates);
+    return d;
 }
 
 static void load_tokens(struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets)
