@@ -193,23 +193,36 @@ static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct
     return s == TUTTI_OK || failed(r, i, group_of(r, i), e);
 }
 
+/* What the instruction reads goes to one rank, and as much comes from another; either is counted. */
+struct exchange {
+    tutti_comm *comm;
+    int to, from;
+    void *into;
+};
+
+static bool exchange(
+    struct tr_runner *r, const struct tr_instr *i, const struct exchange *x, struct tr_error *e)
+{
+    tutti_type type = type_of(r->tape, i);
+    int64_t bytes = i->count * (int64_t)bytes_of(r->tape, i);
+    tutti_status s = tutti_group_start();
+    if (s == TUTTI_OK)
+        s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, type, x->to, x->comm, tutti_no_stream());
+    if (s == TUTTI_OK)
+        s = tutti_recv(x->into, (size_t)i->count, type, x->from, x->comm, tutti_no_stream());
+    tutti_status ended = tutti_group_end(); /* a call that failed, too, was in it */
+    tr_ledger_count(&r->counted, r->tape, i, TR_SEND, bytes);
+    tr_ledger_count(&r->counted, r->tape, i, TR_RECV, bytes);
+    return (s == TUTTI_OK && ended == TUTTI_OK) || failed(r, i, x->comm, e);
+}
+
 /* Round the group: to the rank `turn` behind, from the one as far before. */
 static bool run_shift(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
     tutti_comm *comm = group_of(r, i);
     int n = tutti_comm_size(comm), rank = tutti_comm_rank(comm);
-    int to = (rank + i->turn + n) % n, from = (rank - i->turn + n) % n;
-    tutti_type type = type_of(r->tape, i);
-    int64_t bytes = i->count * (int64_t)bytes_of(r->tape, i);
-    tutti_status s = tutti_group_start();
-    if (s == TUTTI_OK)
-        s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, type, to, comm, tutti_no_stream());
-    if (s == TUTTI_OK)
-        s = tutti_recv(tr_at(r, i->out[0]), (size_t)i->count, type, from, comm, tutti_no_stream());
-    tutti_status ended = tutti_group_end();
-    tr_ledger_count(&r->counted, r->tape, i, TR_SEND, bytes);
-    tr_ledger_count(&r->counted, r->tape, i, TR_RECV, bytes);
-    return (s == TUTTI_OK && ended == TUTTI_OK) || failed(r, i, comm, e);
+    struct exchange x = { comm, (rank + i->turn + n) % n, (rank - i->turn + n) % n, tr_at(r, i->out[0]) };
+    return exchange(r, i, &x, e);
 }
 
 static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
@@ -248,21 +261,10 @@ static bool run_tie(struct tr_runner *r, const struct tr_instr *i, struct tr_err
         return true;
     }
     void *other = tr_at(r, i->scratch);
-    tutti_type type = type_of(r->tape, i);
-    int64_t bytes = i->count * (int64_t)bytes_of(r->tape, i);
     tutti_comm *comm = r->groups.edge[TR_HOME];
     int peer = 1 - tutti_comm_rank(comm);
-    tutti_status s = tutti_group_start();
-    if (s == TUTTI_OK)
-        s = tutti_send(mine, (size_t)i->count, type, peer, comm, tutti_no_stream());
-    if (s == TUTTI_OK)
-        s = tutti_recv(other, (size_t)i->count, type, peer, comm, tutti_no_stream());
-    if (s == TUTTI_OK)
-        s = tutti_group_end();
-    if (s != TUTTI_OK)
-        return failed(r, i, comm, e);
-    tr_ledger_count(&r->counted, r->tape, i, TR_SEND, bytes);
-    tr_ledger_count(&r->counted, r->tape, i, TR_RECV, bytes);
+    if (!exchange(r, i, &(struct exchange){ comm, peer, peer, other }, e))
+        return false;
     tr_add_values(r, element, sum, mine, other, i->count);
     return true;
 }
