@@ -135,8 +135,8 @@ static bool count_workers(long *dp, const struct tr_options *o, struct tr_error 
     if (o->ranks == 0 || *dp + o->servers == o->ranks)
         return true;
     if (o->ranks <= o->servers)
-        return tr_fail(e, "%ld ranks, and --servers %ld: there is no worker; legal is --ranks %ld and more",
-            o->ranks, o->servers, o->servers + 1);
+        return tr_fail(e, "%ld rank%s, and --servers %ld: there is no worker; legal is --ranks %ld and more",
+            o->ranks, o->ranks == 1 ? "" : "s", o->servers, o->servers + 1);
     return tr_fail(e, "%ld ranks, but %ld workers (--dp) and %ld servers are %ld; legal is --ranks %ld",
         o->ranks, *dp, o->servers, *dp + o->servers, *dp + o->servers);
 }
@@ -163,8 +163,8 @@ static bool count_dp(long *dp, const struct tr_options *o, struct tr_error *e)
         snprintf(cp, sizeof cp, " x cp %ld", o->cp);
     if (o->ranks % others == 0)
         snprintf(other, sizeof other, ", or --dp %ld", o->ranks / others);
-    return tr_fail(e, "%ld ranks, but dp %ld x tp %ld x pp %ld%s is %ld; legal is --ranks %ld%s", o->ranks,
-        *dp, o->tp, o->pp, cp, *dp * others, *dp * others, other);
+    return tr_fail(e, "%ld rank%s, but dp %ld x tp %ld x pp %ld%s is %ld; legal is --ranks %ld%s", o->ranks,
+        o->ranks == 1 ? "" : "s", *dp, o->tp, o->pp, cp, *dp * others, *dp * others, other);
 }
 
 /* Ranks of a group inside cp that exchange tokens for heads, where there are two levels. */

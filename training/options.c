@@ -239,14 +239,15 @@ static bool set(struct tr_options *o, const struct option *option, const char *v
     else if (strlen(value) < option->room)
         strcpy(at, value);
     else
-        return tr_fail(e, "--%s: %zu characters are legal", option->name, option->room - 1);
+        return tr_fail(e, "--%s: at most %zu characters are legal", option->name, option->room - 1);
     if (end && (*end || end == value || errno))
         return tr_fail(
             e, "--%s %.60s: a%s number is legal", option->name, value, option->kind == WHOLE ? " whole" : "");
     if (option->kind == WHOLE && (*(long *)(void *)at < option->least || *(long *)(void *)at > MOST))
         return tr_fail(e, "--%s %.60s: legal are %ld to %d", option->name, value, option->least, MOST);
     if (option->kind == REAL && !(*(double *)(void *)at >= 0 && *(double *)(void *)at < INFINITY))
-        return tr_fail(e, "--%s %.60s: legal is a number that is not negative", option->name, value);
+        return tr_fail(
+            e, "--%s %.60s: legal is a number that is not negative, nor infinite", option->name, value);
     return true;
 }
 

@@ -206,11 +206,18 @@ said 2 'legal are -n --count' demo ring --colour 1
     exit "$failures"
 ) || fail "ranks that cannot begin"
 
-# --- staleness and explain say at once what they cannot do.
-said 1 '--servers is no option of staleness' staleness --servers 1
-said 1 '--precision is no option of staleness' staleness --precision bfloat16
+# --- staleness, verify and explain say at once what they cannot do.
+for wrong in '--servers 1' '--precision bfloat16' '--pp 2' '--async stash' '--tape 1' '--hex'; do
+    # shellcheck disable=SC2086 # words
+    said 1 "$wrong is no option of staleness" staleness $wrong
+done
 said 1 '--model moe:nano: what computes the lines has no experts' staleness --model moe:nano
 grep -q '^ *1 ' "$scratch/said" && fail "staleness computed a line before it refused: $(cat "$scratch/said")"
+for wrong in '--dp 2' '--model mlp:nano' '--steps 3'; do
+    # shellcheck disable=SC2086 # words
+    said 1 "$wrong is no option of verify" verify --quick $wrong
+done
+said 1 'legal is one of them' verify --quick --random 3
 said 1 '--tape 2: legal are ranks 0 to 1' explain --dp 2 --tape 2
 said 1 '--dp 2097152: legal are 1 to 1048576' mesh --dp 2097152 --batch 1048576
 

@@ -2,6 +2,7 @@
 /* staleness.c: `tutti-train staleness`: how old the weights are that asynchronous pipelines compute with,
  * and what that does to the loss. Each line is the simulator's run of as many updates as the others, from the
  * same data; that a pipeline of ranks has its bits is what verify shows. */
+#include "training/commands/alone.h"
 #include "training/commands/commands.h"
 #include "training/commands/golden.h"
 #include "training/commands/prepare.h"
@@ -22,21 +23,16 @@ enum { LAST = 10 };
 
 static bool refuse(const struct tr_options *o, struct tr_error *e)
 {
-    const struct {
-        bool given;
-        const char *name;
-    } wrong[] = { { o->pp > 1, "pp" }, { o->dp > 0, "dp" }, { o->tp > 1, "tp" }, { o->cp > 1, "cp" },
-        { o->micro > 1, "micro" }, { o->ranks > 0, "ranks" }, { o->zero > 0, "zero" },
-        { strcmp(o->async, "off") != 0, "async" }, { o->servers > 0, "servers" },
-        { strcmp(o->precision, "float32") != 0, "precision" }, { *o->offload, "offload" },
-        { o->chunks > 1, "chunks" }, { strcmp(o->schedule, "1f1b") != 0, "schedule" },
-        { *o->save || *o->load, *o->save ? "save" : "load" } };
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        if (wrong[i].given)
-            return tr_fail(e,
-                "--%s is no option of staleness: one rank computes what each pipeline would; legal are the "
-                "options of the model and of what is learned",
-                wrong[i].name);
+    struct tr_options alone;
+    char given[TR_OPTION_TEXT], other[TR_OPTION_TEXT];
+    tr_alone_options(&alone, o);
+    alone.dp = 0;
+    strcpy(alone.precision, "float32");
+    if (!tr_options_same(o, &alone, given, other))
+        return tr_fail(e,
+            "%s is no option of staleness: one rank computes what each pipeline would, in float32; legal are "
+            "the options of the model and of what is learned",
+            given);
     return o->steps >= LAST ||
            tr_fail(e, "--steps %ld: the loss is a mean of the last %d; legal are %d and more", o->steps, LAST,
                LAST);

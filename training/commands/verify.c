@@ -219,6 +219,24 @@ static int draw(struct work *w, const struct tr_options *asked)
     return wrong;
 }
 
+/* What would be ignored: each configuration has its own options. */
+static bool refuse_options(const struct tr_options *o, struct tr_error *e)
+{
+    struct tr_options legal;
+    char given[TR_OPTION_TEXT], other[TR_OPTION_TEXT];
+    tr_options_default(&legal);
+    legal.all = o->all, legal.quick = o->quick, legal.random = o->random, legal.seed = o->seed;
+    memcpy(legal.kernels, o->kernels, sizeof legal.kernels);
+    memcpy(legal.order, o->order, sizeof legal.order);
+    if (!tr_options_same(o, &legal, given, other))
+        return tr_fail(e,
+            "%s is no option of verify, whose configurations have their own; legal are --quick, --all, "
+            "--random, --seed, --kernels and --order",
+            given);
+    return o->all + o->quick + (o->random > 0) <= 1 ||
+           tr_fail(e, "--quick, --all and --random name other configurations each; legal is one of them");
+}
+
 int tr_command_verify(int argc, char **argv)
 {
     struct tr_options o;
@@ -229,6 +247,8 @@ int tr_command_verify(int argc, char **argv)
             "paradigm and mesh against the golden program",
             false, &status))
         return status;
+    if (!refuse_options(&o, &e))
+        return tr_refuse(1, &e);
     struct work w = { .kernels = tr_options_kernels(&o, &e) };
     if (!w.kernels)
         return tr_refuse(2, &e);
