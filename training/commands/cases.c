@@ -444,6 +444,9 @@ static const char *const more[] = {
     MIXED MLP "--dp 4 --servers 2 --micro 2",
     MIXED CNN "--dp 2 --servers 4",
     MIXED CNN "--norm group --dp 2 --tp 2 --micro 2",
+    MIXED CNN "--cp 4 --micro 2",
+    MIXED CNN "--cp 2 --tp 2 --dp 2 --zero 2 --cnn-cut columns --offload optimizer",
+    MIXED CNN "--cp 2 --pp 2 --micro 4 --schedule zb-h1 --recompute full --rounding stochastic",
     MIXED "--cp 2 --cp-map zigzag --dp 2 --zero 1",
     MIXED "--cp 2 --cp-map zigzag --cp-attention ring --tp 2 --micro 2",
 };

@@ -28,11 +28,6 @@ bool tr_mixed_check(const struct tr_plan *p, struct tr_error *e)
             "--precision bfloat16 with --server-mode async: the simulator that its pushes are compared with "
             "has "
             "float32 alone; legal is --server-mode sync, or --precision float32");
-    if (p->bfloat16 && p->space && p->mesh.size[TR_CP] > 1)
-        return tr_fail(e,
-            "--precision bfloat16 with --cp %d: the halos of pictures are float32; legal is --cp 1, or "
-            "--precision float32",
-            p->mesh.size[TR_CP]);
     return true;
 }
 

@@ -42,33 +42,42 @@ struct exchange {
     const struct tr_runner *r;
     const struct tr_instr *i;
     tutti_comm *comm;
-    int64_t rows, row; /* elements: of the rows here of a picture, and of one */
+    enum tr_element element;
+    size_t rows, row; /* bytes: of the rows here of a picture, and of one */
 };
+
+static unsigned char *picture_in(const struct exchange *x, int64_t picture)
+{
+    return (unsigned char *)tr_at(x->r, x->i->in[0]) + (size_t)picture * x->rows;
+}
+
+static unsigned char *picture_out(const struct exchange *x, int64_t picture)
+{
+    return (unsigned char *)tr_at(x->r, x->i->out[0]) + (size_t)picture * (x->rows + TR_HALOS * x->row);
+}
 
 /* Of one picture, with the rank before (by -1) or behind (by 1). */
 static tutti_status with_neighbour(const struct exchange *x, int64_t picture, int by)
 {
     int n = tutti_comm_size(x->comm), peer = (tutti_comm_rank(x->comm) + by + n) % n;
-    float *in = (float *)tr_at(x->r, x->i->in[0]) + picture * x->rows;
-    float *out = (float *)tr_at(x->r, x->i->out[0]) + picture * (x->rows + TR_HALOS * x->row);
-    const float *edge = by < 0 ? in : in + x->rows - x->row;
-    float *halo = by < 0 ? out : out + x->row + x->rows;
+    unsigned char *in = picture_in(x, picture), *out = picture_out(x, picture);
+    const unsigned char *edge = by < 0 ? in : in + x->rows - x->row;
+    unsigned char *halo = by < 0 ? out : out + x->row + x->rows;
     size_t count = (size_t)x->i->count;
-    tutti_status s = tutti_send(edge, count, TUTTI_FLOAT32, peer, x->comm, tutti_no_stream());
-    return s != TUTTI_OK ? s : tutti_recv(halo, count, TUTTI_FLOAT32, peer, x->comm, tutti_no_stream());
+    tutti_type type = tr_element_type(x->element);
+    tutti_status s = tutti_send(edge, count, type, peer, x->comm, tutti_no_stream());
+    return s != TUTTI_OK ? s : tutti_recv(halo, count, type, peer, x->comm, tutti_no_stream());
 }
 
 /* The own rows, and +0 where there is no neighbour. */
 static void copy_own(const struct exchange *x, int64_t picture)
 {
-    const float *in = (const float *)tr_at(x->r, x->i->in[0]) + picture * x->rows;
-    float *out = (float *)tr_at(x->r, x->i->out[0]) + picture * (x->rows + TR_HALOS * x->row);
-    size_t row = (size_t)x->row * sizeof *out, rows = (size_t)x->rows * sizeof *out;
-    memcpy(out + x->row, in, rows);
+    unsigned char *out = picture_out(x, picture);
+    memcpy(out + x->row, picture_in(x, picture), x->rows);
     if (!x->i->first)
-        memset(out, 0, row);
+        memset(out, 0, x->row);
     if (!x->i->second)
-        memset(out + x->row + x->rows, 0, row);
+        memset(out + x->row + x->rows, 0, x->row);
 }
 
 static tutti_status exchange_all(const struct exchange *x)
@@ -88,13 +97,16 @@ static tutti_status exchange_all(const struct exchange *x)
 bool tr_run_halo(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
     const struct tr_tape *t = r->tape;
-    struct exchange x = { r, i, r->groups.of[i->axes], t->values[i->in[0]].bytes / 4 / i->times, i->count };
+    const struct tr_value *in = &t->values[i->in[0]];
+    int64_t row = i->count * tr_element_bytes(in->element);
+    struct exchange x = { r, i, r->groups.of[i->axes], in->element, (size_t)(in->bytes / i->times),
+        (size_t)row };
     if (exchange_all(&x) != TUTTI_OK)
         return tr_fail(e, "step %lld, rank %d: %s of %s: %s", (long long)r->step, t->rank,
             tr_code_names[i->code], tr_instr_name(t, i), tutti_get_last_error(x.comm));
     for (int64_t n = 0; n < i->times * (i->first + i->second); n++) {
-        tr_ledger_count(&r->counted, t, i, TR_SEND, i->count * 4);
-        tr_ledger_count(&r->counted, t, i, TR_RECV, i->count * 4);
+        tr_ledger_count(&r->counted, t, i, TR_SEND, row);
+        tr_ledger_count(&r->counted, t, i, TR_RECV, row);
     }
     return true;
 }

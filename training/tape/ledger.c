@@ -105,7 +105,8 @@ static void predict_halo(
     struct tr_ledger *l, const struct tr_tape *t, const struct tr_instr *i, enum tr_code code)
 {
     struct tr_entry *entry = tr_ledger_entry(l, t, i, code);
-    int64_t calls = i->times * (i->first + i->second), bytes = calls * i->count * 4;
+    int64_t calls = i->times * (i->first + i->second);
+    int64_t bytes = calls * i->count * tr_element_bytes(t->values[i->in[0]].element);
     entry->calls += calls, entry->bytes += bytes;
     entry->least += code == TR_SEND ? bytes : 0;
 }
