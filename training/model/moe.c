@@ -55,6 +55,10 @@ int tr_moe_forward(struct tr_builder *b, int x, const int w[TR_MOE_PARAMETERS])
     int choices = tr_build_activation(b, "choices", g->choices, false);
     tr_build_node(b, TR_GATE, &logits, 1, (int[]){ p, choices }, 2);
     int counts = tr_add_tensor(g, TR_ACTIVATION, b->unit, "btc", size, "%scounts", b->prefix);
+    /* Choices and counts are integers. The router is float32 in mixed precision, too (Fedus et al. 2022), as
+     * which experts are chosen hangs on it. */
+    g->tensors[logits].wide = g->tensors[p].wide = true;
+    g->tensors[choices].wide = g->tensors[counts].wide = true;
     int sent = rows(b, "rows", g->channels, counts);
     tr_build_node(b, TR_DISPATCH, (int[]){ x, choices }, 2, (int[]){ sent, counts }, 2);
     int up = rows(b, "up", tr_moe_hidden(g), counts), down = rows(b, "down", g->channels, counts);
@@ -87,6 +91,7 @@ static void combine(struct tr_pass *p, const struct tr_node *n, int dy)
     int in[] = { dy, down, probabilities, choices }, out[] = { tr_gradient_of(p, down),
         tr_add_tensor(p->g, TR_D_ACTIVATION, of.unit, of.letter, of.size, "d.chosen.%s", of.name) };
     tr_add_node(p->g, TR_COMBINE_DX, TR_BACKWARD, n->unit, in, 4, out, 2);
+    p->g->tensors[out[1]].wide = true;
     p->d[down] = out[0], p->d[probabilities] = out[1];
 }
 
@@ -116,6 +121,7 @@ void tr_moe_backward(struct tr_pass *p, const struct tr_node *n)
         break;
     default: { /* TR_GATE */
         dx = tr_gradient_of(p, x);
+        p->g->tensors[dx].wide = true;
         add(p, TR_GATE_DX, TR_BACKWARD, unit, (int[]){ dy, n->out[0], n->out[1] }, 3, dx);
         tr_give(p, x, dx, unit);
         break;
