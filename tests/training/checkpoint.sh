@@ -82,6 +82,40 @@ save sgd 3 --optimizer sgd --rate 0.1 --pp 2 --tp 2
 goes_on sgd golden_sgd --optimizer sgd --rate 0.1 --dp 2 --zero 3
 [ "$(wc -c <sgd)" -lt $(($(wc -c <first) / 2)) ] || fail "SGD's file is as large as AdamW's"
 
+# A gradient that waits for the next step is a part of the state, and so is the norm that will clip it.
+"$gpt" steps=6 delay=1 clip=0.3 >golden_delay
+save delayed 3 --offload optimizer --offload-delay 1 --clip 0.3 --dp 2 --zero 1
+goes_on delayed golden_delay --offload both --offload-delay 1 --clip 0.3
+goes_on delayed golden_delay --offload optimizer --offload-delay 1 --clip 0.3 --tp 2 --pp 2 --micro 2
+refused 'delayed has a gradient that waits (--offload-delay 1), and this run has none; legal is' \
+    --load delayed --clip 0.3
+refused 'first has no gradient that waits (--offload-delay 1), and this run has one; legal is to leave' \
+    --load first --offload optimizer --offload-delay 1
+
+# uncut FILE STEPS OPTIONS...: saved in FILE is what a run has that was cut after half of the steps.
+uncut()
+{
+    resumed=$1 all=$2
+    shift 2
+    save uncut "$all" "$@"
+    save half $((all / 2)) "$@"
+    save "$resumed" "$all" --load half "$@"
+    cmp -s uncut "$resumed" || fail "cut in two, $* ends in another state"
+}
+
+# In bfloat16 what waits is bfloat16, and masters are rounded by chance as if nothing had been cut.
+uncut mixed 4 --offload optimizer --offload-delay 1 --precision bfloat16 --rounding stochastic --dp 2 --zero 2
+
+# An asynchronous pipeline drains at the end of a step; the file counts its updates, of which a step makes 4.
+for versions in stash two newest; do
+    uncut apart 4 --untied --clip 0 --async $versions --pp 2 --micro 4
+done
+refused 'after 16 updates, and a step of this one makes 3, of which it may not begin in the middle' \
+    --load apart --untied --clip 0 --async newest --pp 2 --micro 3 --batch 6
+"$train" --hex --data grammar --steps 18 --load apart --untied --clip 0 --batch 2 >out 2>said ||
+    fail "an asynchronous run's file: $(cat said)"
+grep -q '^# apart: goes on after 16 steps$' out || fail "not 16 updates of 2 sequences: $(cat out)"
+
 # A file that goes on is as good as one that was never cut.
 "$train" --hex --data grammar --steps 6 --load first --save whole --tp 2 >out 2>said ||
     fail "on and saved: $(cat said)"
@@ -123,7 +157,7 @@ refused 'checksum of its head is wrong' --load damaged
 changed 1000
 refused 'checksum of its head is wrong' --load damaged
 changed 8
-refused 'is of version 0; legal is 1' --load damaged
+refused 'is of version 3; legal is 2' --load damaged
 changed 20000
 "$train" --hex --data grammar --steps 6 --load damaged --dp 2 --zero 1 >out 2>said &&
     fail "a damaged file is taken"

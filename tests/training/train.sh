@@ -237,7 +237,6 @@ refused 'with --offload optimizer 10930688 here and 2712064 on the host' --memor
 refused 'legal with --offload optimizer or both' --optimizer-threads 2
 refused 'legal are 0 and 1' --offload both --offload-delay 2
 refused 'legal with --offload optimizer or both' --offload activations --offload-delay 1
-refused 'a file has no gradient that waits' --offload both --offload-delay 1 --save "$scratch/none"
 refused 'bytes of the host' --memory 8M --host-memory 1M --offload both
 refused 'legal are none, optimizer, activations and both' --offload everything
 refused 'legal are all-reduce-missing' --inject nothing

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATH = 1024 };
+enum { PATH = 1024, SOME = 4096 };
 
 static bool in_step(tutti_comm *ranks, struct tr_error *e)
 {
@@ -45,11 +45,6 @@ static bool sum_up(
            tr_fail(e, "checkpoint: %s", tutti_get_last_error(ranks));
 }
 
-static int64_t place(const struct tr_saved *entry, int kind, const struct tr_piece *p)
-{
-    return entry->at + (kind * entry->rows * entry->columns + p->from) * 4;
-}
-
 /* ---- saving ---- */
 
 static bool make_file(const char *path, int64_t bytes, struct tr_error *e)
@@ -63,6 +58,19 @@ static bool make_file(const char *path, int64_t bytes, struct tr_error *e)
     return ok;
 }
 
+/* bfloat16 goes through float32, in pieces. */
+static bool write_piece(const struct tr_piece *p, int file, int64_t at, const char *path, struct tr_error *e)
+{
+    float some[SOME];
+    bool ok = p->narrow || tr_write_at(file, p->at, p->count * 4, at, path, e);
+    for (int64_t i = 0; i < p->count && p->narrow && ok; i += SOME) {
+        int64_t n = p->count - i < SOME ? p->count - i : SOME;
+        tr_piece_get(p, i, n, some);
+        ok = tr_write_at(file, some, n * 4, at + i * 4, path, e);
+    }
+    return ok;
+}
+
 static bool write_pieces(
     const struct tr_runner *r, const struct tr_heading *h, int file, const char *path, struct tr_error *e)
 {
@@ -70,9 +78,8 @@ static bool write_pieces(
     for (int n = 0; n < t->n_holdings; n++)
         for (int kind = 0; kind < TR_KINDS; kind++) {
             struct tr_piece p = tr_piece_owned(r, &t->holdings[n], kind);
-            const struct tr_saved *entry =
-                &h->entries[tr_heading_entry(t->placed->g, t->holdings[n].parameter)];
-            if (!tr_write_at(file, p.at, p.count * 4, place(entry, kind, &p), path, e))
+            int entry = tr_heading_entry(t->placed->g, t->holdings[n].parameter);
+            if (!write_piece(&p, file, tr_heading_place(h, entry, kind, p.from), path, e))
                 return false;
         }
     return fsync(file) == 0 || tr_fail(e, "%s cannot be written: %s", path, strerror(errno));
@@ -133,7 +140,8 @@ bool tr_checkpoint_save(const struct tr_runner *r, const char *path, tutti_comm 
     if (!part_name(part, path, e))
         return false;
     tr_heading_make(&h, p->g, p->plan, r->data->seed);
-    h.head.step = r->step;
+    h.head.step = r->step * h.updates;
+    h.head.norm = r->result.norm;
     bool ok = write_file(r, &h, part, path, ranks, e);
     if (!ok)
         unlink(part);
@@ -192,7 +200,6 @@ bool tr_checkpoint_peek(struct tr_head *head, const char *path, const struct tr_
 static bool read_rounded(const struct tr_runner *r, const struct tr_heading *h, const struct tr_holding *of,
     int file, const char *path, struct tr_error *e)
 {
-    enum { SOME = 4096 };
     float masters[SOME];
     const struct tr_tape *t = r->tape;
     const struct tr_saved *entry = &h->entries[tr_heading_entry(t->placed->g, of->parameter)];
@@ -204,9 +211,22 @@ static bool read_rounded(const struct tr_runner *r, const struct tr_heading *h, 
         int64_t n = count - i < SOME ? count - i : SOME;
         if (!tr_read_at(file, masters, n * 4, entry->at + (from + i) * 4, path, e))
             return false;
-        tr_round_masters(r, of->parameter, to + i, masters, from + i, n, h->head.step);
+        tr_round_masters(r, of->parameter, to + i, masters, from + i, n, h->head.step - h->head.waits);
     }
     return true;
+}
+
+static bool read_piece(const struct tr_piece *p, int file, int64_t at, const char *path, struct tr_error *e)
+{
+    float some[SOME];
+    bool ok = p->narrow || tr_read_at(file, p->at, p->count * 4, at, path, e);
+    for (int64_t i = 0; i < p->count && p->narrow && ok; i += SOME) {
+        int64_t n = p->count - i < SOME ? p->count - i : SOME;
+        ok = tr_read_at(file, some, n * 4, at + i * 4, path, e);
+        if (ok)
+            tr_piece_put(p, i, n, some);
+    }
+    return ok;
 }
 
 static bool read_pieces(
@@ -216,9 +236,8 @@ static bool read_pieces(
     for (int n = 0; n < t->n_holdings; n++) {
         for (int kind = 0; kind < TR_KINDS; kind++) {
             struct tr_piece p = tr_piece_held(r, &t->holdings[n], kind);
-            const struct tr_saved *entry =
-                &h->entries[tr_heading_entry(t->placed->g, t->holdings[n].parameter)];
-            if (!tr_read_at(file, p.at, p.count * 4, place(entry, kind, &p), path, e))
+            int entry = tr_heading_entry(t->placed->g, t->holdings[n].parameter);
+            if (!read_piece(&p, file, tr_heading_place(h, entry, kind, p.from), path, e))
                 return false;
         }
         bool rounded = t->values[t->holdings[n].values].element == TR_BFLOAT16;
@@ -243,6 +262,7 @@ bool tr_checkpoint_load(struct tr_runner *r, const char *path, tutti_comm *ranks
             ok = tr_fail(e, "%s is damaged: the checksum of %s of %s is wrong", path,
                 tr_kind_names[i % TR_KINDS], h.entries[i / TR_KINDS].name);
     r->step = h.head.step;
+    r->result.norm = h.head.norm;
     tr_host_follow(r);
     free(sum);
     free(h.entries);

@@ -6,8 +6,8 @@
  *     struct tr_head      what was run, and how far
  *     struct tr_saved     one for each parameter, in the golden program's order (a tied head has none)
  *     zeros               up to head.first, a multiple of 4,096
- *     float32 arrays      of each parameter its values, then with AdamW m, then v: rows times columns
- *                         elements, row by row, without padding, one after the other
+ *     float32 arrays      of each parameter its values, then with AdamW m, then v, then what waits: rows
+ *                         times columns elements, row by row, without padding, one after the other
  *
  * A file is written under another name (FILE.part) and renamed when all of it is on the disk, so that FILE is
  * at any moment the old one or the new one, whole. */
@@ -16,7 +16,7 @@
 
 #include "training/checkpoint/pieces.h"
 
-enum { TR_CHECKPOINT_VERSION = 1 };
+enum { TR_CHECKPOINT_VERSION = 2 };
 
 struct tr_head {
     char magic[8]; /* "TUTTICKP" */
@@ -25,19 +25,25 @@ struct tr_head {
     char model[24];
     int64_t layers, channels, heads, context, vocabulary, inputs, tied; /* tied: 1 if the head is */
     int64_t adamw; /* 0: SGD, and the file has neither m nor v */
+    int64_t waits; /* 1: each parameter has a gradient that waits for the next step (--offload-delay 1) */
     int64_t seed, step; /* step: how many optimizer steps were done */
     int64_t batch; /* sequences of a step */
     double rate, decay, clip;
+    double norm; /* of the last gradient, which clips the one that waits */
     uint64_t sum; /* of head and entries, by their 32-bit words, this one as 0 */
 };
 
 struct tr_saved {
     char name[40];
     int64_t rows, columns, at; /* at: of its values, in bytes from the file's beginning */
-    uint64_t sums[TR_KINDS]; /* tr_piece_sum of values, m, v; 0 where there is none */
+    uint64_t sums[TR_KINDS]; /* tr_piece_sum of each kind; 0 where there is none */
 };
 
-/* Reads the head: a file that is none, is cut, is damaged, or was written by another model, optimizer or
+/* An asynchronous pipeline makes several optimizer steps in a step of the run. The file counts the former,
+ * with their batch, and so it is that of a run with as many steps of that batch; what is read counts steps of
+ * the run that reads it. As its pipeline drains at the end of a step, there is one version of the weights.
+ *
+ * Reads the head: a file that is none, is cut, is damaged, or was written by another model, optimizer or
  * seed, is an error that names what differs. */
 bool tr_checkpoint_peek(struct tr_head *head, const char *path, const struct tr_graph *g,
     const struct tr_plan *p, uint64_t seed, struct tr_error *e);

@@ -53,6 +53,13 @@ int tr_heading_entry(const struct tr_graph *g, int parameter)
     return n;
 }
 
+int64_t tr_heading_place(const struct tr_heading *h, int entry, enum tr_kind kind, int64_t element)
+{
+    const struct tr_saved *e = &h->entries[entry];
+    int64_t array = kind == TR_WAITING && !h->head.adamw ? 1 : (int64_t)kind;
+    return e->at + (array * e->rows * e->columns + element) * 4;
+}
+
 void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struct tr_plan *p, uint64_t seed)
 {
     h->head = (struct tr_head){ .version = TR_CHECKPOINT_VERSION,
@@ -63,8 +70,9 @@ void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struc
         .vocabulary = g->vocabulary,
         .inputs = g->inputs,
         .adamw = !p->sgd,
+        .waits = p->offload_delay,
         .seed = (int64_t)seed,
-        .batch = p->batch,
+        .batch = p->batch / tr_updates(p),
         .rate = p->rate,
         .decay = p->decay,
         .clip = p->clip };
@@ -73,6 +81,7 @@ void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struc
     if (g->experts) /* how many a token has shows in no parameter */
         snprintf(h->head.model, sizeof h->head.model, "moe %u of %u", (unsigned)g->choices & 0xFFFF,
             (unsigned)g->experts & 0xFFFF);
+    h->updates = tr_updates(p);
     h->entries = tr_new((size_t)g->n_tensors, sizeof *h->entries);
     for (int i = 0; i < g->n_tensors; i++) {
         const struct tr_tensor *w = &g->tensors[i];
@@ -89,7 +98,8 @@ void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struc
     at = h->head.first = (at + FIRST_ALIGN - 1) / FIRST_ALIGN * FIRST_ALIGN;
     for (uint32_t i = 0; i < h->head.entries; i++) {
         h->entries[i].at = at;
-        at += h->entries[i].rows * h->entries[i].columns * 4 * (p->sgd ? 1 : TR_KINDS);
+        at = tr_heading_place(
+            h, (int)i, TR_WAITING, h->entries[i].rows * h->entries[i].columns * h->head.waits);
     }
     h->head.bytes = at;
 }
@@ -146,6 +156,16 @@ static bool fits(
     if (a->adamw != b->adamw)
         return tr_fail(e, "%s is of optimizer %s, and this run has %s; legal is --optimizer %s", path,
             a->adamw ? "adamw" : "sgd", b->adamw ? "adamw" : "sgd", a->adamw ? "adamw" : "sgd");
+    if (a->waits != b->waits)
+        return tr_fail(e,
+            "%s has %s gradient that waits (--offload-delay 1), and this run has %s; legal is %s", path,
+            a->waits ? "a" : "no", b->waits ? "one" : "none",
+            a->waits ? "--offload optimizer --offload-delay 1" : "to leave --offload-delay out");
+    if (a->step % run->updates)
+        return tr_fail(e,
+            "%s is of a run after %" PRId64 " updates, and a step of this one makes %d, of which it may not "
+            "begin in the middle; legal is another --micro",
+            path, a->step, run->updates);
     for (uint32_t i = 0; i < a->entries && i < b->entries; i++) {
         const struct tr_saved *x = &h->entries[i], *y = &run->entries[i];
         if (strcmp(x->name, y->name) || x->rows != y->rows || x->columns != y->columns || x->at != y->at)
@@ -185,5 +205,8 @@ bool tr_heading_read(
         return false;
     if (!sane || h->head.bytes != s.st_size || sum_heading(h) != h->head.sum)
         return tr_fail(e, "%s is damaged: the checksum of its head is wrong", path);
-    return fits(h, path, run, e);
+    if (!fits(h, path, run, e))
+        return false;
+    h->head.step /= run->updates, h->head.batch *= run->updates;
+    return true;
 }

@@ -8,6 +8,7 @@
 struct tr_heading {
     struct tr_head head;
     struct tr_saved *entries; /* to be freed */
+    int updates; /* of a step of the run */
 };
 
 /* Of a run, with step and sums as 0. */
@@ -15,6 +16,8 @@ void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struc
 /* Of a file that is open for reading, and fits the run. */
 bool tr_heading_read(
     struct tr_heading *h, int file, const char *path, const struct tr_heading *run, struct tr_error *e);
+/* Where an element of an array of this kind lies in the file, in bytes. */
+int64_t tr_heading_place(const struct tr_heading *h, int entry, enum tr_kind kind, int64_t element);
 /* What is written to the file's beginning; sums the head. */
 bool tr_heading_write(struct tr_heading *h, int file, const char *path, struct tr_error *e);
 /* The entry of a parameter, tied ones by the one whose values they share. */

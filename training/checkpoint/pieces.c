@@ -6,15 +6,16 @@
 
 #include <string.h>
 
-const char *const tr_kind_names[TR_KINDS] = { "values", "m", "v" };
+const char *const tr_kind_names[TR_KINDS] = { "values", "m", "v", "the waiting gradient" };
 
 /* Without the padding at the end of the rows. */
-static struct tr_piece cut(const struct tr_tensor *w, float *at, int64_t from, int64_t count)
+static struct tr_piece cut(const struct tr_tensor *w, struct tr_piece p, int64_t from, int64_t count)
 {
     int64_t whole = w->rows * (w->dims > 1 ? w->size[1] : 1);
     if (from + count > whole)
         count = whole - from;
-    return (struct tr_piece){ at, from, count > 0 ? count : 0 };
+    p.from = from, p.count = count > 0 ? count : 0;
+    return p;
 }
 
 int tr_kept_values(const struct tr_holding *h)
@@ -26,14 +27,20 @@ struct tr_piece tr_piece_held(const struct tr_runner *r, const struct tr_holding
 {
     const struct tr_tape *t = r->tape;
     const struct tr_graph *g = t->placed->g;
-    int value = kind == TR_VALUES ? tr_kept_values(h) : kind == TR_M ? h->m : h->v;
+    const int values[TR_KINDS] = { tr_kept_values(h), h->m, h->v, h->waiting };
+    int value = values[kind];
     const struct tr_holding *home = tr_holding_of((struct tr_tape *)t, g->tensors[h->parameter].values_of);
-    bool lent = home && home != h;
-    bool rounded = value >= 0 && t->values[value].element == TR_BFLOAT16; /* a server has the master */
+    bool lent = home && home != h, narrow = value >= 0 && t->values[value].element == TR_BFLOAT16;
+    bool rounded = narrow && kind == TR_VALUES; /* a server has the master */
+    struct tr_piece p = { .at = NULL };
     if (value < 0 || lent || rounded) /* a tied head beside its embedding has nothing of its own */
-        return (struct tr_piece){ NULL, 0, 0 };
+        return p;
+    if (narrow)
+        p.narrow = tr_at(r, value);
+    else
+        p.at = tr_at(r, value);
     int64_t from = value == h->values ? tr_values_from(t, h) : tr_updated_from(t, h);
-    return cut(&g->tensors[h->parameter], tr_at(r, value), from, tr_count(t, value));
+    return cut(&g->tensors[h->parameter], p, from, tr_count(t, value));
 }
 
 struct tr_piece tr_piece_owned(const struct tr_runner *r, const struct tr_holding *h, enum tr_kind kind)
@@ -41,19 +48,42 @@ struct tr_piece tr_piece_owned(const struct tr_runner *r, const struct tr_holdin
     const struct tr_tape *t = r->tape;
     const struct tr_graph *g = t->placed->g;
     struct tr_piece p = tr_piece_held(r, h, kind);
-    if (g->tensors[h->parameter].values_of != h->parameter || !tr_owns(t, h) || !p.at)
-        return (struct tr_piece){ NULL, 0, 0 };
+    if (g->tensors[h->parameter].values_of != h->parameter || !tr_owns(t, h) || (!p.at && !p.narrow))
+        return (struct tr_piece){ .at = NULL };
     if (kind == TR_VALUES && h->wide < 0)
         p.at += h->shard_from;
-    return cut(&g->tensors[h->parameter], p.at, tr_updated_from(t, h), h->shard_count);
+    return cut(&g->tensors[h->parameter], p, tr_updated_from(t, h), h->shard_count);
+}
+
+void tr_piece_get(const struct tr_piece *p, int64_t i, int64_t count, float *to)
+{
+    if (p->at)
+        memcpy(to, p->at + i, (size_t)count * sizeof *to);
+    for (int64_t n = 0; n < count && p->narrow; n++) {
+        uint32_t bits = (uint32_t)p->narrow[i + n] << 16;
+        memcpy(&to[n], &bits, sizeof bits);
+    }
+}
+
+void tr_piece_put(const struct tr_piece *p, int64_t i, int64_t count, const float *from)
+{
+    if (p->at)
+        memcpy(p->at + i, from, (size_t)count * sizeof *from);
+    for (int64_t n = 0; n < count && p->narrow; n++) {
+        uint32_t bits;
+        memcpy(&bits, &from[n], sizeof bits);
+        p->narrow[i + n] = (uint16_t)(bits >> 16);
+    }
 }
 
 uint64_t tr_piece_sum(const struct tr_piece *p)
 {
     uint64_t sum = 0;
     for (int64_t i = 0; i < p->count; i++) {
+        float x;
         uint32_t bits;
-        memcpy(&bits, &p->at[i], sizeof bits);
+        tr_piece_get(p, i, 1, &x);
+        memcpy(&bits, &x, sizeof bits);
         sum += tr_hash(((uint64_t)(p->from + i) << 32) + bits);
     }
     return sum;

@@ -6,13 +6,19 @@
 
 #include "training/tape/run.h"
 
-enum tr_kind { TR_VALUES, TR_M, TR_V, TR_KINDS }; /* of a parameter; AdamW's m and v */
+/* Of a parameter; AdamW's m and v; with --offload-delay 1 the gradient of the step before. */
+enum tr_kind { TR_VALUES, TR_M, TR_V, TR_WAITING, TR_KINDS };
 extern const char *const tr_kind_names[TR_KINDS];
 
 struct tr_piece {
     float *at; /* in the rank's memory */
+    uint16_t *narrow; /* it is bfloat16, and lies here; at is NULL then */
     int64_t from, count; /* elements of the flat array; count 0: this rank has none */
 };
+
+/* So many elements of it, from i on, as float32; and back, where they were made so. */
+void tr_piece_get(const struct tr_piece *p, int64_t i, int64_t count, float *to);
+void tr_piece_put(const struct tr_piece *p, int64_t i, int64_t count, const float *from);
 
 /* The value of the tape that a checkpoint keeps: the master, where there is one. */
 int tr_kept_values(const struct tr_holding *h);

@@ -19,13 +19,6 @@ bool tr_keeper_check(const struct tr_options *o, const struct tr_run *run, struc
             e, "--save-every %ld: legal are whole numbers from 0, with --save FILE", o->save_every);
     if (o->check_replicas < 0)
         return tr_fail(e, "--check-replicas %ld: legal are whole numbers from 0", o->check_replicas);
-    if (o->offload_delay && (*o->save || *o->load))
-        return tr_fail(e, "--offload-delay 1: a file has no gradient that waits; --save and --load are legal "
-                          "without a delay");
-    if ((*o->save || *o->load) && run->plan.async)
-        return tr_fail(e,
-            "--%s with --async %s: a file counts steps of one update each; legal is --async off",
-            *o->save ? "save" : "load", o->async);
     if (*o->save && !tr_checkpoint_writable(o->save, e))
         return false;
     if (!*o->load)

@@ -201,7 +201,7 @@ static bool run_orders(struct simulation *s, const struct tr_options *o, struct 
     uint64_t values = 0;
     for (int h = 0; h < s->p->tapes[0].n_holdings; h++) {
         const struct tr_tensor *t = &s->p->run.graph.tensors[s->p->tapes[0].holdings[h].parameter];
-        struct tr_piece piece = { s->values[h], 0, t->rows * (t->dims > 1 ? t->size[1] : 1) };
+        struct tr_piece piece = { .at = s->values[h], .count = t->rows * (t->dims > 1 ? t->size[1] : 1) };
         values += s->values[h] ? tr_piece_sum(&piece) : 0;
     }
     tr_say_values(stdout, o, values);

@@ -82,12 +82,14 @@ static int on_host(struct tr_tape *t, int value)
 
 /* With a delay the gradient that goes down waits there for the next step: it lasts, and enters behind the
  * update. */
-void tr_offload_update(struct tr_tape *t, const struct tr_holding *h)
+void tr_offload_update(struct tr_tape *t, struct tr_holding *h)
 {
     int gradient = on_host(t, h->gradient);
     bool waits = t->placed->plan->offload_delay > 0;
     t->values[gradient].lasts = waits;
-    if (!waits)
+    if (waits)
+        h->waiting = gradient;
+    else
         copy(t, TR_DOWN, h->gradient, gradient)->parameter = h->parameter;
     struct tr_instr *i = tr_add_instr(t, TR_UPDATE);
     i->parameter = h->parameter, i->count = h->shard_count;

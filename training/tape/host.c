@@ -20,9 +20,6 @@ void tr_host_copy(struct tr_runner *r, const struct tr_instr *i)
 
 void tr_host_follow(struct tr_runner *r)
 {
-    for (int v = 0; v < r->tape->n_values; v++) /* no gradient waits yet */
-        if (r->tape->values[v].lasts && r->tape->values[v].memory == TR_MEM_GRADIENT)
-            memset(tr_at(r, v), 0, (size_t)r->tape->values[v].bytes);
     for (int n = 0; n < r->tape->n_holdings; n++) {
         const struct tr_holding *h = &r->tape->holdings[n];
         if (h->master >= 0 && h->wide < 0)

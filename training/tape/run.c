@@ -65,6 +65,8 @@ static void initialise(struct tr_runner *r, const struct tr_holding *h)
         memset(tr_at(r, h->m), 0, (size_t)t->values[h->m].bytes);
         memset(tr_at(r, h->v), 0, (size_t)t->values[h->v].bytes);
     }
+    if (h->waiting >= 0) /* none waits yet */
+        memset(tr_at(r, h->waiting), 0, (size_t)t->values[h->waiting].bytes);
 }
 
 static bool take_memory(unsigned char **arena, int64_t bytes, int rank, struct tr_error *e)

@@ -179,6 +179,7 @@ static void hold(struct tr_tape *t, int parameter)
         .v = -1,
         .master = -1,
         .wide = -1,
+        .waiting = -1,
         .gradient = -1,
         .bucket = -1 };
     memset(h->level, -1, sizeof h->level);
