@@ -81,7 +81,7 @@ static const struct option options[] = {
         "gather (all-gather of keys and values), ulysses (all-to-all), ring (shifts), ulysses+ring, scores, "
         "local"),
     WHOLE_OF("cp-ulysses", cp_ulysses, 0, "ulysses+ring: ranks that exchange tokens for heads; 0: two"),
-    TEXT_OF("cp-map", cp_map, "tokens of a rank: contiguous, or zigzag (equal work of attention)"),
+    TEXT_OF("cp-map", cp_map, "tokens of a rank: contiguous; for equal work of attention zigzag or striped"),
     TEXT_OF("cnn-cut", cnn_cut, "cnn: what cp cuts of a picture's grid: rows, or columns"),
     WHOLE_OF("pp", pp, 1, "pipeline stages"),
     WHOLE_OF("chunks", chunks, 1, "stages of a rank, for --schedule interleaved; dualpipev: 2"),

@@ -22,7 +22,7 @@ fail()
 }
 
 small="layers=1 channels=64 heads=4 context=16 batch=3"
-for model in "tied=1 vocab=70" "tied=0 vocab=33 layers=2"; do
+for model in "tied=1 vocab=70" "tied=0 vocab=33 layers=2" "tied=1 vocab=33 stripes=1"; do
     # shellcheck disable=SC2086
     ${gpt}64 $small $model check=64 >"$scratch/said" || fail "$model: $(tail -n 1 "$scratch/said")"
     tensors=$(grep -c ' 64 elements: ' "$scratch/said")

@@ -19,7 +19,7 @@ static struct partial ref_attend(
     const float *q, const float *k, int64_t seen, int64_t size, int64_t step, float *o)
 {
     float p[64], scale = 1 / sqrtf((float)size);
-    struct partial part = { 0, 0, o };
+    struct partial part = { seen ? 0 : -1e30f, 0, o };
     for (int64_t j = 0; j < seen; j++) {
         float score = 0;
         for (int64_t d = 0; d < size; d++)
@@ -46,6 +46,22 @@ static void ref_merge(struct partial *a, const struct partial *b, int64_t size)
     a->m = m;
 }
 
+/* The token that stands in place t. */
+static int64_t ref_token(int64_t t, const struct tr_attention *s)
+{
+    static const int stripes[BLOCKS] = { 0, 4, 2, 6, 1, 5, 3, 7 };
+    return s->striped ? t % s->block * BLOCKS + stripes[t / s->block] : t;
+}
+
+/* Keys of block b that the query in place t sees. */
+static int64_t ref_seen(int64_t t, int64_t b, const struct tr_attention *s)
+{
+    int64_t seen = 0;
+    while (seen < s->block && ref_token(b * s->block + seen, s) <= ref_token(t, s))
+        seen++;
+    return seen;
+}
+
 static void ref_attention(float *out, float *lse, const float *qkv, const struct tr_attention *s)
 {
     int64_t step = 3 * s->heads * s->size;
@@ -54,10 +70,10 @@ static void ref_attention(float *out, float *lse, const float *qkv, const struct
         for (int64_t t = 0; t < s->tokens; t++) {
             const float *q = qkv + t * step + 3 * h * s->size, *k = qkv + (3 * h + 1) * s->size;
             struct partial part[BLOCKS];
-            int64_t blocks = t / s->block + 1;
+            int64_t blocks = s->striped ? BLOCKS : t / s->block + 1;
             for (int64_t b = 0; b < blocks; b++)
-                part[b] = ref_attend(q, k + b * s->block * step,
-                    b == t / s->block ? t % s->block + 1 : s->block, s->size, step, o + b * s->size);
+                part[b] =
+                    ref_attend(q, k + b * s->block * step, ref_seen(t, b, s), s->size, step, o + b * s->size);
             for (int64_t n = 1; n < blocks; n *= 2)
                 for (int64_t b = 0; b + n < blocks; b += 2 * n)
                     ref_merge(&part[b], &part[b + n], s->size);
@@ -115,8 +131,9 @@ static void ref_attention_dx(float *dqkv, const float *dout, const float *out, c
             float along = ref_dot_row(d + t * row, out + t * row + h * s->size, s->size);
             for (int64_t j = 0; j < n; j++) {
                 float *pj = p + t * n + j, *dj = ds + t * n + j;
-                *pj = j <= t ? ref_exponential(*pj * scale - lse[h * n + t]) : 0;
-                *dj = j <= t ? *pj * (*dj - along) * scale : 0;
+                bool seen = ref_token(j, s) <= ref_token(t, s);
+                *pj = seen ? ref_exponential(*pj * scale - lse[h * n + t]) : 0;
+                *dj = seen ? *pj * (*dj - along) * scale : 0;
             }
         }
         float *to = dqkv + 3 * h * s->size;
@@ -152,7 +169,8 @@ static void check_parts(
     take_apart(q, kv, w->qkv, s);
     for (int64_t r = 0; r < parts; r++) {
         int64_t at = r * part;
-        struct tr_attention a = { s->tokens, s->heads, s->size, s->block, at, part, true, 0, NULL };
+        struct tr_attention a = { s->tokens, s->heads, s->size, s->block, at, part, true, 0, NULL,
+            s->striped };
         float *scratch = rig_empty(tr_scratch_attention(&a));
         set->attention(y + at * row, l, q + at * row, kv, &a, scratch);
         for (int64_t h = 0; h < s->heads; h++)
@@ -182,14 +200,14 @@ static void check_pairs(
     for (int64_t r = 0; r < parts; r++) {
         float *part[BLOCKS], *dq = rig_empty(parts * count), *y = rig_empty(count),
                              *l = rig_empty(s->heads * n);
-        struct tr_attention a = { n, s->heads, s->size, s->block, r * n, n, true, 0, NULL };
+        struct tr_attention a = { n, s->heads, s->size, s->block, r * n, n, true, 0, NULL, s->striped };
         float *scratch = rig_empty(tr_scratch_attention(&a));
         for (int64_t k = 0; k < parts; k++) {
             a.begin = k * n;
             part[k] = rig_empty(room);
             set->attention_part(part[k], q + r * count, kv + 2 * k * count, &a, scratch);
         }
-        set->attention_merge(y, l, part, r + 1, &a, scratch);
+        set->attention_merge(y, l, part, s->striped ? parts : r + 1, &a, scratch);
         rig_alike(y, w->out + r * count, count, set->name, "attention of pairs");
         for (int64_t k = 0; k < parts; k++) {
             a.begin = k * n;
@@ -240,10 +258,11 @@ Test(train_kernels, attention_has_the_bits_of_the_golden_program)
     for (int round = 0; round < 40; round++) {
         int64_t block = rig_between(1, 20);
         struct tr_attention s = { BLOCKS * block, rig_between(1, 3), rig_between(1, 40), block, 0,
-            BLOCKS * block, false, 0, NULL };
+            BLOCKS * block, false, 0, NULL, round % 3 == 0 };
         check_attention(&s, round % 4 ? 1 : 12); /* wide: some exponentials are 0 */
     }
-    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0, NULL }, 2);
+    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0, NULL, false }, 2);
+    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0, NULL, true }, 2);
 }
 
 /* ---- the softmax and the loss ---- */

@@ -228,9 +228,10 @@ static int grid(void (*check)(const char *, const struct tr_prepared *, const st
         "--cp 8 --cp-attention ring --untied", "--cp 2 --cp-attention ulysses --micro 2",
         "--cp 4 --cp-attention ulysses --sp --zero 1", "--cp 2 --cp-map zigzag --zero 3",
         "--cp 4 --cp-map zigzag --untied --micro 2", "--cp 4 --cp-map zigzag --cp-attention ring",
-        "--cp 4 --cp-attention local --micro 2", "--cp 4 --cp-attention scores --micro 2",
-        "--cp 4 --cp-attention ulysses+ring --micro 2", "--cp 8 --cp-attention ulysses+ring --cp-ulysses 4",
-        "--micro 4 --schedule zb-h1 --zero 3", "--micro 4 --schedule interleaved --chunks 2", "--batch 48" };
+        "--cp 4 --cp-map striped --cp-attention ring --micro 2", "--cp 4 --cp-attention local --micro 2",
+        "--cp 4 --cp-attention scores --micro 2", "--cp 4 --cp-attention ulysses+ring --micro 2",
+        "--cp 8 --cp-attention ulysses+ring --cp-ulysses 4", "--micro 4 --schedule zb-h1 --zero 3",
+        "--micro 4 --schedule interleaved --chunks 2", "--batch 48" };
     int runs = 0;
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
         for (int mesh = 0; mesh < 64; mesh++) {

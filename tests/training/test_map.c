@@ -15,6 +15,25 @@ static struct tr_plan plan_of(int cp, enum tr_cp_map map)
     return p;
 }
 
+static int64_t token_at(const struct tr_plan *p, int64_t place)
+{
+    return tr_striped(p) ? tr_striped_token(TOKENS, place) : place;
+}
+
+/* For every cp one order of the sequence will do, so that its ranks have tokens that lie cp apart. */
+Test(map, a_stripe_is_every_cp_th_token)
+{
+    for (int cp = 1; cp <= 8; cp *= 2) {
+        struct tr_plan p = plan_of(cp, TR_CP_STRIPED);
+        for (int r = 0; r < cp; r++) {
+            struct tr_runs run = tr_runs_of(&p, TOKENS, r);
+            int64_t first = token_at(&p, run.first[0]) % cp;
+            for (int64_t t = 0; t < run.count; t++)
+                cr_expect_eq(token_at(&p, run.first[0] + t) % cp, first, "cp %d, rank %d", cp, r);
+        }
+    }
+}
+
 Test(map, each_token_has_one_rank)
 {
     for (int map = 0; map < TR_CP_MAPS; map++)
@@ -24,7 +43,7 @@ Test(map, each_token_has_one_rank)
             for (int r = 0; r < cp; r++) {
                 struct tr_runs runs = tr_runs_of(&p, TOKENS, r);
                 for (int64_t t = 0; t < runs.n * runs.count; t++)
-                    owners[runs.first[t / runs.count] + t % runs.count]++;
+                    owners[token_at(&p, runs.first[t / runs.count] + t % runs.count)]++;
                 for (int n = 0; n < runs.n; n++) {
                     struct tr_owner o = tr_owner_of(&p, (int)(runs.first[n] / runs.count));
                     cr_expect(o.rank == r && o.run == n, "%s, cp %d, rank %d", tr_cp_map_names[map], cp, r);
@@ -45,8 +64,8 @@ static void count_pairs(const struct tr_plan *p, int r, int k, int met[TOKENS][T
         int64_t q = queries.first[pairs[x].queries], from = keys.first[pairs[x].keys];
         for (int64_t i = q; i < q + queries.count; i++)
             for (int64_t j = from; j < from + keys.count; j++)
-                met[i][j]++;
-        *seen += tr_seen(q, queries.count, from, keys.count);
+                met[token_at(p, i)][token_at(p, j)]++;
+        *seen += tr_seen(p, &(struct tr_places){ TOKENS, q, queries.count, from, keys.count });
     }
 }
 
@@ -76,7 +95,8 @@ static double counted(const struct tr_prepared *p, int rank)
     double keys = 0;
     for (int n = 0; n < runs.n; n++)
         for (int64_t t = 0; t < runs.count; t++)
-            keys += (double)(runs.first[n] + t + 1);
+            keys += 1 + (double)(tr_striped(&p->run.plan) ? tr_striped_token(g->context, runs.first[n] + t)
+                                                          : runs.first[n] + t);
     return keys * 14 * (double)(g->channels * g->layers * p->run.plan.batch);
 }
 
@@ -89,15 +109,16 @@ static double in_tape(const struct tr_tape *t)
 }
 
 /* The most of a rank over the least. */
-static double spread(char *form, char *map, char *cp)
+static double spread(char *form, char *map, char *cp, char *context)
 {
-    char *words[] = { "--cp", cp, "--cp-attention", form, "--cp-map", map, "--micro", "2" };
+    char *words[] = { "--cp", cp, "--cp-attention", form, "--cp-map", map, "--micro", "2", "--context",
+        context };
     struct tr_prepared p;
     struct tr_options o;
     struct tr_error e;
     double least = INFINITY, most = 0;
     tr_options_default(&o);
-    cr_assert(tr_options_parse(&o, 8, words, &e) && tr_prepare(&p, &o, &e), "%s", e.text);
+    cr_assert(tr_options_parse(&o, 10, words, &e) && tr_prepare(&p, &o, &e), "%s", e.text);
     for (int r = 0; r < p.run.plan.mesh.n; r++) {
         double flops = in_tape(&p.tapes[r]);
         cr_expect_float_eq(flops, counted(&p, r), 0.5, "%s %s, rank %d: %.0f", form, map, r, flops);
@@ -112,8 +133,19 @@ Test(map, zigzag_makes_the_work_of_attention_equal)
 {
     static char *const forms[] = { "gather", "ring" };
     for (int f = 0; f < 2; f++) {
-        cr_expect_leq(spread(forms[f], "zigzag", "2"), 1.01);
-        cr_expect_leq(spread(forms[f], "zigzag", "4"), 1.01);
-        cr_expect_geq(spread(forms[f], "contiguous", "4"), 5);
+        cr_expect_leq(spread(forms[f], "zigzag", "2", "64"), 1.01);
+        cr_expect_leq(spread(forms[f], "zigzag", "4", "64"), 1.01);
+        cr_expect_geq(spread(forms[f], "contiguous", "4", "64"), 5);
+    }
+}
+
+/* Of cp neighbours the last sees cp - 1 keys more than the first, which is little of a long context. */
+Test(map, stripes_make_the_work_of_attention_nearly_equal)
+{
+    static char *const forms[] = { "gather", "ring" };
+    for (int f = 0; f < 2; f++) {
+        cr_expect_float_eq(spread(forms[f], "striped", "2", "64"), 66 / 64.0, 1e-9);
+        cr_expect_float_eq(spread(forms[f], "striped", "8", "64"), 72 / 58.0, 1e-9);
+        cr_expect_leq(spread(forms[f], "striped", "4", "1024"), 1.01);
     }
 }

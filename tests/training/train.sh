@@ -63,7 +63,9 @@ grep -q '^# sums are in free order, products by ' "$scratch/free" ||
 refused '--cp 8 --cp-map zigzag cuts a sequence into 16 runs' --cp 8 --cp-map zigzag
 refused 'legal is --cp-map contiguous, or no --sp' --cp 2 --tp 2 --sp --cp-map zigzag
 refused 'legal with gather and ring' --cp 2 --cp-attention ulysses --cp-map zigzag
-refused 'legal are contiguous and zigzag' --cp 2 --cp-map cyclic
+refused 'legal are contiguous, zigzag and striped' --cp 2 --cp-map cyclic
+refused 'legal with gather, ring and ulysses+ring' --cp 2 --cp-attention ulysses --cp-map striped
+refused 'legal with gpt, not mlp' --model mlp:nano --cp 2 --cp-map striped
 refused '--order fast: legal are canonical and free' --order fast
 
 # launch COMMAND OPTION...: rank 0 with the command, rank 1 with the option, too, as a launcher would start

@@ -28,6 +28,8 @@ void tr_alone_options(struct tr_options *to, const struct tr_options *from)
         memcpy(to->offload, tr_offload_names[TR_OFFLOAD_OPTIMIZER], sizeof "optimizer");
         to->offload_delay = from->offload_delay;
     }
+    if (!strcmp(from->cp_map, tr_cp_map_names[TR_CP_STRIPED])) /* the order of tokens is that of all */
+        memcpy(to->cp_map, from->cp_map, sizeof to->cp_map);
     to->dp = 1;
 }
 

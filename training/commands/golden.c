@@ -91,6 +91,8 @@ static void sizes(struct words *w, const struct tr_options *o, const struct tr_g
         say(w, "data=%s", o->data);
     if (g->windows)
         say(w, "parts=%d", g->windows);
+    if (!strcmp(o->cp_map, tr_cp_map_names[TR_CP_STRIPED]))
+        say(w, "stripes=1");
 }
 
 /* The child: its output goes into the pipe, its arrays into memory files. */

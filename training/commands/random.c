@@ -40,7 +40,7 @@ static const struct drawn {
     { "sp", 20, "" },
     { "cp", 25, "2 2 2 4 4 8 3" },
     { "cp-attention", 15, "gather ulysses ring ring ulysses+ring scores local" },
-    { "cp-map", 10, "zigzag" },
+    { "cp-map", 12, "zigzag striped" },
     { "cnn-cut", 10, "rows columns" },
     { "norm", 20, "group" },
     { "norm-groups", 6, "1 4 16 24" },

@@ -153,10 +153,12 @@ int tr_place_matters(int op)
     switch (op) {
     case TR_POSITION:
     case TR_POSITION_DW:
+    case TR_ATTENTION:
     case TR_ATTEND:
     case TR_ATTEND_PART:
     case TR_ATTEND_SCORES:
         return 0;
+    case TR_ATTENTION_DX:
     case TR_ATTEND_DX:
     case TR_ATTEND_PART_DX:
     case TR_ATTEND_SCORES_DX:

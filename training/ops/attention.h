@@ -3,7 +3,14 @@
  *
  * Each query sees its keys in blocks. A block gives its largest score m, the sum l of exp(score - m), and the
  * values weighted by these, o. Two such partials merge into one for both blocks (Milakov, Gimelshein 2018),
- * and the tree over the blocks is the canonical order. What the mask hides is not computed. */
+ * and the tree over the blocks is the canonical order. What the mask hides is not computed.
+ *
+ * Where the sequence stands in stripes, every block of keys has some that a query sees: of each one as many
+ * as tokens stand before the query in its own stripe, and one more if that stripe is not behind the query's.
+ * Only the first token of a stripe sees none of some blocks. */
+#include "training/ops/stripes.h"
+
+#include <stdbool.h>
 
 /* Where the arrays of one head lie. Scores have rows of `row` floats, a multiple of 16. */
 struct head {
@@ -27,8 +34,23 @@ INLINE struct head head_of(const float *q, const float *kv, const struct tr_atte
 /* Of the keys that are here: how many the queries up to `end` of those here can see. */
 INLINE int64_t seen_by(int64_t end, const struct tr_attention *s)
 {
-    int64_t seen = lesser(s->tokens, s->first + end - s->begin);
+    int64_t seen = s->striped ? s->tokens : lesser(s->tokens, s->first + end - s->begin);
     return seen > 0 ? seen : 0;
+}
+
+/* The blocks of keys of which the queries of block a can see any; a is counted from the first of the keys. */
+INLINE int64_t blocks_seen(const struct head *d, int64_t a, const struct tr_attention *s)
+{
+    return s->striped ? d->blocks : lesser(a + 1, d->blocks);
+}
+
+/* Of block b the first query of block a sees so many keys, or all of fewer, and each other query one more. */
+INLINE int64_t first_sees(int64_t a, int64_t b, const struct tr_attention *s)
+{
+    int64_t at = s->begin / s->block;
+    if (s->striped)
+        return tr_stripe_of(at + b) <= tr_stripe_of(at + a);
+    return (a - b) * s->block + 1;
 }
 
 /* to[block][..] = the products of a block's rows of x with the columns of `turned`, up to its own: a whole
@@ -54,9 +76,16 @@ static void scores(float *to, const float *x, int64_t x_row, const float *turned
 
 /* ---- forward ---- */
 
+/* The score of a query that sees no key: any other makes its weight 0. */
+static const float unseen = -1e30f;
+
 /* x becomes exp(x scale - m), m is the largest of x scale; the sum is returned. */
 INLINE float weigh(float *x, int64_t seen, float scale, float *m)
 {
+    if (!seen) {
+        *m = unseen;
+        return 0;
+    }
     vec most = vec_all(x[0] * scale);
     for (int64_t i = 0; i < seen; i += WIDTH)
         most = vec_at_least(vec_some(vec_load(x + i) * vec_all(scale), seen - i, most), most);
@@ -154,11 +183,13 @@ INLINE struct partials of_block(const struct partials *p, int64_t b, const struc
 static void attend(const struct partials *p, float *score, const struct head *d, int64_t a,
     const struct tr_attention *s, float *scratch)
 {
-    int64_t blocks = lesser(a + 1, d->blocks);
-    for (int64_t b = 0; b < blocks; b++) /* not row by row: a load would wait for the store beside it */
+    int64_t blocks = blocks_seen(d, a, s);
+    for (int64_t b = 0; b < blocks; b++) { /* not row by row: a load would wait for the store beside it */
+        int64_t sees = first_sees(a, b, s);
         for (int64_t i = 0; i < s->block; i++)
-            p->l[b * s->block + i] = weigh(score + i * d->row + b * s->block, b == a ? i + 1 : s->block,
+            p->l[b * s->block + i] = weigh(score + i * d->row + b * s->block, lesser(sees + i, s->block),
                 d->scale, p->m + b * s->block + i);
+    }
     for (int64_t b = 0; b < blocks; b++) {
         struct tr_gemm g = { .m = s->block,
             .n = s->size,
@@ -173,7 +204,12 @@ static void attend(const struct partials *p, float *score, const struct head *d,
             .c_row = s->size,
             .chunks = 1,
             .chunk = s->block };
-        if (b == a)
+        int64_t sees = first_sees(a, b, s);
+        if (sees == 0) { /* the diagonal is hidden, too */
+            memset(g.c, 0, (size_t)g.c_row * sizeof *g.c);
+            g.m--, g.a += g.a_row, g.c += g.c_row;
+        }
+        if (sees <= 1)
             gemm_causal(&g, scratch);
         else
             gemm(&g, scratch);
@@ -220,13 +256,13 @@ static bool attend_block(
     const struct attending *w, const struct head *d, int64_t a, const struct tr_attention *s)
 {
     int64_t block = d->before + a;
-    if (block < 0) {
+    if (blocks_seen(d, block, s) <= 0) {
         if (s->scores)
             keep_scores(w->score, d, a, s);
         return false;
     }
     scores(w->score, d->q + a * s->block * d->q_step, d->q_step, w->turned,
-        lesser(block + 1, d->blocks) * s->block, d, s, w->rest);
+        blocks_seen(d, block, s) * s->block, d, s, w->rest);
     if (s->scores)
         keep_scores(w->score, d, a, s);
     attend(&w->p, w->score, d, block, s, w->rest);
@@ -319,12 +355,26 @@ INLINE void weigh_back(float *p, float *ds, int64_t seen, int64_t room, float sc
     memset(ds + seen, 0, (size_t)(room - seen) * sizeof(float));
 }
 
+/* The same of query t, which sees blocks of keys each for itself if they are stripes. */
+INLINE void weigh_row_back(float *p, float *ds, int64_t t, int64_t room, float lse, float along,
+    const struct head *d, const struct tr_attention *s)
+{
+    if (!s->striped) {
+        weigh_back(p, ds, seen_by(t + 1, s), room, d->scale, lse, along);
+        return;
+    }
+    for (int64_t b = 0; b < d->blocks; b++) {
+        int64_t sees = first_sees(d->before + t / s->block, b, s) + t % s->block, at = b * s->block;
+        weigh_back(p + at, ds + at, lesser(sees, s->block), s->block, d->scale, lse, along);
+    }
+}
+
 /* Keys of block b: the sum over the queries here of weights[query][key] x[query][size]. Queries of the blocks
  * before b do not see them: their chunks are empty. */
 static void sum_queries(float *to, const float *weights, const float *x, int64_t x_row, const struct head *d,
     int64_t b, const struct tr_attention *s, float *scratch)
 {
-    int64_t blind = b > d->before ? lesser(b - d->before, d->here) : 0, at = blind * s->block;
+    int64_t blind = !s->striped && b > d->before ? lesser(b - d->before, d->here) : 0, at = blind * s->block;
     gemm_behind(&(struct tr_gemm){ .m = s->block,
                     .n = s->size,
                     .k = s->queries - at,
@@ -384,8 +434,8 @@ static void attention_dx(float *to_q, float *to_kv, const float *dout, const flo
                 scores(p + at * d.row, d.q + at * d.q_step, d.q_step, keys, room, &d, s, rest);
             scores(ds + at * d.row, dy + at * out_row, out_row, values, room, &d, s, rest);
             for (int64_t t = at; t < end && room; t++)
-                weigh_back(p + t * d.row, ds + t * d.row, seen_by(t + 1, s), room, d.scale,
-                    lse[h * s->queries + t], dot_row(dy + t * out_row, y + t * out_row, s->size));
+                weigh_row_back(p + t * d.row, ds + t * d.row, t, room, lse[h * s->queries + t],
+                    dot_row(dy + t * out_row, y + t * out_row, s->size), &d, s);
             sum_keys(dq, ds, &d, a, s, rest);
         }
         for (int64_t b = 0; b < d.blocks; b++) {

@@ -30,13 +30,15 @@ struct tr_gemm {
 /* The shape of causal attention over one sequence, of which some keys and some queries are here: blocks of
  * them, `tokens` keys from token `begin` on, `queries` from token `first` on. With `apart` there are
  * q[queries][heads][size] and kv[tokens][heads][2][size]; else all are here, in qkv[tokens][heads][3][size]:
- * q is that, and kv is qkv + size. */
+ * q is that, and kv is qkv + size. With `striped` these are places, and the token in each is that of
+ * stripes.h. */
 struct tr_attention {
     int64_t tokens, heads, size, block; /* tokens of a block: an eighth of the sequence */
     int64_t first, queries;
     bool apart;
     int64_t begin;
     float *scores; /* NULL, or for parts: [heads][queries][tokens], see attention_part */
+    bool striped;
 };
 
 /* Cells whose taps are wanted: `rows` rows of `side` cells. With a halo, x has a row more on either side. */
@@ -101,9 +103,10 @@ struct tr_kernels {
         float *scratch);
     /* What the keys that are here give, when others are elsewhere: part[heads][queries * (size + 2)], for
      * each head the largest scores, the sums, and the values that no sum has divided yet; 0 for queries that
-     * see none. With s->scores the products of queries and keys are written there, +0 behind the mask, and
-     * attention_dx reads them and makes none. merge joins n of them, in the order of their keys, into the
-     * first, and gives the result. scratch: tr_scratch_attention; 2 * queries for merge. */
+     * see none, or of stripes, whose partials are all joined, a score far below all others. With s->scores
+     * the products of queries and keys are written there, +0 behind the mask, and attention_dx reads them and
+     * makes none. merge joins n of them, in the order of their keys, into the first, and gives the result.
+     * scratch: tr_scratch_attention; 2 * queries for merge. */
     void (*attention_part)(
         float *part, const float *q, const float *kv, const struct tr_attention *s, float *scratch);
     void (*attention_merge)(

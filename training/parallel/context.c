@@ -20,7 +20,8 @@
  *   local    qkv St -> y St                         nothing is exchanged, and no rank sees what is before its
  *                                                   part: other mathematics, to show what is lost
  *
- * By which map the tokens are cut, map.h says; with zigzag, St above is Zt, and Pb is Pz.
+ * By which map the tokens are cut, map.h says; with zigzag, St above is Zt, and Pb is Pz; striped is another
+ * order of the sequence, of which ranks have neighbours.
  *
  * A gradient of a weight is a sum over the tokens that are here: Pb. It becomes whole for each sequence,
  * before the tree over sequences: one tree cannot have both the tokens of a rank and the sequences of one as
@@ -43,12 +44,16 @@ static const struct tr_paradigm tables[TR_CP_FORMS] = {
 const struct tr_paradigm tr_context_inside = { "ulysses",
     "each of the group a part of those; or of the heads", TR_CU,
     { { "inputs", "St" }, { "stream", "St" }, { "*.q", "Sc" }, { "*.kv", "Sc" }, { "*attention", "Sc" } } };
+static const struct tr_paradigm striped = { "striped", "every rank has every cp-th token", TR_CP,
+    { { "inputs", "St" }, { "stream", "St" } } };
 static const struct tr_paradigm zigzag = { "zigzag", "every rank has a part of each half of the tokens",
     TR_CP, { { "inputs", "Zt" }, { "stream", "Zt" } } };
 
 const struct tr_paradigm *tr_context_table(const struct tr_plan *p)
 {
-    return p->space ? &tr_space_parallel : p->cp_map == TR_CP_ZIGZAG ? &zigzag : &tables[p->cp_form];
+    if (p->space)
+        return &tr_space_parallel;
+    return p->cp_map == TR_CP_ZIGZAG ? &zigzag : p->cp_map == TR_CP_STRIPED ? &striped : &tables[p->cp_form];
 }
 
 static bool check_map(const struct tr_plan *p, bool sp, struct tr_error *e)
@@ -82,6 +87,22 @@ static bool check_map(const struct tr_plan *p, bool sp, struct tr_error *e)
                       "legal is --cp-map contiguous, or no --sp");
 }
 
+/* Stripes are an order of the sequence, so all that cuts neighbours can cut them. */
+static bool check_stripes(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
+{
+    if (!g->heads || g->experts)
+        return tr_fail(
+            e, "--cp-map striped makes the work of causal attention equal; legal with gpt, not %s", g->model);
+    if (p->cp_form == TR_CP_LOCAL || p->cp_form == TR_CP_SCORES || p->cp_form == TR_CP_ULYSSES)
+        return tr_fail(e, "--cp-map striped with --cp-attention %s, %s; legal with %s, %s and %s",
+            tr_cp_form_names[p->cp_form],
+            p->cp_form == TR_CP_LOCAL    ? "which attends among neighbours"
+            : p->cp_form == TR_CP_SCORES ? "which keeps the scores of neighbours"
+                                         : "whose work is equal, as each rank has all tokens of its heads",
+            tr_cp_form_names[TR_CP_GATHER], tr_cp_form_names[TR_CP_RING], tr_cp_form_names[TR_CP_TWO]);
+    return true;
+}
+
 bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
     int cu = p->mesh.size[TR_CU], cp = p->mesh.size[TR_CP] * cu, tp = p->mesh.size[TR_TP];
@@ -90,6 +111,8 @@ bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct 
         sp |= p->paradigms[i] == &tr_sequence_parallel;
     if (p->space)
         return tr_space_check(p, e);
+    if (p->cp_map == TR_CP_STRIPED && !check_stripes(p, g, e))
+        return false;
     if (cp > TR_BLOCKS || TR_BLOCKS % cp)
         return tr_fail(
             e, "--cp %d: a sequence is summed in %d blocks of its tokens; legal: 1, 2, 4, 8", cp, TR_BLOCKS);

@@ -4,11 +4,16 @@
 
 #include <string.h>
 
-const char *const tr_cp_map_names[TR_CP_MAPS] = { "contiguous", "zigzag" };
+const char *const tr_cp_map_names[TR_CP_MAPS] = { "contiguous", "zigzag", "striped" };
 
 bool tr_zigzag(const struct tr_plan *p)
 {
     return p->cp_map == TR_CP_ZIGZAG && p->mesh.size[TR_CP] > 1;
+}
+
+bool tr_striped(const struct tr_plan *p)
+{
+    return p->cp_map == TR_CP_STRIPED;
 }
 
 struct tr_runs tr_runs_of(const struct tr_plan *p, int64_t tokens, int cp_rank)
@@ -51,9 +56,23 @@ static double seen_from_first(int64_t x, int64_t keys)
     return (double)some * (double)(some + 1) / 2 + (double)(x - some) * (double)keys;
 }
 
-double tr_seen(int64_t first, int64_t queries, int64_t begin, int64_t keys)
+/* Of each pair of stripes: query i sees i keys, and one more of a stripe that is not behind its own. */
+static double seen_in_stripes(const struct tr_places *at)
 {
-    return seen_from_first(first + queries - begin, keys) - seen_from_first(first - begin, keys);
+    int64_t block = at->tokens / TR_STRIPES;
+    double sum = 0;
+    for (int64_t q = at->first / block; q < (at->first + at->queries) / block; q++)
+        for (int64_t k = at->begin / block; k < (at->begin + at->keys) / block; k++)
+            sum += (double)(block * (block - 1) / 2 + (tr_stripe_of(k) <= tr_stripe_of(q) ? block : 0));
+    return sum;
+}
+
+double tr_seen(const struct tr_plan *p, const struct tr_places *at)
+{
+    int64_t before = at->first - at->begin;
+    if (tr_striped(p))
+        return seen_in_stripes(at);
+    return seen_from_first(before + at->queries, at->keys) - seen_from_first(before, at->keys);
 }
 
 void tr_mapped(const struct tr_plan *p, enum tr_axis axis, char place[2])

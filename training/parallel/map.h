@@ -4,14 +4,19 @@
  *        blocks        b0 b1 b2 b3 b4 b5 b6 b7         cp 4
  *        contiguous    r0 r0 r1 r1 r2 r2 r3 r3         neighbours; who has the first ones attends to few keys
  *        zigzag        r0 r1 r2 r3 r3 r2 r1 r0         two runs of neighbours; all attend to equally many
+ *        striped       r0 r0 r1 r1 r2 r2 r3 r3         the blocks are stripes: every eighth token each
  *
  * The canonical sum over tokens is a tree over the eight blocks. Contiguous ranks have subtrees of it. Zigzag
  * ranks have one in each half of the sequence, so what they sum over tokens they keep as two: all first
  * halves become whole by one tree over the ranks, and all second halves by the same tree, since the order of
- * ranks there is the reverse, and a + b = b + a. The two are then added, as the root of the tree would. */
+ * ranks there is the reverse, and a + b = b + a. The two are then added, as the root of the tree would.
+ *
+ * Striped is contiguous of another order of the sequence (stripes.h): what is called a token's place, `first`
+ * of an instruction and of a run, is then one in that order. The golden program has it, too. */
 #ifndef TRAINING_PARALLEL_MAP_H
 #define TRAINING_PARALLEL_MAP_H
 
+#include "training/ops/stripes.h"
 #include "training/parallel/paradigms.h"
 
 enum { TR_RUNS = 2, TR_PAIRS = 3 };
@@ -24,6 +29,8 @@ struct tr_runs {
 
 /* Whether a rank has two runs. */
 bool tr_zigzag(const struct tr_plan *p);
+/* Whether places are in stripes; also of one rank, which so has the bits of many. */
+bool tr_striped(const struct tr_plan *p);
 struct tr_runs tr_runs_of(const struct tr_plan *p, int64_t tokens, int cp_rank);
 
 /* The n-th run of the sequence: whose it is, and which of that rank's. */
@@ -40,8 +47,12 @@ struct tr_pair {
  * query sees a key, three inside a rank and two between ranks; of contiguous the one there is. */
 int tr_pairs(const struct tr_plan *p, int rank_of_queries, int rank_of_keys, struct tr_pair pairs[TR_PAIRS]);
 
-/* Pairs of a query and a key that it sees: queries from `first` on, keys from `begin` on. */
-double tr_seen(int64_t first, int64_t queries, int64_t begin, int64_t keys);
+/* Pairs of a query and a key that it sees, in places of a sequence: queries from `first` on, keys from
+ * `begin` on. */
+struct tr_places {
+    int64_t tokens, first, queries, begin, keys;
+};
+double tr_seen(const struct tr_plan *p, const struct tr_places *at);
 
 /* A placement of a rule or of a table, as the map has it: St becomes Zt, and Pb becomes Pz. */
 void tr_mapped(const struct tr_plan *p, enum tr_axis axis, char place[2]);

@@ -48,7 +48,7 @@ enum tr_cp_form {
 };
 extern const char *const tr_cp_form_names[TR_CP_FORMS];
 /* Which tokens a rank has: map.h. */
-enum tr_cp_map { TR_CP_CONTIGUOUS, TR_CP_ZIGZAG, TR_CP_MAPS };
+enum tr_cp_map { TR_CP_CONTIGUOUS, TR_CP_ZIGZAG, TR_CP_STRIPED, TR_CP_MAPS };
 extern const char *const tr_cp_map_names[TR_CP_MAPS];
 
 /* What is in the host's memory, and not in the device's: a mask; offload.c. */

@@ -19,7 +19,7 @@
  *           channels (K) of attention's projection and of fc2, the rows that a gradient of qkv, fc1 and head
  *           sums over, the vocabulary of the softmax: 8 equal chunks, the vocabulary as if it were padded to
  *           a multiple of 64. Tokens: 8 blocks of T / 8 tokens of each sequence, then the tree over the
- *           sequences of the batch
+ *           sequences of the batch. With stripes=1 a block has no neighbours, but every eighth token
  *   lanes   sums along a row that no rank shares: lane i % 16 takes element i, ascending; then the tree of
  *           16 lanes
  *
@@ -67,6 +67,7 @@ static long L = 4, C = 64, H = 4, T = 64, V = 256,
             B = 8; /* layers, channels, heads, context, vocabulary, sequences */
 static long steps = 10, tied = 1, sgd = 0, seed = 1, check = 0, delay = 0;
 static long parts = 1; /* of a sequence: attention sees no other part than its own */
+static long stripes; /* 1: a block has every eighth token, so that each rank's see as many keys */
 static double lr = 1e-3, clip = 1, decay = 0.1;
 static const char *data_path, *grads_path, *params_path;
 static long head_size, block; /* C / H; tokens of a block */
@@ -205,6 +206,14 @@ CLONES static void sum_tokens(real *out, const real *x, long m)
     tree(part, CHUNKS, m, m);
     memcpy(out, part, sizeof(real) * (size_t)m);
     free(part);
+}
+
+/* Which token stands in place t. Stripes stand in the order 0 4 2 6 1 5 3 7: a half, or a quarter, of the
+ * places has every second, or every fourth, token. */
+static long token_at(long t)
+{
+    long b = t / block;
+    return stripes ? t % block * CHUNKS + ((b & 1) << 2 | (b & 2) | b >> 2) : t;
 }
 
 /* How many rows of the vocabulary are in a chunk. */
@@ -453,7 +462,7 @@ typedef struct {
 static partial attend_block(const real *q, const real *qkv, long h, long first, long seen, real *o)
 {
     real *p = room(block);
-    partial part = { 0, 0, o };
+    partial part = { seen ? 0 : (real)-1e30, 0, o };
     for (long j = 0; j < seen; j++) {
         const real *k = part_of(qkv, h, 1) + (first + j) * 3 * C;
         real score = 0;
@@ -495,9 +504,11 @@ static void attention(real *out, real *lse, const real *qkv)
     for (long h = 0; h < H; h++)
         for (long t = 0; t < T; t++) {
             partial part[CHUNKS];
-            long from = part_begin(t) / block, blocks = t / block + 1 - from;
+            long from = part_begin(t) / block, blocks = stripes ? CHUNKS : t / block + 1 - from;
             for (long b = 0; b < blocks; b++) {
-                long first = (from + b) * block, seen = from + b == t / block ? t % block + 1 : block;
+                long first = (from + b) * block, seen = 0;
+                for (long j = first; j < first + block; j++)
+                    seen += token_at(j) <= token_at(t);
                 part[b] =
                     attend_block(part_of(qkv, h, 0) + t * 3 * C, qkv, h, first, seen, o + b * head_size);
             }
@@ -529,7 +540,7 @@ static void attention_backward(
             real along = dot_row(d.at + t * C, att + t * C + h * head_size, head_size);
             for (long j = 0; j < T; j++) {
                 real *pj = p + t * T + j, *dj = ds + t * T + j;
-                int seen = j <= t && j >= part_begin(t);
+                int seen = token_at(j) <= token_at(t) && j >= part_begin(t);
                 *pj = seen ? exponential(*pj * score_scale - lse[h * T + t]) : 0;
                 *dj = seen ? *pj * (*dj - along) * score_scale : 0;
             }
@@ -564,7 +575,8 @@ static void embed(const uint16_t *token)
 {
     for (long t = 0; t < T; t++)
         for (long i = 0; i < C; i++)
-            embedded[t * C + i] = (weight(WTE)[token[t] * C + i] + 0) + weight(WPE)[t * C + i];
+            embedded[t * C + i] =
+                (weight(WTE)[token[token_at(t)] * C + i] + 0) + weight(WPE)[token_at(t) * C + i];
 }
 
 static void layer_forward(const real *in, activations *a, long l)
@@ -629,7 +641,8 @@ static void head_forward(double *leaf, const real *in, const uint16_t *target)
     multiply_whole(logits, T, V, C, plain(lnf, C), transposed(weight(head()), C));
     memset(leaf, 0, sizeof(double) * CHUNKS);
     for (long t = 0; t < T; t++) {
-        real *x = logits + t * V, max = x[0], wanted = x[target[t]] + 0;
+        long due = target[token_at(t)];
+        real *x = logits + t * V, max = x[0], wanted = x[due] + 0;
         for (long i = 1; i < V; i++)
             max = x[i] > max ? x[i] : max;
         for (long i = 0; i < V; i++)
@@ -638,7 +651,7 @@ static void head_forward(double *leaf, const real *in, const uint16_t *target)
         leaf[t / block] += (double)(logarithm(sum) + max - wanted);
         for (long i = 0; i < V; i++)
             x[i] = x[i] / sum;
-        x[target[t]] = x[target[t]] - 1;
+        x[due] = x[due] - 1;
         for (long i = 0; i < V; i++)
             x[i] = x[i] * ((real)1 / (real)(B * T));
     }
@@ -657,11 +670,11 @@ static void embed_backward(const uint16_t *token)
 {
     real *part = room(CHUNKS * V * C);
     for (long t = 0; t < T; t++)
-        add(part + (t / block * V + token[t]) * C, d_out + t * C, C);
+        add(part + (t / block * V + token[token_at(t)]) * C, d_out + t * C, C);
     tree(part, CHUNKS, V * C, V * C);
     memcpy(gradient(WTE), part, sizeof(real) * (size_t)(V * C));
     for (long i = 0; i < T * C; i++)
-        gradient(WPE)[i] = d_out[i] + 0;
+        gradient(WPE)[token_at(i / C) * C + i % C] = d_out[i] + 0;
     free(part);
 }
 
@@ -921,9 +934,9 @@ static void parse(const char *word)
     } keys[] = { { "layers", &L, 0, 0 }, { "channels", &C, 0, 0 }, { "heads", &H, 0, 0 },
         { "context", &T, 0, 0 }, { "vocab", &V, 0, 0 }, { "batch", &B, 0, 0 }, { "steps", &steps, 0, 0 },
         { "tied", &tied, 0, 0 }, { "sgd", &sgd, 0, 0 }, { "seed", &seed, 0, 0 }, { "check", &check, 0, 0 },
-        { "parts", &parts, 0, 0 }, { "delay", &delay, 0, 0 }, { "lr", 0, &lr, 0 }, { "clip", 0, &clip, 0 },
-        { "decay", 0, &decay, 0 }, { "data", 0, 0, &data_path }, { "grads", 0, 0, &grads_path },
-        { "params", 0, 0, &params_path } };
+        { "parts", &parts, 0, 0 }, { "stripes", &stripes, 0, 0 }, { "delay", &delay, 0, 0 },
+        { "lr", 0, &lr, 0 }, { "clip", 0, &clip, 0 }, { "decay", 0, &decay, 0 }, { "data", 0, 0, &data_path },
+        { "grads", 0, 0, &grads_path }, { "params", 0, 0, &params_path } };
     const char *value = strchr(word, '=');
     for (size_t i = 0; value && i < sizeof keys / sizeof *keys; i++)
         if (strlen(keys[i].key) == (size_t)(value - word) &&

@@ -70,6 +70,10 @@ static bool at_its_place(const struct tr_checking *c, int n, const char on[TR_AX
     int64_t first = tr_first_token(c->t->placed, on, c->t->at),
             second = tr_second_token(c->t->placed, on, c->t->at);
     char text[128];
+    if (i->striped != tr_striped(c->plan))
+        return tr_checked_wrong(c, n, e,
+            i->striped ? "its tokens are taken to stand in stripes, and are neighbours"
+                       : "its tokens are taken to be neighbours, and stand in stripes of the sequence");
     if (i->first == first && i->second == second)
         return true;
     bool half = i->first == first;

@@ -156,26 +156,37 @@ static void embed_gradient(const struct tr_call *c)
     }
 }
 
+/* The token of the sequence that is the t-th of run r here. */
+static int64_t token_here(const struct tr_call *c, int64_t r, int64_t t)
+{
+    int64_t place = (r % c->runs ? c->i->second : c->i->first) + t;
+    return c->i->striped ? tr_striped_token(c->g->context, place) : place;
+}
+
+/* Neighbours are one call, tokens of stripes one each. */
 static void position(const struct tr_call *c)
 {
-    int64_t run = c->in[0].d[1] / c->runs * c->in[0].d[2], width = c->in[0].d[2];
-    for (int64_t r = 0; r < c->n * c->runs; r++) {
-        const float *w = c->in[1].p + (r % c->runs ? c->i->second : c->i->first) * width;
-        c->k->add(c->out[0].p + r * run, c->in[0].p + r * run, w, run);
-    }
+    int64_t tokens = c->in[0].d[1] / c->runs, width = c->in[0].d[2], some = c->i->striped ? 1 : tokens;
+    for (int64_t r = 0; r < c->n * c->runs; r++)
+        for (int64_t t = 0; t < tokens; t += some) {
+            int64_t at = (r * tokens + t) * width;
+            c->k->add(
+                c->out[0].p + at, c->in[0].p + at, c->in[1].p + token_here(c, r, t) * width, some * width);
+        }
 }
 
 /* A sequence's leaf is its gradient itself: +0 is added, as the sum with the ranks that have other tokens
  * does. */
 static void position_gradient(const struct tr_call *c)
 {
-    int64_t width = c->in[0].d[2], run = c->in[0].d[1] / c->runs * width, whole = c->out[0].d[1] * width;
+    int64_t width = c->in[0].d[2], tokens = c->in[0].d[1] / c->runs, whole = c->out[0].d[1] * width;
     memset(c->out[0].p, 0, (size_t)(c->n * whole) * sizeof(float));
-    for (int64_t r = 0; r < c->n * c->runs; r++) {
-        float *to = c->out[0].p + r / c->runs * whole + (r % c->runs ? c->i->second : c->i->first) * width;
-        for (int64_t i = 0; i < run; i++)
-            to[i] = c->in[0].p[r * run + i] + 0.0f;
-    }
+    for (int64_t r = 0; r < c->n * c->runs; r++)
+        for (int64_t t = 0; t < tokens; t++) {
+            float *to = c->out[0].p + r / c->runs * whole + token_here(c, r, t) * width;
+            for (int64_t i = 0; i < width; i++)
+                to[i] = c->in[0].p[(r * tokens + t) * width + i] + 0.0f;
+        }
 }
 
 static void leaves(const struct tr_call *c)

@@ -15,7 +15,8 @@ void tr_attention(const struct tr_call *c)
     int64_t tokens = c->g->windows ? c->g->context / c->g->windows : c->g->context;
     int64_t pieces = c->g->windows ? lse->d[2] / tokens : c->runs;
     int64_t heads = lse->d[1], queries = lse->d[2] / pieces, size = c->g->channels / c->g->heads;
-    struct tr_attention a = { tokens, heads, size, c->block, c->i->first, queries, apart, 0, NULL };
+    struct tr_attention a = { tokens, heads, size, c->block, c->i->first, queries, apart, 0, NULL,
+        c->i->striped };
     int64_t y = queries * heads * size, of_q = apart ? y : 3 * y,
             of_kv = apart ? 2 * tokens * heads * size : of_q;
     for (int64_t r = 0; r < c->n * pieces; r++) {

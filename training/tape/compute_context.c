@@ -27,7 +27,8 @@ static void attention_part(const struct tr_call *c)
         const struct tr_pair *p = &pairs[x % n];
         int64_t at = x / n * c->runs + p->queries, from = x / n * c->runs + p->keys;
         struct tr_attention a = { t, heads, size, c->block, p->queries ? c->i->second : c->i->first, t, true,
-            keys.first[p->keys], kept ? (back ? c->in[5].p : c->out[1].p) + x * heads * t * t : NULL };
+            keys.first[p->keys], kept ? (back ? c->in[5].p : c->out[1].p) + x * heads * t * t : NULL,
+            c->i->striped };
         if (back)
             c->k->attention_dx(c->out[0].p + x * y, c->out[1].p + x * 2 * y, c->in[0].p + at * y,
                 c->in[1].p + at * y, c->in[2].p + at * heads * t, q->p + at * y, kv->p + from * 2 * y, &a,
@@ -52,14 +53,14 @@ static float *piece(const struct tr_call *c, int64_t s, int own, int n, bool has
     return NULL;
 }
 
-/* Of the runs up to a query's own: it sees no key behind. */
+/* Of the runs up to a query's own, as it sees no key behind; of stripes all. */
 static void attention_merge(const struct tr_call *c)
 {
     struct tr_runs runs = tr_runs_of(c->plan, c->g->context, c->cp_rank);
     int64_t t = runs.count, heads = c->out[1].d[1], size = c->g->channels / c->g->heads;
     struct tr_attention a = { .heads = heads, .size = size, .queries = t };
     for (int64_t x = 0; x < c->n * c->runs; x++) {
-        int run = (int)(x % c->runs), seen = (int)(runs.first[run] / t) + 1;
+        int run = (int)(x % c->runs), seen = tr_striped(c->plan) ? c->cp : (int)(runs.first[run] / t) + 1;
         float *part[MOST_RUNS];
         for (int n = 0; n < seen; n++)
             part[n] = piece(c, x / c->runs, run, n, false, heads * t * (size + 2));

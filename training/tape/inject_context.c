@@ -149,6 +149,31 @@ static bool zigzag_mask_follows(struct tr_tape *tapes, int n)
     return second_half_follows(tapes, n, TR_ATTEND_PART);
 }
 
+/* Tokens of stripes are taken to be neighbours. */
+static bool stripes_are_neighbours(struct tr_tape *tapes, int n, int op)
+{
+    bool found = false;
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < tapes[r].n_instrs; i++) {
+            struct tr_instr *x = &tapes[r].instrs[i];
+            if (x->code != TR_COMPUTE || x->op != op || !x->striped)
+                continue;
+            x->striped = false;
+            found = true;
+        }
+    return found;
+}
+
+static bool striped_positions_follow(struct tr_tape *tapes, int n)
+{
+    return stripes_are_neighbours(tapes, n, TR_POSITION);
+}
+
+static bool striped_mask_of_neighbours(struct tr_tape *tapes, int n)
+{
+    return stripes_are_neighbours(tapes, n, TR_ATTEND_PART);
+}
+
 /* Keys lie as they came, by ranks. */
 static bool zigzag_not_arranged(struct tr_tape *tapes, int n)
 {
@@ -243,5 +268,9 @@ static const struct tr_injection list[] = {
         "--cp 2 --cp-map zigzag", TR_BY_TYPES, zigzag_halves_added_first },
     { "zigzag-loss-misplaced", "with zigzag, the loss of a rank's second half is counted in another's place",
         "--cp 2 --cp-map zigzag", TR_BY_ORDER, loss_of_second_half_misplaced },
+    { "striped-positions-follow", "with striped, a rank's tokens have positions one after the other",
+        "--cp 2 --cp-map striped", TR_BY_TYPES, striped_positions_follow },
+    { "striped-mask-of-neighbours", "with striped, keys are hidden as if a rank's tokens were neighbours",
+        "--cp 4 --cp-map striped --cp-attention ring", TR_BY_TYPES, striped_mask_of_neighbours },
 };
 const struct tr_injections tr_injections_context = { list, sizeof list / sizeof *list };

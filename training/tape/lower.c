@@ -116,6 +116,7 @@ static int input_value(struct lowering *l, int shard, const struct tr_slot *slot
         i->place = tr_first_sequence(l->p->plan, l->t->at[TR_DP], slot->micro);
         i->first = tr_first_token(l->p, l->p->shards[shard].on, l->t->at);
         i->second = tr_second_token(l->p, l->p->shards[shard].on, l->t->at);
+        i->striped = tr_striped(l->p->plan);
     }
     renew(l, shard, slot, unit);
     return *at(l, shard, slot->micro);
@@ -253,6 +254,7 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
         if (placed >= 0) {
             i->first = tr_first_token(p, p->shards[s->in[placed]].on, l->t->at);
             i->second = tr_second_token(p, p->shards[s->in[placed]].on, l->t->at);
+            i->striped = tr_striped(p->plan);
         }
         if (s->op == TR_SOFTMAX_DX)
             i->scale = 1.0f / (float)((int64_t)p->plan->batch / tr_updates(p->plan) * tr_targets(p->g));

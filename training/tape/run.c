@@ -6,6 +6,7 @@
 #include "training/tape/run.h"
 
 #include "training/launch.h"
+#include "training/ops/stripes.h"
 #include "training/ops/threads.h"
 #include "training/tape/serve.h"
 #include "training/tape/finite.h"
@@ -296,12 +297,13 @@ static struct drawn drawn(const struct tr_runner *r, const struct tr_instr *i, i
 static void load_tokens(struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets)
 {
     int64_t count = tokens_here(r, i), run = i->second ? count / 2 : count;
-    const uint16_t *from =
-        tr_data_sequence(r->data, d.step, d.sequence, r->tape->placed->g->context) + targets;
+    int64_t context = r->tape->placed->g->context;
+    const uint16_t *from = tr_data_sequence(r->data, d.step, d.sequence, context) + targets;
     uint16_t *to = (uint16_t *)tr_at(r, i->out[0]) + s * count;
-    memcpy(to, from + i->first, (size_t)run * sizeof *from);
-    if (i->second)
-        memcpy(to + run, from + i->second, (size_t)run * sizeof *from);
+    for (int64_t n = 0; n < count; n++) {
+        int64_t place = n < run ? i->first + n : i->second + n - run;
+        to[n] = from[i->striped ? tr_striped_token(context, place) : place];
+    }
 }
 
 static void load_rows(struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets)

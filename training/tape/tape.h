@@ -56,6 +56,7 @@ struct tr_instr {
     int64_t first; /* LOAD, and what works on tokens by their places: the first one of the sequence; LOSSES:
                       the first leaf, of those of a sequence that are here */
     int64_t second; /* where the second half of these tokens begins, if it is elsewhere (zigzag); else 0 */
+    bool striped; /* those places are in the order of stripes (parallel/map.h) */
     int64_t valid; /* what works on the vocabulary: columns that are no padding */
     double scale; /* SOFTMAX_DX: of the loss's mean; it enters here, once */
     double flops;
