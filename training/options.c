@@ -126,6 +126,7 @@ static const struct option options[] = {
     TEXT_OF("trace", trace, "write a step of all ranks to this file, for ui.perfetto.dev"),
     WHOLE_OF("trace-step", trace_step, 0, "the step of --trace and --gantt; without it the last"),
     FLAG_OF("gantt", gantt, "draw the pipeline of a step as it ran"),
+    FLAG_OF("stage-memory", stage_memory, "activations of each stage of a pipeline, planned and measured"),
     FLAG_OF("all", all, "verify: every legal product"),
     FLAG_OF("quick", quick, "verify: a cut with every paradigm and every pair"),
     WHOLE_OF("random", random, 1, "verify: so many option sets drawn by --seed, legal or not"),

@@ -47,7 +47,7 @@ struct tr_options {
     /* what is shown */
     char memory[32], host_memory[32];
     char order[16], kernels[16], precision[16], rounding[16];
-    bool json, markdown, hex, gantt, all, quick, quiet;
+    bool json, markdown, hex, gantt, stage_memory, all, quick, quiet;
     long random; /* verify: so many option sets */
     char trace[512];
     long trace_step; /* -1: the last */

@@ -174,6 +174,17 @@ sed -n 'x;$p' "$scratch/trace.json" | grep -q ',$' && fail "--trace: a comma at 
 "$PWD/tutti-info" merge "$scratch/trace.json" "$scratch/own.0.json" "$scratch/own.1.json" >"$scratch/merged" \
     2>"$scratch/said" || fail "merge: $(cat "$scratch/said")"
 refused 'legal with --pp 2' --gantt
+
+# What each stage holds is what was planned.
+for how in '--schedule gpipe' '--schedule 1f1b' '--schedule zb-h1' '--schedule zb-h2 --clip 0' \
+    '--schedule interleaved --chunks 2' '--schedule dualpipev --chunks 2'; do
+    # shellcheck disable=SC2086
+    "$train" --data grammar --steps 1 --pp 2 --micro 4 --stage-memory $how >"$scratch/out" \
+        2>"$scratch/said" || fail "--stage-memory $how: $(cat "$scratch/said")"
+    awk '/^# +[0-9]+ +[01] / { n++; wrong += NF != 7 || !$5 || $6 != $7 } END { exit n < 2 || wrong }' \
+        "$scratch/out" || fail "--stage-memory $how: $(cat "$scratch/out")"
+done
+refused '--stage-memory is of a pipeline' --stage-memory
 refused 'cannot be written' --trace "$scratch/none/trace"
 refused 'legal are 0 to 0' --trace-step 1
 

@@ -63,6 +63,7 @@ static bool refuse_options(const struct tr_comparison *c, struct tr_error *e)
         { *o->load, "load", "every configuration begins at step 0" },
         { *o->trace || o->trace_step >= 0, "trace", "legal with tutti-train train" },
         { o->gantt, "gantt", "legal with tutti-train train" },
+        { o->stage_memory, "stage-memory", "legal with tutti-train train" },
         { o->hex, "hex", "--json has the loss to the last bit" },
         { o->tape >= 0, "tape", "legal with tutti-train explain" },
         { o->all || o->quick, o->all ? "all" : "quick", "legal with tutti-train verify" },

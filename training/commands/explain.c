@@ -3,6 +3,7 @@
  * that follow from them, and with --tape RANK a rank's whole list. All ranks' tapes are checked first. */
 #include "training/commands/commands.h"
 #include "training/commands/prepare.h"
+#include "training/report/report.h"
 #include "training/tape/ledger.h"
 
 #include <inttypes.h>
@@ -122,6 +123,16 @@ static void say_memory(const struct tr_tape *t)
         say_kinds("host memory", t->rank, t->host.peak, t->host.peak_total, t->host.arena);
 }
 
+static void say_stages(const struct tr_prepared *p)
+{
+    if (p->run.plan.mesh.size[TR_PP] == 1)
+        return;
+    printf("\nactivations of the stages, in bytes: what a micro-batch keeps for its backward part, and the "
+           "most at "
+           "a time\n\n");
+    tr_stages_say(stdout, "  ", p->tapes, &p->run.schedule, NULL);
+}
+
 int tr_command_explain(int argc, char **argv)
 {
     struct tr_prepared p;
@@ -144,6 +155,7 @@ int tr_command_explain(int argc, char **argv)
     say_attention(&p);
     say_copies(&p.tapes[0]);
     say_memory(&p.tapes[0]);
+    say_stages(&p);
     int grid = p.run.plan.mesh.n - p.run.plan.mesh.servers;
     if (p.run.plan.mesh.servers) { /* the first one: all have as much */
         say_messages(&p.tapes[grid]);

@@ -91,6 +91,7 @@ bool tr_serving_check(const struct tr_options *o, const struct tr_plan *p, struc
                           : *o->load                ? "load"
                           : *o->trace               ? "trace"
                           : o->gantt                ? "gantt"
+                          : o->stage_memory         ? "stage-memory"
                                                     : NULL;
     if (foreign)
         return tr_fail(

@@ -125,6 +125,9 @@ static bool steps(
             say_step(o, &report, r);
         if (r->tape->rank == 0 && first)
             say_resident(o, r);
+        if (first && o->stage_memory &&
+            !tr_stages_measured(o->json ? stderr : stdout, r, p->tapes, &p->run.schedule, e))
+            return false;
         if ((step == shown && !show_instructions(o, p, r, trace, e)) || !tr_keeper_after(k, &stop, e))
             return false;
     }
@@ -138,6 +141,8 @@ static bool open_trace(
     *trace = NULL;
     if (o->gantt && p->run.plan.mesh.size[TR_PP] == 1)
         return tr_fail(e, "--gantt draws a pipeline, and there is none; legal with --pp 2 and more");
+    if (o->stage_memory && p->run.plan.mesh.size[TR_PP] == 1)
+        return tr_fail(e, "--stage-memory is of a pipeline, and there is none; legal with --pp 2 and more");
     if (o->trace_step >= o->steps || o->trace_step < -1)
         return tr_fail(e, "--trace-step %ld: legal are 0 to %ld", o->trace_step, o->steps - 1);
     if (*o->trace && rank == 0 && !(*trace = fopen(o->trace, "w")))

@@ -33,6 +33,15 @@ bool tr_trace_write(FILE *to, const struct tr_runner *r, struct tr_error *e);
 /* The pipeline of the last step, for the first rank of each stage. Collective; rank 0 prints. */
 bool tr_gantt(FILE *to, const struct tr_runner *r, const struct tr_schedule *s, struct tr_error *e);
 
+/* For each stage of a pipeline: micro-batches in flight at most, and bytes of activations on its first rank:
+ * what one micro-batch keeps for its backward part, and the most at a time, as planned, and as measured if
+ * there are such. tapes: of all ranks; each line begins with `begin`. */
+void tr_stages_say(FILE *to, const char *begin, const struct tr_tape *tapes, const struct tr_schedule *s,
+    const int64_t *measured);
+/* The same with what the audited step touched. Collective; rank 0 prints. */
+bool tr_stages_measured(FILE *to, const struct tr_runner *r, const struct tr_tape *tapes,
+    const struct tr_schedule *s, struct tr_error *e);
+
 /* One object, on one line: the run as rank 0 sees it; a step. */
 void tr_json_run(FILE *to, const struct tr_tape *t, const struct tr_schedule *s, const char *data, int cores);
 void tr_json_step(FILE *to, const struct tr_report *r, const struct tr_runner *runner);

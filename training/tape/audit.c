@@ -2,6 +2,8 @@
 /* audit.c: count what changes in poisoned memory, value by value. */
 #include "training/tape/audit.h"
 
+#include "training/tape/stages.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,12 +39,13 @@ void tr_audit_make(struct tr_audit *a, const struct tr_tape *t)
 {
     *a = (struct tr_audit){ .bad = -1,
         .touched = tr_new((size_t)t->n_values, sizeof *a->touched),
-        .rest = tr_new((size_t)t->n_values, sizeof *a->rest) };
+        .rest = tr_new((size_t)t->n_values, sizeof *a->rest),
+        .scratch = tr_new(tr_stages_scratch(t), sizeof *a->scratch) };
 }
 
 void tr_audit_free(struct tr_audit *a)
 {
-    free(a->touched), free(a->rest);
+    free(a->touched), free(a->rest), free(a->scratch);
     *a = (struct tr_audit){ .bad = -1 };
 }
 
@@ -68,7 +71,7 @@ void tr_audit_begin(struct tr_audit *a, const struct tr_tape *t, unsigned char *
         if (end > from)
             memset(arena[host] + from, POISON, (size_t)(end - from));
     }
-    *a = (struct tr_audit){ .bad = -1, .touched = a->touched, .rest = a->rest };
+    *a = (struct tr_audit){ .bad = -1, .touched = a->touched, .rest = a->rest, .scratch = a->scratch };
 }
 
 /* Who works in the place of another value may need less of it. The rest is nobody's, and full of numbers. */
@@ -197,5 +200,6 @@ bool tr_audit_end(
             a->missing, t->values[a->bad].bytes,
             shard < 0 ? "leaves" : t->placed->g->tensors[t->placed->shards[shard].tensor].name);
     }
-    return as_predicted(t, false, a->peak, e) && as_predicted(t, true, a->host_peak, e);
+    return as_predicted(t, false, a->peak, e) && as_predicted(t, true, a->host_peak, e) &&
+           tr_stages_as_planned(t, a->touched, a->scratch, e);
 }

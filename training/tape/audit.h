@@ -14,8 +14,9 @@ struct tr_audit {
     int64_t peak[TR_MEMORIES], peak_total; /* measured in the device's memory, after tr_audit_end */
     int64_t host_peak[TR_MEMORIES]; /* and in the host's */
     /* inside */
-    int64_t *touched; /* of each value's place */
+    int64_t *touched; /* bytes of each value's place; they stay until the next audit */
     uint64_t *rest; /* of each value that takes a larger place: a sum of what it does not take */
+    int64_t *scratch; /* for adding up */
     int bad; /* the first value of which an element was not written; -1: none */
     int64_t missing; /* bytes of it */
     int64_t outside; /* bytes that changed outside of all values */
