@@ -234,6 +234,12 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
     snprintf(p->schedule, sizeof p->schedule, "%.31s", o->schedule);
     p->paradigms[p->n_paradigms++] = &tr_data_parallel;
     p->paradigms[p->n_paradigms++] = &tr_tensor_parallel;
+    int split = 0;
+    if (!choose(&split, "conv-split", o->conv_split, tr_conv_split_names, TR_CONV_SPLITS, e))
+        return false;
+    if (split)
+        p->paradigms[p->n_paradigms++] =
+            split == TR_CONV_FILTERS ? &tr_filter_parallel : &tr_channel_parallel;
     if (o->sp)
         p->paradigms[p->n_paradigms++] = &tr_sequence_parallel;
     static const char *const optimizers[] = { "adamw", "sgd" }, *const orders[] = { "canonical", "free" },

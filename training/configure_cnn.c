@@ -11,6 +11,8 @@ static bool has_no_pictures(const struct tr_options *o, const char *model, struc
 {
     if (strcmp(o->cnn_cut, "rows"))
         return tr_fail(e, "--cnn-cut %s: %s has no pictures; leave it out", o->cnn_cut, model);
+    if (strcmp(o->conv_split, "pairs"))
+        return tr_fail(e, "--conv-split %s: %s has no convolutions; leave it out", o->conv_split, model);
     if (strcmp(o->norm, "none"))
         return tr_fail(
             e, "--norm %s: legal with --model cnn:nano or cnn:micro, and %s is none", o->norm, model);
@@ -51,6 +53,8 @@ bool tr_cnn_options(struct tr_model_options *to, const struct tr_options *o, con
     if (!data_fits(o, model, e))
         return false;
     to->columns = columns;
+    while (strcmp(o->conv_split, tr_conv_split_names[to->split])) /* which the plan has found legal */
+        to->split++;
     to->grid = o->grid ? o->grid : grid;
     to->groups = !group ? 0 : o->norm_groups ? o->norm_groups : GROUPS;
     return true;

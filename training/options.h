@@ -29,7 +29,7 @@ struct tr_options {
     char server_mode[16], arrivals[512], arrivals_log[512], slow[32];
     char workers[32]; /* compare server: numbers of them */
     bool sp;
-    char cp_attention[16], cp_map[16], cnn_cut[16], norm[16];
+    char cp_attention[16], cp_map[16], cnn_cut[16], conv_split[16], norm[16];
     long norm_groups, grid; /* 0: as the model says */
     long cp_ulysses; /* 0: two, where there are two levels */
     long zero, micro, chunks;

@@ -93,8 +93,8 @@ for wrong in width=100 inputs=0 classes=1 layers=0 batch=0 colour=1 layers; do
         fail "mlp $wrong: $(cat "$scratch/said")"
     fi
 done
-for wrong in channels=100 size=12 size=0 classes=1 classes=17 groups=0 groups=7 layers=0 batch=0 colour=1 \
-    layers; do
+for wrong in channels=100 size=12 size=0 classes=1 classes=17 groups=0 groups=7 split=3 layers=0 batch=0 \
+    colour=1 layers; do
     if $cnn $wrong >/dev/null 2>"$scratch/said"; then
         fail "cnn $wrong was taken"
     elif ! grep -q 'must be\|KEY=VALUE' "$scratch/said"; then

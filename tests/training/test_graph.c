@@ -18,6 +18,12 @@ static const struct tr_model_options mlp_nano = {
 };
 
 static const struct tr_model_options cnn_nano = { .layers = 4, .channels = 64, .grid = 8, .vocabulary = 10 };
+static const struct tr_model_options by_filters = {
+    .layers = 4, .channels = 64, .grid = 8, .vocabulary = 10, .split = TR_CONV_FILTERS
+};
+static const struct tr_model_options by_channels = {
+    .layers = 3, .channels = 64, .grid = 8, .vocabulary = 10, .split = TR_CONV_CHANNELS, .groups = 8
+};
 static const struct tr_model_options normed = {
     .layers = 4, .channels = 64, .grid = 8, .vocabulary = 10, .groups = 8
 };
@@ -269,7 +275,8 @@ Test(graph, each_gradient_is_made_once)
     odd.layers = 5, one.layers = 1, untied.untied = true;
     struct tr_graph graphs[] = { gpt(gpt_nano), gpt(untied), mlp(mlp_nano), mlp(odd), mlp(one),
         gpt(cut(gpt_nano)), gpt(cut(untied)), mlp(cut(mlp_nano)), gpt(ring(gpt_nano)), cnn(cnn_nano),
-        gpt(windows(gpt_nano)), gpt(scores(gpt_nano)), gpt(moe_nano), cnn(cut(cnn_nano)), cnn(normed) };
+        gpt(windows(gpt_nano)), gpt(scores(gpt_nano)), gpt(moe_nano), cnn(cut(cnn_nano)), cnn(normed),
+        cnn(by_filters), cnn(cut(by_channels)) };
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
         each_gradient_once(&graphs[i]);
         tr_graph_free(&graphs[i]);
@@ -345,13 +352,14 @@ static bool legal_placement(const char p[2], bool result)
     case 'U':
         return strchr("#01234567", p[1]) != NULL && p[1];
     case 'Z':
-    case 'Y':
     case 'N':
         return p[1] == 't';
+    case 'Y':
+        return p[1] == 't' || p[1] == 'c';
     case 'H':
         return p[1] == 'z';
-    case 'P': /* a partial result enters nothing but its own fold, and no operation is one; deal moves it */
-        return (result && strchr("+m1bszq", p[1]) != NULL && p[1]) || !memcmp(p, "Pz", 2);
+    case 'P': /* a partial result enters nothing but its own fold, which no operation is; packing moves it */
+        return (result && strchr("+m1bszqc", p[1]) != NULL && p[1]) || !memcmp(p, "Pz", 2);
     default:
         return false;
     }
@@ -361,7 +369,7 @@ static bool legal_placement(const char p[2], bool result)
 static bool moves(int op)
 {
     return op == TR_PACK || op == TR_UNPACK || op == TR_ARRANGE || op == TR_DEAL || op == TR_HALVES ||
-           op == TR_ROUND;
+           op == TR_SLICE || op == TR_ROUND;
 }
 
 /* Every rule of the table can be read, has as many placements as the operation has operands in the graphs of
@@ -388,7 +396,7 @@ Test(ops, every_rule_can_be_read)
             cr_assert(ins == user->ins && outs == user->outs, "%s: %s is of %d and %d operands",
                 tr_ops[op].name, rule, user->ins, user->outs);
             for (int x = 0; x < ins; x++)
-                cr_assert(legal_placement(in[x], false), "%s: %s", tr_ops[op].name, rule);
+                cr_assert(legal_placement(in[x], op == TR_PACK), "%s: %s", tr_ops[op].name, rule);
             for (int x = 0; x < outs; x++)
                 cr_assert(legal_placement(out[x], true), "%s: %s", tr_ops[op].name, rule);
         }

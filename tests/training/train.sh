@@ -229,6 +229,8 @@ refused 'has no pictures' --cnn-cut columns
 refused 'has no pictures' --grid 16
 refused 'cnn:micro, and gpt:nano is none' --norm group
 refused 'legal are none and group' --model cnn:nano --norm batch
+refused 'legal are pairs, filters and channels' --model cnn:nano --conv-split both
+refused 'has no convolutions' --conv-split filters
 refused 'legal with --norm group' --model cnn:nano --norm-groups 4
 refused 'that divide 64 channels' --model cnn:nano --norm group --norm-groups 24
 refused 'legal: --tp 1, 2, 4, or another' --model cnn:nano --norm group --norm-groups 4 --tp 8

@@ -16,6 +16,7 @@ void tr_alone_options(struct tr_options *to, const struct tr_options *from)
     to->untied = from->untied, to->experts = from->experts, to->top_k = from->top_k;
     memcpy(to->cnn_cut, from->cnn_cut, sizeof to->cnn_cut);
     memcpy(to->norm, from->norm, sizeof to->norm);
+    memcpy(to->conv_split, from->conv_split, sizeof to->conv_split);
     to->norm_groups = from->norm_groups, to->grid = from->grid;
     memcpy(to->data, from->data, sizeof to->data);
     memcpy(to->labels, from->labels, sizeof to->labels);

@@ -2,6 +2,7 @@
 /* explain.c: what a run would do, without running it: the paradigms' tables, the placements and messages
  * that follow from them, and with --tape RANK a rank's whole list. All ranks' tapes are checked first. */
 #include "training/commands/commands.h"
+#include "training/commands/explain.h"
 #include "training/commands/prepare.h"
 #include "training/report/report.h"
 #include "training/tape/ledger.h"
@@ -161,6 +162,8 @@ int tr_command_explain(int argc, char **argv)
         say_messages(&p.tapes[grid]);
         say_memory(&p.tapes[grid]);
     }
+    if (p.run.graph.grid && o.tp * o.cp > 1)
+        tr_explain_cuts(&o);
     printf("\nchecked: %d tapes, %d instructions in all\n", p.run.plan.mesh.n, p.instructions);
     if (o.tape >= 0) {
         printf("\ntape of rank %ld\n\n", o.tape);

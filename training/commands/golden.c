@@ -63,6 +63,7 @@ static void sizes(struct words *w, const struct tr_options *o, const struct tr_g
         say(w, "channels=%" PRId64, g->channels);
         say(w, "size=%" PRId64, g->grid);
         say(w, "columns=%d", g->columns);
+        say(w, "split=%d", g->split);
         say(w, "norm=%d", g->groups > 0);
         say(w, "groups=%" PRId64, g->groups ? g->groups : 1);
         say(w, "classes=%" PRId64, g->vocabulary);

@@ -42,6 +42,7 @@ static const struct drawn {
     { "cp-attention", 15, "gather ulysses ring ring ulysses+ring scores local" },
     { "cp-map", 12, "zigzag striped" },
     { "cnn-cut", 10, "rows columns" },
+    { "conv-split", 15, "filters channels" },
     { "norm", 20, "group" },
     { "norm-groups", 6, "1 4 16 24" },
     { "grid", 3, "16 12" },

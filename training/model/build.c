@@ -94,17 +94,22 @@ bool tr_build_is_second(int64_t l)
     return l % 2 == 1;
 }
 
+void tr_build_layer(struct tr_builder *b, int64_t l, const char *name, bool by_inputs, int64_t taps)
+{
+    int64_t c = b->g->channels, in = l ? c : b->g->inputs;
+    char weight[32], bias[32];
+    snprintf(weight, sizeof weight, "%s.weight", name);
+    snprintf(bias, sizeof bias, "%s.bias", name);
+    tr_build_in_layer(b, l);
+    tr_build_parameter(
+        b, weight, by_inputs ? in : c, taps * (by_inputs ? c : in), sqrt(2.0 / (double)(taps * in)), 0);
+    tr_build_parameter(b, bias, c, 1, 0, 0);
+}
+
 void tr_build_layer_of_pair(struct tr_builder *b, int64_t l, const char *name, int64_t taps)
 {
-    const struct tr_graph *g = b->g;
-    int64_t in = l ? g->channels : g->inputs, c = g->channels;
-    bool second = tr_build_is_second(l), alone = !second && l == g->layers - 1;
-    double deviation = sqrt(2.0 / (double)(taps * in));
-    char weight[32], bias[32];
-    const char *number = second ? "2" : alone ? "" : "1";
-    snprintf(weight, sizeof weight, "%s%s.weight", name, number);
-    snprintf(bias, sizeof bias, "%s%s.bias", name, number);
-    tr_build_in_layer(b, l);
-    tr_build_parameter(b, weight, second ? in : c, taps * (second ? c : in), deviation, 0);
-    tr_build_parameter(b, bias, c, 1, 0, 0);
+    bool second = tr_build_is_second(l), alone = !second && l == b->g->layers - 1;
+    char numbered[24];
+    snprintf(numbered, sizeof numbered, "%s%s", name, second ? "2" : alone ? "" : "1");
+    tr_build_layer(b, l, numbered, second, taps);
 }

@@ -27,6 +27,7 @@ int tr_build_parameter(
  * the bias of layer l, called NAME1, NAME2, or NAME where the last layer has no partner. A weight has one row
  * for each output, or of a second layer for each input, and `taps` numbers for each of the others. */
 bool tr_build_is_second(int64_t l);
+void tr_build_layer(struct tr_builder *b, int64_t l, const char *name, bool by_inputs, int64_t taps);
 void tr_build_layer_of_pair(struct tr_builder *b, int64_t l, const char *name, int64_t taps);
 /* An activation [b][t][c], or with c = 0 one number for each token. */
 int tr_build_activation(struct tr_builder *b, const char *name, int64_t c, bool stream);

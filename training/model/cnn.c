@@ -9,6 +9,9 @@
  *   conv2   each row of the weight is one input channel, [tap][out]
  *   conv    conv1 without a partner, where there is an odd number of layers
  *
+ * Or all layers are convf, as conv1, or all but the first, whose input every rank has, convc, as conv2:
+ * then what follows a layer is a sum over ranks, or is gathered (convolution.c).
+ *
  * With group norm each bias is followed by one: NAME.weight and NAME.bias of gn1, gn2 or gn.
  *
  * As with fc1 and fc2 of the mlp the tables cut the rows of both, and one sum over ranks is due after each
@@ -35,12 +38,22 @@ static bool legal(const struct tr_model_options *o, struct tr_error *e)
                (long long)o->groups, (long long)o->channels);
 }
 
+/* Whether each row of layer l's weight is an input channel, and not a filter. */
+static bool by_channels(const struct tr_graph *g, int64_t l)
+{
+    return g->split == TR_CONV_PAIRS ? tr_build_is_second(l) : g->split == TR_CONV_CHANNELS && l > 0;
+}
+
 /* The parameters of layer l. Those of its norm are for each channel that the convolution gives. */
 static void parameters(struct tr_builder *b, int64_t l)
 {
-    bool second = tr_build_is_second(l), alone = !second && l == b->g->layers - 1;
+    bool pairs = b->g->split == TR_CONV_PAIRS, second = pairs && tr_build_is_second(l),
+         alone = pairs && !second && l == b->g->layers - 1;
     char name[16];
-    tr_build_layer_of_pair(b, l, "conv", TR_TAPS);
+    if (pairs)
+        tr_build_layer_of_pair(b, l, "conv", TR_TAPS);
+    else
+        tr_build_layer(b, l, by_channels(b->g, l) ? "convc" : "convf", by_channels(b->g, l), TR_TAPS);
     for (int shift = 0; b->g->groups && shift < 2; shift++) {
         snprintf(name, sizeof name, "gn%s.%s", second ? "2" : alone ? "" : "1", shift ? "bias" : "weight");
         tr_build_parameter(b, name, b->g->channels, 1, 0, (float)!shift);
@@ -71,7 +84,7 @@ static int layer(struct tr_builder *b, int64_t l, int x)
     bool normed = b->g->groups > 0;
     int w = (int)(l * (normed ? 4 : 2));
     tr_build_in_layer(b, l);
-    x = tr_build_apply(b, tr_build_is_second(l) ? TR_CHANNELS : TR_FILTERS, x, w, "sum", c, true);
+    x = tr_build_apply(b, by_channels(b->g, l) ? TR_CHANNELS : TR_FILTERS, x, w, "sum", c, true);
     x = tr_build_apply(b, TR_BIAS, x, w + 1, normed ? "biased" : "before", c, true);
     if (normed)
         x = norm(b, x, w + 2);
@@ -88,6 +101,7 @@ bool tr_model_cnn(struct tr_graph *g, const struct tr_model_options *o, struct t
         .grid = o->grid,
         .groups = o->groups,
         .columns = o->columns,
+        .split = o->split,
         .leaves = o->leaves,
         .vocabulary = o->vocabulary,
         .inputs = PIXELS,

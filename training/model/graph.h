@@ -68,6 +68,7 @@ struct tr_graph {
     int64_t grid; /* cnn, whose sequences are grid x grid cells; else 0 */
     int64_t groups; /* cnn: of the channels, for group norm; 0: there is none */
     int64_t experts, choices; /* moe: how many there are, and how many a token has; else 0 */
+    int split; /* cnn: which layers have filters as rows, and which channels: tr_conv_split */
     bool columns; /* cnn: the tokens are the cells column after column, not row after row */
     char model[24];
     bool leaves; /* gradients of matrices come as leaves, one for each sequence */
@@ -91,6 +92,11 @@ void tr_graph_free(struct tr_graph *g);
 /* How many targets a sequence has: the loss is the mean over those of the batch. */
 int64_t tr_targets(const struct tr_graph *g);
 
+/* Of a cnn's weights each row is a filter or an input channel, in pairs by turns: what tensor parallelism
+ * cuts. convolution.c */
+enum tr_conv_split { TR_CONV_PAIRS, TR_CONV_FILTERS, TR_CONV_CHANNELS, TR_CONV_SPLITS };
+extern const char *const tr_conv_split_names[TR_CONV_SPLITS];
+
 /* The models. Each fills an empty graph, forward and backward, or says which size is illegal. */
 struct tr_model_options {
     int64_t layers, channels, vocabulary;
@@ -101,6 +107,7 @@ struct tr_model_options {
     int64_t grid; /* cnn */
     int64_t groups; /* cnn: of channels, in group norm; 0: no norm */
     bool columns; /* cnn */
+    int split; /* cnn: tr_conv_split */
     /* for who cuts the tokens of a sequence: gradients of matrices come as leaves, too, one for each
      * sequence; gpt: keys and values are a tensor of their own, and attention takes them in parts */
     bool leaves, apart;

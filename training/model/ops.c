@@ -106,11 +106,12 @@ const struct tr_op_row tr_ops[TR_OPS] = {
     [TR_EXPERT_UP_DW] = { "expert_up_dw", { "R R R -> R R", "Sb Sb Sb -> Ps Ps" }, false },
     [TR_DISPATCH_DX] = { "dispatch_dx", { "R R -> R", "Sb Sb -> Sb" }, false },
     [TR_GATE_DX] = { "gate_dx", { "R R R -> R", "Sb Sb Sb -> Sb" }, false },
-    [TR_PACK] = { "pack", { "R -> R", "Sb -> Sb", "St -> Xc", "Sc -> Sc" }, false },
-    [TR_UNPACK] = { "unpack", { "R -> R", "Sb -> Sb", "Xc -> St", "Sc -> Sc" }, false },
+    [TR_PACK] = { "pack", { "R -> R", "Sb -> Sb", "St -> Xc", "Sc -> Sc", "P+ -> Pc" }, false },
+    [TR_UNPACK] = { "unpack", { "R -> R", "Sb -> Sb", "Xc -> St", "Sc -> Sc", "Yc -> R" }, false },
     [TR_ARRANGE] = { "arrange", { "R -> R", "Sb -> Sb", "Yt -> R", "Sc -> Sc" }, false },
     [TR_DEAL] = { "deal", { "R -> R", "Sb -> Sb", "Pz -> Pq", "Sc -> Sc" }, false },
     [TR_HALVES] = { "halves", { "R -> R", "Sb -> Sb", "Hz -> Zt", "Sc -> Sc" }, false },
+    [TR_SLICE] = { "slice", { "R -> Sc" }, false },
     [TR_ROUND] = { "round", { "R -> R", "Sb -> Sb", "St -> St", "Sc -> Sc", "Sr -> Sr", "F -> F" }, true },
 };
 

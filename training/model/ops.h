@@ -12,6 +12,9 @@
  *   Xc  each has a part of the tokens, and in it the channels of each rank side by side: as St, but packed
  *       for an all-to-all
  *
+ *   Yc  all have all channels, those of each rank side by side: as R, but as an all-gather makes it
+ *   Pc  as P+, but so packed for a reduce-scatter
+ *
  * Of a ring, whose ranks hand parts of the tokens on, with a digit j; in a rule, # stands for its node's:
  *
  *   Tj  as St, of the rank j before         Vj  what the keys of the rank j before give to the tokens here
@@ -111,6 +114,7 @@ enum tr_op {
     TR_ARRANGE, /* x -> x: tokens in the order of ranks come into that of the sequence */
     TR_DEAL, /* dx -> dx: and the other way, for a reduce-scatter */
     TR_HALVES, /* dx -> dx: what the two halves of the sequence give is added */
+    TR_SLICE, /* x -> x: of all channels those of this rank */
     TR_ROUND, /* x -> x: a whole sum in float32 becomes bfloat16 */
     TR_OPS
 };

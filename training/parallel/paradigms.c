@@ -78,7 +78,7 @@ static bool check_groups(const struct tr_plan *p, const struct tr_graph *g, stru
     int tp = p->mesh.size[TR_TP];
     int64_t parts = TR_CUT;
     char text[64];
-    if (!g->groups || g->groups % tp == 0 || g->layers == 1)
+    if (!g->groups || g->groups % tp == 0 || (g->layers == 1 && g->split == TR_CONV_PAIRS))
         return true;
     while (g->groups % parts)
         parts /= 2;

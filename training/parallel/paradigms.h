@@ -21,7 +21,8 @@ struct tr_paradigm {
     struct tr_table_row rows[16];
 };
 
-extern const struct tr_paradigm tr_data_parallel, tr_tensor_parallel, tr_sequence_parallel, tr_space_parallel;
+extern const struct tr_paradigm tr_data_parallel, tr_tensor_parallel, tr_sequence_parallel, tr_space_parallel,
+    tr_filter_parallel, tr_channel_parallel;
 
 /* All-reduce; reduce to the first rank and broadcast; reduce-scatter and all-gather. */
 enum tr_dp_form { TR_DP_RING, TR_DP_ROOT, TR_DP_SHARDED, TR_DP_FORMS };

@@ -18,6 +18,8 @@
  *   odd layers     [in][tap][out]      8 chunks of (in, tap), tree         chain over (tap, out)
  *   the head       [out][in]           chain over in                       8 chunks of out, tree
  *
+ * With split=1 all layers are as the even ones, and with split=2 all but the first are as the odd ones.
+ *
  * Gradients of weights and biases, the statistics of a norm and the mean over the grid sum over cells: 8
  * blocks, tree. So the work can be shared in these ways:
  *
@@ -58,7 +60,7 @@ typedef float real;
 enum { CHUNKS = 8, LANES = 16, LEAVES = 64, TAPS = 9, PIXELS = 4 };
 
 static long L = 4, C = 64, S = 8, V = 10, B = 8; /* layers, channels, size of the grid, classes, pictures */
-static long steps = 10, norm = 0, groups = 8, turn = 0, sgd = 0, seed = 1, check = 0, delay = 0;
+static long steps = 10, norm = 0, groups = 8, split = 0, turn = 0, sgd = 0, seed = 1, check = 0, delay = 0;
 static double lr = 1e-3, clip = 1, decay = 0.1;
 static char grads_path[4096], params_path[4096], data_path[4096], labels_path[4096];
 static long T; /* cells: S x S */
@@ -218,6 +220,12 @@ static real *gradient(long t)
 
 /* ---- the model ---- */
 
+/* Whether a row of the weight is an input channel, or a filter: in pairs they take turns. */
+static int by_channels(long l)
+{
+    return split == 0 ? l % 2 == 1 : split == 2 && l > 0;
+}
+
 typedef struct {
     long in; /* channels of what goes in */
     real *x, *sum, *before; /* what goes in; its convolution with bias; that, or its norm: what GELU takes */
@@ -242,7 +250,8 @@ static void make_model(void)
             .before = room(T * C),
             .mean = room(groups),
             .scale = room(groups) };
-        add_tensor(l % 2 ? in : C, TAPS * (l % 2 ? C : in), sqrt(2.0 / (double)(TAPS * in)), 0);
+        add_tensor(
+            by_channels(l) ? in : C, TAPS * (by_channels(l) ? C : in), sqrt(2.0 / (double)(TAPS * in)), 0);
         add_tensor(C, 1, 0, 0);
         for (long which = NORM_SCALE; norm && which <= NORM_SHIFT; which++)
             add_tensor(C, 1, 0, which == NORM_SCALE);
@@ -273,8 +282,8 @@ static void convolve(long l)
     layer *y = &layers[l];
     const real *w = weight(of_layer(l, WEIGHT));
     long K = TAPS * y->in;
-    gather(y->x, y->in, l % 2, 1);
-    if (l % 2)
+    gather(y->x, y->in, by_channels(l), 1);
+    if (by_channels(l))
         multiply(y->sum, T, C, K, plain(patches, K), plain(w, C), CHUNKS, K / CHUNKS);
     else
         multiply(y->sum, T, C, K, plain(patches, K), turned(w, K), 1, K);
@@ -290,15 +299,15 @@ static void convolve_backward(long l)
     const real *w = weight(of_layer(l, WEIGHT));
     long K = TAPS * y->in, back = TAPS * C;
     sum_cells(gradient(of_layer(l, BIAS)), dy, NULL);
-    gather(y->x, y->in, l % 2, 1);
-    if (l % 2)
+    gather(y->x, y->in, by_channels(l), 1);
+    if (by_channels(l))
         multiply(dw, K, C, T, turned(patches, K), plain(dy, C), CHUNKS, T / CHUNKS);
     else
         multiply(dw, C, K, T, turned(dy, C), plain(patches, K), CHUNKS, T / CHUNKS);
     if (l == 0)
         return;
-    gather(dy, C, l % 2 == 0, -1);
-    if (l % 2)
+    gather(dy, C, !by_channels(l), -1);
+    if (by_channels(l))
         multiply(dx, T, C, back, plain(patches, back), turned(w, back), 1, back);
     else
         multiply(dx, T, C, back, plain(patches, back), plain(w, C), CHUNKS, back / CHUNKS);
@@ -640,16 +649,16 @@ static int parse(const char *word)
         void *to;
     } options[] = { { "layers=%ld", &L }, { "channels=%ld", &C }, { "size=%ld", &S }, { "classes=%ld", &V },
         { "batch=%ld", &B }, { "steps=%ld", &steps }, { "norm=%ld", &norm }, { "groups=%ld", &groups },
-        { "columns=%ld", &turn }, { "sgd=%ld", &sgd }, { "seed=%ld", &seed }, { "check=%ld", &check },
-        { "delay=%ld", &delay }, { "lr=%lf", &lr }, { "clip=%lf", &clip }, { "decay=%lf", &decay },
-        { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path },
+        { "columns=%ld", &turn }, { "split=%ld", &split }, { "sgd=%ld", &sgd }, { "seed=%ld", &seed },
+        { "check=%ld", &check }, { "delay=%ld", &delay }, { "lr=%lf", &lr }, { "clip=%lf", &clip },
+        { "decay=%lf", &decay }, { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path },
         { "data=%4095[^\n]", data_path }, { "labels=%4095[^\n]", labels_path } };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (sscanf(word, options[i].form, options[i].to) == 1)
             return 1;
     fprintf(stderr,
         "cnn: %s is not known; KEY=VALUE with one of: layers channels size classes batch steps norm groups "
-        "columns sgd seed check delay lr clip decay grads params data labels\n",
+        "columns split sgd seed check delay lr clip decay grads params data labels\n",
         word);
     return 0;
 }
@@ -660,9 +669,11 @@ int main(int argc, char **argv)
         if (!parse(argv[i]))
             return 2;
     if (L < 1 || L > 4096 || C < 64 || C % 64 || C > 1 << 16 || S < 8 || S % 8 || S > 256 || V < 2 ||
-        V > (*data_path ? 256 : 16) || B < 1 || B > 1 << 20 || groups < 1 || C % groups) {
+        V > (*data_path ? 256 : 16) || B < 1 || B > 1 << 20 || groups < 1 || C % groups || split < 0 ||
+        split > 2) {
         fprintf(stderr, "cnn: channels must be a multiple of 64, size one of 8 up to 256, classes 2 to 16, "
-                        "with data 256, layers 1 to 4096, batch 1 to 1048576, groups must divide channels\n");
+                        "with data 256, layers 1 to 4096, batch 1 to 1048576, groups must divide channels, "
+                        "split 0 to 2\n");
         return 2;
     }
     if (*data_path && !read_pictures())

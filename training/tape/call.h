@@ -42,6 +42,7 @@ int64_t tr_scratch_group_norm(int64_t width);
 void tr_attention(const struct tr_call *c);
 void tr_split(const struct tr_call *c);
 void tr_pack(const struct tr_call *c);
+void tr_slice(const struct tr_call *c);
 
 /* compute_context.c */
 void tr_attention_in_parts(const struct tr_call *c);

@@ -42,7 +42,8 @@ static bool rule_fits(struct tr_checking *c, const struct tr_instr *i, enum tr_a
     int ins, outs;
     if (!tr_rule_parse(rule, in, &ins, out, &outs) || ins < i->ins || outs < i->outs)
         return false;
-    if ((i->op == TR_PACK || i->op == TR_UNPACK) && a != i->axis) { /* it lies on others as it did */
+    if ((i->op == TR_PACK || i->op == TR_UNPACK || i->op == TR_SLICE) &&
+        a != i->axis) { /* it lies on others as it did */
         memcpy(c->values[i->out[0]].on[a], c->values[i->in[0]].on[a], 2);
         return true;
     }
@@ -54,7 +55,7 @@ static bool rule_fits(struct tr_checking *c, const struct tr_instr *i, enum tr_a
         if (memcmp(c->values[i->in[x]].on[a], in[x], 2))
             return false;
     /* who moves it may put it elsewhere, and who rounds it leaves it there */
-    bool makes = i->op != TR_PACK && i->op != TR_UNPACK && i->op != TR_ROUND;
+    bool makes = i->op != TR_PACK && i->op != TR_UNPACK && i->op != TR_SLICE && i->op != TR_ROUND;
     for (int x = 0; x < i->outs; x++)
         if (makes && !result_is_declared(c, i->out[x], a, out[x]))
             return false;
@@ -231,7 +232,9 @@ static bool collective(struct tr_checking *c, int n, struct tr_error *e)
     const struct tr_tensor *t = tr_checked_tensor(c, in);
     const char *to = i->code == TR_REDUCE ? "O " : i->code != TR_REDUCE_SCATTER ? "R " : "F ";
     if (i->code == TR_REDUCE_SCATTER && t && t->role != TR_D_PARAMETER)
-        to = "St";
+        to = c->values[in].on[a][1] == 'c' ? "Sc" : "St";
+    if (!memcmp(c->values[in].on[a], "Sc", 2) && i->code == TR_ALL_GATHER)
+        to = "Yc";
     if (i->code == TR_ALL_TO_ALL)
         to = c->values[in].on[a][0] == 'S' ? "Xc" : "Sc";
     if (i->code == TR_HALO)

@@ -398,6 +398,9 @@ static void run(const struct tr_call *c, const struct tr_tape *t)
     case TR_UNPACK:
         tr_pack(c);
         break;
+    case TR_SLICE:
+        tr_slice(c);
+        break;
     case TR_ARRANGE:
     case TR_DEAL:
         tr_arrange(c);

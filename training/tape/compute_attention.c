@@ -44,6 +44,15 @@ void tr_split(const struct tr_call *c)
     }
 }
 
+/* Of all channels of each token, those of this rank. */
+void tr_slice(const struct tr_call *c)
+{
+    int64_t whole = c->in[0].d[2], here = c->out[0].d[2], tokens = c->n * c->in[0].d[1];
+    for (int64_t t = 0; t < tokens; t++)
+        memcpy(
+            c->out[0].p + t * here, c->in[0].p + t * whole + c->tp_rank * here, (size_t)here * sizeof(float));
+}
+
 /* x[sequence][token][rank][width] becomes x[sequence][rank][token][width], or comes back. */
 void tr_pack(const struct tr_call *c)
 {

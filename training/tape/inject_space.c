@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* inject_space.c: the errors of those who cut pictures by space. */
+/* inject_space.c: the errors of those who cut pictures by space, and convolutions by channels. */
 #include "training/tape/plant.h"
 
 /* A row is exchanged without its last cell. */
@@ -42,6 +42,25 @@ static bool mean_of_own_cells(struct tr_tape *tapes, int n)
     return tr_plant_leave_out(tapes, n, TR_ALL_REDUCE, "pooled", TR_CP);
 }
 
+/* Each rank's channels are taken for all of them. */
+static bool channels_not_gathered(struct tr_tape *tapes, int n)
+{
+    return tr_plant_leave_out(tapes, n, TR_ALL_GATHER, "layer0.after", TR_TP);
+}
+
+/* What a rank gives to a sum is scattered by cells, as it lies, and the sums are due by channels. */
+static bool channels_not_packed(struct tr_tape *tapes, int n)
+{
+    bool found = false;
+    for (int r = 0; r < n; r++) {
+        int i = tr_plant_find(&tapes[r], TR_COMPUTE, TR_PACK, "layer1.sum", -1);
+        if (i >= 0)
+            tr_plant_bypass(&tapes[r], i);
+        found |= i >= 0;
+    }
+    return found;
+}
+
 #define NEEDS "--model cnn:nano --cp 2"
 static const struct tr_injection list[] = {
     { "halo-one-short", "a row of a neighbour's cells comes without its last cell", NEEDS, TR_BY_TYPES,
@@ -52,5 +71,9 @@ static const struct tr_injection list[] = {
         halo_not_exchanged_backward },
     { "mean-of-own-cells", "the mean over a picture is that of a rank's cells", NEEDS, TR_BY_TYPES,
         mean_of_own_cells },
+    { "channels-not-gathered", "a layer reads the channels of one rank",
+        "--model cnn:nano --conv-split filters --tp 2", TR_BY_TYPES, channels_not_gathered },
+    { "channels-not-packed", "sums over ranks are scattered by cells, and not by channels",
+        "--model cnn:nano --conv-split channels --tp 2", TR_BY_TYPES, channels_not_packed },
 };
 const struct tr_injections tr_injections_space = { list, sizeof list / sizeof *list };

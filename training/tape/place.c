@@ -43,6 +43,10 @@ int tr_collective(const char from[2], const char to[2])
         return TR_SHIFT;
     if (same(from, "St") && same(to, "Nt"))
         return TR_HALO;
+    if (same(from, "Sc") && same(to, "Yc"))
+        return TR_ALL_GATHER;
+    if (same(from, "Pc"))
+        return same(to, "Sc") ? (int)TR_REDUCE_SCATTER : -1;
     if (same(from, "Zt"))
         return same(to, "Yt") ? (int)TR_ALL_GATHER : -1;
     if (same(from, "Pz") || same(from, "Pq"))
@@ -64,23 +68,32 @@ int tr_collective(const char from[2], const char to[2])
     return -1;
 }
 
-/* On the way from one placement to another there is a third. */
+/* On the way from one placement to another there is a third. A stream of tokens is never cut by channels, so
+ * some are those of pictures alone. */
 static const struct {
     char from[3], to[3], by[3];
-} ways[] = { { "St", "Sc", "Xc" }, { "Sc", "St", "Xc" }, { "Zt", "R ", "Yt" }, { "Pz", "Zt", "Pq" },
-    { "Pq", "Zt", "Hz" } };
+    bool pictures;
+} ways[] = { { "St", "Sc", "Xc", false }, { "Sc", "St", "Xc", false }, { "Zt", "R ", "Yt", false },
+    { "Pz", "Zt", "Pq", false }, { "Pq", "Zt", "Hz", false }, { "Sc", "R ", "Yc", true },
+    { "P+", "Sc", "Pc", true } };
 
-static const char *next_on_way(const char from[2], const char to[2])
+static const char *next_on_way(const struct tr_placed *p, const char from[2], const char to[2])
 {
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        if (same(ways[i].from, from) && same(ways[i].to, to))
+        if (same(ways[i].from, from) && same(ways[i].to, to) && (!ways[i].pictures || p->g->grid))
             return ways[i].by;
     return to;
 }
 
-static bool reaches(const char from[2], const char to[2])
+/* What each rank has whole it may cut, and nothing is sent. */
+static bool is_free(const struct tr_placed *p, const char from[2], const char to[2])
 {
-    return tr_collective(from, to) >= 0 || next_on_way(from, to) != to;
+    return same(from, "R ") && same(to, "Sc") && p->g->grid;
+}
+
+static bool reaches(const struct tr_placed *p, const char from[2], const char to[2])
+{
+    return tr_collective(from, to) >= 0 || next_on_way(p, from, to) != to || is_free(p, from, to);
 }
 
 /* The operation that changes the layout alone. */
@@ -88,6 +101,8 @@ static int packing(const char from[2])
 {
     return same(from, "Xc")   ? TR_UNPACK
            : same(from, "Yt") ? TR_ARRANGE
+           : same(from, "Yc") ? TR_UNPACK
+           : same(from, "R ") ? TR_SLICE
            : same(from, "Pz") ? TR_DEAL
            : same(from, "Hz") ? TR_HALVES
                               : TR_PACK;
@@ -151,8 +166,11 @@ static int distance(const struct tr_placed *p, int tensor, enum tr_axis axis, co
         if (p->shards[i].tensor == tensor && !p->shards[i].unrounded) {
             if (same(p->shards[i].on[axis], want))
                 return 0;
-            if (!is_given(&p->g->tensors[tensor]) && reaches(p->shards[i].on[axis], want))
-                best = 1;
+            if (is_given(&p->g->tensors[tensor]) || !reaches(p, p->shards[i].on[axis], want))
+                continue;
+            if (is_free(p, p->shards[i].on[axis], want))
+                return 0;
+            best = 1;
         }
     return best;
 }
@@ -253,13 +271,13 @@ static int need(struct tr_placed *p, const struct tr_node *n, int tensor, char o
     for (int s = 0; s < p->n_shards && from < 0; s++) {
         bool near = p->shards[s].tensor == tensor && !p->shards[s].unrounded;
         for (int a = 0; a < TR_AXES && near; a++)
-            near = same(p->shards[s].on[a], on[a]) || reaches(p->shards[s].on[a], on[a]);
+            near = same(p->shards[s].on[a], on[a]) || reaches(p, p->shards[s].on[a], on[a]);
         if (near && !(passing && s == i))
             from = s;
     }
     for (int a = TR_AXES - 1; a >= 0 && from >= 0; a--)
         while (!same(p->shards[from].on[a], on[a]))
-            from = convert(p, n, from, (enum tr_axis)a, next_on_way(p->shards[from].on[a], on[a]));
+            from = convert(p, n, from, (enum tr_axis)a, next_on_way(p, p->shards[from].on[a], on[a]));
     return from;
 }
 

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* explain_cuts.c: the ways to cut a convolutional network over so many ranks, side by side: what each rank
+ * has of weights and of activations, and what it sends. All are lowered and checked, and none is run. */
+#include "training/commands/explain.h"
+
+#include "training/commands/prepare.h"
+#include "training/tape/ledger.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void say(const struct tr_options *o, const char *name)
+{
+    struct tr_prepared p;
+    struct tr_error e;
+    char how[96], split[32] = "", cut[32] = "", tp[32] = "", cp[32] = "";
+    if (o->tp > 1)
+        snprintf(tp, sizeof tp, "--tp %ld ", o->tp);
+    if (o->cp > 1)
+        snprintf(cp, sizeof cp, "--cp %ld ", o->cp);
+    if (o->tp > 1 && strcmp(o->conv_split, tr_conv_split_names[TR_CONV_PAIRS]))
+        snprintf(split, sizeof split, "--conv-split %.10s ", o->conv_split);
+    if (o->cp > 1 && strcmp(o->cnn_cut, "rows"))
+        snprintf(cut, sizeof cut, "--cnn-cut %.10s ", o->cnn_cut);
+    snprintf(how, sizeof how, "%s%s%s%s", tp, split, cp, cut);
+    if (!tr_prepare(&p, o, &e)) {
+        printf("  %-21s %-36s refused: %s\n", name, how, e.text);
+        return;
+    }
+    const struct tr_tape *t = &p.tapes[0];
+    struct tr_ledger l;
+    tr_ledger_predict(&l, t);
+    int64_t gradients = tr_ledger_sum(&l, -1, -1, -1, TR_OF_GRADIENTS).least +
+                        tr_ledger_sum(&l, -1, -1, -1, TR_OF_LEAVES).least;
+    printf("  %-21s %-36s %8" PRId64 " %11" PRId64 " %13" PRId64 " %10" PRId64 "\n", name, how,
+        t->peak[TR_MEM_PARAMETER], t->peak[TR_MEM_ACTIVATION],
+        tr_ledger_sum(&l, -1, -1, -1, TR_OF_ACTIVATIONS).least, gradients);
+    tr_prepared_free(&p);
+}
+
+static void say_space(struct tr_options o, const char *cut)
+{
+    char name[32];
+    snprintf(o.cnn_cut, sizeof o.cnn_cut, "%s", cut);
+    snprintf(name, sizeof name, "by space, %s", cut);
+    say(&o, name);
+}
+
+void tr_explain_cuts(const struct tr_options *asked)
+{
+    long n = asked->tp * asked->cp;
+    struct tr_options o = *asked;
+    o.inject[0] = 0;
+    snprintf(o.cnn_cut, sizeof o.cnn_cut, "rows"); /* beside another cut; by columns bytes are the same */
+    printf(
+        "\ncuts of convolutions over %ld ranks; bytes of rank 0: its weights, the peak of its activations, "
+        "and what it\nsends in a step at least of activations and of gradients\n\n"
+        "  %-21s %-36s %8s %11s %13s %10s\n",
+        n, "cut", "options", "weights", "activations", "sent of these", "gradients");
+    for (long tp = n; tp > 1; tp--)
+        for (int split = 0; n % tp == 0 && split < TR_CONV_SPLITS; split++) {
+            char name[32];
+            o.tp = tp, o.cp = n / tp;
+            snprintf(o.conv_split, sizeof o.conv_split, "%s", tr_conv_split_names[split]);
+            snprintf(name, sizeof name, "by %s%s", tr_conv_split_names[split], o.cp > 1 ? " and space" : "");
+            say(&o, name);
+        }
+    o.tp = 1, o.cp = n;
+    snprintf(o.conv_split, sizeof o.conv_split, "%s", asked->conv_split);
+    say_space(o, "rows");
+    say_space(o, "columns");
+}
