@@ -66,6 +66,16 @@ cmp -s out golden || fail "columns: $(cat said out) is not $(cat golden)"
     --rate 0.01 --dp 2 >out 2>said || fail "learning: $(cat said)"
 tail -n 1 out | awk '{ exit !($4 < 0.2) }' || fail "not learned: $(tail -n 1 out)"
 
+# A checkpoint is of one size of pictures, and of one number of groups.
+train_saved()
+{
+    "$train" --hex --quiet --model cnn:nano --norm group --data images --labels classes "$@" >out 2>said
+}
+train_saved --steps 2 --tp 2 --cp 2 --save saved || fail "saving: $(cat said)"
+train_saved --steps 4 && cp out whole
+train_saved --steps 4 --dp 2 --cp 2 --load saved
+[ "$(tail -n 1 out)" = "$(tail -n 1 whole)" ] || fail "going on: $(cat said out) is not $(cat whole)"
+
 # refused WORDS OPTION...: in these words, before a step.
 refused()
 {
@@ -111,6 +121,8 @@ refused 'there are no pictures; legal with --data FILE' --labels classes
 refused 'legal are 2 to 256' --data images --labels classes --vocabulary 257
 refused 'cuts the grid' --data images --labels classes --cp 3
 refused 'has no pictures' --model mlp:nano --labels classes
+refused 'a run with grid 8, and this one has 16; legal is --grid 8' --norm group --grid 16 --load saved
+refused 'is of model cnn norm 8, and this run is of cnn norm 4' --norm group --norm-groups 4 --load saved
 
 [ "$failures" -eq 0 ] && echo "pictures: those of a user are learned"
 exit "$failures"

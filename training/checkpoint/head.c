@@ -131,16 +131,28 @@ bool tr_heading_write(struct tr_heading *h, int file, const char *path, struct t
                file, h->entries, (int64_t)(h->head.entries * sizeof *h->entries), sizeof h->head, path, e);
 }
 
+/* A sequence of a cnn is the cells of a square grid, which has an option. */
+static int64_t side_of(int64_t cells)
+{
+    int64_t side = 1;
+    while (side * side < cells)
+        side++;
+    return side;
+}
+
 /* The first thing in which the file and the run differ. */
 static bool fits(
     const struct tr_heading *h, const char *path, const struct tr_heading *run, struct tr_error *e)
 {
     const struct tr_head *a = &h->head, *b = &run->head;
+    bool cells = !b->heads && a->context > 0 && a->context <= INT32_MAX;
     const struct {
         const char *what;
         int64_t there, here;
     } numbers[] = { { "layers", a->layers, b->layers }, { "channels", a->channels, b->channels },
-        { "heads", a->heads, b->heads }, { "context", a->context, b->context },
+        { "heads", a->heads, b->heads },
+        { cells ? "grid" : "context", cells ? side_of(a->context) : a->context,
+            cells ? side_of(b->context) : b->context },
         { "vocabulary", a->vocabulary, b->vocabulary }, { "inputs", a->inputs, b->inputs },
         { "seed", a->seed, b->seed } };
     if (strcmp(a->model, b->model))
