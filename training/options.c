@@ -49,6 +49,7 @@ static const struct option options[] = {
     WHOLE_OF("vocabulary", vocabulary, 1, "tokens there are; mlp, cnn: classes"),
     FLAG_OF("untied", untied, "gpt: the head has values of its own, not the embedding's"),
     WHOLE_OF("grid", grid, 1, "cnn: cells a side, a multiple of 8; a cell is 2 x 2 pixels"),
+    WHOLE_OF("planes", planes, 1, "cnn: numbers of a pixel: 1, or 3 for coloured pictures in --data"),
     TEXT_OF("norm", norm, "cnn: after each convolution none, or group: group norm"),
     WHOLE_OF("norm-groups", norm_groups, 1, "cnn: of the channels, in group norm; 8"),
     { "What is learned", HEADING, 0, 0, NULL, 0 },

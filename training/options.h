@@ -30,7 +30,7 @@ struct tr_options {
     char workers[32]; /* compare server: numbers of them */
     bool sp;
     char cp_attention[16], cp_map[16], cnn_cut[16], conv_split[16], norm[16];
-    long norm_groups, grid; /* 0: as the model says */
+    long norm_groups, grid, planes; /* 0: as the model says */
     long cp_ulysses; /* 0: two, where there are two levels */
     long zero, micro, chunks;
     char dp_reduce[16], bucket[32];

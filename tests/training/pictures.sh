@@ -61,6 +61,17 @@ done
     --labels classes --steps 2 >out 2>said
 cmp -s out golden || fail "columns: $(cat said out) is not $(cat golden)"
 
+# Coloured ones: a class, and three planes of 32 x 32 bytes.
+awk 'BEGIN {
+    for (n = 0; n < 5; n++)
+        for (i = 0; i < 3073; i++)
+            printf "%c", i ? 1 + (i * (n + 3) + n * i / 1024) % 120 : n + 1
+}' >coloured
+"$cnn" steps=2 planes=3 size=16 layers=2 batch=4 data=coloured >golden || fail "planes=3: exit status $?"
+"$train" --hex --quiet --model cnn:nano --grid 16 --layers 2 --batch 4 --planes 3 --data coloured --steps 2 \
+    --tp 2 --cp 2 >out 2>said
+cmp -s out golden || fail "colours: $(cat said out) is not $(cat golden)"
+
 # Eight pictures are soon known by heart.
 "$train" --hex --quiet --model cnn:nano --layers 2 --norm group --data images --labels classes --steps 40 \
     --rate 0.01 --dp 2 >out 2>said || fail "learning: $(cat said)"
@@ -121,6 +132,16 @@ refused 'there are no pictures; legal with --data FILE' --labels classes
 refused 'legal are 2 to 256' --data images --labels classes --vocabulary 257
 refused 'cuts the grid' --data images --labels classes --cp 3
 refused 'has no pictures' --model mlp:nano --labels classes
+head -c 9000 coloured >part
+: >empty
+refused 'legal are 1 and 3' --planes 2
+refused 'the digits that are drawn have one' --planes 3
+refused 'legal is --grid 16 and more' --planes 3 --data coloured
+refused 'part has 9000 bytes; a file of CIFAR-10 has 3073' --grid 16 --planes 3 --data part
+refused 'empty has 0 bytes' --grid 16 --planes 3 --data empty
+refused 'picture 3 is of class 4; the model has classes 0 to 3' --grid 16 --planes 3 --data coloured \
+    --vocabulary 4
+refused 'the classes are in the file of the pictures' --planes 3 --data coloured --labels classes
 refused 'a run with grid 8, and this one has 16; legal is --grid 8' --norm group --grid 16 --load saved
 refused 'is of model cnn norm 8, and this run is of cnn norm 4' --norm group --norm-groups 4 --load saved
 

@@ -17,15 +17,21 @@ static const struct tr_model_options mlp_nano = {
     .layers = 4, .channels = 64, .inputs = 32, .vocabulary = 10
 };
 
-static const struct tr_model_options cnn_nano = { .layers = 4, .channels = 64, .grid = 8, .vocabulary = 10 };
+static const struct tr_model_options cnn_nano = {
+    .layers = 4, .channels = 64, .grid = 8, .planes = 1, .vocabulary = 10
+};
 static const struct tr_model_options by_filters = {
-    .layers = 4, .channels = 64, .grid = 8, .vocabulary = 10, .split = TR_CONV_FILTERS
+    .layers = 4, .channels = 64, .grid = 8, .planes = 1, .vocabulary = 10, .split = TR_CONV_FILTERS
 };
-static const struct tr_model_options by_channels = {
-    .layers = 3, .channels = 64, .grid = 8, .vocabulary = 10, .split = TR_CONV_CHANNELS, .groups = 8
-};
+static const struct tr_model_options by_channels = { .layers = 3,
+    .channels = 64,
+    .grid = 8,
+    .planes = 1,
+    .vocabulary = 10,
+    .split = TR_CONV_CHANNELS,
+    .groups = 8 };
 static const struct tr_model_options normed = {
-    .layers = 4, .channels = 64, .grid = 8, .vocabulary = 10, .groups = 8
+    .layers = 4, .channels = 64, .grid = 8, .planes = 1, .vocabulary = 10, .groups = 8
 };
 static const struct tr_model_options moe_nano = {
     .layers = 4, .channels = 64, .heads = 4, .context = 64, .vocabulary = 256, .experts = 8, .choices = 2

@@ -14,7 +14,7 @@
 #error "a checkpoint is little-endian; on this machine its numbers must be swapped"
 #endif
 
-enum { FIRST_ALIGN = 4096, MOST_ENTRIES = 1 << 20 };
+enum { FIRST_ALIGN = 4096, MOST_ENTRIES = 1 << 20, CELLS = 64 };
 static const char magic[8] = { 'T', 'U', 'T', 'T', 'I', 'C', 'K', 'P' };
 
 bool tr_read_at(int file, void *to, int64_t bytes, int64_t at, const char *path, struct tr_error *e)
@@ -145,7 +145,7 @@ static bool fits(
     const struct tr_heading *h, const char *path, const struct tr_heading *run, struct tr_error *e)
 {
     const struct tr_head *a = &h->head, *b = &run->head;
-    bool cells = !b->heads && a->context > 0 && a->context <= INT32_MAX;
+    bool cells = !b->heads && b->context >= CELLS && a->context > 0 && a->context <= INT32_MAX;
     const struct {
         const char *what;
         int64_t there, here;
@@ -153,7 +153,8 @@ static bool fits(
         { "heads", a->heads, b->heads },
         { cells ? "grid" : "context", cells ? side_of(a->context) : a->context,
             cells ? side_of(b->context) : b->context },
-        { "vocabulary", a->vocabulary, b->vocabulary }, { "inputs", a->inputs, b->inputs },
+        { "vocabulary", a->vocabulary, b->vocabulary },
+        { cells ? "planes" : "inputs", cells ? a->inputs / 4 : a->inputs, cells ? b->inputs / 4 : b->inputs },
         { "seed", a->seed, b->seed } };
     if (strcmp(a->model, b->model))
         return tr_fail(e, "%s is of model %s, and this run is of %s", path, a->model, b->model);

@@ -18,6 +18,7 @@ void tr_alone_options(struct tr_options *to, const struct tr_options *from)
     memcpy(to->norm, from->norm, sizeof to->norm);
     memcpy(to->conv_split, from->conv_split, sizeof to->conv_split);
     to->norm_groups = from->norm_groups, to->grid = from->grid;
+    to->planes = from->planes;
     memcpy(to->data, from->data, sizeof to->data);
     memcpy(to->labels, from->labels, sizeof to->labels);
     to->steps = from->steps, to->batch = from->batch, to->seed = from->seed;

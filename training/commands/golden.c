@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORDS = 24, WORD = 600 };
+enum { WORDS = 32, WORD = 600 };
 
 int64_t tr_golden_offset(const struct tr_graph *graph, int parameter)
 {
@@ -67,10 +67,11 @@ static void sizes(struct words *w, const struct tr_options *o, const struct tr_g
         say(w, "norm=%d", g->groups > 0);
         say(w, "groups=%" PRId64, g->groups ? g->groups : 1);
         say(w, "classes=%" PRId64, g->vocabulary);
-        if (*o->labels) {
+        say(w, "planes=%ld", o->planes > 1 ? o->planes : 1);
+        if (*o->labels || o->planes > 1)
             say(w, "data=%s", o->data);
+        if (*o->labels)
             say(w, "labels=%s", o->labels);
-        }
         return;
     }
     if (g->inputs) {

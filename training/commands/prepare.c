@@ -107,6 +107,8 @@ bool tr_open_data(struct tr_data *d, const struct tr_options *o, const struct tr
 {
     uint64_t seed = (uint64_t)o->seed;
     const struct tr_picture_files pictures = { o->data, o->labels };
+    if (g->grid && o->planes > 1)
+        return tr_cifar_open(d, o->data, seed, g->grid, g->vocabulary, e);
     if (*o->labels)
         return tr_idx_open(d, &pictures, seed, g->grid, g->vocabulary, e);
     if (g->inputs) {

@@ -18,8 +18,8 @@ struct tr_data {
     int64_t count;
     uint64_t seed;
     int64_t stride; /* between sequences; 0: they begin anywhere */
-    uint8_t *pixels, *labels; /* of `count` pictures that a user gave, [height][width]; NULL: made-up ones */
-    int64_t height, width;
+    uint8_t *pixels, *labels; /* of `count` pictures that a user gave, [planes][height][width]; or NULL */
+    int64_t planes, height, width; /* made-up pictures have one plane */
 };
 
 /* path NULL: the made-up grammar of the golden program, 65,536 tokens below vocabulary. Tokens must be below
@@ -61,13 +61,16 @@ struct tr_picture_files {
 bool tr_idx_open(struct tr_data *d, const struct tr_picture_files *f, uint64_t seed, int64_t grid,
     int64_t classes, struct tr_error *e);
 uint16_t tr_pictures_target(const struct tr_data *d, int64_t classes, int64_t step, int64_t number);
+/* The binary file of CIFAR-10: three planes, and the classes. */
+bool tr_cifar_open(
+    struct tr_data *d, const char *path, uint64_t seed, int64_t grid, int64_t classes, struct tr_error *e);
 /* Which cells of 2 x 2 pixels: `rows` rows of the grid from row `first` on; or columns, and each lies there
  * as a row would. Beyond the grid there is +0. */
 struct tr_cells {
     int64_t grid, first, rows;
     bool columns;
 };
-/* to[rows][grid][4] */
+/* to[rows][grid][planes][4] */
 void tr_pictures_draw(const struct tr_data *d, const struct tr_cells *c, int64_t classes, int64_t step,
     int64_t number, float *to);
 

@@ -114,7 +114,7 @@ bool tr_idx_open(struct tr_data *d, const struct tr_picture_files *f, uint64_t s
     bool ok = read_idx(&pictures, 3, f->pictures, e) && read_idx(&labels, 1, f->labels, e) &&
               agree(&pictures, &labels, f, grid, classes, e);
     if (ok) {
-        d->count = pictures.size[0], d->height = pictures.size[1], d->width = pictures.size[2];
+        d->planes = 1, d->count = pictures.size[0], d->height = pictures.size[1], d->width = pictures.size[2];
         d->pixels = numbers(&pictures, d->count * d->height * d->width);
         d->labels = numbers(&labels, d->count);
     }

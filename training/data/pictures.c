@@ -9,7 +9,7 @@ static const unsigned char digits[16] = { 0x3F, 0x06, 0x5B, 0x4F, 0x66, 0x6D, 0x
 
 void tr_pictures_open(struct tr_data *d, uint64_t seed)
 {
-    *d = (struct tr_data){ .name = "made-up digits", .seed = seed };
+    *d = (struct tr_data){ .name = "made-up digits", .seed = seed, .planes = 1 };
 }
 
 static uint64_t key_of(const struct tr_data *d, int64_t step, int64_t number)
@@ -48,19 +48,19 @@ static int64_t drawn_pixel(const struct drawing *g, int64_t side, int64_t i, int
     return ink + (int64_t)(tr_hash(g->key + 1 + (uint64_t)(i * side + j)) % 128) - 64;
 }
 
-/* In the middle of what the model takes. */
-static int64_t given_pixel(const struct tr_data *d, int64_t picture, int64_t side, int64_t i, int64_t j)
+/* In the middle of what the model takes; planes are counted through all pictures. */
+static int64_t given_pixel(const struct tr_data *d, int64_t plane, int64_t side, int64_t i, int64_t j)
 {
     i -= (side - d->height) / 2, j -= (side - d->width) / 2;
     bool inside = i >= 0 && i < d->height && j >= 0 && j < d->width;
-    return inside ? d->pixels[(picture * d->height + i) * d->width + j] : 0;
+    return inside ? d->pixels[(plane * d->height + i) * d->width + j] : 0;
 }
 
 void tr_pictures_draw(const struct tr_data *d, const struct tr_cells *c, int64_t classes, int64_t step,
     int64_t number, float *to)
 {
     uint64_t key = key_of(d, step, number);
-    int64_t side = 2 * c->grid, place = (int64_t)(key >> 32);
+    int64_t side = 2 * c->grid, cell = 4 * d->planes, place = (int64_t)(key >> 32);
     int64_t picture = d->pixels ? (int64_t)(key % (uint64_t)d->count) : -1;
     struct drawing digit = { .point = c->grid / 8, .key = key };
     if (picture < 0) {
@@ -68,14 +68,15 @@ void tr_pictures_draw(const struct tr_data *d, const struct tr_cells *c, int64_t
         digit.top = place % (side - 9 * digit.point + 1);
         digit.left = (place >> 16) % (side - 5 * digit.point + 1);
     }
-    for (int64_t n = 0; n < c->rows * c->grid * 4; n++) {
-        int64_t row = c->first + n / 4 / c->grid, column = n / 4 % c->grid;
+    for (int64_t n = 0; n < c->rows * c->grid * cell; n++) {
+        int64_t row = c->first + n / cell / c->grid, column = n / cell % c->grid;
+        int64_t plane = picture * d->planes + n % cell / 4;
         int64_t i = 2 * (c->columns ? column : row) + n % 4 / 2, j = 2 * (c->columns ? row : column) + n % 2;
         bool there = row >= 0 && row < c->grid;
         to[n] = 0;
         if (there)
             to[n] =
-                (float)(picture < 0 ? drawn_pixel(&digit, side, i, j) : given_pixel(d, picture, side, i, j)) /
+                (float)(picture < 0 ? drawn_pixel(&digit, side, i, j) : given_pixel(d, plane, side, i, j)) /
                 128;
     }
 }

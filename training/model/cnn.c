@@ -104,7 +104,7 @@ bool tr_model_cnn(struct tr_graph *g, const struct tr_model_options *o, struct t
         .split = o->split,
         .leaves = o->leaves,
         .vocabulary = o->vocabulary,
-        .inputs = PIXELS,
+        .inputs = PIXELS * o->planes,
         .units = (int)o->layers + 2 };
     /* a checkpoint fits one of them, and no parameter shows how many groups there are */
     strcpy(g->model, o->columns ? "cnn by columns" : "cnn");
@@ -120,7 +120,7 @@ bool tr_model_cnn(struct tr_graph *g, const struct tr_model_options *o, struct t
     g->targets = tr_build_input(&b, "targets", 0);
     tr_build_in_unit(&b, 1); /* the first layer */
     b.tokens = g->context;
-    int x = g->tokens = tr_build_input(&b, "pictures", PIXELS);
+    int x = g->tokens = tr_build_input(&b, "pictures", g->inputs);
     for (int64_t l = 0; l < o->layers; l++)
         x = layer(&b, l, x);
     tr_build_in_unit(&b, g->units - 1);

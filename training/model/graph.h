@@ -105,6 +105,7 @@ struct tr_model_options {
     int64_t experts, choices; /* gpt with experts: moe */
     int64_t inputs; /* mlp */
     int64_t grid; /* cnn */
+    int64_t planes; /* cnn: numbers of a pixel */
     int64_t groups; /* cnn: of channels, in group norm; 0: no norm */
     bool columns; /* cnn */
     int split; /* cnn: tr_conv_split */

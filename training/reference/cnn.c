@@ -4,7 +4,8 @@
  *   cc -O2 -ffp-contract=off cnn.c -lm -o cnn        ./cnn steps=50
  *   cc -O2 -ffp-contract=off -DFP64 cnn.c -lm -o cnn64        ./cnn64 check=64
  *
- * A picture of 2 S x 2 S pixels is taken as a grid of S x S cells, each with its 2 x 2 pixels as channels.
+ * A picture of 2 S x 2 S pixels is taken as a grid of S x S cells, each with its 2 x 2 pixels (of each of
+ * three colours, planes=3) as channels.
  * L layers of a convolution of 3 x 3 cells, a bias, group norm (Wu, He 2018) if norm=1, and GELU; the mean
  * over the grid; a head that gives a score for each class; softmax and cross entropy. A batch has B pictures.
  *
@@ -60,7 +61,8 @@ typedef float real;
 enum { CHUNKS = 8, LANES = 16, LEAVES = 64, TAPS = 9, PIXELS = 4 };
 
 static long L = 4, C = 64, S = 8, V = 10, B = 8; /* layers, channels, size of the grid, classes, pictures */
-static long steps = 10, norm = 0, groups = 8, split = 0, turn = 0, sgd = 0, seed = 1, check = 0, delay = 0;
+static long steps = 10, norm = 0, groups = 8, split = 0, planes = 1, turn = 0, sgd = 0, seed = 1, check = 0,
+            delay = 0;
 static double lr = 1e-3, clip = 1, decay = 0.1;
 static char grads_path[4096], params_path[4096], data_path[4096], labels_path[4096];
 static long T; /* cells: S x S */
@@ -243,7 +245,7 @@ static void make_model(void)
     tensors = calloc((size_t)(of_layer(L, 0) + 1), sizeof *tensors);
     layers = calloc((size_t)(L + 1), sizeof *layers);
     for (long l = 0; l < L; l++) {
-        long in = l ? C : PIXELS;
+        long in = l ? C : PIXELS * planes;
         layers[l] = (layer){ .in = in,
             .x = room(T * in),
             .sum = room(T * C),
@@ -451,62 +453,85 @@ static int has_ink(long digit, long i, long j)
     return bar >= 0 && digits[digit] >> bar & 1;
 }
 
-/* data=FILE labels=FILE: pictures and their classes in the format of MNIST: four bytes that say what it is,
- * sizes of four bytes each, the highest byte first, and then bytes. */
+/* data=FILE: pictures that were given. A picture has `planes` of high x wide bytes, and there is one every
+ * `stride` bytes. */
 static unsigned char *pixels, *labels;
-static long pictures, high, wide;
-
-static long size_at(const unsigned char *p)
-{
-    return (long)p[0] << 24 | (long)p[1] << 16 | (long)p[2] << 8 | p[3];
-}
+static long pictures, high, wide, stride;
 
 static int wrong_file(const char *path)
 {
-    fprintf(stderr, "cnn: %s must be an IDX file whose sizes and classes fit\n", path);
+    fprintf(stderr, "cnn: %s must be a file of MNIST, or of CIFAR-10 with planes=3, whose sizes fit\n", path);
     return 0;
 }
 
-/* The bytes behind a head of so many sizes; there must be as many as these say. */
-static unsigned char *contents(const char *path, long dims, long *sizes)
+static unsigned char *contents(const char *path, long *count)
 {
-    unsigned char head[16] = { 0 }, *p = NULL;
     FILE *f = fopen(path, "rb");
-    size_t wanted = 1, bytes = (size_t)(4 + 4 * dims);
-    if (f && fread(head, 1, bytes, f) == bytes && size_at(head) == 0x800 + dims) {
-        for (long i = 0; i < dims; i++)
-            wanted *= (size_t)(sizes[i] = size_at(head + 4 + 4 * i));
-        p = malloc(wanted + 1);
-        if (p && (wanted == 0 || fread(p, 1, wanted + 1, f) != wanted)) {
-            free(p);
-            p = NULL;
-        }
-    }
+    unsigned char *p = NULL;
+    *count = f && !fseek(f, 0, SEEK_END) ? ftell(f) : -1;
+    if (*count > 0 && !fseek(f, 0, SEEK_SET))
+        p = malloc((size_t)*count);
+    if (!p || fread(p, 1, (size_t)*count, f) != (size_t)*count)
+        *count = -1;
     if (f)
         fclose(f);
     return p;
 }
 
+/* The n-th number of a head: four bytes, the highest first. */
+static long head(const unsigned char *p, long n)
+{
+    p += 4 * n;
+    return (long)p[0] << 24 | (long)p[1] << 16 | (long)p[2] << 8 | p[3];
+}
+
+/* The format of MNIST, with labels=FILE: what it is, how many there are, their height and width, and the
+ * bytes; of labels what they are, how many, and the bytes. */
+static int read_mnist(void)
+{
+    long count, there;
+    unsigned char *p = contents(data_path, &count), *l = contents(labels_path, &there);
+    if (count < 16 || head(p, 0) != 0x803 || head(p, 2) > 2 * S || head(p, 3) > 2 * S)
+        return wrong_file(data_path);
+    pictures = head(p, 1), high = head(p, 2), wide = head(p, 3), stride = high * wide;
+    if (stride == 0 || pictures == 0 || count != 16 + pictures * stride)
+        return wrong_file(data_path);
+    if (there != 8 + pictures || head(l, 0) != 0x801 || head(l, 1) != pictures)
+        return wrong_file(labels_path);
+    pixels = p + 16, labels = l + 8;
+    return 1;
+}
+
+/* The format of CIFAR-10: of each picture its class, and its planes of 32 x 32 bytes. */
+static int read_cifar(void)
+{
+    long count;
+    unsigned char *p = contents(data_path, &count);
+    high = wide = 32, stride = 1 + planes * high * wide, pictures = count / stride;
+    if (count <= 0 || count % stride || high > 2 * S)
+        return wrong_file(data_path);
+    labels = calloc((size_t)pictures, 1), pixels = p + 1;
+    for (long i = 0; labels && i < pictures; i++)
+        labels[i] = p[i * stride];
+    return labels != NULL;
+}
+
 static int read_pictures(void)
 {
-    long sizes[3] = { 0 }, n = 0;
-    if (!(pixels = contents(data_path, 3, sizes)) || sizes[1] > 2 * S || sizes[2] > 2 * S)
-        return wrong_file(data_path);
-    if (!(labels = contents(labels_path, 1, &n)) || n != sizes[0])
-        return wrong_file(labels_path);
-    for (long i = 0; i < n; i++)
+    if (!(planes == 3 ? read_cifar() : read_mnist()))
+        return 0;
+    for (long i = 0; i < pictures; i++)
         if (labels[i] >= V)
-            return wrong_file(labels_path);
-    pictures = n, high = sizes[1], wide = sizes[2];
+            return wrong_file(planes == 3 ? data_path : labels_path);
     return 1;
 }
 
 /* In the middle of the picture that the model takes. */
-static long pixel_at(long picture, long i, long j)
+static long pixel_at(long picture, long plane, long i, long j)
 {
     i -= (2 * S - high) / 2, j -= (2 * S - wide) / 2;
     int inside = i >= 0 && i < high && j >= 0 && j < wide;
-    return inside ? pixels[(picture * high + i) * wide + j] : 0;
+    return inside ? pixels[picture * stride + (plane * high + i) * wide + j] : 0;
 }
 
 /* A picture is a function of (step, number): one of those that were given, or a digit, somewhere, 128 for
@@ -525,8 +550,9 @@ static void draw(long step, long number)
                 !pictures && inside && has_ink(target, (i - top) / point, (j - left) / point) ? 128 : 0;
             long noise = (long)(hash(key + 1 + (uint64_t)(i * 2 * S + j)) % 128) - 64;
             long cell = turn ? j / 2 * S + i / 2 : i / 2 * S + j / 2;
-            layers[0].x[cell * PIXELS + i % 2 * 2 + j % 2] =
-                (real)(pictures ? pixel_at(chosen, i, j) : ink + noise) / 128;
+            for (long p = 0; p < planes; p++)
+                layers[0].x[(cell * planes + p) * PIXELS + i % 2 * 2 + j % 2] =
+                    (real)(pictures ? pixel_at(chosen, p, i, j) : ink + noise) / 128;
         }
 }
 
@@ -649,16 +675,17 @@ static int parse(const char *word)
         void *to;
     } options[] = { { "layers=%ld", &L }, { "channels=%ld", &C }, { "size=%ld", &S }, { "classes=%ld", &V },
         { "batch=%ld", &B }, { "steps=%ld", &steps }, { "norm=%ld", &norm }, { "groups=%ld", &groups },
-        { "columns=%ld", &turn }, { "split=%ld", &split }, { "sgd=%ld", &sgd }, { "seed=%ld", &seed },
-        { "check=%ld", &check }, { "delay=%ld", &delay }, { "lr=%lf", &lr }, { "clip=%lf", &clip },
-        { "decay=%lf", &decay }, { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path },
-        { "data=%4095[^\n]", data_path }, { "labels=%4095[^\n]", labels_path } };
+        { "columns=%ld", &turn }, { "split=%ld", &split }, { "planes=%ld", &planes }, { "sgd=%ld", &sgd },
+        { "seed=%ld", &seed }, { "check=%ld", &check }, { "delay=%ld", &delay }, { "lr=%lf", &lr },
+        { "clip=%lf", &clip }, { "decay=%lf", &decay }, { "grads=%4095[^\n]", grads_path },
+        { "params=%4095[^\n]", params_path }, { "data=%4095[^\n]", data_path },
+        { "labels=%4095[^\n]", labels_path } };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (sscanf(word, options[i].form, options[i].to) == 1)
             return 1;
     fprintf(stderr,
         "cnn: %s is not known; KEY=VALUE with one of: layers channels size classes batch steps norm groups "
-        "columns split sgd seed check delay lr clip decay grads params data labels\n",
+        "columns split planes sgd seed check delay lr clip decay grads params data labels\n",
         word);
     return 0;
 }
@@ -670,10 +697,10 @@ int main(int argc, char **argv)
             return 2;
     if (L < 1 || L > 4096 || C < 64 || C % 64 || C > 1 << 16 || S < 8 || S % 8 || S > 256 || V < 2 ||
         V > (*data_path ? 256 : 16) || B < 1 || B > 1 << 20 || groups < 1 || C % groups || split < 0 ||
-        split > 2) {
+        split > 2 || (planes != 1 && (planes != 3 || !*data_path))) {
         fprintf(stderr, "cnn: channels must be a multiple of 64, size one of 8 up to 256, classes 2 to 16, "
                         "with data 256, layers 1 to 4096, batch 1 to 1048576, groups must divide channels, "
-                        "split 0 to 2\n");
+                        "split 0 to 2, planes 1, or 3 with data\n");
         return 2;
     }
     if (*data_path && !read_pictures())
