@@ -106,6 +106,23 @@ sed -n '/^# bottleneck/,/^$/p' "$scratch/out" | grep -q '^data parallel .*most m
 grep -q "^  3 4 ranks  *$((6 * 947712)) " "$scratch/out" || fail "scaling: 4 ranks do not send as a ring"
 awk '/^# the rate against that of 1 rank/ { on = 1; next } on && $4 == "times" && $3 > 0 { n++ }
     END { exit n != 3 }' "$scratch/out" || fail "scaling: no rates of three: $(cat "$scratch/out")"
+# What computes with old weights, or an old gradient, is equal to its simulator; its loss is another one.
+compared async stash newest delay -n 2 --layers 2
+for way in stash newest "delayed offload"; do
+    has "$way" '"equal": true, "class": "D"' '"compared_with": "simulator"'
+done
+has 1f1b '"equal": true, "class": "A"' '"compared_with": "golden program"'
+[ "$(sed -n 's/.*"loss": \([0-9.]*\),.*/\1/p' "$scratch/out" | sort -u | wc -l)" -eq 4 ] ||
+    fail "async: not four losses in $(cat "$scratch/out")"
+"$train" compare async stash -n 2 --layers 2 --steps 3 --inject update-of-stashed >"$scratch/out" 2>&1 &&
+    fail "a stale update: exit status 0"
+grep -q '^  3 stash .* D  refused' "$scratch/out" || fail "a stale update: $(cat "$scratch/out")"
+# Sums in any order are near, and the floor stands beside; of bfloat16 one rank is near, and others equal it.
+compared tp -n 2 --order free --layers 1
+has "tensor parallel" '"class": "C"' '"off_losses_legal": 3.9' '"off_gradients_legal": 7.9'
+compared dp -n 2 --precision bfloat16 --layers 1
+has "one device" '"class": "C", ' '"compared_with": "golden program"'
+has "data parallel" '"class": "B", ' '"compared_with": "one rank"'
 # Parameter servers and a ring: the bytes of the hottest rank are those of the formulas, as Tutti counts them.
 compared server ring --workers 2,8
 has "server, 8 workers" "\"in_formula\": $((8 * 947712))," "\"in_counted\": $((8 * 947712))," \
@@ -163,6 +180,8 @@ refused 'root is there twice' dp-reduce root root
 refused 'it makes the meshes itself' --tp 2
 refused '-n 1: compare takes 2 to 256 ranks' -n 1
 refused 'Legal numbers of ranks: 2, 4, 8' -n 5
+refused 'that is tutti-train compare async' --async stash
+refused 'legal are stash, two, newest, delay' async oldest
 refused 'legal are 3 and more' --steps 2
 refused 'legal is one of --json and --markdown' --json --markdown
 refused 'legal are all-reduce-missing' --inject nothing

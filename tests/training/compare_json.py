@@ -8,7 +8,8 @@ import sys
 NEEDED = """event cores name options pp dp cp cu ep tp ran equal class loss differing_losses differing_norms
 differing_gradients differing_parameters off ms ms_low ms_high tokens_per_second bubble_formula
 bubble_simulated bubble_measured exposed flops flops_extra flops_counted sent sent_all sent_most rank arena
-memory memory_measured fits what_to_do found""".split()
+compared_with off_losses off_losses_legal off_gradients off_gradients_legal memory memory_measured fits
+what_to_do found""".split()
 
 
 def wrong_with(row):
@@ -20,6 +21,13 @@ def wrong_with(row):
         return "what is sent by group is not what is sent"
     if not row["ran"]:
         return None if row["what_to_do"] and not row["fits"] else "it did not run, and nothing says why"
+    if row["class"] == "C":
+        if not 0 < row["off_losses"] <= row["off_losses_legal"]:
+            return f"losses are off by {row['off_losses']}"
+        if not 0 < row["off_gradients"] <= row["off_gradients_legal"]:
+            return f"gradients are off by {row['off_gradients']}"
+    elif row["off"] != 0 or row["off_losses_legal"] != 0:
+        return f"numbers are off by {row['off']}"
     if row["flops"] != row["flops_counted"]:
         return f"{row['flops']} FLOPs, and {row['flops_counted']} were counted"
     if not row["flops"] > row["flops_extra"]:

@@ -40,7 +40,10 @@ bool tr_is_alone(const struct tr_options *o)
     struct tr_options alone;
     char mine[TR_OPTION_TEXT], other[TR_OPTION_TEXT];
     tr_alone_options(&alone, o);
-    alone.dp = o->dp == 1 ? 1 : 0;
+    alone.dp = o->dp == 1 ? 1 : 0, alone.ranks = o->ranks == 1 ? 1 : 0;
+    alone.json = o->json, alone.markdown = o->markdown; /* what is shown, or has the same bits */
+    memcpy(alone.memory, o->memory, sizeof alone.memory);
+    memcpy(alone.kernels, o->kernels, sizeof alone.kernels);
     return tr_options_same(o, &alone, mine, other);
 }
 

@@ -20,6 +20,7 @@ static const char usage[] =
     "       tutti-train compare zero [0 | 1 | 2 | 3]... [OPTION]...\n"
     "       tutti-train compare {dp | mp | tp | cp}... [OPTION]...\n"
     "       tutti-train compare {server | ring}... [--workers 1..8] [--servers K] [OPTION]...\n"
+    "       tutti-train compare async [stash | two | newest | delay]... [OPTION]...\n"
     "       tutti-train compare scaling [1 | 2 | 3 | 4 | 6 | 8 | 12 | 16]... [OPTION]...\n"
     "\n"
     "All paradigms that N ranks (4) and the model allow, on the same data: whether each equals one device,\n"
@@ -30,7 +31,9 @@ static const char usage[] =
     "rows:\n"
     "what is cut, stored and sent, what is best and worst, and where to take which. scaling compares data\n"
     "parallelism over so many ranks, up to -n. server and ring compare parameter servers with the two\n"
-    "halves of a ring: bytes at the rank that has most of them, as workers grow.\n\n"
+    "halves of a ring: bytes at the rank that has most of them, as workers grow. async has what computes "
+    "with\n"
+    "old weights, or with the gradient of the step before, each against its simulator.\n\n"
     "The first step compares gradients, too, and the last audits memory: the others (--steps, 10) are timed.";
 
 /* What compare decides itself, or has no use for, would be ignored without a word; so it is refused. */
@@ -51,6 +54,8 @@ static bool refuse_options(const struct tr_comparison *c, struct tr_error *e)
         { all && strcmp(o->schedule, "1f1b"), "schedule", "it runs all of them" },
         { c->form != TR_COMPARE_DP_REDUCE && strcmp(o->dp_reduce, "ring"), "dp-reduce",
             "that is tutti-train compare dp-reduce" },
+        { strcmp(o->async, "off") != 0, "async", "that is tutti-train compare async" },
+        { o->offload_delay > 0, "offload-delay", "that is tutti-train compare async" },
         { o->zero > 0, "zero", c->form == TR_COMPARE_ZERO ? "name stages as words" : "that is compare zero" },
         { o->servers > 0, "servers", "that is tutti-train compare server" },
         { *o->workers != 0, "workers", "legal with compare server and ring" },
@@ -137,7 +142,7 @@ static bool conclude(struct tr_contender *x, const struct tr_trial *t, tutti_com
 }
 
 static bool open_trials(struct tr_comparison *c, struct tr_trial *trials, int from, int to,
-    const struct tr_golden *g, tutti_comm *world, struct tr_error *e)
+    const struct tr_goldens *g, tutti_comm *world, struct tr_error *e)
 {
     const struct tr_kernels *k = tr_options_kernels(&c->base, e);
     for (int i = from; k && i < to; i++) {
@@ -146,7 +151,7 @@ static bool open_trials(struct tr_comparison *c, struct tr_trial *trials, int fr
         if (!x->runs)
             continue;
         if (!tr_trial_join(t, x->prepared.run.plan.mesh.n, world, e) ||
-            (t->comm && !tr_trial_open(t, &x->prepared, &x->options, g, k, e)))
+            (t->comm && !tr_trial_open(t, &x->prepared, &x->options, &g->runs[g->of[i]], k, e)))
             return false;
         t->planted = x->planted;
     }
@@ -179,7 +184,7 @@ static bool step(struct tr_contender *x, struct tr_trial *t, long s, tutti_comm 
 
 /* Configurations from..to-1 by turns. */
 static bool run_together(struct tr_comparison *c, struct tr_trial *trials, int from, int to,
-    const struct tr_golden *g, tutti_comm *world, struct tr_error *e)
+    const struct tr_goldens *g, tutti_comm *world, struct tr_error *e)
 {
     bool ok = open_trials(c, trials, from, to, g, world, e), shown = isatty(STDERR_FILENO);
     for (long s = 0; ok && s < c->base.steps; s++) {
@@ -218,7 +223,7 @@ static int turn_end(const struct tr_comparison *c, int from)
 
 struct work {
     struct tr_comparison *comparison;
-    const struct tr_golden *golden;
+    const struct tr_goldens *goldens;
 };
 
 static bool say(const struct tr_comparison *c, struct tr_error *e)
@@ -238,7 +243,8 @@ static bool say(const struct tr_comparison *c, struct tr_error *e)
     }
     if (other)
         return tr_fail(e, "%d of %d configurations have other bytes than the formula", other, c->n);
-    return !wrong || tr_fail(e, "%d of %d configurations are not equal to one device", wrong, c->n);
+    return !wrong ||
+           tr_fail(e, "%d of %d configurations differ from what they are compared with", wrong, c->n);
 }
 
 static bool run_all(tutti_comm *world, void *context, struct tr_error *e)
@@ -252,7 +258,7 @@ static bool run_all(tutti_comm *world, void *context, struct tr_error *e)
     bool ok = tr_same_options(&c->base, world, e);
     for (int from = 0; ok && from < c->n;) {
         int to = turn_end(c, from);
-        ok = run_together(c, trials, from, to, w->golden, world, e);
+        ok = run_together(c, trials, from, to, w->goldens, world, e);
         from = to;
     }
     free(trials);
@@ -270,22 +276,27 @@ static bool prepare(struct tr_comparison *c, struct tr_error *e)
     return tr_options_kernels(&c->base, e) && tr_compare_make(c, e);
 }
 
-/* All have one golden run in common: the model and the data are the same. */
 static int run(struct tr_comparison *c)
 {
+    struct tr_options *all = tr_new((size_t)c->n, sizeof *all);
     struct tr_goldens goldens = { .n = 0 };
     struct tr_error e;
-    if (!tr_compare_account(c, &e))
+    if (!tr_compare_account(c, &e)) {
+        free(all);
         return tr_refuse(1, &e);
+    }
     for (int i = 0; i < c->n; i++)
         c->all[i].reports = tr_new((size_t)c->base.steps, sizeof *c->all[i].reports);
     c->by_turns = turn_end(c, 0) == c->n;
     int status = 1;
-    if (!tr_goldens_make(&goldens, &c->all[0].options, 1, &e))
+    for (int i = 0; i < c->n; i++)
+        all[i] = c->all[i].options;
+    if (!tr_goldens_make(&goldens, all, c->n, &e))
         tr_refuse(1, &e);
     else
-        status = tr_launch((int)c->base.ranks, run_all, &(struct work){ c, &goldens.runs[0] });
+        status = tr_launch((int)c->base.ranks, run_all, &(struct work){ c, &goldens });
     tr_goldens_free(&goldens);
+    free(all);
     return status;
 }
 

@@ -4,7 +4,7 @@
 #ifndef TRAINING_COMMANDS_COMPARE_H
 #define TRAINING_COMMANDS_COMPARE_H
 
-#include "training/commands/trial.h"
+#include "training/commands/floors.h"
 #include "training/report/report.h"
 
 enum tr_form {
@@ -13,7 +13,8 @@ enum tr_form {
     TR_COMPARE_ZERO,
     TR_COMPARE_PARADIGMS,
     TR_COMPARE_SCALING,
-    TR_COMPARE_SERVER
+    TR_COMPARE_SERVER,
+    TR_COMPARE_ASYNC
 };
 
 enum { TR_COMPARED = 256, TR_COMPARE_GROUPS = 12, TR_COMPARE_RANKS = 256, TR_COMPARE_WORKERS = 64 };
@@ -77,9 +78,14 @@ void tr_compare_add(struct tr_comparison *c, const char *name, struct tr_options
 /* What each computes, sends and needs, and what would make it fit. */
 bool tr_compare_account(struct tr_comparison *c, struct tr_error *e);
 
-/* A is equal to one device because nothing is added in another order; B because sums are canonical trees. */
+/* A is equal to one device because nothing is added in another order; B because sums are canonical trees. C
+ * is as near as other orders, or rounding, come; D computes something else, and is equal to a simulator. */
 char tr_compare_class(const struct tr_contender *x);
-bool tr_compare_equal(const struct tr_contender *x); /* it ran, and no bit differs */
+/* What it is compared with: the golden program, one rank, a simulator. */
+const char *tr_compare_with(const struct tr_contender *x);
+bool tr_compare_near(
+    const struct tr_comparison *c); /* some are not compared with the golden program's bits */
+bool tr_compare_equal(const struct tr_contender *x); /* it ran, and no bit differs, or it is near enough */
 
 void tr_compare_text(const struct tr_comparison *c, FILE *to);
 void tr_compare_markdown(const struct tr_comparison *c, FILE *to);
@@ -88,6 +94,13 @@ void tr_compare_rows(const struct tr_comparison *c, bool markdown, FILE *to);
 /* The rate of each number of ranks against that of the first. */
 void tr_compare_scaling(const struct tr_comparison *c, FILE *to);
 void tr_compare_json(const struct tr_comparison *c, FILE *to);
+
+/* compare_async.c: what computes with old weights or gradients, beside what does not. */
+void tr_compare_async_options(struct tr_options *o);
+void tr_compare_add_async(struct tr_comparison *c);
+/* With as many micro-batches as are legal, twice the stages at most. */
+void tr_compare_add_pipeline(
+    struct tr_comparison *c, const char *name, struct tr_options o, const char *schedule, bool quiet);
 
 /* compare_server.c: parameter servers against a ring, by the numbers of workers of --workers. */
 bool tr_compare_workers(struct tr_comparison *c, struct tr_error *e);

@@ -127,13 +127,39 @@ bool tr_compare_account(struct tr_comparison *c, struct tr_error *e)
     return compare_flops(c, e);
 }
 
+static bool computes_otherwise(const struct tr_plan *p)
+{
+    return p->async || p->asynchronous || p->offload_delay;
+}
+
 char tr_compare_class(const struct tr_contender *x)
 {
-    const struct tr_mesh *m = &x->prepared.run.plan.mesh;
-    return m->n - m->servers == m->size[TR_PP] ? 'A' : 'B';
+    const struct tr_plan *p = &x->prepared.run.plan;
+    struct tr_floor f;
+    if (computes_otherwise(p))
+        return 'D';
+    if (tr_floor_of(&f, &x->options))
+        return 'C';
+    return p->mesh.n - p->mesh.servers == p->mesh.size[TR_PP] ? 'A' : 'B';
+}
+
+const char *tr_compare_with(const struct tr_contender *x)
+{
+    if (computes_otherwise(&x->prepared.run.plan))
+        return "simulator";
+    return tr_compares_alone(&x->options) ? "one rank" : "golden program";
+}
+
+bool tr_compare_near(const struct tr_comparison *c)
+{
+    struct tr_floor f;
+    for (int i = 0; i < c->n; i++)
+        if (tr_floor_of(&f, &c->all[i].options) || strcmp(tr_compare_with(&c->all[i]), "golden program"))
+            return true;
+    return false;
 }
 
 bool tr_compare_equal(const struct tr_contender *x)
 {
-    return x->runs && tr_verdict_equal(&x->verdict);
+    return x->runs && tr_floor_kept(&x->options, &x->verdict);
 }

@@ -15,6 +15,7 @@ static const char *const stages[] = { "0", "1", "2", "3", NULL };
 static const char *const forms[] = { "ring", "root", "sharded", NULL }; /* as tr_dp_form_names */
 static const char *const paradigms[] = { "dp", "mp", "tp", "cp", NULL };
 static const char *const sides[] = { "server", "ring", NULL };
+static const char *const ways[] = { "stash", "two", "newest", "delay", NULL };
 static const char *const counts[] = { "1", "2", "3", "4", "6", "8", "12", "16", NULL };
 static const struct {
     const char *word;
@@ -23,7 +24,8 @@ static const struct {
     [TR_COMPARE_DP_REDUCE] = { "dp-reduce", forms },
     [TR_COMPARE_PARADIGMS] = { NULL, paradigms },
     [TR_COMPARE_SCALING] = { "scaling", counts },
-    [TR_COMPARE_SERVER] = { NULL, sides } };
+    [TR_COMPARE_SERVER] = { NULL, sides },
+    [TR_COMPARE_ASYNC] = { "async", ways } };
 
 static bool among(const char *word, const char *const *words)
 {
@@ -62,7 +64,8 @@ bool tr_compare_words(struct tr_comparison *c, char **words, int n, struct tr_er
         c->form = TR_COMPARE_SERVER;
     if (c->form == TR_COMPARE_ALL)
         return tr_fail(e,
-            "compare: %.60s is not known; legal are dp-reduce, zero, scaling, some of dp, mp, tp and cp, "
+            "compare: %.60s is not known; legal are dp-reduce, zero, scaling, async, some of dp, mp, tp and "
+            "cp, "
             "some of server and ring, or options alone",
             words[0]);
     for (int i = named[c->form].word != NULL; i < n; i++)
@@ -86,7 +89,8 @@ static void say_how(char *to, size_t room, const struct tr_options *o)
     } numbers[] = { { "pp", o->pp, one.pp }, { "cp", o->cp, 1 }, { "dp", o->dp, one.dp },
         { "servers", o->servers, 0 }, { "tp", o->tp, one.tp }, { "micro", o->micro, one.micro },
         { "chunks", o->chunks, one.chunks }, { "zero", o->zero, 0 },
-        { "zero3-prefetch", o->zero3_prefetch, 0 }, { "zero3-persist", o->zero3_persist, 0 } };
+        { "zero3-prefetch", o->zero3_prefetch, 0 }, { "offload-delay", o->offload_delay, 0 },
+        { "zero3-persist", o->zero3_persist, 0 } };
     size_t used = 0;
     *to = 0;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -96,6 +100,10 @@ static void say_how(char *to, size_t room, const struct tr_options *o)
         used += (size_t)snprintf(to + used, room - used, "--schedule %.20s ", o->schedule);
     if (strcmp(o->dp_reduce, "ring"))
         used += (size_t)snprintf(to + used, room - used, "--dp-reduce %.8s ", o->dp_reduce);
+    if (strcmp(o->async, "off"))
+        used += (size_t)snprintf(to + used, room - used, "--async %.8s ", o->async);
+    if (o->offload_delay)
+        used += (size_t)snprintf(to + used, room - used, "--offload %.12s ", o->offload);
     used += (size_t)snprintf(
         to + used, room - used, "%s%s", o->sp ? "--sp " : "", o->zero3_keep ? "--zero3-keep " : "");
     if (used)
@@ -142,7 +150,7 @@ static struct tr_options meshed(const struct tr_comparison *c, long pp, long dp,
 
 /* A pipeline gets twice as many micro-batches as it has stages, or the most below that are legal; unless the
  * user says how many. */
-static void add_pipeline(
+void tr_compare_add_pipeline(
     struct tr_comparison *c, const char *name, struct tr_options o, const char *schedule, bool quiet)
 {
     struct tr_error e;
@@ -187,18 +195,18 @@ static void add_pipelines(struct tr_comparison *c)
     struct tr_options o = meshed(c, c->base.ranks, 1, 1);
     struct tr_error e;
     bool quiet = !is_legal(&o, &e);
-    add_pipeline(c, "gpipe", o, "gpipe", true);
-    add_pipeline(c, "1f1b", o, "1f1b", true);
+    tr_compare_add_pipeline(c, "gpipe", o, "gpipe", true);
+    tr_compare_add_pipeline(c, "1f1b", o, "1f1b", true);
     o.chunks = 2;
-    add_pipeline(c, "interleaved", o, "interleaved", quiet);
+    tr_compare_add_pipeline(c, "interleaved", o, "interleaved", quiet);
     o.chunks = 1;
-    add_pipeline(c, "zb-h1", o, "zb-h1", true);
+    tr_compare_add_pipeline(c, "zb-h1", o, "zb-h1", true);
 }
 
 static void add_either(struct tr_comparison *c, const char *name, struct tr_options *o, bool quiet)
 {
     if (o->pp > 1)
-        add_pipeline(c, name, *o, "1f1b", quiet);
+        tr_compare_add_pipeline(c, name, *o, "1f1b", quiet);
     else
         tr_compare_add(c, name, o, quiet);
 }
@@ -379,6 +387,8 @@ static bool prepare_all(struct tr_comparison *c, const char *inject, struct tr_e
 
 bool tr_compare_make(struct tr_comparison *c, struct tr_error *e)
 {
+    if (c->form == TR_COMPARE_ASYNC)
+        tr_compare_async_options(&c->base);
     struct tr_options one = meshed(c, 1, 1, 1);
     struct tr_run run;
     char inject[sizeof c->base.inject];
@@ -394,7 +404,7 @@ bool tr_compare_make(struct tr_comparison *c, struct tr_error *e)
     bool own = c->form == TR_COMPARE_DP_REDUCE || c->form == TR_COMPARE_ZERO;
     if (own && !take_ranks(c, e))
         return false;
-    if (c->form == TR_COMPARE_ALL || c->form == TR_COMPARE_PARADIGMS)
+    if (c->form == TR_COMPARE_ALL || c->form == TR_COMPARE_PARADIGMS || c->form == TR_COMPARE_ASYNC)
         tr_compare_add(c, "one device", &one, true);
     int before = c->n;
     switch (c->form) {
@@ -415,6 +425,9 @@ bool tr_compare_make(struct tr_comparison *c, struct tr_error *e)
         break;
     case TR_COMPARE_SERVER:
         tr_compare_add_servers(c);
+        break;
+    case TR_COMPARE_ASYNC:
+        tr_compare_add_async(c);
         break;
     }
     if (c->n == before)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { COLUMNS = 48, CELL = 160 };
-enum part { SETUP, RESULT, WAITING, WORK, SENT, MEMORY, LIMIT, PARTS };
+enum part { SETUP, RESULT, NEAR, WAITING, WORK, SENT, MEMORY, LIMIT };
 
 /* index: of a group, of a kind of memory. */
 struct column {
@@ -78,7 +78,7 @@ static void verdict(const struct tr_contender *x, int index, char *to)
     if (!x->runs)
         snprintf(to, CELL, "%s", x->planted ? "refused" : "not run");
     else if (tr_compare_equal(x))
-        strcpy(to, "equal");
+        strcpy(to, tr_verdict_equal(&x->verdict) ? "equal" : "near");
     else
         snprintf(to, CELL, "off %.1e", furthest(x));
 }
@@ -87,6 +87,22 @@ static void class(const struct tr_contender *x, int index, char *to)
 {
     (void)index;
     snprintf(to, CELL, "%c", tr_compare_class(x));
+}
+
+static void with(const struct tr_contender *x, int index, char *to)
+{
+    (void)index;
+    snprintf(to, CELL, "%s", tr_compare_with(x));
+}
+
+/* How far losses and gradients are off, and how far they may be. */
+static void distance(const struct tr_contender *x, int index, char *to)
+{
+    struct tr_floor f = { 0, 0 };
+    tr_floor_of(&f, &x->options);
+    const double values[] = { x->verdict.off[TR_DIFF_LOSSES], f.losses, x->verdict.off[TR_DIFF_GRADIENTS],
+        f.gradients };
+    real(to, x, "%.1e", values[index]);
 }
 
 /* ms, spread, tokens/s, bubble by formula, simulated, measured, exposed. */
@@ -155,13 +171,17 @@ static int columns_of(const struct tr_comparison *c, struct column *to)
         { SETUP, "options", true, 0, how }, { RESULT, "loss", false, 0, loss },
         { RESULT, "class", false, 0, class }, { RESULT, "verdict", true, 0, verdict },
         { RESULT, "ms", false, 0, time_of }, { RESULT, "spread", false, 1, time_of },
-        { RESULT, "tokens/s", false, 2, time_of }, { WAITING, "bubble: formula", false, 3, time_of },
-        { WAITING, "simulated", false, 4, time_of }, { WAITING, "measured, %", false, 5, time_of },
-        { WAITING, "exposed, %", false, 6, time_of }, { WORK, "all FLOPs", false, 0, work },
-        { WORK, "extra FLOPs", false, 1, work }, { WORK, "extra, %", false, 2, work },
-        { WORK, "counted", true, 0, counted } };
-    int n = sizeof results / sizeof *results;
-    memcpy(to, results, sizeof results);
+        { RESULT, "tokens/s", false, 2, time_of }, { NEAR, "compared with", true, 0, with },
+        { NEAR, "losses off", false, 0, distance }, { NEAR, "legal", false, 1, distance },
+        { NEAR, "gradients off", false, 2, distance }, { NEAR, "legal", false, 3, distance },
+        { WAITING, "bubble: formula", false, 3, time_of }, { WAITING, "simulated", false, 4, time_of },
+        { WAITING, "measured, %", false, 5, time_of }, { WAITING, "exposed, %", false, 6, time_of },
+        { WORK, "all FLOPs", false, 0, work }, { WORK, "extra FLOPs", false, 1, work },
+        { WORK, "extra, %", false, 2, work }, { WORK, "counted", true, 0, counted } };
+    int n = 0;
+    for (size_t i = 0; i < sizeof results / sizeof *results; i++)
+        if (results[i].part != NEAR || tr_compare_near(c))
+            to[n++] = results[i];
     for (int i = 0; i < c->n_groups; i++, n++) {
         to[n] = (struct column){ SENT, "", false, i, sent };
         snprintf(to[n].head, sizeof to[n].head, "%.20s", c->groups[i]);
@@ -244,6 +264,7 @@ static void say_notes(const struct tr_comparison *c, FILE *to)
 void tr_compare_text(const struct tr_comparison *c, FILE *to)
 {
     static const char *const titles[] = { "what is run", "what comes of it, and the time of a step",
+        "how far numbers are off, as a part of the largest, and how far they may be",
         "where ranks wait: parts of the pipeline's time; of a step in collectives",
         "floating-point operations of all ranks in a step; beyond one device's, and whether as many were "
         "counted",
@@ -253,9 +274,11 @@ void tr_compare_text(const struct tr_comparison *c, FILE *to)
     struct column columns[COLUMNS];
     int n = columns_of(c, columns);
     say_begin(c, to);
-    for (int part = 0; part < (c->limit ? PARTS : LIMIT); part++) {
-        fprintf(to, "\n# %s\n", titles[part]);
-        say_part(c, columns, n, part, to);
+    for (int k = 0; k < n; k++) {
+        if (k && columns[k].part == columns[k - 1].part)
+            continue;
+        fprintf(to, "\n# %s\n", titles[columns[k].part]);
+        say_part(c, columns, n, (int)columns[k].part, to);
     }
     say_notes(c, to);
 }
@@ -306,6 +329,13 @@ static void say_object(const struct tr_comparison *c, const struct tr_contender 
         "bubble_formula", "bubble_simulated", "bubble_measured", "exposed" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         tr_json_number(to, names[i], x->runs ? numbers[i] : NAN);
+    struct tr_floor f = { 0, 0 };
+    tr_floor_of(&f, &x->options);
+    tr_json_text(to, "compared_with", tr_compare_with(x));
+    tr_json_number(to, "off_losses", x->runs ? x->verdict.off[TR_DIFF_LOSSES] : NAN);
+    tr_json_number(to, "off_losses_legal", f.losses);
+    tr_json_number(to, "off_gradients", x->runs ? x->verdict.off[TR_DIFF_GRADIENTS] : NAN);
+    tr_json_number(to, "off_gradients_legal", f.gradients);
     tr_json_number(to, "flops", x->flops);
     tr_json_number(to, "flops_extra", x->extra);
     tr_json_number(to, "flops_counted", x->runs ? x->flops_counted : NAN);

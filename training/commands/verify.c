@@ -3,14 +3,9 @@
  * step 0 (where it outlives its update) and each parameter after the last step, bit for bit. Then the planted
  * errors: each must be found by the check that it names, or change a bit.
  *
- * With --order free no bits are promised. Losses and the gradients of step 0 must then be as near to the
- * golden program's as other orders of the same sums. In bfloat16 every mesh must have the bits of one rank,
- * and that one be as near to the golden program as rounding was found to be. Where a token has some of the
- * experts, rounding gives a token whose choice is close others, and an expert's gradient then has another
- * token in it: that is no small difference, so there the losses tell. Bars are some four times the most that
- * was found. */
-#include "training/commands/alone.h"
+ * With --order free, and of one rank in bfloat16, numbers must be near, and not equal: floors.h. */
 #include "training/commands/commands.h"
+#include "training/commands/floors.h"
 #include "training/commands/trial.h"
 #include "training/commands/verify.h"
 #include "training/launch.h"
@@ -21,11 +16,6 @@
 #include <string.h>
 
 enum { MOST_WORDS = sizeof((struct tr_verify_case *)0)->options / 2, RANKS = 8 };
-
-static const struct floor {
-    double losses[2], gradients; /* AdamW; SGD */
-} free_order = { { 4e-6, 2e-7 }, 8e-6 }, bfloat16 = { { 8e-3, 1.2e-2 }, 5e-2 },
-  chosen = { { 8e-3, 1.2e-2 }, 1.6 };
 
 struct work {
     struct tr_verify_case *cases;
@@ -79,45 +69,21 @@ static bool run_case(const struct work *w, int c, tutti_comm *world, struct tr_v
     return tr_trial_verdict(&t, world, v, e);
 }
 
-/* Whether rounding may change which experts a token has. */
-static bool chooses(const struct tr_options *o)
-{
-    return !strncmp(o->model, "moe", 3) && !(o->top_k && o->top_k == o->experts);
-}
-
-/* Where numbers must be near: how near; NULL where they must be equal. */
-static const struct floor *floor_of(const struct tr_options *o)
-{
-    bool narrow = strcmp(o->precision, "float32") != 0;
-    if (!tr_options_free(o) && !(narrow && !tr_compares_alone(o)))
-        return NULL;
-    return !narrow ? &free_order : chooses(o) ? &chosen : &bfloat16;
-}
-
-static bool good(const struct tr_options *o, const struct tr_verdict *v)
-{
-    const struct floor *f = floor_of(o);
-    if (!f)
-        return tr_verdict_equal(v);
-    return v->off[TR_DIFF_LOSSES] <= f->losses[!strcmp(o->optimizer, "sgd")] &&
-           v->off[TR_DIFF_GRADIENTS] <= f->gradients;
-}
-
 /* One line of the table. */
 static void say(const struct work *w, int c, const struct tr_verdict *v, int64_t ms)
 {
     const struct tr_options *o = &w->options[c];
-    const struct floor *f = floor_of(o);
-    bool equal = good(o, v);
+    struct tr_floor f;
+    bool equal = tr_floor_kept(o, v), near = tr_floor_of(&f, o);
     printf("%-6s %-58s %2d ranks %3ld steps %-5s %6" PRId64 " ms",
         !equal ? "DIFFER"
-        : f    ? "near"
+        : near ? "near"
                : "equal",
         *w->cases[c].options ? w->cases[c].options : "(one rank)", ranks_of(o), o->steps, o->optimizer, ms);
-    if (f)
+    if (near)
         printf(": off by %.0e in losses, %.0e in gradients; legal are %.0e and %.0e", v->off[TR_DIFF_LOSSES],
-            v->off[TR_DIFF_GRADIENTS], f->losses[!strcmp(o->optimizer, "sgd")], f->gradients);
-    for (int k = 0; k < TR_DIFFS && !equal && !f; k++)
+            v->off[TR_DIFF_GRADIENTS], f.losses, f.gradients);
+    for (int k = 0; k < TR_DIFFS && !equal && !near; k++)
         printf("%s %" PRId64 " %s", k ? "," : ":", v->differing[k], tr_diff_names[k]);
     printf("\n");
     fflush(stdout);
@@ -132,10 +98,11 @@ static bool all_cases(tutti_comm *world, void *context, struct tr_error *e)
             tutti_comm_size(world), RANKS);
     for (int c = 0; c < w->n; c++) {
         struct tr_verdict v;
+        struct tr_floor f;
         int64_t begun = tr_now_ns();
         if (!run_case(w, c, world, &v, e))
             return false;
-        *(floor_of(&w->options[c]) ? &near : &equal) += good(&w->options[c], &v);
+        *(tr_floor_of(&f, &w->options[c]) ? &near : &equal) += tr_floor_kept(&w->options[c], &v);
         if (rank == 0)
             say(w, c, &v, (tr_now_ns() - begun) / 1000000);
     }
