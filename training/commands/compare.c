@@ -273,6 +273,8 @@ static bool prepare(struct tr_comparison *c, struct tr_error *e)
         return false;
     if (*c->base.memory && !tr_parse_bytes(c->base.memory, &c->limit))
         return tr_fail(e, "--memory %s: legal is a number with K, M, G or T", c->base.memory);
+    if (*c->base.host_memory && !tr_parse_bytes(c->base.host_memory, &c->host_limit))
+        return tr_fail(e, "--host-memory %s: legal is a number with K, M, G or T", c->base.host_memory);
     return tr_options_kernels(&c->base, e) && tr_compare_make(c, e);
 }
 

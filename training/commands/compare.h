@@ -34,7 +34,7 @@ struct tr_contender {
     double flops, extra; /* of all ranks in a step, by the tapes; beyond those of one device */
     int largest;
     bool fits;
-    char cure[96];
+    char cure[256];
     /* --inject: the error is in the tapes, and this is what the checks say; `runs`: no rank would hang */
     bool planted, runs;
     char found[1024];
@@ -57,7 +57,7 @@ struct tr_comparison {
     enum tr_form form;
     bool by_name; /* there were such words, and not all that are legal are meant */
     int words[8], n_words; /* what was asked for of the form, by number */
-    int64_t limit; /* bytes of a rank; 0: none */
+    int64_t limit, host_limit; /* bytes of a rank, here and on the host; 0: none */
     long workers[TR_COMPARE_WORKERS], n_workers, servers; /* of TR_COMPARE_SERVER */
     struct tr_contender *all; /* room for TR_COMPARED */
     struct tr_left_out *left_out; /* room for TR_COMPARED */
@@ -94,6 +94,9 @@ void tr_compare_rows(const struct tr_comparison *c, bool markdown, FILE *to);
 /* The rate of each number of ranks against that of the first. */
 void tr_compare_scaling(const struct tr_comparison *c, FILE *to);
 void tr_compare_json(const struct tr_comparison *c, FILE *to);
+
+/* compare_cure.c: whether it fits both limits, and so runs; else which changes would make it fit. */
+void tr_compare_cure(const struct tr_comparison *c, struct tr_contender *x);
 
 /* compare_async.c: what computes with old weights or gradients, beside what does not. */
 void tr_compare_async_options(struct tr_options *o);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* compare_account.c: what a configuration sends and needs, and what would make it fit a limit: the fewest
- * changes of which the tapes, made and checked, say that they do. */
+/* compare_account.c: what a configuration computes, sends and needs, and what it can be compared with. */
 #include "training/commands/compare.h"
 
 #include "training/commands/alone.h"
@@ -50,52 +49,6 @@ static int largest(const struct tr_prepared *p)
     return most;
 }
 
-static bool would_fit(const struct tr_options *o, int64_t limit)
-{
-    struct tr_prepared p;
-    struct tr_error e;
-    if (!tr_prepare(&p, o, &e))
-        return false;
-    bool fits = p.tapes[largest(&p)].arena <= limit;
-    tr_prepared_free(&p);
-    return fits;
-}
-
-/* With so many of the three changed: the least of each that fits. */
-static bool cure_with(struct tr_contender *x, int changes, int64_t limit)
-{
-    const struct tr_options *now = &x->options;
-    for (long micro = now->micro; micro <= now->batch / now->dp; micro *= 2)
-        for (long zero = now->zero; zero <= (now->dp > 1 ? 3 : now->zero); zero++)
-            for (int sp = now->sp; sp <= (now->tp > 1); sp++) {
-                struct tr_options o = *now;
-                char with_sp[8] = "", with_zero[24] = "", with_micro[32] = "";
-                o.micro = micro, o.zero = zero, o.sp = sp;
-                if ((micro != now->micro) + (zero != now->zero) + (sp != now->sp) != changes ||
-                    !would_fit(&o, limit))
-                    continue;
-                if (micro != now->micro)
-                    snprintf(with_micro, sizeof with_micro, " --micro %ld", micro);
-                if (zero != now->zero)
-                    snprintf(with_zero, sizeof with_zero, " --zero %ld", zero);
-                if (sp != now->sp)
-                    snprintf(with_sp, sizeof with_sp, " --sp");
-                snprintf(x->cure, sizeof x->cure, "fits with%s%s%s", with_micro, with_zero, with_sp);
-                return true;
-            }
-    return false;
-}
-
-static void find_cure(struct tr_contender *x, int64_t limit)
-{
-    for (int changes = 1; changes <= 3; changes++)
-        if (cure_with(x, changes, limit))
-            return;
-    snprintf(x->cure, sizeof x->cure, "%s",
-        x->prepared.run.plan.mesh.n == 1 ? "no --micro is enough; cut it over ranks"
-                                         : "no --micro, --zero or --sp is enough; cut the model further");
-}
-
 /* What is computed beyond the operations of one device, which computes nothing again. */
 static bool compare_flops(struct tr_comparison *c, struct tr_error *e)
 {
@@ -119,10 +72,7 @@ bool tr_compare_account(struct tr_comparison *c, struct tr_error *e)
             x->flops += tr_tape_flops(&x->prepared.tapes[r]);
         }
         x->largest = largest(&x->prepared);
-        x->fits = !c->limit || x->prepared.tapes[x->largest].arena <= c->limit;
-        x->runs = x->runs && x->fits;
-        if (!x->fits)
-            find_cure(x, c->limit);
+        tr_compare_cure(c, x);
     }
     return compare_flops(c, e);
 }

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { COLUMNS = 48, CELL = 160 };
+enum { COLUMNS = 64, CELL = 256 };
 enum part { SETUP, RESULT, NEAR, WAITING, WORK, SENT, MEMORY, LIMIT };
 
 /* index: of a group, of a kind of memory. */
@@ -131,6 +131,16 @@ static void sent(const struct tr_contender *x, int index, char *to)
     bytes(to, index < 0 ? index == -1 ? x->sent_all : x->sent_most : x->sent[index]);
 }
 
+static void host(const struct tr_contender *x, int index, char *to)
+{
+    int64_t most = 0;
+    (void)index;
+    for (int r = 0; r < x->prepared.run.plan.mesh.n; r++)
+        if (x->prepared.tapes[r].host.arena > most)
+            most = x->prepared.tapes[r].host.arena;
+    bytes(to, most);
+}
+
 static const struct tr_tape *tape_of(const struct tr_contender *x)
 {
     return &x->prepared.tapes[x->largest];
@@ -194,8 +204,9 @@ static int columns_of(const struct tr_comparison *c, struct column *to)
     }
     to[n++] = (struct column){ MEMORY, "arena", false, -1, memory };
     to[n++] = (struct column){ MEMORY, "measured", true, 0, measured };
-    if (c->limit) {
+    if (c->limit || c->host_limit) {
         to[n++] = (struct column){ LIMIT, "needs", false, -1, memory };
+        to[n++] = (struct column){ LIMIT, "on the host", false, 0, host };
         to[n++] = (struct column){ LIMIT, "what to do", true, 0, fits };
     }
     return n;
@@ -270,7 +281,7 @@ void tr_compare_text(const struct tr_comparison *c, FILE *to)
         "counted",
         "bytes that all ranks must send in a step at least, by group",
         "bytes of memory of the rank that needs most, and whether the audit measured the same",
-        "the limit of --memory" };
+        "the limits of --memory and --host-memory" };
     struct column columns[COLUMNS];
     int n = columns_of(c, columns);
     say_begin(c, to);
@@ -346,6 +357,9 @@ static void say_object(const struct tr_comparison *c, const struct tr_contender 
         x->sent_all, x->sent_most, x->largest, tape_of(x)->arena);
     tr_json_memory(to, "memory", tape_of(x)->peak);
     tr_json_memory(to, "memory_measured", x->touched);
+    char on_host[CELL];
+    host(x, 0, on_host);
+    fprintf(to, ", \"host_arena\": %s", on_host);
     fprintf(to, ", \"fits\": %s", x->fits ? "true" : "false");
     tr_json_text(to, "what_to_do", x->cure);
     tr_json_text(to, "found", x->found);
