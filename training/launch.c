@@ -31,21 +31,11 @@ struct shared {
 
 static struct shared alone, *shared = &alone;
 
-static int64_t clock_ns(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (int64_t)t.tv_sec * SECOND_NS + t.tv_nsec;
-}
-
 int64_t tr_now_ns(void)
 {
-    return clock_ns(CLOCK_MONOTONIC);
-}
-
-int64_t tr_cpu_ns(void)
-{
-    return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * SECOND_NS + t.tv_nsec;
 }
 
 int tr_cores(void)

@@ -32,6 +32,5 @@ bool tr_launched(void);
 int tr_cores(void);
 
 int64_t tr_now_ns(void);
-int64_t tr_cpu_ns(void); /* of this process */
 
 #endif

@@ -35,7 +35,8 @@ void tr_alone_options(struct tr_options *to, const struct tr_options *from)
     to->dp = 1;
 }
 
-bool tr_is_alone(const struct tr_options *o)
+/* Whether the options are those of such a run: one rank, one micro-batch, and nothing of parallelism. */
+static bool is_alone(const struct tr_options *o)
 {
     struct tr_options alone;
     char mine[TR_OPTION_TEXT], other[TR_OPTION_TEXT];
@@ -50,7 +51,7 @@ bool tr_is_alone(const struct tr_options *o)
 bool tr_compares_alone(const struct tr_options *o)
 {
     bool local = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_LOCAL]);
-    return strcmp(o->precision, "float32") && !tr_is_alone(o) && !local;
+    return strcmp(o->precision, "float32") && !is_alone(o) && !local;
 }
 
 static bool run(

@@ -8,8 +8,6 @@
 
 /* What one rank computes by: model, data, numbers. All that is said of ranks is left out. */
 void tr_alone_options(struct tr_options *to, const struct tr_options *from);
-/* Whether the options are those of such a run: one rank, one micro-batch, and nothing of parallelism. */
-bool tr_is_alone(const struct tr_options *o);
 /* Whether they are compared with one rank instead of the golden program. Attention that is local to the ranks
  * of cp is computed by no rank alone. */
 bool tr_compares_alone(const struct tr_options *o);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* verify.c: every paradigm and mesh against the golden program: loss and norm of each step, each gradient of
  * step 0 (where it outlives its update) and each parameter after the last step, bit for bit. Then the planted
- * errors: each must be found by the check that it names, or change a bit.
+ * errors: each must be found by the check that it names.
  *
  * With --order free, and of one rank in bfloat16, numbers must be near, and not equal: floors.h. */
 #include "training/commands/commands.h"

@@ -6,7 +6,7 @@
 #include "training/tape/tape.h"
 
 /* Which check must find it. */
-enum tr_finder { TR_BY_TYPES, TR_BY_ORDER, TR_BY_VERIFY };
+enum tr_finder { TR_BY_TYPES, TR_BY_ORDER };
 
 struct tr_injection {
     const char *name, *what, *needs; /* needs: options under which the error exists */

@@ -122,7 +122,8 @@ static int find(const struct tr_placed *p, int tensor, char on[TR_AXES][2], bool
     return -1;
 }
 
-int tr_shard_of(struct tr_placed *p, int tensor, char on[TR_AXES][2], bool unrounded)
+/* The shard of a tensor with these placements, made if there is none. */
+static int shard_of(struct tr_placed *p, int tensor, char on[TR_AXES][2], bool unrounded)
 {
     int i = find(p, tensor, on, unrounded);
     if (i >= 0)
@@ -150,7 +151,7 @@ static int given(struct tr_placed *p, int tensor)
         const char *place = tr_table_placement(p->plan, &p->g->tensors[tensor], a);
         memcpy(on[a], p->plan->mesh.size[a] == 1 ? "R " : place[1] ? place : "R ", 2);
     }
-    return tr_shard_of(p, tensor, on, false);
+    return shard_of(p, tensor, on, false);
 }
 
 static bool is_given(const struct tr_tensor *t)
@@ -225,7 +226,7 @@ static bool choose(
 /* A sum that is whole is rounded, if its tensor is; returns what is read then. */
 static int rounded(struct tr_placed *p, const struct tr_node *n, int sum)
 {
-    int to = tr_shard_of(p, p->shards[sum].tensor, p->shards[sum].on, false);
+    int to = shard_of(p, p->shards[sum].tensor, p->shards[sum].on, false);
     struct tr_step s = { .code = TR_COMPUTE, .op = TR_ROUND, .phase = n->phase, .unit = n->unit };
     s.in[s.ins++] = sum, s.out[s.outs++] = to;
     *add_step(p) = s;
@@ -241,11 +242,11 @@ static int convert(
     memcpy(before, p->shards[from].on[axis], 2);
     memcpy(on, p->shards[from].on, sizeof on);
     memcpy(on[axis], place, 2);
-    int code = tr_collective(before, place), to = tr_shard_of(p, p->shards[from].tensor, on, false);
+    int code = tr_collective(before, place), to = shard_of(p, p->shards[from].tensor, on, false);
     bool rounds =
         code >= 0 && tr_shard_element(p, from) == TR_FLOAT32 && tr_shard_element(p, to) == TR_BFLOAT16;
     if (rounds)
-        to = tr_shard_of(p, p->shards[from].tensor, on, true);
+        to = shard_of(p, p->shards[from].tensor, on, true);
     struct tr_step s = {
         .code = TR_COMPUTE, .op = packing(before), .phase = n->phase, .unit = n->unit, .axis = axis
     };
@@ -310,7 +311,7 @@ static bool place_node(struct tr_placed *p, const struct tr_node *n, struct tr_e
         char on[TR_AXES][2];
         for (int a = 0; a < TR_AXES; a++)
             memcpy(on[a], chosen[a].out[i], 2);
-        s.out[i] = tr_shard_of(p, n->out[i], on, false);
+        s.out[i] = shard_of(p, n->out[i], on, false);
     }
     *add_step(p) = s;
     return true;

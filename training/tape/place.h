@@ -64,8 +64,6 @@ struct tr_placed {
 bool tr_place(struct tr_placed *p, const struct tr_graph *g, const struct tr_plan *plan, struct tr_error *e);
 void tr_placed_free(struct tr_placed *p);
 
-/* The shard of a tensor with these placements, made if there is none. */
-int tr_shard_of(struct tr_placed *p, int tensor, char on[TR_AXES][2], bool unrounded);
 /* Elements that a rank holds of it, for `sequences` in the micro-batch. */
 int64_t tr_shard_count(const struct tr_placed *p, int shard, int64_t sequences);
 /* Of dimension i, without b. */
