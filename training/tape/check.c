@@ -88,7 +88,7 @@ static bool at_its_place(const struct tr_checking *c, int n, const char on[TR_AX
 static bool compute(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
-    char on[TR_OUTS][TR_AXES][2], text[200];
+    char on[TR_OUTS][TR_AXES][2], text[64 + TR_INS * (TR_NAME + 8)]; /* all inputs by name */
     for (int a = 0; a < TR_AXES; a++) {
         int r = 0;
         while (r < TR_RULES && tr_ops[i->op].rules[r] && !rule_fits(c, i, a, tr_ops[i->op].rules[r]))
