@@ -238,7 +238,7 @@ static bool say(const struct tr_comparison *c, struct tr_error *e)
         tr_compare_flows(c, stdout);
     fflush(stdout);
     for (int i = 0; i < c->n; i++) {
-        wrong += *c->all[i].found || (c->all[i].runs && !tr_compare_equal(&c->all[i]));
+        wrong += *c->all[i].found.text || (c->all[i].runs && !tr_compare_equal(&c->all[i]));
         other += c->form == TR_COMPARE_SERVER && !tr_compare_flows_equal(&c->all[i]);
     }
     if (other)

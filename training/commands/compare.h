@@ -37,7 +37,7 @@ struct tr_contender {
     char cure[256];
     /* --inject: the error is in the tapes, and this is what the checks say; `runs`: no rank would hang */
     bool planted, runs;
-    char found[1024];
+    struct tr_error found;
     /* measured, on rank 0; NAN: there is none */
     struct tr_report *reports; /* of each step */
     struct tr_verdict verdict;

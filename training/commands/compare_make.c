@@ -358,7 +358,7 @@ static bool plant(struct tr_contender *x, const char *name, struct tr_error *e)
     }
     x->runs = tr_check_order(all, n, ok ? &found : e);
     x->planted = true;
-    snprintf(x->found, sizeof x->found, "%s", found.text);
+    x->found = found;
     free(all);
     return true;
 }

@@ -258,8 +258,8 @@ static void say_notes(const struct tr_comparison *c, FILE *to)
 {
     for (int i = 0; i < c->n; i++) {
         const struct tr_contender *x = &c->all[i];
-        if (*x->found)
-            fprintf(to, "# %d, %s: %s\n", i + 1, x->name, x->found);
+        if (*x->found.text)
+            fprintf(to, "# %d, %s: %s\n", i + 1, x->name, x->found.text);
         if (!x->runs || tr_compare_equal(x))
             continue;
         fprintf(to, "# %d, %s differs:", i + 1, x->name);
@@ -362,7 +362,7 @@ static void say_object(const struct tr_comparison *c, const struct tr_contender 
     fprintf(to, ", \"host_arena\": %s", on_host);
     fprintf(to, ", \"fits\": %s", x->fits ? "true" : "false");
     tr_json_text(to, "what_to_do", x->cure);
-    tr_json_text(to, "found", x->found);
+    tr_json_text(to, "found", x->found.text);
     if (c->form == TR_COMPARE_SERVER)
         tr_compare_flows_json(x, to);
     fprintf(to, "}\n");

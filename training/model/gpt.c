@@ -27,7 +27,7 @@ static void in_parts(struct tr_builder *b, const int *in, const int *out)
 {
     int part[TR_INS] = { 0 };
     for (int j = 0; j < b->g->parts; j++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "part%d", j);
         part[j] = tr_build_activation(b, name, b->g->channels + 2 * b->g->heads, false);
         int made[] = { part[j], -1 };
