@@ -176,7 +176,7 @@ void tr_options_default(struct tr_options *o)
         .recompute_comm = "redo",
         .wgrad = "hold",
         .trace_step = -1,
-        .check_replicas = 100,
+        .check_replicas = -1,
         .tape = -1 };
 }
 

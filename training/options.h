@@ -43,7 +43,7 @@ struct tr_options {
     long optimizer_threads, offload_delay;
     /* what is kept */
     char save[512], load[512];
-    long save_every, check_replicas;
+    long save_every, check_replicas; /* the latter -1: not said */
     /* what is shown */
     char memory[32], host_memory[32];
     char order[16], kernels[16], precision[16], rounding[16];

@@ -299,6 +299,10 @@ done
 # --- replicas are compared; in a sound run they are alike
 "$train" --hex --data grammar --steps 3 --check-replicas 1 --dp 2 --tp 2 >out 2>said ||
     fail "replicas: $(cat said)"
+grep -q '^# replicas: 231 arrays are on several ranks, and compared every 1 steps$' out ||
+    fail "replicas are not said: $(cat out)"
+refused 'no two ranks have the same; legal with --server-mode sync' --check-replicas 1 --dp 2 --servers 1 \
+    --server-mode async
 refused '--check-replicas -1: legal are 0 to 1073741824' --check-replicas -1
 
 [ "$failures" -eq 0 ] && echo "checkpoint: a run can be cut anywhere, and go on with any mesh, bit for bit"

@@ -17,7 +17,7 @@ struct fault {
     const char *options;
     int ranks, rank;
     const char *parameter;
-    enum tr_kind kind;
+    enum tr_kind kind; /* TR_KINDS: the rounding of the values */
     float number; /* 1: added to what is there; else put in its place */
     const char *words; /* what is said then; NULL: nothing is wrong */
     enum { COMPARE, STEP, LOOK } by; /* replicas; the next step; a search though nothing is wrong */
@@ -29,8 +29,10 @@ static void spoil(struct tr_runner *r, const struct fault *f)
         const struct tr_holding *h = &r->tape->holdings[n];
         if (strcmp(r->tape->placed->g->tensors[h->parameter].name, f->parameter))
             continue;
-        struct tr_piece p = tr_piece_held(r, h, f->kind);
-        if (p.count)
+        struct tr_piece p = f->kind == TR_KINDS ? tr_piece_rounded(r, h) : tr_piece_held(r, h, f->kind);
+        if (p.count && p.narrow)
+            p.narrow[p.count / 2] ^= 1;
+        else if (p.count)
             p.at[p.count / 2] = f->number == 1 ? p.at[p.count / 2] + 1 : f->number;
     }
 }
@@ -95,6 +97,22 @@ Test(checkpoint, replicas_that_differ_are_named)
             COMPARE },
         { "--dp 2 --tp 2 --zero 3", 4, 2, "lnf.bias", TR_VALUES, 1, "lnf.bias: rank 3 and rank 2", COMPARE },
         { "--pp 2", 2, 1, "head.weight", TR_VALUES, 1, "values of wte: rank 1 and rank 0", COMPARE },
+        { "--dp 2 --servers 1", 3, 1, "wte", TR_VALUES, 1, "values of wte: rank 1 and rank 0", COMPARE },
+        { "--dp 2 --servers 1", 3, 2, "wte", TR_VALUES, 1, "values of wte: rank 2 and rank 0", COMPARE },
+        { "--dp 2 --servers 2", 4, 1, "wte", TR_VALUES, 1, "values of wte: rank 1 and rank 0", COMPARE },
+        { "--dp 2 --servers 2 --precision bfloat16", 4, 1, "nothing", TR_VALUES, 1, NULL, COMPARE },
+        { "--dp 2 --precision bfloat16", 2, 1, "wte", TR_VALUES, 1, "values of wte: rank 1 and rank 0",
+            COMPARE },
+        { "--dp 2 --zero 1 --precision bfloat16", 2, 1, "wpe", TR_KINDS, 1,
+            "rounded values of wpe: rank 1 and rank 0", COMPARE },
+        { "--dp 2 --servers 2 --precision bfloat16", 4, 0, "wpe", TR_KINDS, 1,
+            "rounded values of wpe: rank 1 and rank 0", COMPARE },
+        { "--dp 2 --precision bfloat16 --offload both --offload-delay 1", 2, 1, "wpe", TR_WAITING, 1,
+            "the waiting gradient of wpe: rank 1 and rank 0", COMPARE },
+        { "--dp 2 --pp 2 --micro 2 --async stash --untied --clip 0", 4, 1, "wte", TR_VALUES, 1,
+            "values of wte: rank 1 and rank 0", COMPARE },
+        { "--dp 2 --pp 2 --micro 2 --async two --untied --clip 0", 4, 2, "lnf.bias", TR_M, 1,
+            "m of lnf.bias: rank 3 and rank 2", COMPARE },
         /* Only one rank has it, so there is nothing to compare. */
         { "--dp 2 --zero 3", 2, 1, "wte", TR_VALUES, 1, NULL, COMPARE },
         { "--dp 2 --zero 1", 2, 1, "wte", TR_M, 1, NULL, COMPARE },

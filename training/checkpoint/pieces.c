@@ -43,6 +43,15 @@ struct tr_piece tr_piece_held(const struct tr_runner *r, const struct tr_holding
     return cut(&g->tensors[h->parameter], p, from, tr_count(t, value));
 }
 
+struct tr_piece tr_piece_rounded(const struct tr_runner *r, const struct tr_holding *h)
+{
+    const struct tr_tape *t = r->tape;
+    bool rounded = t->values[h->values].element == TR_BFLOAT16;
+    struct tr_piece p = { .narrow = rounded ? tr_at(r, h->values) : NULL };
+    return cut(
+        &t->placed->g->tensors[h->parameter], p, tr_values_from(t, h), rounded ? tr_count(t, h->values) : 0);
+}
+
 struct tr_piece tr_piece_owned(const struct tr_runner *r, const struct tr_holding *h, enum tr_kind kind)
 {
     const struct tr_tape *t = r->tape;

@@ -28,6 +28,9 @@ struct tr_piece tr_piece_held(const struct tr_runner *r, const struct tr_holding
  * tensor, once. */
 struct tr_piece tr_piece_owned(const struct tr_runner *r, const struct tr_holding *h, enum tr_kind kind);
 
+/* What operations read of a bfloat16 parameter, which is the rounding of a master that may be elsewhere. */
+struct tr_piece tr_piece_rounded(const struct tr_runner *r, const struct tr_holding *h);
+
 /* A sum of a hash of each (index, bits), modulo 2^64: the sums of a tensor's pieces add up to the tensor's,
  * and any one element that changes changes it. */
 uint64_t tr_piece_sum(const struct tr_piece *p);

@@ -9,11 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What is compared: all that a checkpoint keeps, and roundings. */
+enum { ROUNDED = TR_KINDS, COMPARED };
+
+static const char *name_of(int kind)
+{
+    return kind == ROUNDED ? "rounded values" : tr_kind_names[kind];
+}
+
 void tr_replicas_open(struct tr_replicas *s, const struct tr_runner *r)
 {
     const struct tr_placed *p = r->tape->placed;
     const struct tr_mesh *m = &p->plan->mesh;
-    s->count = tr_ordinal(p->g, p->g->n_tensors) * TR_KINDS * m->size[TR_TP] * m->size[TR_DP];
+    s->count = tr_ordinal(p->g, p->g->n_tensors) * COMPARED * m->size[TR_TP] * m->size[TR_DP];
     s->least = tr_new((size_t)s->count, sizeof *s->least);
     s->most = tr_new((size_t)s->count, sizeof *s->most);
 }
@@ -25,15 +33,25 @@ void tr_replicas_close(struct tr_replicas *s)
     *s = (struct tr_replicas){ 0 };
 }
 
+/* Of several servers each has a part, which no other rank has as a piece; and a server has no roundings. */
+static struct tr_piece piece_of(const struct tr_runner *r, const struct tr_holding *h, int kind)
+{
+    bool serves = r->tape->server >= 0;
+    if (serves && (r->tape->placed->plan->mesh.servers > 1 || kind == ROUNDED))
+        return (struct tr_piece){ .at = NULL };
+    return kind == ROUNDED ? tr_piece_rounded(r, h) : tr_piece_held(r, h, (enum tr_kind)kind);
+}
+
 /* Ranks that hold the same piece have the same number for it. */
-static int64_t number(const struct tr_runner *r, const struct tr_holding *h, enum tr_kind kind)
+static int64_t number(const struct tr_runner *r, const struct tr_holding *h, int kind)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_plan *plan = t->placed->plan;
     const struct tr_mesh *m = &plan->mesh;
     bool cut = tr_table_placement(plan, &t->placed->g->tensors[h->parameter], TR_TP)[0] == 'S';
-    bool part = plan->zero && (kind != TR_VALUES || tr_count(t, tr_kept_values(h)) == h->shard_count);
-    int64_t n = tr_heading_entry(t->placed->g, h->parameter) * TR_KINDS + kind;
+    int values = kind == ROUNDED ? h->values : kind == TR_VALUES ? tr_kept_values(h) : -1;
+    bool part = plan->zero && (values < 0 || tr_count(t, values) == h->shard_count);
+    int64_t n = tr_heading_entry(t->placed->g, h->parameter) * COMPARED + kind;
     n = n * m->size[TR_TP] + (cut ? t->at[TR_TP] : 0);
     return n * m->size[TR_DP] + (part ? t->at[TR_DP] : 0);
 }
@@ -42,8 +60,8 @@ static int64_t number(const struct tr_runner *r, const struct tr_holding *h, enu
 static bool hash(const struct tr_runner *r, int64_t wanted, uint64_t *sum)
 {
     for (int n = 0; n < r->tape->n_holdings; n++)
-        for (int kind = 0; kind < TR_KINDS; kind++) {
-            struct tr_piece p = tr_piece_held(r, &r->tape->holdings[n], kind);
+        for (int kind = 0; kind < COMPARED; kind++) {
+            struct tr_piece p = piece_of(r, &r->tape->holdings[n], kind);
             if (p.count && number(r, &r->tape->holdings[n], kind) == wanted) {
                 *sum = tr_piece_sum(&p);
                 return true;
@@ -84,8 +102,26 @@ static bool differ(const struct tr_runner *r, int64_t piece, tutti_comm *ranks, 
     free(all);
     int64_t entry = piece / m->size[TR_DP] / m->size[TR_TP];
     return tr_fail(e, "after step %lld: %s of %s: rank%s %s and rank %d have not the same, and should",
-        (long long)r->step - 1, tr_kind_names[entry % TR_KINDS], parameter_name(p->g, entry / TR_KINDS),
+        (long long)r->step - 1, name_of((int)(entry % COMPARED)), parameter_name(p->g, entry / COMPARED),
         count > 1 ? "s" : "", others, first);
+}
+
+bool tr_replicas_count(
+    struct tr_replicas *s, const struct tr_runner *r, tutti_comm *ranks, int64_t *several, struct tr_error *e)
+{
+    const struct tr_tape *t = r->tape;
+    size_t count = (size_t)s->count;
+    memset(s->most, 0, count * sizeof *s->most);
+    for (int n = 0; n < t->n_holdings; n++)
+        for (int kind = 0; kind < COMPARED; kind++)
+            if (piece_of(r, &t->holdings[n], kind).count)
+                s->most[number(r, &t->holdings[n], kind)] = 1;
+    if (tutti_all_reduce(s->most, s->most, count, TUTTI_UINT64, TUTTI_SUM, ranks, tutti_no_stream()))
+        return tr_fail(e, "counting replicas: %s", tutti_get_last_error(ranks));
+    *several = 0;
+    for (size_t i = 0; i < count; i++)
+        *several += s->most[i] > 1;
+    return true;
 }
 
 bool tr_replicas_check(
@@ -96,8 +132,8 @@ bool tr_replicas_check(
     memset(s->least, 0xFF, count * sizeof *s->least);
     memset(s->most, 0, count * sizeof *s->most);
     for (int n = 0; n < t->n_holdings; n++)
-        for (int kind = 0; kind < TR_KINDS; kind++) {
-            struct tr_piece p = tr_piece_held(r, &t->holdings[n], kind);
+        for (int kind = 0; kind < COMPARED; kind++) {
+            struct tr_piece p = piece_of(r, &t->holdings[n], kind);
             int64_t piece = number(r, &t->holdings[n], kind);
             if (p.count)
                 s->least[piece] = s->most[piece] = tr_piece_sum(&p);

@@ -15,6 +15,9 @@ struct tr_replicas {
 };
 
 void tr_replicas_open(struct tr_replicas *s, const struct tr_runner *r);
+/* How many pieces several ranks have: those that are compared. Collective over `ranks`. */
+bool tr_replicas_count(struct tr_replicas *s, const struct tr_runner *r, tutti_comm *ranks, int64_t *several,
+    struct tr_error *e);
 /* Collective over `ranks`, all ranks of the run. The first piece that differs is named, with its ranks. */
 bool tr_replicas_check(
     struct tr_replicas *s, const struct tr_runner *r, tutti_comm *ranks, struct tr_error *e);

@@ -11,14 +11,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Replicas are compared every so many steps if nothing is said. */
+enum { UNASKED = 100 };
+
 bool tr_keeper_check(const struct tr_options *o, const struct tr_run *run, struct tr_error *e)
 {
     struct tr_head head;
     if (o->save_every < 0 || (o->save_every && !*o->save))
         return tr_fail(
             e, "--save-every %ld: legal are whole numbers from 0, with --save FILE", o->save_every);
-    if (o->check_replicas < 0)
-        return tr_fail(e, "--check-replicas %ld: legal are whole numbers from 0", o->check_replicas);
     if (*o->save && !tr_checkpoint_writable(o->save, e))
         return false;
     if (!*o->load)
@@ -61,6 +62,19 @@ static bool load(struct tr_keeper *k, struct tr_error *e)
     return true;
 }
 
+/* A mesh may have nothing alike, and then nothing is found. */
+static bool say_compared(struct tr_keeper *k, struct tr_error *e)
+{
+    const struct tr_options *o = k->options;
+    int64_t several = 0;
+    if (k->ranks && !tr_replicas_count(&k->replicas, k->runner, k->ranks, &several, e))
+        return false;
+    if (k->runner->tape->rank == 0 && !o->quiet && !o->json)
+        printf("# replicas: %" PRId64 " arrays are on several ranks, and compared every %ld steps\n", several,
+            o->check_replicas);
+    return true;
+}
+
 bool tr_keeper_open(struct tr_keeper *k, const struct tr_options *o, struct tr_runner *r, tutti_comm *world,
     struct tr_error *e)
 {
@@ -70,6 +84,8 @@ bool tr_keeper_open(struct tr_keeper *k, const struct tr_options *o, struct tr_r
         return tr_fail(e, "group keeper: %s", tutti_get_last_error(world));
     if (world)
         tr_replicas_open(&k->replicas, r);
+    if (o->check_replicas > 0 && !say_compared(k, e))
+        return false;
     return !*o->load || load(k, e);
 }
 
@@ -114,8 +130,8 @@ bool tr_keeper_after(struct tr_keeper *k, bool *stop, struct tr_error *e)
     const struct tr_options *o = k->options;
     int64_t done = k->runner->step;
     int32_t asked = 0;
-    if (k->ranks && o->check_replicas && done % o->check_replicas == 0 &&
-        !tr_replicas_check(&k->replicas, k->runner, k->ranks, e))
+    long every = o->check_replicas < 0 ? UNASKED : o->check_replicas;
+    if (k->ranks && every && done % every == 0 && !tr_replicas_check(&k->replicas, k->runner, k->ranks, e))
         return false;
     if (done < o->steps && !agree(k, &asked, e))
         return false;

@@ -87,6 +87,11 @@ bool tr_serving_check(const struct tr_options *o, const struct tr_plan *p, struc
             *o->arrivals_log ? "arrivals-log" : "arrivals");
     if (!p->asynchronous)
         return true;
+    if (o->check_replicas > 0)
+        return tr_fail(e,
+            "--check-replicas %ld: asynchronous workers have the values of different updates, and no two "
+            "servers the same part, so no two ranks have the same; legal with --server-mode sync",
+            o->check_replicas);
     const char *foreign = *o->save || o->save_every ? "save"
                           : *o->load                ? "load"
                           : *o->trace               ? "trace"
