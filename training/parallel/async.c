@@ -7,11 +7,16 @@
  *            old on every stage, so that two versions are enough (PipeDream-2BW: Narayanan et al. 2021)
  *   newest   a backward part reads the newest version, whatever its forward part read; one is kept
  *
+ * With ZeRO-1 a data-parallel rank updates its part of the next version, which is gathered then. More is not
+ * cut: a gradient lives until its update alone, and versions are read whole.
+ *
  * A stage's order is that of 1F1B. Between the forward part of a micro-batch and its backward part it runs
  * the backward parts of those in flight before it, which are as many as stages follow: so stage s reads
  * weights that are P - 1 - s updates old. A step of the list is a window of mini-batches; its pipeline drains
  * at the end, as PipeDream's does at the end of an epoch. */
 #include "training/parallel/async.h"
+
+#include "training/parallel/zero.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,9 +41,11 @@ static bool check_others(const struct tr_plan *p, struct tr_error *e)
             "--async %s with --clip %g: the norm of the gradient is known when all stages have theirs, and "
             "each has updated its weights by then; legal is --clip 0, which clips nothing",
             name, p->clip);
-    if (p->zero)
+    if (p->zero > 1)
         return tr_fail(e,
-            "--async %s with --zero %d: a stage keeps several versions of whole weights; legal is --zero 0",
+            "--async %s with --zero %d: a stage keeps several versions of whole weights, and a gradient no "
+            "longer than until its own update, so there is nothing more to cut; legal are --zero 0 and 1, "
+            "which cuts the optimizer's states",
             name, p->zero);
     if (p->offload & TR_OFFLOAD_OPTIMIZER)
         return tr_fail(e,
@@ -210,12 +217,14 @@ static struct tr_instr *instr(
     return i;
 }
 
-/* The ranks of dp have the sum over the mini-batch. */
+/* The ranks of dp have the sum over the mini-batch, or with ZeRO a part of it. */
 static void reduce(struct tr_tape *t, struct tr_holding *h, const struct tr_slot *slot)
 {
+    bool part = tr_zero_cuts(t->placed->plan);
     int to = tr_add_value(t, t->values[h->gradient].shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
-    t->values[to].takes = h->gradient;
-    struct tr_instr *i = instr(t, TR_ALL_REDUCE, slot, h);
+    if (!part)
+        t->values[to].takes = h->gradient;
+    struct tr_instr *i = instr(t, part ? TR_REDUCE_SCATTER : TR_ALL_REDUCE, slot, h);
     i->axes = 1 << TR_DP, i->fold = TUTTI_SUM, i->times = 1;
     i->out[i->outs++] = h->gradient = to;
     tr_need_group(t, i->axes);
@@ -241,5 +250,6 @@ void tr_version_write(const struct tr_versions *v, struct tr_tape *t, const stru
             i->in[i->ins++] = h->m, i->in[i->ins++] = h->v;
         i->in[i->ins++] = value_of(v, t, h, update);
         i->out[i->outs++] = value_of(v, t, h, update + 1);
+        tr_zero_share(t, h, i->out[0]);
     }
 }

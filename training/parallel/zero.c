@@ -77,12 +77,12 @@ int tr_zero_reduce(
     return part;
 }
 
-void tr_zero_share(struct tr_tape *t, const struct tr_holding *h)
+void tr_zero_share(struct tr_tape *t, const struct tr_holding *h, int values)
 {
     const struct tr_plan *plan = t->placed->plan;
     const struct tr_slot end = { -1, -1, -1 };
     if (tr_zero_cuts(plan) && !tr_zero_cuts_parameter(plan, &t->placed->g->tensors[h->parameter]))
-        collective(t, TR_ALL_GATHER, h, &end, -1, h->values, h->values)->parameter = h->parameter;
+        collective(t, TR_ALL_GATHER, h, &end, -1, values, values)->parameter = h->parameter;
 }
 
 /* ---- policies of ZeRO-3 ---- */

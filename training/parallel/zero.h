@@ -12,7 +12,7 @@ int tr_zero_gather(
 int tr_zero_reduce(
     struct tr_tape *t, const struct tr_holding *h, int gradient, const struct tr_slot *slot, int unit);
 /* After an update: each rank has renewed its part of a parameter that all have whole, so all share theirs. */
-void tr_zero_share(struct tr_tape *t, const struct tr_holding *h);
+void tr_zero_share(struct tr_tape *t, const struct tr_holding *h, int values);
 
 /* Keep, and prefetch, as the plan says; before places are given. */
 void tr_zero_policies(struct tr_tape *t);

@@ -155,7 +155,7 @@ static bool load(struct tr_checking *c, int n, struct tr_error *e)
     for (int x = 0; x < c->t->n_instrs; x++) {
         const struct tr_instr *r = &c->t->instrs[x];
         each |= r->code == TR_REDUCE_SCATTER && r->axes == 1 << TR_DP && r->micro >= 0 &&
-                r->micro + 1 < c->plan->micros;
+                (r->micro + 1) % tr_update_micros(c->plan);
     }
     int64_t k = tr_micro_batch(c->plan), dp = c->plan->mesh.size[TR_DP], rank = c->t->at[TR_DP],
             micro = i->micro;
@@ -354,10 +354,10 @@ static bool update(struct tr_checking *c, int n, struct tr_error *e)
     c->updated[i->parameter]++;
     if (c->t->values[i->out[0]].host) /* which may be made anew */
         declared(c, i->out[0], c->values[i->out[0]].on);
-    if (tr_zero_cuts(c->plan))
-        memcpy(c->values[i->out[0]].on[TR_DP], "F ", 2);
     if (c->plan->async) /* another version, which lies as the one it is made from */
         memcpy(c->values[i->out[0]].on, c->values[i->in[i->ins - 1]].on, sizeof c->values->on);
+    if (tr_zero_cuts(c->plan))
+        memcpy(c->values[i->out[0]].on[TR_DP], "F ", 2);
     if (!finished(c, n, i->in[0], i->parameter, e))
         return false;
     if (c->plan->async)

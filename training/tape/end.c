@@ -151,7 +151,7 @@ void tr_lower_update(struct tr_tape *t, struct tr_holding *h)
 {
     if (h->master >= 0) {
         tr_offload_update(t, h);
-        tr_zero_share(t, h);
+        tr_zero_share(t, h, h->values);
         return;
     }
     struct tr_instr *i = tr_add_instr(t, TR_UPDATE);
@@ -162,7 +162,7 @@ void tr_lower_update(struct tr_tape *t, struct tr_holding *h)
     i->out[i->outs++] = h->values;
     if (h->wide >= 0)
         i->out[i->outs++] = h->wide;
-    tr_zero_share(t, h);
+    tr_zero_share(t, h, h->values);
 }
 
 static void updates(struct tr_tape *t)

@@ -79,6 +79,12 @@ static bool update_of_the_stashed(struct tr_tape *tapes, int n)
     return true;
 }
 
+/* Each rank of ZeRO goes on with a version of which it has renewed its part alone. */
+static bool version_not_shared(struct tr_tape *tapes, int n)
+{
+    return tr_plant_leave_out(tapes, n, TR_ALL_GATHER, "ln1.weight", TR_DP);
+}
+
 static const struct tr_injection list[] = {
     { "stale-version", "a forward part reads weights that are older than the newest",
         "--pp 4 --micro 8 --async stash --untied --clip 0", TR_BY_ORDER, stale_version },
@@ -86,5 +92,7 @@ static const struct tr_injection list[] = {
         "--pp 4 --micro 8 --async stash --untied --clip 0", TR_BY_ORDER, stash_too_small },
     { "update-of-stashed", "an update starts from the stashed weights, and not from the newest",
         "--pp 2 --micro 4 --async stash --untied --clip 0", TR_BY_ORDER, update_of_the_stashed },
+    { "version-not-shared", "of a new version each rank of ZeRO has its own part, and no all_gather follows",
+        "--dp 2 --pp 2 --micro 4 --async stash --zero 1 --untied --clip 0", TR_BY_TYPES, version_not_shared },
 };
 const struct tr_injections tr_injections_async = { list, sizeof list / sizeof *list };
