@@ -180,8 +180,7 @@ static bool ulysses_inside(long *inside, const struct tr_options *o, struct tr_e
     return (o->cp % *inside == 0 && *inside > 1 && *inside < o->cp) ||
            tr_fail(e,
                "--cp %ld --cp-attention ulysses+ring with --cp-ulysses %ld: legal are parts of cp that leave "
-               "a ring "
-               "of two and more: of 4: 2; of 8: 2, 4",
+               "a ring of two and more: of 4: 2; of 8: 2, 4",
                o->cp, *inside);
 }
 
@@ -300,8 +299,7 @@ bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *
             return true;
         tr_fail(e,
             "--schedule %s with --clip %g: its ranks update before the norm of the whole gradient is known; "
-            "legal "
-            "is --clip 0, which does not clip",
+            "legal is --clip 0, which does not clip",
             o->schedule, r->plan.clip);
         tr_schedule_free(&r->schedule);
     }

@@ -125,8 +125,7 @@ static int report(const struct job *j)
     for (int step = 0; step < 2 * (n - 1); step++)
         sent_bytes += length(j, sent(j, step, 0)) * sizeof(int32_t);
     printf("rank 0 sent %zu bytes, of a vector of %zu: about 2 (n - 1) / n times its size, however many "
-           "ranks there"
-           " are\n",
+           "ranks there are\n",
         sent_bytes, sizeof(int32_t) * (size_t)j->count);
     if (wrong == 0)
         printf("equal to Tutti's all_reduce, on all ranks\n");

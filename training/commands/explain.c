@@ -129,8 +129,7 @@ static void say_stages(const struct tr_prepared *p)
     if (p->run.plan.mesh.size[TR_PP] == 1)
         return;
     printf("\nactivations of the stages, in bytes: what a micro-batch keeps for its backward part, and the "
-           "most at "
-           "a time\n\n");
+           "most at a time\n\n");
     tr_stages_say(stdout, "  ", p->tapes, &p->run.schedule, NULL);
 }
 

@@ -60,8 +60,7 @@ static bool add_file(struct tr_corpus *c, const char *path, bool named, struct t
     if (!text && named)
         return tr_fail(e,
             "%s is no text: it has bytes that are 0, or too many control characters; text files and "
-            "directories"
-            " are legal",
+            "directories are legal",
             path);
     return true;
 }
@@ -165,8 +164,8 @@ bool tr_corpus_add_default(struct tr_corpus *c, struct tr_error *e)
         return false;
     if (c->count == 0)
         return tr_fail(e,
-            "there is no default corpus here: neither the source of this program, nor %s, nor %s;"
-            " name text files or directories",
+            "there is no default corpus here: neither the source of this program, nor %s, nor %s; name text "
+            "files or directories",
             TR_DOCDIR, LICENCES);
     return true;
 }

@@ -101,8 +101,7 @@ static bool take_tokens(
     if (promised != here || count % 2 != 0)
         return tr_fail(e,
             "%s: its header promises %" PRId64 " tokens of 2 bytes, and there are %" PRId64
-            "%s; the file was cut"
-            " short or is not whole",
+            "%s; the file was cut short or is not whole",
             name, promised, here, count % 2 != 0 ? " and a half" : "");
     d->count = here;
     d->tokens = tr_new((size_t)here, sizeof d->tokens[0]);
@@ -128,8 +127,7 @@ static bool check_tokens(const struct tr_data *d, int64_t vocabulary, int64_t co
     if (d->count <= context)
         return tr_fail(e,
             "%s has %" PRId64 " tokens; a context of %" PRId64 " needs at least %" PRId64
-            ", for each target is the"
-            " token after its input",
+            ", for each target is the token after its input",
             d->name, d->count, context, context + 1);
     return true;
 }

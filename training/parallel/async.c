@@ -55,8 +55,7 @@ static bool check_others(const struct tr_plan *p, struct tr_error *e)
     if (p->bucket || p->overlap || p->dp_form != TR_DP_RING)
         return tr_fail(e,
             "--async %s reduces the gradients of each mini-batch when they are there; --bucket, --overlap "
-            "and "
-            "--dp-reduce are legal with --async off",
+            "and --dp-reduce are legal with --async off",
             name);
     if (p->recompute != TR_RECOMPUTE_NONE && p->async == TR_ASYNC_NEWEST)
         return tr_fail(e,

@@ -65,26 +65,21 @@ static bool check_map(const struct tr_plan *p, bool sp, struct tr_error *e)
             "legal with gather and ring");
     if (p->cp_form == TR_CP_SCORES)
         return tr_fail(e, "--cp-map zigzag with --cp-attention scores, which keeps those of neighbouring "
-                          "tokens; legal with "
-                          "gather and ring");
+                          "tokens; legal with gather and ring");
     if (p->cp_form == TR_CP_TWO)
         return tr_fail(e, "--cp-map zigzag with --cp-attention ulysses+ring, which cuts neighbouring tokens "
-                          "once more; legal "
-                          "with gather and ring");
+                          "once more; legal with gather and ring");
     if (p->cp_form == TR_CP_ULYSSES)
         return tr_fail(e, "--cp-map zigzag makes the work of attention equal, and with --cp-attention "
-                          "ulysses it is: each rank "
-                          "has all tokens of its heads; legal with gather and ring");
+                          "ulysses it is: each rank has all tokens of its heads; legal with gather and ring");
     if (2 * cp > TR_BLOCKS)
         return tr_fail(e,
             "--cp %d --cp-map zigzag cuts a sequence into %d runs, and it is summed in %d blocks; legal: "
-            "--cp 1, "
-            "2, 4",
+            "--cp 1, 2, 4",
             cp, 2 * cp, TR_BLOCKS);
     return !sp || cp == 1 ||
            tr_fail(e, "--sp cuts the neighbouring tokens of a rank, and --cp-map zigzag gives it tokens of "
-                      "two places; "
-                      "legal is --cp-map contiguous, or no --sp");
+                      "two places; legal is --cp-map contiguous, or no --sp");
 }
 
 /* Stripes are an order of the sequence, so all that cuts neighbours can cut them. */
@@ -131,8 +126,7 @@ bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct 
     if (p->cp_form == TR_CP_ULYSSES && g->heads % (tp * cp))
         return tr_fail(e,
             "--cp %d --cp-attention ulysses: attention's %lld heads are cut into tp x cp = %d parts; legal "
-            "is "
-            "what divides them, or --cp-attention gather",
+            "is what divides them, or --cp-attention gather",
             cp, (long long)g->heads, tp * cp);
     return true;
 }

@@ -26,8 +26,7 @@ bool tr_mixed_check(const struct tr_plan *p, struct tr_error *e)
     if (p->bfloat16 && p->asynchronous)
         return tr_fail(e,
             "--precision bfloat16 with --server-mode async: the simulator that its pushes are compared with "
-            "has "
-            "float32 alone; legal is --server-mode sync, or --precision float32");
+            "has float32 alone; legal is --server-mode sync, or --precision float32");
     return true;
 }
 

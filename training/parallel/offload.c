@@ -33,8 +33,7 @@ bool tr_offload_check(const struct tr_plan *p, struct tr_error *e)
     if (p->optimizer_threads > 1 && !(p->offload & TR_OFFLOAD_OPTIMIZER))
         return tr_fail(e,
             "--optimizer-threads %d run the update on the host; with --offload %s it runs on the device; "
-            "legal "
-            "with --offload optimizer or both",
+            "legal with --offload optimizer or both",
             p->optimizer_threads, tr_offload_names[p->offload]);
     if (p->optimizer_threads > MOST_THREADS)
         return tr_fail(e, "--optimizer-threads %d: legal are 1 to %d", p->optimizer_threads, MOST_THREADS);

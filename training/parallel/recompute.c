@@ -68,8 +68,7 @@ bool tr_recompute_check(const struct tr_plan *p, struct tr_error *e)
     return !p->recompute_saves || p->recompute == TR_RECOMPUTE_FULL ||
            tr_fail(e,
                "--recompute-comm save keeps what collectives gave where all else of a layer is computed "
-               "again; "
-               "with --recompute %s none is called again; legal with --recompute full",
+               "again; with --recompute %s none is called again; legal with --recompute full",
                tr_recompute_names[p->recompute]);
 }
 

@@ -27,8 +27,7 @@ bool tr_space_check(const struct tr_plan *p, struct tr_error *e)
     if (cp > TR_BLOCKS || TR_BLOCKS % cp)
         return tr_fail(e,
             "--cp %d cuts the grid of a picture, which is summed in %d blocks of rows (or columns); legal: "
-            "1, "
-            "2, 4, 8",
+            "1, 2, 4, 8",
             cp, TR_BLOCKS);
     if (p->cp_form != TR_CP_GATHER)
         return tr_fail(

@@ -21,8 +21,7 @@ static void span(FILE *to, const struct tr_runner *r, int n, int pid)
     const char *name = i->code == TR_COMPUTE ? tr_ops[i->op].name : tr_code_names[i->code];
     fprintf(to,
         "{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"name\": \"%s %s\", "
-        "\"cat\": "
-        "\"%s\", \"args\": {\"instruction\": %d",
+        "\"cat\": \"%s\", \"args\": {\"instruction\": %d",
         pid, THREAD, (double)r->clock[n] / 1000, (double)(r->clock[n + 1] - r->clock[n]) / 1000, name,
         tr_instr_name(t, i), i->axes || i->edge || i->code == TR_WAIT ? "message" : "compute", n);
     if (i->part >= 0)
@@ -56,8 +55,7 @@ static char *part_of(const struct tr_runner *r, size_t *length)
             fprintf(to, ", %s %d", tr_axis_names[a], t->at[a]);
     fprintf(to,
         "\"}},\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": "
-        "\"tape, step "
-        "%" PRId64 "\"}},\n",
+        "\"tape, step %" PRId64 "\"}},\n",
         pid, THREAD, r->step - 1);
     for (int n = 0; n < t->n_instrs; n++)
         span(to, r, n, pid);

@@ -446,8 +446,7 @@ static bool lasting(const struct tr_checking *c, struct tr_error *e)
             if (memcmp(on[a], k->on[a], 2))
                 return tr_fail(e,
                     "rank %d: after the step %s is %c on axis %s, and the next step reads it as %c: each "
-                    "rank "
-                    "has renewed its part, and no all_gather follows",
+                    "rank has renewed its part, and no all_gather follows",
                     c->t->rank, tr_checked_name(c, v), k->on[a][0], tr_axis_names[a], on[a][0]);
     }
     return true;

@@ -95,8 +95,7 @@ static bool same_call(const struct joint *j, int q, int i, int r, int x, struct 
                a->micro == b->micro) ||
            tr_fail(e,
                "ranks %d and %d call different things in one group: instruction %d, %s of %s, micro-batch "
-               "%d, "
-               "and instruction %d, %s of %s, micro-batch %d",
+               "%d, and instruction %d, %s of %s, micro-batch %d",
                q, r, i, tr_code_names[a->code], an, a->micro, x, tr_code_names[b->code], bn, b->micro);
 }
 
