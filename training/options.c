@@ -89,7 +89,7 @@ static const struct option options[] = {
     WHOLE_OF("chunks", chunks, 1, "stages of a rank, for --schedule interleaved; dualpipev: 2"),
     WHOLE_OF("micro", micro, 1, "micro-batches of a step"),
     TEXT_OF("stage-layers", stage_layers, "layers of each stage, as 1,1,1,5; without it all alike"),
-    TEXT_OF("balance", balance, "layers of the stages: even, or auto: the dearest stage is cheapest"),
+    TEXT_OF("balance", balance, "layers of the stages: even; auto by FLOPs, or measured by times"),
     TEXT_OF("schedule", schedule, "naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, dualpipev, or a CSV file"),
     TEXT_OF("async", async, "each stage updates its weights at once: stash, two, newest; or off"),
     WHOLE_OF("zero", zero, 0, "ZeRO: 1 shards the optimizer, 2 and gradients, 3 and parameters"),

@@ -104,7 +104,7 @@ Test(balance, wrong_cuts_say_what_is_legal)
         cr_expect_not_null(strstr(e.text, wrong[i][1]), "%s", e.text);
     }
     cr_expect_not(tr_cut_layers(layers, &run.graph, 2, "", "odd", &e));
-    cr_expect_str_eq(e.text, "--balance odd: legal are even and auto");
+    cr_expect_str_eq(e.text, "--balance odd: legal are even, auto and measured");
     cr_expect_not(tr_cut_layers(layers, &run.graph, 2, "1,3", "auto", &e));
     cr_expect_not(tr_cut_layers(layers, &run.graph, 5, "", "auto", &e));
     cr_expect_str_eq(e.text, "5 stages of 4 layers: legal are 4 stages at most");
@@ -143,4 +143,19 @@ Test(balance, uneven_stages_have_the_bubble_of_the_formula)
         tr_schedule_free(&lazy);
         tr_schedule_free(&s);
     }
+}
+
+/* Measured times, of which neighbours differ. */
+Test(balance, by_costs_of_units)
+{
+    struct tr_error e;
+    int cut[3];
+    cr_assert(tr_cut_by_costs(cut, 6, 3, (double[]){ 0, 1, 1, 1, 1, 1, 1, 2 }, &e), "%s", e.text);
+    cr_expect(cut[0] + cut[1] == 5 && cut[2] == 1, "%d,%d,%d", cut[0], cut[1], cut[2]);
+    cr_assert(tr_cut_by_costs(cut, 6, 3, (double[]){ 9, 1, 1, 1, 1, 1, 1, 0 }, &e), "%s", e.text);
+    cr_expect(cut[0] == 1 && cut[1] + cut[2] == 5, "%d,%d,%d", cut[0], cut[1], cut[2]);
+    cr_assert(tr_cut_by_costs(cut, 4, 2, (double[]){ 0, 5, 1, 1, 1, 0 }, &e), "%s", e.text);
+    cr_expect(cut[0] == 1 && cut[1] == 3, "%d,%d", cut[0], cut[1]);
+    cr_expect_not(tr_cut_by_costs(cut, 2, 3, (double[]){ 0, 1, 1, 0 }, &e));
+    cr_expect_str_eq(e.text, "3 stages of 2 layers: legal are 2 stages at most");
 }

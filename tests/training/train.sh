@@ -185,6 +185,15 @@ for how in '--schedule gpipe' '--schedule 1f1b' '--schedule zb-h1' '--schedule z
         "$scratch/out" || fail "--stage-memory $how: $(cat "$scratch/out")"
 done
 refused '--stage-memory is of a pipeline' --stage-memory
+
+# Layers are cut by times that are measured: a head that takes longer than all layers leaves its stage one.
+large='--data grammar --steps 1 --layers 4 --pp 2 --micro 2 --vocabulary 16384 --context 16'
+# shellcheck disable=SC2086
+"$train" $large --balance measured >"$scratch/out" || fail "--balance measured: exit status $?"
+grep -qx '# cut as by --stage-layers 3,1' "$scratch/out" || fail "--balance measured: $(cat "$scratch/out")"
+refused 'both cut the layers' --pp 2 --balance measured --stage-layers 1,3
+"$train" explain --pp 2 --balance measured >"$scratch/said" 2>&1 && fail "explain measures"
+grep -q 'legal with tutti-train train' "$scratch/said" || fail "explain: $(cat "$scratch/said")"
 refused 'cannot be written' --trace "$scratch/none/trace"
 refused 'legal are 0 to 0' --trace-step 1
 

@@ -5,6 +5,7 @@
 #include "training/commands/limits.h"
 #include "training/commands/prepare.h"
 #include "training/commands/serving.h"
+#include "training/commands/warmup.h"
 #include "training/launch.h"
 #include "training/ops/free.h"
 #include "training/parallel/async.h"
@@ -218,6 +219,8 @@ int tr_command_train(int argc, char **argv)
     int status;
     if (!tr_begin(&o, argc, argv, "[train] [OPTION]...", true, &status))
         return status;
+    if (!tr_warm_up(&o, &e))
+        return tr_refuse(1, &e);
     struct tr_options first = o;
     if (!tr_limits_offload(&first, &e) || !tr_prepare(&p, &first, &e)) /* said before ranks are there */
         return tr_refuse(1, &e);

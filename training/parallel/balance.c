@@ -93,28 +93,52 @@ static void fill(struct cutting *c, double limit)
         }
 }
 
-static void balance(int *layers, const struct tr_graph *g, int stages)
+static void balance(int *layers, int64_t n, int stages, const double *units)
 {
-    size_t cells = (size_t)stages * ((size_t)g->layers + 1);
-    struct cutting c = { .layers = g->layers,
+    size_t cells = (size_t)stages * ((size_t)n + 1);
+    struct cutting c = { .layers = n,
         .stages = stages,
-        .upto = tr_new((size_t)g->layers + 2, sizeof(double)),
+        .upto = tr_new((size_t)n + 2, sizeof(double)),
         .dearest = tr_new(cells, sizeof(double)),
         .squares = tr_new(cells, sizeof(double)),
         .from = tr_new(cells, sizeof(int)) };
-    struct tr_stage_costs *units = price_units(g);
     double sum = 0;
-    for (int64_t u = 0; u < g->layers + 2; u++) { /* the units of the first l layers end with unit l */
-        sum += units[u].f + units[u].i + units[u].w;
+    for (int64_t u = 0; u < n + 2; u++) { /* before layer l are the first l layers and the embedding */
+        sum += units[u];
         c.upto[u] = sum;
     }
     fill(&c, -1);
-    fill(&c, *cell(&c, c.dearest, stages - 1, g->layers) * (1 + 1e-12));
-    for (int64_t s = stages - 1, to = g->layers; s >= 0; s--) {
-        int from = c.from[s * (g->layers + 1) + to];
+    fill(&c, *cell(&c, c.dearest, stages - 1, n) * (1 + 1e-12));
+    for (int64_t s = stages - 1, to = n; s >= 0; s--) {
+        int from = c.from[s * (n + 1) + to];
         layers[s] = (int)(to - from), to = from;
     }
-    free(units), free(c.upto), free(c.dearest), free(c.squares), free(c.from);
+    free(c.upto), free(c.dearest), free(c.squares), free(c.from);
+}
+
+static bool enough_layers(int64_t n, int stages, struct tr_error *e)
+{
+    return (stages <= TR_STAGES_MAX && stages <= n) ||
+           tr_fail(e, "%d stages of %lld layers: legal are %lld stages at most", stages, (long long)n,
+               (long long)(n < TR_STAGES_MAX ? n : TR_STAGES_MAX));
+}
+
+bool tr_cut_by_costs(int *layers, int64_t n, int stages, const double *units, struct tr_error *e)
+{
+    if (!enough_layers(n, stages, e))
+        return false;
+    balance(layers, n, stages, units);
+    return true;
+}
+
+static void balance_by_price(int *layers, const struct tr_graph *g, int stages)
+{
+    struct tr_stage_costs *units = price_units(g);
+    double *all = tr_new((size_t)g->layers + 2, sizeof *all);
+    for (int64_t u = 0; u < g->layers + 2; u++)
+        all[u] = units[u].f + units[u].i + units[u].w;
+    balance(layers, g->layers, stages, all);
+    free(units), free(all);
 }
 
 /* ---- what is asked for ---- */
@@ -144,18 +168,20 @@ bool tr_cut_layers(
     int *layers, const struct tr_graph *g, int stages, const char *list, const char *how, struct tr_error *e)
 {
     bool by_price = !strcmp(how, "auto");
+    if (!strcmp(how, "measured"))
+        return tr_fail(e, "--balance measured takes a run, and is legal with tutti-train train; legal here "
+                          "are even and auto");
     if (!by_price && strcmp(how, "even"))
-        return tr_fail(e, "--balance %s: legal are even and auto", how);
+        return tr_fail(e, "--balance %s: legal are even, auto and measured", how);
     if (!*list && !by_price)
         return true;
     if (*list && by_price)
         return tr_fail(e, "--stage-layers %s with --balance auto: both cut the layers; legal is one", list);
-    if (stages > TR_STAGES_MAX || stages > g->layers)
-        return tr_fail(e, "%d stages of %lld layers: legal are %lld stages at most", stages,
-            (long long)g->layers, (long long)(g->layers < TR_STAGES_MAX ? g->layers : TR_STAGES_MAX));
+    if (!enough_layers(g->layers, stages, e))
+        return false;
     if (*list)
         return tr_read_cut(layers, g->layers, stages, list, e);
-    balance(layers, g, stages);
+    balance_by_price(layers, g, stages);
     return true;
 }
 

@@ -21,6 +21,8 @@ bool tr_cut_layers(int *layers, const struct tr_graph *g, int stages, const char
     struct tr_error *e);
 /* The layers of each stage by a list alone: `all` together, or, with 0, as many as the list says. */
 bool tr_read_cut(int *layers, int64_t all, int stages, const char *list, struct tr_error *e);
+/* The same by these costs of all units: an end, the layers, and the other end. */
+bool tr_cut_by_costs(int *layers, int64_t n, int stages, const double *units, struct tr_error *e);
 /* As many in each. */
 void tr_cut_evenly(int *layers, const struct tr_graph *g, int stages);
 /* "1,1,1,5" */
