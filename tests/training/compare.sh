@@ -114,6 +114,10 @@ done
 has 1f1b '"equal": true, "class": "A"' '"compared_with": "golden program"'
 [ "$(sed -n 's/.*"loss": \([0-9.]*\),.*/\1/p' "$scratch/out" | sort -u | wc -l)" -eq 4 ] ||
     fail "async: not four losses in $(cat "$scratch/out")"
+compared async server -n 5 --model mlp:nano
+has "server, in step" '"options": "--dp 4 --servers 1"' '"equal": true, "class": "B"'
+has "server, asynchronous" '"equal": true, "class": "D"' '"compared_with": "simulator"' \
+    '"differing_losses": 0'
 "$train" compare async stash -n 2 --layers 2 --steps 3 --inject update-of-stashed >"$scratch/out" 2>&1 &&
     fail "a stale update: exit status 0"
 grep -q '^  3 stash .* D  refused' "$scratch/out" || fail "a stale update: $(cat "$scratch/out")"
@@ -192,7 +196,7 @@ refused 'it makes the meshes itself' --tp 2
 refused '-n 1: compare takes 2 to 256 ranks' -n 1
 refused 'Legal numbers of ranks: 2, 4, 8' -n 5
 refused 'that is tutti-train compare async' --async stash
-refused 'legal are stash, two, newest, delay' async oldest
+refused 'legal are stash, two, newest, delay, server' async oldest
 refused 'legal are 3 and more' --steps 2
 refused 'legal is one of --json and --markdown' --json --markdown
 refused 'legal are all-reduce-missing' --inject nothing

@@ -20,7 +20,7 @@ static const char usage[] =
     "       tutti-train compare zero [0 | 1 | 2 | 3]... [OPTION]...\n"
     "       tutti-train compare {dp | mp | tp | cp}... [OPTION]...\n"
     "       tutti-train compare {server | ring}... [--workers 1..8] [--servers K] [OPTION]...\n"
-    "       tutti-train compare async [stash | two | newest | delay]... [OPTION]...\n"
+    "       tutti-train compare async [stash | two | newest | delay | server]... [OPTION]...\n"
     "       tutti-train compare scaling [1 | 2 | 3 | 4 | 6 | 8 | 12 | 16]... [OPTION]...\n"
     "\n"
     "All paradigms that N ranks (4) and the model allow, on the same data: whether each equals one device,\n"
@@ -137,6 +137,12 @@ static bool conclude(struct tr_contender *x, const struct tr_trial *t, tutti_com
         tutti_all_reduce(&x->counted, &x->counted, 2, TUTTI_INT64, TUTTI_MAX, world, tutti_no_stream()) !=
             TUTTI_OK)
         return tr_fail(e, "%s", tutti_get_last_error(world));
+    double *last = &x->reports[x->options.steps - 1].loss;
+    *last =
+        x->prepared.run.plan.asynchronous && !(t->comm && t->runner.tape->server == 0) ? -INFINITY : *last;
+    if (x->prepared.run.plan.asynchronous &&
+        tutti_all_reduce(last, last, 1, TUTTI_FLOAT64, TUTTI_MAX, world, tutti_no_stream()) != TUTTI_OK)
+        return tr_fail(e, "%s", tutti_get_last_error(world));
     sum_up(x);
     return true;
 }
@@ -158,6 +164,25 @@ static bool open_trials(struct tr_comparison *c, struct tr_trial *trials, int fr
     return k;
 }
 
+/* Asynchronous workers and servers have no step in common, and make all of them in the first turn. Server 0
+ * alone knows the loss; conclude asks it. */
+static bool serve(struct tr_contender *x, struct tr_trial *t, tutti_comm *world, struct tr_error *e)
+{
+    int64_t begun = tr_now_ns();
+    if (!tr_trial_serve(t, &x->options, e))
+        return false;
+    if (tutti_barrier(t->comm, tutti_no_stream()) != TUTTI_OK)
+        return tr_fail(e, "%s", tutti_get_last_error(world));
+    for (long s = 0; s < x->options.steps; s++)
+        x->reports[s] = (struct tr_report){ .loss = t->loss,
+            .ms = (double)(tr_now_ns() - begun) / 1e6 / (double)x->options.steps,
+            .formula = NAN,
+            .simulated = NAN,
+            .measured = NAN,
+            .exposed = NAN };
+    return true;
+}
+
 /* Of the step after the first one Tutti tells what it sent. */
 static bool trial_step(struct tr_contender *x, struct tr_trial *t, long s, struct tr_error *e)
 {
@@ -176,9 +201,11 @@ static bool step(struct tr_contender *x, struct tr_trial *t, long s, tutti_comm 
     struct tr_error why;
     if (tutti_barrier(world, tutti_no_stream()) != TUTTI_OK)
         return tr_fail(e, "%s", tutti_get_last_error(world));
-    return !t->comm ||
-           (trial_step(x, t, s, &why) &&
-               tr_report_make(&x->reports[s], &t->runner, &x->prepared.run.schedule, &why)) ||
+    bool apart = x->prepared.run.plan.asynchronous;
+    return !t->comm || (apart && s > 0) ||
+           (apart ? serve(x, t, world, &why)
+                  : trial_step(x, t, s, &why) &&
+                        tr_report_make(&x->reports[s], &t->runner, &x->prepared.run.schedule, &why)) ||
            tr_fail(e, "%s: %.900s", x->name, why.text);
 }
 

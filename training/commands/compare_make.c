@@ -15,7 +15,7 @@ static const char *const stages[] = { "0", "1", "2", "3", NULL };
 static const char *const forms[] = { "ring", "root", "sharded", NULL }; /* as tr_dp_form_names */
 static const char *const paradigms[] = { "dp", "mp", "tp", "cp", NULL };
 static const char *const sides[] = { "server", "ring", NULL };
-static const char *const ways[] = { "stash", "two", "newest", "delay", NULL };
+static const char *const ways[] = { "stash", "two", "newest", "delay", "server", NULL };
 static const char *const counts[] = { "1", "2", "3", "4", "6", "8", "12", "16", NULL };
 static const struct {
     const char *word;
@@ -102,6 +102,9 @@ static void say_how(char *to, size_t room, const struct tr_options *o)
         used += (size_t)snprintf(to + used, room - used, "--dp-reduce %.8s ", o->dp_reduce);
     if (strcmp(o->async, "off"))
         used += (size_t)snprintf(to + used, room - used, "--async %.8s ", o->async);
+    if (strcmp(o->server_mode, "sync"))
+        used +=
+            (size_t)snprintf(to + used, room - used, "--server-mode async --arrivals %.20s ", o->arrivals);
     if (o->offload_delay)
         used += (size_t)snprintf(to + used, room - used, "--offload %.12s ", o->offload);
     used += (size_t)snprintf(

@@ -164,7 +164,8 @@ static bool as_predicted(const struct tr_contender *x)
 static void measured(const struct tr_contender *x, int index, char *to)
 {
     (void)index;
-    snprintf(to, CELL, "%s", !x->runs || x->planted ? "-" : as_predicted(x) ? "equal" : "DIFFERS");
+    bool audited = x->touched[TR_MEM_PARAMETER] > 0;
+    snprintf(to, CELL, "%s", !x->runs || !audited ? "-" : as_predicted(x) ? "equal" : "DIFFERS");
 }
 
 static void fits(const struct tr_contender *x, int index, char *to)

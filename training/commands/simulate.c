@@ -7,6 +7,8 @@
  * worker's own list, up to its first push, whose instructions verify holds against the golden program. The
  * rest (norm, clipping, optimizer, who waits for whom, who is given what) is written anew: in common with the
  * servers are the kernels, the reading of orders, and the lines that are printed. */
+#include "training/commands/simulate.h"
+
 #include "training/commands/commands.h"
 #include "training/commands/serving.h"
 
@@ -33,6 +35,7 @@ struct server {
 struct simulation {
     const struct tr_prepared *p;
     const struct tr_kernels *k;
+    const struct tr_listener *to;
     struct worker *workers;
     struct server *servers;
     int n, n_servers;
@@ -182,7 +185,7 @@ static bool take(
         .norm = w->norm };
     apply(s, server, w);
     if (server == 0)
-        tr_say_push(stdout, o, &push);
+        s->to->push(s->to->context, &push);
     x->clocks[worker]++;
     w->waits = true;
     give(s, server);
@@ -198,19 +201,20 @@ static bool run_orders(struct simulation *s, const struct tr_options *o, struct 
             if (!take(s, o, server, &moved, e))
                 return false;
     }
-    uint64_t values = 0;
     for (int h = 0; h < s->p->tapes[0].n_holdings; h++) {
-        const struct tr_tensor *t = &s->p->run.graph.tensors[s->p->tapes[0].holdings[h].parameter];
-        struct tr_piece piece = { .at = s->values[h], .count = t->rows * (t->dims > 1 ? t->size[1] : 1) };
-        values += s->values[h] ? tr_piece_sum(&piece) : 0;
+        int parameter = s->p->tapes[0].holdings[h].parameter;
+        const struct tr_tensor *t = &s->p->run.graph.tensors[parameter];
+        if (s->values[h])
+            s->to->values(s->to->context, parameter, s->values[h], t->rows * (t->dims > 1 ? t->size[1] : 1));
     }
-    tr_say_values(stdout, o, values);
     return true;
 }
 
-static bool simulate(const struct tr_options *o, const struct tr_prepared *p, struct tr_error *e)
+bool tr_simulate(
+    const struct tr_options *o, const struct tr_prepared *p, const struct tr_listener *to, struct tr_error *e)
 {
     struct simulation s = { .p = p,
+        .to = to,
         .n = p->run.plan.mesh.size[TR_DP],
         .n_servers = p->run.plan.mesh.servers,
         .k = tr_options_kernels(o, e) };
@@ -234,6 +238,58 @@ static bool simulate(const struct tr_options *o, const struct tr_prepared *p, st
     return ok;
 }
 
+/* ---- who listens ---- */
+
+struct golden {
+    const struct tr_graph *graph;
+    struct tr_golden *g;
+};
+
+static void keep_push(void *context, const struct tr_push *push)
+{
+    struct golden *to = context;
+    to->g->loss[push->number] = push->loss, to->g->norm[push->number] = push->norm;
+}
+
+static void keep_values(void *context, int parameter, float *values, int64_t count)
+{
+    struct golden *to = context;
+    memcpy(to->g->values + tr_golden_offset(to->graph, parameter), values, (size_t)count * sizeof *values);
+}
+
+bool tr_simulated_make(
+    struct tr_golden *g, const struct tr_options *o, const struct tr_graph *graph, struct tr_error *e)
+{
+    struct tr_options pushes = *o;
+    struct tr_prepared p;
+    pushes.steps *= o->dp;
+    if (!tr_golden_room(g, &pushes, graph, e) || !tr_prepare(&p, o, e))
+        return false;
+    struct golden to = { graph, g };
+    bool ok = tr_simulate(o, &p, &(struct tr_listener){ keep_push, keep_values, &to }, e);
+    tr_prepared_free(&p);
+    return ok;
+}
+
+struct printer {
+    const struct tr_options *options;
+    uint64_t sum;
+};
+
+static void print_push(void *context, const struct tr_push *push)
+{
+    struct printer *to = context;
+    tr_say_push(stdout, to->options, push);
+}
+
+static void add_values(void *context, int parameter, float *values, int64_t count)
+{
+    struct printer *to = context;
+    struct tr_piece piece = { .at = values, .count = count };
+    (void)parameter;
+    to->sum += tr_piece_sum(&piece);
+}
+
 int tr_command_simulate(int argc, char **argv)
 {
     struct tr_options o;
@@ -246,7 +302,11 @@ int tr_command_simulate(int argc, char **argv)
     *o.arrivals_log = 0; /* servers write it */
     if (!tr_prepare(&p, &o, &e))
         return tr_refuse(1, &e);
-    status = simulate(&o, &p, &e) ? 0 : tr_refuse(1, &e);
+    struct printer to = { &o, 0 };
+    bool ok = tr_simulate(&o, &p, &(struct tr_listener){ print_push, add_values, &to }, &e);
+    if (ok)
+        tr_say_values(stdout, &o, to.sum);
+    status = ok ? 0 : tr_refuse(1, &e);
     tr_prepared_free(&p);
     return status;
 }

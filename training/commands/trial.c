@@ -3,6 +3,7 @@
 #include "training/commands/trial.h"
 
 #include "training/commands/alone.h"
+#include "training/commands/simulate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,6 +26,19 @@ static bool same_versions(const struct tr_options *a, const struct tr_options *b
     return !strcmp(a->async, b->async) && (none || (a->pp == b->pp && a->micro == b->micro));
 }
 
+static bool is_asynchronous(const struct tr_options *o)
+{
+    return !strcmp(o->server_mode, "async");
+}
+
+/* The simulator must know who comes when. */
+static bool same_servers(const struct tr_options *a, const struct tr_options *b)
+{
+    bool same = a->dp == b->dp && a->servers == b->servers && a->staleness == b->staleness &&
+                !strcmp(a->arrivals, b->arrivals);
+    return is_asynchronous(a) == is_asynchronous(b) && (!is_asynchronous(a) || same);
+}
+
 /* Whether the golden program, or the rank alone, would say the same of both. */
 static bool same_golden(const struct tr_options *a, const struct tr_options *b)
 {
@@ -34,7 +48,7 @@ static bool same_golden(const struct tr_options *a, const struct tr_options *b)
     tr_alone_options(&of_b, b);
     return tr_options_same(&of_a, &of_b, left, right) && windows(a) == windows(b) &&
            a->offload_delay == b->offload_delay && tr_compares_alone(a) == tr_compares_alone(b) &&
-           same_versions(a, b);
+           same_versions(a, b) && same_servers(a, b);
 }
 
 static bool make_golden(struct tr_golden *g, const struct tr_options *o, struct tr_error *e)
@@ -42,7 +56,9 @@ static bool make_golden(struct tr_golden *g, const struct tr_options *o, struct 
     struct tr_run run;
     if (!tr_run_make(&run, o, e))
         return false;
-    bool ok = (tr_compares_alone(o) ? tr_alone_make : tr_golden_make)(g, o, &run.graph, e);
+    bool ok = (is_asynchronous(o)     ? tr_simulated_make
+               : tr_compares_alone(o) ? tr_alone_make
+                                      : tr_golden_make)(g, o, &run.graph, e);
     tr_run_free(&run);
     return ok;
 }
@@ -76,8 +92,9 @@ void tr_goldens_free(struct tr_goldens *g)
 
 /* ---- comparison ---- */
 
-static void compare_number(struct tr_verdict *v, enum tr_diff kind, double mine, double golden)
+void tr_trial_number(struct tr_trial *t, enum tr_diff kind, double mine, double golden)
 {
+    struct tr_verdict *v = &t->verdict;
     if (!memcmp(&mine, &golden, sizeof mine))
         return;
     double off = fabs(mine - golden) / fabs(golden);
@@ -100,7 +117,7 @@ static void compare_array(
 }
 
 /* What this rank holds; what is not here counts as equal. */
-static void compare_arrays(struct tr_trial *t, enum tr_diff kind)
+void tr_trial_arrays(struct tr_trial *t, enum tr_diff kind)
 {
     const struct tr_runner *r = &t->runner;
     const struct tr_graph *graph = r->tape->placed->g;
@@ -157,13 +174,13 @@ bool tr_trial_step(struct tr_trial *t, struct tr_error *e)
         return false;
     const struct tr_plan *plan = r->tape->placed->plan;
     for (int u = 0, updates = tr_updates(plan); u < updates; u++) {
-        compare_number(&t->verdict, TR_DIFF_LOSSES, r->updates[u].loss, t->golden->loss[s * updates + u]);
-        compare_number(&t->verdict, TR_DIFF_NORMS, r->updates[u].norm, t->golden->norm[s * updates + u]);
+        tr_trial_number(t, TR_DIFF_LOSSES, r->updates[u].loss, t->golden->loss[s * updates + u]);
+        tr_trial_number(t, TR_DIFF_NORMS, r->updates[u].norm, t->golden->norm[s * updates + u]);
     }
     if (s == 0 && !t->planted && !plan->async && !plan->apart) /* there no gradient outlives its update */
-        compare_arrays(t, TR_DIFF_GRADIENTS);
+        tr_trial_arrays(t, TR_DIFF_GRADIENTS);
     if (s + 1 == t->steps)
-        compare_arrays(t, TR_DIFF_VALUES);
+        tr_trial_arrays(t, TR_DIFF_VALUES);
     return true;
 }
 
