@@ -134,6 +134,9 @@ has "server, 8 workers" "\"in_formula\": $((8 * 74752))," "\"in_counted\": $((8 
 has "ring, 8 workers" "\"out_formula\": $((2 * 7 * 74752 / 8))," "\"out_counted\": $((2 * 7 * 74752 / 8)),"
 "$train" compare server ring --workers 1,4 --servers 2 --steps 3 --model mlp:nano >"$scratch/out" 2>&1 ||
     fail "two servers: $(cat "$scratch/out")"
+awk '/^# bytes of a step at/ { on = 1; next } on && $2 ~ /server|ring/ { n += $(NF - 5) == $(NF - 3) &&
+    $(NF - 4) == $(NF - 3) && $(NF - 2) == $NF && $(NF - 1) == $NF } /^$/ { on = 0 } END { exit n != 4 }' \
+    "$scratch/out" || fail "two servers: formula, ledger and counters differ: $(cat "$scratch/out")"
 grep -Eq '^# 4 workers: 1.33 times the bytes of a rank in the ring' "$scratch/out" ||
     fail "two servers: $(cat "$scratch/out")"
 compared zero 2 3
@@ -175,6 +178,10 @@ grep -q '^  1 one device .* equal ' "$scratch/out" || fail "one device differs"
 "$train" compare --steps 3 --markdown >"$scratch/out" 2>"$scratch/said" ||
     fail "--markdown: $(cat "$scratch/said")"
 [ "$(grep -c '^| .* |$' "$scratch/out")" = 18 ] || fail "--markdown: $(cat "$scratch/out")"
+for head in options loss class verdict ms spread tokens/s 'bubble: formula' 'exposed, %' 'extra FLOPs' \
+    'sent: dp' 'sent: busiest rank' activations measured; do
+    head -n 1 "$scratch/out" | grep -Fq "| $head |" || fail "--markdown: no $head"
+done
 awk -F '[|]' '/^[|]/ && NF != 28 && NF != w { if (w) bad = 1; w = NF } END { exit bad }' "$scratch/out" ||
     fail "--markdown: rows of different lengths"
 grep -q '^# left out, interleaved: .* do not divide 4 layers' "$scratch/out" || fail "nothing is left out"

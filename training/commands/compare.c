@@ -262,7 +262,7 @@ static bool say(const struct tr_comparison *c, struct tr_error *e)
     if (c->form == TR_COMPARE_SCALING && !c->base.json)
         tr_compare_scaling(c, stdout);
     if (c->form == TR_COMPARE_SERVER && !c->base.json)
-        tr_compare_flows(c, stdout);
+        tr_compare_ratios(c, stdout);
     fflush(stdout);
     for (int i = 0; i < c->n; i++) {
         wrong += *c->all[i].found.text || (c->all[i].runs && !tr_compare_equal(&c->all[i]));

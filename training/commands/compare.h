@@ -117,7 +117,8 @@ struct tr_flow tr_compare_formula(const struct tr_plan *p, const struct tr_graph
 struct tr_flow tr_compare_ledger(const struct tr_prepared *p);
 /* Whether these are equal, and equal to what Tutti counted. */
 bool tr_compare_flows_equal(const struct tr_contender *x);
-void tr_compare_flows(const struct tr_comparison *c, FILE *to);
+/* Each server against the ring of as many workers. */
+void tr_compare_ratios(const struct tr_comparison *c, FILE *to);
 void tr_compare_flows_json(const struct tr_contender *x, FILE *to);
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { COLUMNS = 64, CELL = 256 };
-enum part { SETUP, RESULT, NEAR, WAITING, WORK, SENT, MEMORY, LIMIT };
+enum part { SETUP, RESULT, NEAR, WAITING, WORK, SENT, HOTTEST, MEMORY, LIMIT };
 
 /* index: of a group, of a kind of memory. */
 struct column {
@@ -131,6 +131,18 @@ static void sent(const struct tr_contender *x, int index, char *to)
     bytes(to, index < 0 ? index == -1 ? x->sent_all : x->sent_most : x->sent[index]);
 }
 
+/* In and out: by the formula, by the ledger, counted by Tutti. */
+static void hottest(const struct tr_contender *x, int index, char *to)
+{
+    struct tr_flow f = tr_compare_formula(&x->prepared.run.plan, &x->prepared.run.graph),
+                   l = tr_compare_ledger(&x->prepared);
+    const int64_t values[] = { f.in, l.in, x->counted.in, f.out, l.out, x->counted.out };
+    if (index % 3 == 2 && !x->runs)
+        strcpy(to, "-");
+    else
+        bytes(to, values[index]);
+}
+
 static void host(const struct tr_contender *x, int index, char *to)
 {
     int64_t most = 0;
@@ -199,6 +211,12 @@ static int columns_of(const struct tr_comparison *c, struct column *to)
     }
     to[n++] = (struct column){ SENT, "all", false, -1, sent };
     to[n++] = (struct column){ SENT, "busiest rank", false, -2, sent };
+    static const char *const flows[] = { "in: formula", "ledger", "counted", "out: formula", "ledger",
+        "counted" };
+    for (int k = 0; c->form == TR_COMPARE_SERVER && k < 6; k++, n++) {
+        to[n] = (struct column){ HOTTEST, "", false, k, hottest };
+        snprintf(to[n].head, sizeof to[n].head, "%s", flows[k]);
+    }
     for (int k = 0; k < TR_MEMORIES; k++, n++) {
         to[n] = (struct column){ MEMORY, "", false, k, memory };
         snprintf(to[n].head, sizeof to[n].head, "%s", k == TR_MEM_SCRATCH ? "scratch" : tr_memory_names[k]);
@@ -281,6 +299,8 @@ void tr_compare_text(const struct tr_comparison *c, FILE *to)
         "floating-point operations of all ranks in a step; beyond one device's, and whether as many were "
         "counted",
         "bytes that all ranks must send in a step at least, by group",
+        "bytes of a step at the rank to which most come, and at the one from which most go, but for loss and "
+        "norm",
         "bytes of memory of the rank that needs most, and whether the audit measured the same",
         "the limits of --memory and --host-memory" };
     struct column columns[COLUMNS];

@@ -212,8 +212,7 @@ static const struct tr_contender *other_side(const struct tr_comparison *c, cons
     return NULL;
 }
 
-/* Each server against the ring of as many workers. */
-static void say_ratios(const struct tr_comparison *c, FILE *to)
+void tr_compare_ratios(const struct tr_comparison *c, FILE *to)
 {
     for (int i = 0; i < c->n; i++) {
         const struct tr_contender *x = &c->all[i], *ring = other_side(c, x);
@@ -223,28 +222,6 @@ static void say_ratios(const struct tr_comparison *c, FILE *to)
         fprintf(to, "# %ld workers: %.2f times the bytes of a rank in the ring\n", x->options.dp,
             (double)(s.in + s.out) / (double)(r.in + r.out));
     }
-}
-
-void tr_compare_flows(const struct tr_comparison *c, FILE *to)
-{
-    fprintf(to,
-        "\n# bytes of a step that come to the rank to which most come, and go from the one from which most "
-        "go,\n# but for loss and norm: by the formula, by the ledger, and counted by Tutti\n"
-        "%-20s %12s %12s %12s %12s %12s %12s\n",
-        "#", "in: formula", "ledger", "counted", "out: formula", "ledger", "counted");
-    for (int i = 0; i < c->n; i++) {
-        const struct tr_contender *x = &c->all[i];
-        struct tr_flow f = tr_compare_formula(&x->prepared.run.plan, &x->prepared.run.graph),
-                       l = tr_compare_ledger(&x->prepared);
-        char in[24] = "-", out[24] = "-";
-        if (x->runs) {
-            snprintf(in, sizeof in, "%" PRId64, x->counted.in);
-            snprintf(out, sizeof out, "%" PRId64, x->counted.out);
-        }
-        fprintf(to, "%-20s %12" PRId64 " %12" PRId64 " %12s %12" PRId64 " %12" PRId64 " %12s%s\n", x->name,
-            f.in, l.in, in, f.out, l.out, out, tr_compare_flows_equal(x) ? "" : "  DIFFER");
-    }
-    say_ratios(c, to);
 }
 
 void tr_compare_flows_json(const struct tr_contender *x, FILE *to)
