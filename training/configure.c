@@ -146,7 +146,7 @@ static bool count_dp(long *dp, const struct tr_options *o, struct tr_error *e)
 {
     enum { MOST_RANKS = 1 << 20 };
     bool small = o->pp <= MOST_RANKS && o->cp <= MOST_RANKS && o->tp <= MOST_RANKS;
-    long others = small ? o->pp * o->cp * o->ep * o->tp : MOST_RANKS + 1;
+    long others = small ? o->pp * o->cp * o->tp : MOST_RANKS + 1;
     char cp[32] = "", other[32] = "";
     if (others > MOST_RANKS)
         return tr_fail(e, "--pp %ld --cp %ld --tp %ld: legal are 1 and more, and %d in all", o->pp, o->cp,
@@ -216,7 +216,10 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
     long inside = 1;
     if (!ulysses_inside(&inside, o, e))
         return false;
-    int size[TR_AXES] = { (int)o->pp, (int)dp, (int)(o->cp / inside), (int)inside, (int)o->ep, (int)o->tp };
+    if (!tr_expert_divides(dp, o->ep, e))
+        return false;
+    int size[TR_AXES] = { (int)o->pp, (int)(dp / o->ep), (int)(o->cp / inside), (int)inside, (int)o->ep,
+        (int)o->tp };
     *p = (struct tr_plan){ .zero = (int)o->zero,
         .batch = (int)o->batch,
         .micros = (int)o->micro,
@@ -239,6 +242,8 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
     if (split)
         p->paradigms[p->n_paradigms++] =
             split == TR_CONV_FILTERS ? &tr_filter_parallel : &tr_channel_parallel;
+    if (o->ep > 1)
+        p->paradigms[p->n_paradigms++] = &tr_expert_parallel;
     if (o->sp)
         p->paradigms[p->n_paradigms++] = &tr_sequence_parallel;
     static const char *const optimizers[] = { "adamw", "sgd" }, *const orders[] = { "canonical", "free" },

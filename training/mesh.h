@@ -4,7 +4,7 @@
  *   pp  pipeline: stages of the model      dp  data: sequences of the batch      tp  tensor: parts of a
  *       layer
  *   cp  context: tokens of a sequence      cu  context again, inside cp: tokens, and heads in attention
- *   ep  experts
+ *   ep  experts, inside dp: its ranks, too, have other sequences
  *
  * The last axis runs fastest: neighbours in tp are neighbours in rank. A group is the ranks that differ in
  * some axes only, named by a mask of these. Each communicator is made once; all of them form exact sums. */
@@ -18,7 +18,7 @@
 #include <stdbool.h>
 
 enum tr_axis { TR_PP, TR_DP, TR_CP, TR_CU, TR_EP, TR_TP, TR_AXES };
-enum { TR_WORLD = (1 << TR_AXES) - 1 };
+enum { TR_WORLD = (1 << TR_AXES) - 1, TR_DATA = 1 << TR_DP | 1 << TR_EP /* those with other sequences */ };
 
 extern const char *const tr_axis_names[TR_AXES];
 

@@ -75,6 +75,7 @@ static const struct option options[] = {
     TEXT_OF("arrivals-log", arrivals_log, "async: write who came to this file, which --arrivals reads"),
     TEXT_OF("workers", workers, "compare server: numbers of workers, as 1..8, or 2,4"),
     TEXT_OF("slow", slow, "RANK:FACTOR, a worker that takes so many times as long to compute"),
+    WHOLE_OF("ep", ep, 1, "moe: so many ranks of dp share the experts of each layer"),
     WHOLE_OF("tp", tp, 1, "tensor parallel"),
     FLAG_OF("sp", sp, "sequence parallel between the matrices of tp"),
     WHOLE_OF("cp", cp, 1, "context parallel: each rank has a part of every sequence, or picture"),

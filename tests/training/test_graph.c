@@ -345,6 +345,7 @@ Test(graph, an_odd_layer_has_its_own_name)
 static bool legal_placement(const char p[2], bool result)
 {
     switch (p[0]) {
+    case 'E':
     case 'R':
     case 'F':
         return p[1] == ' ';

@@ -21,7 +21,8 @@ void tr_replicas_open(struct tr_replicas *s, const struct tr_runner *r)
 {
     const struct tr_placed *p = r->tape->placed;
     const struct tr_mesh *m = &p->plan->mesh;
-    s->count = tr_ordinal(p->g, p->g->n_tensors) * COMPARED * m->size[TR_TP] * m->size[TR_DP];
+    s->count = tr_ordinal(p->g, p->g->n_tensors) * COMPARED * m->size[TR_TP] * m->size[TR_EP] *
+                tr_data_ranks(p->plan);
     s->least = tr_new((size_t)s->count, sizeof *s->least);
     s->most = tr_new((size_t)s->count, sizeof *s->most);
 }
@@ -48,12 +49,15 @@ static int64_t number(const struct tr_runner *r, const struct tr_holding *h, int
     const struct tr_tape *t = r->tape;
     const struct tr_plan *plan = t->placed->plan;
     const struct tr_mesh *m = &plan->mesh;
-    bool cut = tr_table_placement(plan, &t->placed->g->tensors[h->parameter], TR_TP)[0] == 'S';
+    const struct tr_tensor *w = &t->placed->g->tensors[h->parameter];
+    bool cut = tr_table_placement(plan, w, TR_TP)[0] == 'S',
+          expert = tr_table_placement(plan, w, TR_EP)[0] == 'S';
     int values = kind == ROUNDED ? h->values : kind == TR_VALUES ? tr_kept_values(h) : -1;
     bool part = plan->zero && (values < 0 || tr_count(t, values) == h->shard_count);
     int64_t n = tr_heading_entry(t->placed->g, h->parameter) * COMPARED + kind;
     n = n * m->size[TR_TP] + (cut ? t->at[TR_TP] : 0);
-    return n * m->size[TR_DP] + (part ? t->at[TR_DP] : 0);
+    n = n * m->size[TR_EP] + (expert ? t->at[TR_EP] : 0); /* whose parts are fewer */
+    return n * tr_data_ranks(plan) + (part ? tr_replica_rank(plan, w, t->at) : 0);
 }
 
 /* The hash of the piece of this number, if it is here. */
@@ -100,7 +104,7 @@ static bool differ(const struct tr_runner *r, int64_t piece, tutti_comm *ranks, 
             used += snprintf(others + used, sizeof others - (size_t)used, "%s%d", count++ ? ", " : "", rank);
     }
     free(all);
-    int64_t entry = piece / m->size[TR_DP] / m->size[TR_TP];
+    int64_t entry = piece / tr_data_ranks(p->plan) / m->size[TR_EP] / m->size[TR_TP];
     return tr_fail(e, "after step %lld: %s of %s: rank%s %s and rank %d have not the same, and should",
         (long long)r->step - 1, name_of((int)(entry % COMPARED)), parameter_name(p->g, entry / COMPARED),
         count > 1 ? "s" : "", others, first);

@@ -63,12 +63,17 @@ static void say_all_groups(const struct tr_mesh *m)
 {
     printf("\n");
     say_groups(m, "tp", 1 << TR_TP, "parts of each layer");
-    say_groups(m, "dp", 1 << TR_DP, "the same part of the model, other sequences");
+    bool shares = m->size[TR_EP] > 1;
+    say_groups(m, "ep", 1 << TR_EP, "other experts of each layer, other sequences");
+    say_groups(m, "dp", 1 << TR_DP,
+        shares ? "the same experts, other sequences" : "the same part of the model, other sequences");
+    if (shares)
+        say_groups(m, "dp+ep", TR_DATA, "all other sequences; the same of the model, but for experts");
     say_groups(m, "cp", 1 << TR_CP, "the same sequences, other tokens");
     say_groups(m, "cu", 1 << TR_CU, "inside cp: in attention, other heads");
     say_groups(m, "pp", 1 << TR_PP, "stage after stage");
     int model = 1 << TR_TP | 1 << TR_CP | 1 << TR_CU | 1 << TR_PP;
-    if ((m->size[TR_TP] > 1) + (m->size[TR_CP] > 1) + (m->size[TR_PP] > 1) > 1)
+    if ((m->size[TR_TP] > 1) + (m->size[TR_CP] > 1) + (m->size[TR_PP] > 1) > 1 && !shares)
         say_groups(m, "model", model, "together one model; dp replicates it");
 }
 
@@ -86,6 +91,8 @@ static int say_legal(const struct tr_options *o, long ranks, struct tr_error *e)
             if (ranks % (pp * tp * o->cp) || !tr_run_make(&run, &each, e))
                 continue;
             printf("  --pp %ld --dp %ld --tp %ld", pp, each.dp, tp);
+            if (o->ep > 1)
+                printf(" --ep %ld", o->ep);
             printf(o->cp > 1 ? " --cp %ld\n" : "\n", o->cp);
             legal++;
             tr_run_free(&run);

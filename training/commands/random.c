@@ -33,6 +33,7 @@ static const struct drawn {
     { "optimizer", 50, "sgd" },
     { "clip", 15, "0.01 100 0" },
     { "dp", 55, "2 2 2 2 4 4 8 6" },
+    { "ep", 12, "2 2 2 4 8 3" },
     { "dp-reduce", 10, "root sharded ring" },
     { "bucket", 10, "10K 64K 1M" },
     { "overlap", 25, "" },

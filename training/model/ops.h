@@ -30,6 +30,10 @@
  *
  *   Nt  as St, and beside it the nearest row of each neighbour; +0 beyond the border
  *
+ * Of rows that go to experts, by how many only the run knows (exchange.h):
+ *
+ *   E   each has those for the experts that are here, of all ranks, as Sb those of its own tokens
+ *
  * A partial result enters nothing but its own fold. So whatever a paradigm or a pass forgets, doubles or
  * puts in the wrong place is a placement that no rule has, and the check names it before anything has run.
  * The vocabulary of placements grew out of OneFlow's SBP (Yuan et al. 2021), GSPMD (Xu et al. 2021) and

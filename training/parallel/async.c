@@ -219,7 +219,7 @@ static struct tr_instr *instr(
 /* The ranks of dp have the sum over the mini-batch, or with ZeRO a part of it. */
 static void reduce(struct tr_tape *t, struct tr_holding *h, const struct tr_slot *slot)
 {
-    bool part = tr_zero_cuts(t->placed->plan);
+    bool part = tr_zero_cuts(t->placed->plan, &t->placed->g->tensors[h->parameter]);
     int to = tr_add_value(t, t->values[h->gradient].shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
     if (!part)
         t->values[to].takes = h->gradient;

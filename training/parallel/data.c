@@ -16,16 +16,16 @@ const struct tr_paradigm tr_data_parallel = { "dp", "every rank has the model an
 
 int tr_micro_batch(const struct tr_plan *p)
 {
-    return p->batch / (p->mesh.size[TR_DP] * p->micros);
+    return p->batch / (tr_data_ranks(p) * p->micros);
 }
 
 int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro)
 {
-    int k = tr_micro_batch(p);
+    int k = tr_micro_batch(p), ranks = tr_data_ranks(p);
     if (tr_reduces_each_micro(p))
-        return (micro * p->mesh.size[TR_DP] + dp_rank) * k;
+        return (micro * ranks + dp_rank) * k;
     int each = tr_update_micros(p), update = micro / each;
-    return ((update * p->mesh.size[TR_DP] + dp_rank) * each + micro % each) * k;
+    return ((update * ranks + dp_rank) * each + micro % each) * k;
 }
 
 bool tr_data_check(const struct tr_plan *p, struct tr_error *e)

@@ -1,9 +1,118 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* expert.c: which meshes a model with experts may have. */
+/* expert.c: expert parallelism (GShard, Lepikhin et al. 2020): of the ranks of dp, neighbours share the
+ * experts of each layer.
+ *
+ *        --dp 4 --ep 2         ep          experts 0-3      experts 4-7
+ *                          dp  0            rank 0           rank 1
+ *                              1            rank 2           rank 3
+ *
+ * All four have other sequences, and all else of the model. A token goes to the ranks of its experts and what
+ * they make of it comes back: rows that lie as Sb become E, and Sb again. So an expert gets the tokens of its
+ * ranks of ep, and has dp / ep replicas, over which its gradient is summed; all else is summed over dp.
+ *
+ * An expert's gradient of a micro-batch has the sequences of all ranks of ep. These must be neighbours in the
+ * sum over the batch, so with micro-batches ranks have the sequences that they have with ZeRO-2. */
 #include "training/parallel/paradigms.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const struct tr_paradigm tr_expert_parallel = { "ep", "ranks of dp share the experts of each layer", TR_EP,
+    { { "inputs", "Sb" }, { "*up.weight", "Sr" }, { "*up.bias", "Sr" }, { "*down.weight", "Sr" },
+        { "*down.bias", "Sr" } } };
+
+int tr_data_ranks(const struct tr_plan *p)
+{
+    return p->mesh.size[TR_DP] * p->mesh.size[TR_EP];
+}
+
+int tr_data_rank(const struct tr_plan *p, const int at[TR_AXES])
+{
+    return at[TR_DP] * p->mesh.size[TR_EP] + at[TR_EP];
+}
+
+int tr_replica_axes(const struct tr_plan *p, const struct tr_tensor *w)
+{
+    bool shared = p->mesh.size[TR_EP] > 1 && tr_table_placement(p, w, TR_EP)[0] == 'R';
+    return (p->mesh.size[TR_DP] > 1 || !shared ? 1 << TR_DP : 0) | (shared ? 1 << TR_EP : 0);
+}
+
+int tr_replicas(const struct tr_plan *p, const struct tr_tensor *w)
+{
+    return tr_mesh_group_size(&p->mesh, tr_replica_axes(p, w));
+}
+
+int tr_replica_rank(const struct tr_plan *p, const struct tr_tensor *w, const int at[TR_AXES])
+{
+    return tr_replica_axes(p, w) & 1 << TR_EP ? tr_data_rank(p, at) : at[TR_DP];
+}
+
+/* A token's choices differ, so no more of them are here than experts are. */
+int64_t tr_most_rows(const struct tr_plan *p, const struct tr_graph *g)
+{
+    int64_t ep = p->mesh.size[TR_EP], here = g->experts / ep;
+    return g->context * ep * (g->choices < here ? g->choices : here);
+}
+
+/* ---- which sizes fit ---- */
+
+/* "1, 2, 4": powers of two that divide both. */
+static const char *legal_parts(int64_t dp, int64_t experts, char text[64])
+{
+    int used = snprintf(text, 64, "1");
+    for (int64_t n = 2; n <= TR_NORM_LEAVES && dp % n == 0 && experts % n == 0; n *= 2)
+        used += snprintf(text + used, 64 - (size_t)used, ", %lld", (long long)n);
+    return text;
+}
+
+static bool power_of_two(long n)
+{
+    return !(n & (n - 1));
+}
+
+bool tr_expert_divides(long dp, long ep, struct tr_error *e)
+{
+    char text[64];
+    return dp % ep == 0 || tr_fail(e,
+                               "--ep %ld: experts are shared among ranks of dp, of which there are "
+                               "%ld; legal with --dp %ld: %s",
+                               ep, dp, dp, legal_parts(dp, TR_NORM_LEAVES, text));
+}
+
+static bool check_parts(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
+{
+    int ep = p->mesh.size[TR_EP], dp = tr_data_ranks(p);
+    char text[64];
+    if (!g->experts)
+        return tr_fail(
+            e, "--ep %d: %s has no experts; legal with --model moe:nano or moe:micro", ep, g->model);
+    if (!power_of_two(ep) || g->experts % ep || ep > TR_NORM_LEAVES)
+        return tr_fail(e,
+            "--ep %d: each rank has as many of the %lld experts, and their tokens a subtree of "
+            "the sum over the batch; legal with --dp %d: %s",
+            ep, (long long)g->experts, dp, legal_parts(dp, g->experts, text));
+    if (p->mesh.servers)
+        return tr_fail(
+            e, "--ep %d with --servers: a worker has the whole model; legal with --servers is --ep 1", ep);
+    if (p->async)
+        return tr_fail(e,
+            "--ep %d with --async %s: the golden program knows no versions of experts; legal is "
+            "--async off",
+            ep, tr_async_names[p->async]);
+    if (!tr_reduces_each_micro(p) && p->micros > 1)
+        return tr_fail(e,
+            "--ep %d with --micro %d and --zero %d: an expert gets the tokens of several ranks in each "
+            "micro-batch, and a gradient that is summed over micro-batches first would hold them in another "
+            "order than one rank's; legal with --zero 2 or 3, which reduce each micro-batch, or with --micro "
+            "1",
+            ep, p->micros, p->zero);
+    return true;
+}
 
 bool tr_expert_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
+    if (p->mesh.size[TR_EP] > 1 && !check_parts(p, g, e))
+        return false;
     if (!g->experts)
         return true;
     if (p->mesh.size[TR_CP] > 1)

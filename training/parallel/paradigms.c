@@ -92,7 +92,7 @@ enum { MOST_SEQUENCES = 1 << 20 }; /* the loss of each has leaves, which all ran
 
 static bool check_data(const struct tr_plan *p, struct tr_error *e)
 {
-    int dp = p->mesh.size[TR_DP];
+    int dp = tr_data_ranks(p);
     char text[64];
     if (p->batch > MOST_SEQUENCES)
         return tr_fail(e, "--batch %d: legal are 1 to %d sequences", p->batch, MOST_SEQUENCES);
@@ -131,8 +131,6 @@ static bool check_pipeline(const struct tr_plan *p, const struct tr_graph *g, st
 
 bool tr_plan_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
-    if (p->mesh.size[TR_EP] > 1)
-        return tr_fail(e, "--ep: legal is 1");
     return tr_server_check(p, e) && tr_zero_check(p, e) && tr_offload_check(p, e) &&
            tr_recompute_check(p, e) && tr_mixed_check(p, e) && tr_data_check(p, e) && check_tensor(p, g, e) &&
            check_groups(p, g, e) && tr_context_check(p, g, e) && tr_expert_check(p, g, e) &&

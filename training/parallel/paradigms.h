@@ -22,7 +22,7 @@ struct tr_paradigm {
 };
 
 extern const struct tr_paradigm tr_data_parallel, tr_tensor_parallel, tr_sequence_parallel, tr_space_parallel,
-    tr_filter_parallel, tr_channel_parallel;
+    tr_filter_parallel, tr_channel_parallel, tr_expert_parallel;
 
 /* All-reduce; reduce to the first rank and broadcast; reduce-scatter and all-gather. */
 enum tr_dp_form { TR_DP_RING, TR_DP_ROOT, TR_DP_SHARDED, TR_DP_FORMS };
@@ -120,6 +120,14 @@ bool tr_ends_apart(const struct tr_plan *p);
 int tr_updates(const struct tr_plan *p);
 int tr_update_micros(const struct tr_plan *p);
 bool tr_async_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e);
+/* Ranks with other sequences: those of dp, and inside it of ep; and which of them this is. */
+int tr_data_ranks(const struct tr_plan *p);
+int tr_data_rank(const struct tr_plan *p, const int at[TR_AXES]);
+/* The axes, a mask, of those that have the same part of a parameter and add up its gradient: dp and ep, and
+ * of an expert dp alone; how many ranks they are, and which of them this is. */
+int tr_replica_axes(const struct tr_plan *p, const struct tr_tensor *w);
+int tr_replicas(const struct tr_plan *p, const struct tr_tensor *w);
+int tr_replica_rank(const struct tr_plan *p, const struct tr_tensor *w, const int at[TR_AXES]);
 /* Sequences in a micro-batch of a rank. */
 int tr_micro_batch(const struct tr_plan *p);
 /* The first sequence, in the batch, of a micro-batch of a data-parallel rank. Where gradients are reduced
@@ -136,13 +144,16 @@ extern const struct tr_paradigm tr_context_inside; /* of TR_CP_TWO, on cu */
 bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e);
 /* Which sizes and options of cp fit pictures. */
 bool tr_space_check(const struct tr_plan *p, struct tr_error *e);
-/* ZeRO: whether a data-parallel rank updates a part of each parameter; has no more than that part of it. */
-bool tr_zero_cuts(const struct tr_plan *p);
+/* ZeRO: whether a data-parallel rank updates a part of a parameter; has no more than that part of it. */
+bool tr_zero_cuts(const struct tr_plan *p, const struct tr_tensor *parameter);
 bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *parameter);
 bool tr_zero_check(const struct tr_plan *p, struct tr_error *e);
 /* bfloat16: what it goes with. */
 bool tr_mixed_check(const struct tr_plan *p, struct tr_error *e);
-/* Which meshes the experts fit. */
+/* Whether ep divides the ranks of dp; which meshes the experts fit. */
+bool tr_expert_divides(long dp, long ep, struct tr_error *e);
+/* The most rows for the experts of a rank that the tokens of a sequence of each rank of ep may give. */
+int64_t tr_most_rows(const struct tr_plan *p, const struct tr_graph *g);
 bool tr_expert_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e);
 bool tr_recompute_check(const struct tr_plan *p, struct tr_error *e);
 /* What fits parameter servers. */

@@ -17,6 +17,12 @@
 
 enum { ALIGN = 64 };
 
+/* The parameter of a bucket's first member: all have the same replicas. */
+static const struct tr_tensor *parameter_of(const struct tr_tape *t, const struct tr_bucket *b)
+{
+    return &t->placed->g->tensors[t->holdings[t->bucketed[b->first]].parameter];
+}
+
 static int64_t up(int64_t n, int64_t to)
 {
     return (n + to - 1) / to * to;
@@ -44,33 +50,41 @@ static void give_value(struct tr_tape *t, struct tr_bucket *b)
 {
     const struct tr_plan *plan = t->placed->plan;
     const struct tr_holding *last = &t->holdings[t->bucketed[b->first + b->members - 1]];
-    int dp = plan->mesh.size[TR_DP];
+    int dp = tr_replicas(plan, parameter_of(t, b));
     bool sharded = plan->dp_form == TR_DP_SHARDED;
     if (b->members > 1 || (sharded && last->shard_count % dp))
         b->value = tr_add_value(t, -1, -1, TR_MEM_GRADIENT,
             up(last->inside + last->shard_count * 4, sharded ? (int64_t)ALIGN * dp : ALIGN));
 }
 
-void tr_make_buckets(struct tr_tape *t)
+/* The gradients of a stage that these axes reduce. */
+static void fill(struct tr_tape *t, int stage, int axes)
 {
     const struct tr_placed *p = t->placed;
-    const struct tr_plan *plan = p->plan;
+    int64_t bytes = 0;
+    bool first = true;
+    for (int n = 0; n < p->n_steps; n++)
+        for (int x = 0; x < p->steps[n].outs; x++) {
+            const struct tr_tensor *d = &p->g->tensors[p->shards[p->steps[n].out[x]].tensor];
+            if (d->role != TR_D_PARAMETER || tr_stage_of(p, p->steps[n].unit) != stage ||
+                tr_replica_axes(p->plan, &p->g->tensors[d->of]) != axes)
+                continue;
+            add(t, tr_holding_of(t, d->of), first, &bytes);
+            first = false;
+        }
+}
+
+void tr_make_buckets(struct tr_tape *t)
+{
+    const struct tr_plan *plan = t->placed->plan;
     t->buckets = tr_new((size_t)t->n_holdings + 1, sizeof *t->buckets);
     t->bucketed = tr_new((size_t)t->n_holdings + 1, sizeof *t->bucketed);
-    if (plan->mesh.size[TR_DP] == 1 || tr_reduces_each_micro(plan) || plan->async)
+    if (tr_reduces_each_micro(plan) || plan->async)
         return;
-    for (int stage = plan->mesh.size[TR_PP] * plan->chunks - 1; stage >= 0; stage--) {
-        int64_t bytes = 0;
-        bool first = true;
-        for (int n = 0; n < p->n_steps && tr_has_stage(t, stage); n++)
-            for (int x = 0; x < p->steps[n].outs; x++) {
-                const struct tr_tensor *d = &p->g->tensors[p->shards[p->steps[n].out[x]].tensor];
-                if (d->role != TR_D_PARAMETER || tr_stage_of(p, p->steps[n].unit) != stage)
-                    continue;
-                add(t, tr_holding_of(t, d->of), first, &bytes);
-                first = false;
-            }
-    }
+    for (int stage = plan->mesh.size[TR_PP] * plan->chunks - 1; stage >= 0; stage--)
+        for (int axes = 1; axes < TR_WORLD && tr_has_stage(t, stage); axes++)
+            if (!(axes & ~TR_DATA) && tr_mesh_group_size(&plan->mesh, axes) > 1)
+                fill(t, stage, axes);
     for (int b = 0; b < t->n_buckets; b++)
         give_value(t, &t->buckets[b]);
 }
@@ -93,7 +107,8 @@ static int call(struct tr_tape *t, enum tr_code code, int parameter, int from, i
     if (before == bytes)
         t->values[to].takes = from;
     struct tr_instr *i = tr_add_instr(t, code);
-    i->axes = 1 << TR_DP, i->fold = TUTTI_SUM, i->parameter = parameter;
+    i->axes = tr_replica_axes(t->placed->plan, &t->placed->g->tensors[parameter]);
+    i->fold = TUTTI_SUM, i->parameter = parameter;
     i->count = (before < bytes ? before : bytes) / 4, i->times = 1;
     i->in[i->ins++] = from, i->out[i->outs++] = to;
     tr_need_group(t, i->axes);
@@ -106,7 +121,7 @@ static void reduce(struct tr_tape *t, const struct tr_bucket *b)
     const struct tr_slot end = { -1, -1, -1 };
     struct tr_holding *h = &t->holdings[t->bucketed[b->first]];
     int from = b->value >= 0 ? b->value : h->gradient, p = h->parameter, to;
-    int64_t bytes = t->values[from].bytes, part = bytes / plan->mesh.size[TR_DP];
+    int64_t bytes = t->values[from].bytes, part = bytes / tr_replicas(plan, parameter_of(t, b));
     if (plan->zero)
         to = call(t, TR_REDUCE_SCATTER, p, from, part);
     else if (plan->dp_form == TR_DP_ROOT)
@@ -136,7 +151,7 @@ void tr_reduce_gradients(struct tr_tape *t)
 static bool reduces_gradient(const struct tr_instr *i)
 {
     return (i->code == TR_ALL_REDUCE || i->code == TR_REDUCE_SCATTER || i->code == TR_REDUCE) &&
-           i->axes == 1 << TR_DP && i->parameter >= 0 && !i->beside;
+           !(i->axes & ~TR_DATA) && i->parameter >= 0 && !i->beside;
 }
 
 static bool touches(const struct tr_tape *t, const struct tr_instr *i, int value)

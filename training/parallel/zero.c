@@ -14,15 +14,15 @@
  *   prefetch  the calls of the next units are on a host stream while this unit computes */
 #include "training/parallel/zero.h"
 
-bool tr_zero_cuts(const struct tr_plan *p)
+bool tr_zero_cuts(const struct tr_plan *p, const struct tr_tensor *parameter)
 {
-    return p->zero > 0 && p->mesh.size[TR_DP] > 1;
+    return p->zero > 0 && tr_replicas(p, parameter) > 1;
 }
 
 bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *parameter)
 {
     int64_t elements = parameter->size[0] * (parameter->dims > 1 ? parameter->size[1] : 1);
-    return p->zero == 3 && p->mesh.size[TR_DP] > 1 && elements >= p->zero3_persist;
+    return p->zero == 3 && tr_replicas(p, parameter) > 1 && elements >= p->zero3_persist;
 }
 
 bool tr_reduces_each_micro(const struct tr_plan *p)
@@ -32,7 +32,7 @@ bool tr_reduces_each_micro(const struct tr_plan *p)
 
 bool tr_zero_check(const struct tr_plan *p, struct tr_error *e)
 {
-    int dp = p->mesh.size[TR_DP], parts = dp * p->mesh.size[TR_TP];
+    int dp = tr_data_ranks(p), parts = dp * p->mesh.size[TR_TP];
     if (p->zero < 0 || p->zero > 3)
         return tr_fail(e, "--zero %d: legal are 0 to 3", p->zero);
     if (p->zero && parts > TR_NORM_LEAVES)
@@ -54,7 +54,8 @@ static struct tr_instr *collective(struct tr_tape *t, enum tr_code code, const s
 {
     struct tr_instr *i = tr_add_instr(t, code);
     i->stage = slot->stage, i->micro = slot->micro, i->part = slot->part, i->unit = unit;
-    i->axes = 1 << TR_DP, i->fold = TUTTI_SUM, i->count = h->shard_count, i->times = 1;
+    i->axes = tr_replica_axes(t->placed->plan, &t->placed->g->tensors[h->parameter]);
+    i->fold = TUTTI_SUM, i->count = h->shard_count, i->times = 1;
     i->in[i->ins++] = from, i->out[i->outs++] = to;
     tr_need_group(t, i->axes);
     return i;
@@ -81,7 +82,8 @@ void tr_zero_share(struct tr_tape *t, const struct tr_holding *h, int values)
 {
     const struct tr_plan *plan = t->placed->plan;
     const struct tr_slot end = { -1, -1, -1 };
-    if (tr_zero_cuts(plan) && !tr_zero_cuts_parameter(plan, &t->placed->g->tensors[h->parameter]))
+    const struct tr_tensor *w = &t->placed->g->tensors[h->parameter];
+    if (tr_zero_cuts(plan, w) && !tr_zero_cuts_parameter(plan, w))
         collective(t, TR_ALL_GATHER, h, &end, -1, values, values)->parameter = h->parameter;
 }
 

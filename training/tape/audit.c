@@ -25,19 +25,20 @@ static int64_t changed(const unsigned char *p, int64_t bytes)
 
 /* Bytes of the elements that are nothing but poison. No number that is computed has all bits set; a token may
  * have, so of tokens a whole line counts. */
-static int64_t unwritten(const struct tr_value *v, const unsigned char *p)
+static int64_t unwritten(const struct tr_value *v, const unsigned char *p, int64_t bytes)
 {
     bool token = v->element == TR_TOKEN;
     int64_t element = token ? LINE : tr_element_bytes(v->element), n = 0;
-    for (int64_t i = 0; i + element <= v->bytes; i += element)
+    for (int64_t i = 0; i + element <= bytes; i += element)
         if (!changed(p + i, element))
             n += element;
     return n;
 }
 
-void tr_audit_make(struct tr_audit *a, const struct tr_tape *t)
+void tr_audit_make(struct tr_audit *a, const struct tr_tape *t, const int64_t *used)
 {
     *a = (struct tr_audit){ .bad = -1,
+        .used = used,
         .touched = tr_new((size_t)t->n_values, sizeof *a->touched),
         .rest = tr_new((size_t)t->n_values, sizeof *a->rest),
         .scratch = tr_new(tr_stages_scratch(t), sizeof *a->scratch) };
@@ -71,7 +72,9 @@ void tr_audit_begin(struct tr_audit *a, const struct tr_tape *t, unsigned char *
         if (end > from)
             memset(arena[host] + from, POISON, (size_t)(end - from));
     }
-    *a = (struct tr_audit){ .bad = -1, .touched = a->touched, .rest = a->rest, .scratch = a->scratch };
+    *a = (struct tr_audit){
+        .bad = -1, .used = a->used, .touched = a->touched, .rest = a->rest, .scratch = a->scratch
+    };
 }
 
 /* Who works in the place of another value may need less of it. The rest is nobody's, and full of numbers. */
@@ -114,10 +117,12 @@ static void settle(struct tr_audit *a, const struct tr_tape *t, unsigned char *c
     const unsigned char *p = arena[v->host] + v->offset;
     bool scratch = v->memory == TR_MEM_SCRATCH, tensor = v->shard >= 0 || n == t->losses || n == t->leaves;
     bool gaps = !scratch && (!tensor || is_bucket(t, n)); /* what is no tensor is a part of a bucket */
-    int64_t missing = scratch || gaps ? 0 : unwritten(v, p);
-    for (int64_t i = 0; i < lines(v->bytes); i += LINE)
+    int64_t used = a->used[n] < 0 ? v->bytes : a->used[n],
+            missing = scratch || gaps ? 0 : unwritten(v, p, used);
+    for (int64_t i = 0; i < lines(used); i += LINE)
         a->touched[n] += gaps || changed(p + i, LINE) ? LINE : 0;
-    a->outside += changed(p + v->bytes, lines(v->bytes) - v->bytes);
+    a->outside += changed(p + used, lines(v->bytes) - used);
+    a->touched[n] += lines(v->bytes) - lines(used); /* room for more, which is planned */
     if (missing && a->bad < 0)
         a->bad = n, a->missing = missing;
 }

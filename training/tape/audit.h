@@ -14,6 +14,7 @@ struct tr_audit {
     int64_t peak[TR_MEMORIES], peak_total; /* measured in the device's memory, after tr_audit_end */
     int64_t host_peak[TR_MEMORIES]; /* and in the host's */
     /* inside */
+    const int64_t *used; /* bytes of each value, of those with room for more; -1: all */
     int64_t *touched; /* bytes of each value's place; they stay until the next audit */
     uint64_t *rest; /* of each value that takes a larger place: a sum of what it does not take */
     int64_t *scratch; /* for adding up */
@@ -22,8 +23,8 @@ struct tr_audit {
     int64_t outside; /* bytes that changed outside of all values */
 };
 
-/* Allocates; free it with tr_audit_free. */
-void tr_audit_make(struct tr_audit *a, const struct tr_tape *t);
+/* Allocates; free it with tr_audit_free. used: of each value, as the run notes it. */
+void tr_audit_make(struct tr_audit *a, const struct tr_tape *t, const int64_t *used);
 void tr_audit_free(struct tr_audit *a);
 
 /* Around a step: begin, then before and after each instruction, then end, which says what is not as

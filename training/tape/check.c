@@ -15,12 +15,12 @@ static void declared(const struct tr_checking *c, int value, char on[TR_AXES][2]
     const struct tr_tensor *t = tr_checked_tensor(c, value);
     if (t && t->role == TR_D_PARAMETER) /* a gradient that waits lies as what it will update */
         t = &c->g->tensors[t->of];
+    bool part = t && t->role == TR_PARAMETER &&
+                (c->t->values[value].host ? tr_zero_cuts : tr_zero_cuts_parameter)(c->plan, t);
     for (int a = 0; a < TR_AXES; a++) {
         const char *place = t ? tr_table_placement(c->plan, t, a) : "R";
         memcpy(on[a], place[1] ? place : "R ", 2);
-        bool part =
-            c->t->values[value].host ? tr_zero_cuts(c->plan) : t && tr_zero_cuts_parameter(c->plan, t);
-        if (t && t->role == TR_PARAMETER && a == TR_DP && part)
+        if (part && tr_replica_axes(c->plan, t) & 1 << a)
             memcpy(on[a], "F ", 2);
     }
 }
@@ -151,13 +151,13 @@ static void pass_micro(struct tr_checking *c, int n)
 static bool load(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
-    bool each = false;
+    bool each = c->plan->mesh.size[TR_EP] > 1; /* experts have the tokens of several ranks in each */
     for (int x = 0; x < c->t->n_instrs; x++) {
         const struct tr_instr *r = &c->t->instrs[x];
-        each |= r->code == TR_REDUCE_SCATTER && r->axes == 1 << TR_DP && r->micro >= 0 &&
+        each |= r->code == TR_REDUCE_SCATTER && !(r->axes & ~TR_DATA) && r->micro >= 0 &&
                 (r->micro + 1) % tr_update_micros(c->plan);
     }
-    int64_t k = tr_micro_batch(c->plan), dp = c->plan->mesh.size[TR_DP], rank = c->t->at[TR_DP],
+    int64_t k = tr_micro_batch(c->plan), dp = tr_data_ranks(c->plan), rank = tr_data_rank(c->plan, c->t->at),
             micro = i->micro;
     if (!at_its_place(c, n, c->values[i->out[0]].on, e))
         return false;
@@ -178,12 +178,13 @@ static bool takes(
     const char *from = c->values[value].on[a];
     bool partial = from[0] == 'P', moves = i->code == TR_ALL_GATHER || i->code == TR_BROADCAST ||
                                            i->code == TR_ALL_TO_ALL || i->code == TR_SHIFT ||
-                                           i->code == TR_HALO;
+                                           i->code == TR_HALO || i->code == TR_ALL_TO_ALL_V;
     char text[128];
     if (!moves && !partial)
         return tr_checked_said(
             c, n, e, value, a, "it is whole, so to reduce it would count it more than once");
-    if (tr_collective(from, to) != (int)i->code)
+    int code = i->code == TR_ALL_TO_ALL_V ? TR_ALL_TO_ALL : i->code;
+    if (tr_collective(from, to) != code)
         return tr_checked_said(c, n, e, value, a, "this collective does not take that");
     for (int b = (int)a + 1; b < TR_AXES; b++)
         if ((!memcmp(from, "Pb", 2) || !memcmp(from, "St", 2)) && !memcmp(c->values[value].on[b], from, 2)) {
@@ -193,7 +194,7 @@ static bool takes(
         }
     if (partial && i->fold != tr_fold_op(from))
         return tr_checked_said(c, n, e, value, a, "its fold is another operation");
-    if (partial && t && t->role == TR_D_PARAMETER && a == TR_DP && !tr_reduces_each_micro(c->plan) &&
+    if (partial && t && t->role == TR_D_PARAMETER && TR_DATA & 1 << a && !tr_reduces_each_micro(c->plan) &&
         c->counted[t->of] != tr_update_micros(c->plan)) {
         snprintf(text, sizeof text, "%s is reduced with %d of %d micro-batches in it", t->name,
             c->counted[t->of], tr_update_micros(c->plan));
@@ -202,13 +203,20 @@ static bool takes(
     return true;
 }
 
+/* On the axes of a call a value now lies so. */
+static void set(struct tr_checking *c, int n, int value, const char to[2])
+{
+    for (int a = 0; a < TR_AXES; a++)
+        if (c->t->instrs[n].axes & 1 << a)
+            memcpy(c->values[value].on[a], to, 2);
+}
+
 /* What is made for a bucket, or for what was made of one: its members have the types of the first one's. */
-static bool unpack(
-    struct tr_checking *c, int n, int bucket, enum tr_axis a, const char to[2], struct tr_error *e)
+static bool unpack(struct tr_checking *c, int n, int bucket, const char to[2], struct tr_error *e)
 {
     int out = c->t->instrs[n].out[0];
     c->values[out].source = bucket;
-    for (int w = -1; (w = tr_check_member(c, out, w)) >= 0; memcpy(c->values[w].on[a], to, 2)) {
+    for (int w = -1; (w = tr_check_member(c, out, w)) >= 0; set(c, n, w, to)) {
         int v = -1;
         while ((v = tr_check_member(c, bucket, v)) >= 0)
             if (c->t->values[v].inside == c->t->values[w].inside)
@@ -220,47 +228,61 @@ static bool unpack(
     return true;
 }
 
-/* What a collective makes of its input, on its one axis. */
-static bool collective(struct tr_checking *c, int n, struct tr_error *e)
+/* What a collective makes of what lies so. */
+static const char *made_of(const struct tr_checking *c, const struct tr_instr *i, const char from[2])
+{
+    const struct tr_tensor *t = tr_checked_tensor(c, i->in[0]);
+    if (!memcmp(from, "Pz", 2) || !memcmp(from, "Pq", 2))
+        return "Hz";
+    switch (i->code) {
+    case TR_REDUCE:
+        return "O ";
+    case TR_REDUCE_SCATTER:
+        return !t || t->role == TR_D_PARAMETER ? "F " : from[1] == 'c' ? "Sc" : "St";
+    case TR_ALL_TO_ALL:
+    case TR_ALL_TO_ALL_V:
+        return i->axes == 1 << TR_EP ? (from[0] == 'E' ? "Sb" : "E ") : from[0] == 'S' ? "Xc" : "Sc";
+    case TR_HALO:
+        return "Nt";
+    case TR_ALL_GATHER:
+        return !memcmp(from, "Zt", 2) ? "Yt" : !memcmp(from, "Sc", 2) ? "Yc" : "R ";
+    default:
+        return "R ";
+    }
+}
+
+/* On one of its axes, which is the only one, but for what all ranks with other sequences reduce. */
+static bool on_axis(struct tr_checking *c, int n, enum tr_axis a, char to[2], struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
-    int a = 0, in = i->in[0], out = i->out[0];
-    if (i->axes == TR_WORLD || in == c->t->losses || in == c->t->leaves)
-        return i->fold == TUTTI_SUM || tr_checked_wrong(c, n, e, "leaves are summed");
-    while (i->axes != 1 << a)
-        a++;
-    const struct tr_tensor *t = tr_checked_tensor(c, in);
-    const char *to = i->code == TR_REDUCE ? "O " : i->code != TR_REDUCE_SCATTER ? "R " : "F ";
-    if (i->code == TR_REDUCE_SCATTER && t && t->role != TR_D_PARAMETER)
-        to = c->values[in].on[a][1] == 'c' ? "Sc" : "St";
-    if (!memcmp(c->values[in].on[a], "Sc", 2) && i->code == TR_ALL_GATHER)
-        to = "Yc";
-    if (i->code == TR_ALL_TO_ALL)
-        to = c->values[in].on[a][0] == 'S' ? "Xc" : "Sc";
-    if (i->code == TR_HALO)
-        to = "Nt";
-    if (!memcmp(c->values[in].on[a], "Zt", 2) && i->code == TR_ALL_GATHER)
-        to = "Yt";
-    if (!memcmp(c->values[in].on[a], "Pz", 2) || !memcmp(c->values[in].on[a], "Pq", 2))
-        to = "Hz";
-    char shifted[2];
-    int turn;
-    if (i->code == TR_SHIFT && tr_shifted(c->values[in].on[a], shifted, &turn)) {
-        to = shifted;
-        if (i->turn != turn)
-            return tr_checked_said(c, n, e, in, (enum tr_axis)a, "it is due at another rank");
-    }
-    if (i->code == TR_HALO && !tr_check_halo(c, n, (enum tr_axis)a, e))
+    int in = i->in[0], turn;
+    memcpy(to, made_of(c, i, c->values[in].on[a]), 2);
+    if (i->code == TR_SHIFT && tr_shifted(c->values[in].on[a], to, &turn) && i->turn != turn)
+        return tr_checked_said(c, n, e, in, a, "it is due at another rank");
+    if (i->code == TR_HALO && !tr_check_halo(c, n, a, e))
         return false;
-    int bucket = c->values[in].holds ? in : c->values[in].source;
     if (!c->values[in].holds && !takes(c, n, in, a, to, e))
         return false;
     for (int v = -1; (v = tr_check_member(c, in, v)) >= 0;)
         if (!takes(c, n, v, a, to, e))
             return false;
-    memcpy(c->values[out].on, c->values[in].on, sizeof c->values->on);
-    memcpy(c->values[out].on[a], to, 2);
-    return bucket < 0 || unpack(c, n, bucket, a, to, e);
+    return i->code != TR_ALL_TO_ALL_V || tr_check_exchange(c, n, e);
+}
+
+/* What a collective makes of its input. */
+static bool collective(struct tr_checking *c, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    int in = i->in[0], bucket = c->values[in].holds ? in : c->values[in].source;
+    char to[2];
+    if (i->axes == TR_WORLD || in == c->t->losses || in == c->t->leaves)
+        return i->fold == TUTTI_SUM || tr_checked_wrong(c, n, e, "leaves are summed");
+    for (int a = 0; a < TR_AXES; a++)
+        if (i->axes & 1 << a && !on_axis(c, n, a, to, e))
+            return false;
+    memcpy(c->values[i->out[0]].on, c->values[in].on, sizeof c->values->on);
+    set(c, n, i->out[0], to);
+    return bucket < 0 || unpack(c, n, bucket, to, e);
 }
 
 /* What enters a sum over sequences must be whole but for that. */
@@ -321,7 +343,8 @@ static bool finished(struct tr_checking *c, int n, int value, int parameter, str
             return tr_checked_said(c, n, e, value, a, "the gradient is still a partial sum");
         if (on[0] == 'O')
             return tr_checked_said(c, n, e, value, a, "one rank has the gradient, and it was not broadcast");
-        if ((on[0] == 'F') != (a == TR_DP && c->plan->zero && c->plan->mesh.size[a] > 1))
+        bool part = tr_replica_axes(c->plan, w) & 1 << a && tr_zero_cuts(c->plan, w);
+        if ((on[0] == 'F') != part)
             return tr_checked_said(c, n, e, value, a, "ZeRO wants a part, and nothing else does");
     }
     if (w->values_of != parameter && !tr_ends_apart(c->plan))
@@ -354,10 +377,12 @@ static bool update(struct tr_checking *c, int n, struct tr_error *e)
     c->updated[i->parameter]++;
     if (c->t->values[i->out[0]].host) /* which may be made anew */
         declared(c, i->out[0], c->values[i->out[0]].on);
+    const struct tr_tensor *w = &c->g->tensors[i->parameter];
     if (c->plan->async) /* another version, which lies as the one it is made from */
         memcpy(c->values[i->out[0]].on, c->values[i->in[i->ins - 1]].on, sizeof c->values->on);
-    if (tr_zero_cuts(c->plan))
-        memcpy(c->values[i->out[0]].on[TR_DP], "F ", 2);
+    for (int a = 0; a < TR_AXES && tr_zero_cuts(c->plan, w); a++)
+        if (tr_replica_axes(c->plan, w) & 1 << a)
+            memcpy(c->values[i->out[0]].on[a], "F ", 2);
     if (!finished(c, n, i->in[0], i->parameter, e))
         return false;
     if (c->plan->async)
@@ -381,6 +406,7 @@ static bool instruction(struct tr_checking *c, int n, struct tr_error *e)
     case TR_ALL_TO_ALL:
     case TR_SHIFT:
     case TR_HALO:
+    case TR_ALL_TO_ALL_V:
         return collective(c, n, e);
     case TR_LOAD:
         declared(c, i->out[0], c->values[i->out[0]].on);

@@ -35,8 +35,8 @@ bool tr_check_memories(struct tr_checking *c, int n, struct tr_error *e)
 static int64_t part_begins(const struct tr_checking *c, const struct tr_value *from, int to)
 {
     const struct tr_tensor *w = tr_checked_tensor(c, to);
-    bool part = tr_zero_cuts(c->plan) && !tr_zero_cuts_parameter(c->plan, w);
-    return part ? from->bytes / tr_element_bytes(from->element) * c->t->at[TR_DP] : 0;
+    bool part = tr_zero_cuts(c->plan, w) && !tr_zero_cuts_parameter(c->plan, w);
+    return part ? from->bytes / tr_element_bytes(from->element) * tr_replica_rank(c->plan, w, c->t->at) : 0;
 }
 
 bool tr_check_copy(struct tr_checking *c, int n, struct tr_error *e)

@@ -59,6 +59,8 @@ bool tr_check_raised(const struct tr_checking *c, struct tr_error *e);
 int tr_check_parts(const struct tr_checking *c);
 /* check_elements.c: after the placements of its results are known. */
 bool tr_check_elements(struct tr_checking *c, int n, struct tr_error *e);
+/* check_experts.c: the counts of an all_to_all_v are those of its rows. */
+bool tr_check_exchange(struct tr_checking *c, int n, struct tr_error *e);
 bool tr_check_wait(struct tr_checking *c, int n, struct tr_error *e);
 
 #endif

@@ -76,9 +76,10 @@ bool tr_owns(const struct tr_tape *t, const struct tr_holding *h)
     const struct tr_plan *plan = t->placed->plan;
     if (plan->mesh.servers)
         return t->server >= 0;
-    bool cut = tr_table_placement(plan, &t->placed->g->tensors[h->parameter], TR_TP)[0] == 'S';
+    const struct tr_tensor *w = &t->placed->g->tensors[h->parameter];
+    bool cut = tr_table_placement(plan, w, TR_TP)[0] == 'S';
     bool first = t->at[TR_CP] == 0 && t->at[TR_CU] == 0;
-    return (cut || t->at[TR_TP] == 0) && (plan->zero || t->at[TR_DP] == 0) && first;
+    return (cut || t->at[TR_TP] == 0) && (plan->zero || tr_replica_rank(plan, w, t->at) == 0) && first;
 }
 
 void tr_lower_leaves(struct tr_tape *t)
@@ -142,8 +143,8 @@ static void losses(struct tr_tape *t, const int *loss_values)
         i->micro = m, i->in[i->ins++] = loss_values[m], i->out[i->outs++] = t->losses;
         i->count = runs.count / plan->mesh.size[TR_CU], i->times = tr_micro_batch(plan),
         i->first = cuts_loss(t, loss_values[m]) ? run * runs.count : runs.first[run];
-        i->place = (int64_t)tr_first_sequence(plan, t->at[TR_DP], m) * TR_BLOCKS + runs.first[run] +
-                   t->at[TR_CU] * i->count;
+        i->place = (int64_t)tr_first_sequence(plan, tr_data_rank(plan, t->at), m) * TR_BLOCKS +
+                   runs.first[run] + t->at[TR_CU] * i->count;
     }
 }
 

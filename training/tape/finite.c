@@ -29,7 +29,8 @@ static bool finite_value(const struct tr_runner *r, int value, double *number)
         return true;
     if (t->placed->g->tensors[t->placed->shards[v->shard].tensor].role == TR_INPUT)
         return true;
-    for (int64_t i = 0; i < tr_count(t, value); i++) {
+    int64_t count = r->used[value] < 0 ? tr_count(t, value) : r->used[value] / 4;
+    for (int64_t i = 0; i < count; i++) {
         *number = tr_number(r, value, i);
         if (!isfinite(*number))
             return false;

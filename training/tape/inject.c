@@ -42,7 +42,8 @@ bool tr_plant_leave_out(struct tr_tape *tapes, int n, enum tr_code code, const c
 
 static const struct tr_injections *const groups[] = { &tr_injections_step, &tr_injections_context,
     &tr_injections_recompute, &tr_injections_server, &tr_injections_offload, &tr_injections_pipeline,
-    &tr_injections_mixed, &tr_injections_async, &tr_injections_space, &tr_injections_norm };
+    &tr_injections_mixed, &tr_injections_async, &tr_injections_space, &tr_injections_norm,
+    &tr_injections_experts };
 
 const struct tr_injection *tr_injection_at(int i)
 {

@@ -94,6 +94,8 @@ static void predict(struct tr_ledger *l, const struct tr_tape *t, const struct t
     struct tr_entry *entry = tr_ledger_entry(l, t, i, code);
     bool part = (i->edge == TR_TO_SERVER || i->edge == TR_FROM_SERVER) && entry->cargo != TR_OF_SCALARS;
     int64_t bytes = part ? whole->bytes / t->placed->plan->mesh.servers : whole->bytes;
+    if (code == TR_ALL_TO_ALL_V) /* as if every expert got as many; the run knows (exchange.c) */
+        bytes = i->count * 4;
     int64_t element = tr_element_bytes(whole->element);
     entry->calls += i->times;
     entry->bytes += bytes;

@@ -15,6 +15,7 @@
 #include "training/parallel/reduce.h"
 #include "training/parallel/server.h"
 #include "training/parallel/zero.h"
+#include "training/tape/exchange.h"
 #include "training/tape/experts.h"
 #include "training/tape/halo.h"
 #include "training/tape/widen.h"
@@ -113,7 +114,7 @@ static int input_value(struct lowering *l, int shard, const struct tr_slot *slot
         int v = new_value(l, shard, slot->micro);
         struct tr_instr *i = instr(l, TR_LOAD, slot, unit);
         i->out[i->outs++] = v;
-        i->place = tr_first_sequence(l->p->plan, l->t->at[TR_DP], slot->micro);
+        i->place = tr_first_sequence(l->p->plan, tr_data_rank(l->p->plan, l->t->at), slot->micro);
         i->first = tr_first_token(l->p, l->p->shards[shard].on, l->t->at);
         i->second = tr_second_token(l->p, l->p->shards[shard].on, l->t->at);
         i->striped = tr_striped(l->p->plan);
@@ -221,7 +222,7 @@ static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
         floats = attention_scratch(p, s);
         break;
     default:
-        floats = tr_experts_scratch(g, s->op, k, k);
+        floats = tr_experts_scratch(g, s->op, k, (int64_t)k * p->plan->mesh.size[TR_EP]);
         break;
     }
     return floats * 4;
@@ -263,7 +264,8 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
     }
     /* A collective: of the whole at once, or, where it cuts tokens, of each sequence. */
     const struct tr_tensor *tensor = &p->g->tensors[p->shards[s->in[0]].tensor];
-    bool each = s->code != TR_ALL_REDUCE && s->code != TR_SHIFT && tensor->letter[0] == 'b';
+    bool each =
+        s->code != TR_ALL_REDUCE && s->code != TR_SHIFT && s->axis != TR_EP && tensor->letter[0] == 'b';
     int k = tr_micro_batch(p->plan);
     int smaller = s->code == TR_ALL_GATHER ? s->in[0] : s->out[0];
     i->axes = 1 << s->axis, i->fold = tr_fold_op(p->shards[s->in[0]].on[s->axis]);
@@ -273,6 +275,8 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
         i->count /= p->plan->mesh.size[s->axis];
     if (s->code == TR_HALO)
         tr_lower_halo(l->t, i, s->axis);
+    if (s->code == TR_ALL_TO_ALL_V)
+        tr_lower_exchange(l->t, i);
     tr_need_group(l->t, i->axes);
     if (s->code == TR_ALL_REDUCE)
         l->t->values[i->out[0]].takes = i->in[0];
@@ -367,7 +371,8 @@ static void count_in(struct lowering *l, const struct tr_step *s, const struct t
     int v = *at(l, shard, slot->micro);
     if (slot->micro == plan->micros - 1)
         tr_put_in_bucket(l->t, h, v);
-    if (tr_reduces_each_micro(plan) && plan->mesh.size[TR_DP] > 1)
+    bool alone = tr_replicas(plan, &l->p->g->tensors[parameter]) == 1;
+    if (tr_reduces_each_micro(plan) && !alone)
         v = tr_zero_reduce(l->t, h, v, slot, s->unit);
     int micros = tr_update_micros(plan);
     if (micros > 1) {
@@ -378,7 +383,7 @@ static void count_in(struct lowering *l, const struct tr_step *s, const struct t
         i->in[i->ins++] = v, i->parameter = parameter, i->count = tr_count(l->t, v);
         i->times = micros;
     }
-    bool whole = (plan->mesh.size[TR_DP] == 1 || tr_reduces_each_micro(plan)) && !plan->mesh.servers;
+    bool whole = (alone || tr_reduces_each_micro(plan)) && !plan->mesh.servers;
     if (whole && slot->micro == plan->micros - 1)
         v = tr_round_gradient(l->t, v, parameter, slot, s->unit);
     h->gradient = v;

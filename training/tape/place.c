@@ -14,8 +14,8 @@
 #include <string.h>
 
 const char *const tr_code_names[TR_CODES] = { "compute", "all_reduce", "reduce_scatter", "all_gather",
-    "reduce", "broadcast", "all_to_all", "shift", "halo", "send", "recv", "load", "count", "tie", "norm",
-    "losses", "update", "wait", "down", "up" };
+    "reduce", "broadcast", "all_to_all", "shift", "halo", "all_to_all_v", "send", "recv", "load", "count",
+    "tie", "norm", "losses", "update", "wait", "down", "up" };
 
 static bool same(const char a[2], const char b[2])
 {
@@ -47,6 +47,8 @@ int tr_collective(const char from[2], const char to[2])
         return TR_ALL_GATHER;
     if (same(from, "Pc"))
         return same(to, "Sc") ? (int)TR_REDUCE_SCATTER : -1;
+    if ((same(from, "Sb") && to[0] == 'E') || (from[0] == 'E' && same(to, "Sb")))
+        return TR_ALL_TO_ALL;
     if (same(from, "Zt"))
         return same(to, "Yt") ? (int)TR_ALL_GATHER : -1;
     if (same(from, "Pz") || same(from, "Pq"))
@@ -233,6 +235,20 @@ static int rounded(struct tr_placed *p, const struct tr_node *n, int sum)
     return to;
 }
 
+static int need(struct tr_placed *p, const struct tr_node *n, int tensor, char on[TR_AXES][2]);
+
+/* An exchange of rows reads how many there are: those that leave here, and those that come here. */
+static void with_counts(struct tr_placed *p, const struct tr_node *n, struct tr_step *s, int counts)
+{
+    char on[TR_AXES][2];
+    memcpy(on, p->shards[s->in[0]].on, sizeof on);
+    for (int way = 0; way < 2; way++) {
+        memcpy(on[s->axis], way ? "E " : "Sb", 2);
+        s->in[s->ins++] = need(p, n, counts, on);
+    }
+    s->code = TR_ALL_TO_ALL_V;
+}
+
 /* A step that makes `place` on one axis of a shard: a collective, or the packing beside an all-to-all.
  * Returns what it makes. */
 static int convert(
@@ -251,11 +267,14 @@ static int convert(
         .code = TR_COMPUTE, .op = packing(before), .phase = n->phase, .unit = n->unit, .axis = axis
     };
     char shifted[2];
+    int counts = p->g->tensors[p->shards[from].tensor].counts;
+    s.in[s.ins++] = from, s.out[s.outs++] = to;
     if (code >= 0)
         s.code = (enum tr_code)code;
+    if (code == TR_ALL_TO_ALL && counts >= 0)
+        with_counts(p, n, &s, counts);
     if (code == TR_SHIFT)
         tr_shifted(before, shifted, &s.turn);
-    s.in[s.ins++] = from, s.out[s.outs++] = to;
     *add_step(p) = s;
     return rounds ? rounded(p, n, to) : to;
 }
@@ -340,6 +359,8 @@ int64_t tr_shard_size(const struct tr_placed *p, int shard, int i)
     const struct tr_shard *s = &p->shards[shard];
     const struct tr_tensor *t = &p->g->tensors[s->tensor];
     int64_t size = t->size[i];
+    if (s->on[TR_EP][0] == 'E' && t->letter[i] == 't' && t->counts >= 0)
+        size = tr_most_rows(p->plan, p->g);
     struct tr_pair pairs[TR_PAIRS];
     for (int a = 0; a < TR_AXES; a++)
         if ((s->on[a][0] == 'S' && s->on[a][1] == t->letter[i] && t->letter[i] != 'b') ||

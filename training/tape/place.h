@@ -26,6 +26,7 @@ enum tr_code {
     TR_ALL_TO_ALL,
     TR_SHIFT, /* round the group: to the rank `turn` behind, from the one before */
     TR_HALO, /* the first row of cells to the rank before, the last to the one behind, and theirs here */
+    TR_ALL_TO_ALL_V, /* rows to the ranks of their experts, or back: exchange.h */
     TR_SEND,
     TR_RECV,
     TR_LOAD, /* tokens and targets of a micro-batch */

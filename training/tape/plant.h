@@ -19,6 +19,6 @@ struct tr_injections {
 };
 extern const struct tr_injections tr_injections_step, tr_injections_context, tr_injections_recompute,
     tr_injections_server, tr_injections_offload, tr_injections_pipeline, tr_injections_mixed,
-    tr_injections_async, tr_injections_space, tr_injections_norm;
+    tr_injections_async, tr_injections_space, tr_injections_norm, tr_injections_experts;
 
 #endif

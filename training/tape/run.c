@@ -9,6 +9,7 @@
 #include "training/ops/stripes.h"
 #include "training/ops/threads.h"
 #include "training/tape/serve.h"
+#include "training/tape/exchange.h"
 #include "training/tape/finite.h"
 #include "training/tape/halo.h"
 #include "training/tape/host.h"
@@ -92,7 +93,9 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
     r->updates = tr_new((size_t)r->n_updates, sizeof *r->updates);
     tr_ledger_predict(&r->predicted, t);
     tr_copies_predict(&r->copies_predicted, t);
-    tr_audit_make(&r->audit, t);
+    r->used = tr_new((size_t)t->n_values, sizeof *r->used);
+    memset(r->used, -1, (size_t)t->n_values * sizeof *r->used);
+    tr_audit_make(&r->audit, t, r->used);
     for (int i = 0; i < t->n_holdings; i++)
         initialise(r, &t->holdings[i]);
     tr_host_follow(r);
@@ -124,6 +127,7 @@ void tr_runner_close(struct tr_runner *r)
     free(r->points);
     free(r->clock);
     free(r->updates);
+    free(r->used);
     tr_audit_free(&r->audit);
     *r = (struct tr_runner){ 0 };
 }
@@ -463,6 +467,8 @@ static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
         return run_shift(r, i, e);
     case TR_HALO:
         return tr_run_halo(r, i, e);
+    case TR_ALL_TO_ALL_V:
+        return tr_run_exchange(r, i, e);
     case TR_SEND:
     case TR_RECV:
         return i->edge >= TR_TO_SERVER ? tr_server_message(r, i, e) : run_message(r, i, e);
@@ -497,6 +503,7 @@ bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e)
     before(r, n);
     if (!run_instr(r, n, e))
         return false;
+    tr_note_used(r, &r->tape->instrs[n]);
     after(r, n);
     return true;
 }
@@ -514,6 +521,7 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
     const struct tr_tape *t = r->tape;
     struct tr_traffic before;
     r->before = r->result, r->flops = 0;
+    tr_exchange_begin(&r->predicted);
     tr_ledger_begin(&r->counted, &r->predicted);
     tr_ledger_begin(&r->copies_counted, &r->copies_predicted);
     if (r->audited && r->groups.world && !tr_traffic_read(&before, &r->groups, e))

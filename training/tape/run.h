@@ -35,6 +35,7 @@ struct tr_runner {
     struct tr_ledger copies_predicted, copies_counted; /* between the memories: the same */
     struct tr_audit audit;
     struct tr_resident before_groups;
+    int64_t *used; /* bytes of each value, of those with room for more; -1: all */
     bool audited; /* the next step is; see audit.h for what it costs and destroys */
 };
 

@@ -101,18 +101,27 @@ int tr_put_beside(struct tr_tape *t, int n, int calls)
     return n + calls;
 }
 
-void tr_agree_on_groups(struct tr_tape *tapes, int n)
+/* Any rank's, in the order of their numbers. */
+static void agree(struct tr_tape *tapes, int n, bool beside)
 {
     bool needed[TR_WORLD + 1] = { false };
     for (int r = 0; r < n; r++)
-        for (int i = 0; i < tapes[r].n_masks; i++)
-            needed[tapes[r].masks[i]] = true;
+        for (int i = 0; i < (beside ? tapes[r].n_beside : tapes[r].n_masks); i++)
+            needed[beside ? tapes[r].beside[i] : tapes[r].masks[i]] = true;
     for (int r = 0; r < n; r++) {
-        tapes[r].n_masks = 0;
+        int *masks = beside ? tapes[r].beside : tapes[r].masks,
+            *count = beside ? &tapes[r].n_beside : &tapes[r].n_masks;
+        *count = 0;
         for (int axes = 0; axes <= TR_WORLD; axes++)
             if (needed[axes])
-                tr_need_group(&tapes[r], axes);
+                need(masks, count, axes);
     }
+}
+
+void tr_agree_on_groups(struct tr_tape *tapes, int n)
+{
+    agree(tapes, n, false);
+    agree(tapes, n, true);
 }
 
 int tr_stage_of(const struct tr_placed *p, int unit)
@@ -170,8 +179,9 @@ static void hold(struct tr_tape *t, int parameter)
     const struct tr_graph *g = t->placed->g;
     int shard = parameter_shard(t->placed, parameter);
     int64_t count = tr_shard_count(t->placed, shard, 1);
+    const struct tr_tensor *w = &g->tensors[parameter];
     bool serves = t->server >= 0;
-    int ways = serves ? plan->mesh.servers : tr_zero_cuts(plan) ? plan->mesh.size[TR_DP] : 1;
+    int ways = serves ? plan->mesh.servers : tr_zero_cuts(plan, w) ? tr_replicas(plan, w) : 1;
     struct tr_holding *h = &t->holdings[t->n_holdings++];
     *h = (struct tr_holding){ .parameter = parameter,
         .values = -1,
@@ -184,7 +194,7 @@ static void hold(struct tr_tape *t, int parameter)
         .bucket = -1 };
     memset(h->level, -1, sizeof h->level);
     h->shard_count = count / ways;
-    h->shard_from = ways == 1 ? 0 : h->shard_count * (serves ? t->server : t->at[TR_DP]);
+    h->shard_from = ways == 1 ? 0 : h->shard_count * (serves ? t->server : tr_replica_rank(plan, w, t->at));
     int home = g->tensors[parameter].values_of;
     if (home != parameter && tr_has_stage(t, tr_stage_of(t->placed, g->tensors[home].unit)))
         return; /* a tied head beside its embedding: a gradient of its own, but the embedding's values */
@@ -222,8 +232,10 @@ void tr_hold_parameters(struct tr_tape *t)
 int64_t tr_held_from(const struct tr_tape *t, const struct tr_holding *h)
 {
     int shard = parameter_shard(t->placed, h->parameter);
-    bool cut = t->placed->shards[shard].on[TR_TP][0] == 'S';
-    return cut ? t->at[TR_TP] * tr_shard_count(t->placed, shard, 1) : 0;
+    for (int a = TR_EP; a <= TR_TP; a++) /* one of them cuts it, or none */
+        if (t->placed->shards[shard].on[a][0] == 'S')
+            return t->at[a] * tr_shard_count(t->placed, shard, 1);
+    return 0;
 }
 
 bool tr_holds_part(const struct tr_tape *t, const struct tr_tensor *parameter)
@@ -235,7 +247,9 @@ int64_t tr_updated_from(const struct tr_tape *t, const struct tr_holding *h)
 {
     if (t->server >= 0)
         return h->shard_count * t->server;
-    return tr_held_from(t, h) + (t->placed->plan->zero ? h->shard_count * t->at[TR_DP] : 0);
+    const struct tr_plan *plan = t->placed->plan;
+    int part = plan->zero ? tr_replica_rank(plan, &t->placed->g->tensors[h->parameter], t->at) : 0;
+    return tr_held_from(t, h) + h->shard_count * part;
 }
 
 int64_t tr_values_from(const struct tr_tape *t, const struct tr_holding *h)
