@@ -62,9 +62,14 @@ static const struct model models[] = {
 static bool has_options(const struct model *m, const struct tr_options *o, struct tr_error *e)
 {
     const char *foreign = NULL;
-    if (!m->experts && (o->experts || o->top_k))
-        return tr_fail(e, "--%s: %s has no experts; legal with --model moe:nano or moe:micro",
-            o->experts ? "experts" : "top-k", m->name);
+    const char *of_experts = o->experts               ? "experts"
+                             : o->top_k               ? "top-k"
+                             : o->capacity_factor > 0 ? "capacity-factor"
+                             : o->aux_loss > 0        ? "aux-loss"
+                                                      : NULL;
+    if (!m->experts && of_experts)
+        return tr_fail(
+            e, "--%s: %s has no experts; legal with --model moe:nano or moe:micro", of_experts, m->name);
     if (m->inputs == 0)
         foreign = o->inputs ? "inputs" : NULL;
     else if (!m->grid && *o->data && strcmp(o->data, "grammar"))
@@ -116,6 +121,8 @@ static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr
         .vocabulary = o->vocabulary ? o->vocabulary : m->vocabulary,
         .experts = o->experts && m->experts ? o->experts : m->experts,
         .choices = o->top_k && m->experts ? o->top_k : m->choices,
+        .capacity = o->capacity_factor,
+        .balance = o->aux_loss,
         .untied = o->untied,
         .leaves = o->cp > 1,
         .apart = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]),

@@ -46,6 +46,8 @@ static const struct option options[] = {
     WHOLE_OF("inputs", inputs, 1, "mlp: numbers of a row; a sequence is 8 rows"),
     WHOLE_OF("experts", experts, 1, "moe: experts of a layer"),
     WHOLE_OF("top-k", top_k, 1, "moe: experts that a token goes to"),
+    REAL_OF("capacity-factor", capacity_factor, "moe: an expert takes so many times an equal share; 0: all"),
+    REAL_OF("aux-loss", aux_loss, "moe: weight of a loss that keeps experts equally busy"),
     WHOLE_OF("vocabulary", vocabulary, 1, "tokens there are; mlp, cnn: classes"),
     FLAG_OF("untied", untied, "gpt: the head has values of its own, not the embedding's"),
     WHOLE_OF("grid", grid, 1, "cnn: cells a side, a multiple of 8; a cell is 2 x 2 pixels"),

@@ -16,6 +16,7 @@ struct tr_options {
     /* the model */
     char model[32];
     long layers, channels, heads, context, inputs, vocabulary, experts, top_k; /* 0: as the model says */
+    double capacity_factor, aux_loss;
     bool untied;
     /* what is learned */
     char data[512], labels[512];

@@ -48,7 +48,8 @@ for model in "layers=2 batch=2 tensors=5" "layers=3 norm=1 classes=16 batch=1 te
     [ "$tensors" -eq "${model##*=}" ] || fail "cnn $model: $tensors tensors were checked"
 done
 
-for model in "layers=1 vocab=70 tensors=17" "layers=2 vocab=33 tied=0 top=1 experts=5 tensors=31"; do
+for model in "layers=1 vocab=70 tensors=17" \
+    "layers=2 vocab=33 tied=0 top=1 experts=5 capacity=1 balance=0.1 tensors=31"; do
     # shellcheck disable=SC2086
     ${moe}64 context=16 batch=2 check=16 ${model% *} >"$scratch/said" ||
         fail "moe $model: $(tail -n 1 "$scratch/said")"
@@ -101,7 +102,7 @@ for wrong in channels=100 size=12 size=0 classes=1 classes=17 groups=0 groups=7 
         fail "cnn $wrong: $(cat "$scratch/said")"
     fi
 done
-for wrong in channels=100 context=12 heads=5 vocab=1 batch=0 experts=0 top=9 colour=1 layers; do
+for wrong in channels=100 context=12 heads=5 vocab=1 batch=0 experts=0 top=9 micros=3 colour=1 layers; do
     if $moe $wrong >/dev/null 2>"$scratch/said"; then
         fail "moe $wrong was taken"
     elif ! grep -q 'must be\|KEY=VALUE' "$scratch/said"; then

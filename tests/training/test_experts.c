@@ -81,7 +81,8 @@ Test(experts, what_makes_no_sense_is_refused_with_what_would)
         { "--dp 2 --ep 2 --model gpt:nano", "legal with --model moe:nano or moe:micro" },
         { "--dp 2 --ep 2 --micro 2", "legal with --zero 2 or 3" },
         { "--dp 2 --ep 2 --servers 1", "legal with --servers is --ep 1" },
-        { "--dp 2 --ep 2 --pp 2 --micro 4 --async stash --untied --clip 0", "legal is --async off" },
+        { "--dp 2 --servers 1 --capacity-factor 1", "which exchange nothing; legal is 0" },
+        { "--aux-loss 1 --model gpt:nano", "legal with --model moe:nano or moe:micro" },
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct tr_prepared p;

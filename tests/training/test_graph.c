@@ -36,6 +36,13 @@ static const struct tr_model_options normed = {
 static const struct tr_model_options moe_nano = {
     .layers = 4, .channels = 64, .heads = 4, .context = 64, .vocabulary = 256, .experts = 8, .choices = 2
 };
+/* Experts that are full refuse, and a loss keeps them equally busy. */
+static struct tr_model_options balanced(struct tr_model_options o)
+{
+    o.capacity = 1, o.balance = 0.1;
+    return o;
+}
+
 /* The form that context parallelism asks for. */
 static struct tr_model_options cut(struct tr_model_options o)
 {
@@ -282,7 +289,7 @@ Test(graph, each_gradient_is_made_once)
     struct tr_graph graphs[] = { gpt(gpt_nano), gpt(untied), mlp(mlp_nano), mlp(odd), mlp(one),
         gpt(cut(gpt_nano)), gpt(cut(untied)), mlp(cut(mlp_nano)), gpt(ring(gpt_nano)), cnn(cnn_nano),
         gpt(windows(gpt_nano)), gpt(scores(gpt_nano)), gpt(moe_nano), cnn(cut(cnn_nano)), cnn(normed),
-        cnn(by_filters), cnn(cut(by_channels)) };
+        cnn(by_filters), cnn(cut(by_channels)), gpt(balanced(moe_nano)) };
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
         each_gradient_once(&graphs[i]);
         tr_graph_free(&graphs[i]);
@@ -353,6 +360,8 @@ static bool legal_placement(const char p[2], bool result)
         return strchr("btcr", p[1]) != NULL && p[1];
     case 'X':
         return p[1] == 'c';
+    case 'G':
+        return p[1] == 'b';
     case 'T':
     case 'V':
     case 'W':
@@ -385,7 +394,7 @@ Test(ops, every_rule_can_be_read)
 {
     struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), gpt(cut(gpt_nano)), gpt(ring(gpt_nano)),
         cnn(cnn_nano), gpt(windows(gpt_nano)), gpt(scores(gpt_nano)), gpt(moe_nano), cnn(cut(cnn_nano)),
-        cnn(normed) };
+        cnn(normed), gpt(balanced(moe_nano)) };
     int seen = 0;
     for (int op = 0; op < TR_OPS; op++) {
         const struct tr_node moving = { .op = op, .ins = 1, .outs = 1 };

@@ -14,6 +14,7 @@ void tr_alone_options(struct tr_options *to, const struct tr_options *from)
     to->layers = from->layers, to->channels = from->channels, to->heads = from->heads;
     to->context = from->context, to->inputs = from->inputs, to->vocabulary = from->vocabulary;
     to->untied = from->untied, to->experts = from->experts, to->top_k = from->top_k;
+    to->capacity_factor = from->capacity_factor, to->aux_loss = from->aux_loss;
     memcpy(to->cnn_cut, from->cnn_cut, sizeof to->cnn_cut);
     memcpy(to->norm, from->norm, sizeof to->norm);
     memcpy(to->conv_split, from->conv_split, sizeof to->conv_split);

@@ -97,6 +97,21 @@ static void sizes(struct words *w, const struct tr_options *o, const struct tr_g
         say(w, "stripes=1");
 }
 
+/* Which sequences count together, where experts have a capacity or a loss of balance: a micro-batch's. */
+static void groups(struct words *w, const struct tr_options *o)
+{
+    struct tr_run run;
+    struct tr_error e;
+    if (!tr_run_make(&run, o, &e))
+        return;
+    say(w, "capacity=%a", o->capacity_factor);
+    say(w, "balance=%a", o->aux_loss);
+    say(w, "micros=%d", run.plan.micros);
+    say(w, "run=%d",
+        tr_micro_batch(&run.plan) * (tr_reduces_each_micro(&run.plan) ? tr_data_ranks(&run.plan) : 1));
+    tr_run_free(&run);
+}
+
 /* The child: its output goes into the pipe, its arrays into memory files. */
 static void child(const struct tr_options *o, const struct tr_graph *g, int out, int grads, int params)
 {
@@ -104,6 +119,8 @@ static void child(const struct tr_options *o, const struct tr_graph *g, int out,
     char *argv[WORDS + 1] = { NULL };
     say(&w, "%s", g->model);
     sizes(&w, o, g);
+    if (g->capacity > 0 || g->balance > 0)
+        groups(&w, o);
     say(&w, "batch=%ld", o->batch / updates(o));
     say(&w, "steps=%ld", o->steps * updates(o));
     say(&w, "seed=%ld", o->seed);

@@ -27,6 +27,8 @@ static const struct drawn {
     { "inputs", 2, "7 32" },
     { "experts", 2, "1 4 6 16" },
     { "top-k", 2, "1 3 8" },
+    { "capacity-factor", 8, "0.5 1 1 2" },
+    { "aux-loss", 6, "0.01 0.1" },
     { "vocabulary", 8, "10 65 256 257" },
     { "untied", 5, "" },
     { "batch", 15, "4 8 8 16 7" },

@@ -39,6 +39,15 @@ static bool same_servers(const struct tr_options *a, const struct tr_options *b)
     return is_asynchronous(a) == is_asynchronous(b) && (!is_asynchronous(a) || same);
 }
 
+/* With a capacity or a loss of balance it must know which sequences are in a micro-batch. */
+static bool same_groups(const struct tr_options *a, const struct tr_options *b)
+{
+    bool counts = a->capacity_factor > 0 || a->aux_loss > 0;
+    bool same =
+        a->micro == b->micro && (a->micro == 1 || (a->dp == b->dp && (a->zero >= 2) == (b->zero >= 2)));
+    return !counts || same;
+}
+
 /* Whether the golden program, or the rank alone, would say the same of both. */
 static bool same_golden(const struct tr_options *a, const struct tr_options *b)
 {
@@ -48,7 +57,7 @@ static bool same_golden(const struct tr_options *a, const struct tr_options *b)
     tr_alone_options(&of_b, b);
     return tr_options_same(&of_a, &of_b, left, right) && windows(a) == windows(b) &&
            a->offload_delay == b->offload_delay && tr_compares_alone(a) == tr_compares_alone(b) &&
-           same_versions(a, b) && same_servers(a, b);
+           same_versions(a, b) && same_servers(a, b) && same_groups(a, b);
 }
 
 static bool make_golden(struct tr_golden *g, const struct tr_options *o, struct tr_error *e)

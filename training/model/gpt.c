@@ -134,6 +134,8 @@ bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct t
         .heads = o->heads,
         .experts = o->experts,
         .choices = o->choices,
+        .capacity = o->capacity,
+        .balance = o->balance,
         .leaves = o->leaves,
         .parts = o->parts,
         .windows = o->windows,

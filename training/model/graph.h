@@ -69,6 +69,7 @@ struct tr_graph {
     int64_t groups; /* cnn: of the channels, for group norm; 0: there is none */
     int64_t experts, choices; /* moe: how many there are, and how many a token has; else 0 */
     int split; /* cnn: which layers have filters as rows, and which channels: tr_conv_split */
+    double capacity, balance; /* moe: 0: an expert takes all tokens; the weight of the loss of balance */
     bool columns; /* cnn: the tokens are the cells column after column, not row after row */
     char model[24];
     bool leaves; /* gradients of matrices come as leaves, one for each sequence */
@@ -103,6 +104,7 @@ struct tr_model_options {
     int64_t heads, context; /* gpt */
     bool untied; /* gpt */
     int64_t experts, choices; /* gpt with experts: moe */
+    double capacity, balance;
     int64_t inputs; /* mlp */
     int64_t grid; /* cnn */
     int64_t planes; /* cnn: numbers of a pixel */

@@ -5,6 +5,11 @@
  *   x, choices -> dispatch -> rows, counts      a row for each token and choice: by experts, then by tokens
  *   rows -> expert_up -> expert_down -> combine -> y
  *
+ * With a capacity, or a loss of balance, ranks must know what all tokens of the micro-batch chose:
+ *
+ *   choices -> wanted      of each sequence, how many tokens chose each expert; gathered from all ranks
+ *   choices, wanted -> admit -> choices         an expert that is full refuses
+ *
  * The weights of all experts are one tensor each, by experts outermost, so that those of some experts are
  * neighbours. How many rows an expert has is known when the step runs: counts[expert][sequence][block] are a
  * value like any other. */
@@ -24,6 +29,10 @@ bool tr_moe_legal(const struct tr_model_options *o, struct tr_error *e)
     if (o->choices < 1 || o->choices > o->experts)
         return tr_fail(e, "--top-k %lld: a token has some of the %lld experts; legal are 1 to %lld",
             (long long)o->choices, (long long)o->experts, (long long)o->experts);
+    if (!(o->capacity >= 0 && o->capacity < 1e6))
+        return tr_fail(e, "--capacity-factor %g: legal are 0, which has no limit, and more", o->capacity);
+    if (!(o->balance >= 0 && o->balance < 1e6))
+        return tr_fail(e, "--aux-loss %g: legal are 0 and more", o->balance);
     return true;
 }
 
@@ -46,6 +55,23 @@ static int rows(struct tr_builder *b, const char *name, int64_t c, int counts)
     return t;
 }
 
+/* Of the choices those that are admitted, where not all are. */
+static int admitted(struct tr_builder *b, int choices)
+{
+    int64_t size[] = { 1, 1, b->g->experts };
+    if (b->g->capacity == 0 && b->g->balance == 0)
+        return choices;
+    int wanted = tr_add_tensor(b->g, TR_ACTIVATION, b->unit, "btc", size, "%swanted", b->prefix);
+    b->g->tensors[wanted].wide = true;
+    tr_build_node(b, TR_WANTED, &choices, 1, &wanted, 1);
+    if (b->g->capacity == 0)
+        return choices;
+    int some = tr_build_activation(b, "admitted", b->g->choices, false);
+    b->g->tensors[some].wide = true;
+    tr_build_node(b, TR_ADMIT, (int[]){ choices, wanted }, 2, &some, 1);
+    return some;
+}
+
 int tr_moe_forward(struct tr_builder *b, int x, const int w[TR_MOE_PARAMETERS])
 {
     struct tr_graph *g = b->g;
@@ -54,11 +80,12 @@ int tr_moe_forward(struct tr_builder *b, int x, const int w[TR_MOE_PARAMETERS])
     int p = tr_build_activation(b, "probabilities", g->experts, false);
     int choices = tr_build_activation(b, "choices", g->choices, false);
     tr_build_node(b, TR_GATE, &logits, 1, (int[]){ p, choices }, 2);
-    int counts = tr_add_tensor(g, TR_ACTIVATION, b->unit, "btc", size, "%scounts", b->prefix);
     /* Choices and counts are integers. The router is float32 in mixed precision, too (Fedus et al. 2022), as
      * which experts are chosen hangs on it. */
-    g->tensors[logits].wide = g->tensors[p].wide = true;
-    g->tensors[choices].wide = g->tensors[counts].wide = true;
+    g->tensors[logits].wide = g->tensors[p].wide = g->tensors[choices].wide = true;
+    choices = admitted(b, choices);
+    int counts = tr_add_tensor(g, TR_ACTIVATION, b->unit, "btc", size, "%scounts", b->prefix);
+    g->tensors[counts].wide = true;
     int sent = rows(b, "rows", g->channels, counts);
     tr_build_node(b, TR_DISPATCH, (int[]){ x, choices }, 2, (int[]){ sent, counts }, 2);
     int up = rows(b, "up", tr_moe_hidden(g), counts), down = rows(b, "down", g->channels, counts);
@@ -84,15 +111,35 @@ static void weights(struct tr_pass *p, int op, int unit, const int in[3], int w,
     tr_add_node(p->g, op, TR_WEIGHT, unit, in, 3, out, 2);
 }
 
+/* What the operation that reads these choices makes of them; -1: there is none. */
+static int made_by(const struct tr_pass *p, int op, int choices, int out)
+{
+    for (int i = 0; i < p->g->n_nodes; i++)
+        for (int x = 0; x < p->g->nodes[i].ins && p->g->nodes[i].op == op; x++)
+            if (p->g->nodes[i].in[x] == choices)
+                return p->g->nodes[i].out[out];
+    return -1;
+}
+
 static void combine(struct tr_pass *p, const struct tr_node *n, int dy)
 {
     int down = n->in[0], probabilities = n->in[1], choices = n->in[2];
     struct tr_tensor of = p->g->tensors[choices];
-    int in[] = { dy, down, probabilities, choices }, out[] = { tr_gradient_of(p, down),
-        tr_add_tensor(p->g, TR_D_ACTIVATION, of.unit, of.letter, of.size, "d.chosen.%s", of.name) };
-    tr_add_node(p->g, TR_COMBINE_DX, TR_BACKWARD, n->unit, in, 4, out, 2);
+    int in[] = { dy, down, probabilities, choices, made_by(p, TR_DISPATCH, choices, 1) },
+        out[] = { tr_gradient_of(p, down),
+            tr_add_tensor(p->g, TR_D_ACTIVATION, of.unit, of.letter, of.size, "d.chosen.%s", of.name) };
+    tr_add_node(p->g, TR_COMBINE_DX, TR_BACKWARD, n->unit, in, 5, out, 2);
     p->g->tensors[out[1]].wide = true;
     p->d[down] = out[0], p->d[probabilities] = out[1];
+}
+
+static void gate(struct tr_pass *p, const struct tr_node *n, int dy, int dx)
+{
+    int choices = n->out[1], some = made_by(p, TR_ADMIT, choices, 0),
+        wanted = made_by(p, TR_WANTED, choices, 0);
+    int in[] = { dy, n->out[0], some < 0 ? choices : some, wanted };
+    bool balanced = p->g->balance > 0;
+    add(p, balanced ? TR_BALANCE_DX : TR_GATE_DX, TR_BACKWARD, n->unit, in, balanced ? 4 : 3, dx);
 }
 
 void tr_moe_backward(struct tr_pass *p, const struct tr_node *n)
@@ -119,12 +166,11 @@ void tr_moe_backward(struct tr_pass *p, const struct tr_node *n)
         add(p, TR_DISPATCH_DX, TR_BACKWARD, unit, (int[]){ dy, n->in[1] }, 2, dx);
         tr_give(p, x, dx, unit);
         break;
-    default: { /* TR_GATE */
+    default: /* TR_GATE */
         dx = tr_gradient_of(p, x);
         p->g->tensors[dx].wide = true;
-        add(p, TR_GATE_DX, TR_BACKWARD, unit, (int[]){ dy, n->out[0], n->out[1] }, 3, dx);
+        gate(p, n, dy, dx);
         tr_give(p, x, dx, unit);
         break;
-    }
     }
 }

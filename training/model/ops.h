@@ -30,6 +30,10 @@
  *
  *   Nt  as St, and beside it the nearest row of each neighbour; +0 beyond the border
  *
+ * Of what is counted of each sequence:
+ *
+ *   Gb  all have those of all ranks, in their order
+ *
  * Of rows that go to experts, by how many only the run knows (exchange.h):
  *
  *   E   each has those for the experts that are here, of all ranks, as Sb those of its own tokens
@@ -101,17 +105,21 @@ enum tr_op {
     TR_GROUP_NORM_DX, /* dy, centred, squares, w, leaves of dw, of db -> dx */
     TR_EMBED_LEAVES, /* dy, tokens -> leaves of dw */
     TR_GATE, /* logits -> probabilities, choices: of each token the experts of the highest */
+    TR_WANTED, /* choices -> of each sequence, how many tokens chose each expert */
+    TR_ADMIT, /* choices, wanted by all -> choices: those that a full expert refuses are E */
     TR_DISPATCH, /* x, choices -> rows in the order of experts and tokens, counts of them */
     TR_EXPERT_UP, /* rows, counts, w, b -> up: each expert's rows by its own w */
     TR_EXPERT_DOWN, /* up, counts, w, b -> down: gelu, and the same */
     TR_COMBINE, /* down, probabilities, choices -> y */
-    TR_COMBINE_DX, /* dy, down, probabilities, choices -> d.down, gradients of the chosen probabilities */
+    TR_COMBINE_DX, /* dy, down, probabilities, choices, counts -> d.down, gradients of the chosen
+                      probabilities */
     TR_EXPERT_DOWN_DX, /* d.down, up, counts, w -> d.up */
     TR_EXPERT_DOWN_DW, /* d.down, up, counts -> dw, db */
     TR_EXPERT_UP_DX, /* d.up, counts, w -> d.rows */
     TR_EXPERT_UP_DW, /* d.up, rows, counts -> dw, db */
     TR_DISPATCH_DX, /* d.rows, choices -> dx */
     TR_GATE_DX, /* gradients of the chosen, probabilities, choices -> the gradient of logits */
+    TR_BALANCE_DX, /* the same, and wanted by all: with that of the loss of balance */
     TR_FOLD, /* leaves -> dw: the tree over the sequences of the micro-batch */
     TR_PACK, /* x -> x, before an all-to-all */
     TR_UNPACK, /* x -> x, after one */

@@ -94,11 +94,6 @@ static bool check_parts(const struct tr_plan *p, const struct tr_graph *g, struc
     if (p->mesh.servers)
         return tr_fail(
             e, "--ep %d with --servers: a worker has the whole model; legal with --servers is --ep 1", ep);
-    if (p->async)
-        return tr_fail(e,
-            "--ep %d with --async %s: the golden program knows no versions of experts; legal is "
-            "--async off",
-            ep, tr_async_names[p->async]);
     if (!tr_reduces_each_micro(p) && p->micros > 1)
         return tr_fail(e,
             "--ep %d with --micro %d and --zero %d: an expert gets the tokens of several ranks in each "
@@ -115,6 +110,10 @@ bool tr_expert_check(const struct tr_plan *p, const struct tr_graph *g, struct t
         return false;
     if (!g->experts)
         return true;
+    if (p->mesh.servers && (g->capacity > 0 || g->balance > 0))
+        return tr_fail(e,
+            "--%s with --servers: it counts the tokens of all workers, which exchange nothing; legal is 0",
+            g->capacity > 0 ? "capacity-factor" : "aux-loss");
     if (p->mesh.size[TR_CP] > 1)
         return tr_fail(e,
             "--cp %d: the sums over an expert's tokens are not cut within a sequence; legal with %s is 1",

@@ -19,7 +19,17 @@
  *   experts          out: a chain over C, then 8 chunks of H; dX: a chain over C, then 8 chunks of H. The
  *                    gradient of a weight: the tokens that the expert got, ascending: blocks of a sequence,
  *                    the tree over the 8, + 0, the tree over the sequences. A part where it got none is +0
- *   a token          the sum over its experts from +0, products rounded, the first choice first */
+ *   a token          the sum over its experts from +0, products rounded, the first choice first
+ *
+ * Which tokens count together, for capacity and balance, is a group of sequences: the batch is cut into runs
+ * of `run` neighbours, of which every `micros`-th is of the same group. With micros=1 a group is the batch.
+ *
+ *   capacity=F   an expert takes at most ceil(F top tokens / E) of a group's tokens, the first ones in the
+ *                order of sequence and token; the others go without it
+ *   balance=A    the gradient of A E sum(f_e P_e) over the experts is added (Fedus et al. 2022): f_e is the
+ *                share of the group's choices that e got, before any is refused, and P_e its mean
+ *                probability; the mean over groups and the sum over layers. The loss that is printed is the
+ *                cross entropy alone */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -50,8 +60,8 @@ enum { CHUNKS = 8, LANES = 16, LEAVES = 64 };
 
 /* Layers, channels, heads, context, vocabulary, sequences, experts, how many of them a token has. */
 static long L = 4, C = 64, HEADS = 4, T = 64, V = 256, B = 8, E = 8, K = 2;
-static long steps = 10, tied = 1, sgd = 0, seed = 1, check = 0, delay = 0;
-static double lr = 1e-3, clip = 1, decay = 0.1;
+static long steps = 10, tied = 1, sgd = 0, seed = 1, check = 0, delay = 0, micros = 1, run = 1;
+static double lr = 1e-3, clip = 1, decay = 0.1, capacity = 0, balance = 0;
 static char grads_path[4096], params_path[4096];
 static long H, head_size, block; /* hidden channels of an expert; C / HEADS; tokens of a block */
 static real score_scale;
@@ -466,12 +476,27 @@ static void attention_backward(real *dqkv, const real *dy, const real *y, const 
 typedef struct {
     real *ln1, *mean1, *scale1, *qkv, *attention, *lse, *middle, *ln2, *mean2, *scale2, *out;
     real *p, *up, *down; /* p[T][E]; of a token and choice: up[T][K][H] before GELU, down[T][K][C] */
-    long *choice; /* [T][K] */
+    long *choice; /* [T][K]; E: refused */
 } activations;
 
-/* The probabilities, and the choices. */
-static void route(activations *a, long l)
+/* Of a group and a layer: how many tokens each expert has got so far, and how many chose it in all. */
+static long *taken, *wanted;
+static double *probable; /* and the sum of its probabilities */
+
+static long group_of(long sequence)
 {
+    return sequence / run % micros;
+}
+static double group_tokens(void)
+{
+    return (double)(B / micros * T);
+}
+
+/* The probabilities, and the choices: an expert that is full refuses. */
+static void route(activations *a, long l, long sequence, int counting)
+{
+    long first = (group_of(sequence) * L + l) * E;
+    double most = ceil(capacity * (double)K * group_tokens() / (double)E);
     multiply(a->p, T, E, C, plain(a->ln2, C), turned(weight(of_layer(l, ROUTER)), C), C);
     for (long t = 0; t < T; t++) {
         real *p = a->p + t * E, max;
@@ -486,6 +511,15 @@ static void route(activations *a, long l)
                 if (!before && (choice[j] < 0 || p[e] > p[choice[j]]))
                     choice[j] = e;
             }
+        }
+        for (long e = 0; e < E; e++)
+            probable[first + e] += (double)p[e];
+        for (long j = 0; j < K; j++) {
+            long e = choice[j];
+            wanted[first + e] += counting;
+            if (capacity > 0 && (double)taken[first + e] >= most)
+                choice[j] = E;
+            taken[first + e]++;
         }
     }
 }
@@ -527,22 +561,27 @@ static void experts(real *out, activations *a, long l)
         for (long i = 0; i < C; i++) {
             real sum = 0;
             for (long j = t * K; j < (t + 1) * K; j++)
-                sum = sum + a->p[t * E + a->choice[j]] * a->down[j * C + i];
+                if (a->choice[j] < E)
+                    sum = sum + a->p[t * E + a->choice[j]] * a->down[j * C + i];
             out[t * C + i] = sum;
         }
     free(x), free(up), free(y), free(at), free(place);
 }
 
 /* The gradient of the scores, from those of the probabilities of what was chosen. */
-static void route_backward(real *d_score, const activations *a, const real *dy)
+static void route_backward(real *d_score, const activations *a, const real *dy, long l, long sequence)
 {
+    const long *chosen = wanted + (group_of(sequence) * L + l) * E;
+    double each = balance * (double)E / ((double)K * group_tokens() * group_tokens() * (double)micros);
     real *dp = room(E);
     for (long t = 0; t < T; t++) {
         const real *p = a->p + t * E;
         real along = 0;
-        memset(dp, 0, sizeof(real) * (size_t)E);
+        for (long e = 0; e < E; e++)
+            dp[e] = (real)(each * (double)chosen[e]);
         for (long j = t * K; j < (t + 1) * K; j++)
-            dp[a->choice[j]] = rounded_dot(dy + t * C, a->down + j * C, C) + 0;
+            if (a->choice[j] < E)
+                dp[a->choice[j]] = rounded_dot(dy + t * C, a->down + j * C, C) + dp[a->choice[j]];
         for (long e = 0; e < E; e++)
             along = along + p[e] * dp[e];
         for (long e = 0; e < E; e++)
@@ -552,7 +591,7 @@ static void route_backward(real *d_score, const activations *a, const real *dy)
 }
 
 /* dx[T][C] is set: first what the experts give, each token's in the order of its choices; then the router. */
-static void experts_backward(real *dx, const real *dy, const activations *a, long l)
+static void experts_backward(real *dx, const real *dy, const activations *a, long l, long sequence)
 {
     real *x = room(T * C), *d = room(T * C), *up = room(T * H), *g = room(T * H), *dup = room(T * H),
          *rows_dx = room(T * K * C);
@@ -578,11 +617,12 @@ static void experts_backward(real *dx, const real *dy, const activations *a, lon
         for (long i = 0; i < C; i++) {
             real sum = 0;
             for (long j = t * K; j < (t + 1) * K; j++)
-                sum = sum + rows_dx[j * C + i];
+                if (a->choice[j] < E)
+                    sum = sum + rows_dx[j * C + i];
             dx[t * C + i] = sum;
         }
     real *d_score = room(T * E);
-    route_backward(d_score, a, dy);
+    route_backward(d_score, a, dy, l, sequence);
     multiply(gradient(of_layer(l, ROUTER)), E, C, T, turned(d_score, E), plain(a->ln2, C), block);
     multiply(x, T, C, E, plain(d_score, E), plain(weight(of_layer(l, ROUTER)), C), padded_chunk(E));
     add(dx, x, T * C);
@@ -613,6 +653,9 @@ static void make_model(void)
     }
     embedded = room(T * C), lnf = room(T * C), meanf = room(T), scalef = room(T), logits = room(T * V);
     dx = room(T * C), s1 = room(3 * T * C), s2 = room(T * C);
+    taken = calloc((size_t)(micros * L * E), sizeof *taken);
+    wanted = calloc((size_t)(micros * L * E), sizeof *wanted);
+    probable = calloc((size_t)(micros * L * E), sizeof *probable);
 }
 
 static const real *input_of(long l)
@@ -620,7 +663,7 @@ static const real *input_of(long l)
     return l ? layers[l - 1].out : embedded;
 }
 
-static void layer_forward(long l)
+static void layer_forward(long l, long sequence, int counting)
 {
     activations *a = &layers[l];
     const real *in = input_of(l);
@@ -633,16 +676,16 @@ static void layer_forward(long l)
     add(a->middle, in, T * C);
     layer_norm(
         a->ln2, a->mean2, a->scale2, a->middle, weight(of_layer(l, LN2)), weight(of_layer(l, LN2_BIAS)));
-    route(a, l);
+    route(a, l, sequence, counting);
     experts(a->out, a, l);
     add(a->out, a->middle, T * C);
 }
 
 /* dx is the gradient of the layer's result at first, and of its input in the end. */
-static void layer_backward(long l)
+static void layer_backward(long l, long sequence)
 {
     const activations *a = &layers[l];
-    experts_backward(s2, dx, a, l);
+    experts_backward(s2, dx, a, l, sequence);
     layer_norm_backward(
         dx, gradient(of_layer(l, LN2)), s2, a->middle, weight(of_layer(l, LN2)), a->mean2, a->scale2);
     sum_tokens(gradient(of_layer(l, PROJ_BIAS)), dx, C);
@@ -711,20 +754,23 @@ static void make_corpus(void)
 
 /* ---- a step ---- */
 
-static void run_batch(double *leaf, long step, int backward)
+/* All sequences, in order: what an expert takes depends on those before. */
+static void run_batch(double *leaf, long step, int counting, int backward)
 {
+    memset(taken, 0, sizeof *taken * (size_t)(micros * L * E));
+    memset(probable, 0, sizeof *probable * (size_t)(micros * L * E));
     for (long i = 0; i < B; i++) {
         uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)step) + (uint64_t)i);
         const uint16_t *token = corpus + key % (uint64_t)((1 << 16) - T);
         grad = grads + i * n_elements;
         embed(token);
         for (long l = 0; l < L; l++)
-            layer_forward(l);
+            layer_forward(l, i, counting);
         head_forward(leaf + i * CHUNKS, token + 1);
         if (backward)
             head_backward();
         for (long l = L - 1; backward && l >= 0; l--)
-            layer_backward(l);
+            layer_backward(l, i);
         if (backward)
             embed_backward(token);
     }
@@ -734,7 +780,12 @@ static void run_batch(double *leaf, long step, int backward)
 static double loss_and_gradient(long step, int backward)
 {
     double *leaf = calloc((size_t)(B * CHUNKS), sizeof *leaf), sum = 0;
-    run_batch(leaf, step, backward);
+    memset(wanted, 0, sizeof *wanted * (size_t)(micros * L * E));
+    if (balance > 0) {
+        run_batch(leaf, step, 1, 0);
+        memset(leaf, 0, sizeof *leaf * (size_t)(B * CHUNKS));
+    }
+    run_batch(leaf, step, 0, backward);
     if (backward) {
         tree(grads, B, n_elements);
         add(gradient(WTE), gradient(head()), tied ? V * C : 0);
@@ -743,6 +794,15 @@ static double loss_and_gradient(long step, int backward)
         sum += leaf[i];
     free(leaf);
     return sum / (double)(B * T);
+}
+
+/* What `balance` adds to the loss. */
+static double balance_loss(void)
+{
+    double sum = 0, tokens = group_tokens();
+    for (long i = 0; i < micros * L * E; i++)
+        sum += (double)wanted[i] / ((double)K * tokens) * (probable[i] / tokens);
+    return balance * (double)E * sum / (double)micros;
 }
 
 /* 64 leaves of each tensor, by rows, as in gpt.c. */
@@ -807,9 +867,9 @@ static int check_gradients(void)
             long i = (long)(hash((uint64_t)(t * 1000 + n)) % (uint64_t)count);
             real was = weight(t)[i];
             weight(t)[i] = was + (real)eps;
-            double above = loss_and_gradient(0, 0);
+            double above = loss_and_gradient(0, 0) + balance_loss();
             weight(t)[i] = was - (real)eps;
-            double below = loss_and_gradient(0, 0);
+            double below = loss_and_gradient(0, 0) + balance_loss();
             weight(t)[i] = was;
             error = fmax(error, fabs((above - below) / (2 * eps) - (double)gradient(t)[i]) / largest);
         }
@@ -844,8 +904,9 @@ static int parse(const char *word)
         { "context=%ld", &T }, { "vocab=%ld", &V }, { "experts=%ld", &E }, { "top=%ld", &K },
         { "batch=%ld", &B }, { "steps=%ld", &steps }, { "tied=%ld", &tied }, { "sgd=%ld", &sgd },
         { "seed=%ld", &seed }, { "check=%ld", &check }, { "delay=%ld", &delay }, { "lr=%lf", &lr },
-        { "clip=%lf", &clip }, { "decay=%lf", &decay }, { "grads=%4095[^\n]", grads_path },
-        { "params=%4095[^\n]", params_path } };
+        { "clip=%lf", &clip }, { "decay=%lf", &decay }, { "capacity=%lf", &capacity },
+        { "balance=%lf", &balance }, { "micros=%ld", &micros }, { "run=%ld", &run },
+        { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path } };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (sscanf(word, options[i].form, options[i].to) == 1)
             return 1;
@@ -862,10 +923,13 @@ int main(int argc, char **argv)
         if (!parse(argv[i]))
             return 2;
     if (L < 1 || L > 4096 || HEADS < 1 || V < 2 || V > 65536 || B < 1 || B > 1 << 20 || C < 64 || C % 64 ||
-        C % HEADS || T < CHUNKS || T % CHUNKS || E < 1 || E > 1024 || K < 1 || K > E) {
+        C % HEADS || T < CHUNKS || T % CHUNKS || E < 1 || E > 1024 || K < 1 || K > E || micros < 1 ||
+        run < 1 || B % (micros * run)) {
         fprintf(stderr,
             "moe: channels must be a multiple of 64 and of heads, context a multiple of 8, vocab 2 to 65536, "
-            "layers 1 to 4096, batch 1 to 1048576, experts 1 to 1024, top 1 to experts\n");
+            "layers 1 to 4096, batch 1 to 1048576 and a multiple of micros x run, experts 1 to 1024, top 1 "
+            "to "
+            "experts\n");
         return 2;
     }
     make_model();

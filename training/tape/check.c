@@ -112,6 +112,8 @@ static bool compute(struct tr_checking *c, int n, struct tr_error *e)
         i->valid != tr_valid_columns(c->t->placed, c->t->values[i->in[0]].shard, c->t->at[TR_TP]))
         return tr_checked_wrong(
             c, n, e, "columns that are padding of the vocabulary would count, or others would not");
+    if (i->op == TR_ADMIT && !tr_check_admit(c, n, e))
+        return false;
     int placed = tr_place_matters(i->op);
     if (placed >= 0 && !at_its_place(c, n, c->values[i->in[placed]].on, e))
         return false;
@@ -245,7 +247,10 @@ static const char *made_of(const struct tr_checking *c, const struct tr_instr *i
     case TR_HALO:
         return "Nt";
     case TR_ALL_GATHER:
-        return !memcmp(from, "Zt", 2) ? "Yt" : !memcmp(from, "Sc", 2) ? "Yc" : "R ";
+        return !memcmp(from, "Zt", 2)   ? "Yt"
+               : !memcmp(from, "Sc", 2) ? "Yc"
+               : !memcmp(from, "Sb", 2) ? "Gb"
+                                        : "R ";
     default:
         return "R ";
     }

@@ -3,7 +3,21 @@
  * them. */
 #include "training/tape/checking.h"
 
+#include <stdio.h>
 #include <string.h>
+
+bool tr_check_admit(struct tr_checking *c, int n, struct tr_error *e)
+{
+    char text[160];
+    const struct tr_instr *i = &c->t->instrs[n];
+    int64_t first = (int64_t)tr_data_rank(c->plan, c->t->at) * tr_micro_batch(c->plan);
+    if (i->place == first)
+        return true;
+    snprintf(text, sizeof text,
+        "its sequences are taken to begin at %lld of the micro-batch of all ranks, and begin at %lld",
+        (long long)i->place, (long long)first);
+    return tr_checked_wrong(c, n, e, text);
+}
 
 bool tr_check_exchange(struct tr_checking *c, int n, struct tr_error *e)
 {

@@ -178,6 +178,9 @@ int64_t tr_experts_scratch(const struct tr_graph *g, int op, int64_t sequences, 
     switch (op) {
     case TR_GATE:
         return 4 * tokens;
+    case TR_GATE_DX:
+    case TR_BALANCE_DX:
+    case TR_ADMIT:
     case TR_DISPATCH:
     case TR_COMBINE:
     case TR_COMBINE_DX:

@@ -5,11 +5,18 @@
  * tokens; so where a row lies follows from the choices, and is told to nobody. */
 #include "training/tape/experts.h"
 
+#include <math.h>
 #include <string.h>
 
 static const int32_t *choices_of(const struct tr_operand *o)
 {
     return (const int32_t *)(const void *)o->p;
+}
+
+/* A choice that a full expert has refused has no row. */
+static bool admitted(const struct tr_call *c, int32_t choice)
+{
+    return choice < c->g->experts;
 }
 
 /* Where the next row of each expert lies, in the order of experts and tokens. */
@@ -18,7 +25,8 @@ static int32_t *first_rows(const struct tr_call *c, const int32_t *choice, int64
     int32_t *next = (int32_t *)(void *)c->scratch, sum = 0;
     memset(next, 0, (size_t)c->g->experts * sizeof *next);
     for (int64_t i = 0; i < count; i++)
-        next[choice[i]]++;
+        if (admitted(c, choice[i]))
+            next[choice[i]]++;
     for (int64_t e = 0; e < c->g->experts; e++) {
         int32_t rows = next[e];
         next[e] = sum, sum += rows;
@@ -59,22 +67,70 @@ static void gate(const struct tr_call *c)
     }
 }
 
+/* The gradient of the loss of balance by the probability of each expert, A E f / tokens: alike for all tokens
+ * of a micro-batch, of all ranks. */
+static void balance_gradient(const struct tr_call *c, float *each)
+{
+    const struct tr_graph *g = c->g;
+    int64_t sequences = c->n * tr_data_ranks(c->plan), experts = g->experts;
+    double tokens = (double)(sequences * g->context);
+    double factor =
+        g->balance * (double)experts / ((double)g->choices * tokens * tokens * (double)c->plan->micros);
+    const int32_t *wanted = choices_of(&c->in[3]);
+    for (int64_t e = 0; e < experts; e++) {
+        int64_t all = 0;
+        for (int64_t s = 0; s < sequences; s++)
+            all += wanted[s * experts + e];
+        each[e] = (float)(factor * (double)all);
+    }
+}
+
 static void gate_gradient(const struct tr_call *c)
 {
     int64_t rows = c->n * c->in[0].d[1], padded = c->out[0].d[2], n = c->g->experts, top = c->g->choices;
     const float *chosen = c->in[0].p, *p = c->in[1].p;
     const int32_t *choice = choices_of(&c->in[2]);
-    float *out = c->out[0].p;
+    float *out = c->out[0].p, *each = c->scratch;
+    memset(each, 0, (size_t)n * sizeof *each);
+    if (c->i->op == TR_BALANCE_DX)
+        balance_gradient(c, each);
     for (int64_t t = 0; t < rows; t++, chosen += top, choice += top, p += n, out += padded) {
         float along = 0;
-        memset(out, 0, (size_t)padded * sizeof *out);
+        memcpy(out, each, (size_t)n * sizeof *out);
+        memset(out + n, 0, (size_t)(padded - n) * sizeof *out);
         for (int64_t j = 0; j < top; j++)
-            out[choice[j]] = chosen[j] + 0;
+            if (admitted(c, choice[j]))
+                out[choice[j]] = chosen[j] + out[choice[j]];
         for (int64_t e = 0; e < n; e++)
             along = along + p[e] * out[e];
         for (int64_t e = 0; e < n; e++)
             out[e] = p[e] * (out[e] - along);
     }
+}
+
+static void count_wanted(const struct tr_call *c)
+{
+    int64_t choices = c->in[0].d[1] * c->g->choices;
+    const int32_t *choice = choices_of(&c->in[0]);
+    int32_t *wanted = (int32_t *)(void *)c->out[0].p;
+    memset(wanted, 0, (size_t)(c->n * c->g->experts) * sizeof *wanted);
+    for (int64_t i = 0; i < c->n * choices; i++)
+        wanted[i / choices * c->g->experts + choice[i]]++;
+}
+
+/* An expert takes the first ones, in the order of sequences and tokens of all ranks. */
+static void admit(const struct tr_call *c)
+{
+    int64_t n = c->g->experts, choices = c->n * c->in[0].d[1] * c->g->choices;
+    double tokens = (double)(c->n * tr_data_ranks(c->plan) * c->g->context);
+    double most = ceil(c->g->capacity * (double)c->g->choices * tokens / (double)n);
+    const int32_t *choice = choices_of(&c->in[0]), *wanted = choices_of(&c->in[1]);
+    int32_t *some = (int32_t *)(void *)c->out[0].p, *taken = (int32_t *)(void *)c->scratch;
+    memset(taken, 0, (size_t)n * sizeof *taken);
+    for (int64_t i = 0; i < c->i->place * n; i++)
+        taken[i % n] += wanted[i];
+    for (int64_t i = 0; i < choices; i++)
+        some[i] = (double)taken[choice[i]]++ < most ? choice[i] : (int32_t)n;
 }
 
 static void dispatch(const struct tr_call *c)
@@ -85,6 +141,8 @@ static void dispatch(const struct tr_call *c)
     memset(counts, 0, (size_t)(c->g->experts * c->n * blocks) * sizeof *counts);
     for (int64_t i = 0; i < c->n * t * top; i++) {
         int64_t token = i / top, sequence = token / t, block = token % t / c->block;
+        if (!admitted(c, choice[i]))
+            continue;
         counts[(choice[i] * c->n + sequence) * blocks + block]++;
         memcpy(c->out[0].p + next[choice[i]]++ * width, c->in[0].p + token * width,
             (size_t)width * sizeof(float));
@@ -99,6 +157,8 @@ static void gather(const struct tr_call *c, const float *p, const int32_t *choic
     int32_t *next = first_rows(c, choice, rows * top);
     memset(c->out[0].p, 0, (size_t)(rows * width) * sizeof(float));
     for (int64_t i = 0; i < rows * top; i++) {
+        if (!admitted(c, choice[i]))
+            continue;
         const float *row = c->in[0].p + next[choice[i]]++ * width;
         float *y = c->out[0].p + i / top * width, factor = p ? p[i / top * c->g->experts + choice[i]] : 1;
         for (int64_t x = 0; x < width; x++)
@@ -126,6 +186,9 @@ static void combine_gradient(const struct tr_call *c)
     const int32_t *choice = choices_of(&c->in[3]);
     int32_t *next = first_rows(c, choice, rows * top);
     for (int64_t i = 0; i < rows * top; i++) {
+        c->out[1].p[i] = 0;
+        if (!admitted(c, choice[i]))
+            continue;
         const float *dy = c->in[0].p + i / top * width, p = c->in[2].p[i / top * c->g->experts + choice[i]];
         int64_t at = next[choice[i]]++ * width;
         for (int64_t x = 0; x < width; x++)
@@ -141,7 +204,14 @@ bool tr_router(const struct tr_call *c)
         gate(c);
         return true;
     case TR_GATE_DX:
+    case TR_BALANCE_DX:
         gate_gradient(c);
+        return true;
+    case TR_WANTED:
+        count_wanted(c);
+        return true;
+    case TR_ADMIT:
+        admit(c);
         return true;
     case TR_DISPATCH:
         dispatch(c);

@@ -79,13 +79,15 @@ void tr_exchange_begin(struct tr_ledger *predicted)
             predicted->entries[n].bytes = predicted->entries[n].least = predicted->entries[n].wire = 0;
 }
 
-/* The counts of these rows, where the instruction reads them; -1. */
+/* The counts of these rows, which the instruction reads or makes; -1. */
 static int counts_of(const struct tr_tape *t, const struct tr_instr *i, int rows)
 {
-    for (int x = 0; x < i->ins; x++)
-        if (t->placed->shards[t->values[i->in[x]].shard].tensor == tensor_of(t, rows)->counts &&
-            of_experts(t, i->in[x]) == of_experts(t, rows))
-            return i->in[x];
+    for (int x = 0; x < i->ins + i->outs; x++) {
+        int v = x < i->ins ? i->in[x] : i->out[x - i->ins];
+        if (t->placed->shards[t->values[v].shard].tensor == tensor_of(t, rows)->counts &&
+            of_experts(t, v) == of_experts(t, rows))
+            return v;
+    }
     return -1;
 }
 
@@ -94,8 +96,7 @@ void tr_note_used(struct tr_runner *r, const struct tr_instr *i)
     const struct tr_tape *t = r->tape;
     for (int x = 0; x < i->outs && (i->code == TR_COMPUTE || i->code == TR_ALL_TO_ALL_V); x++) {
         int v = i->out[x], counts;
-        if (t->values[v].shard < 0 || tensor_of(t, v)->counts < 0 || !of_experts(t, v) ||
-            (counts = counts_of(t, i, v)) < 0)
+        if (t->values[v].shard < 0 || tensor_of(t, v)->counts < 0 || (counts = counts_of(t, i, v)) < 0)
             continue;
         r->used[v] = rows_in(r, counts, 0, tr_count(t, counts)) * tensor_of(t, v)->size[2] * 4;
     }

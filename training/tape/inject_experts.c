@@ -74,6 +74,45 @@ static bool sequences_of_a_rank_are_neighbours(struct tr_tape *tapes, int n)
     return true;
 }
 
+/* What all ranks would send of what their tokens chose is read before it was sent. */
+static bool counted_alone(struct tr_tape *tapes, int n, int op, int operand)
+{
+    for (int r = 0; r < n; r++) {
+        int i = tr_plant_find(&tapes[r], TR_ALL_GATHER, -1, "layer0.wanted", -1), use = i;
+        while (use >= 0 && use < tapes[r].n_instrs &&
+               !(tapes[r].instrs[use].code == TR_COMPUTE && tapes[r].instrs[use].op == op &&
+                   tapes[r].instrs[use].in[operand] == tapes[r].instrs[i].out[0]))
+            use++;
+        if (use < 0 || use == tapes[r].n_instrs)
+            return false;
+        tapes[r].instrs[use].in[operand] = tapes[r].instrs[i].in[0];
+        tr_plan_memory(&tapes[r]);
+    }
+    return true;
+}
+
+static bool capacity_of_a_rank(struct tr_tape *tapes, int n)
+{
+    return counted_alone(tapes, n, TR_ADMIT, 1);
+}
+
+static bool balance_of_a_rank(struct tr_tape *tapes, int n)
+{
+    return counted_alone(tapes, n, TR_BALANCE_DX, 3);
+}
+
+/* Each rank's tokens are taken to be the first ones: too many are admitted. */
+static bool all_ranks_first(struct tr_tape *tapes, int n)
+{
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < tapes[r].n_instrs; i++) {
+            struct tr_instr *x = &tapes[r].instrs[i];
+            if (x->code == TR_COMPUTE && x->op == TR_ADMIT)
+                x->place = 0;
+        }
+    return n > 1;
+}
+
 static const struct tr_injection list[] = {
     { "experts-scale", "an expert's gradient is summed over dp, and not over dp / ep",
         "--model moe:nano --dp 4 --ep 2", TR_BY_TYPES, experts_summed_over_dp },
@@ -88,5 +127,11 @@ static const struct tr_injection list[] = {
     { "experts-no-subtree", "an expert's sum over the batch begins with sequences that are no neighbours",
         "--model moe:nano --dp 2 --ep 2 --zero 2 --micro 2", TR_BY_TYPES,
         sequences_of_a_rank_are_neighbours },
+    { "capacity-by-local-batch", "an expert's capacity counts the tokens of one rank",
+        "--model moe:nano --dp 2 --capacity-factor 1", TR_BY_TYPES, capacity_of_a_rank },
+    { "all-ranks-first", "the tokens of each rank are admitted as if no other came before",
+        "--model moe:nano --dp 2 --capacity-factor 1", TR_BY_TYPES, all_ranks_first },
+    { "balance-by-local-batch", "the loss of balance counts the tokens of one rank",
+        "--model moe:nano --dp 2 --aux-loss 0.1", TR_BY_TYPES, balance_of_a_rank },
 };
 const struct tr_injections tr_injections_experts = { list, sizeof list / sizeof *list };

@@ -259,13 +259,15 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
         }
         if (s->op == TR_SOFTMAX_DX)
             i->scale = 1.0f / (float)((int64_t)p->plan->batch / tr_updates(p->plan) * tr_targets(p->g));
+        if (s->op == TR_ADMIT) /* the first of its sequences in the micro-batch of all ranks */
+            i->place = (int64_t)tr_data_rank(p->plan, l->t->at) * tr_micro_batch(p->plan);
         i->flops = tr_work(l->t, s, i);
         return;
     }
     /* A collective: of the whole at once, or, where it cuts tokens, of each sequence. */
     const struct tr_tensor *tensor = &p->g->tensors[p->shards[s->in[0]].tensor];
-    bool each =
-        s->code != TR_ALL_REDUCE && s->code != TR_SHIFT && s->axis != TR_EP && tensor->letter[0] == 'b';
+    bool whole = s->code == TR_ALL_REDUCE || s->code == TR_SHIFT || s->axis == TR_EP || s->axis == TR_DP;
+    bool each = !whole && tensor->letter[0] == 'b';
     int k = tr_micro_batch(p->plan);
     int smaller = s->code == TR_ALL_GATHER ? s->in[0] : s->out[0];
     i->axes = 1 << s->axis, i->fold = tr_fold_op(p->shards[s->in[0]].on[s->axis]);

@@ -43,7 +43,7 @@ int tr_collective(const char from[2], const char to[2])
         return TR_SHIFT;
     if (same(from, "St") && same(to, "Nt"))
         return TR_HALO;
-    if (same(from, "Sc") && same(to, "Yc"))
+    if ((same(from, "Sc") && same(to, "Yc")) || (same(from, "Sb") && same(to, "Gb")))
         return TR_ALL_GATHER;
     if (same(from, "Pc"))
         return same(to, "Sc") ? (int)TR_REDUCE_SCATTER : -1;
@@ -382,7 +382,9 @@ int64_t tr_shard_count(const struct tr_placed *p, int shard, int64_t sequences)
     for (int i = 0; i < t->dims; i++)
         count *= t->letter[i] == 'b' ? sequences : tr_shard_size(p, shard, i);
     for (int a = 0; a < TR_AXES; a++)
-        if (s->on[a][0] == 'F')
+        if (s->on[a][0] == 'G')
+            count *= p->plan->mesh.size[a];
+        else if (s->on[a][0] == 'F')
             count /= p->plan->mesh.size[a];
         else if (same(s->on[a], "Pz") || same(s->on[a], "Pq") || same(s->on[a], "Hz"))
             count *= TR_RUNS;
