@@ -79,7 +79,7 @@ Test(experts, what_makes_no_sense_is_refused_with_what_would)
         { "--dp 6 --batch 12 --ep 3", "legal with --dp 6: 1, 2" },
         { "--dp 8 --ep 8 --experts 4", "legal with --dp 8: 1, 2, 4" },
         { "--dp 2 --ep 2 --model gpt:nano", "legal with --model moe:nano or moe:micro" },
-        { "--dp 2 --ep 2 --micro 2", "legal with --zero 2 or 3" },
+        { "--dp 2 --ep 2 --micro 2 --bucket 64K", "are legal with --micro 1" },
         { "--dp 2 --ep 2 --servers 1", "legal with --servers is --ep 1" },
         { "--dp 2 --servers 1 --capacity-factor 1", "which exchange nothing; legal is 0" },
         { "--aux-loss 1 --model gpt:nano", "legal with --model moe:nano or moe:micro" },

@@ -412,6 +412,8 @@ static const char *const more[] = {
     MOE "--dp 2 --zero 1 --offload both",
     MOE "--experts 3 --top-k 3 --untied --vocabulary 257 --context 16",
     MOE "--dp 8 --ep 8",
+    MOE "--dp 4 --ep 2 --pp 2 --micro 2 --schedule zb-h1 --overlap",
+    MOE "--dp 4 --ep 2 --micro 2 --zero 1 --capacity-factor 1 --aux-loss 0.1",
     MOE "--dp 4 --ep 4 --zero 3 --micro 2 --zero3-prefetch 1",
     MOE "--dp 4 --ep 2 --pp 2 --zero 3 --overlap",
     MOE "--dp 8 --ep 2 --zero 3 --zero3-keep --zero3-prefetch 1 --zero3-persist 5000",

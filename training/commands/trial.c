@@ -39,12 +39,16 @@ static bool same_servers(const struct tr_options *a, const struct tr_options *b)
     return is_asynchronous(a) == is_asynchronous(b) && (!is_asynchronous(a) || same);
 }
 
+static bool each(const struct tr_options *o)
+{
+    return o->zero >= 2 || o->ep > 1;
+}
+
 /* With a capacity or a loss of balance it must know which sequences are in a micro-batch. */
 static bool same_groups(const struct tr_options *a, const struct tr_options *b)
 {
     bool counts = a->capacity_factor > 0 || a->aux_loss > 0;
-    bool same =
-        a->micro == b->micro && (a->micro == 1 || (a->dp == b->dp && (a->zero >= 2) == (b->zero >= 2)));
+    bool same = a->micro == b->micro && (a->micro == 1 || (a->dp == b->dp && each(a) == each(b)));
     return !counts || same;
 }
 

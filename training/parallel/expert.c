@@ -11,7 +11,8 @@
  * ranks of ep, and has dp / ep replicas, over which its gradient is summed; all else is summed over dp.
  *
  * An expert's gradient of a micro-batch has the sequences of all ranks of ep. These must be neighbours in the
- * sum over the batch, so with micro-batches ranks have the sequences that they have with ZeRO-2. */
+ * sum over the batch, so with micro-batches ranks have the sequences that they have with ZeRO-2, and each
+ * micro-batch's gradients are reduced. */
 #include "training/parallel/paradigms.h"
 
 #include <stdio.h>
@@ -94,13 +95,12 @@ static bool check_parts(const struct tr_plan *p, const struct tr_graph *g, struc
     if (p->mesh.servers)
         return tr_fail(
             e, "--ep %d with --servers: a worker has the whole model; legal with --servers is --ep 1", ep);
-    if (!tr_reduces_each_micro(p) && p->micros > 1)
+    if (p->micros > 1 && !p->zero && (p->bucket || p->dp_form != TR_DP_RING))
         return tr_fail(e,
-            "--ep %d with --micro %d and --zero %d: an expert gets the tokens of several ranks in each "
-            "micro-batch, and a gradient that is summed over micro-batches first would hold them in another "
-            "order than one rank's; legal with --zero 2 or 3, which reduce each micro-batch, or with --micro "
-            "1",
-            ep, p->micros, p->zero);
+            "--ep %d with --micro %d: an expert's gradient has the sequences of several ranks, so each "
+            "micro-batch is reduced, each gradient alone; --bucket and --dp-reduce root or sharded are legal "
+            "with --micro 1",
+            ep, p->micros);
     return true;
 }
 

@@ -131,7 +131,7 @@ int tr_replica_rank(const struct tr_plan *p, const struct tr_tensor *w, const in
 /* Sequences in a micro-batch of a rank. */
 int tr_micro_batch(const struct tr_plan *p);
 /* The first sequence, in the batch, of a micro-batch of a data-parallel rank. Where gradients are reduced
- * once, a rank has neighbours (contiguous); where they are reduced for each micro-batch (ZeRO-2, ZeRO-3),
+ * once, a rank has neighbours (contiguous); where they are reduced for each micro-batch (ZeRO-2, ZeRO-3, ep),
  * the ranks of one micro-batch have neighbours, so that each reduction is a subtree of the sum over the
  * batch. Where a step has several updates, each has neighbours. */
 int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro);

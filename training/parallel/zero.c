@@ -27,7 +27,7 @@ bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *par
 
 bool tr_reduces_each_micro(const struct tr_plan *p)
 {
-    return p->zero >= 2;
+    return p->zero >= 2 || (p->mesh.size[TR_EP] > 1 && p->micros > 1);
 }
 
 bool tr_zero_check(const struct tr_plan *p, struct tr_error *e)
@@ -73,9 +73,13 @@ int tr_zero_gather(
 int tr_zero_reduce(
     struct tr_tape *t, const struct tr_holding *h, int gradient, const struct tr_slot *slot, int unit)
 {
-    int part = tr_add_value(t, t->values[gradient].shard, slot->micro, TR_MEM_GRADIENT, h->shard_count * 4);
-    collective(t, TR_REDUCE_SCATTER, h, slot, unit, gradient, part)->parameter = h->parameter;
-    return part;
+    bool cuts = t->placed->plan->zero;
+    int sum = tr_add_value(t, t->values[gradient].shard, slot->micro, TR_MEM_GRADIENT, h->shard_count * 4);
+    if (!cuts)
+        t->values[sum].takes = gradient;
+    collective(t, cuts ? TR_REDUCE_SCATTER : TR_ALL_REDUCE, h, slot, unit, gradient, sum)->parameter =
+        h->parameter;
+    return sum;
 }
 
 void tr_zero_share(struct tr_tape *t, const struct tr_holding *h, int values)

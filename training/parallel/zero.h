@@ -8,7 +8,8 @@
 /* ZeRO-3: the whole of a parameter, gathered for a part of the schedule; returns the value. */
 int tr_zero_gather(
     struct tr_tape *t, const struct tr_holding *h, int shard, const struct tr_slot *slot, int unit);
-/* ZeRO-2, ZeRO-3: a micro-batch's gradient is reduced to this rank's part of it; returns the value. */
+/* Where each micro-batch's gradient is reduced: to this rank's part of it, or without ZeRO to all of it;
+ * returns the value. */
 int tr_zero_reduce(
     struct tr_tape *t, const struct tr_holding *h, int gradient, const struct tr_slot *slot, int unit);
 /* After an update: each rank has renewed its part of a parameter that all have whole, so all share theirs. */
