@@ -45,6 +45,32 @@ Test(async, stash_keeps_as_many_versions_as_are_in_flight)
         }
 }
 
+/* How old the weights are is told to the user by a formula; here it is what the versions say. */
+static void ages_are_said(enum tr_async async, int stages, int micros, int stage)
+{
+    struct tr_plan p = { .mesh.size = { stages, 1, 1, 1, 1 }, .micros = micros, .async = async };
+    struct tr_versions v;
+    int oldest = 0;
+    versions_of(&v, async, stages, micros, stage);
+    for (int k = 0; k < micros; k++) {
+        int age = k / tr_update_micros(&p) - v.forward[k];
+        oldest = age > oldest ? age : oldest;
+    }
+    cr_assert_eq(tr_staleness(&p, stage), oldest, "%s, %d stages, %d: %d, not %d", tr_async_names[async],
+        stages, stage, tr_staleness(&p, stage), oldest);
+    tr_versions_free(&v);
+}
+
+Test(async, weights_are_as_old_as_is_said)
+{
+    for (int async = TR_ASYNC_STASH; async < TR_ASYNCS; async++)
+        for (int stages = 2; stages <= 8; stages++)
+            for (int stage = 0; stage < stages; stage++) {
+                ages_are_said((enum tr_async)async, stages, stages, stage);
+                ages_are_said((enum tr_async)async, stages, 4 * stages, stage);
+            }
+}
+
 Test(async, two_keeps_two_and_newest_one)
 {
     for (int stages = 2; stages <= 8; stages++)
