@@ -29,6 +29,8 @@ play() # FILE LINE..
     chmod +x "$file"
 }
 
+built='tutti-train training/reference/gpt training/reference/mlp training/reference/cnn' # by clang, to run
+
 # A tree in which all is well. apt-get installs nothing, and notes what it was asked for.
 plant()
 {
@@ -42,7 +44,7 @@ plant()
     play "$scratch/bin/pkg-config" "[ \$2 != \"\${WITHOUT:-}\" ]"
     : >"$scratch/asked"
     play "$scratch/tree/start" 'exit 0'
-    play "$scratch/tree/configure" "printf 'check:\n' >Makefile"
+    play "$scratch/tree/configure" "printf '$built check:\n' >Makefile"
     play "$scratch/tree/tests/training/same_bits.sh" 'exit 0'
     echo 'checking' >"$scratch/tree/build/tests/a.log"
     echo 'checking' >"$scratch/tree/build/tests/training/c.log"
@@ -81,8 +83,12 @@ run 1 'configure fails with clang'
 says 'the build with clang failed' 'configure fails with clang'
 
 plant
-play "$scratch/tree/configure" "printf 'check:\n\tfalse\n' >Makefile"
+play "$scratch/tree/configure" "printf '$built:\ncheck:\n\tfalse\n' >Makefile"
 run 1 'clang fails'
+
+plant
+play "$scratch/tree/configure" "printf 'check:\n$built:\n\tfalse\n' >Makefile"
+run 1 'clang fails with the trainer'
 
 plant
 play "$scratch/tree/tests/training/same_bits.sh" 'exit 1'
