@@ -395,11 +395,11 @@ Test(ops, every_rule_can_be_read)
     struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), gpt(cut(gpt_nano)), gpt(ring(gpt_nano)),
         cnn(cnn_nano), gpt(windows(gpt_nano)), gpt(scores(gpt_nano)), gpt(moe_nano), cnn(cut(cnn_nano)),
         cnn(normed), gpt(balanced(moe_nano)) };
-    int seen = 0;
+    int seen = 0, n = sizeof graphs / sizeof *graphs;
     for (int op = 0; op < TR_OPS; op++) {
         const struct tr_node moving = { .op = op, .ins = 1, .outs = 1 };
         const struct tr_node *user = moves(op) ? &moving : NULL;
-        for (int k = 0; k < 10; k++)
+        for (int k = 0; k < n; k++)
             for (int i = 0; i < graphs[k].n_nodes && !user; i++)
                 if (graphs[k].nodes[i].op == op)
                     user = &graphs[k].nodes[i];
@@ -418,7 +418,7 @@ Test(ops, every_rule_can_be_read)
         }
     }
     cr_assert_gt(seen, 3 * TR_OPS - 10);
-    for (int k = 0; k < 10; k++)
+    for (int k = 0; k < n; k++)
         tr_graph_free(&graphs[k]);
 }
 

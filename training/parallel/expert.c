@@ -95,6 +95,11 @@ static bool check_parts(const struct tr_plan *p, const struct tr_graph *g, struc
     if (p->mesh.servers)
         return tr_fail(
             e, "--ep %d with --servers: a worker has the whole model; legal with --servers is --ep 1", ep);
+    if (p->bfloat16)
+        return tr_fail(e,
+            "--ep %d with --precision bfloat16: the rows that go to experts are float32; legal is --ep 1, or "
+            "--precision float32",
+            ep);
     if (p->micros > 1 && !p->zero && (p->bucket || p->dp_form != TR_DP_RING))
         return tr_fail(e,
             "--ep %d with --micro %d: an expert's gradient has the sequences of several ranks, so each "
