@@ -22,7 +22,7 @@ void tr_replicas_open(struct tr_replicas *s, const struct tr_runner *r)
     const struct tr_placed *p = r->tape->placed;
     const struct tr_mesh *m = &p->plan->mesh;
     s->count = tr_ordinal(p->g, p->g->n_tensors) * COMPARED * m->size[TR_TP] * m->size[TR_EP] *
-                tr_data_ranks(p->plan);
+               tr_data_ranks(p->plan);
     s->least = tr_new((size_t)s->count, sizeof *s->least);
     s->most = tr_new((size_t)s->count, sizeof *s->most);
 }
@@ -51,7 +51,7 @@ static int64_t number(const struct tr_runner *r, const struct tr_holding *h, int
     const struct tr_mesh *m = &plan->mesh;
     const struct tr_tensor *w = &t->placed->g->tensors[h->parameter];
     bool cut = tr_table_placement(plan, w, TR_TP)[0] == 'S',
-          expert = tr_table_placement(plan, w, TR_EP)[0] == 'S';
+         expert = tr_table_placement(plan, w, TR_EP)[0] == 'S';
     int values = kind == ROUNDED ? h->values : kind == TR_VALUES ? tr_kept_values(h) : -1;
     bool part = plan->zero && (values < 0 || tr_count(t, values) == h->shard_count);
     int64_t n = tr_heading_entry(t->placed->g, h->parameter) * COMPARED + kind;

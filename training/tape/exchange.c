@@ -98,7 +98,8 @@ void tr_note_used(struct tr_runner *r, const struct tr_instr *i)
         int v = i->out[x], counts;
         if (t->values[v].shard < 0 || tensor_of(t, v)->counts < 0 || (counts = counts_of(t, i, v)) < 0)
             continue;
-        r->used[v] = rows_in(r, counts, 0, tr_count(t, counts)) * tensor_of(t, v)->size[2] * 4;
+        int64_t rows = rows_in(r, counts, 0, tr_count(t, counts)), width = tensor_of(t, v)->size[2];
+        r->used[v] = rows * width * tr_element_bytes(t->values[v].element);
     }
     if (i->code == TR_DOWN || i->code == TR_UP)
         r->used[i->out[0]] = r->used[i->in[0]];
