@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 struct tr_error {
-    char text[2048];
+    char text[4096];
 };
 
 /* Sets the text, and returns false: `return tr_fail(e, ...)`. */

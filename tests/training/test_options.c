@@ -2,6 +2,7 @@
 /* test_options.c: numbers that nobody can have meant are refused, with what would be legal; none ends the
  * program, and none is taken for another. */
 #include "tests/training/options_rig.h"
+#include "training/tape/inject.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -49,4 +50,15 @@ Test(options, bytes_are_a_number_that_fits)
         cr_assert(tr_parse_bytes(right[i].text, &bytes), "%s", right[i].text);
         cr_expect_eq(bytes, right[i].bytes, "%s is taken for %lld", right[i].text, (long long)bytes);
     }
+}
+
+Test(options, inject_names_all_errors_that_can_be_planted)
+{
+    struct tr_options o;
+    struct tr_prepared p;
+    struct tr_error e = { "" };
+    const struct tr_injection *x;
+    cr_assert(rig_options(&o, "--inject list", &e) && !tr_prepare(&p, &o, &e));
+    for (int i = 0; (x = tr_injection_at(i)); i++)
+        cr_expect(strstr(e.text, x->name), "%s is not named", x->name);
 }

@@ -55,7 +55,7 @@ const struct tr_injection *tr_injection_at(int i)
 
 bool tr_inject(struct tr_tape *tapes, int n, const char *name, struct tr_error *e)
 {
-    char names[2000] = "";
+    char names[sizeof e->text - 256] = "";
     const struct tr_injection *x;
     for (int i = 0; (x = tr_injection_at(i)); i++) {
         if (!strcmp(name, x->name))
