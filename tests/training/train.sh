@@ -77,6 +77,10 @@ launch()
     ./tutti-info id >"$scratch/id" &
     holder=$!
     while [ ! -s "$scratch/id" ]; do
+        kill -0 $holder 2>/dev/null || {
+            echo "train: tutti-info id ended without an id" >&2
+            exit 1
+        }
         sleep 0.1
     done
     TUTTI_ID=$(cat "$scratch/id") TUTTI_SIZE=2

@@ -492,7 +492,7 @@ static const char *const more[] = {
     MIXED MOE,
     MIXED MOE "--experts 3 --top-k 3",
     MIXED MOE "--dp 2 --micro 2 --zero 3",
-    MIXED MOE "--dp 2 --tp 2 --micro 2 --capacity-factor 1 --aux-loss 0.1",
+    MIXED MOE "--dp 2 --tp 2 --capacity-factor 1 --aux-loss 0.1",
     MIXED MOE "--tp 2 --pp 2 --micro 4 --schedule zb-h1 --recompute full",
     MIXED MOE "--dp 4 --servers 2",
     MIXED MOE "--dp 2 --zero 1 --offload both --rounding stochastic",

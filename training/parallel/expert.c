@@ -115,6 +115,11 @@ bool tr_expert_check(const struct tr_plan *p, const struct tr_graph *g, struct t
         return false;
     if (!g->experts)
         return true;
+    if (p->bfloat16 && p->micros > 1 && (g->capacity > 0 || g->balance > 0))
+        return tr_fail(e,
+            "--%s with --precision bfloat16 and --micro %d: it counts the tokens of a micro-batch, and "
+            "the one rank that bfloat16 is compared with has the batch in one; legal is --micro 1",
+            g->capacity > 0 ? "capacity-factor" : "aux-loss", p->micros);
     if (p->mesh.servers && (g->capacity > 0 || g->balance > 0))
         return tr_fail(e,
             "--%s with --servers: it counts the tokens of all workers, which exchange nothing; legal is 0",
