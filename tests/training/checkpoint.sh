@@ -4,19 +4,10 @@
 # bit for bit, whatever the meshes. A file that is not whole, or not of this run, is refused; a kill at any
 # moment leaves a file that can be read.
 set -u
-train=$PWD/tutti-train
+# shellcheck source=tests/training/gate.sh
+. "$(dirname "$0")/gate.sh"
 gpt=$PWD/training/reference/gpt
-scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
-trap 'exit 1' HUP INT TERM
 cd "$scratch" || exit 1
-failures=0
-
-fail()
-{
-    echo "checkpoint: $1"
-    failures=$((failures + 1))
-}
 
 # lines: the steps of a run, as the golden program prints them.
 lines()
@@ -47,11 +38,9 @@ goes_on()
 # refused WORDS OPTIONS...: the options are refused, in these words, before a step ran.
 refused()
 {
-    words=$1
+    why=$1
     shift
-    "$train" --hex --data grammar --steps 6 "$@" >out 2>said && fail "$*: taken"
-    grep -Fq -- "$words" said || fail "$*: not \"$words\" but: $(cat said)"
-    grep -q '^step' out && fail "$*: a step ran"
+    fails_with "$why" '^step' "$train" --hex --data grammar --steps 6 "$@"
 }
 
 # --- one run, cut in two, on any meshes

@@ -3,18 +3,9 @@
 # commands.sh: `tutti-train data`, `demo`, `mesh`, `explain` and `staleness` do what their help says, and say
 # what is wrong.
 set -u
-train=$PWD/tutti-train
+# shellcheck source=tests/training/gate.sh
+. "$(dirname "$0")/gate.sh"
 source=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd) || exit 1
-scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
-trap 'exit 1' HUP INT TERM
-failures=0
-
-fail()
-{
-    echo "commands: $1"
-    failures=$((failures + 1))
-}
 
 # said STATUS TEXT ARGUMENTS...: the program ends with this status and says the text, on one line.
 said()

@@ -3,21 +3,12 @@
 # compare.sh: what `tutti-train compare` tells of each configuration: bytes are those of the closed formulas,
 # memory is what was measured, the bits are one device's; a planted error is shown as different.
 set -u
+# shellcheck source=tests/training/gate.sh
+. "$(dirname "$0")/gate.sh"
 LC_ALL=C
 export LC_ALL
-train=$PWD/tutti-train
 gpt=$PWD/training/reference/gpt
 tests=$(cd "$(dirname "$0")" && pwd) || exit 1
-scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
-trap 'exit 1' HUP INT TERM
-failures=0
-
-fail()
-{
-    echo "compare: $1"
-    failures=$((failures + 1))
-}
 
 # compared OPTIONS...: JSON in $scratch/out; all are equal, and all that is predicted was measured.
 compared()
@@ -44,11 +35,9 @@ has()
 # refused WORDS OPTIONS...
 refused()
 {
-    words=$1
+    why=$1
     shift
-    "$train" compare "$@" >"$scratch/out" 2>"$scratch/said" && fail "$*: taken"
-    grep -Fq -- "$words" "$scratch/said" || fail "$*: not \"$words\" but: $(cat "$scratch/said")"
-    [ -s "$scratch/out" ] && fail "$*: something ran"
+    fails_with "$why" '.' "$train" compare "$@"
 }
 
 # All paradigms of four ranks. Of gpt:nano, 4 bytes a number, embedding twice: 947712 bytes of gradients,

@@ -3,6 +3,8 @@
 # golden.sh: the golden programs of training/reference are right: their gradients are those of central
 # differences, float32 agrees with float64, and the bits are those of golden.txt, with any compiler.
 set -u
+# shellcheck source=tests/training/gate.sh
+. "$(dirname "$0")/gate.sh"
 here=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd) || exit 1
 [ -d "$here/tests/training" ] || here=$(dirname "$(dirname "$here")")
 golden=$here/tests/training/golden.txt
@@ -10,16 +12,6 @@ gpt=training/reference/gpt
 mlp=training/reference/mlp
 cnn=training/reference/cnn
 moe=training/reference/moe
-scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
-trap 'exit 1' HUP INT TERM
-failures=0
-
-fail()
-{
-    echo "golden: $1"
-    failures=$((failures + 1))
-}
 
 small="layers=1 channels=64 heads=4 context=16 batch=3"
 for model in "tied=1 vocab=70" "tied=0 vocab=33 layers=2" "tied=1 vocab=33 stripes=1"; do

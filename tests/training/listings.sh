@@ -3,22 +3,14 @@
 # listings.sh: what docs/training.md shows is what is printed; and docs/training-checklist.md has all 56 rows,
 # each of which names a command that prints what the row promises, or says that it is not there yet.
 set -u
+# shellcheck source=tests/training/gate.sh
+. "$(dirname "$0")/gate.sh"
 LC_ALL=C
 export LC_ALL
 build=$(pwd)
 sources=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd) || exit 1
 [ -d "$sources/tests/training" ] || sources=$(dirname "$(dirname "$sources")")
 checklist=$sources/docs/training-checklist.md
-scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
-trap 'exit 1' HUP INT TERM
-failures=0
-
-fail()
-{
-    echo "checklist: $1"
-    failures=$((failures + 1))
-}
 
 srcdir=$sources sh "$sources/tests/test_listings.sh" "$sources/docs/training.md" || failures=1
 

@@ -3,19 +3,10 @@
 # pictures.sh: the cnn learns pictures that a user gives, in the files of MNIST, and on several ranks the same
 # as the golden program; files that are not whole, or not these, are refused with the reason.
 set -u
-train=$PWD/tutti-train
+# shellcheck source=tests/training/gate.sh
+. "$(dirname "$0")/gate.sh"
 cnn=$PWD/training/reference/cnn
-scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
-trap 'exit 1' HUP INT TERM
 cd "$scratch" || exit 1
-failures=0
-
-fail()
-{
-    echo "pictures: $1"
-    failures=$((failures + 1))
-}
 
 # bytes N...: these bytes.
 bytes()
@@ -90,11 +81,9 @@ train_saved --steps 4 --dp 2 --cp 2 --load saved
 # refused WORDS OPTION...: in these words, before a step.
 refused()
 {
-    words=$1
+    why=$1
     shift
-    "$train" --model cnn:nano --steps 1 "$@" >out 2>said && fail "$*: taken"
-    grep -Fq -- "$words" said || fail "$*: not \"$words\" but: $(cat said)"
-    grep -q '^ *[0-9]' out && fail "$*: a step ran"
+    fails_with "$why" '^ *[0-9]' "$train" --model cnn:nano --steps 1 "$@"
 }
 
 head -c 900 images >cut

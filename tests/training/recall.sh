@@ -3,18 +3,9 @@
 # recall.sh: attention that stays in a rank's own part of a sequence cannot recall what stood half a sequence
 # before, and what exchanges keys can. The seed is fixed, so the numbers are always these.
 set -u
-train=$PWD/tutti-train
+# shellcheck source=tests/training/gate.sh
+. "$(dirname "$0")/gate.sh"
 gpt=$PWD/training/reference/gpt
-scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
-trap 'exit 1' HUP INT TERM
-failures=0
-
-fail()
-{
-    echo "recall: $1"
-    failures=$((failures + 1))
-}
 
 # learn FILE OPTION...: the lines of the steps go into the file.
 learn()

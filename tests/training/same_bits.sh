@@ -8,19 +8,11 @@
 # The golden program is this build's, and golden.sh holds its bits against those of all builds. .ci/run runs
 # this in the other compiler's build, .ci/nightly with the programs of other optimisations.
 set -u
+# shellcheck source=tests/training/gate.sh
+. "$(dirname "$0")/gate.sh"
 golden=$PWD/training/reference
-scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
-trap 'exit 1' HUP INT TERM
-failures=0
 runs=0
 [ $# -gt 0 ] || set -- "$PWD/tutti-train"
-
-fail()
-{
-    echo "same_bits: $1"
-    failures=$((failures + 1))
-}
 
 # Each line: what the golden program gets | what tutti-train gets. All paradigms are among them.
 lines='

@@ -3,27 +3,16 @@
 # server.sh: asynchronous parameter servers: in a given order they have the bits of the simulator; whoever
 # comes first is taken, nobody gets farther ahead than the bound, and the log gives the same bits again.
 set -u
-train=$PWD/tutti-train
-scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
-trap 'exit 1' HUP INT TERM
+# shellcheck source=tests/training/gate.sh
+. "$(dirname "$0")/gate.sh"
 cd "$scratch" || exit 1
-failures=0
-
-fail()
-{
-    echo "server: $1"
-    failures=$((failures + 1))
-}
 
 # refused WORDS COMMAND OPTIONS...: the options are refused, in these words, before anything ran.
 refused()
 {
-    words=$1
+    why=$1
     shift
-    "$train" "$@" >out 2>said && fail "$*: taken"
-    grep -Fq -- "$words" said || fail "$*: not \"$words\" but: $(cat said)"
-    grep -q '^push' out && fail "$*: a push was applied"
+    fails_with "$why" '^push' "$train" "$@"
 }
 
 # run COMMAND OPTIONS...: the lines of an asynchronous run, without the comments, in $lines.

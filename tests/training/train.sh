@@ -3,31 +3,18 @@
 # train.sh: tutti-train as a user meets it: it learns, it equals one device on a cut of all meshes, it finds
 # planted errors before a step, and it says what is wrong.
 set -u
-train=$PWD/tutti-train
+# shellcheck source=tests/training/gate.sh
+. "$(dirname "$0")/gate.sh"
 gpt=$PWD/training/reference/gpt
 mlp=$PWD/training/reference/mlp
 cnn=$PWD/training/reference/cnn
-scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
-trap 'exit 1' HUP INT TERM
-failures=0
-
-fail()
-{
-    echo "train: $1"
-    failures=$((failures + 1))
-}
 
 # refused WORDS OPTIONS...: the options are refused, in these words, before anything ran.
 refused()
 {
-    words=$1
+    why=$1
     shift
-    if "$train" --data grammar --steps 1 "$@" >"$scratch/out" 2>"$scratch/said"; then
-        fail "$*: taken"
-    fi
-    grep -Fq -- "$words" "$scratch/said" || fail "$*: not \"$words\" but: $(cat "$scratch/said")"
-    grep -q '^ *[0-9]' "$scratch/out" && fail "$*: a step ran"
+    fails_with "$why" '^ *[0-9]' "$train" --data grammar --steps 1 "$@"
 }
 
 # Bits: --hex tells the golden program's lines, with every set of kernels.
