@@ -177,7 +177,7 @@ Test(launch_root, ids_depend_on_file_root_and_call)
 
 static int be_rank(const char *root, int n, int me)
 {
-    char rank[8], size[8];
+    char rank[12], size[12];
     snprintf(rank, sizeof rank, "%d", me);
     snprintf(size, sizeof size, "%d", n);
     set_all(root, path, rank, size);

@@ -14,7 +14,7 @@ static void say(const struct tr_options *o, const char *name)
 {
     struct tr_prepared p;
     struct tr_error e;
-    char how[96], split[32] = "", cut[32] = "", tp[32] = "", cp[32] = "";
+    char how[128], split[32] = "", cut[32] = "", tp[32] = "", cp[32] = "";
     if (o->tp > 1)
         snprintf(tp, sizeof tp, "--tp %ld ", o->tp);
     if (o->cp > 1)

@@ -30,7 +30,7 @@ static int bar_at(int64_t i, int64_t j)
 uint16_t tr_pictures_target(const struct tr_data *d, int64_t classes, int64_t step, int64_t number)
 {
     uint64_t key = key_of(d, step, number);
-    return d->labels ? d->labels[key % (uint64_t)d->count] : (uint16_t)(key % (uint64_t)classes);
+    return (uint16_t)(d->labels ? d->labels[key % (uint64_t)d->count] : key % (uint64_t)classes);
 }
 
 /* A digit that is drawn: its place, and how many pixels wide a point of it is. */
