@@ -198,7 +198,7 @@ said 2 'legal are -n --count' demo ring --colour 1
 ) || fail "ranks that cannot begin"
 
 # --- staleness, verify and explain say at once what they cannot do.
-for wrong in '--servers 1' '--precision bfloat16' '--pp 2' '--async stash' '--tape 1' '--hex'; do
+for wrong in '--servers 1' '--precision bfloat16' '--pp 2' '--async stash' '--hex'; do
     # shellcheck disable=SC2086 # words
     said 1 "$wrong is no option of staleness" staleness $wrong
 done
@@ -208,6 +208,12 @@ for wrong in '--dp 2' '--model mlp:nano' '--steps 3'; do
     # shellcheck disable=SC2086 # words
     said 1 "$wrong is no option of verify" verify --quick $wrong
 done
+# --- An option of one command is refused by the others, which would ignore it.
+said 2 '--quick is an option of verify' train --quick --steps 1
+said 2 '--all is an option of verify' --all --steps 1
+said 2 '--random is an option of verify' explain --random 3
+said 2 '--tape is an option of explain' mesh --tape 0
+said 2 '--markdown is an option of compare' staleness --markdown
 said 1 'legal is one of them' verify --quick --random 3
 said 1 '--tape 2: legal are ranks 0 to 1' explain --dp 2 --tape 2
 said 1 '--dp 2097152: legal are 1 to 1048576' mesh --dp 2097152 --batch 1048576

@@ -22,11 +22,26 @@ bool tr_begin(struct tr_options *o, int argc, char **argv, const char *usage, bo
     return tr_begin_with(o, argc, argv, usage, list, status);
 }
 
+/* Options of one command, which another would ignore. */
+static bool refuse_foreign(const struct tr_options *o, const char *usage, struct tr_error *e)
+{
+    const struct {
+        bool given;
+        const char *option, *command;
+    } foreign[] = { { o->tape != -1, "tape", "explain" }, { o->markdown, "markdown", "compare" },
+        { o->all, "all", "verify" }, { o->quick, "quick", "verify" }, { o->random > 0, "random", "verify" } };
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (foreign[i].given && strncmp(usage, foreign[i].command, strlen(foreign[i].command)) != 0)
+            return tr_fail(e, "--%s is an option of %s, and this is another command", foreign[i].option,
+                foreign[i].command);
+    return true;
+}
+
 bool tr_begin_with(struct tr_options *o, int argc, char **argv, const char *usage, bool list, int *status)
 {
     struct tr_error e;
     *status = 0;
-    if (!tr_options_parse(o, argc - 1, argv + 1, &e)) {
+    if (!tr_options_parse(o, argc - 1, argv + 1, &e) || (!o->help && !refuse_foreign(o, usage, &e))) {
         *status = tr_refuse(2, &e);
         return false;
     }
