@@ -4,7 +4,7 @@
 #include "group.h"
 #include "handle.h"
 #include "kernels/kernels.h"
-#include "lane.h"
+#include "call_cache.h"
 #include "tutti.h"
 
 static tutti_status queue_call(const struct tt_call *call)
@@ -35,7 +35,7 @@ tutti_status tt_call_submit(struct tt_call *call)
     if (status == TUTTI_OK)
         status = tt_run(&pending, 1);
     if (status == TUTTI_OK)
-        tt_lane_learn(&pending.call, pending.op);
+        tt_cache_store(&pending.call, pending.op);
     return tt_call_refuse(call, status);
 }
 
@@ -49,59 +49,62 @@ static tutti_status submit(tutti_comm *handle, struct tt_call *call)
     return tt_group_open() ? tt_group_note(status) : status;
 }
 
-/* A call that was made before needs no check but of its pointers, which finding its lane was. */
-static __attribute__((noinline)) tutti_status run_again(const struct tt_quick *q, const struct tt_lane *lane)
+/* Runs a cached call by the executor. tt_cache_find has checked its pointers, and no more can be wrong. */
+static __attribute__((noinline)) tutti_status run_cached(
+    const struct tt_call_args *args, const struct tt_cached *cached)
 {
-    struct tt_pending pending = { .call = lane->call };
-    pending.call.send = q->send;
-    pending.call.recv = q->recv;
+    struct tt_pending pending = { .call = cached->call };
+    pending.call.send = args->send;
+    pending.call.recv = args->recv;
     tutti_status status = tt_call_start(&pending.call, &pending.op);
     return status == TUTTI_OK ? tt_run(&pending, 1) : tt_call_refuse(&pending.call, status);
 }
 
-static __attribute__((noinline)) tutti_status add_again(const struct tt_quick *q, const struct tt_lane *lane)
+static __attribute__((noinline)) tutti_status add_cached(
+    const struct tt_call_args *args, const struct tt_cached *cached)
 {
     struct tt_call known;
-    tt_lane_call(q, lane, &known);
+    tt_cached_call_with(args, cached, &known);
     return tt_group_add(&known);
 }
 
-/* Not inlined, since the short way has no need of so large a frame. */
-static __attribute__((noinline)) tutti_status call_anew(const struct tt_quick *q, const tutti_stream *stream)
+/* Not inlined, since the fast path has no need of so large a frame. */
+static __attribute__((noinline)) tutti_status call_uncached(
+    const struct tt_call_args *args, const tutti_stream *stream)
 {
-    struct tt_call whole = { .collective = q->collective,
-        .send = q->send,
-        .recv = q->recv,
-        .count = q->count,
-        .type = q->type,
-        .op = q->op,
-        .root = q->root,
+    struct tt_call whole = { .collective = args->collective,
+        .send = args->send,
+        .recv = args->recv,
+        .count = args->count,
+        .type = args->type,
+        .op = args->op,
+        .root = args->root,
         .stream = *stream };
-    if (q->blocks != NULL) {
-        whole.blocks[TT_IN] = q->blocks[TT_IN];
-        whole.blocks[TT_OUT] = q->blocks[TT_OUT];
-        whole.count_in_blocks = q->count_in_blocks;
+    if (args->blocks != NULL) {
+        whole.blocks[TT_IN] = args->blocks[TT_IN];
+        whole.blocks[TT_OUT] = args->blocks[TT_OUT];
+        whole.count_in_blocks = args->count_in_blocks;
     }
-    return submit(q->comm, &whole);
+    return submit(args->comm, &whole);
 }
 
-/* The short way, the way that is known, or the long one. The stream is not copied before it is needed: the
- * caller has just written its halves, and to read it whole the processor waits until they have left it
- * (measured, with the order of struct tt_quick: a tenth of a broadcast of 8 bytes). */
-static tutti_status call(const struct tt_quick *q, const tutti_stream *stream)
+/* Takes the fast path, the executor with a cached call, or the slow path. The stream is not copied before it
+ * is needed: the caller has just written its halves, and to read it whole the processor waits until they have
+ * left the store buffer, for a tenth of the time of a broadcast of 8 bytes. */
+static tutti_status call(const struct tt_call_args *args, const tutti_stream *stream)
 {
-    struct tt_lane *lane = stream->kind == TUTTI_STREAM_NONE ? tt_lane_find(q) : NULL;
+    struct tt_cached *cached = stream->kind == TUTTI_STREAM_NONE ? tt_cache_find(args) : NULL;
     bool grouped = tt_group_open();
-    if (lane == NULL || (grouped && !tt_collectives[q->collective].p2p))
-        return call_anew(q, stream);
+    if (cached == NULL || (grouped && !tt_collectives[args->collective].p2p))
+        return call_uncached(args, stream);
     if (grouped)
-        return tt_group_add_quick(q, lane) ? TUTTI_OK : add_again(q, lane);
-    return tt_lane_is_straight(lane, q) ? tt_straight_run(q, lane) : run_again(q, lane);
+        return tt_group_add_message(args, cached) ? TUTTI_OK : add_cached(args, cached);
+    return tt_cached_is_fast(cached, args) ? tt_fast_run(args, cached) : run_cached(args, cached);
 }
 
 tutti_status tutti_barrier(tutti_comm *comm, tutti_stream stream)
 {
-    return call(&(struct tt_quick){ .collective = TT_BARRIER,
+    return call(&(struct tt_call_args){ .collective = TT_BARRIER,
                     .send = tt_barrier_token(),
                     .count = 1,
                     .type = TUTTI_INT32,
@@ -113,7 +116,7 @@ tutti_status tutti_barrier(tutti_comm *comm, tutti_stream stream)
 tutti_status tutti_all_reduce(const void *send, void *recv, size_t count, tutti_type type, tutti_op op,
     tutti_comm *comm, tutti_stream stream)
 {
-    return call(&(struct tt_quick){ .collective = TT_ALL_REDUCE,
+    return call(&(struct tt_call_args){ .collective = TT_ALL_REDUCE,
                     .send = send,
                     .recv = recv,
                     .count = count,
@@ -126,7 +129,7 @@ tutti_status tutti_all_reduce(const void *send, void *recv, size_t count, tutti_
 tutti_status tutti_reduce(const void *send, void *recv, size_t count, tutti_type type, tutti_op op, int root,
     tutti_comm *comm, tutti_stream stream)
 {
-    return call(&(struct tt_quick){ .collective = TT_REDUCE,
+    return call(&(struct tt_call_args){ .collective = TT_REDUCE,
                     .send = send,
                     .recv = recv,
                     .count = count,
@@ -140,7 +143,7 @@ tutti_status tutti_reduce(const void *send, void *recv, size_t count, tutti_type
 tutti_status tutti_broadcast(const void *send, void *recv, size_t count, tutti_type type, int root,
     tutti_comm *comm, tutti_stream stream)
 {
-    return call(&(struct tt_quick){ .collective = TT_BROADCAST,
+    return call(&(struct tt_call_args){ .collective = TT_BROADCAST,
                     .send = send,
                     .recv = recv,
                     .count = count,
@@ -153,7 +156,7 @@ tutti_status tutti_broadcast(const void *send, void *recv, size_t count, tutti_t
 tutti_status tutti_reduce_scatter(const void *send, void *recv, size_t recv_count, tutti_type type,
     tutti_op op, tutti_comm *comm, tutti_stream stream)
 {
-    return call(&(struct tt_quick){ .collective = TT_REDUCE_SCATTER,
+    return call(&(struct tt_call_args){ .collective = TT_REDUCE_SCATTER,
                     .send = send,
                     .recv = recv,
                     .count = recv_count,
@@ -166,7 +169,7 @@ tutti_status tutti_reduce_scatter(const void *send, void *recv, size_t recv_coun
 tutti_status tutti_all_gather(
     const void *send, void *recv, size_t send_count, tutti_type type, tutti_comm *comm, tutti_stream stream)
 {
-    return call(&(struct tt_quick){ .collective = TT_ALL_GATHER,
+    return call(&(struct tt_call_args){ .collective = TT_ALL_GATHER,
                     .send = send,
                     .recv = recv,
                     .count = send_count,
@@ -178,7 +181,7 @@ tutti_status tutti_all_gather(
 tutti_status tutti_all_to_all(
     const void *send, void *recv, size_t count, tutti_type type, tutti_comm *comm, tutti_stream stream)
 {
-    return call(&(struct tt_quick){ .collective = TT_ALL_TO_ALL,
+    return call(&(struct tt_call_args){ .collective = TT_ALL_TO_ALL,
                     .send = send,
                     .recv = recv,
                     .count = count,
@@ -190,7 +193,7 @@ tutti_status tutti_all_to_all(
 tutti_status tutti_gather(const void *send, void *recv, size_t send_count, tutti_type type, int root,
     tutti_comm *comm, tutti_stream stream)
 {
-    return call(&(struct tt_quick){ .collective = TT_GATHER,
+    return call(&(struct tt_call_args){ .collective = TT_GATHER,
                     .send = send,
                     .recv = recv,
                     .count = send_count,
@@ -203,7 +206,7 @@ tutti_status tutti_gather(const void *send, void *recv, size_t send_count, tutti
 tutti_status tutti_scatter(const void *send, void *recv, size_t recv_count, tutti_type type, int root,
     tutti_comm *comm, tutti_stream stream)
 {
-    return call(&(struct tt_quick){ .collective = TT_SCATTER,
+    return call(&(struct tt_call_args){ .collective = TT_SCATTER,
                     .send = send,
                     .recv = recv,
                     .count = recv_count,
@@ -216,7 +219,7 @@ tutti_status tutti_scatter(const void *send, void *recv, size_t recv_count, tutt
 tutti_status tutti_send(
     const void *send, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream)
 {
-    return call(&(struct tt_quick){ .collective = TT_P2P_SEND,
+    return call(&(struct tt_call_args){ .collective = TT_P2P_SEND,
                     .send = send,
                     .count = count,
                     .type = type,
@@ -228,7 +231,7 @@ tutti_status tutti_send(
 tutti_status tutti_recv(
     void *recv, size_t count, tutti_type type, int peer, tutti_comm *comm, tutti_stream stream)
 {
-    return call(&(struct tt_quick){ .collective = TT_P2P_RECV,
+    return call(&(struct tt_call_args){ .collective = TT_P2P_RECV,
                     .recv = recv,
                     .count = count,
                     .type = type,
@@ -242,7 +245,7 @@ tutti_status tutti_all_gather_v(const void *send, size_t send_count, void *recv,
     tutti_stream stream)
 {
     const struct tt_blocks blocks[2] = { [TT_OUT] = { recv_counts_shared, recv_places } };
-    return call(&(struct tt_quick){ .collective = TT_ALL_GATHER_V,
+    return call(&(struct tt_call_args){ .collective = TT_ALL_GATHER_V,
                     .send = send,
                     .recv = recv,
                     .count = send_count,
@@ -256,7 +259,7 @@ tutti_status tutti_reduce_scatter_v(const void *send, const size_t *recv_counts_
     tutti_type type, tutti_op op, tutti_comm *comm, tutti_stream stream)
 {
     const struct tt_blocks blocks[2] = { [TT_IN] = { recv_counts_shared, NULL } };
-    return call(&(struct tt_quick){ .collective = TT_REDUCE_SCATTER_V,
+    return call(&(struct tt_call_args){ .collective = TT_REDUCE_SCATTER_V,
                     .send = send,
                     .recv = recv,
                     .count_in_blocks = true,
@@ -274,7 +277,7 @@ tutti_status tutti_all_to_all_v(const void *send, const size_t *send_counts, con
     const struct tt_blocks blocks[2] = {
         [TT_IN] = { send_counts, send_places }, [TT_OUT] = { recv_counts, recv_places }
     };
-    return call(&(struct tt_quick){ .collective = TT_ALL_TO_ALL_V,
+    return call(&(struct tt_call_args){ .collective = TT_ALL_TO_ALL_V,
                     .send = send,
                     .recv = recv,
                     .count_in_blocks = true,
@@ -288,7 +291,7 @@ tutti_status tutti_gather_v(const void *send, size_t send_count, void *recv, con
     const size_t *recv_places, tutti_type type, int root, tutti_comm *comm, tutti_stream stream)
 {
     const struct tt_blocks blocks[2] = { [TT_OUT] = { recv_counts, recv_places } };
-    return call(&(struct tt_quick){ .collective = TT_GATHER_V,
+    return call(&(struct tt_call_args){ .collective = TT_GATHER_V,
                     .send = send,
                     .recv = recv,
                     .count = send_count,
@@ -303,7 +306,7 @@ tutti_status tutti_scatter_v(const void *send, const size_t *send_counts, const 
     void *recv, size_t recv_count, tutti_type type, int root, tutti_comm *comm, tutti_stream stream)
 {
     const struct tt_blocks blocks[2] = { [TT_IN] = { send_counts, send_places } };
-    return call(&(struct tt_quick){ .collective = TT_SCATTER_V,
+    return call(&(struct tt_call_args){ .collective = TT_SCATTER_V,
                     .send = send,
                     .recv = recv,
                     .count = recv_count,

@@ -7,7 +7,7 @@
 
 #include "algorithms/algorithms.h"
 #include "base/status.h"
-#include "lane.h"
+#include "call_cache.h"
 #include "lay.h"
 #include "recorder.h"
 #include "trace.h"
@@ -143,7 +143,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     if (status != TUTTI_OK)
         return status;
     op->one_sided = tt_call_is_one_sided(call);
-    const struct tt_tables *tables = call->lane != NULL ? &call->lane->tables : &comm->tables;
+    const struct tt_tables *tables = call->cached != NULL ? &call->cached->tables : &comm->tables;
     tt_call_set_layouts(call, op->schedule, cut, tables, &op->given, &op->layout);
     set_spaces(call, cut, op);
     set_shelf(call, op);
@@ -327,7 +327,7 @@ tutti_status tt_call_keep(struct tt_call *call)
 struct tt_cost tt_call_cost(const struct tt_call *call)
 {
     struct tt_op *op = &call->plan->op;
-    const struct tt_tables *tables = call->lane != NULL ? &call->lane->tables : &call->comm->tables;
+    const struct tt_tables *tables = call->cached != NULL ? &call->cached->tables : &call->comm->tables;
     op->one_sided = tt_call_is_one_sided(call);
     tt_call_set_layouts(call, op->schedule, tt_call_cut(call, op->schedule), tables, &op->given, &op->layout);
     return tt_cost_of(call, op);
@@ -345,11 +345,11 @@ void tt_call_release(struct tt_call *call)
 /* A call that was made before, and the operation is bound to no other since: only what may have moved. */
 static bool bind_again(const struct tt_call *call, struct tt_op *op)
 {
-    struct tt_lane *lane = call->lane;
-    if (lane == NULL || op == NULL || op->lane != lane || lane->op != op)
+    struct tt_cached *cached = call->cached;
+    if (cached == NULL || op == NULL || op->cached != cached || cached->op != op)
         return false;
-    op->spaces[TT_IN].base = (uintptr_t)call->send + lane->origin[TT_IN];
-    op->spaces[TT_OUT].base = (uintptr_t)call->recv + lane->origin[TT_OUT];
+    op->spaces[TT_IN].base = (uintptr_t)call->send + cached->origin[TT_IN];
+    op->spaces[TT_OUT].base = (uintptr_t)call->recv + cached->origin[TT_OUT];
     op->spaces[TT_TMP].base = (uintptr_t)call->comm->tmp + op->shelf_bytes;
     if (op->shelf_bytes > 0)
         set_shelf(call, op);
@@ -361,13 +361,13 @@ static bool bind_again(const struct tt_call *call, struct tt_op *op)
 /* The operation is bound to this call, and stays so until another has it: what bind_again needs. */
 static void remember(const struct tt_call *call, struct tt_op *op)
 {
-    struct tt_lane *lane = call->lane;
-    op->lane = lane;
-    if (lane == NULL)
+    struct tt_cached *cached = call->cached;
+    op->cached = cached;
+    if (cached == NULL)
         return;
-    lane->op = op;
-    lane->origin[TT_IN] = op->spaces[TT_IN].base - (uintptr_t)call->send;
-    lane->origin[TT_OUT] = op->spaces[TT_OUT].base - (uintptr_t)call->recv;
+    cached->op = op;
+    cached->origin[TT_IN] = op->spaces[TT_IN].base - (uintptr_t)call->send;
+    cached->origin[TT_OUT] = op->spaces[TT_OUT].base - (uintptr_t)call->recv;
 }
 
 static tutti_status start_point(const struct tt_call *call, struct tt_op **op)
@@ -401,9 +401,9 @@ static tutti_status start_collective(const struct tt_call *call, struct tt_op **
 {
     struct tt_plan *plan;
     struct tt_call_record record;
-    if (call->lane != NULL && bind_again(call, call->lane->op)) {
-        *op = call->lane->op;
-        announce(call, *op, &call->lane->record);
+    if (call->cached != NULL && bind_again(call, call->cached->op)) {
+        *op = call->cached->op;
+        announce(call, *op, &call->cached->record);
         return TUTTI_OK;
     }
     tutti_status status = find_plan(call, &plan);

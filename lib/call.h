@@ -11,7 +11,7 @@
 #include "gate.h"
 #include "tutti.h"
 
-struct tt_lane;
+struct tt_cached;
 
 /* The longest vector, 8 TiB: what 64-bit byte arithmetic and 31-bit slice numbers hold, of 4 KiB each. */
 #define TT_VECTOR_BYTES (UINT64_C(1) << 43)
@@ -43,7 +43,7 @@ struct tt_call {
 
     struct tt_plan *plan; /* of a program: its own; NULL: the communicator's cache has it */
     struct tt_entry *entry; /* in the recorder, of a call that was queued; set anew each time it is */
-    struct tt_lane *lane; /* what is known of it, if it was made before; NULL: nothing */
+    struct tt_cached *cached; /* what is known of it, if it was made before; NULL: nothing */
 
     const struct tt_staging *staging; /* NULL: none; whoever keeps the call keeps a copy (batch.c) */
 
@@ -161,7 +161,7 @@ struct tt_refused *tt_refused_of(
 struct tt_pending {
     struct tt_call call;
     struct tt_op *op; /* NULL: not started */
-    uint32_t skip; /* the units before this step are done when it starts (straight.c) */
+    uint32_t skip; /* the units before this step are done when it starts (fast_path.c) */
     bool over;
     bool suspect; /* at the last look the peer that this call waits for was gone, or past it */
     int64_t refused_ms; /* a peer refused it: 1 + how long nothing had moved when that was seen; 0: no */

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "caches.h"
 #include "device.h"
-#include "lane.h"
+#include "call_cache.h"
 #include "recorder.h"
 #include "trace.h"
 #include "transports/arena.h"
@@ -179,7 +179,7 @@ static tutti_status allocate(struct tt_comm *comm)
         comm->next_post[peer] = comm->settings.first_number;
     comm->points[0] = calloc(n, sizeof *comm->points[0]);
     comm->points[1] = calloc(n, sizeof *comm->points[1]);
-    comm->lanes = comm->lane_last = calloc(TT_LANES, sizeof *comm->lanes);
+    comm->cached_calls = comm->cached_last = calloc(TT_CACHED_CALLS, sizeof *comm->cached_calls);
     comm->choices = calloc(1, sizeof *comm->choices);
     comm->refusals.calls = calloc(1 + 2 * n, sizeof *comm->refusals.calls);
     comm->circle = calloc(n, sizeof *comm->circle);
@@ -187,7 +187,8 @@ static tutti_status allocate(struct tt_comm *comm)
     if (status != TUTTI_OK)
         return status;
     if (comm->next_post == NULL || comm->points[0] == NULL || comm->points[1] == NULL ||
-        comm->choices == NULL || comm->lanes == NULL || comm->refusals.calls == NULL || comm->circle == NULL)
+        comm->choices == NULL || comm->cached_calls == NULL || comm->refusals.calls == NULL ||
+        comm->circle == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
     return tt_plan_cache_create(&comm->plans);
 }
@@ -307,7 +308,7 @@ void tt_comm_destroy(struct tt_comm *comm)
     free(comm->refusals.calls);
     free(comm->circle);
     free(comm->world);
-    tt_lanes_free(comm);
+    tt_cache_free(comm);
     free(comm);
 }
 

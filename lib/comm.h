@@ -25,7 +25,7 @@
 enum { TT_NAME_BYTES = 64 };
 
 struct tt_device;
-struct tt_lane;
+struct tt_cached;
 struct tt_recorder;
 struct tt_trace;
 
@@ -83,7 +83,7 @@ struct tt_comm {
     int32_t *world; /* of each rank: its number in the first communicator, whence all was split; NULL: this */
     struct tt_settings settings;
     bool exact, finalized;
-    bool known; /* a call that was made before may start as it did then (lane.h) */
+    bool known; /* a call that was made before may start as it did then (call_cache.h) */
     bool wary; /* it has no device, in a process that uses some: a pointer may be of those */
     struct tt_topology topology; /* cache domains of its ranks */
     int64_t timeout_ms; /* -1: never */
@@ -100,8 +100,8 @@ struct tt_comm {
     uint64_t *next_post; /* n: of p2p sends */
     struct tt_tables tables;
     struct tt_plan_cache plans;
-    struct tt_lane *lanes; /* lane.h */
-    struct tt_lane *lane_last; /* of the last call, never NULL */
+    struct tt_cached *cached_calls; /* call_cache.h */
+    struct tt_cached *cached_last; /* of the last call, never NULL */
     struct tt_traffic traffic;
     struct tt_choices *choices;
     struct tt_operator_table operators;

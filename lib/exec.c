@@ -328,7 +328,7 @@ static void next_slice(struct tt_op *op, struct tt_slice *slice)
         tell_done(op);
 }
 
-/* What was lent and is still read: nothing else follows from it (lane.c). */
+/* What was lent and is still read: nothing else follows from it (call_cache.c). */
 static bool is_outstanding(struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
 {
     return step->verb == TT_VERB_SEND && !op->endpoint->transport->sent(op->endpoint, step->peer, op->class,

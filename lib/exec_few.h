@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* exec_few.h: the executor's short way for the most common of units: one message or copy, of so few bytes
+/* exec_few.h: the executor's fast path for the most common of units: one message or copy, of so few bytes
  * that nobody wants them stored elsewhere as well, each end in one run. The transport is asked by its link,
- * as a lane asks it (lane.h). What is another one, or odd, goes the general way, from the start. */
+ * as a cached call may have (call_cache.h). Any other unit, or an odd message, takes the general path from
+ * the start. */
 #ifndef TT_EXEC_FEW_H
 #define TT_EXEC_FEW_H
 #include "base/few.h"

@@ -21,11 +21,11 @@ struct init {
     pthread_t thread;
 };
 
-/* Of a group that has only messages with lanes (lane.h): they need no item. */
-enum { QUICK_MAX = 16 };
-struct quick {
-    struct tt_quick messages[QUICK_MAX];
-    struct tt_lane *lanes[QUICK_MAX];
+/* Messages that are cached (call_cache.h). A group that has nothing else needs no item. */
+enum { MESSAGES_MAX = 16 };
+struct messages {
+    struct tt_call_args args[MESSAGES_MAX];
+    struct tt_cached *cached[MESSAGES_MAX];
     int count;
 };
 
@@ -33,7 +33,7 @@ struct queue {
     int depth, calls; /* levels; calls that wait for the end of the outermost */
     bool watched; /* the end of this thread is told */
     tutti_status status;
-    struct quick *quick; /* NULL: no message yet */
+    struct messages *messages; /* NULL: no message yet */
     struct tt_item *item; /* the calls; NULL: none yet */
     struct init *inits;
     int ninits, init_capacity;
@@ -48,8 +48,8 @@ bool tt_group_open(void)
 
 void tt_group_forget(void)
 {
-    if (queue.quick != NULL)
-        queue.quick->count = 0;
+    if (queue.messages != NULL)
+        queue.messages->count = 0;
     queue = (struct queue){ 0 };
 }
 
@@ -123,13 +123,13 @@ static tutti_status add(struct tt_item **item, const struct tt_call *call)
     return *item != NULL ? tt_item_add(*item, call) : TUTTI_OUT_OF_MEMORY;
 }
 
-/* The quick messages become whole calls. */
-static tutti_status add_slowly(struct quick *q, struct tt_item **item)
+/* The messages become whole calls. */
+static tutti_status add_as_calls(struct messages *q, struct tt_item **item)
 {
     tutti_status status = TUTTI_OK;
     struct tt_call call;
     for (int i = 0; q != NULL && i < q->count && status == TUTTI_OK; i++) {
-        tt_lane_call(&q->messages[i], q->lanes[i], &call);
+        tt_cached_call_with(&q->args[i], q->cached[i], &call);
         status = add(item, &call);
     }
     if (q != NULL)
@@ -139,21 +139,21 @@ static tutti_status add_slowly(struct quick *q, struct tt_item **item)
 
 tutti_status tt_group_add(const struct tt_call *call)
 {
-    tutti_status status = add_slowly(queue.quick, &queue.item);
+    tutti_status status = add_as_calls(queue.messages, &queue.item);
     queue.calls++;
     return tt_group_note(status == TUTTI_OK ? add(&queue.item, call) : status);
 }
 
-bool tt_group_add_quick(const struct tt_quick *message, struct tt_lane *lane)
+bool tt_group_add_message(const struct tt_call_args *message, struct tt_cached *cached)
 {
-    struct quick *q = queue.quick;
+    struct messages *q = queue.messages;
     if (q == NULL)
-        q = queue.quick = tt_thread_room(TT_ROOM_GROUP, sizeof *q);
-    if (q == NULL || queue.item != NULL || q->count == QUICK_MAX)
+        q = queue.messages = tt_thread_room(TT_ROOM_GROUP, sizeof *q);
+    if (q == NULL || queue.item != NULL || q->count == MESSAGES_MAX)
         return false;
     queue.calls++;
-    q->messages[q->count] = *message;
-    q->lanes[q->count++] = lane;
+    q->args[q->count] = *message;
+    q->cached[q->count++] = cached;
     return true;
 }
 
@@ -224,43 +224,44 @@ static tutti_status run_calls(struct tt_pending *calls, int count)
     for (int i = 0; i < count; i++) {
         const struct tt_call *call = &calls[i].call;
         tutti_status status = tt_comm_turn(call->comm);
-        if (status == TUTTI_OK && call->lane == NULL)
+        if (status == TUTTI_OK && call->cached == NULL)
             status = tt_call_prepare(call);
         if (status != TUTTI_OK)
             return refuse_calls(calls, count, status);
     }
     tutti_status status = tt_run(calls, count);
     for (int i = 0; i < count && status == TUTTI_OK; i++)
-        if (tt_collectives[calls[i].call.collective].p2p && calls[i].op != NULL && calls[i].call.lane == NULL)
-            tt_lane_learn(&calls[i].call, calls[i].op);
+        if (tt_collectives[calls[i].call.collective].p2p && calls[i].op != NULL &&
+            calls[i].call.cached == NULL)
+            tt_cache_store(&calls[i].call, calls[i].op);
     return status;
 }
 
 /* The sends, which wait for nobody, then the receives, whose peers may be here as well. From the first that
  * cannot be done at once, all that are left run together. */
-static tutti_status run_quick(struct quick *q)
+static tutti_status run_messages(struct messages *q)
 {
-    bool quickly = true;
+    bool done = true;
     int left = q->count;
-    for (int sends = 1; sends >= 0 && quickly; sends--) {
+    for (int sends = 1; sends >= 0 && done; sends--) {
         int count = left;
         left = 0;
         for (int i = 0; i < count; i++) {
-            bool turn = (q->messages[i].collective == TT_P2P_SEND) == (sends == 1);
-            if (turn && quickly)
-                quickly = tt_straight_point(&q->messages[i], q->lanes[i]);
-            if (turn && quickly)
+            bool turn = (q->args[i].collective == TT_P2P_SEND) == (sends == 1);
+            if (turn && done)
+                done = tt_fast_message(&q->args[i], q->cached[i]);
+            if (turn && done)
                 continue;
-            q->messages[left] = q->messages[i];
-            q->lanes[left++] = q->lanes[i];
+            q->args[left] = q->args[i];
+            q->cached[left++] = q->cached[i];
         }
     }
     q->count = 0;
     if (left == 0)
         return TUTTI_OK;
-    struct tt_pending calls[QUICK_MAX];
+    struct tt_pending calls[MESSAGES_MAX];
     for (int i = 0; i < left; i++) {
-        tt_lane_call(&q->messages[i], q->lanes[i], &calls[i].call);
+        tt_cached_call_with(&q->args[i], q->cached[i], &calls[i].call);
         calls[i].op = NULL;
         calls[i].skip = 0;
         calls[i].over = calls[i].suspect = false;
@@ -340,10 +341,10 @@ static tutti_status not_started(const char *call)
 /* The group was refused, and so are all calls that it has. */
 static void drop_calls(struct queue *ended, tutti_status status)
 {
-    struct quick *q = ended->quick;
+    struct messages *q = ended->messages;
     struct tt_call call;
     for (int i = 0; q != NULL && i < q->count; i++) {
-        tt_lane_call(&q->messages[i], q->lanes[i], &call);
+        tt_cached_call_with(&q->args[i], q->cached[i], &call);
         tt_call_refuse(&call, status);
     }
     if (q != NULL)
@@ -371,8 +372,8 @@ tutti_status tutti_group_end(void)
         drop_calls(&ended, status);
     else if (ended.item != NULL)
         status = tt_group_run(ended.item, &ticket);
-    else if (ended.quick != NULL && ended.quick->count > 0)
-        status = run_quick(ended.quick);
+    else if (ended.messages != NULL && ended.messages->count > 0)
+        status = run_messages(ended.messages);
     free(ended.inits);
     return status;
 }
@@ -389,7 +390,7 @@ tutti_status tt_group_take(struct tt_item **item)
     if (status == TUTTI_OK && ended.ninits > 0)
         status = tt_fail(TUTTI_INVALID_USAGE, "group_keep: the group has an initialisation; legal: calls");
     if (status == TUTTI_OK)
-        status = add_slowly(ended.quick, &ended.item);
+        status = add_as_calls(ended.messages, &ended.item);
     if (status == TUTTI_OK && ended.item == NULL && (ended.item = tt_item_take(NULL)) == NULL)
         status = TUTTI_OUT_OF_MEMORY;
     if (status == TUTTI_OK)

@@ -8,7 +8,7 @@
 #define TT_GROUP_H
 #include <stdbool.h>
 
-#include "lane.h"
+#include "call_cache.h"
 #include "stream.h"
 #include "tutti.h"
 
@@ -22,9 +22,9 @@ tutti_status tt_group_note(tutti_status status);
 tutti_status tt_group_refuse(const char *call);
 /* Queue a checked call. Its arrays are copied. */
 tutti_status tt_group_add(const struct tt_call *call);
-/* Queue a message that has this lane, which stays until the group has run; false if this group takes only
- * whole calls. */
-bool tt_group_add_quick(const struct tt_quick *quick, struct tt_lane *lane);
+/* Queues a message that is cached in this entry, which stays until the group has run; false if this group
+ * takes only whole calls. */
+bool tt_group_add_message(const struct tt_call_args *messages, struct tt_cached *cached);
 /* Run the calls of an item, here or on their streams; *ticket is what others wait for. Takes the item. */
 tutti_status tt_group_run(struct tt_item *item, struct tt_ticket *ticket);
 /* End the group, but hand out its calls instead of running them. */

@@ -7,9 +7,9 @@
  * has made none since (fault.c). The word has the number that the call would have had, for ranks that all
  * refuse the same call have nothing to reproach each other with.
  *
- * Calls that are known (lane.h) start without a look at this, so the word closes their way. While streams
- * have calls to run, the number is not known: the word waits until they are over, and is dropped if another
- * call is queued before. */
+ * Calls that are known (call_cache.h) start without a look at this, so the word closes their way. While
+ * streams have calls to run, the number is not known: the word waits until they are over, and is dropped if
+ * another call is queued before. */
 #include <stdio.h>
 
 #include "base/status.h"

@@ -61,7 +61,7 @@ struct runner {
 /* If a call was made before, and nothing was waited for, the clock tells nothing new of it. */
 static void end_done(struct tt_pending *p, bool waited)
 {
-    end(p, !waited && p->call.lane != NULL && p->op->layout.slices == 1);
+    end(p, !waited && p->call.cached != NULL && p->op->layout.slices == 1);
 }
 
 static bool step(const struct runner *r, int i, tutti_status *status)

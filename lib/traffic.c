@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "exec_internal.h"
 #include "handle.h"
-#include "lane.h"
+#include "call_cache.h"
 #include "stream.h"
 
 /* Elements of a message, of all its slices. */
@@ -71,11 +71,12 @@ static tutti_traffic total_of(struct tt_comm *comm)
         .called_bytes = atomic_load_explicit(&comm->traffic.called, memory_order_relaxed),
         .sent_bytes = atomic_load_explicit(&comm->traffic.sent, memory_order_relaxed),
         .received_bytes = atomic_load_explicit(&comm->traffic.received, memory_order_relaxed) };
-    for (const struct tt_lane *lane = comm->lanes; lane < comm->lanes + TT_LANES; lane++) {
-        known.calls += lane->passed;
-        known.called_bytes += lane->passed * lane->cost.called;
-        known.sent_bytes += lane->passed * lane->cost.sent;
-        known.received_bytes += lane->passed * lane->cost.received;
+    for (const struct tt_cached *cached = comm->cached_calls; cached < comm->cached_calls + TT_CACHED_CALLS;
+         cached++) {
+        known.calls += cached->fast_calls;
+        known.called_bytes += cached->fast_calls * cached->cost.called;
+        known.sent_bytes += cached->fast_calls * cached->cost.sent;
+        known.received_bytes += cached->fast_calls * cached->cost.received;
     }
     return known;
 }

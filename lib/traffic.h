@@ -2,9 +2,10 @@
 /* traffic.h: how many bytes the calls of a communicator were, asked and sent.
  *
  * What a call sends follows from its schedule and its layout, so nothing is counted while it runs. A call
- * that is done adds what its operation was bound to; one that goes the short way (straight.c) adds 1 to its
- * lane, and whoever asks multiplies. Only who uses the communicator touches lanes; the rest may be written by
- * the threads of streams, one at a time, hence atomic words that are loaded and stored. */
+ * that is done adds what its operation was bound to; one that takes the fast path (fast_path.c) adds 1 to its
+ * cached call, and whoever asks multiplies. Only the thread that uses the communicator touches the cache; the
+ * rest may be written by the threads of streams, one at a time, hence atomic words that are loaded and
+ * stored. */
 #ifndef TT_TRAFFIC_H
 #define TT_TRAFFIC_H
 #include <stdatomic.h>
@@ -14,14 +15,14 @@
 
 struct tt_call;
 struct tt_comm;
-struct tt_lane;
+struct tt_cached;
 struct tt_op;
 
 struct tt_cost { /* bytes of one call */
     uint64_t called, sent, received;
 };
 
-struct tt_traffic { /* of a communicator since it began, but for what its lanes still have */
+struct tt_traffic { /* of a communicator since it began, without what its cached calls still have */
     _Atomic uint64_t calls, called, sent, received;
 };
 

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "comm.h"
-#include "lane.h"
+#include "call_cache.h"
 #include "patience.h"
 
 enum { LIMIT_S = 60, MS_AFTER_A_DEATH = 10000 };
@@ -277,12 +277,12 @@ struct ranks_paths ranks_paths(struct ranks_me *me, const tutti_comm *comm)
     return p;
 }
 
-int ranks_lanes(tutti_comm *comm)
+int ranks_cached(tutti_comm *comm)
 {
     const struct tt_comm *c = tt_handle_find(comm);
     int known = 0;
-    for (int i = 0; i < TT_LANES; i++)
-        known += c->lanes[i].moves != NULL;
+    for (int i = 0; i < TT_CACHED_CALLS; i++)
+        known += c->cached_calls[i].moves != NULL;
     return known;
 }
 

@@ -105,8 +105,8 @@ struct ranks_paths {
     char text[256];
 };
 struct ranks_paths ranks_paths(struct ranks_me *me, const tutti_comm *comm);
-/* How many calls of this communicator may go the short way by now (lib/straight.c). */
-int ranks_lanes(tutti_comm *comm);
+/* How many calls of this communicator may take the fast path by now (lib/fast_path.c). */
+int ranks_cached(tutti_comm *comm);
 
 /* Pseudo-random numbers (splitmix64). */
 uint64_t ranks_mix(uint64_t value);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_api_again.c: collectives that were made before and go by the executor (lib/lane.h, lib/bind.c).
+/* test_api_again.c: collectives that were made before and go by the executor (lib/call_cache.h, lib/bind.c).
  *
  * They must be right wherever their buffers have moved to, and whatever ran in between, which may have bound
  * the same schedule to another count, moved the temporary memory, or taken the place where the call was
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "comm.h"
-#include "lane.h"
+#include "call_cache.h"
 #include "ranks.h"
 
 enum { ROUNDS = 1200, COUNTS = 12, SHIFTS = 5, SPACE = 1 << 16, KINDS = 2 };
@@ -177,17 +177,17 @@ Test(api_again, buffers_move_and_other_calls_come_between)
 
 /* The one call of this communicator that a schedule is bound to, and how many are kept; NULL if there is
  * none, or more than one. */
-static const struct tt_lane *bound(const struct tt_comm *c, int *kept)
+static const struct tt_cached *bound(const struct tt_comm *c, int *kept)
 {
-    const struct tt_lane *found = NULL;
+    const struct tt_cached *found = NULL;
     int many = 0;
     *kept = 0;
-    for (int i = 0; i < TT_LANES; i++) {
-        const struct tt_lane *lane = &c->lanes[i];
-        *kept += lane->what != 0;
-        if (lane->op == NULL || lane->op->lane != lane)
+    for (int i = 0; i < TT_CACHED_CALLS; i++) {
+        const struct tt_cached *cached = &c->cached_calls[i];
+        *kept += cached->key != 0;
+        if (cached->op == NULL || cached->op->cached != cached)
             continue;
-        found = lane;
+        found = cached;
         many++;
     }
     return many == 1 ? found : NULL;
@@ -210,24 +210,24 @@ static void keep(struct ranks_me *me)
     for (size_t i = 0; i < 9; i++)
         ranks_ok(
             me, tutti_all_reduce(own, out, *least + i % 3, TUTTI_INT32, TUTTI_SUM, comm, none), "a call");
-    const struct tt_lane *lane = bound(c, &kept);
+    const struct tt_cached *cached = bound(c, &kept);
     ranks_expect(me, kept >= 2 && kept <= 3, "%d calls are kept", kept);
     if (ranks_expect(
-            me, lane != NULL && lane->count == *least + 2, "no schedule is bound to the last call")) {
-        const struct tt_op *op = lane->op;
+            me, cached != NULL && cached->count == *least + 2, "no schedule is bound to the last call")) {
+        const struct tt_op *op = cached->op;
         uint64_t shelf = op->shelf.base - (uintptr_t)c->tmp, private_from = op->shelf_from[TT_IN];
         ranks_expect(me, (op->shelf_bytes > 0) == (*least > 1), "a shelf");
         ranks_ok(me, tt_comm_grow_tmp(c, c->tmp_bytes + 1), "grow_tmp");
         ranks_ok(
-            me, tutti_all_reduce(shared, out, lane->count, TUTTI_INT32, TUTTI_SUM, comm, none), "a call");
-        ranks_expect(me, bound(c, &kept) == lane, "it is bound to another");
+            me, tutti_all_reduce(shared, out, cached->count, TUTTI_INT32, TUTTI_SUM, comm, none), "a call");
+        ranks_expect(me, bound(c, &kept) == cached, "it is bound to another");
         ranks_expect(
             me, op->spaces[TT_TMP].base == (uintptr_t)c->tmp + op->shelf_bytes, "to memory of before");
         ranks_expect(
             me, op->shelf_bytes == 0 || op->shelf.base - (uintptr_t)c->tmp == shelf, "to a shelf of before");
         ranks_expect(me, op->shelf_from[TT_IN] == UINT64_MAX, "to a shelf for what needs none");
         ranks_expect(me, op->sequence + 1 == c->sequence, "with the number of another operation");
-        ranks_ok(me, tutti_all_reduce(own, out, lane->count, TUTTI_INT32, TUTTI_SUM, comm, none), "a call");
+        ranks_ok(me, tutti_all_reduce(own, out, cached->count, TUTTI_INT32, TUTTI_SUM, comm, none), "a call");
         ranks_expect(me, op->shelf_from[TT_IN] == private_from, "to no shelf");
     }
     ranks_ok(me, tutti_mem_free(shared), "mem_free");

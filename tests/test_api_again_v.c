@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_api_again_v.c: collectives that were made before and whose blocks differ in length (lib/lane.h).
+/* test_api_again_v.c: collectives that were made before and whose blocks differ in length (lib/call_cache.h).
  *
  * A few calls take turns, so that each finds what it came to before still bound, or finds another call there,
  * or tables that another call filled. Buffers move from call to call; the arrays are overwritten and given
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "comm.h"
-#include "lane.h"
+#include "call_cache.h"
 #include "ranks.h"
 
 enum { ROUNDS = 600, COUNTS = 6, SHAPES = 4, SHIFTS = 5, KINDS = 2, MOST_RANKS = 4 };
@@ -243,10 +243,10 @@ static int bound(tutti_comm *comm)
 {
     const struct tt_comm *c = tt_handle_find(comm);
     int many = 0;
-    for (int i = 0; i < TT_LANES; i++) {
-        const struct tt_lane *lane = &c->lanes[i];
-        many += lane->op != NULL && lane->op->lane == lane &&
-                tt_collectives[lane->call.collective].counts != TT_COUNTS_EVEN;
+    for (int i = 0; i < TT_CACHED_CALLS; i++) {
+        const struct tt_cached *cached = &c->cached_calls[i];
+        many += cached->op != NULL && cached->op->cached == cached &&
+                tt_collectives[cached->call.collective].counts != TT_COUNTS_EVEN;
     }
     return many;
 }
@@ -325,7 +325,7 @@ Test(api_again_v, a_caller_may_take_back_arrays_and_buffers)
     ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_TOGETHER, .run = call_again, .context = &ways[0] });
 }
 
-/* Who takes part with nothing takes the short way, too: ranks that share its core wait meanwhile. */
+/* Who takes part with nothing takes the fast path, too: ranks that share its core wait meanwhile. */
 static void have_nothing(struct ranks_me *me)
 {
     const size_t lengths[] = { 2, 0 };
@@ -336,8 +336,9 @@ static void have_nothing(struct ranks_me *me)
             tutti_scatter_v(
                 send, lengths, NULL, recv, lengths[me->rank], TUTTI_INT32, 0, comm, tutti_no_stream()),
             "scatter_v");
-    const struct tt_lane *lane = ((const struct tt_comm *)tt_handle_find(comm))->lane_last;
-    ranks_expect(me, lane->what != 0 && lane->moves != NULL, "no lane for %zu elements", lengths[me->rank]);
+    const struct tt_cached *cached = ((const struct tt_comm *)tt_handle_find(comm))->cached_last;
+    ranks_expect(me, cached->key != 0 && cached->moves != NULL, "the call is not cached for %zu elements",
+        lengths[me->rank]);
     ranks_expect(me, recv[1] == (me->rank == 0 ? 4 : 0), "%d", recv[1]);
     ranks_part(me, comm);
 }

@@ -2,7 +2,7 @@
 /* test_api_empty.c: calls without elements and without buffers, before any other call was made.
  *
  * A framework calls so for an empty tensor. Nothing in the library may take such a call for one that it
- * knows: no lane has been learnt, and all that names the call (buffers, count, root) is zero. */
+ * knows: no call is cached, and all that names the call (buffers, count, root) is zero. */
 #include <criterion/criterion.h>
 
 #include "ranks.h"
@@ -18,7 +18,7 @@ static void sum_int64(void *dst, const void *left, const void *right, size_t cou
         d[i] = l[i] + r[i];
 }
 
-/* Operators that have no lane are legal all the same. */
+/* Operators whose calls are never cached are legal all the same. */
 static void with_created_operators(struct ranks_me *me)
 {
     tutti_stream none = tutti_no_stream();

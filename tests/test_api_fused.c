@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_api_fused.c: the short way of small calls that were made before (lib/straight.c): the same bits as the
- * long way, with peers on either, through long waits, and with errors told as before. */
+/* test_api_fused.c: the fast path of small calls that were made before (lib/fast_path.c): the same bits as
+ * the slow path, with peers on either, through long waits, and with errors told as before. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm.h"
-#include "lane.h"
+#include "call_cache.h"
 #include "ranks.h"
 
 enum { MOST = 600, ELEMENT = 8, ROUNDS = 3 };
@@ -108,7 +108,7 @@ static void fill(struct ranks_me *me, uint8_t *to, size_t bytes)
         to[i] = (uint8_t)(ranks_random(&me->random) & 0x3f);
 }
 
-/* Short and long way with the same input, several rounds with other input each. */
+/* Short and slow path with the same input, several rounds with other input each. */
 static void compare(
     struct ranks_me *me, const struct form *f, size_t count, int root, bool in_place, tutti_comm *both[2])
 {
@@ -127,7 +127,7 @@ static void compare(
         }
         ranks_expect(me,
             memcmp(recv_space[0][me->rank], recv_space[1][me->rank], sizeof recv_space[0][0]) == 0,
-            "the short way has other bits");
+            "the fast path has other bits");
     }
 }
 
@@ -145,8 +145,8 @@ static void same_bits(struct ranks_me *me)
             bool same = tt_collectives[forms[i].collective].in_place == TT_IN_PLACE_SAME && c % 2 == 1;
             compare(me, &forms[i], counts[c], (i + c) % me->n, same, both);
         }
-    ranks_expect(me, ranks_lanes(both[odd]) > FORMS, "only %d calls have a lane", ranks_lanes(both[odd]));
-    ranks_expect(me, ranks_lanes(both[!odd]) == 0, "fused=off has lanes");
+    ranks_expect(me, ranks_cached(both[odd]) > FORMS, "only %d calls are cached", ranks_cached(both[odd]));
+    ranks_expect(me, ranks_cached(both[!odd]) == 0, "fused=off caches calls");
     for (int side = 0; side < 2; side++)
         ranks_part(me, both[side]);
 }
@@ -265,7 +265,7 @@ static void exchange_halos(struct ranks_me *me)
     for (int i = 0; comm != NULL && i < 120; i++) {
         int64_t out[2] = { me->rank * 1000 + i, -me->rank * 1000 - i }, in[2] = { -1, -1 }, self = -1,
                 sum = -1;
-        bool whole = i % 10 == 7; /* with what has no lane */
+        bool whole = i % 10 == 7; /* with one that is never cached */
         ranks_at(me, "n %d rank %d: halos, round %d", me->n, me->rank, i);
         if (i % 50 == 20 && me->rank == 0)
             ranks_sleep_us(150000);
@@ -309,7 +309,7 @@ static void refuse(struct ranks_me *me)
         return;
     for (int i = 0; i < 2; i++)
         ranks_ok(me, tutti_all_reduce(space, out, 4, TUTTI_FLOAT32, TUTTI_SUM, comm, none), "all_reduce");
-    ranks_expect(me, ranks_lanes(comm) == 1, "it has no lane");
+    ranks_expect(me, ranks_cached(comm) == 1, "it is not cached");
     ranks_refused(me, tutti_all_reduce(space, NULL, 4, TUTTI_FLOAT32, TUTTI_SUM, comm, none),
         TUTTI_INVALID_ARGUMENT, "recv NULL", "recv is NULL");
     ranks_refused(me, tutti_all_reduce(NULL, out, 4, TUTTI_FLOAT32, TUTTI_SUM, comm, none),
@@ -336,7 +336,7 @@ Test(api_fused, errors_are_told)
     ranks_run(&(struct ranks_plan){ .n = 2, .run = refuse });
 }
 
-/* A call that waits the short way when somebody else ends the communicator has failed, and the recorder says
+/* A call that waits the fast path when somebody else ends the communicator has failed, and the recorder says
  * so. */
 static void end_meanwhile(struct ranks_me *me)
 {

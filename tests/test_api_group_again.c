@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_api_group_again.c: messages that were made before (lib/lane.h), in groups that are wrong.
+/* test_api_group_again.c: messages that were made before (lib/call_cache.h), in groups that are wrong.
  *
  * Such messages are kept by the thread as it is, not by the group. So a group that is refused must leave none
  * behind, or the next group of that thread would send it. */
@@ -48,10 +48,10 @@ static void leave_nothing(struct ranks_me *me)
         ranks_at(me, "rank %d: after refusal %d", me->rank, (int)refusal);
         for (int again = 0; again < 3; again++)
             ranks_ok(me, me->rank == 0 ? say(&word, 1, comm) : hear(&word, 0, comm), "a message");
-        ranks_expect(me, ranks_lanes(comm) > 0, "the message has no lane");
+        ranks_expect(me, ranks_cached(comm) > 0, "the message is not cached");
         if (me->rank == 0)
             refused_group(me, comm, refusal);
-        /* The first call after a refusal takes the long way; the group then has what is known. */
+        /* The first call after a refusal takes the slow path; the group then has what is known. */
         ranks_ok(me, me->rank == 0 ? say(&word, 1, comm) : hear(&word, 0, comm), "a message between");
         word = me->rank == 0 ? RIGHT + (int)refusal : 0;
         tutti_group_start();

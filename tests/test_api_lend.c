@@ -34,7 +34,7 @@ static bool lend_once(struct ranks_me *me, struct lent *l, tutti_comm *comm, int
 
 static void lend(struct ranks_me *me)
 {
-    const char *odd = me->context; /* which rank goes the long way, or is stopped now and then */
+    const char *odd = me->context; /* which rank takes the slow path, or is stopped now and then */
     bool long_way = odd != NULL && odd[0] - '0' == me->rank, stops = odd != NULL && odd[0] == 's';
     tutti_config config = { .size = sizeof config, .options = long_way ? "fused=off" : "fused=on" };
     tutti_comm *comm = ranks_join(me, &config);
@@ -51,7 +51,7 @@ static void lend(struct ranks_me *me)
     struct ranks_paths after = ranks_paths(me, comm);
     ranks_expect(me, after.mapped > before.mapped && after.copied == before.copied,
         "%llu bytes were lent, %llu copied", after.mapped - before.mapped, after.copied - before.copied);
-    ranks_expect(me, long_way || ranks_lanes(comm) == 2, "%d lanes", ranks_lanes(comm));
+    ranks_expect(me, long_way || ranks_cached(comm) == 2, "%d cached calls", ranks_cached(comm));
     ranks_part(me, comm);
     tutti_mem_free(l);
 }
@@ -64,7 +64,7 @@ Test(api_lend, what_is_lent_is_read_before_the_call_ends)
     ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_TOGETHER, .run = lend });
 }
 
-/* What one more call copies, after one that has a lane and one that is known to send the same. */
+/* What one more call copies, after one that is cached and one that is known to send the same. */
 static unsigned long long copied_again(
     struct ranks_me *me, bool gathers, void *send, void *recv, size_t bytes, tutti_comm *comm)
 {
@@ -149,7 +149,7 @@ static void lend_in_place(struct ranks_me *me)
         if (!ranks_expect(me, wrong == 0, "%d of %d elements are wrong", wrong, LENT))
             break;
     }
-    ranks_expect(me, ranks_lanes(comm) > 2, "%d lanes", ranks_lanes(comm));
+    ranks_expect(me, ranks_cached(comm) > 2, "%d cached calls", ranks_cached(comm));
     tutti_mem_free(data);
     ranks_part(me, comm);
 }
@@ -214,7 +214,7 @@ static void rewrite(struct ranks_me *me)
         unsigned long long all = sends && bytes < MOST ? bytes : 0;
         ranks_at(me, "rank %d: %s of %zu bytes", me->rank, tt_collectives[kind].name, bytes);
         for (int call = 0; call < 3;
-             call++) /* the second is of a lane, which knows what it sent at the third */
+             call++) /* the second is cached, and the cache knows what it sent at the third */
             copied_by(me, kind, send, recv, bytes, 7, comm);
         ranks_expect(me, copied_by(me, kind, send, recv, bytes, 7, comm) == 0, "the same is not lent");
         ranks_expect(me, copied_by(me, kind, send, recv, bytes, 8, comm) == all, "rewritten");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_api_push.c: all_reduce by two shots, the short way (lib/straight.c): each rank stores the sum of its
+/* test_api_push.c: all_reduce by two shots, the fast path (lib/fast_path.c): each rank stores the sum of its
  * part where its peers want it, whatever memory they have, whichever way they go, and whoever is late, or
  * stopped, or dies. */
 #include <criterion/criterion.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "comm.h"
-#include "lane.h"
+#include "call_cache.h"
 #include "ranks.h"
 
 enum { ROUNDS = 3, MOST_BYTES = 200 << 10, SOON_MS = 60000 };
@@ -30,7 +30,7 @@ enum { FORMS = sizeof forms / sizeof forms[0] };
 enum kind { NOBODY, ALL, ODD_RANKS, INPUTS, OUTPUTS, KINDS };
 
 struct way {
-    bool odd; /* odd ranks go the long way */
+    bool odd; /* odd ranks take the slow path */
     const char *options;
 };
 
@@ -44,7 +44,7 @@ struct buffers {
     struct ranks_buffer send, recv[2];
 };
 
-/* Short and long way from the same input; `shift` elements from an aligned address. */
+/* Short and slow path from the same input; `shift` elements from an aligned address. */
 static void compare(struct ranks_me *me, const struct buffers *b, const struct form *f, size_t bytes,
     int round, tutti_comm *both[2])
 {
@@ -65,7 +65,7 @@ static void compare(struct ranks_me *me, const struct buffers *b, const struct f
             "all_reduce");
         ranks_buffer_check(me, &recv[side], "recv");
     }
-    ranks_expect(me, memcmp(to[0], to[1], count * element) == 0, "the short way has other bits");
+    ranks_expect(me, memcmp(to[0], to[1], count * element) == 0, "the fast path has other bits");
     ranks_buffer_check(me, send, "send");
 }
 
@@ -87,12 +87,12 @@ static void compare_all(struct ranks_me *me, enum kind kind, tutti_comm *both[2]
         ranks_buffer_free(me, &b.recv[side]);
 }
 
-static int pushing_lanes(tutti_comm *comm)
+static int pushing_calls(tutti_comm *comm)
 {
     const struct tt_comm *c = tt_handle_find(comm);
     int known = 0;
-    for (int i = 0; i < TT_LANES; i++)
-        known += c->lanes[i].moves != NULL && c->lanes[i].pushes;
+    for (int i = 0; i < TT_CACHED_CALLS; i++)
+        known += c->cached_calls[i].moves != NULL && c->cached_calls[i].pushes;
     return known;
 }
 
@@ -112,7 +112,7 @@ static void same_bits(struct ranks_me *me)
     for (enum kind kind = 0; kind < KINDS; kind++)
         compare_all(me, kind, both);
     tutti_comm *fused = both[way->odd && me->rank % 2 == 1];
-    ranks_expect(me, pushing_lanes(fused) > SIZES, "only %d calls push", pushing_lanes(fused));
+    ranks_expect(me, pushing_calls(fused) > SIZES, "only %d calls push", pushing_calls(fused));
     for (int side = 0; side < 2; side++)
         ranks_part(me, both[side]);
 }
@@ -203,7 +203,7 @@ static void copy_nothing(struct ranks_me *me)
             "%s, then %s", before.text, after.text);
     }
     ranks_ok(me, status, "all_reduce");
-    ranks_expect(me, pushing_lanes(comm) == 2, "%d lanes push", pushing_lanes(comm));
+    ranks_expect(me, pushing_calls(comm) == 2, "%d cached calls push", pushing_calls(comm));
     tutti_mem_free(v);
     ranks_part(me, comm);
 }

@@ -275,7 +275,7 @@ static void comes_late(struct ranks_me *me)
         if (!open_spot(me, &t, &s))
             return;
         ranks_at(me, "%s refused a call", alone ? "one" : "all");
-        for (int again = 0; again < 3; again++) { /* from the second on messages take the short way */
+        for (int again = 0; again < 3; again++) { /* from the second on messages take the fast path */
             if (last || !alone)
                 ranks_expect(me, all_reduce(&s, WRONG) == TUTTI_INVALID_ARGUMENT, "the wrong call");
             if (last && alone)

@@ -196,7 +196,7 @@ static void call_form(struct spot *s, const struct form *f)
         snprintf(what, sizeof what, "%s %s of %zu", f->collective, f->algorithm, s->count);
         ranks_at(s->me, "%s", what);
         tutti_traffic foreseen = foresee(s, f);
-        ranks_ok(s->me, f->call(s), what); /* so that later ones may go the short way */
+        ranks_ok(s->me, f->call(s), what); /* so that later ones may take the fast path */
         tutti_traffic before = ask(s->me, s->comm);
         for (int k = 0; k < TIMES; k++)
             ranks_ok(s->me, f->call(s), what);
@@ -404,7 +404,8 @@ static void streams(struct spot *s)
     s->stream = none;
 }
 
-/* More kinds of calls than there are lanes push each other out, and nothing of what they counted is lost. */
+/* More kinds of calls than the cache has entries push each other out, and nothing of what they counted is
+ * lost. */
 static void crowd(struct spot *s)
 {
     uint64_t elements = 0, n = (uint64_t)s->me->n;

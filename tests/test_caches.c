@@ -8,7 +8,7 @@
 
 #include "caches.h"
 #include "comm.h"
-#include "lane.h"
+#include "call_cache.h"
 #include "ranks.h"
 
 enum { N = 2, NEITHER = 0, BOTH = TT_STREAM_REMOTE | TT_STREAM_OWN };
@@ -16,9 +16,9 @@ enum { N = 2, NEITHER = 0, BOTH = TT_STREAM_REMOTE | TT_STREAM_OWN };
 /* Of the one call that a communicator has seen, -1 if it is bound to nothing. */
 static int bound_to(const struct tt_comm *c)
 {
-    for (int i = 0; i < TT_LANES; i++)
-        if (c->lanes[i].op != NULL && c->lanes[i].op->lane == &c->lanes[i])
-            return c->lanes[i].op->streams;
+    for (int i = 0; i < TT_CACHED_CALLS; i++)
+        if (c->cached_calls[i].op != NULL && c->cached_calls[i].op->cached == &c->cached_calls[i])
+            return c->cached_calls[i].op->streams;
     return -1;
 }
 
