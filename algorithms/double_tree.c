@@ -10,7 +10,7 @@
  *                     1   3                        0   2
  *
  * Trees are in order: left of a node is before it, right of it behind, so operands stand in rank order:
- * a0 + ((a1 + a2) + a3). Where n is odd, the last rank hangs from both roots. Up and down are lanes of
+ * a0 + ((a1 + a2) + a3). Where n is odd, the last rank hangs from both roots. Up and down are queues of
  * their own, so that the next slice may go up while this one comes down.
  *
  * P. Sanders, J. Speck, J. L. Traeff: Two-tree algorithms for full bandwidth broadcast, reduction and scan.
@@ -85,7 +85,7 @@ static struct family family_of(int me, int n, bool mirror)
 
 static void send_up(struct tt_schedule *s, const struct tt_team *team, const struct family *f, uint32_t c)
 {
-    tt_lane(s, 2 * (int)c);
+    tt_queue(s, 2 * (int)c);
     tt_final(s, f->parent == NOBODY);
     tt_fold_begin(s, false);
     for (int i = 0; i < f->count; i++)
@@ -98,7 +98,7 @@ static void send_up(struct tt_schedule *s, const struct tt_team *team, const str
 
 static void send_down(struct tt_schedule *s, const struct tt_team *team, const struct family *f, uint32_t c)
 {
-    tt_lane(s, 2 * (int)c + 1);
+    tt_queue(s, 2 * (int)c + 1);
     if (f->parent != NOBODY)
         tt_recv(s, tt_team_rank(team, f->parent), tt_out(c));
     for (int i = 0; i < f->count; i++)
@@ -118,5 +118,5 @@ void tt_all_reduce_double_tree(struct tt_schedule *s, const struct tt_team *team
         send_up(s, team, &families[c], c);
     for (uint32_t c = 0; c < 2; c++)
         send_down(s, team, &families[c], c);
-    tt_lane(s, 0);
+    tt_queue(s, 0);
 }

@@ -2,7 +2,7 @@
 /* trace_file.c: events as JSON, in the form of Chrome's trace events.
  *
  * The viewer wants slices of a track to stand in one another or side by side, but steps of one operation
- * overlap. So each communicator has lanes: a step goes to the first lane where nothing overlaps it, its own
+ * overlap. So each communicator has tracks: a step goes to the first track where nothing overlaps it, its own
  * operation's if it can.
  *
  * One event is one line, so that files are merged by lines, and one of a process that was killed is good up
@@ -146,8 +146,8 @@ bool tt_trace_file_open(int rank)
 void tt_trace_file_add(struct tt_trace *t)
 {
     pthread_mutex_lock(&process.lock);
-    t->track = process.tracks;
-    process.tracks += TT_TRACE_LANES;
+    t->first_track = process.tracks;
+    process.tracks += TT_TRACE_TRACKS;
     t->next = process.traces;
     process.traces = t;
     pthread_mutex_unlock(&process.lock);
@@ -175,36 +175,36 @@ static int compare(const void *a, const void *b)
     return x->step - y->step;
 }
 
-static uint32_t find_lane(struct tt_trace *t, const struct tt_trace_event *e)
+static uint32_t find_track(struct tt_trace *t, const struct tt_trace_event *e)
 {
-    for (uint32_t i = 0; i < TT_TRACE_LANES - 1; i++) {
-        struct tt_trace_lane *lane = &t->lanes[i];
-        bool free = lane->step_end <= e->began && lane->operation_end <= e->began;
-        bool inside = e->step && lane->step_end <= e->began && lane->serial == e->serial;
+    for (uint32_t i = 0; i < TT_TRACE_TRACKS - 1; i++) {
+        struct tt_trace_track *track = &t->tracks[i];
+        bool free = track->step_end <= e->began && track->operation_end <= e->began;
+        bool inside = e->step && track->step_end <= e->began && track->serial == e->serial;
         if (!free && !inside)
             continue;
         if (e->step) {
-            lane->step_end = e->ended;
+            track->step_end = e->ended;
         } else {
-            lane->operation_end = e->ended;
-            lane->serial = e->serial;
+            track->operation_end = e->ended;
+            track->serial = e->serial;
         }
         return i;
     }
-    return TT_TRACE_LANES - 1;
+    return TT_TRACE_TRACKS - 1;
 }
 
-static void write_name(struct tt_trace *t, uint32_t lane)
+static void write_name(struct tt_trace *t, uint32_t track)
 {
     char line[LINE_BYTES], name[2 * TT_TRACE_NAME_BYTES];
     struct tt_text text = { line, sizeof line, 0 };
-    t->lanes[lane].named = true;
+    t->tracks[track].named = true;
     snprintf(name, sizeof name, "%s, rank %d of %d%s", t->name, t->rank, t->n,
-        lane > 0 ? ": what runs at the same time" : "");
+        track > 0 ? ": what runs at the same time" : "");
     tt_put_json(&text, name);
     fprintf(process.file,
         "{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %u, \"args\": {\"name\": %s}},\n",
-        (int)process.pid, t->track + lane, line);
+        (int)process.pid, t->first_track + track, line);
 }
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -248,7 +248,7 @@ static void write_operation(const struct tt_trace_event *e)
     fprintf(process.file, "}},\n");
 }
 
-static void write_step(struct tt_trace *t, const struct tt_trace_event *e, uint32_t track)
+static void write_step(struct tt_trace *t, const struct tt_trace_event *e, uint32_t tid)
 {
     static const char *const verbs[TT_VERBS] = { "send", "recv", "recv_reduce", "reduce", "copy" };
     static const char *const paths[TT_PATHS] = { "line", "mapped", "pulled", "copied", "placed" };
@@ -268,7 +268,7 @@ static void write_step(struct tt_trace *t, const struct tt_trace_event *e, uint3
     fprintf(process.file,
         "}},\n{\"ph\": \"%s\", \"pid\": %d, \"tid\": %u, \"ts\": %.3f, \"id\": \"%016llx\", \"name\": "
         "\"message\", \"cat\": \"message\"%s},\n",
-        sends ? "s" : "f", (int)process.pid, track, 1e-3 * (double)(sends ? e->began : e->ended),
+        sends ? "s" : "f", (int)process.pid, tid, 1e-3 * (double)(sends ? e->began : e->ended),
         (unsigned long long)arrow_of(t, e), sends ? "" : ", \"bp\": \"e\"");
 }
 
@@ -279,13 +279,13 @@ static void write_events(struct tt_trace *t)
     qsort(t->events + t->written, count - t->written, sizeof *t->events, compare);
     for (; t->written < count; t->written++) {
         const struct tt_trace_event *e = &t->events[t->written];
-        uint32_t lane = find_lane(t, e), track = t->track + lane;
-        if (!t->lanes[lane].named)
-            write_name(t, lane);
+        uint32_t track = find_track(t, e), tid = t->first_track + track;
+        if (!t->tracks[track].named)
+            write_name(t, track);
         fprintf(process.file, "{\"ph\": \"X\", \"pid\": %d, \"tid\": %u, \"ts\": %.3f, \"dur\": %.3f, ",
-            (int)process.pid, track, 1e-3 * (double)e->began, 1e-3 * (double)(e->ended - e->began));
+            (int)process.pid, tid, 1e-3 * (double)e->began, 1e-3 * (double)(e->ended - e->began));
         if (e->step)
-            write_step(t, e, track);
+            write_step(t, e, tid);
         else
             write_operation(e);
     }

@@ -10,7 +10,7 @@
 #include "exec.h"
 #include "trace.h"
 
-enum { TT_TRACE_EVENTS = 32768, TT_TRACE_LANES = 64, TT_TRACE_NAME_BYTES = 64 };
+enum { TT_TRACE_EVENTS = 32768, TT_TRACE_TRACKS = 64, TT_TRACE_NAME_BYTES = 64 };
 
 struct tt_trace_event { /* an operation, or a step of one */
     int64_t began, ended; /* ns */
@@ -27,7 +27,7 @@ struct tt_trace_event { /* an operation, or a step of one */
 };
 
 /* A track of the viewer, on which slices stand in one another or side by side. */
-struct tt_trace_lane {
+struct tt_trace_track {
     int64_t operation_end, step_end;
     uint64_t serial; /* of the operation that stood here last */
     bool named;
@@ -41,9 +41,9 @@ struct tt_trace {
     uint64_t seen[TT_PATHS];
     uint64_t id;
     int n, rank;
-    uint32_t track; /* of its first lane */
+    uint32_t first_track; /* the number of its first track in the file */
     char name[TT_TRACE_NAME_BYTES];
-    struct tt_trace_lane lanes[TT_TRACE_LANES];
+    struct tt_trace_track tracks[TT_TRACE_TRACKS];
     struct tt_trace *next; /* of the process */
 };
 

@@ -173,7 +173,7 @@ Test(exec_scale, no_message_takes_the_slot_of_an_earlier_one)
         tt_schedule_free(&schedules[me]);
 }
 
-/* --- Program order on queues: what a stream of a GPU can run. Each rank has one queue per lane; a send is a
+/* --- Program order on queues: what a stream of a GPU can run. A send is a
  * post, its acknowledgement is awaited by the step that depends on it. */
 
 struct queues {
@@ -222,14 +222,14 @@ static void run_unit(struct queues *q, int rank, uint32_t slice, uint32_t i)
             q->taken[message_at(q, step[k].peer, rank, slice, step[k].ordinal)] = true;
 }
 
-/* All steps of a lane, slice after slice, as far as it goes from `at`; true if it went. */
-static bool run_lane(struct queues *q, int rank, unsigned lane, uint32_t *at)
+/* All steps of a queue, slice after slice, as far as it goes from `at`; true if it went. */
+static bool run_queue(struct queues *q, int rank, unsigned queue, uint32_t *at)
 {
     const struct tt_schedule *s = &q->plan->schedules[rank];
     bool moved = false;
     for (; *at < s->nsteps * q->slices; moved = true, ++*at) {
         uint32_t slice = *at / s->nsteps, i = *at % s->nsteps;
-        bool mine = s->steps[i].flags >> TT_LANE_SHIFT == (int)lane && s->steps[i].fold_index == 0;
+        bool mine = s->steps[i].flags >> TT_QUEUE_SHIFT == (int)queue && s->steps[i].fold_index == 0;
         if (mine && !may_run(q, rank, slice, i))
             return moved;
         if (mine)
@@ -240,13 +240,13 @@ static bool run_lane(struct queues *q, int rank, unsigned lane, uint32_t *at)
 
 static bool queues_complete(const struct rig_plan *plan, uint32_t slices)
 {
-    enum { LANES = 16 };
+    enum { QUEUES = 16 };
     int n = plan->n;
     uint32_t messages = 0, steps = 0;
     struct queues q = { .plan = plan, .slices = slices };
     q.first_message = calloc((size_t)(n * n), sizeof *q.first_message);
     q.first_step = calloc((size_t)n, sizeof *q.first_step);
-    uint32_t *at = calloc((size_t)n * LANES, sizeof *at);
+    uint32_t *at = calloc((size_t)n * QUEUES, sizeof *at);
     for (int r = 0; r < n; r++) {
         q.first_step[r] = steps;
         steps += plan->schedules[r].nsteps * slices;
@@ -261,13 +261,13 @@ static bool queues_complete(const struct rig_plan *plan, uint32_t slices)
     for (bool moved = true; moved;) {
         moved = false;
         for (int r = 0; r < n; r++)
-            for (unsigned lane = 0; lane < LANES; lane++)
-                moved |= run_lane(&q, r, lane, &at[r * LANES + (int)lane]);
+            for (unsigned queue = 0; queue < QUEUES; queue++)
+                moved |= run_queue(&q, r, queue, &at[r * QUEUES + (int)queue]);
     }
     bool complete = true;
     for (int r = 0; r < n; r++)
-        for (unsigned lane = 0; lane < LANES; lane++)
-            complete = complete && at[r * LANES + (int)lane] == plan->schedules[r].nsteps * slices;
+        for (unsigned queue = 0; queue < QUEUES; queue++)
+            complete = complete && at[r * QUEUES + (int)queue] == plan->schedules[r].nsteps * slices;
     for (uint32_t m = 0; m < messages; m++)
         complete = complete && q.taken[m];
     free(q.first_message);

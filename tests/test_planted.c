@@ -224,7 +224,7 @@ Test(planted, folds)
     s.schedules[1].steps[4].src_buffer = TT_OUT;
     refuse(&s, "rank 1 step 4: has other cells than step 3, which begins its fold");
     s = folds();
-    s.schedules[1].steps[4].flags |= 1U << TT_LANE_SHIFT;
+    s.schedules[1].steps[4].flags |= 1U << TT_QUEUE_SHIFT;
     refuse(&s, "rank 1 step 4: has other flags than step 3, which begins its fold");
     s = folds();
     for (int i = 3; i < 6; i++)

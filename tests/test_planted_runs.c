@@ -119,19 +119,19 @@ Test(planted_runs, deadlock_under_rendezvous)
 }
 
 /* Rank 0 begins with its last messages: the first of `later` + 1 to rank 1 needs what comes back from the
- * last. Lanes, so that this is a matter of slots alone. */
+ * last. Queues, so that this is a matter of slots alone. */
 static void last_message_first(struct tt_schedule *s, const struct tt_team *team, uint32_t later)
 {
     tt_chunks(s, 1);
     if (team->me == 0) {
         tt_recv(s, 2, tt_tmp(0));
         tt_send(s, 1, tt_tmp(0));
-        tt_lane(s, 1);
+        tt_queue(s, 1);
         for (uint32_t k = 0; k < later; k++)
             tt_send(s, 1, tt_in(0));
     } else if (team->me == 1) {
         tt_recv(s, 0, tt_tmp(0));
-        tt_lane(s, 1);
+        tt_queue(s, 1);
         for (uint32_t k = 1; k <= later; k++)
             tt_recv(s, 0, tt_tmp(k));
         tt_send(s, 2, tt_tmp(later));
@@ -178,19 +178,19 @@ static void both_listen_and_talk(struct tt_schedule *s, const struct tt_team *te
     (void)root;
     tt_chunks(s, 1);
     tt_recv(s, 1 - team->me, tt_tmp(0));
-    tt_lane(s, 1);
+    tt_queue(s, 1);
     tt_send(s, 1 - team->me, tt_in(0));
 }
 
-/* The lane of step 2 is that of step 0, not of the step before. */
-static void two_lanes_in_turn(struct tt_schedule *s, const struct tt_team *team, int root)
+/* The queue of step 2 is that of step 0, not of the step before. */
+static void two_queues_in_turn(struct tt_schedule *s, const struct tt_team *team, int root)
 {
     (void)root;
     tt_chunks(s, 1);
     tt_recv(s, 1 - team->me, tt_tmp(0));
-    tt_lane(s, 1);
+    tt_queue(s, 1);
     tt_copy(s, tt_tmp(1), tt_in(0));
-    tt_lane(s, 0);
+    tt_queue(s, 0);
     tt_send(s, 1 - team->me, tt_in(0));
 }
 
@@ -200,7 +200,7 @@ Test(planted_runs, deadlock_in_order)
     refuse(&s, "deadlock, in order: rank 0 step 0 waits for rank 1 step 1, which waits for rank 1 step 0");
     s = generated(TT_BARRIER, both_listen_and_talk, 2, false);
     accept(&s, any);
-    s = generated(TT_BARRIER, two_lanes_in_turn, 2, false);
+    s = generated(TT_BARRIER, two_queues_in_turn, 2, false);
     refuse(&s, "deadlock, in order: rank 0 step 0 waits for rank 1 step 2, which waits for rank 1 step 0");
 }
 

@@ -27,7 +27,7 @@ struct tt_builder {
     struct tt_key key; /* of the whole; that of the schedule is the stage's while there is one */
     const struct tt_stage *stage;
     uint32_t whole, width; /* chunks of the whole; of it per chunk of the stage */
-    int lane;
+    int queue;
     bool final, folding, fold_tree, paced;
     uint32_t fold_first;
     uint32_t step_capacity, dep_capacity, cell_count[TT_BUFFERS];
@@ -204,7 +204,7 @@ static struct tt_step *append(struct tt_schedule *s, enum tt_verb verb, int peer
     b->stamp[s->nsteps] = 0;
     struct tt_step *step = &s->steps[s->nsteps++];
     *step = (struct tt_step){ .verb = (uint8_t)verb, .peer = peer, .dep_first = s->ndeps, .fold_count = 1 };
-    step->flags = (uint8_t)(b->lane << TT_LANE_SHIFT);
+    step->flags = (uint8_t)(b->queue << TT_QUEUE_SHIFT);
     if (b->paced && s->nsteps > 1)
         depend(s, s->nsteps - 1, s->nsteps - 2 - step[-1].fold_index);
     b->paced = false;
@@ -300,12 +300,12 @@ void tt_run_stage(struct tt_schedule *s, const struct tt_stage *stage, const str
     b->stage = NULL;
 }
 
-void tt_lane(struct tt_schedule *s, int lane)
+void tt_queue(struct tt_schedule *s, int queue)
 {
-    if (lane < 0 || lane > 15)
-        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a lane outside 0..15");
+    if (queue < 0 || queue > 15)
+        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a queue outside 0..15");
     else
-        s->builder->lane = lane;
+        s->builder->queue = queue;
 }
 
 void tt_final(struct tt_schedule *s, bool final)

@@ -31,13 +31,14 @@ enum tt_verb {
 
 enum tt_buffer { TT_IN, TT_OUT, TT_TMP, TT_BUFFERS };
 
-/* Flags of a step. Bits 4 to 7 are the lane: steps of one lane may run in program order on one queue. */
+/* Flags of a step. Bits 4 to 7 are the queue: the steps of a queue may run in program order, as on a stream
+ * of a GPU. */
 enum {
     TT_LEFT = 1, /* the incoming value is the left operand */
     TT_FINAL = 2, /* completes the result of these chunks: an average divides here, once */
     TT_FOLD_TREE =
         4, /* the fold is the canonical tree, every node rounded; else a chain, rounded once at the store */
-    TT_LANE_SHIFT = 4,
+    TT_QUEUE_SHIFT = 4,
 };
 
 enum {
@@ -151,7 +152,7 @@ void tt_chunks(struct tt_schedule *s, uint32_t chunks);
 /* The longest message that any rank sends, in chunks; ranks size slices by it, so all must say the same. A
  * longer one is an error. Of a stage the whole says it. */
 void tt_span(struct tt_schedule *s, uint32_t span);
-void tt_lane(struct tt_schedule *s, int lane); /* lane of the steps to come; 0 at first */
+void tt_queue(struct tt_schedule *s, int queue); /* queue of the steps to come; 0 at first */
 void tt_pace(struct tt_schedule *s); /* the next step waits for the last one, though they share no cell */
 void tt_final(struct tt_schedule *s, bool final); /* the reducing steps to come complete their chunks */
 

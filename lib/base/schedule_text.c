@@ -60,8 +60,8 @@ static void put_step(struct tt_text *t, const struct tt_schedule *s, uint32_t i)
         tt_put(t, " tree");
     if (p->flags & TT_FINAL)
         tt_put(t, " final");
-    if (p->flags >> TT_LANE_SHIFT)
-        tt_put(t, " lane %u", p->flags >> TT_LANE_SHIFT);
+    if (p->flags >> TT_QUEUE_SHIFT)
+        tt_put(t, " queue %u", p->flags >> TT_QUEUE_SHIFT);
     for (uint32_t d = 0; d < p->dep_count; d++)
         tt_put(t, d == 0 ? " after %u" : ",%u", s->deps[p->dep_first + d]);
     tt_put(t, "\n");

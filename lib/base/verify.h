@@ -10,8 +10,8 @@
  *   rendezvous  no buffering: a send ends only when its receive has begun, and the reverse;
  *   slots       message m of a (pair, direction) waits until message m - slots was received
  *               (transport.h; the executor gives each slice in flight slots of its own);
- *   in order    each rank's lanes run in program order, a send posts and its acknowledgement is awaited late,
- *               before the next write of what it reads: what a CUDA stream can run.
+ *   in order    each rank's queues run in program order, a send posts, and its acknowledgement is awaited
+ *               late, before the next write of what it reads: what a CUDA stream can run.
  *
  * Where that is more than 65536 nodes, one slice and one operation stand for all. Nothing is lost: who waits
  * for another slice or operation waits for an earlier one, so a cycle lies inside one, and all are alike. */

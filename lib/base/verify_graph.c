@@ -5,7 +5,7 @@
  * is done, a send at the moment it is posted. A unit waits for the completion of what it depends on, and, if
  * it receives, for the posts of its messages; a send is complete when the unit that receives it is done. That
  * is rendezvous. The slots mode adds: a post waits for the unit that received the message `slots` before it.
- * The in-order mode adds: a unit waits for the one before it in its lane; the acknowledgement of a send is
+ * The in-order mode adds: a unit waits for the one before it in its queue; the acknowledgement of a send is
  * then awaited by the step that depends on it, which is the next write of what it reads.
  *
  * A depth-first walk along what each node waits for finds a cycle, if there is one, as the path it stands on;
@@ -110,7 +110,7 @@ struct graph {
     struct tt_verifier *v;
     const char *mode;
     uint32_t slots; /* 0: any number */
-    bool lanes;
+    bool queues;
     uint32_t slices, copies; /* copy c is slice c % slices of operation c / slices */
     uint32_t size; /* nodes of a copy: the steps, then the end of each rank */
     uint8_t *state;
@@ -177,25 +177,25 @@ static void wait_for(struct graph *g, uint32_t node)
     g->path[g->depth++] = node;
 }
 
-static unsigned lane_of(const struct tt_step *step)
+static unsigned queue_of(const struct tt_step *step)
 {
-    return (unsigned)step->flags >> TT_LANE_SHIFT;
+    return (unsigned)step->flags >> TT_QUEUE_SHIFT;
 }
 
-/* The unit before step i of rank r in its lane: in this slice, else the last of the slice before. */
+/* The unit before step i of rank r in its queue: in this slice, else the last of the slice before. */
 static void wait_for_lane(struct graph *g, uint32_t copy, uint32_t r, uint32_t i)
 {
     const struct tt_schedule *s = g->v->schedules[r];
-    unsigned lane = lane_of(&s->steps[i]);
+    unsigned queue = queue_of(&s->steps[i]);
     for (uint32_t k = i; k-- > 0;)
-        if (lane_of(&s->steps[k]) == lane) {
+        if (queue_of(&s->steps[k]) == queue) {
             wait_for(g, copy * g->size + g->v->base[r] + k - s->steps[k].fold_index);
             return;
         }
     if (copy % g->slices == 0)
         return;
     for (uint32_t k = s->nsteps; k-- > i;)
-        if (lane_of(&s->steps[k]) == lane) {
+        if (queue_of(&s->steps[k]) == queue) {
             wait_for(g, (copy - 1) * g->size + g->v->base[r] + k - s->steps[k].fold_index);
             return;
         }
@@ -233,7 +233,7 @@ static void wait_for_all(struct graph *g, uint32_t node)
         wait_for(g, copy * g->size + v->sender[message_of(v, number + k)]);
     if (g->slots > 0 && step->verb == TT_VERB_SEND)
         wait_for_slot(g, copy, number);
-    if (g->lanes)
+    if (g->queues)
         wait_for_lane(g, copy, r, number - v->base[r]);
     if (slice >= SLICES_AHEAD)
         wait_for(g, (copy - SLICES_AHEAD) * g->size + v->total + r);
@@ -262,9 +262,9 @@ static void walk(struct graph *g, uint32_t root, bool keep_order)
 }
 
 /* A schedule runs in several slices and operations at once. A slice waits only for itself and earlier ones
- * (messages and lanes are slice-major, SLICES_AHEAD are in flight), an operation of a rank for the end of the
- * one before. Every edge between two copies goes from a later to an earlier one, so a cycle lies inside one,
- * and all copies are alike: where the graph is large, one copy is as good a proof as many. */
+ * (messages and queues are slice-major, SLICES_AHEAD are in flight), an operation of a rank for the end of
+ * the one before. Every edge between two copies goes from a later to an earlier one, so a cycle lies inside
+ * one, and all copies are alike: where the graph is large, one copy is as good a proof as many. */
 static bool acyclic(struct tt_verifier *v, struct graph g, bool keep_order)
 {
     g.v = v;
@@ -295,5 +295,5 @@ bool tt_verify_modes(struct tt_verifier *v)
     char slots[40];
     snprintf(slots, sizeof slots, "with %u slots", v->slots);
     return acyclic(v, (struct graph){ .mode = slots, .slots = v->slots }, false) &&
-           acyclic(v, (struct graph){ .mode = "in order", .lanes = true }, false);
+           acyclic(v, (struct graph){ .mode = "in order", .queues = true }, false);
 }

@@ -90,7 +90,7 @@ static bool check_step(struct tt_verifier *v, int r, uint32_t i)
     bool reduces = step->verb == TT_VERB_RECV_REDUCE || step->verb == TT_VERB_REDUCE;
     if (message ? step->peer < 0 || step->peer >= v->n || step->peer == r : step->peer != TT_NONE)
         return tt_verify_wrong(v, r, i, "peer %d", step->peer);
-    unsigned flags = step->flags & ((1U << TT_LANE_SHIFT) - 1), allowed = 0;
+    unsigned flags = step->flags & ((1U << TT_QUEUE_SHIFT) - 1), allowed = 0;
     if (step->verb == TT_VERB_RECV_REDUCE)
         allowed |= TT_LEFT;
     if (reduces)
