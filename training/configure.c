@@ -125,7 +125,7 @@ static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr
         .balance = o->aux_loss,
         .untied = o->untied,
         .leaves = o->cp > 1,
-        .apart = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]),
+        .separate_kv = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]),
         .parts = ring_parts(o),
         .scores = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_SCORES]),
         .windows = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_LOCAL]) ? (int)o->cp : 0 };
@@ -198,7 +198,7 @@ static bool serve(struct tr_plan *p, const struct tr_options *o, struct tr_error
     int mode = 0;
     if (!choose(&mode, "server-mode", o->server_mode, modes, 2, e))
         return false;
-    p->asynchronous = mode, p->staleness = o->staleness;
+    p->server_async = mode, p->staleness = o->staleness;
     p->live = mode && !strcmp(o->arrivals, "live");
     return true;
 }
@@ -306,8 +306,9 @@ bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *
     if (tr_cut_layers(r->plan.stage_layers, &r->graph, r->plan.mesh.size[TR_PP] * r->plan.chunks,
             o->stage_layers, o->balance, e) &&
         tr_plan_check(&r->plan, &r->graph, e) && schedule(r, o, e)) {
-        r->plan.vee = r->schedule.vee, r->plan.apart = r->schedule.apart && r->plan.mesh.size[TR_PP] > 1;
-        if (!r->plan.apart || r->plan.clip == 0)
+        r->plan.vee = r->schedule.vee,
+        r->plan.no_flush = r->schedule.no_flush && r->plan.mesh.size[TR_PP] > 1;
+        if (!r->plan.no_flush || r->plan.clip == 0)
             return true;
         tr_fail(e,
             "--schedule %s with --clip %g: its ranks update before the norm of the whole gradient is known; "

@@ -46,7 +46,7 @@ static struct tr_model_options balanced(struct tr_model_options o)
 /* The form that context parallelism asks for. */
 static struct tr_model_options cut(struct tr_model_options o)
 {
-    o.leaves = true, o.apart = o.heads > 0;
+    o.leaves = true, o.separate_kv = o.heads > 0;
     return o;
 }
 

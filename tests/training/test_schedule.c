@@ -106,8 +106,8 @@ static void compare(const char *name, int p, int v, int m, const struct tr_costs
     } else if (!strcmp(name, "dualpipev") && c->i > c->f) {
         cr_assert(isnan(formula), "DualPipeV's formula is of I <= F");
     } else {
-        cr_assert_float_eq(
-            s.apart ? t.period : t.total, total, 1e-9, "%s p %d v %d m %d: total %g", name, p, v, m, t.total);
+        cr_assert_float_eq(s.no_flush ? t.period : t.total, total, 1e-9, "%s p %d v %d m %d: total %g", name,
+            p, v, m, t.total);
         cr_assert_float_eq(formula, 1 - t.busy[0] / total, 1e-9, "%s: formula %g", name, formula);
         cr_assert_float_eq(tr_bubble(&s, &t), formula, 1e-9, "%s p %d v %d m %d", name, p, v, m);
     }

@@ -20,7 +20,7 @@ static struct tr_piece cut(const struct tr_tensor *w, struct tr_piece p, int64_t
 
 int tr_kept_values(const struct tr_holding *h)
 {
-    return h->wide >= 0 ? h->wide : h->values;
+    return h->master >= 0 ? h->master : h->values;
 }
 
 struct tr_piece tr_piece_held(const struct tr_runner *r, const struct tr_holding *h, enum tr_kind kind)
@@ -59,7 +59,7 @@ struct tr_piece tr_piece_owned(const struct tr_runner *r, const struct tr_holdin
     struct tr_piece p = tr_piece_held(r, h, kind);
     if (g->tensors[h->parameter].values_of != h->parameter || !tr_owns(t, h) || (!p.at && !p.narrow))
         return (struct tr_piece){ .at = NULL };
-    if (kind == TR_VALUES && h->wide < 0)
+    if (kind == TR_VALUES && h->master < 0)
         p.at += h->shard_from;
     return cut(&g->tensors[h->parameter], p, tr_updated_from(t, h), h->shard_count);
 }

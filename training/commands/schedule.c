@@ -277,7 +277,7 @@ static void print_report(const struct request *q, const struct tr_schedule *s, c
     print_head(q, s);
     tr_schedule_draw(s, c, t, stdout);
     double part = tr_bubble(s, t), formula = tr_bubble_formula(s, c);
-    if (s->apart)
+    if (s->no_flush)
         printf("total %g, a step every %g, bubble %g: %.2f %% of that simulated, ", t->total, t->period,
             part * t->period, 100 * part);
     else

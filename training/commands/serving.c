@@ -82,10 +82,10 @@ bool tr_serving_check(const struct tr_options *o, const struct tr_plan *p, struc
             e, "--slow %s: it is a worker of parameter servers that is slow; legal with --servers", o->slow);
     if (*o->slow && !parse_slow(o->slow, p, &rank, &factor, e))
         return false;
-    if (!p->asynchronous && (*o->arrivals_log || strcmp(o->arrivals, "live")))
+    if (!p->server_async && (*o->arrivals_log || strcmp(o->arrivals, "live")))
         return tr_fail(e, "--%s: pushes are taken in the order of workers; legal with --server-mode async",
             *o->arrivals_log ? "arrivals-log" : "arrivals");
-    if (!p->asynchronous)
+    if (!p->server_async)
         return true;
     if (o->check_replicas > 0)
         return tr_fail(e,

@@ -222,7 +222,7 @@ bool tr_simulate(
     struct tr_data data;
     if (!s.k)
         return false;
-    if (!p->run.plan.asynchronous || p->run.plan.live)
+    if (!p->run.plan.server_async || p->run.plan.live)
         return tr_fail(
             e, "simulate takes --servers, --server-mode async and an order: --arrivals seed:N or a file");
     if (!tr_serving_check(o, &p->run.plan, e) ||

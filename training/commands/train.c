@@ -168,7 +168,7 @@ static void say_begin(
     if (!o->json && !o->quiet && n > cores)
         printf("# %d ranks share %d core%s: these times are no measurement of scaling\n", n, cores,
             cores == 1 ? "" : "s");
-    if (!o->json && !o->hex && !o->quiet && !p->run.plan.asynchronous)
+    if (!o->json && !o->hex && !o->quiet && !p->run.plan.server_async)
         tr_line_header(stdout);
 }
 
@@ -196,12 +196,12 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
         if (ok && rank == 0)
             say_begin(o, &p, tape, &data);
         struct tr_keeper keeper = { .ranks = NULL };
-        if (p.run.plan.asynchronous)
+        if (p.run.plan.server_async)
             ok = ok && tr_run_asynchronously(o, &p, &runner, world, e);
         else
             ok = ok && tr_keeper_open(&keeper, o, &runner, world, e) && steps(o, &p, &keeper, trace, e);
         tr_keeper_close(&keeper);
-        if (ok || !p.run.plan.asynchronous) /* see tr_server_close */
+        if (ok || !p.run.plan.server_async) /* see tr_server_close */
             tr_runner_close(&runner);
         tr_data_close(&data);
     }

@@ -47,8 +47,8 @@ static int attention(struct tr_builder *b, int qkv, const struct tr_model_option
 {
     int64_t c = b->g->channels, size[] = { 1, b->g->heads, b->g->context };
     int in[2] = { qkv }, out[2];
-    bool apart = o->apart || o->parts;
-    if (apart) {
+    bool separate_kv = o->separate_kv || o->parts;
+    if (separate_kv) {
         in[0] = tr_build_activation(b, "q", c, false);
         in[1] = tr_build_activation(b, "kv", 2 * c, false);
         tr_build_node(b, TR_SPLIT, &qkv, 1, in, 2);
@@ -59,10 +59,10 @@ static int attention(struct tr_builder *b, int qkv, const struct tr_model_option
         in_parts(b, in, out);
     else
         tr_build_node(b,
-            apart        ? TR_ATTEND
+            separate_kv  ? TR_ATTEND
             : o->windows ? TR_ATTEND_WINDOW
                          : TR_ATTENTION,
-            in, apart ? 2 : 1, out, 2);
+            in, separate_kv ? 2 : 1, out, 2);
     return out[0];
 }
 

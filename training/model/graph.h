@@ -113,7 +113,7 @@ struct tr_model_options {
     int split; /* cnn: tr_conv_split */
     /* for who cuts the tokens of a sequence: gradients of matrices come as leaves, too, one for each
      * sequence; gpt: keys and values are a tensor of their own, and attention takes them in parts */
-    bool leaves, apart;
+    bool leaves, separate_kv;
     int parts; /* 0: all at once; 2, 4, 8 */
     bool scores; /* gpt: with parts: the scores of attention are kept for the backward pass */
     int windows; /* gpt: attention stays within each of so many parts; 0: one */

@@ -24,7 +24,7 @@ struct head {
 
 INLINE struct head head_of(const float *q, const float *kv, const struct tr_attention *s, int64_t h)
 {
-    int64_t of_q = s->apart ? s->size : 3 * s->size, of_kv = s->apart ? 2 * s->size : of_q;
+    int64_t of_q = s->separate_kv ? s->size : 3 * s->size, of_kv = s->separate_kv ? 2 * s->size : of_q;
     const float *k = kv + h * of_kv;
     return (struct head){ q + h * of_q, k, k + s->size, s->heads * of_q, s->heads * of_kv,
         (s->tokens + LANES - 1) / LANES * LANES, s->tokens / s->block, (s->first - s->begin) / s->block,

@@ -28,14 +28,14 @@ struct tr_gemm {
 };
 
 /* The shape of causal attention over one sequence, of which some keys and some queries are here: blocks of
- * them, `tokens` keys from token `begin` on, `queries` from token `first` on. With `apart` there are
+ * them, `tokens` keys from token `begin` on, `queries` from token `first` on. With `separate_kv` there are
  * q[queries][heads][size] and kv[tokens][heads][2][size]; else all are here, in qkv[tokens][heads][3][size]:
  * q is that, and kv is qkv + size. With `striped` these are places, and the token in each is that of
  * stripes.h. */
 struct tr_attention {
     int64_t tokens, heads, size, block; /* tokens of a block: an eighth of the sequence */
     int64_t first, queries;
-    bool apart;
+    bool separate_kv;
     int64_t begin;
     float *scores; /* NULL, or for parts: [heads][queries][tokens], see attention_part */
     bool striped;

@@ -53,12 +53,12 @@ void tr_offload_hold(struct tr_tape *t, struct tr_holding *h)
     if (!offloads_optimizer(t) || h->values < 0) /* a tied head has its embedding's */
         return;
     const struct tr_value v = t->values[h->values];
-    bool mixed = h->wide >= 0; /* what lasts is the float32, and its rounding has done with when it is up */
-    h->master = tr_add_array(t, v.shard, -1, TR_MEM_PARAMETER, v.element, h->shard_count);
-    t->values[h->master].host = true;
-    t->values[h->master].lasts = !mixed;
+    bool mixed = h->master >= 0; /* what lasts is the float32, and its rounding has done with when it is up */
+    h->on_host = tr_add_array(t, v.shard, -1, TR_MEM_PARAMETER, v.element, h->shard_count);
+    t->values[h->on_host].host = true;
+    t->values[h->on_host].lasts = !mixed;
     if (mixed)
-        t->values[h->wide].host = true;
+        t->values[h->master].host = true;
     if (h->m >= 0)
         t->values[h->m].host = t->values[h->v].host = true;
 }
@@ -95,10 +95,10 @@ void tr_offload_update(struct tr_tape *t, struct tr_holding *h)
     i->in[i->ins++] = gradient;
     if (h->m >= 0)
         i->in[i->ins++] = h->m, i->in[i->ins++] = h->v;
-    i->out[i->outs++] = h->master;
-    if (h->wide >= 0)
-        i->out[i->outs++] = h->wide;
-    i = copy(t, TR_UP, h->master, h->values);
+    i->out[i->outs++] = h->on_host;
+    if (h->master >= 0)
+        i->out[i->outs++] = h->master;
+    i = copy(t, TR_UP, h->on_host, h->values);
     i->parameter = h->parameter, i->place = h->shard_from;
     if (waits)
         copy(t, TR_DOWN, h->gradient, gradient)->parameter = h->parameter;

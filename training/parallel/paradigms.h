@@ -82,7 +82,7 @@ struct tr_plan {
     char schedule[32];
     int chunks; /* stages of a rank */
     bool vee; /* its second one is on the way back */
-    bool apart; /* ranks of the pipeline update before all have their gradients */
+    bool no_flush; /* no pipeline flush: ranks update before all have their gradients */
     int stage_layers[TR_STAGES_MAX]; /* balance.h; 0: all have as many */
     bool free_order; /* of sums; canonical without it */
     bool bfloat16; /* parameters, gradients and activations; optimizer and sums in float32 */
@@ -101,7 +101,7 @@ struct tr_plan {
     int64_t zero3_persist;
     /* Parameter servers: each gradient is applied by itself; a worker waits while it is more than so many
      * steps before the slowest (-1: never); the server takes whoever comes first. */
-    bool asynchronous, live;
+    bool server_async, live;
     long staleness;
     enum tr_recompute recompute;
     bool recompute_saves; /* the results of collectives are kept */

@@ -33,12 +33,12 @@ bool tr_server_check(const struct tr_plan *p, struct tr_error *e)
 {
     const int *size = p->mesh.size;
     int servers = p->mesh.servers;
-    if (!servers && (p->asynchronous || p->staleness >= 0))
+    if (!servers && (p->server_async || p->staleness >= 0))
         return tr_fail(e, "%s: there is no server; legal with --servers",
-            p->asynchronous ? "--server-mode async" : "--staleness");
+            p->server_async ? "--server-mode async" : "--staleness");
     if (!servers)
         return true;
-    if (p->staleness >= 0 && !p->asynchronous)
+    if (p->staleness >= 0 && !p->server_async)
         return tr_fail(
             e, "--staleness %ld: all workers go on together; legal with --server-mode async", p->staleness);
     if (servers > TR_NORM_LEAVES || servers & (servers - 1))
@@ -177,7 +177,7 @@ static void lower_take(struct tr_tape *t)
 void tr_lower_server(struct tr_tape *t)
 {
     tr_hold_parameters(t);
-    if (t->placed->plan->asynchronous) {
+    if (t->placed->plan->server_async) {
         lower_take(t);
         return;
     }

@@ -79,7 +79,7 @@ static void bubbles(struct tr_report *to, const struct tr_placed *p, const struc
     struct tr_timing timing;
     struct tr_error ignored;
     struct tr_schedule joined = *s;
-    joined.apart = false; /* the sums of loss and norm, which this report has, join ranks between steps */
+    joined.no_flush = false; /* the sums of loss and norm, which this report has, join ranks between steps */
     s = &joined;
     if (!s->split)
         c.i = c.w = mean(sums, TR_B) / 2;

@@ -80,7 +80,7 @@ double tr_bubble_formula(const struct tr_schedule *s, const struct tr_costs *c)
     }
     if (!strcmp(s->name, "zb-h2")) {
         idle = others * (c->f + c->i - 2 * c->w);
-        if (!s->apart || s->micros < 2 * s->ranks - 1 || c->w > c->f || c->w > c->i || idle < 0)
+        if (!s->no_flush || s->micros < 2 * s->ranks - 1 || c->w > c->f || c->w > c->i || idle < 0)
             return NAN;
     }
     if (!strcmp(s->name, "dualpipev")) {

@@ -50,7 +50,7 @@ static const struct kind {
     int64_t (*warm_up)(const struct tr_schedule *s, int rank);
     bool chunked, vee;
     int lag; /* of W behind I, in parts, times the number of the rank */
-    bool split, apart;
+    bool split, no_flush;
 } kinds[] = {
     { "naive", no_warm_up, false, false, 0, false, false },
     { "gpipe", all_is_warm_up, false, false, 0, false, false },
@@ -157,7 +157,7 @@ bool tr_schedule_make(
         .chunks = chunks,
         .micros = micros,
         .vee = kind->vee && ranks > 1,
-        .apart = kind->apart,
+        .no_flush = kind->no_flush,
         .split = kind->split };
     strcpy(s->name, kind->name);
     s->count = tr_new((size_t)ranks, sizeof *s->count);

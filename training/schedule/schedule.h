@@ -36,7 +36,7 @@ struct tr_schedule {
     char name[32];
     int ranks, chunks, micros; /* stages = ranks * chunks */
     bool vee; /* two chunks, of which the second goes back */
-    bool apart; /* no rank's step waits for another's: the next one begins when its own has ended */
+    bool no_flush; /* no rank's step waits for another's: the next one begins when its own has ended */
     bool split; /* there are I and W; a stage and micro-batch may have B in their place */
     int *count; /* of each rank */
     struct tr_slot **slots;

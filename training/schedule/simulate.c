@@ -153,6 +153,6 @@ double tr_bubble(const struct tr_schedule *s, const struct tr_timing *t)
     double busy = 0;
     for (int r = 0; r < s->ranks; r++)
         busy += t->busy[r];
-    double all = s->ranks * (s->apart ? t->period : t->total), idle = all - busy;
+    double all = s->ranks * (s->no_flush ? t->period : t->total), idle = all - busy;
     return idle > 0 ? idle / all : 0;
 }

@@ -303,7 +303,7 @@ bool tr_check_term(const struct tr_checking *c, int n, int value, struct tr_erro
 int tr_check_parts(const struct tr_checking *c)
 {
     if (c->t->server >= 0)
-        return c->plan->asynchronous ? 1 : c->plan->mesh.size[TR_DP];
+        return c->plan->server_async ? 1 : c->plan->mesh.size[TR_DP];
     return tr_update_micros(c->plan);
 }
 
@@ -343,7 +343,7 @@ static bool finished(struct tr_checking *c, int n, int value, int parameter, str
     }
     for (int a = 0; a < TR_AXES; a++) {
         const char *on = c->values[value].on[a];
-        bool applied_alone = c->plan->asynchronous && a == TR_DP && on[1] == 's';
+        bool applied_alone = c->plan->server_async && a == TR_DP && on[1] == 's';
         if ((on[0] == 'P' && !applied_alone) || on[0] == 'H')
             return tr_checked_said(c, n, e, value, a, "the gradient is still a partial sum");
         if (on[0] == 'O')

@@ -63,7 +63,7 @@ bool tr_check_raised(const struct tr_checking *c, struct tr_error *e)
 {
     for (int n = 0; n < c->t->n_holdings; n++) {
         const struct tr_holding *h = &c->t->holdings[n];
-        if (h->master >= 0 && c->raised[h->parameter] != c->updated[h->parameter])
+        if (h->on_host >= 0 && c->raised[h->parameter] != c->updated[h->parameter])
             return tr_fail(e,
                 "rank %d: the host updates %s, and it comes up %d times after that: the next step would "
                 "read what it was before",

@@ -10,18 +10,18 @@ void tr_attention(const struct tr_call *c)
 {
     bool back = c->i->op == TR_ATTENTION_DX || c->i->op == TR_ATTEND_WINDOW_DX ||
                 c->i->op == TR_ATTEND_DX; /* in: dy, y, lse, q, kv */
-    bool apart = c->i->op == TR_ATTEND || c->i->op == TR_ATTEND_DX;
+    bool separate_kv = c->i->op == TR_ATTEND || c->i->op == TR_ATTEND_DX;
     const struct tr_operand *lse = back ? &c->in[2] : &c->out[1], *x = back ? &c->in[3] : &c->in[0];
     int64_t tokens = c->g->windows ? c->g->context / c->g->windows : c->g->context;
     int64_t pieces = c->g->windows ? lse->d[2] / tokens : c->runs;
     int64_t heads = lse->d[1], queries = lse->d[2] / pieces, size = c->g->channels / c->g->heads;
-    struct tr_attention a = { tokens, heads, size, c->block, c->i->first, queries, apart, 0, NULL,
+    struct tr_attention a = { tokens, heads, size, c->block, c->i->first, queries, separate_kv, 0, NULL,
         c->i->striped };
-    int64_t y = queries * heads * size, of_q = apart ? y : 3 * y,
-            of_kv = apart ? 2 * tokens * heads * size : of_q;
+    int64_t y = queries * heads * size, of_q = separate_kv ? y : 3 * y,
+            of_kv = separate_kv ? 2 * tokens * heads * size : of_q;
     for (int64_t r = 0; r < c->n * pieces; r++) {
-        const float *q = x[0].p + r * of_q, *kv = apart ? x[1].p + r / pieces * of_kv : q + size;
-        float *dkv = apart ? c->out[1].p + r * of_kv : c->out[0].p + r * of_q + size;
+        const float *q = x[0].p + r * of_q, *kv = separate_kv ? x[1].p + r / pieces * of_kv : q + size;
+        float *dkv = separate_kv ? c->out[1].p + r * of_kv : c->out[0].p + r * of_q + size;
         a.first = c->i->second && r % pieces ? c->i->second : c->i->first;
         if (back)
             c->k->attention_dx(c->out[0].p + r * of_q, dkv, c->in[0].p + r * y, c->in[1].p + r * y,

@@ -104,7 +104,7 @@ static void norm(struct tr_tape *t)
     for (int n = 0; n < t->n_holdings && !plan->async; n++) {
         struct tr_holding *h = &t->holdings[n];
         bool own =
-            plan->asynchronous ? t->server < 0 : tr_owns(t, h); /* such a worker has a norm of its own */
+            plan->server_async ? t->server < 0 : tr_owns(t, h); /* such a worker has a norm of its own */
         if (g->tensors[h->parameter].values_of != h->parameter || !own) /* the embedding counts for both */
             continue;
         struct tr_instr *i = tr_add_instr(t, TR_NORM);
@@ -117,7 +117,7 @@ static void norm(struct tr_tape *t)
 /* The leaves of all ranks; or the loss's. */
 static void add_leaves(struct tr_tape *t, int leaves)
 {
-    if (t->placed->plan->mesh.n == 1 || t->placed->plan->asynchronous)
+    if (t->placed->plan->mesh.n == 1 || t->placed->plan->server_async)
         return;
     struct tr_instr *i = collective(t, TR_ALL_REDUCE, TR_WORLD, t->values[leaves].bytes / 8);
     i->in[i->ins++] = leaves, i->out[i->outs++] = leaves;
@@ -150,7 +150,7 @@ static void losses(struct tr_tape *t, const int *loss_values)
 
 void tr_lower_update(struct tr_tape *t, struct tr_holding *h)
 {
-    if (h->master >= 0) {
+    if (h->on_host >= 0) {
         tr_offload_update(t, h);
         tr_zero_share(t, h, h->values);
         return;
@@ -161,8 +161,8 @@ void tr_lower_update(struct tr_tape *t, struct tr_holding *h)
     if (h->m >= 0)
         i->in[i->ins++] = h->m, i->in[i->ins++] = h->v;
     i->out[i->outs++] = h->values;
-    if (h->wide >= 0)
-        i->out[i->outs++] = h->wide;
+    if (h->master >= 0)
+        i->out[i->outs++] = h->master;
     tr_zero_share(t, h, h->values);
 }
 
@@ -176,7 +176,7 @@ static void updates(struct tr_tape *t)
 void tr_lower_end(struct tr_tape *t, const int *loss_values)
 {
     const struct tr_plan *plan = t->placed->plan;
-    bool works = plan->mesh.servers && t->server < 0, alone = works && plan->asynchronous;
+    bool works = plan->mesh.servers && t->server < 0, alone = works && plan->server_async;
     if (works && !alone)
         tr_push(t);
     if (!works)
@@ -186,14 +186,14 @@ void tr_lower_end(struct tr_tape *t, const int *loss_values)
     losses(t, loss_values);
     if (!plan->async)
         tr_lower_leaves(t);
-    if (!plan->apart)
+    if (!plan->no_flush)
         add_leaves(t, t->losses);
     norm(t);
-    if (!plan->apart)
+    if (!plan->no_flush)
         add_leaves(t, t->leaves);
     if (!works && !plan->async)
         updates(t);
-    if (plan->apart) /* what all ranks add up comes after the updates, which need none of it */
+    if (plan->no_flush) /* what all ranks add up comes after the updates, which need none of it */
         add_leaves(t, t->losses), add_leaves(t, t->leaves);
     if (alone)
         tr_exchange(t);

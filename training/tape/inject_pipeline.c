@@ -50,7 +50,7 @@ static bool updated_before_the_last_weights(struct tr_tape *tapes, int n)
     while (count >= 0 && (t->instrs[count].code != TR_COUNT || update == t->n_instrs ||
                              t->instrs[count].parameter != t->instrs[update].parameter))
         count--;
-    if (!t->placed->plan->apart || count < 0)
+    if (!t->placed->plan->no_flush || count < 0)
         return false;
     tr_move_instr(t, update, count);
     tr_plan_memory(t);

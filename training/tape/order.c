@@ -230,7 +230,7 @@ static void advance_group(struct joint *j, int rank)
 static bool takes_again(struct joint *j, int rank)
 {
     const struct tr_tape *t = j->tapes[rank];
-    return t->server >= 0 && t->placed->plan->asynchronous && ++j->round[rank] < j->n - j->mesh->servers;
+    return t->server >= 0 && t->placed->plan->server_async && ++j->round[rank] < j->n - j->mesh->servers;
 }
 
 /* As far as the rank gets; false: an error. */
@@ -347,7 +347,7 @@ bool tr_check_order(const struct tr_tape *const *tapes, int n, struct tr_error *
     for (int r = 0; r < n && ok; r++)
         ok = tr_check_versions(tapes[r], e);
     const struct tr_tape *t = tapes[0];
-    bool norms = t->placed->plan->asynchronous; /* each worker has one */
+    bool norms = t->placed->plan->server_async; /* each worker has one */
     ok = ok && all_taken(&j, e) && (norms || leaves_once(&j, TR_NORM, t->values[t->leaves].bytes / 8, e)) &&
          leaves_once(&j, TR_LOSSES, t->values[t->losses].bytes / 8, e);
     for (int q = 0; q < n_queues(&j); q++)

@@ -55,8 +55,8 @@ static void initialise(struct tr_runner *r, const struct tr_holding *h)
     bool rounded = t->values[h->values].element == TR_BFLOAT16;
     if (!rounded)
         fill(r, w, n, tr_at(r, h->values), from, count);
-    if (h->wide >= 0)
-        fill(r, w, n, tr_at(r, h->wide), tr_updated_from(t, h), h->shard_count);
+    if (h->master >= 0)
+        fill(r, w, n, tr_at(r, h->master), tr_updated_from(t, h), h->shard_count);
     for (int64_t i = 0; i < count && rounded; i += PIECE) {
         float piece[PIECE];
         int64_t some = count - i < PIECE ? count - i : PIECE;
@@ -407,9 +407,9 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
     int old = plan->async ? i->in[i->ins - 1] : i->out[0];
     if (old != i->out[0]) /* another version, which others still read */
         memcpy(tr_at(r, i->out[0]), tr_at(r, old), (size_t)t->values[old].bytes);
-    bool offloaded = t->values[i->out[0]].host, mixed = h->wide >= 0;
+    bool offloaded = t->values[i->out[0]].host, mixed = h->master >= 0;
     int64_t from = offloaded ? 0 : h->shard_from; /* the host has no more than what is updated */
-    struct tr_update u = { .p = mixed ? tr_at(r, h->wide) : (float *)tr_at(r, i->out[0]) + from,
+    struct tr_update u = { .p = mixed ? tr_at(r, h->master) : (float *)tr_at(r, i->out[0]) + from,
         .m = plan->sgd ? NULL : tr_at(r, i->in[1]),
         .v = plan->sgd ? NULL : tr_at(r, i->in[2]),
         .g = mixed ? NULL : tr_at(r, i->in[0]),
@@ -534,7 +534,7 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
         r->clock[n] = tr_now_ns();
         if (!tr_runner_instr(r, n, e))
             return false;
-        bool tells = !t->placed->plan->asynchronous; /* there a server does, who has other pushes */
+        bool tells = !t->placed->plan->server_async; /* there a server does, who has other pushes */
         if (n == t->values[t->leaves].last && tells && !all_finite(r)) /* nothing was updated yet */
             return tr_not_finite(r, e);
         if (r->audited)
@@ -558,11 +558,11 @@ void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *t
     for (int n = 0; n < t->n_holdings; n++) {
         const struct tr_holding *h = &t->holdings[n];
         bool works = t->placed->plan->mesh.servers && t->server < 0;
-        bool rounded = h->wide < 0 && t->values[h->values].element == TR_BFLOAT16;
+        bool rounded = h->master < 0 && t->values[h->values].element == TR_BFLOAT16;
         if (h->parameter != parameter || (works && what) || (rounded && !what))
             continue; /* a worker's gradient is a part of the sum, and servers have the masters */
-        bool master = !what && h->wide >= 0;
-        int value = what ? h->gradient : master ? h->wide : h->values;
+        bool master = !what && h->master >= 0;
+        int value = what ? h->gradient : master ? h->master : h->values;
         int64_t count = what || master ? h->shard_count : tr_count(t, value),
                 columns = w->dims > 1 ? w->size[1] : 1;
         int64_t from = what || master ? tr_updated_from(t, h) : tr_values_from(t, h);

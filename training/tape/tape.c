@@ -187,8 +187,8 @@ static void hold(struct tr_tape *t, int parameter)
         .values = -1,
         .m = -1,
         .v = -1,
+        .on_host = -1,
         .master = -1,
-        .wide = -1,
         .waiting = -1,
         .gradient = -1,
         .bucket = -1 };
@@ -207,7 +207,7 @@ static void hold(struct tr_tape *t, int parameter)
     if (plan->mesh.servers && !serves) /* workers have no optimizer */
         return;
     if (plan->bfloat16)
-        h->wide = lasting(t, h->shard_count);
+        h->master = lasting(t, h->shard_count);
     if (plan->sgd)
         return;
     h->m = lasting(t, h->shard_count);
@@ -225,7 +225,7 @@ void tr_hold_parameters(struct tr_tape *t)
         struct tr_holding *h = &t->holdings[i];
         const struct tr_holding *home = tr_holding_of(t, g->tensors[h->parameter].values_of);
         if (h->values < 0)
-            h->values = home->values, h->wide = home->wide;
+            h->values = home->values, h->master = home->master;
     }
 }
 

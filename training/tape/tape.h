@@ -67,9 +67,9 @@ struct tr_instr {
 struct tr_holding {
     int parameter; /* tensor */
     int values, m, v; /* values of the tape */
-    int master; /* of what this rank updates: the host's copy of `values`; -1. Of bfloat16 it is there from
-                   its update until it is up */
-    int wide; /* the float32 of what this rank updates, of which `values` are the bfloat16; -1: none */
+    int on_host; /* the host's copy of the values that this rank updates; -1. Of bfloat16 it exists from the
+                    update until the copy is up */
+    int master; /* the float32 that this rank updates, of which `values` are the bfloat16; -1: none */
     int waiting; /* of what this rank updates: the gradient of the step before, on the host; -1 */
     int gradient; /* after the last micro-batch, then after its reduction */
     int level[32]; /* sums of 2^i micro-batches that wait */
