@@ -101,9 +101,7 @@ static bool check_stripes(const struct tr_plan *p, const struct tr_graph *g, str
 bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
     int cu = p->mesh.size[TR_CU], cp = p->mesh.size[TR_CP] * cu, tp = p->mesh.size[TR_TP];
-    bool sp = false;
-    for (int i = 0; i < p->n_paradigms; i++)
-        sp |= p->paradigms[i] == &tr_sequence_parallel;
+    bool sp = tr_plan_has(p, &tr_sequence_parallel);
     if (p->space)
         return tr_space_check(p, e);
     if (p->cp_map == TR_CP_STRIPED && !check_stripes(p, g, e))

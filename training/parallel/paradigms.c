@@ -21,6 +21,14 @@ static bool matches(const char *pattern, const struct tr_tensor *t)
     return length >= tail && !strcmp(t->name + length - tail, pattern + 1);
 }
 
+bool tr_plan_has(const struct tr_plan *p, const struct tr_paradigm *paradigm)
+{
+    for (int i = 0; i < p->n_paradigms; i++)
+        if (p->paradigms[i] == paradigm)
+            return true;
+    return false;
+}
+
 const char *tr_table_placement(const struct tr_plan *p, const struct tr_tensor *t, enum tr_axis axis)
 {
     for (int i = p->n_paradigms - 1; i >= 0 && p->mesh.size[axis] > 1; i--)

@@ -112,6 +112,8 @@ struct tr_plan {
     enum tr_async async;
 };
 
+/* True if the plan has this paradigm. */
+bool tr_plan_has(const struct tr_plan *p, const struct tr_paradigm *paradigm);
 /* The rank of the pipeline that has a stage. */
 int tr_plan_rank(const struct tr_plan *p, int stage);
 /* Whether the first stage and the last one are on different ranks, so that a tied embedding has two homes. */

@@ -51,10 +51,7 @@ static bool gathers_tokens(const struct tr_step *s)
 
 static bool regather_fits(const struct tr_plan *p, struct tr_error *e)
 {
-    bool sp = false;
-    for (int i = 0; i < p->n_paradigms; i++)
-        sp |= p->paradigms[i] == &tr_sequence_parallel;
-    if (!sp || p->mesh.size[TR_TP] == 1)
+    if (!tr_plan_has(p, &tr_sequence_parallel) || p->mesh.size[TR_TP] == 1)
         return tr_fail(
             e, "--wgrad regather gathers again what --sp has cut; legal with --sp and --tp 2 and more");
     return !p->recompute_saves ||
