@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device.c: a communicator's device: its pad, gates and worker; which device it has, and which calls it
- * serves. */
+/* device.c: a communicator's device: its pinned memory, gates and worker; which device it has, and which
+ * calls it serves. */
 #include "device.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ tutti_status tt_device_resolve(const struct tt_settings *settings, int *number)
     return TUTTI_OK;
 }
 
-/* Four cells of each chunk, two slices of operands and two of results, fill the pad. */
+/* Four cells of each chunk fill the pinned memory: two slices of operands and two of results. */
 static uint64_t blocks_of(int n)
 {
     return n > BLOCKS_LEAST ? (uint64_t)n : BLOCKS_LEAST;
@@ -73,24 +73,24 @@ static void set_gates(struct tt_device *d, uint32_t first)
 static tutti_status make_pad(struct tt_device *d, int n, uint64_t slot_bytes)
 {
     uint64_t blocks = blocks_of(n);
-    void *pad, *seen;
+    void *pinned, *seen;
     d->ngates = (uint32_t)(1 + 2 * blocks);
     d->cells_bytes = SIDES * TT_WINDOW * blocks * slot_bytes;
     uint64_t words_bytes = (d->ngates + TT_DEVICE_CAPTURED) * sizeof *d->words;
-    d->pad_bytes = words_bytes + d->cells_bytes;
+    d->pinned_bytes = words_bytes + d->cells_bytes;
     d->counts = calloc(d->ngates, sizeof *d->counts);
     if (d->counts == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the gates of a device");
-    tutti_status status = tt_arena_alloc(d->pad_bytes, &pad);
+    tutti_status status = tt_arena_alloc(d->pinned_bytes, &pinned);
     if (status != TUTTI_OK)
         return status;
-    d->pad = pad;
-    if (d->dev->pin(pad, d->pad_bytes, &seen) != TT_DEV_OK)
+    d->pinned = pinned;
+    if (d->dev->pin(pinned, d->pinned_bytes, &seen) != TT_DEV_OK)
         return tt_fail(TUTTI_DEVICE_ERROR, "cannot pin %llu bytes for device %d: %s",
-            (unsigned long long)d->pad_bytes, d->number, d->dev->why());
-    d->pad_seen = seen;
-    d->words = (struct tt_device_words *)pad;
-    d->cells = d->pad + words_bytes;
+            (unsigned long long)d->pinned_bytes, d->number, d->dev->why());
+    d->pinned_seen = seen;
+    d->words = (struct tt_device_words *)pinned;
+    d->cells = d->pinned + words_bytes;
     set_gates(d, (uint32_t)d->operations);
     return TUTTI_OK;
 }
@@ -99,8 +99,8 @@ static tutti_status make_events(struct tt_device *d)
 {
     int number;
     if (d->dev->stream_device(NULL, &number, &d->context) == TT_DEV_OK &&
-        d->dev->event_create(false, &d->chain) == TT_DEV_OK &&
-        d->dev->event_create(false, &d->branch) == TT_DEV_OK &&
+        d->dev->event_create(false, &d->order_event) == TT_DEV_OK &&
+        d->dev->event_create(false, &d->fork_event) == TT_DEV_OK &&
         d->dev->event_create(false, &d->inside) == TT_DEV_OK)
         return TUTTI_OK;
     return tt_fail(TUTTI_DEVICE_ERROR, "no events of device %d: %s", d->number, d->dev->why());
@@ -173,15 +173,15 @@ tutti_status tt_device_open(struct tt_comm *comm)
 }
 
 /* The gates are open, so the stream goes on, unless the caller's own work before them holds it up: then the
- * pad stays, for the stream still has it. */
+ * pinned memory stays, for the stream still has it. */
 static bool is_drained(const struct tt_device *d)
 {
     int64_t until = tt_deadline_ns(DRAIN_MS);
     struct tt_wait w;
-    bool over = !d->chained;
+    bool over = !d->ordered;
     tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
     while (!over && tt_now_ns() < until) {
-        over = d->dev->event_query(d->chain) != TT_DEV_NOT_READY;
+        over = d->dev->event_query(d->order_event) != TT_DEV_NOT_READY;
         if (!over)
             tt_wait_idle(&w);
     }
@@ -196,9 +196,9 @@ bool tt_device_settle(const struct tt_comm *comm)
     struct tt_wait w;
     int before;
     bool over = false;
-    if (!d->chained || !enter(d, &before))
+    if (!d->ordered || !enter(d, &before))
         return false;
-    bool passed = d->dev->event_query(d->chain) == TT_DEV_OK;
+    bool passed = d->dev->event_query(d->order_event) == TT_DEV_OK;
     tt_device_leave(d, before);
     if (!passed)
         return false;
@@ -221,19 +221,19 @@ static void give_up(struct tt_device *d)
     bool drained = !kept && is_drained(d);
     if (!drained && !kept)
         tt_log(TT_LOG_WARN, "%s: its stream is still busy on device %d; %llu pinned bytes stay",
-            d->comm->name, d->number, (unsigned long long)d->pad_bytes);
-    if (d->chain != NULL && !kept)
-        d->dev->event_destroy(d->chain);
-    if (d->branch != NULL)
-        d->dev->event_destroy(d->branch);
+            d->comm->name, d->number, (unsigned long long)d->pinned_bytes);
+    if (d->order_event != NULL && !kept)
+        d->dev->event_destroy(d->order_event);
+    if (d->fork_event != NULL)
+        d->dev->event_destroy(d->fork_event);
     if (d->inside != NULL)
         d->dev->event_destroy(d->inside);
-    if (d->pad_seen != NULL && drained)
-        d->dev->unpin(d->pad);
+    if (d->pinned_seen != NULL && drained)
+        d->dev->unpin(d->pinned);
     if (entered)
         tt_device_leave(d, before);
-    if (d->pad != NULL && drained)
-        tt_arena_free(d->pad);
+    if (d->pinned != NULL && drained)
+        tt_arena_free(d->pinned);
 }
 
 void tt_device_close(struct tt_comm *comm)

@@ -4,17 +4,17 @@
  *     stream:  copy slice 0 in | ready 1 | copy slice 1 in | ready 2 | wait done 1 | copy slice 0 out | ...
  *     worker:           slice 0 with the peers' workers ... done 1 | slice 1 ... done 2 | ...
  *
- * A communicator of a device has a pad of pinned memory that peers can map, and a worker, a host stream of
- * its own. A call takes its place in the worker's queue, its operands and results in cells of the pad (two
+ * A communicator of a device has pinned memory that peers can map, and a worker, a host stream of its own. A
+ * call takes its place in the worker's queue, its operands and results in cells of the pinned memory (two
  * slices of each at a time, as the executor has in flight), and enqueues the rest on the caller's stream. The
- * worker runs the host's executor, which no GPU is needed for, and never calls CUDA; so what ends a wait of
- * a stream is a thread that waits for no stream, and nothing can deadlock however few hardware queues
- * there are. Host memory is used where it lies. Faults are found where they always are: by who runs the
- * call; every item of the worker opens its gate at its end, however it ended, and the stream goes on.
+ * worker runs the host's executor, which no GPU is needed for, and never calls CUDA; so what ends a wait of a
+ * stream is a thread that waits for no stream, and nothing can deadlock however few hardware queues there
+ * are. Host memory is used where it lies. Faults are found where they always are: by who runs the call; every
+ * item of the worker opens its gate at its end, however it ended, and the stream goes on.
  *
  * What is enqueued is bounded: a stream whose queue is full makes its caller wait with the driver's lock in
- * hand, and other ranks of the process could not go on. So beyond IN_FLIGHT pieces of work the caller waits
- * here, for its own oldest slice. */
+ * hand, and other ranks of the process could not go on. So beyond TT_DEVICE_ENQUEUED pieces of work the
+ * caller waits here, for its own oldest slice. */
 #ifndef TT_DEVICE_H
 #define TT_DEVICE_H
 #include "base/dev.h"
@@ -23,7 +23,7 @@
 
 enum {
     TT_DEVICE_MARKS = 256,
-    TT_DEVICE_PIECES = 512,
+    TT_DEVICE_ENQUEUED = 512,
     TT_DEVICE_CAPTURED = 256 /* calls that graphs may hold at once */
 };
 
@@ -33,8 +33,8 @@ struct tt_device_words { /* of a gate; each side that writes has a cache line */
     _Alignas(64) _Atomic uint32_t done;
 };
 
-struct tt_device_mark { /* pieces of work up to here are over when the gate is so far */
-    uint64_t pieces;
+struct tt_device_mark { /* so many pieces of work are over when the gate's word has the value */
+    uint64_t enqueued;
     const _Atomic uint32_t *done;
     uint32_t value;
 };
@@ -45,25 +45,26 @@ struct tt_device { /* of a communicator; used by who calls on it */
     int number;
     void *context; /* of the device: events are of one, as streams are */
     tutti_stream worker;
-    uint8_t *pad, *pad_seen; /* pinned: where it is, and where devices see it */
-    uint64_t pad_bytes; /* of which the first are the gates' words, those of captured calls, then the cells */
+    uint8_t *pinned, *pinned_seen; /* the host's address of it, and the device's */
+    uint64_t
+        pinned_bytes; /* of which the first are the gates' words, those of captured calls, then the cells */
     struct tt_device_words *words;
     uint32_t *counts; /* per gate: slices so far */
     uint32_t ngates;
     uint8_t *cells;
     uint64_t cells_bytes;
-    void *chain; /* event: the last call */
-    void *branch; /* event: other streams of a group */
+    void *order_event; /* recorded at the end of the last call */
+    void *fork_event; /* joins the other streams of a group */
     void *inside; /* event: the last call of a capture, for the next one there */
     uint64_t capture; /* the last one that has a call of this communicator */
-    bool chained;
+    bool ordered; /* order_event has been recorded */
     struct tt_replays *replays; /* captured calls */
     struct tt_company *company; /* the ranks of this process on this device */
     uint64_t operations; /* collectives so far, from first_number on */
     struct tt_plan_cache plans; /* for their schedules: the worker has its own */
     struct tt_tables tables;
 
-    uint64_t pieces, passed; /* of work: enqueued; known to be over */
+    uint64_t enqueued, completed; /* pieces of work */
     struct tt_device_mark marks[TT_DEVICE_MARKS];
     uint32_t first_mark, nmarks;
 
@@ -120,8 +121,8 @@ void tt_device_mark(struct tt_device *device, const struct tt_gate *gate, uint32
 void tt_device_pace(struct tt_device *device);
 
 /* Calls in graphs (device_capture.c). `open` makes the worker, and `close` ends it; true: graphs remain that
- * have the pad and the event of the chain now. `live`: graphs have calls; `run`: the device has reached one,
- * or the worker runs it. */
+ * have the pinned memory and the order event now. `live`: graphs have calls; `run`: the device has reached
+ * one, or the worker runs it. */
 tutti_status tt_replays_open(struct tt_device *device);
 bool tt_replays_close(struct tt_device *device);
 bool tt_replays_live(const struct tt_device *device);

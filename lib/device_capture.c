@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* device_capture.c: calls that are captured, and what a replay of their graph does.
  *
- *     stream:  wait for the chain | arrive | in | ready 1 | wait done 1 | out | ready, done 0 | the chain
+ *     stream:  wait for the last event | arrive | in | ready 1 | wait done 1 | out | ready, done 0 | event
  *     worker:                        take it up ... slice 0 with the peers' workers ... done 1
  *
  * A replay cannot take a place in the worker's queue: nobody calls Tutti when a graph is launched. So a node
@@ -15,8 +15,8 @@
  *
  * What a graph has of a communicator stays until graph and runnables are gone, also if the communicator goes
  * first: then the node opens the gates itself, and the replay runs through without effect. The runtime tells
- * the end of a graph on a thread that may not call CUDA; so pads that were left are freed when communicators
- * are made or destroyed later. */
+ * the end of a graph on a thread that may not call CUDA; so pinned memory that was left is freed when
+ * communicators are made or destroyed later. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,8 +52,8 @@ struct tt_replays { /* of a communicator */
 
     /* Once it is. */
     struct tt_replays *next;
-    uint8_t *pad;
-    void *chain;
+    uint8_t *pinned;
+    void *order_event;
 };
 
 static struct {
@@ -227,14 +227,14 @@ static void sweep(void)
     pthread_mutex_lock(&left.lock);
     for (struct tt_replays **at = &left.first, *home; (home = *at) != NULL;) {
         reap(home);
-        if (home->first != NULL || home->dev->event_query(home->chain) == TT_DEV_NOT_READY) {
+        if (home->first != NULL || home->dev->event_query(home->order_event) == TT_DEV_NOT_READY) {
             at = &home->next;
             continue;
         }
         *at = home->next;
-        home->dev->event_destroy(home->chain);
-        home->dev->unpin(home->pad);
-        tt_arena_free(home->pad);
+        home->dev->event_destroy(home->order_event);
+        home->dev->unpin(home->pinned);
+        tt_arena_free(home->pinned);
         free(home);
     }
     pthread_mutex_unlock(&left.lock);
@@ -279,8 +279,8 @@ bool tt_replays_close(struct tt_device *d)
     for (struct tt_captured *c = home->first; c != NULL; c = c->next)
         for (int i = 0; i < c->batch.count; i++)
             tt_call_release(&c->batch.calls[i].call);
-    home->pad = d->pad;
-    home->chain = d->chain;
+    home->pinned = d->pinned;
+    home->order_event = d->order_event;
     pthread_mutex_lock(&left.lock);
     home->next = left.first;
     left.first = home;
@@ -378,14 +378,14 @@ enum tt_dev_error tt_captured_retain(struct tt_captured *c, void *graph)
 enum tt_dev_error tt_captured_enter(struct tt_captured *c, struct tt_device *d, void *stream)
 {
     bool again = d->capture == c->capture; /* external events order graphs, not the parts of one */
-    enum tt_dev_error error =
-        again ? d->dev->event_wait(d->inside, stream, false) : d->dev->event_wait(d->chain, stream, true);
+    enum tt_dev_error error = again ? d->dev->event_wait(d->inside, stream, false)
+                                    : d->dev->event_wait(d->order_event, stream, true);
     return error == TT_DEV_OK ? d->dev->host_call(stream, arrive, c) : error;
 }
 
 enum tt_dev_error tt_captured_leave(struct tt_captured *c, struct tt_device *d, void *stream)
 {
-    enum tt_dev_error error = d->dev->event_record(d->chain, stream, true);
+    enum tt_dev_error error = d->dev->event_record(d->order_event, stream, true);
     d->capture = c->capture;
     return error == TT_DEV_OK ? d->dev->event_record(d->inside, stream, false) : error;
 }
