@@ -63,8 +63,8 @@ static void set_spaces(const struct tt_call *call, struct tt_cut cut, struct tt_
         op->spaces[TT_OUT] = op->spaces[TT_IN];
     else if (call->in_place)
         op->spaces[TT_IN] = op->spaces[TT_OUT];
-    op->shelf_bytes = tt_call_shelf_bytes(call, op, cut);
-    op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)call->comm->tmp + op->shelf_bytes,
+    op->bounce_bytes = tt_call_bounce_bytes(call, op, cut);
+    op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)call->comm->tmp + op->bounce_bytes,
         .stride = tt_call_stride(call, cut) };
     for (unsigned buffer = 0; buffer < 2; buffer++)
         stage(call, buffer, op);
@@ -78,18 +78,18 @@ static void set_spaces(const struct tt_call *call, struct tt_cut cut, struct tt_
     }
 }
 
-/* What peers cannot read in place goes on the shelf, if there is one. */
-static void set_shelf(const struct tt_call *call, struct tt_op *op)
+/* Sends what peers cannot read in place from the bounce buffer, if there is one. */
+static void set_bounce(const struct tt_call *call, struct tt_op *op)
 {
     const void *buffers[2] = { [TT_IN] = call->send, [TT_OUT] = call->recv };
     const struct tt_endpoint *e = call->comm->endpoint;
     for (unsigned buffer = 0; buffer < 2; buffer++) {
         bool cells = op->window_bytes[buffer] != 0;
         bool shared = (uintptr_t)buffers[buffer] - e->shared_from < e->shared_bytes;
-        op->shelf_from[buffer] =
-            op->shelf_bytes > 0 && !cells && !shared ? call->comm->shelf_from : UINT64_MAX;
+        op->bounce_from[buffer] =
+            op->bounce_bytes > 0 && !cells && !shared ? call->comm->bounce_from : UINT64_MAX;
     }
-    op->shelf = (struct tt_space){ (uintptr_t)call->comm->tmp, NULL, op->spaces[TT_TMP].stride };
+    op->bounce = (struct tt_space){ (uintptr_t)call->comm->tmp, NULL, op->spaces[TT_TMP].stride };
 }
 
 /* How many times the bytes of a call lie in the buffers of all ranks together. */
@@ -146,7 +146,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     const struct tt_tables *tables = call->cached != NULL ? &call->cached->tables : &comm->tables;
     tt_call_set_layouts(call, op->schedule, cut, tables, &op->given, &op->layout);
     set_spaces(call, cut, op);
-    set_shelf(call, op);
+    set_bounce(call, op);
     op->endpoint = comm->endpoint;
     op->class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
     op->hash = tt_call_hash(call, algorithm, cut.slices);
@@ -169,7 +169,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
         reduces(call) && chain ? tt_spread_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
     op->few = reduces(call) ? tt_few_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
     op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
-    op->trial = &comm->trial;
+    op->probe = &comm->probe;
     op->streams = streams_of(call, op);
     op->trace = comm->trace;
     op->gate = call->staging != NULL ? &call->staging->gate : NULL;
@@ -350,9 +350,9 @@ static bool bind_again(const struct tt_call *call, struct tt_op *op)
         return false;
     op->spaces[TT_IN].base = (uintptr_t)call->send + cached->origin[TT_IN];
     op->spaces[TT_OUT].base = (uintptr_t)call->recv + cached->origin[TT_OUT];
-    op->spaces[TT_TMP].base = (uintptr_t)call->comm->tmp + op->shelf_bytes;
-    if (op->shelf_bytes > 0)
-        set_shelf(call, op);
+    op->spaces[TT_TMP].base = (uintptr_t)call->comm->tmp + op->bounce_bytes;
+    if (op->bounce_bytes > 0)
+        set_bounce(call, op);
     mark(call, op);
     op->sequence = call->comm->sequence;
     return true;

@@ -95,8 +95,8 @@ static bool work_out(const struct tt_call *call, const struct tt_op *op, struct 
     uint64_t most = call->comm->endpoint->post_bytes, copied = copied_up_to(call, one_way);
     uint32_t nmsgs = 0;
     bool runs = true;
-    if (!one_way && most >= call->comm->shelf_from) /* of one way n - 1 pairs use slots */
-        most = call->comm->shelf_from - 1;
+    if (!one_way && most >= call->comm->bounce_from) /* of one way n - 1 pairs use slots */
+        most = call->comm->bounce_from - 1;
     for (uint32_t i = 0; i < s->nsteps && runs; i++) {
         const struct tt_step *step = &s->steps[i];
         struct tt_move *m = &cached->moves[cached->nmoves];

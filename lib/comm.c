@@ -39,7 +39,7 @@ uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n)
 /* Messages so long that all slots, which are taken in turn, would be more than the caches hold along with the
  * buffers. Measured with 3 to 16 ranks on 32 MiB of cache: shorter ones, and those of two ranks, are done
  * sooner if nobody waits for who reads them. Where a peer can read private memory itself, it does. */
-static uint64_t shelf_from(const struct tt_comm *comm)
+static uint64_t bounce_from(const struct tt_comm *comm)
 {
     enum { SLOTS_HELD = 12 << 20, LEAST_BYTES = 16 << 10 };
     const struct tt_endpoint *e = comm->endpoint;
@@ -222,7 +222,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     if (status == TUTTI_OK)
         status = tt_trace_open(n, rank, c->name, &c->trace);
     c->cached_bytes = tt_cache_shared_bytes();
-    c->trial.left = 1; /* one call asks, for nothing has been tried yet */
+    c->probe.left = 1; /* readers claim lines in the first call */
     struct tt_endpoint_params params = { .n = n,
         .me = rank,
         .slot_bytes = tt_comm_slot_bytes(settings, n),
@@ -263,7 +263,7 @@ tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, con
         status = tt_company_join(comm);
     if (status == TUTTI_OK)
         status = comm->transport->connect(comm->endpoint, addresses);
-    comm->shelf_from = shelf_from(comm);
+    comm->bounce_from = bounce_from(comm);
     return status;
 }
 

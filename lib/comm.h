@@ -109,10 +109,10 @@ struct tt_comm {
 
     uint8_t *tmp; /* in memory that peers can map; grows when a plan needs more */
     uint64_t tmp_bytes;
-    struct tt_trial trial; /* of who reads from the shelf */
+    struct tt_bounce_probe probe; /* whether readers of the bounce buffer claim its lines */
     int64_t tidy_ns; /* not before, tt_comm_tidy does anything */
     uint64_t cached_bytes; /* what the last cache holds, of all ranks together */
-    uint64_t shelf_from; /* messages from here on leave private memory by the shelf (exec_shelf.c) */
+    uint64_t bounce_from; /* messages of so many bytes leave private memory by the bounce buffer */
 
     struct tt_refusals refusals;
     uint32_t wait, looks; /* waits of messages so far that have become long, and looks in them */

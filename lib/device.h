@@ -46,8 +46,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
     void *context; /* of the device: events are of one, as streams are */
     tutti_stream worker;
     uint8_t *pinned, *pinned_seen; /* the host's address of it, and the device's */
-    uint64_t
-        pinned_bytes; /* of which the first are the gates' words, those of captured calls, then the cells */
+    uint64_t pinned_bytes; /* first the words of gates, then those of captured calls, then the cells */
     struct tt_device_words *words;
     uint32_t *counts; /* per gate: slices so far */
     uint32_t ngates;

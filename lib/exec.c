@@ -43,7 +43,8 @@ static void take_turns(const struct tt_schedule *s, struct tt_op *op, uint32_t *
     }
 }
 
-/* Who only sends, and each cell once, has nothing else to wait for than its readers. */
+/* True if copies to bounce cells can help: some cell goes to several readers, or the rank also receives and
+ * so must not wait for readers. A rank that sends each cell once and receives nothing gains nothing. */
 static bool is_shared(const struct tt_schedule *s)
 {
     bool sends = false, receives = false, again = false;
@@ -64,9 +65,9 @@ static bool overlap(uint32_t chunk, uint32_t nchunks, const struct tt_step *send
     return chunk < send->src_chunk + send->nchunks && send->src_chunk < chunk + nchunks;
 }
 
-/* Does nobody else read what it sends? Of IN and OUT that is the copy on the shelf (exec_shelf.c), which only
- * sends read; of TMP the cells themselves. */
-static bool is_read_once(const struct tt_schedule *s, const struct tt_step *send)
+/* True if the receiver is the only reader of what this step sends: of a bounce cell (exec_bounce.c), if the
+ * step sends IN or OUT, and else of the cells of TMP. */
+static bool has_single_reader(const struct tt_schedule *s, const struct tt_step *send)
 {
     uint32_t readers = 0, buffer = send->src_buffer;
     if (send->verb != TT_VERB_SEND)
@@ -101,7 +102,7 @@ tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for an operation of %u steps", schedule->nsteps);
     }
     *op = (struct tt_op){
-        .schedule = schedule, .memory = memory, .divisor = 1, .shelf_from = { UINT64_MAX, UINT64_MAX }
+        .schedule = schedule, .memory = memory, .divisor = 1, .bounce_from = { UINT64_MAX, UINT64_MAX }
     };
     for (int w = 0; w < TT_WINDOW; w++) /* first all the lists of active steps, for their alignment */
         op->slices[w].active = (struct tt_active *)(void *)(memory + w * nsteps * sizeof(struct tt_active));
@@ -110,15 +111,15 @@ tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
         op->slices[w].waiting = counts;
     op->opening = counts;
     op->turn = counts + nsteps;
-    op->shelf_cell = op->turn + nsteps;
-    bool *flags = (bool *)(op->shelf_cell + marks);
+    op->bounce_cell = op->turn + nsteps;
+    bool *flags = (bool *)(op->bounce_cell + marks);
     for (int w = 0; w < TT_WINDOW; w++, flags += nsteps)
         op->slices[w].placed = flags;
     for (int w = 0; w < TT_WINDOW; w++, flags += marks)
-        op->slices[w].shelved = flags;
-    op->once = flags;
+        op->slices[w].bounced = flags;
+    op->single_reader = flags;
     for (uint32_t i = 0; i < schedule->nsteps; i++)
-        op->once[i] = is_read_once(schedule, &schedule->steps[i]);
+        op->single_reader[i] = has_single_reader(schedule, &schedule->steps[i]);
     take_turns(schedule, op, recent);
     op->shares = is_shared(schedule);
     op->busy = has_other_work(schedule);
@@ -159,8 +160,8 @@ static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index
         if (op->opening[i] == 0 && s->steps[i].fold_index == 0)
             activate(op, slice, i);
     }
-    if (op->shelf_bytes > 0)
-        memset(slice->shelved, 0, 2 * (size_t)s->chunks * sizeof *slice->shelved);
+    if (op->bounce_bytes > 0)
+        memset(slice->bounced, 0, 2 * (size_t)s->chunks * sizeof *slice->bounced);
 }
 
 /* It begins now, or as soon as its gate is open. */
@@ -191,7 +192,7 @@ void tt_exec_start(struct tt_op *op)
     op->state = TT_IDLE;
     op->status = TUTTI_OK;
     op->slices_left = op->units > 0 ? op->layout.slices : 0;
-    op->asks = op->trial == NULL || (op->shelf_bytes > 0 && tt_trial_asks(op->trial));
+    op->claims = op->probe == NULL || (op->bounce_bytes > 0 && tt_bounce_probe_claims(op->probe));
     op->grants = op->endpoint->transport->grant != NULL &&
                  op->layout.count * op->layout.element_bytes > TT_GRANT_BYTES;
     if (op->class == TT_CLASS_P2P) { /* several of a pair may be in flight: each takes its numbers now */
@@ -220,8 +221,8 @@ static bool post(
     if (op->grants && !*placed)
         *placed = tt_exec_place(op, message, op->busy || (step->ordinal + slice->index) % 2 == 0);
     message->placed = *placed;
-    if (!*placed && step->src_buffer != TT_TMP && message->bytes >= op->shelf_from[step->src_buffer])
-        tt_exec_shelve(op, slice, step, message);
+    if (!*placed && step->src_buffer != TT_TMP && message->bytes >= op->bounce_from[step->src_buffer])
+        tt_exec_bounce(op, slice, step, message);
     if (op->grants && !*placed) /* before the message, so that who answers it finds that */
         tt_exec_grant_back(op, slice, active);
     if (!op->endpoint->transport->send(op->endpoint, message))
@@ -277,7 +278,7 @@ TT_INLINE void retire(struct tt_op *op, struct tt_slice *slice, uint32_t positio
     if (position < --slice->nactive)
         slice->active[position] = slice->active[slice->nactive];
     slice->left--;
-    if (op->shelf_bytes > 0)
+    if (op->bounce_bytes > 0)
         tt_exec_unshelve(op, slice, &s->steps[step]);
     for (uint32_t f = s->follower_first[step]; f < s->follower_first[step + 1]; f++)
         if (--slice->waiting[s->followers[f]] == 0)

@@ -49,11 +49,12 @@ struct tt_slice {
     struct tt_active *active;
     uint32_t *waiting; /* dependencies not done, per step */
     bool *placed; /* per step that sends: the bytes are at the receiver's */
-    bool *shelved; /* per chunk of IN, then of OUT: its cell on the shelf has it */
+    bool *bounced; /* per chunk of IN, then of OUT: its bounce cell has it */
 };
 
-/* Whether readers are asked to take the shelf's lines (exec_shelf.c), by what it takes to write there. */
-struct tt_trial {
+/* Whether readers are asked to take the bounce buffer's lines (exec_bounce.c), by what it takes to write
+ * there. */
+struct tt_bounce_probe {
     uint32_t writes, slow; /* of the call under way, and how many of them waited for line after line */
     uint32_t left; /* calls that ask until it is tried again without */
 };
@@ -80,10 +81,10 @@ struct tt_op {
     const struct tt_operator *scaling; /* of IN, which then has cells of its own; NULL: none */
     struct tt_space unscaled; /* what is scaled to get IN */
     uint64_t unscaled_window_bytes; /* as window_bytes */
-    struct tt_space shelf; /* shelf_cells for each slice in flight; before TMP */
-    uint64_t shelf_bytes; /* all of it; 0: there is none */
-    uint64_t shelf_from[2]; /* of IN, of OUT: messages of so many bytes are sent from the shelf */
-    struct tt_trial *trial; /* of the communicator; NULL: readers are always asked */
+    struct tt_space bounce; /* bounce_cells for each slice in flight; before TMP */
+    uint64_t bounce_bytes; /* all of it; 0: there is none */
+    uint64_t bounce_from[2]; /* of IN, of OUT: messages of so many bytes are sent from the bounce buffer */
+    struct tt_bounce_probe *probe; /* of the communicator; NULL: readers always claim */
     const struct tt_gate *gate; /* of its slices; NULL: all may begin */
     uint32_t divisor; /* of TT_FINAL steps; 1: none */
     const struct tt_cached *cached; /* whose call this is bound to (call_cache.h); NULL: another one */
@@ -103,12 +104,12 @@ struct tt_op {
     /* The executor's own. */
     const struct tt_schedule *schedule;
     uint32_t units; /* steps, a fold counting as one */
-    bool *once; /* per step that sends: nobody else reads the cells of TMP, or of the shelf */
+    bool *single_reader; /* per step that sends: only its receiver reads these cells of TMP or bounce */
     bool busy; /* it does more than send */
     bool shares; /* it waits for readers as it is, or many read what it sends */
-    bool asks; /* this call: who alone reads a cell of the shelf takes its lines */
-    uint32_t shelf_cells;
-    uint32_t *shelf_cell; /* per chunk of IN, then of OUT, that is ever sent: its cell on the shelf */
+    bool claims; /* in this call the single reader of a bounce cell claims its cache lines */
+    uint32_t bounce_cells;
+    uint32_t *bounce_cell; /* per chunk of IN, then of OUT, that is ever sent: its bounce cell */
     uint32_t slices_left;
     uint32_t *opening; /* per step: for how many others it waits when a slice begins */
     uint32_t *turn; /* per step with a message: the unit that waits for its slot */

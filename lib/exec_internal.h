@@ -56,7 +56,7 @@ static inline void tt_exec_message(const struct tt_op *op, const struct tt_slice
     message->class = (uint8_t)op->class;
     message->reduced = op->folds[TT_CHAIN] != NULL || op->user != NULL;
     message->placed = false;
-    message->once = step->src_buffer == TT_TMP && op->once[step - op->schedule->steps];
+    message->single_reader = step->src_buffer == TT_TMP && op->single_reader[step - op->schedule->steps];
     message->reads = 0;
     message->number = tt_exec_number(op, slice, step);
     message->source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
@@ -119,15 +119,15 @@ void tt_exec_grant_back(struct tt_op *op, const struct tt_slice *slice, const st
  * source. */
 bool tt_exec_place(struct tt_op *op, const struct tt_message *message, bool in_place);
 
-/* Which chunks have a cell on the shelf; op->shelf_cell is zeros. */
+/* Which chunks have a cell in the bounce cells; op->bounce_cell is zeros. */
 void tt_exec_find_cells(struct tt_op *op);
 /* The next call begins: does it ask? And a cell was written. */
-bool tt_trial_asks(struct tt_trial *trial);
-void tt_trial_note(struct tt_trial *trial, uint64_t bytes, int64_t ns);
-/* The message of a step is read from the shelf, where its chunks are put unless they lie there. */
-void tt_exec_shelve(
+bool tt_bounce_probe_claims(struct tt_bounce_probe *probe);
+void tt_bounce_probe_note(struct tt_bounce_probe *probe, uint64_t bytes, int64_t ns);
+/* The message of a step is read from the bounce buffer, where its chunks are put unless they lie there. */
+void tt_exec_bounce(
     struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step, struct tt_message *message);
-/* A step has written its cells: what the shelf has of them is old. */
+/* A step has written its cells: what the bounce buffer has of them is old. */
 void tt_exec_unshelve(const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step);
 
 /* Fill this slice's cells of IN, as far as the budget goes; true if all are there. */

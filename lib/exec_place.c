@@ -72,11 +72,11 @@ static bool find_target(const struct tt_op *op, const struct tt_message *message
     const struct tt_transport *transport = op->endpoint->transport;
     struct tt_view *place = &targets->places[targets->n];
     bool granted = transport->granted(op->endpoint, message, false, place);
-    bool rides = !granted && transport->ride != NULL && op->user == NULL &&
-                 transport->ride(op->endpoint, message, place);
-    targets->n += granted || rides;
-    targets->streams = rides ? 0 : targets->streams;
-    return granted || rides;
+    bool in_place = !granted && transport->reply_in_place != NULL && op->user == NULL &&
+                    transport->reply_in_place(op->endpoint, message, place);
+    targets->n += granted || in_place;
+    targets->streams = in_place ? 0 : targets->streams;
+    return granted || in_place;
 }
 
 void tt_exec_find_targets(

@@ -109,16 +109,16 @@ uint64_t tt_call_stride(const struct tt_call *call, struct tt_cut cut)
     return bytes > 0 ? bytes : 64;
 }
 
-/* Could some message be long enough for the shelf? */
-static bool has_shelf(const struct tt_call *call, const struct tt_op *op, struct tt_cut cut)
+/* Could some message be long enough for the bounce buffer? */
+static bool has_bounce(const struct tt_call *call, const struct tt_op *op, struct tt_cut cut)
 {
     return op->shares && !tt_collectives[call->collective].p2p &&
-           cut.longest * call->element_bytes * op->schedule->span >= call->comm->shelf_from;
+           cut.longest * call->element_bytes * op->schedule->span >= call->comm->bounce_from;
 }
 
-uint64_t tt_call_shelf_bytes(const struct tt_call *call, const struct tt_op *op, struct tt_cut cut)
+uint64_t tt_call_bounce_bytes(const struct tt_call *call, const struct tt_op *op, struct tt_cut cut)
 {
-    return has_shelf(call, op, cut) ? cut.windows * op->shelf_cells * tt_call_stride(call, cut) : 0;
+    return has_bounce(call, op, cut) ? cut.windows * op->bounce_cells * tt_call_stride(call, cut) : 0;
 }
 
 uint64_t tt_call_cells(const struct tt_call *call, const struct tt_schedule *schedule)
@@ -130,7 +130,7 @@ tutti_status tt_call_reserve(const struct tt_call *call, const struct tt_op *op,
 {
     uint64_t cells = cut.windows * tt_call_cells(call, op->schedule);
     return tt_comm_grow_tmp(
-        call->comm, tt_call_shelf_bytes(call, op, cut) + cells * tt_call_stride(call, cut));
+        call->comm, tt_call_bounce_bytes(call, op, cut) + cells * tt_call_stride(call, cut));
 }
 
 struct tt_part tt_call_chunks(const struct tt_call *call, const struct tt_schedule *schedule, unsigned buffer)

@@ -25,11 +25,12 @@ void tt_call_set_buffers(const struct tt_call *call, const struct tt_layout *in,
 
 /* Bytes of a cell that holds a slice of any chunk. */
 uint64_t tt_call_stride(const struct tt_call *call, struct tt_cut cut);
-/* The shelf comes first: its cells are the most that an operation touches, and so all touch the same. */
-uint64_t tt_call_shelf_bytes(const struct tt_call *call, const struct tt_op *op, struct tt_cut cut);
+/* The bounce buffer comes first in the arena. It is what an operation touches most, and so all operations
+ * touch the same memory. */
+uint64_t tt_call_bounce_bytes(const struct tt_call *call, const struct tt_op *op, struct tt_cut cut);
 /* TMP cells of one slice, behind them those of IN, if it is scaled. */
 uint64_t tt_call_cells(const struct tt_call *call, const struct tt_schedule *schedule);
-/* Room for the shelf and the TMP cells of all slices in flight. */
+/* Room for the bounce buffer and the TMP cells of all slices in flight. */
 tutti_status tt_call_reserve(const struct tt_call *call, const struct tt_op *op, struct tt_cut cut);
 
 /* All of it at once; its arrays are in `tables`. */

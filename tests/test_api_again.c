@@ -194,7 +194,7 @@ static const struct tt_cached *bound(const struct tt_comm *c, int *kept)
 }
 
 /* Three calls, of which the last is bound by itself, and again with all that has moved since. Long ones of
- * eight ranks have a shelf (lib/exec_shelf.c), for what peers cannot read in place. */
+ * eight ranks have a bounce buffer (lib/exec_bounce.c), for what peers cannot read in place. */
 static void keep(struct ranks_me *me)
 {
     const size_t *least = me->context;
@@ -215,20 +215,20 @@ static void keep(struct ranks_me *me)
     if (ranks_expect(
             me, cached != NULL && cached->count == *least + 2, "no schedule is bound to the last call")) {
         const struct tt_op *op = cached->op;
-        uint64_t shelf = op->shelf.base - (uintptr_t)c->tmp, private_from = op->shelf_from[TT_IN];
-        ranks_expect(me, (op->shelf_bytes > 0) == (*least > 1), "a shelf");
+        uint64_t bounce = op->bounce.base - (uintptr_t)c->tmp, private_from = op->bounce_from[TT_IN];
+        ranks_expect(me, (op->bounce_bytes > 0) == (*least > 1), "a bounce buffer");
         ranks_ok(me, tt_comm_grow_tmp(c, c->tmp_bytes + 1), "grow_tmp");
         ranks_ok(
             me, tutti_all_reduce(shared, out, cached->count, TUTTI_INT32, TUTTI_SUM, comm, none), "a call");
         ranks_expect(me, bound(c, &kept) == cached, "it is bound to another");
         ranks_expect(
-            me, op->spaces[TT_TMP].base == (uintptr_t)c->tmp + op->shelf_bytes, "to memory of before");
-        ranks_expect(
-            me, op->shelf_bytes == 0 || op->shelf.base - (uintptr_t)c->tmp == shelf, "to a shelf of before");
-        ranks_expect(me, op->shelf_from[TT_IN] == UINT64_MAX, "to a shelf for what needs none");
+            me, op->spaces[TT_TMP].base == (uintptr_t)c->tmp + op->bounce_bytes, "to memory of before");
+        ranks_expect(me, op->bounce_bytes == 0 || op->bounce.base - (uintptr_t)c->tmp == bounce,
+            "to a bounce buffer of before");
+        ranks_expect(me, op->bounce_from[TT_IN] == UINT64_MAX, "to a bounce buffer for what needs none");
         ranks_expect(me, op->sequence + 1 == c->sequence, "with the number of another operation");
         ranks_ok(me, tutti_all_reduce(own, out, cached->count, TUTTI_INT32, TUTTI_SUM, comm, none), "a call");
-        ranks_expect(me, op->shelf_from[TT_IN] == private_from, "to no shelf");
+        ranks_expect(me, op->bounce_from[TT_IN] == private_from, "to no bounce buffer");
     }
     ranks_ok(me, tutti_mem_free(shared), "mem_free");
     ranks_part(me, comm);

@@ -120,7 +120,7 @@ static void add(struct sums *sums, const struct rig_world *world)
     s->freezes += c->freezes;
     s->grants += c->grants;
     s->late_grants += c->late_grants;
-    s->rides += c->rides;
+    s->replies += c->replies;
     for (int path = 0; path < TT_PATHS; path++)
         s->paths[path] += c->paths[path];
     sums->tmp_poisoned += world->tmp_poisoned;
@@ -167,7 +167,7 @@ Test(exec_sim, sweep)
     cr_expect_gt(sums.counts.ranks_ahead, 0, "no rank was an operation ahead");
     cr_expect_gt(sums.counts.freezes, 0, "no rank was frozen");
     cr_expect_gt(sums.counts.late_grants, 0, "no grant came too late");
-    cr_expect_gt(sums.counts.rides, 0, "no message was stored where another lay");
+    cr_expect_gt(sums.counts.replies, 0, "no message was stored where another lay");
     cr_expect_gt(sums.counts.grants, sums.counts.paths[TT_PATH_PLACED] + sums.counts.late_grants,
         "every grant was used");
     cr_expect_gt(sums.tmp_poisoned, 0, "no TMP was poisoned for its next slice");

@@ -14,19 +14,19 @@ enum { N = 2, SLICE = 8192, SLICES = 8, COUNT = N * SLICES * SLICE / (int)sizeof
 
 static struct tt_transport counting; /* the communicator's own, but for what follows */
 static const struct tt_transport *its_own;
-static int rides, sent_once;
+static int replies, sent_once;
 
-static bool count_rides(struct tt_endpoint *e, const struct tt_message *m, struct tt_view *place)
+static bool count_replies(struct tt_endpoint *e, const struct tt_message *m, struct tt_view *place)
 {
-    bool found = its_own->ride(e, m, place);
-    rides += found;
+    bool found = its_own->reply_in_place(e, m, place);
+    replies += found;
     return found;
 }
 
 static bool count_once(struct tt_endpoint *e, const struct tt_message *m)
 {
     bool sent = its_own->send(e, m);
-    sent_once += sent && m->once;
+    sent_once += sent && m->single_reader;
     return sent;
 }
 
@@ -34,10 +34,10 @@ static void count_from_now(struct tt_comm *c)
 {
     its_own = c->endpoint->transport;
     counting = *its_own;
-    counting.ride = count_rides;
+    counting.reply_in_place = count_replies;
     counting.send = count_once;
     c->endpoint->transport = &counting;
-    rides = 0;
+    replies = 0;
 }
 
 static void add(void *dst, const void *left, const void *right, size_t count, void *context)
@@ -52,12 +52,12 @@ static void add(void *dst, const void *left, const void *right, size_t count, vo
 struct sum {
     bool in_place, own_operator;
     bool shared; /* where the result goes */
-    int rides; /* of each slice */
+    int replies; /* of each slice */
 };
 
 static const struct sum sums[] = {
-    { .rides = 1 },
-    { .in_place = true, .rides = 1 },
+    { .replies = 1 },
+    { .in_place = true, .replies = 1 },
     { .shared = true },
     { .shared = true, .in_place = true },
     { .own_operator = true },
@@ -85,8 +85,8 @@ static void run(struct ranks_me *me, const struct sum *s)
             wrong += recv[i] != 2 * (i + call) + 1;
         ranks_expect(me, wrong == 0, "call %d: %d elements are wrong", call, wrong);
     }
-    ranks_expect(me, rides == s->rides * SLICES * CALLS, "case %d: %d sums went back where the operand lay",
-        (int)(s - sums), rides);
+    ranks_expect(me, replies == s->replies * SLICES * CALLS,
+        "case %d: %d sums went back where the operand lay", (int)(s - sums), replies);
     if (s->own_operator)
         ranks_ok(me, tutti_op_destroy(comm, op), "tutti_op_destroy");
     ranks_part(me, comm);
@@ -166,7 +166,7 @@ Test(exec_ways, who_has_other_work_leaves_it_to_the_reader)
 }
 
 /* Who reads a cell of TMP may spoil it if nobody else reads it: neither another peer nor this rank. Cells of
- * the shelf no step of this rank reads but sends. */
+ * the bounce buffer no step of this rank reads but sends. */
 Test(exec_ways, what_only_one_reads)
 {
     enum { SENDS = 9 };
@@ -186,7 +186,7 @@ Test(exec_ways, what_only_one_reads)
     tt_send(&s, 1, tt_range(TT_TMP, 3, 2)); /* in part by a copy */
     tt_copy(&s, tt_out(1), tt_tmp(4));
     tt_send(&s, 2, tt_range(TT_TMP, 5, 2)); /* several, by one peer */
-    tt_send(&s, 1, tt_in(0)); /* on the shelf, for both */
+    tt_send(&s, 1, tt_in(0)); /* in the bounce cells, for both */
     tt_send(&s, 2, tt_in(0));
     tt_send(&s, 2, tt_in(7)); /* and for one, though a copy reads it where it lies */
     cr_assert_eq(tt_schedule_end(&s), TUTTI_OK);
@@ -194,7 +194,7 @@ Test(exec_ways, what_only_one_reads)
     int send = 0;
     for (uint32_t i = 0; i < s.nsteps; i++)
         if (s.steps[i].verb == TT_VERB_SEND) {
-            cr_expect_eq(op.once[i], expected[send], "send %d", send);
+            cr_expect_eq(op.single_reader[i], expected[send], "send %d", send);
             send++;
         }
     cr_expect_eq(send, SENDS);
@@ -202,68 +202,68 @@ Test(exec_ways, what_only_one_reads)
     tt_schedule_free(&s);
 }
 
-/* --- Whether the readers of the shelf are asked to take its lines. */
+/* --- Whether the readers of the bounce buffer are asked to take its lines. */
 
 /* A call of seven writes, of which so many are slow: 64 bytes take 30 ns, or 3. */
-static bool trial_call(struct tt_trial *trial, int slow)
+static bool probe_call(struct tt_bounce_probe *probe, int slow)
 {
-    bool asks = tt_trial_asks(trial);
+    bool claims = tt_bounce_probe_claims(probe);
     for (int i = 0; i < 7; i++)
-        tt_trial_note(trial, 64000, i < slow ? 30000 : 3000);
-    return asks;
+        tt_bounce_probe_note(probe, 64000, i < slow ? 30000 : 3000);
+    return claims;
 }
 
-Test(exec_ways, readers_take_the_shelf_where_its_writers_would_wait)
+Test(exec_ways, readers_claim_bounce_cells_where_writers_would_wait)
 {
     enum { TRIES = 1000 };
-    struct tt_trial near = { 0 }, far = { 0 }, busy = { 0 }, fresh = { .left = 1 };
+    struct tt_bounce_probe near = { 0 }, far = { 0 }, busy = { 0 }, fresh = { .left = 1 };
     int asked = 0;
     for (int i = 0; i < TRIES; i++)
-        cr_expect(!trial_call(&near, 0), "call %d, all lines at hand", i);
+        cr_expect(!probe_call(&near, 0), "call %d, all lines at hand", i);
     for (int i = 0; i < TRIES; i++)
-        cr_expect(!trial_call(&busy, 1), "call %d, one write that was interrupted", i);
+        cr_expect(!probe_call(&busy, 1), "call %d, one write that was interrupted", i);
     for (int i = 0, slow = 0; i < TRIES; i++) { /* what was not asked for is slow in the next call */
-        bool asks = trial_call(&far, slow);
-        slow = asks ? 0 : 4;
-        asked += asks;
+        bool claims = probe_call(&far, slow);
+        slow = claims ? 0 : 4;
+        asked += claims;
     }
     cr_expect_geq(asked, TRIES * 9 / 10);
     cr_expect_lt(asked, TRIES - 5, "it is tried again now and then");
     for (int i = 0; i < 3 * 64; i++) /* the cores have come closer */
-        trial_call(&far, 0);
-    cr_expect(!trial_call(&far, 0));
-    cr_expect(trial_call(&fresh, 0));
-    cr_expect(!trial_call(&fresh, 0));
+        probe_call(&far, 0);
+    cr_expect(!probe_call(&far, 0));
+    cr_expect(probe_call(&fresh, 0));
+    cr_expect(!probe_call(&fresh, 0));
 }
 
-enum { SHELF_N = 8, SHELF_BLOCK = 30011, SHELF_SLICES = 3 };
+enum { BOUNCE_N = 8, BOUNCE_BLOCK = 30011, BOUNCE_SLICES = 3 };
 
 /* What a rank sends of reduce_scatter has one reader each, of all_gather it has all. */
-static void use_shelf(struct ranks_me *me)
+static void use_bounce(struct ranks_me *me)
 {
-    static int32_t blocks[SHELF_N * SHELF_BLOCK], block[SHELF_BLOCK];
+    static int32_t blocks[BOUNCE_N * BOUNCE_BLOCK], block[BOUNCE_BLOCK];
     tutti_config config = { .size = sizeof config,
         .options = "slice=48K;pull=off;algo=all_gather:direct,reduce_scatter:direct" };
     tutti_comm *comm = ranks_join(me, &config);
     struct tt_comm *c = tt_handle_find(comm);
     tutti_stream none = tutti_no_stream();
     count_from_now(c);
-    for (int asks = 0; asks < 2; asks++) {
-        c->trial = (struct tt_trial){ .left = (uint32_t)asks };
+    for (int claims = 0; claims < 2; claims++) {
+        c->probe = (struct tt_bounce_probe){ .left = (uint32_t)claims };
         sent_once = 0;
-        ranks_ok(me, tutti_reduce_scatter(blocks, block, SHELF_BLOCK, TUTTI_INT32, TUTTI_SUM, comm, none),
+        ranks_ok(me, tutti_reduce_scatter(blocks, block, BOUNCE_BLOCK, TUTTI_INT32, TUTTI_SUM, comm, none),
             "a sum");
-        int expected = asks * (me->n - 1) * SHELF_SLICES;
+        int expected = claims * (me->n - 1) * BOUNCE_SLICES;
         ranks_expect(me, sent_once == expected, "%d messages and not %d", sent_once, expected);
     }
-    c->trial.left = 1;
+    c->probe.left = 1;
     sent_once = 0;
-    ranks_ok(me, tutti_all_gather(block, blocks, SHELF_BLOCK, TUTTI_INT32, comm, none), "all_gather");
+    ranks_ok(me, tutti_all_gather(block, blocks, BOUNCE_BLOCK, TUTTI_INT32, comm, none), "all_gather");
     ranks_expect(me, sent_once == 0, "%d messages to all", sent_once);
     ranks_part(me, comm);
 }
 
-Test(exec_ways, cells_of_the_shelf_that_only_one_reads)
+Test(exec_ways, bounce_cells_that_only_one_reads)
 {
-    ranks_run(&(struct ranks_plan){ .n = SHELF_N, .run = use_shelf });
+    ranks_run(&(struct ranks_plan){ .n = BOUNCE_N, .run = use_bounce });
 }

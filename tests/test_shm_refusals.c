@@ -359,7 +359,7 @@ Test(shm_refusals, slots_are_taken)
 }
 
 /* What came by a shuttle lies in one of those that there are; behind their addresses are numbers. */
-static void ride_nonsense(struct shm_rank *r)
+static void reply_to_nonsense(struct shm_rank *r)
 {
     enum { BYTES = 100, SHUTTLES = 2 * TT_SHM_SHUTTLES };
     static const uint32_t none[] = { SHUTTLES + 1, SHUTTLES + 2, UINT32_MAX };
@@ -389,7 +389,7 @@ static void ride_nonsense(struct shm_rank *r)
 
 Test(shm_refusals, shuttles_that_there_are_none_of)
 {
-    shm_stage_run(shm_stage_new(2), ride_nonsense, -1);
+    shm_stage_run(shm_stage_new(2), reply_to_nonsense, -1);
 }
 
 /* What is said to lie in the line is no longer than a line; and what was lent is for who is inside. */

@@ -135,7 +135,7 @@ Test(shm_shuttles, an_answer_is_written_where_the_question_lies)
 
 /* The same as the executor has it: what is stored where the operand lies leaves as `placed`, and lies for its
  * reader where that one's operand was; what is sent in between takes other room. */
-static void ride(struct shm_rank *r)
+static void reply_in_place(struct shm_rank *r)
 {
     enum { LINE_BYTES = 40, ROUNDS = 20, MESSAGES = 3 };
     uint64_t number = r->stage->params.first_number;
@@ -152,17 +152,20 @@ static void ride(struct shm_rank *r)
         m.source = (struct tt_view){ .layout = &layout, .space = { .base = (uintptr_t)text }, .nchunks = 1 };
         suite_expect(&r->suite, shm_post(e, peer, number, 0, text, bytes), "no room");
         base_of(e, peer, number);
-        suite_expect(&r->suite, !tt_shm.ride(e, &m, &place), "the answer to nothing rides");
+        suite_expect(
+            &r->suite, !tt_shm.reply_in_place(e, &m, &place), "the reply to nothing is stored in place");
         m.reads = number + 1;
-        bool rides = tt_shm.ride(e, &m, &place);
-        suite_expect(&r->suite, rides == (bytes > LINE_BYTES), "round %d: it rides: %d", i, rides);
-        suite_expect(&r->suite, tt_shm.ride(e, &m, &place) == rides, "it does not ride on");
-        if (rides)
+        bool stored = tt_shm.reply_in_place(e, &m, &place);
+        suite_expect(
+            &r->suite, stored == (bytes > LINE_BYTES), "round %d: it is stored in place: %d", i, stored);
+        suite_expect(
+            &r->suite, tt_shm.reply_in_place(e, &m, &place) == stored, "the second part goes elsewhere");
+        if (stored)
             memset((void *)tt_view_run(&place, 0, &count), 100 + i, bytes);
         tt_shm.release(e, peer, TT_CLASS_P2P, number);
         suite_expect(&r->suite, shm_post(e, peer, number + 1, 1, text, bytes), "no room in between");
-        memset(text, 100 + i, sizeof text); /* what does not ride is read from here */
-        m.placed = rides;
+        memset(text, 100 + i, sizeof text); /* what is not stored in place is read from here */
+        m.placed = stored;
         suite_expect(&r->suite, tt_shm.send(e, &m), "no room for the answer");
         shm_take(r, e, peer, number + 1, 1, bytes);
         const uint8_t *answer = (const uint8_t *)base_of(e, peer, number + 2);
@@ -171,19 +174,19 @@ static void ride(struct shm_rank *r)
         tt_shm.release(e, peer, TT_CLASS_P2P, number + 2);
     }
     suite_expect(&r->suite, e->path_bytes[TT_PATH_PLACED] == 0, "something was placed");
-    suite_expect(&r->suite, tt_shm_channel((struct tt_shm_endpoint *)e, TT_CLASS_P2P, peer)->riding == 0,
+    suite_expect(&r->suite, tt_shm_channel((struct tt_shm_endpoint *)e, TT_CLASS_P2P, peer)->reserved == 0,
         "a shuttle is kept for an answer that has left");
     shm_meet(r);
     tt_shm.close(e);
 }
 
-Test(shm_shuttles, an_answer_rides_while_others_are_sent)
+Test(shm_shuttles, a_reply_is_stored_in_place_while_others_are_sent)
 {
-    shm_stage_run(shm_stage_new(2), ride, -1);
+    shm_stage_run(shm_stage_new(2), reply_in_place, -1);
 }
 
-/* A sum may be stored in parts, and its place be granted in between: all of it rides. */
-static void ride_on(struct shm_rank *r)
+/* A sum may be stored in parts, and its place be granted in between: all of it is stored in place. */
+static void reply_in_parts(struct shm_rank *r)
 {
     uint64_t number = r->stage->params.first_number;
     uint8_t text[2 * TT_SHM_COPY_BYTES], *wanted = NULL;
@@ -199,21 +202,21 @@ static void ride_on(struct shm_rank *r)
     struct tt_message m = { .class = TT_CLASS_P2P, .peer = peer, .number = number + 1, .reads = number + 1 };
     m.bytes = sizeof text;
     m.source = source;
-    suite_expect(&r->suite, tt_shm.ride(e, &m, &place), "it does not ride");
+    suite_expect(&r->suite, tt_shm.reply_in_place(e, &m, &place), "it is not stored in place");
     shm_meet(r);
     source.space.base = (uintptr_t)wanted;
     suite_expect(
         &r->suite, tt_shm.grant(e, peer, TT_CLASS_P2P, number + 1, 0, &source), "it cannot be granted");
     shm_meet(r);
     suite_expect(&r->suite, !tt_shm.granted(e, &m, false, &place), "the rest is stored elsewhere");
-    suite_expect(&r->suite, tt_shm.ride(e, &m, &place), "it does not ride on");
+    suite_expect(&r->suite, tt_shm.reply_in_place(e, &m, &place), "the second part goes elsewhere");
     shm_meet(r);
     tt_shm.close(e);
 }
 
-Test(shm_shuttles, what_rides_is_not_placed_in_the_end)
+Test(shm_shuttles, a_reply_in_place_is_not_placed_in_the_end)
 {
-    shm_stage_run(shm_stage_new(2), ride_on, -1);
+    shm_stage_run(shm_stage_new(2), reply_in_parts, -1);
 }
 
 /* What an answer that is shorter than its question leaves of that one's lines, its sender writes to; else who
@@ -313,7 +316,7 @@ static void post_source(
     struct shm_rank *r, struct tt_endpoint *e, uint64_t number, uint8_t *memory, bool once, bool packed)
 {
     struct tt_layout layout;
-    struct tt_message m = { .peer = 1, .class = TT_CLASS_P2P, .number = number, .once = once };
+    struct tt_message m = { .peer = 1, .class = TT_CLASS_P2P, .number = number, .single_reader = once };
     m.bytes = SOURCE_BYTES;
     m.source = (struct tt_view){ .layout = &layout, .nchunks = packed ? 1 : 2 };
     m.source.space.base = (uintptr_t)memory + SOURCE_BYTES;

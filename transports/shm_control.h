@@ -46,7 +46,8 @@ struct tt_shm_line {
     uint8_t path; /* enum tt_path */
     uint8_t packed;
     uint8_t taken; /* written by the receiver, see tt_shm_done */
-    _Atomic uint8_t once; /* MAPPED: the receiver may spoil it; taken back by who gives up */
+    _Atomic uint8_t
+        single_reader; /* MAPPED: the receiver may overwrite it; cleared by a sender that gives up */
     union {
         uint8_t payload[TT_SHM_INLINE_BYTES];
         struct tt_shm_place source; /* MAPPED, and PULLED, for which it is an address */
@@ -128,9 +129,10 @@ struct tt_shm_channel {
     struct tt_shm_grant *grants_out;
     uint8_t *payload_out;
     uint8_t *payload_in;
-    uint32_t held; /* a bit for each shuttle: it is here */
-    uint32_t came; /* and this rank reads what lies in it */
-    uint32_t riding; /* and is to leave with the answer that was stored there */
+    /* A bit for each shuttle. */
+    uint32_t held; /* this rank owns it: free for its next message */
+    uint32_t came; /* it holds a message that is not released yet */
+    uint32_t reserved; /* so, and the reply is already stored in it */
     uint32_t read_last;
     uint32_t used; /* a bit for each: it came since tidy looked last */
     uint32_t full; /* or before, and its memory is still there */
@@ -141,7 +143,7 @@ struct tt_shm_channel {
     uint32_t acked[TT_SHM_LINES]; /* what was seen of acks_in */
     uint64_t copied[TT_SLOTS]; /* 1 + the message whose payload was copied there last; 0: none */
     uint64_t seen[TT_SLOTS]; /* the same, as tidy found it */
-    uint8_t rides[TT_SLOTS]; /* 1 + the shuttle in which the message of this slot lies already; 0: none */
+    uint8_t replies[TT_SLOTS]; /* 1 + the shuttle in which the message of this slot lies already; 0: none */
     uint64_t granted[TT_SLOTS]; /* what was written last to grants_out, 0 once it has ended */
 };
 
@@ -228,7 +230,7 @@ void tt_shm_done(struct tt_link *link, uint64_t number);
 void tt_shm_measure_posts(struct tt_shm_endpoint *e);
 bool tt_shm_sent(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number);
 void *tt_shm_kept(struct tt_link *link, uint64_t number);
-bool tt_shm_ride(struct tt_endpoint *head, const struct tt_message *m, struct tt_view *view);
+bool tt_shm_reply_in_place(struct tt_endpoint *head, const struct tt_message *m, struct tt_view *view);
 bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
     const struct tt_view *like, struct tt_arrival *arrival);
 tutti_status tt_shm_pull(struct tt_endpoint *head, int peer, const struct tt_arrival *arrival, uint64_t at,

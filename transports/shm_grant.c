@@ -78,7 +78,7 @@ bool tt_shm_granted(struct tt_endpoint *head, const struct tt_message *m, bool i
     const struct tt_shm_channel *c = tt_shm_channel(e, m->class, m->peer);
     const struct tt_shm_grant *grant = &c->grants_in[m->number & (TT_SLOTS - 1)];
     uint64_t at;
-    if (m->bytes <= TT_SHM_COPY_BYTES || c->rides[m->number & (TT_SLOTS - 1)] != 0 ||
+    if (m->bytes <= TT_SHM_COPY_BYTES || c->replies[m->number & (TT_SLOTS - 1)] != 0 ||
         atomic_load_explicit(&grant->number, memory_order_acquire) != m->number + 1)
         return false;
     struct tt_shm_place place = grant->place;

@@ -47,7 +47,7 @@ static enum tt_path choose(
     struct tt_shm_peer *peer = &e->peers[m->peer];
     const struct tt_shm_channel *c = tt_shm_channel(e, m->class, m->peer);
     if (m->placed)
-        return c->rides[m->number & (TT_SLOTS - 1)] != 0 ? TT_PATH_COPIED : TT_PATH_PLACED;
+        return c->replies[m->number & (TT_SLOTS - 1)] != 0 ? TT_PATH_COPIED : TT_PATH_PLACED;
     if (m->bytes <= TT_SHM_INLINE_BYTES)
         return TT_PATH_INLINE;
     if (m->bytes <= TT_SHM_COPY_BYTES || (!packed && m->source.space.places != NULL))
@@ -103,20 +103,20 @@ static bool slot_free(struct tt_shm_channel *c, unsigned slot)
 /* What is to be sent lies in a shuttle already. */
 static bool board(struct tt_shm_channel *c, uint64_t number, struct tt_shm_line *line)
 {
-    uint8_t *rides = &c->rides[number & (TT_SLOTS - 1)];
-    if (*rides == 0)
+    uint8_t *reply = &c->replies[number & (TT_SLOTS - 1)];
+    if (*reply == 0)
         return false;
-    c->riding &= ~(1u << (*rides - 1));
-    line->shuttle = *rides;
-    *rides = 0;
+    c->reserved &= ~(1u << (*reply - 1));
+    line->shuttle = *reply;
+    *reply = 0;
     return true;
 }
 
-/* A cache line that its writer owns and others have read is written again slowly: one after the other asks
- * for the copies back. From a core that has written it, it comes at once, and many at a time. So who has read
- * what its sender is to write again leaves a byte in each line. Measured with two ranks: a broadcast of 4 to
- * 64 KiB takes 0.3 to 0.45 of the time, of 8 bytes 0.5 on far cores. */
-static void take(volatile uint8_t *lines, uint64_t bytes)
+/* Writes a byte in each cache line that was read, so that this core owns the line in Modified state. The
+ * sender's next write then fetches the lines by independent misses, many at a time, and not by one upgrade
+ * from Shared after the other. Between two ranks a broadcast of 4 to 64 KiB takes 0.3 to 0.45 of the time,
+ * one of 8 bytes 0.5 on far cores. */
+static void claim_lines(volatile uint8_t *lines, uint64_t bytes)
 {
     for (uint64_t at = 0; at < bytes; at += 64)
         lines[at] = 0;
@@ -131,10 +131,10 @@ static int find_shuttle(const struct tt_shm_channel *c)
 }
 
 /* What a shorter message leaves of a longer one, both ranks have read, and none has written since. */
-static void take_rest(struct tt_shm_channel *c, unsigned shuttle, uint64_t bytes)
+static void claim_rest(struct tt_shm_channel *c, unsigned shuttle, uint64_t bytes)
 {
     if (bytes < c->read_bytes[shuttle])
-        take(c->shuttles[shuttle] + bytes, c->read_bytes[shuttle] - bytes);
+        claim_lines(c->shuttles[shuttle] + bytes, c->read_bytes[shuttle] - bytes);
 }
 
 /* Room for a message that is copied, which is gone with it; NULL: there is none yet. */
@@ -147,7 +147,7 @@ static uint8_t *find_room(struct tt_shm_channel *c, uint64_t number, uint64_t by
     line->shuttle = (uint32_t)(shuttle + 1);
     if (shuttle >= 0) {
         c->held &= ~(1u << shuttle);
-        take_rest(c, (unsigned)shuttle, bytes);
+        claim_rest(c, (unsigned)shuttle, bytes);
         return c->shuttles[shuttle];
     }
     c->copied[slot] = number + 1;
@@ -188,7 +188,7 @@ static void keep_shuttle(struct tt_shm_channel *c, uint64_t number)
     c->used |= 1u << shuttle;
     c->full |= 1u << shuttle;
     c->read_bytes[shuttle] = bytes < most ? bytes : most;
-    if ((c->riding >> shuttle & 1) != 0)
+    if ((c->reserved >> shuttle & 1) != 0)
         return;
     c->held |= 1u << shuttle;
     c->read_last = shuttle;
@@ -241,7 +241,8 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
     } else if (path != TT_PATH_PLACED) {
         line->source =
             (struct tt_shm_place){ .at = at, .stride = m->source.space.stride, .chunk = m->source.chunk };
-        atomic_store_explicit(&line->once, m->once && path == TT_PATH_MAPPED, memory_order_relaxed);
+        atomic_store_explicit(
+            &line->single_reader, m->single_reader && path == TT_PATH_MAPPED, memory_order_relaxed);
         c->reading |= UINT64_C(1) << at_line;
     }
     fill_line(line, c, m->number, m->signature, (uint32_t)m->bytes, path, packed);
@@ -336,7 +337,7 @@ bool tt_shm_lend(struct tt_link *link, uint64_t number, uint32_t signature, cons
     if (!line_free(c, at))
         return false;
     uintptr_t address = (uintptr_t)src;
-    atomic_store_explicit(&c->out[at].once, false, memory_order_relaxed);
+    atomic_store_explicit(&c->out[at].single_reader, false, memory_order_relaxed);
     c->out[at].source.at = c->peer->same ? address : address - (uintptr_t)c->endpoint->own->base;
     c->reading |= UINT64_C(1) << at;
     hand_out(c, &c->out[at], number, signature, bytes, TT_PATH_MAPPED);
@@ -394,15 +395,15 @@ void *tt_shm_kept(struct tt_link *link, uint64_t number)
     return shuttle != 0 ? c->shuttles[shuttle - 1] : NULL;
 }
 
-bool tt_shm_ride(struct tt_endpoint *head, const struct tt_message *m, struct tt_view *view)
+bool tt_shm_reply_in_place(struct tt_endpoint *head, const struct tt_message *m, struct tt_view *view)
 {
     struct tt_shm_channel *c = tt_shm_channel((struct tt_shm_endpoint *)head, m->class, m->peer);
     uint32_t shuttle = m->reads != 0 ? came_by(c, m->reads - 1) : 0;
     if (shuttle == 0 || m->bytes > head->slot_bytes ||
         !tt_view_pack(&m->source, (uintptr_t)c->shuttles[shuttle - 1], view))
         return false;
-    c->rides[m->number & (TT_SLOTS - 1)] = (uint8_t)shuttle;
-    c->riding |= 1u << (shuttle - 1);
+    c->replies[m->number & (TT_SLOTS - 1)] = (uint8_t)shuttle;
+    c->reserved |= 1u << (shuttle - 1);
     return true;
 }
 
@@ -457,14 +458,14 @@ bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uin
 }
 
 /* Threads have one arena. */
-static void take_source(struct tt_shm_channel *c, const struct tt_shm_line *line, uint64_t bytes)
+static void claim_source(struct tt_shm_channel *c, const struct tt_shm_line *line, uint64_t bytes)
 {
     const struct tt_shm_peer *p = c->peer;
     const struct tt_arena *arena = p->same ? c->endpoint->own : p->arena;
     uintptr_t base = line->source.at + (p->same ? 0 : (uintptr_t)arena->base);
     uint64_t at;
     if (tt_arena_offset(arena, base, bytes, &at))
-        take((volatile uint8_t *)base, bytes);
+        claim_lines((volatile uint8_t *)base, bytes);
 }
 
 /* What came by a shuttle is written by this rank next. */
@@ -473,11 +474,11 @@ static void take_what_was_read(struct tt_shm_channel *c, uint64_t number)
     struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
     uint64_t bytes = line->bytes, most = c->endpoint->head.slot_bytes;
     if (line->path == TT_PATH_COPIED && line->shuttle == 0)
-        take(c->payload_in + (number & (TT_SLOTS - 1)) * c->endpoint->slot_stride,
+        claim_lines(c->payload_in + (number & (TT_SLOTS - 1)) * c->endpoint->slot_stride,
             bytes < most ? bytes : most);
     else if (line->path == TT_PATH_MAPPED && line->packed &&
-             atomic_load_explicit(&line->once, memory_order_relaxed) != 0)
-        take_source(c, line, bytes);
+             atomic_load_explicit(&line->single_reader, memory_order_relaxed) != 0)
+        claim_source(c, line, bytes);
 }
 
 /* Who has heard from a peer mostly answers soon, in a line that lies in its cache. To ask for that only
@@ -486,7 +487,7 @@ TT_INLINE void acknowledge(struct tt_shm_channel *c, uint64_t number)
 {
     unsigned at = tt_shm_line_of(number);
     tt_prefetch_to_write(&c->out[c->next_line]);
-    take(&c->in[at].taken, 1);
+    claim_lines(&c->in[at].taken, 1);
     c->came_last = true;
     atomic_store_explicit(&c->acks_out->flag[at], tt_shm_flag(number), memory_order_release);
     tt_doorbell_ring_light(c->peer->bell, c->endpoint->light);

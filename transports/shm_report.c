@@ -46,7 +46,7 @@ static void withdraw(struct tt_shm_endpoint *e)
     for (int i = 0; i < TT_CLASSES * e->head.n * TT_SLOTS; i++)
         atomic_store_explicit(&grants[i].number, 0, memory_order_relaxed);
     for (int i = 0; i < TT_CLASSES * e->head.n * TT_SHM_LINES; i++)
-        atomic_store_explicit(&lines[i].once, false, memory_order_relaxed);
+        atomic_store_explicit(&lines[i].single_reader, false, memory_order_relaxed);
 }
 
 /* Threads are waited for in any case, because what they read may be unmapped next. */

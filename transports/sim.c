@@ -189,7 +189,7 @@ static void free_link(struct tt_sim_link *link, int slots)
     for (int i = 0; link != NULL && i < slots; i++)
         free(link->letters[i].copy);
     for (int i = 0; link != NULL && i < TT_SLOTS; i++)
-        free(link->rides[i].copy);
+        free(link->replies[i].copy);
     free(link);
 }
 

@@ -42,7 +42,7 @@ struct tt_sim_counts {
     uint64_t events, messages, bytes;
     uint64_t full_slots; /* sends refused */
     uint64_t grants, late_grants; /* late: of messages sent before the grant was to be seen */
-    uint64_t rides; /* messages stored where another one lay */
+    uint64_t replies; /* messages stored where another one lay */
     uint64_t out_of_order; /* messages that came after a later one of their link */
     uint64_t splits; /* messages of which a receiver saw a part */
     uint64_t late_acks; /* questions answered "not sent yet" though the receiver had released */

@@ -160,7 +160,7 @@ static bool sim_granted(
     struct tt_sim *sim = endpoint_of(e)->sim;
     const struct tt_sim_link *link = link_of(sim, m->class, e->me, m->peer);
     const struct tt_sim_grant *grant = &link->grants[m->number % (uint64_t)sim->params.slots];
-    if (link->rides[m->number % (uint64_t)sim->params.slots].number == m->number + 1 ||
+    if (link->replies[m->number % (uint64_t)sim->params.slots].number == m->number + 1 ||
         grant->number != m->number + 1 || grant->bytes != m->bytes || grant->signature != m->signature)
         return false;
     if (grant->visible > sim->now) {
@@ -175,22 +175,22 @@ static bool sim_granted(
 }
 
 /* Where the message lies that the unit reads: only of what was copied, which nobody else has. */
-static bool sim_ride(struct tt_endpoint *e, const struct tt_message *m, struct tt_view *place)
+static bool sim_reply_in_place(struct tt_endpoint *e, const struct tt_message *m, struct tt_view *place)
 {
     struct tt_sim *sim = endpoint_of(e)->sim;
     struct tt_sim_link *link = link_of(sim, m->class, e->me, m->peer);
-    struct tt_sim_ride *ride = &link->rides[m->number % (uint64_t)sim->params.slots];
+    struct tt_sim_reply *reply = &link->replies[m->number % (uint64_t)sim->params.slots];
     struct tt_sim_letter *read =
         m->reads == 0 ? NULL : tt_sim_letter_at(sim, m->class, m->peer, e->me, m->reads - 1);
-    bool begun = ride->number == m->number + 1;
+    bool begun = reply->number == m->number + 1;
     if (read == NULL || read->number != m->reads - 1 || read->state != TT_SIM_POSTED ||
         read->path != TT_PATH_COPIED || read->bytes != m->bytes ||
         (!begun && !tt_sim_chance(sim, sim->params.grant_percent)) ||
         !tt_view_pack(&m->source, read->base, place))
         return false;
-    ride->number = m->number + 1;
-    read->ride = ride;
-    sim->counts.rides += !begun;
+    reply->number = m->number + 1;
+    read->reply = reply;
+    sim->counts.replies += !begun;
     return true;
 }
 
@@ -206,7 +206,7 @@ static enum tt_path path_of(
 {
     if (!m->placed)
         return choose_path(mine, m->bytes, m->reduced);
-    if (link->rides[m->number % (uint64_t)mine->sim->params.slots].number == m->number + 1)
+    if (link->replies[m->number % (uint64_t)mine->sim->params.slots].number == m->number + 1)
         return TT_PATH_COPIED;
     if (link->grants[m->number % (uint64_t)mine->sim->params.slots].number != m->number + 1)
         wrong(mine->sim, "placed, though nobody granted it", mine->head.me, m->peer, m->number);
@@ -214,17 +214,17 @@ static enum tt_path path_of(
 }
 
 /* What is sent lies where it was read, if that was released. */
-static bool board(struct tt_sim_letter *letter, struct tt_sim_ride *ride)
+static bool deliver_reply(struct tt_sim_letter *letter, struct tt_sim_reply *reply)
 {
-    bool released = ride->copy != NULL;
+    bool released = reply->copy != NULL;
     if (released) {
         free(letter->copy);
-        letter->copy = ride->copy;
-        letter->room = ride->room;
+        letter->copy = reply->copy;
+        letter->room = reply->room;
         letter->base = (uintptr_t)letter->copy;
         letter->packed = true;
     }
-    *ride = (struct tt_sim_ride){ 0 };
+    *reply = (struct tt_sim_reply){ 0 };
     return released;
 }
 
@@ -250,15 +250,15 @@ static bool sim_send(struct tt_endpoint *e, const struct tt_message *m)
         .path = (uint8_t)path_of(mine, link, m),
         .base = tt_view_run(&m->source, 0, &run),
         .source = m->source,
-        .once = m->once,
+        .single_reader = m->single_reader,
         .copy = letter->copy,
         .room = letter->room };
     letter->packed = run * m->source.layout->element_bytes == m->bytes;
-    struct tt_sim_ride *ride = &link->rides[m->number % (uint64_t)sim->params.slots];
-    bool rides = ride->number == m->number + 1;
-    if (rides && !board(letter, ride))
+    struct tt_sim_reply *reply = &link->replies[m->number % (uint64_t)sim->params.slots];
+    bool stored = reply->number == m->number + 1;
+    if (stored && !deliver_reply(letter, reply))
         wrong(sim, "sent before what lay there was released", e->me, m->peer, m->number);
-    if (!rides && (letter->path == TT_PATH_INLINE || letter->path == TT_PATH_COPIED))
+    if (!stored && (letter->path == TT_PATH_INLINE || letter->path == TT_PATH_COPIED))
         take_copy(letter);
     if (letter->path == TT_PATH_PLACED)
         letter->base = 0;
@@ -349,11 +349,11 @@ static void spoil(const struct tt_sim_letter *letter)
     }
 }
 
-static void let_ride(struct tt_sim_letter *letter)
+static void release_reply(struct tt_sim_letter *letter)
 {
-    letter->ride->copy = letter->copy;
-    letter->ride->room = letter->room;
-    letter->ride = NULL;
+    letter->reply->copy = letter->copy;
+    letter->reply->room = letter->room;
+    letter->reply = NULL;
     letter->copy = NULL;
     letter->room = 0;
 }
@@ -369,10 +369,10 @@ static void sim_release(struct tt_endpoint *e, int peer, enum tt_class class, ui
     }
     letter->state = TT_SIM_RELEASED;
     end_grant(sim, link_of(sim, class, peer, e->me), number);
-    if (letter->once && letter->path == TT_PATH_MAPPED)
+    if (letter->single_reader && letter->path == TT_PATH_MAPPED)
         spoil(letter);
-    if (letter->ride != NULL)
-        let_ride(letter);
+    if (letter->reply != NULL)
+        release_reply(letter);
     else if (letter->copy != NULL)
         memset(letter->copy, POISON, letter->room);
     uint64_t time = sim->now + 1 + sim->params.delay_ns / 2 + tt_sim_below(sim, sim->params.jitter_ns);
@@ -481,7 +481,7 @@ const struct tt_transport tt_sim_transport = { .name = "sim",
     .sent = sim_sent,
     .grant = sim_grant,
     .granted = sim_granted,
-    .ride = sim_ride,
+    .reply_in_place = sim_reply_in_place,
     .arrived = sim_arrived,
     .pull = sim_pull,
     .release = sim_release,

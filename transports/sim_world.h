@@ -22,21 +22,21 @@ struct tt_sim_event {
 
 enum tt_sim_state { TT_SIM_FREE, TT_SIM_POSTED, TT_SIM_RELEASED };
 
-struct tt_sim_ride;
+struct tt_sim_reply;
 
 struct tt_sim_letter { /* what lies in a slot */
     uint64_t number, bytes, available;
     uint32_t signature;
     uint8_t state, path;
-    bool packed, seen_in_part, once;
+    bool packed, seen_in_part, single_reader;
     uintptr_t base;
     struct tt_view source;
     uint8_t *copy; /* inline and copied messages */
     uint64_t room;
-    struct tt_sim_ride *ride; /* whose message is stored in the copy; NULL: nobody's */
+    struct tt_sim_reply *reply; /* whose message is stored in the copy; NULL: nobody's */
 };
 
-struct tt_sim_ride { /* for a message of a slot, by its sender */
+struct tt_sim_reply { /* for a message of a slot, by its sender */
     uint64_t number; /* 1 + the message's, which lies where another one came; 0: none */
     uint8_t *copy; /* that place, once the other one was released */
     uint64_t room;
@@ -54,7 +54,7 @@ struct tt_sim_grant { /* for a message of a slot, by its receiver */
 
 struct tt_sim_link { /* one class, pair and direction */
     struct tt_sim_grant grants[TT_SLOTS];
-    struct tt_sim_ride rides[TT_SLOTS];
+    struct tt_sim_reply replies[TT_SLOTS];
     uint64_t last_arrival, highest; /* highest: number arrived so far, plus 1 */
     struct tt_sim_letter letters[];
 };

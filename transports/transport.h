@@ -59,7 +59,9 @@ struct tt_message {
     bool placed; /* the bytes are where granted() said */
     uint64_t reads; /* of granted(): 1 + the receiver's message that is read element by element as this one is
                      * stored; 0: none */
-    bool once; /* who reads the source may spoil it: nobody else does, and this rank writes it again */
+    /* The receiver may overwrite the source once it is read: nobody else reads it, and this rank writes it
+     * before its next use. */
+    bool single_reader;
     uint32_t signature; /* hash of what was called */
     uint64_t number;
     uint64_t bytes; /* never 0; at most the endpoint's slot_bytes */
@@ -169,19 +171,19 @@ struct tt_transport {
     /* Granting; all may be NULL. grant: the bytes may be put at `place`, which nobody else uses until the
      * message is released; false if it was, or the transport would not have it so (now: another grant may
      * have to end first). granted: a view like the message's source, of what its receiver granted; false if
-     * there is nothing, or nothing that fits. `in_place`: or where the receiver can as well read the
-     * source. grant_after: the same for a place from which the peer is still to read this rank's message
-     * `after`: it may be stored there once that is released, or by the unit that reads it, element by element
-     * (message->reads). ride: the message may be stored, and sent as `placed`, where the one lies that the
-     * unit reads, until then and after its release, and granted is false for it from now on; false: the one
-     * that is read does not change hands. */
+     * there is nothing, or nothing that fits. `in_place`: or where the receiver can as well read the source.
+     * grant_after: the same for a place from which the peer is still to read this rank's message `after`: it
+     * may be stored there once that is released, or by the unit that reads it, element by element
+     * (message->reads). reply_in_place: the message may be stored, and sent as `placed`, where the one lies
+     * that the unit reads, until then and after its release, and granted is false for it from now on; false:
+     * the one that is read does not change hands. */
     bool (*grant)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number, uint32_t signature,
         const struct tt_view *place);
     bool (*grant_after)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
         uint32_t signature, const struct tt_view *place, uint64_t after);
     bool (*granted)(
         struct tt_endpoint *e, const struct tt_message *message, bool in_place, struct tt_view *place);
-    bool (*ride)(struct tt_endpoint *e, const struct tt_message *message, struct tt_view *place);
+    bool (*reply_in_place)(struct tt_endpoint *e, const struct tt_message *message, struct tt_view *place);
 
     /* Receiving. arrived: false if nothing of it is there. `like` is a view with the receiver's layout,
      * chunk count and slice. pull copies bytes [at, at + bytes) of the message; release frees the slot:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_api_shelf.c: long messages out of private memory, of many ranks: that each byte is copied once by its
+/* test_api_bounce.c: long messages out of private memory, of many ranks: that each byte is copied once by its
  * sender, however many read it, and that the caller may rewrite it as soon as the call returns. */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static void gather_all(struct ranks_me *me)
     ranks_part(me, comm);
 }
 
-Test(api_shelf, each_byte_is_copied_once)
+Test(api_bounce, each_byte_is_copied_once)
 {
     ranks_run(&(struct ranks_plan){ .n = 8, .run = gather_all });
 }
@@ -77,7 +77,7 @@ static void sum_in_a_ring(struct ranks_me *me)
     ranks_part(me, comm);
 }
 
-Test(api_shelf, cells_that_are_sent_again)
+Test(api_bounce, cells_that_are_sent_again)
 {
     ranks_run(&(struct ranks_plan){ .n = 8, .run = sum_in_a_ring });
 }
