@@ -11,7 +11,7 @@
 
 TestSuite(api_history, .timeout = 300);
 
-enum { MOST = 20000, WARM = 3, LONG_AGO = 200 };
+enum { RANKS_MOST = 5, MOST = 20000, WARM = 3, LONG_AGO = 200 };
 enum call { NOTHING, GATHER, SCATTER, BROADCAST, REDUCE, GATHER_V, BARRIER, ALL_REDUCE, FINALIZE };
 static const char *const names[] = { "nothing", "gather", "scatter", "broadcast", "reduce", "gather_v",
     "barrier", "all_reduce", "finalize" };
@@ -29,7 +29,7 @@ struct slip {
 };
 
 /* What arrives nobody looks at, so threads may share it. */
-static int32_t send_space[4 * MOST], recv_space[4 * MOST];
+static int32_t send_space[RANKS_MOST * MOST], recv_space[RANKS_MOST * MOST];
 
 static tutti_status run_form(const struct form *f, tutti_comm *comm)
 {
@@ -152,7 +152,7 @@ Test(api_history, threads)
 
 Test(api_history, many_ranks)
 {
-    try_all(5, RANKS_PROCESSES, 0);
+    try_all(RANKS_MOST, RANKS_PROCESSES, 0);
 }
 
 /* Nothing is left of what differed but that it did. These are slips that no rank finds at once. */
