@@ -54,7 +54,7 @@ tutti_status tutti_comm_state(const tutti_comm *comm)
 static void tell_cause(const struct tt_comm *c, tutti_error *known)
 {
     struct tt_cause cause;
-    if (!c->transport->cause(c->endpoint, &cause))
+    if (!c->endpoint->control->cause(c->endpoint, &cause))
         return;
     known->status = (tutti_status)cause.status;
     known->rank = cause.rank;

@@ -392,7 +392,7 @@ static tutti_status start_point(const struct tt_call *call, struct tt_op **op)
 
 static void announce(const struct tt_call *call, struct tt_op *op, const struct tt_call_record *record)
 {
-    op->endpoint->transport->publish(op->endpoint, record, op->sequence);
+    op->endpoint->control->publish(op->endpoint, record, op->sequence);
     call->comm->sequence++;
     call->comm->history = tt_call_history(call->comm, op->hash);
 }
@@ -424,11 +424,11 @@ tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op)
     bool p2p = tt_collectives[call->collective].p2p;
     if (comm->refusals.told)
         tt_refusals_take_back(comm);
-    tutti_status status = comm->transport->enter(comm->endpoint) ? TUTTI_OK : tt_comm_check(comm);
+    tutti_status status = tt_endpoint_enter(comm->endpoint) ? TUTTI_OK : tt_comm_check(comm);
     if (status == TUTTI_OK)
         status = p2p ? start_point(call, op) : start_collective(call, op);
     if (status != TUTTI_OK) {
-        comm->transport->leave(comm->endpoint);
+        tt_endpoint_leave(comm->endpoint);
         return status;
     }
     if ((*op)->trace != NULL)
@@ -440,7 +440,7 @@ tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op)
 
 void tt_call_end(const struct tt_call *call, struct tt_op *op, bool soon)
 {
-    op->endpoint->transport->leave(op->endpoint);
+    tt_endpoint_leave(op->endpoint);
     if (op->state == TT_DONE)
         tt_traffic_add(&call->comm->traffic, &op->cost, 1);
     if (soon)
@@ -451,7 +451,7 @@ void tt_call_end(const struct tt_call *call, struct tt_op *op, bool soon)
         tt_trace_end(call, op);
     if (op->class == TT_CLASS_COLLECTIVE) {
         if (op->state == TT_DONE)
-            op->endpoint->transport->complete(op->endpoint, op->sequence + 1);
+            op->endpoint->control->publish(op->endpoint, NULL, op->sequence);
         return;
     }
     if (call->plan != NULL)

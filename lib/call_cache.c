@@ -43,7 +43,7 @@ static void add_msg(struct tt_cached *cached, struct tt_move *m, const struct tt
     struct tt_comm *comm = cached->call.comm;
     uint64_t *next = (m->verb == TT_VERB_SEND ? comm->next_send : comm->next_recv)[cached->class];
     struct tt_fast_msg *msg = &cached->msgs[(*nmsgs)++];
-    struct tt_link *link = comm->transport->link(comm->endpoint, step->peer, (enum tt_class)cached->class);
+    struct tt_link *link = tt_link_to(comm->endpoint, (enum tt_class)cached->class, step->peer);
     *msg = (struct tt_fast_msg){ link, &next[step->peer], step->ordinal, step->peer };
     if (m->operands++ == 0)
         m->msgs = msg;
@@ -103,6 +103,8 @@ static bool work_out(const struct tt_call *call, const struct tt_op *op, struct 
         if (step->fold_index != 0)
             continue;
         *m = (struct tt_move){ .verb = step->verb, .step = i };
+        m->one_run =
+            (struct tt_layout){ .chunks = 1, .slices = 1, .element_bytes = op->layout.element_bytes };
         m->fold = op->folds[step->flags & TT_FOLD_TREE ? TT_TREE : TT_CHAIN];
         m->spread = step->flags & TT_FOLD_TREE ? NULL : op->spread;
         m->divisor = step->flags & TT_FINAL ? op->divisor : 1;
@@ -120,6 +122,7 @@ static bool work_out(const struct tt_call *call, const struct tt_op *op, struct 
         if (step->peer != TT_NONE && m->bytes > copied)
             cached->long_messages = true;
         cached->exceeds_post = cached->exceeds_post || (step->peer != TT_NONE && m->bytes > most);
+        m->one_run.count = m->one_run.quotient = m->one_run.part[0] = m->elements;
         cached->nmoves += m->bytes > 0; /* what is empty is neither sent nor awaited */
     }
     return runs;
@@ -148,9 +151,7 @@ static bool is_written(
 static void find_loans(const struct tt_call *call, const struct tt_schedule *s, struct tt_cached *cached)
 {
     const struct tt_comm *comm = call->comm;
-    bool may = comm->transport->lend != NULL && comm->wait_policy.spins > 0;
-    bool copies = false;
-    may = may && cached->class == TT_CLASS_COLLECTIVE;
+    bool may = comm->wait_policy.spins > 0 && cached->class == TT_CLASS_COLLECTIVE, copies = false;
     for (uint32_t i = 0; i < cached->nmoves && may; i++) {
         struct tt_move *m = &cached->moves[i];
         if (m->verb != TT_VERB_SEND || m->bytes < LOAN_BYTES)
@@ -215,7 +216,7 @@ static bool is_two_shot(
 }
 
 /* Marks the moves of an all_reduce by two shots. A rank stores the sum of its part at all peers in the pass
- * that computes it: in the memory that they have offered, or where their operands lie. Nobody waits for the
+ * that computes it: in the memory that they have granted, or where their operands lie. Nobody waits for the
  * reader of an operand, since the sum that comes back says that it was read. Nothing but that sum is written
  * where operands lie, so that the executor can take over here, too. */
 static void find_pushes(const struct tt_schedule *s, struct tt_cached *cached)
@@ -228,11 +229,20 @@ static void find_pushes(const struct tt_schedule *s, struct tt_cached *cached)
         m[i].lends = m[i].bytes > PUSH_BYTES;
         m[i].answered = m[i].chooses = result->chooses = true;
         result->lends = result->bytes > PUSH_BYTES;
-        back->offers = back->bytes > PUSH_BYTES;
+        back->grants = back->bytes > PUSH_BYTES;
         for (uint32_t msg = 0; msg < others; msg++)
             if (fold->msgs[msg].peer == result->msgs->peer)
                 result->result = (uint8_t)(1 + msg);
     }
+}
+
+/* True if sums may be stored at every peer. */
+static bool may_push(const struct tt_comm *comm)
+{
+    bool may = true;
+    for (int peer = 0; peer < comm->n; peer++)
+        may = may && tt_link_to(comm->endpoint, TT_CLASS_COLLECTIVE, peer)->ops->target != NULL;
+    return may;
 }
 
 /* Counts the messages of a call with each peer: those of the schedule, or, where a rank knows only its own
@@ -271,8 +281,11 @@ static void note_extents(const struct tt_call *call, struct tt_cached *cached)
 static bool is_small(const struct tt_call *call, const struct tt_op *op)
 {
     const struct tt_comm *comm = call->comm;
-    return comm->settings.fused && comm->trace == NULL && comm->transport->post != NULL &&
-           op->layout.slices == 1 && op->schedule->nsteps <= MOVES_MAX && op->schedule->key.n <= MOVES_MAX;
+    bool short_forms = true;
+    for (int peer = 0; peer < comm->n; peer++)
+        short_forms = short_forms && tt_link_to(comm->endpoint, op->class, peer)->ops->post != NULL;
+    return comm->settings.fused && comm->trace == NULL && short_forms && op->layout.slices == 1 &&
+           op->schedule->nsteps <= MOVES_MAX && op->schedule->key.n <= MOVES_MAX;
 }
 
 /* True if each move that receives has one message, and only the pointers differ from call to call. */
@@ -298,8 +311,7 @@ static void compile(const struct tt_call *call, const struct tt_op *op, struct t
     cached->msgs = (struct tt_fast_msg *)(void *)(cached->moves + s->nsteps);
     cached->msg_counts = (struct tt_msg_count *)(void *)(cached->msgs + msgs);
     bool runs = work_out(call, op, cached);
-    cached->pushes =
-        runs && op->streams == 0 && call->comm->transport->offer != NULL && is_two_shot(call, s, cached);
+    cached->pushes = runs && op->streams == 0 && may_push(call->comm) && is_two_shot(call, s, cached);
     if (!runs || (cached->exceeds_post && !cached->pushes)) {
         free(cached->moves);
         cached->moves = NULL;

@@ -40,13 +40,14 @@ struct tt_move { /* a unit of the schedule, compiled: pointers and bytes in plac
     bool lends; /* the receiver reads the source in place, if that lies in shared memory */
     bool answered; /* the peer's reply says that it has read the source: nothing else need be awaited */
     bool spreads; /* its result is also stored at each peer that sent an operand */
-    bool offers; /* the peer may store what it sends in the destination, if that is shared memory */
+    bool grants; /* the peer may store what it sends in the destination, if that is shared memory */
     uint8_t
         result; /* it sends a result that was stored at the peers: 1 + the index of the operand's message */
     bool chooses; /* lends, or sends a result: the call's pointers decide how it is sent */
     bool alone; /* it receives one message */
     bool watched; /* it copies what it would lend if the program rewrites the source between calls */
     uint64_t fingerprint; /* of the source at the last call */
+    struct tt_layout one_run; /* of its elements */
     const struct tt_fast_msg *msgs;
 };
 
@@ -63,7 +64,7 @@ struct tt_cached { /* an entry of the cache: a prepared call */
     uint8_t class; /* enum tt_class */
     bool enters; /* it lends or pushes: ranks use each other's memory, and must not leave meanwhile */
     bool pushes; /* a two-shot all_reduce: sums are stored at the peers that want them */
-    bool exceeds_post; /* pushes only: a message is longer than transport->post takes, so both buffers must be
+    bool exceeds_post; /* pushes only: a message is longer than post takes, so both buffers must be
                           shared memory */
     bool nowait; /* every send is a plain post and every receive has one message: try_nowait() may run it */
     int64_t in_place_offset; /* in place: recv - send */

@@ -332,9 +332,9 @@ tutti_status tt_comm_grow_tmp(struct tt_comm *comm, uint64_t bytes)
 void tt_comm_tidy(struct tt_comm *comm, int64_t now_ns)
 {
     enum { TIDY_NS = 1000000000 };
-    if (comm->transport->tidy == NULL || now_ns < comm->tidy_ns)
+    if (comm->transport->memory == NULL || now_ns < comm->tidy_ns)
         return;
-    comm->transport->tidy(comm->endpoint);
+    comm->transport->memory->tidy(comm->endpoint);
     comm->tidy_ns = now_ns + TIDY_NS;
 }
 
@@ -349,7 +349,7 @@ void tt_cause_say(struct tt_cause *cause, const char *format, ...)
 tutti_status tt_comm_check(struct tt_comm *comm)
 {
     struct tt_cause cause;
-    if (!comm->transport->cause(comm->endpoint, &cause))
+    if (!comm->endpoint->control->cause(comm->endpoint, &cause))
         return TUTTI_OK;
     if (atomic_exchange(&comm->status, cause.status) == TUTTI_OK)
         tt_recorder_fail(comm->recorder, &cause);
@@ -377,7 +377,7 @@ tutti_status tt_comm_fail(struct tt_comm *comm, const struct tt_cause *found)
 {
     struct tt_cause named = *found, *cause = &named;
     name_in_world(comm, cause);
-    if (comm->transport->abort(comm->endpoint, cause))
+    if (comm->endpoint->control->abort(comm->endpoint, cause))
         tt_log(TT_LOG_ERROR, "%s", cause->text);
     tutti_status status = tt_comm_check(comm);
     return status != TUTTI_OK ? status : (tutti_status)cause->status;

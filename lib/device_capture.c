@@ -88,9 +88,9 @@ static void arrive(void *argument)
 static bool find_other(const struct tt_comm *comm, uint64_t sequence, char called[DESCRIPTION])
 {
     struct tt_call_record other;
-    if (!comm->transport->call_of(comm->endpoint, comm->rank, sequence, &other)) {
+    if (!comm->endpoint->control->call_of(comm->endpoint, comm->rank, sequence, &other)) {
         snprintf(called, DESCRIPTION, "a send, a receive, or a call on a stream of the host");
-        return comm->transport->inside(comm->endpoint) || atomic_load(&comm->elsewhere) > 0;
+        return tt_endpoint_inside(comm->endpoint) || atomic_load(&comm->elsewhere) > 0;
     }
     int length = snprintf(called, DESCRIPTION, "operation %llu, ", (unsigned long long)sequence);
     tt_record_describe(&other, called + length, DESCRIPTION - (size_t)length);
@@ -102,7 +102,7 @@ static tutti_status check_alone(struct tt_comm *comm)
 {
     char called[DESCRIPTION];
     struct tt_cause cause = { .status = TUTTI_INVALID_USAGE, .rank = comm->rank, .peer = TT_NONE };
-    cause.sequence = comm->transport->completed_by(comm->endpoint, comm->rank);
+    cause.sequence = comm->endpoint->control->completed_by(comm->endpoint, comm->rank);
     if (!find_other(comm, cause.sequence, called))
         return TUTTI_OK;
     snprintf(cause.operation, sizeof cause.operation, "replay");

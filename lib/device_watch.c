@@ -41,7 +41,7 @@ static void describe(const struct tt_comm *comm, uint64_t sequence, char *text, 
     struct tt_call_record record;
     char called[DESCRIPTION];
     text[0] = '\0';
-    if (!comm->transport->call_of(comm->endpoint, comm->rank, sequence, &record))
+    if (!comm->endpoint->control->call_of(comm->endpoint, comm->rank, sequence, &record))
         return;
     tt_record_describe(&record, called, sizeof called);
     snprintf(text, bytes, "operation %llu, %s: ", (unsigned long long)sequence, called);
@@ -52,7 +52,7 @@ tutti_status tt_device_broken(const struct tt_device *d)
     struct tt_comm *comm = d->comm;
     struct tt_cause cause = { .status = TUTTI_DEVICE_ERROR, .rank = comm->rank, .peer = TT_NONE };
     char call[DESCRIPTION + 32];
-    cause.sequence = comm->transport->completed_by(comm->endpoint, comm->rank);
+    cause.sequence = comm->endpoint->control->completed_by(comm->endpoint, comm->rank);
     snprintf(cause.operation, sizeof cause.operation, "device");
     describe(comm, cause.sequence, call, sizeof call);
     tt_cause_say(&cause,

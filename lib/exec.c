@@ -193,8 +193,7 @@ void tt_exec_start(struct tt_op *op)
     op->status = TUTTI_OK;
     op->slices_left = op->units > 0 ? op->layout.slices : 0;
     op->claims = op->probe == NULL || (op->bounce_bytes > 0 && tt_bounce_probe_claims(op->probe));
-    op->grants = op->endpoint->transport->grant != NULL &&
-                 op->layout.count * op->layout.element_bytes > TT_GRANT_BYTES;
+    op->grants = op->layout.count * op->layout.element_bytes > TT_GRANT_BYTES;
     if (op->class == TT_CLASS_P2P) { /* several of a pair may be in flight: each takes its numbers now */
         int peer = op->schedule->key.root;
         uint64_t *next = op->schedule->key.collective == TT_P2P_SEND ? op->next_send : op->next_recv;
@@ -217,15 +216,16 @@ static bool post(
     struct tt_op *op, struct tt_slice *slice, struct tt_active *active, struct tt_message *message)
 {
     const struct tt_step *step = &op->schedule->steps[active->step];
+    struct tt_link *link = tt_exec_link(op, step->peer);
     bool *placed = &slice->placed[active->step];
     if (op->grants && !*placed)
-        *placed = tt_exec_place(op, message, op->busy || (step->ordinal + slice->index) % 2 == 0);
+        *placed = tt_exec_place(op, link, message, !op->busy && (step->ordinal + slice->index) % 2 != 0);
     message->placed = *placed;
     if (!*placed && step->src_buffer != TT_TMP && message->bytes >= op->bounce_from[step->src_buffer])
         tt_exec_bounce(op, slice, step, message);
     if (op->grants && !*placed) /* before the message, so that who answers it finds that */
         tt_exec_grant_back(op, slice, active);
-    if (!op->endpoint->transport->send(op->endpoint, message))
+    if (!link->ops->send(link, message))
         return false;
     active->posted = true;
     if (op->trace != NULL)
@@ -253,8 +253,8 @@ static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_act
         if (message.bytes == 0)
             return true;
     }
-    return op->endpoint->transport->sent(
-        op->endpoint, step->peer, op->class, tt_exec_number(op, slice, step));
+    struct tt_link *link = tt_exec_link(op, step->peer);
+    return link->ops->sent(link, tt_exec_number(op, slice, step));
 }
 
 /* True if the unit is done. */
@@ -332,8 +332,10 @@ static void next_slice(struct tt_op *op, struct tt_slice *slice)
 /* What was lent and is still read: nothing else follows from it (call_cache.c). */
 static bool is_outstanding(struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
 {
-    return step->verb == TT_VERB_SEND && !op->endpoint->transport->sent(op->endpoint, step->peer, op->class,
-                                             tt_exec_number(op, slice, step));
+    if (step->verb != TT_VERB_SEND)
+        return false;
+    struct tt_link *link = tt_exec_link(op, step->peer);
+    return !link->ops->sent(link, tt_exec_number(op, slice, step));
 }
 
 void tt_exec_skip(struct tt_op *op, uint32_t step)
@@ -401,8 +403,8 @@ static int32_t lacks(const struct tt_op *op, const struct tt_slice *slice, uint3
     struct tt_view like = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
     for (int i = 0; i < step->fold_count; i++) {
         struct tt_arrival a;
-        if (!op->endpoint->transport->arrived(
-                op->endpoint, step[i].peer, op->class, tt_exec_number(op, slice, &step[i]), &like, &a) ||
+        struct tt_link *link = tt_exec_link(op, step[i].peer);
+        if (!link->ops->arrived(link, tt_exec_number(op, slice, &step[i]), &like, &a) ||
             a.available < a.bytes)
             return step[i].peer;
     }

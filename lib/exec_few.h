@@ -26,31 +26,30 @@ static inline bool tt_few_cell(const struct tt_op *op, const struct tt_view *vie
 static inline enum tt_few tt_few_send(
     const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
 {
-    const struct tt_transport *transport = op->endpoint->transport;
+    struct tt_link *link = tt_exec_link(op, step->peer);
     struct tt_view source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
     void *from;
     uint32_t bytes;
-    if (transport->link == NULL || op->class == TT_CLASS_P2P || op->trace != NULL ||
+    if (link->ops->post == NULL || op->class == TT_CLASS_P2P || op->trace != NULL ||
         !tt_few_cell(op, &source, &from, &bytes))
         return TT_FEW_NOT;
     if (bytes == 0)
         return TT_FEW_DONE;
-    return transport->post(transport->link(op->endpoint, step->peer, op->class),
-               tt_exec_number(op, slice, step), tt_exec_signature(op, &source), from, bytes)
-               ? TT_FEW_DONE
-               : TT_FEW_AWAITED;
+    bool posted =
+        link->ops->post(link, tt_exec_number(op, slice, step), tt_exec_signature(op, &source), from, bytes);
+    return posted ? TT_FEW_DONE : TT_FEW_AWAITED;
 }
 
 static inline enum tt_few tt_few_receive(
     const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
 {
-    const struct tt_transport *transport = op->endpoint->transport;
+    struct tt_link *link = tt_exec_link(op, step->peer);
     struct tt_view dst = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
     bool reduces = step->verb == TT_VERB_RECV_REDUCE;
     void *to, *own = NULL;
     const void *payload;
     uint32_t bytes, own_bytes;
-    if (transport->link == NULL || step->fold_count > 1 || !tt_few_cell(op, &dst, &to, &bytes))
+    if (link->ops->peek == NULL || step->fold_count > 1 || !tt_few_cell(op, &dst, &to, &bytes))
         return TT_FEW_NOT;
     if (bytes == 0)
         return TT_FEW_DONE;
@@ -60,16 +59,15 @@ static inline enum tt_few tt_few_receive(
         if (op->few == NULL || divided || !tt_few_cell(op, &local, &own, &own_bytes))
             return TT_FEW_NOT;
     }
-    struct tt_link *link = transport->link(op->endpoint, step->peer, op->class);
     uint64_t number = tt_exec_number(op, slice, step);
-    enum tt_peek peek = transport->peek(link, number, tt_exec_signature(op, &dst), bytes, &payload);
+    enum tt_peek peek = link->ops->peek(link, number, tt_exec_signature(op, &dst), bytes, &payload);
     if (peek != TT_PEEK_THERE)
         return peek == TT_PEEK_NOTHING ? TT_FEW_AWAITED : TT_FEW_NOT;
     if (reduces)
         op->few(to, own, payload, bytes); /* a sum of two has the same bits either way */
     else
         tt_copy_few(to, payload, bytes);
-    transport->done(link, number);
+    link->ops->release(link, number);
     return TT_FEW_DONE;
 }
 

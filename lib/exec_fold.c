@@ -33,8 +33,8 @@ static bool gather(
     for (int i = 0; i < messages; i++) {
         const struct tt_step *m = o->messages[i];
         struct tt_arrival *a = &o->arrivals[i];
-        if (!op->endpoint->transport->arrived(
-                op->endpoint, m->peer, op->class, tt_exec_number(op, slice, m), &o->dst, a))
+        struct tt_link *link = tt_exec_link(op, m->peer);
+        if (!link->ops->arrived(link, tt_exec_number(op, slice, m), &o->dst, a))
             return false;
         if (a->signature != tt_exec_signature(op, &o->dst) ||
             a->bytes != o->count * op->layout.element_bytes) {
@@ -67,11 +67,10 @@ static uint64_t resolve(
     }
     if (o->n > 1 || o->arrivals[0].path != TT_PATH_PULLED)
         return count;
-    int32_t peer = o->messages[0]->peer;
-    tutti_status status = op->endpoint->transport->pull(
-        op->endpoint, peer, &o->arrivals[0], at * element, *dst, count * element);
+    struct tt_link *link = tt_exec_link(op, o->messages[0]->peer);
+    tutti_status status = link->ops->pull(link, &o->arrivals[0], at * element, *dst, count * element);
     if (status != TUTTI_OK) {
-        tt_exec_fail(op, status, peer);
+        tt_exec_fail(op, status, link->peer);
         return 0;
     }
     sources[0] = *dst;
@@ -208,7 +207,6 @@ static void combine(struct tt_op *op, const struct tt_step *step, struct operand
 bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
 {
     const struct tt_step *step = &op->schedule->steps[active->step];
-    const struct tt_transport *transport = op->endpoint->transport;
     struct operands o;
     struct tt_targets targets;
     enum tt_few few = active->cursor == 0 ? tt_few_receive(op, slice, step) : TT_FEW_NOT;
@@ -231,8 +229,10 @@ bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active 
     }
     if (active->cursor < o.count || op->state == TT_FAILED)
         return false;
-    for (int i = 0; i < step->fold_count; i++)
-        transport->release(op->endpoint, step[i].peer, op->class, tt_exec_number(op, slice, &step[i]));
+    for (int i = 0; i < step->fold_count; i++) {
+        struct tt_link *link = tt_exec_link(op, step[i].peer);
+        link->ops->release(link, tt_exec_number(op, slice, &step[i]));
+    }
     return true;
 }
 

@@ -5,6 +5,12 @@
 #define TT_EXEC_INTERNAL_H
 #include "exec.h"
 
+/* The link by which this operation exchanges messages with a peer. */
+static inline struct tt_link *tt_exec_link(const struct tt_op *op, int32_t peer)
+{
+    return tt_link_to(op->endpoint, op->class, peer);
+}
+
 /* How many slices share a round of numbers. */
 static inline uint32_t tt_exec_ways(const struct tt_op *op)
 {
@@ -52,8 +58,6 @@ static inline uint32_t tt_exec_signature(const struct tt_op *op, const struct tt
 static inline void tt_exec_message(const struct tt_op *op, const struct tt_slice *slice,
     const struct tt_step *step, struct tt_message *message)
 {
-    message->peer = step->peer;
-    message->class = (uint8_t)op->class;
     message->reduced = op->folds[TT_CHAIN] != NULL || op->user != NULL;
     message->placed = false;
     message->single_reader = step->src_buffer == TT_TMP && op->single_reader[step - op->schedule->steps];
@@ -115,9 +119,9 @@ static inline void tt_exec_targets(
 void tt_exec_grant(struct tt_op *op, const struct tt_slice *slice, struct tt_active *active);
 /* A send was posted: grant the receives into its cells that wait for nothing else. */
 void tt_exec_grant_back(struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active);
-/* Put a message where its receiver granted; false: it did not, or (`in_place`) may as well read the
- * source. */
-bool tt_exec_place(struct tt_op *op, const struct tt_message *message, bool in_place);
+/* Puts a message where its receiver granted. False if it did not, or, unless `readable`, if it can as well
+ * read the source. */
+bool tt_exec_place(struct tt_op *op, struct tt_link *link, const struct tt_message *message, bool readable);
 
 /* Which chunks have a cell in the bounce cells; op->bounce_cell is zeros. */
 void tt_exec_find_cells(struct tt_op *op);

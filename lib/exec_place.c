@@ -19,8 +19,9 @@ void tt_exec_grant(struct tt_op *op, const struct tt_slice *slice, struct tt_act
 {
     const struct tt_step *step = &op->schedule->steps[active->step];
     struct tt_view place = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
-    active->granted = op->endpoint->transport->grant(op->endpoint, step->peer, op->class,
-        tt_exec_number(op, slice, step), tt_exec_signature(op, &place), &place);
+    struct tt_link *link = tt_exec_link(op, step->peer);
+    active->granted = link->ops->grant != NULL && link->ops->grant(link, tt_exec_number(op, slice, step),
+                                                      tt_exec_signature(op, &place), &place, 0);
 }
 
 /* Does it receive into the very cells that the other one sends to the same peer? */
@@ -35,16 +36,16 @@ void tt_exec_grant_back(struct tt_op *op, const struct tt_slice *slice, const st
 {
     const struct tt_schedule *s = op->schedule;
     const struct tt_step *send = &s->steps[active->step];
-    const struct tt_transport *transport = op->endpoint->transport;
-    if (transport->grant_after == NULL || op->scaling != NULL || op->user != NULL)
+    struct tt_link *link = tt_exec_link(op, send->peer);
+    if (link->ops->grant == NULL || op->scaling != NULL || op->user != NULL)
         return;
     for (uint32_t f = s->follower_first[active->step]; f < s->follower_first[active->step + 1]; f++) {
         const struct tt_step *recv = &s->steps[s->followers[f]];
         if (slice->waiting[s->followers[f]] != 1 || !comes_back(op, recv, send))
             continue;
         struct tt_view place = tt_exec_view(op, slice, recv->dst_buffer, recv->dst_chunk, recv->nchunks);
-        transport->grant_after(op->endpoint, recv->peer, op->class, tt_exec_number(op, slice, recv),
-            tt_exec_signature(op, &place), &place, tt_exec_number(op, slice, send));
+        link->ops->grant(link, tt_exec_number(op, slice, recv), tt_exec_signature(op, &place), &place,
+            tt_exec_number(op, slice, send) + 1);
     }
 }
 
@@ -67,16 +68,16 @@ static bool sends_result(const struct tt_step *send, const struct tt_step *unit)
 
 /* Where its receiver has granted; else where that one's operand came to lie, which goes back with the answer.
  * A user's function need not bear its result where a peer's operand lies. */
-static bool find_target(const struct tt_op *op, const struct tt_message *message, struct tt_targets *targets)
+static bool find_target(const struct tt_op *op, struct tt_link *link, const struct tt_message *message,
+    struct tt_targets *targets)
 {
-    const struct tt_transport *transport = op->endpoint->transport;
+    unsigned flags = op->user == NULL ? TT_ALLOW_REPLY : 0;
     struct tt_view *place = &targets->places[targets->n];
-    bool granted = transport->granted(op->endpoint, message, false, place);
-    bool in_place = !granted && transport->reply_in_place != NULL && op->user == NULL &&
-                    transport->reply_in_place(op->endpoint, message, place);
-    targets->n += granted || in_place;
-    targets->streams = in_place ? 0 : targets->streams;
-    return granted || in_place;
+    enum tt_target target =
+        link->ops->target != NULL ? link->ops->target(link, message, flags, place) : TT_TARGET_NONE;
+    targets->n += target != TT_TARGET_NONE;
+    targets->streams = target == TT_TARGET_REPLY ? 0 : targets->streams;
+    return target != TT_TARGET_NONE;
 }
 
 void tt_exec_find_targets(
@@ -92,18 +93,21 @@ void tt_exec_find_targets(
             (begun && !slice->placed[next]))
             continue;
         struct tt_message message;
+        int32_t peer = s->steps[next].peer;
         tt_exec_message(op, slice, &s->steps[next], &message);
-        message.reads = reads(op, slice, unit, message.peer);
-        slice->placed[next] = targets->n < TT_TARGETS && find_target(op, &message, targets);
+        message.reads = reads(op, slice, unit, peer);
+        slice->placed[next] =
+            targets->n < TT_TARGETS && find_target(op, tt_exec_link(op, peer), &message, targets);
     }
     targets->all = (uint32_t)targets->n == end - first;
 }
 
-bool tt_exec_place(struct tt_op *op, const struct tt_message *message, bool in_place)
+bool tt_exec_place(struct tt_op *op, struct tt_link *link, const struct tt_message *message, bool readable)
 {
     struct tt_view place;
     bool stream = (op->streams & TT_STREAM_REMOTE) != 0;
-    if (!op->endpoint->transport->granted(op->endpoint, message, in_place, &place))
+    unsigned flags = readable ? 0 : TT_UNLESS_READABLE;
+    if (link->ops->target == NULL || link->ops->target(link, message, flags, &place) != TT_TARGET_GRANTED)
         return false;
     uint64_t element = op->layout.element_bytes, count = message->bytes / element, run, room;
     for (uint64_t at = 0; at < count; at += run) {

@@ -38,9 +38,7 @@ struct fast_run { /* the state of one call in run_waiting() */
     bool awaits; /* in the end it waits until all that it has lent is read */
     uint32_t step; /* the step of the schedule at which the executor takes over */
     int64_t slow_ns; /* when it last did more than spin; 0: it never did */
-    uint8_t
-        *spread[TT_FOLD_MAX]; /* where the result was stored at the peer of each operand; NULL: it was not */
-    bool placed[TT_FOLD_MAX]; /* and that is in the peer's own buffer */
+    bool stored[TT_FOLD_MAX]; /* the result is at the peer of this operand already */
 };
 
 static uint64_t number(const struct tt_fast_msg *msg)
@@ -95,11 +93,26 @@ static bool hold_back(struct fast_run *t)
     return true;
 }
 
+/* The elements of a move as one run at this address. */
+static struct tt_view run_at(const struct tt_move *m, const void *address)
+{
+    return (struct tt_view){ .layout = &m->one_run, .space.base = (uintptr_t)address, .nchunks = 1 };
+}
+
+/* The message that a move sends from this address. */
+static struct tt_message message_of(const struct fast_run *t, const struct tt_move *m, const void *src)
+{
+    return (struct tt_message){ .signature = mark(t->cached, m),
+        .number = number(m->msgs),
+        .bytes = m->bytes,
+        .source = run_at(m, src) };
+}
+
 /* True if this message is lent. If not, *src becomes the address that it is posted from. */
 static bool is_lent(struct fast_run *t, struct tt_move *m, const uint8_t **src)
 {
-    if (m->result > 0 && t->spread[m->result - 1] != NULL) {
-        *src = t->placed[m->result - 1] ? NULL : t->spread[m->result - 1];
+    if (m->result > 0 && t->stored[m->result - 1]) {
+        *src = NULL;
         return false;
     }
     bool lent = m->lends && t->shared[m->buffer[1]] && !(m->watched && tt_move_is_rewritten(m, *src));
@@ -107,14 +120,21 @@ static bool is_lent(struct fast_run *t, struct tt_move *m, const uint8_t **src)
     return lent;
 }
 
+/* Lends the source of a move. Not inlined, so that send() stays short. */
+static __attribute__((noinline)) bool lend(const struct fast_run *t, const struct tt_move *m, const void *src)
+{
+    struct tt_link *link = m->msgs->link;
+    struct tt_message message = message_of(t, m, src);
+    return link->ops->send(link, &message);
+}
+
 TT_INLINE bool send(struct fast_run *t, struct tt_move *m)
 {
-    const struct tt_transport *transport = t->comm->transport;
-    bool (*go)(struct tt_link *, uint64_t, uint32_t, const void *, uint32_t) = transport->post;
+    struct tt_link *link = m->msgs->link;
     const uint8_t *src = t->base[m->buffer[1]] + m->at[1];
-    if (m->chooses && is_lent(t, m, &src))
-        go = transport->lend;
-    while (!go(m->msgs->link, number(m->msgs), mark(t->cached, m), src, m->bytes))
+    bool lent = m->chooses && is_lent(t, m, &src);
+    while (
+        !(lent ? lend(t, m, src) : link->ops->post(link, number(m->msgs), mark(t->cached, m), src, m->bytes)))
         if (!hold_back(t))
             return false;
     return true;
@@ -128,9 +148,7 @@ static bool await_readers(struct fast_run *t)
         const struct tt_move *m = &t->cached->moves[i];
         if (!m->lends || m->answered)
             continue;
-        for (uint32_t polls = 0;
-             !t->comm->transport->sent(t->comm->endpoint, m->msgs->peer, t->cached->class, number(m->msgs));
-             polls++)
+        for (uint32_t polls = 0; !m->msgs->link->ops->sent(m->msgs->link, number(m->msgs)); polls++)
             if (!look_later(t, polls))
                 return false;
     }
@@ -141,7 +159,7 @@ static bool await_readers(struct fast_run *t)
 TT_INLINE const void *await(struct fast_run *t, const struct tt_fast_msg *msg, const struct tt_move *m)
 {
     enum tt_peek (*peek)(struct tt_link *, uint64_t, uint32_t, uint32_t, const void **) =
-        t->comm->transport->peek;
+        msg->link->ops->peek;
     uint64_t n = number(msg);
     uint32_t signature = mark(t->cached, m);
     const void *payload = t->base[m->buffer[0]] + m->at[0]; /* where it is placed */
@@ -162,20 +180,20 @@ static void copy(void *dst, const void *src, uint32_t bytes)
         tt_copy_bytes(dst, src, bytes);
 }
 
-/* Collects where the sum is stored: in the buffer that a peer has offered, else where its operand lies. */
-static int find_targets(struct fast_run *t, const struct tt_move *fold, uint8_t **targets)
+/* Collects where the sum is stored: in the buffer that a peer has granted, else where its operand lies. */
+static int find_targets(struct fast_run *t, const struct tt_move *fold, const void *sum, uint8_t **targets)
 {
-    const struct tt_transport *transport = t->comm->transport;
     int n = 0;
     for (const struct tt_move *m = fold + 1; m < fold + fold->operands; m++) {
         int i = m->result - 1;
-        uint64_t read = number(&fold->msgs[i]);
-        uint8_t *to =
-            transport->offered(m->msgs->link, number(m->msgs), mark(t->cached, m), m->bytes, read + 1);
-        t->placed[i] = to != NULL;
-        t->spread[i] = to != NULL ? to : transport->kept(m->msgs->link, read);
-        if (t->spread[i] != NULL)
-            targets[n++] = t->spread[i];
+        struct tt_link *link = m->msgs->link;
+        struct tt_message message = message_of(t, m, sum);
+        struct tt_view place;
+        uint64_t count;
+        message.reads = number(&fold->msgs[i]) + 1;
+        t->stored[i] = link->ops->target(link, &message, TT_ALLOW_REPLY, &place) != TT_TARGET_NONE;
+        if (t->stored[i])
+            targets[n++] = (uint8_t *)tt_view_run(&place, 0, &count);
     }
     return n;
 }
@@ -186,7 +204,7 @@ static void fold_and_spread(
     struct fast_run *t, const struct tt_move *m, uint8_t *dst, const void *const *sources)
 {
     uint8_t *targets[TT_FOLD_MAX];
-    int n = find_targets(t, m, targets);
+    int n = find_targets(t, m, dst, targets);
     if (n == 1 && m->spread != NULL && (dst - targets[0]) % 64 == 0) {
         m->spread(dst, targets[0], 0, sources, m->operands, m->elements, m->divisor);
         return;
@@ -215,7 +233,6 @@ static inline void fold(struct fast_run *t, const struct tt_move *m, uint8_t *ds
 /* Receives the one message of a move, as between two ranks. */
 TT_INLINE bool receive_one(struct fast_run *t, const struct tt_move *m)
 {
-    const struct tt_transport *transport = t->comm->transport;
     const struct tt_fast_msg *msg = m->msgs;
     uint8_t *dst = t->base[m->buffer[0]] + m->at[0];
     const void *payload = await(t, msg, m);
@@ -229,14 +246,13 @@ TT_INLINE bool receive_one(struct fast_run *t, const struct tt_move *m)
         const void *sources[2] = { m->own == 0 ? own : payload, m->own == 0 ? payload : own };
         fold(t, m, dst, sources);
     }
-    transport->done(msg->link, number(msg));
+    msg->link->ops->release(msg->link, number(msg));
     return true;
 }
 
 static bool receive(struct fast_run *t, const struct tt_move *m)
 {
     const void *sources[TT_FOLD_MAX + 1];
-    const struct tt_transport *transport = t->comm->transport;
     int messages = 0;
     for (int i = 0; i < m->operands; i++) {
         sources[i] = i == m->own ? t->base[m->buffer[1]] + m->at[1] : await(t, &m->msgs[messages++], m);
@@ -245,7 +261,7 @@ static bool receive(struct fast_run *t, const struct tt_move *m)
     }
     fold(t, m, t->base[m->buffer[0]] + m->at[0], sources);
     for (int i = 0; i < messages; i++)
-        transport->done(m->msgs[i].link, number(&m->msgs[i]));
+        m->msgs[i].link->ops->release(m->msgs[i].link, number(&m->msgs[i]));
     return true;
 }
 
@@ -302,7 +318,7 @@ TT_INLINE void count(struct tt_cached *cached)
     }
     if (cached->class == TT_CLASS_COLLECTIVE) {
         comm->history = cached->history;
-        comm->transport->complete(comm->endpoint, ++comm->sequence);
+        comm->endpoint->control->publish(comm->endpoint, NULL, comm->sequence++);
     } else if (cached->msg_counts[0].sends > 0) {
         comm->next_post[cached->msg_counts[0].peer]++;
     }
@@ -331,18 +347,19 @@ static void end_wait(struct fast_run *t)
     t->waiting = false;
 }
 
-/* Offers this rank's OUT to the peers, before anything is sent, so that the one that replies finds the offer.
- * In place an offer holds from when the peer has read what is sent from there. */
-static void offer(const struct fast_run *t)
+/* Grants this rank's OUT to the peers, before anything is sent, so that the one that replies finds the grant.
+ * In place a grant holds from when the peer has read what is sent from there. */
+static void grant(const struct fast_run *t)
 {
     const struct tt_cached *cached = t->cached;
     uint32_t others = cached->nmoves / 3;
     for (uint32_t i = 0; i < others; i++) {
         const struct tt_move *out = &cached->moves[i], *back = &cached->moves[2 * others + 1 + i];
         uint64_t after = cached->call.in_place ? number(out->msgs) + 1 : 0;
-        if (back->offers)
-            t->comm->transport->offer(back->msgs->link, number(back->msgs), mark(t->cached, back),
-                t->base[back->buffer[0]] + back->at[0], back->bytes, after);
+        struct tt_link *link = back->msgs->link;
+        struct tt_view place = run_at(back, t->base[back->buffer[0]] + back->at[0]);
+        if (back->grants)
+            link->ops->grant(link, number(back->msgs), mark(t->cached, back), &place, after);
     }
 }
 
@@ -373,15 +390,15 @@ TT_INLINE bool receive_nowait(
     const struct tt_cached *cached, const struct tt_move *m, const void *own, uint8_t *dst)
 {
     const struct tt_comm *comm = cached->call.comm;
-    const struct tt_transport *transport = comm->transport;
     const struct tt_fast_msg *msg = m->msgs;
+    const struct tt_link_ops *ops = msg->link->ops;
     const void *payload = NULL;
     uint64_t n = number(msg);
     uint32_t signature = mark(cached, m);
-    enum tt_peek found = transport->peek(msg->link, n, signature, m->bytes, &payload);
+    enum tt_peek found = ops->peek(msg->link, n, signature, m->bytes, &payload);
     for (uint32_t polls = 0; found == TT_PEEK_NOTHING && polls < comm->wait_policy.keen_polls; polls++) {
         tt_look_again();
-        found = transport->peek(msg->link, n, signature, m->bytes, &payload);
+        found = ops->peek(msg->link, n, signature, m->bytes, &payload);
     }
     if (found != TT_PEEK_THERE)
         return false;
@@ -392,7 +409,7 @@ TT_INLINE bool receive_nowait(
         m->few(dst, sources[0], sources[1], m->bytes);
     else
         m->fold(dst, sources, 2, m->elements, m->divisor);
-    transport->done(msg->link, n);
+    ops->release(msg->link, n);
     return true;
 }
 
@@ -414,7 +431,7 @@ static uint32_t try_nowait(
         if (m->verb != TT_VERB_SEND && *entry == NULL) /* while the first messages are on their way */
             *entry = note(cached);
         if (m->verb == TT_VERB_SEND)
-            done = comm->transport->post(m->msgs->link, number(m->msgs), mark(cached, m), src, m->bytes);
+            done = m->msgs->link->ops->post(m->msgs->link, number(m->msgs), mark(cached, m), src, m->bytes);
         else if (m->verb == TT_VERB_COPY)
             copy(dst, src, m->bytes);
         else
@@ -428,10 +445,10 @@ static uint32_t try_nowait(
 /* Enters, so that no rank leaves while others use its memory. False if the communicator has ended. */
 static bool enter(const struct fast_run *t)
 {
-    if (!t->comm->transport->enter(t->comm->endpoint))
+    if (!tt_endpoint_enter(t->comm->endpoint))
         return false;
     if (t->cached->pushes && t->shared[TT_OUT])
-        offer(t);
+        grant(t);
     return true;
 }
 
@@ -465,7 +482,7 @@ static __attribute__((noinline)) tutti_status run_waiting(
     t.entry = entry;
     bool done = (!cached->enters || enter(&t)) && run(&t, from);
     if (cached->enters) /* before the executor takes over: who gives up waits until the others are outside */
-        t.comm->transport->leave(t.comm->endpoint);
+        tt_endpoint_leave(t.comm->endpoint);
     if (!done)
         return hand_over(&t);
     finish(&t);
@@ -478,7 +495,7 @@ tutti_status tt_fast_run(const struct tt_call_args *args, struct tt_cached *cach
     struct tt_entry *entry = NULL;
     if (cached->class == TT_CLASS_COLLECTIVE) {
         tt_cached_renew(cached);
-        comm->transport->publish(comm->endpoint, &cached->record, comm->sequence);
+        comm->endpoint->control->publish(comm->endpoint, &cached->record, comm->sequence);
     }
     uint32_t done = cached->nowait ? try_nowait(args, cached, &entry) : 0;
     if (done < cached->nmoves)

@@ -54,11 +54,11 @@ static tutti_status tell_mismatch(const struct tt_pending *p, int peer, uint64_t
 static bool find_difference(const struct tt_op *op, int peer, uint64_t *sequence, struct tt_call_record *mine,
     struct tt_call_record *theirs)
 {
-    const struct tt_transport *transport = op->endpoint->transport;
+    const struct tt_control_ops *control = op->endpoint->control;
     for (uint64_t back = TT_CALLS_KEPT; back-- > 0;) {
         *sequence = op->sequence - back;
-        if (back <= op->sequence && transport->call_of(op->endpoint, op->endpoint->me, *sequence, mine) &&
-            transport->call_of(op->endpoint, peer, *sequence, theirs) && mine->signature != theirs->signature)
+        if (back <= op->sequence && control->call_of(op->endpoint, op->endpoint->me, *sequence, mine) &&
+            control->call_of(op->endpoint, peer, *sequence, theirs) && mine->signature != theirs->signature)
             return true;
     }
     return false;
@@ -118,10 +118,10 @@ tutti_status tt_fault_of_op(const struct tt_pending *p)
 
 static bool has_called(const struct tt_op *op, int peer)
 {
-    const struct tt_transport *transport = op->endpoint->transport;
+    const struct tt_control_ops *control = op->endpoint->control;
     struct tt_call_record record;
-    return transport->call_of(op->endpoint, peer, op->sequence, &record) ||
-           transport->completed_by(op->endpoint, peer) > op->sequence;
+    return control->call_of(op->endpoint, peer, op->sequence, &record) ||
+           control->completed_by(op->endpoint, peer) > op->sequence;
 }
 
 /* Rank `peer` refused a collective, or, as `sends` says, a message of its own with this rank, and has
@@ -131,7 +131,7 @@ static bool refused_alone(
 {
     const struct tt_op *op = p->op;
     *r = (struct tt_refusal){ .peer = message ? op->endpoint->me : TT_NONE, .sends = sends };
-    return op->endpoint->transport->refused(op->endpoint, peer, r) &&
+    return op->endpoint->control->refused(op->endpoint, peer, r) &&
            tt_refused_of(p->call.comm, message ? peer : TT_NONE, message && !sends)->last != r->number + 1;
 }
 
@@ -139,8 +139,7 @@ static bool refused_alone(
 static bool has_refused(const struct tt_pending *p, int peer, struct tt_refusal *r)
 {
     const struct tt_op *op = p->op;
-    if (op->endpoint->transport->refused == NULL ||
-        (op->class == TT_CLASS_COLLECTIVE && has_called(op, peer)))
+    if (op->endpoint->control->refused == NULL || (op->class == TT_CLASS_COLLECTIVE && has_called(op, peer)))
         return false;
     return refused_alone(p, peer, false, false, r) || refused_alone(p, peer, true, false, r) ||
            refused_alone(p, peer, true, true, r);
@@ -177,7 +176,7 @@ static tutti_status inspect_records(const struct tt_pending *p)
     struct tt_call_record own, record;
     for (int peer = 0; peer < p->call.comm->n; peer++)
         if (peer != p->call.comm->rank &&
-            op->endpoint->transport->call_of(op->endpoint, peer, op->sequence, &record) &&
+            op->endpoint->control->call_of(op->endpoint, peer, op->sequence, &record) &&
             record.signature != tt_hash_short(op->hash) &&
             find_difference(op, peer, &sequence, &own, &record))
             return tell_mismatch(p, peer, sequence, &own, &record);
@@ -190,7 +189,7 @@ static tutti_status inspect_completed(struct tt_pending *p)
 {
     const struct tt_op *op = p->op;
     int peer = tt_exec_waits_for(op);
-    bool over = peer != TT_NONE && op->endpoint->transport->completed_by(op->endpoint, peer) > op->sequence;
+    bool over = peer != TT_NONE && op->endpoint->control->completed_by(op->endpoint, peer) > op->sequence;
     if (over && p->suspect) {
         char what[80];
         snprintf(what, sizeof what, "has completed it without the message that rank %d awaits",
@@ -201,17 +200,16 @@ static tutti_status inspect_completed(struct tt_pending *p)
     return TUTTI_OK;
 }
 
-static tutti_status tell_gone(const struct tt_pending *p, int peer, enum tt_peer_state state)
+static tutti_status tell_gone(const struct tt_pending *p, int peer, enum tt_peer_state state, long number)
 {
     static const char *const ways[] = { [TT_PEER_LEFT] = "destroyed its communicator without taking part",
         [TT_PEER_EXITED] = "ended without tutti_comm_destroy",
         [TT_PEER_DEAD] = "died or became another program" };
-    const struct tt_endpoint *e = p->op->endpoint;
     char mine[DESCRIPTION], process[40] = "";
     struct tt_refusal refusal;
     tt_call_describe(&p->call, mine, sizeof mine);
-    if (state != TT_PEER_LEFT && e->transport->process_of != NULL)
-        snprintf(process, sizeof process, " (process %ld)", e->transport->process_of(e, peer));
+    if (state != TT_PEER_LEFT && number != 0)
+        snprintf(process, sizeof process, " (process %ld)", number);
     bool refused = has_refused(p, peer, &refusal);
     return tell(p, TUTTI_PEER_LOST, peer, "operation %llu, %s: rank %d %s%s%s%s",
         (unsigned long long)p->op->sequence, mine, peer, ways[state], process,
@@ -221,20 +219,21 @@ static tutti_status tell_gone(const struct tt_pending *p, int peer, enum tt_peer
 static tutti_status inspect_peers(struct tt_pending *p)
 {
     const struct tt_op *op = p->op;
-    const struct tt_transport *transport = op->endpoint->transport;
+    const struct tt_control_ops *control = op->endpoint->control;
+    long process;
     if (op->class == TT_CLASS_P2P) { /* what it sent before it went may be there: one more poll decides */
-        enum tt_peer_state state = transport->peer_state(op->endpoint, p->call.root);
+        enum tt_peer_state state = control->peer_state(op->endpoint, p->call.root, &process);
         if (state != TT_PEER_ALIVE && p->suspect)
-            return tell_gone(p, p->call.root, state);
+            return tell_gone(p, p->call.root, state, process);
         p->suspect = state != TT_PEER_ALIVE;
         return TUTTI_OK;
     }
     for (int peer = 0; peer < p->call.comm->n; peer++) {
         if (peer == p->call.comm->rank)
             continue;
-        enum tt_peer_state state = transport->peer_state(op->endpoint, peer);
-        if (state != TT_PEER_ALIVE && transport->completed_by(op->endpoint, peer) <= op->sequence)
-            return tell_gone(p, peer, state);
+        enum tt_peer_state state = control->peer_state(op->endpoint, peer, &process);
+        if (state != TT_PEER_ALIVE && control->completed_by(op->endpoint, peer) <= op->sequence)
+            return tell_gone(p, peer, state, process);
     }
     return TUTTI_OK;
 }

@@ -30,26 +30,26 @@ static int count_left(const struct tt_pending *pending, int count)
 
 static void tell(const struct tt_pending *p, bool alone)
 {
-    const struct tt_endpoint *e = p->op->endpoint;
+    struct tt_endpoint *e = p->op->endpoint;
     struct tt_comm *comm = p->call.comm;
     struct tt_call_record record;
     tt_call_record(&p->call, p->op, &record);
     record.alone = alone;
     record.wait = comm->wait;
     record.looks = ++comm->looks;
-    e->transport->tell_wait(p->op->endpoint, &record);
+    e->control->publish(e, &record, TT_WAIT);
 }
 
 /* The ranks from this one on, each of which waits in a message for the next, and the last for this one.
  * Returns how many there are; 0: there is no circle. A send and a receive between two ranks are none. */
 static int find_circle(const struct tt_op *op, struct tt_mark *marks)
 {
-    const struct tt_transport *transport = op->endpoint->transport;
+    const struct tt_control_ops *control = op->endpoint->control;
     int me = op->endpoint->me, rank = me;
     unsigned kind = TT_COLLECTIVES;
     for (int length = 1; length <= op->endpoint->n; length++) {
         struct tt_call_record record;
-        if (!transport->wait_of(op->endpoint, rank, &record) || !record.alone || record.root < 0 ||
+        if (!control->call_of(op->endpoint, rank, TT_WAIT, &record) || !record.alone || record.root < 0 ||
             record.root >= op->endpoint->n)
             return 0;
         if (length == 1)
@@ -65,19 +65,18 @@ static int find_circle(const struct tt_op *op, struct tt_mark *marks)
 void tt_fault_name_call(const struct tt_pending *p, int peer, char *text, size_t bytes)
 {
     const struct tt_op *op = p->op;
-    const struct tt_transport *transport = op->endpoint->transport;
+    const struct tt_control_ops *control = op->endpoint->control;
     bool p2p = op->class == TT_CLASS_P2P;
     struct tt_call_record record;
     char call[DESCRIPTION];
     text[0] = '\0';
-    if (peer < 0 || peer >= p->call.comm->n || transport->wait_of == NULL)
+    if (peer < 0 || peer >= p->call.comm->n)
         return;
-    uint64_t sequence = transport->completed_by(op->endpoint, peer);
-    if (transport->wait_of(op->endpoint, peer, &record) && (p2p || record.alone)) {
+    uint64_t sequence = control->completed_by(op->endpoint, peer);
+    if (control->call_of(op->endpoint, peer, TT_WAIT, &record) && (p2p || record.alone)) {
         tt_record_describe(&record, call, sizeof call);
         snprintf(text, bytes, ", which waits in %s", call);
-    } else if ((p2p || sequence != op->sequence) &&
-               transport->call_of(op->endpoint, peer, sequence, &record)) {
+    } else if ((p2p || sequence != op->sequence) && control->call_of(op->endpoint, peer, sequence, &record)) {
         tt_record_describe(&record, call, sizeof call);
         snprintf(text, bytes, ", which is in operation %llu, %s", (unsigned long long)sequence, call);
     }
@@ -93,7 +92,7 @@ static bool follow_circle(const struct tt_pending *p, struct tt_circle *circle, 
     *certain = circle->marked;
     for (int i = 0; i < circle->length; i++, mark++) {
         struct tt_call_record record;
-        if (rank != mark->rank || !op->endpoint->transport->wait_of(op->endpoint, rank, &record) ||
+        if (rank != mark->rank || !op->endpoint->control->call_of(op->endpoint, rank, TT_WAIT, &record) ||
             !record.alone || record.wait != mark->wait)
             return false;
         if (!circle->marked)
@@ -140,8 +139,7 @@ void tt_fault_tell_waits(const struct tt_pending *pending, int count, struct tt_
     bool last = count_left(pending, count) == 1;
     for (int i = 0; i < count; i++) {
         const struct tt_pending *p = &pending[i];
-        if (p->over || p->op == NULL || p->op->class != TT_CLASS_P2P || p->call.comm == seen ||
-            p->op->endpoint->transport->tell_wait == NULL)
+        if (p->over || p->op == NULL || p->op->class != TT_CLASS_P2P || p->call.comm == seen)
             continue;
         bool alone = last && p->call.staging == NULL; /* a device takes its time */
         tell(p, alone);
@@ -156,8 +154,8 @@ void tt_fault_tell_moved(const struct tt_pending *pending, int count)
     const struct tt_comm *seen = NULL;
     for (int i = 0; i < count; i++) {
         struct tt_comm *comm = pending[i].call.comm;
-        if (comm != seen && comm->transport->tell_wait != NULL) {
-            comm->transport->tell_wait(comm->endpoint, NULL);
+        if (comm != seen) {
+            comm->endpoint->control->publish(comm->endpoint, NULL, TT_WAIT);
             comm->wait++;
         }
         seen = comm;

@@ -16,7 +16,7 @@
 #include "group.h"
 #include "joining.h"
 #include "selection.h"
-#include "transports/shm.h"
+#include "transports/transport.h"
 
 static tutti_status check_size(int n, int rank)
 {
@@ -40,7 +40,7 @@ static tutti_status introduce(const struct tt_member *members, int n, int rank)
         if (r == rank)
             continue;
         if (status == TUTTI_OK)
-            status = tt_shm_introduce(members[r].fds[0], members[r].fds[1]);
+            status = tt_shm.memory->introduce(members[r].fds);
         else
             for (int i = 0; i < TT_BLOB_FDS; i++)
                 close(members[r].fds[i]);
@@ -59,7 +59,7 @@ static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings
     if (rank == 0 && learned == TUTTI_OK)
         learned = tt_device_settings(settings, n);
     memcpy(mine.blob, settings, sizeof *settings);
-    tutti_status status = tt_shm_present(&mine.fds[0], &mine.fds[1]);
+    tutti_status status = tt_shm.memory->present(mine.fds);
     if (status == TUTTI_OK) {
         status = tt_bootstrap_meet(id, n, rank, &mine, timeout_ms, members, session);
         close(mine.fds[0]);
@@ -98,7 +98,7 @@ tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_confi
             tt_comm_establish(n, rank, &settings, config, NULL, exchange_by_session, session, room, comm);
         tt_session_close(session);
     }
-    tt_shm_settle();
+    tt_shm.memory->settle();
     free(room);
     if (outermost)
         tt_joining_end();

@@ -38,7 +38,7 @@ static void tell(struct tt_comm *comm, int peer, bool sends)
     refused->waits = false;
     refused->last = refusal.number + 1;
     snprintf(refusal.text, sizeof refusal.text, "%s", comm->refusals.text);
-    comm->transport->refuse(comm->endpoint, &refusal);
+    comm->endpoint->control->refuse(comm->endpoint, &refusal);
 }
 
 void tt_refusals_tell(struct tt_comm *comm)
@@ -67,7 +67,7 @@ void tt_refusals_take_back(struct tt_comm *comm)
     pthread_mutex_lock(&tt_streams_lock);
     comm->refusals.told = false;
     comm->known = !comm->finalized;
-    comm->transport->refuse(comm->endpoint, NULL);
+    comm->endpoint->control->refuse(comm->endpoint, NULL);
     pthread_mutex_unlock(&tt_streams_lock);
 }
 
@@ -75,8 +75,8 @@ void tt_refusals_take_back(struct tt_comm *comm)
 static bool concerns_others(struct tt_comm *comm)
 {
     struct tt_cause cause;
-    return comm->transport->refuse != NULL && comm->n > 1 && !comm->finalized &&
-           !comm->transport->cause(comm->endpoint, &cause);
+    return comm->endpoint->control->refuse != NULL && comm->n > 1 && !comm->finalized &&
+           !comm->endpoint->control->cause(comm->endpoint, &cause);
 }
 
 static void refuse(struct tt_comm *comm, int peer, bool sends, const char *what, const char *why)

@@ -210,11 +210,11 @@ static void settle(struct runner *r)
     for (int i = 0; i < r->count; i++) {
         const struct tt_comm *comm = r->pending[i].call.comm;
         struct tt_cause cause;
-        if (!comm->transport->cause(comm->endpoint, &cause))
+        if (!comm->endpoint->control->cause(comm->endpoint, &cause))
             continue;
         int64_t until = tt_deadline_ns(QUIET_MS);
         tt_wait_begin(&r->wait, comm->wait_policy, NULL, 0);
-        while (!comm->transport->quiet(comm->endpoint, tt_now_ns() < until))
+        while (!comm->endpoint->control->quiet(comm->endpoint, tt_now_ns() < until))
             tt_wait_idle(&r->wait);
         tt_wait_awake(&r->wait);
     }

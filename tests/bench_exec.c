@@ -32,18 +32,19 @@ struct side {
 
 struct bare {
     struct tt_endpoint head; /* first */
+    struct tt_link link, *links[TT_CLASSES * RANKS]; /* one link to either rank, as no rank sends to itself */
     struct side *mine, *theirs;
     uint32_t posted[TT_SLOTS], seen_released[TT_SLOTS];
 };
 
-static struct bare *bare_of(struct tt_endpoint *e)
+static struct bare *bare_of(struct tt_link *link)
 {
-    return (struct bare *)e;
+    return (struct bare *)(void *)link->endpoint;
 }
 
-static bool bare_send(struct tt_endpoint *e, const struct tt_message *m)
+static bool bare_send(struct tt_link *link, const struct tt_message *m)
 {
-    struct bare *b = bare_of(e);
+    struct bare *b = bare_of(link);
     uint32_t slot = m->number % TT_SLOTS, number = (uint32_t)m->number;
     if (b->seen_released[slot] != b->posted[slot]) /* look at the peer's line once for all slots */
         for (int i = 0; i < TT_SLOTS; i++)
@@ -64,22 +65,18 @@ static bool bare_send(struct tt_endpoint *e, const struct tt_message *m)
     return true;
 }
 
-static bool bare_sent(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number)
+static bool bare_sent(struct tt_link *link, uint64_t number)
 {
-    struct bare *b = bare_of(e);
+    struct bare *b = bare_of(link);
     uint32_t slot = number % TT_SLOTS;
-    (void)peer;
-    (void)class;
     return b->posted[slot] != (uint32_t)number || b->mine->lines[slot].bytes <= INLINE_BYTES ||
            atomic_load_explicit(&b->theirs->released[slot], memory_order_acquire) == (uint32_t)number;
 }
 
-static bool bare_arrived(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
-    const struct tt_view *like, struct tt_arrival *a)
+static bool bare_arrived(
+    struct tt_link *link, uint64_t number, const struct tt_view *like, struct tt_arrival *a)
 {
-    struct line *line = &bare_of(e)->theirs->lines[number % TT_SLOTS];
-    (void)peer;
-    (void)class;
+    struct line *line = &bare_of(link)->theirs->lines[number % TT_SLOTS];
     (void)like;
     if (atomic_load_explicit(&line->number, memory_order_acquire) != (uint32_t)number)
         return false;
@@ -94,16 +91,14 @@ static bool bare_arrived(struct tt_endpoint *e, int peer, enum tt_class class, u
     return true;
 }
 
-static void bare_release(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number)
+static void bare_release(struct tt_link *link, uint64_t number)
 {
-    (void)peer;
-    (void)class;
     atomic_store_explicit(
-        &bare_of(e)->mine->released[number % TT_SLOTS], (uint32_t)number, memory_order_release);
+        &bare_of(link)->mine->released[number % TT_SLOTS], (uint32_t)number, memory_order_release);
 }
 
-static const struct tt_transport bare = {
-    .name = "bare", .send = bare_send, .sent = bare_sent, .arrived = bare_arrived, .release = bare_release
+static const struct tt_link_ops bare = {
+    .send = bare_send, .sent = bare_sent, .arrived = bare_arrived, .release = bare_release
 };
 
 struct rank {
@@ -143,7 +138,10 @@ static void open_rank(struct row *row, int me, struct side *sides)
     };
     if (tt_schedule_build(&r->schedule, &key) != TUTTI_OK || tt_op_create(&r->schedule, &r->op) != TUTTI_OK)
         abort();
-    r->endpoint.head = (struct tt_endpoint){ .transport = &bare, .n = RANKS, .me = me };
+    r->endpoint.head = (struct tt_endpoint){ .n = RANKS, .me = me, .links = r->endpoint.links };
+    r->endpoint.link = (struct tt_link){ &bare, &r->endpoint.head, !me };
+    for (int i = 0; i < TT_CLASSES * RANKS; i++)
+        r->endpoint.links[i] = &r->endpoint.link;
     r->endpoint.mine = &sides[me];
     r->endpoint.theirs = &sides[!me];
     r->in = reserve(row->bytes);

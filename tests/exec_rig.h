@@ -77,7 +77,7 @@ struct rig_world {
     bool strict; /* also: whoever was not named has nothing to do (costs time) */
     bool sampled; /* only the first and last chunk are evaluated; all others must be alike (many ranks) */
     uint64_t calls, tmp_poisoned, call_bytes_max; /* of progress; slices whose TMP was poisoned late; bytes */
-    struct tt_transport transport; /* the simulator's; tests may replace functions before the run */
+    struct tt_link_ops ops; /* the simulator's; tests may replace functions before the run */
     char failure[320]; /* the first; "" if there is none */
 };
 

@@ -20,6 +20,7 @@ static void *reserve(size_t count, size_t bytes)
 }
 
 static struct rig_world *driven; /* whose transport functions are called */
+static const struct tt_link_ops *its_own; /* the simulator's */
 
 /* A slice that has begun and done nothing gets fresh poison for its TMP. */
 static void notice_slices(struct tt_endpoint *e)
@@ -49,24 +50,36 @@ static void demand_fence(const struct rig_world *w, int rank, const char *what, 
         rig_fail(driven, w->runs[w->current[rank]], rank, what, number);
 }
 
-static bool watched_send(struct tt_endpoint *e, const struct tt_message *message)
+static bool watched_send(struct tt_link *link, const struct tt_message *message)
 {
-    notice_slices(e);
-    demand_fence(driven, e->me, "sends what no fence follows", message->number);
-    return tt_sim_transport.send(e, message);
+    notice_slices(link->endpoint);
+    demand_fence(driven, link->endpoint->me, "sends what no fence follows", message->number);
+    return its_own->send(link, message);
 }
 
-static bool watched_arrived(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
-    const struct tt_view *like, struct tt_arrival *arrival)
+static bool watched_arrived(
+    struct tt_link *link, uint64_t number, const struct tt_view *like, struct tt_arrival *arrival)
 {
-    notice_slices(e);
-    return tt_sim_transport.arrived(e, peer, class, number, like, arrival);
+    notice_slices(link->endpoint);
+    return its_own->arrived(link, number, like, arrival);
 }
 
-static void watched_release(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number)
+static void watched_release(struct tt_link *link, uint64_t number)
 {
-    demand_fence(driven, e->me, "releases what no fence follows", number);
-    tt_sim_transport.release(e, peer, class, number);
+    demand_fence(driven, link->endpoint->me, "releases what no fence follows", number);
+    its_own->release(link, number);
+}
+
+/* All links of this endpoint get the functions above. */
+static void watch(struct rig_world *w, const struct tt_endpoint *e)
+{
+    its_own = tt_link_to(e, TT_CLASS_COLLECTIVE, 0)->ops;
+    w->ops = *its_own;
+    w->ops.send = watched_send;
+    w->ops.arrived = watched_arrived;
+    w->ops.release = watched_release;
+    for (int i = 0; i < TT_CLASSES * e->n; i++)
+        e->links[i]->ops = &w->ops;
 }
 
 struct rig_world *rig_world_create(const struct rig_settings *settings)
@@ -76,10 +89,6 @@ struct rig_world *rig_world_create(const struct rig_settings *settings)
     w->n = settings->sim.n;
     w->random = ~settings->sim.seed;
     w->first_number = settings->first_number;
-    w->transport = tt_sim_transport;
-    w->transport.send = watched_send;
-    w->transport.arrived = watched_arrived;
-    w->transport.release = watched_release;
     w->endpoints = reserve(n, sizeof *w->endpoints);
     w->current = reserve(n, sizeof *w->current);
     w->next_send = reserve(n * n, sizeof *w->next_send);
@@ -99,7 +108,7 @@ struct rig_world *rig_world_create(const struct rig_settings *settings)
             .map = settings->map };
         if (tt_sim_transport.open(&params, addresses + me * TT_ADDRESS_BYTES, &w->endpoints[me]) != TUTTI_OK)
             abort();
-        w->endpoints[me]->transport = &w->transport;
+        watch(w, w->endpoints[me]);
     }
     for (int me = 0; me < w->n; me++)
         if (tt_sim_transport.connect(w->endpoints[me], addresses) != TUTTI_OK)
@@ -132,7 +141,7 @@ void rig_begin(struct rig_world *w, int rank)
     op->next_send = w->next_send + (size_t)rank * (size_t)w->n;
     op->next_recv = w->next_recv + (size_t)rank * (size_t)w->n;
     struct tt_call_record record = { .signature = op->signature };
-    w->transport.publish(op->endpoint, &record, sequence);
+    op->endpoint->control->publish(op->endpoint, &record, sequence);
     r->begun = true;
     for (uint32_t i = 0; i < TT_WINDOW; i++)
         r->slices_seen[i] = i;
@@ -170,7 +179,7 @@ static void wake(struct rig_world *w, int rank)
         }
         if (now == TT_DONE) {
             rig_check(w, run, rank);
-            w->transport.complete(r->op.endpoint, r->op.sequence + 1);
+            r->op.endpoint->control->publish(r->op.endpoint, NULL, r->op.sequence);
             r->over = true;
             w->current[rank]++;
         }

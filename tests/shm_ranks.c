@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "patience.h"
 #include "transports/arena.h"
-#include "transports/shm.h"
 
 enum { PATIENCE_S = 30 };
 
@@ -101,20 +100,20 @@ static int open_of(pid_t pid, int fd)
 
 void shm_introduce(struct shm_rank *r)
 {
-    int arena_fd = -1, life = -1;
-    suite_expect(&r->suite, tt_shm_present(&arena_fd, &life) == TUTTI_OK, "nothing to present");
+    int mine[TT_MEMORY_FDS] = { -1, -1 };
+    suite_expect(&r->suite, tt_shm.memory->present(mine) == TUTTI_OK, "nothing to present");
     r->stage->pids[r->me] = getpid();
-    r->stage->fds[r->me] = arena_fd;
-    r->stage->lives[r->me] = life;
+    r->stage->fds[r->me] = mine[0];
+    r->stage->lives[r->me] = mine[1];
     shm_meet(r);
     for (int peer = 0; peer < r->n; peer++) {
-        int theirs = open_of(r->stage->pids[peer], r->stage->fds[peer]);
-        int ends = open_of(r->stage->pids[peer], r->stage->lives[peer]);
-        suite_expect(&r->suite, tt_shm_introduce(theirs, ends) == TUTTI_OK, "rank %d is not known", peer);
+        int theirs[TT_MEMORY_FDS] = { open_of(r->stage->pids[peer], r->stage->fds[peer]),
+            open_of(r->stage->pids[peer], r->stage->lives[peer]) };
+        suite_expect(&r->suite, tt_shm.memory->introduce(theirs) == TUTTI_OK, "rank %d is not known", peer);
     }
     shm_meet(r);
-    close(arena_fd);
-    close(life);
+    close(mine[0]);
+    close(mine[1]);
 }
 
 struct tt_endpoint *shm_join(struct shm_rank *r)
@@ -133,14 +132,12 @@ bool shm_post(struct tt_endpoint *e, int peer, uint64_t number, uint64_t key, ui
 {
     struct tt_layout layout;
     tt_layout_even(&layout, bytes, 1, 1, 1);
-    struct tt_message m = { .peer = peer,
-        .class = TT_CLASS_P2P,
-        .number = number,
+    struct tt_message m = { .number = number,
         .bytes = bytes,
         .source = { .layout = &layout, .nchunks = 1, .space = { .base = (uintptr_t)from } } };
     for (uint64_t i = 0; i < bytes; i++)
         from[i] = suite_byte(key, i);
-    return tt_shm.send(e, &m);
+    return link_send(tt_link_to(e, TT_CLASS_P2P, peer), &m);
 }
 
 void shm_take(
@@ -153,10 +150,10 @@ void shm_take(
     int64_t deadline = tt_deadline_ns(1000 * (int64_t)patience_seconds(PATIENCE_S));
     tt_layout_even(&layout, bytes, 1, 1, 1);
     tt_wait_begin(&wait, tt_wait_policy_for(r->n), &e->doorbell, 1);
-    while (!tt_shm.arrived(e, peer, TT_CLASS_P2P, number, &like, &a))
+    while (!link_arrived(tt_link_to(e, TT_CLASS_P2P, peer), number, &like, &a))
         if (tt_wait_idle(&wait) && !suite_expect(&r->suite, tt_now_ns() < deadline, "nothing comes"))
             return;
     tt_wait_awake(&wait);
     suite_read(&r->suite, e, peer, &a, key, bytes);
-    tt_shm.release(e, peer, TT_CLASS_P2P, number);
+    link_release(tt_link_to(e, TT_CLASS_P2P, peer), number);
 }

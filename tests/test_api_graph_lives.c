@@ -133,16 +133,18 @@ Test(api_graph_lives, a_pad_that_was_left_stays_for_the_stream)
 
 /* --- Captured calls whose graph is gone while the worker is still at their end. */
 
-static struct tt_transport slow; /* the communicator's own, but for what follows */
-static const struct tt_transport *its_own;
+static struct tt_control_ops slow; /* the communicator's own, but for what follows */
+static const struct tt_control_ops *its_own;
 static atomic_bool is_at_end, may_end;
 
-static void end_late(struct tt_endpoint *e, uint64_t sequence)
+static void end_late(struct tt_endpoint *e, const struct tt_call_record *call, uint64_t sequence)
 {
-    atomic_store(&is_at_end, true);
-    while (!atomic_load(&may_end))
-        ranks_sleep_us(100);
-    its_own->complete(e, sequence);
+    if (call == NULL && sequence != TT_WAIT) {
+        atomic_store(&is_at_end, true);
+        while (!atomic_load(&may_end))
+            ranks_sleep_us(100);
+    }
+    its_own->publish(e, call, sequence);
 }
 
 /* Captured calls that nobody has any more are freed when the next ones are captured. */
@@ -162,10 +164,10 @@ static void end_in_worker(struct ranks_me *me)
         return;
     struct tt_comm *comm = tt_handle_find(rig.comm);
     void *runnable = graph_capture_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
-    its_own = comm->endpoint->transport;
+    its_own = comm->endpoint->control;
     slow = *its_own;
-    slow.complete = end_late;
-    comm->endpoint->transport = &slow;
+    slow.publish = end_late;
+    comm->endpoint->control = &slow;
     graph_give(&rig, 1, rig.streams[0]);
     graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
     graph_fetch(&rig, 1, REDUCED, rig.streams[0]);

@@ -284,7 +284,7 @@ static void fence_fully(struct ranks_me *me)
         if (comm == NULL)
             return;
         const struct tt_comm *c = tt_handle_find(comm);
-        bool light = ((const struct tt_shm_endpoint *)c->endpoint)->light;
+        bool light = c->endpoint->light;
         ranks_expect(me, odd < 0 ? light == tt_fence_register() : !light, "rank %d says no, and light is %d",
             odd, light);
         ranks_ok(me, tutti_barrier(comm, tutti_no_stream()), "barrier");

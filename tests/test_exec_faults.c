@@ -10,6 +10,7 @@
 
 #include "algorithms/algorithms.h"
 #include "exec_rig.h"
+#include "link.h"
 
 enum { RANKS = 4 };
 
@@ -44,18 +45,19 @@ static void expect_abort_is_seen(struct rig_world *world, int dead)
     int rank, finder = (dead + 1) % RANKS;
     mine.rank = finder;
     for (int r = 0; r < RANKS; r++)
-        cr_expect_not(world->transport.cause(world->endpoints[r], &seen));
-    cr_expect(world->transport.abort(world->endpoints[finder], &mine));
-    cr_expect_not(world->transport.abort(world->endpoints[(dead + 2) % RANKS], &other));
+        cr_expect_not(world->endpoints[r]->control->cause(world->endpoints[r], &seen));
+    cr_expect(world->endpoints[finder]->control->abort(world->endpoints[finder], &mine));
+    cr_expect_not(
+        world->endpoints[(dead + 2) % RANKS]->control->abort(world->endpoints[(dead + 2) % RANKS], &other));
     while (tt_sim_step(world->sim, &rank))
         named[rank] = true;
     for (int r = 0; r < RANKS; r++) {
-        cr_expect(world->transport.cause(world->endpoints[r], &seen));
+        cr_expect(world->endpoints[r]->control->cause(world->endpoints[r], &seen));
         cr_expect_eq(seen.status, TUTTI_PEER_LOST);
         cr_expect_eq(seen.rank, finder);
         cr_expect_eq(seen.peer, dead);
         cr_expect_eq(named[r], r != dead, "rank %d %s", r, named[r] ? "was woken" : "sleeps on");
-        enum tt_peer_state state = world->transport.peer_state(world->endpoints[finder], r);
+        enum tt_peer_state state = peer_state(world->endpoints[finder], r);
         cr_expect_eq(state, r == dead ? TT_PEER_DEAD : TT_PEER_ALIVE);
     }
 }
@@ -163,25 +165,23 @@ Test(exec_faults, different_calls_are_a_mismatch)
 
 /* --- Broken promises must be seen: that is what the simulator is for. */
 
-static bool goes_well(struct rig_plan *plan, uint64_t seed,
-    bool (*sent)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number))
+static bool goes_well(
+    struct rig_plan *plan, uint64_t seed, bool (*sent)(struct tt_link *link, uint64_t number))
 {
     struct rig_settings settings = rig_rough(RANKS, seed);
     struct rig_run *run = rig_run_create(plan, 41, 3, seed);
     struct rig_world *world = rig_world_create(&settings);
     if (sent != NULL)
-        world->transport.sent = sent;
+        world->ops.sent = sent;
     bool well = rig_world_run(world, &run, 1);
     rig_world_free(world);
     rig_run_free(run);
     return well;
 }
 
-static bool sent_at_once(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number)
+static bool sent_at_once(struct tt_link *link, uint64_t number)
 {
-    (void)e;
-    (void)peer;
-    (void)class;
+    (void)link;
     (void)number;
     return true;
 }

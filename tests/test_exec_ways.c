@@ -12,31 +12,33 @@
 
 enum { N = 2, SLICE = 8192, SLICES = 8, COUNT = N * SLICES * SLICE / (int)sizeof(int32_t), CALLS = 3 };
 
-static struct tt_transport counting; /* the communicator's own, but for what follows */
-static const struct tt_transport *its_own;
+static struct tt_link_ops counting; /* the communicator's own, but for what follows */
+static const struct tt_link_ops *its_own;
 static int replies, sent_once;
 
-static bool count_replies(struct tt_endpoint *e, const struct tt_message *m, struct tt_view *place)
+static enum tt_target count_replies(
+    struct tt_link *link, const struct tt_message *m, unsigned flags, struct tt_view *place)
 {
-    bool found = its_own->reply_in_place(e, m, place);
-    replies += found;
-    return found;
+    enum tt_target target = its_own->target(link, m, flags, place);
+    replies += target == TT_TARGET_REPLY;
+    return target;
 }
 
-static bool count_once(struct tt_endpoint *e, const struct tt_message *m)
+static bool count_once(struct tt_link *link, const struct tt_message *m)
 {
-    bool sent = its_own->send(e, m);
+    bool sent = its_own->send(link, m);
     sent_once += sent && m->single_reader;
     return sent;
 }
 
 static void count_from_now(struct tt_comm *c)
 {
-    its_own = c->endpoint->transport;
+    its_own = tt_link_to(c->endpoint, TT_CLASS_COLLECTIVE, c->rank)->ops;
     counting = *its_own;
-    counting.reply_in_place = count_replies;
+    counting.target = count_replies;
     counting.send = count_once;
-    c->endpoint->transport = &counting;
+    for (int peer = 0; peer < c->n; peer++)
+        tt_link_to(c->endpoint, TT_CLASS_COLLECTIVE, peer)->ops = &counting;
     replies = 0;
 }
 

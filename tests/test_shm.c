@@ -16,7 +16,6 @@
 #include "shm_ranks.h"
 #include "transport_threads.h"
 #include "transports/arena.h"
-#include "transports/shm.h"
 #include "transports/shm_control.h"
 
 /* Criterion's own timers leak, which ends a run under a sanitizer. */
@@ -87,10 +86,10 @@ static void abort_together(struct shm_rank *r)
         struct tt_endpoint *e = shm_join(r);
         struct tt_cause cause = { .status = TUTTI_PEER_LOST, .rank = r->me, .peer = round }, *seen;
         snprintf(cause.text, sizeof cause.text, "by %d", r->me);
-        if (tt_shm.abort(e, &cause))
+        if (e->control->abort(e, &cause))
             atomic_fetch_add(&stage->numbers[0], 1);
         seen = &stage->causes[r->me];
-        suite_expect(&r->suite, tt_shm.cause(e, seen) && seen->peer == round, "no cause of this round");
+        suite_expect(&r->suite, e->control->cause(e, seen) && seen->peer == round, "no cause of this round");
         suite_expect(&r->suite, seen->text[3] == '0' + seen->rank, "a mixed cause");
         shm_meet(r);
         suite_expect(&r->suite, stage->causes[0].rank == seen->rank, "two causes");
@@ -98,7 +97,8 @@ static void abort_together(struct shm_rank *r)
         tt_shm.close(e);
         shm_meet(r);
     }
-    suite_expect(&r->suite, !tt_shm.cause(parent, &stage->causes[r->me]), "an abort spreads to the parent");
+    suite_expect(
+        &r->suite, !parent->control->cause(parent, &stage->causes[r->me]), "an abort spreads to the parent");
     tt_shm.close(parent);
 }
 
@@ -115,10 +115,10 @@ static void sleep_until_abort(struct shm_rank *r)
     struct tt_endpoint *e = shm_join(r);
     if (r->me == 1) {
         tt_sleep_ms(150);
-        suite_expect(&r->suite, tt_shm.abort(e, &cause), "nobody else aborts");
+        suite_expect(&r->suite, e->control->abort(e, &cause), "nobody else aborts");
     }
     tt_wait_begin(&wait, tt_wait_policy_for(r->n), &e->doorbell, 1);
-    while (!tt_shm.cause(e, &cause))
+    while (!e->control->cause(e, &cause))
         tt_wait_idle(&wait);
     tt_wait_awake(&wait); /* found after a timeout and not rung: that would be counted */
     suite_expect(&r->suite, cause.rank == 1, "another cause");
@@ -140,7 +140,7 @@ static void sleep_until_departure(struct shm_rank *r)
     tt_wait_begin(&wait, tt_wait_policy_for(r->n), &e->doorbell, 1);
     if (r->me == 0)
         tt_sleep_ms(150);
-    while (r->me != 0 && tt_shm.peer_state(e, 0) != TT_PEER_LEFT)
+    while (r->me != 0 && peer_state(e, 0) != TT_PEER_LEFT)
         tt_wait_idle(&wait);
     tt_wait_awake(&wait);
     tt_shm.close(e);
@@ -231,10 +231,10 @@ static void ring_round(struct shm_rank *r)
     for (uint64_t lap = 0; lap < LAPS; lap++) {
         if (r->me == 0)
             suite_expect(&r->suite, shm_post(e, next, first + lap, lap, note, sizeof note), "no free slot");
-        while (!tt_shm.arrived(e, before, TT_CLASS_P2P, first + lap, &like, &a))
+        while (!link_arrived(tt_link_to(e, TT_CLASS_P2P, before), first + lap, &like, &a))
             tt_wait_idle(&wait);
         tt_wait_awake(&wait);
-        tt_shm.release(e, before, TT_CLASS_P2P, first + lap);
+        link_release(tt_link_to(e, TT_CLASS_P2P, before), first + lap);
         if (r->me != 0)
             suite_expect(&r->suite, shm_post(e, next, first + lap, lap, note, sizeof note), "no free slot");
     }
@@ -339,10 +339,10 @@ static void die(struct shm_rank *r)
         return;
     }
     int64_t deadline = tt_deadline_ns(100000);
-    while (tt_shm.peer_state(e, 1) == TT_PEER_ALIVE && tt_now_ns() < deadline)
+    while (peer_state(e, 1) == TT_PEER_ALIVE && tt_now_ns() < deadline)
         tt_sleep_ms(1);
-    suite_expect(&r->suite, tt_shm.peer_state(e, 1) == TT_PEER_DEAD, "the dead are not seen");
-    suite_expect(&r->suite, tt_shm.peer_state(e, 2) == TT_PEER_ALIVE, "the living seem dead");
+    suite_expect(&r->suite, peer_state(e, 1) == TT_PEER_DEAD, "the dead are not seen");
+    suite_expect(&r->suite, peer_state(e, 2) == TT_PEER_ALIVE, "the living seem dead");
     shm_take(r, e, 1, first, 3, 40);
     shm_take(r, e, 1, first + 1, 4, 1000);
     shm_take(r, e, 1, first + 2, 5, BYTES);
@@ -350,9 +350,11 @@ static void die(struct shm_rank *r)
     struct tt_arrival a;
     tt_layout_even(&layout, BYTES, 1, 1, 1);
     struct tt_view like = { .layout = &layout, .nchunks = 1 };
-    if (atomic_load(&stage->numbers[1]) > 1 && tt_shm.arrived(e, 1, TT_CLASS_P2P, first + 3, &like, &a))
-        suite_expect(
-            &r->suite, tt_shm.pull(e, 1, &a, 0, private, BYTES) == TUTTI_PEER_LOST, "pulled from the dead");
+    if (atomic_load(&stage->numbers[1]) > 1 &&
+        link_arrived(tt_link_to(e, TT_CLASS_P2P, 1), first + 3, &like, &a))
+        suite_expect(&r->suite,
+            link_pull(tt_link_to(e, TT_CLASS_P2P, 1), &a, 0, private, BYTES) == TUTTI_PEER_LOST,
+            "pulled from the dead");
     shm_post(e, 2, first, 7, private, 20);
     tt_shm.close(e);
     while (atomic_load(&stage->numbers[2]) == 0 && tt_now_ns() < deadline)
@@ -389,7 +391,7 @@ static void leave_early(struct shm_rank *r)
         return;
     }
     tt_sleep_ms(50);
-    suite_expect(&r->suite, tt_shm.peer_state(e, 0) == TT_PEER_LEFT, "rank 0 has not left");
+    suite_expect(&r->suite, peer_state(e, 0) == TT_PEER_LEFT, "rank 0 has not left");
     for (uint64_t i = 0; i < TT_SLOTS; i++)
         shm_take(r, e, 0, first + i, i + (uint64_t)r->me, i % 2 == 0 ? 48 : sizeof text);
     tt_shm.close(e);
@@ -427,15 +429,15 @@ static void tidy(struct shm_rank *r)
     uint64_t used = resident(), slot = (used - empty) / TT_SLOTS;
     if (r->me == 0) {
         suite_expect(&r->suite, slot >= TIDY_BYTES, "a slot has %d bytes", (int)slot);
-        tt_shm.tidy(e);
+        tt_shm.memory->tidy(e);
         suite_expect(&r->suite, resident() == used, "what was used just now is gone");
     }
-    tt_shm.tidy(e);
+    tt_shm.memory->tidy(e);
     if (r->me == 0)
         suite_expect(&r->suite, resident() == empty + (1 + TT_SHM_SHUTTLES) * slot, "%d bytes stay",
             (int)(resident() - empty));
     shm_meet(r);
-    tt_shm.tidy(e);
+    tt_shm.memory->tidy(e);
     shm_meet(r);
     if (r->me == 0) {
         suite_expect(&r->suite, resident() == empty + slot, "%d bytes are kept", (int)(resident() - empty));
@@ -541,7 +543,7 @@ static void introduce_in_vain(struct shm_rank *r)
     for (int i = 0; i < 3; i++)
         shm_introduce(r);
     suite_expect(&r->suite, take_census().fds > before.fds, "nobody was introduced");
-    tt_shm_settle();
+    tt_shm.memory->settle();
     expect_no_growth(&r->suite, &before);
     shm_meet(r);
 }
@@ -566,8 +568,9 @@ static void call_in_a_loop(struct shm_rank *r)
         uint64_t field = i / ROUND, q = r->stage->params.first_number + i;
         if (i % ROUND == 0 && field > 0)
             *(field <= 4 ? (uint8_t *)words[field - 1] : bytes[field - 5]) += 1;
-        tt_shm.publish(e, &record, q);
-        bool there = tt_shm.call_of(e, 0, q, &seen), stays = tt_shm.call_of(e, 0, q - TT_CALLS_KEPT, &old);
+        e->control->publish(e, &record, q);
+        bool there = e->control->call_of(e, 0, q, &seen),
+             stays = e->control->call_of(e, 0, q - TT_CALLS_KEPT, &old);
         seen.sequence = 0;
         suite_expect(&r->suite, there && memcmp((void *)&seen, (void *)&record, sizeof seen) == 0 && !stays,
             "call %d is not seen as it was made", (int)i);

@@ -12,7 +12,6 @@
 
 #include "shm_ranks.h"
 #include "transports/arena.h"
-#include "transports/shm.h"
 #include "transports/shm_control.h"
 
 /* Criterion's own timers leak, which ends a run under a sanitizer. */
@@ -108,7 +107,7 @@ Test(shm_refusals, who_left_before)
         e[i] = open_one(3, i, 5000, addresses[i]);
     cr_expect_eq(tt_shm.connect(e[0], addresses[0]), TUTTI_OK);
     tt_shm.close(e[2]); /* rank 0 holds it still, rank 1 comes too late */
-    cr_expect_eq(tt_shm.peer_state(e[0], 2), TT_PEER_LEFT);
+    cr_expect_eq(peer_state(e[0], 2), TT_PEER_LEFT);
     cr_expect_eq(tt_shm.connect(e[1], addresses[0]), TUTTI_PEER_LOST);
     tt_shm.close(e[0]);
     tt_shm.close(e[1]);
@@ -120,8 +119,8 @@ Test(shm_refusals, abort_before_connect)
     uint8_t address[TT_ADDRESS_BYTES];
     struct tt_cause cause = { .status = TUTTI_ABORTED };
     struct tt_endpoint *e = open_one(2, 1, 5000, address);
-    cr_expect_not(tt_shm.abort(e, &cause));
-    cr_expect_not(tt_shm.cause(e, &cause));
+    cr_expect_not(e->control->abort(e, &cause));
+    cr_expect_not(e->control->cause(e, &cause));
     tt_shm.close(e);
 }
 
@@ -199,23 +198,34 @@ static bool inside(const struct tt_arena *arena, const struct tt_view *place)
     return true;
 }
 
+/* Where a message of one run may be put; NULL: nowhere. */
+static void *find_target(struct tt_endpoint *e, uint64_t number, uint32_t bytes)
+{
+    struct tt_layout layout;
+    struct tt_view place;
+    uint64_t count;
+    struct tt_message m = { .number = number, .bytes = bytes };
+    tt_layout_even(&layout, bytes, 1, 1, 1);
+    m.source = (struct tt_view){ .layout = &layout, .nchunks = 1 };
+    bool granted = link_granted(tt_link_to(e, TT_CLASS_P2P, 0), &m, 0, &place);
+    return granted ? (void *)tt_view_run(&place, 0, &count) : NULL;
+}
+
 /* The same, where a message of one run looks for it. */
 static bool find_run(struct shm_rank *r, struct tt_endpoint *e, const struct tt_shm_grant *grant,
     uint64_t number, uint32_t bytes)
 {
     const struct tt_arena *arena = ((struct tt_shm_endpoint *)e)->peers[0].arena;
     uint64_t at;
-    void *place = tt_shm.offered(tt_shm.link(e, 0, TT_CLASS_P2P), number, 0, bytes, 0);
+    void *place = find_target(e, number, bytes);
     if (place == NULL)
         return false;
-    suite_expect(&r->suite, grant->bytes == bytes && grant->signature == 0 && grant->packed != 0,
-        "another message's grant, or none of one run");
+    suite_expect(&r->suite, grant->bytes == bytes && grant->signature == 0, "another message's grant");
     suite_expect(&r->suite, tt_arena_offset(arena, (uintptr_t)place, bytes, &at),
         "a run of what is not the peer's is believed");
-    tt_shm.leave(e);
-    suite_expect(&r->suite, tt_shm.offered(tt_shm.link(e, 0, TT_CLASS_P2P), number, 0, bytes, 0) == NULL,
-        "it is given to who is outside");
-    tt_shm.enter(e);
+    tt_endpoint_leave(e);
+    suite_expect(&r->suite, find_target(e, number, bytes) == NULL, "it is given to who is outside");
+    tt_endpoint_enter(e);
     return true;
 }
 
@@ -233,9 +243,9 @@ static void find_nonsense(struct shm_rank *r)
     tt_layout_even(&layouts[0], 70000 * 7 * 2 / 3, 7, 2, 1);
     tt_layout_even(&layouts[1], 4096, 1, 1, 1);
     make_v_layout(&layouts[2]);
-    tt_shm.enter(e);
+    tt_endpoint_enter(e);
     for (int i = 0; r->me == 1 && i < ROUNDS; i++) {
-        struct tt_message m = { .class = TT_CLASS_P2P, .number = number };
+        struct tt_message m = { .number = number };
         struct tt_view place;
         m.source = (struct tt_view){ .layout = &layouts[i % 3], .nchunks = i % 3 == 1 ? 1 : 3 };
         m.source.chunk = i % 3 == 1 ? 0 : (uint32_t)chance(&seed) % 9;
@@ -245,7 +255,7 @@ static void find_nonsense(struct shm_rank *r)
             grant->bytes = (uint32_t)m.bytes;
         atomic_store_explicit(&grant->number, number + 1, memory_order_release);
         runs += find_run(r, e, grant, number, (uint32_t)m.bytes);
-        if (!tt_shm.granted(e, &m, false, &place)) {
+        if (!link_granted(tt_link_to(e, TT_CLASS_P2P, 0), &m, 0, &place)) {
             refused++;
             continue;
         }
@@ -256,7 +266,7 @@ static void find_nonsense(struct shm_rank *r)
     suite_expect(&r->suite,
         r->me == 0 || (accepted > ROUNDS / 100 && refused > ROUNDS / 100 && runs > ROUNDS / 100),
         "%d accepted, %d of one run, %d refused", (int)accepted, (int)runs, (int)refused);
-    tt_shm.leave(e);
+    tt_endpoint_leave(e);
     shm_meet(r);
     tt_shm.close(e);
 }
@@ -273,8 +283,8 @@ static void peek_nonsense(
     const struct tt_shm_peer *peer = &((struct tt_shm_endpoint *)e)->peers[0];
     const void *payload = NULL;
     uint64_t at;
-    struct tt_link *link = tt_shm.link(e, 0, TT_CLASS_P2P);
-    enum tt_peek found = tt_shm.peek(link, number, line->signature, line->bytes, &payload);
+    struct tt_link *link = tt_link_to(e, TT_CLASS_P2P, 0);
+    enum tt_peek found = link_peek(link, number, line->signature, line->bytes, &payload);
     suite_expect(&r->suite, found != TT_PEEK_PLACED, "what was not granted is there");
     if (found == TT_PEEK_THERE && line->path == TT_PATH_MAPPED)
         suite_expect(&r->suite, tt_arena_offset(peer->arena, (uintptr_t)payload, line->bytes, &at),
@@ -294,7 +304,7 @@ static void read_nonsense(struct shm_rank *r)
     tt_layout_even(&layouts[0], 70000 * 7 * 2 / 3, 7, 2, 1);
     tt_layout_even(&layouts[1], 4096, 1, 1, 1);
     make_v_layout(&layouts[2]);
-    tt_shm.enter(e);
+    tt_endpoint_enter(e);
     for (int i = 0; r->me == 1 && i < ROUNDS; i++) {
         struct tt_view like = { .layout = &layouts[i % 3], .nchunks = i % 3 == 1 ? 1 : 3 };
         struct tt_arrival a;
@@ -303,7 +313,7 @@ static void read_nonsense(struct shm_rank *r)
             line->bytes = (uint32_t)(tt_view_count(&like) * like.layout->element_bytes);
         atomic_store_explicit(&line->flag, tt_shm_flag(number), memory_order_release);
         peek_nonsense(r, e, line, number);
-        if (!tt_shm.arrived(e, 0, TT_CLASS_P2P, number, &like, &a))
+        if (!link_arrived(tt_link_to(e, TT_CLASS_P2P, 0), number, &like, &a))
             suite_expect(&r->suite, false, "the line is not found");
         else if (a.bytes == 0)
             refused++;
@@ -339,7 +349,7 @@ static void take_slots(struct shm_rank *r)
         line->path = TT_PATH_COPIED;
         line->shuttle = 0;
         line->bytes = lengths[i];
-        tt_shm.release(e, 0, TT_CLASS_P2P, number);
+        link_release(tt_link_to(e, TT_CLASS_P2P, 0), number);
         for (uint64_t at = 0; at < TT_SLOTS * stride; at++) {
             uint64_t inside = at - slot * stride;
             bool marked = inside < most && inside % 64 == 0;
@@ -380,7 +390,7 @@ static void reply_to_nonsense(struct shm_rank *r)
         line->bytes = BYTES;
         line->shuttle = none[i];
         atomic_store(&line->flag, tt_shm_flag(number));
-        bool there = tt_shm.arrived(e, 0, TT_CLASS_P2P, number, &like, &a);
+        bool there = link_arrived(tt_link_to(e, TT_CLASS_P2P, 0), number, &like, &a);
         suite_expect(&r->suite, there && a.bytes == 0, "a message by shuttle %u is believed", none[i]);
     }
     shm_meet(r);
@@ -400,7 +410,7 @@ static void outgrow_and_lend(struct shm_rank *r)
     struct tt_endpoint *e = shm_join(r);
     struct tt_shm_line *line =
         &tt_shm_channel((struct tt_shm_endpoint *)e, TT_CLASS_P2P, 0)->in[tt_shm_line_of(number)];
-    struct tt_link *link = tt_shm.link(e, 0, TT_CLASS_P2P);
+    struct tt_link *link = tt_link_to(e, TT_CLASS_P2P, 0);
     struct tt_layout layout;
     tt_layout_even(&layout, TT_SHM_INLINE_BYTES + 1, 1, 1, 1);
     struct tt_view like = { .layout = &layout, .nchunks = 1 };
@@ -412,16 +422,16 @@ static void outgrow_and_lend(struct shm_rank *r)
         line->signature = 7;
         line->bytes = TT_SHM_INLINE_BYTES + 1;
         atomic_store(&line->flag, tt_shm_flag(number));
-        bool there = tt_shm.arrived(e, 0, TT_CLASS_P2P, number, &like, &a);
+        bool there = link_arrived(tt_link_to(e, TT_CLASS_P2P, 0), number, &like, &a);
         suite_expect(&r->suite, there && a.bytes == 0, "a line holds more than a line");
         line->path = TT_PATH_MAPPED;
         line->source.at = 0;
-        suite_expect(&r->suite, tt_shm.peek(link, number, 7, line->bytes, &payload) == TT_PEEK_ODD,
+        suite_expect(&r->suite, link_peek(link, number, 7, line->bytes, &payload) == TT_PEEK_ODD,
             "a loan is given to who is outside");
-        tt_shm.enter(e);
-        suite_expect(&r->suite, tt_shm.peek(link, number, 7, line->bytes, &payload) == TT_PEEK_THERE,
+        tt_endpoint_enter(e);
+        suite_expect(&r->suite, link_peek(link, number, 7, line->bytes, &payload) == TT_PEEK_THERE,
             "a loan is not given to who is inside");
-        tt_shm.leave(e);
+        tt_endpoint_leave(e);
     }
     shm_meet(r);
     tt_shm.close(e);

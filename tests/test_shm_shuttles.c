@@ -7,7 +7,6 @@
 #include "patience.h"
 #include "shm_ranks.h"
 #include "transports/arena.h"
-#include "transports/shm.h"
 #include "transports/shm_control.h"
 #include "transports/shm_place.h"
 
@@ -27,7 +26,7 @@ static uintptr_t base_of(struct tt_endpoint *e, int peer, uint64_t number)
     struct tt_view like = { .layout = &layout, .nchunks = 1 };
     struct tt_arrival a;
     tt_layout_even(&layout, NOTE_BYTES, 1, 1, 1);
-    while (!tt_shm.arrived(e, peer, TT_CLASS_P2P, number, &like, &a))
+    while (!link_arrived(tt_link_to(e, TT_CLASS_P2P, peer), number, &like, &a))
         continue;
     return a.base;
 }
@@ -96,32 +95,39 @@ static void answer(struct shm_rank *r)
     int peer = 1 - r->me, given = 0;
     shm_introduce(r);
     struct tt_endpoint *e = shm_join(r);
-    struct tt_link *link = tt_shm.link(e, peer, TT_CLASS_P2P);
+    struct tt_link *link = tt_link_to(e, TT_CLASS_P2P, peer);
     for (uint64_t i = 0; i < ROUNDS; i++) {
         uint32_t bytes = i % 5 == 4 ? LINE_BYTES : NOTE_BYTES;
         const uint8_t *payload;
         memset(question, (int)(2 * i) + r->me, sizeof question);
-        suite_expect(&r->suite, tt_shm.post(link, first + 2 * i, 1, question, bytes), "no room");
-        while (tt_shm.peek(link, first + 2 * i, 1, bytes, (const void **)&payload) != TT_PEEK_THERE)
+        suite_expect(&r->suite, link_post(link, first + 2 * i, 1, question, bytes), "no room");
+        while (link_peek(link, first + 2 * i, 1, bytes, (const void **)&payload) != TT_PEEK_THERE)
             continue;
-        uint8_t *kept = tt_shm.kept(link, first + 2 * i);
+        struct tt_layout layout;
+        struct tt_view place = { .layout = &layout, .nchunks = 1 };
+        struct tt_message answer = { .signature = 1, .number = first + 2 * i + 1, .bytes = bytes };
+        answer.reads = first + 2 * i + 1;
+        tt_layout_even(&layout, bytes, 1, 1, 1);
+        answer.source = place;
+        bool replies = link_replies(link, &answer, &place);
+        uint8_t *kept = replies ? (uint8_t *)place.space.base : NULL;
         suite_expect(&r->suite,
             (kept == payload) == (bytes == NOTE_BYTES) && (kept == payload || kept == NULL),
-            "round %d: it lies at %p, kept is %p", (int)i, payload, kept);
+            "round %d: it lies at %p, the reply at %p", (int)i, payload, kept);
         suite_expect(&r->suite, payload[bytes - 1] == 2 * i + (uint64_t)peer, "another question");
         for (uint32_t k = 0; kept != NULL && k < bytes; k++)
             kept[k] = (uint8_t)(kept[k] + 100);
-        tt_shm.done(link, first + 2 * i);
+        link_release(link, first + 2 * i);
         if (kept == NULL)
             memset(question, 0x77, sizeof question);
         given += kept != NULL;
-        suite_expect(&r->suite,
-            tt_shm.post(link, first + 2 * i + 1, 1, kept != NULL ? kept : question, bytes), "no room");
-        while (tt_shm.peek(link, first + 2 * i + 1, 1, bytes, (const void **)&payload) != TT_PEEK_THERE)
+        suite_expect(
+            &r->suite, link_post(link, first + 2 * i + 1, 1, replies ? NULL : question, bytes), "no room");
+        while (link_peek(link, first + 2 * i + 1, 1, bytes, (const void **)&payload) != TT_PEEK_THERE)
             continue;
         suite_expect(&r->suite, payload[bytes - 1] == (kept != NULL ? 2 * i + (uint64_t)r->me + 100 : 0x77),
             "round %d: the answer is %d", (int)i, payload[bytes - 1]);
-        tt_shm.done(link, first + 2 * i + 1);
+        link_release(link, first + 2 * i + 1);
     }
     suite_expect(&r->suite, given == ROUNDS / 5 * 4, "%d answers lay where the questions did", given);
     shm_meet(r);
@@ -143,35 +149,34 @@ static void reply_in_place(struct shm_rank *r)
     int peer = 1 - r->me;
     shm_introduce(r);
     struct tt_endpoint *e = shm_join(r);
+    struct tt_link *link = tt_link_to(e, TT_CLASS_P2P, peer);
     for (int i = 0; i < ROUNDS; i++, number += MESSAGES) {
         uint64_t bytes = i % 5 == 4 ? LINE_BYTES : NOTE_BYTES, count;
         struct tt_layout layout;
-        struct tt_message m = { .class = TT_CLASS_P2P, .peer = peer, .number = number + 2, .bytes = bytes };
+        struct tt_message m = { .number = number + 2, .bytes = bytes };
         struct tt_view place;
         tt_layout_even(&layout, bytes, 1, 1, 1);
         m.source = (struct tt_view){ .layout = &layout, .space = { .base = (uintptr_t)text }, .nchunks = 1 };
         suite_expect(&r->suite, shm_post(e, peer, number, 0, text, bytes), "no room");
         base_of(e, peer, number);
-        suite_expect(
-            &r->suite, !tt_shm.reply_in_place(e, &m, &place), "the reply to nothing is stored in place");
+        suite_expect(&r->suite, !link_replies(link, &m, &place), "the reply to nothing is stored in place");
         m.reads = number + 1;
-        bool stored = tt_shm.reply_in_place(e, &m, &place);
+        bool stored = link_replies(link, &m, &place);
         suite_expect(
             &r->suite, stored == (bytes > LINE_BYTES), "round %d: it is stored in place: %d", i, stored);
-        suite_expect(
-            &r->suite, tt_shm.reply_in_place(e, &m, &place) == stored, "the second part goes elsewhere");
+        suite_expect(&r->suite, link_replies(link, &m, &place) == stored, "the second part goes elsewhere");
         if (stored)
             memset((void *)tt_view_run(&place, 0, &count), 100 + i, bytes);
-        tt_shm.release(e, peer, TT_CLASS_P2P, number);
+        link_release(tt_link_to(e, TT_CLASS_P2P, peer), number);
         suite_expect(&r->suite, shm_post(e, peer, number + 1, 1, text, bytes), "no room in between");
         memset(text, 100 + i, sizeof text); /* what is not stored in place is read from here */
         m.placed = stored;
-        suite_expect(&r->suite, tt_shm.send(e, &m), "no room for the answer");
+        suite_expect(&r->suite, link_send(link, &m), "no room for the answer");
         shm_take(r, e, peer, number + 1, 1, bytes);
         const uint8_t *answer = (const uint8_t *)base_of(e, peer, number + 2);
         suite_expect(&r->suite, answer[0] == 100 + i && answer[bytes - 1] == 100 + i,
             "round %d: the answer is %d", i, answer[0]);
-        tt_shm.release(e, peer, TT_CLASS_P2P, number + 2);
+        link_release(tt_link_to(e, TT_CLASS_P2P, peer), number + 2);
     }
     suite_expect(&r->suite, e->path_bytes[TT_PATH_PLACED] == 0, "something was placed");
     suite_expect(&r->suite, tt_shm_channel((struct tt_shm_endpoint *)e, TT_CLASS_P2P, peer)->reserved == 0,
@@ -193,23 +198,24 @@ static void reply_in_parts(struct shm_rank *r)
     int peer = 1 - r->me;
     shm_introduce(r);
     struct tt_endpoint *e = shm_join(r);
+    struct tt_link *link = tt_link_to(e, TT_CLASS_P2P, peer);
     struct tt_layout layout;
     struct tt_view place, source = { .layout = &layout, .nchunks = 1 };
     tt_layout_even(&layout, sizeof text, 1, 1, 1);
     suite_expect(&r->suite, tt_arena_alloc(sizeof text, (void **)&wanted) == TUTTI_OK, "no memory");
     suite_expect(&r->suite, shm_post(e, peer, number, 0, text, sizeof text), "no room");
     base_of(e, peer, number);
-    struct tt_message m = { .class = TT_CLASS_P2P, .peer = peer, .number = number + 1, .reads = number + 1 };
+    struct tt_message m = { .number = number + 1, .reads = number + 1 };
     m.bytes = sizeof text;
     m.source = source;
-    suite_expect(&r->suite, tt_shm.reply_in_place(e, &m, &place), "it is not stored in place");
+    suite_expect(&r->suite, link_replies(link, &m, &place), "it is not stored in place");
     shm_meet(r);
     source.space.base = (uintptr_t)wanted;
-    suite_expect(
-        &r->suite, tt_shm.grant(e, peer, TT_CLASS_P2P, number + 1, 0, &source), "it cannot be granted");
+    suite_expect(&r->suite, link_grant(tt_link_to(e, TT_CLASS_P2P, peer), number + 1, 0, &source, 0),
+        "it cannot be granted");
     shm_meet(r);
-    suite_expect(&r->suite, !tt_shm.granted(e, &m, false, &place), "the rest is stored elsewhere");
-    suite_expect(&r->suite, tt_shm.reply_in_place(e, &m, &place), "the second part goes elsewhere");
+    suite_expect(&r->suite, !link_granted(link, &m, 0, &place), "the rest is stored elsewhere");
+    suite_expect(&r->suite, link_replies(link, &m, &place), "the second part goes elsewhere");
     shm_meet(r);
     tt_shm.close(e);
 }
@@ -229,28 +235,28 @@ static void answer_briefly(struct shm_rank *r)
     int peer = 1 - r->me;
     shm_introduce(r);
     struct tt_endpoint *e = shm_join(r);
-    struct tt_link *link = tt_shm.link(e, peer, TT_CLASS_P2P);
+    struct tt_link *link = tt_link_to(e, TT_CLASS_P2P, peer);
     memset(text, BYTE, sizeof text);
     for (uint64_t i = 0; i < ROUNDS; i++) {
         const uint8_t *payload;
         uint32_t asked = i % 2 == 0 ? LONG : SHORT;
-        suite_expect(&r->suite, tt_shm.post(link, first + 2 * i, 1, text, asked), "no room");
-        while (tt_shm.peek(link, first + 2 * i, 1, asked, (const void **)&payload) != TT_PEEK_THERE)
+        suite_expect(&r->suite, link_post(link, first + 2 * i, 1, text, asked), "no room");
+        while (link_peek(link, first + 2 * i, 1, asked, (const void **)&payload) != TT_PEEK_THERE)
             continue;
         const uint8_t *question = payload;
-        tt_shm.done(link, first + 2 * i);
+        link_release(link, first + 2 * i);
         shm_meet(r); /* the lines are looked at while nobody writes them */
-        suite_expect(&r->suite, tt_shm.post(link, first + 2 * i + 1, 1, text, SHORT), "no room");
+        suite_expect(&r->suite, link_post(link, first + 2 * i + 1, 1, text, SHORT), "no room");
         int written = 0;
         for (uint32_t at = 0; at < LONG; at++)
             written += at < asked && question[at] != BYTE;
         suite_expect(&r->suite, written == (int)(asked - SHORT + 63) / 64, "round %d: %d bytes are written",
             (int)i, written);
         shm_meet(r);
-        while (tt_shm.peek(link, first + 2 * i + 1, 1, SHORT, (const void **)&payload) != TT_PEEK_THERE)
+        while (link_peek(link, first + 2 * i + 1, 1, SHORT, (const void **)&payload) != TT_PEEK_THERE)
             continue;
         suite_expect(&r->suite, payload[0] == BYTE && payload[SHORT - 1] == BYTE, "another answer");
-        tt_shm.done(link, first + 2 * i + 1);
+        link_release(link, first + 2 * i + 1);
     }
     shm_meet(r);
     tt_shm.close(e);
@@ -316,21 +322,21 @@ static void post_source(
     struct shm_rank *r, struct tt_endpoint *e, uint64_t number, uint8_t *memory, bool once, bool packed)
 {
     struct tt_layout layout;
-    struct tt_message m = { .peer = 1, .class = TT_CLASS_P2P, .number = number, .single_reader = once };
+    struct tt_message m = { .number = number, .single_reader = once };
     m.bytes = SOURCE_BYTES;
     m.source = (struct tt_view){ .layout = &layout, .nchunks = packed ? 1 : 2 };
     m.source.space.base = (uintptr_t)memory + SOURCE_BYTES;
     m.source.space.stride = packed ? 0 : SOURCE_BYTES;
     tt_layout_even(&layout, SOURCE_BYTES, m.source.nchunks, 1, 1);
     memset(memory, SOURCE_BYTE, 3 * SOURCE_BYTES);
-    suite_expect(&r->suite, tt_shm.send(e, &m), "no room");
+    suite_expect(&r->suite, link_send(tt_link_to(e, TT_CLASS_P2P, 1), &m), "no room");
 }
 
 static void send_source(
     struct shm_rank *r, struct tt_endpoint *e, uint64_t number, uint8_t *memory, bool once, bool packed)
 {
     post_source(r, e, number, memory, once, packed);
-    while (!tt_shm.sent(e, 1, TT_CLASS_P2P, number))
+    while (!link_sent(tt_link_to(e, TT_CLASS_P2P, 1), number))
         continue;
     expect_spoilt(r, memory, once && packed ? SOURCE_LINES : 0);
 }
@@ -346,30 +352,35 @@ static void spoil(struct shm_rank *r)
     uint8_t *memory;
     shm_introduce(r);
     struct tt_endpoint *e = shm_join(r);
-    struct tt_link *link = tt_shm.link(e, 1 - r->me, TT_CLASS_P2P);
+    struct tt_link *link = tt_link_to(e, TT_CLASS_P2P, 1 - r->me);
     suite_expect(&r->suite, tt_arena_alloc(3 * SOURCE_BYTES, (void **)&memory) == TUTTI_OK, "no memory");
-    tt_shm.enter(e);
+    tt_endpoint_enter(e);
     for (uint64_t i = 0; i < ROUNDS; i++)
         if (r->me == 0) {
             send_source(r, e, first + i, memory, i % 2 == 0, i < 4);
         } else {
             base_of(e, 0, first + i);
-            tt_shm.release(e, 0, TT_CLASS_P2P, first + i);
+            link_release(tt_link_to(e, TT_CLASS_P2P, 0), first + i);
         }
     if (r->me == 0) {
         memset(memory, SOURCE_BYTE, 3 * SOURCE_BYTES);
-        suite_expect(&r->suite, tt_shm.lend(link, last, 1, memory + SOURCE_BYTES, SOURCE_BYTES), "no room");
-        while (!tt_shm.sent(e, 1, TT_CLASS_P2P, last))
+        struct tt_layout layout;
+        struct tt_message m = { .signature = 1, .number = last, .bytes = SOURCE_BYTES };
+        tt_layout_even(&layout, SOURCE_BYTES, 1, 1, 1);
+        m.source = (struct tt_view){ .layout = &layout, .nchunks = 1 };
+        m.source.space.base = (uintptr_t)memory + SOURCE_BYTES;
+        suite_expect(&r->suite, link_send(link, &m), "no room");
+        while (!link_sent(tt_link_to(e, TT_CLASS_P2P, 1), last))
             continue;
         expect_spoilt(r, memory, 0);
         suite_expect(&r->suite, e->path_bytes[TT_PATH_MAPPED] == (ROUNDS + 1) * SOURCE_BYTES,
             "%d bytes are read in place", (int)e->path_bytes[TT_PATH_MAPPED]);
     } else {
-        while (tt_shm.peek(link, last, 1, SOURCE_BYTES, &payload) != TT_PEEK_THERE)
+        while (link_peek(link, last, 1, SOURCE_BYTES, &payload) != TT_PEEK_THERE)
             continue;
-        tt_shm.done(link, last);
+        link_release(link, last);
     }
-    tt_shm.leave(e);
+    tt_endpoint_leave(e);
     shm_meet(r);
     tt_shm.close(e);
 }
@@ -387,21 +398,21 @@ static void give_up(struct shm_rank *r)
     shm_introduce(r);
     struct tt_endpoint *e = shm_join(r);
     suite_expect(&r->suite, tt_arena_alloc(3 * SOURCE_BYTES, (void **)&memory) == TUTTI_OK, "no memory");
-    tt_shm.enter(e);
+    tt_endpoint_enter(e);
     if (r->me == 0)
         post_source(r, e, number, memory, true, true);
     else
         base_of(e, 0, number);
     shm_meet(r);
     if (r->me == 0)
-        tt_shm.quiet(e, false);
+        e->control->quiet(e, false);
     shm_meet(r);
     if (r->me == 1)
-        tt_shm.release(e, 0, TT_CLASS_P2P, number);
+        link_release(tt_link_to(e, TT_CLASS_P2P, 0), number);
     shm_meet(r);
     if (r->me == 0)
         expect_spoilt(r, memory, 0);
-    tt_shm.leave(e);
+    tt_endpoint_leave(e);
     tt_shm.close(e);
 }
 
@@ -430,11 +441,11 @@ static void lie(struct shm_rank *r)
         line->packed = 1;
         line->shuttle = shuttle == SHUTTLES + 1 ? UINT32_MAX : shuttle;
         atomic_store_explicit(&line->flag, tt_shm_flag(number), memory_order_release);
-        struct tt_link *link = tt_shm.link(e, 0, TT_CLASS_P2P);
-        enum tt_peek peek = tt_shm.peek(link, number, line->signature, NOTE_BYTES, &payload);
+        struct tt_link *link = tt_link_to(e, TT_CLASS_P2P, 0);
+        enum tt_peek peek = link_peek(link, number, line->signature, NOTE_BYTES, &payload);
         suite_expect(&r->suite, peek == (here ? TT_PEEK_ODD : TT_PEEK_THERE), "a look finds %d in shuttle %u",
             peek, shuttle);
-        tt_shm.arrived(e, 0, TT_CLASS_P2P, number, &like, &a);
+        link_arrived(tt_link_to(e, TT_CLASS_P2P, 0), number, &like, &a);
         suite_expect(&r->suite, a.bytes == (here ? 0 : NOTE_BYTES), "%d bytes arrive by shuttle %u",
             (int)a.bytes, shuttle);
     }

@@ -117,15 +117,15 @@ static void open_two(const struct tt_sim_params *sim, struct tt_endpoint **e)
 
 static bool post(struct tt_endpoint *e, uint64_t number)
 {
-    struct tt_message m = { .peer = 1, .number = number, .bytes = BYTES, .source = view() };
-    return tt_sim_transport.send(e, &m);
+    struct tt_message m = { .number = number, .bytes = BYTES, .source = view() };
+    return link_send(tt_link_to(e, TT_CLASS_COLLECTIVE, 1), &m);
 }
 
 static uint64_t available(struct tt_endpoint *e, uint64_t number)
 {
     struct tt_arrival a;
     struct tt_view like = view();
-    return tt_sim_transport.arrived(e, 0, TT_CLASS_COLLECTIVE, number, &like, &a) ? a.available : 0;
+    return link_arrived(tt_link_to(e, TT_CLASS_COLLECTIVE, 0), number, &like, &a) ? a.available : 0;
 }
 
 Test(sim, parts_come_one_by_one_in_whole_elements)
@@ -172,26 +172,26 @@ Test(sim, broken_contracts_are_told)
 {
     struct tt_endpoint *e[2];
     struct tt_sim_params sim = { .n = 2, .seed = 1, .delay_ns = 10 };
-    struct tt_message m = { .peer = 1, .number = 0, .bytes = BYTES + 8, .source = view() };
+    struct tt_message m = { .number = 0, .bytes = BYTES + 8, .source = view() };
     int rank;
     open_two(&sim, e);
-    tt_sim_transport.send(e[0], &m);
+    link_send(tt_link_to(e[0], TT_CLASS_COLLECTIVE, 1), &m);
     cr_expect(strstr(tt_sim_error(suite.world), "more than a slot"));
     open_two(&sim, e);
     cr_assert(post(e[0], 3));
-    tt_sim_transport.release(e[1], 0, TT_CLASS_COLLECTIVE, 3);
+    link_release(tt_link_to(e[1], TT_CLASS_COLLECTIVE, 0), 3);
     cr_expect(strstr(tt_sim_error(suite.world), "released before"));
     open_two(&sim, e);
     cr_assert(post(e[0], 3));
     cr_assert(tt_sim_step(suite.world, &rank));
-    tt_sim_transport.release(e[1], 0, TT_CLASS_COLLECTIVE, 3);
+    link_release(tt_link_to(e[1], TT_CLASS_COLLECTIVE, 0), 3);
     cr_expect_str_eq(tt_sim_error(suite.world), "");
     cr_assert(tt_sim_step(suite.world, &rank));
     cr_expect_eq(rank, 0);
     cr_assert(post(e[0], 3));
     cr_expect(strstr(tt_sim_error(suite.world), "sent twice"));
     open_two(&sim, e);
-    tt_sim_transport.sent(e[0], 1, TT_CLASS_P2P, 9);
+    link_sent(tt_link_to(e[0], TT_CLASS_P2P, 1), 9);
     cr_expect(strstr(tt_sim_error(suite.world), "before it was sent"));
     leave();
 }
@@ -211,7 +211,7 @@ Test(sim, the_trace_is_the_same_everywhere)
             next++;
         for (uint64_t number = next > TT_SLOTS ? next - TT_SLOTS : 0; number < next; number++)
             if (available(e[1], number) == BYTES)
-                tt_sim_transport.release(e[1], 0, TT_CLASS_COLLECTIVE, number);
+                link_release(tt_link_to(e[1], TT_CLASS_COLLECTIVE, 0), number);
     } while (tt_sim_step(suite.world, &rank));
     cr_expect_eq(next, 200);
     cr_expect_str_eq(tt_sim_error(suite.world), "");

@@ -165,27 +165,25 @@ static void begin_batch(struct stream *t)
 
 static bool advance_sending(struct stream *t, struct message *m, uint64_t number)
 {
-    const struct tt_transport *transport = t->e->transport;
+    struct tt_link *link = tt_link_to(t->e, t->class, t->peer);
     if (m->state == WAITING) {
-        struct tt_message message = { .peer = t->peer,
-            .class = (uint8_t)t->class,
-            .reduced = m->spec.reduced,
+        struct tt_message message = { .reduced = m->spec.reduced,
             .signature = (uint32_t)m->spec.key,
             .number = number,
             .bytes = m->spec.bytes,
             .source = m->spec.source };
         struct tt_view place;
         bool in_place = m->spec.key % 3 == 0;
-        if (!m->placed && transport->granted(t->e, &message, in_place, &place)) {
+        if (!m->placed && link_granted(link, &message, in_place ? TT_UNLESS_READABLE : 0, &place)) {
             suite_place(&message, &place);
             m->placed = true;
         }
         message.placed = m->placed;
-        if (!transport->send(t->e, &message))
+        if (!link_send(link, &message))
             return false;
         m->state = POSTED;
     }
-    if (!transport->sent(t->e, t->peer, t->class, number))
+    if (!link_sent(link, number))
         return false;
     suite_spec_spoil(&m->spec);
     m->state = DONE;
@@ -194,11 +192,11 @@ static bool advance_sending(struct stream *t, struct message *m, uint64_t number
 
 static bool advance_receiving(struct stream *t, struct message *m, uint64_t number)
 {
-    const struct tt_transport *transport = t->e->transport;
+    struct tt_link *link = tt_link_to(t->e, t->class, t->peer);
     if (m->state == WAITING) {
-        if (m->grants && transport->grant(t->e, t->peer, t->class, number, (uint32_t)m->spec.key, &m->place))
+        if (m->grants && link_grant(link, number, (uint32_t)m->spec.key, &m->place, 0))
             m->grants = false;
-        if (!transport->arrived(t->e, t->peer, t->class, number, &m->spec.like, &m->arrival))
+        if (!link_arrived(link, number, &m->spec.like, &m->arrival))
             return false;
         m->state = POSTED;
         return true;
@@ -213,7 +211,7 @@ static bool advance_receiving(struct stream *t, struct message *m, uint64_t numb
         m->arrival.view = m->place;
     }
     suite_read(t->suite, t->e, t->peer, &m->arrival, m->spec.key, m->spec.bytes);
-    transport->release(t->e, t->peer, t->class, number);
+    link_release(link, number);
     m->state = DONE;
     return true;
 }
@@ -259,7 +257,7 @@ static void idle(struct transport_suite *s, struct tt_endpoint *e, struct tt_wai
     struct tt_cause cause;
     if (!tt_wait_idle(wait))
         return;
-    if (e->transport->cause(e, &cause))
+    if (e->control->cause(e, &cause))
         suite_expect(s, false, "%s", cause.text);
     suite_expect(s, tt_now_ns() < deadline, "rank %d waits for ever", e->me);
 }
@@ -281,6 +279,7 @@ void suite_exchange(
             t->memory[memory] = s->memory[memory] != NULL ? s->memory[memory] + offset : NULL;
         begin_stream(t, i, seed, batches);
     }
+    suite_expect(s, tt_endpoint_enter(e), "it has ended before it began");
     tt_wait_begin(&wait, tt_wait_policy_for(e->n), &e->doorbell, 1);
     int64_t deadline = tt_deadline_ns(PATIENCE_MS);
     for (int left = STREAMS; left > 0 && s->wrong[0] == '\0';) {
@@ -298,7 +297,8 @@ void suite_exchange(
     struct tt_cause cause = { .status = TUTTI_INTERNAL_ERROR, .rank = e->me };
     memcpy(cause.text, s->wrong, sizeof s->wrong);
     if (s->wrong[0] != '\0')
-        e->transport->abort(e, &cause);
+        e->control->abort(e, &cause);
     tt_wait_awake(&wait);
+    tt_endpoint_leave(e);
     free(streams);
 }

@@ -30,18 +30,14 @@ struct plain {
     struct tt_view like;
 };
 
-static void make_plain(
-    struct plain *p, int peer, enum tt_class class, uint64_t number, const uint8_t *from, uint64_t bytes)
+static void make_plain(struct plain *p, uint64_t number, const uint8_t *from, uint64_t bytes)
 {
     memset(p, 0, sizeof *p);
     tt_layout_even(&p->layout, bytes, 1, 1, 1);
     p->like = (struct tt_view){ .layout = &p->layout, .nchunks = 1 };
-    p->message = (struct tt_message){ .peer = peer,
-        .class = (uint8_t) class,
-        .signature = (uint32_t)(number * 31),
-        .number = number,
-        .bytes = bytes,
-        .source = p->like };
+    p->message = (struct tt_message){
+        .signature = (uint32_t)(number * 31), .number = number, .bytes = bytes, .source = p->like
+    };
     p->message.source.space.base = (uintptr_t)from;
 }
 
@@ -57,10 +53,10 @@ static void pass(struct transport_suite *s)
         s->advance();
 }
 
-static bool send_soon(struct transport_suite *s, struct tt_endpoint *e, const struct tt_message *m)
+static bool send_soon(struct transport_suite *s, struct tt_link *link, const struct tt_message *m)
 {
     for (int i = 0; i < PATIENCE; i++) {
-        if (s->transport->send(e, m))
+        if (link_send(link, m))
             return true;
         pass(s);
     }
@@ -72,7 +68,7 @@ static bool arrives(struct transport_suite *s, struct tt_endpoint *e, int peer, 
     uint64_t number, const struct tt_view *like, struct tt_arrival *a)
 {
     for (int i = 0; i < PATIENCE; i++) {
-        if (s->transport->arrived(e, peer, class, number, like, a) && a->available == a->bytes)
+        if (link_arrived(tt_link_to(e, class, peer), number, like, a) && a->available == a->bytes)
             return true;
         pass(s);
     }
@@ -83,7 +79,7 @@ static bool sent_soon(
     struct transport_suite *s, struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number)
 {
     for (int i = 0; i < PATIENCE; i++) {
-        if (s->transport->sent(e, peer, class, number))
+        if (link_sent(tt_link_to(e, class, peer), number))
             return true;
         pass(s);
     }
@@ -106,7 +102,9 @@ bool suite_read(struct transport_suite *s, struct tt_endpoint *e, int peer, cons
             run = bytes - at; /* a pull may cross runs */
         if (a->path != TT_PATH_PULLED)
             memcpy(to + at, (const void *)address, run);
-        else if (!suite_expect(s, s->transport->pull(e, peer, a, at, to + at, run) == TUTTI_OK, "no pull"))
+        else if (!suite_expect(s,
+                     link_pull(tt_link_to(e, TT_CLASS_COLLECTIVE, peer), a, at, to + at, run) == TUTTI_OK,
+                     "no pull"))
             break;
     }
     uint64_t same = 0, guards = 0;
@@ -129,6 +127,8 @@ static void make(struct transport_suite *s, int n, struct tt_endpoint **endpoint
         .pull_from = 64 << 10,
         .map = true };
     s->make(&params, endpoints);
+    for (int i = 0; i < n; i++)
+        suite_expect(s, tt_endpoint_enter(endpoints[i]), "it has ended before it began");
 }
 
 static void close_all(struct transport_suite *s, int n, struct tt_endpoint **endpoints)
@@ -145,15 +145,16 @@ static void one_way(struct transport_suite *s, struct tt_endpoint **e, uint64_t 
     struct plain p;
     struct tt_arrival a;
     write_bytes(from, number, bytes);
-    make_plain(&p, 1, TT_CLASS_COLLECTIVE, number, from, bytes);
+    make_plain(&p, number, from, bytes);
     p.message.reduced = reduced;
-    suite_expect(s, !s->transport->arrived(e[1], 0, TT_CLASS_COLLECTIVE, number, &p.like, &a),
+    suite_expect(s, !link_arrived(tt_link_to(e[1], TT_CLASS_COLLECTIVE, 0), number, &p.like, &a),
         "a message arrives before it is sent");
-    if (!send_soon(s, e[0], &p.message) || !arrives(s, e[1], 0, TT_CLASS_COLLECTIVE, number, &p.like, &a))
+    if (!send_soon(s, tt_link_to(e[0], TT_CLASS_COLLECTIVE, 1), &p.message) ||
+        !arrives(s, e[1], 0, TT_CLASS_COLLECTIVE, number, &p.like, &a))
         return;
     suite_expect(s, a.signature == p.message.signature, "the signature is lost");
     suite_read(s, e[1], 0, &a, number, bytes);
-    s->transport->release(e[1], 0, TT_CLASS_COLLECTIVE, number);
+    link_release(tt_link_to(e[1], TT_CLASS_COLLECTIVE, 0), number);
     sent_soon(s, e[0], 1, TT_CLASS_COLLECTIVE, number);
 }
 
@@ -187,10 +188,11 @@ static void run_to_itself(struct transport_suite *s)
     struct tt_arrival a;
     make(s, 1, e);
     write_bytes(s->memory[0], 5, 5000);
-    make_plain(&p, 0, TT_CLASS_P2P, first_number, s->memory[0], 5000);
-    if (send_soon(s, e[0], &p.message) && arrives(s, e[0], 0, TT_CLASS_P2P, first_number, &p.like, &a))
+    make_plain(&p, first_number, s->memory[0], 5000);
+    if (send_soon(s, tt_link_to(e[0], TT_CLASS_P2P, 0), &p.message) &&
+        arrives(s, e[0], 0, TT_CLASS_P2P, first_number, &p.like, &a))
         suite_read(s, e[0], 0, &a, 5, 5000);
-    s->transport->release(e[0], 0, TT_CLASS_P2P, first_number);
+    link_release(tt_link_to(e[0], TT_CLASS_P2P, 0), first_number);
     sent_soon(s, e[0], 0, TT_CLASS_P2P, first_number);
     close_all(s, 1, e);
 }
@@ -206,16 +208,14 @@ static void run_kinds(struct transport_suite *s)
         if (spec.bytes == 0)
             continue;
         suite_spec_fill(&spec, s->memory[spec.memory]);
-        struct tt_message m = { .peer = 0,
-            .class = TT_CLASS_P2P,
-            .number = first_number + i,
-            .bytes = spec.bytes,
-            .reduced = spec.reduced,
-            .source = spec.source };
-        if (send_soon(s, e[1], &m) && arrives(s, e[0], 1, TT_CLASS_P2P, m.number, &spec.like, &a) &&
+        struct tt_message m = {
+            .number = first_number + i, .bytes = spec.bytes, .reduced = spec.reduced, .source = spec.source
+        };
+        if (send_soon(s, tt_link_to(e[1], TT_CLASS_P2P, 0), &m) &&
+            arrives(s, e[0], 1, TT_CLASS_P2P, m.number, &spec.like, &a) &&
             !suite_read(s, e[0], 1, &a, spec.key, spec.bytes))
             break;
-        s->transport->release(e[0], 1, TT_CLASS_P2P, m.number);
+        link_release(tt_link_to(e[0], TT_CLASS_P2P, 1), m.number);
         sent_soon(s, e[1], 0, TT_CLASS_P2P, m.number);
     }
     close_all(s, 2, e);
@@ -231,7 +231,7 @@ static void run_many_runs(struct transport_suite *s)
     tt_layout_even(&layout, COUNT, CHUNKS, 2, 4);
     for (uint64_t i = 0; i < 4; i++) {
         struct tt_view view = { .layout = &layout, .chunk = 9, .nchunks = TAKEN, .slice = (uint32_t)i % 2 };
-        struct tt_message m = { .peer = 1, .number = first_number + i, .source = view };
+        struct tt_message m = { .number = first_number + i, .source = view };
         struct tt_arrival a;
         m.bytes = tt_view_count(&view) * layout.element_bytes;
         m.source.space.base = (uintptr_t)s->memory[s->memory[1] != NULL && i > 1];
@@ -240,9 +240,10 @@ static void run_many_runs(struct transport_suite *s)
             for (uint64_t j = 0; j < count * 4; j++)
                 to[j] = suite_byte(i, at * 4 + j);
         }
-        if (send_soon(s, e[0], &m) && arrives(s, e[1], 0, TT_CLASS_COLLECTIVE, m.number, &view, &a))
+        if (send_soon(s, tt_link_to(e[0], TT_CLASS_COLLECTIVE, 1), &m) &&
+            arrives(s, e[1], 0, TT_CLASS_COLLECTIVE, m.number, &view, &a))
             suite_read(s, e[1], 0, &a, i, m.bytes);
-        s->transport->release(e[1], 0, TT_CLASS_COLLECTIVE, m.number);
+        link_release(tt_link_to(e[1], TT_CLASS_COLLECTIVE, 0), m.number);
         sent_soon(s, e[0], 1, TT_CLASS_COLLECTIVE, m.number);
     }
     close_all(s, 2, e);
@@ -258,8 +259,8 @@ static bool offer(
     struct transport_suite *s, struct tt_endpoint *e, enum tt_class class, uint64_t number, uint64_t bytes)
 {
     struct plain p;
-    make_plain(&p, 1, class, number, area_of(s, class, number), bytes);
-    return s->transport->send(e, &p.message);
+    make_plain(&p, number, area_of(s, class, number), bytes);
+    return link_send(tt_link_to(e, class, 1), &p.message);
 }
 
 static void take(
@@ -267,13 +268,13 @@ static void take(
 {
     struct plain p;
     struct tt_arrival a;
-    make_plain(&p, 0, class, number, NULL, bytes);
+    make_plain(&p, number, NULL, bytes);
     if (arrives(s, e, 0, class, number, &p.like, &a)) {
         suite_expect(s, a.signature == (uint32_t)(number * 31), "another message arrives as %llu",
             (unsigned long long)number);
         suite_read(s, e, 0, &a, number, bytes);
     }
-    s->transport->release(e, 0, class, number);
+    link_release(tt_link_to(e, class, 0), number);
 }
 
 static bool post(
@@ -329,8 +330,8 @@ static void run_skips(struct transport_suite *s)
     make(s, 2, e);
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         for (uint64_t next = number; next < number + 20; next++) {
-            make_plain(&p, 0, class, next, NULL, 100);
-            suite_expect(s, !s->transport->arrived(e[1], 0, class, next, &p.like, &a),
+            make_plain(&p, next, NULL, 100);
+            suite_expect(s, !link_arrived(tt_link_to(e[1], class, 0), next, &p.like, &a),
                 "message %llu arrives, which was never sent", (unsigned long long)next);
         }
         post(s, e[0], class, number, 100);
@@ -371,10 +372,10 @@ static void run_sent(struct transport_suite *s)
         uint8_t *from = s->memory[i % 2] != NULL ? s->memory[i % 2] : s->memory[0];
         uint64_t bytes = sizes[i % 5];
         write_bytes(from, number, bytes);
-        make_plain(&p, 1, class, number, from, bytes);
-        if (!send_soon(s, e[0], &p.message))
+        make_plain(&p, number, from, bytes);
+        if (!send_soon(s, tt_link_to(e[0], class, 1), &p.message))
             break;
-        bool at_once = s->transport->sent(e[0], 1, class, number);
+        bool at_once = link_sent(tt_link_to(e[0], class, 1), number);
         if (at_once)
             memset(from, 0x11, bytes);
         if (!arrives(s, e[1], 0, class, number, &p.like, &a))
@@ -382,8 +383,8 @@ static void run_sent(struct transport_suite *s)
         suite_expect(s, at_once != (a.path == TT_PATH_MAPPED || a.path == TT_PATH_PULLED),
             "path %d is sent %s", a.path, at_once ? "before it is read" : "late");
         suite_read(s, e[1], 0, &a, number, bytes);
-        suite_expect(s, at_once || !s->transport->sent(e[0], 1, class, number), "sent before the release");
-        s->transport->release(e[1], 0, class, number);
+        suite_expect(s, at_once || !link_sent(tt_link_to(e[0], class, 1), number), "sent before the release");
+        link_release(tt_link_to(e[1], class, 0), number);
         sent_soon(s, e[0], 1, class, number);
     }
     close_all(s, 2, e);
@@ -394,24 +395,24 @@ static void run_calls(struct transport_suite *s)
     struct tt_endpoint *e[3];
     struct tt_call_record record = { 0 }, seen;
     make(s, 3, e);
-    suite_expect(s, !s->transport->call_of(e[1], 0, first_number, &seen), "a call before the first");
-    suite_expect(s, !s->transport->call_of(e[1], 0, 0, &seen), "a call with number 0");
+    suite_expect(s, !e[1]->control->call_of(e[1], 0, first_number, &seen), "a call before the first");
+    suite_expect(s, !e[1]->control->call_of(e[1], 0, 0, &seen), "a call with number 0");
     for (uint64_t q = first_number; q < first_number + 40; q++) {
         record.count = q * 3;
         record.root = (int32_t)(q % 3);
         record.signature = (uint32_t)(q * 7);
-        s->transport->publish(e[0], &record, q);
-        bool there = s->transport->call_of(e[2], 0, q, &seen);
+        e[0]->control->publish(e[0], &record, q);
+        bool there = e[2]->control->call_of(e[2], 0, q, &seen);
         suite_expect(s,
             there && seen.count == q * 3 && seen.root == (int32_t)(q % 3) &&
                 seen.signature == (uint32_t)(q * 7),
             "a call is not seen as it was made");
-        suite_expect(s, !s->transport->call_of(e[2], 0, q + 1, &seen), "a call is seen before it is made");
+        suite_expect(s, !e[2]->control->call_of(e[2], 0, q + 1, &seen), "a call is seen before it is made");
         suite_expect(
-            s, !s->transport->call_of(e[2], 0, q - TT_CALLS_KEPT, &seen), "an old call stays for ever");
-        suite_expect(s, q == first_number || s->transport->call_of(e[1], 0, q - 1, &seen), "no history");
-        s->transport->complete(e[0], q + 1);
-        suite_expect(s, s->transport->completed_by(e[1], 0) == q + 1, "completion is not seen");
+            s, !e[2]->control->call_of(e[2], 0, q - TT_CALLS_KEPT, &seen), "an old call stays for ever");
+        suite_expect(s, q == first_number || e[1]->control->call_of(e[1], 0, q - 1, &seen), "no history");
+        e[0]->control->publish(e[0], NULL, q);
+        suite_expect(s, e[1]->control->completed_by(e[1], 0) == q + 1, "completion is not seen");
     }
     close_all(s, 3, e);
 }
@@ -423,14 +424,14 @@ static void run_abort(struct transport_suite *s)
                     seen;
     make(s, 3, e);
     for (int i = 0; i < 3; i++)
-        suite_expect(s, !s->transport->cause(e[i], &seen), "a cause before any");
+        suite_expect(s, !e[i]->control->cause(e[i], &seen), "a cause before any");
     for (int i = 2; i >= 0; i--) {
         cause.rank = i;
         snprintf(cause.text, sizeof cause.text, "found by %d", i);
-        suite_expect(s, s->transport->abort(e[i], &cause) == (i == 2), "not the first cause wins");
+        suite_expect(s, e[i]->control->abort(e[i], &cause) == (i == 2), "not the first cause wins");
     }
     for (int i = 0; i < 3; i++) {
-        suite_expect(s, s->transport->cause(e[i], &seen), "rank %d sees no cause", i);
+        suite_expect(s, e[i]->control->cause(e[i], &seen), "rank %d sees no cause", i);
         suite_expect(s,
             seen.rank == 2 && seen.status == TUTTI_TIMEOUT && seen.sequence == 77 && seen.peer == 1 &&
                 strcmp(seen.text, "found by 2") == 0 && strcmp(seen.operation, "broadcast") == 0,
@@ -446,13 +447,13 @@ static void run_left(struct transport_suite *s)
     make(s, 3, e);
     for (uint64_t i = 0; i < TT_SLOTS; i++)
         post(s, e[0], TT_CLASS_COLLECTIVE, first_number + i, i % 2 == 0 ? 40 : 900);
-    suite_expect(s, s->transport->peer_state(e[1], 0) == TT_PEER_ALIVE, "a peer that is there is not alive");
+    suite_expect(s, peer_state(e[1], 0) == TT_PEER_ALIVE, "a peer that is there is not alive");
     for (uint64_t i = 0; i < TT_SLOTS; i++)
-        if (s->transport->sent(e[0], 1, TT_CLASS_COLLECTIVE, first_number + i))
+        if (link_sent(tt_link_to(e[0], TT_CLASS_COLLECTIVE, 1), first_number + i))
             memset(area_of(s, TT_CLASS_COLLECTIVE, first_number + i), 0x22, AREA / 2);
     s->transport->close(e[0]);
-    suite_expect(s, s->transport->peer_state(e[1], 0) == TT_PEER_LEFT, "a peer that left is not seen to");
-    suite_expect(s, s->transport->peer_state(e[1], 2) == TT_PEER_ALIVE, "another one seems to have left");
+    suite_expect(s, peer_state(e[1], 0) == TT_PEER_LEFT, "a peer that left is not seen to");
+    suite_expect(s, peer_state(e[1], 2) == TT_PEER_ALIVE, "another one seems to have left");
     for (uint64_t i = 0; i < TT_SLOTS; i++)
         take(s, e[1], TT_CLASS_COLLECTIVE, first_number + i, i % 2 == 0 ? 40 : 900);
     s->transport->close(e[1]);
@@ -475,16 +476,17 @@ void suite_place(const struct tt_message *m, const struct tt_view *place)
 /* Whoever is not meant finds nothing: another class, number, length or signature. */
 static void try_others(struct transport_suite *s, struct tt_endpoint *e, const struct tt_message *right)
 {
-    struct tt_message others[] = { *right, *right, *right, *right, *right };
+    struct tt_message others[] = { *right, *right, *right, *right };
     struct tt_view place;
-    others[0].class = TT_CLASS_P2P;
-    others[1].number += TT_SLOTS;
-    others[2].number += (uint64_t)1 << 32;
-    others[3].bytes--;
-    others[4].signature++;
+    others[0].number += TT_SLOTS;
+    others[1].number += (uint64_t)1 << 32;
+    others[2].bytes--;
+    others[3].signature++;
+    suite_expect(
+        s, !link_granted(tt_link_to(e, TT_CLASS_P2P, 1), right, 0, &place), "another class finds a grant");
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        suite_expect(
-            s, !s->transport->granted(e, &others[i], false, &place), "change %d finds a grant", (int)i);
+        suite_expect(s, !link_granted(tt_link_to(e, TT_CLASS_COLLECTIVE, 1), &others[i], 0, &place),
+            "change %d finds a grant", (int)i);
 }
 
 /* One message from e[0] to e[1], granted; place it only if `use`. */
@@ -492,31 +494,31 @@ static void one_granted(
     struct transport_suite *s, struct tt_endpoint **e, uint64_t number, uint64_t bytes, int memory, bool use)
 {
     const enum tt_class class = TT_CLASS_COLLECTIVE;
+    struct tt_link *out = tt_link_to(e[0], class, 1), *in = tt_link_to(e[1], class, 0);
     uint8_t *from = s->memory[0], *to = s->memory[memory] + SUITE_MEMORY_BYTES / 2;
     struct plain p, other;
     struct tt_arrival a;
     struct tt_view place;
     write_bytes(from, number, bytes);
     memset(to, 0x33, bytes + GUARD);
-    make_plain(&p, 1, class, number, from, bytes);
-    make_plain(&other, 1, class, number, to, bytes);
-    bool expected = s->grants == SUITE_GRANTS && bytes > 1024;
-    bool granted = s->transport->grant(e[1], 0, class, number, p.message.signature, &other.message.source);
-    suite_expect(s, s->grants == SUITE_GRANTS_BY_CHANCE || granted == expected, "%llu bytes: a grant is %s",
-        (unsigned long long)bytes, granted ? "taken" : "refused");
-    bool another = granted && s->transport->grant(e[1], 0, class, number + TT_SLOTS, p.message.signature,
-                                  &other.message.source);
+    make_plain(&p, number, from, bytes);
+    make_plain(&other, number, to, bytes);
+    bool granted = link_grant(in, number, p.message.signature, &other.message.source, 0);
+    suite_expect(s,
+        s->grants == SUITE_GRANTS_BY_CHANCE || granted == (s->grants == SUITE_GRANTS && bytes > 1024),
+        "%llu bytes: a grant is %s", (unsigned long long)bytes, granted ? "taken" : "refused");
+    bool another =
+        granted && link_grant(in, number + TT_SLOTS, p.message.signature, &other.message.source, 0);
     suite_expect(s, !another, "a grant is taken while that of its slot stands");
     try_others(s, e[0], &p.message);
-    bool found = s->transport->granted(e[0], &p.message, false, &place);
+    bool found = link_granted(out, &p.message, 0, &place);
     suite_expect(s, found == granted || s->grants == SUITE_GRANTS_BY_CHANCE, "the grant is not found");
     p.message.placed = found && use;
     if (p.message.placed)
         suite_place(&p.message, &place);
-    if (!send_soon(s, e[0], &p.message))
+    if (!send_soon(s, out, &p.message))
         return;
-    bool at_once = s->transport->sent(e[0], 1, class, number);
-    suite_expect(s, at_once || !p.message.placed, "what is placed is not sent at once");
+    suite_expect(s, link_sent(out, number) || !p.message.placed, "what is placed is not sent at once");
     if (!arrives(s, e[1], 0, class, number, &p.like, &a))
         return;
     suite_expect(s, (a.path == TT_PATH_PLACED) == p.message.placed, "a placed message has path %d", a.path);
@@ -526,11 +528,11 @@ static void one_granted(
     }
     suite_read(s, e[1], 0, &a, number, bytes);
     suite_expect(s, to[bytes] == 0x33, "placed beyond its %llu bytes", (unsigned long long)bytes);
-    s->transport->release(e[1], 0, class, number);
+    link_release(tt_link_to(e[1], class, 0), number);
     sent_soon(s, e[0], 1, class, number);
     suite_expect(s,
         s->grants == SUITE_GRANTS_BY_CHANCE ||
-            !s->transport->grant(e[1], 0, class, number, p.message.signature, &other.message.source),
+            !link_grant(in, number, p.message.signature, &other.message.source, 0),
         "a grant is taken for a message that has been released");
 }
 
@@ -554,32 +556,31 @@ static void run_grants(struct transport_suite *s)
 static void run_grants_after(struct transport_suite *s)
 {
     enum { BYTES = 4096 };
-    const enum tt_class class = TT_CLASS_COLLECTIVE;
     struct tt_endpoint *e[2];
     struct plain there, back;
     struct tt_arrival a;
     struct tt_view place;
-    if (s->transport->grant_after == NULL || s->grants != SUITE_GRANTS || s->memory[1] == NULL)
+    if (s->grants != SUITE_GRANTS || s->memory[1] == NULL)
         return;
     make(s, 2, e);
+    struct tt_link *out = tt_link_to(e[0], TT_CLASS_P2P, 1), *in = tt_link_to(e[1], TT_CLASS_P2P, 0);
     uint64_t number = first_number;
     write_bytes(s->memory[1], number, BYTES);
-    make_plain(&there, 1, class, number, s->memory[0], BYTES);
-    make_plain(&back, 0, class, number, s->memory[1], BYTES);
-    bool taken = s->transport->grant_after(
-        e[1], 0, class, number, there.message.signature, &back.message.source, number);
-    suite_expect(s, taken, "a grant is refused");
-    suite_expect(s, !s->transport->granted(e[0], &there.message, false, &place), "granted before it is sent");
-    bool arrived = send_soon(s, e[1], &back.message) && arrives(s, e[0], 1, class, number, &back.like, &a);
-    suite_expect(s, arrived && !s->transport->granted(e[0], &there.message, false, &place), "granted unread");
-    there.message.reads = number + 2;
-    suite_expect(s, !s->transport->granted(e[0], &there.message, false, &place), "granted to another reader");
-    there.message.reads = number + 1;
-    suite_expect(s, s->transport->granted(e[0], &there.message, false, &place), "not granted to its reader");
-    there.message.reads = 0;
-    s->transport->release(e[0], 1, class, number);
+    make_plain(&there, number, s->memory[0], BYTES);
+    make_plain(&back, number, s->memory[1], BYTES);
     suite_expect(
-        s, s->transport->granted(e[0], &there.message, false, &place), "not granted once it is read");
+        s, link_grant(in, number, there.message.signature, &back.message.source, number + 1), "refused");
+    suite_expect(s, !link_granted(out, &there.message, 0, &place), "granted before it is sent");
+    bool arrived =
+        send_soon(s, in, &back.message) && arrives(s, e[0], 1, TT_CLASS_P2P, number, &back.like, &a);
+    suite_expect(s, arrived && !link_granted(out, &there.message, 0, &place), "granted unread");
+    there.message.reads = number + 2;
+    suite_expect(s, !link_granted(out, &there.message, 0, &place), "granted to another reader");
+    there.message.reads = number + 1;
+    suite_expect(s, link_granted(out, &there.message, 0, &place), "not granted to its reader");
+    there.message.reads = 0;
+    link_release(out, number);
+    suite_expect(s, link_granted(out, &there.message, 0, &place), "not granted once it is read");
     close_all(s, 2, e);
 }
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "transports/transport.h"
+#include "link.h"
 
 enum {
     SUITE_SLOT_BYTES = 200000,

@@ -134,10 +134,10 @@ static void abort_together(struct crew *c, int me, struct transport_suite *s)
         struct tt_cause cause = { .status = TUTTI_ABORTED, .rank = me, .sequence = (uint64_t)round }, *seen;
         snprintf(cause.text, sizeof cause.text, "%d of %d", me, round);
         spin_together(c, round);
-        if (tt_shm.abort(e, &cause))
+        if (e->control->abort(e, &cause))
             atomic_fetch_add(&c->winners[round & 1], 1);
         seen = &c->causes[me];
-        suite_expect(s, tt_shm.cause(e, seen), "no cause after an abort");
+        suite_expect(s, e->control->cause(e, seen), "no cause after an abort");
         suite_expect(s, seen->sequence == (uint64_t)round && seen->text[0] == '0' + seen->rank,
             "the cause is of round %d, not %d: %s", (int)seen->sequence, round, seen->text);
         together(c);
@@ -160,14 +160,12 @@ static void send_note(
 {
     struct tt_layout layout;
     tt_layout_even(&layout, bytes, 1, 1, 1);
-    struct tt_message m = { .peer = peer,
-        .class = TT_CLASS_P2P,
-        .number = c->first_number + number,
+    struct tt_message m = { .number = c->first_number + number,
         .bytes = bytes,
         .source = { .layout = &layout, .nchunks = 1, .space = { .base = (uintptr_t)text } } };
     for (uint64_t i = 0; i < bytes; i++)
         text[i] = suite_byte(number * 7 + (uint64_t)e->me, i);
-    tt_shm.send(e, &m);
+    link_send(tt_link_to(e, TT_CLASS_P2P, peer), &m);
     memset(text, 0, bytes);
 }
 
@@ -178,7 +176,7 @@ static void read_note(struct crew *c, struct transport_suite *s, struct tt_endpo
     struct tt_arrival a;
     struct tt_view like = { .layout = &layout, .nchunks = 1 };
     tt_layout_even(&layout, bytes, 1, 1, 1);
-    if (suite_expect(s, tt_shm.arrived(e, peer, TT_CLASS_P2P, c->first_number + number, &like, &a),
+    if (suite_expect(s, link_arrived(tt_link_to(e, TT_CLASS_P2P, peer), c->first_number + number, &like, &a),
             "what was sent before a close is lost"))
         suite_read(s, e, peer, &a, number * 7 + (uint64_t)peer, bytes);
 }
@@ -215,13 +213,13 @@ static void tell_and_ask(struct crew *c, int me, struct transport_suite *s)
     for (uint64_t q = c->first_number; me == 0 && q < last; q++) {
         record.count = q * 3;
         record.signature = (uint32_t)q;
-        tt_shm.publish(e, &record, q);
-        tt_shm.complete(e, q + 1);
+        e->control->publish(e, &record, q);
+        e->control->publish(e, NULL, q);
     }
     for (uint64_t done = 0; me != 0 && done < last && s->wrong[0] == '\0';) {
-        done = tt_shm.completed_by(e, 0);
+        done = e->control->completed_by(e, 0);
         for (uint64_t q = done - TT_CALLS_KEPT - 2; q < done + 2; q++) /* the oldest are being replaced */
-            if (tt_shm.call_of(e, 0, q, &record))
+            if (e->control->call_of(e, 0, q, &record))
                 suite_expect(s, record.count == q * 3 && record.signature == (uint32_t)q, "a torn record");
     }
     together(c);

@@ -2,14 +2,13 @@
 /* shm.c: endpoints of the shm transport: how they find each other, and how they part.
  *
  * An address names the process (the identity of its arena) and the place of the control segment in that
- * arena; the descriptors came before, by tt_shm_introduce(). To connect is to look the arena up, check the
- * segment against what this rank would have made itself, and claim the token in its `holders`, which fails
- * if its owner has given up.
+ * arena; the descriptors came before, by introduce(). Addresses then need to say only where in an arena
+ * something lies, so a communicator that is split from another needs no descriptors. To connect is to look
+ * the arena up, check the segment against what this rank would have made itself, and claim the token in its
+ * `holders`, which fails if its owner has given up.
  *
  * Whether memory of a peer can be read by system call is tried, not deduced: containers, namespaces and
  * security modules forbid it in many ways. The answer is left for the peer, whose choice the path is. */
-#include "transports/shm.h"
-
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,8 @@
 
 #define ADDRESS_MAGIC 0x737365726464616du
 #define CONTROL_MAGIC 0x6c6f72746e6f6373u
+/* Descriptors for others: of this process's arena, and of what tells that it has ended (life.h). */
+enum { ARENA, LIFE };
 enum { PULL_BYTES = 64 << 10, PROBE_BYTES = 256 << 10, PROBES = 4 };
 
 struct address {
@@ -36,7 +37,7 @@ struct address {
 };
 _Static_assert(sizeof(struct address) <= TT_ADDRESS_BYTES, "an address fits");
 
-tutti_status tt_shm_present(int *arena_fd, int *life)
+static tutti_status present(int fds[TT_MEMORY_FDS])
 {
     const struct tt_arena *own;
     tutti_status status = tt_arena_get(&own);
@@ -51,26 +52,21 @@ tutti_status tt_shm_present(int *arena_fd, int *life)
         close(fd);
         return status;
     }
-    *arena_fd = fd;
-    *life = self;
+    fds[ARENA] = fd;
+    fds[LIFE] = self;
     return TUTTI_OK;
 }
 
-tutti_status tt_shm_introduce(int arena_fd, int life)
+static tutti_status introduce(const int fds[TT_MEMORY_FDS])
 {
     struct tt_arena *arena;
-    tutti_status status = tt_arena_import(arena_fd, life, &arena);
+    tutti_status status = tt_arena_import(fds[ARENA], fds[LIFE], &arena);
     if (status != TUTTI_OK)
         return status;
     status = tt_arena_hold(arena);
     if (status != TUTTI_OK)
         tt_arena_release(arena);
     return status;
-}
-
-void tt_shm_settle(void)
-{
-    tt_arena_drop_held();
 }
 
 static tutti_status check_params(const struct tt_endpoint_params *p)
@@ -86,6 +82,7 @@ static void free_endpoint(struct tt_shm_endpoint *e)
     pthread_mutex_destroy(&e->aborting);
     free(e->peers);
     free(e->channels);
+    free(e->head.links);
     free(e->bells);
     free(e);
 }
@@ -149,13 +146,15 @@ static struct tt_shm_endpoint *new_endpoint(const struct tt_endpoint_params *p)
     pthread_mutex_init(&e->aborting, NULL);
     e->peers = calloc(n, sizeof *e->peers);
     e->channels = calloc(n * TT_CLASSES, sizeof *e->channels);
+    e->head.links = calloc(n * TT_CLASSES, sizeof *e->head.links);
     e->bells = calloc(n, sizeof(struct tt_doorbell *));
-    if (e->peers == NULL || e->channels == NULL || e->bells == NULL ||
+    if (e->peers == NULL || e->channels == NULL || e->head.links == NULL || e->bells == NULL ||
         getrandom(&e->probe, sizeof e->probe, 0) != sizeof e->probe) {
         free_endpoint(e);
         return NULL;
     }
     e->head.transport = &tt_shm;
+    e->head.control = &tt_shm_control_ops;
     e->head.n = p->n;
     e->head.me = p->me;
     e->head.slot_bytes = p->slot_bytes;
@@ -188,6 +187,8 @@ static tutti_status open_endpoint(
     e->control->fences = params->membarrier && tt_fence_register();
     e->control->magic = CONTROL_MAGIC;
     e->head.doorbell = &e->control->bell;
+    e->head.inside = &e->control->inside;
+    e->head.ended = &e->control->aborted;
     e->slot_stride = e->shape.slot_stride;
     e->aborted = &e->control->aborted;
     struct address mine = { .magic = ADDRESS_MAGIC,
@@ -279,9 +280,9 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
         for (int rank = 0; rank < head->n; rank++)
             tt_shm_channel_init(e, class, rank);
     e->head.ended = e->aborted = &e->peers[0].control->aborted;
-    e->light = true;
+    head->light = true;
     for (int rank = 0; rank < head->n; rank++)
-        e->light = e->light && e->peers[rank].control->fences == 1;
+        head->light = head->light && e->peers[rank].control->fences == 1;
     tt_shm_measure_posts(e);
     e->connected = true;
     return TUTTI_OK;
@@ -302,43 +303,17 @@ static void close_endpoint(struct tt_endpoint *head)
     free_endpoint(e);
 }
 
+static const struct tt_memory_ops memory_ops = {
+    .present = present,
+    .introduce = introduce,
+    .settle = tt_arena_drop_held,
+    .tidy = tt_shm_tidy,
+};
+
 const struct tt_transport tt_shm = {
     .name = "shm",
     .open = open_endpoint,
     .connect = connect_endpoint,
     .close = close_endpoint,
-    .send = tt_shm_send,
-    .sent = tt_shm_sent,
-    .grant = tt_shm_grant,
-    .grant_after = tt_shm_grant_after,
-    .granted = tt_shm_granted,
-    .reply_in_place = tt_shm_reply_in_place,
-    .arrived = tt_shm_arrived,
-    .link = tt_shm_link,
-    .post = tt_shm_post,
-    .lend = tt_shm_lend,
-    .peek = tt_shm_peek,
-    .done = tt_shm_done,
-    .offer = tt_shm_offer,
-    .offered = tt_shm_offered,
-    .kept = tt_shm_kept,
-    .pull = tt_shm_pull,
-    .release = tt_shm_release,
-    .enter = tt_shm_enter,
-    .leave = tt_shm_leave,
-    .inside = tt_shm_inside,
-    .quiet = tt_shm_quiet,
-    .tidy = tt_shm_tidy,
-    .publish = tt_shm_publish,
-    .complete = tt_shm_complete,
-    .call_of = tt_shm_call_of,
-    .completed_by = tt_shm_completed_by,
-    .tell_wait = tt_shm_tell_wait,
-    .wait_of = tt_shm_wait_of,
-    .refuse = tt_shm_refuse,
-    .refused = tt_shm_refused,
-    .peer_state = tt_shm_peer_state,
-    .process_of = tt_shm_process_of,
-    .abort = tt_shm_abort,
-    .cause = tt_shm_cause,
+    .memory = &memory_ops,
 };

@@ -45,7 +45,7 @@ struct tt_shm_line {
     uint32_t bytes;
     uint8_t path; /* enum tt_path */
     uint8_t packed;
-    uint8_t taken; /* written by the receiver, see tt_shm_done */
+    uint8_t taken; /* written by the receiver, see tt_shm_release */
     _Atomic uint8_t
         single_reader; /* MAPPED: the receiver may overwrite it; cleared by a sender that gives up */
     union {
@@ -117,6 +117,7 @@ enum tt_shm_pull { TT_SHM_UNKNOWN, TT_SHM_CANNOT, TT_SHM_CAN };
 
 /* Messages of one class between me and one peer, in both directions. A tt_link is one of these. */
 struct tt_shm_channel {
+    struct tt_link head; /* first */
     struct tt_shm_endpoint *endpoint;
     const struct tt_shm_peer *peer;
     bool came_last; /* of the messages both ways, one of the peer's */
@@ -172,15 +173,13 @@ struct tt_shm_endpoint {
     uint64_t slot_stride;
     const struct tt_arena *own;
     struct tt_shm_peer *peers; /* n */
-    struct tt_shm_channel *channels; /* [class][n] */
+    struct tt_shm_channel *channels; /* [class][n]; head.links are these */
     const _Atomic uint32_t *aborted; /* rank 0's; my own until connected */
     struct tt_shm_control *control;
     struct tt_shm_shape shape;
     struct tt_doorbell **bells; /* all but mine, once connected */
     int nbells;
     bool connected;
-    bool light; /* all ranks may fence lightly */
-    uint32_t entered; /* operations that may use peers' memory */
     uint64_t probe; /* a random value that peers try to read */
     pthread_mutex_t aborting;
     struct tt_shm_grave *grave;
@@ -219,53 +218,17 @@ tutti_status tt_shm_segment_create(const struct tt_endpoint_params *params, cons
 void tt_shm_segment_retire(struct tt_shm_endpoint *e);
 void tt_shm_channel_init(struct tt_shm_endpoint *e, unsigned class, int peer);
 
-/* The path of a message (shm_path.c). */
-bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *message);
-struct tt_link *tt_shm_link(struct tt_endpoint *head, int peer, enum tt_class class);
-bool tt_shm_post(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes);
-bool tt_shm_lend(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes);
-enum tt_peek tt_shm_peek(
-    struct tt_link *link, uint64_t number, uint32_t signature, uint32_t bytes, const void **payload);
-void tt_shm_done(struct tt_link *link, uint64_t number);
+/* The path of a message (shm_path.c, shm_grant.c). */
+extern const struct tt_link_ops tt_shm_link_ops;
 void tt_shm_measure_posts(struct tt_shm_endpoint *e);
-bool tt_shm_sent(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number);
-void *tt_shm_kept(struct tt_link *link, uint64_t number);
-bool tt_shm_reply_in_place(struct tt_endpoint *head, const struct tt_message *m, struct tt_view *view);
-bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
-    const struct tt_view *like, struct tt_arrival *arrival);
-tutti_status tt_shm_pull(struct tt_endpoint *head, int peer, const struct tt_arrival *arrival, uint64_t at,
-    void *dst, uint64_t bytes);
-void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number);
+uint32_t tt_shm_came_by(const struct tt_shm_channel *c, uint64_t number);
+bool tt_shm_grant(
+    struct tt_link *link, uint64_t number, uint32_t signature, const struct tt_view *place, uint64_t after);
+enum tt_target tt_shm_target(
+    struct tt_link *link, const struct tt_message *message, unsigned flags, struct tt_view *place);
 void tt_shm_tidy(struct tt_endpoint *head);
 
-/* Where a message may be put (shm_grant.c). */
-bool tt_shm_grant(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
-    uint32_t signature, const struct tt_view *place);
-bool tt_shm_grant_after(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
-    uint32_t signature, const struct tt_view *place, uint64_t after);
-bool tt_shm_granted(
-    struct tt_endpoint *head, const struct tt_message *message, bool in_place, struct tt_view *place);
-bool tt_shm_offer(
-    struct tt_link *link, uint64_t number, uint32_t signature, void *place, uint32_t bytes, uint64_t after);
-void *tt_shm_offered(
-    struct tt_link *link, uint64_t number, uint32_t signature, uint32_t bytes, uint64_t reads);
-
 /* What ranks tell each other besides messages (shm_report.c). */
-bool tt_shm_enter(struct tt_endpoint *head);
-void tt_shm_leave(struct tt_endpoint *head);
-bool tt_shm_inside(struct tt_endpoint *head);
-bool tt_shm_quiet(struct tt_endpoint *head, bool patient);
-void tt_shm_publish(struct tt_endpoint *head, const struct tt_call_record *call, uint64_t sequence);
-void tt_shm_complete(struct tt_endpoint *head, uint64_t sequence);
-bool tt_shm_call_of(struct tt_endpoint *head, int peer, uint64_t sequence, struct tt_call_record *call);
-uint64_t tt_shm_completed_by(struct tt_endpoint *head, int peer);
-void tt_shm_tell_wait(struct tt_endpoint *head, const struct tt_call_record *call);
-bool tt_shm_wait_of(struct tt_endpoint *head, int rank, struct tt_call_record *call);
-void tt_shm_refuse(struct tt_endpoint *head, const struct tt_refusal *refusal);
-bool tt_shm_refused(struct tt_endpoint *head, int rank, struct tt_refusal *refusal);
-enum tt_peer_state tt_shm_peer_state(struct tt_endpoint *head, int peer);
-long tt_shm_process_of(const struct tt_endpoint *head, int peer);
-bool tt_shm_abort(struct tt_endpoint *head, const struct tt_cause *cause);
-bool tt_shm_cause(struct tt_endpoint *head, struct tt_cause *cause);
+extern const struct tt_control_ops tt_shm_control_ops;
 
 #endif

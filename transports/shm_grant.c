@@ -31,33 +31,21 @@ static void write_grant(struct tt_shm_channel *c, uint64_t number, uint32_t sign
     atomic_store_explicit(&grant->number, number + 1, memory_order_release);
 }
 
-static bool grant_place(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
-    uint32_t signature, const struct tt_view *place, uint64_t after)
+bool tt_shm_grant(
+    struct tt_link *link, uint64_t number, uint32_t signature, const struct tt_view *place, uint64_t after)
 {
-    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
-    struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
+    struct tt_shm_channel *c = tt_shm_channel_of(link);
+    const struct tt_shm_endpoint *e = c->endpoint;
     uint64_t bytes = tt_view_count(place) * place->layout->element_bytes, at;
     uintptr_t address;
     if (!may_grant(e, c, number, bytes))
         return false;
     bool packed = tt_shm_first_run(place, &address) >= bytes;
-    if (!tt_shm_expose(e, &e->peers[peer], place, bytes, packed, address, &at))
+    if (!tt_shm_expose(e, c->peer, place, bytes, packed, address, &at))
         return false;
     struct tt_shm_place where = { .at = at, .stride = place->space.stride, .chunk = place->chunk };
     write_grant(c, number, signature, bytes, packed, &where, after);
     return true;
-}
-
-bool tt_shm_grant(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
-    uint32_t signature, const struct tt_view *place)
-{
-    return grant_place(head, peer, class, number, signature, place, 0);
-}
-
-bool tt_shm_grant_after(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
-    uint32_t signature, const struct tt_view *place, uint64_t after)
-{
-    return grant_place(head, peer, class, number, signature, place, after + 1);
 }
 
 /* Nothing of a place has to be read first: this rank has released it, or reads it as it stores. */
@@ -70,21 +58,22 @@ static bool may_store(const struct tt_shm_channel *c, const struct tt_shm_grant 
     return atomic_load_explicit(released, memory_order_relaxed) == tt_shm_flag(after - 1);
 }
 
-/* No bell: nobody waits for a grant. One that comes while the message is stored in a shuttle is too late. */
-bool tt_shm_granted(struct tt_endpoint *head, const struct tt_message *m, bool in_place, struct tt_view *view)
+/* True if the receiver has granted a place for the message; *view is that place. No bell: nobody waits for a
+ * grant. One that comes while the message is stored in a shuttle is too late. */
+static bool find_grant(
+    const struct tt_shm_channel *c, const struct tt_message *m, bool readable, struct tt_view *view)
 {
-    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
-    const struct tt_shm_peer *peer = &e->peers[m->peer];
-    const struct tt_shm_channel *c = tt_shm_channel(e, m->class, m->peer);
+    const struct tt_shm_endpoint *e = c->endpoint;
+    const struct tt_shm_peer *peer = c->peer;
     const struct tt_shm_grant *grant = &c->grants_in[m->number & (TT_SLOTS - 1)];
     uint64_t at;
-    if (m->bytes <= TT_SHM_COPY_BYTES || c->replies[m->number & (TT_SLOTS - 1)] != 0 ||
+    if (c->replies[m->number & (TT_SLOTS - 1)] != 0 || e->head.entered == 0 ||
         atomic_load_explicit(&grant->number, memory_order_acquire) != m->number + 1)
         return false;
     struct tt_shm_place place = grant->place;
     if (grant->bytes != m->bytes || grant->signature != m->signature || !may_store(c, grant, m->reads))
         return false;
-    if (in_place) {
+    if (!readable) {
         uintptr_t address;
         bool packed = tt_shm_first_run(&m->source, &address) >= m->bytes;
         if (tt_shm_expose(e, peer, &m->source, m->bytes, packed, address, &at))
@@ -96,31 +85,24 @@ bool tt_shm_granted(struct tt_endpoint *head, const struct tt_message *m, bool i
     return fits && (peer->same || tt_shm_view_legal(peer->arena, view));
 }
 
-bool tt_shm_offer(
-    struct tt_link *link, uint64_t number, uint32_t signature, void *place, uint32_t bytes, uint64_t after)
+/* True if the message that the unit reads came by a shuttle, which is reserved for this one from now on;
+ * *view is there. */
+static bool reserve_shuttle(struct tt_shm_channel *c, const struct tt_message *m, struct tt_view *view)
 {
-    struct tt_shm_channel *c = tt_shm_channel_of(link);
-    const struct tt_shm_endpoint *e = c->endpoint;
-    uint64_t at = (uintptr_t)place;
-    if (!e->map || !may_grant(e, c, number, bytes) ||
-        (!c->peer->same && !tt_arena_offset(e->own, (uintptr_t)place, bytes, &at)))
+    uint32_t shuttle = m->reads != 0 ? tt_shm_came_by(c, m->reads - 1) : 0;
+    if (shuttle == 0 || m->bytes > c->endpoint->head.slot_bytes ||
+        !tt_view_pack(&m->source, (uintptr_t)c->shuttles[shuttle - 1], view))
         return false;
-    write_grant(c, number, signature, bytes, true, &(struct tt_shm_place){ .at = at }, after);
+    c->replies[m->number & (TT_SLOTS - 1)] = (uint8_t)shuttle;
+    c->reserved |= 1u << (shuttle - 1);
     return true;
 }
 
-void *tt_shm_offered(
-    struct tt_link *link, uint64_t number, uint32_t signature, uint32_t bytes, uint64_t reads)
+enum tt_target tt_shm_target(
+    struct tt_link *link, const struct tt_message *m, unsigned flags, struct tt_view *view)
 {
-    const struct tt_shm_channel *c = tt_shm_channel_of(link);
-    const struct tt_shm_peer *p = c->peer;
-    const struct tt_shm_grant *grant = &c->grants_in[number & (TT_SLOTS - 1)];
-    uint64_t at;
-    if (bytes <= TT_SHM_COPY_BYTES || c->endpoint->entered == 0 ||
-        atomic_load_explicit(&grant->number, memory_order_acquire) != number + 1)
-        return NULL;
-    uintptr_t base = grant->place.at + (p->same ? 0 : (uintptr_t)p->arena->base);
-    bool fits = grant->packed != 0 && grant->bytes == bytes && grant->signature == signature;
-    bool legal = p->same || tt_arena_offset(p->arena, base, bytes, &at);
-    return fits && legal && may_store(c, grant, reads) ? (void *)base : NULL;
+    struct tt_shm_channel *c = tt_shm_channel_of(link);
+    if (m->bytes > TT_SHM_COPY_BYTES && find_grant(c, m, (flags & TT_UNLESS_READABLE) == 0, view))
+        return TT_TARGET_GRANTED;
+    return (flags & TT_ALLOW_REPLY) != 0 && reserve_shuttle(c, m, view) ? TT_TARGET_REPLY : TT_TARGET_NONE;
 }

@@ -42,12 +42,14 @@ static bool can_pull(const struct tt_shm_endpoint *e, struct tt_shm_peer *peer)
 
 /* How the bytes travel; for MAPPED and PULLED also where they are. */
 static enum tt_path choose(
-    struct tt_shm_endpoint *e, const struct tt_message *m, bool packed, uintptr_t address, uint64_t *at)
+    const struct tt_shm_channel *c, const struct tt_message *m, bool packed, uintptr_t address, uint64_t *at)
 {
-    struct tt_shm_peer *peer = &e->peers[m->peer];
-    const struct tt_shm_channel *c = tt_shm_channel(e, m->class, m->peer);
+    struct tt_shm_endpoint *e = c->endpoint;
+    struct tt_shm_peer *peer = &e->peers[c->head.peer];
+    if (c->replies[m->number & (TT_SLOTS - 1)] != 0) /* it lies there, whoever sends it now */
+        return TT_PATH_COPIED;
     if (m->placed)
-        return c->replies[m->number & (TT_SLOTS - 1)] != 0 ? TT_PATH_COPIED : TT_PATH_PLACED;
+        return TT_PATH_PLACED;
     if (m->bytes <= TT_SHM_INLINE_BYTES)
         return TT_PATH_INLINE;
     if (m->bytes <= TT_SHM_COPY_BYTES || (!packed && m->source.space.places != NULL))
@@ -209,20 +211,92 @@ static void fill_line(struct tt_shm_line *line, struct tt_shm_channel *c, uint64
     atomic_store_explicit(&line->flag, flag, memory_order_release);
 }
 
-bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
+/* Longer ones may go without a copy: by a system call, or, between threads, in place. Where all ranks are
+ * threads of one process, they share all memory. */
+void tt_shm_measure_posts(struct tt_shm_endpoint *e)
 {
-    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
-    struct tt_shm_channel *c = tt_shm_channel(e, m->class, m->peer);
+    uint64_t most = e->pull ? e->pull_from - 1 : UINT64_MAX;
+    int same = 0;
+    for (int rank = 0; rank < e->head.n; rank++)
+        same += rank != e->head.me && e->peers[rank].same;
+    bool all = e->map && same == e->head.n - 1;
+    if (e->map && same > 0 && !all)
+        most = POST_BYTES;
+    e->head.shared_from = all ? 0 : (uintptr_t)e->own->base;
+    e->head.shared_bytes = all ? UINT64_MAX : e->map ? e->own->bytes : 0;
+    e->head.post_bytes = most < e->head.slot_bytes ? most : e->head.slot_bytes;
+    e->head.copy_bytes = POST_BYTES;
+}
+
+TT_INLINE void hand_out(struct tt_shm_channel *c, struct tt_shm_line *line, uint64_t number,
+    uint32_t signature, uint32_t bytes, enum tt_path path)
+{
+    struct tt_shm_endpoint *e = c->endpoint;
+    fill_line(line, c, number, signature, bytes, path, true);
+    e->head.path_bytes[path] += bytes;
+    tt_doorbell_ring_light(c->peer->bell, e->head.light);
+}
+
+/* The lines of whose acknowledgement is looked at next: now, while the message is on its way, for all. */
+static inline void look_ahead(struct tt_shm_channel *c, uint64_t number)
+{
+    unsigned next = tt_shm_line_of(number + 1);
+    if (next % TT_SHM_ACKS_AT_ONCE == 0)
+        look_at_acks(c, next);
+}
+
+/* Of its own, so that what fits a line saves no registers for it. */
+static __attribute__((noinline)) bool post_long(
+    struct tt_shm_channel *c, uint64_t number, uint32_t signature, const void *src, uint32_t bytes)
+{
+    unsigned at = tt_shm_line_of(number);
+    if (!line_free(c, at))
+        return false;
+    struct tt_shm_line *line = &c->out[at];
+    enum tt_path path = bytes <= TT_SHM_INLINE_BYTES ? TT_PATH_INLINE : TT_PATH_COPIED;
+    if (src == NULL) {
+        path = board(c, number, line) ? TT_PATH_COPIED : TT_PATH_PLACED;
+    } else if (path == TT_PATH_INLINE) {
+        tt_copy_few(line->payload, src, bytes);
+    } else {
+        uint8_t *room = find_room(c, number, bytes, line);
+        if (room == NULL)
+            return false;
+        fill_room(c, number, room, src, bytes);
+    }
+    hand_out(c, line, number, signature, bytes, path);
+    c->reading &= ~(UINT64_C(1) << at);
+    look_ahead(c, number);
+    return true;
+}
+
+static bool shm_post(
+    struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes)
+{
+    struct tt_shm_channel *c = tt_shm_channel_of(link);
+    unsigned at = tt_shm_line_of(number);
+    if (bytes > TT_SHM_INLINE_BYTES || src == NULL || c->acked[at] != c->posted[at] || c->reading != 0)
+        return post_long(c, number, signature, src, bytes);
+    struct tt_shm_line *line = &c->out[at];
+    tt_copy_few(line->payload, src, bytes);
+    hand_out(c, line, number, signature, bytes, TT_PATH_INLINE);
+    look_ahead(c, number);
+    return true;
+}
+
+static bool shm_send(struct tt_link *link, const struct tt_message *m)
+{
+    struct tt_shm_channel *c = tt_shm_channel_of(link);
+    struct tt_shm_endpoint *e = c->endpoint;
     unsigned at_line = tt_shm_line_of(m->number);
     uintptr_t address;
     uint64_t at = 0;
     bool packed = tt_shm_first_run(&m->source, &address) >= m->bytes;
     if (packed && !m->placed && m->bytes <= TT_SHM_INLINE_BYTES)
-        return tt_shm_post(tt_shm_link(head, m->peer, m->class), m->number, m->signature,
-            (const void *)address, (uint32_t)m->bytes);
+        return shm_post(link, m->number, m->signature, (const void *)address, (uint32_t)m->bytes);
     if (!line_free(c, at_line))
         return false;
-    enum tt_path path = choose(e, m, packed, address, &at);
+    enum tt_path path = choose(c, m, packed, address, &at);
     struct tt_shm_line *line = &c->out[at_line];
     bool aboard = path == TT_PATH_COPIED && board(c, m->number, line);
     uint8_t *room =
@@ -246,116 +320,23 @@ bool tt_shm_send(struct tt_endpoint *head, const struct tt_message *m)
         c->reading |= UINT64_C(1) << at_line;
     }
     fill_line(line, c, m->number, m->signature, (uint32_t)m->bytes, path, packed);
-    head->path_bytes[path] += m->bytes;
-    tt_doorbell_ring_light(e->peers[m->peer].bell, e->light);
-    return true;
-}
-
-/* Longer ones may go without a copy: by a system call, or, between threads, in place. Where all ranks are
- * threads of one process, they share all memory. */
-void tt_shm_measure_posts(struct tt_shm_endpoint *e)
-{
-    uint64_t most = e->pull ? e->pull_from - 1 : UINT64_MAX;
-    int same = 0;
-    for (int rank = 0; rank < e->head.n; rank++)
-        same += rank != e->head.me && e->peers[rank].same;
-    bool all = e->map && same == e->head.n - 1;
-    if (e->map && same > 0 && !all)
-        most = POST_BYTES;
-    e->head.shared_from = all ? 0 : (uintptr_t)e->own->base;
-    e->head.shared_bytes = all ? UINT64_MAX : e->map ? e->own->bytes : 0;
-    e->head.post_bytes = most < e->head.slot_bytes ? most : e->head.slot_bytes;
-    e->head.copy_bytes = POST_BYTES;
-}
-
-struct tt_link *tt_shm_link(struct tt_endpoint *head, int peer, enum tt_class class)
-{
-    return (struct tt_link *)(void *)tt_shm_channel((struct tt_shm_endpoint *)head, class, peer);
-}
-
-/* What is the same of both. */
-TT_INLINE void hand_out(struct tt_shm_channel *c, struct tt_shm_line *line, uint64_t number,
-    uint32_t signature, uint32_t bytes, enum tt_path path)
-{
-    struct tt_shm_endpoint *e = c->endpoint;
-    fill_line(line, c, number, signature, bytes, path, true);
-    e->head.path_bytes[path] += bytes;
-    tt_doorbell_ring_light(c->peer->bell, e->light);
-}
-
-/* The lines of whose acknowledgement is looked at next: now, while the message is on its way, for all. */
-static inline void look_ahead(struct tt_shm_channel *c, uint64_t number)
-{
-    unsigned next = tt_shm_line_of(number + 1);
-    if (next % TT_SHM_ACKS_AT_ONCE == 0)
-        look_at_acks(c, next);
-}
-
-/* Of its own, so that what fits a line saves no registers for it. */
-static __attribute__((noinline)) bool post_long(
-    struct tt_shm_channel *c, uint64_t number, uint32_t signature, const void *src, uint32_t bytes)
-{
-    unsigned at = tt_shm_line_of(number);
-    if (!line_free(c, at))
-        return false;
-    struct tt_shm_line *line = &c->out[at];
-    enum tt_path path = bytes <= TT_SHM_INLINE_BYTES ? TT_PATH_INLINE : TT_PATH_COPIED;
-    if (src == NULL) {
-        path = TT_PATH_PLACED;
-    } else if (path == TT_PATH_INLINE) {
-        tt_copy_few(line->payload, src, bytes);
-    } else {
-        uint8_t *room = find_room(c, number, bytes, line);
-        if (room == NULL)
-            return false;
-        if (room != src)
-            fill_room(c, number, room, src, bytes);
-    }
-    hand_out(c, line, number, signature, bytes, path);
-    c->reading &= ~(UINT64_C(1) << at);
-    look_ahead(c, number);
-    return true;
-}
-
-bool tt_shm_post(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes)
-{
-    struct tt_shm_channel *c = tt_shm_channel_of(link);
-    unsigned at = tt_shm_line_of(number);
-    if (bytes > TT_SHM_INLINE_BYTES || src == NULL || c->acked[at] != c->posted[at] || c->reading != 0)
-        return post_long(c, number, signature, src, bytes);
-    struct tt_shm_line *line = &c->out[at];
-    tt_copy_few(line->payload, src, bytes);
-    hand_out(c, line, number, signature, bytes, TT_PATH_INLINE);
-    look_ahead(c, number);
-    return true;
-}
-
-bool tt_shm_lend(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes)
-{
-    struct tt_shm_channel *c = tt_shm_channel_of(link);
-    unsigned at = tt_shm_line_of(number);
-    if (!line_free(c, at))
-        return false;
-    uintptr_t address = (uintptr_t)src;
-    atomic_store_explicit(&c->out[at].single_reader, false, memory_order_relaxed);
-    c->out[at].source.at = c->peer->same ? address : address - (uintptr_t)c->endpoint->own->base;
-    c->reading |= UINT64_C(1) << at;
-    hand_out(c, &c->out[at], number, signature, bytes, TT_PATH_MAPPED);
+    e->head.path_bytes[path] += m->bytes;
+    tt_doorbell_ring_light(c->peer->bell, e->head.light);
     return true;
 }
 
 /* NULL: not in one run, or not in the peer's arena, or this rank may be given up while it reads. */
-static const void *lent(const struct tt_shm_channel *c, const struct tt_shm_line *line, uint32_t bytes)
+static const void *mapped(const struct tt_shm_channel *c, const struct tt_shm_line *line, uint32_t bytes)
 {
     const struct tt_shm_peer *p = c->peer;
     uintptr_t base = line->source.at + (p->same ? 0 : (uintptr_t)p->arena->base);
     uint64_t at;
-    bool legal =
-        line->packed && c->endpoint->entered > 0 && (p->same || tt_arena_offset(p->arena, base, bytes, &at));
+    bool legal = line->packed && c->endpoint->head.entered > 0 &&
+                 (p->same || tt_arena_offset(p->arena, base, bytes, &at));
     return legal ? (const void *)base : NULL;
 }
 
-enum tt_peek tt_shm_peek(
+static enum tt_peek shm_peek(
     struct tt_link *link, uint64_t number, uint32_t signature, uint32_t bytes, const void **payload)
 {
     struct tt_shm_channel *c = tt_shm_channel_of(link);
@@ -375,12 +356,12 @@ enum tt_peek tt_shm_peek(
     else if (line->path == TT_PATH_PLACED && c->granted[number & (TT_SLOTS - 1)] == number + 1)
         return TT_PEEK_PLACED;
     else
-        *payload = line->path == TT_PATH_MAPPED ? lent(c, line, bytes) : NULL;
+        *payload = line->path == TT_PATH_MAPPED ? mapped(c, line, bytes) : NULL;
     return *payload != NULL ? TT_PEEK_THERE : TT_PEEK_ODD;
 }
 
 /* 1 + the shuttle that this message came by, and is still read from; 0: by none. */
-static uint32_t came_by(const struct tt_shm_channel *c, uint64_t number)
+uint32_t tt_shm_came_by(const struct tt_shm_channel *c, uint64_t number)
 {
     const struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
     uint32_t shuttle = line->shuttle;
@@ -388,29 +369,10 @@ static uint32_t came_by(const struct tt_shm_channel *c, uint64_t number)
     return rode && (c->came >> (shuttle - 1) & 1) != 0 ? shuttle : 0;
 }
 
-void *tt_shm_kept(struct tt_link *link, uint64_t number)
+/* A line that tells of a copy has nobody's source. */
+static bool shm_sent(struct tt_link *link, uint64_t number)
 {
     struct tt_shm_channel *c = tt_shm_channel_of(link);
-    uint32_t shuttle = came_by(c, number);
-    return shuttle != 0 ? c->shuttles[shuttle - 1] : NULL;
-}
-
-bool tt_shm_reply_in_place(struct tt_endpoint *head, const struct tt_message *m, struct tt_view *view)
-{
-    struct tt_shm_channel *c = tt_shm_channel((struct tt_shm_endpoint *)head, m->class, m->peer);
-    uint32_t shuttle = m->reads != 0 ? came_by(c, m->reads - 1) : 0;
-    if (shuttle == 0 || m->bytes > head->slot_bytes ||
-        !tt_view_pack(&m->source, (uintptr_t)c->shuttles[shuttle - 1], view))
-        return false;
-    c->replies[m->number & (TT_SLOTS - 1)] = (uint8_t)shuttle;
-    c->reserved |= 1u << (shuttle - 1);
-    return true;
-}
-
-/* A line that tells of a copy has nobody's source. */
-bool tt_shm_sent(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number)
-{
-    struct tt_shm_channel *c = tt_shm_channel((struct tt_shm_endpoint *)head, class, peer);
     return (c->reading >> tt_shm_line_of(number) & 1) == 0 || released(c, number);
 }
 
@@ -429,11 +391,11 @@ static bool place(const struct tt_shm_endpoint *e, const struct tt_shm_peer *pee
            (!elsewhere || tt_shm_view_legal(peer->arena, &a->view));
 }
 
-bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number,
-    const struct tt_view *like, struct tt_arrival *a)
+static bool shm_arrived(
+    struct tt_link *link, uint64_t number, const struct tt_view *like, struct tt_arrival *a)
 {
-    struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
-    struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
+    struct tt_shm_channel *c = tt_shm_channel_of(link);
+    const struct tt_shm_endpoint *e = c->endpoint;
     unsigned slot = number & (TT_SLOTS - 1);
     const struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
     bool legal;
@@ -447,11 +409,11 @@ bool tt_shm_arrived(struct tt_endpoint *head, int peer, enum tt_class class, uin
         legal = line->bytes <= TT_SHM_INLINE_BYTES && a->packed;
     } else if (a->path == TT_PATH_COPIED) {
         a->base = (uintptr_t)find_payload(c, number, line);
-        legal = line->bytes <= head->slot_bytes && a->packed && a->base != 0;
+        legal = line->bytes <= e->head.slot_bytes && a->packed && a->base != 0;
     } else if (a->path == TT_PATH_PLACED) {
-        legal = c->granted[slot] == number + 1 && line->bytes <= head->slot_bytes;
+        legal = c->granted[slot] == number + 1 && line->bytes <= e->head.slot_bytes;
     } else {
-        legal = a->path < TT_PATHS && place(e, &e->peers[peer], line, like, a);
+        legal = a->path < TT_PATHS && place(e, c->peer, line, like, a);
     }
     a->bytes = a->available = legal ? line->bytes : 0;
     return true;
@@ -490,11 +452,11 @@ TT_INLINE void acknowledge(struct tt_shm_channel *c, uint64_t number)
     claim_lines(&c->in[at].taken, 1);
     c->came_last = true;
     atomic_store_explicit(&c->acks_out->flag[at], tt_shm_flag(number), memory_order_release);
-    tt_doorbell_ring_light(c->peer->bell, c->endpoint->light);
+    tt_doorbell_ring_light(c->peer->bell, c->endpoint->head.light);
 }
 
 /* Of its own, as post_long is. */
-static __attribute__((noinline)) void done_long(struct tt_shm_channel *c, uint64_t number)
+static __attribute__((noinline)) void release_long(struct tt_shm_channel *c, uint64_t number)
 {
     if (c->granted[number & (TT_SLOTS - 1)] == number + 1)
         c->granted[number & (TT_SLOTS - 1)] = 0;
@@ -504,19 +466,14 @@ static __attribute__((noinline)) void done_long(struct tt_shm_channel *c, uint64
     acknowledge(c, number);
 }
 
-void tt_shm_done(struct tt_link *link, uint64_t number)
+static void shm_release(struct tt_link *link, uint64_t number)
 {
     struct tt_shm_channel *c = tt_shm_channel_of(link);
     if (c->in[tt_shm_line_of(number)].path != TT_PATH_INLINE ||
         c->granted[number & (TT_SLOTS - 1)] == number + 1)
-        done_long(c, number);
+        release_long(c, number);
     else
         acknowledge(c, number);
-}
-
-void tt_shm_release(struct tt_endpoint *head, int peer, enum tt_class class, uint64_t number)
-{
-    tt_shm_done(tt_shm_link(head, peer, class), number);
 }
 
 /* --- Giving memory back */
@@ -565,24 +522,36 @@ static int list_runs(const struct tt_arrival *a, uint64_t at, uint64_t bytes, st
     return n;
 }
 
-tutti_status tt_shm_pull(
-    struct tt_endpoint *head, int peer, const struct tt_arrival *a, uint64_t at, void *dst, uint64_t bytes)
+static tutti_status shm_pull(
+    struct tt_link *link, const struct tt_arrival *a, uint64_t at, void *dst, uint64_t bytes)
 {
-    const struct tt_shm_peer *p = &((struct tt_shm_endpoint *)head)->peers[peer];
+    pid_t pid = tt_shm_channel_of(link)->peer->pid;
     uint8_t *to = dst;
     while (bytes > 0) {
         struct iovec local = { .iov_base = to, .iov_len = bytes }, runs[PULL_RUNS];
         int n = list_runs(a, at, bytes, runs);
-        ssize_t got = process_vm_readv(p->pid, &local, 1, runs, (unsigned long)n, 0);
+        ssize_t got = process_vm_readv(pid, &local, 1, runs, (unsigned long)n, 0);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0 && errno == ESRCH)
-            return tt_fail(TUTTI_PEER_LOST, "rank %d died while its memory was read", peer);
+            return tt_fail(TUTTI_PEER_LOST, "rank %d died while its memory was read", link->peer);
         if (got <= 0)
-            return tt_fail_errno(TUTTI_SYSTEM_ERROR, "the memory of rank %d cannot be read", peer);
+            return tt_fail_errno(TUTTI_SYSTEM_ERROR, "the memory of rank %d cannot be read", link->peer);
         to += got;
         at += (uint64_t)got;
         bytes -= (uint64_t)got;
     }
     return TUTTI_OK;
 }
+
+const struct tt_link_ops tt_shm_link_ops = {
+    .send = shm_send,
+    .post = shm_post,
+    .sent = shm_sent,
+    .arrived = shm_arrived,
+    .peek = shm_peek,
+    .pull = shm_pull,
+    .release = shm_release,
+    .grant = tt_shm_grant,
+    .target = tt_shm_target,
+};

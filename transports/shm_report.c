@@ -15,28 +15,6 @@ static struct tt_shm_endpoint *of(struct tt_endpoint *head)
     return (struct tt_shm_endpoint *)head;
 }
 
-/* The fence is against the one of who gives up: either this rank sees that the communicator has ended, or
- * that one sees that this rank is inside. */
-bool tt_shm_enter(struct tt_endpoint *head)
-{
-    struct tt_shm_endpoint *e = of(head);
-    atomic_store_explicit(&e->control->inside, ++e->entered, memory_order_relaxed);
-    if (e->entered == 1)
-        tt_fence_light(e->light);
-    return atomic_load_explicit(e->aborted, memory_order_acquire) == 0;
-}
-
-void tt_shm_leave(struct tt_endpoint *head)
-{
-    struct tt_shm_endpoint *e = of(head);
-    atomic_store_explicit(&e->control->inside, --e->entered, memory_order_release);
-}
-
-bool tt_shm_inside(struct tt_endpoint *head)
-{
-    return atomic_load_explicit(&of(head)->control->inside, memory_order_acquire) != 0;
-}
-
 /* Who finds none of these any more stores nothing in this rank's memory: neither what was granted, nor the
  * bytes by which a reader takes lines. */
 static void withdraw(struct tt_shm_endpoint *e)
@@ -50,7 +28,7 @@ static void withdraw(struct tt_shm_endpoint *e)
 }
 
 /* Threads are waited for in any case, because what they read may be unmapped next. */
-bool tt_shm_quiet(struct tt_endpoint *head, bool patient)
+static bool shm_quiet(struct tt_endpoint *head, bool patient)
 {
     struct tt_shm_endpoint *e = of(head);
     withdraw(e);
@@ -103,33 +81,34 @@ static bool read_record(const _Atomic uint64_t *words, uint64_t first, struct tt
     return true;
 }
 
-void tt_shm_publish(struct tt_endpoint *head, const struct tt_call_record *call, uint64_t sequence)
+static void publish_wait(struct tt_shm_control *control, const struct tt_call_record *call)
 {
-    _Atomic uint64_t *words = of(head)->control->calls[sequence % TT_CALLS_KEPT];
-    _Static_assert(TOLD_WORDS == 4, "all of them are compared");
-    if (stands(words, call))
-        atomic_store_explicit(&words[0], sequence + 1, memory_order_release);
-    else
-        write_record(words, call, sequence + 1);
-}
-
-bool tt_shm_call_of(struct tt_endpoint *head, int peer, uint64_t sequence, struct tt_call_record *call)
-{
-    return read_record(of(head)->peers[peer].control->calls[sequence % TT_CALLS_KEPT], sequence + 1, call);
-}
-
-void tt_shm_tell_wait(struct tt_endpoint *head, const struct tt_call_record *call)
-{
-    struct tt_shm_control *control = of(head)->control;
     if (call != NULL)
         write_record(control->wait, call, 1);
     else
         atomic_store_explicit(&control->wait[0], 0, memory_order_relaxed);
 }
 
-bool tt_shm_wait_of(struct tt_endpoint *head, int rank, struct tt_call_record *call)
+static void shm_publish(struct tt_endpoint *head, const struct tt_call_record *call, uint64_t sequence)
 {
-    return read_record(of(head)->peers[rank].control->wait, 1, call);
+    struct tt_shm_control *control = of(head)->control;
+    _Atomic uint64_t *words = control->calls[sequence % TT_CALLS_KEPT];
+    _Static_assert(TOLD_WORDS == 4, "all of them are compared");
+    if (sequence == TT_WAIT)
+        publish_wait(control, call);
+    else if (call == NULL)
+        atomic_store_explicit(&control->completed, sequence + 1, memory_order_release);
+    else if (stands(words, call))
+        atomic_store_explicit(&words[0], sequence + 1, memory_order_release);
+    else
+        write_record(words, call, sequence + 1);
+}
+
+static bool shm_call_of(struct tt_endpoint *head, int peer, uint64_t sequence, struct tt_call_record *call)
+{
+    const struct tt_shm_control *control = of(head)->peers[peer].control;
+    return sequence == TT_WAIT ? read_record(control->wait, 1, call)
+                               : read_record(control->calls[sequence % TT_CALLS_KEPT], sequence + 1, call);
 }
 
 static _Atomic uint64_t *refused_word(
@@ -148,7 +127,7 @@ static void take_back(struct tt_shm_endpoint *e)
 }
 
 /* A text may be read while it is replaced, so all is between two counts. */
-void tt_shm_refuse(struct tt_endpoint *head, const struct tt_refusal *refusal)
+static void shm_refuse(struct tt_endpoint *head, const struct tt_refusal *refusal)
 {
     struct tt_shm_endpoint *e = of(head);
     struct tt_shm_control *c = e->control;
@@ -166,7 +145,7 @@ void tt_shm_refuse(struct tt_endpoint *head, const struct tt_refusal *refusal)
     atomic_store_explicit(&c->refusals, told + 2, memory_order_release);
 }
 
-bool tt_shm_refused(struct tt_endpoint *head, int rank, struct tt_refusal *refusal)
+static bool shm_refused(struct tt_endpoint *head, int rank, struct tt_refusal *refusal)
 {
     struct tt_shm_endpoint *e = of(head);
     struct tt_shm_control *c = e->peers[rank].control;
@@ -183,20 +162,15 @@ bool tt_shm_refused(struct tt_endpoint *head, int rank, struct tt_refusal *refus
     return atomic_load_explicit(&c->refusals, memory_order_relaxed) == told;
 }
 
-/* Nobody is woken: only who has waited long looks, and that by itself. */
-void tt_shm_complete(struct tt_endpoint *head, uint64_t sequence)
-{
-    atomic_store_explicit(&of(head)->control->completed, sequence, memory_order_release);
-}
-
-uint64_t tt_shm_completed_by(struct tt_endpoint *head, int peer)
+static uint64_t shm_completed_by(struct tt_endpoint *head, int peer)
 {
     return atomic_load_explicit(&of(head)->peers[peer].control->completed, memory_order_acquire);
 }
 
-enum tt_peer_state tt_shm_peer_state(struct tt_endpoint *head, int peer)
+static enum tt_peer_state shm_peer_state(struct tt_endpoint *head, int peer, long *process)
 {
     const struct tt_shm_peer *p = &of(head)->peers[peer];
+    *process = p->pid;
     if (atomic_load_explicit(&p->control->left, memory_order_acquire) != 0)
         return TT_PEER_LEFT;
     if (tt_arena_alive(p->arena))
@@ -204,14 +178,9 @@ enum tt_peer_state tt_shm_peer_state(struct tt_endpoint *head, int peer)
     return tt_arena_exited(p->arena) ? TT_PEER_EXITED : TT_PEER_DEAD;
 }
 
-long tt_shm_process_of(const struct tt_endpoint *head, int peer)
-{
-    return ((const struct tt_shm_endpoint *)head)->peers[peer].pid;
-}
-
 /* Threads of one rank may come here together (a user's abort, and a wait that found a dead peer), and the
  * rank has one record: hence the mutex. Between ranks the abort word decides. */
-bool tt_shm_abort(struct tt_endpoint *head, const struct tt_cause *cause)
+static bool shm_abort(struct tt_endpoint *head, const struct tt_cause *cause)
 {
     struct tt_shm_endpoint *e = of(head);
     if (!e->connected)
@@ -231,7 +200,7 @@ bool tt_shm_abort(struct tt_endpoint *head, const struct tt_cause *cause)
     return won;
 }
 
-bool tt_shm_cause(struct tt_endpoint *head, struct tt_cause *cause)
+static bool shm_cause(struct tt_endpoint *head, struct tt_cause *cause)
 {
     struct tt_shm_endpoint *e = of(head);
     uint32_t winner = atomic_load_explicit(e->aborted, memory_order_acquire);
@@ -242,3 +211,15 @@ bool tt_shm_cause(struct tt_endpoint *head, struct tt_cause *cause)
     cause->text[sizeof cause->text - 1] = '\0';
     return true;
 }
+
+const struct tt_control_ops tt_shm_control_ops = {
+    .publish = shm_publish,
+    .call_of = shm_call_of,
+    .completed_by = shm_completed_by,
+    .refuse = shm_refuse,
+    .refused = shm_refused,
+    .peer_state = shm_peer_state,
+    .abort = shm_abort,
+    .cause = shm_cause,
+    .quiet = shm_quiet,
+};

@@ -112,6 +112,8 @@ void tt_shm_channel_init(struct tt_shm_endpoint *e, unsigned class, int peer)
     const struct tt_shm_shape *s = &e->shape;
     struct tt_shm_control *mine = e->control, *theirs = e->peers[peer].control;
     struct tt_shm_channel *c = tt_shm_channel(e, class, peer);
+    e->head.links[class * (unsigned)e->head.n + (unsigned)peer] = &c->head;
+    c->head = (struct tt_link){ .ops = &tt_shm_link_ops, .endpoint = &e->head, .peer = peer };
     c->endpoint = e;
     c->peer = &e->peers[peer];
     c->out = (struct tt_shm_line *)tt_shm_at(mine, s->lines) + there * TT_SHM_LINES;

@@ -76,17 +76,17 @@ static struct tt_sim_event pop(struct tt_sim *sim)
     return first;
 }
 
-struct tt_sim_link **tt_sim_link_place(const struct tt_sim *sim, unsigned class, int src, int dst)
+struct tt_sim_channel **tt_sim_channel_place(const struct tt_sim *sim, unsigned class, int src, int dst)
 {
     size_t n = (size_t)sim->params.n;
-    return &sim->links[(class * n + (size_t)src) * n + (size_t)dst];
+    return &sim->channels[(class * n + (size_t)src) * n + (size_t)dst];
 }
 
 struct tt_sim_letter *tt_sim_letter_at(
     const struct tt_sim *sim, unsigned class, int src, int dst, uint64_t number)
 {
-    struct tt_sim_link *link = *tt_sim_link_place(sim, class, src, dst);
-    return link == NULL ? NULL : &link->letters[number % (uint64_t)sim->params.slots];
+    struct tt_sim_channel *channel = *tt_sim_channel_place(sim, class, src, dst);
+    return channel == NULL ? NULL : &channel->letters[number % (uint64_t)sim->params.slots];
 }
 
 void tt_sim_pause(struct tt_sim *sim, int rank)
@@ -156,13 +156,13 @@ tutti_status tt_sim_create(const struct tt_sim_params *params, struct tt_sim **s
     size_t n = (size_t)params->n;
     struct tt_sim *s = calloc(1, sizeof *s);
     if (s != NULL) {
-        s->links = calloc(TT_CLASSES * n * n, sizeof(struct tt_sim_link *));
+        s->channels = calloc(TT_CLASSES * n * n, sizeof(struct tt_sim_channel *));
         s->ranks = calloc(n, sizeof *s->ranks);
         s->cores = calloc(n, sizeof *s->cores);
     }
-    if (s == NULL || s->links == NULL || s->ranks == NULL || s->cores == NULL) {
+    if (s == NULL || s->channels == NULL || s->ranks == NULL || s->cores == NULL) {
         if (s != NULL) {
-            free(s->links);
+            free(s->channels);
             free(s->ranks);
             free(s->cores);
         }
@@ -184,23 +184,31 @@ tutti_status tt_sim_create(const struct tt_sim_params *params, struct tt_sim **s
     return TUTTI_OK;
 }
 
-static void free_link(struct tt_sim_link *link, int slots)
+static void free_channel(struct tt_sim_channel *channel, int slots)
 {
-    for (int i = 0; link != NULL && i < slots; i++)
-        free(link->letters[i].copy);
-    for (int i = 0; link != NULL && i < TT_SLOTS; i++)
-        free(link->replies[i].copy);
-    free(link);
+    for (int i = 0; channel != NULL && i < slots; i++)
+        free(channel->letters[i].copy);
+    for (int i = 0; channel != NULL && i < TT_SLOTS; i++)
+        free(channel->replies[i].copy);
+    free(channel);
+}
+
+void tt_sim_free_ends(struct tt_sim_endpoint *e)
+{
+    free(e->ends);
+    free(e->head.links);
 }
 
 void tt_sim_destroy(struct tt_sim *sim)
 {
     size_t n = (size_t)sim->params.n;
     for (size_t i = 0; i < TT_CLASSES * n * n; i++)
-        free_link(sim->links[i], sim->params.slots);
+        free_channel(sim->channels[i], sim->params.slots);
+    for (size_t r = 0; r < n; r++)
+        tt_sim_free_ends(&sim->ranks[r]);
     if (joined == sim)
         joined = NULL;
-    free(sim->links);
+    free(sim->channels);
     free(sim->ranks);
     free(sim->cores);
     free(sim->heap);
@@ -234,10 +242,10 @@ static int apply(struct tt_sim *sim, const struct tt_sim_event *e)
     }
     if (sim->mail_dies && sim->ranks[e->src].state == TT_PEER_DEAD)
         return TT_NONE;
-    struct tt_sim_link *link = *tt_sim_link_place(sim, e->class, e->src, e->dst);
+    struct tt_sim_channel *channel = *tt_sim_channel_place(sim, e->class, e->src, e->dst);
     if (letter->available == 0) {
-        sim->counts.out_of_order += e->number + 1 < link->highest;
-        link->highest = e->number + 1 > link->highest ? e->number + 1 : link->highest;
+        sim->counts.out_of_order += e->number + 1 < channel->highest;
+        channel->highest = e->number + 1 > channel->highest ? e->number + 1 : channel->highest;
     }
     letter->available = e->available;
     return e->dst;
@@ -293,7 +301,7 @@ uint64_t tt_sim_occupied(const struct tt_sim *sim)
     size_t n = (size_t)sim->params.n;
     uint64_t occupied = 0;
     for (size_t i = 0; i < TT_CLASSES * n * n; i++)
-        for (int slot = 0; sim->links[i] != NULL && slot < sim->params.slots; slot++)
-            occupied += sim->links[i]->letters[slot].state != TT_SIM_FREE;
+        for (int slot = 0; sim->channels[i] != NULL && slot < sim->params.slots; slot++)
+            occupied += sim->channels[i]->letters[slot].state != TT_SIM_FREE;
     return occupied;
 }

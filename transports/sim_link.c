@@ -19,9 +19,23 @@ static void wrong(struct tt_sim *sim, const char *what, int rank, int peer, uint
             (unsigned long long)number, what);
 }
 
-static struct tt_sim_link *link_of(struct tt_sim *sim, unsigned class, int src, int dst)
+static struct tt_sim_endpoint *endpoint_of(struct tt_endpoint *e)
 {
-    struct tt_sim_link **place = tt_sim_link_place(sim, class, src, dst);
+    return (struct tt_sim_endpoint *)e;
+}
+
+static struct tt_sim_end *end_of(struct tt_link *link)
+{
+    return (struct tt_sim_end *)(void *)link;
+}
+
+/* What goes to the peer of this link, or comes from it. */
+static struct tt_sim_channel *channel_of(struct tt_link *link, bool sends)
+{
+    const struct tt_sim_end *end = end_of(link);
+    struct tt_sim *sim = end->mine->sim;
+    int me = end->mine->head.me, src = sends ? me : link->peer, dst = sends ? link->peer : me;
+    struct tt_sim_channel **place = tt_sim_channel_place(sim, end->class, src, dst);
     if (*place == NULL)
         *place = calloc(1, sizeof **place + (size_t)sim->params.slots * sizeof(struct tt_sim_letter));
     if (*place == NULL)
@@ -29,10 +43,27 @@ static struct tt_sim_link *link_of(struct tt_sim *sim, unsigned class, int src, 
     return *place;
 }
 
-static struct tt_sim_endpoint *endpoint_of(struct tt_endpoint *e)
+static const struct tt_link_ops link_ops;
+
+/* Gives the endpoint its ends of the links. */
+static tutti_status make_ends(struct tt_sim_endpoint *mine)
 {
-    return (struct tt_sim_endpoint *)e;
+    size_t n = (size_t)mine->head.n * TT_CLASSES;
+    tt_sim_free_ends(mine);
+    mine->ends = calloc(n, sizeof *mine->ends);
+    mine->head.links = calloc(n, sizeof *mine->head.links);
+    if (mine->ends == NULL || mine->head.links == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "sim: no memory for the links of %d ranks", mine->head.n);
+    for (size_t i = 0; i < n; i++) {
+        mine->ends[i].head = (struct tt_link){ &link_ops, &mine->head, (int32_t)(i % (size_t)mine->head.n) };
+        mine->ends[i].class = (uint8_t)(i / (size_t)mine->head.n);
+        mine->ends[i].mine = mine;
+        mine->head.links[i] = &mine->ends[i].head;
+    }
+    return TUTTI_OK;
 }
+
+static const struct tt_control_ops control_ops;
 
 static tutti_status sim_open(
     const struct tt_endpoint_params *params, uint8_t *address, struct tt_endpoint **endpoint)
@@ -41,16 +72,20 @@ static tutti_status sim_open(
     if (world == NULL || params->n != world->params.n || params->me < 0 || params->me >= params->n)
         return tt_fail(TUTTI_INVALID_USAGE, "sim: rank %d of %d has no world to join", params->me, params->n);
     struct tt_sim_endpoint *e = &world->ranks[params->me];
-    e->head = (struct tt_endpoint){
-        .transport = &tt_sim_transport, .n = params->n, .me = params->me, .slot_bytes = params->slot_bytes
-    };
+    e->head = (struct tt_endpoint){ .transport = &tt_sim_transport,
+        .control = &control_ops,
+        .n = params->n,
+        .me = params->me,
+        .slot_bytes = params->slot_bytes,
+        .ended = &e->ended,
+        .inside = &e->inside };
     e->sim = world;
     e->completed = params->first_number;
     e->params = *params;
     memset(address, 0, TT_ADDRESS_BYTES);
     memcpy(address, &params->me, sizeof params->me);
     *endpoint = &e->head;
-    return TUTTI_OK;
+    return make_ends(e);
 }
 
 static tutti_status sim_connect(struct tt_endpoint *e, const uint8_t *addresses)
@@ -108,7 +143,7 @@ static void take_copy(struct tt_sim_letter *letter)
 
 /* When the parts of a message arrive. */
 static void dispatch(
-    struct tt_sim *sim, struct tt_sim_link *link, const struct tt_message *m, struct tt_sim_event e)
+    struct tt_sim *sim, struct tt_sim_channel *channel, const struct tt_message *m, struct tt_sim_event e)
 {
     const struct tt_sim_params *p = &sim->params;
     uint64_t element = m->source.layout->element_bytes, elements = m->bytes / element, done = 0;
@@ -117,28 +152,29 @@ static void dispatch(
     e.time = sim->now + 1 + p->delay_ns + m->bytes * p->kib_ns / 1024 + tt_sim_below(sim, p->jitter_ns);
     if (p->costs != NULL)
         e.time = tt_sim_seen(sim, e.src, e.dst);
-    else if (e.time <= link->last_arrival && !tt_sim_chance(sim, p->reorder_percent))
-        e.time = link->last_arrival + 1;
+    else if (e.time <= channel->last_arrival && !tt_sim_chance(sim, p->reorder_percent))
+        e.time = channel->last_arrival + 1;
     for (int part = 0; part < parts && done < elements; part++) {
         done = part == parts - 1 ? elements : done + 1 + tt_sim_below(sim, elements - done);
         e.available = done * element;
         tt_sim_push(sim, e);
-        link->last_arrival = e.time > link->last_arrival ? e.time : link->last_arrival;
+        channel->last_arrival = e.time > channel->last_arrival ? e.time : channel->last_arrival;
         e.time += 1 + tt_sim_below(sim, p->delay_ns + p->jitter_ns);
     }
 }
 
 /* --- Grants: the bytes that are put there are there at once, whenever the message arrives. */
 
-static bool sim_grant(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
-    uint32_t signature, const struct tt_view *place)
+static bool sim_grant(
+    struct tt_link *link, uint64_t number, uint32_t signature, const struct tt_view *place, uint64_t after)
 {
-    struct tt_sim_endpoint *mine = endpoint_of(e);
+    struct tt_sim_endpoint *mine = end_of(link)->mine;
     struct tt_sim *sim = mine->sim;
-    struct tt_sim_grant *grant =
-        &link_of(sim, class, peer, e->me)->grants[number % (uint64_t)sim->params.slots];
+    struct tt_sim_grant *grant = &channel_of(link, false)->grants[number % (uint64_t)sim->params.slots];
+    if (after != 0)
+        return false;
     if (grant->number == number + 1)
-        wrong(sim, "granted twice", e->me, peer, number);
+        wrong(sim, "granted twice", mine->head.me, link->peer, number);
     if (tt_view_count(place) == 0 || !mine->params.map || grant->number != 0 ||
         !tt_sim_chance(sim, sim->params.grant_percent))
         return false;
@@ -154,20 +190,19 @@ static bool sim_grant(struct tt_endpoint *e, int peer, enum tt_class class, uint
     return true;
 }
 
-static bool sim_granted(
-    struct tt_endpoint *e, const struct tt_message *m, bool in_place, struct tt_view *place)
+static bool find_grant(struct tt_link *link, const struct tt_message *m, bool readable, struct tt_view *place)
 {
-    struct tt_sim *sim = endpoint_of(e)->sim;
-    const struct tt_sim_link *link = link_of(sim, m->class, e->me, m->peer);
-    const struct tt_sim_grant *grant = &link->grants[m->number % (uint64_t)sim->params.slots];
-    if (link->replies[m->number % (uint64_t)sim->params.slots].number == m->number + 1 ||
+    struct tt_sim *sim = end_of(link)->mine->sim;
+    const struct tt_sim_channel *channel = channel_of(link, true);
+    const struct tt_sim_grant *grant = &channel->grants[m->number % (uint64_t)sim->params.slots];
+    if (channel->replies[m->number % (uint64_t)sim->params.slots].number == m->number + 1 ||
         grant->number != m->number + 1 || grant->bytes != m->bytes || grant->signature != m->signature)
         return false;
     if (grant->visible > sim->now) {
         sim->counts.late_grants++;
         return false;
     }
-    if (in_place && tt_sim_chance(sim, 50))
+    if (!readable && tt_sim_chance(sim, 50))
         return false;
     *place = (struct tt_view){ m->source.layout, grant->place.space, grant->place.chunk, m->source.nchunks,
         m->source.slice };
@@ -175,13 +210,14 @@ static bool sim_granted(
 }
 
 /* Where the message lies that the unit reads: only of what was copied, which nobody else has. */
-static bool sim_reply_in_place(struct tt_endpoint *e, const struct tt_message *m, struct tt_view *place)
+static bool find_reply(struct tt_link *link, const struct tt_message *m, struct tt_view *place)
 {
-    struct tt_sim *sim = endpoint_of(e)->sim;
-    struct tt_sim_link *link = link_of(sim, m->class, e->me, m->peer);
-    struct tt_sim_reply *reply = &link->replies[m->number % (uint64_t)sim->params.slots];
+    const struct tt_sim_end *end = end_of(link);
+    struct tt_sim *sim = end->mine->sim;
+    struct tt_sim_reply *reply = &channel_of(link, true)->replies[m->number % (uint64_t)sim->params.slots];
     struct tt_sim_letter *read =
-        m->reads == 0 ? NULL : tt_sim_letter_at(sim, m->class, m->peer, e->me, m->reads - 1);
+        m->reads == 0 ? NULL
+                      : tt_sim_letter_at(sim, end->class, link->peer, end->mine->head.me, m->reads - 1);
     bool begun = reply->number == m->number + 1;
     if (read == NULL || read->number != m->reads - 1 || read->state != TT_SIM_POSTED ||
         read->path != TT_PATH_COPIED || read->bytes != m->bytes ||
@@ -194,22 +230,32 @@ static bool sim_reply_in_place(struct tt_endpoint *e, const struct tt_message *m
     return true;
 }
 
-static void end_grant(struct tt_sim *sim, struct tt_sim_link *link, uint64_t number)
+static enum tt_target sim_target(
+    struct tt_link *link, const struct tt_message *m, unsigned flags, struct tt_view *place)
 {
-    struct tt_sim_grant *grant = &link->grants[number % (uint64_t)sim->params.slots];
+    if (find_grant(link, m, (flags & TT_UNLESS_READABLE) == 0, place))
+        return TT_TARGET_GRANTED;
+    return (flags & TT_ALLOW_REPLY) != 0 && find_reply(link, m, place) ? TT_TARGET_REPLY : TT_TARGET_NONE;
+}
+
+static void end_grant(struct tt_sim *sim, struct tt_sim_channel *channel, uint64_t number)
+{
+    struct tt_sim_grant *grant = &channel->grants[number % (uint64_t)sim->params.slots];
     if (grant->number == number + 1)
         grant->number = 0;
 }
 
-static enum tt_path path_of(
-    struct tt_sim_endpoint *mine, const struct tt_sim_link *link, const struct tt_message *m)
+static enum tt_path path_of(struct tt_link *link, const struct tt_message *m)
 {
+    struct tt_sim_endpoint *mine = end_of(link)->mine;
+    const struct tt_sim_channel *channel = channel_of(link, true);
+    uint64_t slot = m->number % (uint64_t)mine->sim->params.slots;
     if (!m->placed)
         return choose_path(mine, m->bytes, m->reduced);
-    if (link->replies[m->number % (uint64_t)mine->sim->params.slots].number == m->number + 1)
+    if (channel->replies[slot].number == m->number + 1)
         return TT_PATH_COPIED;
-    if (link->grants[m->number % (uint64_t)mine->sim->params.slots].number != m->number + 1)
-        wrong(mine->sim, "placed, though nobody granted it", mine->head.me, m->peer, m->number);
+    if (channel->grants[slot].number != m->number + 1)
+        wrong(mine->sim, "placed, though nobody granted it", mine->head.me, link->peer, m->number);
     return TT_PATH_PLACED;
 }
 
@@ -228,36 +274,38 @@ static bool deliver_reply(struct tt_sim_letter *letter, struct tt_sim_reply *rep
     return released;
 }
 
-static bool sim_send(struct tt_endpoint *e, const struct tt_message *m)
+static bool sim_send(struct tt_link *link, const struct tt_message *m)
 {
-    struct tt_sim_endpoint *mine = endpoint_of(e);
+    const struct tt_sim_end *end = end_of(link);
+    struct tt_sim_endpoint *mine = end->mine;
+    struct tt_endpoint *e = &mine->head;
     struct tt_sim *sim = mine->sim;
-    struct tt_sim_link *link = link_of(sim, m->class, e->me, m->peer);
-    struct tt_sim_letter *letter = &link->letters[m->number % (uint64_t)sim->params.slots];
+    struct tt_sim_channel *channel = channel_of(link, true);
+    struct tt_sim_letter *letter = &channel->letters[m->number % (uint64_t)sim->params.slots];
     if (m->bytes == 0 || m->bytes > e->slot_bytes)
-        wrong(sim, "sent with no bytes, or more than a slot has", e->me, m->peer, m->number);
+        wrong(sim, "sent with no bytes, or more than a slot has", e->me, link->peer, m->number);
     if (letter->state != TT_SIM_FREE) {
         sim->counts.full_slots++;
         return false;
     }
     if (letter->bytes > 0 && letter->number == m->number)
-        wrong(sim, "sent twice", e->me, m->peer, m->number);
+        wrong(sim, "sent twice", e->me, link->peer, m->number);
     uint64_t run;
     *letter = (struct tt_sim_letter){ .number = m->number,
         .bytes = m->bytes,
         .signature = m->signature,
         .state = TT_SIM_POSTED,
-        .path = (uint8_t)path_of(mine, link, m),
+        .path = (uint8_t)path_of(link, m),
         .base = tt_view_run(&m->source, 0, &run),
         .source = m->source,
         .single_reader = m->single_reader,
         .copy = letter->copy,
         .room = letter->room };
     letter->packed = run * m->source.layout->element_bytes == m->bytes;
-    struct tt_sim_reply *reply = &link->replies[m->number % (uint64_t)sim->params.slots];
+    struct tt_sim_reply *reply = &channel->replies[m->number % (uint64_t)sim->params.slots];
     bool stored = reply->number == m->number + 1;
     if (stored && !deliver_reply(letter, reply))
-        wrong(sim, "sent before what lay there was released", e->me, m->peer, m->number);
+        wrong(sim, "sent before what lay there was released", e->me, link->peer, m->number);
     if (!stored && (letter->path == TT_PATH_INLINE || letter->path == TT_PATH_COPIED))
         take_copy(letter);
     if (letter->path == TT_PATH_PLACED)
@@ -273,23 +321,25 @@ static bool sim_send(struct tt_endpoint *e, const struct tt_message *m)
     }
     struct tt_sim_event event = { .time = sim->now,
         .what = TT_SIM_POST,
-        .class = m->class,
+        .class = end->class,
         .src = e->me,
-        .dst = m->peer,
+        .dst = link->peer,
         .number = m->number,
         .available = (uint64_t)letter->path << 56 | m->bytes };
     tt_sim_trace(sim, &event);
     event.what = TT_SIM_ARRIVAL;
-    dispatch(sim, link, m, event);
+    dispatch(sim, channel, m, event);
     return true;
 }
 
-static bool sim_sent(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number)
+static bool sim_sent(struct tt_link *link, uint64_t number)
 {
-    struct tt_sim *sim = endpoint_of(e)->sim;
-    const struct tt_sim_letter *letter = tt_sim_letter_at(sim, class, e->me, peer, number);
+    const struct tt_sim_end *end = end_of(link);
+    struct tt_sim *sim = end->mine->sim;
+    int me = end->mine->head.me;
+    const struct tt_sim_letter *letter = tt_sim_letter_at(sim, end->class, me, link->peer, number);
     if (letter == NULL) {
-        wrong(sim, "asked for before it was sent", e->me, peer, number);
+        wrong(sim, "asked for before it was sent", me, link->peer, number);
         return false;
     }
     bool reads = letter->path == TT_PATH_MAPPED || letter->path == TT_PATH_PULLED;
@@ -299,11 +349,12 @@ static bool sim_sent(struct tt_endpoint *e, int peer, enum tt_class class, uint6
     return false;
 }
 
-static bool sim_arrived(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
-    const struct tt_view *like, struct tt_arrival *arrival)
+static bool sim_arrived(
+    struct tt_link *link, uint64_t number, const struct tt_view *like, struct tt_arrival *arrival)
 {
-    struct tt_sim *sim = endpoint_of(e)->sim;
-    struct tt_sim_letter *letter = tt_sim_letter_at(sim, class, peer, e->me, number);
+    const struct tt_sim_end *end = end_of(link);
+    struct tt_sim *sim = end->mine->sim;
+    struct tt_sim_letter *letter = tt_sim_letter_at(sim, end->class, link->peer, end->mine->head.me, number);
     if (letter == NULL || letter->state != TT_SIM_POSTED || letter->number != number ||
         letter->available == 0)
         return false;
@@ -322,12 +373,13 @@ static bool sim_arrived(struct tt_endpoint *e, int peer, enum tt_class class, ui
 }
 
 static tutti_status sim_pull(
-    struct tt_endpoint *e, int peer, const struct tt_arrival *arrival, uint64_t at, void *dst, uint64_t bytes)
+    struct tt_link *link, const struct tt_arrival *arrival, uint64_t at, void *dst, uint64_t bytes)
 {
-    struct tt_sim *sim = endpoint_of(e)->sim;
+    struct tt_sim *sim = end_of(link)->mine->sim;
+    int peer = link->peer;
     uint8_t *to = dst;
     if (arrival->path != TT_PATH_PULLED || at + bytes > arrival->available)
-        wrong(sim, "pulled what is not there", e->me, peer, at);
+        wrong(sim, "pulled what is not there", end_of(link)->mine->head.me, peer, at);
     if (sim->ranks[peer].state == TT_PEER_DEAD)
         return tt_fail(TUTTI_PEER_LOST, "sim: rank %d died, its memory cannot be read", peer);
     for (uint64_t done = 0, run; done < bytes; done += run) {
@@ -358,17 +410,20 @@ static void release_reply(struct tt_sim_letter *letter)
     letter->room = 0;
 }
 
-static void sim_release(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number)
+static void sim_release(struct tt_link *link, uint64_t number)
 {
-    struct tt_sim *sim = endpoint_of(e)->sim;
-    struct tt_sim_letter *letter = tt_sim_letter_at(sim, class, peer, e->me, number);
+    const struct tt_sim_end *end = end_of(link);
+    const struct tt_endpoint *e = &end->mine->head;
+    struct tt_sim *sim = end->mine->sim;
+    int peer = link->peer;
+    struct tt_sim_letter *letter = tt_sim_letter_at(sim, end->class, peer, e->me, number);
     if (letter == NULL || letter->state != TT_SIM_POSTED || letter->number != number ||
         letter->available < letter->bytes) {
         wrong(sim, "released before all of it had come, or twice", e->me, peer, number);
         return;
     }
     letter->state = TT_SIM_RELEASED;
-    end_grant(sim, link_of(sim, class, peer, e->me), number);
+    end_grant(sim, channel_of(link, false), number);
     if (letter->single_reader && letter->path == TT_PATH_MAPPED)
         spoil(letter);
     if (letter->reply != NULL)
@@ -384,7 +439,7 @@ static void sim_release(struct tt_endpoint *e, int peer, enum tt_class class, ui
     }
     tt_sim_push(sim, (struct tt_sim_event){ .time = time,
                          .what = TT_SIM_RETURN,
-                         .class = (uint8_t) class,
+                         .class = end->class,
                          .src = peer,
                          .dst = e->me,
                          .number = number });
@@ -395,6 +450,12 @@ static void sim_publish(struct tt_endpoint *e, const struct tt_call_record *call
     struct tt_sim_endpoint *mine = endpoint_of(e);
     struct tt_sim *sim = mine->sim;
     struct tt_call_record *kept = &mine->calls[sequence % TT_CALLS_KEPT];
+    if (sequence == TT_WAIT) /* nobody waits: the test's driver sees who is stuck */
+        return;
+    if (call == NULL) {
+        mine->completed = sequence + 1;
+        return;
+    }
     *kept = *call;
     atomic_store(&kept->sequence, sequence + 1);
     bool ahead = false;
@@ -403,15 +464,10 @@ static void sim_publish(struct tt_endpoint *e, const struct tt_call_record *call
     sim->counts.ranks_ahead += ahead;
 }
 
-static void sim_complete(struct tt_endpoint *e, uint64_t sequence)
-{
-    endpoint_of(e)->completed = sequence;
-}
-
 static bool sim_call_of(struct tt_endpoint *e, int peer, uint64_t sequence, struct tt_call_record *call)
 {
     const struct tt_call_record *kept = &endpoint_of(e)->sim->ranks[peer].calls[sequence % TT_CALLS_KEPT];
-    if (atomic_load(&kept->sequence) != sequence + 1)
+    if (sequence == TT_WAIT || atomic_load(&kept->sequence) != sequence + 1)
         return false;
     *call = *kept;
     return true;
@@ -422,8 +478,9 @@ static uint64_t sim_completed_by(struct tt_endpoint *e, int peer)
     return endpoint_of(e)->sim->ranks[peer].completed;
 }
 
-static enum tt_peer_state sim_peer_state(struct tt_endpoint *e, int peer)
+static enum tt_peer_state sim_peer_state(struct tt_endpoint *e, int peer, long *process)
 {
+    *process = 0;
     return endpoint_of(e)->sim->ranks[peer].state;
 }
 
@@ -449,23 +506,6 @@ static bool sim_cause(struct tt_endpoint *e, struct tt_cause *cause)
 }
 
 /* One thread drives all ranks: nobody reads or stores while another returns. */
-static bool sim_enter(struct tt_endpoint *head)
-{
-    (void)head;
-    return true;
-}
-
-static void sim_leave(struct tt_endpoint *head)
-{
-    (void)head;
-}
-
-static bool sim_inside(struct tt_endpoint *head)
-{
-    (void)head;
-    return false;
-}
-
 static bool sim_quiet(struct tt_endpoint *head, bool patient)
 {
     (void)head;
@@ -473,26 +513,29 @@ static bool sim_quiet(struct tt_endpoint *head, bool patient)
     return true;
 }
 
-const struct tt_transport tt_sim_transport = { .name = "sim",
-    .open = sim_open,
-    .connect = sim_connect,
-    .close = sim_close,
+static const struct tt_link_ops link_ops = {
     .send = sim_send,
     .sent = sim_sent,
-    .grant = sim_grant,
-    .granted = sim_granted,
-    .reply_in_place = sim_reply_in_place,
     .arrived = sim_arrived,
     .pull = sim_pull,
     .release = sim_release,
+    .grant = sim_grant,
+    .target = sim_target,
+};
+
+static const struct tt_control_ops control_ops = {
     .publish = sim_publish,
-    .complete = sim_complete,
     .call_of = sim_call_of,
     .completed_by = sim_completed_by,
     .peer_state = sim_peer_state,
-    .enter = sim_enter,
-    .leave = sim_leave,
-    .inside = sim_inside,
-    .quiet = sim_quiet,
     .abort = sim_abort,
-    .cause = sim_cause };
+    .cause = sim_cause,
+    .quiet = sim_quiet,
+};
+
+const struct tt_transport tt_sim_transport = {
+    .name = "sim",
+    .open = sim_open,
+    .connect = sim_connect,
+    .close = sim_close,
+};

@@ -52,21 +52,31 @@ struct tt_sim_grant { /* for a message of a slot, by its receiver */
     struct tt_view place;
 };
 
-struct tt_sim_link { /* one class, pair and direction */
+struct tt_sim_channel { /* one class, pair and direction */
     struct tt_sim_grant grants[TT_SLOTS];
     struct tt_sim_reply replies[TT_SLOTS];
     uint64_t last_arrival, highest; /* highest: number arrived so far, plus 1 */
     struct tt_sim_letter letters[];
 };
 
+struct tt_sim_endpoint;
+
+struct tt_sim_end { /* a link, as one rank has it */
+    struct tt_link head; /* first */
+    uint8_t class;
+    struct tt_sim_endpoint *mine;
+};
+
 struct tt_sim_endpoint {
     struct tt_endpoint head; /* first */
+    struct tt_sim_end *ends; /* [class][n] */
     struct tt_sim *sim;
     struct tt_endpoint_params params;
     enum tt_peer_state state;
     uint64_t frozen_until; /* 0: awake */
     bool called; /* with costs: an event is under way that lets it go on */
     uint64_t completed;
+    _Atomic uint32_t ended, inside; /* ended: never */
     struct tt_call_record calls[TT_CALLS_KEPT];
 };
 
@@ -82,7 +92,7 @@ struct tt_sim {
     uint64_t now, random, hash, orders;
     struct tt_sim_event *heap;
     size_t events, capacity;
-    struct tt_sim_link **links; /* by class, src, dst; made on first use */
+    struct tt_sim_channel **channels; /* by class, src, dst; made on first use */
     struct tt_sim_endpoint *ranks;
     struct tt_sim_counts counts;
     bool aborted, mail_dies; /* mail_dies: what a dying rank has under way is lost */
@@ -94,6 +104,8 @@ struct tt_sim {
 uint64_t tt_sim_below(struct tt_sim *sim, uint64_t limit);
 bool tt_sim_chance(struct tt_sim *sim, unsigned percent);
 
+/* Frees what connect gave an endpoint; it lasts as long as the world, so that late questions have answers. */
+void tt_sim_free_ends(struct tt_sim_endpoint *e);
 void tt_sim_push(struct tt_sim *sim, struct tt_sim_event event);
 void tt_sim_trace(struct tt_sim *sim, const struct tt_sim_event *event);
 /* When what `src` tells now can be seen by dst. */
@@ -101,7 +113,7 @@ uint64_t tt_sim_seen(const struct tt_sim *sim, int src, int dst);
 /* NULL if nothing was ever sent on this link. */
 struct tt_sim_letter *tt_sim_letter_at(
     const struct tt_sim *sim, unsigned class, int src, int dst, uint64_t number);
-struct tt_sim_link **tt_sim_link_place(const struct tt_sim *sim, unsigned class, int src, int dst);
+struct tt_sim_channel **tt_sim_channel_place(const struct tt_sim *sim, unsigned class, int src, int dst);
 struct tt_sim *tt_sim_joined(void);
 
 #endif

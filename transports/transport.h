@@ -2,36 +2,41 @@
 /* transport.h: what the executor asks of a transport, and what it may rely on.
  *
  * A transport moves numbered messages between the ranks of one communicator and knows nothing of
- * communicators, schedules or types. Each rank holds one endpoint; an endpoint is used by one thread at a
- * time (abort excepted). No call but wait-free memory work (pull and tidy ask the system): nothing here
- * blocks, sleeps, allocates or logs after connect, and each call returns in time bounded by the bytes of
- * one message.
+ * communicators, schedules or types. Each rank holds one endpoint, and a link for each class and peer; both
+ * are used by one thread at a time (abort excepted). No call but wait-free memory work (pull and tidy ask
+ * the system): nothing here blocks, sleeps, allocates or logs after connect, and each call returns in time
+ * bounded by the bytes of one message.
  *
- * Messages. (class, peer, direction) has its own space of 64-bit numbers, counted on both sides alike;
+ * Messages. Each direction of a link has its own space of 64-bit numbers, counted on both sides alike;
  * matching is by number, never by arrival. A number may be skipped (an empty message is neither sent nor
  * awaited).
  *
- * Slots. Each (class, pair, direction) has `slots` slots; message m uses slot m mod slots and may be
- * posted once the previous message *posted in that slot* has been released by its receiver. Messages
- * inside that window may be posted and released in any order. Classes never share a slot, so an unmatched
- * send cannot starve a collective. This is the rule the verifier's second mode assumes. A transport may let
- * messages pass that leave no bytes in their slot: then it has more lines than slots for them, and the same
- * rule for lines.
+ * Slots. Each direction of a link has TT_SLOTS slots; message m uses slot m mod TT_SLOTS and may be posted
+ * once the previous message *posted in that slot* has been released by its receiver. Messages inside that
+ * window may be posted and released in any order. Classes never share a slot, so an unmatched send cannot
+ * starve a collective. This is the rule the verifier's second mode assumes. A transport may let messages
+ * pass that leave no bytes in their slot: then it has more lines than slots for them, and the same rule for
+ * lines.
  *
- * Paths. The sender alone chooses how a message travels, names it in the message, and the receiver obeys.
- * A send is complete when nobody reads the sender's memory any more: at release for mapped and pulled, at
- * once for the others.
+ * Paths. The sender alone chooses how a message travels, names it in the message, and the receiver obeys. A
+ * send is complete when nobody reads the sender's memory any more: at release for mapped and pulled, at once
+ * for the others.
  *
  * Grants. Before a message has arrived its receiver may say where its bytes are to be put, in memory that
- * the sender can write. A sender that finds the grant may put them there itself, before or when it sends, and
- * then sends no more than that they are there (`placed`). A grant binds nobody: it may be found too late, or
- * never. It ends when the message is released. */
+ * the sender can write. A sender that finds the grant may put them there itself, before or when it sends,
+ * and then sends no more than that they are there (`placed`). A grant binds nobody: it may be found too
+ * late, or never. It ends when the message is released.
+ *
+ * A transport is three tables: what a link does with messages (tt_link_ops), what ranks know of each other
+ * besides messages (tt_control_ops), and what it does with memory and descriptors (tt_memory_ops). The links
+ * of a communicator may be of different transports. */
 #ifndef TT_TRANSPORTS_TRANSPORT_H
 #define TT_TRANSPORTS_TRANSPORT_H
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/fence.h"
 #include "base/layout.h"
 #include "base/wait.h"
 #include "tutti.h"
@@ -50,14 +55,13 @@ enum tt_path {
 enum tt_peek { TT_PEEK_NOTHING, TT_PEEK_THERE, TT_PEEK_PLACED, TT_PEEK_ODD };
 
 /* Calls kept: more than a rank can be ahead of one that does not take its messages. */
-enum { TT_SLOTS = 8, TT_ADDRESS_BYTES = 128, TT_CALLS_KEPT = 128 };
+enum { TT_SLOTS = 8, TT_ADDRESS_BYTES = 128, TT_CALLS_KEPT = 128, TT_MEMORY_FDS = 2 };
+#define TT_WAIT UINT64_MAX /* in place of an operation's number: a message */
 
 struct tt_message {
-    int32_t peer;
-    uint8_t class; /* enum tt_class */
     bool reduced; /* the receiver may combine it with others: it is not to be PULLED */
-    bool placed; /* the bytes are where granted() said */
-    uint64_t reads; /* of granted(): 1 + the receiver's message that is read element by element as this one is
+    bool placed; /* the bytes are where target() said */
+    uint64_t reads; /* of target(): 1 + the receiver's message that is read element by element as this one is
                      * stored; 0: none */
     /* The receiver may overwrite the source once it is read: nobody else reads it, and this rank writes it
      * before its next use. */
@@ -65,8 +69,16 @@ struct tt_message {
     uint32_t signature; /* hash of what was called */
     uint64_t number;
     uint64_t bytes; /* never 0; at most the endpoint's slot_bytes */
-    struct tt_view source;
+    struct tt_view source; /* its layout must live until the message is sent() */
 };
+
+/* Where the bytes of a message may be put. */
+enum tt_target {
+    TT_TARGET_NONE, /* nowhere but where they are */
+    TT_TARGET_GRANTED, /* where its receiver granted */
+    TT_TARGET_REPLY /* where the message lies that the unit reads, which goes back with the answer */
+};
+enum { TT_ALLOW_REPLY = 1, TT_UNLESS_READABLE = 2 }; /* flags of target() */
 
 /* A message that has arrived, at least in part. Bytes [0, available) may be read; later there may be more. */
 struct tt_arrival {
@@ -136,126 +148,162 @@ struct tt_endpoint_params {
 };
 
 struct tt_transport;
+struct tt_endpoint;
 struct tt_link;
 
-/* The head of every endpoint. */
-struct tt_endpoint {
-    const struct tt_transport *transport;
-    int n, me;
-    uint64_t slot_bytes;
-    uint64_t path_bytes[TT_PATHS]; /* counted by the sender */
-    const _Atomic uint32_t *ended; /* not 0: the communicator has */
-    uint64_t post_bytes; /* the longest message that post takes */
-    uint64_t copy_bytes; /* up to here a copy is faster than the wait for who reads the source */
-    uintptr_t shared_from; /* memory that peers can map */
-    uint64_t shared_bytes;
-    struct tt_doorbell
-        *doorbell; /* rung by peers whenever something changed for this rank; NULL: never sleep */
-};
-
-struct tt_transport {
-    const char *name;
-
-    /* Life. open fills address[TT_ADDRESS_BYTES]; the caller exchanges addresses; connect takes n of them,
-     * in rank order. After connect on all ranks and one exchange more (the caller's), every call below is
-     * legal. close is local, and any time: peers that still read keep what they read. */
-    tutti_status (*open)(
-        const struct tt_endpoint_params *params, uint8_t *address, struct tt_endpoint **endpoint);
-    tutti_status (*connect)(struct tt_endpoint *e, const uint8_t *addresses);
-    void (*close)(struct tt_endpoint *e);
-
-    /* Sending. send: false if the slot is not free yet. sent: true once nobody reads the source. */
-    bool (*send)(struct tt_endpoint *e, const struct tt_message *message);
-    bool (*sent)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number);
-
-    /* Granting; all may be NULL. grant: the bytes may be put at `place`, which nobody else uses until the
-     * message is released; false if it was, or the transport would not have it so (now: another grant may
-     * have to end first). granted: a view like the message's source, of what its receiver granted; false if
-     * there is nothing, or nothing that fits. `in_place`: or where the receiver can as well read the source.
-     * grant_after: the same for a place from which the peer is still to read this rank's message `after`: it
-     * may be stored there once that is released, or by the unit that reads it, element by element
-     * (message->reads). reply_in_place: the message may be stored, and sent as `placed`, where the one lies
-     * that the unit reads, until then and after its release, and granted is false for it from now on; false:
-     * the one that is read does not change hands. */
-    bool (*grant)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number, uint32_t signature,
-        const struct tt_view *place);
-    bool (*grant_after)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
-        uint32_t signature, const struct tt_view *place, uint64_t after);
-    bool (*granted)(
-        struct tt_endpoint *e, const struct tt_message *message, bool in_place, struct tt_view *place);
-    bool (*reply_in_place)(struct tt_endpoint *e, const struct tt_message *message, struct tt_view *place);
-
-    /* Receiving. arrived: false if nothing of it is there. `like` is a view with the receiver's layout,
-     * chunk count and slice. pull copies bytes [at, at + bytes) of the message; release frees the slot:
-     * nothing of it is read any more. */
-    bool (*arrived)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number,
-        const struct tt_view *like, struct tt_arrival *arrival);
-    tutti_status (*pull)(struct tt_endpoint *e, int peer, const struct tt_arrival *arrival, uint64_t at,
-        void *dst, uint64_t bytes);
-    void (*release)(struct tt_endpoint *e, int peer, enum tt_class class, uint64_t number);
-
-    /* The same for messages that are one run, are copied, and have come in full; they go by a link, which is
-     * all of one class between this rank and one peer, and lives as long as the endpoint. post: as send, and
-     * complete at once. lend: the same of shared memory, and the peer reads it in place: sent() tells when it
-     * has. peek: *payload are the bytes, until done, which is release, if they are `bytes` that were copied
-     * with this signature, or lent while this rank is inside (below). PLACED: they lie where they were
-     * granted, and *payload is as it was; ODD: it is NULL, and arrived tells. offer: as grant, or, where
-     * `after` is 1 + a message, as grant_after. offered: where a message may be put, NULL if nowhere; then
-     * post it with `src` NULL. kept: where the message lies that peek found, if that stays this rank's memory
-     * once it is released, so that the answer can be written there, element by element as it is read, and
-     * posted without a copy; else NULL. NULL: this transport has none of them. */
-    struct tt_link *(*link)(struct tt_endpoint *e, int peer, enum tt_class class);
+/* What a link does with messages. */
+struct tt_link_ops {
+    /* send: false if the slot is not free yet. post: a short form of send for one run that is copied, and
+     * complete at once; at most the endpoint's post_bytes. `src` NULL: the bytes are where target() said.
+     * sent: true once nobody reads the source. */
+    bool (*send)(struct tt_link *link, const struct tt_message *message);
     bool (*post)(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes);
-    bool (*lend)(struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes);
+    bool (*sent)(struct tt_link *link, uint64_t number);
+
+    /* arrived: false if nothing of it is there. `like` is a view with the receiver's layout, chunk count and
+     * slice. peek: a short form of arrived for one run. *payload are the bytes, until release, if all of
+     * these `bytes` are there with this signature, in one run, copied or (while this rank is inside, below)
+     * mapped. PLACED: they lie where they were granted, and *payload is as it was; ODD: it is NULL, and
+     * arrived tells. pull copies bytes [at, at + bytes) of the message. release frees the slot: nothing of it
+     * is read any more. post and peek may be NULL, both; so may pull, where no path is PULLED. */
+    bool (*arrived)(
+        struct tt_link *link, uint64_t number, const struct tt_view *like, struct tt_arrival *arrival);
     enum tt_peek (*peek)(
         struct tt_link *link, uint64_t number, uint32_t signature, uint32_t bytes, const void **payload);
-    void (*done)(struct tt_link *link, uint64_t number);
-    bool (*offer)(struct tt_link *link, uint64_t number, uint32_t signature, void *place, uint32_t bytes,
+    tutti_status (*pull)(
+        struct tt_link *link, const struct tt_arrival *arrival, uint64_t at, void *dst, uint64_t bytes);
+    void (*release)(struct tt_link *link, uint64_t number);
+
+    /* Both may be NULL. grant: the bytes may be put at `place`, which nobody else uses until the message is
+     * released; false if it was, or the transport would not have it so (now: another grant may have to end
+     * first). `after`: 1 + this rank's message that the peer is still to read from that place; it may be
+     * stored there once that is released, or by the unit that reads it, element by element
+     * (message->reads). 0: there is none. */
+    bool (*grant)(struct tt_link *link, uint64_t number, uint32_t signature, const struct tt_view *place,
         uint64_t after);
-    void *(*offered)(
-        struct tt_link *link, uint64_t number, uint32_t signature, uint32_t bytes, uint64_t reads);
-    void *(*kept)(struct tt_link *link, uint64_t number);
+    /* Where may the message be put, as a view like its source, while this rank is inside? UNLESS_READABLE:
+     * not where its receiver can as well read the source. ALLOW_REPLY: if nothing is granted, and the
+     * message that the unit reads came in a buffer that changes hands, there: until that one is released and
+     * after; the message then is sent as `placed`, and target says the same of it until it is. */
+    enum tt_target (*target)(
+        struct tt_link *link, const struct tt_message *message, unsigned flags, struct tt_view *place);
+};
 
-    /* Ranks that are threads of one process read each other's private memory, and any rank may store where
-     * another one granted, or spoil what it sent once. So a rank that gives an operation up must not return
-     * while a peer may still be at it. enter and leave stand around everything that uses peers' memory, and
-     * nest; enter is false, and nothing must be used, once the communicator has ended. quiet: no peer is
-     * between the two, and what this rank granted is granted no more, nor is anything spoilt; `patient`: no
-     * peer of another process is either, if it lives. inside: this rank is between the two; any thread may
-     * ask. */
-    bool (*enter)(struct tt_endpoint *e);
-    void (*leave)(struct tt_endpoint *e);
-    bool (*inside)(struct tt_endpoint *e);
-    bool (*quiet)(struct tt_endpoint *e, bool patient);
-
-    /* This rank waits anyway: memory of slots that no message has used since the last call of this may
-     * return to the system. That takes a while here, and once more when a slot is used again; the caller sees
-     * to it that it is rare. NULL: nothing returns. */
-    void (*tidy)(struct tt_endpoint *e);
-
-    /* The control plane: any number of ranks may read, each writes its own. `publish` announces the
-     * operation that begins, `complete` that all operations below `sequence` are over at this rank. */
+/* What ranks know of each other besides messages. Any number of ranks may read, each writes its own. */
+struct tt_control_ops {
+    /* publish: the operation with this number begins at this rank; `call` NULL: it is over, as all before it
+     * are. Nobody is woken by that: only who has waited long looks, and that by itself. In place of a number,
+     * TT_WAIT: the message that this rank has waited long for; NULL: it waits no more. call_of reads what a
+     * peer has published, as long as that keeps it; completed_by: all operations below are over there. */
     void (*publish)(struct tt_endpoint *e, const struct tt_call_record *call, uint64_t sequence);
-    void (*complete)(struct tt_endpoint *e, uint64_t sequence);
     bool (*call_of)(struct tt_endpoint *e, int peer, uint64_t sequence, struct tt_call_record *call);
     uint64_t (*completed_by)(struct tt_endpoint *e, int peer);
-    /* Of messages, which no ring tells: a rank that has waited long says in which one, and by NULL that it
-     * waits no more. wait_of: what that rank said; false: nothing. Both may be NULL. */
-    void (*tell_wait)(struct tt_endpoint *e, const struct tt_call_record *call);
-    bool (*wait_of)(struct tt_endpoint *e, int rank, struct tt_call_record *call);
+
     /* refuse: this rank has refused a call; NULL: it takes back all that it said so far. The last text stands
      * for all. refused: has `rank` said so of a collective, or, as `sends` says, of a message to or from
      * `peer`; then which one was it, and with which text? Both may be NULL. One thread at a time refuses. */
     void (*refuse)(struct tt_endpoint *e, const struct tt_refusal *refusal);
     bool (*refused)(struct tt_endpoint *e, int rank, struct tt_refusal *refusal);
-    enum tt_peer_state (*peer_state)(struct tt_endpoint *e, int peer); /* may make a system call */
-    long (*process_of)(const struct tt_endpoint *e, int peer); /* its number; NULL: ranks are no processes */
+
+    /* May make a system call. *process: the number of the peer's process; 0: ranks are no processes. */
+    enum tt_peer_state (*peer_state)(struct tt_endpoint *e, int peer, long *process);
 
     /* The first cause wins; true if it is this one. Wakes every rank. Any thread. `cause` is one load when
      * there is none. */
     bool (*abort)(struct tt_endpoint *e, const struct tt_cause *cause);
     bool (*cause)(struct tt_endpoint *e, struct tt_cause *cause);
+
+    /* Ranks that are threads of one process read each other's private memory, and any rank may store where
+     * another one granted, or spoil what it sent once. So a rank that gives an operation up must not return
+     * while a peer may still be at it, which is between tt_endpoint_enter and tt_endpoint_leave. quiet: no
+     * peer is, and what this rank granted is granted no more, nor is anything spoilt; `patient`: no peer of
+     * another process is either, if it lives. */
+    bool (*quiet)(struct tt_endpoint *e, bool patient);
 };
+
+/* What a transport does with memory and descriptors. */
+struct tt_memory_ops {
+    /* Before endpoints connect, their processes hand each other descriptors (over a local socket, once).
+     * present: new ones of this process, for a peer. introduce: a peer's, which it takes, also when it fails;
+     * they are known until settle, and longer while an endpoint is connected to that process. settle: the
+     * introductions of this thread are over; connect settles, too. */
+    tutti_status (*present)(int fds[TT_MEMORY_FDS]);
+    tutti_status (*introduce)(const int fds[TT_MEMORY_FDS]);
+    void (*settle)(void);
+
+    /* This rank waits anyway: memory of slots that no message has used since the last call of this may
+     * return to the system. That takes a while here, and once more when a slot is used again; the caller sees
+     * to it that it is rare. */
+    void (*tidy)(struct tt_endpoint *e);
+};
+
+struct tt_transport {
+    const char *name;
+
+    /* open fills address[TT_ADDRESS_BYTES]; the caller exchanges addresses; connect takes n of them, in rank
+     * order. After connect on all ranks and one exchange more (the caller's), every call is legal. close is
+     * local, and any time: peers that still read keep what they read. */
+    tutti_status (*open)(
+        const struct tt_endpoint_params *params, uint8_t *address, struct tt_endpoint **endpoint);
+    tutti_status (*connect)(struct tt_endpoint *e, const uint8_t *addresses);
+    void (*close)(struct tt_endpoint *e);
+
+    const struct tt_memory_ops *memory; /* NULL: it has none */
+};
+
+/* The head of every link. */
+struct tt_link {
+    const struct tt_link_ops *ops;
+    struct tt_endpoint *endpoint;
+    int32_t peer;
+};
+
+/* The head of every endpoint. */
+struct tt_endpoint {
+    const struct tt_transport *transport;
+    const struct tt_control_ops *control;
+    int n, me;
+    struct tt_link **links; /* [class][n]: once connected */
+    uint64_t slot_bytes;
+    uint64_t path_bytes[TT_PATHS]; /* counted by the sender */
+    const _Atomic uint32_t *ended; /* not 0: the communicator has */
+    _Atomic uint32_t *inside; /* operations of this rank that may use its peers' memory */
+    uint32_t entered; /* as `inside` */
+    bool light; /* all ranks may fence lightly (fence.h) */
+    uint64_t post_bytes; /* the longest message that post takes */
+    uint64_t copy_bytes; /* up to here a copy is faster than the wait for who reads the source */
+    uintptr_t shared_from; /* memory that all peers can map */
+    uint64_t shared_bytes;
+    struct tt_doorbell
+        *doorbell; /* rung by peers whenever something changed for this rank; NULL: never sleep */
+};
+
+static inline struct tt_link *tt_link_to(const struct tt_endpoint *e, enum tt_class class, int peer)
+{
+    return e->links[(unsigned)class * (unsigned)e->n + (unsigned)peer];
+}
+
+/* Enter and leave stand around everything that uses peers' memory, and nest; enter is false, and nothing must
+ * be used, once the communicator has ended. The fence is against the one of who gives up (`quiet`): either
+ * this rank sees that the communicator has ended, or that one sees that this rank is inside. */
+static inline bool tt_endpoint_enter(struct tt_endpoint *e)
+{
+    atomic_store_explicit(e->inside, ++e->entered, memory_order_relaxed);
+    if (e->entered == 1)
+        tt_fence_light(e->light);
+    return atomic_load_explicit(e->ended, memory_order_acquire) == 0;
+}
+
+static inline void tt_endpoint_leave(struct tt_endpoint *e)
+{
+    atomic_store_explicit(e->inside, --e->entered, memory_order_release);
+}
+
+/* True between the two; any thread may ask. */
+static inline bool tt_endpoint_inside(const struct tt_endpoint *e)
+{
+    return atomic_load_explicit(e->inside, memory_order_acquire) != 0;
+}
 
 extern const struct tt_transport tt_shm;
 
