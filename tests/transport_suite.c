@@ -22,8 +22,6 @@ bool suite_expect(struct transport_suite *s, bool right, const char *format, ...
     return false;
 }
 
-/* --- Messages of one run */
-
 struct plain {
     struct tt_layout layout;
     struct tt_message message;
