@@ -17,6 +17,7 @@
 #include "recorder.h"
 #include "trace.h"
 #include "transports/arena.h"
+#include "transports/registry.h"
 
 static _Atomic uint64_t serials;
 
@@ -213,7 +214,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     c->on_wait = known.on_wait;
     c->on_wait_context = known.on_wait_context;
     c->sequence = settings->first_number;
-    c->transport = &tt_shm;
+    c->transport = tt_transport_default();
     c->wait_policy = tt_wait_policy_for(n);
     snprintf(c->name, sizeof c->name, "%s", known.name != NULL ? known.name : "comm");
     status = allocate(c);
@@ -255,7 +256,7 @@ static uint64_t hash_of(const uint8_t *bytes, size_t count)
 
 tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, const int32_t *domain_of)
 {
-    comm->id = hash_of(addresses, TT_ADDRESS_BYTES);
+    comm->id = hash_of(addresses, comm->transport->address_bytes);
     tt_recorder_identify(comm->recorder, comm->id);
     tt_trace_identify(comm->trace, comm->id);
     tutti_status status = tt_topology_create(&comm->topology, comm->n, domain_of);
@@ -263,6 +264,10 @@ tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, con
         status = tt_company_join(comm);
     if (status == TUTTI_OK)
         status = comm->transport->connect(comm->endpoint, addresses);
+    for (int rank = 0; rank < comm->n && status == TUTTI_OK; rank++)
+        if (tt_link_to(comm->endpoint, TT_CLASS_COLLECTIVE, rank) == NULL)
+            status = tt_fail(TUTTI_SYSTEM_ERROR, "rank %d cannot be reached by transport %s from rank %d",
+                rank, comm->transport->name, comm->rank);
     comm->bounce_from = bounce_from(comm);
     return status;
 }

@@ -139,7 +139,7 @@ void tt_comm_destroy(struct tt_comm *comm);
 
 /* Hand `mine` in and get everybody's, in rank order; the bytes are the same on all ranks. */
 typedef tutti_status (*tt_exchange_fn)(void *context, const void *mine, uint64_t bytes, void *all);
-enum { TT_JOINING_BYTES = TT_ADDRESS_BYTES + 16 };
+enum { TT_JOINING_BYTES = TT_ADDRESS_MAX + 16 };
 /* Room for the words of n ranks, to be taken before the first exchange: between two exchanges nobody may
  * fail alone. NULL, with the thread's last error set, if there is none. */
 void *tt_comm_room(int n);

@@ -14,7 +14,7 @@
 struct joining { /* what a rank tells the others */
     int32_t status, domain;
     struct tt_cores cores;
-    uint8_t address[TT_ADDRESS_BYTES];
+    uint8_t address[TT_ADDRESS_MAX];
 };
 _Static_assert(sizeof(struct joining) == TT_JOINING_BYTES, "as comm.h says");
 
@@ -27,7 +27,7 @@ static tutti_status failure_of(int rank, int32_t status)
 void *tt_comm_room(int n)
 {
     void *room = calloc(
-        (size_t)n, sizeof(struct joining) + TT_ADDRESS_BYTES + sizeof(int32_t) + sizeof(struct tt_cores));
+        (size_t)n, sizeof(struct joining) + TT_ADDRESS_MAX + sizeof(int32_t) + sizeof(struct tt_cores));
     if (room == NULL)
         tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", n);
     return room;
@@ -72,7 +72,8 @@ static tutti_status connect_all(
         cores[r] = all[r].cores;
         if (all[r].status != TUTTI_OK)
             return failure_of(r, all[r].status);
-        memcpy(addresses + (size_t)r * TT_ADDRESS_BYTES, all[r].address, TT_ADDRESS_BYTES);
+        memcpy(addresses + (size_t)r * comm->transport->address_bytes, all[r].address,
+            comm->transport->address_bytes);
     }
     comm->wait_policy = tt_wait_policy_on(comm->n, tt_cores_together(cores, comm->n));
     return tt_comm_connect(comm, addresses, domain_of);
@@ -102,7 +103,7 @@ tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settin
         status = (tutti_status)mine.status;
         if (status == TUTTI_OK)
             status = connect_all(
-                made, all, addresses, (int32_t *)(void *)(addresses + (size_t)n * TT_ADDRESS_BYTES));
+                made, all, addresses, (int32_t *)(void *)(addresses + (size_t)n * TT_ADDRESS_MAX));
         if (status == TUTTI_OK)
             status = tt_handle_create(made, &handle);
         status = tt_comm_agree(exchange, context, n, rank, status, room);

@@ -16,7 +16,7 @@
 #include "group.h"
 #include "joining.h"
 #include "selection.h"
-#include "transports/transport.h"
+#include "transports/registry.h"
 
 static tutti_status check_size(int n, int rank)
 {
@@ -40,7 +40,7 @@ static tutti_status introduce(const struct tt_member *members, int n, int rank)
         if (r == rank)
             continue;
         if (status == TUTTI_OK)
-            status = tt_shm.memory->introduce(members[r].fds);
+            status = tt_transport_memory()->introduce(members[r].fds);
         else
             for (int i = 0; i < TT_BLOB_FDS; i++)
                 close(members[r].fds[i]);
@@ -59,7 +59,7 @@ static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings
     if (rank == 0 && learned == TUTTI_OK)
         learned = tt_device_settings(settings, n);
     memcpy(mine.blob, settings, sizeof *settings);
-    tutti_status status = tt_shm.memory->present(mine.fds);
+    tutti_status status = tt_transport_memory()->present(mine.fds);
     if (status == TUTTI_OK) {
         status = tt_bootstrap_meet(id, n, rank, &mine, timeout_ms, members, session);
         close(mine.fds[0]);
@@ -98,7 +98,7 @@ tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_confi
             tt_comm_establish(n, rank, &settings, config, NULL, exchange_by_session, session, room, comm);
         tt_session_close(session);
     }
-    tt_shm.memory->settle();
+    tt_transport_memory()->settle();
     free(room);
     if (outermost)
         tt_joining_end();
@@ -161,7 +161,8 @@ static tutti_status make_all(int n, const int *devices, const struct tt_settings
     const tutti_config *config, struct tt_comm **made)
 {
     struct tt_settings own = *settings;
-    uint8_t *addresses = calloc((size_t)n, TT_ADDRESS_BYTES);
+    size_t address_bytes = tt_transport_default()->address_bytes;
+    uint8_t *addresses = calloc((size_t)n, address_bytes);
     int32_t *domain_of = calloc((size_t)n, sizeof *domain_of);
     tutti_status status = TUTTI_OK;
     if (addresses == NULL || domain_of == NULL)
@@ -172,7 +173,7 @@ static tutti_status make_all(int n, const int *devices, const struct tt_settings
         if (devices != NULL)
             status = set_device(&own, r, devices[r]);
         if (status == TUTTI_OK)
-            status = tt_comm_open(n, r, &own, config, addresses + (size_t)r * TT_ADDRESS_BYTES, &made[r]);
+            status = tt_comm_open(n, r, &own, config, addresses + (size_t)r * address_bytes, &made[r]);
     }
     for (int r = 0; r < n && status == TUTTI_OK; r++)
         status = tt_comm_connect(made[r], addresses, domain_of);

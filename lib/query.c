@@ -14,6 +14,7 @@
 #include "dev.h"
 #include "recorder.h"
 #include "selection.h"
+#include "transports/registry.h"
 #include "why.h"
 
 static bool answer_version(const struct tt_comm *comm, const char *rest, struct tt_text *a)
@@ -46,7 +47,8 @@ static bool answer_transports(const struct tt_comm *comm, const char *rest, stru
 {
     (void)rest;
     (void)comm;
-    tt_put(a, "%s\n", tt_shm.name);
+    for (int i = 0; tt_transports[i] != NULL; i++)
+        tt_put(a, "%s\n", tt_transports[i]->name);
     return true;
 }
 
@@ -306,11 +308,11 @@ static bool answer_paths(const struct tt_comm *comm, const char *rest, struct tt
     (void)rest;
     if (comm == NULL)
         return false;
-    const uint64_t *bytes = comm->endpoint->path_bytes;
-    tt_put(a, "line=%llu mapped=%llu pulled=%llu copied=%llu placed=%llu",
-        (unsigned long long)bytes[TT_PATH_INLINE], (unsigned long long)bytes[TT_PATH_MAPPED],
-        (unsigned long long)bytes[TT_PATH_PULLED], (unsigned long long)bytes[TT_PATH_COPIED],
-        (unsigned long long)bytes[TT_PATH_PLACED]);
+    unsigned long long bytes[TT_PATHS];
+    for (int path = 0; path < TT_PATHS; path++)
+        bytes[path] = tt_endpoint_path_bytes(comm->endpoint, (enum tt_path)path);
+    tt_put(a, "line=%llu mapped=%llu pulled=%llu copied=%llu placed=%llu", bytes[TT_PATH_INLINE],
+        bytes[TT_PATH_MAPPED], bytes[TT_PATH_PULLED], bytes[TT_PATH_COPIED], bytes[TT_PATH_PLACED]);
     return true;
 }
 

@@ -10,6 +10,7 @@
 #include "call.h"
 #include "exec_internal.h"
 #include "trace_internal.h"
+#include "transports/registry.h"
 
 tutti_status tt_trace_open(int n, int rank, const char *name, struct tt_trace **trace)
 {
@@ -126,9 +127,10 @@ uint8_t tt_trace_path(struct tt_trace *t, const struct tt_endpoint *endpoint)
 {
     uint8_t path = 0;
     for (uint8_t p = 0; p < TT_PATHS; p++) {
-        if (endpoint->path_bytes[p] != t->seen[p])
+        uint64_t bytes = tt_endpoint_path_bytes(endpoint, (enum tt_path)p);
+        if (bytes != t->seen[p])
             path = p;
-        t->seen[p] = endpoint->path_bytes[p];
+        t->seen[p] = bytes;
     }
     return path;
 }

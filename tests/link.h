@@ -2,7 +2,7 @@
 /* link.h: what tests ask of a link, and of an endpoint besides messages, in fewer words (transport.h). */
 #ifndef TT_TESTS_LINK_H
 #define TT_TESTS_LINK_H
-#include "transports/transport.h"
+#include "transports/registry.h"
 
 static inline bool link_send(struct tt_link *link, const struct tt_message *m)
 {

@@ -2,6 +2,7 @@
 /* test_transports.c: the suite that every transport passes, on those there are. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "patience.h"
@@ -44,6 +45,48 @@ static void make_shm_copied(const struct tt_endpoint_params *params, struct tt_e
     struct tt_endpoint_params copied = *params;
     copied.map = copied.pull = false;
     make_shm(&copied, endpoints);
+}
+
+/* --- Two parts: shared memory that reaches every second rank, and again one that reaches all. */
+
+static struct tt_transport near_half;
+static const struct tt_transport *const halves[] = { &near_half, &tt_shm, NULL };
+
+/* As if the ranks of the other half were on another host: their process is one that nobody knows. */
+static tutti_status connect_half(struct tt_endpoint *e, const uint8_t *addresses)
+{
+    enum { UUID_AT = 16 }; /* in shm.c's address */
+    uint8_t *copy = malloc((size_t)e->n * TT_ADDRESS_BYTES);
+    cr_assert_not_null(copy);
+    memcpy(copy, addresses, (size_t)e->n * TT_ADDRESS_BYTES);
+    for (int r = 0; r < e->n; r++)
+        if (r % 2 != e->me % 2)
+            memset(copy + (size_t)r * TT_ADDRESS_BYTES + UUID_AT, 0xee, TT_UUID_BYTES);
+    tutti_status status = tt_shm.connect(e, copy);
+    free(copy);
+    return status;
+}
+
+static void make_mixed(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
+{
+    uint8_t *addresses = calloc((size_t)params->n, TT_ADDRESS_MAX);
+    near_half = tt_shm;
+    near_half.connect = connect_half;
+    for (int r = 0; r < params->n; r++) {
+        struct tt_endpoint_params mine = *params;
+        mine.me = r;
+        mine.transports = halves;
+        cr_assert_eq(tt_mixed.open(&mine, addresses + (size_t)r * TT_ADDRESS_MAX, &endpoints[r]), TUTTI_OK);
+    }
+    for (int r = 0; r < params->n; r++)
+        cr_assert_eq(tt_mixed.connect(endpoints[r], addresses), TUTTI_OK);
+    for (int r = 0; r < params->n;
+         r++) /* a neighbour is reached by the other part, a rank's own half by its own */
+        for (int peer = 0; peer < params->n; peer++) {
+            struct tt_endpoint *part = tt_link_to(endpoints[r], TT_CLASS_P2P, peer)->endpoint;
+            cr_assert_eq(part == tt_link_to(endpoints[r], TT_CLASS_P2P, r)->endpoint, r % 2 == peer % 2);
+        }
+    free(addresses);
 }
 
 static struct tt_sim *world;
@@ -118,6 +161,15 @@ Test(transports, shm_with_copies_only)
         .make = make_shm_copied,
         .grants = SUITE_NO_GRANTS,
         .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_COPIED });
+}
+
+Test(transports, mixed)
+{
+    run_all(&(struct transport_suite){ .transport = &tt_mixed,
+        .lines = TT_SHM_LINES,
+        .make = make_mixed,
+        .grants = SUITE_GRANTS,
+        .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_MAPPED | 1 << TT_PATH_COPIED });
 }
 
 Test(transports, sim)

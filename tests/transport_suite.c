@@ -170,9 +170,10 @@ static void run_sizes(struct transport_suite *s)
                 total += sizes[i];
             }
     for (int path = 0; path < TT_PATHS; path++) {
-        counted += e[0]->path_bytes[path];
-        suite_expect(s, s->paths == 0 || (e[0]->path_bytes[path] > 0) == (s->paths >> path & 1),
-            "path %d was used for %llu bytes", path, (unsigned long long)e[0]->path_bytes[path]);
+        uint64_t bytes = tt_endpoint_path_bytes(e[0], (enum tt_path)path);
+        counted += bytes;
+        suite_expect(s, s->paths == 0 || (bytes > 0) == (s->paths >> path & 1),
+            "path %d was used for %llu bytes", path, (unsigned long long)bytes);
     }
     suite_expect(s, counted == total, "%llu bytes were counted, %llu were sent", (unsigned long long)counted,
         (unsigned long long)total);
@@ -545,8 +546,8 @@ static void run_grants(struct transport_suite *s)
             for (int use = 0; use < 3 && s->memory[memory] != NULL; use++, number += use == 2 ? 1 : TT_SLOTS)
                 one_granted(s, e, number, sizes[i], memory, use > 0);
     if (s->grants != SUITE_GRANTS_BY_CHANCE)
-        suite_expect(s, (e[0]->path_bytes[TT_PATH_PLACED] > 0) == (s->grants == SUITE_GRANTS),
-            "%llu bytes were placed", (unsigned long long)e[0]->path_bytes[TT_PATH_PLACED]);
+        suite_expect(s, (tt_endpoint_path_bytes(e[0], TT_PATH_PLACED) > 0) == (s->grants == SUITE_GRANTS),
+            "%llu bytes were placed", (unsigned long long)tt_endpoint_path_bytes(e[0], TT_PATH_PLACED));
     close_all(s, 2, e);
 }
 

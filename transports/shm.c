@@ -240,8 +240,8 @@ static tutti_status connect_peer(struct tt_shm_endpoint *e, int rank, const stru
             "rank %d sent no address of this release's shm transport (version %u; legal: %d)", rank,
             address->version, TT_SHM_VERSION);
     peer->arena = tt_arena_find(address->uuid); /* a reference that close gives back */
-    if (peer->arena == NULL)
-        return tt_fail(TUTTI_INTERNAL_ERROR, "the process of rank %d was not introduced", rank);
+    if (peer->arena == NULL) /* it was not introduced, as processes of one host are */
+        return TUTTI_OK;
     peer->same = peer->arena->own;
     peer->pid = address->pid;
     peer->control = (struct tt_shm_control *)(peer->arena->base + address->offset);
@@ -276,13 +276,15 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
     tt_arena_drop_held();
     if (status != TUTTI_OK)
         return status;
-    for (unsigned class = 0; class < TT_CLASSES; class ++)
-        for (int rank = 0; rank < head->n; rank++)
-            tt_shm_channel_init(e, class, rank);
-    e->head.ended = e->aborted = &e->peers[0].control->aborted;
     head->light = true;
-    for (int rank = 0; rank < head->n; rank++)
+    for (int rank = head->n - 1; rank >= 0; rank--) {
+        if (e->peers[rank].control == NULL)
+            continue;
+        for (unsigned class = 0; class < TT_CLASSES; class ++)
+            tt_shm_channel_init(e, class, rank);
+        head->ended = e->aborted = &e->peers[rank].control->aborted;
         head->light = head->light && e->peers[rank].control->fences == 1;
+    }
     tt_shm_measure_posts(e);
     e->connected = true;
     return TUTTI_OK;
@@ -312,6 +314,7 @@ static const struct tt_memory_ops memory_ops = {
 
 const struct tt_transport tt_shm = {
     .name = "shm",
+    .address_bytes = TT_ADDRESS_BYTES,
     .open = open_endpoint,
     .connect = connect_endpoint,
     .close = close_endpoint,

@@ -2,7 +2,8 @@
 /* shm_control.h: what one rank of a communicator shows the others, and what it keeps for itself.
  *
  * Every endpoint has one control segment in its process's arena. Each word in it has one writer: its owner,
- * but for the doorbell, the abort word (of rank 0's segment: the first to claim it decides) and `holders`. A
+ * but for the doorbell, the abort word (of the lowest rank that is reached, mostly rank 0: the first to claim
+ * it decides) and `holders`. A
  * message line is written by its sender in the sender's segment, its acknowledgement and its grant by the
  * receiver in the receiver's. What was read is the receiver's until it acknowledges that.
  *
@@ -87,7 +88,7 @@ struct tt_shm_control {
     uint64_t bytes, slot_bytes, first_number;
     uint32_t fences; /* lightly, where all do (fence.h) */
     struct tt_doorbell bell;
-    _Alignas(64) _Atomic uint32_t aborted; /* of rank 0: 1 + the rank whose cause is everybody's */
+    _Alignas(64) _Atomic uint32_t aborted; /* of the lowest rank: 1 + the rank whose cause is everybody's */
     _Alignas(64) _Atomic uint32_t left;
     _Alignas(64) _Atomic uint32_t inside; /* operations of this rank that may use its peers' memory */
     _Alignas(64) _Atomic uint64_t completed;
@@ -174,7 +175,7 @@ struct tt_shm_endpoint {
     const struct tt_arena *own;
     struct tt_shm_peer *peers; /* n */
     struct tt_shm_channel *channels; /* [class][n]; head.links are these */
-    const _Atomic uint32_t *aborted; /* rank 0's; my own until connected */
+    _Atomic uint32_t *aborted; /* the lowest rank's; my own until connected */
     struct tt_shm_control *control;
     struct tt_shm_shape shape;
     struct tt_doorbell **bells; /* all but mine, once connected */

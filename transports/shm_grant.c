@@ -67,7 +67,7 @@ static bool find_grant(
     const struct tt_shm_peer *peer = c->peer;
     const struct tt_shm_grant *grant = &c->grants_in[m->number & (TT_SLOTS - 1)];
     uint64_t at;
-    if (c->replies[m->number & (TT_SLOTS - 1)] != 0 || e->head.entered == 0 ||
+    if (c->replies[m->number & (TT_SLOTS - 1)] != 0 || !tt_endpoint_inside(&e->head) ||
         atomic_load_explicit(&grant->number, memory_order_acquire) != m->number + 1)
         return false;
     struct tt_shm_place place = grant->place;

@@ -331,7 +331,7 @@ static const void *mapped(const struct tt_shm_channel *c, const struct tt_shm_li
     const struct tt_shm_peer *p = c->peer;
     uintptr_t base = line->source.at + (p->same ? 0 : (uintptr_t)p->arena->base);
     uint64_t at;
-    bool legal = line->packed && c->endpoint->head.entered > 0 &&
+    bool legal = line->packed && tt_endpoint_inside(&c->endpoint->head) &&
                  (p->same || tt_arena_offset(p->arena, base, bytes, &at));
     return legal ? (const void *)base : NULL;
 }

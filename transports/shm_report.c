@@ -35,7 +35,7 @@ static bool shm_quiet(struct tt_endpoint *head, bool patient)
     bool fenced = tt_fence_heavy();
     for (int rank = 0; rank < head->n; rank++) {
         const struct tt_shm_peer *peer = &e->peers[rank];
-        if (rank != head->me && (peer->same || patient) &&
+        if (rank != head->me && peer->control != NULL && (peer->same || patient) &&
             atomic_load_explicit(&peer->control->inside, memory_order_acquire) != 0 &&
             tt_arena_alive(peer->arena))
             return false;
@@ -185,13 +185,12 @@ static bool shm_abort(struct tt_endpoint *head, const struct tt_cause *cause)
     struct tt_shm_endpoint *e = of(head);
     if (!e->connected)
         return false;
-    _Atomic uint32_t *aborted = &e->peers[0].control->aborted;
     uint32_t nobody = 0;
     pthread_mutex_lock(&e->aborting);
-    bool won = atomic_load_explicit(aborted, memory_order_acquire) == 0;
+    bool won = atomic_load_explicit(e->aborted, memory_order_acquire) == 0;
     if (won) {
         e->control->cause = *cause;
-        won = atomic_compare_exchange_strong(aborted, &nobody, (uint32_t)head->me + 1);
+        won = atomic_compare_exchange_strong(e->aborted, &nobody, (uint32_t)head->me + 1);
     }
     pthread_mutex_unlock(&e->aborting);
     for (int i = 0; i < e->nbells; i++)
@@ -206,7 +205,8 @@ static bool shm_cause(struct tt_endpoint *head, struct tt_cause *cause)
     uint32_t winner = atomic_load_explicit(e->aborted, memory_order_acquire);
     if (winner == 0)
         return false;
-    *cause = e->peers[(winner - 1) % (uint32_t)head->n].control->cause;
+    const struct tt_shm_control *of_winner = e->peers[(winner - 1) % (uint32_t)head->n].control;
+    *cause = of_winner != NULL ? of_winner->cause : e->control->cause;
     cause->operation[sizeof cause->operation - 1] = '\0';
     cause->text[sizeof cause->text - 1] = '\0';
     return true;

@@ -535,6 +535,7 @@ static const struct tt_control_ops control_ops = {
 
 const struct tt_transport tt_sim_transport = {
     .name = "sim",
+    .address_bytes = TT_ADDRESS_BYTES,
     .open = sim_open,
     .connect = sim_connect,
     .close = sim_close,

@@ -56,6 +56,8 @@ enum tt_peek { TT_PEEK_NOTHING, TT_PEEK_THERE, TT_PEEK_PLACED, TT_PEEK_ODD };
 
 /* Calls kept: more than a rank can be ahead of one that does not take its messages. */
 enum { TT_SLOTS = 8, TT_ADDRESS_BYTES = 128, TT_CALLS_KEPT = 128, TT_MEMORY_FDS = 2 };
+/* An endpoint over several transports has room for so many, and an address of each (mixed.c). */
+enum { TT_PARTS_MAX = 3, TT_ADDRESS_MAX = TT_PARTS_MAX * TT_ADDRESS_BYTES };
 #define TT_WAIT UINT64_MAX /* in place of an operation's number: a message */
 
 struct tt_message {
@@ -145,6 +147,7 @@ struct tt_endpoint_params {
     uint64_t pull_from; /* the shortest message that goes PULLED; 0: as is fast */
     bool membarrier; /* may fence lightly (fence.h) where all ranks may */
     void (*copy)(void *dst, const void *src, size_t bytes); /* into lines that are here; NULL: memcpy */
+    const struct tt_transport *const *transports; /* of a mixed endpoint; NULL: those of the registry */
 };
 
 struct tt_transport;
@@ -239,10 +242,13 @@ struct tt_memory_ops {
 
 struct tt_transport {
     const char *name;
+    uint32_t address_bytes; /* TT_ADDRESS_BYTES, or TT_ADDRESS_MAX */
 
-    /* open fills address[TT_ADDRESS_BYTES]; the caller exchanges addresses; connect takes n of them, in rank
-     * order. After connect on all ranks and one exchange more (the caller's), every call is legal. close is
-     * local, and any time: peers that still read keep what they read. */
+    /* open fills address[address_bytes]; the caller exchanges addresses; connect takes n of them, in rank
+     * order, and makes links to the ranks that this transport reaches: by shared memory, those of its host.
+     * Two ranks that reach a third reach each other. After connect on all ranks and one exchange more (the
+     * caller's), every call is legal. close is local, and any time: peers that still read keep what they
+     * read. */
     tutti_status (*open)(
         const struct tt_endpoint_params *params, uint8_t *address, struct tt_endpoint **endpoint);
     tutti_status (*connect)(struct tt_endpoint *e, const uint8_t *addresses);
@@ -263,19 +269,19 @@ struct tt_endpoint {
     const struct tt_transport *transport;
     const struct tt_control_ops *control;
     int n, me;
-    struct tt_link **links; /* [class][n]: once connected */
+    struct tt_link **links; /* [class][n], once connected; NULL: that rank is not reached */
     uint64_t slot_bytes;
     uint64_t path_bytes[TT_PATHS]; /* counted by the sender */
     const _Atomic uint32_t *ended; /* not 0: the communicator has */
-    _Atomic uint32_t *inside; /* operations of this rank that may use its peers' memory */
-    uint32_t entered; /* as `inside` */
+    _Atomic uint32_t *inside; /* operations of this rank that may use its peers' memory; it alone writes */
     bool light; /* all ranks may fence lightly (fence.h) */
     uint64_t post_bytes; /* the longest message that post takes */
     uint64_t copy_bytes; /* up to here a copy is faster than the wait for who reads the source */
     uintptr_t shared_from; /* memory that all peers can map */
     uint64_t shared_bytes;
-    struct tt_doorbell
-        *doorbell; /* rung by peers whenever something changed for this rank; NULL: never sleep */
+    /* Rung whenever something changed for this rank: by peers, or by a thread of the transport, which rings
+     * the one that stands here when it is connected. NULL: this rank must never sleep. */
+    struct tt_doorbell *doorbell;
 };
 
 static inline struct tt_link *tt_link_to(const struct tt_endpoint *e, enum tt_class class, int peer)
@@ -288,15 +294,17 @@ static inline struct tt_link *tt_link_to(const struct tt_endpoint *e, enum tt_cl
  * this rank sees that the communicator has ended, or that one sees that this rank is inside. */
 static inline bool tt_endpoint_enter(struct tt_endpoint *e)
 {
-    atomic_store_explicit(e->inside, ++e->entered, memory_order_relaxed);
-    if (e->entered == 1)
+    uint32_t inside = atomic_load_explicit(e->inside, memory_order_relaxed);
+    atomic_store_explicit(e->inside, inside + 1, memory_order_relaxed);
+    if (inside == 0)
         tt_fence_light(e->light);
     return atomic_load_explicit(e->ended, memory_order_acquire) == 0;
 }
 
 static inline void tt_endpoint_leave(struct tt_endpoint *e)
 {
-    atomic_store_explicit(e->inside, --e->entered, memory_order_release);
+    uint32_t inside = atomic_load_explicit(e->inside, memory_order_relaxed);
+    atomic_store_explicit(e->inside, inside - 1, memory_order_release);
 }
 
 /* True between the two; any thread may ask. */
