@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* attempt.c: the thread that makes a communicator, and what may happen to it meanwhile.
  *
- * One lock guards all attempts: whoever looks at one holds it, and the thread takes it only for the moment
- * in which the outcome becomes known. */
+ * One lock guards all attempts: whoever looks at one holds it, and the thread takes it only for the moment in
+ * which the outcome becomes known. Who needs the lock of the handles (handle.h) as well takes that second. */
 #include "attempt.h"
 
 #include <stdio.h>
@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "comm.h"
+#include "fork.h"
 #include "group.h"
 #include "handle.h"
 #include "joining.h"
@@ -32,7 +33,12 @@ struct attempt {
     char text[TT_ERROR_TEXT];
 };
 
-pthread_mutex_t tt_attempts_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t attempts_lock = PTHREAD_MUTEX_INITIALIZER;
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    tt_fork_takes(TT_FORK_ATTEMPTS, &attempts_lock);
+}
 
 static void free_attempt(struct attempt *a)
 {
@@ -72,7 +78,7 @@ static void *run(void *argument)
     struct attempt *a = argument;
     struct tt_comm *made = NULL;
     tutti_status status = make(a, &made);
-    pthread_mutex_lock(&tt_attempts_lock);
+    pthread_mutex_lock(&attempts_lock);
     a->running = false;
     bool over = a->dropped;
     if (status != TUTTI_OK) {
@@ -83,7 +89,7 @@ static void *run(void *argument)
         made = NULL;
         over = true;
     }
-    pthread_mutex_unlock(&tt_attempts_lock);
+    pthread_mutex_unlock(&attempts_lock);
     if (made != NULL)
         tt_comm_destroy(made);
     if (over)
@@ -145,10 +151,10 @@ static struct attempt *look(const tutti_comm *comm)
 {
     if (!tt_shell_is(TT_SHELL_COMING, comm))
         return NULL;
-    pthread_mutex_lock(&tt_attempts_lock);
+    pthread_mutex_lock(&attempts_lock);
     if (tt_shell_is(TT_SHELL_COMING, comm))
         return tt_shell_find(TT_SHELL_COMING, comm);
-    pthread_mutex_unlock(&tt_attempts_lock);
+    pthread_mutex_unlock(&attempts_lock);
     return NULL;
 }
 
@@ -161,7 +167,7 @@ bool tt_attempt_state(const tutti_comm *comm, tutti_error *error)
     error->rank = a->launched ? -1 : a->rank;
     snprintf(error->operation, sizeof error->operation, "init");
     snprintf(error->text, sizeof error->text, "%s", a->text);
-    pthread_mutex_unlock(&tt_attempts_lock);
+    pthread_mutex_unlock(&attempts_lock);
     return true;
 }
 
@@ -171,7 +177,7 @@ bool tt_attempt_abort(tutti_comm *comm)
     if (a == NULL)
         return false;
     fail(a, TUTTI_ABORTED, "aborted while it was being made");
-    pthread_mutex_unlock(&tt_attempts_lock);
+    pthread_mutex_unlock(&attempts_lock);
     return true;
 }
 
@@ -183,7 +189,7 @@ bool tt_attempt_destroy(tutti_comm *comm)
     tt_shell_take(TT_SHELL_COMING, comm);
     a->dropped = true;
     bool over = !a->running;
-    pthread_mutex_unlock(&tt_attempts_lock);
+    pthread_mutex_unlock(&attempts_lock);
     if (over)
         free_attempt(a);
     return true;

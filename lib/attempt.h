@@ -6,7 +6,6 @@
  * the latest when the time for an initialisation has passed, and drops what it made. */
 #ifndef TT_ATTEMPT_H
 #define TT_ATTEMPT_H
-#include <pthread.h>
 #include <stdbool.h>
 
 #include "tutti.h"
@@ -21,8 +20,5 @@ tutti_status tt_attempt_start(
 bool tt_attempt_state(const tutti_comm *comm, tutti_error *error);
 bool tt_attempt_abort(tutti_comm *comm);
 bool tt_attempt_destroy(tutti_comm *comm);
-
-/* Guards all attempts; before the lock of the handles (handle.h), if both are taken. */
-extern pthread_mutex_t tt_attempts_lock;
 
 #endif

@@ -152,7 +152,6 @@ static inline uint32_t tt_device_gate(int peer, bool receives)
 }
 
 /* Ranks of one process on one device (device_company.c), behind one lock. Join when connected. */
-extern pthread_mutex_t tt_companies_lock;
 tutti_status tt_company_join(struct tt_comm *comm);
 void tt_company_leave(struct tt_comm *comm);
 struct tt_meeting { /* of a call */

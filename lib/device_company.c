@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "base/wait.h"
 #include "device.h"
+#include "fork.h"
 
 struct member {
     _Atomic bool here;
@@ -31,7 +32,12 @@ struct tt_company {
 };
 
 static struct tt_company *companies;
-pthread_mutex_t tt_companies_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t companies_lock = PTHREAD_MUTEX_INITIALIZER;
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    tt_fork_takes(TT_FORK_COMPANIES, &companies_lock);
+}
 
 static struct tt_company *find_or_make(const struct tt_comm *comm)
 {
@@ -57,7 +63,7 @@ tutti_status tt_company_join(struct tt_comm *comm)
     _Atomic uint32_t *in = calloc(d->ngates, sizeof *in);
     for (uint32_t gate = 0; in != NULL && gate < d->ngates; gate++)
         atomic_init(&in[gate], d->counts[gate]);
-    pthread_mutex_lock(&tt_companies_lock);
+    pthread_mutex_lock(&companies_lock);
     struct tt_company *c = in != NULL ? find_or_make(comm) : NULL;
     if (c != NULL) {
         c->users++;
@@ -65,7 +71,7 @@ tutti_status tt_company_join(struct tt_comm *comm)
         atomic_init(&c->members[comm->rank].place, d->operations << 32);
         atomic_store_explicit(&c->members[comm->rank].here, true, memory_order_release);
     }
-    pthread_mutex_unlock(&tt_companies_lock);
+    pthread_mutex_unlock(&companies_lock);
     d->company = c;
     if (c != NULL)
         return TUTTI_OK;
@@ -87,12 +93,12 @@ void tt_company_leave(struct tt_comm *comm)
     if (c == NULL)
         return;
     comm->device->company = NULL;
-    pthread_mutex_lock(&tt_companies_lock);
+    pthread_mutex_lock(&companies_lock);
     atomic_store_explicit(&c->members[comm->rank].here, false, memory_order_release);
     bool last = --c->users == 0;
     if (last)
         unlink_company(c);
-    pthread_mutex_unlock(&tt_companies_lock);
+    pthread_mutex_unlock(&companies_lock);
     for (int r = 0; last && r < c->n; r++)
         free(c->members[r].in);
     if (last)

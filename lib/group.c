@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "device.h"
+#include "handle.h"
 
 struct init {
     int n, rank;
@@ -46,11 +47,17 @@ bool tt_group_open(void)
     return queue.depth > 0;
 }
 
-void tt_group_forget(void)
+/* A child of fork() begins outside of groups. */
+static void after_fork_in_child(void)
 {
     if (queue.messages != NULL)
         queue.messages->count = 0;
     queue = (struct queue){ 0 };
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
 tutti_status tt_group_note(tutti_status status)

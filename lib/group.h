@@ -14,8 +14,6 @@
 
 /* Is this thread inside a group? */
 bool tt_group_open(void);
-/* This thread is a child's, which begins outside of groups. */
-void tt_group_forget(void);
 /* Remember the first error of the group; returns it. */
 tutti_status tt_group_note(tutti_status status);
 /* The error of a call that is not for groups, which is the group's, too. */

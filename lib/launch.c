@@ -15,6 +15,18 @@
 
 pthread_mutex_t tt_launch_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* A launcher may take minutes to answer, and a fork does not wait for that: its child gets a new lock, and
+ * what the lock guards is of no use to it. */
+static void after_fork_in_child(void)
+{
+    pthread_mutex_init(&tt_launch_lock, NULL);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
 #ifndef HAVE_PMIX
 tutti_status tt_launch_pmix(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 {
