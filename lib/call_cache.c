@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/few.h"
+#include "handle.h"
 
 /* From LOAN_BYTES on the wait for the reader costs less than two copies that stay in caches. A sender that
  * need not wait lends from PUSH_BYTES on. */

@@ -189,10 +189,7 @@ tutti_status tt_comm_serve(struct tt_comm *comm);
 /* Set the text of a cause. */
 void tt_cause_say(struct tt_cause *cause, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* What a tutti_comm is (handle.h). */
+/* Makes the handle of a communicator (handle.h), and tells it that. */
 tutti_status tt_handle_create(struct tt_comm *comm, tutti_comm **handle);
-struct tt_comm *tt_handle_peek(const tutti_comm *handle); /* NULL; says nothing */
-struct tt_comm *tt_handle_find(const tutti_comm *handle); /* NULL, with the thread's last error set */
-struct tt_comm *tt_handle_take(tutti_comm *handle); /* the same, and the handle is dead from now on */
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "cache_domain.h"
 #include "comm.h"
+#include "handle.h"
 
 struct joining { /* what a rank tells the others */
     int32_t status, domain;
@@ -77,6 +78,15 @@ static tutti_status connect_all(
     }
     comm->wait_policy = tt_wait_policy_on(comm->n, tt_cores_together(cores, comm->n));
     return tt_comm_connect(comm, addresses, domain_of);
+}
+
+tutti_status tt_handle_create(struct tt_comm *comm, tutti_comm **handle)
+{
+    void *shell;
+    tutti_status status = tt_shell_create(TT_SHELL_COMM, comm, &shell);
+    if (status == TUTTI_OK)
+        *handle = comm->handle = shell;
+    return status;
 }
 
 static void give_up(struct tt_comm *made, tutti_comm *handle)

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "base/status.h"
-#include "comm.h"
 
 enum { SHELLS_AT_ONCE = 64 };
 #define DEAD UINT64_C(0x5455545449646561) /* "TUTTIdea" */
@@ -164,15 +163,6 @@ void tt_shell_turn(void *handle, enum tt_shell_kind kind, void *object)
     struct shell *shell = handle;
     shell->object = object;
     atomic_store_explicit(&shell->magic, kinds[kind].magic, memory_order_release);
-}
-
-tutti_status tt_handle_create(struct tt_comm *comm, tutti_comm **handle)
-{
-    void *shell;
-    tutti_status status = tt_shell_create(TT_SHELL_COMM, comm, &shell);
-    if (status == TUTTI_OK)
-        *handle = comm->handle = shell;
-    return status;
 }
 
 struct tt_comm *tt_handle_peek(const tutti_comm *handle)

@@ -34,6 +34,12 @@ bool tt_shell_is(enum tt_shell_kind kind, const void *handle);
 /* From now on the live handle is one of this kind, for this object. Nobody may use the old one meanwhile. */
 void tt_shell_turn(void *handle, enum tt_shell_kind kind, void *object);
 
+/* The communicator of a handle: what tt_shell_find and tt_shell_take answer; peek says nothing. */
+struct tt_comm;
+struct tt_comm *tt_handle_peek(const tutti_comm *handle);
+struct tt_comm *tt_handle_find(const tutti_comm *handle);
+struct tt_comm *tt_handle_take(tutti_comm *handle);
+
 /* In a child of fork: what is alive was made by `parent`, and is found no more. With the lock held. */
 extern pthread_mutex_t tt_shells_lock;
 void tt_shells_disown(pid_t parent);

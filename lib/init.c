@@ -14,6 +14,7 @@
 #include "bootstrap.h"
 #include "device.h"
 #include "group.h"
+#include "handle.h"
 #include "joining.h"
 #include "selection.h"
 #include "transports/registry.h"

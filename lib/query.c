@@ -12,6 +12,7 @@
 #include "cache_domain.h"
 #include "call.h"
 #include "dev.h"
+#include "handle.h"
 #include "recorder.h"
 #include "selection.h"
 #include "transports/registry.h"

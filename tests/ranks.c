@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "comm.h"
+#include "handle.h"
 #include "call_cache.h"
 #include "patience.h"
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "comm.h"
+#include "handle.h"
 #include "device.h"
 #include "graph_rig.h"
 #include "plugin.h"

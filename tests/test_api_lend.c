@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "comm.h"
+#include "handle.h"
 #include "ranks.h"
 
 TestSuite(api_lend, .timeout = 120);

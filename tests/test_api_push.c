@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "comm.h"
+#include "handle.h"
 #include "call_cache.h"
 #include "ranks.h"
 

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "comm.h"
+#include "handle.h"
 #include "ranks.h"
 #include "transports/shm_control.h"
 #include "ranks_values.h"

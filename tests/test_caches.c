@@ -8,6 +8,7 @@
 
 #include "caches.h"
 #include "comm.h"
+#include "handle.h"
 #include "call_cache.h"
 #include "ranks.h"
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "comm.h"
+#include "handle.h"
 #include "exec_internal.h"
 #include "ranks.h"
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "comm.h"
+#include "handle.h"
 #include "exact_v1.h"
 #include "kernel_reference.h"
 #include "kernels/kernels.h"
