@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* op.c: creating operators, finding them, and folding with a user's function.
+/* op.c: the operators of a communicator, and folding with a user's function.
  *
  * An id is a serial number of the process and a place in the communicator's table: looking it up is one
  * comparison, an id of another communicator or of a destroyed operator is told from all others, and none
@@ -12,12 +12,9 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "handle.h"
 #include "call.h"
-#include "device.h"
 
 enum { PLACE_BITS = 12, MOST = 1 << PLACE_BITS /* at a time */, FIRST_CAPACITY = 8 };
-enum { ELEMENT_BYTES_MAX = 4096 }; /* half of the smallest slot, so that slices stay long */
 enum { BLOCK_BYTES = 4096, BLOCKS = 3 }; /* partial results of a fold; three suffice for nine operands */
 _Static_assert(TT_FOLD_OPERANDS <= 9, "more operands need more blocks");
 
@@ -70,8 +67,15 @@ void tt_operator_describe(uint32_t shared, tutti_op op, char *text, size_t bytes
             shared & SHARED_COMMUTES ? "commutes" : "does not commute");
 }
 
-static tutti_status add(
-    const char *call, struct tt_operator_table *table, const struct tt_operator *created, tutti_op *op)
+static uint32_t shared_of(const struct tt_operator *o)
+{
+    if (o->kind == TT_OPERATOR_PRE_MUL_SUM)
+        return SHARED_PRE_MUL_SUM;
+    return SHARED_USER | o->element_bytes | (o->commutes ? SHARED_COMMUTES : 0);
+}
+
+tutti_status tt_operator_add(
+    struct tt_operator_table *table, const char *call, const struct tt_operator *created, tutti_op *op)
 {
     uint32_t place = 0;
     while (place < table->capacity && table->slots[place].id != 0)
@@ -90,77 +94,17 @@ static tutti_status add(
         table->capacity = capacity;
     }
     table->slots[place] = (struct tt_operator_slot){ next_id(place), *created };
+    table->slots[place].created.shared = shared_of(created);
     *op = table->slots[place].id;
     return TUTTI_OK;
 }
 
-tutti_status tutti_op_create_pre_mul_sum(
-    tutti_comm *comm, const void *scalar, tutti_type type, int on_device, tutti_op *op)
+bool tt_operator_remove(struct tt_operator_table *table, tutti_op op)
 {
-    struct tt_comm *c = tt_handle_find(comm);
-    if (c == NULL)
-        return tt_shell_fault(comm);
-    if (scalar == NULL || op == NULL)
-        return tt_fail(
-            TUTTI_INVALID_ARGUMENT, "op_create_pre_mul_sum: %s is NULL", scalar == NULL ? "scalar" : "op");
-    if (on_device != 0 && on_device != 1)
-        return tt_fail(TUTTI_INVALID_ARGUMENT,
-            "op_create_pre_mul_sum: on_device is %d; legal: 0, a factor in host memory, or 1, in a device's",
-            on_device);
-    if (tutti_type_bytes(type) == 0)
-        return tt_fail(
-            TUTTI_INVALID_ARGUMENT, "op_create_pre_mul_sum: type is %d; legal: 0 to 11", (int)type);
-    if (tt_fold_find(type, TUTTI_SUM, TT_CHAIN) == NULL)
-        return tt_fail(TUTTI_UNSUPPORTED, "op_create_pre_mul_sum: no kernel sums %s", tt_type_name(type));
-    tutti_status status = tt_comm_check(c);
-    if (status != TUTTI_OK)
-        return status;
-    struct tt_operator created = { .kind = TT_OPERATOR_PRE_MUL_SUM,
-        .shared = SHARED_PRE_MUL_SUM,
-        .element_bytes = (uint32_t)tutti_type_bytes(type),
-        .commutes = true,
-        .type = type,
-        .scalar = on_device ? scalar : NULL };
-    if (on_device)
-        status = tt_device_check_scalar(c, "op_create_pre_mul_sum", &created);
-    else
-        memcpy(created.factor, scalar, created.element_bytes);
-    return status != TUTTI_OK ? status : add("op_create_pre_mul_sum", &c->operators, &created, op);
-}
-
-tutti_status tutti_op_create(
-    tutti_comm *comm, tutti_reduce_fn fn, void *context, size_t element_bytes, int commutes, tutti_op *op)
-{
-    struct tt_comm *c = tt_handle_find(comm);
-    if (c == NULL)
-        return tt_shell_fault(comm);
-    if (fn == NULL || op == NULL)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "op_create: %s is NULL", fn == NULL ? "fn" : "op");
-    if (element_bytes < 1 || element_bytes > ELEMENT_BYTES_MAX)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "op_create: element_bytes is %zu; legal: 1 to %d",
-            element_bytes, ELEMENT_BYTES_MAX);
-    tutti_status status = tt_comm_check(c);
-    if (status != TUTTI_OK)
-        return status;
-    struct tt_operator created = { .kind = TT_OPERATOR_USER,
-        .element_bytes = (uint32_t)element_bytes,
-        .commutes = commutes != 0,
-        .fn = fn,
-        .context = context };
-    created.shared = SHARED_USER | created.element_bytes | (created.commutes ? SHARED_COMMUTES : 0);
-    return add("op_create", &c->operators, &created, op);
-}
-
-tutti_status tutti_op_destroy(tutti_comm *comm, tutti_op op)
-{
-    struct tt_comm *c = tt_handle_find(comm);
-    if (c == NULL)
-        return tt_shell_fault(comm);
-    if (tt_operator_find(&c->operators, op) == NULL)
-        return tt_fail(TUTTI_INVALID_ARGUMENT,
-            "op_destroy: op is %u; legal: what was created on this communicator, once", op);
-    c->operators.slots[op % MOST].id = 0;
-    return TUTTI_OK;
+    if (tt_operator_find(table, op) == NULL)
+        return false;
+    table->slots[op % MOST].id = 0;
+    return true;
 }
 
 /* --- Folding */

@@ -36,6 +36,11 @@ struct tt_operator_table { /* of a communicator; zeroed: empty */
 
 /* NULL if the communicator has no such operator (any more). */
 const struct tt_operator *tt_operator_find(const struct tt_operator_table *table, tutti_op op);
+/* Enters a copy, with its `shared` word, under a new id; `call` is the caller's name. False of the second:
+ * the communicator has no such operator (any more). */
+tutti_status tt_operator_add(
+    struct tt_operator_table *table, const char *call, const struct tt_operator *created, tutti_op *op);
+bool tt_operator_remove(struct tt_operator_table *table, tutti_op op);
 void tt_operator_table_free(struct tt_operator_table *table);
 
 /* "sum", "user operator (16-byte elements, commutes)" ...: of a built-in op or of a `shared` word. `op`: what
