@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "call.h"
+#include "run.h"
 
 #define WORDS_OF(type) ((sizeof(type) + sizeof(size_t) - 1) / sizeof(size_t))
 

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "call.h"
+#include "run.h"
 
 enum { TT_CACHED_CALLS = 64 };
 

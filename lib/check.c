@@ -8,72 +8,10 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "call.h"
+#include "run.h"
 #include "device.h"
 #include "group.h"
 #include "stream.h"
-
-static const char *const type_names[] = { "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16",
-    "float32", "float64", "bfloat16", "float8_e4m3", "float8_e5m2" };
-static const char *const op_names[] = {
-    [TUTTI_SUM] = "sum",
-    [TUTTI_PROD] = "prod",
-    [TUTTI_MAX] = "max",
-    [TUTTI_MIN] = "min",
-    [TUTTI_AVG] = "avg",
-    [TUTTI_BIT_AND] = "bit_and",
-    [TUTTI_BIT_OR] = "bit_or",
-    [TUTTI_BIT_XOR] = "bit_xor",
-};
-
-const char *tt_type_name(tutti_type type)
-{
-    return (unsigned)type < sizeof type_names / sizeof type_names[0] ? type_names[type] : "unknown type";
-}
-
-const char *tt_op_name(tutti_op op)
-{
-    bool known = op < sizeof op_names / sizeof op_names[0] && op_names[op] != NULL;
-    return known ? op_names[op] : "unknown op";
-}
-
-void tt_record_describe_own(const struct tt_call_record *r, tutti_op op, char *text, size_t bytes)
-{
-    char combined[64];
-    if (r->collective >= TT_COLLECTIVES) {
-        snprintf(text, bytes, "an unknown collective");
-        return;
-    }
-    const struct tt_collective_row *row = &tt_collectives[r->collective];
-    int length = snprintf(text, bytes, "%s", row->name);
-    if (r->collective != TT_BARRIER)
-        length += snprintf(text + length, bytes - (size_t)length, " of %llu %s", (unsigned long long)r->count,
-            tt_type_name((tutti_type)r->type));
-    if (row->result == TT_RESULT_REDUCED) {
-        tt_operator_describe(r->op, op, combined, sizeof combined);
-        length += snprintf(text + length, bytes - (size_t)length, ", %s", combined);
-    }
-    if (row->rooted)
-        length += snprintf(text + length, bytes - (size_t)length, ", root %d", r->root);
-    if (row->p2p)
-        snprintf(text + length, bytes - (size_t)length, " %s rank %d",
-            r->collective == TT_P2P_SEND ? "to" : "from", r->root);
-}
-
-void tt_call_describe(const struct tt_call *call, char *text, size_t bytes)
-{
-    struct tt_call_record record = { .count = call->count,
-        .op = tt_call_shared_op(call),
-        .root = call->root,
-        .collective = (uint8_t)call->collective,
-        .type = (uint8_t)call->type };
-    tt_record_describe_own(&record, call->op, text, bytes);
-}
-
-void tt_record_describe(const struct tt_call_record *record, char *text, size_t bytes)
-{
-    tt_record_describe_own(record, 0, text, bytes);
-}
 
 static const char *name_of(const struct tt_call *call)
 {
@@ -82,7 +20,7 @@ static const char *name_of(const struct tt_call *call)
 
 static tutti_status check_built_in(const struct tt_call *call)
 {
-    if (call->op >= sizeof op_names / sizeof op_names[0] || op_names[call->op] == NULL)
+    if (!tt_op_is_built_in(call->op))
         return tt_fail(TUTTI_INVALID_ARGUMENT,
             "%s: op is %u; legal: TUTTI_SUM, _PROD, _MAX, _MIN, _AVG, _BIT_AND, _BIT_OR, _BIT_XOR, or what "
             "tutti_op_create on this communicator returned and nobody destroyed",
@@ -137,7 +75,7 @@ static tutti_status check_values(struct tt_call *call)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
     int n = call->comm->n;
-    if ((unsigned)call->type >= sizeof type_names / sizeof type_names[0])
+    if (tutti_type_bytes(call->type) == 0)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
             "%s: type is %d; legal: 0 (TUTTI_INT8) to 11 (TUTTI_FLOAT8_E5M2)", name_of(call),
             (int)call->type);

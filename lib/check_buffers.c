@@ -5,7 +5,7 @@
  * a buffer of all blocks is cut by arrays of counts and places, and only they can be wrong in more ways than
  * being too long. Arrays of a buffer that this rank does not have are not looked at. */
 #include "base/status.h"
-#include "call.h"
+#include "run.h"
 
 enum { SIDES = 2 }; /* TT_IN, TT_OUT */
 static const char *const names[SIDES] = { "send", "recv" };

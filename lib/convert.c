@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* convert.c: arrays of one float type from another: the check of the public function. */
 #include "base/status.h"
-#include "call.h"
+#include "run.h"
 #include "kernels/kernels.h"
 
 static tutti_status check_array(const char *name, const void *array, size_t element)

@@ -18,7 +18,7 @@
 #ifndef TT_DEVICE_H
 #define TT_DEVICE_H
 #include "base/dev.h"
-#include "call.h"
+#include "run.h"
 #include "plan.h"
 
 enum {

@@ -12,10 +12,10 @@
 
 #include "base/layout.h"
 #include "base/schedule.h"
+#include "call.h"
 #include "gate.h"
 #include "kernels/kernels.h"
 #include "op.h"
-#include "traffic.h"
 #include "transports/transport.h"
 
 enum {

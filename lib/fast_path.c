@@ -20,7 +20,6 @@
  * so that nothing is copied after it was computed. */
 #include "base/few.h"
 #include "base/wait.h"
-#include "group.h"
 #include "call_cache.h"
 #include "recorder.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "call.h"
+#include "run.h"
 #include "recorder.h"
 
 enum { DESCRIPTION = 128, NAMED_AT_MOST = 16 };

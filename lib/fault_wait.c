@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "call.h"
+#include "run.h"
 
 enum { DESCRIPTION = 128, NAMED_AT_MOST = 16, LOOKS = 2 };
 

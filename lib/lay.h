@@ -5,7 +5,7 @@
  * knows only its own counts. */
 #ifndef TT_LAY_H
 #define TT_LAY_H
-#include "call.h"
+#include "run.h"
 
 struct tt_cut {
     uint32_t slices, windows; /* of them in flight */

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "cache_domain.h"
-#include "call.h"
+#include "run.h"
 #include "dev.h"
 #include "handle.h"
 #include "recorder.h"

@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #include "base/status.h"
-#include "call.h"
+#include "run.h"
 #include "stream_internal.h"
 
 static bool is_local(tutti_status status)

@@ -6,7 +6,7 @@
  * communicator (an abort, a mismatch, a death, the deadline) ends the wait of every call on it. */
 #include "base/clock.h"
 #include "base/status.h"
-#include "call.h"
+#include "run.h"
 
 enum { QUIET_MS = 1000, SERVE_FIRST_NS = 1000000, SERVE_NS = 10 * 1000000 };
 

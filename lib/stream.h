@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "call.h"
+#include "run.h"
 
 struct tt_stream;
 

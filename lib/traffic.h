@@ -11,16 +11,10 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "call.h"
 #include "tutti.h"
 
-struct tt_call;
-struct tt_comm;
-struct tt_cached;
 struct tt_op;
-
-struct tt_cost { /* bytes of one call */
-    uint64_t called, sent, received;
-};
 
 struct tt_traffic { /* of a communicator since it began, without what its cached calls still have */
     _Atomic uint64_t calls, called, sent, received;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "call.h"
+#include "run.h"
 #include "transports/sim.h"
 
 enum { CALLS = 8, SLOT_BYTES = 400, POISON = 0x77 };

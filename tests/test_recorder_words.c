@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "call.h"
+#include "run.h"
 #include "json.h"
 #include "ranks.h"
 #include "recorder.h"
