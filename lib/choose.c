@@ -8,12 +8,8 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "exec.h"
 
 enum { ELEMENT_BYTES = 4 }; /* prices do not look at types */
-
-_Static_assert((int)TT_PRICE_WINDOW == (int)TT_WINDOW, "the walk has the executor's window");
-_Static_assert((int)TT_PRICE_AHEAD == (int)TT_SLOTS / (int)TT_WINDOW, "and its turns");
 
 /* The name that `algo` forces for a collective ("all_reduce:ring,broadcast:tree"), copied to name; false
  * if none. */
