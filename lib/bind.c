@@ -10,7 +10,6 @@
 #include "call_cache.h"
 #include "lay.h"
 #include "recorder.h"
-#include "trace.h"
 
 _Static_assert((int)TT_PRICE_WINDOW == (int)TT_WINDOW, "the walk of choose.h has the executor's window");
 _Static_assert((int)TT_PRICE_AHEAD == (int)TT_SLOTS / (int)TT_WINDOW, "and its turns");
@@ -435,7 +434,7 @@ tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op)
         return status;
     }
     if ((*op)->trace != NULL)
-        tt_trace_begin(*op);
+        tt_exec_trace_begin(*op);
     tt_exec_start(*op);
     (*op)->entry = tt_recorder_start(comm->recorder, call, (*op)->schedule->key.algorithm, (*op)->sequence);
     return TUTTI_OK;
@@ -451,7 +450,7 @@ void tt_call_end(const struct tt_call *call, struct tt_op *op, bool soon)
     else
         tt_entry_end(op->entry, op->state == TT_DONE);
     if (op->trace != NULL)
-        tt_trace_end(call, op);
+        tt_exec_trace_end(call, op);
     if (op->class == TT_CLASS_COLLECTIVE) {
         if (op->state == TT_DONE)
             op->endpoint->control->publish(op->endpoint, NULL, op->sequence);

@@ -372,7 +372,7 @@ enum tt_progress tt_exec_progress(struct tt_op *op)
             if (advance(op, slice, &slice->active[i])) {
                 op->state = TT_MOVED;
                 if (op->trace != NULL)
-                    tt_trace_unit(op, slice, &slice->active[i]);
+                    tt_exec_trace_unit(op, slice, &slice->active[i]);
                 retire(op, slice, i);
                 if (slice->left == 0)
                     next_slice(op, slice);

@@ -136,6 +136,10 @@ static inline uint32_t tt_exec_mark(uint32_t signature, uint64_t count)
 void tt_exec_skip(struct tt_op *op, uint32_t step);
 enum tt_progress tt_exec_progress(struct tt_op *op);
 
+/* Of an operation whose `trace` is set, and the call that it runs (exec_trace.c). */
+void tt_exec_trace_begin(struct tt_op *op);
+void tt_exec_trace_end(const struct tt_call *call, const struct tt_op *op);
+
 /* It waits for its gate, not for a peer. */
 bool tt_exec_is_held(const struct tt_op *op);
 

@@ -134,6 +134,9 @@ void tt_exec_bounce(
 /* A step has written its cells: what the bounce buffer has of them is old. */
 void tt_exec_unshelve(const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step);
 
+/* A unit is done: its steps, for the trace. */
+void tt_exec_trace_unit(struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active);
+
 /* Fill this slice's cells of IN, as far as the budget goes; true if all are there. */
 bool tt_exec_scale(struct tt_op *op, struct tt_slice *slice);
 

@@ -5,10 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/status.h"
-#include "call.h"
-#include "exec_internal.h"
 #include "trace_internal.h"
 #include "transports/registry.h"
 
@@ -59,7 +56,7 @@ static struct tt_trace_event *room(struct tt_trace *t)
     return NULL;
 }
 
-static void note(struct tt_trace *t, const struct tt_trace_event *event)
+void tt_trace_note(struct tt_trace *t, const struct tt_trace_event *event)
 {
     struct tt_trace_event *place = room(t);
     if (place == NULL)
@@ -68,59 +65,11 @@ static void note(struct tt_trace *t, const struct tt_trace_event *event)
     atomic_store_explicit(&t->count, (size_t)(place - t->events) + 1, memory_order_release);
 }
 
-void tt_trace_begin(struct tt_op *op)
+uint64_t tt_trace_reserve(struct tt_trace *t, uint64_t events)
 {
-    struct tt_trace *t = op->trace;
-    uint64_t wanted = (uint64_t)op->schedule->nsteps * op->layout.slices + 1;
-    if (atomic_load_explicit(&t->count, memory_order_relaxed) + wanted > TT_TRACE_EVENTS)
+    if (atomic_load_explicit(&t->count, memory_order_relaxed) + events > TT_TRACE_EVENTS)
         tt_trace_file_write(t);
-    op->serial = ++t->operations;
-    op->began_ns = tt_now_ns();
-}
-
-void tt_trace_end(const struct tt_call *call, const struct tt_op *op)
-{
-    struct tt_trace_event e = { .began = op->began_ns,
-        .ended = tt_now_ns(),
-        .serial = op->serial,
-        .number = op->sequence,
-        .bytes = call->total * tutti_type_bytes(call->type),
-        .count = call->count,
-        .peer = call->root,
-        .slice = op->layout.slices,
-        .op = tt_call_shared_op(call),
-        .operator= call->op,
-        .verb = (uint8_t)call->collective,
-        .type = (uint8_t)call->type,
-        .algorithm = op->schedule->algorithm };
-    note(op->trace, &e);
-}
-
-void tt_trace_unit(struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active)
-{
-    const struct tt_step *step = &op->schedule->steps[active->step];
-    struct tt_trace_event e = { .began = active->began_ns,
-        .ended = tt_now_ns(),
-        .serial = op->serial,
-        .slice = slice->index,
-        .step = 1,
-        .path = active->path,
-        .class = (uint8_t)op->class };
-    for (int i = 0; i < step->fold_count; i++) {
-        const struct tt_step *s = &step[i];
-        bool sends = s->verb == TT_VERB_SEND;
-        unsigned buffer = sends ? s->src_buffer : s->dst_buffer;
-        e.chunk = sends ? s->src_chunk : s->dst_chunk;
-        e.nchunks = s->nchunks;
-        struct tt_view view = tt_exec_view(op, slice, buffer, e.chunk, e.nchunks);
-        e.bytes = tt_view_count(&view) * op->layout.element_bytes;
-        if (e.bytes == 0) /* nothing is sent, awaited or done */
-            continue;
-        e.verb = s->verb;
-        e.peer = s->peer;
-        e.number = s->peer != TT_NONE ? tt_exec_number(op, slice, s) : 0;
-        note(op->trace, &e);
-    }
+    return ++t->operations;
 }
 
 uint8_t tt_trace_path(struct tt_trace *t, const struct tt_endpoint *endpoint)

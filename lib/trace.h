@@ -12,22 +12,31 @@
 
 #include "tutti.h"
 
-struct tt_active;
-struct tt_call;
 struct tt_endpoint;
-struct tt_op;
-struct tt_slice;
 struct tt_trace;
+
+struct tt_trace_event { /* an operation, or a step of one */
+    int64_t began, ended; /* ns */
+    uint64_t serial; /* of the operation in its communicator */
+    uint64_t number; /* of the operation, or of the message */
+    uint64_t bytes, count;
+    int32_t peer; /* or root */
+    uint32_t chunk, nchunks, slice; /* of an operation: slice is their number */
+    uint32_t op, operator; /* as all ranks name it, and as this one does */
+    uint8_t step; /* 0: an operation */
+    uint8_t verb; /* of an operation: the collective */
+    uint8_t path, class, type;
+    const char *algorithm;
+};
 
 /* NULL in *trace where TUTTI_TRACE is not set. */
 tutti_status tt_trace_open(int n, int rank, const char *name, struct tt_trace **trace);
 void tt_trace_identify(struct tt_trace *trace, uint64_t id);
 void tt_trace_close(struct tt_trace *trace);
 
-/* Of an operation whose `trace` is set. */
-void tt_trace_begin(struct tt_op *op);
-void tt_trace_end(const struct tt_call *call, const struct tt_op *op);
-void tt_trace_unit(struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active);
+/* An operation begins that may note so many events: makes room for them, and returns its number. */
+uint64_t tt_trace_reserve(struct tt_trace *trace, uint64_t events);
+void tt_trace_note(struct tt_trace *trace, const struct tt_trace_event *event);
 /* The path of the message that was sent last: enum tt_path. */
 uint8_t tt_trace_path(struct tt_trace *trace, const struct tt_endpoint *endpoint);
 

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "call.h"
+#include "op.h"
 #include "trace_internal.h"
 
 enum { PATH_BYTES = 512, LINE_BYTES = 768 };

@@ -7,24 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "exec.h"
 #include "trace.h"
+#include "transports/transport.h"
 
 enum { TT_TRACE_EVENTS = 32768, TT_TRACE_TRACKS = 64, TT_TRACE_NAME_BYTES = 64 };
-
-struct tt_trace_event { /* an operation, or a step of one */
-    int64_t began, ended; /* ns */
-    uint64_t serial; /* of the operation in its communicator */
-    uint64_t number; /* of the operation, or of the message */
-    uint64_t bytes, count;
-    int32_t peer; /* or root */
-    uint32_t chunk, nchunks, slice; /* of an operation: slice is their number */
-    uint32_t op, operator; /* as all ranks name it, and as this one does */
-    uint8_t step; /* 0: an operation */
-    uint8_t verb; /* of an operation: the collective */
-    uint8_t path, class, type;
-    const char *algorithm;
-};
 
 /* A track of the viewer, on which slices stand in one another or side by side. */
 struct tt_trace_track {
