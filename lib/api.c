@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* api.c: the collectives' entry points. Each fills one struct tt_call; tt_call_submit does the rest. */
 #include "base/status.h"
+#include "lifecycle.h"
 #include "group.h"
 #include "handle.h"
 #include "kernels/kernels.h"

@@ -10,6 +10,8 @@
 #include "device.h"
 #include "group.h"
 #include "handle.h"
+#include "lifecycle.h"
+#include "settings.h"
 #include "transports/arena.h"
 
 tutti_status tutti_get_id(tutti_id *id)

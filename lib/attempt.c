@@ -11,12 +11,12 @@
 
 #include "base/status.h"
 #include "base/thread.h"
-#include "comm.h"
 #include "fork.h"
-#include "group.h"
 #include "handle.h"
 #include "joining.h"
 #include "launch.h"
+#include "lifecycle.h"
+#include "settings.h"
 
 struct attempt {
     int n, rank;
@@ -54,7 +54,7 @@ static tutti_status make(struct attempt *a, struct tt_comm **made)
     tutti_comm *handle;
     struct tt_settings settings;
     tutti_status status = tt_comm_settings(&a->config, &settings);
-    tt_joining_begin(&a->config);
+    tt_init_begin(&a->config);
     if (status == TUTTI_OK && a->launched)
         status = tt_launch_find(tt_comm_init_timeout(&settings, &a->config), &a->n, &a->rank, &a->id);
     if (status == TUTTI_OK)

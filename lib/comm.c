@@ -1,41 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* comm.c: making and ending communicators, from inside. The public functions are in api_comm.c. */
-#include "comm.h"
+/* comm.c: opening, connecting and ending communicators, from inside. The public functions are in
+ * api_comm.c. */
+#include "lifecycle.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/log.h"
 #include "base/status.h"
-#include "base/text.h"
 #include "caches.h"
 #include "device.h"
 #include "call_cache.h"
 #include "recorder.h"
+#include "settings.h"
+#include "stream_internal.h"
 #include "trace.h"
 #include "transports/arena.h"
 #include "transports/registry.h"
 
 static _Atomic uint64_t serials;
-
-/* A unit reads a slice of each of up to eight operands, and what it reads and stores should stay in the level
- * 2 cache. Measured with 3 to 16 ranks and 1 MiB of it: half as long costs 5 to 20 %, twice as long gains
- * nothing where messages are copied. With two ranks, who read two operands and store one, twice as long is 5
- * to 25 % faster from 512 KiB on. Slots shrink as ranks grow, so that what a rank may touch for staging stays
- * in the tens of megabytes. */
-uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n)
-{
-    enum { CACHE_LEAST = 512 << 10, SLOT_LEAST = 8 << 10, PAGE = 4 << 10 };
-    uint64_t cache = settings->cache_bytes, cache_most = n > 2 ? 4 << 20 : 2 << 20;
-    uint64_t parts = n > TT_FOLD_MAX ? (uint64_t)n : n > 2 ? TT_FOLD_MAX : TT_FOLD_MAX / 2;
-    cache = cache < CACHE_LEAST ? CACHE_LEAST : cache > cache_most ? cache_most : cache;
-    uint64_t bytes = settings->slice_bytes != 0 ? settings->slice_bytes : cache / parts;
-    bytes = bytes < SLOT_LEAST ? SLOT_LEAST : bytes;
-    return (bytes + PAGE - 1) / PAGE * PAGE;
-}
 
 /* Messages so long that all slots, which are taken in turn, would be more than the caches hold along with the
  * buffers. Measured with 3 to 16 ranks on 32 MiB of cache: shorter ones, and those of two ranks, are done
@@ -48,120 +30,6 @@ static uint64_t bounce_from(const struct tt_comm *comm)
     uint64_t n = (uint64_t)comm->n, from = SLOTS_HELD / (TT_SLOTS * n * (n - 1) + 1);
     from = from < LEAST_BYTES ? LEAST_BYTES : from;
     return copies && from <= e->slot_bytes ? from : UINT64_MAX;
-}
-
-/* Where a struct of an earlier release may have ended: behind a field. */
-static const uint16_t config_ends[] = { offsetof(tutti_config, flags), offsetof(tutti_config, timeout_ms),
-    offsetof(tutti_config, name), offsetof(tutti_config, options), offsetof(tutti_config, on_wait),
-    offsetof(tutti_config, on_wait_context), sizeof(tutti_config) };
-
-_Static_assert(sizeof(tutti_config) == offsetof(tutti_config, on_wait_context) + sizeof(void *),
-    "each field is in the list above");
-
-static tutti_status check_config_size(size_t size)
-{
-    char list[96] = "";
-    struct tt_text legal = { list, sizeof list, 0 };
-    for (size_t i = 0; i < sizeof config_ends / sizeof config_ends[0]; i++) {
-        if (size == config_ends[i] || size > sizeof(tutti_config))
-            return TUTTI_OK;
-        tt_put(&legal, "%s%u", i > 0 ? ", " : "", config_ends[i]);
-    }
-    return tt_fail(TUTTI_INVALID_ARGUMENT,
-        "config.size is %zu, which is the end of no field; set it to sizeof(tutti_config), %zu here; legal "
-        "are "
-        "also %s",
-        size, sizeof(tutti_config), list);
-}
-
-/* openat2's rule: a shorter struct reads as zeros, a longer one is refused if what we do not know is not
- * zero. */
-tutti_status tt_comm_config(const tutti_config *config, tutti_config *known)
-{
-    *known = (tutti_config){ .size = sizeof *known };
-    if (config == NULL)
-        return TUTTI_OK;
-    if (config->size > 4096)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "config.size is %zu; a tutti_config has %zu bytes",
-            config->size, sizeof *known);
-    tutti_status status = check_config_size(config->size);
-    if (status != TUTTI_OK)
-        return status;
-    const uint8_t *bytes = (const uint8_t *)config;
-    for (size_t i = sizeof *known; i < config->size; i++)
-        if (bytes[i] != 0)
-            return tt_fail(TUTTI_UNSUPPORTED,
-                "config sets a field at byte %zu that this library (version %d) does not know", i,
-                TUTTI_VERSION);
-    memcpy(known, config, config->size < sizeof *known ? config->size : sizeof *known);
-    return TUTTI_OK;
-}
-
-bool tt_comm_nonblocking(const tutti_config *config)
-{
-    tutti_config known;
-    return tt_comm_config(config, &known) == TUTTI_OK && (known.flags & TUTTI_COMM_NONBLOCKING) != 0;
-}
-
-tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *settings)
-{
-    tutti_config c;
-    tutti_status status = tt_comm_config(config, &c);
-    if (status != TUTTI_OK)
-        return status;
-    if ((c.flags & ~(uint64_t)(TUTTI_COMM_EXACT | TUTTI_COMM_NONBLOCKING)) != 0)
-        return tt_fail(TUTTI_UNSUPPORTED,
-            "config.flags is 0x%llx; legal: TUTTI_COMM_EXACT, TUTTI_COMM_NONBLOCKING, or both",
-            (unsigned long long)c.flags);
-    if (c.timeout_ms < -1)
-        return tt_fail(TUTTI_INVALID_ARGUMENT,
-            "config.timeout_ms is %lld; legal: -1 (never), 0 (default), or more", (long long)c.timeout_ms);
-    status = tt_settings_read(settings, c.options);
-    if (status == TUTTI_OK && tt_isa_of(settings->isa) > tt_isa_best())
-        return tt_fail(TUTTI_UNSUPPORTED, "isa is %s, but this CPU, or compiler, has no more than %s",
-            tt_isa_name(tt_isa_of(settings->isa)), tt_isa_name(tt_isa_best()));
-    if (status == TUTTI_OK && (c.flags & TUTTI_COMM_EXACT))
-        settings->exact = true;
-    return status;
-}
-
-int64_t tt_comm_timeout(const struct tt_settings *settings, const tutti_config *config)
-{
-    tutti_config known;
-    if (tt_comm_config(config, &known) == TUTTI_OK && known.timeout_ms != 0)
-        return known.timeout_ms;
-    return settings->timeout_ms_or_zero != 0 ? (int64_t)settings->timeout_ms_or_zero : 600000;
-}
-
-/* A rank that dies before it comes is seen by nobody, so this is less than what a call may wait, where a
- * death is seen. Ranks of one machine start seconds apart, but a program may read its data first, which takes
- * minutes. Who said that he waits for ever means it here, too. */
-int64_t tt_comm_init_timeout(const struct tt_settings *settings, const tutti_config *config)
-{
-    enum { DEFAULT_MS = 300000 };
-    int64_t run_ms = tt_comm_timeout(settings, config), init_ms = (int64_t)settings->init_timeout_ms_or_zero;
-    if (init_ms == 0)
-        init_ms = run_ms < 0 ? -1 : DEFAULT_MS;
-    return run_ms >= 0 && run_ms < init_ms ? run_ms : init_ms;
-}
-
-tutti_status tt_tables_create(struct tt_tables *tables, int n)
-{
-    for (int side = 0; side < 2; side++)
-        tables->starts[side] = malloc((size_t)n * sizeof *tables->starts[side]);
-    tables->own_counts = malloc((size_t)n * sizeof *tables->own_counts);
-    if (tables->starts[0] != NULL && tables->starts[1] != NULL && tables->own_counts != NULL)
-        return TUTTI_OK;
-    tt_tables_free(tables);
-    return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the blocks of %d ranks", n);
-}
-
-void tt_tables_free(struct tt_tables *tables)
-{
-    free(tables->starts[0]);
-    free(tables->starts[1]);
-    free(tables->own_counts);
-    *tables = (struct tt_tables){ 0 };
 }
 
 static tutti_status allocate(struct tt_comm *comm)
@@ -317,86 +185,24 @@ void tt_comm_destroy(struct tt_comm *comm)
     free(comm);
 }
 
-tutti_status tt_comm_grow_tmp(struct tt_comm *comm, uint64_t bytes)
+tutti_status tt_comm_await(struct tt_comm *comm)
 {
-    if (bytes <= comm->tmp_bytes)
-        return TUTTI_OK;
-    void *tmp;
-    tutti_status status = tt_arena_alloc(bytes, &tmp);
-    if (status != TUTTI_OK)
-        return status;
-    if (comm->tmp != NULL)
-        tt_arena_free(comm->tmp);
-    comm->tmp = tmp;
-    comm->tmp_bytes = bytes;
-    return TUTTI_OK;
+    tt_ticket_await(comm->last, comm);
+    if (comm->device != NULL)
+        tt_replays_await(comm->device);
+    return tt_comm_check(comm);
 }
 
-/* Measured: to touch 7 MiB of slots anew, as the root of a scatter among 8 ranks has, takes 1 ms, so at most
- * a thousandth of the time goes there. */
-void tt_comm_tidy(struct tt_comm *comm, int64_t now_ns)
+void tt_comm_let_go(struct tt_comm *comm)
 {
-    enum { TIDY_NS = 1000000000 };
-    if (comm->transport->memory == NULL || now_ns < comm->tidy_ns)
-        return;
-    comm->transport->memory->tidy(comm->endpoint);
-    comm->tidy_ns = now_ns + TIDY_NS;
-}
-
-void tt_cause_say(struct tt_cause *cause, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(cause->text, sizeof cause->text, format, arguments);
-    va_end(arguments);
-}
-
-tutti_status tt_comm_check(struct tt_comm *comm)
-{
-    struct tt_cause cause;
-    if (!comm->endpoint->control->cause(comm->endpoint, &cause))
-        return TUTTI_OK;
-    if (atomic_exchange(&comm->status, cause.status) == TUTTI_OK)
-        tt_recorder_fail(comm->recorder, &cause);
-    tt_set_last_error(cause.text);
-    return (tutti_status)cause.status;
-}
-
-/* "; rank 0 is rank 2 of the world, rank 1 is 3": of who found it, and whom it concerns. */
-static void name_in_world(const struct tt_comm *comm, struct tt_cause *cause)
-{
-    size_t length = strlen(cause->text), room = sizeof cause->text - length;
-    bool found = cause->rank >= 0 && cause->rank < comm->n;
-    bool concerned = cause->peer >= 0 && cause->peer < comm->n && cause->peer != cause->rank;
-    if (comm->world == NULL || !found)
-        return;
-    if (concerned)
-        snprintf(cause->text + length, room, "; rank %d is rank %d of the world, rank %d is %d", cause->rank,
-            comm->world[cause->rank], cause->peer, comm->world[cause->peer]);
+    tt_device_close(comm); /* here, for its worker cannot wait for itself */
+    pthread_mutex_lock(&tt_streams_lock);
+    bool orphan = atomic_load_explicit(&comm->queued, memory_order_acquire) != 0;
+    comm->orphan = orphan ? tt_comm_destroy : NULL;
+    struct tt_ticket now = comm->now;
+    pthread_mutex_unlock(&tt_streams_lock);
+    if (orphan)
+        tt_ticket_wait(now, -1);
     else
-        snprintf(cause->text + length, room, "; rank %d is rank %d of the world", cause->rank,
-            comm->world[cause->rank]);
-}
-
-tutti_status tt_comm_fail(struct tt_comm *comm, const struct tt_cause *found)
-{
-    struct tt_cause named = *found, *cause = &named;
-    name_in_world(comm, cause);
-    if (comm->endpoint->control->abort(comm->endpoint, cause))
-        tt_log(TT_LOG_ERROR, "%s", cause->text);
-    tutti_status status = tt_comm_check(comm);
-    return status != TUTTI_OK ? status : (tutti_status)cause->status;
-}
-
-tutti_status tt_comm_serve(struct tt_comm *comm)
-{
-    int answer = comm->on_wait(comm->on_wait_context);
-    if (answer == 0)
-        return TUTTI_OK;
-    struct tt_cause cause = { .status = TUTTI_ABORTED, .rank = comm->rank, .peer = TT_NONE };
-    cause.sequence = comm->sequence;
-    snprintf(cause.operation, sizeof cause.operation, "on_wait");
-    tt_cause_say(&cause, "%s, rank %d: a call waited, and the on_wait of this communicator answered %d",
-        comm->name, comm->rank, answer);
-    return tt_comm_fail(comm, &cause);
+        tt_comm_destroy(comm);
 }

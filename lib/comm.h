@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* comm.h: a communicator from inside: one rank's endpoint, its counters, its plans.
+/* comm.h: a communicator from inside: one rank's endpoint, its counters, its plans; and what a call that runs
+ * asks of it. How it is made and ended is in lifecycle.h.
  *
  * One thread uses a communicator at a time; only `aborted` style questions (state, get_error, abort) come
  * from others, and those go through the transport's control plane, which is safe for that. Nothing here is
@@ -127,47 +128,8 @@ struct tt_comm {
     _Atomic uint32_t elsewhere; /* of those: not on streams of its device */
     struct tt_ticket last; /* the last item that has one of them */
     struct tt_ticket now; /* the item that is running; {0}: none */
-    bool orphan; /* destroyed: the last item frees it */
+    void (*orphan)(struct tt_comm *comm); /* destroyed: the last item frees it by this; NULL: it is not */
 };
-
-/* Open an endpoint; the address is for the others. `settings` must hold rank 0's shared ones already. */
-tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, const tutti_config *config,
-    uint8_t *address, struct tt_comm **comm);
-/* With everybody's addresses and domains. On failure the caller destroys. */
-tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, const int32_t *domain_of);
-void tt_comm_destroy(struct tt_comm *comm);
-
-/* Hand `mine` in and get everybody's, in rank order; the bytes are the same on all ranks. */
-typedef tutti_status (*tt_exchange_fn)(void *context, const void *mine, uint64_t bytes, void *all);
-enum { TT_JOINING_BYTES = TT_ADDRESS_MAX + 16 };
-/* Room for the words of n ranks, to be taken before the first exchange: between two exchanges nobody may
- * fail alone. NULL, with the thread's last error set, if there is none. */
-void *tt_comm_room(int n);
-/* Open, exchange (TT_JOINING_BYTES), connect, exchange (4 bytes): always two exchanges, also by a rank
- * that fails, so that nobody waits for it. One rank's failure is everybody's. `domain`: this rank's cache
- * domain; NULL: as the settings say. */
-tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
-    const tutti_config *config, const int32_t *domain, tt_exchange_fn exchange, void *context, void *room,
-    tutti_comm **comm);
-/* The cache domain of a rank of n, as the settings say: by a text, or by where this process is bound. */
-tutti_status tt_comm_domain(const struct tt_settings *settings, int n, int rank, int32_t *domain);
-/* Everybody's status by one exchange of 4 bytes: the own failure, else the first of another rank. */
-tutti_status tt_comm_agree(
-    tt_exchange_fn exchange, void *context, int n, int rank, tutti_status mine, void *room);
-
-/* The config as this library knows it: absent fields are zero. */
-tutti_status tt_comm_config(const tutti_config *config, tutti_config *known);
-bool tt_comm_nonblocking(const tutti_config *config);
-/* The settings of a call to init: environment, then config. Checks the config. */
-tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *settings);
-
-/* The longest message among n ranks. */
-uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n);
-
-/* How long this communicator waits; -1: for ever. config may be NULL. */
-int64_t tt_comm_timeout(const struct tt_settings *settings, const tutti_config *config);
-/* How long to wait for ranks that have not come, -1: for ever. */
-int64_t tt_comm_init_timeout(const struct tt_settings *settings, const tutti_config *config);
 
 /* TMP of at least this many bytes (its content is lost). */
 tutti_status tt_comm_grow_tmp(struct tt_comm *comm, uint64_t bytes);
@@ -188,8 +150,5 @@ tutti_status tt_comm_serve(struct tt_comm *comm);
 
 /* Set the text of a cause. */
 void tt_cause_say(struct tt_cause *cause, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* Makes the handle of a communicator (handle.h), and tells it that. */
-tutti_status tt_handle_create(struct tt_comm *comm, tutti_comm **handle);
 
 #endif

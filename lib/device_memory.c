@@ -12,6 +12,7 @@
 #include "comm.h"
 #include "dev.h"
 #include "device.h"
+#include "settings.h"
 
 struct entry {
     struct entry *next;

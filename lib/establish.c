@@ -11,6 +11,7 @@
 #include "cache_domain.h"
 #include "comm.h"
 #include "handle.h"
+#include "lifecycle.h"
 
 struct joining { /* what a rank tells the others */
     int32_t status, domain;

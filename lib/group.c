@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "device.h"
 #include "handle.h"
+#include "lifecycle.h"
 
 struct init {
     int n, rank;

@@ -31,7 +31,4 @@ tutti_status tt_group_take(struct tt_item **item);
 tutti_status tt_group_add_init(
     int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
 
-/* What tutti_comm_init_rank does at once (init.c). */
-tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
-
 #endif

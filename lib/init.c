@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* init.c: how communicators come to be: from an id, from a launcher, all in one process, by splitting
- * another.
+/* init.c: how communicators come to be: from an id, or all in one process. The public functions, which may be
+ * in a group, or return before there is a communicator, are in api_init.c.
  *
  * Each way agrees on the settings (rank 0's shared ones) and then establishes the endpoints (establish.c);
  * only the exchange differs: a session of the bootstrap, or an all_gather of the parent (split.c). In one
@@ -9,24 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "attempt.h"
 #include "base/status.h"
 #include "bootstrap.h"
 #include "device.h"
-#include "group.h"
 #include "handle.h"
 #include "joining.h"
+#include "lifecycle.h"
 #include "selection.h"
+#include "settings.h"
 #include "transports/registry.h"
-
-static tutti_status check_size(int n, int rank)
-{
-    if (n < 1 || n > 65536)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "n is %d; legal: 1 to 65536 ranks", n);
-    if (rank < 0 || rank >= n)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "rank is %d; legal: 0 to %d", rank, n - 1);
-    return TUTTI_OK;
-}
 
 static tutti_status exchange_by_session(void *context, const void *mine, uint64_t bytes, void *all)
 {
@@ -81,6 +72,12 @@ static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings
     return status;
 }
 
+bool tt_init_begin(const tutti_config *config)
+{
+    tutti_config known;
+    return tt_comm_config(config, &known) == TUTTI_OK && tt_joining_begin(known.name);
+}
+
 tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm)
 {
     struct tt_settings settings;
@@ -91,7 +88,7 @@ tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_confi
     void *room = tt_comm_room(n);
     if (room == NULL)
         return TUTTI_OUT_OF_MEMORY;
-    bool outermost = tt_joining_begin(config);
+    bool outermost = tt_init_begin(config);
     tt_joining_know(n, rank);
     status = meet(n, rank, id, &settings, tt_comm_init_timeout(&settings, config), room, &session);
     if (status == TUTTI_OK) {
@@ -103,41 +100,6 @@ tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_confi
     free(room);
     if (outermost)
         tt_joining_end();
-    return status;
-}
-
-tutti_status tutti_comm_init_rank(
-    int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm)
-{
-    tutti_status status = check_size(n, rank);
-    if (status == TUTTI_OK && (id == NULL || comm == NULL))
-        status = tt_fail(TUTTI_INVALID_ARGUMENT, "init_rank: %s is NULL", id == NULL ? "id" : "comm");
-    if (status == TUTTI_OK && tt_comm_nonblocking(config)) {
-        status = tt_attempt_start(n, rank, id, config, comm);
-        return status == TUTTI_OK || !tt_group_open() ? status : tt_group_note(status);
-    }
-    if (!tt_group_open())
-        return status == TUTTI_OK ? tt_init_rank(n, rank, id, config, comm) : status;
-    return status == TUTTI_OK ? tt_group_add_init(n, rank, id, config, comm) : tt_group_note(status);
-}
-
-tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm)
-{
-    int n, rank;
-    tutti_id id;
-    struct tt_settings settings;
-    if (comm == NULL)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "init_env: comm is NULL");
-    tutti_status status = tt_comm_settings(config, &settings);
-    if (status == TUTTI_OK && tt_comm_nonblocking(config))
-        return tt_attempt_start(0, 0, NULL, config, comm);
-    if (status != TUTTI_OK)
-        return status;
-    tt_joining_begin(config);
-    status = tt_launch_find(tt_comm_init_timeout(&settings, config), &n, &rank, &id);
-    if (status == TUTTI_OK)
-        status = tutti_comm_init_rank(n, rank, &id, config, comm);
-    tt_joining_end();
     return status;
 }
 
@@ -183,14 +145,10 @@ static tutti_status make_all(int n, const int *devices, const struct tt_settings
     return status;
 }
 
-tutti_status tutti_comm_init_all(int n, const int *devices, const tutti_config *config, tutti_comm **comms)
+tutti_status tt_init_all(int n, const int *devices, const tutti_config *config, tutti_comm **comms)
 {
     struct tt_settings settings;
-    tutti_status status = check_size(n, 0);
-    if (status == TUTTI_OK && comms == NULL)
-        status = tt_fail(TUTTI_INVALID_ARGUMENT, "init_all: comms is NULL");
-    if (status == TUTTI_OK)
-        status = tt_comm_settings(config, &settings);
+    tutti_status status = tt_comm_settings(config, &settings);
     for (int r = n - 1; r >= 0 && status == TUTTI_OK && devices != NULL; r--)
         status = set_device(&settings, r, devices[r]);
     if (status == TUTTI_OK)

@@ -12,8 +12,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "comm.h"
 #include "recorder.h"
+
+enum { NAME_BYTES = 64 };
 
 struct joining {
     bool under_way;
@@ -21,7 +22,7 @@ struct joining {
     int64_t began_ns, next_ns;
     uint64_t began_ticks;
     struct tt_recorder *recorder; /* NULL: there was no memory for it */
-    char name[TT_NAME_BYTES], what[256];
+    char name[NAME_BYTES], what[256];
 };
 
 int tt_joining_patience_ms = 10000;
@@ -41,16 +42,15 @@ static void enter_in_recorder(struct joining *j)
         tt_recorder_wait(j->recorder, j->what);
 }
 
-bool tt_joining_begin(const tutti_config *config)
+bool tt_joining_begin(const char *name)
 {
-    tutti_config known;
     struct joining *j = tt_thread_room(TT_ROOM_JOINING, sizeof *j);
-    if (j == NULL || j->under_way || tt_comm_config(config, &known) != TUTTI_OK)
+    if (j == NULL || j->under_way)
         return false;
     *j =
         (struct joining){ .under_way = true, .rank = -1, .began_ns = tt_now_ns(), .began_ticks = tt_ticks() };
     j->next_ns = tt_deadline_ns(tt_joining_patience_ms);
-    snprintf(j->name, sizeof j->name, "%s", known.name != NULL ? known.name : "comm");
+    snprintf(j->name, sizeof j->name, "%s", name != NULL ? name : "comm");
     enter_in_recorder(j);
     return true;
 }

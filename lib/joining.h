@@ -9,10 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "tutti.h"
-
-/* False if this thread is in one already; then that one goes on, and is ended by who began it. */
-bool tt_joining_begin(const tutti_config *config);
+/* `name` is the communicator's; NULL: it has none. False if this thread is in an initialisation already; then
+ * that one goes on, and is ended by who began it. */
+bool tt_joining_begin(const char *name);
 void tt_joining_know(int n, int rank);
 void tt_joining_end(void);
 

@@ -2,7 +2,30 @@
 /* lay.c: how a call is cut: its slices, the bytes of its chunks, the cells that it needs. */
 #include "lay.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/status.h"
+#include "transports/arena.h"
+
+tutti_status tt_tables_create(struct tt_tables *tables, int n)
+{
+    for (int side = 0; side < 2; side++)
+        tables->starts[side] = malloc((size_t)n * sizeof *tables->starts[side]);
+    tables->own_counts = malloc((size_t)n * sizeof *tables->own_counts);
+    if (tables->starts[0] != NULL && tables->starts[1] != NULL && tables->own_counts != NULL)
+        return TUTTI_OK;
+    tt_tables_free(tables);
+    return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the blocks of %d ranks", n);
+}
+
+void tt_tables_free(struct tt_tables *tables)
+{
+    free(tables->starts[0]);
+    free(tables->starts[1]);
+    free(tables->own_counts);
+    *tables = (struct tt_tables){ 0 };
+}
 
 /* In the operation's own elements, of `unit` elements of the type each. */
 static uint64_t own_elements(const struct tt_call *call, uint64_t elements)
@@ -124,6 +147,21 @@ uint64_t tt_call_bounce_bytes(const struct tt_call *call, const struct tt_op *op
 uint64_t tt_call_cells(const struct tt_call *call, const struct tt_schedule *schedule)
 {
     return schedule->tmp_cells + (tt_call_scales(call) ? schedule->chunks : 0);
+}
+
+tutti_status tt_comm_grow_tmp(struct tt_comm *comm, uint64_t bytes)
+{
+    if (bytes <= comm->tmp_bytes)
+        return TUTTI_OK;
+    void *tmp;
+    tutti_status status = tt_arena_alloc(bytes, &tmp);
+    if (status != TUTTI_OK)
+        return status;
+    if (comm->tmp != NULL)
+        tt_arena_free(comm->tmp);
+    comm->tmp = tmp;
+    comm->tmp_bytes = bytes;
+    return TUTTI_OK;
 }
 
 tutti_status tt_call_reserve(const struct tt_call *call, const struct tt_op *op, struct tt_cut cut)

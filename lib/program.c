@@ -10,6 +10,7 @@
 #include "device.h"
 #include "group.h"
 #include "handle.h"
+#include "lifecycle.h"
 #include "recorder.h"
 #include "traffic.h"
 

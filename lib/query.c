@@ -13,6 +13,7 @@
 #include "run.h"
 #include "dev.h"
 #include "handle.h"
+#include "settings.h"
 #include "recorder.h"
 #include "selection.h"
 #include "transports/registry.h"

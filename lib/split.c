@@ -12,6 +12,8 @@
 #include "base/status.h"
 #include "group.h"
 #include "handle.h"
+#include "lifecycle.h"
+#include "settings.h"
 #include "selection.h"
 
 struct wish {

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "device.h"
 #include "handle.h"
 #include "stream_internal.h"
 
@@ -135,8 +134,8 @@ static void let_go(const struct tt_call *call)
     if (atomic_load_explicit(&comm->queued, memory_order_relaxed) == 1)
         tt_refusals_tell(comm);
     atomic_fetch_sub_explicit(&comm->elsewhere, call->staging == NULL, memory_order_relaxed);
-    if (atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release) == 1 && comm->orphan)
-        tt_comm_destroy(comm);
+    if (atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release) == 1 && comm->orphan != NULL)
+        comm->orphan(comm);
 }
 
 /* However the call ended, the stream that waits for it goes on. */
@@ -306,28 +305,4 @@ struct tt_stream *tt_stream_find(const char *name, tutti_stream handle, tutti_st
         return NULL;
     }
     return s;
-}
-
-/* --- Communicators */
-
-tutti_status tt_comm_await(struct tt_comm *comm)
-{
-    tt_ticket_await(comm->last, comm);
-    if (comm->device != NULL)
-        tt_replays_await(comm->device);
-    return tt_comm_check(comm);
-}
-
-void tt_comm_let_go(struct tt_comm *comm)
-{
-    tt_device_close(comm); /* here, for its worker cannot wait for itself */
-    pthread_mutex_lock(&tt_streams_lock);
-    comm->orphan = atomic_load_explicit(&comm->queued, memory_order_acquire) != 0;
-    bool orphan = comm->orphan;
-    struct tt_ticket now = comm->now;
-    pthread_mutex_unlock(&tt_streams_lock);
-    if (orphan)
-        tt_ticket_wait(now, -1);
-    else
-        tt_comm_destroy(comm);
 }

@@ -91,16 +91,4 @@ void tt_ticket_await(struct tt_ticket ticket, struct tt_comm *comm);
  * this library does not have. `name` is the caller's. */
 struct tt_stream *tt_stream_find(const char *name, tutti_stream handle, tutti_status *status);
 
-/* All calls of this communicator that are queued are over, and so is a replay that its device has reached;
- * then its sticky error, if there is one. Only for who may call on the communicator. */
-tutti_status tt_comm_await(struct tt_comm *comm);
-static inline tutti_status tt_comm_turn(struct tt_comm *comm)
-{
-    bool idle = comm->device == NULL && atomic_load_explicit(&comm->queued, memory_order_acquire) == 0;
-    return idle ? TUTTI_OK : tt_comm_await(comm);
-}
-/* The handle is dead: free the communicator, or leave that to the last queued item that has it; then its
- * calls have been aborted, and none of them is running when this returns. */
-void tt_comm_let_go(struct tt_comm *comm);
-
 #endif

@@ -7,8 +7,8 @@
 #include "base/status.h"
 #include "exec_internal.h"
 #include "handle.h"
+#include "lifecycle.h"
 #include "call_cache.h"
-#include "stream.h"
 
 /* Elements of a message, of all its slices. */
 static uint64_t elements_of(const struct tt_layout *layout, uint32_t chunk, uint32_t nchunks)

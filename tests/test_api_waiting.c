@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/wait.h"
-#include "comm.h"
+#include "settings.h"
 #include "joining.h"
 
 static int64_t init_timeout(const char *options, int64_t timeout_ms)

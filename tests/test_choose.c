@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "comm.h"
+#include "settings.h"
 #include "selection.h"
 
 /* --- Choices by the costs that the library is shipped with. */

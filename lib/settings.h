@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* settings.h: what a program says of a communicator before there is one: by a tutti_config, whose struct may
+ * be that of another release, and by the environment. */
+#ifndef TT_SETTINGS_H
+#define TT_SETTINGS_H
+#include <stdbool.h>
+
+#include "base/config.h"
+#include "tutti.h"
+
+/* The config as this library knows it: absent fields are zero. */
+tutti_status tt_comm_config(const tutti_config *config, tutti_config *known);
+bool tt_comm_nonblocking(const tutti_config *config);
+/* The settings of a call to init: environment, then config. Checks the config. */
+tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *settings);
+
+/* The longest message among n ranks. */
+uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n);
+
+/* How long this communicator waits; -1: for ever. config may be NULL. */
+int64_t tt_comm_timeout(const struct tt_settings *settings, const tutti_config *config);
+/* How long to wait for ranks that have not come, -1: for ever. */
+int64_t tt_comm_init_timeout(const struct tt_settings *settings, const tutti_config *config);
+
+#endif
