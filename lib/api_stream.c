@@ -1,23 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* api_stream.c: the public functions on streams. */
 #include "base/status.h"
-#include "handle.h"
 #include "stream.h"
-
-tutti_status tt_stream_make(const struct tt_aside *aside, tutti_stream *stream)
-{
-    struct tt_stream *made;
-    void *handle;
-    tutti_status status = tt_stream_open(aside, &made);
-    if (status != TUTTI_OK)
-        return status;
-    status = tt_shell_create(TT_SHELL_STREAM, made, &handle);
-    if (status == TUTTI_OK)
-        *stream = (tutti_stream){ .handle = handle, .kind = TUTTI_STREAM_HOST, .device = -1 };
-    else
-        tt_stream_close(made);
-    return status;
-}
 
 tutti_status tutti_stream_create(tutti_stream *stream)
 {
@@ -28,15 +12,7 @@ tutti_status tutti_stream_create(tutti_stream *stream)
 
 tutti_status tutti_stream_destroy(tutti_stream stream)
 {
-    tutti_status status;
-    struct tt_stream *s = tt_stream_find("stream_destroy", stream, &status);
-    if (s == NULL)
-        return status;
-    s = tt_shell_take(TT_SHELL_STREAM, stream.handle);
-    if (s == NULL)
-        return TUTTI_INVALID_ARGUMENT;
-    tt_stream_close(s);
-    return TUTTI_OK;
+    return tt_stream_unmake(stream);
 }
 
 tutti_status tutti_stream_record(tutti_stream stream, uint64_t *point)

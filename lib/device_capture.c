@@ -263,7 +263,7 @@ bool tt_replays_close(struct tt_device *d)
     if (home != NULL)
         atomic_store(&home->closed, true);
     if (d->worker.handle != NULL)
-        tutti_stream_destroy(d->worker);
+        tt_stream_unmake(d->worker);
     sweep();
     if (home == NULL)
         return false;

@@ -264,6 +264,21 @@ void tt_stream_close(struct tt_stream *s)
     give_spare(s);
 }
 
+tutti_status tt_stream_make(const struct tt_aside *aside, tutti_stream *stream)
+{
+    struct tt_stream *made;
+    void *handle;
+    tutti_status status = tt_stream_open(aside, &made);
+    if (status != TUTTI_OK)
+        return status;
+    status = tt_shell_create(TT_SHELL_STREAM, made, &handle);
+    if (status == TUTTI_OK)
+        *stream = (tutti_stream){ .handle = handle, .kind = TUTTI_STREAM_HOST, .device = -1 };
+    else
+        tt_stream_close(made);
+    return status;
+}
+
 void tt_stream_wake(struct tt_stream *s)
 {
     tt_doorbell_ring(&s->fed);
@@ -305,4 +320,17 @@ struct tt_stream *tt_stream_find(const char *name, tutti_stream handle, tutti_st
         return NULL;
     }
     return s;
+}
+
+tutti_status tt_stream_unmake(tutti_stream stream)
+{
+    tutti_status status;
+    struct tt_stream *s = tt_stream_find("stream_destroy", stream, &status);
+    if (s == NULL)
+        return status;
+    s = tt_shell_take(TT_SHELL_STREAM, stream.handle);
+    if (s == NULL)
+        return TUTTI_INVALID_ARGUMENT;
+    tt_stream_close(s);
+    return TUTTI_OK;
 }
