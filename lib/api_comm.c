@@ -160,6 +160,20 @@ tutti_status tutti_comm_destroy(tutti_comm *comm)
     return TUTTI_OK;
 }
 
+tutti_status tutti_comm_traffic(tutti_comm *comm, tutti_traffic *traffic)
+{
+    tutti_status status = tt_traffic_check(traffic, "comm_traffic");
+    if (status != TUTTI_OK)
+        return status;
+    struct tt_comm *c = tt_handle_find(comm);
+    if (c == NULL)
+        return tt_shell_fault(comm);
+    tt_comm_turn(c); /* its sticky error does not matter: what was done before was done */
+    tutti_traffic known = tt_traffic_total(c);
+    tt_traffic_give(traffic, &known);
+    return TUTTI_OK;
+}
+
 tutti_status tutti_mem_alloc(size_t bytes, int cuda, void **ptr)
 {
     if (ptr == NULL)

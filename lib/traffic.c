@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* traffic.c: the costs of calls, and the public question for their sum. */
+/* traffic.c: the costs of calls, and their sum. */
 #include "traffic.h"
 
 #include <string.h>
 
 #include "base/status.h"
 #include "exec_internal.h"
-#include "handle.h"
-#include "lifecycle.h"
 #include "call_cache.h"
 
 /* Elements of a message, of all its slices. */
@@ -63,10 +61,8 @@ void tt_traffic_add(struct tt_traffic *traffic, const struct tt_cost *cost, uint
     add(&traffic->received, calls * cost->received);
 }
 
-/* Its sticky error does not matter: what was done before was done. */
-static tutti_traffic total_of(struct tt_comm *comm)
+tutti_traffic tt_traffic_total(const struct tt_comm *comm)
 {
-    tt_comm_turn(comm);
     tutti_traffic known = { .calls = atomic_load_explicit(&comm->traffic.calls, memory_order_relaxed),
         .called_bytes = atomic_load_explicit(&comm->traffic.called, memory_order_relaxed),
         .sent_bytes = atomic_load_explicit(&comm->traffic.sent, memory_order_relaxed),
@@ -94,17 +90,4 @@ void tt_traffic_give(tutti_traffic *to, const tutti_traffic *known)
     tutti_traffic full = *known;
     full.size = to->size;
     memcpy(to, &full, full.size < sizeof full ? full.size : sizeof full);
-}
-
-tutti_status tutti_comm_traffic(tutti_comm *comm, tutti_traffic *traffic)
-{
-    tutti_status status = tt_traffic_check(traffic, "comm_traffic");
-    if (status != TUTTI_OK)
-        return status;
-    struct tt_comm *c = tt_handle_find(comm);
-    if (c == NULL)
-        return tt_shell_fault(comm);
-    tutti_traffic known = total_of(c);
-    tt_traffic_give(traffic, &known);
-    return TUTTI_OK;
 }

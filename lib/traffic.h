@@ -25,6 +25,9 @@ struct tt_cost tt_cost_of(const struct tt_call *call, const struct tt_op *op);
 /* So many calls of this cost are done. */
 void tt_traffic_add(struct tt_traffic *traffic, const struct tt_cost *cost, uint64_t calls);
 
+/* All of a communicator whose queued calls are over. */
+tutti_traffic tt_traffic_total(const struct tt_comm *comm);
+
 /* The caller's struct, which may be an older, shorter one: is it one; fill what it has room for. */
 tutti_status tt_traffic_check(const tutti_traffic *traffic, const char *function);
 void tt_traffic_give(tutti_traffic *to, const tutti_traffic *known);
