@@ -12,7 +12,7 @@
 #include "call_cache.h"
 #include "recorder.h"
 #include "settings.h"
-#include "stream_internal.h"
+#include "stream.h"
 #include "trace.h"
 #include "transports/arena.h"
 #include "transports/registry.h"

@@ -7,6 +7,7 @@
  * global. */
 #ifndef TT_COMM_H
 #define TT_COMM_H
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -72,6 +73,10 @@ struct tt_mark {
     int32_t rank;
     uint32_t wait, looks;
 };
+
+/* Of all queues of streams and their idle items (stream_internal.h), and of what streams and refusals write
+ * in a communicator. */
+extern pthread_mutex_t tt_streams_lock;
 
 struct tt_comm {
     uint64_t serial; /* no other communicator of this process has or had it */

@@ -14,7 +14,8 @@
 
 #include "base/status.h"
 #include "run.h"
-#include "stream_internal.h"
+
+pthread_mutex_t tt_streams_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool is_local(tutti_status status)
 {

@@ -72,6 +72,10 @@ tutti_status tt_call_refuse(const struct tt_call *call, tutti_status status);
 tutti_status tt_comm_refuse(struct tt_comm *comm, tutti_status status);
 /* The same of a call that got no further than the caller: a collective (peer TT_NONE), or with that peer. */
 void tt_comm_tell_refusal(struct tt_comm *comm, int peer, const char *why);
+/* What a rank refused while its streams were busy (refuse.c), with the lock: they are done, so its peers are
+ * told; another call was queued, so there is nothing to tell. */
+void tt_refusals_tell(struct tt_comm *comm);
+void tt_refusals_drop(struct tt_comm *comm);
 /* A call starts, so what was refused before holds up nobody any more. */
 void tt_refusals_take_back(struct tt_comm *comm);
 struct tt_refused *tt_refused_of(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* stream_internal.h: what the files of the streams share: what a stream is, and the lock of all of them. */
+/* stream_internal.h: what the files of the streams share: what a stream is. */
 #ifndef TT_STREAM_INTERNAL_H
 #define TT_STREAM_INTERNAL_H
 #include <pthread.h>
@@ -24,14 +24,6 @@ struct tt_stream {
     uint64_t mark; /* of the last group that was queued here */
     struct tt_stream *next_spare, *next_made;
 };
-
-/* Of all queues, and of the items that are idle. */
-extern pthread_mutex_t tt_streams_lock;
-
-/* What a rank refused while its streams were busy (refuse.c), with the lock: they are done, so its peers are
- * told; another call was queued, so there is nothing to tell. */
-void tt_refusals_tell(struct tt_comm *comm);
-void tt_refusals_drop(struct tt_comm *comm);
 
 /* The first of a list; NULL: there is none. */
 struct tt_item *tt_item_pop(struct tt_item **list);

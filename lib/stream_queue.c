@@ -7,8 +7,6 @@
 #include "recorder.h"
 #include "stream_internal.h"
 
-pthread_mutex_t tt_streams_lock = PTHREAD_MUTEX_INITIALIZER;
-
 /* Behind the lock. */
 static struct tt_item *idle_items;
 static uint64_t last_mark;
