@@ -13,7 +13,7 @@
 
 #include "algorithms/algorithms.h"
 #include "base/clock.h"
-#include "exec.h"
+#include "exec/exec.h"
 
 enum { RANKS = 2, ROUNDS = 15, INLINE_BYTES = 48, LARGE_BYTES = 1 << 20, LARGE_SLICE = 128 << 10 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "algorithms/algorithms.h"
-#include "base/verify.h"
+#include "tests/proof/verify.h"
 #include "fences.h"
 
 enum { GUARD = 64, SCRIBBLE = 0x5c };

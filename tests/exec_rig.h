@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 #include "base/schedule.h"
-#include "exec.h"
-#include "transports/sim.h"
+#include "exec/exec.h"
+#include "tests/sim/sim.h"
 
 enum rig_in_place { RIG_OUT_OF_PLACE, RIG_IN_PLACE, RIG_MIXED /* odd ranks in place */ };
 

@@ -4,7 +4,7 @@
  * Both ends of a message count its gates, and ranks of one device meet by those counts. So a group that was
  * refused must leave no count behind, or the next one waits for slices that nobody sends. The device is the
  * stub's, which asks the system by itself and is not refused. */
-#include "dev.h"
+#include "device/dev.h"
 #include "fail_alloc.h"
 #include "plugin.h"
 

@@ -2,7 +2,7 @@
 /* graph_rig.h: one rank with a device of the stub's, its streams and buffers, and graphs of its calls. */
 #ifndef TT_TESTS_GRAPH_RIG_H
 #define TT_TESTS_GRAPH_RIG_H
-#include "dev.h"
+#include "device/dev.h"
 #include "ranks.h"
 
 /* 20 KB: several slices, of unequal length, for each collective here. */

@@ -21,8 +21,8 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/wait.h"
-#include "bootstrap.h"
-#include "bootstrap_wire.h"
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/bootstrap_wire.h"
 
 enum { PATIENCE_MS = 600000 };
 

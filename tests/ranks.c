@@ -18,9 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "comm.h"
-#include "handle.h"
-#include "call_cache.h"
+#include "run/comm.h"
+#include "base/handle.h"
+#include "run/call_cache.h"
 #include "patience.h"
 
 enum { LIMIT_S = 60, MS_AFTER_A_DEATH = 10000 };

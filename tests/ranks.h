@@ -105,7 +105,7 @@ struct ranks_paths {
     char text[256];
 };
 struct ranks_paths ranks_paths(struct ranks_me *me, const tutti_comm *comm);
-/* How many calls of this communicator may take the fast path by now (lib/fast_path.c). */
+/* How many calls of this communicator may take the fast path by now (lib/run/fast_path.c). */
 int ranks_cached(tutti_comm *comm);
 
 /* Pseudo-random numbers (splitmix64). */

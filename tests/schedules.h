@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "algorithms/algorithms.h"
-#include "base/verify.h"
+#include "tests/proof/verify.h"
 
 struct schedule_set {
     int n;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_api_again.c: collectives that were made before and go by the executor (lib/call_cache.h, lib/bind.c).
+/* test_api_again.c: collectives that were made before and go by the executor (lib/run/call_cache.h,
+ * lib/run/bind.c).
  *
  * They must be right wherever their buffers have moved to, and whatever ran in between, which may have bound
  * the same schedule to another count, moved the temporary memory, or taken the place where the call was
@@ -7,9 +8,9 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "comm.h"
-#include "handle.h"
-#include "call_cache.h"
+#include "run/comm.h"
+#include "base/handle.h"
+#include "run/call_cache.h"
 #include "ranks.h"
 
 enum { ROUNDS = 1200, COUNTS = 12, SHIFTS = 5, SPACE = 1 << 16, KINDS = 2 };
@@ -195,7 +196,7 @@ static const struct tt_cached *bound(const struct tt_comm *c, int *kept)
 }
 
 /* Three calls, of which the last is bound by itself, and again with all that has moved since. Long ones of
- * eight ranks have a bounce buffer (lib/exec_bounce.c), for what peers cannot read in place. */
+ * eight ranks have a bounce buffer (lib/exec/exec_bounce.c), for what peers cannot read in place. */
 static void keep(struct ranks_me *me)
 {
     const size_t *least = me->context;

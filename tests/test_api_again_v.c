@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_api_again_v.c: collectives that were made before and whose blocks differ in length (lib/call_cache.h).
+/* test_api_again_v.c: collectives that were made before and whose blocks differ in length
+ * (lib/run/call_cache.h).
  *
  * A few calls take turns, so that each finds what it came to before still bound, or finds another call there,
  * or tables that another call filled. Buffers move from call to call; the arrays are overwritten and given
@@ -8,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm.h"
-#include "handle.h"
-#include "call_cache.h"
+#include "run/comm.h"
+#include "base/handle.h"
+#include "run/call_cache.h"
 #include "ranks.h"
 
 enum { ROUNDS = 600, COUNTS = 6, SHAPES = 4, SHIFTS = 5, KINDS = 2, MOST_RANKS = 4 };

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dev.h"
+#include "device/dev.h"
 #include "matrix_case.h"
 
 TestSuite(api_device, .timeout = 300);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "dev.h"
+#include "device/dev.h"
 #include "patience.h"
 #include "plugin.h"
 #include "ranks.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/schedule.h"
-#include "dev.h"
+#include "device/dev.h"
 #include "plugin.h"
 #include "ranks.h"
 

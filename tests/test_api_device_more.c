@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dev.h"
+#include "device/dev.h"
 #include "plugin.h"
 #include "ranks.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_api_fused.c: the fast path of small calls that were made before (lib/fast_path.c): the same bits as
- * the slow path, with peers on either, through long waits, and with errors told as before. */
+/* test_api_fused.c: the fast path of small calls that were made before (lib/run/fast_path.c): the same bits
+ * as the slow path, with peers on either, through long waits, and with errors told as before. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm.h"
-#include "call_cache.h"
+#include "run/comm.h"
+#include "run/call_cache.h"
 #include "ranks.h"
 
 enum { MOST = 600, ELEMENT = 8, ROUNDS = 3 };

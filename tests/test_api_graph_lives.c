@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm.h"
-#include "handle.h"
-#include "device.h"
+#include "run/comm.h"
+#include "base/handle.h"
+#include "device/device.h"
 #include "graph_rig.h"
 #include "plugin.h"
 

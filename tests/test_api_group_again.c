@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_api_group_again.c: messages that were made before (lib/call_cache.h), in groups that are wrong.
+/* test_api_group_again.c: messages that were made before (lib/run/call_cache.h), in groups that are wrong.
  *
  * Such messages are kept by the thread as it is, not by the group. So a group that is refused must leave none
  * behind, or the next group of that thread would send it. */

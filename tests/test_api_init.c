@@ -243,8 +243,8 @@ Test(api_init, ranks_that_disagree)
 
 /* --- Ids that are damaged */
 
-/* The secret lies at bytes 16 to 47 of an id (the layout is in lib/bootstrap_wire.h); what stands before it
- * is the magic, versions and the session. Who has a wrong one is turned away and spoils nothing. */
+/* The secret lies at bytes 16 to 47 of an id (the layout is in lib/bootstrap/bootstrap_wire.h); what stands
+ * before it is the magic, versions and the session. Who has a wrong one is turned away and spoils nothing. */
 static void wrong_secret(struct ranks_me *me)
 {
     static const int spoiled[] = { 0, 3, 4, 6, 8, 15, 16, 17, 31, 47, 60 };

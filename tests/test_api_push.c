@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_api_push.c: all_reduce by two shots, the fast path (lib/fast_path.c): each rank stores the sum of its
- * part where its peers want it, whatever memory they have, whichever way they go, and whoever is late, or
+/* test_api_push.c: all_reduce by two shots, the fast path (lib/run/fast_path.c): each rank stores the sum of
+ * its part where its peers want it, whatever memory they have, whichever way they go, and whoever is late, or
  * stopped, or dies. */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm.h"
-#include "handle.h"
-#include "call_cache.h"
+#include "run/comm.h"
+#include "base/handle.h"
+#include "run/call_cache.h"
 #include "ranks.h"
 
 enum { ROUNDS = 3, MOST_BYTES = 200 << 10, SOON_MS = 60000 };

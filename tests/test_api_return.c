@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "comm.h"
-#include "handle.h"
+#include "run/comm.h"
+#include "base/handle.h"
 #include "ranks.h"
 #include "transports/shm_control.h"
 #include "ranks_values.h"

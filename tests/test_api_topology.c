@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm.h"
-#include "handle.h"
+#include "run/comm.h"
+#include "base/handle.h"
 #include "ranks.h"
 
 TestSuite(api_topology, .timeout = 120);

@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/wait.h"
-#include "settings.h"
-#include "joining.h"
+#include "run/settings.h"
+#include "bootstrap/joining.h"
 
 static int64_t init_timeout(const char *options, int64_t timeout_ms)
 {

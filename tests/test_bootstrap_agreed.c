@@ -5,8 +5,8 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include "bootstrap_job.h"
-#include "bootstrap_root.h"
+#include "bootstrap/bootstrap_job.h"
+#include "bootstrap/bootstrap_root.h"
 #include "meeting.h"
 
 enum { N = 3 };

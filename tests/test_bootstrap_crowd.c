@@ -7,8 +7,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "bootstrap_job.h"
-#include "bootstrap_root.h"
+#include "bootstrap/bootstrap_job.h"
+#include "bootstrap/bootstrap_root.h"
 #include "meeting.h"
 
 enum { N = 3, CROWD = 60 };

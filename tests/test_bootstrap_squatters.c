@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "bootstrap_root.h"
-#include "launch.h"
+#include "bootstrap/bootstrap_root.h"
+#include "launch/launch.h"
 #include "meeting.h"
 
 enum { NAMES = 16, SQUATTER = 65534 };

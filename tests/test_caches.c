@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_caches.c: what is stored past the caches: from which bytes on, and on whose side (lib/bind.c).
+/* test_caches.c: what is stored past the caches: from which bytes on, and on whose side (lib/run/bind.c).
  *
  * Nothing in a result tells, so this looks at what a call was bound to. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "caches.h"
-#include "comm.h"
-#include "handle.h"
-#include "call_cache.h"
+#include "base/caches.h"
+#include "run/comm.h"
+#include "base/handle.h"
+#include "run/call_cache.h"
 #include "ranks.h"
 
 enum { N = 2, NEITHER = 0, BOTH = TT_STREAM_REMOTE | TT_STREAM_OWN };

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lifecycle.h"
-#include "run.h"
-#include "transports/sim.h"
+#include "comm/lifecycle.h"
+#include "run/run.h"
+#include "tests/sim/sim.h"
 
 enum { CALLS = 8, SLOT_BYTES = 400, POISON = 0x77 };
 

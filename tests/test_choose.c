@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "base/status.h"
-#include "comm.h"
-#include "settings.h"
-#include "selection.h"
+#include "run/comm.h"
+#include "run/settings.h"
+#include "select/selection.h"
 
 /* --- Choices by the costs that the library is shipped with. */
 

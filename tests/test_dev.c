@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
-#include "dev.h"
+#include "device/dev.h"
 #include "json.h"
 
 static const char stub[] = "tests/.libs/libtutti_stub.so";

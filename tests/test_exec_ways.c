@@ -6,9 +6,9 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "comm.h"
-#include "handle.h"
-#include "exec_internal.h"
+#include "run/comm.h"
+#include "base/handle.h"
+#include "exec/exec_internal.h"
 #include "ranks.h"
 
 enum { N = 2, SLICE = 8192, SLICES = 8, COUNT = N * SLICES * SLICE / (int)sizeof(int32_t), CALLS = 3 };

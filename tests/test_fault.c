@@ -4,8 +4,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "comm.h"
-#include "handle.h"
+#include "run/comm.h"
+#include "base/handle.h"
 #include "ranks.h"
 
 TestSuite(fault, .timeout = 120);

@@ -6,10 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "handle.h"
+#include "base/handle.h"
 #include "patience.h"
 #include "ranks.h"
-#include "trace_internal.h"
+#include "observe/trace_internal.h"
 
 enum { HOLD_US = 50000, FORKS = 60, PATIENCE_S = 30 };
 static _Atomic bool held;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm.h"
-#include "handle.h"
+#include "run/comm.h"
+#include "base/handle.h"
 #include "exact_v1.h"
 #include "kernel_reference.h"
 #include "kernels/kernels.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "bootstrap.h"
+#include "bootstrap/bootstrap.h"
 
 enum { DIGITS = 256, PATIENCE_MS = 600000 };
 static char good_id[DIGITS + 1];

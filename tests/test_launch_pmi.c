@@ -4,8 +4,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "launch.h"
-#include "launch_pmi_wire.h"
+#include "launch/launch.h"
+#include "launch/launch_pmi_wire.h"
 #include "meeting.h"
 
 enum { RANKS = 4, PAIRS = 8 };

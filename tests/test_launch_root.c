@@ -3,7 +3,7 @@
  * is not. */
 #include <sys/stat.h>
 
-#include "launch.h"
+#include "launch/launch.h"
 #include "meeting.h"
 
 static char path[64]; /* a secret file */

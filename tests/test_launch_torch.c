@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#include "launch.h"
+#include "launch/launch.h"
 #include "meeting.h"
 
 enum { RANKS = 4 };

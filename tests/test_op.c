@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "exec_rig.h"
-#include "op.h"
+#include "call/op.h"
 
 enum { MOST = 1100, OPERANDS = TT_FOLD_OPERANDS };
 

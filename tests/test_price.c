@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "algorithms/price.h"
-#include "exec.h"
+#include "select/price.h"
+#include "exec/exec.h"
 #include "schedules.h"
-#include "transports/sim.h"
+#include "tests/sim/sim.h"
 
 enum { ELEMENT = 4, NOWHERE = -1 };
 

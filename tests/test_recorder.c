@@ -14,8 +14,8 @@
 
 #include "json.h"
 #include "ranks.h"
-#include "recorder.h"
-#include "recorder_file.h"
+#include "observe/recorder.h"
+#include "observe/recorder_file.h"
 #include "transports/transport.h"
 
 TestSuite(recorder, .timeout = 120);

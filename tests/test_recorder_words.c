@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run.h"
+#include "run/run.h"
 #include "json.h"
 #include "ranks.h"
-#include "recorder.h"
+#include "observe/recorder.h"
 
 TestSuite(recorder_words, .timeout = 120);
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sha256.h"
+#include "bootstrap/sha256.h"
 
 static const char *hex_of(const uint8_t *digest)
 {

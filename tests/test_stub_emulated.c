@@ -3,7 +3,7 @@
  * memory. Run in the build directory. */
 #include <criterion/criterion.h>
 
-#include "dev.h"
+#include "device/dev.h"
 #include "kernels/cuda_kernels.h"
 
 enum { COUNT = 50000, BYTES = COUNT * 4 };

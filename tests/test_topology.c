@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/topology.h"
-#include "cache_domain.h"
+#include "base/cache_domain.h"
 
 static struct tt_topology of_text(const char *text)
 {

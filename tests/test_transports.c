@@ -9,7 +9,7 @@
 #include "transport_suite.h"
 #include "transports/arena.h"
 #include "transports/shm_control.h"
-#include "transports/sim.h"
+#include "tests/sim/sim.h"
 
 /* Criterion's own timers leak, which ends a run under a sanitizer. */
 static void limit_time(void)

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "dev.h"
+#include "device/dev.h"
 #include "tutti.h"
 
 enum { RANKS = 3, GRAPH_RANKS = 2, ROUNDS = 20, COUNT = 10000, BYTES = COUNT * 4 };

@@ -3,8 +3,8 @@
  *
  * A rank is a processor that does one thing at a time; where ranks outnumber the cores, some of them share
  * one. A message costs its sender and its receiver a little work each, can be seen by the other end a
- * latency later, and its bytes cost whoever reads them. The price of an algorithm (algorithms/price.h) and
- * the simulated time (transports/sim.h) are two evaluations of these numbers.
+ * latency later, and its bytes cost whoever reads them. The price of an algorithm (lib/select/price.h) and
+ * the simulated time (tests/sim/sim.h) are two evaluations of these numbers.
  *
  * Times are whole femtoseconds, so that sums are exact and equal on all ranks. */
 #ifndef TT_BASE_COSTS_H

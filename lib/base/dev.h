@@ -3,8 +3,8 @@
  *
  * No file of the library but one names CUDA: the plugin libtutti_cuda.so fills this table with the real
  * runtime, one thin file; the stub of the tests fills it with streams that are threads, and device memory
- * that is host memory, so that everything above is tested where no GPU is. lib/dev.c finds the one or the
- * other (tt_dev_find).
+ * that is host memory, so that everything above is tested where no GPU is. lib/device/dev.c finds the one or
+ * the other (tt_dev_find).
  *
  * Streams, events, graphs are the runtime's own handles: what users pass in is passed on. NULL is the legacy
  * default stream, TT_DEV_STREAM_PER_THREAD that of the calling thread. A device is a number; calls that name

@@ -442,8 +442,8 @@ static void external_events(struct gpu_me *me)
     }
 }
 
-/* What lib/device_watch.c relies on: a thread that has enqueued nothing, and is in no capture, asks about the
- * default stream of its own, and is told that the device has failed. */
+/* What lib/device/device_watch.c relies on: a thread that has enqueued nothing, and is in no capture, asks
+ * about the default stream of its own, and is told that the device has failed. */
 static void *ask_until_broken(void *argument)
 {
     struct gpu_me *me = argument;

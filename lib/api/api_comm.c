@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* api_comm.c: the public functions about communicators and memory, but for making them (init.c, split.c). */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/attempt.h"
+#include "base/status.h"
+#include "bootstrap/bootstrap.h"
+#include "device/device.h"
+#include "api/group.h"
+#include "base/handle.h"
+#include "comm/lifecycle.h"
+#include "run/settings.h"
+#include "transports/arena.h"
+
+tutti_status tutti_get_id(tutti_id *id)
+{
+    struct tt_settings settings;
+    if (id == NULL)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "get_id: id is NULL");
+    tutti_status status = tt_comm_settings(NULL, &settings);
+    return status == TUTTI_OK ? tt_bootstrap_create(id, tt_comm_timeout(&settings, NULL)) : status;
+}
+
+int tutti_comm_rank(const tutti_comm *comm)
+{
+    const struct tt_comm *c = tt_handle_find(comm);
+    return c != NULL ? c->rank : -1;
+}
+
+int tutti_comm_size(const tutti_comm *comm)
+{
+    const struct tt_comm *c = tt_handle_find(comm);
+    return c != NULL ? c->n : -1;
+}
+
+int tutti_comm_device(const tutti_comm *comm)
+{
+    const struct tt_comm *c = tt_handle_find(comm);
+    return c != NULL && c->device != NULL ? c->device->number : -1;
+}
+
+tutti_status tutti_comm_state(const tutti_comm *comm)
+{
+    tutti_error error;
+    if (tt_attempt_state(comm, &error)) {
+        if (error.status != TUTTI_IN_PROGRESS)
+            tt_set_last_error(error.text);
+        return error.status;
+    }
+    struct tt_comm *c = tt_handle_find(comm);
+    return c != NULL ? tt_comm_check(c) : tt_shell_fault(comm);
+}
+
+static void tell_cause(const struct tt_comm *c, tutti_error *known)
+{
+    struct tt_cause cause;
+    if (!c->endpoint->control->cause(c->endpoint, &cause))
+        return;
+    known->status = (tutti_status)cause.status;
+    known->rank = cause.rank;
+    known->peer = cause.peer == TT_NONE ? -1 : cause.peer;
+    known->sequence = cause.sequence;
+    memcpy(known->operation, cause.operation, sizeof known->operation);
+    memcpy(known->text, cause.text, sizeof known->text);
+}
+
+tutti_status tutti_comm_get_error(const tutti_comm *comm, tutti_error *error)
+{
+    if (error == NULL || error->size < sizeof error->size + sizeof error->status)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "get_error: %s; set error->size to sizeof(tutti_error), %zu",
+            error == NULL ? "error is NULL" : "error->size is too small", sizeof *error);
+    tutti_error known = { .size = error->size, .rank = -1, .peer = -1 };
+    if (!tt_attempt_state(comm, &known)) {
+        const struct tt_comm *c = tt_handle_find(comm);
+        if (c == NULL)
+            return tt_shell_fault(comm);
+        tell_cause(c, &known);
+    }
+    memcpy(error, &known, error->size < sizeof known ? error->size : sizeof known);
+    return TUTTI_OK;
+}
+
+const char *tutti_get_last_error(const tutti_comm *comm)
+{
+    if (comm == NULL)
+        return tt_last_error();
+    if (tt_shell_is(TT_SHELL_COMING, comm)) /* or ready since: then the same holds */
+        return tutti_comm_state(comm) < 0 ? tt_last_error() : "";
+    struct tt_comm *c = tt_handle_find(comm);
+    if (c == NULL)
+        return tt_last_error();
+    return tt_comm_check(c) != TUTTI_OK ? tt_last_error() : "";
+}
+
+tutti_status tutti_comm_finalize(tutti_comm *comm)
+{
+    struct tt_comm *c = tt_handle_find(comm);
+    if (c == NULL)
+        return tt_shell_fault(comm);
+    if (tt_group_open())
+        return tt_comm_refuse(c, tt_group_refuse("finalize"));
+    tutti_status status = tutti_barrier(comm, tutti_no_stream());
+    if (status == TUTTI_OK) {
+        c->finalized = true;
+        c->known = false;
+    }
+    return status;
+}
+
+static void end(struct tt_comm *c, const char *operation, const char *text)
+{
+    struct tt_cause cause = { .status = TUTTI_ABORTED, .rank = c->rank, .peer = TT_NONE };
+    snprintf(cause.operation, sizeof cause.operation, "%s", operation);
+    tt_cause_say(&cause, "%s: %s by rank %d", c->name, text, c->rank);
+    tt_comm_fail(c, &cause);
+}
+
+tutti_status tutti_comm_abort(tutti_comm *comm)
+{
+    if (tt_attempt_abort(comm))
+        return TUTTI_OK;
+    struct tt_comm *c = tt_handle_find(comm);
+    if (c == NULL)
+        return tt_shell_fault(comm);
+    end(c, "abort", "aborted");
+    return TUTTI_OK;
+}
+
+tutti_status tutti_comm_refuse(tutti_comm *comm, int peer, const char *why)
+{
+    struct tt_comm *c = tt_handle_find(comm);
+    if (c == NULL)
+        return tt_shell_fault(comm);
+    if (peer < -1 || peer >= c->n)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "refuse: peer is %d; legal: 0 to %d, or -1", peer, c->n - 1);
+    if (why == NULL)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "refuse: why is NULL; pass the reason");
+    tutti_status status = tt_comm_check(c);
+    if (status == TUTTI_OK)
+        tt_comm_tell_refusal(c, peer >= 0 ? peer : TT_NONE, why);
+    return status;
+}
+
+tutti_status tutti_comm_destroy(tutti_comm *comm)
+{
+    if (tt_group_open())
+        return tt_group_refuse("destroy");
+    if (tt_attempt_destroy(comm))
+        return TUTTI_OK;
+    struct tt_comm *c = tt_handle_find(comm);
+    if (c == NULL)
+        return tt_shell_fault(comm);
+    tt_handle_take(comm);
+    bool busy = atomic_load(&c->queued) > 0 || (c->device != NULL && tt_replays_run(c->device));
+    if (busy && (c->device == NULL || !tt_device_settle(c)))
+        end(c, "destroy", "destroyed, with calls in streams,");
+    tt_comm_let_go(c);
+    return TUTTI_OK;
+}
+
+tutti_status tutti_comm_traffic(tutti_comm *comm, tutti_traffic *traffic)
+{
+    tutti_status status = tt_traffic_check(traffic, "comm_traffic");
+    if (status != TUTTI_OK)
+        return status;
+    struct tt_comm *c = tt_handle_find(comm);
+    if (c == NULL)
+        return tt_shell_fault(comm);
+    tt_comm_turn(c); /* its sticky error does not matter: what was done before was done */
+    tutti_traffic known = tt_traffic_total(c);
+    tt_traffic_give(traffic, &known);
+    return TUTTI_OK;
+}
+
+tutti_status tutti_mem_alloc(size_t bytes, int cuda, void **ptr)
+{
+    if (ptr == NULL)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "mem_alloc: ptr is NULL");
+    if (cuda != 0 && cuda != 1)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "mem_alloc: cuda is %d; legal: 0, host memory, or 1, memory of this thread's device", cuda);
+    bytes = bytes > 0 ? bytes : 1;
+    return cuda ? tt_device_memory_alloc(bytes, ptr) : tt_arena_alloc(bytes, ptr);
+}
+
+tutti_status tutti_mem_free(void *ptr)
+{
+    tutti_status status = TUTTI_OK;
+    return ptr == NULL || tt_device_memory_free(ptr, &status) ? status : tt_arena_free(ptr);
+}

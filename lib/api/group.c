@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* group.c: the queue of one thread, and its end. */
+#include "api/group.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "device/device.h"
+#include "base/handle.h"
+#include "comm/lifecycle.h"
+
+struct init {
+    int n, rank;
+    tutti_id id;
+    const tutti_config *config;
+    tutti_comm **comm;
+    tutti_comm *made;
+    tutti_status status;
+    char text[TT_ERROR_TEXT];
+    pthread_t thread;
+};
+
+/* Messages that are cached (call_cache.h). A group that has nothing else needs no item. */
+enum { MESSAGES_MAX = 16 };
+struct messages {
+    struct tt_call_args args[MESSAGES_MAX];
+    struct tt_cached *cached[MESSAGES_MAX];
+    int count;
+};
+
+struct queue {
+    int depth, calls; /* levels; calls that wait for the end of the outermost */
+    bool watched; /* the end of this thread is told */
+    tutti_status status;
+    struct messages *messages; /* NULL: no message yet */
+    struct tt_item *item; /* the calls; NULL: none yet */
+    struct init *inits;
+    int ninits, init_capacity;
+};
+/* In the thread's static block, because every call looks at it. */
+static _Thread_local struct queue queue __attribute__((tls_model("initial-exec")));
+
+bool tt_group_open(void)
+{
+    return queue.depth > 0;
+}
+
+/* A child of fork() begins outside of groups. */
+static void after_fork_in_child(void)
+{
+    if (queue.messages != NULL)
+        queue.messages->count = 0;
+    queue = (struct queue){ 0 };
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
+tutti_status tt_group_note(tutti_status status)
+{
+    if (queue.status == TUTTI_OK)
+        queue.status = status;
+    return status;
+}
+
+tutti_status tt_group_refuse(const char *call)
+{
+    return tt_group_note(tt_fail(TUTTI_INVALID_USAGE,
+        "%s: this thread is inside a group (is a tutti_group_end missing?); legal: outside of groups", call));
+}
+
+/* Whoever forgets to end a group sees calls that succeed and do nothing. */
+static void warn_of_open_group(const struct queue *q, const char *who)
+{
+    if (q->depth > 0)
+        tt_log(TT_LOG_WARN,
+            "%s ends inside a group: a tutti_group_end is missing, and %d call%s never started", who,
+            q->calls, q->calls == 1 ? "" : "s");
+}
+
+static void __attribute__((destructor)) end_process(void)
+{
+    warn_of_open_group(&queue, "the process");
+}
+
+static void end_thread(void *q)
+{
+    warn_of_open_group(q, "a thread");
+}
+
+static pthread_key_t ends;
+static bool ends_are_told;
+
+static void tell_ends(void)
+{
+    ends_are_told = pthread_key_create(&ends, end_thread) == 0;
+}
+
+/* Once for each thread that has groups. */
+static void watch_thread(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, tell_ends);
+    queue.watched = true;
+    if (ends_are_told)
+        pthread_setspecific(ends, &queue);
+}
+
+static bool grow(void **items, int count, int *capacity, size_t bytes)
+{
+    if (count < *capacity)
+        return true;
+    int wanted = *capacity == 0 ? 16 : 2 * *capacity;
+    void *bigger = realloc(*items, (size_t)wanted * bytes);
+    if (bigger == NULL)
+        return false;
+    *items = bigger;
+    *capacity = wanted;
+    return true;
+}
+
+static tutti_status add(struct tt_item **item, const struct tt_call *call)
+{
+    if (*item == NULL)
+        *item = tt_item_take(NULL);
+    return *item != NULL ? tt_item_add(*item, call) : TUTTI_OUT_OF_MEMORY;
+}
+
+/* The messages become whole calls. */
+static tutti_status add_as_calls(struct messages *q, struct tt_item **item)
+{
+    tutti_status status = TUTTI_OK;
+    struct tt_call call;
+    for (int i = 0; q != NULL && i < q->count && status == TUTTI_OK; i++) {
+        tt_cached_call_with(&q->args[i], q->cached[i], &call);
+        status = add(item, &call);
+    }
+    if (q != NULL)
+        q->count = 0;
+    return status;
+}
+
+tutti_status tt_group_add(const struct tt_call *call)
+{
+    tutti_status status = add_as_calls(queue.messages, &queue.item);
+    queue.calls++;
+    return tt_group_note(status == TUTTI_OK ? add(&queue.item, call) : status);
+}
+
+bool tt_group_add_message(const struct tt_call_args *message, struct tt_cached *cached)
+{
+    struct messages *q = queue.messages;
+    if (q == NULL)
+        q = queue.messages = tt_thread_room(TT_ROOM_GROUP, sizeof *q);
+    if (q == NULL || queue.item != NULL || q->count == MESSAGES_MAX)
+        return false;
+    queue.calls++;
+    q->args[q->count] = *message;
+    q->cached[q->count++] = cached;
+    return true;
+}
+
+tutti_status tt_group_add_init(
+    int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm)
+{
+    struct queue *q = &queue;
+    if (!grow((void **)&q->inits, q->ninits, &q->init_capacity, sizeof *q->inits))
+        return tt_group_note(tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue an initialisation in a group"));
+    q->calls++;
+    q->inits[q->ninits++] = (struct init){ .n = n, .rank = rank, .id = *id, .config = config, .comm = comm };
+    return TUTTI_OK;
+}
+
+tutti_status tutti_group_start(void)
+{
+    if (!queue.watched)
+        watch_thread();
+    queue.depth++;
+    return TUTTI_OK;
+}
+
+static void *run_init(void *argument)
+{
+    struct init *i = argument;
+    i->status = tt_init_rank(i->n, i->rank, &i->id, i->config, &i->made);
+    if (i->status != TUTTI_OK)
+        strncpy(i->text, tt_last_error(), sizeof i->text - 1);
+    return NULL;
+}
+
+/* All or none: outputs are set only if every initialisation of the group succeeded. */
+static tutti_status run_inits(struct queue *q)
+{
+    tutti_status status = TUTTI_OK;
+    int started = 0;
+    while (status == TUTTI_OK && started < q->ninits) {
+        struct init *i = &q->inits[started];
+        status = tt_thread_start("of an initialisation in a group", run_init, i, &i->thread);
+        started += status == TUTTI_OK;
+    }
+    for (int i = 0; i < started; i++) {
+        pthread_join(q->inits[i].thread, NULL);
+        if (q->inits[i].status != TUTTI_OK && status == TUTTI_OK) {
+            status = q->inits[i].status;
+            tt_set_last_error(q->inits[i].text);
+        }
+    }
+    for (int i = 0; i < started; i++) {
+        if (q->inits[i].made != NULL && status != TUTTI_OK)
+            tt_comm_destroy(tt_handle_take(q->inits[i].made));
+        else if (status == TUTTI_OK)
+            *q->inits[i].comm = q->inits[i].made;
+    }
+    return status;
+}
+
+/* Of calls[0] to calls[count - 1] none has begun. */
+static tutti_status refuse_calls(struct tt_pending *calls, int count, tutti_status status)
+{
+    struct tt_batch batch = { .calls = calls, .count = count };
+    return tt_batch_refuse(&batch, status);
+}
+
+/* Nothing has a stream: run here. What was made before is prepared. */
+static tutti_status run_calls(struct tt_pending *calls, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const struct tt_call *call = &calls[i].call;
+        tutti_status status = tt_comm_turn(call->comm);
+        if (status == TUTTI_OK && call->cached == NULL)
+            status = tt_call_prepare(call);
+        if (status != TUTTI_OK)
+            return refuse_calls(calls, count, status);
+    }
+    tutti_status status = tt_run(calls, count);
+    for (int i = 0; i < count && status == TUTTI_OK; i++)
+        if (tt_collectives[calls[i].call.collective].p2p && calls[i].op != NULL &&
+            calls[i].call.cached == NULL)
+            tt_cache_store(&calls[i].call, calls[i].op);
+    return status;
+}
+
+/* The sends, which wait for nobody, then the receives, whose peers may be here as well. From the first that
+ * cannot be done at once, all that are left run together. */
+static tutti_status run_messages(struct messages *q)
+{
+    bool done = true;
+    int left = q->count;
+    for (int sends = 1; sends >= 0 && done; sends--) {
+        int count = left;
+        left = 0;
+        for (int i = 0; i < count; i++) {
+            bool turn = (q->args[i].collective == TT_P2P_SEND) == (sends == 1);
+            if (turn && done)
+                done = tt_fast_message(&q->args[i], q->cached[i]);
+            if (turn && done)
+                continue;
+            q->args[left] = q->args[i];
+            q->cached[left++] = q->cached[i];
+        }
+    }
+    q->count = 0;
+    if (left == 0)
+        return TUTTI_OK;
+    struct tt_pending calls[MESSAGES_MAX];
+    for (int i = 0; i < left; i++) {
+        tt_cached_call_with(&q->args[i], q->cached[i], &calls[i].call);
+        calls[i].op = NULL;
+        calls[i].skip = 0;
+        calls[i].over = calls[i].suspect = false;
+        calls[i].refused_ms = 0;
+    }
+    return run_calls(calls, left);
+}
+
+/* All have a stream: queue, and return at once. Some have: wait for all. */
+static tutti_status queue_calls(struct tt_item *item, bool wait, struct tt_ticket *ticket)
+{
+    struct tt_report report;
+    struct tt_comm *comm = item->batch->calls[0].call.comm;
+    for (int i = 1; i < item->batch->count && comm->on_wait == NULL; i++)
+        comm = item->batch->calls[i].call.comm;
+    item->report = wait ? &report : NULL;
+    tutti_status status = tt_item_submit(item, ticket);
+    if (status != TUTTI_OK) {
+        tt_batch_refuse(item->batch, status);
+        tt_item_drop(item);
+    }
+    if (status != TUTTI_OK || !wait)
+        return status;
+    tt_ticket_await(*ticket, comm);
+    if (report.status != TUTTI_OK)
+        tt_set_last_error(report.text);
+    return report.status;
+}
+
+/* All are on streams of devices, or none is: a call elsewhere has no place in their order. */
+static tutti_status run_on_devices(const struct tt_batch *batch, int on_devices)
+{
+    if (on_devices == batch->count)
+        return tt_device_submit(batch);
+    return tt_fail(TUTTI_INVALID_USAGE,
+        "group: %d of %d calls are on CUDA streams; legal: all of them, or none", on_devices, batch->count);
+}
+
+tutti_status tt_group_run(struct tt_item *item, struct tt_ticket *ticket)
+{
+    int queued = 0, on_devices = 0, count = item->batch->count;
+    for (int i = 0; i < count; i++) {
+        int32_t kind = item->batch->calls[i].call.stream.kind;
+        queued += kind != TUTTI_STREAM_NONE;
+        on_devices += kind == TUTTI_STREAM_CUDA;
+    }
+    if (on_devices > 0) {
+        tutti_status status = run_on_devices(item->batch, on_devices);
+        tt_batch_refuse(item->batch, status);
+        *ticket = (struct tt_ticket){ 0 };
+        tt_item_drop(item);
+        return status;
+    }
+    if (queued > 0)
+        return queue_calls(item, queued < count, ticket);
+    tutti_status status = run_calls(item->batch->calls, count);
+    *ticket = (struct tt_ticket){ 0 };
+    tt_item_drop(item);
+    return status;
+}
+
+/* What the group has collected; false if an outer one goes on. */
+static bool leave(struct queue *ended)
+{
+    if (--queue.depth > 0)
+        return false;
+    *ended = queue;
+    queue = (struct queue){ .watched = true };
+    return true;
+}
+
+static tutti_status not_started(const char *call)
+{
+    return tt_fail(TUTTI_INVALID_USAGE, "%s without tutti_group_start on this thread", call);
+}
+
+/* The group was refused, and so are all calls that it has. */
+static void drop_calls(struct queue *ended, tutti_status status)
+{
+    struct messages *q = ended->messages;
+    struct tt_call call;
+    for (int i = 0; q != NULL && i < q->count; i++) {
+        tt_cached_call_with(&q->args[i], q->cached[i], &call);
+        tt_call_refuse(&call, status);
+    }
+    if (q != NULL)
+        q->count = 0;
+    if (ended->item != NULL) {
+        tt_batch_refuse(ended->item->batch, status);
+        tt_item_drop(ended->item);
+    }
+}
+
+tutti_status tutti_group_end(void)
+{
+    struct queue ended;
+    struct tt_ticket ticket;
+    if (queue.depth == 0)
+        return not_started("tutti_group_end");
+    if (!leave(&ended))
+        return TUTTI_OK;
+    tutti_status status = ended.status;
+    if (status == TUTTI_OK && ended.ninits > 0)
+        status = run_inits(&ended);
+    if (status == TUTTI_OK && ended.item != NULL)
+        status = tt_batch_meet(ended.item->batch);
+    if (status != TUTTI_OK)
+        drop_calls(&ended, status);
+    else if (ended.item != NULL)
+        status = tt_group_run(ended.item, &ticket);
+    else if (ended.messages != NULL && ended.messages->count > 0)
+        status = run_messages(ended.messages);
+    free(ended.inits);
+    return status;
+}
+
+tutti_status tt_group_take(struct tt_item **item)
+{
+    struct queue ended;
+    if (queue.depth == 0)
+        return not_started("tutti_group_keep");
+    if (!leave(&ended))
+        return tt_group_note(
+            tt_fail(TUTTI_INVALID_USAGE, "group_keep ends an inner group; legal: the outermost"));
+    tutti_status status = ended.status;
+    if (status == TUTTI_OK && ended.ninits > 0)
+        status = tt_fail(TUTTI_INVALID_USAGE, "group_keep: the group has an initialisation; legal: calls");
+    if (status == TUTTI_OK)
+        status = add_as_calls(ended.messages, &ended.item);
+    if (status == TUTTI_OK && ended.item == NULL && (ended.item = tt_item_take(NULL)) == NULL)
+        status = TUTTI_OUT_OF_MEMORY;
+    if (status == TUTTI_OK)
+        status = tt_batch_meet(ended.item->batch);
+    if (status == TUTTI_OK)
+        *item = ended.item;
+    else
+        drop_calls(&ended, status);
+    free(ended.inits);
+    return status;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* group.h: calls that start together.
+ *
+ * The state is per thread. Calls are checked when they are made and queued; the end of the outermost group
+ * runs all of them, or none if one was wrong. Initialisations come first, each on a thread of its own, for
+ * they wait for each other. */
+#ifndef TT_GROUP_H
+#define TT_GROUP_H
+#include <stdbool.h>
+
+#include "run/call_cache.h"
+#include "stream/stream.h"
+#include "tutti.h"
+
+/* Is this thread inside a group? */
+bool tt_group_open(void);
+/* Remember the first error of the group; returns it. */
+tutti_status tt_group_note(tutti_status status);
+/* The error of a call that is not for groups, which is the group's, too. */
+tutti_status tt_group_refuse(const char *call);
+/* Queue a checked call. Its arrays are copied. */
+tutti_status tt_group_add(const struct tt_call *call);
+/* Queues a message that is cached in this entry, which stays until the group has run; false if this group
+ * takes only whole calls. */
+bool tt_group_add_message(const struct tt_call_args *messages, struct tt_cached *cached);
+/* Run the calls of an item, here or on their streams; *ticket is what others wait for. Takes the item. */
+tutti_status tt_group_run(struct tt_item *item, struct tt_ticket *ticket);
+/* End the group, but hand out its calls instead of running them. */
+tutti_status tt_group_take(struct tt_item **item);
+/* Queue an initialisation; id is copied, config and comm must stay until the end of the group. */
+tutti_status tt_group_add_init(
+    int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* caches.c: how long the caches of this machine are, asked once in a process.
+ *
+ * Of level 2 the C library knows at once, on some machines; hwloc takes milliseconds, so it comes second. Of
+ * level 3 the C library adds up the whole machine, where a virtual one has two cores of it, and only the
+ * kernel says what one such cache has. */
+#include "base/caches.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/cache_domain.h"
+
+/* Where nobody knows. */
+enum { OWN_USUAL = 1 << 20, SHARED_USUAL = 32 << 20 };
+
+static uint64_t look_at_own(void)
+{
+    long quick = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    uint64_t bytes = quick > 0 ? (uint64_t)quick : tt_cache_bytes();
+    return bytes > 0 ? bytes : OWN_USUAL;
+}
+
+static uint64_t look_at_shared(void)
+{
+    unsigned kib = 0;
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
+    if (file == NULL)
+        return SHARED_USUAL;
+    bool tells = fscanf(file, "%uK", &kib) == 1 && kib > 0;
+    fclose(file);
+    return tells ? (uint64_t)kib << 10 : SHARED_USUAL;
+}
+
+static uint64_t once(_Atomic uint64_t *known, uint64_t (*look)(void))
+{
+    uint64_t bytes = atomic_load_explicit(known, memory_order_relaxed);
+    if (bytes == 0) {
+        bytes = look();
+        atomic_store_explicit(known, bytes, memory_order_relaxed);
+    }
+    return bytes;
+}
+
+uint64_t tt_cache_own_bytes(void)
+{
+    static _Atomic uint64_t known;
+    return once(&known, look_at_own);
+}
+
+uint64_t tt_cache_shared_bytes(void)
+{
+    static _Atomic uint64_t known;
+    return once(&known, look_at_shared);
+}

@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* bootstrap.c: making an id, and the side of a rank that comes to meet the others at it.
+ *
+ * A rank has one thing to do at a time, so its side is a straight line in which each step has the deadline.
+ * The root knows more than a rank does (who is missing, who failed), so a rank that waits for it waits a
+ * little longer than its own timeout, and what the root says is the error. */
+#include "bootstrap/bootstrap.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "base/wait.h"
+#include "bootstrap/bootstrap_held.h"
+#include "bootstrap/bootstrap_place.h"
+#include "bootstrap/bootstrap_root.h"
+#include "bootstrap/bootstrap_wire.h"
+#include "bootstrap/joining.h"
+
+enum {
+    PAUSE_MS = 64, /* between two attempts to reach rank 0 that has not started */
+    NET_MS = 2000, /* for one attempt by the network */
+};
+
+struct tt_session {
+    int socket; /* -1: not open */
+    int n, rank;
+    uint64_t number; /* of the id */
+    int64_t timeout_ms, deadline_ns;
+    int maker; /* the rank of the process that made the id; -1: it is none, or not known */
+    pid_t pid; /* that process; 0: not known */
+    bool reached; /* somebody answers, or did */
+    bool heard; /* it let this rank in */
+    bool dropped; /* it closed the connection before that, as it does where there are too many */
+};
+
+tutti_status tt_id_make(enum tt_place place, struct tt_id *id)
+{
+    *id = (struct tt_id){ .place = place };
+    tutti_status status = tt_random_bytes(&id->session, sizeof id->session);
+    if (status == TUTTI_OK)
+        status = tt_random_bytes(id->secret, sizeof id->secret);
+    if (status == TUTTI_OK)
+        status = tt_random_bytes(id->token, sizeof id->token);
+    return status;
+}
+
+tutti_status tt_bootstrap_create(tutti_id *id, int64_t timeout_ms)
+{
+    struct tt_id made;
+    enum tt_place place;
+    tutti_status status = tt_place_choose(&place);
+    if (status == TUTTI_OK)
+        status = tt_id_make(place, &made);
+    if (status != TUTTI_OK)
+        return status;
+    status = tt_root_start(&made, NULL, timeout_ms);
+    if (status == TUTTI_OK)
+        tt_id_write(&made, id);
+    explicit_bzero(made.secret, sizeof made.secret);
+    return status;
+}
+
+static tutti_status lost(const struct tt_session *s, const char *when)
+{
+    char who[64] = "";
+    if (s->pid != 0 && s->maker >= 0)
+        snprintf(who, sizeof who, " (rank %d, process %d)", s->maker, (int)s->pid);
+    else if (s->pid != 0)
+        snprintf(who, sizeof who, " (process %d)", (int)s->pid);
+    return tt_fail(TUTTI_PEER_LOST,
+        "the process that made the id%s closed the connection to rank %d, %s: it ended, or its job did", who,
+        s->rank, when);
+}
+
+/* What errno says of the connection; 0: it was closed. Nothing is said yet of one that was dropped. */
+static tutti_status broken(struct tt_session *s, const char *when)
+{
+    switch (errno) {
+    case ETIMEDOUT:
+        return tt_fail(TUTTI_TIMEOUT,
+            "rank %d had no answer from the process that made the id within %lld ms, %s", s->rank,
+            (long long)s->timeout_ms, when);
+    case 0:
+    case EPIPE:
+    case ECONNRESET:
+        s->dropped = !s->heard && tt_now_ns() < s->deadline_ns;
+        return s->dropped ? TUTTI_PEER_LOST : lost(s, when);
+    case EPROTO:
+        return tt_fail(TUTTI_MISMATCH,
+            "rank %d cannot make sense of what the process that made the id says, %s: use one version of "
+            "Tutti "
+            "on all ranks",
+            s->rank, when);
+    default:
+        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "rank %d, %s", s->rank, when);
+    }
+}
+
+static bool wait_for(const struct tt_session *s, short events)
+{
+    struct pollfd p = { s->socket, events, 0 };
+    for (;;) {
+        int64_t look_ns = tt_joining_look();
+        int ready = poll(&p, 1, tt_wire_poll_ms(look_ns < s->deadline_ns ? look_ns : s->deadline_ns));
+        if (ready > 0)
+            return true;
+        if (ready < 0 && errno != EINTR)
+            return false;
+        if (tt_now_ns() >= s->deadline_ns) {
+            errno = ETIMEDOUT;
+            return false;
+        }
+    }
+}
+
+/* The descriptors go with the first byte. */
+static bool send_all(const struct tt_session *s, const void *bytes, size_t size, const int *fds, int nfds)
+{
+    const uint8_t *at = bytes;
+    while (size > 0) {
+        ssize_t sent = tt_wire_send(s->socket, at, size, fds, nfds);
+        if (sent >= 0) {
+            at += sent;
+            size -= (size_t)sent;
+            nfds = 0;
+        } else if (errno == ETOOMANYREFS && tt_now_ns() < s->deadline_ns) {
+            tt_sleep_ms(1); /* too many descriptors are under way, and nothing tells when they have arrived */
+        } else if (errno != EAGAIN || !wait_for(s, POLLOUT)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool receive_all(const struct tt_session *s, void *bytes, size_t size)
+{
+    uint8_t *at = bytes;
+    while (size > 0) {
+        ssize_t got = tt_wire_receive(s->socket, at, size, NULL, 0, NULL);
+        if (got > 0) {
+            at += got;
+            size -= (size_t)got;
+        } else if (got == 0) {
+            errno = 0;
+            return false;
+        } else if (errno != EAGAIN || !wait_for(s, POLLIN)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static pid_t process_behind(int socket)
+{
+    struct ucred peer = { .pid = 0 };
+    socklen_t bytes = sizeof peer;
+    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 ? peer.pid : 0;
+}
+
+/* Connect to the local socket. *nobody: nobody listens there. */
+static tutti_status reach_here(struct tt_session *s, const struct sockaddr_un *address, bool *nobody)
+{
+    *nobody = false;
+    tt_held_lock();
+    s->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    tt_held_add(s->socket);
+    tt_held_unlock();
+    if (s->socket < 0)
+        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "rank %d cannot make a socket", s->rank);
+    while (connect(s->socket, (const struct sockaddr *)address, sizeof *address) != 0) {
+        *nobody = errno == ENOENT || errno == ECONNREFUSED;
+        if (*nobody) {
+            tt_held_close(s->socket);
+            s->socket = -1;
+            return TUTTI_OK;
+        }
+        if (errno != EAGAIN && errno != EINTR)
+            return tt_fail_errno(
+                TUTTI_SYSTEM_ERROR, "rank %d cannot connect to %s", s->rank, address->sun_path);
+        if (tt_now_ns() >= s->deadline_ns) {
+            errno = ETIMEDOUT;
+            return broken(s, "whose backlog of connections is full");
+        }
+        tt_sleep_ms(1);
+    }
+    s->pid = process_behind(s->socket);
+    return TUTTI_OK;
+}
+
+/* By the network, if the local socket is still not there once the network answers: it is opened first. */
+static tutti_status reach_by_network(
+    struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address, bool *nobody)
+{
+    int found = -1;
+    for (int i = 0; i < id->count && found < 0; i++)
+        found = tt_net_connect(&id->nets[i], NET_MS);
+    if (found < 0)
+        return TUTTI_OK;
+    tutti_status status = reach_here(s, address, nobody);
+    if (status == TUTTI_OK && *nobody) {
+        s->socket = found;
+        *nobody = false;
+    } else {
+        close(found);
+    }
+    return status;
+}
+
+/* At an id that all ranks agreed on, the one that answers may come later than this rank. */
+static tutti_status reach(struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address)
+{
+    bool nobody;
+    for (int pause_ms = 1;; pause_ms = pause_ms < PAUSE_MS ? 2 * pause_ms : PAUSE_MS) {
+        tutti_status status = reach_here(s, address, &nobody);
+        if (status == TUTTI_OK && nobody && id->agreed)
+            status = reach_by_network(s, id, address, &nobody);
+        if (status != TUTTI_OK || !nobody)
+            return status;
+        if (s->reached)
+            return lost(s, "before it was let in");
+        tt_joining_wait("rank 0 has not come");
+        tt_joining_look();
+        if (!id->agreed)
+            return tt_fail(TUTTI_PEER_LOST,
+                "nobody answers at this id: it has expired, or its job is complete (with another process as "
+                "rank %d) or has failed, or it was made on another machine, in another container or by "
+                "another "
+                "user (%s)",
+                s->rank, address->sun_path);
+        if (tt_now_ns() >= s->deadline_ns)
+            return tt_fail(TUTTI_TIMEOUT,
+                "rank %d did not find rank 0 within %lld ms: it did not start, or "
+                "its job has failed, or its secret, TUTTI_ROOT or number of communicators is another",
+                s->rank, (long long)s->timeout_ms);
+        tt_sleep_ms(pause_ms);
+    }
+}
+
+/* Both sides prove that they know the secret, the root first. */
+static tutti_status prove(struct tt_session *s, const struct tt_id *id)
+{
+    struct tt_challenge challenge = { .rank = s->rank };
+    uint8_t greeting[TT_GREETING_BYTES], reply[TT_REPLY_BYTES], proof[TT_SHA256_BYTES];
+    tutti_status status = tt_random_bytes(challenge.rank_nonce, TT_NONCE_BYTES);
+    if (status != TUTTI_OK)
+        return status;
+    tt_joining_wait("the process that made the id does not answer");
+    tt_greeting_write(&challenge, greeting);
+    if (!send_all(s, greeting, sizeof greeting, NULL, 0) || !receive_all(s, reply, sizeof reply))
+        return broken(s, "before it proved to know the id's secret");
+    memcpy(challenge.root_nonce, reply, TT_NONCE_BYTES);
+    if (!tt_proof_holds(id, TT_ROLE_ROOT, &challenge, reply + TT_NONCE_BYTES))
+        return tt_fail(TUTTI_PEER_LOST, "who answers at this id does not know its secret: the id is damaged, "
+                                        "or it is not the process that "
+                                        "made it");
+    tt_proof_make(id, TT_ROLE_RANK, &challenge, proof);
+    return send_all(s, proof, sizeof proof, NULL, 0) ? TUTTI_OK : broken(s, "in the proof");
+}
+
+static tutti_status say_hello(struct tt_session *s, const struct tt_member *mine)
+{
+    uint8_t bytes[TT_HELLO_BYTES];
+    struct tt_hello hello = { s->n, s->timeout_ms, 0, mine->blob };
+    int fds[TT_BLOB_FDS], nfds = 0;
+    for (int i = 0; i < TT_BLOB_FDS; i++) {
+        if (mine->fds[i] < 0)
+            continue;
+        hello.fds |= 1u << i;
+        fds[nfds++] = mine->fds[i];
+    }
+    tt_hello_write(&hello, s->number, bytes);
+    /* Whoever is turned away in the midst of its hello is also told why. */
+    if (send_all(s, bytes, sizeof bytes, fds, nfds) || errno == EPIPE || errno == ECONNRESET)
+        return TUTTI_OK;
+    return broken(s, "when it was told the rank's addresses");
+}
+
+/* The head is there. */
+static bool receive_notice(struct tt_session *s, uint8_t *bytes)
+{
+    struct tt_notice notice;
+    if (!receive_all(s, bytes + TT_FRAME_BYTES, TT_NOTICE_BYTES - TT_FRAME_BYTES))
+        return false;
+    tt_notice_read(bytes, &notice);
+    s->maker = notice.maker;
+    if (notice.text[0] != 0)
+        tt_joining_hear(notice.text);
+    return true;
+}
+
+/* The head of a frame that is no notice. */
+static bool receive_head(struct tt_session *s, struct tt_frame *frame)
+{
+    uint8_t bytes[TT_NOTICE_BYTES];
+    do {
+        if (!receive_all(s, bytes, TT_FRAME_BYTES))
+            return false;
+        s->heard = true;
+        errno = EPROTO;
+        if (!tt_frame_read(bytes, s->number, frame))
+            return false;
+        if (frame->kind != TT_FRAME_NOTICE)
+            return true;
+    } while (frame->length == TT_NOTICE_BYTES - TT_FRAME_BYTES && receive_notice(s, bytes));
+    return false;
+}
+
+/* Of many ranks that hear the same, one writes it to its log: the one in whose process it was found. If none
+ * had come there, it was written by then. */
+static tutti_status fail_as_told(const struct tt_session *s, const struct tt_verdict *verdict)
+{
+    if (s->pid == 0 || (s->pid == getpid() && s->maker == s->rank))
+        return tt_fail(verdict->status, "%s", verdict->text);
+    tt_set_last_error(verdict->text);
+    tt_log(TT_LOG_INFO, "%s", verdict->text);
+    return verdict->status;
+}
+
+/* A frame of `length` bytes; or a verdict, if it is a failure or wanted. */
+static tutti_status receive_frame(
+    struct tt_session *s, enum tt_frame_kind kind, uint64_t length, void *body, const char *when)
+{
+    uint8_t bytes[TT_VERDICT_BYTES];
+    struct tt_frame frame;
+    struct tt_verdict verdict;
+    if (!receive_head(s, &frame))
+        return broken(s, when);
+    if (frame.kind == TT_FRAME_VERDICT && frame.length == TT_VERDICT_BYTES - TT_FRAME_BYTES) {
+        if (!receive_all(s, bytes + TT_FRAME_BYTES, frame.length))
+            return broken(s, when);
+        tt_verdict_read(bytes, &verdict);
+        if (verdict.status != TUTTI_OK)
+            return fail_as_told(s, &verdict);
+        if (kind == TT_FRAME_VERDICT)
+            return TUTTI_OK;
+    }
+    if (frame.kind != kind || frame.length != length) {
+        errno = EPROTO;
+        return broken(s, when);
+    }
+    return receive_all(s, body, length) ? TUTTI_OK : broken(s, when);
+}
+
+/* The descriptors of the others, in rank order, some with each byte. Those that came are in fds even when not
+ * all did. */
+static tutti_status receive_fds(struct tt_session *s, int *fds, int expected, int *nfds)
+{
+    while (*nfds < expected) {
+        int before = *nfds;
+        uint8_t byte;
+        ssize_t got = tt_wire_receive(s->socket, &byte, 1, fds, expected, nfds);
+        if (got < 0 && errno == EAGAIN && wait_for(s, POLLIN))
+            continue;
+        if (got < 0 && errno == EMFILE)
+            return tt_fail(TUTTI_SYSTEM_ERROR,
+                "rank %d cannot hold the %d descriptors of the others: its limit of open files (ulimit -n) "
+                "is %llu",
+                s->rank, expected, tt_wire_open_files());
+        if (got > 0 && *nfds == before)
+            errno = EPROTO;
+        else if (got == 0)
+            errno = 0;
+        if (got <= 0 || *nfds == before)
+            return broken(s, "in the midst of the others' descriptors");
+    }
+    return TUTTI_OK;
+}
+
+/* Give each member its descriptors; returns how many there are to come, -1 if that makes no sense. */
+static int read_entries(const struct tt_session *s, const uint8_t *entries, struct tt_member *members)
+{
+    int expected = 0;
+    for (int r = 0; r < s->n; r++) {
+        const uint8_t *entry = entries + (size_t)r * TT_ENTRY_BYTES;
+        uint32_t given = (uint32_t)tt_get(entry, 4);
+        if (given >> TT_BLOB_FDS != 0)
+            return -1;
+        memcpy(members[r].blob, entry + 4, TT_BLOB_BYTES);
+        for (int i = 0; i < TT_BLOB_FDS; i++) {
+            bool comes = r != s->rank && (given >> i & 1);
+            members[r].fds[i] = comes ? expected++ : -1; /* until they come, their places among them */
+        }
+    }
+    return expected;
+}
+
+/* The process may end when this rank has failed, and what tells the others is a thread of it. It closes this
+ * connection when it has told them. */
+static void let_others_be_told(const struct tt_session *s)
+{
+    uint8_t byte;
+    while (receive_all(s, &byte, 1))
+        ;
+}
+
+static tutti_status receive_members(
+    struct tt_session *s, uint8_t *entries, int *fds, int *nfds, struct tt_member *members)
+{
+    tutti_status status = receive_frame(
+        s, TT_FRAME_MEMBERS, (uint64_t)s->n * TT_ENTRY_BYTES, entries, "when all ranks were about to meet");
+    if (status != TUTTI_OK)
+        return status;
+    tt_joining_wait("not all ranks have taken the addresses of the others");
+    int expected = read_entries(s, entries, members);
+    if (expected < 0) {
+        errno = EPROTO;
+        return broken(s, "in the addresses of the others");
+    }
+    status = receive_fds(s, fds, expected, nfds);
+    /* All go on together or none does: say whether this rank can, and hear whether all can. */
+    struct tt_verdict report = { .status = status };
+    uint8_t bytes[TT_VERDICT_BYTES];
+    if (status != TUTTI_OK)
+        strncpy(report.text, tt_last_error(), sizeof report.text - 1);
+    tt_verdict_write(&report, s->number, bytes);
+    bool told = send_all(s, bytes, sizeof bytes, NULL, 0);
+    if (status != TUTTI_OK) {
+        if (s->pid == getpid())
+            let_others_be_told(s);
+        return status;
+    }
+    if (!told && errno != EPIPE && errno != ECONNRESET)
+        return broken(s, "when it was told that this rank is ready");
+    return receive_frame(s, TT_FRAME_VERDICT, 0, NULL, "when all ranks were about to go on");
+}
+
+/* After the proof: members is written only if all went well. */
+static tutti_status join(struct tt_session *s, const struct tt_member *mine, struct tt_member *members)
+{
+    size_t n = (size_t)s->n;
+    struct tt_member *met = malloc(n * sizeof *met);
+    uint8_t *entries = malloc(n * TT_ENTRY_BYTES);
+    int *fds = malloc(n * TT_BLOB_FDS * sizeof *fds), nfds = 0;
+    tt_joining_wait("not all ranks have come");
+    tt_joining_defer();
+    tutti_status status = met && entries && fds
+                              ? say_hello(s, mine)
+                              : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", s->n);
+    if (status == TUTTI_OK)
+        status = receive_members(s, entries, fds, &nfds, met);
+    if (status == TUTTI_OK) {
+        for (int i = 0; i < s->n * TT_BLOB_FDS; i++) {
+            int *fd = &met[i / TT_BLOB_FDS].fds[i % TT_BLOB_FDS];
+            *fd = *fd >= 0 ? fds[*fd] : -1;
+            tt_held_release(*fd);
+        }
+        memcpy(members, met, n * sizeof *met);
+    } else {
+        while (nfds > 0)
+            tt_held_close(fds[--nfds]);
+    }
+    free(fds);
+    free(entries);
+    free(met);
+    return status;
+}
+
+/* Until this rank is let in, it comes again as often as it is dropped. */
+static tutti_status enter(struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address,
+    const struct tt_member *mine, struct tt_member *members)
+{
+    int64_t deadline_ns = tt_deadline_ns(s->timeout_ms);
+    for (int pause_ms = 1;; pause_ms = pause_ms < PAUSE_MS ? 2 * pause_ms : PAUSE_MS) {
+        s->dropped = false;
+        s->deadline_ns = deadline_ns;
+        tutti_status status = reach(s, id, address);
+        s->reached = true;
+        if (status == TUTTI_OK)
+            status = prove(s, id);
+        if (status == TUTTI_OK) {
+            s->deadline_ns = tt_wire_later(deadline_ns, TT_WIRE_GRACE_MS);
+            status = join(s, mine, members);
+        }
+        if (!s->dropped)
+            return status;
+        tt_held_close(s->socket);
+        s->socket = -1;
+        tt_sleep_ms(pause_ms);
+    }
+}
+
+tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct tt_member *mine,
+    int64_t timeout_ms, struct tt_member *members, struct tt_session **session)
+{
+    struct tt_id read;
+    struct sockaddr_un address;
+    if (n < 1 || n > TT_WIRE_RANKS || rank < 0 || rank >= n)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "rank %d of %d; legal: n from 1 to %d, rank from 0 to n - 1",
+            rank, n, TT_WIRE_RANKS);
+    tutti_status status = tt_id_read(id, &read);
+    if (status == TUTTI_OK)
+        status = tt_place_address(read.place, read.token, &address);
+    if (status != TUTTI_OK)
+        return status;
+    struct tt_session *s = malloc(sizeof *s);
+    if (!s)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to meet at an id");
+    *s = (struct tt_session){ .socket = -1, .n = n, .rank = rank, .number = read.session };
+    s->timeout_ms = timeout_ms;
+    s->maker = -1;
+    tt_wire_need_files(n * TT_BLOB_FDS);
+    status = enter(s, &read, &address, mine, members);
+    explicit_bzero(read.secret, sizeof read.secret);
+    if (status == TUTTI_OK && session)
+        *session = s;
+    else
+        tt_session_close(s);
+    return status;
+}
+
+tutti_status tt_session_exchange(struct tt_session *s, const void *mine, uint64_t bytes, void *all)
+{
+    uint8_t part[TT_FRAME_BYTES + TT_BLOB_BYTES];
+    if (bytes < 1 || bytes > TT_BLOB_BYTES)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "an exchange of %llu bytes; legal: 1 to %d",
+            (unsigned long long)bytes, TT_BLOB_BYTES);
+    struct tt_frame frame = { TT_WIRE_HIGHEST, TT_WIRE_HIGHEST, TT_FRAME_EXCHANGE, (uint32_t)bytes,
+        s->number };
+    tt_frame_write(&frame, part);
+    memcpy(part + TT_FRAME_BYTES, mine, bytes);
+    uint8_t *body = malloc((size_t)s->n * bytes);
+    if (!body)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for an exchange of %d ranks", s->n);
+    s->deadline_ns = tt_wire_later(tt_deadline_ns(s->timeout_ms), TT_WIRE_GRACE_MS);
+    tt_joining_wait("not all ranks have handed in what all exchange");
+    tt_joining_defer();
+    tutti_status status = TUTTI_OK;
+    /* If the job has failed, its verdict is there to be read. */
+    if (!send_all(s, part, TT_FRAME_BYTES + bytes, NULL, 0) && errno != EPIPE && errno != ECONNRESET)
+        status = broken(s, "in an exchange");
+    if (status == TUTTI_OK)
+        status = receive_frame(s, TT_FRAME_EXCHANGE, (uint64_t)s->n * bytes, body, "in an exchange");
+    if (status == TUTTI_OK)
+        memcpy(all, body, (size_t)s->n * bytes);
+    free(body);
+    return status;
+}
+
+void tt_session_close(struct tt_session *s)
+{
+    if (s->socket >= 0) {
+        shutdown(s->socket, SHUT_RDWR); /* also for copies in children that came to be without fork() */
+        tt_held_close(s->socket);
+    }
+    free(s);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* bootstrap_held.c: a bit for each descriptor, so that nothing is allocated, which could fail, and a child
+ * has only words to look at. What has a number beyond the bits, children do keep. */
+#include "bootstrap/bootstrap_held.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <unistd.h>
+
+/* Enough for the largest job beside what the program has open. */
+enum { WORDS = 4096, WORD_BITS = 64 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t held[WORDS];
+static int used; /* words; there is nothing beyond */
+
+void tt_held_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void tt_held_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void tt_held_add(int fd)
+{
+    int word = fd / WORD_BITS;
+    if (fd < 0 || word >= WORDS)
+        return;
+    held[word] |= UINT64_C(1) << fd % WORD_BITS;
+    used = word >= used ? word + 1 : used;
+}
+
+static void forget(int fd)
+{
+    if (fd >= 0 && fd / WORD_BITS < WORDS)
+        held[fd / WORD_BITS] &= ~(UINT64_C(1) << fd % WORD_BITS);
+}
+
+void tt_held_release(int fd)
+{
+    pthread_mutex_lock(&lock);
+    forget(fd);
+    pthread_mutex_unlock(&lock);
+}
+
+void tt_held_close(int fd)
+{
+    pthread_mutex_lock(&lock);
+    forget(fd);
+    close(fd);
+    pthread_mutex_unlock(&lock);
+}
+
+static void after_fork_in_child(void)
+{
+    for (int word = 0; word < used; word++) {
+        for (; held[word] != 0; held[word] &= held[word] - 1)
+            close(word * WORD_BITS + __builtin_ctzll(held[word]));
+    }
+    used = 0;
+    tt_held_unlock();
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(tt_held_lock, tt_held_unlock, after_fork_in_child);
+}

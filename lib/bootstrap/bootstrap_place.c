@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* bootstrap_place.c: private directories, and sockets that leave no file behind.
+ *
+ * A socket's own mode is not honoured everywhere, so the directory guards it: owned by this user, mode
+ * 0700, or refused. $XDG_RUNTIME_DIR is preferred because the system empties it; in /tmp, the sticky bit
+ * keeps others from replacing a directory once its owner was checked.
+ *
+ * Another user may have made the directory in /tmp first. Then the first name that he has not taken is used,
+ * and if he has taken all, $XDG_RUNTIME_DIR after all. Ranks that agree on /tmp look at the same names in the
+ * same order, so they find the same directory; it counts more that it is there than that its name is first.
+ *
+ * Open listeners are in one list, for two events that nobody announces: exit removes their files, and a
+ * fork closes the child's copies, so that a child neither answers for its parent nor removes its files. Who
+ * is killed leaves its file; whoever makes the next id removes it. A socket gets its name only when it
+ * listens, so a named one that refuses is dead. */
+#include "bootstrap/bootstrap_place.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "base/status.h"
+
+enum { PATH_BYTES = sizeof((struct sockaddr_un *)0)->sun_path, TOKEN_TEXT = 2 * TT_TOKEN_BYTES };
+enum { SWEPT_AT_ONCE = 256, TMP_NAMES = 16 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t watched = PTHREAD_ONCE_INIT;
+static struct tt_listener *open_listeners;
+
+/* Is this a directory of ours that no one else can enter? Not through a link, which another may turn. */
+static bool is_private(const char *path, bool *exists)
+{
+    struct stat s;
+    *exists = lstat(path, &s) == 0;
+    return *exists && S_ISDIR(s.st_mode) && s.st_uid == geteuid() && (s.st_mode & 0777) == 0700;
+}
+
+static bool is_foreign(const char *path)
+{
+    struct stat s;
+    return lstat(path, &s) == 0 && s.st_uid != geteuid();
+}
+
+/* False if there is no such directory, or no room behind it for the name of a socket. */
+static bool runtime_path(char *path)
+{
+    const char *runtime = tt_environment("XDG_RUNTIME_DIR");
+    int length = PATH_BYTES;
+    if (runtime && runtime[0] == '/')
+        length = snprintf(path, PATH_BYTES, "%s/tutti", runtime);
+    return length + 1 + TOKEN_TEXT < PATH_BYTES;
+}
+
+static bool runtime_usable(void)
+{
+    char path[PATH_BYTES];
+    struct stat s;
+    if (!runtime_path(path))
+        return false;
+    const char *runtime = tt_environment("XDG_RUNTIME_DIR");
+    return stat(runtime, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid() && (s.st_mode & 0077) == 0 &&
+           access(runtime, W_OK | X_OK) == 0;
+}
+
+/* "/tmp/tutti-1000", or with ".1" to ".15" behind it. */
+static void tmp_path(int number, char *path)
+{
+    int length = snprintf(path, PATH_BYTES, "/tmp/tutti-%lu", (unsigned long)geteuid());
+    if (number > 0)
+        snprintf(path + length, PATH_BYTES - (size_t)length, ".%d", number);
+}
+
+static void choose_tmp_path(char *path)
+{
+    int first = -1;
+    bool exists;
+    for (int i = 0; i < TMP_NAMES; i++) {
+        tmp_path(i, path);
+        if (is_private(path, &exists))
+            return;
+        if (first < 0 && !is_foreign(path))
+            first = i;
+    }
+    if (first >= 0 || !runtime_usable())
+        tmp_path(first >= 0 ? first : 0, path);
+    else
+        runtime_path(path);
+}
+
+/* False as of runtime_path. */
+static bool directory_path(enum tt_place place, char *path)
+{
+    if (place == TT_PLACE_RUNTIME)
+        return runtime_path(path);
+    choose_tmp_path(path);
+    return true;
+}
+
+static tutti_status refuse(const char *path)
+{
+    return tt_fail(TUTTI_SYSTEM_ERROR,
+        "%s must be a directory of user %lu with mode 0700, and it is not%s: refusing to meet there", path,
+        (unsigned long)geteuid(),
+        is_foreign(path) ? " (another user made it first; $XDG_RUNTIME_DIR may name a directory that is used "
+                           "instead)"
+                         : "");
+}
+
+bool tt_place_is_dead(const struct sockaddr_un *address)
+{
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool dead = s >= 0 && connect(s, (const struct sockaddr *)address, sizeof *address) != 0 &&
+                (errno == ECONNREFUSED || errno == ENOENT);
+    if (s >= 0)
+        close(s);
+    return dead;
+}
+
+/* Remove what killed processes left in our directory. */
+static void sweep(const char *path)
+{
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+    for (int i = 0; directory && i < SWEPT_AT_ONCE && (entry = readdir(directory)) != NULL; i++) {
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        if (entry->d_name[0] == '.' || strlen(entry->d_name) != TOKEN_TEXT)
+            continue;
+        snprintf(address.sun_path, PATH_BYTES, "%.*s/%.*s", PATH_BYTES - TOKEN_TEXT - 2, path, TOKEN_TEXT,
+            entry->d_name);
+        if (tt_place_is_dead(&address))
+            unlink(address.sun_path);
+    }
+    if (directory)
+        closedir(directory);
+}
+
+tutti_status tt_place_make(enum tt_place place)
+{
+    char path[PATH_BYTES];
+    bool exists, private = false;
+    for (int i = 0; i < TMP_NAMES && !private; i++) { /* another may take a name that was free a moment ago */
+        directory_path(place, path);
+        if (mkdir(path, 0700) != 0 && errno != EEXIST)
+            return tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot make the directory %s", path);
+        private = is_private(path, &exists);
+    }
+    if (!private)
+        return refuse(path);
+    sweep(path);
+    return TUTTI_OK;
+}
+
+tutti_status tt_place_choose(enum tt_place *place)
+{
+    enum tt_place chosen = runtime_usable() ? TT_PLACE_RUNTIME : TT_PLACE_TMP;
+    tutti_status status = tt_place_make(chosen);
+    if (status == TUTTI_OK)
+        *place = chosen;
+    return status;
+}
+
+tutti_status tt_place_address(enum tt_place place, const uint8_t *token, struct sockaddr_un *address)
+{
+    char path[PATH_BYTES];
+    bool exists;
+    if (!directory_path(place, path))
+        return tt_fail(TUTTI_SYSTEM_ERROR, "the id's socket lies below $XDG_RUNTIME_DIR, which is unset here "
+                                           "or has another value than in the "
+                                           "process that made the id");
+    if (!is_private(path, &exists)) {
+        if (exists)
+            return refuse(path);
+        return tt_fail(TUTTI_PEER_LOST,
+            "nobody answers at this id: %s is not there; the id was made on another machine, in another "
+            "container or by another user",
+            path);
+    }
+    *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    size_t at = strlen(path);
+    memcpy(address->sun_path, path, at);
+    address->sun_path[at++] = '/';
+    for (int i = 0; i < TT_TOKEN_BYTES; i++)
+        at += (size_t)snprintf(address->sun_path + at, PATH_BYTES - at, "%02x", token[i]);
+    return TUTTI_OK;
+}
+
+void tt_place_file(enum tt_place place, const char *name, char path[TT_PLACE_PATH])
+{
+    char directory[PATH_BYTES];
+    directory_path(place, directory);
+    snprintf(path, TT_PLACE_PATH, "%s/%s", directory, name);
+}
+
+static void remove_file(const struct tt_listener *listener)
+{
+    if (listener->posted[0] != 0)
+        unlink(listener->posted);
+    if (listener->address.sun_path[0] != 0)
+        unlink(listener->address.sun_path);
+}
+
+static void remove_files(void)
+{
+    pthread_mutex_lock(&lock);
+    for (struct tt_listener *l = open_listeners; l; l = l->next)
+        remove_file(l);
+    pthread_mutex_unlock(&lock);
+}
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static void after_fork_in_child(void)
+{
+    for (struct tt_listener *l = open_listeners; l; l = l->next)
+        close(l->socket);
+    open_listeners = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+static void watch_exit(void)
+{
+    atexit(remove_files);
+}
+
+/* Give a socket that listens its name, unless another that lives has it. Who is dead has lost it. */
+static bool take_name(const char *unnamed, const struct sockaddr_un *address)
+{
+    for (int attempt = 0; attempt < 2; attempt++) {
+        if (link(unnamed, address->sun_path) == 0)
+            return true;
+        if (errno != EEXIST || !tt_place_is_dead(address))
+            break;
+        unlink(address->sun_path);
+    }
+    if (errno != EEXIST)
+        return false;
+    errno = EADDRINUSE;
+    return false;
+}
+
+/* With the lock held. */
+static void add(
+    struct tt_listener *listener, int socket, const struct sockaddr_un *address, const char *posted)
+{
+    *listener = (struct tt_listener){ .socket = socket, .address = *address, .next = open_listeners };
+    if (posted)
+        snprintf(listener->posted, sizeof listener->posted, "%s", posted);
+    open_listeners = listener;
+}
+
+tutti_status tt_listener_open(
+    struct tt_listener *listener, const struct sockaddr_un *address, const char *posted)
+{
+    struct sockaddr_un unnamed = *address; /* it has another name until it listens */
+    unsigned long long random = 0;
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "no random name for a local socket");
+    snprintf(strrchr(unnamed.sun_path, '/') + 1, TOKEN_TEXT + 1, ".%016llx", random);
+    pthread_once(&watched, watch_exit);
+    pthread_mutex_lock(&lock);
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool bound = s >= 0 && bind(s, (const struct sockaddr *)&unnamed, sizeof unnamed) == 0;
+    bool done = bound && listen(s, SOMAXCONN) == 0 && take_name(unnamed.sun_path, address);
+    int number = errno;
+    if (bound)
+        unlink(unnamed.sun_path);
+    if (done)
+        add(listener, s, address, posted);
+    else if (s >= 0)
+        close(s);
+    pthread_mutex_unlock(&lock);
+    errno = number;
+    return done
+               ? TUTTI_OK
+               : tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot listen at the local socket %s", address->sun_path);
+}
+
+void tt_listener_adopt(struct tt_listener *listener, int socket)
+{
+    struct sockaddr_un none = { .sun_family = AF_UNSPEC };
+    pthread_once(&watched, watch_exit);
+    pthread_mutex_lock(&lock);
+    add(listener, socket, &none, NULL);
+    pthread_mutex_unlock(&lock);
+}
+
+void tt_listener_close(struct tt_listener *listener)
+{
+    pthread_mutex_lock(&lock);
+    if (listener->socket >= 0) {
+        remove_file(listener);
+        close(listener->socket);
+        listener->socket = -1;
+        struct tt_listener **at = &open_listeners;
+        while (*at != listener)
+            at = &(*at)->next;
+        *at = listener->next;
+    }
+    pthread_mutex_unlock(&lock);
+}

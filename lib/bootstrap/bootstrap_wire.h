@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* bootstrap_wire.h: the id and the frames of the bootstrap, byte by byte. Little-endian, fixed offsets.
+ *
+ *   rank -> root  greeting  magic, rank, nonce                         40 bytes
+ *   root -> rank  reply     nonce, the root's proof                    64
+ *   rank -> root  proof     the rank's proof                           32
+ *   rank -> root  HELLO     n, timeout, descriptors, blob              with the descriptors
+ *   root -> rank  MEMBERS   the blobs of all; then the descriptors of the others, 1 to 253 to a byte
+ *   root -> rank  NOTICE    who made the id, whom all wait for; as often as the root likes, between frames
+ *   rank -> root  VERDICT   did it take them
+ *   root -> rank  VERDICT   did all take them; at any time after HELLO, why the job has failed
+ *   rank -> root  EXCHANGE  the bytes of one, and
+ *   root -> rank  EXCHANGE  those of all, as often as the ranks like
+ *
+ * Everything up to the proof has one size, so nothing that a stranger sends is taken for a length. The form
+ * of HELLO and VERDICT never changes; the version rules the rest. */
+#ifndef TT_BOOTSTRAP_WIRE_H
+#define TT_BOOTSTRAP_WIRE_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/status.h"
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/bootstrap_net.h"
+#include "bootstrap/bootstrap_place.h"
+#include "bootstrap/sha256.h"
+
+enum {
+    TT_NOTICE_TEXT = 256,
+    TT_WIRE_LOWEST = 1, /* the versions this library speaks */
+    TT_WIRE_HIGHEST = 2,
+    TT_WIRE_NOTICES = 2, /* from here on, a rank understands notices */
+    TT_NONCE_BYTES = 32,
+    TT_GREETING_BYTES = 8 + TT_NONCE_BYTES,
+    TT_REPLY_BYTES = TT_NONCE_BYTES + TT_SHA256_BYTES,
+    TT_FRAME_BYTES = 24, /* the head of HELLO and all that follows */
+    TT_ENTRY_BYTES = 4 + TT_BLOB_BYTES, /* of one member: which descriptors it has, its blob */
+    TT_HELLO_BYTES = TT_FRAME_BYTES + 12 + TT_ENTRY_BYTES,
+    TT_VERDICT_BYTES = TT_FRAME_BYTES + 4 + TT_ERROR_TEXT,
+    TT_NOTICE_BYTES = TT_FRAME_BYTES + 4 + TT_NOTICE_TEXT,
+    TT_WIRE_FDS = 253, /* what Linux takes in one message */
+    TT_WIRE_RANKS = 65536,
+    /* A rank waits this much longer than its timeout for the verdict: the root knows who is missing. */
+    TT_WIRE_GRACE_MS = 5000,
+};
+
+/* What an id says. */
+struct tt_id {
+    uint64_t session;
+    uint8_t secret[32];
+    bool agreed; /* each rank made it for itself, of what all know: who answers may come later */
+    enum tt_place place;
+    uint8_t token[TT_TOKEN_BYTES];
+    int count; /* of nets; ranks that find the local socket do not need them */
+    struct tt_net nets[TT_NETS];
+};
+tutti_status tt_id_make(enum tt_place place, struct tt_id *id); /* a new one, of random bytes (bootstrap.c) */
+void tt_id_write(const struct tt_id *id, tutti_id *bytes);
+tutti_status tt_id_read(const tutti_id *bytes, struct tt_id *id);
+tutti_status tt_random_bytes(void *bytes, size_t size);
+
+/* The role is inside the proof, so that neither side's can be sent back to it. */
+enum tt_role { TT_ROLE_ROOT = 1, TT_ROLE_RANK = 2 };
+struct tt_challenge {
+    int32_t rank;
+    uint8_t root_nonce[TT_NONCE_BYTES], rank_nonce[TT_NONCE_BYTES];
+};
+void tt_proof_make(
+    const struct tt_id *id, enum tt_role role, const struct tt_challenge *challenge, uint8_t *proof);
+bool tt_proof_holds(
+    const struct tt_id *id, enum tt_role role, const struct tt_challenge *challenge, const uint8_t *proof);
+void tt_greeting_write(const struct tt_challenge *challenge, uint8_t *bytes);
+bool tt_greeting_read(const uint8_t *bytes, struct tt_challenge *challenge);
+
+enum tt_frame_kind {
+    TT_FRAME_HELLO = 1,
+    TT_FRAME_MEMBERS = 2,
+    TT_FRAME_VERDICT = 3,
+    TT_FRAME_EXCHANGE = 4,
+    TT_FRAME_NOTICE = 5
+};
+struct tt_frame {
+    uint16_t lowest, highest; /* versions the sender speaks; from the root, the one it chose */
+    uint32_t kind, length; /* bytes that follow */
+    uint64_t session;
+};
+void tt_frame_write(const struct tt_frame *frame, uint8_t *bytes);
+/* False if these bytes are no frame of this session. */
+bool tt_frame_read(const uint8_t *bytes, uint64_t session, struct tt_frame *frame);
+
+struct tt_hello {
+    int32_t n;
+    int64_t timeout_ms;
+    uint32_t fds; /* bit i: fds[i] is given */
+    const uint8_t *blob;
+};
+void tt_hello_write(const struct tt_hello *hello, uint64_t session, uint8_t *bytes);
+void tt_hello_read(const uint8_t *bytes, struct tt_hello *hello);
+
+struct tt_verdict {
+    tutti_status status;
+    char text[TT_ERROR_TEXT];
+};
+void tt_verdict_write(const struct tt_verdict *verdict, uint64_t session, uint8_t *bytes);
+void tt_verdict_read(const uint8_t *bytes, struct tt_verdict *verdict);
+
+struct tt_notice {
+    int32_t maker; /* the rank of the process that made the id; -1: it is none, or has not come */
+    char text[TT_NOTICE_TEXT]; /* "rank 1 has not come"; empty: nothing is late */
+};
+void tt_notice_write(const struct tt_notice *notice, uint64_t session, uint8_t *bytes);
+void tt_notice_read(const uint8_t *bytes, struct tt_notice *notice);
+
+/* One attempt that does not wait; as send and recv, but never EINTR. With descriptors, `size` is such that
+ * all of it goes at once into an empty socket. */
+ssize_t tt_wire_send(int socket, const void *bytes, size_t size, const int *fds, int nfds);
+/* Appends the descriptors that came to fds[*nfds], of which there may be `room` in all; EMFILE if this
+ * process could not take them all. They are held (bootstrap_held.h); those for which there is no room are
+ * closed. */
+ssize_t tt_wire_receive(int socket, void *bytes, size_t size, int *fds, int room, int *nfds);
+unsigned long long tt_wire_open_files(void); /* ulimit -n, for errors */
+/* Can this process open so many more? `fd` is any that is open. */
+bool tt_wire_has_files(int fd, int count);
+/* So many descriptors will be needed for a while: raise the soft limit of open files, as far as the hard one
+ * allows, if they could not fit beside what the program has open. It is not lowered again, for what others
+ * open meanwhile may lie beyond. */
+void tt_wire_need_files(int count);
+/* A deadline as poll wants it. */
+int tt_wire_poll_ms(int64_t deadline_ns);
+int64_t tt_wire_later(int64_t deadline_ns, int ms); /* never stays never */
+
+static inline void tt_put(uint8_t *at, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        at[i] = (uint8_t)(value >> 8 * i);
+}
+
+static inline uint64_t tt_get(const uint8_t *at, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++)
+        value |= (uint64_t)at[i] << 8 * i;
+    return value;
+}
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* comm.c: opening, connecting and ending communicators, from inside. The public functions are in
+ * api_comm.c. */
+#include "comm/lifecycle.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "base/caches.h"
+#include "device/device.h"
+#include "run/call_cache.h"
+#include "observe/recorder.h"
+#include "run/settings.h"
+#include "stream/stream.h"
+#include "observe/trace.h"
+#include "transports/arena.h"
+#include "transports/registry.h"
+
+static _Atomic uint64_t serials;
+
+/* Messages so long that all slots, which are taken in turn, would be more than the caches hold along with the
+ * buffers. Measured with 3 to 16 ranks on 32 MiB of cache: shorter ones, and those of two ranks, are done
+ * sooner if nobody waits for who reads them. Where a peer can read private memory itself, it does. */
+static uint64_t bounce_from(const struct tt_comm *comm)
+{
+    enum { SLOTS_HELD = 12 << 20, LEAST_BYTES = 16 << 10 };
+    const struct tt_endpoint *e = comm->endpoint;
+    bool copies = e->shared_bytes > 0 && e->post_bytes == e->slot_bytes;
+    uint64_t n = (uint64_t)comm->n, from = SLOTS_HELD / (TT_SLOTS * n * (n - 1) + 1);
+    from = from < LEAST_BYTES ? LEAST_BYTES : from;
+    return copies && from <= e->slot_bytes ? from : UINT64_MAX;
+}
+
+static tutti_status allocate(struct tt_comm *comm)
+{
+    size_t n = (size_t)comm->n;
+    for (int c = 0; c < TT_CLASSES; c++) {
+        comm->next_send[c] = malloc(n * sizeof(uint64_t));
+        comm->next_recv[c] = malloc(n * sizeof(uint64_t));
+        if (comm->next_send[c] == NULL || comm->next_recv[c] == NULL)
+            return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
+        for (size_t peer = 0; peer < n; peer++)
+            comm->next_send[c][peer] = comm->next_recv[c][peer] = comm->settings.first_number;
+    }
+    comm->next_post = malloc(n * sizeof *comm->next_post);
+    for (size_t peer = 0; comm->next_post != NULL && peer < n; peer++)
+        comm->next_post[peer] = comm->settings.first_number;
+    comm->points[0] = calloc(n, sizeof *comm->points[0]);
+    comm->points[1] = calloc(n, sizeof *comm->points[1]);
+    comm->cached_calls = comm->cached_last = calloc(TT_CACHED_CALLS, sizeof *comm->cached_calls);
+    comm->choices = calloc(1, sizeof *comm->choices);
+    comm->refusals.calls = calloc(1 + 2 * n, sizeof *comm->refusals.calls);
+    comm->circle = calloc(n, sizeof *comm->circle);
+    tutti_status status = tt_tables_create(&comm->tables, comm->n);
+    if (status != TUTTI_OK)
+        return status;
+    if (comm->next_post == NULL || comm->points[0] == NULL || comm->points[1] == NULL ||
+        comm->choices == NULL || comm->cached_calls == NULL || comm->refusals.calls == NULL ||
+        comm->circle == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
+    return tt_plan_cache_create(&comm->plans);
+}
+
+tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, const tutti_config *config,
+    uint8_t *address, struct tt_comm **comm)
+{
+    tutti_config known;
+    tutti_status status = tt_comm_config(config, &known);
+    if (status != TUTTI_OK)
+        return status;
+    struct tt_comm *c = calloc(1, sizeof *c);
+    if (c == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator");
+    c->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed);
+    c->n = n;
+    c->rank = rank;
+    c->settings = *settings;
+    c->exact = settings->exact;
+    c->known = true;
+    c->timeout_ms = tt_comm_timeout(settings, config);
+    c->on_wait = known.on_wait;
+    c->on_wait_context = known.on_wait_context;
+    c->sequence = settings->first_number;
+    c->transport = tt_transport_default();
+    c->wait_policy = tt_wait_policy_for(n);
+    snprintf(c->name, sizeof c->name, "%s", known.name != NULL ? known.name : "comm");
+    status = allocate(c);
+    if (status == TUTTI_OK)
+        status = tt_recorder_open(n, rank, c->name, &c->recorder);
+    if (status == TUTTI_OK)
+        status = tt_trace_open(n, rank, c->name, &c->trace);
+    c->cached_bytes = tt_cache_shared_bytes();
+    c->probe.left = 1; /* readers claim lines in the first call */
+    struct tt_endpoint_params params = { .n = n,
+        .me = rank,
+        .slot_bytes = tt_comm_slot_bytes(settings, n),
+        .first_number = settings->first_number,
+        .pull = settings->pull,
+        .map = settings->map,
+        .pull_from = settings->pull_from,
+        .membarrier = settings->membarrier,
+        .copy = tt_copy_bytes };
+    if (status == TUTTI_OK)
+        status = c->transport->open(&params, address, &c->endpoint);
+    if (status == TUTTI_OK)
+        status = tt_device_open(c);
+    if (status != TUTTI_OK) {
+        tt_comm_destroy(c);
+        return status;
+    }
+    *comm = c;
+    return TUTTI_OK;
+}
+
+/* FNV-1a. */
+static uint64_t hash_of(const uint8_t *bytes, size_t count)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, const int32_t *domain_of)
+{
+    comm->id = hash_of(addresses, comm->transport->address_bytes);
+    tt_recorder_identify(comm->recorder, comm->id);
+    tt_trace_identify(comm->trace, comm->id);
+    tutti_status status = tt_topology_create(&comm->topology, comm->n, domain_of);
+    if (status == TUTTI_OK && comm->device != NULL)
+        status = tt_company_join(comm);
+    if (status == TUTTI_OK)
+        status = comm->transport->connect(comm->endpoint, addresses);
+    for (int rank = 0; rank < comm->n && status == TUTTI_OK; rank++)
+        if (tt_link_to(comm->endpoint, TT_CLASS_COLLECTIVE, rank) == NULL)
+            status = tt_fail(TUTTI_SYSTEM_ERROR, "rank %d cannot be reached by transport %s from rank %d",
+                rank, comm->transport->name, comm->rank);
+    comm->bounce_from = bounce_from(comm);
+    return status;
+}
+
+static void free_point(struct tt_point *point)
+{
+    while (point != NULL && point->idle != NULL) {
+        struct tt_point_op *next = point->idle->next;
+        tt_op_destroy(&point->idle->op);
+        free(point->idle);
+        point->idle = next;
+    }
+    if (point != NULL)
+        tt_schedule_free(&point->schedule);
+    free(point);
+}
+
+void tt_comm_destroy(struct tt_comm *comm)
+{
+    tt_device_close(comm);
+    if (comm->endpoint != NULL)
+        comm->transport->close(comm->endpoint);
+    tt_trace_close(comm->trace);
+    if (comm->recorder != NULL)
+        tt_recorder_close(comm->recorder);
+    tt_plan_cache_destroy(&comm->plans);
+    tt_topology_free(&comm->topology);
+    tt_operator_table_free(&comm->operators);
+    for (int direction = 0; direction < 2; direction++) {
+        for (int peer = 0; comm->points[direction] != NULL && peer < comm->n; peer++)
+            free_point(comm->points[direction][peer]);
+        free(comm->points[direction]);
+    }
+    for (int c = 0; c < TT_CLASSES; c++) {
+        free(comm->next_send[c]);
+        free(comm->next_recv[c]);
+    }
+    if (comm->tmp != NULL)
+        tt_arena_free(comm->tmp);
+    free(comm->next_post);
+    tt_tables_free(&comm->tables);
+    free(comm->choices);
+    free(comm->refusals.calls);
+    free(comm->circle);
+    free(comm->world);
+    tt_cache_free(comm);
+    free(comm);
+}
+
+tutti_status tt_comm_await(struct tt_comm *comm)
+{
+    tt_ticket_await(comm->last, comm);
+    if (comm->device != NULL)
+        tt_replays_await(comm->device);
+    return tt_comm_check(comm);
+}
+
+void tt_comm_let_go(struct tt_comm *comm)
+{
+    tt_device_close(comm); /* here, for its worker cannot wait for itself */
+    pthread_mutex_lock(&tt_streams_lock);
+    bool orphan = atomic_load_explicit(&comm->queued, memory_order_acquire) != 0;
+    comm->orphan = orphan ? tt_comm_destroy : NULL;
+    struct tt_ticket now = comm->now;
+    pthread_mutex_unlock(&tt_streams_lock);
+    if (orphan)
+        tt_ticket_wait(now, -1);
+    else
+        tt_comm_destroy(comm);
+}

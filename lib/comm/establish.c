@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* establish.c: from settings to a connected communicator, whatever the exchange.
+ *
+ * Open an endpoint, exchange addresses, connect, and exchange once more, so that nobody begins before all
+ * are connected. A rank that fails still takes part in both exchanges, and its failure is everybody's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "base/cache_domain.h"
+#include "run/comm.h"
+#include "base/handle.h"
+#include "comm/lifecycle.h"
+
+struct joining { /* what a rank tells the others */
+    int32_t status, domain;
+    struct tt_cores cores;
+    uint8_t address[TT_ADDRESS_MAX];
+};
+_Static_assert(sizeof(struct joining) == TT_JOINING_BYTES, "as comm.h says");
+
+static tutti_status failure_of(int rank, int32_t status)
+{
+    return tt_fail((tutti_status)status, "rank %d could not make its end of the communicator: %s", rank,
+        tutti_status_string((tutti_status)status));
+}
+
+void *tt_comm_room(int n)
+{
+    void *room = calloc(
+        (size_t)n, sizeof(struct joining) + TT_ADDRESS_MAX + sizeof(int32_t) + sizeof(struct tt_cores));
+    if (room == NULL)
+        tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", n);
+    return room;
+}
+
+tutti_status tt_comm_agree(
+    tt_exchange_fn exchange, void *context, int n, int rank, tutti_status mine, void *room)
+{
+    int32_t *all = room, own = mine;
+    tutti_status status = exchange(context, &own, sizeof own, all);
+    for (int r = 0; r < n && status == TUTTI_OK && mine == TUTTI_OK; r++)
+        if (all[r] != TUTTI_OK && r != rank)
+            status = failure_of(r, all[r]);
+    return status != TUTTI_OK ? status : mine;
+}
+
+tutti_status tt_comm_domain(const struct tt_settings *settings, int n, int rank, int32_t *domain)
+{
+    if (strcmp(settings->topology, "auto") == 0) {
+        *domain = tt_cache_domain();
+        return TUTTI_OK;
+    }
+    int ranks = tt_topology_ranks(settings->topology);
+    if (ranks != n)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "topology: \"%s\" speaks of %d ranks; the communicator has %d",
+            settings->topology, ranks, n);
+    int32_t *all = malloc((size_t)n * sizeof *all);
+    if (all == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the domains of %d ranks", n);
+    tt_topology_parse(settings->topology, all);
+    *domain = all[rank];
+    free(all);
+    return TUTTI_OK;
+}
+
+static tutti_status connect_all(
+    struct tt_comm *comm, const struct joining *all, uint8_t *addresses, int32_t *domain_of)
+{
+    struct tt_cores *cores = (struct tt_cores *)(void *)(domain_of + comm->n);
+    for (int r = 0; r < comm->n; r++) {
+        domain_of[r] = all[r].domain;
+        cores[r] = all[r].cores;
+        if (all[r].status != TUTTI_OK)
+            return failure_of(r, all[r].status);
+        memcpy(addresses + (size_t)r * comm->transport->address_bytes, all[r].address,
+            comm->transport->address_bytes);
+    }
+    comm->wait_policy = tt_wait_policy_on(comm->n, tt_cores_together(cores, comm->n));
+    return tt_comm_connect(comm, addresses, domain_of);
+}
+
+tutti_status tt_handle_create(struct tt_comm *comm, tutti_comm **handle)
+{
+    void *shell;
+    tutti_status status = tt_shell_create(TT_SHELL_COMM, comm, &shell);
+    if (status == TUTTI_OK)
+        *handle = comm->handle = shell;
+    return status;
+}
+
+static void give_up(struct tt_comm *made, tutti_comm *handle)
+{
+    if (handle != NULL)
+        tt_handle_take(handle);
+    if (made != NULL)
+        tt_comm_destroy(made);
+}
+
+tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
+    const tutti_config *config, const int32_t *domain, tt_exchange_fn exchange, void *context, void *room,
+    tutti_comm **comm)
+{
+    struct joining mine = { .domain = domain != NULL ? *domain : -1, .cores = tt_cores_mine() }, *all = room;
+    uint8_t *addresses = (uint8_t *)(all + n);
+    struct tt_comm *made = NULL;
+    tutti_comm *handle = NULL;
+    mine.status = tt_comm_open(n, rank, settings, config, mine.address, &made);
+    if (mine.status == TUTTI_OK && domain == NULL)
+        mine.status = tt_comm_domain(settings, n, rank, &mine.domain);
+    tutti_status status = exchange(context, &mine, sizeof mine, all);
+    if (status == TUTTI_OK) { /* an exchange that failed is everybody's end, and its words are the cause */
+        status = (tutti_status)mine.status;
+        if (status == TUTTI_OK)
+            status = connect_all(
+                made, all, addresses, (int32_t *)(void *)(addresses + (size_t)n * TT_ADDRESS_MAX));
+        if (status == TUTTI_OK)
+            status = tt_handle_create(made, &handle);
+        status = tt_comm_agree(exchange, context, n, rank, status, room);
+    }
+    if (status != TUTTI_OK) {
+        give_up(made, handle);
+        return status;
+    }
+    tt_log(TT_LOG_INFO, "%s: rank %d of %d is ready", made->name, rank, n);
+    *comm = handle;
+    return TUTTI_OK;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* init.c: how communicators come to be: from an id, or all in one process. The public functions, which may be
+ * in a group, or return before there is a communicator, are in api_init.c.
+ *
+ * Each way agrees on the settings (rank 0's shared ones) and then establishes the endpoints (establish.c);
+ * only the exchange differs: a session of the bootstrap, or an all_gather of the parent (split.c). In one
+ * process there is none. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "bootstrap/bootstrap.h"
+#include "device/device.h"
+#include "base/handle.h"
+#include "bootstrap/joining.h"
+#include "comm/lifecycle.h"
+#include "select/selection.h"
+#include "run/settings.h"
+#include "transports/registry.h"
+
+static tutti_status exchange_by_session(void *context, const void *mine, uint64_t bytes, void *all)
+{
+    return tt_session_exchange(context, mine, bytes, all);
+}
+
+/* Make the processes of all members known to the transport; it takes the descriptors. */
+static tutti_status introduce(const struct tt_member *members, int n, int rank)
+{
+    tutti_status status = TUTTI_OK;
+    for (int r = 0; r < n; r++) {
+        if (r == rank)
+            continue;
+        if (status == TUTTI_OK)
+            status = tt_transport_memory()->introduce(members[r].fds);
+        else
+            for (int i = 0; i < TT_BLOB_FDS; i++)
+                close(members[r].fds[i]);
+    }
+    return status;
+}
+
+static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings *settings,
+    int64_t timeout_ms, void *room, struct tt_session **session)
+{
+    struct tt_member mine = { .fds = { -1, -1 } }, *members = calloc((size_t)n, sizeof *members);
+    if (members == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for %d members", n);
+    _Static_assert(sizeof *settings <= TT_BLOB_BYTES, "the settings travel in the blob");
+    tutti_status learned = rank == 0 ? tt_selection_read(settings) : TUTTI_OK; /* told when all have met */
+    if (rank == 0 && learned == TUTTI_OK)
+        learned = tt_device_settings(settings, n);
+    memcpy(mine.blob, settings, sizeof *settings);
+    tutti_status status = tt_transport_memory()->present(mine.fds);
+    if (status == TUTTI_OK) {
+        status = tt_bootstrap_meet(id, n, rank, &mine, timeout_ms, members, session);
+        close(mine.fds[0]);
+        close(mine.fds[1]);
+    }
+    if (status == TUTTI_OK) {
+        struct tt_settings of_rank_0;
+        memcpy(&of_rank_0, members[0].blob, sizeof of_rank_0);
+        tt_settings_adopt(settings, &of_rank_0);
+        status = introduce(members, n, rank);
+        if (status == TUTTI_OK)
+            status = learned;
+        status = tt_comm_agree(exchange_by_session, *session, n, rank, status, room);
+        if (status != TUTTI_OK)
+            tt_session_close(*session);
+    }
+    free(members);
+    return status;
+}
+
+bool tt_init_begin(const tutti_config *config)
+{
+    tutti_config known;
+    return tt_comm_config(config, &known) == TUTTI_OK && tt_joining_begin(known.name);
+}
+
+tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm)
+{
+    struct tt_settings settings;
+    struct tt_session *session;
+    tutti_status status = tt_comm_settings(config, &settings);
+    if (status != TUTTI_OK)
+        return status;
+    void *room = tt_comm_room(n);
+    if (room == NULL)
+        return TUTTI_OUT_OF_MEMORY;
+    bool outermost = tt_init_begin(config);
+    tt_joining_know(n, rank);
+    status = meet(n, rank, id, &settings, tt_comm_init_timeout(&settings, config), room, &session);
+    if (status == TUTTI_OK) {
+        status =
+            tt_comm_establish(n, rank, &settings, config, NULL, exchange_by_session, session, room, comm);
+        tt_session_close(session);
+    }
+    tt_transport_memory()->settle();
+    free(room);
+    if (outermost)
+        tt_joining_end();
+    return status;
+}
+
+static void destroy_all(struct tt_comm **made, int n)
+{
+    for (int r = 0; r < n; r++)
+        if (made[r] != NULL)
+            tt_comm_destroy(made[r]);
+}
+
+static tutti_status set_device(struct tt_settings *settings, int rank, int device)
+{
+    if (device < -1)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "init_all: devices[%d] is %d; legal: -1 (host memory only), or the number of a device", rank,
+            device);
+    settings->device = device < 0 ? TT_DEVICE_NONE : TT_DEVICE_FIRST + (uint64_t)device;
+    return TUTTI_OK;
+}
+
+static tutti_status make_all(int n, const int *devices, const struct tt_settings *settings,
+    const tutti_config *config, struct tt_comm **made)
+{
+    struct tt_settings own = *settings;
+    size_t address_bytes = tt_transport_default()->address_bytes;
+    uint8_t *addresses = calloc((size_t)n, address_bytes);
+    int32_t *domain_of = calloc((size_t)n, sizeof *domain_of);
+    tutti_status status = TUTTI_OK;
+    if (addresses == NULL || domain_of == NULL)
+        status = tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", n);
+    for (int r = 0; r < n && status == TUTTI_OK; r++)
+        status = tt_comm_domain(settings, n, r, &domain_of[r]);
+    for (int r = 0; r < n && status == TUTTI_OK; r++) {
+        if (devices != NULL)
+            status = set_device(&own, r, devices[r]);
+        if (status == TUTTI_OK)
+            status = tt_comm_open(n, r, &own, config, addresses + (size_t)r * address_bytes, &made[r]);
+    }
+    for (int r = 0; r < n && status == TUTTI_OK; r++)
+        status = tt_comm_connect(made[r], addresses, domain_of);
+    free(addresses);
+    free(domain_of);
+    return status;
+}
+
+tutti_status tt_init_all(int n, const int *devices, const tutti_config *config, tutti_comm **comms)
+{
+    struct tt_settings settings;
+    tutti_status status = tt_comm_settings(config, &settings);
+    for (int r = n - 1; r >= 0 && status == TUTTI_OK && devices != NULL; r--)
+        status = set_device(&settings, r, devices[r]);
+    if (status == TUTTI_OK)
+        status = tt_selection_read(&settings);
+    if (status == TUTTI_OK)
+        status = tt_device_settings(&settings, n);
+    if (status != TUTTI_OK)
+        return status;
+    struct tt_comm **made = calloc((size_t)n, sizeof *made);
+    tutti_comm **handles = calloc((size_t)n, sizeof *handles);
+    status = made == NULL || handles == NULL
+                 ? tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for %d communicators", n)
+                 : make_all(n, devices, &settings, config, made);
+    int named = 0;
+    for (; status == TUTTI_OK && named < n; named++)
+        status = tt_handle_create(made[named], &handles[named]);
+    if (status == TUTTI_OK) {
+        memcpy(comms, handles, (size_t)n * sizeof *handles);
+    } else if (made != NULL && handles != NULL) {
+        for (int r = 0; r < n && handles[r] != NULL; r++)
+            tt_handle_take(handles[r]);
+        destroy_all(made, n);
+    }
+    free(made);
+    free(handles);
+    return status;
+}

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device.c: a communicator's device: its pinned memory, gates and worker; which device it has, and which
+ * calls it serves. */
+#include "device/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "device/dev.h"
+#include "base/handle.h"
+#include "stream/stream.h"
+#include "transports/arena.h"
+
+enum { SIDES = 2, BLOCKS_LEAST = 8 /* chunks of a schedule that has more than ranks */, DRAIN_MS = 1000 };
+
+/* --- Which device */
+
+tutti_status tt_device_resolve(const struct tt_settings *settings, int *number)
+{
+    const struct tt_dev *dev;
+    int count = 0;
+    *number = -1;
+    if (settings->device == TT_DEVICE_NONE || (settings->device == TT_DEVICE_AUTO && !tt_dev_is_used()))
+        return TUTTI_OK;
+    tutti_status status = tt_dev_find(settings->device_library, &dev);
+    if (status != TUTTI_OK) /* where nobody asked for a device, there is none */
+        return settings->device == TT_DEVICE_AUTO ? TUTTI_OK : status;
+    if (settings->device == TT_DEVICE_AUTO)
+        return dev->current(number) == TT_DEV_OK ? TUTTI_OK : tt_fail(TUTTI_DEVICE_ERROR, "%s", dev->why());
+    if (dev->count(&count) != TT_DEV_OK)
+        return tt_fail(TUTTI_DEVICE_ERROR, "%s", dev->why());
+    int wanted = (int)(settings->device - TT_DEVICE_FIRST);
+    if (wanted >= count)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "device is %d; this process has %d: legal: 0 to %d, auto or none", wanted, count, count - 1);
+    *number = wanted;
+    return TUTTI_OK;
+}
+
+/* Four cells of each chunk fill the pinned memory: two slices of operands and two of results. */
+static uint64_t blocks_of(int n)
+{
+    return n > BLOCKS_LEAST ? (uint64_t)n : BLOCKS_LEAST;
+}
+
+tutti_status tt_device_settings(struct tt_settings *settings, int n)
+{
+    enum { SLICE_OF_ALL = 4 << 20 };
+    int number;
+    tutti_status status = tt_device_resolve(settings, &number);
+    if (status == TUTTI_OK && number >= 0 && settings->slice_bytes == 0)
+        settings->slice_bytes = SLICE_OF_ALL / blocks_of(n);
+    return status;
+}
+
+/* --- Life */
+
+/* They count from the setting first_number on, as messages do: tests start where it will wrap. Gates of
+ * captured calls do not count. */
+static void set_gates(struct tt_device *d, uint32_t first)
+{
+    for (uint32_t gate = 0; gate < d->ngates; gate++) {
+        d->counts[gate] = first;
+        atomic_init(&d->words[gate].ready, first);
+        atomic_init(&d->words[gate].done, first);
+    }
+}
+
+static tutti_status make_pad(struct tt_device *d, int n, uint64_t slot_bytes)
+{
+    uint64_t blocks = blocks_of(n);
+    void *pinned, *seen;
+    d->ngates = (uint32_t)(1 + 2 * blocks);
+    d->cells_bytes = SIDES * TT_WINDOW * blocks * slot_bytes;
+    uint64_t words_bytes = (d->ngates + TT_DEVICE_CAPTURED) * sizeof *d->words;
+    d->pinned_bytes = words_bytes + d->cells_bytes;
+    d->counts = calloc(d->ngates, sizeof *d->counts);
+    if (d->counts == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the gates of a device");
+    tutti_status status = tt_arena_alloc(d->pinned_bytes, &pinned);
+    if (status != TUTTI_OK)
+        return status;
+    d->pinned = pinned;
+    if (d->dev->pin(pinned, d->pinned_bytes, &seen) != TT_DEV_OK)
+        return tt_fail(TUTTI_DEVICE_ERROR, "cannot pin %llu bytes for device %d: %s",
+            (unsigned long long)d->pinned_bytes, d->number, d->dev->why());
+    d->pinned_seen = seen;
+    d->words = (struct tt_device_words *)pinned;
+    d->cells = d->pinned + words_bytes;
+    set_gates(d, (uint32_t)d->operations);
+    return TUTTI_OK;
+}
+
+static tutti_status make_events(struct tt_device *d)
+{
+    int number;
+    if (d->dev->stream_device(NULL, &number, &d->context) == TT_DEV_OK &&
+        d->dev->event_create(false, &d->order_event) == TT_DEV_OK &&
+        d->dev->event_create(false, &d->fork_event) == TT_DEV_OK &&
+        d->dev->event_create(false, &d->inside) == TT_DEV_OK)
+        return TUTTI_OK;
+    return tt_fail(TUTTI_DEVICE_ERROR, "no events of device %d: %s", d->number, d->dev->why());
+}
+
+static tutti_status make(struct tt_comm *comm, struct tt_device *d)
+{
+    struct tt_dev_facts facts;
+    if (d->dev->facts(d->number, &facts) != TT_DEV_OK)
+        return tt_fail(TUTTI_DEVICE_ERROR, "device %d: %s", d->number, d->dev->why());
+    if (!facts.words)
+        return tt_fail(TUTTI_UNSUPPORTED, "device %d (%s): its streams cannot wait for words in memory",
+            d->number, facts.name);
+    tutti_status status = make_pad(d, comm->n, comm->endpoint->slot_bytes);
+    if (status == TUTTI_OK)
+        status = make_events(d);
+    if (status == TUTTI_OK)
+        status = tt_plan_cache_create(&d->plans);
+    if (status == TUTTI_OK)
+        status = tt_tables_create(&d->tables, comm->n);
+    if (status == TUTTI_OK)
+        status = tt_replays_open(d);
+    return status == TUTTI_OK ? tt_watch_begin(d) : status;
+}
+
+static bool enter(const struct tt_device *d, int *before)
+{
+    return d->dev->current(before) == TT_DEV_OK &&
+           (*before == d->number || d->dev->use(d->number) == TT_DEV_OK);
+}
+
+tutti_status tt_device_enter(const struct tt_device *device, int *before)
+{
+    if (enter(device, before))
+        return TUTTI_OK;
+    return tt_fail(TUTTI_DEVICE_ERROR, "device %d: %s", device->number, device->dev->why());
+}
+
+void tt_device_leave(const struct tt_device *device, int before)
+{
+    if (before != device->number)
+        device->dev->use(before);
+}
+
+tutti_status tt_device_open(struct tt_comm *comm)
+{
+    int number, before;
+    const struct tt_dev *dev;
+    tutti_status status = tt_device_resolve(&comm->settings, &number);
+    comm->wary = number < 0 && tt_dev_is_used();
+    if (status != TUTTI_OK || number < 0)
+        return status;
+    status = tt_dev_find(comm->settings.device_library, &dev);
+    if (status != TUTTI_OK)
+        return status;
+    struct tt_device *d = calloc(1, sizeof *d);
+    if (d == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for device %d of a communicator", number);
+    d->dev = dev;
+    d->number = number;
+    d->comm = comm;
+    d->operations = comm->settings.first_number;
+    comm->device = d; /* what is there of it is closed with the communicator */
+    status = tt_device_enter(d, &before);
+    if (status != TUTTI_OK)
+        return status;
+    status = make(comm, d);
+    tt_device_leave(d, before);
+    return status;
+}
+
+/* The gates are open, so the stream goes on, unless the caller's own work before them holds it up: then the
+ * pinned memory stays, for the stream still has it. */
+static bool is_drained(const struct tt_device *d)
+{
+    int64_t until = tt_deadline_ns(DRAIN_MS);
+    struct tt_wait w;
+    bool over = !d->ordered;
+    tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
+    while (!over && tt_now_ns() < until) {
+        over = d->dev->event_query(d->order_event) != TT_DEV_NOT_READY;
+        if (!over)
+            tt_wait_idle(&w);
+    }
+    tt_wait_awake(&w);
+    return over;
+}
+
+bool tt_device_settle(const struct tt_comm *comm)
+{
+    const struct tt_device *d = comm->device;
+    int64_t until = tt_deadline_ns(DRAIN_MS);
+    struct tt_wait w;
+    int before;
+    bool over = false;
+    if (!d->ordered || !enter(d, &before))
+        return false;
+    bool passed = d->dev->event_query(d->order_event) == TT_DEV_OK;
+    tt_device_leave(d, before);
+    if (!passed)
+        return false;
+    tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
+    while (!over && tt_now_ns() < until) {
+        over = atomic_load(&comm->queued) == 0 && !tt_replays_run(d);
+        if (!over)
+            tt_wait_idle(&w);
+    }
+    tt_wait_awake(&w);
+    return over;
+}
+
+/* What its device has of it. In a thread that uses no device CUDA would choose one for that. */
+static void give_up(struct tt_device *d)
+{
+    int before;
+    bool entered = enter(d, &before);
+    bool kept = tt_replays_close(d);
+    bool drained = !kept && is_drained(d);
+    if (!drained && !kept)
+        tt_log(TT_LOG_WARN, "%s: its stream is still busy on device %d; %llu pinned bytes stay",
+            d->comm->name, d->number, (unsigned long long)d->pinned_bytes);
+    if (d->order_event != NULL && !kept)
+        d->dev->event_destroy(d->order_event);
+    if (d->fork_event != NULL)
+        d->dev->event_destroy(d->fork_event);
+    if (d->inside != NULL)
+        d->dev->event_destroy(d->inside);
+    if (d->pinned_seen != NULL && drained)
+        d->dev->unpin(d->pinned);
+    if (entered)
+        tt_device_leave(d, before);
+    if (d->pinned != NULL && drained)
+        tt_arena_free(d->pinned);
+}
+
+void tt_device_close(struct tt_comm *comm)
+{
+    struct tt_device *d = comm->device;
+    if (d == NULL)
+        return;
+    if (d->watched)
+        tt_watch_end(d);
+    tt_company_leave(comm);
+    comm->device = NULL;
+    give_up(d);
+    if (d->plans.plans != NULL)
+        tt_plan_cache_destroy(&d->plans);
+    tt_tables_free(&d->tables);
+    free(d->counts);
+    free(d);
+}
+
+/* --- Which calls */
+
+static const char *const names[SIDES] = { "send", "recv" };
+
+struct span { /* what an argument of a call points to */
+    const char *call, *argument;
+    const void *pointer;
+    uint64_t bytes;
+};
+
+/* An error unless the current device can have all of it, or it is ordinary memory. */
+static tutti_status classify(const struct tt_device *d, struct span s, enum tt_dev_kind *kind)
+{
+    struct tt_dev_pointer what;
+    enum tt_dev_error error = d->dev->classify(s.pointer, &what);
+    if (error == TT_DEV_BROKEN)
+        return tt_device_broken(d);
+    if (error != TT_DEV_OK)
+        return tt_fail(
+            TUTTI_INVALID_ARGUMENT, "%s: %s is %p: %s", s.call, s.argument, s.pointer, d->dev->why());
+    if (what.kind == TT_DEV_DEVICE && what.device != d->number)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "%s: %s is memory of device %d; legal: of this communicator's, %d, or of the host", s.call,
+            s.argument, what.device, d->number);
+    if (what.kind != TT_DEV_HOST && (uintptr_t)s.pointer + s.bytes > what.base + what.bytes)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "%s: %s is %p, and needs %llu bytes; its allocation ends after %llu", s.call, s.argument,
+            s.pointer, (unsigned long long)s.bytes,
+            (unsigned long long)(what.base + what.bytes - (uintptr_t)s.pointer));
+    *kind = what.kind;
+    return TUTTI_OK;
+}
+
+static tutti_status check_buffer(const struct tt_call *call, int side, enum tt_dev_kind *kind)
+{
+    struct span s = { .call = tt_collectives[call->collective].name,
+        .argument = names[side],
+        .pointer = side == TT_IN ? call->send : call->recv,
+        .bytes = tt_call_bytes(call, side) };
+    *kind = TT_DEV_HOST;
+    if (s.pointer == NULL || s.bytes == 0 || call->collective == TT_BARRIER)
+        return TUTTI_OK;
+    return classify(call->comm->device, s, kind);
+}
+
+/* Where a stream can copy it from: when the operator is created, and still when it is used. */
+static tutti_status check_scalar(const struct tt_device *d, const char *name, const struct tt_operator *o)
+{
+    enum tt_dev_kind kind;
+    struct span s = { name, "scalar of the pre-mul-sum", o->scalar, o->element_bytes };
+    tutti_status status = classify(d, s, &kind);
+    if (status != TUTTI_OK || kind != TT_DEV_HOST)
+        return status;
+    return tt_fail(TUTTI_INVALID_ARGUMENT,
+        "%s: %s is %p, ordinary memory of the host, or freed; legal with on_device 1: memory of device %d, "
+        "managed or pinned",
+        s.call, s.argument, s.pointer, d->number);
+}
+
+tutti_status tt_device_check_host(const struct tt_call *call)
+{
+    const struct tt_device *d = call->comm->device;
+    enum tt_dev_kind kind;
+    int before;
+    if (call->stream.kind != TUTTI_STREAM_NONE) /* nobody waits later (tt_comm_turn) */
+        tt_replays_await(d);
+    if (call->created != NULL && call->created->scalar != NULL)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "%s: the device has the scalar of the pre-mul-sum, and the call has no CUDA stream to read it; "
+            "legal: with one of device %d, or a scalar with on_device 0",
+            tt_collectives[call->collective].name, d->number);
+    tutti_status status = tt_device_enter(d, &before);
+    if (status != TUTTI_OK)
+        return status;
+    for (int side = 0; side < SIDES && status == TUTTI_OK; side++) {
+        status = check_buffer(call, side, &kind);
+        if (status == TUTTI_OK && kind == TT_DEV_DEVICE)
+            status = tt_fail(TUTTI_INVALID_ARGUMENT,
+                "%s: %s is memory of a device, and the call has no CUDA stream; legal: with one of device %d",
+                tt_collectives[call->collective].name, names[side], d->number);
+    }
+    tt_device_leave(d, before);
+    return status;
+}
+
+/* Why this communicator has no device, which this argument needs. */
+static tutti_status tell_absent(const struct tt_comm *comm, const char *name, const char *argument)
+{
+    const struct tt_settings *settings = &comm->settings;
+    const struct tt_dev *dev;
+    const char *why =
+        "no device was current in the thread that made it; legal: to call cudaSetDevice before, "
+        "or to name one by the setting device";
+    if (settings->device == TT_DEVICE_NONE)
+        why = "its setting device is none";
+    else if (tt_dev_find(settings->device_library, &dev) != TUTTI_OK)
+        why = tt_last_error();
+    char text[TT_ERROR_TEXT];
+    snprintf(text, sizeof text, "%s", why);
+    return tt_fail(
+        TUTTI_UNSUPPORTED, "%s: %s, but this communicator has no device: %s", name, argument, text);
+}
+
+tutti_status tt_device_check_absent(const struct tt_call *call)
+{
+    char argument[128];
+    for (int side = 0; side < SIDES; side++) {
+        const void *pointer = side == TT_IN ? call->send : call->recv;
+        uint64_t bytes = call->collective == TT_BARRIER ? 0 : tt_call_bytes(call, side);
+        if (pointer == NULL || bytes == 0 || tt_watch_is_readable(pointer, bytes))
+            continue;
+        snprintf(argument, sizeof argument,
+            "%s is %p, and the processor may not read there, as where memory of a device is", names[side],
+            pointer);
+        return tell_absent(call->comm, tt_collectives[call->collective].name, argument);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_status check_here(struct tt_call *call, const struct tt_device *d)
+{
+    const char *name = tt_collectives[call->collective].name;
+    int number;
+    void *context;
+    enum tt_dev_error error = d->dev->stream_device(call->stream.handle, &number, &context);
+    if (error == TT_DEV_BROKEN)
+        return tt_device_broken(d);
+    if (error != TT_DEV_OK)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: stream: %s", name, d->dev->why());
+    if (number != d->number)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "%s: stream is of device %d; legal: of this communicator's, %d", name, number, d->number);
+    if (context != d->context)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "%s: stream is of another context of device %d than this communicator; legal: of the context "
+            "that was current when the communicator was made, the one of cudaSetDevice where the program "
+            "makes none of its own",
+            name, number);
+    tutti_status status = TUTTI_OK;
+    enum tt_dev_kind kind;
+    for (int side = 0; side < SIDES && status == TUTTI_OK; side++) { /* the host's is used where it lies */
+        status = check_buffer(call, side, &kind);
+        call->staged[side] = status == TUTTI_OK && (kind == TT_DEV_DEVICE || kind == TT_DEV_MANAGED);
+    }
+    if (status == TUTTI_OK && call->created != NULL && call->created->scalar != NULL)
+        status = check_scalar(d, name, call->created);
+    return status;
+}
+
+tutti_status tt_device_check_scalar(const struct tt_comm *comm, const char *name, const struct tt_operator *o)
+{
+    const struct tt_device *d = comm->device;
+    int before;
+    if (d == NULL)
+        return tell_absent(comm, name, "on_device is 1");
+    tutti_status status = tt_device_enter(d, &before);
+    if (status != TUTTI_OK)
+        return status;
+    status = check_scalar(d, name, o);
+    tt_device_leave(d, before);
+    return status;
+}
+
+tutti_status tt_device_check(struct tt_call *call)
+{
+    const struct tt_device *d = call->comm->device;
+    int before;
+    if (d == NULL)
+        return tell_absent(call->comm, tt_collectives[call->collective].name, "stream has kind 2, CUDA");
+    tutti_status status = tt_device_enter(d, &before);
+    if (status != TUTTI_OK)
+        return status;
+    status = check_here(call, d);
+    tt_device_leave(d, before);
+    return status;
+}
+
+/* What was a device's and is not looks like memory of the host, and is used as that where it lies. */
+tutti_status tt_device_check_kept(const struct tt_call *call)
+{
+    struct tt_call now = *call;
+    if (call->stream.kind != TUTTI_STREAM_CUDA)
+        return tt_device_check_host(call);
+    tutti_status status = tt_device_check(&now);
+    for (int side = 0; side < SIDES && status == TUTTI_OK; side++)
+        if (now.staged[side] != call->staged[side])
+            status = tt_fail(TUTTI_INVALID_USAGE,
+                "%s: %s is %p, which was memory of %s when its group was kept, and is no longer; legal: the "
+                "buffers of a program stay as long as it is started",
+                tt_collectives[call->collective].name, names[side], side == TT_IN ? call->send : call->recv,
+                call->staged[side] ? "a device" : "the host");
+    return status;
+}
+
+void tt_device_fail(struct tt_comm *comm, tutti_status status)
+{
+    struct tt_cause cause = { .status = status, .rank = comm->rank, .peer = TT_NONE };
+    cause.sequence = comm->device->operations; /* the worker counts its own */
+    snprintf(cause.operation, sizeof cause.operation, "enqueue");
+    tt_cause_say(&cause, "%s", tt_last_error());
+    tt_comm_fail(comm, &cause);
+}

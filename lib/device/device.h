@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device.h: collectives on a device's memory, in the order of a device's stream: executor H.
+ *
+ *     stream:  copy slice 0 in | ready 1 | copy slice 1 in | ready 2 | wait done 1 | copy slice 0 out | ...
+ *     worker:           slice 0 with the peers' workers ... done 1 | slice 1 ... done 2 | ...
+ *
+ * A communicator of a device has pinned memory that peers can map, and a worker, a host stream of its own. A
+ * call takes its place in the worker's queue, its operands and results in cells of the pinned memory (two
+ * slices of each at a time, as the executor has in flight), and enqueues the rest on the caller's stream. The
+ * worker runs the host's executor, which no GPU is needed for, and never calls CUDA; so what ends a wait of a
+ * stream is a thread that waits for no stream, and nothing can deadlock however few hardware queues there
+ * are. Host memory is used where it lies. Faults are found where they always are: by who runs the call; every
+ * item of the worker opens its gate at its end, however it ended, and the stream goes on.
+ *
+ * What is enqueued is bounded: a stream whose queue is full makes its caller wait with the driver's lock in
+ * hand, and other ranks of the process could not go on. So beyond TT_DEVICE_ENQUEUED pieces of work the
+ * caller waits here, for its own oldest slice. */
+#ifndef TT_DEVICE_H
+#define TT_DEVICE_H
+#include "base/dev.h"
+#include "run/run.h"
+#include "exec/plan.h"
+
+enum {
+    TT_DEVICE_MARKS = 256,
+    TT_DEVICE_ENQUEUED = 512,
+    TT_DEVICE_CAPTURED = 256 /* calls that graphs may hold at once */
+};
+
+struct tt_device_words { /* of a gate; each side that writes has a cache line */
+    _Alignas(64) _Atomic uint32_t ready;
+    _Alignas(8) uint8_t factor[8];
+    _Alignas(64) _Atomic uint32_t done;
+};
+
+struct tt_device_mark { /* so many pieces of work are over when the gate's word has the value */
+    uint64_t enqueued;
+    const _Atomic uint32_t *done;
+    uint32_t value;
+};
+
+struct tt_device { /* of a communicator; used by who calls on it */
+    struct tt_comm *comm;
+    const struct tt_dev *dev;
+    int number;
+    void *context; /* of the device: events are of one, as streams are */
+    tutti_stream worker;
+    uint8_t *pinned, *pinned_seen; /* the host's address of it, and the device's */
+    uint64_t pinned_bytes; /* first the words of gates, then those of captured calls, then the cells */
+    struct tt_device_words *words;
+    uint32_t *counts; /* per gate: slices so far */
+    uint32_t ngates;
+    uint8_t *cells;
+    uint64_t cells_bytes;
+    void *order_event; /* recorded at the end of the last call */
+    void *fork_event; /* joins the other streams of a group */
+    void *inside; /* event: the last call of a capture, for the next one there */
+    uint64_t capture; /* the last one that has a call of this communicator */
+    bool ordered; /* order_event has been recorded */
+    struct tt_replays *replays; /* captured calls */
+    struct tt_company *company; /* the ranks of this process on this device */
+    uint64_t operations; /* collectives so far, from first_number on */
+    struct tt_plan_cache plans; /* for their schedules: the worker has its own */
+    struct tt_tables tables;
+
+    uint64_t enqueued, completed; /* pieces of work */
+    struct tt_device_mark marks[TT_DEVICE_MARKS];
+    uint32_t first_mark, nmarks;
+
+    bool watched; /* by device_watch.c */
+    struct tt_device *next; /* of those */
+};
+
+/* The device that these settings give a communicator; -1: none. */
+tutti_status tt_device_resolve(const struct tt_settings *settings, int *number);
+/* Of rank 0: longer slices, where they have to go to a device and back. */
+tutti_status tt_device_settings(struct tt_settings *settings, int n);
+/* Give the communicator its device, if it is to have one. Not while streams of the process wait. */
+tutti_status tt_device_open(struct tt_comm *comm);
+void tt_device_close(struct tt_comm *comm);
+/* True if the streams have passed all calls: the worker, which may still be at the end of the last, is waited
+ * for. */
+bool tt_device_settle(const struct tt_comm *comm);
+
+/* The device becomes the thread's current one, which names default streams and what addresses are; and what
+ * was current before becomes so again. */
+tutti_status tt_device_enter(const struct tt_device *device, int *before);
+void tt_device_leave(const struct tt_device *device, int before);
+
+/* Can the device read the operator's scalar? INVALID_ARGUMENT; UNSUPPORTED: there is no device. */
+tutti_status tt_device_check_scalar(
+    const struct tt_comm *comm, const char *name, const struct tt_operator *o);
+/* What concerns the device in the check of a call on a CUDA stream. */
+tutti_status tt_device_check(struct tt_call *call);
+/* The same of a call elsewhere, of a communicator with a device: it may have host memory only. */
+tutti_status tt_device_check_host(const struct tt_call *call);
+/* The same of a communicator without one that is wary: UNSUPPORTED where only a device can read. */
+tutti_status tt_device_check_absent(const struct tt_call *call);
+/* Either, of a call of a program that starts: its buffers are looked at again. */
+tutti_status tt_device_check_kept(const struct tt_call *call);
+/* Enqueue calls that are checked, all on CUDA streams. */
+tutti_status tt_device_submit(const struct tt_batch *batch);
+
+/* The communicator ends with this, and with the thread's last error. */
+void tt_device_fail(struct tt_comm *comm, tutti_status status);
+
+/* The device has failed: so has the communicator, at all ranks. After the error TT_DEV_BROKEN, or like it. */
+tutti_status tt_device_broken(const struct tt_device *device);
+/* A thread of the process looks whether that is so, from begin to end (device_watch.c). */
+tutti_status tt_watch_begin(struct tt_device *device);
+void tt_watch_end(struct tt_device *device);
+/* Can the processor read both ends of this? True where nobody may ask. */
+bool tt_watch_is_readable(const void *pointer, uint64_t bytes);
+/* Is the host's memory there that these calls have? If not, their communicator has failed. */
+tutti_status tt_watch_memory(const struct tt_batch *batch);
+
+/* All that was enqueued so far is over when this gate has told `done` slices. */
+void tt_device_mark(struct tt_device *device, const struct tt_gate *gate, uint32_t done);
+/* Wait while too much is in flight. */
+void tt_device_pace(struct tt_device *device);
+
+/* Calls in graphs (device_capture.c). `open` makes the worker, and `close` ends it; true: graphs remain that
+ * have the pinned memory and the order event now. `live`: graphs have calls; `run`: the device has reached
+ * one, or the worker runs it. */
+tutti_status tt_replays_open(struct tt_device *device);
+bool tt_replays_close(struct tt_device *device);
+bool tt_replays_live(const struct tt_device *device);
+bool tt_replays_run(const struct tt_device *device);
+/* Until none runs. The worker may still be at the end of one that the stream has passed. */
+void tt_replays_await(const struct tt_device *device);
+/* Those of one communicator that are captured together. They belong to the graph once that retains them, and
+ * are dropped before, or never. */
+struct tt_captured;
+tutti_status tt_captured_create(struct tt_comm *comm, uint64_t capture, struct tt_captured **captured);
+void tt_captured_drop(struct tt_captured *captured);
+tutti_status tt_captured_gate(struct tt_captured *captured, uint32_t slices, struct tt_gate *gate);
+tutti_status tt_captured_add(struct tt_captured *captured, const struct tt_call *call);
+enum tt_dev_error tt_captured_retain(struct tt_captured *captured, void *graph);
+/* On their stream: before the first of them, and after the last. */
+enum tt_dev_error tt_captured_enter(struct tt_captured *captured, struct tt_device *device, void *stream);
+enum tt_dev_error tt_captured_leave(struct tt_captured *captured, struct tt_device *device, void *stream);
+
+/* Zeroed memory of the thread's device, which other processes can be given (device_memory.c); and whether
+ * `ptr` is the start of some: then *status tells how freeing it went. */
+tutti_status tt_device_memory_alloc(size_t bytes, void **ptr);
+bool tt_device_memory_free(void *ptr, tutti_status *status);
+
+/* Gates: 0 is of collectives, and messages have one for each peer and direction. */
+static inline uint32_t tt_device_gate(int peer, bool receives)
+{
+    return 1 + 2 * (uint32_t)peer + receives;
+}
+
+/* Ranks of one process on one device (device_company.c), behind one lock. Join when connected. */
+tutti_status tt_company_join(struct tt_comm *comm);
+void tt_company_leave(struct tt_comm *comm);
+struct tt_meeting { /* of a call */
+    const struct tt_gate *gate;
+    uint64_t operation; /* of a collective: its number, from 1 + first_number on */
+    int peer; /* of a message; TT_NONE: a collective */
+    bool receives;
+};
+/* So many slices of this rank are in; wait until as many of all others are. */
+void tt_company_tell(struct tt_comm *comm, const struct tt_meeting *meeting, uint32_t slices);
+/* Is this rank one of them? */
+bool tt_company_has(const struct tt_comm *comm, int rank);
+tutti_status tt_company_meet(struct tt_comm *comm, const struct tt_meeting *meeting, uint32_t slices);
+
+/* One slice of IN to its cells, or of OUT from its cells; counts the pieces of work. */
+struct tt_device_move {
+    const struct tt_layout *layout;
+    struct tt_space space; /* the user's buffer */
+    uint8_t *cells; /* as the device sees them */
+    uint64_t stride;
+    struct tt_part chunks;
+    bool back; /* from the cells */
+};
+enum tt_dev_error tt_device_move(
+    struct tt_device *device, const struct tt_device_move *m, uint32_t slice, void *stream);
+
+#endif

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device_capture.c: calls that are captured, and what a replay of their graph does.
+ *
+ *     stream:  wait for the last event | arrive | in | ready 1 | wait done 1 | out | ready, done 0 | event
+ *     worker:                        take it up ... slice 0 with the peers' workers ... done 1
+ *
+ * A replay cannot take a place in the worker's queue: nobody calls Tutti when a graph is launched. So a node
+ * at the start of the captured call tells the worker that the device has reached it. The calls of a
+ * communicator are a chain on the device, replays and others alike; so the device has reached one of them at
+ * most, and one word is enough to name it. A graph that was launched first may come before what was queued
+ * first: while graphs have calls of a communicator, its worker begins an item only when the device has
+ * reached that, too.
+ *
+ * The node only leaves its name and rings. It never waits, takes no lock and calls no CUDA.
+ *
+ * What a graph has of a communicator stays until graph and runnables are gone, also if the communicator goes
+ * first: then the node opens the gates itself, and the replay runs through without effect. The runtime tells
+ * the end of a graph on a thread that may not call CUDA; so pinned memory that was left is freed when
+ * communicators are made or destroyed later. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "device/device.h"
+#include "base/handle.h"
+#include "observe/recorder.h"
+#include "stream/stream.h"
+#include "transports/arena.h"
+
+enum { DESCRIPTION = 128 };
+
+struct tt_captured { /* the calls of one communicator that are captured together */
+    struct tt_captured *next;
+    struct tt_replays *home;
+    struct tt_batch batch; /* each has a plan of its own */
+    uint64_t capture;
+    _Atomic bool released; /* the graph is gone */
+};
+
+struct tt_replays { /* of a communicator */
+    const struct tt_dev *dev;
+    struct tt_aside aside;
+    struct tt_stream *worker;
+    struct tt_device_words *words;
+    struct tt_captured *owners[TT_DEVICE_CAPTURED]; /* of words; NULL: nobody */
+    struct tt_captured *first;
+    _Atomic int live; /* how many there are */
+    _Atomic(struct tt_captured *) reached; /* by the device, and not yet taken up */
+    _Atomic(struct tt_captured *) running;
+    _Atomic bool closed; /* the communicator is gone */
+
+    /* Once it is. */
+    struct tt_replays *next;
+    uint8_t *pinned;
+    void *order_event;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct tt_replays *first;
+} left = { .lock = PTHREAD_MUTEX_INITIALIZER }; /* their communicators are gone, some graph is not */
+
+/* --- A replay */
+
+static void open_gates(const struct tt_captured *c)
+{
+    for (int i = 0; i < c->batch.count; i++) {
+        const struct tt_gate *gate = &c->batch.calls[i].call.staging->gate;
+        tt_gate_tell(gate, gate->slices);
+    }
+}
+
+/* The device has reached the calls. On a thread of the runtime. */
+static void arrive(void *argument)
+{
+    struct tt_captured *c = argument;
+    struct tt_replays *home = c->home;
+    atomic_store(&home->reached, c);
+    if (!atomic_load(&home->closed))
+        tt_stream_wake(home->worker);
+    else if (atomic_exchange(&home->reached, NULL) == c)
+        open_gates(c);
+}
+
+/* The call that is under way without a stream of the device; false: none is. A collective that has begun is
+ * known by name. */
+static bool find_other(const struct tt_comm *comm, uint64_t sequence, char called[DESCRIPTION])
+{
+    struct tt_call_record other;
+    if (!comm->endpoint->control->call_of(comm->endpoint, comm->rank, sequence, &other)) {
+        snprintf(called, DESCRIPTION, "a send, a receive, or a call on a stream of the host");
+        return tt_endpoint_inside(comm->endpoint) || atomic_load(&comm->elsewhere) > 0;
+    }
+    int length = snprintf(called, DESCRIPTION, "operation %llu, ", (unsigned long long)sequence);
+    tt_record_describe(&other, called + length, DESCRIPTION - (size_t)length);
+    return true;
+}
+
+/* Another thread runs a call that no stream orders: it must not be joined there. */
+static tutti_status check_alone(struct tt_comm *comm)
+{
+    char called[DESCRIPTION];
+    struct tt_cause cause = { .status = TUTTI_INVALID_USAGE, .rank = comm->rank, .peer = TT_NONE };
+    cause.sequence = comm->endpoint->control->completed_by(comm->endpoint, comm->rank);
+    if (!find_other(comm, cause.sequence, called))
+        return TUTTI_OK;
+    snprintf(cause.operation, sizeof cause.operation, "replay");
+    tt_cause_say(&cause,
+        "%s, rank %d: %s, was not on a CUDA stream, and not over, when device %d reached a replay of this "
+        "communicator's calls; legal: the one after the other",
+        comm->name, comm->rank, called, comm->device->number);
+    return tt_comm_fail(comm, &cause);
+}
+
+/* Who ended well has told its gate all slices; the stream may have gone on, and must not be told again. */
+static void run(struct tt_captured *c)
+{
+    struct tt_pending *calls = c->batch.calls;
+    int count = c->batch.count;
+    for (int i = 0; i < count; i++) {
+        calls[i].op = NULL;
+        calls[i].over = calls[i].suspect = false;
+    }
+    tutti_status status = tt_comm_check(calls[0].call.comm);
+    if (status == TUTTI_OK)
+        status = check_alone(calls[0].call.comm);
+    if (status == TUTTI_OK)
+        status = tt_watch_memory(&c->batch);
+    if (status == TUTTI_OK)
+        status = tt_run_aside(calls, count);
+    for (int i = 0; i < count && status != TUTTI_OK; i++) {
+        const struct tt_gate *gate = &calls[i].call.staging->gate;
+        if (calls[i].op == NULL || calls[i].op->state != TT_DONE)
+            tt_gate_tell(gate, gate->slices);
+    }
+}
+
+static bool serve(void *context)
+{
+    struct tt_replays *home = context;
+    struct tt_captured *c = atomic_load_explicit(&home->reached, memory_order_relaxed);
+    if (c == NULL)
+        return false;
+    atomic_store(&home->running, c); /* first: one of the two is always there to be seen */
+    bool mine = atomic_compare_exchange_strong(&home->reached, &c, NULL);
+    if (mine)
+        run(c);
+    atomic_store(&home->running, NULL);
+    return mine;
+}
+
+/* Has the device reached one of these? */
+static bool is_their_turn(const struct tt_replays *home, const struct tt_batch *next)
+{
+    if (next->count == 0 || atomic_load_explicit(&home->live, memory_order_relaxed) == 0)
+        return true;
+    for (int i = 0; i < next->count; i++) {
+        const struct tt_staging *staging = next->calls[i].call.staging;
+        if (staging == NULL || tt_gate_is_open(&staging->gate, 0))
+            return true;
+    }
+    return tt_comm_check(next->calls[0].call.comm) != TUTTI_OK;
+}
+
+/* Calls whose memory is gone have no communicator any more that runs them. */
+static bool may_begin(void *context, const struct tt_batch *next)
+{
+    if (!is_their_turn(context, next))
+        return false;
+    tt_watch_memory(next);
+    return true;
+}
+
+bool tt_replays_run(const struct tt_device *d)
+{
+    const struct tt_replays *home = d->replays;
+    return atomic_load(&home->reached) != NULL || atomic_load(&home->running) != NULL;
+}
+
+void tt_replays_await(const struct tt_device *d)
+{
+    struct tt_wait w;
+    if (!tt_replays_run(d))
+        return;
+    tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
+    while (tt_replays_run(d))
+        tt_wait_idle(&w);
+    tt_wait_awake(&w);
+}
+
+bool tt_replays_live(const struct tt_device *d)
+{
+    return atomic_load_explicit(&d->replays->live, memory_order_relaxed) > 0;
+}
+
+/* --- Life */
+
+static void free_captured(struct tt_captured *c)
+{
+    struct tt_replays *home = c->home;
+    for (int k = 0; k < TT_DEVICE_CAPTURED; k++)
+        if (home->owners[k] == c)
+            home->owners[k] = NULL;
+    for (int i = 0; i < c->batch.count; i++)
+        tt_call_release(&c->batch.calls[i].call);
+    tt_batch_free(&c->batch);
+    free(c);
+    atomic_fetch_sub(&home->live, 1);
+}
+
+/* Free what no graph has any more. The worker may still be at the end of the last replay. */
+static void reap(struct tt_replays *home)
+{
+    for (struct tt_captured **at = &home->first, *c; (c = *at) != NULL;) {
+        if (!atomic_load(&c->released) || atomic_load(&home->running) == c) {
+            at = &c->next;
+            continue;
+        }
+        *at = c->next;
+        free_captured(c);
+    }
+}
+
+static void sweep(void)
+{
+    pthread_mutex_lock(&left.lock);
+    for (struct tt_replays **at = &left.first, *home; (home = *at) != NULL;) {
+        reap(home);
+        if (home->first != NULL || home->dev->event_query(home->order_event) == TT_DEV_NOT_READY) {
+            at = &home->next;
+            continue;
+        }
+        *at = home->next;
+        home->dev->event_destroy(home->order_event);
+        home->dev->unpin(home->pinned);
+        tt_arena_free(home->pinned);
+        free(home);
+    }
+    pthread_mutex_unlock(&left.lock);
+}
+
+tutti_status tt_replays_open(struct tt_device *d)
+{
+    sweep();
+    struct tt_replays *home = calloc(1, sizeof *home);
+    if (home == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the captured calls of a communicator");
+    home->dev = d->dev;
+    home->aside = (struct tt_aside){ serve, may_begin, home };
+    home->words = d->words + d->ngates;
+    d->replays = home;
+    tutti_status status = tt_stream_make(&home->aside, &d->worker);
+    if (status == TUTTI_OK)
+        home->worker = tt_shell_find(TT_SHELL_STREAM, d->worker.handle);
+    return status;
+}
+
+/* The worker may be gone before it has taken up what the device reached. */
+bool tt_replays_close(struct tt_device *d)
+{
+    struct tt_replays *home = d->replays;
+    if (home != NULL)
+        atomic_store(&home->closed, true);
+    if (d->worker.handle != NULL)
+        tt_stream_unmake(d->worker);
+    sweep();
+    if (home == NULL)
+        return false;
+    const struct tt_captured *reached = atomic_exchange(&home->reached, NULL);
+    if (reached != NULL)
+        open_gates(reached);
+    reap(home);
+    d->replays = NULL;
+    if (home->first == NULL) {
+        free(home);
+        return false;
+    }
+    for (struct tt_captured *c = home->first; c != NULL; c = c->next)
+        for (int i = 0; i < c->batch.count; i++)
+            tt_call_release(&c->batch.calls[i].call);
+    home->pinned = d->pinned;
+    home->order_event = d->order_event;
+    pthread_mutex_lock(&left.lock);
+    home->next = left.first;
+    left.first = home;
+    pthread_mutex_unlock(&left.lock);
+    return true;
+}
+
+/* --- A capture */
+
+/* In another capture meanwhile: within a graph the calls would have no order. */
+static tutti_status check_turns(const struct tt_comm *comm, uint64_t capture)
+{
+    const struct tt_device *d = comm->device;
+    bool before = false;
+    for (const struct tt_captured *c = d->replays->first; c != NULL; c = c->next)
+        before = before || c->capture == capture;
+    if (!before || d->capture == capture)
+        return TUTTI_OK;
+    return tt_fail(TUTTI_INVALID_USAGE,
+        "%s: rank %d: captured in another graph since this capture's last call; legal: one capture after the "
+        "other",
+        comm->name, comm->rank);
+}
+
+tutti_status tt_captured_create(struct tt_comm *comm, uint64_t capture, struct tt_captured **captured)
+{
+    struct tt_replays *home = comm->device->replays;
+    reap(home);
+    tutti_status status = check_turns(comm, capture);
+    if (status != TUTTI_OK)
+        return status;
+    struct tt_captured *c = calloc(1, sizeof *c);
+    if (c == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to capture a call");
+    c->home = home;
+    c->capture = capture;
+    tt_recorder_share(comm->recorder);
+    atomic_fetch_add(&home->live, 1);
+    *captured = c;
+    return TUTTI_OK;
+}
+
+void tt_captured_drop(struct tt_captured *c)
+{
+    free_captured(c);
+}
+
+tutti_status tt_captured_gate(struct tt_captured *c, uint32_t slices, struct tt_gate *gate)
+{
+    int k = 0;
+    while (k < TT_DEVICE_CAPTURED && c->home->owners[k] != NULL)
+        k++;
+    if (k == TT_DEVICE_CAPTURED)
+        return tt_fail(TUTTI_OUT_OF_MEMORY,
+            "graphs have %d calls of this communicator; legal: no more, until one of those graphs and all "
+            "that "
+            "was instantiated of it are destroyed",
+            TT_DEVICE_CAPTURED);
+    c->home->owners[k] = c;
+    struct tt_device_words *words = &c->home->words[k];
+    *gate = (struct tt_gate){
+        .ready = &words->ready, .done = &words->done, .factor = words->factor, .slices = slices
+    };
+    return TUTTI_OK;
+}
+
+tutti_status tt_captured_add(struct tt_captured *c, const struct tt_call *call)
+{
+    struct tt_call own = *call;
+    own.plan = NULL;
+    tutti_status status = tt_call_own(&own);
+    if (status == TUTTI_OK)
+        status = tt_batch_add(&c->batch, &own);
+    if (status != TUTTI_OK)
+        tt_call_release(&own);
+    return status;
+}
+
+static void release(void *argument)
+{
+    struct tt_captured *c = argument;
+    atomic_store(&c->released, true);
+}
+
+enum tt_dev_error tt_captured_retain(struct tt_captured *c, void *graph)
+{
+    enum tt_dev_error error = c->home->dev->graph_retain(graph, release, c);
+    if (error != TT_DEV_OK)
+        return error;
+    c->next = c->home->first;
+    c->home->first = c;
+    return TT_DEV_OK;
+}
+
+enum tt_dev_error tt_captured_enter(struct tt_captured *c, struct tt_device *d, void *stream)
+{
+    bool again = d->capture == c->capture; /* external events order graphs, not the parts of one */
+    enum tt_dev_error error = again ? d->dev->event_wait(d->inside, stream, false)
+                                    : d->dev->event_wait(d->order_event, stream, true);
+    return error == TT_DEV_OK ? d->dev->host_call(stream, arrive, c) : error;
+}
+
+enum tt_dev_error tt_captured_leave(struct tt_captured *c, struct tt_device *d, void *stream)
+{
+    enum tt_dev_error error = d->dev->event_record(d->order_event, stream, true);
+    d->capture = c->capture;
+    return error == TT_DEV_OK ? d->dev->event_record(d->inside, stream, false) : error;
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device_memory.c: memory of a device that tutti_mem_alloc gives.
+ *
+ * It is a segment, so that other processes can be given it. Which segments there are stands in a list that
+ * only grows; entries are used again. There is no lock: a fork may come at any moment, and a child, which
+ * can use no device, still has to be told so when it frees what its parent has. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "run/comm.h"
+#include "device/dev.h"
+#include "device/device.h"
+#include "run/settings.h"
+
+struct entry {
+    struct entry *next;
+    _Atomic(void *) is; /* where the segment is; NULL: there is none; the entry itself: some thread has it */
+    struct tt_dev_segment segment;
+};
+static _Atomic(struct entry *) entries;
+
+/* The entry with this address becomes the caller's. */
+static struct entry *claim(void *is)
+{
+    struct entry *e = atomic_load(&entries);
+    for (void *expected = is; e != NULL; e = e->next, expected = is)
+        if (atomic_compare_exchange_strong(&e->is, &expected, e))
+            break;
+    return e;
+}
+
+static struct entry *take(void)
+{
+    struct entry *e = claim(NULL);
+    if (e != NULL || (e = calloc(1, sizeof *e)) == NULL)
+        return e;
+    e->is = e;
+    e->next = atomic_load(&entries);
+    while (!atomic_compare_exchange_weak(&entries, &e->next, e))
+        ;
+    return e;
+}
+
+static tutti_status fail(const struct tt_dev *dev, enum tt_dev_error error, const char *call, int device)
+{
+    tutti_status status = error == TT_DEV_NO_MEMORY ? TUTTI_OUT_OF_MEMORY
+                          : error == TT_DEV_CAPTURE ? TUTTI_INVALID_USAGE
+                                                    : TUTTI_DEVICE_ERROR;
+    return tt_fail(status, "%s: device %d: %s", call, device, dev->why());
+}
+
+/* --- Allocate */
+
+/* Fresh memory has what others left there. The stream is of its own, as the caller's may be in a capture. */
+static enum tt_dev_error clear(const struct tt_dev *dev, const struct tt_dev_segment *segment)
+{
+    void *stream;
+    enum tt_dev_error error = dev->stream_create(&stream);
+    if (error != TT_DEV_OK)
+        return error;
+    error = dev->fill(segment->base, 0, segment->bytes, stream);
+    if (error == TT_DEV_OK)
+        error = dev->stream_sync(stream);
+    dev->stream_destroy(stream);
+    return error;
+}
+
+static tutti_status alloc_here(
+    const struct tt_dev *dev, int device, size_t bytes, struct tt_dev_segment *segment)
+{
+    struct tt_dev_facts facts;
+    enum tt_dev_error error = dev->facts(device, &facts);
+    if (error == TT_DEV_OK && bytes > facts.bytes)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "mem_alloc: bytes is %zu; device %d has %llu", bytes, device,
+            (unsigned long long)facts.bytes);
+    if (error == TT_DEV_OK)
+        error = dev->segment_alloc(bytes, segment);
+    if (error != TT_DEV_OK)
+        return fail(dev, error, "mem_alloc", device);
+    error = clear(dev, segment);
+    if (error == TT_DEV_OK)
+        return TUTTI_OK;
+    tutti_status status = fail(dev, error, "mem_alloc", device);
+    dev->segment_free(segment);
+    return status;
+}
+
+static tutti_status find_table(const struct tt_dev **dev)
+{
+    struct tt_settings settings;
+    char why[TT_ERROR_TEXT];
+    tutti_status status = tt_comm_settings(NULL, &settings);
+    if (status == TUTTI_OK)
+        status = tt_dev_find(settings.device_library, dev);
+    if (status == TUTTI_OK)
+        return status;
+    snprintf(why, sizeof why, "%s", tt_last_error());
+    return tt_fail(status, "mem_alloc: cuda is 1: %s", why);
+}
+
+/* As in CUDA, device 0 is that of a thread which has chosen none. */
+static enum tt_dev_error find_current(const struct tt_dev *dev, int *device)
+{
+    *device = 0;
+    enum tt_dev_error error = dev->current(device);
+    if (error != TT_DEV_OK || *device >= 0)
+        return error;
+    *device = 0;
+    return dev->use(0);
+}
+
+tutti_status tt_device_memory_alloc(size_t bytes, void **ptr)
+{
+    const struct tt_dev *dev;
+    int device;
+    tutti_status status = find_table(&dev);
+    if (status != TUTTI_OK)
+        return status;
+    enum tt_dev_error error = find_current(dev, &device);
+    if (error != TT_DEV_OK)
+        return fail(dev, error, "mem_alloc", device);
+    struct entry *e = take();
+    if (e == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "mem_alloc: no memory to remember an allocation");
+    status = alloc_here(dev, device, bytes, &e->segment);
+    if (status == TUTTI_OK)
+        *ptr = e->segment.base;
+    atomic_store(&e->is, status == TUTTI_OK ? e->segment.base : NULL);
+    return status;
+}
+
+/* --- Free */
+
+bool tt_device_memory_free(void *ptr, tutti_status *status)
+{
+    const struct tt_dev *dev;
+    struct entry *e = claim(ptr);
+    if (e == NULL)
+        return false;
+    *status = tt_dev_find("", &dev);
+    if (*status == TUTTI_OK) {
+        enum tt_dev_error error = dev->segment_free(&e->segment);
+        if (error != TT_DEV_OK)
+            *status = fail(dev, error, "mem_free", e->segment.device);
+    }
+    atomic_store(&e->is, *status == TUTTI_OK ? NULL : ptr);
+    return true;
+}

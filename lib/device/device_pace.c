@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device_pace.c: how much of a communicator's work may stand in its device's queues. */
+#include "base/wait.h"
+#include "device/device.h"
+
+static void pass(struct tt_device *d)
+{
+    for (; d->nmarks > 0; d->nmarks--, d->first_mark = (d->first_mark + 1) % TT_DEVICE_MARKS) {
+        const struct tt_device_mark *m = &d->marks[d->first_mark];
+        if ((int32_t)(atomic_load_explicit(m->done, memory_order_acquire) - m->value) < 0)
+            return;
+        d->completed = m->enqueued;
+    }
+}
+
+/* With no room for another mark, a later one says it, too. */
+void tt_device_mark(struct tt_device *d, const struct tt_gate *gate, uint32_t done)
+{
+    if (d->nmarks == TT_DEVICE_MARKS)
+        pass(d);
+    if (d->nmarks == TT_DEVICE_MARKS)
+        return;
+    uint32_t next = (d->first_mark + d->nmarks++) % TT_DEVICE_MARKS;
+    d->marks[next] = (struct tt_device_mark){ d->enqueued, gate->done, gate->base + done };
+}
+
+/* It ends: a gate tells all its slices at the latest when its call fails. */
+void tt_device_pace(struct tt_device *d)
+{
+    struct tt_wait w;
+    if (d->enqueued - d->completed < TT_DEVICE_ENQUEUED)
+        return;
+    tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
+    for (pass(d); d->nmarks > 0 && d->enqueued - d->completed >= TT_DEVICE_ENQUEUED; pass(d))
+        tt_wait_idle(&w);
+    tt_wait_awake(&w);
+}

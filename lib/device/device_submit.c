@@ -1,0 +1,560 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device_submit.c: calls on a device's stream, enqueued.
+ *
+ * A submission is a batch of calls. The calls of one communicator first take their place in its worker's
+ * queue. Then the host enqueues the stream's part, round by round. A collective is a round of its own. The
+ * k-th messages of all peers and directions of a group are one round, since the peers' k-th ones are, too,
+ * wherever they stand in their groups. In a round the operands of slice z are enqueued before the results of
+ * slice z - 1; so the stream waits for nothing that needs what stands behind it, here or at a peer.
+ *
+ * Several communicators take turns, step by step, and none begins a round before all have ended the last one,
+ * since ranks may cut a call into different numbers of slices. So a wait for slice z of round w needs only
+ * what all ranks have enqueued before their waits for slice z of round w, on any communicator.
+ *
+ * While the streams are being captured, the same work becomes a part of a graph, and the worker gets the
+ * calls when that is replayed (device_capture.c). */
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "device/device.h"
+#include "run/lay.h"
+#include "stream/stream.h"
+
+/* Collectives come after all messages, on every communicator and at all ranks. */
+enum { ROUNDS_OF_MESSAGES = 1 << 30, NO_ROUND = INT32_MAX };
+
+struct op { /* one call */
+    struct tt_call call; /* as the worker runs it */
+    struct tt_staging staging;
+    struct tt_laid laid;
+    struct tt_part chunks[2];
+    void *stream; /* the caller's */
+    struct tt_meeting meeting;
+    uint32_t round;
+};
+
+struct comm_batch { /* the calls of one communicator */
+    struct tt_comm *comm;
+    struct tt_device *device;
+    struct tt_item *item; /* for the worker */
+    struct tt_captured *captured; /* or for a graph; NULL: it is not one */
+    struct op *ops;
+    int count;
+    uint32_t round, slice; /* what comes next; NO_WAVE: nothing */
+    uint64_t enqueued; /* of the device, before; a capture is none */
+};
+
+static bool is_p2p(const struct tt_call *call)
+{
+    return tt_collectives[call->collective].p2p;
+}
+
+/* --- The cells and the gate of each call */
+
+/* Finds the layout of a call. The arrays of a v-form stand in the device's tables until the next call is
+ * laid. */
+static tutti_status lay(struct comm_batch *b, struct op *op)
+{
+    struct tt_plan *plan;
+    struct tt_key key;
+    tutti_status status = tt_call_key(&op->call, &key);
+    if (status == TUTTI_OK)
+        status = tt_plan_find(&b->device->plans, &key, &plan);
+    if (status != TUTTI_OK)
+        return status;
+    tt_call_lay(&op->call, &plan->schedule, &b->device->tables, &op->laid);
+    for (unsigned side = 0; side < 2; side++)
+        op->chunks[side] = tt_call_chunks(&op->call, &plan->schedule, side);
+    return TUTTI_OK;
+}
+
+/* Gives a call its cells: operands have one half of them, results the other. Messages of a group have a share
+ * for each peer and direction. */
+static tutti_status set_cells(struct comm_batch *b, struct op *op, unsigned side)
+{
+    const struct tt_device *d = b->device;
+    bool p2p = is_p2p(&op->call);
+    uint64_t share = p2p ? d->cells_bytes / (d->ngates - 1) : d->cells_bytes / 2;
+    uint64_t index = p2p ? 2 * (uint64_t)op->call.root + side : side;
+    uint64_t bytes = TT_WINDOW * op->chunks[side].count * op->laid.stride;
+    if (!op->call.staged[side] || bytes == 0)
+        return TUTTI_OK;
+    if (bytes > share)
+        return tt_fail(TUTTI_UNSUPPORTED, "%s: %llu bytes of cells are needed, and device %d has %llu",
+            tt_collectives[op->call.collective].name, (unsigned long long)bytes, d->number,
+            (unsigned long long)share);
+    op->staging.cells[side] = d->cells + index * share;
+    return TUTTI_OK;
+}
+
+static uint32_t gate_of(const struct op *op)
+{
+    const struct tt_meeting *m = &op->meeting;
+    return m->peer != TT_NONE ? tt_device_gate(m->peer, m->receives) : 0;
+}
+
+static tutti_status set_gate(const struct comm_batch *b, struct op *op)
+{
+    const struct tt_call *call = &op->call;
+    struct tt_device *d = b->device;
+    op->meeting = (struct tt_meeting){ .gate = &op->staging.gate,
+        .peer = is_p2p(call) ? call->root : TT_NONE,
+        .receives = call->collective == TT_P2P_RECV };
+    if (b->captured != NULL)
+        return tt_captured_gate(b->captured, op->laid.out.slices, &op->staging.gate);
+    uint32_t gate = gate_of(op);
+    op->staging.gate = (struct tt_gate){ .ready = &d->words[gate].ready,
+        .done = &d->words[gate].done,
+        .factor = d->words[gate].factor,
+        .base = d->counts[gate],
+        .slices = op->laid.out.slices };
+    d->counts[gate] += op->laid.out.slices;
+    op->meeting.operation = gate == 0 ? ++d->operations : 0;
+    return TUTTI_OK;
+}
+
+/* Takes the slices of a call that will not run out of its gate's count, since both ends of a message count
+ * alike. */
+static void return_gate(struct tt_device *d, const struct op *op)
+{
+    d->counts[gate_of(op)] -= op->staging.gate.slices;
+    d->operations -= gate_of(op) == 0;
+}
+
+static tutti_status stage(struct comm_batch *b, struct op *op)
+{
+    struct tt_call *call = &op->call;
+    bool meets = call->collective == TT_P2P_SEND && call->met; /* the receive has the bytes */
+    for (unsigned side = 0; side < 2; side++)
+        call->staged[side] = call->staged[side] && !meets;
+    call->in_place = call->in_place && !call->staged[TT_IN] && !call->staged[TT_OUT];
+    op->stream = call->stream.handle;
+    call->stream = b->device->worker;
+    tutti_status status = lay(b, op);
+    for (unsigned side = 0; side < 2 && status == TUTTI_OK; side++)
+        status = set_cells(b, op, side);
+    if (status == TUTTI_OK)
+        status = set_gate(b, op);
+    if (status != TUTTI_OK)
+        return status;
+    call->staging = &op->staging;
+    if (b->captured != NULL)
+        return tt_captured_add(b->captured, call);
+    status = tt_item_add(b->item, call);
+    if (status != TUTTI_OK)
+        return_gate(b->device, op);
+    return status;
+}
+
+/* The first round that has a call, from this one on. */
+static uint32_t find_round(const struct comm_batch *b, uint32_t from)
+{
+    uint32_t first = NO_ROUND;
+    for (int i = 0; i < b->count; i++)
+        if (b->ops[i].round >= from && b->ops[i].round < first)
+            first = b->ops[i].round;
+    return first;
+}
+
+/* The round of a call is its index among the messages of its peer and direction, or among the collectives. */
+static void set_rounds(struct comm_batch *b)
+{
+    for (int i = 0; i < b->count; i++) {
+        struct op *op = &b->ops[i];
+        op->round = is_p2p(&op->call) ? 0 : ROUNDS_OF_MESSAGES;
+        for (int j = 0; j < i; j++)
+            op->round += gate_of(&b->ops[j]) == gate_of(op);
+    }
+    b->round = find_round(b, 0);
+}
+
+/* --- The stream's part */
+
+/* The device's address of what lies in the pinned memory. */
+static void *seen(const struct tt_device *d, const void *at)
+{
+    return d->pinned_seen + ((const uint8_t *)at - d->pinned);
+}
+
+static enum tt_dev_error move(struct comm_batch *b, struct op *op, unsigned side, uint32_t slice)
+{
+    struct tt_device *d = b->device;
+    if (op->staging.cells[side] == NULL)
+        return TT_DEV_OK;
+    struct tt_device_move m = { .layout = side == TT_IN ? &op->laid.in : &op->laid.out,
+        .space = op->laid.spaces[side],
+        .cells = seen(d, op->staging.cells[side]),
+        .stride = op->laid.stride,
+        .chunks = op->chunks[side],
+        .back = side == TT_OUT };
+    return tt_device_move(d, &m, slice, b->ops[0].stream);
+}
+
+/* Copies the factor of this rank's operands, as it is when the stream comes here. */
+static enum tt_dev_error enqueue_factor(const struct comm_batch *b, const struct op *op)
+{
+    struct tt_device *d = b->device;
+    const struct tt_operator *o = op->call.created;
+    if (o == NULL || o->scalar == NULL)
+        return TT_DEV_OK;
+    d->enqueued++;
+    return d->dev->copy(seen(d, op->staging.gate.factor), o->scalar, o->element_bytes, b->ops[0].stream);
+}
+
+static enum tt_dev_error enqueue_operands(struct comm_batch *b, struct op *op, uint32_t slice)
+{
+    struct tt_device *d = b->device;
+    const struct tt_gate *gate = &op->staging.gate;
+    enum tt_dev_error error = slice == 0 ? enqueue_factor(b, op) : TT_DEV_OK;
+    if (error == TT_DEV_OK)
+        error = move(b, op, TT_IN, slice);
+    d->enqueued++;
+    if (error == TT_DEV_OK)
+        error = d->dev->write_word(b->ops[0].stream, seen(d, gate->ready), gate->base + slice + 1);
+    if (b->captured == NULL)
+        tt_company_tell(b->comm, &op->meeting, slice + 1);
+    return error;
+}
+
+/* Resets the gate for the next replay. */
+static enum tt_dev_error clear_gate(const struct comm_batch *b, const struct tt_gate *gate)
+{
+    const struct tt_device *d = b->device;
+    void *stream = b->ops[0].stream;
+    enum tt_dev_error error = d->dev->write_word(stream, seen(d, gate->ready), 0);
+    return error == TT_DEV_OK ? d->dev->write_word(stream, seen(d, gate->done), 0) : error;
+}
+
+static enum tt_dev_error enqueue_results(struct comm_batch *b, struct op *op, uint32_t slice)
+{
+    struct tt_device *d = b->device;
+    const struct tt_gate *gate = &op->staging.gate;
+    d->enqueued++;
+    enum tt_dev_error error =
+        d->dev->wait_word(b->ops[0].stream, seen(d, gate->done), gate->base + slice + 1);
+    if (error == TT_DEV_OK)
+        error = move(b, op, TT_OUT, slice);
+    if (b->captured == NULL)
+        tt_device_mark(d, gate, slice + 1);
+    else if (error == TT_DEV_OK && slice + 1 == gate->slices)
+        error = clear_gate(b, gate);
+    return error;
+}
+
+static tutti_status told(const struct comm_batch *b, enum tt_dev_error error)
+{
+    if (error == TT_DEV_OK)
+        return TUTTI_OK;
+    return tt_fail(TUTTI_DEVICE_ERROR, "%s: rank %d, device %d: cannot enqueue: %s", b->comm->name,
+        b->comm->rank, b->device->number, b->device->dev->why());
+}
+
+/* Enqueues the operands of the round's next slice and the results of the one before. */
+static tutti_status enqueue_step(struct comm_batch *b)
+{
+    bool more = false;
+    enum tt_dev_error error = TT_DEV_OK;
+    for (int i = 0; i < b->count; i++) {
+        struct op *op = &b->ops[i];
+        if (op->round != b->round || error != TT_DEV_OK)
+            continue;
+        tutti_status status = b->slice == 0 ? lay(b, op) : TUTTI_OK;
+        if (status != TUTTI_OK)
+            return status;
+        if (b->slice < op->laid.out.slices)
+            error = enqueue_operands(b, op, b->slice);
+    }
+    for (int i = 0; i < b->count; i++) {
+        struct op *op = &b->ops[i];
+        if (op->round != b->round || error != TT_DEV_OK)
+            continue;
+        if (b->slice > 0 && b->slice <= op->laid.out.slices) {
+            tutti_status status =
+                b->captured == NULL ? tt_company_meet(b->comm, &op->meeting, b->slice) : TUTTI_OK;
+            if (status != TUTTI_OK)
+                return status;
+            error = enqueue_results(b, op, b->slice - 1);
+        }
+        more = more || b->slice < op->laid.out.slices;
+    }
+    b->slice = more ? b->slice + 1 : 0;
+    b->round = more ? b->round : find_round(b, b->round + 1);
+    return told(b, error);
+}
+
+/* Makes the first stream, which gets all the work, wait for the other streams and for the communicator's last
+ * call. */
+static enum tt_dev_error join_streams(const struct comm_batch *b)
+{
+    struct tt_device *d = b->device;
+    void *lead = b->ops[0].stream;
+    enum tt_dev_error error = TT_DEV_OK;
+    if (b->captured == NULL && d->ordered) /* on any stream: one that is gone may have had the same handle */
+        error = d->dev->event_wait(d->order_event, lead, false);
+    for (int i = 1; i < b->count && error == TT_DEV_OK; i++) {
+        if (b->ops[i].stream == lead)
+            continue;
+        error = d->dev->event_record(d->fork_event, b->ops[i].stream, false);
+        if (error == TT_DEV_OK)
+            error = d->dev->event_wait(d->fork_event, lead, false);
+    }
+    if (b->captured != NULL && error == TT_DEV_OK)
+        error = tt_captured_enter(b->captured, d, lead);
+    return error;
+}
+
+static enum tt_dev_error fork_streams(const struct comm_batch *b)
+{
+    struct tt_device *d = b->device;
+    void *lead = b->ops[0].stream, *last = b->captured == NULL ? d->order_event : d->inside;
+    enum tt_dev_error error = b->captured == NULL ? d->dev->event_record(d->order_event, lead, false)
+                                                  : tt_captured_leave(b->captured, d, lead);
+    for (int i = 1; i < b->count && error == TT_DEV_OK; i++)
+        if (b->ops[i].stream != lead)
+            error = d->dev->event_wait(last, b->ops[i].stream, false);
+    d->ordered = true;
+    return error;
+}
+
+/* --- All communicators of a submission */
+
+struct submission {
+    struct comm_batch *batches;
+    struct op *ops;
+    int count;
+    int begun; /* how many have their place in the workers' queues */
+    int now; /* the current device */
+    struct tt_dev_capture capture; /* that all streams are in, or none */
+};
+
+static const struct tt_call *call_of(const struct tt_batch *batch, int i)
+{
+    return &batch->calls[i].call;
+}
+
+/* The communicator that comes after `last` in the shared order; NULL: none. */
+static struct tt_comm *next_comm(const struct tt_batch *batch, const struct tt_comm *last)
+{
+    struct tt_comm *next = NULL;
+    for (int i = 0; i < batch->count; i++) {
+        struct tt_comm *comm = call_of(batch, i)->comm;
+        bool after = last == NULL || comm->id > last->id || (comm->id == last->id && comm->rank > last->rank);
+        if (after &&
+            (next == NULL || comm->id < next->id || (comm->id == next->id && comm->rank < next->rank)))
+            next = comm;
+    }
+    return next;
+}
+
+static tutti_status set_batch(const struct submission *t, struct comm_batch *b, struct tt_comm *comm,
+    const struct tt_batch *batch, struct op *ops)
+{
+    tutti_status status = TUTTI_OK;
+    *b = (struct comm_batch){
+        .comm = comm, .device = comm->device, .ops = ops, .enqueued = comm->device->enqueued
+    };
+    if (t->capture.active)
+        status = tt_captured_create(comm, t->capture.id, &b->captured);
+    else if ((b->item = tt_item_take(NULL)) == NULL)
+        status = TUTTI_OUT_OF_MEMORY;
+    for (int i = 0; i < batch->count && status == TUTTI_OK; i++) {
+        if (call_of(batch, i)->comm != comm)
+            continue;
+        ops[b->count] = (struct op){ .call = *call_of(batch, i) };
+        status = stage(b, &ops[b->count]);
+        b->count += status == TUTTI_OK;
+    }
+    set_rounds(b);
+    return status;
+}
+
+/* Streams are named by what is current, and events are of it. */
+static tutti_status use(struct submission *t, const struct comm_batch *b)
+{
+    if (t->now == b->device->number)
+        return TUTTI_OK;
+    t->now = b->device->number;
+    return told(b, b->device->dev->use(b->device->number));
+}
+
+static tutti_status begin(struct submission *t)
+{
+    struct tt_ticket ticket;
+    tutti_status status = TUTTI_OK;
+    while (t->begun < t->count && status == TUTTI_OK) {
+        struct comm_batch *b = &t->batches[t->begun];
+        status = b->captured != NULL ? told(b, tt_captured_retain(b->captured, t->capture.graph))
+                                     : tt_item_submit(b->item, &ticket);
+        t->begun += status == TUTTI_OK;
+    }
+    for (int i = 0; i < t->count && status == TUTTI_OK; i++) {
+        status = use(t, &t->batches[i]);
+        if (status == TUTTI_OK)
+            status = told(&t->batches[i], join_streams(&t->batches[i]));
+    }
+    return status;
+}
+
+/* The first round that some communicator has not ended. */
+static uint32_t current_round(const struct submission *t)
+{
+    uint32_t first = NO_ROUND;
+    for (int i = 0; i < t->count; i++)
+        first = t->batches[i].round < first ? t->batches[i].round : first;
+    return first;
+}
+
+static tutti_status run_rounds(struct submission *t)
+{
+    tutti_status status = begin(t);
+    for (uint32_t round; status == TUTTI_OK && (round = current_round(t)) != NO_ROUND;)
+        for (int i = 0; i < t->count && status == TUTTI_OK; i++) {
+            struct comm_batch *b = &t->batches[i];
+            if (b->round != round)
+                continue;
+            if (b->captured == NULL)
+                tt_device_pace(b->device);
+            status = use(t, b);
+            if (status == TUTTI_OK)
+                status = enqueue_step(b);
+        }
+    for (int i = 0; i < t->count && status == TUTTI_OK; i++) {
+        status = use(t, &t->batches[i]);
+        if (status == TUTTI_OK)
+            status = told(&t->batches[i], fork_streams(&t->batches[i]));
+    }
+    return status;
+}
+
+static void withdraw(struct comm_batch *b)
+{
+    for (int i = 0; i < b->count && b->captured == NULL; i++)
+        return_gate(b->device, &b->ops[i]);
+    if (b->captured != NULL)
+        tt_captured_drop(b->captured);
+    if (b->item != NULL)
+        tt_item_drop(b->item);
+}
+
+/* All or nothing, until the first has its place in a queue: from then on a failure ends the communicators. */
+static tutti_status submit(struct submission *t, const struct tt_batch *batch)
+{
+    tutti_status status = TUTTI_OK;
+    int ops = 0;
+    struct tt_comm *comm = NULL;
+    while (status == TUTTI_OK && (comm = next_comm(batch, comm)) != NULL) {
+        struct comm_batch *b = &t->batches[t->count++];
+        status = set_batch(t, b, comm, batch, t->ops + ops);
+        ops += b->count;
+    }
+    if (status == TUTTI_OK)
+        status = run_rounds(t);
+    for (int i = 0; i < t->begun; i++)
+        if (t->batches[i].captured != NULL)
+            t->batches[i].device->enqueued = t->batches[i].enqueued;
+    for (int i = t->begun; i < t->count; i++)
+        if (status != TUTTI_OK)
+            withdraw(&t->batches[i]);
+    for (int i = 0; i < t->begun && status != TUTTI_OK; i++) {
+        tt_device_fail(t->batches[i].comm, status);
+        fork_streams(&t->batches[i]); /* so that it is known when the stream has passed what it got */
+    }
+    return status;
+}
+
+static bool has_rank(const struct tt_batch *batch, uint64_t id, int rank)
+{
+    for (int i = 0; i < batch->count; i++)
+        if (call_of(batch, i)->comm->id == id && call_of(batch, i)->comm->rank == rank)
+            return true;
+    return false;
+}
+
+/* Ranks of one process and device need each other's operands before they wait, and replays of two graphs do
+ * not meet for that. */
+static tutti_status check_company(const struct tt_batch *batch, const struct tt_call *call)
+{
+    const struct tt_comm *comm = call->comm;
+    for (int rank = 0; rank < comm->n; rank++) {
+        if (rank == comm->rank || (is_p2p(call) && call->root != rank) || !tt_company_has(comm, rank) ||
+            has_rank(batch, comm->id, rank))
+            continue;
+        return tt_fail(TUTTI_INVALID_USAGE,
+            "%s: captured for rank %d alone; rank %d is in this process and on device %d, too: legal: both "
+            "in one group, on streams of one capture",
+            tt_collectives[call->collective].name, comm->rank, rank, comm->device->number);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_status ask_capture(const struct tt_call *call, struct tt_dev_capture *capture)
+{
+    const struct tt_device *d = call->comm->device;
+    int before;
+    tutti_status status = tt_device_enter(d, &before);
+    if (status != TUTTI_OK)
+        return status;
+    if (d->dev->stream_capture(call->stream.handle, capture) != TT_DEV_OK)
+        status = tt_fail(
+            TUTTI_INVALID_ARGUMENT, "%s: stream: %s", tt_collectives[call->collective].name, d->dev->why());
+    tt_device_leave(d, before);
+    return status;
+}
+
+/* All streams are in one capture, or none is in any. */
+static tutti_status find_capture(const struct tt_batch *batch, struct tt_dev_capture *capture)
+{
+    tutti_status status = TUTTI_OK;
+    for (int i = 0; i < batch->count && status == TUTTI_OK; i++) {
+        const struct tt_call *call = call_of(batch, i);
+        const char *name = tt_collectives[call->collective].name;
+        struct tt_dev_capture this;
+        status = ask_capture(call, &this);
+        if (status != TUTTI_OK)
+            return status;
+        if (this.broken)
+            return tt_fail(TUTTI_INVALID_USAGE,
+                "%s: the capture of its stream is broken: meanwhile something was done that cannot be "
+                "captured",
+                name);
+        if (i == 0)
+            *capture = this;
+        if (this.active != capture->active || (this.active && this.id != capture->id))
+            return tt_fail(TUTTI_INVALID_USAGE,
+                "group: the streams of some calls are being captured; legal: all of them, in one capture, or "
+                "none");
+        if (this.active)
+            status = check_company(batch, call);
+    }
+    return status;
+}
+
+tutti_status tt_device_submit(const struct tt_batch *batch)
+{
+    struct op op;
+    struct comm_batch comm_batch;
+    struct submission submission = { .batches = &comm_batch, .ops = &op };
+    const struct tt_dev *dev = call_of(batch, 0)->comm->device->dev;
+    tutti_status status = find_capture(batch, &submission.capture);
+    if (status != TUTTI_OK)
+        return status;
+    if (batch->count > 1) {
+        submission.batches = malloc((size_t)batch->count * sizeof *submission.batches);
+        submission.ops = malloc((size_t)batch->count * sizeof *submission.ops);
+    }
+    int before = -1;
+    if (submission.batches == NULL || submission.ops == NULL)
+        status = tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a group of %d calls", batch->count);
+    else if (dev->current(&before) != TT_DEV_OK)
+        status = tt_fail(TUTTI_DEVICE_ERROR, "%s", dev->why());
+    submission.now = before;
+    if (status == TUTTI_OK)
+        status = submit(&submission, batch);
+    if (submission.now != before)
+        dev->use(before);
+    if (batch->count > 1) {
+        free(submission.batches);
+        free(submission.ops);
+    }
+    return status;
+}

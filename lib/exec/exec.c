@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* exec.c: the ready list and the verbs.
+ *
+ * Per slice in flight: a count of open dependencies per step and a list of steps that are ready or under
+ * way. One call is one pass over the lists. A fold is one unit: it runs when all its messages are there,
+ * as one n-way pass.
+ *
+ * Slices never compete for slots: those in flight together have numbers of different remainder modulo
+ * TT_WINDOW, and window w runs slices w, w + TT_WINDOW ... in this order. Within a slice the messages of a
+ * pair take their turns: one waits until the message AHEAD before it, which has its slot, is done. So a
+ * message is never posted before one that needs the same slot, as the proof of the slots assumes; and few
+ * receives are polled, however long the ring. Point-to-point sends, of which many may be in flight, post in
+ * the order of their numbers for the same reason. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "exec/exec_few.h"
+#include "observe/trace.h"
+
+enum { AHEAD = TT_SLOTS / TT_WINDOW, NO_STEP = UINT32_MAX };
+
+/* Who waits for whom for the sake of a slot; `recent` has room for AHEAD steps of each peer and direction. */
+static void take_turns(const struct tt_schedule *s, struct tt_op *op, uint32_t *recent)
+{
+    for (uint32_t i = 0; i < s->nsteps; i++) {
+        const struct tt_step *step = &s->steps[i];
+        uint32_t unit = i - step->fold_index;
+        op->units += step->fold_index == 0;
+        op->opening[i] += step->dep_count;
+        op->turn[i] = NO_STEP;
+        if (step->verb != TT_VERB_SEND && step->verb != TT_VERB_RECV && step->verb != TT_VERB_RECV_REDUCE)
+            continue;
+        uint32_t direction = step->verb == TT_VERB_SEND;
+        uint32_t *last = &recent[(2 * (uint32_t)step->peer + direction) * AHEAD + step->ordinal % AHEAD];
+        if (step->ordinal >= AHEAD && *last < unit) {
+            op->turn[*last] = unit;
+            op->turns = true;
+            op->opening[unit]++;
+        }
+        *last = i;
+    }
+}
+
+/* True if copies to bounce cells can help: some cell goes to several readers, or the rank also receives and
+ * so must not wait for readers. A rank that sends each cell once and receives nothing gains nothing. */
+static bool is_shared(const struct tt_schedule *s)
+{
+    bool sends = false, receives = false, again = false;
+    for (uint32_t i = 0; i < s->nsteps; i++) {
+        const struct tt_step *step = &s->steps[i];
+        receives |= step->verb == TT_VERB_RECV || step->verb == TT_VERB_RECV_REDUCE;
+        if (step->verb != TT_VERB_SEND)
+            continue;
+        again |= sends && step[-1].verb == TT_VERB_SEND && step[-1].src_buffer == step->src_buffer &&
+                 step[-1].src_chunk == step->src_chunk;
+        sends = true;
+    }
+    return again || (sends && receives);
+}
+
+static bool overlap(uint32_t chunk, uint32_t nchunks, const struct tt_step *send)
+{
+    return chunk < send->src_chunk + send->nchunks && send->src_chunk < chunk + nchunks;
+}
+
+/* True if the receiver is the only reader of what this step sends: of a bounce cell (exec_bounce.c), if the
+ * step sends IN or OUT, and else of the cells of TMP. */
+static bool has_single_reader(const struct tt_schedule *s, const struct tt_step *send)
+{
+    uint32_t readers = 0, buffer = send->src_buffer;
+    if (send->verb != TT_VERB_SEND)
+        return false;
+    for (const struct tt_step *step = s->steps; step < s->steps + s->nsteps; step++) {
+        bool left = step->verb == TT_VERB_SEND || (buffer == TT_TMP && step->verb != TT_VERB_RECV);
+        bool right = step->verb == TT_VERB_REDUCE && buffer == TT_TMP && step->right_buffer == TT_TMP;
+        readers += left && step->src_buffer == buffer && overlap(step->src_chunk, step->nchunks, send);
+        readers += right && overlap(step->right_chunk, step->nchunks, send);
+    }
+    return readers == 1;
+}
+
+static bool has_other_work(const struct tt_schedule *s)
+{
+    for (uint32_t i = 0; i < s->nsteps; i++)
+        if (s->steps[i].verb != TT_VERB_SEND)
+            return true;
+    return false;
+}
+
+tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
+{
+    uint64_t nsteps = (uint64_t)schedule->nsteps + 1, marks = 2 * (uint64_t)schedule->chunks;
+    uint32_t *recent = malloc((uint64_t)schedule->key.n * 2 * AHEAD * sizeof *recent);
+    uint8_t *memory = calloc(1, nsteps * (TT_WINDOW * (sizeof(struct tt_active) + sizeof(bool)) +
+                                             (TT_WINDOW + 2) * sizeof(uint32_t) + sizeof(bool)) +
+                                    marks * (TT_WINDOW * sizeof(bool) + sizeof(uint32_t)));
+    if (recent == NULL || memory == NULL) {
+        free(recent);
+        free(memory);
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for an operation of %u steps", schedule->nsteps);
+    }
+    *op = (struct tt_op){
+        .schedule = schedule, .memory = memory, .divisor = 1, .bounce_from = { UINT64_MAX, UINT64_MAX }
+    };
+    for (int w = 0; w < TT_WINDOW; w++) /* first all the lists of active steps, for their alignment */
+        op->slices[w].active = (struct tt_active *)(void *)(memory + w * nsteps * sizeof(struct tt_active));
+    uint32_t *counts = (uint32_t *)(void *)(memory + TT_WINDOW * nsteps * sizeof(struct tt_active));
+    for (int w = 0; w < TT_WINDOW; w++, counts += nsteps)
+        op->slices[w].waiting = counts;
+    op->opening = counts;
+    op->turn = counts + nsteps;
+    op->bounce_cell = op->turn + nsteps;
+    bool *flags = (bool *)(op->bounce_cell + marks);
+    for (int w = 0; w < TT_WINDOW; w++, flags += nsteps)
+        op->slices[w].placed = flags;
+    for (int w = 0; w < TT_WINDOW; w++, flags += marks)
+        op->slices[w].bounced = flags;
+    op->single_reader = flags;
+    for (uint32_t i = 0; i < schedule->nsteps; i++)
+        op->single_reader[i] = has_single_reader(schedule, &schedule->steps[i]);
+    take_turns(schedule, op, recent);
+    op->shares = is_shared(schedule);
+    op->busy = has_other_work(schedule);
+    tt_exec_find_cells(op);
+    free(recent);
+    return TUTTI_OK;
+}
+
+void tt_op_destroy(struct tt_op *op)
+{
+    free(op->memory);
+    *op = (struct tt_op){ 0 };
+}
+
+/* A grant that comes before this rank's own sends is found by whoever answers them. (Where cells are scaled
+ * out of what the receive overwrites, the answer is a sum of what has been scaled by then.) */
+TT_INLINE void activate(struct tt_op *op, struct tt_slice *slice, uint32_t step)
+{
+    struct tt_active *active = &slice->active[slice->nactive++];
+    *active = (struct tt_active){ .step = step };
+    if (op->trace != NULL)
+        active->began_ns = tt_now_ns();
+    if (op->grants && op->schedule->steps[step].verb == TT_VERB_RECV)
+        tt_exec_grant(op, slice, active);
+}
+
+static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index)
+{
+    const struct tt_schedule *s = op->schedule;
+    slice->index = index;
+    slice->held = false;
+    slice->scaled = 0;
+    slice->left = op->units;
+    slice->nactive = 0;
+    for (uint32_t i = 0; i < s->nsteps; i++) {
+        slice->waiting[i] = op->opening[i];
+        slice->placed[i] = false;
+        if (op->opening[i] == 0 && s->steps[i].fold_index == 0)
+            activate(op, slice, i);
+    }
+    if (op->bounce_bytes > 0)
+        memset(slice->bounced, 0, 2 * (size_t)s->chunks * sizeof *slice->bounced);
+}
+
+/* It begins now, or as soon as its gate is open. */
+static void take_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index)
+{
+    if (op->gate == NULL || tt_gate_is_open(op->gate, index)) {
+        start_slice(op, slice, index);
+        return;
+    }
+    slice->index = index;
+    slice->held = true;
+    slice->left = op->units;
+    slice->nactive = 0;
+}
+
+/* How many slices are done, without a gap; not all, which is told once, at the end. */
+static void tell_done(const struct tt_op *op)
+{
+    uint32_t done = op->layout.slices;
+    for (int w = 0; w < TT_WINDOW; w++)
+        if (op->slices[w].left > 0 && op->slices[w].index < done)
+            done = op->slices[w].index;
+    tt_gate_tell(op->gate, done);
+}
+
+void tt_exec_start(struct tt_op *op)
+{
+    op->state = TT_IDLE;
+    op->status = TUTTI_OK;
+    op->slices_left = op->units > 0 ? op->layout.slices : 0;
+    op->claims = op->probe == NULL || (op->bounce_bytes > 0 && tt_bounce_probe_claims(op->probe));
+    op->grants = op->layout.count * op->layout.element_bytes > TT_GRANT_BYTES;
+    if (op->class == TT_CLASS_P2P) { /* several of a pair may be in flight: each takes its numbers now */
+        int peer = op->schedule->key.root;
+        uint64_t *next = op->schedule->key.collective == TT_P2P_SEND ? op->next_send : op->next_recv;
+        op->sequence = next[peer];
+        next[peer] += op->layout.slices;
+    }
+    for (uint32_t w = 0; w < TT_WINDOW; w++) {
+        op->slices[w].left = 0;
+        op->slices[w].nactive = 0;
+        op->slices[w].held = false;
+        if (w < op->slices_left)
+            take_slice(op, &op->slices[w], w);
+    }
+}
+
+/* Where the receiver can read the source in place, a rank that only sends places every second message all the
+ * same, so that both ends have work. Who has other work leaves that to the reader: of what both write, each
+ * line goes back and forth between their caches. False if the slot is not free. */
+static bool post(
+    struct tt_op *op, struct tt_slice *slice, struct tt_active *active, struct tt_message *message)
+{
+    const struct tt_step *step = &op->schedule->steps[active->step];
+    struct tt_link *link = tt_exec_link(op, step->peer);
+    bool *placed = &slice->placed[active->step];
+    if (op->grants && !*placed)
+        *placed = tt_exec_place(op, link, message, !op->busy && (step->ordinal + slice->index) % 2 != 0);
+    message->placed = *placed;
+    if (!*placed && step->src_buffer != TT_TMP && message->bytes >= op->bounce_from[step->src_buffer])
+        tt_exec_bounce(op, slice, step, message);
+    if (op->grants && !*placed) /* before the message, so that who answers it finds that */
+        tt_exec_grant_back(op, slice, active);
+    if (!link->ops->send(link, message))
+        return false;
+    active->posted = true;
+    if (op->trace != NULL)
+        active->path = tt_trace_path(op->trace, op->endpoint);
+    op->state = TT_MOVED;
+    op->budget -= message->bytes < op->budget ? message->bytes : op->budget;
+    return true;
+}
+
+static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
+{
+    const struct tt_step *step = &op->schedule->steps[active->step];
+    if (!active->posted) {
+        struct tt_message message;
+        enum tt_few few = tt_few_send(op, slice, step);
+        if (few != TT_FEW_NOT)
+            return few == TT_FEW_DONE;
+        tt_exec_message(op, slice, step, &message);
+        if (op->class == TT_CLASS_P2P && op->next_post[step->peer] != message.number)
+            return false;
+        if (message.bytes > 0 && !post(op, slice, active, &message))
+            return false;
+        if (op->class == TT_CLASS_P2P)
+            op->next_post[step->peer]++;
+        if (message.bytes == 0)
+            return true;
+    }
+    struct tt_link *link = tt_exec_link(op, step->peer);
+    return link->ops->sent(link, tt_exec_number(op, slice, step));
+}
+
+/* True if the unit is done. */
+static bool advance(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
+{
+    switch (op->schedule->steps[active->step].verb) {
+    case TT_VERB_SEND:
+        return advance_send(op, slice, active);
+    case TT_VERB_RECV:
+    case TT_VERB_RECV_REDUCE:
+        return tt_exec_combine(op, slice, active);
+    default:
+        return tt_exec_local(op, slice, active);
+    }
+}
+
+TT_INLINE void retire(struct tt_op *op, struct tt_slice *slice, uint32_t position)
+{
+    const struct tt_schedule *s = op->schedule;
+    uint32_t step = slice->active[position].step;
+    if (position < --slice->nactive)
+        slice->active[position] = slice->active[slice->nactive];
+    slice->left--;
+    if (op->bounce_bytes > 0)
+        tt_exec_unshelve(op, slice, &s->steps[step]);
+    for (uint32_t f = s->follower_first[step]; f < s->follower_first[step + 1]; f++)
+        if (--slice->waiting[s->followers[f]] == 0)
+            activate(op, slice, s->followers[f]);
+    if (!op->turns)
+        return;
+    for (uint32_t i = step; i < step + s->steps[step].fold_count; i++)
+        if (op->turn[i] != NO_STEP && --slice->waiting[op->turn[i]] == 0)
+            activate(op, slice, op->turn[i]);
+}
+
+/* How many messages a chunk was: none if it is empty. */
+static uint64_t messages_of(const struct tt_layout *layout, uint32_t chunk)
+{
+    return (layout->counts[chunk] + layout->slice_elements - 1) / layout->slice_elements;
+}
+
+/* The operation is over at this rank: its numbers are used up. */
+static void finish(struct tt_op *op)
+{
+    const struct tt_schedule *s = op->schedule;
+    op->state = TT_DONE;
+    if (op->gate != NULL)
+        tt_gate_tell(op->gate, op->gate->slices);
+    for (uint32_t i = 0; op->one_sided && i < s->nsteps; i++) {
+        const struct tt_step *step = &s->steps[i];
+        if (step->verb == TT_VERB_SEND)
+            op->next_send[step->peer] += messages_of(&op->given, step->src_chunk);
+        else if (step->verb == TT_VERB_RECV)
+            op->next_recv[step->peer] += messages_of(&op->layout, step->dst_chunk);
+    }
+    if (op->class == TT_CLASS_P2P || op->one_sided)
+        return;
+    uint64_t slices = op->layout.slices;
+    uint64_t numbers = slices == 1 ? 1 : (slices + TT_WINDOW - 1) / TT_WINDOW * TT_WINDOW;
+    for (int peer = 0; peer < s->key.n; peer++) {
+        op->next_send[peer] += numbers * s->sends[peer];
+        op->next_recv[peer] += numbers * s->recvs[peer];
+    }
+}
+
+/* This one is done. */
+static void next_slice(struct tt_op *op, struct tt_slice *slice)
+{
+    if (--op->slices_left > 0 && slice->index + TT_WINDOW < op->layout.slices)
+        take_slice(op, slice, slice->index + TT_WINDOW);
+    if (op->gate != NULL && op->slices_left > 0)
+        tell_done(op);
+}
+
+/* What was lent and is still read: nothing else follows from it (call_cache.c). */
+static bool is_outstanding(struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
+{
+    if (step->verb != TT_VERB_SEND)
+        return false;
+    struct tt_link *link = tt_exec_link(op, step->peer);
+    return !link->ops->sent(link, tt_exec_number(op, slice, step));
+}
+
+void tt_exec_skip(struct tt_op *op, uint32_t step)
+{
+    struct tt_slice *slice = &op->slices[0];
+    for (uint32_t i = 0; i < slice->nactive;) {
+        struct tt_active *active = &slice->active[i];
+        bool skipped = active->step < step;
+        active->posted = skipped && is_outstanding(op, slice, &op->schedule->steps[active->step]);
+        if (skipped && !active->posted)
+            retire(op, slice, i);
+        else
+            i++;
+    }
+    if (op->slices_left > 0 && slice->left == 0)
+        next_slice(op, slice);
+}
+
+enum tt_progress tt_exec_progress(struct tt_op *op)
+{
+    if (op->state == TT_DONE || op->state == TT_FAILED)
+        return op->state;
+    op->state = TT_IDLE;
+    op->budget = TT_EXEC_BUDGET_BYTES;
+    for (int w = 0; w < TT_WINDOW && op->slices_left > 0; w++) {
+        struct tt_slice *slice = &op->slices[w];
+        if (slice->held && tt_gate_is_open(op->gate, slice->index)) {
+            start_slice(op, slice, slice->index);
+            op->state = TT_MOVED;
+        }
+        for (uint32_t i = 0; i < slice->nactive && op->budget > 0;) {
+            if (op->scaling != NULL && !tt_exec_scale(op, slice))
+                break;
+            if (advance(op, slice, &slice->active[i])) {
+                op->state = TT_MOVED;
+                if (op->trace != NULL)
+                    tt_exec_trace_unit(op, slice, &slice->active[i]);
+                retire(op, slice, i);
+                if (slice->left == 0)
+                    next_slice(op, slice);
+            } else if (op->state == TT_FAILED) {
+                return TT_FAILED;
+            } else {
+                i++;
+            }
+        }
+    }
+    if (op->slices_left == 0)
+        finish(op);
+    return op->state;
+}
+
+bool tt_exec_is_held(const struct tt_op *op)
+{
+    for (int w = 0; w < TT_WINDOW; w++)
+        if (op->slices[w].held)
+            return true;
+    return false;
+}
+
+/* Whose message a receiving unit lacks: the first that has not come in full. */
+static int32_t lacks(const struct tt_op *op, const struct tt_slice *slice, uint32_t unit)
+{
+    const struct tt_step *step = &op->schedule->steps[unit];
+    struct tt_view like = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
+    for (int i = 0; i < step->fold_count; i++) {
+        struct tt_arrival a;
+        struct tt_link *link = tt_exec_link(op, step[i].peer);
+        if (!link->ops->arrived(link, tt_exec_number(op, slice, &step[i]), &like, &a) ||
+            a.available < a.bytes)
+            return step[i].peer;
+    }
+    return TT_NONE;
+}
+
+/* Whom an active unit waits for, and which unit's turn it is to wait: where a send was posted, and a later
+ * one is to overwrite what it reads, that one waits for the reader. */
+static int32_t waits_for(
+    const struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active, uint64_t *order)
+{
+    const struct tt_schedule *s = op->schedule;
+    const struct tt_step *step = &s->steps[active->step];
+    uint32_t follower = s->follower_first[active->step];
+    *order = (uint64_t)slice->index << 32 | active->step;
+    if (step->verb != TT_VERB_SEND)
+        return step->peer != TT_NONE ? lacks(op, slice, active->step) : TT_NONE;
+    if (active->posted && follower == s->follower_first[active->step + 1])
+        return TT_NONE;
+    if (active->posted)
+        *order = (uint64_t)slice->index << 32 | s->followers[follower];
+    return step->peer;
+}
+
+/* The earliest unit in the order of the schedule that lacks a message, a slot or a reader: what its peer
+ * in turn waits for is earlier still, so a chain of such answers ends at the rank that is late. */
+int32_t tt_exec_waits_for(const struct tt_op *op)
+{
+    int32_t late = TT_NONE;
+    int32_t reader = TT_NONE; /* of a message that was sent: it is late for another's sake */
+    uint64_t earliest = UINT64_MAX, order;
+    for (int w = 0; w < TT_WINDOW; w++)
+        for (uint32_t i = 0; i < op->slices[w].nactive; i++) {
+            const struct tt_active *active = &op->slices[w].active[i];
+            int32_t peer = waits_for(op, &op->slices[w], active, &order);
+            if (active->posted)
+                reader = op->schedule->steps[active->step].peer;
+            if (peer != TT_NONE && order < earliest) {
+                earliest = order;
+                late = peer;
+            }
+        }
+    return late != TT_NONE ? late : reader;
+}

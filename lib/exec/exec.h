@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* exec.h: the host executor: runs one rank's schedule, slice by slice, over a transport.
+ *
+ * tt_exec_progress never blocks, sleeps, allocates or logs, and returns after at most about
+ * TT_EXEC_BUDGET_BYTES of work, so one thread can drive any number of ranks. Up to `window` slices are in
+ * flight; within a slice a step starts when its dependencies are done. The schedule fixes every operand
+ * and rounding; the executor only chooses when bytes move. */
+#ifndef TT_EXEC_H
+#define TT_EXEC_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/layout.h"
+#include "base/schedule.h"
+#include "call/call.h"
+#include "call/gate.h"
+#include "kernels/kernels.h"
+#include "call/op.h"
+#include "transports/transport.h"
+
+enum {
+    TT_WINDOW = 2, /* slices in flight: what the proof covers */
+    TT_EXEC_BUDGET_BYTES = 1 << 20,
+    TT_BLOCK_BYTES = 4 * 1024, /* a block of what is stored to several places past the caches: */
+    TT_BLOCK_CACHED_BYTES = 16 * 1024, /* and through them */
+    TT_GRANT_BYTES = 1 << 10, /* operations up to here ask for no grants */
+};
+
+/* Which stores go past the caches. */
+enum { TT_STREAM_REMOTE = TT_STREAM_ALSO /* into a peer's memory */, TT_STREAM_OWN = TT_STREAM_DST };
+
+enum tt_progress { TT_IDLE /* nothing could be done */, TT_MOVED, TT_DONE, TT_FAILED };
+
+struct tt_active { /* a step that is ready, or under way */
+    uint32_t step;
+    bool posted;
+    bool granted; /* of a receive */
+    uint8_t path; /* of a send, where it is traced */
+    uint64_t cursor; /* elements done */
+    int64_t began_ns; /* where it is traced */
+};
+
+struct tt_slice {
+    uint32_t index;
+    bool held; /* it has not begun: the gate is closed */
+    uint32_t scaled; /* chunks of IN that are there, if it is scaled */
+    uint32_t left; /* units (steps, folds as one) not done */
+    uint32_t nactive;
+    struct tt_active *active;
+    uint32_t *waiting; /* dependencies not done, per step */
+    bool *placed; /* per step that sends: the bytes are at the receiver's */
+    bool *bounced; /* per chunk of IN, then of OUT: its bounce cell has it */
+};
+
+/* Whether readers are asked to take the bounce buffer's lines (exec_bounce.c), by what it takes to write
+ * there. */
+struct tt_bounce_probe {
+    uint32_t writes, slow; /* of the call under way, and how many of them waited for line after line */
+    uint32_t left; /* calls that ask until it is tried again without */
+};
+
+/* One operation of one rank. The first part is bound anew for each call, by bind.c or by a test. */
+struct tt_op {
+    struct tt_endpoint *endpoint;
+    enum tt_class class;
+    uint64_t hash; /* of the call */
+    uint32_t signature; /* marks its messages */
+    uint64_t sequence; /* collectives: of the communicator; p2p: the first message's number */
+    uint64_t *next_send,
+        *next_recv; /* of this class, per peer: where numbers go on; advanced by the executor */
+    uint64_t *next_post; /* p2p sends, per peer: the number whose turn it is; advanced by the executor */
+    struct tt_layout layout;
+    bool one_sided; /* a rank knows only the lengths of its own messages, of which a pair has one per slice */
+    struct tt_layout given; /* one_sided: of IN */
+    struct tt_space spaces[TT_BUFFERS]; /* of window slot 0, where each has cells of its own, as TMP has */
+    uint64_t window_bytes[TT_BUFFERS]; /* from the cells of one window slot to those of the next */
+    tt_fold_fn folds[2]; /* by enum tt_shape; NULL: nothing is combined, or `user` does it */
+    tt_few_fn few; /* of two, if there are few; NULL: there is no such kernel */
+    tt_spread_fn spread; /* the first of them to two places at once; NULL: there is no such kernel */
+    const struct tt_operator *user; /* folds in place of `folds`; the layout's elements are its elements */
+    const struct tt_operator *scaling; /* of IN, which then has cells of its own; NULL: none */
+    struct tt_space unscaled; /* what is scaled to get IN */
+    uint64_t unscaled_window_bytes; /* as window_bytes */
+    struct tt_space bounce; /* bounce_cells for each slice in flight; before TMP */
+    uint64_t bounce_bytes; /* all of it; 0: there is none */
+    uint64_t bounce_from[2]; /* of IN, of OUT: messages of so many bytes are sent from the bounce buffer */
+    struct tt_bounce_probe *probe; /* of the communicator; NULL: readers always claim */
+    const struct tt_gate *gate; /* of its slices; NULL: all may begin */
+    uint32_t divisor; /* of TT_FINAL steps; 1: none */
+    const struct tt_cached *cached; /* whose call this is bound to (call_cache.h); NULL: another one */
+    struct tt_entry *entry; /* in the recorder */
+    struct tt_trace *trace; /* NULL: not traced */
+    uint64_t serial; /* and the rest, where it is: its number in the trace */
+    int64_t began_ns;
+    uint8_t streams; /* of the flags above */
+    struct tt_cost cost; /* of the call */
+
+    /* What came of it. */
+    enum tt_progress state;
+    tutti_status status; /* of TT_FAILED */
+    int32_t failed_peer;
+    struct tt_arrival failed_arrival; /* of a mismatch: what the peer sent */
+
+    /* The executor's own. */
+    const struct tt_schedule *schedule;
+    uint32_t units; /* steps, a fold counting as one */
+    bool *single_reader; /* per step that sends: only its receiver reads these cells of TMP or bounce */
+    bool busy; /* it does more than send */
+    bool shares; /* it waits for readers as it is, or many read what it sends */
+    bool claims; /* in this call the single reader of a bounce cell claims its cache lines */
+    uint32_t bounce_cells;
+    uint32_t *bounce_cell; /* per chunk of IN, then of OUT, that is ever sent: its bounce cell */
+    uint32_t slices_left;
+    uint32_t *opening; /* per step: for how many others it waits when a slice begins */
+    uint32_t *turn; /* per step with a message: the unit that waits for its slot */
+    bool turns; /* one does */
+    uint64_t budget;
+    bool grants; /* messages may be long enough to be granted */
+    struct tt_slice slices[TT_WINDOW];
+    void *memory;
+};
+
+/* Room to run one operation of this schedule at a time; the schedule must outlive it. */
+tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op);
+void tt_op_destroy(struct tt_op *op);
+
+/* Begin, once everything above "what came of it" is set. */
+void tt_exec_start(struct tt_op *op);
+/* What marks the messages of a block where only its two ends know its length. */
+static inline uint32_t tt_exec_mark(uint32_t signature, uint64_t count)
+{
+    return (uint32_t)((signature ^ (count + 1)) * UINT64_C(0x9e3779b97f4a7c15) >> 32) | 1;
+}
+
+/* Of an operation of one slice that has just started, the units before this step are done already. */
+void tt_exec_skip(struct tt_op *op, uint32_t step);
+enum tt_progress tt_exec_progress(struct tt_op *op);
+
+/* Of an operation whose `trace` is set, and the call that it runs (exec_trace.c). */
+void tt_exec_trace_begin(struct tt_op *op);
+void tt_exec_trace_end(const struct tt_call *call, const struct tt_op *op);
+
+/* It waits for its gate, not for a peer. */
+bool tt_exec_is_held(const struct tt_op *op);
+
+/* The peer that this operation waits for first, TT_NONE if it waits for none: for messages about hangs. */
+int32_t tt_exec_waits_for(const struct tt_op *op);
+
+#endif

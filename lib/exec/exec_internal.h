@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* exec_internal.h: between the files of the executor: what a step's cells and messages are in this slice,
+ * and the units that combine. Inline, because every poll asks. */
+#ifndef TT_EXEC_INTERNAL_H
+#define TT_EXEC_INTERNAL_H
+#include "exec/exec.h"
+
+/* The link by which this operation exchanges messages with a peer. */
+static inline struct tt_link *tt_exec_link(const struct tt_op *op, int32_t peer)
+{
+    return tt_link_to(op->endpoint, op->class, peer);
+}
+
+/* How many slices share a round of numbers. */
+static inline uint32_t tt_exec_ways(const struct tt_op *op)
+{
+    return op->layout.slices > 1 ? TT_WINDOW : 1;
+}
+
+/* Message numbers go by rounds of TT_WINDOW slices, then by ordinal, then by slice; both ends count alike
+ * (transport.h). */
+static inline uint64_t tt_exec_number(
+    const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
+{
+    if (op->class == TT_CLASS_P2P)
+        return op->sequence + slice->index;
+    bool sends = step->verb == TT_VERB_SEND;
+    uint64_t base = sends ? op->next_send[step->peer] : op->next_recv[step->peer];
+    if (op->layout.slices == 1)
+        return base + step->ordinal;
+    uint64_t per_slice = sends ? op->schedule->sends[step->peer] : op->schedule->recvs[step->peer];
+    return base + (slice->index / TT_WINDOW * per_slice + step->ordinal) * tt_exec_ways(op) +
+           slice->index % TT_WINDOW;
+}
+
+static inline struct tt_view tt_exec_view(
+    const struct tt_op *op, const struct tt_slice *slice, unsigned buffer, uint32_t chunk, uint32_t nchunks)
+{
+    const struct tt_layout *layout = op->one_sided && buffer == TT_IN ? &op->given : &op->layout;
+    const struct tt_space *space = &op->spaces[buffer];
+    uintptr_t base = space->base; /* by itself, so that the view is built in registers */
+    if (op->window_bytes[buffer] != 0)
+        base += (uintptr_t)(slice - op->slices) * op->window_bytes[buffer];
+    return (struct tt_view){ layout, { base, space->places, space->stride }, chunk, nchunks, slice->index };
+}
+
+/* What a message from or to this view is marked with. Where only its two ends know its length, that is part
+ * of the mark: one slice does not show how many follow. */
+static inline uint32_t tt_exec_signature(const struct tt_op *op, const struct tt_view *view)
+{
+    if (!op->one_sided)
+        return op->signature;
+    return tt_exec_mark(op->signature, tt_layout_chunk(view->layout, view->chunk).count);
+}
+
+/* What a step that sends has to say. 0 bytes: nothing. Field by field and where it is to be: to zero it
+ * first, or to copy it, takes longer than all of this. */
+static inline void tt_exec_message(const struct tt_op *op, const struct tt_slice *slice,
+    const struct tt_step *step, struct tt_message *message)
+{
+    message->reduced = op->folds[TT_CHAIN] != NULL || op->user != NULL;
+    message->placed = false;
+    message->single_reader = step->src_buffer == TT_TMP && op->single_reader[step - op->schedule->steps];
+    message->reads = 0;
+    message->number = tt_exec_number(op, slice, step);
+    message->source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
+    message->signature = tt_exec_signature(op, &message->source);
+    message->bytes = tt_view_count(&message->source) * op->layout.element_bytes;
+}
+
+static inline void tt_exec_copy(bool stream, void *to, const void *from, uint64_t bytes)
+{
+    if (stream)
+        tt_copy_stream(to, from, bytes);
+    else
+        tt_copy_bytes(to, from, bytes);
+}
+
+static inline bool tt_exec_fail(struct tt_op *op, tutti_status status, int32_t peer)
+{
+    op->state = TT_FAILED;
+    op->status = status;
+    op->failed_peer = peer;
+    return false;
+}
+
+/* Advance a unit as far as its operands and the budget go; true if it is done. The first is for what
+ * receives, the second for what has all operands at this rank. */
+bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active *active);
+bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *active);
+
+/* Where else a unit stores what it computes: the places that the receivers of the sends after it have
+ * granted. */
+enum { TT_TARGETS = 16 };
+struct tt_targets {
+    int n;
+    uint8_t streams; /* as of the operation, but what will be read at once stays in the caches */
+    bool all; /* nothing at this rank waits for the result but sends that will be placed */
+    struct tt_view places[TT_TARGETS];
+    uint8_t *runs[TT_TARGETS]; /* of the places, what comes next */
+};
+/* Find them, and mark those sends as placed; of a unit that has begun, those marked before. */
+void tt_exec_find_targets(
+    struct tt_op *op, struct tt_slice *slice, const struct tt_active *active, struct tt_targets *targets);
+/* The same; none where nothing is granted. What is only moved aside its receiver reads from there: of a place
+ * that both write, each line goes back and forth between their caches. */
+static inline void tt_exec_targets(
+    struct tt_op *op, struct tt_slice *slice, const struct tt_active *active, struct tt_targets *targets)
+{
+    const uint32_t *first = &op->schedule->follower_first[active->step];
+    targets->n = 0;
+    targets->streams = op->streams;
+    targets->all = first[0] == first[1];
+    if (op->grants && op->schedule->steps[active->step].verb != TT_VERB_COPY)
+        tt_exec_find_targets(op, slice, active, targets);
+}
+
+/* Grant what a receive that is ready awaits. */
+void tt_exec_grant(struct tt_op *op, const struct tt_slice *slice, struct tt_active *active);
+/* A send was posted: grant the receives into its cells that wait for nothing else. */
+void tt_exec_grant_back(struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active);
+/* Puts a message where its receiver granted. False if it did not, or, unless `readable`, if it can as well
+ * read the source. */
+bool tt_exec_place(struct tt_op *op, struct tt_link *link, const struct tt_message *message, bool readable);
+
+/* Which chunks have a cell in the bounce cells; op->bounce_cell is zeros. */
+void tt_exec_find_cells(struct tt_op *op);
+/* The next call begins: does it ask? And a cell was written. */
+bool tt_bounce_probe_claims(struct tt_bounce_probe *probe);
+void tt_bounce_probe_note(struct tt_bounce_probe *probe, uint64_t bytes, int64_t ns);
+/* The message of a step is read from the bounce buffer, where its chunks are put unless they lie there. */
+void tt_exec_bounce(
+    struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step, struct tt_message *message);
+/* A step has written its cells: what the bounce buffer has of them is old. */
+void tt_exec_unshelve(const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step);
+
+/* A unit is done: its steps, for the trace. */
+void tt_exec_trace_unit(struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active);
+
+/* Fill this slice's cells of IN, as far as the budget goes; true if all are there. */
+bool tt_exec_scale(struct tt_op *op, struct tt_slice *slice);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* launch_root.c: an id that nobody hands out: each rank makes it of a secret that all of them can read.
+ *
+ * The secret is a file of the user's. What the id holds is derived from it and from the public name of the
+ * job (RFC 5869 in spirit: one code of HMAC-SHA256 for each use), so neither the file nor another job's id
+ * can be had from an id. The file must be one that others cannot read; so much is checked here.
+ *
+ * The name is TUTTI_ROOT as it is written, what a launcher says of the job, and the number of the call, so
+ * that a second communicator gets an id of its own. Of an address, no two jobs can use one at a time. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "bootstrap/bootstrap_root.h"
+#include "launch/launch.h"
+#include "bootstrap/sha256.h"
+
+enum { SECRET_LEAST = 16, SECRET_MOST = 4096 };
+
+static _Atomic unsigned calls;
+
+struct secret {
+    size_t size;
+    uint8_t bytes[SECRET_MOST + 1];
+};
+
+/* Is this open file one that only this user can read? It is asked of what was opened, so that nobody can put
+ * another in its place in between. */
+static tutti_status check_file(int fd, const char *path)
+{
+    struct stat s;
+    const char *wrong = NULL;
+    if (fstat(fd, &s) != 0)
+        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "TUTTI_SECRET_FILE, %s", path);
+    if (!S_ISREG(s.st_mode))
+        wrong = "is no regular file";
+    else if (s.st_uid != geteuid())
+        wrong = "belongs to another user";
+    else if ((s.st_mode & 077) != 0)
+        wrong = "can be read or written by others";
+    else if (s.st_size < SECRET_LEAST || s.st_size > SECRET_MOST)
+        wrong = "has not the right size";
+    if (!wrong)
+        return TUTTI_OK;
+    return tt_fail(TUTTI_INVALID_USAGE,
+        "TUTTI_SECRET_FILE, %s, %s; legal: a regular file of user %lu with mode 0600 or 0400 and %d to %d "
+        "bytes",
+        path, wrong, (unsigned long)geteuid(), SECRET_LEAST, SECRET_MOST);
+}
+
+static tutti_status read_secret(const char *path, struct secret *secret)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a pipe must not keep us waiting */
+    if (fd < 0)
+        return tt_fail_errno(TUTTI_INVALID_USAGE, "TUTTI_SECRET_FILE, %s", path);
+    tutti_status status = check_file(fd, path);
+    ssize_t got = 0;
+    for (secret->size = 0; status == TUTTI_OK && (secret->size == 0 || got > 0);) {
+        got = read(fd, secret->bytes + secret->size, sizeof secret->bytes - secret->size);
+        if (got < 0 && errno != EINTR)
+            status = tt_fail_errno(TUTTI_SYSTEM_ERROR, "TUTTI_SECRET_FILE, %s", path);
+        secret->size += got > 0 ? (size_t)got : 0;
+        if (got == 0 && (secret->size < SECRET_LEAST || secret->size > SECRET_MOST))
+            status = tt_fail(TUTTI_INVALID_USAGE, "TUTTI_SECRET_FILE, %s, changes while it is read", path);
+    }
+    close(fd);
+    return status;
+}
+
+static void derive(const struct secret *secret, const char *use, const char *name, void *key, size_t bytes)
+{
+    uint8_t code[TT_SHA256_BYTES];
+    char text[512];
+    snprintf(text, sizeof text, "tutti 1 %s of %s", use, name);
+    tt_hmac_sha256(secret->bytes, secret->size, text, strlen(text), code);
+    memcpy(key, code, bytes);
+    explicit_bzero(code, sizeof code);
+}
+
+tutti_status tt_launch_root(
+    const char *root, const char *secret_file, const char *job, int rank, int64_t timeout_ms, tutti_id *id)
+{
+    struct tt_id made = { .agreed = true, .place = TT_PLACE_TMP };
+    struct secret secret;
+    char name[400];
+    tutti_status status = tt_net_resolve("TUTTI_ROOT", root, made.nets, &made.count);
+    if (status == TUTTI_OK)
+        status = tt_place_make(made.place);
+    if (status == TUTTI_OK)
+        status = read_secret(secret_file, &secret);
+    if (status != TUTTI_OK)
+        return status;
+    snprintf(name, sizeof name, "%s call %u of %s", root, atomic_fetch_add(&calls, 1), job);
+    derive(&secret, "secret", name, made.secret, sizeof made.secret);
+    derive(&secret, "session", name, &made.session, sizeof made.session);
+    derive(&secret, "socket", name, made.token, sizeof made.token);
+    if (rank == 0)
+        status = tt_root_start(&made, NULL, timeout_ms);
+    if (status == TUTTI_OK)
+        tt_id_write(&made, id);
+    explicit_bzero(&secret, sizeof secret);
+    explicit_bzero(&made, sizeof made);
+    return status;
+}

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* bind.c: from a call to a running operation: plan, spaces, signature, message numbers.
+ *
+ * Everything that peers must agree on (slices, algorithm, message numbers) is computed from values that
+ * all ranks share; pointers and in_place are this rank's own. */
+#include <stdlib.h>
+
+#include "algorithms/algorithms.h"
+#include "base/status.h"
+#include "run/call_cache.h"
+#include "run/lay.h"
+#include "observe/recorder.h"
+
+_Static_assert((int)TT_PRICE_WINDOW == (int)TT_WINDOW, "the walk of choose.h has the executor's window");
+_Static_assert((int)TT_PRICE_AHEAD == (int)TT_SLOTS / (int)TT_WINDOW, "and its turns");
+
+static const int32_t barrier_token;
+
+static bool reduces(const struct tt_call *call)
+{
+    return call->collective == TT_BARRIER || tt_collectives[call->collective].result == TT_RESULT_REDUCED;
+}
+
+uint64_t tt_call_hash(const struct tt_call *call, unsigned algorithm, uint32_t slices)
+{
+    const struct tt_collective_row *row = &tt_collectives[call->collective];
+    const size_t *counts = tt_call_shared_counts(call);
+    bool p2p = row->p2p, own = tt_call_is_one_sided(call); /* p2p: a send matches a receive */
+    uint64_t h = tt_hash_mix(p2p ? 77 : call->collective, (uint64_t)call->type << 32 | (own ? 0 : slices));
+    h = tt_hash_mix(h, row->result == TT_RESULT_REDUCED ? (uint64_t)tt_call_shared_op(call) + 1 : 0);
+    h = tt_hash_mix(h, own ? 0 : counts != NULL ? call->total : call->count);
+    h = tt_hash_mix(h, p2p ? 0 : (uint64_t)algorithm << 32 | (uint64_t)call->comm->exact);
+    h = tt_hash_mix(h, row->rooted ? (uint64_t)call->root + 1 : 0);
+    for (int r = 0; counts != NULL && r < call->comm->n; r++)
+        h = tt_hash_mix(h, counts[r]);
+    return h;
+}
+
+/* What marks the messages of an operation that is bound to a call of this hash. */
+static void mark(const struct tt_call *call, struct tt_op *op)
+{
+    bool p2p = op->class == TT_CLASS_P2P;
+    op->signature = tt_hash_short(p2p ? op->hash : tt_call_history(call->comm, op->hash));
+}
+
+/* IN or OUT in cells like those of TMP, if the call has them staged. */
+static void stage(const struct tt_call *call, unsigned buffer, struct tt_op *op)
+{
+    uint64_t stride = op->spaces[TT_TMP].stride;
+    op->window_bytes[buffer] = 0;
+    if (call->staging == NULL || call->staging->cells[buffer] == NULL)
+        return;
+    struct tt_part chunks = tt_call_chunks(call, op->schedule, buffer);
+    op->spaces[buffer] = (struct tt_space){
+        .base = (uintptr_t)call->staging->cells[buffer] - (uintptr_t)(chunks.first * stride), .stride = stride
+    };
+    op->window_bytes[buffer] = chunks.count * stride;
+}
+
+static void set_spaces(const struct tt_call *call, struct tt_cut cut, struct tt_op *op)
+{
+    const struct tt_collective_row *row = &tt_collectives[call->collective];
+    tt_call_set_buffers(call, op->one_sided ? &op->given : &op->layout, &op->layout, op->spaces);
+    if (call->in_place && row->out == TT_REACH_OWN) /* the smaller buffer lies in the larger */
+        op->spaces[TT_OUT] = op->spaces[TT_IN];
+    else if (call->in_place)
+        op->spaces[TT_IN] = op->spaces[TT_OUT];
+    op->bounce_bytes = tt_call_bounce_bytes(call, op, cut);
+    op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)call->comm->tmp + op->bounce_bytes,
+        .stride = tt_call_stride(call, cut) };
+    for (unsigned buffer = 0; buffer < 2; buffer++)
+        stage(call, buffer, op);
+    op->window_bytes[TT_TMP] = tt_call_cells(call, op->schedule) * op->spaces[TT_TMP].stride;
+    if (tt_call_scales(call)) {
+        op->unscaled = op->spaces[TT_IN];
+        op->unscaled_window_bytes = op->window_bytes[TT_IN];
+        op->spaces[TT_IN] = op->spaces[TT_TMP];
+        op->spaces[TT_IN].base += op->schedule->tmp_cells * op->spaces[TT_TMP].stride;
+        op->window_bytes[TT_IN] = op->window_bytes[TT_TMP];
+    }
+}
+
+/* Sends what peers cannot read in place from the bounce buffer, if there is one. */
+static void set_bounce(const struct tt_call *call, struct tt_op *op)
+{
+    const void *buffers[2] = { [TT_IN] = call->send, [TT_OUT] = call->recv };
+    const struct tt_endpoint *e = call->comm->endpoint;
+    for (unsigned buffer = 0; buffer < 2; buffer++) {
+        bool cells = op->window_bytes[buffer] != 0;
+        bool shared = (uintptr_t)buffers[buffer] - e->shared_from < e->shared_bytes;
+        op->bounce_from[buffer] =
+            op->bounce_bytes > 0 && !cells && !shared ? call->comm->bounce_from : UINT64_MAX;
+    }
+    op->bounce = (struct tt_space){ (uintptr_t)call->comm->tmp, NULL, op->spaces[TT_TMP].stride };
+}
+
+/* How many times the bytes of a call lie in the buffers of all ranks together. */
+static uint64_t buffers_of(const struct tt_call *call, bool in_place)
+{
+    const struct tt_collective_row *row = &tt_collectives[call->collective];
+    uint64_t n = (uint64_t)call->comm->n;
+    uint64_t in = row->p2p || row->in == TT_REACH_ALL ? n : 1;
+    uint64_t out = row->p2p || row->out == TT_REACH_ALL ? n : 1;
+    return in_place && in + out > 2 ? n : in + out;
+}
+
+/* What goes to a peer is stored past the caches if it does not fit them along with all else: a sum when the
+ * buffers of all ranks fill the last cache; what is only copied, and what ranks do that take turns on cores,
+ * when they are twice as much. Measured with 2, 4, 8 and 16 ranks on two cores and 32 MiB, in shared
+ * memory: less than that takes up to twice as long past the caches, more up to 1.3 times through them. */
+static bool overflows(const struct tt_call *call, bool in_place, uint64_t bytes)
+{
+    const struct tt_comm *comm = call->comm;
+    bool soon = reduces(call) && comm->wait_policy.spins > 0;
+    if (comm->settings.stream_bytes != 0)
+        return bytes >= comm->settings.stream_bytes;
+    return bytes * buffers_of(call, in_place) >= (soon ? comm->cached_bytes : 2 * comm->cached_bytes);
+}
+
+/* The own result may still be in this core's cache when the caller reads it, so it takes more until that goes
+ * past the caches, too. A reduction in place stores only what has just been read. Where blocks change places,
+ * each goes into lines that the peer has read and is about to write: they are not worth a place in this
+ * core's cache as soon as its own do not fit, and what comes for them is read at once. */
+static uint8_t streams_of(const struct tt_call *call, const struct tt_op *op)
+{
+    const struct tt_comm *comm = call->comm;
+    bool in_place = op->schedule->key.in_place;
+    uint64_t bytes = op->layout.count * op->layout.element_bytes, asked = comm->settings.stream_bytes;
+    if (in_place && reduces(call))
+        return 0;
+    if (in_place && tt_collectives[call->collective].result == TT_RESULT_EXCHANGED)
+        return bytes < comm->settings.cache_bytes && !overflows(call, true, bytes) ? 0 : TT_STREAM_REMOTE;
+    if (!overflows(call, in_place, bytes))
+        return 0;
+    bool own = asked != 0 ? bytes / (uint64_t)comm->n >= asked : bytes >= comm->cached_bytes / 2;
+    return own ? TT_STREAM_REMOTE | TT_STREAM_OWN : TT_STREAM_REMOTE;
+}
+
+/* What in here is not the same in each call of this kind, bind_again must know. */
+static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct tt_op *op)
+{
+    struct tt_comm *comm = call->comm;
+    struct tt_cut cut = tt_call_cut(call, op->schedule);
+    tutti_status status = tt_call_reserve(call, op, cut);
+    if (status != TUTTI_OK)
+        return status;
+    op->one_sided = tt_call_is_one_sided(call);
+    const struct tt_tables *tables = call->cached != NULL ? &call->cached->tables : &comm->tables;
+    tt_call_set_layouts(call, op->schedule, cut, tables, &op->given, &op->layout);
+    set_spaces(call, cut, op);
+    set_bounce(call, op);
+    op->endpoint = comm->endpoint;
+    op->class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
+    op->hash = tt_call_hash(call, algorithm, cut.slices);
+    mark(call, op);
+    op->sequence = comm->sequence;
+    op->next_send = comm->next_send[op->class];
+    op->next_recv = comm->next_recv[op->class];
+    op->next_post = comm->next_post;
+    bool scales = tt_call_scales(call);
+    tutti_op combined = scales ? TUTTI_SUM : call->op;
+    op->user = scales ? NULL : call->created;
+    op->scaling = scales ? call->created : NULL;
+    /* Under exact every node is rounded, also the one that an average divides. */
+    bool tree = op->schedule->key.exact;
+    for (int shape = TT_CHAIN; reduces(call) && shape <= TT_TREE; shape++)
+        op->folds[shape] = tt_fold_find_isa(
+            call->type, combined, tree ? TT_TREE : (enum tt_shape)shape, tt_isa_of(comm->settings.isa));
+    bool chain = !tree || call->op != TUTTI_AVG; /* that is what a spread rounds like */
+    op->spread =
+        reduces(call) && chain ? tt_spread_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
+    op->few = reduces(call) ? tt_few_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
+    op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
+    op->probe = &comm->probe;
+    op->streams = streams_of(call, op);
+    op->trace = comm->trace;
+    op->gate = call->staging != NULL ? &call->staging->gate : NULL;
+    op->cost = tt_cost_of(call, op);
+    return TUTTI_OK;
+}
+
+void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct tt_call_record *record)
+{
+    *record = (struct tt_call_record){ .count = call->count,
+        .signature = tt_hash_short(op->hash),
+        .op = tt_call_shared_op(call),
+        .root = call->root,
+        .slices = op->layout.slices,
+        .collective = (uint8_t)call->collective,
+        .algorithm = op->schedule->key.algorithm,
+        .type = (uint8_t)call->type,
+        .exact = op->schedule->key.exact };
+}
+
+tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key)
+{
+    const struct tt_collective_row *row = &tt_collectives[call->collective];
+    const struct tt_comm *comm = call->comm;
+    struct tt_ask ask = { .settings = &comm->settings,
+        .slot_bytes = comm->endpoint->slot_bytes,
+        .collective = call->collective,
+        .demand = { .n = comm->n,
+            .exact = comm->exact && !row->p2p,
+            .ordered = call->created != NULL && !call->created->commutes,
+            .long_elements = call->element_bytes > TT_ELEMENT_BYTES,
+            .topology = &comm->topology },
+        .bytes = tt_call_is_one_sided(call) ? 0 : call->total * tutti_type_bytes(call->type) };
+    int algorithm = 0;
+    tutti_status status = tt_choose(&ask, comm->choices, &algorithm);
+    *key = (struct tt_key){ .collective = (uint8_t)call->collective,
+        .algorithm = (uint8_t)algorithm,
+        .in_place = call->in_place && !tt_call_scales(call),
+        .exact = comm->exact && reduces(call),
+        .n = comm->n,
+        .me = comm->rank,
+        .root = row->rooted || row->p2p ? call->root : 0,
+        .topology = &comm->topology };
+    return status;
+}
+
+tutti_status tt_call_choose(const struct tt_call *call)
+{
+    struct tt_key key;
+    return tt_call_key(call, &key);
+}
+
+/* An element of a user's operator is long: of all chunks that a message carries, one must fit. */
+static tutti_status check_slot(const struct tt_call *call, const struct tt_plan *plan)
+{
+    uint64_t chunks = plan->schedule.span, slot = call->comm->endpoint->slot_bytes;
+    if (chunks * call->element_bytes <= slot)
+        return TUTTI_OK;
+    return tt_fail(TUTTI_UNSUPPORTED,
+        "%s: the operator has elements of %u bytes; with algorithm %s legal: up to %llu",
+        tt_collectives[call->collective].name, call->element_bytes, plan->schedule.algorithm,
+        (unsigned long long)(slot / chunks));
+}
+
+static tutti_status find_plan(const struct tt_call *call, struct tt_plan **plan)
+{
+    struct tt_key key;
+    if (call->plan != NULL) {
+        *plan = call->plan;
+        return TUTTI_OK;
+    }
+    tutti_status status = tt_call_key(call, &key);
+    if (status == TUTTI_OK)
+        status = tt_plan_find(&call->comm->plans, &key, plan);
+    return status == TUTTI_OK && call->created != NULL ? check_slot(call, *plan) : status;
+}
+
+/* An idle operation for this peer and direction. */
+static tutti_status find_point(const struct tt_call *call, struct tt_point_op **found)
+{
+    struct tt_comm *comm = call->comm;
+    struct tt_point **place = &comm->points[call->collective == TT_P2P_RECV][call->root];
+    if (*place == NULL) {
+        struct tt_point *point = calloc(1, sizeof *point);
+        if (point == NULL)
+            return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to talk to rank %d", call->root);
+        struct tt_key key;
+        tutti_status status = tt_call_key(call, &key);
+        if (status == TUTTI_OK)
+            status = tt_schedule_build(&point->schedule, &key);
+        if (status != TUTTI_OK) {
+            free(point);
+            return status;
+        }
+        *place = point;
+    }
+    struct tt_point *point = *place;
+    if (point->idle == NULL) {
+        struct tt_point_op *fresh = calloc(1, sizeof *fresh);
+        tutti_status status = fresh == NULL
+                                  ? tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to talk to rank %d", call->root)
+                                  : tt_op_create(&point->schedule, &fresh->op);
+        if (status != TUTTI_OK) {
+            free(fresh);
+            return status;
+        }
+        fresh->point = point;
+        point->idle = fresh;
+    }
+    *found = point->idle;
+    return TUTTI_OK;
+}
+
+tutti_status tt_call_prepare(const struct tt_call *call)
+{
+    if (tt_collectives[call->collective].p2p) {
+        struct tt_point_op *point;
+        return find_point(call, &point);
+    }
+    struct tt_plan *plan;
+    tutti_status status = find_plan(call, &plan);
+    if (status != TUTTI_OK)
+        return status;
+    return tt_call_reserve(call, &plan->op, tt_call_cut(call, &plan->schedule));
+}
+
+tutti_status tt_call_own(struct tt_call *call)
+{
+    struct tt_key key;
+    struct tt_plan *plan = malloc(sizeof *plan);
+    if (plan == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to keep a call");
+    tutti_status status = tt_call_key(call, &key);
+    if (status == TUTTI_OK)
+        status = tt_plan_create(&key, plan);
+    if (status != TUTTI_OK) {
+        free(plan);
+        return status;
+    }
+    call->plan = plan;
+    if (call->created != NULL)
+        status = check_slot(call, plan);
+    return status;
+}
+
+tutti_status tt_call_keep(struct tt_call *call)
+{
+    tutti_status status = tt_call_own(call);
+    if (status == TUTTI_OK && !tt_collectives[call->collective].p2p)
+        status = tt_call_reserve(call, &call->plan->op, tt_call_cut(call, &call->plan->schedule));
+    return status;
+}
+
+/* As bind does; the tables may be another call's by the time that this one starts. */
+struct tt_cost tt_call_cost(const struct tt_call *call)
+{
+    struct tt_op *op = &call->plan->op;
+    const struct tt_tables *tables = call->cached != NULL ? &call->cached->tables : &call->comm->tables;
+    op->one_sided = tt_call_is_one_sided(call);
+    tt_call_set_layouts(call, op->schedule, tt_call_cut(call, op->schedule), tables, &op->given, &op->layout);
+    return tt_cost_of(call, op);
+}
+
+void tt_call_release(struct tt_call *call)
+{
+    if (call->plan == NULL)
+        return;
+    tt_plan_destroy(call->plan);
+    free(call->plan);
+    call->plan = NULL;
+}
+
+/* A call that was made before, and the operation is bound to no other since: only what may have moved. */
+static bool bind_again(const struct tt_call *call, struct tt_op *op)
+{
+    struct tt_cached *cached = call->cached;
+    if (cached == NULL || op == NULL || op->cached != cached || cached->op != op)
+        return false;
+    op->spaces[TT_IN].base = (uintptr_t)call->send + cached->origin[TT_IN];
+    op->spaces[TT_OUT].base = (uintptr_t)call->recv + cached->origin[TT_OUT];
+    op->spaces[TT_TMP].base = (uintptr_t)call->comm->tmp + op->bounce_bytes;
+    if (op->bounce_bytes > 0)
+        set_bounce(call, op);
+    mark(call, op);
+    op->sequence = call->comm->sequence;
+    return true;
+}
+
+/* The operation is bound to this call, and stays so until another has it: what bind_again needs. */
+static void remember(const struct tt_call *call, struct tt_op *op)
+{
+    struct tt_cached *cached = call->cached;
+    op->cached = cached;
+    if (cached == NULL)
+        return;
+    cached->op = op;
+    cached->origin[TT_IN] = op->spaces[TT_IN].base - (uintptr_t)call->send;
+    cached->origin[TT_OUT] = op->spaces[TT_OUT].base - (uintptr_t)call->recv;
+}
+
+static tutti_status start_point(const struct tt_call *call, struct tt_op **op)
+{
+    struct tt_point_op *point;
+    if (call->plan != NULL) {
+        *op = &call->plan->op;
+        return bind(call, 0, *op);
+    }
+    tutti_status status = find_point(call, &point);
+    bool again = status == TUTTI_OK && bind_again(call, &point->op);
+    if (status == TUTTI_OK && !again)
+        status = bind(call, 0, &point->op);
+    if (status != TUTTI_OK)
+        return status;
+    if (!again)
+        remember(call, &point->op);
+    point->point->idle = point->next;
+    *op = &point->op;
+    return TUTTI_OK;
+}
+
+static void announce(const struct tt_call *call, struct tt_op *op, const struct tt_call_record *record)
+{
+    op->endpoint->control->publish(op->endpoint, record, op->sequence);
+    call->comm->sequence++;
+    call->comm->history = tt_call_history(call->comm, op->hash);
+}
+
+static tutti_status start_collective(const struct tt_call *call, struct tt_op **op)
+{
+    struct tt_plan *plan;
+    struct tt_call_record record;
+    if (call->cached != NULL && bind_again(call, call->cached->op)) {
+        *op = call->cached->op;
+        announce(call, *op, &call->cached->record);
+        return TUTTI_OK;
+    }
+    tutti_status status = find_plan(call, &plan);
+    if (status == TUTTI_OK)
+        status = bind(call, plan->key.algorithm, &plan->op);
+    if (status != TUTTI_OK)
+        return status;
+    remember(call, &plan->op);
+    tt_call_record(call, &plan->op, &record);
+    *op = &plan->op;
+    announce(call, *op, &record);
+    return TUTTI_OK;
+}
+
+tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op)
+{
+    struct tt_comm *comm = call->comm;
+    bool p2p = tt_collectives[call->collective].p2p;
+    if (comm->refusals.told)
+        tt_refusals_take_back(comm);
+    tutti_status status = tt_endpoint_enter(comm->endpoint) ? TUTTI_OK : tt_comm_check(comm);
+    if (status == TUTTI_OK)
+        status = p2p ? start_point(call, op) : start_collective(call, op);
+    if (status != TUTTI_OK) {
+        tt_endpoint_leave(comm->endpoint);
+        return status;
+    }
+    if ((*op)->trace != NULL)
+        tt_exec_trace_begin(*op);
+    tt_exec_start(*op);
+    (*op)->entry = tt_recorder_start(comm->recorder, call, (*op)->schedule->key.algorithm, (*op)->sequence);
+    return TUTTI_OK;
+}
+
+void tt_call_end(const struct tt_call *call, struct tt_op *op, bool soon)
+{
+    tt_endpoint_leave(op->endpoint);
+    if (op->state == TT_DONE)
+        tt_traffic_add(&call->comm->traffic, &op->cost, 1);
+    if (soon)
+        tt_entry_pass(op->entry);
+    else
+        tt_entry_end(op->entry, op->state == TT_DONE);
+    if (op->trace != NULL)
+        tt_exec_trace_end(call, op);
+    if (op->class == TT_CLASS_COLLECTIVE) {
+        if (op->state == TT_DONE)
+            op->endpoint->control->publish(op->endpoint, NULL, op->sequence);
+        return;
+    }
+    if (call->plan != NULL)
+        return;
+    struct tt_point_op *point = (struct tt_point_op *)op;
+    struct tt_point *home = call->comm->points[call->collective == TT_P2P_RECV][call->root];
+    point->next = home->idle;
+    home->idle = point;
+}
+
+const void *tt_barrier_token(void)
+{
+    return &barrier_token;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* comm.h: a communicator from inside: one rank's endpoint, its counters, its plans; and what a call that runs
+ * asks of it. How it is made and ended is in lifecycle.h.
+ *
+ * One thread uses a communicator at a time; only `aborted` style questions (state, get_error, abort) come
+ * from others, and those go through the transport's control plane, which is safe for that. Nothing here is
+ * global. */
+#ifndef TT_COMM_H
+#define TT_COMM_H
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/config.h"
+#include "base/topology.h"
+#include "base/wait.h"
+#include "select/choose.h"
+#include "exec/exec.h"
+#include "call/op.h"
+#include "exec/plan.h"
+#include "run/traffic.h"
+#include "transports/transport.h"
+#include "tutti.h"
+
+enum { TT_NAME_BYTES = 64 };
+
+struct tt_device;
+struct tt_cached;
+struct tt_recorder;
+struct tt_trace;
+
+struct tt_point { /* sends to, or receives from, one peer */
+    struct tt_schedule schedule;
+    struct tt_point_op *idle;
+};
+
+struct tt_point_op {
+    struct tt_op op; /* first */
+    struct tt_point *point;
+    struct tt_point_op *next;
+};
+
+struct tt_stream;
+struct tt_ticket { /* an item in the queue of a stream (stream.h); {0}: none */
+    struct tt_stream *stream;
+    uint64_t number;
+};
+
+struct tt_tables { /* room for what v-forms derive from their arrays; n entries each */
+    uint64_t *starts[2]; /* packed starts of the blocks, in send and in recv */
+    size_t *own_counts; /* elements of those blocks, where a user's operator counts its own, or where this
+                         * rank knows only its own */
+};
+tutti_status tt_tables_create(struct tt_tables *tables, int n);
+void tt_tables_free(struct tt_tables *tables);
+
+/* Of one kind of calls: collectives, or messages one way between this rank and another one. */
+struct tt_refused {
+    bool waits; /* one was refused that the peers are to be told of */
+    uint64_t last; /* 1 + the number of the last one that they were told of; 0: none */
+};
+struct tt_refusals { /* what this rank refused; behind the lock of streams (refuse.c) */
+    bool told; /* its peers know of it, and it has started no call since */
+    bool waits; /* something is to be told as soon as its streams have nothing to run */
+    struct tt_refused *calls; /* [1 + 2n]: collectives, messages from, and to, each rank */
+    char text[TT_REFUSAL_TEXT];
+};
+
+/* A member of a circle of waits: which wait it was in, and how many looks it had taken (fault_wait.c). */
+struct tt_mark {
+    int32_t rank;
+    uint32_t wait, looks;
+};
+
+/* Of all queues of streams and their idle items (stream_internal.h), and of what streams and refusals write
+ * in a communicator. */
+extern pthread_mutex_t tt_streams_lock;
+
+struct tt_comm {
+    uint64_t serial; /* no other communicator of this process has or had it */
+    uint64_t id; /* the same on all ranks */
+    struct tt_device *device; /* NULL: host memory only */
+    tutti_comm *handle;
+    int n, rank;
+    char name[TT_NAME_BYTES];
+    uint32_t splits; /* of it */
+    int32_t *world; /* of each rank: its number in the first communicator, whence all was split; NULL: this */
+    struct tt_settings settings;
+    bool exact, finalized;
+    bool known; /* a call that was made before may start as it did then (call_cache.h) */
+    bool wary; /* it has no device, in a process that uses some: a pointer may be of those */
+    struct tt_topology topology; /* cache domains of its ranks */
+    int64_t timeout_ms; /* -1: never */
+    int (*on_wait)(void *context); /* NULL: none */
+    void *on_wait_context;
+    const struct tt_transport *transport;
+    struct tt_endpoint *endpoint;
+    struct tt_wait_policy wait_policy;
+
+    uint64_t sequence; /* of the next collective */
+    uint64_t history; /* a hash of all collectives before that; see tt_call_history */
+    uint64_t *next_send[TT_CLASSES]; /* n message numbers each */
+    uint64_t *next_recv[TT_CLASSES];
+    uint64_t *next_post; /* n: of p2p sends */
+    struct tt_tables tables;
+    struct tt_plan_cache plans;
+    struct tt_cached *cached_calls; /* call_cache.h */
+    struct tt_cached *cached_last; /* of the last call, never NULL */
+    struct tt_traffic traffic;
+    struct tt_choices *choices;
+    struct tt_operator_table operators;
+    struct tt_point **points[2]; /* [0] sends, [1] receives; n each, made on first use */
+
+    uint8_t *tmp; /* in memory that peers can map; grows when a plan needs more */
+    uint64_t tmp_bytes;
+    struct tt_bounce_probe probe; /* whether readers of the bounce buffer claim its lines */
+    int64_t tidy_ns; /* not before, tt_comm_tidy does anything */
+    uint64_t cached_bytes; /* what the last cache holds, of all ranks together */
+    uint64_t bounce_from; /* messages of so many bytes leave private memory by the bounce buffer */
+
+    struct tt_refusals refusals;
+    uint32_t wait, looks; /* waits of messages so far that have become long, and looks in them */
+    struct tt_mark *circle; /* n */
+    struct tt_recorder *recorder;
+    struct tt_trace *trace; /* NULL: none */
+
+    _Atomic int status; /* the sticky error, once seen here */
+
+    /* What streams have to do for this communicator; written behind their lock (stream.c). */
+    _Atomic uint32_t queued; /* calls that are not over; 0: the caller may go on */
+    _Atomic uint32_t elsewhere; /* of those: not on streams of its device */
+    struct tt_ticket last; /* the last item that has one of them */
+    struct tt_ticket now; /* the item that is running; {0}: none */
+    void (*orphan)(struct tt_comm *comm); /* destroyed: the last item frees it by this; NULL: it is not */
+};
+
+/* TMP of at least this many bytes (its content is lost). */
+tutti_status tt_comm_grow_tmp(struct tt_comm *comm, uint64_t bytes);
+
+/* A wait came to be long at this moment. Once in a while, what was not used since the last time returns to
+ * the system. */
+void tt_comm_tidy(struct tt_comm *comm, int64_t now_ns);
+
+/* The sticky error of this communicator: TUTTI_OK, or the status that every rank gets. Sets the thread's
+ * last error. */
+tutti_status tt_comm_check(struct tt_comm *comm);
+/* End this communicator on all ranks. The first cause wins; returns the winner's status. */
+tutti_status tt_comm_fail(struct tt_comm *comm, const struct tt_cause *cause);
+
+/* A call of this communicator, which has an on_wait, waits: run that. Not TUTTI_OK if it ends the
+ * communicator. */
+tutti_status tt_comm_serve(struct tt_comm *comm);
+
+/* Set the text of a cause. */
+void tt_cause_say(struct tt_cause *cause, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

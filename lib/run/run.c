@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* run.c: drives operations to their end, and waits.
+ *
+ * The blocking calls are this loop over the executor, which never blocks: poll all operations, and when
+ * nothing moved, spin, yield or sleep on the doorbells of the communicators involved. Whatever ends a
+ * communicator (an abort, a mismatch, a death, the deadline) ends the wait of every call on it. */
+#include "base/clock.h"
+#include "base/status.h"
+#include "run/run.h"
+
+enum { QUIET_MS = 1000, SERVE_FIRST_NS = 1000000, SERVE_NS = 10 * 1000000 };
+
+static bool may_start(const struct tt_pending *pending, int i)
+{
+    if (tt_collectives[pending[i].call.collective].p2p)
+        return true;
+    for (int j = 0; j < i; j++)
+        if (!pending[j].over && pending[j].call.comm == pending[i].call.comm &&
+            !tt_collectives[pending[j].call.collective].p2p)
+            return false;
+    return true;
+}
+
+static void end(struct tt_pending *p, bool soon)
+{
+    p->over = true;
+    if (p->op != NULL)
+        tt_call_end(&p->call, p->op, soon);
+}
+
+/* Everything on this communicator is over. */
+static void end_all_on(struct tt_pending *pending, int count, const struct tt_comm *comm)
+{
+    for (int i = 0; i < count; i++)
+        if (pending[i].call.comm == comm && !pending[i].over)
+            end(&pending[i], false);
+}
+
+/* A call that could not start because there is no memory: its peers wait for it, so the communicator ends. */
+static tutti_status fail_start(const struct tt_pending *p)
+{
+    struct tt_cause cause = { .status = TUTTI_SYSTEM_ERROR, .rank = p->call.comm->rank, .peer = TT_NONE };
+    cause.sequence = p->call.comm->sequence;
+    tt_call_describe(&p->call, cause.operation, sizeof cause.operation);
+    tt_cause_say(&cause, "%s, rank %d: %s", p->call.comm->name, cause.rank, tt_last_error());
+    return tt_comm_fail(p->call.comm, &cause);
+}
+
+/* Measured: to touch 7 MiB of slots anew, as the root of a scatter among 8 ranks has, takes 1 ms, so at most
+ * a thousandth of the time goes there. */
+void tt_comm_tidy(struct tt_comm *comm, int64_t now_ns)
+{
+    enum { TIDY_NS = 1000000000 };
+    if (comm->transport->memory == NULL || now_ns < comm->tidy_ns)
+        return;
+    comm->transport->memory->tidy(comm->endpoint);
+    comm->tidy_ns = now_ns + TIDY_NS;
+}
+
+struct runner {
+    struct tt_pending *pending;
+    int count, first; /* all before `first` are over */
+    tutti_status status;
+    bool waiting, tidy;
+    bool serves; /* some communicator has an on_wait, and this is the caller's thread */
+    int64_t serve_ns, pause_ns; /* when on_wait is run next, and how long after that; 0: not yet */
+    int64_t stalled_ns; /* since when nothing moves; 0: it does */
+    struct tt_circle circle;
+    struct tt_wait wait;
+};
+
+/* If a call was made before, and nothing was waited for, the clock tells nothing new of it. */
+static void end_done(struct tt_pending *p, bool waited)
+{
+    end(p, !waited && p->call.cached != NULL && p->op->layout.slices == 1);
+}
+
+static bool step(const struct runner *r, int i, tutti_status *status)
+{
+    struct tt_pending *p = &r->pending[i];
+    if (p->op == NULL) {
+        if (!may_start(r->pending, i))
+            return false;
+        *status = tt_call_start(&p->call, &p->op);
+        if (*status != TUTTI_OK)
+            *status = fail_start(p);
+        else if (p->skip > 0)
+            tt_exec_skip(p->op, p->skip);
+        return true;
+    }
+    switch (tt_exec_progress(p->op)) {
+    case TT_IDLE:
+        return false;
+    case TT_FAILED:
+        *status = tt_fault_of_op(p);
+        return true;
+    case TT_DONE:
+        end_done(p, r->waiting);
+        return true;
+    case TT_MOVED:
+        p->suspect = false;
+        return true;
+    }
+    return true;
+}
+
+static void note(struct runner *r, int i, tutti_status status)
+{
+    if (status == TUTTI_OK)
+        return;
+    if (r->status == TUTTI_OK)
+        r->status = status;
+    end_all_on(r->pending, r->count, r->pending[i].call.comm);
+}
+
+static bool poll_all(struct runner *r)
+{
+    bool moved = false;
+    while (r->first < r->count && r->pending[r->first].over)
+        r->first++;
+    for (int i = r->first; i < r->count; i++) {
+        tutti_status status = TUTTI_OK;
+        if (r->pending[i].over)
+            continue;
+        moved |= step(r, i, &status);
+        note(r, i, status);
+    }
+    return moved;
+}
+
+static void begin_waiting(struct runner *r)
+{
+    struct tt_doorbell *bells[TT_WAIT_BELLS];
+    int n = 0;
+    bool deaf = false; /* a device opens gates, and rings no bell */
+    for (int i = r->first; i < r->count && n < TT_WAIT_BELLS; i++) {
+        struct tt_doorbell *bell = r->pending[i].call.comm->endpoint->doorbell;
+        bool known = r->pending[i].over;
+        deaf = deaf || r->pending[i].call.staging != NULL;
+        for (int j = 0; j < n && !known; j++)
+            known = bells[j] == bell;
+        if (!known)
+            bells[n++] = bell;
+    }
+    tt_wait_begin(&r->wait, r->pending[r->first].call.comm->wait_policy, bells, deaf ? 0 : n);
+    r->waiting = true;
+}
+
+/* The wait is long: each communicator once. */
+static void tidy(struct runner *r)
+{
+    const struct tt_comm *seen = NULL;
+    for (int i = r->first; i < r->count; i++) {
+        struct tt_comm *comm = r->pending[i].call.comm;
+        if (!r->pending[i].over && comm != seen)
+            tt_comm_tidy(comm, tt_wait_long_since(&r->wait));
+        seen = comm;
+    }
+    r->tidy = true;
+}
+
+/* The wait is long: what the callers of these communicators want done meanwhile, each communicator's once.
+ * No sleep lasts beyond the next time. */
+static void serve(struct runner *r)
+{
+    int64_t now = tt_now_ns();
+    if (r->pause_ns == 0) {
+        r->pause_ns = SERVE_FIRST_NS;
+        r->serve_ns = now + r->pause_ns;
+    } else if (now >= r->serve_ns) {
+        const struct tt_comm *seen = NULL;
+        for (int i = r->first; i < r->count; i++) {
+            struct tt_comm *comm = r->pending[i].call.comm;
+            if (!r->pending[i].over && comm != seen && comm->on_wait != NULL)
+                note(r, i, tt_comm_serve(comm));
+            seen = comm;
+        }
+        r->pause_ns = 2 * r->pause_ns < SERVE_NS ? 2 * r->pause_ns : SERVE_NS;
+        r->serve_ns = tt_now_ns() + r->pause_ns;
+    }
+    tt_wait_until(&r->wait, r->serve_ns);
+}
+
+/* Nothing moved: has somebody ended a communicator; is it time to look around? */
+static void idle(struct runner *r)
+{
+    if (!r->waiting)
+        begin_waiting(r);
+    if (r->serves && tt_wait_is_long(&r->wait))
+        serve(r);
+    bool look = tt_wait_idle(&r->wait);
+    if (!r->tidy && tt_wait_is_long(&r->wait))
+        tidy(r);
+    int64_t now = look ? tt_now_ns() : 0;
+    if (look && r->stalled_ns == 0)
+        r->stalled_ns = now;
+    if (look)
+        tt_fault_tell_waits(&r->pending[r->first], r->count - r->first, &r->circle);
+    const struct tt_comm *seen = NULL;
+    for (int i = r->first; i < r->count; i++) {
+        struct tt_pending *p = &r->pending[i];
+        if (p->over)
+            continue;
+        if (p->call.comm != seen)
+            note(r, i, tt_comm_check(p->call.comm));
+        seen = p->call.comm;
+        if (!look || p->over || p->op == NULL)
+            continue;
+        if (tt_exec_is_held(p->op)) /* by its own device, which may take its time */
+            r->stalled_ns = now;
+        note(r, i, tt_fault_inspect(p, (now - r->stalled_ns) / 1000000));
+    }
+}
+
+/* A communicator that failed has ended: its ranks leave this one's buffers alone as soon as they see that,
+ * and only then may the caller have the buffers back. All calls of this thread are over, so nobody waits for
+ * it. A process that was stopped in a call is not waited for longer than QUIET_MS: all it can still do is to
+ * finish the message it was storing. */
+static void settle(struct runner *r)
+{
+    for (int i = 0; i < r->count; i++) {
+        const struct tt_comm *comm = r->pending[i].call.comm;
+        struct tt_cause cause;
+        if (!comm->endpoint->control->cause(comm->endpoint, &cause))
+            continue;
+        int64_t until = tt_deadline_ns(QUIET_MS);
+        tt_wait_begin(&r->wait, comm->wait_policy, NULL, 0);
+        while (!comm->endpoint->control->quiet(comm->endpoint, tt_now_ns() < until))
+            tt_wait_idle(&r->wait);
+        tt_wait_awake(&r->wait);
+    }
+}
+
+/* One call that has started, as most are: often its peers are there, or about to be, so that there is nothing
+ * to wait for, and of a few bytes all else would take longer than they do. False if it is not over. */
+static bool run_at_once(struct tt_pending *p)
+{
+    uint32_t idle = 0, enough = p->call.comm->wait_policy.keen_polls;
+    enum tt_progress now;
+    while ((now = tt_exec_progress(p->op)) == TT_MOVED || (now == TT_IDLE && idle++ < enough))
+        if (now == TT_IDLE)
+            tt_look_again();
+    if (now == TT_DONE)
+        end_done(p, false);
+    return now == TT_DONE;
+}
+
+static tutti_status run(struct tt_pending *pending, int count, bool serves)
+{
+    struct runner r; /* not zeroed: `wait` is large, and most calls never wait */
+    r.pending = pending;
+    r.count = count;
+    r.first = 0;
+    r.status = TUTTI_OK;
+    r.waiting = r.tidy = false;
+    r.serves = false;
+    for (int i = 0; i < count; i++)
+        r.serves = r.serves || (serves && pending[i].call.comm->on_wait != NULL);
+    r.stalled_ns = r.pause_ns = 0;
+    r.circle = (struct tt_circle){ 0 };
+    for (;;) {
+        bool moved = poll_all(&r);
+        if (moved && r.stalled_ns != 0) {
+            tt_fault_tell_moved(pending, count);
+            r.stalled_ns = 0;
+            r.circle.length = 0;
+        }
+        while (r.first < count && pending[r.first].over)
+            r.first++;
+        if (r.first == count)
+            break;
+        if (!moved) {
+            idle(&r);
+        } else if (r.waiting) {
+            tt_wait_awake(&r.wait);
+            r.pause_ns = 0;
+        }
+    }
+    if (r.waiting)
+        tt_wait_awake(&r.wait);
+    if (r.status != TUTTI_OK)
+        settle(&r);
+    return r.status;
+}
+
+tutti_status tt_run(struct tt_pending *pending, int count)
+{
+    if (count == 1 && pending->op != NULL && run_at_once(pending))
+        return TUTTI_OK;
+    return run(pending, count, true);
+}
+
+tutti_status tt_run_aside(struct tt_pending *pending, int count)
+{
+    return run(pending, count, false);
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* run.h: the way of a call from its check to its end: what the files between the public functions and the
+ * executor have for each other. */
+#ifndef TT_RUN_H
+#define TT_RUN_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "call/call.h"
+#include "run/comm.h"
+
+/* Everything that can be told from this rank's arguments alone; the second part is what concerns counts,
+ * places and buffers. */
+tutti_status tt_call_check(struct tt_call *call);
+tutti_status tt_call_check_buffers(struct tt_call *call);
+/* From the pointer to the last byte that a checked call reads (TT_IN) or writes (TT_OUT) at this rank. */
+uint64_t tt_call_bytes(const struct tt_call *call, int side);
+
+/* check, then queue (in a group) or run and wait. What every collective's entry point calls. */
+tutti_status tt_call_submit(struct tt_call *call);
+
+/* An algorithm serves this checked call; INVALID_USAGE if one is forced that cannot. */
+tutti_status tt_call_choose(const struct tt_call *call);
+/* What names the schedule of this call. Fails if a forced algorithm cannot serve. */
+tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key);
+/* Make what running this call needs (schedule, room for the operation, TMP), so that a group fails before
+ * it starts. */
+tutti_status tt_call_prepare(const struct tt_call *call);
+/* The same, with a plan of the call's own, which no other call pushes out; `own` makes the plan alone, while
+ * other calls run; and give that back. */
+tutti_status tt_call_own(struct tt_call *call);
+tutti_status tt_call_keep(struct tt_call *call);
+/* Bytes of one start of a call that is kept. Nothing of its communicator is under way. */
+struct tt_cost tt_call_cost(const struct tt_call *call);
+void tt_call_release(struct tt_call *call);
+/* Bind the call to an operation and start that. After prepare it fails only if a plan was pushed out and
+ * there is no memory to build it again. */
+tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op);
+/* What a barrier sends: its IN. */
+const void *tt_barrier_token(void);
+
+/* Equal at all ranks if they called the same. */
+uint64_t tt_call_hash(const struct tt_call *call, unsigned algorithm, uint32_t slices);
+static inline uint64_t tt_hash_mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+/* All collectives of a communicator, up to and with the next one, which has this hash. Each message of a
+ * collective is marked with that: so who calls another thing than its peers, even where nobody waits for it
+ * (a root too many, a count of 0, another order), is found by the next message that it receives or sends. */
+static inline uint64_t tt_call_history(const struct tt_comm *comm, uint64_t hash)
+{
+    return tt_hash_mix(comm->history, hash);
+}
+/* 32 bits of a hash, never 0. */
+static inline uint32_t tt_hash_short(uint64_t hash)
+{
+    return (uint32_t)hash | 1;
+}
+/* What its peers may read of it. */
+void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct tt_call_record *record);
+/* The operation is over, or given up; `soon`: done, and nothing was waited for. */
+void tt_call_end(const struct tt_call *call, struct tt_op *op, bool soon);
+
+/* This call cannot be made, for `status`, a local one, and with the thread's last error as the reason: its
+ * peers, who would wait for it, find that out (refuse.c). Returns status. Nothing of a communicator that has
+ * ended, or of any other status. */
+tutti_status tt_call_refuse(const struct tt_call *call, tutti_status status);
+/* The same of split and finalize, which are collectives as well. */
+tutti_status tt_comm_refuse(struct tt_comm *comm, tutti_status status);
+/* The same of a call that got no further than the caller: a collective (peer TT_NONE), or with that peer. */
+void tt_comm_tell_refusal(struct tt_comm *comm, int peer, const char *why);
+/* What a rank refused while its streams were busy (refuse.c), with the lock: they are done, so its peers are
+ * told; another call was queued, so there is nothing to tell. */
+void tt_refusals_tell(struct tt_comm *comm);
+void tt_refusals_drop(struct tt_comm *comm);
+/* A call starts, so what was refused before holds up nobody any more. */
+void tt_refusals_take_back(struct tt_comm *comm);
+struct tt_refused *tt_refused_of(
+    const struct tt_comm *comm, int peer, bool sends); /* peer TT_NONE: collectives */
+
+struct tt_pending {
+    struct tt_call call;
+    struct tt_op *op; /* NULL: not started */
+    uint32_t skip; /* the units before this step are done when it starts (fast_path.c) */
+    bool over;
+    bool suspect; /* at the last look the peer that this call waits for was gone, or past it */
+    int64_t refused_ms; /* a peer refused it: 1 + how long nothing had moved when that was seen; 0: no */
+    size_t *arrays; /* of a batch: where the arrays of the call are copied to */
+    size_t room; /* entries */
+};
+
+/* Every array of a call, of one entry per rank; NULL where the collective has none. */
+enum { TT_CALL_ARRAYS = 4 };
+const size_t **tt_call_array(struct tt_call *call, int i);
+
+/* Calls that are kept to run together, with copies of their arrays (batch.c). {0} is empty; with count set
+ * to 0 it is empty again and keeps its memory. */
+struct tt_batch {
+    struct tt_pending *calls;
+    int count, capacity;
+};
+tutti_status tt_batch_add(struct tt_batch *batch, const struct tt_call *call);
+/* Bring sends and receives of a rank with itself together; an error if one is left alone. */
+tutti_status tt_batch_meet(struct tt_batch *batch);
+/* None of these calls can be made: see tt_call_refuse. */
+tutti_status tt_batch_refuse(const struct tt_batch *batch, tutti_status status);
+void tt_batch_free(struct tt_batch *batch);
+
+/* Run calls to their end. Collectives of one communicator run one after the other, everything else at
+ * once. The first failure of a communicator ends all its calls; returns the first failure. */
+tutti_status tt_run(struct tt_pending *pending, int count);
+/* The same on a thread of the library's own, where no on_wait is run. */
+tutti_status tt_run_aside(struct tt_pending *pending, int count);
+
+/* What a long wait looks for (fault.c): a call of a peer that differs, a peer that is gone, a deadline.
+ * TUTTI_OK: go on. */
+tutti_status tt_fault_inspect(struct tt_pending *pending, int64_t stalled_ms);
+/* Ranks that seem to wait for each other. */
+struct tt_circle {
+    int length; /* of those in comm->circle; 0: none is seen */
+    bool marked; /* the marks have the looks that all had taken when all were in it */
+};
+/* The calls that are not over have waited long: in which messages, for their peers to see (fault_wait.c), and
+ * that they wait no more. A circle that cannot open any more ends the communicator. */
+void tt_fault_tell_waits(const struct tt_pending *pending, int count, struct tt_circle *circle);
+void tt_fault_tell_moved(const struct tt_pending *pending, int count);
+/* ", which waits in ..." of a peer that is waited for; "" if it does not tell. */
+void tt_fault_name_call(const struct tt_pending *pending, int peer, char *text, size_t bytes);
+/* The executor gave up: tell why, on all ranks. */
+tutti_status tt_fault_of_op(const struct tt_pending *pending);
+
+#endif

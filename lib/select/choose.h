@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* choose.h: which algorithm serves a call.
+ *
+ * The one that the setting `algo` forces; else the one that a rule of the setting `rules` names; else the one
+ * of the lowest price (lib/select/price.h). Sizes fall into classes, two for each power of two, and a
+ * communicator keeps what was chosen for a class: prices are found at the first call of each, and after that
+ * a choice is a look into a table. All of it reads only what all ranks share. */
+#ifndef TT_CHOOSE_H
+#define TT_CHOOSE_H
+#include <stdint.h>
+
+#include "select/price.h"
+#include "base/config.h"
+
+struct tt_choices { /* 1 + index in the registry; 0: not asked yet */
+    uint8_t known[TT_COLLECTIVES][4][TT_SIZE_CLASSES]; /* by collective, what the operator asks, and size */
+};
+
+struct tt_ask {
+    const struct tt_settings *settings;
+    uint64_t slot_bytes;
+    enum tt_collective collective;
+    struct tt_demand demand;
+    uint64_t bytes; /* of the whole vector */
+};
+
+enum tt_decider { TT_BY_FORCE, TT_BY_RULE, TT_BY_PRICE };
+
+/* An ineligible or unknown forced name is an error that lists the eligible ones. `choices` may be NULL:
+ * nothing is kept. */
+tutti_status tt_choose(const struct tt_ask *ask, struct tt_choices *choices, int *algorithm);
+/* The same, and who decided. */
+tutti_status tt_choose_anew(const struct tt_ask *ask, int *algorithm, enum tt_decider *decider);
+
+/* What is priced for it: its size class. */
+struct tt_question tt_choose_question(const struct tt_ask *ask);
+/* The algorithm that the first rule for it names, -1 if there is none. */
+int tt_choose_rule(const struct tt_ask *ask);
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* price.c: from a question to schedules, slices and their walk, and the choice. */
+#include "select/price.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "select/price_walk.h"
+#include "base/status.h"
+
+enum { LEAST_SLICES = 2, EQUAL = 256 /* prices are, that differ by less than one part in so many */ };
+#define BYTES_MAX ((uint64_t)1 << 30) /* beyond, all prices grow alike */
+
+static tutti_status build(const struct tt_question *q, int algorithm, int me, struct tt_schedule *schedule)
+{
+    const struct tt_collective_row *row = &tt_collectives[q->collective];
+    struct tt_key key = { .collective = (uint8_t)q->collective,
+        .algorithm = (uint8_t)algorithm,
+        .exact = q->demand.exact && (row->result == TT_RESULT_REDUCED || q->collective == TT_BARRIER),
+        .n = q->demand.n,
+        .me = me,
+        .topology = q->demand.topology };
+    return tt_schedule_build(schedule, &key);
+}
+
+/* As lib/run/lay.c cuts; where one rank stands for all, all chunks are as long as the longest. */
+static struct tt_layout cut(const struct tt_question *q, const struct tt_schedule *s, bool alone)
+{
+    struct tt_layout layout;
+    uint64_t bytes = q->bytes < BYTES_MAX ? q->bytes : BYTES_MAX;
+    uint64_t count = bytes / q->element_bytes + (bytes % q->element_bytes > 0);
+    uint64_t n = (uint64_t)q->demand.n;
+    if (tt_collectives[q->collective].blocks) /* of one length each */
+        count = (count + n - 1) / n * n;
+    uint64_t longest = count / s->chunks + (count % s->chunks > 0);
+    if (alone)
+        count = longest * s->chunks;
+    uint64_t most = q->slot_bytes / q->element_bytes / s->span;
+    most = most > 0 ? most : 1;
+    uint64_t slices = longest / most + (longest % most > 0);
+    tt_layout_even(&layout, count, s->chunks, slices > 0 ? (uint32_t)slices : 1, q->element_bytes);
+    return layout;
+}
+
+/* What `more` took longer than `fewer`, which walks half as many slices, is the pace of the rest. */
+static void go_on(
+    const struct tt_walk_result *more, const struct tt_walk_result *fewer, struct tt_price *price)
+{
+    uint64_t half = price->walked - price->walked / 2, rest = price->slices - price->walked;
+    price->total += (more->total - fewer->total) / half * rest;
+    for (int i = 0; i < TT_PRICE_PARTS; i++)
+        if (more->parts[i] > fewer->parts[i])
+            price->parts[i] += (more->parts[i] - fewer->parts[i]) / half * rest;
+}
+
+static tutti_status walk(const struct tt_question *q, const struct tt_schedule *schedules, int ranks,
+    uint64_t limit, struct tt_price *price)
+{
+    bool alone = ranks < q->demand.n;
+    struct tt_layout layout = cut(q, &schedules[0], alone);
+    struct tt_walk_result result, half;
+    uint64_t steps = (uint64_t)schedules[0].nsteps * (uint64_t)ranks;
+    uint32_t slices = layout.slices < TT_PRICE_SLICES ? layout.slices : TT_PRICE_SLICES;
+    while (slices > LEAST_SLICES && slices * steps > TT_PRICE_STEPS)
+        slices = slices / 2 > LEAST_SLICES ? slices / 2 : LEAST_SLICES;
+    struct tt_walk_of of = { q, schedules, ranks, &layout, slices, limit };
+    tutti_status status = tt_price_walk(&of, &result);
+    if (status != TUTTI_OK)
+        return status;
+    *price =
+        (struct tt_price){ .total = result.total, .slices = layout.slices, .walked = slices, .alone = alone };
+    memcpy(price->parts, result.parts, sizeof price->parts);
+    if (slices == layout.slices || result.total == UINT64_MAX)
+        return TUTTI_OK;
+    of.slices = slices / 2;
+    status = tt_price_walk(&of, &half);
+    if (status == TUTTI_OK)
+        go_on(&result, &half, price);
+    return status;
+}
+
+/* By those of two: rank 0 may be a root that does the work of all, and rank 1 is one of many. */
+static uint64_t steps_of_all(const struct tt_schedule *two, int n)
+{
+    return two[0].nsteps + (uint64_t)two[1].nsteps * (uint64_t)(n - 1);
+}
+
+/* A price beyond the limit is UINT64_MAX. */
+static tutti_status price_within(
+    const struct tt_question *q, int algorithm, uint64_t limit, struct tt_price *price)
+{
+    struct tt_schedule first;
+    tutti_status status = build(q, algorithm, 0, &first);
+    if (status != TUTTI_OK)
+        return status;
+    if (first.span > 1 &&
+        (q->demand.long_elements || (uint64_t)first.span * TT_ELEMENT_BYTES > q->slot_bytes)) {
+        tt_schedule_free(&first); /* an element of each chunk of a message might not fit a slot */
+        *price = (struct tt_price){ .total = UINT64_MAX };
+        return TUTTI_OK;
+    }
+    int n = q->demand.n, ranks = n, built = 1;
+    struct tt_schedule *schedules = calloc((size_t)n, sizeof *schedules);
+    if (schedules == NULL) {
+        tt_schedule_free(&first);
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to price an algorithm on %d ranks", n);
+    }
+    schedules[0] = first;
+    for (; built < ranks && status == TUTTI_OK; built += status == TUTTI_OK) {
+        status = build(q, algorithm, built, &schedules[built]);
+        if (status == TUTTI_OK && built == 1 && steps_of_all(schedules, n) > TT_PRICE_WALK)
+            ranks = 1;
+    }
+    if (status == TUTTI_OK)
+        status = walk(q, schedules, ranks, limit, price);
+    for (int r = 0; r < built; r++)
+        tt_schedule_free(&schedules[r]);
+    free(schedules);
+    return status;
+}
+
+tutti_status tt_price(const struct tt_question *q, int algorithm, struct tt_price *price)
+{
+    return price_within(q, algorithm, UINT64_MAX, price);
+}
+
+static bool eligible(const struct tt_question *q, int algorithm)
+{
+    const struct tt_algorithm *a = &tt_algorithms[algorithm];
+    return a->collective == q->collective && tt_algorithm_refuse(a, q->demand) == NULL;
+}
+
+tutti_status tt_price_choose(const struct tt_question *q, int *algorithm)
+{
+    int best = -1, count = 0;
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < tt_algorithm_count; i++)
+        if (eligible(q, i)) {
+            best = i;
+            count++;
+        }
+    for (int i = 0; i < tt_algorithm_count && count > 1 && q->demand.n > 1; i++) {
+        struct tt_price price;
+        tutti_status status = eligible(q, i) ? price_within(q, i, least, &price) : TUTTI_OK;
+        if (status != TUTTI_OK)
+            return status;
+        if (eligible(q, i) && price.total < least - least / EQUAL) {
+            least = price.total;
+            best = i;
+        }
+    }
+    *algorithm = best;
+    return TUTTI_OK;
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* stream.c: host streams: the worker of each, their life, and the waits for what they have. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "base/handle.h"
+#include "stream/stream_internal.h"
+
+static struct {
+    struct tt_stream *spare, *made; /* not in use; all */
+    int open;
+} streams;
+
+/* --- Tickets */
+
+bool tt_ticket_over(struct tt_ticket t)
+{
+    return t.stream == NULL || atomic_load_explicit(&t.stream->done, memory_order_acquire) >= t.number;
+}
+
+bool tt_ticket_wait(struct tt_ticket t, int64_t timeout_ms)
+{
+    struct tt_wait w;
+    if (tt_ticket_over(t) || t.stream->lost)
+        return true;
+    struct tt_doorbell *bell = &t.stream->moved;
+    int64_t deadline_ns = tt_deadline_ns(timeout_ms);
+    bool over = false;
+    tt_wait_begin(&w, t.stream->policy, &bell, 1);
+    tt_wait_until(&w, deadline_ns);
+    while (!over && (timeout_ms < 0 || tt_now_ns() < deadline_ns)) {
+        tt_wait_idle(&w);
+        over = tt_ticket_over(t);
+    }
+    if (!over)
+        tt_doorbell_ring_always(bell); /* this wait ends for another reason than a ring */
+    tt_wait_awake(&w);
+    return over;
+}
+
+void tt_ticket_await(struct tt_ticket t, struct tt_comm *comm)
+{
+    enum { SERVE_MS = 10 };
+    bool serves = comm->on_wait != NULL;
+    while (!tt_ticket_wait(t, serves ? SERVE_MS : -1))
+        serves = tt_comm_serve(comm) == TUTTI_OK;
+}
+
+/* --- The worker */
+
+static void fail_item(struct tt_item *item, tutti_status status)
+{
+    if (item->outcome.status != TUTTI_OK)
+        return;
+    item->outcome.status = status;
+    snprintf(item->outcome.text, sizeof item->outcome.text, "%s", tt_last_error());
+}
+
+static void idle(struct tt_stream *s, struct tt_wait *w)
+{
+    if (s->aside != NULL && s->aside->serve(s->aside->context))
+        tt_wait_awake(w);
+    else
+        tt_wait_idle(w);
+}
+
+/* Nothing rings when the item may begin. */
+static void await_turn(struct tt_stream *s, const struct tt_item *item)
+{
+    struct tt_wait w;
+    if (s->aside == NULL)
+        return;
+    tt_wait_begin(&w, s->policy, NULL, 0);
+    while (!s->aside->may_begin(s->aside->context, item->batch))
+        idle(s, &w);
+    tt_wait_awake(&w);
+}
+
+/* NULL: closed, and nothing is left. */
+static struct tt_item *next_item(struct tt_stream *s)
+{
+    struct tt_doorbell *bell = &s->fed;
+    uint64_t done = atomic_load_explicit(&s->done, memory_order_relaxed);
+    struct tt_wait w;
+    tt_wait_begin(&w, s->policy, &bell, 1);
+    while (atomic_load_explicit(&s->last, memory_order_acquire) == done &&
+           !atomic_load_explicit(&s->leaving, memory_order_acquire))
+        idle(s, &w);
+    tt_wait_awake(&w);
+    pthread_mutex_lock(&tt_streams_lock);
+    struct tt_item *item = tt_item_pop(&s->first);
+    if (s->first == NULL)
+        s->end = &s->first;
+    pthread_mutex_unlock(&tt_streams_lock);
+    return item;
+}
+
+/* A communicator that has ended runs nothing more: who destroyed it has its buffers back. */
+static void begin(struct tt_item *item)
+{
+    pthread_mutex_lock(&tt_streams_lock);
+    for (int i = 0; i < item->batch->count; i++) {
+        struct tt_pending *p = &item->batch->calls[i];
+        tutti_status status = tt_comm_check(p->call.comm);
+        if (item->batch != &item->own)
+            p->call.entry = item->entries[i];
+        p->op = NULL;
+        p->suspect = false;
+        p->over = status != TUTTI_OK;
+        if (status != TUTTI_OK)
+            fail_item(item, status);
+        else
+            p->call.comm->now = (struct tt_ticket){ item->stream, item->number };
+    }
+    pthread_mutex_unlock(&tt_streams_lock);
+}
+
+static void run(struct tt_item *item)
+{
+    if (item->batch->count == 0)
+        return;
+    tutti_status status = tt_run_aside(item->batch->calls, item->batch->count);
+    if (status != TUTTI_OK)
+        fail_item(item, status);
+}
+
+static void let_go(const struct tt_call *call)
+{
+    struct tt_comm *comm = call->comm;
+    comm->now = (struct tt_ticket){ 0 };
+    if (atomic_load_explicit(&comm->queued, memory_order_relaxed) == 1)
+        tt_refusals_tell(comm);
+    atomic_fetch_sub_explicit(&comm->elsewhere, call->staging == NULL, memory_order_relaxed);
+    if (atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release) == 1 && comm->orphan != NULL)
+        comm->orphan(comm);
+}
+
+/* However the call ended, the stream that waits for it goes on. */
+static void open_gate(const struct tt_call *call)
+{
+    if (call->staging != NULL)
+        tt_gate_tell(&call->staging->gate, call->staging->gate.slices);
+}
+
+static void finish(struct tt_stream *s, struct tt_item *item)
+{
+    uint64_t done = item->number;
+    if (item->outcome.status != TUTTI_OK && atomic_load_explicit(&s->failed, memory_order_relaxed) == 0) {
+        s->failure = item->outcome;
+        atomic_store_explicit(&s->failed, done, memory_order_release);
+    }
+    if (item->report != NULL)
+        *item->report = item->outcome;
+    for (struct tt_item *f = item->followers; f != NULL; f = f->next_follower)
+        f->outcome = item->outcome;
+    tt_item_forget(item);
+    pthread_mutex_lock(&tt_streams_lock);
+    for (int i = 0; i < item->batch->count; i++)
+        open_gate(&item->batch->calls[i].call);
+    for (int i = 0; i < item->batch->count; i++)
+        let_go(&item->batch->calls[i].call);
+    tt_item_give(item);
+    pthread_mutex_unlock(&tt_streams_lock);
+    atomic_store_explicit(&s->done, done, memory_order_release);
+    tt_doorbell_ring(&s->moved);
+}
+
+static void *work(void *argument)
+{
+    struct tt_stream *s = argument;
+    struct tt_item *item;
+    while ((item = next_item(s)) != NULL) {
+        for (int i = 0; i < item->nwaits; i++)
+            tt_ticket_wait(item->waits[i], -1);
+        await_turn(s, item);
+        begin(item);
+        run(item);
+        finish(s, item);
+    }
+    return NULL;
+}
+
+/* --- Streams */
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&tt_streams_lock);
+}
+
+static void after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&tt_streams_lock);
+}
+
+/* The workers stayed behind: nothing that is queued here will ever run. */
+static void after_fork_in_child(void)
+{
+    for (struct tt_stream *s = streams.made; s != NULL; s = s->next_made)
+        s->lost = true;
+    streams.spare = NULL;
+    pthread_mutex_unlock(&tt_streams_lock);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+static struct tt_stream *take_spare(void)
+{
+    pthread_mutex_lock(&tt_streams_lock);
+    struct tt_stream *s = streams.spare;
+    if (s != NULL) {
+        streams.spare = s->next_spare;
+    } else if ((s = aligned_alloc(_Alignof(struct tt_stream), sizeof *s)) != NULL) {
+        *s = (struct tt_stream){ .next_made = streams.made };
+        streams.made = s;
+    }
+    if (s != NULL)
+        s->policy = tt_wait_policy_for(1 + ++streams.open); /* the caller has a core, too */
+    pthread_mutex_unlock(&tt_streams_lock);
+    return s;
+}
+
+static void give_spare(struct tt_stream *s)
+{
+    pthread_mutex_lock(&tt_streams_lock);
+    s->next_spare = streams.spare;
+    streams.spare = s;
+    streams.open--;
+    pthread_mutex_unlock(&tt_streams_lock);
+}
+
+tutti_status tt_stream_open(const struct tt_aside *aside, struct tt_stream **stream)
+{
+    struct tt_stream *s = take_spare();
+    if (s == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a stream");
+    s->first = NULL;
+    s->end = &s->first;
+    atomic_store_explicit(&s->leaving, false, memory_order_relaxed);
+    s->aside = aside;
+    atomic_store_explicit(&s->failed, 0, memory_order_relaxed);
+    tutti_status status = tt_thread_start("of a stream", work, s, &s->worker);
+    if (status == TUTTI_OK)
+        *stream = s;
+    else
+        give_spare(s);
+    return status;
+}
+
+void tt_stream_close(struct tt_stream *s)
+{
+    if (s->lost)
+        return;
+    pthread_mutex_lock(&tt_streams_lock);
+    atomic_store_explicit(&s->leaving, true, memory_order_release);
+    pthread_mutex_unlock(&tt_streams_lock);
+    tt_doorbell_ring(&s->fed);
+    pthread_join(s->worker, NULL);
+    give_spare(s);
+}
+
+tutti_status tt_stream_make(const struct tt_aside *aside, tutti_stream *stream)
+{
+    struct tt_stream *made;
+    void *handle;
+    tutti_status status = tt_stream_open(aside, &made);
+    if (status != TUTTI_OK)
+        return status;
+    status = tt_shell_create(TT_SHELL_STREAM, made, &handle);
+    if (status == TUTTI_OK)
+        *stream = (tutti_stream){ .handle = handle, .kind = TUTTI_STREAM_HOST, .device = -1 };
+    else
+        tt_stream_close(made);
+    return status;
+}
+
+void tt_stream_wake(struct tt_stream *s)
+{
+    tt_doorbell_ring(&s->fed);
+}
+
+uint64_t tt_stream_last(const struct tt_stream *s)
+{
+    return atomic_load_explicit(&s->last, memory_order_acquire);
+}
+
+tutti_status tt_stream_outcome(const struct tt_stream *s, uint64_t last)
+{
+    uint64_t failed = atomic_load_explicit(&s->failed, memory_order_acquire);
+    if (failed == 0 || failed > last)
+        return TUTTI_OK;
+    tt_set_last_error(s->failure.text);
+    return s->failure.status;
+}
+
+struct tt_stream *tt_stream_find(const char *name, tutti_stream handle, tutti_status *status)
+{
+    *status = TUTTI_INVALID_ARGUMENT;
+    if (handle.kind == TUTTI_STREAM_NONE) {
+        tt_fail(*status, "%s: stream is tutti_no_stream(); pass one of tutti_stream_create", name);
+        return NULL;
+    }
+    if (handle.kind != TUTTI_STREAM_HOST) {
+        *status = tt_fail(TUTTI_UNSUPPORTED,
+            "%s: stream has kind %d; legal: a stream of tutti_stream_create, of kind 1", name, handle.kind);
+        return NULL;
+    }
+    struct tt_stream *s = tt_shell_find(TT_SHELL_STREAM, handle.handle);
+    if (s == NULL)
+        tt_fail(*status, "%s: %s", name, tt_last_error());
+    if (s != NULL && (s->lost || atomic_load_explicit(&s->leaving, memory_order_relaxed))) {
+        *status = tt_fail(TUTTI_INVALID_USAGE, "%s: the stream %s", name,
+            s->lost ? "was made before this process was forked; its worker is in the parent"
+                    : "is being destroyed by another thread");
+        return NULL;
+    }
+    return s;
+}
+
+tutti_status tt_stream_unmake(tutti_stream stream)
+{
+    tutti_status status;
+    struct tt_stream *s = tt_stream_find("stream_destroy", stream, &status);
+    if (s == NULL)
+        return status;
+    s = tt_shell_take(TT_SHELL_STREAM, stream.handle);
+    if (s == NULL)
+        return TUTTI_INVALID_ARGUMENT;
+    tt_stream_close(s);
+    return TUTTI_OK;
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* stream_queue.c: items, and their places in the queues of the streams. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "run/comm.h"
+#include "observe/recorder.h"
+#include "stream/stream_internal.h"
+
+/* Behind the lock. */
+static struct tt_item *idle_items;
+static uint64_t last_mark;
+
+/* --- Items */
+
+struct tt_item *tt_item_pop(struct tt_item **idle)
+{
+    struct tt_item *item = *idle;
+    if (item != NULL)
+        *idle = item->next;
+    return item;
+}
+
+static struct tt_item *make(struct tt_item **home)
+{
+    struct tt_item *item = calloc(1, sizeof *item);
+    if (item == NULL) {
+        tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue a call");
+        return NULL;
+    }
+    item->home = home;
+    item->batch = &item->own;
+    return item;
+}
+
+static struct tt_item *take(struct tt_item **idle)
+{
+    struct tt_item *item = idle != NULL ? tt_item_pop(idle) : NULL;
+    if (item == NULL)
+        item = tt_item_pop(&idle_items);
+    return item != NULL ? item : make(&idle_items);
+}
+
+void tt_item_give(struct tt_item *item)
+{
+    item->own.count = 0;
+    item->batch = &item->own;
+    item->report = NULL;
+    item->stream = NULL;
+    item->followers = NULL;
+    item->nwaits = 0;
+    item->outcome.status = TUTTI_OK;
+    item->next = *item->home;
+    *item->home = item;
+}
+
+struct tt_item *tt_item_take(struct tt_item **idle)
+{
+    pthread_mutex_lock(&tt_streams_lock);
+    struct tt_item *item = take(idle);
+    pthread_mutex_unlock(&tt_streams_lock);
+    return item;
+}
+
+tutti_status tt_item_add(struct tt_item *item, const struct tt_call *call)
+{
+    struct tt_batch *own = &item->own;
+    tutti_status status = tt_batch_add(own, call);
+    if (status == TUTTI_OK && call->stream.kind != TUTTI_STREAM_CUDA) /* that becomes another item's */
+        own->calls[own->count - 1].call.entry = tt_recorder_queue(call->comm->recorder, call);
+    return status;
+}
+
+void tt_item_forget(struct tt_item *item)
+{
+    for (int i = 0; i < item->batch->count; i++)
+        if (item->batch->calls[i].op == NULL && item->batch->calls[i].call.entry != NULL)
+            tt_entry_drop(item->batch->calls[i].call.entry);
+}
+
+void tt_item_drop(struct tt_item *item)
+{
+    if (item->batch == &item->own)
+        tt_item_forget(item);
+    pthread_mutex_lock(&tt_streams_lock);
+    tt_item_give(item);
+    pthread_mutex_unlock(&tt_streams_lock);
+}
+
+static tutti_status reserve_entries(struct tt_item *item, int calls)
+{
+    if (calls <= item->entry_room)
+        return TUTTI_OK;
+    struct tt_entry **more = realloc(item->entries, (size_t)calls * sizeof *more);
+    if (more == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue a program");
+    item->entries = more;
+    item->entry_room = calls;
+    return TUTTI_OK;
+}
+
+static tutti_status reserve_waits(struct tt_item *item, int waits)
+{
+    if (waits <= item->room)
+        return TUTTI_OK;
+    struct tt_ticket *more = realloc(item->waits, (size_t)waits * sizeof *more);
+    if (more == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue a call");
+    item->waits = more;
+    item->room = waits;
+    return TUTTI_OK;
+}
+
+tutti_status tt_item_reserve(struct tt_item **idle, int count, int calls)
+{
+    for (int i = 0; i < count; i++) {
+        struct tt_item *item = make(idle);
+        if (item == NULL)
+            return TUTTI_OUT_OF_MEMORY;
+        tt_item_give(item);
+        tutti_status status = reserve_waits(item, calls + count);
+        if (status == TUTTI_OK)
+            status = reserve_entries(item, calls);
+        if (status != TUTTI_OK)
+            return status;
+    }
+    return TUTTI_OK;
+}
+
+void tt_item_free_all(struct tt_item **idle)
+{
+    for (struct tt_item *item; (item = tt_item_pop(idle)) != NULL; free(item)) {
+        tt_batch_free(&item->own);
+        free(item->waits);
+        free(item->entries);
+    }
+}
+/* --- Queueing. All behind the lock. */
+
+/* The streams of an item: the first leads, each other gets a follower. All that can fail is here. */
+static tutti_status find_streams(struct tt_item *item)
+{
+    uint64_t mark = ++last_mark;
+    int count = item->batch->count, followers = 0;
+    for (int i = 0; i < count; i++) {
+        const struct tt_call *call = &item->batch->calls[i].call;
+        tutti_status status;
+        if (call->stream.kind == TUTTI_STREAM_NONE)
+            continue;
+        struct tt_stream *s = tt_stream_find(tt_collectives[call->collective].name, call->stream, &status);
+        if (s == NULL)
+            return status;
+        if (s->mark == mark)
+            continue;
+        s->mark = mark;
+        if (item->stream == NULL) {
+            item->stream = s;
+            continue;
+        }
+        struct tt_item *follower = take(item->home);
+        if (follower == NULL || reserve_waits(follower, 1) != TUTTI_OK)
+            return TUTTI_OUT_OF_MEMORY;
+        follower->stream = s;
+        follower->next_follower = item->followers;
+        item->followers = follower;
+        followers++;
+    }
+    tutti_status status = reserve_waits(item, count + followers);
+    return status == TUTTI_OK && item->batch != &item->own ? reserve_entries(item, count) : status;
+}
+
+static void wait_for(struct tt_item *item, struct tt_ticket t)
+{
+    if (t.stream != item->stream && !tt_ticket_over(t))
+        item->waits[item->nwaits++] = t;
+}
+/* Its place in the order of each communicator's calls. */
+static void take_turns(struct tt_item *item)
+{
+    struct tt_ticket mine = { item->stream, item->number };
+    for (int i = 0; i < item->batch->count; i++) {
+        const struct tt_call *call = &item->batch->calls[i].call;
+        struct tt_comm *comm = call->comm;
+        tt_refusals_drop(comm);
+        if (item->batch != &item->own)
+            item->entries[i] = tt_recorder_queue(comm->recorder, call);
+        if (comm->last.stream != mine.stream || comm->last.number != mine.number) {
+            wait_for(item, comm->last);
+            comm->last = mine;
+        }
+        atomic_fetch_add_explicit(&comm->queued, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&comm->elsewhere, call->staging == NULL, memory_order_relaxed);
+    }
+}
+
+static void append(struct tt_item *item)
+{
+    struct tt_stream *s = item->stream;
+    item->next = NULL;
+    *s->end = item;
+    s->end = &item->next;
+    atomic_store_explicit(&s->last, item->number, memory_order_release);
+}
+
+static void number(struct tt_item *item)
+{
+    item->number = atomic_load_explicit(&item->stream->last, memory_order_relaxed) + 1;
+}
+
+static void line_up(struct tt_item *item)
+{
+    number(item);
+    take_turns(item);
+    for (struct tt_item *f = item->followers; f != NULL; f = f->next_follower) {
+        number(f);
+        wait_for(item, (struct tt_ticket){ f->stream, f->number - 1 });
+        f->waits[f->nwaits++] = (struct tt_ticket){ item->stream, item->number };
+        append(f);
+        tt_doorbell_ring(&f->stream->fed);
+    }
+    append(item);
+}
+
+static void dissolve(struct tt_item *item)
+{
+    while (item->followers != NULL) {
+        struct tt_item *follower = item->followers;
+        item->followers = follower->next_follower;
+        tt_item_give(follower);
+    }
+    item->stream = NULL;
+}
+
+tutti_status tt_item_submit(struct tt_item *item, struct tt_ticket *ticket)
+{
+    pthread_mutex_lock(&tt_streams_lock);
+    tutti_status status = find_streams(item);
+    if (status == TUTTI_OK) {
+        line_up(item);
+        *ticket = (struct tt_ticket){ item->stream, item->number };
+    } else {
+        dissolve(item);
+    }
+    pthread_mutex_unlock(&tt_streams_lock);
+    if (status == TUTTI_OK)
+        tt_doorbell_ring(&ticket->stream->fed);
+    return status;
+}
+
+tutti_status tt_item_submit_after(struct tt_item *item, tutti_stream stream, struct tt_ticket earlier)
+{
+    tutti_status status = reserve_waits(item, 1);
+    if (status != TUTTI_OK)
+        return status;
+    pthread_mutex_lock(&tt_streams_lock);
+    struct tt_stream *s = item->stream = tt_stream_find("stream_after", stream, &status);
+    if (s != NULL) {
+        number(item);
+        wait_for(item, earlier);
+        append(item);
+    }
+    pthread_mutex_unlock(&tt_streams_lock);
+    if (s == NULL)
+        return status;
+    tt_doorbell_ring(&s->fed);
+    return TUTTI_OK;
+}
