@@ -11,6 +11,7 @@ trap 'rm -rf "$tree"' EXIT
 trap 'exit 1' HUP INT TERM
 failures=0
 cases=0
+rooms='base call observe bootstrap launch select exec run stream device comm api' # the order of includes
 licence='SPDX-License-Identifier: BSD-3-Clause'
 
 tidy()
@@ -31,20 +32,24 @@ plant()
     rm -rf "$tree/source" "$tree/build"
     mkdir -p "$tree/source" "$tree/build/.libs"
     cd "$tree/source" || exit 1
-    mkdir -p lib/base algorithms transports kernels perf tests training docs
+    for room in $rooms; do
+        mkdir -p lib/$room
+    done
+    mkdir -p algorithms transports kernels perf tests training docs
     cp "$here/.clang-format" .
     printf '#!/bin/sh\n# %s\n# start: a script.\n' "$licence" >start
-    for each in lib/api.c lib/base/clock.c lib/base/config.c lib/base/wait.c lib/base/log.c \
+    for each in lib/api/api.c lib/base/clock.c lib/base/config.c lib/base/wait.c lib/base/log.c \
         algorithms/ring.c transports/shm.c transports/cuda_ipc.c kernels/cuda_fold.cu kernels/cuda_fold.cuh \
         kernels/fold.c lib/base/dev.h perf/clock.c perf/device.c perf/run.c \
-        perf/run.h tests/test_x.c training/train.c lib/tutti.h lib/base/log.h algorithms/ring.h; do
+        perf/run.h tests/test_x.c training/train.c lib/tutti.h lib/base/log.h algorithms/ring.h \
+        $(printf 'lib/%s/room.h ' $rooms); do
         printf '/* %s */\n' "$licence" >"$each"
         printf '/* %s: a file. It may speak of getenv(), time() and cudaMalloc. */\n' "$each" >>"$each"
         echo "$each"
     done >names
     { printf 'all = start '; tr '\n' ' ' <names; } >Makefile.am
     rm names
-    cat >>lib/api.c <<'END'
+    cat >>lib/api/api.c <<'END'
 #include "algorithms/ring.h"
 #include "base/log.h"
 #include "tutti.h"
@@ -71,6 +76,13 @@ END
     printf '#include "run.h"\n#include "tutti.h"\n' >>perf/run.c
     printf '#include "base/dev.h"\n' >>perf/device.c
     printf '#include "base/log.h"\n' >>algorithms/ring.c
+    before=
+    for room in $rooms; do
+        for above in $before; do
+            printf '#include "%s/room.h"\n' "$above"
+        done >>lib/$room/room.h
+        before="$before $room"
+    done
     printf 'long f(void)\n{\n    return time(0);\n}\n' | tee -a lib/base/clock.c >>perf/clock.c
     printf 'char *f(void)\n{\n    return getenv("A");\n}\n' >>lib/base/config.c
     printf 'void f(void)\n{\n    sched_yield();\n}\n' | tee -a lib/base/wait.c >>tests/test_x.c
@@ -151,8 +163,12 @@ while read -r from to; do
     refuse include "$from"
 done <<'END'
 lib/base/log.c algorithms/ring.h
-lib/base/log.h lib/api.c
-algorithms/ring.c api.c
+lib/base/log.h lib/api/api.c
+algorithms/ring.c api/room.h
+transports/shm.c call/room.h
+lib/base/room.h api/room.h
+lib/base/room.h kernels/fold.c
+lib/api/api.c room.h
 algorithms/ring.c transports/shm.c
 transports/shm.c kernels/fold.c
 kernels/fold.c algorithms/ring.h
@@ -160,10 +176,28 @@ perf/run.c base/log.h
 perf/run.h algorithms/ring.h
 training/train.c perf/run.h
 training/train.c base/log.h
-lib/api.c perf/run.h
-lib/api.c tests/test_x.c
-lib/api.c ../lib/tutti.h
+lib/api/api.c perf/run.h
+lib/api/api.c tests/test_x.c
+lib/api/api.c ../lib/tutti.h
 END
+above=
+for room in $rooms; do
+    if [ -n "$above" ]; then
+        plant; printf '#include "%s/room.h"\n' "$room" >>lib/$above/room.h; refuse include lib/$above/room.h
+    fi
+    above=$room
+done
+plant; mkdir lib/mpi; printf ' lib/mpi/x.c' >>Makefile.am
+printf '/* %s */\n' "$licence" 'x.c: a file.' >lib/mpi/x.c; tidy || fail "lib/mpi was refused"
+printf '#include "base/log.h"\n' >>lib/mpi/x.c; refuse include lib/mpi/x.c
+plant; printf ' lib/x.c' >>Makefile.am
+printf '/* %s */\n' "$licence" 'x.c: a file.' >lib/x.c; refuse room lib/x.c
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do
+    [ $i -gt 1 ] || plant
+    printf '/* %s */\n' "$licence" "x$i.c: a file." >lib/run/x$i.c; printf ' lib/run/x%d.c' $i >>Makefile.am
+    [ $i -ne 24 ] || tidy || fail "25 files of a room were refused"
+done
+refuse room lib/run/x9.c
 plant; printf '#include <base/log.h>\n' >>perf/run.c; refuse include perf/run.c
 plant; printf '#include "base/log.h"\n' >>perf/device.c; refuse include perf/device.c
 plant; printf '#include "base/dev.h"\n' >>perf/run.c; refuse include perf/run.c
@@ -176,23 +210,23 @@ while IFS='|' read -r rule statement files; do
         refuse "$rule" "$file"
     done
 done <<'END'
-cuda|cudaStreamSynchronize(0);|lib/api.c transports/shm.c kernels/fold.c perf/run.c tests/test_x.c
-cuda|cuMemFree(0);|lib/api.c
+cuda|cudaStreamSynchronize(0);|lib/api/api.c transports/shm.c kernels/fold.c perf/run.c tests/test_x.c
+cuda|cuMemFree(0);|lib/api/api.c
 cuda|CUresult r;|lib/base/log.c
 cuda|f<<<1, 2>>>();|training/train.c
-enqueue|d->dev->stream_sync(s);|lib/api.c
-enqueue|dev->event_create(0, &e);|lib/api.c
-getenv|getenv("A");|lib/api.c lib/base/log.c algorithms/ring.c transports/shm.c kernels/fold.c
-getenv|char **e = environ;|lib/api.c
-wait|nanosleep(0, 0);|lib/api.c lib/base/clock.c transports/shm.c perf/run.c training/train.c
-wait|usleep(1);|lib/api.c
+enqueue|d->dev->stream_sync(s);|lib/api/api.c
+enqueue|dev->event_create(0, &e);|lib/api/api.c
+getenv|getenv("A");|lib/api/api.c lib/base/log.c algorithms/ring.c transports/shm.c kernels/fold.c
+getenv|char **e = environ;|lib/api/api.c
+wait|nanosleep(0, 0);|lib/api/api.c lib/base/clock.c transports/shm.c perf/run.c training/train.c
+wait|usleep(1);|lib/api/api.c
 wait|sched_yield();|algorithms/ring.c
 wait|syscall(SYS_futex, 0);|transports/shm.c
 wait|futex(0);|kernels/fold.c
-clock|clock_gettime(0, 0);|lib/api.c lib/base/wait.c transports/shm.c algorithms/ring.c perf/run.c
-clock|gettimeofday(0, 0);|lib/api.c
+clock|clock_gettime(0, 0);|lib/api/api.c lib/base/wait.c transports/shm.c algorithms/ring.c perf/run.c
+clock|gettimeofday(0, 0);|lib/api/api.c
 clock|long t = time(0);|lib/base/log.c
-goto|goto *p;|lib/api.c
+goto|goto *p;|lib/api/api.c
 END
 plant; body 'time(0);' >>training/train.c; tidy || fail "one file of training/ may read a clock"
 plant; body 'getenv("A");' >>perf/run.c; tidy || fail "one file of perf/ may read the environment"

@@ -68,13 +68,13 @@ function strip(s,    plain, i, n, c, two, quote)
     return plain
 }
 
-# The room of a file of the house, "" if it is none: lib/base is a room of its own, tutti.h is open to all.
+# The room of a file of the house: a folder at the top, or of lib/; tutti.h is open to all.
 function room_of(path)
 {
     if (path == "lib/tutti.h")
         return "public"
-    if (path ~ /^lib\/base\//)
-        return "base"
+    if (match(path, /^lib\/[^\/]*\//))
+        return substr(path, 1, RLENGTH - 1)
     sub(/\/.*/, "", path)
     return path
 }
@@ -98,13 +98,17 @@ function check_include(line,    name, target)
     if (name ~ /\.\./)
         report(FNR, "include", name ": no path goes up")
     target = include_target(name)
+    if (place[room] && place[target] && name !~ /\//)
+        report(FNR, "include", name ": a header of lib/ is named with its room")
     if (target == "" || target == room || target == "public" || room == "tests")
         return
-    if (target == "base" && room ~ /^(lib|algorithms|transports|kernels)$/)
+    if (target == "lib/base" && room ~ /^(algorithms|transports|kernels)$/)
         return
     if (FILENAME == "perf/device.c" && name == "base/dev.h") # memory of a device, which tutti.h does not have
         return
-    if (room == "lib" && target ~ /^(algorithms|transports|kernels)$/)
+    if (place[target] && place[target] < place[room])
+        return
+    if (place[room] > 1 && target ~ /^(algorithms|transports|kernels)$/)
         return
     report(FNR, "include", name ": from " room " to " target " is against the arrows")
 }
@@ -125,7 +129,7 @@ function check_names(plain)
         report(FNR, "cuda", "CUDA names stand in cuda* of kernels, transports and tests, and the NCCL shim")
     if (room ~ /^(tests|examples)$/)
         return
-    if (room == "lib" && FILENAME !~ /^lib\/device\/device(_memory|_capture)?\.c$/ && plain ~ waiting)
+    if (place[room] > 1 && FILENAME !~ /^lib\/device\/device(_memory|_capture)?\.c$/ && plain ~ waiting)
         report(FNR, "enqueue", "what may wait for all streams is called where devices are opened and closed")
     if (FILENAME != "lib/base/config.c" && plain ~ environment && !is_the_one("environment"))
         report(FNR, "getenv", "the environment is read in lib/base/config.c, and in one file of a program")
@@ -153,6 +157,10 @@ function check_goto(plain,    name)
 }
 
 BEGIN {
+    # The rooms of lib/: each includes itself and those before it, and all but the first what is beside lib/.
+    rooms = split("base call observe bootstrap launch select exec run stream device comm api", order, " ")
+    for (i = 1; i <= rooms; i++)
+        place["lib/" order[i]] = i
     while ((getline path <list) > 0)
         known[path] = 1
     b = "(^|[^A-Za-z0-9_])"
@@ -172,8 +180,10 @@ FNR == 1 {
     golden = FILENAME ~ /^training\/reference\// # stands alone, to be read from top to bottom
     program = script && (/^#!/ || FILENAME !~ /\.py$/) # what is imported names no interpreter
     room = room_of(FILENAME)
-    if (room == "public")
-        room = "lib"
+    if (room == "lib")
+        report(1, "room", "a file of lib/ stands in one of its rooms")
+    if (place[room] > 1 && ++files[room] == 26)
+        report(1, "room", room " has more than 25 files")
     commented = inside = 0
     if (program && !/^#!/)
         report(1, "opening", "a script opens with the program that runs it")
