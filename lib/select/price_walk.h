@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* price_walk.h: between the files of the price. */
-#ifndef TT_ALGORITHMS_PRICE_WALK_H
-#define TT_ALGORITHMS_PRICE_WALK_H
+#ifndef TT_PRICE_WALK_H
+#define TT_PRICE_WALK_H
 #include "select/price.h"
 #include "base/layout.h"
 
