@@ -33,8 +33,6 @@ static const char help[] =
     "                                             what each rank does, step by step\n"
     "       tutti-info why COLLECTIVE SIZE [flags]\n"
     "                                             the price of each algorithm, its parts, and the choice\n"
-    "       tutti-info calibrate                  measure this machine's costs, and keep them for later "
-    "jobs\n"
     "       tutti-info attach PID                 the last calls of a process, on all its communicators, "
     "also\n"
     "                                             while it hangs: whom an operation waits for, how long\n"
@@ -53,13 +51,10 @@ static const char help[] =
     "      --json       of attach: an object in a line for each communicator; of devices: one object\n"
     "      --attach PID, and the following, are the commands of these names, as flags\n"
     "      --why COLLECTIVE\n"
-    "      --calibrate\n"
     "  -h, --help       this text\n"
     "      --version    the library's version\n"
     "\n"
-    "SIZE is that of the whole vector, in bytes, as 64K. attach works on processes of this user. calibrate "
-    "takes\n"
-    "less than a second on a quiet machine; its file is ~/.cache/tutti/costs-* (or in XDG_CACHE_HOME).\n"
+    "SIZE is that of the whole vector, in bytes, as 64K. attach works on processes of this user.\n"
     "\n"
     "Examples\n"
     "  tutti-info schedule all_reduce ring -n 3          a ring of three, all ranks\n"
@@ -216,12 +211,6 @@ static int run_algorithms(const struct request *r)
     return show_algorithms(r->nwords > 0 ? r->words[0] : NULL);
 }
 
-static int run_calibrate(const struct request *r)
-{
-    (void)r;
-    return show("calibrate");
-}
-
 static int run_attach(const struct request *r)
 {
     char question[QUESTION_BYTES];
@@ -302,7 +291,6 @@ static const struct command {
     { "algorithms", " [COLLECTIVE]", 0, 1, false, run_algorithms },
     { "schedule", " COLLECTIVE ALGORITHM [flags], as schedule all_reduce ring", 2, 2, false, run_schedule },
     { "why", " COLLECTIVE SIZE [flags], as why all_reduce 64K", 2, 2, false, run_why },
-    { "calibrate", "", 0, 0, false, run_calibrate },
     { "attach", " PID [--json]", 1, 1, true, run_attach },
     { "merge", " FILE..", 1, INT_MAX, false, run_merge },
     { "id", "", 0, 0, false, run_id },
@@ -353,7 +341,7 @@ static int answer(struct request *r, const char **words, int nwords)
     return refuse_command(words[0]);
 }
 
-enum { IN_PLACE = 256, EXACT, RANK, TOPOLOGY, VERSION, ATTACH, JSON, WHY, CALIBRATE };
+enum { IN_PLACE = 256, EXACT, RANK, TOPOLOGY, VERSION, ATTACH, JSON, WHY };
 
 static const struct option longs[] = {
     { "root", required_argument, NULL, 'r' },
@@ -364,7 +352,6 @@ static const struct option longs[] = {
     { "attach", required_argument, NULL, ATTACH },
     { "json", no_argument, NULL, JSON },
     { "why", required_argument, NULL, WHY },
-    { "calibrate", no_argument, NULL, CALIBRATE },
     { "help", no_argument, NULL, 'h' },
     { "version", no_argument, NULL, VERSION },
     { 0 },
@@ -410,8 +397,6 @@ static int take_flag(int code, const char *word, struct request *r)
         return -1;
     case WHY:
         return take_command(r, "why", optarg);
-    case CALIBRATE:
-        return take_command(r, "calibrate", NULL);
     case 'h':
         fputs(help, stdout);
         return EXIT_GOOD;

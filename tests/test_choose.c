@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_choose.c: who decides which algorithm serves, by what, and what is refused on the way: prices, rules,
- * and the costs that a machine's file holds. */
+/* test_choose.c: who decides which algorithm serves, by what, and what is refused on the way: prices and
+ * rules. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/status.h"
+#include "base/wait.h"
 #include "run/comm.h"
-#include "run/settings.h"
 #include "select/selection.h"
 
 /* --- Choices by the costs that the library is shipped with. */
@@ -273,6 +271,19 @@ Test(choose, rules_that_are_none)
     cr_expect(strstr(tt_last_error(), "/nowhere/to/be/found") != NULL);
 }
 
+/* Without rules the selection is the default costs and this machine's cores; both are within the bounds. */
+Test(choose, read_by_rank_0)
+{
+    struct tt_settings settings = settings_on(0);
+    struct tt_costs standard = tt_costs_default();
+    cr_assert_eq(tt_selection_read(&settings), TUTTI_OK);
+    cr_expect_eq(settings.costs.cores, (uint64_t)tt_cores_machine());
+    standard.cores = settings.costs.cores;
+    cr_expect_eq(memcmp(&settings.costs, &standard, sizeof standard), 0);
+    tt_costs_bound(&settings.costs);
+    cr_expect_eq(memcmp(&settings.costs, &standard, sizeof standard), 0, "a default is out of bounds");
+}
+
 /* What came from rank 0 by a wire is bounded, whatever it was. */
 Test(choose, shared_by_rank_0)
 {
@@ -291,149 +302,4 @@ Test(choose, shared_by_rank_0)
     cr_expect_lt(mine.costs.turn, UINT64_MAX);
     cr_expect_gt(mine.costs.cores, 0);
     chosen(&ask, NULL);
-}
-
-/* --- The file of costs */
-
-static char directory[] = "/tmp/tutti-cache-XXXXXX";
-
-static void open_cache(void)
-{
-    cr_assert(mkdtemp(directory) != NULL);
-    cr_assert_eq(setenv("XDG_CACHE_HOME", directory, 1), 0);
-}
-
-static void close_cache(void)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", directory);
-    cr_assert_eq(system(command), 0);
-}
-
-static void overwrite(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    cr_assert(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
-}
-
-static bool loads(void)
-{
-    struct tt_costs costs = tt_costs_default(), before = costs;
-    bool loaded = tt_costs_load(&costs);
-    cr_expect(loaded || memcmp(&costs, &before, sizeof costs) == 0, "touched, though nothing was read");
-    return loaded;
-}
-
-Test(choose, costs_are_kept, .init = open_cache, .fini = close_cache)
-{
-    struct tt_costs costs = tt_costs_default(), found = tt_costs_default();
-    char path[1024], text[2048] = "", link[1100];
-    struct stat about;
-    cr_expect_not(loads());
-    costs.turn = 123000;
-    costs.byte[TT_FAR] = 4567;
-    cr_assert_eq(tt_costs_save(&costs, path, sizeof path), TUTTI_OK, "%s", tt_last_error());
-    cr_expect_eq(strncmp(path, directory, strlen(directory)), 0);
-    cr_assert(tt_costs_load(&found));
-    cr_expect_eq(memcmp(&found, &costs, sizeof costs), 0);
-    cr_assert(stat(path, &about) == 0);
-    cr_expect_eq(about.st_mode & 0777, 0600);
-    FILE *file = fopen(path, "r");
-    cr_assert(file != NULL && fread(text, 1, sizeof text - 1, file) > 100);
-    fclose(file);
-    cr_assert_eq(chmod(path, 0620), 0); /* others may write it */
-    cr_expect_not(loads());
-    cr_assert_eq(chmod(path, 0600), 0);
-    cr_expect(loads());
-    overwrite(path, strchr(text, '\n') + 1); /* not signed */
-    cr_expect_not(loads());
-    strcpy(strstr(text, "turn="), "turn=many ps\n");
-    overwrite(path, text);
-    cr_expect_not(loads());
-    snprintf(link, sizeof link, "%s.real", path);
-    cr_assert(rename(path, link) == 0 && symlink(link, path) == 0);
-    cr_expect_not(loads());
-    cr_assert(unlink(path) == 0 && mkfifo(path, 0600) == 0); /* and whoever reads it does not hang */
-    cr_expect_not(loads());
-}
-
-Test(choose, costs_that_cannot_be_kept)
-{
-    struct tt_costs costs = tt_costs_default();
-    char path[1024];
-    cr_assert_eq(setenv("XDG_CACHE_HOME", "/proc/nowhere", 1), 0);
-    cr_expect_eq(tt_costs_save(&costs, path, sizeof path), TUTTI_SYSTEM_ERROR);
-    cr_expect(strstr(tt_last_error(), "/proc/nowhere") != NULL, "%s", tt_last_error());
-    cr_expect_not(loads());
-    struct tt_settings settings = settings_on(1);
-    cr_expect_eq(tt_selection_read(&settings), TUTTI_OK);
-    cr_expect_gt(settings.costs.latency[TT_NEAR], 0);
-}
-
-Test(choose, costs_as_text)
-{
-    struct tt_costs costs = tt_costs_default(), back = { .cores = 7 };
-    char text[1024] = "", *last;
-    tt_costs_put(&costs, &(struct tt_text){ text, sizeof text, 0 });
-    cr_assert(tt_costs_parse(text, &back), "%s", text);
-    cr_expect_eq(back.cores, 7, "no cost of the machine's kind");
-    back.cores = costs.cores;
-    cr_expect_eq(memcmp(&back, &costs, sizeof costs), 0);
-    last = strrchr(text, '=');
-    for (char *at = text; *at != '\0' && at < last; at++) { /* shorter by any part at its end */
-        char kept = *at;
-        *at = '\0';
-        cr_expect_not(tt_costs_parse(text, &back), "%s", text);
-        *at = kept;
-    }
-    strcat(text, "more=1 ps\n");
-    cr_expect_not(tt_costs_parse(text, &back));
-}
-
-/* A machine is measured, whatever the figures are. */
-Test(choose, calibrates)
-{
-    struct tt_costs costs = tt_costs_default();
-    cr_assert_eq(tt_costs_measure(&costs), TUTTI_OK, "%s", tt_last_error());
-    cr_expect_gt(costs.message, 0);
-    cr_expect_gt(costs.fold, 0);
-    cr_expect_gt(costs.copy, 0);
-    cr_expect_geq(costs.latency[TT_FAR], costs.latency[TT_NEAR]);
-    struct tt_costs bounded = costs;
-    tt_costs_bound(&bounded);
-    cr_expect_eq(memcmp(&bounded, &costs, sizeof costs), 0, "beyond what a price can bear");
-}
-
-/* Who asks for the length first and then for the text has it measured, and kept, once. */
-Test(choose, calibrates_once_for_two_steps)
-{
-    char home[] = "/tmp/tutti_test_XXXXXX", folder[64], text[4096], *path;
-    cr_assert(mkdtemp(home));
-    cr_assert_eq(setenv("XDG_CACHE_HOME", home, 1), 0);
-    size_t length = tutti_query(NULL, "calibrate", NULL, 0);
-    cr_assert(length > 0 && length < sizeof text, "%s", tt_last_error());
-    cr_assert_eq(tutti_query(NULL, "calibrate", text, length + 1), length);
-    cr_assert((path = strstr(text, "kept in ")) != NULL, "%s", text);
-    path[strcspn(path, "\n")] = '\0';
-    cr_expect_eq(unlink(path + strlen("kept in ")), 0, "there is no %s", path);
-    cr_assert_gt(tutti_query(NULL, "calibrate", NULL, 0), 0);
-    cr_expect_eq(unlink(path + strlen("kept in ")), 0, "there is no %s", path);
-    cr_expect_gt(tutti_query(NULL, "calibrate", text, sizeof text), 0);
-    snprintf(folder, sizeof folder, "%s/tutti", home);
-    cr_expect_eq(rmdir(folder), 0, "the second step measures again");
-    cr_expect_eq(rmdir(home), 0);
-}
-
-/* Nothing crosses from core to core where there is one: those costs stay as they are. */
-Test(choose, calibrates_one_core)
-{
-    struct tt_costs costs = tt_costs_default(), standard = costs;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(sched_getcpu(), &set);
-    cr_assert_eq(sched_setaffinity(0, sizeof set, &set), 0);
-    cr_assert_eq(tt_costs_measure(&costs), TUTTI_OK, "%s", tt_last_error());
-    cr_expect_eq(memcmp(costs.latency, standard.latency, sizeof costs.latency), 0);
-    cr_expect_eq(memcmp(costs.byte, standard.byte, sizeof costs.byte), 0);
-    cr_expect_eq(costs.message, standard.message);
 }

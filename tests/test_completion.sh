@@ -69,7 +69,7 @@ offers './tutti-info schedule all_reduce ' ring one_shot NOT split
 offers './tutti-info schedule broadcast tree -n 8 --rank ' all
 offers './tutti-info algorithms b' broadcast barrier NOT ring
 offers './tutti-info config ' NOT all_reduce
-offers './tutti-info ' why attach calibrate merge
+offers './tutti-info ' why attach merge
 offers './tutti-info --why ' all_reduce broadcast NOT ring
 offers './tutti-info --why all_r' all_reduce NOT all_gather
 offers './tutti-info why ' all_reduce NOT ring

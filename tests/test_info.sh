@@ -109,7 +109,7 @@ expect 2 "$info" --json
 
 # --- Commands that are none, and words that are wrong.
 expect 2 "$info" bogus
-says err '^tutti-info: bogus: not a command; legal are cpu .* why calibrate attach merge id$'
+says err '^tutti-info: bogus: not a command; legal are cpu .* why attach merge id$'
 expect 2 "$info" schedule all_reduce bogus
 says err '^tutti-info: all_reduce has no algorithm "bogus"; legal: one_shot, direct, '
 says err '^tutti-info: the form is: tutti-info schedule COLLECTIVE ALGORITHM '
@@ -119,12 +119,10 @@ expect 2 "$info" schedule all_reduce
 says err '^tutti-info: schedule: the form is: tutti-info schedule COLLECTIVE ALGORITHM '
 expect 2 "$info" algorithms allreduce
 says err 'the nearest is all_reduce'
-expect 2 "$info" --why all_reduce 64K --calibrate
+expect 2 "$info" --why all_reduce 64K --attach 1
 says err 'legal is one command'
 
-# --- Why this algorithm, and what a machine's costs are.
-XDG_CACHE_HOME=$scratch/cache
-export XDG_CACHE_HOME
+# --- Why this algorithm.
 expect 0 "$info" --why all_reduce 64K -n 8
 says out '^all_reduce of 65536 bytes on 8 ranks, '
 says out '^  one_shot  *[0-9.]* us: messages '
@@ -159,17 +157,6 @@ expect 2 "$info" why all_reduce 64K -n 8 --topology 2x3
 says err 'topology 2x3 has 6 ranks; legal: as many as there are, 8'
 expect 0 "$info" why all_reduce 64K -n 8
 says out '^all_reduce of 65536 bytes on 8 ranks, '
-expect 0 "$info" --calibrate
-says out "^kept in $scratch/cache/tutti/costs-"
-[ -f "$(sed -n 's/^kept in //p' "$scratch/out")" ] || fail "the file is not where --calibrate says"
-expect 2 "$info" calibrate cpu
-sed 's/^turn=.*/turn=123000000 ps/' "$scratch"/cache/tutti/costs-* >"$scratch/costs"
-cat "$scratch/costs" >"$(echo "$scratch"/cache/tutti/costs-*)"
-expect 0 "$info" --why all_reduce 64K
-says out '^  turn  *123000.0 ns until another rank goes on'
-unset XDG_CACHE_HOME
-XDG_CACHE_HOME=/proc/none expect 0 "$info" calibrate
-says out '^not kept: '
 
 # --- Traces: whole ones merge, one that was cut does, what is none does not.
 TUTTI_TRACE="$scratch/t.%r.json" expect 0 "$collperf" all_reduce -g 2 -b 64K -e 64K -n 5 -w 1

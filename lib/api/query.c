@@ -288,22 +288,6 @@ static bool answer_why(const struct tt_comm *comm, const char *rest, struct tt_t
     return words == 2;
 }
 
-static bool answer_calibrate(const struct tt_comm *comm, const char *rest, struct tt_text *a)
-{
-    struct tt_costs costs = tt_costs_default();
-    char path[1024];
-    if (comm != NULL || *rest != '\0')
-        return false;
-    if (tt_costs_measure(&costs) != TUTTI_OK)
-        return true;
-    tt_costs_tell(&costs, a);
-    if (tt_costs_save(&costs, path, sizeof path) == TUTTI_OK)
-        tt_put(a, "kept in %s\n", path);
-    else
-        tt_put(a, "not kept: %s\n", tt_last_error());
-    return true;
-}
-
 /* Bytes that this rank sent, by path, since the communicator began. */
 static bool answer_paths(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
@@ -366,7 +350,6 @@ static const struct {
     { "algorithms", "algorithms COLLECTIVE", answer_algorithms },
     { "choice", "choice COLLECTIVE BYTES (with comm)", answer_choice },
     { "why", "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]] (without N: with comm)", answer_why },
-    { "calibrate", "calibrate (without comm)", answer_calibrate },
     { "topology", "topology", answer_topology },
     { "schedule", "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact] [TOPOLOGY]",
         answer_schedule },
@@ -380,8 +363,8 @@ enum { QUESTIONS = sizeof questions / sizeof questions[0] };
 
 /* --- An answer that did not fit
  *
- * What an answer tells may go on meanwhile, and one answer takes 200 ms to measure. So the text that was too
- * long for its buffer is kept, and the same thread gets it by the same question as soon as it fits. */
+ * What an answer tells may go on meanwhile. So the text that was too long for its buffer is kept, and the same
+ * thread gets it by the same question as soon as it fits. */
 struct kept {
     uint64_t comm; /* 1 + its serial; 0: none */
     size_t length;
@@ -432,7 +415,7 @@ static void keep(const struct tt_comm *comm, const char *question, const char *t
         free(k);
 }
 
-/* Asked again only if it is longer than any answer that is measured. */
+/* `a` becomes the whole answer, in memory that the caller frees. It is asked for again with more room until it fits. */
 static bool answer_whole(answer_fn answer, const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     *a = (struct tt_text){ 0 };

@@ -1,36 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* costs.c: the names of the costs, their defaults and bounds, and their text. */
+/* costs.c: the names of the costs, their defaults and bounds, and their text for people. */
 #include "base/costs.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-enum { NAME_BYTES = 32 };
 
 #define COST(field) offsetof(struct tt_costs, field)
 static const struct {
     const char *name, *unit, *meaning;
     size_t offset;
-    uint64_t scale; /* femtoseconds of one in the text */
     uint64_t standard, most; /* in femtoseconds, or bytes */
 } rows[] = {
     { "latency_near", "ps", "until a rank of the same cache domain sees a message", COST(latency[TT_NEAR]),
-        1000, 100000000, 1000000000000 },
-    { "latency_far", "ps", "until a rank of another cache domain sees a message", COST(latency[TT_FAR]), 1000,
+        100000000, 1000000000000 },
+    { "latency_far", "ps", "until a rank of another cache domain sees a message", COST(latency[TT_FAR]),
         250000000, 1000000000000 },
-    { "byte_near", "fs", "to read what a rank of the same cache domain wrote", COST(byte[TT_NEAR]), 1, 20000,
+    { "byte_near", "fs", "to read what a rank of the same cache domain wrote", COST(byte[TT_NEAR]), 20000,
         10000000 },
-    { "byte_far", "fs", "to read what a rank of another cache domain wrote", COST(byte[TT_FAR]), 1, 50000,
+    { "byte_far", "fs", "to read what a rank of another cache domain wrote", COST(byte[TT_FAR]), 50000,
         10000000 },
-    { "fold_byte", "fs", "to combine operands: each of them, and the result", COST(fold), 1, 12000,
-        10000000 },
-    { "copy_byte", "fs", "to copy within a rank", COST(copy), 1, 30000, 10000000 },
-    { "message", "ps", "of work at each end of a message", COST(message), 1000, 40000000, 1000000000000 },
-    { "turn", "ps", "until another rank goes on, where ranks share a core", COST(turn), 1000, 4000000000,
+    { "fold_byte", "fs", "to combine operands: each of them, and the result", COST(fold), 12000, 10000000 },
+    { "copy_byte", "fs", "to copy within a rank", COST(copy), 30000, 10000000 },
+    { "message", "ps", "of work at each end of a message", COST(message), 40000000, 1000000000000 },
+    { "turn", "ps", "until another rank goes on, where ranks share a core", COST(turn), 4000000000,
         1000000000000 },
-    { "eager", "bytes", "and less are copied by their sender, who need not wait", COST(eager), 1, 1024,
+    { "eager", "bytes", "and less are copied by their sender, who need not wait", COST(eager), 1024,
         1 << 20 },
 };
 #undef COST
@@ -56,14 +50,6 @@ void tt_costs_bound(struct tt_costs *costs)
             *at(costs, i) = rows[i].most;
     if (costs->cores == 0 || costs->cores > CORES_MOST)
         costs->cores = CORES_MOST;
-}
-
-void tt_costs_put(const struct tt_costs *costs, struct tt_text *text)
-{
-    struct tt_costs c = *costs;
-    for (int i = 0; i < ROWS; i++)
-        tt_put(text, "%s=%llu %s\n", rows[i].name, (unsigned long long)(*at(&c, i) / rows[i].scale),
-            rows[i].unit);
 }
 
 void tt_costs_tell(const struct tt_costs *costs, struct tt_text *text)
@@ -93,24 +79,4 @@ unsigned tt_size_class(uint64_t bytes)
 uint64_t tt_size_of_class(unsigned size)
 {
     return size < 2 ? size : (uint64_t)(2 + size % 2) << (size / 2 - 1);
-}
-
-bool tt_costs_parse(const char *text, struct tt_costs *costs)
-{
-    struct tt_costs read = *costs;
-    for (int i = 0; i < ROWS; i++) {
-        char name[NAME_BYTES], unit[NAME_BYTES];
-        unsigned long long value;
-        int length = 0;
-        if (sscanf(text, "%31[a-z_]=%18llu %31s\n%n", name, &value, unit, &length) != 3 || length == 0 ||
-            strcmp(name, rows[i].name) != 0 || strcmp(unit, rows[i].unit) != 0 ||
-            value > rows[i].most / rows[i].scale)
-            return false;
-        *at(&read, i) = value * rows[i].scale;
-        text += length;
-    }
-    if (*text != '\0')
-        return false;
-    *costs = read;
-    return true;
 }

@@ -57,15 +57,10 @@ uint64_t tt_size_of_class(unsigned size); /* its smallest */
 
 /* Measured on a machine with two cores. */
 struct tt_costs tt_costs_default(void);
-/* Into the bounds within which prices cannot overflow: they may come by a wire or from a file. */
+/* Into the bounds within which prices cannot overflow: they may come by a wire. */
 void tt_costs_bound(struct tt_costs *costs);
 
-/* A line for each, "name=value unit", for a file. */
-void tt_costs_put(const struct tt_costs *costs, struct tt_text *text);
-/* The same for people: in ns and GB/s, each with its meaning. */
+/* A line for each, for people: its name, its value in ns, GB/s or bytes, and its meaning. */
 void tt_costs_tell(const struct tt_costs *costs, struct tt_text *text);
-/* The lines of a file back; cores are not among them. False, and *costs untouched, if the text is anything
- * else. */
-bool tt_costs_parse(const char *text, struct tt_costs *costs);
 
 #endif

@@ -78,7 +78,7 @@ bool tt_why(const struct tt_ask *ask, struct tt_text *a)
         if (tt_algorithms[i].collective == ask->collective && put_row(ask, i, chosen, a) != TUTTI_OK)
             return false;
     put_reason(ask, chosen, decider, a);
-    tt_put(a, "by these costs of the machine (tutti-info calibrate measures them):\n");
+    tt_put(a, "by these costs of the machine:\n");
     tt_costs_tell(&ask->settings->costs, a);
     return true;
 }
