@@ -386,15 +386,19 @@ tutti_status tutti_comm_destroy(tutti_comm *comm);
 
 /* ---- Memory ---- */
 
-/* Zeroed memory, page-aligned, of this process, which lives until tutti_mem_free. cuda 0: host memory, which
- * peers on this machine read and write in place, without a copy. cuda 1: memory of the CUDA device that is
- * current in this thread (device 0, which becomes that, if the thread has chosen none), to be used as any
- * other of that device; its length is rounded up, by CUDA to 2 MiB mostly. As cudaMalloc does, that may
- * wait for all that this process has enqueued on the device; so no thread that still has to make a call which
- * that waits for may ask for it. Errors: INVALID_ARGUMENT (ptr NULL, cuda), OUT_OF_MEMORY; of cuda 1:
- * UNSUPPORTED (no plugin, driver or device), DEVICE_ERROR, INVALID_USAGE (this process was forked by one that
- * uses devices; another device_library than the process uses; where a capture forbids it). */
-tutti_status tutti_mem_alloc(size_t bytes, int cuda, void **ptr);
+/* Whose memory it is: the host's, or a CUDA device's. */
+typedef enum { TUTTI_MEM_HOST = 0, TUTTI_MEM_CUDA = 1 } tutti_mem_kind;
+
+/* Zeroed memory, page-aligned, of this process, which lives until tutti_mem_free. TUTTI_MEM_HOST: host
+ * memory, which peers on this machine read and write in place, without a copy. TUTTI_MEM_CUDA: memory of the
+ * CUDA device that is current in this thread (device 0, which becomes that, if the thread has chosen none),
+ * to be used as any other of that device; its length is rounded up, by CUDA to 2 MiB mostly. As cudaMalloc
+ * does, that may wait for all that this process has enqueued on the device; so no thread that still has to
+ * make a call which that waits for may ask for it. Errors: INVALID_ARGUMENT (ptr NULL, kind), OUT_OF_MEMORY;
+ * of CUDA memory: UNSUPPORTED (no plugin, driver or device), DEVICE_ERROR, INVALID_USAGE (this process was
+ * forked by one that uses devices; another device_library than the process uses; where a capture forbids
+ * it). */
+tutti_status tutti_mem_alloc(size_t bytes, tutti_mem_kind kind, void **ptr);
 
 /* NULL is legal. Calls must be over, on streams, too, and graphs that use the memory gone. That of a device
  * may wait as cudaFree does, as above; any thread frees it, whatever device is current there. Errors:

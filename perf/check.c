@@ -28,7 +28,7 @@ static bool has_twin(const struct perf_buffers *b)
 static tutti_status alloc_block(const struct perf_buffers *b, void **block)
 {
     if (b->memory == PERF_REGISTERED)
-        return tutti_mem_alloc((size_t)b->bytes, 0, block);
+        return tutti_mem_alloc((size_t)b->bytes, TUTTI_MEM_HOST, block);
     if (b->memory == PERF_PINNED || has_twin(b))
         return perf_device_alloc(b->device, PERF_PINNED, b->bytes, block);
     return posix_memalign(block, PERF_MARGIN, (size_t)b->bytes) == 0 ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;

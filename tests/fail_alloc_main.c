@@ -331,7 +331,7 @@ static tutti_status try_group(long refusal)
     }
     if (v[0][0] != 3 || v[1][0] != 3 || v[0][3] != 10 || v[1][2] != 20 || v[2][0] != 20)
         fail("a group gave %d, %d, %d, %d and %d", v[0][0], v[1][0], v[0][3], v[1][2], v[2][0]);
-    if (tutti_mem_alloc(100, 0, &memory) != TUTTI_OK || tutti_mem_free(memory) != TUTTI_OK)
+    if (tutti_mem_alloc(100, TUTTI_MEM_HOST, &memory) != TUTTI_OK || tutti_mem_free(memory) != TUTTI_OK)
         fail("mem_alloc after a refusal");
     for (int r = 0; r < 2; r++)
         tutti_comm_destroy(comms[r]);

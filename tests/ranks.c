@@ -299,7 +299,7 @@ bool ranks_buffer_create(struct ranks_me *me, struct ranks_buffer *buffer, size_
     void *memory = NULL;
     size_t all = room + 2 * RANKS_GUARD + 64;
     if (registered)
-        ranks_ok(me, tutti_mem_alloc(all, 0, &memory), "tutti_mem_alloc");
+        ranks_ok(me, tutti_mem_alloc(all, TUTTI_MEM_HOST, &memory), "tutti_mem_alloc");
     else
         memory = aligned_alloc(64, (all + 63) / 64 * 64);
     *buffer = (struct ranks_buffer){ .memory = memory, .room = room, .registered = registered };

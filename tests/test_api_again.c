@@ -144,8 +144,8 @@ static void call_again(struct ranks_me *me)
     tutti_config config = { .size = sizeof config, .options = me->context };
     tutti_comm *comm = ranks_join(me, &config);
     void *send = NULL, *recv = NULL;
-    ranks_ok(me, tutti_mem_alloc(sizeof send_space[0], 0, &send), "mem_alloc");
-    ranks_ok(me, tutti_mem_alloc(sizeof recv_space[0], 0, &recv), "mem_alloc");
+    ranks_ok(me, tutti_mem_alloc(sizeof send_space[0], TUTTI_MEM_HOST, &send), "mem_alloc");
+    ranks_ok(me, tutti_mem_alloc(sizeof recv_space[0], TUTTI_MEM_HOST, &recv), "mem_alloc");
     struct spaces spaces = { { send_space[me->rank], send }, { recv_space[me->rank], recv } };
     for (int round = 0; comm != NULL && round < ROUNDS; round++) {
         struct again a;
@@ -206,7 +206,8 @@ static void keep(struct ranks_me *me)
     int32_t *own = send_space[me->rank], *out = recv_space[me->rank];
     void *shared = NULL;
     int kept;
-    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof send_space[0], 0, &shared), "mem_alloc"))
+    if (comm == NULL ||
+        !ranks_ok(me, tutti_mem_alloc(sizeof send_space[0], TUTTI_MEM_HOST, &shared), "mem_alloc"))
         return;
     struct tt_comm *c = tt_handle_find(comm);
     for (size_t i = 0; i < 9; i++)

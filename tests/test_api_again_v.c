@@ -307,7 +307,7 @@ static void call_again(struct ranks_me *me)
     tutti_comm *comm = ranks_join(me, &config);
     for (int out = 0; out < 2; out++) {
         void *shared = NULL;
-        ranks_ok(me, tutti_mem_alloc(SPACE * sizeof(int32_t), 0, &shared), "mem_alloc");
+        ranks_ok(me, tutti_mem_alloc(SPACE * sizeof(int32_t), TUTTI_MEM_HOST, &shared), "mem_alloc");
         spaces.memory[out][0] = own_space[out][me->rank];
         spaces.memory[out][1] = shared;
     }

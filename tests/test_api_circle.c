@@ -163,7 +163,7 @@ static void stopped_in_send(struct ranks_me *me)
     enum { ONE_SLICE = 60000 };
     tutti_comm *comm = join(me, "slice=256K");
     void *memory;
-    ranks_ok(me, tutti_mem_alloc(ONE_SLICE * sizeof(int32_t), 0, &memory), "mem_alloc");
+    ranks_ok(me, tutti_mem_alloc(ONE_SLICE * sizeof(int32_t), TUTTI_MEM_HOST, &memory), "mem_alloc");
     int32_t *in = calloc(LARGE, sizeof *in), *out = calloc(LARGE, sizeof *out);
     ranks_meet(me);
     if (me->rank == 1) {

@@ -150,7 +150,7 @@ static void run_three(struct ranks_me *me, struct rig *rig, const int *indices, 
 /* By the library at some ranks, by the device's own means at others. */
 static bool alloc_device(struct ranks_me *me, struct rig *rig, size_t bytes, void **area)
 {
-    return me->rank % 2 == 1 ? ranks_ok(me, tutti_mem_alloc(bytes, 1, area), "mem_alloc")
+    return me->rank % 2 == 1 ? ranks_ok(me, tutti_mem_alloc(bytes, TUTTI_MEM_CUDA, area), "mem_alloc")
                              : fine(me, rig, rig->dev->alloc(bytes, area));
 }
 

@@ -62,7 +62,8 @@ static void of_each_device(struct ranks_me *me)
     const struct tt_dev *dev;
     void *memory = NULL, *next = NULL;
     int now = -1;
-    if (!ranks_ok(me, tutti_mem_alloc(AREA, 1, &memory), "mem_alloc") || (dev = table(me)) == NULL)
+    if (!ranks_ok(me, tutti_mem_alloc(AREA, TUTTI_MEM_CUDA, &memory), "mem_alloc") ||
+        (dev = table(me)) == NULL)
         return;
     is_fine(me, dev, dev->current(&now));
     ranks_expect(me, now == 0, "device %d is current, expected 0", now);
@@ -70,14 +71,14 @@ static void of_each_device(struct ranks_me *me)
     is_of(me, dev, memory, 0);
     look_and_fill(me, dev, memory, AREA);
     is_fine(me, dev, dev->use(1));
-    ranks_ok(me, tutti_mem_alloc(0, 1, &next), "mem_alloc of nothing");
+    ranks_ok(me, tutti_mem_alloc(0, TUTTI_MEM_CUDA, &next), "mem_alloc of nothing");
     is_of(me, dev, next, 1);
     ranks_ok(me, tutti_mem_free(memory), "mem_free of another device's");
     is_fine(me, dev, dev->current(&now));
     ranks_expect(me, now == 1, "device %d is current, expected 1", now);
     ranks_ok(me, tutti_mem_free(next), "mem_free");
     for (int round = 0; round < 4; round++) {
-        ranks_ok(me, tutti_mem_alloc(AREA, 1, &memory), "mem_alloc");
+        ranks_ok(me, tutti_mem_alloc(AREA, TUTTI_MEM_CUDA, &memory), "mem_alloc");
         look_and_fill(me, dev, memory, AREA);
         ranks_ok(me, tutti_mem_free(memory), "mem_free");
     }
@@ -101,7 +102,7 @@ static void *come_and_go(void *context)
     for (int round = 0; round < ROUNDS; round++) {
         void *some[3] = { 0 };
         for (int i = 0; i < 3; i++)
-            ranks_ok(me, tutti_mem_alloc((size_t)(i + 1) * 10000, 1, &some[i]), "mem_alloc");
+            ranks_ok(me, tutti_mem_alloc((size_t)(i + 1) * 10000, TUTTI_MEM_CUDA, &some[i]), "mem_alloc");
         ranks_expect(me, some[0] != some[1] && some[1] != some[2] && some[0] != some[2], "given twice");
         for (int i = 0; i < 3; i++)
             ranks_ok(me, tutti_mem_free(some[(i + round) % 3]), "mem_free");
@@ -113,7 +114,7 @@ static void by_threads(struct ranks_me *me)
 {
     pthread_t threads[THREADS];
     void *memory = NULL, *status = NULL;
-    ranks_ok(me, tutti_mem_alloc(AREA, 1, &memory), "mem_alloc");
+    ranks_ok(me, tutti_mem_alloc(AREA, TUTTI_MEM_CUDA, &memory), "mem_alloc");
     pthread_create(&threads[0], NULL, free_it, memory);
     pthread_join(threads[0], &status);
     ranks_expect(me, (intptr_t)status == TUTTI_OK, "another thread cannot free it");
@@ -121,7 +122,7 @@ static void by_threads(struct ranks_me *me)
         pthread_create(&threads[t], NULL, come_and_go, me);
     for (int t = 0; t < THREADS; t++)
         pthread_join(threads[t], NULL);
-    ranks_ok(me, tutti_mem_alloc(8 * MIB, 1, &memory), "mem_alloc of the whole device");
+    ranks_ok(me, tutti_mem_alloc(8 * MIB, TUTTI_MEM_CUDA, &memory), "mem_alloc of the whole device");
     ranks_ok(me, tutti_mem_free(memory), "mem_free");
 }
 
@@ -135,10 +136,11 @@ Test(api_device_memory, threads)
 static int in_child(struct ranks_me *me, void *memory)
 {
     void *other = NULL;
-    ranks_refused(me, tutti_mem_alloc(AREA, 1, &other), TUTTI_INVALID_USAGE, "in a child", "mem_alloc|fork");
+    ranks_refused(me, tutti_mem_alloc(AREA, TUTTI_MEM_CUDA, &other), TUTTI_INVALID_USAGE, "in a child",
+        "mem_alloc|fork");
     ranks_refused(me, tutti_mem_free(memory), TUTTI_INVALID_USAGE, "the parent's, in a child", "fork");
     ranks_expect(me, other == NULL, "a failed mem_alloc has set ptr");
-    ranks_ok(me, tutti_mem_alloc(AREA, 0, &other), "mem_alloc of the host, in a child");
+    ranks_ok(me, tutti_mem_alloc(AREA, TUTTI_MEM_HOST, &other), "mem_alloc of the host, in a child");
     ranks_ok(me, tutti_mem_free(other), "mem_free of that");
     return 0;
 }
@@ -148,7 +150,8 @@ static void forked(struct ranks_me *me)
     void *memory = NULL;
     const struct tt_dev *dev;
     int how = -1;
-    if (!ranks_ok(me, tutti_mem_alloc(AREA, 1, &memory), "mem_alloc") || (dev = table(me)) == NULL)
+    if (!ranks_ok(me, tutti_mem_alloc(AREA, TUTTI_MEM_CUDA, &memory), "mem_alloc") ||
+        (dev = table(me)) == NULL)
         return;
     pid_t child = fork();
     if (child == 0)
@@ -168,14 +171,17 @@ Test(api_device_memory, children)
 static void wrong(struct ranks_me *me)
 {
     void *memory = NULL, *none = NULL, *plain = malloc(100), *theirs = NULL, *rest = NULL;
-    ranks_refused(me, tutti_mem_alloc(10, 2, &none), TUTTI_INVALID_ARGUMENT, "cuda 2", "cuda is 2|0|1");
-    ranks_refused(me, tutti_mem_alloc(10, -1, &none), TUTTI_INVALID_ARGUMENT, "cuda -1", "cuda is -1");
-    ranks_refused(me, tutti_mem_alloc(10, 1, NULL), TUTTI_INVALID_ARGUMENT, "nowhere", "ptr is NULL");
+    ranks_refused(me, tutti_mem_alloc(10, 2, &none), TUTTI_INVALID_ARGUMENT, "kind 2", "kind is 2|0|1");
+    ranks_refused(me, tutti_mem_alloc(10, -1, &none), TUTTI_INVALID_ARGUMENT, "kind -1", "kind is -1");
     ranks_refused(
-        me, tutti_mem_alloc(SIZE_MAX, 1, &none), TUTTI_OUT_OF_MEMORY, "all", "bytes|device 0 has 8388608");
-    ranks_refused(me, tutti_mem_alloc(9 * MIB, 1, &none), TUTTI_OUT_OF_MEMORY, "9 MiB", "device 0");
-    ranks_ok(me, tutti_mem_alloc(5 * MIB, 1, &memory), "mem_alloc of 5 MiB");
-    ranks_refused(me, tutti_mem_alloc(5 * MIB, 1, &none), TUTTI_OUT_OF_MEMORY, "5 more", "device 0|no room");
+        me, tutti_mem_alloc(10, TUTTI_MEM_CUDA, NULL), TUTTI_INVALID_ARGUMENT, "nowhere", "ptr is NULL");
+    ranks_refused(me, tutti_mem_alloc(SIZE_MAX, TUTTI_MEM_CUDA, &none), TUTTI_OUT_OF_MEMORY, "all",
+        "bytes|device 0 has 8388608");
+    ranks_refused(
+        me, tutti_mem_alloc(9 * MIB, TUTTI_MEM_CUDA, &none), TUTTI_OUT_OF_MEMORY, "9 MiB", "device 0");
+    ranks_ok(me, tutti_mem_alloc(5 * MIB, TUTTI_MEM_CUDA, &memory), "mem_alloc of 5 MiB");
+    ranks_refused(me, tutti_mem_alloc(5 * MIB, TUTTI_MEM_CUDA, &none), TUTTI_OUT_OF_MEMORY, "5 more",
+        "device 0|no room");
     ranks_expect(me, none == NULL, "a failed mem_alloc has set ptr");
     const struct tt_dev *dev = table(me);
     if (dev == NULL || !is_fine(me, dev, dev->alloc(4096, &theirs)))
@@ -183,7 +189,7 @@ static void wrong(struct ranks_me *me)
     ranks_refused(me, tutti_mem_free(plain), TUTTI_INVALID_ARGUMENT, "malloc'ed memory", "mem_free|ptr");
     ranks_refused(me, tutti_mem_free(theirs), TUTTI_INVALID_ARGUMENT, "the device's own", "mem_free|ptr");
     ranks_refused(me, tutti_mem_free((uint8_t *)memory + 4096), TUTTI_INVALID_ARGUMENT, "its middle", "ptr");
-    ranks_ok(me, tutti_mem_alloc(2 * MIB, 1, &rest), "mem_alloc of the rest");
+    ranks_ok(me, tutti_mem_alloc(2 * MIB, TUTTI_MEM_CUDA, &rest), "mem_alloc of the rest");
     ranks_ok(me, tutti_mem_free(memory), "mem_free");
     ranks_refused(me, tutti_mem_free(memory), TUTTI_INVALID_ARGUMENT, "twice", "mem_free|ptr");
     ranks_ok(me, tutti_mem_free(rest), "mem_free of the rest");
@@ -194,16 +200,17 @@ static void wrong(struct ranks_me *me)
 static void no_device(struct ranks_me *me)
 {
     void *memory = NULL;
-    ranks_refused(me, tutti_mem_alloc(10, 1, &memory), TUTTI_UNSUPPORTED, "mem_alloc", me->context);
+    ranks_refused(
+        me, tutti_mem_alloc(10, TUTTI_MEM_CUDA, &memory), TUTTI_UNSUPPORTED, "mem_alloc", me->context);
     ranks_expect(me, memory == NULL, "a failed mem_alloc has set ptr");
-    ranks_ok(me, tutti_mem_alloc(10, 0, &memory), "mem_alloc of the host");
+    ranks_ok(me, tutti_mem_alloc(10, TUTTI_MEM_HOST, &memory), "mem_alloc of the host");
     ranks_ok(me, tutti_mem_free(memory), "mem_free");
 }
 
 Test(api_device_memory, wrong)
 {
     graph_run({ "memory=8", 1, RANKS_PROCESSES, wrong, NULL, 0 },
-        { "devices=0", 1, RANKS_PROCESSES, no_device, "mem_alloc|cuda is 1|no device", 0 });
+        { "devices=0", 1, RANKS_PROCESSES, no_device, "mem_alloc|kind is TUTTI_MEM_CUDA|no device", 0 });
 }
 
 /* A communicator of the host: the program would end by a signal. */
@@ -214,7 +221,8 @@ static void call_without(struct ranks_me *me)
     tutti_stream none = tutti_no_stream();
     tutti_config config = { .size = sizeof config, .options = "device=none", .timeout_ms = 200000 };
     tutti_comm *comm = NULL;
-    if (!ranks_ok(me, tutti_mem_alloc(AREA, 1, &memory), "mem_alloc") || !(comm = ranks_join(me, &config)))
+    if (!ranks_ok(me, tutti_mem_alloc(AREA, TUTTI_MEM_CUDA, &memory), "mem_alloc") ||
+        !(comm = ranks_join(me, &config)))
         return;
     ranks_refused(me, tutti_all_reduce(memory, host, 64, TUTTI_FLOAT32, TUTTI_SUM, comm, none),
         TUTTI_UNSUPPORTED, "all_reduce", "send is|device|has no device: its setting device is none");
@@ -234,7 +242,7 @@ static void read_by_itself(struct ranks_me *me)
     bool *reads = *(bool *const *)me->context;
     int ends[2];
     void *memory = NULL;
-    if (!ranks_ok(me, tutti_mem_alloc(AREA, 1, &memory), "mem_alloc") ||
+    if (!ranks_ok(me, tutti_mem_alloc(AREA, TUTTI_MEM_CUDA, &memory), "mem_alloc") ||
         !ranks_expect(me, pipe(ends) == 0, "there is no pipe"))
         return;
     *reads = write(ends[1], memory, 1) == 1;
@@ -257,7 +265,7 @@ static void call_without_library(struct ranks_me *me)
 {
     float host[64] = { 0 };
     void *theirs = mmap(NULL, AREA, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *none = NULL;
-    ranks_refused(me, tutti_mem_alloc(10, 1, &none), TUTTI_UNSUPPORTED, "mem_alloc", "none.so");
+    ranks_refused(me, tutti_mem_alloc(10, TUTTI_MEM_CUDA, &none), TUTTI_UNSUPPORTED, "mem_alloc", "none.so");
     tutti_comm *comm = ranks_join(me, NULL);
     if (comm == NULL)
         return;
@@ -269,7 +277,8 @@ static void call_without_library(struct ranks_me *me)
 Test(api_device_memory, no_library)
 {
     setenv("TUTTI_DEVICE_LIBRARY", "./none.so", 1);
-    ranks_run(&(struct ranks_plan){ .n = 1, .run = no_device, .context = "mem_alloc|cuda is 1|none.so" });
+    ranks_run(&(struct ranks_plan){
+        .n = 1, .run = no_device, .context = "mem_alloc|kind is TUTTI_MEM_CUDA|none.so" });
     ranks_run(&(struct ranks_plan){ .n = 2, .run = call_without_library });
 }
 
@@ -283,18 +292,18 @@ static void refused(struct ranks_me *me)
 {
     const struct refusal *expected = me->context;
     void *memory = NULL;
-    tutti_status status = tutti_mem_alloc(8 * MIB, 1, &memory);
+    tutti_status status = tutti_mem_alloc(8 * MIB, TUTTI_MEM_CUDA, &memory);
     ranks_at(me, "%s", expected->stub);
     ranks_expect(me, status == expected->alloc && (status == TUTTI_OK || memory == NULL),
         "mem_alloc returned %d (%s)", status, tutti_get_last_error(NULL));
     if (status != TUTTI_OK)
-        ranks_ok(me, tutti_mem_alloc(8 * MIB, 1, &memory), "mem_alloc");
+        ranks_ok(me, tutti_mem_alloc(8 * MIB, TUTTI_MEM_CUDA, &memory), "mem_alloc");
     status = tutti_mem_free(memory);
     ranks_expect(
         me, status == expected->free, "mem_free returned %d (%s)", status, tutti_get_last_error(NULL));
     if (status != TUTTI_OK)
         ranks_ok(me, tutti_mem_free(memory), "mem_free");
-    ranks_ok(me, tutti_mem_alloc(8 * MIB, 1, &memory), "mem_alloc once more");
+    ranks_ok(me, tutti_mem_alloc(8 * MIB, TUTTI_MEM_CUDA, &memory), "mem_alloc once more");
 }
 
 Test(api_device_memory, refusals)

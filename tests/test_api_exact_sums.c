@@ -77,7 +77,7 @@ static uint8_t *memory(struct ranks_me *me, bool registered)
 {
     void *ptr = NULL;
     if (registered)
-        ranks_ok(me, tutti_mem_alloc(COUNT * 8, 0, &ptr), "tutti_mem_alloc");
+        ranks_ok(me, tutti_mem_alloc(COUNT * 8, TUTTI_MEM_HOST, &ptr), "tutti_mem_alloc");
     else
         ptr = malloc(COUNT * 8);
     if (ptr == NULL)

@@ -44,8 +44,8 @@ static void exchange_large(struct ranks_me *me)
     void *send = NULL, *recv = NULL;
     ranks_at(me, "n 2 rank %d: 64 MiB each way, %s", me->rank, registered ? "mem_alloc" : "malloc");
     if (registered) {
-        ranks_ok(me, tutti_mem_alloc(WORDS * sizeof(uint64_t), 0, &send), "mem_alloc");
-        ranks_ok(me, tutti_mem_alloc(WORDS * sizeof(uint64_t), 0, &recv), "mem_alloc");
+        ranks_ok(me, tutti_mem_alloc(WORDS * sizeof(uint64_t), TUTTI_MEM_HOST, &send), "mem_alloc");
+        ranks_ok(me, tutti_mem_alloc(WORDS * sizeof(uint64_t), TUTTI_MEM_HOST, &recv), "mem_alloc");
     } else {
         send = numbers(WORDS);
         recv = numbers(WORDS);

@@ -74,7 +74,7 @@ static void loop_large(struct ranks_me *me, tutti_comm *comm, const struct momen
     void *memory = NULL;
     bool registered = me->random & 1;
     if (registered)
-        ranks_ok(me, tutti_mem_alloc(LARGE_BYTES, 0, &memory), "mem_alloc");
+        ranks_ok(me, tutti_mem_alloc(LARGE_BYTES, TUTTI_MEM_HOST, &memory), "mem_alloc");
     else
         memory = calloc(1, LARGE_BYTES);
     tutti_status status = memory != NULL ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;

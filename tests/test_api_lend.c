@@ -40,7 +40,7 @@ static void lend(struct ranks_me *me)
     tutti_config config = { .size = sizeof config, .options = long_way ? "fused=off" : "fused=on" };
     tutti_comm *comm = ranks_join(me, &config);
     struct lent *l = NULL;
-    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof *l, 0, (void **)&l), "mem_alloc"))
+    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof *l, TUTTI_MEM_HOST, (void **)&l), "mem_alloc"))
         return;
     _Atomic uint8_t *over = me->shared;
     tt_handle_find(comm)->endpoint->copy_bytes = 0; /* however often it is rewritten */
@@ -87,8 +87,8 @@ static void copy_or_wait(struct ranks_me *me)
     enum { MOST = 40 << 10 };
     static const size_t sizes[] = { 2 << 10, 8 << 10, 12 << 10, 16 << 10, 32 << 10, MOST };
     void *send = NULL, *recv = NULL;
-    ranks_ok(me, tutti_mem_alloc(MOST, 0, &send), "mem_alloc");
-    ranks_ok(me, tutti_mem_alloc((size_t)me->n * MOST, 0, &recv), "mem_alloc");
+    ranks_ok(me, tutti_mem_alloc(MOST, TUTTI_MEM_HOST, &send), "mem_alloc");
+    ranks_ok(me, tutti_mem_alloc((size_t)me->n * MOST, TUTTI_MEM_HOST, &recv), "mem_alloc");
     for (int i = 0; i < 12; i++) {
         size_t bytes = sizes[i / 2], others = (size_t)me->n - 1;
         bool crowded = i & 1;
@@ -121,7 +121,8 @@ static void lend_in_place(struct ranks_me *me)
     tutti_config config = { .size = sizeof config, .options = "algo=all_reduce:one_shot" };
     tutti_comm *comm = ranks_join(me, &config);
     int32_t *data = NULL, half = LENT / 2, peer = 1 - me->rank;
-    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(LENT * sizeof *data, 0, (void **)&data), "mem_alloc"))
+    if (comm == NULL ||
+        !ranks_ok(me, tutti_mem_alloc(LENT * sizeof *data, TUTTI_MEM_HOST, (void **)&data), "mem_alloc"))
         return;
     tt_handle_find(comm)->endpoint->copy_bytes = 0; /* however often it is rewritten */
     for (int32_t round = 0; round < 4 * MEASURE; round++) {
@@ -205,8 +206,8 @@ static void rewrite(struct ranks_me *me)
     static const enum tt_collective kinds[] = { TT_ALL_GATHER, TT_BROADCAST, TT_P2P_SEND };
     static const size_t sizes[] = { 12 << 10, 16 << 10, MOST };
     uint8_t *send = NULL, *recv = NULL;
-    ranks_ok(me, tutti_mem_alloc(MOST, 0, (void **)&send), "mem_alloc");
-    ranks_ok(me, tutti_mem_alloc(2 * MOST, 0, (void **)&recv), "mem_alloc");
+    ranks_ok(me, tutti_mem_alloc(MOST, TUTTI_MEM_HOST, (void **)&send), "mem_alloc");
+    ranks_ok(me, tutti_mem_alloc(2 * MOST, TUTTI_MEM_HOST, (void **)&recv), "mem_alloc");
     for (int i = 0; i < 9; i++) {
         enum tt_collective kind = kinds[i / 3];
         size_t bytes = sizes[i % 3];

@@ -13,18 +13,20 @@ static void wrong_memory(struct ranks_me *me)
 {
     void *ptr = NULL;
     uint8_t *plain = malloc(100);
-    ranks_refused(me, tutti_mem_alloc(10, 0, NULL), TUTTI_INVALID_ARGUMENT, "mem_alloc", "ptr|NULL");
-    ranks_refused(me, tutti_mem_alloc(10, 2, &ptr), TUTTI_INVALID_ARGUMENT, "mem_alloc", "cuda is 2|0|1");
     ranks_refused(
-        me, tutti_mem_alloc(SIZE_MAX, 0, &ptr), TUTTI_OUT_OF_MEMORY, "mem_alloc of all", "bytes|legal");
-    ranks_refused(
-        me, tutti_mem_alloc((size_t)1 << 60, 0, &ptr), TUTTI_OUT_OF_MEMORY, "mem_alloc", "bytes|legal");
+        me, tutti_mem_alloc(10, TUTTI_MEM_HOST, NULL), TUTTI_INVALID_ARGUMENT, "mem_alloc", "ptr|NULL");
+    ranks_refused(me, tutti_mem_alloc(10, 2, &ptr), TUTTI_INVALID_ARGUMENT, "mem_alloc",
+        "kind is 2|TUTTI_MEM_HOST (0)|TUTTI_MEM_CUDA (1)");
+    ranks_refused(me, tutti_mem_alloc(SIZE_MAX, TUTTI_MEM_HOST, &ptr), TUTTI_OUT_OF_MEMORY,
+        "mem_alloc of all", "bytes|legal");
+    ranks_refused(me, tutti_mem_alloc((size_t)1 << 60, TUTTI_MEM_HOST, &ptr), TUTTI_OUT_OF_MEMORY,
+        "mem_alloc", "bytes|legal");
     ranks_expect(me, ptr == NULL, "a failed mem_alloc has set ptr");
     ranks_ok(me, tutti_mem_free(NULL), "mem_free of NULL");
     ranks_refused(me, tutti_mem_free(plain), TUTTI_INVALID_ARGUMENT, "mem_free of malloc'ed memory", "ptr");
-    ranks_ok(me, tutti_mem_alloc(0, 0, &ptr), "mem_alloc of nothing");
+    ranks_ok(me, tutti_mem_alloc(0, TUTTI_MEM_HOST, &ptr), "mem_alloc of nothing");
     ranks_ok(me, tutti_mem_free(ptr), "mem_free");
-    ranks_ok(me, tutti_mem_alloc(10000, 0, &ptr), "mem_alloc");
+    ranks_ok(me, tutti_mem_alloc(10000, TUTTI_MEM_HOST, &ptr), "mem_alloc");
     uint8_t *bytes = ptr;
     ranks_expect(me, (uintptr_t)ptr % 4096 == 0, "not page-aligned");
     for (int i = 0; i < 10000; i++)
@@ -34,7 +36,8 @@ static void wrong_memory(struct ranks_me *me)
         me, tutti_mem_free(bytes + 4096), TUTTI_INVALID_ARGUMENT, "mem_free of the middle of memory", "ptr");
     ranks_ok(me, tutti_mem_free(ptr), "mem_free");
     ranks_refused(me, tutti_mem_free(ptr), TUTTI_INVALID_ARGUMENT, "mem_free, twice", "ptr");
-    ranks_ok(me, tutti_mem_alloc(10000, 0, &ptr), "mem_alloc"); /* zeroed also when it is used again */
+    ranks_ok(me, tutti_mem_alloc(10000, TUTTI_MEM_HOST, &ptr),
+        "mem_alloc"); /* zeroed also when it is used again */
     for (int i = 0; i < 10000; i++)
         ranks_expect(me, ((uint8_t *)ptr)[i] == 0, "byte %d of memory used again is not zero", i);
     ranks_ok(me, tutti_mem_free(ptr), "mem_free");

@@ -175,8 +175,9 @@ static void give_up(struct ranks_me *me)
     self.rank = me->rank;
     self.stops = me->context != NULL;
     self.scene = me->shared;
-    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(SLICE_FLOATS * 4, 0, &send), "mem_alloc") ||
-        !ranks_ok(me, tutti_mem_alloc(SLICE_FLOATS * 4, 0, &recv), "mem_alloc") ||
+    if (comm == NULL ||
+        !ranks_ok(me, tutti_mem_alloc(SLICE_FLOATS * 4, TUTTI_MEM_HOST, &send), "mem_alloc") ||
+        !ranks_ok(me, tutti_mem_alloc(SLICE_FLOATS * 4, TUTTI_MEM_HOST, &recv), "mem_alloc") ||
         !ranks_ok(me, tutti_op_create(comm, slow_sum, NULL, sizeof(float), 1, &op), "op_create"))
         return;
     ranks_at(me, "rank %d: abort while rank 1 %s", me->rank, self.stops ? "is stopped" : "sums");

@@ -185,7 +185,7 @@ static void copy_nothing(struct ranks_me *me)
     tutti_comm *comm = ranks_join(me, &config);
     struct vectors *v;
     tutti_status status = TUTTI_OK;
-    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof *v, 0, (void **)&v), "mem_alloc"))
+    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof *v, TUTTI_MEM_HOST, (void **)&v), "mem_alloc"))
         return;
     for (int32_t round = 0; round < 40 && status == TUTTI_OK; round++) {
         ranks_at(me, "n %d rank %d: round %d", me->n, me->rank, round);
@@ -225,7 +225,7 @@ static void lend_sums(struct ranks_me *me)
     tutti_comm *comm = ranks_join(me, &config);
     struct vectors *v;
     tutti_status status = TUTTI_OK;
-    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof *v, 0, (void **)&v), "mem_alloc"))
+    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof *v, TUTTI_MEM_HOST, (void **)&v), "mem_alloc"))
         return;
     for (int32_t round = 0; round < 1000; round++) {
         ranks_at(me, "n %d rank %d: lent sums, round %d", me->n, me->rank, round);
@@ -262,7 +262,7 @@ static void reduce_on(struct ranks_me *me)
     int32_t go = 1, goes = 1;
     tutti_status status = TUTTI_OK;
     if (trouble->shared)
-        ranks_ok(me, tutti_mem_alloc(sizeof *v, 0, (void **)&v), "mem_alloc");
+        ranks_ok(me, tutti_mem_alloc(sizeof *v, TUTTI_MEM_HOST, (void **)&v), "mem_alloc");
     else
         v = malloc(sizeof *v);
     for (int32_t round = 0; comm != NULL && v != NULL && goes > 0; round++) {
@@ -301,7 +301,7 @@ static void reduce_until_the_end(struct ranks_me *me)
     struct vectors *v = NULL;
     tutti_status status = TUTTI_OK;
     _Atomic int *begun = me->shared;
-    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof *v, 0, (void **)&v), "mem_alloc"))
+    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof *v, TUTTI_MEM_HOST, (void **)&v), "mem_alloc"))
         return;
     memset(v, 0xee, sizeof *v);
     for (int32_t round = 0; status == TUTTI_OK; round++) {
@@ -349,7 +349,7 @@ static int64_t abort_at_the_third(struct ranks_me *me)
     tutti_comm *comm = ranks_join(me, &config);
     struct vectors *v = NULL;
     tutti_status status = TUTTI_OK;
-    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof *v, 0, (void **)&v), "mem_alloc"))
+    if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof *v, TUTTI_MEM_HOST, (void **)&v), "mem_alloc"))
         return 0;
     for (int32_t round = 0; round < 5; round++)
         reduce_once(me, v->send, v->recv, comm, round, &status);

@@ -68,7 +68,7 @@ static long count_descriptors(long *files_kib)
 static struct holding look(void)
 {
     void *memory;
-    if (tutti_mem_alloc(1, 0, &memory) == TUTTI_OK)
+    if (tutti_mem_alloc(1, TUTTI_MEM_HOST, &memory) == TUTTI_OK)
         tutti_mem_free(memory);
     struct holding h = { .maps = count_lines("/proc/self/maps") };
     h.descriptors = count_descriptors(&h.files_kib);
@@ -229,8 +229,9 @@ static void round_of_memory(struct ranks_me *me, int index)
     void *memory[3] = { NULL };
     int32_t *data;
     for (int i = 0; i < 3; i++)
-        ranks_ok(
-            me, tutti_mem_alloc(1 + (size_t)ranks_below(&me->random, 300000), 0, &memory[i]), "mem_alloc");
+        ranks_ok(me,
+            tutti_mem_alloc(1 + (size_t)ranks_below(&me->random, 300000), TUTTI_MEM_HOST, &memory[i]),
+            "mem_alloc");
     data = memory[index % 3];
     data[0] = 1;
     ranks_ok(
@@ -262,11 +263,11 @@ static void large_memory(struct ranks_me *me)
     enum { PIECES = 8 };
     void *pieces[PIECES];
     struct holding before, held, after;
-    ranks_ok(me, tutti_mem_alloc(1, 0, &pieces[0]), "mem_alloc");
+    ranks_ok(me, tutti_mem_alloc(1, TUTTI_MEM_HOST, &pieces[0]), "mem_alloc");
     ranks_ok(me, tutti_mem_free(pieces[0]), "mem_free");
     before = look();
     for (int i = 0; i < PIECES; i++)
-        ranks_ok(me, tutti_mem_alloc((size_t)1 << 30, 0, &pieces[i]), "mem_alloc of 1 GiB");
+        ranks_ok(me, tutti_mem_alloc((size_t)1 << 30, TUTTI_MEM_HOST, &pieces[i]), "mem_alloc of 1 GiB");
     memset(pieces[3], 1, 32 << 20);
     held = look();
     ranks_expect(me,

@@ -146,7 +146,7 @@ static uint64_t *get(struct ranks_me *me, bool registered)
     void *memory = NULL;
     size_t bytes = (size_t)me->n * MOST * sizeof(uint64_t);
     if (registered)
-        ranks_ok(me, tutti_mem_alloc(bytes, 0, &memory), "mem_alloc");
+        ranks_ok(me, tutti_mem_alloc(bytes, TUTTI_MEM_HOST, &memory), "mem_alloc");
     else
         memory = malloc(bytes);
     if (memory == NULL)
@@ -209,7 +209,7 @@ static void free_at_once(struct ranks_me *me)
     for (int round = 0; round < 20; round++) {
         void *send = NULL;
         ranks_at(me, "rank %d: registered memory freed at once, round %d", me->rank, round);
-        if (!ranks_ok(me, tutti_mem_alloc(COUNT * sizeof(uint64_t), 0, &send), "mem_alloc"))
+        if (!ranks_ok(me, tutti_mem_alloc(COUNT * sizeof(uint64_t), TUTTI_MEM_HOST, &send), "mem_alloc"))
             return;
         ranks_fill(&v, me->rank, 0, COUNT, send);
         if (round % me->n == me->rank)

@@ -76,7 +76,7 @@ static void run(struct ranks_me *me, const struct sum *s)
     int32_t *private = malloc(2 * bytes);
     if (s->own_operator)
         ranks_ok(me, tutti_op_create(comm, add, NULL, sizeof(int32_t), 1, &op), "tutti_op_create");
-    ranks_ok(me, tutti_mem_alloc(bytes, 0, &shared), "tutti_mem_alloc");
+    ranks_ok(me, tutti_mem_alloc(bytes, TUTTI_MEM_HOST, &shared), "tutti_mem_alloc");
     int32_t *recv = s->shared ? shared : private, *send = s->in_place ? recv : private + COUNT;
     count_from_now(tt_handle_find(comm));
     for (int call = 0; call < CALLS; call++) {
@@ -142,8 +142,8 @@ static void run_spread(struct ranks_me *me, const struct spread *s)
     const struct tt_endpoint *e = tt_handle_find(comm)->endpoint;
     size_t bytes = COUNT * sizeof(int32_t);
     void *send = NULL, *recv = NULL;
-    ranks_ok(me, tutti_mem_alloc(bytes, 0, &send), "tutti_mem_alloc");
-    ranks_ok(me, tutti_mem_alloc(bytes, 0, &recv), "tutti_mem_alloc");
+    ranks_ok(me, tutti_mem_alloc(bytes, TUTTI_MEM_HOST, &send), "tutti_mem_alloc");
+    ranks_ok(me, tutti_mem_alloc(bytes, TUTTI_MEM_HOST, &recv), "tutti_mem_alloc");
     for (int i = 0; i < CALLS; i++)
         ranks_ok(me, call(s, send, recv, me->rank, comm), "a call");
     uint64_t placed = e->path_bytes[TT_PATH_PLACED], mapped = e->path_bytes[TT_PATH_MAPPED];

@@ -230,7 +230,7 @@ static void take_other_paths(struct ranks_me *me, tutti_comm *comm)
     int32_t *seen[2] = { NULL, NULL };
     tutti_stream none = tutti_no_stream();
     for (int i = 0; i < 2; i++)
-        if (!ranks_ok(me, tutti_mem_alloc(sizeof own, 0, (void **)&seen[i]), "mem_alloc"))
+        if (!ranks_ok(me, tutti_mem_alloc(sizeof own, TUTTI_MEM_HOST, (void **)&seen[i]), "mem_alloc"))
             return;
     ranks_ok(me, tutti_broadcast(own, own, WORDS, TUTTI_INT32, 1, comm, none), "broadcast");
     ranks_ok(me, tutti_broadcast(seen[0], seen[0], WORDS, TUTTI_INT32, 1, comm, none), "broadcast");

@@ -50,7 +50,7 @@ static void *run(void *argument)
     struct rank *r = argument;
     void *stream = NULL, *device = NULL, *host = NULL;
     r->right = dev->use(0) == TT_DEV_OK && dev->stream_create(&stream) == TT_DEV_OK &&
-               tutti_mem_alloc(2 * BYTES + 4, 1, &device) == TUTTI_OK &&
+               tutti_mem_alloc(2 * BYTES + 4, TUTTI_MEM_CUDA, &device) == TUTTI_OK &&
                dev->alloc_pinned(BYTES + 4, &host) == TT_DEV_OK &&
                tutti_op_create_pre_mul_sum(
                    r->comm, (int32_t *)device + 2 * COUNT, TUTTI_INT32, 1, &r->scaled) == TUTTI_OK;

@@ -331,8 +331,8 @@ static void *placed_of_rank(void *number)
     void *mine = NULL, *sum = NULL;
     char text[256] = "";
     unsigned long long placed = 0;
-    bool right = tutti_mem_alloc(PLACED * sizeof(float), 0, &mine) == TUTTI_OK &&
-                 tutti_mem_alloc(PLACED * sizeof(float), 0, &sum) == TUTTI_OK;
+    bool right = tutti_mem_alloc(PLACED * sizeof(float), TUTTI_MEM_HOST, &mine) == TUTTI_OK &&
+                 tutti_mem_alloc(PLACED * sizeof(float), TUTTI_MEM_HOST, &sum) == TUTTI_OK;
     for (int i = 0; i < 10 && right; i++)
         right &= placed_round(comms[rank], rank, mine, sum);
     right &= tutti_query(comms[rank], "paths", text, sizeof text) > 0;
@@ -362,7 +362,7 @@ static void *interrupted_rank(void *number)
     enum { BYTES = 4 << 20 };
     int rank = *(int *)number;
     void *data = NULL;
-    bool right = tutti_mem_alloc(BYTES, 0, &data) == TUTTI_OK;
+    bool right = tutti_mem_alloc(BYTES, TUTTI_MEM_HOST, &data) == TUTTI_OK;
     pthread_barrier_wait(&all_here);
     if (rank == 2)
         nanosleep(&(struct timespec){ .tv_nsec = 500000 }, NULL);

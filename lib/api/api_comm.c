@@ -174,15 +174,17 @@ tutti_status tutti_comm_traffic(tutti_comm *comm, tutti_traffic *traffic)
     return TUTTI_OK;
 }
 
-tutti_status tutti_mem_alloc(size_t bytes, int cuda, void **ptr)
+tutti_status tutti_mem_alloc(size_t bytes, tutti_mem_kind kind, void **ptr)
 {
     if (ptr == NULL)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "mem_alloc: ptr is NULL");
-    if (cuda != 0 && cuda != 1)
+    if (kind != TUTTI_MEM_HOST && kind != TUTTI_MEM_CUDA)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
-            "mem_alloc: cuda is %d; legal: 0, host memory, or 1, memory of this thread's device", cuda);
+            "mem_alloc: kind is %d; legal: TUTTI_MEM_HOST (0), or TUTTI_MEM_CUDA (1), of this thread's "
+            "device",
+            (int)kind);
     bytes = bytes > 0 ? bytes : 1;
-    return cuda ? tt_device_memory_alloc(bytes, ptr) : tt_arena_alloc(bytes, ptr);
+    return kind == TUTTI_MEM_CUDA ? tt_device_memory_alloc(bytes, ptr) : tt_arena_alloc(bytes, ptr);
 }
 
 tutti_status tutti_mem_free(void *ptr)

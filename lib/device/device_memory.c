@@ -97,7 +97,7 @@ static tutti_status find_table(const struct tt_dev **dev)
     if (status == TUTTI_OK)
         return status;
     snprintf(why, sizeof why, "%s", tt_last_error());
-    return tt_fail(status, "mem_alloc: cuda is 1: %s", why);
+    return tt_fail(status, "mem_alloc: kind is TUTTI_MEM_CUDA: %s", why);
 }
 
 /* As in CUDA, device 0 is that of a thread which has chosen none. */

@@ -52,6 +52,7 @@ class tutti_error(ctypes.Structure):
 
 
 COMM_NONBLOCKING, COMM_EXACT = 1, 2
+MEM_HOST = 0  # of tutti_mem_kind
 
 # Arguments by one letter each, so that the table below can be read beside the header.
 _LETTERS = {
@@ -150,6 +151,7 @@ for _name, (_result, _arguments) in _FUNCTIONS.items():
 __all__ = [
     "COMM_EXACT",
     "COMM_NONBLOCKING",
+    "MEM_HOST",
     "NO_STREAM",
     "ON_WAIT",
     "REDUCE_FN",

@@ -11,7 +11,7 @@ import numpy
 from numpy.typing import DTypeLike
 
 from ._buffers import Array, as_dtype
-from ._library import library
+from ._library import MEM_HOST, library
 from .errors import failure, refuse
 
 Shape = Union[SupportsIndex, Sequence[SupportsIndex]]
@@ -22,7 +22,7 @@ class _Memory:
 
     def __init__(self, size: int) -> None:
         address = ctypes.c_void_p()
-        status = library.tutti_mem_alloc(size, 0, ctypes.byref(address))
+        status = library.tutti_mem_alloc(size, MEM_HOST, ctypes.byref(address))
         if status:
             raise failure(status, "empty")
         self.address = address.value

@@ -222,7 +222,7 @@ static void sweep(void)
     void *memory;
     if (tutti_comm_init_all(1, NULL, NULL, &comm) == TUTTI_OK)
         tutti_comm_destroy(comm);
-    if (tutti_mem_alloc(1, 0, &memory) == TUTTI_OK)
+    if (tutti_mem_alloc(1, TUTTI_MEM_HOST, &memory) == TUTTI_OK)
         tutti_mem_free(memory);
 }
 
@@ -245,7 +245,7 @@ static void *allocate(struct me *me)
 {
     void *memory = NULL;
     if (me->trial->registered)
-        tutti_mem_alloc(me->count * sizeof(uint64_t), 0, &memory);
+        tutti_mem_alloc(me->count * sizeof(uint64_t), TUTTI_MEM_HOST, &memory);
     else
         memory = malloc(me->count * sizeof(uint64_t));
     if (memory == NULL)

@@ -15,7 +15,7 @@ void fuzz_pools_create(struct fuzz_rank *me, size_t room)
         if (i == 0)
             memory = malloc(room);
         else
-            fuzz_expect(me, "mem_alloc", tutti_mem_alloc(room, 0, &memory), FUZZ_OK);
+            fuzz_expect(me, "mem_alloc", tutti_mem_alloc(room, TUTTI_MEM_HOST, &memory), FUZZ_OK);
         *pool = (struct fuzz_pool){ .data = memory, .shadow = malloc(room), .room = room };
         if (memory == NULL || pool->shadow == NULL)
             fuzz_fail(me, "no memory for a pool of %zu bytes", room);

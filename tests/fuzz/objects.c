@@ -105,7 +105,7 @@ void fuzz_memory(struct fuzz_rank *me)
     uint8_t *memory = NULL;
     void *kept = me;
     fuzz_at(me, "mem_alloc and mem_free, %zu bytes", bytes);
-    fuzz_expect(me, "mem_alloc", tutti_mem_alloc(bytes, 0, (void **)&memory), FUZZ_OK);
+    fuzz_expect(me, "mem_alloc", tutti_mem_alloc(bytes, TUTTI_MEM_HOST, (void **)&memory), FUZZ_OK);
     fuzz_right(me, "mem_alloc", bytes == 0 || (uintptr_t)memory % 4096 == 0);
     for (size_t i = 0; i<bytes; i += bytes> 5000 ? 509 : 1) {
         if (memory[i] != 0)
@@ -119,12 +119,12 @@ void fuzz_memory(struct fuzz_rank *me)
     fuzz_expect(me, "mem_free", tutti_mem_free(NULL), FUZZ_OK);
     fuzz_expect(me, "mem_free", tutti_mem_free(memory), FUZZ_OK);
     fuzz_at(me, "mem_alloc of what cannot be had");
-    fuzz_expect(
-        me, "mem_alloc", tutti_mem_alloc(huge[below(me, 4)], 0, &kept), FUZZ_MAY(TUTTI_OUT_OF_MEMORY));
+    fuzz_expect(me, "mem_alloc", tutti_mem_alloc(huge[below(me, 4)], TUTTI_MEM_HOST, &kept),
+        FUZZ_MAY(TUTTI_OUT_OF_MEMORY));
     fuzz_expect(me, "mem_alloc", tutti_mem_alloc(16, 2 + (int)below(me, 9), &kept), FUZZ_ARGUMENT);
     fuzz_expect(me, "mem_alloc", tutti_mem_alloc(16, -1, &kept), FUZZ_ARGUMENT);
-    fuzz_expect(me, "mem_alloc", tutti_mem_alloc(16, 0, NULL), FUZZ_ARGUMENT);
-    fuzz_expect(me, "mem_alloc", tutti_mem_alloc(16, 1, &kept), FUZZ_UNSUPPORTED);
+    fuzz_expect(me, "mem_alloc", tutti_mem_alloc(16, TUTTI_MEM_HOST, NULL), FUZZ_ARGUMENT);
+    fuzz_expect(me, "mem_alloc", tutti_mem_alloc(16, TUTTI_MEM_CUDA, &kept), FUZZ_UNSUPPORTED);
     fuzz_right(me, "mem_alloc", kept == me);
 }
 
