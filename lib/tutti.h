@@ -562,11 +562,11 @@ tutti_status tutti_all_gather(
     const void *send, void *recv, size_t send_count, tutti_type type, tutti_comm *comm, tutti_stream stream);
 
 /* Blocks of different length: rank r gives recv_counts_shared[r] elements, which arrive at recv +
- * recv_places[r] elements (NULL: packed in rank order). The counts are equal on all ranks, send_count is
- * this rank's own; places may differ from rank to rank and must not overlap. The arrays have n entries and
+ * recv_displs[r] elements (NULL: packed in rank order). The counts are equal on all ranks, send_count is
+ * this rank's own; displs may differ from rank to rank and must not overlap. The arrays have n entries and
  * are read before the call returns. In place: send is this rank's block of recv. */
 tutti_status tutti_all_gather_v(const void *send, size_t send_count, void *recv,
-    const size_t *recv_counts_shared, const size_t *recv_places, tutti_type type, tutti_comm *comm,
+    const size_t *recv_counts_shared, const size_t *recv_displs, tutti_type type, tutti_comm *comm,
     tutti_stream stream);
 
 /* send and recv have n blocks of `count` elements: block r of send goes to rank r, block r of recv comes from
@@ -585,7 +585,7 @@ tutti_status tutti_scatter(const void *send, void *recv, size_t recv_count, tutt
     tutti_comm *comm, tutti_stream stream);
 
 /* The v-forms: blocks of different length. Arrays have n entries and are read before the call returns; counts
- * are elements; places are elements from the start of the buffer, NULL: packed in rank order. Blocks of recv
+ * are elements; displs are elements from the start of the buffer, NULL: packed in rank order. Blocks of recv
  * must not overlap each other, nor blocks of send; what lies between blocks is neither read nor written, and
  * a block of 0 elements is nowhere. As tutti_all_gather_v is to tutti_all_gather, each is to the collective
  * of its name. */
@@ -599,16 +599,16 @@ tutti_status tutti_reduce_scatter_v(const void *send, const size_t *recv_counts_
  * the other expects, else all ranks get MISMATCH, which names those two. 0 is no exception, but a short
  * message that nobody expects is found only when that pair next has one, in whatever call. What a rank has
  * for itself has one count on both sides. Not in place. */
-tutti_status tutti_all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_places,
-    void *recv, const size_t *recv_counts, const size_t *recv_places, tutti_type type, tutti_comm *comm,
+tutti_status tutti_all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_displs,
+    void *recv, const size_t *recv_counts, const size_t *recv_displs, tutti_type type, tutti_comm *comm,
     tutti_stream stream);
 
 /* Arrays and recv are read at root only. In place (at root): send is block `root` of recv. */
 tutti_status tutti_gather_v(const void *send, size_t send_count, void *recv, const size_t *recv_counts,
-    const size_t *recv_places, tutti_type type, int root, tutti_comm *comm, tutti_stream stream);
+    const size_t *recv_displs, tutti_type type, int root, tutti_comm *comm, tutti_stream stream);
 
 /* Arrays and send are read at root only. In place (at root): recv is block `root` of send. */
-tutti_status tutti_scatter_v(const void *send, const size_t *send_counts, const size_t *send_places,
+tutti_status tutti_scatter_v(const void *send, const size_t *send_counts, const size_t *send_displs,
     void *recv, size_t recv_count, tutti_type type, int root, tutti_comm *comm, tutti_stream stream);
 
 /* One message to, or from, rank `peer`. Messages of a pair are matched in the order of the calls; both

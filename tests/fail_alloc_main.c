@@ -297,13 +297,13 @@ static tutti_status try_split(long refusal)
 /* A group: refused, nothing of it runs, and the communicators go on. */
 static tutti_status run_group(tutti_comm *const *comms, int32_t (*v)[4], long refusal)
 {
-    size_t counts[2] = { 1, 1 }, places[2] = { 1, 0 };
+    size_t counts[2] = { 1, 1 }, displs[2] = { 1, 0 };
     tutti_stream none = tutti_no_stream();
     atomic_store(&countdown, refusal);
     tutti_group_start();
     for (int r = 0; r < 2; r++) {
         tutti_all_reduce(&v[r][0], &v[r][0], 1, TUTTI_INT32, TUTTI_SUM, comms[r], none);
-        tutti_all_gather_v(&v[r][1], 1, &v[r][2], counts, places, TUTTI_INT32, comms[r], none);
+        tutti_all_gather_v(&v[r][1], 1, &v[r][2], counts, displs, TUTTI_INT32, comms[r], none);
         tutti_send(&v[r][1], 1, TUTTI_INT32, 1 - r, comms[r], none);
         tutti_recv(&v[2][r], 1, TUTTI_INT32, 1 - r, comms[r], none);
     }

@@ -23,14 +23,14 @@ static bool again(struct streamed *s, tutti_status status)
 
 static void queue_streamed(struct streamed *s)
 {
-    size_t counts[2] = { 1, 1 }, places[2] = { 1, 0 };
+    size_t counts[2] = { 1, 1 }, displs[2] = { 1, 0 };
     for (int r = 0; r < 2; r++) {
         tutti_comm *comm = s->comms[r];
         int32_t *v = s->v[r];
         while (again(s, tutti_all_reduce(v, v, 1, TUTTI_INT32, TUTTI_MAX, comm, s->streams[r])))
             continue;
         while (
-            again(s, tutti_all_gather_v(v + 1, 1, v + 2, counts, places, TUTTI_INT32, comm, s->streams[r])))
+            again(s, tutti_all_gather_v(v + 1, 1, v + 2, counts, displs, TUTTI_INT32, comm, s->streams[r])))
             continue;
     }
     bool refused_again = true;
@@ -104,7 +104,7 @@ tutti_status try_streams(long refusal)
 /* A group of both ranks, kept; on no stream, on one, or on two. */
 static tutti_status keep_program(struct streamed *s, int streams, tutti_program **program)
 {
-    size_t counts[2] = { 1, 1 }, places[2] = { 1, 0 };
+    size_t counts[2] = { 1, 1 }, displs[2] = { 1, 0 };
     const tutti_stream none = tutti_no_stream();
     const tutti_stream first = streams > 0 ? s->streams[0] : none,
                        second = streams > 1 ? s->streams[1] : first;
@@ -114,7 +114,7 @@ static tutti_status keep_program(struct streamed *s, int streams, tutti_program 
         tutti_all_reduce(v, v, 1, TUTTI_INT32, TUTTI_MAX, s->comms[r], first);
         tutti_send(v + 1, 1, TUTTI_INT32, 1 - r, s->comms[r], second);
         tutti_recv(v + 2, 1, TUTTI_INT32, 1 - r, s->comms[r], first);
-        tutti_all_gather_v(v + 1, 1, v + 2, counts, places, TUTTI_INT32, s->comms[r], second);
+        tutti_all_gather_v(v + 1, 1, v + 2, counts, displs, TUTTI_INT32, s->comms[r], second);
     }
     return tutti_group_keep(program);
 }

@@ -31,7 +31,7 @@ const struct matrix_shape matrix_shapes[COLLECTIVES] = {
         .send = HOLDS_OWN,
         .recv = HOLDS_ALL,
         .v = true,
-        .recv_places = true,
+        .recv_displs = true,
         .in_place = true },
     [ALL_TO_ALL] = { .name = "all_to_all", .send = HOLDS_ALL, .recv = HOLDS_ALL, .in_place = true },
     [GATHER] = { .name = "gather",
@@ -54,21 +54,21 @@ const struct matrix_shape matrix_shapes[COLLECTIVES] = {
         .send = HOLDS_ALL,
         .recv = HOLDS_ALL,
         .v = true,
-        .send_places = true,
-        .recv_places = true },
+        .send_displs = true,
+        .recv_displs = true },
     [GATHER_V] = { .name = "gather_v",
         .send = HOLDS_OWN,
         .recv = HOLDS_ALL,
         .recv_at_root = true,
         .v = true,
-        .recv_places = true,
+        .recv_displs = true,
         .in_place = true },
     [SCATTER_V] = { .name = "scatter_v",
         .send = HOLDS_ALL,
         .recv = HOLDS_OWN,
         .send_at_root = true,
         .v = true,
-        .send_places = true,
+        .send_displs = true,
         .in_place = true },
     [SHIFT] = { .name = "send and recv", .send = HOLDS_VECTOR, .recv = HOLDS_VECTOR },
     [BARRIER] = { .name = "barrier" },
@@ -108,14 +108,14 @@ static size_t before(const struct matrix_case *c, int rank, int end)
 }
 
 /* With gaps, each rank has an order and a distance of its own. */
-static void set_places(const struct matrix_case *c, struct matrix_side *s)
+static void set_displs(const struct matrix_case *c, struct matrix_side *s)
 {
     size_t at = 0;
     for (int i = 0; i < s->blocks; i++) {
         int b = s->gaps ? (i * 3 + c->rank) % s->blocks : i;
         if (s->gaps && s->blocks % 3 == 0)
             b = s->blocks - 1 - i;
-        s->places[b] = at;
+        s->displs[b] = at;
         at += s->counts[b] + (s->gaps ? (size_t)(c->rank % 3 + 1) : 0);
     }
     s->extent = at;
@@ -131,14 +131,14 @@ void matrix_cut(struct matrix_case *c)
         *s = (struct matrix_side){ 0 };
         if (!elsewhere)
             s->blocks = holds == HOLDS_ALL ? c->n : holds != HOLDS_NONE;
-        s->gaps = (side == SENT ? shape->send_places : shape->recv_places) && s->blocks == c->n &&
+        s->gaps = (side == SENT ? shape->send_displs : shape->recv_displs) && s->blocks == c->n &&
                   (c->vector.seed >> (20 + side) & 1);
         for (int b = 0; b < s->blocks; b++) {
             int from = side == SENT || holds != HOLDS_ALL ? c->rank : b;
             int to = side == SENT && holds == HOLDS_ALL ? b : c->rank;
             s->counts[b] = holds == HOLDS_VECTOR ? c->count : block(c, from, to);
         }
-        set_places(c, s);
+        set_displs(c, s);
     }
     c->in_place = c->in_place && shape->in_place;
 }
@@ -152,9 +152,9 @@ static void place_in_place(struct matrix_case *c, struct ranks_buffer *buffer)
     sent->buffer = received->buffer = buffer;
     sent->data = received->data = ranks_buffer_place(buffer, longer * bytes, c->offset);
     if (shape_of(c)->send == HOLDS_OWN && received->blocks > 0)
-        sent->data += received->places[c->rank] * bytes;
+        sent->data += received->displs[c->rank] * bytes;
     if (shape_of(c)->recv == HOLDS_OWN && sent->blocks > 0)
-        received->data += sent->places[c->rank] * bytes;
+        received->data += sent->displs[c->rank] * bytes;
 }
 
 void matrix_prepare(struct matrix_case *c, struct ranks_buffer (*buffers)[2])
@@ -170,7 +170,7 @@ void matrix_prepare(struct matrix_case *c, struct ranks_buffer (*buffers)[2])
     }
     for (int b = 0; b < sent->blocks; b++)
         ranks_fill(&c->vector, c->rank, before(c, c->rank, b), sent->counts[b],
-            sent->data + sent->places[b] * bytes);
+            sent->data + sent->displs[b] * bytes);
 }
 
 static tutti_status call_shift(const struct matrix_case *c, const void *send, void *recv, tutti_comm *comm)
@@ -189,8 +189,8 @@ tutti_status matrix_call(const struct matrix_case *c, tutti_comm *comm)
     bool spare = c->vector.seed >> 40 & 1; /* where NULL is legal, half so */
     const void *send = sent->blocks == 0 && spare ? NULL : sent->data;
     void *recv = received->blocks == 0 && spare ? NULL : received->data;
-    const size_t *send_places = sent->gaps ? sent->places : NULL;
-    const size_t *recv_places = received->gaps ? received->places : NULL;
+    const size_t *send_displs = sent->gaps ? sent->displs : NULL;
+    const size_t *recv_displs = received->gaps ? received->displs : NULL;
     const size_t *send_counts = sent->blocks == 0 && spare ? NULL : sent->counts;
     const size_t *recv_counts = received->blocks == 0 && spare ? NULL : received->counts;
     switch (c->collective) {
@@ -206,7 +206,7 @@ tutti_status matrix_call(const struct matrix_case *c, tutti_comm *comm)
         return tutti_all_gather(send, recv, c->count, type, comm, c->stream);
     case ALL_GATHER_V:
         return tutti_all_gather_v(
-            send, sent->counts[0], recv, received->counts, recv_places, type, comm, c->stream);
+            send, sent->counts[0], recv, received->counts, recv_displs, type, comm, c->stream);
     case ALL_TO_ALL:
         return tutti_all_to_all(send, recv, c->count, type, comm, c->stream);
     case GATHER:
@@ -217,13 +217,13 @@ tutti_status matrix_call(const struct matrix_case *c, tutti_comm *comm)
         return tutti_reduce_scatter_v(send, sent->counts, recv, type, op, comm, c->stream);
     case ALL_TO_ALL_V:
         return tutti_all_to_all_v(
-            send, sent->counts, send_places, recv, received->counts, recv_places, type, comm, c->stream);
+            send, sent->counts, send_displs, recv, received->counts, recv_displs, type, comm, c->stream);
     case GATHER_V:
         return tutti_gather_v(
-            send, sent->counts[0], recv, recv_counts, recv_places, type, c->root, comm, c->stream);
+            send, sent->counts[0], recv, recv_counts, recv_displs, type, c->root, comm, c->stream);
     case SCATTER_V:
         return tutti_scatter_v(
-            send, send_counts, send_places, recv, received->counts[0], type, c->root, comm, c->stream);
+            send, send_counts, send_displs, recv, received->counts[0], type, c->root, comm, c->stream);
     case SHIFT:
         return call_shift(c, send, recv, comm);
     default:
@@ -257,8 +257,8 @@ static void verify_received(struct ranks_me *me, const struct matrix_case *c, ui
     for (int b = 0; b < s->blocks; b++) {
         snprintf(name, sizeof name, "block %d of recv", b);
         expect(c, b, expected);
-        ranks_same(me, c->vector.type, s->data + s->places[b] * bytes, expected, s->counts[b], name);
-        size_t end = s->places[b] + s->counts[b];
+        ranks_same(me, c->vector.type, s->data + s->displs[b] * bytes, expected, s->counts[b], name);
+        size_t end = s->displs[b] + s->counts[b];
         if (s->gaps) /* each block is followed by one */
             ranks_buffer_untouched(
                 me, s->buffer, "the gap behind a block of recv", end * bytes, (end + 1) * bytes);
@@ -281,7 +281,7 @@ static void verify_sent(struct ranks_me *me, const struct matrix_case *c, uint8_
     for (int b = 0; b < s->blocks && !lies_in_recv; b++) {
         ranks_fill(&c->vector, c->rank, before(c, c->rank, b), s->counts[b], expected);
         ranks_same(
-            me, c->vector.type, s->data + s->places[b] * bytes, expected, s->counts[b], "send afterwards");
+            me, c->vector.type, s->data + s->displs[b] * bytes, expected, s->counts[b], "send afterwards");
     }
 }
 

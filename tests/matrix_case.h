@@ -41,7 +41,7 @@ struct matrix_shape {
     uint8_t send, recv; /* enum matrix_holds */
     bool send_at_root, recv_at_root; /* and nowhere else */
     bool reduces, v;
-    bool send_places, recv_places; /* the call takes them */
+    bool send_displs, recv_displs; /* the call takes them */
     bool in_place;
 };
 extern const struct matrix_shape matrix_shapes[COLLECTIVES];
@@ -50,7 +50,7 @@ enum { SENT, RECEIVED, SIDES };
 
 struct matrix_side { /* of a buffer at this rank */
     int blocks;
-    size_t counts[RANKS_MAX], places[RANKS_MAX], extent; /* elements */
+    size_t counts[RANKS_MAX], displs[RANKS_MAX], extent; /* elements */
     bool gaps; /* blocks are out of order, with gaps behind each */
     uint8_t *data;
     struct ranks_buffer *buffer; /* in place both sides have one */

@@ -162,7 +162,7 @@ static void check(struct ranks_me *me, const struct again *a, int32_t *image)
 }
 
 struct arrays {
-    size_t *counts[2], *places[2]; /* of what is sent, of what is received */
+    size_t *counts[2], *displs[2]; /* of what is sent, of what is received */
 };
 
 static struct arrays make_arrays(const struct again *a)
@@ -170,12 +170,12 @@ static struct arrays make_arrays(const struct again *a)
     struct arrays s;
     for (int out = 0; out < 2; out++) {
         s.counts[out] = malloc(2 * (size_t)a->me->n * sizeof(size_t));
-        size_t *places = s.counts[out] + a->me->n;
+        size_t *displs = s.counts[out] + a->me->n;
         for (int r = 0; r < a->me->n; r++) {
             s.counts[out][r] = length(a, out, r);
-            places[r] = start(a, out, r);
+            displs[r] = start(a, out, r);
         }
-        s.places[out] = is_placed(a) ? places : NULL;
+        s.displs[out] = is_placed(a) ? displs : NULL;
     }
     return s;
 }
@@ -196,22 +196,22 @@ static tutti_status make(const struct again *a, tutti_comm *comm)
     tutti_status status;
     switch (a->shape.form) {
     case TT_ALL_GATHER_V:
-        status = tutti_all_gather_v(a->send, own, a->recv, s.counts[1], s.places[1], TUTTI_INT32, comm, none);
+        status = tutti_all_gather_v(a->send, own, a->recv, s.counts[1], s.displs[1], TUTTI_INT32, comm, none);
         break;
     case TT_REDUCE_SCATTER_V:
         status = tutti_reduce_scatter_v(a->send, s.counts[1], a->recv, TUTTI_INT32, TUTTI_SUM, comm, none);
         break;
     case TT_ALL_TO_ALL_V:
         status = tutti_all_to_all_v(
-            a->send, s.counts[0], s.places[0], a->recv, s.counts[1], s.places[1], TUTTI_INT32, comm, none);
+            a->send, s.counts[0], s.displs[0], a->recv, s.counts[1], s.displs[1], TUTTI_INT32, comm, none);
         break;
     case TT_GATHER_V:
         status = tutti_gather_v(
-            a->send, own, a->recv, s.counts[1], s.places[1], TUTTI_INT32, a->shape.root, comm, none);
+            a->send, own, a->recv, s.counts[1], s.displs[1], TUTTI_INT32, a->shape.root, comm, none);
         break;
     default:
         status = tutti_scatter_v(
-            a->send, s.counts[0], s.places[0], a->recv, own, TUTTI_INT32, a->shape.root, comm, none);
+            a->send, s.counts[0], s.displs[0], a->recv, own, TUTTI_INT32, a->shape.root, comm, none);
     }
     spoil_arrays(a, &s);
     return status;

@@ -71,14 +71,14 @@ static size_t block(int c, int from, int to)
 
 static void exchange(struct ranks_me *me, const struct bench *b, int c)
 {
-    size_t sent[N], received[N], places[N];
+    size_t sent[N], received[N], displs[N];
     for (int r = 0; r < N; r++) {
         sent[r] = block(c, me->rank, r);
         received[r] = block(c, r, me->rank);
-        places[r] = (size_t)r * LONG;
+        displs[r] = (size_t)r * LONG;
     }
     ranks_ok(me,
-        tutti_all_to_all_v(b->send, sent, places, b->recv[c], received, places, TUTTI_UINT32, b->comms[c],
+        tutti_all_to_all_v(b->send, sent, displs, b->recv[c], received, displs, TUTTI_UINT32, b->comms[c],
             tutti_cuda_stream(b->stream)),
         "all_to_all_v");
 }

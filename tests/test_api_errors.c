@@ -36,7 +36,7 @@ struct wrong {
     tutti_type type;
     tutti_op op;
     int root; /* or peer */
-    const size_t *counts, *places, *others; /* others: what all_to_all_v sends, if not counts */
+    const size_t *counts, *displs, *others; /* others: what all_to_all_v sends, if not counts */
     tutti_stream stream;
 };
 enum {
@@ -76,7 +76,7 @@ static tutti_status call(int which, const struct wrong *w, tutti_comm *comm)
     case ALL_GATHER:
         return tutti_all_gather(w->send, w->recv, w->count, w->type, comm, w->stream);
     case ALL_GATHER_V:
-        return tutti_all_gather_v(w->send, w->count, w->recv, w->counts, w->places, w->type, comm, w->stream);
+        return tutti_all_gather_v(w->send, w->count, w->recv, w->counts, w->displs, w->type, comm, w->stream);
     case ALL_TO_ALL:
         return tutti_all_to_all(w->send, w->recv, w->count, w->type, comm, w->stream);
     case GATHER:
@@ -87,13 +87,13 @@ static tutti_status call(int which, const struct wrong *w, tutti_comm *comm)
         return tutti_reduce_scatter_v(w->send, w->counts, w->recv, w->type, w->op, comm, w->stream);
     case ALL_TO_ALL_V:
         return tutti_all_to_all_v(w->send, w->others != NULL ? w->others : w->counts, NULL, w->recv,
-            w->counts, w->places, w->type, comm, w->stream);
+            w->counts, w->displs, w->type, comm, w->stream);
     case GATHER_V:
         return tutti_gather_v(
-            w->send, w->count, w->recv, w->counts, w->places, w->type, w->root, comm, w->stream);
+            w->send, w->count, w->recv, w->counts, w->displs, w->type, w->root, comm, w->stream);
     case SCATTER_V:
         return tutti_scatter_v(
-            w->send, w->counts, w->places, w->recv, w->count, w->type, w->root, comm, w->stream);
+            w->send, w->counts, w->displs, w->recv, w->count, w->type, w->root, comm, w->stream);
     case SEND:
         return tutti_send(w->send, w->count, w->type, w->root, comm, w->stream);
     case RECV:
@@ -285,29 +285,29 @@ static void wrong_own_counts(struct ranks_me *me, tutti_comm *comm)
     refuse(me, SCATTER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_count|send_counts");
 }
 
-static void wrong_places(struct ranks_me *me, tutti_comm *comm)
+static void wrong_displs(struct ranks_me *me, tutti_comm *comm)
 {
     struct wrong w = right(me);
-    size_t places[RANKS_MAX];
+    size_t displs[RANKS_MAX];
     w.root = me->rank;
-    w.places = places;
+    w.displs = displs;
     for (int kind = 0; kind < 4; kind++) {
         for (int r = 0; r < me->n; r++)
-            places[r] = (size_t)r * COUNT;
+            displs[r] = (size_t)r * COUNT;
         int other = (me->rank + 1) % me->n;
         if (kind == 0) /* each of these writes where another block is, or beyond all memory */
-            places[other] = places[me->rank];
+            displs[other] = displs[me->rank];
         else if (kind == 1)
-            places[0] = COUNT - 1;
+            displs[0] = COUNT - 1;
         else if (kind == 2)
-            places[other] = SIZE_MAX - 3;
+            displs[other] = SIZE_MAX - 3;
         else
-            places[1] = (size_t)1 << 62;
-        refuse(me, ALL_GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_places");
-        refuse(me, ALL_TO_ALL_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_places");
-        refuse(me, GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_places");
+            displs[1] = (size_t)1 << 62;
+        refuse(me, ALL_GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_displs");
+        refuse(me, ALL_TO_ALL_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_displs");
+        refuse(me, GATHER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "recv_displs");
         if (kind > 1) /* what is only read may overlap */
-            refuse(me, SCATTER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "send_places");
+            refuse(me, SCATTER_V, &w, comm, TUTTI_INVALID_ARGUMENT, "send_displs");
     }
 }
 
@@ -323,7 +323,7 @@ static void wrong_calls(struct ranks_me *me)
     wrong_pointers(me, comm);
     wrong_counts(me, comm);
     wrong_own_counts(me, comm);
-    wrong_places(me, comm);
+    wrong_displs(me, comm);
     for (size_t i = 0; i < sizeof recv_space / sizeof recv_space[0]; i++)
         ranks_expect(me, recv_space[i] == 0x07070707, "a refused call wrote element %zu", i);
     still_works(me, comm);

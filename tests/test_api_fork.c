@@ -31,7 +31,7 @@ struct parents { /* handles that the child finds */
 };
 static const struct parents *old;
 static int64_t send_space[RANKS_MAX * COUNT], recv_space[RANKS_MAX * COUNT];
-static const size_t counts[RANKS_MAX], places[RANKS_MAX];
+static const size_t counts[RANKS_MAX], displs[RANKS_MAX];
 
 static void add(void *dst, const void *left, const void *right, size_t count, void *context)
 {
@@ -72,7 +72,7 @@ static tutti_status all_gather(void)
 }
 static tutti_status all_gather_v(void)
 {
-    return tutti_all_gather_v(send_space, 0, recv_space, counts, places, TYPE, old->comm, NONE);
+    return tutti_all_gather_v(send_space, 0, recv_space, counts, displs, TYPE, old->comm, NONE);
 }
 static tutti_status all_to_all(void)
 {

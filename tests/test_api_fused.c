@@ -52,25 +52,25 @@ static size_t block(size_t count, int from, int to)
 static tutti_status run_v(const struct ranks_me *me, const struct form *f, const void *send, void *recv,
     size_t count, int root, tutti_comm *comm)
 {
-    size_t shared[RANKS_MAX], out[RANKS_MAX], in[RANKS_MAX], places[RANKS_MAX];
+    size_t shared[RANKS_MAX], out[RANKS_MAX], in[RANKS_MAX], displs[RANKS_MAX];
     tutti_stream none = tutti_no_stream();
     for (int r = 0; r < me->n; r++) {
         shared[r] = block(count, r, 0);
         out[r] = block(count, me->rank, r);
         in[r] = block(count, r, me->rank);
-        places[r] = (size_t)(me->n - 1 - r) * count;
+        displs[r] = (size_t)(me->n - 1 - r) * count;
     }
     switch (f->collective) {
     case TT_ALL_GATHER_V:
-        return tutti_all_gather_v(send, shared[me->rank], recv, shared, places, f->type, comm, none);
+        return tutti_all_gather_v(send, shared[me->rank], recv, shared, displs, f->type, comm, none);
     case TT_REDUCE_SCATTER_V:
         return tutti_reduce_scatter_v(send, shared, recv, f->type, f->op, comm, none);
     case TT_ALL_TO_ALL_V:
-        return tutti_all_to_all_v(send, out, NULL, recv, in, places, f->type, comm, none);
+        return tutti_all_to_all_v(send, out, NULL, recv, in, displs, f->type, comm, none);
     case TT_GATHER_V:
         return tutti_gather_v(send, shared[me->rank], recv, shared, NULL, f->type, root, comm, none);
     default:
-        return tutti_scatter_v(send, shared, places, recv, shared[me->rank], f->type, root, comm, none);
+        return tutti_scatter_v(send, shared, displs, recv, shared[me->rank], f->type, root, comm, none);
     }
 }
 

@@ -443,22 +443,22 @@ static void mixed(struct ranks_me *me)
 {
     tutti_comm *comm = ranks_join(me, NULL);
     int32_t sum = 1, sent = me->rank, received = -1, own = 100 + me->rank, all[RANKS_MAX * 2];
-    size_t counts[RANKS_MAX], places[RANKS_MAX];
+    size_t counts[RANKS_MAX], displs[RANKS_MAX];
     if (comm == NULL)
         return;
     ranks_at(me, "n %d rank %d: collectives and messages in one group", me->n, me->rank);
     for (int r = 0; r < me->n; r++) {
         counts[r] = 1;
-        places[r] = (size_t)(2 * (me->n - 1 - r));
+        displs[r] = (size_t)(2 * (me->n - 1 - r));
     }
     memset(all, 0, sizeof all);
     tutti_group_start();
     tutti_recv(&received, 1, TUTTI_INT32, (me->rank + 1) % me->n, comm, tutti_no_stream());
     tutti_all_reduce(&sum, &sum, 1, TUTTI_INT32, TUTTI_SUM, comm, tutti_no_stream());
-    ranks_ok(me, tutti_all_gather_v(&own, 1, all, counts, places, TUTTI_INT32, comm, tutti_no_stream()),
+    ranks_ok(me, tutti_all_gather_v(&own, 1, all, counts, displs, TUTTI_INT32, comm, tutti_no_stream()),
         "all_gather_v in a group");
     memset(counts, 0xff, sizeof counts);
-    memset(places, 0xff, sizeof places);
+    memset(displs, 0xff, sizeof displs);
     tutti_send(&sent, 1, TUTTI_INT32, (me->rank + me->n - 1) % me->n, comm, tutti_no_stream());
     ranks_ok(me, tutti_group_end(), "group_end");
     ranks_expect(

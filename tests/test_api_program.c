@@ -30,11 +30,11 @@ struct scene {
 static tutti_program *keep(struct ranks_me *me, struct scene *s, const tutti_stream *streams)
 {
     tutti_program *program = NULL;
-    size_t counts[RANKS_MAX], places[RANKS_MAX];
+    size_t counts[RANKS_MAX], displs[RANKS_MAX];
     int next = (me->rank + 1) % me->n, last = (me->rank + me->n - 1) % me->n;
     for (int r = 0; r < me->n; r++) {
         counts[r] = (size_t)r % 3 + 1;
-        places[r] = 4 * (size_t)(me->n - 1 - r);
+        displs[r] = 4 * (size_t)(me->n - 1 - r);
     }
     ranks_ok(me, tutti_group_start(), "group_start");
     ranks_ok(me, tutti_all_reduce(s->mine, s->sum, BLOCK, TUTTI_UINT64, TUTTI_SUM, s->comms[0], streams[0]),
@@ -43,11 +43,11 @@ static tutti_program *keep(struct ranks_me *me, struct scene *s, const tutti_str
     ranks_ok(me, tutti_recv(s->other, BLOCK, TUTTI_UINT64, last, s->comms[1], streams[0]), "recv");
     ranks_ok(me,
         tutti_all_gather_v(
-            s->mine, counts[me->rank], s->all, counts, places, TUTTI_UINT64, s->comms[0], streams[1]),
+            s->mine, counts[me->rank], s->all, counts, displs, TUTTI_UINT64, s->comms[0], streams[1]),
         "all_gather_v");
     ranks_ok(me, tutti_group_keep(&program), "tutti_group_keep");
     memset(counts, 255, sizeof counts);
-    memset(places, 255, sizeof places);
+    memset(displs, 255, sizeof displs);
     return program;
 }
 

@@ -50,12 +50,12 @@ static tutti_status wrong_operator(const struct spot *s, bool wrong)
 
 static tutti_status all_to_all_v(const struct spot *s, bool wrong)
 {
-    size_t counts[RANKS_MAX], places[RANKS_MAX];
+    size_t counts[RANKS_MAX], displs[RANKS_MAX];
     for (int r = 0; r < s->me->n; r++) {
         counts[r] = LEAST;
-        places[r] = (size_t)r * (wrong ? LEAST - 1 : LEAST);
+        displs[r] = (size_t)r * (wrong ? LEAST - 1 : LEAST);
     }
-    return tutti_all_to_all_v(s->in, counts, NULL, s->out, counts, places, TUTTI_INT32, s->comm, s->stream);
+    return tutti_all_to_all_v(s->in, counts, NULL, s->out, counts, displs, TUTTI_INT32, s->comm, s->stream);
 }
 
 static tutti_status barrier_of_a_group(const struct spot *s, bool wrong)

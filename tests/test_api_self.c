@@ -223,11 +223,11 @@ static void call_all(struct ranks_me *me, struct alone *a)
 {
     tutti_stream none = tutti_no_stream();
     for (int r = 0; r < ALONE; r++) {
-        size_t sends[ALONE], receives[ALONE], places[ALONE], start = 0;
+        size_t sends[ALONE], receives[ALONE], displs[ALONE], start = 0;
         for (int q = 0; q < ALONE; q++) {
             sends[q] = length(r, q);
             receives[q] = length(q, r);
-            places[q] = (size_t)q * BLOCK;
+            displs[q] = (size_t)q * BLOCK;
             for (size_t i = 0; i < sends[q]; i++)
                 a->sent[r][start + i] = element(r, q, i);
             start += sends[q];
@@ -235,11 +235,11 @@ static void call_all(struct ranks_me *me, struct alone *a)
         const uint64_t *to_one = a->sent[r] + sends[0];
         ranks_ok(me,
             tutti_all_to_all_v(
-                a->sent[r], sends, NULL, a->exchanged[r], receives, places, TUTTI_UINT64, a->comms[r], none),
+                a->sent[r], sends, NULL, a->exchanged[r], receives, displs, TUTTI_UINT64, a->comms[r], none),
             "all_to_all_v");
         ranks_ok(me,
             tutti_gather_v(
-                to_one, sends[1], a->gathered, receives, places, TUTTI_UINT64, 1, a->comms[r], none),
+                to_one, sends[1], a->gathered, receives, displs, TUTTI_UINT64, 1, a->comms[r], none),
             "gather_v");
         ranks_ok(me,
             tutti_scatter_v(
@@ -247,7 +247,7 @@ static void call_all(struct ranks_me *me, struct alone *a)
             "scatter_v");
         memset(sends, 0xff, sizeof sends);
         memset(receives, 0xff, sizeof receives);
-        memset(places, 0xff, sizeof places);
+        memset(displs, 0xff, sizeof displs);
     }
 }
 

@@ -274,16 +274,16 @@ static void what_is_queued_first(struct ranks_me *me)
     enum { CALLS = 50 };
     tutti_comm *comm = ranks_join(me, NULL), *child = NULL;
     tutti_stream stream = open_stream(me);
-    size_t counts[3] = { 1, 2, 3 }, places[3] = { 5, 3, 0 };
+    size_t counts[3] = { 1, 2, 3 }, displs[3] = { 5, 3, 0 };
     uint64_t x = 1, block[3] = { (uint64_t)me->rank, (uint64_t)me->rank, (uint64_t)me->rank }, all[6] = { 0 };
     if (comm == NULL)
         return;
     for (int i = 0; i < CALLS; i++)
         ranks_ok(me, sum(&x, 1, comm, stream), "all_reduce");
-    ranks_ok(me, tutti_all_gather_v(block, counts[me->rank], all, counts, places, TUTTI_UINT64, comm, stream),
+    ranks_ok(me, tutti_all_gather_v(block, counts[me->rank], all, counts, displs, TUTTI_UINT64, comm, stream),
         "all_gather_v");
     memset(counts, 255, sizeof counts);
-    memset(places, 255, sizeof places);
+    memset(displs, 255, sizeof displs);
     ranks_ok(me, tutti_comm_split(comm, 0, 0, NULL, &child), "tutti_comm_split");
     uint64_t power = 1;
     for (int i = 0; i < CALLS; i++)

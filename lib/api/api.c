@@ -242,10 +242,10 @@ tutti_status tutti_recv(
 }
 
 tutti_status tutti_all_gather_v(const void *send, size_t send_count, void *recv,
-    const size_t *recv_counts_shared, const size_t *recv_places, tutti_type type, tutti_comm *comm,
+    const size_t *recv_counts_shared, const size_t *recv_displs, tutti_type type, tutti_comm *comm,
     tutti_stream stream)
 {
-    const struct tt_blocks blocks[2] = { [TT_OUT] = { recv_counts_shared, recv_places } };
+    const struct tt_blocks blocks[2] = { [TT_OUT] = { recv_counts_shared, recv_displs } };
     return call(&(struct tt_call_args){ .collective = TT_ALL_GATHER_V,
                     .send = send,
                     .recv = recv,
@@ -271,12 +271,12 @@ tutti_status tutti_reduce_scatter_v(const void *send, const size_t *recv_counts_
         &stream);
 }
 
-tutti_status tutti_all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_places,
-    void *recv, const size_t *recv_counts, const size_t *recv_places, tutti_type type, tutti_comm *comm,
+tutti_status tutti_all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_displs,
+    void *recv, const size_t *recv_counts, const size_t *recv_displs, tutti_type type, tutti_comm *comm,
     tutti_stream stream)
 {
     const struct tt_blocks blocks[2] = {
-        [TT_IN] = { send_counts, send_places }, [TT_OUT] = { recv_counts, recv_places }
+        [TT_IN] = { send_counts, send_displs }, [TT_OUT] = { recv_counts, recv_displs }
     };
     return call(&(struct tt_call_args){ .collective = TT_ALL_TO_ALL_V,
                     .send = send,
@@ -289,9 +289,9 @@ tutti_status tutti_all_to_all_v(const void *send, const size_t *send_counts, con
 }
 
 tutti_status tutti_gather_v(const void *send, size_t send_count, void *recv, const size_t *recv_counts,
-    const size_t *recv_places, tutti_type type, int root, tutti_comm *comm, tutti_stream stream)
+    const size_t *recv_displs, tutti_type type, int root, tutti_comm *comm, tutti_stream stream)
 {
-    const struct tt_blocks blocks[2] = { [TT_OUT] = { recv_counts, recv_places } };
+    const struct tt_blocks blocks[2] = { [TT_OUT] = { recv_counts, recv_displs } };
     return call(&(struct tt_call_args){ .collective = TT_GATHER_V,
                     .send = send,
                     .recv = recv,
@@ -303,10 +303,10 @@ tutti_status tutti_gather_v(const void *send, size_t send_count, void *recv, con
         &stream);
 }
 
-tutti_status tutti_scatter_v(const void *send, const size_t *send_counts, const size_t *send_places,
+tutti_status tutti_scatter_v(const void *send, const size_t *send_counts, const size_t *send_displs,
     void *recv, size_t recv_count, tutti_type type, int root, tutti_comm *comm, tutti_stream stream)
 {
-    const struct tt_blocks blocks[2] = { [TT_IN] = { send_counts, send_places } };
+    const struct tt_blocks blocks[2] = { [TT_IN] = { send_counts, send_displs } };
     return call(&(struct tt_call_args){ .collective = TT_SCATTER_V,
                     .send = send,
                     .recv = recv,

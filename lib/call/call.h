@@ -26,7 +26,7 @@ struct tt_plan;
 
 /* How a buffer of n blocks is cut: elements of each, and where they stand (NULL: packed, in rank order). */
 struct tt_blocks {
-    const size_t *counts, *places;
+    const size_t *counts, *displs;
 };
 
 /* Where a call on a device's stream has its operands and results (device.h). */

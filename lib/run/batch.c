@@ -14,8 +14,8 @@
 const size_t **tt_call_array(struct tt_call *call, int i)
 {
     struct tt_blocks *sent = &call->blocks[TT_IN], *received = &call->blocks[TT_OUT];
-    const size_t **const arrays[TT_CALL_ARRAYS] = { &sent->counts, &sent->places, &received->counts,
-        &received->places };
+    const size_t **const arrays[TT_CALL_ARRAYS] = { &sent->counts, &sent->displs, &received->counts,
+        &received->displs };
     return arrays[i];
 }
 

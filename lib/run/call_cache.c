@@ -373,8 +373,8 @@ static bool same_blocks(const struct tt_cached *cached, const struct tt_blocks *
         if (kept->counts == NULL)
             continue; /* this rank does not read them */
         if (given->counts == NULL || memcmp(kept->counts, given->counts, bytes) != 0 ||
-            (kept->places == NULL) != (given->places == NULL) ||
-            (kept->places != NULL && memcmp(kept->places, given->places, bytes) != 0))
+            (kept->displs == NULL) != (given->displs == NULL) ||
+            (kept->displs != NULL && memcmp(kept->displs, given->displs, bytes) != 0))
             return false;
     }
     return true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_buffers.c: counts, places and buffers of a call, as far as this rank's arguments tell.
+/* check_buffers.c: counts, displacements and buffers of a call, as far as this rank's arguments tell.
  *
  * A buffer holds one vector, all blocks, or this rank's own block; the row of the collective says which. Only
- * a buffer of all blocks is cut by arrays of counts and places, and only they can be wrong in more ways than
+ * a buffer of all blocks is cut by arrays of counts and displs, and only they can be wrong in more ways than
  * being too long. Arrays of a buffer that this rank does not have are not looked at. */
 #include "base/status.h"
 #include "run/run.h"
@@ -40,13 +40,13 @@ static uint64_t most_of(const struct tt_call *call)
 
 static bool blocks_meet(const struct tt_blocks *b, int q, int r)
 {
-    return b->counts[q] > 0 && b->counts[r] > 0 && b->places[q] < b->places[r] + b->counts[r] &&
-           b->places[r] < b->places[q] + b->counts[q];
+    return b->counts[q] > 0 && b->counts[r] > 0 && b->displs[q] < b->displs[r] + b->counts[r] &&
+           b->displs[r] < b->displs[q] + b->counts[q];
 }
 
 /* In reach; and where blocks are written, apart. Blocks that rise with the rank, as most do, take one look
  * each. */
-static tutti_status check_places(const struct tt_call *call, int side)
+static tutti_status check_displs(const struct tt_call *call, int side)
 {
     const struct tt_blocks *b = &call->blocks[side];
     const char *name = row_of(call)->name, *array = array_name(call, side);
@@ -55,18 +55,18 @@ static tutti_status check_places(const struct tt_call *call, int side)
     for (int r = 0; r < call->comm->n; r++) {
         if (b->counts[r] == 0)
             continue;
-        if (b->places[r] > most)
-            return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: %s_places[%d] is %zu; legal: up to %llu", name, array,
-                r, b->places[r], (unsigned long long)most);
-        rising = rising && b->places[r] >= end;
-        end = b->places[r] + b->counts[r];
+        if (b->displs[r] > most)
+            return tt_fail(TUTTI_INVALID_ARGUMENT, "%s: %s_displs[%d] is %zu; legal: up to %llu", name, array,
+                r, b->displs[r], (unsigned long long)most);
+        rising = rising && b->displs[r] >= end;
+        end = b->displs[r] + b->counts[r];
     }
     for (int r = 1; side == TT_OUT && !rising && r < call->comm->n; r++)
         for (int q = 0; q < r; q++)
             if (blocks_meet(b, q, r))
                 return tt_fail(TUTTI_INVALID_ARGUMENT,
-                    "%s: %s_places %zu and %zu: the blocks of ranks %d and %d overlap; legal: apart", name,
-                    array, b->places[q], b->places[r], q, r);
+                    "%s: %s_displs %zu and %zu: the blocks of ranks %d and %d overlap; legal: apart", name,
+                    array, b->displs[q], b->displs[r], q, r);
     return TUTTI_OK;
 }
 
@@ -108,7 +108,7 @@ static tutti_status check_blocks(struct tt_call *call, int side, uint64_t *total
     }
     *total = sum;
     tutti_status status = check_own(call, side);
-    return status == TUTTI_OK && b->places != NULL ? check_places(call, side) : status;
+    return status == TUTTI_OK && b->displs != NULL ? check_displs(call, side) : status;
 }
 
 /* Elements of the whole vector, or of what this rank sends. */
@@ -156,7 +156,7 @@ static struct extent extent_of(const struct tt_call *call, int side)
         uint64_t packed = 0;
         first = UINT64_MAX;
         for (int r = 0; r < call->comm->n; r++) {
-            uint64_t start = b->places != NULL ? b->places[r] : packed, count = b->counts[r];
+            uint64_t start = b->displs != NULL ? b->displs[r] : packed, count = b->counts[r];
             packed += count;
             first = count > 0 && start < first ? start : first;
             end = count > 0 && start + count > end ? start + count : end;
@@ -190,8 +190,8 @@ static bool is_in_place(const struct tt_call *call)
     const struct tt_blocks *b = &call->blocks[large];
     uint64_t own = (uint64_t)rank * call->count;
     if (b->counts != NULL) {
-        own = b->places != NULL ? b->places[rank] : 0;
-        for (int r = 0; b->places == NULL && r < rank; r++)
+        own = b->displs != NULL ? b->displs[rank] : 0;
+        for (int r = 0; b->displs == NULL && r < rank; r++)
             own += b->counts[r];
     }
     const uint8_t *send = call->send, *recv = call->recv;
@@ -225,7 +225,7 @@ static struct extent block_of(const struct tt_call *call, int side, int r, uint6
     uint64_t element = tutti_type_bytes(call->type);
     if (b->counts == NULL)
         return r == 0 ? extent_of(call, side) : (struct extent){ 0 };
-    uint64_t start = b->places != NULL ? b->places[r] : packed;
+    uint64_t start = b->displs != NULL ? b->displs[r] : packed;
     return (struct extent){ pointer + start * element, b->counts[r] * element };
 }
 

@@ -106,8 +106,8 @@ void tt_call_set_buffers(const struct tt_call *call, const struct tt_layout *in,
     struct tt_space *spaces)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
-    spaces[TT_IN] = space_of(call, in, row->in, call->send, call->blocks[TT_IN].places);
-    spaces[TT_OUT] = space_of(call, out, row->out, call->recv, call->blocks[TT_OUT].places);
+    spaces[TT_IN] = space_of(call, in, row->in, call->send, call->blocks[TT_IN].displs);
+    spaces[TT_OUT] = space_of(call, out, row->out, call->recv, call->blocks[TT_OUT].displs);
 }
 
 void tt_call_set_layouts(const struct tt_call *call, const struct tt_schedule *schedule, struct tt_cut cut,

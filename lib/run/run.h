@@ -11,7 +11,7 @@
 #include "run/comm.h"
 
 /* Everything that can be told from this rank's arguments alone; the second part is what concerns counts,
- * places and buffers. */
+ * displacements and buffers. */
 tutti_status tt_call_check(struct tt_call *call);
 tutti_status tt_call_check_buffers(struct tt_call *call);
 /* From the pointer to the last byte that a checked call reads (TT_IN) or writes (TT_OUT) at this rank. */

@@ -98,16 +98,16 @@ def v_forms(comm, count):
     counts = [count + rank for rank in range(n)]
     starts = np.cumsum([0] + counts)
     gap = 5
-    places = [int(start) + gap * (rank + 1) for rank, start in enumerate(starts[:-1])]
+    displs = [int(start) + gap * (rank + 1) for rank, start in enumerate(starts[:-1])]
     mine = np.arange(counts[me]) + 1000 * me
     whole = np.concatenate([np.arange(each) + 1000 * rank for rank, each in enumerate(counts)])
     room = sum(counts) + gap * (n + 1)
 
     same(comm.all_gather_v(mine, counts), whole)
-    out = comm.all_gather_v(mine, counts, np.full(room, -1), places)
+    out = comm.all_gather_v(mine, counts, np.full(room, -1), displs)
     expected = np.full(room, -1)
     for rank in range(n):
-        expected[places[rank] : places[rank] + counts[rank]] = whole[starts[rank] : starts[rank + 1]]
+        expected[displs[rank] : displs[rank] + counts[rank]] = whole[starts[rank] : starts[rank + 1]]
     same(out, expected)
     spread = expected
     same(comm.reduce_scatter_v(whole, counts), n * whole[starts[me] : starts[me + 1]])
@@ -115,11 +115,11 @@ def v_forms(comm, count):
         found = comm.gather_v(mine, counts if me == root else None, root=root)
         same(found, whole) if me == root else None
         assert (found is None) == (me != root)
-        found = comm.gather_v(mine, counts, np.full(room, -1), root, places)
+        found = comm.gather_v(mine, counts, np.full(room, -1), root, displs)
         same(found, spread) if me == root else None
-        for x, at in (whole, None), (spread, places):
+        for x, at in (whole, None), (spread, displs):
             if me == root:
-                same(comm.scatter_v(x, counts, root=root, places=at), mine)
+                same(comm.scatter_v(x, counts, root=root, displs=at), mine)
             else:
                 same(comm.scatter_v(out=np.empty(counts[me], int), root=root), mine)
     # Rank r sends s + 1 elements, r * 10 + s each, to rank s.
@@ -127,7 +127,7 @@ def v_forms(comm, count):
     found = comm.all_to_all_v(x, range(1, n + 1), [me + 1] * n)
     same(found, np.concatenate([np.full(me + 1, r * 10 + me) for r in range(n)]))
     behind = [(n - 1 - r) * (me + 1) for r in range(n)]
-    found = comm.all_to_all_v(x, range(1, n + 1), [me + 1] * n, np.empty_like(found), recv_places=behind)
+    found = comm.all_to_all_v(x, range(1, n + 1), [me + 1] * n, np.empty_like(found), recv_displs=behind)
     same(found, np.concatenate([np.full(me + 1, r * 10 + me) for r in reversed(range(n))]))
 
 

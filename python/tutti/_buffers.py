@@ -148,7 +148,7 @@ def as_dtype(operation: str, dtype: DTypeLike) -> numpy.dtype[Any]:
 
 
 def numbers(operation: str, what: str, given: Counts | None, n: int, unit: int) -> list[int] | None:
-    """Counts or places of n blocks; in elements of the call's type, of which `unit` make up one of the
+    """Counts or displacements of n blocks; in elements of the call's type, of which `unit` make up one of the
     array's."""
     if given is None:
         return None
@@ -165,13 +165,13 @@ def numbers(operation: str, what: str, given: Counts | None, n: int, unit: int) 
 
 
 def check_blocks(
-    operation: str, what: str, size: int, unit: int, counts: list[int], places: list[int] | None
+    operation: str, what: str, size: int, unit: int, counts: list[int], displs: list[int] | None
 ) -> None:
     """All blocks lie inside a buffer of `size` elements of the array."""
     end = (
         sum(counts)
-        if places is None
-        else max((place + count for place, count in zip(places, counts) if count > 0), default=0)
+        if displs is None
+        else max((displ + count for displ, count in zip(displs, counts) if count > 0), default=0)
     )
     if end > size * unit:
         refuse(operation, f"the blocks of {what} end at element {end // unit}, but it has {size}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The v-forms: blocks of different length. Counts are elements, one for each rank; places are elements from
-the start of the array, and None means one behind another in rank order. New results are arrays of one
-axis."""
+"""The v-forms: blocks of different length. Counts are elements, one for each rank; displs (displacements) are
+elements from the start of the array, and None means one behind another in rank order. New results are arrays
+of one axis."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Blocks(Collectives):
         like: Array,
         unit: int,
         counts: list[int],
-        places: list[int] | None,
+        displs: list[int] | None,
     ) -> Array:
         """The array that all blocks go to."""
-        if out is None and places is not None:
-            refuse(operation, "with places an out= is needed: nobody else knows its size")
+        if out is None and displs is not None:
+            refuse(operation, "with displs an out= is needed: nobody else knows its size")
         y = (
             self._out(operation, out, (sum(counts) // unit,), like.dtype)
             if out is None
@@ -43,7 +43,7 @@ class Blocks(Collectives):
         )
         if y.dtype != like.dtype:
             check_like(operation, y, y.size, like.dtype)
-        check_blocks(operation, "out", y.size, unit, counts, places)
+        check_blocks(operation, "out", y.size, unit, counts, displs)
         return y
 
     @told
@@ -52,7 +52,7 @@ class Blocks(Collectives):
         send: Buffer,
         counts: Counts,
         out: Buffer | None = None,
-        places: Counts | None = None,
+        displs: Counts | None = None,
         *,
         stream: Stream | None = None,
     ) -> Array:
@@ -60,7 +60,7 @@ class Blocks(Collectives):
         x = check("all_gather_v", "send", send)
         type_, unit = movable("all_gather_v", x.dtype)
         c = self._counts("all_gather_v", "counts", counts, unit)
-        p = numbers("all_gather_v", "places", places, self._size, unit)
+        p = numbers("all_gather_v", "displs", displs, self._size, unit)
         if x.size * unit != c[self._rank]:
             refuse(
                 "all_gather_v",
@@ -122,8 +122,8 @@ class Blocks(Collectives):
         send_counts: Counts,
         recv_counts: Counts,
         out: Buffer | None = None,
-        send_places: Counts | None = None,
-        recv_places: Counts | None = None,
+        send_displs: Counts | None = None,
+        recv_displs: Counts | None = None,
         *,
         stream: Stream | None = None,
     ) -> Array:
@@ -134,8 +134,8 @@ class Blocks(Collectives):
         sc, rc = self._counts(name, "send_counts", send_counts, unit), self._counts(
             name, "recv_counts", recv_counts, unit
         )
-        sp = numbers(name, "send_places", send_places, self._size, unit)
-        rp = numbers(name, "recv_places", recv_places, self._size, unit)
+        sp = numbers(name, "send_displs", send_displs, self._size, unit)
+        rp = numbers(name, "recv_displs", recv_displs, self._size, unit)
         check_blocks(name, "send", x.size, unit, sc, sp)
         y = self._blocks_out(name, out, x, unit, rc, rp)
         sent, received = (c_array(sc), c_array(sp)), (c_array(rc), c_array(rp))
@@ -150,17 +150,17 @@ class Blocks(Collectives):
         counts: Counts | None = None,
         out: Buffer | None = None,
         root: int = 0,
-        places: Counts | None = None,
+        displs: Counts | None = None,
         *,
         stream: Stream | None = None,
     ) -> Array | None:
-        """Root gets counts[r] elements from rank r. counts, places and out are looked at there only."""
+        """Root gets counts[r] elements from rank r. counts, displs and out are looked at there only."""
         x = check("gather_v", "send", send)
         type_, unit = movable("gather_v", x.dtype)
         y, arrays, to = None, (None, None), None
         if self._check_root("gather_v", root):
             c = self._counts("gather_v", "counts", counts, unit)
-            p = numbers("gather_v", "places", places, self._size, unit)
+            p = numbers("gather_v", "displs", displs, self._size, unit)
             y = self._blocks_out("gather_v", out, x, unit, c, p)
             arrays, to = (c_array(c), c_array(p)), y.ctypes.data
         held = (x, y, arrays)
@@ -174,11 +174,11 @@ class Blocks(Collectives):
         counts: Counts | None = None,
         out: Buffer | None = None,
         root: int = 0,
-        places: Counts | None = None,
+        displs: Counts | None = None,
         *,
         stream: Stream | None = None,
     ) -> Array:
-        """Rank r gets counts[r] elements of root's array. send, counts and places are looked at there only;
+        """Rank r gets counts[r] elements of root's array. send, counts and displs are looked at there only;
         out is needed elsewhere."""
         x: Array | None = None
         arrays: tuple[Any, Any] = (None, None)
@@ -186,7 +186,7 @@ class Blocks(Collectives):
             x = check("scatter_v", "send", send)
             unit = movable("scatter_v", x.dtype)[1]
             c = self._counts("scatter_v", "counts", counts, unit)
-            p = numbers("scatter_v", "places", places, self._size, unit)
+            p = numbers("scatter_v", "displs", displs, self._size, unit)
             check_blocks("scatter_v", "send", x.size, unit, c, p)
             y = self._out("scatter_v", out, (c[self._rank] // unit,), x.dtype)
             arrays = (c_array(c), c_array(p))

@@ -72,16 +72,16 @@ tutti_status fuzz_make(struct fuzz_rank *me, const struct fuzz_call *c)
         return tutti_reduce_scatter_v(c->send, c->send_counts, c->recv, c->type, c->op, c->comm, c->stream);
     case FUZZ_ALL_GATHER_V:
         return tutti_all_gather_v(
-            c->send, c->count, c->recv, c->recv_counts, c->recv_places, c->type, c->comm, c->stream);
+            c->send, c->count, c->recv, c->recv_counts, c->recv_displs, c->type, c->comm, c->stream);
     case FUZZ_ALL_TO_ALL_V:
-        return tutti_all_to_all_v(c->send, c->send_counts, c->send_places, c->recv, c->recv_counts,
-            c->recv_places, c->type, c->comm, c->stream);
+        return tutti_all_to_all_v(c->send, c->send_counts, c->send_displs, c->recv, c->recv_counts,
+            c->recv_displs, c->type, c->comm, c->stream);
     case FUZZ_GATHER_V:
         return tutti_gather_v(
-            c->send, c->count, c->recv, c->recv_counts, c->recv_places, c->type, c->root, c->comm, c->stream);
+            c->send, c->count, c->recv, c->recv_counts, c->recv_displs, c->type, c->root, c->comm, c->stream);
     case FUZZ_SCATTER_V:
         return tutti_scatter_v(
-            c->send, c->send_counts, c->send_places, c->recv, c->count, c->type, c->root, c->comm, c->stream);
+            c->send, c->send_counts, c->send_displs, c->recv, c->count, c->type, c->root, c->comm, c->stream);
     default:
         return make_even(c);
     }
@@ -102,8 +102,8 @@ void fuzz_describe(struct fuzz_rank *me, const struct fuzz_call *c, const char *
     char arrays[400] = "";
     int length = 0, n = c->end->n;
     if (fuzz_rows[c->what].blocks) {
-        const char *const names[] = { "send_counts", "send_places", "recv_counts", "recv_places" };
-        const size_t *const values[] = { c->send_counts, c->send_places, c->recv_counts, c->recv_places };
+        const char *const names[] = { "send_counts", "send_displs", "recv_counts", "recv_displs" };
+        const size_t *const values[] = { c->send_counts, c->send_displs, c->recv_counts, c->recv_displs };
         for (int i = 0; i < 4; i++)
             length += tell_array(arrays + length, sizeof arrays - (size_t)length, names[i], values[i], n);
     }

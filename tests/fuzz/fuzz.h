@@ -158,7 +158,7 @@ struct fuzz_call {
     size_t count;
     const uint8_t *send;
     uint8_t *recv;
-    const size_t *send_counts, *send_places, *recv_counts, *recv_places; /* what is passed */
+    const size_t *send_counts, *send_displs, *recv_counts, *recv_displs; /* what is passed */
     tutti_stream stream;
     size_t counts[FUZZ_RANKS][FUZZ_RANKS]; /* elements from rank to rank; v-forms with shared ones: [0] */
     size_t arrays[4][FUZZ_RANKS];

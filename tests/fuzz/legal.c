@@ -77,17 +77,17 @@ static size_t count_of(const struct fuzz_call *call, bool out, int r)
 /* Elements before block r. */
 static size_t place_of(const struct fuzz_call *call, bool out, int r)
 {
-    const size_t *places = out ? call->recv_places : call->send_places;
+    const size_t *displs = out ? call->recv_displs : call->send_displs;
     size_t before = 0;
-    if (places != NULL && count_of(call, out, r) > 0)
-        return places[r];
+    if (displs != NULL && count_of(call, out, r) > 0)
+        return displs[r];
     for (int q = 0; q < r; q++)
         before += count_of(call, out, q);
     return before;
 }
 
 /* Places for the blocks of one side, rising, falling or turned; returns the elements from first to last. */
-static size_t draw_places(struct fuzz_rank *me, const struct fuzz_call *call, bool out, size_t *places)
+static size_t draw_displs(struct fuzz_rank *me, const struct fuzz_call *call, bool out, size_t *displs)
 {
     int n = call->end->n, turn = (int)ranks_below(&me->random, (uint32_t)n);
     bool falling = ranks_below(&me->random, 2) == 1;
@@ -96,7 +96,7 @@ static size_t draw_places(struct fuzz_rank *me, const struct fuzz_call *call, bo
         int r = ((falling ? n - 1 - i : i) + turn) % n;
         size_t count = count_of(call, out, r);
         end += ranks_below(&me->random, GAP_ELEMENTS);
-        places[r] = count > 0 || ranks_below(&me->random, 2) == 0 ? end : SIZE_MAX;
+        displs[r] = count > 0 || ranks_below(&me->random, 2) == 0 ? end : SIZE_MAX;
         end += count;
     }
     return end;
@@ -105,14 +105,14 @@ static size_t draw_places(struct fuzz_rank *me, const struct fuzz_call *call, bo
 /* The arrays of one side; returns the elements that the buffer spans. */
 static size_t draw_arrays(struct fuzz_rank *me, struct fuzz_call *call, bool out)
 {
-    size_t *counts = call->arrays[out ? 2 : 0], *places = call->arrays[out ? 3 : 1], span = 0;
+    size_t *counts = call->arrays[out ? 2 : 0], *displs = call->arrays[out ? 3 : 1], span = 0;
     bool placed = call->what != FUZZ_REDUCE_SCATTER_V && ranks_below(&me->random, 3) > 0;
     for (int r = 0; r < call->end->n; r++)
         span += counts[r] = count_of(call, out, r);
     if (placed)
-        span = draw_places(me, call, out, places);
+        span = draw_displs(me, call, out, displs);
     *(out ? &call->recv_counts : &call->send_counts) = counts;
-    *(out ? &call->recv_places : &call->send_places) = placed ? places : NULL;
+    *(out ? &call->recv_displs : &call->send_displs) = placed ? displs : NULL;
     return span;
 }
 

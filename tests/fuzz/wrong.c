@@ -203,7 +203,7 @@ static uint32_t spoil_own_count(struct fuzz_rank *me, struct fuzz_call *call)
     return call->created == NULL ? FUZZ_ARGUMENT : 0;
 }
 
-static uint32_t spoil_places(struct fuzz_rank *me, struct fuzz_call *call)
+static uint32_t spoil_displs(struct fuzz_rank *me, struct fuzz_call *call)
 {
     static const size_t far[] = { SIZE_MAX, SIZE_MAX - 1, (size_t)1 << 63, ((size_t)1 << 43) + 1 };
     int side = side_of_blocks(me, call), first = -1, second = -1;
@@ -214,13 +214,13 @@ static uint32_t spoil_places(struct fuzz_rank *me, struct fuzz_call *call)
             second = first;
             first = r;
         }
-    if ((side == 1 ? call->recv_places : call->send_places) == NULL || first < 0)
+    if ((side == 1 ? call->recv_displs : call->send_displs) == NULL || first < 0)
         return 0;
-    size_t *places = call->arrays[2 * side + 1];
+    size_t *displs = call->arrays[2 * side + 1];
     if (side == 1 && second >= 0 && below(me, 2) == 0)
-        places[first] = places[second] + below(me, (uint32_t)call->arrays[2 * side][second]);
+        displs[first] = displs[second] + below(me, (uint32_t)call->arrays[2 * side][second]);
     else
-        places[first] = far[below(me, 4)];
+        displs[first] = far[below(me, 4)];
     return FUZZ_ARGUMENT;
 }
 
@@ -235,7 +235,7 @@ uint32_t fuzz_spoil(struct fuzz_rank *me, struct fuzz_call *call)
 {
     static uint32_t (*const ways[])(struct fuzz_rank *, struct fuzz_call *) = { spoil_comm, spoil_type,
         spoil_op, spoil_root, spoil_self, spoil_count, spoil_pointer, spoil_alignment, spoil_overlap,
-        spoil_array, spoil_own_count, spoil_places, spoil_stream };
+        spoil_array, spoil_own_count, spoil_displs, spoil_stream };
     return ways[below(me, sizeof ways / sizeof ways[0])](me, call);
 }
 
@@ -343,9 +343,9 @@ static void draw_wild(struct fuzz_rank *me, struct fuzz_call *call)
         for (int r = 0; r < FUZZ_RANKS; r++)
             call->arrays[i][r] = counts[below(me, 8)];
     call->send_counts = below(me, 4) == 0 ? NULL : call->arrays[0];
-    call->send_places = below(me, 2) == 0 ? NULL : call->arrays[1];
+    call->send_displs = below(me, 2) == 0 ? NULL : call->arrays[1];
     call->recv_counts = below(me, 4) == 0 ? NULL : call->arrays[below(me, 2) == 0 ? 0 : 2];
-    call->recv_places = below(me, 2) == 0 ? NULL : call->arrays[3];
+    call->recv_displs = below(me, 2) == 0 ? NULL : call->arrays[3];
     if (below(me, 4) == 0 && me->stream_count > 0)
         call->stream = me->streams[0];
     else if (below(me, 8) == 0)
