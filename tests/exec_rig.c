@@ -264,11 +264,11 @@ static void cut_rank(struct rig_run *run, int rank)
     size_t n = (size_t)run->plan->n, at = 0;
     const size_t *counts = run->counts + (row_of(run)->result == TT_RESULT_EXCHANGED ? rank : 0);
     r->counts = reserve(n, sizeof *r->counts);
-    r->places = reserve(n, sizeof *r->places);
+    r->displs = reserve(n, sizeof *r->displs);
     r->starts = reserve(n, sizeof *r->starts);
     memcpy(r->counts, counts, n * sizeof *counts);
     for (size_t c = n; c-- > 0;) {
-        r->places[c] = at;
+        r->displs[c] = at;
         at += counts[c] + c % 3;
     }
 }
@@ -307,7 +307,7 @@ static uint64_t input(const struct rig_run *run, int rank, uint64_t i)
 static uint8_t *element_of(const struct rig_run *run, int rank, enum tt_buffer buffer, uint32_t chunk)
 {
     const struct tt_space *space = &run->ranks[rank].op.spaces[buffer];
-    uint64_t start = space->places != NULL ? space->places[chunk]
+    uint64_t start = space->displs != NULL ? space->displs[chunk]
                                            : tt_layout_chunk(&run->ranks[rank].op.layout, chunk).first;
     return (uint8_t *)(space->base + (uintptr_t)(start * run->element_bytes));
 }
@@ -336,9 +336,9 @@ static void bind(struct rig_run *run, int rank)
     op->spaces[TT_OUT] = (struct tt_space){ .base = (uintptr_t)r->out };
     op->spaces[TT_IN] = (struct tt_space){ .base = (uintptr_t)r->in };
     if (row_of(run)->out != TT_REACH_OWN)
-        op->spaces[TT_OUT].places = r->places;
+        op->spaces[TT_OUT].displs = r->displs;
     if (row_of(run)->in != TT_REACH_OWN)
-        op->spaces[TT_IN].places = r->places;
+        op->spaces[TT_IN].displs = r->displs;
     if (schedule->key.in_place)
         op->spaces[TT_IN] = op->spaces[TT_OUT];
     op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)r->tmp, .stride = stride };
@@ -398,7 +398,7 @@ void rig_run_free(struct rig_run *run)
         tt_op_destroy(&run->ranks[r].op);
         free(run->ranks[r].memory);
         free(run->ranks[r].counts);
-        free(run->ranks[r].places);
+        free(run->ranks[r].displs);
         free(run->ranks[r].starts);
     }
     free(run->ranks);

@@ -45,7 +45,7 @@ struct rig_rank {
     uint8_t *memory, *in, *out, *tmp;
     uint64_t bytes, tmp_bytes;
     uint32_t slices_seen[TT_WINDOW];
-    size_t *counts, *places; /* v-forms: of the blocks this rank gives or gets */
+    size_t *counts, *displs; /* v-forms: of the blocks this rank gives or gets */
     uint64_t *starts;
     bool begun, over;
 };

@@ -49,8 +49,8 @@ static void make_runs(struct suite_spec *spec, uint64_t x)
         break;
     case 2: /* chunks in another order */
         for (uint32_t c = 0; c < 7; c++)
-            spec->places[c] = (6 - c) * (spec->layout.quotient + 2);
-        spec->source.space.places = spec->places;
+            spec->displs[c] = (6 - c) * (spec->layout.quotient + 2);
+        spec->source.space.displs = spec->displs;
         break;
     default:
         spec->source.space.base = element;

@@ -57,7 +57,7 @@ struct suite_spec {
     int memory;
     struct tt_layout layout;
     struct tt_view source, like;
-    size_t places[8];
+    size_t displs[8];
 };
 void suite_spec_make(struct suite_spec *spec, uint64_t key, bool mapped_memory);
 /* Write the message into `memory` (SUITE_MEMORY_BYTES long) and point the view there. */

@@ -52,7 +52,7 @@ static enum tt_path choose(
         return TT_PATH_PLACED;
     if (m->bytes <= TT_SHM_INLINE_BYTES)
         return TT_PATH_INLINE;
-    if (m->bytes <= TT_SHM_COPY_BYTES || (!packed && m->source.space.places != NULL))
+    if (m->bytes <= TT_SHM_COPY_BYTES || (!packed && m->source.space.displs != NULL))
         return TT_PATH_COPIED;
     if (tt_shm_expose(e, peer, &m->source, m->bytes, packed, address, at))
         return TT_PATH_MAPPED;

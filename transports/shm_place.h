@@ -31,7 +31,7 @@ static inline bool tt_shm_expose(const struct tt_shm_endpoint *e, const struct t
     const struct tt_view *view, uint64_t bytes, bool packed, uintptr_t address, uint64_t *at)
 {
     *at = packed ? address : view->space.base;
-    if (!e->map || (!packed && view->space.places != NULL))
+    if (!e->map || (!packed && view->space.displs != NULL))
         return false;
     if (peer->same)
         return true;

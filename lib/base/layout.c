@@ -80,7 +80,7 @@ static inline uintptr_t piece(const struct tt_view *v, uint32_t chunk, uint64_t 
     *count = part.count;
     if (s->stride != 0)
         return s->base + chunk * s->stride;
-    uint64_t start = s->places != NULL ? s->places[c] : tt_layout_chunk(l, c).first;
+    uint64_t start = s->displs != NULL ? s->displs[c] : tt_layout_chunk(l, c).first;
     return s->base + (uintptr_t)((start + part.first) * l->element_bytes);
 }
 
@@ -112,7 +112,7 @@ __attribute__((noinline)) static uintptr_t run_of_many(const struct tt_view *v, 
         address = piece(v, v->chunk + i, &length);
     }
     /* Where the slice is the whole chunk and chunks are packed, the run goes on through the next chunks. */
-    if (v->layout->slices == 1 && v->space.places == NULL && v->space.stride == 0)
+    if (v->layout->slices == 1 && v->space.displs == NULL && v->space.stride == 0)
         for (uint32_t j = i + 1; j < v->nchunks; j++)
             length += part_of(v->layout, v->chunk + j, v->slice).count;
     *count = length - at;

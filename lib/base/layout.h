@@ -47,13 +47,13 @@ struct tt_part tt_layout_part(const struct tt_layout *l, uint32_t chunk, uint32_
 /* The longest slice of any chunk, in elements: what a TMP cell must hold. */
 uint64_t tt_layout_part_max(const struct tt_layout *l);
 
-/* Where a rank keeps a buffer: chunk c starts at base + element_bytes * (places ? places[c] : packed start
+/* Where a rank keeps a buffer: chunk c starts at base + element_bytes * (displs ? displs[c] : packed start
  * of c), or, with stride, base + c * stride holds the slice in flight (TMP). Arithmetic is on integers
  * because a rank may own only the middle of a space: the base of reduce_scatter's OUT lies before the
  * buffer. */
 struct tt_space {
     uintptr_t base;
-    const size_t *places;
+    const size_t *displs;
     uint64_t stride;
 };
 
@@ -91,7 +91,7 @@ static inline bool tt_view_cell(const struct tt_view *v, uintptr_t *address, uin
         return false;
     uint32_t chunk = v->chunk < l->chunks ? v->chunk : v->chunk % l->chunks;
     struct tt_part part = tt_layout_chunk(l, chunk);
-    uint64_t start = v->space.places != NULL ? v->space.places[chunk] : part.first;
+    uint64_t start = v->space.displs != NULL ? v->space.displs[chunk] : part.first;
     uint64_t bytes = v->space.stride != 0 ? v->chunk * v->space.stride : start * l->element_bytes;
     *count = part.count;
     *address = v->space.base + (uintptr_t)bytes;

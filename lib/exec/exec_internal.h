@@ -41,7 +41,7 @@ static inline struct tt_view tt_exec_view(
     uintptr_t base = space->base; /* by itself, so that the view is built in registers */
     if (op->window_bytes[buffer] != 0)
         base += (uintptr_t)(slice - op->slices) * op->window_bytes[buffer];
-    return (struct tt_view){ layout, { base, space->places, space->stride }, chunk, nchunks, slice->index };
+    return (struct tt_view){ layout, { base, space->displs, space->stride }, chunk, nchunks, slice->index };
 }
 
 /* What a message from or to this view is marked with. Where only its two ends know its length, that is part

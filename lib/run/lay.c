@@ -73,14 +73,14 @@ struct tt_cut tt_call_cut(const struct tt_call *call, const struct tt_schedule *
 }
 
 static struct tt_space space_of(const struct tt_call *call, const struct tt_layout *layout,
-    enum tt_reach reach, const void *pointer, const size_t *places)
+    enum tt_reach reach, const void *pointer, const size_t *displs)
 {
-    struct tt_space space = { .base = (uintptr_t)pointer, .places = places };
+    struct tt_space space = { .base = (uintptr_t)pointer, .displs = displs };
     if (reach == TT_REACH_OWN &&
         pointer != NULL) { /* the buffer is the own block: the space begins before it */
         space.base -=
             (uintptr_t)(tt_layout_chunk(layout, (uint32_t)call->comm->rank).first * layout->element_bytes);
-        space.places = NULL;
+        space.displs = NULL;
     }
     return space;
 }
