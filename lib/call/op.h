@@ -36,10 +36,11 @@ struct tt_operator_table { /* of a communicator; zeroed: empty */
 
 /* NULL if the communicator has no such operator (any more). */
 const struct tt_operator *tt_operator_find(const struct tt_operator_table *table, tutti_op op);
-/* Enters a copy, with its `shared` word, under a new id; `call` is the caller's name. False of the second:
- * the communicator has no such operator (any more). */
+/* Enters a copy of `created` in the table, sets the `shared` word of the copy, and returns its new id in *op.
+ * `call` is the name of the public function, for errors. */
 tutti_status tt_operator_add(
     struct tt_operator_table *table, const char *call, const struct tt_operator *created, tutti_op *op);
+/* Removes an operator. False if the communicator has none of this id. */
 bool tt_operator_remove(struct tt_operator_table *table, tutti_op op);
 void tt_operator_table_free(struct tt_operator_table *table);
 

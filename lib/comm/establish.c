@@ -18,7 +18,7 @@ struct joining { /* what a rank tells the others */
     struct tt_cores cores;
     uint8_t address[TT_ADDRESS_MAX];
 };
-_Static_assert(sizeof(struct joining) == TT_JOINING_BYTES, "as comm.h says");
+_Static_assert(sizeof(struct joining) == TT_JOINING_BYTES, "as lifecycle.h says");
 
 static tutti_status failure_of(int rank, int32_t status)
 {

@@ -41,8 +41,8 @@ tutti_status tt_handle_create(struct tt_comm *comm, tutti_comm **handle);
  * (init.c). */
 tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
 tutti_status tt_init_all(int n, const int *devices, const tutti_config *config, tutti_comm **comms);
-/* This thread begins to make a communicator (joining.h). False if it was at that already, or the config is
- * not well. */
+/* Tells joining.h that this thread begins to make a communicator. False if the thread was doing that already,
+ * or if the config is not legal. */
 bool tt_init_begin(const tutti_config *config);
 
 /* All calls of this communicator that are queued are over, and so is a replay that its device has reached;

@@ -25,7 +25,7 @@ struct tt_cost tt_cost_of(const struct tt_call *call, const struct tt_op *op);
 /* So many calls of this cost are done. */
 void tt_traffic_add(struct tt_traffic *traffic, const struct tt_cost *cost, uint64_t calls);
 
-/* All of a communicator whose queued calls are over. */
+/* Returns the sum over all calls of a communicator. None of its calls may be queued or running. */
 tutti_traffic tt_traffic_total(const struct tt_comm *comm);
 
 /* The caller's struct, which may be an older, shorter one: is it one; fill what it has room for. */

@@ -55,8 +55,9 @@ struct tt_aside {
 /* With a worker of its own, which has this to do aside, or NULL. The second makes the handle as well. */
 tutti_status tt_stream_open(const struct tt_aside *aside, struct tt_stream **stream);
 tutti_status tt_stream_make(const struct tt_aside *aside, tutti_stream *stream);
-/* Waits for what is queued. The second finds the stream by its handle, which is dead from then on. */
+/* Waits for what is queued, and ends the stream. */
 void tt_stream_close(struct tt_stream *stream);
+/* The same of a stream that tt_stream_make made; its handle is dead from then on. */
 tutti_status tt_stream_unmake(tutti_stream stream);
 /* There is something to serve: from any thread, also when the stream is closed. */
 void tt_stream_wake(struct tt_stream *stream);
