@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/thread.h"
@@ -58,7 +59,7 @@ static void after_fork_in_child(void)
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(NULL, NULL, after_fork_in_child);
+    tt_fork_takes(TT_FORK_GROUP, NULL, after_fork_in_child);
 }
 
 tutti_status tt_group_note(tutti_status status)

@@ -9,12 +9,25 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/* The locks that a fork takes, in the order in which they are taken elsewhere, too. */
-enum tt_fork_lock { TT_FORK_ATTEMPTS, TT_FORK_COMPANIES, TT_FORK_SHELLS, TT_FORK_LOCKS };
+/* What a fork puts in order, in the order in which it takes the locks. */
+enum tt_fork_part {
+    TT_FORK_TRACE,
+    TT_FORK_STREAMS,
+    TT_FORK_RECORDER,
+    TT_FORK_ATTEMPTS,
+    TT_FORK_COMPANIES,
+    TT_FORK_HANDLES,
+    TT_FORK_LISTENERS,
+    TT_FORK_DESCRIPTORS,
+    TT_FORK_LAUNCH,
+    TT_FORK_GROUP,
+    TT_FORK_PARTS
+};
 
-/* From now on a fork takes this lock, and gives it back in parent and child. Called by the file that has the
- * lock, when the library is loaded. */
-void tt_fork_takes(enum tt_fork_lock which, pthread_mutex_t *lock);
+/* From now on a fork takes this lock (NULL: none) and gives it back in parent and child. The child calls
+ * `in_child` (NULL: nothing) first, while it has the lock. Called by the file that has the lock, when the
+ * library is loaded. */
+void tt_fork_takes(enum tt_fork_part part, pthread_mutex_t *lock, void (*in_child)(void));
 
 /* This process was forked by one that had loaded the library. */
 bool tt_fork_is_child(void);

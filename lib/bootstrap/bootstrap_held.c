@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <unistd.h>
 
+#include "base/fork.h"
+
 /* Enough for the largest job beside what the program has open. */
 enum { WORDS = 4096, WORD_BITS = 64 };
 
@@ -61,10 +63,9 @@ static void after_fork_in_child(void)
             close(word * WORD_BITS + __builtin_ctzll(held[word]));
     }
     used = 0;
-    tt_held_unlock();
 }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(tt_held_lock, tt_held_unlock, after_fork_in_child);
+    tt_fork_takes(TT_FORK_DESCRIPTORS, &lock, after_fork_in_child);
 }

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "base/config.h"
+#include "base/fork.h"
 #include "base/status.h"
 
 enum { PATH_BYTES = sizeof((struct sockaddr_un *)0)->sun_path, TOKEN_TEXT = 2 * TT_TOKEN_BYTES };
@@ -216,27 +217,16 @@ static void remove_files(void)
     pthread_mutex_unlock(&lock);
 }
 
-static void before_fork(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-static void after_fork_in_parent(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
 static void after_fork_in_child(void)
 {
     for (struct tt_listener *l = open_listeners; l; l = l->next)
         close(l->socket);
     open_listeners = NULL;
-    pthread_mutex_unlock(&lock);
 }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    tt_fork_takes(TT_FORK_LISTENERS, &lock, after_fork_in_child);
 }
 
 static void watch_exit(void)

@@ -37,7 +37,7 @@ static pthread_mutex_t attempts_lock = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    tt_fork_takes(TT_FORK_ATTEMPTS, &attempts_lock);
+    tt_fork_takes(TT_FORK_ATTEMPTS, &attempts_lock, NULL);
 }
 
 static void free_attempt(struct attempt *a)

@@ -36,7 +36,7 @@ static pthread_mutex_t companies_lock = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    tt_fork_takes(TT_FORK_COMPANIES, &companies_lock);
+    tt_fork_takes(TT_FORK_COMPANIES, &companies_lock, NULL);
 }
 
 static struct tt_company *find_or_make(const struct tt_comm *comm)

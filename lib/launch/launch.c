@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/config.h"
+#include "base/fork.h"
 #include "base/status.h"
 
 pthread_mutex_t tt_launch_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -24,7 +25,7 @@ static void after_fork_in_child(void)
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(NULL, NULL, after_fork_in_child);
+    tt_fork_takes(TT_FORK_LAUNCH, NULL, after_fork_in_child);
 }
 
 #ifndef HAVE_PMIX

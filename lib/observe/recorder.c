@@ -18,6 +18,7 @@
 #include "algorithms/algorithms.h"
 #include "base/config.h"
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "call/call.h"
@@ -45,16 +46,6 @@ static struct {
 
 /* --- The file */
 
-static void before_fork(void)
-{
-    pthread_mutex_lock(&process.lock);
-}
-
-static void after_fork_in_parent(void)
-{
-    pthread_mutex_unlock(&process.lock);
-}
-
 static void after_fork_in_child(void)
 {
     if (process.header != NULL) {
@@ -64,12 +55,11 @@ static void after_fork_in_child(void)
     process.header = NULL;
     process.parts = 0;
     process.generation++;
-    pthread_mutex_unlock(&process.lock);
 }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    tt_fork_takes(TT_FORK_RECORDER, &process.lock, after_fork_in_child);
 }
 
 static void write_header(struct tt_recorder_header *h)

@@ -18,6 +18,7 @@
 
 #include "base/config.h"
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "call/call.h"
@@ -56,16 +57,6 @@ static void end_file(void)
     pthread_mutex_unlock(&process.lock);
 }
 
-static void before_fork(void)
-{
-    pthread_mutex_lock(&process.lock);
-}
-
-static void after_fork_in_parent(void)
-{
-    pthread_mutex_unlock(&process.lock);
-}
-
 /* Nothing of the parent's is in the buffer: it is flushed before the lock is given back. */
 static void after_fork_in_child(void)
 {
@@ -74,7 +65,6 @@ static void after_fork_in_child(void)
     process.file = NULL;
     process.traces = NULL;
     process.asked = false;
-    pthread_mutex_unlock(&process.lock);
 }
 
 /* The lock tells that another process writes to this name: then the process's number is added. What is below
@@ -126,7 +116,7 @@ static void begin_file(int rank)
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    tt_fork_takes(TT_FORK_TRACE, &process.lock, after_fork_in_child);
 }
 
 bool tt_trace_file_open(int rank)

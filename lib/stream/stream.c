@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/thread.h"
 #include "base/handle.h"
 #include "stream/stream_internal.h"
@@ -185,28 +186,17 @@ static void *work(void *argument)
 
 /* --- Streams */
 
-static void before_fork(void)
-{
-    pthread_mutex_lock(&tt_streams_lock);
-}
-
-static void after_fork_in_parent(void)
-{
-    pthread_mutex_unlock(&tt_streams_lock);
-}
-
 /* The workers stayed behind: nothing that is queued here will ever run. */
 static void after_fork_in_child(void)
 {
     for (struct tt_stream *s = streams.made; s != NULL; s = s->next_made)
         s->lost = true;
     streams.spare = NULL;
-    pthread_mutex_unlock(&tt_streams_lock);
 }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    tt_fork_takes(TT_FORK_STREAMS, &tt_streams_lock, after_fork_in_child);
 }
 
 static struct tt_stream *take_spare(void)
