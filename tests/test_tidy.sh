@@ -223,6 +223,7 @@ wait|usleep(1);|lib/api/api.c
 wait|sched_yield();|algorithms/ring.c
 wait|syscall(SYS_futex, 0);|transports/shm.c
 wait|futex(0);|kernels/fold.c
+fork|pthread_atfork(0, 0, 0);|lib/api/api.c transports/shm.c
 clock|clock_gettime(0, 0);|lib/api/api.c lib/base/wait.c transports/shm.c algorithms/ring.c perf/run.c
 clock|gettimeofday(0, 0);|lib/api/api.c
 clock|long t = time(0);|lib/base/log.c

@@ -135,6 +135,8 @@ function check_names(plain)
         report(FNR, "getenv", "the environment is read in lib/base/config.c, and in one file of a program")
     if (FILENAME != "lib/base/wait.c" && plain ~ sleeping)
         report(FNR, "wait", "only lib/base/wait.c sleeps, yields or calls futex")
+    if (FILENAME !~ /(^|\/)fork\.c$/ && plain ~ forking)
+        report(FNR, "fork", "handlers of a fork are called by fork.c, in the order of the locks")
     if (FILENAME != "lib/base/clock.c" && plain ~ clocks && !is_the_one("clock"))
         report(FNR, "clock", "clocks are read in lib/base/clock.c, and in one file of a program")
 }
@@ -171,6 +173,7 @@ BEGIN {
         "[ \t]*[(,]"
     waiting = "dev->(alloc|free|pin|unpin|preload|(alloc|free)_(managed|pinned)" \
         "|stream_(sync|create|destroy)|event_(create|destroy)|segment_(alloc|free|import))[ \t]*\\("
+    forking = b "pthread_atfork[ \t]*\\("
     clocks = b "(clock_gettime|gettimeofday|timespec_get|time|clock|__rdtscp?)[ \t]*\\("
 }
 
