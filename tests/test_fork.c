@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_fork.c: a fork waits for the locks of handles and of the trace, where there is no communicator and no
- * trace, too. Looks inside, for to meet the moment by chance takes some hundred forks, or ten thousand. */
+/* test_fork.c: a fork waits for the locks of handles, of streams and of the trace, where there is no
+ * communicator and no trace, too. Looks inside, for to meet the moment by chance takes some hundred forks, or
+ * ten thousand. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -9,6 +10,8 @@
 #include "base/handle.h"
 #include "patience.h"
 #include "ranks.h"
+#include "observe/recorder.h"
+#include "stream/stream_internal.h"
 #include "observe/trace_internal.h"
 
 enum { HOLD_US = 50000, FORKS = 60, PATIENCE_S = 30 };
@@ -80,4 +83,42 @@ Test(fork, of_a_process_that_has_no_trace)
 {
     unsetenv("TUTTI_TRACE");
     ranks_run(&(struct ranks_plan){ .n = 1, .run = fork_without_a_trace });
+}
+
+/* As a worker does that runs the last call of a communicator which was destroyed meanwhile. */
+static void *end_a_communicator(void *argument)
+{
+    struct tt_trace none = { 0 };
+    pthread_mutex_lock(&tt_streams_lock);
+    atomic_store(&held, true);
+    ranks_sleep_us(HOLD_US);
+    tt_trace_file_remove(&none);
+    tt_recorder_close(argument);
+    pthread_mutex_unlock(&tt_streams_lock);
+    return NULL;
+}
+
+static void fork_as_a_worker_ends(struct ranks_me *me)
+{
+    struct tt_recorder *recorder;
+    pthread_t worker;
+    int outcome = -1;
+    if (!ranks_ok(me, tt_recorder_open(1, 0, "ends", &recorder), "recorder"))
+        return;
+    ranks_at(me, "fork and worker wait for each other");
+    pthread_create(&worker, NULL, end_a_communicator, recorder);
+    while (!atomic_load(&held))
+        ranks_sleep_us(100);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(pthread_mutex_trylock(&tt_streams_lock));
+    bool ended = waitpid(child, &outcome, 0) == child;
+    ranks_expect(me, ended && outcome == 0, "the child ended with 0x%x", outcome);
+    pthread_join(worker, NULL);
+}
+
+/* The worker takes the locks of the trace and of the recorder after that of the streams; so must a fork. */
+Test(fork, while_a_worker_ends_a_communicator)
+{
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = fork_as_a_worker_ends, .limit_s = PATIENCE_S });
 }
