@@ -31,11 +31,11 @@ static void notice_slices(struct tt_endpoint *e)
     struct rig_rank *r = &w->runs[w->current[e->me]]->ranks[e->me];
     for (int i = 0; i < TT_WINDOW; i++) {
         const struct tt_slice *slice = &r->op.slices[i];
-        if (slice->left == 0 || slice->index == r->slices_seen[i])
+        if (slice->ready.left == 0 || slice->index == r->slices_seen[i])
             continue;
-        bool fresh = slice->left == r->op.units;
-        for (uint32_t a = 0; a < slice->nactive; a++)
-            fresh = fresh && slice->active[a].cursor == 0;
+        bool fresh = slice->ready.left == r->op.order.units;
+        for (uint32_t a = 0; a < slice->ready.nactive; a++)
+            fresh = fresh && slice->ready.active[a].cursor == 0;
         if (fresh)
             memset(r->tmp + (uint64_t)i * r->op.window_bytes[TT_TMP], RIG_POISON, r->op.window_bytes[TT_TMP]);
         w->tmp_poisoned += fresh;

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* exec.c: the ready list and the verbs.
+/* exec.c: passes over the ready lists, and the verbs.
  *
- * Per slice in flight: a count of open dependencies per step and a list of steps that are ready or under
- * way. One call is one pass over the lists. A fold is one unit: it runs when all its messages are there,
- * as one n-way pass.
+ * Each slice in flight has a ready list (base/ready.h). One call of tt_exec_progress is one pass over the
+ * lists. A fold is one unit: it runs when all its messages are there, as one n-way pass.
  *
  * Slices never compete for slots: those in flight together have numbers of different remainder modulo
- * TT_WINDOW, and window w runs slices w, w + TT_WINDOW ... in this order. Within a slice the messages of a
- * pair take their turns: one waits until the message AHEAD before it, which has its slot, is done. So a
- * message is never posted before one that needs the same slot, as the proof of the slots assumes; and few
- * receives are polled, however long the ring. Point-to-point sends, of which many may be in flight, post in
- * the order of their numbers for the same reason. */
+ * TT_WINDOW, and window w runs slices w, w + TT_WINDOW ... in this order. Within a slice the ready list
+ * keeps the order of slots. Point-to-point sends, of which many may be in flight, post in the order of their
+ * numbers for the same reason. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,29 +16,7 @@
 #include "exec/exec_few.h"
 #include "observe/trace.h"
 
-enum { AHEAD = TT_SLOTS / TT_WINDOW, NO_STEP = UINT32_MAX };
-
-/* Who waits for whom for the sake of a slot; `recent` has room for AHEAD steps of each peer and direction. */
-static void take_turns(const struct tt_schedule *s, struct tt_op *op, uint32_t *recent)
-{
-    for (uint32_t i = 0; i < s->nsteps; i++) {
-        const struct tt_step *step = &s->steps[i];
-        uint32_t unit = i - step->fold_index;
-        op->units += step->fold_index == 0;
-        op->opening[i] += step->dep_count;
-        op->turn[i] = NO_STEP;
-        if (step->verb != TT_VERB_SEND && step->verb != TT_VERB_RECV && step->verb != TT_VERB_RECV_REDUCE)
-            continue;
-        uint32_t direction = step->verb == TT_VERB_SEND;
-        uint32_t *last = &recent[(2 * (uint32_t)step->peer + direction) * AHEAD + step->ordinal % AHEAD];
-        if (step->ordinal >= AHEAD && *last < unit) {
-            op->turn[*last] = unit;
-            op->turns = true;
-            op->opening[unit]++;
-        }
-        *last = i;
-    }
-}
+_Static_assert((int)TT_SLOTS == TT_WINDOW * TT_SLOTS_AHEAD, "the slices in flight share the slots");
 
 /* True if copies to bounce cells can help: some cell goes to several readers, or the rank also receives and
  * so must not wait for readers. A rank that sends each cell once and receives nothing gains nothing. */
@@ -92,7 +67,7 @@ static bool has_other_work(const struct tt_schedule *s)
 tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
 {
     uint64_t nsteps = (uint64_t)schedule->nsteps + 1, marks = 2 * (uint64_t)schedule->chunks;
-    uint32_t *recent = malloc((uint64_t)schedule->key.n * 2 * AHEAD * sizeof *recent);
+    uint32_t *recent = malloc((uint64_t)schedule->key.n * 2 * TT_SLOTS_AHEAD * sizeof *recent);
     uint8_t *memory = calloc(1, nsteps * (TT_WINDOW * (sizeof(struct tt_active) + sizeof(bool)) +
                                              (TT_WINDOW + 2) * sizeof(uint32_t) + sizeof(bool)) +
                                     marks * (TT_WINDOW * sizeof(bool) + sizeof(uint32_t)));
@@ -105,13 +80,14 @@ tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
         .schedule = schedule, .memory = memory, .divisor = 1, .bounce_from = { UINT64_MAX, UINT64_MAX }
     };
     for (int w = 0; w < TT_WINDOW; w++) /* first all the lists of active steps, for their alignment */
-        op->slices[w].active = (struct tt_active *)(void *)(memory + w * nsteps * sizeof(struct tt_active));
+        op->slices[w].ready.active =
+            (struct tt_active *)(void *)(memory + w * nsteps * sizeof(struct tt_active));
     uint32_t *counts = (uint32_t *)(void *)(memory + TT_WINDOW * nsteps * sizeof(struct tt_active));
     for (int w = 0; w < TT_WINDOW; w++, counts += nsteps)
-        op->slices[w].waiting = counts;
-    op->opening = counts;
-    op->turn = counts + nsteps;
-    op->bounce_cell = op->turn + nsteps;
+        op->slices[w].ready.waiting = counts;
+    op->order.opening = counts;
+    op->order.next_in_slot = counts + nsteps;
+    op->bounce_cell = op->order.next_in_slot + nsteps;
     bool *flags = (bool *)(op->bounce_cell + marks);
     for (int w = 0; w < TT_WINDOW; w++, flags += nsteps)
         op->slices[w].placed = flags;
@@ -120,7 +96,7 @@ tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
     op->single_reader = flags;
     for (uint32_t i = 0; i < schedule->nsteps; i++)
         op->single_reader[i] = has_single_reader(schedule, &schedule->steps[i]);
-    take_turns(schedule, op, recent);
+    tt_ready_order(&op->order, schedule, recent);
     op->shares = is_shared(schedule);
     op->busy = has_other_work(schedule);
     tt_exec_find_cells(op);
@@ -134,16 +110,20 @@ void tt_op_destroy(struct tt_op *op)
     *op = (struct tt_op){ 0 };
 }
 
-/* A grant that comes before this rank's own sends is found by whoever answers them. (Where cells are scaled
- * out of what the receive overwrites, the answer is a sum of what has been scaled by then.) */
-TT_INLINE void activate(struct tt_op *op, struct tt_slice *slice, uint32_t step)
+/* The units from this position of the ready list on have just become ready: notes when, and grants what they
+ * receive. A grant that comes before this rank's own sends is found by whoever answers them. (Where cells are
+ * scaled out of what the receive overwrites, the answer is a sum of what has been scaled by then.) */
+TT_INLINE void take_ready(struct tt_op *op, struct tt_slice *slice, uint32_t first)
 {
-    struct tt_active *active = &slice->active[slice->nactive++];
-    *active = (struct tt_active){ .step = step };
-    if (op->trace != NULL)
-        active->began_ns = tt_now_ns();
-    if (op->grants && op->schedule->steps[step].verb == TT_VERB_RECV)
-        tt_exec_grant(op, slice, active);
+    if (first == slice->ready.nactive || (op->trace == NULL && !op->grants))
+        return;
+    for (uint32_t i = first; i < slice->ready.nactive; i++) {
+        struct tt_active *active = &slice->ready.active[i];
+        if (op->trace != NULL)
+            active->began_ns = tt_now_ns();
+        if (op->grants && op->schedule->steps[active->step].verb == TT_VERB_RECV)
+            tt_exec_grant(op, slice, active);
+    }
 }
 
 static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index)
@@ -152,14 +132,10 @@ static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index
     slice->index = index;
     slice->held = false;
     slice->scaled = 0;
-    slice->left = op->units;
-    slice->nactive = 0;
-    for (uint32_t i = 0; i < s->nsteps; i++) {
-        slice->waiting[i] = op->opening[i];
-        slice->placed[i] = false;
-        if (op->opening[i] == 0 && s->steps[i].fold_index == 0)
-            activate(op, slice, i);
-    }
+    if (op->grants)
+        memset(slice->placed, 0, s->nsteps * sizeof *slice->placed);
+    tt_ready_start(&op->order, &slice->ready);
+    take_ready(op, slice, 0);
     if (op->bounce_bytes > 0)
         memset(slice->bounced, 0, 2 * (size_t)s->chunks * sizeof *slice->bounced);
 }
@@ -173,8 +149,8 @@ static void take_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index)
     }
     slice->index = index;
     slice->held = true;
-    slice->left = op->units;
-    slice->nactive = 0;
+    slice->ready.left = op->order.units;
+    slice->ready.nactive = 0;
 }
 
 /* How many slices are done, without a gap; not all, which is told once, at the end. */
@@ -182,7 +158,7 @@ static void tell_done(const struct tt_op *op)
 {
     uint32_t done = op->layout.slices;
     for (int w = 0; w < TT_WINDOW; w++)
-        if (op->slices[w].left > 0 && op->slices[w].index < done)
+        if (op->slices[w].ready.left > 0 && op->slices[w].index < done)
             done = op->slices[w].index;
     tt_gate_tell(op->gate, done);
 }
@@ -191,7 +167,7 @@ void tt_exec_start(struct tt_op *op)
 {
     op->state = TT_IDLE;
     op->status = TUTTI_OK;
-    op->slices_left = op->units > 0 ? op->layout.slices : 0;
+    op->slices_left = op->order.units > 0 ? op->layout.slices : 0;
     op->claims = op->probe == NULL || (op->bounce_bytes > 0 && tt_bounce_probe_claims(op->probe));
     op->grants = op->layout.count * op->layout.element_bytes > TT_GRANT_BYTES;
     if (op->class == TT_CLASS_P2P) { /* several of a pair may be in flight: each takes its numbers now */
@@ -201,11 +177,13 @@ void tt_exec_start(struct tt_op *op)
         next[peer] += op->layout.slices;
     }
     for (uint32_t w = 0; w < TT_WINDOW; w++) {
-        op->slices[w].left = 0;
-        op->slices[w].nactive = 0;
-        op->slices[w].held = false;
-        if (w < op->slices_left)
+        if (w < op->slices_left) {
             take_slice(op, &op->slices[w], w);
+            continue;
+        }
+        op->slices[w].ready.left = 0;
+        op->slices[w].ready.nactive = 0;
+        op->slices[w].held = false;
     }
 }
 
@@ -217,13 +195,15 @@ static bool post(
 {
     const struct tt_step *step = &op->schedule->steps[active->step];
     struct tt_link *link = tt_exec_link(op, step->peer);
-    bool *placed = &slice->placed[active->step];
-    if (op->grants && !*placed)
-        *placed = tt_exec_place(op, link, message, !op->busy && (step->ordinal + slice->index) % 2 != 0);
-    message->placed = *placed;
-    if (!*placed && step->src_buffer != TT_TMP && message->bytes >= op->bounce_from[step->src_buffer])
+    bool placed = op->grants && slice->placed[active->step];
+    if (op->grants && !placed) {
+        placed = tt_exec_place(op, link, message, !op->busy && (step->ordinal + slice->index) % 2 != 0);
+        slice->placed[active->step] = placed;
+    }
+    message->placed = placed;
+    if (!placed && step->src_buffer != TT_TMP && message->bytes >= op->bounce_from[step->src_buffer])
         tt_exec_bounce(op, slice, step, message);
-    if (op->grants && !*placed) /* before the message, so that who answers it finds that */
+    if (op->grants && !placed) /* before the message, so that who answers it finds that */
         tt_exec_grant_back(op, slice, active);
     if (!link->ops->send(link, message))
         return false;
@@ -273,21 +253,9 @@ static bool advance(struct tt_op *op, struct tt_slice *slice, struct tt_active *
 
 TT_INLINE void retire(struct tt_op *op, struct tt_slice *slice, uint32_t position)
 {
-    const struct tt_schedule *s = op->schedule;
-    uint32_t step = slice->active[position].step;
-    if (position < --slice->nactive)
-        slice->active[position] = slice->active[slice->nactive];
-    slice->left--;
     if (op->bounce_bytes > 0)
-        tt_exec_unshelve(op, slice, &s->steps[step]);
-    for (uint32_t f = s->follower_first[step]; f < s->follower_first[step + 1]; f++)
-        if (--slice->waiting[s->followers[f]] == 0)
-            activate(op, slice, s->followers[f]);
-    if (!op->turns)
-        return;
-    for (uint32_t i = step; i < step + s->steps[step].fold_count; i++)
-        if (op->turn[i] != NO_STEP && --slice->waiting[op->turn[i]] == 0)
-            activate(op, slice, op->turn[i]);
+        tt_exec_unshelve(op, slice, &op->schedule->steps[slice->ready.active[position].step]);
+    take_ready(op, slice, tt_ready_retire(&op->order, &slice->ready, position));
 }
 
 /* How many messages a chunk was: none if it is empty. */
@@ -341,8 +309,8 @@ static bool is_outstanding(struct tt_op *op, const struct tt_slice *slice, const
 void tt_exec_skip(struct tt_op *op, uint32_t step)
 {
     struct tt_slice *slice = &op->slices[0];
-    for (uint32_t i = 0; i < slice->nactive;) {
-        struct tt_active *active = &slice->active[i];
+    for (uint32_t i = 0; i < slice->ready.nactive;) {
+        struct tt_active *active = &slice->ready.active[i];
         bool skipped = active->step < step;
         active->posted = skipped && is_outstanding(op, slice, &op->schedule->steps[active->step]);
         if (skipped && !active->posted)
@@ -350,7 +318,7 @@ void tt_exec_skip(struct tt_op *op, uint32_t step)
         else
             i++;
     }
-    if (op->slices_left > 0 && slice->left == 0)
+    if (op->slices_left > 0 && slice->ready.left == 0)
         next_slice(op, slice);
 }
 
@@ -366,15 +334,15 @@ enum tt_progress tt_exec_progress(struct tt_op *op)
             start_slice(op, slice, slice->index);
             op->state = TT_MOVED;
         }
-        for (uint32_t i = 0; i < slice->nactive && op->budget > 0;) {
+        for (uint32_t i = 0; i < slice->ready.nactive && op->budget > 0;) {
             if (op->scaling != NULL && !tt_exec_scale(op, slice))
                 break;
-            if (advance(op, slice, &slice->active[i])) {
+            if (advance(op, slice, &slice->ready.active[i])) {
                 op->state = TT_MOVED;
                 if (op->trace != NULL)
-                    tt_exec_trace_unit(op, slice, &slice->active[i]);
+                    tt_exec_trace_unit(op, slice, &slice->ready.active[i]);
                 retire(op, slice, i);
-                if (slice->left == 0)
+                if (slice->ready.left == 0)
                     next_slice(op, slice);
             } else if (op->state == TT_FAILED) {
                 return TT_FAILED;
@@ -437,8 +405,8 @@ int32_t tt_exec_waits_for(const struct tt_op *op)
     int32_t reader = TT_NONE; /* of a message that was sent: it is late for another's sake */
     uint64_t earliest = UINT64_MAX, order;
     for (int w = 0; w < TT_WINDOW; w++)
-        for (uint32_t i = 0; i < op->slices[w].nactive; i++) {
-            const struct tt_active *active = &op->slices[w].active[i];
+        for (uint32_t i = 0; i < op->slices[w].ready.nactive; i++) {
+            const struct tt_active *active = &op->slices[w].ready.active[i];
             int32_t peer = waits_for(op, &op->slices[w], active, &order);
             if (active->posted)
                 reader = op->schedule->steps[active->step].peer;

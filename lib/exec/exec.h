@@ -2,15 +2,16 @@
 /* exec.h: the host executor: runs one rank's schedule, slice by slice, over a transport.
  *
  * tt_exec_progress never blocks, sleeps, allocates or logs, and returns after at most about
- * TT_EXEC_BUDGET_BYTES of work, so one thread can drive any number of ranks. Up to `window` slices are in
- * flight; within a slice a step starts when its dependencies are done. The schedule fixes every operand
- * and rounding; the executor only chooses when bytes move. */
+ * TT_EXEC_BUDGET_BYTES of work, so one thread can drive any number of ranks. Up to TT_WINDOW slices are in
+ * flight; within a slice a unit starts when its ready list (base/ready.h) has it. The schedule fixes every
+ * operand and rounding; the executor only chooses when bytes move. */
 #ifndef TT_EXEC_H
 #define TT_EXEC_H
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/layout.h"
+#include "base/ready.h"
 #include "base/schedule.h"
 #include "call/call.h"
 #include "call/gate.h"
@@ -19,7 +20,6 @@
 #include "transports/transport.h"
 
 enum {
-    TT_WINDOW = 2, /* slices in flight: what the proof covers */
     TT_EXEC_BUDGET_BYTES = 1 << 20,
     TT_BLOCK_BYTES = 4 * 1024, /* a block of what is stored to several places past the caches: */
     TT_BLOCK_CACHED_BYTES = 16 * 1024, /* and through them */
@@ -31,24 +31,12 @@ enum { TT_STREAM_REMOTE = TT_STREAM_ALSO /* into a peer's memory */, TT_STREAM_O
 
 enum tt_progress { TT_IDLE /* nothing could be done */, TT_MOVED, TT_DONE, TT_FAILED };
 
-struct tt_active { /* a step that is ready, or under way */
-    uint32_t step;
-    bool posted;
-    bool granted; /* of a receive */
-    uint8_t path; /* of a send, where it is traced */
-    uint64_t cursor; /* elements done */
-    int64_t began_ns; /* where it is traced */
-};
-
 struct tt_slice {
     uint32_t index;
     bool held; /* it has not begun: the gate is closed */
     uint32_t scaled; /* chunks of IN that are there, if it is scaled */
-    uint32_t left; /* units (steps, folds as one) not done */
-    uint32_t nactive;
-    struct tt_active *active;
-    uint32_t *waiting; /* dependencies not done, per step */
-    bool *placed; /* per step that sends: the bytes are at the receiver's */
+    struct tt_ready_list ready;
+    bool *placed; /* with grants; per step that sends: the bytes are at the receiver's */
     bool *bounced; /* per chunk of IN, then of OUT: its bounce cell has it */
 };
 
@@ -103,7 +91,7 @@ struct tt_op {
 
     /* The executor's own. */
     const struct tt_schedule *schedule;
-    uint32_t units; /* steps, a fold counting as one */
+    struct tt_ready_order order;
     bool *single_reader; /* per step that sends: only its receiver reads these cells of TMP or bounce */
     bool busy; /* it does more than send */
     bool shares; /* it waits for readers as it is, or many read what it sends */
@@ -111,9 +99,6 @@ struct tt_op {
     uint32_t bounce_cells;
     uint32_t *bounce_cell; /* per chunk of IN, then of OUT, that is ever sent: its bounce cell */
     uint32_t slices_left;
-    uint32_t *opening; /* per step: for how many others it waits when a slice begins */
-    uint32_t *turn; /* per step with a message: the unit that waits for its slot */
-    bool turns; /* one does */
     uint64_t budget;
     bool grants; /* messages may be long enough to be granted */
     struct tt_slice slices[TT_WINDOW];

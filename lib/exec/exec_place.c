@@ -41,7 +41,7 @@ void tt_exec_grant_back(struct tt_op *op, const struct tt_slice *slice, const st
         return;
     for (uint32_t f = s->follower_first[active->step]; f < s->follower_first[active->step + 1]; f++) {
         const struct tt_step *recv = &s->steps[s->followers[f]];
-        if (slice->waiting[s->followers[f]] != 1 || !comes_back(op, recv, send))
+        if (slice->ready.waiting[s->followers[f]] != 1 || !comes_back(op, recv, send))
             continue;
         struct tt_view place = tt_exec_view(op, slice, recv->dst_buffer, recv->dst_chunk, recv->nchunks);
         link->ops->grant(link, tt_exec_number(op, slice, recv), tt_exec_signature(op, &place), &place,
@@ -89,7 +89,7 @@ void tt_exec_find_targets(
     for (uint32_t f = first; f < end; f++) {
         uint32_t next = s->followers[f];
         bool begun = active->cursor > 0;
-        if (!sends_result(&s->steps[next], unit) || slice->waiting[next] != 1 ||
+        if (!sends_result(&s->steps[next], unit) || slice->ready.waiting[next] != 1 ||
             (begun && !slice->placed[next]))
             continue;
         struct tt_message message;

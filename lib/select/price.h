@@ -20,8 +20,6 @@ enum {
     TT_PRICE_WALK = 2048, /* steps of all ranks, of one slice: more are not walked */
     TT_PRICE_STEPS = 8192, /* of all slices, or fewer of these are walked, two at least */
     TT_PRICE_SLICES = 32, /* that are walked */
-    TT_PRICE_WINDOW = 2, /* of the executor: slices in flight, and ... */
-    TT_PRICE_AHEAD = 4, /* ... messages of a pair and slice under way */
 };
 
 /* A call without its buffers, and what it runs on. */

@@ -10,29 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ready.h"
 #include "base/status.h"
 
-enum { WINDOW = TT_PRICE_WINDOW, AHEAD = TT_PRICE_AHEAD, NOBODY = -1 };
-enum { NO_STEP = UINT32_MAX };
-
-struct unit {
-    uint32_t step;
-    bool posted;
-};
+enum { NOBODY = -1 };
 
 struct slice {
-    uint32_t index, left, nactive;
-    struct unit *active;
-    uint32_t *waiting;
+    uint32_t index;
+    struct tt_ready_list ready;
     uint32_t *heard; /* of each step with a message: how many of this window's slices came, or were read */
 };
 
 struct rank {
     const struct tt_schedule *s;
-    uint32_t units, slices_left;
-    uint32_t *opening, *turn; /* as the executor's */
+    struct tt_ready_order order;
+    uint32_t slices_left;
     uint32_t *mate; /* the step at the other end of a message */
-    struct slice slices[WINDOW];
+    struct slice slices[TT_WINDOW];
     bool called; /* an event is under way that lets it go on */
     uint64_t end, parts[TT_PRICE_PARTS];
 };
@@ -129,7 +123,7 @@ static void wake(struct walk *w, int rank, uint64_t time)
     if (w->ranks[rank].called)
         return;
     w->ranks[rank].called = true;
-    push(w, (struct event){ .time = time, .rank = rank, .step = NO_STEP });
+    push(w, (struct event){ .time = time, .rank = rank, .step = TT_NO_STEP });
 }
 
 /* A turn begins when the core has nothing to do: its rank lets the next one go on, whether that has work or
@@ -176,26 +170,26 @@ static void tell(struct walk *w, int rank, const struct slice *slice, uint32_t s
 {
     const struct rank *r = &w->ranks[rank];
     int peer = r->s->steps[step].peer;
-    if (r->mate[step] == NO_STEP)
+    if (r->mate[step] == TT_NO_STEP)
         return;
     push(w, (struct event){ .time = clock_of(w, rank) + delay(w, rank, peer),
                 .rank = w->alone ? rank : peer,
                 .step = r->mate[step],
-                .window = slice->index % WINDOW,
-                .count = slice->index / WINDOW + 1 });
+                .window = slice->index % TT_WINDOW,
+                .count = slice->index / TT_WINDOW + 1 });
 }
 
 static bool heard(const struct slice *slice, uint32_t step)
 {
-    return slice->heard[step] > slice->index / WINDOW;
+    return slice->heard[step] > slice->index / TT_WINDOW;
 }
 
-static bool advance_send(struct walk *w, int rank, struct slice *slice, struct unit *unit)
+static bool advance_send(struct walk *w, int rank, struct slice *slice, struct tt_active *unit)
 {
     const struct rank *r = &w->ranks[rank];
     const struct tt_step *step = &r->s->steps[unit->step];
     if (unit->posted)
-        return r->mate[unit->step] == NO_STEP || heard(slice, unit->step);
+        return r->mate[unit->step] == TT_NO_STEP || heard(slice, unit->step);
     uint64_t bytes = bytes_of(w, step->src_chunk, step->nchunks, slice->index);
     if (bytes == 0)
         return true;
@@ -237,7 +231,7 @@ static void work(struct walk *w, int rank, const struct slice *slice, const stru
 }
 
 /* True if the unit is done. */
-static bool advance(struct walk *w, int rank, struct slice *slice, struct unit *unit)
+static bool advance(struct walk *w, int rank, struct slice *slice, struct tt_active *unit)
 {
     const struct tt_step *step = &w->ranks[rank].s->steps[unit->step];
     switch (step->verb) {
@@ -252,37 +246,12 @@ static bool advance(struct walk *w, int rank, struct slice *slice, struct unit *
     }
 }
 
-/* --- The ready lists, in the executor's order */
-
-static void activate(struct slice *slice, uint32_t step)
-{
-    slice->active[slice->nactive++] = (struct unit){ .step = step };
-}
+/* --- Passes over the ready lists */
 
 static void start_slice(const struct rank *r, struct slice *slice, uint32_t index)
 {
     slice->index = index;
-    slice->left = r->units;
-    slice->nactive = 0;
-    for (uint32_t i = 0; i < r->s->nsteps; i++) {
-        slice->waiting[i] = r->opening[i];
-        if (r->opening[i] == 0 && r->s->steps[i].fold_index == 0)
-            activate(slice, i);
-    }
-}
-
-static void retire(const struct rank *r, struct slice *slice, uint32_t position)
-{
-    const struct tt_schedule *s = r->s;
-    uint32_t step = slice->active[position].step;
-    slice->active[position] = slice->active[--slice->nactive];
-    slice->left--;
-    for (uint32_t f = s->follower_first[step]; f < s->follower_first[step + 1]; f++)
-        if (--slice->waiting[s->followers[f]] == 0)
-            activate(slice, s->followers[f]);
-    for (uint32_t i = step; i < step + s->steps[step].fold_count; i++)
-        if (r->turn[i] != NO_STEP && --slice->waiting[r->turn[i]] == 0)
-            activate(slice, r->turn[i]);
+    tt_ready_start(&r->order, &slice->ready);
 }
 
 static void end_slice(struct walk *w, int rank, struct slice *slice)
@@ -291,24 +260,24 @@ static void end_slice(struct walk *w, int rank, struct slice *slice)
     if (--r->slices_left == 0) {
         r->end = clock_of(w, rank);
         w->running--;
-    } else if (slice->index + WINDOW < w->of->slices)
-        start_slice(r, slice, slice->index + WINDOW);
+    } else if (slice->index + TT_WINDOW < w->of->slices)
+        start_slice(r, slice, slice->index + TT_WINDOW);
 }
 
 static void pass(struct walk *w, int rank)
 {
     struct rank *r = &w->ranks[rank];
     w->moved = false;
-    for (int i = 0; i < WINDOW; i++) {
+    for (int i = 0; i < TT_WINDOW; i++) {
         struct slice *slice = &r->slices[i];
-        for (uint32_t at = 0; at < slice->nactive;) {
-            if (!advance(w, rank, slice, &slice->active[at])) {
+        for (uint32_t at = 0; at < slice->ready.nactive;) {
+            if (!advance(w, rank, slice, &slice->ready.active[at])) {
                 at++;
                 continue;
             }
             w->moved = true;
-            retire(r, slice, at);
-            if (slice->left == 0)
+            tt_ready_retire(&r->order, &slice->ready, at);
+            if (slice->ready.left == 0)
                 end_slice(w, rank, slice);
         }
     }
@@ -328,16 +297,16 @@ static bool unstick(struct walk *w)
 {
     bool any = false;
     struct rank *r = &w->ranks[0];
-    for (int i = 0; i < WINDOW && w->alone; i++)
-        for (uint32_t at = 0; at < r->slices[i].nactive; at++) {
+    for (int i = 0; i < TT_WINDOW && w->alone; i++)
+        for (uint32_t at = 0; at < r->slices[i].ready.nactive; at++) {
             const struct slice *slice = &r->slices[i];
-            uint32_t first = slice->active[at].step;
+            uint32_t first = slice->ready.active[at].step;
             for (uint32_t k = first; k < first + r->s->steps[first].fold_count; k++) {
                 any = true;
                 push(w, (struct event){ .time = w->now + delay(w, 0, r->s->steps[k].peer),
                             .step = k,
                             .window = (uint32_t)i,
-                            .count = slice->index / WINDOW + 1 });
+                            .count = slice->index / TT_WINDOW + 1 });
             }
         }
     return any;
@@ -352,7 +321,7 @@ static void run(struct walk *w)
         w->now = e.time;
         if (w->now > w->of->limit)
             return;
-        if (e.step == NO_STEP) {
+        if (e.step == TT_NO_STEP) {
             w->ranks[e.rank].called = false;
         } else {
             uint32_t *count = &w->ranks[e.rank].slices[e.window].heard[e.step];
@@ -366,26 +335,6 @@ static void run(struct walk *w)
 }
 
 /* --- Before it begins */
-
-/* Who waits for whom for the sake of a slot. */
-static void take_turns(struct rank *r, uint32_t *recent)
-{
-    const struct tt_schedule *s = r->s;
-    for (uint32_t i = 0; i < s->nsteps; i++) {
-        const struct tt_step *step = &s->steps[i];
-        uint32_t unit = i - step->fold_index, direction = step->verb == TT_VERB_SEND;
-        r->units += step->fold_index == 0;
-        r->opening[i] += step->dep_count;
-        if (step->peer == TT_NONE)
-            continue;
-        uint32_t *last = &recent[(2 * (uint32_t)step->peer + direction) * AHEAD + step->ordinal % AHEAD];
-        if (step->ordinal >= AHEAD && *last < unit) {
-            r->turn[*last] = unit;
-            r->opening[unit]++;
-        }
-        *last = i;
-    }
-}
 
 /* Where both ends of each message stand: `places` has room for two words of each, by sender, receiver and
  * ordinal. */
@@ -438,19 +387,18 @@ static uint32_t *cut(uint32_t **words, size_t count)
     return piece;
 }
 
-static void open_rank(struct rank *r, struct unit **units, uint32_t **words)
+static void open_rank(struct rank *r, struct tt_active **units, uint32_t **words)
 {
     size_t steps = (size_t)r->s->nsteps + 1;
-    for (int i = 0; i < WINDOW; i++) {
-        r->slices[i].active = *units;
-        r->slices[i].waiting = cut(words, steps);
+    for (int i = 0; i < TT_WINDOW; i++) {
+        r->slices[i].ready.active = *units;
+        r->slices[i].ready.waiting = cut(words, steps);
         r->slices[i].heard = cut(words, steps);
         *units += steps;
     }
-    r->opening = cut(words, steps);
-    r->turn = cut(words, steps);
+    r->order.opening = cut(words, steps);
+    r->order.next_in_slot = cut(words, steps);
     r->mate = cut(words, steps);
-    memset(r->turn, 0xff, steps * sizeof *r->turn);
     memset(r->mate, 0xff, steps * sizeof *r->mate);
 }
 
@@ -466,21 +414,22 @@ static tutti_status open_walk(struct walk *w, const struct tt_walk_of *of)
     if (w->alone)
         w->share = ((uint64_t)n + w->costs->cores - 1) / w->costs->cores;
     w->round = w->share > 1 ? w->share * w->costs->turn : 0;
-    size_t words = steps * (2 * WINDOW + 3) + 2 * (size_t)n * AHEAD + ranks * ranks + 2 * messages;
+    size_t words =
+        steps * (2 * TT_WINDOW + 3) + 2 * (size_t)n * TT_SLOTS_AHEAD + ranks * ranks + 2 * messages;
     w->memory = calloc(1, ranks * (sizeof *w->ranks + sizeof *w->cores) +
-                              steps * WINDOW * sizeof(struct unit) + words * sizeof(uint32_t));
+                              steps * TT_WINDOW * sizeof(struct tt_active) + words * sizeof(uint32_t));
     if (w->memory == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to price an algorithm on %d ranks", n);
     w->ranks = w->memory;
     w->cores = (struct core *)(void *)(w->ranks + ranks);
-    struct unit *units = (struct unit *)(void *)(w->cores + ranks);
-    uint32_t *word = (uint32_t *)(void *)(units + steps * WINDOW);
-    uint32_t *recent = cut(&word, 2 * (size_t)n * AHEAD);
+    struct tt_active *units = (struct tt_active *)(void *)(w->cores + ranks);
+    uint32_t *word = (uint32_t *)(void *)(units + steps * TT_WINDOW);
+    uint32_t *recent = cut(&word, 2 * (size_t)n * TT_SLOTS_AHEAD);
     for (int r = 0; r < of->ranks; r++) {
         w->ranks[r].s = &of->schedules[r];
         w->cores[r] = (struct core){ w->round, NOBODY };
         open_rank(&w->ranks[r], &units, &word);
-        take_turns(&w->ranks[r], recent);
+        tt_ready_order(&w->ranks[r].order, &of->schedules[r], recent);
     }
     if (w->alone) {
         mirror(&w->ranks[0]);
@@ -518,9 +467,9 @@ tutti_status tt_price_walk(const struct tt_walk_of *of, struct tt_walk_result *r
         return status;
     for (int r = 0; r < of->ranks; r++) {
         struct rank *rank = &w.ranks[r];
-        rank->slices_left = rank->units > 0 ? of->slices : 0;
-        w.running += rank->units > 0;
-        for (uint32_t i = 0; i < WINDOW && i < rank->slices_left; i++)
+        rank->slices_left = rank->order.units > 0 ? of->slices : 0;
+        w.running += rank->order.units > 0;
+        for (uint32_t i = 0; i < TT_WINDOW && i < rank->slices_left; i++)
             start_slice(rank, &rank->slices[i], i);
     }
     run(&w);

@@ -10,11 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ready.h"
 #include "tests/proof/verify_internal.h"
 
-/* Of the 8 slots that transport.h grants, the executor gives each of two slices in flight its own half. */
-enum { SLOTS = 4, SLICES = 2 };
-enum { NO_STEP = UINT32_MAX };
+enum { SLICES = 2, NO_STEP = UINT32_MAX };
 
 bool tt_verify_wrong(struct tt_verifier *v, int rank, int64_t step, const char *format, ...)
 {
@@ -217,7 +216,7 @@ bool tt_verifier_open(struct tt_verifier *v, const struct tt_schedule *const *sc
 {
     *report = (struct tt_proof_report){ 0 };
     *v = (struct tt_verifier){ .schedules = schedules, .n = n, .proof = proof, .report = report };
-    v->slots = proof->slots > 0 ? (uint32_t)proof->slots : SLOTS;
+    v->slots = proof->slots > 0 ? (uint32_t)proof->slots : TT_SLOTS_AHEAD;
     v->slices = proof->slices > 0 ? (uint32_t)proof->slices : SLICES;
     uint64_t total = 0, pairs = (uint64_t)n * (uint64_t)n;
     v->base = calloc((size_t)n + 1, sizeof *v->base);

@@ -32,7 +32,7 @@ enum tt_expected_tree {
 
 struct tt_proof {
     enum tt_expected_tree tree;
-    int slots; /* of mode 2; 0: those of one slice in flight (TT_SLOTS / TT_WINDOW, 4) */
+    int slots; /* of mode 2; 0: those of one slice in flight, TT_SLOTS_AHEAD */
     int slices; /* 0: two */
 };
 

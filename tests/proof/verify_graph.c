@@ -13,9 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/ready.h"
 #include "tests/proof/verify_internal.h"
 
-enum { OPERATIONS = 2, SLICES_AHEAD = 2, COPIED_NODES_MAX = 1 << 16 };
+enum { OPERATIONS = 2, COPIED_NODES_MAX = 1 << 16 };
 enum { ENTERED = 1U << 31 };
 
 static uint32_t message_of(const struct tt_verifier *v, uint32_t number)
@@ -235,8 +236,8 @@ static void wait_for_all(struct graph *g, uint32_t node)
         wait_for_slot(g, copy, number);
     if (g->queues)
         wait_for_lane(g, copy, r, number - v->base[r]);
-    if (slice >= SLICES_AHEAD)
-        wait_for(g, (copy - SLICES_AHEAD) * g->size + v->total + r);
+    if (slice >= TT_WINDOW)
+        wait_for(g, (copy - TT_WINDOW) * g->size + v->total + r);
     for (uint32_t z = 0; copy >= g->slices && z < g->slices; z++)
         wait_for(g, (copy - slice - g->slices + z) * g->size + v->total + r);
 }
@@ -262,7 +263,7 @@ static void walk(struct graph *g, uint32_t root, bool keep_order)
 }
 
 /* A schedule runs in several slices and operations at once. A slice waits only for itself and earlier ones
- * (messages and queues are slice-major, SLICES_AHEAD are in flight), an operation of a rank for the end of
+ * (messages and queues are slice-major, TT_WINDOW are in flight), an operation of a rank for the end of
  * the one before. Every edge between two copies goes from a later to an earlier one, so a cycle lies inside
  * one, and all copies are alike: where the graph is large, one copy is as good a proof as many. */
 static bool acyclic(struct tt_verifier *v, struct graph g, bool keep_order)
