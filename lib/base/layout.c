@@ -8,6 +8,16 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+struct tt_slicing tt_layout_slicing(
+    uint64_t chunk, uint64_t slot_bytes, uint32_t element_bytes, uint32_t span)
+{
+    uint64_t most = slot_bytes / element_bytes / span;
+    most = most > 0 ? most : 1;
+    uint64_t slices = chunk / most + (chunk % most > 0);
+    slices = slices > 0 ? slices : 1;
+    return (struct tt_slicing){ (uint32_t)slices, most, chunk / slices + (chunk % slices > 0) };
+}
+
 void tt_layout_even(
     struct tt_layout *l, uint64_t count, uint32_t chunks, uint32_t slices, uint32_t element_bytes)
 {

@@ -28,6 +28,17 @@ struct tt_part { /* in elements */
     uint64_t first, count;
 };
 
+/* How chunks are cut into slices. */
+struct tt_slicing {
+    uint32_t slices;
+    uint64_t most; /* elements of a chunk that one message may carry */
+    uint64_t longest; /* elements of the longest slice of a chunk */
+};
+/* As few slices, and as even, as let a message of `span` chunks fit a slot; `chunk` elements is the longest
+ * chunk. */
+struct tt_slicing tt_layout_slicing(
+    uint64_t chunk, uint64_t slot_bytes, uint32_t element_bytes, uint32_t span);
+
 void tt_layout_even(
     struct tt_layout *l, uint64_t count, uint32_t chunks, uint32_t slices, uint32_t element_bytes);
 /* counts and starts have one entry per chunk and must outlive the layout, which fills starts. */

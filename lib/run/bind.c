@@ -57,7 +57,7 @@ static void stage(const struct tt_call *call, unsigned buffer, struct tt_op *op)
     op->window_bytes[buffer] = chunks.count * stride;
 }
 
-static void set_spaces(const struct tt_call *call, struct tt_cut cut, struct tt_op *op)
+static void set_spaces(const struct tt_call *call, struct tt_slicing slicing, struct tt_op *op)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
     tt_call_set_buffers(call, op->one_sided ? &op->given : &op->layout, &op->layout, op->spaces);
@@ -65,9 +65,9 @@ static void set_spaces(const struct tt_call *call, struct tt_cut cut, struct tt_
         op->spaces[TT_OUT] = op->spaces[TT_IN];
     else if (call->in_place)
         op->spaces[TT_IN] = op->spaces[TT_OUT];
-    op->bounce_bytes = tt_call_bounce_bytes(call, op, cut);
+    op->bounce_bytes = tt_call_bounce_bytes(call, op, slicing);
     op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)call->comm->tmp + op->bounce_bytes,
-        .stride = tt_call_stride(call, cut) };
+        .stride = tt_call_stride(call, slicing) };
     for (unsigned buffer = 0; buffer < 2; buffer++)
         stage(call, buffer, op);
     op->window_bytes[TT_TMP] = tt_call_cells(call, op->schedule) * op->spaces[TT_TMP].stride;
@@ -140,18 +140,18 @@ static uint8_t streams_of(const struct tt_call *call, const struct tt_op *op)
 static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct tt_op *op)
 {
     struct tt_comm *comm = call->comm;
-    struct tt_cut cut = tt_call_cut(call, op->schedule);
-    tutti_status status = tt_call_reserve(call, op, cut);
+    struct tt_slicing slicing = tt_call_slicing(call, op->schedule);
+    tutti_status status = tt_call_reserve(call, op, slicing);
     if (status != TUTTI_OK)
         return status;
     op->one_sided = tt_call_is_one_sided(call);
     const struct tt_tables *tables = call->cached != NULL ? &call->cached->tables : &comm->tables;
-    tt_call_set_layouts(call, op->schedule, cut, tables, &op->given, &op->layout);
-    set_spaces(call, cut, op);
+    tt_call_set_layouts(call, op->schedule, slicing, tables, &op->given, &op->layout);
+    set_spaces(call, slicing, op);
     set_bounce(call, op);
     op->endpoint = comm->endpoint;
     op->class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
-    op->hash = tt_call_hash(call, algorithm, cut.slices);
+    op->hash = tt_call_hash(call, algorithm, slicing.slices);
     mark(call, op);
     op->sequence = comm->sequence;
     op->next_send = comm->next_send[op->class];
@@ -295,7 +295,7 @@ tutti_status tt_call_prepare(const struct tt_call *call)
     tutti_status status = find_plan(call, &plan);
     if (status != TUTTI_OK)
         return status;
-    return tt_call_reserve(call, &plan->op, tt_call_cut(call, &plan->schedule));
+    return tt_call_reserve(call, &plan->op, tt_call_slicing(call, &plan->schedule));
 }
 
 tutti_status tt_call_own(struct tt_call *call)
@@ -321,7 +321,7 @@ tutti_status tt_call_keep(struct tt_call *call)
 {
     tutti_status status = tt_call_own(call);
     if (status == TUTTI_OK && !tt_collectives[call->collective].p2p)
-        status = tt_call_reserve(call, &call->plan->op, tt_call_cut(call, &call->plan->schedule));
+        status = tt_call_reserve(call, &call->plan->op, tt_call_slicing(call, &call->plan->schedule));
     return status;
 }
 
@@ -331,7 +331,8 @@ struct tt_cost tt_call_cost(const struct tt_call *call)
     struct tt_op *op = &call->plan->op;
     const struct tt_tables *tables = call->cached != NULL ? &call->cached->tables : &call->comm->tables;
     op->one_sided = tt_call_is_one_sided(call);
-    tt_call_set_layouts(call, op->schedule, tt_call_cut(call, op->schedule), tables, &op->given, &op->layout);
+    tt_call_set_layouts(
+        call, op->schedule, tt_call_slicing(call, op->schedule), tables, &op->given, &op->layout);
     return tt_cost_of(call, op);
 }
 

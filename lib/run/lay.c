@@ -59,17 +59,19 @@ static uint64_t longest_block(const struct tt_call *call, uint32_t chunks)
     return own_elements(call, longest);
 }
 
-struct tt_cut tt_call_cut(const struct tt_call *call, const struct tt_schedule *schedule)
+struct tt_slicing tt_call_slicing(const struct tt_call *call, const struct tt_schedule *schedule)
 {
-    uint64_t per_chunk = call->comm->endpoint->slot_bytes / call->element_bytes / schedule->span;
-    uint64_t longest = longest_block(call, schedule->chunks);
-    per_chunk = per_chunk > 0 ? per_chunk : 1;
-    uint64_t slices = longest / per_chunk + (longest % per_chunk > 0);
-    slices = slices > 0 ? slices : 1;
-    uint64_t even = longest / slices + (longest % slices > 0);
-    uint64_t own = longest < per_chunk ? longest : per_chunk;
-    uint32_t windows = slices < TT_WINDOW ? (uint32_t)slices : TT_WINDOW;
-    return (struct tt_cut){ (uint32_t)slices, windows, per_chunk, tt_call_is_one_sided(call) ? own : even };
+    uint64_t chunk = longest_block(call, schedule->chunks);
+    struct tt_slicing slicing =
+        tt_layout_slicing(chunk, call->comm->endpoint->slot_bytes, call->element_bytes, schedule->span);
+    if (tt_call_is_one_sided(call)) /* slices are as long as a message may be, but for the last */
+        slicing.longest = chunk < slicing.most ? chunk : slicing.most;
+    return slicing;
+}
+
+static uint64_t slices_in_flight(struct tt_slicing slicing)
+{
+    return slicing.slices < TT_WINDOW ? slicing.slices : TT_WINDOW;
 }
 
 static struct tt_space space_of(const struct tt_call *call, const struct tt_layout *layout,
@@ -86,8 +88,8 @@ static struct tt_space space_of(const struct tt_call *call, const struct tt_layo
 }
 
 /* What this rank knows of the blocks of send or recv: all, or at least its own. */
-static void lay_side(const struct tt_call *call, int side, struct tt_cut cut, const struct tt_tables *tables,
-    struct tt_layout *layout)
+static void lay_side(const struct tt_call *call, int side, struct tt_slicing slicing,
+    const struct tt_tables *tables, struct tt_layout *layout)
 {
     size_t n = (size_t)call->comm->n;
     const size_t *counts = call->blocks[side].counts;
@@ -98,8 +100,8 @@ static void lay_side(const struct tt_call *call, int side, struct tt_cut cut, co
         tables->own_counts[call->comm->rank] = call->count;
         counts = tables->own_counts;
     }
-    tt_layout_v(layout, counts, tables->starts[side], (uint32_t)n, cut.slices, call->element_bytes);
-    layout->slice_elements = cut.most;
+    tt_layout_v(layout, counts, tables->starts[side], (uint32_t)n, slicing.slices, call->element_bytes);
+    layout->slice_elements = slicing.most;
 }
 
 void tt_call_set_buffers(const struct tt_call *call, const struct tt_layout *in, const struct tt_layout *out,
@@ -110,38 +112,41 @@ void tt_call_set_buffers(const struct tt_call *call, const struct tt_layout *in,
     spaces[TT_OUT] = space_of(call, out, row->out, call->recv, call->blocks[TT_OUT].displs);
 }
 
-void tt_call_set_layouts(const struct tt_call *call, const struct tt_schedule *schedule, struct tt_cut cut,
-    const struct tt_tables *tables, struct tt_layout *given, struct tt_layout *layout)
+void tt_call_set_layouts(const struct tt_call *call, const struct tt_schedule *schedule,
+    struct tt_slicing slicing, const struct tt_tables *tables, struct tt_layout *given,
+    struct tt_layout *layout)
 {
     const size_t *counts = tt_call_shared_counts(call);
     uint32_t chunks = schedule->chunks;
     if (tt_call_is_one_sided(call)) {
-        lay_side(call, TT_IN, cut, tables, given);
-        lay_side(call, TT_OUT, cut, tables, layout);
+        lay_side(call, TT_IN, slicing, tables, given);
+        lay_side(call, TT_OUT, slicing, tables, layout);
     } else if (counts != NULL) {
-        tt_layout_v(layout, own_counts(call, tables, counts), tables->starts[TT_OUT], chunks, cut.slices,
+        tt_layout_v(layout, own_counts(call, tables, counts), tables->starts[TT_OUT], chunks, slicing.slices,
             call->element_bytes);
     } else {
-        tt_layout_even(layout, own_elements(call, call->total), chunks, cut.slices, call->element_bytes);
+        tt_layout_even(layout, own_elements(call, call->total), chunks, slicing.slices, call->element_bytes);
     }
 }
 
-uint64_t tt_call_stride(const struct tt_call *call, struct tt_cut cut)
+uint64_t tt_call_stride(const struct tt_call *call, struct tt_slicing slicing)
 {
-    uint64_t bytes = (cut.longest * call->element_bytes + 63) / 64 * 64;
+    uint64_t bytes = (slicing.longest * call->element_bytes + 63) / 64 * 64;
     return bytes > 0 ? bytes : 64;
 }
 
 /* Could some message be long enough for the bounce buffer? */
-static bool has_bounce(const struct tt_call *call, const struct tt_op *op, struct tt_cut cut)
+static bool has_bounce(const struct tt_call *call, const struct tt_op *op, struct tt_slicing slicing)
 {
     return op->shares && !tt_collectives[call->collective].p2p &&
-           cut.longest * call->element_bytes * op->schedule->span >= call->comm->bounce_from;
+           slicing.longest * call->element_bytes * op->schedule->span >= call->comm->bounce_from;
 }
 
-uint64_t tt_call_bounce_bytes(const struct tt_call *call, const struct tt_op *op, struct tt_cut cut)
+uint64_t tt_call_bounce_bytes(const struct tt_call *call, const struct tt_op *op, struct tt_slicing slicing)
 {
-    return has_bounce(call, op, cut) ? cut.windows * op->bounce_cells * tt_call_stride(call, cut) : 0;
+    return has_bounce(call, op, slicing)
+               ? slices_in_flight(slicing) * op->bounce_cells * tt_call_stride(call, slicing)
+               : 0;
 }
 
 uint64_t tt_call_cells(const struct tt_call *call, const struct tt_schedule *schedule)
@@ -164,11 +169,11 @@ tutti_status tt_comm_grow_tmp(struct tt_comm *comm, uint64_t bytes)
     return TUTTI_OK;
 }
 
-tutti_status tt_call_reserve(const struct tt_call *call, const struct tt_op *op, struct tt_cut cut)
+tutti_status tt_call_reserve(const struct tt_call *call, const struct tt_op *op, struct tt_slicing slicing)
 {
-    uint64_t cells = cut.windows * tt_call_cells(call, op->schedule);
+    uint64_t cells = slices_in_flight(slicing) * tt_call_cells(call, op->schedule);
     return tt_comm_grow_tmp(
-        call->comm, tt_call_bounce_bytes(call, op, cut) + cells * tt_call_stride(call, cut));
+        call->comm, tt_call_bounce_bytes(call, op, slicing) + cells * tt_call_stride(call, slicing));
 }
 
 struct tt_part tt_call_chunks(const struct tt_call *call, const struct tt_schedule *schedule, unsigned buffer)
@@ -190,10 +195,10 @@ struct tt_part tt_call_chunks(const struct tt_call *call, const struct tt_schedu
 void tt_call_lay(const struct tt_call *call, const struct tt_schedule *schedule,
     const struct tt_tables *tables, struct tt_laid *laid)
 {
-    struct tt_cut cut = tt_call_cut(call, schedule);
-    tt_call_set_layouts(call, schedule, cut, tables, &laid->in, &laid->out);
+    struct tt_slicing slicing = tt_call_slicing(call, schedule);
+    tt_call_set_layouts(call, schedule, slicing, tables, &laid->in, &laid->out);
     if (!tt_call_is_one_sided(call))
         laid->in = laid->out;
     tt_call_set_buffers(call, &laid->in, &laid->out, laid->spaces);
-    laid->stride = tt_call_stride(call, cut);
+    laid->stride = tt_call_stride(call, slicing);
 }

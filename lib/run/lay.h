@@ -7,31 +7,26 @@
 #define TT_LAY_H
 #include "run/run.h"
 
-struct tt_cut {
-    uint32_t slices, windows; /* of them in flight */
-    uint64_t most; /* elements of a chunk that one message may carry */
-    uint64_t longest; /* elements of the longest slice of a chunk */
-};
-
 /* So many slices that the longest message fits a slot. */
-struct tt_cut tt_call_cut(const struct tt_call *call, const struct tt_schedule *schedule);
+struct tt_slicing tt_call_slicing(const struct tt_call *call, const struct tt_schedule *schedule);
 
 /* Of IN where that is not cut as OUT is, and of OUT. */
-void tt_call_set_layouts(const struct tt_call *call, const struct tt_schedule *schedule, struct tt_cut cut,
-    const struct tt_tables *tables, struct tt_layout *given, struct tt_layout *layout);
+void tt_call_set_layouts(const struct tt_call *call, const struct tt_schedule *schedule,
+    struct tt_slicing slicing, const struct tt_tables *tables, struct tt_layout *given,
+    struct tt_layout *layout);
 /* Where the caller's buffers have IN and OUT. */
 void tt_call_set_buffers(const struct tt_call *call, const struct tt_layout *in, const struct tt_layout *out,
     struct tt_space *spaces);
 
 /* Bytes of a cell that holds a slice of any chunk. */
-uint64_t tt_call_stride(const struct tt_call *call, struct tt_cut cut);
+uint64_t tt_call_stride(const struct tt_call *call, struct tt_slicing slicing);
 /* The bounce buffer comes first in the arena. It is what an operation touches most, and so all operations
  * touch the same memory. */
-uint64_t tt_call_bounce_bytes(const struct tt_call *call, const struct tt_op *op, struct tt_cut cut);
+uint64_t tt_call_bounce_bytes(const struct tt_call *call, const struct tt_op *op, struct tt_slicing slicing);
 /* TMP cells of one slice, behind them those of IN, if it is scaled. */
 uint64_t tt_call_cells(const struct tt_call *call, const struct tt_schedule *schedule);
 /* Room for the bounce buffer and the TMP cells of all slices in flight. */
-tutti_status tt_call_reserve(const struct tt_call *call, const struct tt_op *op, struct tt_cut cut);
+tutti_status tt_call_reserve(const struct tt_call *call, const struct tt_op *op, struct tt_slicing slicing);
 
 /* All of it at once; its arrays are in `tables`. */
 struct tt_laid {

@@ -23,8 +23,8 @@ static tutti_status build(const struct tt_question *q, int algorithm, int me, st
     return tt_schedule_build(schedule, &key);
 }
 
-/* As lib/run/lay.c cuts; where one rank stands for all, all chunks are as long as the longest. */
-static struct tt_layout cut(const struct tt_question *q, const struct tt_schedule *s, bool alone)
+/* The layout of a call; where one rank stands for all, all chunks are as long as the longest. */
+static struct tt_layout lay_out(const struct tt_question *q, const struct tt_schedule *s, bool alone)
 {
     struct tt_layout layout;
     uint64_t bytes = q->bytes < BYTES_MAX ? q->bytes : BYTES_MAX;
@@ -35,10 +35,8 @@ static struct tt_layout cut(const struct tt_question *q, const struct tt_schedul
     uint64_t longest = count / s->chunks + (count % s->chunks > 0);
     if (alone)
         count = longest * s->chunks;
-    uint64_t most = q->slot_bytes / q->element_bytes / s->span;
-    most = most > 0 ? most : 1;
-    uint64_t slices = longest / most + (longest % most > 0);
-    tt_layout_even(&layout, count, s->chunks, slices > 0 ? (uint32_t)slices : 1, q->element_bytes);
+    struct tt_slicing slicing = tt_layout_slicing(longest, q->slot_bytes, q->element_bytes, s->span);
+    tt_layout_even(&layout, count, s->chunks, slicing.slices, q->element_bytes);
     return layout;
 }
 
@@ -57,7 +55,7 @@ static tutti_status walk(const struct tt_question *q, const struct tt_schedule *
     uint64_t limit, struct tt_price *price)
 {
     bool alone = ranks < q->demand.n;
-    struct tt_layout layout = cut(q, &schedules[0], alone);
+    struct tt_layout layout = lay_out(q, &schedules[0], alone);
     struct tt_walk_result result, half;
     uint64_t steps = (uint64_t)schedules[0].nsteps * (uint64_t)ranks;
     uint32_t slices = layout.slices < TT_PRICE_SLICES ? layout.slices : TT_PRICE_SLICES;
