@@ -4,12 +4,13 @@
  * What happens are messages that can be seen, by who receives them or, once they were read, by who sent
  * them; and ranks that go on. A rank that is named makes passes over what it may do, as the executor does,
  * and each piece of work moves the clock of its core on. Then it goes on at that time, and sees what came
- * meanwhile. Equal times are taken in the order in which they were made. */
+ * meanwhile. */
 #include "select/price_walk.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "base/ready.h"
 #include "base/status.h"
 
@@ -41,6 +42,7 @@ struct event { /* a rank goes on; before that, if there is a step, its message o
     int rank;
     uint32_t step, window, count;
 };
+TT_HEAP_HOLDS(struct event);
 
 struct walk {
     const struct tt_walk_of *of;
@@ -51,10 +53,9 @@ struct walk {
     struct rank *ranks;
     struct core *cores;
     int ncores;
-    uint64_t now, orders;
+    uint64_t now;
     int running; /* ranks that have not ended */
-    struct event *heap;
-    size_t events, capacity;
+    struct tt_heap events;
     bool moved, failed; /* failed: no memory */
     struct tt_walk_result *result;
     void *memory;
@@ -62,44 +63,10 @@ struct walk {
 
 /* --- Events */
 
-static bool before(const struct event *a, const struct event *b)
+static void push(struct walk *w, struct event event)
 {
-    return a->time != b->time ? a->time < b->time : a->order < b->order;
-}
-
-static void push(struct walk *w, struct event e)
-{
-    if (w->events == w->capacity) {
-        size_t wanted = w->capacity == 0 ? 256 : 2 * w->capacity;
-        struct event *bigger = realloc(w->heap, wanted * sizeof *bigger);
-        if (bigger == NULL) {
-            w->failed = true;
-            return;
-        }
-        w->heap = bigger;
-        w->capacity = wanted;
-    }
-    e.order = w->orders++;
-    size_t at = w->events++;
-    for (; at > 0 && before(&e, &w->heap[(at - 1) / 2]); at = (at - 1) / 2)
-        w->heap[at] = w->heap[(at - 1) / 2];
-    w->heap[at] = e;
-}
-
-static struct event pop(struct walk *w)
-{
-    struct event first = w->heap[0], last = w->heap[--w->events];
-    size_t at = 0;
-    for (size_t child = 1; child < w->events; child = 2 * at + 1) {
-        if (child + 1 < w->events && before(&w->heap[child + 1], &w->heap[child]))
-            child++;
-        if (!before(&w->heap[child], &last))
-            break;
-        w->heap[at] = w->heap[child];
-        at = child;
-    }
-    w->heap[at] = last;
-    return first;
+    if (!tt_heap_push(&w->events, &event, sizeof event))
+        w->failed = true;
 }
 
 static struct core *core_of(struct walk *w, int rank)
@@ -316,8 +283,9 @@ static void run(struct walk *w)
 {
     for (int r = 0; r < w->of->ranks; r++)
         wake(w, r, 0);
-    while (!w->failed && w->running > 0 && (w->events > 0 || unstick(w))) {
-        struct event e = pop(w);
+    while (!w->failed && w->running > 0 && (w->events.count > 0 || unstick(w))) {
+        struct event e;
+        tt_heap_pop(&w->events, &e, sizeof e);
         w->now = e.time;
         if (w->now > w->of->limit)
             return;
@@ -474,7 +442,7 @@ tutti_status tt_price_walk(const struct tt_walk_of *of, struct tt_walk_result *r
     }
     run(&w);
     status = conclude(&w);
-    free(w.heap);
+    free(w.events.events);
     free(w.memory);
     return status;
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* sim.c: the simulated world: what happens, in which order, and to whom.
  *
- * Events stand in a heap, by time and then by the order in which they were made, so that equal times are
- * no ambiguity. Chance is drawn in the order of calls and events only. Memory is allocated freely: this is
- * for tests. */
+ * Chance is drawn in the order of calls and events only. Memory is allocated freely: this is for tests. */
 #include "tests/sim/sim_world.h"
 
 #include <stdlib.h>
@@ -40,40 +38,10 @@ void tt_sim_trace(struct tt_sim *sim, const struct tt_sim_event *e)
     }
 }
 
-static bool before(const struct tt_sim_event *a, const struct tt_sim_event *b)
+void tt_sim_push(struct tt_sim *sim, struct tt_sim_event event)
 {
-    return a->time != b->time ? a->time < b->time : a->order < b->order;
-}
-
-void tt_sim_push(struct tt_sim *sim, struct tt_sim_event e)
-{
-    if (sim->events == sim->capacity) {
-        sim->capacity = sim->capacity == 0 ? 256 : 2 * sim->capacity;
-        sim->heap = realloc(sim->heap, sim->capacity * sizeof *sim->heap);
-        if (sim->heap == NULL)
-            abort();
-    }
-    e.order = sim->orders++;
-    size_t at = sim->events++;
-    for (; at > 0 && before(&e, &sim->heap[(at - 1) / 2]); at = (at - 1) / 2)
-        sim->heap[at] = sim->heap[(at - 1) / 2];
-    sim->heap[at] = e;
-}
-
-static struct tt_sim_event pop(struct tt_sim *sim)
-{
-    struct tt_sim_event first = sim->heap[0], last = sim->heap[--sim->events];
-    size_t at = 0;
-    for (size_t child = 1; child < sim->events; child = 2 * at + 1) {
-        if (child + 1 < sim->events && before(&sim->heap[child + 1], &sim->heap[child]))
-            child++;
-        if (!before(&sim->heap[child], &last))
-            break;
-        sim->heap[at] = sim->heap[child];
-        at = child;
-    }
-    sim->heap[at] = last;
-    return first;
+    if (!tt_heap_push(&sim->events, &event, sizeof event))
+        abort();
 }
 
 struct tt_sim_channel **tt_sim_channel_place(const struct tt_sim *sim, unsigned class, int src, int dst)
@@ -211,7 +179,7 @@ void tt_sim_destroy(struct tt_sim *sim)
     free(sim->channels);
     free(sim->ranks);
     free(sim->cores);
-    free(sim->heap);
+    free(sim->events.events);
     free(sim);
 }
 
@@ -257,8 +225,9 @@ bool tt_sim_step(struct tt_sim *sim, int *rank)
     if (sim->named != TT_NONE && tt_sim_clock(sim, sim->named) > sim->now)
         wake_at(sim, sim->named, tt_sim_clock(sim, sim->named));
     sim->named = TT_NONE;
-    while (sim->events > 0) {
-        struct tt_sim_event e = pop(sim);
+    while (sim->events.count > 0) {
+        struct tt_sim_event e;
+        tt_heap_pop(&sim->events, &e, sizeof e);
         if (++sim->counts.events == p->death_event) {
             sim->ranks[p->death_rank].state = TT_PEER_DEAD;
             sim->counts.deaths++;

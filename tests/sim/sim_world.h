@@ -3,6 +3,7 @@
  * sim_link.c, the transport that its ranks see. Nobody else includes this. */
 #ifndef TT_TRANSPORTS_SIM_WORLD_H
 #define TT_TRANSPORTS_SIM_WORLD_H
+#include "base/heap.h"
 #include "base/schedule.h"
 #include "tests/sim/sim.h"
 
@@ -19,6 +20,7 @@ struct tt_sim_event {
     int32_t src, dst;
     uint8_t what, class;
 };
+TT_HEAP_HOLDS(struct tt_sim_event);
 
 enum tt_sim_state { TT_SIM_FREE, TT_SIM_POSTED, TT_SIM_RELEASED };
 
@@ -89,9 +91,8 @@ struct tt_sim {
     struct tt_sim_params params;
     struct tt_sim_core *cores; /* with costs: so many as there are ranks, or cores */
     int ncores, named; /* the rank that was named last, which goes on when its work is done */
-    uint64_t now, random, hash, orders;
-    struct tt_sim_event *heap;
-    size_t events, capacity;
+    uint64_t now, random, hash;
+    struct tt_heap events;
     struct tt_sim_channel **channels; /* by class, src, dst; made on first use */
     struct tt_sim_endpoint *ranks;
     struct tt_sim_counts counts;
