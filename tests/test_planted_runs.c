@@ -447,3 +447,67 @@ Test(planted_runs, barriers)
     s.schedules[3].steps[1].flags |= TT_FINAL;
     refuse(&s, "rank 3 step 1: is marked FINAL, but has 1 of 4 operands");
 }
+
+/* --- Receivers that may overwrite what they read */
+
+static void mark_all(const struct tt_schedule *s, bool *marks, uint32_t *readers)
+{
+    (void)readers;
+    for (uint32_t i = 0; i < s->nsteps; i++)
+        marks[i] = s->steps[i].verb == TT_VERB_SEND;
+}
+
+/* Marks only the second message of IN or TMP, which follows another reader of it. */
+static void mark_the_last(const struct tt_schedule *s, bool *marks, uint32_t *readers)
+{
+    mark_all(s, marks, readers);
+    for (uint32_t i = 0, last = UINT32_MAX; i < s->nsteps; i++) {
+        if (marks[i] && last != UINT32_MAX)
+            marks[last] = false;
+        last = marks[i] ? i : last;
+    }
+}
+
+/* A sum of two, by way of TMP, which is sent and then read here. */
+static void read_after_sent(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    (void)root;
+    tt_chunks(s, 1);
+    tt_copy(s, tt_tmp(0), tt_in(0));
+    tt_send(s, 1 - team->me, tt_tmp(0));
+    tt_recv(s, 1 - team->me, tt_tmp(1));
+    tt_final(s, true);
+    tt_reduce(s, tt_out(0), tt_in(0), tt_tmp(1));
+    tt_copy(s, tt_tmp(2), tt_tmp(0));
+}
+
+/* The same, but the cell is written anew before it is read. */
+static void written_again(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    (void)root;
+    tt_chunks(s, 1);
+    tt_copy(s, tt_tmp(0), tt_in(0));
+    tt_send(s, 1 - team->me, tt_tmp(0));
+    tt_recv(s, 1 - team->me, tt_tmp(1));
+    tt_copy(s, tt_tmp(0), tt_in(0));
+    tt_final(s, true);
+    tt_reduce(s, tt_out(0), tt_tmp(0), tt_tmp(1));
+}
+
+Test(planted_runs, receivers_that_overwrite)
+{
+    struct tt_proof all = { .tree = TT_TREE_ANY, .mark = mark_all };
+    struct tt_proof last = { .tree = TT_TREE_ANY, .mark = mark_the_last };
+    struct schedule_set s = generated(TT_ALL_REDUCE, read_after_sent, 2, false);
+    refuse_with(&s, all, "rank 0 step 4: reads tmp 0, which the receiver of step 1 may have overwritten");
+    s = generated(TT_ALL_REDUCE, read_after_sent, 2, false);
+    accept(&s, any);
+    s = generated(TT_ALL_REDUCE, written_again, 2, false);
+    accept(&s, all);
+    s = built(TT_BROADCAST, "direct", 3, false);
+    refuse_with(&s, all, "rank 0 step 2: reads in 0, which the receiver of step 1 may have overwritten");
+    s = built(TT_BROADCAST, "direct", 3, false);
+    refuse_with(&s, last, "rank 0 step 2: lets its receiver overwrite in 0, which step 1 reads, too");
+    s = built(TT_BROADCAST, "direct", 3, false);
+    accept(&s, any);
+}

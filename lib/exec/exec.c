@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/single_reader.h"
 #include "base/status.h"
 #include "exec/exec_few.h"
 #include "observe/trace.h"
@@ -35,27 +36,6 @@ static bool is_shared(const struct tt_schedule *s)
     return again || (sends && receives);
 }
 
-static bool overlap(uint32_t chunk, uint32_t nchunks, const struct tt_step *send)
-{
-    return chunk < send->src_chunk + send->nchunks && send->src_chunk < chunk + nchunks;
-}
-
-/* True if the receiver is the only reader of what this step sends: of a bounce cell (exec_bounce.c), if the
- * step sends IN or OUT, and else of the cells of TMP. */
-static bool has_single_reader(const struct tt_schedule *s, const struct tt_step *send)
-{
-    uint32_t readers = 0, buffer = send->src_buffer;
-    if (send->verb != TT_VERB_SEND)
-        return false;
-    for (const struct tt_step *step = s->steps; step < s->steps + s->nsteps; step++) {
-        bool left = step->verb == TT_VERB_SEND || (buffer == TT_TMP && step->verb != TT_VERB_RECV);
-        bool right = step->verb == TT_VERB_REDUCE && buffer == TT_TMP && step->right_buffer == TT_TMP;
-        readers += left && step->src_buffer == buffer && overlap(step->src_chunk, step->nchunks, send);
-        readers += right && overlap(step->right_chunk, step->nchunks, send);
-    }
-    return readers == 1;
-}
-
 static bool has_other_work(const struct tt_schedule *s)
 {
     for (uint32_t i = 0; i < s->nsteps; i++)
@@ -67,12 +47,13 @@ static bool has_other_work(const struct tt_schedule *s)
 tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
 {
     uint64_t nsteps = (uint64_t)schedule->nsteps + 1, marks = 2 * (uint64_t)schedule->chunks;
-    uint32_t *recent = malloc((uint64_t)schedule->key.n * 2 * TT_SLOTS_AHEAD * sizeof *recent);
+    uint64_t pairs = 2 * (uint64_t)schedule->key.n, cells = marks + schedule->tmp_cells;
+    uint32_t *scratch = malloc((pairs * TT_SLOTS_AHEAD + cells) * sizeof *scratch);
     uint8_t *memory = calloc(1, nsteps * (TT_WINDOW * (sizeof(struct tt_active) + sizeof(bool)) +
                                              (TT_WINDOW + 2) * sizeof(uint32_t) + sizeof(bool)) +
                                     marks * (TT_WINDOW * sizeof(bool) + sizeof(uint32_t)));
-    if (recent == NULL || memory == NULL) {
-        free(recent);
+    if (scratch == NULL || memory == NULL) {
+        free(scratch);
         free(memory);
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for an operation of %u steps", schedule->nsteps);
     }
@@ -94,13 +75,12 @@ tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
     for (int w = 0; w < TT_WINDOW; w++, flags += marks)
         op->slices[w].bounced = flags;
     op->single_reader = flags;
-    for (uint32_t i = 0; i < schedule->nsteps; i++)
-        op->single_reader[i] = has_single_reader(schedule, &schedule->steps[i]);
-    tt_ready_order(&op->order, schedule, recent);
+    tt_mark_single_readers(schedule, op->single_reader, scratch);
+    tt_ready_order(&op->order, schedule, scratch);
     op->shares = is_shared(schedule);
     op->busy = has_other_work(schedule);
     tt_exec_find_cells(op);
-    free(recent);
+    free(scratch);
     return TUTTI_OK;
 }
 

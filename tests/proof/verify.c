@@ -260,7 +260,8 @@ bool tt_verify(const struct tt_schedule *const *schedules, int n, const struct t
     if (proven) {
         count(&v);
         proven = tt_verify_messages(&v) && tt_verify_hazards(&v) && tt_verify_order(&v) &&
-                 tt_verify_modes(&v) && tt_verify_values(&v) && tt_verify_barrier(&v);
+                 tt_verify_modes(&v) && tt_verify_values(&v) && tt_verify_barrier(&v) &&
+                 tt_verify_readers(&v);
     }
     tt_verifier_close(&v);
     return proven;

@@ -6,6 +6,9 @@
  * interleaving gives the same values, so one symbolic run in any legal order decides what the schedule
  * computes; symbols are ordered trees, hash-consed.
  *
+ * A message that its receiver may overwrite (single_reader.h) is read by nobody else, and its cells are
+ * written again before the next use.
+ *
  * Acyclic in three modes, each with `slices` slices and two operations in flight:
  *   rendezvous  no buffering: a send ends only when its receive has begun, and the reverse;
  *   slots       message m of a (pair, direction) waits until message m - slots was received
@@ -34,6 +37,8 @@ struct tt_proof {
     enum tt_expected_tree tree;
     int slots; /* of mode 2; 0: those of one slice in flight, TT_SLOTS_AHEAD */
     int slices; /* 0: two */
+    /* Marks messages that their receivers may overwrite; NULL: tt_mark_single_readers, as the executor. */
+    void (*mark)(const struct tt_schedule *schedule, bool *marks, uint32_t *readers);
 };
 
 struct tt_proof_report {

@@ -99,6 +99,8 @@ bool tt_verify_modes(struct tt_verifier *v);
 bool tt_verify_values(struct tt_verifier *v);
 /* Who leaves a barrier has heard of all. */
 bool tt_verify_barrier(struct tt_verifier *v);
+/* Who may overwrite what it reads is its only reader. */
+bool tt_verify_readers(struct tt_verifier *v);
 
 /* For tt_evaluate: memory for a run, freed by tt_verifier_close. */
 bool tt_verifier_open(struct tt_verifier *v, const struct tt_schedule *const *schedules, int n,
