@@ -46,7 +46,7 @@ extern const int tt_algorithm_count;
 enum { TT_ELEMENT_BYTES = 16 };
 
 /* What a call asks of the algorithm that serves it. */
-struct tt_demand {
+struct tt_requirements {
     int n;
     bool exact; /* the canonical tree */
     bool ordered; /* operands in rank order: the operation does not commute */
@@ -57,7 +57,7 @@ struct tt_demand {
 /* Index in the registry of `name` for a collective, or -1. */
 int tt_algorithm_find(enum tt_collective collective, const char *name);
 /* NULL if the algorithm may be used; else why not, for messages. */
-const char *tt_algorithm_refuse(const struct tt_algorithm *a, struct tt_demand demand);
+const char *tt_algorithm_refuse(const struct tt_algorithm *a, struct tt_requirements requirements);
 
 /* Build one rank's schedule. key->algorithm is the registry index. */
 tutti_status tt_schedule_build(struct tt_schedule *schedule, const struct tt_key *key);

@@ -72,7 +72,7 @@ static void all_gather(struct tt_schedule *s, const struct tt_team *team, growth
 {
     uint32_t me = (uint32_t)team->me;
     tt_chunks(s, (uint32_t)team->n);
-    tt_span(s, (uint32_t)longest(team->n, grow));
+    tt_max_chunks(s, (uint32_t)longest(team->n, grow));
     tt_copy(s, tt_out(me), tt_in(me));
     gather(s, team, tt_in(me), grow);
 }

@@ -57,7 +57,7 @@ void tt_all_to_all_pairwise(struct tt_schedule *s, const struct tt_team *team, i
         if (peer == me)
             continue;
         struct tt_cells given = s->key.in_place ? tt_tmp(0) : tt_in(peer);
-        tt_pace(s);
+        tt_order_edge(s);
         if (s->key.in_place)
             tt_copy(s, given, tt_in(peer));
         tt_send(s, tt_team_rank(team, (int)peer), given);
@@ -98,7 +98,7 @@ void tt_all_to_all_bruck(struct tt_schedule *s, const struct tt_team *team, int 
     (void)root;
     uint32_t n = (uint32_t)team->n, me = (uint32_t)team->me, k = 0;
     tt_chunks(s, n);
-    tt_span(s, longest(n));
+    tt_max_chunks(s, longest(n));
     tt_copy(s, tt_out(me), tt_in(me));
     for (; 1U << k < n; k++) {
         uint32_t count = 0;

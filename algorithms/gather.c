@@ -56,7 +56,7 @@ static uint32_t longest(const struct tt_team *team)
 void tt_gather_tree(struct tt_schedule *s, const struct tt_team *team, int root)
 {
     tt_chunks(s, (uint32_t)team->n);
-    tt_span(s, longest(team));
+    tt_max_chunks(s, longest(team));
     struct place at = place_of(team, root);
     int me = team->me, all = held(team, at.from_root, at.below);
     enum tt_buffer buffer = me == root ? TT_OUT : all > 1 ? TT_TMP : TT_IN;
@@ -72,7 +72,7 @@ void tt_gather_tree(struct tt_schedule *s, const struct tt_team *team, int root)
 void tt_scatter_tree(struct tt_schedule *s, const struct tt_team *team, int root)
 {
     tt_chunks(s, (uint32_t)team->n);
-    tt_span(s, longest(team));
+    tt_max_chunks(s, longest(team));
     struct place at = place_of(team, root);
     int me = team->me, all = held(team, at.from_root, at.below);
     enum tt_buffer buffer = me == root ? TT_IN : all > 1 ? TT_TMP : TT_OUT;

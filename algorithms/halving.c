@@ -52,7 +52,7 @@ void tt_all_reduce_halving(struct tt_schedule *s, const struct tt_team *team, in
     enum tt_buffer buffer = TT_IN;
 
     tt_chunks(s, (uint32_t)power);
-    tt_span(s, (uint32_t)(extra > 0 ? power : power / 2));
+    tt_max_chunks(s, (uint32_t)(extra > 0 ? power : power / 2));
     struct tt_cells all_in = tt_range(TT_IN, 0, (uint32_t)power),
                     all_out = tt_range(TT_OUT, 0, (uint32_t)power);
     if (n == 1)

@@ -70,15 +70,17 @@ static void all_reduce_in_shares(struct tt_schedule *s)
         return;
     uint32_t share = (uint32_t)t.across.n;
     tt_chunks(s, share * (uint32_t)t.inside.n);
-    tt_span(s, share);
+    tt_max_chunks(s, share);
     struct tt_cells in = all_of(s, TT_IN), out = all_of(s, TT_OUT);
     struct tt_cells mine = tt_range(TT_OUT, (uint32_t)t.inside.me * share, share);
-    struct tt_stage scatter = { .collective = TT_REDUCE_SCATTER, .in = in, .out = out };
-    struct tt_stage reduce = { .collective = TT_ALL_REDUCE, .in = mine, .out = mine, .completes = true };
-    struct tt_stage gather = { .collective = TT_ALL_GATHER, .in = out, .out = out };
-    tt_run_stage(s, &scatter, &t.inside, 0, tt_reduce_scatter_direct);
-    tt_run_stage(s, &reduce, &t.across, 0, tt_all_reduce_direct);
-    tt_run_stage(s, &gather, &t.inside, 0, tt_all_gather_direct);
+    struct tt_sub_schedule scatter = { .collective = TT_REDUCE_SCATTER, .in = in, .out = out };
+    struct tt_sub_schedule reduce = {
+        .collective = TT_ALL_REDUCE, .in = mine, .out = mine, .completes = true
+    };
+    struct tt_sub_schedule gather = { .collective = TT_ALL_GATHER, .in = out, .out = out };
+    tt_run_sub_schedule(s, &scatter, &t.inside, 0, tt_reduce_scatter_direct);
+    tt_run_sub_schedule(s, &reduce, &t.across, 0, tt_all_reduce_direct);
+    tt_run_sub_schedule(s, &gather, &t.inside, 0, tt_all_gather_direct);
     free(t.ranks);
 }
 
@@ -90,18 +92,19 @@ static void all_reduce_by_leaders(struct tt_schedule *s, enum tt_buffer sums)
         return;
     bool barrier = s->key.collective == TT_BARRIER;
     tt_chunks(s, barrier ? 1 : (uint32_t)t.across.n);
-    tt_span(s, s->chunks);
+    tt_max_chunks(s, s->chunks);
     struct tt_cells in = all_of(s, TT_IN), out = all_of(s, sums);
     uint32_t tmp = barrier ? s->chunks : 0;
-    struct tt_stage reduce = { .collective = TT_REDUCE, .in = in, .out = out, .tmp = tmp };
-    struct tt_stage across = {
+    struct tt_sub_schedule reduce = { .collective = TT_REDUCE, .in = in, .out = out, .tmp = tmp };
+    struct tt_sub_schedule across = {
         .collective = TT_ALL_REDUCE, .in = out, .out = out, .tmp = tmp, .completes = !barrier
     };
-    struct tt_stage spread = { .collective = TT_BROADCAST, .in = out, .out = out };
-    tt_run_stage(s, &reduce, &t.inside, t.leader, tt_reduce_direct);
+    struct tt_sub_schedule spread = { .collective = TT_BROADCAST, .in = out, .out = out };
+    tt_run_sub_schedule(s, &reduce, &t.inside, t.leader, tt_reduce_direct);
     if (t.leads)
-        tt_run_stage(s, &across, &t.across, 0, barrier ? tt_all_reduce_one_shot : tt_all_reduce_direct);
-    tt_run_stage(s, &spread, &t.inside, t.leader, tt_broadcast_tree);
+        tt_run_sub_schedule(
+            s, &across, &t.across, 0, barrier ? tt_all_reduce_one_shot : tt_all_reduce_direct);
+    tt_run_sub_schedule(s, &spread, &t.inside, t.leader, tt_broadcast_tree);
     free(t.ranks);
 }
 
@@ -130,11 +133,11 @@ void tt_broadcast_hierarchical(struct tt_schedule *s, const struct tt_team *team
     if (!open_teams(s, root, &t))
         return;
     struct tt_cells from = team->me == root ? tt_in(0) : tt_out(0);
-    struct tt_stage across = { .collective = TT_BROADCAST, .in = from, .out = from };
-    struct tt_stage inside = { .collective = TT_BROADCAST, .in = from, .out = tt_out(0) };
+    struct tt_sub_schedule across = { .collective = TT_BROADCAST, .in = from, .out = from };
+    struct tt_sub_schedule inside = { .collective = TT_BROADCAST, .in = from, .out = tt_out(0) };
     if (t.leads)
-        tt_run_stage(s, &across, &t.across, t.home, tt_broadcast_tree);
-    tt_run_stage(s, &inside, &t.inside, t.leader, tt_broadcast_tree);
+        tt_run_sub_schedule(s, &across, &t.across, t.home, tt_broadcast_tree);
+    tt_run_sub_schedule(s, &inside, &t.inside, t.leader, tt_broadcast_tree);
     free(t.ranks);
 }
 
@@ -146,11 +149,13 @@ void tt_reduce_hierarchical(struct tt_schedule *s, const struct tt_team *team, i
     if (!open_teams(s, root, &t))
         return;
     struct tt_cells sum = team->me == root ? tt_out(0) : tt_tmp(0);
-    struct tt_stage inside = { .collective = TT_REDUCE, .in = tt_in(0), .out = sum, .tmp = 1 };
-    struct tt_stage across = { .collective = TT_REDUCE, .in = sum, .out = sum, .tmp = 1, .completes = true };
-    tt_run_stage(s, &inside, &t.inside, t.leader, tt_reduce_direct);
+    struct tt_sub_schedule inside = { .collective = TT_REDUCE, .in = tt_in(0), .out = sum, .tmp = 1 };
+    struct tt_sub_schedule across = {
+        .collective = TT_REDUCE, .in = sum, .out = sum, .tmp = 1, .completes = true
+    };
+    tt_run_sub_schedule(s, &inside, &t.inside, t.leader, tt_reduce_direct);
     if (t.leads)
-        tt_run_stage(s, &across, &t.across, t.home, tt_reduce_direct);
+        tt_run_sub_schedule(s, &across, &t.across, t.home, tt_reduce_direct);
     free(t.ranks);
 }
 
@@ -163,12 +168,12 @@ void tt_all_gather_hierarchical(struct tt_schedule *s, const struct tt_team *tea
     if (!open_teams(s, COLUMN, &t))
         return;
     struct tt_cells in = all_of(s, TT_IN), out = all_of(s, TT_OUT);
-    struct tt_stage across = { .collective = TT_ALL_GATHER, .in = in, .out = out, .map = t.ranks };
-    tt_run_stage(s, &across, &t.across, 0, tt_all_gather_direct);
+    struct tt_sub_schedule across = { .collective = TT_ALL_GATHER, .in = in, .out = out, .map = t.ranks };
+    tt_run_sub_schedule(s, &across, &t.across, 0, tt_all_gather_direct);
     for (int d = 0; d < t.across.n; d++) {
-        struct tt_stage inside = { .collective = TT_ALL_GATHER, .in = out, .out = out };
+        struct tt_sub_schedule inside = { .collective = TT_ALL_GATHER, .in = out, .out = out };
         inside.map = t.topology->ranks + t.topology->first[d];
-        tt_run_stage(s, &inside, &t.inside, 0, tt_all_gather_direct);
+        tt_run_sub_schedule(s, &inside, &t.inside, 0, tt_all_gather_direct);
     }
     free(t.ranks);
 }

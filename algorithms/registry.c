@@ -111,23 +111,24 @@ static bool keeps_order(const struct tt_algorithm *a, const struct tt_topology *
     return a->association != TT_ASSOCIATION_ROTATED && a->association != TT_ASSOCIATION_UNORDERED;
 }
 
-const char *tt_algorithm_refuse(const struct tt_algorithm *a, struct tt_demand demand)
+const char *tt_algorithm_refuse(const struct tt_algorithm *a, struct tt_requirements requirements)
 {
-    if (a->domains != ANY && (demand.topology == NULL || !demand.topology->divides))
+    if (a->domains != ANY && (requirements.topology == NULL || !requirements.topology->divides))
         return "it needs at least two cache domains of several ranks each (tutti-info topology)";
-    if (a->domains == TT_EVEN && !demand.topology->even)
+    if (a->domains == TT_EVEN && !requirements.topology->even)
         return "it needs cache domains of one size (tutti-info topology)";
-    if (demand.ordered && !keeps_order(a, demand.topology))
+    if (requirements.ordered && !keeps_order(a, requirements.topology))
         return "its operands do not stand in rank order, which an operator that does not commute needs";
-    if (!demand.exact || a->association == TT_ASSOCIATION_NONE || a->canonical == TT_CANONICAL_ALWAYS)
+    if (!requirements.exact || a->association == TT_ASSOCIATION_NONE || a->canonical == TT_CANONICAL_ALWAYS)
         return NULL;
     if (a->canonical == TT_CANONICAL_NEVER)
         return "its association is not the canonical tree that exact asks for";
     if (a->canonical == TT_CANONICAL_IF_NESTED)
-        return demand.topology->nests ? NULL
-                                      : "its association is the canonical tree only where cache domains are "
-                                        "of 2^k neighbours each";
-    if ((demand.n & (demand.n - 1)) != 0)
+        return requirements.topology->nests
+                   ? NULL
+                   : "its association is the canonical tree only where cache domains are "
+                     "of 2^k neighbours each";
+    if ((requirements.n & (requirements.n - 1)) != 0)
         return "its association is the canonical tree only where the number of ranks is a power of two";
     return NULL;
 }

@@ -149,7 +149,7 @@ static void open_rank(struct row *row, int me, struct side *sides)
     for (uint64_t i = 0; i < count; i++)
         r->in[i] = (float)(i % 1000) + (float)me;
     uint64_t chunk = (row->bytes + r->schedule.chunks - 1) / r->schedule.chunks;
-    uint64_t span = chunk * r->schedule.span;
+    uint64_t span = chunk * r->schedule.max_chunks;
     uint32_t slices = (uint32_t)((span + LARGE_SLICE - 1) / LARGE_SLICE);
     struct tt_op *op = &r->op;
     tt_layout_even(&op->layout, count, r->schedule.chunks, slices, sizeof(float));

@@ -116,9 +116,9 @@ bool rig_serves(int algorithm, int n, bool exact)
     const struct tt_algorithm *a = &tt_algorithms[algorithm];
     bool reduces = tt_collectives[a->collective].result == TT_RESULT_REDUCED;
     struct tt_topology topology = domains_of(n);
-    struct tt_demand demand = { .n = n, .exact = exact, .topology = &topology };
-    bool serves =
-        !tt_collectives[a->collective].p2p && (reduces || !exact) && tt_algorithm_refuse(a, demand) == NULL;
+    struct tt_requirements requirements = { .n = n, .exact = exact, .topology = &topology };
+    bool serves = !tt_collectives[a->collective].p2p && (reduces || !exact) &&
+                  tt_algorithm_refuse(a, requirements) == NULL;
     tt_topology_free(&topology);
     return serves;
 }

@@ -195,11 +195,11 @@ static void reverse_of(int row, int n)
     char text[48];
     snprintf(text, sizeof text, "0-%d/%d-%d", n / 2 - 1, n / 2, n - 1);
     struct tt_topology *topology = n >= 4 ? topology_of(text) : NULL;
-    struct tt_demand demand = { .n = n, .topology = topology };
+    struct tt_requirements requirements = { .n = n, .topology = topology };
     bool rooted = tt_collectives[tt_algorithms[row].collective].rooted;
     for (int root = 0; root < (rooted ? n : 1); root += 1 + n / 6)
         for (int in_place = 0; in_place < 2; in_place++)
-            if (tt_algorithm_refuse(&tt_algorithms[row], demand) == NULL)
+            if (tt_algorithm_refuse(&tt_algorithms[row], requirements) == NULL)
                 check_reverse(row, n, root, in_place, topology);
     if (topology != NULL)
         topology_free(topology);
@@ -260,8 +260,9 @@ Test(algorithms, span_is_the_longest_message)
                     break;
                 key.n = 2 * n - odd;
                 struct schedule_set set = set_build(key, 0);
-                cr_expect_eq(set.list[0]->span, longest(&set), "%s %s n %d: span %u, longest %u",
-                    tt_collectives[a->collective].name, a->name, key.n, set.list[0]->span, longest(&set));
+                cr_expect_eq(set.list[0]->max_chunks, longest(&set), "%s %s n %d: span %u, longest %u",
+                    tt_collectives[a->collective].name, a->name, key.n, set.list[0]->max_chunks,
+                    longest(&set));
                 set_free(&set);
             }
             topology_free(t);
@@ -272,7 +273,7 @@ Test(algorithms, span_is_the_longest_message)
 static void says_too_little(struct tt_schedule *s, const struct tt_team *team, int root)
 {
     tt_chunks(s, 3);
-    tt_span(s, 2);
+    tt_max_chunks(s, 2);
     tt_send(s, tt_team_rank(team, team->me + 1), tt_range(TT_IN, 0, 3));
     (void)root;
 }

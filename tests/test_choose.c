@@ -45,20 +45,20 @@ Test(choose, slices_by_the_cache)
     }
 }
 
-static struct tt_ask ask_for(
+static struct tt_request ask_for(
     const struct tt_settings *settings, enum tt_collective collective, int n, uint64_t bytes)
 {
-    return (struct tt_ask){ .settings = settings,
+    return (struct tt_request){ .settings = settings,
         .slot_bytes = tt_comm_slot_bytes(settings, n),
         .collective = collective,
-        .demand = { .n = n },
+        .requirements = { .n = n },
         .bytes = bytes };
 }
 
-static const char *chosen(const struct tt_ask *ask, struct tt_choices *choices)
+static const char *chosen(const struct tt_request *request, struct tt_choices *choices)
 {
     int algorithm;
-    cr_assert_eq(tt_choose(ask, choices, &algorithm), TUTTI_OK, "%s", tt_last_error());
+    cr_assert_eq(tt_choose(request, choices, &algorithm), TUTTI_OK, "%s", tt_last_error());
     return tt_algorithms[algorithm].name;
 }
 
@@ -87,11 +87,12 @@ Test(choose, defaults)
     };
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         struct tt_settings settings = settings_on(expected[i].cores);
-        struct tt_ask ask = ask_for(&settings, expected[i].collective, expected[i].n, expected[i].bytes);
-        const char *name = chosen(&ask, NULL);
+        struct tt_request request =
+            ask_for(&settings, expected[i].collective, expected[i].n, expected[i].bytes);
+        const char *name = chosen(&request, NULL);
         cr_expect_str_eq(name, expected[i].name, "%s of %llu bytes on %d ranks, %llu cores: %s, not %s",
-            tt_collectives[ask.collective].name, (unsigned long long)ask.bytes, ask.demand.n,
-            (unsigned long long)expected[i].cores, name, expected[i].name);
+            tt_collectives[request.collective].name, (unsigned long long)request.bytes,
+            request.requirements.n, (unsigned long long)expected[i].cores, name, expected[i].name);
     }
 }
 
@@ -104,18 +105,19 @@ Test(choose, no_cliff)
                 struct tt_settings settings = settings_on(cores);
                 uint64_t before[2] = { 0, 0 }; /* two size classes are a doubling */
                 for (unsigned size = tt_size_class(8); size <= tt_size_class(16 << 20); size++) {
-                    struct tt_ask ask = ask_for(&settings, (enum tt_collective)c, n, tt_size_of_class(size));
-                    struct tt_question question = tt_choose_question(&ask);
+                    struct tt_request request =
+                        ask_for(&settings, (enum tt_collective)c, n, tt_size_of_class(size));
+                    struct tt_cost_query query = tt_choose_cost_query(&request);
                     struct tt_price price;
                     int algorithm;
                     if (tt_collectives[c].p2p || tt_collectives[c].counts != TT_COUNTS_EVEN)
                         continue;
-                    cr_assert_eq(tt_choose(&ask, NULL, &algorithm), TUTTI_OK);
-                    cr_assert_eq(tt_price(&question, algorithm, &price), TUTTI_OK);
+                    cr_assert_eq(tt_choose(&request, NULL, &algorithm), TUTTI_OK);
+                    cr_assert_eq(tt_price(&query, algorithm, &price), TUTTI_OK);
                     cr_expect(before[0] == 0 || price.total <= 3 * before[0],
                         "%s on %d ranks, %llu cores: %llu fs at %llu bytes, %llu at half of them",
                         tt_collectives[c].name, n, (unsigned long long)cores, (unsigned long long)price.total,
-                        (unsigned long long)ask.bytes, (unsigned long long)before[0]);
+                        (unsigned long long)request.bytes, (unsigned long long)before[0]);
                     before[0] = before[1];
                     before[1] = price.total;
                 }
@@ -140,19 +142,19 @@ Test(choose, once_for_a_class)
 {
     static struct tt_choices choices;
     struct tt_settings settings = settings_on(4);
-    struct tt_ask ask = ask_for(&settings, TT_ALL_REDUCE, 4, 4096);
-    cr_expect_str_eq(chosen(&ask, &choices), chosen(&ask, NULL));
+    struct tt_request request = ask_for(&settings, TT_ALL_REDUCE, 4, 4096);
+    cr_expect_str_eq(chosen(&request, &choices), chosen(&request, NULL));
     choices.known[TT_ALL_REDUCE][0][tt_size_class(4096)] =
         (uint8_t)(1 + tt_algorithm_find(TT_ALL_REDUCE, "ring"));
-    ask.bytes = 5000;
-    cr_expect_str_eq(chosen(&ask, &choices), "ring");
-    ask.bytes = 6144;
-    cr_expect_str_neq(chosen(&ask, &choices), "ring");
-    ask.bytes = 4096;
-    ask.demand.ordered = true; /* another table */
-    cr_expect_str_neq(chosen(&ask, &choices), "ring");
-    ask.demand = (struct tt_demand){ .n = 4, .long_elements = true }; /* and one more */
-    cr_expect_str_neq(chosen(&ask, &choices), "ring");
+    request.bytes = 5000;
+    cr_expect_str_eq(chosen(&request, &choices), "ring");
+    request.bytes = 6144;
+    cr_expect_str_neq(chosen(&request, &choices), "ring");
+    request.bytes = 4096;
+    request.requirements.ordered = true; /* another table */
+    cr_expect_str_neq(chosen(&request, &choices), "ring");
+    request.requirements = (struct tt_requirements){ .n = 4, .long_elements = true }; /* and one more */
+    cr_expect_str_neq(chosen(&request, &choices), "ring");
 }
 
 /* Where not every rank has an element, chunks would be empty and all schedules alike: the choice is that of
@@ -165,9 +167,9 @@ Test(choose, as_if_each_rank_had_an_element)
             if (tt_collectives[c].p2p || tt_collectives[c].counts != TT_COUNTS_EVEN || c == TT_BARRIER)
                 continue;
             for (uint64_t bytes = 0; bytes < 4 * (uint64_t)n; bytes += 4) {
-                struct tt_ask ask = ask_for(&settings, (enum tt_collective)c, n, bytes);
-                cr_expect_eq(tt_choose_question(&ask).bytes, 4 * (uint64_t)n, "%s of %llu bytes on %d ranks",
-                    tt_collectives[c].name, (unsigned long long)bytes, n);
+                struct tt_request request = ask_for(&settings, (enum tt_collective)c, n, bytes);
+                cr_expect_eq(tt_choose_cost_query(&request).bytes, 4 * (uint64_t)n,
+                    "%s of %llu bytes on %d ranks", tt_collectives[c].name, (unsigned long long)bytes, n);
             }
         }
 }
@@ -177,13 +179,13 @@ Test(choose, long_elements)
 {
     struct tt_settings settings = settings_on(1024);
     settings.costs.message = settings.costs.latency[TT_NEAR] = 1000000000;
-    struct tt_ask ask = ask_for(&settings, TT_ALL_GATHER, 8, 64);
-    cr_expect_str_neq(chosen(&ask, NULL), "direct");
-    ask.demand.long_elements = true;
-    cr_expect_str_eq(chosen(&ask, NULL), "direct");
-    ask.demand.long_elements = false;
-    ask.slot_bytes = 16;
-    cr_expect_str_eq(chosen(&ask, NULL), "direct");
+    struct tt_request request = ask_for(&settings, TT_ALL_GATHER, 8, 64);
+    cr_expect_str_neq(chosen(&request, NULL), "direct");
+    request.requirements.long_elements = true;
+    cr_expect_str_eq(chosen(&request, NULL), "direct");
+    request.requirements.long_elements = false;
+    request.slot_bytes = 16;
+    cr_expect_str_eq(chosen(&request, NULL), "direct");
 }
 
 /* --- Rules */
@@ -227,16 +229,17 @@ Test(choose, a_rule_overrules_prices)
         { TT_ALL_REDUCE, 2, 6144, "tree" }, { TT_ALL_REDUCE, 2, UINT64_MAX / 2, "tree" },
         { TT_BROADCAST, 700, 8, "split" } };
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
-        struct tt_ask ask = ask_for(&settings, expected[i].collective, expected[i].n, expected[i].bytes);
-        cr_expect_str_eq(chosen(&ask, NULL), expected[i].name);
+        struct tt_request request =
+            ask_for(&settings, expected[i].collective, expected[i].n, expected[i].bytes);
+        cr_expect_str_eq(chosen(&request, NULL), expected[i].name);
     }
-    struct tt_ask ask = ask_for(&settings, TT_ALL_REDUCE, 8, 8); /* no rule */
-    cr_expect_str_neq(chosen(&ask, NULL), "ring");
-    ask = ask_for(&settings, TT_ALL_REDUCE, 4, 8);
-    ask.demand.exact = true; /* the ring cannot: prices decide */
-    cr_expect_str_neq(chosen(&ask, NULL), "ring");
+    struct tt_request request = ask_for(&settings, TT_ALL_REDUCE, 8, 8); /* no rule */
+    cr_expect_str_neq(chosen(&request, NULL), "ring");
+    request = ask_for(&settings, TT_ALL_REDUCE, 4, 8);
+    request.requirements.exact = true; /* the ring cannot: prices decide */
+    cr_expect_str_neq(chosen(&request, NULL), "ring");
     strcpy(settings.algorithm, "all_reduce:doubling"); /* force comes first */
-    cr_expect_str_eq(chosen(&ask, NULL), "doubling");
+    cr_expect_str_eq(chosen(&request, NULL), "doubling");
 }
 
 Test(choose, rules_that_are_none)
@@ -291,8 +294,8 @@ Test(choose, shared_by_rank_0)
     cr_assert_eq(read_rules("all_reduce 2 0-4K ring\n", &theirs), TUTTI_OK);
     theirs.costs.turn = 77;
     tt_settings_adopt(&mine, &theirs);
-    struct tt_ask ask = ask_for(&mine, TT_ALL_REDUCE, 2, 8);
-    cr_expect_str_eq(chosen(&ask, NULL), "ring");
+    struct tt_request request = ask_for(&mine, TT_ALL_REDUCE, 2, 8);
+    cr_expect_str_eq(chosen(&request, NULL), "ring");
     cr_expect_eq(mine.costs.turn, 77);
     memset(&theirs.nrules, 0xff, sizeof theirs.nrules);
     memset(theirs.rule, 0xff, sizeof theirs.rule);
@@ -301,5 +304,5 @@ Test(choose, shared_by_rank_0)
     cr_expect_leq(mine.nrules, (uint32_t)TT_RULES_MAX);
     cr_expect_lt(mine.costs.turn, UINT64_MAX);
     cr_expect_gt(mine.costs.cores, 0);
-    chosen(&ask, NULL);
+    chosen(&request, NULL);
 }

@@ -183,7 +183,7 @@ static void add_before_sending(struct tt_schedule *s, const struct tt_team *team
     struct tt_cells own = tt_range(TT_IN, 0, 2), both = tt_range(TT_OUT, 0, 2);
     (void)root;
     tt_chunks(s, 2);
-    tt_span(s, 2);
+    tt_max_chunks(s, 2);
     if (team->me == 0) {
         tt_send(s, 1, tt_in(1));
         tt_recv(s, 1, both);

@@ -179,7 +179,7 @@ Test(exec_ways, what_only_one_reads)
     struct tt_key key = { .collective = TT_BARRIER, .n = 3, .me = 0 };
     cr_assert_eq(tt_schedule_begin(&s, &key, "readers"), TUTTI_OK);
     tt_chunks(&s, 8);
-    tt_span(&s, 2);
+    tt_max_chunks(&s, 2);
     tt_copy(&s, tt_range(TT_TMP, 0, 8), tt_range(TT_IN, 0, 8));
     tt_send(&s, 1, tt_tmp(0)); /* by one peer */
     tt_send(&s, 1, tt_tmp(1)); /* by both */

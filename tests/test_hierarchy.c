@@ -133,9 +133,9 @@ Test(hierarchy, proven_over_texts)
         struct tt_topology *t = topology_of(topologies[i]);
         for (int row = 0; row < tt_algorithm_count; row++)
             for (int exact = 0; exact < 2; exact++) {
-                struct tt_demand demand = { .n = t->n, .exact = exact, .topology = t };
+                struct tt_requirements requirements = { .n = t->n, .exact = exact, .topology = t };
                 if (tt_algorithms[row].domains != TT_ANY_DOMAINS &&
-                    tt_algorithm_refuse(&tt_algorithms[row], demand) == NULL)
+                    tt_algorithm_refuse(&tt_algorithms[row], requirements) == NULL)
                     prove_roots(row, t, exact);
             }
         topology_free(t);
@@ -145,10 +145,10 @@ Test(hierarchy, proven_over_texts)
 static const char *refusal(enum tt_collective collective, const char *text, bool exact, bool ordered)
 {
     struct tt_topology *t = topology_of(text);
-    struct tt_demand demand = { .n = t->n, .exact = exact, .ordered = ordered, .topology = t };
+    struct tt_requirements requirements = { .n = t->n, .exact = exact, .ordered = ordered, .topology = t };
     int row = tt_algorithm_find(collective, "hierarchical");
     cr_assert_geq(row, 0);
-    const char *why = tt_algorithm_refuse(&tt_algorithms[row], demand);
+    const char *why = tt_algorithm_refuse(&tt_algorithms[row], requirements);
     topology_free(t);
     return why != NULL ? why : "";
 }
@@ -170,7 +170,7 @@ Test(hierarchy, refusals)
     cr_expect(strstr(refusal(TT_REDUCE, "2x3", true, false), "canonical"));
     cr_expect_str_empty(refusal(TT_REDUCE, "2x3", false, true));
     cr_expect(strstr(refusal(TT_REDUCE, "0,2/1,3", false, true), "rank order"));
-    struct tt_demand nobody_knows = { .n = 4 };
+    struct tt_requirements nobody_knows = { .n = 4 };
     int row = tt_algorithm_find(TT_BROADCAST, "hierarchical");
     cr_expect(strstr(tt_algorithm_refuse(&tt_algorithms[row], nobody_knows), "two cache domains"));
 }
@@ -184,12 +184,12 @@ static void nothing(struct tt_schedule *s, const struct tt_team *team, int root)
 
 static void stage_inside(struct tt_schedule *s, const struct tt_team *team, int root)
 {
-    struct tt_stage stage = { .collective = TT_REDUCE, .in = tt_in(0), .out = tt_out(0) };
-    tt_run_stage(s, &stage, team, root, nothing);
+    struct tt_sub_schedule stage = { .collective = TT_REDUCE, .in = tt_in(0), .out = tt_out(0) };
+    tt_run_sub_schedule(s, &stage, team, root, nothing);
 }
 
 /* What a stage cannot do spoils the build. */
-static void expect_spoilt(uint32_t chunks, struct tt_stage stage, tt_generator generate)
+static void expect_spoilt(uint32_t chunks, struct tt_sub_schedule stage, tt_generator generate)
 {
     struct tt_key key = { .collective = TT_ALL_REDUCE, .n = 2 };
     struct tt_team team = { .n = 2 };
@@ -197,7 +197,7 @@ static void expect_spoilt(uint32_t chunks, struct tt_stage stage, tt_generator g
     cr_assert_eq(tt_schedule_begin(&s, &key, "planted"), TUTTI_OK);
     if (chunks > 0)
         tt_chunks(&s, chunks);
-    tt_run_stage(&s, &stage, &team, 0, generate);
+    tt_run_sub_schedule(&s, &stage, &team, 0, generate);
     cr_expect_eq(tt_schedule_end(&s), TUTTI_INTERNAL_ERROR);
 }
 
@@ -205,20 +205,20 @@ static void long_range(struct tt_schedule *s, const struct tt_team *team, int ro
 {
     (void)root;
     tt_chunks(s, 2);
-    tt_span(s, 2);
+    tt_max_chunks(s, 2);
     tt_send(s, tt_team_rank(team, 1), tt_range(TT_IN, 0, 2));
 }
 
 Test(hierarchy, stages_that_do_not_fit)
 {
     static const int map[] = { 0, 1 };
-    struct tt_stage three = {
+    struct tt_sub_schedule three = {
         .collective = TT_ALL_REDUCE, .in = tt_range(TT_IN, 0, 3), .out = tt_range(TT_OUT, 0, 3)
     };
-    struct tt_stage two = {
+    struct tt_sub_schedule two = {
         .collective = TT_ALL_REDUCE, .in = tt_range(TT_IN, 0, 2), .out = tt_range(TT_OUT, 0, 2)
     };
-    struct tt_stage mapped = two;
+    struct tt_sub_schedule mapped = two;
     mapped.map = map;
     expect_spoilt(3, three, nothing);
     expect_spoilt(0, two, nothing);

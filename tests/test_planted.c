@@ -314,11 +314,12 @@ Test(planted, messages)
     refuse(
         &s, "rank 0 step 0: sends in 2, but step 1 of rank 1 receives it as out 2..3: not the same chunks");
     s = built(TT_ALL_REDUCE, "halving", 4, false);
-    s.schedules[0].span = s.schedules[1].span = s.schedules[2].span = s.schedules[3].span = 1;
-    refuse(&s, "rank 0 step 0: sends 2 chunks at once; its span is 1");
+    s.schedules[0].max_chunks = s.schedules[1].max_chunks = s.schedules[2].max_chunks =
+        s.schedules[3].max_chunks = 1;
+    refuse(&s, "rank 0 step 0: sends 2 chunks at once; its max_chunks is 1");
     s = built(TT_ALL_REDUCE, "halving", 4, false);
-    s.schedules[2].span = 1;
-    refuse(&s, "rank 2: its span is 1, but 2 at rank 0");
+    s.schedules[2].max_chunks = 1;
+    refuse(&s, "rank 2: its max_chunks is 1, but 2 at rank 0");
 }
 
 /* Everybody hands on what the one before gave the next but one; `copies` the wrong way round. */

@@ -55,21 +55,21 @@ static void copies_as_folds(struct tt_schedule *s)
     }
 }
 
-static void bind(struct player *p, const struct tt_question *q, int algorithm, int me, uint32_t slices)
+static void bind(struct player *p, const struct tt_cost_query *q, int algorithm, int me, uint32_t slices)
 {
     const struct tt_collective_row *row = &tt_collectives[q->collective];
     bool reduces = row->result == TT_RESULT_REDUCED || q->collective == TT_BARRIER;
     struct tt_key key = { .collective = (uint8_t)q->collective,
         .algorithm = (uint8_t)algorithm,
-        .exact = q->demand.exact && reduces,
-        .n = q->demand.n,
+        .exact = q->requirements.exact && reduces,
+        .n = q->requirements.n,
         .me = me,
-        .topology = q->demand.topology };
+        .topology = q->requirements.topology };
     cr_assert_eq(tt_schedule_build(&p->schedule, &key), TUTTI_OK);
     copies_as_folds(&p->schedule);
     cr_assert_eq(tt_op_create(&p->schedule, &p->op), TUTTI_OK);
     struct tt_op *op = &p->op;
-    uint64_t count = (q->bytes + ELEMENT - 1) / ELEMENT, n = (uint64_t)q->demand.n;
+    uint64_t count = (q->bytes + ELEMENT - 1) / ELEMENT, n = (uint64_t)q->requirements.n;
     if (row->blocks)
         count = (count + n - 1) / n * n;
     tt_layout_even(&op->layout, count, p->schedule.chunks, slices, ELEMENT);
@@ -115,13 +115,13 @@ static void drive(struct player *p, int rank)
 }
 
 /* When the last rank ends. */
-static uint64_t simulated(const struct tt_question *q, int algorithm, uint32_t slices)
+static uint64_t simulated(const struct tt_cost_query *q, int algorithm, uint32_t slices)
 {
-    int n = q->demand.n, rank;
+    int n = q->requirements.n, rank;
     uint64_t end = 0;
     struct tt_sim_params params = { .n = n, .costs = q->costs };
-    if (q->demand.topology != NULL)
-        params.domain = q->demand.topology->domain;
+    if (q->requirements.topology != NULL)
+        params.domain = q->requirements.topology->domain;
     struct player *players = calloc((size_t)n, sizeof *players);
     cr_assert(players != NULL);
     cr_assert_eq(tt_sim_create(&params, &now.sim), TUTTI_OK);
@@ -160,11 +160,11 @@ static const struct tt_costs machines[] = {
 };
 enum { MACHINES = sizeof machines / sizeof machines[0] };
 
-static struct tt_question question_of(
+static struct tt_cost_query question_of(
     enum tt_collective collective, int n, uint64_t bytes, const struct tt_costs *costs)
 {
-    return (struct tt_question){ .collective = collective,
-        .demand = { .n = n },
+    return (struct tt_cost_query){ .collective = collective,
+        .requirements = { .n = n },
         .bytes = collective == TT_BARRIER ? ELEMENT : bytes,
         .element_bytes = ELEMENT,
         .slot_bytes = 4096,
@@ -185,14 +185,15 @@ static void expect_price_of_all(int n, uint64_t bytes, const struct tt_costs *co
     for (int a = 0; a < tt_algorithm_count; a++)
         for (int exact = 0; exact < 2; exact++) {
             enum tt_collective collective = (enum tt_collective)tt_algorithms[a].collective;
-            struct tt_question q = question_of(collective, n, bytes, costs);
+            struct tt_cost_query q = question_of(collective, n, bytes, costs);
             struct tt_price price;
-            q.demand.exact = exact;
-            q.demand.topology = topology;
-            if (tt_collectives[collective].p2p || tt_algorithm_refuse(&tt_algorithms[a], q.demand) != NULL)
+            q.requirements.exact = exact;
+            q.requirements.topology = topology;
+            if (tt_collectives[collective].p2p ||
+                tt_algorithm_refuse(&tt_algorithms[a], q.requirements) != NULL)
                 continue;
             cr_assert_eq(tt_price(&q, a, &price), TUTTI_OK);
-            if (price.slices > price.walked || price.alone)
+            if (price.slices > price.simulated || price.representative)
                 continue;
             uint64_t time = simulated(&q, a, price.slices), sum = 0;
             tried++;
@@ -223,7 +224,7 @@ Test(price, is_the_simulated_time)
 }
 
 /* The time of what is chosen, and of the best. */
-static void expect_choice(const struct tt_question *q)
+static void expect_choice(const struct tt_cost_query *q)
 {
     uint64_t least = UINT64_MAX, chosen = 0;
     int choice, best = 0, eligible = 0;
@@ -231,7 +232,7 @@ static void expect_choice(const struct tt_question *q)
     for (int a = 0; a < tt_algorithm_count; a++) {
         struct tt_price price;
         const struct tt_algorithm *row = &tt_algorithms[a];
-        if (row->collective != q->collective || tt_algorithm_refuse(row, q->demand) != NULL)
+        if (row->collective != q->collective || tt_algorithm_refuse(row, q->requirements) != NULL)
             continue;
         cr_assert_eq(tt_price(q, a, &price), TUTTI_OK);
         uint64_t time = simulated(q, a, price.slices);
@@ -243,7 +244,7 @@ static void expect_choice(const struct tt_question *q)
     }
     cr_expect(eligible == 0 || chosen <= least + least / 100,
         "%s, %d ranks on %llu cores, %llu bytes: %s is chosen, which takes %llu; %s takes %llu",
-        tt_collectives[q->collective].name, q->demand.n, (unsigned long long)q->costs->cores,
+        tt_collectives[q->collective].name, q->requirements.n, (unsigned long long)q->costs->cores,
         (unsigned long long)q->bytes, tt_algorithms[choice].name, (unsigned long long)chosen,
         tt_algorithms[best].name, (unsigned long long)least);
 }
@@ -259,9 +260,9 @@ static void expect_choices(int n, uint64_t bytes, uint64_t scale, const struct t
     costs.eager /= scale;
     struct tt_topology *topology = domains_of(n);
     for (int c = 0; c < TT_COLLECTIVES; c++) {
-        struct tt_question q = question_of((enum tt_collective)c, n, bytes / scale, &costs);
+        struct tt_cost_query q = question_of((enum tt_collective)c, n, bytes / scale, &costs);
         q.slot_bytes = (n <= 8 ? 1024 * 1024 : 8 * 1024 * 1024 / (uint64_t)n) / scale;
-        q.demand.topology = topology;
+        q.requirements.topology = topology;
         if (!tt_collectives[c].p2p && tt_collectives[c].counts == TT_COUNTS_EVEN)
             expect_choice(&q);
     }
@@ -290,40 +291,41 @@ Test(price, chooses_what_takes_least_of_many_bytes)
  * time. */
 Test(price, of_one_rank_stands_for_many)
 {
-    int alone = 0;
+    int representative = 0;
     for (int n = 24; n <= 32; n += 8)
         for (int a = 0; a < tt_algorithm_count; a++) {
             enum tt_collective collective = (enum tt_collective)tt_algorithms[a].collective;
-            struct tt_question q = question_of(collective, n, 16 * 1024, &machines[1]);
+            struct tt_cost_query q = question_of(collective, n, 16 * 1024, &machines[1]);
             struct tt_price price;
             q.slot_bytes = 32 * 1024;
-            if (tt_collectives[collective].p2p || tt_algorithm_refuse(&tt_algorithms[a], q.demand) != NULL)
+            if (tt_collectives[collective].p2p ||
+                tt_algorithm_refuse(&tt_algorithms[a], q.requirements) != NULL)
                 continue;
             cr_assert_eq(tt_price(&q, a, &price), TUTTI_OK);
-            if (!price.alone)
+            if (!price.representative)
                 continue;
             uint64_t time = simulated(&q, a, price.slices);
-            alone++;
+            representative++;
             cr_expect(price.total > time / 2 && price.total < 3 * time,
                 "%s %s, %d ranks: price %llu, time %llu", tt_collectives[collective].name,
                 tt_algorithms[a].name, n, (unsigned long long)price.total, (unsigned long long)time);
         }
-    cr_expect_gt(alone, 5);
+    cr_expect_gt(representative, 5);
 }
 
 /* All chunks are as long as the longest, for what the one sends is what each other gets. */
 Test(price, of_one_rank_is_of_the_longest_chunks)
 {
     enum { N = 24, EACH = 100 };
-    int alone = 0;
+    int representative = 0;
     for (int a = 0; a < tt_algorithm_count; a++) {
         enum tt_collective collective = (enum tt_collective)tt_algorithms[a].collective;
-        struct tt_question q = question_of(collective, N, ELEMENT, &machines[1]);
+        struct tt_cost_query q = question_of(collective, N, ELEMENT, &machines[1]);
         struct tt_key key = { .collective = (uint8_t)collective, .algorithm = (uint8_t)a, .n = N };
         struct tt_schedule s;
         struct tt_price longer, even;
         q.slot_bytes = 32 * 1024;
-        if (tt_collectives[collective].p2p || tt_algorithm_refuse(&tt_algorithms[a], q.demand) != NULL)
+        if (tt_collectives[collective].p2p || tt_algorithm_refuse(&tt_algorithms[a], q.requirements) != NULL)
             continue;
         cr_assert_eq(tt_schedule_build(&s, &key), TUTTI_OK);
         q.bytes = ((uint64_t)s.chunks * EACH + 1) * ELEMENT;
@@ -331,22 +333,22 @@ Test(price, of_one_rank_is_of_the_longest_chunks)
         q.bytes = (uint64_t)s.chunks * (EACH + 1) * ELEMENT;
         cr_assert_eq(tt_price(&q, a, &even), TUTTI_OK);
         tt_schedule_free(&s);
-        if (!even.alone)
+        if (!even.representative)
             continue;
-        alone++;
+        representative++;
         cr_expect_eq(longer.total, even.total, "%s %s: %llu fs, and %llu", tt_collectives[collective].name,
             tt_algorithms[a].name, (unsigned long long)longer.total, (unsigned long long)even.total);
     }
-    cr_expect_geq(alone, 3);
+    cr_expect_geq(representative, 3);
 }
 
 /* What rank 0 does for all the others is no reason to walk it alone, as if the others did as much. */
 Test(price, walks_all_where_one_does_the_work)
 {
-    struct tt_question q = question_of(TT_ALL_REDUCE, 128, 1024, &machines[1]);
+    struct tt_cost_query q = question_of(TT_ALL_REDUCE, 128, 1024, &machines[1]);
     struct tt_price price;
     cr_assert_eq(tt_price(&q, tt_algorithm_find(TT_ALL_REDUCE, "star"), &price), TUTTI_OK);
-    cr_expect(!price.alone);
+    cr_expect(!price.representative);
 }
 
 /* Prices that are all but equal leave it to the order of the registry, in which one round stands first. */
@@ -354,7 +356,7 @@ Test(price, that_are_all_but_equal_decide_nothing)
 {
     struct tt_costs costs = tt_costs_default();
     costs.cores = 2;
-    struct tt_question q = question_of(TT_REDUCE_SCATTER, 3, 192, &costs);
+    struct tt_cost_query q = question_of(TT_REDUCE_SCATTER, 3, 192, &costs);
     int direct = tt_algorithm_find(TT_REDUCE_SCATTER, "direct"), choice;
     struct tt_price first, least;
     cr_assert_eq(tt_price(&q, direct, &first), TUTTI_OK);

@@ -44,7 +44,7 @@ static void prove_all(int index, int n)
     const struct tt_algorithm *a = &tt_algorithms[index];
     bool in_place = tt_collectives[a->collective].in_place != TT_IN_PLACE_NEVER;
     for (int exact = 0; exact <= 1; exact++) {
-        if (tt_algorithm_refuse(a, (struct tt_demand){ .n = n, .exact = exact }) != NULL)
+        if (tt_algorithm_refuse(a, (struct tt_requirements){ .n = n, .exact = exact }) != NULL)
             continue;
         for (int root = 0; root < n; root++) {
             if (!is_tried(a, n, root))
@@ -93,7 +93,7 @@ Test(verify, many_ranks)
             };
             bool in_place = tt_collectives[key.collective].in_place != TT_IN_PLACE_NEVER && k % 2 == 0;
             key.exact = k % 3 == 0 && tt_algorithm_refuse(&tt_algorithms[index],
-                                          (struct tt_demand){ .n = key.n, .exact = true }) == NULL;
+                                          (struct tt_requirements){ .n = key.n, .exact = true }) == NULL;
             key.root = tt_collectives[key.collective].rooted ? key.n / 3 : 0;
             struct schedule_set set = set_build(key, in_place ? UINT64_MAX : 0);
             prove(&set, &tt_algorithms[index], !in_place);
@@ -141,7 +141,8 @@ Test(verify, in_place_mixtures)
         for (int n = 2; n <= ALL_MIXTURES; n++)
             for (int exact = 0; exact <= 1; exact++)
                 for (int root = 0;
-                     root < n && tt_algorithm_refuse(a, (struct tt_demand){ .n = n, .exact = exact }) == NULL;
+                     root < n &&
+                     tt_algorithm_refuse(a, (struct tt_requirements){ .n = n, .exact = exact }) == NULL;
                      root++)
                     if (is_tried(a, n, root))
                         prove_mixtures(index, n, exact, root);

@@ -85,9 +85,9 @@ static bool answer_isa(const struct tt_comm *comm, const char *rest, struct tt_t
     return true;
 }
 
-static struct tt_demand demand_of(const struct tt_comm *comm)
+static struct tt_requirements requirements_of(const struct tt_comm *comm)
 {
-    return (struct tt_demand){ .n = comm->n, .exact = comm->exact, .topology = &comm->topology };
+    return (struct tt_requirements){ .n = comm->n, .exact = comm->exact, .topology = &comm->topology };
 }
 
 /* What a question names, or an error that says what is legal. */
@@ -153,18 +153,19 @@ static bool answer_algorithms(const struct tt_comm *comm, const char *rest, stru
     for (int i = 0; i < tt_algorithm_count; i++) {
         const struct tt_algorithm *row = &tt_algorithms[i];
         if (row->collective == collective &&
-            (comm == NULL || tt_algorithm_refuse(row, demand_of(comm)) == NULL))
+            (comm == NULL || tt_algorithm_refuse(row, requirements_of(comm)) == NULL))
             tt_put(a, "%s\t%s\n", row->name, row->source);
     }
     return true;
 }
 
-static bool ask_of(const struct tt_comm *comm, const char *name, const char *size, struct tt_ask *ask)
+static bool request_of(
+    const struct tt_comm *comm, const char *name, const char *size, struct tt_request *request)
 {
-    *ask = (struct tt_ask){
-        .settings = &comm->settings, .slot_bytes = comm->endpoint->slot_bytes, .demand = demand_of(comm)
-    };
-    return know_collective(name, &ask->collective) && know_size(size, &ask->bytes);
+    *request = (struct tt_request){ .settings = &comm->settings,
+        .slot_bytes = comm->endpoint->slot_bytes,
+        .requirements = requirements_of(comm) };
+    return know_collective(name, &request->collective) && know_size(size, &request->bytes);
 }
 
 /* "choice all_reduce BYTES": the algorithm that a call of so many bytes would take. */
@@ -172,10 +173,10 @@ static bool answer_choice(const struct tt_comm *comm, const char *rest, struct t
 {
     char name[32], size[32];
     int algorithm;
-    struct tt_ask ask;
+    struct tt_request request;
     if (comm == NULL || sscanf(rest, "%31s %31s", name, size) != 2)
         return false;
-    if (ask_of(comm, name, size, &ask) && tt_choose(&ask, NULL, &algorithm) == TUTTI_OK)
+    if (request_of(comm, name, size, &request) && tt_choose(&request, NULL, &algorithm) == TUTTI_OK)
         tt_put(a, "%s", tt_algorithms[algorithm].name);
     return true;
 }
@@ -198,9 +199,9 @@ static bool answer_topology(const struct tt_comm *comm, const char *rest, struct
 
 static bool put_schedule(const struct tt_key *key, struct tt_text *a)
 {
-    struct tt_demand demand = { .n = key->n, .exact = key->exact, .topology = key->topology };
+    struct tt_requirements requirements = { .n = key->n, .exact = key->exact, .topology = key->topology };
     const struct tt_algorithm *row = &tt_algorithms[key->algorithm];
-    const char *why = tt_algorithm_refuse(row, demand);
+    const char *why = tt_algorithm_refuse(row, requirements);
     struct tt_schedule schedule;
     if (why != NULL)
         tt_put(a, "%s %s on %d ranks%s: refused: %s\n", tt_collectives[key->collective].name, row->name,
@@ -257,8 +258,9 @@ static bool why_here(
     struct tt_settings settings;
     struct tt_topology topology;
     int32_t domain_of[1024] = { 0 };
-    struct tt_ask ask = { .settings = &settings };
-    if (!know_collective(name, &ask.collective) || !know_size(size, &ask.bytes) || !know_topology(text, n))
+    struct tt_request request = { .settings = &settings };
+    if (!know_collective(name, &request.collective) || !know_size(size, &request.bytes) ||
+        !know_topology(text, n))
         return true;
     if (n < 1 || n > 1024)
         return false;
@@ -267,9 +269,10 @@ static bool why_here(
     if (tt_settings_read(&settings, NULL) != TUTTI_OK || tt_selection_read(&settings) != TUTTI_OK ||
         tt_topology_create(&topology, n, domain_of) != TUTTI_OK)
         return true;
-    ask.slot_bytes = tt_comm_slot_bytes(&settings, n);
-    ask.demand = (struct tt_demand){ .n = n, .exact = exact || settings.exact, .topology = &topology };
-    tt_why(&ask, a);
+    request.slot_bytes = tt_comm_slot_bytes(&settings, n);
+    request.requirements =
+        (struct tt_requirements){ .n = n, .exact = exact || settings.exact, .topology = &topology };
+    tt_why(&request, a);
     tt_topology_free(&topology);
     return true;
 }
@@ -280,11 +283,11 @@ static bool answer_why(const struct tt_comm *comm, const char *rest, struct tt_t
     char name[32], size[32], last[2][TT_TOPOLOGY_TEXT] = { "", "" };
     int n = 0, words = sscanf(rest, "%31s %31s %d %247s %247s", name, size, &n, last[0], last[1]);
     bool exact = strcmp(last[0], "exact") == 0;
-    struct tt_ask ask;
+    struct tt_request request;
     if (comm == NULL)
         return words >= 3 && why_here(name, size, n, exact, last[exact], a);
-    if (words == 2 && ask_of(comm, name, size, &ask))
-        tt_why(&ask, a);
+    if (words == 2 && request_of(comm, name, size, &request))
+        tt_why(&request, a);
     return words == 2;
 }
 

@@ -9,9 +9,9 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 }
 
 struct tt_slicing tt_layout_slicing(
-    uint64_t chunk, uint64_t slot_bytes, uint32_t element_bytes, uint32_t span)
+    uint64_t chunk, uint64_t slot_bytes, uint32_t element_bytes, uint32_t max_chunks)
 {
-    uint64_t most = slot_bytes / element_bytes / span;
+    uint64_t most = slot_bytes / element_bytes / max_chunks;
     most = most > 0 ? most : 1;
     uint64_t slices = chunk / most + (chunk % most > 0);
     slices = slices > 0 ? slices : 1;

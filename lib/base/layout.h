@@ -37,7 +37,7 @@ struct tt_slicing {
 /* As few slices, and as even, as let a message of `span` chunks fit a slot; `chunk` elements is the longest
  * chunk. */
 struct tt_slicing tt_layout_slicing(
-    uint64_t chunk, uint64_t slot_bytes, uint32_t element_bytes, uint32_t span);
+    uint64_t chunk, uint64_t slot_bytes, uint32_t element_bytes, uint32_t max_chunks);
 
 void tt_layout_even(
     struct tt_layout *l, uint64_t count, uint32_t chunks, uint32_t slices, uint32_t element_bytes);

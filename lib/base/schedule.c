@@ -24,11 +24,11 @@ struct cell {
 
 struct tt_builder {
     tutti_status status;
-    struct tt_key key; /* of the whole; that of the schedule is the stage's while there is one */
-    const struct tt_stage *stage;
-    uint32_t whole, width; /* chunks of the whole; of it per chunk of the stage */
+    struct tt_key key; /* of the whole; that of the schedule is the sub-schedule's, while there is one */
+    const struct tt_sub_schedule *sub;
+    uint32_t whole, width; /* chunks of the whole; of it per chunk of the sub-schedule */
     int queue;
-    bool final, folding, fold_tree, paced;
+    bool final, folding, fold_tree, order_edge;
     uint32_t fold_first;
     uint32_t step_capacity, dep_capacity, cell_count[TT_BUFFERS];
     struct cell *cells[TT_BUFFERS];
@@ -205,9 +205,9 @@ static struct tt_step *append(struct tt_schedule *s, enum tt_verb verb, int peer
     struct tt_step *step = &s->steps[s->nsteps++];
     *step = (struct tt_step){ .verb = (uint8_t)verb, .peer = peer, .dep_first = s->ndeps, .fold_count = 1 };
     step->flags = (uint8_t)(b->queue << TT_QUEUE_SHIFT);
-    if (b->paced && s->nsteps > 1)
+    if (b->order_edge && s->nsteps > 1)
         depend(s, s->nsteps - 1, s->nsteps - 2 - step[-1].fold_index);
-    b->paced = false;
+    b->order_edge = false;
     if (verb == TT_VERB_SEND)
         step->ordinal = s->sends[peer]++;
     else if (verb == TT_VERB_RECV || verb == TT_VERB_RECV_REDUCE)
@@ -234,38 +234,38 @@ static void set_src(struct tt_schedule *s, struct tt_step *step, struct tt_cells
 void tt_chunks(struct tt_schedule *s, uint32_t chunks)
 {
     struct tt_builder *b = s->builder;
-    const struct tt_stage *stage = b->stage;
-    if (chunks == 0 || (stage == NULL && s->nsteps > 0))
+    const struct tt_sub_schedule *sub = b->sub;
+    if (chunks == 0 || (sub == NULL && s->nsteps > 0))
         tt_spoil(s, TUTTI_INTERNAL_ERROR, "tt_chunks after the first step, or of 0");
-    else if (stage != NULL && stage->map == NULL && stage->in.count % chunks != 0)
-        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a stage whose chunks are no part of its cells");
-    else if (stage != NULL)
-        b->width = stage->map == NULL ? stage->in.count / chunks : 1;
+    else if (sub != NULL && sub->map == NULL && sub->in.count % chunks != 0)
+        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a sub-schedule whose chunks are no part of its cells");
+    else if (sub != NULL)
+        b->width = sub->map == NULL ? sub->in.count / chunks : 1;
     s->chunks = chunks;
-    if (stage == NULL)
-        s->span = 1;
+    if (sub == NULL)
+        s->max_chunks = 1;
 }
 
-void tt_span(struct tt_schedule *s, uint32_t span)
+void tt_max_chunks(struct tt_schedule *s, uint32_t max_chunks)
 {
-    if (s->builder->stage == NULL)
-        s->span = span > 0 ? span : 1;
+    if (s->builder->sub == NULL)
+        s->max_chunks = max_chunks > 0 ? max_chunks : 1;
 }
 
-/* The cells of the whole for those that a stage names. Rows of TMP are as long as the vector. */
+/* The cells of the whole for those that a sub-schedule names. Rows of TMP are as long as the vector. */
 static struct tt_cells place(struct tt_schedule *s, struct tt_cells cells)
 {
     const struct tt_builder *b = s->builder;
-    const struct tt_stage *stage = b->stage;
-    if (stage == NULL || b->status != TUTTI_OK)
+    const struct tt_sub_schedule *sub = b->sub;
+    if (sub == NULL || b->status != TUTTI_OK)
         return cells;
     uint32_t column = cells.chunk % s->chunks, row = cells.chunk / s->chunks;
-    if (column + cells.count > s->chunks || (stage->map != NULL && cells.count > 1))
-        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a range that a stage cannot place");
-    struct tt_cells base = cells.buffer == TT_IN ? stage->in : stage->out;
+    if (column + cells.count > s->chunks || (sub->map != NULL && cells.count > 1))
+        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a range that a sub-schedule cannot place");
+    struct tt_cells base = cells.buffer == TT_IN ? sub->in : sub->out;
     if (cells.buffer == TT_TMP)
-        base = tt_tmp(stage->tmp + row * b->whole + stage->in.chunk % b->whole);
-    uint32_t chunk = stage->map != NULL ? (uint32_t)stage->map[column] : column * b->width;
+        base = tt_tmp(sub->tmp + row * b->whole + sub->in.chunk % b->whole);
+    uint32_t chunk = sub->map != NULL ? (uint32_t)sub->map[column] : column * b->width;
     return tt_range(base.buffer, base.chunk + chunk, cells.count * b->width);
 }
 
@@ -273,31 +273,31 @@ static struct tt_cells place(struct tt_schedule *s, struct tt_cells cells)
 static struct tt_cells carry(struct tt_schedule *s, struct tt_cells cells)
 {
     cells = place(s, cells);
-    if (cells.count > s->span)
-        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a message longer than tt_span says");
+    if (cells.count > s->max_chunks)
+        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a message longer than tt_max_chunks says");
     return cells;
 }
 
 static bool is_final(const struct tt_builder *b)
 {
-    return b->final && (b->stage == NULL || b->stage->completes);
+    return b->final && (b->sub == NULL || b->sub->completes);
 }
 
-void tt_run_stage(struct tt_schedule *s, const struct tt_stage *stage, const struct tt_team *team, int root,
-    tt_generator generate)
+void tt_run_sub_schedule(struct tt_schedule *s, const struct tt_sub_schedule *sub, const struct tt_team *team,
+    int root, tt_generator generate)
 {
     struct tt_builder *b = s->builder;
-    if (b->stage != NULL || s->chunks == 0)
-        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a stage inside a stage, or before tt_chunks");
-    b->stage = stage;
+    if (b->sub != NULL || s->chunks == 0)
+        tt_spoil(s, TUTTI_INTERNAL_ERROR, "a sub-schedule inside another, or before tt_chunks");
+    b->sub = sub;
     b->whole = s->chunks;
-    s->key.collective = (uint8_t)stage->collective;
+    s->key.collective = (uint8_t)sub->collective;
     s->key.in_place =
-        stage->in.chunk == stage->out.chunk && tt_same_memory(&b->key, stage->in.buffer, stage->out.buffer);
+        sub->in.chunk == sub->out.chunk && tt_same_memory(&b->key, sub->in.buffer, sub->out.buffer);
     generate(s, team, root);
     s->key = b->key;
     s->chunks = b->whole;
-    b->stage = NULL;
+    b->sub = NULL;
 }
 
 void tt_queue(struct tt_schedule *s, int queue)
@@ -313,9 +313,9 @@ void tt_final(struct tt_schedule *s, bool final)
     s->builder->final = final;
 }
 
-void tt_pace(struct tt_schedule *s)
+void tt_order_edge(struct tt_schedule *s)
 {
-    s->builder->paced = true;
+    s->builder->order_edge = true;
 }
 
 void tt_send(struct tt_schedule *s, int peer, struct tt_cells src)

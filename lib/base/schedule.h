@@ -129,7 +129,7 @@ struct tt_schedule {
     struct tt_key key;
     const char *algorithm; /* name, for texts */
     uint32_t chunks; /* set by the generator before its first step */
-    uint32_t span; /* the longest message of any rank, in chunks: 1, or what the generator says */
+    uint32_t max_chunks; /* the longest message of any rank, in chunks: 1, or what the generator says */
     uint32_t tmp_cells; /* cells TMP(0 .. tmp_cells) exist */
     uint32_t nsteps, ndeps;
     struct tt_step *steps;
@@ -150,10 +150,11 @@ void tt_schedule_free(struct tt_schedule *schedule);
 
 void tt_chunks(struct tt_schedule *s, uint32_t chunks);
 /* The longest message that any rank sends, in chunks; ranks size slices by it, so all must say the same. A
- * longer one is an error. Of a stage the whole says it. */
-void tt_span(struct tt_schedule *s, uint32_t span);
+ * longer one is an error. In a sub-schedule it says nothing: the whole has said it. */
+void tt_max_chunks(struct tt_schedule *s, uint32_t max_chunks);
 void tt_queue(struct tt_schedule *s, int queue); /* queue of the steps to come; 0 at first */
-void tt_pace(struct tt_schedule *s); /* the next step waits for the last one, though they share no cell */
+void tt_order_edge(
+    struct tt_schedule *s); /* the next step waits for the last one, though they share no cell */
 void tt_final(struct tt_schedule *s, bool final); /* the reducing steps to come complete their chunks */
 
 void tt_send(struct tt_schedule *s, int peer, struct tt_cells src);
@@ -178,15 +179,15 @@ void tt_reverse(struct tt_schedule *s, const struct tt_team *team, int root, enu
 
 /* A part of a schedule that a generator writes for a team of its own, as in a composition: to it, these
  * cells are its IN, its OUT and all its chunks. */
-struct tt_stage {
+struct tt_sub_schedule {
     enum tt_collective collective; /* what the part is to its generator */
     struct tt_cells in, out; /* of one count, which the generator's tt_chunks divides */
     const int *map; /* if not NULL: its chunk c is chunk map[c] of these cells, whatever their count */
     uint32_t tmp; /* where its TMP begins, a multiple of the chunks of the whole */
     bool completes; /* what it reduces is complete; else its tt_final says nothing */
 };
-void tt_run_stage(struct tt_schedule *s, const struct tt_stage *stage, const struct tt_team *team, int root,
-    tt_generator generate);
+void tt_run_sub_schedule(struct tt_schedule *s, const struct tt_sub_schedule *sub, const struct tt_team *team,
+    int root, tt_generator generate);
 
 /* The build has failed; the first reason stays until tt_schedule_end tells it. */
 void tt_spoil(struct tt_schedule *s, tutti_status status, const char *why);

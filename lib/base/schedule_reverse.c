@@ -95,7 +95,7 @@ void tt_reverse(struct tt_schedule *s, const struct tt_team *team, int root, enu
     }
     struct chunk *chunks = calloc(spread.chunks, sizeof *chunks);
     tt_chunks(s, spread.chunks);
-    tt_span(s, spread.span);
+    tt_max_chunks(s, spread.max_chunks);
     if (chunks != NULL)
         reverse_steps(s, chunks, &spread);
     else

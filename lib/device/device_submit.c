@@ -26,7 +26,7 @@ enum { ROUNDS_OF_MESSAGES = 1 << 30, NO_ROUND = INT32_MAX };
 struct op { /* one call */
     struct tt_call call; /* as the worker runs it */
     struct tt_staging staging;
-    struct tt_laid laid;
+    struct tt_call_layout laid;
     struct tt_part chunks[2];
     void *stream; /* the caller's */
     struct tt_meeting meeting;
@@ -62,7 +62,7 @@ static tutti_status lay(struct comm_batch *b, struct op *op)
         status = tt_plan_find(&b->device->plans, &key, &plan);
     if (status != TUTTI_OK)
         return status;
-    tt_call_lay(&op->call, &plan->schedule, &b->device->tables, &op->laid);
+    tt_lay_out_call(&op->call, &plan->schedule, &b->device->tables, &op->laid);
     for (unsigned side = 0; side < 2; side++)
         op->chunks[side] = tt_call_chunks(&op->call, &plan->schedule, side);
     return TUTTI_OK;

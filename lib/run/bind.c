@@ -196,17 +196,17 @@ tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
     const struct tt_comm *comm = call->comm;
-    struct tt_ask ask = { .settings = &comm->settings,
+    struct tt_request request = { .settings = &comm->settings,
         .slot_bytes = comm->endpoint->slot_bytes,
         .collective = call->collective,
-        .demand = { .n = comm->n,
+        .requirements = { .n = comm->n,
             .exact = comm->exact && !row->p2p,
             .ordered = call->created != NULL && !call->created->commutes,
             .long_elements = call->element_bytes > TT_ELEMENT_BYTES,
             .topology = &comm->topology },
         .bytes = tt_call_is_one_sided(call) ? 0 : call->total * tutti_type_bytes(call->type) };
     int algorithm = 0;
-    tutti_status status = tt_choose(&ask, comm->choices, &algorithm);
+    tutti_status status = tt_choose(&request, comm->choices, &algorithm);
     *key = (struct tt_key){ .collective = (uint8_t)call->collective,
         .algorithm = (uint8_t)algorithm,
         .in_place = call->in_place && !tt_call_scales(call),
@@ -227,7 +227,7 @@ tutti_status tt_call_choose(const struct tt_call *call)
 /* An element of a user's operator is long: of all chunks that a message carries, one must fit. */
 static tutti_status check_slot(const struct tt_call *call, const struct tt_plan *plan)
 {
-    uint64_t chunks = plan->schedule.span, slot = call->comm->endpoint->slot_bytes;
+    uint64_t chunks = plan->schedule.max_chunks, slot = call->comm->endpoint->slot_bytes;
     if (chunks * call->element_bytes <= slot)
         return TUTTI_OK;
     return tt_fail(TUTTI_UNSUPPORTED,

@@ -63,7 +63,7 @@ struct tt_slicing tt_call_slicing(const struct tt_call *call, const struct tt_sc
 {
     uint64_t chunk = longest_block(call, schedule->chunks);
     struct tt_slicing slicing =
-        tt_layout_slicing(chunk, call->comm->endpoint->slot_bytes, call->element_bytes, schedule->span);
+        tt_layout_slicing(chunk, call->comm->endpoint->slot_bytes, call->element_bytes, schedule->max_chunks);
     if (tt_call_is_one_sided(call)) /* slices are as long as a message may be, but for the last */
         slicing.longest = chunk < slicing.most ? chunk : slicing.most;
     return slicing;
@@ -139,7 +139,7 @@ uint64_t tt_call_stride(const struct tt_call *call, struct tt_slicing slicing)
 static bool has_bounce(const struct tt_call *call, const struct tt_op *op, struct tt_slicing slicing)
 {
     return op->shares && !tt_collectives[call->collective].p2p &&
-           slicing.longest * call->element_bytes * op->schedule->span >= call->comm->bounce_from;
+           slicing.longest * call->element_bytes * op->schedule->max_chunks >= call->comm->bounce_from;
 }
 
 uint64_t tt_call_bounce_bytes(const struct tt_call *call, const struct tt_op *op, struct tt_slicing slicing)
@@ -192,8 +192,8 @@ struct tt_part tt_call_chunks(const struct tt_call *call, const struct tt_schedu
     }
 }
 
-void tt_call_lay(const struct tt_call *call, const struct tt_schedule *schedule,
-    const struct tt_tables *tables, struct tt_laid *laid)
+void tt_lay_out_call(const struct tt_call *call, const struct tt_schedule *schedule,
+    const struct tt_tables *tables, struct tt_call_layout *laid)
 {
     struct tt_slicing slicing = tt_call_slicing(call, schedule);
     tt_call_set_layouts(call, schedule, slicing, tables, &laid->in, &laid->out);

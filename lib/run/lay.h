@@ -29,13 +29,13 @@ uint64_t tt_call_cells(const struct tt_call *call, const struct tt_schedule *sch
 tutti_status tt_call_reserve(const struct tt_call *call, const struct tt_op *op, struct tt_slicing slicing);
 
 /* All of it at once; its arrays are in `tables`. */
-struct tt_laid {
+struct tt_call_layout {
     struct tt_layout in, out;
     struct tt_space spaces[2]; /* where the buffers have them: [TT_IN], [TT_OUT] */
     uint64_t stride; /* bytes of a cell that holds a slice of any chunk */
 };
-void tt_call_lay(const struct tt_call *call, const struct tt_schedule *schedule,
-    const struct tt_tables *tables, struct tt_laid *laid);
+void tt_lay_out_call(const struct tt_call *call, const struct tt_schedule *schedule,
+    const struct tt_tables *tables, struct tt_call_layout *laid);
 /* The chunks of IN or OUT that this rank has: `first` and how many. */
 struct tt_part tt_call_chunks(
     const struct tt_call *call, const struct tt_schedule *schedule, unsigned buffer);

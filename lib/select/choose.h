@@ -16,11 +16,11 @@ struct tt_choices { /* 1 + index in the registry; 0: not asked yet */
     uint8_t known[TT_COLLECTIVES][4][TT_SIZE_CLASSES]; /* by collective, what the operator asks, and size */
 };
 
-struct tt_ask {
+struct tt_request {
     const struct tt_settings *settings;
     uint64_t slot_bytes;
     enum tt_collective collective;
-    struct tt_demand demand;
+    struct tt_requirements requirements;
     uint64_t bytes; /* of the whole vector */
 };
 
@@ -28,13 +28,13 @@ enum tt_decider { TT_BY_FORCE, TT_BY_RULE, TT_BY_PRICE };
 
 /* An ineligible or unknown forced name is an error that lists the eligible ones. `choices` may be NULL:
  * nothing is kept. */
-tutti_status tt_choose(const struct tt_ask *ask, struct tt_choices *choices, int *algorithm);
+tutti_status tt_choose(const struct tt_request *request, struct tt_choices *choices, int *algorithm);
 /* The same, and who decided. */
-tutti_status tt_choose_anew(const struct tt_ask *ask, int *algorithm, enum tt_decider *decider);
+tutti_status tt_choose_anew(const struct tt_request *request, int *algorithm, enum tt_decider *decider);
 
 /* What is priced for it: its size class. */
-struct tt_question tt_choose_question(const struct tt_ask *ask);
+struct tt_cost_query tt_choose_cost_query(const struct tt_request *request);
 /* The algorithm that the first rule for it names, -1 if there is none. */
-int tt_choose_rule(const struct tt_ask *ask);
+int tt_choose_rule(const struct tt_request *request);
 
 #endif

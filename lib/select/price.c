@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* price.c: from a question to schedules, slices and their walk, and the choice. */
+/* price.c: from a cost query to schedules, slices and their simulation, and the choice. */
 #include "select/price.h"
 
 #include <stdlib.h>
@@ -11,67 +11,70 @@
 enum { LEAST_SLICES = 2, EQUAL = 256 /* prices are, that differ by less than one part in so many */ };
 #define BYTES_MAX ((uint64_t)1 << 30) /* beyond, all prices grow alike */
 
-static tutti_status build(const struct tt_question *q, int algorithm, int me, struct tt_schedule *schedule)
+static tutti_status build(const struct tt_cost_query *q, int algorithm, int me, struct tt_schedule *schedule)
 {
     const struct tt_collective_row *row = &tt_collectives[q->collective];
     struct tt_key key = { .collective = (uint8_t)q->collective,
         .algorithm = (uint8_t)algorithm,
-        .exact = q->demand.exact && (row->result == TT_RESULT_REDUCED || q->collective == TT_BARRIER),
-        .n = q->demand.n,
+        .exact = q->requirements.exact && (row->result == TT_RESULT_REDUCED || q->collective == TT_BARRIER),
+        .n = q->requirements.n,
         .me = me,
-        .topology = q->demand.topology };
+        .topology = q->requirements.topology };
     return tt_schedule_build(schedule, &key);
 }
 
 /* The layout of a call; where one rank stands for all, all chunks are as long as the longest. */
-static struct tt_layout lay_out(const struct tt_question *q, const struct tt_schedule *s, bool alone)
+static struct tt_layout lay_out(
+    const struct tt_cost_query *q, const struct tt_schedule *s, bool representative)
 {
     struct tt_layout layout;
     uint64_t bytes = q->bytes < BYTES_MAX ? q->bytes : BYTES_MAX;
     uint64_t count = bytes / q->element_bytes + (bytes % q->element_bytes > 0);
-    uint64_t n = (uint64_t)q->demand.n;
+    uint64_t n = (uint64_t)q->requirements.n;
     if (tt_collectives[q->collective].blocks) /* of one length each */
         count = (count + n - 1) / n * n;
     uint64_t longest = count / s->chunks + (count % s->chunks > 0);
-    if (alone)
+    if (representative)
         count = longest * s->chunks;
-    struct tt_slicing slicing = tt_layout_slicing(longest, q->slot_bytes, q->element_bytes, s->span);
+    struct tt_slicing slicing = tt_layout_slicing(longest, q->slot_bytes, q->element_bytes, s->max_chunks);
     tt_layout_even(&layout, count, s->chunks, slicing.slices, q->element_bytes);
     return layout;
 }
 
-/* What `more` took longer than `fewer`, which walks half as many slices, is the pace of the rest. */
+/* Extends a price to all slices: each of the rest takes as long as one of those that `more` simulated beyond
+ * `fewer`, which simulated half as many. */
 static void go_on(
-    const struct tt_walk_result *more, const struct tt_walk_result *fewer, struct tt_price *price)
+    const struct tt_simulation_result *more, const struct tt_simulation_result *fewer, struct tt_price *price)
 {
-    uint64_t half = price->walked - price->walked / 2, rest = price->slices - price->walked;
+    uint64_t half = price->simulated - price->simulated / 2, rest = price->slices - price->simulated;
     price->total += (more->total - fewer->total) / half * rest;
     for (int i = 0; i < TT_PRICE_PARTS; i++)
         if (more->parts[i] > fewer->parts[i])
             price->parts[i] += (more->parts[i] - fewer->parts[i]) / half * rest;
 }
 
-static tutti_status walk(const struct tt_question *q, const struct tt_schedule *schedules, int ranks,
+static tutti_status simulate(const struct tt_cost_query *q, const struct tt_schedule *schedules, int ranks,
     uint64_t limit, struct tt_price *price)
 {
-    bool alone = ranks < q->demand.n;
-    struct tt_layout layout = lay_out(q, &schedules[0], alone);
-    struct tt_walk_result result, half;
+    bool representative = ranks < q->requirements.n;
+    struct tt_layout layout = lay_out(q, &schedules[0], representative);
+    struct tt_simulation_result result, half;
     uint64_t steps = (uint64_t)schedules[0].nsteps * (uint64_t)ranks;
     uint32_t slices = layout.slices < TT_PRICE_SLICES ? layout.slices : TT_PRICE_SLICES;
     while (slices > LEAST_SLICES && slices * steps > TT_PRICE_STEPS)
         slices = slices / 2 > LEAST_SLICES ? slices / 2 : LEAST_SLICES;
-    struct tt_walk_of of = { q, schedules, ranks, &layout, slices, limit };
-    tutti_status status = tt_price_walk(&of, &result);
+    struct tt_simulation_params params = { q, schedules, ranks, &layout, slices, limit };
+    tutti_status status = tt_price_simulate(&params, &result);
     if (status != TUTTI_OK)
         return status;
-    *price =
-        (struct tt_price){ .total = result.total, .slices = layout.slices, .walked = slices, .alone = alone };
+    *price = (struct tt_price){
+        .total = result.total, .slices = layout.slices, .simulated = slices, .representative = representative
+    };
     memcpy(price->parts, result.parts, sizeof price->parts);
     if (slices == layout.slices || result.total == UINT64_MAX)
         return TUTTI_OK;
-    of.slices = slices / 2;
-    status = tt_price_walk(&of, &half);
+    params.slices = slices / 2;
+    status = tt_price_simulate(&params, &half);
     if (status == TUTTI_OK)
         go_on(&result, &half, price);
     return status;
@@ -85,19 +88,19 @@ static uint64_t steps_of_all(const struct tt_schedule *two, int n)
 
 /* A price beyond the limit is UINT64_MAX. */
 static tutti_status price_within(
-    const struct tt_question *q, int algorithm, uint64_t limit, struct tt_price *price)
+    const struct tt_cost_query *q, int algorithm, uint64_t limit, struct tt_price *price)
 {
     struct tt_schedule first;
     tutti_status status = build(q, algorithm, 0, &first);
     if (status != TUTTI_OK)
         return status;
-    if (first.span > 1 &&
-        (q->demand.long_elements || (uint64_t)first.span * TT_ELEMENT_BYTES > q->slot_bytes)) {
+    if (first.max_chunks > 1 &&
+        (q->requirements.long_elements || (uint64_t)first.max_chunks * TT_ELEMENT_BYTES > q->slot_bytes)) {
         tt_schedule_free(&first); /* an element of each chunk of a message might not fit a slot */
         *price = (struct tt_price){ .total = UINT64_MAX };
         return TUTTI_OK;
     }
-    int n = q->demand.n, ranks = n, built = 1;
+    int n = q->requirements.n, ranks = n, built = 1;
     struct tt_schedule *schedules = calloc((size_t)n, sizeof *schedules);
     if (schedules == NULL) {
         tt_schedule_free(&first);
@@ -106,29 +109,29 @@ static tutti_status price_within(
     schedules[0] = first;
     for (; built < ranks && status == TUTTI_OK; built += status == TUTTI_OK) {
         status = build(q, algorithm, built, &schedules[built]);
-        if (status == TUTTI_OK && built == 1 && steps_of_all(schedules, n) > TT_PRICE_WALK)
+        if (status == TUTTI_OK && built == 1 && steps_of_all(schedules, n) > TT_PRICE_SIMULATED)
             ranks = 1;
     }
     if (status == TUTTI_OK)
-        status = walk(q, schedules, ranks, limit, price);
+        status = simulate(q, schedules, ranks, limit, price);
     for (int r = 0; r < built; r++)
         tt_schedule_free(&schedules[r]);
     free(schedules);
     return status;
 }
 
-tutti_status tt_price(const struct tt_question *q, int algorithm, struct tt_price *price)
+tutti_status tt_price(const struct tt_cost_query *q, int algorithm, struct tt_price *price)
 {
     return price_within(q, algorithm, UINT64_MAX, price);
 }
 
-static bool eligible(const struct tt_question *q, int algorithm)
+static bool eligible(const struct tt_cost_query *q, int algorithm)
 {
     const struct tt_algorithm *a = &tt_algorithms[algorithm];
-    return a->collective == q->collective && tt_algorithm_refuse(a, q->demand) == NULL;
+    return a->collective == q->collective && tt_algorithm_refuse(a, q->requirements) == NULL;
 }
 
-tutti_status tt_price_choose(const struct tt_question *q, int *algorithm)
+tutti_status tt_price_choose(const struct tt_cost_query *q, int *algorithm)
 {
     int best = -1, count = 0;
     uint64_t least = UINT64_MAX;
@@ -137,7 +140,7 @@ tutti_status tt_price_choose(const struct tt_question *q, int *algorithm)
             best = i;
             count++;
         }
-    for (int i = 0; i < tt_algorithm_count && count > 1 && q->demand.n > 1; i++) {
+    for (int i = 0; i < tt_algorithm_count && count > 1 && q->requirements.n > 1; i++) {
         struct tt_price price;
         tutti_status status = eligible(q, i) ? price_within(q, i, least, &price) : TUTTI_OK;
         if (status != TUTTI_OK)

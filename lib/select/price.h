@@ -5,27 +5,27 @@
  * takes what the costs say (base/costs.h). It is a pure function of values that all ranks share, so that
  * all come to the same choice without a word.
  *
- * It is found by walking all ranks' schedules in virtual time, by the rules of the executor: a fold is one
- * unit, slices go in a window, messages of a pair take turns. So it equals what
- * the real executor takes over the simulator, to the femtosecond. Of many slices the first few are walked,
- * and the rest go on at their pace. Where the walk would be long, as among many ranks that all talk to all,
- * rank 0 is walked alone, among peers that do at each moment what it does; or in turn, where they share
- * cores. */
+ * The cost model simulates all ranks' schedules in virtual time, by the rules of the executor: a fold is one
+ * unit, slices go in a window, messages of a pair keep the order of slots (base/ready.h). So a price equals
+ * what the real executor takes over the simulator, to the femtosecond. Of many slices the first few are
+ * simulated, and the others are taken to need as long each. Where the simulation would be long, as among many
+ * ranks that all talk to all, rank 0 is the representative of all: it alone is simulated, among peers that do
+ * at each moment what it does, or one after the other where they share cores. */
 #ifndef TT_ALGORITHMS_PRICE_H
 #define TT_ALGORITHMS_PRICE_H
 #include "algorithms/algorithms.h"
 #include "base/costs.h"
 
 enum {
-    TT_PRICE_WALK = 2048, /* steps of all ranks, of one slice: more are not walked */
-    TT_PRICE_STEPS = 8192, /* of all slices, or fewer of these are walked, two at least */
-    TT_PRICE_SLICES = 32, /* that are walked */
+    TT_PRICE_SIMULATED = 2048, /* steps of all ranks, of one slice: more are not simulated */
+    TT_PRICE_STEPS = 8192, /* of all slices, or fewer of these are simulated, two at least */
+    TT_PRICE_SLICES = 32, /* that are simulated */
 };
 
 /* A call without its buffers, and what it runs on. */
-struct tt_question {
+struct tt_cost_query {
     enum tt_collective collective;
-    struct tt_demand demand;
+    struct tt_requirements requirements;
     uint64_t bytes; /* of the whole vector */
     uint32_t element_bytes;
     uint64_t slot_bytes; /* the longest message */
@@ -44,14 +44,14 @@ enum tt_price_part {
 struct tt_price {
     uint64_t total; /* femtoseconds; UINT64_MAX: slots are too short for its messages */
     uint64_t parts[TT_PRICE_PARTS]; /* work of the rank that ends last; the rest of the total it waits */
-    uint32_t slices, walked;
-    bool alone; /* rank 0 was walked for all */
+    uint32_t slices, simulated;
+    bool representative; /* rank 0 was simulated for all */
 };
 
 /* OUT_OF_MEMORY, or what the generator fails with. */
-tutti_status tt_price(const struct tt_question *question, int algorithm, struct tt_price *price);
+tutti_status tt_price(const struct tt_cost_query *query, int algorithm, struct tt_price *price);
 /* The eligible algorithm of the lowest price; of those that differ by less than costs can be known, one part
  * in 256, the first in the registry. */
-tutti_status tt_price_choose(const struct tt_question *question, int *algorithm);
+tutti_status tt_price_choose(const struct tt_cost_query *query, int *algorithm);
 
 #endif

@@ -5,22 +5,23 @@
 #include "select/price.h"
 #include "base/layout.h"
 
-/* The schedules of `ranks` ranks, of which rank 0 alone stands for all where that is one of several. The
- * layout has all slices; the first `slices` of them are walked. */
-struct tt_walk_of {
-    const struct tt_question *question;
+/* The schedules of `ranks` ranks, of which rank 0 is the representative of all where it is one of several.
+ * The layout has all slices; the first `slices` of them are simulated. */
+struct tt_simulation_params {
+    const struct tt_cost_query *query;
     const struct tt_schedule *schedules;
     int ranks;
     const struct tt_layout *layout;
     uint32_t slices;
-    uint64_t limit; /* who takes longer is not walked to the end */
+    uint64_t limit; /* what takes longer is not simulated to the end */
 };
 
-struct tt_walk_result {
+struct tt_simulation_result {
     uint64_t total;
     uint64_t parts[TT_PRICE_PARTS]; /* of the rank that ends last */
 };
 
-tutti_status tt_price_walk(const struct tt_walk_of *of, struct tt_walk_result *result);
+tutti_status tt_price_simulate(
+    const struct tt_simulation_params *params, struct tt_simulation_result *result);
 
 #endif

@@ -25,20 +25,20 @@ static void put_price(const struct tt_price *p, struct tt_text *a)
     tt_put(a, " waits %.3f", microseconds(p->total > work ? p->total - work : 0));
     if (p->slices > 1)
         tt_put(a, "; %u slices", p->slices);
-    if (p->alone)
+    if (p->representative)
         tt_put(a, "; of rank 0 alone");
 }
 
-static tutti_status put_row(const struct tt_ask *ask, int algorithm, int chosen, struct tt_text *a)
+static tutti_status put_row(const struct tt_request *request, int algorithm, int chosen, struct tt_text *a)
 {
     const struct tt_algorithm *row = &tt_algorithms[algorithm];
-    const char *why = tt_algorithm_refuse(row, ask->demand);
-    struct tt_question question = tt_choose_question(ask);
+    const char *why = tt_algorithm_refuse(row, request->requirements);
+    struct tt_cost_query query = tt_choose_cost_query(request);
     struct tt_price price;
     tutti_status status = TUTTI_OK;
     tt_put(a, "%s\t", row->name);
     if (why == NULL)
-        status = tt_price(&question, algorithm, &price);
+        status = tt_price(&query, algorithm, &price);
     if (why != NULL)
         tt_put(a, "cannot serve: %s", why);
     else if (status == TUTTI_OK && price.total == UINT64_MAX)
@@ -49,36 +49,37 @@ static tutti_status put_row(const struct tt_ask *ask, int algorithm, int chosen,
     return status;
 }
 
-static void put_reason(const struct tt_ask *ask, int chosen, enum tt_decider decider, struct tt_text *a)
+static void put_reason(
+    const struct tt_request *request, int chosen, enum tt_decider decider, struct tt_text *a)
 {
-    int rule = tt_choose_rule(ask);
+    int rule = tt_choose_rule(request);
     tt_put(a, "chosen: %s, ", tt_algorithms[chosen].name);
     if (decider == TT_BY_FORCE)
         tt_put(a, "because the setting algo forces it\n");
     else if (decider == TT_BY_RULE)
-        tt_put(a, "because a rule of %s names it\n", ask->settings->rules);
+        tt_put(a, "because a rule of %s names it\n", request->settings->rules);
     else if (rule >= 0)
-        tt_put(a, "by its price; a rule of %s names %s, which cannot serve\n", ask->settings->rules,
+        tt_put(a, "by its price; a rule of %s names %s, which cannot serve\n", request->settings->rules,
             tt_algorithms[rule].name);
     else
         tt_put(a, "by its price\n");
 }
 
-bool tt_why(const struct tt_ask *ask, struct tt_text *a)
+bool tt_why(const struct tt_request *request, struct tt_text *a)
 {
     enum tt_decider decider;
     int chosen;
-    if (tt_choose_anew(ask, &chosen, &decider) != TUTTI_OK)
+    if (tt_choose_anew(request, &chosen, &decider) != TUTTI_OK)
         return false;
     tt_put(a, "%s of %llu bytes on %d ranks%s, %llu cores, messages up to %llu bytes\n",
-        tt_collectives[ask->collective].name, (unsigned long long)ask->bytes, ask->demand.n,
-        ask->demand.exact ? " under exact" : "", (unsigned long long)ask->settings->costs.cores,
-        (unsigned long long)ask->slot_bytes);
+        tt_collectives[request->collective].name, (unsigned long long)request->bytes, request->requirements.n,
+        request->requirements.exact ? " under exact" : "", (unsigned long long)request->settings->costs.cores,
+        (unsigned long long)request->slot_bytes);
     for (int i = 0; i < tt_algorithm_count; i++)
-        if (tt_algorithms[i].collective == ask->collective && put_row(ask, i, chosen, a) != TUTTI_OK)
+        if (tt_algorithms[i].collective == request->collective && put_row(request, i, chosen, a) != TUTTI_OK)
             return false;
-    put_reason(ask, chosen, decider, a);
+    put_reason(request, chosen, decider, a);
     tt_put(a, "by these costs of the machine:\n");
-    tt_costs_tell(&ask->settings->costs, a);
+    tt_costs_tell(&request->settings->costs, a);
     return true;
 }

@@ -6,6 +6,6 @@
 
 /* Every algorithm of the collective in a line, its price with its parts or why it cannot serve, then who
  * decided, and the costs. False, with the thread's last error set, if there is no choice. */
-bool tt_why(const struct tt_ask *ask, struct tt_text *answer);
+bool tt_why(const struct tt_request *request, struct tt_text *answer);
 
 #endif

@@ -88,9 +88,9 @@ static bool check_message(struct tt_verifier *v, uint32_t message)
         return tt_verify_wrong(v, rank, from - v->base[rank],
             "sends %s, but step %u of rank %d receives it as %s: not the same chunks",
             tt_cells_name(src).text, to - v->base[peer], peer, tt_cells_name(dst).text);
-    if (send->nchunks > v->schedules[rank]->span)
-        return tt_verify_wrong(v, rank, from - v->base[rank], "sends %u chunks at once; its span is %u",
-            send->nchunks, v->schedules[rank]->span);
+    if (send->nchunks > v->schedules[rank]->max_chunks)
+        return tt_verify_wrong(v, rank, from - v->base[rank], "sends %u chunks at once; its max_chunks is %u",
+            send->nchunks, v->schedules[rank]->max_chunks);
     return true;
 }
 
@@ -184,7 +184,7 @@ static unsigned queue_of(const struct tt_step *step)
 }
 
 /* The unit before step i of rank r in its queue: in this slice, else the last of the slice before. */
-static void wait_for_lane(struct graph *g, uint32_t copy, uint32_t r, uint32_t i)
+static void wait_for_queue(struct graph *g, uint32_t copy, uint32_t r, uint32_t i)
 {
     const struct tt_schedule *s = g->v->schedules[r];
     unsigned queue = queue_of(&s->steps[i]);
@@ -235,7 +235,7 @@ static void wait_for_all(struct graph *g, uint32_t node)
     if (g->slots > 0 && step->verb == TT_VERB_SEND)
         wait_for_slot(g, copy, number);
     if (g->queues)
-        wait_for_lane(g, copy, r, number - v->base[r]);
+        wait_for_queue(g, copy, r, number - v->base[r]);
     if (slice >= TT_WINDOW)
         wait_for(g, (copy - TT_WINDOW) * g->size + v->total + r);
     for (uint32_t z = 0; copy >= g->slices && z < g->slices; z++)

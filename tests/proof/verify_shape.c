@@ -27,8 +27,9 @@ static bool check_key(struct tt_verifier *v, int r)
         return tt_verify_wrong(v, r, -1, "%s has no in-place form", row->name);
     if (s->chunks == 0 || s->chunks != v->chunks)
         return tt_verify_wrong(v, r, -1, "%u chunks, but %u at rank 0", s->chunks, v->chunks);
-    if (s->span != first->span)
-        return tt_verify_wrong(v, r, -1, "its span is %u, but %u at rank 0", s->span, first->span);
+    if (s->max_chunks != first->max_chunks)
+        return tt_verify_wrong(
+            v, r, -1, "its max_chunks is %u, but %u at rank 0", s->max_chunks, first->max_chunks);
     if (row->blocks && s->chunks % (uint32_t)v->n != 0)
         return tt_verify_wrong(v, r, -1, "%u chunks are not a multiple of %d blocks", s->chunks, v->n);
     if (row->result == TT_RESULT_EXCHANGED && s->chunks != (uint32_t)v->n)
