@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/wait.h"
 #include "run/comm.h"
+#include "run/settings.h"
 #include "select/selection.h"
 
 /* --- Choices by the costs that the library is shipped with. */
