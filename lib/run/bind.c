@@ -11,9 +11,6 @@
 #include "run/lay.h"
 #include "observe/recorder.h"
 
-_Static_assert((int)TT_PRICE_WINDOW == (int)TT_WINDOW, "the walk of choose.h has the executor's window");
-_Static_assert((int)TT_PRICE_AHEAD == (int)TT_SLOTS / (int)TT_WINDOW, "and its turns");
-
 static const int32_t barrier_token;
 
 static bool reduces(const struct tt_call *call)
