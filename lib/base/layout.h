@@ -34,8 +34,8 @@ struct tt_slicing {
     uint64_t most; /* elements of a chunk that one message may carry */
     uint64_t longest; /* elements of the longest slice of a chunk */
 };
-/* As few slices, and as even, as let a message of `span` chunks fit a slot; `chunk` elements is the longest
- * chunk. */
+/* As few slices, and as even, as let a message of `max_chunks` chunks fit a slot. The longest chunk has
+ * `chunk` elements. */
 struct tt_slicing tt_layout_slicing(
     uint64_t chunk, uint64_t slot_bytes, uint32_t element_bytes, uint32_t max_chunks);
 
