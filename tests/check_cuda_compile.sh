@@ -18,7 +18,7 @@ if [ "${CUDA:-yes}" != yes ]; then
     exit 0
 fi
 [ -n "${NVCC:-}" ] || { echo "check_cuda_compile: NVCC is not set" >&2; exit 2; }
-[ $# -gt 0 ] || set -- "${srcdir:-$(dirname "$0")/..}"/kernels/cuda_*.cu
+[ $# -gt 0 ] || set -- "${srcdir:-$(dirname "$0")/..}"/kernels/cuda/*.cu
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM

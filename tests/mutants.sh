@@ -4,8 +4,8 @@
 #
 # usage: mutants.sh [--run [NAME]...]     in a build directory
 #
-# tests/mutants/NAME.patch is one small bug. Its first line, "red: COMMAND", is what must fail with it in a
-# build directory; the next ones say what it is. As a part of `make check` this only demands that each patch
+# tests/mutants/ROOM/NAME.patch is one small bug. Its first line, "red: COMMAND", is what must fail with it in
+# a build directory; the next ones say what it is. As a part of `make check` this only demands that each patch
 # still fits the sources, and that its command names what is there: who changes such a line carries the bug
 # along. With --run (`make mutants`: by hand, or nightly, for it takes minutes) a copy of the sources is built
 # with each of them, one at a time, and its command must fail. A survivor is a hole in the tests.
@@ -34,10 +34,10 @@ is_there()
     case $1 in
     "tests/suite --filter '"*/*"'")
         for suite in $(echo "$1" | sed "s|^[^']*'||; s|/.*||" | tr '@(|)*' ' '); do
-            grep -q "^Test($suite" "$here"/tests/*.c || return 1
+            grep -q "^Test($suite" "$here"/tests/*/*.c || return 1
         done
         ;;
-    tests/*) ls "$here/${1%% *}"*.c >/dev/null 2>&1 ;;
+    tests/*) ls "$here"/tests/*/"$(basename "${1%% *}")"*.c >/dev/null 2>&1 ;;
     "tutti-train verify "*) ;;
     *) return 1 ;;
     esac
@@ -92,7 +92,7 @@ if [ "${1:-}" = --run ]; then
     shift
     prepare || { echo "mutants: the copy cannot be built in $tree"; exit 1; }
 fi
-for file in "$here"/tests/mutants/*.patch; do
+for file in "$here"/tests/mutants/*/*.patch; do
     name=$(basename "$file" .patch)
     case " $* " in
     '  ' | *" $name "*) ;;

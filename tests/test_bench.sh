@@ -8,6 +8,7 @@ LC_ALL=C
 export LC_ALL
 here=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 1
 [ -d "$here/perf" ] || here=$(dirname "$here")
+programs=$here/perf/bench
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -30,7 +31,7 @@ show() # program files
 {
     program=$1
     shift
-    awk -f "$here/perf/bench_json.awk" -f "$here/perf/$program" "$@"
+    awk -f "$programs/bench_json.awk" -f "$programs/$program" "$@"
 }
 
 # --- Medians: of each class by itself, the better variant of a peer, and nothing that was measured while the
@@ -157,7 +158,7 @@ awk '
         !($2 in known) || $3 !~ /^([0-9]+|any)$/ ||
         $4 !~ /^[0-9]+[KM]?$/ || $5 !~ /^[0-9]+[KM]?$/ || $6 !~ /^(malloc|registered|any)$/ ||
         $7 !~ /^[0-9.]+$/ || $8 !~ /^[0-9.]+$/ { print FILENAME ":" FNR ": " $0 }' \
-    "$scratch/collectives" "$here/perf/bars.txt" >"$scratch/bad"
+    "$scratch/collectives" "$programs/bars.txt" >"$scratch/bad"
 [ ! -s "$scratch/bad" ] || fail "not a bar" "$scratch/bad"
 
 # --- A run of the whole, as short as can be and without peers: every program of a point, once each; a run
@@ -168,8 +169,9 @@ chmod -R u+w "$scratch/perf"
 bench() # rounds-more ranks
 {
     BENCH_QUICK=1 BENCH_PEERS='' BENCH_ROUNDS=1 BENCH_AGAIN=$1 BENCH_RANKS=$2 BENCH_SIZES=8 BENCH_PATIENCE=0 \
-        BENCH_COLLECTIVES='broadcast barrier' sh "$scratch/perf/bench.sh" ./collperf "$scratch/bench.jsonl" \
-        >"$scratch/out" 2>&1 || fail "bench.sh failed" "$scratch/out"
+        BENCH_COLLECTIVES='broadcast barrier' \
+        sh "$scratch/perf/bench/bench.sh" ./collperf "$scratch/bench.jsonl" >"$scratch/out" 2>&1 ||
+        fail "bench.sh failed" "$scratch/out"
 }
 bench 0 2
 grep -c '"point": "steady b[a-z]* 2 8 1"' "$scratch/bench.jsonl" >"$scratch/lines"
@@ -186,7 +188,7 @@ grep 'steady broadcast' "$scratch/bench.jsonl" >"$scratch/kept"
 grep 'steady broadcast' "$scratch/part" | cmp -s - "$scratch/kept" ||
     fail "one measured again what was there" "$scratch/bench.jsonl"
 grep -q '"point": "steady barrier 2 8 1"' "$scratch/bench.jsonl" || fail "what was missing still is"
-echo 'off any any 8 8 any 1e-9 1e-9' >"$scratch/perf/bars.txt" # which nobody reaches
+echo 'off any any 8 8 any 1e-9 1e-9' >"$scratch/perf/bench/bars.txt" # which nobody reaches
 BENCH_UNDER=env bench 1 3 # whatever else this machine does, and of no class
 more=$(grep -o '"point": "[a-z]* [a-z]* 3 8 2"' "$scratch/bench.jsonl" | sort -u | wc -l)
 demand "$scratch/out" "# $more points missed a bar or a guideline, and are measured 1 times more"
@@ -194,24 +196,24 @@ demand "$scratch/out" "# $more points missed a bar or a guideline, and are measu
 
 # --- README has one small table, perf/results all of them; they are generated, and a changed figure is found.
 for file in README.md perf/results/README.md; do
-    sh "$here/perf/bench_readme.sh" --check "$here/$file" >"$scratch/out" 2>&1 || fail "$file" "$scratch/out"
+    sh "$programs/bench_readme.sh" --check "$here/$file" >"$scratch/out" 2>&1 || fail "$file" "$scratch/out"
 done
 mkdir "$scratch/tree"
 cp "$scratch/sums" "$scratch/tree/run.jsonl"
 printf '# Title\n<!-- bench full: run.jsonl -->\n<!-- bench: end -->\nthe rest\n' >"$scratch/tree/README.md"
-sh "$here/perf/bench_readme.sh" "$scratch/tree/README.md" || fail "bench_readme.sh failed"
+sh "$programs/bench_readme.sh" "$scratch/tree/README.md" || fail "bench_readme.sh failed"
 demand "$scratch/tree/README.md" '| all_reduce | 4.5 / 4.5 |'
 demand "$scratch/tree/README.md" '| broadcast | **0.50** / **0.50** |'
 demand "$scratch/tree/README.md" '| broadcast | 13 / 13 |'
 demand "$scratch/tree/README.md" 'the rest'
 demand "$scratch/tree/README.md" '| 2 ranks, FAR | 4 KiB |'
-sh "$here/perf/bench_readme.sh" --check "$scratch/tree/README.md" || fail "its own tables are refused"
+sh "$programs/bench_readme.sh" --check "$scratch/tree/README.md" || fail "its own tables are refused"
 sed 's/4\.5 /4.6 /' "$scratch/tree/README.md" >"$scratch/tree/changed.md"
-! sh "$here/perf/bench_readme.sh" --check "$scratch/tree/changed.md" >/dev/null 2>&1 ||
+! sh "$programs/bench_readme.sh" --check "$scratch/tree/changed.md" >/dev/null 2>&1 ||
     fail "a figure that was changed by hand is not found"
 
 sed 's/bench full:/bench:/' "$scratch/tree/README.md" >"$scratch/tree/small.md"
-sh "$here/perf/bench_readme.sh" "$scratch/tree/small.md" || fail "bench_readme.sh failed on a small table"
+sh "$programs/bench_readme.sh" "$scratch/tree/small.md" || fail "bench_readme.sh failed on a small table"
 demand "$scratch/tree/small.md" '<!-- bench: run.jsonl -->'
 demand "$scratch/tree/small.md" '| 2 cores | 8 B | 4 KiB | 64 KiB | 8 MiB | 64 MiB |'
 demand "$scratch/tree/small.md" '| all_reduce, 2 ranks | - | 4.5 / 4.5 | - | - | - |'

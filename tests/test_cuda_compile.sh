@@ -20,7 +20,7 @@ failures=0
 # planted PATTERN: the kernel on stdin is refused with words that match; without PATTERN it is legal.
 planted()
 {
-    { echo '#include "kernels/cuda_primitives.cuh"'; cat; } >"$tree/planted.cu"
+    { echo '#include "kernels/cuda/cuda_primitives.cuh"'; cat; } >"$tree/planted.cu"
     sh "$here/tests/check_cuda_compile.sh" "$tree/planted.cu" >"$tree/said" 2>&1
     status=$?
     if [ $# -eq 0 ]; then

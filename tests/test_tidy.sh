@@ -35,13 +35,14 @@ plant()
     for room in $rooms; do
         mkdir -p lib/$room
     done
-    mkdir -p algorithms transports kernels perf tests training docs
+    mkdir -p algorithms transports/cuda kernels/cuda perf/collperf tests/api tests/cuda training docs
     cp "$here/.clang-format" .
     printf '#!/bin/sh\n# %s\n# start: a script.\n' "$licence" >start
     for each in lib/api/api.c lib/base/clock.c lib/base/config.c lib/base/wait.c lib/base/log.c \
-        algorithms/ring.c transports/shm.c transports/cuda_ipc.c kernels/cuda_fold.cu kernels/cuda_fold.cuh \
-        kernels/fold.c lib/base/dev.h perf/clock.c perf/device.c perf/run.c \
-        perf/run.h tests/test_x.c training/train.c lib/tutti.h lib/base/log.h algorithms/ring.h \
+        algorithms/ring.c transports/shm.c transports/cuda_ipc.c transports/cuda/cuda_ipc.c \
+        kernels/cuda/cuda_fold.cu kernels/cuda/cuda_fold.cuh \
+        kernels/fold.c lib/base/dev.h perf/collperf/clock.c perf/collperf/device.c perf/collperf/run.c \
+        perf/collperf/run.h tests/api/test_x.c tests/cuda/test_x.c training/train.c lib/tutti.h lib/base/log.h algorithms/ring.h \
         $(printf 'lib/%s/room.h ' $rooms); do
         printf '/* %s */\n' "$licence" >"$each"
         printf '/* %s: a file. It may speak of getenv(), time() and cudaMalloc. */\n' "$each" >>"$each"
@@ -73,8 +74,8 @@ out:
     return;
 }
 END
-    printf '#include "run.h"\n#include "tutti.h"\n' >>perf/run.c
-    printf '#include "base/dev.h"\n' >>perf/device.c
+    printf '#include "run.h"\n#include "tutti.h"\n' >>perf/collperf/run.c
+    printf '#include "base/dev.h"\n' >>perf/collperf/device.c
     printf '#include "base/log.h"\n' >>algorithms/ring.c
     before=
     for room in $rooms; do
@@ -83,10 +84,10 @@ END
         done >>lib/$room/room.h
         before="$before $room"
     done
-    printf 'long f(void)\n{\n    return time(0);\n}\n' | tee -a lib/base/clock.c >>perf/clock.c
+    printf 'long f(void)\n{\n    return time(0);\n}\n' | tee -a lib/base/clock.c >>perf/collperf/clock.c
     printf 'char *f(void)\n{\n    return getenv("A");\n}\n' >>lib/base/config.c
-    printf 'void f(void)\n{\n    sched_yield();\n}\n' | tee -a lib/base/wait.c >>tests/test_x.c
-    printf 'void f(void)\n{\n    cudaFree(0);\n}\n' >>transports/cuda_ipc.c
+    printf 'void f(void)\n{\n    sched_yield();\n}\n' | tee -a lib/base/wait.c >>tests/api/test_x.c
+    printf 'void f(void)\n{\n    cudaFree(0);\n}\n' | tee -a transports/cuda/cuda_ipc.c >>tests/cuda/test_x.c
 }
 
 # refuse RULE FILE: what was planted since `plant` must be found, in that file, by that rule, and alone.
@@ -127,7 +128,7 @@ plant; { echo 'void f(void)'; echo '{'; lines 69 '    f();'; echo '}'; } >>lib/b
 refuse 'function length' lib/base/log.c
 plant; { echo 'void f(void)'; echo '{'; lines 68 '    f();'; echo '}'; } >>lib/base/log.c
 tidy || fail "70 lines a function were refused"
-for code in kernels/cuda_fold.cu kernels/cuda_fold.cuh; do
+for code in kernels/cuda/cuda_fold.cu kernels/cuda/cuda_fold.cuh; do
     plant; lines 600 'extern int tutti_a;' >>$code; refuse 'file length' $code
     plant; printf '#include "algorithms/ring.h"\n' >>$code; refuse include $code
     plant; printf '/* %s */\nint a;\n' "$licence" >$code; refuse opening $code
@@ -172,12 +173,12 @@ lib/api/api.c room.h
 algorithms/ring.c transports/shm.c
 transports/shm.c kernels/fold.c
 kernels/fold.c algorithms/ring.h
-perf/run.c base/log.h
-perf/run.h algorithms/ring.h
-training/train.c perf/run.h
+perf/collperf/run.c base/log.h
+perf/collperf/run.h algorithms/ring.h
+training/train.c perf/collperf/run.h
 training/train.c base/log.h
-lib/api/api.c perf/run.h
-lib/api/api.c tests/test_x.c
+lib/api/api.c perf/collperf/run.h
+lib/api/api.c tests/api/test_x.c
 lib/api/api.c ../lib/tutti.h
 END
 above=
@@ -198,9 +199,9 @@ for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do
     [ $i -ne 24 ] || tidy || fail "25 files of a room were refused"
 done
 refuse room lib/run/x9.c
-plant; printf '#include <base/log.h>\n' >>perf/run.c; refuse include perf/run.c
-plant; printf '#include "base/log.h"\n' >>perf/device.c; refuse include perf/device.c
-plant; printf '#include "base/dev.h"\n' >>perf/run.c; refuse include perf/run.c
+plant; printf '#include <base/log.h>\n' >>perf/collperf/run.c; refuse include perf/collperf/run.c
+plant; printf '#include "base/log.h"\n' >>perf/collperf/device.c; refuse include perf/collperf/device.c
+plant; printf '#include "base/dev.h"\n' >>perf/collperf/run.c; refuse include perf/collperf/run.c
 
 # Names that have one room. A statement, then the files where it is refused.
 while IFS='|' read -r rule statement files; do
@@ -210,28 +211,30 @@ while IFS='|' read -r rule statement files; do
         refuse "$rule" "$file"
     done
 done <<'END'
-cuda|cudaStreamSynchronize(0);|lib/api/api.c transports/shm.c kernels/fold.c perf/run.c tests/test_x.c
-cuda|cuMemFree(0);|lib/api/api.c
+cuda|cudaStreamSynchronize(0);|lib/api/api.c transports/shm.c kernels/fold.c tests/api/test_x.c
+cuda|cudaDeviceReset();|perf/collperf/run.c
+cuda|cuMemFree(0);|lib/api/api.c transports/cuda_ipc.c
 cuda|CUresult r;|lib/base/log.c
 cuda|f<<<1, 2>>>();|training/train.c
 enqueue|d->dev->stream_sync(s);|lib/api/api.c
 enqueue|dev->event_create(0, &e);|lib/api/api.c
 getenv|getenv("A");|lib/api/api.c lib/base/log.c algorithms/ring.c transports/shm.c kernels/fold.c
 getenv|char **e = environ;|lib/api/api.c
-wait|nanosleep(0, 0);|lib/api/api.c lib/base/clock.c transports/shm.c perf/run.c training/train.c
+wait|nanosleep(0, 0);|lib/api/api.c lib/base/clock.c transports/shm.c perf/collperf/run.c training/train.c
 wait|usleep(1);|lib/api/api.c
 wait|sched_yield();|algorithms/ring.c
 wait|syscall(SYS_futex, 0);|transports/shm.c
 wait|futex(0);|kernels/fold.c
 fork|pthread_atfork(0, 0, 0);|lib/api/api.c transports/shm.c
-clock|clock_gettime(0, 0);|lib/api/api.c lib/base/wait.c transports/shm.c algorithms/ring.c perf/run.c
+clock|clock_gettime(0, 0);|lib/api/api.c lib/base/wait.c transports/shm.c algorithms/ring.c perf/collperf/run.c
 clock|gettimeofday(0, 0);|lib/api/api.c
 clock|long t = time(0);|lib/base/log.c
 goto|goto *p;|lib/api/api.c
 END
 plant; body 'time(0);' >>training/train.c; tidy || fail "one file of training/ may read a clock"
-plant; body 'getenv("A");' >>perf/run.c; tidy || fail "one file of perf/ may read the environment"
-plant; body 'getenv("A");' | tee -a perf/clock.c >>perf/run.c; refuse getenv perf/run.c
+plant; body 'getenv("A");' >>perf/collperf/run.c; tidy || fail "one file of perf/ may read the environment"
+plant; body 'getenv("A");' | tee -a perf/collperf/clock.c >>perf/collperf/run.c
+refuse getenv perf/collperf/run.c
 
 plant; printf 'void f(void)\n{\nagain:\n    f();\n    goto again;\n}\n' >>transports/shm.c
 refuse goto transports/shm.c
@@ -242,11 +245,12 @@ done
 for path in '/ho''me/me' '/wo''rk/x' '/ro''ot/x'; do
     plant; printf 'see %s\n' "$path" >docs/a.md; refuse path docs/a.md
 done
-plant; printf '/* %s */\n' "$licence" 'y.c: forgotten.' >tests/test_y.c; refuse makefile tests/test_y.c
+plant; printf '/* %s */\n' "$licence" 'y.c: forgotten.' >tests/api/test_y.c
+refuse makefile tests/api/test_y.c
 plant; mkdir python; printf '# %s\n' "$licence" 'y.py: forgotten.' >python/y.py; refuse makefile python/y.py
 
 if { clang-format-14 --version || clang-format --version; } 2>/dev/null | grep -q 'version 14\.'; then
-    for code in lib/base/log.h kernels/cuda_fold.cu kernels/cuda_fold.cuh; do
+    for code in lib/base/log.h kernels/cuda/cuda_fold.cu kernels/cuda/cuda_fold.cuh; do
         plant; printf 'int  a;\n' >>$code; refuse format $code
     done
 else

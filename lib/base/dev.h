@@ -83,7 +83,7 @@ struct tt_dev_capture { /* of a stream */
 };
 
 struct tt_dev_launch {
-    uint32_t kernel; /* kernels/cuda_kernels.h */
+    uint32_t kernel; /* kernels/cuda/cuda_kernels.h */
     uint32_t grid, block; /* x only */
     uint32_t shared_bytes;
     const void *params; /* one plain struct, copied before the call returns */

@@ -5,7 +5,7 @@
  * `sleeping` and fences, and lets the caller poll once more. The second sleeps, unless a word has changed
  * since. Once armed a waiter stays so through any number of wake-ups, because a ringer that sees `sleeping`
  * changes the word after it wrote its data: either the word read before a poll is the old one, and the sleep
- * returns at once, or the poll sees the data. tests/test_wait.c walks through all interleavings of this.
+ * returns at once, or the poll sees the data. tests/base/test_wait.c walks through all interleavings of this.
  *
  * Whether a wake-up was lost cannot be told at the moment a sleep times out: the ringer may have been
  * preempted between its data and its ring. So the bit stays set and the ring is awaited a while before it

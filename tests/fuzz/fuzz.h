@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tests/ranks_values.h"
+#include "tests/rig/ranks_values.h"
 #include "tutti.h"
 
 enum {

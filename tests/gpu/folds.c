@@ -2,17 +2,17 @@
 /* folds.c: do the kernels of a plugin give the bits that the processor's give?
  *
  * A check for each type: every operation and shape, with any number of operands, lengths around a vector and
- * long ones, pointers that are alike and not, in place and not; and scales. tests/test_cuda_kernels.c asks
- * the same of the same source, compiled for a processor; this asks what the compiler of the device has made
- * of it, and what the device makes of roundings and of NaNs. */
+ * long ones, pointers that are alike and not, in place and not; and scales. tests/cuda/test_cuda_kernels.c
+ * asks the same of the same source, compiled for a processor; this asks what the compiler of the device has
+ * made of it, and what the device makes of roundings and of NaNs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 
 #include "gpu.h"
-#include "kernels/cuda_kernels.h"
-#include "tests/kernel_reference.h"
+#include "kernels/cuda/cuda_kernels.h"
+#include "tests/kernels/kernel_reference.h"
 
 enum {
     PAD = 64,

@@ -20,8 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kernels/cuda_kernels.h"
-#include "tests/export.h"
+#include "kernels/cuda/cuda_kernels.h"
+#include "tests/rig/export.h"
 
 enum { LIMIT_S = 60, WRONG = 1 };
 

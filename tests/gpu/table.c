@@ -2,8 +2,8 @@
 /* table.c: does the device table of a plugin do what lib/base/dev.h says, on this machine's device?
  *
  * Every function is called, with what Tutti relies on: bytes that arrive, order, what is still under way, who
- * sees which word. tests/test_stub*.c asks the same of the stub, and more than a device can be asked; this is
- * what tells whether a device keeps it, too. */
+ * sees which word. tests/device/test_stub*.c asks the same of the stub, and more than a device can be asked;
+ * this is what tells whether a device keeps it, too. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "gpu.h"
-#include "kernels/cuda_kernels.h"
+#include "kernels/cuda/cuda_kernels.h"
 
 enum { BYTES = 300007, KINDS = 4, NEVER = 9999 };
 

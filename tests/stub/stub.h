@@ -3,7 +3,7 @@
  *
  * It is pessimistic on purpose: whatever a runtime may do to a program that relies on more than it is
  * promised, the stub does, so that the program hangs or fails here and not only on somebody's machine. Each
- * file says which part of the hardware it models; tests/test_stub*.c shows each hazard.
+ * file says which part of the hardware it models; tests/device/test_stub*.c shows each hazard.
  *
  * Programs that cannot call the controls are configured by the environment: STUB_GPU is a list of
  * key=value with commas between:

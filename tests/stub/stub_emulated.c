@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_emulated.c: the kernels of the module: those of a plugin, compiled for the processor
- * (kernels/cuda_emulate.h). Tests that link the stub bring kernels of their own. */
+ * (kernels/cuda/cuda_emulate.h). Tests that link the stub bring kernels of their own. */
 #include "base/dev_kernel.h"
-#include "kernels/cuda_emulate.h"
+#include "kernels/cuda/cuda_emulate.h"
 #include "stub_internal.h"
 
 enum { THREADS_OF_SM = 2048 };

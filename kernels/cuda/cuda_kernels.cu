@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cuda_kernels.cu: the function of each kernel.
+ *
+ * Types that compute alike share kernels: products and bits of integers know no sign. A fold of integers, and
+ * one that picks an operand, has one shape: nothing is rounded on the way. */
+#include "base/dev_kernel.h"
+#include "kernels/cuda/cuda_table.cuh"
+
+static const struct tt_kernel_row *const rows[TT_FOLD_TYPES] = { &tt_kernels_int8, &tt_kernels_uint8,
+    &tt_kernels_int32, &tt_kernels_uint32, &tt_kernels_int64, &tt_kernels_uint64, &tt_kernels_float16,
+    &tt_kernels_float32, &tt_kernels_float64, &tt_kernels_bfloat16, &tt_kernels_float8_e4m3,
+    &tt_kernels_float8_e5m2 };
+
+enum { SCALE, COPY = 1, FIRST = 2, OF_A_TYPE = 1 + TT_ROWS * TT_SHAPES };
+
+static const void *fold_of(const struct tt_kernel_row *own, const struct tt_kernel_row *alike, uint32_t at)
+{
+    const uint32_t row = at / TT_SHAPES, shape = at % TT_SHAPES;
+    const void *function = own->fold[row][shape];
+    if (function == nullptr)
+        function = own->fold[row][TT_CHAIN];
+    return function != nullptr ? function : alike->fold[row][TT_CHAIN];
+}
+
+static const void *function_of(uint32_t number)
+{
+    if (number == COPY)
+        return tt_kernel_copy;
+    if (number < FIRST || number >= TT_KERNEL_NUMBERS)
+        return nullptr;
+    const uint32_t type = (number - FIRST) / OF_A_TYPE, of_type = (number - FIRST) % OF_A_TYPE;
+    /* An integer's unsigned fellow follows it. */
+    const struct tt_kernel_row *own = rows[type], *alike = rows[type < TUTTI_FLOAT16 ? type | 1 : type];
+    if (of_type == SCALE)
+        return own->scale != nullptr ? own->scale : alike->scale;
+    return fold_of(own, alike, of_type - 1);
+}
+
+uint32_t tt_dev_kernels(void)
+{
+    return TT_KERNEL_NUMBERS;
+}
+
+bool tt_dev_kernel_find(uint32_t number, struct tt_dev_kernel *kernel)
+{
+    const void *function = function_of(number);
+    if (function == nullptr)
+        return false;
+    kernel->function = function;
+    if (number == COPY)
+        kernel->params_bytes = sizeof(tt_copy_params);
+    else
+        kernel->params_bytes =
+            (number - FIRST) % OF_A_TYPE == SCALE ? sizeof(tt_scale_params) : sizeof(tt_fold_params);
+    return true;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cuda_probe.cu: kernels that use each word of cuda_primitives.cuh that orders something, for tests of the
+ * emulator and of what the compiler makes of these words. */
+#include "kernels/cuda/cuda_probe.h"
+#include "kernels/cuda/cuda_primitives.cuh"
+
+struct exchange_shared {
+    uint32_t number[1024];
+};
+
+/* PTX of probe_exchange: bar.sync shfl.sync bar.warp.sync */
+KERNEL void AT_MOST_THREADS(1024) probe_exchange(tt_probe_params p)
+{
+    SHARED(exchange_shared, shared);
+    const uint32_t me = thread_index(), threads = block_threads(), first = me - lane_index();
+    const uint32_t lanes = threads - first < 32 ? threads - first : 32;
+    uint32_t sum = 0;
+    for (uint32_t round = 0; round < p.rounds; round++) {
+        shared.number[me] = me + round;
+        sync_block();
+        sum += shared.number[(me + 1) % threads] - round;
+        sync_block();
+        if (lanes == 32)
+            sum += shuffle(me, (lane_index() + 1) % 32);
+        sync_warp();
+    }
+    p.result[grid_index()] = sum;
+}
+
+/* PTX of probe_hand_over: ld.acquire.sys.global.u32 ld.global.v4.u32 st.global.v4.u32
+ * PTX of probe_hand_overILb1: st.release.sys.global.u32 */
+template <bool releases> KERNEL void probe_hand_over(tt_probe_params p)
+{
+    if (block_index() == 0 && thread_index() == 0) {
+        store_packet(p.data, packet{ { 1, 2, 3, 4 } });
+        if (releases)
+            store_release(p.flag, 1);
+        else
+            store_relaxed(p.flag, 1);
+    }
+    if (block_index() != 1)
+        return;
+    while (load_acquire(p.flag) == 0)
+        poll_pause();
+    const packet got = load_packet(p.data);
+    p.result[grid_index()] = got.word[0] + got.word[1] + got.word[2] + got.word[3];
+}
+
+/* PTX of probe_count: red.release.sys.global.add.u32 ld.relaxed.sys.global.u32 ld.acquire.sys.global.u32 */
+KERNEL void probe_count(tt_probe_params p)
+{
+    p.data[grid_index()] = 1;
+    add_release(p.flag, 1);
+    if (block_index() != 0)
+        return;
+    while (load_relaxed(p.flag) != grid_threads())
+        poll_pause();
+    uint32_t sum = load_acquire(p.flag);
+    for (uint64_t i = 0; i < grid_threads(); i++)
+        sum += p.data[i];
+    p.result[grid_index()] = sum;
+}
+
+/* PTX of probe_stuck: bar.sync bar.warp.sync */
+KERNEL void probe_stuck(tt_probe_params p)
+{
+    if (thread_index() % 2 == 0)
+        sync_warp();
+    else
+        sync_block();
+    p.result[grid_index()] = 1;
+}
+
+const void *const tt_probe_exchange = KERNEL_FUNCTION(tt_probe_params, probe_exchange);
+const void *const tt_probe_hand_over = KERNEL_FUNCTION(tt_probe_params, probe_hand_over<true>);
+const void *const tt_probe_hand_over_relaxed = KERNEL_FUNCTION(tt_probe_params, probe_hand_over<false>);
+const void *const tt_probe_count = KERNEL_FUNCTION(tt_probe_params, probe_count);
+const void *const tt_probe_stuck = KERNEL_FUNCTION(tt_probe_params, probe_stuck);

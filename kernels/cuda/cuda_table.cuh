@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cuda_table.cuh: what the files of kernels offer, for tt_kernel_function to choose from. */
+#ifndef TT_KERNELS_CUDA_TABLE_CUH
+#define TT_KERNELS_CUDA_TABLE_CUH
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/cuda_primitives.cuh"
+
+/* Of one type. NULL where another type's kernel computes the same. */
+struct tt_kernel_row {
+    const void *scale;
+    const void *fold[TT_ROWS][TT_SHAPES];
+};
+
+extern const void *const tt_kernel_copy;
+extern const struct tt_kernel_row tt_kernels_int8, tt_kernels_uint8, tt_kernels_int32, tt_kernels_uint32,
+    tt_kernels_int64, tt_kernels_uint64, tt_kernels_float16, tt_kernels_float32, tt_kernels_float64,
+    tt_kernels_bfloat16, tt_kernels_float8_e4m3, tt_kernels_float8_e5m2;
+
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_api_topology.c: cache domains given as text, as programs meet them: told, inherited, refused, and
+ * used by the algorithms that need them.
+ *
+ * The matrix (test_api_matrix.c) has these algorithms over counts and types. */
+#include <criterion/criterion.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "run/comm.h"
+#include "base/handle.h"
+#include "tests/rig/ranks.h"
+
+TestSuite(api_topology, .timeout = 120);
+
+static void expect_answer(struct ranks_me *me, tutti_comm *comm, const char *question, const char *expected)
+{
+    char answer[256] = "";
+    tutti_query(comm, question, answer, sizeof answer);
+    ranks_expect(me, strcmp(answer, expected) == 0, "%s is \"%s\", not \"%s\"", question, answer, expected);
+}
+
+static void expect_sum(struct ranks_me *me, tutti_comm *comm)
+{
+    enum { COUNT = 5000 };
+    int64_t send[COUNT], recv[COUNT];
+    int n = tutti_comm_size(comm);
+    bool right = true;
+    for (int i = 0; i < COUNT; i++)
+        send[i] = (int64_t)i * (tutti_comm_rank(comm) + 1);
+    if (!ranks_ok(me, tutti_all_reduce(send, recv, COUNT, TUTTI_INT64, TUTTI_SUM, comm, tutti_no_stream()),
+            "all_reduce"))
+        return;
+    for (int i = 0; i < COUNT; i++)
+        right = right && recv[i] == (int64_t)i * n * (n + 1) / 2;
+    ranks_expect(me, right, "another sum of %d ranks", n);
+}
+
+/* Domains 0, 2, 4 and 1, 3, 5: a child of the first four has two of each, however it orders them. */
+static void inherited(struct ranks_me *me)
+{
+    static const char *const options[] = { "topology=0,2,4/1,3,5;slice=8K;algo=all_reduce:hierarchical",
+        "topology=6x1" };
+    tutti_config config = { .size = sizeof config, .options = options[me->rank > 0] };
+    tutti_comm *comm = ranks_join(me, &config), *child = NULL;
+    if (comm == NULL)
+        return;
+    expect_answer(me, comm, "topology", "0,2,4/1,3,5");
+    expect_answer(me, comm, "choice all_reduce 8", "hierarchical");
+    expect_sum(me, comm);
+    if (ranks_ok(me, tutti_comm_split(comm, me->rank < 4, -me->rank, NULL, &child), "split")) {
+        expect_answer(me, child, "topology", me->rank < 4 ? "0,2/1,3" : "0/1");
+        if (me->rank < 4)
+            expect_sum(me, child);
+        ranks_ok(me, tutti_comm_destroy(child), "destroy");
+    }
+    ranks_part(me, comm);
+}
+
+Test(api_topology, told_and_inherited)
+{
+    ranks_run(&(struct ranks_plan){ .n = 6, .run = inherited });
+}
+
+/* Of one process, the text is known without an exchange. */
+static void together(struct ranks_me *me)
+{
+    tutti_config config = { .size = sizeof config, .options = "topology=2x2;algo=all_reduce:hierarchical" };
+    tutti_comm *comm = ranks_join(me, &config);
+    if (comm == NULL)
+        return;
+    expect_answer(me, comm, "topology", "0-1/2-3");
+    expect_sum(me, comm);
+    ranks_part(me, comm);
+}
+
+Test(api_topology, of_init_all)
+{
+    ranks_run(&(struct ranks_plan){ .n = 4, .kind = RANKS_TOGETHER, .run = together });
+}
+
+static void refused(struct ranks_me *me)
+{
+    tutti_config config = { .size = sizeof config, .options = "topology=2x2" };
+    tutti_comm *comm = NULL;
+    tutti_id id;
+    int32_t value = 3;
+    if (ranks_id(me, &id))
+        ranks_refused(me, tutti_comm_init_rank(me->n, me->rank, &id, &config, &comm), TUTTI_INVALID_ARGUMENT,
+            "init_rank", "topology|2x2|4 ranks|has 3");
+    config.options = "topology=0-1/1-2";
+    ranks_refused(me, tutti_comm_init_rank(me->n, me->rank, &id, &config, &comm), TUTTI_INVALID_ARGUMENT,
+        "init_rank", "topology|0-1/1-2|auto");
+    config.options = "topology=0-1/2;algo=all_reduce:hierarchical";
+    comm = ranks_join(me, &config);
+    if (comm == NULL)
+        return;
+    ranks_refused(me, tutti_all_reduce(&value, &value, 1, TUTTI_INT32, TUTTI_SUM, comm, tutti_no_stream()),
+        TUTTI_INVALID_USAGE, "all_reduce", "hierarchical|two cache domains|eligible|direct");
+    ranks_ok(me, tutti_barrier(comm, tutti_no_stream()), "barrier");
+    ranks_part(me, comm);
+}
+
+Test(api_topology, refused)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = refused });
+}
+
+static void questions(struct ranks_me *me)
+{
+    char text[4096] = "";
+    tutti_query(NULL, "schedule all_reduce hierarchical 4 0 1 out_of_place 2x2", text, sizeof text);
+    ranks_expect(me, strstr(text, "chunks 4 out_of_place domains 0-1/2-3\n0 send 0 in 0..1 #0\n") != NULL,
+        "the schedule is: %s", text);
+    tutti_query(NULL, "schedule reduce hierarchical 4 0 1 in_place exact 0-1/2-3", text, sizeof text);
+    ranks_expect(me, strstr(text, "in_place domains 0-1/2-3\n") != NULL, "the schedule is: %s", text);
+    tutti_query(NULL, "schedule all_reduce hierarchical 4 0 1 out_of_place", text, sizeof text);
+    ranks_expect(
+        me, strstr(text, "refused: it needs at least two cache domains") != NULL, "it says: %s", text);
+    ranks_expect(me, tutti_query(NULL, "schedule barrier dissemination 4 0 1 out_of_place 2x3", NULL, 0) == 0,
+        "a topology of six serves four");
+    ranks_expect(
+        me, tutti_query(NULL, "topology", text, sizeof text) > 0, "topology: %s", tutti_get_last_error(NULL));
+    ranks_expect(me, strstr(text, "this process is in") != NULL, "it says: %s", text);
+}
+
+Test(api_topology, questions)
+{
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = questions });
+}
+
+/* --- Cores: a rank that a launcher has bound sees only its own. */
+
+static void bind_to(int k)
+{
+    cpu_set_t mine, one;
+    int core = -1;
+    sched_getaffinity(0, sizeof mine, &mine);
+    for (int seen = -1; seen < k; seen += CPU_ISSET(core, &mine) != 0)
+        core++;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    sched_setaffinity(0, sizeof one, &one);
+}
+
+static void bound(struct ranks_me *me)
+{
+    const bool apart = *(const bool *)me->context;
+    bind_to(apart ? me->rank : 0);
+    tutti_comm *comm = ranks_join(me, NULL), *child = NULL;
+    if (comm == NULL)
+        return;
+    ranks_expect(me, (tt_handle_find(comm)->wait_policy.spins > 0) == apart,
+        "ranks on cores of their own spin, and those on one do not");
+    if (ranks_ok(me, tutti_comm_split(comm, 0, 0, NULL, &child), "split"))
+        ranks_expect(me, (tt_handle_find(child)->wait_policy.spins > 0) == apart, "a child knows as much");
+    ranks_part(me, child);
+    ranks_part(me, comm);
+}
+
+Test(api_topology, ranks_bound_to_cores)
+{
+    static const bool apart[] = { false, true };
+    cpu_set_t mine;
+    sched_getaffinity(0, sizeof mine, &mine);
+    if (CPU_COUNT(&mine) < 2)
+        cr_skip_test("two ranks cannot have a core each here");
+    for (int i = 0; i < 2; i++)
+        for (int kind = RANKS_PROCESSES; kind <= RANKS_THREADS; kind++)
+            ranks_run(&(struct ranks_plan){
+                .n = 2, .kind = (enum ranks_kind)kind, .run = bound, .context = &apart[i] });
+}

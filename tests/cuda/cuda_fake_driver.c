@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cuda_fake_driver.c: the driver's functions of cuda_fake.h, which the runtime finds by name and version. */
+#include "cuda_fake.h"
+
+#include <string.h>
+
+#include "transports/cuda/cuda_driver.h"
+
+static unsigned long number(const void *handle)
+{
+    return (unsigned long)(uintptr_t)handle;
+}
+
+static CUresult get_context(CUcontext *context)
+{
+    *context = fake.context_device >= 0 ? (CUcontext)(uintptr_t)21 : NULL;
+    return fake_note("cuCtxGetCurrent", "%s", "");
+}
+
+static CUresult set_context(CUcontext context)
+{
+    return fake_note("cuCtxSetCurrent", "%lu", number(context));
+}
+
+static CUresult context_device(CUdevice *device, CUcontext context)
+{
+    *device = number(context) == 22 ? 1 : fake.context_device;
+    return fake_note("cuCtxGetDevice", "%lu", number(context));
+}
+
+static CUresult attribute(int *value, CUdevice_attribute which, CUdevice device)
+{
+    *value = which != CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED || !fake.no_fds;
+    (void)device;
+    return CUDA_SUCCESS;
+}
+
+static CUresult pointer_attributes(unsigned n, CUpointer_attribute *which, void **values, CUdeviceptr ptr)
+{
+    for (unsigned i = 0; i < n; i++) {
+        switch (which[i]) {
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+            *(unsigned *)values[i] = fake.pointer.type;
+            break;
+        case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+            *(unsigned *)values[i] = fake.pointer.managed;
+            break;
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+            *(int *)values[i] = fake.pointer.device;
+            break;
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+            *(CUdeviceptr *)values[i] = fake.pointer.base;
+            break;
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+            *(size_t *)values[i] = fake.pointer.bytes;
+            break;
+        case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+            *(unsigned long long *)values[i] = fake.pointer.id;
+            break;
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    return fake_note("cuPointerGetAttributes", "%#llx", ptr);
+}
+
+static CUresult stream_context(CUstream stream, CUcontext *context, CUgreenCtx *green)
+{
+    bool named = number(stream) > 2, there = named || fake.context_device >= 0;
+    int code = fake_note("cuStreamGetCtx", "%lu", number(stream));
+    *green = NULL;
+    if (there)
+        *context = (CUcontext)(uintptr_t)(named ? 22 : 21);
+    return there || code != CUDA_SUCCESS ? code : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static CUresult exchange_mode(CUstreamCaptureMode *mode)
+{
+    static const char *const names[] = { "global", "local", "relaxed" };
+    static CUstreamCaptureMode now = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CUstreamCaptureMode before = now;
+    now = *mode;
+    *mode = before;
+    return fake_note("mode", "%s", names[now]);
+}
+
+static CUresult write_word(CUstream stream, CUdeviceptr word, cuuint32_t value, unsigned flags)
+{
+    return fake_note("cuStreamWriteValue32", "%lu, %#llx, %u, %u", number(stream), word, value, flags);
+}
+
+static CUresult wait_word(CUstream stream, CUdeviceptr word, cuuint32_t value, unsigned flags)
+{
+    return fake_note("cuStreamWaitValue32", "%lu, %#llx, %u, %u", number(stream), word, value, flags);
+}
+
+/* --- Memory by handles. */
+
+static CUresult granularity(
+    size_t *unit, const CUmemAllocationProp *memory, CUmemAllocationGranularity_flags flags)
+{
+    (void)memory;
+    (void)flags;
+    *unit = 65536;
+    return CUDA_SUCCESS;
+}
+
+static CUresult create(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *memory,
+    unsigned long long flags)
+{
+    *handle = 31;
+    return fake_note("cuMemCreate", "%zu, device %d, handles %d, %llu", bytes, memory->location.id,
+        memory->requestedHandleTypes, flags);
+}
+
+static CUresult release(CUmemGenericAllocationHandle handle)
+{
+    return fake_note("cuMemRelease", "%llu", handle);
+}
+
+static CUresult reserve(
+    CUdeviceptr *at, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)
+{
+    *at = 0x6000;
+    return fake_note("cuMemAddressReserve", "%zu, %zu, %llu, %llu", bytes, alignment, hint, flags);
+}
+
+static CUresult unreserve(CUdeviceptr at, size_t bytes)
+{
+    return fake_note("cuMemAddressFree", "%#llx, %zu", at, bytes);
+}
+
+static CUresult map(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+    unsigned long long flags)
+{
+    return fake_note("cuMemMap", "%#llx, %zu, %zu, %llu, %llu", at, bytes, offset, handle, flags);
+}
+
+static CUresult unmap(CUdeviceptr at, size_t bytes)
+{
+    return fake_note("cuMemUnmap", "%#llx, %zu", at, bytes);
+}
+
+static CUresult set_access(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *access, size_t n)
+{
+    return fake_note(
+        "cuMemSetAccess", "%#llx, %zu, device %d, %d, %zu", at, bytes, access->location.id, access->flags, n);
+}
+
+static CUresult export_handle(
+    void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags)
+{
+    *(int *)out = fake.exported_fd;
+    return fake_note("cuMemExportToShareableHandle", "%llu, %d, %llu", handle, type, flags);
+}
+
+static CUresult import_handle(
+    CUmemGenericAllocationHandle *handle, void *from, CUmemAllocationHandleType type)
+{
+    *handle = 32;
+    return fake_note("cuMemImportFromShareableHandle", "%lu, %d", number(from), type);
+}
+
+/* --- By name. The form used here is that of the versions from `first` up to another, if there is one. */
+
+static const struct tt_cuda_driver forms = { .get_context = get_context,
+    .set_context = set_context,
+    .context_device = context_device,
+    .attribute = attribute,
+    .pointer_attributes = pointer_attributes,
+    .stream_context = stream_context,
+    .exchange_mode = exchange_mode,
+    .write_word = write_word,
+    .wait_word = wait_word,
+    .granularity = granularity,
+    .create = create,
+    .release = release,
+    .reserve = reserve,
+    .unreserve = unreserve,
+    .map = map,
+    .unmap = unmap,
+    .set_access = set_access,
+    .export = export_handle,
+    .import = import_handle };
+
+#define FORM(name, first, next, field)                                                                       \
+    {                                                                                                        \
+#name, first, next, offsetof(struct tt_cuda_driver, field)                                           \
+    }
+static const struct {
+    const char *name;
+    unsigned first, next;
+    size_t offset;
+} named[] = {
+    FORM(cuCtxGetCurrent, 4000, 0, get_context),
+    FORM(cuCtxSetCurrent, 4000, 0, set_context),
+    FORM(cuCtxGetDevice, 13000, 0, context_device),
+    FORM(cuDeviceGetAttribute, 2000, 0, attribute),
+    FORM(cuPointerGetAttributes, 7000, 0, pointer_attributes),
+    FORM(cuStreamGetCtx, 12050, 0, stream_context),
+    FORM(cuThreadExchangeStreamCaptureMode, 10010, 0, exchange_mode),
+    FORM(cuStreamWriteValue32, 11070, 0, write_word),
+    FORM(cuStreamWaitValue32, 11070, 0, wait_word),
+    FORM(cuMemGetAllocationGranularity, 10020, 0, granularity),
+    FORM(cuMemCreate, 10020, 0, create),
+    FORM(cuMemRelease, 10020, 0, release),
+    FORM(cuMemAddressReserve, 10020, 0, reserve),
+    FORM(cuMemAddressFree, 10020, 0, unreserve),
+    FORM(cuMemMap, 10020, 0, map),
+    FORM(cuMemUnmap, 10020, 0, unmap),
+    FORM(cuMemSetAccess, 10020, 0, set_access),
+    FORM(cuMemExportToShareableHandle, 10020, 0, export),
+    FORM(cuMemImportFromShareableHandle, 10020, 0, import),
+};
+#undef FORM
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned version,
+    unsigned long long flags, enum cudaDriverEntryPointQueryResult *result)
+{
+    *function = NULL;
+    *result = cudaDriverEntryPointSymbolNotFound;
+    if (flags != cudaEnableLegacyStream)
+        return cudaErrorInvalidValue;
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
+        if (strcmp(name, named[i].name) == 0 && version >= named[i].first &&
+            (named[i].next == 0 || version < named[i].next) &&
+            (fake.missing == NULL || strcmp(name, fake.missing) != 0))
+            memcpy(function, (const char *)&forms + named[i].offset, sizeof *function);
+    return fake.failing != NULL && strcmp(fake.failing, "cudaGetDriverEntryPointByVersion") == 0
+               ? (cudaError_t)fake.code
+               : cudaSuccess;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_kernels_gemm.c: the product of matrices, of each set that this machine runs, against scalar chains. */
+#include <criterion/criterion.h>
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "tests/training/kernels/kernels_rig.h"
+#include "training/ops/free.h"
+
+/* A product with random strides: rows and columns of a, b and c may lie in a larger matrix. */
+static struct tr_gemm product(int64_t m, int64_t n, int64_t chunks, int64_t chunk, int64_t k)
+{
+    struct tr_gemm g = { .m = m, .n = n, .k = k, .chunks = chunks, .chunk = chunk, .add = rig_between(0, 1) };
+    int64_t more = rig_between(0, 1) * rig_between(1, 20);
+    if (rig_between(0, 1))
+        g.a_row = k + more, g.a_column = 1, g.a = rig_random(m * g.a_row);
+    else
+        g.a_row = 1, g.a_column = m + more, g.a = rig_random(k * g.a_column);
+    if (rig_between(0, 1))
+        g.b_row = n + more, g.b_column = 1, g.b = rig_random(k * g.b_row);
+    else
+        g.b_row = 1, g.b_column = k + more, g.b = rig_random(n * g.b_column);
+    g.c_row = n + more;
+    return g;
+}
+
+/* What lies between the rows of c must stay as it was, so whole arrays are compared. */
+static void check_product(struct tr_gemm g)
+{
+    float *first = rig_random(g.m * g.c_row), *want = rig_copy(first, g.m * g.c_row);
+    g.c = want;
+    ref_gemm(&g);
+    for (int s = 0; s < RIG_SETS; s++) {
+        const struct tr_kernels *set = tr_kernels_named(rig_sets[s]);
+        if (!set)
+            continue;
+        g.c = rig_copy(first, g.m * g.c_row);
+        set->gemm(&g, rig_empty(tr_scratch_gemm(g.m, g.n, g.k)));
+        rig_alike(g.c, want, g.m * g.c_row, set->name, "gemm");
+    }
+    rig_end();
+}
+
+Test(train_kernels, gemm_of_any_shape_has_the_bits_of_scalar_chains)
+{
+    for (int i = 0; i < 400; i++) {
+        int64_t chunks = (int64_t)1 << rig_between(0, 3), chunk = rig_between(1, 40);
+        check_product(product(rig_between(1, 70), rig_between(1, 130), chunks, chunk, chunks * chunk));
+    }
+}
+
+Test(train_kernels, gemm_takes_short_and_empty_chunks_and_any_number_of_them)
+{
+    for (int i = 0; i < 300; i++) {
+        int64_t chunks = rig_between(1, 17), chunk = rig_between(1, 24);
+        check_product(
+            product(rig_between(1, 20), rig_between(1, 50), chunks, chunk, rig_between(0, chunks * chunk)));
+    }
+}
+
+Test(train_kernels, gemm_of_large_matrices_which_it_packs_has_the_same_bits)
+{
+    for (int i = 0; i < 4; i++)
+        check_product(product(rig_between(180, 200), rig_between(70, 100), 8, 32, rig_between(225, 256)));
+}
+
+/* Of OpenBLAS's product no bits are known, but how far off its sums may be: k roundings of what is added. */
+Test(train_kernels, gemm_in_free_order_is_the_same_product)
+{
+    const struct tr_kernels *set = tr_kernels_free(tr_kernels_best());
+    for (int i = 0; i < 200; i++) {
+        int64_t chunks = rig_between(1, 8), chunk = rig_between(1, 40), k = chunks * chunk;
+        struct tr_gemm g = product(rig_between(1, 70), rig_between(1, 130), chunks, chunk, k);
+        float *want = rig_random(g.m * g.c_row), *got = rig_copy(want, g.m * g.c_row);
+        float *first = rig_copy(want, g.m * g.c_row);
+        g.c = want;
+        ref_gemm(&g);
+        g.c = got;
+        set->gemm(&g, rig_empty(tr_scratch_gemm(g.m, g.n, g.k)));
+        for (int64_t row = 0; row < g.m; row++)
+            for (int64_t at = row * g.c_row; at < (row + 1) * g.c_row; at++) {
+                bool between = at >= row * g.c_row + g.n;
+                double most = between ? 0 : (double)k * 16 * FLT_EPSILON;
+                cr_assert(fabs((double)got[at] - want[at]) <= most && (!between || got[at] == first[at]),
+                    "%s: row %" PRId64 ", column %" PRId64 ": %g, not %g", set->name, row, at - row * g.c_row,
+                    (double)got[at], (double)want[at]);
+            }
+        rig_end();
+    }
+}
+
+Test(train_kernels, sets_have_the_names_they_are_asked_by)
+{
+    cr_assert_not_null(tr_kernels_named("generic"));
+    cr_assert_not_null(tr_kernels_best());
+    cr_assert_null(tr_kernels_named("avx1024"));
+    for (int s = 0; s < RIG_SETS; s++) {
+        const struct tr_kernels *set = tr_kernels_named(rig_sets[s]);
+        cr_assert(!set || !strcmp(set->name, rig_sets[s]));
+        cr_assert(!set || set != tr_kernels_named("generic") || s == 0);
+    }
+}

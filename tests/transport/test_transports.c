@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_transports.c: the suite that every transport passes, on those there are. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/rig/patience.h"
+#include "transport_suite.h"
+#include "transports/arena.h"
+#include "transports/shm_control.h"
+#include "tests/sim/sim.h"
+
+/* Criterion's own timers leak, which ends a run under a sanitizer. */
+static void limit_time(void)
+{
+    alarm(patience_seconds(120));
+}
+
+TestSuite(transports, .init = limit_time);
+
+static void make_shm(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
+{
+    uint8_t *addresses = calloc((size_t)params->n, TT_ADDRESS_BYTES);
+    for (int r = 0; r < params->n; r++) {
+        struct tt_endpoint_params mine = *params;
+        mine.me = r;
+        cr_assert_eq(tt_shm.open(&mine, addresses + r * TT_ADDRESS_BYTES, &endpoints[r]), TUTTI_OK);
+    }
+    for (int r = 0; r < params->n; r++)
+        cr_assert_eq(tt_shm.connect(endpoints[r], addresses), TUTTI_OK);
+    free(addresses);
+}
+
+/* As if the memory of a thread could not be mapped: the same suite by the other paths. */
+static void make_shm_unmapped(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
+{
+    struct tt_endpoint_params unmapped = *params;
+    unmapped.map = false;
+    make_shm(&unmapped, endpoints);
+}
+
+static void make_shm_copied(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
+{
+    struct tt_endpoint_params copied = *params;
+    copied.map = copied.pull = false;
+    make_shm(&copied, endpoints);
+}
+
+/* --- Two parts: shared memory that reaches every second rank, and again one that reaches all. */
+
+static struct tt_transport near_half;
+static const struct tt_transport *const halves[] = { &near_half, &tt_shm, NULL };
+
+/* As if the ranks of the other half were on another host: their process is one that nobody knows. */
+static tutti_status connect_half(struct tt_endpoint *e, const uint8_t *addresses)
+{
+    enum { UUID_AT = 16 }; /* in shm.c's address */
+    uint8_t *copy = malloc((size_t)e->n * TT_ADDRESS_BYTES);
+    cr_assert_not_null(copy);
+    memcpy(copy, addresses, (size_t)e->n * TT_ADDRESS_BYTES);
+    for (int r = 0; r < e->n; r++)
+        if (r % 2 != e->me % 2)
+            memset(copy + (size_t)r * TT_ADDRESS_BYTES + UUID_AT, 0xee, TT_UUID_BYTES);
+    tutti_status status = tt_shm.connect(e, copy);
+    free(copy);
+    return status;
+}
+
+static void make_mixed(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
+{
+    uint8_t *addresses = calloc((size_t)params->n, TT_ADDRESS_MAX);
+    near_half = tt_shm;
+    near_half.connect = connect_half;
+    for (int r = 0; r < params->n; r++) {
+        struct tt_endpoint_params mine = *params;
+        mine.me = r;
+        mine.transports = halves;
+        cr_assert_eq(tt_mixed.open(&mine, addresses + (size_t)r * TT_ADDRESS_MAX, &endpoints[r]), TUTTI_OK);
+    }
+    for (int r = 0; r < params->n; r++)
+        cr_assert_eq(tt_mixed.connect(endpoints[r], addresses), TUTTI_OK);
+    for (int r = 0; r < params->n;
+         r++) /* a neighbour is reached by the other part, a rank's own half by its own */
+        for (int peer = 0; peer < params->n; peer++) {
+            struct tt_endpoint *part = tt_link_to(endpoints[r], TT_CLASS_P2P, peer)->endpoint;
+            cr_assert_eq(part == tt_link_to(endpoints[r], TT_CLASS_P2P, r)->endpoint, r % 2 == peer % 2);
+        }
+    free(addresses);
+}
+
+static struct tt_sim *world;
+static uint64_t world_seed;
+
+static void make_sim(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
+{
+    struct tt_sim_params sim = { .n = params->n,
+        .seed = world_seed,
+        .delay_ns = 500,
+        .kib_ns = 50,
+        .jitter_ns = 2000,
+        .reorder_percent = 30,
+        .split_percent = 30,
+        .grant_percent = 70 };
+    uint8_t *addresses = calloc((size_t)params->n, TT_ADDRESS_BYTES);
+    if (world != NULL)
+        tt_sim_destroy(world);
+    cr_assert_eq(tt_sim_create(&sim, &world), TUTTI_OK);
+    tt_sim_join(world);
+    for (int r = 0; r < params->n; r++) {
+        struct tt_endpoint_params mine = *params;
+        mine.me = r;
+        cr_assert_eq(tt_sim_transport.open(&mine, addresses + r * TT_ADDRESS_BYTES, &endpoints[r]), TUTTI_OK);
+    }
+    for (int r = 0; r < params->n; r++)
+        cr_assert_eq(tt_sim_transport.connect(endpoints[r], addresses), TUTTI_OK);
+    free(addresses);
+}
+
+static void advance_sim(void)
+{
+    int rank;
+    tt_sim_step(world, &rank);
+}
+
+static void run_all(struct transport_suite *s)
+{
+    s->memory[0] = malloc(SUITE_MEMORY_BYTES);
+    cr_assert_eq(tt_arena_alloc(SUITE_MEMORY_BYTES, (void **)&s->memory[1]), TUTTI_OK);
+    for (int i = 0; i < transport_case_count; i++) {
+        s->wrong[0] = '\0';
+        transport_cases[i].run(s);
+        cr_expect_str_empty(s->wrong, "%s: %s", transport_cases[i].name, s->wrong);
+    }
+    free(s->memory[0]);
+    tt_arena_free(s->memory[1]);
+}
+
+Test(transports, shm_in_one_process)
+{
+    run_all(&(struct transport_suite){ .transport = &tt_shm,
+        .lines = TT_SHM_LINES,
+        .make = make_shm,
+        .grants = SUITE_GRANTS,
+        .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_MAPPED | 1 << TT_PATH_COPIED });
+}
+
+Test(transports, shm_without_mapping)
+{
+    run_all(&(struct transport_suite){ .transport = &tt_shm,
+        .lines = TT_SHM_LINES,
+        .make = make_shm_unmapped,
+        .grants = SUITE_NO_GRANTS,
+        .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_PULLED | 1 << TT_PATH_COPIED });
+}
+
+Test(transports, shm_with_copies_only)
+{
+    run_all(&(struct transport_suite){ .transport = &tt_shm,
+        .lines = TT_SHM_LINES,
+        .make = make_shm_copied,
+        .grants = SUITE_NO_GRANTS,
+        .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_COPIED });
+}
+
+Test(transports, mixed)
+{
+    run_all(&(struct transport_suite){ .transport = &tt_mixed,
+        .lines = TT_SHM_LINES,
+        .make = make_mixed,
+        .grants = SUITE_GRANTS,
+        .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_MAPPED | 1 << TT_PATH_COPIED });
+}
+
+Test(transports, sim)
+{
+    for (world_seed = 1; world_seed <= 5; world_seed++) {
+        run_all(&(struct transport_suite){
+            .transport = &tt_sim_transport, .lines = TT_SLOTS, .make = make_sim, .advance = advance_sim });
+        cr_expect_str_empty(tt_sim_error(world), "seed %d: %s", (int)world_seed, tt_sim_error(world));
+    }
+    tt_sim_destroy(world);
+}

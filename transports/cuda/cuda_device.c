@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cuda_device.c: the device table over CUDA; the only thing that the plugin exports.
+ *
+ * A function of the table is one call of the runtime or two, so that the stub of the tests is the only other
+ * thing that has to behave the same. Questions about devices, contexts and pointers go to the driver: asked
+ * of the runtime they would make a context on a device that the user may never use, before he chose one.
+ *
+ * The files of transports/cuda/ are no transport: they fill the device table (lib/base/dev.h) and move no
+ * messages. They are here because, like a transport, they see lib/base/ only and are reached by a table. */
+#include <stdio.h>
+
+#include "base/dev_kernel.h"
+#include "cuda_driver.h"
+
+_Static_assert(cudaEventRecordExternal == cudaEventWaitExternal, "one flag for both");
+
+/* The end of a call that could disturb another thread's capture. */
+static enum tt_dev_error relaxed(CUstreamCaptureMode mode, const char *call, int code)
+{
+    tt_cuda_restore(mode);
+    return tt_cuda_check(call, code);
+}
+
+/* --- Devices. None of these but `use` makes a context. */
+
+static enum tt_dev_error count(int *n)
+{
+    int found;
+    enum tt_dev_error error = tt_cuda_check("cudaGetDeviceCount", cudaGetDeviceCount(&found));
+    if (error == TT_DEV_OK)
+        *n = found;
+    return error;
+}
+
+static enum tt_dev_error facts(int device, struct tt_dev_facts *facts)
+{
+    const struct tt_cuda_driver *driver;
+    struct cudaDeviceProp properties;
+    enum tt_dev_error error = tt_cuda_driver(&driver);
+    if (error == TT_DEV_OK)
+        error = tt_cuda_check("cudaGetDeviceProperties", cudaGetDeviceProperties(&properties, device));
+    if (error != TT_DEV_OK)
+        return error;
+    *facts = (struct tt_dev_facts){ .capability = properties.major * 10 + properties.minor,
+        .sms = properties.multiProcessorCount,
+        .bytes = properties.totalGlobalMem,
+        .managed = properties.concurrentManagedAccess != 0,
+        .fds = tt_cuda_exports_fds(driver, device),
+        .shared_context = properties.mpsEnabled != 0 };
+    snprintf(facts->name, sizeof facts->name, "%.63s", properties.name);
+    /* On an integrated GPU (GB10) launches behind a wait were seen to block the host, and graphs did not
+     * wait. */
+    facts->words = properties.integrated == 0;
+    /* Slices of one GPU (MIG) have one address on the bus; only their identities differ. */
+    const unsigned char *uuid = (const unsigned char *)properties.uuid.bytes;
+    snprintf(facts->address, sizeof facts->address, "%04x:%02x:%02x.0/%02x%02x%02x%02x",
+        properties.pciDomainID & 0xffff, properties.pciBusID & 0xff, properties.pciDeviceID & 0xff, uuid[0],
+        uuid[1], uuid[2], uuid[3]);
+    return TT_DEV_OK;
+}
+
+static enum tt_dev_error device_of(const struct tt_cuda_driver *driver, CUcontext context, int *device)
+{
+    CUdevice found;
+    enum tt_dev_error error = tt_cuda_check("cuCtxGetDevice", driver->context_device(&found, context));
+    if (error == TT_DEV_OK)
+        *device = found;
+    return error;
+}
+
+static enum tt_dev_error current(int *device)
+{
+    const struct tt_cuda_driver *driver;
+    CUcontext context = NULL;
+    enum tt_dev_error error = tt_cuda_driver(&driver);
+    if (error != TT_DEV_OK)
+        return error;
+    int code = driver->get_context(&context);
+    if (code == CUDA_ERROR_NOT_INITIALIZED || (code == CUDA_SUCCESS && context == NULL)) {
+        *device = -1;
+        return TT_DEV_OK;
+    }
+    if (code != CUDA_SUCCESS)
+        return tt_cuda_check("cuCtxGetCurrent", code);
+    return device_of(driver, context, device);
+}
+
+/* A context of that device that the user made himself stays. */
+static enum tt_dev_error use(int device)
+{
+    const struct tt_cuda_driver *driver;
+    int now;
+    enum tt_dev_error error = tt_cuda_driver(&driver);
+    if (error == TT_DEV_OK)
+        error = current(&now);
+    if (error != TT_DEV_OK || now == device)
+        return error;
+    if (device < 0)
+        return tt_cuda_check("cuCtxSetCurrent", driver->set_context(NULL));
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    return relaxed(mode, "cudaSetDevice", cudaSetDevice(device));
+}
+
+/* --- Memory. */
+
+/* Outputs are set on success only; the runtime promises nothing of them where it fails. */
+static enum tt_dev_error put(enum tt_dev_error error, void *made, void **out)
+{
+    if (error == TT_DEV_OK)
+        *out = made;
+    return error;
+}
+
+static enum tt_dev_error alloc(size_t bytes, void **ptr)
+{
+    void *made;
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    return put(relaxed(mode, "cudaMalloc", cudaMalloc(&made, bytes)), made, ptr);
+}
+
+static enum tt_dev_error free_device(void *ptr)
+{
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    return relaxed(mode, "cudaFree", cudaFree(ptr));
+}
+
+static enum tt_dev_error alloc_managed(size_t bytes, void **ptr)
+{
+    void *made;
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    int code = cudaMallocManaged(&made, bytes, cudaMemAttachGlobal);
+    return put(relaxed(mode, "cudaMallocManaged", code), made, ptr);
+}
+
+static enum tt_dev_error alloc_pinned(size_t bytes, void **ptr)
+{
+    void *made;
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    int code = cudaHostAlloc(&made, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+    return put(relaxed(mode, "cudaHostAlloc", code), made, ptr);
+}
+
+static enum tt_dev_error free_pinned(void *ptr)
+{
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    return relaxed(mode, "cudaFreeHost", cudaFreeHost(ptr));
+}
+
+static enum tt_dev_error pin(void *ptr, size_t bytes, void **seen)
+{
+    void *found;
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    int code = cudaHostRegister(ptr, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
+    if (code != cudaSuccess)
+        return relaxed(mode, "cudaHostRegister", code);
+    code = cudaHostGetDevicePointer(&found, ptr, 0);
+    if (code != cudaSuccess)
+        cudaHostUnregister(ptr);
+    return put(relaxed(mode, "cudaHostGetDevicePointer", code), found, seen);
+}
+
+static enum tt_dev_error unpin(void *ptr)
+{
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    return relaxed(mode, "cudaHostUnregister", cudaHostUnregister(ptr));
+}
+
+/* Asked for several attributes at once the driver takes any address; what it does not know stays as it is. In
+ * a thread without a context it knows nothing, and some versions do not even say so. */
+static enum tt_dev_error classify(const void *ptr, struct tt_dev_pointer *what)
+{
+    const struct tt_cuda_driver *driver;
+    unsigned type = 0, managed = 0;
+    int device = -1;
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    unsigned long long id = 0;
+    CUpointer_attribute attributes[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_BUFFER_ID };
+    void *values[] = { &type, &managed, &device, &base, &bytes, &id };
+    int used;
+    enum tt_dev_error error = tt_cuda_driver(&driver);
+    if (error == TT_DEV_OK)
+        error = current(&used);
+    if (error == TT_DEV_OK && used < 0)
+        return tt_cuda_check("classify: this thread uses no device", cudaErrorDeviceUninitialized);
+    if (error == TT_DEV_OK)
+        error = tt_cuda_check(
+            "cuPointerGetAttributes", driver->pointer_attributes(sizeof values / sizeof values[0], attributes,
+                                          values, (CUdeviceptr)(uintptr_t)ptr));
+    if (error != TT_DEV_OK)
+        return error;
+    enum tt_dev_kind kind = managed != 0                   ? TT_DEV_MANAGED
+                            : type == CU_MEMORYTYPE_DEVICE ? TT_DEV_DEVICE
+                            : type == CU_MEMORYTYPE_HOST   ? TT_DEV_PINNED
+                                                           : TT_DEV_HOST;
+    *what = (struct tt_dev_pointer){ .kind = kind, .device = -1 };
+    if (kind == TT_DEV_HOST)
+        return TT_DEV_OK;
+    if (kind != TT_DEV_PINNED)
+        what->device = device;
+    what->base = (uintptr_t)base;
+    what->bytes = bytes;
+    what->id = id;
+    return TT_DEV_OK;
+}
+
+/* --- Copies. */
+
+static enum tt_dev_error copy(void *dst, const void *src, size_t bytes, void *stream)
+{
+    return tt_cuda_check("cudaMemcpyAsync", cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream));
+}
+
+static enum tt_dev_error copy_rows(void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+    size_t row_bytes, size_t rows, void *stream)
+{
+    return tt_cuda_check("cudaMemcpy2DAsync",
+        cudaMemcpy2DAsync(dst, dst_pitch, src, src_pitch, row_bytes, rows, cudaMemcpyDefault, stream));
+}
+
+static enum tt_dev_error fill(void *dst, int byte, size_t bytes, void *stream)
+{
+    return tt_cuda_check("cudaMemsetAsync", cudaMemsetAsync(dst, byte, bytes, stream));
+}
+
+/* --- Streams. */
+
+static enum tt_dev_error stream_create(void **stream)
+{
+    cudaStream_t made;
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    enum tt_dev_error error =
+        relaxed(mode, "cudaStreamCreateWithFlags", cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+    if (error == TT_DEV_OK)
+        *stream = made;
+    return error;
+}
+
+static enum tt_dev_error stream_destroy(void *stream)
+{
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    return relaxed(mode, "cudaStreamDestroy", cudaStreamDestroy(stream));
+}
+
+static enum tt_dev_error stream_query(void *stream)
+{
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    return relaxed(mode, "cudaStreamQuery", cudaStreamQuery(stream));
+}
+
+static enum tt_dev_error stream_sync(void *stream)
+{
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    return relaxed(mode, "cudaStreamSynchronize", cudaStreamSynchronize(stream));
+}
+
+/* The default streams belong to whatever context the thread uses, if it uses one. cuStreamGetDevice would
+ * spoil a capture of the stream; its context may be asked for at any time. That of a green context's stream
+ * is the primary one, with which it shares all but its multiprocessors. */
+static enum tt_dev_error stream_device(void *stream, int *device, void **context)
+{
+    const struct tt_cuda_driver *driver;
+    CUcontext found = NULL;
+    CUgreenCtx green = NULL;
+    bool named = stream != NULL && stream != cudaStreamLegacy && stream != cudaStreamPerThread;
+    int number = -1;
+    enum tt_dev_error error = tt_cuda_driver(&driver);
+    if (error != TT_DEV_OK)
+        return error;
+    int code = driver->stream_context(stream, &found, &green);
+    bool none = code == CUDA_ERROR_NOT_INITIALIZED || code == CUDA_ERROR_INVALID_CONTEXT;
+    if (named || !none)
+        error = tt_cuda_check("cuStreamGetCtx", code);
+    if (error == TT_DEV_OK && code == CUDA_SUCCESS)
+        error = device_of(driver, found, &number);
+    if (error != TT_DEV_OK)
+        return error;
+    *device = number;
+    *context = found;
+    return TT_DEV_OK;
+}
+
+static enum tt_dev_error stream_capture(void *stream, struct tt_dev_capture *capture)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    unsigned long long id = 0;
+    cudaGraph_t graph = NULL;
+    enum tt_dev_error error = tt_cuda_check(
+        "cudaStreamGetCaptureInfo", cudaStreamGetCaptureInfo(stream, &status, &id, &graph, NULL, NULL, NULL));
+    if (error != TT_DEV_OK)
+        return error;
+    *capture = (struct tt_dev_capture){ .broken = status == cudaStreamCaptureStatusInvalidated };
+    if (status == cudaStreamCaptureStatusActive)
+        *capture = (struct tt_dev_capture){ .active = true, .id = id, .graph = graph };
+    return TT_DEV_OK;
+}
+
+/* --- Events. */
+
+static enum tt_dev_error event_create(bool timed, void **event)
+{
+    cudaEvent_t made;
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    enum tt_dev_error error = relaxed(mode, "cudaEventCreateWithFlags",
+        cudaEventCreateWithFlags(&made, timed ? cudaEventDefault : cudaEventDisableTiming));
+    if (error == TT_DEV_OK)
+        *event = made;
+    return error;
+}
+
+static enum tt_dev_error event_destroy(void *event)
+{
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    return relaxed(mode, "cudaEventDestroy", cudaEventDestroy(event));
+}
+
+/* Outside a capture the flag is refused, not ignored. */
+static enum tt_dev_error external_flag(void *stream, bool external, unsigned *flags)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    enum tt_dev_error error = TT_DEV_OK;
+    if (external)
+        error = tt_cuda_check("cudaStreamIsCapturing", cudaStreamIsCapturing(stream, &status));
+    *flags = status == cudaStreamCaptureStatusActive ? cudaEventRecordExternal : cudaEventRecordDefault;
+    return error;
+}
+
+static enum tt_dev_error event_record(void *event, void *stream, bool external)
+{
+    unsigned flags;
+    enum tt_dev_error error = external_flag(stream, external, &flags);
+    if (error != TT_DEV_OK)
+        return error;
+    return tt_cuda_check("cudaEventRecordWithFlags", cudaEventRecordWithFlags(event, stream, flags));
+}
+
+static enum tt_dev_error event_wait(void *event, void *stream, bool external)
+{
+    unsigned flags;
+    enum tt_dev_error error = external_flag(stream, external, &flags);
+    if (error != TT_DEV_OK)
+        return error;
+    return tt_cuda_check("cudaStreamWaitEvent", cudaStreamWaitEvent(stream, event, flags));
+}
+
+static enum tt_dev_error event_query(void *event)
+{
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    return relaxed(mode, "cudaEventQuery", cudaEventQuery(event));
+}
+
+static enum tt_dev_error event_elapsed(void *begin, void *end, float *ms)
+{
+    return tt_cuda_check("cudaEventElapsedTime", cudaEventElapsedTime(ms, begin, end));
+}
+
+/* --- Words, and calls of the host. */
+
+static enum tt_dev_error write_word(void *stream, uint32_t *word, uint32_t value)
+{
+    const struct tt_cuda_driver *driver;
+    enum tt_dev_error error = tt_cuda_driver(&driver);
+    if (error != TT_DEV_OK)
+        return error;
+    return tt_cuda_check("cuStreamWriteValue32",
+        driver->write_word(stream, (CUdeviceptr)(uintptr_t)word, value, CU_STREAM_WRITE_VALUE_DEFAULT));
+}
+
+static enum tt_dev_error wait_word(void *stream, uint32_t *word, uint32_t value)
+{
+    const struct tt_cuda_driver *driver;
+    enum tt_dev_error error = tt_cuda_driver(&driver);
+    if (error != TT_DEV_OK)
+        return error;
+    return tt_cuda_check("cuStreamWaitValue32",
+        driver->wait_word(stream, (CUdeviceptr)(uintptr_t)word, value, CU_STREAM_WAIT_VALUE_GEQ));
+}
+
+static enum tt_dev_error host_call(void *stream, void (*call)(void *), void *argument)
+{
+    return tt_cuda_check("cudaLaunchHostFunc", cudaLaunchHostFunc(stream, call, argument));
+}
+
+/* --- Kernels. */
+
+/* Asking for the attributes of a kernel loads it; its first launch would, and might wait for all streams. */
+static enum tt_dev_error preload(void)
+{
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    int code = cudaSuccess;
+    const void *last = NULL; /* a kernel may have several numbers, one after the other */
+    for (uint32_t i = 0; code == cudaSuccess && i < tt_dev_kernels(); i++) {
+        struct cudaFuncAttributes attributes;
+        struct tt_dev_kernel kernel;
+        if (tt_dev_kernel_find(i, &kernel) && kernel.function != last) {
+            code = cudaFuncGetAttributes(&attributes, kernel.function);
+            last = kernel.function;
+        }
+    }
+    return relaxed(mode, "cudaFuncGetAttributes", code);
+}
+
+static enum tt_dev_error occupancy(uint32_t kernel, uint32_t block, uint32_t shared_bytes, int *blocks_per_sm)
+{
+    struct tt_dev_kernel found;
+    if (!tt_dev_kernel_find(kernel, &found))
+        return tt_cuda_check("occupancy: there is no such kernel", cudaErrorInvalidDeviceFunction);
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    return relaxed(mode, "cudaOccupancyMaxActiveBlocksPerMultiprocessor",
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+            blocks_per_sm, found.function, (int)block, shared_bytes));
+}
+
+static enum tt_dev_error launch(const struct tt_dev_launch *launch, void *stream)
+{
+    struct tt_dev_kernel found;
+    if (!tt_dev_kernel_find(launch->kernel, &found))
+        return tt_cuda_check("launch: there is no such kernel", cudaErrorInvalidDeviceFunction);
+    if (found.params_bytes != launch->params_bytes)
+        return tt_cuda_check("launch: parameters of another length", cudaErrorInvalidValue);
+    dim3 grid = { launch->grid, 1, 1 }, block = { launch->block, 1, 1 };
+    void *arguments[] = { (void *)(uintptr_t)launch->params };
+    return tt_cuda_check("cudaLaunchKernel",
+        cudaLaunchKernel(found.function, grid, block, arguments, launch->shared_bytes, stream));
+}
+
+/* --- Graphs. Captures are in global mode, the default and the strictest. */
+
+static enum tt_dev_error capture_begin(void *stream)
+{
+    return tt_cuda_check(
+        "cudaStreamBeginCapture", cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+}
+
+static enum tt_dev_error capture_end(void *stream, void **graph)
+{
+    cudaGraph_t made;
+    enum tt_dev_error error = tt_cuda_check("cudaStreamEndCapture", cudaStreamEndCapture(stream, &made));
+    if (error == TT_DEV_OK)
+        *graph = made;
+    return error;
+}
+
+/* An object that no graph took is left: to give it back would call `release`, which only success allows. */
+static enum tt_dev_error graph_retain(void *graph, void (*release)(void *), void *argument)
+{
+    cudaUserObject_t object;
+    enum tt_dev_error error = tt_cuda_check("cudaUserObjectCreate",
+        cudaUserObjectCreate(&object, argument, release, 1, cudaUserObjectNoDestructorSync));
+    if (error != TT_DEV_OK)
+        return error;
+    return tt_cuda_check(
+        "cudaGraphRetainUserObject", cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
+}
+
+static enum tt_dev_error graph_destroy(void *graph)
+{
+    return tt_cuda_check("cudaGraphDestroy", cudaGraphDestroy(graph));
+}
+
+static enum tt_dev_error graph_instantiate(void *graph, void **runnable)
+{
+    cudaGraphExec_t made;
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    enum tt_dev_error error = relaxed(mode, "cudaGraphInstantiate", cudaGraphInstantiate(&made, graph, 0));
+    if (error == TT_DEV_OK)
+        *runnable = made;
+    return error;
+}
+
+static enum tt_dev_error graph_launch(void *runnable, void *stream)
+{
+    return tt_cuda_check("cudaGraphLaunch", cudaGraphLaunch(runnable, stream));
+}
+
+static enum tt_dev_error runnable_destroy(void *runnable)
+{
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    return relaxed(mode, "cudaGraphExecDestroy", cudaGraphExecDestroy(runnable));
+}
+
+static const struct tt_dev table = {
+    .version = TT_DEV_VERSION,
+    .describe = tt_cuda_describe,
+    .why = tt_cuda_why,
+    .count = count,
+    .facts = facts,
+    .current = current,
+    .use = use,
+    .alloc = alloc,
+    .free = free_device,
+    .alloc_managed = alloc_managed,
+    .alloc_pinned = alloc_pinned,
+    .free_pinned = free_pinned,
+    .pin = pin,
+    .unpin = unpin,
+    .classify = classify,
+    .copy = copy,
+    .copy_rows = copy_rows,
+    .fill = fill,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_query = stream_query,
+    .stream_sync = stream_sync,
+    .stream_device = stream_device,
+    .stream_capture = stream_capture,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_query = event_query,
+    .event_elapsed = event_elapsed,
+    .write_word = write_word,
+    .wait_word = wait_word,
+    .host_call = host_call,
+    .preload = preload,
+    .occupancy = occupancy,
+    .launch = launch,
+    .segment_alloc = tt_cuda_segment_alloc,
+    .segment_export = tt_cuda_segment_export,
+    .segment_import = tt_cuda_segment_import,
+    .segment_free = tt_cuda_segment_free,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .graph_retain = graph_retain,
+    .graph_destroy = graph_destroy,
+    .graph_instantiate = graph_instantiate,
+    .graph_launch = graph_launch,
+    .runnable_destroy = runnable_destroy,
+};
+
+__attribute__((visibility("default"))) const struct tt_dev *tutti_device_table(uint32_t version);
+
+const struct tt_dev *tutti_device_table(uint32_t version)
+{
+    return version == TT_DEV_VERSION ? &table : NULL;
+}
