@@ -62,7 +62,7 @@ static void tell_progress(struct run *run, const struct perf_point *p)
     char doing[PERF_DOING_BYTES];
     snprintf(doing, sizeof doing, "%s %s, %" PRIu64 " bytes: point %ld of %ld", p->collective->name,
         p->type->name, p->bytes, run->point, run->points);
-    perf_crew_doing(run->session.crew, doing);
+    perf_group_show_progress(run->session.group, doing);
 }
 
 static int measure_point(struct run *run, const struct perf_point *p, const char *algorithm)
@@ -79,12 +79,12 @@ static int measure_point(struct run *run, const struct perf_point *p, const char
     for (int i = 0; i < 2; i++)
         run->young_seconds += results[i].seconds * (double)results[i].calls;
     if (run->young_seconds > YOUNG_SECONDS) {
-        run->report.flag_after = perf_crew_flag(s->crew);
+        run->report.flag_after = perf_group_flag_round_trip(s->group);
         run->young_seconds = 0;
     }
-    if (s->crew->rank == 0) {
+    if (s->group->rank == 0) {
         if (run->shown)
-            perf_crew_prints(s->crew);
+            perf_group_hide_progress(s->group);
         algorithm = algorithm != NULL ? algorithm : choice(run, p, chosen, sizeof chosen);
         perf_report_row(&run->report, p, algorithm, results);
         if (run->tune != NULL && forced &&
@@ -150,7 +150,7 @@ static int walk_op(struct run *run, struct perf_point *p, const char *algorithm)
         return walk_roots(run, p, algorithm);
     tutti_status status = perf_operator_make(p->op, p->type, s->comm, &p->code);
     if (status != TUTTI_OK) {
-        perf_crew_report(s->crew, p->op->name, status);
+        perf_group_print_error(s->group, p->op->name, status);
         return PERF_EXIT_FAILED;
     }
     int code = walk_roots(run, p, algorithm);
@@ -161,7 +161,7 @@ static int walk_op(struct run *run, struct perf_point *p, const char *algorithm)
 static int walk_types(struct run *run, const struct perf_collective *collective, const char *algorithm)
 {
     const struct perf_options *o = run->session.options;
-    struct perf_crew *crew = run->session.crew;
+    struct perf_rank_group *group = run->session.group;
     int code = PERF_EXIT_OK;
     for (int t = 0; t < PERF_TYPES; t++) {
         const struct perf_type *type = o->type != NULL ? o->type : &perf_types[t];
@@ -170,8 +170,8 @@ static int walk_types(struct run *run, const struct perf_collective *collective,
             struct perf_point p = { .collective = collective,
                 .type = type,
                 .stream = run->session.way.stream,
-                .n = crew->n,
-                .rank = crew->rank };
+                .n = group->n,
+                .rank = group->rank };
             p.op = collective->reduces ? op : NULL;
             if (p.op == NULL || perf_op_fits(op, type))
                 code = walk_op(run, &p, algorithm);
@@ -184,12 +184,12 @@ static int walk_types(struct run *run, const struct perf_collective *collective,
     return code;
 }
 
-/* One table: with the crew's communicator, or with one that has the algorithm forced. */
+/* One table: with the rank group's communicator, or with one that has the algorithm forced. */
 static int run_table(struct run *run, const struct perf_collective *collective, const char *algorithm)
 {
     struct perf_session *s = &run->session;
     char options[192];
-    s->comm = s->crew->comm;
+    s->comm = s->group->comm;
     if (run->counting)
         return walk_types(run, collective, algorithm);
     if (algorithm != NULL) {
@@ -203,18 +203,18 @@ static int run_table(struct run *run, const struct perf_collective *collective, 
             .name = "collperf",
             .options = options,
         };
-        tutti_status status = tutti_comm_split(s->crew->comm, 0, s->crew->rank, &config, &s->comm);
+        tutti_status status = tutti_comm_split(s->group->comm, 0, s->group->rank, &config, &s->comm);
         if (status != TUTTI_OK) {
-            perf_crew_report(s->crew, options, status);
+            perf_group_print_error(s->group, options, status);
             return PERF_EXIT_FAILED;
         }
     }
-    if (s->crew->rank == 0 && !s->options->self_test)
+    if (s->group->rank == 0 && !s->options->self_test)
         perf_report_table(&run->report, collective, algorithm);
     int code = walk_types(run, collective, algorithm);
-    if (s->comm != s->crew->comm && code != PERF_EXIT_FAILED)
+    if (s->comm != s->group->comm && code != PERF_EXIT_FAILED)
         tutti_comm_finalize(s->comm);
-    if (s->comm != s->crew->comm)
+    if (s->comm != s->group->comm)
         tutti_comm_destroy(s->comm);
     return code;
 }
@@ -228,7 +228,7 @@ static int list_algorithms(
     if (!collective->algorithms)
         return 0;
     snprintf(question, sizeof question, "algorithms %s", collective->name);
-    size_t length = tutti_query(run->session.crew->comm, question, text, NAMES_BYTES);
+    size_t length = tutti_query(run->session.group->comm, question, text, NAMES_BYTES);
     if (length == 0 || length >= NAMES_BYTES)
         return 0;
     for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
@@ -246,7 +246,7 @@ static int run_named(struct run *run, const struct perf_collective *collective, 
     for (int i = 0; i < count; i++)
         if (strcmp(names[i], o->algorithm) == 0)
             return run_table(run, collective, o->algorithm);
-    if (run->session.crew->rank != 0)
+    if (run->session.group->rank != 0)
         return o->collective == NULL ? PERF_EXIT_OK : PERF_EXIT_USAGE;
     if (o->collective == NULL && run->counting)
         return PERF_EXIT_OK;
@@ -281,10 +281,10 @@ static int run_collective(struct run *run, const struct perf_collective *collect
 static int skip_collective(struct run *run, const struct perf_collective *collective)
 {
     bool alone = run->session.options->collective != NULL;
-    if (run->session.crew->rank == 0 && alone)
+    if (run->session.group->rank == 0 && alone)
         fprintf(stderr, "collperf: -g/--ranks %d: %s needs at least %d ranks\n", run->report.n,
             collective->name, collective->least_ranks);
-    if (run->session.crew->rank == 0 && !alone && !run->counting)
+    if (run->session.group->rank == 0 && !alone && !run->counting)
         perf_report_note(
             &run->report, "%s needs at least %d ranks", collective->name, collective->least_ranks);
     return alone ? PERF_EXIT_USAGE : PERF_EXIT_OK;
@@ -306,32 +306,33 @@ static int run_all(struct run *run)
 }
 
 /* What only the communicator tells under a launcher. */
-static int check_ranks(const struct perf_crew *crew, const struct perf_options *o)
+static int check_ranks(const struct perf_rank_group *group, const struct perf_options *o)
 {
-    if (crew->n > PERF_RANKS_MAX || o->root >= crew->n) {
-        if (crew->rank == 0)
+    if (group->n > PERF_RANKS_MAX || o->root >= group->n) {
+        if (group->rank == 0)
             fprintf(stderr, "collperf: -r/--root %" PRId64 ": there are %d ranks (at most %d)\n", o->root,
-                crew->n, PERF_RANKS_MAX);
+                group->n, PERF_RANKS_MAX);
         return PERF_EXIT_USAGE;
     }
     return PERF_EXIT_OK;
 }
 
 /* A graph cannot have one of several ranks that a process has on one device. */
-static int check_devices(struct perf_crew *crew, const struct perf_options *o, int devices)
+static int check_devices(struct perf_rank_group *group, const struct perf_options *o, int devices)
 {
     if (o->program == 0 || o->threads <= devices)
         return PERF_EXIT_OK;
-    if (crew->rank == 0)
+    if (group->rank == 0)
         fprintf(stderr,
             "collperf: -G/--program %d: on a device it is a graph, and ranks that are threads need a device "
             "each; legal: at most %d of them here (-t/--threads)\n",
             (int)o->program, devices);
-    perf_crew_meet(crew); /* who returns first ends the others of its process */
+    perf_group_barrier(group); /* who returns first ends the others of its process */
     return PERF_EXIT_USAGE;
 }
 
-static int connect(struct perf_crew *crew, const struct perf_options *o, const struct perf_device *device)
+static int connect(
+    struct perf_rank_group *group, const struct perf_options *o, const struct perf_device *device)
 {
     char options[32];
     snprintf(options, sizeof options, "device=%d", device->number);
@@ -342,9 +343,9 @@ static int connect(struct perf_crew *crew, const struct perf_options *o, const s
         .name = "collperf",
         .options = device->stream != NULL ? options : NULL,
     };
-    if (perf_crew_connect(crew, &config) != TUTTI_OK)
+    if (perf_group_connect(group, &config) != TUTTI_OK)
         return PERF_EXIT_FAILED;
-    return check_ranks(crew, o);
+    return check_ranks(group, o);
 }
 
 /* What rank 0 does when all is measured. A report that cannot be written concerns nobody else. */
@@ -374,11 +375,11 @@ static int conclude(struct run *run)
     int code = PERF_EXIT_OK;
     if (s->options->self_test) {
         code = run->blind > 0 ? PERF_EXIT_BLIND : PERF_EXIT_WRONG;
-        if (s->crew->rank == 0)
+        if (s->group->rank == 0)
             fprintf(stderr, "collperf: --self-test: %s\n",
                 run->blind > 0 ? "FAILED: the check did not count exactly what was corrupted"
                                : "all that was corrupted was found, so this exits as wrong results do");
-    } else if (s->crew->rank == 0) {
+    } else if (s->group->rank == 0) {
         code = close_report(run);
     }
     return code == PERF_EXIT_OK && run->report.wrong > 0 ? PERF_EXIT_WRONG : code;
@@ -387,35 +388,35 @@ static int conclude(struct run *run)
 /* What a rank adds to its process while nothing is to do: that of the greediest, in bytes, and the mean,
  * which is what all hold together by their number; negative where it is unknown, or the ranks cannot tell
  * each other. */
-static double rest_of(struct perf_crew *crew, const struct perf_options *o, int64_t bare, double *mean)
+static double rest_of(struct perf_rank_group *group, const struct perf_options *o, int64_t bare, double *mean)
 {
     int threads = o->launcher != NULL ? 1 : (int)o->threads;
-    double worst = -1, sum = 0, *all = calloc((size_t)crew->n, sizeof *all);
+    double worst = -1, sum = 0, *all = calloc((size_t)group->n, sizeof *all);
     *mean = -1;
     if (all == NULL)
         return -1;
-    tutti_status status = tutti_barrier(crew->comm, tutti_no_stream());
+    tutti_status status = tutti_barrier(group->comm, tutti_no_stream());
     double mine = bare < 0 ? -1 : (double)(perf_machine_held() - bare) / threads;
     if (status == TUTTI_OK)
-        status = perf_crew_exchange(crew, &mine, sizeof mine, all);
-    for (int rank = 0; rank < crew->n && status == TUTTI_OK; rank++) {
+        status = perf_group_exchange(group, &mine, sizeof mine, all);
+    for (int rank = 0; rank < group->n && status == TUTTI_OK; rank++) {
         worst = all[rank] > worst ? all[rank] : worst;
         sum += all[rank];
     }
     if (worst >= 0)
-        *mean = sum / crew->n;
+        *mean = sum / group->n;
     free(all);
     return worst;
 }
 
 /* Seconds from when the last rank came until the last rank had its communicator. */
-static double startup_of(struct perf_crew *crew)
+static double startup_of(struct perf_rank_group *group)
 {
     struct moments {
         double began, ended;
-    } last = { crew->began, crew->ended }, *all = calloc((size_t)crew->n, sizeof *all);
-    bool known = all != NULL && perf_crew_exchange(crew, &last, sizeof last, all) == TUTTI_OK;
-    for (int rank = 0; known && rank < crew->n; rank++) {
+    } last = { group->began, group->ended }, *all = calloc((size_t)group->n, sizeof *all);
+    bool known = all != NULL && perf_group_exchange(group, &last, sizeof last, all) == TUTTI_OK;
+    for (int rank = 0; known && rank < group->n; rank++) {
         last.began = all[rank].began > last.began ? all[rank].began : last.began;
         last.ended = all[rank].ended > last.ended ? all[rank].ended : last.ended;
     }
@@ -427,55 +428,56 @@ static double startup_of(struct perf_crew *crew)
 static tutti_status look_around(struct run *run, int64_t bare)
 {
     struct perf_report *r = &run->report;
-    struct perf_crew *crew = run->session.crew;
+    struct perf_rank_group *group = run->session.group;
     struct perf_place mine = { 0 };
     if (run->places == NULL)
         return TUTTI_OUT_OF_MEMORY;
     perf_origin_read(&r->origin);
     perf_place_read(&mine);
-    tutti_query(crew->comm, "executor", r->executor, sizeof r->executor);
-    r->startup = startup_of(crew);
-    r->rest_before = rest_of(crew, r->options, bare, &r->rest_mean);
-    r->flag_before = r->flag_after = perf_crew_flag(crew);
+    tutti_query(group->comm, "executor", r->executor, sizeof r->executor);
+    r->startup = startup_of(group);
+    r->rest_before = rest_of(group, r->options, bare, &r->rest_mean);
+    r->flag_before = r->flag_after = perf_group_flag_round_trip(group);
     r->places = run->places;
-    return perf_crew_exchange(crew, &mine, sizeof mine, run->places);
+    return perf_group_exchange(group, &mine, sizeof mine, run->places);
 }
 
-static int rank_main(struct perf_crew *crew, void *context)
+static int rank_main(struct perf_rank_group *group, void *context)
 {
     struct request *request = context;
     const struct perf_options *o = &request->options;
     struct perf_device device = { 0 };
-    if (o->bind && !perf_machine_bind(crew->rank)) {
-        fprintf(stderr, "collperf: rank %d: --bind: %s\n", crew->rank, strerror(errno));
+    if (o->bind && !perf_machine_bind(group->rank)) {
+        fprintf(stderr, "collperf: rank %d: --bind: %s\n", group->rank, strerror(errno));
         return PERF_EXIT_FAILED;
     }
     bool on_stream = perf_memory_on_stream(o->memory);
-    if (on_stream && perf_device_open(&device, crew->rank, o->device) != TUTTI_OK)
+    if (on_stream && perf_device_open(&device, group->rank, o->device) != TUTTI_OK)
         return PERF_EXIT_FAILED;
     int64_t bare = perf_machine_held();
-    int code = on_stream ? check_devices(crew, o, device.count) : PERF_EXIT_OK;
+    int code = on_stream ? check_devices(group, o, device.count) : PERF_EXIT_OK;
     if (code == PERF_EXIT_OK)
-        code = connect(crew, o, &device);
+        code = connect(group, o, &device);
     if (code != PERF_EXIT_OK)
         return code;
     struct run run = {
         .device = device,
-        .session = { .options = o, .crew = crew },
-        .report = { .file = request->file, .options = o, .n = crew->n, .device = &run.device },
-        .counts = calloc(2 * (size_t)crew->n, sizeof(size_t)),
-        .places = calloc((size_t)crew->n, sizeof(struct perf_place)),
+        .session = { .options = o, .group = group },
+        .report = { .file = request->file, .options = o, .n = group->n, .device = &run.device },
+        .counts = calloc(2 * (size_t)group->n, sizeof(size_t)),
+        .places = calloc((size_t)group->n, sizeof(struct perf_place)),
         .shown = isatty(fileno(request->file)) == 1,
-        .tune = o->tune != NULL && crew->rank == 0 ? calloc(1, sizeof *run.tune) : NULL,
+        .tune = o->tune != NULL && group->rank == 0 ? calloc(1, sizeof *run.tune) : NULL,
     };
     tutti_status status = look_around(&run, bare);
     /* an element for each rank is the least that some collectives can do */
-    uint64_t bytes = (uint64_t)o->max_bytes + 8 * (uint64_t)crew->n;
+    uint64_t bytes = (uint64_t)o->max_bytes + 8 * (uint64_t)group->n;
     if (status == TUTTI_OK)
         status = perf_buffers_alloc(&run.session.buffers, bytes, o->memory, on_stream ? &run.device : NULL);
     if (status != TUTTI_OK || run.counts == NULL ||
-        (o->tune != NULL && crew->rank == 0 && run.tune == NULL)) {
-        perf_crew_report(crew, "memory for the buffers", status != TUTTI_OK ? status : TUTTI_OUT_OF_MEMORY);
+        (o->tune != NULL && group->rank == 0 && run.tune == NULL)) {
+        perf_group_print_error(
+            group, "memory for the buffers", status != TUTTI_OK ? status : TUTTI_OUT_OF_MEMORY);
         return PERF_EXIT_FAILED;
     }
     if (on_stream)
@@ -483,13 +485,13 @@ static int rank_main(struct perf_crew *crew, void *context)
     else
         status = perf_way_open(&run.session.way, o->blocking == 1);
     if (status != TUTTI_OK) {
-        perf_crew_report(crew, "a host stream", status);
+        perf_group_print_error(group, "a host stream", status);
         return PERF_EXIT_FAILED;
     }
     run.counting = true;
     code = run_all(&run); /* what cannot be is refused here, before anything is measured */
     run.counting = false;
-    if (code == PERF_EXIT_OK && crew->rank == 0 && !o->self_test)
+    if (code == PERF_EXIT_OK && group->rank == 0 && !o->self_test)
         perf_report_begin(&run.report);
     if (code == PERF_EXIT_OK)
         code = run_all(&run);
@@ -498,12 +500,12 @@ static int rank_main(struct perf_crew *crew, void *context)
     free(run.counts);
     free(run.places);
     if (code == PERF_EXIT_OK) {
-        run.report.rest_after = rest_of(crew, o, bare, &run.report.rest_mean);
-        run.report.flag_after = perf_crew_flag(crew);
+        run.report.rest_after = rest_of(group, o, bare, &run.report.rest_mean);
+        run.report.flag_after = perf_group_flag_round_trip(group);
     }
     if (code != PERF_EXIT_FAILED)
-        tutti_comm_finalize(crew->comm);
-    tutti_comm_destroy(crew->comm);
+        tutti_comm_finalize(group->comm);
+    tutti_comm_destroy(group->comm);
     code = code == PERF_EXIT_OK ? conclude(&run) : code;
     perf_device_close(&run.device);
     free(run.tune);

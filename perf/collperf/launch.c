@@ -48,8 +48,8 @@ struct rank_thread {
 
 static int run_rank(struct launch *l, int rank)
 {
-    struct perf_crew crew = { .n = l->processes * l->threads, .rank = rank, .board = l->board };
-    return l->rank_main(&crew, l->context);
+    struct perf_rank_group group = { .n = l->processes * l->threads, .rank = rank, .board = l->board };
+    return l->rank_main(&group, l->context);
 }
 
 /* A rank that failed ends its process at once: its fellow threads may be waiting for it. */
@@ -222,9 +222,9 @@ static int launch_here(struct launch *l)
 int perf_launch(int processes, int threads, perf_rank_main rank_main, void *context)
 {
     if (processes == 0) {
-        struct perf_crew crew = { .n = 0 };
-        perf_progress_begin(&crew.progress);
-        return rank_main(&crew, context);
+        struct perf_rank_group group = { .n = 0 };
+        perf_progress_begin(&group.progress);
+        return rank_main(&group, context);
     }
     struct launch l = { processes, threads, rank_main, context, .board = make_board(processes * threads) };
     l.pids = calloc((size_t)processes, sizeof l.pids[0]);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* launch.h: the ranks of a run, and what they share beside the library.
+/* launch.h: how the ranks of a run are started, and how they share results.
  *
- * Ranks are processes forked here, threads of such processes, or, under a launcher, this process alone. A
- * rank meets the others through a page of shared memory where there is one, so that results about the library
- * do not pass through it; only under a launcher do they. */
+ * collperf forks the processes of its ranks; each has one rank, or several as threads. Under a launcher this
+ * process is one rank, and the launcher has started the others. A rank group is all ranks of a run. (It is no
+ * group of calls, which tutti_group_start begins.) */
 #ifndef PERF_LAUNCH_H
 #define PERF_LAUNCH_H
 #include <pthread.h>
@@ -27,46 +27,49 @@ struct perf_board {
     uint8_t records[][PERF_RECORD_BYTES]; /* one per rank */
 };
 
-/* One rank's place in a run. */
-struct perf_crew {
+/* The rank group as one rank sees it. */
+struct perf_rank_group {
     int n, rank;
     struct perf_board *board; /* NULL under a launcher */
-    tutti_comm *comm; /* of all ranks; NULL until perf_crew_connect, which */
+    tutti_comm *comm; /* of all ranks; NULL until perf_group_connect, which */
     double began, ended; /* began and ended then; with a board all ranks began together */
     struct perf_flag *flag; /* the board's, or what ranks 0 and 1 share without one */
     bool flagged; /* it is there: the same at all ranks */
     struct perf_progress progress; /* without a board */
 };
 
-typedef int (*perf_rank_main)(struct perf_crew *crew, void *context);
+typedef int (*perf_rank_main)(struct perf_rank_group *group, void *context);
 
-/* The variable that says that this process is one rank of a launcher's job; NULL if there is none. */
+/* Returns the name of the environment variable by which a launcher tells this process that it is one rank of
+ * a job; NULL if none is set. */
 const char *perf_launcher(void);
 
-/* Run all ranks and return the exit code: that of the ranks, or PERF_EXIT_FAILED if one died or failed. With
- * processes 0 the caller's process is the one rank. `tool` is the name to complain with. */
+/* Starts `processes` processes with `threads` ranks each, calls rank_main in each rank, and returns when all
+ * have ended. The result is the highest exit code of a rank. The first process that dies or fails ends all
+ * others, and the result is then PERF_EXIT_FAILED or PERF_EXIT_USAGE. With processes 0, under a launcher, it
+ * calls rank_main once, in this process. */
 int perf_launch(int processes, int threads, perf_rank_main rank_main, void *context);
 
-/* Make crew->comm. An error is printed, with the rank. */
-tutti_status perf_crew_connect(struct perf_crew *crew, const tutti_config *config);
+/* Creates group->comm, the communicator of all ranks. It prints an error, with the rank. */
+tutti_status perf_group_connect(struct perf_rank_group *group, const tutti_config *config);
 
-/* Every rank gives a record of at most PERF_RECORD_BYTES and gets those of all, `bytes` apart, in rank order.
- */
-tutti_status perf_crew_exchange(struct perf_crew *crew, const void *mine, size_t bytes, void *all);
+/* Gathers a record of every rank at every rank: that of rank i begins at byte i * bytes of `all`. All ranks
+ * call it, with the same `bytes`, at most PERF_RECORD_BYTES. */
+tutti_status perf_group_exchange(struct perf_rank_group *group, const void *mine, size_t bytes, void *all);
 
-/* All ranks have come here; where there is no board nobody waits. */
-void perf_crew_meet(struct perf_crew *crew);
+/* Waits until all ranks have called it. Under a launcher, where there is no board, it returns at once. */
+void perf_group_barrier(struct perf_rank_group *group);
 
-/* The flag round trip between ranks 0 and 1 in seconds, on rank 0; negative where it cannot be measured. All
- * ranks call it. */
-double perf_crew_flag(struct perf_crew *crew);
+/* Measures the round trip of a flag between ranks 0 and 1. All ranks call it. Rank 0 gets the seconds, or a
+ * negative number where there is no flag; the others get a negative number. */
+double perf_group_flag_round_trip(struct perf_rank_group *group);
 
-/* Rank 0 is at work on `doing`. */
-void perf_crew_doing(struct perf_crew *crew, const char *doing);
-/* Rank 0 is about to print where the user looks. */
-void perf_crew_prints(struct perf_crew *crew);
+/* Sets what the progress line says that rank 0 is doing; nothing at other ranks. */
+void perf_group_show_progress(struct perf_rank_group *group, const char *doing);
+/* Clears the progress line, before rank 0 prints where the user looks. */
+void perf_group_hide_progress(struct perf_rank_group *group);
 
-/* Say what went wrong at this rank: "collperf: rank 1: <what>: <status>: <the library's text>". */
-void perf_crew_report(const struct perf_crew *crew, const char *what, tutti_status status);
+/* Prints what went wrong at this rank: "collperf: rank 1: <what>: <status>: <the library's text>". */
+void perf_group_print_error(const struct perf_rank_group *group, const char *what, tutti_status status);
 
 #endif

@@ -50,8 +50,8 @@ static tutti_status copy_on_device(const struct perf_buffers *b, uint64_t bytes,
     return status == TUTTI_OK ? perf_device_sync(b->device) : status;
 }
 
-static tutti_status try_all(
-    struct perf_crew *crew, const struct perf_pass *pass, const struct perf_buffers *b, struct tries *mine)
+static tutti_status try_all(struct perf_rank_group *group, const struct perf_pass *pass,
+    const struct perf_buffers *b, struct tries *mine)
 {
     const uint8_t *from = pass->in_place ? b->recv : b->send;
     uint8_t *to = b->recv + (pass->behind ? pass->bytes : 0);
@@ -59,7 +59,7 @@ static tutti_status try_all(
     tutti_status status = TUTTI_OK;
     for (int i = 0; i < kinds_of(pass, b) * TRIES && status == TUTTI_OK; i++) {
         int kind = i / TRIES, try = i % TRIES;
-        status = tutti_barrier(crew->comm, tutti_no_stream());
+        status = tutti_barrier(group->comm, tutti_no_stream());
         mine->began[kind][try] = perf_clock_seconds();
         if (b->device != NULL && status == TUTTI_OK)
             status = copy_on_device(b, moved(pass), times);
@@ -68,7 +68,7 @@ static tutti_status try_all(
         mine->ended[kind][try] = perf_clock_seconds();
     }
     if (status != TUTTI_OK)
-        perf_crew_report(crew, "the limit", status);
+        perf_group_print_error(group, "the limit", status);
     return status;
 }
 
@@ -87,17 +87,18 @@ static double shortest(const struct tries *all, int n, int kinds)
     return best;
 }
 
-static tutti_status measure(struct perf_crew *crew, const struct perf_buffers *b, struct perf_limit *limit)
+static tutti_status measure(
+    struct perf_rank_group *group, const struct perf_buffers *b, struct perf_limit *limit)
 {
     const struct perf_pass *pass = &limit->pass;
-    struct tries mine = { 0 }, *all = malloc((size_t)crew->n * sizeof *all);
+    struct tries mine = { 0 }, *all = malloc((size_t)group->n * sizeof *all);
     if (all == NULL)
         return TUTTI_OUT_OF_MEMORY;
-    tutti_status status = try_all(crew, pass, b, &mine);
+    tutti_status status = try_all(group, pass, b, &mine);
     if (status == TUTTI_OK)
-        status = perf_crew_exchange(crew, &mine, sizeof mine, all);
+        status = perf_group_exchange(group, &mine, sizeof mine, all);
     if (status == TUTTI_OK)
-        limit->seconds = shortest(all, crew->n, kinds_of(pass, b)) / (double)times_of(pass, b);
+        limit->seconds = shortest(all, group->n, kinds_of(pass, b)) / (double)times_of(pass, b);
     free(all);
     return status;
 }
@@ -108,8 +109,8 @@ static bool is_same(const struct perf_pass *a, const struct perf_pass *b)
            a->in_place == b->in_place && a->behind == b->behind;
 }
 
-tutti_status perf_limits_bytes(struct perf_limits *l, struct perf_crew *crew, const struct perf_buffers *b,
-    const struct perf_point *p, bool in_place, double *seconds)
+tutti_status perf_limits_bytes(struct perf_limits *l, struct perf_rank_group *group,
+    const struct perf_buffers *b, const struct perf_point *p, bool in_place, double *seconds)
 {
     struct perf_limit limit = { .pass = perf_point_pass(p, in_place) };
     limit.pass.bytes -= limit.pass.bytes % PERF_STREAM_LINE;
@@ -122,7 +123,7 @@ tutti_status perf_limits_bytes(struct perf_limits *l, struct perf_crew *crew, co
             return TUTTI_OK;
         }
     }
-    tutti_status status = measure(crew, b, &limit);
+    tutti_status status = measure(group, b, &limit);
     if (status == TUTTI_OK) {
         l->kept[l->count++ % PERF_LIMITS_KEPT] = limit;
         *seconds = limit.seconds;

@@ -25,7 +25,7 @@ struct perf_limits {
 /* The shortest time in which all ranks together moved what this point must; the same on all ranks. 0 where it
  * is less than a line of the cache. The buffers are written over. An error of the library is printed and
  * returned. */
-tutti_status perf_limits_bytes(struct perf_limits *l, struct perf_crew *crew, const struct perf_buffers *b,
-    const struct perf_point *p, bool in_place, double *seconds);
+tutti_status perf_limits_bytes(struct perf_limits *l, struct perf_rank_group *group,
+    const struct perf_buffers *b, const struct perf_point *p, bool in_place, double *seconds);
 
 #endif

@@ -37,13 +37,13 @@ _Static_assert(sizeof(struct perf_moments) <= PERF_RECORD_BYTES, "the moments of
 /* The times of the slowest rank, the sums of the rest. */
 static tutti_status combine(struct perf_session *s, struct record *mine)
 {
-    struct record *all = malloc((size_t)s->crew->n * sizeof *all);
+    struct record *all = malloc((size_t)s->group->n * sizeof *all);
     if (all == NULL)
         return TUTTI_OUT_OF_MEMORY;
-    tutti_status status = perf_crew_exchange(s->crew, mine, sizeof *mine, all);
+    tutti_status status = perf_group_exchange(s->group, mine, sizeof *mine, all);
     if (status == TUTTI_OK) {
         *mine = (struct record){ 0 };
-        for (int i = 0; i < s->crew->n; i++) {
+        for (int i = 0; i < s->group->n; i++) {
             if (all[i].seconds > mine->seconds) {
                 mine->seconds = all[i].seconds;
                 mine->median = all[i].median;
@@ -166,7 +166,7 @@ static void add_round(
     struct perf_session *s, int units, const struct perf_moments *all, struct batch *b, struct record *r)
 {
     struct perf_moments latest = all[0];
-    for (int rank = 1; rank < s->crew->n; rank++)
+    for (int rank = 1; rank < s->group->n; rank++)
         perf_moments_latest(&latest, &all[rank], units);
     for (int i = 0; i < units; i++) {
         b->seconds += perf_moments_seconds(&latest, i);
@@ -177,7 +177,7 @@ static void add_round(
 
 static tutti_status make_dirty(struct perf_session *s, long units, struct record *r)
 {
-    struct perf_moments *all = malloc((size_t)s->crew->n * sizeof *all), mine;
+    struct perf_moments *all = malloc((size_t)s->group->n * sizeof *all), mine;
     tutti_status status = all == NULL ? TUTTI_OUT_OF_MEMORY : TUTTI_OK;
     struct batch batch = { 0 };
     int round;
@@ -186,7 +186,7 @@ static tutti_status make_dirty(struct perf_session *s, long units, struct record
         round = left < PERF_DIRTY_CALLS ? (int)left : PERF_DIRTY_CALLS;
         status = make_round(s, round, &mine, r);
         if (status == TUTTI_OK)
-            status = perf_crew_exchange(s->crew, &mine, sizeof mine, all);
+            status = perf_group_exchange(s->group, &mine, sizeof mine, all);
         if (status == TUTTI_OK)
             add_round(s, round, all, &batch, r);
     }
@@ -208,7 +208,7 @@ static tutti_status run_loop(struct perf_session *s, long units, struct record *
     r->median = perf_samples_percentile(&s->samples, 50);
     r->p99 = perf_samples_percentile(&s->samples, 99);
     if (status != TUTTI_OK) {
-        perf_crew_report(s->crew, s->way.point->collective->name, status);
+        perf_group_print_error(s->group, s->way.point->collective->name, status);
         return status;
     }
     read_paths(s->comm, after);
@@ -260,10 +260,10 @@ static tutti_status bind(struct perf_session *s, long calls)
 {
     bool at_once = calls > 0 && s->way.device != NULL && s->options->threads > 1;
     if (at_once)
-        perf_crew_meet(s->crew);
+        perf_group_barrier(s->group);
     tutti_status status = perf_way_bind(&s->way, calls);
     if (at_once)
-        perf_crew_meet(s->crew);
+        perf_group_barrier(s->group);
     return status;
 }
 
@@ -302,7 +302,7 @@ static tutti_status check_once(struct perf_session *s, const struct perf_point *
         status = perf_buffers_fetch(&s->buffers, p);
     perf_way_unbind(&s->way);
     if (status != TUTTI_OK) {
-        perf_crew_report(s->crew, p->collective->name, status);
+        perf_group_print_error(s->group, p->collective->name, status);
         return status;
     }
     if (flaw != NULL)
@@ -345,10 +345,10 @@ tutti_status perf_measure(
     if (status == TUTTI_OK)
         status = time_point(s, result);
     else
-        perf_crew_report(s->crew, p->collective->name, status);
+        perf_group_print_error(s->group, p->collective->name, status);
     perf_way_unbind(&s->way);
     if (status == TUTTI_OK)
-        status = perf_limits_bytes(&s->limits, s->crew, &s->buffers, p, in_place, &result->bytes_seconds);
+        status = perf_limits_bytes(&s->limits, s->group, &s->buffers, p, in_place, &result->bytes_seconds);
     if (status != TUTTI_OK || s->options->check == 0 || !p->collective->moves)
         return status;
     return check_many(s, p, in_place, result);
@@ -362,7 +362,7 @@ static tutti_status choose_victim(struct perf_session *s, const struct perf_flaw
     uint64_t mine = perf_flaw_count(flaw, p), *all = malloc((size_t)p->n * sizeof *all);
     if (all == NULL)
         return TUTTI_OUT_OF_MEMORY;
-    tutti_status status = perf_crew_exchange(s->crew, &mine, sizeof mine, all);
+    tutti_status status = perf_group_exchange(s->group, &mine, sizeof mine, all);
     *count = 0;
     for (int rank = 0; status == TUTTI_OK && rank < p->n; rank++) {
         if (all[rank] == 0 || all[rank] < *count)
@@ -391,7 +391,7 @@ static tutti_status test_flaw(
     if (status != TUTTI_OK)
         return status;
     *missed = record.wrong != count;
-    if (s->crew->rank == 0)
+    if (s->group->rank == 0)
         fprintf(stderr,
             "collperf: --self-test: %s, %s: %s was corrupted at rank %d: %s (%" PRIu64 " wrong of %" PRIu64
             ")\n",

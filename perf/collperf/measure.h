@@ -35,8 +35,8 @@ struct perf_result {
 /* What one rank keeps while it measures. */
 struct perf_session {
     const struct perf_options *options;
-    struct perf_crew *crew;
-    tutti_comm *comm; /* under test: the crew's, or one with a forced algorithm */
+    struct perf_rank_group *group;
+    tutti_comm *comm; /* under test: the rank group's, or one with a forced algorithm */
     struct perf_buffers buffers;
     struct perf_pointers called; /* by the calls */
     struct perf_samples samples;
