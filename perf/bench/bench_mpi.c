@@ -142,7 +142,7 @@ static const struct row {
 };
 
 /* Shared by all ranks. They meet here asleep while two of them measure the flag. */
-struct board {
+struct shared_page {
     struct perf_flag flag;
     pthread_barrier_t barrier;
 };
@@ -150,29 +150,29 @@ struct board {
 static double measure_flag(const struct point *p)
 {
     MPI_Win window;
-    MPI_Aint bytes = p->rank == 0 ? 2 * sizeof(struct board) : 0;
+    MPI_Aint bytes = p->rank == 0 ? 2 * sizeof(struct shared_page) : 0;
     int unit;
     char *own, *memory;
     double round_trip = 0;
     MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, (void *)&own, &window);
     MPI_Win_shared_query(window, 0, &bytes, &unit, (void *)&memory);
-    size_t step = _Alignof(struct board);
-    struct board *board = (struct board *)(memory + (step - (size_t)memory % step) % step);
+    size_t step = _Alignof(struct shared_page);
+    struct shared_page *page = (struct shared_page *)(memory + (step - (size_t)memory % step) % step);
     if (p->rank == 0) {
-        memset(board, 0, sizeof *board);
+        memset(page, 0, sizeof *page);
         pthread_barrierattr_t shared;
         pthread_barrierattr_init(&shared);
         pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-        pthread_barrier_init(&board->barrier, &shared, (unsigned)p->n);
+        pthread_barrier_init(&page->barrier, &shared, (unsigned)p->n);
         pthread_barrierattr_destroy(&shared);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    pthread_barrier_wait(&board->barrier);
+    pthread_barrier_wait(&page->barrier);
     if (p->rank == 0)
-        round_trip = perf_flag_lead(&board->flag);
+        round_trip = perf_flag_lead(&page->flag);
     if (p->rank == 1)
-        perf_flag_follow(&board->flag);
-    pthread_barrier_wait(&board->barrier);
+        perf_flag_follow(&page->flag);
+    pthread_barrier_wait(&page->barrier);
     MPI_Barrier(MPI_COMM_WORLD); /* nobody frees what somebody still leaves */
     MPI_Win_free(&window);
     return round_trip;

@@ -25,7 +25,7 @@ struct launch {
     int processes, threads;
     perf_rank_main rank_main;
     void *context;
-    struct perf_board *board;
+    struct perf_shared_page *page;
     pid_t *pids; /* 0: gone */
     int alive;
     int code; /* so far */
@@ -48,7 +48,7 @@ struct rank_thread {
 
 static int run_rank(struct launch *l, int rank)
 {
-    struct perf_rank_group group = { .n = l->processes * l->threads, .rank = rank, .board = l->board };
+    struct perf_rank_group group = { .n = l->processes * l->threads, .rank = rank, .page = l->page };
     return l->rank_main(&group, l->context);
 }
 
@@ -85,19 +85,21 @@ static int run_process(struct launch *l, int process)
     return code;
 }
 
-static struct perf_board *make_board(int n)
+/* NULL if there is no memory. */
+static struct perf_shared_page *create_shared_page(int n)
 {
-    size_t bytes = sizeof(struct perf_board) + (size_t)n * PERF_RECORD_BYTES;
-    struct perf_board *board = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (board == MAP_FAILED)
+    size_t bytes = sizeof(struct perf_shared_page) + (size_t)n * PERF_RECORD_BYTES;
+    struct perf_shared_page *page =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
         return NULL;
     pthread_barrierattr_t shared;
     pthread_barrierattr_init(&shared);
     pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(&board->barrier, &shared, (unsigned)n);
+    pthread_barrier_init(&page->barrier, &shared, (unsigned)n);
     pthread_barrierattr_destroy(&shared);
-    perf_progress_begin(&board->progress);
-    return board;
+    perf_progress_begin(&page->progress);
+    return page;
 }
 
 static void end_all(struct launch *l)
@@ -170,9 +172,9 @@ static int watch(struct launch *l, const sigset_t *signals)
         if (l->ended > 0 && (int64_t)perf_clock_seconds() - l->ended > GRACE_SECONDS)
             end_all(l);
         if (l->ended == 0)
-            perf_progress_show(&l->board->progress);
+            perf_progress_show(&l->page->progress);
     }
-    perf_progress_hide(&l->board->progress);
+    perf_progress_hide(&l->page->progress);
     return l->code;
 }
 
@@ -226,10 +228,11 @@ int perf_launch(int processes, int threads, perf_rank_main rank_main, void *cont
         perf_progress_begin(&group.progress);
         return rank_main(&group, context);
     }
-    struct launch l = { processes, threads, rank_main, context, .board = make_board(processes * threads) };
+    struct launch l = { processes, threads, rank_main, context,
+        .page = create_shared_page(processes * threads) };
     l.pids = calloc((size_t)processes, sizeof l.pids[0]);
     int code = PERF_EXIT_FAILED;
-    if (l.board == NULL || l.pids == NULL)
+    if (l.page == NULL || l.pids == NULL)
         fprintf(stderr, "collperf: no memory to start %d ranks\n", processes * threads);
     else
         code = launch_here(&l);

@@ -17,8 +17,8 @@
 
 enum { PERF_RECORD_BYTES = 8192 }; /* room for the moments of many calls */
 
-/* The page. Each process of a run sees it. */
-struct perf_board {
+/* Memory that all processes of a run have mapped, where collperf has forked them. */
+struct perf_shared_page {
     pthread_barrier_t barrier;
     struct perf_flag flag;
     tutti_id id;
@@ -30,12 +30,12 @@ struct perf_board {
 /* The rank group as one rank sees it. */
 struct perf_rank_group {
     int n, rank;
-    struct perf_board *board; /* NULL under a launcher */
-    tutti_comm *comm; /* of all ranks; NULL until perf_group_connect, which */
-    double began, ended; /* began and ended then; with a board all ranks began together */
-    struct perf_flag *flag; /* the board's, or what ranks 0 and 1 share without one */
-    bool flagged; /* it is there: the same at all ranks */
-    struct perf_progress progress; /* without a board */
+    struct perf_shared_page *page; /* NULL under a launcher */
+    tutti_comm *comm; /* of all ranks; NULL until perf_group_connect */
+    double began, ended; /* when perf_group_connect did; with a shared page all ranks began together */
+    struct perf_flag *flag; /* in the shared page, or in memory of ranks 0 and 1 alone */
+    bool flagged; /* ranks 0 and 1 share the flag; the same at all ranks */
+    struct perf_progress progress; /* used without a shared page */
 };
 
 typedef int (*perf_rank_main)(struct perf_rank_group *group, void *context);
@@ -57,7 +57,7 @@ tutti_status perf_group_connect(struct perf_rank_group *group, const tutti_confi
  * call it, with the same `bytes`, at most PERF_RECORD_BYTES. */
 tutti_status perf_group_exchange(struct perf_rank_group *group, const void *mine, size_t bytes, void *all);
 
-/* Waits until all ranks have called it. Under a launcher, where there is no board, it returns at once. */
+/* Waits until all ranks have called it. Without a shared page (under a launcher) it returns at once. */
 void perf_group_barrier(struct perf_rank_group *group);
 
 /* Measures the round trip of a flag between ranks 0 and 1. All ranks call it. Rank 0 gets the seconds, or a

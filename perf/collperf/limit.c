@@ -23,7 +23,7 @@ enum {
 struct tries {
     double began[PERF_STREAM_KINDS][TRIES], ended[PERF_STREAM_KINDS][TRIES];
 };
-_Static_assert(sizeof(struct tries) <= PERF_RECORD_BYTES, "the tries fit the board");
+_Static_assert(sizeof(struct tries) <= PERF_RECORD_BYTES, "the tries fit the shared page");
 
 static uint64_t moved(const struct perf_pass *pass)
 {

@@ -31,8 +31,9 @@ struct record {
     uint64_t path_bytes[PERF_PATHS];
     uint64_t rewritten;
 };
-_Static_assert(sizeof(struct record) <= PERF_RECORD_BYTES, "a record fits the board");
-_Static_assert(sizeof(struct perf_moments) <= PERF_RECORD_BYTES, "the moments of a round fit the board");
+_Static_assert(sizeof(struct record) <= PERF_RECORD_BYTES, "a record fits the shared page");
+_Static_assert(
+    sizeof(struct perf_moments) <= PERF_RECORD_BYTES, "the moments of a round fit the shared page");
 
 /* The times of the slowest rank, the sums of the rest. */
 static tutti_status combine(struct perf_session *s, struct record *mine)
