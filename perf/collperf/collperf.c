@@ -169,7 +169,7 @@ static int walk_types(struct run *run, const struct perf_collective *collective,
             const struct perf_op *op = o->op != NULL ? o->op : &perf_ops[i];
             struct perf_point p = { .collective = collective,
                 .type = type,
-                .stream = run->session.way.stream,
+                .stream = run->session.call_mode.stream,
                 .n = group->n,
                 .rank = group->rank };
             p.op = collective->reduces ? op : NULL;
@@ -194,7 +194,7 @@ static int run_table(struct run *run, const struct perf_collective *collective, 
         return walk_types(run, collective, algorithm);
     if (algorithm != NULL) {
         int length = snprintf(options, sizeof options, "algo=%s:%s", collective->name, algorithm);
-        if (s->way.device != NULL && length < (int)sizeof options)
+        if (s->call_mode.device != NULL && length < (int)sizeof options)
             snprintf(options + length, sizeof options - (size_t)length, ";device=%d", run->device.number);
         tutti_config config = {
             .size = sizeof config,
@@ -481,9 +481,9 @@ static int rank_main(struct perf_rank_group *group, void *context)
         return PERF_EXIT_FAILED;
     }
     if (on_stream)
-        perf_way_open_device(&run.session.way, &run.device);
+        perf_call_mode_open_device(&run.session.call_mode, &run.device);
     else
-        status = perf_way_open(&run.session.way, o->blocking == 1);
+        status = perf_call_mode_open(&run.session.call_mode, o->blocking == 1);
     if (status != TUTTI_OK) {
         perf_group_print_error(group, "a host stream", status);
         return PERF_EXIT_FAILED;
@@ -495,7 +495,7 @@ static int rank_main(struct perf_rank_group *group, void *context)
         perf_report_begin(&run.report);
     if (code == PERF_EXIT_OK)
         code = run_all(&run);
-    perf_way_close(&run.session.way);
+    perf_call_mode_close(&run.session.call_mode);
     perf_buffers_free(&run.session.buffers);
     free(run.counts);
     free(run.places);

@@ -75,26 +75,26 @@ static void read_paths(tutti_comm *comm, uint64_t bytes[PERF_PATHS])
  * one is queued already, so that the stream never runs dry and never has more than two of them. */
 static tutti_status make_many(struct perf_session *s, long units, double *seconds)
 {
-    struct perf_way *way = &s->way;
+    struct perf_call_mode *mode = &s->call_mode;
     tutti_status status = TUTTI_OK;
     uint64_t end = 0;
     long queued = 0; /* of the batch before */
-    perf_samples_begin(&s->samples, units, way->streamed ? STREAM_BATCH_SECONDS : BATCH_SECONDS);
+    perf_samples_begin(&s->samples, units, mode->streamed ? STREAM_BATCH_SECONDS : BATCH_SECONDS);
     double began = perf_clock_seconds(), before = began, now = began;
     for (long left = units; (left > 0 || queued > 0) && status == TUTTI_OK;) {
         long batch = s->samples.batch < left ? s->samples.batch : left;
         uint64_t earlier = end;
         if (batch > 0)
-            status = perf_way_make(way, batch, &end);
+            status = perf_call_mode_issue(mode, batch, &end);
         if (status == TUTTI_OK && queued > 0)
-            status = perf_way_wait(way, earlier);
-        long done = way->streamed ? queued : batch;
+            status = perf_call_mode_wait(mode, earlier);
+        long done = mode->streamed ? queued : batch;
         if (done > 0) {
             now = perf_clock_seconds();
             perf_samples_add(&s->samples, done, now - before);
             before = now;
         }
-        queued = way->streamed ? batch : 0;
+        queued = mode->streamed ? batch : 0;
         left -= batch;
     }
     *seconds = now - began;
@@ -106,19 +106,19 @@ static tutti_status make_many(struct perf_session *s, long units, double *second
 static tutti_status enqueue_many(struct perf_session *s, long units, double *seconds)
 {
     enum { BATCHES = PERF_DEVICE_MARKS - 1 };
-    struct perf_device *device = s->way.device;
+    struct perf_device *device = s->call_mode.device;
     long batch = (units + BATCHES - 1) / BATCHES;
     int marks = 0;
     uint64_t end = 0;
     double began = perf_clock_seconds();
     tutti_status status = perf_device_mark(device, 0);
     for (long left = units; left > 0 && status == TUTTI_OK; left -= batch) {
-        status = perf_way_make(&s->way, batch < left ? batch : left, &end);
+        status = perf_call_mode_issue(&s->call_mode, batch < left ? batch : left, &end);
         if (status == TUTTI_OK)
             status = perf_device_mark(device, ++marks);
     }
     if (status == TUTTI_OK)
-        status = perf_way_wait(&s->way, end);
+        status = perf_call_mode_wait(&s->call_mode, end);
     *seconds = perf_clock_seconds() - began;
     perf_samples_begin(&s->samples, units, 0);
     for (int i = 0; i < marks && status == TUTTI_OK; i++) {
@@ -132,17 +132,17 @@ static tutti_status enqueue_many(struct perf_session *s, long units, double *sec
 /* A round of units, each after this rank has rewritten its input: when they began and ended here. */
 static tutti_status make_round(struct perf_session *s, int units, struct perf_moments *m, struct record *r)
 {
-    struct perf_way *way = &s->way;
-    uint64_t bytes = perf_point_input(way->point), end = 0;
-    tutti_status status = perf_buffers_keep(&s->buffers, way->at->send, bytes);
+    struct perf_call_mode *mode = &s->call_mode;
+    uint64_t bytes = perf_point_input(mode->point), end = 0;
+    tutti_status status = perf_buffers_keep(&s->buffers, mode->at->send, bytes);
     for (int i = 0; i < units && status == TUTTI_OK; i++) {
-        status = perf_buffers_rewrite(&s->buffers, way->at->send, bytes, i);
+        status = perf_buffers_rewrite(&s->buffers, mode->at->send, bytes, i);
         r->rewritten += bytes;
         m->began[i] = perf_clock_seconds();
         if (status == TUTTI_OK)
-            status = perf_way_make(way, 1, &end);
+            status = perf_call_mode_issue(mode, 1, &end);
         if (status == TUTTI_OK)
-            status = perf_way_wait(way, end);
+            status = perf_call_mode_wait(mode, end);
         m->ended[i] = perf_clock_seconds();
     }
     return status;
@@ -203,13 +203,13 @@ static tutti_status run_loop(struct perf_session *s, long units, struct record *
     tutti_status status = tutti_barrier(s->comm, tutti_no_stream());
     read_paths(s->comm, before);
     if (status == TUTTI_OK)
-        status = s->options->dirty       ? make_dirty(s, units, r)
-                 : s->way.device != NULL ? enqueue_many(s, units, &r->seconds)
-                                         : make_many(s, units, &r->seconds);
+        status = s->options->dirty             ? make_dirty(s, units, r)
+                 : s->call_mode.device != NULL ? enqueue_many(s, units, &r->seconds)
+                                               : make_many(s, units, &r->seconds);
     r->median = perf_samples_percentile(&s->samples, 50);
     r->p99 = perf_samples_percentile(&s->samples, 99);
     if (status != TUTTI_OK) {
-        perf_group_print_error(s->group, s->way.point->collective->name, status);
+        perf_group_print_error(s->group, s->call_mode.point->collective->name, status);
         return status;
     }
     read_paths(s->comm, after);
@@ -249,9 +249,9 @@ static tutti_status time_point(struct perf_session *s, struct perf_result *resul
 static tutti_status aim(struct perf_session *s, const struct perf_point *p, const struct perf_pointers *at)
 {
     s->called = perf_buffers_called(&s->buffers, at);
-    s->way.point = p;
-    s->way.at = &s->called;
-    s->way.comm = s->comm;
+    s->call_mode.point = p;
+    s->call_mode.at = &s->called;
+    s->call_mode.comm = s->comm;
     return perf_buffers_put(&s->buffers, p);
 }
 
@@ -259,10 +259,10 @@ static tutti_status aim(struct perf_session *s, const struct perf_point *p, cons
  * capture: so all ranks do it at once. */
 static tutti_status bind(struct perf_session *s, long calls)
 {
-    bool at_once = calls > 0 && s->way.device != NULL && s->options->threads > 1;
+    bool at_once = calls > 0 && s->call_mode.device != NULL && s->options->threads > 1;
     if (at_once)
         perf_group_barrier(s->group);
-    tutti_status status = perf_way_bind(&s->way, calls);
+    tutti_status status = perf_call_mode_bind(&s->call_mode, calls);
     if (at_once)
         perf_group_barrier(s->group);
     return status;
@@ -296,12 +296,12 @@ static tutti_status check_once(struct perf_session *s, const struct perf_point *
     if (status == TUTTI_OK)
         status = bind(s, s->options->program > 0 ? 1 : 0);
     if (status == TUTTI_OK)
-        status = perf_way_make(&s->way, 1, &end);
+        status = perf_call_mode_issue(&s->call_mode, 1, &end);
     if (status == TUTTI_OK)
-        status = perf_way_wait(&s->way, end);
+        status = perf_call_mode_wait(&s->call_mode, end);
     if (status == TUTTI_OK)
         status = perf_buffers_fetch(&s->buffers, p);
-    perf_way_unbind(&s->way);
+    perf_call_mode_unbind(&s->call_mode);
     if (status != TUTTI_OK) {
         perf_group_print_error(s->group, p->collective->name, status);
         return status;
@@ -347,7 +347,7 @@ tutti_status perf_measure(
         status = time_point(s, result);
     else
         perf_group_print_error(s->group, p->collective->name, status);
-    perf_way_unbind(&s->way);
+    perf_call_mode_unbind(&s->call_mode);
     if (status == TUTTI_OK)
         status = perf_limits_bytes(&s->limits, s->group, &s->buffers, p, in_place, &result->bytes_seconds);
     if (status != TUTTI_OK || s->options->check == 0 || !p->collective->moves)

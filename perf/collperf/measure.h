@@ -14,13 +14,13 @@
 #include "options.h"
 #include "samples.h"
 #include "table.h"
-#include "way.h"
+#include "call_mode.h"
 
 enum { PERF_PATHS = 5 };
 extern const char *const perf_path_names[PERF_PATHS];
 
 struct perf_result {
-    bool measured; /* false: this way of calling means nothing for this collective */
+    bool measured; /* false: the collective cannot be called so */
     bool checked;
     bool rated; /* false: one rank in place has nothing to do, and a rate would mean nothing */
     double seconds; /* of one call, on the slowest rank: the mean */
@@ -41,7 +41,7 @@ struct perf_session {
     struct perf_pointers called; /* by the calls */
     struct perf_samples samples;
     struct perf_limits limits;
-    struct perf_way way;
+    struct perf_call_mode call_mode;
     bool settled; /* a point was timed before */
     uint64_t seed;
     int complaints; /* wrong results described by this rank so far */
