@@ -42,7 +42,8 @@ plant()
         algorithms/ring.c transports/shm.c transports/cuda_ipc.c transports/cuda/cuda_ipc.c \
         kernels/cuda/cuda_fold.cu kernels/cuda/cuda_fold.cuh \
         kernels/fold.c lib/base/dev.h perf/collperf/clock.c perf/collperf/device.c perf/collperf/run.c \
-        perf/collperf/run.h tests/api/test_x.c tests/cuda/test_x.c training/train.c lib/tutti.h lib/base/log.h algorithms/ring.h \
+        perf/collperf/run.h tests/api/test_x.c tests/cuda/test_x.c training/train.c \
+        lib/tutti.h lib/base/log.h algorithms/ring.h \
         $(printf 'lib/%s/room.h ' $rooms); do
         printf '/* %s */\n' "$licence" >"$each"
         printf '/* %s: a file. It may speak of getenv(), time() and cudaMalloc. */\n' "$each" >>"$each"
@@ -226,7 +227,8 @@ wait|sched_yield();|algorithms/ring.c
 wait|syscall(SYS_futex, 0);|transports/shm.c
 wait|futex(0);|kernels/fold.c
 fork|pthread_atfork(0, 0, 0);|lib/api/api.c transports/shm.c
-clock|clock_gettime(0, 0);|lib/api/api.c lib/base/wait.c transports/shm.c algorithms/ring.c perf/collperf/run.c
+clock|clock_gettime(0, 0);|lib/api/api.c lib/base/wait.c transports/shm.c algorithms/ring.c
+clock|clock_gettime(0, 0);|perf/collperf/run.c
 clock|gettimeofday(0, 0);|lib/api/api.c
 clock|long t = time(0);|lib/base/log.c
 goto|goto *p;|lib/api/api.c

@@ -366,8 +366,8 @@ enum { QUESTIONS = sizeof questions / sizeof questions[0] };
 
 /* --- An answer that did not fit
  *
- * What an answer tells may go on meanwhile. So the text that was too long for its buffer is kept, and the same
- * thread gets it by the same question as soon as it fits. */
+ * What an answer tells may go on meanwhile. So the text that was too long for its buffer is kept, and the
+ * same thread gets it by the same question as soon as it fits. */
 struct kept {
     uint64_t comm; /* 1 + its serial; 0: none */
     size_t length;
@@ -418,7 +418,8 @@ static void keep(const struct tt_comm *comm, const char *question, const char *t
         free(k);
 }
 
-/* `a` becomes the whole answer, in memory that the caller frees. It is asked for again with more room until it fits. */
+/* `a` becomes the whole answer, in memory that the caller frees. It is asked for again with more room until
+ * it fits. */
 static bool answer_whole(answer_fn answer, const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     *a = (struct tt_text){ 0 };

@@ -13,8 +13,8 @@
 #include "base/schedule.h"
 
 /* Sets the mark of each step: true if it sends, and its receiver is the only reader of what it sends: of a
- * bounce cell (lib/exec/exec_bounce.c), if that is IN or OUT, and else of the cells of TMP. `readers` has room for
- * 2 * chunks + tmp_cells counts. */
+ * bounce cell (lib/exec/exec_bounce.c), if that is IN or OUT, and else of the cells of TMP. `readers` has
+ * room for 2 * chunks + tmp_cells counts. */
 void tt_mark_single_readers(const struct tt_schedule *schedule, bool *marks, uint32_t *readers);
 
 #endif
