@@ -4,7 +4,7 @@
 #include <criterion/criterion.h>
 
 #include "device/dev.h"
-#include "kernels/cuda_kernels.h"
+#include "kernels/cuda/cuda_kernels.h"
 
 enum { COUNT = 50000, BYTES = COUNT * 4 };
 
