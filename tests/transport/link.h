@@ -46,14 +46,14 @@ static inline void link_release(struct tt_link *link, uint64_t number)
 static inline bool link_grant(
     struct tt_link *link, uint64_t number, uint32_t signature, const struct tt_view *place, uint64_t after)
 {
-    return link->ops->grant(link, number, signature, place, after);
+    return link->ops->grant != NULL && link->ops->grant(link, number, signature, place, after);
 }
 
 /* What its receiver granted. */
 static inline bool link_granted(
     struct tt_link *link, const struct tt_message *m, unsigned flags, struct tt_view *place)
 {
-    return link->ops->target(link, m, flags, place) == TT_TARGET_GRANTED;
+    return link->ops->target != NULL && link->ops->target(link, m, flags, place) == TT_TARGET_GRANTED;
 }
 
 static inline bool link_replies(struct tt_link *link, const struct tt_message *m, struct tt_view *place)

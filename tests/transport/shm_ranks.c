@@ -121,9 +121,11 @@ struct tt_endpoint *shm_join(struct shm_rank *r)
     struct tt_endpoint_params params = r->stage->params;
     struct tt_endpoint *e = NULL;
     params.me = r->me;
-    suite_expect(&r->suite, tt_shm.open(&params, r->stage->addresses[r->me], &e) == TUTTI_OK, "no endpoint");
+    suite_expect(&r->suite, r->suite.transport->open(&params, r->stage->addresses[r->me], &e) == TUTTI_OK,
+        "no endpoint");
     shm_meet(r);
-    suite_expect(&r->suite, tt_shm.connect(e, r->stage->addresses[0]) == TUTTI_OK, "not connected");
+    suite_expect(
+        &r->suite, r->suite.transport->connect(e, r->stage->addresses[0]) == TUTTI_OK, "not connected");
     shm_meet(r);
     return e;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* shm_ranks.h: ranks of the shm transport that are processes: forked by a test, introduced to each other,
- * and judged by what they leave in memory that they share with the test. */
+/* shm_ranks.h: ranks of the shm transport, or of another one, that are processes: forked by a test,
+ * introduced to each other, and judged by what they leave in memory that they share with the test. */
 #ifndef TT_TESTS_SHM_RANKS_H
 #define TT_TESTS_SHM_RANKS_H
 #include <stdatomic.h>
@@ -39,7 +39,8 @@ void shm_stage_run(struct shm_stage *stage, void (*run)(struct shm_rank *r), int
 void shm_meet(struct shm_rank *r);
 /* By a rank: get and give descriptors. */
 void shm_introduce(struct shm_rank *r);
-/* By a rank: a new endpoint, connected; all are introduced. */
+/* By a rank: a new endpoint of suite.transport (tt_shm, unless the rank sets another), connected; all are
+ * introduced, where the transport has introductions. */
 struct tt_endpoint *shm_join(struct shm_rank *r);
 
 /* A message of class P2P, of `bytes` made from `key`. */
