@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_transports.c: the suite that every transport passes, on those there are. */
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "sockets.h"
 #include "tests/rig/patience.h"
 #include "transport_suite.h"
 #include "transports/arena.h"
@@ -123,6 +126,42 @@ static void advance_sim(void)
     tt_sim_step(world, &rank);
 }
 
+struct joining {
+    struct tt_endpoint *endpoint;
+    const uint8_t *addresses;
+    pthread_t thread;
+    tutti_status status;
+};
+
+static void *join_others(void *joining)
+{
+    struct joining *j = joining;
+    j->status = tt_sockets.connect(j->endpoint, j->addresses);
+    return NULL;
+}
+
+/* A rank waits for the others when it connects, so each does that in a thread of its own. */
+static void make_sockets(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
+{
+    uint8_t *addresses = calloc((size_t)params->n, TT_ADDRESS_BYTES);
+    struct joining *ranks = calloc((size_t)params->n, sizeof *ranks);
+    for (int r = 0; r < params->n; r++) {
+        struct tt_endpoint_params mine = *params;
+        mine.me = r;
+        ranks[r].addresses = addresses;
+        cr_assert_eq(tt_sockets.open(&mine, addresses + r * TT_ADDRESS_BYTES, &ranks[r].endpoint), TUTTI_OK);
+        endpoints[r] = ranks[r].endpoint;
+    }
+    for (int r = 0; r < params->n; r++)
+        cr_assert_eq(pthread_create(&ranks[r].thread, NULL, join_others, &ranks[r]), 0);
+    for (int r = 0; r < params->n; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        cr_assert_eq(ranks[r].status, TUTTI_OK);
+    }
+    free(addresses);
+    free(ranks);
+}
+
 static void run_all(struct transport_suite *s)
 {
     s->memory[0] = malloc(SUITE_MEMORY_BYTES);
@@ -180,4 +219,18 @@ Test(transports, sim)
         cr_expect_str_empty(tt_sim_error(world), "seed %d: %s", (int)world_seed, tt_sim_error(world));
     }
     tt_sim_destroy(world);
+}
+
+static void let_threads_run(void)
+{
+    sched_yield();
+}
+
+Test(transports, sockets)
+{
+    run_all(&(struct transport_suite){ .transport = &tt_sockets,
+        .lines = TT_SLOTS,
+        .make = make_sockets,
+        .advance = let_threads_run,
+        .paths = 1 << TT_PATH_COPIED });
 }

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_sockets.c: the sockets transport between processes: what the common suite cannot ask. Processes
+ * exchange, leave, die, and end a communicator at the same time; strangers knock. */
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/schedule.h"
+#include "tests/rig/patience.h"
+#include "shm_ranks.h"
+#include "sockets_wire.h"
+
+enum { RANKS = 3, LOOK_MS = 20000 };
+
+static void limit_time(void)
+{
+    alarm(patience_seconds(120));
+}
+
+TestSuite(sockets, .init = limit_time);
+
+static struct tt_endpoint *join(struct shm_rank *r)
+{
+    r->suite.transport = &tt_sockets;
+    return shm_join(r);
+}
+
+/* Waits until it is seen that the peer is in this state. */
+static bool becomes(struct tt_endpoint *e, int peer, enum tt_peer_state state)
+{
+    int64_t deadline_ns = tt_deadline_ns(LOOK_MS);
+    while (peer_state(e, peer) != state && tt_now_ns() < deadline_ns)
+        tt_sleep_ms(1);
+    return peer_state(e, peer) == state;
+}
+
+static void exchange(struct shm_rank *r)
+{
+    struct tt_endpoint *e = join(r);
+    r->suite.memory[0] = malloc(SUITE_EXCHANGE_BYTES);
+    suite_exchange(&r->suite, e, r->stage->params.first_number, 40, 5);
+    uint64_t copied = e->path_bytes[TT_PATH_COPIED];
+    suite_expect(&r->suite, copied > 1 << 20, "only %llu bytes were sent", (unsigned long long)copied);
+    tt_sockets.close(e); /* while others may still read what this rank sent */
+    free(r->suite.memory[0]);
+}
+
+Test(sockets, processes_exchange)
+{
+    shm_stage_run(shm_stage_new(RANKS), exchange, -1);
+}
+
+enum { DIES = 2 };
+
+static void lose_one(struct shm_rank *r)
+{
+    uint8_t text[900];
+    struct tt_endpoint *e = join(r);
+    uint64_t number = r->stage->params.first_number;
+    int other = 1 - r->me;
+    suite_expect(&r->suite, peer_state(e, (r->me + 1) % RANKS) == TT_PEER_ALIVE, "it is not alive");
+    if (r->me == DIES) {
+        shm_meet(r);
+        raise(SIGKILL);
+    }
+    shm_meet(r);
+    suite_expect(&r->suite, becomes(e, DIES, TT_PEER_DEAD), "its death is not seen");
+    suite_expect(&r->suite, peer_state(e, other) == TT_PEER_ALIVE, "the other one seems dead, too");
+    shm_post(e, other, number, 7, text, sizeof text);
+    shm_take(r, e, other, number, 7, sizeof text);
+    if (r->me == 0) {
+        tt_sockets.close(e);
+        return;
+    }
+    suite_expect(&r->suite, becomes(e, 0, TT_PEER_LEFT), "who left is not seen to");
+    tt_sockets.close(e);
+}
+
+Test(sockets, a_death_is_seen)
+{
+    shm_stage_run(shm_stage_new(RANKS), lose_one, DIES);
+}
+
+/* Waits until this rank sees a cause. */
+static bool sees_cause(struct tt_endpoint *e, struct tt_cause *cause)
+{
+    int64_t deadline_ns = tt_deadline_ns(LOOK_MS);
+    while (!e->control->cause(e, cause) && tt_now_ns() < deadline_ns)
+        tt_sleep_ms(1);
+    return e->control->cause(e, cause);
+}
+
+/* All find a cause at the same time; rank 0, which decides, is late in every second round. */
+static void abort_together(struct shm_rank *r)
+{
+    enum { ROUNDS = 60 };
+    _Atomic uint64_t *winners = r->stage->numbers;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct tt_endpoint *e = join(r);
+        struct tt_cause mine = { .status = TUTTI_ABORTED, .rank = r->me, .sequence = (uint64_t)round };
+        struct tt_cause *seen = &r->stage->causes[r->me];
+        snprintf(mine.text, sizeof mine.text, "%d of %d", r->me, round);
+        shm_meet(r);
+        if (r->me == 0 && round % 2 == 0)
+            tt_sleep_ms(1);
+        uint64_t won = e->control->abort(e, &mine);
+        atomic_fetch_add(&winners[round % 2], won);
+        suite_expect(&r->suite, sees_cause(e, seen), "no cause after an abort");
+        suite_expect(&r->suite, (seen->rank == r->me) == won, "the first cause is this one's, or is not");
+        shm_meet(r);
+        for (int peer = 0; peer < r->n; peer++)
+            suite_expect(&r->suite, strcmp(r->stage->causes[peer].text, seen->text) == 0, "%s, but %s",
+                r->stage->causes[peer].text, seen->text);
+        suite_expect(&r->suite, seen->sequence == (uint64_t)round, "a cause of round %d, in round %d",
+            (int)seen->sequence, round);
+        suite_expect(&r->suite, atomic_load(&winners[round % 2]) == 1, "not one winner");
+        if (r->me == 0)
+            atomic_store(&winners[(round + 1) % 2], 0);
+        tt_sockets.close(e);
+        shm_meet(r);
+    }
+}
+
+Test(sockets, one_cause_wins)
+{
+    shm_stage_run(shm_stage_new(RANKS), abort_together, -1);
+}
+
+/* The rank that would decide is dead: the others agree without it. */
+static void abort_without_first(struct shm_rank *r)
+{
+    struct tt_endpoint *e = join(r);
+    struct tt_cause mine = { .status = TUTTI_PEER_LOST, .rank = r->me, .peer = 0 }, seen;
+    snprintf(mine.text, sizeof mine.text, "found by %d", r->me);
+    if (r->me == 0)
+        raise(SIGKILL);
+    int64_t began_ns = tt_now_ns();
+    bool won = e->control->abort(e, &mine);
+    suite_expect(&r->suite, sees_cause(e, &seen), "no cause after an abort");
+    suite_expect(&r->suite, (seen.rank == r->me) == won, "%s, but won is %d", seen.text, won);
+    int64_t took_ms = (tt_now_ns() - began_ns) / 1000000;
+    suite_expect(&r->suite, took_ms < 4000, "an abort took %lld ms", (long long)took_ms);
+    atomic_store(&r->stage->numbers[r->me], (uint64_t)seen.rank);
+    while (atomic_load(&r->stage->numbers[3 - r->me]) == 0)
+        tt_sleep_ms(1);
+    suite_expect(&r->suite, atomic_load(&r->stage->numbers[3 - r->me]) == (uint64_t)seen.rank, "two causes");
+    tt_sockets.close(e);
+}
+
+Test(sockets, the_next_rank_decides)
+{
+    shm_stage_run(shm_stage_new(RANKS), abort_without_first, 0);
+}
+
+/* Connects to a rank, and returns the connection. With `from`, which is a higher rank, it says what that one
+ * would, but for the token, which it does not know; with TT_NONE it hangs up. */
+static int knock(const uint8_t *address, int from)
+{
+    struct sockets_address read;
+    memcpy(&read, address, sizeof read);
+    struct sockets_greeting words = { .magic = SOCKETS_MAGIC, .from = from, .to = read.rank };
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = read.port, .sin_addr.s_addr = read.ip };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert_eq(connect(fd, (const struct sockaddr *)&at, sizeof at), 0);
+    if (from != TT_NONE)
+        cr_assert_eq(send(fd, &words, sizeof words, MSG_NOSIGNAL), sizeof words);
+    else
+        close(fd);
+    return fd;
+}
+
+/* Strangers come first: they are turned away, and the ranks meet. */
+static void meet_late(struct shm_rank *r)
+{
+    struct tt_endpoint_params params = r->stage->params;
+    struct tt_endpoint *e = NULL;
+    uint8_t text[100], *mine = r->stage->addresses[r->me];
+    params.me = r->me;
+    suite_expect(&r->suite, tt_sockets.open(&params, mine, &e) == TUTTI_OK, "no endpoint");
+    knock(mine, TT_NONE);
+    int stranger = knock(mine, RANKS - 1);
+    shm_meet(r);
+    suite_expect(&r->suite, tt_sockets.connect(e, r->stage->addresses[0]) == TUTTI_OK, "not connected");
+    close(stranger);
+    shm_meet(r);
+    int next = (r->me + 1) % r->n, before = (r->me + r->n - 1) % r->n;
+    shm_post(e, next, params.first_number, (uint64_t)r->me, text, sizeof text);
+    shm_take(r, e, before, params.first_number, (uint64_t)before, sizeof text);
+    tt_sockets.close(e);
+}
+
+Test(sockets, strangers_are_turned_away)
+{
+    shm_stage_run(shm_stage_new(RANKS), meet_late, -1);
+}
