@@ -18,6 +18,7 @@ struct shm_stage { /* shared by the test and its ranks */
     pid_t pids[SHM_RANKS_MAX];
     int fds[SHM_RANKS_MAX], lives[SHM_RANKS_MAX];
     uint8_t addresses[SHM_RANKS_MAX][TT_ADDRESS_BYTES];
+    uint8_t mixed_addresses[SHM_RANKS_MAX][TT_ADDRESS_MAX];
     struct tt_cause causes[SHM_RANKS_MAX];
     uint64_t path_bytes[SHM_RANKS_MAX][TT_PATHS];
     _Atomic uint64_t numbers[SHM_RANKS_MAX];
@@ -38,6 +39,9 @@ void shm_stage_run(struct shm_stage *stage, void (*run)(struct shm_rank *r), int
 /* By a rank: wait for all. */
 void shm_meet(struct shm_rank *r);
 /* By a rank: get and give descriptors. */
+/* Shared memory that reaches only every second rank. */
+extern const struct tt_transport shm_half;
+
 void shm_introduce(struct shm_rank *r);
 /* By a rank: a new endpoint of suite.transport (tt_shm, unless the rank sets another), connected; all are
  * introduced, where the transport has introductions. */

@@ -78,7 +78,7 @@ static void end(struct sockets_endpoint *e, const struct tt_cause *cause, int fi
         return;
     e->cause = *cause;
     atomic_store(&e->ended, (uint32_t)finder + 1);
-    tt_doorbell_ring_always(&e->bell);
+    tt_doorbell_ring_always(e->head.doorbell);
 }
 
 static void claim(struct sockets_endpoint *e, const struct tt_cause *cause, int finder)
@@ -109,7 +109,7 @@ static void disconnect(struct sockets_endpoint *e, struct peer *p, enum tt_peer_
     close(p->fd);
     p->fd = -1;
     atomic_store(&p->state, state);
-    tt_doorbell_ring(&e->bell);
+    tt_doorbell_ring(e->head.doorbell);
 }
 
 /* Finds where the payload goes of a frame whose head has come. False if no rank sends such a frame. */
@@ -221,7 +221,7 @@ static void read_all(struct sockets_endpoint *e, int rank)
         else if (whole && t->frame.kind == FRAME_GOODBYE)
             disconnect(e, p, TT_PEER_LEFT);
         else if (whole)
-            tt_doorbell_ring(&e->bell);
+            tt_doorbell_ring(e->head.doorbell);
         if (whole)
             t->at = 0;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_sockets_calls.c: communicators whose endpoints are those of the sockets transport: the public calls,
- * and the executor under them, over links that only send, tell what has arrived, and release. The
+ * and the executor under them, over links that only send, tell what has arrived, and release; and mixed
+ * ones, where the neighbours of a rank are reached by sockets and the others by shared memory. The
  * communicators are the library's own but for that, and each rank is a process. */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -10,7 +11,11 @@
 #include <unistd.h>
 
 #include "base/status.h"
-#include "call/call.h"
+#include "base/handle.h"
+#include "comm/lifecycle.h"
+#include "run/comm.h"
+#include "run/run.h"
+#include "run/settings.h"
 #include "tests/rig/patience.h"
 #include "shm_ranks.h"
 #include "sockets.h"
@@ -26,6 +31,9 @@ static void limit_time(void)
 
 TestSuite(sockets_calls, .init = limit_time);
 
+static const struct tt_transport *const halves[] = { &shm_half, &tt_sockets, NULL };
+static bool mixed;
+
 /* The library's communicator of three ranks, with an endpoint of this transport. */
 static tutti_comm *join(struct shm_rank *r, const char *options)
 {
@@ -33,20 +41,23 @@ static tutti_comm *join(struct shm_rank *r, const char *options)
     struct tt_settings settings;
     struct tt_comm *comm;
     tutti_comm *handle = NULL;
-    uint8_t *address = r->stage->addresses[r->me];
+    uint8_t *all = mixed ? r->stage->mixed_addresses[0] : r->stage->addresses[0];
+    uint8_t *address = all + (size_t)r->me * (mixed ? TT_ADDRESS_MAX : TT_ADDRESS_BYTES);
     bool made = tt_settings_read(&settings, options) == TUTTI_OK;
     struct tt_endpoint_params params = { .n = r->n,
         .me = r->me,
         .slot_bytes = tt_comm_slot_bytes(&settings, r->n),
-        .first_number = settings.first_number };
-    made = made && tt_comm_open(r->n, r->me, &settings, NULL, address, &comm) == TUTTI_OK;
+        .first_number = settings.first_number,
+        .map = true,
+        .transports = halves };
+    made = made && tt_comm_open(r->n, r->me, &settings, NULL, r->stage->addresses[r->me], &comm) == TUTTI_OK;
     if (!suite_expect(&r->suite, made, "%s", tt_last_error()))
         return NULL;
     comm->transport->close(comm->endpoint);
-    comm->transport = &tt_sockets;
-    made = tt_sockets.open(&params, address, &comm->endpoint) == TUTTI_OK;
+    comm->transport = mixed ? &tt_mixed : &tt_sockets;
+    made = comm->transport->open(&params, address, &comm->endpoint) == TUTTI_OK;
     shm_meet(r);
-    made = made && tt_comm_connect(comm, r->stage->addresses[0], domain_of) == TUTTI_OK;
+    made = made && tt_comm_connect(comm, all, domain_of) == TUTTI_OK;
     made = made && tt_handle_create(comm, &handle) == TUTTI_OK;
     suite_expect(&r->suite, made, "%s", tt_last_error());
     shm_meet(r);
@@ -208,8 +219,13 @@ static void run_calls(struct shm_rank *r, const char *options)
     else
         expect_ok(&k, "finalize, after a call", tutti_comm_finalize(k.comm));
     const struct tt_endpoint *e = tt_handle_peek(k.comm)->endpoint;
-    for (int path = 0; path < TT_PATHS; path++)
+    for (int path = 0; path < TT_PATHS && !mixed; path++)
         suite_expect(&r->suite, (e->path_bytes[path] > 0) == (path == TT_PATH_COPIED), "path %d", path);
+    for (int peer = 0; peer < RANKS && mixed; peer++) {
+        const struct tt_endpoint *part = tt_link_to(e, TT_CLASS_COLLECTIVE, peer)->endpoint;
+        suite_expect(&r->suite, (part->transport == &tt_sockets) == (peer % 2 != r->me % 2),
+            "rank %d is reached by another part", peer);
+    }
     suite_expect(&r->suite, tutti_comm_destroy(k.comm) == TUTTI_OK, "destroy: %s", tt_last_error());
     free(k.send);
     free(k.recv);
@@ -217,6 +233,13 @@ static void run_calls(struct shm_rank *r, const char *options)
 
 static void call_by_default(struct shm_rank *r)
 {
+    run_calls(r, NULL);
+}
+
+/* Rank 1 is reached by sockets; ranks 0 and 2 share memory. */
+static void call_over_both(struct shm_rank *r)
+{
+    shm_introduce(r);
     run_calls(r, NULL);
 }
 
@@ -228,6 +251,12 @@ static void call_exactly(struct shm_rank *r)
 Test(sockets_calls, results_are_right)
 {
     shm_stage_run(shm_stage_new(RANKS), call_by_default, -1);
+}
+
+Test(sockets_calls, results_are_right_where_neighbours_are_on_different_transports)
+{
+    mixed = true;
+    shm_stage_run(shm_stage_new(RANKS), call_over_both, -1);
 }
 
 Test(sockets_calls, results_are_right_if_exact)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shm_ranks.h"
 #include "sockets.h"
 #include "tests/rig/patience.h"
 #include "transport_suite.h"
@@ -52,29 +53,11 @@ static void make_shm_copied(const struct tt_endpoint_params *params, struct tt_e
 
 /* --- Two parts: shared memory that reaches every second rank, and again one that reaches all. */
 
-static struct tt_transport near_half;
-static const struct tt_transport *const halves[] = { &near_half, &tt_shm, NULL };
-
-/* As if the ranks of the other half were on another host: their process is one that nobody knows. */
-static tutti_status connect_half(struct tt_endpoint *e, const uint8_t *addresses)
-{
-    enum { UUID_AT = 16 }; /* in shm.c's address */
-    uint8_t *copy = malloc((size_t)e->n * TT_ADDRESS_BYTES);
-    cr_assert_not_null(copy);
-    memcpy(copy, addresses, (size_t)e->n * TT_ADDRESS_BYTES);
-    for (int r = 0; r < e->n; r++)
-        if (r % 2 != e->me % 2)
-            memset(copy + (size_t)r * TT_ADDRESS_BYTES + UUID_AT, 0xee, TT_UUID_BYTES);
-    tutti_status status = tt_shm.connect(e, copy);
-    free(copy);
-    return status;
-}
+static const struct tt_transport *const halves[] = { &shm_half, &tt_shm, NULL };
 
 static void make_mixed(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
 {
     uint8_t *addresses = calloc((size_t)params->n, TT_ADDRESS_MAX);
-    near_half = tt_shm;
-    near_half.connect = connect_half;
     for (int r = 0; r < params->n; r++) {
         struct tt_endpoint_params mine = *params;
         mine.me = r;
