@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* program.c: groups that are kept, to be started many times.
  *
- * Each call has a plan of its own, made when the group is kept: the algorithm chosen, the schedule and the
+ * Each call owns a prepared call, made when the group is kept: the algorithm chosen, the schedule and the
  * operation built, TMP reserved. A start only sets addresses and numbers: TMP may have moved since, and
  * numbers are new each time. Items to queue it are reserved as well, as many as one start needs. */
 #include <stdlib.h>

@@ -19,7 +19,7 @@
 struct tt_cached;
 struct tt_comm;
 struct tt_entry;
-struct tt_plan;
+struct tt_prepared;
 
 /* The longest vector, 8 TiB: what 64-bit byte arithmetic and 31-bit slice numbers hold, of 4 KiB each. */
 #define TT_VECTOR_BYTES (UINT64_C(1) << 43)
@@ -49,7 +49,7 @@ struct tt_call {
     struct tt_blocks blocks[2]; /* v-forms: [TT_IN] of send, [TT_OUT] of recv */
     tutti_stream stream;
 
-    struct tt_plan *plan; /* of a program: its own; NULL: the communicator's cache has it */
+    struct tt_prepared *prepared; /* of a program: its own; NULL: the communicator's cache has it */
     struct tt_entry *entry; /* in the recorder, of a call that was queued; set anew each time it is */
     struct tt_cached *cached; /* what is known of it, if it was made before; NULL: nothing */
 

@@ -59,7 +59,7 @@ static tutti_status allocate(struct tt_comm *comm)
         comm->choices == NULL || comm->cached_calls == NULL || comm->refusals.calls == NULL ||
         comm->circle == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
-    return tt_plan_cache_create(&comm->plans);
+    return tt_prepared_cache_create(&comm->prepared);
 }
 
 tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, const tutti_config *config,
@@ -161,7 +161,7 @@ void tt_comm_destroy(struct tt_comm *comm)
     tt_trace_close(comm->trace);
     if (comm->recorder != NULL)
         tt_recorder_close(comm->recorder);
-    tt_plan_cache_destroy(&comm->plans);
+    tt_prepared_cache_destroy(&comm->prepared);
     tt_topology_free(&comm->topology);
     tt_operator_table_free(&comm->operators);
     for (int direction = 0; direction < 2; direction++) {

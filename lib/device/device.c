@@ -118,7 +118,7 @@ static tutti_status make(struct tt_comm *comm, struct tt_device *d)
     if (status == TUTTI_OK)
         status = make_events(d);
     if (status == TUTTI_OK)
-        status = tt_plan_cache_create(&d->plans);
+        status = tt_prepared_cache_create(&d->prepared);
     if (status == TUTTI_OK)
         status = tt_tables_create(&d->tables, comm->n);
     if (status == TUTTI_OK)
@@ -246,8 +246,8 @@ void tt_device_close(struct tt_comm *comm)
     tt_company_leave(comm);
     comm->device = NULL;
     give_up(d);
-    if (d->plans.plans != NULL)
-        tt_plan_cache_destroy(&d->plans);
+    if (d->prepared.calls != NULL)
+        tt_prepared_cache_destroy(&d->prepared);
     tt_tables_free(&d->tables);
     free(d->counts);
     free(d);

@@ -60,7 +60,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
     struct tt_replays *replays; /* captured calls */
     struct tt_company *company; /* the ranks of this process on this device */
     uint64_t operations; /* collectives so far, from first_number on */
-    struct tt_plan_cache plans; /* for their schedules: the worker has its own */
+    struct tt_prepared_cache prepared; /* for their schedules: the worker has others */
     struct tt_tables tables;
 
     uint64_t enqueued, completed; /* pieces of work */

@@ -33,7 +33,7 @@ enum { DESCRIPTION = 128 };
 struct tt_captured { /* the calls of one communicator that are captured together */
     struct tt_captured *next;
     struct tt_replays *home;
-    struct tt_batch batch; /* each has a plan of its own */
+    struct tt_batch batch; /* each owns a prepared call */
     uint64_t capture;
     _Atomic bool released; /* the graph is gone */
 };
@@ -350,7 +350,7 @@ tutti_status tt_captured_gate(struct tt_captured *c, uint32_t slices, struct tt_
 tutti_status tt_captured_add(struct tt_captured *c, const struct tt_call *call)
 {
     struct tt_call own = *call;
-    own.plan = NULL;
+    own.prepared = NULL;
     tutti_status status = tt_call_own(&own);
     if (status == TUTTI_OK)
         status = tt_batch_add(&c->batch, &own);

@@ -55,16 +55,16 @@ static bool is_p2p(const struct tt_call *call)
  * laid. */
 static tutti_status lay(struct comm_batch *b, struct op *op)
 {
-    struct tt_plan *plan;
+    struct tt_prepared *prepared;
     struct tt_key key;
     tutti_status status = tt_call_key(&op->call, &key);
     if (status == TUTTI_OK)
-        status = tt_plan_find(&b->device->plans, &key, &plan);
+        status = tt_prepared_find(&b->device->prepared, &key, &prepared);
     if (status != TUTTI_OK)
         return status;
-    tt_lay_out_call(&op->call, &plan->schedule, &b->device->tables, &op->laid);
+    tt_lay_out_call(&op->call, &prepared->schedule, &b->device->tables, &op->laid);
     for (unsigned side = 0; side < 2; side++)
-        op->chunks[side] = tt_call_chunks(&op->call, &plan->schedule, side);
+        op->chunks[side] = tt_call_chunks(&op->call, &prepared->schedule, side);
     return TUTTI_OK;
 }
 

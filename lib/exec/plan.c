@@ -7,27 +7,27 @@
 
 #include "base/status.h"
 
-tutti_status tt_plan_cache_create(struct tt_plan_cache *cache)
+tutti_status tt_prepared_cache_create(struct tt_prepared_cache *cache)
 {
     cache->clock = 0;
-    cache->plans = calloc(TT_PLAN_SETS * TT_PLAN_WAYS, sizeof *cache->plans);
-    return cache->plans != NULL ? TUTTI_OK : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the plan cache");
+    cache->calls = calloc(TT_PREPARED_SETS * TT_PREPARED_WAYS, sizeof *cache->calls);
+    return cache->calls != NULL ? TUTTI_OK : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for prepared calls");
 }
 
-void tt_plan_destroy(struct tt_plan *plan)
+void tt_prepared_destroy(struct tt_prepared *prepared)
 {
-    tt_op_destroy(&plan->op);
-    tt_schedule_free(&plan->schedule);
-    *plan = (struct tt_plan){ 0 };
+    tt_op_destroy(&prepared->op);
+    tt_schedule_free(&prepared->schedule);
+    *prepared = (struct tt_prepared){ 0 };
 }
 
-void tt_plan_cache_destroy(struct tt_plan_cache *cache)
+void tt_prepared_cache_destroy(struct tt_prepared_cache *cache)
 {
-    for (int i = 0; cache->plans != NULL && i < TT_PLAN_SETS * TT_PLAN_WAYS; i++)
-        if (cache->plans[i].used)
-            tt_plan_destroy(&cache->plans[i]);
-    free(cache->plans);
-    cache->plans = NULL;
+    for (int i = 0; cache->calls != NULL && i < TT_PREPARED_SETS * TT_PREPARED_WAYS; i++)
+        if (cache->calls[i].used)
+            tt_prepared_destroy(&cache->calls[i]);
+    free(cache->calls);
+    cache->calls = NULL;
 }
 
 static bool same_key(const struct tt_key *a, const struct tt_key *b)
@@ -36,42 +36,43 @@ static bool same_key(const struct tt_key *a, const struct tt_key *b)
            a->exact == b->exact && a->root == b->root;
 }
 
-tutti_status tt_plan_create(const struct tt_key *key, struct tt_plan *plan)
+tutti_status tt_prepared_create(const struct tt_key *key, struct tt_prepared *prepared)
 {
-    struct tt_plan fresh = { .used = true, .key = *key };
+    struct tt_prepared fresh = { .used = true, .key = *key };
     tutti_status status = tt_schedule_build(&fresh.schedule, key);
     if (status != TUTTI_OK)
         return status;
-    *plan = fresh; /* the operation keeps the address of the schedule: it must have its final place */
-    status = tt_op_create(&plan->schedule, &plan->op);
+    *prepared = fresh; /* the operation keeps the address of the schedule: it must have its final place */
+    status = tt_op_create(&prepared->schedule, &prepared->op);
     if (status != TUTTI_OK) {
-        tt_schedule_free(&plan->schedule);
-        *plan = (struct tt_plan){ 0 };
+        tt_schedule_free(&prepared->schedule);
+        *prepared = (struct tt_prepared){ 0 };
     }
     return status;
 }
 
-tutti_status tt_plan_find(struct tt_plan_cache *cache, const struct tt_key *key, struct tt_plan **plan)
+tutti_status tt_prepared_find(
+    struct tt_prepared_cache *cache, const struct tt_key *key, struct tt_prepared **prepared)
 {
     uint32_t hash =
         (uint32_t)key->collective * 31 + key->algorithm * 7 + (uint32_t)key->root * 5 + key->in_place;
-    struct tt_plan *set = &cache->plans[hash % TT_PLAN_SETS * TT_PLAN_WAYS], *oldest = NULL;
-    for (int i = 0; i < TT_PLAN_WAYS; i++) {
-        struct tt_plan *p = &set[i];
+    struct tt_prepared *set = &cache->calls[hash % TT_PREPARED_SETS * TT_PREPARED_WAYS], *oldest = NULL;
+    for (int i = 0; i < TT_PREPARED_WAYS; i++) {
+        struct tt_prepared *p = &set[i];
         if (p->used && same_key(&p->key, key)) {
             p->last_use = ++cache->clock;
-            *plan = p;
+            *prepared = p;
             return TUTTI_OK;
         }
         if (oldest == NULL || p->last_use < oldest->last_use)
             oldest = p;
     }
     if (oldest->used)
-        tt_plan_destroy(oldest);
-    tutti_status status = tt_plan_create(key, oldest);
+        tt_prepared_destroy(oldest);
+    tutti_status status = tt_prepared_create(key, oldest);
     if (status != TUTTI_OK)
         return status;
     oldest->last_use = ++cache->clock;
-    *plan = oldest;
+    *prepared = oldest;
     return TUTTI_OK;
 }

@@ -222,28 +222,28 @@ tutti_status tt_call_choose(const struct tt_call *call)
 }
 
 /* An element of a user's operator is long: of all chunks that a message carries, one must fit. */
-static tutti_status check_slot(const struct tt_call *call, const struct tt_plan *plan)
+static tutti_status check_slot(const struct tt_call *call, const struct tt_prepared *prepared)
 {
-    uint64_t chunks = plan->schedule.max_chunks, slot = call->comm->endpoint->slot_bytes;
+    uint64_t chunks = prepared->schedule.max_chunks, slot = call->comm->endpoint->slot_bytes;
     if (chunks * call->element_bytes <= slot)
         return TUTTI_OK;
     return tt_fail(TUTTI_UNSUPPORTED,
         "%s: the operator has elements of %u bytes; with algorithm %s legal: up to %llu",
-        tt_collectives[call->collective].name, call->element_bytes, plan->schedule.algorithm,
+        tt_collectives[call->collective].name, call->element_bytes, prepared->schedule.algorithm,
         (unsigned long long)(slot / chunks));
 }
 
-static tutti_status find_plan(const struct tt_call *call, struct tt_plan **plan)
+static tutti_status find_prepared(const struct tt_call *call, struct tt_prepared **prepared)
 {
     struct tt_key key;
-    if (call->plan != NULL) {
-        *plan = call->plan;
+    if (call->prepared != NULL) {
+        *prepared = call->prepared;
         return TUTTI_OK;
     }
     tutti_status status = tt_call_key(call, &key);
     if (status == TUTTI_OK)
-        status = tt_plan_find(&call->comm->plans, &key, plan);
-    return status == TUTTI_OK && call->created != NULL ? check_slot(call, *plan) : status;
+        status = tt_prepared_find(&call->comm->prepared, &key, prepared);
+    return status == TUTTI_OK && call->created != NULL ? check_slot(call, *prepared) : status;
 }
 
 /* An idle operation for this peer and direction. */
@@ -288,29 +288,29 @@ tutti_status tt_call_prepare(const struct tt_call *call)
         struct tt_point_op *point;
         return find_point(call, &point);
     }
-    struct tt_plan *plan;
-    tutti_status status = find_plan(call, &plan);
+    struct tt_prepared *prepared;
+    tutti_status status = find_prepared(call, &prepared);
     if (status != TUTTI_OK)
         return status;
-    return tt_call_reserve(call, &plan->op, tt_call_slicing(call, &plan->schedule));
+    return tt_call_reserve(call, &prepared->op, tt_call_slicing(call, &prepared->schedule));
 }
 
 tutti_status tt_call_own(struct tt_call *call)
 {
     struct tt_key key;
-    struct tt_plan *plan = malloc(sizeof *plan);
-    if (plan == NULL)
+    struct tt_prepared *prepared = malloc(sizeof *prepared);
+    if (prepared == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to keep a call");
     tutti_status status = tt_call_key(call, &key);
     if (status == TUTTI_OK)
-        status = tt_plan_create(&key, plan);
+        status = tt_prepared_create(&key, prepared);
     if (status != TUTTI_OK) {
-        free(plan);
+        free(prepared);
         return status;
     }
-    call->plan = plan;
+    call->prepared = prepared;
     if (call->created != NULL)
-        status = check_slot(call, plan);
+        status = check_slot(call, prepared);
     return status;
 }
 
@@ -318,14 +318,14 @@ tutti_status tt_call_keep(struct tt_call *call)
 {
     tutti_status status = tt_call_own(call);
     if (status == TUTTI_OK && !tt_collectives[call->collective].p2p)
-        status = tt_call_reserve(call, &call->plan->op, tt_call_slicing(call, &call->plan->schedule));
+        status = tt_call_reserve(call, &call->prepared->op, tt_call_slicing(call, &call->prepared->schedule));
     return status;
 }
 
 /* As bind does; the tables may be another call's by the time that this one starts. */
 struct tt_cost tt_call_cost(const struct tt_call *call)
 {
-    struct tt_op *op = &call->plan->op;
+    struct tt_op *op = &call->prepared->op;
     const struct tt_tables *tables = call->cached != NULL ? &call->cached->tables : &call->comm->tables;
     op->one_sided = tt_call_is_one_sided(call);
     tt_call_set_layouts(
@@ -335,11 +335,11 @@ struct tt_cost tt_call_cost(const struct tt_call *call)
 
 void tt_call_release(struct tt_call *call)
 {
-    if (call->plan == NULL)
+    if (call->prepared == NULL)
         return;
-    tt_plan_destroy(call->plan);
-    free(call->plan);
-    call->plan = NULL;
+    tt_prepared_destroy(call->prepared);
+    free(call->prepared);
+    call->prepared = NULL;
 }
 
 /* A call that was made before, and the operation is bound to no other since: only what may have moved. */
@@ -373,8 +373,8 @@ static void remember(const struct tt_call *call, struct tt_op *op)
 static tutti_status start_point(const struct tt_call *call, struct tt_op **op)
 {
     struct tt_point_op *point;
-    if (call->plan != NULL) {
-        *op = &call->plan->op;
+    if (call->prepared != NULL) {
+        *op = &call->prepared->op;
         return bind(call, 0, *op);
     }
     tutti_status status = find_point(call, &point);
@@ -399,21 +399,21 @@ static void announce(const struct tt_call *call, struct tt_op *op, const struct 
 
 static tutti_status start_collective(const struct tt_call *call, struct tt_op **op)
 {
-    struct tt_plan *plan;
+    struct tt_prepared *prepared;
     struct tt_call_record record;
     if (call->cached != NULL && bind_again(call, call->cached->op)) {
         *op = call->cached->op;
         announce(call, *op, &call->cached->record);
         return TUTTI_OK;
     }
-    tutti_status status = find_plan(call, &plan);
+    tutti_status status = find_prepared(call, &prepared);
     if (status == TUTTI_OK)
-        status = bind(call, plan->key.algorithm, &plan->op);
+        status = bind(call, prepared->key.algorithm, &prepared->op);
     if (status != TUTTI_OK)
         return status;
-    remember(call, &plan->op);
-    tt_call_record(call, &plan->op, &record);
-    *op = &plan->op;
+    remember(call, &prepared->op);
+    tt_call_record(call, &prepared->op, &record);
+    *op = &prepared->op;
     announce(call, *op, &record);
     return TUTTI_OK;
 }
@@ -454,7 +454,7 @@ void tt_call_end(const struct tt_call *call, struct tt_op *op, bool soon)
             op->endpoint->control->publish(op->endpoint, NULL, op->sequence);
         return;
     }
-    if (call->plan != NULL)
+    if (call->prepared != NULL)
         return;
     struct tt_point_op *point = (struct tt_point_op *)op;
     struct tt_point *home = call->comm->points[call->collective == TT_P2P_RECV][call->root];

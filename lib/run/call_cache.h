@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* call_cache.h: the cache of prepared calls.
+/* call_cache.h: the cache of calls that were made before.
  *
  * A program calls the same collective with the same count again and again. The first such call takes the slow
  * path: check, plan, bind. The cache keeps the result, so that the next call has only its pointers checked
- * and put in. An entry holds the checked call and the plan that was bound to it; for a v-form also copies of
- * the arrays, which the caller may have freed. The executor starts from there. If the call is small as well
+ * and put in. An entry holds the checked call and the operation that was bound to it; for a v-form also
+ * copies of the arrays, which the caller may have freed. The executor starts from there. If the call is small as well
  * (one slice, and each message is copied, lent or stored where it goes), the entry is compiled: a list of
  * moves, each with its peer, its bytes and its offsets, which fast_path.c runs. */
 #ifndef TT_CALL_CACHE_H
@@ -57,7 +57,7 @@ struct tt_msg_count { /* how many messages one call exchanges with a peer */
     int32_t peer;
 };
 
-struct tt_cached { /* an entry of the cache: a prepared call */
+struct tt_cached { /* an entry of the cache */
     uint64_t key, count; /* which call it is; key 0: the entry is empty */
     uint64_t bytes[2]; /* that the call reads at send and writes at recv */
     uintptr_t seen[2]; /* send and recv of the last call, which were checked */

@@ -105,7 +105,7 @@ struct tt_comm {
     uint64_t *next_recv[TT_CLASSES];
     uint64_t *next_post; /* n: of p2p sends */
     struct tt_tables tables;
-    struct tt_plan_cache plans;
+    struct tt_prepared_cache prepared;
     struct tt_cached *cached_calls; /* call_cache.h */
     struct tt_cached *cached_last; /* of the last call, never NULL */
     struct tt_traffic traffic;
