@@ -74,7 +74,9 @@ static tutti_status bind_calls(struct tt_program *p, struct tt_item *item)
         struct tt_call *call = &p->batch.calls[i].call;
         p->owners[i] = (struct owner){ call->comm->handle, call->comm->serial };
         p->queued += call->stream.kind != TUTTI_STREAM_NONE;
-        status = tt_call_keep(call);
+        status = tt_call_own(call);
+        if (status == TUTTI_OK)
+            status = tt_call_prepare(call);
     }
     return status == TUTTI_OK ? tt_item_reserve(&p->idle, count_streams(&p->batch), count) : status;
 }

@@ -46,8 +46,8 @@ static tutti_status allocate(struct tt_comm *comm)
     comm->next_post = malloc(n * sizeof *comm->next_post);
     for (size_t peer = 0; comm->next_post != NULL && peer < n; peer++)
         comm->next_post[peer] = comm->settings.first_number;
-    comm->points[0] = calloc(n, sizeof *comm->points[0]);
-    comm->points[1] = calloc(n, sizeof *comm->points[1]);
+    comm->idle[0] = calloc(n, sizeof *comm->idle[0]);
+    comm->idle[1] = calloc(n, sizeof *comm->idle[1]);
     comm->cached_calls = comm->cached_last = calloc(TT_CACHED_CALLS, sizeof *comm->cached_calls);
     comm->choices = calloc(1, sizeof *comm->choices);
     comm->refusals.calls = calloc(1 + 2 * n, sizeof *comm->refusals.calls);
@@ -55,9 +55,8 @@ static tutti_status allocate(struct tt_comm *comm)
     tutti_status status = tt_tables_create(&comm->tables, comm->n);
     if (status != TUTTI_OK)
         return status;
-    if (comm->next_post == NULL || comm->points[0] == NULL || comm->points[1] == NULL ||
-        comm->choices == NULL || comm->cached_calls == NULL || comm->refusals.calls == NULL ||
-        comm->circle == NULL)
+    if (comm->next_post == NULL || comm->idle[0] == NULL || comm->idle[1] == NULL || comm->choices == NULL ||
+        comm->cached_calls == NULL || comm->refusals.calls == NULL || comm->circle == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
     return tt_prepared_cache_create(&comm->prepared);
 }
@@ -140,17 +139,12 @@ tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, con
     return status;
 }
 
-static void free_point(struct tt_point *point)
+static void free_idle(struct tt_prepared *idle)
 {
-    while (point != NULL && point->idle != NULL) {
-        struct tt_point_op *next = point->idle->next;
-        tt_op_destroy(&point->idle->op);
-        free(point->idle);
-        point->idle = next;
+    for (struct tt_prepared *next; idle != NULL; idle = next) {
+        next = idle->next;
+        tt_prepared_destroy(idle);
     }
-    if (point != NULL)
-        tt_schedule_free(&point->schedule);
-    free(point);
 }
 
 void tt_comm_destroy(struct tt_comm *comm)
@@ -165,9 +159,9 @@ void tt_comm_destroy(struct tt_comm *comm)
     tt_topology_free(&comm->topology);
     tt_operator_table_free(&comm->operators);
     for (int direction = 0; direction < 2; direction++) {
-        for (int peer = 0; comm->points[direction] != NULL && peer < comm->n; peer++)
-            free_point(comm->points[direction][peer]);
-        free(comm->points[direction]);
+        for (int peer = 0; comm->idle[direction] != NULL && peer < comm->n; peer++)
+            free_idle(comm->idle[direction][peer]);
+        free(comm->idle[direction]);
     }
     for (int c = 0; c < TT_CLASSES; c++) {
         free(comm->next_send[c]);

@@ -14,18 +14,25 @@ tutti_status tt_prepared_cache_create(struct tt_prepared_cache *cache)
     return cache->calls != NULL ? TUTTI_OK : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for prepared calls");
 }
 
-void tt_prepared_destroy(struct tt_prepared *prepared)
+static void empty(struct tt_prepared *prepared)
 {
     tt_op_destroy(&prepared->op);
     tt_schedule_free(&prepared->schedule);
     *prepared = (struct tt_prepared){ 0 };
 }
 
+void tt_prepared_destroy(struct tt_prepared *prepared)
+{
+    if (prepared != NULL)
+        empty(prepared);
+    free(prepared);
+}
+
 void tt_prepared_cache_destroy(struct tt_prepared_cache *cache)
 {
     for (int i = 0; cache->calls != NULL && i < TT_PREPARED_SETS * TT_PREPARED_WAYS; i++)
         if (cache->calls[i].used)
-            tt_prepared_destroy(&cache->calls[i]);
+            empty(&cache->calls[i]);
     free(cache->calls);
     cache->calls = NULL;
 }
@@ -36,18 +43,28 @@ static bool same_key(const struct tt_key *a, const struct tt_key *b)
            a->exact == b->exact && a->root == b->root;
 }
 
-tutti_status tt_prepared_create(const struct tt_key *key, struct tt_prepared *prepared)
+static tutti_status fill(const struct tt_key *key, struct tt_prepared *prepared)
 {
-    struct tt_prepared fresh = { .used = true, .key = *key };
-    tutti_status status = tt_schedule_build(&fresh.schedule, key);
+    *prepared = (struct tt_prepared){ 0 };
+    tutti_status status = tt_schedule_build(&prepared->schedule, key);
+    if (status == TUTTI_OK)
+        status = tt_op_create(&prepared->schedule, &prepared->op);
     if (status != TUTTI_OK)
-        return status;
-    *prepared = fresh; /* the operation keeps the address of the schedule: it must have its final place */
-    status = tt_op_create(&prepared->schedule, &prepared->op);
-    if (status != TUTTI_OK) {
-        tt_schedule_free(&prepared->schedule);
-        *prepared = (struct tt_prepared){ 0 };
-    }
+        empty(prepared);
+    prepared->used = status == TUTTI_OK;
+    return status;
+}
+
+tutti_status tt_prepared_create(const struct tt_key *key, struct tt_prepared **prepared)
+{
+    struct tt_prepared *fresh = malloc(sizeof *fresh);
+    if (fresh == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to prepare a call");
+    tutti_status status = fill(key, fresh);
+    if (status == TUTTI_OK)
+        *prepared = fresh;
+    else
+        free(fresh);
     return status;
 }
 
@@ -59,7 +76,7 @@ tutti_status tt_prepared_find(
     struct tt_prepared *set = &cache->calls[hash % TT_PREPARED_SETS * TT_PREPARED_WAYS], *oldest = NULL;
     for (int i = 0; i < TT_PREPARED_WAYS; i++) {
         struct tt_prepared *p = &set[i];
-        if (p->used && same_key(&p->key, key)) {
+        if (p->used && same_key(&p->schedule.key, key)) {
             p->last_use = ++cache->clock;
             *prepared = p;
             return TUTTI_OK;
@@ -68,8 +85,8 @@ tutti_status tt_prepared_find(
             oldest = p;
     }
     if (oldest->used)
-        tt_prepared_destroy(oldest);
-    tutti_status status = tt_prepared_create(key, oldest);
+        empty(oldest);
+    tutti_status status = fill(key, oldest);
     if (status != TUTTI_OK)
         return status;
     oldest->last_use = ++cache->clock;

@@ -3,7 +3,8 @@
  *
  * The key holds only values that all ranks share, but for in_place; the schedule knows no size and no
  * type, so one prepared call serves all of a collective with this root and algorithm. Lookup is O(1): 16 sets
- * of 4, least recently used out. */
+ * of 4, least recently used out. Messages with one peer run at once, so they take what is idle from a list,
+ * and give it back. Programs and captured calls own theirs. */
 #ifndef TT_PLAN_H
 #define TT_PLAN_H
 #include <stdbool.h>
@@ -16,11 +17,12 @@
 enum { TT_PREPARED_SETS = 16, TT_PREPARED_WAYS = 4 };
 
 struct tt_prepared {
+    struct tt_op op; /* first; of the schedule */
+    struct tt_schedule schedule;
+    struct tt_prepared **home; /* of messages: the idle ones of their peer and direction; else NULL */
+    struct tt_prepared *next; /* there */
     bool used;
     uint64_t last_use;
-    struct tt_key key;
-    struct tt_schedule schedule;
-    struct tt_op op;
 };
 
 struct tt_prepared_cache {
@@ -31,9 +33,9 @@ struct tt_prepared_cache {
 tutti_status tt_prepared_cache_create(struct tt_prepared_cache *cache);
 void tt_prepared_cache_destroy(struct tt_prepared_cache *cache);
 
-/* A prepared call by itself. It must stay where it is. */
-tutti_status tt_prepared_create(const struct tt_key *key, struct tt_prepared *prepared);
-void tt_prepared_destroy(struct tt_prepared *prepared);
+/* A prepared call by itself. */
+tutti_status tt_prepared_create(const struct tt_key *key, struct tt_prepared **prepared);
+void tt_prepared_destroy(struct tt_prepared *prepared); /* NULL: nothing */
 
 /* The prepared call of this key, made if need be. It lives until later ones push it out: of one communicator,
  * one collective runs at a time, so none is pushed out while it runs. */

@@ -134,7 +134,7 @@ static uint8_t streams_of(const struct tt_call *call, const struct tt_op *op)
 }
 
 /* What in here is not the same in each call of this kind, bind_again must know. */
-static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct tt_op *op)
+static tutti_status bind(const struct tt_call *call, struct tt_op *op)
 {
     struct tt_comm *comm = call->comm;
     struct tt_slicing slicing = tt_call_slicing(call, op->schedule);
@@ -148,7 +148,7 @@ static tutti_status bind(const struct tt_call *call, unsigned algorithm, struct 
     set_bounce(call, op);
     op->endpoint = comm->endpoint;
     op->class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
-    op->hash = tt_call_hash(call, algorithm, slicing.slices);
+    op->hash = tt_call_hash(call, op->schedule->key.algorithm, slicing.slices);
     mark(call, op);
     op->sequence = comm->sequence;
     op->next_send = comm->next_send[op->class];
@@ -233,93 +233,45 @@ static tutti_status check_slot(const struct tt_call *call, const struct tt_prepa
         (unsigned long long)(slot / chunks));
 }
 
+/* The prepared call that runs this one: its own, an idle one of its peer and direction, or the cache's. */
 static tutti_status find_prepared(const struct tt_call *call, struct tt_prepared **prepared)
 {
+    struct tt_comm *comm = call->comm;
+    bool p2p = tt_collectives[call->collective].p2p;
+    struct tt_prepared **idle = p2p ? &comm->idle[call->collective == TT_P2P_RECV][call->root] : NULL;
     struct tt_key key;
-    if (call->prepared != NULL) {
-        *prepared = call->prepared;
+    *prepared = call->prepared != NULL || !p2p ? call->prepared : *idle;
+    if (*prepared != NULL)
         return TUTTI_OK;
-    }
     tutti_status status = tt_call_key(call, &key);
     if (status == TUTTI_OK)
-        status = tt_prepared_find(&call->comm->prepared, &key, prepared);
+        status = p2p ? tt_prepared_create(&key, prepared) : tt_prepared_find(&comm->prepared, &key, prepared);
+    if (status == TUTTI_OK && p2p) {
+        (*prepared)->home = idle;
+        *idle = *prepared;
+    }
     return status == TUTTI_OK && call->created != NULL ? check_slot(call, *prepared) : status;
 }
 
-/* An idle operation for this peer and direction. */
-static tutti_status find_point(const struct tt_call *call, struct tt_point_op **found)
+static tutti_status reserve(const struct tt_call *call, struct tt_prepared *prepared)
 {
-    struct tt_comm *comm = call->comm;
-    struct tt_point **place = &comm->points[call->collective == TT_P2P_RECV][call->root];
-    if (*place == NULL) {
-        struct tt_point *point = calloc(1, sizeof *point);
-        if (point == NULL)
-            return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to talk to rank %d", call->root);
-        struct tt_key key;
-        tutti_status status = tt_call_key(call, &key);
-        if (status == TUTTI_OK)
-            status = tt_schedule_build(&point->schedule, &key);
-        if (status != TUTTI_OK) {
-            free(point);
-            return status;
-        }
-        *place = point;
-    }
-    struct tt_point *point = *place;
-    if (point->idle == NULL) {
-        struct tt_point_op *fresh = calloc(1, sizeof *fresh);
-        tutti_status status = fresh == NULL
-                                  ? tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to talk to rank %d", call->root)
-                                  : tt_op_create(&point->schedule, &fresh->op);
-        if (status != TUTTI_OK) {
-            free(fresh);
-            return status;
-        }
-        fresh->point = point;
-        point->idle = fresh;
-    }
-    *found = point->idle;
-    return TUTTI_OK;
+    return tt_call_reserve(call, &prepared->op, tt_call_slicing(call, &prepared->schedule));
 }
 
 tutti_status tt_call_prepare(const struct tt_call *call)
 {
-    if (tt_collectives[call->collective].p2p) {
-        struct tt_point_op *point;
-        return find_point(call, &point);
-    }
     struct tt_prepared *prepared;
     tutti_status status = find_prepared(call, &prepared);
-    if (status != TUTTI_OK)
-        return status;
-    return tt_call_reserve(call, &prepared->op, tt_call_slicing(call, &prepared->schedule));
+    return status == TUTTI_OK ? reserve(call, prepared) : status;
 }
 
 tutti_status tt_call_own(struct tt_call *call)
 {
     struct tt_key key;
-    struct tt_prepared *prepared = malloc(sizeof *prepared);
-    if (prepared == NULL)
-        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to keep a call");
     tutti_status status = tt_call_key(call, &key);
     if (status == TUTTI_OK)
-        status = tt_prepared_create(&key, prepared);
-    if (status != TUTTI_OK) {
-        free(prepared);
-        return status;
-    }
-    call->prepared = prepared;
-    if (call->created != NULL)
-        status = check_slot(call, prepared);
-    return status;
-}
-
-tutti_status tt_call_keep(struct tt_call *call)
-{
-    tutti_status status = tt_call_own(call);
-    if (status == TUTTI_OK && !tt_collectives[call->collective].p2p)
-        status = tt_call_reserve(call, &call->prepared->op, tt_call_slicing(call, &call->prepared->schedule));
-    return status;
+        status = tt_prepared_create(&key, &call->prepared);
+    return status == TUTTI_OK && call->created != NULL ? check_slot(call, call->prepared) : status;
 }
 
 /* As bind does; the tables may be another call's by the time that this one starts. */
@@ -335,10 +287,7 @@ struct tt_cost tt_call_cost(const struct tt_call *call)
 
 void tt_call_release(struct tt_call *call)
 {
-    if (call->prepared == NULL)
-        return;
     tt_prepared_destroy(call->prepared);
-    free(call->prepared);
     call->prepared = NULL;
 }
 
@@ -370,63 +319,52 @@ static void remember(const struct tt_call *call, struct tt_op *op)
     cached->origin[TT_OUT] = op->spaces[TT_OUT].base - (uintptr_t)call->recv;
 }
 
-static tutti_status start_point(const struct tt_call *call, struct tt_op **op)
+/* Binds a prepared call to this one: anew, unless it is bound to that already. */
+static tutti_status bind_prepared(const struct tt_call *call, struct tt_op *op)
 {
-    struct tt_point_op *point;
-    if (call->prepared != NULL) {
-        *op = &call->prepared->op;
-        return bind(call, 0, *op);
-    }
-    tutti_status status = find_point(call, &point);
-    bool again = status == TUTTI_OK && bind_again(call, &point->op);
-    if (status == TUTTI_OK && !again)
-        status = bind(call, 0, &point->op);
-    if (status != TUTTI_OK)
-        return status;
-    if (!again)
-        remember(call, &point->op);
-    point->point->idle = point->next;
-    *op = &point->op;
-    return TUTTI_OK;
+    if (bind_again(call, op))
+        return TUTTI_OK;
+    tutti_status status = bind(call, op);
+    if (status == TUTTI_OK)
+        remember(call, op);
+    return status;
 }
 
-static void announce(const struct tt_call *call, struct tt_op *op, const struct tt_call_record *record)
+static void announce(const struct tt_call *call, const struct tt_op *op)
 {
-    op->endpoint->control->publish(op->endpoint, record, op->sequence);
+    struct tt_call_record record;
+    if (call->cached == NULL)
+        tt_call_record(call, op, &record);
+    op->endpoint->control->publish(
+        op->endpoint, call->cached != NULL ? &call->cached->record : &record, op->sequence);
     call->comm->sequence++;
     call->comm->history = tt_call_history(call->comm, op->hash);
 }
 
-static tutti_status start_collective(const struct tt_call *call, struct tt_op **op)
+static tutti_status start(const struct tt_call *call, struct tt_op **op)
 {
     struct tt_prepared *prepared;
-    struct tt_call_record record;
-    if (call->cached != NULL && bind_again(call, call->cached->op)) {
-        *op = call->cached->op;
-        announce(call, *op, &call->cached->record);
-        return TUTTI_OK;
-    }
     tutti_status status = find_prepared(call, &prepared);
     if (status == TUTTI_OK)
-        status = bind(call, prepared->key.algorithm, &prepared->op);
+        status = bind_prepared(call, &prepared->op);
     if (status != TUTTI_OK)
         return status;
-    remember(call, &prepared->op);
-    tt_call_record(call, &prepared->op, &record);
     *op = &prepared->op;
-    announce(call, *op, &record);
+    if (prepared->home != NULL)
+        *prepared->home = prepared->next;
+    if ((*op)->class == TT_CLASS_COLLECTIVE)
+        announce(call, *op);
     return TUTTI_OK;
 }
 
 tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op)
 {
     struct tt_comm *comm = call->comm;
-    bool p2p = tt_collectives[call->collective].p2p;
     if (comm->refusals.told)
         tt_refusals_take_back(comm);
     tutti_status status = tt_endpoint_enter(comm->endpoint) ? TUTTI_OK : tt_comm_check(comm);
     if (status == TUTTI_OK)
-        status = p2p ? start_point(call, op) : start_collective(call, op);
+        status = start(call, op);
     if (status != TUTTI_OK) {
         tt_endpoint_leave(comm->endpoint);
         return status;
@@ -454,12 +392,11 @@ void tt_call_end(const struct tt_call *call, struct tt_op *op, bool soon)
             op->endpoint->control->publish(op->endpoint, NULL, op->sequence);
         return;
     }
-    if (call->prepared != NULL)
+    struct tt_prepared *prepared = (struct tt_prepared *)op;
+    if (prepared->home == NULL)
         return;
-    struct tt_point_op *point = (struct tt_point_op *)op;
-    struct tt_point *home = call->comm->points[call->collective == TT_P2P_RECV][call->root];
-    point->next = home->idle;
-    home->idle = point;
+    prepared->next = *prepared->home;
+    *prepared->home = prepared;
 }
 
 const void *tt_barrier_token(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* comm.h: a communicator from inside: one rank's endpoint, its counters, its plans; and what a call that runs
- * asks of it. How it is made and ended is in lifecycle.h.
+/* comm.h: a communicator from inside: one rank's endpoint, its counters, its prepared calls; and what a call
+ * that runs asks of it. How it is made and ended is in lifecycle.h.
  *
  * One thread uses a communicator at a time; only `aborted` style questions (state, get_error, abort) come
  * from others, and those go through the transport's control plane, which is safe for that. Nothing here is
@@ -30,17 +30,6 @@ struct tt_device;
 struct tt_cached;
 struct tt_recorder;
 struct tt_trace;
-
-struct tt_point { /* sends to, or receives from, one peer */
-    struct tt_schedule schedule;
-    struct tt_point_op *idle;
-};
-
-struct tt_point_op {
-    struct tt_op op; /* first */
-    struct tt_point *point;
-    struct tt_point_op *next;
-};
 
 struct tt_stream;
 struct tt_ticket { /* an item in the queue of a stream (stream.h); {0}: none */
@@ -105,15 +94,15 @@ struct tt_comm {
     uint64_t *next_recv[TT_CLASSES];
     uint64_t *next_post; /* n: of p2p sends */
     struct tt_tables tables;
-    struct tt_prepared_cache prepared;
+    struct tt_prepared_cache prepared; /* of collectives */
+    struct tt_prepared **idle[2]; /* of messages, by peer: [0] sends, [1] receives; lists */
     struct tt_cached *cached_calls; /* call_cache.h */
     struct tt_cached *cached_last; /* of the last call, never NULL */
     struct tt_traffic traffic;
     struct tt_choices *choices;
     struct tt_operator_table operators;
-    struct tt_point **points[2]; /* [0] sends, [1] receives; n each, made on first use */
 
-    uint8_t *tmp; /* in memory that peers can map; grows when a plan needs more */
+    uint8_t *tmp; /* in memory that peers can map; grows when a call needs more */
     uint64_t tmp_bytes;
     struct tt_bounce_probe probe; /* whether readers of the bounce buffer claim its lines */
     int64_t tidy_ns; /* not before, tt_comm_tidy does anything */
