@@ -120,8 +120,6 @@ static tutti_status make(struct tt_comm *comm, struct tt_device *d)
     if (status == TUTTI_OK)
         status = tt_prepared_cache_create(&d->prepared);
     if (status == TUTTI_OK)
-        status = tt_tables_create(&d->tables, comm->n);
-    if (status == TUTTI_OK)
         status = tt_replays_open(d);
     return status == TUTTI_OK ? tt_watch_begin(d) : status;
 }
@@ -248,7 +246,6 @@ void tt_device_close(struct tt_comm *comm)
     give_up(d);
     if (d->prepared.calls != NULL)
         tt_prepared_cache_destroy(&d->prepared);
-    tt_tables_free(&d->tables);
     free(d->counts);
     free(d);
 }

@@ -61,7 +61,6 @@ struct tt_device { /* of a communicator; used by who calls on it */
     struct tt_company *company; /* the ranks of this process on this device */
     uint64_t operations; /* collectives so far, from first_number on */
     struct tt_prepared_cache prepared; /* for their schedules: the worker has others */
-    struct tt_tables tables;
 
     uint64_t enqueued, completed; /* pieces of work */
     struct tt_device_mark marks[TT_DEVICE_MARKS];

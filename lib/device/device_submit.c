@@ -51,8 +51,8 @@ static bool is_p2p(const struct tt_call *call)
 
 /* --- The cells and the gate of each call */
 
-/* Finds the layout of a call. The arrays of a v-form stand in the device's tables until the next call is
- * laid. */
+/* Finds the layout of a call. The arrays of a v-form stand in its prepared call until another one is laid on
+ * that. */
 static tutti_status lay(struct comm_batch *b, struct op *op)
 {
     struct tt_prepared *prepared;
@@ -62,7 +62,7 @@ static tutti_status lay(struct comm_batch *b, struct op *op)
         status = tt_prepared_find(&b->device->prepared, &key, &prepared);
     if (status != TUTTI_OK)
         return status;
-    tt_lay_out_call(&op->call, &prepared->schedule, &b->device->tables, &op->laid);
+    tt_lay_out_call(&op->call, prepared, &op->laid);
     for (unsigned side = 0; side < 2; side++)
         op->chunks[side] = tt_call_chunks(&op->call, &prepared->schedule, side);
     return TUTTI_OK;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/collective.h"
 #include "base/status.h"
 
 tutti_status tt_prepared_cache_create(struct tt_prepared_cache *cache)
@@ -14,8 +15,19 @@ tutti_status tt_prepared_cache_create(struct tt_prepared_cache *cache)
     return cache->calls != NULL ? TUTTI_OK : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for prepared calls");
 }
 
+/* One allocation. */
+static tutti_status create_tables(size_t n, struct tt_tables *tables)
+{
+    uint64_t *words = calloc(3 * n, sizeof *words);
+    if (words == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the blocks of %zu ranks", n);
+    *tables = (struct tt_tables){ { words, words + n }, (size_t *)(void *)(words + 2 * n) };
+    return TUTTI_OK;
+}
+
 static void empty(struct tt_prepared *prepared)
 {
+    free(prepared->tables.starts[0]);
     tt_op_destroy(&prepared->op);
     tt_schedule_free(&prepared->schedule);
     *prepared = (struct tt_prepared){ 0 };
@@ -49,6 +61,8 @@ static tutti_status fill(const struct tt_key *key, struct tt_prepared *prepared)
     tutti_status status = tt_schedule_build(&prepared->schedule, key);
     if (status == TUTTI_OK)
         status = tt_op_create(&prepared->schedule, &prepared->op);
+    if (status == TUTTI_OK && tt_collectives[key->collective].counts != TT_COUNTS_EVEN)
+        status = create_tables((size_t)key->n, &prepared->tables);
     if (status != TUTTI_OK)
         empty(prepared);
     prepared->used = status == TUTTI_OK;

@@ -16,9 +16,16 @@
 
 enum { TT_PREPARED_SETS = 16, TT_PREPARED_WAYS = 4 };
 
+struct tt_tables { /* what v-forms derive from their arrays; n entries each */
+    uint64_t *starts[2]; /* packed starts of the blocks, in send and in recv */
+    size_t *own_counts; /* elements of those blocks, where a user's operator counts its own, or where this
+                         * rank knows only its own */
+};
+
 struct tt_prepared {
     struct tt_op op; /* first; of the schedule */
     struct tt_schedule schedule;
+    struct tt_tables tables; /* of the layouts that the operation is bound to */
     struct tt_prepared **home; /* of messages: the idle ones of their peer and direction; else NULL */
     struct tt_prepared *next; /* there */
     bool used;

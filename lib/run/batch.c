@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* batch.c: calls that are kept to run together later: in a group, on a stream, as a program.
  *
- * The caller's arrays are read before its call returns, so a batch has copies. A batch that is emptied
- * keeps its memory: filled again as before, it allocates nothing. */
+ * The caller's arrays are read before its call returns, so a batch has copies, as a cached call has. A batch
+ * that is emptied keeps its memory: filled again as before, it allocates nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,54 +11,53 @@
 
 #define WORDS_OF(type) ((sizeof(type) + sizeof(size_t) - 1) / sizeof(size_t))
 
-const size_t **tt_call_array(struct tt_call *call, int i)
+/* Every array of a call, of one entry per rank; NULL where the collective has none. */
+enum { ARRAYS = 4 };
+static const size_t **array_of(struct tt_call *call, int i)
 {
     struct tt_blocks *sent = &call->blocks[TT_IN], *received = &call->blocks[TT_OUT];
-    const size_t **const arrays[TT_CALL_ARRAYS] = { &sent->counts, &sent->displs, &received->counts,
+    const size_t **const arrays[ARRAYS] = { &sent->counts, &sent->displs, &received->counts,
         &received->displs };
     return arrays[i];
 }
 
-static bool reserve(struct tt_pending *slot, size_t entries)
+static bool reserve(struct tt_arrays *arrays, size_t words)
 {
-    if (entries <= slot->room)
+    if (words <= arrays->room)
         return true;
-    size_t *more = realloc(slot->arrays, entries * sizeof *more);
+    size_t *more = realloc(arrays->words, words * sizeof *more);
     if (more == NULL)
         return false;
-    slot->arrays = more;
-    slot->room = entries;
+    *arrays = (struct tt_arrays){ more, words };
     return true;
 }
 
-static bool copy(struct tt_pending *slot, const struct tt_call *call)
+bool tt_call_keep_arrays(struct tt_call *call, struct tt_arrays *arrays)
 {
-    size_t n = (size_t)call->comm->n, entries = 0;
-    struct tt_call kept = *call;
-    for (int i = 0; i < TT_CALL_ARRAYS; i++)
-        entries += *tt_call_array(&kept, i) != NULL ? n : 0;
-    entries += kept.created != NULL ? WORDS_OF(struct tt_operator) : 0;
-    entries += kept.staging != NULL ? WORDS_OF(struct tt_staging) : 0;
-    if (!reserve(slot, entries))
+    size_t n = (size_t)call->comm->n, words = 0;
+    for (int i = 0; i < ARRAYS; i++)
+        words += *array_of(call, i) != NULL ? n : 0;
+    words += call->created != NULL ? WORDS_OF(struct tt_operator) : 0;
+    words += call->staging != NULL ? WORDS_OF(struct tt_staging) : 0;
+    if (!reserve(arrays, words))
         return false;
-    size_t *to = slot->arrays;
-    if (kept.created != NULL) { /* its id may be destroyed meanwhile */
-        kept.created = memcpy(to, kept.created, sizeof *kept.created);
+    size_t *to = arrays->words;
+    if (call->created != NULL) { /* its id may be destroyed meanwhile */
+        call->created = memcpy(to, call->created, sizeof *call->created);
         to += WORDS_OF(struct tt_operator);
     }
-    if (kept.staging != NULL) {
-        kept.staging = memcpy(to, kept.staging, sizeof *kept.staging);
+    if (call->staging != NULL) {
+        call->staging = memcpy(to, call->staging, sizeof *call->staging);
         to += WORDS_OF(struct tt_staging);
     }
-    for (int i = 0; i < TT_CALL_ARRAYS; i++) {
-        const size_t **array = tt_call_array(&kept, i);
+    for (int i = 0; i < ARRAYS; i++) {
+        const size_t **array = array_of(call, i);
         if (*array == NULL)
             continue;
         memcpy(to, *array, n * sizeof *to);
         *array = to;
         to += n;
     }
-    *slot = (struct tt_pending){ .call = kept, .arrays = slot->arrays, .room = slot->room };
     return true;
 }
 
@@ -77,9 +76,12 @@ static bool grow(struct tt_batch *batch)
 
 tutti_status tt_batch_add(struct tt_batch *batch, const struct tt_call *call)
 {
-    if ((batch->count == batch->capacity && !grow(batch)) || !copy(&batch->calls[batch->count], call))
+    struct tt_pending kept = { .call = *call };
+    bool room = batch->count < batch->capacity || grow(batch);
+    if (!room || !tt_call_keep_arrays(&kept.call, &batch->calls[batch->count].arrays))
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to keep call %d of a group or stream", batch->count);
-    batch->count++;
+    kept.arrays = batch->calls[batch->count].arrays;
+    batch->calls[batch->count++] = kept;
     return TUTTI_OK;
 }
 
@@ -139,7 +141,7 @@ tutti_status tt_batch_meet(struct tt_batch *batch)
 void tt_batch_free(struct tt_batch *batch)
 {
     for (int i = 0; i < batch->capacity; i++)
-        free(batch->calls[i].arrays);
+        free(batch->calls[i].arrays.words);
     free(batch->calls);
     *batch = (struct tt_batch){ 0 };
 }

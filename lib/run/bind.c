@@ -134,16 +134,16 @@ static uint8_t streams_of(const struct tt_call *call, const struct tt_op *op)
 }
 
 /* What in here is not the same in each call of this kind, bind_again must know. */
-static tutti_status bind(const struct tt_call *call, struct tt_op *op)
+static tutti_status bind(const struct tt_call *call, struct tt_prepared *prepared)
 {
     struct tt_comm *comm = call->comm;
+    struct tt_op *op = &prepared->op;
     struct tt_slicing slicing = tt_call_slicing(call, op->schedule);
     tutti_status status = tt_call_reserve(call, op, slicing);
     if (status != TUTTI_OK)
         return status;
     op->one_sided = tt_call_is_one_sided(call);
-    const struct tt_tables *tables = call->cached != NULL ? &call->cached->tables : &comm->tables;
-    tt_call_set_layouts(call, op->schedule, slicing, tables, &op->given, &op->layout);
+    tt_call_set_layouts(call, prepared, slicing, &op->given, &op->layout);
     set_spaces(call, slicing, op);
     set_bounce(call, op);
     op->endpoint = comm->endpoint;
@@ -274,14 +274,12 @@ tutti_status tt_call_own(struct tt_call *call)
     return status == TUTTI_OK && call->created != NULL ? check_slot(call, call->prepared) : status;
 }
 
-/* As bind does; the tables may be another call's by the time that this one starts. */
+/* As bind does. */
 struct tt_cost tt_call_cost(const struct tt_call *call)
 {
     struct tt_op *op = &call->prepared->op;
-    const struct tt_tables *tables = call->cached != NULL ? &call->cached->tables : &call->comm->tables;
     op->one_sided = tt_call_is_one_sided(call);
-    tt_call_set_layouts(
-        call, op->schedule, tt_call_slicing(call, op->schedule), tables, &op->given, &op->layout);
+    tt_call_set_layouts(call, call->prepared, tt_call_slicing(call, op->schedule), &op->given, &op->layout);
     return tt_cost_of(call, op);
 }
 
@@ -320,13 +318,13 @@ static void remember(const struct tt_call *call, struct tt_op *op)
 }
 
 /* Binds a prepared call to this one: anew, unless it is bound to that already. */
-static tutti_status bind_prepared(const struct tt_call *call, struct tt_op *op)
+static tutti_status bind_prepared(const struct tt_call *call, struct tt_prepared *prepared)
 {
-    if (bind_again(call, op))
+    if (bind_again(call, &prepared->op))
         return TUTTI_OK;
-    tutti_status status = bind(call, op);
+    tutti_status status = bind(call, prepared);
     if (status == TUTTI_OK)
-        remember(call, op);
+        remember(call, &prepared->op);
     return status;
 }
 
@@ -346,7 +344,7 @@ static tutti_status start(const struct tt_call *call, struct tt_op **op)
     struct tt_prepared *prepared;
     tutti_status status = find_prepared(call, &prepared);
     if (status == TUTTI_OK)
-        status = bind_prepared(call, &prepared->op);
+        status = bind_prepared(call, prepared);
     if (status != TUTTI_OK)
         return status;
     *op = &prepared->op;

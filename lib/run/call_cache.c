@@ -328,36 +328,6 @@ static void compile(const struct tt_call *call, const struct tt_op *op, struct t
     cached->nowait = may_run_nowait(cached);
 }
 
-/* Copies the arrays of a v-form, which are its caller's, and gives the entry tables of its own, since the
- * next call overwrites the communicator's. Both reuse the room of the entry before. */
-static bool keep_arrays(const struct tt_cached *before, struct tt_cached *cached)
-{
-    size_t n = (size_t)cached->call.comm->n, entries = cached->own_counts ? 3 : 1;
-    cached->arrays = before->arrays;
-    if (tt_collectives[cached->call.collective].counts == TT_COUNTS_EVEN)
-        return true;
-    for (int i = 0; i < TT_CALL_ARRAYS; i++)
-        entries += *tt_call_array(&cached->call, i) != NULL;
-    uint64_t *to = realloc(before->arrays, entries * n * sizeof *to);
-    if (to == NULL)
-        return false;
-    cached->arrays = cached->tables.starts[TT_OUT] = to;
-    to += n;
-    if (cached->own_counts) {
-        cached->tables.starts[TT_IN] = to;
-        cached->tables.own_counts = (size_t *)(void *)(to + n);
-        to += 2 * n;
-    }
-    for (int i = 0; i < TT_CALL_ARRAYS; i++) {
-        const size_t **array = tt_call_array(&cached->call, i);
-        if (*array == NULL)
-            continue;
-        *array = memcpy(to, *array, n * sizeof **array);
-        to += n;
-    }
-    return true;
-}
-
 /* The count that the key's hash takes: of a v-form the caller's arrays say it. */
 static uint64_t signature_count(const struct tt_call *call)
 {
@@ -409,14 +379,15 @@ void tt_cache_store(const struct tt_call *call, const struct tt_op *op)
         .class = (uint8_t)op->class,
         .own_counts = op->one_sided,
         .seen = { (uintptr_t)call->send, (uintptr_t)call->recv },
-        .call = *call };
+        .call = *call,
+        .arrays = cached->arrays };
     fresh.call.entry = NULL;
     fresh.call.cached = cached;
     if (is_small(call, op))
         compile(call, op, &fresh);
     if (fresh.moves == NULL && cached->moves != NULL) /* a compiled call gains more by the entry */
         return;
-    if (!keep_arrays(cached, &fresh)) {
+    if (!tt_call_keep_arrays(&fresh.call, &fresh.arrays)) {
         free(fresh.moves);
         return;
     }
@@ -442,7 +413,7 @@ void tt_cache_free(struct tt_comm *comm)
 {
     for (int i = 0; comm->cached_calls != NULL && i < TT_CACHED_CALLS; i++) {
         free(comm->cached_calls[i].moves);
-        free(comm->cached_calls[i].arrays);
+        free(comm->cached_calls[i].arrays.words);
     }
     free(comm->cached_calls);
 }

@@ -85,8 +85,7 @@ struct tt_cached { /* an entry of the cache */
     struct tt_move *moves; /* one allocation with msgs and msg_counts. NULL: the executor runs the call */
     struct tt_fast_msg *msgs;
     struct tt_msg_count *msg_counts;
-    struct tt_tables tables; /* of a v-form: of the bound layouts */
-    void *arrays; /* what those and call.blocks point to; NULL: no v-form was here yet */
+    struct tt_arrays arrays; /* of call.blocks */
 };
 
 /* The arguments of a call without a stream.

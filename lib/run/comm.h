@@ -37,14 +37,6 @@ struct tt_ticket { /* an item in the queue of a stream (stream.h); {0}: none */
     uint64_t number;
 };
 
-struct tt_tables { /* room for what v-forms derive from their arrays; n entries each */
-    uint64_t *starts[2]; /* packed starts of the blocks, in send and in recv */
-    size_t *own_counts; /* elements of those blocks, where a user's operator counts its own, or where this
-                         * rank knows only its own */
-};
-tutti_status tt_tables_create(struct tt_tables *tables, int n);
-void tt_tables_free(struct tt_tables *tables);
-
 /* Of one kind of calls: collectives, or messages one way between this rank and another one. */
 struct tt_refused {
     bool waits; /* one was refused that the peers are to be told of */
@@ -93,7 +85,6 @@ struct tt_comm {
     uint64_t *next_send[TT_CLASSES]; /* n message numbers each */
     uint64_t *next_recv[TT_CLASSES];
     uint64_t *next_post; /* n: of p2p sends */
-    struct tt_tables tables;
     struct tt_prepared_cache prepared; /* of collectives */
     struct tt_prepared **idle[2]; /* of messages, by peer: [0] sends, [1] receives; lists */
     struct tt_cached *cached_calls; /* call_cache.h */

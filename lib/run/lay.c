@@ -112,12 +112,12 @@ void tt_call_set_buffers(const struct tt_call *call, const struct tt_layout *in,
     spaces[TT_OUT] = space_of(call, out, row->out, call->recv, call->blocks[TT_OUT].displs);
 }
 
-void tt_call_set_layouts(const struct tt_call *call, const struct tt_schedule *schedule,
-    struct tt_slicing slicing, const struct tt_tables *tables, struct tt_layout *given,
-    struct tt_layout *layout)
+void tt_call_set_layouts(const struct tt_call *call, const struct tt_prepared *prepared, struct tt_slicing slicing,
+    struct tt_layout *given, struct tt_layout *layout)
 {
+    const struct tt_tables *tables = &prepared->tables;
     const size_t *counts = tt_call_shared_counts(call);
-    uint32_t chunks = schedule->chunks;
+    uint32_t chunks = prepared->schedule.chunks;
     if (tt_call_is_one_sided(call)) {
         lay_side(call, TT_IN, slicing, tables, given);
         lay_side(call, TT_OUT, slicing, tables, layout);
@@ -192,11 +192,10 @@ struct tt_part tt_call_chunks(const struct tt_call *call, const struct tt_schedu
     }
 }
 
-void tt_lay_out_call(const struct tt_call *call, const struct tt_schedule *schedule,
-    const struct tt_tables *tables, struct tt_call_layout *laid)
+void tt_lay_out_call(const struct tt_call *call, const struct tt_prepared *prepared, struct tt_call_layout *laid)
 {
-    struct tt_slicing slicing = tt_call_slicing(call, schedule);
-    tt_call_set_layouts(call, schedule, slicing, tables, &laid->in, &laid->out);
+    struct tt_slicing slicing = tt_call_slicing(call, &prepared->schedule);
+    tt_call_set_layouts(call, prepared, slicing, &laid->in, &laid->out);
     if (!tt_call_is_one_sided(call))
         laid->in = laid->out;
     tt_call_set_buffers(call, &laid->in, &laid->out, laid->spaces);

@@ -80,6 +80,14 @@ void tt_refusals_take_back(struct tt_comm *comm);
 struct tt_refused *tt_refused_of(
     const struct tt_comm *comm, int peer, bool sends); /* peer TT_NONE: collectives */
 
+struct tt_arrays { /* room for what a call points to; {0}: none */
+    size_t *words;
+    size_t room; /* of them */
+};
+/* The call points to copies, in this room, of its arrays, its operator and its staging: their owners may free
+ * them (batch.c). False if there is no memory for more room; then nothing has changed. */
+bool tt_call_keep_arrays(struct tt_call *call, struct tt_arrays *arrays);
+
 struct tt_pending {
     struct tt_call call;
     struct tt_op *op; /* NULL: not started */
@@ -87,13 +95,8 @@ struct tt_pending {
     bool over;
     bool suspect; /* at the last look the peer that this call waits for was gone, or past it */
     int64_t refused_ms; /* a peer refused it: 1 + how long nothing had moved when that was seen; 0: no */
-    size_t *arrays; /* of a batch: where the arrays of the call are copied to */
-    size_t room; /* entries */
+    struct tt_arrays arrays; /* of a batch: what the call points to */
 };
-
-/* Every array of a call, of one entry per rank; NULL where the collective has none. */
-enum { TT_CALL_ARRAYS = 4 };
-const size_t **tt_call_array(struct tt_call *call, int i);
 
 /* Calls that are kept to run together, with copies of their arrays (batch.c). {0} is empty; with count set
  * to 0 it is empty again and keeps its memory. */
