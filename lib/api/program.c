@@ -2,8 +2,8 @@
 /* program.c: groups that are kept, to be started many times.
  *
  * Each call owns a prepared call, made when the group is kept: the algorithm chosen, the schedule and the
- * operation built, TMP reserved. A start only sets addresses and numbers: TMP may have moved since, and
- * numbers are new each time. Items to queue it are reserved as well, as many as one start needs. */
+ * operation built and bound, TMP reserved. A start only sets addresses and numbers: TMP may have moved since,
+ * and numbers are new each time. Items to queue it are reserved as well, as many as one start needs. */
 #include <stdlib.h>
 
 #include "base/status.h"
@@ -124,12 +124,12 @@ tutti_status tutti_program_traffic(tutti_program *program, tutti_traffic *traffi
         return tt_shell_fault(program);
     tutti_traffic sum = { .calls = (uint64_t)p->batch.count };
     for (int i = 0; i < p->batch.count; i++) {
-        struct tt_call *call = &p->batch.calls[i].call;
+        const struct tt_call *call = &p->batch.calls[i].call;
         status = check_owner(p, i, "program_traffic");
         if (status != TUTTI_OK)
             return status;
         tt_comm_turn(call->comm);
-        struct tt_cost cost = tt_call_cost(call);
+        struct tt_cost cost = call->prepared->op.cost;
         sum.called_bytes += cost.called, sum.sent_bytes += cost.sent, sum.received_bytes += cost.received;
     }
     tt_traffic_give(traffic, &sum);

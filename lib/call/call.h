@@ -52,6 +52,7 @@ struct tt_call {
     struct tt_prepared *prepared; /* of a program: its own; NULL: the communicator's cache has it */
     struct tt_entry *entry; /* in the recorder, of a call that was queued; set anew each time it is */
     struct tt_cached *cached; /* what is known of it, if it was made before; NULL: nothing */
+    uint64_t id; /* of a call that is kept: no other of those it shares a prepared call with has it; or 0 */
 
     const struct tt_staging *staging; /* NULL: none; whoever keeps the call keeps a copy (batch.c) */
 

@@ -52,9 +52,6 @@ static tutti_status allocate(struct tt_comm *comm)
     comm->choices = calloc(1, sizeof *comm->choices);
     comm->refusals.calls = calloc(1 + 2 * n, sizeof *comm->refusals.calls);
     comm->circle = calloc(n, sizeof *comm->circle);
-    tutti_status status = tt_tables_create(&comm->tables, comm->n);
-    if (status != TUTTI_OK)
-        return status;
     if (comm->next_post == NULL || comm->idle[0] == NULL || comm->idle[1] == NULL || comm->choices == NULL ||
         comm->cached_calls == NULL || comm->refusals.calls == NULL || comm->circle == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
@@ -170,7 +167,6 @@ void tt_comm_destroy(struct tt_comm *comm)
     if (comm->tmp != NULL)
         tt_arena_free(comm->tmp);
     free(comm->next_post);
-    tt_tables_free(&comm->tables);
     free(comm->choices);
     free(comm->refusals.calls);
     free(comm->circle);

@@ -75,7 +75,6 @@ struct tt_op {
     struct tt_bounce_probe *probe; /* of the communicator; NULL: readers always claim */
     const struct tt_gate *gate; /* of its slices; NULL: all may begin */
     uint32_t divisor; /* of TT_FINAL steps; 1: none */
-    const struct tt_cached *cached; /* whose call this is bound to (call_cache.h); NULL: another one */
     struct tt_entry *entry; /* in the recorder */
     struct tt_trace *trace; /* NULL: not traced */
     uint64_t serial; /* and the rest, where it is: its number in the trace */

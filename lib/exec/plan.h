@@ -25,7 +25,10 @@ struct tt_tables { /* what v-forms derive from their arrays; n entries each */
 struct tt_prepared {
     struct tt_op op; /* first; of the schedule */
     struct tt_schedule schedule;
-    struct tt_tables tables; /* of the layouts that the operation is bound to */
+    uint64_t bound_to; /* the id of the call that the operation is bound to; 0: to one without */
+    struct tt_tables tables; /* of its layouts */
+    uintptr_t origin[2]; /* where its IN and OUT begin, from the pointers of the call */
+    struct tt_call_record record; /* of the call */
     struct tt_prepared **home; /* of messages: the idle ones of their peer and direction; else NULL */
     struct tt_prepared *next; /* there */
     bool used;

@@ -133,7 +133,20 @@ static uint8_t streams_of(const struct tt_call *call, const struct tt_op *op)
     return own ? TT_STREAM_REMOTE | TT_STREAM_OWN : TT_STREAM_REMOTE;
 }
 
-/* What in here is not the same in each call of this kind, bind_again must know. */
+void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct tt_call_record *record)
+{
+    *record = (struct tt_call_record){ .count = call->count,
+        .signature = tt_hash_short(op->hash),
+        .op = tt_call_shared_op(call),
+        .root = call->root,
+        .slices = op->layout.slices,
+        .collective = (uint8_t)call->collective,
+        .algorithm = op->schedule->key.algorithm,
+        .type = (uint8_t)call->type,
+        .exact = op->schedule->key.exact };
+}
+
+/* What in here is not the same each time that a call is made, bind_again() sets, too. */
 static tutti_status bind(const struct tt_call *call, struct tt_prepared *prepared)
 {
     struct tt_comm *comm = call->comm;
@@ -173,20 +186,31 @@ static tutti_status bind(const struct tt_call *call, struct tt_prepared *prepare
     op->trace = comm->trace;
     op->gate = call->staging != NULL ? &call->staging->gate : NULL;
     op->cost = tt_cost_of(call, op);
+    tt_call_record(call, op, &prepared->record);
+    prepared->origin[TT_IN] = op->spaces[TT_IN].base - (uintptr_t)call->send;
+    prepared->origin[TT_OUT] = op->spaces[TT_OUT].base - (uintptr_t)call->recv;
+    prepared->bound_to = call->staging == NULL && !scales ? call->id : 0;
+    if (call->cached != NULL)
+        call->cached->prepared = prepared;
     return TUTTI_OK;
 }
 
-void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct tt_call_record *record)
+static bool is_bound(const struct tt_call *call, const struct tt_prepared *prepared)
 {
-    *record = (struct tt_call_record){ .count = call->count,
-        .signature = tt_hash_short(op->hash),
-        .op = tt_call_shared_op(call),
-        .root = call->root,
-        .slices = op->layout.slices,
-        .collective = (uint8_t)call->collective,
-        .algorithm = op->schedule->key.algorithm,
-        .type = (uint8_t)call->type,
-        .exact = op->schedule->key.exact };
+    return call->id != 0 && prepared != NULL && prepared->bound_to == call->id;
+}
+
+/* Of what is bound to this call already, sets only what may have moved. */
+static void bind_again(const struct tt_call *call, struct tt_prepared *prepared)
+{
+    struct tt_op *op = &prepared->op;
+    op->spaces[TT_IN].base = (uintptr_t)call->send + prepared->origin[TT_IN];
+    op->spaces[TT_OUT].base = (uintptr_t)call->recv + prepared->origin[TT_OUT];
+    op->spaces[TT_TMP].base = (uintptr_t)call->comm->tmp + op->bounce_bytes;
+    if (op->bounce_bytes > 0)
+        set_bounce(call, op);
+    mark(call, op);
+    op->sequence = call->comm->sequence;
 }
 
 tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key)
@@ -233,36 +257,46 @@ static tutti_status check_slot(const struct tt_call *call, const struct tt_prepa
         (unsigned long long)(slot / chunks));
 }
 
-/* The prepared call that runs this one: its own, an idle one of its peer and direction, or the cache's. */
-static tutti_status find_prepared(const struct tt_call *call, struct tt_prepared **prepared)
+/* Of messages with this peer, an idle one, which stays in the list. */
+static tutti_status find_idle(const struct tt_call *call, struct tt_prepared **prepared)
 {
-    struct tt_comm *comm = call->comm;
-    bool p2p = tt_collectives[call->collective].p2p;
-    struct tt_prepared **idle = p2p ? &comm->idle[call->collective == TT_P2P_RECV][call->root] : NULL;
+    struct tt_prepared **idle = &call->comm->idle[call->collective == TT_P2P_RECV][call->root];
     struct tt_key key;
-    *prepared = call->prepared != NULL || !p2p ? call->prepared : *idle;
-    if (*prepared != NULL)
-        return TUTTI_OK;
-    tutti_status status = tt_call_key(call, &key);
-    if (status == TUTTI_OK)
-        status = p2p ? tt_prepared_create(&key, prepared) : tt_prepared_find(&comm->prepared, &key, prepared);
-    if (status == TUTTI_OK && p2p) {
-        (*prepared)->home = idle;
-        *idle = *prepared;
+    tutti_status status = TUTTI_OK;
+    if (*idle == NULL) {
+        status = tt_call_key(call, &key);
+        if (status == TUTTI_OK)
+            status = tt_prepared_create(&key, idle);
+        if (status == TUTTI_OK)
+            (*idle)->home = idle;
     }
-    return status == TUTTI_OK && call->created != NULL ? check_slot(call, *prepared) : status;
+    *prepared = *idle;
+    return status;
 }
 
-static tutti_status reserve(const struct tt_call *call, struct tt_prepared *prepared)
+/* The prepared call that is to run this one: its own, an idle one, or the cache's. */
+static tutti_status find_prepared(const struct tt_call *call, struct tt_prepared **prepared)
 {
-    return tt_call_reserve(call, &prepared->op, tt_call_slicing(call, &prepared->schedule));
+    struct tt_key key;
+    *prepared = call->prepared;
+    if (*prepared != NULL)
+        return TUTTI_OK;
+    if (tt_collectives[call->collective].p2p)
+        return find_idle(call, prepared);
+    tutti_status status = tt_call_key(call, &key);
+    if (status == TUTTI_OK)
+        status = tt_prepared_find(&call->comm->prepared, &key, prepared);
+    return status == TUTTI_OK && call->created != NULL ? check_slot(call, *prepared) : status;
 }
 
 tutti_status tt_call_prepare(const struct tt_call *call)
 {
     struct tt_prepared *prepared;
     tutti_status status = find_prepared(call, &prepared);
-    return status == TUTTI_OK ? reserve(call, prepared) : status;
+    if (status == TUTTI_OK && call->prepared != NULL)
+        return bind(call, prepared);
+    return status == TUTTI_OK ? tt_call_reserve(call, &prepared->op, tt_call_cut(call, &prepared->schedule))
+                              : status;
 }
 
 tutti_status tt_call_own(struct tt_call *call)
@@ -271,16 +305,9 @@ tutti_status tt_call_own(struct tt_call *call)
     tutti_status status = tt_call_key(call, &key);
     if (status == TUTTI_OK)
         status = tt_prepared_create(&key, &call->prepared);
+    call->cached = NULL; /* which knows another prepared call */
+    call->id = 1;
     return status == TUTTI_OK && call->created != NULL ? check_slot(call, call->prepared) : status;
-}
-
-/* As bind does. */
-struct tt_cost tt_call_cost(const struct tt_call *call)
-{
-    struct tt_op *op = &call->prepared->op;
-    op->one_sided = tt_call_is_one_sided(call);
-    tt_call_set_layouts(call, call->prepared, tt_call_slicing(call, op->schedule), &op->given, &op->layout);
-    return tt_cost_of(call, op);
 }
 
 void tt_call_release(struct tt_call *call)
@@ -289,69 +316,34 @@ void tt_call_release(struct tt_call *call)
     call->prepared = NULL;
 }
 
-/* A call that was made before, and the operation is bound to no other since: only what may have moved. */
-static bool bind_again(const struct tt_call *call, struct tt_op *op)
+static void announce(const struct tt_call *call, const struct tt_prepared *prepared)
 {
-    struct tt_cached *cached = call->cached;
-    if (cached == NULL || op == NULL || op->cached != cached || cached->op != op)
-        return false;
-    op->spaces[TT_IN].base = (uintptr_t)call->send + cached->origin[TT_IN];
-    op->spaces[TT_OUT].base = (uintptr_t)call->recv + cached->origin[TT_OUT];
-    op->spaces[TT_TMP].base = (uintptr_t)call->comm->tmp + op->bounce_bytes;
-    if (op->bounce_bytes > 0)
-        set_bounce(call, op);
-    mark(call, op);
-    op->sequence = call->comm->sequence;
-    return true;
-}
-
-/* The operation is bound to this call, and stays so until another has it: what bind_again needs. */
-static void remember(const struct tt_call *call, struct tt_op *op)
-{
-    struct tt_cached *cached = call->cached;
-    op->cached = cached;
-    if (cached == NULL)
-        return;
-    cached->op = op;
-    cached->origin[TT_IN] = op->spaces[TT_IN].base - (uintptr_t)call->send;
-    cached->origin[TT_OUT] = op->spaces[TT_OUT].base - (uintptr_t)call->recv;
-}
-
-/* Binds a prepared call to this one: anew, unless it is bound to that already. */
-static tutti_status bind_prepared(const struct tt_call *call, struct tt_prepared *prepared)
-{
-    if (bind_again(call, &prepared->op))
-        return TUTTI_OK;
-    tutti_status status = bind(call, prepared);
-    if (status == TUTTI_OK)
-        remember(call, &prepared->op);
-    return status;
-}
-
-static void announce(const struct tt_call *call, const struct tt_op *op)
-{
-    struct tt_call_record record;
-    if (call->cached == NULL)
-        tt_call_record(call, op, &record);
-    op->endpoint->control->publish(
-        op->endpoint, call->cached != NULL ? &call->cached->record : &record, op->sequence);
+    const struct tt_op *op = &prepared->op;
+    op->endpoint->control->publish(op->endpoint, &prepared->record, op->sequence);
     call->comm->sequence++;
     call->comm->history = tt_call_history(call->comm, op->hash);
 }
 
 static tutti_status start(const struct tt_call *call, struct tt_op **op)
 {
-    struct tt_prepared *prepared;
-    tutti_status status = find_prepared(call, &prepared);
-    if (status == TUTTI_OK)
-        status = bind_prepared(call, prepared);
+    struct tt_prepared *prepared = call->cached != NULL ? call->cached->prepared : call->prepared;
+    tutti_status status = TUTTI_OK;
+    bool bound = is_bound(call, prepared) && prepared->home == NULL; /* what has one may be in use */
+    if (!bound) {
+        status = find_prepared(call, &prepared);
+        bound = status == TUTTI_OK && is_bound(call, prepared);
+    }
+    if (bound)
+        bind_again(call, prepared);
+    else if (status == TUTTI_OK)
+        status = bind(call, prepared);
     if (status != TUTTI_OK)
         return status;
     *op = &prepared->op;
     if (prepared->home != NULL)
         *prepared->home = prepared->next;
     if ((*op)->class == TT_CLASS_COLLECTIVE)
-        announce(call, *op);
+        announce(call, prepared);
     return TUTTI_OK;
 }
 

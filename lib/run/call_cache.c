@@ -381,6 +381,7 @@ void tt_cache_store(const struct tt_call *call, const struct tt_op *op)
         .seen = { (uintptr_t)call->send, (uintptr_t)call->recv },
         .call = *call,
         .arrays = cached->arrays };
+    fresh.call.id = ++call->comm->last_id;
     fresh.call.entry = NULL;
     fresh.call.cached = cached;
     if (is_small(call, op))

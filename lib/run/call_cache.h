@@ -3,8 +3,8 @@
  *
  * A program calls the same collective with the same count again and again. The first such call takes the slow
  * path: check, plan, bind. The cache keeps the result, so that the next call has only its pointers checked
- * and put in. An entry holds the checked call and the operation that was bound to it; for a v-form also
- * copies of the arrays, which the caller may have freed. The executor starts from there. If the call is small as well
+ * and put in. An entry has the checked call, for a v-form with copies of the arrays, and the prepared call
+ * that was bound to it. The executor starts from there. If the call is small as well
  * (one slice, and each message is copied, lent or stored where it goes), the entry is compiled: a list of
  * moves, each with its peer, its bytes and its offsets, which fast_path.c runs. */
 #ifndef TT_CALL_CACHE_H
@@ -78,8 +78,7 @@ struct tt_cached { /* an entry of the cache */
     bool lends; /* all long messages are lent */
     bool watches; /* this rank only sends, and all its long messages are watched */
     struct tt_call call; /* with the pointers of the first one */
-    struct tt_op *op; /* bound to this call last, and still if op->cached is this entry. NULL: not yet */
-    uintptr_t origin[2]; /* where the bound spaces of send and recv begin, from the pointers of the call */
+    struct tt_prepared *prepared; /* that was bound to it last, and may have been to others since; or NULL */
     struct tt_call_record record;
     uint32_t nmoves, nmsg_counts;
     struct tt_move *moves; /* one allocation with msgs and msg_counts. NULL: the executor runs the call */

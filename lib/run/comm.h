@@ -89,6 +89,7 @@ struct tt_comm {
     struct tt_prepared **idle[2]; /* of messages, by peer: [0] sends, [1] receives; lists */
     struct tt_cached *cached_calls; /* call_cache.h */
     struct tt_cached *cached_last; /* of the last call, never NULL */
+    uint64_t last_id; /* of a cached call */
     struct tt_traffic traffic;
     struct tt_choices *choices;
     struct tt_operator_table operators;

@@ -25,16 +25,14 @@ tutti_status tt_call_choose(const struct tt_call *call);
 /* What names the schedule of this call. Fails if a forced algorithm cannot serve. */
 tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key);
 /* Make what running this call needs (schedule, room for the operation, TMP), so that a group fails before
- * it starts. */
+ * it starts. What is the call's own is bound to it as well. */
 tutti_status tt_call_prepare(const struct tt_call *call);
 /* The call gets a prepared call of its own, which no other pushes out; others may run meanwhile. */
 tutti_status tt_call_own(struct tt_call *call);
 /* It has none any more. */
 void tt_call_release(struct tt_call *call);
-/* Bytes of one start of a call that has its own. Nothing of its communicator is under way. */
-struct tt_cost tt_call_cost(const struct tt_call *call);
-/* Bind the call to an operation and start that. After prepare it fails only if that was pushed out and
- * there is no memory to build it again. */
+/* Bind a prepared call to this one, and start its operation. After tt_call_prepare it fails only if that was
+ * pushed out and there is no memory to build it again. */
 tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op);
 /* What a barrier sends: its IN. */
 const void *tt_barrier_token(void);

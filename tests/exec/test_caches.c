@@ -17,9 +17,11 @@ enum { N = 2, NEITHER = 0, BOTH = TT_STREAM_REMOTE | TT_STREAM_OWN };
 /* Of the one call that a communicator has seen, -1 if it is bound to nothing. */
 static int bound_to(const struct tt_comm *c)
 {
-    for (int i = 0; i < TT_CACHED_CALLS; i++)
-        if (c->cached_calls[i].op != NULL && c->cached_calls[i].op->cached == &c->cached_calls[i])
-            return c->cached_calls[i].op->streams;
+    for (int i = 0; i < TT_CACHED_CALLS; i++) {
+        const struct tt_prepared *prepared = c->cached_calls[i].prepared;
+        if (prepared != NULL && prepared->bound_to == c->cached_calls[i].call.id)
+            return prepared->op.streams;
+    }
     return -1;
 }
 

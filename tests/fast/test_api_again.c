@@ -187,7 +187,7 @@ static const struct tt_cached *bound(const struct tt_comm *c, int *kept)
     for (int i = 0; i < TT_CACHED_CALLS; i++) {
         const struct tt_cached *cached = &c->cached_calls[i];
         *kept += cached->key != 0;
-        if (cached->op == NULL || cached->op->cached != cached)
+        if (cached->prepared == NULL || cached->prepared->bound_to != cached->call.id)
             continue;
         found = cached;
         many++;
@@ -217,7 +217,7 @@ static void keep(struct ranks_me *me)
     ranks_expect(me, kept >= 2 && kept <= 3, "%d calls are kept", kept);
     if (ranks_expect(
             me, cached != NULL && cached->count == *least + 2, "no schedule is bound to the last call")) {
-        const struct tt_op *op = cached->op;
+        const struct tt_op *op = &cached->prepared->op;
         uint64_t bounce = op->bounce.base - (uintptr_t)c->tmp, private_from = op->bounce_from[TT_IN];
         ranks_expect(me, (op->bounce_bytes > 0) == (*least > 1), "a bounce buffer");
         ranks_ok(me, tt_comm_grow_tmp(c, c->tmp_bytes + 1), "grow_tmp");

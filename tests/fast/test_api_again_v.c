@@ -247,7 +247,7 @@ static int bound(tutti_comm *comm)
     int many = 0;
     for (int i = 0; i < TT_CACHED_CALLS; i++) {
         const struct tt_cached *cached = &c->cached_calls[i];
-        many += cached->op != NULL && cached->op->cached == cached &&
+        many += cached->prepared != NULL && cached->prepared->bound_to == cached->call.id &&
                 tt_collectives[cached->call.collective].counts != TT_COUNTS_EVEN;
     }
     return many;
