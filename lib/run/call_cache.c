@@ -8,9 +8,7 @@
 #include "base/few.h"
 #include "base/handle.h"
 
-/* From LOAN_BYTES on the wait for the reader costs less than two copies that stay in caches. A sender that
- * need not wait lends from PUSH_BYTES on. */
-enum { MOVES_MAX = 64, OPERANDS_MAX = TT_FOLD_MAX + 1, LOAN_BYTES = 4 << 10, PUSH_BYTES = 1 << 10 };
+enum { MOVES_MAX = 64, OPERANDS_MAX = TT_FOLD_MAX + 1 };
 /* Factors by which longer messages are copied and not lent: where a rank only sends to a peer or only
  * receives, where ranks outnumber cores, both, and where the program rewrites the source between calls. */
 enum { ONE_WAY = 2, CROWDED = 3, ONE_WAY_CROWDED = 8, REWRITTEN = 4 };
@@ -89,15 +87,22 @@ static uint64_t copied_up_to(const struct tt_call *call, bool one_way)
     return call->comm->endpoint->copy_bytes * times;
 }
 
-static bool work_out(const struct tt_call *call, const struct tt_op *op, struct tt_cached *cached)
+/* The longest message that is posted. */
+static uint64_t posted_up_to(const struct tt_call *call, bool one_way)
+{
+    uint64_t most = call->comm->endpoint->post_bytes, bounce_from = call->comm->bounce_from;
+    return one_way || most < bounce_from ? most : bounce_from - 1; /* of one way n - 1 pairs use slots */
+}
+
+/* Writes the moves, and returns the bytes of the longest message in *longest. False if some cells are not
+ * contiguous. */
+static bool work_out(
+    const struct tt_call *call, const struct tt_op *op, struct tt_cached *cached, uint64_t *longest)
 {
     const struct tt_schedule *s = op->schedule;
-    bool one_way = is_one_way(s);
-    uint64_t most = call->comm->endpoint->post_bytes, copied = copied_up_to(call, one_way);
     uint32_t nmsgs = 0;
     bool runs = true;
-    if (!one_way && most >= call->comm->bounce_from) /* of one way n - 1 pairs use slots */
-        most = call->comm->bounce_from - 1;
+    *longest = 0;
     for (uint32_t i = 0; i < s->nsteps && runs; i++) {
         const struct tt_step *step = &s->steps[i];
         struct tt_move *m = &cached->moves[cached->nmoves];
@@ -120,9 +125,8 @@ static bool work_out(const struct tt_call *call, const struct tt_op *op, struct 
             add_msgs(cached, m, step, &nmsgs);
         if (m->divisor <= 1 && m->operands == 2 && m->bytes <= TT_FEW_BYTES)
             m->few = op->few;
-        if (step->peer != TT_NONE && m->bytes > copied)
-            cached->long_messages = true;
-        cached->exceeds_post = cached->exceeds_post || (step->peer != TT_NONE && m->bytes > most);
+        if (step->peer != TT_NONE && m->bytes > *longest)
+            *longest = m->bytes;
         m->one_run.count = m->one_run.quotient = m->one_run.part[0] = m->elements;
         cached->nmoves += m->bytes > 0; /* what is empty is neither sent nor awaited */
     }
@@ -143,55 +147,55 @@ static bool is_written(
     return false;
 }
 
-/* Marks the moves that lend. Two ranks that send to each other wait for each other anyway; if each reads the
+/* Finds the moves that lend. Two ranks that send to each other wait for each other anyway; if each reads the
  * other's source in place, both save the copy. No move may write such a source, and no later message may wait
  * for its slot, so that the executor can take over while it is lent. Ranks that share a core copy: a loan
  * would cost them one more context switch. A source that its rank writes as soon as it was read is copied in
  * whatever memory it lies: for a sum of 8 KiB that goes where the operand was, a loan takes ten times as
- * long. */
-static void find_loans(const struct tt_call *call, const struct tt_schedule *s, struct tt_cached *cached)
+ * long.
+ *
+ * What is not too long is copied all the same if it is rewritten. A peer that has read a source in place has
+ * its cache lines, and each must come back before the program can write there again. To rewrite 8 KiB and
+ * all_reduce them between two ranks takes 0.8 us lent and 0.39 copied; for an all_gather of 16 KiB it is 0.88
+ * and 0.7. */
+static void find_loans(
+    const struct tt_call *call, const struct tt_schedule *s, struct tt_cached *cached, bool long_messages)
 {
     const struct tt_comm *comm = call->comm;
-    bool may = comm->wait_policy.spins > 0 && cached->class == TT_CLASS_COLLECTIVE, copies = false;
-    for (uint32_t i = 0; i < cached->nmoves && may; i++) {
-        struct tt_move *m = &cached->moves[i];
-        if (m->verb != TT_VERB_SEND || m->bytes < LOAN_BYTES)
+    uint64_t rewritten = comm->endpoint->copy_bytes * REWRITTEN;
+    bool may = comm->wait_policy.spins > 0 && cached->class == TT_CLASS_COLLECTIVE;
+    bool copies = false, lends = false, only_sends = true;
+    for (struct tt_move *m = cached->moves; m < cached->moves + cached->nmoves; m++) {
+        bool sends = m->verb == TT_VERB_SEND;
+        only_sends = only_sends && (sends ? m->bytes <= rewritten : m->verb == TT_VERB_COPY);
+        if (!may || !sends || m->bytes < TT_LOAN_BYTES)
             continue;
         int peer = m->msgs->peer;
         copies = is_written(call, cached, m, false);
         may = m->buffer[1] == TT_IN && s->sends[peer] == 1 && s->recvs[peer] == 1 && !copies &&
               !is_written(call, cached, m, true);
-        m->lends = cached->lends = true;
+        m->sending = m->bytes <= rewritten ? TT_LEND_OR_POST : TT_LEND;
+        lends = true;
     }
-    cached->lends = cached->lends && may;
-    cached->long_messages = cached->long_messages && !copies;
-    for (uint32_t i = 0; i < cached->nmoves; i++)
-        cached->moves[i].lends = cached->moves[i].chooses = cached->moves[i].lends && may;
-    cached->enters = cached->lends;
-}
-
-/* Marks the moves whose source is watched. A peer that has read a source in place has its cache lines, and
- * each must come back before the program can write there again. To rewrite 8 KiB and all_reduce them between
- * two ranks takes 0.8 us lent and 0.39 copied; for an all_gather of 16 KiB it is 0.88 and 0.7. */
-static void find_watched(const struct tt_call *call, struct tt_cached *cached)
-{
-    uint64_t most = call->comm->endpoint->copy_bytes * REWRITTEN;
-    bool only_sends = true;
-    for (struct tt_move *m = cached->moves; m < cached->moves + cached->nmoves; m++) {
-        bool sends = m->verb == TT_VERB_SEND && m->bytes <= most;
-        m->watched = sends && m->bytes >= LOAN_BYTES && m->buffer[1] != TT_TMP;
-        only_sends = only_sends && (sends || m->verb == TT_VERB_COPY);
-    }
-    cached->watches = cached->long_messages && only_sends;
+    for (uint32_t i = 0; i < cached->nmoves && !may; i++)
+        cached->moves[i].sending = TT_POST;
+    cached->way = lends && may ? TT_FAST_LENDS : TT_FAST_COPIES;
+    if (!long_messages || copies)
+        cached->memory = TT_FAST_ANYWHERE;
+    else if (cached->way == TT_FAST_LENDS)
+        cached->memory = TT_FAST_LENT;
+    else
+        cached->memory = only_sends ? TT_FAST_REWRITTEN : TT_FAST_PRIVATE;
 }
 
 /* It looks at all of them, so that the next call has their fingerprints. */
-bool tt_cached_copies(const struct tt_cached *cached, const struct tt_call_args *args)
+bool tt_cached_is_rewritten(const struct tt_cached *cached, const struct tt_call_args *args)
 {
     bool all = true;
     for (struct tt_move *m = cached->moves; m < cached->moves + cached->nmoves; m++) {
         const uint8_t *base = m->buffer[1] == TT_IN ? args->send : args->recv;
-        if (m->watched && !tt_move_is_rewritten(m, base + m->at[1]))
+        if (m->verb == TT_VERB_SEND && m->bytes >= TT_LOAN_BYTES && m->buffer[1] != TT_TMP &&
+            !tt_move_is_rewritten(m, base + m->at[1]))
             all = false;
     }
     return all;
@@ -216,7 +220,7 @@ static bool is_two_shot(
     return fold->operands == s->key.n;
 }
 
-/* Marks the moves of an all_reduce by two shots. A rank stores the sum of its part at all peers in the pass
+/* Says how an all_reduce by two shots sends. A rank stores the sum of its part at all peers in the pass
  * that computes it: in the memory that they have granted, or where their operands lie. Nobody waits for the
  * reader of an operand, since the sum that comes back says that it was read. Nothing but that sum is written
  * where operands lie, so that the executor can take over here, too. */
@@ -224,17 +228,15 @@ static void find_pushes(const struct tt_schedule *s, struct tt_cached *cached)
 {
     uint32_t others = (uint32_t)s->key.n - 1;
     struct tt_move *m = cached->moves, *fold = &m[others];
-    fold->spreads = cached->enters = true;
     for (uint32_t i = 0; i < others; i++) {
-        struct tt_move *result = &fold[1 + i], *back = &fold[1 + others + i];
-        m[i].lends = m[i].bytes > PUSH_BYTES;
-        m[i].answered = m[i].chooses = result->chooses = true;
-        result->lends = result->bytes > PUSH_BYTES;
-        back->grants = back->bytes > PUSH_BYTES;
+        struct tt_move *result = &fold[1 + i];
+        m[i].sending = m[i].bytes > TT_PUSH_BYTES ? TT_LEND_OPERAND : TT_POST;
+        result->sending = TT_SEND_RESULT;
         for (uint32_t msg = 0; msg < others; msg++)
             if (fold->msgs[msg].peer == result->msgs->peer)
-                result->result = (uint8_t)(1 + msg);
+                result->reply_to = (uint8_t)msg;
     }
+    cached->way = TT_FAST_PUSHES;
 }
 
 /* True if sums may be stored at every peer. */
@@ -292,10 +294,10 @@ static bool is_small(const struct tt_call *call, const struct tt_op *op)
 /* True if each move that receives has one message, and only the pointers differ from call to call. */
 static bool may_run_nowait(const struct tt_cached *cached)
 {
-    bool may = !cached->enters;
+    bool may = cached->way == TT_FAST_COPIES;
     for (uint32_t i = 0; i < cached->nmoves && may; i++) {
         const struct tt_move *m = &cached->moves[i];
-        may = m->verb == TT_VERB_SEND ? !m->chooses : m->verb == TT_VERB_COPY || m->alone;
+        may = m->verb == TT_VERB_SEND || m->verb == TT_VERB_COPY || m->alone;
     }
     return may;
 }
@@ -304,28 +306,30 @@ static bool may_run_nowait(const struct tt_cached *cached)
 static void compile(const struct tt_call *call, const struct tt_op *op, struct tt_cached *cached)
 {
     const struct tt_schedule *s = op->schedule;
-    uint64_t msgs = (uint64_t)s->nsteps * OPERANDS_MAX, n = (uint64_t)s->key.n;
+    uint64_t msgs = (uint64_t)s->nsteps * OPERANDS_MAX, n = (uint64_t)s->key.n, longest;
     cached->moves = malloc(
         s->nsteps * sizeof *cached->moves + msgs * sizeof *cached->msgs + n * sizeof *cached->msg_counts);
     if (cached->moves == NULL)
         return;
     cached->msgs = (struct tt_fast_msg *)(void *)(cached->moves + s->nsteps);
     cached->msg_counts = (struct tt_msg_count *)(void *)(cached->msgs + msgs);
-    bool runs = work_out(call, op, cached);
-    cached->pushes = runs && op->streams == 0 && may_push(call->comm) && is_two_shot(call, s, cached);
-    if (!runs || (cached->exceeds_post && !cached->pushes)) {
+    bool one_way = is_one_way(s), runs = work_out(call, op, cached, &longest);
+    bool exceeds_post = longest > posted_up_to(call, one_way);
+    bool pushes = runs && op->streams == 0 && may_push(call->comm) && is_two_shot(call, s, cached);
+    if (!runs || (exceeds_post && !pushes)) {
         free(cached->moves);
         cached->moves = NULL;
         return;
     }
-    if (cached->pushes) {
+    if (pushes) {
         find_pushes(s, cached);
+        cached->memory = exceeds_post ? TT_FAST_SHARED : TT_FAST_ANYWHERE;
     } else {
-        find_loans(call, s, cached);
-        find_watched(call, cached);
+        find_loans(call, s, cached, longest > copied_up_to(call, one_way));
     }
     count_msgs(op, cached);
-    cached->nowait = may_run_nowait(cached);
+    if (may_run_nowait(cached))
+        cached->way = TT_FAST_NOWAIT;
 }
 
 /* The count that the key's hash takes: of a v-form the caller's arrays say it. */

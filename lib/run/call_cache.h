@@ -15,7 +15,42 @@
 
 #include "run/run.h"
 
-enum { TT_CACHED_CALLS = 64 };
+enum {
+    TT_CACHED_CALLS = 64,
+    TT_LOAN_BYTES = 4 << 10, /* from here on a wait for the reader costs less than two copies in caches */
+    TT_PUSH_BYTES = 1 << 10 /* two shots, where nobody need wait for that: what is longer is lent */
+};
+
+/* How a move sends its message: set by find_loans() and find_pushes() when the call is compiled, read by
+ * send() and await_readers() of fast_path.c. What is lent lies in shared memory, and its receiver reads it in
+ * place; what lies elsewhere is posted in each case. */
+enum tt_sending {
+    TT_POST, /* it is copied */
+    TT_LEND_OPERAND, /* two shots: lent; the sum that comes back says that it was read */
+    TT_LEND, /* lent, and the sender waits until it was read */
+    TT_LEND_OR_POST, /* the same, but posted if the program has rewritten the source since the last call */
+    TT_SEND_RESULT, /* two shots: at the peer already, or else lent if it is long */
+};
+
+/* The calls that the fast path may run, by where their buffers lie: set by compile(), read at each call by
+ * tt_cached_is_fast(). A message is long if to read it in place, out of shared memory, takes less time than
+ * to copy it. */
+enum tt_fast_memory {
+    TT_FAST_NEVER, /* the call is not compiled */
+    TT_FAST_ANYWHERE, /* no message is long */
+    TT_FAST_PRIVATE, /* neither buffer is shared */
+    TT_FAST_LENT, /* send is shared, and all long messages are lent from there; or neither is */
+    TT_FAST_REWRITTEN, /* neither is shared, or this rank only sends, and all sources have been rewritten */
+    TT_FAST_SHARED, /* both are: two shots with messages that are longer than post takes */
+};
+
+/* What running a call takes: set by compile(), read by tt_fast_run() and what runs below it. */
+enum tt_fast_way {
+    TT_FAST_NOWAIT, /* posts, and receives of one message each: try_nowait() may run it */
+    TT_FAST_COPIES, /* no rank uses another's memory */
+    TT_FAST_LENDS, /* ranks read each other's memory, and must not leave meanwhile */
+    TT_FAST_PUSHES, /* an all_reduce by two shots: and sums are stored at the peers that want them */
+};
 
 struct tt_fast_msg { /* a message of a move */
     struct tt_link *link;
@@ -37,16 +72,10 @@ struct tt_move { /* a unit of the schedule, compiled: pointers and bytes in plac
     tt_spread_fn spread; /* or NULL */
     tt_few_fn few; /* the kernel for a short sum of two operands; or NULL */
     uint32_t divisor;
-    bool lends; /* the receiver reads the source in place, if that lies in shared memory */
-    bool answered; /* the peer's reply says that it has read the source: nothing else need be awaited */
-    bool spreads; /* its result is also stored at each peer that sent an operand */
-    bool grants; /* the peer may store what it sends in the destination, if that is shared memory */
-    uint8_t
-        result; /* it sends a result that was stored at the peers: 1 + the index of the operand's message */
-    bool chooses; /* lends, or sends a result: the call's pointers decide how it is sent */
+    uint8_t sending; /* enum tt_sending */
+    uint8_t reply_to; /* TT_SEND_RESULT: the index of the message that brought the receiver's operand */
     bool alone; /* it receives one message */
-    bool watched; /* it copies what it would lend if the program rewrites the source between calls */
-    uint64_t fingerprint; /* of the source at the last call */
+    uint64_t fingerprint; /* of the source at the last call, where it matters whether that was rewritten */
     struct tt_layout one_run; /* of its elements */
     const struct tt_fast_msg *msgs;
 };
@@ -62,11 +91,8 @@ struct tt_cached { /* an entry of the cache */
     uint64_t bytes[2]; /* that the call reads at send and writes at recv */
     uintptr_t seen[2]; /* send and recv of the last call, which were checked */
     uint8_t class; /* enum tt_class */
-    bool enters; /* it lends or pushes: ranks use each other's memory, and must not leave meanwhile */
-    bool pushes; /* a two-shot all_reduce: sums are stored at the peers that want them */
-    bool exceeds_post; /* pushes only: a message is longer than post takes, so both buffers must be
-                          shared memory */
-    bool nowait; /* every send is a plain post and every receive has one message: try_nowait() may run it */
+    uint8_t memory; /* enum tt_fast_memory */
+    uint8_t way; /* enum tt_fast_way */
     int64_t in_place_offset; /* in place: recv - send */
     uint32_t alignment; /* the call's pointers must be multiples of it */
     bool own_counts; /* each message is marked with its length, too: ranks know only their own counts */
@@ -74,9 +100,6 @@ struct tt_cached { /* an entry of the cache */
     struct tt_cost cost; /* of each of them */
     uint32_t signature; /* marks the messages of a call; of a collective, of the one that is made now */
     uint64_t hash, history; /* of a collective that is made now: of the communicator's with it */
-    bool long_messages; /* some message is too long to be copied if it lies in shared memory */
-    bool lends; /* all long messages are lent */
-    bool watches; /* this rank only sends, and all its long messages are watched */
     struct tt_call call; /* with the pointers of the first one */
     struct tt_prepared *prepared; /* that was bound to it last, and may have been to others since; or NULL */
     struct tt_call_record record;
@@ -140,8 +163,8 @@ static inline bool tt_cached_is_shared(const struct tt_cached *cached, const voi
     return (uintptr_t)pointer - e->shared_from < e->shared_bytes;
 }
 
-/* True if the source of a watched move has changed since its last call: the program rewrites it between
- * calls, as most do. It compares a few words. */
+/* True if the source of a move has changed since its last call: the program rewrites it between calls, as
+ * most do. It compares a few words. */
 static inline bool tt_move_is_rewritten(struct tt_move *m, const uint8_t *src)
 {
     enum { WORDS = 4 };
@@ -154,18 +177,27 @@ static inline bool tt_move_is_rewritten(struct tt_move *m, const uint8_t *src)
     return fingerprint != before;
 }
 
-/* True if all watched moves are to be copied, since the program has rewritten their sources. */
-bool tt_cached_copies(const struct tt_cached *cached, const struct tt_call_args *args);
+/* True if the program has rewritten the sources of all messages that are long enough to be lent. */
+bool tt_cached_is_rewritten(const struct tt_cached *cached, const struct tt_call_args *args);
 
 /* True if the fast path may run this call with these pointers. */
 static inline bool tt_cached_is_fast(const struct tt_cached *cached, const struct tt_call_args *args)
 {
-    bool shares = tt_cached_is_shared(cached, args->send);
-    if (cached->pushes)
-        return !cached->exceeds_post || (shares && tt_cached_is_shared(cached, args->recv));
-    return cached->moves != NULL && (!cached->long_messages || (cached->lends && shares) ||
-                                        !(shares || tt_cached_is_shared(cached, args->recv)) ||
-                                        (cached->watches && tt_cached_copies(cached, args)));
+    if (cached->memory == TT_FAST_ANYWHERE)
+        return true;
+    bool send = tt_cached_is_shared(cached, args->send), recv = tt_cached_is_shared(cached, args->recv);
+    switch ((enum tt_fast_memory)cached->memory) {
+    case TT_FAST_PRIVATE:
+        return !send && !recv;
+    case TT_FAST_LENT:
+        return send || !recv;
+    case TT_FAST_REWRITTEN:
+        return (!send && !recv) || tt_cached_is_rewritten(cached, args);
+    case TT_FAST_SHARED:
+        return send && recv;
+    default:
+        return false;
+    }
 }
 
 /* Advances the signature of a collective to the call that starts now. */

@@ -110,12 +110,13 @@ static struct tt_message message_of(const struct fast_run *t, const struct tt_mo
 /* True if this message is lent. If not, *src becomes the address that it is posted from. */
 static bool is_lent(struct fast_run *t, struct tt_move *m, const uint8_t **src)
 {
-    if (m->result > 0 && t->stored[m->result - 1]) {
+    if (m->sending == TT_SEND_RESULT && t->stored[m->reply_to]) {
         *src = NULL;
         return false;
     }
-    bool lent = m->lends && t->shared[m->buffer[1]] && !(m->watched && tt_move_is_rewritten(m, *src));
-    t->awaits = t->awaits || (lent && !m->answered);
+    bool lent = t->shared[m->buffer[1]] && (m->sending != TT_SEND_RESULT || m->bytes > TT_PUSH_BYTES) &&
+                !(m->sending == TT_LEND_OR_POST && tt_move_is_rewritten(m, *src));
+    t->awaits = t->awaits || (lent && m->sending != TT_LEND_OPERAND);
     return lent;
 }
 
@@ -131,7 +132,7 @@ TT_INLINE bool send(struct fast_run *t, struct tt_move *m)
 {
     struct tt_link *link = m->msgs->link;
     const uint8_t *src = t->base[m->buffer[1]] + m->at[1];
-    bool lent = m->chooses && is_lent(t, m, &src);
+    bool lent = m->sending != TT_POST && is_lent(t, m, &src);
     while (
         !(lent ? lend(t, m, src) : link->ops->post(link, number(m->msgs), mark(t->cached, m), src, m->bytes)))
         if (!hold_back(t))
@@ -145,7 +146,7 @@ static bool await_readers(struct fast_run *t)
     tt_pause();
     for (uint32_t i = 0; i < t->cached->nmoves; i++) {
         const struct tt_move *m = &t->cached->moves[i];
-        if (!m->lends || m->answered)
+        if (m->sending == TT_POST || m->sending == TT_LEND_OPERAND)
             continue;
         for (uint32_t polls = 0; !m->msgs->link->ops->sent(m->msgs->link, number(m->msgs)); polls++)
             if (!look_later(t, polls))
@@ -184,7 +185,7 @@ static int find_targets(struct fast_run *t, const struct tt_move *fold, const vo
 {
     int n = 0;
     for (const struct tt_move *m = fold + 1; m < fold + fold->operands; m++) {
-        int i = m->result - 1;
+        int i = m->reply_to;
         struct tt_link *link = m->msgs->link;
         struct tt_message message = message_of(t, m, sum);
         struct tt_view place;
@@ -223,7 +224,7 @@ static void fold_and_spread(
 
 static inline void fold(struct fast_run *t, const struct tt_move *m, uint8_t *dst, const void *const *sources)
 {
-    if (m->spreads)
+    if (t->cached->way == TT_FAST_PUSHES)
         fold_and_spread(t, m, dst, sources);
     else
         m->fold(dst, sources, m->operands, m->elements, m->divisor);
@@ -357,7 +358,7 @@ static void grant(const struct fast_run *t)
         uint64_t after = cached->call.in_place ? number(out->msgs) + 1 : 0;
         struct tt_link *link = back->msgs->link;
         struct tt_view place = run_at(back, t->base[back->buffer[0]] + back->at[0]);
-        if (back->grants)
+        if (back->bytes > TT_PUSH_BYTES)
             link->ops->grant(link, number(back->msgs), mark(t->cached, back), &place, after);
     }
 }
@@ -446,7 +447,7 @@ static bool enter(const struct fast_run *t)
 {
     if (!tt_endpoint_enter(t->comm->endpoint))
         return false;
-    if (t->cached->pushes && t->shared[TT_OUT])
+    if (t->cached->way == TT_FAST_PUSHES && t->shared[TT_OUT])
         grant(t);
     return true;
 }
@@ -463,7 +464,7 @@ static void begin(const struct tt_call_args *args, struct tt_cached *cached, str
     t->slow_ns = 0;
     t->nowait = false;
     t->awaits = false;
-    if (!cached->enters)
+    if (cached->way < TT_FAST_LENDS)
         return;
     t->step = 0;
     t->shared[TT_IN] = tt_cached_is_shared(cached, args->send);
@@ -479,8 +480,8 @@ static __attribute__((noinline)) tutti_status run_waiting(
     struct fast_run t;
     begin(args, cached, &t);
     t.entry = entry;
-    bool done = (!cached->enters || enter(&t)) && run(&t, from);
-    if (cached->enters) /* before the executor takes over: who gives up waits until the others are outside */
+    bool enters = cached->way >= TT_FAST_LENDS, done = (!enters || enter(&t)) && run(&t, from);
+    if (enters) /* before the executor takes over: who gives up waits until the others are outside */
         tt_endpoint_leave(t.comm->endpoint);
     if (!done)
         return hand_over(&t);
@@ -496,7 +497,7 @@ tutti_status tt_fast_run(const struct tt_call_args *args, struct tt_cached *cach
         tt_cached_renew(cached);
         comm->endpoint->control->publish(comm->endpoint, &cached->record, comm->sequence);
     }
-    uint32_t done = cached->nowait ? try_nowait(args, cached, &entry) : 0;
+    uint32_t done = cached->way == TT_FAST_NOWAIT ? try_nowait(args, cached, &entry) : 0;
     if (done < cached->nmoves)
         return run_waiting(args, cached, done, entry);
     if (entry == NULL)

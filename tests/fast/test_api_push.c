@@ -93,7 +93,7 @@ static int pushing_calls(tutti_comm *comm)
     const struct tt_comm *c = tt_handle_find(comm);
     int known = 0;
     for (int i = 0; i < TT_CACHED_CALLS; i++)
-        known += c->cached_calls[i].moves != NULL && c->cached_calls[i].pushes;
+        known += c->cached_calls[i].moves != NULL && c->cached_calls[i].way == TT_FAST_PUSHES;
     return known;
 }
 
