@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bind.c: from a call to a running operation: plan, spaces, signature, message numbers.
+/* bind.c: from a call to a running operation: prepared call, spaces, signature, message numbers.
  *
  * Everything that peers must agree on (slices, algorithm, message numbers) is computed from values that
  * all ranks share; pointers and in_place are this rank's own. */

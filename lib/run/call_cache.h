@@ -2,7 +2,7 @@
 /* call_cache.h: the cache of calls that were made before.
  *
  * A program calls the same collective with the same count again and again. The first such call takes the slow
- * path: check, plan, bind. The cache keeps the result, so that the next call has only its pointers checked
+ * path: check, prepare, bind. The cache keeps the result, so that the next call has only its pointers checked
  * and put in. An entry has the checked call, for a v-form with copies of the arrays, and the prepared call
  * that was bound to it. The executor starts from there. If the call is small as well
  * (one slice, and each message is copied, lent or stored where it goes), the entry is compiled: a list of

@@ -2,7 +2,7 @@
 /* fast_path.c: a small call that was made before runs its moves in program order (call_cache.h).
  *
  * The messages, their numbers, the folds and the headers are the executor's, so peers cannot tell, and any
- * rank may take either path. There is no plan, binding or ready list. The verifier has proven that the
+ * rank may take either path. There is no binding and no ready list. The verifier has proven that the
  * schedule may run in program order, each send without waiting for its reader. A move is done when all its
  * messages are there, or not at all. If a message is long in coming, or is not what it should be, the
  * executor takes over at that move: the code that looks for failed peers, names the cause and gives up exists
