@@ -19,7 +19,7 @@
 #define TT_DEVICE_H
 #include "base/dev.h"
 #include "run/run.h"
-#include "exec/plan.h"
+#include "exec/prepared.h"
 
 enum {
     TT_DEVICE_MARKS = 256,

@@ -19,7 +19,7 @@
 #include "select/choose.h"
 #include "exec/exec.h"
 #include "call/op.h"
-#include "exec/plan.h"
+#include "exec/prepared.h"
 #include "run/traffic.h"
 #include "transports/transport.h"
 #include "tutti.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plan.h: prepared calls: a schedule and an operation that runs it; the last 64 are kept.
+/* prepared.h: prepared calls: a schedule and an operation that runs it; the last 64 are kept.
  *
  * The key holds only values that all ranks share, but for in_place; the schedule knows no size and no
  * type, so one prepared call serves all of a collective with this root and algorithm. Lookup is O(1): 16 sets
  * of 4, least recently used out. Messages with one peer run at once, so they take what is idle from a list,
  * and give it back. Programs and captured calls own theirs. */
-#ifndef TT_PLAN_H
-#define TT_PLAN_H
+#ifndef TT_PREPARED_H
+#define TT_PREPARED_H
 #include <stdbool.h>
 #include <stdint.h>
 

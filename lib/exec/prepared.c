@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plan.c: the cache. */
-#include "exec/plan.h"
+/* prepared.c: the cache. */
+#include "exec/prepared.h"
 
 #include <stdlib.h>
 #include <string.h>
