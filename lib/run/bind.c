@@ -295,8 +295,9 @@ tutti_status tt_call_prepare(const struct tt_call *call)
     tutti_status status = find_prepared(call, &prepared);
     if (status == TUTTI_OK && call->prepared != NULL)
         return bind(call, prepared);
-    return status == TUTTI_OK ? tt_call_reserve(call, &prepared->op, tt_call_cut(call, &prepared->schedule))
-                              : status;
+    if (status != TUTTI_OK)
+        return status;
+    return tt_call_reserve(call, &prepared->op, tt_call_slicing(call, &prepared->schedule));
 }
 
 tutti_status tt_call_own(struct tt_call *call)

@@ -8,25 +8,6 @@
 #include "base/status.h"
 #include "transports/arena.h"
 
-tutti_status tt_tables_create(struct tt_tables *tables, int n)
-{
-    for (int side = 0; side < 2; side++)
-        tables->starts[side] = malloc((size_t)n * sizeof *tables->starts[side]);
-    tables->own_counts = malloc((size_t)n * sizeof *tables->own_counts);
-    if (tables->starts[0] != NULL && tables->starts[1] != NULL && tables->own_counts != NULL)
-        return TUTTI_OK;
-    tt_tables_free(tables);
-    return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the blocks of %d ranks", n);
-}
-
-void tt_tables_free(struct tt_tables *tables)
-{
-    free(tables->starts[0]);
-    free(tables->starts[1]);
-    free(tables->own_counts);
-    *tables = (struct tt_tables){ 0 };
-}
-
 /* In the operation's own elements, of `unit` elements of the type each. */
 static uint64_t own_elements(const struct tt_call *call, uint64_t elements)
 {
@@ -112,8 +93,8 @@ void tt_call_set_buffers(const struct tt_call *call, const struct tt_layout *in,
     spaces[TT_OUT] = space_of(call, out, row->out, call->recv, call->blocks[TT_OUT].displs);
 }
 
-void tt_call_set_layouts(const struct tt_call *call, const struct tt_prepared *prepared, struct tt_slicing slicing,
-    struct tt_layout *given, struct tt_layout *layout)
+void tt_call_set_layouts(const struct tt_call *call, const struct tt_prepared *prepared,
+    struct tt_slicing slicing, struct tt_layout *given, struct tt_layout *layout)
 {
     const struct tt_tables *tables = &prepared->tables;
     const size_t *counts = tt_call_shared_counts(call);
@@ -192,7 +173,8 @@ struct tt_part tt_call_chunks(const struct tt_call *call, const struct tt_schedu
     }
 }
 
-void tt_lay_out_call(const struct tt_call *call, const struct tt_prepared *prepared, struct tt_call_layout *laid)
+void tt_lay_out_call(
+    const struct tt_call *call, const struct tt_prepared *prepared, struct tt_call_layout *laid)
 {
     struct tt_slicing slicing = tt_call_slicing(call, &prepared->schedule);
     tt_call_set_layouts(call, prepared, slicing, &laid->in, &laid->out);
