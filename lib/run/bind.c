@@ -146,6 +146,13 @@ void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct t
         .exact = op->schedule->key.exact };
 }
 
+/* What an operation that is bound to this call remembers it by; 0: at the next start it is bound anew, since
+ * the call's operands are staged in other cells then, or scaled in memory that may have moved. */
+static uint64_t bound_id(const struct tt_call *call)
+{
+    return call->staging == NULL && !tt_call_scales(call) ? call->id : 0;
+}
+
 /* What in here is not the same each time that a call is made, bind_again() sets, too. */
 static tutti_status bind(const struct tt_call *call, struct tt_prepared *prepared)
 {
@@ -189,7 +196,7 @@ static tutti_status bind(const struct tt_call *call, struct tt_prepared *prepare
     tt_call_record(call, op, &prepared->record);
     prepared->origin[TT_IN] = op->spaces[TT_IN].base - (uintptr_t)call->send;
     prepared->origin[TT_OUT] = op->spaces[TT_OUT].base - (uintptr_t)call->recv;
-    prepared->bound_to = call->staging == NULL && !scales ? call->id : 0;
+    prepared->bound_to = bound_id(call);
     if (call->cached != NULL)
         call->cached->prepared = prepared;
     return TUTTI_OK;
@@ -197,7 +204,7 @@ static tutti_status bind(const struct tt_call *call, struct tt_prepared *prepare
 
 static bool is_bound(const struct tt_call *call, const struct tt_prepared *prepared)
 {
-    return call->id != 0 && prepared != NULL && prepared->bound_to == call->id;
+    return prepared != NULL && prepared->bound_to == bound_id(call) && prepared->bound_to != 0;
 }
 
 /* Of what is bound to this call already, sets only what may have moved. */
