@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_fake.h: a CUDA runtime and driver that do nothing but note how they are called.
  *
- * transports/cuda/*.c are linked with these functions in place of the real ones, so that what the device
- * table asks of CUDA, and what it makes of the answers, can be tested where no GPU is. */
+ * The files of transports/cuda are linked with these functions in place of the real ones, so that what the
+ * device table asks of CUDA, and what it makes of the answers, can be tested where no GPU is. */
 #ifndef TT_TESTS_CUDA_FAKE_H
 #define TT_TESTS_CUDA_FAKE_H
 #include <stdbool.h>

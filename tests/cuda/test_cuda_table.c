@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_cuda_table.c: what each function of the device table asks of CUDA, and what it makes of the answer.
  *
- * Linked with transports/cuda/*.c and with functions of CUDA that note their calls (cuda_fake.h). */
+ * Linked with the files of transports/cuda and with functions of CUDA that note their calls (cuda_fake.h). */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdio.h>
