@@ -259,7 +259,7 @@ expect 0 "$collperf" all $few -g 2 --json --output "$scratch/report"
 [ ! -s "$scratch/out" ] || fail '--output leaves stdout alone'
 for field in collective algorithm type op root in_place bytes count ranks time_us algbw busbw wrong path \
     limit iterations median_us p99_us blocking program mode limit_us flag_after_us class_after startup_ms \
-    rest_kib rewritten_bytes line_bytes mapped_bytes placed_bytes pulled_bytes copied_bytes bound; do
+    rest_kib rewritten_bytes line_bytes mapped_bytes placed_bytes copied_bytes bound; do
     grep -q "\"$field\": " "$scratch/report" || fail "--json without the field $field"
 done
 if command -v python3 >/dev/null 2>&1; then
@@ -271,7 +271,7 @@ assert all(r["time_us"] > 0 and r["ranks"] == 2 and r["mode"] == "steady" and no
 assert all(r["wrong"] == 0 for r in rows if r["collective"] != "barrier")
 assert {r["in_place"] for r in rows} == {True, False}
 assert all(0 < r["median_us"] <= r["p99_us"] for r in rows)
-paths = ["line", "mapped", "placed", "pulled", "copied"]
+paths = ["line", "mapped", "placed", "copied"]
 for r in rows:
     assert abs(r["algbw"] - r["bytes"] / r["time_us"] / 1e3) <= 2e-3 * max(r["algbw"], 1e-3), r
     assert r["rewritten_bytes"] == 0

@@ -25,14 +25,12 @@
 #define CONTROL_MAGIC 0x6c6f72746e6f6373u
 /* Descriptors for others: of this process's arena, and of what tells that it has ended (life.h). */
 enum { ARENA, LIFE };
-enum { PULL_BYTES = 64 << 10, PROBE_BYTES = 256 << 10, PROBES = 4 };
 
 struct address {
     uint64_t magic;
     uint32_t version, token;
     uint8_t uuid[TT_UUID_BYTES];
     uint64_t offset, bytes;
-    uint64_t probe_at, probe;
     int32_t rank, pid;
 };
 _Static_assert(sizeof(struct address) <= TT_ADDRESS_BYTES, "an address fits");
@@ -87,51 +85,6 @@ static void free_endpoint(struct tt_shm_endpoint *e)
     free(e);
 }
 
-static int64_t time_pull(uint8_t *to, uint8_t *from)
-{
-    struct iovec local = { .iov_base = to, .iov_len = PROBE_BYTES },
-                 remote = { .iov_base = from, .iov_len = PROBE_BYTES };
-    int64_t began = tt_now_ns();
-    bool whole = process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == PROBE_BYTES;
-    return whole ? tt_now_ns() - began : INT64_MAX / 4;
-}
-
-static int64_t time_copy(uint8_t *to, const uint8_t *from)
-{
-    int64_t began = tt_now_ns();
-    memcpy(to, from, PROBE_BYTES);
-    return tt_now_ns() - began;
-}
-
-/* Two ranks that copy, one into a slot and one out of it, do so at once, so a message takes as long as
- * one copy; the system call looks up every page. On a virtual machine it was eight times as slow, and copies
- * won at every length. So it is tried, once in a process, on its own memory, in the cache, where a copy is
- * twice as fast as between two cores. */
-static bool pull_pays(void)
-{
-    static _Atomic int known; /* 0: not yet; 1: no; 2: yes */
-    int pays = atomic_load_explicit(&known, memory_order_relaxed);
-    if (pays != 0)
-        return pays == 2;
-    uint8_t *memory = malloc(2 * PROBE_BYTES);
-    int64_t pull = INT64_MAX, copy = INT64_MAX;
-    if (memory == NULL)
-        return false;
-    memset(memory, 1, 2 * PROBE_BYTES);
-    for (int i = 0; i < PROBES; i++) {
-        int64_t pulled = time_pull(memory, memory + PROBE_BYTES),
-                copied = time_copy(memory, memory + PROBE_BYTES);
-        pull = pulled < pull ? pulled : pull;
-        copy = copied < copy ? copied : copy;
-    }
-    free(memory);
-    pays = pull <= 2 * copy ? 2 : 1;
-    tt_log(TT_LOG_INFO, "reading memory by system call: %lld ns for %d KiB, a copy %lld", (long long)pull,
-        PROBE_BYTES / 1024, (long long)copy);
-    atomic_store_explicit(&known, pays, memory_order_relaxed);
-    return pays == 2;
-}
-
 static void copy_bytes(void *dst, const void *src, size_t bytes)
 {
     memcpy(dst, src, bytes);
@@ -148,8 +101,7 @@ static struct tt_shm_endpoint *new_endpoint(const struct tt_endpoint_params *p)
     e->channels = calloc(n * TT_CLASSES, sizeof *e->channels);
     e->head.links = calloc(n * TT_CLASSES, sizeof *e->head.links);
     e->bells = calloc(n, sizeof(struct tt_doorbell *));
-    if (e->peers == NULL || e->channels == NULL || e->head.links == NULL || e->bells == NULL ||
-        getrandom(&e->probe, sizeof e->probe, 0) != sizeof e->probe) {
+    if (e->peers == NULL || e->channels == NULL || e->head.links == NULL || e->bells == NULL) {
         free_endpoint(e);
         return NULL;
     }
@@ -159,11 +111,7 @@ static struct tt_shm_endpoint *new_endpoint(const struct tt_endpoint_params *p)
     e->head.me = p->me;
     e->head.slot_bytes = p->slot_bytes;
     e->map = p->map;
-    e->pull = p->pull;
-    e->pull_from = p->pull_from;
     e->copy = p->copy != NULL ? p->copy : copy_bytes;
-    if (e->pull && e->pull_from == 0)
-        e->pull_from = pull_pays() ? PULL_BYTES : UINT64_MAX;
     return e;
 }
 
@@ -196,8 +144,6 @@ static tutti_status open_endpoint(
         .token = e->control->token,
         .offset = (uint64_t)((uint8_t *)e->control - e->own->base),
         .bytes = e->shape.bytes,
-        .probe_at = (uint64_t)(uintptr_t)&e->probe,
-        .probe = e->probe,
         .rank = params->me,
         .pid = getpid() };
     memcpy(mine.uuid, e->own->uuid, sizeof mine.uuid);
@@ -221,15 +167,6 @@ static bool claim(struct tt_shm_endpoint *e, struct tt_shm_peer *peer, uint32_t 
 {
     _Atomic uint32_t *holders = tt_shm_at(peer->control, e->shape.holders);
     return atomic_compare_exchange_strong(&holders[e->head.me], &token, TT_SHM_HELD);
-}
-
-static bool probe(const struct address *address)
-{
-    uint64_t value = ~address->probe;
-    struct iovec local = { .iov_base = &value, .iov_len = sizeof value };
-    struct iovec remote = { .iov_base = (void *)(uintptr_t)address->probe_at, .iov_len = sizeof value };
-    return process_vm_readv(address->pid, &local, 1, &remote, 1, 0) == sizeof value &&
-           value == address->probe;
 }
 
 static tutti_status connect_peer(struct tt_shm_endpoint *e, int rank, const struct address *address)
@@ -258,9 +195,6 @@ static tutti_status connect_peer(struct tt_shm_endpoint *e, int rank, const stru
     if (!peer->held)
         return tt_fail(TUTTI_PEER_LOST, "rank %d left before rank %d was connected", rank, e->head.me);
     e->bells[e->nbells++] = peer->bell;
-    _Atomic uint8_t *answers = tt_shm_at(e->control, e->shape.can_pull);
-    enum tt_shm_pull answer = e->pull && probe(address) ? TT_SHM_CAN : TT_SHM_CANNOT;
-    atomic_store_explicit(&answers[rank], (uint8_t)answer, memory_order_release);
     return TUTTI_OK;
 }
 

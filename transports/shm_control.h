@@ -51,7 +51,7 @@ struct tt_shm_line {
         single_reader; /* MAPPED: the receiver may overwrite it; cleared by a sender that gives up */
     union {
         uint8_t payload[TT_SHM_INLINE_BYTES];
-        struct tt_shm_place source; /* MAPPED, and PULLED, for which it is an address */
+        struct tt_shm_place source; /* MAPPED */
         uint32_t shuttle; /* COPIED: 0: into the slot of its number; else 1 + the shuttle */
     };
 };
@@ -104,7 +104,6 @@ struct tt_shm_control {
 struct tt_shm_shape {
     uint64_t holders; /* _Atomic uint32_t[n]: the token, TT_SHM_HELD, or TT_SHM_GONE */
     uint64_t refused; /* _Atomic uint64_t[2][n]: 1 + the message refused from, to that rank; 0: none */
-    uint64_t can_pull; /* _Atomic uint8_t[n]: may this rank read that one's memory? enum tt_shm_pull */
     uint64_t lines; /* struct tt_shm_line[class][n][TT_SHM_LINES] */
     uint64_t acks; /* struct tt_shm_acks[class][n] */
     uint64_t grants; /* struct tt_shm_grant[class][n][TT_SLOTS] */
@@ -114,7 +113,6 @@ struct tt_shm_shape {
 };
 
 enum { TT_SHM_GONE = 0, TT_SHM_HELD = 1 };
-enum tt_shm_pull { TT_SHM_UNKNOWN, TT_SHM_CANNOT, TT_SHM_CAN };
 
 /* Messages of one class between me and one peer, in both directions. A tt_link is one of these. */
 struct tt_shm_channel {
@@ -156,7 +154,6 @@ struct tt_shm_peer {
     pid_t pid;
     bool same; /* process, so addresses mean the same */
     bool held; /* its segment waits for me */
-    uint8_t can_pull; /* may it read my memory? as seen so far */
 };
 
 /* What is left of an endpoint until its peers have closed theirs. */
@@ -169,8 +166,7 @@ struct tt_shm_grave {
 
 struct tt_shm_endpoint {
     struct tt_endpoint head; /* first */
-    bool map, pull;
-    uint64_t pull_from;
+    bool map;
     uint64_t slot_stride;
     const struct tt_arena *own;
     struct tt_shm_peer *peers; /* n */

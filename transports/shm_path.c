@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* shm_path.c: the way of a message through shared memory. No lock, no system call but in pull, no division.
+/* shm_path.c: the way of a message through shared memory. No lock, no system call, no division.
  *
  * The sender fills a line and writes its flag last; the receiver finds the flag and reads, then writes the
  * acknowledgement, and only that frees slot and line. The sender looks at acknowledgements in a private copy
@@ -28,19 +28,9 @@
 
 /* Measured: by `post`, which does less besides, a copy of up to 4 KiB costs less than the wait for the reader
  * would, and by far less where ranks take turns on cores. */
-enum { PULL_RUNS = 16, POST_BYTES = 4 << 10 };
+enum { POST_BYTES = 4 << 10 };
 
-/* Asks the peer's segment only until it has an answer. */
-static bool can_pull(const struct tt_shm_endpoint *e, struct tt_shm_peer *peer)
-{
-    if (peer->can_pull == TT_SHM_UNKNOWN) {
-        const _Atomic uint8_t *answers = tt_shm_at(peer->control, e->shape.can_pull);
-        peer->can_pull = atomic_load_explicit(&answers[e->head.me], memory_order_acquire);
-    }
-    return peer->can_pull == TT_SHM_CAN;
-}
-
-/* How the bytes travel; for MAPPED and PULLED also where they are. */
+/* How the bytes travel; for MAPPED also where they are. */
 static enum tt_path choose(
     const struct tt_shm_channel *c, const struct tt_message *m, bool packed, uintptr_t address, uint64_t *at)
 {
@@ -56,8 +46,6 @@ static enum tt_path choose(
         return TT_PATH_COPIED;
     if (tt_shm_expose(e, peer, &m->source, m->bytes, packed, address, at))
         return TT_PATH_MAPPED;
-    if (e->pull && !m->reduced && m->bytes >= e->pull_from && can_pull(e, peer))
-        return TT_PATH_PULLED;
     return TT_PATH_COPIED;
 }
 
@@ -211,11 +199,11 @@ static void fill_line(struct tt_shm_line *line, struct tt_shm_channel *c, uint64
     atomic_store_explicit(&line->flag, flag, memory_order_release);
 }
 
-/* Longer ones may go without a copy: by a system call, or, between threads, in place. Where all ranks are
+/* Longer ones may go without a copy, in place, between threads. Where all ranks are
  * threads of one process, they share all memory. */
 void tt_shm_measure_posts(struct tt_shm_endpoint *e)
 {
-    uint64_t most = e->pull ? e->pull_from - 1 : UINT64_MAX;
+    uint64_t most = UINT64_MAX;
     int same = 0;
     for (int rank = 0; rank < e->head.n; rank++)
         same += rank != e->head.me && e->peers[rank].same;
@@ -506,51 +494,12 @@ void tt_shm_tidy(struct tt_endpoint *head)
         tidy_channel(&e->channels[channel], e->slot_stride);
 }
 
-/* --- Reading another process's memory */
-
-/* The next runs of the message, at most PULL_RUNS of them. */
-static int list_runs(const struct tt_arrival *a, uint64_t at, uint64_t bytes, struct iovec *runs)
-{
-    int n = 0;
-    for (; bytes > 0 && n < PULL_RUNS; n++) {
-        uint64_t run;
-        runs[n].iov_base = (void *)tt_arrival_run(a, at, &run);
-        runs[n].iov_len = run < bytes ? run : bytes;
-        at += runs[n].iov_len;
-        bytes -= runs[n].iov_len;
-    }
-    return n;
-}
-
-static tutti_status shm_pull(
-    struct tt_link *link, const struct tt_arrival *a, uint64_t at, void *dst, uint64_t bytes)
-{
-    pid_t pid = tt_shm_channel_of(link)->peer->pid;
-    uint8_t *to = dst;
-    while (bytes > 0) {
-        struct iovec local = { .iov_base = to, .iov_len = bytes }, runs[PULL_RUNS];
-        int n = list_runs(a, at, bytes, runs);
-        ssize_t got = process_vm_readv(pid, &local, 1, runs, (unsigned long)n, 0);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0 && errno == ESRCH)
-            return tt_fail(TUTTI_PEER_LOST, "rank %d died while its memory was read", link->peer);
-        if (got <= 0)
-            return tt_fail_errno(TUTTI_SYSTEM_ERROR, "the memory of rank %d cannot be read", link->peer);
-        to += got;
-        at += (uint64_t)got;
-        bytes -= (uint64_t)got;
-    }
-    return TUTTI_OK;
-}
-
 const struct tt_link_ops tt_shm_link_ops = {
     .send = shm_send,
     .post = shm_post,
     .sent = shm_sent,
     .arrived = shm_arrived,
     .peek = shm_peek,
-    .pull = shm_pull,
     .release = shm_release,
     .grant = tt_shm_grant,
     .target = tt_shm_target,

@@ -29,7 +29,6 @@ void tt_shm_shape(struct tt_shm_shape *shape, int n, uint64_t slot_bytes)
     shape->slot_stride = round_up(slot_bytes, page);
     shape->holders = add_part(&end, ranks * sizeof(_Atomic uint32_t), 64);
     shape->refused = add_part(&end, 2 * ranks * sizeof(_Atomic uint64_t), 64);
-    shape->can_pull = add_part(&end, ranks, 64);
     shape->lines = add_part(&end, pairs * TT_SHM_LINES * sizeof(struct tt_shm_line), 64);
     shape->acks = add_part(&end, pairs * sizeof(struct tt_shm_acks), 64);
     shape->grants = add_part(&end, pairs * TT_SLOTS * sizeof(struct tt_shm_grant), 64);

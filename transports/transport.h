@@ -3,8 +3,8 @@
  *
  * A transport moves numbered messages between the ranks of one communicator and knows nothing of
  * communicators, schedules or types. Each rank holds one endpoint, and a link for each class and peer; both
- * are used by one thread at a time (abort excepted). No call but wait-free memory work (pull and tidy ask
- * the system): nothing here blocks, sleeps, allocates or logs after connect, and each call returns in time
+ * are used by one thread at a time (abort excepted). No call but wait-free memory work (tidy asks the
+ * system): nothing here blocks, sleeps, allocates or logs after connect, and each call returns in time
  * bounded by the bytes of one message.
  *
  * Messages. Each direction of a link has its own space of 64-bit numbers, counted on both sides alike;
@@ -19,8 +19,8 @@
  * lines.
  *
  * Paths. The sender alone chooses how a message travels, names it in the message, and the receiver obeys. A
- * send is complete when nobody reads the sender's memory any more: at release for mapped and pulled, at once
- * for the others.
+ * send is complete when nobody reads the sender's memory any more: at release for mapped, at once for the
+ * others.
  *
  * Grants. Before a message has arrived its receiver may say where its bytes are to be put, in memory that
  * the sender can write. A sender that finds the grant may put them there itself, before or when it sends,
@@ -46,7 +46,6 @@ enum tt_class { TT_CLASS_COLLECTIVE, TT_CLASS_P2P, TT_CLASSES };
 enum tt_path {
     TT_PATH_INLINE, /* the payload lies in the line of its flag */
     TT_PATH_MAPPED, /* the receiver reads the sender's buffer in place */
-    TT_PATH_PULLED, /* the receiver copies out of the sender's process by system call */
     TT_PATH_COPIED, /* the sender copies into a slot that the receiver reads */
     TT_PATH_PLACED, /* the sender stored it where the receiver granted */
     TT_PATHS
@@ -61,7 +60,6 @@ enum { TT_PARTS_MAX = 3, TT_ADDRESS_MAX = TT_PARTS_MAX * TT_ADDRESS_BYTES };
 #define TT_WAIT UINT64_MAX /* in place of an operation's number: a message */
 
 struct tt_message {
-    bool reduced; /* the receiver may combine it with others: it is not to be PULLED */
     bool placed; /* the bytes are where target() said */
     uint64_t reads; /* of target(): 1 + the receiver's message that is read element by element as this one is
                      * stored; 0: none */
@@ -84,9 +82,7 @@ enum { TT_ALLOW_REPLY = 1, TT_UNLESS_READABLE = 2 }; /* flags of target() */
 
 /* A message that has arrived, at least in part. Bytes [0, available) may be read; later there may be more. */
 struct tt_arrival {
-    uint8_t
-        path; /* enum tt_path; PULLED: addresses are the sender's, read them with pull(); PLACED: the bytes
-                   * are where they were to go, and nothing below tells where that is */
+    uint8_t path; /* enum tt_path; of PLACED nothing below tells where the bytes are */
     bool packed; /* one run at `base`; else `view` */
     uint32_t signature;
     uint64_t bytes, available;
@@ -142,9 +138,7 @@ struct tt_endpoint_params {
     int n, me;
     uint64_t slot_bytes; /* shared: the longest message */
     uint64_t first_number; /* shared: numbers of all spaces start here (tests start just below 2^32) */
-    bool pull; /* may use PULLED where a self-test passes */
     bool map; /* may use MAPPED */
-    uint64_t pull_from; /* the shortest message that goes PULLED; 0: as is fast */
     bool membarrier; /* may fence lightly (fence.h) where all ranks may */
     void (*copy)(void *dst, const void *src, size_t bytes); /* into lines that are here; NULL: memcpy */
     const struct tt_transport *const *transports; /* of a mixed endpoint; NULL: those of the registry */
@@ -167,14 +161,12 @@ struct tt_link_ops {
      * slice. peek: a short form of arrived for one run. *payload are the bytes, until release, if all of
      * these `bytes` are there with this signature, in one run, copied or (while this rank is inside, below)
      * mapped. PLACED: they lie where they were granted, and *payload is as it was; ODD: it is NULL, and
-     * arrived tells. pull copies bytes [at, at + bytes) of the message. release frees the slot: nothing of it
-     * is read any more. post and peek may be NULL, both; so may pull, where no path is PULLED. */
+     * arrived tells. release frees the slot: nothing of it is read any more. post and peek may be NULL, both.
+     */
     bool (*arrived)(
         struct tt_link *link, uint64_t number, const struct tt_view *like, struct tt_arrival *arrival);
     enum tt_peek (*peek)(
         struct tt_link *link, uint64_t number, uint32_t signature, uint32_t bytes, const void **payload);
-    tutti_status (*pull)(
-        struct tt_link *link, const struct tt_arrival *arrival, uint64_t at, void *dst, uint64_t bytes);
     void (*release)(struct tt_link *link, uint64_t number);
 
     /* Both may be NULL. grant: the bytes may be put at `place`, which nobody else uses until the message is
@@ -327,7 +319,7 @@ static inline bool tt_view_pack(const struct tt_view *like, uintptr_t address, s
     return true;
 }
 
-/* The contiguous bytes at byte `at` of an arrival: address (the sender's for PULLED) and length. */
+/* The contiguous bytes at byte `at` of an arrival: address and length. */
 static inline uintptr_t tt_arrival_run(const struct tt_arrival *a, uint64_t at, uint64_t *bytes)
 {
     if (a->packed) {

@@ -51,10 +51,6 @@ const struct tt_setting tt_setting_table[] = {
         "milliseconds that a rank waits for the others to come, if timeout is not shorter; 0: five minutes" },
     { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on",
         "peers may read and write memory from tutti_mem_alloc where it lies, without a copy" },
-    { "pull", TT_LOCAL, TT_KIND_BOOL, FIELD(pull), "on",
-        "peers may read private memory of this process by a system call (process_vm_readv)" },
-    { "pull_from", TT_LOCAL, TT_KIND_BYTES, FIELD(pull_from), "0",
-        "shortest message that pull serves; 0: 64K if such a call is fast on this machine, else none" },
     { "membarrier", TT_LOCAL, TT_KIND_BOOL, FIELD(membarrier), "on",
         "the rank that goes to sleep pays for the memory fence of all messages (system call membarrier); "
         "used "

@@ -62,9 +62,7 @@ struct tt_settings {
     /* local */
     uint64_t init_timeout_ms_or_zero; /* how long a rank waits for the others to come */
     bool map;
-    bool pull;
     bool membarrier;
-    uint64_t pull_from; /* 0: as a test at start says */
     bool fused;
     uint64_t stream_bytes; /* 0: as the caches are */
     uint64_t device; /* TT_DEVICE_AUTO, _NONE, or TT_DEVICE_FIRST + its number */

@@ -92,9 +92,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
         .me = rank,
         .slot_bytes = tt_comm_slot_bytes(settings, n),
         .first_number = settings->first_number,
-        .pull = settings->pull,
         .map = settings->map,
-        .pull_from = settings->pull_from,
         .membarrier = settings->membarrier,
         .copy = tt_copy_bytes };
     if (status == TUTTI_OK)

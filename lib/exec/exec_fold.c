@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* exec_fold.c: the units that combine or copy: where their operands are, and the arithmetic on what is there.
  *
- * Operands lie in this rank's cells, in slots, in a peer's memory that is mapped, or in one that must be
- * pulled. Each is a view of runs; what all operands have in one run is one call of a kernel. */
+ * Operands lie in this rank's cells, in slots, or in a peer's memory that is mapped. Each is a view of runs;
+ * what all operands have in one run is one call of a kernel. */
 #include "exec/exec_few.h"
 
 /* A unit that combines: where its operands come from. Operands stand in the order of the expression. */
@@ -47,8 +47,7 @@ static bool gather(
     return true;
 }
 
-/* The contiguous elements of all operands at `at`, at most `most`; sets their addresses. A message that is
- * pulled, which is the only operand then, is fetched to where it goes. */
+/* The contiguous elements of all operands at `at`, at most `most`; sets their addresses. */
 static uint64_t resolve(
     struct tt_op *op, struct operands *o, uint64_t at, uint64_t most, void **dst, const void **sources)
 {
@@ -65,15 +64,6 @@ static uint64_t resolve(
         sources[i] = (const void *)tt_arrival_run(&o->arrivals[m++], at * element, &run);
         count = run < count * element ? run / element : count;
     }
-    if (o->n > 1 || o->arrivals[0].path != TT_PATH_PULLED)
-        return count;
-    struct tt_link *link = tt_exec_link(op, o->messages[0]->peer);
-    tutti_status status = link->ops->pull(link, &o->arrivals[0], at * element, *dst, count * element);
-    if (status != TUTTI_OK) {
-        tt_exec_fail(op, status, link->peer);
-        return 0;
-    }
-    sources[0] = *dst;
     return count;
 }
 
@@ -196,8 +186,6 @@ static void combine(struct tt_op *op, const struct tt_step *step, struct operand
         const void *sources[TT_FOLD_MAX + 1];
         void *dst;
         uint64_t count = resolve(op, o, *cursor, next_count(op, upto - *cursor), &dst, sources);
-        if (op->state == TT_FAILED)
-            return;
         *cursor += compute(op, step, targets, dst, sources, o->n, *cursor, count);
     }
     if (op->streams != 0)

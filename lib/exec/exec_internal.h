@@ -58,7 +58,6 @@ static inline uint32_t tt_exec_signature(const struct tt_op *op, const struct tt
 static inline void tt_exec_message(const struct tt_op *op, const struct tt_slice *slice,
     const struct tt_step *step, struct tt_message *message)
 {
-    message->reduced = op->folds[TT_CHAIN] != NULL || op->user != NULL;
     message->placed = false;
     message->single_reader = step->src_buffer == TT_TMP && op->single_reader[step - op->schedule->steps];
     message->reads = 0;

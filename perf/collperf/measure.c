@@ -16,7 +16,7 @@
 #include "flaw.h"
 #include "pace.h"
 
-const char *const perf_path_names[PERF_PATHS] = { "line", "mapped", "placed", "pulled", "copied" };
+const char *const perf_path_names[PERF_PATHS] = { "line", "mapped", "placed", "copied" };
 
 enum { COMPLAINTS_MAX = 10 };
 

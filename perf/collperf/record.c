@@ -89,7 +89,6 @@ static const struct {
     [PATH_BYTES] = { "line_bytes", false },
     { "mapped_bytes", false }, /* in the order of perf_path_names */
     { "placed_bytes", false },
-    { "pulled_bytes", false },
     { "copied_bytes", false },
     [DEVICE] = { "device", true },
     [DEVICE_NAME] = { "device_name", true },

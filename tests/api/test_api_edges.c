@@ -85,7 +85,7 @@ static void count_from(struct ranks_me *me)
 {
     enum { COUNT = 20000, ROUNDS = 12 };
     char options[128];
-    snprintf(options, sizeof options, "first_number=%s;slice=8K;map=off;pull=off", (const char *)me->context);
+    snprintf(options, sizeof options, "first_number=%s;slice=8K;map=off", (const char *)me->context);
     tutti_config config = { .size = sizeof config, .options = options };
     tutti_comm *comm = ranks_join(me, &config);
     int32_t *send = malloc(COUNT * sizeof *send), *recv = malloc((size_t)me->n * COUNT * sizeof *recv);

@@ -188,7 +188,7 @@ static void all_algorithms(struct ranks_me *me)
             snprintf(options, sizeof options, "slice=8K;algo=%s:%s", collectives[c], name);
             one_algorithm(me, options);
         }
-    one_algorithm(me, "map=off;pull=off");
+    one_algorithm(me, "map=off");
     one_algorithm(me, "slice=64K;map=off");
     ranks_expect(me, total >= 6, "only %d algorithms serve exact", total);
     if (comm != NULL)
@@ -286,8 +286,8 @@ static void same_bits(
 
 static void variations(struct ranks_me *me)
 {
-    static const char *const ways[] = { "slice=8K", "slice=128K", "slice=20K;map=off", "slice=8K;pull=off",
-        "map=off;pull=off", "slice=64K;first_number=4294967290", "isa=generic" };
+    static const char *const ways[] = { "slice=8K", "slice=128K", "slice=20K;map=off", "slice=8K", "map=off",
+        "slice=64K;first_number=4294967290", "isa=generic" };
     char name[32], options[128];
     struct digest *shared = me->shared;
     for (int k = 0; k < ranks_algorithm(NULL, "all_reduce", k, name, sizeof name); k++) {

@@ -162,8 +162,7 @@ static void sums(struct ranks_me *me, struct rig *rig, tutti_type type)
 
 static void exact(struct ranks_me *me)
 {
-    static const char *const options[] = { "", "slice=8K", "slice=64K;map=off",
-        "slice=16K;map=off;pull=off" };
+    static const char *const options[] = { "", "slice=8K", "slice=64K;map=off", "slice=16K;map=off" };
     tutti_config config = { .size = sizeof config, .flags = TUTTI_COMM_EXACT, .options = options[me->n % 4] };
     struct rig rig = { .comm = ranks_join(me, &config), .registered = me->rank % 2 == 1 };
     if (rig.comm == NULL)

@@ -153,7 +153,7 @@ static void all_algorithms(struct ranks_me *me)
             one_algorithm(me, (enum collective)c, options);
         }
     one_algorithm(me, ALL_REDUCE, "map=off");
-    one_algorithm(me, REDUCE, "map=off;pull=off;slice=12K");
+    one_algorithm(me, REDUCE, "map=off;slice=12K");
 }
 
 Test(api_pre_mul, processes)
@@ -174,8 +174,7 @@ Test(api_pre_mul, threads)
 static void long_slices(struct ranks_me *me)
 {
     enum { BIG = 4 * (1 << 16) + 7 };
-    tutti_config config = { .size = sizeof config,
-        .options = "slice=512K;map=off;pull=off;algo=all_reduce:direct" };
+    tutti_config config = { .size = sizeof config, .options = "slice=512K;map=off;algo=all_reduce:direct" };
     tutti_comm *comm = ranks_join(me, &config);
     uint64_t factor = number(TUTTI_UINT64, me->rank, SIZE_MAX);
     uint64_t *send = malloc(BIG * sizeof *send), *expected = malloc(BIG * sizeof *send);

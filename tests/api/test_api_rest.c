@@ -60,7 +60,7 @@ static void run_all(struct ranks_me *me, tutti_comm *comm, uint8_t *send, uint8_
 /* Slices are set, since they are otherwise as long as the caches of this machine ask for. */
 static tutti_comm *join(struct ranks_me *me)
 {
-    tutti_config config = { .size = sizeof config, .options = "slice=128K;pull=off" };
+    tutti_config config = { .size = sizeof config, .options = "slice=128K" };
     return ranks_join(me, &config);
 }
 

@@ -18,7 +18,7 @@
 static void forget_environment(void)
 {
     static const char *const names[] = { "TUTTI_ALGO", "TUTTI_SLICE", "TUTTI_TIMEOUT", "TUTTI_FIRST_NUMBER",
-        "TUTTI_EXACT", "TUTTI_MAP", "TUTTI_PULL", "TUTTI_DEBUG", "TUTTI_DEBUG_FILE" };
+        "TUTTI_EXACT", "TUTTI_MAP", "TUTTI_DEBUG", "TUTTI_DEBUG_FILE" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unsetenv(names[i]);
 }
@@ -63,7 +63,6 @@ Test(config, defaults)
     cr_expect_eq(s.first_number, 0);
     cr_expect_not(s.exact);
     cr_expect(s.map);
-    cr_expect(s.pull);
     cr_expect_eq(s.isa, 0);
     for (int i = 0; i < tt_setting_count; i++)
         cr_expect_eq(s.origin[i], TT_FROM_DEFAULT);
@@ -71,8 +70,8 @@ Test(config, defaults)
 
 Test(config, shared_and_local)
 {
-    static const char *const local[] = { "init_timeout", "map", "pull", "pull_from", "membarrier", "fused",
-        "stream_bytes", "isa", "device_library", "device" };
+    static const char *const local[] = { "init_timeout", "map", "membarrier", "fused", "stream_bytes", "isa",
+        "device_library", "device" };
     for (int i = 0; i < tt_setting_count; i++) {
         const char *name = tt_setting_table[i].name;
         bool is_local = false;
@@ -94,8 +93,6 @@ Test(config, environment)
     setenv("TUTTI_EXACT", "On", 1);
     setenv("TUTTI_TOPOLOGY", "0,2/1,3", 1);
     setenv("TUTTI_MAP", "0", 1);
-    setenv("TUTTI_PULL", "false", 1);
-    setenv("TUTTI_PULL_FROM", "32K", 1);
     setenv("TUTTI_MEMBARRIER", "off", 1);
     setenv("TUTTI_FUSED", "off", 1);
     setenv("TUTTI_STREAM_BYTES", "3M", 1);
@@ -114,8 +111,6 @@ Test(config, environment)
     cr_expect(s.exact);
     cr_expect_str_eq(s.topology, "0,2/1,3");
     cr_expect_not(s.map);
-    cr_expect_not(s.pull);
-    cr_expect_eq(s.pull_from, 32768);
     cr_expect_not(s.membarrier);
     cr_expect_not(s.fused);
     cr_expect_eq(s.stream_bytes, 3 << 20);
@@ -130,12 +125,12 @@ Test(config, options_beat_environment)
 {
     setenv("TUTTI_SLICE", "64K", 1);
     setenv("TUTTI_ALGO", "all_reduce:halving", 1);
-    setenv("TUTTI_PULL", "off", 1);
+    setenv("TUTTI_MAP", "off", 1);
     struct tt_settings s;
     cr_assert_eq(tt_settings_read(&s, "slice=1M;;algo=;slice=2M;"), TUTTI_OK);
     cr_expect_eq(s.slice_bytes, 2 << 20);
     cr_expect_str_eq(s.algorithm, "");
-    cr_expect_not(s.pull);
+    cr_expect_not(s.map);
     cr_assert_eq(tt_settings_read(&s, ""), TUTTI_OK);
     cr_expect_eq(s.slice_bytes, 65536);
 }
@@ -146,7 +141,7 @@ Test(config, bad_values_are_refused)
         "slice=0x10", "timeout=-1", "timeout=1.5", "timeout=9223372036855", "timeout=18446744073709551616",
         "first_number=K", "first_number=9223372036854775809", "first_number=18446744073709551612",
         "first_number=18446744073709551616", "first_number=1K", "exact=", "exact=2", "exact=maybe", "map=onn",
-        "pull=-1", "algo=ring", "algo=all_reduce:", "algo=all_reduce:ring,", "algo=,all_reduce:ring",
+        "map=-1", "algo=ring", "algo=all_reduce:", "algo=all_reduce:ring,", "algo=,all_reduce:ring",
         "algo=nothing:ring", "algo=all_reduce:ri ng", "algo=all_reduce:ring:2",
         "algo=all_reduce:ring,all_reduce:tree", "algo=All_reduce:ring" };
     setenv("TUTTI_DEBUG", "none", 1);
@@ -332,7 +327,7 @@ static void options_of(const char *table, char *options, size_t bytes)
 Test(config, print_round_trip)
 {
     static const char *const cases[] = { "", "slice=0;algo=all_reduce:ring,broadcast:tree;exact=yes;map=off",
-        "slice=64K;timeout=1024;first_number=4096", "slice=1025;pull=no", "isa=avx2", "slice=3072T",
+        "slice=64K;timeout=1024;first_number=4096", "slice=1025;fused=no", "isa=avx2", "slice=3072T",
         "first_number=9223372036854775808;slice=18446744073709551615" };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tt_settings before, after;
@@ -375,7 +370,7 @@ Test(config, adopt)
     struct tt_settings mine, of_rank_0;
     cr_assert_eq(tt_settings_read(&mine, "slice=4K;map=off;exact=on;first_number=7"), TUTTI_OK);
     cr_assert_eq(
-        tt_settings_read(&of_rank_0, "slice=8K;pull=off;algo=barrier:tree;first_number=7"), TUTTI_OK);
+        tt_settings_read(&of_rank_0, "slice=8K;fused=off;algo=barrier:tree;first_number=7"), TUTTI_OK);
     of_rank_0.cache_bytes = 768 << 10;
     tt_settings_adopt(&mine, &of_rank_0);
     cr_expect_eq(mine.slice_bytes, 8192);
@@ -384,7 +379,7 @@ Test(config, adopt)
     cr_expect_not(mine.exact);
     cr_expect_eq(mine.first_number, 7);
     cr_expect_not(mine.map);
-    cr_expect(mine.pull);
+    cr_expect(mine.fused);
     char table[4096];
     tt_settings_print(&mine, table, sizeof table);
     cr_expect(strstr(table, "# shared, rank 0: longest"), "%s", table);

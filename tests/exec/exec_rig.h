@@ -84,7 +84,7 @@ struct rig_world {
 struct rig_settings {
     struct tt_sim_params sim;
     uint64_t first_number;
-    bool map, pull;
+    bool map;
 };
 
 /* A world where everything may go otherwise, by seed. Slices in flight together need slots apart, so there

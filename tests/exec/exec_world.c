@@ -104,7 +104,6 @@ struct rig_world *rig_world_create(const struct rig_settings *settings)
             .me = me,
             .slot_bytes = UINT64_MAX,
             .first_number = settings->first_number,
-            .pull = settings->pull,
             .map = settings->map };
         if (tt_sim_transport.open(&params, addresses + me * TT_ADDRESS_BYTES, &w->endpoints[me]) != TUTTI_OK)
             abort();
@@ -253,6 +252,5 @@ struct rig_settings rig_rough(int n, uint64_t seed)
     s.sim.freeze_ns = (uint32_t)(tt_sim_random(&r) % 5000);
     s.sim.grant_percent = (uint8_t)(tt_sim_random(&r) % 2 * (tt_sim_random(&r) % 101));
     s.map = tt_sim_random(&r) % 4 > 0;
-    s.pull = tt_sim_random(&r) % 4 > 0;
     return s;
 }

@@ -180,16 +180,13 @@ static void prepare(struct stage *s, int rank, int i)
 }
 
 /* The library's communicator, with the simulator's endpoint. */
-static void join(struct stage *s, int rank, const struct tt_settings *settings, bool map, bool pull)
+static void join(struct stage *s, int rank, const struct tt_settings *settings, bool map)
 {
     struct tt_comm *comm;
     uint8_t address[TT_ADDRESS_BYTES];
-    struct tt_endpoint_params params = { .n = s->n,
-        .me = rank,
-        .slot_bytes = SLOT_BYTES,
-        .first_number = settings->first_number,
-        .pull = pull,
-        .map = map };
+    struct tt_endpoint_params params = {
+        .n = s->n, .me = rank, .slot_bytes = SLOT_BYTES, .first_number = settings->first_number, .map = map
+    };
     cr_assert_eq(tt_comm_open(s->n, rank, settings, NULL, address, &comm), TUTTI_OK);
     comm->transport->close(comm->endpoint);
     comm->transport = &tt_sim_transport;
@@ -248,7 +245,7 @@ static void run(int n, uint64_t seed, const char *options)
     tt_sim_join(s.sim);
     plan_acts(&s);
     for (int r = 0; r < n; r++) {
-        join(&s, r, &settings, seed % 3 != 0, seed % 4 != 0);
+        join(&s, r, &settings, seed % 3 != 0);
         for (int i = 0; i < CALLS; i++)
             prepare(&s, r, i);
     }

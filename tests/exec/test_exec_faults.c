@@ -64,7 +64,7 @@ static void expect_abort_is_seen(struct rig_world *world, int dead)
 
 struct tally {
     uint64_t events; /* of a world where nobody dies */
-    uint64_t ended, waiting, failed;
+    uint64_t ended, waiting;
 };
 
 static void try_death(struct rig_plan *plan, uint64_t event, int dead, uint64_t seed, struct tally *tally)
@@ -84,11 +84,8 @@ static void try_death(struct rig_plan *plan, uint64_t event, int dead, uint64_t 
             continue;
         tally->ended += op->state == TT_DONE;
         tally->waiting += op->state == TT_IDLE;
-        tally->failed += op->state == TT_FAILED;
-        if (op->state == TT_FAILED) {
-            cr_expect_eq(op->status, TUTTI_PEER_LOST);
-            cr_expect_eq(op->failed_peer, dead);
-        } else if (op->state != TT_DONE) {
+        cr_expect_neq(op->state, TT_FAILED);
+        if (op->state != TT_DONE) {
             cr_expect(leads_to_the_dead(run, r, dead),
                 "%s %s seed %llu: rank %d does not see that rank %d is gone (event %llu)",
                 tt_collectives[plan->collective].name, plan->schedules[0].algorithm, (unsigned long long)seed,
@@ -115,13 +112,11 @@ static void try_deaths(int algorithm, enum rig_in_place in_place, uint64_t seed,
 Test(exec_faults, death_at_every_event)
 {
     struct tally tally = { 0 };
-    setenv("TUTTI_DEBUG", "none", 1); /* a failed pull is logged, many times here */
     for (int algorithm = 0; algorithm < tt_algorithm_count; algorithm++)
         for (uint64_t seed = 1; seed <= 6 && rig_serves(algorithm, RANKS, false); seed++)
             try_deaths(algorithm, seed % 2 ? RIG_OUT_OF_PLACE : RIG_MIXED, seed * 7919, &tally);
     cr_expect_gt(tally.ended, 0);
     cr_expect_gt(tally.waiting, 0);
-    cr_expect_gt(tally.failed, 0, "no pull from a dead rank was tried");
 }
 
 /* --- Different calls. */

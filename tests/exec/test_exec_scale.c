@@ -58,7 +58,7 @@ static void expect_bounded_copies(uint64_t seed)
 {
     struct rig_plan *plan =
         rig_plan_create(TT_BROADCAST, tt_algorithm_find(TT_BROADCAST, "tree"), 2, 0, false, RIG_OUT_OF_PLACE);
-    struct rig_settings settings = { .sim = { .n = 2, .seed = seed }, .map = true, .pull = true };
+    struct rig_settings settings = { .sim = { .n = 2, .seed = seed }, .map = true };
     struct rig_run *run = rig_run_create(plan, LARGE, 1, 5);
     struct rig_world *world = rig_world_create(&settings);
     struct rig_rank *receiver = &run->ranks[1];

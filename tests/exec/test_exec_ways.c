@@ -246,7 +246,7 @@ static void use_bounce(struct ranks_me *me)
 {
     static int32_t blocks[BOUNCE_N * BOUNCE_BLOCK], block[BOUNCE_BLOCK];
     tutti_config config = { .size = sizeof config,
-        .options = "slice=48K;pull=off;algo=all_gather:direct,reduce_scatter:direct" };
+        .options = "slice=48K;algo=all_gather:direct,reduce_scatter:direct" };
     tutti_comm *comm = ranks_join(me, &config);
     struct tt_comm *c = tt_handle_find(comm);
     tutti_stream none = tutti_no_stream();

@@ -200,7 +200,7 @@ static const struct tt_cached *bound(const struct tt_comm *c, int *kept)
 static void keep(struct ranks_me *me)
 {
     const size_t *least = me->context;
-    tutti_config config = { .size = sizeof config, .options = "fused=off;pull=off" };
+    tutti_config config = { .size = sizeof config, .options = "fused=off" };
     tutti_comm *comm = ranks_join(me, &config);
     tutti_stream none = tutti_no_stream();
     int32_t *own = send_space[me->rank], *out = recv_space[me->rank];

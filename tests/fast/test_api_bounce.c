@@ -18,7 +18,7 @@ static int32_t value(int rank, size_t i, int round)
 static void gather_all(struct ranks_me *me)
 {
     static int32_t mine[BLOCK], all[8 * BLOCK];
-    tutti_config config = { .size = sizeof config, .options = "slice=48K;pull=off;algo=all_gather:direct" };
+    tutti_config config = { .size = sizeof config, .options = "slice=48K;algo=all_gather:direct" };
     tutti_comm *comm = ranks_join(me, &config);
     if (comm == NULL)
         return;
@@ -52,7 +52,7 @@ Test(api_bounce, each_byte_is_copied_once)
 static void sum_in_a_ring(struct ranks_me *me)
 {
     static int32_t send[8 * BLOCK], recv[8 * BLOCK];
-    tutti_config config = { .size = sizeof config, .options = "slice=48K;pull=off;algo=all_reduce:ring" };
+    tutti_config config = { .size = sizeof config, .options = "slice=48K;algo=all_reduce:ring" };
     tutti_comm *comm = ranks_join(me, &config);
     if (comm == NULL)
         return;

@@ -218,7 +218,7 @@ Test(api_mismatch, messages)
 static void settings_differ(struct ranks_me *me)
 {
     static const char *const options[] = { "algo=all_reduce:ring;slice=8K;first_number=7",
-        "algo=all_reduce:tree;slice=1M;exact=on;first_number=9", "slice=16K;map=off", "pull=off;exact=on" };
+        "algo=all_reduce:tree;slice=1M;exact=on;first_number=9", "slice=16K;map=off", "exact=on" };
     tutti_config config = { .size = sizeof config, .options = options[me->rank % 4] };
     config.flags = me->rank == 3 ? TUTTI_COMM_EXACT : 0;
     tutti_comm *comm = ranks_join(me, &config), *child = NULL;

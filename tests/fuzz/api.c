@@ -223,9 +223,9 @@ static int look_around(void *context)
 
 static void draw_options(struct fuzz_episode *episode, uint64_t *r)
 {
-    static const char *const options[] = { "", "slice=4K", "fused=off", "map=off", "pull=off",
-        "slice=8K;map=off", "isa=generic", "stream_bytes=4K", "pull_from=2K", "membarrier=off",
-        "first_number=4294967290", "topology=0/1-3", "slice=4K;fused=off;pull=off" };
+    static const char *const options[] = { "", "slice=4K", "fused=off", "map=off", "slice=8K;map=off",
+        "isa=generic", "stream_bytes=4K", "membarrier=off", "first_number=4294967290", "topology=0/1-3",
+        "slice=4K;fused=off" };
     uint32_t which = ranks_below(r, 24);
     if (which < sizeof options / sizeof options[0] &&
         (strchr(options[which], '/') == NULL || episode->n == 4))

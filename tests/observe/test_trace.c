@@ -37,7 +37,7 @@ static struct arrow *arrows;
 static int nevents, narrows, noperations;
 
 /* The bytes that each rank sent by each path: by its own count, and by its trace. */
-static const char *const paths[] = { "line", "mapped", "pulled", "copied", "placed" };
+static const char *const paths[] = { "line", "mapped", "copied", "placed" };
 enum { PATHS = sizeof paths / sizeof paths[0] };
 static struct {
     unsigned long long counted[RANKS][PATHS], traced[RANKS][PATHS];
@@ -46,7 +46,7 @@ static struct {
 static void count_paths(struct ranks_me *me, const tutti_comm *comm)
 {
     struct ranks_paths p = ranks_paths(me, comm);
-    unsigned long long each[] = { p.line, p.mapped, p.pulled, p.copied, p.placed };
+    unsigned long long each[] = { p.line, p.mapped, p.copied, p.placed };
     for (int i = 0; i < PATHS; i++)
         sent_by->counted[me->rank][i] += each[i];
 }

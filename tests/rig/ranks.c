@@ -272,9 +272,9 @@ struct ranks_paths ranks_paths(struct ranks_me *me, const tutti_comm *comm)
 {
     struct ranks_paths p = { 0 };
     tutti_query(comm, "paths", p.text, sizeof p.text);
-    int known = sscanf(p.text, "line=%llu mapped=%llu pulled=%llu copied=%llu placed=%llu", &p.line,
-        &p.mapped, &p.pulled, &p.copied, &p.placed);
-    ranks_expect(me, known == 5, "the paths are '%s'", p.text);
+    int known = sscanf(
+        p.text, "line=%llu mapped=%llu copied=%llu placed=%llu", &p.line, &p.mapped, &p.copied, &p.placed);
+    ranks_expect(me, known == 4, "the paths are '%s'", p.text);
     return p;
 }
 
@@ -487,7 +487,7 @@ static struct ranks_world *make_world(int n)
 static void set_environment(void)
 {
     static const char *const names[] = { "TUTTI_ALGO", "TUTTI_SLICE", "TUTTI_TIMEOUT", "TUTTI_FIRST_NUMBER",
-        "TUTTI_EXACT", "TUTTI_MAP", "TUTTI_PULL", "TUTTI_ID", "TUTTI_RANK", "TUTTI_SIZE" };
+        "TUTTI_EXACT", "TUTTI_MAP", "TUTTI_ID", "TUTTI_RANK", "TUTTI_SIZE" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unsetenv(names[i]);
     setenv("TUTTI_DEBUG", "none", 0);

@@ -6,7 +6,7 @@
  * grants are taken and when they are seen, when a rank is late or frozen, when one dies. The same seed gives
  * the same trace everywhere: there is no clock here and no pointer in any decision.
  *
- * The world keeps what transport.h promises and not a bit more: a mapped or pulled message is nothing but
+ * The world keeps what transport.h promises and not a bit more: a mapped message is nothing but
  * an address, so whoever reuses that memory before the acknowledgement is seen by the reader; a released
  * slot is poisoned. It also watches the caller: what transport.h forbids is kept as an error. */
 #ifndef TT_TRANSPORTS_SIM_H

@@ -106,7 +106,7 @@ static void sim_close(struct tt_endpoint *e)
         mine->state = TT_PEER_LEFT;
 }
 
-static enum tt_path choose_path(const struct tt_sim_endpoint *e, uint64_t bytes, bool reduced)
+static enum tt_path choose_path(const struct tt_sim_endpoint *e, uint64_t bytes)
 {
     const struct tt_costs *costs = e->sim->params.costs;
     if (costs != NULL)
@@ -117,8 +117,6 @@ static enum tt_path choose_path(const struct tt_sim_endpoint *e, uint64_t bytes,
         choices[count++] = TT_PATH_INLINE;
     if (e->params.map)
         choices[count++] = TT_PATH_MAPPED;
-    if (e->params.pull && !reduced)
-        choices[count++] = TT_PATH_PULLED;
     return choices[tt_sim_below(e->sim, count)];
 }
 
@@ -251,7 +249,7 @@ static enum tt_path path_of(struct tt_link *link, const struct tt_message *m)
     const struct tt_sim_channel *channel = channel_of(link, true);
     uint64_t slot = m->number % (uint64_t)mine->sim->params.slots;
     if (!m->placed)
-        return choose_path(mine, m->bytes, m->reduced);
+        return choose_path(mine, m->bytes);
     if (channel->replies[slot].number == m->number + 1)
         return TT_PATH_COPIED;
     if (channel->grants[slot].number != m->number + 1)
@@ -342,8 +340,7 @@ static bool sim_sent(struct tt_link *link, uint64_t number)
         wrong(sim, "asked for before it was sent", me, link->peer, number);
         return false;
     }
-    bool reads = letter->path == TT_PATH_MAPPED || letter->path == TT_PATH_PULLED;
-    if (letter->number != number || letter->state == TT_SIM_FREE || !reads)
+    if (letter->number != number || letter->state == TT_SIM_FREE || letter->path != TT_PATH_MAPPED)
         return true;
     sim->counts.late_acks += letter->state == TT_SIM_RELEASED;
     return false;
@@ -370,25 +367,6 @@ static bool sim_arrived(
         .base = letter->base,
         .view = { like->layout, letter->source.space, letter->source.chunk, like->nchunks, like->slice } };
     return true;
-}
-
-static tutti_status sim_pull(
-    struct tt_link *link, const struct tt_arrival *arrival, uint64_t at, void *dst, uint64_t bytes)
-{
-    struct tt_sim *sim = end_of(link)->mine->sim;
-    int peer = link->peer;
-    uint8_t *to = dst;
-    if (arrival->path != TT_PATH_PULLED || at + bytes > arrival->available)
-        wrong(sim, "pulled what is not there", end_of(link)->mine->head.me, peer, at);
-    if (sim->ranks[peer].state == TT_PEER_DEAD)
-        return tt_fail(TUTTI_PEER_LOST, "sim: rank %d died, its memory cannot be read", peer);
-    for (uint64_t done = 0, run; done < bytes; done += run) {
-        const void *from = (const void *)tt_arrival_run(arrival, at + done, &run);
-        run = run < bytes - done ? run : bytes - done;
-        memcpy(to + done, from, run);
-    }
-    sim->counts.bytes += bytes;
-    return TUTTI_OK;
 }
 
 /* What the sender writes again is its reader's to spoil: all of it, where shm leaves a byte in each line. */
@@ -517,7 +495,6 @@ static const struct tt_link_ops link_ops = {
     .send = sim_send,
     .sent = sim_sent,
     .arrived = sim_arrived,
-    .pull = sim_pull,
     .release = sim_release,
     .grant = sim_grant,
     .target = sim_target,

@@ -32,12 +32,6 @@ static inline enum tt_peek link_peek(
     return link->ops->peek(link, number, signature, bytes, payload);
 }
 
-static inline tutti_status link_pull(
-    struct tt_link *link, const struct tt_arrival *a, uint64_t at, void *dst, uint64_t bytes)
-{
-    return link->ops->pull(link, a, at, dst, bytes);
-}
-
 static inline void link_release(struct tt_link *link, uint64_t number)
 {
     link->ops->release(link, number);

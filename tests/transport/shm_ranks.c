@@ -25,13 +25,9 @@ struct shm_stage *shm_stage_new(int n)
     cr_assert_neq(pages, MAP_FAILED);
     struct shm_stage *stage = pages;
     stage->n = n;
-    stage->params = (struct tt_endpoint_params){ .n = n,
-        .slot_bytes = SUITE_SLOT_BYTES,
-        .first_number = 0xfffffff5u,
-        .map = true,
-        .pull = true,
-        .pull_from = 64 << 10,
-        .membarrier = true };
+    stage->params = (struct tt_endpoint_params){
+        .n = n, .slot_bytes = SUITE_SLOT_BYTES, .first_number = 0xfffffff5u, .map = true, .membarrier = true
+    };
     return stage;
 }
 
@@ -156,7 +152,7 @@ void shm_take(
         if (tt_wait_idle(&wait) && !suite_expect(&r->suite, tt_now_ns() < deadline, "nothing comes"))
             return;
     tt_wait_awake(&wait);
-    suite_read(&r->suite, e, peer, &a, key, bytes);
+    suite_read(&r->suite, &a, key, bytes);
     link_release(tt_link_to(e, TT_CLASS_P2P, peer), number);
 }
 

@@ -30,9 +30,8 @@ TestSuite(shm, .init = limit_time);
 
 Test(shm, threads_exchange)
 {
-    cr_expect_str_empty(threads_exchange(2, 25, true, true));
-    cr_expect_str_empty(threads_exchange(3, 10, false, true));
-    cr_expect_str_empty(threads_exchange(5, 10, false, false));
+    cr_expect_str_empty(threads_exchange(2, 25, true));
+    cr_expect_str_empty(threads_exchange(5, 10, false));
 }
 
 Test(shm, threads_abort)
@@ -61,12 +60,8 @@ static void exchange(struct shm_rank *r)
     suite_expect(&r->suite, tt_arena_alloc(SUITE_EXCHANGE_BYTES, (void **)&r->suite.memory[1]) == TUTTI_OK,
         "no memory");
     suite_exchange(&r->suite, e, r->stage->params.first_number, 20, 5);
-    const _Atomic uint8_t *pulls =
-        tt_shm_at(((struct tt_shm_endpoint *)e)->control, ((struct tt_shm_endpoint *)e)->shape.can_pull);
     for (int path = 0; path < TT_PATHS; path++)
-        suite_expect(&r->suite,
-            e->path_bytes[path] > 0 || (path == TT_PATH_PULLED && pulls[(r->me + 1) % r->n] == TT_SHM_CANNOT),
-            "path %d was not used", path);
+        suite_expect(&r->suite, e->path_bytes[path] > 0, "path %d was not used", path);
     shm_meet(r);
     tt_shm.close(e);
 }
@@ -328,8 +323,7 @@ static void die(struct shm_rank *r)
         shm_post(e, 0, first, 3, private, 40);
         shm_post(e, 0, first + 1, 4, private, 1000);
         shm_post(e, 0, first + 2, 5, shared, BYTES);
-        shm_post(e, 0, first + 3, 6, private, BYTES);
-        atomic_store(&stage->numbers[1], 1 + e->path_bytes[TT_PATH_PULLED]);
+        atomic_store(&stage->numbers[1], 1);
         raise(SIGKILL);
     }
     if (r->me == 2) {
@@ -346,15 +340,6 @@ static void die(struct shm_rank *r)
     shm_take(r, e, 1, first, 3, 40);
     shm_take(r, e, 1, first + 1, 4, 1000);
     shm_take(r, e, 1, first + 2, 5, BYTES);
-    struct tt_layout layout;
-    struct tt_arrival a;
-    tt_layout_even(&layout, BYTES, 1, 1, 1);
-    struct tt_view like = { .layout = &layout, .nchunks = 1 };
-    if (atomic_load(&stage->numbers[1]) > 1 &&
-        link_arrived(tt_link_to(e, TT_CLASS_P2P, 1), first + 3, &like, &a))
-        suite_expect(&r->suite,
-            link_pull(tt_link_to(e, TT_CLASS_P2P, 1), &a, 0, private, BYTES) == TUTTI_PEER_LOST,
-            "pulled from the dead");
     shm_post(e, 2, first, 7, private, 20);
     tt_shm.close(e);
     while (atomic_load(&stage->numbers[2]) == 0 && tt_now_ns() < deadline)
@@ -368,6 +353,8 @@ Test(shm, a_killed_process)
 {
     shm_stage_run(shm_stage_new(3), die, 1);
 }
+
+enum { STAYS = 1 }; /* the process of rank 0, until the others have read */
 
 /* Rank 0 sends and is gone at once, reusing its memory for other things; the others take their time. */
 static void leave_early(struct shm_rank *r)
@@ -386,7 +373,7 @@ static void leave_early(struct shm_rank *r)
             if (tt_arena_alloc(1 << 20, &other) == TUTTI_OK)
                 memset(other, 0xee, 1 << 20);
         }
-        if (r->stage->params.pull)
+        if (r->stage->numbers[0] == STAYS)
             shm_meet(r); /* else its process ends before the others look */
         return;
     }
@@ -395,7 +382,7 @@ static void leave_early(struct shm_rank *r)
     for (uint64_t i = 0; i < TT_SLOTS; i++)
         shm_take(r, e, 0, first + i, i + (uint64_t)r->me, i % 2 == 0 ? 48 : sizeof text);
     tt_shm.close(e);
-    if (r->stage->params.pull)
+    if (r->stage->numbers[0] == STAYS)
         shm_meet(r);
 }
 
@@ -403,7 +390,7 @@ Test(shm, who_left_can_still_be_read)
 {
     shm_stage_run(shm_stage_new(4), leave_early, -1);
     struct shm_stage *stage = shm_stage_new(4);
-    stage->params.pull = false;
+    stage->numbers[0] = STAYS;
     shm_stage_run(stage, leave_early, -1);
 }
 
@@ -456,9 +443,7 @@ static void tidy(struct shm_rank *r)
 
 Test(shm, what_is_not_used_returns)
 {
-    struct shm_stage *stage = shm_stage_new(2);
-    stage->params.pull = false;
-    shm_stage_run(stage, tidy, -1);
+    shm_stage_run(shm_stage_new(2), tidy, -1);
 }
 
 /* --- Nothing grows */

@@ -26,7 +26,6 @@ static void join_new_world(
         struct tt_endpoint_params mine = *params;
         mine.me = r;
         mine.map = mine.map && !suite.copies_only;
-        mine.pull = mine.pull && !suite.copies_only;
         cr_assert_eq(tt_sim_transport.open(&mine, addresses + r * TT_ADDRESS_BYTES, &endpoints[r]), TUTTI_OK);
     }
     for (int r = 0; r < params->n; r++)

@@ -37,17 +37,10 @@ static void make_shm(const struct tt_endpoint_params *params, struct tt_endpoint
 }
 
 /* As if the memory of a thread could not be mapped: the same suite by the other paths. */
-static void make_shm_unmapped(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
-{
-    struct tt_endpoint_params unmapped = *params;
-    unmapped.map = false;
-    make_shm(&unmapped, endpoints);
-}
-
 static void make_shm_copied(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
 {
     struct tt_endpoint_params copied = *params;
-    copied.map = copied.pull = false;
+    copied.map = false;
     make_shm(&copied, endpoints);
 }
 
@@ -165,15 +158,6 @@ Test(transports, shm_in_one_process)
         .make = make_shm,
         .grants = SUITE_GRANTS,
         .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_MAPPED | 1 << TT_PATH_COPIED });
-}
-
-Test(transports, shm_without_mapping)
-{
-    run_all(&(struct transport_suite){ .transport = &tt_shm,
-        .lines = TT_SHM_LINES,
-        .make = make_shm_unmapped,
-        .grants = SUITE_NO_GRANTS,
-        .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_PULLED | 1 << TT_PATH_COPIED });
 }
 
 Test(transports, shm_with_copies_only)

@@ -64,7 +64,6 @@ void suite_spec_make(struct suite_spec *spec, uint64_t key, bool mapped_memory)
     memset(spec, 0, sizeof *spec);
     spec->key = key;
     spec->bytes = choose_bytes(x);
-    spec->reduced = y & 1;
     spec->memory = mapped_memory && (y & 2);
     if (y & 4)
         make_run(spec, y >> 8);
@@ -167,8 +166,7 @@ static bool advance_sending(struct stream *t, struct message *m, uint64_t number
 {
     struct tt_link *link = tt_link_to(t->e, t->class, t->peer);
     if (m->state == WAITING) {
-        struct tt_message message = { .reduced = m->spec.reduced,
-            .signature = (uint32_t)m->spec.key,
+        struct tt_message message = { .signature = (uint32_t)m->spec.key,
             .number = number,
             .bytes = m->spec.bytes,
             .source = m->spec.source };
@@ -210,7 +208,7 @@ static bool advance_receiving(struct stream *t, struct message *m, uint64_t numb
         m->arrival.packed = false;
         m->arrival.view = m->place;
     }
-    suite_read(t->suite, t->e, t->peer, &m->arrival, m->spec.key, m->spec.bytes);
+    suite_read(t->suite, &m->arrival, m->spec.key, m->spec.bytes);
     link_release(link, number);
     m->state = DONE;
     return true;

@@ -81,8 +81,7 @@ static bool sent_soon(
     return true;
 }
 
-bool suite_read(struct transport_suite *s, struct tt_endpoint *e, int peer, const struct tt_arrival *a,
-    uint64_t key, uint64_t bytes)
+bool suite_read(struct transport_suite *s, const struct tt_arrival *a, uint64_t key, uint64_t bytes)
 {
     if (!suite_expect(s, a->bytes == bytes, "%llu bytes arrive instead of %llu", (unsigned long long)a->bytes,
             (unsigned long long)bytes))
@@ -93,14 +92,7 @@ bool suite_read(struct transport_suite *s, struct tt_endpoint *e, int peer, cons
     memset(whole, 0xa5, bytes + 2 * GUARD);
     for (uint64_t at = 0, run; at < bytes; at += run) {
         uintptr_t address = tt_arrival_run(a, at, &run);
-        if (a->path == TT_PATH_PULLED && key % 2 == 0)
-            run = bytes - at; /* a pull may cross runs */
-        if (a->path != TT_PATH_PULLED)
-            memcpy(to + at, (const void *)address, run);
-        else if (!suite_expect(s,
-                     link_pull(tt_link_to(e, TT_CLASS_COLLECTIVE, peer), a, at, to + at, run) == TUTTI_OK,
-                     "no pull"))
-            break;
+        memcpy(to + at, (const void *)address, run);
     }
     uint64_t same = 0, guards = 0;
     while (same < bytes && to[same] == suite_byte(key, same))
@@ -115,12 +107,9 @@ bool suite_read(struct transport_suite *s, struct tt_endpoint *e, int peer, cons
 
 static void make(struct transport_suite *s, int n, struct tt_endpoint **endpoints)
 {
-    struct tt_endpoint_params params = { .n = n,
-        .slot_bytes = SUITE_SLOT_BYTES,
-        .first_number = first_number,
-        .pull = true,
-        .pull_from = 64 << 10,
-        .map = true };
+    struct tt_endpoint_params params = {
+        .n = n, .slot_bytes = SUITE_SLOT_BYTES, .first_number = first_number, .map = true
+    };
     s->make(&params, endpoints);
     for (int i = 0; i < n; i++)
         suite_expect(s, tt_endpoint_enter(endpoints[i]), "it has ended before it began");
@@ -134,21 +123,20 @@ static void close_all(struct transport_suite *s, int n, struct tt_endpoint **end
 
 /* --- Cases */
 
-static void one_way(struct transport_suite *s, struct tt_endpoint **e, uint64_t number, uint8_t *from,
-    uint64_t bytes, bool reduced)
+static void one_way(
+    struct transport_suite *s, struct tt_endpoint **e, uint64_t number, uint8_t *from, uint64_t bytes)
 {
     struct plain p;
     struct tt_arrival a;
     write_bytes(from, number, bytes);
     make_plain(&p, number, from, bytes);
-    p.message.reduced = reduced;
     suite_expect(s, !link_arrived(tt_link_to(e[1], TT_CLASS_COLLECTIVE, 0), number, &p.like, &a),
         "a message arrives before it is sent");
     if (!send_soon(s, tt_link_to(e[0], TT_CLASS_COLLECTIVE, 1), &p.message) ||
         !arrives(s, e[1], 0, TT_CLASS_COLLECTIVE, number, &p.like, &a))
         return;
     suite_expect(s, a.signature == p.message.signature, "the signature is lost");
-    suite_read(s, e[1], 0, &a, number, bytes);
+    suite_read(s, &a, number, bytes);
     link_release(tt_link_to(e[1], TT_CLASS_COLLECTIVE, 0), number);
     sent_soon(s, e[0], 1, TT_CLASS_COLLECTIVE, number);
 }
@@ -163,7 +151,7 @@ static void run_sizes(struct transport_suite *s)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         for (int memory = 0; memory < 2; memory++)
             for (uint64_t shift = 0; shift < 3 && s->memory[memory] != NULL; shift++) {
-                one_way(s, e, number++, s->memory[memory] + shift * 21, sizes[i], shift == 1);
+                one_way(s, e, number++, s->memory[memory] + shift * 21, sizes[i]);
                 total += sizes[i];
             }
     for (int path = 0; path < TT_PATHS; path++) {
@@ -187,7 +175,7 @@ static void run_to_itself(struct transport_suite *s)
     make_plain(&p, first_number, s->memory[0], 5000);
     if (send_soon(s, tt_link_to(e[0], TT_CLASS_P2P, 0), &p.message) &&
         arrives(s, e[0], 0, TT_CLASS_P2P, first_number, &p.like, &a))
-        suite_read(s, e[0], 0, &a, 5, 5000);
+        suite_read(s, &a, 5, 5000);
     link_release(tt_link_to(e[0], TT_CLASS_P2P, 0), first_number);
     sent_soon(s, e[0], 0, TT_CLASS_P2P, first_number);
     close_all(s, 1, e);
@@ -204,12 +192,10 @@ static void run_kinds(struct transport_suite *s)
         if (spec.bytes == 0)
             continue;
         suite_spec_fill(&spec, s->memory[spec.memory]);
-        struct tt_message m = {
-            .number = first_number + i, .bytes = spec.bytes, .reduced = spec.reduced, .source = spec.source
-        };
+        struct tt_message m = { .number = first_number + i, .bytes = spec.bytes, .source = spec.source };
         if (send_soon(s, tt_link_to(e[1], TT_CLASS_P2P, 0), &m) &&
             arrives(s, e[0], 1, TT_CLASS_P2P, m.number, &spec.like, &a) &&
-            !suite_read(s, e[0], 1, &a, spec.key, spec.bytes))
+            !suite_read(s, &a, spec.key, spec.bytes))
             break;
         link_release(tt_link_to(e[0], TT_CLASS_P2P, 1), m.number);
         sent_soon(s, e[1], 0, TT_CLASS_P2P, m.number);
@@ -238,7 +224,7 @@ static void run_many_runs(struct transport_suite *s)
         }
         if (send_soon(s, tt_link_to(e[0], TT_CLASS_COLLECTIVE, 1), &m) &&
             arrives(s, e[1], 0, TT_CLASS_COLLECTIVE, m.number, &view, &a))
-            suite_read(s, e[1], 0, &a, i, m.bytes);
+            suite_read(s, &a, i, m.bytes);
         link_release(tt_link_to(e[1], TT_CLASS_COLLECTIVE, 0), m.number);
         sent_soon(s, e[0], 1, TT_CLASS_COLLECTIVE, m.number);
     }
@@ -268,7 +254,7 @@ static void take(
     if (arrives(s, e, 0, class, number, &p.like, &a)) {
         suite_expect(s, a.signature == (uint32_t)(number * 31), "another message arrives as %llu",
             (unsigned long long)number);
-        suite_read(s, e, 0, &a, number, bytes);
+        suite_read(s, &a, number, bytes);
     }
     link_release(tt_link_to(e, class, 0), number);
 }
@@ -373,9 +359,9 @@ static void run_sent(struct transport_suite *s)
             memset(from, 0x11, bytes);
         if (!arrives(s, e[1], 0, class, number, &p.like, &a))
             break;
-        suite_expect(s, at_once != (a.path == TT_PATH_MAPPED || a.path == TT_PATH_PULLED),
-            "path %d is sent %s", a.path, at_once ? "before it is read" : "late");
-        suite_read(s, e[1], 0, &a, number, bytes);
+        suite_expect(s, at_once != (a.path == TT_PATH_MAPPED), "path %d is sent %s", a.path,
+            at_once ? "before it is read" : "late");
+        suite_read(s, &a, number, bytes);
         suite_expect(s, at_once || !link_sent(tt_link_to(e[0], class, 1), number), "sent before the release");
         link_release(tt_link_to(e[1], class, 0), number);
         sent_soon(s, e[0], 1, class, number);
@@ -525,7 +511,7 @@ static void one_granted(
         a.packed = true;
         a.base = (uintptr_t)to;
     }
-    suite_read(s, e[1], 0, &a, number, bytes);
+    suite_read(s, &a, number, bytes);
     suite_expect(s, to[bytes] == 0x33, "placed beyond its %llu bytes", (unsigned long long)bytes);
     link_release(tt_link_to(e[1], class, 0), number);
     sent_soon(s, e[0], 1, class, number);

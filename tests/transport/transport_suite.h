@@ -53,7 +53,6 @@ static inline uint8_t suite_byte(uint64_t key, uint64_t at)
 /* A message of every kind, made from a key, the same at sender and receiver. */
 struct suite_spec {
     uint64_t key, bytes; /* 0: the number is skipped */
-    bool reduced;
     int memory;
     struct tt_layout layout;
     struct tt_view source, like;
@@ -66,8 +65,7 @@ void suite_spec_fill(struct suite_spec *spec, uint8_t *memory);
 void suite_spec_spoil(const struct suite_spec *spec);
 
 /* Read an arrival to its end as an executor does, and compare. */
-bool suite_read(struct transport_suite *s, struct tt_endpoint *e, int peer, const struct tt_arrival *a,
-    uint64_t key, uint64_t bytes);
+bool suite_read(struct transport_suite *s, const struct tt_arrival *a, uint64_t key, uint64_t bytes);
 
 /* Put a message where its receiver granted. */
 void suite_place(const struct tt_message *message, const struct tt_view *place);

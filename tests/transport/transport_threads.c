@@ -15,7 +15,7 @@ enum { RANKS_MAX = 8 };
 
 struct crew {
     int n, rounds;
-    bool map, pull;
+    bool map;
     uint64_t first_number;
     void (*run)(struct crew *c, int me, struct transport_suite *s);
     pthread_barrier_t barrier;
@@ -39,13 +39,9 @@ static void together(struct crew *c)
 
 static struct tt_endpoint *join(struct crew *c, int me, struct transport_suite *s)
 {
-    struct tt_endpoint_params params = { .n = c->n,
-        .me = me,
-        .slot_bytes = SUITE_SLOT_BYTES,
-        .first_number = c->first_number,
-        .map = c->map,
-        .pull = c->pull,
-        .pull_from = 64 << 10 };
+    struct tt_endpoint_params params = {
+        .n = c->n, .me = me, .slot_bytes = SUITE_SLOT_BYTES, .first_number = c->first_number, .map = c->map
+    };
     struct tt_endpoint *e = NULL;
     suite_expect(s, tt_shm.open(&params, c->addresses[me], &e) == TUTTI_OK, "open failed");
     together(c);
@@ -94,7 +90,7 @@ static struct crew *new_crew(int n, int rounds, void (*run)(struct crew *, int, 
         abort();
     c->n = n;
     c->rounds = rounds;
-    c->map = c->pull = true;
+    c->map = true;
     c->run = run;
     return c;
 }
@@ -111,11 +107,10 @@ static void exchange(struct crew *c, int me, struct transport_suite *s)
     tt_arena_free(s->memory[1]);
 }
 
-const char *threads_exchange(int n, int batches, bool map, bool pull)
+const char *threads_exchange(int n, int batches, bool map)
 {
     struct crew *c = new_crew(n, batches, exchange);
     c->map = map;
-    c->pull = pull;
     return run_crew(c);
 }
 
@@ -178,7 +173,7 @@ static void read_note(struct crew *c, struct transport_suite *s, struct tt_endpo
     tt_layout_even(&layout, bytes, 1, 1, 1);
     if (suite_expect(s, link_arrived(tt_link_to(e, TT_CLASS_P2P, peer), c->first_number + number, &like, &a),
             "what was sent before a close is lost"))
-        suite_read(s, e, peer, &a, number * 7 + (uint64_t)peer, bytes);
+        suite_read(s, &a, number * 7 + (uint64_t)peer, bytes);
 }
 
 /* Ranks close one after the other, by chance; each reads from all just before it closes. */

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 /* Everybody sends all kinds of messages to the next and gets them from the one before. */
-const char *threads_exchange(int n, int batches, bool map, bool pull);
+const char *threads_exchange(int n, int batches, bool map);
 /* Everybody aborts at once, round after round; all must see one cause. */
 const char *threads_abort(int n, int rounds);
 /* Each opens and closes as soon as it may, while others still read what it sent. */

@@ -70,8 +70,8 @@ static bool said_nothing(const char *wrong)
 
 static bool exchange(void)
 {
-    return said_nothing(threads_exchange(THREADS, 20, true, false)) &&
-           said_nothing(threads_exchange(THREADS, 20, false, false));
+    return said_nothing(threads_exchange(THREADS, 20, true)) &&
+           said_nothing(threads_exchange(THREADS, 20, false));
 }
 
 static bool aborts(void)
