@@ -11,8 +11,8 @@
 struct tt_slicing tt_call_slicing(const struct tt_call *call, const struct tt_schedule *schedule);
 
 /* Of IN where that is not cut as OUT is, and of OUT. */
-void tt_call_set_layouts(const struct tt_call *call, const struct tt_prepared *prepared, struct tt_slicing slicing,
-    struct tt_layout *given, struct tt_layout *layout);
+void tt_call_set_layouts(const struct tt_call *call, const struct tt_prepared *prepared,
+    struct tt_slicing slicing, struct tt_layout *given, struct tt_layout *layout);
 /* Where the caller's buffers have IN and OUT. */
 void tt_call_set_buffers(const struct tt_call *call, const struct tt_layout *in, const struct tt_layout *out,
     struct tt_space *spaces);
@@ -33,7 +33,8 @@ struct tt_call_layout {
     struct tt_space spaces[2]; /* where the buffers have them: [TT_IN], [TT_OUT] */
     uint64_t stride; /* bytes of a cell that holds a slice of any chunk */
 };
-void tt_lay_out_call(const struct tt_call *call, const struct tt_prepared *prepared, struct tt_call_layout *laid);
+void tt_lay_out_call(
+    const struct tt_call *call, const struct tt_prepared *prepared, struct tt_call_layout *laid);
 /* The chunks of IN or OUT that this rank has: `first` and how many. */
 struct tt_part tt_call_chunks(
     const struct tt_call *call, const struct tt_schedule *schedule, unsigned buffer);
