@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* registry.c: the algorithms, a row each. Of those that can serve a call the one of the lowest price is
- * chosen (price.h), of equal prices the first row. */
+/* registry.c: the algorithms, a row each. Of those that can serve a call the one of the lowest
+ * predicted time is chosen (lib/select/cost_model.h), of equal times the first row. */
 #include "algorithms/algorithms.h"
 
 #include <string.h>

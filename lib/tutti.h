@@ -262,13 +262,13 @@ const char *tutti_get_last_error(const tutti_comm *comm);
  * not fit is kept, and this thread gets it by its next question if that has the same words, and room for it;
  * so who asks for the length, and then for the text, gets all of one text. Questions:
  * "version", "config" (settings), "variables" (of the environment), "transports", "cpu", "algorithms
- * COLLECTIVE", "choice COLLECTIVE BYTES", "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]]" (all prices and the
- * choice, of comm or of N ranks here), "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place
- * [exact]", "paths" (bytes this rank sent, by path), "executor" (H: calls of comm on CUDA streams go by
- * pinned memory and the processors; host: it has no device), "lost_wakeups"; "recorder [json]": the last 256
- * calls on comm, and how far they are, which any thread may ask while an operation of comm hangs; "attach PID
- * [json]": the same of all communicators of another process of this user, and of one that is being made, whom
- * it waits for. JSON is a line for each communicator. */
+ * COLLECTIVE", "choice COLLECTIVE BYTES", "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]]" (all predicted times
+ * and the choice, of comm or of N ranks here), "schedule COLLECTIVE ALGORITHM N ROOT RANK
+ * in_place|out_of_place [exact]", "paths" (bytes this rank sent, by path), "executor" (H: calls of comm on
+ * CUDA streams go by pinned memory and the processors; host: it has no device), "lost_wakeups"; "recorder
+ * [json]": the last 256 calls on comm, and how far they are, which any thread may ask while an operation of
+ * comm hangs; "attach PID [json]": the same of all communicators of another process of this user, and of one
+ * that is being made, whom it waits for. JSON is a line for each communicator. */
 size_t tutti_query(const tutti_comm *comm, const char *what, char *text, size_t bytes);
 
 /* Bytes of one element; 0 for an unknown type. */

@@ -128,7 +128,7 @@ says out '^all_reduce of 65536 bytes on 8 ranks, '
 says out '^  one_shot  *[0-9.]* us: messages '
 says out '^  hierarchical  *cannot serve: it needs at least two cache domains'
 says out ' <- chosen$'
-says out '^chosen: [a-z_]*, by its price$'
+says out '^chosen: [a-z_]*, by its predicted time$'
 says out '^  latency_near  *[0-9.]* ns until a rank of the same cache domain sees a message$'
 says out '^  byte_far  *[0-9.]* GB/s to read what '
 expect 0 "$info" --why all_reduce 64K -n 6 --exact --topology 2x3
@@ -144,7 +144,7 @@ printf 'all_reduce 4 0-64K ring\n' >"$scratch/rules"
 TUTTI_RULES=$scratch/rules expect 0 "$info" --why all_reduce 64K
 says out '^chosen: ring, because a rule of .*/rules names it$'
 TUTTI_RULES=$scratch/rules expect 0 "$info" --why all_reduce 64K --exact
-says out "^chosen: [a-z_]*, by its price; a rule of .*/rules names ring, which cannot serve$"
+says out "^chosen: [a-z_]*, by its predicted time; a rule of .*/rules names ring, which cannot serve$"
 TUTTI_RULES=$scratch/no_rules expect 2 "$info" --why all_reduce 64K
 says err 'no_rules. cannot be read'
 expect 2 "$info" --why all_induce 64K

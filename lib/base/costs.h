@@ -3,8 +3,8 @@
  *
  * A rank is a processor that does one thing at a time; where ranks outnumber the cores, some of them share
  * one. A message costs its sender and its receiver a little work each, can be seen by the other end a
- * latency later, and its bytes cost whoever reads them. The price of an algorithm (lib/select/price.h) and
- * the simulated time (tests/sim/sim.h) are two evaluations of these numbers.
+ * latency later, and its bytes cost whoever reads them. The predicted time of an algorithm
+ * (lib/select/cost_model.h) and the simulated time (tests/sim/sim.h) are two evaluations of these numbers.
  *
  * Times are whole femtoseconds, so that sums are exact and equal on all ranks. */
 #ifndef TT_BASE_COSTS_H
@@ -57,7 +57,7 @@ uint64_t tt_size_of_class(unsigned size); /* its smallest */
 
 /* Measured on a machine with two cores. */
 struct tt_costs tt_costs_default(void);
-/* Into the bounds within which prices cannot overflow: they may come by a wire. */
+/* Puts each cost into the bounds within which predictions cannot overflow: costs may come by a wire. */
 void tt_costs_bound(struct tt_costs *costs);
 
 /* A line for each, for people: its name, its value in ns, GB/s or bytes, and its meaning. */

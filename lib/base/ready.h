@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ready.h: the ready list: which units of a slice may run, and in which order they are tried.
  *
- * The executor (lib/exec/exec.c) runs schedules by it, and the cost model (lib/select/price_walk.c) runs
- * them in virtual time by it, so a price follows the order of the real run by construction.
+ * The executor (lib/exec/exec.c) runs schedules by it, and the cost model (lib/select/simulate.c) runs
+ * them in virtual time by it, so a prediction follows the order of the real run by construction.
  *
  * A unit is a fold, or a step outside of folds. Per slice in flight there is a count of open dependencies
  * for each step, and a list of units that are ready or under way. A unit is ready when the units before it

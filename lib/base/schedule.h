@@ -3,8 +3,8 @@
  *
  * A schedule is what one rank does in one collective: a list of steps with five verbs. A step names cells
  * (a buffer and a range of chunks), never a pointer, a byte count or a type, so one schedule serves every
- * size and type, can be printed, proven, priced, simulated and copied to a GPU. Rejected: pointers in
- * steps (libNBC), one opcode per fused combination (MSCCL++), dependencies written by hand (MPICH).
+ * size and type, can be printed, proven, simulated, predicted in time and copied to a GPU. Rejected: pointers
+ * in steps (libNBC), one opcode per fused combination (MSCCL++), dependencies written by hand (MPICH).
  *
  * The builder derives dependencies from hazards (last writer, readers since), numbers the messages of each
  * (peer, direction), and keeps the first error until tt_schedule_end, so that a generator reads as prose.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* choose.c: force, rules, prices, in this order. */
+/* choose.c: a forced name, rules, predicted times, in this order. */
 #include "select/choose.h"
 
 #include <limits.h>
@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "base/text.h"
 
-enum { ELEMENT_BYTES = 4 }; /* prices do not look at types */
+enum { ELEMENT_BYTES = 4 }; /* predictions do not look at types */
 
 /* The name that `algo` forces for a collective ("all_reduce:ring,broadcast:tree"), copied to name; false
  * if none. */
@@ -112,8 +112,8 @@ tutti_status tt_choose_anew(const struct tt_request *request, int *algorithm, en
         return TUTTI_OK;
     }
     struct tt_cost_query query = tt_choose_cost_query(request);
-    *decider = TT_BY_PRICE;
-    return tt_price_choose(&query, algorithm);
+    *decider = TT_BY_COST;
+    return tt_cost_choose(&query, algorithm);
 }
 
 tutti_status tt_choose(const struct tt_request *request, struct tt_choices *choices, int *algorithm)

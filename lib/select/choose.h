@@ -2,14 +2,14 @@
 /* choose.h: which algorithm serves a call.
  *
  * The one that the setting `algo` forces; else the one that a rule of the setting `rules` names; else the one
- * of the lowest price (lib/select/price.h). Sizes fall into classes, two for each power of two, and a
- * communicator keeps what was chosen for a class: prices are found at the first call of each, and after that
- * a choice is a look into a table. All of it reads only what all ranks share. */
+ * of the lowest predicted time (lib/select/cost_model.h). Sizes fall into classes, two for each power of two,
+ * and a communicator keeps what was chosen for a class: times are predicted at the first call of each, and
+ * after that a choice is a look into a table. All of it reads only what all ranks share. */
 #ifndef TT_CHOOSE_H
 #define TT_CHOOSE_H
 #include <stdint.h>
 
-#include "select/price.h"
+#include "select/cost_model.h"
 #include "base/config.h"
 
 struct tt_choices { /* 1 + index in the registry; 0: not asked yet */
@@ -24,7 +24,7 @@ struct tt_request {
     uint64_t bytes; /* of the whole vector */
 };
 
-enum tt_decider { TT_BY_FORCE, TT_BY_RULE, TT_BY_PRICE };
+enum tt_decider { TT_BY_FORCE, TT_BY_RULE, TT_BY_COST };
 
 /* An ineligible or unknown forced name is an error that lists the eligible ones. `choices` may be NULL:
  * nothing is kept. */
@@ -32,7 +32,7 @@ tutti_status tt_choose(const struct tt_request *request, struct tt_choices *choi
 /* The same, and who decided. */
 tutti_status tt_choose_anew(const struct tt_request *request, int *algorithm, enum tt_decider *decider);
 
-/* What is priced for it: its size class. */
+/* Returns the query whose time is predicted for this call: the same with the smallest size of its class. */
 struct tt_cost_query tt_choose_cost_query(const struct tt_request *request);
 /* The algorithm that the first rule for it names, -1 if there is none. */
 int tt_choose_rule(const struct tt_request *request);

@@ -12,12 +12,12 @@ static double microseconds(uint64_t femtoseconds)
     return 1e-9 * (double)femtoseconds;
 }
 
-static void put_price(const struct tt_price *p, struct tt_text *a)
+static void put_prediction(const struct tt_prediction *p, struct tt_text *a)
 {
-    static const char *const names[TT_PRICE_PARTS] = { "messages", "bytes", "folds", "copies", "turns" };
+    static const char *const names[TT_COST_PARTS] = { "messages", "bytes", "folds", "copies", "turns" };
     uint64_t work = 0;
     tt_put(a, "%.3f us:", microseconds(p->total));
-    for (int i = 0; i < TT_PRICE_PARTS; i++) {
+    for (int i = 0; i < TT_COST_PARTS; i++) {
         if (p->parts[i] > 0)
             tt_put(a, " %s %.3f,", names[i], microseconds(p->parts[i]));
         work += p->parts[i];
@@ -34,17 +34,17 @@ static tutti_status put_row(const struct tt_request *request, int algorithm, int
     const struct tt_algorithm *row = &tt_algorithms[algorithm];
     const char *why = tt_algorithm_refuse(row, request->requirements);
     struct tt_cost_query query = tt_choose_cost_query(request);
-    struct tt_price price;
+    struct tt_prediction prediction;
     tutti_status status = TUTTI_OK;
     tt_put(a, "%s\t", row->name);
     if (why == NULL)
-        status = tt_price(&query, algorithm, &price);
+        status = tt_cost_predict(&query, algorithm, &prediction);
     if (why != NULL)
         tt_put(a, "cannot serve: %s", why);
-    else if (status == TUTTI_OK && price.total == UINT64_MAX)
+    else if (status == TUTTI_OK && prediction.total == UINT64_MAX)
         tt_put(a, "cannot serve: its messages are longer than a slot");
     else if (status == TUTTI_OK)
-        put_price(&price, a);
+        put_prediction(&prediction, a);
     tt_put(a, "%s\n", algorithm == chosen ? " <- chosen" : "");
     return status;
 }
@@ -59,10 +59,10 @@ static void put_reason(
     else if (decider == TT_BY_RULE)
         tt_put(a, "because a rule of %s names it\n", request->settings->rules);
     else if (rule >= 0)
-        tt_put(a, "by its price; a rule of %s names %s, which cannot serve\n", request->settings->rules,
-            tt_algorithms[rule].name);
+        tt_put(a, "by its predicted time; a rule of %s names %s, which cannot serve\n",
+            request->settings->rules, tt_algorithms[rule].name);
     else
-        tt_put(a, "by its price\n");
+        tt_put(a, "by its predicted time\n");
 }
 
 bool tt_why(const struct tt_request *request, struct tt_text *a)

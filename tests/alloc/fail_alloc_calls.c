@@ -162,7 +162,8 @@ static void *run_caller(void *argument)
 
 tutti_status try_calls(long refusal)
 {
-    /* Forced, because the prices of each would be thousands of requests; those are refused in "rules". */
+    /* Forced, because the predictions of each would be thousands of requests; those are refused in
+     * "rules". */
     static const char algorithms[] =
         "slice=16K;algo=all_reduce:direct,reduce:tree,broadcast:tree,all_gather:ring,all_gather_v:direct,"
         "reduce_scatter:ring,reduce_scatter_v:direct,all_to_all:bruck,gather:tree,scatter:tree";
@@ -192,7 +193,8 @@ tutti_status try_calls(long refusal)
 tutti_status try_rules(long refusal)
 {
     char path[] = "fail_alloc_rules_XXXXXX", options[64];
-    static const char rules[] = "all_reduce 2 0- tree\n"; /* the broadcast has its price */
+    static const char rules[] =
+        "all_reduce 2 0- tree\n"; /* no rule for the broadcast: its time is predicted */
     tutti_comm *comms[RANKS] = { NULL, NULL };
     int32_t v[RANKS] = { 1, 2 };
     int file = mkstemp(path);

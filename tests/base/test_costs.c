@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_costs.c: what folds, messages and copies cost, in figures worked out by hand.
  *
- * The simulator and the prices that test_price.c compares with it ask the same functions of lib/base/costs.h:
- * a formula that is wrong there is wrong in both. */
+ * The simulator and the predictions that test_cost_model.c compares with it ask the same functions of
+ * lib/base/costs.h: a formula that is wrong there is wrong in both. */
 #include <criterion/criterion.h>
 
 #include "base/costs.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_choose.c: who decides which algorithm serves, by what, and what is refused on the way: prices and
+/* test_choose.c: who decides which algorithm serves, by what, and what is refused on the way: predictions and
  * rules. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -97,7 +97,7 @@ Test(choose, defaults)
     }
 }
 
-/* Twice the bytes cost at most three times the price: no choice ends in a cliff. */
+/* Twice the bytes take at most three times the predicted time: no choice ends in a cliff. */
 Test(choose, no_cliff)
 {
     for (uint64_t cores = 2; cores <= 16; cores *= 8)
@@ -109,18 +109,19 @@ Test(choose, no_cliff)
                     struct tt_request request =
                         ask_for(&settings, (enum tt_collective)c, n, tt_size_of_class(size));
                     struct tt_cost_query query = tt_choose_cost_query(&request);
-                    struct tt_price price;
+                    struct tt_prediction prediction;
                     int algorithm;
                     if (tt_collectives[c].p2p || tt_collectives[c].counts != TT_COUNTS_EVEN)
                         continue;
                     cr_assert_eq(tt_choose(&request, NULL, &algorithm), TUTTI_OK);
-                    cr_assert_eq(tt_price(&query, algorithm, &price), TUTTI_OK);
-                    cr_expect(before[0] == 0 || price.total <= 3 * before[0],
+                    cr_assert_eq(tt_cost_predict(&query, algorithm, &prediction), TUTTI_OK);
+                    cr_expect(before[0] == 0 || prediction.total <= 3 * before[0],
                         "%s on %d ranks, %llu cores: %llu fs at %llu bytes, %llu at half of them",
-                        tt_collectives[c].name, n, (unsigned long long)cores, (unsigned long long)price.total,
-                        (unsigned long long)request.bytes, (unsigned long long)before[0]);
+                        tt_collectives[c].name, n, (unsigned long long)cores,
+                        (unsigned long long)prediction.total, (unsigned long long)request.bytes,
+                        (unsigned long long)before[0]);
                     before[0] = before[1];
-                    before[1] = price.total;
+                    before[1] = prediction.total;
                 }
             }
 }
@@ -212,7 +213,7 @@ static tutti_status read_rules(const char *text, struct tt_settings *settings)
     return status;
 }
 
-Test(choose, a_rule_overrules_prices)
+Test(choose, a_rule_overrules_predictions)
 {
     struct tt_settings settings;
     cr_assert_eq(read_rules("# mine\n\n"
@@ -237,7 +238,7 @@ Test(choose, a_rule_overrules_prices)
     struct tt_request request = ask_for(&settings, TT_ALL_REDUCE, 8, 8); /* no rule */
     cr_expect_str_neq(chosen(&request, NULL), "ring");
     request = ask_for(&settings, TT_ALL_REDUCE, 4, 8);
-    request.requirements.exact = true; /* the ring cannot: prices decide */
+    request.requirements.exact = true; /* the ring cannot: predictions decide */
     cr_expect_str_neq(chosen(&request, NULL), "ring");
     strcpy(settings.algorithm, "all_reduce:doubling"); /* force comes first */
     cr_expect_str_eq(chosen(&request, NULL), "doubling");

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* price_walk.c: schedules in virtual time, by the rules of the executor (lib/exec/exec.c), without a byte.
+/* simulate.c: schedules in virtual time, by the rules of the executor (lib/exec/exec.c), without a byte.
  *
  * What happens are messages that can be seen, by who receives them or, once they were read, by who sent
  * them; and ranks that go on. A rank that is named makes passes over what it may do, as the executor does,
  * and each piece of work moves the clock of its core on. Then it goes on at that time, and sees what came
  * meanwhile. */
-#include "select/price_walk.h"
+#include "select/simulate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ struct rank {
     uint32_t *mate; /* the step at the other end of a message */
     struct slice slices[TT_WINDOW];
     bool called; /* an event is under way that lets it go on */
-    uint64_t end, parts[TT_PRICE_PARTS];
+    uint64_t end, parts[TT_COST_PARTS];
 };
 
 struct core {
@@ -95,13 +95,13 @@ static void wake(struct simulation *sim, int rank, uint64_t time)
 
 /* A context switch begins when the core has nothing to do: its rank lets the next one go on, whether that has
  * work or not. */
-static void spend(struct simulation *sim, int rank, enum tt_price_part part, uint64_t time)
+static void spend(struct simulation *sim, int rank, enum tt_cost_part part, uint64_t time)
 {
     struct core *core = core_of(sim, rank);
     uint64_t *parts = sim->ranks[rank].parts, from = clock_of(sim, rank);
     if (core->last != rank && core->last != NOBODY) {
         from = later(from, core->free + sim->costs->turn);
-        parts[TT_PRICE_TURNS] += sim->costs->turn;
+        parts[TT_COST_TURNS] += sim->costs->turn;
     }
     core->last = rank;
     core->free = from + time * sim->share;
@@ -162,9 +162,9 @@ static bool advance_send(struct simulation *sim, int rank, struct slice *slice, 
     if (bytes == 0)
         return true;
     bool eager = bytes <= tt_costs_eager(sim->costs, sim->params->query->requirements.n);
-    spend(sim, rank, TT_PRICE_MESSAGES, sim->costs->message);
+    spend(sim, rank, TT_COST_MESSAGES, sim->costs->message);
     if (eager)
-        spend(sim, rank, TT_PRICE_COPIES, sim->costs->copy * bytes);
+        spend(sim, rank, TT_COST_COPIES, sim->costs->copy * bytes);
     tell(sim, rank, slice, unit->step);
     unit->posted = sim->moved = true;
     return eager;
@@ -180,10 +180,10 @@ static bool advance_receive(struct simulation *sim, int rank, struct slice *slic
         if (!heard(slice, first + i))
             return false;
     if (step->verb == TT_VERB_RECV_REDUCE)
-        spend(sim, rank, TT_PRICE_FOLDS, tt_costs_fold(sim->costs, step->fold_count + 1U, bytes));
+        spend(sim, rank, TT_COST_FOLDS, tt_costs_fold(sim->costs, step->fold_count + 1U, bytes));
     for (uint32_t i = 0; i < step->fold_count; i++) {
-        spend(sim, rank, TT_PRICE_MESSAGES, sim->costs->message);
-        spend(sim, rank, TT_PRICE_BYTES, sim->costs->byte[level(sim, rank, step[i].peer)] * bytes);
+        spend(sim, rank, TT_COST_MESSAGES, sim->costs->message);
+        spend(sim, rank, TT_COST_BYTES, sim->costs->byte[level(sim, rank, step[i].peer)] * bytes);
         tell(sim, rank, slice, first + i);
     }
     return true;
@@ -193,9 +193,9 @@ static void work(struct simulation *sim, int rank, const struct slice *slice, co
 {
     uint64_t bytes = bytes_of(sim, step->dst_chunk, step->nchunks, slice->index);
     if (bytes > 0 && step->verb == TT_VERB_REDUCE)
-        spend(sim, rank, TT_PRICE_FOLDS, tt_costs_fold(sim->costs, 2, bytes));
+        spend(sim, rank, TT_COST_FOLDS, tt_costs_fold(sim->costs, 2, bytes));
     else if (bytes > 0)
-        spend(sim, rank, TT_PRICE_COPIES, sim->costs->copy * bytes);
+        spend(sim, rank, TT_COST_COPIES, sim->costs->copy * bytes);
 }
 
 /* True if the unit is done. */
@@ -390,7 +390,7 @@ static tutti_status open_simulation(struct simulation *sim, const struct tt_simu
     sim->memory = calloc(1, ranks * (sizeof *sim->ranks + sizeof *sim->cores) +
                                 steps * TT_WINDOW * sizeof(struct tt_active) + words * sizeof(uint32_t));
     if (sim->memory == NULL)
-        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to price an algorithm on %d ranks", n);
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to predict the time of an algorithm on %d ranks", n);
     sim->ranks = sim->memory;
     sim->cores = (struct core *)(void *)(sim->ranks + ranks);
     struct tt_active *units = (struct tt_active *)(void *)(sim->cores + ranks);
@@ -416,19 +416,19 @@ static tutti_status conclude(struct simulation *sim)
     const struct rank *last = &sim->ranks[0];
     for (int r = 0; r < sim->params->ranks && !sim->failed; r++) {
         if (sim->ranks[r].slices_left > 0 && sim->now <= sim->params->limit)
-            return tt_fail(TUTTI_INTERNAL_ERROR, "the price of %s: rank %d of %d does not end",
+            return tt_fail(TUTTI_INTERNAL_ERROR, "the predicted time of %s: rank %d of %d does not end",
                 sim->ranks[r].s->algorithm, r, sim->params->query->requirements.n);
         last = sim->ranks[r].end > last->end ? &sim->ranks[r] : last;
     }
     if (sim->failed)
-        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to price an algorithm on %d ranks",
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to predict the time of an algorithm on %d ranks",
             sim->params->query->requirements.n);
     sim->result->total = sim->running > 0 ? UINT64_MAX : last->end;
     memcpy(sim->result->parts, last->parts, sizeof last->parts);
     return TUTTI_OK;
 }
 
-tutti_status tt_price_simulate(const struct tt_simulation_params *params, struct tt_simulation_result *result)
+tutti_status tt_cost_simulate(const struct tt_simulation_params *params, struct tt_simulation_result *result)
 {
     struct simulation sim = { .params = params, .costs = params->query->costs, .result = result };
     sim.representative = params->ranks < params->query->requirements.n;

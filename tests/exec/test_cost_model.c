@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_price.c: the price of an algorithm is what the real executor takes over the simulator, and what is
- * chosen is the one that takes least.
+/* test_cost_model.c: the predicted time of an algorithm is what the real executor takes over the simulator,
+ * and what is chosen is the one that takes least.
  *
  * The simulator has a clock for what a transport does; what the executor does without one, folds and copies,
  * reaches it through the fold, as which copies are run here. The values do not matter. */
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "select/price.h"
+#include "select/cost_model.h"
 #include "exec/exec.h"
 #include "tests/proof/schedules.h"
 #include "tests/sim/sim.h"
@@ -22,7 +22,7 @@ static struct { /* what the fold must know */
     uint64_t full_slots; /* of the last run */
 } now;
 
-static int tried, waited; /* for a slot, which is no part of the price */
+static int tried, waited; /* for a slot, which is no part of the prediction */
 
 static void take_time(void *dst, const void *const *sources, int k, size_t count, uint32_t divisor)
 {
@@ -41,7 +41,7 @@ struct player {
     uint64_t end;
 };
 
-/* A copy is a fold of its operand with itself: of two operands, and so its price here. */
+/* A copy is a fold of its operand with itself: of two operands, and so its cost here. */
 static void copies_as_folds(struct tt_schedule *s)
 {
     for (uint32_t i = 0; i < s->nsteps; i++) {
@@ -179,46 +179,47 @@ static struct tt_topology *domains_of(int n)
 }
 
 /* Every algorithm, to the femtosecond, where no slice is left out. */
-static void expect_price_of_all(int n, uint64_t bytes, const struct tt_costs *costs)
+static void expect_prediction_of_all(int n, uint64_t bytes, const struct tt_costs *costs)
 {
     struct tt_topology *topology = domains_of(n);
     for (int a = 0; a < tt_algorithm_count; a++)
         for (int exact = 0; exact < 2; exact++) {
             enum tt_collective collective = (enum tt_collective)tt_algorithms[a].collective;
             struct tt_cost_query q = question_of(collective, n, bytes, costs);
-            struct tt_price price;
+            struct tt_prediction prediction;
             q.requirements.exact = exact;
             q.requirements.topology = topology;
             if (tt_collectives[collective].p2p ||
                 tt_algorithm_refuse(&tt_algorithms[a], q.requirements) != NULL)
                 continue;
-            cr_assert_eq(tt_price(&q, a, &price), TUTTI_OK);
-            if (price.slices > price.simulated || price.representative)
+            cr_assert_eq(tt_cost_predict(&q, a, &prediction), TUTTI_OK);
+            if (prediction.slices > prediction.simulated || prediction.representative)
                 continue;
-            uint64_t time = simulated(&q, a, price.slices), sum = 0;
+            uint64_t time = simulated(&q, a, prediction.slices), sum = 0;
             tried++;
             waited += now.full_slots > 0;
             if (now.full_slots > 0)
                 continue;
-            cr_expect_eq(price.total, time, "%s %s, %d ranks, %llu bytes, %u slices: price %llu, time %llu",
+            cr_expect_eq(prediction.total, time,
+                "%s %s, %d ranks, %llu bytes, %u slices: predicted %llu, time %llu",
                 tt_collectives[collective].name, tt_algorithms[a].name, n, (unsigned long long)bytes,
-                price.slices, (unsigned long long)price.total, (unsigned long long)time);
-            for (int part = 0; part < TT_PRICE_PARTS; part++)
-                sum += price.parts[part];
-            cr_expect_leq(sum, price.total, "%s: more work than time", tt_algorithms[a].name);
+                prediction.slices, (unsigned long long)prediction.total, (unsigned long long)time);
+            for (int part = 0; part < TT_COST_PARTS; part++)
+                sum += prediction.parts[part];
+            cr_expect_leq(sum, prediction.total, "%s: more work than time", tt_algorithms[a].name);
         }
     if (topology != NULL)
         topology_free(topology);
 }
 
-Test(price, is_the_simulated_time)
+Test(cost_model, is_the_simulated_time)
 {
     static const int ranks[] = { 1, 2, 3, 4, 5, 7, 8, 11, 16 };
     static const uint64_t sizes[] = { 4, 100, 4000, 20000 };
     for (int m = 0; m < MACHINES; m++)
         for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++)
             for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
-                expect_price_of_all(ranks[i], sizes[k], &machines[m]);
+                expect_prediction_of_all(ranks[i], sizes[k], &machines[m]);
     cr_expect_gt(tried, 5000);
     cr_expect_lt(waited, tried / 50, "%d of %d waited for a slot", waited, tried);
 }
@@ -228,14 +229,14 @@ static void expect_choice(const struct tt_cost_query *q)
 {
     uint64_t least = UINT64_MAX, chosen = 0;
     int choice, best = 0, eligible = 0;
-    cr_assert_eq(tt_price_choose(q, &choice), TUTTI_OK);
+    cr_assert_eq(tt_cost_choose(q, &choice), TUTTI_OK);
     for (int a = 0; a < tt_algorithm_count; a++) {
-        struct tt_price price;
+        struct tt_prediction prediction;
         const struct tt_algorithm *row = &tt_algorithms[a];
         if (row->collective != q->collective || tt_algorithm_refuse(row, q->requirements) != NULL)
             continue;
-        cr_assert_eq(tt_price(q, a, &price), TUTTI_OK);
-        uint64_t time = simulated(q, a, price.slices);
+        cr_assert_eq(tt_cost_predict(q, a, &prediction), TUTTI_OK);
+        uint64_t time = simulated(q, a, prediction.slices);
         eligible++;
         if (a == choice)
             chosen = time;
@@ -269,7 +270,7 @@ static void expect_choices(int n, uint64_t bytes, uint64_t scale, const struct t
     topology_free(topology);
 }
 
-Test(price, chooses_what_takes_least)
+Test(cost_model, chooses_what_takes_least)
 {
     for (int m = 0; m < MACHINES; m++)
         for (int n = 2; n <= 16; n++)
@@ -277,7 +278,7 @@ Test(price, chooses_what_takes_least)
                 expect_choices(n, bytes, 1, &machines[m]);
 }
 
-Test(price, chooses_what_takes_least_of_many_bytes)
+Test(cost_model, chooses_what_takes_least_of_many_bytes)
 {
     for (int m = 0; m < MACHINES; m += 2)
         for (int n = 2; n <= 16; n += n < 4 ? 1 : 4)
@@ -289,32 +290,32 @@ Test(price, chooses_what_takes_least_of_many_bytes)
 
 /* One rank is walked for all; its turns count like theirs, or what talks to all would seem to take no
  * time. */
-Test(price, of_one_rank_stands_for_many)
+Test(cost_model, of_one_rank_stands_for_many)
 {
     int representative = 0;
     for (int n = 24; n <= 32; n += 8)
         for (int a = 0; a < tt_algorithm_count; a++) {
             enum tt_collective collective = (enum tt_collective)tt_algorithms[a].collective;
             struct tt_cost_query q = question_of(collective, n, 16 * 1024, &machines[1]);
-            struct tt_price price;
+            struct tt_prediction prediction;
             q.slot_bytes = 32 * 1024;
             if (tt_collectives[collective].p2p ||
                 tt_algorithm_refuse(&tt_algorithms[a], q.requirements) != NULL)
                 continue;
-            cr_assert_eq(tt_price(&q, a, &price), TUTTI_OK);
-            if (!price.representative)
+            cr_assert_eq(tt_cost_predict(&q, a, &prediction), TUTTI_OK);
+            if (!prediction.representative)
                 continue;
-            uint64_t time = simulated(&q, a, price.slices);
+            uint64_t time = simulated(&q, a, prediction.slices);
             representative++;
-            cr_expect(price.total > time / 2 && price.total < 3 * time,
-                "%s %s, %d ranks: price %llu, time %llu", tt_collectives[collective].name,
-                tt_algorithms[a].name, n, (unsigned long long)price.total, (unsigned long long)time);
+            cr_expect(prediction.total > time / 2 && prediction.total < 3 * time,
+                "%s %s, %d ranks: predicted %llu, time %llu", tt_collectives[collective].name,
+                tt_algorithms[a].name, n, (unsigned long long)prediction.total, (unsigned long long)time);
         }
     cr_expect_gt(representative, 5);
 }
 
 /* All chunks are as long as the longest, for what the one sends is what each other gets. */
-Test(price, of_one_rank_is_of_the_longest_chunks)
+Test(cost_model, of_one_rank_is_of_the_longest_chunks)
 {
     enum { N = 24, EACH = 100 };
     int representative = 0;
@@ -323,15 +324,15 @@ Test(price, of_one_rank_is_of_the_longest_chunks)
         struct tt_cost_query q = question_of(collective, N, ELEMENT, &machines[1]);
         struct tt_key key = { .collective = (uint8_t)collective, .algorithm = (uint8_t)a, .n = N };
         struct tt_schedule s;
-        struct tt_price longer, even;
+        struct tt_prediction longer, even;
         q.slot_bytes = 32 * 1024;
         if (tt_collectives[collective].p2p || tt_algorithm_refuse(&tt_algorithms[a], q.requirements) != NULL)
             continue;
         cr_assert_eq(tt_schedule_build(&s, &key), TUTTI_OK);
         q.bytes = ((uint64_t)s.chunks * EACH + 1) * ELEMENT;
-        cr_assert_eq(tt_price(&q, a, &longer), TUTTI_OK);
+        cr_assert_eq(tt_cost_predict(&q, a, &longer), TUTTI_OK);
         q.bytes = (uint64_t)s.chunks * (EACH + 1) * ELEMENT;
-        cr_assert_eq(tt_price(&q, a, &even), TUTTI_OK);
+        cr_assert_eq(tt_cost_predict(&q, a, &even), TUTTI_OK);
         tt_schedule_free(&s);
         if (!even.representative)
             continue;
@@ -343,25 +344,25 @@ Test(price, of_one_rank_is_of_the_longest_chunks)
 }
 
 /* What rank 0 does for all the others is no reason to walk it alone, as if the others did as much. */
-Test(price, walks_all_where_one_does_the_work)
+Test(cost_model, walks_all_where_one_does_the_work)
 {
     struct tt_cost_query q = question_of(TT_ALL_REDUCE, 128, 1024, &machines[1]);
-    struct tt_price price;
-    cr_assert_eq(tt_price(&q, tt_algorithm_find(TT_ALL_REDUCE, "star"), &price), TUTTI_OK);
-    cr_expect(!price.representative);
+    struct tt_prediction prediction;
+    cr_assert_eq(tt_cost_predict(&q, tt_algorithm_find(TT_ALL_REDUCE, "star"), &prediction), TUTTI_OK);
+    cr_expect(!prediction.representative);
 }
 
-/* Prices that are all but equal leave it to the order of the registry, in which one round stands first. */
-Test(price, that_are_all_but_equal_decide_nothing)
+/* Times that are all but equal leave it to the order of the registry, in which one round stands first. */
+Test(cost_model, that_are_all_but_equal_decide_nothing)
 {
     struct tt_costs costs = tt_costs_default();
     costs.cores = 2;
     struct tt_cost_query q = question_of(TT_REDUCE_SCATTER, 3, 192, &costs);
     int direct = tt_algorithm_find(TT_REDUCE_SCATTER, "direct"), choice;
-    struct tt_price first, least;
-    cr_assert_eq(tt_price(&q, direct, &first), TUTTI_OK);
-    cr_assert_eq(tt_price(&q, tt_algorithm_find(TT_REDUCE_SCATTER, "circulant"), &least), TUTTI_OK);
+    struct tt_prediction first, least;
+    cr_assert_eq(tt_cost_predict(&q, direct, &first), TUTTI_OK);
+    cr_assert_eq(tt_cost_predict(&q, tt_algorithm_find(TT_REDUCE_SCATTER, "circulant"), &least), TUTTI_OK);
     cr_assert(least.total < first.total && first.total - least.total < least.total / 256);
-    cr_assert_eq(tt_price_choose(&q, &choice), TUTTI_OK);
+    cr_assert_eq(tt_cost_choose(&q, &choice), TUTTI_OK);
     cr_expect_eq(choice, direct);
 }

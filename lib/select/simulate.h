@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* price_walk.h: between the files of the price. */
-#ifndef TT_PRICE_WALK_H
-#define TT_PRICE_WALK_H
-#include "select/price.h"
+/* simulate.h: all ranks' schedules in virtual time, for the cost model. */
+#ifndef TT_SIMULATE_H
+#define TT_SIMULATE_H
+#include "select/cost_model.h"
 #include "base/layout.h"
 
 /* The schedules of `ranks` ranks, of which rank 0 is the representative of all where it is one of several.
@@ -18,10 +18,9 @@ struct tt_simulation_params {
 
 struct tt_simulation_result {
     uint64_t total;
-    uint64_t parts[TT_PRICE_PARTS]; /* of the rank that ends last */
+    uint64_t parts[TT_COST_PARTS]; /* of the rank that ends last */
 };
 
-tutti_status tt_price_simulate(
-    const struct tt_simulation_params *params, struct tt_simulation_result *result);
+tutti_status tt_cost_simulate(const struct tt_simulation_params *params, struct tt_simulation_result *result);
 
 #endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cost_model.h: predicts how long an algorithm takes, and chooses the one that takes least.
+ *
+ * The predicted time of a schedule is the time after which the last rank ends when all begin at once, if
+ * everything takes what the costs say (base/costs.h). It is a pure function of values that all ranks share,
+ * so that all come to the same choice without a word.
+ *
+ * The cost model simulates all ranks' schedules in virtual time, by the rules of the executor: a fold is one
+ * unit, slices go in a window, messages of a pair keep the order of slots (base/ready.h). So a prediction
+ * equals what the real executor takes over the simulator, to the femtosecond. Of many slices the first few
+ * are simulated, and the others are taken to need as long each. Where the simulation would be long, as among
+ * many ranks that all talk to all, rank 0 is the representative of all: it alone is simulated, among peers
+ * that do at each moment what it does, or one after the other where they share cores. */
+#ifndef TT_COST_MODEL_H
+#define TT_COST_MODEL_H
+#include "algorithms/algorithms.h"
+#include "base/costs.h"
+
+enum {
+    TT_COST_SIMULATED = 2048, /* steps of all ranks, of one slice: more are not simulated */
+    TT_COST_STEPS = 8192, /* of all slices, or fewer of these are simulated, two at least */
+    TT_COST_SLICES = 32, /* that are simulated */
+};
+
+/* A call without its buffers, and what it runs on. */
+struct tt_cost_query {
+    enum tt_collective collective;
+    struct tt_requirements requirements;
+    uint64_t bytes; /* of the whole vector */
+    uint32_t element_bytes;
+    uint64_t slot_bytes; /* the longest message */
+    const struct tt_costs *costs;
+};
+
+enum tt_cost_part {
+    TT_COST_MESSAGES,
+    TT_COST_BYTES,
+    TT_COST_FOLDS,
+    TT_COST_COPIES,
+    TT_COST_TURNS,
+    TT_COST_PARTS
+};
+
+struct tt_prediction {
+    uint64_t total; /* femtoseconds; UINT64_MAX: slots are too short for its messages */
+    uint64_t parts[TT_COST_PARTS]; /* work of the rank that ends last; the rest of the total it waits */
+    uint32_t slices, simulated;
+    bool representative; /* rank 0 was simulated for all */
+};
+
+/* Predicts the time of a call by this algorithm. Fails with OUT_OF_MEMORY, or with what the generator fails
+ * with. */
+tutti_status tt_cost_predict(
+    const struct tt_cost_query *query, int algorithm, struct tt_prediction *prediction);
+/* Chooses the eligible algorithm of the lowest predicted time; of those that differ by less than costs can be
+ * known, one part in 256, the first in the registry. */
+tutti_status tt_cost_choose(const struct tt_cost_query *query, int *algorithm);
+
+#endif
