@@ -22,8 +22,8 @@ static const struct {
     { "fold_byte", "fs", "to combine operands: each of them, and the result", COST(fold), 12000, 10000000 },
     { "copy_byte", "fs", "to copy within a rank", COST(copy), 30000, 10000000 },
     { "message", "ps", "of work at each end of a message", COST(message), 40000000, 1000000000000 },
-    { "turn", "ps", "until another rank goes on, where ranks share a core", COST(turn), 4000000000,
-        1000000000000 },
+    { "switch", "ps", "until another rank goes on, where ranks share a core", COST(context_switch),
+        4000000000, 1000000000000 },
     { "eager", "bytes", "and less are copied by their sender, who need not wait", COST(eager), 1024,
         1 << 20 },
 };

@@ -24,26 +24,28 @@ struct tt_costs {
     uint64_t fold; /* per byte of each operand of a reduction, and of its result */
     uint64_t copy; /* per byte copied within a rank */
     uint64_t message; /* the work at each end of a message */
-    uint64_t turn; /* from when a core has nothing more to do for a rank until another one goes on */
+    /* the time from when a core has nothing more to do for a rank until another one goes on */
+    uint64_t context_switch;
     uint64_t eager; /* messages of up to so many bytes are copied by the sender, who is done with them then */
     uint64_t cores; /* that the ranks share */
 };
 
-/* To combine k operands of so many bytes each: they are read, and the result is written. */
+/* Returns what it costs to combine k operands of so many bytes each: they are read, and the result is
+ * written. */
 static inline uint64_t tt_costs_fold(const struct tt_costs *costs, uint32_t k, uint64_t bytes)
 {
     return costs->fold * (k + 1U) * bytes;
 }
 
-/* Where n ranks take turns on cores, who waits lets another go on, and sees what came meanwhile a turn
- * later. */
+/* Returns how long after its post a message can be seen. Where n ranks share cores, the one that waits lets
+ * another go on, and so sees the message a context switch later. */
 static inline uint64_t tt_costs_latency(const struct tt_costs *costs, enum tt_level level, int n)
 {
-    return costs->latency[level] + ((uint64_t)n > costs->cores ? costs->turn : 0);
+    return costs->latency[level] + ((uint64_t)n > costs->cores ? costs->context_switch : 0);
 }
 
-/* Where n ranks take turns on cores, who lends waits for his reader's turn; so they copy more, and wait for
- * nobody. By so much as the transport copies there of messages that go both ways, 12 KiB. */
+/* Returns up to how many bytes a sender copies. Where n ranks share cores, a sender that lends waits until
+ * its reader runs; so it copies up to 12 KiB there, as the transport does with messages that go both ways. */
 static inline uint64_t tt_costs_eager(const struct tt_costs *costs, int n)
 {
     return (uint64_t)n > costs->cores ? 12 * costs->eager : costs->eager;

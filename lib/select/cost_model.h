@@ -37,7 +37,7 @@ enum tt_cost_part {
     TT_COST_BYTES,
     TT_COST_FOLDS,
     TT_COST_COPIES,
-    TT_COST_TURNS,
+    TT_COST_SWITCHES,
     TT_COST_PARTS
 };
 

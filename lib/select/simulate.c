@@ -100,8 +100,8 @@ static void spend(struct simulation *sim, int rank, enum tt_cost_part part, uint
     struct core *core = core_of(sim, rank);
     uint64_t *parts = sim->ranks[rank].parts, from = clock_of(sim, rank);
     if (core->last != rank && core->last != NOBODY) {
-        from = later(from, core->free + sim->costs->turn);
-        parts[TT_COST_TURNS] += sim->costs->turn;
+        from = later(from, core->free + sim->costs->context_switch);
+        parts[TT_COST_SWITCHES] += sim->costs->context_switch;
     }
     core->last = rank;
     core->free = from + time * sim->share;
@@ -384,7 +384,7 @@ static tutti_status open_simulation(struct simulation *sim, const struct tt_simu
     sim->share = 1;
     if (sim->representative)
         sim->share = ((uint64_t)n + sim->costs->cores - 1) / sim->costs->cores;
-    sim->round = sim->share > 1 ? sim->share * sim->costs->turn : 0;
+    sim->round = sim->share > 1 ? sim->share * sim->costs->context_switch : 0;
     size_t words =
         steps * (2 * TT_WINDOW + 3) + 2 * (size_t)n * TT_SLOTS_AHEAD + ranks * ranks + 2 * messages;
     sim->memory = calloc(1, ranks * (sizeof *sim->ranks + sizeof *sim->cores) +

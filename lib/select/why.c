@@ -14,7 +14,7 @@ static double microseconds(uint64_t femtoseconds)
 
 static void put_prediction(const struct tt_prediction *p, struct tt_text *a)
 {
-    static const char *const names[TT_COST_PARTS] = { "messages", "bytes", "folds", "copies", "turns" };
+    static const char *const names[TT_COST_PARTS] = { "messages", "bytes", "folds", "copies", "switches" };
     uint64_t work = 0;
     tt_put(a, "%.3f us:", microseconds(p->total));
     for (int i = 0; i < TT_COST_PARTS; i++) {

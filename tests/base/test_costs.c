@@ -12,7 +12,7 @@ static const struct tt_costs machine = { .latency = { 1000, 5000 },
     .fold = 7,
     .copy = 11,
     .message = 13,
-    .turn = 100000,
+    .context_switch = 100000,
     .eager = 1024,
     .cores = 4 };
 
@@ -26,8 +26,8 @@ Test(costs, a_fold_moves_its_operands_and_its_result)
     cr_expect_eq(tt_costs_fold(&machine, 2, UINT64_C(1) << 40), UINT64_C(23089744183296));
 }
 
-/* With a core for each it takes as long as a line does; with more ranks than cores, a turn more. */
-Test(costs, a_message_waits_for_a_turn_where_ranks_share_cores)
+/* With a core for each it takes as long as a line does; with more ranks than cores, a context switch more. */
+Test(costs, a_message_waits_for_a_switch_where_ranks_share_cores)
 {
     cr_expect_eq(tt_costs_latency(&machine, TT_NEAR, 2), 1000);
     cr_expect_eq(tt_costs_latency(&machine, TT_FAR, 2), 5000);

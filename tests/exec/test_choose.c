@@ -294,17 +294,17 @@ Test(choose, shared_by_rank_0)
 {
     struct tt_settings mine = settings_on(4), theirs;
     cr_assert_eq(read_rules("all_reduce 2 0-4K ring\n", &theirs), TUTTI_OK);
-    theirs.costs.turn = 77;
+    theirs.costs.context_switch = 77;
     tt_settings_adopt(&mine, &theirs);
     struct tt_request request = ask_for(&mine, TT_ALL_REDUCE, 2, 8);
     cr_expect_str_eq(chosen(&request, NULL), "ring");
-    cr_expect_eq(mine.costs.turn, 77);
+    cr_expect_eq(mine.costs.context_switch, 77);
     memset(&theirs.nrules, 0xff, sizeof theirs.nrules);
     memset(theirs.rule, 0xff, sizeof theirs.rule);
     memset(&theirs.costs, 0xff, sizeof theirs.costs);
     tt_settings_adopt(&mine, &theirs);
     cr_expect_leq(mine.nrules, (uint32_t)TT_RULES_MAX);
-    cr_expect_lt(mine.costs.turn, UINT64_MAX);
+    cr_expect_lt(mine.costs.context_switch, UINT64_MAX);
     cr_expect_gt(mine.costs.cores, 0);
     chosen(&request, NULL);
 }

@@ -288,8 +288,8 @@ Test(cost_model, chooses_what_takes_least_of_many_bytes)
             expect_choices(n, 64 << 20, 16 * 1024, &machines[m]);
 }
 
-/* One rank is walked for all; its turns count like theirs, or what talks to all would seem to take no
- * time. */
+/* One rank is simulated for all; its context switches count like theirs, or what talks to all would seem to
+ * take no time. */
 Test(cost_model, of_one_rank_stands_for_many)
 {
     int representative = 0;

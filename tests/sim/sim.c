@@ -78,9 +78,9 @@ uint64_t tt_sim_clock(const struct tt_sim *sim, int rank)
 void tt_sim_spend(struct tt_sim *sim, int rank, uint64_t time)
 {
     struct tt_sim_core *core = core_of(sim, rank);
-    uint64_t from = tt_sim_clock(sim, rank), turned = core->free + sim->params.costs->turn;
-    if (core->last != rank && core->last != TT_NONE && turned > from) /* it began when the core was free */
-        from = turned;
+    uint64_t from = tt_sim_clock(sim, rank), switched = core->free + sim->params.costs->context_switch;
+    if (core->last != rank && core->last != TT_NONE && switched > from) /* it began when the core was free */
+        from = switched;
     core->free = from + time;
     core->last = rank;
 }
