@@ -49,11 +49,12 @@ static tutti_status allocate(struct tt_comm *comm)
     comm->idle[0] = calloc(n, sizeof *comm->idle[0]);
     comm->idle[1] = calloc(n, sizeof *comm->idle[1]);
     comm->cached_calls = comm->cached_last = calloc(TT_CACHED_CALLS, sizeof *comm->cached_calls);
-    comm->choices = calloc(1, sizeof *comm->choices);
+    comm->choice_cache = calloc(1, sizeof *comm->choice_cache);
     comm->refusals.calls = calloc(1 + 2 * n, sizeof *comm->refusals.calls);
     comm->circle = calloc(n, sizeof *comm->circle);
-    if (comm->next_post == NULL || comm->idle[0] == NULL || comm->idle[1] == NULL || comm->choices == NULL ||
-        comm->cached_calls == NULL || comm->refusals.calls == NULL || comm->circle == NULL)
+    if (comm->next_post == NULL || comm->idle[0] == NULL || comm->idle[1] == NULL ||
+        comm->choice_cache == NULL || comm->cached_calls == NULL || comm->refusals.calls == NULL ||
+        comm->circle == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
     return tt_prepared_cache_create(&comm->prepared);
 }
@@ -165,7 +166,7 @@ void tt_comm_destroy(struct tt_comm *comm)
     if (comm->tmp != NULL)
         tt_arena_free(comm->tmp);
     free(comm->next_post);
-    free(comm->choices);
+    free(comm->choice_cache);
     free(comm->refusals.calls);
     free(comm->circle);
     free(comm->world);

@@ -234,7 +234,7 @@ tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key)
             .topology = &comm->topology },
         .bytes = tt_call_is_one_sided(call) ? 0 : call->total * tutti_type_bytes(call->type) };
     int algorithm = 0;
-    tutti_status status = tt_choose(&request, comm->choices, &algorithm);
+    tutti_status status = tt_choose(&request, comm->choice_cache, &algorithm);
     *key = (struct tt_key){ .collective = (uint8_t)call->collective,
         .algorithm = (uint8_t)algorithm,
         .in_place = call->in_place && !tt_call_scales(call),

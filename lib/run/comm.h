@@ -91,7 +91,7 @@ struct tt_comm {
     struct tt_cached *cached_last; /* of the last call, never NULL */
     uint64_t last_id; /* of a cached call */
     struct tt_traffic traffic;
-    struct tt_choices *choices;
+    struct tt_choice_cache *choice_cache;
     struct tt_operator_table operators;
 
     uint8_t *tmp; /* in memory that peers can map; grows when a call needs more */

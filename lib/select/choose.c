@@ -116,12 +116,12 @@ tutti_status tt_choose_anew(const struct tt_request *request, int *algorithm, en
     return tt_cost_choose(&query, algorithm);
 }
 
-tutti_status tt_choose(const struct tt_request *request, struct tt_choices *choices, int *algorithm)
+tutti_status tt_choose(const struct tt_request *request, struct tt_choice_cache *cache, int *algorithm)
 {
     enum tt_decider decider;
     unsigned needs = request->requirements.ordered + 2U * request->requirements.long_elements;
     uint8_t *known =
-        choices == NULL ? NULL : &choices->known[request->collective][needs][tt_size_class(request->bytes)];
+        cache == NULL ? NULL : &cache->known[request->collective][needs][tt_size_class(request->bytes)];
     if (known != NULL && *known != 0) {
         *algorithm = *known - 1;
         return TUTTI_OK;

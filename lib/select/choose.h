@@ -12,7 +12,7 @@
 #include "select/cost_model.h"
 #include "base/config.h"
 
-struct tt_choices { /* 1 + index in the registry; 0: not asked yet */
+struct tt_choice_cache { /* 1 + index in the registry; 0: not asked yet */
     uint8_t known[TT_COLLECTIVES][4][TT_SIZE_CLASSES]; /* by collective, what the operator asks, and size */
 };
 
@@ -26,9 +26,9 @@ struct tt_request {
 
 enum tt_decider { TT_BY_FORCE, TT_BY_RULE, TT_BY_COST };
 
-/* An ineligible or unknown forced name is an error that lists the eligible ones. `choices` may be NULL:
+/* An ineligible or unknown forced name is an error that lists the eligible ones. `cache` may be NULL:
  * nothing is kept. */
-tutti_status tt_choose(const struct tt_request *request, struct tt_choices *choices, int *algorithm);
+tutti_status tt_choose(const struct tt_request *request, struct tt_choice_cache *cache, int *algorithm);
 /* The same, and who decided. */
 tutti_status tt_choose_anew(const struct tt_request *request, int *algorithm, enum tt_decider *decider);
 

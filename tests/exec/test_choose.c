@@ -56,10 +56,10 @@ static struct tt_request ask_for(
         .bytes = bytes };
 }
 
-static const char *chosen(const struct tt_request *request, struct tt_choices *choices)
+static const char *chosen(const struct tt_request *request, struct tt_choice_cache *cache)
 {
     int algorithm;
-    cr_assert_eq(tt_choose(request, choices, &algorithm), TUTTI_OK, "%s", tt_last_error());
+    cr_assert_eq(tt_choose(request, cache, &algorithm), TUTTI_OK, "%s", tt_last_error());
     return tt_algorithms[algorithm].name;
 }
 
@@ -142,21 +142,21 @@ Test(choose, sizes_have_classes)
 /* What was chosen is kept, by the class of the size. */
 Test(choose, once_for_a_class)
 {
-    static struct tt_choices choices;
+    static struct tt_choice_cache cache;
     struct tt_settings settings = settings_on(4);
     struct tt_request request = ask_for(&settings, TT_ALL_REDUCE, 4, 4096);
-    cr_expect_str_eq(chosen(&request, &choices), chosen(&request, NULL));
-    choices.known[TT_ALL_REDUCE][0][tt_size_class(4096)] =
+    cr_expect_str_eq(chosen(&request, &cache), chosen(&request, NULL));
+    cache.known[TT_ALL_REDUCE][0][tt_size_class(4096)] =
         (uint8_t)(1 + tt_algorithm_find(TT_ALL_REDUCE, "ring"));
     request.bytes = 5000;
-    cr_expect_str_eq(chosen(&request, &choices), "ring");
+    cr_expect_str_eq(chosen(&request, &cache), "ring");
     request.bytes = 6144;
-    cr_expect_str_neq(chosen(&request, &choices), "ring");
+    cr_expect_str_neq(chosen(&request, &cache), "ring");
     request.bytes = 4096;
     request.requirements.ordered = true; /* another table */
-    cr_expect_str_neq(chosen(&request, &choices), "ring");
+    cr_expect_str_neq(chosen(&request, &cache), "ring");
     request.requirements = (struct tt_requirements){ .n = 4, .long_elements = true }; /* and one more */
-    cr_expect_str_neq(chosen(&request, &choices), "ring");
+    cr_expect_str_neq(chosen(&request, &cache), "ring");
 }
 
 /* Where not every rank has an element, chunks would be empty and all schedules alike: the choice is that of
