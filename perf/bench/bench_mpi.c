@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "perf/collperf/clock.h"
-#include "perf/collperf/dirty.h"
+#include "perf/collperf/rewrite.h"
 #include "perf/collperf/flag.h"
 #include "perf/collperf/pace.h"
 #include "perf/collperf/size.h"
@@ -208,24 +208,24 @@ static double run_steady(const struct row *row, struct point *p, long calls)
 
 static double run_dirty(const struct row *row, struct point *p, long calls)
 {
-    static struct perf_moments mine, latest;
-    static float page[(PERF_DIRTY_PAGE + PERF_DIRTY_SHIFT) / sizeof(float)];
+    static struct perf_times mine, latest;
+    static float page[(PERF_REWRITE_PAGE + PERF_REWRITE_SHIFT) / sizeof(float)];
     uint64_t bytes = sizeof(float) * (uint64_t)count_of(p, row->given, row->from_root);
     double seconds = 0;
     int round;
     for (size_t i = 0; i < sizeof page / sizeof page[0]; i++)
         page[i] = (float)i;
     for (long left = calls; left > 0; left -= round) {
-        round = left < PERF_DIRTY_CALLS ? (int)left : PERF_DIRTY_CALLS;
+        round = left < PERF_REWRITE_CALLS ? (int)left : PERF_REWRITE_CALLS;
         for (int i = 0; i < round; i++) {
-            perf_dirty_rewrite(p->send, bytes, (const uint8_t *)page, i);
+            perf_rewrite_input(p->send, bytes, (const uint8_t *)page, i);
             mine.began[i] = perf_clock_seconds();
             row->call(p);
             mine.ended[i] = perf_clock_seconds();
         }
         MPI_Allreduce(&mine, &latest, sizeof mine / sizeof(double), MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
         for (int i = 0; i < round; i++)
-            seconds += perf_moments_seconds(&latest, i);
+            seconds += perf_times_seconds(&latest, i);
     }
     return seconds;
 }

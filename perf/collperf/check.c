@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dirty.h"
+#include "rewrite.h"
 
 enum { POISON = 0xa5, GUARD = 0x5c };
 
@@ -119,7 +119,7 @@ tutti_status perf_buffers_keep(const struct perf_buffers *b, const uint8_t *inpu
 tutti_status perf_buffers_rewrite(const struct perf_buffers *b, uint8_t *input, uint64_t bytes, int call)
 {
     if (!has_twin(b)) {
-        perf_dirty_rewrite(input, bytes, b->pattern, call);
+        perf_rewrite_input(input, bytes, b->pattern, call);
         return TUTTI_OK;
     }
     tutti_status status = perf_device_copy(b->device, input, b->areas[0], bytes);

@@ -412,7 +412,7 @@ static double rest_of(struct perf_rank_group *group, const struct perf_options *
 /* Seconds from when the last rank came until the last rank had its communicator. */
 static double startup_of(struct perf_rank_group *group)
 {
-    struct moments {
+    struct times {
         double began, ended;
     } last = { group->began, group->ended }, *all = calloc((size_t)group->n, sizeof *all);
     bool known = all != NULL && perf_group_exchange(group, &last, sizeof last, all) == TUTTI_OK;

@@ -15,7 +15,7 @@
 #include "progress.h"
 #include "tutti.h"
 
-enum { PERF_RECORD_BYTES = 8192 }; /* room for the moments of many calls */
+enum { PERF_RECORD_BYTES = 8192 }; /* room for the times of many calls */
 
 /* Memory that all processes of a run have mapped, where collperf has forked them. */
 struct perf_shared_page {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "clock.h"
-#include "dirty.h"
+#include "rewrite.h"
 #include "flaw.h"
 #include "pace.h"
 
@@ -32,8 +32,7 @@ struct record {
     uint64_t rewritten;
 };
 _Static_assert(sizeof(struct record) <= PERF_RECORD_BYTES, "a record fits the shared page");
-_Static_assert(
-    sizeof(struct perf_moments) <= PERF_RECORD_BYTES, "the moments of a round fit the shared page");
+_Static_assert(sizeof(struct perf_times) <= PERF_RECORD_BYTES, "the times of a round fit the shared page");
 
 /* The times of the slowest rank, the sums of the rest. */
 static tutti_status combine(struct perf_session *s, struct record *mine)
@@ -130,7 +129,7 @@ static tutti_status enqueue_many(struct perf_session *s, long units, double *sec
 }
 
 /* A round of units, each after this rank has rewritten its input: when they began and ended here. */
-static tutti_status make_round(struct perf_session *s, int units, struct perf_moments *m, struct record *r)
+static tutti_status make_round(struct perf_session *s, int units, struct perf_times *m, struct record *r)
 {
     struct perf_call_mode *mode = &s->call_mode;
     uint64_t bytes = perf_point_input(mode->point), end = 0;
@@ -162,15 +161,15 @@ static void end_batch(struct perf_session *s, struct batch *b, struct record *r)
     *b = (struct batch){ 0 };
 }
 
-/* The times of a round from the moments of all ranks. */
+/* Adds the times of a round to *b, from when each call began and ended on all ranks. */
 static void add_round(
-    struct perf_session *s, int units, const struct perf_moments *all, struct batch *b, struct record *r)
+    struct perf_session *s, int units, const struct perf_times *all, struct batch *b, struct record *r)
 {
-    struct perf_moments latest = all[0];
+    struct perf_times latest = all[0];
     for (int rank = 1; rank < s->group->n; rank++)
-        perf_moments_latest(&latest, &all[rank], units);
+        perf_times_latest(&latest, &all[rank], units);
     for (int i = 0; i < units; i++) {
-        b->seconds += perf_moments_seconds(&latest, i);
+        b->seconds += perf_times_seconds(&latest, i);
         if (++b->calls == s->samples.batch)
             end_batch(s, b, r);
     }
@@ -178,13 +177,13 @@ static void add_round(
 
 static tutti_status make_dirty(struct perf_session *s, long units, struct record *r)
 {
-    struct perf_moments *all = malloc((size_t)s->group->n * sizeof *all), mine;
+    struct perf_times *all = malloc((size_t)s->group->n * sizeof *all), mine;
     tutti_status status = all == NULL ? TUTTI_OUT_OF_MEMORY : TUTTI_OK;
     struct batch batch = { 0 };
     int round;
     perf_samples_begin(&s->samples, units, 0);
     for (long left = units; left > 0 && status == TUTTI_OK; left -= round) {
-        round = left < PERF_DIRTY_CALLS ? (int)left : PERF_DIRTY_CALLS;
+        round = left < PERF_REWRITE_CALLS ? (int)left : PERF_REWRITE_CALLS;
         status = make_round(s, round, &mine, r);
         if (status == TUTTI_OK)
             status = perf_group_exchange(s->group, &mine, sizeof mine, all);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dirty.c: rewrite, note, subtract.
+/* rewrite.c: rewrite, note, subtract.
  *
  * Two other ways say something else. A loop with rewriting minus a loop of rewriting alone is the difference
  * of two large figures, and blames the call for what its reads cost the next rewriting. The clock around each
@@ -7,14 +7,14 @@
  * the root has input.
  *
  * A call's time holds one reading of the clock, half at each end, which is a tenth of the shortest calls: it
- * is measured here and taken off. */
-#include "dirty.h"
+ * is taken off. */
+#include "rewrite.h"
 
 #include <string.h>
 
 #include "clock.h"
 
-/* The least of many readings: an interrupt only adds. */
+/* Returns the shortest of many readings, for an interrupt only adds. */
 static double clock_cost(void)
 {
     static _Thread_local double cost = -1;
@@ -28,12 +28,12 @@ static double clock_cost(void)
     return cost;
 }
 
-uint64_t perf_dirty_rewrite(
-    void *input, uint64_t bytes, const uint8_t page[PERF_DIRTY_PAGE + PERF_DIRTY_SHIFT], int call)
+uint64_t perf_rewrite_input(
+    void *input, uint64_t bytes, const uint8_t page[PERF_REWRITE_PAGE + PERF_REWRITE_SHIFT], int call)
 {
-    const uint8_t *from = page + (call % 2) * PERF_DIRTY_SHIFT;
-    for (uint64_t at = 0; at < bytes; at += PERF_DIRTY_PAGE)
-        memcpy((uint8_t *)input + at, from, bytes - at < PERF_DIRTY_PAGE ? bytes - at : PERF_DIRTY_PAGE);
+    const uint8_t *from = page + (call % 2) * PERF_REWRITE_SHIFT;
+    for (uint64_t at = 0; at < bytes; at += PERF_REWRITE_PAGE)
+        memcpy((uint8_t *)input + at, from, bytes - at < PERF_REWRITE_PAGE ? bytes - at : PERF_REWRITE_PAGE);
     return bytes;
 }
 
@@ -42,7 +42,7 @@ static double later(double a, double b)
     return a > b ? a : b;
 }
 
-void perf_moments_latest(struct perf_moments *m, const struct perf_moments *other, int calls)
+void perf_times_latest(struct perf_times *m, const struct perf_times *other, int calls)
 {
     for (int i = 0; i < calls; i++) {
         m->began[i] = later(m->began[i], other->began[i]);
@@ -50,7 +50,7 @@ void perf_moments_latest(struct perf_moments *m, const struct perf_moments *othe
     }
 }
 
-double perf_moments_seconds(const struct perf_moments *m, int i)
+double perf_times_seconds(const struct perf_times *m, int i)
 {
     return later(m->ended[i] - m->began[i] - clock_cost(), 0);
 }

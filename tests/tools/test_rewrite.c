@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_dirty.c: what collperf --dirty writes, and how it puts moments together; times here are invented. */
+/* test_rewrite.c: what collperf --dirty writes, and how it puts times together; times here are invented. */
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "perf/collperf/dirty.h"
+#include "perf/collperf/rewrite.h"
 
-TestSuite(dirty);
+TestSuite(rewrite);
 
-static uint8_t page[PERF_DIRTY_PAGE + PERF_DIRTY_SHIFT];
+static uint8_t page[PERF_REWRITE_PAGE + PERF_REWRITE_SHIFT];
 
 static void fill_page(void)
 {
@@ -17,16 +17,16 @@ static void fill_page(void)
 
 static void check_rewrite(uint64_t bytes, int call)
 {
-    const uint8_t *from = page + call % 2 * PERF_DIRTY_SHIFT;
-    static uint8_t input[3 * PERF_DIRTY_PAGE];
+    const uint8_t *from = page + call % 2 * PERF_REWRITE_SHIFT;
+    static uint8_t input[3 * PERF_REWRITE_PAGE];
     memset(input, 0xee, sizeof input);
-    cr_assert_eq(perf_dirty_rewrite(input, bytes, page, call), bytes);
+    cr_assert_eq(perf_rewrite_input(input, bytes, page, call), bytes);
     for (uint64_t i = 0; i < sizeof input; i++)
         cr_assert_eq(
-            input[i], i < bytes ? from[i % PERF_DIRTY_PAGE] : 0xee, "byte %d of %d", (int)i, (int)bytes);
+            input[i], i < bytes ? from[i % PERF_REWRITE_PAGE] : 0xee, "byte %d of %d", (int)i, (int)bytes);
 }
 
-Test(dirty, all_of_the_input_is_rewritten_and_nothing_else)
+Test(rewrite, all_of_the_input_is_rewritten_and_nothing_else)
 {
     static const uint64_t sizes[] = { 0, 1, 8, 4095, 4096, 4097, 8192, 10000 };
     fill_page();
@@ -35,13 +35,13 @@ Test(dirty, all_of_the_input_is_rewritten_and_nothing_else)
             check_rewrite(sizes[i], call);
 }
 
-Test(dirty, other_values_are_written_than_were_there)
+Test(rewrite, other_values_are_written_than_were_there)
 {
-    uint8_t before[PERF_DIRTY_SHIFT], input[PERF_DIRTY_SHIFT];
+    uint8_t before[PERF_REWRITE_SHIFT], input[PERF_REWRITE_SHIFT];
     fill_page();
-    perf_dirty_rewrite(before, sizeof before, page, 0);
+    perf_rewrite_input(before, sizeof before, page, 0);
     for (int call = 1; call < 4; call++) {
-        perf_dirty_rewrite(input, sizeof input, page, call);
+        perf_rewrite_input(input, sizeof input, page, call);
         for (size_t i = 0; i < sizeof input; i++)
             cr_assert_neq(input[i], before[i], "byte %zu of call %d", i, call);
         memcpy(before, input, sizeof input);
@@ -49,18 +49,18 @@ Test(dirty, other_values_are_written_than_were_there)
 }
 
 /* Rank 0 is early at call 0 and waits in it; rank 1 is early at call 1. */
-Test(dirty, a_call_takes_from_the_last_that_began_to_the_last_that_ended)
+Test(rewrite, a_call_takes_from_the_last_that_began_to_the_last_that_ended)
 {
-    struct perf_moments a = { .began = { 1, 20 }, .ended = { 7, 23 } };
-    struct perf_moments b = { .began = { 5, 12 }, .ended = { 6, 26 } };
-    perf_moments_latest(&a, &b, 2);
-    cr_assert_float_eq(perf_moments_seconds(&a, 0), 2, 1e-3);
-    cr_assert_float_eq(perf_moments_seconds(&a, 1), 6, 1e-3);
+    struct perf_times a = { .began = { 1, 20 }, .ended = { 7, 23 } };
+    struct perf_times b = { .began = { 5, 12 }, .ended = { 6, 26 } };
+    perf_times_latest(&a, &b, 2);
+    cr_assert_float_eq(perf_times_seconds(&a, 0), 2, 1e-3);
+    cr_assert_float_eq(perf_times_seconds(&a, 1), 6, 1e-3);
 }
 
-Test(dirty, the_clock_is_taken_off_but_no_time_is_negative)
+Test(rewrite, the_clock_is_taken_off_but_no_time_is_negative)
 {
-    struct perf_moments m = { .began = { 1, 1 }, .ended = { 1, 2 } };
-    cr_assert_eq(perf_moments_seconds(&m, 0), 0);
-    cr_assert_lt(perf_moments_seconds(&m, 1), 1, "reading the clock costs something");
+    struct perf_times m = { .began = { 1, 1 }, .ended = { 1, 2 } };
+    cr_assert_eq(perf_times_seconds(&m, 0), 0);
+    cr_assert_lt(perf_times_seconds(&m, 1), 1, "reading the clock costs something");
 }
