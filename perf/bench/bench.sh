@@ -68,7 +68,7 @@ for peer in ${BENCH_PEERS-openmpi mpich}; do
         continue
     fi
     set -- "$here/bench_mpi.c"
-    for part in clock rewrite flag pace size; do
+    for part in clock rewrite flag iterations size; do
         set -- "$@" "$here/../collperf/$part.c"
     done
     "mpicc.$peer" -std=c11 -O2 -D_GNU_SOURCE -I"$here/../.." -o "$build/bench_$peer" "$@" || exit 1

@@ -4,10 +4,10 @@
  * usage: mpirun -n N bench_mpi COLLECTIVE BYTES [dirty]
  *   dirty  each rank rewrites its input before each call, which alone is timed, as collperf --dirty does
  *
- * The pace, the clock, the flag and the meaning of a size are collperf's own files, so that a ratio compares
- * libraries and not programs: ranks leave a barrier, call back to back, and the slowest rank counts. Prints
- * one JSON line with collperf's field names. Built with each MPI's mpicc by bench.sh; no part of the build
- * needs MPI. */
+ * The iterations, the clock, the flag and the meaning of a size are collperf's own files, so that a ratio
+ * compares libraries and not programs: ranks leave a barrier, call back to back, and the slowest rank counts.
+ * Prints one JSON line with collperf's field names. Built with each MPI's mpicc by bench.sh; no part of the
+ * build needs MPI. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "perf/collperf/clock.h"
 #include "perf/collperf/rewrite.h"
 #include "perf/collperf/flag.h"
-#include "perf/collperf/pace.h"
+#include "perf/collperf/iterations.h"
 #include "perf/collperf/size.h"
 
 /* Where the elements of a vector are. */
@@ -260,11 +260,11 @@ static int count_wrong(const struct row *row, struct point *p, size_t elements)
 static int measure(const struct row *row, struct point *p, size_t elements)
 {
     double flag = measure_flag(p);
-    struct perf_pace pace;
-    perf_pace_begin(&pace, 5, 0, true);
-    while (pace.warming)
-        perf_pace_next(&pace, run_loop(row, p, pace.calls));
-    double seconds = run_loop(row, p, pace.calls) / (double)pace.calls;
+    struct perf_iterations it;
+    perf_iterations_begin(&it, 5, 0, true);
+    while (it.warming)
+        perf_iterations_next(&it, run_loop(row, p, it.calls));
+    double seconds = run_loop(row, p, it.calls) / (double)it.calls;
     int wrong = count_wrong(row, p, elements), all_wrong;
     MPI_Allreduce(&wrong, &all_wrong, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     long long bytes = (long long)sizeof(float) * p->count * (row->blocks ? p->n : 1);
@@ -275,7 +275,7 @@ static int measure(const struct row *row, struct point *p, size_t elements)
                "\"iterations\": %ld, \"mode\": \"%s\", \"memory\": \"malloc\", \"flag_us\": %.3f, "
                "\"class\": \"%s\", \"flag_after_us\": %.3f, \"class_after\": \"%s\"}\n",
             row->name, row->reduces ? "sum" : "none", row->call == broadcast ? "true" : "false", bytes,
-            p->count, p->n, 1e6 * seconds, all_wrong, pace.calls, p->dirty ? "dirty" : "steady", 1e6 * flag,
+            p->count, p->n, 1e6 * seconds, all_wrong, it.calls, p->dirty ? "dirty" : "steady", 1e6 * flag,
             perf_flag_class(flag), 1e6 * flag_after, perf_flag_class(flag_after));
     return all_wrong;
 }

@@ -14,7 +14,7 @@
 #include "clock.h"
 #include "rewrite.h"
 #include "flaw.h"
-#include "pace.h"
+#include "iterations.h"
 
 const char *const perf_path_names[PERF_PATHS] = { "line", "mapped", "placed", "copied" };
 
@@ -219,23 +219,23 @@ static tutti_status run_loop(struct perf_session *s, long units, struct record *
 
 static tutti_status time_point(struct perf_session *s, struct perf_result *result)
 {
-    struct perf_pace pace;
+    struct perf_iterations it;
     struct record record;
     tutti_status status = TUTTI_OK;
-    perf_pace_begin(&pace, (long)s->options->warmups, (long)s->options->iterations, !s->settled);
+    perf_iterations_begin(&it, (long)s->options->warmups, (long)s->options->iterations, !s->settled);
     s->settled = true;
-    while (pace.warming && status == TUTTI_OK) {
-        status = run_loop(s, pace.calls, &record);
+    while (it.warming && status == TUTTI_OK) {
+        status = run_loop(s, it.calls, &record);
         if (status == TUTTI_OK)
-            perf_pace_next(&pace, record.seconds);
+            perf_iterations_next(&it, record.seconds);
     }
     if (status == TUTTI_OK)
-        status = run_loop(s, pace.calls, &record);
+        status = run_loop(s, it.calls, &record);
     if (status != TUTTI_OK)
         return status;
     long calls = s->options->program > 0 ? (long)s->options->program : 1; /* in a unit */
     result->measured = true;
-    result->calls = pace.calls * calls;
+    result->calls = it.calls * calls;
     result->seconds = record.seconds / (double)result->calls;
     result->median = record.median / (double)calls;
     result->p99 = record.p99 / (double)calls;
