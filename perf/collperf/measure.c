@@ -13,7 +13,7 @@
 
 #include "clock.h"
 #include "rewrite.h"
-#include "flaw.h"
+#include "defect.h"
 #include "iterations.h"
 
 const char *const perf_path_names[PERF_PATHS] = { "line", "mapped", "placed", "copied" };
@@ -282,9 +282,9 @@ static void complain(
         in_place ? "in place" : "out of place", wrong, text);
 }
 
-/* One call on fresh data, which `flaw` damages before the check; NULL: nothing is damaged here. */
+/* One call on fresh data, which `defect` damages before the check; NULL: nothing is damaged here. */
 static tutti_status check_once(struct perf_session *s, const struct perf_point *p, bool in_place,
-    const struct perf_flaw *flaw, struct record *record, char *text, size_t text_bytes)
+    const struct perf_defect *defect, struct record *record, char *text, size_t text_bytes)
 {
     s->seed++;
     struct perf_values v = values_of(s, p);
@@ -305,8 +305,8 @@ static tutti_status check_once(struct perf_session *s, const struct perf_point *
         perf_group_print_error(s->group, p->collective->name, status);
         return status;
     }
-    if (flaw != NULL)
-        perf_flaw_make(flaw, &s->buffers, p, &at);
+    if (defect != NULL)
+        perf_defect_make(defect, &s->buffers, p, &at);
     *record = (struct record){ .wrong = perf_check_count(&s->buffers, p, &v, &at, text, text_bytes) };
     return TUTTI_OK;
 }
@@ -355,11 +355,11 @@ tutti_status perf_measure(
 }
 
 /* Who does the damage: the last rank with the most to damage. Not every rank has a result, and a v-form may
- * leave the root without. *count is what the check must find; 0: this flaw is none here. */
-static tutti_status choose_victim(struct perf_session *s, const struct perf_flaw *flaw,
+ * leave the root without. *count is what the check must find; 0: this defect is none here. */
+static tutti_status choose_victim(struct perf_session *s, const struct perf_defect *defect,
     const struct perf_point *p, int *victim, uint64_t *count)
 {
-    uint64_t mine = perf_flaw_count(flaw, p), *all = malloc((size_t)p->n * sizeof *all);
+    uint64_t mine = perf_defect_count(defect, p), *all = malloc((size_t)p->n * sizeof *all);
     if (all == NULL)
         return TUTTI_OUT_OF_MEMORY;
     tutti_status status = perf_group_exchange(s->group, &mine, sizeof mine, all);
@@ -375,17 +375,18 @@ static tutti_status choose_victim(struct perf_session *s, const struct perf_flaw
 }
 
 /* *missed becomes true if the check counts another number of wrong values than were made. */
-static tutti_status test_flaw(
-    struct perf_session *s, const struct perf_point *p, const struct perf_flaw *flaw, bool *missed)
+static tutti_status test_defect(
+    struct perf_session *s, const struct perf_point *p, const struct perf_defect *defect, bool *missed)
 {
     struct record record;
     char text[256];
     int victim = 0;
     uint64_t count;
-    tutti_status status = choose_victim(s, flaw, p, &victim, &count);
+    tutti_status status = choose_victim(s, defect, p, &victim, &count);
     if (status != TUTTI_OK || count == 0)
         return status;
-    status = check_once(s, p, flaw->in_place, p->rank == victim ? flaw : NULL, &record, text, sizeof text);
+    status =
+        check_once(s, p, defect->in_place, p->rank == victim ? defect : NULL, &record, text, sizeof text);
     if (status == TUTTI_OK)
         status = combine(s, &record);
     if (status != TUTTI_OK)
@@ -395,7 +396,7 @@ static tutti_status test_flaw(
         fprintf(stderr,
             "collperf: --self-test: %s, %s: %s was corrupted at rank %d: %s (%" PRIu64 " wrong of %" PRIu64
             ")\n",
-            p->collective->name, flaw->in_place ? "in place" : "out of place", flaw->name, victim,
+            p->collective->name, defect->in_place ? "in place" : "out of place", defect->name, victim,
             record.wrong == count  ? "found"
             : record.wrong < count ? "NOT FOUND"
                                    : "found, but more is wrong",
@@ -407,9 +408,9 @@ tutti_status perf_self_test(struct perf_session *s, const struct perf_point *p, 
 {
     tutti_status status = TUTTI_OK;
     *missed = 0;
-    for (int i = 0; i < PERF_FLAWS && status == TUTTI_OK; i++) {
+    for (int i = 0; i < PERF_DEFECTS && status == TUTTI_OK; i++) {
         bool blind = false;
-        status = test_flaw(s, p, &perf_flaws[i], &blind);
+        status = test_defect(s, p, &perf_defects[i], &blind);
         *missed += blind;
     }
     return status;

@@ -51,7 +51,7 @@ struct perf_session {
 tutti_status perf_measure(
     struct perf_session *s, const struct perf_point *p, bool in_place, struct perf_result *result);
 
-/* Do every damage of flaw.h, one at a time: *missed of them were not counted exactly by the check. */
+/* Do every damage of defect.h, one at a time: *missed of them were not counted exactly by the check. */
 tutti_status perf_self_test(struct perf_session *s, const struct perf_point *p, int *missed);
 
 #endif

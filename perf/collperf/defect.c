@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* flaw.c: see flaw.h; each flaw changes the lowest bit of what it hits, the least that can be wrong. */
-#include "flaw.h"
+/* defect.c: see defect.h; each defect changes the lowest bit of what it hits, the least that can be wrong. */
+#include "defect.h"
 
 enum where { FIRST, LAST, MIDDLE, EVERY, BEFORE_RECV, AFTER_RECV, INPUT, BEFORE_SEND, AFTER_SEND, NO_RESULT };
 
-const struct perf_flaw perf_flaws[PERF_FLAWS] = {
+const struct perf_defect perf_defects[PERF_DEFECTS] = {
     { "the first element", false, FIRST },
     { "the last element", false, LAST },
     { "the middle element", false, MIDDLE },
@@ -21,11 +21,11 @@ const struct perf_flaw perf_flaws[PERF_FLAWS] = {
     { "the byte after the buffer", true, AFTER_RECV },
 };
 
-uint64_t perf_flaw_count(const struct perf_flaw *flaw, const struct perf_point *p)
+uint64_t perf_defect_count(const struct perf_defect *defect, const struct perf_point *p)
 {
-    if (flaw->in_place && p->collective->in_place == PERF_IN_PLACE_NEVER)
+    if (defect->in_place && p->collective->in_place == PERF_IN_PLACE_NEVER)
         return 0;
-    switch (flaw->where) {
+    switch (defect->where) {
     case EVERY:
         return p->recv_count;
     case FIRST:
@@ -41,11 +41,11 @@ uint64_t perf_flaw_count(const struct perf_flaw *flaw, const struct perf_point *
     }
 }
 
-void perf_flaw_make(const struct perf_flaw *flaw, const struct perf_buffers *b, const struct perf_point *p,
-    const struct perf_pointers *at)
+void perf_defect_make(const struct perf_defect *defect, const struct perf_buffers *b,
+    const struct perf_point *p, const struct perf_pointers *at)
 {
     uint64_t width = p->type->bytes, last = p->recv_count - 1;
-    switch (flaw->where) {
+    switch (defect->where) {
     case LAST:
         at->recv[last * width] ^= 1;
         break;
