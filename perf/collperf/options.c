@@ -14,7 +14,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "alike.h"
+#include "suggest.h"
 #include "perf/info/machine.h"
 #include "origin.h"
 
@@ -73,7 +73,7 @@ static const struct flag flags[] = {
     { "version", 0, VERSION, 0, 0, 0, "" },
 };
 
-enum { FLAGS = sizeof flags / sizeof flags[0], LONG_ONLY = 256, ALIKE = 60 /* of 100: near enough */ };
+enum { FLAGS = sizeof flags / sizeof flags[0], LONG_ONLY = 256, SIMILAR = 60 /* of 100: near enough */ };
 
 /* "-g/--ranks" */
 static void spell(const struct flag *flag, char *text, size_t bytes)
@@ -265,12 +265,12 @@ static void complain_unknown(const char *word)
     char name[64];
     snprintf(
         name, sizeof name, "%.*s", (int)strcspn(word + strspn(word, "-"), "="), word + strspn(word, "-"));
-    const char *instead = perf_alike_flag(optopt, name), *nearest = NULL;
-    int best = ALIKE;
+    const char *instead = perf_suggest_flag(optopt, name), *nearest = NULL;
+    int best = SIMILAR;
     for (int i = 0; optopt == 0 && i < FLAGS; i++) {
-        int alike = perf_alike(name, flags[i].name);
-        nearest = alike >= best ? flags[i].name : nearest;
-        best = alike >= best ? alike : best;
+        int similarity = perf_similarity(name, flags[i].name);
+        nearest = similarity >= best ? flags[i].name : nearest;
+        best = similarity >= best ? similarity : best;
     }
     fprintf(stderr, "collperf: %s: unknown flag", optopt == 0 ? word : letter);
     if (instead != NULL)
@@ -325,11 +325,11 @@ static int parse_flags(int argc, char **argv, struct perf_options *o, bool given
 static const char *nearest_collective(const char *word)
 {
     const char *nearest = NULL, *name;
-    int best = ALIKE;
+    int best = SIMILAR;
     for (int i = 0; (name = perf_name(PERF_NAMES_COLLECTIVES, i)) != NULL; i++) {
-        int alike = perf_alike(word, name);
-        nearest = alike > best ? name : nearest;
-        best = alike > best ? alike : best;
+        int similarity = perf_similarity(word, name);
+        nearest = similarity > best ? name : nearest;
+        best = similarity > best ? similarity : best;
     }
     return nearest;
 }

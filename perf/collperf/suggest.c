@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* alike.c: names are compared by their common beginning and end, which one wrong, missing or added letter
+/* suggest.c: names are compared by their common beginning and end, which one wrong, missing or added letter
  * leaves long. */
-#include "alike.h"
+#include "suggest.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void plain(const char *name, char word[WORD_BYTES])
     word[length] = 0;
 }
 
-int perf_alike(const char *one, const char *other)
+int perf_similarity(const char *one, const char *other)
 {
     char a[WORD_BYTES], b[WORD_BYTES];
     plain(one, a);
@@ -50,7 +50,7 @@ int perf_alike(const char *one, const char *other)
     return most == 0 ? 0 : (int)(100 * (head + tail) / most);
 }
 
-const char *perf_alike_flag(int letter, const char *name)
+const char *perf_suggest_flag(int letter, const char *name)
 {
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
         if (letter != 0 ? foreign[i].letter == letter : strcmp(foreign[i].name, name) == 0)
