@@ -2,8 +2,9 @@
 /* test_cuda_kernels.c: kernels of a device, emulated, against those of the processor, bit for bit.
  *
  * Every type, operation, shape and number of operands meets lengths up to some vectors and offsets of the
- * pointers, alike and not; not each combination of all, but each of the kernels' branches for each kernel.
- * The processor's kernels are the generic ones, which test_kernels.c compares with plain arithmetic. */
+ * pointers, at one offset and at several; not each combination of all, but each of the kernels' branches for
+ * each kernel. The processor's kernels are the generic ones, which test_kernels.c compares with plain
+ * arithmetic. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,9 +86,9 @@ static void compare_lengths(struct fold_case c)
     for (int i = 0; i < LENGTHS; i++) {
         c.count = lengths[i] / c.t->bytes;
         size_t common = random_bits() % in_packet;
-        for (int alike = 0; alike < 2; alike++) {
+        for (int same_offset = 0; same_offset < 2; same_offset++) {
             for (int j = 0; j <= TT_FOLD_OPERANDS; j++)
-                c.offsets[j] = alike ? common : random_bits() % in_packet;
+                c.offsets[j] = same_offset ? common : random_bits() % in_packet;
             c.in_place = i % 3 == 0 ? (int)(random_bits() % (uint64_t)c.k) : -1;
             compare(&c);
         }

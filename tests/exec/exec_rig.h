@@ -75,7 +75,7 @@ struct rig_world {
     struct rig_run **runs; /* in this order on each rank */
     int nruns, *current; /* by rank: the one it is in */
     bool strict; /* also: whoever was not named has nothing to do (costs time) */
-    bool sampled; /* only the first and last chunk are evaluated; all others must be alike (many ranks) */
+    bool sampled; /* only the first and last chunk are evaluated; all others must be the same (many ranks) */
     uint64_t calls, tmp_poisoned, call_bytes_max; /* of progress; slices whose TMP was poisoned late; bytes */
     struct tt_link_ops ops; /* the simulator's; tests may replace functions before the run */
     char failure[320]; /* the first; "" if there is none */

@@ -2,9 +2,9 @@
 /* folds.c: do the kernels of a plugin give the bits that the processor's give?
  *
  * A check for each type: every operation and shape, with any number of operands, lengths around a vector and
- * long ones, pointers that are alike and not, in place and not; and scales. tests/cuda/test_cuda_kernels.c
- * asks the same of the same source, compiled for a processor; this asks what the compiler of the device has
- * made of it, and what the device makes of roundings and of NaNs. */
+ * long ones, pointers at one offset and at several, in place and not; and scales.
+ * tests/cuda/test_cuda_kernels.c asks the same of the same source, compiled for a processor; this asks what
+ * the compiler of the device has made of it, and what the device makes of roundings and of NaNs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,10 +62,10 @@ static void fill(const struct bench *b)
     upload(b, DST, REGION);
 }
 
-/* In elements, below a vector's; `alike`: all the same. */
-static size_t offset(const struct bench *b, bool alike)
+/* Returns an offset of elements below a vector's length, of bytes; `same_offset`: the same at each call. */
+static size_t offset(const struct bench *b, bool same_offset)
 {
-    return PAD + (alike ? 1 : random_bits() % (16 / b->t->bytes)) * b->t->bytes;
+    return PAD + (same_offset ? 1 : random_bits() % (16 / b->t->bytes)) * b->t->bytes;
 }
 
 /* Launches, and compares all of the region of dst, where `want` is; then that is on the device as it was. */
@@ -96,15 +96,15 @@ static uint8_t *expect_in(const struct bench *b, struct place dst)
 }
 
 static void fold(const struct bench *b, const struct op *op, enum tt_shape shape, int k, uint32_t divisor,
-    size_t bytes, bool alike, bool in_place)
+    size_t bytes, bool same_offset, bool in_place)
 {
     char what[80];
     const void *sources[TT_FOLD_OPERANDS];
     struct tt_fold_params p = { .count = bytes / b->t->bytes, .k = (uint32_t)k, .divisor = divisor };
-    struct place dst = { DST, offset(b, alike) };
+    struct place dst = { DST, offset(b, same_offset) };
     int which = in_place ? (int)(random_bits() % (uint64_t)k) : -1;
     for (int j = 0; j < k; j++) {
-        struct place from = { j, offset(b, alike) };
+        struct place from = { j, offset(b, same_offset) };
         p.sources[j] = on(b->device, from);
         sources[j] = on(b->host, from);
         dst = j == which ? from : dst;
@@ -113,16 +113,17 @@ static void fold(const struct bench *b, const struct op *op, enum tt_shape shape
     tt_fold_find_isa(b->t->type, op->op, shape, TT_ISA_GENERIC)(
         expect_in(b, dst), sources, k, p.count, divisor);
     snprintf(what, sizeof what, "%s of %d %s, divisor %u%s%s", op->name, k,
-        shape == TT_TREE ? "as a tree" : "in a chain", divisor, alike ? ", alike" : "",
+        shape == TT_TREE ? "as a tree" : "in a chain", divisor, same_offset ? ", same offset" : "",
         in_place ? ", in place" : "");
     compare(b, shape == TT_TREE ? TT_KERNEL_TREE : TT_KERNEL_CHAIN, op->op, &p, sizeof p, dst,
         p.count * b->t->bytes, what);
 }
 
 /* The factor by value, and where the device reads it. */
-static void scale(const struct bench *b, size_t bytes, bool alike, bool by_value)
+static void scale(const struct bench *b, size_t bytes, bool same_offset, bool by_value)
 {
-    struct place factor = { 1, PAD }, from = { 0, offset(b, alike) }, dst = { DST, offset(b, alike) };
+    struct place factor = { 1, PAD }, from = { 0, offset(b, same_offset) },
+                 dst = { DST, offset(b, same_offset) };
     struct tt_scale_params p = { .dst = on(b->device, dst),
         .src = on(b->device, from),
         .count = bytes / b->t->bytes,
@@ -141,9 +142,9 @@ static void fold_all(const struct bench *b, const struct op *op, enum tt_shape s
     for (int k = 1; k <= TT_FOLD_OPERANDS; k++)
         for (int l = 0; l < LENGTHS; l++) {
             bool few = lengths[l] < LONG || k == 2 || k == TT_FOLD_OPERANDS;
-            for (int alike = 0; alike < 2 && few; alike++)
-                fold(b, op, shape, k, op->op == TUTTI_AVG ? (uint32_t)(k + alike) : 0, lengths[l], alike,
-                    random_bits() >> 40 & 1);
+            for (int same_offset = 0; same_offset < 2 && few; same_offset++)
+                fold(b, op, shape, k, op->op == TUTTI_AVG ? (uint32_t)(k + same_offset) : 0, lengths[l],
+                    same_offset, random_bits() >> 40 & 1);
         }
 }
 

@@ -6,7 +6,7 @@
 #include "convert_table.h"
 
 /* All lanes are x: which of them an element takes is the instruction set's own affair. */
-static uint32_t narrowed(const struct number *type, size_t bytes, uint32_t x, bool *alike)
+static uint32_t narrowed(const struct number *type, size_t bytes, uint32_t x, bool *equal)
 {
     uint8_t out[sizeof(vec)], first[4] = { 0 };
     struct wide w = { vec_all(x), vec_all(x), vec_all(x), vec_all(x) };
@@ -15,11 +15,11 @@ static uint32_t narrowed(const struct number *type, size_t bytes, uint32_t x, bo
     vec_store(out, type->narrow(w));
     memcpy(first, out, bytes);
     for (size_t at = 0; at < sizeof out; at += bytes)
-        *alike = *alike && memcmp(first, out + at, bytes) == 0;
+        *equal = *equal && memcmp(first, out + at, bytes) == 0;
     return (uint32_t)(first[0] | first[1] << 8);
 }
 
-static uint32_t widened(const struct number *type, size_t bytes, uint32_t code, bool *alike)
+static uint32_t widened(const struct number *type, size_t bytes, uint32_t code, bool *equal)
 {
     uint8_t in[sizeof(vec)];
     for (size_t at = 0; at < sizeof in; at += bytes)
@@ -28,7 +28,7 @@ static uint32_t widened(const struct number *type, size_t bytes, uint32_t code, 
     vec parts[4] = { w.a, w.b, w.c, w.d };
     for (int p = 0; p < type->parts; p++)
         for (size_t i = 0; i < sizeof(vec) / sizeof(uint32_t); i++)
-            *alike = *alike && parts[p][i] == w.a[0];
+            *equal = *equal && parts[p][i] == w.a[0];
     return w.a[0];
 }
 
@@ -46,13 +46,13 @@ static const struct number *number_of(tutti_type type)
     }
 }
 
-static uint32_t narrow(tutti_type type, uint32_t x, bool *alike)
+static uint32_t narrow(tutti_type type, uint32_t x, bool *equal)
 {
-    return narrowed(number_of(type), tutti_type_bytes(type), x, alike);
+    return narrowed(number_of(type), tutti_type_bytes(type), x, equal);
 }
-static uint32_t widen(tutti_type type, uint32_t code, bool *alike)
+static uint32_t widen(tutti_type type, uint32_t code, bool *equal)
 {
-    return widened(number_of(type), tutti_type_bytes(type), code, alike);
+    return widened(number_of(type), tutti_type_bytes(type), code, equal);
 }
 
 const struct conversions TT_CONVERSIONS = { narrow, widen };

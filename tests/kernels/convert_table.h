@@ -7,11 +7,11 @@
 
 #include "tutti.h"
 
-/* x and what widen returns are bits of an fp32. *alike becomes false if elements of one vector differ. NULL:
+/* x and what widen returns are bits of an fp32. *equal becomes false if elements of one vector differ. NULL:
  * the compiler has no such instructions. */
 struct conversions {
-    uint32_t (*narrow)(tutti_type type, uint32_t x, bool *alike);
-    uint32_t (*widen)(tutti_type type, uint32_t code, bool *alike);
+    uint32_t (*narrow)(tutti_type type, uint32_t x, bool *equal);
+    uint32_t (*widen)(tutti_type type, uint32_t code, bool *equal);
 };
 extern const struct conversions convert_generic, convert_avx2, convert_avx512;
 

@@ -83,11 +83,11 @@ static void check_narrow(const struct format *f, enum tt_isa isa, uint32_t x)
 {
     for (uint32_t sign = 0; sign < 2; sign++) {
         uint32_t given = x ^ sign << 31;
-        bool alike = true;
-        uint32_t found = sets[isa]->narrow(f->type, given, &alike), wanted = code_of(f, given);
-        if (found != wanted || !alike)
+        bool equal = true;
+        uint32_t found = sets[isa]->narrow(f->type, given, &equal), wanted = code_of(f, given);
+        if (found != wanted || !equal)
             cr_assert_fail("%s: %#x becomes %s %#x, not %#x%s", tt_isa_name(isa), given, f->name, found,
-                wanted, alike ? "" : "; elements of a vector differ");
+                wanted, equal ? "" : "; elements of a vector differ");
     }
 }
 
@@ -108,12 +108,12 @@ static void check_codes(const struct format *f, enum tt_isa isa)
 {
     for (uint32_t code = 0; code < 1u << (f->bits - 1); code++) {
         for (uint32_t sign = 0; sign < 2; sign++) {
-            bool alike = true;
-            uint32_t signs = sign << (f->bits - 1), x = sets[isa]->widen(f->type, code | signs, &alike);
+            bool equal = true;
+            uint32_t signs = sign << (f->bits - 1), x = sets[isa]->widen(f->type, code | signs, &equal);
             uint32_t infinite = f->type == TUTTI_FLOAT8_E4M3 ? 0 : f->nan - 1;
             uint32_t wanted = code == infinite && infinite ? 0x7f800000 : wide_of(f, code);
             bool right = code >= f->nan ? (x & 0x7fffffff) > 0x7f800000 : x == (wanted | sign << 31);
-            if (!right || !alike)
+            if (!right || !equal)
                 cr_assert_fail("%s: %s %#x becomes %#x, not %#x", tt_isa_name(isa), f->name, code | signs, x,
                     wanted | sign << 31);
         }

@@ -17,7 +17,8 @@
  *               late, before the next write of what it reads: what a CUDA stream can run.
  *
  * Where that is more than 65536 nodes, one slice and one operation stand for all. Nothing is lost: who waits
- * for another slice or operation waits for an earlier one, so a cycle lies inside one, and all are alike. */
+ * for another slice or operation waits for an earlier one, so a cycle lies inside one, and all are the
+ * same. */
 #ifndef TT_BASE_VERIFY_H
 #define TT_BASE_VERIFY_H
 #include <stdbool.h>

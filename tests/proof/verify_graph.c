@@ -84,7 +84,7 @@ static bool check_message(struct tt_verifier *v, uint32_t message)
     const struct tt_step *send = tt_step_at(v, from), *recv = tt_step_at(v, to);
     int rank = (int)v->rank_of[from], peer = (int)v->rank_of[to];
     struct tt_cells src = tt_step_accesses(send).read[0], dst = tt_step_accesses(recv).write;
-    if (!tt_cells_alike(v->schedules[rank], src, v->schedules[peer], dst))
+    if (!tt_cells_equal(v->schedules[rank], src, v->schedules[peer], dst))
         return tt_verify_wrong(v, rank, from - v->base[rank],
             "sends %s, but step %u of rank %d receives it as %s: not the same chunks",
             tt_cells_name(src).text, to - v->base[peer], peer, tt_cells_name(dst).text);
@@ -265,7 +265,7 @@ static void walk(struct graph *g, uint32_t root, bool keep_order)
 /* A schedule runs in several slices and operations at once. A slice waits only for itself and earlier ones
  * (messages and queues are slice-major, TT_WINDOW are in flight), an operation of a rank for the end of
  * the one before. Every edge between two copies goes from a later to an earlier one, so a cycle lies inside
- * one, and all copies are alike: where the graph is large, one copy is as good a proof as many. */
+ * one, and all copies are the same: where the graph is large, one copy is as good a proof as many. */
 static bool acyclic(struct tt_verifier *v, struct graph g, bool keep_order)
 {
     g.v = v;

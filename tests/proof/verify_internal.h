@@ -59,7 +59,7 @@ static inline uint64_t tt_exchanged_block(const struct tt_schedule *s, struct tt
 /* Do cells `a` of one rank and `b` of another (or the same) have one length chunk by chunk, whatever the
  * counts? Chunks of one number do. The blocks of an even exchange all do, so that they may be passed on in
  * any cell; those of an uneven one move alone, from where they are given to where they are taken. */
-static inline bool tt_cells_alike(
+static inline bool tt_cells_equal(
     const struct tt_schedule *s, struct tt_cells a, const struct tt_schedule *t, struct tt_cells b)
 {
     const struct tt_collective_row *row = &tt_collectives[s->key.collective];

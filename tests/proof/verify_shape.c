@@ -18,8 +18,8 @@ static bool check_key(struct tt_verifier *v, int r)
         return tt_verify_wrong(
             v, r, -1, "its key says collective %d, rank %d of %d", k->collective, k->me, k->n);
     const struct tt_collective_row *row = &tt_collectives[k->collective];
-    bool alike = k->collective == f->collective && k->algorithm == f->algorithm && k->root == f->root;
-    if (!(alike || (row->p2p && tt_collectives[f->collective].p2p)) || k->exact != f->exact)
+    bool same_call = k->collective == f->collective && k->algorithm == f->algorithm && k->root == f->root;
+    if (!(same_call || (row->p2p && tt_collectives[f->collective].p2p)) || k->exact != f->exact)
         return tt_verify_wrong(v, r, -1, "its key differs from that of rank 0");
     if (k->root < 0 || k->root >= v->n)
         return tt_verify_wrong(v, r, -1, "root %d is not a rank", k->root);
@@ -69,7 +69,7 @@ static bool check_move(
     struct tt_verifier *v, int r, uint32_t i, struct tt_cells dst, struct tt_cells src, bool onto_itself)
 {
     const struct tt_schedule *s = v->schedules[r];
-    if (!tt_cells_alike(s, dst, s, src))
+    if (!tt_cells_equal(s, dst, s, src))
         return tt_verify_wrong(
             v, r, i, "%s and %s are not the same chunks", tt_cells_name(dst).text, tt_cells_name(src).text);
     if (!tt_same_memory(&s->key, dst.buffer, src.buffer))

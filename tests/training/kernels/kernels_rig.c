@@ -71,7 +71,7 @@ void rig_end(void)
     }
 }
 
-void rig_alike(const float *got, const float *want, int64_t n, const char *set, const char *what)
+void rig_equal(const float *got, const float *want, int64_t n, const char *set, const char *what)
 {
     for (int64_t i = 0; i < n; i++)
         if (memcmp(got + i, want + i, sizeof *got))

@@ -22,8 +22,8 @@ float *rig_random(int64_t n);
 float *rig_copy(const float *x, int64_t n);
 void rig_end(void);
 
-/* Are the bits alike? Else the test fails and says where. */
-void rig_alike(const float *got, const float *want, int64_t n, const char *set, const char *what);
+/* Fails the test, and says where, unless the bits are equal. */
+void rig_equal(const float *got, const float *want, int64_t n, const char *set, const char *what);
 
 /* After gpt.c. */
 float ref_exponential(float x);

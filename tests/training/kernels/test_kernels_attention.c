@@ -174,15 +174,15 @@ static void check_parts(
         float *scratch = rig_empty(tr_scratch_attention(&a));
         set->attention(y + at * row, l, q + at * row, kv, &a, scratch);
         for (int64_t h = 0; h < s->heads; h++)
-            rig_alike(l + h * part, w->lse + h * s->tokens + at, part, set->name, "lse of a part");
+            rig_equal(l + h * part, w->lse + h * s->tokens + at, part, set->name, "lse of a part");
         set->attention_dx(mine + at * row, dkv + r * 2 * count, w->dout + at * row, w->out + at * row, l,
             q + at * row, kv, &a, scratch);
     }
     take_apart(dq, dkv_due, w->dqkv, s);
     ref_tree(dkv, parts, 2 * count, 2 * count);
-    rig_alike(y, w->out, count, set->name, "attention in parts");
-    rig_alike(mine, dq, count, set->name, "gradient of queries in parts");
-    rig_alike(dkv, dkv_due, 2 * count, set->name, "gradient of keys and values in parts");
+    rig_equal(y, w->out, count, set->name, "attention in parts");
+    rig_equal(mine, dq, count, set->name, "gradient of queries in parts");
+    rig_equal(dkv, dkv_due, 2 * count, set->name, "gradient of keys and values in parts");
 }
 
 /* Queries and keys in parts: what each pair gives, joined in the order of the keys, is the whole; the
@@ -208,19 +208,19 @@ static void check_pairs(
             set->attention_part(part[k], q + r * count, kv + 2 * k * count, &a, scratch);
         }
         set->attention_merge(y, l, part, s->striped ? parts : r + 1, &a, scratch);
-        rig_alike(y, w->out + r * count, count, set->name, "attention of pairs");
+        rig_equal(y, w->out + r * count, count, set->name, "attention of pairs");
         for (int64_t k = 0; k < parts; k++) {
             a.begin = k * n;
             set->attention_dx(dq + k * count, dkv + 2 * (k * parts + r) * count, w->dout + r * count,
                 w->out + r * count, l, q + r * count, kv + 2 * k * count, &a, scratch);
         }
         ref_tree(dq, parts, count, count);
-        rig_alike(dq, dq_due + r * count, count, set->name, "gradient of queries of pairs");
+        rig_equal(dq, dq_due + r * count, count, set->name, "gradient of queries of pairs");
     }
     for (int64_t k = 0; k < parts; k++) {
         float *sum = dkv + 2 * k * parts * count;
         ref_tree(sum, parts, 2 * count, 2 * count);
-        rig_alike(sum, dkv_due + 2 * k * count, 2 * count, set->name, "gradient of keys of pairs");
+        rig_equal(sum, dkv_due + 2 * k * count, 2 * count, set->name, "gradient of keys of pairs");
     }
 }
 
@@ -239,11 +239,11 @@ static void check_attention(const struct tr_attention *s, float spread)
         if (!set)
             continue;
         set->attention(y, l, qkv, qkv + s->size, s, rig_empty(tr_scratch_attention(s)));
-        rig_alike(y, out, count, set->name, "attention");
-        rig_alike(l, lse, s->heads * s->tokens, set->name, "lse");
+        rig_equal(y, out, count, set->name, "attention");
+        rig_equal(l, lse, s->heads * s->tokens, set->name, "lse");
         set->attention_dx(
             dx, dx + s->size, dout, out, lse, qkv, qkv + s->size, s, rig_empty(tr_scratch_attention(s)));
-        rig_alike(dx, dqkv, 3 * count, set->name, "attention_dx");
+        rig_equal(dx, dqkv, 3 * count, set->name, "attention_dx");
         struct whole w = { qkv, dout, out, lse, dqkv };
         for (int64_t parts = 1; parts <= BLOCKS; parts *= 2) {
             check_parts(set, s, &w, parts);
@@ -322,13 +322,13 @@ static void check_softmax(const struct vocabulary *v)
         if (!set)
             continue;
         set->row_max(a, y, v->rows, v->columns, v->stride);
-        rig_alike(a, max, v->rows, set->name, "row_max");
+        rig_equal(a, max, v->rows, set->name, "row_max");
         set->softmax(y, b, c, max, target, v->rows, v->columns, v->stride, v->first, v->chunk, v->chunks);
-        rig_alike(y, e, all, set->name, "softmax");
-        rig_alike(b, sum, v->rows, set->name, "sum");
-        rig_alike(c, wanted, v->rows, set->name, "wanted");
+        rig_equal(y, e, all, set->name, "softmax");
+        rig_equal(b, sum, v->rows, set->name, "sum");
+        rig_equal(c, wanted, v->rows, set->name, "wanted");
         set->softmax_dx(y, sum, target, v->rows, v->columns, v->stride, v->first, 0.125f / 3);
-        rig_alike(y, dx, all, set->name, "softmax_dx");
+        rig_equal(y, dx, all, set->name, "softmax_dx");
     }
     rig_end();
 }

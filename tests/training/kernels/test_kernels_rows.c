@@ -53,9 +53,9 @@ Test(train_kernels, layer_norm_has_the_bits_of_the_golden_program)
             if (!set)
                 continue;
             set->layer_norm(y, mean, scale, r.x, r.w, r.b, r.rows, r.c);
-            rig_alike(mean, r.mean, r.rows, set->name, "mean");
-            rig_alike(scale, r.scale, r.rows, set->name, "scale");
-            rig_alike(y, r.y, r.rows * r.c, set->name, "layer_norm");
+            rig_equal(mean, r.mean, r.rows, set->name, "mean");
+            rig_equal(scale, r.scale, r.rows, set->name, "scale");
+            rig_equal(y, r.y, r.rows * r.c, set->name, "layer_norm");
         }
         rig_end();
     }
@@ -115,7 +115,7 @@ Test(train_kernels, patches_are_the_neighbours_of_each_cell)
             if (!set)
                 continue;
             set->patches(got, x, &grid, c, outside, direction);
-            rig_alike(got, want, rows * side * 9 * c, set->name, "patches");
+            rig_equal(got, want, rows * side * 9 * c, set->name, "patches");
         }
         rig_end();
     }
@@ -141,10 +141,10 @@ Test(train_kernels, gradients_of_layer_norm_and_sums_over_tokens_have_the_bits_o
             set->layer_norm_dx(x, dy, r.x, r.w, r.mean, r.scale, tokens, r.c);
             set->layer_norm_dw(w, b, dy, r.x, r.mean, r.scale, tokens, r.c, block);
             set->sum_tokens(sum, dy, tokens, r.c, block);
-            rig_alike(x, dx, tokens * r.c, set->name, "layer_norm_dx");
-            rig_alike(w, dw, r.c, set->name, "dw");
-            rig_alike(b, db, r.c, set->name, "db");
-            rig_alike(sum, db, r.c, set->name, "sum_tokens");
+            rig_equal(x, dx, tokens * r.c, set->name, "layer_norm_dx");
+            rig_equal(w, dw, r.c, set->name, "dw");
+            rig_equal(b, db, r.c, set->name, "db");
+            rig_equal(sum, db, r.c, set->name, "sum_tokens");
         }
         rig_end();
     }
@@ -175,9 +175,9 @@ Test(train_kernels, group_norm_has_the_bits_of_the_golden_program)
             set->group_norm(got, x, scale, w, b, tokens, c);
             set->group_norm_dx(d, dy, x, &norm, w, tokens, c);
             set->sum_products(sum, dy, x, round % 2 ? scale : NULL, tokens, c, block);
-            rig_alike(got, y, tokens * c, set->name, "group_norm");
-            rig_alike(d, dx, tokens * c, set->name, "group_norm_dx");
-            rig_alike(sum, part, c, set->name, "sum_products");
+            rig_equal(got, y, tokens * c, set->name, "group_norm");
+            rig_equal(d, dx, tokens * c, set->name, "group_norm_dx");
+            rig_equal(sum, part, c, set->name, "sum_products");
         }
         rig_end();
     }
@@ -215,14 +215,14 @@ Test(train_kernels, gelu_and_additions_have_the_bits_of_the_golden_program)
             if (!set)
                 continue;
             set->gelu(out, x, count);
-            rig_alike(out, y, count, set->name, "gelu");
+            rig_equal(out, y, count, set->name, "gelu");
             set->gelu_dx(in_place, in_place, x, count);
-            rig_alike(in_place, dx, count, set->name, "gelu_dx");
+            rig_equal(in_place, dx, count, set->name, "gelu_dx");
             set->add_bias(out, x, bias, rows, columns);
-            rig_alike(out, more, count, set->name, "add_bias");
+            rig_equal(out, more, count, set->name, "add_bias");
             memcpy(out, x, sizeof(float) * (size_t)count);
             set->add(out, out, dy, count);
-            rig_alike(out, sum, count, set->name, "add");
+            rig_equal(out, sum, count, set->name, "add");
         }
         rig_end();
     }
@@ -264,9 +264,9 @@ Test(train_kernels, embedding_takes_and_sums_the_rows_that_are_here)
             if (!set)
                 continue;
             set->embed(got, w, token, tokens, c, first, rows);
-            rig_alike(got, out, tokens * c, set->name, "embed");
+            rig_equal(got, out, tokens * c, set->name, "embed");
             set->embed_dw(of_rows, dy, token, tokens, c, first, rows, block);
-            rig_alike(of_rows, dw, rows * c, set->name, "embed_dw");
+            rig_equal(of_rows, dw, rows * c, set->name, "embed_dw");
         }
         rig_end();
     }
@@ -324,12 +324,12 @@ Test(train_kernels, optimizers_have_the_bits_of_the_golden_program)
             if (!set)
                 continue;
             set->adamw(q, n, u, g, count, &a);
-            rig_alike(q, want_p, count, set->name, "adamw's parameters");
-            rig_alike(n, want_m, count, set->name, "adamw's momentum");
-            rig_alike(u, want_v, count, set->name, "adamw's variance");
+            rig_equal(q, want_p, count, set->name, "adamw's parameters");
+            rig_equal(n, want_m, count, set->name, "adamw's momentum");
+            rig_equal(u, want_v, count, set->name, "adamw's variance");
             memcpy(q, p, sizeof(float) * (size_t)count);
             set->sgd(q, g, count, 0.1f, 0.7f);
-            rig_alike(q, plain, count, set->name, "sgd");
+            rig_equal(q, plain, count, set->name, "sgd");
         }
         rig_end();
     }
