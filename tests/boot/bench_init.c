@@ -21,7 +21,7 @@
 
 enum { ROUNDS = 5, RANKS_MAX = 1024 };
 
-struct board { /* shared by the processes of a round */
+struct shared_page { /* shared by the processes of a round */
     _Atomic int here, has_id, done;
     tutti_id id;
     _Atomic int64_t first_ns, last_ns;
@@ -66,7 +66,7 @@ static void raise_to(_Atomic int64_t *word, int64_t value)
     }
 }
 
-static int be_rank(struct board *b, int n, int rank)
+static int be_rank(struct shared_page *b, int n, int rank)
 {
     tutti_comm *comm;
     float one = 1, sum = 0;
@@ -93,7 +93,7 @@ static int be_rank(struct board *b, int n, int rank)
     return tutti_comm_destroy(comm) == TUTTI_OK ? 0 : 4;
 }
 
-static struct cost worst(const struct board *b, int n)
+static struct cost worst(const struct shared_page *b, int n)
 {
     struct cost cost = b->costs[0];
     for (int r = 1; r < n; r++) {
@@ -106,7 +106,7 @@ static struct cost worst(const struct board *b, int n)
 }
 
 /* Milliseconds; negative: a rank failed. */
-static double run_round(struct board *b, int n)
+static double run_round(struct shared_page *b, int n)
 {
     int failed = 0, status;
     memset(b, 0, sizeof *b);
@@ -132,7 +132,7 @@ int main(int argc, char **argv)
 {
     static const char *const sizes[] = { "2", "8", "64", "256" };
     int count = argc > 1 ? argc - 1 : 4, failures = 0;
-    struct board *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shared_page *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (b == MAP_FAILED)
         return 1;
     printf("# processes   init ms (median of %d)   memory KiB   descriptors   sockets (of the worst rank)\n",

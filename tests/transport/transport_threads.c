@@ -13,11 +13,11 @@
 
 enum { RANKS_MAX = 8 };
 
-struct crew {
+struct rank_threads {
     int n, rounds;
     bool map;
     uint64_t first_number;
-    void (*run)(struct crew *c, int me, struct transport_suite *s);
+    void (*run)(struct rank_threads *c, int me, struct transport_suite *s);
     pthread_barrier_t barrier;
     uint8_t addresses[RANKS_MAX][TT_ADDRESS_BYTES];
     struct transport_suite suites[RANKS_MAX];
@@ -26,18 +26,18 @@ struct crew {
 };
 
 struct member {
-    struct crew *crew;
+    struct rank_threads *threads;
     int me;
 };
 
 static char wrong[256];
 
-static void together(struct crew *c)
+static void together(struct rank_threads *c)
 {
     pthread_barrier_wait(&c->barrier);
 }
 
-static struct tt_endpoint *join(struct crew *c, int me, struct transport_suite *s)
+static struct tt_endpoint *join(struct rank_threads *c, int me, struct transport_suite *s)
 {
     struct tt_endpoint_params params = {
         .n = c->n, .me = me, .slot_bytes = SUITE_SLOT_BYTES, .first_number = c->first_number, .map = c->map
@@ -53,11 +53,11 @@ static struct tt_endpoint *join(struct crew *c, int me, struct transport_suite *
 static void *run_member(void *member)
 {
     struct member *m = member;
-    m->crew->run(m->crew, m->me, &m->crew->suites[m->me]);
+    m->threads->run(m->threads, m->me, &m->threads->suites[m->me]);
     return NULL;
 }
 
-static const char *run_crew(struct crew *c)
+static const char *run_threads(struct rank_threads *c)
 {
     pthread_t threads[RANKS_MAX];
     struct member members[RANKS_MAX];
@@ -83,9 +83,10 @@ static const char *run_crew(struct crew *c)
     return wrong;
 }
 
-static struct crew *new_crew(int n, int rounds, void (*run)(struct crew *, int, struct transport_suite *))
+static struct rank_threads *new_threads(
+    int n, int rounds, void (*run)(struct rank_threads *, int, struct transport_suite *))
 {
-    struct crew *c = calloc(1, sizeof *c);
+    struct rank_threads *c = calloc(1, sizeof *c);
     if (c == NULL)
         abort();
     c->n = n;
@@ -95,7 +96,7 @@ static struct crew *new_crew(int n, int rounds, void (*run)(struct crew *, int, 
     return c;
 }
 
-static void exchange(struct crew *c, int me, struct transport_suite *s)
+static void exchange(struct rank_threads *c, int me, struct transport_suite *s)
 {
     struct tt_endpoint *e = join(c, me, s);
     s->memory[0] = malloc(SUITE_EXCHANGE_BYTES);
@@ -109,20 +110,20 @@ static void exchange(struct crew *c, int me, struct transport_suite *s)
 
 const char *threads_exchange(int n, int batches, bool map)
 {
-    struct crew *c = new_crew(n, batches, exchange);
+    struct rank_threads *c = new_threads(n, batches, exchange);
     c->map = map;
-    return run_crew(c);
+    return run_threads(c);
 }
 
 /* Closer together than a barrier can bring them. */
-static void spin_together(struct crew *c, int round)
+static void spin_together(struct rank_threads *c, int round)
 {
     atomic_fetch_add(&c->spinning, 1);
     while (atomic_load(&c->spinning) < (round + 1) * c->n)
         sched_yield();
 }
 
-static void abort_together(struct crew *c, int me, struct transport_suite *s)
+static void abort_together(struct rank_threads *c, int me, struct transport_suite *s)
 {
     for (int round = 0; round < c->rounds; round++) {
         struct tt_endpoint *e = join(c, me, s);
@@ -147,11 +148,11 @@ static void abort_together(struct crew *c, int me, struct transport_suite *s)
 
 const char *threads_abort(int n, int rounds)
 {
-    return run_crew(new_crew(n, rounds, abort_together));
+    return run_threads(new_threads(n, rounds, abort_together));
 }
 
 static void send_note(
-    struct crew *c, struct tt_endpoint *e, int peer, uint64_t number, uint8_t *text, uint64_t bytes)
+    struct rank_threads *c, struct tt_endpoint *e, int peer, uint64_t number, uint8_t *text, uint64_t bytes)
 {
     struct tt_layout layout;
     tt_layout_even(&layout, bytes, 1, 1, 1);
@@ -164,7 +165,7 @@ static void send_note(
     memset(text, 0, bytes);
 }
 
-static void read_note(struct crew *c, struct transport_suite *s, struct tt_endpoint *e, int peer,
+static void read_note(struct rank_threads *c, struct transport_suite *s, struct tt_endpoint *e, int peer,
     uint64_t number, uint64_t bytes)
 {
     struct tt_layout layout;
@@ -177,7 +178,7 @@ static void read_note(struct crew *c, struct transport_suite *s, struct tt_endpo
 }
 
 /* Ranks close one after the other, by chance; each reads from all just before it closes. */
-static void close_by_turns(struct crew *c, int me, struct transport_suite *s)
+static void close_by_turns(struct rank_threads *c, int me, struct transport_suite *s)
 {
     uint8_t text[1000];
     for (int round = 0; round < c->rounds; round++) {
@@ -197,10 +198,10 @@ static void close_by_turns(struct crew *c, int me, struct transport_suite *s)
 
 const char *threads_close(int n, int rounds)
 {
-    return run_crew(new_crew(n, rounds, close_by_turns));
+    return run_threads(new_threads(n, rounds, close_by_turns));
 }
 
-static void tell_and_ask(struct crew *c, int me, struct transport_suite *s)
+static void tell_and_ask(struct rank_threads *c, int me, struct transport_suite *s)
 {
     struct tt_endpoint *e = join(c, me, s);
     struct tt_call_record record = { 0 };
@@ -223,5 +224,5 @@ static void tell_and_ask(struct crew *c, int me, struct transport_suite *s)
 
 const char *threads_calls(int n, int rounds)
 {
-    return run_crew(new_crew(n, rounds, tell_and_ask));
+    return run_threads(new_threads(n, rounds, tell_and_ask));
 }
