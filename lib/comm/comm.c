@@ -124,7 +124,7 @@ tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, con
     tt_trace_identify(comm->trace, comm->id);
     tutti_status status = tt_topology_create(&comm->topology, comm->n, domain_of);
     if (status == TUTTI_OK && comm->device != NULL)
-        status = tt_company_join(comm);
+        status = tt_local_peers_join(comm);
     if (status == TUTTI_OK)
         status = comm->transport->connect(comm->endpoint, addresses);
     for (int rank = 0; rank < comm->n && status == TUTTI_OK; rank++)

@@ -241,7 +241,7 @@ void tt_device_close(struct tt_comm *comm)
         return;
     if (d->watched)
         tt_watch_end(d);
-    tt_company_leave(comm);
+    tt_local_peers_leave(comm);
     comm->device = NULL;
     give_up(d);
     if (d->prepared.calls != NULL)

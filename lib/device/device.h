@@ -58,7 +58,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
     uint64_t capture; /* the last one that has a call of this communicator */
     bool ordered; /* order_event has been recorded */
     struct tt_replays *replays; /* captured calls */
-    struct tt_company *company; /* the ranks of this process on this device */
+    struct tt_local_peers *local_peers; /* the ranks of this process on this device */
     uint64_t operations; /* collectives so far, from first_number on */
     struct tt_prepared_cache prepared; /* for their schedules: the worker has others */
 
@@ -150,9 +150,9 @@ static inline uint32_t tt_device_gate(int peer, bool receives)
     return 1 + 2 * (uint32_t)peer + receives;
 }
 
-/* Ranks of one process on one device (device_company.c), behind one lock. Join when connected. */
-tutti_status tt_company_join(struct tt_comm *comm);
-void tt_company_leave(struct tt_comm *comm);
+/* Ranks of one process on one device (device_local_peers.c), behind one lock. Join when connected. */
+tutti_status tt_local_peers_join(struct tt_comm *comm);
+void tt_local_peers_leave(struct tt_comm *comm);
 struct tt_meeting { /* of a call */
     const struct tt_gate *gate;
     uint64_t operation; /* of a collective: its number, from 1 + first_number on */
@@ -160,10 +160,10 @@ struct tt_meeting { /* of a call */
     bool receives;
 };
 /* So many slices of this rank are in; wait until as many of all others are. */
-void tt_company_tell(struct tt_comm *comm, const struct tt_meeting *meeting, uint32_t slices);
+void tt_local_peers_tell(struct tt_comm *comm, const struct tt_meeting *meeting, uint32_t slices);
 /* Is this rank one of them? */
-bool tt_company_has(const struct tt_comm *comm, int rank);
-tutti_status tt_company_meet(struct tt_comm *comm, const struct tt_meeting *meeting, uint32_t slices);
+bool tt_local_peers_has(const struct tt_comm *comm, int rank);
+tutti_status tt_local_peers_await(struct tt_comm *comm, const struct tt_meeting *meeting, uint32_t slices);
 
 /* One slice of IN to its cells, or of OUT from its cells; counts the pieces of work. */
 struct tt_device_move {

@@ -212,7 +212,7 @@ static enum tt_dev_error enqueue_operands(struct comm_batch *b, struct op *op, u
     if (error == TT_DEV_OK)
         error = d->dev->write_word(b->ops[0].stream, seen(d, gate->ready), gate->base + slice + 1);
     if (b->captured == NULL)
-        tt_company_tell(b->comm, &op->meeting, slice + 1);
+        tt_local_peers_tell(b->comm, &op->meeting, slice + 1);
     return error;
 }
 
@@ -270,7 +270,7 @@ static tutti_status enqueue_step(struct comm_batch *b)
             continue;
         if (b->slice > 0 && b->slice <= op->laid.out.slices) {
             tutti_status status =
-                b->captured == NULL ? tt_company_meet(b->comm, &op->meeting, b->slice) : TUTTI_OK;
+                b->captured == NULL ? tt_local_peers_await(b->comm, &op->meeting, b->slice) : TUTTI_OK;
             if (status != TUTTI_OK)
                 return status;
             error = enqueue_results(b, op, b->slice - 1);
@@ -472,11 +472,11 @@ static bool has_rank(const struct tt_batch *batch, uint64_t id, int rank)
 
 /* Ranks of one process and device need each other's operands before they wait, and replays of two graphs do
  * not meet for that. */
-static tutti_status check_company(const struct tt_batch *batch, const struct tt_call *call)
+static tutti_status check_local_peers(const struct tt_batch *batch, const struct tt_call *call)
 {
     const struct tt_comm *comm = call->comm;
     for (int rank = 0; rank < comm->n; rank++) {
-        if (rank == comm->rank || (is_p2p(call) && call->root != rank) || !tt_company_has(comm, rank) ||
+        if (rank == comm->rank || (is_p2p(call) && call->root != rank) || !tt_local_peers_has(comm, rank) ||
             has_rank(batch, comm->id, rank))
             continue;
         return tt_fail(TUTTI_INVALID_USAGE,
@@ -524,7 +524,7 @@ static tutti_status find_capture(const struct tt_batch *batch, struct tt_dev_cap
                 "group: the streams of some calls are being captured; legal: all of them, in one capture, or "
                 "none");
         if (this.active)
-            status = check_company(batch, call);
+            status = check_local_peers(batch, call);
     }
     return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device_company.c: ranks of one process on one device meet on the host.
+/* device_local_peers.c: ranks of one process on one device wait for each other on the host.
  *
  * Streams of one process may share a hardware queue, and then a wait of one rank stands before what another
  * rank enqueues later, even if that is what would end it:
@@ -24,24 +24,24 @@ struct member {
     _Atomic uint32_t *in; /* of messages, per gate: slices that are in */
 };
 
-struct tt_company {
+struct tt_local_peers {
     uint64_t id; /* of the communicator */
     int device, n, users;
-    struct tt_company *next;
+    struct tt_local_peers *next;
     struct member members[];
 };
 
-static struct tt_company *companies;
-static pthread_mutex_t companies_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tt_local_peers *all_local_peers;
+static pthread_mutex_t local_peers_lock = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    tt_fork_takes(TT_FORK_COMPANIES, &companies_lock, NULL);
+    tt_fork_takes(TT_FORK_LOCAL_PEERS, &local_peers_lock, NULL);
 }
 
-static struct tt_company *find_or_make(const struct tt_comm *comm)
+static struct tt_local_peers *find_or_make(const struct tt_comm *comm)
 {
-    struct tt_company *c = companies;
+    struct tt_local_peers *c = all_local_peers;
     while (c != NULL && (c->id != comm->id || c->device != comm->device->number || c->n != comm->n))
         c = c->next;
     if (c != NULL)
@@ -52,68 +52,68 @@ static struct tt_company *find_or_make(const struct tt_comm *comm)
     c->id = comm->id;
     c->device = comm->device->number;
     c->n = comm->n;
-    c->next = companies;
-    companies = c;
+    c->next = all_local_peers;
+    all_local_peers = c;
     return c;
 }
 
-tutti_status tt_company_join(struct tt_comm *comm)
+tutti_status tt_local_peers_join(struct tt_comm *comm)
 {
     struct tt_device *d = comm->device;
     _Atomic uint32_t *in = calloc(d->ngates, sizeof *in);
     for (uint32_t gate = 0; in != NULL && gate < d->ngates; gate++)
         atomic_init(&in[gate], d->counts[gate]);
-    pthread_mutex_lock(&companies_lock);
-    struct tt_company *c = in != NULL ? find_or_make(comm) : NULL;
+    pthread_mutex_lock(&local_peers_lock);
+    struct tt_local_peers *c = in != NULL ? find_or_make(comm) : NULL;
     if (c != NULL) {
         c->users++;
         c->members[comm->rank].in = in;
         atomic_init(&c->members[comm->rank].place, d->operations << 32);
         atomic_store_explicit(&c->members[comm->rank].here, true, memory_order_release);
     }
-    pthread_mutex_unlock(&companies_lock);
-    d->company = c;
+    pthread_mutex_unlock(&local_peers_lock);
+    d->local_peers = c;
     if (c != NULL)
         return TUTTI_OK;
     free(in);
     return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the ranks of device %d", d->number);
 }
 
-static void unlink_company(const struct tt_company *c)
+static void unlink_peers(const struct tt_local_peers *c)
 {
-    struct tt_company **at = &companies;
+    struct tt_local_peers **at = &all_local_peers;
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
 }
 
-void tt_company_leave(struct tt_comm *comm)
+void tt_local_peers_leave(struct tt_comm *comm)
 {
-    struct tt_company *c = comm->device->company;
+    struct tt_local_peers *c = comm->device->local_peers;
     if (c == NULL)
         return;
-    comm->device->company = NULL;
-    pthread_mutex_lock(&companies_lock);
+    comm->device->local_peers = NULL;
+    pthread_mutex_lock(&local_peers_lock);
     atomic_store_explicit(&c->members[comm->rank].here, false, memory_order_release);
     bool last = --c->users == 0;
     if (last)
-        unlink_company(c);
-    pthread_mutex_unlock(&companies_lock);
+        unlink_peers(c);
+    pthread_mutex_unlock(&local_peers_lock);
     for (int r = 0; last && r < c->n; r++)
         free(c->members[r].in);
     if (last)
         free(c);
 }
 
-/* Of messages: the gate of the peer's end. */
+/* Returns the gate at the peer's end of a message. */
 static uint32_t other_gate(const struct tt_comm *comm, const struct tt_meeting *m)
 {
     return tt_device_gate(comm->rank, !m->receives);
 }
 
-void tt_company_tell(struct tt_comm *comm, const struct tt_meeting *m, uint32_t slices)
+void tt_local_peers_tell(struct tt_comm *comm, const struct tt_meeting *m, uint32_t slices)
 {
-    struct member *me = &comm->device->company->members[comm->rank];
+    struct member *me = &comm->device->local_peers->members[comm->rank];
     if (m->peer != TT_NONE)
         atomic_store_explicit(
             &me->in[tt_device_gate(m->peer, m->receives)], m->gate->base + slices, memory_order_release);
@@ -124,7 +124,7 @@ void tt_company_tell(struct tt_comm *comm, const struct tt_meeting *m, uint32_t 
 
 static bool is_there(const struct tt_comm *comm, int rank, const struct tt_meeting *m, uint32_t slices)
 {
-    struct member *other = &comm->device->company->members[rank];
+    struct member *other = &comm->device->local_peers->members[rank];
     if (rank == comm->rank || !atomic_load_explicit(&other->here, memory_order_acquire))
         return true;
     uint64_t place = m->operation << 32 | slices;
@@ -134,13 +134,14 @@ static bool is_there(const struct tt_comm *comm, int rank, const struct tt_meeti
     return (int32_t)(in - m->gate->base - slices) >= 0;
 }
 
-bool tt_company_has(const struct tt_comm *comm, int rank)
+bool tt_local_peers_has(const struct tt_comm *comm, int rank)
 {
-    return atomic_load_explicit(&comm->device->company->members[rank].here, memory_order_acquire);
+    return atomic_load_explicit(&comm->device->local_peers->members[rank].here, memory_order_acquire);
 }
 
-/* It ends: the worker has the call already, and ends the communicator if a rank is missing too long. */
-tutti_status tt_company_meet(struct tt_comm *comm, const struct tt_meeting *m, uint32_t slices)
+/* This wait ends: the worker has the call already, and ends the communicator if a rank is missing too
+ * long. */
+tutti_status tt_local_peers_await(struct tt_comm *comm, const struct tt_meeting *m, uint32_t slices)
 {
     tutti_status status = TUTTI_OK;
     struct tt_wait w;
