@@ -153,17 +153,18 @@ static inline uint32_t tt_device_gate(int peer, bool receives)
 /* Ranks of one process on one device (device_local_peers.c), behind one lock. Join when connected. */
 tutti_status tt_local_peers_join(struct tt_comm *comm);
 void tt_local_peers_leave(struct tt_comm *comm);
-struct tt_meeting { /* of a call */
+struct tt_rendezvous { /* of a call */
     const struct tt_gate *gate;
     uint64_t operation; /* of a collective: its number, from 1 + first_number on */
     int peer; /* of a message; TT_NONE: a collective */
     bool receives;
 };
 /* So many slices of this rank are in; wait until as many of all others are. */
-void tt_local_peers_tell(struct tt_comm *comm, const struct tt_meeting *meeting, uint32_t slices);
+void tt_local_peers_tell(struct tt_comm *comm, const struct tt_rendezvous *rendezvous, uint32_t slices);
 /* Is this rank one of them? */
 bool tt_local_peers_has(const struct tt_comm *comm, int rank);
-tutti_status tt_local_peers_await(struct tt_comm *comm, const struct tt_meeting *meeting, uint32_t slices);
+tutti_status tt_local_peers_await(
+    struct tt_comm *comm, const struct tt_rendezvous *rendezvous, uint32_t slices);
 
 /* One slice of IN to its cells, or of OUT from its cells; counts the pieces of work. */
 struct tt_device_move {

@@ -106,12 +106,12 @@ void tt_local_peers_leave(struct tt_comm *comm)
 }
 
 /* Returns the gate at the peer's end of a message. */
-static uint32_t other_gate(const struct tt_comm *comm, const struct tt_meeting *m)
+static uint32_t other_gate(const struct tt_comm *comm, const struct tt_rendezvous *m)
 {
     return tt_device_gate(comm->rank, !m->receives);
 }
 
-void tt_local_peers_tell(struct tt_comm *comm, const struct tt_meeting *m, uint32_t slices)
+void tt_local_peers_tell(struct tt_comm *comm, const struct tt_rendezvous *m, uint32_t slices)
 {
     struct member *me = &comm->device->local_peers->members[comm->rank];
     if (m->peer != TT_NONE)
@@ -122,7 +122,7 @@ void tt_local_peers_tell(struct tt_comm *comm, const struct tt_meeting *m, uint3
             m->operation << 32 | (slices < m->gate->slices ? slices : UINT32_MAX), memory_order_release);
 }
 
-static bool is_there(const struct tt_comm *comm, int rank, const struct tt_meeting *m, uint32_t slices)
+static bool is_there(const struct tt_comm *comm, int rank, const struct tt_rendezvous *m, uint32_t slices)
 {
     struct member *other = &comm->device->local_peers->members[rank];
     if (rank == comm->rank || !atomic_load_explicit(&other->here, memory_order_acquire))
@@ -141,7 +141,7 @@ bool tt_local_peers_has(const struct tt_comm *comm, int rank)
 
 /* This wait ends: the worker has the call already, and ends the communicator if a rank is missing too
  * long. */
-tutti_status tt_local_peers_await(struct tt_comm *comm, const struct tt_meeting *m, uint32_t slices)
+tutti_status tt_local_peers_await(struct tt_comm *comm, const struct tt_rendezvous *m, uint32_t slices)
 {
     tutti_status status = TUTTI_OK;
     struct tt_wait w;

@@ -29,7 +29,7 @@ struct op { /* one call */
     struct tt_call_layout laid;
     struct tt_part chunks[2];
     void *stream; /* the caller's */
-    struct tt_meeting meeting;
+    struct tt_rendezvous rendezvous;
     uint32_t round;
 };
 
@@ -89,7 +89,7 @@ static tutti_status set_cells(struct comm_batch *b, struct op *op, unsigned side
 
 static uint32_t gate_of(const struct op *op)
 {
-    const struct tt_meeting *m = &op->meeting;
+    const struct tt_rendezvous *m = &op->rendezvous;
     return m->peer != TT_NONE ? tt_device_gate(m->peer, m->receives) : 0;
 }
 
@@ -97,7 +97,7 @@ static tutti_status set_gate(const struct comm_batch *b, struct op *op)
 {
     const struct tt_call *call = &op->call;
     struct tt_device *d = b->device;
-    op->meeting = (struct tt_meeting){ .gate = &op->staging.gate,
+    op->rendezvous = (struct tt_rendezvous){ .gate = &op->staging.gate,
         .peer = is_p2p(call) ? call->root : TT_NONE,
         .receives = call->collective == TT_P2P_RECV };
     if (b->captured != NULL)
@@ -109,7 +109,7 @@ static tutti_status set_gate(const struct comm_batch *b, struct op *op)
         .base = d->counts[gate],
         .slices = op->laid.out.slices };
     d->counts[gate] += op->laid.out.slices;
-    op->meeting.operation = gate == 0 ? ++d->operations : 0;
+    op->rendezvous.operation = gate == 0 ? ++d->operations : 0;
     return TUTTI_OK;
 }
 
@@ -212,7 +212,7 @@ static enum tt_dev_error enqueue_operands(struct comm_batch *b, struct op *op, u
     if (error == TT_DEV_OK)
         error = d->dev->write_word(b->ops[0].stream, seen(d, gate->ready), gate->base + slice + 1);
     if (b->captured == NULL)
-        tt_local_peers_tell(b->comm, &op->meeting, slice + 1);
+        tt_local_peers_tell(b->comm, &op->rendezvous, slice + 1);
     return error;
 }
 
@@ -270,7 +270,7 @@ static tutti_status enqueue_step(struct comm_batch *b)
             continue;
         if (b->slice > 0 && b->slice <= op->laid.out.slices) {
             tutti_status status =
-                b->captured == NULL ? tt_local_peers_await(b->comm, &op->meeting, b->slice) : TUTTI_OK;
+                b->captured == NULL ? tt_local_peers_await(b->comm, &op->rendezvous, b->slice) : TUTTI_OK;
             if (status != TUTTI_OK)
                 return status;
             error = enqueue_results(b, op, b->slice - 1);
