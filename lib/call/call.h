@@ -60,7 +60,7 @@ struct tt_call {
 
     /* Set by tt_call_check. */
     bool in_place;
-    bool staged[2]; /* on a device's stream: send, recv is to be in cells of the device's pad */
+    bool staged[2]; /* on a device's stream: send, recv is to be in the device's staging memory */
     uint16_t element_bytes; /* of what no chunk or slice splits: of the type, or of a user operator */
     uint16_t unit; /* elements of the type in one of those */
     uint64_t total; /* elements of the whole vector; where only own counts are known, of what is sent */

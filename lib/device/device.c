@@ -70,7 +70,7 @@ static void set_gates(struct tt_device *d, uint32_t first)
     }
 }
 
-static tutti_status make_pad(struct tt_device *d, int n, uint64_t slot_bytes)
+static tutti_status make_staging(struct tt_device *d, int n, uint64_t slot_bytes)
 {
     uint64_t blocks = blocks_of(n);
     void *pinned, *seen;
@@ -114,7 +114,7 @@ static tutti_status make(struct tt_comm *comm, struct tt_device *d)
     if (!facts.words)
         return tt_fail(TUTTI_UNSUPPORTED, "device %d (%s): its streams cannot wait for words in memory",
             d->number, facts.name);
-    tutti_status status = make_pad(d, comm->n, comm->endpoint->slot_bytes);
+    tutti_status status = make_staging(d, comm->n, comm->endpoint->slot_bytes);
     if (status == TUTTI_OK)
         status = make_events(d);
     if (status == TUTTI_OK)

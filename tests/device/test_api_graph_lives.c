@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_api_graph_lives.c: how long pads and captured calls live: until the stream, the graph and the worker
- * are done with them, whoever was done before.
+/* test_api_graph_lives.c: how long staging memory and captured calls live: until the stream, the graph and
+ * the worker are done with them, whoever was done before.
  *
  * Here a word that nobody writes holds up the stream, or the transport the worker, so that who is late is so
  * for certain. Of memory that is given back too early the stub has a broken device, or waits for the stream,
@@ -47,7 +47,7 @@ static void run_alone(ranks_fn run, const char *stub)
     ranks_run(&(struct ranks_plan){ .n = 1, .run = run, .limit_s = HANGS_S });
 }
 
-/* --- The pad of a communicator whose stream is busy with the user's own work before a call. */
+/* --- The staging memory of a communicator whose stream is busy with the user's own work before a call. */
 
 static char log_path[] = "/tmp/tutti_lives_XXXXXX";
 
@@ -76,7 +76,7 @@ static void leave_busy(struct ranks_me *me)
     let_go(&rig, rig.streams[0]);
 }
 
-Test(api_graph_lives, a_busy_stream_keeps_its_pad)
+Test(api_graph_lives, a_busy_stream_keeps_its_staging_memory)
 {
     int fd = mkstemp(log_path);
     setenv("TUTTI_DEBUG_FILE", log_path, 1);
@@ -86,7 +86,7 @@ Test(api_graph_lives, a_busy_stream_keeps_its_pad)
     unlink(log_path);
 }
 
-/* --- A pad that was left for a graph: the graph is gone, and a call is still in the stream. */
+/* --- Staging memory that was left for a graph: the graph is gone, and a call is still in the stream. */
 
 static uint64_t pinned(void)
 {
@@ -127,7 +127,7 @@ static void leave_for_graph(struct ranks_me *me)
     ranks_expect(me, pinned() == left - 1, "what was left was never given back");
 }
 
-Test(api_graph_lives, a_pad_that_was_left_stays_for_the_stream)
+Test(api_graph_lives, staging_memory_that_was_left_stays_for_the_stream)
 {
     run_alone(leave_for_graph, "devices=2,queues=8");
 }
