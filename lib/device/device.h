@@ -115,8 +115,8 @@ tutti_status tt_watch_memory(const struct tt_batch *batch);
 
 /* All that was enqueued so far is over when this gate has told `done` slices. */
 void tt_device_mark(struct tt_device *device, const struct tt_gate *gate, uint32_t done);
-/* Wait while too much is in flight. */
-void tt_device_pace(struct tt_device *device);
+/* Waits while more work is enqueued than a device may have. */
+void tt_device_throttle(struct tt_device *device);
 
 /* Calls in graphs (device_capture.c). `open` makes the worker, and `close` ends it; true: graphs remain that
  * have the pinned memory and the order event now. `live`: graphs have calls; `run`: the device has reached

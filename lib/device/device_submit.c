@@ -413,7 +413,7 @@ static tutti_status run_rounds(struct submission *t)
             if (b->round != round)
                 continue;
             if (b->captured == NULL)
-                tt_device_pace(b->device);
+                tt_device_throttle(b->device);
             status = use(t, b);
             if (status == TUTTI_OK)
                 status = enqueue_step(b);

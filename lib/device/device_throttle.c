@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device_pace.c: how much of a communicator's work may stand in its device's queues. */
+/* device_throttle.c: how much of a communicator's work may stand in its device's queues. */
 #include "base/wait.h"
 #include "device/device.h"
 
@@ -13,7 +13,7 @@ static void pass(struct tt_device *d)
     }
 }
 
-/* With no room for another mark, a later one says it, too. */
+/* Where there is no room for another mark, none is made: a later one says the same. */
 void tt_device_mark(struct tt_device *d, const struct tt_gate *gate, uint32_t done)
 {
     if (d->nmarks == TT_DEVICE_MARKS)
@@ -24,8 +24,8 @@ void tt_device_mark(struct tt_device *d, const struct tt_gate *gate, uint32_t do
     d->marks[next] = (struct tt_device_mark){ d->enqueued, gate->done, gate->base + done };
 }
 
-/* It ends: a gate tells all its slices at the latest when its call fails. */
-void tt_device_pace(struct tt_device *d)
+/* This wait ends: a gate tells all its slices at the latest when its call fails. */
+void tt_device_throttle(struct tt_device *d)
 {
     struct tt_wait w;
     if (d->enqueued - d->completed < TT_DEVICE_ENQUEUED)
