@@ -46,7 +46,7 @@ static struct {
     struct tt_ranges ranges;
     uint64_t mapped; /* arenas so far */
     struct tt_arena *peers;
-    struct tt_retired *retired;
+    struct tt_deferred_free *deferred;
     struct held *held;
 } process;
 
@@ -239,35 +239,35 @@ tutti_status tt_arena_get(const struct tt_arena **own)
 
 static void sweep(void)
 {
-    struct tt_retired *all, *kept = NULL, **end = &kept;
+    struct tt_deferred_free *all, *kept = NULL, **end = &kept;
     if (!lock())
         return;
-    all = process.retired;
-    process.retired = NULL;
+    all = process.deferred;
+    process.deferred = NULL;
     unlock();
     while (all != NULL) {
-        struct tt_retired *retired = all;
-        void *ptr = retired->ptr;
+        struct tt_deferred_free *deferred = all;
+        void *ptr = deferred->ptr;
         all = all->next;
-        if (retired->idle(retired)) {
+        if (deferred->idle(deferred)) {
             tt_arena_free(ptr);
         } else {
-            *end = retired;
-            end = &retired->next;
+            *end = deferred;
+            end = &deferred->next;
         }
     }
     if (kept == NULL || !lock())
         return;
-    *end = process.retired;
-    process.retired = kept;
+    *end = process.deferred;
+    process.deferred = kept;
     unlock();
 }
 
-void tt_arena_retire(struct tt_retired *retired)
+void tt_arena_free_later(struct tt_deferred_free *deferred)
 {
     if (lock()) {
-        retired->next = process.retired;
-        process.retired = retired;
+        deferred->next = process.deferred;
+        process.deferred = deferred;
         unlock();
     }
     sweep();

@@ -36,15 +36,15 @@ tutti_status tt_arena_free(void *ptr);
 /* Whole pages of any arena: they read as zeros again, and cost nothing until they are touched. */
 void tt_arena_empty(void *ptr, uint64_t bytes);
 
-/* To be freed as soon as `idle` says that nobody uses it any more, which is asked now and at later calls.
- * An idle one disposes of itself (`retired` is part of something larger); it must not call back into
- * tt_arena_alloc or _retire. */
-struct tt_retired {
-    struct tt_retired *next;
+/* Memory that tt_arena_free_later frees as soon as `idle` says that nobody uses it any more, which is asked
+ * now and at later calls of the arena. `idle` also frees what *deferred is part of, before it returns true;
+ * it must not call tt_arena_alloc or _free_later. */
+struct tt_deferred_free {
+    struct tt_deferred_free *next;
     void *ptr;
-    bool (*idle)(struct tt_retired *retired);
+    bool (*idle)(struct tt_deferred_free *deferred);
 };
-void tt_arena_retire(struct tt_retired *retired);
+void tt_arena_free_later(struct tt_deferred_free *deferred);
 
 /* Takes both descriptors, also when it fails; life may be -1. Gives a reference; the own arena is known,
  * too. */

@@ -127,7 +127,7 @@ static tutti_status open_endpoint(
     tt_shm_shape(&e->shape, params->n, params->slot_bytes);
     status = tt_arena_get(&e->own);
     if (status == TUTTI_OK)
-        status = tt_shm_segment_create(params, &e->shape, &e->control, &e->grave);
+        status = tt_shm_segment_create(params, &e->shape, &e->control, &e->deferred);
     if (status != TUTTI_OK) {
         free_endpoint(e);
         return status;
@@ -235,7 +235,7 @@ static void close_endpoint(struct tt_endpoint *head)
             _Atomic uint32_t *holders = tt_shm_at(e->peers[rank].control, e->shape.holders);
             atomic_store_explicit(&holders[head->me], TT_SHM_GONE, memory_order_release);
         }
-    tt_shm_segment_retire(e);
+    tt_shm_segment_free_later(e);
     free_endpoint(e);
 }
 

@@ -157,8 +157,8 @@ struct tt_shm_peer {
 };
 
 /* What is left of an endpoint until its peers have closed theirs. */
-struct tt_shm_grave {
-    struct tt_retired retired; /* first */
+struct tt_shm_deferred_free {
+    struct tt_deferred_free head; /* first */
     const _Atomic uint32_t *holders;
     int n;
     struct tt_arena *arenas[];
@@ -179,7 +179,7 @@ struct tt_shm_endpoint {
     bool connected;
     uint64_t probe; /* a random value that peers try to read */
     pthread_mutex_t aborting;
-    struct tt_shm_grave *grave;
+    struct tt_shm_deferred_free *deferred;
     void (*copy)(void *dst, const void *src, size_t bytes);
 };
 
@@ -211,8 +211,8 @@ static inline uint32_t tt_shm_flag(uint64_t number)
 /* The segment (shm_segment.c). */
 void tt_shm_shape(struct tt_shm_shape *shape, int n, uint64_t slot_bytes);
 tutti_status tt_shm_segment_create(const struct tt_endpoint_params *params, const struct tt_shm_shape *shape,
-    struct tt_shm_control **control, struct tt_shm_grave **grave);
-void tt_shm_segment_retire(struct tt_shm_endpoint *e);
+    struct tt_shm_control **control, struct tt_shm_deferred_free **deferred);
+void tt_shm_segment_free_later(struct tt_shm_endpoint *e);
 void tt_shm_channel_init(struct tt_shm_endpoint *e, unsigned class, int peer);
 
 /* The path of a message (shm_path.c, shm_grant.c). */

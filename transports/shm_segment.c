@@ -59,18 +59,18 @@ static void fill(struct tt_shm_control *control, const struct tt_shm_shape *shap
 }
 
 tutti_status tt_shm_segment_create(const struct tt_endpoint_params *params, const struct tt_shm_shape *shape,
-    struct tt_shm_control **control, struct tt_shm_grave **grave)
+    struct tt_shm_control **control, struct tt_shm_deferred_free **deferred)
 {
     uint32_t token;
     void *memory;
     if (getrandom(&token, sizeof token, 0) != sizeof token)
         return tt_fail_errno(TUTTI_SYSTEM_ERROR, "no random bytes for an endpoint");
-    struct tt_shm_grave *dug = calloc(1, sizeof *dug + (size_t)params->n * sizeof dug->arenas[0]);
-    if (dug == NULL)
+    struct tt_shm_deferred_free *made = calloc(1, sizeof *made + (size_t)params->n * sizeof made->arenas[0]);
+    if (made == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for an endpoint of %d ranks", params->n);
     tutti_status status = tt_arena_alloc(shape->bytes, &memory);
     if (status != TUTTI_OK) {
-        free(dug);
+        free(made);
         return status;
     }
     struct tt_shm_control *c = memory;
@@ -82,11 +82,11 @@ tutti_status tt_shm_segment_create(const struct tt_endpoint_params *params, cons
     c->slot_bytes = params->slot_bytes;
     c->first_number = params->first_number;
     fill(c, shape, params->n);
-    dug->retired.ptr = c;
-    dug->n = params->n;
-    dug->holders = tt_shm_at(c, shape->holders);
+    made->head.ptr = c;
+    made->n = params->n;
+    made->holders = tt_shm_at(c, shape->holders);
     *control = c;
-    *grave = dug;
+    *deferred = made;
     return TUTTI_OK;
 }
 
@@ -128,32 +128,32 @@ void tt_shm_channel_init(struct tt_shm_endpoint *e, unsigned class, int peer)
         c->posted[line] = c->acked[line] = flag_before(mine->first_number, line);
 }
 
-/* The dead hold nothing. */
-static bool nobody_holds(struct tt_retired *retired)
+/* True if no living rank holds the segment; then what *head is part of is freed, too. */
+static bool nobody_holds(struct tt_deferred_free *head)
 {
-    struct tt_shm_grave *grave = (struct tt_shm_grave *)retired;
-    for (int rank = 0; rank < grave->n; rank++) {
-        const struct tt_arena *arena = grave->arenas[rank]; /* NULL: never connected to that one */
-        if (atomic_load_explicit(&grave->holders[rank], memory_order_acquire) == TT_SHM_HELD &&
+    struct tt_shm_deferred_free *deferred = (struct tt_shm_deferred_free *)head;
+    for (int rank = 0; rank < deferred->n; rank++) {
+        const struct tt_arena *arena = deferred->arenas[rank]; /* NULL: never connected to that one */
+        if (atomic_load_explicit(&deferred->holders[rank], memory_order_acquire) == TT_SHM_HELD &&
             (arena == NULL || tt_arena_alive(arena)))
             return false;
     }
-    for (int rank = 0; rank < grave->n; rank++)
-        if (grave->arenas[rank] != NULL)
-            tt_arena_release(grave->arenas[rank]);
-    free(grave);
+    for (int rank = 0; rank < deferred->n; rank++)
+        if (deferred->arenas[rank] != NULL)
+            tt_arena_release(deferred->arenas[rank]);
+    free(deferred);
     return true;
 }
 
 /* A rank that has not connected by now never will: its token is gone. */
-void tt_shm_segment_retire(struct tt_shm_endpoint *e)
+void tt_shm_segment_free_later(struct tt_shm_endpoint *e)
 {
     _Atomic uint32_t *holders = tt_shm_at(e->control, e->shape.holders);
     for (int rank = 0; rank < e->head.n; rank++) {
         uint32_t token = e->control->token;
         atomic_compare_exchange_strong(&holders[rank], &token, TT_SHM_GONE);
-        e->grave->arenas[rank] = e->peers[rank].arena;
+        e->deferred->arenas[rank] = e->peers[rank].arena;
     }
-    e->grave->retired.idle = nobody_holds;
-    tt_arena_retire(&e->grave->retired);
+    e->deferred->head.idle = nobody_holds;
+    tt_arena_free_later(&e->deferred->head);
 }

@@ -441,19 +441,19 @@ Test(arena, small_spaces)
 }
 
 struct slow {
-    struct tt_retired retired;
+    struct tt_deferred_free deferred;
     bool *idle;
     int asked;
 };
 
-static bool ask(struct tt_retired *retired)
+static bool ask(struct tt_deferred_free *deferred)
 {
-    struct slow *s = (struct slow *)retired;
+    struct slow *s = (struct slow *)deferred;
     s->asked++;
     return *s->idle;
 }
 
-Test(arena, retired_memory_stays_while_it_is_used)
+Test(arena, deferred_memory_stays_while_it_is_used)
 {
     bool idle[2] = { false, false };
     uint64_t before = resident();
@@ -462,8 +462,8 @@ Test(arena, retired_memory_stays_while_it_is_used)
     for (int i = 0; i < 2; i++) {
         cr_assert_eq(tt_arena_alloc(1 << 20, &ptr), TUTTI_OK);
         memset(ptr, 7, 1 << 20);
-        slow[i] = (struct slow){ .retired = { .ptr = ptr, .idle = ask }, .idle = &idle[i] };
-        tt_arena_retire(&slow[i].retired);
+        slow[i] = (struct slow){ .deferred = { .ptr = ptr, .idle = ask }, .idle = &idle[i] };
+        tt_arena_free_later(&slow[i].deferred);
     }
     cr_expect_geq(slow[0].asked, 1);
     cr_assert_eq(tt_arena_alloc(1, &ptr), TUTTI_OK);
@@ -471,9 +471,9 @@ Test(arena, retired_memory_stays_while_it_is_used)
     idle[0] = true;
     cr_assert_eq(tt_arena_free(ptr), TUTTI_OK);
     cr_assert_eq(tt_arena_alloc(1, &ptr), TUTTI_OK);
-    cr_expect_eq(ptr, slow[0].retired.ptr, "the idle one is free");
+    cr_expect_eq(ptr, slow[0].deferred.ptr, "the idle one is free");
     cr_expect_lt(resident(), before + (2 << 20));
-    cr_expect_eq(*(char *)slow[1].retired.ptr, 7, "the other one stays");
+    cr_expect_eq(*(char *)slow[1].deferred.ptr, 7, "the other one stays");
     int asked = slow[0].asked;
     idle[1] = true;
     cr_assert_eq(tt_arena_alloc(1, &ptr), TUTTI_OK);
