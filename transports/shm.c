@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "transports/shm_control.h"
+#include "transports/shm_segment.h"
 
 #define ADDRESS_MAGIC 0x737365726464616du
 #define CONTROL_MAGIC 0x6c6f72746e6f6373u

@@ -3,7 +3,7 @@
  * because every long message asks. */
 #ifndef TT_TRANSPORTS_SHM_PLACE_H
 #define TT_TRANSPORTS_SHM_PLACE_H
-#include "transports/shm_control.h"
+#include "transports/shm_segment.h"
 
 /* Measured: up to here a copy costs less than the wait for the reader would. */
 enum { TT_SHM_COPY_BYTES = 1 << 10 };

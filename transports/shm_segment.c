@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
-#include "transports/shm_control.h"
+#include "transports/shm_segment.h"
 
 static uint64_t round_up(uint64_t bytes, uint64_t unit)
 {

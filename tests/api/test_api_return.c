@@ -13,7 +13,7 @@
 #include "run/comm.h"
 #include "base/handle.h"
 #include "tests/rig/ranks.h"
-#include "transports/shm_control.h"
+#include "transports/shm_segment.h"
 #include "tests/rig/ranks_values.h"
 
 TestSuite(api_return, .timeout = 120);

@@ -16,7 +16,7 @@
 #include "shm_ranks.h"
 #include "transport_threads.h"
 #include "transports/arena.h"
-#include "transports/shm_control.h"
+#include "transports/shm_segment.h"
 
 /* Criterion's own timers leak, which ends a run under a sanitizer. */
 static void limit_time(void)

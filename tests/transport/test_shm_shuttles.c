@@ -7,7 +7,7 @@
 #include "tests/rig/patience.h"
 #include "shm_ranks.h"
 #include "transports/arena.h"
-#include "transports/shm_control.h"
+#include "transports/shm_segment.h"
 #include "transports/shm_place.h"
 
 enum { NOTE_BYTES = 100, MANY = 200, SHUTTLES = 2 * TT_SHM_SHUTTLES };

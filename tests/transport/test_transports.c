@@ -12,7 +12,7 @@
 #include "tests/rig/patience.h"
 #include "transport_suite.h"
 #include "transports/arena.h"
-#include "transports/shm_control.h"
+#include "transports/shm_segment.h"
 #include "tests/sim/sim.h"
 
 /* Criterion's own timers leak, which ends a run under a sanitizer. */

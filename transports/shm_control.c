@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* shm_report.c: what ranks tell each other besides messages: what they call, how far they are, that they
- * live, and why a communicator ended. */
+/* shm_control.c: the control part of the transport: what ranks tell each other besides messages: what they
+ * call, how far they are, that they live, and why a communicator ended. */
 #include <stddef.h>
 #include <string.h>
 
 #include "base/schedule.h"
-#include "transports/shm_control.h"
+#include "transports/shm_segment.h"
 
 /* Of a record; behind it is what is reserved. */
 enum { TOLD_WORDS = (offsetof(struct tt_call_record, reserved) + 7) / 8 - 1 };

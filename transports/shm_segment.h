@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* shm_control.h: what one rank of a communicator shows the others, and what it keeps for itself.
+/* shm_segment.h: the layout of the control segment, which one rank of a communicator shows the others, and
+ * what the rank keeps for itself.
  *
  * Every endpoint has one control segment in its process's arena. Each word in it has one writer: its owner,
  * but for the doorbell, the abort word (of the lowest rank that is reached, mostly rank 0: the first to claim
- * it decides) and `holders`. A
- * message line is written by its sender in the sender's segment, its acknowledgement and its grant by the
- * receiver in the receiver's. What was read is the receiver's until it acknowledges that.
+ * it decides) and `holders`. A message line is written by its sender in the sender's segment, its
+ * acknowledgement and its grant by the receiver in the receiver's. What was read is the receiver's until it
+ * acknowledges that.
  *
  * A flag is the low 32 bits of number + 1 and is compared for equality only. Lines and acknowledgements
  * start with the flags of the lap before the first number, so that memory of zeros matches nothing.
@@ -13,8 +14,8 @@
  * A segment is freed when its owner and all who connected to it have closed: a slow reader keeps what it
  * reads. Who may connect is told by `holders`: a word for each rank that holds a random token until that
  * rank connects. */
-#ifndef TT_TRANSPORTS_SHM_CONTROL_H
-#define TT_TRANSPORTS_SHM_CONTROL_H
+#ifndef TT_TRANSPORTS_SHM_SEGMENT_H
+#define TT_TRANSPORTS_SHM_SEGMENT_H
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -225,7 +226,7 @@ enum tt_target tt_shm_target(
     struct tt_link *link, const struct tt_message *message, unsigned flags, struct tt_view *place);
 void tt_shm_tidy(struct tt_endpoint *head);
 
-/* What ranks tell each other besides messages (shm_report.c). */
+/* What ranks tell each other besides messages (shm_control.c). */
 extern const struct tt_control_ops tt_shm_control_ops;
 
 #endif
