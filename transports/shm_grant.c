@@ -91,10 +91,10 @@ static bool reserve_shuttle(struct tt_shm_channel *c, const struct tt_message *m
 {
     uint32_t shuttle = m->reads != 0 ? tt_shm_came_by(c, m->reads - 1) : 0;
     if (shuttle == 0 || m->bytes > c->endpoint->head.slot_bytes ||
-        !tt_view_pack(&m->source, (uintptr_t)c->shuttles[shuttle - 1], view))
+        !tt_view_pack(&m->source, (uintptr_t)c->shuttles.at[shuttle - 1], view))
         return false;
     c->replies[m->number & (TT_SLOTS - 1)] = (uint8_t)shuttle;
-    c->reserved |= 1u << (shuttle - 1);
+    tt_shuttle_reserve(&c->shuttles, shuttle - 1);
     return true;
 }
 

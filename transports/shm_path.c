@@ -18,9 +18,7 @@
  * its own layout; where chunks have places of their own, it is copied. Nothing read from a line is
  * believed: what leads out of a peer's arena, or cannot be, arrives with 0 bytes, which no caller
  * expects, and so ends as a mismatch. */
-#include <errno.h>
 #include <string.h>
-#include <sys/uio.h>
 
 #include "base/few.h"
 #include "base/status.h"
@@ -96,7 +94,7 @@ static bool board(struct tt_shm_channel *c, uint64_t number, struct tt_shm_line 
     uint8_t *reply = &c->replies[number & (TT_SLOTS - 1)];
     if (*reply == 0)
         return false;
-    c->reserved &= ~(1u << (*reply - 1));
+    tt_shuttle_leave_as_reply(&c->shuttles, *reply - 1u);
     line->shuttle = *reply;
     *reply = 0;
     return true;
@@ -112,33 +110,25 @@ static void claim_lines(volatile uint8_t *lines, uint64_t bytes)
         lines[at] = 0;
 }
 
-/* The shuttle that was read last, which this core's cache has; else any that is here; -1: none is. */
-static int find_shuttle(const struct tt_shm_channel *c)
-{
-    if (c->held == 0)
-        return -1;
-    return (c->held >> c->read_last & 1) != 0 ? (int)c->read_last : __builtin_ctz(c->held);
-}
-
 /* What a shorter message leaves of a longer one, both ranks have read, and none has written since. */
 static void claim_rest(struct tt_shm_channel *c, unsigned shuttle, uint64_t bytes)
 {
-    if (bytes < c->read_bytes[shuttle])
-        claim_lines(c->shuttles[shuttle] + bytes, c->read_bytes[shuttle] - bytes);
+    const struct tt_shuttles *s = &c->shuttles;
+    if (bytes < s->read_bytes[shuttle])
+        claim_lines(s->at[shuttle] + bytes, s->read_bytes[shuttle] - bytes);
 }
 
 /* Room for a message that is copied, which is gone with it; NULL: there is none yet. */
 static uint8_t *find_room(struct tt_shm_channel *c, uint64_t number, uint64_t bytes, struct tt_shm_line *line)
 {
     unsigned slot = number & (TT_SLOTS - 1);
-    int shuttle = find_shuttle(c);
+    int shuttle = tt_shuttle_leave(&c->shuttles);
     if (shuttle < 0 && !slot_free(c, slot))
         return NULL;
     line->shuttle = (uint32_t)(shuttle + 1);
     if (shuttle >= 0) {
-        c->held &= ~(1u << shuttle);
         claim_rest(c, (unsigned)shuttle, bytes);
-        return c->shuttles[shuttle];
+        return c->shuttles.at[shuttle];
     }
     c->copied[slot] = number + 1;
     return c->payload_out + slot * c->endpoint->slot_stride;
@@ -150,10 +140,9 @@ static const uint8_t *find_payload(struct tt_shm_channel *c, uint64_t number, co
     uint32_t shuttle = line->shuttle - 1;
     if (line->shuttle == 0)
         return c->payload_in + (number & (TT_SLOTS - 1)) * c->endpoint->slot_stride;
-    if (shuttle >= 2 * TT_SHM_SHUTTLES || (c->held >> shuttle & 1) != 0)
+    if (shuttle >= TT_SHM_SHUTTLES_OF_PAIR || !tt_shuttle_arrive(&c->shuttles, shuttle))
         return NULL;
-    c->came |= 1u << shuttle;
-    return c->shuttles[shuttle];
+    return c->shuttles.at[shuttle];
 }
 
 /* The lines of a shuttle are here; those of a slot are with who read it last. Which it is, the message's line
@@ -172,16 +161,9 @@ static void keep_shuttle(struct tt_shm_channel *c, uint64_t number)
     const struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
     uint32_t shuttle = line->shuttle - 1, bytes = line->bytes;
     uint32_t most = (uint32_t)c->endpoint->head.slot_bytes;
-    if (line->path != TT_PATH_COPIED || shuttle >= 2 * TT_SHM_SHUTTLES)
-        return;
-    c->came &= ~(1u << shuttle);
-    c->used |= 1u << shuttle;
-    c->full |= 1u << shuttle;
-    c->read_bytes[shuttle] = bytes < most ? bytes : most;
-    if ((c->reserved >> shuttle & 1) != 0)
-        return;
-    c->held |= 1u << shuttle;
-    c->read_last = shuttle;
+    if (line->path == TT_PATH_COPIED && shuttle < TT_SHM_SHUTTLES_OF_PAIR &&
+        tt_shuttle_is_read(&c->shuttles, shuttle))
+        tt_shuttle_release(&c->shuttles, shuttle, bytes < most ? bytes : most);
 }
 
 /* All but what says where the bytes are; the flag last. */
@@ -353,8 +335,8 @@ uint32_t tt_shm_came_by(const struct tt_shm_channel *c, uint64_t number)
 {
     const struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
     uint32_t shuttle = line->shuttle;
-    bool rode = line->path == TT_PATH_COPIED && shuttle - 1 < 2 * TT_SHM_SHUTTLES;
-    return rode && (c->came >> (shuttle - 1) & 1) != 0 ? shuttle : 0;
+    bool came = line->path == TT_PATH_COPIED && shuttle - 1 < TT_SHM_SHUTTLES_OF_PAIR;
+    return came && tt_shuttle_is_read(&c->shuttles, shuttle - 1) ? shuttle : 0;
 }
 
 /* A line that tells of a copy has nobody's source. */
@@ -448,8 +430,7 @@ static __attribute__((noinline)) void release_long(struct tt_shm_channel *c, uin
 {
     if (c->granted[number & (TT_SLOTS - 1)] == number + 1)
         c->granted[number & (TT_SLOTS - 1)] = 0;
-    if (c->came != 0)
-        keep_shuttle(c, number);
+    keep_shuttle(c, number);
     take_what_was_read(c, number);
     acknowledge(c, number);
 }
@@ -470,14 +451,15 @@ static void shm_release(struct tt_link *link, uint64_t number)
  * is. Whose slot returned has no message that it must wait for. */
 static void tidy_channel(struct tt_shm_channel *c, uint64_t slot_stride)
 {
-    uint32_t idle = c->held & c->full & ~c->used;
-    for (unsigned shuttle = 0; shuttle < 2 * TT_SHM_SHUTTLES; shuttle++)
-        if ((idle >> shuttle & 1) != 0) {
-            tt_arena_empty(c->shuttles[shuttle], slot_stride);
-            c->read_bytes[shuttle] = 0;
+    struct tt_shuttles *s = &c->shuttles;
+    for (unsigned shuttle = 0; shuttle < TT_SHM_SHUTTLES_OF_PAIR; shuttle++) {
+        if (s->state[shuttle] == TT_SHUTTLE_OWNED && s->full[shuttle] && !s->used[shuttle]) {
+            tt_arena_empty(s->at[shuttle], slot_stride);
+            s->read_bytes[shuttle] = 0;
+            s->full[shuttle] = false;
         }
-    c->full &= ~idle;
-    c->used = 0;
+        s->used[shuttle] = false;
+    }
     for (unsigned slot = 0; slot < TT_SLOTS; slot++) {
         if (c->copied[slot] != 0 && c->copied[slot] == c->seen[slot] && slot_free(c, slot)) {
             tt_arena_empty(c->payload_out + slot * slot_stride, slot_stride);

@@ -95,12 +95,15 @@ static void hand_out_shuttles(struct tt_shm_endpoint *e, int peer, struct tt_shm
 {
     bool second = e->head.me > peer;
     uint64_t stride = e->shape.slot_stride;
+    unsigned own = second ? TT_SHM_SHUTTLES : 0, others = second ? 0 : TT_SHM_SHUTTLES;
+    struct tt_shuttles *s = &c->shuttles;
     for (unsigned i = 0; i < TT_SHM_SHUTTLES; i++) {
-        c->shuttles[(second ? TT_SHM_SHUTTLES : 0) + i] = c->payload_out + (TT_SLOTS + i) * stride;
-        c->shuttles[(second ? 0 : TT_SHM_SHUTTLES) + i] = c->payload_in + (TT_SLOTS + i) * stride;
+        s->at[own + i] = c->payload_out + (TT_SLOTS + i) * stride;
+        s->at[others + i] = c->payload_in + (TT_SLOTS + i) * stride;
+        s->state[own + i] = e->head.me == peer ? TT_SHUTTLE_AWAY : TT_SHUTTLE_OWNED;
+        s->state[others + i] = TT_SHUTTLE_AWAY;
     }
-    c->held = e->head.me == peer ? 0 : ((1u << TT_SHM_SHUTTLES) - 1) << (second ? TT_SHM_SHUTTLES : 0);
-    c->read_last = second ? TT_SHM_SHUTTLES : 0;
+    s->read_last = (uint8_t)own;
 }
 
 void tt_shm_channel_init(struct tt_shm_endpoint *e, unsigned class, int peer)

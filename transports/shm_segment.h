@@ -21,6 +21,7 @@
 #include <sys/types.h>
 
 #include "transports/arena.h"
+#include "transports/shm_shuttle.h"
 #include "transports/transport.h"
 
 enum { TT_SHM_VERSION = 6, TT_SHM_INLINE_BYTES = 48 };
@@ -28,11 +29,6 @@ enum { TT_SHM_VERSION = 6, TT_SHM_INLINE_BYTES = 48 };
 /* A line costs little, so there are more of them than slots for payloads: who sends a message of a line runs
  * that far ahead. */
 enum { TT_SHM_LINES = 64, TT_SHM_ACKS_AT_ONCE = 16 };
-
-/* Shuttles: buffers of both ranks of a pair that change hands with the messages that lie in them. Who has
- * read one writes the answer there: into cache lines that this core just had, which then are back where the
- * next message is written. What goes one way only leaves them all with its reader, and takes slots. */
-enum { TT_SHM_SHUTTLES = 2 };
 
 /* Where the bytes of a message lie or may be put, in the memory of whoever writes this. */
 struct tt_shm_place {
@@ -130,15 +126,7 @@ struct tt_shm_channel {
     struct tt_shm_grant *grants_out;
     uint8_t *payload_out;
     uint8_t *payload_in;
-    /* A bit for each shuttle. */
-    uint32_t held; /* this rank owns it: free for its next message */
-    uint32_t came; /* it holds a message that is not released yet */
-    uint32_t reserved; /* so, and the reply is already stored in it */
-    uint32_t read_last;
-    uint32_t used; /* a bit for each: it came since tidy looked last */
-    uint32_t full; /* or before, and its memory is still there */
-    uint8_t *shuttles[2 * TT_SHM_SHUTTLES]; /* those of the lower rank first */
-    uint32_t read_bytes[2 * TT_SHM_SHUTTLES]; /* of the message that each brought last */
+    struct tt_shuttles shuttles;
     uint64_t reading; /* a bit for each line: what was posted last is read from the sender's memory */
     uint32_t posted[TT_SHM_LINES]; /* the flag posted last */
     uint32_t acked[TT_SHM_LINES]; /* what was seen of acks_in */

@@ -373,7 +373,7 @@ Test(shm_refusals, slots_are_taken)
 /* What came by a shuttle lies in one of those that there are; behind their addresses are numbers. */
 static void reply_to_nonsense(struct shm_rank *r)
 {
-    enum { BYTES = 100, SHUTTLES = 2 * TT_SHM_SHUTTLES };
+    enum { BYTES = 100, SHUTTLES = TT_SHM_SHUTTLES_OF_PAIR };
     static const uint32_t none[] = { SHUTTLES + 1, SHUTTLES + 2, UINT32_MAX };
     uint64_t number = r->stage->params.first_number;
     shm_introduce(r);
@@ -386,7 +386,7 @@ static void reply_to_nonsense(struct shm_rank *r)
     for (size_t i = 0; r->me == 1 && i < sizeof none / sizeof none[0]; i++) {
         struct tt_arrival a;
         for (int k = 0; k < SHUTTLES; k++)
-            c->read_bytes[k] = 4096;
+            c->shuttles.read_bytes[k] = 4096;
         line->path = TT_PATH_COPIED;
         line->packed = 1;
         line->bytes = BYTES;

@@ -179,8 +179,10 @@ static void reply_in_place(struct shm_rank *r)
         link_release(tt_link_to(e, TT_CLASS_P2P, peer), number + 2);
     }
     suite_expect(&r->suite, e->path_bytes[TT_PATH_PLACED] == 0, "something was placed");
-    suite_expect(&r->suite, tt_shm_channel((struct tt_shm_endpoint *)e, TT_CLASS_P2P, peer)->reserved == 0,
-        "a shuttle is kept for an answer that has left");
+    const struct tt_shuttles *s = &tt_shm_channel((struct tt_shm_endpoint *)e, TT_CLASS_P2P, peer)->shuttles;
+    for (int i = 0; i < TT_SHM_SHUTTLES_OF_PAIR; i++)
+        suite_expect(&r->suite, s->state[i] != TT_SHUTTLE_RESERVED && s->state[i] != TT_SHUTTLE_REPLY,
+            "shuttle %d is kept for an answer that has left", i);
     shm_meet(r);
     tt_shm.close(e);
 }
