@@ -138,10 +138,10 @@ static void *find_room(uint64_t bytes, uint64_t color)
     return room;
 }
 
-/* What ranks allocate alike lies at the same place in each one's arena, and is read side by side. Processors
- * that look a line up by a hash of its address (the microtags of AMD's, of bits 12 to 27) take two lines
- * whose addresses differ in higher bits only for one, and lose one for the other: an all_reduce of 16 to 256
- * KiB took 2.2 to 4 times as long where two arenas happened to lie so. Hence each has a color of its own. */
+/* Maps the file at an address of a color of its own. What two ranks allocate in the same order lies at the
+ * same place in the arena of each, and is read side by side. Processors that look a line up by a hash of its
+ * address (the microtags of AMD's, of bits 12 to 27) take two lines whose addresses differ in higher bits
+ * only for one, and lose one for the other (perf/results/README.md, "What cache lines cost"). */
 static void *map_file(int fd, uint64_t bytes)
 {
     void *room = find_room(bytes, process.mapped++ * STEP % COLORS);
@@ -158,7 +158,7 @@ static void *map_file(int fd, uint64_t bytes)
     return base;
 }
 
-/* As large as the address space allows. */
+/* Maps as much as the address space allows. */
 static tutti_status map_largest(int fd, uint64_t *bytes, void **base)
 {
     for (uint64_t size = wanted_bytes(); size >= smallest; size /= 2) {

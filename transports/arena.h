@@ -59,12 +59,12 @@ void tt_arena_drop_held(void);
 /* A memory file that can be sealed; -1, with errno set, if there can be none. */
 int tt_arena_file(const char *name);
 
-/* Does the process that owns this arena live? True if that cannot be told. */
+/* True if the process that owns this arena lives, or if that cannot be told. */
 bool tt_arena_alive(const struct tt_arena *arena);
-/* Of one that does not: did it end by itself, rather than by a signal? */
+/* True if a process that no longer lives ended by itself, rather than by a signal. */
 bool tt_arena_exited(const struct tt_arena *arena);
 
-/* Is this range inside; if so, where? */
+/* True if this range is inside the arena; *offset is where. */
 static inline bool tt_arena_offset(
     const struct tt_arena *arena, uintptr_t address, uint64_t bytes, uint64_t *offset)
 {

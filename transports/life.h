@@ -18,7 +18,7 @@
  * Closing it here changes nothing for those who have it. */
 int tt_life_begin(void);
 
-/* Is the process over? False if that cannot be told (fd -1). */
+/* True if the process is over, false if that cannot be told (fd -1). */
 bool tt_life_over(int fd);
 
 #endif

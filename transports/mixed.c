@@ -209,7 +209,7 @@ static void list_addresses(int n, int part, const uint8_t *addresses, uint8_t *m
             addresses + ((size_t)rank * TT_PARTS_MAX + (size_t)part) * TT_ADDRESS_BYTES, TT_ADDRESS_BYTES);
 }
 
-/* What holds for messages to any rank holds for all links. */
+/* Sets the limits of the mixed endpoint to what holds for all its links. */
 static void find_limits(struct mixed *m)
 {
     const struct tt_endpoint *first = m->parts[0];

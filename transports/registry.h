@@ -4,19 +4,19 @@
 #define TT_TRANSPORTS_REGISTRY_H
 #include "transports/transport.h"
 
-/* In the order of preference: a peer is reached by the first that can. Ends with NULL. */
+/* All transports, in the order of preference: a peer is reached by the first that can. Ends with NULL. */
 extern const struct tt_transport *const tt_transports[];
 
 /* An endpoint over several transports (mixed.c). */
 extern const struct tt_transport tt_mixed;
 
-/* What a communicator opens: the only transport, or the mixed one. */
+/* Returns the transport that a communicator opens: the only one, or the mixed one. */
 const struct tt_transport *tt_transport_default(void);
 
 /* The bytes that this rank has sent by a path, by whatever part. */
 uint64_t tt_endpoint_path_bytes(const struct tt_endpoint *e, enum tt_path path);
 
-/* How processes hand each other descriptors: the way of the first transport that has memory. */
+/* Returns how processes hand each other descriptors: as the first transport does that has memory. */
 const struct tt_memory_ops *tt_transport_memory(void);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/schedule.h"
 #include "transports/shm_segment.h"
 
-/* Of a record; behind it is what is reserved. */
+/* The words of a record that are compared: those between its first one and what is reserved. */
 enum { TOLD_WORDS = (offsetof(struct tt_call_record, reserved) + 7) / 8 - 1 };
 
 static struct tt_shm_endpoint *of(struct tt_endpoint *head)
@@ -15,8 +15,8 @@ static struct tt_shm_endpoint *of(struct tt_endpoint *head)
     return (struct tt_shm_endpoint *)head;
 }
 
-/* Who finds none of these any more stores nothing in this rank's memory: neither what was granted, nor the
- * bytes by which a reader takes lines. */
+/* Takes back what peers may store here by: a peer that finds no grant, and no mark of a single reader, stores
+ * nothing in this rank's memory any more. */
 static void withdraw(struct tt_shm_endpoint *e)
 {
     struct tt_shm_grant *grants = tt_shm_at(e->control, e->shape.grants);
@@ -43,7 +43,7 @@ static bool shm_quiet(struct tt_endpoint *head, bool patient)
     return fenced || !patient;
 }
 
-/* The same was called TT_CALLS_KEPT operations ago, as in a loop. */
+/* True if the same was called TT_CALLS_KEPT operations ago, as in a loop. */
 static bool stands(const _Atomic uint64_t *words, const struct tt_call_record *call)
 {
     uint64_t told[TOLD_WORDS];

@@ -6,7 +6,7 @@
  * does not read it any more. What is not right in one is as good as none. */
 #include "transports/shm_place.h"
 
-/* No other grant is in its way, and it can be of use. */
+/* True if a grant of this message can be of use, and no other grant is in its way. */
 static bool may_grant(
     const struct tt_shm_endpoint *e, const struct tt_shm_channel *c, uint64_t number, uint64_t bytes)
 {
@@ -16,7 +16,7 @@ static bool may_grant(
     return atomic_load_explicit(gone, memory_order_relaxed) != tt_shm_flag(number);
 }
 
-/* The number last. */
+/* Writes a grant, its number last. */
 static void write_grant(struct tt_shm_channel *c, uint64_t number, uint32_t signature, uint64_t bytes,
     bool packed, const struct tt_shm_place *place, uint64_t after)
 {
@@ -48,7 +48,8 @@ bool tt_shm_grant(
     return true;
 }
 
-/* Nothing of a place has to be read first: this rank has released it, or reads it as it stores. */
+/* True if nothing at the granted place has to be read first: this rank has released what lies there, or reads
+ * it as it stores. */
 static bool may_store(const struct tt_shm_channel *c, const struct tt_shm_grant *grant, uint64_t reads)
 {
     uint64_t after = grant->after;

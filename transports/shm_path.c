@@ -24,11 +24,11 @@
 #include "base/status.h"
 #include "transports/shm_place.h"
 
-/* Measured: by `post`, which does less besides, a copy of up to 4 KiB costs less than the wait for the reader
- * would, and by far less where ranks take turns on cores. */
+/* Up to here `post` copies a message: the copy costs less than the wait for its reader, and by far less where
+ * ranks share cores (perf/results/README.md). */
 enum { POST_BYTES = 4 << 10 };
 
-/* How the bytes travel; for MAPPED also where they are. */
+/* Chooses how the bytes of a message travel; for MAPPED, *at is where they are. */
 static enum tt_path choose(
     const struct tt_shm_channel *c, const struct tt_message *m, bool packed, uintptr_t address, uint64_t *at)
 {
@@ -56,7 +56,8 @@ static void copy_runs(uint8_t *to, const struct tt_view *view, uint64_t bytes)
     }
 }
 
-/* All of a cache line at once: the receiver writes one with each message, and they come from its cache. */
+/* Reads all acknowledgements of a cache line at once: the receiver writes one with each message, and they
+ * come from its cache. */
 static void look_at_acks(struct tt_shm_channel *c, unsigned line)
 {
     unsigned from = line & ~(TT_SHM_ACKS_AT_ONCE - 1u);
@@ -82,13 +83,13 @@ static bool released(struct tt_shm_channel *c, uint64_t number)
     return c->posted[line] != flag || c->acked[line] == flag;
 }
 
-/* Whose payload was there has been released. */
+/* True if the message whose payload was in this slot has been released. */
 static bool slot_free(struct tt_shm_channel *c, unsigned slot)
 {
     return c->copied[slot] == 0 || released(c, c->copied[slot] - 1);
 }
 
-/* What is to be sent lies in a shuttle already. */
+/* True if the message lies in a shuttle already, which then leaves with it. */
 static bool board(struct tt_shm_channel *c, uint64_t number, struct tt_shm_line *line)
 {
     uint8_t *reply = &c->replies[number & (TT_SLOTS - 1)];
@@ -110,7 +111,8 @@ static void claim_lines(volatile uint8_t *lines, uint64_t bytes)
         lines[at] = 0;
 }
 
-/* What a shorter message leaves of a longer one, both ranks have read, and none has written since. */
+/* Claims the lines of a shuttle that a shorter message leaves of a longer one: both ranks have read them, and
+ * none has written since. */
 static void claim_rest(struct tt_shm_channel *c, unsigned shuttle, uint64_t bytes)
 {
     const struct tt_shuttles *s = &c->shuttles;
@@ -134,7 +136,7 @@ static uint8_t *find_room(struct tt_shm_channel *c, uint64_t number, uint64_t by
     return c->payload_out + slot * c->endpoint->slot_stride;
 }
 
-/* Where such a message lies; NULL: in what is no shuttle, or has not been away. */
+/* Returns where a copied message lies; NULL if its line names no shuttle, or one that has not been away. */
 static const uint8_t *find_payload(struct tt_shm_channel *c, uint64_t number, const struct tt_shm_line *line)
 {
     uint32_t shuttle = line->shuttle - 1;
@@ -166,7 +168,7 @@ static void keep_shuttle(struct tt_shm_channel *c, uint64_t number)
         tt_shuttle_release(&c->shuttles, shuttle, bytes < most ? bytes : most);
 }
 
-/* All but what says where the bytes are; the flag last. */
+/* Writes all of a line but what says where the bytes are, the flag last. */
 static void fill_line(struct tt_shm_line *line, struct tt_shm_channel *c, uint64_t number, uint32_t signature,
     uint32_t bytes, enum tt_path path, bool packed)
 {
@@ -181,8 +183,8 @@ static void fill_line(struct tt_shm_line *line, struct tt_shm_channel *c, uint64
     atomic_store_explicit(&line->flag, flag, memory_order_release);
 }
 
-/* Longer ones may go without a copy, in place, between threads. Where all ranks are
- * threads of one process, they share all memory. */
+/* Sets up to how many bytes a message may be posted, that is copied: longer ones may go in place between
+ * threads. Where all ranks are threads of one process, they share all memory. */
 void tt_shm_measure_posts(struct tt_shm_endpoint *e)
 {
     uint64_t most = UINT64_MAX;
@@ -215,7 +217,7 @@ static inline void look_ahead(struct tt_shm_channel *c, uint64_t number)
         look_at_acks(c, next);
 }
 
-/* Of its own, so that what fits a line saves no registers for it. */
+/* A function of its own, so that a message that fits a line saves no registers for it. */
 static __attribute__((noinline)) bool post_long(
     struct tt_shm_channel *c, uint64_t number, uint32_t signature, const void *src, uint32_t bytes)
 {
@@ -400,7 +402,7 @@ static void claim_source(struct tt_shm_channel *c, const struct tt_shm_line *lin
         claim_lines((volatile uint8_t *)base, bytes);
 }
 
-/* What came by a shuttle is written by this rank next. */
+/* Claims the lines of what was read, unless it came by a shuttle, which this rank writes next anyway. */
 static void take_what_was_read(struct tt_shm_channel *c, uint64_t number)
 {
     struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
@@ -413,8 +415,8 @@ static void take_what_was_read(struct tt_shm_channel *c, uint64_t number)
         claim_source(c, line, bytes);
 }
 
-/* Who has heard from a peer mostly answers soon, in a line that lies in its cache. To ask for that only
- * when it is written takes longer (measured on 8 bytes: 70 and 57 ns near, 300 and 228 far). */
+/* Acknowledges a message, and asks for the line of the next message to this peer: a rank that has heard from
+ * a peer mostly answers soon, and to ask for the line only when it is written takes longer. */
 TT_INLINE void acknowledge(struct tt_shm_channel *c, uint64_t number)
 {
     unsigned at = tt_shm_line_of(number);
@@ -425,7 +427,7 @@ TT_INLINE void acknowledge(struct tt_shm_channel *c, uint64_t number)
     tt_doorbell_ring_light(c->peer->bell, c->endpoint->head.light);
 }
 
-/* Of its own, as post_long is. */
+/* A function of its own, as post_long is. */
 static __attribute__((noinline)) void release_long(struct tt_shm_channel *c, uint64_t number)
 {
     if (c->granted[number & (TT_SLOTS - 1)] == number + 1)

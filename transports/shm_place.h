@@ -5,7 +5,8 @@
 #define TT_TRANSPORTS_SHM_PLACE_H
 #include "transports/shm_segment.h"
 
-/* Measured: up to here a copy costs less than the wait for the reader would. */
+/* Up to here a message is copied: that costs less than the wait for its reader would
+ * (perf/results/README.md). */
 enum { TT_SHM_COPY_BYTES = 1 << 10 };
 
 static inline uint64_t tt_shm_first_run(const struct tt_view *view, uintptr_t *address)
@@ -15,8 +16,7 @@ static inline uint64_t tt_shm_first_run(const struct tt_view *view, uintptr_t *a
     return count * view->layout->element_bytes;
 }
 
-/* Is all of this view inside; where is its base, counted from the start of the arena? Runs ascend, so the
- * ends tell. */
+/* True if all of this view is inside the arena. Runs ascend, so the ends tell. */
 static inline bool tt_shm_view_inside(const struct tt_arena *arena, const struct tt_view *view)
 {
     uintptr_t first;
@@ -26,7 +26,8 @@ static inline bool tt_shm_view_inside(const struct tt_arena *arena, const struct
     return last >= first && tt_arena_offset(arena, first, last - first + element, &at);
 }
 
-/* Can this peer reach the bytes of this view; by which word? *packed, *address: its first run. */
+/* True if this peer can reach the bytes of this view; *at is the word that names them to it. *packed,
+ * *address: its first run. */
 static inline bool tt_shm_expose(const struct tt_shm_endpoint *e, const struct tt_shm_peer *peer,
     const struct tt_view *view, uint64_t bytes, bool packed, uintptr_t address, uint64_t *at)
 {

@@ -145,7 +145,7 @@ struct tt_shm_peer {
     bool held; /* its segment waits for me */
 };
 
-/* What is left of an endpoint until its peers have closed theirs. */
+/* An endpoint that is closed leaves this until its peers have closed theirs. */
 struct tt_shm_deferred_free {
     struct tt_deferred_free head; /* first */
     const _Atomic uint32_t *holders;
@@ -214,7 +214,7 @@ enum tt_target tt_shm_target(
     struct tt_link *link, const struct tt_message *message, unsigned flags, struct tt_view *place);
 void tt_shm_tidy(struct tt_endpoint *head);
 
-/* What ranks tell each other besides messages (shm_control.c). */
+/* The control part of the transport (shm_control.c). */
 extern const struct tt_control_ops tt_shm_control_ops;
 
 #endif

@@ -299,7 +299,7 @@ static inline void tt_endpoint_leave(struct tt_endpoint *e)
     atomic_store_explicit(e->inside, inside - 1, memory_order_release);
 }
 
-/* True between the two; any thread may ask. */
+/* True between tt_endpoint_enter and tt_endpoint_leave; any thread may ask. */
 static inline bool tt_endpoint_inside(const struct tt_endpoint *e)
 {
     return atomic_load_explicit(e->inside, memory_order_acquire) != 0;

@@ -15,7 +15,7 @@
  * was forked after it had found devices; OUT_OF_MEMORY. */
 tutti_status tt_dev_find(const char *library, const struct tt_dev **dev);
 
-/* Does this process use devices? It has looked for them, or its driver is loaded. */
+/* True if this process uses devices: it has looked for them, or their driver is loaded. */
 bool tt_dev_is_used(void);
 
 /* The library, and a line for each device; or why there is none. As JSON, one object in a line. */

@@ -210,7 +210,8 @@ bool tt_device_settle(const struct tt_comm *comm)
     return over;
 }
 
-/* What its device has of it. In a thread that uses no device CUDA would choose one for that. */
+/* Gives back what the communicator has on its device. In a thread that uses no device, CUDA would choose one
+ * for that. */
 static void give_up(struct tt_device *d)
 {
     int before;
@@ -295,7 +296,8 @@ static tutti_status check_buffer(const struct tt_call *call, int side, enum tt_d
     return classify(call->comm->device, s, kind);
 }
 
-/* Where a stream can copy it from: when the operator is created, and still when it is used. */
+/* Fails unless a stream can copy the scalar from where it lies, which is asked when the operator is created,
+ * and still when it is used. */
 static tutti_status check_scalar(const struct tt_device *d, const char *name, const struct tt_operator *o)
 {
     enum tt_dev_kind kind;
@@ -427,7 +429,8 @@ tutti_status tt_device_check(struct tt_call *call)
     return status;
 }
 
-/* What was a device's and is not looks like memory of the host, and is used as that where it lies. */
+/* Fails if a buffer is no longer where it was: memory that was a device's and no longer is looks like the
+ * host's. */
 tutti_status tt_device_check_kept(const struct tt_call *call)
 {
     struct tt_call now = *call;

@@ -72,7 +72,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
 
 /* The device that these settings give a communicator; -1: none. */
 tutti_status tt_device_resolve(const struct tt_settings *settings, int *number);
-/* Of rank 0: longer slices, where they have to go to a device and back. */
+/* Makes slices longer where they have to go to a device and back. Rank 0 calls it for all. */
 tutti_status tt_device_settings(struct tt_settings *settings, int n);
 /* Give the communicator its device, if it is to have one. Not while streams of the process wait. */
 tutti_status tt_device_open(struct tt_comm *comm);
@@ -86,18 +86,20 @@ bool tt_device_settle(const struct tt_comm *comm);
 tutti_status tt_device_enter(const struct tt_device *device, int *before);
 void tt_device_leave(const struct tt_device *device, int before);
 
-/* Can the device read the operator's scalar? INVALID_ARGUMENT; UNSUPPORTED: there is no device. */
+/* Fails unless the device can read the operator's scalar, by INVALID_ARGUMENT, or by UNSUPPORTED if there is
+ * no device. */
 tutti_status tt_device_check_scalar(
     const struct tt_comm *comm, const char *name, const struct tt_operator *o);
-/* What concerns the device in the check of a call on a CUDA stream. */
+/* Checks what concerns the device in a call on a CUDA stream. */
 tutti_status tt_device_check(struct tt_call *call);
-/* The same of a call elsewhere, of a communicator with a device: it may have host memory only. */
+/* Checks a call without a CUDA stream, of a communicator with a device: it may have host memory only. */
 tutti_status tt_device_check_host(const struct tt_call *call);
-/* The same of a communicator without one that is wary: UNSUPPORTED where only a device can read. */
+/* Checks a call of a communicator that has no device but is wary: UNSUPPORTED where only a device can
+ * read. */
 tutti_status tt_device_check_absent(const struct tt_call *call);
-/* Either, of a call of a program that starts: its buffers are looked at again. */
+/* Checks a call of a program that starts in one of these ways: its buffers are looked at again. */
 tutti_status tt_device_check_kept(const struct tt_call *call);
-/* Enqueue calls that are checked, all on CUDA streams. */
+/* Enqueues calls that are checked, all on CUDA streams. */
 tutti_status tt_device_submit(const struct tt_batch *batch);
 
 /* The communicator ends with this, and with the thread's last error. */
@@ -108,12 +110,12 @@ tutti_status tt_device_broken(const struct tt_device *device);
 /* A thread of the process looks whether that is so, from begin to end (device_watch.c). */
 tutti_status tt_watch_begin(struct tt_device *device);
 void tt_watch_end(struct tt_device *device);
-/* Can the processor read both ends of this? True where nobody may ask. */
+/* True if the processor can read both ends of this range, or if nobody may ask. */
 bool tt_watch_is_readable(const void *pointer, uint64_t bytes);
-/* Is the host's memory there that these calls have? If not, their communicator has failed. */
+/* Fails, and so do the communicators of these calls, if host memory that they use is gone. */
 tutti_status tt_watch_memory(const struct tt_batch *batch);
 
-/* All that was enqueued so far is over when this gate has told `done` slices. */
+/* Notes that all that was enqueued so far is over when this gate has told `done` slices. */
 void tt_device_mark(struct tt_device *device, const struct tt_gate *gate, uint32_t done);
 /* Waits while more work is enqueued than a device may have. */
 void tt_device_throttle(struct tt_device *device);
@@ -125,17 +127,17 @@ tutti_status tt_replays_open(struct tt_device *device);
 bool tt_replays_close(struct tt_device *device);
 bool tt_replays_live(const struct tt_device *device);
 bool tt_replays_run(const struct tt_device *device);
-/* Until none runs. The worker may still be at the end of one that the stream has passed. */
+/* Waits until no captured call runs. The worker may still be at the end of one that the stream has passed. */
 void tt_replays_await(const struct tt_device *device);
-/* Those of one communicator that are captured together. They belong to the graph once that retains them, and
- * are dropped before, or never. */
+/* The calls of one communicator that are captured together. They belong to the graph once that retains them,
+ * and are dropped before, or never. */
 struct tt_captured;
 tutti_status tt_captured_create(struct tt_comm *comm, uint64_t capture, struct tt_captured **captured);
 void tt_captured_drop(struct tt_captured *captured);
 tutti_status tt_captured_gate(struct tt_captured *captured, uint32_t slices, struct tt_gate *gate);
 tutti_status tt_captured_add(struct tt_captured *captured, const struct tt_call *call);
 enum tt_dev_error tt_captured_retain(struct tt_captured *captured, void *graph);
-/* On their stream: before the first of them, and after the last. */
+/* Enqueue on the stream of these calls what comes before the first and after the last of them. */
 enum tt_dev_error tt_captured_enter(struct tt_captured *captured, struct tt_device *device, void *stream);
 enum tt_dev_error tt_captured_leave(struct tt_captured *captured, struct tt_device *device, void *stream);
 
@@ -159,9 +161,9 @@ struct tt_rendezvous { /* of a call */
     int peer; /* of a message; TT_NONE: a collective */
     bool receives;
 };
-/* So many slices of this rank are in; wait until as many of all others are. */
+/* `tell` says that so many slices of this rank are in; `await` waits until as many of all others are. */
 void tt_local_peers_tell(struct tt_comm *comm, const struct tt_rendezvous *rendezvous, uint32_t slices);
-/* Is this rank one of them? */
+/* True if this rank is in this process, and on this device. */
 bool tt_local_peers_has(const struct tt_comm *comm, int rank);
 tutti_status tt_local_peers_await(
     struct tt_comm *comm, const struct tt_rendezvous *rendezvous, uint32_t slices);

@@ -113,7 +113,8 @@ static tutti_status check_alone(struct tt_comm *comm)
     return tt_comm_fail(comm, &cause);
 }
 
-/* Who ended well has told its gate all slices; the stream may have gone on, and must not be told again. */
+/* Runs calls that the device has reached. One that ended well has told its gate all slices; the stream may
+ * have gone on, and must not be told again. */
 static void run(struct tt_captured *c)
 {
     struct tt_pending *calls = c->batch.calls;
@@ -150,7 +151,8 @@ static bool serve(void *context)
     return mine;
 }
 
-/* Has the device reached one of these? */
+/* True if the worker may begin these calls: the device has reached one of them, no captured call is live, or
+ * the communicator has ended. */
 static bool is_their_turn(const struct tt_replays *home, const struct tt_batch *next)
 {
     if (next->count == 0 || atomic_load_explicit(&home->live, memory_order_relaxed) == 0)

@@ -100,7 +100,7 @@ static tutti_status find_table(const struct tt_dev **dev)
     return tt_fail(status, "mem_alloc: kind is TUTTI_MEM_CUDA: %s", why);
 }
 
-/* As in CUDA, device 0 is that of a thread which has chosen none. */
+/* Finds the thread's device. A thread that has chosen none uses device 0, as in CUDA. */
 static enum tt_dev_error find_current(const struct tt_dev *dev, int *device)
 {
     *device = 0;

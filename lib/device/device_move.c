@@ -28,7 +28,7 @@ static enum tt_dev_error copy(
                    : d->dev->copy_rows(r->cell, m->stride, user, r->pitch, r->row_bytes, r->rows, stream);
 }
 
-/* Does the part continue the rectangle? */
+/* Adds a part to the rectangle if it continues that; else returns false. */
 static bool extend(
     struct rectangle *r, const struct tt_device_move *m, uintptr_t user, const uint8_t *cell, uint64_t bytes)
 {

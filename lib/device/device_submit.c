@@ -436,7 +436,8 @@ static void withdraw(struct comm_batch *b)
         tt_item_drop(b->item);
 }
 
-/* All or nothing, until the first has its place in a queue: from then on a failure ends the communicators. */
+/* Submits all calls or none, until the first has its place in a queue: from then on a failure ends the
+ * communicators. */
 static tutti_status submit(struct submission *t, const struct tt_batch *batch)
 {
     tutti_status status = TUTTI_OK;
@@ -501,7 +502,7 @@ static tutti_status ask_capture(const struct tt_call *call, struct tt_dev_captur
     return status;
 }
 
-/* All streams are in one capture, or none is in any. */
+/* Finds the capture that all streams of the batch are in, or none; fails if they are not in the same. */
 static tutti_status find_capture(const struct tt_batch *batch, struct tt_dev_capture *capture)
 {
     tutti_status status = TUTTI_OK;

@@ -73,7 +73,7 @@ static void look_at(const struct tt_device *d)
         tt_device_broken(d);
 }
 
-/* Until it is time to look again, or to end. */
+/* Sleeps until it is time to look again, or to end. */
 static void nap(uint64_t number)
 {
     struct tt_doorbell *bell = &watch.bell;

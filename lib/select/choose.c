@@ -39,7 +39,7 @@ static tutti_status refuse(const struct tt_request *request, const char *name, c
         request->requirements.exact ? " under exact" : "", why, list);
 }
 
-/* Of the same collective. */
+/* Returns the algorithm of this collective whose name is nearest to `name`. */
 static const char *nearest_name(const struct tt_request *request, const char *name)
 {
     const char *nearest = "";

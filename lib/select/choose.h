@@ -26,15 +26,15 @@ struct tt_request {
 
 enum tt_decider { TT_BY_FORCE, TT_BY_RULE, TT_BY_COST };
 
-/* An ineligible or unknown forced name is an error that lists the eligible ones. `cache` may be NULL:
- * nothing is kept. */
+/* Chooses the algorithm of a call, from the cache if it is there. An ineligible or unknown forced name is an
+ * error that lists the eligible ones. `cache` may be NULL: then nothing is kept. */
 tutti_status tt_choose(const struct tt_request *request, struct tt_choice_cache *cache, int *algorithm);
-/* The same, and who decided. */
+/* Chooses without a cache, and says in *decider what decided. */
 tutti_status tt_choose_anew(const struct tt_request *request, int *algorithm, enum tt_decider *decider);
 
 /* Returns the query whose time is predicted for this call: the same with the smallest size of its class. */
 struct tt_cost_query tt_choose_cost_query(const struct tt_request *request);
-/* The algorithm that the first rule for it names, -1 if there is none. */
+/* Returns the algorithm that the first rule for this call names, -1 if there is none. */
 int tt_choose_rule(const struct tt_request *request);
 
 #endif

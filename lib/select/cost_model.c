@@ -81,7 +81,8 @@ static tutti_status simulate(const struct tt_cost_query *q, const struct tt_sche
     return status;
 }
 
-/* By those of two: rank 0 may be a root that does the work of all, and rank 1 is one of many. */
+/* Returns the steps of all ranks, counted by those of two: rank 0 may be a root that does the work of all,
+ * and rank 1 is one of many. */
 static uint64_t steps_of_all(const struct tt_schedule *two, int n)
 {
     return two[0].nsteps + (uint64_t)two[1].nsteps * (uint64_t)(n - 1);

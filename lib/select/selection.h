@@ -4,10 +4,10 @@
 #define TT_SELECTION_H
 #include "base/config.h"
 
-/* Fill in the default costs, this machine's cores and their cache, and the rules of the file that the
- * settings name, which is an error if it is not well. Called by rank 0, before its settings go out. */
+/* Fills in the default costs, this machine's cores and their cache, and the rules of the file that the
+ * settings name, which is an error if it is not well. Rank 0 calls it before its settings go out. */
 tutti_status tt_selection_read(struct tt_settings *settings);
-/* The rules alone. */
+/* Reads the rules alone. */
 tutti_status tt_rules_read(struct tt_settings *settings);
 
 #endif

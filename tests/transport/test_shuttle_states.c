@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_shuttle_states.c: the table of states that shm_shuttle.h draws, with each way that it does not have. */
+/* test_shuttle_states.c: the table of states that shm_shuttle.h draws, and each way that it has not. */
 #ifndef TT_CHECKS
 #define TT_CHECKS
 #endif

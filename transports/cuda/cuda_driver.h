@@ -33,10 +33,11 @@ struct tt_cuda_driver {
     PFN_cuMemImportFromShareableHandle_v10020 import;
 };
 
-/* All of them, looked up once. */
+/* Gives all functions of the driver, which are looked up once. */
 enum tt_dev_error tt_cuda_driver(const struct tt_cuda_driver **driver);
 
-/* What the call gave, a cudaError_t or a CUresult (they have the same numbers), as the table says it. */
+/* Returns, in the table's words, what the call gave: a cudaError_t or a CUresult, which have the same
+ * numbers. */
 enum tt_dev_error tt_cuda_check(const char *call, int code);
 const char *tt_cuda_why(void);
 const char *tt_cuda_describe(void);

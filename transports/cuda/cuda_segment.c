@@ -176,7 +176,7 @@ enum tt_dev_error tt_cuda_segment_import(const struct tt_dev_export *from, struc
     return error;
 }
 
-/* All three, whatever the first says; the first error is the one that is told. */
+/* Gives back all three, whatever the first says; returns the first error. */
 static enum tt_dev_error free_virtual(const struct tt_cuda_driver *driver, struct tt_dev_segment *segment)
 {
     CUdeviceptr at = (CUdeviceptr)(uintptr_t)segment->base;
