@@ -120,7 +120,7 @@ static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index
         memset(slice->bounced, 0, 2 * (size_t)s->chunks * sizeof *slice->bounced);
 }
 
-/* It begins now, or as soon as its gate is open. */
+/* Begins a slice now, or holds it until its gate is open. */
 static void take_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index)
 {
     if (op->gate == NULL || tt_gate_is_open(op->gate, index)) {
@@ -133,7 +133,7 @@ static void take_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index)
     slice->ready.nactive = 0;
 }
 
-/* How many slices are done, without a gap; not all, which is told once, at the end. */
+/* Tells the gate how many slices are done, without a gap. That all are done it is told once, at the end. */
 static void tell_done(const struct tt_op *op)
 {
     uint32_t done = op->layout.slices;
@@ -167,9 +167,9 @@ void tt_exec_start(struct tt_op *op)
     }
 }
 
-/* Where the receiver can read the source in place, a rank that only sends places every second message all the
- * same, so that both ends have work. Who has other work leaves that to the reader: of what both write, each
- * line goes back and forth between their caches. False if the slot is not free. */
+/* Sends what a unit has; false if the slot is not free. Where the receiver can read the source in place, a
+ * rank that only sends places every second message all the same, so that both ends have work. A rank that has
+ * other work leaves that to the reader: lines that both write go back and forth between their caches. */
 static bool post(
     struct tt_op *op, struct tt_slice *slice, struct tt_active *active, struct tt_message *message)
 {
@@ -238,7 +238,7 @@ TT_INLINE void retire(struct tt_op *op, struct tt_slice *slice, uint32_t positio
     take_ready(op, slice, tt_ready_retire(&op->order, &slice->ready, position));
 }
 
-/* How many messages a chunk was: none if it is empty. */
+/* Returns how many messages a chunk was: none if it is empty. */
 static uint64_t messages_of(const struct tt_layout *layout, uint32_t chunk)
 {
     return (layout->counts[chunk] + layout->slice_elements - 1) / layout->slice_elements;
@@ -277,7 +277,8 @@ static void next_slice(struct tt_op *op, struct tt_slice *slice)
         tell_done(op);
 }
 
-/* What was lent and is still read: nothing else follows from it (call_cache.c). */
+/* True if the message of this step was lent and is still read: nothing else follows from it
+ * (call_cache.c). */
 static bool is_outstanding(struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
 {
     if (step->verb != TT_VERB_SEND)
@@ -344,7 +345,7 @@ bool tt_exec_is_held(const struct tt_op *op)
     return false;
 }
 
-/* Whose message a receiving unit lacks: the first that has not come in full. */
+/* Returns whose message a receiving unit lacks: the first that has not come in full. */
 static int32_t lacks(const struct tt_op *op, const struct tt_slice *slice, uint32_t unit)
 {
     const struct tt_step *step = &op->schedule->steps[unit];
@@ -359,8 +360,9 @@ static int32_t lacks(const struct tt_op *op, const struct tt_slice *slice, uint3
     return TT_NONE;
 }
 
-/* Whom an active unit waits for, and which unit's turn it is to wait: where a send was posted, and a later
- * one is to overwrite what it reads, that one waits for the reader. */
+/* Returns whom an active unit waits for; *order is the place of the unit that waits in the order of the
+ * schedule: where a send was posted, and a later unit is to overwrite what it reads, that one waits for the
+ * reader. */
 static int32_t waits_for(
     const struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active, uint64_t *order)
 {

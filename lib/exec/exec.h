@@ -26,7 +26,7 @@ enum {
     TT_GRANT_BYTES = 1 << 10, /* operations up to here ask for no grants */
 };
 
-/* Which stores go past the caches. */
+/* These stores go past the caches. */
 enum { TT_STREAM_REMOTE = TT_STREAM_ALSO /* into a peer's memory */, TT_STREAM_OWN = TT_STREAM_DST };
 
 enum tt_progress { TT_IDLE /* nothing could be done */, TT_MOVED, TT_DONE, TT_FAILED };
@@ -108,23 +108,24 @@ struct tt_op {
 tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op);
 void tt_op_destroy(struct tt_op *op);
 
-/* Begin, once everything above "what came of it" is set. */
+/* Begins the operation, once everything above "what came of it" is set. */
 void tt_exec_start(struct tt_op *op);
-/* What marks the messages of a block where only its two ends know its length. */
+/* Returns what marks the messages of a block where only its two ends know its length. */
 static inline uint32_t tt_exec_mark(uint32_t signature, uint64_t count)
 {
     return (uint32_t)((signature ^ (count + 1)) * UINT64_C(0x9e3779b97f4a7c15) >> 32) | 1;
 }
 
-/* Of an operation of one slice that has just started, the units before this step are done already. */
+/* Takes the units before this step as done, in an operation of one slice that has just started. */
 void tt_exec_skip(struct tt_op *op, uint32_t step);
 enum tt_progress tt_exec_progress(struct tt_op *op);
 
-/* Of an operation whose `trace` is set, and the call that it runs (exec_trace.c). */
+/* Note the beginning and the end of an operation whose `trace` is set, and the call that it runs
+ * (exec_trace.c). */
 void tt_exec_trace_begin(struct tt_op *op);
 void tt_exec_trace_end(const struct tt_call *call, const struct tt_op *op);
 
-/* It waits for its gate, not for a peer. */
+/* True if the operation waits for its gate, not for a peer. */
 bool tt_exec_is_held(const struct tt_op *op);
 
 /* The peer that this operation waits for first, TT_NONE if it waits for none: for messages about hangs. */

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "exec/exec_internal.h"
 
-enum { PROBE_CALLS = 64, SLOW_LINE_NS = 16 /* measured: 1 to 8 near, 35 far */ };
+enum { PROBE_CALLS = 64, SLOW_LINE_NS = 16 /* a slow line takes 7 near, 35 far (perf/results/README.md) */ };
 
 /* Decides whether readers claim lines in the call that begins. If more than a quarter of the writes of the
  * last call were slow, the lines were in another core's cache: readers claim them in the next PROBE_CALLS

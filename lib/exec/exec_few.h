@@ -22,7 +22,8 @@ static inline bool tt_few_cell(const struct tt_op *op, const struct tt_view *vie
     return true;
 }
 
-/* Not in the order of numbers that several operations share, and not traced. */
+/* Sends the few bytes of a step. TT_FEW_NOT: they are not few, or are traced, or their numbers are in an
+ * order that several operations share. */
 static inline enum tt_few tt_few_send(
     const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
 {
@@ -71,7 +72,7 @@ static inline enum tt_few tt_few_receive(
     return TT_FEW_DONE;
 }
 
-/* True if it was one. */
+/* True if the step was a copy of few bytes, which is done then. */
 static inline bool tt_few_copy(
     const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
 {

@@ -82,7 +82,7 @@ static inline void fold(const struct tt_op *op, const struct tt_step *step, void
         tt_operator_fold(op->user, shape, dst, sources, k, count);
 }
 
-/* How many elements of a unit come next: up to the end of what is there, and of the budget. */
+/* Returns how many elements of a unit come next: up to the end of what is there, and of the budget. */
 static uint64_t next_count(const struct tt_op *op, uint64_t left)
 {
     uint64_t element = op->layout.element_bytes;
@@ -94,8 +94,8 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* One run, block by block: each is stored here and at the targets before the next is computed. What is not
- * read here again is computed aside, so that all stores can go past the caches. */
+/* Computes one run, block by block: each is stored here and at the targets before the next is computed. What
+ * is not read here again is computed aside, so that all stores can go past the caches. */
 static void compute_blocks(const struct tt_op *op, const struct tt_step *step,
     const struct tt_targets *targets, uint8_t *dst, const void *const *sources, int k, uint64_t count)
 {
@@ -122,7 +122,7 @@ static void compute_blocks(const struct tt_op *op, const struct tt_step *step,
     }
 }
 
-/* Has this sum a kernel that stores to two places, or past the caches? */
+/* True if this sum has a kernel that stores to two places, or past the caches. */
 static bool has_spread(const struct tt_op *op, const struct tt_step *step, int k)
 {
     return op->spread != NULL && op->user == NULL && k > 1 && (step->flags & TT_FOLD_TREE) == 0;
@@ -142,7 +142,7 @@ static void store_there(const struct tt_op *op, const struct tt_step *step, cons
         fold(op, step, there, sources, k, count);
 }
 
-/* The result in this rank's cells, and in those of whoever granted. */
+/* Stores the result in this rank's cells, and in those of each rank that granted. */
 static void store_here(const struct tt_op *op, const struct tt_step *step, const struct tt_targets *targets,
     uint8_t *dst, const void *const *sources, int k, uint64_t count)
 {

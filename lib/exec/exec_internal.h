@@ -11,7 +11,7 @@ static inline struct tt_link *tt_exec_link(const struct tt_op *op, int32_t peer)
     return tt_link_to(op->endpoint, op->class, peer);
 }
 
-/* How many slices share a round of numbers. */
+/* Returns how many slices share a round of numbers. */
 static inline uint32_t tt_exec_ways(const struct tt_op *op)
 {
     return op->layout.slices > 1 ? TT_WINDOW : 1;
@@ -44,8 +44,8 @@ static inline struct tt_view tt_exec_view(
     return (struct tt_view){ layout, { base, space->displs, space->stride }, chunk, nchunks, slice->index };
 }
 
-/* What a message from or to this view is marked with. Where only its two ends know its length, that is part
- * of the mark: one slice does not show how many follow. */
+/* Returns what a message from or to this view is marked with. Where only its two ends know its length, that
+ * is part of the mark: one slice does not show how many follow. */
 static inline uint32_t tt_exec_signature(const struct tt_op *op, const struct tt_view *view)
 {
     if (!op->one_sided)
@@ -53,8 +53,8 @@ static inline uint32_t tt_exec_signature(const struct tt_op *op, const struct tt
     return tt_exec_mark(op->signature, tt_layout_chunk(view->layout, view->chunk).count);
 }
 
-/* What a step that sends has to say. 0 bytes: nothing. Field by field and where it is to be: to zero it
- * first, or to copy it, takes longer than all of this. */
+/* Fills in the message of a step that sends; 0 bytes: there is none. It is written field by field, where it
+ * is to be: to zero it first, or to copy it, takes longer than all of this. */
 static inline void tt_exec_message(const struct tt_op *op, const struct tt_slice *slice,
     const struct tt_step *step, struct tt_message *message)
 {
@@ -88,8 +88,8 @@ static inline bool tt_exec_fail(struct tt_op *op, tutti_status status, int32_t p
 bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active *active);
 bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *active);
 
-/* Where else a unit stores what it computes: the places that the receivers of the sends after it have
- * granted. */
+/* The places at which a unit stores what it computes besides its own cells: those that the receivers of the
+ * sends after it have granted. */
 enum { TT_TARGETS = 16 };
 struct tt_targets {
     int n;
@@ -98,11 +98,11 @@ struct tt_targets {
     struct tt_view places[TT_TARGETS];
     uint8_t *runs[TT_TARGETS]; /* of the places, what comes next */
 };
-/* Find them, and mark those sends as placed; of a unit that has begun, those marked before. */
+/* Finds the targets, and marks the sends to them as placed; of a unit that has begun, those marked before. */
 void tt_exec_find_targets(
     struct tt_op *op, struct tt_slice *slice, const struct tt_active *active, struct tt_targets *targets);
-/* The same; none where nothing is granted. What is only moved aside its receiver reads from there: of a place
- * that both write, each line goes back and forth between their caches. */
+/* Finds the targets of a unit; there are none where nothing is granted, or for a copy: its receiver reads
+ * what was moved aside, since lines that both write go back and forth between their caches. */
 static inline void tt_exec_targets(
     struct tt_op *op, struct tt_slice *slice, const struct tt_active *active, struct tt_targets *targets)
 {
@@ -114,23 +114,25 @@ static inline void tt_exec_targets(
         tt_exec_find_targets(op, slice, active, targets);
 }
 
-/* Grant what a receive that is ready awaits. */
+/* Grants what a receive that is ready awaits. */
 void tt_exec_grant(struct tt_op *op, const struct tt_slice *slice, struct tt_active *active);
-/* A send was posted: grant the receives into its cells that wait for nothing else. */
+/* After a send was posted, grants the receives into its cells that wait for nothing else. */
 void tt_exec_grant_back(struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active);
 /* Puts a message where its receiver granted. False if it did not, or, unless `readable`, if it can as well
  * read the source. */
 bool tt_exec_place(struct tt_op *op, struct tt_link *link, const struct tt_message *message, bool readable);
 
-/* Which chunks have a cell in the bounce cells; op->bounce_cell is zeros. */
+/* Finds which chunks have a bounce cell; op->bounce_cell is zeros before. */
 void tt_exec_find_cells(struct tt_op *op);
-/* The next call begins: does it ask? And a cell was written. */
+/* `claims` decides for the call that begins whether readers claim lines; `note` says how long a cell took to
+ * write. */
 bool tt_bounce_probe_claims(struct tt_bounce_probe *probe);
 void tt_bounce_probe_note(struct tt_bounce_probe *probe, uint64_t bytes, int64_t ns);
-/* The message of a step is read from the bounce buffer, where its chunks are put unless they lie there. */
+/* Lets the message of a step be read from the bounce buffer, where its chunks are put unless they lie
+ * there. */
 void tt_exec_bounce(
     struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step, struct tt_message *message);
-/* A step has written its cells: what the bounce buffer has of them is old. */
+/* Forgets what the bounce buffer has of the cells that a step has written: it is old. */
 void tt_exec_unshelve(const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step);
 
 /* A unit is done: its steps, for the trace. */

@@ -24,7 +24,7 @@ void tt_exec_grant(struct tt_op *op, const struct tt_slice *slice, struct tt_act
                                                       tt_exec_signature(op, &place), &place, 0);
 }
 
-/* Does it receive into the very cells that the other one sends to the same peer? */
+/* True if `recv` receives into the very cells that `send` sends to the same peer. */
 static bool comes_back(const struct tt_op *op, const struct tt_step *recv, const struct tt_step *send)
 {
     return recv->verb == TT_VERB_RECV && recv->peer == send->peer && recv->dst_chunk == send->src_chunk &&
@@ -49,7 +49,7 @@ void tt_exec_grant_back(struct tt_op *op, const struct tt_slice *slice, const st
     }
 }
 
-/* 1 + the message of this peer that a unit reads; 0: none. */
+/* Returns 1 + the number of the message of this peer that a unit reads; 0: it reads none. */
 static uint64_t reads(
     const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *unit, int32_t peer)
 {
@@ -59,15 +59,16 @@ static uint64_t reads(
     return 0;
 }
 
-/* Does this step send just what the unit stores? */
+/* True if this step sends just what the unit stores. */
 static bool sends_result(const struct tt_step *send, const struct tt_step *unit)
 {
     return send->verb == TT_VERB_SEND && send->src_buffer == unit->dst_buffer &&
            send->src_chunk == unit->dst_chunk && send->nchunks == unit->nchunks;
 }
 
-/* Where its receiver has granted; else where that one's operand came to lie, which goes back with the answer.
- * A user's function need not bear its result where a peer's operand lies. */
+/* Finds where a message is stored at its receiver: where that has granted, else where the receiver's operand
+ * came to lie, which goes back with the answer. A user's function need not bear its result where a peer's
+ * operand lies. */
 static bool find_target(const struct tt_op *op, struct tt_link *link, const struct tt_message *message,
     struct tt_targets *targets)
 {

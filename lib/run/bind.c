@@ -33,14 +33,14 @@ uint64_t tt_call_hash(const struct tt_call *call, unsigned algorithm, uint32_t s
     return h;
 }
 
-/* What marks the messages of an operation that is bound to a call of this hash. */
+/* Sets what marks the messages of an operation that is bound to a call of this hash. */
 static void mark(const struct tt_call *call, struct tt_op *op)
 {
     bool p2p = op->class == TT_CLASS_P2P;
     op->signature = tt_hash_short(p2p ? op->hash : tt_call_history(call->comm, op->hash));
 }
 
-/* IN or OUT in cells like those of TMP, if the call has them staged. */
+/* Puts IN or OUT in cells like those of TMP, if the call has them staged. */
 static void stage(const struct tt_call *call, unsigned buffer, struct tt_op *op)
 {
     uint64_t stride = op->spaces[TT_TMP].stride;
@@ -91,7 +91,7 @@ static void set_bounce(const struct tt_call *call, struct tt_op *op)
     op->bounce = (struct tt_space){ (uintptr_t)call->comm->tmp, NULL, op->spaces[TT_TMP].stride };
 }
 
-/* How many times the bytes of a call lie in the buffers of all ranks together. */
+/* Returns how many times the bytes of a call lie in the buffers of all ranks together. */
 static uint64_t buffers_of(const struct tt_call *call, bool in_place)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
@@ -101,10 +101,9 @@ static uint64_t buffers_of(const struct tt_call *call, bool in_place)
     return in_place && in + out > 2 ? n : in + out;
 }
 
-/* What goes to a peer is stored past the caches if it does not fit them along with all else: a sum when the
- * buffers of all ranks fill the last cache; what is only copied, and what ranks do that take turns on cores,
- * when they are twice as much. Measured with 2, 4, 8 and 16 ranks on two cores and 32 MiB, in shared
- * memory: less than that takes up to twice as long past the caches, more up to 1.3 times through them. */
+/* True if what goes to a peer is stored past the caches, because it does not fit them along with all else: a
+ * sum when the buffers of all ranks fill the last cache; what is only copied, and what ranks do that share
+ * cores, when they are twice as much (perf/results/README.md, "What fits a cache"). */
 static bool overflows(const struct tt_call *call, bool in_place, uint64_t bytes)
 {
     const struct tt_comm *comm = call->comm;
@@ -114,10 +113,11 @@ static bool overflows(const struct tt_call *call, bool in_place, uint64_t bytes)
     return bytes * buffers_of(call, in_place) >= (soon ? comm->cached_bytes : 2 * comm->cached_bytes);
 }
 
-/* The own result may still be in this core's cache when the caller reads it, so it takes more until that goes
- * past the caches, too. A reduction in place stores only what has just been read. Where blocks change places,
- * each goes into lines that the peer has read and is about to write: they are not worth a place in this
- * core's cache as soon as its own do not fit, and what comes for them is read at once. */
+/* Returns which stores of an operation go past the caches. The own result may still be in this core's cache
+ * when the caller reads it, so that goes past them only if it is longer. A reduction in place stores only
+ * what has just been read. Where blocks change places, each goes into lines that the peer has read and is
+ * about to write: they are not worth a place in this core's cache as soon as its own do not fit, and what
+ * comes for them is read at once. */
 static uint8_t streams_of(const struct tt_call *call, const struct tt_op *op)
 {
     const struct tt_comm *comm = call->comm;
@@ -146,14 +146,16 @@ void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct t
         .exact = op->schedule->key.exact };
 }
 
-/* What an operation that is bound to this call remembers it by; 0: at the next start it is bound anew, since
- * the call's operands are staged in other cells then, or scaled in memory that may have moved. */
+/* Returns the id by which an operation that is bound to this call knows it; 0: the operation is bound anew at
+ * the next start, since the call's operands are staged in other cells then, or scaled in memory that may have
+ * moved. */
 static uint64_t bound_id(const struct tt_call *call)
 {
     return call->staging == NULL && !tt_call_scales(call) ? call->id : 0;
 }
 
-/* What in here is not the same each time that a call is made, bind_again() sets, too. */
+/* Binds a prepared call to this call. What is not the same each time that a call is made, bind_again() sets,
+ * too. */
 static tutti_status bind(const struct tt_call *call, struct tt_prepared *prepared)
 {
     struct tt_comm *comm = call->comm;
@@ -207,7 +209,7 @@ static bool is_bound(const struct tt_call *call, const struct tt_prepared *prepa
     return prepared != NULL && prepared->bound_to == bound_id(call) && prepared->bound_to != 0;
 }
 
-/* Of what is bound to this call already, sets only what may have moved. */
+/* Sets what may have moved in what is bound to this call already. */
 static void bind_again(const struct tt_call *call, struct tt_prepared *prepared)
 {
     struct tt_op *op = &prepared->op;
@@ -264,7 +266,7 @@ static tutti_status check_slot(const struct tt_call *call, const struct tt_prepa
         (unsigned long long)(slot / chunks));
 }
 
-/* Of messages with this peer, an idle one, which stays in the list. */
+/* Finds an idle prepared call for a message with this peer, or makes one; it stays in the list. */
 static tutti_status find_idle(const struct tt_call *call, struct tt_prepared **prepared)
 {
     struct tt_prepared **idle = &call->comm->idle[call->collective == TT_P2P_RECV][call->root];

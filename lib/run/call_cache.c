@@ -188,7 +188,7 @@ static void find_loans(
         cached->memory = only_sends ? TT_FAST_REWRITTEN : TT_FAST_PRIVATE;
 }
 
-/* It looks at all of them, so that the next call has their fingerprints. */
+/* Looks at all of them, so that the next call has their fingerprints. */
 bool tt_cached_is_rewritten(const struct tt_cached *cached, const struct tt_call_args *args)
 {
     bool all = true;

@@ -44,8 +44,8 @@ static bool blocks_meet(const struct tt_blocks *b, int q, int r)
            b->displs[r] < b->displs[q] + b->counts[q];
 }
 
-/* In reach; and where blocks are written, apart. Blocks that rise with the rank, as most do, take one look
- * each. */
+/* Fails unless all displacements are in reach, and blocks that are written lie apart. Blocks that rise with
+ * the rank, as most do, take one look each. */
 static tutti_status check_displs(const struct tt_call *call, int side)
 {
     const struct tt_blocks *b = &call->blocks[side];
@@ -144,7 +144,7 @@ struct extent { /* the bytes of a buffer at this rank; first == NULL: not there,
     uint64_t bytes;
 };
 
-/* From the first to the last element that is there. */
+/* Returns the range from the first to the last element of a buffer that is there. */
 static struct extent extent_of(const struct tt_call *call, int side)
 {
     const struct tt_blocks *b = &call->blocks[side];
@@ -180,7 +180,8 @@ uint64_t tt_call_bytes(const struct tt_call *call, int side)
     return e.first == NULL ? 0 : (uint64_t)(e.first - (const uint8_t *)pointer) + e.bytes;
 }
 
-/* Where the smaller buffer stands in the larger one when a call is in place. */
+/* True if the call is in place: both buffers are one, or the smaller one stands at this rank's block of the
+ * larger one. */
 static bool is_in_place(const struct tt_call *call)
 {
     const struct tt_collective_row *row = row_of(call);

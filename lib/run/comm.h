@@ -37,7 +37,7 @@ struct tt_ticket { /* an item in the queue of a stream (stream.h); {0}: none */
     uint64_t number;
 };
 
-/* Of one kind of calls: collectives, or messages one way between this rank and another one. */
+/* The refusals of one kind of calls: collectives, or messages one way between this rank and another one. */
 struct tt_refused {
     bool waits; /* one was refused that the peers are to be told of */
     uint64_t last; /* 1 + the number of the last one that they were told of; 0: none */
@@ -55,7 +55,7 @@ struct tt_mark {
     uint32_t wait, looks;
 };
 
-/* Of all queues of streams and their idle items (stream_internal.h), and of what streams and refusals write
+/* Guards all queues of streams and their idle items (stream_internal.h), and what streams and refusals write
  * in a communicator. */
 extern pthread_mutex_t tt_streams_lock;
 

@@ -145,7 +145,7 @@ static bool has_refused(const struct tt_pending *p, int peer, struct tt_refusal 
            refused_alone(p, peer, true, true, r);
 }
 
-/* It may make that call right, if it does so soon. */
+/* Ends a wait for a peer that has refused its own call, unless the peer makes that call right soon. */
 static tutti_status inspect_refusals(struct tt_pending *p, int64_t stalled_ms)
 {
     const struct tt_comm *comm = p->call.comm;

@@ -82,8 +82,8 @@ void tt_fault_name_call(const struct tt_pending *p, int peer, char *text, size_t
     }
 }
 
-/* Is the circle the same still? *certain: and all its ranks have looked LOOKS times since the marks were set;
- * they are now, if they were not. */
+/* True if the circle is still the same. *certain: all its ranks have looked LOOKS times since the marks were
+ * set; they are set now, if they were not. */
 static bool follow_circle(const struct tt_pending *p, struct tt_circle *circle, bool *certain)
 {
     const struct tt_op *op = p->op;

@@ -8,13 +8,13 @@
 #include "base/status.h"
 #include "transports/arena.h"
 
-/* In the operation's own elements, of `unit` elements of the type each. */
+/* Returns a count in the operation's own elements, of `unit` elements of the type each. */
 static uint64_t own_elements(const struct tt_call *call, uint64_t elements)
 {
     return call->unit == 1 ? elements : elements / call->unit;
 }
 
-/* Per rank, in the same. */
+/* Returns the counts of all ranks in the operation's own elements. */
 static const size_t *own_counts(
     const struct tt_call *call, const struct tt_tables *tables, const size_t *counts)
 {
@@ -25,7 +25,7 @@ static const size_t *own_counts(
     return tables->own_counts;
 }
 
-/* Of those that this rank knows. */
+/* Returns the length of the longest of the blocks that this rank knows. */
 static uint64_t longest_block(const struct tt_call *call, uint32_t chunks)
 {
     const struct tt_blocks *b = call->blocks;
@@ -68,7 +68,7 @@ static struct tt_space space_of(const struct tt_call *call, const struct tt_layo
     return space;
 }
 
-/* What this rank knows of the blocks of send or recv: all, or at least its own. */
+/* Lays out what this rank knows of the blocks of send or recv: all, or at least its own. */
 static void lay_side(const struct tt_call *call, int side, struct tt_slicing slicing,
     const struct tt_tables *tables, struct tt_layout *layout)
 {

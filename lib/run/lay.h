@@ -7,13 +7,13 @@
 #define TT_LAY_H
 #include "run/run.h"
 
-/* So many slices that the longest message fits a slot. */
+/* Returns a slicing in which the longest message of a call fits a slot. */
 struct tt_slicing tt_call_slicing(const struct tt_call *call, const struct tt_schedule *schedule);
 
-/* Of IN where that is not cut as OUT is, and of OUT. */
+/* Sets the layouts of OUT, and of IN where that is not cut as OUT is. */
 void tt_call_set_layouts(const struct tt_call *call, const struct tt_prepared *prepared,
     struct tt_slicing slicing, struct tt_layout *given, struct tt_layout *layout);
-/* Where the caller's buffers have IN and OUT. */
+/* Sets where the caller's buffers have IN and OUT. */
 void tt_call_set_buffers(const struct tt_call *call, const struct tt_layout *in, const struct tt_layout *out,
     struct tt_space *spaces);
 

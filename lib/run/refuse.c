@@ -27,7 +27,8 @@ struct tt_refused *tt_refused_of(const struct tt_comm *comm, int peer, bool send
     return &comm->refusals.calls[peer == TT_NONE ? 0 : 1 + (sends ? comm->n : 0) + peer];
 }
 
-/* Behind the lock, with no call of the communicator under way. */
+/* Tells the peers of a refusal that waits for that. The lock is held, and no call of the communicator is
+ * under way. */
 static void tell(struct tt_comm *comm, int peer, bool sends)
 {
     struct tt_refused *refused = tt_refused_of(comm, peer, sends);
@@ -72,7 +73,7 @@ void tt_refusals_take_back(struct tt_comm *comm)
     pthread_mutex_unlock(&tt_streams_lock);
 }
 
-/* Nobody hears of what concerns this rank alone, or of a communicator that is over. */
+/* True if other ranks are to hear of a refusal: there are others, and the communicator is not over. */
 static bool concerns_others(struct tt_comm *comm)
 {
     struct tt_cause cause;

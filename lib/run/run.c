@@ -46,8 +46,8 @@ static tutti_status fail_start(const struct tt_pending *p)
     return tt_comm_fail(p->call.comm, &cause);
 }
 
-/* Measured: to touch 7 MiB of slots anew, as the root of a scatter among 8 ranks has, takes 1 ms, so at most
- * a thousandth of the time goes there. */
+/* Lets slots go that no message used for a second, and looks for them once a second at most: to touch them
+ * anew takes time. */
 void tt_comm_tidy(struct tt_comm *comm, int64_t now_ns)
 {
     enum { TIDY_NS = 1000000000 };
@@ -69,7 +69,8 @@ struct runner {
     struct tt_wait wait;
 };
 
-/* If a call was made before, and nothing was waited for, the clock tells nothing new of it. */
+/* Ends a call that is done. If it was made before, and nothing was waited for, the clock tells nothing new of
+ * it. */
 static void end_done(struct tt_pending *p, bool waited)
 {
     end(p, !waited && p->call.cached != NULL && p->op->layout.slices == 1);
@@ -181,7 +182,8 @@ static void serve(struct runner *r)
     tt_wait_until(&r->wait, r->serve_ns);
 }
 
-/* Nothing moved: has somebody ended a communicator; is it time to look around? */
+/* Idles once, because nothing moved; looks whether somebody has ended a communicator, and, if it is time,
+ * around. */
 static void idle(struct runner *r)
 {
     if (!r->waiting)

@@ -14,39 +14,42 @@
  * displacements and buffers. */
 tutti_status tt_call_check(struct tt_call *call);
 tutti_status tt_call_check_buffers(struct tt_call *call);
-/* From the pointer to the last byte that a checked call reads (TT_IN) or writes (TT_OUT) at this rank. */
+/* Returns how many bytes there are from the pointer to the last one that a checked call reads (TT_IN) or
+ * writes (TT_OUT) at this rank. */
 uint64_t tt_call_bytes(const struct tt_call *call, int side);
 
-/* check, then queue (in a group) or run and wait. What every collective's entry point calls. */
+/* Checks a call, then queues it (in a group) or runs it and waits. Every collective's entry point calls
+ * this. */
 tutti_status tt_call_submit(struct tt_call *call);
 
-/* An algorithm serves this checked call; INVALID_USAGE if one is forced that cannot. */
+/* Fails with INVALID_USAGE if an algorithm is forced that cannot serve this checked call. */
 tutti_status tt_call_choose(const struct tt_call *call);
-/* What names the schedule of this call. Fails if a forced algorithm cannot serve. */
+/* Gives the key of this call's schedule. Fails if a forced algorithm cannot serve. */
 tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key);
-/* Make what running this call needs (schedule, room for the operation, TMP), so that a group fails before
- * it starts. What is the call's own is bound to it as well. */
+/* Makes what running this call needs (schedule, room for the operation, TMP), so that a group fails before it
+ * starts. What is the call's own is bound to it as well. */
 tutti_status tt_call_prepare(const struct tt_call *call);
-/* The call gets a prepared call of its own, which no other pushes out; others may run meanwhile. */
+/* Gives the call a prepared call of its own, which no other pushes out; others may run meanwhile. */
 tutti_status tt_call_own(struct tt_call *call);
-/* It has none any more. */
+/* Takes the call's own prepared call from it again. */
 void tt_call_release(struct tt_call *call);
-/* Bind a prepared call to this one, and start its operation. After tt_call_prepare it fails only if that was
- * pushed out and there is no memory to build it again. */
+/* Binds a prepared call to this one, and starts its operation. After tt_call_prepare it fails only if that
+ * was pushed out and there is no memory to build it again. */
 tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op);
-/* What a barrier sends: its IN. */
+/* Returns what a barrier sends: its IN. */
 const void *tt_barrier_token(void);
 
-/* Equal at all ranks if they called the same. */
+/* Returns a hash that is equal at all ranks if they called the same. */
 uint64_t tt_call_hash(const struct tt_call *call, unsigned algorithm, uint32_t slices);
 static inline uint64_t tt_hash_mix(uint64_t hash, uint64_t value)
 {
     hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
     return hash ^ hash >> 29;
 }
-/* All collectives of a communicator, up to and with the next one, which has this hash. Each message of a
- * collective is marked with that: so who calls another thing than its peers, even where nobody waits for it
- * (a root too many, a count of 0, another order), is found by the next message that it receives or sends. */
+/* Returns a hash of all collectives of a communicator, up to and with the next one, which has this hash. Each
+ * message of a collective is marked with that. So a rank that calls another thing than its peers, even where
+ * nobody waits for it (a root too many, a count of 0, another order), is found by the next message that it
+ * receives or sends. */
 static inline uint64_t tt_call_history(const struct tt_comm *comm, uint64_t hash)
 {
     return tt_hash_mix(comm->history, hash);
@@ -56,24 +59,24 @@ static inline uint32_t tt_hash_short(uint64_t hash)
 {
     return (uint32_t)hash | 1;
 }
-/* What its peers may read of it. */
+/* Fills in what peers may read of this call. */
 void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct tt_call_record *record);
-/* The operation is over, or given up; `soon`: done, and nothing was waited for. */
+/* Ends a call whose operation is over, or given up; `soon`: it is done, and nothing was waited for. */
 void tt_call_end(const struct tt_call *call, struct tt_op *op, bool soon);
 
-/* This call cannot be made, for `status`, a local one, and with the thread's last error as the reason: its
- * peers, who would wait for it, find that out (refuse.c). Returns status. Nothing of a communicator that has
- * ended, or of any other status. */
+/* Lets the peers of a call that cannot be made, who would wait for it, find that out (refuse.c). `status`
+ * says why, a local one, and so does the thread's last error. Returns status. Does nothing for a communicator
+ * that has ended, or for any other status. */
 tutti_status tt_call_refuse(const struct tt_call *call, tutti_status status);
-/* The same of split and finalize, which are collectives as well. */
+/* Refuses a split or a finalize, which are collectives as well, as tt_call_refuse does a call. */
 tutti_status tt_comm_refuse(struct tt_comm *comm, tutti_status status);
-/* The same of a call that got no further than the caller: a collective (peer TT_NONE), or with that peer. */
+/* Refuses a call that got no further than the caller: a collective (peer TT_NONE), or one with that peer. */
 void tt_comm_tell_refusal(struct tt_comm *comm, int peer, const char *why);
-/* What a rank refused while its streams were busy (refuse.c), with the lock: they are done, so its peers are
- * told; another call was queued, so there is nothing to tell. */
+/* Of what a rank refused while its streams were busy (refuse.c): `tell` lets the peers know, as the streams
+ * are done; `drop` forgets it, as another call was queued. Both are called with the lock held. */
 void tt_refusals_tell(struct tt_comm *comm);
 void tt_refusals_drop(struct tt_comm *comm);
-/* A call starts, so what was refused before holds up nobody any more. */
+/* Takes refusals back when a call starts: what was refused before holds up nobody any more. */
 void tt_refusals_take_back(struct tt_comm *comm);
 struct tt_refused *tt_refused_of(
     const struct tt_comm *comm, int peer, bool sends); /* peer TT_NONE: collectives */
@@ -105,17 +108,17 @@ struct tt_batch {
 tutti_status tt_batch_add(struct tt_batch *batch, const struct tt_call *call);
 /* Bring sends and receives of a rank with itself together; an error if one is left alone. */
 tutti_status tt_batch_meet(struct tt_batch *batch);
-/* None of these calls can be made: see tt_call_refuse. */
+/* Refuses all these calls, as tt_call_refuse does one. */
 tutti_status tt_batch_refuse(const struct tt_batch *batch, tutti_status status);
 void tt_batch_free(struct tt_batch *batch);
 
-/* Run calls to their end. Collectives of one communicator run one after the other, everything else at
- * once. The first failure of a communicator ends all its calls; returns the first failure. */
+/* Runs calls to their end. Collectives of one communicator run one after the other, everything else at once.
+ * The first failure of a communicator ends all its calls; returns the first failure. */
 tutti_status tt_run(struct tt_pending *pending, int count);
-/* The same on a thread of the library's own, where no on_wait is run. */
+/* Runs calls as tt_run does, on a thread of the library's own, where no on_wait is run. */
 tutti_status tt_run_aside(struct tt_pending *pending, int count);
 
-/* What a long wait looks for (fault.c): a call of a peer that differs, a peer that is gone, a deadline.
+/* Looks for what ends a long wait (fault.c): a call of a peer that differs, a peer that is gone, a deadline.
  * TUTTI_OK: go on. */
 tutti_status tt_fault_inspect(struct tt_pending *pending, int64_t stalled_ms);
 /* Ranks that seem to wait for each other. */

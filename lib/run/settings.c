@@ -10,11 +10,10 @@
 #include "base/text.h"
 #include "kernels/kernels.h"
 
-/* A unit reads a slice of each of up to eight operands, and what it reads and stores should stay in the level
- * 2 cache. Measured with 3 to 16 ranks and 1 MiB of it: half as long costs 5 to 20 %, twice as long gains
- * nothing where messages are copied. With two ranks, who read two operands and store one, twice as long is 5
- * to 25 % faster from 512 KiB on. Slots shrink as ranks grow, so that what a rank may touch for staging stays
- * in the tens of megabytes. */
+/* Returns the length of a slot. A unit reads a slice of each of up to eight operands, and what it reads and
+ * stores should stay in the level 2 cache; with two ranks, who read two operands and store one, slices are
+ * twice as long. Slots shrink as ranks grow, so that what a rank may touch for staging stays in the tens of
+ * megabytes. */
 uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n)
 {
     enum { CACHE_LEAST = 512 << 10, SLOT_LEAST = 8 << 10, PAGE = 4 << 10 };
@@ -26,7 +25,7 @@ uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-/* Where a struct of an earlier release may have ended: behind a field. */
+/* The sizes at which a struct of an earlier release may have ended: behind a field. */
 static const uint16_t config_ends[] = { offsetof(tutti_config, flags), offsetof(tutti_config, timeout_ms),
     offsetof(tutti_config, name), offsetof(tutti_config, options), offsetof(tutti_config, on_wait),
     offsetof(tutti_config, on_wait_context), sizeof(tutti_config) };

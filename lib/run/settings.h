@@ -14,12 +14,12 @@ bool tt_comm_nonblocking(const tutti_config *config);
 /* The settings of a call to init: environment, then config. Checks the config. */
 tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *settings);
 
-/* The longest message among n ranks. */
+/* Returns the length of the longest message among n ranks. */
 uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n);
 
-/* How long this communicator waits; -1: for ever. config may be NULL. */
+/* Returns how long this communicator waits; -1: for ever. config may be NULL. */
 int64_t tt_comm_timeout(const struct tt_settings *settings, const tutti_config *config);
-/* How long to wait for ranks that have not come, -1: for ever. */
+/* Returns how long to wait for ranks that have not come, -1: for ever. */
 int64_t tt_comm_init_timeout(const struct tt_settings *settings, const tutti_config *config);
 
 #endif
