@@ -115,7 +115,8 @@ static int run_rank(int rank, const int ends[2], form_fn call, const char *optio
     return status == TUTTI_OK ? 0 : FAILED;
 }
 
-/* Has it stopped again within a moment? A rank that sleeps in the kernel has not, and is left alone. */
+/* True if a rank has stopped again within a moment. One that sleeps in the kernel has not, and is left
+ * alone. */
 static bool has_stopped(struct rank *r)
 {
     int status;
@@ -143,7 +144,7 @@ static void begin(struct rank ranks[RANKS], int request)
     }
 }
 
-/* From one mark to the next at full speed. */
+/* Runs both ranks from one mark to the next at full speed. */
 static void run_to_mark(struct rank ranks[RANKS])
 {
     begin(ranks, PTRACE_CONT);
@@ -155,7 +156,8 @@ static void run_to_mark(struct rank ranks[RANKS])
             }
 }
 
-/* The same by turns, an instruction each; returns how many the rank that took more took. */
+/* Runs both ranks from one mark to the next by turns, an instruction each; returns how many the rank that
+ * took more took. */
 static long step_to_mark(struct rank ranks[RANKS])
 {
     begin(ranks, PTRACE_SINGLESTEP);

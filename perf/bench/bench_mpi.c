@@ -20,7 +20,7 @@
 #include "perf/collperf/iterations.h"
 #include "perf/collperf/size.h"
 
-/* Where the elements of a vector are. */
+/* The places where the elements of a vector are. */
 enum shape { NONE, SAME, BLOCK, BLOCKS, SHARE, SHARES };
 
 struct point {
@@ -102,7 +102,8 @@ static void scatter_v(struct point *p)
         p->send, p->counts, p->firsts, MPI_FLOAT, p->recv, p->counts[p->rank], MPI_FLOAT, 0, MPI_COMM_WORLD);
 }
 
-/* As in collperf, rank i has for rank j as much as is counted for i + j: the counts begin at the own rank. */
+/* Calls the v-form with collperf's counts: rank i has for rank j as much as is counted for i + j, so the
+ * counts begin at the own rank. */
 static void all_to_all_v(struct point *p)
 {
     const int *counts = p->counts + p->rank, *firsts = p->firsts + p->n;

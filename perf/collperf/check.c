@@ -19,7 +19,8 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Where calls find the bytes of a buffer that the processor does not write and read in place. */
+/* True if calls find the bytes of a buffer at another address, since the processor does not write and read
+ * them in place. */
 static bool has_twin(const struct perf_buffers *b)
 {
     return b->memory == PERF_MANAGED || b->memory == PERF_DEVICE;
@@ -193,7 +194,7 @@ void perf_check_prepare(const struct perf_buffers *b, const struct perf_point *p
     paint(b, v, (struct perf_run){ p->rank, 0, p->send_count }, at->send);
 }
 
-/* What was found so far; the first finding keeps the text. */
+/* The findings so far; the first one keeps the text. */
 struct findings {
     uint64_t wrong;
     char *text;

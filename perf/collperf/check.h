@@ -41,7 +41,7 @@ struct perf_pointers {
 struct perf_pointers perf_buffers_place(
     const struct perf_buffers *b, const struct perf_point *p, bool in_place);
 
-/* The same memory as calls find it. */
+/* Returns the addresses at which calls find these buffers. */
 struct perf_pointers perf_buffers_called(const struct perf_buffers *b, const struct perf_pointers *at);
 /* Bring what was prepared for this point to where calls find it, or what is there now back. */
 tutti_status perf_buffers_put(const struct perf_buffers *b, const struct perf_point *p);
@@ -59,8 +59,8 @@ uint64_t perf_check_length(const struct perf_point *p);
 void perf_check_prepare(const struct perf_buffers *b, const struct perf_point *p, const struct perf_values *v,
     const struct perf_pointers *at);
 
-/* How many elements are wrong, each touched guard or send element counting as one; the first is described in
- * `text`. */
+/* Returns how many elements are wrong, each touched guard or send element counting as one; the first is
+ * described in `text`. */
 uint64_t perf_check_count(const struct perf_buffers *b, const struct perf_point *p,
     const struct perf_values *v, const struct perf_pointers *at, char *text, size_t text_bytes);
 

@@ -142,7 +142,7 @@ static int walk_roots(struct run *run, struct perf_point *p, const char *algorit
     return code;
 }
 
-/* With the operation made, if that is needed. */
+/* Measures an operation's points, with the operation made if that is needed. */
 static int walk_op(struct run *run, struct perf_point *p, const char *algorithm)
 {
     struct perf_session *s = &run->session;
@@ -305,7 +305,7 @@ static int run_all(struct run *run)
     return code;
 }
 
-/* What only the communicator tells under a launcher. */
+/* Checks the number of ranks, which only the communicator tells under a launcher. */
 static int check_ranks(const struct perf_rank_group *group, const struct perf_options *o)
 {
     if (group->n > PERF_RANKS_MAX || o->root >= group->n) {
@@ -348,7 +348,7 @@ static int connect(
     return check_ranks(group, o);
 }
 
-/* What rank 0 does when all is measured. A report that cannot be written concerns nobody else. */
+/* Ends the report of rank 0 when all is measured. A report that cannot be written concerns nobody else. */
 static int close_report(struct run *run)
 {
     const struct perf_options *o = run->session.options;
@@ -368,7 +368,7 @@ static int close_report(struct run *run)
     return PERF_EXIT_OK;
 }
 
-/* All points were good or wrong, and all ranks know it. */
+/* Ends a run of which all points were good or wrong, which all ranks know, and returns its exit code. */
 static int conclude(struct run *run)
 {
     struct perf_session *s = &run->session;
@@ -385,9 +385,8 @@ static int conclude(struct run *run)
     return code == PERF_EXIT_OK && run->report.wrong > 0 ? PERF_EXIT_WRONG : code;
 }
 
-/* What a rank adds to its process while nothing is to do: that of the greediest, in bytes, and the mean,
- * which is what all hold together by their number; negative where it is unknown, or the ranks cannot tell
- * each other. */
+/* Returns what the greediest rank adds to its process while nothing is to do, in bytes; *mean is what all
+ * hold together, by their number. Negative where that is unknown, or the ranks cannot tell each other. */
 static double rest_of(struct perf_rank_group *group, const struct perf_options *o, int64_t bare, double *mean)
 {
     int threads = o->launcher != NULL ? 1 : (int)o->threads;
@@ -424,7 +423,7 @@ static double startup_of(struct perf_rank_group *group)
     return known ? last.ended - last.began : -1;
 }
 
-/* What the report says of the ranks before anything is measured. */
+/* Finds out what the report says of the ranks before anything is measured. */
 static tutti_status look_around(struct run *run, int64_t bare)
 {
     struct perf_report *r = &run->report;

@@ -11,7 +11,7 @@
 
 #include "tutti.h"
 
-/* Where buffers lie. From HOST on, calls are made on a device's stream. */
+/* The kinds of memory that buffers lie in. From HOST on, calls are made on a device's stream. */
 enum perf_memory {
     PERF_MALLOC,
     PERF_REGISTERED,
@@ -55,7 +55,7 @@ tutti_status perf_device_sync(struct perf_device *d); /* until all that was enqu
 tutti_status perf_device_mark(struct perf_device *d, int mark);
 tutti_status perf_device_between(struct perf_device *d, int from, int to, double *seconds);
 
-/* What is enqueued between record and keep becomes a graph instead, and is done at each replay. */
+/* `record` begins a graph: what is enqueued before `keep` becomes part of it, and is done at each replay. */
 tutti_status perf_device_record(struct perf_device *d);
 tutti_status perf_device_keep(struct perf_device *d);
 tutti_status perf_device_replay(struct perf_device *d); /* enqueues */

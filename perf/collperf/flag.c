@@ -26,7 +26,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Until the word has another value than `old`, which is returned; `old` itself if the other side is gone. */
+/* Waits until the word has another value than `old`, and returns that; `old` itself if the other side is
+ * gone. */
 static uint32_t await(_Atomic uint32_t *word, uint32_t old)
 {
     double began = 0;

@@ -109,8 +109,8 @@ static void end_all(struct launch *l)
             kill(l->pids[i], SIGKILL);
 }
 
-/* Nobody wants the rest, for the user says so, or has closed the pipe that he read the report from. No rank
- * has failed, so none is named, and no other gets the time to miss it. */
+/* Ends all ranks, because nobody wants the rest: the user says so, or has closed the pipe that he read the
+ * report from. No rank has failed, so none is named, and no other gets the time to miss it. */
 static void end_early(struct launch *l, int signal)
 {
     l->ended = l->ended != 0 ? l->ended : 1;
@@ -161,7 +161,8 @@ static void reap(struct launch *l)
     }
 }
 
-/* Until all are gone. A rank that fails leaves the others a moment to say what they saw of it. */
+/* Watches the ranks until all are gone. A rank that fails leaves the others a moment to say what they saw of
+ * it. */
 static int watch(struct launch *l, const sigset_t *signals)
 {
     while (l->alive > 0) {

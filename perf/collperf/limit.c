@@ -19,7 +19,7 @@ enum {
     LEAST_AROUND = 256 << 10, /* bytes of a pass from which stores around the caches are tried */
 };
 
-/* When each try began and ended at one rank. */
+/* The times when each try began and ended at one rank. */
 struct tries {
     double began[PERF_STREAM_KINDS][TRIES], ended[PERF_STREAM_KINDS][TRIES];
 };

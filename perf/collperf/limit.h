@@ -13,7 +13,7 @@
 
 enum { PERF_LIMITS_KEPT = 64 };
 
-/* What was measured so far in this run: collectives that move the same share one figure. */
+/* The limits that were measured so far in this run: collectives that move the same share one figure. */
 struct perf_limits {
     struct perf_limit {
         struct perf_pass pass;

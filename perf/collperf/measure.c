@@ -20,11 +20,12 @@ const char *const perf_path_names[PERF_PATHS] = { "line", "mapped", "placed", "c
 
 enum { COMPLAINTS_MAX = 10 };
 
-/* What a sample takes at least: then the clock, and on a stream the waking of who waits, cost little. */
+/* A sample takes so long at least: then the clock, and on a stream the waking of the rank that waits, cost
+ * little. */
 #define BATCH_SECONDS 20e-6
 #define STREAM_BATCH_SECONDS 500e-6
 
-/* What each rank tells the others after a loop. */
+/* The words that each rank tells the others after a loop. */
 struct record {
     double seconds, median, p99;
     uint64_t wrong;
@@ -100,8 +101,8 @@ static tutti_status make_many(struct perf_session *s, long units, double *second
     return status;
 }
 
-/* On a device's stream: all enqueued back to back between two looks at the clock, and one wait. The samples
- * are of the device, from mark to mark. */
+/* Enqueues all calls on a device's stream back to back between two looks at the clock, and waits once. The
+ * samples are of the device, from mark to mark. */
 static tutti_status enqueue_many(struct perf_session *s, long units, double *seconds)
 {
     enum { BATCHES = PERF_DEVICE_MARKS - 1 };
@@ -244,7 +245,7 @@ static tutti_status time_point(struct perf_session *s, struct perf_result *resul
     return TUTTI_OK;
 }
 
-/* What the next calls are, with what was prepared at these pointers. */
+/* Sets what the next calls are, with what was prepared at these pointers. */
 static tutti_status aim(struct perf_session *s, const struct perf_point *p, const struct perf_pointers *at)
 {
     s->called = perf_buffers_called(&s->buffers, at);
@@ -254,8 +255,8 @@ static tutti_status aim(struct perf_session *s, const struct perf_point *p, cons
     return perf_buffers_put(&s->buffers, p);
 }
 
-/* On a device that captures the calls, and what another thread of the process does meanwhile could break the
- * capture: so all ranks do it at once. */
+/* Binds the next calls. On a device this captures them, and what another thread of the process does meanwhile
+ * could break the capture: so all ranks do it at once. */
 static tutti_status bind(struct perf_session *s, long calls)
 {
     bool at_once = calls > 0 && s->call_mode.device != NULL && s->options->threads > 1;
@@ -282,7 +283,7 @@ static void complain(
         in_place ? "in place" : "out of place", wrong, text);
 }
 
-/* One call on fresh data, which `defect` damages before the check; NULL: nothing is damaged here. */
+/* Checks one call on fresh data, which `defect` damages before the check; NULL: nothing is damaged here. */
 static tutti_status check_once(struct perf_session *s, const struct perf_point *p, bool in_place,
     const struct perf_defect *defect, struct record *record, char *text, size_t text_bytes)
 {
@@ -311,7 +312,7 @@ static tutti_status check_once(struct perf_session *s, const struct perf_point *
     return TUTTI_OK;
 }
 
-/* As many calls as were asked for, each on data of its own. */
+/* Checks as many calls as were asked for, each on data of its own. */
 static tutti_status check_many(
     struct perf_session *s, const struct perf_point *p, bool in_place, struct perf_result *result)
 {
@@ -354,8 +355,9 @@ tutti_status perf_measure(
     return check_many(s, p, in_place, result);
 }
 
-/* Who does the damage: the last rank with the most to damage. Not every rank has a result, and a v-form may
- * leave the root without. *count is what the check must find; 0: this defect is none here. */
+/* Chooses the rank that does the damage: the last one with the most to damage. Not every rank has a
+ * result, and a v-form may leave the root without. *count is what the check must find; 0: there is nothing
+ * to damage. */
 static tutti_status choose_victim(struct perf_session *s, const struct perf_defect *defect,
     const struct perf_point *p, int *victim, uint64_t *count)
 {

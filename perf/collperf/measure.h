@@ -32,7 +32,7 @@ struct perf_result {
     uint64_t rewritten; /* bytes of input, by all ranks in the timed loop */
 };
 
-/* What one rank keeps while it measures. */
+/* A rank keeps this while it measures. */
 struct perf_session {
     const struct perf_options *options;
     struct perf_rank_group *group;
@@ -51,7 +51,7 @@ struct perf_session {
 tutti_status perf_measure(
     struct perf_session *s, const struct perf_point *p, bool in_place, struct perf_result *result);
 
-/* Do every damage of defect.h, one at a time: *missed of them were not counted exactly by the check. */
+/* Does every damage of defect.h, one at a time: *missed of them were not counted exactly by the check. */
 tutti_status perf_self_test(struct perf_session *s, const struct perf_point *p, int *missed);
 
 #endif

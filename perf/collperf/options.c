@@ -224,7 +224,8 @@ static bool print_list(const char *what)
     return true;
 }
 
-/* For flags that ask for words instead of a measurement; false: a list that is none. */
+/* Answers a flag that asks for words instead of a measurement; false: it asks for a list that does not
+ * exist. */
 static bool answer(const struct flag *flag, const char *value)
 {
     char version[16];
@@ -426,7 +427,7 @@ static int settle_mode(const struct perf_options *o)
                : -1;
 }
 
-/* What goes with calls on a device's stream, and what without. */
+/* Checks and fills in what goes with calls on a device's stream, and what only without. */
 static int settle_device(struct perf_options *o, const bool given[128])
 {
     char number[32];

@@ -11,7 +11,7 @@
 #include "perf/info/machine.h"
 #include "tutti.h"
 
-/* What would end a text or a field where it is written becomes a space. */
+/* Puts a space for each character that would end a text or a field where it is written. */
 static void clean(char *text)
 {
     for (; *text != 0; text++)

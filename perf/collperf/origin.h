@@ -7,7 +7,7 @@
 #define PERF_ORIGIN_H
 #include <stddef.h>
 
-/* Of the run, at rank 0. */
+/* The origin of a run, as rank 0 reads it. */
 struct perf_origin {
     char version[16]; /* of the library */
     char host[64];
@@ -17,7 +17,7 @@ struct perf_origin {
 };
 void perf_origin_read(struct perf_origin *origin);
 
-/* Of one rank. */
+/* The place where one rank runs. */
 struct perf_place {
     int pid;
     char host[64];

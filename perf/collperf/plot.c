@@ -17,7 +17,7 @@
 
 #include "record.h"
 
-/* In points of the picture. */
+/* Lengths in points of the picture. */
 enum { WIDTH = 900, TITLE = 60, PANE = 360, AXIS = 56, ROW = 18, LETTER = 9, SAMPLE = 60 };
 enum { TICKS_MAX = 12 };
 
@@ -96,7 +96,8 @@ static void append(char *text, const char *word)
     snprintf(text + used, PERF_LABEL_BYTES - used, "%s%s", used > 0 ? " " : "", word);
 }
 
-/* What is the same for all lines stands in the title, so a label has only what was asked as "all". */
+/* Writes the label of a line. What is the same for all lines stands in the title, so a label has only what
+ * was asked as "all". */
 static void print_label(
     char *text, const struct perf_options *o, const struct perf_point *p, const char *algorithm)
 {
@@ -221,7 +222,7 @@ static void print_pane(FILE *script, const struct perf_plot *plot, int column, c
     fprintf(script, "\n");
 }
 
-/* What was measured. */
+/* Writes the title: what was measured. */
 static void print_title(FILE *script, const struct perf_options *o, int n)
 {
     char text[256];

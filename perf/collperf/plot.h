@@ -24,7 +24,8 @@ struct perf_plot { /* zero at first */
     int series;
 };
 
-/* Before anything is measured: true if gnuplot runs and `file` can be written; else says what is missing. */
+/* True if gnuplot runs and `file` can be written; else says what is missing. It is asked before anything is
+ * measured. */
 bool perf_plot_possible(const char *file);
 
 void perf_plot_add(struct perf_plot *plot, const struct perf_options *o, const struct perf_point *p,

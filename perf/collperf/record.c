@@ -50,7 +50,7 @@ enum field {
     FIELDS
 };
 
-/* What is text, and so stands between quotes in JSON. */
+/* The names of the fields, and which are text, and so stand between quotes in JSON. */
 static const struct {
     const char *name;
     bool text;
@@ -101,7 +101,7 @@ static const struct {
     [DATE] = { "date", true },
 };
 
-/* What is not set is not known: null in JSON, nothing in CSV. */
+/* A record, a text for each field. One that is not set is not known: null in JSON, nothing in CSV. */
 struct record {
     char values[FIELDS][64];
 };

@@ -11,9 +11,10 @@
 double perf_algbw(const struct perf_point *p, const struct perf_result *result);
 double perf_busbw(const struct perf_point *p, const struct perf_result *result);
 
-/* What the point needs at least: for a flag and for its bytes, whichever is longer. 0 if neither is known. */
+/* Returns what the point needs at least: for a flag and for its bytes, whichever is longer. 0 if neither is
+ * known. */
 double perf_limit_seconds(const struct perf_report *r, const struct perf_result *result);
-/* That in percent of the time: 100 is as fast as can be. Negative if it is not known. */
+/* Returns that limit in percent of the time: 100 is as fast as can be. Negative if it is not known. */
 double perf_limit_percent(const struct perf_report *r, const struct perf_result *result);
 
 /* The devices of the ranks: "0", or "rank%2" where each rank has the one that its number gives. */

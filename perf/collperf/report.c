@@ -99,7 +99,7 @@ static void table_row(struct perf_report *r, const struct perf_point *p, const c
     fprintf(r->file, "  %-12s  %s\n", algorithm, both);
 }
 
-/* What was after is before. */
+/* Notes where the class changes. The flag's round trip after this point is the one before the next. */
 static void note_class(struct perf_report *r)
 {
     const char *before = perf_flag_class(r->flag_before), *after = perf_flag_class(r->flag_after);
@@ -155,7 +155,7 @@ static void print_range(struct perf_report *r)
 
 #define MIB (1024.0 * 1024.0)
 
-/* Which devices, and what of the library serves them. */
+/* Prints which devices there are, and what of the library serves them. */
 static void print_device(struct perf_report *r)
 {
     char devices[32];
@@ -176,7 +176,7 @@ static void print_start(struct perf_report *r)
     fprintf(r->file, "\n");
 }
 
-/* As nccl-tests does. */
+/* Prints what ran and where each rank ran, as nccl-tests does. */
 static void print_ranks(struct perf_report *r)
 {
     fprintf(r->file, "# %s on %s, %s, %s\n", r->origin.date, r->origin.host, r->origin.cpu, r->origin.kernel);

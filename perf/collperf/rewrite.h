@@ -11,7 +11,8 @@
 
 enum { PERF_REWRITE_CALLS = 512, PERF_REWRITE_PAGE = 4096, PERF_REWRITE_SHIFT = 64 };
 
-/* When the calls of a round began and ended; in an array of doubles, so that MPI can combine it, too. */
+/* The times when the calls of a round began and ended; in an array of doubles, so that MPI can combine it,
+ * too. */
 struct perf_times {
     double began[PERF_REWRITE_CALLS], ended[PERF_REWRITE_CALLS];
 };

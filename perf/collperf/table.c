@@ -291,7 +291,8 @@ static tutti_status call_reduce_broadcast(
     return tutti_broadcast(recv, recv, p->count, p->type->type, 0, comm, p->stream);
 }
 
-/* What ranks cannot share evenly is left to the forms that take it. */
+/* Makes an all_reduce of two collectives. What ranks cannot share evenly is left to the forms that take
+ * it. */
 static tutti_status call_reduce_scatter_all_gather(
     const struct perf_point *p, const void *send, void *recv, tutti_comm *comm)
 {

@@ -19,8 +19,8 @@ enum perf_in_place {
     PERF_IN_PLACE_RECV_IN_SEND, /* recv is the own block of send */
 };
 
-/* Who gets what: the result as a whole is at one rank or spread over all, is at every rank, or is another one
- * at every rank. From it follows what must move, see perf_point_pass. */
+/* The places of the result: as a whole it is at one rank or spread over all, is at every rank, or is another
+ * one at every rank. From it follows what must move, see perf_point_pass. */
 enum perf_result_at { PERF_RESULT_NONE, PERF_RESULT_ONCE, PERF_RESULT_EVERYWHERE, PERF_RESULT_EACH };
 
 /* A share of an operation's work: `ways` streams of `bytes` are read, combined and stored `targets` times. */
@@ -85,8 +85,8 @@ void perf_point_shape(struct perf_point *p, uint64_t bytes, size_t *counts);
 /* Bytes of the input that this rank gives: they lie at `send`. */
 uint64_t perf_point_input(const struct perf_point *p);
 
-/* What each of the n ranks must read and write at least, when every rank reaches all memory and the work is
- * shared evenly: each element of an input is read once, each element of a result is written once. */
+/* Returns what each of the n ranks must read and write at least, when every rank reaches all memory and the
+ * work is shared evenly: each element of an input is read once, each element of a result is written once. */
 struct perf_pass perf_point_pass(const struct perf_point *p, bool in_place);
 
 #endif

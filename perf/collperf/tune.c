@@ -27,7 +27,7 @@ bool perf_tune_add(
     return true;
 }
 
-/* As 6K. */
+/* Writes a size as "6K". */
 static void put_size(char *text, size_t room, uint64_t bytes)
 {
     static const char units[] = "KMG";

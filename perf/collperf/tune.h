@@ -22,7 +22,7 @@ struct perf_tune {
 /* One measurement, sizes of a collective in rising order; false: there is no more room. */
 bool perf_tune_add(
     struct perf_tune *tune, const char *collective, const char *algorithm, uint64_t bytes, double seconds);
-/* What was found, for n ranks. False, with errno set, if the file cannot be written. */
+/* Writes the rules that were found for n ranks. False, with errno set, if the file cannot be written. */
 bool perf_tune_write(const struct perf_tune *tune, const char *path, int n);
 
 #endif

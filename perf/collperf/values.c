@@ -128,7 +128,7 @@ static double decode_narrow(const struct perf_type *type, uint32_t bits)
     return bits & t.sign ? -value : value;
 }
 
-/* To the nearest whole number, ties to even, for 0 <= value < 2^51. */
+/* Rounds to the nearest whole number, ties to even, for 0 <= value < 2^51. */
 static double round_even(double value)
 {
     return value + 0x1p52 - 0x1p52;
@@ -271,7 +271,7 @@ uint64_t perf_value_factor(const struct perf_type *type, int rank)
     return type->kind == PERF_FLOAT ? encode(type, (double)factor) : factor;
 }
 
-/* What of `rank` is combined. Twice a value is its sum with itself, in every type. */
+/* Returns what of `rank` is combined. Twice a value is its sum with itself, in every type. */
 static uint64_t operand(const struct perf_values *v, int rank, uint64_t index)
 {
     uint64_t given = perf_value_given(v, rank, index);

@@ -24,7 +24,7 @@ struct perf_type {
     uint8_t digits; /* of a float: bits of the significand with the hidden one */
 };
 
-/* How a program comes to an operation. */
+/* The ways in which a program comes to an operation. */
 enum perf_made { PERF_BUILT_IN, PERF_PRE_MUL, PERF_USER };
 
 struct perf_op {
@@ -54,10 +54,11 @@ void perf_value_store(const struct perf_type *type, void *to, uint64_t bits);
 
 /* left + right, rounded or wrapped as the type does. */
 uint64_t perf_value_sum(const struct perf_type *type, uint64_t left, uint64_t right);
-/* By what `rank` multiplies under a pre-mul-sum: nccl-tests' factors, 1 at even ranks and 2 at odd ones. */
+/* Returns by what `rank` multiplies under a pre-mul-sum: nccl-tests' factors, 1 at even ranks and 2 at odd
+ * ones. */
 uint64_t perf_value_factor(const struct perf_type *type, int rank);
 
-/* What `rank` gives at `index`. */
+/* Returns what `rank` gives at `index`. */
 uint64_t perf_value_given(const struct perf_values *v, int rank, uint64_t index);
 /* The reduction of what all ranks give at `index`; *tolerance is 0 where every bit is determined. */
 uint64_t perf_value_reduced(const struct perf_values *v, uint64_t index, double *tolerance);

@@ -307,7 +307,7 @@ static int refuse_command(const char *name)
     return EXIT_USAGE;
 }
 
-/* What is wrong with its words the library says, and this which words it takes. */
+/* Runs a command. What is wrong with its words the library says, and this says which words it takes. */
 static int run_command(const struct command *c, const struct request *r)
 {
     char form[QUESTION_BYTES];

@@ -85,7 +85,7 @@ int64_t perf_machine_held(void)
     return kib < 0 ? -1 : kib * 1024;
 }
 
-/* What stands behind "name:" on a line of a file of /proc. */
+/* Reads what stands behind "name:" on a line of a file of /proc. */
 static void read_value(const char *path, const char *name, char *text, size_t bytes)
 {
     snprintf(text, bytes, "unknown");
