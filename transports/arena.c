@@ -218,7 +218,7 @@ close_file:
     return status;
 }
 
-/* With the lock held. */
+/* Makes the own arena, unless there is one. The lock is held. */
 static tutti_status need_own(void)
 {
     return process.own.base != NULL ? TUTTI_OK : make_own();
@@ -416,7 +416,7 @@ struct tt_arena *tt_arena_find(const uint8_t *uuid)
     return found;
 }
 
-/* With the lock held. */
+/* Drops a reference, and unmaps the arena with the last one. The lock is held. */
 static void release(struct tt_arena *arena)
 {
     if (--arena->users > 0 || arena->own)

@@ -30,7 +30,7 @@ enum { TT_SHM_VERSION = 6, TT_SHM_INLINE_BYTES = 48 };
  * that far ahead. */
 enum { TT_SHM_LINES = 64, TT_SHM_ACKS_AT_ONCE = 16 };
 
-/* Where the bytes of a message lie or may be put, in the memory of whoever writes this. */
+/* The place where the bytes of a message lie or may be put, in the memory of the rank that writes this. */
 struct tt_shm_place {
     uint64_t at; /* an address; to be used by another process: from the start of the arena */
     uint64_t stride;

@@ -72,7 +72,7 @@ struct tt_message {
     struct tt_view source; /* its layout must live until the message is sent() */
 };
 
-/* Where the bytes of a message may be put. */
+/* The places where the bytes of a message may be put. */
 enum tt_target {
     TT_TARGET_NONE, /* nowhere but where they are */
     TT_TARGET_GRANTED, /* where its receiver granted */
@@ -90,8 +90,8 @@ struct tt_arrival {
     struct tt_view view;
 };
 
-/* What a rank called: one of a ring of TT_CALLS_KEPT that its peers read when they wait long, to tell a
- * mismatch. */
+/* The record of a call: one of a ring of TT_CALLS_KEPT that peers of a rank read when they wait long, to tell
+ * a mismatch. */
 struct tt_call_record {
     _Atomic uint64_t sequence; /* 0: never written; else 1 + the operation's number. Written last */
     uint64_t count;
@@ -148,7 +148,7 @@ struct tt_transport;
 struct tt_endpoint;
 struct tt_link;
 
-/* What a link does with messages. */
+/* The data part of a transport: what a link does with messages. */
 struct tt_link_ops {
     /* send: false if the slot is not free yet. post: a short form of send for one run that is copied, and
      * complete at once; at most the endpoint's post_bytes. `src` NULL: the bytes are where target() said.
@@ -184,7 +184,8 @@ struct tt_link_ops {
         struct tt_link *link, const struct tt_message *message, unsigned flags, struct tt_view *place);
 };
 
-/* What ranks know of each other besides messages. Any number of ranks may read, each writes its own. */
+/* The control part of a transport: what ranks know of each other besides messages. Any number of ranks may
+ * read, each writes its own. */
 struct tt_control_ops {
     /* publish: the operation with this number begins at this rank; `call` NULL: it is over, as all before it
      * are. Nobody is woken by that: only who has waited long looks, and that by itself. In place of a number,
@@ -216,7 +217,7 @@ struct tt_control_ops {
     bool (*quiet)(struct tt_endpoint *e, bool patient);
 };
 
-/* What a transport does with memory and descriptors. */
+/* The memory part of a transport: what it does with memory and descriptors. */
 struct tt_memory_ops {
     /* Before endpoints connect, their processes hand each other descriptors (over a local socket, once).
      * present: new ones of this process, for a peer. introduce: a peer's, which it takes, also when it fails;

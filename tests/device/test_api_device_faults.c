@@ -2,7 +2,7 @@
 /* test_api_device_faults.c: what a program relies on beside right results: a call on a stream returns at once
  * and touches nothing that may wait, whatever fails ends on all ranks and lets every stream go on, and bad
  * arguments are refused in words. By processes, for only those are alone on their device; by threads where
- * the meeting of ranks is looked at. */
+ * the rendezvous of local peers is looked at. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
