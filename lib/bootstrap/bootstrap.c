@@ -19,7 +19,7 @@
 #include "base/status.h"
 #include "base/wait.h"
 #include "bootstrap/bootstrap_held.h"
-#include "bootstrap/bootstrap_place.h"
+#include "bootstrap/bootstrap_directory.h"
 #include "bootstrap/bootstrap_root.h"
 #include "bootstrap/bootstrap_wire.h"
 #include "bootstrap/joining.h"
@@ -41,9 +41,9 @@ struct tt_session {
     bool dropped; /* it closed the connection before that, as it does where there are too many */
 };
 
-tutti_status tt_id_make(enum tt_place place, struct tt_id *id)
+tutti_status tt_id_make(enum tt_directory directory, struct tt_id *id)
 {
-    *id = (struct tt_id){ .place = place };
+    *id = (struct tt_id){ .directory = directory };
     tutti_status status = tt_random_bytes(&id->session, sizeof id->session);
     if (status == TUTTI_OK)
         status = tt_random_bytes(id->secret, sizeof id->secret);
@@ -55,10 +55,10 @@ tutti_status tt_id_make(enum tt_place place, struct tt_id *id)
 tutti_status tt_bootstrap_create(tutti_id *id, int64_t timeout_ms)
 {
     struct tt_id made;
-    enum tt_place place;
-    tutti_status status = tt_place_choose(&place);
+    enum tt_directory directory;
+    tutti_status status = tt_directory_choose(&directory);
     if (status == TUTTI_OK)
-        status = tt_id_make(place, &made);
+        status = tt_id_make(directory, &made);
     if (status != TUTTI_OK)
         return status;
     status = tt_root_start(&made, NULL, timeout_ms);
@@ -497,7 +497,7 @@ tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct
             rank, n, TT_WIRE_RANKS);
     tutti_status status = tt_id_read(id, &read);
     if (status == TUTTI_OK)
-        status = tt_place_address(read.place, read.token, &address);
+        status = tt_directory_socket(read.directory, read.token, &address);
     if (status != TUTTI_OK)
         return status;
     struct tt_session *s = malloc(sizeof *s);

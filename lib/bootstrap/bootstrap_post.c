@@ -45,8 +45,8 @@ static enum found read_post(const char *path, tutti_id *id)
     if (!whole || tt_id_read(id, &read_id) != TUTTI_OK)
         return DEAD;
     explicit_bzero(read_id.secret, sizeof read_id.secret);
-    bool found = tt_place_address(read_id.place, read_id.token, &address) == TUTTI_OK;
-    return found && !tt_place_is_dead(&address) ? ALIVE : DEAD;
+    bool found = tt_directory_socket(read_id.directory, read_id.token, &address) == TUTTI_OK;
+    return found && !tt_socket_is_dead(&address) ? ALIVE : DEAD;
 }
 
 static tutti_status refuse(const char *path)
@@ -56,11 +56,11 @@ static tutti_status refuse(const char *path)
         (unsigned long)geteuid());
 }
 
-static void make_path(const char *name, char path[TT_PLACE_PATH])
+static void make_path(const char *name, char path[TT_DIRECTORY_PATH])
 {
     char leaf[64];
     snprintf(leaf, sizeof leaf, "%s%s", prefix, name);
-    tt_place_file(TT_PLACE_TMP, leaf, path);
+    tt_directory_file(TT_DIRECTORY_TMP, leaf, path);
 }
 
 /* Closing what it returns unlocks. */
@@ -83,13 +83,13 @@ static int lock_directory(const char *path)
 /* Remove what killed jobs left. */
 static void sweep(const char *directory)
 {
-    char path[TT_PLACE_PATH];
+    char path[TT_DIRECTORY_PATH];
     tutti_id id;
     DIR *d = opendir(directory);
     for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
         if (strncmp(e->d_name, prefix, sizeof prefix - 1) != 0 || strlen(e->d_name) > 63)
             continue;
-        tt_place_file(TT_PLACE_TMP, e->d_name, path);
+        tt_directory_file(TT_DIRECTORY_TMP, e->d_name, path);
         if (read_post(path, &id) == DEAD)
             unlink(path);
     }
@@ -123,7 +123,7 @@ static tutti_status post(const char *path, int64_t timeout_ms, tutti_id *id)
         return tt_fail(TUTTI_INVALID_USAGE,
             "another job of the same name is starting on this machine (%s): give each its own MASTER_PORT",
             path);
-    tutti_status status = tt_id_make(TT_PLACE_TMP, &made);
+    tutti_status status = tt_id_make(TT_DIRECTORY_TMP, &made);
     if (status != TUTTI_OK)
         return status;
     tt_id_write(&made, &posted);
@@ -142,12 +142,12 @@ static tutti_status post(const char *path, int64_t timeout_ms, tutti_id *id)
 
 tutti_status tt_bootstrap_post(const char *name, int64_t timeout_ms, tutti_id *id)
 {
-    char path[TT_PLACE_PATH], directory[TT_PLACE_PATH];
-    tutti_status status = tt_place_make(TT_PLACE_TMP);
+    char path[TT_DIRECTORY_PATH], directory[TT_DIRECTORY_PATH];
+    tutti_status status = tt_directory_make(TT_DIRECTORY_TMP);
     if (status != TUTTI_OK)
         return status;
     make_path(name, path);
-    tt_place_file(TT_PLACE_TMP, ".", directory);
+    tt_directory_file(TT_DIRECTORY_TMP, ".", directory);
     int lock = lock_directory(directory);
     if (lock < 0)
         return tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot lock %s", directory);
@@ -159,9 +159,9 @@ tutti_status tt_bootstrap_post(const char *name, int64_t timeout_ms, tutti_id *i
 
 tutti_status tt_bootstrap_look_up(const char *name, int64_t timeout_ms, tutti_id *id)
 {
-    char path[TT_PLACE_PATH];
+    char path[TT_DIRECTORY_PATH];
     int64_t deadline_ns = tt_deadline_ns(timeout_ms);
-    tutti_status status = tt_place_make(TT_PLACE_TMP);
+    tutti_status status = tt_directory_make(TT_DIRECTORY_TMP);
     if (status != TUTTI_OK)
         return status;
     make_path(name, path);

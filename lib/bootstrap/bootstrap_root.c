@@ -309,7 +309,7 @@ static tutti_status listen_to_network(struct root *root)
 static tutti_status open_listeners(struct root *root, const char *posted)
 {
     struct sockaddr_un address;
-    tutti_status status = tt_place_address(root->job.id.place, root->job.id.token, &address);
+    tutti_status status = tt_directory_socket(root->job.id.directory, root->job.id.token, &address);
     if (status == TUTTI_OK)
         status = tt_listener_open(&root->listeners[LOCAL], &address, posted);
     return status == TUTTI_OK ? listen_to_network(root) : status;

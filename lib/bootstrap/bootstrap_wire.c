@@ -49,7 +49,7 @@ void tt_id_write(const struct tt_id *id, tutti_id *out)
     tt_put(bytes + ID_AT_SESSION, id->session, 8);
     memcpy(bytes + ID_AT_SECRET, id->secret, sizeof id->secret);
     tt_put(address, TT_FAMILY_LOCAL, 2);
-    tt_put(address + 2, id->place, 2); /* in place of a port */
+    tt_put(address + 2, id->directory, 2); /* in place of a port */
     memcpy(address + 4, id->token, sizeof id->token);
     for (int i = 0; i < id->count; i++) {
         address += ADDRESS_BYTES;
@@ -63,8 +63,8 @@ void tt_id_write(const struct tt_id *id, tutti_id *out)
 static void read_address(const uint8_t *at, struct tt_id *id, bool *local)
 {
     unsigned family = (unsigned)tt_get(at, 2), number = (unsigned)tt_get(at + 2, 2);
-    if (family == TT_FAMILY_LOCAL && number < TT_PLACES && !*local) {
-        id->place = (enum tt_place)number;
+    if (family == TT_FAMILY_LOCAL && number < TT_DIRECTORIES && !*local) {
+        id->directory = (enum tt_directory)number;
         memcpy(id->token, at + 4, sizeof id->token);
         *local = true;
     } else if ((family == TT_FAMILY_IPV4 || family == TT_FAMILY_IPV6) && id->count < TT_NETS) {

@@ -24,7 +24,7 @@
 #include "base/status.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/bootstrap_net.h"
-#include "bootstrap/bootstrap_place.h"
+#include "bootstrap/bootstrap_directory.h"
 #include "bootstrap/sha256.h"
 
 enum {
@@ -51,12 +51,13 @@ struct tt_id {
     uint64_t session;
     uint8_t secret[32];
     bool agreed; /* each rank made it for itself, of what all know: who answers may come later */
-    enum tt_place place;
+    enum tt_directory directory;
     uint8_t token[TT_TOKEN_BYTES];
     int count; /* of nets; ranks that find the local socket do not need them */
     struct tt_net nets[TT_NETS];
 };
-tutti_status tt_id_make(enum tt_place place, struct tt_id *id); /* a new one, of random bytes (bootstrap.c) */
+tutti_status tt_id_make(
+    enum tt_directory directory, struct tt_id *id); /* a new one, of random bytes (bootstrap.c) */
 void tt_id_write(const struct tt_id *id, tutti_id *bytes);
 tutti_status tt_id_read(const tutti_id *bytes, struct tt_id *id);
 tutti_status tt_random_bytes(void *bytes, size_t size);

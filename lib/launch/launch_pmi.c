@@ -26,17 +26,18 @@ static struct tt_pmi pmi;
 static pid_t joined; /* the process that did; a forked child has not */
 static unsigned calls;
 
-struct place { /* where the launcher says that this process stands */
+struct process { /* where the launcher says that this process stands */
     int n, rank, socket;
 };
 
-static tutti_status read_place(struct place *place)
+static tutti_status read_process(struct process *process)
 {
     const struct {
         const char *name;
         int least, most, *value;
-    } wanted[] = { { "PMI_SIZE", 1, TT_LAUNCH_RANKS, &place->n },
-        { "PMI_RANK", 0, TT_LAUNCH_RANKS - 1, &place->rank }, { "PMI_FD", 0, SOCKET_MAX, &place->socket } };
+    } wanted[] = { { "PMI_SIZE", 1, TT_LAUNCH_RANKS, &process->n },
+        { "PMI_RANK", 0, TT_LAUNCH_RANKS - 1, &process->rank },
+        { "PMI_FD", 0, SOCKET_MAX, &process->socket } };
     for (int i = 0; i < 3; i++) {
         const char *text = tt_environment(wanted[i].name);
         if (!text)
@@ -49,9 +50,9 @@ static tutti_status read_place(struct place *place)
             return tt_fail(TUTTI_INVALID_USAGE, "the launcher set %s to \"%.60s\"; legal: %d to %d",
                 wanted[i].name, text, wanted[i].least, wanted[i].most);
     }
-    if (place->rank >= place->n)
-        return tt_fail(
-            TUTTI_INVALID_USAGE, "the launcher set PMI_RANK to %d and PMI_SIZE to %d", place->rank, place->n);
+    if (process->rank >= process->n)
+        return tt_fail(TUTTI_INVALID_USAGE, "the launcher set PMI_RANK to %d and PMI_SIZE to %d",
+            process->rank, process->n);
     return TUTTI_OK;
 }
 
@@ -114,21 +115,21 @@ static tutti_status agree_on_id(int rank, tutti_id *id)
 
 static tutti_status ask(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 {
-    struct place place;
+    struct process process;
     tutti_id made;
     pmi.timeout_ms = timeout_ms;
     pmi.deadline_ns = tt_deadline_ns(timeout_ms);
-    tutti_status status = read_place(&place);
+    tutti_status status = read_process(&process);
     if (status == TUTTI_OK)
-        status = join(place.socket);
+        status = join(process.socket);
     if (status == TUTTI_OK)
         status = check_machine();
     if (status == TUTTI_OK)
-        status = agree_on_id(place.rank, &made);
+        status = agree_on_id(process.rank, &made);
     if (status != TUTTI_OK)
         return status;
-    *n = place.n;
-    *rank = place.rank;
+    *n = process.n;
+    *rank = process.rank;
     *id = made;
     return TUTTI_OK;
 }

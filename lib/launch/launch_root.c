@@ -85,12 +85,12 @@ static void derive(const struct secret *secret, const char *use, const char *nam
 tutti_status tt_launch_root(
     const char *root, const char *secret_file, const char *job, int rank, int64_t timeout_ms, tutti_id *id)
 {
-    struct tt_id made = { .agreed = true, .place = TT_PLACE_TMP };
+    struct tt_id made = { .agreed = true, .directory = TT_DIRECTORY_TMP };
     struct secret secret;
     char name[400];
     tutti_status status = tt_net_resolve("TUTTI_ROOT", root, made.nets, &made.count);
     if (status == TUTTI_OK)
-        status = tt_place_make(made.place);
+        status = tt_directory_make(made.directory);
     if (status == TUTTI_OK)
         status = read_secret(secret_file, &secret);
     if (status != TUTTI_OK)

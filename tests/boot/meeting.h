@@ -176,7 +176,7 @@ static inline int stranger_connect(const tutti_id *id)
     struct sockaddr_un address;
     int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (s < 0 || tt_id_read(id, &read) != TUTTI_OK ||
-        tt_place_address(read.place, read.token, &address) != TUTTI_OK ||
+        tt_directory_socket(read.directory, read.token, &address) != TUTTI_OK ||
         connect(s, (const struct sockaddr *)&address, sizeof address) != 0)
         abort();
     return s;
@@ -309,32 +309,32 @@ static inline void expect_failure(
 #define WORDS(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
 /* A private $XDG_RUNTIME_DIR for one test; `sockets` is where the sockets will lie. */
-struct place {
+struct scratch {
     char runtime[64], sockets[96];
     int threads; /* of this process, before */
 };
-static inline void place_open(struct place *place)
+static inline void scratch_open(struct scratch *scratch)
 {
-    snprintf(place->runtime, sizeof place->runtime, "/tmp/tutti_test_XXXXXX");
-    if (!mkdtemp(place->runtime))
+    snprintf(scratch->runtime, sizeof scratch->runtime, "/tmp/tutti_test_XXXXXX");
+    if (!mkdtemp(scratch->runtime))
         abort();
-    snprintf(place->sockets, sizeof place->sockets, "%s/tutti", place->runtime);
-    setenv("XDG_RUNTIME_DIR", place->runtime, 1);
-    place->threads = count_entries("/proc/self/task");
+    snprintf(scratch->sockets, sizeof scratch->sockets, "%s/tutti", scratch->runtime);
+    setenv("XDG_RUNTIME_DIR", scratch->runtime, 1);
+    scratch->threads = count_entries("/proc/self/task");
 }
 /* Also of what killed processes left. */
-static inline void place_close(const struct place *place)
+static inline void scratch_close(const struct scratch *scratch)
 {
     char path[400];
-    DIR *d = opendir(place->sockets);
+    DIR *d = opendir(scratch->sockets);
     for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
-        snprintf(path, sizeof path, "%s/%s", place->sockets, e->d_name);
+        snprintf(path, sizeof path, "%s/%s", scratch->sockets, e->d_name);
         unlink(path);
     }
     if (d)
         closedir(d);
-    rmdir(place->sockets);
-    rmdir(place->runtime);
+    rmdir(scratch->sockets);
+    rmdir(scratch->runtime);
 }
 
 /* A process that asks its launcher, and meets, so many times in a row: an exit status. Set the environment

@@ -364,7 +364,7 @@ Test(bootstrap, damaged_ids_are_refused)
         { 6, 2, TUTTI_UNSUPPORTED, "flags 2" }, { 7, 0, TUTTI_INVALID_ARGUMENT, "0 addresses" },
         { 7, 5, TUTTI_INVALID_ARGUMENT, "5 addresses" }, { 8, 0xee, TUTTI_PEER_LOST, "secret" }, /* session */
         { 16, 0xee, TUTTI_PEER_LOST, "secret" }, { 48, 7, TUTTI_UNSUPPORTED, "no address" }, /* family */
-        { 50, 7, TUTTI_UNSUPPORTED, "no address" }, /* place */
+        { 50, 7, TUTTI_UNSUPPORTED, "no address" }, /* directory */
         { 52, 0xee, TUTTI_PEER_LOST, "nobody answers" }, /* token */
     };
     struct tt_member mine = { .fds = { -1, -1 } }, members[1];

@@ -14,7 +14,7 @@ enum { N = 3 };
 /* An id of this test alone, at a port that was free a moment ago. */
 static struct tt_id make_agreed(tutti_id *bytes)
 {
-    struct tt_id id = { .agreed = true, .place = TT_PLACE_TMP, .count = 1 };
+    struct tt_id id = { .agreed = true, .directory = TT_DIRECTORY_TMP, .count = 1 };
     struct sockaddr_in any = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t size = sizeof any;
     int s = socket(AF_INET, SOCK_STREAM, 0);
@@ -25,7 +25,7 @@ static struct tt_id make_agreed(tutti_id *bytes)
     tt_random_bytes(&id.session, sizeof id.session);
     tt_random_bytes(id.secret, sizeof id.secret);
     tt_random_bytes(id.token, sizeof id.token);
-    cr_assert_eq(tt_place_make(id.place), TUTTI_OK);
+    cr_assert_eq(tt_directory_make(id.directory), TUTTI_OK);
     tt_id_write(&id, bytes);
     return id;
 }

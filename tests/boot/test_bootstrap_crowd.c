@@ -16,7 +16,7 @@ enum { N = 3, CROWD = 60 };
 /* An id of this test alone, at a port that was free a moment ago. */
 static struct tt_id make_agreed(tutti_id *bytes)
 {
-    struct tt_id id = { .agreed = true, .place = TT_PLACE_TMP, .count = 1 };
+    struct tt_id id = { .agreed = true, .directory = TT_DIRECTORY_TMP, .count = 1 };
     struct sockaddr_in any = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t size = sizeof any;
     int s = socket(AF_INET, SOCK_STREAM, 0);
@@ -27,7 +27,7 @@ static struct tt_id make_agreed(tutti_id *bytes)
     tt_random_bytes(&id.session, sizeof id.session);
     tt_random_bytes(id.secret, sizeof id.secret);
     tt_random_bytes(id.token, sizeof id.token);
-    cr_assert_eq(tt_place_make(id.place), TUTTI_OK);
+    cr_assert_eq(tt_directory_make(id.directory), TUTTI_OK);
     tt_id_write(&id, bytes);
     return id;
 }
@@ -218,7 +218,7 @@ static void others_look(const struct sockaddr_un *address)
     if (child == 0) {
         bool dead = false;
         for (int i = 0; i <= DROPPED; i++)
-            dead = tt_place_is_dead(address) || dead;
+            dead = tt_socket_is_dead(address) || dead;
         _exit(dead ? 1 : 0);
     }
     cr_assert(ended_well(child));
@@ -226,14 +226,14 @@ static void others_look(const struct sockaddr_un *address)
 
 Test(bootstrap_crowd, rank_that_was_dropped_comes_again)
 {
-    struct doorkeeper d = { .id = { .place = TT_PLACE_TMP } };
+    struct doorkeeper d = { .id = { .directory = TT_DIRECTORY_TMP } };
     struct sockaddr_un address;
     tutti_id bytes;
     tt_random_bytes(d.id.secret, sizeof d.id.secret);
     tt_random_bytes(d.id.token, sizeof d.id.token);
     tt_id_write(&d.id, &bytes);
-    cr_assert_eq(tt_place_make(d.id.place), TUTTI_OK);
-    cr_assert_eq(tt_place_address(d.id.place, d.id.token, &address), TUTTI_OK);
+    cr_assert_eq(tt_directory_make(d.id.directory), TUTTI_OK);
+    cr_assert_eq(tt_directory_socket(d.id.directory, d.id.token, &address), TUTTI_OK);
     cr_assert_eq(tt_listener_open(&d.listener, &address, NULL), TUTTI_OK);
     others_look(&address);
     cr_assert_eq(pthread_create(&d.thread, NULL, let_in_the_last, &d), 0);

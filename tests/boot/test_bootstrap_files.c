@@ -69,12 +69,12 @@ Test(bootstrap_files, soft_limit_is_raised)
     close(made[1]);
 }
 
-/* A process that makes an id and can then open only so many descriptors more. In a place of its own, where
- * nobody looks whether it is still alive, for that would take one. */
-static pid_t fork_maker(struct place *place, tutti_id *id, int spare)
+/* Forks a process that makes an id and can then open only `spare` descriptors more. It has a directory of its
+ * own, so that nobody looks whether its socket is alive: that would take a descriptor. */
+static pid_t fork_maker(struct scratch *scratch, tutti_id *id, int spare)
 {
     int made[2];
-    place_open(place);
+    scratch_open(scratch);
     cr_assert_eq(pipe(made), 0);
     pid_t maker = fork();
     if (maker == 0) {
@@ -90,23 +90,23 @@ static pid_t fork_maker(struct place *place, tutti_id *id, int spare)
     return maker;
 }
 
-static void end_maker(const struct place *place, pid_t maker)
+static void end_maker(const struct scratch *scratch, pid_t maker)
 {
     kill(maker, SIGKILL);
     waitpid(maker, NULL, 0);
-    place_close(place);
+    scratch_close(scratch);
 }
 
 /* It can accept a connection, and then not what comes by it. */
 Test(bootstrap_files, maker_that_cannot_hold_descriptors_is_named)
 {
     tutti_id id;
-    struct place place;
-    pid_t maker = fork_maker(&place, &id, 1);
+    struct scratch scratch;
+    pid_t maker = fork_maker(&scratch, &id, 1);
     struct call c = call_for(&id, 2, 0);
     run_call(&c);
     expect_failure(&c, 1, TUTTI_SYSTEM_ERROR, WORDS("made the id cannot hold the descriptors", "ulimit -n"));
-    end_maker(&place, maker);
+    end_maker(&scratch, maker);
 }
 
 /* The third rank cannot be let in, so the two that are there are told; and their places are its own then, for
@@ -114,10 +114,10 @@ Test(bootstrap_files, maker_that_cannot_hold_descriptors_is_named)
 Test(bootstrap_files, maker_that_cannot_accept_is_named)
 {
     tutti_id id;
-    struct place place;
+    struct scratch scratch;
     int sockets[3];
     struct call calls[3];
-    pid_t maker = fork_maker(&place, &id, 2);
+    pid_t maker = fork_maker(&scratch, &id, 2);
     for (int r = 0; r < 2; r++) {
         sockets[r] = stranger_enter(&id, r);
         stranger_hello(sockets[r], &id, 3);
@@ -127,18 +127,18 @@ Test(bootstrap_files, maker_that_cannot_accept_is_named)
     for (int r = 0; r < 3; r++)
         calls[r] = call_of(&id, sockets[r]);
     expect_failure(calls, 3, TUTTI_SYSTEM_ERROR, WORDS("cannot take in more ranks", "ulimit -n"));
-    end_maker(&place, maker);
+    end_maker(&scratch, maker);
 }
 
 Test(bootstrap_files, maker_with_just_enough_descriptors_suffices)
 {
     tutti_id id;
-    struct place place;
+    struct scratch scratch;
     struct tt_id read;
     struct tt_frame frame;
     uint8_t head[TT_FRAME_BYTES];
     int sockets[2];
-    pid_t maker = fork_maker(&place, &id, 2);
+    pid_t maker = fork_maker(&scratch, &id, 2);
     cr_assert_eq(tt_id_read(&id, &read), TUTTI_OK);
     for (int r = 0; r < 2; r++) {
         sockets[r] = stranger_enter(&id, r);
@@ -149,7 +149,7 @@ Test(bootstrap_files, maker_with_just_enough_descriptors_suffices)
         cr_expect(tt_frame_read(head, read.session, &frame) && frame.kind == TT_FRAME_MEMBERS);
         close(sockets[r]);
     }
-    end_maker(&place, maker);
+    end_maker(&scratch, maker);
 }
 
 /* A user without privileges may have `ulimit -n` descriptors under way in all sockets together. Here ranks
@@ -159,12 +159,12 @@ static int meet_behind_a_jam(void)
 {
     enum { IDLE = 30, CALLS = 6, ALL = IDLE + CALLS };
     tutti_id id;
-    struct place place;
+    struct scratch scratch;
     struct call calls[CALLS];
     int made[2], sockets[IDLE], right = 0;
     if ((geteuid() == 0 && setresuid(65534, 65534, 65534) != 0) || pipe(made) != 0)
         return 1;
-    place_open(&place);
+    scratch_open(&scratch);
     pid_t maker = fork();
     if (maker == 0) {
         struct rlimit limit = { 80, 80 };
@@ -193,7 +193,7 @@ static int meet_behind_a_jam(void)
     }
     kill(maker, SIGKILL);
     waitpid(maker, NULL, 0);
-    place_close(&place);
+    scratch_close(&scratch);
     return right == CALLS ? 0 : 3;
 }
 

@@ -131,7 +131,7 @@ static ssize_t meet_impostor(const struct tt_id *id, const struct tt_id *knows, 
     struct impostor p = { .knows = *knows, .role = role };
     tutti_id bytes;
     tt_id_write(id, &bytes);
-    cr_assert_eq(tt_place_address(id->place, id->token, &address), TUTTI_OK);
+    cr_assert_eq(tt_directory_socket(id->directory, id->token, &address), TUTTI_OK);
     cr_assert_eq(tt_listener_open(&p.listener, &address, NULL), TUTTI_OK);
     cr_assert_eq(pthread_create(&p.thread, NULL, pretend, &p), 0);
     struct call c = call_for(&bytes, 1, 0);
@@ -145,11 +145,11 @@ static ssize_t meet_impostor(const struct tt_id *id, const struct tt_id *knows, 
 
 Test(bootstrap_strangers, impostor_is_told_nothing)
 {
-    struct place place;
+    struct scratch scratch;
     struct tt_id id = { .session = 5, .secret = "a secret", .token = "a token" }, other = id;
     char text[TT_ERROR_TEXT];
-    place_open(&place);
-    cr_assert_eq(tt_place_choose(&id.place), TUTTI_OK);
+    scratch_open(&scratch);
+    cr_assert_eq(tt_directory_choose(&id.directory), TUTTI_OK);
     other.secret[0] ^= 1;
     cr_expect_eq(meet_impostor(&id, &other, TT_ROLE_ROOT, text), 0, "a rank told an impostor something");
     cr_expect(strstr(text, "does not know its secret"), "%s", text);
@@ -160,20 +160,20 @@ Test(bootstrap_strangers, impostor_is_told_nothing)
     /* With the proof of a rank, as it would have it of another connection. */
     cr_expect_eq(meet_impostor(&id, &id, TT_ROLE_RANK, text), 0);
     cr_expect(strstr(text, "does not know its secret"), "%s", text);
-    place_close(&place);
+    scratch_close(&scratch);
 }
 
 Test(bootstrap_strangers, listener_that_never_answers_times_out)
 {
-    struct place place;
+    struct scratch scratch;
     struct tt_id id = { .session = 6, .token = "another token" };
     struct sockaddr_un address;
     struct tt_listener listener;
     tutti_id bytes;
-    place_open(&place);
-    cr_assert_eq(tt_place_choose(&id.place), TUTTI_OK);
+    scratch_open(&scratch);
+    cr_assert_eq(tt_directory_choose(&id.directory), TUTTI_OK);
     tt_id_write(&id, &bytes);
-    cr_assert_eq(tt_place_address(id.place, id.token, &address), TUTTI_OK);
+    cr_assert_eq(tt_directory_socket(id.directory, id.token, &address), TUTTI_OK);
     cr_assert_eq(tt_listener_open(&listener, &address, NULL), TUTTI_OK);
     struct call c = call_for(&bytes, 1, 0);
     c.timeout_ms = 100;
@@ -181,21 +181,21 @@ Test(bootstrap_strangers, listener_that_never_answers_times_out)
     cr_expect_eq(c.status, TUTTI_TIMEOUT);
     cr_expect(strstr(c.text, "within 100 ms"), "%s", c.text);
     tt_listener_close(&listener);
-    place_close(&place);
+    scratch_close(&scratch);
 }
 
 /* So many wait to be accepted that the system takes no more: wait for a place, but not longer than that. */
 Test(bootstrap_strangers, full_backlog_is_waited_for)
 {
-    struct place place;
+    struct scratch scratch;
     struct tt_id id = { .session = 7, .token = "a third token" };
     struct sockaddr_un address;
     tutti_id bytes;
     int sockets[8], count = 0, listener = socket(AF_UNIX, SOCK_STREAM, 0);
-    place_open(&place);
-    cr_assert_eq(tt_place_choose(&id.place), TUTTI_OK);
+    scratch_open(&scratch);
+    cr_assert_eq(tt_directory_choose(&id.directory), TUTTI_OK);
     tt_id_write(&id, &bytes);
-    cr_assert_eq(tt_place_address(id.place, id.token, &address), TUTTI_OK);
+    cr_assert_eq(tt_directory_socket(id.directory, id.token, &address), TUTTI_OK);
     cr_assert_eq(bind(listener, (const struct sockaddr *)&address, sizeof address), 0);
     cr_assert_eq(listen(listener, 1), 0);
     do
@@ -210,7 +210,7 @@ Test(bootstrap_strangers, full_backlog_is_waited_for)
         close(sockets[--count]);
     close(listener);
     unlink(address.sun_path);
-    place_close(&place);
+    scratch_close(&scratch);
 }
 
 static uint32_t next_random(uint32_t *state)

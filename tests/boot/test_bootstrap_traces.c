@@ -8,45 +8,45 @@
 
 #include "meeting.h"
 
-static void expect_end(const struct place *place)
+static void expect_end(const struct scratch *scratch)
 {
-    cr_expect(settles(place->sockets, 0), "a socket stays in the directory");
-    cr_expect(settles("/proc/self/task", place->threads), "the helper thread stays");
+    cr_expect(settles(scratch->sockets, 0), "a socket stays in the directory");
+    cr_expect(settles("/proc/self/task", scratch->threads), "the helper thread stays");
 }
 
 Test(bootstrap_traces, socket_goes_once_all_have_come)
 {
-    struct place place;
+    struct scratch scratch;
     tutti_id id;
-    place_open(&place);
+    scratch_open(&scratch);
     cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
-    cr_expect_eq(count_entries(place.sockets), 1);
+    cr_expect_eq(count_entries(scratch.sockets), 1);
     struct call c = call_for(&id, 1, 0);
     run_call(&c);
     cr_expect_eq(c.status, TUTTI_OK);
-    cr_expect_eq(count_entries(place.sockets), 0, "the socket outlives the meeting");
+    cr_expect_eq(count_entries(scratch.sockets), 0, "the socket outlives the meeting");
     /* Whoever comes later is told so. */
     run_call(&c);
     cr_expect_eq(c.status, TUTTI_PEER_LOST);
     cr_expect(strstr(c.text, "nobody answers"), "%s", c.text);
-    expect_end(&place);
-    place_close(&place);
+    expect_end(&scratch);
+    scratch_close(&scratch);
 }
 
 Test(bootstrap_traces, id_that_nobody_uses_expires)
 {
-    struct place place;
+    struct scratch scratch;
     tutti_id id;
-    place_open(&place);
+    scratch_open(&scratch);
     int fds = count_entries("/proc/self/fd");
     for (int i = 0; i < 10; i++)
         cr_assert_eq(tt_bootstrap_create(&id, 50), TUTTI_OK);
-    expect_end(&place);
+    expect_end(&scratch);
     cr_expect(settles("/proc/self/fd", fds));
     struct call c = call_for(&id, 1, 0);
     run_call(&c);
     cr_expect_eq(c.status, TUTTI_PEER_LOST);
-    place_close(&place);
+    scratch_close(&scratch);
 }
 
 /* The ways in which a job can go. */
@@ -80,15 +80,15 @@ static void run_job(enum kind kind)
 
 Test(bootstrap_traces, hundred_rounds_leave_no_descriptor)
 {
-    struct place place;
-    place_open(&place);
+    struct scratch scratch;
+    scratch_open(&scratch);
     int fds = count_entries("/proc/self/fd");
     for (int round = 0; round < 100; round++)
         run_job((enum kind)(round % KINDS));
-    expect_end(&place);
+    expect_end(&scratch);
     cr_expect(settles("/proc/self/fd", fds), "%d descriptors before, %d after", fds,
         count_entries("/proc/self/fd"));
-    place_close(&place);
+    scratch_close(&scratch);
 }
 
 static pid_t fork_and_exit(void)
@@ -101,25 +101,25 @@ static pid_t fork_and_exit(void)
 
 Test(bootstrap_traces, exit_removes_the_socket)
 {
-    struct place place;
-    place_open(&place);
+    struct scratch scratch;
+    scratch_open(&scratch);
     pid_t child = fork();
     if (child == 0) {
         tutti_id id;
-        bool right = tt_bootstrap_create(&id, -1) == TUTTI_OK && count_entries(place.sockets) == 1;
+        bool right = tt_bootstrap_create(&id, -1) == TUTTI_OK && count_entries(scratch.sockets) == 1;
         exit(right ? 0 : 1);
     }
     cr_expect(ended_well(child));
-    cr_expect_eq(count_entries(place.sockets), 0);
-    place_close(&place);
+    cr_expect_eq(count_entries(scratch.sockets), 0);
+    scratch_close(&scratch);
 }
 
 /* Nobody can tidy up after its own kill -9; who makes the next id does, and spares those who live. */
 Test(bootstrap_traces, next_id_removes_what_the_killed_left)
 {
-    struct place place;
+    struct scratch scratch;
     tutti_id id, next;
-    place_open(&place);
+    scratch_open(&scratch);
     cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
     pid_t child = fork();
     if (child == 0) {
@@ -130,26 +130,26 @@ Test(bootstrap_traces, next_id_removes_what_the_killed_left)
     int state;
     waitpid(child, &state, 0);
     cr_assert(WIFSIGNALED(state));
-    cr_expect_eq(count_entries(place.sockets), 2);
+    cr_expect_eq(count_entries(scratch.sockets), 2);
     cr_assert_eq(tt_bootstrap_create(&next, PATIENCE_MS), TUTTI_OK);
     cr_expect_eq(
-        count_entries(place.sockets), 2, "the dead one's socket is still there, or a living one's gone");
+        count_entries(scratch.sockets), 2, "the dead one's socket is still there, or a living one's gone");
     struct call c = call_for(&id, 1, 0);
     run_call(&c);
     cr_expect_eq(c.status, TUTTI_OK, "%s", c.text);
     c = call_for(&next, 1, 0);
     run_call(&c);
     cr_expect_eq(c.status, TUTTI_OK, "%s", c.text);
-    expect_end(&place);
-    place_close(&place);
+    expect_end(&scratch);
+    scratch_close(&scratch);
 }
 
 Test(bootstrap_traces, forked_child_has_no_part_in_it)
 {
-    struct place place;
+    struct scratch scratch;
     tutti_id id;
     int status;
-    place_open(&place);
+    scratch_open(&scratch);
     int fds = count_entries("/proc/self/fd");
     cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
     pid_t child = fork();
@@ -158,81 +158,81 @@ Test(bootstrap_traces, forked_child_has_no_part_in_it)
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_expect_eq(WEXITSTATUS(status), 0, "the child holds %d descriptors of it", WEXITSTATUS(status));
     cr_expect(ended_well(fork_and_exit()));
-    cr_expect_eq(count_entries(place.sockets), 1, "the child's exit removed its parent's socket");
+    cr_expect_eq(count_entries(scratch.sockets), 1, "the child's exit removed its parent's socket");
     struct call c = call_for(&id, 1, 0);
     run_call(&c);
     cr_expect_eq(c.status, TUTTI_OK, "%s", c.text);
-    expect_end(&place);
-    place_close(&place);
+    expect_end(&scratch);
+    scratch_close(&scratch);
 }
 
 Test(bootstrap_traces, directory_is_private)
 {
-    struct place place;
+    struct scratch scratch;
     struct stat s;
     tutti_id id;
-    place_open(&place);
+    scratch_open(&scratch);
     cr_assert_eq(tt_bootstrap_create(&id, 10), TUTTI_OK);
-    cr_assert_eq(stat(place.sockets, &s), 0);
+    cr_assert_eq(stat(scratch.sockets, &s), 0);
     cr_expect_eq(s.st_mode & 0777, 0700);
-    expect_end(&place);
-    chmod(place.sockets, 0750);
+    expect_end(&scratch);
+    chmod(scratch.sockets, 0750);
     cr_expect_eq(tt_bootstrap_create(&id, 10), TUTTI_SYSTEM_ERROR);
     cr_expect(
-        strstr(tt_last_error(), place.sockets) && strstr(tt_last_error(), "0700"), "%s", tt_last_error());
-    chmod(place.sockets, 0700);
+        strstr(tt_last_error(), scratch.sockets) && strstr(tt_last_error(), "0700"), "%s", tt_last_error());
+    chmod(scratch.sockets, 0700);
     if (geteuid() == 0) {
-        cr_assert_eq(chown(place.sockets, 1, 1), 0);
+        cr_assert_eq(chown(scratch.sockets, 1, 1), 0);
         cr_expect_eq(tt_bootstrap_create(&id, 10), TUTTI_SYSTEM_ERROR);
     }
-    rmdir(place.sockets);
-    cr_assert_eq(symlink(place.runtime, place.sockets), 0); /* private, but others may turn a link */
+    rmdir(scratch.sockets);
+    cr_assert_eq(symlink(scratch.runtime, scratch.sockets), 0); /* private, but others may turn a link */
     cr_expect_eq(tt_bootstrap_create(&id, 10), TUTTI_SYSTEM_ERROR);
-    unlink(place.sockets);
-    place_close(&place);
+    unlink(scratch.sockets);
+    scratch_close(&scratch);
 }
 
 /* Where there is no usable $XDG_RUNTIME_DIR, the directory is in /tmp; the id says which. */
 Test(bootstrap_traces, unusable_runtime_directory_is_not_used)
 {
     static const char *const unusable[] = { "", "relative", "/nonexistent/directory", "/tmp", NULL };
-    struct place place;
+    struct scratch scratch;
     tutti_id id;
     struct tt_id read;
-    place_open(&place);
+    scratch_open(&scratch);
     cr_assert_eq(tt_bootstrap_create(&id, 10), TUTTI_OK);
-    cr_expect(tt_id_read(&id, &read) == TUTTI_OK && read.place == TT_PLACE_RUNTIME);
+    cr_expect(tt_id_read(&id, &read) == TUTTI_OK && read.directory == TT_DIRECTORY_RUNTIME);
     for (int i = 0; i < 5; i++) {
         if (unusable[i])
             setenv("XDG_RUNTIME_DIR", unusable[i], 1);
         else
             unsetenv("XDG_RUNTIME_DIR");
         cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK, "%s", tt_last_error());
-        cr_expect(tt_id_read(&id, &read) == TUTTI_OK && read.place == TT_PLACE_TMP);
+        cr_expect(tt_id_read(&id, &read) == TUTTI_OK && read.directory == TT_DIRECTORY_TMP);
         struct call c = call_for(&id, 1, 0);
         run_call(&c);
         cr_expect_eq(c.status, TUTTI_OK, "%s", c.text);
     }
     char deep[200];
-    snprintf(deep, sizeof deep, "%s/%090d", place.runtime, 0);
+    snprintf(deep, sizeof deep, "%s/%090d", scratch.runtime, 0);
     cr_assert_eq(mkdir(deep, 0700), 0);
     setenv("XDG_RUNTIME_DIR", deep, 1);
     cr_assert_eq(tt_bootstrap_create(&id, 10), TUTTI_OK);
-    cr_expect(
-        tt_id_read(&id, &read) == TUTTI_OK && read.place == TT_PLACE_TMP, "a path longer than a socket's");
-    cr_expect(settles("/proc/self/task", place.threads));
+    cr_expect(tt_id_read(&id, &read) == TUTTI_OK && read.directory == TT_DIRECTORY_TMP,
+        "a path longer than a socket's");
+    cr_expect(settles("/proc/self/task", scratch.threads));
     rmdir(deep);
-    place_close(&place);
+    scratch_close(&scratch);
 }
 
 /* The id was made where $XDG_RUNTIME_DIR is another: the ranks cannot find it, and say so. */
 Test(bootstrap_traces, id_of_another_environment_is_not_found)
 {
-    struct place place, other;
+    struct scratch scratch, other;
     tutti_id id;
-    place_open(&place);
+    scratch_open(&scratch);
     cr_assert_eq(tt_bootstrap_create(&id, 500), TUTTI_OK);
-    place_open(&other);
+    scratch_open(&other);
     struct call c = call_for(&id, 1, 0);
     run_call(&c);
     cr_expect_eq(c.status, TUTTI_PEER_LOST);
@@ -241,9 +241,9 @@ Test(bootstrap_traces, id_of_another_environment_is_not_found)
     run_call(&c);
     cr_expect_eq(c.status, TUTTI_SYSTEM_ERROR);
     cr_expect(strstr(c.text, "$XDG_RUNTIME_DIR"), "%s", c.text);
-    expect_end(&place);
-    place_close(&other);
-    place_close(&place);
+    expect_end(&scratch);
+    scratch_close(&other);
+    scratch_close(&scratch);
 }
 
 /* Threads of this process that block every signal that can be blocked. */

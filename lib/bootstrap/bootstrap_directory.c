@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bootstrap_place.c: private directories, and sockets that leave no file behind.
+/* bootstrap_directory.c: private directories, and sockets that leave no file behind.
  *
  * A socket's own mode is not honoured everywhere, so the directory guards it: owned by this user, mode
  * 0700, or refused. $XDG_RUNTIME_DIR is preferred because the system empties it; in /tmp, the sticky bit
@@ -13,7 +13,7 @@
  * fork closes the child's copies, so that a child neither answers for its parent nor removes its files. Who
  * is killed leaves its file; whoever makes the next id removes it. A socket gets its name only when it
  * listens, so a named one that refuses is dead. */
-#include "bootstrap/bootstrap_place.h"
+#include "bootstrap/bootstrap_directory.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -98,9 +98,9 @@ static void choose_tmp_path(char *path)
 }
 
 /* False as of runtime_path. */
-static bool directory_path(enum tt_place place, char *path)
+static bool directory_path(enum tt_directory directory, char *path)
 {
-    if (place == TT_PLACE_RUNTIME)
+    if (directory == TT_DIRECTORY_RUNTIME)
         return runtime_path(path);
     choose_tmp_path(path);
     return true;
@@ -116,7 +116,7 @@ static tutti_status refuse(const char *path)
                          : "");
 }
 
-bool tt_place_is_dead(const struct sockaddr_un *address)
+bool tt_socket_is_dead(const struct sockaddr_un *address)
 {
     int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     bool dead = s >= 0 && connect(s, (const struct sockaddr *)address, sizeof *address) != 0 &&
@@ -137,19 +137,19 @@ static void sweep(const char *path)
             continue;
         snprintf(address.sun_path, PATH_BYTES, "%.*s/%.*s", PATH_BYTES - TOKEN_TEXT - 2, path, TOKEN_TEXT,
             entry->d_name);
-        if (tt_place_is_dead(&address))
+        if (tt_socket_is_dead(&address))
             unlink(address.sun_path);
     }
     if (directory)
         closedir(directory);
 }
 
-tutti_status tt_place_make(enum tt_place place)
+tutti_status tt_directory_make(enum tt_directory directory)
 {
     char path[PATH_BYTES];
     bool exists, private = false;
     for (int i = 0; i < TMP_NAMES && !private; i++) { /* another may take a name that was free a moment ago */
-        directory_path(place, path);
+        directory_path(directory, path);
         if (mkdir(path, 0700) != 0 && errno != EEXIST)
             return tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot make the directory %s", path);
         private = is_private(path, &exists);
@@ -160,20 +160,21 @@ tutti_status tt_place_make(enum tt_place place)
     return TUTTI_OK;
 }
 
-tutti_status tt_place_choose(enum tt_place *place)
+tutti_status tt_directory_choose(enum tt_directory *directory)
 {
-    enum tt_place chosen = runtime_usable() ? TT_PLACE_RUNTIME : TT_PLACE_TMP;
-    tutti_status status = tt_place_make(chosen);
+    enum tt_directory chosen = runtime_usable() ? TT_DIRECTORY_RUNTIME : TT_DIRECTORY_TMP;
+    tutti_status status = tt_directory_make(chosen);
     if (status == TUTTI_OK)
-        *place = chosen;
+        *directory = chosen;
     return status;
 }
 
-tutti_status tt_place_address(enum tt_place place, const uint8_t *token, struct sockaddr_un *address)
+tutti_status tt_directory_socket(
+    enum tt_directory directory, const uint8_t *token, struct sockaddr_un *address)
 {
     char path[PATH_BYTES];
     bool exists;
-    if (!directory_path(place, path))
+    if (!directory_path(directory, path))
         return tt_fail(TUTTI_SYSTEM_ERROR, "the id's socket lies below $XDG_RUNTIME_DIR, which is unset here "
                                            "or has another value than in the "
                                            "process that made the id");
@@ -194,11 +195,11 @@ tutti_status tt_place_address(enum tt_place place, const uint8_t *token, struct 
     return TUTTI_OK;
 }
 
-void tt_place_file(enum tt_place place, const char *name, char path[TT_PLACE_PATH])
+void tt_directory_file(enum tt_directory directory, const char *name, char path[TT_DIRECTORY_PATH])
 {
-    char directory[PATH_BYTES];
-    directory_path(place, directory);
-    snprintf(path, TT_PLACE_PATH, "%s/%s", directory, name);
+    char folder[PATH_BYTES];
+    directory_path(directory, folder);
+    snprintf(path, TT_DIRECTORY_PATH, "%s/%s", folder, name);
 }
 
 static void remove_file(const struct tt_listener *listener)
@@ -240,7 +241,7 @@ static bool take_name(const char *unnamed, const struct sockaddr_un *address)
     for (int attempt = 0; attempt < 2; attempt++) {
         if (link(unnamed, address->sun_path) == 0)
             return true;
-        if (errno != EEXIST || !tt_place_is_dead(address))
+        if (errno != EEXIST || !tt_socket_is_dead(address))
             break;
         unlink(address->sun_path);
     }
