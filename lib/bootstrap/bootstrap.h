@@ -25,7 +25,7 @@ tutti_status tt_bootstrap_create(tutti_id *id, int64_t timeout_ms);
  * the first makes an id and leaves it in a file of this user's private directory, the others wait until it
  * is there. The file is gone once they have met. What a killed job left is not taken for an id; a job that
  * lives and has the same name is an INVALID_USAGE. */
-tutti_status tt_bootstrap_post(const char *name, int64_t timeout_ms, tutti_id *id);
+tutti_status tt_bootstrap_publish(const char *name, int64_t timeout_ms, tutti_id *id);
 tutti_status tt_bootstrap_look_up(const char *name, int64_t timeout_ms, tutti_id *id);
 
 struct tt_member {

@@ -204,8 +204,8 @@ void tt_directory_file(enum tt_directory directory, const char *name, char path[
 
 static void remove_file(const struct tt_listener *listener)
 {
-    if (listener->posted[0] != 0)
-        unlink(listener->posted);
+    if (listener->id_file[0] != 0)
+        unlink(listener->id_file);
     if (listener->address.sun_path[0] != 0)
         unlink(listener->address.sun_path);
 }
@@ -253,16 +253,16 @@ static bool take_name(const char *unnamed, const struct sockaddr_un *address)
 
 /* With the lock held. */
 static void add(
-    struct tt_listener *listener, int socket, const struct sockaddr_un *address, const char *posted)
+    struct tt_listener *listener, int socket, const struct sockaddr_un *address, const char *id_file)
 {
     *listener = (struct tt_listener){ .socket = socket, .address = *address, .next = open_listeners };
-    if (posted)
-        snprintf(listener->posted, sizeof listener->posted, "%s", posted);
+    if (id_file)
+        snprintf(listener->id_file, sizeof listener->id_file, "%s", id_file);
     open_listeners = listener;
 }
 
 tutti_status tt_listener_open(
-    struct tt_listener *listener, const struct sockaddr_un *address, const char *posted)
+    struct tt_listener *listener, const struct sockaddr_un *address, const char *id_file)
 {
     struct sockaddr_un unnamed = *address; /* it has another name until it listens */
     unsigned long long random = 0;
@@ -278,7 +278,7 @@ tutti_status tt_listener_open(
     if (bound)
         unlink(unnamed.sun_path);
     if (done)
-        add(listener, s, address, posted);
+        add(listener, s, address, id_file);
     else if (s >= 0)
         close(s);
     pthread_mutex_unlock(&lock);

@@ -38,12 +38,12 @@ bool tt_socket_is_dead(const struct sockaddr_un *address);
 struct tt_listener {
     int socket; /* -1: closed */
     struct sockaddr_un address; /* no path: it is one of the network */
-    char posted[TT_DIRECTORY_PATH]; /* a file in which others find the address; empty: none */
+    char id_file[TT_DIRECTORY_PATH]; /* a file in which others find the address; empty: none */
     struct tt_listener *next;
 };
-/* Fails if somebody answers there already. `posted` may be NULL. */
+/* Fails if somebody answers there already. `id_file` may be NULL. */
 tutti_status tt_listener_open(
-    struct tt_listener *listener, const struct sockaddr_un *address, const char *posted);
+    struct tt_listener *listener, const struct sockaddr_un *address, const char *id_file);
 /* Takes a socket that listens. */
 void tt_listener_adopt(struct tt_listener *listener, int socket);
 void tt_listener_close(struct tt_listener *listener);

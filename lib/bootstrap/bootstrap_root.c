@@ -191,7 +191,7 @@ static bool is_open(const struct tt_job *job)
 static void close_doors(struct root *root)
 {
     tt_listener_close(&root->listeners[NET]);
-    if (root->job.id.agreed || root->listeners[LOCAL].posted[0] != 0 || root->job.n == 1)
+    if (root->job.id.agreed || root->listeners[LOCAL].id_file[0] != 0 || root->job.n == 1)
         tt_listener_close(&root->listeners[LOCAL]);
 }
 
@@ -306,16 +306,16 @@ static tutti_status listen_to_network(struct root *root)
 }
 
 /* The local socket first: who finds the one of the network open on this machine finds the other, too. */
-static tutti_status open_listeners(struct root *root, const char *posted)
+static tutti_status open_listeners(struct root *root, const char *id_file)
 {
     struct sockaddr_un address;
     tutti_status status = tt_directory_socket(root->job.id.directory, root->job.id.token, &address);
     if (status == TUTTI_OK)
-        status = tt_listener_open(&root->listeners[LOCAL], &address, posted);
+        status = tt_listener_open(&root->listeners[LOCAL], &address, id_file);
     return status == TUTTI_OK ? listen_to_network(root) : status;
 }
 
-tutti_status tt_root_start(const struct tt_id *id, const char *posted, int64_t timeout_ms)
+tutti_status tt_root_start(const struct tt_id *id, const char *id_file, int64_t timeout_ms)
 {
     struct root *root = calloc(1, sizeof *root);
     if (!root)
@@ -326,7 +326,7 @@ tutti_status tt_root_start(const struct tt_id *id, const char *posted, int64_t t
     root->job.maker = -1;
     root->job.timeout_ms = root->job.limit_ms = timeout_ms;
     root->job.deadline_ns = tt_deadline_ns(timeout_ms);
-    tutti_status status = grow(root) ? open_listeners(root, posted)
+    tutti_status status = grow(root) ? open_listeners(root, id_file)
                                      : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to answer at an id");
     if (status == TUTTI_OK) {
         int number = start_thread(root);

@@ -7,8 +7,8 @@
 #define TT_BOOTSTRAP_ROOT_H
 #include "bootstrap/bootstrap_wire.h"
 
-/* Answer at the addresses of this id, which is also found in the file `posted` (NULL: in none). Gives up
+/* Answer at the addresses of this id, which is also found in the file `id_file` (NULL: in none). Gives up
  * `timeout_ms` (-1: never) after now, or after the first rank came. */
-tutti_status tt_root_start(const struct tt_id *id, const char *posted, int64_t timeout_ms);
+tutti_status tt_root_start(const struct tt_id *id, const char *id_file, int64_t timeout_ms);
 
 #endif

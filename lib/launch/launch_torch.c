@@ -79,5 +79,6 @@ tutti_status tt_launch_torch(int64_t timeout_ms, int *n, int *rank, tutti_id *id
     tt_launch_torch_job(name);
     /* The number of the call: a second communicator gets a name of its own. */
     snprintf(name + TT_LAUNCH_JOB - 1, 16, "-%u", atomic_fetch_add(&calls, 1));
-    return *rank == 0 ? tt_bootstrap_post(name, timeout_ms, id) : tt_bootstrap_look_up(name, timeout_ms, id);
+    return *rank == 0 ? tt_bootstrap_publish(name, timeout_ms, id)
+                      : tt_bootstrap_look_up(name, timeout_ms, id);
 }

@@ -51,7 +51,7 @@ static tutti_status meet_at_an_id(void)
 static tutti_status meet_by_a_post(void)
 {
     tutti_id id;
-    tutti_status status = tt_bootstrap_post("squatted", PATIENCE_MS, &id);
+    tutti_status status = tt_bootstrap_publish("squatted", PATIENCE_MS, &id);
     if (status != TUTTI_OK)
         return status;
     struct call here = call_for(&id, 2, 0);

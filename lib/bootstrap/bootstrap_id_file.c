@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bootstrap_post.c: an id in a file, for ranks of one machine and user that know no secret.
+/* bootstrap_id_file.c: an id in a file, for ranks of one machine and user that know no secret.
  *
  * The directory is private, so what lies in it is this user's; the file's name is made of public values,
  * which an earlier job may have had, too. A file is therefore worth what its id is: if nobody answers at
- * that any more, those who look go on waiting, and the next rank 0 replaces it. Rank 0 posts with the
+ * that any more, those who look go on waiting, and the next rank 0 replaces it. Rank 0 publishes with the
  * directory locked, so that of two jobs with one name the second is told, and not mixed with the first.
  *
  * The file is there before the socket listens, and goes with it. */
@@ -29,7 +29,7 @@ static const char prefix[] = "id-";
 enum found { NOTHING, DEAD, ALIVE, FOREIGN };
 
 /* What lies there: only a file that nobody else could have written or read is believed. */
-static enum found read_post(const char *path, tutti_id *id)
+static enum found read_id_file(const char *path, tutti_id *id)
 {
     struct stat s;
     struct tt_id read_id;
@@ -90,7 +90,7 @@ static void sweep(const char *directory)
         if (strncmp(e->d_name, prefix, sizeof prefix - 1) != 0 || strlen(e->d_name) > 63)
             continue;
         tt_directory_file(TT_DIRECTORY_TMP, e->d_name, path);
-        if (read_post(path, &id) == DEAD)
+        if (read_id_file(path, &id) == DEAD)
             unlink(path);
     }
     explicit_bzero(&id, sizeof id);
@@ -98,7 +98,7 @@ static void sweep(const char *directory)
         closedir(d);
 }
 
-static tutti_status write_post(const char *path, const tutti_id *id)
+static tutti_status write_id_file(const char *path, const tutti_id *id)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     bool written = fd >= 0 && write(fd, id, sizeof *id) == sizeof *id;
@@ -112,11 +112,11 @@ static tutti_status write_post(const char *path, const tutti_id *id)
 }
 
 /* With the directory locked. */
-static tutti_status post(const char *path, int64_t timeout_ms, tutti_id *id)
+static tutti_status publish(const char *path, int64_t timeout_ms, tutti_id *id)
 {
     struct tt_id made;
-    tutti_id posted;
-    enum found found = read_post(path, &posted);
+    tutti_id published;
+    enum found found = read_id_file(path, &published);
     if (found == FOREIGN)
         return refuse(path);
     if (found == ALIVE)
@@ -126,21 +126,21 @@ static tutti_status post(const char *path, int64_t timeout_ms, tutti_id *id)
     tutti_status status = tt_id_make(TT_DIRECTORY_TMP, &made);
     if (status != TUTTI_OK)
         return status;
-    tt_id_write(&made, &posted);
-    status = write_post(path, &posted);
+    tt_id_write(&made, &published);
+    status = write_id_file(path, &published);
     if (status == TUTTI_OK) {
         status = tt_root_start(&made, path, timeout_ms);
         if (status != TUTTI_OK)
             unlink(path);
     }
     if (status == TUTTI_OK)
-        *id = posted;
+        *id = published;
     explicit_bzero(&made, sizeof made);
-    explicit_bzero(&posted, sizeof posted);
+    explicit_bzero(&published, sizeof published);
     return status;
 }
 
-tutti_status tt_bootstrap_post(const char *name, int64_t timeout_ms, tutti_id *id)
+tutti_status tt_bootstrap_publish(const char *name, int64_t timeout_ms, tutti_id *id)
 {
     char path[TT_DIRECTORY_PATH], directory[TT_DIRECTORY_PATH];
     tutti_status status = tt_directory_make(TT_DIRECTORY_TMP);
@@ -152,7 +152,7 @@ tutti_status tt_bootstrap_post(const char *name, int64_t timeout_ms, tutti_id *i
     if (lock < 0)
         return tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot lock %s", directory);
     sweep(directory);
-    status = post(path, timeout_ms, id);
+    status = publish(path, timeout_ms, id);
     close(lock);
     return status;
 }
@@ -166,11 +166,11 @@ tutti_status tt_bootstrap_look_up(const char *name, int64_t timeout_ms, tutti_id
         return status;
     make_path(name, path);
     for (int pause_ms = 1;; pause_ms = pause_ms < PAUSE_MS ? 2 * pause_ms : PAUSE_MS) {
-        tutti_id posted;
-        enum found found = read_post(path, &posted);
+        tutti_id published;
+        enum found found = read_id_file(path, &published);
         if (found == ALIVE) {
-            *id = posted;
-            explicit_bzero(&posted, sizeof posted);
+            *id = published;
+            explicit_bzero(&published, sizeof published);
             return TUTTI_OK;
         }
         if (found == FOREIGN)
