@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/wait.h"
-#include "bootstrap/bootstrap_held.h"
+#include "bootstrap/bootstrap_clofork.h"
 #include "bootstrap/bootstrap_directory.h"
 #include "bootstrap/bootstrap_root.h"
 #include "bootstrap/bootstrap_wire.h"
@@ -169,16 +169,16 @@ static pid_t process_behind(int socket)
 static tutti_status reach_here(struct tt_session *s, const struct sockaddr_un *address, bool *nobody)
 {
     *nobody = false;
-    tt_held_lock();
+    tt_clofork_lock();
     s->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    tt_held_add(s->socket);
-    tt_held_unlock();
+    tt_clofork_add(s->socket);
+    tt_clofork_unlock();
     if (s->socket < 0)
         return tt_fail_errno(TUTTI_SYSTEM_ERROR, "rank %d cannot make a socket", s->rank);
     while (connect(s->socket, (const struct sockaddr *)address, sizeof *address) != 0) {
         *nobody = errno == ENOENT || errno == ECONNREFUSED;
         if (*nobody) {
-            tt_held_close(s->socket);
+            tt_clofork_close(s->socket);
             s->socket = -1;
             return TUTTI_OK;
         }
@@ -450,12 +450,12 @@ static tutti_status join(struct tt_session *s, const struct tt_member *mine, str
         for (int i = 0; i < s->n * TT_BLOB_FDS; i++) {
             int *fd = &met[i / TT_BLOB_FDS].fds[i % TT_BLOB_FDS];
             *fd = *fd >= 0 ? fds[*fd] : -1;
-            tt_held_release(*fd);
+            tt_clofork_release(*fd);
         }
         memcpy(members, met, n * sizeof *met);
     } else {
         while (nfds > 0)
-            tt_held_close(fds[--nfds]);
+            tt_clofork_close(fds[--nfds]);
     }
     free(fds);
     free(entries);
@@ -481,7 +481,7 @@ static tutti_status enter(struct tt_session *s, const struct tt_id *id, const st
         }
         if (!s->dropped)
             return status;
-        tt_held_close(s->socket);
+        tt_clofork_close(s->socket);
         s->socket = -1;
         tt_sleep_ms(pause_ms);
     }
@@ -548,7 +548,7 @@ void tt_session_close(struct tt_session *s)
 {
     if (s->socket >= 0) {
         shutdown(s->socket, SHUT_RDWR); /* also for copies in children that came to be without fork() */
-        tt_held_close(s->socket);
+        tt_clofork_close(s->socket);
     }
     free(s);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bootstrap_directory.h: the directory in which the local socket of an id lies, and the removal of that socket.
+/* bootstrap_directory.h: the directory of an id's local socket, and the removal of that socket.
  *
- * The path is not in the id, which has 16 bytes for an address. The id says which of two directories, and each
- * process finds its path for itself; the file in it has a random token as its name. */
+ * The path is not in the id, which has 16 bytes for an address. The id says which of two directories, and
+ * each process finds its path for itself; the file in it has a random token as its name. */
 #ifndef TT_BOOTSTRAP_DIRECTORY_H
 #define TT_BOOTSTRAP_DIRECTORY_H
 #include <stdbool.h>

@@ -16,14 +16,14 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "bootstrap/bootstrap_held.h"
+#include "bootstrap/bootstrap_clofork.h"
 #include "bootstrap/joining.h"
 
 void tt_visitor_dismiss(struct tt_visitor *v)
 {
     for (int i = 0; i < v->nfds; i++)
-        tt_held_close(v->fds[i]);
-    tt_held_close(v->socket);
+        tt_clofork_close(v->fds[i]);
+    tt_clofork_close(v->socket);
     v->nfds = 0;
     v->socket = -1;
 }

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "bootstrap/bootstrap_held.h"
+#include "bootstrap/bootstrap_clofork.h"
 #include "bootstrap/bootstrap_job.h"
 
 enum { LOCAL, NET, LISTENERS };
@@ -123,13 +123,13 @@ static int keep_low(struct root *root, int socket)
     bool low = tt_wire_open_files() >= (unsigned)socket + 1 + TT_JOB_SPARE;
     if (low || !tt_job_drop_stranger(&root->job, true))
         return socket;
-    tt_held_lock();
+    tt_clofork_lock();
     int lower = fcntl(socket, F_DUPFD_CLOEXEC, 0);
-    tt_held_add(lower);
-    tt_held_unlock();
+    tt_clofork_add(lower);
+    tt_clofork_unlock();
     if (lower < 0)
         return socket;
-    tt_held_close(socket);
+    tt_clofork_close(socket);
     return lower;
 }
 
@@ -138,16 +138,16 @@ static int keep_low(struct root *root, int socket)
  * then, to try again at once would be to spin: the connection stays where it is. */
 static void accept_one(struct root *root, int listener)
 {
-    tt_held_lock();
+    tt_clofork_lock();
     int socket = accept4(root->listeners[listener].socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     int number = errno;
-    tt_held_add(socket);
-    tt_held_unlock();
+    tt_clofork_add(socket);
+    tt_clofork_unlock();
     root->resume_ns[listener] = 0;
     if (socket >= 0 && listener == NET)
         socket = keep_low(root, socket);
     if (socket >= 0 && !add_visitor(root, listener, socket)) {
-        tt_held_close(socket);
+        tt_clofork_close(socket);
         close_for_now(root, listener, ENOMEM);
     }
     bool short_of_files = number == EMFILE || number == ENFILE;

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "bootstrap/bootstrap_held.h"
+#include "bootstrap/bootstrap_clofork.h"
 
 enum { FDS_GIVEN_AWAY = 16 }; /* at a time */
 
@@ -62,7 +62,7 @@ void tt_job_close_fds(struct tt_job *job)
 {
     for (int i = 0; job->fds && i < job->n * TT_BLOB_FDS; i++) {
         if (job->fds[i] >= 0)
-            tt_held_close(job->fds[i]);
+            tt_clofork_close(job->fds[i]);
         job->fds[i] = -1;
     }
 }
@@ -96,7 +96,7 @@ static void give_away(struct tt_job *job, const struct tt_visitor *v, int end)
     for (int at = v->fds_passed; at < end; at++) {
         if (job->fds[at] < 0 || at / TT_BLOB_FDS == v->challenge.rank)
             continue;
-        tt_held_close(job->fds[at]);
+        tt_clofork_close(job->fds[at]);
         job->fds[at] = -1;
     }
 }

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "bootstrap/bootstrap_held.h"
+#include "bootstrap/bootstrap_clofork.h"
 
 /* The id: "TUID", version, flags, number of addresses, session, secret, four addresses. */
 enum {
@@ -259,7 +259,7 @@ ssize_t tt_wire_send(int socket, const void *bytes, size_t size, const int *fds,
     return sent;
 }
 
-/* The descriptors of one message, held while there is room. */
+/* The descriptors of one message, kept while there is room. */
 static void take_fds(struct msghdr *message, int *fds, int room, int *nfds)
 {
     int before = *nfds;
@@ -277,7 +277,7 @@ static void take_fds(struct msghdr *message, int *fds, int room, int *nfds)
         }
     }
     for (int i = before; i < *nfds; i++)
-        tt_held_add(fds[i]);
+        tt_clofork_add(fds[i]);
 }
 
 ssize_t tt_wire_receive(int socket, void *bytes, size_t size, int *fds, int room, int *nfds)
@@ -291,13 +291,13 @@ ssize_t tt_wire_receive(int socket, void *bytes, size_t size, int *fds, int room
         message.msg_control = control;
         message.msg_controllen = sizeof control;
     }
-    tt_held_lock();
+    tt_clofork_lock();
     do
         got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
     if (got >= 0 && room > 0)
         take_fds(&message, fds, room, nfds);
-    tt_held_unlock();
+    tt_clofork_unlock();
     if (got < 0 || room == 0)
         return got;
     if (message.msg_flags & MSG_CTRUNC) {
@@ -326,9 +326,9 @@ static bool can_copy(int fd, int times)
 
 bool tt_wire_has_files(int fd, int count)
 {
-    tt_held_lock(); /* and no child gets a copy */
+    tt_clofork_lock(); /* and no child gets a copy */
     bool has = can_copy(fd, count);
-    tt_held_unlock();
+    tt_clofork_unlock();
     return has;
 }
 

@@ -114,12 +114,12 @@ struct tt_notice {
 void tt_notice_write(const struct tt_notice *notice, uint64_t session, uint8_t *bytes);
 void tt_notice_read(const uint8_t *bytes, struct tt_notice *notice);
 
-/* One attempt that does not wait; as send and recv, but never EINTR. With descriptors, `size` is such that
- * all of it goes at once into an empty socket. */
+/* Makes one attempt and does not wait; answers as send and recv do, but never with EINTR. A message with
+ * descriptors must be so short that all of it goes at once into an empty socket. */
 ssize_t tt_wire_send(int socket, const void *bytes, size_t size, const int *fds, int nfds);
-/* Appends the descriptors that came to fds[*nfds], of which there may be `room` in all; EMFILE if this
- * process could not take them all. They are held (bootstrap_held.h); those for which there is no room are
- * closed. */
+/* Appends the descriptors that came to fds[*nfds], of which there may be `room` in all. errno is EMFILE if
+ * this process could not take them all. They are marked to be closed in children (bootstrap_clofork.h);
+ * those for which there is no room are closed at once. */
 ssize_t tt_wire_receive(int socket, void *bytes, size_t size, int *fds, int room, int *nfds);
 unsigned long long tt_wire_open_files(void); /* ulimit -n, for errors */
 /* Can this process open so many more? `fd` is any that is open. */

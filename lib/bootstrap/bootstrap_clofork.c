@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bootstrap_held.c: a bit for each descriptor, so that nothing is allocated, which could fail, and a child
- * has only words to look at. What has a number beyond the bits, children do keep. */
-#include "bootstrap/bootstrap_held.h"
+/* bootstrap_clofork.c: one bit for each descriptor. So nothing is allocated, which could fail, and a child
+ * looks at a few words only. A descriptor whose number is beyond the bits stays open in children. */
+#include "bootstrap/bootstrap_clofork.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -13,42 +13,42 @@
 enum { WORDS = 4096, WORD_BITS = 64 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t held[WORDS];
+static uint64_t marked[WORDS];
 static int used; /* words; there is nothing beyond */
 
-void tt_held_lock(void)
+void tt_clofork_lock(void)
 {
     pthread_mutex_lock(&lock);
 }
 
-void tt_held_unlock(void)
+void tt_clofork_unlock(void)
 {
     pthread_mutex_unlock(&lock);
 }
 
-void tt_held_add(int fd)
+void tt_clofork_add(int fd)
 {
     int word = fd / WORD_BITS;
     if (fd < 0 || word >= WORDS)
         return;
-    held[word] |= UINT64_C(1) << fd % WORD_BITS;
+    marked[word] |= UINT64_C(1) << fd % WORD_BITS;
     used = word >= used ? word + 1 : used;
 }
 
 static void forget(int fd)
 {
     if (fd >= 0 && fd / WORD_BITS < WORDS)
-        held[fd / WORD_BITS] &= ~(UINT64_C(1) << fd % WORD_BITS);
+        marked[fd / WORD_BITS] &= ~(UINT64_C(1) << fd % WORD_BITS);
 }
 
-void tt_held_release(int fd)
+void tt_clofork_release(int fd)
 {
     pthread_mutex_lock(&lock);
     forget(fd);
     pthread_mutex_unlock(&lock);
 }
 
-void tt_held_close(int fd)
+void tt_clofork_close(int fd)
 {
     pthread_mutex_lock(&lock);
     forget(fd);
@@ -59,8 +59,8 @@ void tt_held_close(int fd)
 static void after_fork_in_child(void)
 {
     for (int word = 0; word < used; word++) {
-        for (; held[word] != 0; held[word] &= held[word] - 1)
-            close(word * WORD_BITS + __builtin_ctzll(held[word]));
+        for (; marked[word] != 0; marked[word] &= marked[word] - 1)
+            close(word * WORD_BITS + __builtin_ctzll(marked[word]));
     }
     used = 0;
 }
