@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_root.c: one thread, one poll loop.
  *
- * Nobody is waited for: a connection that is silent, slow or hostile costs its own slot until its time is up,
- * and all others go on. With all slots for strangers taken, further connections stay in the socket's backlog,
- * where they cost nothing, and who has not said a word has less time. Out of descriptors, strangers go first:
- * those of the network at once, and even before the last descriptors are gone; those of this machine, which
- * may be ranks on a slow day, after a moment. A rank that went with them comes again. */
+ * Nobody is waited for: a connection that is silent, slow or hostile takes one slot for strangers until
+ * its time is up, and all others go on. While all of these slots are taken, further connections stay in
+ * the socket's backlog, where they cost nothing, and a connection that has not said a word has less time.
+ * If descriptors run short, strangers go first: those of the network at once, even before the last
+ * descriptor is taken; those of this machine, which may be ranks on a slow day, after a moment. A rank
+ * that was dropped so connects again. */
 #include "bootstrap/bootstrap_root.h"
 
 #include <errno.h>
@@ -20,16 +21,16 @@
 
 #include "base/clock.h"
 #include "bootstrap/bootstrap_clofork.h"
-#include "bootstrap/bootstrap_job.h"
+#include "bootstrap/bootstrap_session.h"
 
 enum { LOCAL, NET, LISTENERS };
 enum { PAUSE_MS = 20 }; /* before a connection that could not be accepted is tried again */
 
 struct root {
-    struct tt_job job;
+    struct tt_root_session session;
     struct tt_listener listeners[LISTENERS];
-    struct pollfd *polls; /* the listeners, then the visitors in their order */
-    int room; /* for visitors */
+    struct pollfd *polls; /* the listeners, then the connections in their order */
+    int room; /* for connections */
     int strangers[LISTENERS]; /* each has its own slots: those of the network cannot take those of ranks */
     int64_t resume_ns[LISTENERS]; /* not before, anybody is let in */
     bool late; /* it stays, or did */
@@ -45,34 +46,35 @@ static void close_listeners(struct root *root)
 
 static void root_free(struct root *root)
 {
-    struct tt_job *job = &root->job;
+    struct tt_root_session *session = &root->session;
     close_listeners(root);
-    for (int i = 0; i < job->count; i++) {
-        if (job->visitors[i]->socket >= 0)
-            tt_visitor_dismiss(job->visitors[i]);
-        free(job->visitors[i]);
+    for (int i = 0; i < session->count; i++) {
+        if (session->connections[i]->socket >= 0)
+            tt_connection_dismiss(session->connections[i]);
+        free(session->connections[i]);
     }
-    tt_job_close_fds(job);
-    free(job->visitors);
-    free(job->seats);
-    free(job->fds);
-    free(job->round.frame);
-    free(job->result.frame);
+    tt_root_close_fds(session);
+    free(session->connections);
+    free(session->members);
+    free(session->fds);
+    free(session->exchange.frame);
+    free(session->result.frame);
     free(root->polls);
     explicit_bzero(root, sizeof *root); /* the secret */
     free(root);
 }
 
-/* Room for one more visitor. */
+/* Makes room for one more connection; false: no memory. */
 static bool grow(struct root *root)
 {
-    if (root->job.count < root->room)
+    if (root->session.count < root->room)
         return true;
     int room = root->room > 0 ? 2 * root->room : 16;
-    struct tt_visitor **visitors = realloc(root->job.visitors, (size_t)room * sizeof(struct tt_visitor *));
-    if (!visitors)
+    struct tt_connection **connections =
+        realloc(root->session.connections, (size_t)room * sizeof(struct tt_connection *));
+    if (!connections)
         return false;
-    root->job.visitors = visitors;
+    root->session.connections = connections;
     struct pollfd *polls = realloc(root->polls, (size_t)(room + LISTENERS) * sizeof *polls);
     if (!polls)
         return false;
@@ -81,47 +83,48 @@ static bool grow(struct root *root)
     return true;
 }
 
-static bool add_visitor(struct root *root, int listener, int socket)
+static bool add_connection(struct root *root, int listener, int socket)
 {
-    struct tt_visitor *v = grow(root) ? calloc(1, sizeof *v) : NULL;
-    if (!v)
+    struct tt_connection *c = grow(root) ? calloc(1, sizeof *c) : NULL;
+    if (!c)
         return false;
     struct ucred peer = { .pid = 0 };
     socklen_t bytes = sizeof peer;
     getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
-    v->socket = socket;
-    v->ours = peer.pid == getpid();
-    v->remote = listener == NET;
-    v->since_ns = tt_now_ns();
-    root->job.visitors[root->job.count++] = v;
+    c->socket = socket;
+    c->ours = peer.pid == getpid();
+    c->remote = listener == NET;
+    c->since_ns = tt_now_ns();
+    root->session.connections[root->session.count++] = c;
     root->strangers[listener]++;
     return true;
 }
 
-/* When it must have said hello. */
-static int64_t deadline_of(const struct root *root, const struct tt_visitor *v)
+/* Returns the moment by which this connection must have said hello. */
+static int64_t deadline_of(const struct root *root, const struct tt_connection *c)
 {
-    int listener = v->remote ? NET : LOCAL;
-    bool silent = v->stage == TT_STAGE_GREETING, full = root->strangers[listener] >= TT_JOB_STRANGERS;
-    bool haste = (silent && full) || (v->stage < TT_STAGE_FRAME && root->resume_ns[listener] > 0);
-    return v->since_ns + (haste ? TT_JOB_HASTE_MS : TT_JOB_STRANGER_MS) * INT64_C(1000000);
+    int listener = c->remote ? NET : LOCAL;
+    bool silent = c->stage == TT_STAGE_GREETING, full = root->strangers[listener] >= TT_ROOT_STRANGERS;
+    bool haste = (silent && full) || (c->stage < TT_STAGE_FRAME && root->resume_ns[listener] > 0);
+    return c->since_ns + (haste ? TT_ROOT_HASTE_MS : TT_ROOT_STRANGER_MS) * INT64_C(1000000);
 }
 
-/* Nobody can be let in. If that concerns a rank, it is the job's end; and if not, a matter of waiting. */
+/* Accepts nothing for a moment, since `number` says that nothing can be accepted. If ranks are still to
+ * come and no stranger of this machine is left to drop, the session fails. */
 static void close_for_now(struct root *root, int listener, int number)
 {
-    bool needed = root->job.phase == TT_JOB_GATHERING || root->job.phase == TT_JOB_LINGERING;
+    bool needed = root->session.phase == TT_PHASE_GATHERING || root->session.phase == TT_PHASE_LINGERING;
     root->resume_ns[listener] = tt_deadline_ns(PAUSE_MS);
     if (needed && listener == LOCAL && root->strangers[LOCAL] == 0)
-        tt_job_fail(&root->job, "the process that made the id cannot take in more ranks", number);
+        tt_root_fail(&root->session, "the process that made the id cannot take in more ranks", number);
 }
 
-/* Strangers of the network leave some descriptors to the program: one that got one of those has the place of
- * the oldest of them. */
+/* Leaves the last TT_ROOT_SPARE descriptors to the program: a connection of the network that got one of
+ * them drops the oldest stranger of the network and takes its number. */
 static int keep_low(struct root *root, int socket)
 {
-    bool low = tt_wire_open_files() >= (unsigned)socket + 1 + TT_JOB_SPARE;
-    if (low || !tt_job_drop_stranger(&root->job, true))
+    bool low = tt_wire_open_files() >= (unsigned)socket + 1 + TT_ROOT_SPARE;
+    if (low || !tt_root_drop_stranger(&root->session, true))
         return socket;
     tt_clofork_lock();
     int lower = fcntl(socket, F_DUPFD_CLOEXEC, 0);
@@ -133,9 +136,10 @@ static int keep_low(struct root *root, int socket)
     return lower;
 }
 
-/* One at a time, and only when poll says that there is one: out of descriptors, accept fails even if nobody
- * waits, and a job whose ranks are all here would fail for nothing. If no stranger of the network makes way
- * then, to try again at once would be to spin: the connection stays where it is. */
+/* Accepts one connection, and only when poll says that there is one: without free descriptors accept fails
+ * even if nobody waits, and a session whose ranks are all here would fail for nothing. If no stranger of
+ * the network can be dropped then, to try again at once would be to spin: the connection stays in the
+ * backlog. */
 static void accept_one(struct root *root, int listener)
 {
     tt_clofork_lock();
@@ -146,87 +150,91 @@ static void accept_one(struct root *root, int listener)
     root->resume_ns[listener] = 0;
     if (socket >= 0 && listener == NET)
         socket = keep_low(root, socket);
-    if (socket >= 0 && !add_visitor(root, listener, socket)) {
+    if (socket >= 0 && !add_connection(root, listener, socket)) {
         tt_clofork_close(socket);
         close_for_now(root, listener, ENOMEM);
     }
     bool short_of_files = number == EMFILE || number == ENFILE;
     if (socket >= 0 || number == EAGAIN || number == EINTR || number == ECONNABORTED)
         return;
-    if (!short_of_files || !tt_job_drop_stranger(&root->job, true))
+    if (!short_of_files || !tt_root_drop_stranger(&root->session, true))
         close_for_now(root, listener, number);
 }
 
-/* Drop the strangers that are gone or too slow, keep the order of the others. */
+/* Drops the strangers that are gone or too slow, and keeps the order of the others. */
 static void sweep(struct root *root)
 {
-    struct tt_job *job = &root->job;
+    struct tt_root_session *session = &root->session;
     int64_t now_ns = tt_now_ns();
     int kept = 0;
     int strangers[LISTENERS] = { 0 };
-    for (int i = 0; i < job->count; i++) {
-        struct tt_visitor *v = job->visitors[i];
-        bool stranger = v->stage < TT_STAGE_SEATED;
-        if (stranger && v->socket >= 0 && now_ns >= deadline_of(root, v))
-            tt_visitor_dismiss(v);
-        if (stranger && v->socket < 0) {
-            free(v);
+    for (int i = 0; i < session->count; i++) {
+        struct tt_connection *c = session->connections[i];
+        bool stranger = c->stage < TT_STAGE_ADMITTED;
+        if (stranger && c->socket >= 0 && now_ns >= deadline_of(root, c))
+            tt_connection_dismiss(c);
+        if (stranger && c->socket < 0) {
+            free(c);
             continue;
         }
-        strangers[v->remote ? NET : LOCAL] += stranger;
-        job->visitors[kept++] = v;
+        strangers[c->remote ? NET : LOCAL] += stranger;
+        session->connections[kept++] = c;
     }
-    job->count = kept;
+    session->count = kept;
     memcpy(root->strangers, strangers, sizeof strangers);
 }
 
-/* While all are sent the descriptors of all, nobody else takes any. */
-static bool is_open(const struct tt_job *job)
+/* True if connections are accepted now. While the descriptors of all are being sent to all, none is: it
+ * would take some. */
+static bool is_open(const struct tt_root_session *session)
 {
-    return job->phase != TT_JOB_HANDING_OUT && job->phase != TT_JOB_OVER;
+    return session->phase != TT_PHASE_HANDING_OUT && session->phase != TT_PHASE_OVER;
 }
 
-/* All ranks are here. Where others look for the next job, this one must not be found; at an id that was
- * handed out there is no next job, and who comes is to hear that there is one process too many. */
+/* Closes the listeners that the next session needs: all ranks are here, and an address or an id file that
+ * others look at must not lead to this session. An id that was handed out has no next session: its socket
+ * stays, and a process that comes is told that it is one too many. */
 static void close_doors(struct root *root)
 {
     tt_listener_close(&root->listeners[NET]);
-    if (root->job.id.agreed || root->listeners[LOCAL].id_file[0] != 0 || root->job.n == 1)
+    if (root->session.id.agreed || root->listeners[LOCAL].id_file[0] != 0 || root->session.n == 1)
         tt_listener_close(&root->listeners[LOCAL]);
 }
 
-/* All ranks have gone. One thread of a process waits a moment for a process that is one too many. */
+/* Stays for a moment when all ranks have gone, for a process that is one too many. Only one thread of a
+ * process does. */
 static void stay_late(struct root *root)
 {
-    if (root->job.n == 0 || root->listeners[LOCAL].socket < 0 || atomic_exchange(&somebody_stays_late, true))
+    if (root->session.n == 0 || root->listeners[LOCAL].socket < 0 ||
+        atomic_exchange(&somebody_stays_late, true))
         return;
     root->late = true;
-    root->job.phase = TT_JOB_LATE;
-    root->job.deadline_ns = tt_deadline_ns(TT_JOB_LATE_MS);
+    root->session.phase = TT_PHASE_LATE;
+    root->session.deadline_ns = tt_deadline_ns(TT_ROOT_LATE_MS);
 }
 
-/* Fill the poll set; returns how long it may wait. */
+/* Fills the poll set; returns how many milliseconds poll may wait. */
 static int prepare(struct root *root)
 {
-    struct tt_job *job = &root->job;
-    int64_t notice_ns = tt_job_notify(job), now_ns = tt_now_ns();
-    int64_t wake_ns = notice_ns < job->deadline_ns ? notice_ns : job->deadline_ns;
+    struct tt_root_session *session = &root->session;
+    int64_t notice_ns = tt_root_notify(session), now_ns = tt_now_ns();
+    int64_t wake_ns = notice_ns < session->deadline_ns ? notice_ns : session->deadline_ns;
     bool congested = false;
     for (int i = 0; i < LISTENERS; i++) {
-        bool open = root->strangers[i] < TT_JOB_STRANGERS && root->resume_ns[i] <= now_ns;
-        open = open && is_open(job);
+        bool open = root->strangers[i] < TT_ROOT_STRANGERS && root->resume_ns[i] <= now_ns;
+        open = open && is_open(session);
         root->polls[i] = (struct pollfd){ open ? root->listeners[i].socket : -1, POLLIN, 0 };
         if (root->resume_ns[i] > now_ns && root->resume_ns[i] < wake_ns)
             wake_ns = root->resume_ns[i];
     }
-    for (int i = 0; i < job->count; i++) {
-        struct tt_visitor *v = job->visitors[i];
-        short events = tt_job_may_send(job, v) ? POLLIN | POLLOUT : POLLIN;
-        root->polls[LISTENERS + i] = (struct pollfd){ v->socket, events, 0 };
-        congested = congested || v->congested;
-        v->congested = false;
-        if (v->socket >= 0 && v->stage < TT_STAGE_SEATED && deadline_of(root, v) < wake_ns)
-            wake_ns = deadline_of(root, v);
+    for (int i = 0; i < session->count; i++) {
+        struct tt_connection *c = session->connections[i];
+        short events = tt_root_may_send(session, c) ? POLLIN | POLLOUT : POLLIN;
+        root->polls[LISTENERS + i] = (struct pollfd){ c->socket, events, 0 };
+        congested = congested || c->congested;
+        c->congested = false;
+        if (c->socket >= 0 && c->stage < TT_STAGE_ADMITTED && deadline_of(root, c) < wake_ns)
+            wake_ns = deadline_of(root, c);
     }
     /* Nothing tells when other sockets have been emptied. */
     return congested ? 1 : tt_wire_poll_ms(wake_ns);
@@ -234,38 +242,38 @@ static int prepare(struct root *root)
 
 static void take_turn(struct root *root)
 {
-    struct tt_job *job = &root->job;
-    int wait_ms = prepare(root), count = job->count;
+    struct tt_root_session *session = &root->session;
+    int wait_ms = prepare(root), count = session->count;
     if (poll(root->polls, (nfds_t)count + LISTENERS, wait_ms) < 0) {
         if (errno != EINTR)
-            tt_job_fail(job, "the process that made the id cannot wait for ranks", errno);
+            tt_root_fail(session, "the process that made the id cannot wait for ranks", errno);
         return;
     }
     for (int i = 0; i < count; i++) {
-        struct tt_visitor *v = job->visitors[i];
-        if (v->socket >= 0 && (root->polls[LISTENERS + i].revents & ~POLLOUT) != 0)
-            tt_job_listen(job, v);
-        if (tt_job_may_send(job, v))
-            tt_job_send(job, v);
+        struct tt_connection *c = session->connections[i];
+        if (c->socket >= 0 && (root->polls[LISTENERS + i].revents & ~POLLOUT) != 0)
+            tt_root_listen(session, c);
+        if (tt_root_may_send(session, c))
+            tt_root_send(session, c);
     }
     for (int i = 0; i < LISTENERS; i++) {
-        if (root->polls[i].revents != 0 && is_open(job))
+        if (root->polls[i].revents != 0 && is_open(session))
             accept_one(root, i);
     }
     sweep(root);
-    if (job->phase == TT_JOB_HANDING_OUT)
+    if (session->phase == TT_PHASE_HANDING_OUT)
         close_doors(root);
-    tt_job_conclude(job);
-    if (job->phase == TT_JOB_OVER)
+    tt_root_conclude(session);
+    if (session->phase == TT_PHASE_OVER)
         stay_late(root);
-    if (job->phase != TT_JOB_OVER && tt_now_ns() >= job->deadline_ns)
-        tt_job_expire(job);
+    if (session->phase != TT_PHASE_OVER && tt_now_ns() >= session->deadline_ns)
+        tt_root_expire(session);
 }
 
 static void *answer(void *argument)
 {
     struct root *root = argument;
-    while (root->job.phase != TT_JOB_OVER)
+    while (root->session.phase != TT_PHASE_OVER)
         take_turn(root);
     if (root->late)
         atomic_store(&somebody_stays_late, false);
@@ -273,7 +281,8 @@ static void *answer(void *argument)
     return NULL;
 }
 
-/* Detached, and deaf to signals: those of the program are for its own threads. */
+/* Starts the helper thread: detached, with all signals blocked, since those of the program are for its own
+ * threads. */
 static int start_thread(struct root *root)
 {
     pthread_t thread;
@@ -287,10 +296,10 @@ static int start_thread(struct root *root)
     return number;
 }
 
-/* At the first of the id's addresses that is one of this machine. */
+/* Listens at the first of the id's addresses that is one of this machine. */
 static tutti_status listen_to_network(struct root *root)
 {
-    const struct tt_id *id = &root->job.id;
+    const struct tt_id *id = &root->session.id;
     char text[TT_NET_TEXT];
     int s = -1;
     for (int i = 0; i < id->count && s < 0; i++) {
@@ -305,11 +314,12 @@ static tutti_status listen_to_network(struct root *root)
         TUTTI_SYSTEM_ERROR, "rank 0 cannot listen at %s, where the others look for it", text);
 }
 
-/* The local socket first: who finds the one of the network open on this machine finds the other, too. */
+/* Opens the local socket first: a rank of this machine that finds the network's open finds the local one,
+ * too. */
 static tutti_status open_listeners(struct root *root, const char *id_file)
 {
     struct sockaddr_un address;
-    tutti_status status = tt_directory_socket(root->job.id.directory, root->job.id.token, &address);
+    tutti_status status = tt_directory_socket(root->session.id.directory, root->session.id.token, &address);
     if (status == TUTTI_OK)
         status = tt_listener_open(&root->listeners[LOCAL], &address, id_file);
     return status == TUTTI_OK ? listen_to_network(root) : status;
@@ -322,10 +332,10 @@ tutti_status tt_root_start(const struct tt_id *id, const char *id_file, int64_t 
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to answer at an id");
     for (int i = 0; i < LISTENERS; i++)
         root->listeners[i].socket = -1;
-    root->job.id = *id;
-    root->job.maker = -1;
-    root->job.timeout_ms = root->job.limit_ms = timeout_ms;
-    root->job.deadline_ns = tt_deadline_ns(timeout_ms);
+    root->session.id = *id;
+    root->session.maker = -1;
+    root->session.timeout_ms = root->session.limit_ms = timeout_ms;
+    root->session.deadline_ns = tt_deadline_ns(timeout_ms);
     tutti_status status = grow(root) ? open_listeners(root, id_file)
                                      : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to answer at an id");
     if (status == TUTTI_OK) {

@@ -82,7 +82,7 @@ static inline bool members_right(const struct tt_member *members, int n, int me)
 /* One rank's call, and how it ended. */
 struct call {
     const tutti_id *id;
-    int n, rank, rounds; /* exchanges after the meeting */
+    int n, rank, exchanges; /* after the meeting */
     int64_t timeout_ms;
     tutti_status status;
     char text[TT_ERROR_TEXT];
@@ -94,7 +94,7 @@ struct call {
 static inline tutti_status exchange(struct call *c, struct tt_session *session)
 {
     static const uint64_t sizes[] = { 1, 132, 4, TT_BLOB_BYTES };
-    for (int round = 0; round < c->rounds; round++) {
+    for (int round = 0; round < c->exchanges; round++) {
         uint64_t bytes = sizes[round % 4];
         uint8_t mine[TT_BLOB_BYTES], *all = malloc((size_t)c->n * bytes);
         memset(mine, round * 31 + c->rank, sizeof mine);
@@ -115,7 +115,7 @@ static inline void *run_call(void *argument)
     struct tt_session *session = NULL;
     make_member(c->rank, &mine);
     c->status = tt_bootstrap_meet(
-        c->id, c->n, c->rank, &mine, c->timeout_ms, members, c->rounds > 0 ? &session : NULL);
+        c->id, c->n, c->rank, &mine, c->timeout_ms, members, c->exchanges > 0 ? &session : NULL);
     if (c->status == TUTTI_OK) {
         c->right = members_right(members, c->n, c->rank);
         for (int r = 0; r < c->n; r++)

@@ -6,14 +6,14 @@
 
 #include "meeting.h"
 
-static void meet_forked(int n, int rounds)
+static void meet_forked(int n, int exchanges)
 {
     tutti_id id;
     pid_t children[160];
     cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
     for (int r = 0; r < n; r++) {
         struct call c = call_for(&id, n, r);
-        c.rounds = rounds;
+        c.exchanges = exchanges;
         children[r] = fork_call(c);
     }
     for (int r = 0; r < n; r++)
@@ -52,7 +52,7 @@ Test(bootstrap, threads_meet)
     cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
     for (int r = 0; r < N; r++) {
         calls[r] = call_for(&id, N, r);
-        calls[r].rounds = 20;
+        calls[r].exchanges = 20;
     }
     run_threads(calls, N);
     for (int r = 0; r < N; r++) {
@@ -71,7 +71,7 @@ Test(bootstrap, threads_that_never_time_out_meet)
     for (int r = 0; r < 3; r++) {
         calls[r] = call_for(&id, 3, r);
         calls[r].timeout_ms = timeouts_ms[r];
-        calls[r].rounds = 2;
+        calls[r].exchanges = 2;
     }
     run_threads(calls, 3);
     for (int r = 0; r < 3; r++)
@@ -220,14 +220,14 @@ Test(bootstrap, maker_may_leave_at_once)
             bool right = tt_bootstrap_create(&id, PATIENCE_MS) == TUTTI_OK &&
                          write(made[1], &id, sizeof id) == sizeof id;
             struct call c = call_for(&id, 4, 0);
-            c.rounds = round % 2 * 4;
+            c.exchanges = round % 2 * 4;
             run_call(&c);
             _exit(right && c.status == TUTTI_OK && c.right ? 0 : 1);
         }
         cr_assert_eq(read(made[0], &id, sizeof id), sizeof id);
         for (int i = 0; i < 3; i++) {
             struct call c = call_for(&id, 4, i + 1);
-            c.rounds = round % 2 * 4;
+            c.exchanges = round % 2 * 4;
             others[i] = fork_call(c);
         }
         cr_expect(ended_well(maker));
@@ -246,7 +246,7 @@ Test(bootstrap, rank_that_leaves_a_session_is_named)
     cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
     for (int r = 0; r < 3; r++) {
         calls[r] = call_for(&id, 3, r);
-        calls[r].rounds = r == 2 ? 1 : 4;
+        calls[r].exchanges = r == 2 ? 1 : 4;
     }
     run_threads(calls, 3);
     cr_expect(calls[2].status == TUTTI_OK && calls[2].right);

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include "bootstrap/bootstrap_job.h"
+#include "bootstrap/bootstrap_session.h"
 #include "bootstrap/bootstrap_root.h"
 #include "meeting.h"
 
@@ -158,7 +158,7 @@ static int64_t meet_among_strangers(void)
  * makes some meetings as slow as that. */
 Test(bootstrap_agreed, strangers_of_the_network_disturb_nobody)
 {
-    const int64_t long_ns = TT_JOB_STRANGER_MS * INT64_C(500000);
+    const int64_t long_ns = TT_ROOT_STRANGER_MS * INT64_C(500000);
     int tries = 1;
     while (meet_among_strangers() >= long_ns && tries < 10)
         tries++;

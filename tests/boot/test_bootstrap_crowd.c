@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "bootstrap/bootstrap_job.h"
+#include "bootstrap/bootstrap_session.h"
 #include "bootstrap/bootstrap_root.h"
 #include "meeting.h"
 
@@ -120,10 +120,10 @@ static int open_files_in_a_flood(const struct tt_id *id)
         _exit(0);
     }
     int64_t deadline_ns = tt_deadline_ns(PATIENCE_MS);
-    while (count_entries("/proc/self/fd") < used + CROWD - TT_JOB_SPARE && tt_now_ns() < deadline_ns)
+    while (count_entries("/proc/self/fd") < used + CROWD - TT_ROOT_SPARE && tt_now_ns() < deadline_ns)
         tt_sleep_ms(5);
     tt_sleep_ms(100); /* for the rest of them */
-    for (int i = 0; i < TT_JOB_SPARE - 2; i++)
+    for (int i = 0; i < TT_ROOT_SPARE - 2; i++)
         right = dup(0) >= 0 && right;
     kill(flood, SIGKILL);
     waitpid(flood, NULL, 0);
@@ -154,7 +154,7 @@ Test(bootstrap_crowd, silence_that_others_wait_for_is_short)
     int64_t began_ns = tt_now_ns();
     expect_meeting(&id);
     cr_expect_lt(
-        tt_now_ns() - began_ns, 3 * TT_JOB_STRANGER_MS * INT64_C(1000000), "ranks waited for the silent");
+        tt_now_ns() - began_ns, 3 * TT_ROOT_STRANGER_MS * INT64_C(1000000), "ranks waited for the silent");
     for (int i = 0; i < SILENT; i++)
         close(sockets[i]);
 }

@@ -3,7 +3,7 @@
  * place for them, and the ranks hear nothing of them. */
 #include <criterion/criterion.h>
 
-#include "bootstrap/bootstrap_job.h"
+#include "bootstrap/bootstrap_session.h"
 #include "meeting.h"
 
 struct guest {

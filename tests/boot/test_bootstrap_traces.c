@@ -61,7 +61,7 @@ static void run_job(enum kind kind)
     wrong.bytes[20] ^= 1;
     for (int r = 0; r < 3; r++) {
         calls[r] = call_for(&id, 3, r);
-        calls[r].rounds = kind == EXCHANGE_LONG ? 10 : 2;
+        calls[r].exchanges = kind == EXCHANGE_LONG ? 10 : 2;
         if (kind == MISSING || kind == WRONG_SECRET)
             calls[r].timeout_ms = 20;
     }
@@ -72,7 +72,7 @@ static void run_job(enum kind kind)
     if (kind == WRONG_SECRET)
         calls[1].id = &wrong;
     if (kind == LEAVE_EARLY)
-        calls[1].rounds = 1;
+        calls[1].exchanges = 1;
     run_threads(calls, kind == MISSING ? 1 : 3);
     bool right = kind == SUCCESS || kind == EXCHANGE_LONG;
     cr_expect_eq(calls[0].status == TUTTI_OK, right, "kind %d: %s", kind, calls[0].text);
@@ -292,7 +292,7 @@ Test(bootstrap_traces, signals_disturb_nobody)
         cr_expect(round > 0 || count_deaf_threads() == deaf + 1); /* later, one may stay for who is late */
         for (int r = 0; r < 2; r++) {
             calls[r] = call_for(&id, 2, r);
-            calls[r].rounds = 10;
+            calls[r].exchanges = 10;
         }
         cr_assert_eq(pthread_create(&calls[1].thread, NULL, come_late, &calls[1]), 0);
         run_call(&calls[0]);

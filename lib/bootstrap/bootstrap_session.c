@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* bootstrap_session.c: who becomes a member, what each connection says next, and how a session fails.
+ *
+ * The stage of a connection says what it sends next, and of which size. So each stage is a row of a table:
+ * how many bytes it needs, and the function that takes them.
+ *
+ * A session that fails does so for every rank, with the first cause, which names the ranks concerned. */
+#include "bootstrap/bootstrap_session.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "bootstrap/bootstrap_clofork.h"
+#include "bootstrap/joining.h"
+
+void tt_connection_dismiss(struct tt_connection *c)
+{
+    for (int i = 0; i < c->nfds; i++)
+        tt_clofork_close(c->fds[i]);
+    tt_clofork_close(c->socket);
+    c->nfds = 0;
+    c->socket = -1;
+}
+
+void tt_connection_enter(struct tt_connection *c, enum tt_stage stage)
+{
+    c->stage = stage;
+    c->have = 0;
+}
+
+void tt_root_decide(struct tt_root_session *session, tutti_status status, const char *format, ...)
+{
+    if (session->verdict.status != TUTTI_OK)
+        return;
+    va_list args;
+    va_start(args, format);
+    session->verdict.status = status;
+    vsnprintf(session->verdict.text, sizeof session->verdict.text, format, args);
+    va_end(args);
+    if (session->maker < 0) /* else that rank is told, and writes it to the log */
+        tt_log(TT_LOG_ERROR, "%s", session->verdict.text);
+}
+
+/* Sends a verdict. A failure closes the connection; after success the member may begin an exchange. */
+static void tell(
+    const struct tt_root_session *session, struct tt_connection *c, const struct tt_verdict *verdict)
+{
+    uint8_t bytes[TT_VERDICT_BYTES];
+    tt_verdict_write(verdict, session->id.session, bytes);
+    tt_wire_send(c->socket, bytes, sizeof bytes, NULL, 0);
+    if (verdict->status != TUTTI_OK)
+        tt_connection_dismiss(c);
+    else
+        tt_connection_enter(c, TT_STAGE_READY);
+}
+
+/* Ranks of this process are told last: once they know, the process may end, and this thread with it. A
+ * member in the midst of another frame is not told: it could not tell a verdict from the rest of that
+ * frame. */
+int tt_root_tell_all(struct tt_root_session *session)
+{
+    int told = 0;
+    for (int ours = 0; ours <= 1; ours++) {
+        for (int i = 0; i < session->count; i++) {
+            struct tt_connection *c = session->connections[i];
+            bool sending = c->stage == TT_STAGE_MEMBERS || c->stage == TT_STAGE_ANSWER;
+            if (c->socket < 0 || c->stage < TT_STAGE_ADMITTED || sending || c->ours != ours)
+                continue;
+            tell(session, c, &session->verdict);
+            told++;
+        }
+    }
+    return told;
+}
+
+/* Fails the session by its verdict. It stays for a while, for ranks that are still on their way are told
+ * the same. */
+static void give_up(struct tt_root_session *session)
+{
+    tt_root_tell_all(session);
+    int64_t linger_ns = tt_deadline_ns(TT_ROOT_LINGER_MS);
+    session->phase = session->n == 0 || session->hellos < session->n ? TT_PHASE_LINGERING : TT_PHASE_OVER;
+    if (linger_ns < session->deadline_ns)
+        session->deadline_ns = linger_ns;
+}
+
+/* Fails the session because of a stranger that cannot become a member, and tells it so. */
+static void turn_away(struct tt_root_session *session, struct tt_connection *c)
+{
+    session->hellos++;
+    tell(session, c, &session->verdict);
+    give_up(session);
+}
+
+/* True if all ranks are here, or have gone again. A process that comes now is one too many, and the ranks
+ * hear nothing of it. */
+static bool is_full(const struct tt_root_session *session)
+{
+    return session->phase == TT_PHASE_EXCHANGES || session->phase == TT_PHASE_LATE;
+}
+
+void tt_root_lose(struct tt_root_session *session, struct tt_connection *c, int number)
+{
+    if (c->stage < TT_STAGE_ADMITTED && number == EMFILE && !is_full(session)) {
+        tt_root_decide(session, TUTTI_SYSTEM_ERROR,
+            "the process that made the id cannot hold the descriptors of all ranks: its limit of open files "
+            "(ulimit -n) is %llu",
+            tt_wire_open_files());
+        turn_away(session, c);
+        return;
+    }
+    /* Between exchanges a rank may leave whenever nobody needs anything of it. */
+    bool needed = c->stage >= TT_STAGE_ADMITTED;
+    if (session->phase == TT_PHASE_EXCHANGES)
+        needed = needed && c->stage != TT_STAGE_WAITING && session->exchange.frame;
+    tt_connection_dismiss(c);
+    if (!needed)
+        return;
+    tt_root_decide(session, TUTTI_PEER_LOST, "rank %d was lost before all %d ranks had %s", c->challenge.rank,
+        session->n, session->phase == TT_PHASE_EXCHANGES ? "exchanged their addresses" : "met");
+    if (session->phase == TT_PHASE_GATHERING)
+        give_up(session);
+    else if (session->phase == TT_PHASE_EXCHANGES)
+        tt_root_tell_all(session);
+}
+
+static void hear_greeting(struct tt_root_session *session, struct tt_connection *c)
+{
+    uint8_t reply[TT_REPLY_BYTES];
+    if (!tt_greeting_read(c->in, &c->challenge) ||
+        tt_random_bytes(c->challenge.root_nonce, TT_NONCE_BYTES) != TUTTI_OK) {
+        tt_connection_dismiss(c);
+        return;
+    }
+    memcpy(reply, c->challenge.root_nonce, TT_NONCE_BYTES);
+    tt_proof_make(&session->id, TT_ROLE_ROOT, &c->challenge, reply + TT_NONCE_BYTES);
+    if (tt_wire_send(c->socket, reply, sizeof reply, NULL, 0) == sizeof reply)
+        tt_connection_enter(c, TT_STAGE_PROOF);
+    else
+        tt_connection_dismiss(c);
+}
+
+bool tt_root_drop_stranger(struct tt_root_session *session, bool remote)
+{
+    for (int i = 0; i < session->count; i++) {
+        struct tt_connection *c = session->connections[i];
+        if (c->socket < 0 || c->stage >= TT_STAGE_FRAME || c->remote != remote)
+            continue;
+        tt_connection_dismiss(c);
+        return true;
+    }
+    return false;
+}
+
+/* Drops strangers until this process can open the descriptors that come by a rank's hello: those for which
+ * there is no room would be lost. */
+static void make_room(struct tt_root_session *session, const struct tt_connection *c)
+{
+    while (!tt_wire_has_files(c->socket, TT_BLOB_FDS))
+        if (!tt_root_drop_stranger(session, true) && !tt_root_drop_stranger(session, false))
+            return;
+}
+
+static void hear_proof(struct tt_root_session *session, struct tt_connection *c)
+{
+    if (tt_proof_holds(&session->id, TT_ROLE_RANK, &c->challenge, c->in)) {
+        tt_connection_enter(c, TT_STAGE_FRAME);
+        make_room(session, c);
+        return;
+    }
+    if (!session->warned)
+        tt_log(TT_LOG_WARN, "a process that does not know the id's secret was turned away; so will others "
+                            "like it be, without a word");
+    session->warned = true;
+    tt_connection_dismiss(c);
+}
+
+static void hear_frame(struct tt_root_session *session, struct tt_connection *c)
+{
+    struct tt_frame frame;
+    if (!tt_frame_read(c->in, session->id.session, &frame) || frame.kind != TT_FRAME_HELLO) {
+        tt_connection_dismiss(c);
+    } else if (is_full(session) && (frame.lowest > TT_WIRE_HIGHEST || frame.highest < TT_WIRE_LOWEST)) {
+        tt_connection_dismiss(c);
+    } else if (frame.lowest > TT_WIRE_HIGHEST || frame.highest < TT_WIRE_LOWEST) {
+        tt_root_decide(session, TUTTI_MISMATCH,
+            "rank %d speaks versions %u to %u of the bootstrap, the process that made the id %d to %d: use "
+            "one version of Tutti on all ranks",
+            c->challenge.rank, frame.lowest, frame.highest, TT_WIRE_LOWEST, TT_WIRE_HIGHEST);
+        turn_away(session, c);
+    } else if (frame.length != TT_HELLO_BYTES - TT_FRAME_BYTES) {
+        tt_connection_dismiss(c);
+    } else {
+        c->version = frame.highest;
+        c->stage = TT_STAGE_HELLO; /* and the bytes stay: they are its head */
+    }
+}
+
+tutti_status tt_exchange_begin(struct tt_exchange *exchange, int n, uint32_t part)
+{
+    exchange->frame = malloc(TT_FRAME_BYTES + (size_t)n * part);
+    exchange->part = part;
+    return exchange->frame ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;
+}
+
+uint8_t *tt_exchange_part(const struct tt_exchange *exchange, int rank)
+{
+    return exchange->frame + TT_FRAME_BYTES + (size_t)rank * exchange->part;
+}
+
+static bool allocate(struct tt_root_session *session, int n)
+{
+    tt_wire_need_files(n * (1 + TT_BLOB_FDS)); /* a connection, and what comes by it */
+    session->members = calloc((size_t)n, sizeof *session->members);
+    session->fds = malloc((size_t)n * TT_BLOB_FDS * sizeof *session->fds);
+    if (tt_exchange_begin(&session->exchange, n, TT_ENTRY_BYTES) != TUTTI_OK || !session->members ||
+        !session->fds)
+        return false;
+    for (int i = 0; i < n * TT_BLOB_FDS; i++)
+        session->fds[i] = -1;
+    return true;
+}
+
+static void decide_remote(struct tt_root_session *session, const struct tt_connection *c)
+{
+    char from[TT_NET_TEXT] = "an address that is gone";
+    struct tt_net net;
+    if (tt_net_peer(c->socket, &net))
+        tt_net_print(&net, from);
+    tt_root_decide(session, TUTTI_UNSUPPORTED,
+        "rank %d came by the network, from %s, as it did not find rank 0's socket in /tmp: it runs on "
+        "another "
+        "machine, in another container or as another user, and ranks of this version share memory",
+        c->challenge.rank, from);
+}
+
+/* True if this rank may become a member; if not, the verdict says why. */
+static bool admit(
+    struct tt_root_session *session, const struct tt_connection *c, const struct tt_hello *hello)
+{
+    int rank = c->challenge.rank, n = hello->n;
+    if (n < 1 || n > TT_WIRE_RANKS)
+        tt_root_decide(
+            session, TUTTI_INVALID_ARGUMENT, "rank %d says n = %d; legal: 1 to %d", rank, n, TT_WIRE_RANKS);
+    else if (session->n != 0 && n != session->n)
+        tt_root_decide(session, TUTTI_INVALID_ARGUMENT, "rank %d says n = %d, rank %d said n = %d", rank, n,
+            session->n_from, session->n);
+    else if (rank < 0 || rank >= n)
+        tt_root_decide(session, TUTTI_INVALID_ARGUMENT, "rank %d is outside 0..%d", rank, n - 1);
+    else if (session->n != 0 && session->members[rank])
+        tt_root_decide(session, TUTTI_INVALID_ARGUMENT, "rank %d came twice", rank);
+    else if (c->remote)
+        decide_remote(session, c);
+    else if (__builtin_popcount(hello->fds) != c->nfds || hello->fds >> TT_BLOB_FDS != 0)
+        tt_root_decide(session, TUTTI_MISMATCH, "rank %d announced descriptors that did not come", rank);
+    else if (session->n == 0 && !allocate(session, n))
+        tt_root_decide(session, TUTTI_OUT_OF_MEMORY, "no memory for a job of %d ranks", n);
+    return session->verdict.status == TUTTI_OK;
+}
+
+static void give_notice(
+    const struct tt_root_session *session, const struct tt_connection *c, const char *text)
+{
+    uint8_t bytes[TT_NOTICE_BYTES];
+    struct tt_notice notice = { .maker = session->maker };
+    if (c->socket < 0 || c->version < TT_WIRE_NOTICES)
+        return;
+    snprintf(notice.text, sizeof notice.text, "%s", text);
+    tt_notice_write(&notice, session->id.session, bytes);
+    tt_wire_send(c->socket, bytes, sizeof bytes, NULL, 0);
+}
+
+/* Tells all members which rank is of the process that made the id. If that process ends, they can name it. */
+static void introduce_maker(struct tt_root_session *session, const struct tt_connection *c)
+{
+    bool first = c->ours && session->maker < 0;
+    if (first)
+        session->maker = c->challenge.rank;
+    for (int r = 0; first && r < session->n; r++)
+        if (session->members[r] != NULL)
+            give_notice(session, session->members[r], "");
+    if (!first && session->maker >= 0)
+        give_notice(session, c, "");
+}
+
+static void add_member(struct tt_root_session *session, struct tt_connection *c, const struct tt_hello *hello)
+{
+    int rank = c->challenge.rank, next = 0;
+    if (session->n == 0) {
+        session->n = hello->n;
+        session->n_from = rank;
+        session->deadline_ns = tt_deadline_ns(session->timeout_ms);
+        session->limit_ms = session->timeout_ms;
+        tt_root_begin_wait(session);
+    }
+    session->members[rank] = c;
+    session->exchange.parts++;
+    uint8_t *entry = tt_exchange_part(&session->exchange, rank);
+    tt_put(entry, hello->fds, 4);
+    memcpy(entry + 4, hello->blob, TT_BLOB_BYTES);
+    for (int i = 0; i < TT_BLOB_FDS; i++) {
+        if (hello->fds >> i & 1)
+            session->fds[rank * TT_BLOB_FDS + i] = c->fds[next++];
+    }
+    c->nfds = 0;
+    int64_t deadline_ns = tt_deadline_ns(hello->timeout_ms);
+    if (deadline_ns < session->deadline_ns) {
+        session->deadline_ns = deadline_ns;
+        session->limit_ms = hello->timeout_ms;
+    }
+    tt_connection_enter(c, TT_STAGE_ADMITTED);
+    introduce_maker(session, c);
+}
+
+static void refuse_late(
+    const struct tt_root_session *session, struct tt_connection *c, const struct tt_hello *hello)
+{
+    struct tt_verdict verdict = session->verdict;
+    int rank = c->challenge.rank;
+    if (verdict.status == TUTTI_OK) {
+        verdict.status = TUTTI_INVALID_ARGUMENT;
+        if (hello->n == session->n && rank >= 0 && rank < session->n)
+            snprintf(verdict.text, sizeof verdict.text,
+                "rank %d came twice: all %d ranks had come by then; an id serves once, and each process is a "
+                "rank of "
+                "its own",
+                rank, session->n);
+        else
+            snprintf(verdict.text, sizeof verdict.text,
+                "rank %d says n = %d, after all ranks of a job of n = %d had come", rank, hello->n,
+                session->n);
+    }
+    tell(session, c, &verdict);
+}
+
+static void hear_hello(struct tt_root_session *session, struct tt_connection *c)
+{
+    struct tt_hello hello;
+    tt_hello_read(c->in, &hello);
+    if (is_full(session)) {
+        refuse_late(session, c, &hello);
+        return;
+    }
+    if (session->phase == TT_PHASE_LINGERING || !admit(session, c, &hello)) {
+        turn_away(session, c);
+        return;
+    }
+    session->hellos++;
+    add_member(session, c, &hello);
+    if (session->exchange.parts == session->n)
+        tt_root_hand_out(session);
+}
+
+static void hear_interruption(struct tt_root_session *session, struct tt_connection *c)
+{
+    tt_root_lose(session, c, EPROTO);
+}
+
+static const struct {
+    uint32_t needs; /* 0: as many as a part of this exchange has */
+    void (*hear)(struct tt_root_session *session, struct tt_connection *c);
+} stages[] = {
+    [TT_STAGE_GREETING] = { TT_GREETING_BYTES, hear_greeting },
+    [TT_STAGE_PROOF] = { TT_SHA256_BYTES, hear_proof },
+    [TT_STAGE_FRAME] = { TT_FRAME_BYTES, hear_frame },
+    [TT_STAGE_HELLO] = { TT_HELLO_BYTES, hear_hello },
+    [TT_STAGE_ADMITTED] = { 1, hear_interruption },
+    [TT_STAGE_MEMBERS] = { TT_VERDICT_BYTES, tt_root_hear_report }, /* a failure may be told early */
+    [TT_STAGE_REPORT] = { TT_VERDICT_BYTES, tt_root_hear_report },
+    [TT_STAGE_DONE] = { 1, hear_interruption },
+    [TT_STAGE_ANSWER] = { 1, hear_interruption },
+    [TT_STAGE_READY] = { TT_FRAME_BYTES, tt_root_hear_exchange },
+    [TT_STAGE_PART] = { 0, tt_root_hear_part },
+    [TT_STAGE_WAITING] = { 1, hear_interruption },
+};
+
+/* Read what this stage needs, and not a byte of the next. True once it is there. */
+static bool fill(struct tt_root_session *session, struct tt_connection *c)
+{
+    size_t needs = stages[c->stage].needs > 0 ? stages[c->stage].needs : session->exchange.part;
+    int room = c->stage == TT_STAGE_FRAME || c->stage == TT_STAGE_HELLO ? TT_BLOB_FDS : 0;
+    while (c->have < needs) {
+        ssize_t got = tt_wire_receive(c->socket, c->in + c->have, needs - c->have, c->fds, room, &c->nfds);
+        if (got < 0 && errno == EAGAIN)
+            return false;
+        if (got <= 0) {
+            tt_root_lose(session, c, got < 0 ? errno : 0);
+            return false;
+        }
+        c->have += (size_t)got;
+    }
+    return true;
+}
+
+void tt_root_listen(struct tt_root_session *session, struct tt_connection *c)
+{
+    while (c->socket >= 0 && fill(session, c))
+        stages[c->stage].hear(session, c);
+}
+
+static bool has_reached(const struct tt_root_session *session, int rank, enum tt_stage stage)
+{
+    return session->members[rank] && session->members[rank]->stage >= stage;
+}
+
+/* "rank 2", "ranks 2, 5-7": those that have not reached a stage, as far as they fit; returns how many. */
+static int list_late(const struct tt_root_session *session, enum tt_stage stage, char *text, size_t bytes)
+{
+    char list[TT_ERROR_TEXT / 2] = "";
+    size_t at = 0, room = bytes - 8 < sizeof list ? bytes - 8 : sizeof list;
+    int late = 0;
+    for (int first = 0, end; first < session->n; first = end) {
+        end = first + 1;
+        if (has_reached(session, first, stage))
+            continue;
+        while (end < session->n && !has_reached(session, end, stage))
+            end++;
+        const char *comma = late > 0 ? ", " : "";
+        late += end - first;
+        if (room - at < 48) {
+            snprintf(list + at, sizeof list - at, "%s...", comma);
+            break;
+        }
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%d", comma, first);
+        if (end - first > 1)
+            at += (size_t)snprintf(list + at, sizeof list - at, "-%d", end - 1);
+    }
+    snprintf(text, bytes, "%s %s", late > 1 ? "ranks" : "rank", list);
+    return late;
+}
+
+void tt_root_begin_wait(struct tt_root_session *session)
+{
+    session->began_ns = tt_now_ns();
+    session->notice_ns = tt_deadline_ns(tt_joining_patience_ms);
+}
+
+/* Whom all wait for, and how; false if nobody is late for anything. */
+static bool describe_late(const struct tt_root_session *session, char *text, size_t bytes)
+{
+    static const struct {
+        enum tt_stage stage;
+        const char *verb[2]; /* of one, of more */
+    } phases[] = {
+        [TT_PHASE_GATHERING] = { TT_STAGE_ADMITTED, { "has not come", "have not come" } },
+        [TT_PHASE_HANDING_OUT] = { TT_STAGE_DONE, { "came, and is silent", "came, and are silent" } },
+        [TT_PHASE_EXCHANGES] = { TT_STAGE_WAITING,
+            { "does not take part in an exchange", "do not take part in an exchange" } },
+    };
+    char late[TT_NOTICE_TEXT - 48];
+    if (session->n == 0 || session->phase > TT_PHASE_EXCHANGES ||
+        (session->phase == TT_PHASE_EXCHANGES && !session->exchange.frame))
+        return false;
+    int count = list_late(session, phases[session->phase].stage, late, sizeof late);
+    snprintf(text, bytes, "%s of %d %s", late, session->n, phases[session->phase].verb[count > 1]);
+    return true;
+}
+
+/* Between two frames only, and to who waits. If no rank of this process is one of those, it says so
+ * itself. */
+int64_t tt_root_notify(struct tt_root_session *session)
+{
+    char text[TT_NOTICE_TEXT];
+    int64_t now_ns = tt_now_ns();
+    if (!describe_late(session, text, sizeof text))
+        return INT64_MAX;
+    if (now_ns < session->notice_ns)
+        return session->notice_ns;
+    for (int r = 0; r < session->n; r++) {
+        const struct tt_connection *c = session->members[r];
+        if (c && (c->stage == TT_STAGE_ADMITTED || c->stage == TT_STAGE_DONE || c->stage == TT_STAGE_WAITING))
+            give_notice(session, c, text);
+    }
+    if (session->maker < 0)
+        tt_log(TT_LOG_WARN, "ranks wait at an id that was made here, after %.0f s: %s",
+            1e-9 * (double)(now_ns - session->began_ns), text);
+    session->notice_ns = now_ns + tt_joining_pause_ns(now_ns - session->began_ns);
+    return session->notice_ns;
+}
+
+void tt_root_expire(struct tt_root_session *session)
+{
+    char late[TT_ERROR_TEXT / 2 + 8];
+    long long ms = session->limit_ms;
+    if (session->phase == TT_PHASE_GATHERING && session->n > 0) {
+        list_late(session, TT_STAGE_ADMITTED, late, sizeof late);
+        tt_root_decide(session, TUTTI_TIMEOUT, "%s did not come within %lld ms", late, ms);
+    } else if (session->phase == TT_PHASE_HANDING_OUT) {
+        list_late(session, TT_STAGE_DONE, late, sizeof late);
+        tt_root_decide(session, TUTTI_TIMEOUT, "%s came, but fell silent for %lld ms", late, ms);
+    } else if (session->phase == TT_PHASE_EXCHANGES) {
+        list_late(session, TT_STAGE_WAITING, late, sizeof late);
+        tt_root_decide(
+            session, TUTTI_TIMEOUT, "%s did not hand in what all exchange within %lld ms", late, ms);
+    } else if (session->phase == TT_PHASE_GATHERING) {
+        tt_log(TT_LOG_INFO, "no rank came to the id within %lld ms", ms);
+    }
+    tt_root_tell_all(session);
+    session->phase = TT_PHASE_OVER;
+}
+
+void tt_root_fail(struct tt_root_session *session, const char *what, int number)
+{
+    char why[128];
+    tt_root_decide(session, TUTTI_SYSTEM_ERROR, "%s: %s (its limit of open files, ulimit -n, is %llu)", what,
+        strerror_r(number, why, sizeof why), tt_wire_open_files());
+    bool again = session->phase >= TT_PHASE_LATE;
+    give_up(session);
+    if (again)
+        session->phase = TT_PHASE_OVER;
+    tt_root_close_fds(session); /* so that those who are still on their way can be let in, to hear of it */
+}
