@@ -4,7 +4,7 @@
 #include "comm/attempt.h"
 #include "base/status.h"
 #include "api/group.h"
-#include "bootstrap/joining.h"
+#include "bootstrap/init_progress.h"
 #include "launch/launch.h"
 #include "comm/lifecycle.h"
 #include "run/settings.h"
@@ -49,7 +49,7 @@ tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm)
     status = tt_launch_find(tt_comm_init_timeout(&settings, config), &n, &rank, &id);
     if (status == TUTTI_OK)
         status = tutti_comm_init_rank(n, rank, &id, config, comm);
-    tt_joining_end();
+    tt_init_progress_end();
     return status;
 }
 

@@ -55,7 +55,7 @@ static tutti_status gather(struct tt_comm *parent, const void *mine, uint64_t by
  * others in it. They differ in length, so each may have an algorithm of its own. */
 static tutti_status prepare(const struct split *s, const struct wish *mine)
 {
-    static const uint64_t lengths[] = { sizeof *mine, TT_JOINING_BYTES, sizeof(int32_t) };
+    static const uint64_t lengths[] = { sizeof *mine, TT_ENDPOINT_INFO_BYTES, sizeof(int32_t) };
     tutti_status status = tt_comm_turn(s->parent);
     for (int i = 0; i < 3 && status == TUTTI_OK; i++) {
         struct tt_call call = gather_of(s->parent, mine, lengths[i], s->wishes);
@@ -158,8 +158,8 @@ static tutti_status make_child(struct split *s, const tutti_config *config, tutt
 /* No child for this rank: only take part. */
 static tutti_status stand_by(struct split *s)
 {
-    static const uint8_t nothing[TT_JOINING_BYTES];
-    tutti_status status = gather(s->parent, nothing, TT_JOINING_BYTES, s->room);
+    static const uint8_t nothing[TT_ENDPOINT_INFO_BYTES];
+    tutti_status status = gather(s->parent, nothing, TT_ENDPOINT_INFO_BYTES, s->room);
     return status == TUTTI_OK ? gather(s->parent, nothing, sizeof(int32_t), s->room) : status;
 }
 
@@ -179,7 +179,7 @@ tutti_status tutti_comm_split(
     s.wishes = calloc(n, sizeof *s.wishes);
     s.members = calloc(n, sizeof *s.members);
     s.world = calloc(n, sizeof *s.world);
-    s.room = calloc(n, TT_JOINING_BYTES);
+    s.room = calloc(n, TT_ENDPOINT_INFO_BYTES);
     s.child_room = tt_comm_room(s.parent->n);
     tutti_status status = TUTTI_OK;
     if (s.wishes == NULL || s.members == NULL || s.world == NULL || s.room == NULL || s.child_room == NULL)

@@ -16,7 +16,7 @@ tutti_status tt_thread_start(
 /* Memory of the calling thread, given back when it ends. It is no thread-local variable, because one of more
  * than a few dozen bytes keeps a program that loads this library late, as an interpreter does, from loading
  * it. */
-enum tt_room { TT_ROOM_ERROR, TT_ROOM_GROUP, TT_ROOM_JOINING, TT_ROOMS };
+enum tt_room { TT_ROOM_ERROR, TT_ROOM_GROUP, TT_ROOM_INIT_PROGRESS, TT_ROOMS };
 /* At first `bytes` zeros, on lines of their own, later the same memory; NULL if there is none. A room is
  * always asked for with the same size. */
 void *tt_thread_room(enum tt_room room, size_t bytes);

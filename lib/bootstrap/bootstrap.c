@@ -22,7 +22,7 @@
 #include "bootstrap/bootstrap_directory.h"
 #include "bootstrap/bootstrap_root.h"
 #include "bootstrap/bootstrap_wire.h"
-#include "bootstrap/joining.h"
+#include "bootstrap/init_progress.h"
 
 enum {
     PAUSE_MS = 64, /* between two attempts to reach rank 0 that has not started */
@@ -108,7 +108,7 @@ static bool wait_for(const struct tt_session *s, short events)
 {
     struct pollfd p = { s->socket, events, 0 };
     for (;;) {
-        int64_t look_ns = tt_joining_look();
+        int64_t look_ns = tt_init_progress_look();
         int ready = poll(&p, 1, tt_wire_poll_ms(look_ns < s->deadline_ns ? look_ns : s->deadline_ns));
         if (ready > 0)
             return true;
@@ -226,8 +226,8 @@ static tutti_status reach(struct tt_session *s, const struct tt_id *id, const st
             return status;
         if (s->reached)
             return lost(s, "before it was let in");
-        tt_joining_wait("rank 0 has not come");
-        tt_joining_look();
+        tt_init_progress_wait("rank 0 has not come");
+        tt_init_progress_look();
         if (!id->agreed)
             return tt_fail(TUTTI_PEER_LOST,
                 "nobody answers at this id: it has expired, or its job is complete (with another process as "
@@ -252,7 +252,7 @@ static tutti_status prove(struct tt_session *s, const struct tt_id *id)
     tutti_status status = tt_random_bytes(challenge.rank_nonce, TT_NONCE_BYTES);
     if (status != TUTTI_OK)
         return status;
-    tt_joining_wait("the process that made the id does not answer");
+    tt_init_progress_wait("the process that made the id does not answer");
     tt_greeting_write(&challenge, greeting);
     if (!send_all(s, greeting, sizeof greeting, NULL, 0) || !receive_all(s, reply, sizeof reply))
         return broken(s, "before it proved to know the id's secret");
@@ -292,7 +292,7 @@ static bool receive_notice(struct tt_session *s, uint8_t *bytes)
     tt_notice_read(bytes, &notice);
     s->maker = notice.maker;
     if (notice.text[0] != 0)
-        tt_joining_hear(notice.text);
+        tt_init_progress_hear(notice.text);
     return true;
 }
 
@@ -408,7 +408,7 @@ static tutti_status receive_members(
         s, TT_FRAME_MEMBERS, (uint64_t)s->n * TT_ENTRY_BYTES, entries, "when all ranks were about to meet");
     if (status != TUTTI_OK)
         return status;
-    tt_joining_wait("not all ranks have taken the addresses of the others");
+    tt_init_progress_wait("not all ranks have taken the addresses of the others");
     int expected = read_entries(s, entries, members);
     if (expected < 0) {
         errno = EPROTO;
@@ -439,8 +439,8 @@ static tutti_status join(struct tt_session *s, const struct tt_member *mine, str
     struct tt_member *met = malloc(n * sizeof *met);
     uint8_t *entries = malloc(n * TT_ENTRY_BYTES);
     int *fds = malloc(n * TT_BLOB_FDS * sizeof *fds), nfds = 0;
-    tt_joining_wait("not all ranks have come");
-    tt_joining_defer();
+    tt_init_progress_wait("not all ranks have come");
+    tt_init_progress_defer();
     tutti_status status = met && entries && fds
                               ? say_hello(s, mine)
                               : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", s->n);
@@ -530,8 +530,8 @@ tutti_status tt_session_exchange(struct tt_session *s, const void *mine, uint64_
     if (!body)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for an exchange of %d ranks", s->n);
     s->deadline_ns = tt_wire_later(tt_deadline_ns(s->timeout_ms), TT_WIRE_GRACE_MS);
-    tt_joining_wait("not all ranks have handed in what all exchange");
-    tt_joining_defer();
+    tt_init_progress_wait("not all ranks have handed in what all exchange");
+    tt_init_progress_defer();
     tutti_status status = TUTTI_OK;
     /* If the job has failed, its verdict is there to be read. */
     if (!send_all(s, part, TT_FRAME_BYTES + bytes, NULL, 0) && errno != EPIPE && errno != ECONNRESET)

@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "base/wait.h"
 #include "bootstrap/bootstrap_root.h"
-#include "bootstrap/joining.h"
+#include "bootstrap/init_progress.h"
 
 enum { PAUSE_MS = 64, LOCK_MS = 10000 };
 
@@ -178,8 +178,8 @@ tutti_status tt_bootstrap_look_up(const char *name, int64_t timeout_ms, tutti_id
         if (tt_now_ns() >= deadline_ns)
             return tt_fail(TUTTI_TIMEOUT, "rank 0 of this job did not start on this machine within %lld ms",
                 (long long)timeout_ms);
-        tt_joining_wait("rank 0 has not come, or not on this machine");
-        tt_joining_look();
+        tt_init_progress_wait("rank 0 has not come, or not on this machine");
+        tt_init_progress_look();
         tt_sleep_ms(pause_ms);
     }
 }

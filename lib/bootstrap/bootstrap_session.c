@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "bootstrap/bootstrap_clofork.h"
-#include "bootstrap/joining.h"
+#include "bootstrap/init_progress.h"
 
 void tt_connection_dismiss(struct tt_connection *c)
 {
@@ -438,7 +438,7 @@ static int list_late(const struct tt_root_session *session, enum tt_stage stage,
 void tt_root_begin_wait(struct tt_root_session *session)
 {
     session->began_ns = tt_now_ns();
-    session->notice_ns = tt_deadline_ns(tt_joining_patience_ms);
+    session->notice_ns = tt_deadline_ns(tt_init_progress_patience_ms);
 }
 
 /* Whom all wait for, and how; false if nobody is late for anything. */
@@ -480,7 +480,7 @@ int64_t tt_root_notify(struct tt_root_session *session)
     if (session->maker < 0)
         tt_log(TT_LOG_WARN, "ranks wait at an id that was made here, after %.0f s: %s",
             1e-9 * (double)(now_ns - session->began_ns), text);
-    session->notice_ns = now_ns + tt_joining_pause_ns(now_ns - session->began_ns);
+    session->notice_ns = now_ns + tt_init_progress_pause_ns(now_ns - session->began_ns);
     return session->notice_ns;
 }
 

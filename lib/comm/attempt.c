@@ -13,7 +13,7 @@
 #include "base/thread.h"
 #include "base/fork.h"
 #include "base/handle.h"
-#include "bootstrap/joining.h"
+#include "bootstrap/init_progress.h"
 #include "launch/launch.h"
 #include "comm/lifecycle.h"
 #include "run/settings.h"
@@ -59,7 +59,7 @@ static tutti_status make(struct attempt *a, struct tt_comm **made)
         status = tt_launch_find(tt_comm_init_timeout(&settings, &a->config), &a->n, &a->rank, &a->id);
     if (status == TUTTI_OK)
         status = tt_init_rank(a->n, a->rank, &a->id, &a->config, &handle);
-    tt_joining_end();
+    tt_init_progress_end();
     if (status == TUTTI_OK)
         *made = tt_handle_take(handle);
     return status;

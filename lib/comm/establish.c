@@ -13,12 +13,12 @@
 #include "base/handle.h"
 #include "comm/lifecycle.h"
 
-struct joining { /* what a rank tells the others */
+struct endpoint_info { /* what a rank tells the others */
     int32_t status, domain;
     struct tt_cores cores;
     uint8_t address[TT_ADDRESS_MAX];
 };
-_Static_assert(sizeof(struct joining) == TT_JOINING_BYTES, "as lifecycle.h says");
+_Static_assert(sizeof(struct endpoint_info) == TT_ENDPOINT_INFO_BYTES, "as lifecycle.h says");
 
 static tutti_status failure_of(int rank, int32_t status)
 {
@@ -29,7 +29,7 @@ static tutti_status failure_of(int rank, int32_t status)
 void *tt_comm_room(int n)
 {
     void *room = calloc(
-        (size_t)n, sizeof(struct joining) + TT_ADDRESS_MAX + sizeof(int32_t) + sizeof(struct tt_cores));
+        (size_t)n, sizeof(struct endpoint_info) + TT_ADDRESS_MAX + sizeof(int32_t) + sizeof(struct tt_cores));
     if (room == NULL)
         tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", n);
     return room;
@@ -66,7 +66,7 @@ tutti_status tt_comm_domain(const struct tt_settings *settings, int n, int rank,
 }
 
 static tutti_status connect_all(
-    struct tt_comm *comm, const struct joining *all, uint8_t *addresses, int32_t *domain_of)
+    struct tt_comm *comm, const struct endpoint_info *all, uint8_t *addresses, int32_t *domain_of)
 {
     struct tt_cores *cores = (struct tt_cores *)(void *)(domain_of + comm->n);
     for (int r = 0; r < comm->n; r++) {
@@ -102,7 +102,8 @@ tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settin
     const tutti_config *config, const int32_t *domain, tt_exchange_fn exchange, void *context, void *room,
     tutti_comm **comm)
 {
-    struct joining mine = { .domain = domain != NULL ? *domain : -1, .cores = tt_cores_mine() }, *all = room;
+    struct endpoint_info mine = { .domain = domain != NULL ? *domain : -1, .cores = tt_cores_mine() },
+                         *all = room;
     uint8_t *addresses = (uint8_t *)(all + n);
     struct tt_comm *made = NULL;
     tutti_comm *handle = NULL;

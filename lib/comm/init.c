@@ -13,7 +13,7 @@
 #include "bootstrap/bootstrap.h"
 #include "device/device.h"
 #include "base/handle.h"
-#include "bootstrap/joining.h"
+#include "bootstrap/init_progress.h"
 #include "comm/lifecycle.h"
 #include "select/selection.h"
 #include "run/settings.h"
@@ -75,7 +75,7 @@ static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings
 bool tt_init_begin(const tutti_config *config)
 {
     tutti_config known;
-    return tt_comm_config(config, &known) == TUTTI_OK && tt_joining_begin(known.name);
+    return tt_comm_config(config, &known) == TUTTI_OK && tt_init_progress_begin(known.name);
 }
 
 tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm)
@@ -89,7 +89,7 @@ tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_confi
     if (room == NULL)
         return TUTTI_OUT_OF_MEMORY;
     bool outermost = tt_init_begin(config);
-    tt_joining_know(n, rank);
+    tt_init_progress_know(n, rank);
     status = meet(n, rank, id, &settings, tt_comm_init_timeout(&settings, config), room, &session);
     if (status == TUTTI_OK) {
         status =
@@ -99,7 +99,7 @@ tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_confi
     tt_transport_memory()->settle();
     free(room);
     if (outermost)
-        tt_joining_end();
+        tt_init_progress_end();
     return status;
 }
 

@@ -18,11 +18,11 @@ void tt_comm_destroy(struct tt_comm *comm);
 
 /* Hand `mine` in and get everybody's, in rank order; the bytes are the same on all ranks. */
 typedef tutti_status (*tt_exchange_fn)(void *context, const void *mine, uint64_t bytes, void *all);
-enum { TT_JOINING_BYTES = TT_ADDRESS_MAX + 16 };
+enum { TT_ENDPOINT_INFO_BYTES = TT_ADDRESS_MAX + 16 };
 /* Room for the words of n ranks, to be taken before the first exchange: between two exchanges nobody may
  * fail alone. NULL, with the thread's last error set, if there is none. */
 void *tt_comm_room(int n);
-/* Open, exchange (TT_JOINING_BYTES), connect, exchange (4 bytes): always two exchanges, also by a rank
+/* Open, exchange (TT_ENDPOINT_INFO_BYTES), connect, exchange (4 bytes): always two exchanges, also by a rank
  * that fails, so that nobody waits for it. One rank's failure is everybody's. `domain`: this rank's cache
  * domain; NULL: as the settings say. */
 tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
@@ -41,8 +41,8 @@ tutti_status tt_handle_create(struct tt_comm *comm, tutti_comm **handle);
  * (init.c). */
 tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
 tutti_status tt_init_all(int n, const int *devices, const tutti_config *config, tutti_comm **comms);
-/* Tells joining.h that this thread begins to make a communicator. False if the thread was doing that already,
- * or if the config is not legal. */
+/* Tells init_progress.h that this thread begins to make a communicator. False if the thread was doing that
+ * already, or if the config is not legal. */
 bool tt_init_begin(const tutti_config *config);
 
 /* All calls of this communicator that are queued are over, and so is a replay that its device has reached;

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "bootstrap/bootstrap_wire.h"
-#include "bootstrap/joining.h"
+#include "bootstrap/init_progress.h"
 
 enum { LEAVE_MS = 2000 };
 
@@ -40,7 +40,7 @@ static bool wait_for(const struct tt_pmi *pmi, short events)
 {
     struct pollfd p = { pmi->socket, events, 0 };
     for (;;) {
-        int64_t look_ns = tt_joining_look();
+        int64_t look_ns = tt_init_progress_look();
         int ready = poll(&p, 1, tt_wire_poll_ms(look_ns < pmi->deadline_ns ? look_ns : pmi->deadline_ns));
         if (ready > 0 && (p.revents & POLLNVAL) == 0)
             return true;
@@ -185,7 +185,7 @@ tutti_status tt_pmi_get(struct tt_pmi *pmi, const char *key, bool needed, const 
 
 tutti_status tt_pmi_barrier(struct tt_pmi *pmi)
 {
-    tt_joining_wait("not all ranks have asked the launcher (PMI) for the id");
+    tt_init_progress_wait("not all ranks have asked the launcher (PMI) for the id");
     return ask(pmi, "bring all ranks together", "barrier_out", NULL, "cmd=barrier_in\n");
 }
 

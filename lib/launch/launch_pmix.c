@@ -22,7 +22,7 @@
 #include "base/load.h"
 #include "base/status.h"
 #include "base/wait.h"
-#include "bootstrap/joining.h"
+#include "bootstrap/init_progress.h"
 
 /* The functions used, by the declarations of the header. */
 static struct {
@@ -151,7 +151,7 @@ static tutti_status fence(int64_t timeout_ms)
 {
     pmix_info_t collect = { .key = PMIX_COLLECT_DATA, .value = { .type = PMIX_BOOL, .data.flag = true } };
     int64_t deadline_ns = tt_deadline_ns(timeout_ms);
-    tt_joining_wait("not all ranks have asked the launcher (PMIx) for the id");
+    tt_init_progress_wait("not all ranks have asked the launcher (PMIx) for the id");
     pmix_status_t result = pmix.fence(NULL, 0, &collect, 1, end_fence, (void *)(uintptr_t)calls);
     if (result == PMIX_OPERATION_SUCCEEDED)
         return TUTTI_OK;
@@ -160,7 +160,7 @@ static tutti_status fence(int64_t timeout_ms)
             return tt_fail(TUTTI_TIMEOUT,
                 "not all ranks that the launcher started came to ask for the id within %lld ms",
                 (long long)timeout_ms);
-        tt_joining_look();
+        tt_init_progress_look();
         tt_sleep_ms(1);
     }
     if (result == PMIX_SUCCESS)

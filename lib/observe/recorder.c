@@ -158,7 +158,7 @@ static tutti_status begin_part(int n, int rank, const char *name, struct tt_reco
     snprintf(part->name, sizeof part->name, "%s", name);
     atomic_store_explicit(&part->calls, 0, memory_order_relaxed);
     atomic_store_explicit(&part->failed, 0, memory_order_relaxed);
-    atomic_store_explicit(&part->joining, 0, memory_order_relaxed);
+    atomic_store_explicit(&part->init_began, 0, memory_order_relaxed);
     atomic_store_explicit(&part->ring[TT_RECORDER_RING].words[TT_ENTRY_STATE], 0, memory_order_relaxed);
     *recorder = r;
     return TUTTI_OK;
@@ -176,13 +176,13 @@ tutti_status tt_recorder_open(int n, int rank, const char *name, struct tt_recor
     return TUTTI_OK;
 }
 
-/* The ring is not touched, so it takes no memory. */
-struct tt_recorder *tt_recorder_join(int n, int rank, const char *name, uint64_t since_ticks)
+/* Opens the entry without touching its ring, whose pages take no memory so. */
+struct tt_recorder *tt_recorder_open_init(int n, int rank, const char *name, uint64_t since_ticks)
 {
     struct tt_recorder *r;
     if (begin_part(n, rank, name, &r) != TUTTI_OK)
         return NULL;
-    atomic_store_explicit(&r->part->joining, since_ticks | 1, memory_order_relaxed);
+    atomic_store_explicit(&r->part->init_began, since_ticks | 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&r->part->life, 1, memory_order_release);
     return r;
 }

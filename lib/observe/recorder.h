@@ -26,9 +26,10 @@ struct tt_entry;
 struct tt_recorder;
 
 tutti_status tt_recorder_open(int n, int rank, const char *name, struct tt_recorder **recorder);
-/* A communicator that is being made, since that moment; NULL if there is no memory. It makes no calls, and is
- * closed when the communicator is opened, or could not be. n is 0 where neither is known yet. */
-struct tt_recorder *tt_recorder_join(int n, int rank, const char *name, uint64_t since_ticks);
+/* Opens an entry for a communicator that is being made since that moment; NULL if there is no memory. The
+ * entry has no calls. Its owner closes it when the communicator is open, or could not be made. n is 0
+ * while n and rank are not known. */
+struct tt_recorder *tt_recorder_open_init(int n, int rank, const char *name, uint64_t since_ticks);
 void tt_recorder_wait(struct tt_recorder *recorder, const char *what); /* what that waits for */
 void tt_recorder_close(struct tt_recorder *recorder);
 /* What tells this communicator from others of its name; the same on all ranks. */

@@ -79,9 +79,10 @@ struct tt_recorder_part { /* one communicator */
     int32_t status, reserved;
     char name[64];
     char error[480];
-    /* Of one that is being made: the ticks since when, 0 once it is; and a text, what that waits for, which
-     * is whole if its number was even and the same before and after it was read. */
-    _Atomic uint64_t joining, wait_number, wait[TT_RECORDER_WAIT_WORDS];
+    /* For a communicator that is being made: the ticks at which that began (0 once it is made), and a text
+     * that says what it waits for. The text is whole if wait_number was even, and the same before and
+     * after the text was read. */
+    _Atomic uint64_t init_began, wait_number, wait[TT_RECORDER_WAIT_WORDS];
     struct tt_entry ring[TT_RECORDER_RING + 1]; /* and the spare one */
 };
 

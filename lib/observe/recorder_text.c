@@ -18,7 +18,7 @@ enum { TRIES = 8, TEXT_BYTES = 160 };
 struct view { /* of one communicator, taken over */
     const struct tt_recorder_header *header;
     struct tt_moment now;
-    uint64_t calls, id, joining;
+    uint64_t calls, id, init_began;
     int32_t n, rank, status;
     bool failed;
     char name[64], error[480], wait[8 * TT_RECORDER_WAIT_WORDS];
@@ -84,7 +84,7 @@ static bool take_view(
     *v = (struct view){ .header = header, .now = tt_moment_now(), .id = part->id, .n = part->n };
     v->rank = part->rank;
     v->calls = atomic_load_explicit(&part->calls, memory_order_relaxed);
-    v->joining = atomic_load_explicit(&part->joining, memory_order_relaxed);
+    v->init_began = atomic_load_explicit(&part->init_began, memory_order_relaxed);
     take_wait(part, v->wait);
     v->failed = atomic_load_explicit(&part->failed, memory_order_acquire) != 0;
     snprintf(v->name, sizeof v->name, "%.*s", (int)sizeof part->name, part->name);
@@ -321,18 +321,18 @@ static bool next(struct walk *w, struct record *r)
     return false;
 }
 
-static int64_t joining_ns(const struct view *v)
+static int64_t init_ns(const struct view *v)
 {
-    return v->now.ns - tt_ticks_to_ns(v->header->begun, v->now, v->joining);
+    return v->now.ns - tt_ticks_to_ns(v->header->begun, v->now, v->init_began);
 }
 
-static void put_joining_text(struct tt_text *t, const struct view *v)
+static void put_init_text(struct tt_text *t, const struct view *v)
 {
     put_clean(t, v->name);
     if (v->n > 0)
         tt_put(t, ", rank %d of %d", v->rank, v->n);
     tt_put(t, ": is being made for ");
-    put_span(t, joining_ns(v));
+    put_span(t, init_ns(v));
     tt_put(t, v->wait[0] != '\0' ? "; " : "");
     put_clean(t, v->wait);
     tt_put(t, "\n");
@@ -365,13 +365,13 @@ static void put_part_json(struct tt_text *t, const struct view *v, const struct 
     tt_put_json(t, v->name);
     tt_put(t, ", \"id\": \"%016llx\", \"rank\": %d, \"ranks\": %d, \"calls\": %llu, \"now_ns\": %lld",
         (unsigned long long)v->id, v->rank, v->n, (unsigned long long)v->calls, (long long)v->now.ns);
-    tt_put(t, ", \"status\": %d, \"error\": ", v->joining != 0 ? TUTTI_IN_PROGRESS : v->status);
+    tt_put(t, ", \"status\": %d, \"error\": ", v->init_began != 0 ? TUTTI_IN_PROGRESS : v->status);
     if (v->failed)
         tt_put_json(t, v->error);
     else
         tt_put(t, "null");
-    if (v->joining != 0) {
-        put_time(t, "joining_ns", true, joining_ns(v));
+    if (v->init_began != 0) {
+        put_time(t, "joining_ns", true, init_ns(v));
         tt_put(t, ", \"waits\": ");
         tt_put_json(t, v->wait);
     }
@@ -391,8 +391,8 @@ bool tt_recorder_put_part(struct tt_text *t, const struct tt_recorder_header *he
         return false;
     if (form == TT_RECORDER_JSON)
         put_part_json(t, &v, part);
-    else if (v.joining != 0)
-        put_joining_text(t, &v);
+    else if (v.init_began != 0)
+        put_init_text(t, &v);
     else
         put_part_text(t, &v, part);
     return true;

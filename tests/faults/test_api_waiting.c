@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "base/wait.h"
 #include "run/settings.h"
-#include "bootstrap/joining.h"
+#include "bootstrap/init_progress.h"
 
 static int64_t init_timeout(const char *options, int64_t timeout_ms)
 {
@@ -27,7 +27,7 @@ Test(api_waiting, the_shorter_timeout_holds)
 {
     unsetenv("TUTTI_TIMEOUT");
     unsetenv("TUTTI_INIT_TIMEOUT");
-    cr_expect_eq(tt_joining_patience_ms, 10000);
+    cr_expect_eq(tt_init_progress_patience_ms, 10000);
     cr_expect_eq(init_timeout(NULL, 0), 300000);
     cr_expect_eq(init_timeout(NULL, 1500), 1500);
     cr_expect_eq(init_timeout(NULL, 3600000), 300000);
@@ -77,7 +77,7 @@ static void begin_waiter(struct waiter *w)
 {
     snprintf(w->path, sizeof w->path, "/tmp/tutti_waiting_XXXXXX");
     close(mkstemp(w->path));
-    tt_joining_patience_ms = TELL_MS;
+    tt_init_progress_patience_ms = TELL_MS;
     setenv("TUTTI_DEBUG_FILE", w->path, 1);
     unsetenv("TUTTI_DEBUG");
 }
