@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* split.c: a communicator from another: ranks of one colour, ordered by key, then by rank.
+/* split.c: communicators from another: ranks of one colour make one, ordered by key, then by rank.
  *
- * All ranks of the parent take part in three all_gathers on it, also those that get no child: the wishes,
- * and the two exchanges of establishing. The processes know each other already, and in which cache domains
- * they are. The child's shared
- * settings are its rank 0's. */
+ * All ranks of the parent take part in three all_gathers on it, also those that get no child: one of their
+ * requests (colour, key, settings), and the two exchanges of establishing. The processes know each other
+ * already, and in which cache domains they are. The child's shared settings are those of its rank 0. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +15,14 @@
 #include "run/settings.h"
 #include "select/selection.h"
 
-struct wish {
+struct request {
     int32_t color, key, status;
     struct tt_settings settings;
 };
 
 struct split {
     struct tt_comm *parent;
-    struct wish *wishes;
+    struct request *requests;
     int *members; /* ranks of the parent, in the order of the child */
     int count, place;
     int32_t *world; /* of the child's ranks; becomes the child's */
@@ -41,7 +40,8 @@ static struct tt_call gather_of(struct tt_comm *parent, const void *mine, uint64
         .type = TUTTI_UINT8 };
 }
 
-/* The others are in it, too: what cannot start, though it was prepared, ends the parent. */
+/* Runs an all_gather on the parent. The other ranks are in it too, so a failure to start, once it was
+ * prepared, ends the parent. */
 static tutti_status gather(struct tt_comm *parent, const void *mine, uint64_t bytes, void *all)
 {
     struct tt_pending pending = { .call = gather_of(parent, mine, bytes, all) };
@@ -51,14 +51,14 @@ static tutti_status gather(struct tt_comm *parent, const void *mine, uint64_t by
     return status == TUTTI_OK ? tt_run(&pending, 1) : status;
 }
 
-/* What the exchanges need is made before the first: whoever lacked memory for a later one would leave the
- * others in it. They differ in length, so each may have an algorithm of its own. */
-static tutti_status prepare(const struct split *s, const struct wish *mine)
+/* Allocates before the first exchange what all three need: a rank without memory for a later one would
+ * leave the others waiting in it. They differ in length, so each may have an algorithm of its own. */
+static tutti_status prepare(const struct split *s, const struct request *mine)
 {
     static const uint64_t lengths[] = { sizeof *mine, TT_ENDPOINT_INFO_BYTES, sizeof(int32_t) };
     tutti_status status = tt_comm_turn(s->parent);
     for (int i = 0; i < 3 && status == TUTTI_OK; i++) {
-        struct tt_call call = gather_of(s->parent, mine, lengths[i], s->wishes);
+        struct tt_call call = gather_of(s->parent, mine, lengths[i], s->requests);
         status = tt_call_check(&call);
         if (status == TUTTI_OK)
             status = tt_call_prepare(&call);
@@ -66,7 +66,7 @@ static tutti_status prepare(const struct split *s, const struct wish *mine)
     return status;
 }
 
-/* An exchange of the child's ranks, carried by the parent. */
+/* Exchanges among the child's ranks, by an all_gather of the parent (a tt_exchange_fn). */
 static tutti_status exchange_by_parent(void *context, const void *mine, uint64_t bytes, void *all)
 {
     struct split *s = context;
@@ -76,16 +76,16 @@ static tutti_status exchange_by_parent(void *context, const void *mine, uint64_t
     return status;
 }
 
-/* The parent's ranks of this rank's colour, by key and rank. */
+/* Lists the parent's ranks that have this rank's colour, by key and rank. */
 static void find_members(struct split *s)
 {
-    const struct wish *wishes = s->wishes;
+    const struct request *requests = s->requests;
     int me = s->parent->rank;
     for (int r = 0; r < s->parent->n; r++) {
-        if (wishes[r].color != wishes[me].color)
+        if (requests[r].color != requests[me].color)
             continue;
         int at = s->count++;
-        for (; at > 0 && wishes[s->members[at - 1]].key > wishes[r].key; at--)
+        for (; at > 0 && requests[s->members[at - 1]].key > requests[r].key; at--)
             s->members[at] = s->members[at - 1];
         s->members[at] = r;
     }
@@ -95,42 +95,43 @@ static void find_members(struct split *s)
         s->place++;
 }
 
-static struct wish wish_of(const struct tt_comm *parent, int color, int key, const tutti_config *config)
+static struct request request_of(const struct tt_comm *parent, int color, int key, const tutti_config *config)
 {
-    struct wish wish = { .color = color, .key = key, .settings = parent->settings };
+    struct request request = { .color = color, .key = key, .settings = parent->settings };
     if (config != NULL)
-        wish.status = tt_comm_settings(config, &wish.settings);
-    wish.settings.costs = parent->settings.costs;
-    if (wish.status == TUTTI_OK && strcmp(wish.settings.rules, parent->settings.rules) != 0)
-        wish.status = tt_rules_read(&wish.settings);
-    else if (wish.status == TUTTI_OK)
-        memcpy(wish.settings.rule, parent->settings.rule, sizeof wish.settings.rule);
-    if (strcmp(wish.settings.rules, parent->settings.rules) == 0)
-        wish.settings.nrules = parent->settings.nrules;
-    if (wish.status == TUTTI_OK && tt_comm_nonblocking(config))
-        wish.status =
+        request.status = tt_comm_settings(config, &request.settings);
+    request.settings.costs = parent->settings.costs;
+    if (request.status == TUTTI_OK && strcmp(request.settings.rules, parent->settings.rules) != 0)
+        request.status = tt_rules_read(&request.settings);
+    else if (request.status == TUTTI_OK)
+        memcpy(request.settings.rule, parent->settings.rule, sizeof request.settings.rule);
+    if (strcmp(request.settings.rules, parent->settings.rules) == 0)
+        request.settings.nrules = parent->settings.nrules;
+    if (request.status == TUTTI_OK && tt_comm_nonblocking(config))
+        request.status =
             tt_fail(TUTTI_UNSUPPORTED, "split: config.flags has TUTTI_COMM_NONBLOCKING, but split waits "
                                        "for the ranks of the parent; legal: TUTTI_COMM_EXACT");
     if (color < -1)
-        wish.status =
+        request.status =
             tt_fail(TUTTI_INVALID_ARGUMENT, "split: color is %d; legal: 0 and up, or -1 for no child", color);
-    return wish;
+    return request;
 }
 
-/* The wishes of all ranks; one that is not well is everybody's failure, before anything is made. */
-static tutti_status exchange_wishes(struct split *s, const struct wish *mine)
+/* Exchanges the requests of all ranks. If one of them is not legal, all ranks fail before anything is
+ * made. */
+static tutti_status exchange_requests(struct split *s, const struct request *mine)
 {
-    tutti_status status = gather(s->parent, mine, sizeof *mine, s->wishes);
+    tutti_status status = gather(s->parent, mine, sizeof *mine, s->requests);
     for (int r = 0; r < s->parent->n && status == TUTTI_OK && mine->status == TUTTI_OK; r++)
-        if (s->wishes[r].status != TUTTI_OK)
+        if (s->requests[r].status != TUTTI_OK)
             status = tt_fail(
-                (tutti_status)s->wishes[r].status, "split: rank %d called it with wrong arguments", r);
+                (tutti_status)s->requests[r].status, "split: rank %d called it with wrong arguments", r);
     return mine->status != TUTTI_OK ? (tutti_status)mine->status : status;
 }
 
 static tutti_status make_child(struct split *s, const tutti_config *config, tutti_comm **child)
 {
-    struct tt_settings settings = s->wishes[s->parent->rank].settings;
+    struct tt_settings settings = s->requests[s->parent->rank].settings;
     char name[TT_NAME_BYTES];
     tutti_config own = { .timeout_ms = s->parent->timeout_ms };
     if (config != NULL && tt_comm_config(config, &own) != TUTTI_OK)
@@ -144,7 +145,7 @@ static tutti_status make_child(struct split *s, const tutti_config *config, tutt
         own.on_wait_context = s->parent->on_wait_context;
     }
     find_members(s);
-    tt_settings_adopt(&settings, &s->wishes[s->members[0]].settings);
+    tt_settings_adopt(&settings, &s->requests[s->members[0]].settings);
     int32_t domain = s->parent->topology.domain[s->parent->rank];
     tutti_status status = tt_comm_establish(
         s->count, s->place, &settings, &own, &domain, exchange_by_parent, s, s->child_room, child);
@@ -155,7 +156,7 @@ static tutti_status make_child(struct split *s, const tutti_config *config, tutt
     return status;
 }
 
-/* No child for this rank: only take part. */
+/* Takes part in the exchanges of the others; this rank gets no child. */
 static tutti_status stand_by(struct split *s)
 {
     static const uint8_t nothing[TT_ENDPOINT_INFO_BYTES];
@@ -174,28 +175,28 @@ tutti_status tutti_comm_split(
     if (tt_group_open())
         return tt_comm_refuse(s.parent, tt_group_refuse("split"));
     size_t n = (size_t)s.parent->n;
-    struct wish mine = wish_of(s.parent, color, key, config);
+    struct request mine = request_of(s.parent, color, key, config);
     tutti_comm *made = NULL;
-    s.wishes = calloc(n, sizeof *s.wishes);
+    s.requests = calloc(n, sizeof *s.requests);
     s.members = calloc(n, sizeof *s.members);
     s.world = calloc(n, sizeof *s.world);
     s.room = calloc(n, TT_ENDPOINT_INFO_BYTES);
     s.child_room = tt_comm_room(s.parent->n);
     tutti_status status = TUTTI_OK;
-    if (s.wishes == NULL || s.members == NULL || s.world == NULL || s.room == NULL || s.child_room == NULL)
+    if (s.requests == NULL || s.members == NULL || s.world == NULL || s.room == NULL || s.child_room == NULL)
         status = tt_fail(TUTTI_OUT_OF_MEMORY, "split: no memory for %zu ranks", n);
     if (status == TUTTI_OK)
         status = prepare(&s, &mine);
     if (status != TUTTI_OK)
         tt_comm_refuse(s.parent, status);
     if (status == TUTTI_OK)
-        status = exchange_wishes(&s, &mine);
+        status = exchange_requests(&s, &mine);
     s.parent->splits += status == TUTTI_OK;
     if (status == TUTTI_OK)
         status = color >= 0 ? make_child(&s, config, &made) : stand_by(&s);
     if (status == TUTTI_OK)
         *child = made;
-    free(s.wishes);
+    free(s.requests);
     free(s.members);
     free(s.world);
     free(s.room);

@@ -11,30 +11,30 @@
 TestSuite(api_split, .timeout = 120);
 
 /* What a rank asks for, from a seed that all know. */
-struct wish {
+struct request {
     int color, key;
 };
 
-static struct wish wish_of(uint64_t seed, int rank, int colors)
+static struct request request_of(uint64_t seed, int rank, int colors)
 {
     uint64_t drawn = ranks_mix(seed ^ ranks_mix((uint64_t)rank));
-    struct wish w = { (int)(drawn % (uint64_t)(colors + 1)) - 1, (int)(drawn >> 32 & 3) - 2 };
+    struct request q = { (int)(drawn % (uint64_t)(colors + 1)) - 1, (int)(drawn >> 32 & 3) - 2 };
     if (seed % 3 == 0) /* far apart, and in falling order */
-        w.key = rank == 0 ? INT32_MAX : rank == 1 ? INT32_MIN : -rank;
-    return w;
+        q.key = rank == 0 ? INT32_MAX : rank == 1 ? INT32_MIN : -rank;
+    return q;
 }
 
 /* Ranks of the parent in the order of this rank's child; returns how many. */
 static int members_of(uint64_t seed, int n, int me, int colors, int *members)
 {
-    struct wish mine = wish_of(seed, me, colors);
+    struct request mine = request_of(seed, me, colors);
     int count = 0;
     for (int r = 0; r < n; r++) {
-        struct wish w = wish_of(seed, r, colors);
+        struct request q = request_of(seed, r, colors);
         int at = count;
-        if (w.color != mine.color)
+        if (q.color != mine.color)
             continue;
-        for (; at > 0 && wish_of(seed, members[at - 1], colors).key > w.key; at--)
+        for (; at > 0 && request_of(seed, members[at - 1], colors).key > q.key; at--)
             members[at] = members[at - 1];
         members[at] = r;
         count++;
@@ -62,12 +62,12 @@ static void orders(struct ranks_me *me)
     tutti_comm *comm = ranks_join(me, NULL);
     for (uint64_t seed = 0; comm != NULL && seed < 30; seed++) {
         int colors = 1 + (int)(seed % 4), members[RANKS_MAX];
-        struct wish w = wish_of(seed, me->rank, colors);
+        struct request q = request_of(seed, me->rank, colors);
         tutti_comm *child = comm;
         ranks_at(me, "n %d rank %d: split %llu, colour %d, key %d", me->n, me->rank, (unsigned long long)seed,
-            w.color, w.key);
-        ranks_ok(me, tutti_comm_split(comm, w.color, w.key, NULL, &child), "split");
-        ranks_expect(me, (child == NULL) == (w.color < 0), "a child where there is none, or none");
+            q.color, q.key);
+        ranks_ok(me, tutti_comm_split(comm, q.color, q.key, NULL, &child), "split");
+        ranks_expect(me, (child == NULL) == (q.color < 0), "a child where there is none, or none");
         if (child == NULL || child == comm)
             continue;
         check_members(me, child, members, members_of(seed, me->n, me->rank, colors, members));
