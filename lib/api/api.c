@@ -43,10 +43,10 @@ tutti_status tt_call_submit(struct tt_call *call)
 /* A handle that is none: the error belongs to the group, if there is one. */
 static tutti_status submit(tutti_comm *handle, struct tt_call *call)
 {
-    call->comm = tt_handle_find(handle);
+    call->comm = tt_comm_find(handle);
     if (call->comm != NULL)
         return tt_call_submit(call);
-    tutti_status status = tt_shell_fault(handle);
+    tutti_status status = tt_handle_fault(handle);
     return tt_group_open() ? tt_group_note(status) : status;
 }
 

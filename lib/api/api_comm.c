@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/attempt.h"
+#include "comm/async_init.h"
 #include "base/status.h"
 #include "bootstrap/bootstrap.h"
 #include "device/device.h"
@@ -25,32 +25,32 @@ tutti_status tutti_get_id(tutti_id *id)
 
 int tutti_comm_rank(const tutti_comm *comm)
 {
-    const struct tt_comm *c = tt_handle_find(comm);
+    const struct tt_comm *c = tt_comm_find(comm);
     return c != NULL ? c->rank : -1;
 }
 
 int tutti_comm_size(const tutti_comm *comm)
 {
-    const struct tt_comm *c = tt_handle_find(comm);
+    const struct tt_comm *c = tt_comm_find(comm);
     return c != NULL ? c->n : -1;
 }
 
 int tutti_comm_device(const tutti_comm *comm)
 {
-    const struct tt_comm *c = tt_handle_find(comm);
+    const struct tt_comm *c = tt_comm_find(comm);
     return c != NULL && c->device != NULL ? c->device->number : -1;
 }
 
 tutti_status tutti_comm_state(const tutti_comm *comm)
 {
     tutti_error error;
-    if (tt_attempt_state(comm, &error)) {
+    if (tt_async_init_state(comm, &error)) {
         if (error.status != TUTTI_IN_PROGRESS)
             tt_set_last_error(error.text);
         return error.status;
     }
-    struct tt_comm *c = tt_handle_find(comm);
-    return c != NULL ? tt_comm_check(c) : tt_shell_fault(comm);
+    struct tt_comm *c = tt_comm_find(comm);
+    return c != NULL ? tt_comm_check(c) : tt_handle_fault(comm);
 }
 
 static void tell_cause(const struct tt_comm *c, tutti_error *known)
@@ -72,10 +72,10 @@ tutti_status tutti_comm_get_error(const tutti_comm *comm, tutti_error *error)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "get_error: %s; set error->size to sizeof(tutti_error), %zu",
             error == NULL ? "error is NULL" : "error->size is too small", sizeof *error);
     tutti_error known = { .size = error->size, .rank = -1, .peer = -1 };
-    if (!tt_attempt_state(comm, &known)) {
-        const struct tt_comm *c = tt_handle_find(comm);
+    if (!tt_async_init_state(comm, &known)) {
+        const struct tt_comm *c = tt_comm_find(comm);
         if (c == NULL)
-            return tt_shell_fault(comm);
+            return tt_handle_fault(comm);
         tell_cause(c, &known);
     }
     memcpy(error, &known, error->size < sizeof known ? error->size : sizeof known);
@@ -86,9 +86,9 @@ const char *tutti_get_last_error(const tutti_comm *comm)
 {
     if (comm == NULL)
         return tt_last_error();
-    if (tt_shell_is(TT_SHELL_COMING, comm)) /* or ready since: then the same holds */
+    if (tt_handle_is(TT_HANDLE_PENDING, comm)) /* or ready since: then the same holds */
         return tutti_comm_state(comm) < 0 ? tt_last_error() : "";
-    struct tt_comm *c = tt_handle_find(comm);
+    struct tt_comm *c = tt_comm_find(comm);
     if (c == NULL)
         return tt_last_error();
     return tt_comm_check(c) != TUTTI_OK ? tt_last_error() : "";
@@ -96,9 +96,9 @@ const char *tutti_get_last_error(const tutti_comm *comm)
 
 tutti_status tutti_comm_finalize(tutti_comm *comm)
 {
-    struct tt_comm *c = tt_handle_find(comm);
+    struct tt_comm *c = tt_comm_find(comm);
     if (c == NULL)
-        return tt_shell_fault(comm);
+        return tt_handle_fault(comm);
     if (tt_group_open())
         return tt_comm_refuse(c, tt_group_refuse("finalize"));
     tutti_status status = tutti_barrier(comm, tutti_no_stream());
@@ -119,20 +119,20 @@ static void end(struct tt_comm *c, const char *operation, const char *text)
 
 tutti_status tutti_comm_abort(tutti_comm *comm)
 {
-    if (tt_attempt_abort(comm))
+    if (tt_async_init_abort(comm))
         return TUTTI_OK;
-    struct tt_comm *c = tt_handle_find(comm);
+    struct tt_comm *c = tt_comm_find(comm);
     if (c == NULL)
-        return tt_shell_fault(comm);
+        return tt_handle_fault(comm);
     end(c, "abort", "aborted");
     return TUTTI_OK;
 }
 
 tutti_status tutti_comm_refuse(tutti_comm *comm, int peer, const char *why)
 {
-    struct tt_comm *c = tt_handle_find(comm);
+    struct tt_comm *c = tt_comm_find(comm);
     if (c == NULL)
-        return tt_shell_fault(comm);
+        return tt_handle_fault(comm);
     if (peer < -1 || peer >= c->n)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "refuse: peer is %d; legal: 0 to %d, or -1", peer, c->n - 1);
     if (why == NULL)
@@ -147,12 +147,12 @@ tutti_status tutti_comm_destroy(tutti_comm *comm)
 {
     if (tt_group_open())
         return tt_group_refuse("destroy");
-    if (tt_attempt_destroy(comm))
+    if (tt_async_init_destroy(comm))
         return TUTTI_OK;
-    struct tt_comm *c = tt_handle_find(comm);
+    struct tt_comm *c = tt_comm_find(comm);
     if (c == NULL)
-        return tt_shell_fault(comm);
-    tt_handle_take(comm);
+        return tt_handle_fault(comm);
+    tt_comm_take(comm);
     bool busy = atomic_load(&c->queued) > 0 || (c->device != NULL && tt_replays_run(c->device));
     if (busy && (c->device == NULL || !tt_device_settle(c)))
         end(c, "destroy", "destroyed, with calls in streams,");
@@ -165,9 +165,9 @@ tutti_status tutti_comm_traffic(tutti_comm *comm, tutti_traffic *traffic)
     tutti_status status = tt_traffic_check(traffic, "comm_traffic");
     if (status != TUTTI_OK)
         return status;
-    struct tt_comm *c = tt_handle_find(comm);
+    struct tt_comm *c = tt_comm_find(comm);
     if (c == NULL)
-        return tt_shell_fault(comm);
+        return tt_handle_fault(comm);
     tt_comm_turn(c); /* its sticky error does not matter: what was done before was done */
     tutti_traffic known = tt_traffic_total(c);
     tt_traffic_give(traffic, &known);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* api_init.c: the public functions that make communicators: now, on a thread of the library, or at the end of
  * a group. Splitting one is in split.c. */
-#include "comm/attempt.h"
+#include "comm/async_init.h"
 #include "base/status.h"
 #include "api/group.h"
 #include "bootstrap/init_progress.h"
@@ -25,7 +25,7 @@ tutti_status tutti_comm_init_rank(
     if (status == TUTTI_OK && (id == NULL || comm == NULL))
         status = tt_fail(TUTTI_INVALID_ARGUMENT, "init_rank: %s is NULL", id == NULL ? "id" : "comm");
     if (status == TUTTI_OK && tt_comm_nonblocking(config)) {
-        status = tt_attempt_start(n, rank, id, config, comm);
+        status = tt_async_init_start(n, rank, id, config, comm);
         return status == TUTTI_OK || !tt_group_open() ? status : tt_group_note(status);
     }
     if (!tt_group_open())
@@ -42,7 +42,7 @@ tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "init_env: comm is NULL");
     tutti_status status = tt_comm_settings(config, &settings);
     if (status == TUTTI_OK && tt_comm_nonblocking(config))
-        return tt_attempt_start(0, 0, NULL, config, comm);
+        return tt_async_init_start(0, 0, NULL, config, comm);
     if (status != TUTTI_OK)
         return status;
     tt_init_begin(config);

@@ -11,9 +11,9 @@ enum { ELEMENT_BYTES_MAX = 4096 }; /* half of the smallest slot, so that slices 
 tutti_status tutti_op_create_pre_mul_sum(
     tutti_comm *comm, const void *scalar, tutti_type type, int on_device, tutti_op *op)
 {
-    struct tt_comm *c = tt_handle_find(comm);
+    struct tt_comm *c = tt_comm_find(comm);
     if (c == NULL)
-        return tt_shell_fault(comm);
+        return tt_handle_fault(comm);
     if (scalar == NULL || op == NULL)
         return tt_fail(
             TUTTI_INVALID_ARGUMENT, "op_create_pre_mul_sum: %s is NULL", scalar == NULL ? "scalar" : "op");
@@ -45,9 +45,9 @@ tutti_status tutti_op_create_pre_mul_sum(
 tutti_status tutti_op_create(
     tutti_comm *comm, tutti_reduce_fn fn, void *context, size_t element_bytes, int commutes, tutti_op *op)
 {
-    struct tt_comm *c = tt_handle_find(comm);
+    struct tt_comm *c = tt_comm_find(comm);
     if (c == NULL)
-        return tt_shell_fault(comm);
+        return tt_handle_fault(comm);
     if (fn == NULL || op == NULL)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "op_create: %s is NULL", fn == NULL ? "fn" : "op");
     if (element_bytes < 1 || element_bytes > ELEMENT_BYTES_MAX)
@@ -66,9 +66,9 @@ tutti_status tutti_op_create(
 
 tutti_status tutti_op_destroy(tutti_comm *comm, tutti_op op)
 {
-    struct tt_comm *c = tt_handle_find(comm);
+    struct tt_comm *c = tt_comm_find(comm);
     if (c == NULL)
-        return tt_shell_fault(comm);
+        return tt_handle_fault(comm);
     if (!tt_operator_remove(&c->operators, op))
         return tt_fail(TUTTI_INVALID_ARGUMENT,
             "op_destroy: op is %u; legal: what was created on this communicator, once", op);

@@ -213,7 +213,7 @@ static tutti_status run_inits(struct queue *q)
     }
     for (int i = 0; i < started; i++) {
         if (q->inits[i].made != NULL && status != TUTTI_OK)
-            tt_comm_destroy(tt_handle_take(q->inits[i].made));
+            tt_comm_destroy(tt_comm_take(q->inits[i].made));
         else if (status == TUTTI_OK)
             *q->inits[i].comm = q->inits[i].made;
     }

@@ -96,7 +96,7 @@ tutti_status tutti_group_keep(tutti_program **program)
     if (status == TUTTI_OK)
         status = bind_calls(p, item);
     if (status == TUTTI_OK)
-        status = tt_shell_create(TT_SHELL_PROGRAM, p, &handle);
+        status = tt_handle_create(TT_HANDLE_PROGRAM, p, &handle);
     tt_item_drop(item);
     if (status == TUTTI_OK)
         *program = handle;
@@ -107,7 +107,7 @@ tutti_status tutti_group_keep(tutti_program **program)
 
 static tutti_status check_owner(const struct tt_program *p, int i, const char *function)
 {
-    const struct tt_comm *comm = tt_handle_find(p->owners[i].handle);
+    const struct tt_comm *comm = tt_comm_find(p->owners[i].handle);
     if (comm != NULL && comm->serial == p->owners[i].serial)
         return TUTTI_OK;
     return tt_fail(TUTTI_INVALID_USAGE, "%s: the communicator of call %d, %s, was destroyed", function, i,
@@ -119,9 +119,9 @@ tutti_status tutti_program_traffic(tutti_program *program, tutti_traffic *traffi
     tutti_status status = tt_traffic_check(traffic, "program_traffic");
     if (status != TUTTI_OK)
         return status;
-    struct tt_program *p = tt_shell_find(TT_SHELL_PROGRAM, program);
+    struct tt_program *p = tt_handle_find(TT_HANDLE_PROGRAM, program);
     if (p == NULL)
-        return tt_shell_fault(program);
+        return tt_handle_fault(program);
     tutti_traffic sum = { .calls = (uint64_t)p->batch.count };
     for (int i = 0; i < p->batch.count; i++) {
         const struct tt_call *call = &p->batch.calls[i].call;
@@ -189,7 +189,7 @@ static tutti_status start_queued(struct tt_program *p)
         if (ticket.stream == NULL || stream.kind == TUTTI_STREAM_CUDA)
             continue;
         struct tt_stream *s =
-            stream.kind != TUTTI_STREAM_NONE ? tt_shell_find(TT_SHELL_STREAM, stream.handle) : NULL;
+            stream.kind != TUTTI_STREAM_NONE ? tt_handle_find(TT_HANDLE_STREAM, stream.handle) : NULL;
         if (s != NULL)
             p->last[i] = (struct tt_ticket){ s, tt_stream_last(s) };
     }
@@ -200,7 +200,7 @@ static tutti_status start_queued(struct tt_program *p)
 static tutti_status refuse_calls(const struct tt_program *p, tutti_status status)
 {
     for (int i = 0; i < p->batch.count; i++) {
-        const struct tt_comm *comm = tt_handle_peek(p->owners[i].handle);
+        const struct tt_comm *comm = tt_comm_peek(p->owners[i].handle);
         if (comm != NULL && comm->serial == p->owners[i].serial)
             tt_call_refuse(&p->batch.calls[i].call, status);
     }
@@ -209,9 +209,9 @@ static tutti_status refuse_calls(const struct tt_program *p, tutti_status status
 
 tutti_status tutti_program_start(tutti_program *program)
 {
-    struct tt_program *p = tt_shell_find(TT_SHELL_PROGRAM, program);
+    struct tt_program *p = tt_handle_find(TT_HANDLE_PROGRAM, program);
     if (p == NULL)
-        return tt_shell_fault(program);
+        return tt_handle_fault(program);
     if (tt_group_open())
         return tt_group_refuse("program_start");
     for (int i = 0; i < p->batch.count; i++) {
@@ -224,9 +224,9 @@ tutti_status tutti_program_start(tutti_program *program)
 
 tutti_status tutti_program_destroy(tutti_program *program)
 {
-    struct tt_program *p = tt_shell_take(TT_SHELL_PROGRAM, program);
+    struct tt_program *p = tt_handle_take(TT_HANDLE_PROGRAM, program);
     if (p == NULL)
-        return tt_shell_fault(program);
+        return tt_handle_fault(program);
     for (int i = 0; i < p->batch.count; i++)
         tt_ticket_wait(p->last[i], -1);
     free_program(p);

@@ -467,7 +467,7 @@ static size_t answer_by(int row, const struct tt_comm *comm, const char *what, c
 
 size_t tutti_query(const tutti_comm *comm, const char *what, char *text, size_t bytes)
 {
-    const struct tt_comm *c = comm != NULL ? tt_handle_find(comm) : NULL;
+    const struct tt_comm *c = comm != NULL ? tt_comm_find(comm) : NULL;
     bytes = text != NULL ? bytes : 0;
     if (bytes > 0)
         text[0] = '\0';

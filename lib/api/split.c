@@ -150,7 +150,7 @@ static tutti_status make_child(struct split *s, const tutti_config *config, tutt
     tutti_status status = tt_comm_establish(
         s->count, s->place, &settings, &own, &domain, exchange_by_parent, s, s->child_room, child);
     if (status == TUTTI_OK) {
-        tt_handle_peek(*child)->world = s->world;
+        tt_comm_peek(*child)->world = s->world;
         s->world = NULL;
     }
     return status;
@@ -167,9 +167,9 @@ static tutti_status stand_by(struct split *s)
 tutti_status tutti_comm_split(
     tutti_comm *comm, int color, int key, const tutti_config *config, tutti_comm **child)
 {
-    struct split s = { .parent = tt_handle_find(comm) };
+    struct split s = { .parent = tt_comm_find(comm) };
     if (s.parent == NULL)
-        return tt_shell_fault(comm);
+        return tt_handle_fault(comm);
     if (child == NULL)
         return tt_comm_refuse(s.parent, tt_fail(TUTTI_INVALID_ARGUMENT, "split: child is NULL"));
     if (tt_group_open())

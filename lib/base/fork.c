@@ -50,12 +50,12 @@ static void after_fork_in_child(void)
 
 static void disown_handles(void)
 {
-    tt_shells_disown(parent);
+    tt_handles_disown(parent);
 }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    tt_fork_takes(TT_FORK_HANDLES, &tt_shells_lock, disown_handles);
+    tt_fork_takes(TT_FORK_HANDLES, &tt_handles_lock, disown_handles);
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 

@@ -14,7 +14,7 @@
  * lock of the streams held. */
 enum tt_fork_part {
     TT_FORK_STREAMS,
-    TT_FORK_ATTEMPTS,
+    TT_FORK_ASYNC_INITS,
     TT_FORK_LOCAL_PEERS,
     TT_FORK_HANDLES,
     TT_FORK_RECORDER,

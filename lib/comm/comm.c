@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* comm.c: opening, connecting and ending communicators, from inside. The public functions are in
- * api_comm.c. */
+/* comm.c: opening, connecting and ending communicators. The public functions are in api_comm.c. */
 #include "comm/lifecycle.h"
 
 #include <stdio.h>
@@ -19,9 +18,10 @@
 
 static _Atomic uint64_t serials;
 
-/* Messages so long that all slots, which are taken in turn, would be more than the caches hold along with the
- * buffers. Measured with 3 to 16 ranks on 32 MiB of cache: shorter ones, and those of two ranks, are done
- * sooner if nobody waits for who reads them. Where a peer can read private memory itself, it does. */
+/* Returns from how many bytes a message goes through a bounce buffer: from there on all slots, which are
+ * taken in turn, would need more cache than the buffers leave. A shorter message, and one of two ranks,
+ * goes through a slot, so its sender does not wait until it is read. A peer that can read private memory
+ * itself does that instead. */
 static uint64_t bounce_from(const struct tt_comm *comm)
 {
     enum { SLOTS_HELD = 12 << 20, LEAST_BYTES = 16 << 10 };

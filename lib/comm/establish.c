@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* establish.c: from settings to a connected communicator, whatever the exchange.
+/* establish.c: from settings to a connected communicator, by any exchange.
  *
- * Open an endpoint, exchange addresses, connect, and exchange once more, so that nobody begins before all
- * are connected. A rank that fails still takes part in both exchanges, and its failure is everybody's. */
+ * A rank opens an endpoint, exchanges addresses, connects, and exchanges once more, so that nobody begins
+ * before all are connected. A rank that fails still takes part in both exchanges, and its failure is
+ * everybody's. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,19 +82,19 @@ static tutti_status connect_all(
     return tt_comm_connect(comm, addresses, domain_of);
 }
 
-tutti_status tt_handle_create(struct tt_comm *comm, tutti_comm **handle)
+tutti_status tt_comm_handle_create(struct tt_comm *comm, tutti_comm **handle)
 {
-    void *shell;
-    tutti_status status = tt_shell_create(TT_SHELL_COMM, comm, &shell);
+    void *made;
+    tutti_status status = tt_handle_create(TT_HANDLE_COMM, comm, &made);
     if (status == TUTTI_OK)
-        *handle = comm->handle = shell;
+        *handle = comm->handle = made;
     return status;
 }
 
 static void give_up(struct tt_comm *made, tutti_comm *handle)
 {
     if (handle != NULL)
-        tt_handle_take(handle);
+        tt_comm_take(handle);
     if (made != NULL)
         tt_comm_destroy(made);
 }
@@ -117,7 +118,7 @@ tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settin
             status = connect_all(
                 made, all, addresses, (int32_t *)(void *)(addresses + (size_t)n * TT_ADDRESS_MAX));
         if (status == TUTTI_OK)
-            status = tt_handle_create(made, &handle);
+            status = tt_comm_handle_create(made, &handle);
         status = tt_comm_agree(exchange, context, n, rank, status, room);
     }
     if (status != TUTTI_OK) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* init.c: how communicators come to be: from an id, or all in one process. The public functions, which may be
- * in a group, or return before there is a communicator, are in api_init.c.
+/* init.c: making communicators from an id, or all in one process. The public functions, which may be in a
+ * group, or return before there is a communicator, are in api_init.c.
  *
- * Each way agrees on the settings (rank 0's shared ones) and then establishes the endpoints (establish.c);
- * only the exchange differs: a session of the bootstrap, or an all_gather of the parent (split.c). In one
+ * Each way agrees on the settings (rank 0's shared ones) and then establishes the endpoints (establish.c).
+ * Only the exchange differs: a session of the bootstrap, or an all_gather of the parent (split.c). In one
  * process there is none. */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static tutti_status exchange_by_session(void *context, const void *mine, uint64_
     return tt_session_exchange(context, mine, bytes, all);
 }
 
-/* Make the processes of all members known to the transport; it takes the descriptors. */
+/* Makes the processes of all members known to the transport, which takes their descriptors. */
 static tutti_status introduce(const struct tt_member *members, int n, int rank)
 {
     tutti_status status = TUTTI_OK;
@@ -164,12 +164,12 @@ tutti_status tt_init_all(int n, const int *devices, const tutti_config *config, 
                  : make_all(n, devices, &settings, config, made);
     int named = 0;
     for (; status == TUTTI_OK && named < n; named++)
-        status = tt_handle_create(made[named], &handles[named]);
+        status = tt_comm_handle_create(made[named], &handles[named]);
     if (status == TUTTI_OK) {
         memcpy(comms, handles, (size_t)n * sizeof *handles);
     } else if (made != NULL && handles != NULL) {
         for (int r = 0; r < n && handles[r] != NULL; r++)
-            tt_handle_take(handles[r]);
+            tt_comm_take(handles[r]);
         destroy_all(made, n);
     }
     free(made);

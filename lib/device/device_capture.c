@@ -254,7 +254,7 @@ tutti_status tt_replays_open(struct tt_device *d)
     d->replays = home;
     tutti_status status = tt_stream_make(&home->aside, &d->worker);
     if (status == TUTTI_OK)
-        home->worker = tt_shell_find(TT_SHELL_STREAM, d->worker.handle);
+        home->worker = tt_handle_find(TT_HANDLE_STREAM, d->worker.handle);
     return status;
 }
 

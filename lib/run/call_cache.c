@@ -475,7 +475,7 @@ static __attribute__((noinline)) struct tt_cached *find(struct tt_comm *comm, co
 
 struct tt_cached *tt_cache_find(const struct tt_call_args *args)
 {
-    struct tt_comm *comm = tt_handle_peek(args->comm);
+    struct tt_comm *comm = tt_comm_peek(args->comm);
     if (comm == NULL)
         return NULL;
     struct tt_cached *cached = comm->cached_last;

@@ -261,7 +261,7 @@ tutti_status tt_stream_make(const struct tt_aside *aside, tutti_stream *stream)
     tutti_status status = tt_stream_open(aside, &made);
     if (status != TUTTI_OK)
         return status;
-    status = tt_shell_create(TT_SHELL_STREAM, made, &handle);
+    status = tt_handle_create(TT_HANDLE_STREAM, made, &handle);
     if (status == TUTTI_OK)
         *stream = (tutti_stream){ .handle = handle, .kind = TUTTI_STREAM_HOST, .device = -1 };
     else
@@ -300,7 +300,7 @@ struct tt_stream *tt_stream_find(const char *name, tutti_stream handle, tutti_st
             "%s: stream has kind %d; legal: a stream of tutti_stream_create, of kind 1", name, handle.kind);
         return NULL;
     }
-    struct tt_stream *s = tt_shell_find(TT_SHELL_STREAM, handle.handle);
+    struct tt_stream *s = tt_handle_find(TT_HANDLE_STREAM, handle.handle);
     if (s == NULL)
         tt_fail(*status, "%s: %s", name, tt_last_error());
     if (s != NULL && (s->lost || atomic_load_explicit(&s->leaving, memory_order_relaxed))) {
@@ -318,7 +318,7 @@ tutti_status tt_stream_unmake(tutti_stream stream)
     struct tt_stream *s = tt_stream_find("stream_destroy", stream, &status);
     if (s == NULL)
         return status;
-    s = tt_shell_take(TT_SHELL_STREAM, stream.handle);
+    s = tt_handle_take(TT_HANDLE_STREAM, stream.handle);
     if (s == NULL)
         return TUTTI_INVALID_ARGUMENT;
     tt_stream_close(s);

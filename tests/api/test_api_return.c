@@ -271,7 +271,7 @@ static void fence_fully(struct ranks_me *me)
         tutti_comm *comm = ranks_join(me, &config);
         if (comm == NULL)
             return;
-        const struct tt_comm *c = tt_handle_find(comm);
+        const struct tt_comm *c = tt_comm_find(comm);
         bool light = c->endpoint->light;
         ranks_expect(me, odd < 0 ? light == tt_fence_register() : !light, "rank %d says no, and light is %d",
             odd, light);

@@ -19,10 +19,10 @@ static _Atomic bool held;
 
 static void *hold_for_a_while(void *argument)
 {
-    pthread_mutex_lock(&tt_shells_lock);
+    pthread_mutex_lock(&tt_handles_lock);
     atomic_store(&held, true);
     ranks_sleep_us(HOLD_US);
-    pthread_mutex_unlock(&tt_shells_lock);
+    pthread_mutex_unlock(&tt_handles_lock);
     return argument;
 }
 
@@ -36,7 +36,7 @@ static void fork_meanwhile(struct ranks_me *me)
         ranks_sleep_us(100);
     pid_t child = fork();
     if (child == 0)
-        _exit(pthread_mutex_trylock(&tt_shells_lock));
+        _exit(pthread_mutex_trylock(&tt_handles_lock));
     bool ended = waitpid(child, &outcome, 0) == child;
     ranks_expect(
         me, ended && outcome == 0, "the child cannot make a handle: somebody has the lock (0x%x)", outcome);

@@ -163,7 +163,7 @@ static void end_in_worker(struct ranks_me *me)
     struct graph_rig rig;
     if (!begin(me, &rig))
         return;
-    struct tt_comm *comm = tt_handle_find(rig.comm);
+    struct tt_comm *comm = tt_comm_find(rig.comm);
     void *runnable = graph_capture_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
     its_own = comm->endpoint->control;
     slow = *its_own;

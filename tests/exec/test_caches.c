@@ -74,7 +74,7 @@ static void bind_all(struct ranks_me *me)
         uint8_t *send = calloc(1, bytes), *recv = calloc(1, bytes);
         for (int again = 0; again < 2; again++)
             ranks_ok(me, call(s, send, recv, bytes, me->rank, comm), "a call");
-        int bound = bound_to(tt_handle_find(comm));
+        int bound = bound_to(tt_comm_find(comm));
         ranks_expect(
             me, bound == s->expected, "case %zu, %zu bytes: %d and not %d", i, bytes, bound, s->expected);
         ranks_part(me, comm);
@@ -114,7 +114,7 @@ static void fill(struct ranks_me *me)
             struct stored s = { filled[i].collective, filled[i].in_place, "fused=off", 0, NEITHER };
             tutti_config config = { .size = sizeof config, .options = s.options };
             tutti_comm *comm = ranks_join(me, &config);
-            struct tt_comm *c = tt_handle_find(comm);
+            struct tt_comm *c = tt_comm_find(comm);
             ranks_expect(
                 me, c->cached_bytes == tt_cache_shared_bytes(), "%zu cached", (size_t)c->cached_bytes);
             c->cached_bytes = CACHE;

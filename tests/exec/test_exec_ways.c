@@ -78,7 +78,7 @@ static void run(struct ranks_me *me, const struct sum *s)
         ranks_ok(me, tutti_op_create(comm, add, NULL, sizeof(int32_t), 1, &op), "tutti_op_create");
     ranks_ok(me, tutti_mem_alloc(bytes, TUTTI_MEM_HOST, &shared), "tutti_mem_alloc");
     int32_t *recv = s->shared ? shared : private, *send = s->in_place ? recv : private + COUNT;
-    count_from_now(tt_handle_find(comm));
+    count_from_now(tt_comm_find(comm));
     for (int call = 0; call < CALLS; call++) {
         int wrong = 0;
         for (int i = 0; i < COUNT; i++)
@@ -139,7 +139,7 @@ static void run_spread(struct ranks_me *me, const struct spread *s)
 {
     tutti_config config = { .size = sizeof config, .options = "slice=8K;algo=broadcast:direct" };
     tutti_comm *comm = ranks_join(me, &config);
-    const struct tt_endpoint *e = tt_handle_find(comm)->endpoint;
+    const struct tt_endpoint *e = tt_comm_find(comm)->endpoint;
     size_t bytes = COUNT * sizeof(int32_t);
     void *send = NULL, *recv = NULL;
     ranks_ok(me, tutti_mem_alloc(bytes, TUTTI_MEM_HOST, &send), "tutti_mem_alloc");
@@ -248,7 +248,7 @@ static void use_bounce(struct ranks_me *me)
     tutti_config config = { .size = sizeof config,
         .options = "slice=48K;algo=all_gather:direct,reduce_scatter:direct" };
     tutti_comm *comm = ranks_join(me, &config);
-    struct tt_comm *c = tt_handle_find(comm);
+    struct tt_comm *c = tt_comm_find(comm);
     tutti_stream none = tutti_no_stream();
     count_from_now(c);
     for (int claims = 0; claims < 2; claims++) {

@@ -36,7 +36,7 @@ static void receive_last_words(struct ranks_me *me)
         int32_t value = 0;
         if (!ranks_ok(me, tutti_comm_init_all(2, NULL, NULL, comms), "init_all"))
             return;
-        struct tt_endpoint *e = tt_handle_peek(comms[0])->endpoint;
+        struct tt_endpoint *e = tt_comm_peek(comms[0])->endpoint;
         const struct tt_control_ops *its_own = e->control;
         struct tt_control_ops control = *its_own;
         control.peer_state = send_and_leave;

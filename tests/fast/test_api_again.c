@@ -209,7 +209,7 @@ static void keep(struct ranks_me *me)
     if (comm == NULL ||
         !ranks_ok(me, tutti_mem_alloc(sizeof send_space[0], TUTTI_MEM_HOST, &shared), "mem_alloc"))
         return;
-    struct tt_comm *c = tt_handle_find(comm);
+    struct tt_comm *c = tt_comm_find(comm);
     for (size_t i = 0; i < 9; i++)
         ranks_ok(
             me, tutti_all_reduce(own, out, *least + i % 3, TUTTI_INT32, TUTTI_SUM, comm, none), "a call");

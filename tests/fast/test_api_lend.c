@@ -43,7 +43,7 @@ static void lend(struct ranks_me *me)
     if (comm == NULL || !ranks_ok(me, tutti_mem_alloc(sizeof *l, TUTTI_MEM_HOST, (void **)&l), "mem_alloc"))
         return;
     _Atomic uint8_t *over = me->shared;
-    tt_handle_find(comm)->endpoint->copy_bytes = 0; /* however often it is rewritten */
+    tt_comm_find(comm)->endpoint->copy_bytes = 0; /* however often it is rewritten */
     struct ranks_paths before = ranks_paths(me, comm);
     ranks_at(me, "rank %d lends, %s", me->rank, odd == NULL ? "as does the other" : odd);
     for (int32_t round = 0;; round++)
@@ -93,7 +93,7 @@ static void copy_or_wait(struct ranks_me *me)
         size_t bytes = sizes[i / 2], others = (size_t)me->n - 1;
         bool crowded = i & 1;
         tutti_comm *comm = ranks_join(me, NULL);
-        tt_handle_find(comm)->wait_policy.spins = !crowded;
+        tt_comm_find(comm)->wait_policy.spins = !crowded;
         size_t most_one_way = (crowded ? 32U : 8U) << 10, most = (crowded ? 12U : 2U) << 10;
         unsigned long long gathered = me->rank > 0 && bytes <= most_one_way ? bytes : 0;
         unsigned long long exchanged = bytes <= most ? others * bytes : 0;
@@ -124,7 +124,7 @@ static void lend_in_place(struct ranks_me *me)
     if (comm == NULL ||
         !ranks_ok(me, tutti_mem_alloc(LENT * sizeof *data, TUTTI_MEM_HOST, (void **)&data), "mem_alloc"))
         return;
-    tt_handle_find(comm)->endpoint->copy_bytes = 0; /* however often it is rewritten */
+    tt_comm_find(comm)->endpoint->copy_bytes = 0; /* however often it is rewritten */
     for (int32_t round = 0; round < 4 * MEASURE; round++) {
         enum tt_collective kind = kinds[round % 4];
         int32_t *own = data + me->rank * half, wrong = 0;

@@ -90,7 +90,7 @@ static void compare_all(struct ranks_me *me, enum kind kind, tutti_comm *both[2]
 
 static int pushing_calls(tutti_comm *comm)
 {
-    const struct tt_comm *c = tt_handle_find(comm);
+    const struct tt_comm *c = tt_comm_find(comm);
     int known = 0;
     for (int i = 0; i < TT_CACHED_CALLS; i++)
         known += c->cached_calls[i].moves != NULL && c->cached_calls[i].way == TT_FAST_PUSHES;

@@ -280,7 +280,7 @@ struct ranks_paths ranks_paths(struct ranks_me *me, const tutti_comm *comm)
 
 int ranks_cached(tutti_comm *comm)
 {
-    const struct tt_comm *c = tt_handle_find(comm);
+    const struct tt_comm *c = tt_comm_find(comm);
     int known = 0;
     for (int i = 0; i < TT_CACHED_CALLS; i++)
         known += c->cached_calls[i].moves != NULL;

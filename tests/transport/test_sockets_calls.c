@@ -58,7 +58,7 @@ static tutti_comm *join(struct shm_rank *r, const char *options)
     made = comm->transport->open(&params, address, &comm->endpoint) == TUTTI_OK;
     shm_meet(r);
     made = made && tt_comm_connect(comm, all, domain_of) == TUTTI_OK;
-    made = made && tt_handle_create(comm, &handle) == TUTTI_OK;
+    made = made && tt_comm_handle_create(comm, &handle) == TUTTI_OK;
     suite_expect(&r->suite, made, "%s", tt_last_error());
     shm_meet(r);
     return handle;
@@ -218,7 +218,7 @@ static void run_calls(struct shm_rank *r, const char *options)
         tutti_comm_abort(k.comm);
     else
         expect_ok(&k, "finalize, after a call", tutti_comm_finalize(k.comm));
-    const struct tt_endpoint *e = tt_handle_peek(k.comm)->endpoint;
+    const struct tt_endpoint *e = tt_comm_peek(k.comm)->endpoint;
     for (int path = 0; path < TT_PATHS && !mixed; path++)
         suite_expect(&r->suite, (e->path_bytes[path] > 0) == (path == TT_PATH_COPIED), "path %d", path);
     for (int peer = 0; peer < RANKS && mixed; peer++) {
@@ -312,7 +312,7 @@ static void refuse(struct shm_rank *r)
     tutti_status status = sum_of(comm, 3, r->me == 1 ? (tutti_type)77 : TUTTI_UINT64);
     if (r->me == 1) {
         suite_expect(&r->suite, status == TUTTI_INVALID_ARGUMENT, "status %d", (int)status);
-        struct tt_comm *c = tt_handle_peek(comm);
+        struct tt_comm *c = tt_comm_peek(comm);
         for (status = TUTTI_OK; status == TUTTI_OK; status = tt_comm_check(c))
             tt_sleep_ms(1);
     }
