@@ -417,8 +417,8 @@ tutti_status tutti_stream_create(tutti_stream *stream);
  * before. */
 tutti_status tutti_stream_destroy(tutti_stream stream);
 
-/* A point in a stream: all that was given to it so far, but for calls of a group that is still open. It is a
- * number, there is nothing to free. Errors: INVALID_ARGUMENT (point NULL). */
+/* A point in a stream (CUDA: an event): all that was given to it so far, but for calls of a group that is
+ * still open. It is a number, there is nothing to free. Errors: INVALID_ARGUMENT (point NULL). */
 tutti_status tutti_stream_record(tutti_stream stream, uint64_t *point);
 
 /* Is all up to this point over? TUTTI_OK: yes, and all went well. TUTTI_IN_PROGRESS: no. Else the first

@@ -10,14 +10,14 @@
 
 static tutti_status queue_call(const struct tt_call *call)
 {
-    struct tt_ticket ticket;
-    struct tt_item *item = tt_item_take(NULL);
+    struct tt_position position;
+    struct tt_work_item *item = tt_work_item_take(NULL);
     if (item == NULL)
         return TUTTI_OUT_OF_MEMORY;
-    tutti_status status = tt_item_add(item, call);
+    tutti_status status = tt_work_item_add(item, call);
     if (status == TUTTI_OK)
-        return tt_group_run(item, &ticket);
-    tt_item_drop(item);
+        return tt_group_run(item, &position);
+    tt_work_item_drop(item);
     return status;
 }
 

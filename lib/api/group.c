@@ -37,7 +37,7 @@ struct queue {
     bool watched; /* the end of this thread is told */
     tutti_status status;
     struct messages *messages; /* NULL: no message yet */
-    struct tt_item *item; /* the calls; NULL: none yet */
+    struct tt_work_item *item; /* the calls; NULL: none yet */
     struct init *inits;
     int ninits, init_capacity;
 };
@@ -125,15 +125,15 @@ static bool grow(void **items, int count, int *capacity, size_t bytes)
     return true;
 }
 
-static tutti_status add(struct tt_item **item, const struct tt_call *call)
+static tutti_status add(struct tt_work_item **item, const struct tt_call *call)
 {
     if (*item == NULL)
-        *item = tt_item_take(NULL);
-    return *item != NULL ? tt_item_add(*item, call) : TUTTI_OUT_OF_MEMORY;
+        *item = tt_work_item_take(NULL);
+    return *item != NULL ? tt_work_item_add(*item, call) : TUTTI_OUT_OF_MEMORY;
 }
 
 /* The messages become whole calls. */
-static tutti_status add_as_calls(struct messages *q, struct tt_item **item)
+static tutti_status add_as_calls(struct messages *q, struct tt_work_item **item)
 {
     tutti_status status = TUTTI_OK;
     struct tt_call call;
@@ -280,21 +280,21 @@ static tutti_status run_messages(struct messages *q)
 }
 
 /* All have a stream: queue, and return at once. Some have: wait for all. */
-static tutti_status queue_calls(struct tt_item *item, bool wait, struct tt_ticket *ticket)
+static tutti_status queue_calls(struct tt_work_item *item, bool wait, struct tt_position *position)
 {
     struct tt_report report;
     struct tt_comm *comm = item->batch->calls[0].call.comm;
     for (int i = 1; i < item->batch->count && comm->on_wait == NULL; i++)
         comm = item->batch->calls[i].call.comm;
     item->report = wait ? &report : NULL;
-    tutti_status status = tt_item_submit(item, ticket);
+    tutti_status status = tt_work_item_submit(item, position);
     if (status != TUTTI_OK) {
         tt_batch_refuse(item->batch, status);
-        tt_item_drop(item);
+        tt_work_item_drop(item);
     }
     if (status != TUTTI_OK || !wait)
         return status;
-    tt_ticket_await(*ticket, comm);
+    tt_position_await(*position, comm);
     if (report.status != TUTTI_OK)
         tt_set_last_error(report.text);
     return report.status;
@@ -309,7 +309,7 @@ static tutti_status run_on_devices(const struct tt_batch *batch, int on_devices)
         "group: %d of %d calls are on CUDA streams; legal: all of them, or none", on_devices, batch->count);
 }
 
-tutti_status tt_group_run(struct tt_item *item, struct tt_ticket *ticket)
+tutti_status tt_group_run(struct tt_work_item *item, struct tt_position *position)
 {
     int queued = 0, on_devices = 0, count = item->batch->count;
     for (int i = 0; i < count; i++) {
@@ -320,15 +320,15 @@ tutti_status tt_group_run(struct tt_item *item, struct tt_ticket *ticket)
     if (on_devices > 0) {
         tutti_status status = run_on_devices(item->batch, on_devices);
         tt_batch_refuse(item->batch, status);
-        *ticket = (struct tt_ticket){ 0 };
-        tt_item_drop(item);
+        *position = (struct tt_position){ 0 };
+        tt_work_item_drop(item);
         return status;
     }
     if (queued > 0)
-        return queue_calls(item, queued < count, ticket);
+        return queue_calls(item, queued < count, position);
     tutti_status status = run_calls(item->batch->calls, count);
-    *ticket = (struct tt_ticket){ 0 };
-    tt_item_drop(item);
+    *position = (struct tt_position){ 0 };
+    tt_work_item_drop(item);
     return status;
 }
 
@@ -360,14 +360,14 @@ static void drop_calls(struct queue *ended, tutti_status status)
         q->count = 0;
     if (ended->item != NULL) {
         tt_batch_refuse(ended->item->batch, status);
-        tt_item_drop(ended->item);
+        tt_work_item_drop(ended->item);
     }
 }
 
 tutti_status tutti_group_end(void)
 {
     struct queue ended;
-    struct tt_ticket ticket;
+    struct tt_position position;
     if (queue.depth == 0)
         return not_started("tutti_group_end");
     if (!leave(&ended))
@@ -380,14 +380,14 @@ tutti_status tutti_group_end(void)
     if (status != TUTTI_OK)
         drop_calls(&ended, status);
     else if (ended.item != NULL)
-        status = tt_group_run(ended.item, &ticket);
+        status = tt_group_run(ended.item, &position);
     else if (ended.messages != NULL && ended.messages->count > 0)
         status = run_messages(ended.messages);
     free(ended.inits);
     return status;
 }
 
-tutti_status tt_group_take(struct tt_item **item)
+tutti_status tt_group_take(struct tt_work_item **item)
 {
     struct queue ended;
     if (queue.depth == 0)
@@ -400,7 +400,7 @@ tutti_status tt_group_take(struct tt_item **item)
         status = tt_fail(TUTTI_INVALID_USAGE, "group_keep: the group has an initialisation; legal: calls");
     if (status == TUTTI_OK)
         status = add_as_calls(ended.messages, &ended.item);
-    if (status == TUTTI_OK && ended.item == NULL && (ended.item = tt_item_take(NULL)) == NULL)
+    if (status == TUTTI_OK && ended.item == NULL && (ended.item = tt_work_item_take(NULL)) == NULL)
         status = TUTTI_OUT_OF_MEMORY;
     if (status == TUTTI_OK)
         status = tt_batch_meet(ended.item->batch);

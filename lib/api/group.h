@@ -23,10 +23,10 @@ tutti_status tt_group_add(const struct tt_call *call);
 /* Queues a message that is cached in this entry, which stays until the group has run; false if this group
  * takes only whole calls. */
 bool tt_group_add_message(const struct tt_call_args *messages, struct tt_cached *cached);
-/* Run the calls of an item, here or on their streams; *ticket is what others wait for. Takes the item. */
-tutti_status tt_group_run(struct tt_item *item, struct tt_ticket *ticket);
+/* Run the calls of an item, here or on their streams; *position is what others wait for. Takes the item. */
+tutti_status tt_group_run(struct tt_work_item *item, struct tt_position *position);
 /* End the group, but hand out its calls instead of running them. */
-tutti_status tt_group_take(struct tt_item **item);
+tutti_status tt_group_take(struct tt_work_item **item);
 /* Queue an initialisation; id is copied, config and comm must stay until the end of the group. */
 tutti_status tt_group_add_init(
     int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);

@@ -23,8 +23,8 @@ struct tt_program {
     struct tt_batch batch;
     struct owner *owners; /* one per call */
     int queued; /* calls with a stream */
-    struct tt_item *idle; /* to queue it */
-    struct tt_ticket *last; /* one per call: of the last start, on its stream */
+    struct tt_work_item *idle; /* to queue it */
+    struct tt_position *last; /* one per call: of the last start, on its stream */
 };
 
 static void free_program(struct tt_program *p)
@@ -32,7 +32,7 @@ static void free_program(struct tt_program *p)
     for (int i = 0; i < p->batch.count; i++)
         tt_call_release(&p->batch.calls[i].call);
     tt_batch_free(&p->batch);
-    tt_item_free_all(&p->idle);
+    tt_work_item_free_all(&p->idle);
     free(p->owners);
     free(p->last);
     free(p);
@@ -53,7 +53,7 @@ static int count_streams(const struct tt_batch *batch)
 }
 
 /* Takes the calls of the item. What is queued on their communicators may use TMP, so it must be over. */
-static tutti_status bind_calls(struct tt_program *p, struct tt_item *item)
+static tutti_status bind_calls(struct tt_program *p, struct tt_work_item *item)
 {
     tutti_status status = TUTTI_OK;
     int count = item->own.count;
@@ -78,12 +78,12 @@ static tutti_status bind_calls(struct tt_program *p, struct tt_item *item)
         if (status == TUTTI_OK)
             status = tt_call_prepare(call);
     }
-    return status == TUTTI_OK ? tt_item_reserve(&p->idle, count_streams(&p->batch), count) : status;
+    return status == TUTTI_OK ? tt_work_item_reserve(&p->idle, count_streams(&p->batch), count) : status;
 }
 
 tutti_status tutti_group_keep(tutti_program **program)
 {
-    struct tt_item *item;
+    struct tt_work_item *item;
     void *handle;
     tutti_status status = tt_group_take(&item);
     if (status != TUTTI_OK)
@@ -97,7 +97,7 @@ tutti_status tutti_group_keep(tutti_program **program)
         status = bind_calls(p, item);
     if (status == TUTTI_OK)
         status = tt_handle_create(TT_HANDLE_PROGRAM, p, &handle);
-    tt_item_drop(item);
+    tt_work_item_drop(item);
     if (status == TUTTI_OK)
         *program = handle;
     else if (p != NULL)
@@ -176,22 +176,22 @@ static tutti_status start_here(struct tt_program *p)
 
 static tutti_status start_queued(struct tt_program *p)
 {
-    struct tt_ticket ticket = { 0 };
-    struct tt_item *item = tt_item_take(&p->idle);
+    struct tt_position position = { 0 };
+    struct tt_work_item *item = tt_work_item_take(&p->idle);
     if (item == NULL)
         return TUTTI_OUT_OF_MEMORY;
     item->batch = &p->batch;
-    tutti_status status = tt_group_run(item, &ticket);
+    tutti_status status = tt_group_run(item, &position);
     for (int i = 0; i < p->batch.count; i++) { /* over where each is beyond it */
         tutti_stream stream = p->batch.calls[i].call.stream;
         if (stream.kind == TUTTI_STREAM_CUDA)
             p->last[i] = p->batch.calls[i].call.comm->last;
-        if (ticket.stream == NULL || stream.kind == TUTTI_STREAM_CUDA)
+        if (position.stream == NULL || stream.kind == TUTTI_STREAM_CUDA)
             continue;
         struct tt_stream *s =
             stream.kind != TUTTI_STREAM_NONE ? tt_handle_find(TT_HANDLE_STREAM, stream.handle) : NULL;
         if (s != NULL)
-            p->last[i] = (struct tt_ticket){ s, tt_stream_last(s) };
+            p->last[i] = (struct tt_position){ s, tt_stream_last(s) };
     }
     return status;
 }
@@ -228,7 +228,7 @@ tutti_status tutti_program_destroy(tutti_program *program)
     if (p == NULL)
         return tt_handle_fault(program);
     for (int i = 0; i < p->batch.count; i++)
-        tt_ticket_wait(p->last[i], -1);
+        tt_position_wait(p->last[i], -1);
     free_program(p);
     return TUTTI_OK;
 }

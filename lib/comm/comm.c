@@ -176,7 +176,7 @@ void tt_comm_destroy(struct tt_comm *comm)
 
 tutti_status tt_comm_await(struct tt_comm *comm)
 {
-    tt_ticket_await(comm->last, comm);
+    tt_position_await(comm->last, comm);
     if (comm->device != NULL)
         tt_replays_await(comm->device);
     return tt_comm_check(comm);
@@ -188,10 +188,10 @@ void tt_comm_let_go(struct tt_comm *comm)
     pthread_mutex_lock(&tt_streams_lock);
     bool orphan = atomic_load_explicit(&comm->queued, memory_order_acquire) != 0;
     comm->orphan = orphan ? tt_comm_destroy : NULL;
-    struct tt_ticket now = comm->now;
+    struct tt_position now = comm->now;
     pthread_mutex_unlock(&tt_streams_lock);
     if (orphan)
-        tt_ticket_wait(now, -1);
+        tt_position_wait(now, -1);
     else
         tt_comm_destroy(comm);
 }

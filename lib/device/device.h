@@ -10,7 +10,7 @@
  * worker runs the host's executor, which no GPU is needed for, and never calls CUDA; so what ends a wait of a
  * stream is a thread that waits for no stream, and nothing can deadlock however few hardware queues there
  * are. Host memory is used where it lies. Faults are found where they always are: by who runs the call; every
- * item of the worker opens its gate at its end, however it ended, and the stream goes on.
+ * work item of the worker opens its gate at its end, however it ended, and the stream goes on.
  *
  * What is enqueued is bounded: a stream whose queue is full makes its caller wait with the driver's lock in
  * hand, and other ranks of the process could not go on. So beyond TT_DEVICE_ENQUEUED pieces of work the

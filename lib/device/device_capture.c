@@ -40,7 +40,7 @@ struct tt_captured { /* the calls of one communicator that are captured together
 
 struct tt_replays { /* of a communicator */
     const struct tt_dev *dev;
-    struct tt_aside aside;
+    struct tt_idle_hook idle_hook;
     struct tt_stream *worker;
     struct tt_device_words *words;
     struct tt_captured *owners[TT_DEVICE_CAPTURED]; /* of words; NULL: nobody */
@@ -129,7 +129,7 @@ static void run(struct tt_captured *c)
     if (status == TUTTI_OK)
         status = tt_watch_memory(&c->batch);
     if (status == TUTTI_OK)
-        status = tt_run_aside(calls, count);
+        status = tt_run_on_worker(calls, count);
     for (int i = 0; i < count && status != TUTTI_OK; i++) {
         const struct tt_gate *gate = &calls[i].call.staging->gate;
         if (calls[i].op == NULL || calls[i].op->state != TT_DONE)
@@ -249,10 +249,10 @@ tutti_status tt_replays_open(struct tt_device *d)
     if (home == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the captured calls of a communicator");
     home->dev = d->dev;
-    home->aside = (struct tt_aside){ serve, may_begin, home };
+    home->idle_hook = (struct tt_idle_hook){ serve, may_begin, home };
     home->words = d->words + d->ngates;
     d->replays = home;
-    tutti_status status = tt_stream_make(&home->aside, &d->worker);
+    tutti_status status = tt_stream_make(&home->idle_hook, &d->worker);
     if (status == TUTTI_OK)
         home->worker = tt_handle_find(TT_HANDLE_STREAM, d->worker.handle);
     return status;

@@ -36,7 +36,7 @@ struct op { /* one call */
 struct comm_batch { /* the calls of one communicator */
     struct tt_comm *comm;
     struct tt_device *device;
-    struct tt_item *item; /* for the worker */
+    struct tt_work_item *item; /* for the worker */
     struct tt_captured *captured; /* or for a graph; NULL: it is not one */
     struct op *ops;
     int count;
@@ -140,7 +140,7 @@ static tutti_status stage(struct comm_batch *b, struct op *op)
     call->staging = &op->staging;
     if (b->captured != NULL)
         return tt_captured_add(b->captured, call);
-    status = tt_item_add(b->item, call);
+    status = tt_work_item_add(b->item, call);
     if (status != TUTTI_OK)
         return_gate(b->device, op);
     return status;
@@ -355,7 +355,7 @@ static tutti_status set_batch(const struct submission *t, struct comm_batch *b, 
     };
     if (t->capture.active)
         status = tt_captured_create(comm, t->capture.id, &b->captured);
-    else if ((b->item = tt_item_take(NULL)) == NULL)
+    else if ((b->item = tt_work_item_take(NULL)) == NULL)
         status = TUTTI_OUT_OF_MEMORY;
     for (int i = 0; i < batch->count && status == TUTTI_OK; i++) {
         if (call_of(batch, i)->comm != comm)
@@ -379,12 +379,12 @@ static tutti_status use(struct submission *t, const struct comm_batch *b)
 
 static tutti_status begin(struct submission *t)
 {
-    struct tt_ticket ticket;
+    struct tt_position position;
     tutti_status status = TUTTI_OK;
     while (t->begun < t->count && status == TUTTI_OK) {
         struct comm_batch *b = &t->batches[t->begun];
         status = b->captured != NULL ? told(b, tt_captured_retain(b->captured, t->capture.graph))
-                                     : tt_item_submit(b->item, &ticket);
+                                     : tt_work_item_submit(b->item, &position);
         t->begun += status == TUTTI_OK;
     }
     for (int i = 0; i < t->count && status == TUTTI_OK; i++) {
@@ -433,7 +433,7 @@ static void withdraw(struct comm_batch *b)
     if (b->captured != NULL)
         tt_captured_drop(b->captured);
     if (b->item != NULL)
-        tt_item_drop(b->item);
+        tt_work_item_drop(b->item);
 }
 
 /* Submits all calls or none, until the first has its place in a queue: from then on a failure ends the

@@ -32,7 +32,7 @@ struct tt_recorder;
 struct tt_trace;
 
 struct tt_stream;
-struct tt_ticket { /* an item in the queue of a stream (stream.h); {0}: none */
+struct tt_position { /* of a work item in the queue of a stream (stream.h); {0}: none */
     struct tt_stream *stream;
     uint64_t number;
 };
@@ -112,9 +112,9 @@ struct tt_comm {
     /* What streams have to do for this communicator; written behind their lock (stream.c). */
     _Atomic uint32_t queued; /* calls that are not over; 0: the caller may go on */
     _Atomic uint32_t elsewhere; /* of those: not on streams of its device */
-    struct tt_ticket last; /* the last item that has one of them */
-    struct tt_ticket now; /* the item that is running; {0}: none */
-    void (*orphan)(struct tt_comm *comm); /* destroyed: the last item frees it by this; NULL: it is not */
+    struct tt_position last; /* the last work item that has one of these calls */
+    struct tt_position now; /* the work item that is running; {0}: none */
+    void (*orphan)(struct tt_comm *comm); /* the last item calls it if the handle is dead; NULL: it is not */
 };
 
 /* TMP of at least this many bytes (its content is lost). */

@@ -292,7 +292,7 @@ tutti_status tt_run(struct tt_pending *pending, int count)
     return run(pending, count, true);
 }
 
-tutti_status tt_run_aside(struct tt_pending *pending, int count)
+tutti_status tt_run_on_worker(struct tt_pending *pending, int count)
 {
     return run(pending, count, false);
 }

@@ -115,8 +115,8 @@ void tt_batch_free(struct tt_batch *batch);
 /* Runs calls to their end. Collectives of one communicator run one after the other, everything else at once.
  * The first failure of a communicator ends all its calls; returns the first failure. */
 tutti_status tt_run(struct tt_pending *pending, int count);
-/* Runs calls as tt_run does, on a thread of the library's own, where no on_wait is run. */
-tutti_status tt_run_aside(struct tt_pending *pending, int count);
+/* Runs calls as tt_run does, on a worker of the library's own, where no on_wait is run. */
+tutti_status tt_run_on_worker(struct tt_pending *pending, int count);
 
 /* Looks for what ends a long wait (fault.c): a call of a peer that differs, a peer that is gone, a deadline.
  * TUTTI_OK: go on. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* stream.c: host streams: the worker of each, their life, and the waits for what they have. */
+/* stream.c: host streams: their workers, how they begin and end, and the waits for positions in them. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,26 +15,26 @@ static struct {
     int open;
 } streams;
 
-/* --- Tickets */
+/* --- Positions */
 
-bool tt_ticket_over(struct tt_ticket t)
+bool tt_position_passed(struct tt_position p)
 {
-    return t.stream == NULL || atomic_load_explicit(&t.stream->done, memory_order_acquire) >= t.number;
+    return p.stream == NULL || atomic_load_explicit(&p.stream->done, memory_order_acquire) >= p.number;
 }
 
-bool tt_ticket_wait(struct tt_ticket t, int64_t timeout_ms)
+bool tt_position_wait(struct tt_position p, int64_t timeout_ms)
 {
     struct tt_wait w;
-    if (tt_ticket_over(t) || t.stream->lost)
+    if (tt_position_passed(p) || p.stream->lost)
         return true;
-    struct tt_doorbell *bell = &t.stream->moved;
+    struct tt_doorbell *bell = &p.stream->moved;
     int64_t deadline_ns = tt_deadline_ns(timeout_ms);
     bool over = false;
-    tt_wait_begin(&w, t.stream->policy, &bell, 1);
+    tt_wait_begin(&w, p.stream->policy, &bell, 1);
     tt_wait_until(&w, deadline_ns);
     while (!over && (timeout_ms < 0 || tt_now_ns() < deadline_ns)) {
         tt_wait_idle(&w);
-        over = tt_ticket_over(t);
+        over = tt_position_passed(p);
     }
     if (!over)
         tt_doorbell_ring_always(bell); /* this wait ends for another reason than a ring */
@@ -42,17 +42,17 @@ bool tt_ticket_wait(struct tt_ticket t, int64_t timeout_ms)
     return over;
 }
 
-void tt_ticket_await(struct tt_ticket t, struct tt_comm *comm)
+void tt_position_await(struct tt_position p, struct tt_comm *comm)
 {
     enum { SERVE_MS = 10 };
     bool serves = comm->on_wait != NULL;
-    while (!tt_ticket_wait(t, serves ? SERVE_MS : -1))
+    while (!tt_position_wait(p, serves ? SERVE_MS : -1))
         serves = tt_comm_serve(comm) == TUTTI_OK;
 }
 
 /* --- The worker */
 
-static void fail_item(struct tt_item *item, tutti_status status)
+static void fail_item(struct tt_work_item *item, tutti_status status)
 {
     if (item->outcome.status != TUTTI_OK)
         return;
@@ -62,26 +62,26 @@ static void fail_item(struct tt_item *item, tutti_status status)
 
 static void idle(struct tt_stream *s, struct tt_wait *w)
 {
-    if (s->aside != NULL && s->aside->serve(s->aside->context))
+    if (s->idle_hook != NULL && s->idle_hook->serve(s->idle_hook->context))
         tt_wait_awake(w);
     else
         tt_wait_idle(w);
 }
 
-/* Nothing rings when the item may begin. */
-static void await_turn(struct tt_stream *s, const struct tt_item *item)
+/* Waits until the hook lets the item begin. No doorbell rings for that, so the worker serves and looks. */
+static void await_turn(struct tt_stream *s, const struct tt_work_item *item)
 {
     struct tt_wait w;
-    if (s->aside == NULL)
+    if (s->idle_hook == NULL)
         return;
     tt_wait_begin(&w, s->policy, NULL, 0);
-    while (!s->aside->may_begin(s->aside->context, item->batch))
+    while (!s->idle_hook->may_begin(s->idle_hook->context, item->batch))
         idle(s, &w);
     tt_wait_awake(&w);
 }
 
-/* NULL: closed, and nothing is left. */
-static struct tt_item *next_item(struct tt_stream *s)
+/* Waits for the next item. NULL: the stream is closed, and its queue is empty. */
+static struct tt_work_item *next_item(struct tt_stream *s)
 {
     struct tt_doorbell *bell = &s->fed;
     uint64_t done = atomic_load_explicit(&s->done, memory_order_relaxed);
@@ -92,15 +92,16 @@ static struct tt_item *next_item(struct tt_stream *s)
         idle(s, &w);
     tt_wait_awake(&w);
     pthread_mutex_lock(&tt_streams_lock);
-    struct tt_item *item = tt_item_pop(&s->first);
+    struct tt_work_item *item = tt_work_item_pop(&s->first);
     if (s->first == NULL)
         s->end = &s->first;
     pthread_mutex_unlock(&tt_streams_lock);
     return item;
 }
 
-/* A communicator that has ended runs nothing more: who destroyed it has its buffers back. */
-static void begin(struct tt_item *item)
+/* Prepares the calls of an item to run. A call on a communicator that has ended is over at once: who
+ * destroyed the communicator has its buffers back. */
+static void begin(struct tt_work_item *item)
 {
     pthread_mutex_lock(&tt_streams_lock);
     for (int i = 0; i < item->batch->count; i++) {
@@ -114,16 +115,16 @@ static void begin(struct tt_item *item)
         if (status != TUTTI_OK)
             fail_item(item, status);
         else
-            p->call.comm->now = (struct tt_ticket){ item->stream, item->number };
+            p->call.comm->now = (struct tt_position){ item->stream, item->number };
     }
     pthread_mutex_unlock(&tt_streams_lock);
 }
 
-static void run(struct tt_item *item)
+static void run(struct tt_work_item *item)
 {
     if (item->batch->count == 0)
         return;
-    tutti_status status = tt_run_aside(item->batch->calls, item->batch->count);
+    tutti_status status = tt_run_on_worker(item->batch->calls, item->batch->count);
     if (status != TUTTI_OK)
         fail_item(item, status);
 }
@@ -131,7 +132,7 @@ static void run(struct tt_item *item)
 static void let_go(const struct tt_call *call)
 {
     struct tt_comm *comm = call->comm;
-    comm->now = (struct tt_ticket){ 0 };
+    comm->now = (struct tt_position){ 0 };
     if (atomic_load_explicit(&comm->queued, memory_order_relaxed) == 1)
         tt_refusals_tell(comm);
     atomic_fetch_sub_explicit(&comm->elsewhere, call->staging == NULL, memory_order_relaxed);
@@ -139,14 +140,14 @@ static void let_go(const struct tt_call *call)
         comm->orphan(comm);
 }
 
-/* However the call ended, the stream that waits for it goes on. */
+/* Opens the gate of a call on a device, however the call ended: the stream there goes on. */
 static void open_gate(const struct tt_call *call)
 {
     if (call->staging != NULL)
         tt_gate_tell(&call->staging->gate, call->staging->gate.slices);
 }
 
-static void finish(struct tt_stream *s, struct tt_item *item)
+static void finish(struct tt_stream *s, struct tt_work_item *item)
 {
     uint64_t done = item->number;
     if (item->outcome.status != TUTTI_OK && atomic_load_explicit(&s->failed, memory_order_relaxed) == 0) {
@@ -155,15 +156,15 @@ static void finish(struct tt_stream *s, struct tt_item *item)
     }
     if (item->report != NULL)
         *item->report = item->outcome;
-    for (struct tt_item *f = item->followers; f != NULL; f = f->next_follower)
-        f->outcome = item->outcome;
-    tt_item_forget(item);
+    for (struct tt_work_item *p = item->placeholders; p != NULL; p = p->next_placeholder)
+        p->outcome = item->outcome;
+    tt_work_item_forget(item);
     pthread_mutex_lock(&tt_streams_lock);
     for (int i = 0; i < item->batch->count; i++)
         open_gate(&item->batch->calls[i].call);
     for (int i = 0; i < item->batch->count; i++)
         let_go(&item->batch->calls[i].call);
-    tt_item_give(item);
+    tt_work_item_give(item);
     pthread_mutex_unlock(&tt_streams_lock);
     atomic_store_explicit(&s->done, done, memory_order_release);
     tt_doorbell_ring(&s->moved);
@@ -172,10 +173,10 @@ static void finish(struct tt_stream *s, struct tt_item *item)
 static void *work(void *argument)
 {
     struct tt_stream *s = argument;
-    struct tt_item *item;
+    struct tt_work_item *item;
     while ((item = next_item(s)) != NULL) {
         for (int i = 0; i < item->nwaits; i++)
-            tt_ticket_wait(item->waits[i], -1);
+            tt_position_wait(item->waits[i], -1);
         await_turn(s, item);
         begin(item);
         run(item);
@@ -186,7 +187,8 @@ static void *work(void *argument)
 
 /* --- Streams */
 
-/* The workers stayed behind: nothing that is queued here will ever run. */
+/* Marks the streams of the parent in a child: it has none of their workers, so nothing that is queued
+ * there will ever run. */
 static void after_fork_in_child(void)
 {
     for (struct tt_stream *s = streams.made; s != NULL; s = s->next_made)
@@ -224,7 +226,7 @@ static void give_spare(struct tt_stream *s)
     pthread_mutex_unlock(&tt_streams_lock);
 }
 
-tutti_status tt_stream_open(const struct tt_aside *aside, struct tt_stream **stream)
+tutti_status tt_stream_open(const struct tt_idle_hook *idle_hook, struct tt_stream **stream)
 {
     struct tt_stream *s = take_spare();
     if (s == NULL)
@@ -232,7 +234,7 @@ tutti_status tt_stream_open(const struct tt_aside *aside, struct tt_stream **str
     s->first = NULL;
     s->end = &s->first;
     atomic_store_explicit(&s->leaving, false, memory_order_relaxed);
-    s->aside = aside;
+    s->idle_hook = idle_hook;
     atomic_store_explicit(&s->failed, 0, memory_order_relaxed);
     tutti_status status = tt_thread_start("of a stream", work, s, &s->worker);
     if (status == TUTTI_OK)
@@ -254,11 +256,11 @@ void tt_stream_close(struct tt_stream *s)
     give_spare(s);
 }
 
-tutti_status tt_stream_make(const struct tt_aside *aside, tutti_stream *stream)
+tutti_status tt_stream_make(const struct tt_idle_hook *idle_hook, tutti_stream *stream)
 {
     struct tt_stream *made;
     void *handle;
-    tutti_status status = tt_stream_open(aside, &made);
+    tutti_status status = tt_stream_open(idle_hook, &made);
     if (status != TUTTI_OK)
         return status;
     status = tt_handle_create(TT_HANDLE_STREAM, made, &handle);

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* stream.h: calls that run later, in order, on the thread of a stream.
  *
- * An item is what starts together: one call, a group, a start of a program. It stands in the queue of one
- * stream; each other stream of a group gets a follower, which runs nothing and ends when the item does. A
- * stream and the number of an item in it are a ticket, which others wait for.
+ * A work item is what starts together: one call, a group, a start of a program. It stands in the queue of
+ * one stream. Each other stream of a group gets a placeholder, a work item that runs nothing and ends when
+ * the group's does. A stream and the number of a work item in it are a position, and others can wait until
+ * it is passed.
  *
- * One communicator's calls form one order, that of the calls: each communicator remembers the ticket of the
- * last item that has a call on it, and the next one waits for that. All items are queued under one lock,
- * and an item waits only for items that were queued before it; so waits never form a circle, however
- * streams, communicators and groups cross.
+ * The calls of one communicator run in the order in which they were made: the communicator remembers the
+ * position of the last work item that has a call on it, and the next one waits for that. All items are
+ * queued under one lock, and an item waits only for items that were queued before it. So waits never form
+ * a circle, however streams, communicators and groups cross.
  *
  * Items are pooled and keep their memory, so that calls of one kind, repeated, allocate nothing. Streams
- * are pooled, too, and their numbers go on when they are used again: a ticket stays valid for ever. */
+ * are pooled, too, and their numbers go on when they are used again, so a position stays valid for ever. */
 #ifndef TT_STREAM_H
 #define TT_STREAM_H
 #include <stdbool.h>
@@ -27,70 +28,76 @@ struct tt_report { /* how an item ended */
     char text[TT_ERROR_TEXT];
 };
 
-struct tt_item {
+struct tt_work_item {
     struct tt_batch own; /* calls of its own, or none */
     struct tt_batch *batch; /* what runs: `own`, or the calls of a program, which may be queued again */
     struct tt_report *report; /* written before the item is over; NULL: nobody asks */
-    struct tt_item **home; /* the list of idle items that it goes back to */
+    struct tt_work_item **home; /* the list of idle items to which it goes back */
 
-    /* The streams' own. */
-    struct tt_item *next; /* in the queue, or among the idle */
-    struct tt_item *followers, *next_follower;
+    /* For the files of this room. */
+    struct tt_work_item *next; /* in the queue, or in the list of idle items */
+    struct tt_work_item *placeholders, *next_placeholder;
     struct tt_stream *stream;
-    struct tt_ticket *waits;
+    struct tt_position *waits;
     int nwaits, room;
-    struct tt_entry **entries; /* of a program's calls, this time */
+    struct tt_entry **entries; /* the recorder's, of a program's calls, for this start */
     int entry_room;
     uint64_t number;
     struct tt_report outcome;
 };
 
-/* What the worker of a stream does beside its items. */
-struct tt_aside {
-    bool (*serve)(void *context); /* do what is there to do now; false: nothing. While no item runs */
-    bool (*may_begin)(void *context, const struct tt_batch *next);
+/* A hook for the worker of a stream while it has no item to run. */
+struct tt_idle_hook {
+    bool (*serve)(void *context); /* does what there is to do now; false: nothing */
+    bool (*may_begin)(void *context, const struct tt_batch *next); /* the worker waits until it may */
     void *context;
 };
 
-/* With a worker of its own, which has this to do aside, or NULL. The second makes the handle as well. */
-tutti_status tt_stream_open(const struct tt_aside *aside, struct tt_stream **stream);
-tutti_status tt_stream_make(const struct tt_aside *aside, tutti_stream *stream);
-/* Waits for what is queued, and ends the stream. */
+/* Opens a stream with a worker of its own, which calls the hook while it is idle (NULL: there is no hook).
+ * tt_stream_make makes a handle, too. */
+tutti_status tt_stream_open(const struct tt_idle_hook *idle_hook, struct tt_stream **stream);
+tutti_status tt_stream_make(const struct tt_idle_hook *idle_hook, tutti_stream *stream);
+/* Waits until all that is queued is over, and ends the stream. */
 void tt_stream_close(struct tt_stream *stream);
-/* The same of a stream that tt_stream_make made; its handle is dead from then on. */
+/* Closes a stream that tt_stream_make made. Its handle is dead from the beginning of this call. */
 tutti_status tt_stream_unmake(tutti_stream stream);
-/* There is something to serve: from any thread, also when the stream is closed. */
+/* Wakes the worker, since the hook has something to serve. Any thread may call this, also when the stream
+ * is closed. */
 void tt_stream_wake(struct tt_stream *stream);
-/* Numbers of items: how many were queued so far; and how those up to `number`, which are over, ended: the
- * first failure, else TUTTI_OK. */
+/* Returns the number of the last item that was queued. */
 uint64_t tt_stream_last(const struct tt_stream *stream);
+/* Returns how the items up to `number`, which are over, ended: the first failure, else TUTTI_OK. */
 tutti_status tt_stream_outcome(const struct tt_stream *stream, uint64_t number);
-bool tt_ticket_over(struct tt_ticket ticket);
+/* True if the item at this position is over. */
+bool tt_position_passed(struct tt_position position);
 
-/* An empty item: the first of `idle`, else one from the pool. NULL, with the last error set: no memory. */
-struct tt_item *tt_item_take(struct tt_item **idle);
-/* `count` items in `idle`, with room for so many calls of a program on so many streams. */
-tutti_status tt_item_reserve(struct tt_item **idle, int count, int calls);
-void tt_item_free_all(struct tt_item **idle);
-/* One more call of its own. */
-tutti_status tt_item_add(struct tt_item *item, const struct tt_call *call);
-/* Give it back; calls that have not run never will. */
-void tt_item_drop(struct tt_item *item);
+/* Takes an empty item: the first of `idle`, else one of the pool. NULL, with the last error set: no
+ * memory. */
+struct tt_work_item *tt_work_item_take(struct tt_work_item **idle);
+/* Adds `count` items to `idle`, each with room for `calls` calls of a program on so many streams. */
+tutti_status tt_work_item_reserve(struct tt_work_item **idle, int count, int calls);
+void tt_work_item_free_all(struct tt_work_item **idle);
+/* Adds a call to the item itself. */
+tutti_status tt_work_item_add(struct tt_work_item *item, const struct tt_call *call);
+/* Gives the item back. Its calls, if they have not run, never will. */
+void tt_work_item_drop(struct tt_work_item *item);
 
-/* Queue the item on the streams of its calls; those without a stream go with the others. It belongs to the
- * queue from then on; after an error, which says why, it is still the caller's. */
-tutti_status tt_item_submit(struct tt_item *item, struct tt_ticket *ticket);
-/* Queue an item without calls on this stream; it waits for `earlier`. */
-tutti_status tt_item_submit_after(struct tt_item *item, tutti_stream stream, struct tt_ticket earlier);
+/* Queues the item on the streams of its calls; calls without a stream go with the others. *position is
+ * what others wait for. The item belongs to the queue from then on; after an error, which says why, it is
+ * still the caller's. */
+tutti_status tt_work_item_submit(struct tt_work_item *item, struct tt_position *position);
+/* Queues an item without calls on this stream; it waits until `earlier` is passed. */
+tutti_status tt_work_item_submit_after(
+    struct tt_work_item *item, tutti_stream stream, struct tt_position earlier);
 
-/* True when the item is over, false if it is not when the time has passed (-1: never). */
-bool tt_ticket_wait(struct tt_ticket ticket, int64_t timeout_ms);
+/* Waits until the position is passed, which is true; false if the time has passed first (-1: never). */
+bool tt_position_wait(struct tt_position position, int64_t timeout_ms);
 
-/* Until the item is over; this communicator's on_wait is run meanwhile. */
-void tt_ticket_await(struct tt_ticket ticket, struct tt_comm *comm);
+/* Waits until the position is passed, and runs this communicator's on_wait meanwhile. */
+void tt_position_await(struct tt_position position, struct tt_comm *comm);
 
-/* The stream of a handle; NULL with the last error set, *status says which: it is none, or of a kind that
- * this library does not have. `name` is the caller's. */
+/* Returns the stream of a handle. NULL, with the last error set, if the handle is none, or of a kind that
+ * this library does not have; *status says which. `name` is the caller's, for the error. */
 struct tt_stream *tt_stream_find(const char *name, tutti_stream handle, tutti_status *status);
 
 #endif

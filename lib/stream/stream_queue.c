@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* stream_queue.c: items, and their places in the queues of the streams. */
+/* stream_queue.c: work items, and their positions in the queues of the streams. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -8,22 +8,22 @@
 #include "stream/stream_internal.h"
 
 /* Behind the lock. */
-static struct tt_item *idle_items;
+static struct tt_work_item *idle_items;
 static uint64_t last_mark;
 
 /* --- Items */
 
-struct tt_item *tt_item_pop(struct tt_item **idle)
+struct tt_work_item *tt_work_item_pop(struct tt_work_item **idle)
 {
-    struct tt_item *item = *idle;
+    struct tt_work_item *item = *idle;
     if (item != NULL)
         *idle = item->next;
     return item;
 }
 
-static struct tt_item *make(struct tt_item **home)
+static struct tt_work_item *make(struct tt_work_item **home)
 {
-    struct tt_item *item = calloc(1, sizeof *item);
+    struct tt_work_item *item = calloc(1, sizeof *item);
     if (item == NULL) {
         tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue a call");
         return NULL;
@@ -33,36 +33,36 @@ static struct tt_item *make(struct tt_item **home)
     return item;
 }
 
-static struct tt_item *take(struct tt_item **idle)
+static struct tt_work_item *take(struct tt_work_item **idle)
 {
-    struct tt_item *item = idle != NULL ? tt_item_pop(idle) : NULL;
+    struct tt_work_item *item = idle != NULL ? tt_work_item_pop(idle) : NULL;
     if (item == NULL)
-        item = tt_item_pop(&idle_items);
+        item = tt_work_item_pop(&idle_items);
     return item != NULL ? item : make(&idle_items);
 }
 
-void tt_item_give(struct tt_item *item)
+void tt_work_item_give(struct tt_work_item *item)
 {
     item->own.count = 0;
     item->batch = &item->own;
     item->report = NULL;
     item->stream = NULL;
-    item->followers = NULL;
+    item->placeholders = NULL;
     item->nwaits = 0;
     item->outcome.status = TUTTI_OK;
     item->next = *item->home;
     *item->home = item;
 }
 
-struct tt_item *tt_item_take(struct tt_item **idle)
+struct tt_work_item *tt_work_item_take(struct tt_work_item **idle)
 {
     pthread_mutex_lock(&tt_streams_lock);
-    struct tt_item *item = take(idle);
+    struct tt_work_item *item = take(idle);
     pthread_mutex_unlock(&tt_streams_lock);
     return item;
 }
 
-tutti_status tt_item_add(struct tt_item *item, const struct tt_call *call)
+tutti_status tt_work_item_add(struct tt_work_item *item, const struct tt_call *call)
 {
     struct tt_batch *own = &item->own;
     tutti_status status = tt_batch_add(own, call);
@@ -71,23 +71,23 @@ tutti_status tt_item_add(struct tt_item *item, const struct tt_call *call)
     return status;
 }
 
-void tt_item_forget(struct tt_item *item)
+void tt_work_item_forget(struct tt_work_item *item)
 {
     for (int i = 0; i < item->batch->count; i++)
         if (item->batch->calls[i].op == NULL && item->batch->calls[i].call.entry != NULL)
             tt_entry_drop(item->batch->calls[i].call.entry);
 }
 
-void tt_item_drop(struct tt_item *item)
+void tt_work_item_drop(struct tt_work_item *item)
 {
     if (item->batch == &item->own)
-        tt_item_forget(item);
+        tt_work_item_forget(item);
     pthread_mutex_lock(&tt_streams_lock);
-    tt_item_give(item);
+    tt_work_item_give(item);
     pthread_mutex_unlock(&tt_streams_lock);
 }
 
-static tutti_status reserve_entries(struct tt_item *item, int calls)
+static tutti_status reserve_entries(struct tt_work_item *item, int calls)
 {
     if (calls <= item->entry_room)
         return TUTTI_OK;
@@ -99,11 +99,11 @@ static tutti_status reserve_entries(struct tt_item *item, int calls)
     return TUTTI_OK;
 }
 
-static tutti_status reserve_waits(struct tt_item *item, int waits)
+static tutti_status reserve_waits(struct tt_work_item *item, int waits)
 {
     if (waits <= item->room)
         return TUTTI_OK;
-    struct tt_ticket *more = realloc(item->waits, (size_t)waits * sizeof *more);
+    struct tt_position *more = realloc(item->waits, (size_t)waits * sizeof *more);
     if (more == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue a call");
     item->waits = more;
@@ -111,13 +111,13 @@ static tutti_status reserve_waits(struct tt_item *item, int waits)
     return TUTTI_OK;
 }
 
-tutti_status tt_item_reserve(struct tt_item **idle, int count, int calls)
+tutti_status tt_work_item_reserve(struct tt_work_item **idle, int count, int calls)
 {
     for (int i = 0; i < count; i++) {
-        struct tt_item *item = make(idle);
+        struct tt_work_item *item = make(idle);
         if (item == NULL)
             return TUTTI_OUT_OF_MEMORY;
-        tt_item_give(item);
+        tt_work_item_give(item);
         tutti_status status = reserve_waits(item, calls + count);
         if (status == TUTTI_OK)
             status = reserve_entries(item, calls);
@@ -127,9 +127,9 @@ tutti_status tt_item_reserve(struct tt_item **idle, int count, int calls)
     return TUTTI_OK;
 }
 
-void tt_item_free_all(struct tt_item **idle)
+void tt_work_item_free_all(struct tt_work_item **idle)
 {
-    for (struct tt_item *item; (item = tt_item_pop(idle)) != NULL; free(item)) {
+    for (struct tt_work_item *item; (item = tt_work_item_pop(idle)) != NULL; free(item)) {
         tt_batch_free(&item->own);
         free(item->waits);
         free(item->entries);
@@ -137,11 +137,12 @@ void tt_item_free_all(struct tt_item **idle)
 }
 /* --- Queueing. All behind the lock. */
 
-/* The streams of an item: the first leads, each other gets a follower. All that can fail is here. */
-static tutti_status find_streams(struct tt_item *item)
+/* Finds the streams of an item: the first one gets the item, each other one a placeholder. Only this part
+ * of queueing can fail. */
+static tutti_status find_streams(struct tt_work_item *item)
 {
     uint64_t mark = ++last_mark;
-    int count = item->batch->count, followers = 0;
+    int count = item->batch->count, placeholders = 0;
     for (int i = 0; i < count; i++) {
         const struct tt_call *call = &item->batch->calls[i].call;
         tutti_status status;
@@ -157,27 +158,27 @@ static tutti_status find_streams(struct tt_item *item)
             item->stream = s;
             continue;
         }
-        struct tt_item *follower = take(item->home);
-        if (follower == NULL || reserve_waits(follower, 1) != TUTTI_OK)
+        struct tt_work_item *placeholder = take(item->home);
+        if (placeholder == NULL || reserve_waits(placeholder, 1) != TUTTI_OK)
             return TUTTI_OUT_OF_MEMORY;
-        follower->stream = s;
-        follower->next_follower = item->followers;
-        item->followers = follower;
-        followers++;
+        placeholder->stream = s;
+        placeholder->next_placeholder = item->placeholders;
+        item->placeholders = placeholder;
+        placeholders++;
     }
-    tutti_status status = reserve_waits(item, count + followers);
+    tutti_status status = reserve_waits(item, count + placeholders);
     return status == TUTTI_OK && item->batch != &item->own ? reserve_entries(item, count) : status;
 }
 
-static void wait_for(struct tt_item *item, struct tt_ticket t)
+static void wait_for(struct tt_work_item *item, struct tt_position p)
 {
-    if (t.stream != item->stream && !tt_ticket_over(t))
-        item->waits[item->nwaits++] = t;
+    if (p.stream != item->stream && !tt_position_passed(p))
+        item->waits[item->nwaits++] = p;
 }
-/* Its place in the order of each communicator's calls. */
-static void take_turns(struct tt_item *item)
+/* Queues the item behind the last call of each of its communicators. */
+static void take_turns(struct tt_work_item *item)
 {
-    struct tt_ticket mine = { item->stream, item->number };
+    struct tt_position mine = { item->stream, item->number };
     for (int i = 0; i < item->batch->count; i++) {
         const struct tt_call *call = &item->batch->calls[i].call;
         struct tt_comm *comm = call->comm;
@@ -193,7 +194,7 @@ static void take_turns(struct tt_item *item)
     }
 }
 
-static void append(struct tt_item *item)
+static void append(struct tt_work_item *item)
 {
     struct tt_stream *s = item->stream;
     item->next = NULL;
@@ -202,52 +203,53 @@ static void append(struct tt_item *item)
     atomic_store_explicit(&s->last, item->number, memory_order_release);
 }
 
-static void number(struct tt_item *item)
+static void number(struct tt_work_item *item)
 {
     item->number = atomic_load_explicit(&item->stream->last, memory_order_relaxed) + 1;
 }
 
-static void line_up(struct tt_item *item)
+static void line_up(struct tt_work_item *item)
 {
     number(item);
     take_turns(item);
-    for (struct tt_item *f = item->followers; f != NULL; f = f->next_follower) {
-        number(f);
-        wait_for(item, (struct tt_ticket){ f->stream, f->number - 1 });
-        f->waits[f->nwaits++] = (struct tt_ticket){ item->stream, item->number };
-        append(f);
-        tt_doorbell_ring(&f->stream->fed);
+    for (struct tt_work_item *p = item->placeholders; p != NULL; p = p->next_placeholder) {
+        number(p);
+        wait_for(item, (struct tt_position){ p->stream, p->number - 1 });
+        p->waits[p->nwaits++] = (struct tt_position){ item->stream, item->number };
+        append(p);
+        tt_doorbell_ring(&p->stream->fed);
     }
     append(item);
 }
 
-static void dissolve(struct tt_item *item)
+static void dissolve(struct tt_work_item *item)
 {
-    while (item->followers != NULL) {
-        struct tt_item *follower = item->followers;
-        item->followers = follower->next_follower;
-        tt_item_give(follower);
+    while (item->placeholders != NULL) {
+        struct tt_work_item *placeholder = item->placeholders;
+        item->placeholders = placeholder->next_placeholder;
+        tt_work_item_give(placeholder);
     }
     item->stream = NULL;
 }
 
-tutti_status tt_item_submit(struct tt_item *item, struct tt_ticket *ticket)
+tutti_status tt_work_item_submit(struct tt_work_item *item, struct tt_position *position)
 {
     pthread_mutex_lock(&tt_streams_lock);
     tutti_status status = find_streams(item);
     if (status == TUTTI_OK) {
         line_up(item);
-        *ticket = (struct tt_ticket){ item->stream, item->number };
+        *position = (struct tt_position){ item->stream, item->number };
     } else {
         dissolve(item);
     }
     pthread_mutex_unlock(&tt_streams_lock);
     if (status == TUTTI_OK)
-        tt_doorbell_ring(&ticket->stream->fed);
+        tt_doorbell_ring(&position->stream->fed);
     return status;
 }
 
-tutti_status tt_item_submit_after(struct tt_item *item, tutti_stream stream, struct tt_ticket earlier)
+tutti_status tt_work_item_submit_after(
+    struct tt_work_item *item, tutti_stream stream, struct tt_position earlier)
 {
     tutti_status status = reserve_waits(item, 1);
     if (status != TUTTI_OK)
