@@ -36,9 +36,9 @@ struct tt_session {
     int64_t timeout_ms, deadline_ns;
     int maker; /* the rank of the process that made the id; -1: it is none, or not known */
     pid_t pid; /* that process; 0: not known */
-    bool reached; /* somebody answers, or did */
-    bool heard; /* it let this rank in */
-    bool dropped; /* it closed the connection before that, as it does where there are too many */
+    bool reached; /* the root answers, or did */
+    bool heard; /* the root let this rank in */
+    bool dropped; /* the root closed the connection before that, as it does with too many */
 };
 
 tutti_status tt_id_make(enum tt_directory directory, struct tt_id *id)
@@ -80,7 +80,8 @@ static tutti_status lost(const struct tt_session *s, const char *when)
         s->rank, when);
 }
 
-/* What errno says of the connection; 0: it was closed. Nothing is said yet of one that was dropped. */
+/* Fails with what errno says of the connection; 0: it was closed. If it was dropped before this rank was
+ * let in, no error is set yet: the rank comes again. */
 static tutti_status broken(struct tt_session *s, const char *when)
 {
     switch (errno) {
@@ -121,7 +122,7 @@ static bool wait_for(const struct tt_session *s, short events)
     }
 }
 
-/* The descriptors go with the first byte. */
+/* Sends all bytes; the descriptors go with the first one. */
 static bool send_all(const struct tt_session *s, const void *bytes, size_t size, const int *fds, int nfds)
 {
     const uint8_t *at = bytes;
@@ -165,7 +166,7 @@ static pid_t process_behind(int socket)
     return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 ? peer.pid : 0;
 }
 
-/* Connect to the local socket. *nobody: nobody listens there. */
+/* Connects to the local socket. *nobody is set if nobody listens there. */
 static tutti_status reach_here(struct tt_session *s, const struct sockaddr_un *address, bool *nobody)
 {
     *nobody = false;
@@ -195,7 +196,8 @@ static tutti_status reach_here(struct tt_session *s, const struct sockaddr_un *a
     return TUTTI_OK;
 }
 
-/* By the network, if the local socket is still not there once the network answers: it is opened first. */
+/* Connects by the network, if the local socket is still not there once the network answers. The root opens
+ * the local one first. */
 static tutti_status reach_by_network(
     struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address, bool *nobody)
 {
@@ -214,7 +216,7 @@ static tutti_status reach_by_network(
     return status;
 }
 
-/* At an id that all ranks agreed on, the one that answers may come later than this rank. */
+/* Connects to the root. At an id that all ranks agreed on, the root may come later than this rank. */
 static tutti_status reach(struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address)
 {
     bool nobody;
@@ -244,7 +246,7 @@ static tutti_status reach(struct tt_session *s, const struct tt_id *id, const st
     }
 }
 
-/* Both sides prove that they know the secret, the root first. */
+/* Proves to the root that this rank knows the secret, after the root has proven it. */
 static tutti_status prove(struct tt_session *s, const struct tt_id *id)
 {
     struct tt_challenge challenge = { .rank = s->rank };
@@ -283,7 +285,7 @@ static tutti_status say_hello(struct tt_session *s, const struct tt_member *mine
     return broken(s, "when it was told the rank's addresses");
 }
 
-/* The head is there. */
+/* Receives the rest of a notice, whose head is there. */
 static bool receive_notice(struct tt_session *s, uint8_t *bytes)
 {
     struct tt_notice notice;
@@ -296,7 +298,7 @@ static bool receive_notice(struct tt_session *s, uint8_t *bytes)
     return true;
 }
 
-/* The head of a frame that is no notice. */
+/* Receives the head of the next frame that is no notice. */
 static bool receive_head(struct tt_session *s, struct tt_frame *frame)
 {
     uint8_t bytes[TT_NOTICE_BYTES];
@@ -313,8 +315,8 @@ static bool receive_head(struct tt_session *s, struct tt_frame *frame)
     return false;
 }
 
-/* Of many ranks that hear the same, one writes it to its log: the one in whose process it was found. If none
- * had come there, it was written by then. */
+/* Fails with the verdict. Many ranks hear it, and one writes it to its log as an error: the rank in whose
+ * process the root is. If there was none yet, the root has written it. */
 static tutti_status fail_as_told(const struct tt_session *s, const struct tt_verdict *verdict)
 {
     if (s->pid == 0 || (s->pid == getpid() && s->maker == s->rank))
@@ -324,7 +326,7 @@ static tutti_status fail_as_told(const struct tt_session *s, const struct tt_ver
     return verdict->status;
 }
 
-/* A frame of `length` bytes; or a verdict, if it is a failure or wanted. */
+/* Receives a frame of `length` bytes; or a verdict, if it is a failure, or if `kind` asks for one. */
 static tutti_status receive_frame(
     struct tt_session *s, enum tt_frame_kind kind, uint64_t length, void *body, const char *when)
 {
@@ -349,8 +351,8 @@ static tutti_status receive_frame(
     return receive_all(s, body, length) ? TUTTI_OK : broken(s, when);
 }
 
-/* The descriptors of the others, in rank order, some with each byte. Those that came are in fds even when not
- * all did. */
+/* Receives the descriptors of the others, in rank order, some with each byte. Even if not all came, those
+ * that did are in fds. */
 static tutti_status receive_fds(struct tt_session *s, int *fds, int expected, int *nfds)
 {
     while (*nfds < expected) {
@@ -374,7 +376,8 @@ static tutti_status receive_fds(struct tt_session *s, int *fds, int expected, in
     return TUTTI_OK;
 }
 
-/* Give each member its descriptors; returns how many there are to come, -1 if that makes no sense. */
+/* Copies each member's blob, and numbers its descriptors, which are still to come; returns how many these
+ * are, -1 if the entries make no sense. */
 static int read_entries(const struct tt_session *s, const uint8_t *entries, struct tt_member *members)
 {
     int expected = 0;
@@ -386,14 +389,14 @@ static int read_entries(const struct tt_session *s, const uint8_t *entries, stru
         memcpy(members[r].blob, entry + 4, TT_BLOB_BYTES);
         for (int i = 0; i < TT_BLOB_FDS; i++) {
             bool comes = r != s->rank && (given >> i & 1);
-            members[r].fds[i] = comes ? expected++ : -1; /* until they come, their places among them */
+            members[r].fds[i] = comes ? expected++ : -1; /* until they come, their numbers among them */
         }
     }
     return expected;
 }
 
-/* The process may end when this rank has failed, and what tells the others is a thread of it. It closes this
- * connection when it has told them. */
+/* Waits until the root has told the other ranks of this rank's failure: the root is a thread of this
+ * process, which may end now. It closes this connection when it has told them. */
 static void let_others_be_told(const struct tt_session *s)
 {
     uint8_t byte;
@@ -432,7 +435,7 @@ static tutti_status receive_members(
     return receive_frame(s, TT_FRAME_VERDICT, 0, NULL, "when all ranks were about to go on");
 }
 
-/* After the proof: members is written only if all went well. */
+/* Hands in `mine` and receives the members, after the proof. members is written only if all went well. */
 static tutti_status join(struct tt_session *s, const struct tt_member *mine, struct tt_member *members)
 {
     size_t n = (size_t)s->n;
@@ -463,7 +466,7 @@ static tutti_status join(struct tt_session *s, const struct tt_member *mine, str
     return status;
 }
 
-/* Until this rank is let in, it comes again as often as it is dropped. */
+/* Connects and joins; whenever the connection is dropped before this rank is let in, it comes again. */
 static tutti_status enter(struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address,
     const struct tt_member *mine, struct tt_member *members)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap.h: how ranks that share nothing but a 128-byte id find each other.
  *
- * The process that makes the id answers at it (a helper thread) until n ranks came or the deadline. Every
- * connection proves knowledge of the secret both ways (HMAC-SHA256 over fresh challenges, roles inside the
- * MAC so that no proof can be reflected) before any length is parsed. Each rank then hands in one blob and
- * a few file descriptors and gets the blobs of all ranks and the descriptors of all; either all ranks get
- * them, or all get the same error. By the same connections they may exchange more before they close them.
+ * The process that makes the id answers at it, by a helper thread (the root), until n ranks came or the
+ * deadline has passed. Every connection proves knowledge of the secret both ways (HMAC-SHA256 over fresh
+ * challenges, roles inside the MAC so that no proof can be reflected) before any length is parsed. Each
+ * rank then hands in one blob and a few file descriptors, and gets the blobs and the descriptors of all.
+ * Either all ranks get them, or all get the same error. By the same connections they may exchange more
+ * before they close them.
  *
  * Today the address is a local socket in a private 0700 directory: all ranks are on one machine, where
  * descriptors can be passed. The layout of the id has room for four addresses of other families. */
@@ -17,14 +18,15 @@
 
 enum { TT_BLOB_BYTES = 2048, TT_BLOB_FDS = 2 };
 
-/* Make an id and start to answer at it. Gives up `timeout_ms` (-1: never) after now, or after the first rank
- * came, or when the timeout of any rank that came has passed. */
+/* Makes an id and starts the root, which answers at it. The root gives up `timeout_ms` (-1: never) after
+ * now, or after the first rank came, or when the timeout of any rank that came has passed. */
 tutti_status tt_bootstrap_create(tutti_id *id, int64_t timeout_ms);
 
-/* For ranks of one machine that share nothing secret, only a name (of at most 60 letters, digits and dashes):
- * the first makes an id and leaves it in a file of this user's private directory, the others wait until it
- * is there. The file is gone once they have met. What a killed job left is not taken for an id; a job that
- * lives and has the same name is an INVALID_USAGE. */
+/* These are for ranks of one machine that share nothing secret, only a name (of at most 60 letters, digits
+ * and dashes). Rank 0 publishes: it makes an id and leaves it in the id file, in this user's private
+ * directory. The others look up: they wait until the file is there. The file is gone once they have met. A
+ * file that a killed job left is not taken for an id; if a job of the same name lives, publishing fails
+ * with INVALID_USAGE. */
 tutti_status tt_bootstrap_publish(const char *name, int64_t timeout_ms, tutti_id *id);
 tutti_status tt_bootstrap_look_up(const char *name, int64_t timeout_ms, tutti_id *id);
 
@@ -33,20 +35,22 @@ struct tt_member {
     int fds[TT_BLOB_FDS]; /* the receiver's own descriptors, close-on-exec; -1 where none was given */
 };
 
-/* Meet the n - 1 others at the id. `mine` is copied; members[n] is filled in rank order on success (the
- * caller closes the descriptors; those at its own rank are -1). Errors name who is missing, who disagrees
- * on n, or who came twice. `session` is for further exchanges, NULL if there are none. */
+/* Meets the n - 1 others at the id. `mine` is copied; members[n] is filled in rank order on success (the
+ * caller closes the descriptors; those at its own rank are -1). Errors name the rank that is missing, that
+ * disagrees on n, or that came twice. *session is this rank's end of the session, for further exchanges;
+ * session is NULL if there are none. */
 struct tt_session;
 tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct tt_member *mine,
     int64_t timeout_ms, struct tt_member *members, struct tt_session **session);
 
-/* Hand in `mine` and get everybody's in rank order: the same number of bytes on all ranks, at most
- * TT_BLOB_BYTES. Waits as long as the meeting did. After a failure, close. */
+/* Hands in `mine` and gets what all ranks handed in, in rank order: the same number of bytes on all ranks,
+ * at most TT_BLOB_BYTES. It waits as long as the meeting did. After a failure the session can only be
+ * closed. */
 tutti_status tt_session_exchange(struct tt_session *session, const void *mine, uint64_t bytes, void *all);
 void tt_session_close(struct tt_session *session);
 
-/* rank, n and id as a launcher gives them: TUTTI_ID (hex) with TUTTI_RANK and TUTTI_SIZE, or PMIx under
- * mpirun and srun. INVALID_USAGE, with what would be legal, if there is no launcher. */
+/* Finds rank, n and id as a launcher gives them: TUTTI_ID (hex) with TUTTI_RANK and TUTTI_SIZE, or PMIx
+ * under mpirun and srun. If there is no launcher: INVALID_USAGE, with what would be legal. */
 tutti_status tt_launch_find(int64_t timeout_ms, int *n, int *rank, tutti_id *id);
 
 #endif

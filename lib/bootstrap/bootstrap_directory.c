@@ -5,14 +5,15 @@
  * 0700, or refused. $XDG_RUNTIME_DIR is preferred because the system empties it; in /tmp, the sticky bit
  * keeps others from replacing a directory once its owner was checked.
  *
- * Another user may have made the directory in /tmp first. Then the first name that he has not taken is used,
- * and if he has taken all, $XDG_RUNTIME_DIR after all. Ranks that agree on /tmp look at the same names in the
- * same order, so they find the same directory; it counts more that it is there than that its name is first.
+ * Another user may have made the directory in /tmp first. Then the first of 16 names that is not taken is
+ * used, and if all are taken, $XDG_RUNTIME_DIR after all. Ranks that agree on /tmp look at the same names
+ * in the same order, so they find the same directory; a later name that is there already is preferred to
+ * an earlier one.
  *
  * Open listeners are in one list, for two events that nobody announces: exit removes their files, and a
- * fork closes the child's copies, so that a child neither answers for its parent nor removes its files. Who
- * is killed leaves its file; whoever makes the next id removes it. A socket gets its name only when it
- * listens, so a named one that refuses is dead. */
+ * fork closes the child's copies, so that a child neither answers for its parent nor removes its files. A
+ * process that is killed leaves its file, and the next one that makes an id removes it. A socket gets its
+ * name only when it listens, so a named one that refuses is dead. */
 #include "bootstrap/bootstrap_directory.h"
 
 #include <dirent.h>
@@ -37,7 +38,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t watched = PTHREAD_ONCE_INIT;
 static struct tt_listener *open_listeners;
 
-/* Is this a directory of ours that no one else can enter? Not through a link, which another may turn. */
+/* True if this is a directory of our own that no one else can enter. A link is none: another user may turn
+ * it. */
 static bool is_private(const char *path, bool *exists)
 {
     struct stat s;
@@ -51,7 +53,8 @@ static bool is_foreign(const char *path)
     return lstat(path, &s) == 0 && s.st_uid != geteuid();
 }
 
-/* False if there is no such directory, or no room behind it for the name of a socket. */
+/* Makes the path of the directory below $XDG_RUNTIME_DIR. False if that is not set, or too long for the
+ * name of a socket behind it. */
 static bool runtime_path(char *path)
 {
     const char *runtime = tt_environment("XDG_RUNTIME_DIR");
@@ -72,7 +75,7 @@ static bool runtime_usable(void)
            access(runtime, W_OK | X_OK) == 0;
 }
 
-/* "/tmp/tutti-1000", or with ".1" to ".15" behind it. */
+/* Makes "/tmp/tutti-1000", or that with ".1" to ".15" behind it. */
 static void tmp_path(int number, char *path)
 {
     int length = snprintf(path, PATH_BYTES, "/tmp/tutti-%lu", (unsigned long)geteuid());
@@ -97,7 +100,7 @@ static void choose_tmp_path(char *path)
         runtime_path(path);
 }
 
-/* False as of runtime_path. */
+/* Makes the path of a directory; false as runtime_path says. */
 static bool directory_path(enum tt_directory directory, char *path)
 {
     if (directory == TT_DIRECTORY_RUNTIME)
@@ -126,7 +129,7 @@ bool tt_socket_is_dead(const struct sockaddr_un *address)
     return dead;
 }
 
-/* Remove what killed processes left in our directory. */
+/* Removes what killed processes left in our directory. */
 static void sweep(const char *path)
 {
     DIR *directory = opendir(path);
@@ -235,7 +238,7 @@ static void watch_exit(void)
     atexit(remove_files);
 }
 
-/* Give a socket that listens its name, unless another that lives has it. Who is dead has lost it. */
+/* Gives a listening socket its name, unless a socket that is alive has it. A dead one loses it. */
 static bool take_name(const char *unnamed, const struct sockaddr_un *address)
 {
     for (int attempt = 0; attempt < 2; attempt++) {
@@ -251,7 +254,7 @@ static bool take_name(const char *unnamed, const struct sockaddr_un *address)
     return false;
 }
 
-/* With the lock held. */
+/* Adds a listener to the list. With the lock held. */
 static void add(
     struct tt_listener *listener, int socket, const struct sockaddr_un *address, const char *id_file)
 {

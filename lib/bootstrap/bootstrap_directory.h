@@ -20,31 +20,33 @@ enum tt_directory {
 };
 enum { TT_TOKEN_BYTES = 16 };
 
-/* Choose a directory, private to this user, and make it if it is not there. */
+/* Chooses a directory that is private to this user, and makes it if it is not there. */
 tutti_status tt_directory_choose(enum tt_directory *directory);
-tutti_status tt_directory_make(enum tt_directory directory); /* this one */
-/* The path of a socket in it. Fails if the directory is not there or not private. */
+/* Makes this one. */
+tutti_status tt_directory_make(enum tt_directory directory);
+/* Sets *address to that of a socket in the directory. Fails if the directory is not there or not private. */
 tutti_status tt_directory_socket(
     enum tt_directory directory, const uint8_t *token, struct sockaddr_un *address);
 
-/* The path of a file in it. */
+/* The size of a path of a file in the directory. */
 enum { TT_DIRECTORY_PATH = 160 };
 void tt_directory_file(enum tt_directory directory, const char *name, char path[TT_DIRECTORY_PATH]);
-/* Nobody answers at this socket any more. */
+/* True if nobody answers at this socket any more. */
 bool tt_socket_is_dead(const struct sockaddr_un *address);
 
-/* A socket that listens, and the files that others find it by. They are removed by close, and at exit if it
- * is still open then; a forked child owns neither. The struct must stay where it is until it is closed. */
+/* A listening socket, and the files that others find it by. tt_listener_close removes these, and exit does
+ * if the listener is still open; a forked child owns neither. The struct must stay where it is until it is
+ * closed. */
 struct tt_listener {
     int socket; /* -1: closed */
     struct sockaddr_un address; /* no path: it is one of the network */
-    char id_file[TT_DIRECTORY_PATH]; /* a file in which others find the address; empty: none */
+    char id_file[TT_DIRECTORY_PATH]; /* the file that holds the id; empty: none */
     struct tt_listener *next;
 };
-/* Fails if somebody answers there already. `id_file` may be NULL. */
+/* Opens the socket at this address. Fails if somebody answers there already. `id_file` may be NULL. */
 tutti_status tt_listener_open(
     struct tt_listener *listener, const struct sockaddr_un *address, const char *id_file);
-/* Takes a socket that listens. */
+/* Makes a listener of a socket that listens already. */
 void tt_listener_adopt(struct tt_listener *listener, int socket);
 void tt_listener_close(struct tt_listener *listener);
 

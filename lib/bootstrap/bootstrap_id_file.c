@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_id_file.c: an id in a file, for ranks of one machine and user that know no secret.
  *
- * The directory is private, so what lies in it is this user's; the file's name is made of public values,
- * which an earlier job may have had, too. A file is therefore worth what its id is: if nobody answers at
- * that any more, those who look go on waiting, and the next rank 0 replaces it. Rank 0 publishes with the
- * directory locked, so that of two jobs with one name the second is told, and not mixed with the first.
+ * The directory is private, so every file in it is this user's. The name of the file is made of public
+ * values, which an earlier job may have had, too. So a file counts only while somebody answers at its id:
+ * else the ranks that look it up go on waiting, and the next rank 0 replaces it. Rank 0 publishes with the
+ * directory locked, so that of two jobs with one name the second is refused, and not mixed with the first.
  *
  * The file is there before the socket listens, and goes with it. */
 #include <dirent.h>
@@ -28,7 +28,7 @@ static const char prefix[] = "id-";
 
 enum found { NOTHING, DEAD, ALIVE, FOREIGN };
 
-/* What lies there: only a file that nobody else could have written or read is believed. */
+/* Reads the id file. Only a file that nobody else could have written or read is believed. */
 static enum found read_id_file(const char *path, tutti_id *id)
 {
     struct stat s;
@@ -63,7 +63,7 @@ static void make_path(const char *name, char path[TT_DIRECTORY_PATH])
     tt_directory_file(TT_DIRECTORY_TMP, leaf, path);
 }
 
-/* Closing what it returns unlocks. */
+/* Locks the directory; closing the descriptor that this returns unlocks it. */
 static int lock_directory(const char *path)
 {
     int64_t deadline_ns = tt_deadline_ns(LOCK_MS);
@@ -80,7 +80,7 @@ static int lock_directory(const char *path)
     return fd;
 }
 
-/* Remove what killed jobs left. */
+/* Removes id files that killed jobs left. */
 static void sweep(const char *directory)
 {
     char path[TT_DIRECTORY_PATH];
@@ -111,7 +111,7 @@ static tutti_status write_id_file(const char *path, const tutti_id *id)
     return written ? TUTTI_OK : tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot write %s", path);
 }
 
-/* With the directory locked. */
+/* Makes an id, writes the id file and starts the root. With the directory locked. */
 static tutti_status publish(const char *path, int64_t timeout_ms, tutti_id *id)
 {
     struct tt_id made;

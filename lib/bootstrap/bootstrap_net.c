@@ -59,7 +59,7 @@ static bool read_address(const struct sockaddr *address, struct tt_net *net)
     return true;
 }
 
-/* "host:port" into its parts; brackets keep the colons of an IPv6 address apart from the last. */
+/* Splits "host:port" into its parts; brackets keep the colons of an IPv6 address apart from the last. */
 static bool take_apart(const char *text, char host[256], char port[6])
 {
     const char *colon = strrchr(text, ':');
@@ -145,7 +145,7 @@ int tt_net_listen(const struct tt_net *net)
     union address address;
     socklen_t bytes = write_address(net, &address);
     int yes = 1, s = open_socket(&address);
-    /* What is left of earlier connections need not be waited for; one who listens still has the port. */
+    /* The rests of earlier connections need not be waited for; a process that listens still has the port. */
     if (s >= 0 && setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
         bind(s, &address.any, bytes) == 0 && listen(s, SOMAXCONN) == 0)
         return s;

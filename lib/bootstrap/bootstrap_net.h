@@ -20,17 +20,17 @@ struct tt_net {
     uint8_t address[16]; /* as it travels; of IPv4 the first four bytes */
 };
 
-/* The addresses of "host:port" ("[::1]:4000"; a name; a number), at most TT_NETS. Errors: INVALID_USAGE,
- * which starts with `what`. */
+/* Finds the addresses of "host:port" ("[::1]:4000"; a name; a number), at most TT_NETS. Errors:
+ * INVALID_USAGE, with a text that starts with `what`. */
 tutti_status tt_net_resolve(const char *what, const char *text, struct tt_net *nets, int *count);
 void tt_net_print(const struct tt_net *net, char text[TT_NET_TEXT]);
 bool tt_net_is_here(const struct tt_net *net); /* an address of this machine */
 
-/* A socket that listens there, or -1 and errno. */
+/* Returns a socket that listens at this address, or -1 and errno. */
 int tt_net_listen(const struct tt_net *net);
-/* A connection made within so many milliseconds, or -1 and errno. */
+/* Returns a connection that was made within so many milliseconds, or -1 and errno. */
 int tt_net_connect(const struct tt_net *net, int timeout_ms);
-/* Who is at the other end; false: not a network. */
+/* Sets *net to the address of the other end; false: the socket is not one of the network. */
 bool tt_net_peer(int socket, struct tt_net *net);
 
 #endif

@@ -59,7 +59,7 @@ void tt_id_write(const struct tt_id *id, tutti_id *out)
     }
 }
 
-/* Those of a family that is not known are for other versions. */
+/* Reads one address of an id. Those of an unknown family are for other versions, and are left out. */
 static void read_address(const uint8_t *at, struct tt_id *id, bool *local)
 {
     unsigned family = (unsigned)tt_get(at, 2), number = (unsigned)tt_get(at + 2, 2);
@@ -259,7 +259,7 @@ ssize_t tt_wire_send(int socket, const void *bytes, size_t size, const int *fds,
     return sent;
 }
 
-/* The descriptors of one message, kept while there is room. */
+/* Appends the descriptors of one message to fds while there is room, and closes the rest. */
 static void take_fds(struct msghdr *message, int *fds, int room, int *nfds)
 {
     int before = *nfds;

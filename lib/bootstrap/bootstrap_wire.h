@@ -46,7 +46,7 @@ enum {
     TT_WIRE_GRACE_MS = 5000,
 };
 
-/* What an id says. */
+/* The contents of an id. */
 struct tt_id {
     uint64_t session;
     uint8_t secret[32];
@@ -62,7 +62,7 @@ void tt_id_write(const struct tt_id *id, tutti_id *bytes);
 tutti_status tt_id_read(const tutti_id *bytes, struct tt_id *id);
 tutti_status tt_random_bytes(void *bytes, size_t size);
 
-/* The role is inside the proof, so that neither side's can be sent back to it. */
+/* The proof has the role of its sender in it, so that neither side's proof can be sent back to it. */
 enum tt_role { TT_ROLE_ROOT = 1, TT_ROLE_RANK = 2 };
 struct tt_challenge {
     int32_t rank;
@@ -122,13 +122,13 @@ ssize_t tt_wire_send(int socket, const void *bytes, size_t size, const int *fds,
  * those for which there is no room are closed at once. */
 ssize_t tt_wire_receive(int socket, void *bytes, size_t size, int *fds, int room, int *nfds);
 unsigned long long tt_wire_open_files(void); /* ulimit -n, for errors */
-/* Can this process open so many more? `fd` is any that is open. */
+/* True if this process can open `count` more descriptors. `fd` is any that is open. */
 bool tt_wire_has_files(int fd, int count);
-/* So many descriptors will be needed for a while: raise the soft limit of open files, as far as the hard one
- * allows, if they could not fit beside what the program has open. It is not lowered again, for what others
- * open meanwhile may lie beyond. */
+/* Raises the soft limit of open files, as far as the hard one allows, if `count` descriptors could not fit
+ * beside what the program has open. It is not lowered again, since what others open meanwhile may lie
+ * beyond. */
 void tt_wire_need_files(int count);
-/* A deadline as poll wants it. */
+/* Returns the time until a deadline as poll takes it. */
 int tt_wire_poll_ms(int64_t deadline_ns);
 int64_t tt_wire_later(int64_t deadline_ns, int ms); /* never stays never */
 

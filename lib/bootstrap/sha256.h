@@ -22,7 +22,8 @@ void tt_sha256_add(struct tt_sha256 *hash, const void *data, size_t bytes);
 void tt_sha256_end(struct tt_sha256 *hash, uint8_t *digest);
 
 void tt_hmac_sha256(const void *key, size_t key_bytes, const void *data, size_t bytes, uint8_t *mac);
-/* Takes the same time wherever two codes differ, so that none can be guessed byte by byte. */
+/* True if two codes are equal. It takes the same time wherever they differ, so that none can be guessed
+ * byte by byte. */
 bool tt_hmac_equal(const uint8_t *a, const uint8_t *b);
 
 #endif

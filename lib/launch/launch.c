@@ -16,8 +16,8 @@
 
 pthread_mutex_t tt_launch_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* A launcher may take minutes to answer, and a fork does not wait for that: its child gets a new lock, and
- * what the lock guards is of no use to it. */
+/* Gives a child of fork a new lock. A launcher may take minutes to answer, so a fork does not wait for the
+ * lock; what the lock guards is of no use to the child. */
 static void after_fork_in_child(void)
 {
     pthread_mutex_init(&tt_launch_lock, NULL);
@@ -128,7 +128,7 @@ static tutti_status read_root(bool torch, int64_t timeout_ms, int *n, int *rank,
         tt_environment("TUTTI_ROOT"), tt_environment("TUTTI_SECRET_FILE"), job, *rank, timeout_ms, id);
 }
 
-/* As the user says: an id, or what to make one of; for that, torchrun may tell the ranks. */
+/* Reads what the user set: an id, or what to make one of; with the latter, torchrun may say n and rank. */
 static tutti_status read_variables(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 {
     bool root = any_set(TT_LAUNCH_NAMES("TUTTI_ROOT", "TUTTI_SECRET_FILE"));
@@ -151,8 +151,8 @@ static tutti_status read_variables(int64_t timeout_ms, int *n, int *rank, tutti_
     return root ? read_root(torch, timeout_ms, n, rank, id) : read_id(n, rank, id);
 }
 
-/* torchrun may itself be started by mpirun or srun, whose variables its workers inherit, so it comes first;
- * RANK and WORLD_SIZE alone may be anybody's, so they come last. */
+/* Chooses the source. torchrun may itself be started by mpirun or srun, whose variables its workers
+ * inherit, so it comes first; RANK and WORLD_SIZE alone may be anybody's, so they come last. */
 static tutti_status find(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 {
     if (any_set(TT_LAUNCH_NAMES("TUTTI_ID", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_ROOT", "TUTTI_SECRET_FILE")))

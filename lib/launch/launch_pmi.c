@@ -78,7 +78,8 @@ static tutti_status join(int socket)
     return TUTTI_OK;
 }
 
-/* Those of another machine would look for the id's socket in vain, and the rest would wait for them. */
+/* Fails if the ranks are on several machines: those of another one would look for the id's socket in vain,
+ * and the rest would wait for them. */
 static tutti_status check_machine(void)
 {
     const char *mapping;
@@ -89,7 +90,8 @@ static tutti_status check_machine(void)
         "the launcher says that the job's ranks are on several machines; this version needs them all on one");
 }
 
-/* The number of a call is in the key, so a second communicator gets a second id. */
+/* Publishes the id as rank 0, and gets it as every rank. The number of the call is in the key, so a second
+ * communicator gets a second id. */
 static tutti_status agree_on_id(int rank, tutti_id *id)
 {
     char key[TT_PMI_KEY], text[TT_LAUNCH_ID_DIGITS + 1];

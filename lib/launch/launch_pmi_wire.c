@@ -66,7 +66,7 @@ static tutti_status say(struct tt_pmi *pmi, const char *what, size_t bytes)
     return TUTTI_OK;
 }
 
-/* One line, whose end becomes the end of the text. */
+/* Receives one line, whose end becomes the end of the text. */
 static tutti_status hear(struct tt_pmi *pmi, const char *what)
 {
     size_t have = 0;
@@ -86,8 +86,8 @@ static tutti_status hear(struct tt_pmi *pmi, const char *what)
     return TUTTI_OK;
 }
 
-/* What stands behind "name=" in an answer, as far as the next blank, which becomes its end; NULL if there is
- * no such word. The words that are wanted are asked for in the order of the line, as each may end it. */
+/* Returns the text behind "name=" in an answer, which goes on to the next blank or the end; NULL if there
+ * is no such word. take_word ends the text there, so its words are asked for in the order of the line. */
 static char *find_word(char *line, const char *name)
 {
     size_t length = strlen(name);
@@ -106,8 +106,8 @@ static bool word_is(char *line, const char *name, const char *value)
     return word && strncmp(word, value, length) == 0 && (word[length] == 0 || word[length] == ' ');
 }
 
-/* One question in pmi->line, and its answer of this name. `refused`: an answer that is a refusal is no
- * failure here. */
+/* Sends one question and receives its answer of this name in pmi->line. `refused`: an answer that is a
+ * refusal is no failure here. */
 static tutti_status ask(struct tt_pmi *pmi, const char *what, const char *answer, bool *refused,
     const char *format, ...) __attribute__((format(printf, 5, 6)));
 static tutti_status ask(

@@ -24,18 +24,21 @@ struct tt_pmi {
     char line[TT_PMI_LINE + 1];
 };
 
-/* Join the job. */
+/* Joins the job. */
 tutti_status tt_pmi_open(struct tt_pmi *pmi);
-/* Key and value have no blanks. What was put can be got by all ranks once all have passed a barrier. */
+/* Puts a value among the job's keys. Key and value have no blanks. All ranks can get it once all have
+ * passed a barrier. */
 tutti_status tt_pmi_put(struct tt_pmi *pmi, const char *key, const char *value);
-/* The value stays where it is until the next call. Without `needed`, NULL if the launcher has none. */
+/* Gets a value, which stays where it is until the next call. If the launcher has none: NULL, or a failure
+ * if it is `needed`. */
 tutti_status tt_pmi_get(struct tt_pmi *pmi, const char *key, bool needed, const char **value);
 tutti_status tt_pmi_barrier(struct tt_pmi *pmi);
-/* Leave the job, and wait a little for the launcher to hear it. */
+/* Leaves the job, and waits a little for the launcher to hear it. */
 void tt_pmi_close(struct tt_pmi *pmi);
 
-/* Does "PMI_process_mapping" say that all ranks are on one machine? It lists blocks of ranks, each as
- * (first machine, machines, ranks on each): "(vector,(0,1,4))". Text that cannot be read says no. */
+/* True if "PMI_process_mapping" says that all ranks are on one machine. It lists blocks of ranks, each as
+ * (first machine, machines, ranks on each): "(vector,(0,1,4))". A text that cannot be read is no such
+ * statement. */
 bool tt_pmi_one_machine(const char *mapping);
 
 #endif

@@ -24,7 +24,7 @@
 #include "base/wait.h"
 #include "bootstrap/init_progress.h"
 
-/* The functions used, by the declarations of the header. */
+/* The functions of PMIx that are used, with the types that the header declares. */
 static struct {
     __typeof__(PMIx_Init) *init;
     __typeof__(PMIx_Finalize) *finalize;
@@ -96,7 +96,7 @@ static tutti_status join(void)
     return TUTTI_OK;
 }
 
-/* What the launcher says of the whole job. */
+/* Asks the launcher for a number that holds for the whole job. */
 static tutti_status get_number(const char *key, int *number)
 {
     pmix_proc_t job = self;
@@ -146,7 +146,8 @@ static void end_fence(pmix_status_t status, void *call)
     atomic_store(&fences_ended, (unsigned)(uintptr_t)call);
 }
 
-/* All ranks have called. With the deadline of our own, as not every launcher honours PMIX_TIMEOUT. */
+/* Waits until all ranks have called it. It has a deadline of its own, as not every launcher honours
+ * PMIX_TIMEOUT. */
 static tutti_status fence(int64_t timeout_ms)
 {
     pmix_info_t collect = { .key = PMIX_COLLECT_DATA, .value = { .type = PMIX_BOOL, .data.flag = true } };
@@ -168,7 +169,8 @@ static tutti_status fence(int64_t timeout_ms)
     return result == PMIX_SUCCESS ? TUTTI_OK : failed("wait for all ranks", result);
 }
 
-/* The number of a call is in the key, so a second communicator gets a second id. */
+/* Publishes the id as rank 0, and gets it as every rank. The number of the call is in the key, so a second
+ * communicator gets a second id. */
 static tutti_status agree_on_id(int64_t timeout_ms, tutti_id *id)
 {
     char key[32];

@@ -29,8 +29,8 @@ struct secret {
     uint8_t bytes[SECRET_MOST + 1];
 };
 
-/* Is this open file one that only this user can read? It is asked of what was opened, so that nobody can put
- * another in its place in between. */
+/* Fails unless only this user can read this open file. What was opened is asked, not the path, so that
+ * nobody can replace the file in between. */
 static tutti_status check_file(int fd, const char *path)
 {
     struct stat s;

@@ -32,7 +32,7 @@ void tt_launch_torch_job(char job[TT_LAUNCH_JOB])
         snprintf(job + 2 * i, 3, "%02x", digest[i]);
 }
 
-/* Are all ranks on this machine? */
+/* Sets *one to whether all ranks are on this machine. */
 static tutti_status check_machine(int n, bool *one)
 {
     const char *text = tt_environment("LOCAL_WORLD_SIZE");
