@@ -40,7 +40,8 @@ tutti_status tt_call_submit(struct tt_call *call)
     return tt_call_refuse(call, status);
 }
 
-/* A handle that is none: the error belongs to the group, if there is one. */
+/* Checks the handle and submits the call. If the handle is none, the error also belongs to the group, if
+ * there is one. */
 static tutti_status submit(tutti_comm *handle, struct tt_call *call)
 {
     call->comm = tt_comm_find(handle);
@@ -69,7 +70,7 @@ static __attribute__((noinline)) tutti_status add_cached(
     return tt_group_add(&known);
 }
 
-/* Not inlined, since the fast path has no need of so large a frame. */
+/* Makes a call that is not cached. It is not inlined, since the fast path has no need of so large a frame. */
 static __attribute__((noinline)) tutti_status call_uncached(
     const struct tt_call_args *args, const tutti_stream *stream)
 {
@@ -89,9 +90,9 @@ static __attribute__((noinline)) tutti_status call_uncached(
     return submit(args->comm, &whole);
 }
 
-/* Takes the fast path, the executor with a cached call, or the slow path. The stream is not copied before it
- * is needed: the caller has just written its halves, and to read it whole the processor waits until they have
- * left the store buffer, for a tenth of the time of a broadcast of 8 bytes. */
+/* Takes the fast path, the executor with a cached call, or the slow path. The stream is copied only where
+ * it is needed: the caller has just written its halves, and a read of the whole waits until they have left
+ * the store buffer. */
 static tutti_status call(const struct tt_call_args *args, const tutti_stream *stream)
 {
     struct tt_cached *cached = stream->kind == TUTTI_STREAM_NONE ? tt_cache_find(args) : NULL;
@@ -318,7 +319,7 @@ tutti_status tutti_scatter_v(const void *send, const size_t *send_counts, const 
         &stream);
 }
 
-/* It may be dst, but not a part of it. */
+/* Checks a source, which may be dst, but not a part of it. */
 static tutti_status check_source(
     const void *const *sources, int i, const void *dst, uint64_t bytes, size_t element)
 {

@@ -33,7 +33,8 @@ static tutti_status check_built_in(const struct tt_call *call)
     return TUTTI_OK;
 }
 
-/* The operator must be there, and its elements whole ones of the type; the call gets its copy. */
+/* Checks that the operator exists and that its elements are whole ones of the type; the call gets a copy
+ * of it. */
 static tutti_status check_op(struct tt_call *call)
 {
     const struct tt_operator *created = tt_operator_find(&call->comm->operators, call->op);
@@ -54,7 +55,7 @@ static tutti_status check_op(struct tt_call *call)
     return TUTTI_OK;
 }
 
-/* Each vector, or block, holds whole elements of the operator. */
+/* Checks that each vector, or block, holds whole elements of the operator. */
 static tutti_status check_unit(const struct tt_call *call)
 {
     size_t count = call->count;
@@ -95,7 +96,8 @@ static tutti_status check_values(struct tt_call *call)
     return row->result == TT_RESULT_REDUCED ? check_op(call) : TUTTI_OK;
 }
 
-/* What a worker would find out too late to say so. */
+/* Checks the stream. For a call that runs later it also chooses the algorithm, for a worker would find out
+ * too late that there is none. */
 static tutti_status check_stream(struct tt_call *call)
 {
     tutti_status status;

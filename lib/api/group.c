@@ -24,7 +24,8 @@ struct init {
     pthread_t thread;
 };
 
-/* Messages that are cached (call_cache.h). A group that has nothing else needs no item. */
+/* The messages of a group that are cached (call_cache.h). A group that has nothing else needs no work
+ * item. */
 enum { MESSAGES_MAX = 16 };
 struct messages {
     struct tt_call_args args[MESSAGES_MAX];
@@ -41,7 +42,7 @@ struct queue {
     struct init *inits;
     int ninits, init_capacity;
 };
-/* In the thread's static block, because every call looks at it. */
+/* The queue lies in the static block of the thread, because every call looks at it. */
 static _Thread_local struct queue queue __attribute__((tls_model("initial-exec")));
 
 bool tt_group_open(void)
@@ -49,7 +50,7 @@ bool tt_group_open(void)
     return queue.depth > 0;
 }
 
-/* A child of fork() begins outside of groups. */
+/* Puts a child of fork() outside of all groups. */
 static void after_fork_in_child(void)
 {
     if (queue.messages != NULL)
@@ -75,7 +76,7 @@ tutti_status tt_group_refuse(const char *call)
         "%s: this thread is inside a group (is a tutti_group_end missing?); legal: outside of groups", call));
 }
 
-/* Whoever forgets to end a group sees calls that succeed and do nothing. */
+/* Warns of a group that was not ended: its calls succeed and do nothing. */
 static void warn_of_open_group(const struct queue *q, const char *who)
 {
     if (q->depth > 0)
@@ -102,7 +103,7 @@ static void tell_ends(void)
     ends_are_told = pthread_key_create(&ends, end_thread) == 0;
 }
 
-/* Once for each thread that has groups. */
+/* Watches for the end of this thread; called once for each thread that has groups. */
 static void watch_thread(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -132,7 +133,7 @@ static tutti_status add(struct tt_work_item **item, const struct tt_call *call)
     return *item != NULL ? tt_work_item_add(*item, call) : TUTTI_OUT_OF_MEMORY;
 }
 
-/* The messages become whole calls. */
+/* Turns the messages into whole calls of the work item. */
 static tutti_status add_as_calls(struct messages *q, struct tt_work_item **item)
 {
     tutti_status status = TUTTI_OK;
@@ -194,7 +195,7 @@ static void *run_init(void *argument)
     return NULL;
 }
 
-/* All or none: outputs are set only if every initialisation of the group succeeded. */
+/* Runs the initialisations of a group. Outputs are set only if all of them succeeded. */
 static tutti_status run_inits(struct queue *q)
 {
     tutti_status status = TUTTI_OK;
@@ -220,14 +221,14 @@ static tutti_status run_inits(struct queue *q)
     return status;
 }
 
-/* Of calls[0] to calls[count - 1] none has begun. */
+/* Refuses calls[0] to calls[count - 1], none of which has begun. */
 static tutti_status refuse_calls(struct tt_pending *calls, int count, tutti_status status)
 {
     struct tt_batch batch = { .calls = calls, .count = count };
     return tt_batch_refuse(&batch, status);
 }
 
-/* Nothing has a stream: run here. What was made before is prepared. */
+/* Runs calls without streams on this thread. A call that is made again is prepared already. */
 static tutti_status run_calls(struct tt_pending *calls, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -246,8 +247,8 @@ static tutti_status run_calls(struct tt_pending *calls, int count)
     return status;
 }
 
-/* The sends, which wait for nobody, then the receives, whose peers may be here as well. From the first that
- * cannot be done at once, all that are left run together. */
+/* Runs the sends, which wait for nobody, then the receives, whose peers may be here as well. From the
+ * first message on that cannot be done at once, all that are left run together. */
 static tutti_status run_messages(struct messages *q)
 {
     bool done = true;
@@ -279,7 +280,7 @@ static tutti_status run_messages(struct messages *q)
     return run_calls(calls, left);
 }
 
-/* All have a stream: queue, and return at once. Some have: wait for all. */
+/* Queues the calls. If all have a stream, it returns at once; if only some have one, it waits for all. */
 static tutti_status queue_calls(struct tt_work_item *item, bool wait, struct tt_position *position)
 {
     struct tt_report report;
@@ -300,7 +301,8 @@ static tutti_status queue_calls(struct tt_work_item *item, bool wait, struct tt_
     return report.status;
 }
 
-/* All are on streams of devices, or none is: a call elsewhere has no place in their order. */
+/* Runs calls that have streams of devices. Either all have, or it is an error: a call elsewhere has no
+ * place in their order. */
 static tutti_status run_on_devices(const struct tt_batch *batch, int on_devices)
 {
     if (on_devices == batch->count)
@@ -332,7 +334,7 @@ tutti_status tt_group_run(struct tt_work_item *item, struct tt_position *positio
     return status;
 }
 
-/* What the group has collected; false if an outer one goes on. */
+/* Leaves a group and sets *ended to what it has collected; false if an outer group goes on. */
 static bool leave(struct queue *ended)
 {
     if (--queue.depth > 0)
@@ -347,7 +349,7 @@ static tutti_status not_started(const char *call)
     return tt_fail(TUTTI_INVALID_USAGE, "%s without tutti_group_start on this thread", call);
 }
 
-/* The group was refused, and so are all calls that it has. */
+/* Drops the calls of a group that was refused, and refuses each of them. */
 static void drop_calls(struct queue *ended, tutti_status status)
 {
     struct messages *q = ended->messages;

@@ -12,22 +12,23 @@
 #include "stream/stream.h"
 #include "tutti.h"
 
-/* Is this thread inside a group? */
+/* True if this thread is inside a group. */
 bool tt_group_open(void);
-/* Remember the first error of the group; returns it. */
+/* Keeps the first error of the group; returns it. */
 tutti_status tt_group_note(tutti_status status);
-/* The error of a call that is not for groups, which is the group's, too. */
+/* Fails with the error of a call that may not be in a group; the group fails, too. */
 tutti_status tt_group_refuse(const char *call);
-/* Queue a checked call. Its arrays are copied. */
+/* Queues a checked call. Its arrays are copied. */
 tutti_status tt_group_add(const struct tt_call *call);
 /* Queues a message that is cached in this entry, which stays until the group has run; false if this group
  * takes only whole calls. */
 bool tt_group_add_message(const struct tt_call_args *messages, struct tt_cached *cached);
-/* Run the calls of an item, here or on their streams; *position is what others wait for. Takes the item. */
+/* Runs the calls of an item, here or on their streams; *position is what others wait for. The item belongs
+ * to this function from then on. */
 tutti_status tt_group_run(struct tt_work_item *item, struct tt_position *position);
-/* End the group, but hand out its calls instead of running them. */
+/* Ends the group and hands out its calls instead of running them. */
 tutti_status tt_group_take(struct tt_work_item **item);
-/* Queue an initialisation; id is copied, config and comm must stay until the end of the group. */
+/* Queues an initialisation; id is copied, config and comm must stay until the end of the group. */
 tutti_status tt_group_add_init(
     int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
 

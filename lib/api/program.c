@@ -38,7 +38,7 @@ static void free_program(struct tt_program *p)
     free(p);
 }
 
-/* How many streams the calls have. */
+/* Counts the streams that the calls have. */
 static int count_streams(const struct tt_batch *batch)
 {
     int streams = 0;
@@ -52,7 +52,8 @@ static int count_streams(const struct tt_batch *batch)
     return streams;
 }
 
-/* Takes the calls of the item. What is queued on their communicators may use TMP, so it must be over. */
+/* Takes the calls of the item and binds them. Calls that are queued on their communicators may use TMP, so
+ * these must be over. */
 static tutti_status bind_calls(struct tt_program *p, struct tt_work_item *item)
 {
     tutti_status status = TUTTI_OK;
@@ -153,7 +154,7 @@ static tutti_status check_call(const struct tt_program *p, int i)
     return status;
 }
 
-/* No call has a stream. */
+/* Starts a program whose calls have no streams, on this thread. */
 static tutti_status start_here(struct tt_program *p)
 {
     for (int i = 0; i < p->batch.count; i++) {
@@ -196,7 +197,7 @@ static tutti_status start_queued(struct tt_program *p)
     return status;
 }
 
-/* Calls of communicators that are there. */
+/* Refuses the calls of those communicators that still exist. */
 static tutti_status refuse_calls(const struct tt_program *p, tutti_status status)
 {
     for (int i = 0; i < p->batch.count; i++) {

@@ -67,7 +67,7 @@ static bool answer_devices(const struct tt_comm *comm, const char *rest, struct 
     return true;
 }
 
-/* What runs calls on streams of a device; where there is none there are no such calls. */
+/* Answers what runs calls on streams of a device; without a device there are no such calls. */
 static bool answer_executor(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     if (comm == NULL || *rest != '\0')
@@ -90,7 +90,7 @@ static struct tt_requirements requirements_of(const struct tt_comm *comm)
     return (struct tt_requirements){ .n = comm->n, .exact = comm->exact, .topology = &comm->topology };
 }
 
-/* What a question names, or an error that says what is legal. */
+/* Finds the collective that a question names; else sets an error that says what is legal. */
 static bool know_collective(const char *name, enum tt_collective *collective)
 {
     char known[256] = "";
@@ -129,7 +129,7 @@ static bool know_size(const char *text, uint64_t *bytes)
     return known;
 }
 
-/* "": no domains. */
+/* Checks the text of a topology of n ranks; "" says that there are no domains. */
 static bool know_topology(const char *text, int n)
 {
     int ranks = text[0] != '\0' ? tt_topology_ranks(text) : n;
@@ -144,7 +144,8 @@ static bool know_topology(const char *text, int n)
     return false;
 }
 
-/* "algorithms all_reduce": the eligible names, one a line, with their source; without a communicator: all. */
+/* Answers "algorithms all_reduce": the eligible names, one a line, with their source; without a
+ * communicator, all names. */
 static bool answer_algorithms(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     enum tt_collective collective;
@@ -168,7 +169,7 @@ static bool request_of(
     return know_collective(name, &request->collective) && know_size(size, &request->bytes);
 }
 
-/* "choice all_reduce BYTES": the algorithm that a call of so many bytes would take. */
+/* Answers "choice all_reduce BYTES": the algorithm that a call of so many bytes would take. */
 static bool answer_choice(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     char name[32], size[32];
@@ -181,7 +182,7 @@ static bool answer_choice(const struct tt_comm *comm, const char *rest, struct t
     return true;
 }
 
-/* The domains of a communicator; without one, where this process is. */
+/* Answers with the domains of a communicator; without one, with the domain of this process. */
 static bool answer_topology(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     (void)rest;
@@ -213,7 +214,7 @@ static bool put_schedule(const struct tt_key *key, struct tt_text *a)
     return true;
 }
 
-/* "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact] [TOPOLOGY]". */
+/* Answers "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact] [TOPOLOGY]". */
 static bool answer_schedule(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     (void)comm;
@@ -251,7 +252,7 @@ static bool answer_schedule(const struct tt_comm *comm, const char *rest, struct
     return answered;
 }
 
-/* As rank 0 of a job of n ranks here would choose, whose domains the text says. */
+/* Answers as rank 0 of n ranks on this machine would choose; the text says which cache domains they have. */
 static bool why_here(
     const char *name, const char *size, int n, bool exact, const char *text, struct tt_text *a)
 {
@@ -277,7 +278,7 @@ static bool why_here(
     return true;
 }
 
-/* "why COLLECTIVE BYTES" with a communicator, else "why COLLECTIVE BYTES N [exact] [TOPOLOGY]". */
+/* Answers "why COLLECTIVE BYTES" with a communicator, else "why COLLECTIVE BYTES N [exact] [TOPOLOGY]". */
 static bool answer_why(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     char name[32], size[32], last[2][TT_TOPOLOGY_TEXT] = { "", "" };
@@ -291,7 +292,7 @@ static bool answer_why(const struct tt_comm *comm, const char *rest, struct tt_t
     return words == 2;
 }
 
-/* Bytes that this rank sent, by path, since the communicator began. */
+/* Answers with the bytes that this rank sent since the communicator began, by path. */
 static bool answer_paths(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     (void)rest;
@@ -313,7 +314,8 @@ static bool answer_lost(const struct tt_comm *comm, const char *rest, struct tt_
     return true;
 }
 
-/* Only reads the recorder's memory, so any thread may ask, also while an operation hangs. */
+/* Answers from the recorder's memory, which it only reads. So any thread may ask, also while an operation
+ * hangs. */
 static bool answer_recorder(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     bool json = strcmp(rest, "json") == 0;
@@ -323,7 +325,7 @@ static bool answer_recorder(const struct tt_comm *comm, const char *rest, struct
     return true;
 }
 
-/* "attach PID [json]": what that process called last, on all its communicators. */
+/* Answers "attach PID [json]": the last calls of that process, on all its communicators. */
 static bool answer_attach(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     (void)comm;
@@ -339,7 +341,8 @@ static bool answer_attach(const struct tt_comm *comm, const char *rest, struct t
 
 typedef bool (*answer_fn)(const struct tt_comm *comm, const char *rest, struct tt_text *a);
 
-/* False: the question is not of the form. True and no text: no answer, and the last error says why. */
+/* The questions. A function returns false if the question has not its form; true without a text if there
+ * is no answer, and the last error says why. */
 static const struct {
     const char *question, *form;
     answer_fn answer;
@@ -418,8 +421,8 @@ static void keep(const struct tt_comm *comm, const char *question, const char *t
         free(k);
 }
 
-/* `a` becomes the whole answer, in memory that the caller frees. It is asked for again with more room until
- * it fits. */
+/* Sets `a` to the whole answer, in memory that the caller frees. The question is asked again with more
+ * room until the answer fits. */
 static bool answer_whole(answer_fn answer, const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     *a = (struct tt_text){ 0 };

@@ -96,7 +96,7 @@ static tutti_status make_file(void)
     return TUTTI_OK;
 }
 
-/* The first free part, at the file's end if need be. */
+/* Finds the first free part, and makes the file longer if there is none. */
 static tutti_status find_part(uint32_t *index)
 {
     uint32_t i = 0;
@@ -120,7 +120,7 @@ static tutti_status find_part(uint32_t *index)
     return TUTTI_OK;
 }
 
-/* With the lock held. */
+/* Maps the part into memory. With the lock held. */
 static tutti_status map_part(struct tt_recorder *r)
 {
     tutti_status status = process.header != NULL ? TUTTI_OK : make_file();
@@ -138,7 +138,7 @@ static tutti_status map_part(struct tt_recorder *r)
     return TUTTI_OK;
 }
 
-/* A part that nobody reads yet, with no calls. */
+/* Begins a part without calls, which nobody reads yet. */
 static tutti_status begin_part(int n, int rank, const char *name, struct tt_recorder **recorder)
 {
     struct tt_recorder *r = calloc(1, sizeof *r);
@@ -236,7 +236,8 @@ static void set_state(struct tt_entry *e, enum tt_entry_state state)
     set(e, TT_ENTRY_STATE, (get(e, TT_ENTRY_STATE) & ~UINT64_C(0xff)) | state);
 }
 
-/* What is known when the call is made. The state is taken away here, and written last by who calls this. */
+/* Writes what is known when the call is made. It takes the state away; the caller of this writes the new
+ * state last. */
 TT_INLINE void describe(struct tt_entry *e, const struct tt_call *call, unsigned algorithm, uint64_t now)
 {
     set(e, TT_ENTRY_STATE, TT_ENTRY_NONE);
@@ -249,7 +250,7 @@ TT_INLINE void describe(struct tt_entry *e, const struct tt_call *call, unsigned
         set(e, TT_ENTRY_OPERATOR, tt_call_shared_op(call));
 }
 
-/* It runs. */
+/* Writes that the call runs. */
 TT_INLINE void start(struct tt_entry *e, const struct tt_call *call, unsigned algorithm, uint64_t sequence,
     uint64_t number, uint64_t called, uint64_t now)
 {
@@ -259,7 +260,8 @@ TT_INLINE void start(struct tt_entry *e, const struct tt_call *call, unsigned al
     set(e, TT_ENTRY_STATE, number << 8 | TT_ENTRY_RUNNING);
 }
 
-/* The entry of the next call and its number; the spare one and 0 where the call 256 calls ago is not over. */
+/* Returns the entry of the next call and its number; if the call 256 calls ago is not over, the spare
+ * entry and 0. */
 static inline struct tt_entry *next_entry(struct tt_recorder *r, uint64_t *number)
 {
     uint64_t before = r->calls;
@@ -292,7 +294,8 @@ struct tt_entry *tt_recorder_queue(struct tt_recorder *r, const struct tt_call *
     return e;
 }
 
-/* A call that was queued has an entry already; not inlined, so that one that was not saves no registers. */
+/* Starts a call that was queued, which has an entry already. It is not inlined, so that the path of other
+ * calls saves no registers. */
 static __attribute__((noinline)) struct tt_entry *start_queued(
     const struct tt_recorder *r, const struct tt_call *call, unsigned algorithm, uint64_t sequence)
 {
@@ -345,7 +348,7 @@ void tt_entry_wait(struct tt_entry *e, int32_t peer, int64_t stalled_ms)
 
 /* --- The end of a communicator */
 
-/* One line of JSON behind those that are there. Returns what went wrong, NULL if nothing did. */
+/* Appends one line of JSON to the file. Returns what went wrong, NULL if nothing did. */
 static const char *append_line(const struct tt_recorder *r, const char *path, char why[TT_FILE_WHY])
 {
     struct tt_text line = { 0 };

@@ -30,35 +30,37 @@ tutti_status tt_recorder_open(int n, int rank, const char *name, struct tt_recor
  * entry has no calls. Its owner closes it when the communicator is open, or could not be made. n is 0
  * while n and rank are not known. */
 struct tt_recorder *tt_recorder_open_init(int n, int rank, const char *name, uint64_t since_ticks);
-void tt_recorder_wait(struct tt_recorder *recorder, const char *what); /* what that waits for */
+/* Writes what that communicator waits for. */
+void tt_recorder_wait(struct tt_recorder *recorder, const char *what);
 void tt_recorder_close(struct tt_recorder *recorder);
-/* What tells this communicator from others of its name; the same on all ranks. */
+/* Sets the id that tells this communicator from others of its name; it is the same on all ranks. */
 void tt_recorder_identify(struct tt_recorder *recorder, uint64_t id);
 
-/* The call is made, and waits for its turn. By the thread that uses the communicator. */
+/* Enters a call that is made now and waits for its turn. Called by the thread that uses the communicator. */
 struct tt_entry *tt_recorder_queue(struct tt_recorder *recorder, const struct tt_call *call);
-/* The call runs, as this operation. A call that was not queued is entered now. */
+/* Notes that the call runs, as this operation. A call that was not queued is entered now. */
 struct tt_entry *tt_recorder_start(
     struct tt_recorder *recorder, const struct tt_call *call, unsigned algorithm, uint64_t sequence);
 void tt_entry_end(struct tt_entry *entry, bool done);
-/* It is done, so soon that the clock is not worth reading. */
+/* Notes that the call is done, so soon that the clock is not worth reading. */
 void tt_entry_pass(struct tt_entry *entry);
-/* A call that was queued will not run; nothing if it did. */
+/* Notes that a call that was queued will not run; does nothing if it ran. */
 void tt_entry_drop(struct tt_entry *entry);
-/* Nothing moved for so long, and this peer is waited for (TT_NONE: nobody). */
+/* Notes that nothing moved for so long, and for which peer the call waits (TT_NONE: none). */
 void tt_entry_wait(struct tt_entry *entry, int32_t peer, int64_t stalled_ms);
 
-/* From now on calls are also entered by another thread, which runs those of graphs. */
+/* Lets another thread enter calls from now on, too: the one that runs those of graphs. */
 void tt_recorder_share(struct tt_recorder *recorder);
 
-/* The communicator has ended: keep why, and tell the last calls: to the file that TUTTI_RECORDER_FILE names,
- * and to the log; as an error where this rank found the cause. */
+/* Keeps the cause for which the communicator has ended, and writes the last calls to the file that
+ * TUTTI_RECORDER_FILE names, and to the log: as an error if this rank found the cause. */
 void tt_recorder_fail(struct tt_recorder *recorder, const struct tt_cause *cause);
 
-/* Answers in words, or one line of JSON for each communicator. Any thread, any moment. */
+/* Writes the recorder as text, or as one line of JSON for each communicator. Any thread may call it at any
+ * moment. */
 void tt_recorder_put(struct tt_text *t, const struct tt_recorder *recorder, bool json);
-/* Of all communicators of a process of this user; false, with the thread's last error set, if that cannot be
- * had. */
+/* Writes the recorders of all communicators of a process of this user; false, with the thread's last error
+ * set, if they cannot be read. */
 bool tt_recorder_attach(struct tt_text *t, int64_t pid, bool json);
 
 #endif

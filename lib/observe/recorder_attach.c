@@ -17,7 +17,7 @@
 #include "observe/recorder.h"
 #include "observe/recorder_file.h"
 
-/* A descriptor of this directory entry if it is a recorder; else -1. */
+/* Opens this directory entry and returns the descriptor if it is a recorder, else -1. */
 static int open_recorder(int directory, const char *name)
 {
     static const char recorder[] = "/memfd:" TT_RECORDER_NAME " (deleted)";

@@ -28,7 +28,7 @@ enum {
 
 enum tt_entry_state { TT_ENTRY_NONE, TT_ENTRY_QUEUED, TT_ENTRY_RUNNING, TT_ENTRY_DONE, TT_ENTRY_FAILED };
 
-/* All that a call writes is in the first cache line. */
+/* The words of an entry. A call writes to its first cache line only. */
 enum tt_entry_word {
     TT_ENTRY_STATE, /* 1 + the number of the call, from bit 8 up; enum tt_entry_state. Written last */
     TT_ENTRY_SEQUENCE, /* of the operation: of the communicator, or of the pair */
@@ -100,16 +100,17 @@ enum { /* whole pages, where a page has 4 KiB */
     TT_RECORDER_PART_BYTES = (sizeof(struct tt_recorder_part) + 4095) / 4096 * 4096,
 };
 
-/* Is this a recorder's memory that this release can read? If not, *why. `file` is aligned to 64 bytes. */
+/* True if this is a recorder's memory that this release can read; else *why says why not. `file` is
+ * aligned to 64 bytes. */
 bool tt_recorder_check(const void *file, uint64_t bytes, const char **why);
 
 enum tt_recorder_form { TT_RECORDER_TEXT, TT_RECORDER_JSON };
-/* One communicator; false, and nothing, if the part is free. */
+/* Writes one communicator; false, and nothing is written, if the part is free. */
 bool tt_recorder_put_part(struct tt_text *t, const struct tt_recorder_header *header,
     const struct tt_recorder_part *part, enum tt_recorder_form form);
-/* All of a file that was checked; returns the number of communicators. */
+/* Writes all communicators of a file that was checked; returns their number. */
 int tt_recorder_put_file(struct tt_text *t, const void *file, uint64_t bytes, enum tt_recorder_form form);
-/* Its last calls, line by line. */
+/* Writes the last calls of a communicator to the log, line by line. */
 void tt_recorder_log(enum tt_log_level level, const struct tt_recorder_header *header,
     const struct tt_recorder_part *part, int last);
 

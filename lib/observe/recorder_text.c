@@ -60,7 +60,7 @@ static bool take_record(const struct tt_entry *e, struct record *r)
     return false;
 }
 
-/* Nothing, if it changes all the time. */
+/* Takes over the text that says what an initialisation waits for; nothing, if it changes all the time. */
 static void take_wait(const struct tt_recorder_part *part, char *text)
 {
     uint64_t words[TT_RECORDER_WAIT_WORDS];
@@ -98,7 +98,7 @@ static bool take_view(
 
 /* --- Names and times */
 
-/* Of a text from outside, for a terminal. */
+/* Returns a character of a foreign text, or a blank in place of one that a terminal might act on. */
 static char clean(char c)
 {
     return c >= 32 && c < 127 ? c : ' ';
@@ -110,7 +110,8 @@ static void put_clean(struct tt_text *t, const char *text)
         tt_put(t, "%c", clean(*text));
 }
 
-/* The collective under this build's number, found by the name in the file; TT_COLLECTIVES if it has none. */
+/* Returns the number of the collective in this build, found by its name in the file; TT_COLLECTIVES if
+ * there is none of that name. */
 static enum tt_collective collective_of(const struct view *v, const struct record *r)
 {
     char name[TT_RECORDER_NAME_BYTES + 1] = "";
@@ -154,7 +155,7 @@ static tutti_op op_of(const struct record *r)
     return (tutti_op)(r->words[TT_ENTRY_WHO] >> 32);
 }
 
-/* As all ranks name it. */
+/* Returns the operator by the number that all ranks use for it. */
 static uint32_t shared_op_of(const struct record *r)
 {
     return op_of(r) < TT_CREATED_OPS ? op_of(r) : (uint32_t)r->words[TT_ENTRY_OPERATOR];
@@ -181,14 +182,14 @@ static bool has_waited(const struct record *r)
     return r->state == TT_ENTRY_RUNNING && r->words[TT_ENTRY_LOOKED] >= r->words[TT_ENTRY_STARTED];
 }
 
-/* How long nothing has moved, by the last look around and the time since. */
+/* Returns how long nothing has moved: up to the last look around, and since. */
 static int64_t stalled_ns(const struct view *v, const struct record *r)
 {
     uint64_t ms = r->words[TT_ENTRY_STALLED] % (UINT64_C(1) << 40);
     return (int64_t)ms * 1000000 + v->now.ns - ns_of(v, r, TT_ENTRY_LOOKED);
 }
 
-/* -1: nobody, as far as was seen. */
+/* Returns the peer that the call waits for; -1: none was seen. */
 static int64_t waits_for(const struct view *v, const struct record *r)
 {
     uint64_t peer = r->words[TT_ENTRY_WAITS_FOR] - 1;
@@ -294,7 +295,7 @@ static void put_json(struct tt_text *t, const struct view *v, const struct recor
 
 /* --- One communicator, and all of them */
 
-/* The entries of the last calls, from the oldest to the youngest, then the spare one; false at the end. */
+/* A walk over the entries of the last calls, from the oldest to the youngest, then the spare one. */
 struct walk {
     const struct tt_recorder_part *part;
     uint64_t first;
@@ -415,7 +416,7 @@ static void log_record(enum tt_log_level level, const struct view *v, const stru
     tt_log(level, "  %s", line);
 }
 
-/* A reader wants to see first what did not end. */
+/* Writes calls that did not end first: a reader wants to see these. */
 void tt_recorder_log(enum tt_log_level level, const struct tt_recorder_header *header,
     const struct tt_recorder_part *part, int last)
 {

@@ -46,7 +46,8 @@ void tt_trace_close(struct tt_trace *t)
     free(t);
 }
 
-/* One more event; NULL if there is no room. It counts once tt_trace's `count` is one more. */
+/* Returns the place of the next event; NULL if there is no room. The event counts once `count` of tt_trace
+ * is one more. */
 static struct tt_trace_event *room(struct tt_trace *t)
 {
     size_t count = atomic_load_explicit(&t->count, memory_order_relaxed);

@@ -29,15 +29,15 @@ struct tt_trace_event { /* an operation, or a step of one */
     const char *algorithm;
 };
 
-/* NULL in *trace where TUTTI_TRACE is not set. */
+/* Opens the trace of a communicator; *trace is NULL where TUTTI_TRACE is not set. */
 tutti_status tt_trace_open(int n, int rank, const char *name, struct tt_trace **trace);
 void tt_trace_identify(struct tt_trace *trace, uint64_t id);
 void tt_trace_close(struct tt_trace *trace);
 
-/* An operation begins that may note so many events: makes room for them, and returns its number. */
+/* Makes room for the events of an operation that begins, and returns its number. */
 uint64_t tt_trace_reserve(struct tt_trace *trace, uint64_t events);
 void tt_trace_note(struct tt_trace *trace, const struct tt_trace_event *event);
-/* The path of the message that was sent last: enum tt_path. */
+/* Returns the path of the message that was sent last (enum tt_path). */
 uint8_t tt_trace_path(struct tt_trace *trace, const struct tt_endpoint *endpoint);
 
 #endif

@@ -41,7 +41,7 @@ static struct {
 
 static void write_events(struct tt_trace *t);
 
-/* The last event has no comma behind it. */
+/* Ends the file; there is no comma after the last event. */
 static void end_file(void)
 {
     pthread_mutex_lock(&process.lock);
@@ -57,7 +57,8 @@ static void end_file(void)
     pthread_mutex_unlock(&process.lock);
 }
 
-/* Nothing of the parent's is in the buffer: it is flushed before the lock is given back. */
+/* Leaves the parent's file in a child of fork. The buffer has nothing of the parent's: it is flushed
+ * before the lock is given back. */
 static void after_fork_in_child(void)
 {
     if (process.file != NULL)
@@ -67,8 +68,8 @@ static void after_fork_in_child(void)
     process.asked = false;
 }
 
-/* The lock tells that another process writes to this name: then the process's number is added. What is below
- * /dev is written to as it is. */
+/* Opens the file for this process alone: if a lock tells that another process writes to this name, the
+ * number of this process is added. A name below /dev is opened as it is. */
 static int open_alone(const char *name, char why[TT_FILE_WHY])
 {
     char path[PATH_BYTES + 16];
@@ -157,7 +158,7 @@ void tt_trace_file_remove(struct tt_trace *t)
 
 /* --- Events */
 
-/* By their beginnings; an operation before its steps. */
+/* Orders events by their beginnings; an operation stands before its steps. */
 static int compare(const void *a, const void *b)
 {
     const struct tt_trace_event *x = a, *y = b;
@@ -204,7 +205,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-/* The same number on both ends of a message. */
+/* Returns the number of the arrow of a message, which is the same on both ends. */
 static uint64_t arrow_of(const struct tt_trace *t, const struct tt_trace_event *e)
 {
     bool sends = e->verb == TT_VERB_SEND;
@@ -212,7 +213,7 @@ static uint64_t arrow_of(const struct tt_trace *t, const struct tt_trace_event *
     return mix(mix(hash, (uint64_t)(sends ? e->peer : t->rank)), e->number);
 }
 
-/* "send to 1": in a viewer's list of names all would be alike without the peer. */
+/* Writes a label like "send to 1": without the peer, all names would be alike in a viewer. */
 static void write_label(const char *name, int peer, bool sends)
 {
     if (peer == TT_NONE)
@@ -263,7 +264,7 @@ static void write_step(struct tt_trace *t, const struct tt_trace_event *e, uint3
         (unsigned long long)arrow_of(t, e), sends ? "" : ", \"bp\": \"e\"");
 }
 
-/* With the lock held: those that are not written yet. */
+/* Writes the events that are not written yet. With the lock held. */
 static void write_events(struct tt_trace *t)
 {
     size_t count = atomic_load_explicit(&t->count, memory_order_acquire);

@@ -12,7 +12,7 @@
 
 enum { TT_TRACE_EVENTS = 32768, TT_TRACE_TRACKS = 64, TT_TRACE_NAME_BYTES = 64 };
 
-/* A track of the viewer, on which slices stand in one another or side by side. */
+/* A track of the viewer, on which slices are nested or side by side. */
 struct tt_trace_track {
     int64_t operation_end, step_end;
     uint64_t serial; /* of the operation that stood here last */
@@ -33,11 +33,13 @@ struct tt_trace {
     struct tt_trace *next; /* of the process */
 };
 
-/* Is there a file? Opens it for the first communicator, whose rank is that of the process. */
+/* Opens the file for the first communicator, whose rank becomes that of the process; true if there is a
+ * file. */
 bool tt_trace_file_open(int rank);
 void tt_trace_file_add(struct tt_trace *trace);
 void tt_trace_file_remove(struct tt_trace *trace);
-/* Write what was noted. By who uses the communicator: then its events are free again. */
+/* Writes the events that were noted, whose memory is free again then. Called by the thread that uses the
+ * communicator. */
 void tt_trace_file_write(struct tt_trace *trace);
 
 #endif
