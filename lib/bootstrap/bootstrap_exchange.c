@@ -69,7 +69,7 @@ void tt_root_close_fds(struct tt_root_session *session)
 }
 
 /* True if this rank of our own process is the last one that is still being sent the members. */
-static bool is_heir(const struct tt_root_session *session, const struct tt_connection *c)
+static bool is_last_of_ours(const struct tt_root_session *session, const struct tt_connection *c)
 {
     bool last = c->ours;
     for (int r = 0; r < session->n; r++) {
@@ -137,11 +137,11 @@ static bool send_more(struct tt_root_session *session, struct tt_connection *c)
     }
     while (sent >= 0 && c->fds_passed < session->n * TT_BLOB_FDS) {
         int fds[TT_WIRE_FDS], count;
-        bool heir = is_heir(session, c);
-        int reached = next_fds(session, c, heir ? FDS_GIVEN_AWAY : TT_WIRE_FDS, fds, &count);
+        bool last = is_last_of_ours(session, c);
+        int reached = next_fds(session, c, last ? FDS_GIVEN_AWAY : TT_WIRE_FDS, fds, &count);
         if (count > 0)
             sent = tt_wire_send(c->socket, "", 1, fds, count);
-        if (sent >= 0 && heir)
+        if (sent >= 0 && last)
             give_away(session, c, reached);
         if (sent >= 0)
             c->fds_passed = reached;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_net.c: from text to addresses, from addresses to sockets.
  *
- * A listener binds to the address that was named and to no other: who listens on all interfaces talks to all
+ * A listener binds to the address that was named and to no other: one on all interfaces would talk to all
  * of their networks. */
 #include "bootstrap/bootstrap_net.h"
 

@@ -2,7 +2,7 @@
 /* bootstrap_net.h: the network addresses of an id, "host:port" as a user writes it.
  *
  * They bring ranks of this version together on one machine only, since memory is shared by descriptors,
- * which do not travel by network. What they are for is that a rank elsewhere gets an answer. */
+ * which do not travel by network. Their purpose is that a rank on another machine gets an answer. */
 #ifndef TT_BOOTSTRAP_NET_H
 #define TT_BOOTSTRAP_NET_H
 #include <stdbool.h>

@@ -441,7 +441,7 @@ void tt_root_begin_wait(struct tt_root_session *session)
     session->notice_ns = tt_deadline_ns(tt_init_progress_patience_ms);
 }
 
-/* Whom all wait for, and how; false if nobody is late for anything. */
+/* Describes which ranks all wait for, and for what; false if no rank is late. */
 static bool describe_late(const struct tt_root_session *session, char *text, size_t bytes)
 {
     static const struct {
@@ -462,8 +462,8 @@ static bool describe_late(const struct tt_root_session *session, char *text, siz
     return true;
 }
 
-/* Between two frames only, and to who waits. If no rank of this process is one of those, it says so
- * itself. */
+/* Sends notices only to members that wait, so between two frames. If no rank of this process is a member
+ * yet, the root writes to the log itself. */
 int64_t tt_root_notify(struct tt_root_session *session)
 {
     char text[TT_NOTICE_TEXT];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* launch.c: which launcher started this process, and what it says.
  *
- * What a user wrote (TUTTI_RANK, TUTTI_SIZE, and an id or what to make one of) beats what a launcher set. All
- * of it or none: half a description is a mistake, and to go on with another source would hide it. The id
- * holds a secret, so no error repeats it. */
+ * What a user wrote (TUTTI_RANK, TUTTI_SIZE, and an id or what to make one of) beats what a launcher set.
+ * The user sets all of these or none: half a description is a mistake, and to go on with another source
+ * would hide it. The id holds a secret, so no error repeats it. */
 #include "launch/launch.h"
 
 #include <ctype.h>
