@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* api.c: the collectives' entry points. Each fills one struct tt_call; tt_call_submit does the rest. */
+/* api.c: the collectives' entry points. Each fills one struct tt_call_args for `call`, which takes a cached
+ * call to its end; `submit` is for the others. */
 #include "base/status.h"
 #include "comm/lifecycle.h"
 #include "api/group.h"
@@ -21,8 +22,15 @@ static tutti_status queue_call(const struct tt_call *call)
     return status;
 }
 
-tutti_status tt_call_submit(struct tt_call *call)
+/* Checks a call and runs it, or queues it in a group or on a stream. If the handle is none, the error also
+ * belongs to the group, if there is one. */
+static tutti_status submit(tutti_comm *handle, struct tt_call *call)
 {
+    call->comm = tt_comm_find(handle);
+    if (call->comm == NULL) {
+        tutti_status fault = tt_handle_fault(handle);
+        return tt_group_open() ? tt_group_note(fault) : fault;
+    }
     tutti_status status = tt_call_check(call);
     if (tt_group_open())
         return tt_call_refuse(call, status == TUTTI_OK ? tt_group_add(call) : tt_group_note(status));
@@ -38,17 +46,6 @@ tutti_status tt_call_submit(struct tt_call *call)
     if (status == TUTTI_OK)
         tt_cache_store(&pending.call, pending.op);
     return tt_call_refuse(call, status);
-}
-
-/* Checks the handle and submits the call. If the handle is none, the error also belongs to the group, if
- * there is one. */
-static tutti_status submit(tutti_comm *handle, struct tt_call *call)
-{
-    call->comm = tt_comm_find(handle);
-    if (call->comm != NULL)
-        return tt_call_submit(call);
-    tutti_status status = tt_handle_fault(handle);
-    return tt_group_open() ? tt_group_note(status) : status;
 }
 
 /* Runs a cached call by the executor. tt_cache_find has checked its pointers, and no more can be wrong. */

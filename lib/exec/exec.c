@@ -200,9 +200,6 @@ static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_act
     const struct tt_step *step = &op->schedule->steps[active->step];
     if (!active->posted) {
         struct tt_message message;
-        enum tt_few few = tt_few_send(op, slice, step);
-        if (few != TT_FEW_NOT)
-            return few == TT_FEW_DONE;
         tt_exec_message(op, slice, step, &message);
         if (op->class == TT_CLASS_P2P && op->next_post[step->peer] != message.number)
             return false;
@@ -220,9 +217,12 @@ static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_act
 /* True if the unit is done. */
 static bool advance(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
 {
-    switch (op->schedule->steps[active->step].verb) {
+    const struct tt_step *step = &op->schedule->steps[active->step];
+    enum tt_few few;
+    switch (step->verb) {
     case TT_VERB_SEND:
-        return advance_send(op, slice, active);
+        few = active->posted ? TT_FEW_NOT : tt_few_send(op, slice, step);
+        return few == TT_FEW_NOT ? advance_send(op, slice, active) : few == TT_FEW_DONE;
     case TT_VERB_RECV:
     case TT_VERB_RECV_REDUCE:
         return tt_exec_combine(op, slice, active);

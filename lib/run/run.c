@@ -233,20 +233,6 @@ static void settle(struct runner *r)
     }
 }
 
-/* One call that has started, as most are: often its peers are there, or about to be, so that there is nothing
- * to wait for, and of a few bytes all else would take longer than they do. False if it is not over. */
-static bool run_at_once(struct tt_pending *p)
-{
-    uint32_t idle = 0, enough = p->call.comm->wait_policy.keen_polls;
-    enum tt_progress now;
-    while ((now = tt_exec_progress(p->op)) == TT_MOVED || (now == TT_IDLE && idle++ < enough))
-        if (now == TT_IDLE)
-            tt_look_again();
-    if (now == TT_DONE)
-        end_done(p, false);
-    return now == TT_DONE;
-}
-
 static tutti_status run(struct tt_pending *pending, int count, bool serves)
 {
     struct runner r; /* not zeroed: `wait` is large, and most calls never wait */
@@ -285,10 +271,21 @@ static tutti_status run(struct tt_pending *pending, int count, bool serves)
     return r.status;
 }
 
+/* Most are one call that has started. Often its peers are there, or about to be, so that there is nothing to
+ * wait for; and if it is of a few bytes, all that a wait needs would take longer than they do. */
 tutti_status tt_run(struct tt_pending *pending, int count)
 {
-    if (count == 1 && pending->op != NULL && run_at_once(pending))
-        return TUTTI_OK;
+    if (count == 1 && pending->op != NULL) {
+        uint32_t idle = 0, enough = pending->call.comm->wait_policy.keen_polls;
+        enum tt_progress now;
+        while ((now = tt_exec_progress(pending->op)) == TT_MOVED || (now == TT_IDLE && idle++ < enough))
+            if (now == TT_IDLE)
+                tt_look_again();
+        if (now == TT_DONE) {
+            end_done(pending, false);
+            return TUTTI_OK;
+        }
+    }
     return run(pending, count, true);
 }
 

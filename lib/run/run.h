@@ -18,10 +18,6 @@ tutti_status tt_call_check_buffers(struct tt_call *call);
  * writes (TT_OUT) at this rank. */
 uint64_t tt_call_bytes(const struct tt_call *call, int side);
 
-/* Checks a call, then queues it (in a group) or runs it and waits. Every collective's entry point calls
- * this. */
-tutti_status tt_call_submit(struct tt_call *call);
-
 /* Fails with INVALID_USAGE if an algorithm is forced that cannot serve this checked call. */
 tutti_status tt_call_choose(const struct tt_call *call);
 /* Gives the key of this call's schedule. Fails if a forced algorithm cannot serve. */
