@@ -104,6 +104,23 @@ grep -o '^tutti_status tutti_[a-z_0-9]*(\{0,1\}' "$sources/lib/tutti.h" | sed 's
     grep -vxF -f "$scratch/told" >"$scratch/untold"
 [ ! -s "$scratch/untold" ] || fail "neither porting.md nor tutorial.md names" "$scratch/untold"
 
+# --- The maps for who works on Tutti: each file and folder that they name is there, a bare name anywhere.
+endings='c\|h\|cu\|cuh\|sh\|md\|txt\|py\|map\|symbols'
+(cd "$sources" && find . -path ./.git -prune -o -name 'build*' -prune -o -type f -print -o -type d -print) |
+    sed 's,^\.,,' >"$scratch/files"
+for map in ARCHITECTURE.md CONTRIBUTING.md algorithms/README.md kernels/README.md perf/README.md \
+    tests/README.md training/README.md transports/README.md lib/*/README.md; do
+    for file in "$docs"/$map; do
+        [ -e "$file" ] || continue
+        grep -o '`[A-Za-z_0-9./]*\(/\|\.\('"$endings"'\)\)`' "$file" | tr -d '`' | sed 's,/$,,' |
+            grep -v -x -e build -e '.*NAME.*' | sort -u >"$scratch/named"
+        awk 'NR == FNR { there[$0]; n = split($0, part, "/"); for (i = n; i > 1; i--) {
+                tail = (i == n) ? part[i] : part[i] "/" tail; there[tail] } next }
+            !($0 in there)' "$scratch/files" "$scratch/named" >"$scratch/unknown"
+        [ ! -s "$scratch/unknown" ] || fail "${file#"$docs"/} names what is not there:" "$scratch/unknown"
+    done
+done
+
 # --- README's program tells what went wrong, also where the library logs nothing: of a wrong argument.
 sed -n '/^```c hello.c$/,/^```$/p' "$docs/README.md" | sed '/^```/d; s/all_reduce(&one/all_reduce(NULL/' \
     >"$scratch/hello.c"

@@ -17,7 +17,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
-#include "run/lay.h"
+#include "run/call_layout.h"
 #include "stream/stream.h"
 
 /* Collectives come after all messages, on every communicator and at all ranks. */

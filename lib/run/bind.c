@@ -8,7 +8,7 @@
 #include "algorithms/algorithms.h"
 #include "base/status.h"
 #include "run/call_cache.h"
-#include "run/lay.h"
+#include "run/call_layout.h"
 #include "observe/recorder.h"
 
 static const int32_t barrier_token;

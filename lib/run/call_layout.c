@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lay.c: how a call is cut: its slices, the bytes of its chunks, the cells that it needs. */
-#include "run/lay.h"
+/* call_layout.c: how a call is cut: its slices, the bytes of its chunks, the cells that it needs. */
+#include "run/call_layout.h"
 
 #include <stdlib.h>
 #include <string.h>

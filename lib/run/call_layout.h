@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lay.h: how a call is cut on its schedule: slices, where chunks lie in the caller's buffers, cells of TMP.
+/* call_layout.h: how a call is cut on its schedule: slices, where chunks lie in the caller's
+ * buffers, cells of TMP.
  *
  * All ranks cut alike: slices and cells follow from counts that all share, or from the slot, where each rank
  * knows only its own counts. */
