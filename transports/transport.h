@@ -3,9 +3,9 @@
  *
  * A transport moves numbered messages between the ranks of one communicator and knows nothing of
  * communicators, schedules or types. Each rank holds one endpoint, and a link for each class and peer; both
- * are used by one thread at a time (abort excepted). No call but wait-free memory work (tidy asks the
- * system): nothing here blocks, sleeps, allocates or logs after connect, and each call returns in time
- * bounded by the bytes of one message.
+ * are used by one thread at a time, but for abort. After connect nothing here allocates or logs, nothing but
+ * abort blocks, and tidy alone asks the system; each call returns in time bounded by the bytes of one
+ * message.
  *
  * Messages. Each direction of a link has its own space of 64-bit numbers, counted on both sides alike;
  * matching is by number, never by arrival. A number may be skipped (an empty message is neither sent nor
@@ -190,7 +190,8 @@ struct tt_control_ops {
     /* publish: the operation with this number begins at this rank; `call` NULL: it is over, as all before it
      * are. Nobody is woken by that: only who has waited long looks, and that by itself. In place of a number,
      * TT_WAIT: the message that this rank has waited long for; NULL: it waits no more. call_of reads what a
-     * peer has published, as long as that keeps it; completed_by: all operations below are over there. */
+     * peer has published, as long as that keeps it; completed_by: all operations below are over there. A rank
+     * that has a peer's message sees what that one published before it sent it. */
     void (*publish)(struct tt_endpoint *e, const struct tt_call_record *call, uint64_t sequence);
     bool (*call_of)(struct tt_endpoint *e, int peer, uint64_t sequence, struct tt_call_record *call);
     uint64_t (*completed_by)(struct tt_endpoint *e, int peer);
@@ -204,8 +205,9 @@ struct tt_control_ops {
     /* May make a system call. *process: the number of the peer's process; 0: ranks are no processes. */
     enum tt_peer_state (*peer_state)(struct tt_endpoint *e, int peer, long *process);
 
-    /* The first cause wins; true if it is this one. Wakes every rank. Any thread. `cause` is one load when
-     * there is none. */
+    /* The first cause wins; true if it is this one. Wakes every rank. Any thread. One rank decides which is
+     * the first, so `abort` alone of all these may wait: for that one's answer, or until it counts as gone.
+     * `cause` is one load when there is none. */
     bool (*abort)(struct tt_endpoint *e, const struct tt_cause *cause);
     bool (*cause)(struct tt_endpoint *e, struct tt_cause *cause);
 
