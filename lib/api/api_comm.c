@@ -114,7 +114,7 @@ static void end(struct tt_comm *c, const char *operation, const char *text)
 {
     struct tt_cause cause = { .status = TUTTI_ABORTED, .rank = c->rank, .peer = TT_NONE };
     snprintf(cause.operation, sizeof cause.operation, "%s", operation);
-    tt_cause_say(&cause, "%s: %s by rank %d", c->name, text, c->rank);
+    tt_cause_say(&cause, "%s: %s by rank %d", c->identity.name, text, c->rank);
     tt_comm_fail(c, &cause);
 }
 
@@ -154,7 +154,7 @@ tutti_status tutti_comm_destroy(tutti_comm *comm)
     if (c == NULL)
         return tt_handle_fault(comm);
     tt_comm_take(comm);
-    bool busy = atomic_load(&c->queued) > 0 || (c->device != NULL && tt_replays_run(c->device));
+    bool busy = atomic_load(&c->streams.queued) > 0 || (c->device != NULL && tt_replays_run(c->device));
     if (busy && (c->device == NULL || !tt_device_settle(c)))
         end(c, "destroy", "destroyed, with calls in streams,");
     tt_comm_let_go(c);

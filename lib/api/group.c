@@ -285,7 +285,7 @@ static tutti_status queue_calls(struct tt_work_item *item, bool wait, struct tt_
 {
     struct tt_report report;
     struct tt_comm *comm = item->batch->calls[0].call.comm;
-    for (int i = 1; i < item->batch->count && comm->on_wait == NULL; i++)
+    for (int i = 1; i < item->batch->count && comm->waiting.on_wait == NULL; i++)
         comm = item->batch->calls[i].call.comm;
     item->report = wait ? &report : NULL;
     tutti_status status = tt_work_item_submit(item, position);

@@ -73,7 +73,7 @@ static tutti_status bind_calls(struct tt_program *p, struct tt_work_item *item)
     item->own = (struct tt_batch){ 0 };
     for (int i = 0; i < count && status == TUTTI_OK; i++) {
         struct tt_call *call = &p->batch.calls[i].call;
-        p->owners[i] = (struct owner){ call->comm->handle, call->comm->serial };
+        p->owners[i] = (struct owner){ call->comm->handle, call->comm->identity.serial };
         p->queued += call->stream.kind != TUTTI_STREAM_NONE;
         status = tt_call_own(call);
         if (status == TUTTI_OK)
@@ -109,7 +109,7 @@ tutti_status tutti_group_keep(tutti_program **program)
 static tutti_status check_owner(const struct tt_program *p, int i, const char *function)
 {
     const struct tt_comm *comm = tt_comm_find(p->owners[i].handle);
-    if (comm != NULL && comm->serial == p->owners[i].serial)
+    if (comm != NULL && comm->identity.serial == p->owners[i].serial)
         return TUTTI_OK;
     return tt_fail(TUTTI_INVALID_USAGE, "%s: the communicator of call %d, %s, was destroyed", function, i,
         tt_collectives[p->batch.calls[i].call.collective].name);
@@ -186,7 +186,7 @@ static tutti_status start_queued(struct tt_program *p)
     for (int i = 0; i < p->batch.count; i++) { /* over where each is beyond it */
         tutti_stream stream = p->batch.calls[i].call.stream;
         if (stream.kind == TUTTI_STREAM_CUDA)
-            p->last[i] = p->batch.calls[i].call.comm->last;
+            p->last[i] = p->batch.calls[i].call.comm->streams.last;
         if (position.stream == NULL || stream.kind == TUTTI_STREAM_CUDA)
             continue;
         struct tt_stream *s =
@@ -202,7 +202,7 @@ static tutti_status refuse_calls(const struct tt_program *p, tutti_status status
 {
     for (int i = 0; i < p->batch.count; i++) {
         const struct tt_comm *comm = tt_comm_peek(p->owners[i].handle);
-        if (comm != NULL && comm->serial == p->owners[i].serial)
+        if (comm != NULL && comm->identity.serial == p->owners[i].serial)
             tt_call_refuse(&p->batch.calls[i].call, status);
     }
     return status;

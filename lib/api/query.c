@@ -395,7 +395,7 @@ static struct kept *find_kept(void)
 
 static uint64_t name_of(const struct tt_comm *comm)
 {
-    return comm != NULL ? comm->serial + 1 : 0;
+    return comm != NULL ? comm->identity.serial + 1 : 0;
 }
 
 static void forget(struct kept *k)

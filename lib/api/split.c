@@ -90,7 +90,8 @@ static void find_members(struct split *s)
         s->members[at] = r;
     }
     for (int i = 0; i < s->count; i++)
-        s->world[i] = s->parent->world != NULL ? s->parent->world[s->members[i]] : s->members[i];
+        s->world[i] =
+            s->parent->identity.world != NULL ? s->parent->identity.world[s->members[i]] : s->members[i];
     while (s->members[s->place] != me)
         s->place++;
 }
@@ -133,16 +134,16 @@ static tutti_status make_child(struct split *s, const tutti_config *config, tutt
 {
     struct tt_settings settings = s->requests[s->parent->rank].settings;
     char name[TT_NAME_BYTES];
-    tutti_config own = { .timeout_ms = s->parent->timeout_ms };
+    tutti_config own = { .timeout_ms = s->parent->waiting.timeout_ms };
     if (config != NULL && tt_comm_config(config, &own) != TUTTI_OK)
         return TUTTI_INTERNAL_ERROR; /* tt_comm_settings has read it before */
     own.size = sizeof own;
-    snprintf(name, sizeof name, "split %u of %.40s", s->parent->splits, s->parent->name);
+    snprintf(name, sizeof name, "split %u of %.40s", s->parent->identity.splits, s->parent->identity.name);
     if (own.name == NULL)
         own.name = name;
     if (own.on_wait == NULL) {
-        own.on_wait = s->parent->on_wait;
-        own.on_wait_context = s->parent->on_wait_context;
+        own.on_wait = s->parent->waiting.on_wait;
+        own.on_wait_context = s->parent->waiting.on_wait_context;
     }
     find_members(s);
     tt_settings_adopt(&settings, &s->requests[s->members[0]].settings);
@@ -150,7 +151,7 @@ static tutti_status make_child(struct split *s, const tutti_config *config, tutt
     tutti_status status = tt_comm_establish(
         s->count, s->place, &settings, &own, &domain, exchange_by_parent, s, s->child_room, child);
     if (status == TUTTI_OK) {
-        tt_comm_peek(*child)->world = s->world;
+        tt_comm_peek(*child)->identity.world = s->world;
         s->world = NULL;
     }
     return status;
@@ -191,7 +192,7 @@ tutti_status tutti_comm_split(
         tt_comm_refuse(s.parent, status);
     if (status == TUTTI_OK)
         status = exchange_requests(&s, &mine);
-    s.parent->splits += status == TUTTI_OK;
+    s.parent->identity.splits += status == TUTTI_OK;
     if (status == TUTTI_OK)
         status = color >= 0 ? make_child(&s, config, &made) : stand_by(&s);
     if (status == TUTTI_OK)

@@ -36,27 +36,27 @@ static tutti_status allocate(struct tt_comm *comm)
 {
     size_t n = (size_t)comm->n;
     for (int c = 0; c < TT_CLASSES; c++) {
-        comm->next_send[c] = malloc(n * sizeof(uint64_t));
-        comm->next_recv[c] = malloc(n * sizeof(uint64_t));
-        if (comm->next_send[c] == NULL || comm->next_recv[c] == NULL)
+        comm->numbers.next_send[c] = malloc(n * sizeof(uint64_t));
+        comm->numbers.next_recv[c] = malloc(n * sizeof(uint64_t));
+        if (comm->numbers.next_send[c] == NULL || comm->numbers.next_recv[c] == NULL)
             return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
         for (size_t peer = 0; peer < n; peer++)
-            comm->next_send[c][peer] = comm->next_recv[c][peer] = comm->settings.first_number;
+            comm->numbers.next_send[c][peer] = comm->numbers.next_recv[c][peer] = comm->settings.first_number;
     }
-    comm->next_post = malloc(n * sizeof *comm->next_post);
-    for (size_t peer = 0; comm->next_post != NULL && peer < n; peer++)
-        comm->next_post[peer] = comm->settings.first_number;
-    comm->idle[0] = calloc(n, sizeof *comm->idle[0]);
-    comm->idle[1] = calloc(n, sizeof *comm->idle[1]);
-    comm->cached_calls = comm->cached_last = calloc(TT_CACHED_CALLS, sizeof *comm->cached_calls);
+    comm->numbers.next_post = malloc(n * sizeof *comm->numbers.next_post);
+    for (size_t peer = 0; comm->numbers.next_post != NULL && peer < n; peer++)
+        comm->numbers.next_post[peer] = comm->settings.first_number;
+    comm->calls.idle[0] = calloc(n, sizeof *comm->calls.idle[0]);
+    comm->calls.idle[1] = calloc(n, sizeof *comm->calls.idle[1]);
+    comm->calls.cached = comm->calls.last = calloc(TT_CACHED_CALLS, sizeof *comm->calls.cached);
     comm->choice_cache = calloc(1, sizeof *comm->choice_cache);
     comm->refusals.calls = calloc(1 + 2 * n, sizeof *comm->refusals.calls);
-    comm->circle = calloc(n, sizeof *comm->circle);
-    if (comm->next_post == NULL || comm->idle[0] == NULL || comm->idle[1] == NULL ||
-        comm->choice_cache == NULL || comm->cached_calls == NULL || comm->refusals.calls == NULL ||
-        comm->circle == NULL)
+    comm->waiting.circle = calloc(n, sizeof *comm->waiting.circle);
+    if (comm->numbers.next_post == NULL || comm->calls.idle[0] == NULL || comm->calls.idle[1] == NULL ||
+        comm->choice_cache == NULL || comm->calls.cached == NULL || comm->refusals.calls == NULL ||
+        comm->waiting.circle == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
-    return tt_prepared_cache_create(&comm->prepared);
+    return tt_prepared_cache_create(&comm->calls.prepared);
 }
 
 tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, const tutti_config *config,
@@ -69,26 +69,26 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     struct tt_comm *c = calloc(1, sizeof *c);
     if (c == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator");
-    c->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed);
+    c->identity.serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed);
     c->n = n;
     c->rank = rank;
     c->settings = *settings;
     c->exact = settings->exact;
     c->known = true;
-    c->timeout_ms = tt_comm_timeout(settings, config);
-    c->on_wait = known.on_wait;
-    c->on_wait_context = known.on_wait_context;
-    c->sequence = settings->first_number;
+    c->waiting.timeout_ms = tt_comm_timeout(settings, config);
+    c->waiting.on_wait = known.on_wait;
+    c->waiting.on_wait_context = known.on_wait_context;
+    c->numbers.sequence = settings->first_number;
     c->transport = tt_transport_default();
-    c->wait_policy = tt_wait_policy_for(n);
-    snprintf(c->name, sizeof c->name, "%s", known.name != NULL ? known.name : "comm");
+    c->waiting.policy = tt_wait_policy_for(n);
+    snprintf(c->identity.name, sizeof c->identity.name, "%s", known.name != NULL ? known.name : "comm");
     status = allocate(c);
     if (status == TUTTI_OK)
-        status = tt_recorder_open(n, rank, c->name, &c->recorder);
+        status = tt_recorder_open(n, rank, c->identity.name, &c->recorder);
     if (status == TUTTI_OK)
-        status = tt_trace_open(n, rank, c->name, &c->trace);
-    c->cached_bytes = tt_cache_shared_bytes();
-    c->probe.left = 1; /* readers claim lines in the first call */
+        status = tt_trace_open(n, rank, c->identity.name, &c->trace);
+    c->memory.cached_bytes = tt_cache_shared_bytes();
+    c->memory.probe.left = 1; /* readers claim lines in the first call */
     struct tt_endpoint_params params = { .n = n,
         .me = rank,
         .slot_bytes = tt_comm_slot_bytes(settings, n),
@@ -119,9 +119,9 @@ static uint64_t hash_of(const uint8_t *bytes, size_t count)
 
 tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, const int32_t *domain_of)
 {
-    comm->id = hash_of(addresses, comm->transport->address_bytes);
-    tt_recorder_identify(comm->recorder, comm->id);
-    tt_trace_identify(comm->trace, comm->id);
+    comm->identity.id = hash_of(addresses, comm->transport->address_bytes);
+    tt_recorder_identify(comm->recorder, comm->identity.id);
+    tt_trace_identify(comm->trace, comm->identity.id);
     tutti_status status = tt_topology_create(&comm->topology, comm->n, domain_of);
     if (status == TUTTI_OK && comm->device != NULL)
         status = tt_local_peers_join(comm);
@@ -131,7 +131,7 @@ tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, con
         if (tt_link_to(comm->endpoint, TT_CLASS_COLLECTIVE, rank) == NULL)
             status = tt_fail(TUTTI_SYSTEM_ERROR, "rank %d cannot be reached by transport %s from rank %d",
                 rank, comm->transport->name, comm->rank);
-    comm->bounce_from = bounce_from(comm);
+    comm->memory.bounce_from = bounce_from(comm);
     return status;
 }
 
@@ -151,32 +151,32 @@ void tt_comm_destroy(struct tt_comm *comm)
     tt_trace_close(comm->trace);
     if (comm->recorder != NULL)
         tt_recorder_close(comm->recorder);
-    tt_prepared_cache_destroy(&comm->prepared);
+    tt_prepared_cache_destroy(&comm->calls.prepared);
     tt_topology_free(&comm->topology);
     tt_operator_table_free(&comm->operators);
     for (int direction = 0; direction < 2; direction++) {
-        for (int peer = 0; comm->idle[direction] != NULL && peer < comm->n; peer++)
-            free_idle(comm->idle[direction][peer]);
-        free(comm->idle[direction]);
+        for (int peer = 0; comm->calls.idle[direction] != NULL && peer < comm->n; peer++)
+            free_idle(comm->calls.idle[direction][peer]);
+        free(comm->calls.idle[direction]);
     }
     for (int c = 0; c < TT_CLASSES; c++) {
-        free(comm->next_send[c]);
-        free(comm->next_recv[c]);
+        free(comm->numbers.next_send[c]);
+        free(comm->numbers.next_recv[c]);
     }
-    if (comm->tmp != NULL)
-        tt_arena_free(comm->tmp);
-    free(comm->next_post);
+    if (comm->memory.tmp != NULL)
+        tt_arena_free(comm->memory.tmp);
+    free(comm->numbers.next_post);
     free(comm->choice_cache);
     free(comm->refusals.calls);
-    free(comm->circle);
-    free(comm->world);
+    free(comm->waiting.circle);
+    free(comm->identity.world);
     tt_cache_free(comm);
     free(comm);
 }
 
 tutti_status tt_comm_await(struct tt_comm *comm)
 {
-    tt_position_await(comm->last, comm);
+    tt_position_await(comm->streams.last, comm);
     if (comm->device != NULL)
         tt_replays_await(comm->device);
     return tt_comm_check(comm);
@@ -186,9 +186,9 @@ void tt_comm_let_go(struct tt_comm *comm)
 {
     tt_device_close(comm); /* here, for its worker cannot wait for itself */
     pthread_mutex_lock(&tt_streams_lock);
-    bool orphan = atomic_load_explicit(&comm->queued, memory_order_acquire) != 0;
-    comm->orphan = orphan ? tt_comm_destroy : NULL;
-    struct tt_position now = comm->now;
+    bool orphan = atomic_load_explicit(&comm->streams.queued, memory_order_acquire) != 0;
+    comm->streams.orphan = orphan ? tt_comm_destroy : NULL;
+    struct tt_position now = comm->streams.now;
     pthread_mutex_unlock(&tt_streams_lock);
     if (orphan)
         tt_position_wait(now, -1);

@@ -78,7 +78,7 @@ static tutti_status connect_all(
         memcpy(addresses + (size_t)r * comm->transport->address_bytes, all[r].address,
             comm->transport->address_bytes);
     }
-    comm->wait_policy = tt_wait_policy_on(comm->n, tt_cores_together(cores, comm->n));
+    comm->waiting.policy = tt_wait_policy_on(comm->n, tt_cores_together(cores, comm->n));
     return tt_comm_connect(comm, addresses, domain_of);
 }
 
@@ -125,7 +125,7 @@ tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settin
         give_up(made, handle);
         return status;
     }
-    tt_log(TT_LOG_INFO, "%s: rank %d of %d is ready", made->name, rank, n);
+    tt_log(TT_LOG_INFO, "%s: rank %d of %d is ready", made->identity.name, rank, n);
     *comm = handle;
     return TUTTI_OK;
 }

@@ -53,7 +53,8 @@ bool tt_init_begin(const tutti_config *config);
 tutti_status tt_comm_await(struct tt_comm *comm);
 static inline tutti_status tt_comm_turn(struct tt_comm *comm)
 {
-    bool idle = comm->device == NULL && atomic_load_explicit(&comm->queued, memory_order_acquire) == 0;
+    bool idle =
+        comm->device == NULL && atomic_load_explicit(&comm->streams.queued, memory_order_acquire) == 0;
     return idle ? TUTTI_OK : tt_comm_await(comm);
 }
 /* Frees a communicator whose handle is dead, or leaves that to the last queued work item that has a call

@@ -202,7 +202,7 @@ bool tt_device_settle(const struct tt_comm *comm)
         return false;
     tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
     while (!over && tt_now_ns() < until) {
-        over = atomic_load(&comm->queued) == 0 && !tt_replays_run(d);
+        over = atomic_load(&comm->streams.queued) == 0 && !tt_replays_run(d);
         if (!over)
             tt_wait_idle(&w);
     }
@@ -220,7 +220,7 @@ static void give_up(struct tt_device *d)
     bool drained = !kept && is_drained(d);
     if (!drained && !kept)
         tt_log(TT_LOG_WARN, "%s: its stream is still busy on device %d; %llu pinned bytes stay",
-            d->comm->name, d->number, (unsigned long long)d->pinned_bytes);
+            d->comm->identity.name, d->number, (unsigned long long)d->pinned_bytes);
     if (d->order_event != NULL && !kept)
         d->dev->event_destroy(d->order_event);
     if (d->fork_event != NULL)

@@ -90,7 +90,7 @@ static bool find_other(const struct tt_comm *comm, uint64_t sequence, char calle
     struct tt_call_record other;
     if (!comm->endpoint->control->call_of(comm->endpoint, comm->rank, sequence, &other)) {
         snprintf(called, DESCRIPTION, "a send, a receive, or a call on a stream of the host");
-        return tt_endpoint_inside(comm->endpoint) || atomic_load(&comm->elsewhere) > 0;
+        return tt_endpoint_inside(comm->endpoint) || atomic_load(&comm->streams.elsewhere) > 0;
     }
     int length = snprintf(called, DESCRIPTION, "operation %llu, ", (unsigned long long)sequence);
     tt_record_describe(&other, called + length, DESCRIPTION - (size_t)length);
@@ -109,7 +109,7 @@ static tutti_status check_alone(struct tt_comm *comm)
     tt_cause_say(&cause,
         "%s, rank %d: %s, was not on a CUDA stream, and not over, when device %d reached a replay of this "
         "communicator's calls; legal: the one after the other",
-        comm->name, comm->rank, called, comm->device->number);
+        comm->identity.name, comm->rank, called, comm->device->number);
     return tt_comm_fail(comm, &cause);
 }
 
@@ -304,7 +304,7 @@ static tutti_status check_turns(const struct tt_comm *comm, uint64_t capture)
     return tt_fail(TUTTI_INVALID_USAGE,
         "%s: rank %d: captured in another graph since this capture's last call; legal: one capture after the "
         "other",
-        comm->name, comm->rank);
+        comm->identity.name, comm->rank);
 }
 
 tutti_status tt_captured_create(struct tt_comm *comm, uint64_t capture, struct tt_captured **captured)

@@ -42,14 +42,14 @@ __attribute__((constructor)) static void watch_forks(void)
 static struct tt_local_peers *find_or_make(const struct tt_comm *comm)
 {
     struct tt_local_peers *c = all_local_peers;
-    while (c != NULL && (c->id != comm->id || c->device != comm->device->number || c->n != comm->n))
+    while (c != NULL && (c->id != comm->identity.id || c->device != comm->device->number || c->n != comm->n))
         c = c->next;
     if (c != NULL)
         return c;
     c = calloc(1, sizeof *c + (size_t)comm->n * sizeof c->members[0]);
     if (c == NULL)
         return NULL;
-    c->id = comm->id;
+    c->id = comm->identity.id;
     c->device = comm->device->number;
     c->n = comm->n;
     c->next = all_local_peers;
@@ -146,7 +146,7 @@ tutti_status tt_local_peers_await(struct tt_comm *comm, const struct tt_rendezvo
     tutti_status status = TUTTI_OK;
     struct tt_wait w;
     int first = m->peer != TT_NONE ? m->peer : 0, last = m->peer != TT_NONE ? m->peer : comm->n - 1;
-    tt_wait_begin(&w, comm->wait_policy, NULL, 0);
+    tt_wait_begin(&w, comm->waiting.policy, NULL, 0);
     for (int r = first; r <= last && status == TUTTI_OK; r++)
         while (status == TUTTI_OK && !is_there(comm, r, m, slices)) {
             tt_wait_idle(&w);

@@ -245,7 +245,7 @@ static tutti_status told(const struct comm_batch *b, enum tt_dev_error error)
 {
     if (error == TT_DEV_OK)
         return TUTTI_OK;
-    return tt_fail(TUTTI_DEVICE_ERROR, "%s: rank %d, device %d: cannot enqueue: %s", b->comm->name,
+    return tt_fail(TUTTI_DEVICE_ERROR, "%s: rank %d, device %d: cannot enqueue: %s", b->comm->identity.name,
         b->comm->rank, b->device->number, b->device->dev->why());
 }
 
@@ -338,9 +338,10 @@ static struct tt_comm *next_comm(const struct tt_batch *batch, const struct tt_c
     struct tt_comm *next = NULL;
     for (int i = 0; i < batch->count; i++) {
         struct tt_comm *comm = call_of(batch, i)->comm;
-        bool after = last == NULL || comm->id > last->id || (comm->id == last->id && comm->rank > last->rank);
-        if (after &&
-            (next == NULL || comm->id < next->id || (comm->id == next->id && comm->rank < next->rank)))
+        bool after = last == NULL || comm->identity.id > last->identity.id ||
+                     (comm->identity.id == last->identity.id && comm->rank > last->rank);
+        if (after && (next == NULL || comm->identity.id < next->identity.id ||
+                         (comm->identity.id == next->identity.id && comm->rank < next->rank)))
             next = comm;
     }
     return next;
@@ -466,7 +467,7 @@ static tutti_status submit(struct submission *t, const struct tt_batch *batch)
 static bool has_rank(const struct tt_batch *batch, uint64_t id, int rank)
 {
     for (int i = 0; i < batch->count; i++)
-        if (call_of(batch, i)->comm->id == id && call_of(batch, i)->comm->rank == rank)
+        if (call_of(batch, i)->comm->identity.id == id && call_of(batch, i)->comm->rank == rank)
             return true;
     return false;
 }
@@ -478,7 +479,7 @@ static tutti_status check_local_peers(const struct tt_batch *batch, const struct
     const struct tt_comm *comm = call->comm;
     for (int rank = 0; rank < comm->n; rank++) {
         if (rank == comm->rank || (is_p2p(call) && call->root != rank) || !tt_local_peers_has(comm, rank) ||
-            has_rank(batch, comm->id, rank))
+            has_rank(batch, comm->identity.id, rank))
             continue;
         return tt_fail(TUTTI_INVALID_USAGE,
             "%s: captured for rank %d alone; rank %d is in this process and on device %d, too: legal: both "

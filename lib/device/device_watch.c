@@ -58,7 +58,7 @@ tutti_status tt_device_broken(const struct tt_device *d)
     tt_cause_say(&cause,
         "%s, rank %d: %sdevice %d has failed (%s), as one does that is told to copy what was freed; legal: "
         "buffers stay until the stream has passed the call, those of a graph until that is destroyed",
-        comm->name, comm->rank, call, d->number, d->dev->why());
+        comm->identity.name, comm->rank, call, d->number, d->dev->why());
     return tt_comm_fail(comm, &cause);
 }
 
@@ -66,7 +66,7 @@ static void look_at(const struct tt_device *d)
 {
     struct tt_comm *comm = d->comm;
     struct tt_dev_capture capture;
-    bool busy = atomic_load(&comm->queued) > 0 || tt_replays_live(d);
+    bool busy = atomic_load(&comm->streams.queued) > 0 || tt_replays_live(d);
     if (!busy || atomic_load(&comm->status) != TUTTI_OK || d->dev->use(d->number) != TT_DEV_OK)
         return;
     if (d->dev->stream_capture(TT_DEV_STREAM_PER_THREAD, &capture) == TT_DEV_BROKEN)
@@ -165,13 +165,13 @@ static tutti_status lose_memory(const struct tt_call *call, int side, const void
 {
     struct tt_cause cause = { .status = TUTTI_INVALID_USAGE, .rank = call->comm->rank, .peer = TT_NONE };
     char called[DESCRIPTION];
-    cause.sequence = call->comm->sequence;
+    cause.sequence = call->comm->numbers.sequence;
     snprintf(cause.operation, sizeof cause.operation, "%s", tt_collectives[call->collective].name);
     tt_call_describe(call, called, sizeof called);
     tt_cause_say(&cause,
         "%s, rank %d: %s: %s is %p, and its %llu bytes are not mapped, or may not be read; legal: memory of "
         "the host stays until the stream has passed the call, that of a graph until the graph is destroyed",
-        call->comm->name, call->comm->rank, called, side == TT_IN ? "send" : "recv", pointer,
+        call->comm->identity.name, call->comm->rank, called, side == TT_IN ? "send" : "recv", pointer,
         (unsigned long long)bytes);
     return tt_comm_fail(call->comm, &cause);
 }

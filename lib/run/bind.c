@@ -63,7 +63,7 @@ static void set_spaces(const struct tt_call *call, struct tt_slicing slicing, st
     else if (call->in_place)
         op->spaces[TT_IN] = op->spaces[TT_OUT];
     op->bounce_bytes = tt_call_bounce_bytes(call, op, slicing);
-    op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)call->comm->tmp + op->bounce_bytes,
+    op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)call->comm->memory.tmp + op->bounce_bytes,
         .stride = tt_call_stride(call, slicing) };
     for (unsigned buffer = 0; buffer < 2; buffer++)
         stage(call, buffer, op);
@@ -86,9 +86,9 @@ static void set_bounce(const struct tt_call *call, struct tt_op *op)
         bool cells = op->window_bytes[buffer] != 0;
         bool shared = (uintptr_t)buffers[buffer] - e->shared_from < e->shared_bytes;
         op->bounce_from[buffer] =
-            op->bounce_bytes > 0 && !cells && !shared ? call->comm->bounce_from : UINT64_MAX;
+            op->bounce_bytes > 0 && !cells && !shared ? call->comm->memory.bounce_from : UINT64_MAX;
     }
-    op->bounce = (struct tt_space){ (uintptr_t)call->comm->tmp, NULL, op->spaces[TT_TMP].stride };
+    op->bounce = (struct tt_space){ (uintptr_t)call->comm->memory.tmp, NULL, op->spaces[TT_TMP].stride };
 }
 
 /* Returns how many times the bytes of a call lie in the buffers of all ranks together. */
@@ -107,10 +107,11 @@ static uint64_t buffers_of(const struct tt_call *call, bool in_place)
 static bool overflows(const struct tt_call *call, bool in_place, uint64_t bytes)
 {
     const struct tt_comm *comm = call->comm;
-    bool soon = reduces(call) && comm->wait_policy.spins > 0;
+    bool soon = reduces(call) && comm->waiting.policy.spins > 0;
     if (comm->settings.stream_bytes != 0)
         return bytes >= comm->settings.stream_bytes;
-    return bytes * buffers_of(call, in_place) >= (soon ? comm->cached_bytes : 2 * comm->cached_bytes);
+    return bytes * buffers_of(call, in_place) >=
+           (soon ? comm->memory.cached_bytes : 2 * comm->memory.cached_bytes);
 }
 
 /* Returns which stores of an operation go past the caches. The own result may still be in this core's cache
@@ -129,7 +130,7 @@ static uint8_t streams_of(const struct tt_call *call, const struct tt_op *op)
         return bytes < comm->settings.cache_bytes && !overflows(call, true, bytes) ? 0 : TT_STREAM_REMOTE;
     if (!overflows(call, in_place, bytes))
         return 0;
-    bool own = asked != 0 ? bytes / (uint64_t)comm->n >= asked : bytes >= comm->cached_bytes / 2;
+    bool own = asked != 0 ? bytes / (uint64_t)comm->n >= asked : bytes >= comm->memory.cached_bytes / 2;
     return own ? TT_STREAM_REMOTE | TT_STREAM_OWN : TT_STREAM_REMOTE;
 }
 
@@ -172,10 +173,10 @@ static tutti_status bind(const struct tt_call *call, struct tt_prepared *prepare
     op->class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
     op->hash = tt_call_hash(call, op->schedule->key.algorithm, slicing.slices);
     mark(call, op);
-    op->sequence = comm->sequence;
-    op->next_send = comm->next_send[op->class];
-    op->next_recv = comm->next_recv[op->class];
-    op->next_post = comm->next_post;
+    op->sequence = comm->numbers.sequence;
+    op->next_send = comm->numbers.next_send[op->class];
+    op->next_recv = comm->numbers.next_recv[op->class];
+    op->next_post = comm->numbers.next_post;
     bool scales = tt_call_scales(call);
     tutti_op combined = scales ? TUTTI_SUM : call->op;
     op->user = scales ? NULL : call->created;
@@ -190,7 +191,7 @@ static tutti_status bind(const struct tt_call *call, struct tt_prepared *prepare
         reduces(call) && chain ? tt_spread_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
     op->few = reduces(call) ? tt_few_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
     op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
-    op->probe = &comm->probe;
+    op->probe = &comm->memory.probe;
     op->streams = streams_of(call, op);
     op->trace = comm->trace;
     op->gate = call->staging != NULL ? &call->staging->gate : NULL;
@@ -215,11 +216,11 @@ static void bind_again(const struct tt_call *call, struct tt_prepared *prepared)
     struct tt_op *op = &prepared->op;
     op->spaces[TT_IN].base = (uintptr_t)call->send + prepared->origin[TT_IN];
     op->spaces[TT_OUT].base = (uintptr_t)call->recv + prepared->origin[TT_OUT];
-    op->spaces[TT_TMP].base = (uintptr_t)call->comm->tmp + op->bounce_bytes;
+    op->spaces[TT_TMP].base = (uintptr_t)call->comm->memory.tmp + op->bounce_bytes;
     if (op->bounce_bytes > 0)
         set_bounce(call, op);
     mark(call, op);
-    op->sequence = call->comm->sequence;
+    op->sequence = call->comm->numbers.sequence;
 }
 
 tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key)
@@ -269,7 +270,7 @@ static tutti_status check_slot(const struct tt_call *call, const struct tt_prepa
 /* Finds an idle prepared call for a message with this peer, or makes one; it stays in the list. */
 static tutti_status find_idle(const struct tt_call *call, struct tt_prepared **prepared)
 {
-    struct tt_prepared **idle = &call->comm->idle[call->collective == TT_P2P_RECV][call->root];
+    struct tt_prepared **idle = &call->comm->calls.idle[call->collective == TT_P2P_RECV][call->root];
     struct tt_key key;
     tutti_status status = TUTTI_OK;
     if (*idle == NULL) {
@@ -294,7 +295,7 @@ static tutti_status find_prepared(const struct tt_call *call, struct tt_prepared
         return find_idle(call, prepared);
     tutti_status status = tt_call_key(call, &key);
     if (status == TUTTI_OK)
-        status = tt_prepared_find(&call->comm->prepared, &key, prepared);
+        status = tt_prepared_find(&call->comm->calls.prepared, &key, prepared);
     return status == TUTTI_OK && call->created != NULL ? check_slot(call, *prepared) : status;
 }
 
@@ -330,8 +331,8 @@ static void announce(const struct tt_call *call, const struct tt_prepared *prepa
 {
     const struct tt_op *op = &prepared->op;
     op->endpoint->control->publish(op->endpoint, &prepared->record, op->sequence);
-    call->comm->sequence++;
-    call->comm->history = tt_call_history(call->comm, op->hash);
+    call->comm->numbers.sequence++;
+    call->comm->numbers.history = tt_call_history(call->comm, op->hash);
 }
 
 static tutti_status start(const struct tt_call *call, struct tt_op **op)

@@ -17,7 +17,7 @@ enum { ONE_WAY = 2, CROWDED = 3, ONE_WAY_CROWDED = 8, REWRITTEN = 4 };
 static uintptr_t origin(const struct tt_call *call, unsigned buffer)
 {
     const void *pointers[TT_BUFFERS] = {
-        [TT_IN] = call->send, [TT_OUT] = call->recv, [TT_TMP] = call->comm->tmp
+        [TT_IN] = call->send, [TT_OUT] = call->recv, [TT_TMP] = call->comm->memory.tmp
     };
     return (uintptr_t)pointers[buffer];
 }
@@ -40,7 +40,8 @@ static bool place(const struct tt_call *call, const struct tt_op *op, unsigned b
 static void add_msg(struct tt_cached *cached, struct tt_move *m, const struct tt_step *step, uint32_t *nmsgs)
 {
     struct tt_comm *comm = cached->call.comm;
-    uint64_t *next = (m->verb == TT_VERB_SEND ? comm->next_send : comm->next_recv)[cached->class];
+    uint64_t *next =
+        (m->verb == TT_VERB_SEND ? comm->numbers.next_send : comm->numbers.next_recv)[cached->class];
     struct tt_fast_msg *msg = &cached->msgs[(*nmsgs)++];
     struct tt_link *link = tt_link_to(comm->endpoint, (enum tt_class)cached->class, step->peer);
     *msg = (struct tt_fast_msg){ link, &next[step->peer], step->ordinal, step->peer };
@@ -82,7 +83,7 @@ static bool is_one_way(const struct tt_schedule *s)
  * and 8.8, their all_gather 12 and 17, and their broadcast of 32 KiB 6 and 9.4. */
 static uint64_t copied_up_to(const struct tt_call *call, bool one_way)
 {
-    bool crowded = call->comm->wait_policy.spins == 0;
+    bool crowded = call->comm->waiting.policy.spins == 0;
     unsigned times = one_way ? (crowded ? ONE_WAY_CROWDED : ONE_WAY) : crowded ? CROWDED : 1;
     return call->comm->endpoint->copy_bytes * times;
 }
@@ -90,7 +91,7 @@ static uint64_t copied_up_to(const struct tt_call *call, bool one_way)
 /* The longest message that is posted. */
 static uint64_t posted_up_to(const struct tt_call *call, bool one_way)
 {
-    uint64_t most = call->comm->endpoint->post_bytes, bounce_from = call->comm->bounce_from;
+    uint64_t most = call->comm->endpoint->post_bytes, bounce_from = call->comm->memory.bounce_from;
     return one_way || most < bounce_from ? most : bounce_from - 1; /* of one way n - 1 pairs use slots */
 }
 
@@ -163,7 +164,7 @@ static void find_loans(
 {
     const struct tt_comm *comm = call->comm;
     uint64_t rewritten = comm->endpoint->copy_bytes * REWRITTEN;
-    bool may = comm->wait_policy.spins > 0 && cached->class == TT_CLASS_COLLECTIVE;
+    bool may = comm->waiting.policy.spins > 0 && cached->class == TT_CLASS_COLLECTIVE;
     bool copies = false, lends = false, only_sends = true;
     for (struct tt_move *m = cached->moves; m < cached->moves + cached->nmoves; m++) {
         bool sends = m->verb == TT_VERB_SEND;
@@ -255,8 +256,8 @@ static void count_msgs(const struct tt_op *op, struct tt_cached *cached)
     const struct tt_schedule *s = op->schedule;
     const struct tt_comm *comm = cached->call.comm;
     for (int peer = 0; peer < s->key.n; peer++) {
-        struct tt_msg_count msgs = { &comm->next_send[cached->class][peer],
-            &comm->next_recv[cached->class][peer], s->sends[peer], s->recvs[peer], peer };
+        struct tt_msg_count msgs = { &comm->numbers.next_send[cached->class][peer],
+            &comm->numbers.next_recv[cached->class][peer], s->sends[peer], s->recvs[peer], peer };
         if (op->one_sided) {
             msgs.sends = msgs.recvs = 0;
             for (uint32_t i = 0; i < cached->nmoves; i++) {
@@ -385,7 +386,7 @@ void tt_cache_store(const struct tt_call *call, const struct tt_op *op)
         .seen = { (uintptr_t)call->send, (uintptr_t)call->recv },
         .call = *call,
         .arrays = cached->arrays };
-    fresh.call.id = ++call->comm->last_id;
+    fresh.call.id = ++call->comm->calls.last_id;
     fresh.call.entry = NULL;
     fresh.call.cached = cached;
     if (is_small(call, op))
@@ -416,11 +417,11 @@ void tt_cached_call_with(
 
 void tt_cache_free(struct tt_comm *comm)
 {
-    for (int i = 0; comm->cached_calls != NULL && i < TT_CACHED_CALLS; i++) {
-        free(comm->cached_calls[i].moves);
-        free(comm->cached_calls[i].arrays.words);
+    for (int i = 0; comm->calls.cached != NULL && i < TT_CACHED_CALLS; i++) {
+        free(comm->calls.cached[i].moves);
+        free(comm->calls.cached[i].arrays.words);
     }
-    free(comm->cached_calls);
+    free(comm->calls.cached);
 }
 
 static bool overlap(const uint8_t *a, uint64_t a_bytes, const uint8_t *b, uint64_t b_bytes)
@@ -469,7 +470,7 @@ static __attribute__((noinline)) struct tt_cached *find(struct tt_comm *comm, co
     if (key == 0 || cached->key != key || cached->count != args->count ||
         !may_run(comm, cached, args->send, args->recv)) /* an empty entry's key is 0, too */
         return NULL;
-    comm->cached_last = cached;
+    comm->calls.last = cached;
     return args->blocks == NULL || same_blocks(cached, args->blocks) ? cached : NULL;
 }
 
@@ -478,7 +479,7 @@ struct tt_cached *tt_cache_find(const struct tt_call_args *args)
     struct tt_comm *comm = tt_comm_peek(args->comm);
     if (comm == NULL)
         return NULL;
-    struct tt_cached *cached = comm->cached_last;
+    struct tt_cached *cached = comm->calls.last;
     if (!is_last(cached, args))
         return find(comm, args);
     bool same = args->blocks == NULL || same_blocks(cached, args->blocks);

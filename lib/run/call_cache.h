@@ -145,7 +145,7 @@ static inline struct tt_cached *tt_cached_at(const struct tt_comm *comm, uint64_
 {
     uint64_t hash = key * 0x9e3779b97f4a7c15u ^ count * 0xc2b2ae3d27d4eb4fu;
     hash = (hash ^ hash >> 32) * 0x9e3779b97f4a7c15u;
-    return &comm->cached_calls[hash >> 58];
+    return &comm->calls.cached[hash >> 58];
 }
 _Static_assert(TT_CACHED_CALLS == 1 << 6, "six bits of the hash choose an entry");
 
@@ -153,7 +153,7 @@ _Static_assert(TT_CACHED_CALLS == 1 << 6, "six bits of the hash choose an entry"
  * queued before it. */
 static inline bool tt_cached_may_start(const struct tt_comm *comm)
 {
-    return atomic_load_explicit(&comm->queued, memory_order_acquire) == 0 && comm->known &&
+    return atomic_load_explicit(&comm->streams.queued, memory_order_acquire) == 0 && comm->known &&
            atomic_load_explicit(comm->endpoint->ended, memory_order_acquire) == 0;
 }
 

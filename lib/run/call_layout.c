@@ -120,7 +120,7 @@ uint64_t tt_call_stride(const struct tt_call *call, struct tt_slicing slicing)
 static bool has_bounce(const struct tt_call *call, const struct tt_op *op, struct tt_slicing slicing)
 {
     return op->shares && !tt_collectives[call->collective].p2p &&
-           slicing.longest * call->element_bytes * op->schedule->max_chunks >= call->comm->bounce_from;
+           slicing.longest * call->element_bytes * op->schedule->max_chunks >= call->comm->memory.bounce_from;
 }
 
 uint64_t tt_call_bounce_bytes(const struct tt_call *call, const struct tt_op *op, struct tt_slicing slicing)
@@ -137,16 +137,16 @@ uint64_t tt_call_cells(const struct tt_call *call, const struct tt_schedule *sch
 
 tutti_status tt_comm_grow_tmp(struct tt_comm *comm, uint64_t bytes)
 {
-    if (bytes <= comm->tmp_bytes)
+    if (bytes <= comm->memory.tmp_bytes)
         return TUTTI_OK;
     void *tmp;
     tutti_status status = tt_arena_alloc(bytes, &tmp);
     if (status != TUTTI_OK)
         return status;
-    if (comm->tmp != NULL)
-        tt_arena_free(comm->tmp);
-    comm->tmp = tmp;
-    comm->tmp_bytes = bytes;
+    if (comm->memory.tmp != NULL)
+        tt_arena_free(comm->memory.tmp);
+    comm->memory.tmp = tmp;
+    comm->memory.tmp_bytes = bytes;
     return TUTTI_OK;
 }
 

@@ -34,14 +34,14 @@ static void name_in_world(const struct tt_comm *comm, struct tt_cause *cause)
     size_t length = strlen(cause->text), room = sizeof cause->text - length;
     bool found = cause->rank >= 0 && cause->rank < comm->n;
     bool concerned = cause->peer >= 0 && cause->peer < comm->n && cause->peer != cause->rank;
-    if (comm->world == NULL || !found)
+    if (comm->identity.world == NULL || !found)
         return;
     if (concerned)
         snprintf(cause->text + length, room, "; rank %d is rank %d of the world, rank %d is %d", cause->rank,
-            comm->world[cause->rank], cause->peer, comm->world[cause->peer]);
+            comm->identity.world[cause->rank], cause->peer, comm->identity.world[cause->peer]);
     else
         snprintf(cause->text + length, room, "; rank %d is rank %d of the world", cause->rank,
-            comm->world[cause->rank]);
+            comm->identity.world[cause->rank]);
 }
 
 tutti_status tt_comm_fail(struct tt_comm *comm, const struct tt_cause *found)
@@ -56,13 +56,13 @@ tutti_status tt_comm_fail(struct tt_comm *comm, const struct tt_cause *found)
 
 tutti_status tt_comm_serve(struct tt_comm *comm)
 {
-    int answer = comm->on_wait(comm->on_wait_context);
+    int answer = comm->waiting.on_wait(comm->waiting.on_wait_context);
     if (answer == 0)
         return TUTTI_OK;
     struct tt_cause cause = { .status = TUTTI_ABORTED, .rank = comm->rank, .peer = TT_NONE };
-    cause.sequence = comm->sequence;
+    cause.sequence = comm->numbers.sequence;
     snprintf(cause.operation, sizeof cause.operation, "on_wait");
     tt_cause_say(&cause, "%s, rank %d: a call waited, and the on_wait of this communicator answered %d",
-        comm->name, comm->rank, answer);
+        comm->identity.name, comm->rank, answer);
     return tt_comm_fail(comm, &cause);
 }

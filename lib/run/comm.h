@@ -60,61 +60,84 @@ struct tt_mark {
 extern pthread_mutex_t tt_streams_lock;
 
 struct tt_comm {
-    uint64_t serial; /* no other communicator of this process has or had it */
-    uint64_t id; /* the same on all ranks */
+    /* Who it is: written while the communicator is made; each split counts `splits` up. */
+    struct {
+        uint64_t serial; /* no other communicator of this process has or had it */
+        uint64_t id; /* the same on all ranks */
+        char name[TT_NAME_BYTES];
+        uint32_t splits; /* of it */
+        int32_t *world; /* of each rank: its number in the first communicator; NULL: this is the first */
+    } identity;
     struct tt_device *device; /* NULL: host memory only */
     tutti_comm *handle;
     int n, rank;
-    char name[TT_NAME_BYTES];
-    uint32_t splits; /* of it */
-    int32_t *world; /* of each rank: its number in the first communicator, whence all was split; NULL: this */
     struct tt_settings settings;
     bool exact, finalized;
     bool known; /* a call that was made before may start as it did then (call_cache.h) */
     bool wary; /* it has no device, in a process that uses some: a pointer may be of those */
     struct tt_topology topology; /* cache domains of its ranks */
-    int64_t timeout_ms; /* -1: never */
-    int (*on_wait)(void *context); /* NULL: none */
-    void *on_wait_context;
     const struct tt_transport *transport;
     struct tt_endpoint *endpoint;
-    struct tt_wait_policy wait_policy;
 
-    uint64_t sequence; /* of the next collective */
-    uint64_t history; /* a hash of all collectives before that; see tt_call_history */
-    uint64_t *next_send[TT_CLASSES]; /* n message numbers each */
-    uint64_t *next_recv[TT_CLASSES];
-    uint64_t *next_post; /* n: of p2p sends */
-    struct tt_prepared_cache prepared; /* of collectives */
-    struct tt_prepared **idle[2]; /* of messages, by peer: [0] sends, [1] receives; lists */
-    struct tt_cached *cached_calls; /* call_cache.h */
-    struct tt_cached *cached_last; /* of the last call, never NULL */
-    uint64_t last_id; /* of a cached call */
+    /* How its calls wait. The limits are written while it is made, the rest by the call that waits
+     * (fault_wait.c). */
+    struct {
+        int64_t timeout_ms; /* -1: never */
+        int (*on_wait)(void *context); /* NULL: none */
+        void *on_wait_context;
+        struct tt_wait_policy policy;
+        uint32_t waits, looks; /* waits of messages so far that have become long, and looks in them */
+        struct tt_mark *circle; /* n */
+    } waiting;
+
+    /* The next numbers of calls and messages: each call advances them when it starts, or the executor
+     * when it sends. */
+    struct {
+        uint64_t sequence; /* of the next collective */
+        uint64_t history; /* a hash of all collectives before that; see tt_call_history */
+        uint64_t *next_send[TT_CLASSES]; /* n message numbers each */
+        uint64_t *next_recv[TT_CLASSES];
+        uint64_t *next_post; /* n: of p2p sends */
+    } numbers;
+
+    /* Calls that were made before: a call that has run leaves itself here, until the communicator is
+     * freed. */
+    struct {
+        struct tt_prepared_cache prepared; /* of collectives */
+        struct tt_prepared **idle[2]; /* of messages, by peer: [0] sends, [1] receives; lists */
+        struct tt_cached *cached; /* call_cache.h */
+        struct tt_cached *last; /* of the last call, never NULL */
+        uint64_t last_id; /* of a cached call */
+    } calls;
     struct tt_traffic traffic;
     struct tt_choice_cache *choice_cache;
     struct tt_operator_table operators;
 
-    uint8_t *tmp; /* in memory that peers can map; grows when a call needs more */
-    uint64_t tmp_bytes;
-    struct tt_bounce_probe probe; /* whether readers of the bounce buffer claim its lines */
-    int64_t tidy_ns; /* not before, tt_comm_tidy does anything */
-    uint64_t cached_bytes; /* what the last cache holds, of all ranks together */
-    uint64_t bounce_from; /* messages of so many bytes leave private memory by the bounce buffer */
+    /* TMP, and how bytes move. Written while it is made; calls write `tmp` and `probe`, and tt_comm_tidy
+     * `tidy_ns`. */
+    struct {
+        uint8_t *tmp; /* in memory that peers can map; grows when a call needs more */
+        uint64_t tmp_bytes;
+        struct tt_bounce_probe probe; /* whether readers of the bounce buffer claim its lines */
+        int64_t tidy_ns; /* not before, tt_comm_tidy does anything */
+        uint64_t cached_bytes; /* what the last cache holds, of all ranks together */
+        uint64_t bounce_from; /* messages of so many bytes leave private memory by the bounce buffer */
+    } memory;
 
     struct tt_refusals refusals;
-    uint32_t wait, looks; /* waits of messages so far that have become long, and looks in them */
-    struct tt_mark *circle; /* n */
     struct tt_recorder *recorder;
     struct tt_trace *trace; /* NULL: none */
-
     _Atomic int status; /* the sticky error, once seen here */
 
-    /* What streams have to do for this communicator; written behind their lock (stream.c). */
-    _Atomic uint32_t queued; /* calls that are not over; 0: the caller may go on */
-    _Atomic uint32_t elsewhere; /* of those: not on streams of its device */
-    struct tt_position last; /* the last work item that has one of these calls */
-    struct tt_position now; /* the work item that is running; {0}: none */
-    void (*orphan)(struct tt_comm *comm); /* the last item calls it if the handle is dead; NULL: it is not */
+    /* What streams have to do for this communicator: written behind their lock (stream.c). */
+    struct {
+        _Atomic uint32_t queued; /* calls that are not over; 0: the caller may go on */
+        _Atomic uint32_t elsewhere; /* of those: not on streams of its device */
+        struct tt_position last; /* the last work item that has one of these calls */
+        struct tt_position now; /* the work item that is running; {0}: none */
+        void (*orphan)(
+            struct tt_comm *comm); /* the last item calls it if the handle is dead; NULL: it is not */
+    } streams;
 };
 
 /* TMP of at least this many bytes (its content is lost). */

@@ -56,12 +56,12 @@ static bool linger(struct fast_run *t)
     if (t->nowait)
         return false;
     if (!t->waiting) {
-        tt_wait_begin(&t->wait, t->comm->wait_policy, &t->comm->endpoint->doorbell, 1);
+        tt_wait_begin(&t->wait, t->comm->waiting.policy, &t->comm->endpoint->doorbell, 1);
         t->waiting = true;
     }
     const struct tt_endpoint *e = t->comm->endpoint;
     bool serves =
-        t->comm->on_wait != NULL && tt_wait_is_asleep(&t->wait); /* which the executor's wait does */
+        t->comm->waiting.on_wait != NULL && tt_wait_is_asleep(&t->wait); /* which the executor's wait does */
     if (!serves && !tt_wait_idle(&t->wait) && atomic_load_explicit(e->ended, memory_order_acquire) == 0)
         return true;
     if (e->doorbell != NULL)
@@ -73,7 +73,7 @@ static bool linger(struct fast_run *t)
  * over. */
 static bool look_later(struct fast_run *t, uint32_t looks)
 {
-    if (looks >= t->comm->wait_policy.keen_polls)
+    if (looks >= t->comm->waiting.policy.keen_polls)
         return linger(t);
     tt_look_again();
     return true;
@@ -278,7 +278,7 @@ static void combine(const struct fast_run *t, const struct tt_move *m)
 static struct tt_entry *note(const struct tt_cached *cached)
 {
     const struct tt_comm *comm = cached->call.comm;
-    uint64_t sequence = cached->class == TT_CLASS_P2P ? number(cached->msgs) : comm->sequence;
+    uint64_t sequence = cached->class == TT_CLASS_P2P ? number(cached->msgs) : comm->numbers.sequence;
     return tt_recorder_start(comm->recorder, &cached->call, cached->record.algorithm, sequence);
 }
 
@@ -317,10 +317,10 @@ TT_INLINE void count(struct tt_cached *cached)
         *cached->msg_counts[i].next_recv += cached->msg_counts[i].recvs;
     }
     if (cached->class == TT_CLASS_COLLECTIVE) {
-        comm->history = cached->history;
-        comm->endpoint->control->publish(comm->endpoint, NULL, comm->sequence++);
+        comm->numbers.history = cached->history;
+        comm->endpoint->control->publish(comm->endpoint, NULL, comm->numbers.sequence++);
     } else if (cached->msg_counts[0].sends > 0) {
-        comm->next_post[cached->msg_counts[0].peer]++;
+        comm->numbers.next_post[cached->msg_counts[0].peer]++;
     }
 }
 
@@ -396,7 +396,7 @@ TT_INLINE bool receive_nowait(
     uint64_t n = number(msg);
     uint32_t signature = mark(cached, m);
     enum tt_peek found = ops->peek(msg->link, n, signature, m->bytes, &payload);
-    for (uint32_t polls = 0; found == TT_PEEK_NOTHING && polls < comm->wait_policy.keen_polls; polls++) {
+    for (uint32_t polls = 0; found == TT_PEEK_NOTHING && polls < comm->waiting.policy.keen_polls; polls++) {
         tt_look_again();
         found = ops->peek(msg->link, n, signature, m->bytes, &payload);
     }
@@ -420,7 +420,7 @@ static uint32_t try_nowait(
 {
     const struct tt_comm *comm = cached->call.comm;
     uint8_t *const base[TT_BUFFERS] = {
-        [TT_IN] = (uint8_t *)(uintptr_t)args->send, [TT_OUT] = args->recv, [TT_TMP] = comm->tmp
+        [TT_IN] = (uint8_t *)(uintptr_t)args->send, [TT_OUT] = args->recv, [TT_TMP] = comm->memory.tmp
     };
     bool done = true;
     uint32_t i = 0;
@@ -458,7 +458,7 @@ static void begin(const struct tt_call_args *args, struct tt_cached *cached, str
     t->comm = t->cached->call.comm;
     t->base[TT_IN] = (uint8_t *)(uintptr_t)args->send;
     t->base[TT_OUT] = args->recv;
-    t->base[TT_TMP] = t->comm->tmp;
+    t->base[TT_TMP] = t->comm->memory.tmp;
     t->entry = NULL;
     t->waiting = false;
     t->slow_ns = 0;
@@ -495,7 +495,7 @@ tutti_status tt_fast_run(const struct tt_call_args *args, struct tt_cached *cach
     struct tt_entry *entry = NULL;
     if (cached->class == TT_CLASS_COLLECTIVE) {
         tt_cached_renew(cached);
-        comm->endpoint->control->publish(comm->endpoint, &cached->record, comm->sequence);
+        comm->endpoint->control->publish(comm->endpoint, &cached->record, comm->numbers.sequence);
     }
     uint32_t done = cached->way == TT_FAST_NOWAIT ? try_nowait(args, cached, &entry) : 0;
     if (done < cached->nmoves)

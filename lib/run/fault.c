@@ -23,7 +23,8 @@ tell(const struct tt_pending *p, tutti_status status, int peer, const char *form
         .status = status, .rank = comm->rank, .peer = peer, .sequence = p->op->sequence
     };
     snprintf(cause.operation, sizeof cause.operation, "%s", tt_collectives[p->call.collective].name);
-    int length = snprintf(cause.text, sizeof cause.text, "%s, found by rank %d: ", comm->name, comm->rank);
+    int length =
+        snprintf(cause.text, sizeof cause.text, "%s, found by rank %d: ", comm->identity.name, comm->rank);
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(cause.text + length, sizeof cause.text - (size_t)length, format, arguments);
@@ -45,7 +46,7 @@ static tutti_status tell_mismatch(const struct tt_pending *p, int peer, uint64_t
     bool same_text = strcmp(ours, other) == 0;
     snprintf(cause.operation, sizeof cause.operation, "%s", tt_collectives[mine->collective].name);
     tt_cause_say(&cause, "%s, found by rank %d: operation %llu: rank %d called %s, rank %d called %s%s",
-        comm->name, comm->rank, (unsigned long long)sequence, comm->rank, ours, peer, other,
+        comm->identity.name, comm->rank, (unsigned long long)sequence, comm->rank, ours, peer, other,
         same_text ? " (with another algorithm, exactness, slicing or other counts)" : "");
     return tt_comm_fail(p->call.comm, &cause);
 }
@@ -297,7 +298,8 @@ tutti_status tt_fault_inspect(struct tt_pending *p, int64_t stalled_ms)
         status = inspect_refusals(p, stalled_ms);
     if (status == TUTTI_OK && p->op->class == TT_CLASS_COLLECTIVE)
         status = inspect_completed(p);
-    if (status == TUTTI_OK && p->call.comm->timeout_ms >= 0 && stalled_ms >= p->call.comm->timeout_ms)
+    if (status == TUTTI_OK && p->call.comm->waiting.timeout_ms >= 0 &&
+        stalled_ms >= p->call.comm->waiting.timeout_ms)
         status = tell_timeout(p, stalled_ms);
     return status;
 }

@@ -35,8 +35,8 @@ static void tell(const struct tt_pending *p, bool alone)
     struct tt_call_record record;
     tt_call_record(&p->call, p->op, &record);
     record.alone = alone;
-    record.wait = comm->wait;
-    record.looks = ++comm->looks;
+    record.wait = comm->waiting.waits;
+    record.looks = ++comm->waiting.looks;
     e->control->publish(e, &record, TT_WAIT);
 }
 
@@ -87,7 +87,7 @@ void tt_fault_name_call(const struct tt_pending *p, int peer, char *text, size_t
 static bool follow_circle(const struct tt_pending *p, struct tt_circle *circle, bool *certain)
 {
     const struct tt_op *op = p->op;
-    struct tt_mark *mark = p->call.comm->circle;
+    struct tt_mark *mark = p->call.comm->waiting.circle;
     int rank = op->endpoint->me;
     *certain = circle->marked;
     for (int i = 0; i < circle->length; i++, mark++) {
@@ -114,13 +114,13 @@ static void end_circle(const struct tt_pending *p, int length)
     struct tt_text list = { ranks, sizeof ranks, 0 };
     tt_call_describe(&p->call, mine, sizeof mine);
     for (int i = 0; i < length && i < NAMED_AT_MOST; i++)
-        tt_put(&list, "%d -> ", comm->circle[i].rank);
+        tt_put(&list, "%d -> ", comm->waiting.circle[i].rank);
     tt_put(&list, "%s%d", length > NAMED_AT_MOST ? "... -> " : "", comm->rank);
     snprintf(cause.operation, sizeof cause.operation, "%s", tt_collectives[p->call.collective].name);
     tt_cause_say(&cause,
         "%s, found by rank %d: %s: ranks wait for each other in a circle, %s, each in a send or recv; "
         "each must group its sends and recvs (tutti_group_start), or another order of them is needed",
-        comm->name, comm->rank, mine, ranks);
+        comm->identity.name, comm->rank, mine, ranks);
     tt_comm_fail(comm, &cause);
 }
 
@@ -128,7 +128,7 @@ static void look_at_circle(const struct tt_pending *p, struct tt_circle *circle)
 {
     bool certain;
     if (circle->length == 0 || !follow_circle(p, circle, &certain))
-        *circle = (struct tt_circle){ .length = find_circle(p->op, p->call.comm->circle) };
+        *circle = (struct tt_circle){ .length = find_circle(p->op, p->call.comm->waiting.circle) };
     else if (certain)
         end_circle(p, circle->length);
 }
@@ -156,7 +156,7 @@ void tt_fault_tell_moved(const struct tt_pending *pending, int count)
         struct tt_comm *comm = pending[i].call.comm;
         if (comm != seen) {
             comm->endpoint->control->publish(comm->endpoint, NULL, TT_WAIT);
-            comm->wait++;
+            comm->waiting.waits++;
         }
         seen = comm;
     }

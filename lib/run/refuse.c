@@ -32,11 +32,11 @@ struct tt_refused *tt_refused_of(const struct tt_comm *comm, int peer, bool send
 static void tell(struct tt_comm *comm, int peer, bool sends)
 {
     struct tt_refused *refused = tt_refused_of(comm, peer, sends);
-    struct tt_refusal refusal = { .peer = peer, .sends = sends, .number = comm->sequence };
+    struct tt_refusal refusal = { .peer = peer, .sends = sends, .number = comm->numbers.sequence };
     if (!refused->waits)
         return;
     if (peer != TT_NONE)
-        refusal.number = (sends ? comm->next_send : comm->next_recv)[TT_CLASS_P2P][peer];
+        refusal.number = (sends ? comm->numbers.next_send : comm->numbers.next_recv)[TT_CLASS_P2P][peer];
     refused->waits = false;
     refused->last = refusal.number + 1;
     snprintf(refusal.text, sizeof refusal.text, "%s", comm->refusals.text);
@@ -87,7 +87,7 @@ static void refuse(struct tt_comm *comm, int peer, bool sends, const char *what,
     pthread_mutex_lock(&tt_streams_lock);
     snprintf(r->text, sizeof r->text, "%s%s%s", what, what[0] != '\0' ? ": " : "", why);
     r->waits = tt_refused_of(comm, peer, sends)->waits = true;
-    if (atomic_load_explicit(&comm->queued, memory_order_acquire) == 0)
+    if (atomic_load_explicit(&comm->streams.queued, memory_order_acquire) == 0)
         tt_refusals_tell(comm);
     pthread_mutex_unlock(&tt_streams_lock);
 }

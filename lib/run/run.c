@@ -40,9 +40,9 @@ static void end_all_on(struct tt_pending *pending, int count, const struct tt_co
 static tutti_status fail_start(const struct tt_pending *p)
 {
     struct tt_cause cause = { .status = TUTTI_SYSTEM_ERROR, .rank = p->call.comm->rank, .peer = TT_NONE };
-    cause.sequence = p->call.comm->sequence;
+    cause.sequence = p->call.comm->numbers.sequence;
     tt_call_describe(&p->call, cause.operation, sizeof cause.operation);
-    tt_cause_say(&cause, "%s, rank %d: %s", p->call.comm->name, cause.rank, tt_last_error());
+    tt_cause_say(&cause, "%s, rank %d: %s", p->call.comm->identity.name, cause.rank, tt_last_error());
     return tt_comm_fail(p->call.comm, &cause);
 }
 
@@ -51,10 +51,10 @@ static tutti_status fail_start(const struct tt_pending *p)
 void tt_comm_tidy(struct tt_comm *comm, int64_t now_ns)
 {
     enum { TIDY_NS = 1000000000 };
-    if (comm->transport->memory == NULL || now_ns < comm->tidy_ns)
+    if (comm->transport->memory == NULL || now_ns < comm->memory.tidy_ns)
         return;
     comm->transport->memory->tidy(comm->endpoint);
-    comm->tidy_ns = now_ns + TIDY_NS;
+    comm->memory.tidy_ns = now_ns + TIDY_NS;
 }
 
 struct runner {
@@ -143,7 +143,7 @@ static void begin_waiting(struct runner *r)
         if (!known)
             bells[n++] = bell;
     }
-    tt_wait_begin(&r->wait, r->pending[r->first].call.comm->wait_policy, bells, deaf ? 0 : n);
+    tt_wait_begin(&r->wait, r->pending[r->first].call.comm->waiting.policy, bells, deaf ? 0 : n);
     r->waiting = true;
 }
 
@@ -172,7 +172,7 @@ static void serve(struct runner *r)
         const struct tt_comm *seen = NULL;
         for (int i = r->first; i < r->count; i++) {
             struct tt_comm *comm = r->pending[i].call.comm;
-            if (!r->pending[i].over && comm != seen && comm->on_wait != NULL)
+            if (!r->pending[i].over && comm != seen && comm->waiting.on_wait != NULL)
                 note(r, i, tt_comm_serve(comm));
             seen = comm;
         }
@@ -226,7 +226,7 @@ static void settle(struct runner *r)
         if (!comm->endpoint->control->cause(comm->endpoint, &cause))
             continue;
         int64_t until = tt_deadline_ns(QUIET_MS);
-        tt_wait_begin(&r->wait, comm->wait_policy, NULL, 0);
+        tt_wait_begin(&r->wait, comm->waiting.policy, NULL, 0);
         while (!comm->endpoint->control->quiet(comm->endpoint, tt_now_ns() < until))
             tt_wait_idle(&r->wait);
         tt_wait_awake(&r->wait);
@@ -243,7 +243,7 @@ static tutti_status run(struct tt_pending *pending, int count, bool serves)
     r.waiting = r.tidy = false;
     r.serves = false;
     for (int i = 0; i < count; i++)
-        r.serves = r.serves || (serves && pending[i].call.comm->on_wait != NULL);
+        r.serves = r.serves || (serves && pending[i].call.comm->waiting.on_wait != NULL);
     r.stalled_ns = r.pause_ns = 0;
     r.circle = (struct tt_circle){ 0 };
     for (;;) {
@@ -276,7 +276,7 @@ static tutti_status run(struct tt_pending *pending, int count, bool serves)
 tutti_status tt_run(struct tt_pending *pending, int count)
 {
     if (count == 1 && pending->op != NULL) {
-        uint32_t idle = 0, enough = pending->call.comm->wait_policy.keen_polls;
+        uint32_t idle = 0, enough = pending->call.comm->waiting.policy.keen_polls;
         enum tt_progress now;
         while ((now = tt_exec_progress(pending->op)) == TT_MOVED || (now == TT_IDLE && idle++ < enough))
             if (now == TT_IDLE)

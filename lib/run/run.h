@@ -48,7 +48,7 @@ static inline uint64_t tt_hash_mix(uint64_t hash, uint64_t value)
  * receives or sends. */
 static inline uint64_t tt_call_history(const struct tt_comm *comm, uint64_t hash)
 {
-    return tt_hash_mix(comm->history, hash);
+    return tt_hash_mix(comm->numbers.history, hash);
 }
 /* 32 bits of a hash, never 0. */
 static inline uint32_t tt_hash_short(uint64_t hash)
@@ -119,7 +119,7 @@ tutti_status tt_run_on_worker(struct tt_pending *pending, int count);
 tutti_status tt_fault_inspect(struct tt_pending *pending, int64_t stalled_ms);
 /* Ranks that seem to wait for each other. */
 struct tt_circle {
-    int length; /* of those in comm->circle; 0: none is seen */
+    int length; /* of those in comm->waiting.circle; 0: none is seen */
     bool marked; /* the marks have the looks that all had taken when all were in it */
 };
 /* The calls that are not over have waited long: in which messages, for their peers to see (fault_wait.c), and

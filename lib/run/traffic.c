@@ -67,7 +67,7 @@ tutti_traffic tt_traffic_total(const struct tt_comm *comm)
         .called_bytes = atomic_load_explicit(&comm->traffic.called, memory_order_relaxed),
         .sent_bytes = atomic_load_explicit(&comm->traffic.sent, memory_order_relaxed),
         .received_bytes = atomic_load_explicit(&comm->traffic.received, memory_order_relaxed) };
-    for (const struct tt_cached *cached = comm->cached_calls; cached < comm->cached_calls + TT_CACHED_CALLS;
+    for (const struct tt_cached *cached = comm->calls.cached; cached < comm->calls.cached + TT_CACHED_CALLS;
          cached++) {
         known.calls += cached->fast_calls;
         known.called_bytes += cached->fast_calls * cached->cost.called;

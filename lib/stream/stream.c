@@ -45,7 +45,7 @@ bool tt_position_wait(struct tt_position p, int64_t timeout_ms)
 void tt_position_await(struct tt_position p, struct tt_comm *comm)
 {
     enum { SERVE_MS = 10 };
-    bool serves = comm->on_wait != NULL;
+    bool serves = comm->waiting.on_wait != NULL;
     while (!tt_position_wait(p, serves ? SERVE_MS : -1))
         serves = tt_comm_serve(comm) == TUTTI_OK;
 }
@@ -115,7 +115,7 @@ static void begin(struct tt_work_item *item)
         if (status != TUTTI_OK)
             fail_item(item, status);
         else
-            p->call.comm->now = (struct tt_position){ item->stream, item->number };
+            p->call.comm->streams.now = (struct tt_position){ item->stream, item->number };
     }
     pthread_mutex_unlock(&tt_streams_lock);
 }
@@ -132,12 +132,13 @@ static void run(struct tt_work_item *item)
 static void let_go(const struct tt_call *call)
 {
     struct tt_comm *comm = call->comm;
-    comm->now = (struct tt_position){ 0 };
-    if (atomic_load_explicit(&comm->queued, memory_order_relaxed) == 1)
+    comm->streams.now = (struct tt_position){ 0 };
+    if (atomic_load_explicit(&comm->streams.queued, memory_order_relaxed) == 1)
         tt_refusals_tell(comm);
-    atomic_fetch_sub_explicit(&comm->elsewhere, call->staging == NULL, memory_order_relaxed);
-    if (atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release) == 1 && comm->orphan != NULL)
-        comm->orphan(comm);
+    atomic_fetch_sub_explicit(&comm->streams.elsewhere, call->staging == NULL, memory_order_relaxed);
+    if (atomic_fetch_sub_explicit(&comm->streams.queued, 1, memory_order_release) == 1 &&
+        comm->streams.orphan != NULL)
+        comm->streams.orphan(comm);
 }
 
 /* Opens the gate of a call on a device, however the call ended: the stream there goes on. */

@@ -185,12 +185,12 @@ static void take_turns(struct tt_work_item *item)
         tt_refusals_drop(comm);
         if (item->batch != &item->own)
             item->entries[i] = tt_recorder_queue(comm->recorder, call);
-        if (comm->last.stream != mine.stream || comm->last.number != mine.number) {
-            wait_for(item, comm->last);
-            comm->last = mine;
+        if (comm->streams.last.stream != mine.stream || comm->streams.last.number != mine.number) {
+            wait_for(item, comm->streams.last);
+            comm->streams.last = mine;
         }
-        atomic_fetch_add_explicit(&comm->queued, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&comm->elsewhere, call->staging == NULL, memory_order_relaxed);
+        atomic_fetch_add_explicit(&comm->streams.queued, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&comm->streams.elsewhere, call->staging == NULL, memory_order_relaxed);
     }
 }
 

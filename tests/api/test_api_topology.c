@@ -151,10 +151,10 @@ static void bound(struct ranks_me *me)
     tutti_comm *comm = ranks_join(me, NULL), *child = NULL;
     if (comm == NULL)
         return;
-    ranks_expect(me, (tt_comm_find(comm)->wait_policy.spins > 0) == apart,
+    ranks_expect(me, (tt_comm_find(comm)->waiting.policy.spins > 0) == apart,
         "ranks on cores of their own spin, and those on one do not");
     if (ranks_ok(me, tutti_comm_split(comm, 0, 0, NULL, &child), "split"))
-        ranks_expect(me, (tt_comm_find(child)->wait_policy.spins > 0) == apart, "a child knows as much");
+        ranks_expect(me, (tt_comm_find(child)->waiting.policy.spins > 0) == apart, "a child knows as much");
     ranks_part(me, child);
     ranks_part(me, comm);
 }

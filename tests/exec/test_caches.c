@@ -18,8 +18,8 @@ enum { N = 2, NEITHER = 0, BOTH = TT_STREAM_REMOTE | TT_STREAM_OWN };
 static int bound_to(const struct tt_comm *c)
 {
     for (int i = 0; i < TT_CACHED_CALLS; i++) {
-        const struct tt_prepared *prepared = c->cached_calls[i].prepared;
-        if (prepared != NULL && prepared->bound_to == c->cached_calls[i].call.id)
+        const struct tt_prepared *prepared = c->calls.cached[i].prepared;
+        if (prepared != NULL && prepared->bound_to == c->calls.cached[i].call.id)
             return prepared->op.streams;
     }
     return -1;
@@ -115,10 +115,10 @@ static void fill(struct ranks_me *me)
             tutti_config config = { .size = sizeof config, .options = s.options };
             tutti_comm *comm = ranks_join(me, &config);
             struct tt_comm *c = tt_comm_find(comm);
-            ranks_expect(
-                me, c->cached_bytes == tt_cache_shared_bytes(), "%zu cached", (size_t)c->cached_bytes);
-            c->cached_bytes = CACHE;
-            c->wait_policy.spins = !filled[i].turns;
+            ranks_expect(me, c->memory.cached_bytes == tt_cache_shared_bytes(), "%zu cached",
+                (size_t)c->memory.cached_bytes);
+            c->memory.cached_bytes = CACHE;
+            c->waiting.policy.spins = !filled[i].turns;
             for (int again = 0; again < 2; again++)
                 ranks_ok(me, call(&s, send, recv, full - less, me->rank, comm), "a call");
             int bound = bound_to(c);

@@ -190,7 +190,7 @@ static void join(struct stage *s, int rank, const struct tt_settings *settings, 
     cr_assert_eq(tt_comm_open(s->n, rank, settings, NULL, address, &comm), TUTTI_OK);
     comm->transport->close(comm->endpoint);
     comm->transport = &tt_sim_transport;
-    comm->bounce_from = rank % 3 == 0 ? UINT64_MAX : 1; /* each rank decides that for itself */
+    comm->memory.bounce_from = rank % 3 == 0 ? UINT64_MAX : 1; /* each rank decides that for itself */
     cr_assert_eq(tt_sim_transport.open(&params, address, &comm->endpoint), TUTTI_OK);
     s->players[rank].comm = comm;
 }

@@ -252,14 +252,14 @@ static void use_bounce(struct ranks_me *me)
     tutti_stream none = tutti_no_stream();
     count_from_now(c);
     for (int claims = 0; claims < 2; claims++) {
-        c->probe = (struct tt_bounce_probe){ .left = (uint32_t)claims };
+        c->memory.probe = (struct tt_bounce_probe){ .left = (uint32_t)claims };
         sent_once = 0;
         ranks_ok(me, tutti_reduce_scatter(blocks, block, BOUNCE_BLOCK, TUTTI_INT32, TUTTI_SUM, comm, none),
             "a sum");
         int expected = claims * (me->n - 1) * BOUNCE_SLICES;
         ranks_expect(me, sent_once == expected, "%d messages and not %d", sent_once, expected);
     }
-    c->probe.left = 1;
+    c->memory.probe.left = 1;
     sent_once = 0;
     ranks_ok(me, tutti_all_gather(block, blocks, BOUNCE_BLOCK, TUTTI_INT32, comm, none), "all_gather");
     ranks_expect(me, sent_once == 0, "%d messages to all", sent_once);

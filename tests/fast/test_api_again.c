@@ -185,7 +185,7 @@ static const struct tt_cached *bound(const struct tt_comm *c, int *kept)
     int many = 0;
     *kept = 0;
     for (int i = 0; i < TT_CACHED_CALLS; i++) {
-        const struct tt_cached *cached = &c->cached_calls[i];
+        const struct tt_cached *cached = &c->calls.cached[i];
         *kept += cached->key != 0;
         if (cached->prepared == NULL || cached->prepared->bound_to != cached->call.id)
             continue;
@@ -218,18 +218,18 @@ static void keep(struct ranks_me *me)
     if (ranks_expect(
             me, cached != NULL && cached->count == *least + 2, "no schedule is bound to the last call")) {
         const struct tt_op *op = &cached->prepared->op;
-        uint64_t bounce = op->bounce.base - (uintptr_t)c->tmp, private_from = op->bounce_from[TT_IN];
+        uint64_t bounce = op->bounce.base - (uintptr_t)c->memory.tmp, private_from = op->bounce_from[TT_IN];
         ranks_expect(me, (op->bounce_bytes > 0) == (*least > 1), "a bounce buffer");
-        ranks_ok(me, tt_comm_grow_tmp(c, c->tmp_bytes + 1), "grow_tmp");
+        ranks_ok(me, tt_comm_grow_tmp(c, c->memory.tmp_bytes + 1), "grow_tmp");
         ranks_ok(
             me, tutti_all_reduce(shared, out, cached->count, TUTTI_INT32, TUTTI_SUM, comm, none), "a call");
         ranks_expect(me, bound(c, &kept) == cached, "it is bound to another");
-        ranks_expect(
-            me, op->spaces[TT_TMP].base == (uintptr_t)c->tmp + op->bounce_bytes, "to memory of before");
-        ranks_expect(me, op->bounce_bytes == 0 || op->bounce.base - (uintptr_t)c->tmp == bounce,
+        ranks_expect(me, op->spaces[TT_TMP].base == (uintptr_t)c->memory.tmp + op->bounce_bytes,
+            "to memory of before");
+        ranks_expect(me, op->bounce_bytes == 0 || op->bounce.base - (uintptr_t)c->memory.tmp == bounce,
             "to a bounce buffer of before");
         ranks_expect(me, op->bounce_from[TT_IN] == UINT64_MAX, "to a bounce buffer for what needs none");
-        ranks_expect(me, op->sequence + 1 == c->sequence, "with the number of another operation");
+        ranks_expect(me, op->sequence + 1 == c->numbers.sequence, "with the number of another operation");
         ranks_ok(me, tutti_all_reduce(own, out, cached->count, TUTTI_INT32, TUTTI_SUM, comm, none), "a call");
         ranks_expect(me, op->bounce_from[TT_IN] == private_from, "to no bounce buffer");
     }

@@ -246,7 +246,7 @@ static int bound(tutti_comm *comm)
     const struct tt_comm *c = tt_comm_find(comm);
     int many = 0;
     for (int i = 0; i < TT_CACHED_CALLS; i++) {
-        const struct tt_cached *cached = &c->cached_calls[i];
+        const struct tt_cached *cached = &c->calls.cached[i];
         many += cached->prepared != NULL && cached->prepared->bound_to == cached->call.id &&
                 tt_collectives[cached->call.collective].counts != TT_COUNTS_EVEN;
     }
@@ -338,7 +338,7 @@ static void have_nothing(struct ranks_me *me)
             tutti_scatter_v(
                 send, lengths, NULL, recv, lengths[me->rank], TUTTI_INT32, 0, comm, tutti_no_stream()),
             "scatter_v");
-    const struct tt_cached *cached = ((const struct tt_comm *)tt_comm_find(comm))->cached_last;
+    const struct tt_cached *cached = ((const struct tt_comm *)tt_comm_find(comm))->calls.last;
     ranks_expect(me, cached->key != 0 && cached->moves != NULL, "the call is not cached for %zu elements",
         lengths[me->rank]);
     ranks_expect(me, recv[1] == (me->rank == 0 ? 4 : 0), "%d", recv[1]);

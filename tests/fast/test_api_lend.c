@@ -93,7 +93,7 @@ static void copy_or_wait(struct ranks_me *me)
         size_t bytes = sizes[i / 2], others = (size_t)me->n - 1;
         bool crowded = i & 1;
         tutti_comm *comm = ranks_join(me, NULL);
-        tt_comm_find(comm)->wait_policy.spins = !crowded;
+        tt_comm_find(comm)->waiting.policy.spins = !crowded;
         size_t most_one_way = (crowded ? 32U : 8U) << 10, most = (crowded ? 12U : 2U) << 10;
         unsigned long long gathered = me->rank > 0 && bytes <= most_one_way ? bytes : 0;
         unsigned long long exchanged = bytes <= most ? others * bytes : 0;

@@ -93,7 +93,7 @@ static int pushing_calls(tutti_comm *comm)
     const struct tt_comm *c = tt_comm_find(comm);
     int known = 0;
     for (int i = 0; i < TT_CACHED_CALLS; i++)
-        known += c->cached_calls[i].moves != NULL && c->cached_calls[i].way == TT_FAST_PUSHES;
+        known += c->calls.cached[i].moves != NULL && c->calls.cached[i].way == TT_FAST_PUSHES;
     return known;
 }
 

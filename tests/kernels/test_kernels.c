@@ -474,7 +474,7 @@ Test(kernels, the_setting_chooses_the_set)
             tutti_comm_init_all(1, NULL, &config, &comm), TUTTI_OK, "%s", tutti_get_last_error(NULL));
         cr_assert_eq(
             tutti_all_reduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, tutti_no_stream()), TUTTI_OK);
-        const struct tt_prepared *calls = tt_comm_find(comm)->prepared.calls;
+        const struct tt_prepared *calls = tt_comm_find(comm)->calls.prepared.calls;
         int used = 0;
         for (int i = 0; i < TT_PREPARED_SETS * TT_PREPARED_WAYS; i++) {
             used += calls[i].used;

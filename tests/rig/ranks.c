@@ -283,7 +283,7 @@ int ranks_cached(tutti_comm *comm)
     const struct tt_comm *c = tt_comm_find(comm);
     int known = 0;
     for (int i = 0; i < TT_CACHED_CALLS; i++)
-        known += c->cached_calls[i].moves != NULL;
+        known += c->calls.cached[i].moves != NULL;
     return known;
 }
 
