@@ -132,7 +132,7 @@ static void run(struct tt_captured *c)
         status = tt_run_on_worker(calls, count);
     for (int i = 0; i < count && status != TUTTI_OK; i++) {
         const struct tt_gate *gate = &calls[i].call.staging->gate;
-        if (calls[i].op == NULL || calls[i].op->state != TT_DONE)
+        if (calls[i].op == NULL || calls[i].op->result.state != TT_DONE)
             tt_gate_tell(gate, gate->slices);
     }
 }

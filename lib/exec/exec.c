@@ -57,28 +57,29 @@ tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
         free(memory);
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for an operation of %u steps", schedule->nsteps);
     }
-    *op = (struct tt_op){
-        .schedule = schedule, .memory = memory, .divisor = 1, .bounce_from = { UINT64_MAX, UINT64_MAX }
-    };
+    *op = (struct tt_op){ .schedule = schedule,
+        .memory = memory,
+        .arithmetic.divisor = 1,
+        .bounce.from = { UINT64_MAX, UINT64_MAX } };
     for (int w = 0; w < TT_WINDOW; w++) /* first all the lists of active steps, for their alignment */
-        op->slices[w].ready.active =
+        op->progress.slices[w].ready.active =
             (struct tt_active *)(void *)(memory + w * nsteps * sizeof(struct tt_active));
     uint32_t *counts = (uint32_t *)(void *)(memory + TT_WINDOW * nsteps * sizeof(struct tt_active));
     for (int w = 0; w < TT_WINDOW; w++, counts += nsteps)
-        op->slices[w].ready.waiting = counts;
+        op->progress.slices[w].ready.waiting = counts;
     op->order.opening = counts;
     op->order.next_in_slot = counts + nsteps;
-    op->bounce_cell = op->order.next_in_slot + nsteps;
-    bool *flags = (bool *)(op->bounce_cell + marks);
+    op->bounce.cell = op->order.next_in_slot + nsteps;
+    bool *flags = (bool *)(op->bounce.cell + marks);
     for (int w = 0; w < TT_WINDOW; w++, flags += nsteps)
-        op->slices[w].placed = flags;
+        op->progress.slices[w].placed = flags;
     for (int w = 0; w < TT_WINDOW; w++, flags += marks)
-        op->slices[w].bounced = flags;
-    op->single_reader = flags;
-    tt_mark_single_readers(schedule, op->single_reader, scratch);
+        op->progress.slices[w].bounced = flags;
+    op->policy.single_reader = flags;
+    tt_mark_single_readers(schedule, op->policy.single_reader, scratch);
     tt_ready_order(&op->order, schedule, scratch);
-    op->shares = is_shared(schedule);
-    op->busy = has_other_work(schedule);
+    op->policy.shares = is_shared(schedule);
+    op->policy.busy = has_other_work(schedule);
     tt_exec_find_cells(op);
     free(scratch);
     return TUTTI_OK;
@@ -95,13 +96,13 @@ void tt_op_destroy(struct tt_op *op)
  * scaled out of what the receive overwrites, the answer is a sum of what has been scaled by then.) */
 TT_INLINE void take_ready(struct tt_op *op, struct tt_slice *slice, uint32_t first)
 {
-    if (first == slice->ready.nactive || (op->trace == NULL && !op->grants))
+    if (first == slice->ready.nactive || (op->observed.trace == NULL && !op->policy.grants))
         return;
     for (uint32_t i = first; i < slice->ready.nactive; i++) {
         struct tt_active *active = &slice->ready.active[i];
-        if (op->trace != NULL)
+        if (op->observed.trace != NULL)
             active->began_ns = tt_now_ns();
-        if (op->grants && op->schedule->steps[active->step].verb == TT_VERB_RECV)
+        if (op->policy.grants && op->schedule->steps[active->step].verb == TT_VERB_RECV)
             tt_exec_grant(op, slice, active);
     }
 }
@@ -112,11 +113,11 @@ static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index
     slice->index = index;
     slice->held = false;
     slice->scaled = 0;
-    if (op->grants)
+    if (op->policy.grants)
         memset(slice->placed, 0, s->nsteps * sizeof *slice->placed);
     tt_ready_start(&op->order, &slice->ready);
     take_ready(op, slice, 0);
-    if (op->bounce_bytes > 0)
+    if (op->bounce.bytes > 0)
         memset(slice->bounced, 0, 2 * (size_t)s->chunks * sizeof *slice->bounced);
 }
 
@@ -138,32 +139,35 @@ static void tell_done(const struct tt_op *op)
 {
     uint32_t done = op->layout.slices;
     for (int w = 0; w < TT_WINDOW; w++)
-        if (op->slices[w].ready.left > 0 && op->slices[w].index < done)
-            done = op->slices[w].index;
+        if (op->progress.slices[w].ready.left > 0 && op->progress.slices[w].index < done)
+            done = op->progress.slices[w].index;
     tt_gate_tell(op->gate, done);
 }
 
 void tt_exec_start(struct tt_op *op)
 {
-    op->state = TT_IDLE;
-    op->status = TUTTI_OK;
-    op->slices_left = op->order.units > 0 ? op->layout.slices : 0;
-    op->claims = op->probe == NULL || (op->bounce_bytes > 0 && tt_bounce_probe_claims(op->probe));
-    op->grants = op->layout.count * op->layout.element_bytes > TT_GRANT_BYTES;
-    if (op->class == TT_CLASS_P2P) { /* several of a pair may be in flight: each takes its numbers now */
+    op->result.state = TT_IDLE;
+    op->result.status = TUTTI_OK;
+    op->progress.slices_left = op->order.units > 0 ? op->layout.slices : 0;
+    op->bounce.claims =
+        op->bounce.probe == NULL || (op->bounce.bytes > 0 && tt_bounce_probe_claims(op->bounce.probe));
+    op->policy.grants = op->layout.count * op->layout.element_bytes > TT_GRANT_BYTES;
+    if (op->messages.class ==
+        TT_CLASS_P2P) { /* several of a pair may be in flight: each takes its numbers now */
         int peer = op->schedule->key.root;
-        uint64_t *next = op->schedule->key.collective == TT_P2P_SEND ? op->next_send : op->next_recv;
-        op->sequence = next[peer];
+        uint64_t *next =
+            op->schedule->key.collective == TT_P2P_SEND ? op->messages.next_send : op->messages.next_recv;
+        op->messages.sequence = next[peer];
         next[peer] += op->layout.slices;
     }
     for (uint32_t w = 0; w < TT_WINDOW; w++) {
-        if (w < op->slices_left) {
-            take_slice(op, &op->slices[w], w);
+        if (w < op->progress.slices_left) {
+            take_slice(op, &op->progress.slices[w], w);
             continue;
         }
-        op->slices[w].ready.left = 0;
-        op->slices[w].ready.nactive = 0;
-        op->slices[w].held = false;
+        op->progress.slices[w].ready.left = 0;
+        op->progress.slices[w].ready.nactive = 0;
+        op->progress.slices[w].held = false;
     }
 }
 
@@ -175,23 +179,24 @@ static bool post(
 {
     const struct tt_step *step = &op->schedule->steps[active->step];
     struct tt_link *link = tt_exec_link(op, step->peer);
-    bool placed = op->grants && slice->placed[active->step];
-    if (op->grants && !placed) {
-        placed = tt_exec_place(op, link, message, !op->busy && (step->ordinal + slice->index) % 2 != 0);
+    bool placed = op->policy.grants && slice->placed[active->step];
+    if (op->policy.grants && !placed) {
+        placed =
+            tt_exec_place(op, link, message, !op->policy.busy && (step->ordinal + slice->index) % 2 != 0);
         slice->placed[active->step] = placed;
     }
     message->placed = placed;
-    if (!placed && step->src_buffer != TT_TMP && message->bytes >= op->bounce_from[step->src_buffer])
+    if (!placed && step->src_buffer != TT_TMP && message->bytes >= op->bounce.from[step->src_buffer])
         tt_exec_bounce(op, slice, step, message);
-    if (op->grants && !placed) /* before the message, so that who answers it finds that */
+    if (op->policy.grants && !placed) /* before the message, so that who answers it finds that */
         tt_exec_grant_back(op, slice, active);
     if (!link->ops->send(link, message))
         return false;
     active->posted = true;
-    if (op->trace != NULL)
-        active->path = tt_trace_path(op->trace, op->endpoint);
-    op->state = TT_MOVED;
-    op->budget -= message->bytes < op->budget ? message->bytes : op->budget;
+    if (op->observed.trace != NULL)
+        active->path = tt_trace_path(op->observed.trace, op->endpoint);
+    op->result.state = TT_MOVED;
+    op->progress.budget -= message->bytes < op->progress.budget ? message->bytes : op->progress.budget;
     return true;
 }
 
@@ -201,12 +206,12 @@ static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_act
     if (!active->posted) {
         struct tt_message message;
         tt_exec_message(op, slice, step, &message);
-        if (op->class == TT_CLASS_P2P && op->next_post[step->peer] != message.number)
+        if (op->messages.class == TT_CLASS_P2P && op->messages.next_post[step->peer] != message.number)
             return false;
         if (message.bytes > 0 && !post(op, slice, active, &message))
             return false;
-        if (op->class == TT_CLASS_P2P)
-            op->next_post[step->peer]++;
+        if (op->messages.class == TT_CLASS_P2P)
+            op->messages.next_post[step->peer]++;
         if (message.bytes == 0)
             return true;
     }
@@ -233,7 +238,7 @@ static bool advance(struct tt_op *op, struct tt_slice *slice, struct tt_active *
 
 TT_INLINE void retire(struct tt_op *op, struct tt_slice *slice, uint32_t position)
 {
-    if (op->bounce_bytes > 0)
+    if (op->bounce.bytes > 0)
         tt_exec_unshelve(op, slice, &op->schedule->steps[slice->ready.active[position].step]);
     take_ready(op, slice, tt_ready_retire(&op->order, &slice->ready, position));
 }
@@ -248,32 +253,32 @@ static uint64_t messages_of(const struct tt_layout *layout, uint32_t chunk)
 static void finish(struct tt_op *op)
 {
     const struct tt_schedule *s = op->schedule;
-    op->state = TT_DONE;
+    op->result.state = TT_DONE;
     if (op->gate != NULL)
         tt_gate_tell(op->gate, op->gate->slices);
     for (uint32_t i = 0; op->one_sided && i < s->nsteps; i++) {
         const struct tt_step *step = &s->steps[i];
         if (step->verb == TT_VERB_SEND)
-            op->next_send[step->peer] += messages_of(&op->given, step->src_chunk);
+            op->messages.next_send[step->peer] += messages_of(&op->given, step->src_chunk);
         else if (step->verb == TT_VERB_RECV)
-            op->next_recv[step->peer] += messages_of(&op->layout, step->dst_chunk);
+            op->messages.next_recv[step->peer] += messages_of(&op->layout, step->dst_chunk);
     }
-    if (op->class == TT_CLASS_P2P || op->one_sided)
+    if (op->messages.class == TT_CLASS_P2P || op->one_sided)
         return;
     uint64_t slices = op->layout.slices;
     uint64_t numbers = slices == 1 ? 1 : (slices + TT_WINDOW - 1) / TT_WINDOW * TT_WINDOW;
     for (int peer = 0; peer < s->key.n; peer++) {
-        op->next_send[peer] += numbers * s->sends[peer];
-        op->next_recv[peer] += numbers * s->recvs[peer];
+        op->messages.next_send[peer] += numbers * s->sends[peer];
+        op->messages.next_recv[peer] += numbers * s->recvs[peer];
     }
 }
 
 /* This one is done. */
 static void next_slice(struct tt_op *op, struct tt_slice *slice)
 {
-    if (--op->slices_left > 0 && slice->index + TT_WINDOW < op->layout.slices)
+    if (--op->progress.slices_left > 0 && slice->index + TT_WINDOW < op->layout.slices)
         take_slice(op, slice, slice->index + TT_WINDOW);
-    if (op->gate != NULL && op->slices_left > 0)
+    if (op->gate != NULL && op->progress.slices_left > 0)
         tell_done(op);
 }
 
@@ -289,7 +294,7 @@ static bool is_outstanding(struct tt_op *op, const struct tt_slice *slice, const
 
 void tt_exec_skip(struct tt_op *op, uint32_t step)
 {
-    struct tt_slice *slice = &op->slices[0];
+    struct tt_slice *slice = &op->progress.slices[0];
     for (uint32_t i = 0; i < slice->ready.nactive;) {
         struct tt_active *active = &slice->ready.active[i];
         bool skipped = active->step < step;
@@ -299,48 +304,48 @@ void tt_exec_skip(struct tt_op *op, uint32_t step)
         else
             i++;
     }
-    if (op->slices_left > 0 && slice->ready.left == 0)
+    if (op->progress.slices_left > 0 && slice->ready.left == 0)
         next_slice(op, slice);
 }
 
 enum tt_progress tt_exec_progress(struct tt_op *op)
 {
-    if (op->state == TT_DONE || op->state == TT_FAILED)
-        return op->state;
-    op->state = TT_IDLE;
-    op->budget = TT_EXEC_BUDGET_BYTES;
-    for (int w = 0; w < TT_WINDOW && op->slices_left > 0; w++) {
-        struct tt_slice *slice = &op->slices[w];
+    if (op->result.state == TT_DONE || op->result.state == TT_FAILED)
+        return op->result.state;
+    op->result.state = TT_IDLE;
+    op->progress.budget = TT_EXEC_BUDGET_BYTES;
+    for (int w = 0; w < TT_WINDOW && op->progress.slices_left > 0; w++) {
+        struct tt_slice *slice = &op->progress.slices[w];
         if (slice->held && tt_gate_is_open(op->gate, slice->index)) {
             start_slice(op, slice, slice->index);
-            op->state = TT_MOVED;
+            op->result.state = TT_MOVED;
         }
-        for (uint32_t i = 0; i < slice->ready.nactive && op->budget > 0;) {
-            if (op->scaling != NULL && !tt_exec_scale(op, slice))
+        for (uint32_t i = 0; i < slice->ready.nactive && op->progress.budget > 0;) {
+            if (op->scaling.by != NULL && !tt_exec_scale(op, slice))
                 break;
             if (advance(op, slice, &slice->ready.active[i])) {
-                op->state = TT_MOVED;
-                if (op->trace != NULL)
+                op->result.state = TT_MOVED;
+                if (op->observed.trace != NULL)
                     tt_exec_trace_unit(op, slice, &slice->ready.active[i]);
                 retire(op, slice, i);
                 if (slice->ready.left == 0)
                     next_slice(op, slice);
-            } else if (op->state == TT_FAILED) {
+            } else if (op->result.state == TT_FAILED) {
                 return TT_FAILED;
             } else {
                 i++;
             }
         }
     }
-    if (op->slices_left == 0)
+    if (op->progress.slices_left == 0)
         finish(op);
-    return op->state;
+    return op->result.state;
 }
 
 bool tt_exec_is_held(const struct tt_op *op)
 {
     for (int w = 0; w < TT_WINDOW; w++)
-        if (op->slices[w].held)
+        if (op->progress.slices[w].held)
             return true;
     return false;
 }
@@ -387,9 +392,9 @@ int32_t tt_exec_waits_for(const struct tt_op *op)
     int32_t reader = TT_NONE; /* of a message that was sent: it is late for another's sake */
     uint64_t earliest = UINT64_MAX, order;
     for (int w = 0; w < TT_WINDOW; w++)
-        for (uint32_t i = 0; i < op->slices[w].ready.nactive; i++) {
-            const struct tt_active *active = &op->slices[w].ready.active[i];
-            int32_t peer = waits_for(op, &op->slices[w], active, &order);
+        for (uint32_t i = 0; i < op->progress.slices[w].ready.nactive; i++) {
+            const struct tt_active *active = &op->progress.slices[w].ready.active[i];
+            int32_t peer = waits_for(op, &op->progress.slices[w], active, &order);
             if (active->posted)
                 reader = op->schedule->steps[active->step].peer;
             if (peer != TT_NONE && order < earliest) {

@@ -47,60 +47,95 @@ struct tt_bounce_probe {
     uint32_t left; /* calls that ask until it is tried again without */
 };
 
-/* One operation of one rank. The first part is bound anew for each call, by bind.c or by a test. */
+/* One operation of one rank. It is created for a schedule, and bound anew for each call, by bind.c or by a
+ * test. */
 struct tt_op {
     struct tt_endpoint *endpoint;
-    enum tt_class class;
-    uint64_t hash; /* of the call */
-    uint32_t signature; /* marks its messages */
-    uint64_t sequence; /* collectives: of the communicator; p2p: the first message's number */
-    uint64_t *next_send,
-        *next_recv; /* of this class, per peer: where numbers go on; advanced by the executor */
-    uint64_t *next_post; /* p2p sends, per peer: the number whose turn it is; advanced by the executor */
+
+    /* How its messages are marked and numbered: written when it is bound; the executor advances where the
+     * pointers point to. */
+    struct {
+        enum tt_class class;
+        uint64_t hash; /* of the call */
+        uint32_t signature; /* marks its messages */
+        uint64_t sequence; /* collectives: of the communicator; p2p: the first message's number */
+        uint64_t *next_send,
+            *next_recv; /* of this class, per peer: where numbers go on; advanced by the executor */
+        uint64_t *next_post; /* p2p sends, per peer: the number whose turn it is; advanced by the executor */
+    } messages;
+
     struct tt_layout layout;
     bool one_sided; /* a rank knows only the lengths of its own messages, of which a pair has one per slice */
     struct tt_layout given; /* one_sided: of IN */
     struct tt_space spaces[TT_BUFFERS]; /* of window slot 0, where each has cells of its own, as TMP has */
     uint64_t window_bytes[TT_BUFFERS]; /* from the cells of one window slot to those of the next */
-    tt_fold_fn folds[2]; /* by enum tt_shape; NULL: nothing is combined, or `user` does it */
-    tt_few_fn few; /* of two, if there are few; NULL: there is no such kernel */
-    tt_spread_fn spread; /* the first of them to two places at once; NULL: there is no such kernel */
-    const struct tt_operator *user; /* folds in place of `folds`; the layout's elements are its elements */
-    const struct tt_operator *scaling; /* of IN, which then has cells of its own; NULL: none */
-    struct tt_space unscaled; /* what is scaled to get IN */
-    uint64_t unscaled_window_bytes; /* as window_bytes */
-    struct tt_space bounce; /* bounce_cells for each slice in flight; before TMP */
-    uint64_t bounce_bytes; /* all of it; 0: there is none */
-    uint64_t bounce_from[2]; /* of IN, of OUT: messages of so many bytes are sent from the bounce buffer */
-    struct tt_bounce_probe *probe; /* of the communicator; NULL: readers always claim */
+
+    /* How operands are combined: written when it is bound. */
+    struct {
+        tt_fold_fn folds[2]; /* by enum tt_shape; NULL: nothing is combined, or `user` does it */
+        tt_few_fn few; /* of two, if there are few; NULL: there is no such kernel */
+        tt_spread_fn spread; /* the first of them to two places at once; NULL: there is no such kernel */
+        const struct tt_operator *user; /* in place of `folds`; its elements are those of the layout */
+        uint32_t divisor; /* of TT_FINAL steps; 1: none */
+    } arithmetic;
+
+    /* How IN is scaled, which then has cells of its own: written when it is bound. */
+    struct {
+        const struct tt_operator *by; /* NULL: it is not */
+        struct tt_space unscaled; /* what is scaled to get IN */
+        uint64_t window_bytes; /* of those, as window_bytes above */
+    } scaling;
+
+    /* The bounce buffer: written when it is bound, but `cells` and `cell` when it is created, and
+     * `claims` when it starts. */
+    struct {
+        struct tt_space space; /* `cells` for each slice in flight; before TMP */
+        uint64_t bytes; /* all of it; 0: there is none */
+        uint64_t from[2]; /* of IN, of OUT: messages of so many bytes are sent from the bounce buffer */
+        struct tt_bounce_probe *probe; /* of the communicator; NULL: readers always claim */
+        bool claims; /* in this call the single reader of a bounce cell claims its cache lines */
+        uint32_t cells;
+        uint32_t *cell; /* per chunk of IN, then of OUT, that is ever sent: its bounce cell */
+    } bounce;
+
+    /* Where what it does is written down: written when it is bound, and by tt_exec_trace_begin. */
+    struct {
+        struct tt_entry *entry; /* in the recorder */
+        struct tt_trace *trace; /* NULL: not traced */
+        uint64_t serial; /* its number in the trace, if it is traced */
+        int64_t began_ns; /* likewise */
+        struct tt_cost cost; /* of the call */
+    } observed;
+
     const struct tt_gate *gate; /* of its slices; NULL: all may begin */
-    uint32_t divisor; /* of TT_FINAL steps; 1: none */
-    struct tt_entry *entry; /* in the recorder */
-    struct tt_trace *trace; /* NULL: not traced */
-    uint64_t serial; /* and the rest, where it is: its number in the trace */
-    int64_t began_ns;
     uint8_t streams; /* of the flags above */
-    struct tt_cost cost; /* of the call */
 
-    /* What came of it. */
-    enum tt_progress state;
-    tutti_status status; /* of TT_FAILED */
-    int32_t failed_peer;
-    struct tt_arrival failed_arrival; /* of a mismatch: what the peer sent */
+    /* What came of it: written by the executor. */
+    struct {
+        enum tt_progress state;
+        tutti_status status; /* of TT_FAILED */
+        int32_t peer;
+        struct tt_arrival arrival; /* of a mismatch: what the peer sent */
+    } result;
 
-    /* The executor's own. */
+    /* How it may move bytes: written when it is created, from the schedule, and `grants` when it starts. */
+    struct {
+        bool *single_reader; /* per step that sends: only its receiver reads these cells of TMP or bounce */
+        bool busy; /* it does more than send */
+        bool shares; /* it waits for readers as it is, or many read what it sends */
+        bool grants; /* messages may be long enough to be granted */
+    } policy;
+
+    /* How far it is: written by the executor. */
+    struct {
+        uint32_t slices_left;
+        uint64_t budget;
+        struct tt_slice slices[TT_WINDOW];
+    } progress;
+
+    /* Of the schedule: written when it is created. */
     const struct tt_schedule *schedule;
     struct tt_ready_order order;
-    bool *single_reader; /* per step that sends: only its receiver reads these cells of TMP or bounce */
-    bool busy; /* it does more than send */
-    bool shares; /* it waits for readers as it is, or many read what it sends */
-    bool claims; /* in this call the single reader of a bounce cell claims its cache lines */
-    uint32_t bounce_cells;
-    uint32_t *bounce_cell; /* per chunk of IN, then of OUT, that is ever sent: its bounce cell */
-    uint32_t slices_left;
-    uint64_t budget;
-    bool grants; /* messages may be long enough to be granted */
-    struct tt_slice slices[TT_WINDOW];
     void *memory;
 };
 
@@ -108,7 +143,7 @@ struct tt_op {
 tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op);
 void tt_op_destroy(struct tt_op *op);
 
-/* Begins the operation, once everything above "what came of it" is set. */
+/* Begins the operation, which is bound. */
 void tt_exec_start(struct tt_op *op);
 /* Returns what marks the messages of a block where only its two ends know its length. */
 static inline uint32_t tt_exec_mark(uint32_t signature, uint64_t count)

@@ -53,19 +53,19 @@ void tt_exec_find_cells(struct tt_op *op)
     for (uint32_t i = 0; i < s->nsteps; i++)
         for (uint32_t c = 0; s->steps[i].verb == TT_VERB_SEND && c < s->steps[i].nchunks; c++)
             if (s->steps[i].src_buffer != TT_TMP)
-                op->bounce_cell[s->steps[i].src_buffer * s->chunks + s->steps[i].src_chunk + c] = 1;
+                op->bounce.cell[s->steps[i].src_buffer * s->chunks + s->steps[i].src_chunk + c] = 1;
     for (uint32_t chunk = 0; chunk < 2 * s->chunks; chunk++)
-        if (op->bounce_cell[chunk] != 0)
-            op->bounce_cell[chunk] = op->bounce_cells++;
+        if (op->bounce.cell[chunk] != 0)
+            op->bounce.cell[chunk] = op->bounce.cells++;
 }
 
 /* The bounce cells of the chunks that a step sends. */
 static struct tt_space cells_of(
     const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
 {
-    struct tt_space space = op->bounce;
-    uint64_t cell = op->bounce_cell[step->src_buffer * op->schedule->chunks + step->src_chunk];
-    cell += (uint64_t)(slice - op->slices) * op->bounce_cells;
+    struct tt_space space = op->bounce.space;
+    uint64_t cell = op->bounce.cell[step->src_buffer * op->schedule->chunks + step->src_chunk];
+    cell += (uint64_t)(slice - op->progress.slices) * op->bounce.cells;
     space.base += (cell - step->src_chunk) * space.stride;
     return space;
 }
@@ -75,7 +75,7 @@ static void put(struct tt_op *op, const struct tt_view *from, const struct tt_sp
     struct tt_view to = *from;
     to.space = *cells;
     uint64_t element = op->layout.element_bytes, count = tt_view_count(from), run, room;
-    int64_t began_ns = op->probe != NULL ? tt_now_ns() : 0;
+    int64_t began_ns = op->bounce.probe != NULL ? tt_now_ns() : 0;
     for (uint64_t at = 0; at < count; at += run) {
         const void *src = (const void *)tt_view_run(from, at, &run);
         void *dst = (void *)tt_view_run(&to, at, &room);
@@ -83,8 +83,8 @@ static void put(struct tt_op *op, const struct tt_view *from, const struct tt_sp
         tt_copy_bytes(dst, src, run * element);
     }
     op->endpoint->path_bytes[TT_PATH_COPIED] += count * element;
-    if (op->probe != NULL)
-        tt_bounce_probe_note(op->probe, count * element, tt_now_ns() - began_ns);
+    if (op->bounce.probe != NULL)
+        tt_bounce_probe_note(op->bounce.probe, count * element, tt_now_ns() - began_ns);
 }
 
 void tt_exec_bounce(
@@ -99,7 +99,7 @@ void tt_exec_bounce(
         *mark = true;
     }
     message->source.space = cells;
-    message->single_reader = op->claims && op->single_reader[step - op->schedule->steps];
+    message->single_reader = op->bounce.claims && op->policy.single_reader[step - op->schedule->steps];
 }
 
 void tt_exec_unshelve(const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)

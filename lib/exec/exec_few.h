@@ -31,7 +31,7 @@ static inline enum tt_few tt_few_send(
     struct tt_view source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
     void *from;
     uint32_t bytes;
-    if (link->ops->post == NULL || op->class == TT_CLASS_P2P || op->trace != NULL ||
+    if (link->ops->post == NULL || op->messages.class == TT_CLASS_P2P || op->observed.trace != NULL ||
         !tt_few_cell(op, &source, &from, &bytes))
         return TT_FEW_NOT;
     if (bytes == 0)
@@ -56,8 +56,8 @@ static inline enum tt_few tt_few_receive(
         return TT_FEW_DONE;
     if (reduces) {
         struct tt_view local = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
-        bool divided = (step->flags & TT_FINAL) != 0 && op->divisor > 1;
-        if (op->few == NULL || divided || !tt_few_cell(op, &local, &own, &own_bytes))
+        bool divided = (step->flags & TT_FINAL) != 0 && op->arithmetic.divisor > 1;
+        if (op->arithmetic.few == NULL || divided || !tt_few_cell(op, &local, &own, &own_bytes))
             return TT_FEW_NOT;
     }
     uint64_t number = tt_exec_number(op, slice, step);
@@ -65,7 +65,7 @@ static inline enum tt_few tt_few_receive(
     if (peek != TT_PEEK_THERE)
         return peek == TT_PEEK_NOTHING ? TT_FEW_AWAITED : TT_FEW_NOT;
     if (reduces)
-        op->few(to, own, payload, bytes); /* a sum of two has the same bits either way */
+        op->arithmetic.few(to, own, payload, bytes); /* a sum of two has the same bits either way */
     else
         tt_copy_few(to, payload, bytes);
     link->ops->release(link, number);

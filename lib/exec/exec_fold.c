@@ -38,7 +38,7 @@ static bool gather(
             return false;
         if (a->signature != tt_exec_signature(op, &o->dst) ||
             a->bytes != o->count * op->layout.element_bytes) {
-            op->failed_arrival = *a;
+            op->result.arrival = *a;
             return tt_exec_fail(op, TUTTI_MISMATCH, m->peer);
         }
         uint64_t elements = a->available == a->bytes ? o->count : a->available / op->layout.element_bytes;
@@ -69,24 +69,24 @@ static uint64_t resolve(
 
 static uint32_t divisor_of(const struct tt_op *op, const struct tt_step *step)
 {
-    return step->flags & TT_FINAL ? op->divisor : 1;
+    return step->flags & TT_FINAL ? op->arithmetic.divisor : 1;
 }
 
 static inline void fold(const struct tt_op *op, const struct tt_step *step, void *dst,
     const void *const *sources, int k, uint64_t count)
 {
     enum tt_shape shape = step->flags & TT_FOLD_TREE ? TT_TREE : TT_CHAIN;
-    if (op->user == NULL)
-        op->folds[shape](dst, sources, k, count, divisor_of(op, step));
+    if (op->arithmetic.user == NULL)
+        op->arithmetic.folds[shape](dst, sources, k, count, divisor_of(op, step));
     else
-        tt_operator_fold(op->user, shape, dst, sources, k, count);
+        tt_operator_fold(op->arithmetic.user, shape, dst, sources, k, count);
 }
 
 /* Returns how many elements of a unit come next: up to the end of what is there, and of the budget. */
 static uint64_t next_count(const struct tt_op *op, uint64_t left)
 {
     uint64_t element = op->layout.element_bytes;
-    return left * element <= op->budget ? left : op->budget / element + 1;
+    return left * element <= op->progress.budget ? left : op->progress.budget / element + 1;
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b)
@@ -125,7 +125,8 @@ static void compute_blocks(const struct tt_op *op, const struct tt_step *step,
 /* True if this sum has a kernel that stores to two places, or past the caches. */
 static bool has_spread(const struct tt_op *op, const struct tt_step *step, int k)
 {
-    return op->spread != NULL && op->user == NULL && k > 1 && (step->flags & TT_FOLD_TREE) == 0;
+    return op->arithmetic.spread != NULL && op->arithmetic.user == NULL && k > 1 &&
+           (step->flags & TT_FOLD_TREE) == 0;
 }
 
 /* The result of a unit in TMP whose only reader is a send that was granted: it need not be here at all. */
@@ -137,7 +138,7 @@ static void store_there(const struct tt_op *op, const struct tt_step *step, cons
     if (k == 1)
         tt_exec_copy(stream, there, sources[0], count * op->layout.element_bytes);
     else if (stream && has_spread(op, step, k))
-        op->spread(there, NULL, TT_STREAM_DST, sources, k, count, divisor_of(op, step));
+        op->arithmetic.spread(there, NULL, TT_STREAM_DST, sources, k, count, divisor_of(op, step));
     else
         fold(op, step, there, sources, k, count);
 }
@@ -150,7 +151,7 @@ static void store_here(const struct tt_op *op, const struct tt_step *step, const
     int past = targets->all ? targets->streams : targets->streams & TT_STREAM_REMOTE;
     bool one = also == NULL ? (past & TT_STREAM_OWN) != 0 : targets->n == 1 && (dst - also) % 64 == 0;
     if (one && has_spread(op, step, k))
-        op->spread(dst, also, past, sources, k, count, divisor_of(op, step));
+        op->arithmetic.spread(dst, also, past, sources, k, count, divisor_of(op, step));
     else if (also != NULL || (past & TT_STREAM_OWN))
         compute_blocks(op, step, targets, dst, sources, k, count);
     else if (k > 1)
@@ -173,8 +174,8 @@ static uint64_t compute(struct tt_op *op, const struct tt_step *step, struct tt_
     else
         store_here(op, step, targets, dst, sources, k, count);
     uint64_t bytes = count * op->layout.element_bytes * (1 + (uint64_t)targets->n);
-    op->state = TT_MOVED;
-    op->budget -= bytes < op->budget ? bytes : op->budget;
+    op->result.state = TT_MOVED;
+    op->progress.budget -= bytes < op->progress.budget ? bytes : op->progress.budget;
     return count;
 }
 
@@ -182,7 +183,7 @@ static uint64_t compute(struct tt_op *op, const struct tt_step *step, struct tt_
 static void combine(struct tt_op *op, const struct tt_step *step, struct operands *o,
     struct tt_targets *targets, uint64_t *cursor, uint64_t upto)
 {
-    while (*cursor < upto && op->budget > 0) {
+    while (*cursor < upto && op->progress.budget > 0) {
         const void *sources[TT_FOLD_MAX + 1];
         void *dst;
         uint64_t count = resolve(op, o, *cursor, next_count(op, upto - *cursor), &dst, sources);
@@ -205,7 +206,8 @@ bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active 
     uint64_t upto;
     if (o.count == 0)
         return true;
-    if (op->grants && op->class == TT_CLASS_P2P && !active->granted) /* an earlier call had its slot */
+    if (op->policy.grants && op->messages.class == TT_CLASS_P2P &&
+        !active->granted) /* an earlier call had its slot */
         tt_exec_grant(op, slice, active);
     if (!gather(op, slice, step, &o, &upto))
         return false;
@@ -215,7 +217,7 @@ bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active 
         tt_exec_targets(op, slice, active, &targets);
         combine(op, step, &o, &targets, &active->cursor, upto);
     }
-    if (active->cursor < o.count || op->state == TT_FAILED)
+    if (active->cursor < o.count || op->result.state == TT_FAILED)
         return false;
     for (int i = 0; i < step->fold_count; i++) {
         struct tt_link *link = tt_exec_link(op, step[i].peer);
@@ -240,7 +242,7 @@ bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *a
     struct tt_targets targets;
     if (total > 0)
         tt_exec_targets(op, slice, active, &targets);
-    while (active->cursor < total && op->budget > 0) {
+    while (active->cursor < total && op->progress.budget > 0) {
         const void *sources[2];
         uint64_t count, most = next_count(op, total - active->cursor);
         void *to = (void *)tt_view_run(&dst, active->cursor, &count);
@@ -260,17 +262,17 @@ bool tt_exec_local(struct tt_op *op, struct tt_slice *slice, struct tt_active *a
 
 bool tt_exec_scale(struct tt_op *op, struct tt_slice *slice)
 {
-    const void *factor = op->scaling->scalar != NULL ? op->gate->factor : op->scaling->factor;
-    for (; slice->scaled < op->layout.chunks && op->budget > 0; slice->scaled++) {
+    const void *factor = op->scaling.by->scalar != NULL ? op->gate->factor : op->scaling.by->factor;
+    for (; slice->scaled < op->layout.chunks && op->progress.budget > 0; slice->scaled++) {
         struct tt_view to = tt_exec_view(op, slice, TT_IN, slice->scaled, 1), from = to;
         uint64_t count, bytes;
-        from.space = op->unscaled;
-        from.space.base += (uintptr_t)(slice - op->slices) * op->unscaled_window_bytes;
+        from.space = op->scaling.unscaled;
+        from.space.base += (uintptr_t)(slice - op->progress.slices) * op->scaling.window_bytes;
         void *dst = (void *)tt_view_run(&to, 0, &count);
-        tt_scale(dst, (const void *)tt_view_run(&from, 0, &count), count, op->scaling->type, factor);
+        tt_scale(dst, (const void *)tt_view_run(&from, 0, &count), count, op->scaling.by->type, factor);
         bytes = count * op->layout.element_bytes;
-        op->state = TT_MOVED;
-        op->budget -= bytes < op->budget ? bytes : op->budget;
+        op->result.state = TT_MOVED;
+        op->progress.budget -= bytes < op->progress.budget ? bytes : op->progress.budget;
     }
     return slice->scaled == op->layout.chunks;
 }

@@ -8,7 +8,7 @@
 /* The link by which this operation exchanges messages with a peer. */
 static inline struct tt_link *tt_exec_link(const struct tt_op *op, int32_t peer)
 {
-    return tt_link_to(op->endpoint, op->class, peer);
+    return tt_link_to(op->endpoint, op->messages.class, peer);
 }
 
 /* Returns how many slices share a round of numbers. */
@@ -22,10 +22,10 @@ static inline uint32_t tt_exec_ways(const struct tt_op *op)
 static inline uint64_t tt_exec_number(
     const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
 {
-    if (op->class == TT_CLASS_P2P)
-        return op->sequence + slice->index;
+    if (op->messages.class == TT_CLASS_P2P)
+        return op->messages.sequence + slice->index;
     bool sends = step->verb == TT_VERB_SEND;
-    uint64_t base = sends ? op->next_send[step->peer] : op->next_recv[step->peer];
+    uint64_t base = sends ? op->messages.next_send[step->peer] : op->messages.next_recv[step->peer];
     if (op->layout.slices == 1)
         return base + step->ordinal;
     uint64_t per_slice = sends ? op->schedule->sends[step->peer] : op->schedule->recvs[step->peer];
@@ -40,7 +40,7 @@ static inline struct tt_view tt_exec_view(
     const struct tt_space *space = &op->spaces[buffer];
     uintptr_t base = space->base; /* by itself, so that the view is built in registers */
     if (op->window_bytes[buffer] != 0)
-        base += (uintptr_t)(slice - op->slices) * op->window_bytes[buffer];
+        base += (uintptr_t)(slice - op->progress.slices) * op->window_bytes[buffer];
     return (struct tt_view){ layout, { base, space->displs, space->stride }, chunk, nchunks, slice->index };
 }
 
@@ -49,8 +49,8 @@ static inline struct tt_view tt_exec_view(
 static inline uint32_t tt_exec_signature(const struct tt_op *op, const struct tt_view *view)
 {
     if (!op->one_sided)
-        return op->signature;
-    return tt_exec_mark(op->signature, tt_layout_chunk(view->layout, view->chunk).count);
+        return op->messages.signature;
+    return tt_exec_mark(op->messages.signature, tt_layout_chunk(view->layout, view->chunk).count);
 }
 
 /* Fills in the message of a step that sends; 0 bytes: there is none. It is written field by field, where it
@@ -59,7 +59,8 @@ static inline void tt_exec_message(const struct tt_op *op, const struct tt_slice
     const struct tt_step *step, struct tt_message *message)
 {
     message->placed = false;
-    message->single_reader = step->src_buffer == TT_TMP && op->single_reader[step - op->schedule->steps];
+    message->single_reader =
+        step->src_buffer == TT_TMP && op->policy.single_reader[step - op->schedule->steps];
     message->reads = 0;
     message->number = tt_exec_number(op, slice, step);
     message->source = tt_exec_view(op, slice, step->src_buffer, step->src_chunk, step->nchunks);
@@ -77,9 +78,9 @@ static inline void tt_exec_copy(bool stream, void *to, const void *from, uint64_
 
 static inline bool tt_exec_fail(struct tt_op *op, tutti_status status, int32_t peer)
 {
-    op->state = TT_FAILED;
-    op->status = status;
-    op->failed_peer = peer;
+    op->result.state = TT_FAILED;
+    op->result.status = status;
+    op->result.peer = peer;
     return false;
 }
 
@@ -110,7 +111,7 @@ static inline void tt_exec_targets(
     targets->n = 0;
     targets->streams = op->streams;
     targets->all = first[0] == first[1];
-    if (op->grants && op->schedule->steps[active->step].verb != TT_VERB_COPY)
+    if (op->policy.grants && op->schedule->steps[active->step].verb != TT_VERB_COPY)
         tt_exec_find_targets(op, slice, active, targets);
 }
 

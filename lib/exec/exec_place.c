@@ -37,7 +37,7 @@ void tt_exec_grant_back(struct tt_op *op, const struct tt_slice *slice, const st
     const struct tt_schedule *s = op->schedule;
     const struct tt_step *send = &s->steps[active->step];
     struct tt_link *link = tt_exec_link(op, send->peer);
-    if (link->ops->grant == NULL || op->scaling != NULL || op->user != NULL)
+    if (link->ops->grant == NULL || op->scaling.by != NULL || op->arithmetic.user != NULL)
         return;
     for (uint32_t f = s->follower_first[active->step]; f < s->follower_first[active->step + 1]; f++) {
         const struct tt_step *recv = &s->steps[s->followers[f]];
@@ -72,7 +72,7 @@ static bool sends_result(const struct tt_step *send, const struct tt_step *unit)
 static bool find_target(const struct tt_op *op, struct tt_link *link, const struct tt_message *message,
     struct tt_targets *targets)
 {
-    unsigned flags = op->user == NULL ? TT_ALLOW_REPLY : 0;
+    unsigned flags = op->arithmetic.user == NULL ? TT_ALLOW_REPLY : 0;
     struct tt_view *place = &targets->places[targets->n];
     enum tt_target target =
         link->ops->target != NULL ? link->ops->target(link, message, flags, place) : TT_TARGET_NONE;

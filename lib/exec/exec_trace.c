@@ -6,16 +6,17 @@
 
 void tt_exec_trace_begin(struct tt_op *op)
 {
-    op->serial = tt_trace_reserve(op->trace, (uint64_t)op->schedule->nsteps * op->layout.slices + 1);
-    op->began_ns = tt_now_ns();
+    op->observed.serial =
+        tt_trace_reserve(op->observed.trace, (uint64_t)op->schedule->nsteps * op->layout.slices + 1);
+    op->observed.began_ns = tt_now_ns();
 }
 
 void tt_exec_trace_end(const struct tt_call *call, const struct tt_op *op)
 {
-    struct tt_trace_event e = { .began = op->began_ns,
+    struct tt_trace_event e = { .began = op->observed.began_ns,
         .ended = tt_now_ns(),
-        .serial = op->serial,
-        .number = op->sequence,
+        .serial = op->observed.serial,
+        .number = op->messages.sequence,
         .bytes = call->total * tutti_type_bytes(call->type),
         .count = call->count,
         .peer = call->root,
@@ -25,7 +26,7 @@ void tt_exec_trace_end(const struct tt_call *call, const struct tt_op *op)
         .verb = (uint8_t)call->collective,
         .type = (uint8_t)call->type,
         .algorithm = op->schedule->algorithm };
-    tt_trace_note(op->trace, &e);
+    tt_trace_note(op->observed.trace, &e);
 }
 
 void tt_exec_trace_unit(struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active)
@@ -33,11 +34,11 @@ void tt_exec_trace_unit(struct tt_op *op, const struct tt_slice *slice, const st
     const struct tt_step *step = &op->schedule->steps[active->step];
     struct tt_trace_event e = { .began = active->began_ns,
         .ended = tt_now_ns(),
-        .serial = op->serial,
+        .serial = op->observed.serial,
         .slice = slice->index,
         .step = 1,
         .path = active->path,
-        .class = (uint8_t)op->class };
+        .class = (uint8_t)op->messages.class };
     for (int i = 0; i < step->fold_count; i++) {
         const struct tt_step *s = &step[i];
         bool sends = s->verb == TT_VERB_SEND;
@@ -51,6 +52,6 @@ void tt_exec_trace_unit(struct tt_op *op, const struct tt_slice *slice, const st
         e.verb = s->verb;
         e.peer = s->peer;
         e.number = s->peer != TT_NONE ? tt_exec_number(op, slice, s) : 0;
-        tt_trace_note(op->trace, &e);
+        tt_trace_note(op->observed.trace, &e);
     }
 }

@@ -36,8 +36,9 @@ uint64_t tt_call_hash(const struct tt_call *call, unsigned algorithm, uint32_t s
 /* Sets what marks the messages of an operation that is bound to a call of this hash. */
 static void mark(const struct tt_call *call, struct tt_op *op)
 {
-    bool p2p = op->class == TT_CLASS_P2P;
-    op->signature = tt_hash_short(p2p ? op->hash : tt_call_history(call->comm, op->hash));
+    bool p2p = op->messages.class == TT_CLASS_P2P;
+    op->messages.signature =
+        tt_hash_short(p2p ? op->messages.hash : tt_call_history(call->comm, op->messages.hash));
 }
 
 /* Puts IN or OUT in cells like those of TMP, if the call has them staged. */
@@ -62,15 +63,15 @@ static void set_spaces(const struct tt_call *call, struct tt_slicing slicing, st
         op->spaces[TT_OUT] = op->spaces[TT_IN];
     else if (call->in_place)
         op->spaces[TT_IN] = op->spaces[TT_OUT];
-    op->bounce_bytes = tt_call_bounce_bytes(call, op, slicing);
-    op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)call->comm->memory.tmp + op->bounce_bytes,
+    op->bounce.bytes = tt_call_bounce_bytes(call, op, slicing);
+    op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)call->comm->memory.tmp + op->bounce.bytes,
         .stride = tt_call_stride(call, slicing) };
     for (unsigned buffer = 0; buffer < 2; buffer++)
         stage(call, buffer, op);
     op->window_bytes[TT_TMP] = tt_call_cells(call, op->schedule) * op->spaces[TT_TMP].stride;
     if (tt_call_scales(call)) {
-        op->unscaled = op->spaces[TT_IN];
-        op->unscaled_window_bytes = op->window_bytes[TT_IN];
+        op->scaling.unscaled = op->spaces[TT_IN];
+        op->scaling.window_bytes = op->window_bytes[TT_IN];
         op->spaces[TT_IN] = op->spaces[TT_TMP];
         op->spaces[TT_IN].base += op->schedule->tmp_cells * op->spaces[TT_TMP].stride;
         op->window_bytes[TT_IN] = op->window_bytes[TT_TMP];
@@ -85,10 +86,11 @@ static void set_bounce(const struct tt_call *call, struct tt_op *op)
     for (unsigned buffer = 0; buffer < 2; buffer++) {
         bool cells = op->window_bytes[buffer] != 0;
         bool shared = (uintptr_t)buffers[buffer] - e->shared_from < e->shared_bytes;
-        op->bounce_from[buffer] =
-            op->bounce_bytes > 0 && !cells && !shared ? call->comm->memory.bounce_from : UINT64_MAX;
+        op->bounce.from[buffer] =
+            op->bounce.bytes > 0 && !cells && !shared ? call->comm->memory.bounce_from : UINT64_MAX;
     }
-    op->bounce = (struct tt_space){ (uintptr_t)call->comm->memory.tmp, NULL, op->spaces[TT_TMP].stride };
+    op->bounce.space =
+        (struct tt_space){ (uintptr_t)call->comm->memory.tmp, NULL, op->spaces[TT_TMP].stride };
 }
 
 /* Returns how many times the bytes of a call lie in the buffers of all ranks together. */
@@ -137,7 +139,7 @@ static uint8_t streams_of(const struct tt_call *call, const struct tt_op *op)
 void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct tt_call_record *record)
 {
     *record = (struct tt_call_record){ .count = call->count,
-        .signature = tt_hash_short(op->hash),
+        .signature = tt_hash_short(op->messages.hash),
         .op = tt_call_shared_op(call),
         .root = call->root,
         .slices = op->layout.slices,
@@ -170,32 +172,33 @@ static tutti_status bind(const struct tt_call *call, struct tt_prepared *prepare
     set_spaces(call, slicing, op);
     set_bounce(call, op);
     op->endpoint = comm->endpoint;
-    op->class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
-    op->hash = tt_call_hash(call, op->schedule->key.algorithm, slicing.slices);
+    op->messages.class = tt_collectives[call->collective].p2p ? TT_CLASS_P2P : TT_CLASS_COLLECTIVE;
+    op->messages.hash = tt_call_hash(call, op->schedule->key.algorithm, slicing.slices);
     mark(call, op);
-    op->sequence = comm->numbers.sequence;
-    op->next_send = comm->numbers.next_send[op->class];
-    op->next_recv = comm->numbers.next_recv[op->class];
-    op->next_post = comm->numbers.next_post;
+    op->messages.sequence = comm->numbers.sequence;
+    op->messages.next_send = comm->numbers.next_send[op->messages.class];
+    op->messages.next_recv = comm->numbers.next_recv[op->messages.class];
+    op->messages.next_post = comm->numbers.next_post;
     bool scales = tt_call_scales(call);
     tutti_op combined = scales ? TUTTI_SUM : call->op;
-    op->user = scales ? NULL : call->created;
-    op->scaling = scales ? call->created : NULL;
+    op->arithmetic.user = scales ? NULL : call->created;
+    op->scaling.by = scales ? call->created : NULL;
     /* Under exact every node is rounded, also the one that an average divides. */
     bool tree = op->schedule->key.exact;
     for (int shape = TT_CHAIN; reduces(call) && shape <= TT_TREE; shape++)
-        op->folds[shape] = tt_fold_find_isa(
+        op->arithmetic.folds[shape] = tt_fold_find_isa(
             call->type, combined, tree ? TT_TREE : (enum tt_shape)shape, tt_isa_of(comm->settings.isa));
     bool chain = !tree || call->op != TUTTI_AVG; /* that is what a spread rounds like */
-    op->spread =
+    op->arithmetic.spread =
         reduces(call) && chain ? tt_spread_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
-    op->few = reduces(call) ? tt_few_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
-    op->divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
-    op->probe = &comm->memory.probe;
+    op->arithmetic.few =
+        reduces(call) ? tt_few_find(call->type, combined, tt_isa_of(comm->settings.isa)) : NULL;
+    op->arithmetic.divisor = call->op == TUTTI_AVG ? (uint32_t)comm->n : 1;
+    op->bounce.probe = &comm->memory.probe;
     op->streams = streams_of(call, op);
-    op->trace = comm->trace;
+    op->observed.trace = comm->trace;
     op->gate = call->staging != NULL ? &call->staging->gate : NULL;
-    op->cost = tt_cost_of(call, op);
+    op->observed.cost = tt_cost_of(call, op);
     tt_call_record(call, op, &prepared->record);
     prepared->origin[TT_IN] = op->spaces[TT_IN].base - (uintptr_t)call->send;
     prepared->origin[TT_OUT] = op->spaces[TT_OUT].base - (uintptr_t)call->recv;
@@ -216,11 +219,11 @@ static void bind_again(const struct tt_call *call, struct tt_prepared *prepared)
     struct tt_op *op = &prepared->op;
     op->spaces[TT_IN].base = (uintptr_t)call->send + prepared->origin[TT_IN];
     op->spaces[TT_OUT].base = (uintptr_t)call->recv + prepared->origin[TT_OUT];
-    op->spaces[TT_TMP].base = (uintptr_t)call->comm->memory.tmp + op->bounce_bytes;
-    if (op->bounce_bytes > 0)
+    op->spaces[TT_TMP].base = (uintptr_t)call->comm->memory.tmp + op->bounce.bytes;
+    if (op->bounce.bytes > 0)
         set_bounce(call, op);
     mark(call, op);
-    op->sequence = call->comm->numbers.sequence;
+    op->messages.sequence = call->comm->numbers.sequence;
 }
 
 tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key)
@@ -330,9 +333,9 @@ void tt_call_release(struct tt_call *call)
 static void announce(const struct tt_call *call, const struct tt_prepared *prepared)
 {
     const struct tt_op *op = &prepared->op;
-    op->endpoint->control->publish(op->endpoint, &prepared->record, op->sequence);
+    op->endpoint->control->publish(op->endpoint, &prepared->record, op->messages.sequence);
     call->comm->numbers.sequence++;
-    call->comm->numbers.history = tt_call_history(call->comm, op->hash);
+    call->comm->numbers.history = tt_call_history(call->comm, op->messages.hash);
 }
 
 static tutti_status start(const struct tt_call *call, struct tt_op **op)
@@ -353,7 +356,7 @@ static tutti_status start(const struct tt_call *call, struct tt_op **op)
     *op = &prepared->op;
     if (prepared->home != NULL)
         *prepared->home = prepared->next;
-    if ((*op)->class == TT_CLASS_COLLECTIVE)
+    if ((*op)->messages.class == TT_CLASS_COLLECTIVE)
         announce(call, prepared);
     return TUTTI_OK;
 }
@@ -370,27 +373,28 @@ tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op)
         tt_endpoint_leave(comm->endpoint);
         return status;
     }
-    if ((*op)->trace != NULL)
+    if ((*op)->observed.trace != NULL)
         tt_exec_trace_begin(*op);
     tt_exec_start(*op);
-    (*op)->entry = tt_recorder_start(comm->recorder, call, (*op)->schedule->key.algorithm, (*op)->sequence);
+    (*op)->observed.entry =
+        tt_recorder_start(comm->recorder, call, (*op)->schedule->key.algorithm, (*op)->messages.sequence);
     return TUTTI_OK;
 }
 
 void tt_call_end(const struct tt_call *call, struct tt_op *op, bool soon)
 {
     tt_endpoint_leave(op->endpoint);
-    if (op->state == TT_DONE)
-        tt_traffic_add(&call->comm->traffic, &op->cost, 1);
+    if (op->result.state == TT_DONE)
+        tt_traffic_add(&call->comm->traffic, &op->observed.cost, 1);
     if (soon)
-        tt_entry_pass(op->entry);
+        tt_entry_pass(op->observed.entry);
     else
-        tt_entry_end(op->entry, op->state == TT_DONE);
-    if (op->trace != NULL)
+        tt_entry_end(op->observed.entry, op->result.state == TT_DONE);
+    if (op->observed.trace != NULL)
         tt_exec_trace_end(call, op);
-    if (op->class == TT_CLASS_COLLECTIVE) {
-        if (op->state == TT_DONE)
-            op->endpoint->control->publish(op->endpoint, NULL, op->sequence);
+    if (op->messages.class == TT_CLASS_COLLECTIVE) {
+        if (op->result.state == TT_DONE)
+            op->endpoint->control->publish(op->endpoint, NULL, op->messages.sequence);
         return;
     }
     struct tt_prepared *prepared = (struct tt_prepared *)op;

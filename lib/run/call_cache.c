@@ -112,9 +112,9 @@ static bool work_out(
         *m = (struct tt_move){ .verb = step->verb, .step = i };
         m->one_run =
             (struct tt_layout){ .chunks = 1, .slices = 1, .element_bytes = op->layout.element_bytes };
-        m->fold = op->folds[step->flags & TT_FOLD_TREE ? TT_TREE : TT_CHAIN];
-        m->spread = step->flags & TT_FOLD_TREE ? NULL : op->spread;
-        m->divisor = step->flags & TT_FINAL ? op->divisor : 1;
+        m->fold = op->arithmetic.folds[step->flags & TT_FOLD_TREE ? TT_TREE : TT_CHAIN];
+        m->spread = step->flags & TT_FOLD_TREE ? NULL : op->arithmetic.spread;
+        m->divisor = step->flags & TT_FINAL ? op->arithmetic.divisor : 1;
         m->few = NULL;
         if (step->verb != TT_VERB_RECV)
             runs = place(call, op, step->src_buffer, step->src_chunk, step->nchunks, m, 1);
@@ -125,7 +125,7 @@ static bool work_out(
         if (step->peer != TT_NONE)
             add_msgs(cached, m, step, &nmsgs);
         if (m->divisor <= 1 && m->operands == 2 && m->bytes <= TT_FEW_BYTES)
-            m->few = op->few;
+            m->few = op->arithmetic.few;
         if (step->peer != TT_NONE && m->bytes > *longest)
             *longest = m->bytes;
         m->one_run.count = m->one_run.quotient = m->one_run.part[0] = m->elements;
@@ -287,7 +287,7 @@ static bool is_small(const struct tt_call *call, const struct tt_op *op)
     const struct tt_comm *comm = call->comm;
     bool short_forms = true;
     for (int peer = 0; peer < comm->n; peer++)
-        short_forms = short_forms && tt_link_to(comm->endpoint, op->class, peer)->ops->post != NULL;
+        short_forms = short_forms && tt_link_to(comm->endpoint, op->messages.class, peer)->ops->post != NULL;
     return comm->settings.fused && comm->trace == NULL && short_forms && op->layout.slices == 1 &&
            op->schedule->nsteps <= MOVES_MAX && op->schedule->key.n <= MOVES_MAX;
 }
@@ -381,7 +381,7 @@ void tt_cache_store(const struct tt_call *call, const struct tt_op *op)
         return;
     struct tt_cached fresh = { .key = key,
         .count = signature_count(call),
-        .class = (uint8_t)op->class,
+        .class = (uint8_t)op->messages.class,
         .own_counts = op->one_sided,
         .seen = { (uintptr_t)call->send, (uintptr_t)call->recv },
         .call = *call,
@@ -399,9 +399,9 @@ void tt_cache_store(const struct tt_call *call, const struct tt_op *op)
     }
     note_extents(call, &fresh);
     tt_call_record(call, op, &fresh.record);
-    fresh.hash = op->hash;
-    fresh.cost = op->cost;
-    fresh.signature = op->signature;
+    fresh.hash = op->messages.hash;
+    fresh.cost = op->observed.cost;
+    fresh.signature = op->messages.signature;
     tt_traffic_add(&call->comm->traffic, &cached->cost, cached->fast_calls); /* of what it was before */
     free(cached->moves);
     *cached = fresh;

@@ -119,14 +119,14 @@ uint64_t tt_call_stride(const struct tt_call *call, struct tt_slicing slicing)
 /* Could some message be long enough for the bounce buffer? */
 static bool has_bounce(const struct tt_call *call, const struct tt_op *op, struct tt_slicing slicing)
 {
-    return op->shares && !tt_collectives[call->collective].p2p &&
+    return op->policy.shares && !tt_collectives[call->collective].p2p &&
            slicing.longest * call->element_bytes * op->schedule->max_chunks >= call->comm->memory.bounce_from;
 }
 
 uint64_t tt_call_bounce_bytes(const struct tt_call *call, const struct tt_op *op, struct tt_slicing slicing)
 {
     return has_bounce(call, op, slicing)
-               ? slices_in_flight(slicing) * op->bounce_cells * tt_call_stride(call, slicing)
+               ? slices_in_flight(slicing) * op->bounce.cells * tt_call_stride(call, slicing)
                : 0;
 }
 

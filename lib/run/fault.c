@@ -20,7 +20,7 @@ tell(const struct tt_pending *p, tutti_status status, int peer, const char *form
 {
     const struct tt_comm *comm = p->call.comm;
     struct tt_cause cause = {
-        .status = status, .rank = comm->rank, .peer = peer, .sequence = p->op->sequence
+        .status = status, .rank = comm->rank, .peer = peer, .sequence = p->op->messages.sequence
     };
     snprintf(cause.operation, sizeof cause.operation, "%s", tt_collectives[p->call.collective].name);
     int length =
@@ -57,8 +57,9 @@ static bool find_difference(const struct tt_op *op, int peer, uint64_t *sequence
 {
     const struct tt_control_ops *control = op->endpoint->control;
     for (uint64_t back = TT_CALLS_KEPT; back-- > 0;) {
-        *sequence = op->sequence - back;
-        if (back <= op->sequence && control->call_of(op->endpoint, op->endpoint->me, *sequence, mine) &&
+        *sequence = op->messages.sequence - back;
+        if (back <= op->messages.sequence &&
+            control->call_of(op->endpoint, op->endpoint->me, *sequence, mine) &&
             control->call_of(op->endpoint, peer, *sequence, theirs) && mine->signature != theirs->signature)
             return true;
     }
@@ -78,7 +79,7 @@ static tutti_status tell_counts(const struct tt_pending *p, int peer, const char
     return tell(p, TUTTI_MISMATCH, peer,
         "operation %llu, %s: rank %d %s: the counts differ; those of rank %d say %llu elements to rank %d "
         "and %llu from it",
-        (unsigned long long)op->sequence, mine, peer, what, (int)me,
+        (unsigned long long)op->messages.sequence, mine, peer, what, (int)me,
         (unsigned long long)(row->in == TT_REACH_ROOT && p->call.root != (int)me ? 0 : given), peer,
         (unsigned long long)(row->out == TT_REACH_ROOT && p->call.root != (int)me ? 0 : expected));
 }
@@ -91,7 +92,8 @@ static tutti_status tell_earlier(const struct tt_pending *p, int peer, const cha
     return tell(p, TUTTI_MISMATCH, peer,
         "operation %llu: rank %d called %s, and rank %d %s: the ranks have called different things, in this "
         "operation or in one that is more than %d operations back",
-        (unsigned long long)p->op->sequence, p->call.comm->rank, mine, peer, what, TT_CALLS_KEPT - 1);
+        (unsigned long long)p->op->messages.sequence, p->call.comm->rank, mine, peer, what,
+        TT_CALLS_KEPT - 1);
 }
 
 tutti_status tt_fault_of_op(const struct tt_pending *p)
@@ -101,28 +103,30 @@ tutti_status tt_fault_of_op(const struct tt_pending *p)
     uint64_t sequence;
     char mine[DESCRIPTION];
     tt_call_describe(&p->call, mine, sizeof mine);
-    if (op->status != TUTTI_MISMATCH)
-        return tell(p, op->status, op->failed_peer, "%s: rank %d cannot read the memory of rank %d: %s", mine,
-            p->call.comm->rank, op->failed_peer, tt_last_error());
-    if (op->class == TT_CLASS_COLLECTIVE && find_difference(op, op->failed_peer, &sequence, &own, &theirs))
-        return tell_mismatch(p, op->failed_peer, sequence, &own, &theirs);
+    if (op->result.status != TUTTI_MISMATCH)
+        return tell(p, op->result.status, op->result.peer,
+            "%s: rank %d cannot read the memory of rank %d: %s", mine, p->call.comm->rank, op->result.peer,
+            tt_last_error());
+    if (op->messages.class == TT_CLASS_COLLECTIVE &&
+        find_difference(op, op->result.peer, &sequence, &own, &theirs))
+        return tell_mismatch(p, op->result.peer, sequence, &own, &theirs);
     if (op->one_sided)
-        return tell_counts(p, op->failed_peer, "sent a message of another length, or of a later call");
-    if (op->class == TT_CLASS_COLLECTIVE)
-        return tell_earlier(p, op->failed_peer, "sent a message of another call");
-    return tell(p, TUTTI_MISMATCH, op->failed_peer,
+        return tell_counts(p, op->result.peer, "sent a message of another length, or of a later call");
+    if (op->messages.class == TT_CLASS_COLLECTIVE)
+        return tell_earlier(p, op->result.peer, "sent a message of another call");
+    return tell(p, TUTTI_MISMATCH, op->result.peer,
         "operation %llu: rank %d called %s, but rank %d sent a message of %llu bytes that belongs to another "
         "call, or to an earlier one where rank %d expected none",
-        (unsigned long long)op->sequence, p->call.comm->rank, mine, op->failed_peer,
-        (unsigned long long)op->failed_arrival.bytes, p->call.comm->rank);
+        (unsigned long long)op->messages.sequence, p->call.comm->rank, mine, op->result.peer,
+        (unsigned long long)op->result.arrival.bytes, p->call.comm->rank);
 }
 
 static bool has_called(const struct tt_op *op, int peer)
 {
     const struct tt_control_ops *control = op->endpoint->control;
     struct tt_call_record record;
-    return control->call_of(op->endpoint, peer, op->sequence, &record) ||
-           control->completed_by(op->endpoint, peer) > op->sequence;
+    return control->call_of(op->endpoint, peer, op->messages.sequence, &record) ||
+           control->completed_by(op->endpoint, peer) > op->messages.sequence;
 }
 
 /* Rank `peer` refused a collective, or, as `sends` says, a message of its own with this rank, and has
@@ -140,7 +144,8 @@ static bool refused_alone(
 static bool has_refused(const struct tt_pending *p, int peer, struct tt_refusal *r)
 {
     const struct tt_op *op = p->op;
-    if (op->endpoint->control->refused == NULL || (op->class == TT_CLASS_COLLECTIVE && has_called(op, peer)))
+    if (op->endpoint->control->refused == NULL ||
+        (op->messages.class == TT_CLASS_COLLECTIVE && has_called(op, peer)))
         return false;
     return refused_alone(p, peer, false, false, r) || refused_alone(p, peer, true, false, r) ||
            refused_alone(p, peer, true, true, r);
@@ -150,7 +155,7 @@ static bool has_refused(const struct tt_pending *p, int peer, struct tt_refusal 
 static tutti_status inspect_refusals(struct tt_pending *p, int64_t stalled_ms)
 {
     const struct tt_comm *comm = p->call.comm;
-    bool p2p = p->op->class == TT_CLASS_P2P, found = false;
+    bool p2p = p->op->messages.class == TT_CLASS_P2P, found = false;
     int peer = p2p ? p->call.root : 0, end = p2p ? peer + 1 : comm->n;
     struct tt_refusal refusal;
     char mine[DESCRIPTION];
@@ -167,7 +172,7 @@ static tutti_status inspect_refusals(struct tt_pending *p, int64_t stalled_ms)
         return TUTTI_OK;
     tt_call_describe(&p->call, mine, sizeof mine);
     return tell(p, TUTTI_INVALID_USAGE, peer, "operation %llu, %s: rank %d refused its own call, %s",
-        (unsigned long long)p->op->sequence, mine, peer, refusal.text);
+        (unsigned long long)p->op->messages.sequence, mine, peer, refusal.text);
 }
 
 static tutti_status inspect_records(const struct tt_pending *p)
@@ -177,8 +182,8 @@ static tutti_status inspect_records(const struct tt_pending *p)
     struct tt_call_record own, record;
     for (int peer = 0; peer < p->call.comm->n; peer++)
         if (peer != p->call.comm->rank &&
-            op->endpoint->control->call_of(op->endpoint, peer, op->sequence, &record) &&
-            record.signature != tt_hash_short(op->hash) &&
+            op->endpoint->control->call_of(op->endpoint, peer, op->messages.sequence, &record) &&
+            record.signature != tt_hash_short(op->messages.hash) &&
             find_difference(op, peer, &sequence, &own, &record))
             return tell_mismatch(p, peer, sequence, &own, &record);
     return TUTTI_OK;
@@ -190,7 +195,8 @@ static tutti_status inspect_completed(struct tt_pending *p)
 {
     const struct tt_op *op = p->op;
     int peer = tt_exec_waits_for(op);
-    bool over = peer != TT_NONE && op->endpoint->control->completed_by(op->endpoint, peer) > op->sequence;
+    bool over =
+        peer != TT_NONE && op->endpoint->control->completed_by(op->endpoint, peer) > op->messages.sequence;
     if (over && p->suspect) {
         char what[80];
         snprintf(what, sizeof what, "has completed it without the message that rank %d awaits",
@@ -213,7 +219,7 @@ static tutti_status tell_gone(const struct tt_pending *p, int peer, enum tt_peer
         snprintf(process, sizeof process, " (process %ld)", number);
     bool refused = has_refused(p, peer, &refusal);
     return tell(p, TUTTI_PEER_LOST, peer, "operation %llu, %s: rank %d %s%s%s%s",
-        (unsigned long long)p->op->sequence, mine, peer, ways[state], process,
+        (unsigned long long)p->op->messages.sequence, mine, peer, ways[state], process,
         refused ? ", having refused its own call, " : "", refused ? refusal.text : "");
 }
 
@@ -222,7 +228,8 @@ static tutti_status inspect_peers(struct tt_pending *p)
     const struct tt_op *op = p->op;
     const struct tt_control_ops *control = op->endpoint->control;
     long process;
-    if (op->class == TT_CLASS_P2P) { /* what it sent before it went may be there: one more poll decides */
+    if (op->messages.class ==
+        TT_CLASS_P2P) { /* what it sent before it went may be there: one more poll decides */
         enum tt_peer_state state = control->peer_state(op->endpoint, p->call.root, &process);
         if (state != TT_PEER_ALIVE && p->suspect)
             return tell_gone(p, p->call.root, state, process);
@@ -233,7 +240,7 @@ static tutti_status inspect_peers(struct tt_pending *p)
         if (peer == p->call.comm->rank)
             continue;
         enum tt_peer_state state = control->peer_state(op->endpoint, peer, &process);
-        if (state != TT_PEER_ALIVE && control->completed_by(op->endpoint, peer) <= op->sequence)
+        if (state != TT_PEER_ALIVE && control->completed_by(op->endpoint, peer) <= op->messages.sequence)
             return tell_gone(p, peer, state, process);
     }
     return TUTTI_OK;
@@ -274,29 +281,29 @@ static tutti_status tell_timeout(const struct tt_pending *p, int64_t stalled_ms)
     char mine[DESCRIPTION], absent[160] = "", theirs[TT_REFUSAL_TEXT + 32] = "";
     tt_call_describe(&p->call, mine, sizeof mine);
     int peer = tt_exec_waits_for(p->op), only = TT_NONE;
-    if (p->op->class == TT_CLASS_COLLECTIVE)
+    if (p->op->messages.class == TT_CLASS_COLLECTIVE)
         only = list_absent(p, absent, sizeof absent);
     name_reason(p, absent[0] != '\0' ? only : peer, theirs, sizeof theirs);
     if (absent[0] != '\0')
         return tell(p, TUTTI_TIMEOUT, peer,
             "operation %llu, %s: nothing moved for %lld ms; not called yet by rank %s%s",
-            (unsigned long long)p->op->sequence, mine, (long long)stalled_ms, absent, theirs);
+            (unsigned long long)p->op->messages.sequence, mine, (long long)stalled_ms, absent, theirs);
     return tell(p, TUTTI_TIMEOUT, peer,
         "operation %llu, %s: nothing moved for %lld ms; waiting for rank %d%s",
-        (unsigned long long)p->op->sequence, mine, (long long)stalled_ms, peer, theirs);
+        (unsigned long long)p->op->messages.sequence, mine, (long long)stalled_ms, peer, theirs);
 }
 
 tutti_status tt_fault_inspect(struct tt_pending *p, int64_t stalled_ms)
 {
     tutti_status status = TUTTI_OK;
-    tt_entry_wait(p->op->entry, tt_exec_waits_for(p->op), stalled_ms);
-    if (p->op->class == TT_CLASS_COLLECTIVE)
+    tt_entry_wait(p->op->observed.entry, tt_exec_waits_for(p->op), stalled_ms);
+    if (p->op->messages.class == TT_CLASS_COLLECTIVE)
         status = inspect_records(p);
     if (status == TUTTI_OK)
         status = inspect_peers(p);
     if (status == TUTTI_OK)
         status = inspect_refusals(p, stalled_ms);
-    if (status == TUTTI_OK && p->op->class == TT_CLASS_COLLECTIVE)
+    if (status == TUTTI_OK && p->op->messages.class == TT_CLASS_COLLECTIVE)
         status = inspect_completed(p);
     if (status == TUTTI_OK && p->call.comm->waiting.timeout_ms >= 0 &&
         stalled_ms >= p->call.comm->waiting.timeout_ms)

@@ -66,7 +66,7 @@ void tt_fault_name_call(const struct tt_pending *p, int peer, char *text, size_t
 {
     const struct tt_op *op = p->op;
     const struct tt_control_ops *control = op->endpoint->control;
-    bool p2p = op->class == TT_CLASS_P2P;
+    bool p2p = op->messages.class == TT_CLASS_P2P;
     struct tt_call_record record;
     char call[DESCRIPTION];
     text[0] = '\0';
@@ -76,7 +76,8 @@ void tt_fault_name_call(const struct tt_pending *p, int peer, char *text, size_t
     if (control->call_of(op->endpoint, peer, TT_WAIT, &record) && (p2p || record.alone)) {
         tt_record_describe(&record, call, sizeof call);
         snprintf(text, bytes, ", which waits in %s", call);
-    } else if ((p2p || sequence != op->sequence) && control->call_of(op->endpoint, peer, sequence, &record)) {
+    } else if ((p2p || sequence != op->messages.sequence) &&
+               control->call_of(op->endpoint, peer, sequence, &record)) {
         tt_record_describe(&record, call, sizeof call);
         snprintf(text, bytes, ", which is in operation %llu, %s", (unsigned long long)sequence, call);
     }
@@ -107,9 +108,10 @@ static bool follow_circle(const struct tt_pending *p, struct tt_circle *circle, 
 static void end_circle(const struct tt_pending *p, int length)
 {
     struct tt_comm *comm = p->call.comm;
-    struct tt_cause cause = {
-        .status = TUTTI_INVALID_USAGE, .rank = comm->rank, .peer = p->call.root, .sequence = p->op->sequence
-    };
+    struct tt_cause cause = { .status = TUTTI_INVALID_USAGE,
+        .rank = comm->rank,
+        .peer = p->call.root,
+        .sequence = p->op->messages.sequence };
     char mine[DESCRIPTION], ranks[NAMED_AT_MOST * 16] = "";
     struct tt_text list = { ranks, sizeof ranks, 0 };
     tt_call_describe(&p->call, mine, sizeof mine);
@@ -139,7 +141,7 @@ void tt_fault_tell_waits(const struct tt_pending *pending, int count, struct tt_
     bool last = count_left(pending, count) == 1;
     for (int i = 0; i < count; i++) {
         const struct tt_pending *p = &pending[i];
-        if (p->over || p->op == NULL || p->op->class != TT_CLASS_P2P || p->call.comm == seen)
+        if (p->over || p->op == NULL || p->op->messages.class != TT_CLASS_P2P || p->call.comm == seen)
             continue;
         bool alone = last && p->call.staging == NULL; /* a device takes its time */
         tell(p, alone);

@@ -156,17 +156,17 @@ static void open_rank(struct row *row, int me, struct side *sides)
     uint64_t stride = (tt_layout_part_max(&op->layout) * sizeof(float) + 63) / 64 * 64;
     r->tmp = reserve(TT_WINDOW * stride * (r->schedule.tmp_cells + 1));
     op->endpoint = &r->endpoint.head;
-    op->signature = 1;
-    op->next_send = r->next_send;
-    op->next_recv = r->next_recv;
+    op->messages.signature = 1;
+    op->messages.next_send = r->next_send;
+    op->messages.next_recv = r->next_recv;
     for (int peer = 0; peer < RANKS; peer++)
         r->next_send[peer] = r->next_recv[peer] = TT_SLOTS; /* the lines start as message 0, taken out */
     op->spaces[TT_IN].base = (uintptr_t)r->in;
     op->spaces[TT_OUT].base = (uintptr_t)r->out;
     op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)r->tmp, .stride = stride };
     op->window_bytes[TT_TMP] = stride * r->schedule.tmp_cells;
-    op->folds[TT_CHAIN] = tt_fold_find(TUTTI_FLOAT32, TUTTI_SUM, TT_CHAIN);
-    op->folds[TT_TREE] = tt_fold_find(TUTTI_FLOAT32, TUTTI_SUM, TT_TREE);
+    op->arithmetic.folds[TT_CHAIN] = tt_fold_find(TUTTI_FLOAT32, TUTTI_SUM, TT_CHAIN);
+    op->arithmetic.folds[TT_TREE] = tt_fold_find(TUTTI_FLOAT32, TUTTI_SUM, TT_TREE);
     row->steps = r->schedule.nsteps * slices;
 }
 

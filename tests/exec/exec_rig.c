@@ -342,14 +342,14 @@ static void bind(struct rig_run *run, int rank)
     if (schedule->key.in_place)
         op->spaces[TT_IN] = op->spaces[TT_OUT];
     op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)r->tmp, .stride = stride };
-    op->signature = (uint32_t)run->seed | 1;
+    op->messages.signature = (uint32_t)run->seed | 1;
     op->streams = (uint8_t)(run->seed % 4);
     if (row_of(run)->result == TT_RESULT_REDUCED) {
-        op->folds[TT_CHAIN] = rig_fold_chain;
-        op->folds[TT_TREE] = rig_fold_tree;
-        op->spread = run->seed / 4 % 2 == 0 ? rig_spread : NULL;
+        op->arithmetic.folds[TT_CHAIN] = rig_fold_chain;
+        op->arithmetic.folds[TT_TREE] = rig_fold_tree;
+        op->arithmetic.spread = run->seed / 4 % 2 == 0 ? rig_spread : NULL;
     } else if (run->plan->collective == TT_BARRIER) {
-        op->folds[TT_CHAIN] = op->folds[TT_TREE] = fold_token;
+        op->arithmetic.folds[TT_CHAIN] = op->arithmetic.folds[TT_TREE] = fold_token;
     }
 }
 

@@ -30,7 +30,7 @@ static void notice_slices(struct tt_endpoint *e)
         return;
     struct rig_rank *r = &w->runs[w->current[e->me]]->ranks[e->me];
     for (int i = 0; i < TT_WINDOW; i++) {
-        const struct tt_slice *slice = &r->op.slices[i];
+        const struct tt_slice *slice = &r->op.progress.slices[i];
         if (slice->ready.left == 0 || slice->index == r->slices_seen[i])
             continue;
         bool fresh = slice->ready.left == r->op.order.units;
@@ -135,11 +135,11 @@ void rig_begin(struct rig_world *w, int rank)
     struct rig_rank *r = &w->runs[w->current[rank]]->ranks[rank];
     struct tt_op *op = &r->op;
     op->endpoint = w->endpoints[rank];
-    op->class = TT_CLASS_COLLECTIVE;
-    op->sequence = sequence;
-    op->next_send = w->next_send + (size_t)rank * (size_t)w->n;
-    op->next_recv = w->next_recv + (size_t)rank * (size_t)w->n;
-    struct tt_call_record record = { .signature = op->signature };
+    op->messages.class = TT_CLASS_COLLECTIVE;
+    op->messages.sequence = sequence;
+    op->messages.next_send = w->next_send + (size_t)rank * (size_t)w->n;
+    op->messages.next_recv = w->next_recv + (size_t)rank * (size_t)w->n;
+    struct tt_call_record record = { .signature = op->messages.signature };
     op->endpoint->control->publish(op->endpoint, &record, sequence);
     r->begun = true;
     for (uint32_t i = 0; i < TT_WINDOW; i++)
@@ -178,7 +178,7 @@ static void wake(struct rig_world *w, int rank)
         }
         if (now == TT_DONE) {
             rig_check(w, run, rank);
-            r->op.endpoint->control->publish(r->op.endpoint, NULL, r->op.sequence);
+            r->op.endpoint->control->publish(r->op.endpoint, NULL, r->op.messages.sequence);
             r->over = true;
             w->current[rank]++;
         }

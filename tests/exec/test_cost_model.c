@@ -82,11 +82,11 @@ static void bind(struct player *p, const struct tt_cost_query *q, int algorithm,
     op->spaces[TT_TMP] = (struct tt_space){ .base = (uintptr_t)p->memory + 2 * room, .stride = stride };
     op->window_bytes[TT_TMP] = stride * p->schedule.tmp_cells;
     op->endpoint = p->endpoint;
-    op->class = TT_CLASS_COLLECTIVE;
-    op->signature = 1;
-    op->next_send = p->numbers;
-    op->next_recv = p->numbers + key.n;
-    op->folds[TT_CHAIN] = op->folds[TT_TREE] = take_time;
+    op->messages.class = TT_CLASS_COLLECTIVE;
+    op->messages.signature = 1;
+    op->messages.next_send = p->numbers;
+    op->messages.next_recv = p->numbers + key.n;
+    op->arithmetic.folds[TT_CHAIN] = op->arithmetic.folds[TT_TREE] = take_time;
 }
 
 static void open_endpoints(struct player *players, int n)
@@ -138,7 +138,7 @@ static uint64_t simulated(const struct tt_cost_query *q, int algorithm, uint32_t
     now.full_slots = tt_sim_counts(now.sim)->full_slots;
     for (int me = 0; me < n; me++) {
         cr_assert_eq(
-            players[me].op.state, TT_DONE, "%s, rank %d of %d", tt_algorithms[algorithm].name, me, n);
+            players[me].op.result.state, TT_DONE, "%s, rank %d of %d", tt_algorithms[algorithm].name, me, n);
         end = players[me].end > end ? players[me].end : end;
         tt_op_destroy(&players[me].op);
         tt_schedule_free(&players[me].schedule);

@@ -28,7 +28,7 @@ static bool leads_to_the_dead(const struct rig_run *run, int rank, int dead)
 {
     for (int hop = 0; hop <= RANKS; hop++) {
         const struct tt_op *op = &run->ranks[rank].op;
-        if (rank == dead || op->state == TT_FAILED)
+        if (rank == dead || op->result.state == TT_FAILED)
             return true;
         rank = tt_exec_waits_for(op);
         if (rank == TT_NONE)
@@ -82,10 +82,10 @@ static void try_death(struct rig_plan *plan, uint64_t event, int dead, uint64_t 
         const struct tt_op *op = &run->ranks[r].op;
         if (r == dead)
             continue;
-        tally->ended += op->state == TT_DONE;
-        tally->waiting += op->state == TT_IDLE;
-        cr_expect_neq(op->state, TT_FAILED);
-        if (op->state != TT_DONE) {
+        tally->ended += op->result.state == TT_DONE;
+        tally->waiting += op->result.state == TT_IDLE;
+        cr_expect_neq(op->result.state, TT_FAILED);
+        if (op->result.state != TT_DONE) {
             cr_expect(leads_to_the_dead(run, r, dead),
                 "%s %s seed %llu: rank %d does not see that rank %d is gone (event %llu)",
                 tt_collectives[plan->collective].name, plan->schedules[0].algorithm, (unsigned long long)seed,
@@ -130,18 +130,18 @@ static void expect_mismatch(uint64_t count, uint64_t other_count, bool same_sign
     run->ranks[2] = other->ranks[2]; /* rank 2 calls something else */
     other->ranks[2] = swap;
     if (same_signature)
-        run->ranks[2].op.signature = run->ranks[0].op.signature;
+        run->ranks[2].op.messages.signature = run->ranks[0].op.messages.signature;
     struct rig_world *world = rig_world_create(&settings);
     rig_world_load(world, &run, 1);
     rig_world_drive(world);
     const struct tt_op *partner = &run->ranks[3].op; /* of rank 2 in the first round */
-    cr_expect_eq(partner->state, TT_FAILED);
-    cr_expect_eq(partner->status, TUTTI_MISMATCH);
-    cr_expect_eq(partner->failed_peer, 2);
-    cr_expect_eq(partner->failed_arrival.signature, run->ranks[2].op.signature);
-    cr_expect_eq(partner->failed_arrival.bytes, other_count * 8);
-    cr_expect_eq(run->ranks[2].op.state, TT_FAILED);
-    cr_expect_eq(run->ranks[2].op.failed_peer, 3);
+    cr_expect_eq(partner->result.state, TT_FAILED);
+    cr_expect_eq(partner->result.status, TUTTI_MISMATCH);
+    cr_expect_eq(partner->result.peer, 2);
+    cr_expect_eq(partner->result.arrival.signature, run->ranks[2].op.messages.signature);
+    cr_expect_eq(partner->result.arrival.bytes, other_count * 8);
+    cr_expect_eq(run->ranks[2].op.result.state, TT_FAILED);
+    cr_expect_eq(run->ranks[2].op.result.peer, 3);
     rig_world_free(world);
     swap = run->ranks[2];
     run->ranks[2] = other->ranks[2];

@@ -54,11 +54,11 @@ static void open_point(struct points *p, int me, int peer, bool receives, uint64
     for (uint64_t i = 0; i < count && !receives; i++)
         point->data[i] = value(me, peer, call, i);
     op->endpoint = p->world->endpoints[me];
-    op->class = TT_CLASS_P2P;
-    op->signature = 77;
-    op->next_send = p->next[me][0];
-    op->next_recv = p->next[me][1];
-    op->next_post = p->next[me][2];
+    op->messages.class = TT_CLASS_P2P;
+    op->messages.signature = 77;
+    op->messages.next_send = p->next[me][0];
+    op->messages.next_recv = p->next[me][1];
+    op->messages.next_post = p->next[me][2];
     tt_layout_even(&op->layout, count, 1, slices, sizeof(uint64_t));
     op->spaces[receives ? TT_OUT : TT_IN].base = (uintptr_t)point->data;
 }
@@ -175,7 +175,7 @@ static bool poll_both(struct points *p, int rank)
     struct rig_rank *r = &p->world->runs[0]->ranks[rank];
     if (!r->begun)
         rig_begin(p->world, rank);
-    if (r->op.state == TT_DONE)
+    if (r->op.result.state == TT_DONE)
         return moved;
     return rig_progress(p->world, rank) != TT_IDLE || moved;
 }
@@ -196,7 +196,7 @@ Test(exec_point, a_send_that_nobody_takes_starves_no_collective)
         while (poll_both(p, rank))
             ;
     for (int r = 0; r < RANKS; r++)
-        cr_expect_eq(run->ranks[r].op.state, TT_DONE);
+        cr_expect_eq(run->ranks[r].op.result.state, TT_DONE);
     cr_expect_eq(sender->first, 0);
     cr_expect_eq(tt_exec_waits_for(&sender->calls[0].op), 1);
     cr_expect_gt(tt_sim_occupied(p->world->sim), 0);

@@ -79,7 +79,7 @@ static void expect_bounded_copies(uint64_t seed)
             calls += bytes > 0;
         } while (now == TT_MOVED);
     }
-    cr_expect_eq(receiver->op.state, TT_DONE);
+    cr_expect_eq(receiver->op.result.state, TT_DONE);
     cr_expect_geq(calls, LARGE * 8 / (TT_EXEC_BUDGET_BYTES + 8));
     cr_expect_eq(memcmp(receiver->out, run->ranks[0].in, LARGE * 8), 0);
     rig_world_free(world);
@@ -165,7 +165,7 @@ Test(exec_scale, no_message_takes_the_slot_of_an_earlier_one)
         while (rig_progress(world, rank) == TT_MOVED)
             ;
     for (int r = 0; r < 3; r++)
-        cr_expect_eq(run->ranks[r].op.state, TT_DONE, "rank %d", r);
+        cr_expect_eq(run->ranks[r].op.result.state, TT_DONE, "rank %d", r);
     cr_expect_str_eq(tt_sim_error(world->sim), "");
     rig_world_free(world);
     rig_run_free(run);

@@ -197,7 +197,7 @@ Test(exec_ways, what_only_one_reads)
     int send = 0;
     for (uint32_t i = 0; i < s.nsteps; i++)
         if (s.steps[i].verb == TT_VERB_SEND) {
-            cr_expect_eq(op.single_reader[i], expected[send], "send %d", send);
+            cr_expect_eq(op.policy.single_reader[i], expected[send], "send %d", send);
             send++;
         }
     cr_expect_eq(send, SENDS);

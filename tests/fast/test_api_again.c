@@ -218,20 +218,22 @@ static void keep(struct ranks_me *me)
     if (ranks_expect(
             me, cached != NULL && cached->count == *least + 2, "no schedule is bound to the last call")) {
         const struct tt_op *op = &cached->prepared->op;
-        uint64_t bounce = op->bounce.base - (uintptr_t)c->memory.tmp, private_from = op->bounce_from[TT_IN];
-        ranks_expect(me, (op->bounce_bytes > 0) == (*least > 1), "a bounce buffer");
+        uint64_t bounce = op->bounce.space.base - (uintptr_t)c->memory.tmp,
+                 private_from = op->bounce.from[TT_IN];
+        ranks_expect(me, (op->bounce.bytes > 0) == (*least > 1), "a bounce buffer");
         ranks_ok(me, tt_comm_grow_tmp(c, c->memory.tmp_bytes + 1), "grow_tmp");
         ranks_ok(
             me, tutti_all_reduce(shared, out, cached->count, TUTTI_INT32, TUTTI_SUM, comm, none), "a call");
         ranks_expect(me, bound(c, &kept) == cached, "it is bound to another");
-        ranks_expect(me, op->spaces[TT_TMP].base == (uintptr_t)c->memory.tmp + op->bounce_bytes,
+        ranks_expect(me, op->spaces[TT_TMP].base == (uintptr_t)c->memory.tmp + op->bounce.bytes,
             "to memory of before");
-        ranks_expect(me, op->bounce_bytes == 0 || op->bounce.base - (uintptr_t)c->memory.tmp == bounce,
+        ranks_expect(me, op->bounce.bytes == 0 || op->bounce.space.base - (uintptr_t)c->memory.tmp == bounce,
             "to a bounce buffer of before");
-        ranks_expect(me, op->bounce_from[TT_IN] == UINT64_MAX, "to a bounce buffer for what needs none");
-        ranks_expect(me, op->sequence + 1 == c->numbers.sequence, "with the number of another operation");
+        ranks_expect(me, op->bounce.from[TT_IN] == UINT64_MAX, "to a bounce buffer for what needs none");
+        ranks_expect(
+            me, op->messages.sequence + 1 == c->numbers.sequence, "with the number of another operation");
         ranks_ok(me, tutti_all_reduce(own, out, cached->count, TUTTI_INT32, TUTTI_SUM, comm, none), "a call");
-        ranks_expect(me, op->bounce_from[TT_IN] == private_from, "to no bounce buffer");
+        ranks_expect(me, op->bounce.from[TT_IN] == private_from, "to no bounce buffer");
     }
     ranks_ok(me, tutti_mem_free(shared), "mem_free");
     ranks_part(me, comm);

@@ -478,7 +478,7 @@ Test(kernels, the_setting_chooses_the_set)
         int used = 0;
         for (int i = 0; i < TT_PREPARED_SETS * TT_PREPARED_WAYS; i++) {
             used += calls[i].used;
-            cr_expect(!calls[i].used || calls[i].op.folds[TT_CHAIN] == wanted, "%s", options);
+            cr_expect(!calls[i].used || calls[i].op.arithmetic.folds[TT_CHAIN] == wanted, "%s", options);
         }
         cr_expect_eq(used, 1);
         tutti_comm_destroy(comm);
