@@ -217,8 +217,8 @@ cuda|cudaDeviceReset();|perf/collperf/run.c
 cuda|cuMemFree(0);|lib/api/api.c transports/cuda_ipc.c
 cuda|CUresult r;|lib/base/log.c
 cuda|f<<<1, 2>>>();|training/train.c
-enqueue|d->dev->stream_sync(s);|lib/api/api.c
-enqueue|dev->event_create(0, &e);|lib/api/api.c
+enqueue|d->dev->stream.sync(s);|lib/api/api.c
+enqueue|dev->event.create(0, &e);|lib/api/api.c
 getenv|getenv("A");|lib/api/api.c lib/base/log.c algorithms/ring.c transports/shm.c kernels/fold.c
 getenv|char **e = environ;|lib/api/api.c
 wait|nanosleep(0, 0);|lib/api/api.c lib/base/clock.c transports/shm.c perf/collperf/run.c training/train.c

@@ -171,8 +171,8 @@ BEGIN {
     environment = b "(secure_getenv|getenv|environ)([^A-Za-z0-9_]|$)"
     sleeping = b "((clock_)?nanosleep|u?sleep|thrd_(sleep|yield)|(sched|pthread)_yield|(SYS_)?futex[a-z_]*)" \
         "[ \t]*[(,]"
-    waiting = "dev->(alloc|free|pin|unpin|preload|(alloc|free)_(managed|pinned)" \
-        "|stream_(sync|create|destroy)|event_(create|destroy)|segment_(alloc|free|import))[ \t]*\\("
+    waiting = "dev->(memory\\.((alloc|free)(_(managed|pinned))?|pin|unpin)|preload" \
+        "|stream\\.(sync|create|destroy)|event\\.(create|destroy)|segment\\.(alloc|free|import))[ \t]*\\("
     forking = b "pthread_atfork[ \t]*\\("
     clocks = b "(clock_gettime|gettimeofday|timespec_get|time|clock|__rdtscp?)[ \t]*\\("
 }

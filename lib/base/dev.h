@@ -104,14 +104,16 @@ struct tt_dev {
 
     /* Memory. `pin` makes host memory of the caller pinned: *seen is the address by which devices know it.
      * `classify` is for threads that use a device; in others it is INVALID. */
-    enum tt_dev_error (*alloc)(size_t bytes, void **ptr);
-    enum tt_dev_error (*free)(void *ptr);
-    enum tt_dev_error (*alloc_managed)(size_t bytes, void **ptr);
-    enum tt_dev_error (*alloc_pinned)(size_t bytes, void **ptr);
-    enum tt_dev_error (*free_pinned)(void *ptr);
-    enum tt_dev_error (*pin)(void *ptr, size_t bytes, void **seen);
-    enum tt_dev_error (*unpin)(void *ptr);
-    enum tt_dev_error (*classify)(const void *ptr, struct tt_dev_pointer *what);
+    struct {
+        enum tt_dev_error (*alloc)(size_t bytes, void **ptr);
+        enum tt_dev_error (*free)(void *ptr);
+        enum tt_dev_error (*alloc_managed)(size_t bytes, void **ptr);
+        enum tt_dev_error (*alloc_pinned)(size_t bytes, void **ptr);
+        enum tt_dev_error (*free_pinned)(void *ptr);
+        enum tt_dev_error (*pin)(void *ptr, size_t bytes, void **seen);
+        enum tt_dev_error (*unpin)(void *ptr);
+        enum tt_dev_error (*classify)(const void *ptr, struct tt_dev_pointer *what);
+    } memory;
 
     /* Copies between memory of any kind but pageable, and `fill` with a byte. Enqueue. */
     enum tt_dev_error (*copy)(void *dst, const void *src, size_t bytes, void *stream);
@@ -119,24 +121,28 @@ struct tt_dev {
         size_t row_bytes, size_t rows, void *stream);
     enum tt_dev_error (*fill)(void *dst, int byte, size_t bytes, void *stream);
 
-    /* Streams; those made here do not wait for the legacy one. `stream_sync` is for tests, benchmarks and
-     * what may wait as allocation does. `stream_device`: whose the stream is, and of which of that device's
+    /* Streams; those made here do not wait for the legacy one. `stream.sync` is for tests, benchmarks and
+     * what may wait as allocation does. `stream.device`: whose the stream is, and of which of that device's
      * contexts, a name to compare (a default stream's: those of the thread; -1 and NULL, if it has none). */
-    enum tt_dev_error (*stream_create)(void **stream);
-    enum tt_dev_error (*stream_destroy)(void *stream);
-    enum tt_dev_error (*stream_query)(void *stream);
-    enum tt_dev_error (*stream_sync)(void *stream);
-    enum tt_dev_error (*stream_device)(void *stream, int *device, void **context);
-    enum tt_dev_error (*stream_capture)(void *stream, struct tt_dev_capture *capture);
+    struct {
+        enum tt_dev_error (*create)(void **stream);
+        enum tt_dev_error (*destroy)(void *stream);
+        enum tt_dev_error (*query)(void *stream);
+        enum tt_dev_error (*sync)(void *stream);
+        enum tt_dev_error (*device)(void *stream, int *device, void **context);
+        enum tt_dev_error (*capture)(void *stream, struct tt_dev_capture *capture);
+    } stream;
 
     /* Events. A wait for an event that was never recorded is none. `external`: in a capture, the record or
      * wait is done at each replay, which orders what is outside the graph; else it changes nothing. */
-    enum tt_dev_error (*event_create)(bool timed, void **event);
-    enum tt_dev_error (*event_destroy)(void *event);
-    enum tt_dev_error (*event_record)(void *event, void *stream, bool external);
-    enum tt_dev_error (*event_wait)(void *event, void *stream, bool external);
-    enum tt_dev_error (*event_query)(void *event);
-    enum tt_dev_error (*event_elapsed)(void *begin, void *end, float *ms);
+    struct {
+        enum tt_dev_error (*create)(bool timed, void **event);
+        enum tt_dev_error (*destroy)(void *event);
+        enum tt_dev_error (*record)(void *event, void *stream, bool external);
+        enum tt_dev_error (*wait)(void *event, void *stream, bool external);
+        enum tt_dev_error (*query)(void *event);
+        enum tt_dev_error (*elapsed)(void *begin, void *end, float *ms);
+    } event;
 
     /* Words: 32 bits in pinned or device memory, by the device's address. A write is seen after all that was
      * enqueued before it; a wait ends when *word - value, as a signed number, is not negative. */
@@ -154,20 +160,24 @@ struct tt_dev {
     /* Segments. An export holds a descriptor (to be closed by who has it) or a handle; `import` is for other
      * processes: in the one that allocated it it is INVALID, where the runtime can tell. Who imports maps it
      * for his current device. All have freed an import before the owner frees the segment. */
-    enum tt_dev_error (*segment_alloc)(size_t bytes, struct tt_dev_segment *segment);
-    enum tt_dev_error (*segment_export)(const struct tt_dev_segment *segment, struct tt_dev_export *out);
-    enum tt_dev_error (*segment_import)(const struct tt_dev_export *from, struct tt_dev_segment *segment);
-    enum tt_dev_error (*segment_free)(struct tt_dev_segment *segment); /* or unmap, if it is imported */
+    struct {
+        enum tt_dev_error (*alloc)(size_t bytes, struct tt_dev_segment *segment);
+        enum tt_dev_error (*export)(const struct tt_dev_segment *segment, struct tt_dev_export *out);
+        enum tt_dev_error (*import)(const struct tt_dev_export *from, struct tt_dev_segment *segment);
+        enum tt_dev_error (*free)(struct tt_dev_segment *segment); /* or unmap, if it is imported */
+    } segment;
 
-    /* Graphs. `graph_retain`: `release` is called when the graph and all that was made of it are gone; on a
+    /* Graphs. `graph.retain`: `release` is called when the graph and all that was made of it are gone; on a
      * thread of the runtime, under the rules of host_call. After an error it is not called. */
-    enum tt_dev_error (*capture_begin)(void *stream);
-    enum tt_dev_error (*capture_end)(void *stream, void **graph);
-    enum tt_dev_error (*graph_retain)(void *graph, void (*release)(void *), void *argument);
-    enum tt_dev_error (*graph_destroy)(void *graph);
-    enum tt_dev_error (*graph_instantiate)(void *graph, void **runnable);
-    enum tt_dev_error (*graph_launch)(void *runnable, void *stream);
-    enum tt_dev_error (*runnable_destroy)(void *runnable);
+    struct {
+        enum tt_dev_error (*capture_begin)(void *stream);
+        enum tt_dev_error (*capture_end)(void *stream, void **graph);
+        enum tt_dev_error (*retain)(void *graph, void (*release)(void *), void *argument);
+        enum tt_dev_error (*destroy)(void *graph);
+        enum tt_dev_error (*instantiate)(void *graph, void **runnable);
+        enum tt_dev_error (*launch)(void *runnable, void *stream);
+        enum tt_dev_error (*runnable_destroy)(void *runnable);
+    } graph;
 };
 
 /* What a plugin exports: tutti_device_table, of this type; NULL if it cannot serve `version`. */

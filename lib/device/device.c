@@ -85,7 +85,7 @@ static tutti_status make_staging(struct tt_device *d, int n, uint64_t slot_bytes
     if (status != TUTTI_OK)
         return status;
     d->pinned = pinned;
-    if (d->dev->pin(pinned, d->pinned_bytes, &seen) != TT_DEV_OK)
+    if (d->dev->memory.pin(pinned, d->pinned_bytes, &seen) != TT_DEV_OK)
         return tt_fail(TUTTI_DEVICE_ERROR, "cannot pin %llu bytes for device %d: %s",
             (unsigned long long)d->pinned_bytes, d->number, d->dev->why());
     d->pinned_seen = seen;
@@ -98,10 +98,10 @@ static tutti_status make_staging(struct tt_device *d, int n, uint64_t slot_bytes
 static tutti_status make_events(struct tt_device *d)
 {
     int number;
-    if (d->dev->stream_device(NULL, &number, &d->context) == TT_DEV_OK &&
-        d->dev->event_create(false, &d->order_event) == TT_DEV_OK &&
-        d->dev->event_create(false, &d->fork_event) == TT_DEV_OK &&
-        d->dev->event_create(false, &d->inside) == TT_DEV_OK)
+    if (d->dev->stream.device(NULL, &number, &d->context) == TT_DEV_OK &&
+        d->dev->event.create(false, &d->order_event) == TT_DEV_OK &&
+        d->dev->event.create(false, &d->fork_event) == TT_DEV_OK &&
+        d->dev->event.create(false, &d->inside) == TT_DEV_OK)
         return TUTTI_OK;
     return tt_fail(TUTTI_DEVICE_ERROR, "no events of device %d: %s", d->number, d->dev->why());
 }
@@ -179,7 +179,7 @@ static bool is_drained(const struct tt_device *d)
     bool over = !d->ordered;
     tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
     while (!over && tt_now_ns() < until) {
-        over = d->dev->event_query(d->order_event) != TT_DEV_NOT_READY;
+        over = d->dev->event.query(d->order_event) != TT_DEV_NOT_READY;
         if (!over)
             tt_wait_idle(&w);
     }
@@ -196,7 +196,7 @@ bool tt_device_settle(const struct tt_comm *comm)
     bool over = false;
     if (!d->ordered || !enter(d, &before))
         return false;
-    bool passed = d->dev->event_query(d->order_event) == TT_DEV_OK;
+    bool passed = d->dev->event.query(d->order_event) == TT_DEV_OK;
     tt_device_leave(d, before);
     if (!passed)
         return false;
@@ -222,13 +222,13 @@ static void give_up(struct tt_device *d)
         tt_log(TT_LOG_WARN, "%s: its stream is still busy on device %d; %llu pinned bytes stay",
             d->comm->identity.name, d->number, (unsigned long long)d->pinned_bytes);
     if (d->order_event != NULL && !kept)
-        d->dev->event_destroy(d->order_event);
+        d->dev->event.destroy(d->order_event);
     if (d->fork_event != NULL)
-        d->dev->event_destroy(d->fork_event);
+        d->dev->event.destroy(d->fork_event);
     if (d->inside != NULL)
-        d->dev->event_destroy(d->inside);
+        d->dev->event.destroy(d->inside);
     if (d->pinned_seen != NULL && drained)
-        d->dev->unpin(d->pinned);
+        d->dev->memory.unpin(d->pinned);
     if (entered)
         tt_device_leave(d, before);
     if (d->pinned != NULL && drained)
@@ -265,7 +265,7 @@ struct span { /* what an argument of a call points to */
 static tutti_status classify(const struct tt_device *d, struct span s, enum tt_dev_kind *kind)
 {
     struct tt_dev_pointer what;
-    enum tt_dev_error error = d->dev->classify(s.pointer, &what);
+    enum tt_dev_error error = d->dev->memory.classify(s.pointer, &what);
     if (error == TT_DEV_BROKEN)
         return tt_device_broken(d);
     if (error != TT_DEV_OK)
@@ -376,7 +376,7 @@ static tutti_status check_here(struct tt_call *call, const struct tt_device *d)
     const char *name = tt_collectives[call->collective].name;
     int number;
     void *context;
-    enum tt_dev_error error = d->dev->stream_device(call->stream.handle, &number, &context);
+    enum tt_dev_error error = d->dev->stream.device(call->stream.handle, &number, &context);
     if (error == TT_DEV_BROKEN)
         return tt_device_broken(d);
     if (error != TT_DEV_OK)

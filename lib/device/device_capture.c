@@ -229,13 +229,13 @@ static void sweep(void)
     pthread_mutex_lock(&left.lock);
     for (struct tt_replays **at = &left.first, *home; (home = *at) != NULL;) {
         reap(home);
-        if (home->first != NULL || home->dev->event_query(home->order_event) == TT_DEV_NOT_READY) {
+        if (home->first != NULL || home->dev->event.query(home->order_event) == TT_DEV_NOT_READY) {
             at = &home->next;
             continue;
         }
         *at = home->next;
-        home->dev->event_destroy(home->order_event);
-        home->dev->unpin(home->pinned);
+        home->dev->event.destroy(home->order_event);
+        home->dev->memory.unpin(home->pinned);
         tt_arena_free(home->pinned);
         free(home);
     }
@@ -369,7 +369,7 @@ static void release(void *argument)
 
 enum tt_dev_error tt_captured_retain(struct tt_captured *c, void *graph)
 {
-    enum tt_dev_error error = c->home->dev->graph_retain(graph, release, c);
+    enum tt_dev_error error = c->home->dev->graph.retain(graph, release, c);
     if (error != TT_DEV_OK)
         return error;
     c->next = c->home->first;
@@ -380,14 +380,14 @@ enum tt_dev_error tt_captured_retain(struct tt_captured *c, void *graph)
 enum tt_dev_error tt_captured_enter(struct tt_captured *c, struct tt_device *d, void *stream)
 {
     bool again = d->capture == c->capture; /* external events order graphs, not the parts of one */
-    enum tt_dev_error error = again ? d->dev->event_wait(d->inside, stream, false)
-                                    : d->dev->event_wait(d->order_event, stream, true);
+    enum tt_dev_error error = again ? d->dev->event.wait(d->inside, stream, false)
+                                    : d->dev->event.wait(d->order_event, stream, true);
     return error == TT_DEV_OK ? d->dev->host_call(stream, arrive, c) : error;
 }
 
 enum tt_dev_error tt_captured_leave(struct tt_captured *c, struct tt_device *d, void *stream)
 {
-    enum tt_dev_error error = d->dev->event_record(d->order_event, stream, true);
+    enum tt_dev_error error = d->dev->event.record(d->order_event, stream, true);
     d->capture = c->capture;
-    return error == TT_DEV_OK ? d->dev->event_record(d->inside, stream, false) : error;
+    return error == TT_DEV_OK ? d->dev->event.record(d->inside, stream, false) : error;
 }

@@ -57,13 +57,13 @@ static tutti_status fail(const struct tt_dev *dev, enum tt_dev_error error, cons
 static enum tt_dev_error clear(const struct tt_dev *dev, const struct tt_dev_segment *segment)
 {
     void *stream;
-    enum tt_dev_error error = dev->stream_create(&stream);
+    enum tt_dev_error error = dev->stream.create(&stream);
     if (error != TT_DEV_OK)
         return error;
     error = dev->fill(segment->base, 0, segment->bytes, stream);
     if (error == TT_DEV_OK)
-        error = dev->stream_sync(stream);
-    dev->stream_destroy(stream);
+        error = dev->stream.sync(stream);
+    dev->stream.destroy(stream);
     return error;
 }
 
@@ -76,14 +76,14 @@ static tutti_status alloc_here(
         return tt_fail(TUTTI_OUT_OF_MEMORY, "mem_alloc: bytes is %zu; device %d has %llu", bytes, device,
             (unsigned long long)facts.bytes);
     if (error == TT_DEV_OK)
-        error = dev->segment_alloc(bytes, segment);
+        error = dev->segment.alloc(bytes, segment);
     if (error != TT_DEV_OK)
         return fail(dev, error, "mem_alloc", device);
     error = clear(dev, segment);
     if (error == TT_DEV_OK)
         return TUTTI_OK;
     tutti_status status = fail(dev, error, "mem_alloc", device);
-    dev->segment_free(segment);
+    dev->segment.free(segment);
     return status;
 }
 
@@ -141,7 +141,7 @@ bool tt_device_memory_free(void *ptr, tutti_status *status)
         return false;
     *status = tt_dev_find("", &dev);
     if (*status == TUTTI_OK) {
-        enum tt_dev_error error = dev->segment_free(&e->segment);
+        enum tt_dev_error error = dev->segment.free(&e->segment);
         if (error != TT_DEV_OK)
             *status = fail(dev, error, "mem_free", e->segment.device);
     }

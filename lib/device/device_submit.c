@@ -290,13 +290,13 @@ static enum tt_dev_error join_streams(const struct comm_batch *b)
     void *lead = b->ops[0].stream;
     enum tt_dev_error error = TT_DEV_OK;
     if (b->captured == NULL && d->ordered) /* on any stream: one that is gone may have had the same handle */
-        error = d->dev->event_wait(d->order_event, lead, false);
+        error = d->dev->event.wait(d->order_event, lead, false);
     for (int i = 1; i < b->count && error == TT_DEV_OK; i++) {
         if (b->ops[i].stream == lead)
             continue;
-        error = d->dev->event_record(d->fork_event, b->ops[i].stream, false);
+        error = d->dev->event.record(d->fork_event, b->ops[i].stream, false);
         if (error == TT_DEV_OK)
-            error = d->dev->event_wait(d->fork_event, lead, false);
+            error = d->dev->event.wait(d->fork_event, lead, false);
     }
     if (b->captured != NULL && error == TT_DEV_OK)
         error = tt_captured_enter(b->captured, d, lead);
@@ -307,11 +307,11 @@ static enum tt_dev_error fork_streams(const struct comm_batch *b)
 {
     struct tt_device *d = b->device;
     void *lead = b->ops[0].stream, *last = b->captured == NULL ? d->order_event : d->inside;
-    enum tt_dev_error error = b->captured == NULL ? d->dev->event_record(d->order_event, lead, false)
+    enum tt_dev_error error = b->captured == NULL ? d->dev->event.record(d->order_event, lead, false)
                                                   : tt_captured_leave(b->captured, d, lead);
     for (int i = 1; i < b->count && error == TT_DEV_OK; i++)
         if (b->ops[i].stream != lead)
-            error = d->dev->event_wait(last, b->ops[i].stream, false);
+            error = d->dev->event.wait(last, b->ops[i].stream, false);
     d->ordered = true;
     return error;
 }
@@ -496,7 +496,7 @@ static tutti_status ask_capture(const struct tt_call *call, struct tt_dev_captur
     tutti_status status = tt_device_enter(d, &before);
     if (status != TUTTI_OK)
         return status;
-    if (d->dev->stream_capture(call->stream.handle, capture) != TT_DEV_OK)
+    if (d->dev->stream.capture(call->stream.handle, capture) != TT_DEV_OK)
         status = tt_fail(
             TUTTI_INVALID_ARGUMENT, "%s: stream: %s", tt_collectives[call->collective].name, d->dev->why());
     tt_device_leave(d, before);

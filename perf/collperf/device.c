@@ -64,9 +64,9 @@ static tutti_status make_stream(struct perf_device *d)
     if (status == TUTTI_OK)
         status = check(d, d->dev->facts(d->number, &facts), "device");
     if (status == TUTTI_OK)
-        status = check(d, d->dev->stream_create(&d->stream), "stream");
+        status = check(d, d->dev->stream.create(&d->stream), "stream");
     for (int i = 0; i < PERF_DEVICE_MARKS && status == TUTTI_OK; i++)
-        status = check(d, d->dev->event_create(true, &d->marks[i]), "event");
+        status = check(d, d->dev->event.create(true, &d->marks[i]), "event");
     if (status == TUTTI_OK)
         snprintf(d->name, sizeof d->name, "%s", facts.name);
     return status;
@@ -92,9 +92,9 @@ void perf_device_close(struct perf_device *d)
 {
     for (int i = 0; i < PERF_DEVICE_MARKS; i++)
         if (d->marks[i] != NULL)
-            d->dev->event_destroy(d->marks[i]);
+            d->dev->event.destroy(d->marks[i]);
     if (d->stream != NULL)
-        d->dev->stream_destroy(d->stream);
+        d->dev->stream.destroy(d->stream);
     *d = (struct perf_device){ 0 };
 }
 
@@ -102,18 +102,18 @@ tutti_status perf_device_alloc(struct perf_device *d, enum perf_memory memory, u
 {
     const struct tt_dev *dev = d->dev;
     return check(d,
-        memory == PERF_PINNED    ? dev->alloc_pinned(bytes, block)
-        : memory == PERF_MANAGED ? dev->alloc_managed(bytes, block)
-                                 : dev->alloc(bytes, block),
+        memory == PERF_PINNED    ? dev->memory.alloc_pinned(bytes, block)
+        : memory == PERF_MANAGED ? dev->memory.alloc_managed(bytes, block)
+                                 : dev->memory.alloc(bytes, block),
         "memory for the buffers");
 }
 
 void perf_device_free(struct perf_device *d, enum perf_memory memory, void *block)
 {
     if (memory == PERF_PINNED)
-        d->dev->free_pinned(block);
+        d->dev->memory.free_pinned(block);
     else
-        d->dev->free(block);
+        d->dev->memory.free(block);
 }
 
 tutti_status perf_device_copy(struct perf_device *d, void *to, const void *from, uint64_t bytes)
@@ -123,43 +123,43 @@ tutti_status perf_device_copy(struct perf_device *d, void *to, const void *from,
 
 tutti_status perf_device_sync(struct perf_device *d)
 {
-    return check(d, d->dev->stream_sync(d->stream), "synchronise");
+    return check(d, d->dev->stream.sync(d->stream), "synchronise");
 }
 
 tutti_status perf_device_mark(struct perf_device *d, int mark)
 {
-    return check(d, d->dev->event_record(d->marks[mark], d->stream, false), "event");
+    return check(d, d->dev->event.record(d->marks[mark], d->stream, false), "event");
 }
 
 tutti_status perf_device_between(struct perf_device *d, int from, int to, double *seconds)
 {
     float ms = 0;
-    tutti_status status = check(d, d->dev->event_elapsed(d->marks[from], d->marks[to], &ms), "event");
+    tutti_status status = check(d, d->dev->event.elapsed(d->marks[from], d->marks[to], &ms), "event");
     *seconds = 1e-3 * (double)ms;
     return status;
 }
 
 tutti_status perf_device_record(struct perf_device *d)
 {
-    return check(d, d->dev->capture_begin(d->stream), "graph");
+    return check(d, d->dev->graph.capture_begin(d->stream), "graph");
 }
 
 tutti_status perf_device_keep(struct perf_device *d)
 {
-    tutti_status status = check(d, d->dev->capture_end(d->stream, &d->graph), "graph");
-    return status == TUTTI_OK ? check(d, d->dev->graph_instantiate(d->graph, &d->runnable), "graph") : status;
+    tutti_status status = check(d, d->dev->graph.capture_end(d->stream, &d->graph), "graph");
+    return status == TUTTI_OK ? check(d, d->dev->graph.instantiate(d->graph, &d->runnable), "graph") : status;
 }
 
 tutti_status perf_device_replay(struct perf_device *d)
 {
-    return check(d, d->dev->graph_launch(d->runnable, d->stream), "graph");
+    return check(d, d->dev->graph.launch(d->runnable, d->stream), "graph");
 }
 
 void perf_device_drop(struct perf_device *d)
 {
     if (d->runnable != NULL)
-        d->dev->runnable_destroy(d->runnable);
+        d->dev->graph.runnable_destroy(d->runnable);
     if (d->graph != NULL)
-        d->dev->graph_destroy(d->graph);
+        d->dev->graph.destroy(d->graph);
     d->graph = d->runnable = NULL;
 }

@@ -28,9 +28,9 @@ static void take_down(struct bench *b)
         if (b->comms[r] != NULL)
             tutti_comm_destroy(b->comms[r]);
         if (b->streams[r] != NULL)
-            fine(b, b->dev->stream_destroy(b->streams[r]));
+            fine(b, b->dev->stream.destroy(b->streams[r]));
         if (b->managed[r] != NULL)
-            fine(b, b->dev->free(b->managed[r]));
+            fine(b, b->dev->memory.free(b->managed[r]));
     }
 }
 
@@ -44,8 +44,8 @@ static tutti_status set_up(struct bench *b)
         return status != TUTTI_OK ? status : TUTTI_DEVICE_ERROR;
     status = tutti_comm_init_all(RANKS, NULL, &config, b->comms);
     for (int r = 0; r < RANKS && status == TUTTI_OK; r++) {
-        if (!fine(b, b->dev->stream_create(&b->streams[r])) ||
-            !fine(b, b->dev->alloc_managed(WORDS * sizeof(int32_t), &b->managed[r])))
+        if (!fine(b, b->dev->stream.create(&b->streams[r])) ||
+            !fine(b, b->dev->memory.alloc_managed(WORDS * sizeof(int32_t), &b->managed[r])))
             status = TUTTI_DEVICE_ERROR;
         else
             b->v[r] = b->managed[r];
@@ -74,7 +74,7 @@ static tutti_status exchange(struct bench *b, long refusal)
     tutti_status status = tutti_group_end();
     atomic_store(&countdown, atomic_load(&countdown) > 0 ? -1 : 0);
     for (int r = 0; r < RANKS; r++)
-        fine(b, b->dev->stream_sync(b->streams[r]));
+        fine(b, b->dev->stream.sync(b->streams[r]));
     return status;
 }
 

@@ -65,11 +65,12 @@ Test(cuda_table, questions_make_no_context)
     called(dev->facts(1, &facts), "cudaGetDeviceProperties(1)");
     called(dev->current(&device), "cuCtxGetCurrent()");
     cr_expect(n == 2 && device == -1);
-    called(dev->stream_device(stream, &device, &context), "cuStreamGetCtx(5) cuCtxGetDevice(22)");
+    called(dev->stream.device(stream, &device, &context), "cuStreamGetCtx(5) cuCtxGetDevice(22)");
     cr_expect(device == 1 && context == (void *)22);
-    called(dev->stream_device(NULL, &device, &context), "cuStreamGetCtx(0)");
+    called(dev->stream.device(NULL, &device, &context), "cuStreamGetCtx(0)");
     cr_expect(device == -1 && context == NULL);
-    cr_expect_eq(dev->classify(some, &what), TT_DEV_INVALID, "without a context the driver knows nothing");
+    cr_expect_eq(
+        dev->memory.classify(some, &what), TT_DEV_INVALID, "without a context the driver knows nothing");
     cr_expect_str_eq(fake_calls(), "cuCtxGetCurrent()");
 }
 
@@ -100,16 +101,16 @@ Test(cuda_table, current_and_default_streams)
     for (int i = 0; i < 3; i++) {
         char calls[64];
         snprintf(calls, sizeof calls, "cuStreamGetCtx(%d) cuCtxGetDevice(21)", (int)(intptr_t)defaults[i]);
-        called(dev->stream_device(defaults[i], &device, &context), calls);
+        called(dev->stream.device(defaults[i], &device, &context), calls);
         cr_expect(device == 1 && context == (void *)21);
         context = some;
     }
     fake.context_device = -1;
     fail("cuStreamGetCtx", CUDA_ERROR_NOT_INITIALIZED);
-    cr_expect(dev->stream_device(NULL, &device, &context) == TT_DEV_OK && device == -1 && context == NULL);
-    cr_expect_eq(dev->stream_device(stream, &device, &context), TT_DEV_BROKEN, "a stream there is not");
+    cr_expect(dev->stream.device(NULL, &device, &context) == TT_DEV_OK && device == -1 && context == NULL);
+    cr_expect_eq(dev->stream.device(stream, &device, &context), TT_DEV_BROKEN, "a stream there is not");
     fail("cuStreamGetCtx", CUDA_ERROR_INVALID_HANDLE);
-    cr_expect_eq(dev->stream_device(NULL, &device, &context), TT_DEV_INVALID, "one that a context lacks");
+    cr_expect_eq(dev->stream.device(NULL, &device, &context), TT_DEV_INVALID, "one that a context lacks");
     fail("cuCtxGetCurrent", CUDA_ERROR_NOT_INITIALIZED);
     cr_expect(dev->current(&device) == TT_DEV_OK && device == -1, "a thread that has used none yet");
 }
@@ -128,71 +129,71 @@ Test(cuda_table, use)
 static enum tt_dev_error alloc(void)
 {
     void *ptr;
-    return dev->alloc(64, &ptr);
+    return dev->memory.alloc(64, &ptr);
 }
 
 static enum tt_dev_error free_some(void)
 {
-    return dev->free(some);
+    return dev->memory.free(some);
 }
 
 static enum tt_dev_error alloc_managed(void)
 {
     void *ptr;
-    return dev->alloc_managed(64, &ptr);
+    return dev->memory.alloc_managed(64, &ptr);
 }
 
 static enum tt_dev_error alloc_pinned(void)
 {
     void *ptr;
-    return dev->alloc_pinned(64, &ptr);
+    return dev->memory.alloc_pinned(64, &ptr);
 }
 
 static enum tt_dev_error free_pinned(void)
 {
-    return dev->free_pinned(some);
+    return dev->memory.free_pinned(some);
 }
 
 static enum tt_dev_error unpin(void)
 {
-    return dev->unpin(some);
+    return dev->memory.unpin(some);
 }
 
 static enum tt_dev_error stream_create(void)
 {
     void *made;
-    return dev->stream_create(&made);
+    return dev->stream.create(&made);
 }
 
 static enum tt_dev_error stream_destroy(void)
 {
-    return dev->stream_destroy(stream);
+    return dev->stream.destroy(stream);
 }
 
 static enum tt_dev_error stream_query(void)
 {
-    return dev->stream_query(stream);
+    return dev->stream.query(stream);
 }
 
 static enum tt_dev_error stream_sync(void)
 {
-    return dev->stream_sync(stream);
+    return dev->stream.sync(stream);
 }
 
 static enum tt_dev_error event_create(void)
 {
     void *made;
-    return dev->event_create(false, &made);
+    return dev->event.create(false, &made);
 }
 
 static enum tt_dev_error event_destroy(void)
 {
-    return dev->event_destroy(event);
+    return dev->event.destroy(event);
 }
 
 static enum tt_dev_error event_query(void)
 {
-    return dev->event_query(event);
+    return dev->event.query(event);
 }
 
 static enum tt_dev_error occupancy(void)
@@ -204,12 +205,12 @@ static enum tt_dev_error occupancy(void)
 static enum tt_dev_error graph_instantiate(void)
 {
     void *runnable;
-    return dev->graph_instantiate((void *)12, &runnable);
+    return dev->graph.instantiate((void *)12, &runnable);
 }
 
 static enum tt_dev_error runnable_destroy(void)
 {
-    return dev->runnable_destroy((void *)15);
+    return dev->graph.runnable_destroy((void *)15);
 }
 
 static const struct {
@@ -278,23 +279,23 @@ Test(cuda_table, enqueued)
     called(dev->wait_word(stream, word, 9), "cuStreamWaitValue32(5, 0x7000, 9, 0)");
     called(dev->host_call(stream, release, some), "cudaLaunchHostFunc(5, 1, 0x7000)");
     called(dev->launch(&launch, stream), launched);
-    called(dev->graph_launch((void *)15, stream), "cudaGraphLaunch(15, 5)");
-    called(dev->event_record(event, stream, false), "cudaEventRecordWithFlags(6, 5, 0)");
-    called(dev->event_wait(event, stream, false), "cudaStreamWaitEvent(5, 6, 0)");
+    called(dev->graph.launch((void *)15, stream), "cudaGraphLaunch(15, 5)");
+    called(dev->event.record(event, stream, false), "cudaEventRecordWithFlags(6, 5, 0)");
+    called(dev->event.wait(event, stream, false), "cudaStreamWaitEvent(5, 6, 0)");
 }
 
 /* CUDA refuses the flag outside of a capture. */
 Test(cuda_table, external_events_are_that_in_captures_only)
 {
     called(
-        dev->event_record(event, stream, true), "cudaStreamIsCapturing(5) cudaEventRecordWithFlags(6, 5, 0)");
-    called(dev->event_wait(event, stream, true), "cudaStreamIsCapturing(5) cudaStreamWaitEvent(5, 6, 0)");
+        dev->event.record(event, stream, true), "cudaStreamIsCapturing(5) cudaEventRecordWithFlags(6, 5, 0)");
+    called(dev->event.wait(event, stream, true), "cudaStreamIsCapturing(5) cudaStreamWaitEvent(5, 6, 0)");
     fake.capture = cudaStreamCaptureStatusActive;
     called(
-        dev->event_record(event, stream, true), "cudaStreamIsCapturing(5) cudaEventRecordWithFlags(6, 5, 1)");
-    called(dev->event_wait(event, stream, true), "cudaStreamIsCapturing(5) cudaStreamWaitEvent(5, 6, 1)");
+        dev->event.record(event, stream, true), "cudaStreamIsCapturing(5) cudaEventRecordWithFlags(6, 5, 1)");
+    called(dev->event.wait(event, stream, true), "cudaStreamIsCapturing(5) cudaStreamWaitEvent(5, 6, 1)");
     fail("cudaStreamIsCapturing", cudaErrorStreamCaptureImplicit);
-    cr_expect_eq(dev->event_record(event, NULL, true), TT_DEV_CAPTURE);
+    cr_expect_eq(dev->event.record(event, NULL, true), TT_DEV_CAPTURE);
     cr_expect_str_eq(fake_calls(), "cudaStreamIsCapturing(0)");
 }
 
@@ -322,7 +323,7 @@ Test(cuda_table, pointers)
     struct tt_dev_pointer what;
     fake.context_device = 0;
     fake.pointer.device = -2; /* what the driver says of memory that it does not know */
-    cr_assert_eq(dev->classify(some, &what), TT_DEV_OK);
+    cr_assert_eq(dev->memory.classify(some, &what), TT_DEV_OK);
     cr_expect(
         what.kind == TT_DEV_HOST && what.device == -1 && what.base == 0 && what.bytes == 0 && what.id == 0);
     fake.pointer.type = CU_MEMORYTYPE_DEVICE;
@@ -330,28 +331,30 @@ Test(cuda_table, pointers)
     fake.pointer.base = 0x6000;
     fake.pointer.bytes = 8192;
     fake.pointer.id = 44;
-    cr_assert_eq(dev->classify(some, &what), TT_DEV_OK);
+    cr_assert_eq(dev->memory.classify(some, &what), TT_DEV_OK);
     cr_expect(what.kind == TT_DEV_DEVICE && what.device == 1 && what.base == 0x6000 && what.bytes == 8192 &&
               what.id == 44);
     fake.pointer.managed = 1;
-    cr_expect(dev->classify(some, &what) == TT_DEV_OK && what.kind == TT_DEV_MANAGED && what.device == 1);
+    cr_expect(
+        dev->memory.classify(some, &what) == TT_DEV_OK && what.kind == TT_DEV_MANAGED && what.device == 1);
     fake.pointer.managed = 0;
     fake.pointer.type = CU_MEMORYTYPE_HOST;
-    cr_expect(dev->classify(some, &what) == TT_DEV_OK && what.kind == TT_DEV_PINNED && what.device == -1);
+    cr_expect(
+        dev->memory.classify(some, &what) == TT_DEV_OK && what.kind == TT_DEV_PINNED && what.device == -1);
     cr_expect_eq(what.id, 44);
 }
 
 Test(cuda_table, pin)
 {
     void *seen = NULL;
-    called(dev->pin(some, 64, &seen),
+    called(dev->memory.pin(some, 64, &seen),
         "mode(relaxed) cudaHostRegister(0x7000, 64, 3) cudaHostGetDevicePointer(0x7000, 0) mode(global)");
     cr_expect_eq(seen, (void *)0x4000);
     fail("cudaHostRegister", cudaErrorHostMemoryAlreadyRegistered);
-    cr_expect_eq(dev->pin(some, 64, &seen), TT_DEV_INVALID);
+    cr_expect_eq(dev->memory.pin(some, 64, &seen), TT_DEV_INVALID);
     cr_expect_str_eq(fake_calls(), "mode(relaxed) cudaHostRegister(0x7000, 64, 3) mode(global)");
     fail("cudaHostGetDevicePointer", cudaErrorNotSupported);
-    cr_expect_eq(dev->pin(some, 64, &seen), TT_DEV_UNSUPPORTED);
+    cr_expect_eq(dev->memory.pin(some, 64, &seen), TT_DEV_UNSUPPORTED);
     cr_expect_not_null(
         strstr(fake_calls(), "cudaHostGetDevicePointer(0x7000, 0) cudaHostUnregister(0x7000) mode(global)"));
 }
@@ -365,27 +368,27 @@ Test(cuda_table, outputs_are_left_alone_by_what_fails)
     void *out = untouched;
     fake.context_device = 0;
     fail("cudaMalloc", cudaErrorMemoryAllocation);
-    cr_expect(dev->alloc(64, &out) == TT_DEV_NO_MEMORY && out == untouched, "alloc");
+    cr_expect(dev->memory.alloc(64, &out) == TT_DEV_NO_MEMORY && out == untouched, "alloc");
     fail("cudaMallocManaged", cudaErrorMemoryAllocation);
-    cr_expect(dev->alloc_managed(64, &out) == TT_DEV_NO_MEMORY && out == untouched, "alloc_managed");
+    cr_expect(dev->memory.alloc_managed(64, &out) == TT_DEV_NO_MEMORY && out == untouched, "alloc_managed");
     fail("cudaHostAlloc", cudaErrorMemoryAllocation);
-    cr_expect(dev->alloc_pinned(64, &out) == TT_DEV_NO_MEMORY && out == untouched, "alloc_pinned");
+    cr_expect(dev->memory.alloc_pinned(64, &out) == TT_DEV_NO_MEMORY && out == untouched, "alloc_pinned");
     fail("cudaHostGetDevicePointer", cudaErrorNotSupported);
-    cr_expect(dev->pin(some, 64, &out) == TT_DEV_UNSUPPORTED && out == untouched, "pin");
+    cr_expect(dev->memory.pin(some, 64, &out) == TT_DEV_UNSUPPORTED && out == untouched, "pin");
     fail("cudaStreamCreateWithFlags", cudaErrorMemoryAllocation);
-    cr_expect(dev->stream_create(&out) == TT_DEV_NO_MEMORY && out == untouched, "stream_create");
+    cr_expect(dev->stream.create(&out) == TT_DEV_NO_MEMORY && out == untouched, "stream_create");
     fail("cudaEventCreateWithFlags", cudaErrorMemoryAllocation);
-    cr_expect(dev->event_create(false, &out) == TT_DEV_NO_MEMORY && out == untouched, "event_create");
+    cr_expect(dev->event.create(false, &out) == TT_DEV_NO_MEMORY && out == untouched, "event_create");
     fail("cudaStreamEndCapture", cudaErrorStreamCaptureInvalidated);
-    cr_expect(dev->capture_end(stream, &out) == TT_DEV_CAPTURE && out == untouched, "capture_end");
+    cr_expect(dev->graph.capture_end(stream, &out) == TT_DEV_CAPTURE && out == untouched, "capture_end");
     fail("cudaGraphInstantiate", cudaErrorMemoryAllocation);
     cr_expect(
-        dev->graph_instantiate(some, &out) == TT_DEV_NO_MEMORY && out == untouched, "graph_instantiate");
+        dev->graph.instantiate(some, &out) == TT_DEV_NO_MEMORY && out == untouched, "graph_instantiate");
     fail("cudaGetDeviceCount", cudaErrorNoDevice);
     cr_expect(dev->count(&n) == TT_DEV_ABSENT && n == NUMBER, "count");
     fail("cuCtxGetDevice", CUDA_ERROR_INVALID_CONTEXT);
     cr_expect(dev->current(&n) != TT_DEV_OK && n == NUMBER, "current");
-    cr_expect(dev->stream_device(stream, &n, &out) != TT_DEV_OK && n == NUMBER && out == untouched,
+    cr_expect(dev->stream.device(stream, &n, &out) != TT_DEV_OK && n == NUMBER && out == untouched,
         "stream_device");
 }
 
@@ -395,28 +398,28 @@ Test(cuda_table, captures)
 {
     struct tt_dev_capture capture;
     void *graph;
-    called(dev->capture_begin(stream), "cudaStreamBeginCapture(5, 0)");
-    called(dev->capture_end(stream, &graph), "cudaStreamEndCapture(5)");
-    called(dev->stream_capture(stream, &capture), "cudaStreamGetCaptureInfo(5)");
+    called(dev->graph.capture_begin(stream), "cudaStreamBeginCapture(5, 0)");
+    called(dev->graph.capture_end(stream, &graph), "cudaStreamEndCapture(5)");
+    called(dev->stream.capture(stream, &capture), "cudaStreamGetCaptureInfo(5)");
     cr_expect(!capture.active && !capture.broken && capture.graph == NULL && capture.id == 0);
     fake.capture = cudaStreamCaptureStatusActive;
-    called(dev->stream_capture(stream, &capture), "cudaStreamGetCaptureInfo(5)");
+    called(dev->stream.capture(stream, &capture), "cudaStreamGetCaptureInfo(5)");
     cr_expect(capture.active && !capture.broken && capture.graph == graph && capture.id == 77);
     fake.capture = cudaStreamCaptureStatusInvalidated;
-    called(dev->stream_capture(stream, &capture), "cudaStreamGetCaptureInfo(5)");
+    called(dev->stream.capture(stream, &capture), "cudaStreamGetCaptureInfo(5)");
     cr_expect(!capture.active && capture.broken);
 }
 
 Test(cuda_table, graphs_retain)
 {
-    called(dev->graph_retain((void *)12, release, some),
+    called(dev->graph.retain((void *)12, release, some),
         "cudaUserObjectCreate(0x7000, 1, 1) cudaGraphRetainUserObject(12, 14, 1, 1)");
     cr_expect_eq(fake.release, release);
     fail("cudaUserObjectCreate", cudaErrorInvalidValue);
-    cr_expect_eq(dev->graph_retain((void *)12, release, some), TT_DEV_INVALID);
+    cr_expect_eq(dev->graph.retain((void *)12, release, some), TT_DEV_INVALID);
     cr_expect_str_eq(fake_calls(), "cudaUserObjectCreate(0x7000, 1, 1)");
     fake.failing = NULL;
-    called(dev->graph_destroy((void *)12), "cudaGraphDestroy(12)");
+    called(dev->graph.destroy((void *)12), "cudaGraphDestroy(12)");
 }
 
 /* --- Segments. */
@@ -426,7 +429,7 @@ Test(cuda_table, segments_by_descriptor)
     fake.context_device = 1;
     struct tt_dev_segment segment;
     struct tt_dev_export out;
-    called(dev->segment_alloc(1000, &segment),
+    called(dev->segment.alloc(1000, &segment),
         "cuCtxGetDevice(0) mode(relaxed) cuMemCreate(65536, device 1, handles 1, 0) "
         "cuMemAddressReserve(65536, "
         "0, 0, 0) "
@@ -434,21 +437,21 @@ Test(cuda_table, segments_by_descriptor)
     cr_expect(
         segment.base == (void *)0x6000 && segment.bytes == 65536 && segment.device == 1 && !segment.imported);
     fake.exported_fd = open("/dev/null", O_RDONLY);
-    called(dev->segment_export(&segment, &out), "cuMemExportToShareableHandle(31, 1, 0)");
+    called(dev->segment.export(&segment, &out), "cuMemExportToShareableHandle(31, 1, 0)");
     cr_expect(out.fd == fake.exported_fd && out.bytes == 65536);
     cr_expect(fcntl(out.fd, F_GETFD) & FD_CLOEXEC, "programs that are started would keep the memory");
     close(out.fd);
-    called(dev->segment_free(&segment), "mode(relaxed) cuMemUnmap(0x6000, 65536) cuMemAddressFree(0x6000, "
+    called(dev->segment.free(&segment), "mode(relaxed) cuMemUnmap(0x6000, 65536) cuMemAddressFree(0x6000, "
                                         "65536) cuMemRelease(31) mode(global)");
     cr_expect_null(segment.base);
 
     out.fd = 44;
-    called(dev->segment_import(&out, &segment),
+    called(dev->segment.import(&out, &segment),
         "cuCtxGetDevice(0) mode(relaxed) cuMemImportFromShareableHandle(44, 1) cuMemAddressReserve(65536, 0, "
         "0, 0) "
         "cuMemMap(0x6000, 65536, 0, 32, 0) cuMemSetAccess(0x6000, 65536, device 1, 3, 1) mode(global)");
     cr_expect(segment.base == (void *)0x6000 && segment.bytes == 65536 && segment.imported);
-    called(dev->segment_free(&segment), "mode(relaxed) cuMemUnmap(0x6000, 65536) cuMemAddressFree(0x6000, "
+    called(dev->segment.free(&segment), "mode(relaxed) cuMemUnmap(0x6000, 65536) cuMemAddressFree(0x6000, "
                                         "65536) cuMemRelease(32) mode(global)");
 }
 
@@ -458,16 +461,16 @@ Test(cuda_table, segments_by_legacy_handle)
     struct tt_dev_export out;
     fake.context_device = 1;
     fake.no_fds = true;
-    called(dev->segment_alloc(1000, &segment),
+    called(dev->segment.alloc(1000, &segment),
         "cuCtxGetDevice(0) mode(relaxed) cudaMalloc(2097152) mode(global)");
     cr_expect(segment.base == (void *)0x1000 && segment.bytes == 2 << 20 && segment.device == 1);
-    called(dev->segment_export(&segment, &out), "cudaIpcGetMemHandle(0x1000)");
+    called(dev->segment.export(&segment, &out), "cudaIpcGetMemHandle(0x1000)");
     cr_expect(out.fd == -1 && out.handle[0] == 7 && out.handle[TT_DEV_HANDLE_BYTES - 1] == 7);
-    called(dev->segment_free(&segment), "mode(relaxed) cudaFree(0x1000) mode(global)");
-    called(dev->segment_import(&out, &segment),
+    called(dev->segment.free(&segment), "mode(relaxed) cudaFree(0x1000) mode(global)");
+    called(dev->segment.import(&out, &segment),
         "cuCtxGetDevice(0) mode(relaxed) cudaIpcOpenMemHandle(7, 1) mode(global)");
     cr_expect(segment.base == (void *)0x5000 && segment.bytes == 2 << 20 && segment.imported);
-    called(dev->segment_free(&segment), "mode(relaxed) cudaIpcCloseMemHandle(0x5000) mode(global)");
+    called(dev->segment.free(&segment), "mode(relaxed) cudaIpcCloseMemHandle(0x5000) mode(global)");
 }
 
 /* Whatever step fails, what was done before is undone, and nothing is set. */
@@ -483,14 +486,14 @@ Test(cuda_table, segments_that_fail)
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         struct tt_dev_segment segment = { .bytes = 5 };
         fail(steps[i].function, CUDA_ERROR_OUT_OF_MEMORY);
-        cr_expect_eq(dev->segment_alloc(1000, &segment), TT_DEV_NO_MEMORY);
+        cr_expect_eq(dev->segment.alloc(1000, &segment), TT_DEV_NO_MEMORY);
         const char *calls = fake_calls(), *end = calls + strlen(calls) - strlen(steps[i].undone);
         cr_expect(end >= calls && strcmp(end, steps[i].undone) == 0, "%s: %s", steps[i].function, calls);
         cr_expect_eq(segment.bytes, 5);
     }
     struct tt_dev_segment segment = { .base = some, .bytes = 65536, .handle = (void *)31 };
     fail("cuMemUnmap", CUDA_ERROR_INVALID_VALUE);
-    cr_expect_eq(dev->segment_free(&segment), TT_DEV_INVALID);
+    cr_expect_eq(dev->segment.free(&segment), TT_DEV_INVALID);
     cr_expect_not_null(strstr(fake_calls(), "cuMemRelease(31)"), "the rest is let go all the same");
 }
 
@@ -511,7 +514,7 @@ Test(cuda_table, errors)
         { 12345, TT_DEV_BROKEN } };
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
         fail("cudaStreamQuery", codes[i].code);
-        cr_expect_eq(dev->stream_query(stream), codes[i].error, "%d", codes[i].code);
+        cr_expect_eq(dev->stream.query(stream), codes[i].error, "%d", codes[i].code);
     }
     fail("cudaMemcpyAsync", cudaErrorInvalidValue);
     cr_expect_eq(dev->copy(some, some, 1, stream), TT_DEV_INVALID);
@@ -519,7 +522,7 @@ Test(cuda_table, errors)
     fake.failing = NULL;
     cr_expect_eq(dev->copy(some, some, 1, stream), TT_DEV_OK);
     fail("cudaStreamQuery", cudaErrorNotReady);
-    dev->stream_query(stream);
+    dev->stream.query(stream);
     cr_expect_str_eq(
         dev->why(), "cudaMemcpyAsync: invalid argument (cudaErrorInvalidValue, 1)", "that is no error");
 }

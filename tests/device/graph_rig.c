@@ -26,16 +26,16 @@ bool graph_rig_make(struct ranks_me *me, struct graph_rig *rig)
     bool good = ranks_ok(me, tt_dev_find(plugin_path(), &rig->dev), "tt_dev_find");
     good = good && graph_fine(rig, rig->dev->use(device));
     for (int s = 0; s < 2 && good; s++)
-        good = graph_fine(rig, rig->dev->stream_create(&rig->streams[s]));
+        good = graph_fine(rig, rig->dev->stream.create(&rig->streams[s]));
     for (int a = 0; a < AREAS && good; a++) {
-        good = graph_fine(rig, rig->dev->alloc(bytes_of(rig, a), &memory));
+        good = graph_fine(rig, rig->dev->memory.alloc(bytes_of(rig, a), &memory));
         rig->device[a] = memory;
         for (int k = 0; k < AT_ONCE && good; k++) {
-            good = graph_fine(rig, rig->dev->alloc_pinned(bytes_of(rig, a), &memory));
+            good = graph_fine(rig, rig->dev->memory.alloc_pinned(bytes_of(rig, a), &memory));
             rig->pinned[k][a] = memory;
         }
     }
-    good = good && graph_fine(rig, rig->dev->alloc_pinned(64, &memory));
+    good = good && graph_fine(rig, rig->dev->memory.alloc_pinned(64, &memory));
     rig->word = memory;
     *rig->word = 0;
     return good;
@@ -54,7 +54,7 @@ bool graph_rig_join(struct graph_rig *rig)
 void graph_settle(const struct graph_rig *rig)
 {
     for (int s = 0; s < 2; s++)
-        graph_fine(rig, rig->dev->stream_sync(rig->streams[s]));
+        graph_fine(rig, rig->dev->stream.sync(rig->streams[s]));
 }
 
 /* --- Values: element i of what a rank gives in a round. */
@@ -130,22 +130,22 @@ static void graph_shift(const struct graph_rig *rig, void *stream)
 void *graph_capture_end(const struct graph_rig *rig, void *stream)
 {
     void *graph = NULL, *runnable = NULL;
-    if (graph_fine(rig, rig->dev->capture_end(stream, &graph)) &&
-        graph_fine(rig, rig->dev->graph_instantiate(graph, &runnable)))
-        graph_fine(rig, rig->dev->graph_destroy(graph));
+    if (graph_fine(rig, rig->dev->graph.capture_end(stream, &graph)) &&
+        graph_fine(rig, rig->dev->graph.instantiate(graph, &runnable)))
+        graph_fine(rig, rig->dev->graph.destroy(graph));
     return runnable;
 }
 
 void *graph_capture_reduce(const struct graph_rig *rig, int from, int to, void *stream)
 {
-    graph_fine(rig, rig->dev->capture_begin(stream));
+    graph_fine(rig, rig->dev->graph.capture_begin(stream));
     graph_reduce(rig, from, to, stream);
     return graph_capture_end(rig, stream);
 }
 
 void *graph_capture_three(const struct graph_rig *rig, void *stream)
 {
-    graph_fine(rig, rig->dev->capture_begin(stream));
+    graph_fine(rig, rig->dev->graph.capture_begin(stream));
     graph_reduce(rig, GIVEN, REDUCED, stream);
     ranks_ok(rig->me,
         tutti_all_gather(rig->device[GIVEN], rig->device[GATHERED], COUNT, TUTTI_UINT32, rig->comm,

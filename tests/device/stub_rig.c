@@ -41,22 +41,22 @@ void rig_start(const char *configuration)
 {
     rig_open();
     cr_assert(stub->configure(configuration));
-    cr_assert_eq(dev->alloc_pinned(4096, (void **)&rig_words), TT_DEV_OK);
+    cr_assert_eq(dev->memory.alloc_pinned(4096, (void **)&rig_words), TT_DEV_OK);
     memset(rig_words, 0, 4096);
 }
 
 void *rig_stream(void)
 {
     void *stream;
-    cr_assert_eq(dev->stream_create(&stream), TT_DEV_OK);
+    cr_assert_eq(dev->stream.create(&stream), TT_DEV_OK);
     return stream;
 }
 
 static bool ready_within(void *stream, int ms)
 {
-    for (; ms > 0 && dev->stream_query(stream) == TT_DEV_NOT_READY; ms--)
+    for (; ms > 0 && dev->stream.query(stream) == TT_DEV_NOT_READY; ms--)
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-    return dev->stream_query(stream) == TT_DEV_OK;
+    return dev->stream.query(stream) == TT_DEV_OK;
 }
 
 void rig_hangs(void *stream)

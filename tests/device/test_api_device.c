@@ -135,7 +135,7 @@ static void run_three(struct ranks_me *me, struct rig *rig, const int *indices, 
         enqueue(me, rig, &cases[i], rig->places[i], last);
     }
     for (int s = 0; s < 3; s++)
-        fine(me, rig, rig->dev->stream_sync(rig->streams[s]));
+        fine(me, rig, rig->dev->stream.sync(rig->streams[s]));
     for (int i = 0; i < count; i++) {
         describe(me, &cases[i], "after");
         for (int side = 0; side < 2; side++)
@@ -151,7 +151,7 @@ static void run_three(struct ranks_me *me, struct rig *rig, const int *indices, 
 static bool alloc_device(struct ranks_me *me, struct rig *rig, size_t bytes, void **area)
 {
     return me->rank % 2 == 1 ? ranks_ok(me, tutti_mem_alloc(bytes, TUTTI_MEM_CUDA, area), "mem_alloc")
-                             : fine(me, rig, rig->dev->alloc(bytes, area));
+                             : fine(me, rig, rig->dev->memory.alloc(bytes, area));
 }
 
 static void free_device(struct ranks_me *me, struct rig *rig, void *area)
@@ -159,7 +159,7 @@ static void free_device(struct ranks_me *me, struct rig *rig, void *area)
     if (me->rank % 2 == 1)
         ranks_ok(me, tutti_mem_free(area), "mem_free");
     else
-        fine(me, rig, rig->dev->free(area));
+        fine(me, rig, rig->dev->memory.free(area));
 }
 
 static bool make_place(struct ranks_me *me, struct rig *rig, struct place *p)
@@ -168,9 +168,9 @@ static bool make_place(struct ranks_me *me, struct rig *rig, struct place *p)
     const struct tt_dev *dev = rig->dev;
     bool good = ranks_buffer_create(me, &p->buffer, ROOM, false);
     good = good && alloc_device(me, rig, p->buffer.room, &areas[DEVICE]);
-    good = good && fine(me, rig, dev->alloc_managed(p->buffer.room, &areas[MANAGED]));
-    good = good && fine(me, rig, dev->alloc_pinned(p->buffer.room, &areas[PINNED]));
-    good = good && fine(me, rig, dev->alloc_pinned(p->buffer.room, &bounce));
+    good = good && fine(me, rig, dev->memory.alloc_managed(p->buffer.room, &areas[MANAGED]));
+    good = good && fine(me, rig, dev->memory.alloc_pinned(p->buffer.room, &areas[PINNED]));
+    good = good && fine(me, rig, dev->memory.alloc_pinned(p->buffer.room, &bounce));
     for (int k = 0; k < KINDS; k++)
         p->areas[k] = areas[k];
     p->bounce = bounce;
@@ -183,19 +183,19 @@ static void free_rig(struct ranks_me *me, struct rig *rig)
         struct place *p = &rig->places[i / 2][i % 2];
         ranks_buffer_free(me, &p->buffer);
         free_device(me, rig, p->areas[DEVICE]);
-        fine(me, rig, rig->dev->free(p->areas[MANAGED]));
-        fine(me, rig, rig->dev->free_pinned(p->areas[PINNED]));
-        fine(me, rig, rig->dev->free_pinned(p->bounce));
+        fine(me, rig, rig->dev->memory.free(p->areas[MANAGED]));
+        fine(me, rig, rig->dev->memory.free_pinned(p->areas[PINNED]));
+        fine(me, rig, rig->dev->memory.free_pinned(p->bounce));
     }
     ranks_buffer_free(me, &rig->expected);
-    fine(me, rig, rig->dev->stream_destroy(rig->streams[0]));
+    fine(me, rig, rig->dev->stream.destroy(rig->streams[0]));
 }
 
 static bool make_rig(struct ranks_me *me, struct rig *rig)
 {
     bool good = ranks_ok(me, tt_dev_find(getenv("TUTTI_DEVICE_LIBRARY"), &rig->dev), "tt_dev_find");
     good = good && fine(me, rig, rig->dev->use(0));
-    good = good && fine(me, rig, rig->dev->stream_create(&rig->streams[0]));
+    good = good && fine(me, rig, rig->dev->stream.create(&rig->streams[0]));
     rig->streams[1] = NULL;
     rig->streams[2] = TT_DEV_STREAM_PER_THREAD;
     for (int i = 0; i < IN_FLIGHT * 2 && good; i++)

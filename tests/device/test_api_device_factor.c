@@ -29,10 +29,10 @@ static bool sit_down(struct ranks_me *me, struct desk *d)
     if (!graph_rig_make(me, &d->rig) || !graph_rig_join(&d->rig))
         return false;
     const struct tt_dev *dev = d->rig.dev;
-    bool good = graph_fine(&d->rig, dev->alloc(SCALAR_BYTES, &memory[0])) &&
-                graph_fine(&d->rig, dev->alloc_managed(SCALAR_BYTES, &memory[1])) &&
-                graph_fine(&d->rig, dev->alloc_pinned(SCALAR_BYTES, &memory[2])) &&
-                graph_fine(&d->rig, dev->alloc_pinned(FACTORS * 8, &memory[ON_HOST]));
+    bool good = graph_fine(&d->rig, dev->memory.alloc(SCALAR_BYTES, &memory[0])) &&
+                graph_fine(&d->rig, dev->memory.alloc_managed(SCALAR_BYTES, &memory[1])) &&
+                graph_fine(&d->rig, dev->memory.alloc_pinned(SCALAR_BYTES, &memory[2])) &&
+                graph_fine(&d->rig, dev->memory.alloc_pinned(FACTORS * 8, &memory[ON_HOST]));
     for (int k = 0; k < ON_HOST; k++)
         d->scalars[k] = memory[k];
     d->factors = memory[ON_HOST];
@@ -285,7 +285,7 @@ static void replay(struct ranks_me *me)
     tutti_op op = scaled(&d, TUTTI_INT32, d.scalars[0], 1);
     tutti_op other = scaled(&d, TUTTI_INT32, d.scalars[1] + 8, 1);
     ranks_meet(me); /* what another thread does before or after would break the capture */
-    graph_fine(rig, rig->dev->capture_begin(stream));
+    graph_fine(rig, rig->dev->graph.capture_begin(stream));
     ranks_ok(me,
         tutti_all_reduce(rig->device[GIVEN], rig->device[REDUCED], COUNT, TUTTI_INT32, op, rig->comm,
             tutti_cuda_stream(stream)),
@@ -298,7 +298,7 @@ static void replay(struct ranks_me *me)
         give(&d, TUTTI_INT32, round, GIVEN, stream);
         set_factor(&d, TUTTI_INT32, round, 0, d.scalars[0], stream);
         set_factor(&d, TUTTI_INT32, round, 1, d.scalars[1] + 8, stream);
-        graph_fine(rig, rig->dev->graph_launch(runnable, stream));
+        graph_fine(rig, rig->dev->graph.launch(runnable, stream));
         ranks_ok(me,
             tutti_all_reduce(rig->device[GIVEN], rig->device[EAGER], COUNT, TUTTI_INT32, other, rig->comm,
                 tutti_cuda_stream(stream)),
@@ -313,7 +313,7 @@ static void replay(struct ranks_me *me)
             check(&d, TUTTI_INT32, k, 1, EAGER, 0, COUNT);
         }
     }
-    graph_fine(rig, rig->dev->runnable_destroy(runnable));
+    graph_fine(rig, rig->dev->graph.runnable_destroy(runnable));
     ranks_part(me, rig->comm);
 }
 
@@ -346,11 +346,11 @@ static void refuse_freed(const struct desk *d)
     tutti_stream on = tutti_cuda_stream(d->rig.streams[0]);
     void *memory = NULL;
     uint32_t *pinned = d->rig.pinned[0][GIVEN];
-    graph_fine(&d->rig, d->rig.dev->alloc(4, &memory));
+    graph_fine(&d->rig, d->rig.dev->memory.alloc(4, &memory));
     tutti_op op = 77, gone = scaled(d, TUTTI_INT32, memory, 1);
     ranks_refused(me, tutti_op_create_pre_mul_sum(d->rig.comm, memory, TUTTI_INT64, 1, &op),
         TUTTI_INVALID_ARGUMENT, "half a factor", "scalar|needs 8 bytes|ends after 4");
-    graph_fine(&d->rig, d->rig.dev->free(memory));
+    graph_fine(&d->rig, d->rig.dev->memory.free(memory));
     ranks_refused(me, tutti_all_reduce(pinned, pinned, 4, TUTTI_INT32, gone, d->rig.comm, on),
         TUTTI_INVALID_ARGUMENT, "freed", "all_reduce|scalar of the pre-mul-sum|freed");
     ranks_ok(me, tutti_group_start(), "group_start");
@@ -374,7 +374,7 @@ static void wrong(struct ranks_me *me)
     ranks_refused(me, tutti_op_create_pre_mul_sum(comm, &plain, TUTTI_INT32, 1, &op), TUTTI_INVALID_ARGUMENT,
         "ordinary memory", "scalar|ordinary memory|device 0|managed or pinned");
     graph_fine(&d.rig, d.rig.dev->use(1));
-    graph_fine(&d.rig, d.rig.dev->alloc(8, &elsewhere));
+    graph_fine(&d.rig, d.rig.dev->memory.alloc(8, &elsewhere));
     graph_fine(&d.rig, d.rig.dev->use(0));
     ranks_refused(me, tutti_op_create_pre_mul_sum(comm, elsewhere, TUTTI_INT32, 1, &op),
         TUTTI_INVALID_ARGUMENT, "of another device", "scalar|device 1|communicator's, 0");

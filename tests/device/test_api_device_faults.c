@@ -49,8 +49,8 @@ static bool sit_down(struct ranks_me *me, struct desk *d, int device, int64_t ti
     d->stub = plugin_stub();
     int used = device < 0 ? 0 : device;
     return fine(me, d, d->dev->use(used), "use") &&
-           fine(me, d, d->dev->stream_create(&d->stream), "stream_create") &&
-           fine(me, d, d->dev->alloc(COUNT * 4, &d->memory), "alloc") &&
+           fine(me, d, d->dev->stream.create(&d->stream), "stream_create") &&
+           fine(me, d, d->dev->memory.alloc(COUNT * 4, &d->memory), "alloc") &&
            (d->comm = ranks_join(me, &config)) != NULL;
 }
 
@@ -70,7 +70,7 @@ static void drains(struct ranks_me *me, const struct desk *d, tutti_status expec
         tutti_status_string(tutti_comm_state(d->comm)));
     until = ranks_now_ms() + DRAIN_MS;
     enum tt_dev_error query = TT_DEV_NOT_READY;
-    while ((query = d->dev->stream_query(d->stream)) == TT_DEV_NOT_READY && ranks_now_ms() < until)
+    while ((query = d->dev->stream.query(d->stream)) == TT_DEV_NOT_READY && ranks_now_ms() < until)
         ranks_sleep_us(100);
     ranks_expect(me, query != TT_DEV_NOT_READY, "the stream still waits %d ms after the end", DRAIN_MS);
 }
@@ -78,8 +78,8 @@ static void drains(struct ranks_me *me, const struct desk *d, tutti_status expec
 static void get_up(struct desk *d)
 {
     tutti_comm_destroy(d->comm);
-    d->dev->stream_destroy(d->stream);
-    d->dev->free(d->memory);
+    d->dev->stream.destroy(d->stream);
+    d->dev->memory.free(d->memory);
 }
 
 /* --- A call returns at once. */
@@ -113,7 +113,7 @@ static void return_early(struct ranks_me *me)
         }
         ranks_expect(me, waiting_calls(&d) == before, "an enqueue came by a function that may wait");
         ranks_expect(me, fastest < SHORT_NS, "of 5 calls the fastest took %lld ns", (long long)fastest);
-        ranks_expect(me, d.dev->stream_query(d.stream) == TT_DEV_NOT_READY, "done without its peer");
+        ranks_expect(me, d.dev->stream.query(d.stream) == TT_DEV_NOT_READY, "done without its peer");
         atomic_store(&scene->returned, 1);
     } else {
         while (!atomic_load(&scene->returned) && me->world->slots[0].failures == 0)
@@ -121,7 +121,7 @@ static void return_early(struct ranks_me *me)
         for (int i = 0; i < 5; i++)
             ranks_ok(me, sum(&d), "all_reduce");
     }
-    fine(me, &d, d.dev->stream_sync(d.stream), "sync");
+    fine(me, &d, d.dev->stream.sync(d.stream), "sync");
     ranks_ok(me, tutti_comm_state(d.comm), "state");
     ranks_meet(me);
     get_up(&d);
@@ -142,7 +142,7 @@ static void return_on_two_devices(struct ranks_me *me)
         ranks_sleep_us(100);
     ranks_ok(me, sum(&d), "all_reduce");
     atomic_store(&scene->returned, 1);
-    fine(me, &d, d.dev->stream_sync(d.stream), "sync");
+    fine(me, &d, d.dev->stream.sync(d.stream), "sync");
     ranks_meet(me);
     get_up(&d);
 }
@@ -194,7 +194,7 @@ static void enqueue_much(struct ranks_me *me)
     atomic_store(&scene->returned, 1);
     pthread_join(thread, &status);
     ranks_ok(me, (tutti_status)(intptr_t)status, "all_reduce");
-    fine(me, &d, d.dev->stream_sync(d.stream), "sync");
+    fine(me, &d, d.dev->stream.sync(d.stream), "sync");
     ranks_ok(me, tutti_comm_state(d.comm), "state");
     ranks_meet(me);
     get_up(&d);
@@ -225,12 +225,12 @@ static void call_without_a_device(struct ranks_me *me)
             "here");
     } else {
         void *pinned;
-        fine(me, &d, d.dev->alloc_pinned(sizeof values, &pinned), "alloc_pinned");
+        fine(me, &d, d.dev->memory.alloc_pinned(sizeof values, &pinned), "alloc_pinned");
         memcpy(pinned, values, sizeof values);
         fine(me, &d, d.dev->copy(d.memory, pinned, sizeof values, d.stream), "copy");
         ranks_ok(me, sum(&d), "all_reduce");
         fine(me, &d, d.dev->copy(pinned, d.memory, sizeof values, d.stream), "copy");
-        fine(me, &d, d.dev->stream_sync(d.stream), "sync");
+        fine(me, &d, d.dev->stream.sync(d.stream), "sync");
         memcpy(values, pinned, sizeof values);
     }
     for (int i = 0; i < COUNT; i++)
@@ -340,8 +340,8 @@ static void call_ungrouped(struct ranks_me *me)
     ranks_ok(me, tt_dev_find(plugin_path(), &d.dev), "tt_dev_find");
     setenv("TUTTI_DEVICE_LIBRARY", plugin_path(), 1);
     fine(me, &d, d.dev->use(0), "use");
-    fine(me, &d, d.dev->stream_create(&d.stream), "stream_create");
-    fine(me, &d, d.dev->alloc(2 * COUNT * 4, &d.memory), "alloc");
+    fine(me, &d, d.dev->stream.create(&d.stream), "stream_create");
+    fine(me, &d, d.dev->memory.alloc(2 * COUNT * 4, &d.memory), "alloc");
     float *memory = d.memory;
     tutti_stream stream = tutti_cuda_stream(d.stream);
     for (int grouped = 1; grouped >= 0; grouped--) {
@@ -356,7 +356,7 @@ static void call_ungrouped(struct ranks_me *me)
             end = tutti_group_end();
         ranks_expect(me, end == TUTTI_OK && statuses[0] == (grouped ? TUTTI_OK : TUTTI_TIMEOUT),
             "grouped %d: %s", grouped, tutti_get_last_error(NULL));
-        fine(me, &d, d.dev->stream_sync(d.stream), "sync");
+        fine(me, &d, d.dev->stream.sync(d.stream), "sync");
         for (int r = 0; r < 2; r++)
             tutti_comm_destroy(comms[r]);
     }
@@ -379,10 +379,10 @@ static void leave_early(struct ranks_me *me)
             ranks_ok(me, sum(&d), "all_reduce");
         ranks_delay(me, 300);
         ranks_ok(me, tutti_comm_destroy(d.comm), "destroy");
-        fine(me, &d, d.dev->stream_sync(d.stream), "sync");
+        fine(me, &d, d.dev->stream.sync(d.stream), "sync");
         ranks_meet(me);
-        d.dev->stream_destroy(d.stream);
-        d.dev->free(d.memory);
+        d.dev->stream.destroy(d.stream);
+        d.dev->memory.free(d.memory);
     }
 }
 
@@ -400,7 +400,7 @@ static void lose_the_device(struct ranks_me *me)
     if (!sit_down(me, &d, 0, 200000))
         return;
     ranks_ok(me, sum(&d), "all_reduce");
-    fine(me, &d, d.dev->stream_sync(d.stream), "sync");
+    fine(me, &d, d.dev->stream.sync(d.stream), "sync");
     if (me->rank == 0)
         d.stub->fail(function, 1, TT_DEV_UNSUPPORTED);
     tutti_status status = sum(&d);
@@ -433,7 +433,7 @@ static void lack_an_answer(struct ranks_me *me)
     }
     for (int i = 0; i < 3; i++)
         ranks_ok(me, sum(&d), "all_reduce");
-    fine(me, &d, d.dev->stream_sync(d.stream), "sync");
+    fine(me, &d, d.dev->stream.sync(d.stream), "sync");
     ranks_ok(me, tutti_comm_state(d.comm), "state");
     ranks_meet(me);
     get_up(&d);
@@ -477,8 +477,8 @@ static void argue(struct ranks_me *me)
     if (!sit_down(me, &d, 0, 200000))
         return;
     fine(me, &d, d.dev->use(1), "use");
-    fine(me, &d, d.dev->stream_create(&other), "stream_create");
-    fine(me, &d, d.dev->alloc(COUNT * 4, &far), "alloc");
+    fine(me, &d, d.dev->stream.create(&other), "stream_create");
+    fine(me, &d, d.dev->memory.alloc(COUNT * 4, &far), "alloc");
     fine(me, &d, d.dev->use(0), "use");
     tutti_stream stream = tutti_cuda_stream(d.stream);
     tutti_type f32 = TUTTI_FLOAT32;
@@ -497,7 +497,7 @@ static void argue(struct ranks_me *me)
     tutti_all_reduce(&value, &value, 1, f32, TUTTI_SUM, d.comm, tutti_no_stream());
     ranks_refused(me, tutti_group_end(), TUTTI_INVALID_USAGE, "group_end", "1 of 2|CUDA");
     ranks_ok(me, sum(&d), "all_reduce");
-    fine(me, &d, d.dev->stream_sync(d.stream), "sync");
+    fine(me, &d, d.dev->stream.sync(d.stream), "sync");
     ranks_ok(me, tutti_comm_state(d.comm), "nothing is lost");
     ranks_meet(me);
     get_up(&d);
@@ -521,7 +521,7 @@ static void leave_at_once(struct ranks_me *me)
             return;
         ranks_delay(me, 300);
         ranks_ok(me, sum(&d), "all_reduce");
-        fine(me, &d, d.dev->stream_sync(d.stream), "sync");
+        fine(me, &d, d.dev->stream.sync(d.stream), "sync");
         ranks_ok(me, tutti_comm_state(d.comm), "state");
         get_up(&d);
     }
@@ -571,7 +571,7 @@ static void fork_often(struct ranks_me *me)
         }
         ranks_expect(me, waitpid(child, &how, 0) == child && how == 0, "child %d ended so: %#x", i, how);
     }
-    fine(me, &d, d.dev->stream_sync(d.stream), "sync");
+    fine(me, &d, d.dev->stream.sync(d.stream), "sync");
     ranks_ok(me, tutti_comm_state(d.comm), "state");
     ranks_meet(me);
     get_up(&d);

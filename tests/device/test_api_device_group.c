@@ -31,7 +31,7 @@ static bool fine(struct ranks_me *me, const struct bench *b, enum tt_dev_error e
 static uint32_t *managed(struct ranks_me *me, const struct bench *b, size_t count)
 {
     void *memory = NULL;
-    fine(me, b, b->dev->alloc_managed(count * sizeof(uint32_t), &memory));
+    fine(me, b, b->dev->memory.alloc_managed(count * sizeof(uint32_t), &memory));
     return memory;
 }
 
@@ -40,7 +40,7 @@ static bool set_up(struct ranks_me *me, struct bench *b)
     tutti_config config = { .size = sizeof config, .options = "slice=8K;device=0", .timeout_ms = 20000 };
     *b = (struct bench){ 0 };
     if (!ranks_ok(me, tt_dev_find(plugin_path(), &b->dev), "tt_dev_find") || !fine(me, b, b->dev->use(0)) ||
-        !fine(me, b, b->dev->stream_create(&b->stream)) || (b->send = managed(me, b, AREA)) == NULL)
+        !fine(me, b, b->dev->stream.create(&b->stream)) || (b->send = managed(me, b, AREA)) == NULL)
         return false;
     for (int c = 0; c < COMMS; c++) {
         b->recv[c] = managed(me, b, AREA);
@@ -56,11 +56,11 @@ static void take_down(struct ranks_me *me, struct bench *b)
 {
     for (int c = 0; c < COMMS; c++) {
         ranks_part(me, b->comms[c]);
-        fine(me, b, b->dev->free(b->recv[c]));
-        fine(me, b, b->dev->free(b->sums[c]));
+        fine(me, b, b->dev->memory.free(b->recv[c]));
+        fine(me, b, b->dev->memory.free(b->sums[c]));
     }
-    fine(me, b, b->dev->free(b->send));
-    fine(me, b, b->dev->stream_destroy(b->stream));
+    fine(me, b, b->dev->memory.free(b->send));
+    fine(me, b, b->dev->stream.destroy(b->stream));
 }
 
 /* Of communicator c the blocks between one pair are long; the third rank does not know. */
@@ -169,7 +169,7 @@ static void in_any_order(struct ranks_me *me)
             sum(me, &b, c);
         }
         ranks_ok(me, tutti_group_end(), "group_end");
-        fine(me, &b, b.dev->stream_sync(b.stream));
+        fine(me, &b, b.dev->stream.sync(b.stream));
         for (int c = 0; c < COMMS; c++)
             parts->check(me, &b, c, round);
         if (me->world->slots[me->rank].failures > 0)

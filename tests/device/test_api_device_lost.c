@@ -21,7 +21,7 @@ static void ends_soon(const struct graph_rig *rig, tutti_status status, const ch
         ranks_sleep_us(1000);
     ranks_same_error(rig->me, rig->comm, status, words);
     for (until += SOON_MS; error == TT_DEV_NOT_READY && ranks_now_ms() < until; ranks_sleep_us(1000))
-        error = rig->dev->stream_query(rig->streams[0]);
+        error = rig->dev->stream.query(rig->streams[0]);
     ranks_expect(rig->me, error != TT_DEV_NOT_READY, "the stream still waits");
     ranks_expect(rig->me, tutti_barrier(rig->comm, tutti_cuda_stream(rig->streams[0])) == status,
         "a call after the end");
@@ -39,7 +39,7 @@ static void free_early(struct ranks_me *me)
         ranks_sleep_us(100000);
     graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
     graph_fetch(&rig, 1, REDUCED, rig.streams[0]);
-    graph_fine(&rig, rig.dev->free(rig.device[GIVEN]));
+    graph_fine(&rig, rig.dev->memory.free(rig.device[GIVEN]));
     graph_settle(&rig);
     graph_is_sum(&rig, 1, REDUCED, 1);
     ranks_part(me, rig.comm);
@@ -58,11 +58,11 @@ static void free_before_replay(struct ranks_me *me)
         return;
     void *runnable = graph_capture_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
     graph_give(&rig, 1, rig.streams[0]);
-    graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+    graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
     graph_settle(&rig);
     if (me->rank == 0)
-        graph_fine(&rig, rig.dev->free(rig.device[GIVEN]));
-    graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+        graph_fine(&rig, rig.dev->memory.free(rig.device[GIVEN]));
+    graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
     ends_soon(
         &rig, TUTTI_DEVICE_ERROR, "rank 0|operation 1, all_reduce of 5000 uint32, sum|device 0|freed|legal");
 }
@@ -87,7 +87,7 @@ static void free_before_start(struct ranks_me *me)
     graph_give(&rig, 1, rig.streams[0]);
     ranks_ok(me, tutti_program_start(program), "tutti_program_start");
     graph_settle(&rig);
-    graph_fine(&rig, rig.dev->free(rig.device[GIVEN]));
+    graph_fine(&rig, rig.dev->memory.free(rig.device[GIVEN]));
     ranks_refused(me, tutti_program_start(program), TUTTI_INVALID_USAGE, "tutti_program_start",
         "all_reduce|send|a device|legal");
     graph_reduce(&rig, REDUCED, EAGER, rig.streams[0]);
@@ -111,20 +111,20 @@ static void unmap_before_replay(struct ranks_me *me)
     if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
         return;
     tutti_stream on = tutti_cuda_stream(rig.streams[0]);
-    graph_fine(&rig, rig.dev->capture_begin(rig.streams[0]));
+    graph_fine(&rig, rig.dev->graph.capture_begin(rig.streams[0]));
     ranks_ok(me, tutti_all_reduce(from, rig.device[REDUCED], COUNT, TUTTI_UINT32, TUTTI_SUM, rig.comm, on),
         "all_reduce");
     void *runnable = graph_capture_end(&rig, rig.streams[0]);
     for (int i = 0; i < COUNT; i++)
         from[i] = graph_value(me->rank, 1, i);
-    graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+    graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
     graph_fetch(&rig, 1, REDUCED, rig.streams[0]);
     graph_settle(&rig);
     graph_is_sum(&rig, 1, REDUCED, 1);
     ranks_meet(me); /* peers may read it where it lies */
     if (me->rank == 0)
         munmap(from, BYTES);
-    graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+    graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
     ends_soon(&rig, TUTTI_INVALID_USAGE, "rank 0|all_reduce of 5000 uint32, sum|send|20000|not mapped|legal");
 }
 
@@ -175,7 +175,7 @@ static void break_device(struct ranks_me *me)
     if (me->rank == 0)
         plugin_stub()->fail("event_create", 1, TT_DEV_BROKEN);
     if (me->rank == 0)
-        rig.dev->event_create(false, &event);
+        rig.dev->event.create(false, &event);
     __atomic_store_n(rig.word, 1, __ATOMIC_RELEASE);
     ends_soon(&rig, TUTTI_DEVICE_ERROR, "rank 0|operation 0, all_reduce of 5000 uint32, sum|device 0");
 }

@@ -32,22 +32,22 @@ static bool is_fine(struct ranks_me *me, const struct tt_dev *dev, enum tt_dev_e
 static bool look_and_fill(struct ranks_me *me, const struct tt_dev *dev, void *memory, size_t bytes)
 {
     void *pinned = NULL, *stream = NULL;
-    bool good = is_fine(me, dev, dev->stream_create(&stream)) &&
-                is_fine(me, dev, dev->alloc_pinned(bytes, &pinned)) &&
+    bool good = is_fine(me, dev, dev->stream.create(&stream)) &&
+                is_fine(me, dev, dev->memory.alloc_pinned(bytes, &pinned)) &&
                 is_fine(me, dev, dev->copy(pinned, memory, bytes, stream)) &&
                 is_fine(me, dev, dev->fill(memory, 0xee, bytes, stream)) &&
-                is_fine(me, dev, dev->stream_sync(stream));
+                is_fine(me, dev, dev->stream.sync(stream));
     for (size_t i = 0; i < bytes && good; i++)
         good = ranks_expect(me, ((uint8_t *)pinned)[i] == 0, "byte %zu is not zero", i);
-    is_fine(me, dev, dev->free_pinned(pinned));
-    is_fine(me, dev, dev->stream_destroy(stream));
+    is_fine(me, dev, dev->memory.free_pinned(pinned));
+    is_fine(me, dev, dev->stream.destroy(stream));
     return good;
 }
 
 static bool is_of(struct ranks_me *me, const struct tt_dev *dev, const void *memory, int device)
 {
     struct tt_dev_pointer what = { 0 };
-    return is_fine(me, dev, dev->classify(memory, &what)) &&
+    return is_fine(me, dev, dev->memory.classify(memory, &what)) &&
            ranks_expect(me, what.kind == TT_DEV_DEVICE && what.device == device,
                "it is memory of kind %d, device %d; expected of device %d", (int)what.kind, what.device,
                device);
@@ -184,7 +184,7 @@ static void wrong(struct ranks_me *me)
         "device 0|no room");
     ranks_expect(me, none == NULL, "a failed mem_alloc has set ptr");
     const struct tt_dev *dev = table(me);
-    if (dev == NULL || !is_fine(me, dev, dev->alloc(4096, &theirs)))
+    if (dev == NULL || !is_fine(me, dev, dev->memory.alloc(4096, &theirs)))
         return;
     ranks_refused(me, tutti_mem_free(plain), TUTTI_INVALID_ARGUMENT, "malloc'ed memory", "mem_free|ptr");
     ranks_refused(me, tutti_mem_free(theirs), TUTTI_INVALID_ARGUMENT, "the device's own", "mem_free|ptr");
@@ -193,7 +193,7 @@ static void wrong(struct ranks_me *me)
     ranks_ok(me, tutti_mem_free(memory), "mem_free");
     ranks_refused(me, tutti_mem_free(memory), TUTTI_INVALID_ARGUMENT, "twice", "mem_free|ptr");
     ranks_ok(me, tutti_mem_free(rest), "mem_free of the rest");
-    is_fine(me, dev, dev->free(theirs));
+    is_fine(me, dev, dev->memory.free(theirs));
     free(plain);
 }
 

@@ -34,10 +34,10 @@ static bool sit_down(struct ranks_me *me, struct desk *d)
     if (!ranks_ok(me, tt_dev_find(plugin_path(), &d->dev), "tt_dev_find") ||
         !fine(me, d, d->dev->use(0), "use"))
         return false;
-    fine(me, d, d->dev->stream_create(&d->streams[0]), "stream_create");
-    fine(me, d, d->dev->stream_create(&d->streams[1]), "stream_create");
-    fine(me, d, d->dev->alloc_pinned(AREAS * BYTES, &host), "alloc_pinned");
-    fine(me, d, d->dev->alloc(AREAS * BYTES, &memory), "alloc");
+    fine(me, d, d->dev->stream.create(&d->streams[0]), "stream_create");
+    fine(me, d, d->dev->stream.create(&d->streams[1]), "stream_create");
+    fine(me, d, d->dev->memory.alloc_pinned(AREAS * BYTES, &host), "alloc_pinned");
+    fine(me, d, d->dev->memory.alloc(AREAS * BYTES, &memory), "alloc");
     d->host = host;
     d->memory = memory;
     return (d->comm = ranks_join(me, &config)) != NULL;
@@ -46,10 +46,10 @@ static bool sit_down(struct ranks_me *me, struct desk *d)
 static void get_up(struct ranks_me *me, struct desk *d)
 {
     ranks_part(me, d->comm);
-    d->dev->free_pinned(d->host);
-    d->dev->free(d->memory);
-    d->dev->stream_destroy(d->streams[0]);
-    d->dev->stream_destroy(d->streams[1]);
+    d->dev->memory.free_pinned(d->host);
+    d->dev->memory.free(d->memory);
+    d->dev->stream.destroy(d->streams[0]);
+    d->dev->stream.destroy(d->streams[1]);
 }
 
 static uint32_t value(int rank, int area, int i)
@@ -117,7 +117,7 @@ static void operate(struct ranks_me *me)
     ranks_ok(me, tutti_all_reduce(in, again, COUNT, TUTTI_UINT32, same, d.comm, stream), "the same");
     for (int area = 1; area <= 3; area++)
         take(me, &d, area, stream.handle);
-    fine(me, &d, d.dev->stream_sync(stream.handle), "sync");
+    fine(me, &d, d.dev->stream.sync(stream.handle), "sync");
     for (int i = 0; i < COUNT; i += 2) {
         uint32_t a = 1, b = 0, sum = 0;
         for (int r = 0; r < me->n; r++) {
@@ -160,13 +160,13 @@ static void repeat(struct ranks_me *me)
         ranks_ok(me, tutti_program_start(program), "program_start");
         take(me, &d, 1, stream.handle);
         take(me, &d, 2, stream.handle);
-        fine(me, &d, d.dev->stream_sync(stream.handle), "sync");
+        fine(me, &d, d.dev->stream.sync(stream.handle), "sync");
         if (!is_sum(me, &d, 1, 0, round) || !is_sum(me, &d, 2, 2, round))
             break;
     }
     ranks_ok(me, tutti_program_start(program), "program_start");
     ranks_ok(me, tutti_program_destroy(program), "program_destroy");
-    fine(me, &d, d.dev->stream_sync(stream.handle), "sync");
+    fine(me, &d, d.dev->stream.sync(stream.handle), "sync");
     get_up(me, &d);
 }
 
@@ -195,7 +195,7 @@ static void group_streams(struct ranks_me *me)
         for (int s = 0; s < 2; s++)
             take(me, &d, 2 + s, d.streams[s]);
         for (int s = 0; s < 2; s++)
-            fine(me, &d, d.dev->stream_sync(d.streams[s]), "sync");
+            fine(me, &d, d.dev->stream.sync(d.streams[s]), "sync");
         if (!is_sum(me, &d, 2, 0, round) || !is_sum(me, &d, 3, 1, round))
             break;
     }
@@ -228,13 +228,13 @@ static void replace_streams(struct ranks_me *me)
                 "all_reduce");
             if (k > 0)
                 continue;
-            fine(me, &d, d.dev->stream_destroy(gone), "stream_destroy");
-            fine(me, &d, d.dev->stream_create(&d.streams[0]), "stream_create");
+            fine(me, &d, d.dev->stream.destroy(gone), "stream_destroy");
+            fine(me, &d, d.dev->stream.create(&d.streams[0]), "stream_create");
             ranks_expect(me, d.streams[0] == gone || !plugin_is_stub(), "the stub gives another handle");
         }
         for (int k = 0; k < 2; k++)
             take(me, &d, 2 + k, d.streams[0]);
-        fine(me, &d, d.dev->stream_sync(d.streams[0]), "sync");
+        fine(me, &d, d.dev->stream.sync(d.streams[0]), "sync");
         if (!is_sum(me, &d, 2, 0, round) || !is_sum(me, &d, 3, 1, round))
             break;
     }
@@ -266,7 +266,7 @@ static void is_served(struct ranks_me *me, struct desk *d, tutti_comm *comm, voi
             d->memory, d->memory + COUNT, COUNT, TUTTI_UINT32, TUTTI_SUM, comm, tutti_cuda_stream(stream)),
         "all_reduce");
     take(me, d, 1, stream);
-    fine(me, d, d->dev->stream_sync(stream), "sync");
+    fine(me, d, d->dev->stream.sync(stream), "sync");
     is_sum(me, d, 1, 0, round);
     ranks_ok(me, tutti_comm_state(comm), "state");
 }
@@ -280,7 +280,7 @@ static void cross_contexts(struct ranks_me *me)
         return;
     const struct tt_stub *stub = plugin_stub();
     stub->own_context(true);
-    fine(me, &d, d.dev->stream_create(&own), "stream_create");
+    fine(me, &d, d.dev->stream.create(&own), "stream_create");
     tutti_comm *made_there = ranks_join(me, &config);
     for (int round = 0; round < 3; round++) {
         stub->own_context(true);
@@ -305,7 +305,7 @@ static void cross_contexts(struct ranks_me *me)
         is_served(me, &d, d.comm, NULL, round);
     }
     ranks_part(me, made_there);
-    fine(me, &d, d.dev->stream_destroy(own), "stream_destroy");
+    fine(me, &d, d.dev->stream.destroy(own), "stream_destroy");
     get_up(me, &d);
 }
 
@@ -329,17 +329,17 @@ static void destroy_elsewhere(struct ranks_me *me)
         int now = 7, expected = devices[i % 3];
         void *stream = NULL;
         ranks_expect(me, dev->use(1) == TT_DEV_OK, "use of 1: %s", dev->why());
-        ranks_expect(me, dev->stream_create(&stream) == TT_DEV_OK, "stream_create: %s", dev->why());
+        ranks_expect(me, dev->stream.create(&stream) == TT_DEV_OK, "stream_create: %s", dev->why());
         tutti_comm *comm = ranks_join(me, &config);
         ranks_ok(me, tutti_barrier(comm, tutti_cuda_stream(stream)), "barrier");
         if (me->n > 1) /* alone its end is nobody's loss, and the call may be under way */
-            ranks_expect(me, dev->stream_sync(stream) == TT_DEV_OK, "sync: %s", dev->why());
+            ranks_expect(me, dev->stream.sync(stream) == TT_DEV_OK, "sync: %s", dev->why());
         ranks_expect(me, dev->use(expected) == TT_DEV_OK, "use of %d: %s", expected, dev->why());
         ranks_part(me, comm);
         ranks_expect(me, dev->current(&now) == TT_DEV_OK, "current: %s", dev->why());
         ranks_expect(
             me, now == expected, "after destroy device %d is current, before it was %d", now, expected);
-        ranks_expect(me, dev->stream_destroy(stream) == TT_DEV_OK, "stream_destroy: %s", dev->why());
+        ranks_expect(me, dev->stream.destroy(stream) == TT_DEV_OK, "stream_destroy: %s", dev->why());
     }
 }
 
@@ -371,7 +371,7 @@ static void exchange(struct ranks_me *me)
             tutti_recv(received + (peer * EACH + k) * MOST, counts[k], TUTTI_UINT32, peer, d.comm, stream);
     ranks_ok(me, tutti_group_end(), "group_end");
     fine(me, &d, d.dev->copy(d.host + 4 * COUNT, received, 4 * BYTES, stream.handle), "copy");
-    fine(me, &d, d.dev->stream_sync(stream.handle), "sync");
+    fine(me, &d, d.dev->stream.sync(stream.handle), "sync");
     for (int peer = 0; peer < me->n; peer++)
         for (int k = 0; k < EACH; k++)
             for (size_t i = 0; i < counts[k]; i++) {

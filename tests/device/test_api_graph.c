@@ -42,7 +42,7 @@ static void replay_rounds(struct ranks_me *me)
         void *stream = rig.streams[round / 2 % 2];
         ranks_at(me, "round %d", round);
         graph_give(&rig, round, stream);
-        graph_fine(&rig, rig.dev->graph_launch(runnable, stream));
+        graph_fine(&rig, rig.dev->graph.launch(runnable, stream));
         for (int a = REDUCED; a <= RECEIVED; a++)
             graph_fetch(&rig, round, a, stream);
         if (round % 3 == 0) {
@@ -50,11 +50,11 @@ static void replay_rounds(struct ranks_me *me)
             graph_fetch(&rig, round, EAGER, stream);
         }
         if (round % AT_ONCE == AT_ONCE - 1 || round / 2 % 2 != (round + 1) / 2 % 2 || round == rounds - 1)
-            graph_fine(&rig, rig.dev->stream_sync(stream));
+            graph_fine(&rig, rig.dev->stream.sync(stream));
         for (int k = round - round % 2; k <= round && round % 2 == 1; k++)
             check_round(&rig, k);
     }
-    graph_fine(&rig, rig.dev->runnable_destroy(runnable));
+    graph_fine(&rig, rig.dev->graph.runnable_destroy(runnable));
     ranks_part(me, rig.comm);
 }
 
@@ -89,7 +89,7 @@ static void replay_program(struct ranks_me *me)
     tutti_all_reduce(pageable, pinned, COUNT, TUTTI_UINT32, TUTTI_SUM, rig.comm, on);
     tutti_all_reduce(pinned, rig.device[REDUCED], COUNT, TUTTI_UINT32, TUTTI_SUM, rig.comm, on);
     ranks_ok(me, tutti_group_keep(&program), "tutti_group_keep");
-    graph_fine(&rig, rig.dev->capture_begin(rig.streams[0]));
+    graph_fine(&rig, rig.dev->graph.capture_begin(rig.streams[0]));
     ranks_ok(me, tutti_program_start(program), "tutti_program_start");
     ranks_ok(me, tutti_barrier(rig.comm, on), "tutti_barrier");
     ranks_ok(me, tutti_all_gather(NULL, NULL, 0, TUTTI_INT8, rig.comm, on), "tutti_all_gather of nothing");
@@ -101,7 +101,7 @@ static void replay_program(struct ranks_me *me)
         if (round <= LAST_START && round % 3 == 0)
             ranks_ok(me, tutti_program_start(program), "tutti_program_start");
         else
-            graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+            graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
         graph_fetch(&rig, round, REDUCED, rig.streams[0]);
         graph_settle(&rig);
         if (!graph_is_sum(&rig, round, REDUCED, (uint32_t)me->n))
@@ -109,7 +109,7 @@ static void replay_program(struct ranks_me *me)
         if (round == LAST_START) /* the graph has what it needs */
             ranks_ok(me, tutti_program_destroy(program), "tutti_program_destroy");
     }
-    graph_fine(&rig, rig.dev->runnable_destroy(runnable));
+    graph_fine(&rig, rig.dev->graph.runnable_destroy(runnable));
     ranks_part(me, rig.comm);
 }
 
@@ -133,9 +133,9 @@ static void alternate(struct ranks_me *me)
     for (int round = 0; round < 50; round++) {
         ranks_at(me, "round %d", round);
         graph_give(&rig, round, rig.streams[0]);
-        graph_fine(&rig, rig.dev->graph_launch(first, rig.streams[0]));
+        graph_fine(&rig, rig.dev->graph.launch(first, rig.streams[0]));
         if (round % 2 == 0)
-            graph_fine(&rig, rig.dev->graph_launch(second, rig.streams[1]));
+            graph_fine(&rig, rig.dev->graph.launch(second, rig.streams[1]));
         else
             graph_reduce(&rig, REDUCED, RECEIVED, rig.streams[1]);
         graph_fetch(&rig, round, RECEIVED, rig.streams[1]);
@@ -143,8 +143,8 @@ static void alternate(struct ranks_me *me)
         if (!graph_is_sum(&rig, round, RECEIVED, (uint32_t)me->n))
             return;
     }
-    graph_fine(&rig, rig.dev->runnable_destroy(first));
-    graph_fine(&rig, rig.dev->runnable_destroy(second));
+    graph_fine(&rig, rig.dev->graph.runnable_destroy(first));
+    graph_fine(&rig, rig.dev->graph.runnable_destroy(second));
     ranks_part(me, rig.comm);
 }
 
@@ -166,7 +166,7 @@ static void launch_first(struct ranks_me *me)
         graph_give(&rig, round, rig.streams[1]);
         graph_reduce(&rig, GIVEN, EAGER, rig.streams[1]);
         graph_fine(&rig, rig.dev->wait_word(rig.streams[0], rig.word, (uint32_t)round + 1));
-        graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+        graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
         graph_reduce(&rig, REDUCED, RECEIVED, rig.streams[1]);
         graph_fetch(&rig, round, RECEIVED, rig.streams[1]);
         ranks_sleep_us(20000);
@@ -176,7 +176,7 @@ static void launch_first(struct ranks_me *me)
         if (!graph_is_sum(&rig, round, RECEIVED, (uint32_t)me->n))
             return;
     }
-    graph_fine(&rig, rig.dev->runnable_destroy(runnable));
+    graph_fine(&rig, rig.dev->graph.runnable_destroy(runnable));
     ranks_part(me, rig.comm);
 }
 
@@ -192,20 +192,20 @@ static void fork_capture(struct ranks_me *me)
     void *forked = NULL, *joined = NULL;
     if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
         return;
-    graph_fine(&rig, rig.dev->event_create(false, &forked));
-    graph_fine(&rig, rig.dev->event_create(false, &joined));
-    graph_fine(&rig, rig.dev->capture_begin(rig.streams[0]));
-    graph_fine(&rig, rig.dev->event_record(forked, rig.streams[0], false));
-    graph_fine(&rig, rig.dev->event_wait(forked, rig.streams[1], false));
+    graph_fine(&rig, rig.dev->event.create(false, &forked));
+    graph_fine(&rig, rig.dev->event.create(false, &joined));
+    graph_fine(&rig, rig.dev->graph.capture_begin(rig.streams[0]));
+    graph_fine(&rig, rig.dev->event.record(forked, rig.streams[0], false));
+    graph_fine(&rig, rig.dev->event.wait(forked, rig.streams[1], false));
     graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
     graph_reduce(&rig, REDUCED, RECEIVED, rig.streams[1]);
-    graph_fine(&rig, rig.dev->event_record(joined, rig.streams[1], false));
-    graph_fine(&rig, rig.dev->event_wait(joined, rig.streams[0], false));
+    graph_fine(&rig, rig.dev->event.record(joined, rig.streams[1], false));
+    graph_fine(&rig, rig.dev->event.wait(joined, rig.streams[0], false));
     void *runnable = graph_capture_end(&rig, rig.streams[0]);
     for (int round = 0; round < 20; round++) {
         ranks_at(me, "round %d", round);
         graph_give(&rig, round, rig.streams[0]);
-        graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+        graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
         graph_fetch(&rig, round, RECEIVED, rig.streams[0]);
         graph_settle(&rig);
         if (!graph_is_sum(&rig, round, RECEIVED, (uint32_t)me->n))
@@ -290,7 +290,7 @@ static void call_after(struct ranks_me *me)
         if (grouped && !call_here(&rig, round))
             return;
         unsigned long long before = calls_of(&rig, json, sizeof json);
-        graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+        graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
         graph_fetch(&rig, round, REDUCED, rig.streams[0]);
         while (calls_of(&rig, json, sizeof json) == before) /* the device reaches it */
             ranks_sleep_us(100);
@@ -303,7 +303,7 @@ static void call_after(struct ranks_me *me)
         graph_is_sum(&rig, round, REDUCED, 1);
     }
     check_turns(&rig, json, sizeof json);
-    graph_fine(&rig, rig.dev->runnable_destroy(runnable));
+    graph_fine(&rig, rig.dev->graph.runnable_destroy(runnable));
     ranks_part(me, rig.comm);
 }
 
@@ -321,7 +321,7 @@ static void count_calls(struct ranks_me *me)
         return;
     void *runnable = graph_capture_three(&rig, rig.streams[0]);
     for (int round = 0; round < 20; round++) {
-        graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+        graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
         graph_reduce(&rig, GIVEN, EAGER, rig.streams[1]);
     }
     graph_settle(&rig);
@@ -332,7 +332,7 @@ static void count_calls(struct ranks_me *me)
     for (const char *at = json; (at = strstr(at, "\"collective\": \"all_gather\"")) != NULL; at++)
         gathered++;
     ranks_expect(me, gathered == 20, "%d all_gathers", gathered);
-    graph_fine(&rig, rig.dev->runnable_destroy(runnable));
+    graph_fine(&rig, rig.dev->graph.runnable_destroy(runnable));
     ranks_part(me, rig.comm);
 }
 

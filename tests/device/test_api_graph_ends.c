@@ -18,7 +18,7 @@ static void drains(const struct graph_rig *rig, void *stream, const char *what)
 {
     enum tt_dev_error error = TT_DEV_NOT_READY;
     for (int ms = 0; ms < TRIES && error == TT_DEV_NOT_READY; ms++) {
-        error = rig->dev->stream_query(stream);
+        error = rig->dev->stream.query(stream);
         ranks_sleep_us(1000);
     }
     ranks_expect(rig->me, error == TT_DEV_OK, "%s: the stream is not through", what);
@@ -30,7 +30,7 @@ static void *replay_once(struct ranks_me *me, struct graph_rig *rig)
     if (!graph_rig_make(me, rig) || !graph_rig_join(rig))
         return NULL;
     void *runnable = graph_capture_three(rig, rig->streams[0]);
-    graph_fine(rig, rig->dev->graph_launch(runnable, rig->streams[0]));
+    graph_fine(rig, rig->dev->graph.launch(runnable, rig->streams[0]));
     graph_settle(rig);
     return runnable;
 }
@@ -43,15 +43,15 @@ static void abort_replay(struct ranks_me *me)
         return;
     ranks_meet(me);
     if (me->rank == 0) {
-        graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+        graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
         ranks_sleep_us(50000);
-        ranks_expect(me, rig.dev->stream_query(rig.streams[0]) == TT_DEV_NOT_READY, "it waits for nobody");
+        ranks_expect(me, rig.dev->stream.query(rig.streams[0]) == TT_DEV_NOT_READY, "it waits for nobody");
         ranks_ok(me, tutti_comm_abort(rig.comm), "tutti_comm_abort");
         drains(&rig, rig.streams[0], "aborted");
     }
     ranks_meet(me);
     for (int i = 0; i < 3; i++)
-        graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+        graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
     drains(&rig, rig.streams[0], "replayed after the abort");
     ranks_same_error(me, rig.comm, TUTTI_ABORTED, "rank 0");
     ranks_ok(me, tutti_comm_destroy(rig.comm), "tutti_comm_destroy");
@@ -74,7 +74,7 @@ static void kill_one(struct ranks_me *me)
         raise(SIGKILL);
     }
     for (int i = 0; i < 4; i++)
-        graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[i % 2]));
+        graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[i % 2]));
     drains(&rig, rig.streams[0], "a peer died");
     drains(&rig, rig.streams[1], "a peer died");
     ranks_expect(me, tutti_comm_state(rig.comm) == TUTTI_PEER_LOST, "state %d: %s",
@@ -96,7 +96,7 @@ static void destroy_under(struct ranks_me *me)
         return;
     void *runnable = graph_capture_three(&rig, rig.streams[0]);
     if (me->rank == 0)
-        graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+        graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
     ranks_sleep_us(50000);
     int64_t before = ranks_now_ms();
     if (me->rank == 0)
@@ -122,7 +122,7 @@ static void outlive(struct ranks_me *me)
     const struct tt_stub *stub = plugin_stub();
     void *runnable = graph_capture_three(&rig, rig.streams[0]);
     graph_give(&rig, 1, rig.streams[0]);
-    graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+    graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
     graph_fetch(&rig, 1, REDUCED, rig.streams[0]);
     graph_settle(&rig);
     graph_is_sum(&rig, 1, REDUCED, 1);
@@ -130,17 +130,17 @@ static void outlive(struct ranks_me *me)
     ranks_part(me, rig.comm);
     ranks_expect(me, stub->calls("unpin") == unpinned, "memory that a graph uses was given back");
     for (int i = 0; i < 3; i++)
-        graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[i % 2]));
+        graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[i % 2]));
     drains(&rig, rig.streams[0], "of a communicator that is gone");
     drains(&rig, rig.streams[1], "of a communicator that is gone");
     if (!graph_rig_join(&rig))
         return;
     graph_reduce(&rig, GIVEN, EAGER, rig.streams[0]);
     graph_fetch(&rig, 1, EAGER, rig.streams[0]);
-    graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+    graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
     graph_settle(&rig);
     graph_is_sum(&rig, 1, EAGER, 1);
-    graph_fine(&rig, rig.dev->runnable_destroy(runnable));
+    graph_fine(&rig, rig.dev->graph.runnable_destroy(runnable));
     ranks_part(me, rig.comm);
     bool back = false; /* the runtime tells the end of a graph in its own time */
     for (int i = 0; i < 100 && !back; i++) {
@@ -169,7 +169,7 @@ static void exhaust(struct ranks_me *me)
     stream = rig.streams[0];
     tutti_stream on = tutti_cuda_stream(stream);
     uint32_t *v = rig.device[REDUCED];
-    graph_fine(&rig, rig.dev->capture_begin(stream));
+    graph_fine(&rig, rig.dev->graph.capture_begin(stream));
     for (int i = 0; i < POOL - 1; i++)
         ranks_ok(me, tutti_all_reduce(v, v, 1, TUTTI_UINT32, TUTTI_MAX, rig.comm, on), "all_reduce");
     tutti_group_start(); /* two, and there is room for one */
@@ -181,22 +181,22 @@ static void exhaust(struct ranks_me *me)
     for (int round = 0; round < 2; round++) {
         rig.pinned[0][REDUCED][0] = (uint32_t)(10 * round + me->rank);
         graph_fine(&rig, rig.dev->copy(v, rig.pinned[0][REDUCED], 4, stream));
-        graph_fine(&rig, rig.dev->graph_launch(runnable, stream));
+        graph_fine(&rig, rig.dev->graph.launch(runnable, stream));
         graph_fine(&rig, rig.dev->copy(rig.pinned[1][REDUCED], v, 4, stream));
         graph_settle(&rig);
         ranks_expect(me, rig.pinned[1][REDUCED][0] == (uint32_t)(10 * round + me->n - 1), "the maximum is %u",
             rig.pinned[1][REDUCED][0]);
     }
-    graph_fine(&rig, rig.dev->runnable_destroy(runnable));
+    graph_fine(&rig, rig.dev->graph.runnable_destroy(runnable));
     tutti_status status = TUTTI_OUT_OF_MEMORY; /* the runtime tells the end of a graph in its own time */
-    graph_fine(&rig, rig.dev->capture_begin(stream));
+    graph_fine(&rig, rig.dev->graph.capture_begin(stream));
     for (int i = 0; i < TRIES && status == TUTTI_OUT_OF_MEMORY; i++) {
         ranks_sleep_us(1000);
         status = tutti_all_reduce(v, v, 1, TUTTI_UINT32, TUTTI_MAX, rig.comm, on);
     }
     ranks_ok(me, status, "after the graph's end");
-    graph_fine(&rig, rig.dev->capture_end(stream, &graph));
-    graph_fine(&rig, rig.dev->graph_destroy(graph));
+    graph_fine(&rig, rig.dev->graph.capture_end(stream, &graph));
+    graph_fine(&rig, rig.dev->graph.destroy(graph));
     ranks_part(me, rig.comm);
 }
 
@@ -212,12 +212,12 @@ static void refuse(struct ranks_me *me)
     void *graph = NULL, *ptr = NULL;
     if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
         return;
-    graph_fine(&rig, rig.dev->capture_begin(rig.streams[0]));
+    graph_fine(&rig, rig.dev->graph.capture_begin(rig.streams[0]));
     ranks_ok(me, tutti_group_start(), "tutti_group_start");
     graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
     graph_reduce(&rig, GIVEN, EAGER, rig.streams[1]);
     ranks_refused(me, tutti_group_end(), TUTTI_INVALID_USAGE, "half of a group", "captured|all of them");
-    graph_fine(&rig, rig.dev->capture_begin(rig.streams[1]));
+    graph_fine(&rig, rig.dev->graph.capture_begin(rig.streams[1]));
     ranks_ok(me, tutti_group_start(), "tutti_group_start");
     graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
     graph_reduce(&rig, GIVEN, EAGER, rig.streams[1]);
@@ -226,12 +226,13 @@ static void refuse(struct ranks_me *me)
     graph_reduce(&rig, GIVEN, EAGER, rig.streams[1]);
     ranks_refused(me, tutti_barrier(rig.comm, tutti_cuda_stream(rig.streams[0])), TUTTI_INVALID_USAGE,
         "two by turns", "another graph");
-    graph_fine(&rig, rig.dev->capture_end(rig.streams[1], &graph));
-    graph_fine(&rig, rig.dev->graph_destroy(graph));
-    rig.dev->alloc(8, &ptr); /* that is what a capture does not survive */
+    graph_fine(&rig, rig.dev->graph.capture_end(rig.streams[1], &graph));
+    graph_fine(&rig, rig.dev->graph.destroy(graph));
+    rig.dev->memory.alloc(8, &ptr); /* that is what a capture does not survive */
     ranks_refused(me, tutti_barrier(rig.comm, tutti_cuda_stream(rig.streams[0])), TUTTI_INVALID_USAGE,
         "a broken capture", "broken");
-    ranks_expect(me, rig.dev->capture_end(rig.streams[0], &graph) == TT_DEV_CAPTURE, "it was not broken");
+    ranks_expect(
+        me, rig.dev->graph.capture_end(rig.streams[0], &graph) == TT_DEV_CAPTURE, "it was not broken");
     graph_give(&rig, 3, rig.streams[0]);
     graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
     graph_fetch(&rig, 3, REDUCED, rig.streams[0]);
@@ -289,7 +290,7 @@ static void overlap(struct ranks_me *me)
     void *runnable = graph_capture_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
     if (me->rank == 0) {
         graph_fine(&rig, rig.dev->wait_word(rig.streams[0], rig.word, 1));
-        graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+        graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
         pthread_create(&thread, NULL, open_soon, rig.word);
         tutti_status status = call_meanwhile(&rig, expected->other, another);
         ranks_expect(me, status == TUTTI_INVALID_USAGE, "status %d", status);
@@ -330,7 +331,7 @@ static void fail_captures(struct ranks_me *me)
         ranks_at(me, "failing %s", functions[f]);
         if (!graph_rig_join(&rig))
             return;
-        graph_fine(&rig, rig.dev->capture_begin(stream));
+        graph_fine(&rig, rig.dev->graph.capture_begin(stream));
         stub->fail(functions[f], 1, TT_DEV_UNSUPPORTED);
         ranks_refused(me,
             tutti_all_reduce(from, to, COUNT, TUTTI_UINT32, TUTTI_SUM, rig.comm, tutti_cuda_stream(stream)),
@@ -340,10 +341,10 @@ static void fail_captures(struct ranks_me *me)
         ranks_expect(me, tutti_comm_state(rig.comm) == expected, "%s: state %d", functions[f],
             tutti_comm_state(rig.comm));
         for (int i = 0; i < 2; i++)
-            graph_fine(&rig, rig.dev->graph_launch(runnable, stream));
+            graph_fine(&rig, rig.dev->graph.launch(runnable, stream));
         drains(&rig, stream, functions[f]);
         ranks_ok(me, tutti_comm_destroy(rig.comm), "tutti_comm_destroy");
-        graph_fine(&rig, rig.dev->runnable_destroy(runnable));
+        graph_fine(&rig, rig.dev->graph.runnable_destroy(runnable));
     }
 }
 
@@ -364,10 +365,10 @@ static void in_one_thread(struct ranks_me *me)
         return;
     tutti_stream on[2] = { tutti_cuda_stream(rig.streams[0]), tutti_cuda_stream(rig.streams[1]) };
     void *forked = NULL;
-    graph_fine(&rig, rig.dev->event_create(false, &forked));
-    graph_fine(&rig, rig.dev->capture_begin(rig.streams[0]));
-    graph_fine(&rig, rig.dev->event_record(forked, rig.streams[0], false));
-    graph_fine(&rig, rig.dev->event_wait(forked, rig.streams[1], false));
+    graph_fine(&rig, rig.dev->event.create(false, &forked));
+    graph_fine(&rig, rig.dev->graph.capture_begin(rig.streams[0]));
+    graph_fine(&rig, rig.dev->event.record(forked, rig.streams[0], false));
+    graph_fine(&rig, rig.dev->event.wait(forked, rig.streams[1], false));
     ranks_refused(
         me, tutti_barrier(comms[0], on[0]), TUTTI_INVALID_USAGE, "a barrier of one", "rank 1|group");
     tutti_group_start();
@@ -377,8 +378,8 @@ static void in_one_thread(struct ranks_me *me)
                 rig.device[r], rig.device[2 + r], COUNT, TUTTI_UINT32, TUTTI_SUM, comms[r], on[r]),
             "all_reduce");
     ranks_ok(me, tutti_group_end(), "tutti_group_end");
-    graph_fine(&rig, rig.dev->event_record(forked, rig.streams[1], false));
-    graph_fine(&rig, rig.dev->event_wait(forked, rig.streams[0], false));
+    graph_fine(&rig, rig.dev->event.record(forked, rig.streams[1], false));
+    graph_fine(&rig, rig.dev->event.wait(forked, rig.streams[0], false));
     void *runnable = graph_capture_end(&rig, rig.streams[0]);
     for (int round = 0; round < 20; round++) {
         for (int r = 0; r < 2; r++) {
@@ -386,7 +387,7 @@ static void in_one_thread(struct ranks_me *me)
                 rig.pinned[r][GIVEN][i] = graph_value(r, round, i);
             graph_fine(&rig, rig.dev->copy(rig.device[r], rig.pinned[r][GIVEN], BYTES, rig.streams[0]));
         }
-        graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+        graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
         for (int r = 0; r < 2; r++)
             graph_fine(&rig, rig.dev->copy(rig.pinned[r][EAGER], rig.device[2 + r], BYTES, rig.streams[0]));
         graph_settle(&rig);

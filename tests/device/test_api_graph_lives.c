@@ -36,7 +36,7 @@ static void hold_up(const struct graph_rig *rig, void *stream)
 static void let_go(const struct graph_rig *rig, void *stream)
 {
     __atomic_store_n(rig->word, 1, __ATOMIC_RELEASE);
-    graph_fine(rig, rig->dev->stream_sync(stream));
+    graph_fine(rig, rig->dev->stream.sync(stream));
 }
 
 static void run_alone(ranks_fn run, const char *stub)
@@ -110,12 +110,12 @@ static void leave_for_graph(struct ranks_me *me)
         return;
     uint64_t left = pinned();
     void *runnable = graph_capture_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
-    graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+    graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
     graph_settle(&rig);
     hold_up(&rig, rig.streams[0]);
     graph_reduce(&rig, GIVEN, EAGER, rig.streams[0]);
     ranks_ok(me, tutti_comm_destroy(rig.comm), "tutti_comm_destroy");
-    graph_fine(&rig, rig.dev->runnable_destroy(runnable));
+    graph_fine(&rig, rig.dev->graph.runnable_destroy(runnable));
     for (int i = 0; i < SEVERAL; i++) { /* the runtime tells the end of a graph in its own time */
         come_and_go(me);
         ranks_expect(me, pinned() == left, "what the stream has was given back");
@@ -170,10 +170,10 @@ static void end_in_worker(struct ranks_me *me)
     slow.publish = end_late;
     comm->endpoint->control = &slow;
     graph_give(&rig, 1, rig.streams[0]);
-    graph_fine(&rig, rig.dev->graph_launch(runnable, rig.streams[0]));
+    graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
     graph_fetch(&rig, 1, REDUCED, rig.streams[0]);
     graph_settle(&rig);
-    graph_fine(&rig, rig.dev->runnable_destroy(runnable));
+    graph_fine(&rig, rig.dev->graph.runnable_destroy(runnable));
     for (int i = 0; i < TRIES && !atomic_load(&is_at_end); i++)
         ranks_sleep_us(1000);
     for (int i = 0; i < SEVERAL; i++)

@@ -40,14 +40,14 @@ Test(stub, thread_that_uses_no_device)
     struct tt_dev_pointer what;
     rig_start("devices=2");
     cr_assert(dev->use(-1) == TT_DEV_OK);
-    cr_expect_eq(dev->classify(&what, &what), TT_DEV_INVALID);
-    cr_expect(dev->stream_device(NULL, &device, &context) == TT_DEV_OK && device == -1 && context == NULL);
+    cr_expect_eq(dev->memory.classify(&what, &what), TT_DEV_INVALID);
+    cr_expect(dev->stream.device(NULL, &device, &context) == TT_DEV_OK && device == -1 && context == NULL);
     cr_expect(dev->current(&device) == TT_DEV_OK && device == -1, "asking uses none");
-    cr_expect_eq(dev->event_destroy(&what), TT_DEV_INVALID);
+    cr_expect_eq(dev->event.destroy(&what), TT_DEV_INVALID);
     cr_expect(dev->current(&device) == TT_DEV_OK && device == 0, "the runtime has chosen");
     cr_assert(dev->use(1) == TT_DEV_OK);
-    cr_expect_eq(dev->classify(&what, &what), TT_DEV_OK);
-    cr_expect(dev->stream_device(NULL, &device, &context) == TT_DEV_OK && device == 1 && context != NULL);
+    cr_expect_eq(dev->memory.classify(&what, &what), TT_DEV_OK);
+    cr_expect(dev->stream.device(NULL, &device, &context) == TT_DEV_OK && device == 1 && context != NULL);
 }
 
 Test(stub, no_device)
@@ -56,7 +56,7 @@ Test(stub, no_device)
     void *ptr;
     rig_open();
     cr_assert(tt_stub()->configure("devices=0"));
-    cr_expect(dev->count(&n) == TT_DEV_ABSENT && dev->alloc(1, &ptr) == TT_DEV_ABSENT);
+    cr_expect(dev->count(&n) == TT_DEV_ABSENT && dev->memory.alloc(1, &ptr) == TT_DEV_ABSENT);
 }
 
 Test(stub, environment)
@@ -83,8 +83,8 @@ Test(stub, copies_and_fills_are_in_order)
     uint8_t *host, *device;
     rig_start("copy_delay=300");
     void *stream = rig_stream();
-    cr_assert(dev->alloc_pinned(4 * N, (void **)&host) == TT_DEV_OK &&
-              dev->alloc(4 * N, (void **)&device) == TT_DEV_OK);
+    cr_assert(dev->memory.alloc_pinned(4 * N, (void **)&host) == TT_DEV_OK &&
+              dev->memory.alloc(4 * N, (void **)&device) == TT_DEV_OK);
     for (int i = 0; i < 2 * N; i++)
         host[i] = (uint8_t)(i * 7);
     for (int i = 0; i < 20; i++) {
@@ -94,7 +94,7 @@ Test(stub, copies_and_fills_are_in_order)
     /* four rows of 10 out of rows of 100 */
     cr_expect_eq(dev->copy_rows(device + 2 * N, 20, host, 100, 10, 4, stream), TT_DEV_OK);
     cr_expect_eq(dev->copy(host + 2 * N, device + N, 2 * N, stream), TT_DEV_OK);
-    cr_expect_eq(dev->stream_sync(stream), TT_DEV_OK);
+    cr_expect_eq(dev->stream.sync(stream), TT_DEV_OK);
     cr_expect_eq(memcmp(host + 2 * N, host, N), 0);
     for (int i = 0; i < 4 * 20; i++)
         cr_expect_eq(host[3 * N + i], i % 20 < 10 ? (uint8_t)((i / 20 * 100 + i % 20) * 7) : 19);
@@ -135,34 +135,36 @@ Test(stub, kinds_of_memory)
     struct tt_dev_pointer first, second, what;
     rig_start("");
     stream = rig_stream();
-    cr_assert(dev->use(1) == TT_DEV_OK && dev->alloc(1000, (void **)&device) == TT_DEV_OK);
-    cr_assert_eq(dev->alloc(1000, &later), TT_DEV_OK);
-    cr_assert_eq(dev->alloc_managed(1000, (void **)&managed), TT_DEV_OK);
-    cr_expect_eq(dev->classify(device + 999, &first), TT_DEV_OK);
+    cr_assert(dev->use(1) == TT_DEV_OK && dev->memory.alloc(1000, (void **)&device) == TT_DEV_OK);
+    cr_assert_eq(dev->memory.alloc(1000, &later), TT_DEV_OK);
+    cr_assert_eq(dev->memory.alloc_managed(1000, (void **)&managed), TT_DEV_OK);
+    cr_expect_eq(dev->memory.classify(device + 999, &first), TT_DEV_OK);
     cr_expect(first.kind == TT_DEV_DEVICE && first.device == 1 && first.bytes == 1000);
     cr_expect_eq(first.base, (uintptr_t)device);
-    cr_expect(dev->classify(managed, &what) == TT_DEV_OK && what.kind == TT_DEV_MANAGED && what.device == 1);
     cr_expect(
-        dev->classify(rig_words, &what) == TT_DEV_OK && what.kind == TT_DEV_PINNED && what.device == -1);
-    cr_expect(dev->classify(pageable, &what) == TT_DEV_OK && what.kind == TT_DEV_HOST && what.base == 0);
+        dev->memory.classify(managed, &what) == TT_DEV_OK && what.kind == TT_DEV_MANAGED && what.device == 1);
+    cr_expect(dev->memory.classify(rig_words, &what) == TT_DEV_OK && what.kind == TT_DEV_PINNED &&
+              what.device == -1);
+    cr_expect(
+        dev->memory.classify(pageable, &what) == TT_DEV_OK && what.kind == TT_DEV_HOST && what.base == 0);
     managed[0] = 1;
 
     cr_expect_eq(dev->copy(device, pageable, 100, stream), TT_DEV_INVALID, "no copies of pageable memory");
     cr_expect_eq(dev->copy(device, rig_words, 1001, stream), TT_DEV_INVALID, "nor beyond the end");
-    cr_expect_eq(dev->pin(pageable, sizeof pageable, &seen), TT_DEV_OK);
-    cr_expect_eq(dev->pin(pageable + 100, 100, &seen), TT_DEV_INVALID, "it is pinned");
-    cr_expect(dev->classify(pageable + 5000, &what) == TT_DEV_OK && what.kind == TT_DEV_PINNED);
+    cr_expect_eq(dev->memory.pin(pageable, sizeof pageable, &seen), TT_DEV_OK);
+    cr_expect_eq(dev->memory.pin(pageable + 100, 100, &seen), TT_DEV_INVALID, "it is pinned");
+    cr_expect(dev->memory.classify(pageable + 5000, &what) == TT_DEV_OK && what.kind == TT_DEV_PINNED);
     cr_expect_eq(dev->copy(device, seen, 100, stream), TT_DEV_OK);
-    cr_expect_eq(dev->free_pinned(pageable), TT_DEV_INVALID, "it was not allocated");
-    cr_expect_eq(dev->unpin(pageable), TT_DEV_OK);
+    cr_expect_eq(dev->memory.free_pinned(pageable), TT_DEV_INVALID, "it was not allocated");
+    cr_expect_eq(dev->memory.unpin(pageable), TT_DEV_OK);
 
-    cr_expect_eq(dev->free(device + 8), TT_DEV_INVALID);
-    cr_expect_eq(dev->free(device), TT_DEV_OK);
-    cr_expect_eq(dev->free(device), TT_DEV_INVALID);
+    cr_expect_eq(dev->memory.free(device + 8), TT_DEV_INVALID);
+    cr_expect_eq(dev->memory.free(device), TT_DEV_OK);
+    cr_expect_eq(dev->memory.free(device), TT_DEV_INVALID);
     void *again;
-    cr_expect_eq(dev->alloc(1000, &again), TT_DEV_OK);
+    cr_expect_eq(dev->memory.alloc(1000, &again), TT_DEV_OK);
     cr_expect_eq(again, device, "addresses are used again");
-    cr_expect(dev->classify(again, &second) == TT_DEV_OK && second.id != first.id);
+    cr_expect(dev->memory.classify(again, &second) == TT_DEV_OK && second.id != first.id);
 }
 
 Test(stub, pinned_memory_with_another_address)
@@ -172,9 +174,9 @@ Test(stub, pinned_memory_with_another_address)
     struct tt_dev_pointer what;
     rig_start("one_address=0");
     void *stream = rig_stream();
-    cr_assert_eq(dev->pin(mine + 8, 9000, &seen), TT_DEV_OK);
+    cr_assert_eq(dev->memory.pin(mine + 8, 9000, &seen), TT_DEV_OK);
     uint32_t *own = (uint32_t *)(mine + 8), *word = seen;
-    cr_expect(word != own && dev->classify(word, &what) == TT_DEV_OK && what.kind == TT_DEV_PINNED);
+    cr_expect(word != own && dev->memory.classify(word, &what) == TT_DEV_OK && what.kind == TT_DEV_PINNED);
     cr_expect_eq(dev->write_word(stream, own, 5), TT_DEV_INVALID, "that is not the device's address");
     cr_expect_eq(dev->write_word(stream, word, 5), TT_DEV_OK);
     cr_expect_eq(dev->copy(own + 1, word, 4, stream), TT_DEV_OK, "copies may use both");
@@ -182,20 +184,20 @@ Test(stub, pinned_memory_with_another_address)
     cr_expect_eq(dev->copy((char *)seen + 8997, own, 4, stream), TT_DEV_INVALID);
     rig_ends(stream);
     cr_expect(own[0] == 5 && own[1] == 5 && mine[9004] == 5 && mine[9008] == 0);
-    cr_expect_eq(dev->free_pinned(seen), TT_DEV_INVALID);
-    cr_expect_eq(dev->unpin(mine + 8), TT_DEV_OK);
+    cr_expect_eq(dev->memory.free_pinned(seen), TT_DEV_INVALID);
+    cr_expect_eq(dev->memory.unpin(mine + 8), TT_DEV_OK);
     cr_expect_eq(dev->copy(word, rig_words, 4, stream), TT_DEV_INVALID);
-    cr_expect(dev->pin(mine + 8, 10, &again) == TT_DEV_OK && again == seen);
+    cr_expect(dev->memory.pin(mine + 8, 10, &again) == TT_DEV_OK && again == seen);
 }
 
 Test(stub, an_exhausted_device)
 {
     void *first, *second;
     rig_start("memory=1");
-    cr_expect_eq(dev->alloc(600000, &first), TT_DEV_OK);
-    cr_expect_eq(dev->alloc(600000, &second), TT_DEV_NO_MEMORY);
-    cr_expect_eq(dev->free(first), TT_DEV_OK);
-    cr_expect_eq(dev->alloc(600000, &second), TT_DEV_OK);
+    cr_expect_eq(dev->memory.alloc(600000, &first), TT_DEV_OK);
+    cr_expect_eq(dev->memory.alloc(600000, &second), TT_DEV_NO_MEMORY);
+    cr_expect_eq(dev->memory.free(first), TT_DEV_OK);
+    cr_expect_eq(dev->memory.alloc(600000, &second), TT_DEV_OK);
 }
 
 Test(stub, events_order_streams)
@@ -204,25 +206,25 @@ Test(stub, events_order_streams)
     float ms = -1;
     rig_start("");
     void *first = rig_stream(), *second = rig_stream();
-    cr_assert(dev->event_create(false, &event) == TT_DEV_OK && dev->event_create(true, &begin) == TT_DEV_OK &&
-              dev->event_create(true, &end) == TT_DEV_OK);
-    cr_expect_eq(dev->event_record(begin, first, false), TT_DEV_OK);
+    cr_assert(dev->event.create(false, &event) == TT_DEV_OK && dev->event.create(true, &begin) == TT_DEV_OK &&
+              dev->event.create(true, &end) == TT_DEV_OK);
+    cr_expect_eq(dev->event.record(begin, first, false), TT_DEV_OK);
     cr_expect_eq(dev->wait_word(first, &rig_words[0], 1), TT_DEV_OK);
-    cr_expect_eq(dev->event_record(event, first, false), TT_DEV_OK);
-    cr_expect_eq(dev->event_record(end, first, false), TT_DEV_OK);
-    cr_expect_eq(dev->event_wait(event, second, false), TT_DEV_OK);
+    cr_expect_eq(dev->event.record(event, first, false), TT_DEV_OK);
+    cr_expect_eq(dev->event.record(end, first, false), TT_DEV_OK);
+    cr_expect_eq(dev->event.wait(event, second, false), TT_DEV_OK);
     cr_expect_eq(dev->write_word(second, &rig_words[1], 1), TT_DEV_OK);
-    cr_expect_eq(dev->event_query(event), TT_DEV_NOT_READY);
-    cr_expect_eq(dev->event_elapsed(begin, end, &ms), TT_DEV_NOT_READY);
+    cr_expect_eq(dev->event.query(event), TT_DEV_NOT_READY);
+    cr_expect_eq(dev->event.elapsed(begin, end, &ms), TT_DEV_NOT_READY);
     rig_hangs(second);
     rig_open_word(&rig_words[0], 1);
     rig_ends(second);
     rig_ends(first); /* `end` comes after `event` */
-    cr_expect_eq(dev->event_query(event), TT_DEV_OK);
-    cr_expect(dev->event_elapsed(begin, end, &ms) == TT_DEV_OK && ms >= LONG_MS / 2 && ms < ENOUGH_MS);
-    cr_expect_eq(dev->event_elapsed(begin, event, &ms), TT_DEV_INVALID, "one is not timed");
-    cr_expect_eq(dev->event_destroy(event), TT_DEV_OK);
-    cr_expect_eq(dev->event_query(event), TT_DEV_INVALID);
+    cr_expect_eq(dev->event.query(event), TT_DEV_OK);
+    cr_expect(dev->event.elapsed(begin, end, &ms) == TT_DEV_OK && ms >= LONG_MS / 2 && ms < ENOUGH_MS);
+    cr_expect_eq(dev->event.elapsed(begin, event, &ms), TT_DEV_INVALID, "one is not timed");
+    cr_expect_eq(dev->event.destroy(event), TT_DEV_OK);
+    cr_expect_eq(dev->event.query(event), TT_DEV_INVALID);
 }
 
 Test(stub, default_streams)
@@ -231,18 +233,18 @@ Test(stub, default_streams)
     rig_start("");
     cr_assert_eq(stub->stream_create_blocking(&blocking), TT_DEV_OK);
     free_one = rig_stream();
-    cr_expect_eq(dev->stream_query(NULL), TT_DEV_OK);
+    cr_expect_eq(dev->stream.query(NULL), TT_DEV_OK);
     cr_expect_eq(dev->wait_word(blocking, &rig_words[0], 1), TT_DEV_OK);
-    cr_expect_eq(dev->stream_query(NULL), TT_DEV_NOT_READY, "it would wait for the other");
+    cr_expect_eq(dev->stream.query(NULL), TT_DEV_NOT_READY, "it would wait for the other");
     cr_expect_eq(dev->write_word(NULL, &rig_words[1], 1), TT_DEV_OK);
     cr_expect_eq(dev->write_word(TT_DEV_STREAM_PER_THREAD, &rig_words[2], 1), TT_DEV_OK);
     cr_expect_eq(dev->write_word(free_one, &rig_words[3], 1), TT_DEV_OK);
     rig_ends(free_one);
     rig_hangs(NULL);
-    cr_expect_eq(dev->stream_query(TT_DEV_STREAM_PER_THREAD), TT_DEV_NOT_READY);
+    cr_expect_eq(dev->stream.query(TT_DEV_STREAM_PER_THREAD), TT_DEV_NOT_READY);
     cr_expect(rig_words[1] == 0 && rig_words[2] == 0 && rig_words[3] == 1);
     rig_open_word(&rig_words[0], 1);
-    cr_expect_eq(dev->stream_sync(TT_DEV_STREAM_PER_THREAD), TT_DEV_OK);
+    cr_expect_eq(dev->stream.sync(TT_DEV_STREAM_PER_THREAD), TT_DEV_OK);
     cr_expect(rig_words[1] == 1 && rig_words[2] == 1);
 }
 
@@ -250,7 +252,7 @@ static void host_function(void *argument)
 {
     uint32_t *seen = argument;
     void *ptr;
-    seen[0] = 1 + (dev->alloc(8, &ptr) == TT_DEV_INVALID);
+    seen[0] = 1 + (dev->memory.alloc(8, &ptr) == TT_DEV_INVALID);
 }
 
 Test(stub, functions_of_the_host)
@@ -259,7 +261,7 @@ Test(stub, functions_of_the_host)
     rig_start("host_delay=2000");
     void *stream = rig_stream();
     cr_expect_eq(dev->host_call(stream, host_function, &seen), TT_DEV_OK);
-    cr_expect_eq(dev->stream_sync(stream), TT_DEV_OK);
+    cr_expect_eq(dev->stream.sync(stream), TT_DEV_OK);
     cr_expect_eq(seen, 2, "it was called, and could not use the table");
 }
 
@@ -270,13 +272,13 @@ Test(stub, streams_that_are_none)
     rig_start("");
     void *stream = rig_stream();
     cr_expect(dev->use(1) == TT_DEV_OK);
-    cr_expect(dev->stream_device(stream, &device, &context) == TT_DEV_OK && device == 0);
+    cr_expect(dev->stream.device(stream, &device, &context) == TT_DEV_OK && device == 0);
     cr_expect_eq(dev->write_word(stream, rig_words, 1), TT_DEV_INVALID, "the stream is of another device");
-    cr_assert_eq(dev->event_create(false, &event), TT_DEV_OK);
-    cr_expect_eq(dev->event_record(event, stream, false), TT_DEV_INVALID, "as for this event");
-    cr_expect_eq(dev->stream_destroy(stream), TT_DEV_OK);
-    cr_expect_eq(dev->stream_query(stream), TT_DEV_INVALID);
-    cr_expect_eq(dev->stream_destroy(NULL), TT_DEV_INVALID);
+    cr_assert_eq(dev->event.create(false, &event), TT_DEV_OK);
+    cr_expect_eq(dev->event.record(event, stream, false), TT_DEV_INVALID, "as for this event");
+    cr_expect_eq(dev->stream.destroy(stream), TT_DEV_OK);
+    cr_expect_eq(dev->stream.query(stream), TT_DEV_INVALID);
+    cr_expect_eq(dev->stream.destroy(NULL), TT_DEV_INVALID);
 }
 
 /* What was made in a context is of that, and so are the default streams. */
@@ -285,31 +287,31 @@ Test(stub, a_context_of_the_users_own)
     int device;
     void *event, *first, *contexts[3];
     rig_start("devices=2");
-    cr_assert_eq(dev->event_create(false, &event), TT_DEV_OK);
+    cr_assert_eq(dev->event.create(false, &event), TT_DEV_OK);
     first = rig_stream();
     stub->own_context(true);
     void *second = rig_stream(), *const streams[] = { first, second, NULL };
     for (int i = 0; i < 3; i++)
-        cr_expect(dev->stream_device(streams[i], &device, &contexts[i]) == TT_DEV_OK && device == 0);
+        cr_expect(dev->stream.device(streams[i], &device, &contexts[i]) == TT_DEV_OK && device == 0);
     cr_expect(contexts[0] != contexts[1] && contexts[1] == contexts[2]);
-    cr_expect_eq(dev->event_record(event, second, false), TT_DEV_INVALID);
+    cr_expect_eq(dev->event.record(event, second, false), TT_DEV_INVALID);
     cr_expect_not_null(strstr(dev->why(), "contexts"), "%s", dev->why());
-    cr_expect_eq(dev->event_record(event, NULL, false), TT_DEV_INVALID);
-    cr_expect_eq(dev->event_record(event, TT_DEV_STREAM_PER_THREAD, false), TT_DEV_INVALID);
-    cr_expect_eq(dev->event_record(event, first, false), TT_DEV_OK);
-    cr_expect_eq(dev->event_wait(event, second, false), TT_DEV_OK, "a wait may cross");
+    cr_expect_eq(dev->event.record(event, NULL, false), TT_DEV_INVALID);
+    cr_expect_eq(dev->event.record(event, TT_DEV_STREAM_PER_THREAD, false), TT_DEV_INVALID);
+    cr_expect_eq(dev->event.record(event, first, false), TT_DEV_OK);
+    cr_expect_eq(dev->event.wait(event, second, false), TT_DEV_OK, "a wait may cross");
     cr_expect_eq(dev->wait_word(NULL, &rig_words[0], 1), TT_DEV_OK);
     stub->own_context(false);
-    cr_expect_eq(dev->event_record(event, NULL, false), TT_DEV_OK);
+    cr_expect_eq(dev->event.record(event, NULL, false), TT_DEV_OK);
     rig_ends(NULL);
     stub->own_context(true);
     rig_hangs(NULL);
     rig_open_word(&rig_words[0], 1);
     rig_ends(NULL);
     cr_expect(
-        dev->use(0) == TT_DEV_OK && dev->event_record(event, NULL, false) == TT_DEV_INVALID, "it stays");
+        dev->use(0) == TT_DEV_OK && dev->event.record(event, NULL, false) == TT_DEV_INVALID, "it stays");
     cr_expect(dev->use(1) == TT_DEV_OK && dev->use(0) == TT_DEV_OK);
-    cr_expect_eq(dev->event_record(event, NULL, false), TT_DEV_OK, "it is left with the device");
+    cr_expect_eq(dev->event.record(event, NULL, false), TT_DEV_OK, "it is left with the device");
 }
 
 /* --- Hazards. */
@@ -321,7 +323,7 @@ Test(stub, the_handle_of_a_stream_that_is_gone)
     void *first = rig_stream();
     cr_expect_eq(dev->wait_word(first, &rig_words[0], 1), TT_DEV_OK);
     cr_expect_eq(dev->write_word(first, &rig_words[1], 1), TT_DEV_OK);
-    cr_expect_eq(dev->stream_destroy(first), TT_DEV_OK);
+    cr_expect_eq(dev->stream.destroy(first), TT_DEV_OK);
     void *second = rig_stream();
     cr_expect_eq(second, first);
     rig_ends(second);
@@ -380,11 +382,11 @@ Test(stub, wait_for_an_event_that_nobody_recorded)
     void *event;
     rig_start("");
     void *stream = rig_stream(), *other = rig_stream();
-    cr_assert_eq(dev->event_create(false, &event), TT_DEV_OK);
-    cr_expect_eq(dev->event_query(event), TT_DEV_OK);
-    cr_expect_eq(dev->event_wait(event, stream, false), TT_DEV_OK);
+    cr_assert_eq(dev->event.create(false, &event), TT_DEV_OK);
+    cr_expect_eq(dev->event.query(event), TT_DEV_OK);
+    cr_expect_eq(dev->event.wait(event, stream, false), TT_DEV_OK);
     cr_expect_eq(dev->wait_word(other, &rig_words[0], 1), TT_DEV_OK);
-    cr_expect_eq(dev->event_record(event, other, false), TT_DEV_OK, "it comes too late");
+    cr_expect_eq(dev->event.record(event, other, false), TT_DEV_OK, "it comes too late");
     rig_ends(stream);
     rig_open_word(&rig_words[0], 1);
 }
@@ -412,7 +414,7 @@ Test(stub, a_function_of_the_host_that_waits)
 static void call_alloc(void *stream)
 {
     void *ptr;
-    cr_expect(dev->alloc(8, &ptr) == TT_DEV_OK || stream == NULL);
+    cr_expect(dev->memory.alloc(8, &ptr) == TT_DEV_OK || stream == NULL);
 }
 
 static void call_write(void *stream)
@@ -484,8 +486,8 @@ Test(stub, the_host_reaches_for_device_memory)
 {
     char *device, *managed;
     rig_start("");
-    cr_assert(dev->alloc(100, (void **)&device) == TT_DEV_OK &&
-              dev->alloc_managed(100, (void **)&managed) == TT_DEV_OK);
+    cr_assert(dev->memory.alloc(100, (void **)&device) == TT_DEV_OK &&
+              dev->memory.alloc_managed(100, (void **)&managed) == TT_DEV_OK);
     cr_expect_eq(child_ends_by(read_it, device), SIGSEGV);
     cr_expect_eq(child_ends_by(write_it, device), SIGSEGV);
     cr_expect_eq(child_ends_by(write_it, managed), 0);

@@ -27,12 +27,13 @@ Test(stub_emulated, kernels_on_device_memory, .timeout = 60)
     struct tt_fold_params fold = { .count = COUNT, .k = 3 };
     struct tt_scale_params scale = { .count = COUNT };
     cr_assert_eq(tt_dev_find("tests/.libs/libtutti_stub.so", &device), TUTTI_OK);
-    cr_assert(device->use(0) == TT_DEV_OK && device->stream_create(&stream) == TT_DEV_OK);
-    cr_assert(device->preload() == TT_DEV_OK && device->alloc_pinned(BYTES, (void **)&host) == TT_DEV_OK);
+    cr_assert(device->use(0) == TT_DEV_OK && device->stream.create(&stream) == TT_DEV_OK);
+    cr_assert(
+        device->preload() == TT_DEV_OK && device->memory.alloc_pinned(BYTES, (void **)&host) == TT_DEV_OK);
     for (int i = 0; i < COUNT; i++)
         host[i] = (float)(i % 1000);
     for (int i = 0; i < 4; i++) {
-        cr_assert_eq(device->alloc(BYTES, (void **)&memory[i]), TT_DEV_OK);
+        cr_assert_eq(device->memory.alloc(BYTES, (void **)&memory[i]), TT_DEV_OK);
         cr_expect_eq(device->copy(memory[i], host, BYTES, stream), TT_DEV_OK);
     }
     fold.dst = memory[3];
@@ -47,7 +48,7 @@ Test(stub_emulated, kernels_on_device_memory, .timeout = 60)
     cr_expect_eq(
         launch(tt_kernel_number(TT_KERNEL_SCALE, TUTTI_FLOAT32, 0), &scale, sizeof scale), TT_DEV_OK);
     cr_expect_eq(device->copy(host, memory[0], BYTES, stream), TT_DEV_OK);
-    cr_expect_eq(device->stream_sync(stream), TT_DEV_OK);
+    cr_expect_eq(device->stream.sync(stream), TT_DEV_OK);
     for (int i = 0; i < COUNT; i++)
         cr_assert_eq(host[i], (float)(i % 1000 * 3 * 2), "element %d is %g", i, (double)host[i]);
 }

@@ -22,9 +22,9 @@ Test(stub_failures, environment_names_an_error)
     setenv("STUB_GPU", "fail=alloc:1:no_memory,fail=free:1:broken", 1);
     rig_open();
     cr_expect_not(stub->configure("fail=alloc:1:no_such_error"));
-    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_NO_MEMORY);
-    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_OK);
-    cr_expect(dev->free(ptr) == TT_DEV_BROKEN && dev->free(ptr) == TT_DEV_BROKEN);
+    cr_expect_eq(dev->memory.alloc(8, &ptr), TT_DEV_NO_MEMORY);
+    cr_expect_eq(dev->memory.alloc(8, &ptr), TT_DEV_OK);
+    cr_expect(dev->memory.free(ptr) == TT_DEV_BROKEN && dev->memory.free(ptr) == TT_DEV_BROKEN);
 }
 
 Test(stub_failures, calls_are_counted_and_fail_when_told)
@@ -37,10 +37,10 @@ Test(stub_failures, calls_are_counted_and_fail_when_told)
     cr_expect(stub->calls("write_word") == before + 7 && stub->calls("alloc") == allocations);
     cr_expect_eq(stub->calls("allocate"), UINT64_MAX);
     cr_expect(stub->fail("alloc", 2, TT_DEV_NO_MEMORY) && !stub->fail("allocate", 2, TT_DEV_NO_MEMORY));
-    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_OK);
-    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_NO_MEMORY);
+    cr_expect_eq(dev->memory.alloc(8, &ptr), TT_DEV_OK);
+    cr_expect_eq(dev->memory.alloc(8, &ptr), TT_DEV_NO_MEMORY);
     cr_expect_eq(strncmp(dev->why(), "alloc: ", 7), 0);
-    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_OK);
+    cr_expect_eq(dev->memory.alloc(8, &ptr), TT_DEV_OK);
 }
 
 /* At least 100 ms, as this seed has it. */
@@ -50,19 +50,19 @@ Test(stub_failures, work_is_late_by_chance)
     float ms = 0;
     rig_start("word_delay=100000,seed=7");
     void *stream = rig_stream();
-    cr_assert(dev->event_create(true, &begin) == TT_DEV_OK && dev->event_create(true, &end) == TT_DEV_OK);
-    cr_expect_eq(dev->event_record(begin, stream, false), TT_DEV_OK);
+    cr_assert(dev->event.create(true, &begin) == TT_DEV_OK && dev->event.create(true, &end) == TT_DEV_OK);
+    cr_expect_eq(dev->event.record(begin, stream, false), TT_DEV_OK);
     for (int i = 0; i < 6; i++)
         cr_expect_eq(dev->write_word(stream, rig_words, 1), TT_DEV_OK);
-    cr_expect_eq(dev->event_record(end, stream, false), TT_DEV_OK);
+    cr_expect_eq(dev->event.record(end, stream, false), TT_DEV_OK);
     rig_ends(stream);
-    cr_expect(dev->event_elapsed(begin, end, &ms) == TT_DEV_OK && ms >= 100, "%g ms", ms);
+    cr_expect(dev->event.elapsed(begin, end, &ms) == TT_DEV_OK && ms >= 100, "%g ms", ms);
 }
 
-/* Each function of the table fails when told, whatever it is asked for, and says its name. */
-#define FAILS(name, ...)                                                                                     \
+/* Each function of the table fails when told, whatever it is asked for, and says its name (in the stub). */
+#define FAILS(function, name, ...)                                                                           \
     cr_expect(stub->fail(#name, 1, TT_DEV_UNSUPPORTED));                                                     \
-    cr_expect_eq(dev->name(__VA_ARGS__), TT_DEV_UNSUPPORTED, #name " does not fail");                        \
+    cr_expect_eq(dev->function(__VA_ARGS__), TT_DEV_UNSUPPORTED, #name " does not fail");                    \
     cr_expect_eq(strncmp(dev->why(), #name ": ", sizeof #name + 1), 0, "%s", dev->why());                    \
     fallible--
 
@@ -78,50 +78,50 @@ Test(stub_failures, every_function_fails_when_told)
     struct tt_dev_segment segment = { 0 };
     struct tt_dev_export export = { 0 };
     rig_start("");
-    FAILS(count, &n);
-    FAILS(facts, 0, &facts);
-    FAILS(current, &n);
-    FAILS(use, 0);
-    FAILS(alloc, 8, &p);
-    FAILS(free, NULL);
-    FAILS(alloc_managed, 8, &p);
-    FAILS(alloc_pinned, 8, &p);
-    FAILS(free_pinned, NULL);
-    FAILS(pin, &n, sizeof n, &p);
-    FAILS(unpin, NULL);
-    FAILS(classify, NULL, &what);
-    FAILS(copy, rig_words, rig_words, 4, NULL);
-    FAILS(copy_rows, rig_words, 4, rig_words, 4, 4, 1, NULL);
-    FAILS(fill, rig_words, 0, 4, NULL);
-    FAILS(stream_create, &p);
-    FAILS(stream_destroy, p);
-    FAILS(stream_query, NULL);
-    FAILS(stream_sync, NULL);
-    FAILS(stream_device, NULL, &n, &p);
-    FAILS(stream_capture, NULL, &capture);
-    FAILS(event_create, false, &p);
-    FAILS(event_destroy, p);
-    FAILS(event_record, p, NULL, false);
-    FAILS(event_wait, p, NULL, false);
-    FAILS(event_query, p);
-    FAILS(event_elapsed, p, p, &ms);
-    FAILS(write_word, NULL, rig_words, 1);
-    FAILS(wait_word, NULL, rig_words, 1);
-    FAILS(host_call, NULL, never, &n);
-    FAILS(preload, );
-    FAILS(occupancy, 0, 32, 0, &n);
-    FAILS(launch, &launch, NULL);
-    FAILS(segment_alloc, 8, &segment);
-    FAILS(segment_export, &segment, &export);
-    FAILS(segment_import, &export, &segment);
-    FAILS(segment_free, &segment);
-    FAILS(capture_begin, NULL);
-    FAILS(capture_end, NULL, &p);
-    FAILS(graph_retain, p, never, &n);
-    FAILS(graph_destroy, p);
-    FAILS(graph_instantiate, p, &p);
-    FAILS(graph_launch, p, NULL);
-    FAILS(runnable_destroy, p);
+    FAILS(count, count, &n);
+    FAILS(facts, facts, 0, &facts);
+    FAILS(current, current, &n);
+    FAILS(use, use, 0);
+    FAILS(memory.alloc, alloc, 8, &p);
+    FAILS(memory.free, free, NULL);
+    FAILS(memory.alloc_managed, alloc_managed, 8, &p);
+    FAILS(memory.alloc_pinned, alloc_pinned, 8, &p);
+    FAILS(memory.free_pinned, free_pinned, NULL);
+    FAILS(memory.pin, pin, &n, sizeof n, &p);
+    FAILS(memory.unpin, unpin, NULL);
+    FAILS(memory.classify, classify, NULL, &what);
+    FAILS(copy, copy, rig_words, rig_words, 4, NULL);
+    FAILS(copy_rows, copy_rows, rig_words, 4, rig_words, 4, 4, 1, NULL);
+    FAILS(fill, fill, rig_words, 0, 4, NULL);
+    FAILS(stream.create, stream_create, &p);
+    FAILS(stream.destroy, stream_destroy, p);
+    FAILS(stream.query, stream_query, NULL);
+    FAILS(stream.sync, stream_sync, NULL);
+    FAILS(stream.device, stream_device, NULL, &n, &p);
+    FAILS(stream.capture, stream_capture, NULL, &capture);
+    FAILS(event.create, event_create, false, &p);
+    FAILS(event.destroy, event_destroy, p);
+    FAILS(event.record, event_record, p, NULL, false);
+    FAILS(event.wait, event_wait, p, NULL, false);
+    FAILS(event.query, event_query, p);
+    FAILS(event.elapsed, event_elapsed, p, p, &ms);
+    FAILS(write_word, write_word, NULL, rig_words, 1);
+    FAILS(wait_word, wait_word, NULL, rig_words, 1);
+    FAILS(host_call, host_call, NULL, never, &n);
+    FAILS(preload, preload, );
+    FAILS(occupancy, occupancy, 0, 32, 0, &n);
+    FAILS(launch, launch, &launch, NULL);
+    FAILS(segment.alloc, segment_alloc, 8, &segment);
+    FAILS(segment.export, segment_export, &segment, &export);
+    FAILS(segment.import, segment_import, &export, &segment);
+    FAILS(segment.free, segment_free, &segment);
+    FAILS(graph.capture_begin, capture_begin, NULL);
+    FAILS(graph.capture_end, capture_end, NULL, &p);
+    FAILS(graph.retain, graph_retain, p, never, &n);
+    FAILS(graph.destroy, graph_destroy, p);
+    FAILS(graph.instantiate, graph_instantiate, p, &p);
+    FAILS(graph.launch, graph_launch, p, NULL);
+    FAILS(graph.runnable_destroy, runnable_destroy, p);
     cr_expect_eq(fallible, 0, "the table has %d functions more", fallible);
     cr_expect_eq(rig_words[0], 0, "nothing was done");
 }
@@ -134,11 +134,11 @@ Test(stub_failures, a_broken_device_stays_so)
     cr_expect_eq(dev->write_word(stream, &rig_words[1], 1), TT_DEV_OK);
     cr_expect(stub->fail("copy", 1, TT_DEV_BROKEN));
     cr_expect_eq(dev->copy(rig_words, rig_words, 4, stream), TT_DEV_BROKEN);
-    cr_expect_eq(dev->stream_sync(stream), TT_DEV_BROKEN, "and it does not wait for ever");
+    cr_expect_eq(dev->stream.sync(stream), TT_DEV_BROKEN, "and it does not wait for ever");
     rig_sleep();
     cr_expect_eq(__atomic_load_n(&rig_words[1], __ATOMIC_ACQUIRE), 0, "nothing is done any more");
-    cr_expect_eq(dev->alloc(8, &ptr), TT_DEV_BROKEN);
-    cr_expect(dev->use(1) == TT_DEV_OK && dev->alloc(8, &ptr) == TT_DEV_OK, "the other one works");
+    cr_expect_eq(dev->memory.alloc(8, &ptr), TT_DEV_BROKEN);
+    cr_expect(dev->use(1) == TT_DEV_OK && dev->memory.alloc(8, &ptr) == TT_DEV_OK, "the other one works");
 }
 
 /* Its streams look at nothing any more: what a program then gives back to the system may be gone. */
@@ -147,7 +147,7 @@ Test(stub_failures, memory_of_a_broken_device_is_left_alone)
     void *seen, *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     rig_start("");
     void *stream = rig_stream();
-    cr_assert_eq(dev->pin(page, 4096, &seen), TT_DEV_OK);
+    cr_assert_eq(dev->memory.pin(page, 4096, &seen), TT_DEV_OK);
     cr_expect_eq(dev->wait_word(stream, seen, 1), TT_DEV_OK);
     rig_hangs(stream);
     cr_expect(stub->fail("copy", 1, TT_DEV_BROKEN));

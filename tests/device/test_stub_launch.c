@@ -63,7 +63,7 @@ Test(stub_launch, kernels_run_in_the_order_of_their_stream)
     uint32_t *device;
     start("launch_delay=200,sms=2");
     void *stream = rig_stream(), *graph, *runnable;
-    cr_assert(dev->alloc(64, (void **)&device) == TT_DEV_OK && dev->preload() == TT_DEV_OK);
+    cr_assert(dev->memory.alloc(64, (void **)&device) == TT_DEV_OK && dev->preload() == TT_DEV_OK);
     cr_expect_eq(dev->wait_word(stream, &rig_words[0], 1), TT_DEV_OK);
     cr_expect_eq(dev->fill(device, 0, 64, stream), TT_DEV_OK);
     cr_expect_eq(launch(stream, ADD, 100, (struct params){ .word = device, .value = 3 }), TT_DEV_OK);
@@ -71,13 +71,13 @@ Test(stub_launch, kernels_run_in_the_order_of_their_stream)
     rig_open_word(&rig_words[0], 1);
     rig_ends(stream);
     cr_expect_eq(rig_words[1], 300);
-    cr_assert_eq(dev->capture_begin(stream), TT_DEV_OK);
+    cr_assert_eq(dev->graph.capture_begin(stream), TT_DEV_OK);
     cr_expect_eq(launch(stream, ADD, 1, (struct params){ .word = device + 1, .value = 5 }), TT_DEV_OK);
     cr_expect_eq(dev->copy(&rig_words[1], device + 1, 4, stream), TT_DEV_OK);
-    cr_assert(dev->capture_end(stream, &graph) == TT_DEV_OK &&
-              dev->graph_instantiate(graph, &runnable) == TT_DEV_OK);
+    cr_assert(dev->graph.capture_end(stream, &graph) == TT_DEV_OK &&
+              dev->graph.instantiate(graph, &runnable) == TT_DEV_OK);
     for (int i = 0; i < 4; i++)
-        cr_expect_eq(dev->graph_launch(runnable, stream), TT_DEV_OK);
+        cr_expect_eq(dev->graph.launch(runnable, stream), TT_DEV_OK);
     rig_ends(stream);
     cr_expect_eq(rig_words[1], 20);
 }
@@ -106,12 +106,12 @@ Test(stub_launch, pinned_memory_with_another_address)
     void *seen;
     start("one_address=0");
     void *stream = rig_stream();
-    cr_assert(dev->preload() == TT_DEV_OK && dev->pin(&mine, sizeof mine, &seen) == TT_DEV_OK);
+    cr_assert(dev->preload() == TT_DEV_OK && dev->memory.pin(&mine, sizeof mine, &seen) == TT_DEV_OK);
     cr_expect_eq(launch(stream, ADD, 2, (struct params){ .word = seen, .value = 4 }), TT_DEV_OK);
     rig_ends(stream);
     cr_expect_eq(mine, 8);
     cr_expect_eq(launch(stream, ADD, 2, (struct params){ .word = &mine, .value = 4 }), TT_DEV_OK);
-    cr_expect_eq(dev->stream_sync(stream), TT_DEV_BROKEN, "the device does not know this address");
+    cr_expect_eq(dev->stream.sync(stream), TT_DEV_BROKEN, "the device does not know this address");
     cr_expect_eq(mine, 8);
 }
 
@@ -204,9 +204,9 @@ Test(stub_launch, first_launch_in_a_capture)
     void *graph;
     start("");
     void *stream = rig_stream();
-    cr_assert_eq(dev->capture_begin(stream), TT_DEV_OK);
+    cr_assert_eq(dev->graph.capture_begin(stream), TT_DEV_OK);
     cr_expect_eq(launch(stream, ADD, 1, (struct params){ .word = &rig_words[1] }), TT_DEV_CAPTURE);
-    cr_expect_eq(dev->capture_end(stream, &graph), TT_DEV_CAPTURE);
+    cr_expect_eq(dev->graph.capture_end(stream, &graph), TT_DEV_CAPTURE);
 }
 
 /* --- Several processes. The other one is a child that was forked before the first call. */
@@ -220,7 +220,7 @@ static void start_shared(void)
     void *seen;
     start(configuration);
     own_stream = rig_stream();
-    cr_assert(dev->preload() == TT_DEV_OK && dev->pin(common, 4096, &seen) == TT_DEV_OK);
+    cr_assert(dev->preload() == TT_DEV_OK && dev->memory.pin(common, 4096, &seen) == TT_DEV_OK);
 }
 
 /* `text`, and the same devices for both. */
@@ -233,7 +233,7 @@ static pid_t two_processes(const char *text, void (*child)(void))
     if (pid == 0) {
         start_shared();
         child();
-        _exit(dev->stream_sync(own_stream) != TT_DEV_OK);
+        _exit(dev->stream.sync(own_stream) != TT_DEV_OK);
     }
     start_shared();
     return pid;

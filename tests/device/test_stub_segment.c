@@ -29,20 +29,20 @@ static int child(int channel, const char *configuration)
     wrong += !stub->configure(configuration);
     wrong += !export_receive(channel, &export);
     wrong += dev->use(0) != TT_DEV_OK;
-    wrong += dev->segment_import(&export, &segment) != TT_DEV_OK;
+    wrong += dev->segment.import(&export, &segment) != TT_DEV_OK;
     if (wrong != 0)
         return wrong;
     wrong += !segment.imported || segment.bytes != ROUNDED || segment.device != 0;
-    wrong += dev->classify((char *)segment.base + 5, &what) != TT_DEV_OK;
+    wrong += dev->memory.classify((char *)segment.base + 5, &what) != TT_DEV_OK;
     wrong += what.kind != TT_DEV_DEVICE || what.device != 0 || what.bytes != ROUNDED;
-    wrong += dev->alloc_pinned(64, (void **)&pinned) != TT_DEV_OK;
+    wrong += dev->memory.alloc_pinned(64, (void **)&pinned) != TT_DEV_OK;
     wrong += dev->wait_word(NULL, segment.base, 1) != TT_DEV_OK;
     wrong += dev->copy(pinned, (char *)segment.base + ROUNDED - 4, 4, NULL) != TT_DEV_OK;
     wrong += dev->write_word(NULL, (uint32_t *)segment.base + 1, 77) != TT_DEV_OK;
-    wrong += dev->stream_sync(NULL) != TT_DEV_OK || pinned[0] != 0x09090909;
-    wrong += dev->segment_export(&segment, &export) != TT_DEV_INVALID; /* it is not its own */
-    wrong += dev->segment_free(&segment) != TT_DEV_OK;
-    wrong += dev->segment_free(&segment) != TT_DEV_INVALID;
+    wrong += dev->stream.sync(NULL) != TT_DEV_OK || pinned[0] != 0x09090909;
+    wrong += dev->segment.export(&segment, &export) != TT_DEV_INVALID; /* it is not its own */
+    wrong += dev->segment.free(&segment) != TT_DEV_OK;
+    wrong += dev->segment.free(&segment) != TT_DEV_INVALID;
     return wrong;
 }
 
@@ -58,11 +58,11 @@ static void exchange(const char *configuration)
     rig_start(configuration);
     cr_assert_eq(dev->use(1), TT_DEV_OK);
     void *stream = rig_stream();
-    cr_assert_eq(dev->segment_alloc(BYTES, &segment), TT_DEV_OK);
+    cr_assert_eq(dev->segment.alloc(BYTES, &segment), TT_DEV_OK);
     cr_expect(segment.bytes == ROUNDED && segment.device == 1 && !segment.imported);
     cr_expect_eq(dev->fill(segment.base, 0, 8, stream), TT_DEV_OK);
     cr_expect_eq(dev->fill((char *)segment.base + 8, 9, ROUNDED - 8, stream), TT_DEV_OK);
-    cr_assert_eq(dev->segment_export(&segment, &export), TT_DEV_OK);
+    cr_assert_eq(dev->segment.export(&segment, &export), TT_DEV_OK);
     cr_assert(export_send(channel[0], &export));
     cr_expect_eq(dev->write_word(stream, segment.base, 1), TT_DEV_OK);
     cr_expect_eq(dev->wait_word(stream, (uint32_t *)segment.base + 1, 77), TT_DEV_OK);
@@ -87,7 +87,7 @@ static int child_of_stale_handle(int channel)
     struct tt_dev_segment segment;
     rig_open();
     return !stub->configure("fds=0") || !export_receive(channel, &export) ||
-           dev->segment_import(&export, &segment) != TT_DEV_INVALID;
+           dev->segment.import(&export, &segment) != TT_DEV_INVALID;
 }
 
 /* A handle of memory that was freed is not one of what was allocated next. */
@@ -101,10 +101,10 @@ Test(stub_segment, handle_of_freed_memory)
     if (pid == 0)
         _exit(child_of_stale_handle(channel[1]));
     rig_start("fds=0");
-    cr_assert_eq(dev->segment_alloc(BYTES, &first), TT_DEV_OK);
-    cr_assert_eq(dev->segment_export(&first, &export), TT_DEV_OK);
-    cr_assert_eq(dev->segment_free(&first), TT_DEV_OK);
-    cr_assert_eq(dev->segment_alloc(BYTES, &second), TT_DEV_OK);
+    cr_assert_eq(dev->segment.alloc(BYTES, &first), TT_DEV_OK);
+    cr_assert_eq(dev->segment.export(&first, &export), TT_DEV_OK);
+    cr_assert_eq(dev->segment.free(&first), TT_DEV_OK);
+    cr_assert_eq(dev->segment.alloc(BYTES, &second), TT_DEV_OK);
     cr_assert(export_send(channel[0], &export));
     cr_assert_eq(waitpid(pid, &status, 0), pid);
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", status);
@@ -115,14 +115,14 @@ static void own_export(const char *configuration)
     struct tt_dev_segment segment, again;
     struct tt_dev_export export;
     rig_start(configuration);
-    cr_assert_eq(dev->segment_alloc(BYTES, &segment), TT_DEV_OK);
-    cr_assert_eq(dev->segment_export(&segment, &export), TT_DEV_OK);
+    cr_assert_eq(dev->segment.alloc(BYTES, &segment), TT_DEV_OK);
+    cr_assert_eq(dev->segment.export(&segment, &export), TT_DEV_OK);
     cr_expect_eq(export.fd >= 0, strcmp(configuration, "fds=1") == 0);
-    cr_expect_eq(dev->segment_import(&export, &again), TT_DEV_INVALID);
+    cr_expect_eq(dev->segment.import(&export, &again), TT_DEV_INVALID);
     cr_expect_not_null(strstr(dev->why(), "allocated in this process"), "%s", dev->why());
-    cr_expect_eq(dev->free(segment.base), TT_DEV_INVALID, "it is a segment");
-    cr_expect_eq(dev->segment_free(&segment), TT_DEV_OK);
-    cr_expect_eq(dev->segment_export(&segment, &export), TT_DEV_INVALID);
+    cr_expect_eq(dev->memory.free(segment.base), TT_DEV_INVALID, "it is a segment");
+    cr_expect_eq(dev->segment.free(&segment), TT_DEV_OK);
+    cr_expect_eq(dev->segment.export(&segment, &export), TT_DEV_INVALID);
 }
 
 Test(stub_segment, ones_own_descriptor)
@@ -140,9 +140,9 @@ Test(stub_segment, what_is_no_segment)
     struct tt_dev_segment segment;
     struct tt_dev_export export = { .bytes = 4096, .fd = -1 };
     rig_start("memory=1");
-    cr_expect_eq(dev->segment_import(&export, &segment), TT_DEV_INVALID);
+    cr_expect_eq(dev->segment.import(&export, &segment), TT_DEV_INVALID);
     export.fd = 0;
-    cr_expect_eq(dev->segment_import(&export, &segment), TT_DEV_INVALID);
-    cr_expect_eq(dev->segment_alloc(0, &segment), TT_DEV_INVALID);
-    cr_expect_eq(dev->segment_alloc(2 << 20, &segment), TT_DEV_NO_MEMORY);
+    cr_expect_eq(dev->segment.import(&export, &segment), TT_DEV_INVALID);
+    cr_expect_eq(dev->segment.alloc(0, &segment), TT_DEV_INVALID);
+    cr_expect_eq(dev->segment.alloc(2 << 20, &segment), TT_DEV_NO_MEMORY);
 }

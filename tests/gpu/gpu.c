@@ -233,7 +233,7 @@ void gpu_receive(struct gpu_me *me, struct tt_dev_export *export)
 void *gpu_stream(struct gpu_me *me)
 {
     void *stream = NULL;
-    gpu_fine(me, me->dev->stream_create(&stream), "stream_create");
+    gpu_fine(me, me->dev->stream.create(&stream), "stream_create");
     return stream;
 }
 
@@ -241,17 +241,17 @@ void *gpu_alloc(struct gpu_me *me, enum tt_dev_kind kind, uint64_t bytes)
 {
     void *memory = NULL;
     if (kind == TT_DEV_DEVICE)
-        gpu_fine(me, me->dev->alloc(bytes, &memory), "alloc");
+        gpu_fine(me, me->dev->memory.alloc(bytes, &memory), "alloc");
     else if (kind == TT_DEV_MANAGED)
-        gpu_fine(me, me->dev->alloc_managed(bytes, &memory), "alloc_managed");
+        gpu_fine(me, me->dev->memory.alloc_managed(bytes, &memory), "alloc_managed");
     else
-        gpu_fine(me, me->dev->alloc_pinned(bytes, &memory), "alloc_pinned");
+        gpu_fine(me, me->dev->memory.alloc_pinned(bytes, &memory), "alloc_pinned");
     return memory;
 }
 
 void gpu_sync(struct gpu_me *me, void *stream)
 {
-    gpu_fine(me, me->dev->stream_sync(stream), "stream_sync");
+    gpu_fine(me, me->dev->stream.sync(stream), "stream_sync");
 }
 
 uint32_t *gpu_words(struct gpu_me *me, uint32_t **seen)
@@ -261,7 +261,7 @@ uint32_t *gpu_words(struct gpu_me *me, uint32_t **seen)
     gpu_fine(me, me->dev->facts(me->device, &facts), "facts");
     if (!facts.words)
         gpu_skip(me, "streams of this device cannot write and wait for words");
-    gpu_fine(me, me->dev->pin(me->shared, GPU_SHARED_BYTES, &pinned), "pin");
+    gpu_fine(me, me->dev->memory.pin(me->shared, GPU_SHARED_BYTES, &pinned), "pin");
     *seen = pinned;
     return (uint32_t *)me->shared;
 }

@@ -90,16 +90,16 @@ static void replay(struct gpu_me *me)
     uint32_t *seen, *words = begin(me, &seen);
     double times[ROUNDS], launches[ROUNDS];
     void *graph, *runnable, *stream = gpu_stream(me);
-    gpu_fine(me, me->dev->capture_begin(stream), "capture_begin");
+    gpu_fine(me, me->dev->graph.capture_begin(stream), "capture_begin");
     gpu_fine(me, me->dev->wait_word(stream, seen, 1), "wait_word in a capture");
     gpu_fine(me, me->dev->write_word(stream, seen + LINE, 1), "write_word in a capture");
-    gpu_fine(me, me->dev->capture_end(stream, &graph), "capture_end");
-    gpu_fine(me, me->dev->graph_instantiate(graph, &runnable), "graph_instantiate");
+    gpu_fine(me, me->dev->graph.capture_end(stream, &graph), "capture_end");
+    gpu_fine(me, me->dev->graph.instantiate(graph, &runnable), "graph_instantiate");
     for (uint32_t i = 0; i < ROUNDS; i++) {
         gpu_store(words, 0);
         gpu_store(words + LINE, 0);
         double before = gpu_seconds();
-        gpu_fine(me, me->dev->graph_launch(runnable, stream), "graph_launch");
+        gpu_fine(me, me->dev->graph.launch(runnable, stream), "graph_launch");
         launches[i] = 1e6 * (gpu_seconds() - before);
         usleep(200);
         gpu_expect(me, gpu_load(words + LINE) == 0, "replay %u did not wait", i);
@@ -123,12 +123,12 @@ static void event_hops(struct gpu_me *me)
     uint32_t *seen, *words = begin(me, &seen);
     void *streams[2] = { gpu_stream(me), gpu_stream(me) }, *events[2];
     for (int i = 0; i < 2; i++)
-        gpu_fine(me, me->dev->event_create(false, &events[i]), "event_create");
+        gpu_fine(me, me->dev->event.create(false, &events[i]), "event_create");
     for (uint32_t t = 1; t <= TRIES; t++) {
         gpu_fine(me, me->dev->wait_word(streams[0], seen, t), "wait_word");
         for (int hop = 0; hop < HOPS; hop++) {
-            gpu_fine(me, me->dev->event_record(events[hop % 2], streams[hop % 2], false), "event_record");
-            gpu_fine(me, me->dev->event_wait(events[hop % 2], streams[!(hop % 2)], false), "event_wait");
+            gpu_fine(me, me->dev->event.record(events[hop % 2], streams[hop % 2], false), "event_record");
+            gpu_fine(me, me->dev->event.wait(events[hop % 2], streams[!(hop % 2)], false), "event_wait");
         }
         gpu_fine(me, me->dev->write_word(streams[0], seen + LINE, t), "write_word");
         double before = gpu_seconds();
@@ -203,7 +203,7 @@ static double take_turns(
     gpu_sync(me, stream);
     double us = 1e6 * (gpu_seconds() - before) / ROUNDS;
     gpu_meet(me);
-    gpu_fine(me, me->dev->stream_destroy(stream), "stream_destroy");
+    gpu_fine(me, me->dev->stream.destroy(stream), "stream_destroy");
     return us;
 }
 
@@ -212,15 +212,15 @@ static uint8_t *share_segment(struct gpu_me *me, uint64_t bytes, double *import_
     struct tt_dev_segment segment;
     struct tt_dev_export export;
     if (me->side == 0) {
-        gpu_fine(me, me->dev->segment_alloc(bytes, &segment), "segment_alloc");
+        gpu_fine(me, me->dev->segment.alloc(bytes, &segment), "segment_alloc");
         gpu_fine(me, me->dev->fill(segment.base, 0, bytes, NULL), "fill");
         gpu_sync(me, NULL);
-        gpu_fine(me, me->dev->segment_export(&segment, &export), "segment_export");
+        gpu_fine(me, me->dev->segment.export(&segment, &export), "segment_export");
         gpu_send(me, &export);
     } else {
         gpu_receive(me, &export);
         double before = gpu_seconds();
-        gpu_fine(me, me->dev->segment_import(&export, &segment), "segment_import");
+        gpu_fine(me, me->dev->segment.import(&export, &segment), "segment_import");
         *import_ms = 1e3 * (gpu_seconds() - before);
     }
     *by_descriptor = export.fd >= 0;

@@ -31,7 +31,7 @@ static void same(struct gpu_me *me, const uint8_t *got, const uint8_t *want, uin
 static void pending(struct gpu_me *me, void *stream, const char *what)
 {
     gpu_expect(
-        me, me->dev->stream_query(stream) == TT_DEV_NOT_READY, "%s: the stream is not under way", what);
+        me, me->dev->stream.query(stream) == TT_DEV_NOT_READY, "%s: the stream is not under way", what);
 }
 
 /* --- Devices */
@@ -79,7 +79,8 @@ static void devices(struct gpu_me *me)
 
 static void release(struct gpu_me *me, enum tt_dev_kind kind, void *memory)
 {
-    enum tt_dev_error error = kind == TT_DEV_PINNED ? me->dev->free_pinned(memory) : me->dev->free(memory);
+    enum tt_dev_error error =
+        kind == TT_DEV_PINNED ? me->dev->memory.free_pinned(memory) : me->dev->memory.free(memory);
     gpu_fine(me, error, "free");
 }
 
@@ -104,7 +105,7 @@ static void copies(struct gpu_me *me)
         release(me, kinds[i / 3], first);
         release(me, kinds[i % 3], second);
     }
-    gpu_fine(me, me->dev->stream_destroy(stream), "stream_destroy");
+    gpu_fine(me, me->dev->stream.destroy(stream), "stream_destroy");
 }
 
 static void rows(struct gpu_me *me)
@@ -152,8 +153,8 @@ static void pins(struct gpu_me *me)
     gpu_fine(me, me->dev->use(me->device), "use");
     stream = gpu_stream(me);
     uint8_t *device = gpu_alloc(me, TT_DEV_DEVICE, GPU_SHARED_BYTES), expected[GPU_SHARED_BYTES];
-    gpu_fine(me, me->dev->pin(me->shared, GPU_SHARED_BYTES, &seen), "pin");
-    gpu_fine(me, me->dev->classify(me->shared + 100, &what), "classify");
+    gpu_fine(me, me->dev->memory.pin(me->shared, GPU_SHARED_BYTES, &seen), "pin");
+    gpu_fine(me, me->dev->memory.classify(me->shared + 100, &what), "classify");
     gpu_expect(me, what.kind == TT_DEV_PINNED, "pinned memory is of kind %d", what.kind);
     fill_pattern(expected, GPU_SHARED_BYTES, 9);
     memcpy(me->shared, expected, GPU_SHARED_BYTES);
@@ -162,8 +163,8 @@ static void pins(struct gpu_me *me)
     gpu_fine(me, me->dev->copy(seen, device, GPU_SHARED_BYTES, stream), "copy");
     gpu_sync(me, stream);
     same(me, me->shared, expected, GPU_SHARED_BYTES, "memory that was pinned");
-    gpu_fine(me, me->dev->unpin(me->shared), "unpin");
-    gpu_fine(me, me->dev->classify(me->shared, &what), "classify");
+    gpu_fine(me, me->dev->memory.unpin(me->shared), "unpin");
+    gpu_fine(me, me->dev->memory.classify(me->shared, &what), "classify");
     gpu_expect(me, what.kind == TT_DEV_HOST, "after unpin it is of kind %d", what.kind);
 }
 
@@ -174,12 +175,12 @@ static void classifies(struct gpu_me *me)
     int local = 0;
     gpu_fine(me, me->dev->use(me->device), "use");
     gpu_stream(me);
-    gpu_fine(me, me->dev->classify(&local, &what), "classify");
+    gpu_fine(me, me->dev->memory.classify(&local, &what), "classify");
     gpu_expect(me, what.kind == TT_DEV_HOST && what.device == -1, "the stack is of kind %d, device %d",
         what.kind, what.device);
     for (int i = 0; i < 3; i++) {
         uint8_t *memory = gpu_alloc(me, kinds[i], BYTES);
-        gpu_fine(me, me->dev->classify(memory + BYTES - 1, &what), "classify");
+        gpu_fine(me, me->dev->memory.classify(memory + BYTES - 1, &what), "classify");
         gpu_expect(me, what.kind == kinds[i], "kind %d is told as %d", kinds[i], what.kind);
         gpu_expect(me, kinds[i] == TT_DEV_PINNED || what.device == me->device, "kind %d is told of device %d",
             kinds[i], what.device);
@@ -188,7 +189,7 @@ static void classifies(struct gpu_me *me)
             (unsigned long long)what.bytes, (void *)memory, BYTES);
         release(me, kinds[i], memory);
         memory = gpu_alloc(me, kinds[i], BYTES); /* often at the same address */
-        gpu_fine(me, me->dev->classify(memory, &again), "classify");
+        gpu_fine(me, me->dev->memory.classify(memory, &again), "classify");
         gpu_expect(me, again.id != what.id, "kind %d: two allocations have the id %llu", kinds[i],
             (unsigned long long)what.id);
         release(me, kinds[i], memory);
@@ -199,7 +200,7 @@ static void exhausts(struct gpu_me *me)
 {
     void *memory = me;
     gpu_fine(me, me->dev->use(me->device), "use");
-    enum tt_dev_error error = me->dev->alloc((size_t)1 << 46, &memory);
+    enum tt_dev_error error = me->dev->memory.alloc((size_t)1 << 46, &memory);
     gpu_expect(me, error == TT_DEV_NO_MEMORY, "alloc of 64 TiB gives error %d", error);
     gpu_expect(me, memory == me && me->dev->why()[0] != '\0', "why says nothing, or an output is set");
     gpu_alloc(me, TT_DEV_DEVICE, 4096); /* and the device goes on */
@@ -216,7 +217,7 @@ static void streams(struct gpu_me *me)
     words = gpu_words(me, &seen);
     void *all[] = { gpu_stream(me), TT_DEV_STREAM_PER_THREAD, NULL };
     for (int i = 0; i < 3; i++) {
-        gpu_fine(me, me->dev->stream_device(all[i], &device, &context), "stream_device");
+        gpu_fine(me, me->dev->stream.device(all[i], &device, &context), "stream_device");
         gpu_expect(me, device == me->device, "stream %d is of device %d", i, device);
         first = i == 0 ? context : first;
         gpu_expect(me, context != NULL && context == first, "stream %d is of context %p", i, context);
@@ -225,9 +226,9 @@ static void streams(struct gpu_me *me)
         pending(me, all[i], "a wait for a word");
         gpu_store(words + i, 1);
         gpu_sync(me, all[i]);
-        gpu_fine(me, me->dev->stream_query(all[i]), "stream_query");
+        gpu_fine(me, me->dev->stream.query(all[i]), "stream_query");
     }
-    gpu_fine(me, me->dev->stream_destroy(all[0]), "stream_destroy");
+    gpu_fine(me, me->dev->stream.destroy(all[0]), "stream_destroy");
 }
 
 /* A stream made here goes on while the legacy one waits. */
@@ -253,27 +254,27 @@ static void events(struct gpu_me *me)
     gpu_fine(me, me->dev->use(me->device), "use");
     words = gpu_words(me, &seen);
     void *first = gpu_stream(me), *second = gpu_stream(me);
-    gpu_fine(me, me->dev->event_create(false, &plain), "event_create");
-    gpu_fine(me, me->dev->event_create(true, &begin), "event_create");
-    gpu_fine(me, me->dev->event_create(true, &finish), "event_create");
-    gpu_fine(me, me->dev->event_wait(plain, second, false), "event_wait");
+    gpu_fine(me, me->dev->event.create(false, &plain), "event_create");
+    gpu_fine(me, me->dev->event.create(true, &begin), "event_create");
+    gpu_fine(me, me->dev->event.create(true, &finish), "event_create");
+    gpu_fine(me, me->dev->event.wait(plain, second, false), "event_wait");
     gpu_sync(me, second); /* it was never recorded */
-    gpu_fine(me, me->dev->event_record(begin, first, false), "event_record");
+    gpu_fine(me, me->dev->event.record(begin, first, false), "event_record");
     gpu_fine(me, me->dev->wait_word(first, seen, 1), "wait_word");
-    gpu_fine(me, me->dev->event_record(plain, first, false), "event_record");
-    gpu_fine(me, me->dev->event_record(finish, first, false), "event_record");
-    gpu_fine(me, me->dev->event_wait(plain, second, false), "event_wait");
+    gpu_fine(me, me->dev->event.record(plain, first, false), "event_record");
+    gpu_fine(me, me->dev->event.record(finish, first, false), "event_record");
+    gpu_fine(me, me->dev->event.wait(plain, second, false), "event_wait");
     gpu_fine(me, me->dev->write_word(second, seen + 16, 1), "write_word");
     usleep(20000);
-    gpu_expect(me, me->dev->event_query(plain) == TT_DEV_NOT_READY, "the event is over before its stream");
+    gpu_expect(me, me->dev->event.query(plain) == TT_DEV_NOT_READY, "the event is over before its stream");
     gpu_expect(me, gpu_load(words + 16) == 0, "the second stream did not wait");
     gpu_store(words, 1);
     gpu_sync(me, second);
     gpu_sync(me, first);
-    gpu_fine(me, me->dev->event_query(plain), "event_query");
-    gpu_fine(me, me->dev->event_elapsed(begin, finish, &ms), "event_elapsed");
+    gpu_fine(me, me->dev->event.query(plain), "event_query");
+    gpu_fine(me, me->dev->event.elapsed(begin, finish, &ms), "event_elapsed");
     gpu_expect(me, ms > 15 && ms < 20000, "what took over 20 ms took %g ms", (double)ms);
-    gpu_fine(me, me->dev->event_destroy(plain), "event_destroy");
+    gpu_fine(me, me->dev->event.destroy(plain), "event_destroy");
 }
 
 /* By a processor and by streams, in pinned and in device memory; compared as signed distances. */
@@ -392,27 +393,27 @@ static void graphs(struct gpu_me *me)
     uint8_t *device = gpu_alloc(me, TT_DEV_DEVICE, BYTES), *a = gpu_alloc(me, TT_DEV_PINNED, BYTES);
     uint8_t *b = gpu_alloc(me, TT_DEV_PINNED, BYTES);
     uint32_t *released = (uint32_t *)me->shared;
-    gpu_fine(me, me->dev->stream_capture(stream, &capture), "stream_capture");
+    gpu_fine(me, me->dev->stream.capture(stream, &capture), "stream_capture");
     gpu_expect(me, !capture.active, "a stream is captured that is not");
-    gpu_fine(me, me->dev->capture_begin(stream), "capture_begin");
+    gpu_fine(me, me->dev->graph.capture_begin(stream), "capture_begin");
     gpu_fine(me, me->dev->copy(device, a, BYTES, stream), "copy");
     gpu_fine(me, me->dev->copy(b, device, BYTES, stream), "copy");
-    gpu_fine(me, me->dev->stream_capture(stream, &capture), "stream_capture");
+    gpu_fine(me, me->dev->stream.capture(stream, &capture), "stream_capture");
     gpu_expect(me, capture.active && !capture.broken && capture.graph != NULL, "active %d, broken %d",
         capture.active, capture.broken);
-    gpu_fine(me, me->dev->graph_retain(capture.graph, ring_last, released), "graph_retain");
-    gpu_fine(me, me->dev->capture_end(stream, &graph), "capture_end");
-    gpu_fine(me, me->dev->graph_instantiate(graph, &runnable), "graph_instantiate");
+    gpu_fine(me, me->dev->graph.retain(capture.graph, ring_last, released), "graph_retain");
+    gpu_fine(me, me->dev->graph.capture_end(stream, &graph), "capture_end");
+    gpu_fine(me, me->dev->graph.instantiate(graph, &runnable), "graph_instantiate");
     for (uint32_t i = 0; i < REPLAYS; i++) {
         fill_pattern(a, BYTES, i);
-        gpu_fine(me, me->dev->graph_launch(runnable, stream), "graph_launch");
+        gpu_fine(me, me->dev->graph.launch(runnable, stream), "graph_launch");
         gpu_sync(me, stream);
         same(me, b, a, BYTES, "a replay");
     }
-    gpu_fine(me, me->dev->graph_destroy(graph), "graph_destroy");
+    gpu_fine(me, me->dev->graph.destroy(graph), "graph_destroy");
     usleep(20000);
     gpu_expect(me, gpu_load(released) == 0, "released while it can still be replayed");
-    gpu_fine(me, me->dev->runnable_destroy(runnable), "runnable_destroy");
+    gpu_fine(me, me->dev->graph.runnable_destroy(runnable), "runnable_destroy");
     gpu_await(me, released, 1, "the release of what a graph retained");
 }
 
@@ -423,16 +424,16 @@ static void external_events(struct gpu_me *me)
     gpu_fine(me, me->dev->use(me->device), "use");
     words = gpu_words(me, &seen);
     void *stream = gpu_stream(me), *other = gpu_stream(me);
-    gpu_fine(me, me->dev->event_create(false, &event), "event_create");
-    gpu_fine(me, me->dev->capture_begin(stream), "capture_begin");
+    gpu_fine(me, me->dev->event.create(false, &event), "event_create");
+    gpu_fine(me, me->dev->graph.capture_begin(stream), "capture_begin");
     gpu_fine(me, me->dev->wait_word(stream, seen, 1), "wait_word");
-    gpu_fine(me, me->dev->event_record(event, stream, true), "event_record");
-    gpu_fine(me, me->dev->capture_end(stream, &graph), "capture_end");
-    gpu_fine(me, me->dev->graph_instantiate(graph, &runnable), "graph_instantiate");
+    gpu_fine(me, me->dev->event.record(event, stream, true), "event_record");
+    gpu_fine(me, me->dev->graph.capture_end(stream, &graph), "capture_end");
+    gpu_fine(me, me->dev->graph.instantiate(graph, &runnable), "graph_instantiate");
     for (uint32_t i = 1; i <= 10; i++) {
         gpu_store(words, 0);
-        gpu_fine(me, me->dev->graph_launch(runnable, stream), "graph_launch");
-        gpu_fine(me, me->dev->event_wait(event, other, false), "event_wait");
+        gpu_fine(me, me->dev->graph.launch(runnable, stream), "graph_launch");
+        gpu_fine(me, me->dev->event.wait(event, other, false), "event_wait");
         gpu_fine(me, me->dev->write_word(other, seen + 16, i), "write_word");
         usleep(2000);
         gpu_expect(me, gpu_load(words + 16) == i - 1, "replay %u: the other stream did not wait", i);
@@ -450,7 +451,7 @@ static void *ask_until_broken(void *argument)
     struct tt_dev_capture capture;
     double began = gpu_seconds(), took = 0;
     gpu_fine(me, me->dev->use(me->device), "use");
-    while (took < 5 && me->dev->stream_capture(TT_DEV_STREAM_PER_THREAD, &capture) != TT_DEV_BROKEN) {
+    while (took < 5 && me->dev->stream.capture(TT_DEV_STREAM_PER_THREAD, &capture) != TT_DEV_BROKEN) {
         usleep(1000);
         took = gpu_seconds() - began;
     }
@@ -468,17 +469,17 @@ static void failure_is_told(struct gpu_me *me)
     gpu_fine(me, me->dev->use(me->device), "use");
     void *stream = gpu_stream(me), *gone = gpu_alloc(me, TT_DEV_DEVICE, MUCH);
     uint8_t *to = gpu_alloc(me, TT_DEV_DEVICE, BYTES);
-    gpu_fine(me, me->dev->capture_begin(stream), "capture_begin");
+    gpu_fine(me, me->dev->graph.capture_begin(stream), "capture_begin");
     gpu_fine(me, me->dev->copy(to, gone, BYTES, stream), "copy");
-    gpu_fine(me, me->dev->capture_end(stream, &graph), "capture_end");
-    gpu_fine(me, me->dev->graph_instantiate(graph, &runnable), "graph_instantiate");
-    gpu_fine(me, me->dev->free(gone), "free");
-    enum tt_dev_error error = me->dev->graph_launch(runnable, stream);
+    gpu_fine(me, me->dev->graph.capture_end(stream, &graph), "capture_end");
+    gpu_fine(me, me->dev->graph.instantiate(graph, &runnable), "graph_instantiate");
+    gpu_fine(me, me->dev->memory.free(gone), "free");
+    enum tt_dev_error error = me->dev->graph.launch(runnable, stream);
     if (error != TT_DEV_OK)
         gpu_skip(me, "the graph is not launched without its memory: %s", me->dev->why());
     gpu_expect(me, pthread_create(&thread, NULL, ask_until_broken, me) == 0, "no thread");
     pthread_join(thread, NULL);
-    gpu_expect(me, me->dev->stream_sync(stream) == TT_DEV_BROKEN, "stream_sync tells nothing of it");
+    gpu_expect(me, me->dev->stream.sync(stream) == TT_DEV_BROKEN, "stream_sync tells nothing of it");
 }
 
 /* --- Segments: side 0 owns one, side 1 maps it. */
@@ -492,15 +493,15 @@ static void segments(struct gpu_me *me)
     uint8_t *mine = gpu_alloc(me, TT_DEV_PINNED, BYTES), *back = gpu_alloc(me, TT_DEV_PINNED, BYTES);
     fill_pattern(mine, BYTES, 40 + (uint32_t)me->side);
     if (me->side == 0) {
-        gpu_fine(me, me->dev->segment_alloc(2 * BYTES, &segment), "segment_alloc");
+        gpu_fine(me, me->dev->segment.alloc(2 * BYTES, &segment), "segment_alloc");
         gpu_expect(me, segment.bytes >= 2 * BYTES && !segment.imported, "the segment has %llu bytes",
             (unsigned long long)segment.bytes);
-        gpu_fine(me, me->dev->segment_export(&segment, &export), "segment_export");
+        gpu_fine(me, me->dev->segment.export(&segment, &export), "segment_export");
         gpu_number(me, "by_descriptor", export.fd >= 0);
         gpu_send(me, &export);
     } else {
         gpu_receive(me, &export);
-        gpu_fine(me, me->dev->segment_import(&export, &segment), "segment_import");
+        gpu_fine(me, me->dev->segment.import(&export, &segment), "segment_import");
         gpu_expect(me, segment.imported, "an import is not told as one");
     }
     if (export.fd >= 0)
@@ -514,10 +515,10 @@ static void segments(struct gpu_me *me)
     fill_pattern(mine, BYTES, 40 + (uint32_t)!me->side);
     same(me, back, mine, BYTES, "what the other process wrote to the segment");
     if (me->side == 1)
-        gpu_fine(me, me->dev->segment_free(&segment), "segment_free of an import");
+        gpu_fine(me, me->dev->segment.free(&segment), "segment_free of an import");
     gpu_meet(me);
     if (me->side == 0)
-        gpu_fine(me, me->dev->segment_free(&segment), "segment_free");
+        gpu_fine(me, me->dev->segment.free(&segment), "segment_free");
 }
 
 /* Words in the segment: each process's stream waits for the other's. */
@@ -530,14 +531,14 @@ static void segment_words(struct gpu_me *me)
     gpu_words(me, &seen);
     void *stream = gpu_stream(me);
     if (me->side == 0) {
-        gpu_fine(me, me->dev->segment_alloc(4096, &segment), "segment_alloc");
+        gpu_fine(me, me->dev->segment.alloc(4096, &segment), "segment_alloc");
         gpu_fine(me, me->dev->fill(segment.base, 0, 4096, stream), "fill");
         gpu_sync(me, stream);
-        gpu_fine(me, me->dev->segment_export(&segment, &export), "segment_export");
+        gpu_fine(me, me->dev->segment.export(&segment, &export), "segment_export");
         gpu_send(me, &export);
     } else {
         gpu_receive(me, &export);
-        gpu_fine(me, me->dev->segment_import(&export, &segment), "segment_import");
+        gpu_fine(me, me->dev->segment.import(&export, &segment), "segment_import");
     }
     uint32_t *words = segment.base;
     for (uint32_t i = 1; i <= 20; i++) {

@@ -39,7 +39,7 @@ static bool sum_and_shift(const struct rank *r, int32_t *host, void *device, tut
     tutti_recv(shifted, COUNT, TUTTI_INT32, (r->number + RANKS - 1) % RANKS, r->comm, stream);
     right = tutti_group_end() == TUTTI_OK && right;
     right = right && dev->copy(host, shifted, BYTES, stream.handle) == TT_DEV_OK &&
-            dev->stream_sync(stream.handle) == TT_DEV_OK;
+            dev->stream.sync(stream.handle) == TT_DEV_OK;
     for (int i = 0; i < COUNT; i++)
         right = right && host[i] == round * (3 + 3 * (round + i));
     return right;
@@ -49,9 +49,9 @@ static void *run(void *argument)
 {
     struct rank *r = argument;
     void *stream = NULL, *device = NULL, *host = NULL;
-    r->right = dev->use(0) == TT_DEV_OK && dev->stream_create(&stream) == TT_DEV_OK &&
+    r->right = dev->use(0) == TT_DEV_OK && dev->stream.create(&stream) == TT_DEV_OK &&
                tutti_mem_alloc(2 * BYTES + 4, TUTTI_MEM_CUDA, &device) == TUTTI_OK &&
-               dev->alloc_pinned(BYTES + 4, &host) == TT_DEV_OK &&
+               dev->memory.alloc_pinned(BYTES + 4, &host) == TT_DEV_OK &&
                tutti_op_create_pre_mul_sum(
                    r->comm, (int32_t *)device + 2 * COUNT, TUTTI_INT32, 1, &r->scaled) == TUTTI_OK;
     tutti_stream on = tutti_cuda_stream(stream);
@@ -62,11 +62,11 @@ static void *run(void *argument)
                               ? tutti_comm_abort(r->comm)
                               : tutti_all_reduce(device, device, COUNT, TUTTI_INT32, TUTTI_SUM, r->comm, on);
     r->right =
-        r->right && (status == TUTTI_OK || status == TUTTI_ABORTED) && dev->stream_sync(stream) == TT_DEV_OK;
+        r->right && (status == TUTTI_OK || status == TUTTI_ABORTED) && dev->stream.sync(stream) == TT_DEV_OK;
     tutti_comm_destroy(r->comm);
-    dev->free_pinned(host);
+    dev->memory.free_pinned(host);
     tutti_mem_free(device);
-    dev->stream_destroy(stream);
+    dev->stream.destroy(stream);
     return NULL;
 }
 
@@ -74,11 +74,11 @@ static void *capture(const struct rank *r, void *device, tutti_stream stream)
 {
     void *graph = NULL, *runnable = NULL;
     pthread_barrier_wait(&all_here); /* what is done before would break the other's capture */
-    bool right = dev->capture_begin(stream.handle) == TT_DEV_OK &&
+    bool right = dev->graph.capture_begin(stream.handle) == TT_DEV_OK &&
                  tutti_all_reduce(device, device, COUNT, TUTTI_INT32, TUTTI_SUM, r->comm, stream) == TUTTI_OK;
-    right = dev->capture_end(stream.handle, &graph) == TT_DEV_OK && right;
-    right = right && dev->graph_instantiate(graph, &runnable) == TT_DEV_OK &&
-            dev->graph_destroy(graph) == TT_DEV_OK;
+    right = dev->graph.capture_end(stream.handle, &graph) == TT_DEV_OK && right;
+    right = right && dev->graph.instantiate(graph, &runnable) == TT_DEV_OK &&
+            dev->graph.destroy(graph) == TT_DEV_OK;
     pthread_barrier_wait(&all_here);
     return right ? runnable : NULL;
 }
@@ -88,33 +88,34 @@ static void *replay(void *argument)
 {
     struct rank *r = argument;
     void *stream = NULL, *device = NULL, *memory = NULL, *runnable = NULL;
-    r->right = dev->use(r->number) == TT_DEV_OK && dev->stream_create(&stream) == TT_DEV_OK &&
-               dev->alloc(BYTES, &device) == TT_DEV_OK && dev->alloc_pinned(BYTES, &memory) == TT_DEV_OK;
+    r->right = dev->use(r->number) == TT_DEV_OK && dev->stream.create(&stream) == TT_DEV_OK &&
+               dev->memory.alloc(BYTES, &device) == TT_DEV_OK &&
+               dev->memory.alloc_pinned(BYTES, &memory) == TT_DEV_OK;
     tutti_stream on = tutti_cuda_stream(stream);
     int32_t *host = memory;
     for (int round = 0; round < ROUNDS; round++) {
         if (round % (ROUNDS / 2) == 0) {
-            r->right = (round == 0 || dev->runnable_destroy(runnable) == TT_DEV_OK) && r->right;
+            r->right = (round == 0 || dev->graph.runnable_destroy(runnable) == TT_DEV_OK) && r->right;
             runnable = capture(r, device, on);
         }
         for (int i = 0; i < COUNT; i++)
             host[i] = r->number + round + i;
         bool right =
             dev->copy(device, host, BYTES, stream) == TT_DEV_OK &&
-            dev->graph_launch(runnable, stream) == TT_DEV_OK &&
+            dev->graph.launch(runnable, stream) == TT_DEV_OK &&
             tutti_all_reduce(device, device, COUNT, TUTTI_INT32, TUTTI_SUM, r->comm, on) == TUTTI_OK &&
-            dev->copy(host, device, BYTES, stream) == TT_DEV_OK && dev->stream_sync(stream) == TT_DEV_OK;
+            dev->copy(host, device, BYTES, stream) == TT_DEV_OK && dev->stream.sync(stream) == TT_DEV_OK;
         for (int i = 0; i < COUNT; i++)
             right = right && host[i] == 2 * (1 + 2 * (round + i));
         r->right = r->right && right;
     }
     pthread_barrier_wait(&all_here);
     tutti_comm_destroy(r->comm);
-    r->right = r->right && dev->graph_launch(runnable, stream) == TT_DEV_OK &&
-               dev->stream_sync(stream) == TT_DEV_OK && dev->runnable_destroy(runnable) == TT_DEV_OK;
-    dev->free_pinned(host);
-    dev->free(device);
-    dev->stream_destroy(stream);
+    r->right = r->right && dev->graph.launch(runnable, stream) == TT_DEV_OK &&
+               dev->stream.sync(stream) == TT_DEV_OK && dev->graph.runnable_destroy(runnable) == TT_DEV_OK;
+    dev->memory.free_pinned(host);
+    dev->memory.free(device);
+    dev->stream.destroy(stream);
     return NULL;
 }
 

@@ -53,13 +53,13 @@ static bool enqueue(struct own *own)
         .grid = 4, .block = 32, .params = &own->device, .params_bytes = sizeof own->device
     };
     bool right = dev->copy(own->device, own->host, BYTES, own->in) == TT_DEV_OK;
-    right &= dev->event_record(own->copied, own->in, false) == TT_DEV_OK;
-    right &= dev->event_wait(own->copied, own->out, false) == TT_DEV_OK;
+    right &= dev->event.record(own->copied, own->in, false) == TT_DEV_OK;
+    right &= dev->event.wait(own->copied, own->out, false) == TT_DEV_OK;
     right &= dev->launch(&launch, own->out) == TT_DEV_OK;
     right &= dev->copy(own->host, own->device, BYTES, own->out) == TT_DEV_OK;
     right &= dev->host_call(own->out, count_up, &own->calls) == TT_DEV_OK;
-    right &= dev->event_record(own->added, own->out, false) == TT_DEV_OK;
-    return right && dev->event_wait(own->added, own->in, false) == TT_DEV_OK;
+    right &= dev->event.record(own->added, own->out, false) == TT_DEV_OK;
+    return right && dev->event.wait(own->added, own->in, false) == TT_DEV_OK;
 }
 
 static bool rounds_by_hand(struct own *own)
@@ -72,7 +72,7 @@ static bool rounds_by_hand(struct own *own)
         own->host[0] = i; /* before the stream may look */
         __atomic_store_n(go, i, __ATOMIC_RELEASE);
         while (__atomic_load_n(done, __ATOMIC_ACQUIRE) != i)
-            dev->stream_query(own->in);
+            dev->stream.query(own->in);
         right &= own->host[0] == i + 1 && own->host[1] == i && own->calls == i;
     }
     return right;
@@ -81,11 +81,11 @@ static bool rounds_by_hand(struct own *own)
 /* Nobody allocates or frees while streams wait: that waits for them, and holds off who would help. */
 static bool own_make(struct own *own)
 {
-    bool right = dev->stream_create(&own->in) == TT_DEV_OK && dev->stream_create(&own->out) == TT_DEV_OK;
-    right &= dev->event_create(false, &own->copied) == TT_DEV_OK;
-    right &= dev->event_create(true, &own->added) == TT_DEV_OK;
-    right &= dev->alloc_pinned(BYTES, (void **)&own->host) == TT_DEV_OK;
-    right &= dev->alloc(BYTES, (void **)&own->device) == TT_DEV_OK && dev->preload() == TT_DEV_OK;
+    bool right = dev->stream.create(&own->in) == TT_DEV_OK && dev->stream.create(&own->out) == TT_DEV_OK;
+    right &= dev->event.create(false, &own->copied) == TT_DEV_OK;
+    right &= dev->event.create(true, &own->added) == TT_DEV_OK;
+    right &= dev->memory.alloc_pinned(BYTES, (void **)&own->host) == TT_DEV_OK;
+    right &= dev->memory.alloc(BYTES, (void **)&own->device) == TT_DEV_OK && dev->preload() == TT_DEV_OK;
     if (right)
         memset(own->host, 0, BYTES);
     return right;
@@ -93,9 +93,10 @@ static bool own_make(struct own *own)
 
 static bool own_end(struct own *own)
 {
-    bool right = dev->free(own->device) == TT_DEV_OK && dev->free_pinned(own->host) == TT_DEV_OK;
-    right &= dev->event_destroy(own->copied) == TT_DEV_OK && dev->event_destroy(own->added) == TT_DEV_OK;
-    return right && dev->stream_destroy(own->in) == TT_DEV_OK && dev->stream_destroy(own->out) == TT_DEV_OK;
+    bool right =
+        dev->memory.free(own->device) == TT_DEV_OK && dev->memory.free_pinned(own->host) == TT_DEV_OK;
+    right &= dev->event.destroy(own->copied) == TT_DEV_OK && dev->event.destroy(own->added) == TT_DEV_OK;
+    return right && dev->stream.destroy(own->in) == TT_DEV_OK && dev->stream.destroy(own->out) == TT_DEV_OK;
 }
 
 static void *rounds(void *argument)
@@ -115,16 +116,16 @@ static bool replays(void)
     struct tt_dev_capture capture;
     void *graph, *runnable;
     bool right = own_make(&own);
-    right &= dev->capture_begin(own.in) == TT_DEV_OK && enqueue(&own);
-    right &= dev->stream_capture(own.in, &capture) == TT_DEV_OK;
-    right &= dev->graph_retain(capture.graph, count_released, &released) == TT_DEV_OK;
-    right &= dev->capture_end(own.in, &graph) == TT_DEV_OK;
-    right = right && dev->graph_instantiate(graph, &runnable) == TT_DEV_OK;
+    right &= dev->graph.capture_begin(own.in) == TT_DEV_OK && enqueue(&own);
+    right &= dev->stream.capture(own.in, &capture) == TT_DEV_OK;
+    right &= dev->graph.retain(capture.graph, count_released, &released) == TT_DEV_OK;
+    right &= dev->graph.capture_end(own.in, &graph) == TT_DEV_OK;
+    right = right && dev->graph.instantiate(graph, &runnable) == TT_DEV_OK;
     for (int i = 0; i < ROUNDS && right; i++)
-        right &= dev->graph_launch(runnable, i % 2 == 0 ? own.in : own.out) == TT_DEV_OK;
-    right &= dev->stream_sync(own.in) == TT_DEV_OK && dev->stream_sync(own.out) == TT_DEV_OK;
+        right &= dev->graph.launch(runnable, i % 2 == 0 ? own.in : own.out) == TT_DEV_OK;
+    right &= dev->stream.sync(own.in) == TT_DEV_OK && dev->stream.sync(own.out) == TT_DEV_OK;
     right &= own.host[3] == ROUNDS && own.calls == ROUNDS;
-    right &= dev->runnable_destroy(runnable) == TT_DEV_OK && dev->graph_destroy(graph) == TT_DEV_OK;
+    right &= dev->graph.runnable_destroy(runnable) == TT_DEV_OK && dev->graph.destroy(graph) == TT_DEV_OK;
     while (right && __atomic_load_n(&released, __ATOMIC_ACQUIRE) == 0)
         sched_yield();
     return own_end(&own) && right;
@@ -138,7 +139,7 @@ bool tsan_stub(void)
     dev = tutti_device_table(TT_DEV_VERSION);
     bool right = tt_stub()->configure("queues=8,delay=50");
     tt_stub()->kernels(&kernels);
-    right &= dev->alloc_pinned(BYTES, (void **)&words) == TT_DEV_OK;
+    right &= dev->memory.alloc_pinned(BYTES, (void **)&words) == TT_DEV_OK;
     memset(words, 0, BYTES);
     pthread_barrier_init(&all_here, NULL, THREADS);
     for (int i = 0; i < THREADS; i++) {
