@@ -129,6 +129,19 @@ plant; { echo 'void f(void)'; echo '{'; lines 69 '    f();'; echo '}'; } >>lib/b
 refuse 'function length' lib/base/log.c
 plant; { echo 'void f(void)'; echo '{'; lines 68 '    f();'; echo '}'; } >>lib/base/log.c
 tidy || fail "70 lines a function were refused"
+members()
+{
+    printf 'struct __attribute__((packed)) tt_a {\n'
+    lines "$1" '    int (*a)(int b, int c); /* one; not two */'
+    printf '    int b[2], c;\n    struct {\n        int d;\n        enum { X, Y } e;\n    }%s;\n};\n' "$2"
+}
+for code in lib/base/log.h algorithms/ring.h transports/shm.c kernels/fold.c perf/collperf/run.h; do
+    plant; members 28 ' d' >>$code; refuse members $code
+    plant; members 27 '' >>$code; refuse members $code
+    plant; { members 27 ' d'; members 26 ''; } >>$code; tidy || fail "30 members of a struct were refused"
+done
+plant; { echo 'enum {'; lines 31 '    A,'; printf '    B,\n};\nextern int a;\n'; } >>lib/base/log.h
+tidy || fail "what is no member was counted"
 for code in kernels/cuda/cuda_fold.cu kernels/cuda/cuda_fold.cuh; do
     plant; lines 600 'extern int tutti_a;' >>$code; refuse 'file length' $code
     plant; printf '#include "algorithms/ring.h"\n' >>$code; refuse include $code

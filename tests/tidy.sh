@@ -158,6 +158,58 @@ function check_goto(plain,    name)
     }
 }
 
+# What stands between the brackets that are open now: "struct", "code", or something else.
+function open_bracket()
+{
+    kind[++depth] = "code"
+    if (pending ~ /(^|[^A-Za-z0-9_])(struct|union)([ \t]+[A-Za-z0-9_]+)?[ \t]*$/)
+        kind[depth] = "struct"
+    else if (pending ~ /(^|[^A-Za-z0-9_])enum([ \t]+[A-Za-z0-9_]+)?[ \t]*$/)
+        kind[depth] = "enum"
+    else if (pending ~ /=[ \t]*$/)
+        kind[depth] = "value"
+    members[depth] = 0
+    opened[depth] = FNR
+    pending = ""
+}
+
+# A struct without a name counts as its members: they are members of what is around it. "@" stands for it.
+function close_bracket()
+{
+    if (kind[depth] == "struct" && members[depth] > 30)
+        report(opened[depth], "members", members[depth] " members; a struct of 30 is legal")
+    unnamed = kind[depth] == "struct" ? members[depth] : 1
+    pending = kind[depth--] ~ /struct|enum/ ? "@" : ""
+}
+
+# Reads on in the declarations of a file: `plain` is its next line.
+function read_declarations(plain,    c)
+{
+    gsub(/__attribute__[ \t]*\(\(.*\)\)|_Alignas[ \t]*\([^()]*\)/, "", plain)
+    while (match(plain, /[][{}(),;]/)) {
+        c = substr(plain, RSTART, 1)
+        pending = pending substr(plain, 1, RSTART - 1)
+        plain = substr(plain, RSTART + 1)
+        if (c ~ /[[(]/) {
+            nest++
+        } else if (c ~ /[])]/) {
+            nest--
+        } else if (c == "{" && nest == 0) {
+            open_bracket()
+            continue
+        } else if (c == "}" && nest == 0) {
+            close_bracket()
+            continue
+        } else if (c ~ /[,;]/ && nest == 0) {
+            members[depth] += pending ~ /^@[ \t]*$/ ? unnamed : 1
+            pending = ""
+            continue
+        }
+        pending = pending c
+    }
+    pending = pending plain " "
+}
+
 BEGIN {
     # The rooms of lib/: each includes itself and those before it, and all but the first what is beside lib/.
     rooms = split("base call observe bootstrap launch select exec run stream device comm api", order, " ")
@@ -187,7 +239,8 @@ FNR == 1 {
         report(1, "room", "a file of lib/ stands in one of its rooms")
     if (place[room] > 1 && ++files[room] == 26)
         report(1, "room", room " has more than 25 files")
-    commented = inside = 0
+    commented = inside = depth = nest = directive = 0
+    pending = ""
     if (program && !/^#!/)
         report(1, "opening", "a script opens with the program that runs it")
 }
@@ -215,6 +268,13 @@ script {
 }
 {
     check_names(plain)
+}
+directive || plain ~ /^[ \t]*#/ {
+    directive = plain ~ /\\$/
+    plain = ""
+}
+room ~ /^(lib\/.*|algorithms|transports|kernels|perf)$/ {
+    read_declarations(plain)
 }
 /^\{/ {
     begin = FNR
