@@ -12,45 +12,47 @@
 #include "base/handle.h"
 
 static struct {
-    pthread_mutex_t *lock;
-    void (*in_child)(void);
-} parts[TT_FORK_PARTS];
-static pid_t parent;
-static bool is_child;
+    struct {
+        pthread_mutex_t *lock;
+        void (*in_child)(void);
+    } parts[TT_FORK_PARTS];
+    pid_t parent;
+    bool is_child;
+} process;
 
 void tt_fork_takes(enum tt_fork_part part, pthread_mutex_t *lock, void (*in_child)(void))
 {
-    parts[part].lock = lock;
-    parts[part].in_child = in_child;
+    process.parts[part].lock = lock;
+    process.parts[part].in_child = in_child;
 }
 
 static void before_fork(void)
 {
-    parent = getpid();
+    process.parent = getpid();
     for (int i = 0; i < TT_FORK_PARTS; i++)
-        if (parts[i].lock != NULL)
-            pthread_mutex_lock(parts[i].lock);
+        if (process.parts[i].lock != NULL)
+            pthread_mutex_lock(process.parts[i].lock);
 }
 
 static void after_fork_in_parent(void)
 {
     for (int i = TT_FORK_PARTS; i-- > 0;)
-        if (parts[i].lock != NULL)
-            pthread_mutex_unlock(parts[i].lock);
+        if (process.parts[i].lock != NULL)
+            pthread_mutex_unlock(process.parts[i].lock);
 }
 
 static void after_fork_in_child(void)
 {
-    is_child = true;
+    process.is_child = true;
     for (int i = TT_FORK_PARTS; i-- > 0;)
-        if (parts[i].in_child != NULL)
-            parts[i].in_child();
+        if (process.parts[i].in_child != NULL)
+            process.parts[i].in_child();
     after_fork_in_parent();
 }
 
 static void disown_handles(void)
 {
-    tt_handles_disown(parent);
+    tt_handles_disown(process.parent);
 }
 
 __attribute__((constructor)) static void watch_forks(void)
@@ -61,5 +63,5 @@ __attribute__((constructor)) static void watch_forks(void)
 
 bool tt_fork_is_child(void)
 {
-    return is_child;
+    return process.is_child;
 }

@@ -13,8 +13,10 @@
 enum { WORDS = 4096, WORD_BITS = 64 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t marked[WORDS];
-static int used; /* words; there is nothing beyond */
+static struct { /* behind the lock */
+    uint64_t words[WORDS];
+    int used; /* words; there is nothing beyond */
+} marked;
 
 void tt_clofork_lock(void)
 {
@@ -31,14 +33,14 @@ void tt_clofork_add(int fd)
     int word = fd / WORD_BITS;
     if (fd < 0 || word >= WORDS)
         return;
-    marked[word] |= UINT64_C(1) << fd % WORD_BITS;
-    used = word >= used ? word + 1 : used;
+    marked.words[word] |= UINT64_C(1) << fd % WORD_BITS;
+    marked.used = word >= marked.used ? word + 1 : marked.used;
 }
 
 static void forget(int fd)
 {
     if (fd >= 0 && fd / WORD_BITS < WORDS)
-        marked[fd / WORD_BITS] &= ~(UINT64_C(1) << fd % WORD_BITS);
+        marked.words[fd / WORD_BITS] &= ~(UINT64_C(1) << fd % WORD_BITS);
 }
 
 void tt_clofork_release(int fd)
@@ -58,11 +60,11 @@ void tt_clofork_close(int fd)
 
 static void after_fork_in_child(void)
 {
-    for (int word = 0; word < used; word++) {
-        for (; marked[word] != 0; marked[word] &= marked[word] - 1)
-            close(word * WORD_BITS + __builtin_ctzll(marked[word]));
+    for (int word = 0; word < marked.used; word++) {
+        for (; marked.words[word] != 0; marked.words[word] &= marked.words[word] - 1)
+            close(word * WORD_BITS + __builtin_ctzll(marked.words[word]));
     }
-    used = 0;
+    marked.used = 0;
 }
 
 __attribute__((constructor)) static void watch_forks(void)

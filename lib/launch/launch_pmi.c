@@ -22,9 +22,11 @@
 
 enum { SOCKET_MAX = 1 << 20 };
 
-static struct tt_pmi pmi;
-static pid_t joined; /* the process that did; a forked child has not */
-static unsigned calls;
+static struct { /* behind tt_launch_lock */
+    struct tt_pmi wire;
+    pid_t joined; /* the process that did; a forked child has not */
+    unsigned calls;
+} pmi;
 
 struct process { /* where the launcher says that this process stands */
     int n, rank, socket;
@@ -58,22 +60,22 @@ static tutti_status read_process(struct process *process)
 
 static void leave(void)
 {
-    if (joined == getpid())
-        tt_pmi_close(&pmi);
+    if (pmi.joined == getpid())
+        tt_pmi_close(&pmi.wire);
 }
 
 static tutti_status join(int socket)
 {
-    if (joined == getpid())
+    if (pmi.joined == getpid())
         return TUTTI_OK;
-    if (joined != 0)
+    if (pmi.joined != 0)
         return tt_fail(TUTTI_INVALID_USAGE,
             "this process was forked by a rank of a job, and is not itself one that the launcher started");
-    pmi.socket = socket;
-    tutti_status status = tt_pmi_open(&pmi);
+    pmi.wire.socket = socket;
+    tutti_status status = tt_pmi_open(&pmi.wire);
     if (status != TUTTI_OK)
         return status;
-    joined = getpid();
+    pmi.joined = getpid();
     atexit(leave);
     return TUTTI_OK;
 }
@@ -83,7 +85,7 @@ static tutti_status join(int socket)
 static tutti_status check_machine(void)
 {
     const char *mapping;
-    tutti_status status = tt_pmi_get(&pmi, "PMI_process_mapping", false, &mapping);
+    tutti_status status = tt_pmi_get(&pmi.wire, "PMI_process_mapping", false, &mapping);
     if (status != TUTTI_OK || !mapping || *mapping == 0 || tt_pmi_one_machine(mapping))
         return status;
     return tt_fail(TUTTI_UNSUPPORTED,
@@ -97,19 +99,19 @@ static tutti_status agree_on_id(int rank, tutti_id *id)
     char key[TT_PMI_KEY], text[TT_LAUNCH_ID_DIGITS + 1];
     const char *value;
     tutti_status status = TUTTI_OK;
-    snprintf(key, sizeof key, "tutti-id-%u", ++calls);
+    snprintf(key, sizeof key, "tutti-id-%u", ++pmi.calls);
     if (rank == 0) {
         /* Without an id the others are still to hear of it: zeros are none. */
         tutti_id made = { { 0 } };
-        status = tt_bootstrap_create(&made, pmi.timeout_ms);
+        status = tt_bootstrap_create(&made, pmi.wire.timeout_ms);
         tt_launch_write_id(&made, text);
-        tutti_status put = tt_pmi_put(&pmi, key, text);
+        tutti_status put = tt_pmi_put(&pmi.wire, key, text);
         status = status == TUTTI_OK ? put : status;
     }
-    tutti_status met = tt_pmi_barrier(&pmi);
+    tutti_status met = tt_pmi_barrier(&pmi.wire);
     status = status == TUTTI_OK ? met : status;
     if (status == TUTTI_OK)
-        status = tt_pmi_get(&pmi, key, true, &value);
+        status = tt_pmi_get(&pmi.wire, key, true, &value);
     if (status == TUTTI_OK && !tt_launch_read_id(value, id))
         status = tt_fail(TUTTI_SYSTEM_ERROR, "the launcher's PMI did not keep the id that rank 0 published");
     return status;
@@ -119,8 +121,8 @@ static tutti_status ask(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 {
     struct process process;
     tutti_id made;
-    pmi.timeout_ms = timeout_ms;
-    pmi.deadline_ns = tt_deadline_ns(timeout_ms);
+    pmi.wire.timeout_ms = timeout_ms;
+    pmi.wire.deadline_ns = tt_deadline_ns(timeout_ms);
     tutti_status status = read_process(&process);
     if (status == TUTTI_OK)
         status = join(process.socket);
@@ -140,7 +142,7 @@ tutti_status tt_launch_pmi(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 {
     pthread_mutex_lock(&tt_launch_lock);
     tutti_status status = ask(timeout_ms, n, rank, id);
-    explicit_bzero(pmi.line, sizeof pmi.line); /* the secret passed through it */
+    explicit_bzero(pmi.wire.line, sizeof pmi.wire.line); /* the secret passed through it */
     pthread_mutex_unlock(&tt_launch_lock);
     return status;
 }

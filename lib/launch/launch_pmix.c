@@ -35,11 +35,13 @@ static struct {
     __typeof__(PMIx_Error_string) *error_string;
 } pmix;
 
-static pmix_proc_t self; /* rank within the job, once joined */
-static pid_t joined; /* the process that did; a forked child has not */
-static unsigned calls;
-static _Atomic unsigned fences_ended; /* by the launcher's thread */
-static _Atomic int fence_status;
+static struct { /* behind tt_launch_lock, but for the fences: the launcher's thread ends these */
+    pmix_proc_t self; /* rank within the job, once joined */
+    pid_t joined; /* the process that did; a forked child has not */
+    unsigned calls;
+    _Atomic unsigned fences_ended;
+    _Atomic int fence_status;
+} process;
 
 static tutti_status failed(const char *what, pmix_status_t status)
 {
@@ -73,25 +75,25 @@ static tutti_status load(void)
 
 static void leave(void)
 {
-    if (joined == getpid())
+    if (process.joined == getpid())
         pmix.finalize(NULL, 0);
 }
 
 static tutti_status join(void)
 {
-    if (joined == getpid())
+    if (process.joined == getpid())
         return TUTTI_OK;
-    if (joined != 0)
+    if (process.joined != 0)
         return tt_fail(TUTTI_INVALID_USAGE,
             "this process was forked by a rank of a job, and is not itself one that the "
             "launcher started");
     tutti_status status = load();
     if (status != TUTTI_OK)
         return status;
-    pmix_status_t result = pmix.init(&self, NULL, 0);
+    pmix_status_t result = pmix.init(&process.self, NULL, 0);
     if (result != PMIX_SUCCESS)
         return failed("join the job", result);
-    joined = getpid();
+    process.joined = getpid();
     atexit(leave);
     return TUTTI_OK;
 }
@@ -99,7 +101,7 @@ static tutti_status join(void)
 /* Asks the launcher for a number that holds for the whole job. */
 static tutti_status get_number(const char *key, int *number)
 {
-    pmix_proc_t job = self;
+    pmix_proc_t job = process.self;
     pmix_value_t *value;
     job.rank = PMIX_RANK_WILDCARD;
     pmix_status_t result = pmix.get(&job, key, NULL, 0, &value);
@@ -125,7 +127,7 @@ static tutti_status publish(const char *key, tutti_id *id)
 
 static tutti_status look_up(const char *key, tutti_id *id)
 {
-    pmix_proc_t first = self;
+    pmix_proc_t first = process.self;
     pmix_value_t *value;
     first.rank = 0;
     pmix_status_t result = pmix.get(&first, key, NULL, 0, &value);
@@ -142,8 +144,8 @@ static tutti_status look_up(const char *key, tutti_id *id)
 
 static void end_fence(pmix_status_t status, void *call)
 {
-    atomic_store(&fence_status, status);
-    atomic_store(&fences_ended, (unsigned)(uintptr_t)call);
+    atomic_store(&process.fence_status, status);
+    atomic_store(&process.fences_ended, (unsigned)(uintptr_t)call);
 }
 
 /* Waits until all ranks have called it. It has a deadline of its own, as not every launcher honours
@@ -153,10 +155,10 @@ static tutti_status fence(int64_t timeout_ms)
     pmix_info_t collect = { .key = PMIX_COLLECT_DATA, .value = { .type = PMIX_BOOL, .data.flag = true } };
     int64_t deadline_ns = tt_deadline_ns(timeout_ms);
     tt_init_progress_wait("not all ranks have asked the launcher (PMIx) for the id");
-    pmix_status_t result = pmix.fence(NULL, 0, &collect, 1, end_fence, (void *)(uintptr_t)calls);
+    pmix_status_t result = pmix.fence(NULL, 0, &collect, 1, end_fence, (void *)(uintptr_t)process.calls);
     if (result == PMIX_OPERATION_SUCCEEDED)
         return TUTTI_OK;
-    while (result == PMIX_SUCCESS && atomic_load(&fences_ended) != calls) {
+    while (result == PMIX_SUCCESS && atomic_load(&process.fences_ended) != process.calls) {
         if (tt_now_ns() >= deadline_ns)
             return tt_fail(TUTTI_TIMEOUT,
                 "not all ranks that the launcher started came to ask for the id within %lld ms",
@@ -165,7 +167,7 @@ static tutti_status fence(int64_t timeout_ms)
         tt_sleep_ms(1);
     }
     if (result == PMIX_SUCCESS)
-        result = atomic_load(&fence_status);
+        result = atomic_load(&process.fence_status);
     return result == PMIX_SUCCESS ? TUTTI_OK : failed("wait for all ranks", result);
 }
 
@@ -175,9 +177,9 @@ static tutti_status agree_on_id(int64_t timeout_ms, tutti_id *id)
 {
     char key[32];
     tutti_status status = TUTTI_OK;
-    snprintf(key, sizeof key, "tutti.id.%u", ++calls);
+    snprintf(key, sizeof key, "tutti.id.%u", ++process.calls);
     memset(id, 0, sizeof *id);
-    if (self.rank == 0) {
+    if (process.self.rank == 0) {
         /* Without an id the others are still to hear of it: zeros are none. */
         status = tt_bootstrap_create(id, timeout_ms);
         tutti_status published = publish(key, id);
@@ -186,7 +188,7 @@ static tutti_status agree_on_id(int64_t timeout_ms, tutti_id *id)
     tutti_status fenced = fence(timeout_ms);
     if (status == TUTTI_OK)
         status = fenced;
-    if (status != TUTTI_OK || self.rank == 0)
+    if (status != TUTTI_OK || process.self.rank == 0)
         return status;
     return look_up(key, id);
 }
@@ -209,7 +211,7 @@ static tutti_status ask(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
     if (status != TUTTI_OK)
         return status;
     *n = size;
-    *rank = (int)self.rank;
+    *rank = (int)process.self.rank;
     *id = made;
     return TUTTI_OK;
 }

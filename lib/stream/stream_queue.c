@@ -7,9 +7,10 @@
 #include "observe/recorder.h"
 #include "stream/stream_internal.h"
 
-/* Behind the lock. */
-static struct tt_work_item *idle_items;
-static uint64_t last_mark;
+static struct { /* behind the lock */
+    struct tt_work_item *idle;
+    uint64_t last_mark;
+} items;
 
 /* --- Items */
 
@@ -37,8 +38,8 @@ static struct tt_work_item *take(struct tt_work_item **idle)
 {
     struct tt_work_item *item = idle != NULL ? tt_work_item_pop(idle) : NULL;
     if (item == NULL)
-        item = tt_work_item_pop(&idle_items);
-    return item != NULL ? item : make(&idle_items);
+        item = tt_work_item_pop(&items.idle);
+    return item != NULL ? item : make(&items.idle);
 }
 
 void tt_work_item_give(struct tt_work_item *item)
@@ -141,7 +142,7 @@ void tt_work_item_free_all(struct tt_work_item **idle)
  * of queueing can fail. */
 static tutti_status find_streams(struct tt_work_item *item)
 {
-    uint64_t mark = ++last_mark;
+    uint64_t mark = ++items.last_mark;
     int count = item->batch->count, placeholders = 0;
     for (int i = 0; i < count; i++) {
         const struct tt_call *call = &item->batch->calls[i].call;
