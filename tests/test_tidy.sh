@@ -129,6 +129,64 @@ plant; { echo 'void f(void)'; echo '{'; lines 69 '    f();'; echo '}'; } >>lib/b
 refuse 'function length' lib/base/log.c
 plant; { echo 'void f(void)'; echo '{'; lines 68 '    f();'; echo '}'; } >>lib/base/log.c
 tidy || fail "70 lines a function were refused"
+# Variables: what is listed in no table, what is listed and gone, and more than 20 that keep state.
+while read -r declaration; do
+    for code in lib/base/log.c algorithms/ring.h transports/shm.c kernels/fold.c; do
+        plant; echo '# Contributing' >CONTRIBUTING.md
+        printf '%s\n' "$declaration" >>$code; refuse variable $code
+        printf '| `a` | %s | fact | x |\n' $code >>CONTRIBUTING.md
+        tidy || fail "a variable of the table was refused"
+    done
+done <<'END'
+static int a;
+int a = 3;
+static int a[] = { 1, 2 };
+static const char *a = "";
+static struct tt_b *const *a;
+static struct tt_b a = { .c = 1, .d = f(1, 2) };
+static _Atomic(const char *) a;
+static void (*a)(int b);
+static enum tt_b a;
+static _Thread_local bool a;
+END
+for form in '    static int a = 1;' '    if (b) {\n        static struct tt_b *a;\n    }'; do
+    plant; echo '# Contributing' >CONTRIBUTING.md
+    printf "void f(int b)\n{\n$form\n    int c;\n}\n" >>lib/base/log.c; refuse variable lib/base/log.c
+done
+plant; echo '# Contributing' >CONTRIBUTING.md
+printf 'static struct {\n    int b, c;\n} a;\n' >>lib/base/log.c; refuse variable lib/base/log.c
+plant; echo '# Contributing' >CONTRIBUTING.md
+cat >>lib/base/log.c <<'END'
+struct tt_a;
+struct tt_b {
+    int c;
+};
+enum tt_c { TT_D = 1, TT_E = 2 };
+typedef int tt_f;
+extern int tt_g;
+static const int h = 1;
+static const char *const i[] = { "a", "b" };
+static const struct {
+    const char *j;
+} k[] = { { "a" }, { "b" } };
+static pthread_mutex_t l = PTHREAD_MUTEX_INITIALIZER;
+static int m(int n, void (*o)(int p));
+END
+tidy || fail "what is no variable was refused"
+plant; { echo; echo '| `a` | lib/base/log.c | fact | x |'; } >CONTRIBUTING.md; refuse variable CONTRIBUTING.md
+for most in 20 21; do
+    plant; echo >CONTRIBUTING.md
+    for i in $(lines $most i | awk '{ print $1 NR }'); do
+        echo "| \`$i\` | lib/base/log.c | state | x |" >>CONTRIBUTING.md
+        echo "static int $i;" >>lib/base/log.c
+    done
+    if [ $most -eq 20 ]; then
+        tidy || fail "20 variables were refused"
+    else
+        refuse variable CONTRIBUTING.md
+    fi
+done
+
 members()
 {
     printf 'struct __attribute__((packed)) tt_a {\n'

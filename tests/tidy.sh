@@ -158,6 +158,37 @@ function check_goto(plain,    name)
     }
 }
 
+# A declaration of a variable that may change while the program runs, of a file or static in a function. Locks
+# and once-flags are known by their types.
+function note_variable(text,    name, at)
+{
+    gsub(/\[[^]]*\]/, "", text)
+    gsub(/@/, " @ ", text)
+    at = index(text, "_Atomic(")
+    if (at > 0) {
+        sub(/_Atomic\(/, "_Atomic ", text)
+        name = substr(text, at)
+        sub(/\)/, " ", name)
+        text = substr(text, 1, at - 1) name
+    }
+    gsub(/[ \t]+/, " ", text)
+    sub(/^ /, "", text)
+    if (text ~ /^(typedef|extern|_Static_assert)([^A-Za-z0-9_]|$)|[A-Za-z0-9_]\(/ || text !~ /[ *]/)
+        return
+    if (depth > 0 && text !~ /(^| )static /)
+        return
+    if (text ~ /^(struct|union|enum) [A-Za-z0-9_]* ?$|@ $/ || text ~ /(^| )pthread_(mutex|once)_t /)
+        return
+    if (text ~ /\*/ ? text ~ /\* ?const[^*]*$/ : text ~ /(^| )const /)
+        return
+    name = text
+    sub(/\).*/, "", name)
+    sub(/ $/, "", name)
+    sub(/.*[^A-Za-z0-9_]/, "", name)
+    if (name != "")
+        print FILENAME, name, FNR >>variables
+}
+
 # What stands between the brackets that are open now: "struct", "code", or something else.
 function open_bracket()
 {
@@ -166,10 +197,13 @@ function open_bracket()
         kind[depth] = "struct"
     else if (pending ~ /(^|[^A-Za-z0-9_])enum([ \t]+[A-Za-z0-9_]+)?[ \t]*$/)
         kind[depth] = "enum"
-    else if (pending ~ /=[ \t]*$/)
+    else if (valued)
         kind[depth] = "value"
+    was_valued[depth] = valued
+    valued = 0
     members[depth] = 0
     opened[depth] = FNR
+    before[depth] = pending
     pending = ""
 }
 
@@ -178,15 +212,17 @@ function close_bracket()
 {
     if (kind[depth] == "struct" && members[depth] > 30)
         report(opened[depth], "members", members[depth] " members; a struct of 30 is legal")
+    valued = was_valued[depth]
     unnamed = kind[depth] == "struct" ? members[depth] : 1
-    pending = kind[depth--] ~ /struct|enum/ ? "@" : ""
+    pending = kind[depth] ~ /struct|enum/ ? before[depth] "@" : ""
+    depth--
 }
 
 # Reads on in the declarations of a file: `plain` is its next line.
 function read_declarations(plain,    c)
 {
     gsub(/__attribute__[ \t]*\(\(.*\)\)|_Alignas[ \t]*\([^()]*\)/, "", plain)
-    while (match(plain, /[][{}(),;]/)) {
+    while (match(plain, /[][{}(),;=]/)) {
         c = substr(plain, RSTART, 1)
         pending = pending substr(plain, 1, RSTART - 1)
         plain = substr(plain, RSTART + 1)
@@ -200,8 +236,13 @@ function read_declarations(plain,    c)
         } else if (c == "}" && nest == 0) {
             close_bracket()
             continue
-        } else if (c ~ /[,;]/ && nest == 0) {
-            members[depth] += pending ~ /^@[ \t]*$/ ? unnamed : 1
+        } else if (c ~ /[,;=]/ && nest == 0) {
+            if (!valued && kind[depth] == "code" && keeps_state)
+                note_variable(pending)
+            valued = c == "=" || (valued && c == ",")
+            if (c == "=")
+                continue
+            members[depth] += pending ~ /@[ \t]*$/ ? unnamed : 1
             pending = ""
             continue
         }
@@ -239,7 +280,9 @@ FNR == 1 {
         report(1, "room", "a file of lib/ stands in one of its rooms")
     if (place[room] > 1 && ++files[room] == 26)
         report(1, "room", room " has more than 25 files")
-    commented = inside = depth = nest = directive = 0
+    commented = inside = depth = nest = directive = valued = 0
+    kind[0] = "code"
+    keeps_state = room ~ /^(lib\/.*|algorithms|transports|kernels)$/ && FILENAME ~ /\.[ch]$/
     pending = ""
     if (program && !/^#!/)
         report(1, "opening", "a script opens with the program that runs it")
@@ -290,7 +333,36 @@ inside {
         report(begin, "function length", FNR - begin + 1 " lines; 70 are legal")
 }
 AWK
-xargs awk -v list="$scratch/code" -f "$scratch/code.awk" <"$scratch/code" >"$scratch/found"
+xargs awk -v list="$scratch/code" -v variables="$scratch/variables" -f "$scratch/code.awk" \
+    <"$scratch/code" >"$scratch/found"
+
+# --- Variables that may change are those of the table in CONTRIBUTING.md, at most 20 of them state.
+if [ -f CONTRIBUTING.md ]; then
+    touch "$scratch/variables"
+    awk -F'|' '
+        FNR == NR {
+            if ($0 ~ /^\| `[A-Za-z0-9_]+` \|/) {
+                gsub(/[ `]/, "", $2)
+                gsub(/ /, "", $3)
+                listed[$3 " " $2] = FNR
+                states += $4 ~ /^ state/
+                if (states == 21 && $4 ~ /^ state/)
+                    print "CONTRIBUTING.md:" FNR ": [variable] " $2 ": more than 20 keep state"
+            }
+            next
+        }
+        {
+            split($0, word, " ")
+            there[word[1] " " word[2]] = 1
+            if (!(word[1] " " word[2] in listed))
+                print word[1] ":" word[3] ": [variable] " word[2] ": CONTRIBUTING.md does not list it"
+        }
+        END {
+            for (each in listed)
+                if (!(each in there))
+                    print "CONTRIBUTING.md:" listed[each] ": [variable] " each ": there is none"
+        }' CONTRIBUTING.md "$scratch/variables" >>"$scratch/found"
+fi
 
 # --- Words that may stand nowhere.
 cat >"$scratch/words.awk" <<'AWK'
