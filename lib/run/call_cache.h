@@ -21,9 +21,9 @@ enum {
     TT_PUSH_BYTES = 1 << 10 /* two shots, where nobody need wait for that: what is longer is lent */
 };
 
-/* How a move sends its message: set by find_loans() and find_pushes() when the call is compiled, read by
- * send() and await_readers() of fast_path.c. What is lent lies in shared memory, and its receiver reads it in
- * place; what lies elsewhere is posted in each case. */
+/* How a move sends its message: set by compile.c, read by send() and await_readers() of
+ * fast_path.c. What is lent lies in shared memory, and its receiver reads it in place; what lies elsewhere is
+ * posted in each case. */
 enum tt_sending {
     TT_POST, /* it is copied */
     TT_LEND_OPERAND, /* two shots: lent; the sum that comes back says that it was read */
@@ -32,7 +32,7 @@ enum tt_sending {
     TT_SEND_RESULT, /* two shots: at the peer already, or else lent if it is long */
 };
 
-/* The calls that the fast path may run, by where their buffers lie: set by compile(), read at each call by
+/* The calls that the fast path may run, by where their buffers lie: set by compile.c, read at each call by
  * tt_cached_is_fast(). A message is long if to read it in place, out of shared memory, takes less time than
  * to copy it. */
 enum tt_fast_memory {
@@ -44,7 +44,7 @@ enum tt_fast_memory {
     TT_FAST_SHARED, /* both are: two shots with messages that are longer than post takes */
 };
 
-/* What running a call takes: set by compile(), read by tt_fast_run() and what runs below it. */
+/* What running a call takes: set by compile.c, read by tt_fast_run() and what runs below it. */
 enum tt_fast_way {
     TT_FAST_NOWAIT, /* posts, and receives of one message each: try_nowait() may run it */
     TT_FAST_COPIES, /* no rank uses another's memory */
@@ -206,6 +206,10 @@ static inline void tt_cached_renew(struct tt_cached *cached)
     cached->history = tt_call_history(cached->call.comm, cached->hash);
     cached->signature = tt_hash_short(cached->history);
 }
+
+/* Compiles a call to moves, if it is small (compile.c). It gets none if there is no memory, or if some cells
+ * are not contiguous. */
+void tt_cached_compile(const struct tt_call *call, const struct tt_op *op, struct tt_cached *cached);
 
 /* Stores a call that has run as this operation, alone and on no stream, if such a call may be cached. Without
  * memory for it nothing is stored. */
