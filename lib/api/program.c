@@ -130,7 +130,7 @@ tutti_status tutti_program_traffic(tutti_program *program, tutti_traffic *traffi
         if (status != TUTTI_OK)
             return status;
         tt_comm_turn(call->comm);
-        struct tt_cost cost = call->prepared->op.observed.cost;
+        struct tt_call_traffic cost = call->prepared->op.observed.cost;
         sum.called_bytes += cost.called, sum.sent_bytes += cost.sent, sum.received_bytes += cost.received;
     }
     tt_traffic_give(traffic, &sum);

@@ -93,7 +93,7 @@ static inline const size_t *tt_call_shared_counts(const struct tt_call *call)
 }
 
 /* Bytes of one call. */
-struct tt_cost {
+struct tt_call_traffic {
     uint64_t called, sent, received;
 };
 

@@ -104,7 +104,7 @@ struct tt_op {
         struct tt_trace *trace; /* NULL: not traced */
         uint64_t serial; /* its number in the trace, if it is traced */
         int64_t began_ns; /* likewise */
-        struct tt_cost cost; /* of the call */
+        struct tt_call_traffic cost; /* of the call */
     } observed;
 
     const struct tt_gate *gate; /* of its slices; NULL: all may begin */

@@ -198,7 +198,7 @@ static tutti_status bind(const struct tt_call *call, struct tt_prepared *prepare
     op->streams = streams_of(call, op);
     op->observed.trace = comm->trace;
     op->gate = call->staging != NULL ? &call->staging->gate : NULL;
-    op->observed.cost = tt_cost_of(call, op);
+    op->observed.cost = tt_call_traffic_of(call, op);
     tt_call_record(call, op, &prepared->record);
     prepared->origin[TT_IN] = op->spaces[TT_IN].base - (uintptr_t)call->send;
     prepared->origin[TT_OUT] = op->spaces[TT_OUT].base - (uintptr_t)call->recv;

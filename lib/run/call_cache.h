@@ -97,7 +97,7 @@ struct tt_cached { /* an entry of the cache */
     uint32_t alignment; /* the call's pointers must be multiples of it */
     bool own_counts; /* each message is marked with its length, too: ranks know only their own counts */
     uint64_t fast_calls; /* calls that took the fast path */
-    struct tt_cost cost; /* of each of them */
+    struct tt_call_traffic cost; /* of each of them */
     uint32_t signature; /* marks the messages of a call; of a collective, of the one that is made now */
     uint64_t hash, history; /* of a collective that is made now: of the communicator's with it */
     struct tt_call call; /* with the pointers of the first one */

@@ -27,10 +27,10 @@ static uint64_t called_by(const struct tt_call *call)
     return call->collective == TT_BARRIER ? 0 : block ? call->count : call->total;
 }
 
-struct tt_cost tt_cost_of(const struct tt_call *call, const struct tt_op *op)
+struct tt_call_traffic tt_call_traffic_of(const struct tt_call *call, const struct tt_op *op)
 {
     const struct tt_schedule *s = op->schedule;
-    struct tt_cost cost = { .called = called_by(call) * tutti_type_bytes(call->type) };
+    struct tt_call_traffic cost = { .called = called_by(call) * tutti_type_bytes(call->type) };
     for (const struct tt_step *step = s->steps; step < s->steps + s->nsteps; step++) {
         bool sends = step->verb == TT_VERB_SEND;
         const struct tt_layout *layout =
@@ -53,7 +53,7 @@ static void add(_Atomic uint64_t *word, uint64_t value)
     atomic_store_explicit(word, before + value, memory_order_relaxed);
 }
 
-void tt_traffic_add(struct tt_traffic *traffic, const struct tt_cost *cost, uint64_t calls)
+void tt_traffic_add(struct tt_traffic *traffic, const struct tt_call_traffic *cost, uint64_t calls)
 {
     add(&traffic->calls, calls);
     add(&traffic->called, calls * cost->called);

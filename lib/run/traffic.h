@@ -22,9 +22,9 @@ struct tt_traffic { /* of a communicator since it began, without what its cached
 
 /* Returns what a call sends and receives, by the schedule and the layouts of the operation that it has just
  * been bound to. */
-struct tt_cost tt_cost_of(const struct tt_call *call, const struct tt_op *op);
+struct tt_call_traffic tt_call_traffic_of(const struct tt_call *call, const struct tt_op *op);
 /* Counts so many calls of this cost as done. */
-void tt_traffic_add(struct tt_traffic *traffic, const struct tt_cost *cost, uint64_t calls);
+void tt_traffic_add(struct tt_traffic *traffic, const struct tt_call_traffic *cost, uint64_t calls);
 
 /* Returns the sum over all calls of a communicator. None of its calls may be queued or running. */
 tutti_traffic tt_traffic_total(const struct tt_comm *comm);
