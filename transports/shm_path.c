@@ -89,7 +89,7 @@ static bool slot_free(struct tt_shm_channel *c, unsigned slot)
 }
 
 /* True if the message lies in a shuttle already, which then leaves with it. */
-static bool board(struct tt_shm_channel *c, uint64_t number, struct tt_shm_line *line)
+static bool leave_as_reply(struct tt_shm_channel *c, uint64_t number, struct tt_shm_line *line)
 {
     uint8_t *reply = &c->replies[number & (TT_SLOTS - 1)];
     if (*reply == 0)
@@ -226,7 +226,7 @@ static __attribute__((noinline)) bool post_long(
     struct tt_shm_line *line = &c->out[at];
     enum tt_path path = bytes <= TT_SHM_INLINE_BYTES ? TT_PATH_INLINE : TT_PATH_COPIED;
     if (src == NULL) {
-        path = board(c, number, line) ? TT_PATH_COPIED : TT_PATH_PLACED;
+        path = leave_as_reply(c, number, line) ? TT_PATH_COPIED : TT_PATH_PLACED;
     } else if (path == TT_PATH_INLINE) {
         tt_copy_few(line->payload, src, bytes);
     } else {
@@ -269,13 +269,13 @@ static bool shm_send(struct tt_link *link, const struct tt_message *m)
         return false;
     enum tt_path path = choose(c, m, packed, address, &at);
     struct tt_shm_line *line = &c->out[at_line];
-    bool aboard = path == TT_PATH_COPIED && board(c, m->number, line);
+    bool replies = path == TT_PATH_COPIED && leave_as_reply(c, m->number, line);
     uint8_t *room =
-        path == TT_PATH_COPIED && !aboard ? find_room(c, m->number, m->bytes, line) : line->payload;
+        path == TT_PATH_COPIED && !replies ? find_room(c, m->number, m->bytes, line) : line->payload;
     if (room == NULL)
         return false;
     c->reading &= ~(UINT64_C(1) << at_line);
-    if (aboard) {
+    if (replies) {
         packed = true;
     } else if (path == TT_PATH_INLINE || path == TT_PATH_COPIED) {
         if (packed && path == TT_PATH_COPIED)

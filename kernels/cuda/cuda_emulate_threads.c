@@ -16,12 +16,12 @@ struct barrier {
     uint32_t expected, arrived, generation;
 };
 
-struct crew {
+struct team {
     struct tt_emulated_block *block;
     struct barrier all, warps[TT_BLOCK_MOST / TT_WARP];
 };
 struct hand {
-    struct crew *crew;
+    struct team *team;
     struct tt_emulated_place place;
     pthread_t thread;
 };
@@ -69,13 +69,13 @@ static void barrier_leave(struct barrier *b)
 
 static struct barrier *barrier_of_warp(struct hand *h)
 {
-    return &h->crew->warps[h->place.thread / TT_WARP];
+    return &h->team->warps[h->place.thread / TT_WARP];
 }
 
 static void sync_threads(uint32_t first, uint32_t last)
 {
     int is_all = first == 0 && last == hand->place.threads;
-    barrier_wait(is_all ? &hand->crew->all : barrier_of_warp(hand));
+    barrier_wait(is_all ? &hand->team->all : barrier_of_warp(hand));
 }
 
 static void pause_thread(void)
@@ -90,30 +90,30 @@ static void pause_thread(void)
 static void *run_thread(void *of)
 {
     hand = of;
-    tt_emulated_block = hand->crew->block;
+    tt_emulated_block = hand->team->block;
     tt_emulated_run(&hand->place);
     barrier_leave(barrier_of_warp(hand));
-    barrier_leave(&hand->crew->all);
+    barrier_leave(&hand->team->all);
     return NULL;
 }
 
 void tt_emulate_threads(struct tt_emulated_block *block)
 {
     uint32_t threads = block->launch->block, warps = (threads + TT_WARP - 1) / TT_WARP;
-    struct crew *crew = calloc(1, sizeof *crew);
+    struct team *team = calloc(1, sizeof *team);
     struct hand *hands = calloc(threads, sizeof *hands);
-    tt_emulated_demand(crew != NULL && hands != NULL, "no memory for its threads");
+    tt_emulated_demand(team != NULL && hands != NULL, "no memory for its threads");
     block->sync = sync_threads;
     block->pause = pause_thread;
-    crew->block = block;
-    barrier_begin(&crew->all);
-    crew->all.expected = threads;
+    team->block = block;
+    barrier_begin(&team->all);
+    team->all.expected = threads;
     for (uint32_t i = 0; i < warps; i++) {
-        barrier_begin(&crew->warps[i]);
-        crew->warps[i].expected = threads - i * TT_WARP < TT_WARP ? threads - i * TT_WARP : TT_WARP;
+        barrier_begin(&team->warps[i]);
+        team->warps[i].expected = threads - i * TT_WARP < TT_WARP ? threads - i * TT_WARP : TT_WARP;
     }
     for (uint32_t i = 0; i < threads; i++) {
-        hands[i].crew = crew;
+        hands[i].team = team;
         hands[i].place = (struct tt_emulated_place){ i, threads, block->index, block->launch->grid };
         tt_emulated_demand(
             pthread_create(&hands[i].thread, NULL, run_thread, &hands[i]) == 0, "no thread to run on");
@@ -121,8 +121,8 @@ void tt_emulate_threads(struct tt_emulated_block *block)
     for (uint32_t i = 0; i < threads; i++)
         pthread_join(hands[i].thread, NULL);
     for (uint32_t i = 0; i < warps; i++)
-        barrier_end(&crew->warps[i]);
-    barrier_end(&crew->all);
+        barrier_end(&team->warps[i]);
+    barrier_end(&team->all);
     free(hands);
-    free(crew);
+    free(team);
 }
