@@ -13,7 +13,7 @@ enum { OTHER = TT_SHM_SHUTTLES_OF_PAIR - 1 };
 /* All are away but number 2, which is in this state. */
 static struct tt_shuttles in_state(enum tt_shuttle_state state)
 {
-    struct tt_shuttles s = { .state = { [2] = state } };
+    struct tt_shuttles s = { .state = { [2] = (uint8_t)state } };
     return s;
 }
 
