@@ -198,9 +198,9 @@ static void names(struct ranks_me *me)
     ranks_ok(me, tutti_comm_split(comm, 0, 0, NULL, &first), "split");
     ranks_ok(me, tutti_comm_split(comm, me->rank / 2, -me->rank, NULL, &child), "split");
     ranks_ok(me, tutti_comm_split(child, 0, -tutti_comm_rank(child), NULL, &grandchild), "split");
-    int32_t word = 0, count = 1 + me->rank % 2;
+    int32_t words[2] = { 0 }, count = 1 + me->rank % 2;
     tutti_status status =
-        tutti_all_reduce(&word, &word, (size_t)count, TUTTI_INT32, TUTTI_SUM, grandchild, none);
+        tutti_all_reduce(words, words, (size_t)count, TUTTI_INT32, TUTTI_SUM, grandchild, none);
     tutti_error error = { .size = sizeof error };
     ranks_expect(me, status == TUTTI_MISMATCH, "all_reduce: %s", tutti_status_string(status));
     ranks_ok(me, tutti_comm_get_error(grandchild, &error), "get_error");
