@@ -502,6 +502,7 @@ static void set_head(struct sockets_endpoint *e)
 
 const struct tt_transport tt_sockets = {
     .name = "sockets",
+    .address_bytes = TT_ADDRESS_BYTES,
     .open = open_endpoint,
     .connect = connect_endpoint,
     .close = close_endpoint,
