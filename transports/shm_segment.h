@@ -43,7 +43,7 @@ struct tt_shm_line {
     uint32_t bytes;
     uint8_t path; /* enum tt_path */
     uint8_t packed;
-    uint8_t taken; /* written by the receiver, see tt_shm_release */
+    uint8_t taken; /* written by the receiver when it releases, see claim_lines */
     _Atomic uint8_t
         single_reader; /* MAPPED: the receiver may overwrite it; cleared by a sender that gives up */
     union {

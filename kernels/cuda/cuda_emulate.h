@@ -23,8 +23,8 @@ extern "C" {
 
 enum tt_emulation { TT_EMULATE_FIBERS, TT_EMULATE_THREADS };
 
-/* `function` is what tt_kernel_find of the emulated kernels tells; `params` lie still until all blocks are
- * over. */
+/* `function` is what tt_dev_kernel_find of the emulated kernels tells; `params` lie still until all blocks
+ * are over. */
 struct tt_emulated_launch {
     const void *function;
     const void *params;

@@ -15,7 +15,7 @@ struct tt_probe_params {
     uint32_t rounds;
 };
 
-/* Function pointers as tt_kernel_find tells them. */
+/* Function pointers as tt_dev_kernel_find tells them. */
 
 /* Threads of a block, any number of them, exchange their numbers by shared memory and by shuffles. Each
  * round, result += the number of the thread behind this one in the block, plus that of the next lane. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda_table.cuh: what the files of kernels offer, for tt_kernel_function to choose from. */
+/* cuda_table.cuh: what the files of kernels offer, for tt_dev_kernel_find to choose from. */
 #ifndef TT_KERNELS_CUDA_TABLE_CUH
 #define TT_KERNELS_CUDA_TABLE_CUH
 #include "kernels/cuda/cuda_kernels.h"

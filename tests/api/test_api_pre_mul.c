@@ -3,7 +3,7 @@
  * algorithm.
  *
  * Integers take all bits, so that every association gives the same; floats are small whole numbers with
- * factors that are, too (what is rounded is in test_api_exact_ops.c). The send buffer must stay as it was,
+ * factors that are, too (what is rounded is in test_api_exact_sums.c). The send buffer must stay as it was,
  * and in place the vector must be multiplied once. */
 #include <criterion/criterion.h>
 #include <stdio.h>
