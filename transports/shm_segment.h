@@ -44,8 +44,8 @@ struct tt_shm_line {
     uint8_t path; /* enum tt_path */
     uint8_t packed;
     uint8_t taken; /* written by the receiver when it releases, see claim_lines */
-    _Atomic uint8_t
-        single_reader; /* MAPPED: the receiver may overwrite it; cleared by a sender that gives up */
+    /* MAPPED: the receiver may overwrite the source; a sender that gives up clears it. */
+    _Atomic uint8_t single_reader;
     union {
         uint8_t payload[TT_SHM_INLINE_BYTES];
         struct tt_shm_place source; /* MAPPED */

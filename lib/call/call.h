@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* call.h: one public call, as all layers see it: api fills it, check completes it, plan and bind read it.
+/* call.h: one public call, as all layers see it: api fills it, check completes it, bind and the executor
+ * read it.
  *
  * It is plain data, and says nothing of how it is run (run.h), so that what only tells of calls, as the
  * recorder and the trace do, needs no more than this. */

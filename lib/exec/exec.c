@@ -152,8 +152,7 @@ void tt_exec_start(struct tt_op *op)
     op->bounce.claims =
         op->bounce.probe == NULL || (op->bounce.bytes > 0 && tt_bounce_probe_claims(op->bounce.probe));
     op->policy.grants = op->layout.count * op->layout.element_bytes > TT_GRANT_BYTES;
-    if (op->messages.class ==
-        TT_CLASS_P2P) { /* several of a pair may be in flight: each takes its numbers now */
+    if (op->messages.class == TT_CLASS_P2P) { /* of several in flight each takes its numbers now */
         int peer = op->schedule->key.root;
         uint64_t *next =
             op->schedule->key.collective == TT_P2P_SEND ? op->messages.next_send : op->messages.next_recv;
@@ -239,7 +238,7 @@ static bool advance(struct tt_op *op, struct tt_slice *slice, struct tt_active *
 TT_INLINE void retire(struct tt_op *op, struct tt_slice *slice, uint32_t position)
 {
     if (op->bounce.bytes > 0)
-        tt_exec_unshelve(op, slice, &op->schedule->steps[slice->ready.active[position].step]);
+        tt_exec_bounce_forget(op, slice, &op->schedule->steps[slice->ready.active[position].step]);
     take_ready(op, slice, tt_ready_retire(&op->order, &slice->ready, position));
 }
 

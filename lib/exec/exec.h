@@ -59,9 +59,8 @@ struct tt_op {
         uint64_t hash; /* of the call */
         uint32_t signature; /* marks its messages */
         uint64_t sequence; /* collectives: of the communicator; p2p: the first message's number */
-        uint64_t *next_send,
-            *next_recv; /* of this class, per peer: where numbers go on; advanced by the executor */
-        uint64_t *next_post; /* p2p sends, per peer: the number whose turn it is; advanced by the executor */
+        uint64_t *next_send, *next_recv; /* per peer: where numbers of this class go on */
+        uint64_t *next_post; /* p2p sends, per peer: the number that may be sent now */
     } messages;
 
     struct tt_layout layout;

@@ -102,7 +102,7 @@ void tt_exec_bounce(
     message->single_reader = op->bounce.claims && op->policy.single_reader[step - op->schedule->steps];
 }
 
-void tt_exec_unshelve(const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
+void tt_exec_bounce_forget(const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step)
 {
     if (step->verb == TT_VERB_SEND || step->dst_buffer == TT_TMP)
         return;

@@ -206,8 +206,8 @@ bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active 
     uint64_t upto;
     if (o.count == 0)
         return true;
-    if (op->policy.grants && op->messages.class == TT_CLASS_P2P &&
-        !active->granted) /* an earlier call had its slot */
+    /* A message is not granted yet where an earlier call had its slot. */
+    if (op->policy.grants && op->messages.class == TT_CLASS_P2P && !active->granted)
         tt_exec_grant(op, slice, active);
     if (!gather(op, slice, step, &o, &upto))
         return false;

@@ -123,7 +123,7 @@ void tt_exec_grant_back(struct tt_op *op, const struct tt_slice *slice, const st
  * read the source. */
 bool tt_exec_place(struct tt_op *op, struct tt_link *link, const struct tt_message *message, bool readable);
 
-/* Finds which chunks have a bounce cell; op->bounce_cell is zeros before. */
+/* Finds which chunks have a bounce cell; op->bounce.cell is zeros before. */
 void tt_exec_find_cells(struct tt_op *op);
 /* `claims` decides for the call that begins whether readers claim lines; `note` says how long a cell took to
  * write. */
@@ -134,7 +134,7 @@ void tt_bounce_probe_note(struct tt_bounce_probe *probe, uint64_t bytes, int64_t
 void tt_exec_bounce(
     struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step, struct tt_message *message);
 /* Forgets what the bounce buffer has of the cells that a step has written: it is old. */
-void tt_exec_unshelve(const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step);
+void tt_exec_bounce_forget(const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step);
 
 /* A unit is done: its steps, for the trace. */
 void tt_exec_trace_unit(struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active);

@@ -228,8 +228,7 @@ static tutti_status inspect_peers(struct tt_pending *p)
     const struct tt_op *op = p->op;
     const struct tt_control_ops *control = op->endpoint->control;
     long process;
-    if (op->messages.class ==
-        TT_CLASS_P2P) { /* what it sent before it went may be there: one more poll decides */
+    if (op->messages.class == TT_CLASS_P2P) { /* what it sent before may be there: one more poll decides */
         enum tt_peer_state state = control->peer_state(op->endpoint, p->call.root, &process);
         if (state != TT_PEER_ALIVE && p->suspect)
             return tell_gone(p, p->call.root, state, process);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* iterations.c: warm up, estimate, then a loop of about a tenth of a second.
  *
- * The first call alone says little (it may build a plan and touch memory), so batches grow until one takes
+ * The first call alone says little (it may prepare a call and touch memory), so batches grow until one takes
  * two milliseconds, which is far above the noise of meeting at its ends. A call of more than a third of a
  * second is timed once: no point takes much more than half a second unless the user fixed the iterations. */
 #include "iterations.h"
