@@ -24,7 +24,7 @@
 #include "transports/shm_shuttle.h"
 #include "transports/transport.h"
 
-enum { TT_SHM_VERSION = 6, TT_SHM_INLINE_BYTES = 48 };
+enum { TT_SHM_VERSION = 7, TT_SHM_INLINE_BYTES = 48 };
 
 /* A line costs little, so there are more of them than slots for payloads: who sends a message of a line runs
  * that far ahead. */

@@ -26,6 +26,21 @@ static void limit_time(void)
 
 TestSuite(shm, .init = limit_time);
 
+/* Processes with other releases of the library are told apart by the version in their addresses, so it has to
+ * change with all that two processes agree on without a word. */
+Test(shm, a_layout_has_a_version)
+{
+    struct tt_shm_shape shape;
+    tt_shm_shape(&shape, 3, 4096);
+    const uint64_t is[] = { TT_SHM_VERSION, TT_PATHS, TT_SHM_SHUTTLES, sizeof(struct tt_shm_control),
+        sizeof(struct tt_shm_line), sizeof(struct tt_shm_acks), sizeof(struct tt_shm_grant), shape.holders,
+        shape.refused, shape.lines, shape.acks, shape.grants };
+    static const uint64_t was[] = { 7, 4, 2, 9600, 64, 256, 64, 9600, 9664, 9728, 34304, 35840 };
+    for (size_t i = 0; i < sizeof was / sizeof was[0]; i++)
+        cr_expect_eq(is[i], was[i], "number %d is %d: raise TT_SHM_VERSION, and then write it here", (int)i,
+            (int)is[i]);
+}
+
 /* --- Threads */
 
 Test(shm, threads_exchange)
