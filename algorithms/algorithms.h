@@ -18,8 +18,8 @@ enum tt_association {
     TT_ASSOCIATION_UNORDERED, /* some tree for each chunk, equal on all ranks */
 };
 
-/* Where the algorithm yields the canonical pass-up tree, and so may serve a communicator that asks for
- * `exact`. */
+/* The numbers of ranks for which the algorithm yields the canonical pass-up tree, and so may serve a
+ * communicator that asks for `exact`. */
 enum tt_canonical {
     TT_CANONICAL_NEVER,
     TT_CANONICAL_POWER_OF_TWO,
@@ -45,7 +45,7 @@ extern const int tt_algorithm_count;
 
 enum { TT_ELEMENT_BYTES = 16 };
 
-/* What a call asks of the algorithm that serves it. */
+/* The demands of a call on the algorithm that serves it. */
 struct tt_requirements {
     int n;
     bool exact; /* the canonical tree */

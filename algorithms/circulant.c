@@ -47,9 +47,9 @@ static int base(const struct circulant *g, int rank)
     return k;
 }
 
-/* In each round the greatest base that was not taken yet of the ranks between skip[k + 1] and skip[k] before
- * this one. It is of `rounds` rounds ago, but for the own base, which is fresh: it comes when the root is
- * among them. Returns the block of round `round`; negative: there is none yet. */
+/* In each round a rank takes the greatest base not taken yet of the ranks between skip[k + 1] and skip[k]
+ * before it. That base is of `rounds` rounds ago, but for the own base, which is fresh: it comes when the
+ * root is among them. Returns the block of round `round`; negative: there is none yet. */
 static int block(const struct circulant *g, int rank, int round)
 {
     int own = base(g, rank), best = own;

@@ -39,8 +39,8 @@ void tt_all_to_all_direct(struct tt_schedule *s, const struct tt_team *team, int
     }
 }
 
-/* In round t of n rounds, ranks whose sum is t modulo n; of a power of two, those whose exclusive or is t,
- * which takes one round less. */
+/* Returns the partner of a rank in round t: their sum is t modulo n; of a power of two their exclusive or is
+ * t, which takes one round less. */
 static uint32_t partner_in(uint32_t t, uint32_t me, uint32_t n)
 {
     return (n & (n - 1)) == 0 ? me ^ t : (t + n - me) % n;
@@ -66,9 +66,9 @@ void tt_all_to_all_pairwise(struct tt_schedule *s, const struct tt_team *team, i
     tt_copy(s, tt_out(me), tt_in(me));
 }
 
-/* Where block d is before round k: in IN until its lowest bit, then where its last round brought it. Rounds
- * have two rows of TMP, what is given and what is taken; a block's place in its row is its turn among those
- * of this round. */
+/* Returns where block d is before round k: in IN until its lowest bit, then where its last round brought it.
+ * Rounds have two rows of TMP, what is given and what is taken; a block's place in its row is its turn among
+ * those of this round. */
 static struct tt_cells place_of(uint32_t d, uint32_t k, uint32_t n, uint32_t me)
 {
     uint32_t done = d & ((1U << k) - 1), last = 0, turn;

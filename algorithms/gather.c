@@ -44,7 +44,7 @@ static int held(const struct tt_team *team, int from_root, int below)
     return from_root + below < team->n ? below : team->n - from_root;
 }
 
-/* What the root's largest subtree holds. */
+/* Returns how many blocks the root's largest subtree holds. */
 static uint32_t longest(const struct tt_team *team)
 {
     int most = 1;

@@ -84,7 +84,8 @@ static void all_reduce_in_shares(struct tt_schedule *s)
     free(t.ranks);
 }
 
-/* Where sums lie, there is the result. A barrier has no OUT: its tokens lie in the first row of TMP. */
+/* Writes the rounds of an all_reduce by leaders; the result is where `sums` lie. A barrier has no OUT: its
+ * tokens lie in the first row of TMP. */
 static void all_reduce_by_leaders(struct tt_schedule *s, enum tt_buffer sums)
 {
     struct teams t;

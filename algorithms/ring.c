@@ -12,7 +12,7 @@
  * 2009. */
 #include "algorithms/generators.h"
 
-/* Where a partial sum of chunk c lives: OUT if this rank has it, else scratch. */
+/* Returns where a partial sum of chunk c lives: OUT if this rank has it, else scratch. */
 static struct tt_cells partial(const struct tt_schedule *s, const struct tt_team *team, uint32_t c)
 {
     bool has = s->key.collective == TT_ALL_REDUCE || (int)c == team->me;

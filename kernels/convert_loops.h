@@ -36,8 +36,8 @@ static inline uint32_t convert_float16_widen(uint32_t code)
     return x | (code & 0x8000) << 16;
 }
 
-/* Of what is less than the least normal number, 2^-14, the significand is shifted until its last bit is worth
- * 2^-24. */
+/* Narrows a number. If it is less than the least normal one, 2^-14, its significand is shifted until its last
+ * bit is worth 2^-24. */
 static inline uint32_t convert_float16_narrow(uint32_t x)
 {
     uint32_t magnitude = x & 0x7fffffff, exponent = magnitude >> 23;

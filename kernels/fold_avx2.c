@@ -58,7 +58,7 @@ INLINE vec f32_at_least(vec least, vec x)
 {
     return (vec)_mm256_max_ps((__m256)least, (__m256)x);
 }
-/* By x - y * 1, as float16_sum_f32 adds: the adders have more to do than the multipliers. */
+/* Subtracts by x - y * 1, as float16_sum_f32 adds: the adders have more to do than the multipliers. */
 INLINE vec f32_fused_difference(vec x, vec y)
 {
     __m256 one = _mm256_set1_ps(1);

@@ -18,7 +18,7 @@ static const _Alignas(64) uint16_t upper_words[32] = { 1, 33, 3, 35, 5, 37, 7, 3
 static const _Alignas(64) uint16_t lower_words[32] = { 0, 32, 2, 34, 4, 36, 6, 38, 8, 40, 10, 42, 12, 44, 14,
     46, 16, 48, 18, 50, 20, 52, 22, 54, 24, 56, 26, 58, 28, 60, 30, 62 };
 
-/* What is masked out is not touched: memory may end there. */
+/* Returns the mask of the first bytes. What is masked out is not touched: memory may end there. */
 INLINE __mmask64 first_bytes(size_t bytes)
 {
     return ~(__mmask64)0 >> (64 - bytes);

@@ -4,7 +4,7 @@
  *
  * The loops of fold_loops.h give the same bits, but what is around them takes longer than such a sum: frames
  * for all that they may be asked for, and a look at the floating-point environment, for which the processor
- * stops (measured: 5 to 10 ns). AVX-512 has sums that round and raise as the instruction says; that leaves
+ * stops. AVX-512 has sums that round and raise as the instruction says; that leaves
  * denormals, which the environment may flush, and where one is met, or may have been, the fold takes over. */
 #ifndef TT_KERNELS_FOLD_FEW_H
 #define TT_KERNELS_FOLD_FEW_H

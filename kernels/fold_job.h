@@ -21,7 +21,7 @@ WIDEN(bfloat16)
 WIDEN(float8_e4m3)
 WIDEN(float8_e5m2)
 
-/* What the loops must know of a type. */
+/* The properties of a type that the loops must know. */
 struct number {
     int parts; /* vectors that one vector of elements widens to */
     struct wide (*widen)(const uint8_t *from);
@@ -64,7 +64,7 @@ INLINE struct wide leaf(struct job f, int j, size_t at)
 {
     return f.type->widen((const uint8_t *)f.sources[j] + at);
 }
-/* Of the first bytes of a vector. */
+/* Loads the first bytes of a vector. */
 INLINE struct wide leaf_first(struct job f, int j, size_t at, size_t bytes)
 {
     vec v = vec_load_first((const uint8_t *)f.sources[j] + at, bytes);
@@ -81,7 +81,7 @@ INLINE struct wide combined(struct job f, struct wide left, struct wide right)
     }
     return left;
 }
-/* The same change to each part. */
+/* Changes each part alike. */
 INLINE struct wide mended(struct job f, struct wide w)
 {
     w.a = f.type->mended(w.a);
@@ -136,7 +136,7 @@ INLINE void chain_one(struct job f, int k, size_t at)
     vec_store(f.dst + at, result(f, w));
 }
 
-/* The same of elements at an end, fewer than a vector has. */
+/* Folds the elements at an end, which are fewer than a vector has. */
 INLINE void chain_part(struct job f, int k, size_t at, size_t bytes)
 {
     struct wide w = leaf_first(f, 0, at, bytes);

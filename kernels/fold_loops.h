@@ -222,7 +222,7 @@ static __attribute__((noinline)) void fold_integers(whole_vectors loop, enum use
     LOOP(number##_sum, number, combine, k, divisor, sums(f, k))                                              \
     LOOP(number##_prod, number, prod_f32, k, 0, chain(f, k))                                                 \
     ORDER_LOOPS(number, f32)
-/* Of whole vectors; or a pair, which is no tree yet. */
+/* Folds whole vectors as a tree; or a pair, which is no tree yet. */
 #define TREE_LOOP(number, lane)                                                                              \
     static __attribute__((noinline, flatten)) void number##_sum_as_tree(                                     \
         uint8_t *dst, const void *const *sources, int k, size_t bytes, uint32_t divisor)                     \

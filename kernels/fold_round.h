@@ -33,7 +33,7 @@ INLINE vec float8_e5m2_rounded(vec x)
     return f32_rounded(saturated(x, 57344), 0x1p21F);
 }
 
-/* Of numbers that are rounded already. */
+/* Packs numbers that are rounded already. */
 INLINE vec bfloat16_pack(struct wide w)
 {
     return vec_uppers(w.a, w.b);

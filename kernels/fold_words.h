@@ -20,7 +20,7 @@ INLINE vec vec_lowers(vec a, vec b)
     return (a & 0xffff) | b << 16;
 }
 
-/* In 16 bits: x with its last bit cleared where the rest is 0. */
+/* Returns, in 16 bits, x with its last bit cleared where the rest is 0. */
 INLINE vec vec_even_ties(vec x, vec rest)
 {
     return (vec)((vec_u16)x & ~((vec_u16)((vec_u16)rest == 0) & 1));

@@ -28,7 +28,7 @@ typedef void (*tt_fold_fn)(void *dst, const void *const *sources, int k, size_t 
  * give. */
 tt_fold_fn tt_fold_find(tutti_type type, tutti_op op, enum tt_shape shape);
 
-/* The same from one instruction set, for tests and tutti-info; NULL if it is not compiled in or this CPU
+/* Finds a fold of one instruction set, for tests and tutti-info; NULL if it is not compiled in or this CPU
  * lacks it. */
 enum tt_isa { TT_ISA_GENERIC, TT_ISA_AVX2, TT_ISA_AVX512, TT_ISAS }; /* each includes those before it */
 tt_fold_fn tt_fold_find_isa(tutti_type type, tutti_op op, enum tt_shape shape, enum tt_isa isa);

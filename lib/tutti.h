@@ -72,8 +72,8 @@ typedef struct tutti_comm tutti_comm;
 /* A group that was kept, to be started many times. */
 typedef struct tutti_program tutti_program;
 
-/* Where ranks meet, and a secret that proves they may. Hand it to the other ranks by any channel that is
- * private. */
+/* An id says where ranks meet, and is a secret that proves they may. Hand it to the other ranks by any
+ * channel that is private. */
 typedef struct {
     uint8_t bytes[128];
 } tutti_id;
@@ -172,7 +172,7 @@ typedef struct {
  * does wait, and refuses the flag with UNSUPPORTED. */
 enum { TUTTI_COMM_NONBLOCKING = 1, TUTTI_COMM_EXACT = 2 };
 
-/* What ended a communicator. Set size to sizeof(tutti_error). */
+/* The reason why a communicator ended. Set size to sizeof(tutti_error). */
 typedef struct {
     size_t size;
     tutti_status status; /* TUTTI_OK: nothing did */
@@ -183,8 +183,8 @@ typedef struct {
     char text[480];
 } tutti_error;
 
-/* Where a call is ordered: 16 bytes, by value. NONE: nowhere, the call returns when its result is there.
- * HOST: a stream of tutti_stream_create. CUDA: a cudaStream_t, of the communicator's device.
+/* The stream on which a call is ordered: 16 bytes, by value. NONE: nowhere, the call returns when its result
+ * is there. HOST: a stream of tutti_stream_create. CUDA: a cudaStream_t, of the communicator's device.
  *
  * A communicator has the device that the setting `device` says: by default the one that is current in the
  * thread that makes it, if the process uses CUDA by then. On a CUDA stream a call is enqueued and returns: it
@@ -217,10 +217,10 @@ typedef struct {
  *
  * Memory that goes too early: cudaFree and its like wait for what is enqueued, so that does calls no harm. A
  * device that copies from where nothing is any more, as a replay may, fails, and so does the communicator, on
- * all ranks, with words that name the call (DEVICE_ERROR). So it does when host memory is no longer mapped
- * as a call begins, or as the device reaches its replay (INVALID_USAGE). Not found out is memory that goes
- * back to an allocator which keeps it mapped: other data is sent then; nor host memory that is unmapped
- * while a call runs: that kills the process. */
+ * all ranks, with words that name the call (DEVICE_ERROR). So it does when host memory is no longer mapped as
+ * a call begins, or as the device reaches its replay (INVALID_USAGE). Not found out is memory that goes back
+ * to an allocator which keeps it mapped: other data is sent then; nor host memory that is unmapped while a
+ * call runs: that kills the process. */
 typedef struct {
     void *handle;
     int32_t kind;
@@ -293,8 +293,8 @@ tutti_status tutti_get_id(tutti_id *id);
 tutti_status tutti_comm_init_rank(
     int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
 
-/* The same, with n, rank and id from the first of these sources that the environment has. If it has only some
- * of the variables of that source, the error names what is missing.
+/* Joins as tutti_comm_init_rank does, with n, rank and id from the first of these sources that the
+ * environment has. If it has only some of the variables of that source, the error names what is missing.
  *   1. TUTTI_RANK, TUTTI_SIZE and TUTTI_ID, the 256 hexadecimal digits of an id (`tutti-info id` makes one);
  *   2. TUTTI_RANK, TUTTI_SIZE (or torchrun's RANK and WORLD_SIZE), TUTTI_ROOT, the host:port at which rank 0
  *      listens, written alike for all ranks, and TUTTI_SECRET_FILE, a regular file of this user with mode
@@ -304,11 +304,11 @@ tutti_status tutti_comm_init_rank(
  *   4. PMIx: PMIX_RANK or PMIX_NAMESPACE (mpirun of Open MPI, srun --mpi=pmix);
  *   5. PMI: PMI_RANK, PMI_SIZE and PMI_FD (mpirun of MPICH, srun --mpi=pmi2);
  *   6. RANK and WORLD_SIZE, with MASTER_ADDR and MASTER_PORT as under 3, if MASTER_ADDR is this machine.
- * Collective; each call makes another communicator of all ranks. Waits no longer than init_rank would.
- * A program with rights that its user lacks (setuid, setgid, capabilities) takes nothing from the
- * environment, settings neither. Errors: INVALID_USAGE (no source; variables of one that are missing or
- * wrong), UNSUPPORTED (ranks on several machines), TIMEOUT (ranks that did not start), SYSTEM_ERROR (the
- * launcher failed), and those of tutti_comm_init_rank. */
+ * Collective; each call makes another communicator of all ranks. Waits no longer than init_rank would. A
+ * program with rights that its user lacks (setuid, setgid, capabilities) takes nothing from the environment,
+ * settings neither. Errors: INVALID_USAGE (no source; variables of one that are missing or wrong),
+ * UNSUPPORTED (ranks on several machines), TIMEOUT (ranks that did not start), SYSTEM_ERROR (the launcher
+ * failed), and those of tutti_comm_init_rank. */
 tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm);
 
 /* All n ranks in this process: comms[n] in rank order, for n threads, or for one thread that groups its
@@ -338,8 +338,8 @@ tutti_status tutti_comm_state(const tutti_comm *comm);
  * error->size). */
 tutti_status tutti_comm_get_error(const tutti_comm *comm, tutti_error *error);
 
-/* What the calls of a communicator that ended well have been at this rank, since it began: each counts one,
- * also in a group or a program. So the difference of two answers is the cost of what was called in between.
+/* The sum of the calls of a communicator that ended well at this rank, since it began: each counts one, also
+ * in a group or a program. So the difference of two answers is the cost of what was called in between.
  *
  * called_bytes: the vector of the call. Of all_reduce, reduce and broadcast that has count elements, of
  * a send or recv count, of what takes blocks (reduce_scatter, all_gather, all_to_all, gather, scatter) n
@@ -370,11 +370,12 @@ tutti_status tutti_comm_finalize(tutti_comm *comm);
  * INVALID_ARGUMENT, INVALID_USAGE (made before a fork). */
 tutti_status tutti_comm_abort(tutti_comm *comm);
 
-/* For what stands between a program and this library, and checks arguments itself: a call that it refuses has
- * on the peers, who may be in theirs, the effect of one that the library refuses (see Errors, above): this
- * rank has a second to make it right; then the communicator ends, on all ranks, with INVALID_USAGE and `why`.
- * peer: of a send or recv; -1: the call is a collective. Local, returns at once. Errors: INVALID_ARGUMENT
- * (comm, peer, why NULL), INVALID_USAGE (made before a fork), and sticky ones. */
+/* Tells the peers that this rank refused a call. It is for a layer between a program and this library that
+ * checks arguments itself: on the peers, who may be in theirs, the refusal has the effect of one by the
+ * library (see Errors, above): this rank has a second to make it right; then the communicator ends, on all
+ * ranks, with INVALID_USAGE and `why`. peer: of a send or recv; -1: the call is a collective. Local, returns
+ * at once. Errors: INVALID_ARGUMENT (comm, peer, why NULL), INVALID_USAGE (made before a fork), and sticky
+ * ones. */
 tutti_status tutti_comm_refuse(tutti_comm *comm, int peer, const char *why);
 
 /* Local, never waits for others; then the handle is dead, and using it is an INVALID_ARGUMENT. A rank that
@@ -386,7 +387,7 @@ tutti_status tutti_comm_destroy(tutti_comm *comm);
 
 /* ---- Memory ---- */
 
-/* Whose memory it is: the host's, or a CUDA device's. */
+/* The owner of memory: the host, or a CUDA device. */
 typedef enum { TUTTI_MEM_HOST = 0, TUTTI_MEM_CUDA = 1 } tutti_mem_kind;
 
 /* Zeroed memory, page-aligned, of this process, which lives until tutti_mem_free. TUTTI_MEM_HOST: host
@@ -431,8 +432,8 @@ tutti_status tutti_stream_query(tutti_stream stream, uint64_t point);
  * wait again; -1: never. Errors of its own: INVALID_ARGUMENT (point, timeout_ms below -1). */
 tutti_status tutti_stream_wait(tutti_stream stream, uint64_t point, int64_t timeout_ms);
 
-/* What is given to `later` from now on runs after `earlier` has reached this point, well or not; returns at
- * once. Errors: INVALID_ARGUMENT (point), OUT_OF_MEMORY. */
+/* A call that is given to `later` from now on runs after `earlier` has reached this point, well or not.
+ * The function returns at once. Errors: INVALID_ARGUMENT (point), OUT_OF_MEMORY. */
 tutti_status tutti_stream_after(tutti_stream later, tutti_stream earlier, uint64_t point);
 
 /* ---- Groups ---- */
@@ -471,9 +472,9 @@ tutti_status tutti_group_keep(tutti_program **program);
  * was memory of a device and is not, or the other way round), OUT_OF_MEMORY, and sticky ones. */
 tutti_status tutti_program_start(tutti_program *program);
 
-/* What one start of it is at this rank, known before the first: its calls, the bytes that they are called
- * with, and the bytes that the chosen algorithms send and receive, as tutti_comm_traffic will count them.
- * Set traffic->size to sizeof(tutti_traffic). Local; waits until what is queued on streams for its
+/* Tells what one start of a program is at this rank, before the first: its calls, the bytes that they are
+ * called with, and the bytes that the chosen algorithms send and receive, as tutti_comm_traffic will count
+ * them. Set traffic->size to sizeof(tutti_traffic). Local; waits until what is queued on streams for its
  * communicators is over. Errors: INVALID_ARGUMENT (program, traffic, traffic->size), INVALID_USAGE (a
  * communicator that was destroyed; made before a fork). */
 tutti_status tutti_program_traffic(tutti_program *program, tutti_traffic *traffic);
@@ -483,7 +484,7 @@ tutti_status tutti_program_destroy(tutti_program *program);
 
 /* ---- Operators ---- */
 
-/* What combines two vectors: dst[i] = left[i] (op) right[i] for `count` elements of the operator's
+/* A function that combines two vectors: dst[i] = left[i] (op) right[i] for `count` elements of the operator's
  * element_bytes. dst may be left or right; the three are aligned as the type of the call demands, no more.
  * It runs on the thread that drives the call, and must not call this library. */
 typedef void (*tutti_reduce_fn)(void *dst, const void *left, const void *right, size_t count, void *context);
@@ -542,7 +543,8 @@ tutti_status tutti_barrier(tutti_comm *comm, tutti_stream stream);
 tutti_status tutti_all_reduce(const void *send, void *recv, size_t count, tutti_type type, tutti_op op,
     tutti_comm *comm, tutti_stream stream);
 
-/* The same at root only; elsewhere recv is not touched and may be NULL. In place (at root): recv == send. */
+/* Reduces as tutti_all_reduce, at root only; elsewhere recv is not touched and may be NULL. In place (at
+ * root): recv == send. */
 tutti_status tutti_reduce(const void *send, void *recv, size_t count, tutti_type type, tutti_op op, int root,
     tutti_comm *comm, tutti_stream stream);
 

@@ -346,7 +346,7 @@ static tutti_status read_header(int fd, struct header *header)
     return TUTTI_OK;
 }
 
-/* With the lock held. */
+/* Finds an arena by its name. The lock is held. */
 static struct tt_arena *find(const uint8_t *uuid)
 {
     struct tt_arena *arena = process.peers;

@@ -75,7 +75,7 @@ static enum tt_peer_state peer_state(struct tt_endpoint *e, int peer, long *proc
     return part->control->peer_state(part, peer, process);
 }
 
-/* What one part knows is passed on to the others. */
+/* Finds a cause that one part knows, and passes it on to the others. */
 static bool find_cause(struct tt_endpoint *e, struct tt_cause *cause)
 {
     struct tt_cause other;

@@ -102,8 +102,7 @@ static bool leave_as_reply(struct tt_shm_channel *c, uint64_t number, struct tt_
 
 /* Writes a byte in each cache line that was read, so that this core owns the line in Modified state. The
  * sender's next write then fetches the lines by independent misses, many at a time, and not by one upgrade
- * from Shared after the other. Between two ranks a broadcast of 4 to 64 KiB takes 0.3 to 0.45 of the time,
- * one of 8 bytes 0.5 on far cores. */
+ * from Shared after the other (perf/results/README.md, "Who writes a line next"). */
 static void claim_lines(volatile uint8_t *lines, uint64_t bytes)
 {
     for (uint64_t at = 0; at < bytes; at += 64)
@@ -448,8 +447,8 @@ static void shm_release(struct tt_link *link, uint64_t number)
 
 /* --- Giving memory back */
 
-/* What was released nobody reads any more, and a shuttle that is here is nobody else's, whoever's memory it
- * is. Whose slot returned has no message that it must wait for. */
+/* Lets memory go that no message used since the last look: a message that was released nobody reads any more,
+ * and a shuttle that is here is nobody else's, whoever's memory it is. */
 static void tidy_channel(struct tt_shm_channel *c, uint64_t slot_stride)
 {
     struct tt_shuttles *s = &c->shuttles;

@@ -128,7 +128,7 @@ template <class Number> INLINE struct wide divided(Number, struct wide w, uint32
     return w;
 }
 
-/* As it is stored. A device mends without looking first whether there is a NaN. */
+/* Returns a number as it is stored. A device mends without looking first whether there is a NaN. */
 template <class Number> INLINE vec stored(Number, struct wide w)
 {
     w.a = Number::mended(w.a);

@@ -23,7 +23,7 @@ struct alignas(16) packet {
 #define KERNEL __global__
 #define UNROLL _Pragma("unroll")
 #define ROLLED _Pragma("unroll 1")
-/* Of a kernel's parameters: they may be looked at by an index without being copied. */
+/* Says of a kernel's parameters that they may be looked at by an index without being copied. */
 #define PARAMS __grid_constant__
 #define AT_MOST_THREADS(n) __launch_bounds__(n)
 #define SHARED(type, name) __shared__ type name
@@ -63,7 +63,7 @@ INLINE uint32_t shuffle(uint32_t value, uint32_t lane)
 {
     return __shfl_sync(0xffffffff, value, static_cast<int>(lane));
 }
-/* In each round of a loop that polls. */
+/* Is called in each round of a loop that polls. */
 INLINE void poll_pause()
 {
 }

@@ -5,7 +5,7 @@
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/cuda_primitives.cuh"
 
-/* Of one type. NULL where another type's kernel computes the same. */
+/* The kernels of one type. NULL where another type's kernel computes the same. */
 struct tt_kernel_row {
     const void *scale;
     const void *fold[TT_ROWS][TT_SHAPES];

@@ -8,7 +8,7 @@
 #define TT_KERNELS_CUDA_VECTOR_CUH
 #include "kernels/cuda/cuda_primitives.cuh"
 
-/* What a lane computes in: narrow integers as 32 bits without a sign, which may wrap. */
+/* The type that a lane computes in: narrow integers as 32 bits without a sign, which may wrap. */
 template <class T> struct arithmetic {
     using type = T;
 };

@@ -8,7 +8,7 @@
 /* The number of the level 3 cache that serves every core this thread may run on; -1: there is no such one, or
  * nobody knows. */
 int tt_cache_domain(void);
-/* The same of a process that may run on these cores. */
+/* Returns the cache domain of a process that may run on these cores. */
 int tt_cache_domain_of(const cpu_set_t *cores);
 /* Bytes of a core's level 2 cache; 0: nobody knows. */
 uint64_t tt_cache_bytes(void);

@@ -13,7 +13,7 @@
 
 #include "base/cache_domain.h"
 
-/* Where nobody knows. */
+/* These hold where nobody knows. */
 enum { OWN_USUAL = 1 << 20, SHARED_USUAL = 32 << 20 };
 
 static uint64_t look_at_own(void)

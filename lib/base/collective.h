@@ -41,7 +41,7 @@ enum tt_reach {
     TT_REACH_ROOT, /* all chunks at the root, none elsewhere */
 };
 
-/* What OUT(c) must hold at the end, wherever OUT(c) exists. */
+/* The content that OUT(c) must have at the end, wherever OUT(c) exists. */
 enum tt_result {
     TT_RESULT_NONE,
     TT_RESULT_REDUCED, /* every rank's IN(c), each once */

@@ -272,7 +272,7 @@ static bool parse_device(const char *text, uint64_t *value)
     return true;
 }
 
-/* What is wrong may be told in *wrong, beyond that it is not legal. */
+/* Parses the value of a setting. *wrong may tell more of what is wrong than that it is not legal. */
 static bool parse_value(
     const struct tt_setting *row, const char *text, struct tt_settings *settings, struct tt_text *wrong)
 {

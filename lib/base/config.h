@@ -92,7 +92,7 @@ void tt_settings_adopt(struct tt_settings *settings, const struct tt_settings *o
  * the blanks and the # of a line is a legal option. */
 size_t tt_settings_print(const struct tt_settings *settings, char *text, size_t bytes);
 
-/* The same of the variables that belong to the process and are no settings. */
+/* Prints in the same way the variables that belong to the process and are no settings. */
 size_t tt_variables_print(char *text, size_t bytes);
 
 /* The environment is read from here only: those variables, and others' (PMIX_RANK, XDG_RUNTIME_DIR). NULL if

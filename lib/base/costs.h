@@ -57,7 +57,7 @@ enum { TT_SIZE_CLASSES = 128 };
 unsigned tt_size_class(uint64_t bytes);
 uint64_t tt_size_of_class(unsigned size); /* its smallest */
 
-/* Measured on a machine with two cores. */
+/* Returns the costs of a machine with two cores (perf/results/README.md, "How good the choices are"). */
 struct tt_costs tt_costs_default(void);
 /* Puts each cost into the bounds within which predictions cannot overflow: costs may come by a wire. */
 void tt_costs_bound(struct tt_costs *costs);

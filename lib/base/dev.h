@@ -180,7 +180,7 @@ struct tt_dev {
     } graph;
 };
 
-/* What a plugin exports: tutti_device_table, of this type; NULL if it cannot serve `version`. */
+/* A plugin exports tutti_device_table, of this type; NULL if it cannot serve `version`. */
 typedef const struct tt_dev *(*tt_dev_table_fn)(uint32_t version);
 
 #endif

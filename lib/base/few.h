@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* For the way of a small message, where a call takes as long as what it is for. */
+/* Marks functions on the way of a small message, where a call takes as long as what it is for. */
 #define TT_INLINE static inline __attribute__((always_inline))
 
 /* This core writes there next: its cache line is asked for as an owner does. Each x86-64 has the instruction
@@ -23,7 +23,7 @@ TT_INLINE void tt_prefetch_to_write(const void *p)
 
 enum { TT_FEW_BYTES = 64 };
 
-/* At most TT_FEW_BYTES. */
+/* Copies at most TT_FEW_BYTES. */
 static inline void tt_copy_few(void *dst, const void *src, uint32_t bytes)
 {
     uint8_t *to = dst;

@@ -9,9 +9,9 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/* What a fork puts in order, in the order in which it takes the locks, which is that in which they are taken
- * elsewhere: a worker that runs the last call of a communicator closes its trace and its recorder with the
- * lock of the streams held. */
+/* The parts that a fork puts in order, in the order in which it takes the locks, which is that in which they
+ * are taken elsewhere: a worker that runs the last call of a communicator closes its trace and its recorder
+ * with the lock of the streams held. */
 enum tt_fork_part {
     TT_FORK_STREAMS,
     TT_FORK_ASYNC_INITS,

@@ -34,8 +34,8 @@ struct tt_slicing {
     uint64_t most; /* elements of a chunk that one message may carry */
     uint64_t longest; /* elements of the longest slice of a chunk */
 };
-/* As few slices, and as even, as let a message of `max_chunks` chunks fit a slot. The longest chunk has
- * `chunk` elements. */
+/* Returns as few slices, and as even, as let a message of `max_chunks` chunks fit a slot. The longest chunk
+ * has `chunk` elements. */
 struct tt_slicing tt_layout_slicing(
     uint64_t chunk, uint64_t slot_bytes, uint32_t element_bytes, uint32_t max_chunks);
 
@@ -58,10 +58,10 @@ struct tt_part tt_layout_part(const struct tt_layout *l, uint32_t chunk, uint32_
 /* The longest slice of any chunk, in elements: what a TMP cell must hold. */
 uint64_t tt_layout_part_max(const struct tt_layout *l);
 
-/* Where a rank keeps a buffer: chunk c starts at base + element_bytes * (displs ? displs[c] : packed start
- * of c), or, with stride, base + c * stride holds the slice in flight (TMP). Arithmetic is on integers
- * because a rank may own only the middle of a space: the base of reduce_scatter's OUT lies before the
- * buffer. */
+/* The place where a rank keeps a buffer: chunk c starts at base + element_bytes * (displs ? displs[c] :
+ * packed start of c), or, with stride, base + c * stride holds the slice in flight (TMP). Arithmetic is on
+ * integers because a rank may own only the middle of a space: the base of reduce_scatter's OUT lies before
+ * the buffer. */
 struct tt_space {
     uintptr_t base;
     const size_t *displs;
@@ -93,8 +93,8 @@ static inline uint64_t tt_view_count(const struct tt_view *v)
     return tt_view_is_chunk(v) ? tt_layout_chunk(v->layout, v->chunk).count : tt_view_count_any(v);
 }
 
-/* What is one run, as nearly all of a small operation is: its address and its elements. False if it is not
- * known to be one. */
+/* Tells address and elements of a view that is one run, as nearly all of a small operation is. False if it is
+ * not known to be one. */
 static inline bool tt_view_cell(const struct tt_view *v, uintptr_t *address, uint64_t *count)
 {
     const struct tt_layout *l = v->layout;

@@ -3,8 +3,8 @@
 #ifndef TT_BASE_LOAD_H
 #define TT_BASE_LOAD_H
 
-/* For dlsym, and for as long as the process lives; else NULL, and *why tells the reason in the words of the
- * loader, until this thread loads again. */
+/* Loads a library for dlsym, for as long as the process lives; else returns NULL, and *why tells the reason
+ * in the words of the loader, until this thread loads again. */
 void *tt_load(const char *path, const char **why);
 
 #endif

@@ -26,7 +26,7 @@ enum {
 };
 enum { TT_NO_STEP = UINT32_MAX };
 
-/* What all slices of a schedule have in common. */
+/* The order of steps, which all slices of a schedule have in common. */
 struct tt_ready_order {
     const struct tt_schedule *schedule;
     uint32_t units;

@@ -269,7 +269,7 @@ static struct tt_cells place(struct tt_schedule *s, struct tt_cells cells)
     return tt_range(base.buffer, base.chunk + chunk, cells.count * b->width);
 }
 
-/* The same of a message's cells. */
+/* Reverses the cells of a message. */
 static struct tt_cells carry(struct tt_schedule *s, struct tt_cells cells)
 {
     cells = place(s, cells);
@@ -429,7 +429,7 @@ void tt_fold_end(struct tt_schedule *s)
         s->steps[b->fold_first].flags &= (uint8_t)~TT_FOLD_TREE;
 }
 
-/* Who waits for whom, the other way round: what the executor needs when a step is done. */
+/* Lists for each step those that wait for it: the executor needs them when it is done. */
 static bool list_followers(struct tt_schedule *s)
 {
     s->follower_first = calloc((size_t)s->nsteps + 2, sizeof *s->follower_first);

@@ -113,7 +113,7 @@ typedef void (*tt_generator)(struct tt_schedule *s, const struct tt_team *team, 
 /* The communicator rank of team member `index`; indices wrap modulo n, also below zero. */
 int tt_team_rank(const struct tt_team *team, int index);
 
-/* What a schedule depends on, all of it shared by the ranks but for `me` and `in_place`. */
+/* All that a schedule depends on. It is shared by the ranks but for `me` and `in_place`. */
 struct tt_key {
     uint8_t collective; /* enum tt_collective */
     uint8_t algorithm; /* index in the registry */

@@ -12,7 +12,7 @@ enum { TT_ERROR_TEXT = 480 };
 /* Returns `status`. The text says what was wrong, and what would be legal. What the caller can mend (down to
  * OUT_OF_MEMORY) is logged as information only: the caller has the text, and would see it twice. */
 tutti_status tt_fail(tutti_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same with errno's text appended. */
+/* Fails like tt_fail, with errno's text appended. */
 tutti_status tt_fail_errno(tutti_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Set this thread's last text without logging (an error that was logged before). */

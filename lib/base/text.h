@@ -13,8 +13,8 @@ struct tt_text {
     size_t capacity, length;
 };
 
-/* For a text that may be longer when it is written again: start with {0} and write as often as this says. It
- * then fits. The caller frees `bytes`, which is NULL if there was no memory. */
+/* Begins a text that may be longer when it is written again: start with {0} and write as often as this says.
+ * It then fits. The caller frees `bytes`, which is NULL if there was no memory. */
 bool tt_text_begin(struct tt_text *t);
 
 void tt_put(struct tt_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -22,7 +22,7 @@ void tt_put(struct tt_text *t, const char *format, ...) __attribute__((format(pr
 /* Levenshtein's: how many letters differ. Texts beyond 64 bytes count as far from all. */
 int tt_text_distance(const char *a, const char *b);
 
-/* As a JSON string with its quotes; bytes that no JSON string may hold become blanks. */
+/* Appends a JSON string with its quotes; bytes that no JSON string may hold become blanks. */
 void tt_put_json(struct tt_text *t, const char *string);
 
 /* A file's name: `pattern` with %h (host), %p (process), %r (rank, unless that is below 0) and %% replaced.

@@ -17,10 +17,11 @@ tutti_status tt_thread_start(
  * than a few dozen bytes keeps a program that loads this library late, as an interpreter does, from loading
  * it. */
 enum tt_room { TT_ROOM_ERROR, TT_ROOM_GROUP, TT_ROOM_INIT_PROGRESS, TT_ROOMS };
-/* At first `bytes` zeros, on lines of their own, later the same memory; NULL if there is none. A room is
+/* Returns memory of this thread: at first `bytes` zeros, on lines of their own, later the same; NULL if there
+ * is none. A room is
  * always asked for with the same size. */
 void *tt_thread_room(enum tt_room room, size_t bytes);
-/* The same; NULL if this thread has not asked for it. */
+/* Returns that memory; NULL if this thread has not asked for it. */
 void *tt_thread_room_taken(enum tt_room room);
 
 #endif

@@ -33,8 +33,8 @@ struct waitv {
     uint32_t flags, reserved;
 };
 
-/* What a yield takes tells who is on the core: nobody else below the first, others that give way, as ranks do
- * that wait, up to the second, and beyond it programs that do not. */
+/* The time that a yield takes tells who is on the core: nobody else below the first, others that give way, as
+ * ranks do that wait, up to the second, and beyond it programs that do not. */
 enum { ALONE_NS = 1500, GIVES_WAY_NS = 200000 };
 
 static _Atomic uint64_t lost;
@@ -74,9 +74,9 @@ void tt_doorbell_ring_always(struct tt_doorbell *bell)
     wake(bell);
 }
 
-/* Measured with 8 ranks on 2 cores: spinning there only keeps the awaited rank from its core, and a yield
- * is what lets it run; even 20 spins made 8 bytes 1.4 times and 64 KiB 1.8 times as slow. With a core for
- * each, the spin covers what a peer that is awake needs to answer. */
+/* Returns how calls wait. Where ranks share cores (`collperf -g 8` on two), spinning only keeps the awaited
+ * rank from its core, and a yield is what lets it run. With a core for each, the spin covers what a peer that
+ * is awake needs to answer. */
 struct tt_wait_policy tt_wait_policy_on(int ranks, int cores)
 {
     if (ranks <= cores)

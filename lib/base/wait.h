@@ -31,17 +31,17 @@ void tt_doorbell_ring_always(struct tt_doorbell *bell);
 
 /* Something was written that the owner of this doorbell may be waiting for. Cheap when it is awake. */
 void tt_doorbell_ring(struct tt_doorbell *bell);
-/* The same by a process that is registered (fence.h), if the bell's owner is, too: cheaper still. */
+/* Rings the bell, by a process that is registered (fence.h), if the bell's owner is, too: cheaper still. */
 static inline void tt_doorbell_ring_light(struct tt_doorbell *bell, bool both_registered)
 {
     tt_fence_light(both_registered);
     if (atomic_load_explicit(&bell->sleeping, memory_order_relaxed) != 0)
         tt_doorbell_ring_always(bell);
 }
-/* The same for many, with one fence. */
+/* Rings many bells, with one fence. */
 void tt_doorbell_ring_many(struct tt_doorbell *const *bells, int n);
 
-/* Of one core, some 30 ns: what it would do next has not happened yet. */
+/* Lets one core pause for some 30 ns: what it waits for has not happened yet. */
 static inline void tt_pause(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -79,9 +79,10 @@ struct tt_cores tt_cores_mine(void);
 /* How many cores these ranks have together: launchers bind each to some of its own. Sets that differ are
  * taken to have none in common, as binding makes them. */
 int tt_cores_together(const struct tt_cores *cores, int n);
-/* The same of all that may run here, wherever this process is bound. */
+/* Returns how many cores may run programs here, wherever this process is bound. */
 int tt_cores_machine(void);
-/* At most `cores`: what the cgroups in `groups` (as in /proc/self/cgroup), mounted at `root`, grant. */
+/* Returns how many cores, at most `cores`, the cgroups in `groups` (as in /proc/self/cgroup), mounted at
+ * `root`, grant. */
 int tt_cores_quota(const char *root, const char *groups, int cores);
 
 struct tt_wait {
@@ -103,10 +104,10 @@ struct tt_wait {
 void tt_wait_begin(struct tt_wait *w, struct tt_wait_policy policy, struct tt_doorbell *const *bells, int n);
 /* No sleep of this wait goes beyond this moment of tt_now_ns; the caller looks at the clock itself. */
 void tt_wait_until(struct tt_wait *w, int64_t until_ns);
-/* Nothing was found in a poll: spin, yield or sleep a little. True when the caller should look at
+/* Spins, yields or sleeps a little, after a poll found nothing. True when the caller should look at
  * deadlines and peers. The caller must poll again after every call. */
 bool tt_wait_idle(struct tt_wait *w);
-/* It has come to yielding or sleeping. */
+/* True if the wait has come to yielding or sleeping. */
 static inline bool tt_wait_is_long(const struct tt_wait *w)
 {
     return w->stage > 0;

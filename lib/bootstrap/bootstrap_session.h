@@ -85,7 +85,7 @@ struct tt_root_session {
     bool warned;
 };
 
-/* For the poll loop. */
+/* The poll loop calls these. */
 
 /* Reads what has come by this connection, and acts on it. */
 void tt_root_listen(struct tt_root_session *session, struct tt_connection *c);

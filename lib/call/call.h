@@ -30,7 +30,7 @@ struct tt_blocks {
     const size_t *counts, *displs;
 };
 
-/* Where a call on a device's stream has its operands and results (device.h). */
+/* The memory in which a call on a device's stream has its operands and results (device.h). */
 struct tt_staging {
     struct tt_gate gate;
     uint8_t
@@ -101,7 +101,7 @@ struct tt_call_traffic {
 /* "all_reduce of 1024 float32, sum" for messages; the record form is for calls of peers. */
 void tt_call_describe(const struct tt_call *call, char *text, size_t bytes);
 void tt_record_describe(const struct tt_call_record *record, char *text, size_t bytes);
-/* The same of a call of this rank, whose created operators have a name: what tutti_op_create set. */
+/* Describes a call of this rank, whose created operators have a name: what tutti_op_create set. */
 void tt_record_describe_own(const struct tt_call_record *record, tutti_op op, char *text, size_t bytes);
 const char *tt_type_name(tutti_type type);
 const char *tt_op_name(tutti_op op);

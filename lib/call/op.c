@@ -135,8 +135,8 @@ static int split_of(enum tt_shape shape, int k)
     return shape == TT_TREE ? split : k - 1;
 }
 
-/* Where the combination of operands [first, first + k) is: an operand itself if it is alone, else block
- * `block`, with the blocks behind it used up. */
+/* Returns where the combination of operands [first, first + k) is: an operand itself if it is alone, else
+ * block `block`, with the blocks behind it used up. */
 static const void *part(const struct job *job, enum tt_shape shape, int first, int k, int block)
 {
     if (k == 1)

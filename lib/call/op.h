@@ -48,7 +48,7 @@ void tt_operator_table_free(struct tt_operator_table *table);
  * this rank calls it, which is told of a created one; 0: another rank's call. */
 void tt_operator_describe(uint32_t shared, tutti_op op, char *text, size_t bytes);
 
-/* What a kernel's fold does (kernels.h), by a user's function on `count` of its elements: the same operands
+/* Folds as a kernel does (kernels.h), by a user's function, on `count` of its elements: the same operands
  * in the same order and shape. */
 void tt_operator_fold(const struct tt_operator *o, enum tt_shape shape, void *dst, const void *const *sources,
     int k, size_t count);

@@ -292,7 +292,7 @@ bool tt_replays_close(struct tt_device *d)
 
 /* --- A capture */
 
-/* In another capture meanwhile: within a graph the calls would have no order. */
+/* Fails if the communicator is in another capture meanwhile: within a graph the calls would have no order. */
 static tutti_status check_turns(const struct tt_comm *comm, uint64_t capture)
 {
     const struct tt_device *d = comm->device;

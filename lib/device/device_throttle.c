@@ -13,7 +13,7 @@ static void pass(struct tt_device *d)
     }
 }
 
-/* Where there is no room for another mark, none is made: a later one says the same. */
+/* Makes a mark, unless there is no room for another one: a later one says the same. */
 void tt_device_mark(struct tt_device *d, const struct tt_gate *gate, uint32_t done)
 {
     if (d->nmarks == TT_DEVICE_MARKS)

@@ -44,7 +44,8 @@ enum tt_fast_memory {
     TT_FAST_SHARED, /* both are: two shots with messages that are longer than post takes */
 };
 
-/* What running a call takes: set by compile.c, read by tt_fast_run() and what runs below it. */
+/* The parts of the fast path that a call takes: set by compile.c, read by tt_fast_run() and what runs below
+ * it. */
 enum tt_fast_way {
     TT_FAST_NOWAIT, /* posts, and receives of one message each: try_nowait() may run it */
     TT_FAST_COPIES, /* no rank uses another's memory */
@@ -115,8 +116,8 @@ struct tt_cached { /* an entry of the cache */
  * The order of the members prevents store-forwarding stalls: a compiler merges compares of two adjacent words
  * into one 8-byte load, which the processor cannot forward from the two 4-byte stores just before. So type
  * and op, and op and root, are not adjacent in the order of struct tt_call. The alignment keeps the struct in
- * one cache line. Otherwise a store that clears it may lie across two pages, which costs 6 ns at every call
- * of a thread whose stack stands so. */
+ * one cache line. Otherwise a store that clears it may lie across two pages, at every call of a thread whose
+ * stack stands so (perf/results/README.md, "Read as it was written"). */
 struct tt_call_args {
     _Alignas(64) enum tt_collective collective;
     tutti_op op;

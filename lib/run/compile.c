@@ -75,9 +75,8 @@ static bool is_one_way(const struct tt_schedule *s)
 
 /* The longest message that is copied in whatever memory it lies. A rank that lends waits until the peer has
  * read the source. That wait is pure cost for a rank that gets no reply in this call, and where ranks
- * outnumber cores it costs a context switch; such ranks copy longer messages instead. With messages of 8 KiB,
- * a sendrecv of two ranks takes 0.27 us by copies and 0.38 lent; on two cores, a gather of eight ranks 1.9
- * and 8.8, their all_gather 12 and 17, and their broadcast of 32 KiB 6 and 9.4. */
+ * outnumber cores it costs a context switch; such ranks copy longer messages instead (perf/results/README.md,
+ * "What is lent, and what that costs"). */
 static uint64_t copied_up_to(const struct tt_call *call, bool one_way)
 {
     bool crowded = call->comm->waiting.policy.spins == 0;
@@ -149,13 +148,10 @@ static bool is_written(
  * other's source in place, both save the copy. No move may write such a source, and no later message may wait
  * for its slot, so that the executor can take over while it is lent. Ranks that share a core copy: a loan
  * would cost them one more context switch. A source that its rank writes as soon as it was read is copied in
- * whatever memory it lies: for a sum of 8 KiB that goes where the operand was, a loan takes ten times as
- * long.
+ * whatever memory it lies: for a sum of 8 KiB that goes where the operand was, a loan takes far longer.
  *
  * What is not too long is copied all the same if it is rewritten. A peer that has read a source in place has
- * its cache lines, and each must come back before the program can write there again. To rewrite 8 KiB and
- * all_reduce them between two ranks takes 0.8 us lent and 0.39 copied; for an all_gather of 16 KiB it is 0.88
- * and 0.7. */
+ * its cache lines, and each must come back before the program can write there again (the same section). */
 static void find_loans(
     const struct tt_call *call, const struct tt_schedule *s, struct tt_cached *cached, bool long_messages)
 {

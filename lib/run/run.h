@@ -68,8 +68,8 @@ tutti_status tt_call_refuse(const struct tt_call *call, tutti_status status);
 tutti_status tt_comm_refuse(struct tt_comm *comm, tutti_status status);
 /* Refuses a call that got no further than the caller: a collective (peer TT_NONE), or one with that peer. */
 void tt_comm_tell_refusal(struct tt_comm *comm, int peer, const char *why);
-/* Of what a rank refused while its streams were busy (refuse.c): `tell` lets the peers know, as the streams
- * are done; `drop` forgets it, as another call was queued. Both are called with the lock held. */
+/* `tell` lets the peers know what a rank refused while its streams were busy (refuse.c), as the streams are
+ * done; `drop` forgets it, as another call was queued. Both are called with the lock held. */
 void tt_refusals_tell(struct tt_comm *comm);
 void tt_refusals_drop(struct tt_comm *comm);
 /* Takes refusals back when a call starts: what was refused before holds up nobody any more. */

@@ -306,8 +306,8 @@ static void run(struct simulation *sim)
 
 /* --- Before it begins */
 
-/* Where both ends of each message stand: `places` has room for two words of each, by sender, receiver and
- * ordinal. */
+/* Finds where both ends of each message stand: `places` has room for two words of each, by sender, receiver
+ * and ordinal. */
 static void find_mates(struct simulation *sim, uint32_t *first, uint32_t *places)
 {
     int n = sim->params->ranks;

@@ -34,7 +34,7 @@ static CUmemGenericAllocationHandle handle_of(const struct tt_dev_segment *segme
     return (CUmemGenericAllocationHandle)(uintptr_t)segment->handle;
 }
 
-/* At addresses of this process, for its current device, which is segment->device. */
+/* Maps a segment at addresses of this process, for its current device, which is segment->device. */
 static enum tt_dev_error map(const struct tt_cuda_driver *driver, struct tt_dev_segment *segment)
 {
     CUdeviceptr at = 0;
