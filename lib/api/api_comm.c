@@ -21,7 +21,7 @@ tutti_status tutti_get_id(tutti_id *id)
     if (id == NULL)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "get_id: id is NULL");
     tutti_status status = tt_comm_settings(NULL, &settings);
-    return status == TUTTI_OK ? tt_bootstrap_create(id, tt_comm_timeout(&settings, NULL)) : status;
+    return status == TUTTI_OK ? tt_bootstrap_create_for_hosts(id, tt_comm_timeout(&settings, NULL)) : status;
 }
 
 int tutti_comm_rank(const tutti_comm *comm)

@@ -88,6 +88,13 @@ static const struct {
     { "TUTTI_SIZE", "", "number of ranks of the job", false },
     { "TUTTI_ROOT", "", "host:port where the ranks of a job meet without an id", false },
     { "TUTTI_SECRET_FILE", "", "the file with the secret of TUTTI_ROOT", false },
+    { "TUTTI_INTERFACE", "",
+        "how other hosts reach this one: the name of a network interface (eth0), an address, or a network "
+        "(10.1.0.0/16); unset: the first that is up, and neither loopback nor a bridge of containers",
+        false },
+    { "TUTTI_HOSTID", "",
+        "for tests: ranks of one machine that have different ones talk by the network, as on several hosts",
+        false },
     { "TUTTI_LIBRARY", "", "the library that the Python package loads, if it has none of its own", false },
     { "TUTTI_DEBUG", "warn", "what is logged: none, error, warn, info or trace", false },
     { "TUTTI_DEBUG_FILE", "", "the log's file, if not stderr; %h is the host, %p the process", false },

@@ -20,6 +20,7 @@
 #include "base/wait.h"
 #include "bootstrap/bootstrap_clofork.h"
 #include "bootstrap/bootstrap_directory.h"
+#include "bootstrap/bootstrap_host.h"
 #include "bootstrap/bootstrap_root.h"
 #include "bootstrap/bootstrap_wire.h"
 #include "bootstrap/init_progress.h"
@@ -36,6 +37,8 @@ struct tt_session {
     int64_t timeout_ms, deadline_ns;
     int maker; /* the rank of the process that made the id; -1: it is none, or not known */
     pid_t pid; /* that process; 0: not known */
+    struct tt_id id; /* its secret is wiped when all have met */
+    bool remote; /* this rank came by the network */
     bool reached; /* the root answers, or did */
     bool heard; /* the root let this rank in */
     bool dropped; /* the root closed the connection before that, as it does with too many */
@@ -52,20 +55,37 @@ tutti_status tt_id_make(enum tt_directory directory, struct tt_id *id)
     return status;
 }
 
-tutti_status tt_bootstrap_create(tutti_id *id, int64_t timeout_ms)
+static tutti_status create(
+    tutti_id *id, enum tt_directory directory, const struct tt_net *net, int64_t timeout_ms)
 {
     struct tt_id made;
-    enum tt_directory directory;
-    tutti_status status = tt_directory_choose(&directory);
-    if (status == TUTTI_OK)
-        status = tt_id_make(directory, &made);
+    tutti_status status = tt_id_make(directory, &made);
     if (status != TUTTI_OK)
         return status;
+    if (net != NULL)
+        made.nets[made.count++] = *net;
     status = tt_root_start(&made, NULL, timeout_ms);
     if (status == TUTTI_OK)
         tt_id_write(&made, id);
     explicit_bzero(made.secret, sizeof made.secret);
     return status;
+}
+
+tutti_status tt_bootstrap_create(tutti_id *id, int64_t timeout_ms)
+{
+    enum tt_directory directory;
+    tutti_status status = tt_directory_choose(&directory);
+    return status == TUTTI_OK ? create(id, directory, NULL, timeout_ms) : status;
+}
+
+tutti_status tt_bootstrap_create_for_hosts(tutti_id *id, int64_t timeout_ms)
+{
+    struct tt_net net;
+    bool found;
+    tutti_status status = tt_interface_find(&net, &found);
+    if (status == TUTTI_OK) /* another host may know no $XDG_RUNTIME_DIR */
+        status = tt_directory_make(TT_DIRECTORY_TMP);
+    return status == TUTTI_OK ? create(id, TT_DIRECTORY_TMP, found ? &net : NULL, timeout_ms) : status;
 }
 
 static tutti_status lost(const struct tt_session *s, const char *when)
@@ -170,6 +190,7 @@ static pid_t process_behind(int socket)
 static tutti_status reach_here(struct tt_session *s, const struct sockaddr_un *address, bool *nobody)
 {
     *nobody = false;
+    s->remote = false;
     tt_clofork_lock();
     s->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     tt_clofork_add(s->socket);
@@ -209,11 +230,32 @@ static tutti_status reach_by_network(
     tutti_status status = reach_here(s, address, nobody);
     if (status == TUTTI_OK && *nobody) {
         s->socket = found;
+        s->remote = true;
         *nobody = false;
     } else {
         close(found);
     }
     return status;
+}
+
+static tutti_status nobody_answers(
+    const struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address)
+{
+    char text[TT_NET_TEXT] = "";
+    if (id->count > 0)
+        tt_net_print(&id->nets[0], text);
+    if (id->count > 0)
+        return tt_fail(TUTTI_PEER_LOST,
+            "nobody answers rank %d at this id, at %s: it has expired, or its job is complete or has failed, or "
+            "a firewall or another network lies between (TUTTI_INTERFACE, where the id is made, chooses the "
+            "address)",
+            s->rank, text);
+    return tt_fail(TUTTI_PEER_LOST,
+        "nobody answers at this id: it has expired, or its job is complete (with another process as "
+        "rank %d) or has failed, or it was made on another machine, in another container or by "
+        "another "
+        "user (%s)",
+        s->rank, address->sun_path);
 }
 
 /* Connects to the root. At an id that all ranks agreed on, the root may come later than this rank. */
@@ -222,7 +264,7 @@ static tutti_status reach(struct tt_session *s, const struct tt_id *id, const st
     bool nobody;
     for (int pause_ms = 1;; pause_ms = pause_ms < PAUSE_MS ? 2 * pause_ms : PAUSE_MS) {
         tutti_status status = reach_here(s, address, &nobody);
-        if (status == TUTTI_OK && nobody && id->agreed)
+        if (status == TUTTI_OK && nobody && id->count > 0)
             status = reach_by_network(s, id, address, &nobody);
         if (status != TUTTI_OK || !nobody)
             return status;
@@ -231,12 +273,7 @@ static tutti_status reach(struct tt_session *s, const struct tt_id *id, const st
         tt_init_progress_wait("rank 0 has not come");
         tt_init_progress_look();
         if (!id->agreed)
-            return tt_fail(TUTTI_PEER_LOST,
-                "nobody answers at this id: it has expired, or its job is complete (with another process as "
-                "rank %d) or has failed, or it was made on another machine, in another container or by "
-                "another "
-                "user (%s)",
-                s->rank, address->sun_path);
+            return nobody_answers(s, id, address);
         if (tt_now_ns() >= s->deadline_ns)
             return tt_fail(TUTTI_TIMEOUT,
                 "rank %d did not find rank 0 within %lld ms: it did not start, or "
@@ -269,11 +306,12 @@ static tutti_status prove(struct tt_session *s, const struct tt_id *id)
 
 static tutti_status say_hello(struct tt_session *s, const struct tt_member *mine)
 {
-    uint8_t bytes[TT_HELLO_BYTES];
-    struct tt_hello hello = { s->n, s->timeout_ms, 0, mine->blob };
+    uint8_t bytes[TT_HELLO_BYTES], host[TT_HOST_KEY_BYTES];
+    struct tt_hello hello = { s->n, s->timeout_ms, 0, host, mine->blob, true };
     int fds[TT_BLOB_FDS], nfds = 0;
+    tt_host_key(host);
     for (int i = 0; i < TT_BLOB_FDS; i++) {
-        if (mine->fds[i] < 0)
+        if (mine->fds[i] < 0 || s->remote)
             continue;
         hello.fds |= 1u << i;
         fds[nfds++] = mine->fds[i];
@@ -376,19 +414,20 @@ static tutti_status receive_fds(struct tt_session *s, int *fds, int expected, in
     return TUTTI_OK;
 }
 
-/* Copies each member's blob, and numbers its descriptors, which are still to come; returns how many these
- * are, -1 if the entries make no sense. */
+/* Copies the blob of rank 0 and the host of each member, and numbers its descriptors, which are still to
+ * come; returns how many these are, -1 if the entries make no sense. */
 static int read_entries(const struct tt_session *s, const uint8_t *entries, struct tt_member *members)
 {
     int expected = 0;
+    memcpy(members[0].blob, entries, TT_BLOB_BYTES);
     for (int r = 0; r < s->n; r++) {
-        const uint8_t *entry = entries + (size_t)r * TT_ENTRY_BYTES;
+        const uint8_t *entry = entries + TT_BLOB_BYTES + (size_t)r * TT_ENTRY_BYTES;
         uint32_t given = (uint32_t)tt_get(entry, 4);
-        if (given >> TT_BLOB_FDS != 0)
+        members[r].host = (int32_t)tt_get(entry + 4, 4);
+        if (given >> TT_BLOB_FDS != 0 || members[r].host < 0 || members[r].host >= s->n)
             return -1;
-        memcpy(members[r].blob, entry + 4, TT_BLOB_BYTES);
         for (int i = 0; i < TT_BLOB_FDS; i++) {
-            bool comes = r != s->rank && (given >> i & 1);
+            bool comes = r != s->rank && !s->remote && (given >> i & 1);
             members[r].fds[i] = comes ? expected++ : -1; /* until they come, their numbers among them */
         }
     }
@@ -404,11 +443,49 @@ static void let_others_be_told(const struct tt_session *s)
         ;
 }
 
-static tutti_status receive_members(
-    struct tt_session *s, uint8_t *entries, int *fds, int *nfds, struct tt_member *members)
+/* The ranks of a host that came to the root by the network meet at a local socket, where they pass each
+ * other their descriptors. The lowest of them is the root there; what the id holds is derived from that of
+ * all. */
+static tutti_status meet_on_host(struct tt_session *s, const struct tt_member *mine, struct tt_member *members)
 {
-    tutti_status status = receive_frame(
-        s, TT_FRAME_MEMBERS, (uint64_t)s->n * TT_ENTRY_BYTES, entries, "when all ranks were about to meet");
+    struct tt_id id = { .session = s->number, .agreed = true, .directory = TT_DIRECTORY_TMP };
+    uint8_t code[TT_SHA256_BYTES];
+    char text[64];
+    int ranks = 0, place = 0;
+    tutti_id bytes;
+    for (int r = 0; r < s->n; r++) {
+        place += r < s->rank && members[r].host == members[s->rank].host;
+        ranks += members[r].host == members[s->rank].host;
+    }
+    if (!s->remote || ranks == 1)
+        return TUTTI_OK;
+    snprintf(text, sizeof text, "tutti 1 host %d", (int)members[s->rank].host);
+    tt_hmac_sha256(s->id.secret, sizeof s->id.secret, text, strlen(text), code);
+    memcpy(id.secret, code, sizeof id.secret);
+    tt_hmac_sha256(id.secret, sizeof id.secret, text, strlen(text), code);
+    memcpy(id.token, code, sizeof id.token);
+    struct tt_member *met = calloc((size_t)ranks, sizeof *met);
+    tutti_status status = met != NULL ? tt_directory_make(id.directory)
+                                      : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for %d ranks", ranks);
+    if (status == TUTTI_OK && place == 0)
+        status = tt_root_start(&id, NULL, s->timeout_ms);
+    tt_id_write(&id, &bytes);
+    if (status == TUTTI_OK)
+        status = tt_bootstrap_meet(&bytes, ranks, place, mine, s->timeout_ms, met, NULL);
+    for (int r = 0, next = 0; r < s->n && status == TUTTI_OK; r++)
+        if (members[r].host == members[s->rank].host)
+            memcpy(members[r].fds, met[next++].fds, sizeof members[r].fds);
+    explicit_bzero(&id, sizeof id);
+    explicit_bzero(&bytes, sizeof bytes);
+    free(met);
+    return status;
+}
+
+static tutti_status receive_members(struct tt_session *s, uint8_t *entries, const struct tt_member *mine,
+    int *fds, int *nfds, struct tt_member *members)
+{
+    tutti_status status = receive_frame(s, TT_FRAME_MEMBERS, TT_BLOB_BYTES + (uint64_t)s->n * TT_ENTRY_BYTES,
+        entries, "when all ranks were about to meet");
     if (status != TUTTI_OK)
         return status;
     tt_init_progress_wait("not all ranks have taken the addresses of the others");
@@ -418,6 +495,8 @@ static tutti_status receive_members(
         return broken(s, "in the addresses of the others");
     }
     status = receive_fds(s, fds, expected, nfds);
+    if (status == TUTTI_OK)
+        status = meet_on_host(s, mine, members);
     /* All go on together or none does: say whether this rank can, and hear whether all can. */
     struct tt_verdict report = { .status = status };
     uint8_t bytes[TT_VERDICT_BYTES];
@@ -439,8 +518,8 @@ static tutti_status receive_members(
 static tutti_status join(struct tt_session *s, const struct tt_member *mine, struct tt_member *members)
 {
     size_t n = (size_t)s->n;
-    struct tt_member *met = malloc(n * sizeof *met);
-    uint8_t *entries = malloc(n * TT_ENTRY_BYTES);
+    struct tt_member *met = calloc(n, sizeof *met);
+    uint8_t *entries = malloc(TT_BLOB_BYTES + n * TT_ENTRY_BYTES);
     int *fds = malloc(n * TT_BLOB_FDS * sizeof *fds), nfds = 0;
     tt_init_progress_wait("not all ranks have come");
     tt_init_progress_defer();
@@ -448,9 +527,9 @@ static tutti_status join(struct tt_session *s, const struct tt_member *mine, str
                               ? say_hello(s, mine)
                               : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", s->n);
     if (status == TUTTI_OK)
-        status = receive_members(s, entries, fds, &nfds, met);
+        status = receive_members(s, entries, mine, fds, &nfds, met);
     if (status == TUTTI_OK) {
-        for (int i = 0; i < s->n * TT_BLOB_FDS; i++) {
+        for (int i = 0; i < s->n * TT_BLOB_FDS && !s->remote; i++) {
             int *fd = &met[i / TT_BLOB_FDS].fds[i % TT_BLOB_FDS];
             *fd = *fd >= 0 ? fds[*fd] : -1;
             tt_clofork_release(*fd);
@@ -459,6 +538,9 @@ static tutti_status join(struct tt_session *s, const struct tt_member *mine, str
     } else {
         while (nfds > 0)
             tt_clofork_close(fds[--nfds]);
+        for (int i = 0; met != NULL && s->remote && i < s->n * TT_BLOB_FDS; i++)
+            if (met[i / TT_BLOB_FDS].fds[i % TT_BLOB_FDS] > 0)
+                close(met[i / TT_BLOB_FDS].fds[i % TT_BLOB_FDS]);
     }
     free(fds);
     free(entries);
@@ -500,18 +582,21 @@ tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct
             rank, n, TT_WIRE_RANKS);
     tutti_status status = tt_id_read(id, &read);
     if (status == TUTTI_OK)
+        status = read.count > 0 ? tt_directory_make(read.directory) : TUTTI_OK; /* this may be another host */
+    if (status == TUTTI_OK)
         status = tt_directory_socket(read.directory, read.token, &address);
     if (status != TUTTI_OK)
         return status;
     struct tt_session *s = malloc(sizeof *s);
     if (!s)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to meet at an id");
-    *s = (struct tt_session){ .socket = -1, .n = n, .rank = rank, .number = read.session };
+    *s = (struct tt_session){ .socket = -1, .n = n, .rank = rank, .number = read.session, .id = read };
     s->timeout_ms = timeout_ms;
     s->maker = -1;
     tt_wire_need_files(n * TT_BLOB_FDS);
     status = enter(s, &read, &address, mine, members);
     explicit_bzero(read.secret, sizeof read.secret);
+    explicit_bzero(s->id.secret, sizeof s->id.secret);
     if (status == TUTTI_OK && session)
         *session = s;
     else

@@ -4,12 +4,13 @@
  * The process that makes the id answers at it, by a helper thread (the root), until n ranks came or the
  * deadline has passed. Every connection proves knowledge of the secret both ways (HMAC-SHA256 over fresh
  * challenges, roles inside the MAC so that no proof can be reflected) before any length is parsed. Each
- * rank then hands in one blob and a few file descriptors, and gets the blobs and the descriptors of all.
- * Either all ranks get them, or all get the same error. By the same connections they may exchange more
- * before they close them.
+ * rank then hands in one blob and a few file descriptors, and gets rank 0's blob, the descriptors of the ranks
+ * of its host, and who is on which host. Either all ranks get them, or all get the same error. By the same
+ * connections they may exchange more before they close them.
  *
- * Today the address is a local socket in a private 0700 directory: all ranks are on one machine, where
- * descriptors can be passed. The layout of the id has room for four addresses of other families. */
+ * The first address of an id is a local socket in a private 0700 directory, by which the ranks of the root's
+ * host come. Those of other hosts come by its network address; they then meet once more, the ranks of each
+ * host at a local socket, where descriptors can be passed. */
 #ifndef TT_BOOTSTRAP_H
 #define TT_BOOTSTRAP_H
 #include <stdint.h>
@@ -21,6 +22,9 @@ enum { TT_BLOB_BYTES = 2048, TT_BLOB_FDS = 2 };
 /* Makes an id and starts the root, which answers at it. The root gives up `timeout_ms` (-1: never) after
  * now, or after the first rank came, or when the timeout of any rank that came has passed. */
 tutti_status tt_bootstrap_create(tutti_id *id, int64_t timeout_ms);
+/* Makes an id that ranks of other hosts can come to, too (bootstrap_host.h says by which interface). A host
+ * without a network gets an id for itself. */
+tutti_status tt_bootstrap_create_for_hosts(tutti_id *id, int64_t timeout_ms);
 
 /* These are for ranks of one machine that share nothing secret, only a name (of at most 60 letters, digits
  * and dashes). Rank 0 publishes: it makes an id and leaves it in the id file, in this user's private
@@ -31,8 +35,10 @@ tutti_status tt_bootstrap_publish(const char *name, int64_t timeout_ms, tutti_id
 tutti_status tt_bootstrap_look_up(const char *name, int64_t timeout_ms, tutti_id *id);
 
 struct tt_member {
-    uint8_t blob[TT_BLOB_BYTES];
-    int fds[TT_BLOB_FDS]; /* the receiver's own descriptors, close-on-exec; -1 where none was given */
+    uint8_t blob[TT_BLOB_BYTES]; /* of the members that a rank gets, only rank 0's is set */
+    int fds[TT_BLOB_FDS]; /* the receiver's own descriptors, close-on-exec; -1 where none was given, and of
+                           * ranks of other hosts */
+    int32_t host; /* hosts are numbered in the order of their lowest ranks */
 };
 
 /* Meets the n - 1 others at the id. `mine` is copied; members[n] is filled in rank order on success (the

@@ -14,6 +14,7 @@
  * fork closes the child's copies, so that a child neither answers for its parent nor removes its files. A
  * process that is killed leaves its file, and the next one that makes an id removes it. A socket gets its
  * name only when it listens, so a named one that refuses is dead. */
+#include "bootstrap/bootstrap_host.h"
 #include "bootstrap/bootstrap_directory.h"
 
 #include <dirent.h>
@@ -193,8 +194,11 @@ tutti_status tt_directory_socket(
     size_t at = strlen(path);
     memcpy(address->sun_path, path, at);
     address->sun_path[at++] = '/';
+    uint8_t name[TT_TOKEN_BYTES];
+    memcpy(name, token, sizeof name);
+    tt_host_mix(name);
     for (int i = 0; i < TT_TOKEN_BYTES; i++)
-        at += (size_t)snprintf(address->sun_path + at, PATH_BYTES - at, "%02x", token[i]);
+        at += (size_t)snprintf(address->sun_path + at, PATH_BYTES - at, "%02x", name[i]);
     return TUTTI_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_exchange.c: exchanges, in which each member hands in a part and gets the parts of all.
  *
- * The first one is of blobs and descriptors. Each rank reports whether it could take them, and only then
+ * The first one is of descriptors, among the ranks of the root's host, and of hosts. Each rank reports whether it could take them, and only then
  * all are told to go on, or why not: either all ranks go on or none does. Then follow as many exchanges as
  * the ranks like.
  *
@@ -25,7 +25,7 @@ enum { FDS_GIVEN_AWAY = 16 }; /* at a time */
 
 static size_t result_bytes(const struct tt_root_session *session)
 {
-    return TT_FRAME_BYTES + (size_t)session->n * session->result.part;
+    return TT_FRAME_BYTES + session->result.before + (size_t)session->n * session->result.part;
 }
 
 /* Begins to send the exchange, whose parts are all there, to all members. */
@@ -45,6 +45,27 @@ static void begin_sending(struct tt_root_session *session, enum tt_frame_kind ki
     }
 }
 
+/* True if two members can pass each other descriptors: both came by the local socket, or both have the same
+ * key. */
+static bool share_host(const struct tt_connection *a, const struct tt_connection *b)
+{
+    return a->remote == b->remote && (!a->remote || memcmp(a->host, b->host, sizeof a->host) == 0);
+}
+
+/* Numbers the hosts, and writes each member's into the frame. */
+static void number_hosts(struct tt_root_session *session)
+{
+    int hosts = 0;
+    for (int r = 0; r < session->n; r++) {
+        int first = 0;
+        while (!share_host(session->members[first], session->members[r]))
+            first++;
+        uint8_t *entry = tt_exchange_part(&session->exchange, r);
+        uint64_t host = first < r ? tt_get(tt_exchange_part(&session->exchange, first) + 4, 4) : (uint64_t)hosts++;
+        tt_put(entry + 4, host, 4);
+    }
+}
+
 void tt_root_hand_out(struct tt_root_session *session)
 {
     for (int i = 0; i < session->count; i++) {
@@ -52,6 +73,7 @@ void tt_root_hand_out(struct tt_root_session *session)
         if (c->socket >= 0 && c->stage < TT_STAGE_ADMITTED)
             tt_connection_dismiss(c);
     }
+    number_hosts(session);
     begin_sending(session, TT_FRAME_MEMBERS, TT_STAGE_MEMBERS);
     /* The last rank may have come at the last moment; half the grace that the ranks give. */
     session->deadline_ns = tt_wire_later(session->deadline_ns, TT_WIRE_GRACE_MS / 2);
@@ -135,7 +157,7 @@ static bool send_more(struct tt_root_session *session, struct tt_connection *c)
             c->socket, session->result.frame + c->sent, result_bytes(session) - c->sent, NULL, 0);
         c->sent += sent > 0 ? (size_t)sent : 0;
     }
-    while (sent >= 0 && c->fds_passed < session->n * TT_BLOB_FDS) {
+    while (sent >= 0 && !c->remote && c->fds_passed < session->n * TT_BLOB_FDS) {
         int fds[TT_WIRE_FDS], count;
         bool last = is_last_of_ours(session, c);
         int reached = next_fds(session, c, last ? FDS_GIVEN_AWAY : TT_WIRE_FDS, fds, &count);
@@ -217,7 +239,7 @@ void tt_root_hear_exchange(struct tt_root_session *session, struct tt_connection
                 "rank %d left before all %d ranks had exchanged their addresses", r, session->n);
     }
     if (!session->exchange.frame) {
-        if (tt_exchange_begin(&session->exchange, session->n, frame.length) != TUTTI_OK)
+        if (tt_exchange_begin(&session->exchange, session->n, 0, frame.length) != TUTTI_OK)
             tt_root_decide(session, TUTTI_OUT_OF_MEMORY, "no memory for an exchange of %d ranks", session->n);
         session->deadline_ns = tt_deadline_ns(session->limit_ms);
         tt_root_begin_wait(session);

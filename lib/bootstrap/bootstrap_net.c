@@ -140,14 +140,15 @@ bool tt_net_is_here(const struct tt_net *net)
     return here;
 }
 
-int tt_net_listen(const struct tt_net *net)
+int tt_net_listen(struct tt_net *net)
 {
     union address address;
     socklen_t bytes = write_address(net, &address);
     int yes = 1, s = open_socket(&address);
     /* The rests of earlier connections need not be waited for; a process that listens still has the port. */
     if (s >= 0 && setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
-        bind(s, &address.any, bytes) == 0 && listen(s, SOMAXCONN) == 0)
+        bind(s, &address.any, bytes) == 0 && listen(s, SOMAXCONN) == 0 &&
+        getsockname(s, &address.any, &bytes) == 0 && read_address(&address.any, net))
         return s;
     return close_failed(s);
 }

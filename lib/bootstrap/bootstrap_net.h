@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bootstrap_net.h: the network addresses of an id, "host:port" as a user writes it.
- *
- * They bring ranks of this version together on one machine only, since memory is shared by descriptors,
- * which do not travel by network. Their purpose is that a rank on another machine gets an answer. */
+/* bootstrap_net.h: the network addresses of an id, "host:port" as a user writes it. */
 #ifndef TT_BOOTSTRAP_NET_H
 #define TT_BOOTSTRAP_NET_H
 #include <stdbool.h>
@@ -26,8 +23,9 @@ tutti_status tt_net_resolve(const char *what, const char *text, struct tt_net *n
 void tt_net_print(const struct tt_net *net, char text[TT_NET_TEXT]);
 bool tt_net_is_here(const struct tt_net *net); /* an address of this machine */
 
-/* Returns a socket that listens at this address, or -1 and errno. */
-int tt_net_listen(const struct tt_net *net);
+/* Returns a socket that listens at this address, or -1 and errno. If its port is 0, that is set to the one
+ * that the system chose. */
+int tt_net_listen(struct tt_net *net);
 /* Returns a connection that was made within so many milliseconds, or -1 and errno. */
 int tt_net_connect(const struct tt_net *net, int timeout_ms);
 /* Sets *net to the address of the other end; false: the socket is not one of the network. */

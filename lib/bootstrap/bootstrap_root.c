@@ -296,10 +296,10 @@ static int start_thread(struct root *root)
     return number;
 }
 
-/* Listens at the first of the id's addresses that is one of this machine. */
+/* Listens at the first of the id's addresses that is one of this machine. Of port 0 the system chooses one. */
 static tutti_status listen_to_network(struct root *root)
 {
-    const struct tt_id *id = &root->session.id;
+    struct tt_id *id = &root->session.id;
     char text[TT_NET_TEXT];
     int s = -1;
     for (int i = 0; i < id->count && s < 0; i++) {
@@ -325,7 +325,7 @@ static tutti_status open_listeners(struct root *root, const char *id_file)
     return status == TUTTI_OK ? listen_to_network(root) : status;
 }
 
-tutti_status tt_root_start(const struct tt_id *id, const char *id_file, int64_t timeout_ms)
+tutti_status tt_root_start(struct tt_id *id, const char *id_file, int64_t timeout_ms)
 {
     struct root *root = calloc(1, sizeof *root);
     if (!root)
@@ -339,6 +339,7 @@ tutti_status tt_root_start(const struct tt_id *id, const char *id_file, int64_t 
     tutti_status status = grow(root) ? open_listeners(root, id_file)
                                      : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to answer at an id");
     if (status == TUTTI_OK) {
+        memcpy(id->nets, root->session.id.nets, sizeof id->nets);
         int number = start_thread(root);
         if (number == 0)
             return TUTTI_OK;

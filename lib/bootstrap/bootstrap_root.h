@@ -10,6 +10,6 @@
 /* Starts to answer at the addresses of this id. `id_file` is the file that holds the id, removed with the
  * socket (NULL: there is none). The root gives up `timeout_ms` (-1: never) after now, or after the first
  * rank came. */
-tutti_status tt_root_start(const struct tt_id *id, const char *id_file, int64_t timeout_ms);
+tutti_status tt_root_start(struct tt_id *id, const char *id_file, int64_t timeout_ms);
 
 #endif

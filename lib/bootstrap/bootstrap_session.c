@@ -197,21 +197,21 @@ static void hear_frame(struct tt_root_session *session, struct tt_connection *c)
     } else if (frame.length != TT_HELLO_BYTES - TT_FRAME_BYTES) {
         tt_connection_dismiss(c);
     } else {
-        c->version = frame.highest;
         c->stage = TT_STAGE_HELLO; /* and the bytes stay: they are its head */
     }
 }
 
-tutti_status tt_exchange_begin(struct tt_exchange *exchange, int n, uint32_t part)
+tutti_status tt_exchange_begin(struct tt_exchange *exchange, int n, uint32_t before, uint32_t part)
 {
-    exchange->frame = malloc(TT_FRAME_BYTES + (size_t)n * part);
+    exchange->frame = malloc(TT_FRAME_BYTES + before + (size_t)n * part);
+    exchange->before = before;
     exchange->part = part;
     return exchange->frame ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;
 }
 
 uint8_t *tt_exchange_part(const struct tt_exchange *exchange, int rank)
 {
-    return exchange->frame + TT_FRAME_BYTES + (size_t)rank * exchange->part;
+    return exchange->frame + TT_FRAME_BYTES + exchange->before + (size_t)rank * exchange->part;
 }
 
 static bool allocate(struct tt_root_session *session, int n)
@@ -219,7 +219,7 @@ static bool allocate(struct tt_root_session *session, int n)
     tt_wire_need_files(n * (1 + TT_BLOB_FDS)); /* a connection, and what comes by it */
     session->members = calloc((size_t)n, sizeof *session->members);
     session->fds = malloc((size_t)n * TT_BLOB_FDS * sizeof *session->fds);
-    if (tt_exchange_begin(&session->exchange, n, TT_ENTRY_BYTES) != TUTTI_OK || !session->members ||
+    if (tt_exchange_begin(&session->exchange, n, TT_BLOB_BYTES, TT_ENTRY_BYTES) != TUTTI_OK || !session->members ||
         !session->fds)
         return false;
     for (int i = 0; i < n * TT_BLOB_FDS; i++)
@@ -227,16 +227,15 @@ static bool allocate(struct tt_root_session *session, int n)
     return true;
 }
 
-static void decide_remote(struct tt_root_session *session, const struct tt_connection *c)
+static void decide_order(struct tt_root_session *session, const struct tt_connection *c)
 {
-    char from[TT_NET_TEXT] = "an address that is gone";
+    char from[TT_NET_TEXT] = "this host";
     struct tt_net net;
     if (tt_net_peer(c->socket, &net))
         tt_net_print(&net, from);
     tt_root_decide(session, TUTTI_UNSUPPORTED,
-        "rank %d came by the network, from %s, as it did not find rank 0's socket in /tmp: it runs on "
-        "another "
-        "machine, in another container or as another user, and ranks of this version share memory",
+        "rank %d, which came from %s, runs on a processor of another byte order than the process that made the "
+        "id; all must have the same",
         c->challenge.rank, from);
 }
 
@@ -255,8 +254,8 @@ static bool admit(
         tt_root_decide(session, TUTTI_INVALID_ARGUMENT, "rank %d is outside 0..%d", rank, n - 1);
     else if (session->n != 0 && session->members[rank])
         tt_root_decide(session, TUTTI_INVALID_ARGUMENT, "rank %d came twice", rank);
-    else if (c->remote)
-        decide_remote(session, c);
+    else if (!hello->order)
+        decide_order(session, c);
     else if (__builtin_popcount(hello->fds) != c->nfds || hello->fds >> TT_BLOB_FDS != 0)
         tt_root_decide(session, TUTTI_MISMATCH, "rank %d announced descriptors that did not come", rank);
     else if (session->n == 0 && !allocate(session, n))
@@ -269,7 +268,7 @@ static void give_notice(
 {
     uint8_t bytes[TT_NOTICE_BYTES];
     struct tt_notice notice = { .maker = session->maker };
-    if (c->socket < 0 || c->version < TT_WIRE_NOTICES)
+    if (c->socket < 0)
         return;
     snprintf(notice.text, sizeof notice.text, "%s", text);
     tt_notice_write(&notice, session->id.session, bytes);
@@ -301,9 +300,10 @@ static void add_member(struct tt_root_session *session, struct tt_connection *c,
     }
     session->members[rank] = c;
     session->exchange.parts++;
-    uint8_t *entry = tt_exchange_part(&session->exchange, rank);
-    tt_put(entry, hello->fds, 4);
-    memcpy(entry + 4, hello->blob, TT_BLOB_BYTES);
+    memcpy(c->host, hello->host, sizeof c->host);
+    tt_put(tt_exchange_part(&session->exchange, rank), hello->fds, 4);
+    if (rank == 0)
+        memcpy(tt_exchange_part(&session->exchange, 0) - TT_BLOB_BYTES, hello->blob, TT_BLOB_BYTES);
     for (int i = 0; i < TT_BLOB_FDS; i++) {
         if (hello->fds >> i & 1)
             session->fds[rank * TT_BLOB_FDS + i] = c->fds[next++];

@@ -38,7 +38,6 @@ struct tt_connection {
     int socket; /* -1: closed */
     enum tt_stage stage;
     bool ours; /* its other end is a thread of this process */
-    uint16_t version; /* the highest version of the protocol that the other end speaks */
     bool remote; /* it came by the network, which passes no descriptors */
     bool congested; /* too many descriptors are under way: it is sent nothing before the next turn */
     size_t have; /* bytes in `in` */
@@ -46,6 +45,7 @@ struct tt_connection {
     int fds_passed; /* entries of session->fds */
     int nfds;
     int fds[TT_BLOB_FDS];
+    uint8_t host[TT_HOST_KEY_BYTES]; /* of a member */
     int64_t since_ns; /* when it was accepted */
     struct tt_challenge challenge;
     uint8_t in[TT_HELLO_BYTES];
@@ -63,6 +63,7 @@ enum tt_phase {
 /* An exchange: one part of each rank, in the frame in which all ranks get all parts. */
 struct tt_exchange {
     uint8_t *frame;
+    uint32_t before; /* bytes before the parts: rank 0's blob, when ranks meet */
     uint32_t part; /* bytes of one rank */
     int parts; /* that have come */
 };
@@ -119,7 +120,7 @@ void tt_root_lose(struct tt_root_session *session, struct tt_connection *c, int 
 void tt_connection_enter(struct tt_connection *c, enum tt_stage stage);
 /* Starts the clock of what all members wait for from now on. */
 void tt_root_begin_wait(struct tt_root_session *session);
-tutti_status tt_exchange_begin(struct tt_exchange *exchange, int n, uint32_t part);
+tutti_status tt_exchange_begin(struct tt_exchange *exchange, int n, uint32_t before, uint32_t part);
 uint8_t *tt_exchange_part(const struct tt_exchange *exchange, int rank);
 /* Begins to send all members the blobs and descriptors of all; the last member has come. */
 void tt_root_hand_out(struct tt_root_session *session);

@@ -184,21 +184,28 @@ void tt_hello_write(const struct tt_hello *hello, uint64_t session, uint8_t *byt
 {
     struct tt_frame frame = { TT_WIRE_LOWEST, TT_WIRE_HIGHEST, TT_FRAME_HELLO,
         TT_HELLO_BYTES - TT_FRAME_BYTES, session };
+    uint32_t order = TT_WIRE_ORDER;
     tt_frame_write(&frame, bytes);
     bytes += TT_FRAME_BYTES;
     tt_put(bytes, (uint32_t)hello->n, 4);
     tt_put(bytes + 4, (uint64_t)hello->timeout_ms, 8);
     tt_put(bytes + 12, hello->fds, 4);
-    memcpy(bytes + 16, hello->blob, TT_BLOB_BYTES);
+    memcpy(bytes + 16, &order, 4);
+    memcpy(bytes + 20, hello->host, TT_HOST_KEY_BYTES);
+    memcpy(bytes + 20 + TT_HOST_KEY_BYTES, hello->blob, TT_BLOB_BYTES);
 }
 
 void tt_hello_read(const uint8_t *bytes, struct tt_hello *hello)
 {
+    uint32_t order;
     bytes += TT_FRAME_BYTES;
     hello->n = (int32_t)tt_get(bytes, 4);
     hello->timeout_ms = (int64_t)tt_get(bytes + 4, 8);
     hello->fds = (uint32_t)tt_get(bytes + 12, 4);
-    hello->blob = bytes + 16;
+    memcpy(&order, bytes + 16, 4);
+    hello->order = order == TT_WIRE_ORDER;
+    hello->host = bytes + 20;
+    hello->blob = bytes + 20 + TT_HOST_KEY_BYTES;
 }
 
 void tt_verdict_write(const struct tt_verdict *verdict, uint64_t session, uint8_t *bytes)
@@ -222,7 +229,7 @@ void tt_verdict_read(const uint8_t *bytes, struct tt_verdict *verdict)
 
 void tt_notice_write(const struct tt_notice *notice, uint64_t session, uint8_t *bytes)
 {
-    struct tt_frame frame = { TT_WIRE_NOTICES, TT_WIRE_HIGHEST, TT_FRAME_NOTICE,
+    struct tt_frame frame = { TT_WIRE_HIGHEST, TT_WIRE_HIGHEST, TT_FRAME_NOTICE,
         TT_NOTICE_BYTES - TT_FRAME_BYTES, session };
     tt_frame_write(&frame, bytes);
     tt_put(bytes + TT_FRAME_BYTES, (uint32_t)notice->maker, 4);

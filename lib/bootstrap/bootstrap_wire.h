@@ -4,8 +4,9 @@
  *   rank -> root  greeting  magic, rank, nonce                         40 bytes
  *   root -> rank  reply     nonce, the root's proof                    64
  *   rank -> root  proof     the rank's proof                           32
- *   rank -> root  HELLO     n, timeout, descriptors, blob              with the descriptors
- *   root -> rank  MEMBERS   the blobs of all; then the descriptors of the others, 1 to 253 to a byte
+ *   rank -> root  HELLO     n, timeout, descriptors, order, host, blob with the descriptors
+ *   root -> rank  MEMBERS   the blob of rank 0, of each rank the host and which descriptors it has; then the
+ *                           descriptors of the others, 1 to 253 to a byte, if both are of the root's host
  *   root -> rank  NOTICE    who made the id, whom all wait for; as often as the root likes, between frames
  *   rank -> root  VERDICT   did it take them
  *   root -> rank  VERDICT   did all take them; at any time after HELLO, why the job has failed
@@ -13,7 +14,7 @@
  *   root -> rank  EXCHANGE  those of all, as often as the ranks like
  *
  * Everything up to the proof has one size, so nothing that a stranger sends is taken for a length. The form
- * of HELLO and VERDICT never changes; the version rules the rest. */
+ * of a frame's head and of VERDICT never changes; the version, in the head, rules the rest. */
 #ifndef TT_BOOTSTRAP_WIRE_H
 #define TT_BOOTSTRAP_WIRE_H
 #include <stdbool.h>
@@ -23,21 +24,22 @@
 
 #include "base/status.h"
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/bootstrap_host.h"
 #include "bootstrap/bootstrap_net.h"
 #include "bootstrap/bootstrap_directory.h"
 #include "bootstrap/sha256.h"
 
 enum {
     TT_NOTICE_TEXT = 256,
-    TT_WIRE_LOWEST = 1, /* the versions this library speaks */
-    TT_WIRE_HIGHEST = 2,
-    TT_WIRE_NOTICES = 2, /* from here on, a rank understands notices */
+    TT_WIRE_LOWEST = 3, /* the versions this library speaks; from 3 on, ranks may be on several hosts */
+    TT_WIRE_HIGHEST = 3,
+    TT_WIRE_ORDER = 0x01020304, /* as it lies in the memory of the rank that says it */
     TT_NONCE_BYTES = 32,
     TT_GREETING_BYTES = 8 + TT_NONCE_BYTES,
     TT_REPLY_BYTES = TT_NONCE_BYTES + TT_SHA256_BYTES,
     TT_FRAME_BYTES = 24, /* the head of HELLO and all that follows */
-    TT_ENTRY_BYTES = 4 + TT_BLOB_BYTES, /* of one member: which descriptors it has, its blob */
-    TT_HELLO_BYTES = TT_FRAME_BYTES + 12 + TT_ENTRY_BYTES,
+    TT_ENTRY_BYTES = 8, /* of one member: which descriptors it has, its host */
+    TT_HELLO_BYTES = TT_FRAME_BYTES + 20 + TT_HOST_KEY_BYTES + TT_BLOB_BYTES,
     TT_VERDICT_BYTES = TT_FRAME_BYTES + 4 + TT_ERROR_TEXT,
     TT_NOTICE_BYTES = TT_FRAME_BYTES + 4 + TT_NOTICE_TEXT,
     TT_WIRE_FDS = 253, /* what Linux takes in one message */
@@ -95,7 +97,9 @@ struct tt_hello {
     int32_t n;
     int64_t timeout_ms;
     uint32_t fds; /* bit i: fds[i] is given */
+    const uint8_t *host; /* its key */
     const uint8_t *blob;
+    bool order; /* the rank's numbers lie in memory as those of this process do; set by the reader */
 };
 void tt_hello_write(const struct tt_hello *hello, uint64_t session, uint8_t *bytes);
 void tt_hello_read(const uint8_t *bytes, struct tt_hello *hello);

@@ -80,21 +80,18 @@ static tutti_status join(int socket)
     return TUTTI_OK;
 }
 
-/* Fails if the ranks are on several machines: those of another one would look for the id's socket in vain,
- * and the rest would wait for them. */
-static tutti_status check_machine(void)
+/* Asks whether all ranks are on one host. A launcher that does not say is taken to have one. */
+static tutti_status ask_one_host(bool *one)
 {
     const char *mapping;
     tutti_status status = tt_pmi_get(&pmi.wire, "PMI_process_mapping", false, &mapping);
-    if (status != TUTTI_OK || !mapping || *mapping == 0 || tt_pmi_one_machine(mapping))
-        return status;
-    return tt_fail(TUTTI_UNSUPPORTED,
-        "the launcher says that the job's ranks are on several machines; this version needs them all on one");
+    *one = status != TUTTI_OK || !mapping || *mapping == 0 || tt_pmi_one_machine(mapping);
+    return status;
 }
 
 /* Publishes the id as rank 0, and gets it as every rank. The number of the call is in the key, so a second
  * communicator gets a second id. */
-static tutti_status agree_on_id(int rank, tutti_id *id)
+static tutti_status agree_on_id(int rank, bool one_host, tutti_id *id)
 {
     char key[TT_PMI_KEY], text[TT_LAUNCH_ID_DIGITS + 1];
     const char *value;
@@ -103,7 +100,8 @@ static tutti_status agree_on_id(int rank, tutti_id *id)
     if (rank == 0) {
         /* Without an id the others are still to hear of it: zeros are none. */
         tutti_id made = { { 0 } };
-        status = tt_bootstrap_create(&made, pmi.wire.timeout_ms);
+        status = one_host ? tt_bootstrap_create(&made, pmi.wire.timeout_ms)
+                          : tt_bootstrap_create_for_hosts(&made, pmi.wire.timeout_ms);
         tt_launch_write_id(&made, text);
         tutti_status put = tt_pmi_put(&pmi.wire, key, text);
         status = status == TUTTI_OK ? put : status;
@@ -121,15 +119,16 @@ static tutti_status ask(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 {
     struct process process;
     tutti_id made;
+    bool one_host;
     pmi.wire.timeout_ms = timeout_ms;
     pmi.wire.deadline_ns = tt_deadline_ns(timeout_ms);
     tutti_status status = read_process(&process);
     if (status == TUTTI_OK)
         status = join(process.socket);
     if (status == TUTTI_OK)
-        status = check_machine();
+        status = ask_one_host(&one_host);
     if (status == TUTTI_OK)
-        status = agree_on_id(process.rank, &made);
+        status = agree_on_id(process.rank, one_host, &made);
     if (status != TUTTI_OK)
         return status;
     *n = process.n;

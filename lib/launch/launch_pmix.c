@@ -173,7 +173,7 @@ static tutti_status fence(int64_t timeout_ms)
 
 /* Publishes the id as rank 0, and gets it as every rank. The number of the call is in the key, so a second
  * communicator gets a second id. */
-static tutti_status agree_on_id(int64_t timeout_ms, tutti_id *id)
+static tutti_status agree_on_id(bool one_host, int64_t timeout_ms, tutti_id *id)
 {
     char key[32];
     tutti_status status = TUTTI_OK;
@@ -181,7 +181,7 @@ static tutti_status agree_on_id(int64_t timeout_ms, tutti_id *id)
     memset(id, 0, sizeof *id);
     if (process.self.rank == 0) {
         /* Without an id the others are still to hear of it: zeros are none. */
-        status = tt_bootstrap_create(id, timeout_ms);
+        status = one_host ? tt_bootstrap_create(id, timeout_ms) : tt_bootstrap_create_for_hosts(id, timeout_ms);
         tutti_status published = publish(key, id);
         status = status == TUTTI_OK ? published : status;
     }
@@ -202,12 +202,8 @@ static tutti_status ask(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
         status = get_number(PMIX_JOB_SIZE, &size);
     if (status == TUTTI_OK)
         status = get_number(PMIX_LOCAL_SIZE, &local);
-    if (status == TUTTI_OK && local != size)
-        status = tt_fail(TUTTI_UNSUPPORTED,
-            "the job has %d ranks, %d of them on this machine; this version needs them all on one", size,
-            local);
     if (status == TUTTI_OK)
-        status = agree_on_id(timeout_ms, &made);
+        status = agree_on_id(local == size, timeout_ms, &made);
     if (status != TUTTI_OK)
         return status;
     *n = size;

@@ -69,8 +69,9 @@ static inline bool members_right(const struct tt_member *members, int n, int me)
 {
     bool right = true;
     for (int r = 0; r < n; r++) {
-        for (int i = 0; i < TT_BLOB_BYTES; i++)
+        for (int i = 0; r == 0 && i < TT_BLOB_BYTES; i++)
             right = right && members[r].blob[i] == (uint8_t)(i * 7 + r * 3);
+        right = right && members[r].host == 0;
         for (int i = 0; i < TT_BLOB_FDS; i++) {
             int fd = members[r].fds[i];
             right = right && (r != me && gives(r, i) ? is_file(fd, r, i) : fd == -1);
@@ -229,7 +230,6 @@ static inline int stranger_enter(const tutti_id *id, int rank)
     return s;
 }
 
-/* As a rank of the first version, which gets no notices. */
 static inline void stranger_hello(int socket, const tutti_id *id, int n)
 {
     struct tt_id read;
@@ -237,23 +237,28 @@ static inline void stranger_hello(int socket, const tutti_id *id, int n)
     uint8_t bytes[TT_HELLO_BYTES];
     if (tt_id_read(id, &read) != TUTTI_OK)
         abort();
-    tt_hello_write(&(struct tt_hello){ n, PATIENCE_MS, 0, blob }, read.session, bytes);
-    tt_frame_write(
-        &(struct tt_frame){ 1, 1, TT_FRAME_HELLO, TT_HELLO_BYTES - TT_FRAME_BYTES, read.session }, bytes);
+    tt_hello_write(&(struct tt_hello){ n, PATIENCE_MS, 0, blob, blob, true }, read.session, bytes);
     stranger_say(socket, bytes, sizeof bytes);
 }
 
-/* What the root has to say; INTERNAL_ERROR if that is no verdict. */
+/* What the root has to say, after its notices; INTERNAL_ERROR if that is no verdict. */
 static inline struct tt_verdict stranger_verdict(int socket, const tutti_id *id)
 {
     struct tt_id read;
     struct tt_frame frame;
     struct tt_verdict verdict = { .status = TUTTI_INTERNAL_ERROR, .text = "no verdict" };
     uint8_t bytes[TT_VERDICT_BYTES];
-    if (tt_id_read(id, &read) == TUTTI_OK && stranger_hear(socket, bytes, sizeof bytes) &&
-        tt_frame_read(bytes, read.session, &frame) && frame.kind == TT_FRAME_VERDICT &&
-        frame.length == TT_VERDICT_BYTES - TT_FRAME_BYTES)
-        tt_verdict_read(bytes, &verdict);
+    if (tt_id_read(id, &read) != TUTTI_OK)
+        return verdict;
+    while (stranger_hear(socket, bytes, TT_FRAME_BYTES) && tt_frame_read(bytes, read.session, &frame) &&
+           frame.length <= sizeof bytes - TT_FRAME_BYTES &&
+           stranger_hear(socket, bytes + TT_FRAME_BYTES, frame.length)) {
+        if (frame.kind == TT_FRAME_NOTICE)
+            continue;
+        if (frame.kind == TT_FRAME_VERDICT && frame.length == TT_VERDICT_BYTES - TT_FRAME_BYTES)
+            tt_verdict_read(bytes, &verdict);
+        break;
+    }
     return verdict;
 }
 

@@ -91,22 +91,46 @@ Test(bootstrap_agreed, rank_0_that_never_comes_is_named)
     expect_failure(&c, 1, TUTTI_TIMEOUT, WORDS("rank 1 did not find rank 0 within 200 ms"));
 }
 
-/* It knows the secret, and the socket is not where it looks. */
-Test(bootstrap_agreed, rank_from_elsewhere_is_told_to_all)
+/* Meets as rank `rank` of n, of which two each have one TUTTI_HOSTID; true if this rank gets the descriptors
+ * of the ranks of its host, and no others. */
+static bool meet_in_pairs(const tutti_id *id, int n, int rank)
 {
-    tutti_id bytes, elsewhere;
-    struct tt_id id = make_agreed(&bytes), other = id;
-    struct call calls[N];
-    other.token[0] ^= 1;
-    tt_id_write(&other, &elsewhere);
-    cr_assert_eq(tt_root_start(&id, NULL, PATIENCE_MS), TUTTI_OK);
-    for (int r = 0; r < N; r++) {
-        calls[r] = call_for(r == 2 ? &elsewhere : &bytes, N, r);
-        start_call(&calls[r]);
+    struct tt_member mine, members[16];
+    char host[16];
+    snprintf(host, sizeof host, "host %d", rank / 2);
+    setenv("TUTTI_HOSTID", host, 1);
+    make_member(rank, &mine);
+    bool right = tt_bootstrap_meet(id, n, rank, &mine, PATIENCE_MS, members, NULL) == TUTTI_OK;
+    for (int r = 0; r < n && right; r++) {
+        right = members[r].host == r / 2;
+        for (int i = 0; i < TT_BLOB_FDS && right; i++) {
+            int fd = members[r].fds[i];
+            right = r != rank && r / 2 == rank / 2 && gives(r, i) ? is_file(fd, r, i) : fd == -1;
+        }
     }
-    join_all(calls);
-    expect_failure(calls, N, TUTTI_UNSUPPORTED,
-        WORDS("rank 2 came by the network", "from 127.0.0.1:", "another machine"));
+    return right;
+}
+
+/* Hosts of two ranks, and one of a single one; the root is on the second. */
+Test(bootstrap_agreed, descriptors_pass_within_hosts)
+{
+    enum { RANKS = 7 };
+    tutti_id bytes;
+    struct tt_id id = make_agreed(&bytes);
+    pid_t children[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        children[r] = fork();
+        if (children[r] == 0) {
+            setenv("TUTTI_HOSTID", "host 1", 1);
+            bool right = r != 2 || tt_root_start(&id, NULL, PATIENCE_MS) == TUTTI_OK;
+            _exit(right && meet_in_pairs(&bytes, RANKS, r) ? 0 : 1);
+        }
+    }
+    for (int r = 0; r < RANKS; r++) {
+        int status;
+        cr_assert_eq(waitpid(children[r], &status, 0), children[r]);
+        cr_expect_eq(status, 0, "rank %d", r);
+    }
 }
 
 Test(bootstrap_agreed, wrong_secret_is_refused_by_the_network)

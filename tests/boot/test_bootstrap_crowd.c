@@ -44,7 +44,7 @@ static void limit_files(int spare)
 }
 
 /* A process that answers at the id, and can open only so many descriptors more. */
-static pid_t fork_root(const struct tt_id *id, int spare)
+static pid_t fork_root(struct tt_id *id, int spare)
 {
     int ready[2];
     char byte;
@@ -107,7 +107,7 @@ Test(bootstrap_crowd, strangers_do_not_end_a_job_short_of_descriptors)
 
 /* The program wants to open files, too. Those who connect are of another process, with descriptors of its
  * own. */
-static int open_files_in_a_flood(const struct tt_id *id)
+static int open_files_in_a_flood(struct tt_id *id)
 {
     bool right = tt_root_start(id, NULL, PATIENCE_MS) == TUTTI_OK;
     int used = count_entries("/proc/self/fd");

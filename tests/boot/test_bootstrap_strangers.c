@@ -263,7 +263,7 @@ Test(bootstrap_strangers, damaged_conversations_disturb_nobody)
         stranger_say(socket, proof, next_random(&seed) % 4 == 0 ? next_random(&seed) % 32 : sizeof proof);
         /* Never a hello that could be meant: a length, a kind or a magic is wrong. */
         tt_frame_write(
-            &(struct tt_frame){ 1, 1, TT_FRAME_HELLO, next_random(&seed) % 3 ? UINT32_MAX : 0, read.session },
+            &(struct tt_frame){ TT_WIRE_LOWEST, TT_WIRE_HIGHEST, TT_FRAME_HELLO, next_random(&seed) % 3 ? UINT32_MAX : 0, read.session },
             frame);
         if (round % 2 == 0)
             frame[next_random(&seed) % 4] ^= 0x40;
@@ -336,7 +336,7 @@ Test(bootstrap_strangers, other_versions_are_named_to_all)
     pthread_join(c.thread, NULL);
     cr_expect_eq(verdict.status, TUTTI_MISMATCH);
     cr_expect(strstr(verdict.text, "rank 2 speaks versions 7 to 9"), "%s", verdict.text);
-    cr_expect(strstr(verdict.text, "1 to 2"), "%s", verdict.text);
+    cr_expect(strstr(verdict.text, "3 to 3"), "%s", verdict.text);
     cr_expect_eq(c.status, TUTTI_MISMATCH);
     cr_expect_str_eq(c.text, verdict.text);
 }
@@ -350,7 +350,7 @@ Test(bootstrap_strangers, versions_that_overlap_agree)
     uint8_t hello[TT_HELLO_BYTES], head[TT_FRAME_BYTES], notice[TT_NOTICE_BYTES];
     cr_assert_eq(tt_id_read(&id, &read), TUTTI_OK);
     int socket = stranger_enter(&id, 0);
-    tt_hello_write(&(struct tt_hello){ 1, -1, 0, blob }, read.session, hello);
+    tt_hello_write(&(struct tt_hello){ 1, -1, 0, blob, blob, true }, read.session, hello);
     tt_frame_write(
         &(struct tt_frame){ 0, 9, TT_FRAME_HELLO, TT_HELLO_BYTES - TT_FRAME_BYTES, read.session }, hello);
     stranger_say(socket, hello, sizeof hello);
@@ -362,7 +362,7 @@ Test(bootstrap_strangers, versions_that_overlap_agree)
     cr_expect_eq(frame.kind, TT_FRAME_MEMBERS);
     cr_expect_eq(frame.lowest, TT_WIRE_HIGHEST);
     cr_expect_eq(frame.highest, TT_WIRE_HIGHEST);
-    cr_expect_eq(frame.length, TT_ENTRY_BYTES);
+    cr_expect_eq(frame.length, TT_BLOB_BYTES + TT_ENTRY_BYTES);
     close(socket);
 }
 
@@ -390,8 +390,8 @@ Test(bootstrap_strangers, impossible_hellos_are_answered)
         uint8_t bytes[TT_HELLO_BYTES];
         cr_assert_eq(tt_id_read(&id, &read), TUTTI_OK);
         int socket = stranger_enter(&id, hellos[i].rank);
-        tt_hello_write(
-            &(struct tt_hello){ hellos[i].n, PATIENCE_MS, hellos[i].fds, blob }, read.session, bytes);
+        tt_hello_write(&(struct tt_hello){ hellos[i].n, PATIENCE_MS, hellos[i].fds, blob, blob, true },
+            read.session, bytes);
         stranger_say(socket, bytes, sizeof bytes);
         struct tt_verdict verdict = verdict_for(&id, socket);
         cr_expect_eq(verdict.status, hellos[i].status, "%d: %s", verdict.status, verdict.text);
