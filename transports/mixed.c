@@ -2,13 +2,13 @@
 /* mixed.c: an endpoint whose links are of several transports: ranks of one host by shared memory, the others
  * by a network.
  *
- *     rank 0, its links:   1 shm    2 sockets    3 sockets          host a: 0, 1     host b: 2, 3
+ *     rank 0, its links:   1 shm    2 tcp        3 tcp              host a: 0, 1     host b: 2, 3
  *
  * It has an endpoint of each transport (a part). A peer is reached by the first part that has a link to it,
  * and that link is this endpoint's, so a message costs what it costs there. What ranks know of each other
- * besides messages goes by the part that reaches the peer; what a rank tells all, by every part. A cause
- * that one part knows is passed on to the others by whoever asks for it, so it reaches ranks that share no
- * transport. Between those the first cause is the first that a rank has heard of.
+ * besides messages goes by the part that reaches the peer; what a rank tells all, by every part. Which cause
+ * is the first the last part decides, the one that reaches all; a cause that one part knows is passed on to
+ * the others by whoever asks for it.
  *
  * The first part is the one that shares memory: its words say that this rank is inside, and its doorbell is
  * rung by all parts. */
@@ -92,7 +92,7 @@ static bool end(struct tt_endpoint *e, const struct tt_cause *cause)
 {
     struct tt_cause earlier;
     bool first = !find_cause(e, &earlier);
-    for (int i = 0; i < of(e)->nparts && first; i++)
+    for (int i = of(e)->nparts - 1; i >= 0 && first; i--)
         first = of(e)->parts[i]->control->abort(of(e)->parts[i], cause);
     if (!first) /* by now, another one's may have won in some part */
         find_cause(e, &earlier);

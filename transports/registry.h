@@ -10,8 +10,8 @@ extern const struct tt_transport *const tt_transports[];
 /* An endpoint over several transports (mixed.c). */
 extern const struct tt_transport tt_mixed;
 
-/* Returns the transport that a communicator opens: the only one, or the mixed one. */
-const struct tt_transport *tt_transport_default(void);
+/* Returns the transport that a communicator opens: of ranks of one host the first, else the mixed one. */
+const struct tt_transport *tt_transport_for(bool one_host);
 
 /* The bytes that this rank has sent by a path, by whatever part. */
 uint64_t tt_endpoint_path_bytes(const struct tt_endpoint *e, enum tt_path path);

@@ -19,13 +19,13 @@
  * lines.
  *
  * Paths. The sender alone chooses how a message travels, names it in the message, and the receiver obeys. A
- * send is complete when nobody reads the sender's memory any more: at release for mapped, at once for the
- * others.
+ * send is complete when nobody reads the sender's memory any more: at release for mapped, when it is written
+ * for what goes over a network from where it lies, at once for the others.
  *
- * Grants. Before a message has arrived its receiver may say where its bytes are to be put, in memory that
- * the sender can write. A sender that finds the grant may put them there itself, before or when it sends,
- * and then sends no more than that they are there (`placed`). A grant binds nobody: it may be found too
- * late, or never. It ends when the message is released.
+ * Grants. Before a message has arrived its receiver may say where its bytes are to be put. A sender that can
+ * write there and finds the grant may put them there itself, before or when it sends, and then sends no more
+ * than that they are there (`placed`); or the receiver's own transport puts them there as they come. A grant
+ * binds nobody: it may be found too late, or never. It ends when the message is released.
  *
  * A transport is three tables: what a link does with messages (tt_link_ops), what ranks know of each other
  * besides messages (tt_control_ops), and what it does with memory and descriptors (tt_memory_ops). The links
@@ -47,7 +47,7 @@ enum tt_path {
     TT_PATH_INLINE, /* the payload lies in the line of its flag */
     TT_PATH_MAPPED, /* the receiver reads the sender's buffer in place */
     TT_PATH_COPIED, /* the sender copies into a slot that the receiver reads */
-    TT_PATH_PLACED, /* the sender stored it where the receiver granted */
+    TT_PATH_PLACED, /* it was stored where the receiver granted */
     TT_PATHS
 };
 
@@ -140,6 +140,7 @@ struct tt_endpoint_params {
     uint64_t first_number; /* shared: numbers of all spaces start here (tests start just below 2^32) */
     bool map; /* may use MAPPED */
     bool membarrier; /* may fence lightly (fence.h) where all ranks may */
+    uint64_t heartbeat_ms; /* a host that answers nothing for so long is gone; 0: as the system has it */
     void (*copy)(void *dst, const void *src, size_t bytes); /* into lines that are here; NULL: memcpy */
     const struct tt_transport *const *transports; /* of a mixed endpoint; NULL: those of the registry */
 };
@@ -191,7 +192,8 @@ struct tt_control_ops {
      * are. Nobody is woken by that: only who has waited long looks, and that by itself. In place of a number,
      * TT_WAIT: the message that this rank has waited long for; NULL: it waits no more. call_of reads what a
      * peer has published, as long as that keeps it; completed_by: all operations below are over there. A rank
-     * that has a peer's message sees what that one published before it sent it. */
+     * that has a peer's message sees what that one published before it sent it; of a peer on another host it
+     * asks, and finds that when it looks again. */
     void (*publish)(struct tt_endpoint *e, const struct tt_call_record *call, uint64_t sequence);
     bool (*call_of)(struct tt_endpoint *e, int peer, uint64_t sequence, struct tt_call_record *call);
     uint64_t (*completed_by)(struct tt_endpoint *e, int peer);

@@ -26,6 +26,7 @@ struct split {
     int *members; /* ranks of the parent, in the order of the child */
     int count, place;
     int32_t *world; /* of the child's ranks; becomes the child's */
+    int32_t *host; /* of the child's ranks */
     uint8_t *room; /* for one exchange of the parent */
     void *child_room; /* for those of the child */
 };
@@ -90,6 +91,8 @@ static void find_members(struct split *s)
         s->members[at] = r;
     }
     for (int i = 0; i < s->count; i++)
+        s->host[i] = s->parent->identity.host != NULL ? s->parent->identity.host[s->members[i]] : 0;
+    for (int i = 0; i < s->count; i++)
         s->world[i] =
             s->parent->identity.world != NULL ? s->parent->identity.world[s->members[i]] : s->members[i];
     while (s->members[s->place] != me)
@@ -149,7 +152,7 @@ static tutti_status make_child(struct split *s, const tutti_config *config, tutt
     tt_settings_adopt(&settings, &s->requests[s->members[0]].settings);
     int32_t domain = s->parent->topology.domain[s->parent->rank];
     tutti_status status = tt_comm_establish(
-        s->count, s->place, &settings, &own, &domain, exchange_by_parent, s, s->child_room, child);
+        s->count, s->place, &settings, &own, &domain, s->host, exchange_by_parent, s, s->child_room, child);
     if (status == TUTTI_OK) {
         tt_comm_peek(*child)->identity.world = s->world;
         s->world = NULL;
@@ -181,10 +184,11 @@ tutti_status tutti_comm_split(
     s.requests = calloc(n, sizeof *s.requests);
     s.members = calloc(n, sizeof *s.members);
     s.world = calloc(n, sizeof *s.world);
+    s.host = calloc(n, sizeof *s.host);
     s.room = calloc(n, TT_ENDPOINT_INFO_BYTES);
     s.child_room = tt_comm_room(s.parent->n);
     tutti_status status = TUTTI_OK;
-    if (s.requests == NULL || s.members == NULL || s.world == NULL || s.room == NULL || s.child_room == NULL)
+    if (s.requests == NULL || s.members == NULL || s.world == NULL || s.host == NULL || s.room == NULL || s.child_room == NULL)
         status = tt_fail(TUTTI_OUT_OF_MEMORY, "split: no memory for %zu ranks", n);
     if (status == TUTTI_OK)
         status = prepare(&s, &mine);
@@ -200,6 +204,7 @@ tutti_status tutti_comm_split(
     free(s.requests);
     free(s.members);
     free(s.world);
+    free(s.host);
     free(s.room);
     free(s.child_room);
     return status;

@@ -52,6 +52,7 @@ struct tt_settings {
     uint64_t slice_bytes; /* 0: by the cache and the number of ranks */
     uint64_t timeout_ms_or_zero; /* tutti_config.timeout_ms when that is 0 */
     uint64_t refusal_ms; /* how long a refused call may be made right; 0: no limit of its own */
+    uint64_t heartbeat_ms; /* a host that is silent for so long is gone; 0: as the system has it */
     uint64_t first_number; /* message and sequence numbers start here */
     bool exact;
     /* shared, and no settings: what rank 0 knows of the machine, and the rules of its file (selection.h) */

@@ -115,7 +115,7 @@ static struct timespec to_timespec(int64_t ns)
     return (struct timespec){ .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
 }
 
-static void nap(int64_t ns)
+void tt_nap_ns(int64_t ns)
 {
     struct timespec left = to_timespec(ns);
     while (nanosleep(&left, &left) != 0 && errno == EINTR)
@@ -124,7 +124,7 @@ static void nap(int64_t ns)
 
 void tt_sleep_ms(int ms)
 {
-    nap((int64_t)ms * 1000000);
+    tt_nap_ns((int64_t)ms * 1000000);
 }
 
 static void take_tickets(struct tt_wait *w)
@@ -173,7 +173,7 @@ static bool sleep_on_many(const struct tt_wait *w, int64_t ns)
 /* Nothing wakes this one: it looks soon, and then less and less often. */
 static void doze(struct tt_wait *w, int64_t ns)
 {
-    nap(ns < w->nap_ns ? ns : w->nap_ns);
+    tt_nap_ns(ns < w->nap_ns ? ns : w->nap_ns);
     w->nap_ns = 2 * w->nap_ns < NAP_NS ? 2 * w->nap_ns : NAP_NS;
 }
 

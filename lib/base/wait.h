@@ -131,5 +131,6 @@ uint64_t tt_wait_lost(void);
 
 /* Sleep, for the few that have nothing to be woken by (connection retries). */
 void tt_sleep_ms(int ms);
+void tt_nap_ns(int64_t ns);
 
 #endif

@@ -25,7 +25,7 @@
 #include "base/status.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/bootstrap_host.h"
-#include "bootstrap/bootstrap_net.h"
+#include "base/net.h"
 #include "bootstrap/bootstrap_directory.h"
 #include "bootstrap/sha256.h"
 

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "base/caches.h"
@@ -30,6 +31,21 @@ static uint64_t bounce_from(const struct tt_comm *comm)
     uint64_t n = (uint64_t)comm->n, from = SLOTS_HELD / (TT_SLOTS * n * (n - 1) + 1);
     from = from < LEAST_BYTES ? LEAST_BYTES : from;
     return copies && from <= e->slot_bytes ? from : UINT64_MAX;
+}
+
+/* Keeps the hosts of the ranks, if there are several. */
+static tutti_status keep_hosts(struct tt_comm *comm, const int32_t *host_of)
+{
+    bool one = true;
+    for (int r = 1; r < comm->n && host_of != NULL; r++)
+        one = one && host_of[r] == host_of[0];
+    if (one)
+        return TUTTI_OK;
+    comm->identity.host = malloc((size_t)comm->n * sizeof *comm->identity.host);
+    if (comm->identity.host == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
+    memcpy(comm->identity.host, host_of, (size_t)comm->n * sizeof *host_of);
+    return TUTTI_OK;
 }
 
 static tutti_status allocate(struct tt_comm *comm)
@@ -60,7 +76,7 @@ static tutti_status allocate(struct tt_comm *comm)
 }
 
 tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, const tutti_config *config,
-    uint8_t *address, struct tt_comm **comm)
+    const int32_t *host_of, uint8_t *address, struct tt_comm **comm)
 {
     tutti_config known;
     tutti_status status = tt_comm_config(config, &known);
@@ -79,10 +95,12 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     c->waiting.on_wait = known.on_wait;
     c->waiting.on_wait_context = known.on_wait_context;
     c->numbers.sequence = settings->first_number;
-    c->transport = tt_transport_default();
     c->waiting.policy = tt_wait_policy_for(n);
     snprintf(c->identity.name, sizeof c->identity.name, "%s", known.name != NULL ? known.name : "comm");
-    status = allocate(c);
+    status = keep_hosts(c, host_of);
+    c->transport = tt_transport_for(c->identity.host == NULL);
+    if (status == TUTTI_OK)
+        status = allocate(c);
     if (status == TUTTI_OK)
         status = tt_recorder_open(n, rank, c->identity.name, &c->recorder);
     if (status == TUTTI_OK)
@@ -95,6 +113,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
         .first_number = settings->first_number,
         .map = settings->map,
         .membarrier = settings->membarrier,
+        .heartbeat_ms = settings->heartbeat_ms,
         .copy = tt_copy_bytes };
     if (status == TUTTI_OK)
         status = c->transport->open(&params, address, &c->endpoint);
@@ -170,6 +189,7 @@ void tt_comm_destroy(struct tt_comm *comm)
     free(comm->refusals.calls);
     free(comm->waiting.circle);
     free(comm->identity.world);
+    free(comm->identity.host);
     tt_cache_free(comm);
     free(comm);
 }

@@ -70,15 +70,19 @@ static tutti_status connect_all(
     struct tt_comm *comm, const struct endpoint_info *all, uint8_t *addresses, int32_t *domain_of)
 {
     struct tt_cores *cores = (struct tt_cores *)(void *)(domain_of + comm->n);
+    const int32_t *host = comm->identity.host;
+    bool hosts = host != NULL && strcmp(comm->settings.topology, "auto") == 0;
+    int here = 0; /* ranks of this host, who share its cores */
     for (int r = 0; r < comm->n; r++) {
-        domain_of[r] = all[r].domain;
-        cores[r] = all[r].cores;
+        domain_of[r] = hosts ? host[r] : all[r].domain;
+        if (host == NULL || host[r] == host[comm->rank])
+            cores[here++] = all[r].cores;
         if (all[r].status != TUTTI_OK)
             return failure_of(r, all[r].status);
         memcpy(addresses + (size_t)r * comm->transport->address_bytes, all[r].address,
             comm->transport->address_bytes);
     }
-    comm->waiting.policy = tt_wait_policy_on(comm->n, tt_cores_together(cores, comm->n));
+    comm->waiting.policy = tt_wait_policy_on(here, tt_cores_together(cores, here));
     return tt_comm_connect(comm, addresses, domain_of);
 }
 
@@ -100,15 +104,15 @@ static void give_up(struct tt_comm *made, tutti_comm *handle)
 }
 
 tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
-    const tutti_config *config, const int32_t *domain, tt_exchange_fn exchange, void *context, void *room,
-    tutti_comm **comm)
+    const tutti_config *config, const int32_t *domain, const int32_t *host_of, tt_exchange_fn exchange,
+    void *context, void *room, tutti_comm **comm)
 {
     struct endpoint_info mine = { .domain = domain != NULL ? *domain : -1, .cores = tt_cores_mine() },
                          *all = room;
     uint8_t *addresses = (uint8_t *)(all + n);
     struct tt_comm *made = NULL;
     tutti_comm *handle = NULL;
-    mine.status = tt_comm_open(n, rank, settings, config, mine.address, &made);
+    mine.status = tt_comm_open(n, rank, settings, config, host_of, mine.address, &made);
     if (mine.status == TUTTI_OK && domain == NULL)
         mine.status = tt_comm_domain(settings, n, rank, &mine.domain);
     tutti_status status = exchange(context, &mine, sizeof mine, all);

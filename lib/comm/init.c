@@ -24,12 +24,12 @@ static tutti_status exchange_by_session(void *context, const void *mine, uint64_
     return tt_session_exchange(context, mine, bytes, all);
 }
 
-/* Makes the processes of all members known to the transport, which takes their descriptors. */
+/* Makes the processes of this host known to the transport, which takes their descriptors. */
 static tutti_status introduce(const struct tt_member *members, int n, int rank)
 {
     tutti_status status = TUTTI_OK;
     for (int r = 0; r < n; r++) {
-        if (r == rank)
+        if (r == rank || members[r].host != members[rank].host)
             continue;
         if (status == TUTTI_OK)
             status = tt_transport_memory()->introduce(members[r].fds);
@@ -41,7 +41,7 @@ static tutti_status introduce(const struct tt_member *members, int n, int rank)
 }
 
 static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings *settings,
-    int64_t timeout_ms, void *room, struct tt_session **session)
+    int64_t timeout_ms, void *room, int32_t *host_of, struct tt_session **session)
 {
     struct tt_member mine = { .fds = { -1, -1 } }, *members = calloc((size_t)n, sizeof *members);
     if (members == NULL)
@@ -61,6 +61,8 @@ static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings
         struct tt_settings of_rank_0;
         memcpy(&of_rank_0, members[0].blob, sizeof of_rank_0);
         tt_settings_adopt(settings, &of_rank_0);
+        for (int r = 0; r < n; r++)
+            host_of[r] = members[r].host;
         status = introduce(members, n, rank);
         if (status == TUTTI_OK)
             status = learned;
@@ -86,18 +88,22 @@ tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_confi
     if (status != TUTTI_OK)
         return status;
     void *room = tt_comm_room(n);
-    if (room == NULL)
-        return TUTTI_OUT_OF_MEMORY;
+    int32_t *host_of = room != NULL ? malloc((size_t)n * sizeof *host_of) : NULL;
+    if (host_of == NULL) {
+        free(room);
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", n);
+    }
     bool outermost = tt_init_begin(config);
     tt_init_progress_know(n, rank);
-    status = meet(n, rank, id, &settings, tt_comm_init_timeout(&settings, config), room, &session);
+    status = meet(n, rank, id, &settings, tt_comm_init_timeout(&settings, config), room, host_of, &session);
     if (status == TUTTI_OK) {
         status =
-            tt_comm_establish(n, rank, &settings, config, NULL, exchange_by_session, session, room, comm);
+            tt_comm_establish(n, rank, &settings, config, NULL, host_of, exchange_by_session, session, room, comm);
         tt_session_close(session);
     }
     tt_transport_memory()->settle();
     free(room);
+    free(host_of);
     if (outermost)
         tt_init_progress_end();
     return status;
@@ -124,7 +130,7 @@ static tutti_status make_all(int n, const int *devices, const struct tt_settings
     const tutti_config *config, struct tt_comm **made)
 {
     struct tt_settings own = *settings;
-    size_t address_bytes = tt_transport_default()->address_bytes;
+    size_t address_bytes = tt_transport_for(true)->address_bytes;
     uint8_t *addresses = calloc((size_t)n, address_bytes);
     int32_t *domain_of = calloc((size_t)n, sizeof *domain_of);
     tutti_status status = TUTTI_OK;
@@ -136,7 +142,7 @@ static tutti_status make_all(int n, const int *devices, const struct tt_settings
         if (devices != NULL)
             status = set_device(&own, r, devices[r]);
         if (status == TUTTI_OK)
-            status = tt_comm_open(n, r, &own, config, addresses + (size_t)r * address_bytes, &made[r]);
+            status = tt_comm_open(n, r, &own, config, NULL, addresses + (size_t)r * address_bytes, &made[r]);
     }
     for (int r = 0; r < n && status == TUTTI_OK; r++)
         status = tt_comm_connect(made[r], addresses, domain_of);

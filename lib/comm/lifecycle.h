@@ -10,9 +10,9 @@
 #include "tutti.h"
 
 /* Opens an endpoint. `address` is set to its address, which the other ranks need. `settings` must hold
- * rank 0's shared ones already. */
+ * rank 0's shared ones already. `host_of` is the host of each rank; NULL: all are on one. */
 tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, const tutti_config *config,
-    uint8_t *address, struct tt_comm **comm);
+    const int32_t *host_of, uint8_t *address, struct tt_comm **comm);
 /* Connects to all ranks by their addresses. On failure the caller destroys the communicator. */
 tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, const int32_t *domain_of);
 void tt_comm_destroy(struct tt_comm *comm);
@@ -26,9 +26,9 @@ enum { TT_ENDPOINT_INFO_BYTES = TT_ADDRESS_MAX + 16 };
 void *tt_comm_room(int n);
 /* Makes a communicator: open, exchange (TT_ENDPOINT_INFO_BYTES), connect, exchange (4 bytes). A rank that
  * fails makes both exchanges, too, so that nobody waits for it; one rank's failure is everybody's.
- * `domain` is this rank's cache domain; NULL: as the settings say. */
+ * `domain` is this rank's cache domain; NULL: as the settings say. `host_of` as for tt_comm_open. */
 tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
-    const tutti_config *config, const int32_t *domain, tt_exchange_fn exchange, void *context, void *room,
+    const tutti_config *config, const int32_t *domain, const int32_t *host_of, tt_exchange_fn exchange, void *context, void *room,
     tutti_comm **comm);
 /* Sets the cache domain of a rank of n as the settings say: by a text, or by where this process is bound. */
 tutti_status tt_comm_domain(const struct tt_settings *settings, int n, int rank, int32_t *domain);

@@ -10,7 +10,7 @@
 
 #include "base/config.h"
 #include "base/status.h"
-#include "bootstrap/bootstrap_net.h"
+#include "base/net.h"
 #include "launch/launch.h"
 #include "bootstrap/sha256.h"
 

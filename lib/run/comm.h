@@ -67,6 +67,7 @@ struct tt_comm {
         char name[TT_NAME_BYTES];
         uint32_t splits; /* of it */
         int32_t *world; /* of each rank: its number in the first communicator; NULL: this is the first */
+        int32_t *host; /* of each rank; NULL: all are on one */
     } identity;
     struct tt_device *device; /* NULL: host memory only */
     tutti_comm *handle;

@@ -9,11 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "run/run.h"
 #include "observe/recorder.h"
 
-enum { DESCRIPTION = 128, NAMED_AT_MOST = 16 };
+enum { DESCRIPTION = 128, NAMED_AT_MOST = 16, LEARN_MS = 500 };
 
 static tutti_status __attribute__((format(printf, 4, 5)))
 tell(const struct tt_pending *p, tutti_status status, int peer, const char *format, ...)
@@ -96,12 +97,30 @@ static tutti_status tell_earlier(const struct tt_pending *p, int peer, const cha
         TT_CALLS_KEPT - 1);
 }
 
+static bool has_called(const struct tt_op *op, int peer)
+{
+    const struct tt_control_ops *control = op->endpoint->control;
+    struct tt_call_record record;
+    return control->call_of(op->endpoint, peer, op->messages.sequence, &record) ||
+           control->completed_by(op->endpoint, peer) > op->messages.sequence;
+}
+
+/* Waits a moment for what the peer called, for a rank of another host tells that only when it is asked. */
+static void learn_call(const struct tt_op *op, int peer)
+{
+    int64_t deadline_ns = tt_deadline_ns(LEARN_MS);
+    while (!has_called(op, peer) && tt_now_ns() < deadline_ns)
+        tt_sleep_ms(1);
+}
+
 tutti_status tt_fault_of_op(const struct tt_pending *p)
 {
     const struct tt_op *op = p->op;
     struct tt_call_record own, theirs;
     uint64_t sequence;
     char mine[DESCRIPTION];
+    if (op->messages.class == TT_CLASS_COLLECTIVE && op->result.status == TUTTI_MISMATCH)
+        learn_call(op, op->result.peer);
     tt_call_describe(&p->call, mine, sizeof mine);
     if (op->result.status != TUTTI_MISMATCH)
         return tell(p, op->result.status, op->result.peer,
@@ -119,14 +138,6 @@ tutti_status tt_fault_of_op(const struct tt_pending *p)
         "call, or to an earlier one where rank %d expected none",
         (unsigned long long)op->messages.sequence, p->call.comm->rank, mine, op->result.peer,
         (unsigned long long)op->result.arrival.bytes, p->call.comm->rank);
-}
-
-static bool has_called(const struct tt_op *op, int peer)
-{
-    const struct tt_control_ops *control = op->endpoint->control;
-    struct tt_call_record record;
-    return control->call_of(op->endpoint, peer, op->messages.sequence, &record) ||
-           control->completed_by(op->endpoint, peer) > op->messages.sequence;
 }
 
 /* Rank `peer` refused a collective, or, as `sends` says, a message of its own with this rank, and has

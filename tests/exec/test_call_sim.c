@@ -187,7 +187,7 @@ static void join(struct stage *s, int rank, const struct tt_settings *settings, 
     struct tt_endpoint_params params = {
         .n = s->n, .me = rank, .slot_bytes = SLOT_BYTES, .first_number = settings->first_number, .map = map
     };
-    cr_assert_eq(tt_comm_open(s->n, rank, settings, NULL, address, &comm), TUTTI_OK);
+    cr_assert_eq(tt_comm_open(s->n, rank, settings, NULL, NULL, address, &comm), TUTTI_OK);
     comm->transport->close(comm->endpoint);
     comm->transport = &tt_sim_transport;
     comm->memory.bounce_from = rank % 3 == 0 ? UINT64_MAX : 1; /* each rank decides that for itself */

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "shm_ranks.h"
-#include "sockets.h"
+#include "transports/tcp.h"
 #include "tests/rig/patience.h"
 #include "transport_suite.h"
 #include "transports/arena.h"
@@ -102,40 +102,17 @@ static void advance_sim(void)
     tt_sim_step(world, &rank);
 }
 
-struct joining {
-    struct tt_endpoint *endpoint;
-    const uint8_t *addresses;
-    pthread_t thread;
-    tutti_status status;
-};
-
-static void *join_others(void *joining)
-{
-    struct joining *j = joining;
-    j->status = tt_sockets.connect(j->endpoint, j->addresses);
-    return NULL;
-}
-
-/* A rank waits for the others when it connects, so each does that in a thread of its own. */
-static void make_sockets(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
+static void make_tcp(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
 {
     uint8_t *addresses = calloc((size_t)params->n, TT_ADDRESS_BYTES);
-    struct joining *ranks = calloc((size_t)params->n, sizeof *ranks);
     for (int r = 0; r < params->n; r++) {
         struct tt_endpoint_params mine = *params;
         mine.me = r;
-        ranks[r].addresses = addresses;
-        cr_assert_eq(tt_sockets.open(&mine, addresses + r * TT_ADDRESS_BYTES, &ranks[r].endpoint), TUTTI_OK);
-        endpoints[r] = ranks[r].endpoint;
+        cr_assert_eq(tt_tcp.open(&mine, addresses + r * TT_ADDRESS_BYTES, &endpoints[r]), TUTTI_OK);
     }
     for (int r = 0; r < params->n; r++)
-        cr_assert_eq(pthread_create(&ranks[r].thread, NULL, join_others, &ranks[r]), 0);
-    for (int r = 0; r < params->n; r++) {
-        pthread_join(ranks[r].thread, NULL);
-        cr_assert_eq(ranks[r].status, TUTTI_OK);
-    }
+        cr_assert_eq(tt_tcp.connect(endpoints[r], addresses), TUTTI_OK);
     free(addresses);
-    free(ranks);
 }
 
 static void run_all(struct transport_suite *s)
@@ -193,11 +170,11 @@ static void let_threads_run(void)
     sched_yield();
 }
 
-Test(transports, sockets)
+Test(transports, tcp)
 {
-    run_all(&(struct transport_suite){ .transport = &tt_sockets,
+    run_all(&(struct transport_suite){ .transport = &tt_tcp,
         .lines = TT_SLOTS,
-        .make = make_sockets,
+        .make = make_tcp,
         .advance = let_threads_run,
         .paths = 1 << TT_PATH_COPIED });
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bootstrap_net.h: the network addresses of an id, "host:port" as a user writes it. */
-#ifndef TT_BOOTSTRAP_NET_H
-#define TT_BOOTSTRAP_NET_H
+/* net.h: addresses of the network, "host:port" as a user writes it, and their sockets. */
+#ifndef TT_BASE_NET_H
+#define TT_BASE_NET_H
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,7 +28,16 @@ bool tt_net_is_here(const struct tt_net *net); /* an address of this machine */
 int tt_net_listen(struct tt_net *net);
 /* Returns a connection that was made within so many milliseconds, or -1 and errno. */
 int tt_net_connect(const struct tt_net *net, int timeout_ms);
+/* Begins to connect, and does not wait: returns a socket that can be written once that is done, or has failed
+ * (SO_ERROR); or -1 and errno. */
+int tt_net_dial(const struct tt_net *net);
 /* Sets *net to the address of the other end; false: the socket is not one of the network. */
 bool tt_net_peer(int socket, struct tt_net *net);
+
+/* Finds the address at which other hosts reach this one, with port 0: that of TUTTI_INTERFACE, which is the
+ * name of an interface (eth0), an address, or a network (10.1.0.0/16); else of the first interface that is
+ * up and is neither loopback nor a bridge of containers. *found is false if there is none, and none was named.
+ * INVALID_USAGE if TUTTI_INTERFACE names none of this host, with those that there are. */
+tutti_status tt_interface_find(struct tt_net *net, bool *found);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_sockets_calls.c: communicators whose endpoints are those of the sockets transport: the public calls,
+/* test_tcp_calls.c: communicators whose endpoints are those of the transport by TCP: the public calls,
  * and the executor under them, over links that only send, tell what has arrived, and release; and mixed
- * ones, where the neighbours of a rank are reached by sockets and the others by shared memory. The
+ * ones, where the neighbours of a rank are reached by TCP and the others by shared memory. The
  * communicators are the library's own but for that, and each rank is a process. */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -18,7 +18,7 @@
 #include "run/settings.h"
 #include "tests/rig/patience.h"
 #include "shm_ranks.h"
-#include "sockets.h"
+#include "transports/tcp.h"
 
 enum { RANKS = 3, AGAIN = 3, POISON = 0x5a };
 static const size_t counts[] = { 2, 3, 29, 1021, 16385, 100003, 786431 };
@@ -29,9 +29,9 @@ static void limit_time(void)
     alarm(patience_seconds(120));
 }
 
-TestSuite(sockets_calls, .init = limit_time);
+TestSuite(tcp_calls, .init = limit_time);
 
-static const struct tt_transport *const halves[] = { &shm_half, &tt_sockets, NULL };
+static const struct tt_transport *const halves[] = { &shm_half, &tt_tcp, NULL };
 static bool mixed;
 
 /* The library's communicator of three ranks, with an endpoint of this transport. */
@@ -51,11 +51,11 @@ static tutti_comm *join(struct shm_rank *r, const char *options)
         .map = true,
         .transports = halves };
     uint8_t unused[TT_ADDRESS_MAX]; /* the endpoint that it opens is closed again */
-    made = made && tt_comm_open(r->n, r->me, &settings, NULL, unused, &comm) == TUTTI_OK;
+    made = made && tt_comm_open(r->n, r->me, &settings, NULL, NULL, unused, &comm) == TUTTI_OK;
     if (!suite_expect(&r->suite, made, "%s", tt_last_error()))
         return NULL;
     comm->transport->close(comm->endpoint);
-    comm->transport = mixed ? &tt_mixed : &tt_sockets;
+    comm->transport = mixed ? &tt_mixed : &tt_tcp;
     made = comm->transport->open(&params, address, &comm->endpoint) == TUTTI_OK;
     shm_meet(r);
     made = made && tt_comm_connect(comm, all, domain_of) == TUTTI_OK;
@@ -224,7 +224,7 @@ static void run_calls(struct shm_rank *r, const char *options)
         suite_expect(&r->suite, (e->path_bytes[path] > 0) == (path == TT_PATH_COPIED), "path %d", path);
     for (int peer = 0; peer < RANKS && mixed; peer++) {
         const struct tt_endpoint *part = tt_link_to(e, TT_CLASS_COLLECTIVE, peer)->endpoint;
-        suite_expect(&r->suite, (part->transport == &tt_sockets) == (peer % 2 != r->me % 2),
+        suite_expect(&r->suite, (part->transport == &tt_tcp) == (peer % 2 != r->me % 2),
             "rank %d is reached by another part", peer);
     }
     suite_expect(&r->suite, tutti_comm_destroy(k.comm) == TUTTI_OK, "destroy: %s", tt_last_error());
@@ -237,7 +237,7 @@ static void call_by_default(struct shm_rank *r)
     run_calls(r, NULL);
 }
 
-/* Rank 1 is reached by sockets; ranks 0 and 2 share memory. */
+/* Rank 1 is reached by TCP; ranks 0 and 2 share memory. */
 static void call_over_both(struct shm_rank *r)
 {
     shm_introduce(r);
@@ -249,18 +249,18 @@ static void call_exactly(struct shm_rank *r)
     run_calls(r, "exact=1");
 }
 
-Test(sockets_calls, results_are_right)
+Test(tcp_calls, results_are_right)
 {
     shm_stage_run(shm_stage_new(RANKS), call_by_default, -1);
 }
 
-Test(sockets_calls, results_are_right_where_neighbours_are_on_different_transports)
+Test(tcp_calls, results_are_right_where_neighbours_are_on_different_transports)
 {
     mixed = true;
     shm_stage_run(shm_stage_new(RANKS), call_over_both, -1);
 }
 
-Test(sockets_calls, results_are_right_if_exact)
+Test(tcp_calls, results_are_right_if_exact)
 {
     shm_stage_run(shm_stage_new(RANKS), call_exactly, -1);
 }
@@ -301,7 +301,7 @@ static void differ(struct shm_rank *r)
     tutti_comm_destroy(comm);
 }
 
-Test(sockets_calls, a_mismatch_is_told_to_all)
+Test(tcp_calls, a_mismatch_is_told_to_all)
 {
     shm_stage_run(shm_stage_new(RANKS), differ, -1);
 }
@@ -321,7 +321,7 @@ static void refuse(struct shm_rank *r)
     tutti_comm_destroy(comm);
 }
 
-Test(sockets_calls, a_refusal_is_told_to_all)
+Test(tcp_calls, a_refusal_is_told_to_all)
 {
     shm_stage_run(shm_stage_new(RANKS), refuse, -1);
 }
@@ -337,7 +337,7 @@ static void wait_in_a_circle(struct shm_rank *r)
     tutti_comm_destroy(comm);
 }
 
-Test(sockets_calls, a_circle_is_seen)
+Test(tcp_calls, a_circle_is_seen)
 {
     shm_stage_run(shm_stage_new(RANKS), wait_in_a_circle, -1);
 }
@@ -355,7 +355,7 @@ static void lose_one(struct shm_rank *r)
     tutti_comm_destroy(comm);
 }
 
-Test(sockets_calls, a_death_ends_calls)
+Test(tcp_calls, a_death_ends_calls)
 {
     shm_stage_run(shm_stage_new(RANKS), lose_one, DIES);
 }

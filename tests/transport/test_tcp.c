@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_sockets.c: the sockets transport between processes: what the common suite cannot ask. Processes
+/* test_tcp.c: the transport by TCP between processes: what the common suite cannot ask. Processes
  * exchange, leave, die, and end a communicator at the same time; strangers knock. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -14,7 +14,7 @@
 #include "base/schedule.h"
 #include "tests/rig/patience.h"
 #include "shm_ranks.h"
-#include "sockets_wire.h"
+#include "transports/tcp.h"
 
 enum { RANKS = 3, LOOK_MS = 20000 };
 
@@ -23,11 +23,11 @@ static void limit_time(void)
     alarm(patience_seconds(120));
 }
 
-TestSuite(sockets, .init = limit_time);
+TestSuite(tcp, .init = limit_time);
 
 static struct tt_endpoint *join(struct shm_rank *r)
 {
-    r->suite.transport = &tt_sockets;
+    r->suite.transport = &tt_tcp;
     return shm_join(r);
 }
 
@@ -47,11 +47,11 @@ static void exchange(struct shm_rank *r)
     suite_exchange(&r->suite, e, r->stage->params.first_number, 40, 5);
     uint64_t copied = e->path_bytes[TT_PATH_COPIED];
     suite_expect(&r->suite, copied > 1 << 20, "only %llu bytes were sent", (unsigned long long)copied);
-    tt_sockets.close(e); /* while others may still read what this rank sent */
+    tt_tcp.close(e); /* while others may still read what this rank sent */
     free(r->suite.memory[0]);
 }
 
-Test(sockets, processes_exchange)
+Test(tcp, processes_exchange)
 {
     shm_stage_run(shm_stage_new(RANKS), exchange, -1);
 }
@@ -75,14 +75,14 @@ static void lose_one(struct shm_rank *r)
     shm_post(e, other, number, 7, text, sizeof text);
     shm_take(r, e, other, number, 7, sizeof text);
     if (r->me == 0) {
-        tt_sockets.close(e);
+        tt_tcp.close(e);
         return;
     }
     suite_expect(&r->suite, becomes(e, 0, TT_PEER_LEFT), "who left is not seen to");
-    tt_sockets.close(e);
+    tt_tcp.close(e);
 }
 
-Test(sockets, a_death_is_seen)
+Test(tcp, a_death_is_seen)
 {
     shm_stage_run(shm_stage_new(RANKS), lose_one, DIES);
 }
@@ -122,12 +122,12 @@ static void abort_together(struct shm_rank *r)
         suite_expect(&r->suite, atomic_load(&winners[round % 2]) == 1, "not one winner");
         if (r->me == 0)
             atomic_store(&winners[(round + 1) % 2], 0);
-        tt_sockets.close(e);
+        tt_tcp.close(e);
         shm_meet(r);
     }
 }
 
-Test(sockets, one_cause_wins)
+Test(tcp, one_cause_wins)
 {
     shm_stage_run(shm_stage_new(RANKS), abort_together, -1);
 }
@@ -150,10 +150,10 @@ static void abort_without_first(struct shm_rank *r)
     while (atomic_load(&r->stage->numbers[3 - r->me]) == 0)
         tt_sleep_ms(1);
     suite_expect(&r->suite, atomic_load(&r->stage->numbers[3 - r->me]) == (uint64_t)seen.rank, "two causes");
-    tt_sockets.close(e);
+    tt_tcp.close(e);
 }
 
-Test(sockets, the_next_rank_decides)
+Test(tcp, the_next_rank_decides)
 {
     shm_stage_run(shm_stage_new(RANKS), abort_without_first, 0);
 }
@@ -162,12 +162,11 @@ Test(sockets, the_next_rank_decides)
  * would, but for the token, which it does not know; with TT_NONE it hangs up. */
 static int knock(const uint8_t *address, int from)
 {
-    struct sockets_address read;
+    struct tcp_address read;
     memcpy(&read, address, sizeof read);
-    struct sockets_greeting words = { .magic = SOCKETS_MAGIC, .from = from, .to = read.rank };
-    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = read.port, .sin_addr.s_addr = read.ip };
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    cr_assert_eq(connect(fd, (const struct sockaddr *)&at, sizeof at), 0);
+    struct tcp_greeting words = { .magic = TCP_MAGIC, .from = from, .to = read.rank };
+    int fd = tt_net_connect(&read.net, LOOK_MS);
+    cr_assert_geq(fd, 0);
     if (from != TT_NONE)
         cr_assert_eq(send(fd, &words, sizeof words, MSG_NOSIGNAL), sizeof words);
     else
@@ -182,20 +181,20 @@ static void meet_late(struct shm_rank *r)
     struct tt_endpoint *e = NULL;
     uint8_t text[100], *mine = r->stage->addresses[r->me];
     params.me = r->me;
-    suite_expect(&r->suite, tt_sockets.open(&params, mine, &e) == TUTTI_OK, "no endpoint");
+    suite_expect(&r->suite, tt_tcp.open(&params, mine, &e) == TUTTI_OK, "no endpoint");
     knock(mine, TT_NONE);
     int stranger = knock(mine, RANKS - 1);
     shm_meet(r);
-    suite_expect(&r->suite, tt_sockets.connect(e, r->stage->addresses[0]) == TUTTI_OK, "not connected");
+    suite_expect(&r->suite, tt_tcp.connect(e, r->stage->addresses[0]) == TUTTI_OK, "not connected");
     close(stranger);
     shm_meet(r);
     int next = (r->me + 1) % r->n, before = (r->me + r->n - 1) % r->n;
     shm_post(e, next, params.first_number, (uint64_t)r->me, text, sizeof text);
     shm_take(r, e, before, params.first_number, (uint64_t)before, sizeof text);
-    tt_sockets.close(e);
+    tt_tcp.close(e);
 }
 
-Test(sockets, strangers_are_turned_away)
+Test(tcp, strangers_are_turned_away)
 {
     shm_stage_run(shm_stage_new(RANKS), meet_late, -1);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bootstrap_net.c: from text to addresses, from addresses to sockets.
+/* net.c: from text to addresses, from addresses to sockets.
  *
  * A listener binds to the address that was named and to no other: one on all interfaces would talk to all
  * of their networks. */
-#include "bootstrap/bootstrap_net.h"
+#include "base/net.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -169,6 +169,16 @@ int tt_net_connect(const struct tt_net *net, int timeout_ms)
     if (ready > 0 && getsockopt(s, SOL_SOCKET, SO_ERROR, &number, &size) == 0 && number == 0)
         return s;
     errno = ready == 0 ? ETIMEDOUT : number != 0 ? number : errno;
+    return close_failed(s);
+}
+
+int tt_net_dial(const struct tt_net *net)
+{
+    union address address;
+    socklen_t bytes = write_address(net, &address);
+    int s = open_socket(&address);
+    if (s < 0 || connect(s, &address.any, bytes) == 0 || errno == EINPROGRESS)
+        return s;
     return close_failed(s);
 }
 

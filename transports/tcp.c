@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tcp.c: endpoints of the transport by TCP, and what their links do. Nothing here waits for a peer: an
+ * endpoint is connected when it knows the addresses, and connections are made when there is something to say.
+ *
+ * A message of few bytes, or of several runs, is copied into its slot, and so sent at once. A longer one is
+ * written from where it lies. It is read into the receiver's slot, or, if that has granted a place, there. */
+#include "transports/tcp.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/schedule.h"
+#include "base/status.h"
+
+enum { CLOSE_MS = 2000, PAGE = 4096 };
+
+static struct tcp_endpoint *of(struct tt_endpoint *head)
+{
+    return (struct tcp_endpoint *)head;
+}
+
+/* --- Endpoints */
+
+static void free_endpoint(struct tcp_endpoint *e)
+{
+    for (int r = 0; e->peers != NULL && r < e->head.n; r++) {
+        if (e->peers[r].in_fd >= 0)
+            close(e->peers[r].in_fd);
+        if (e->peers[r].out_fd >= 0)
+            close(e->peers[r].out_fd);
+    }
+    tcp_forget_strangers(e);
+    if (e->listener >= 0)
+        close(e->listener);
+    if (e->wake >= 0)
+        close(e->wake);
+    if (e->memory != NULL)
+        munmap(e->memory, e->memory_bytes);
+    pthread_mutex_destroy(&e->aborting);
+    pthread_mutex_destroy(&e->driving);
+    free(e->peers);
+    free(e->ends);
+    free(e->head.links);
+    free(e->refusals);
+    free(e->staging);
+    free(e->buffers);
+    free(e->refused);
+    free(e);
+}
+
+static size_t staging_bytes(const struct tcp_endpoint *e)
+{
+    size_t refusals = 8 * e->refusal_words, cause = sizeof(struct tt_cause);
+    return refusals > cause ? refusals : cause;
+}
+
+/* Allocates all that an endpoint has. The system gives the memory of slots when it is touched. */
+static bool allocate(struct tcp_endpoint *e)
+{
+    size_t n = (size_t)e->head.n;
+    e->refused_numbers = 1 + 2 * n;
+    e->refusal_words = e->refused_numbers + TCP_TEXT_WORDS;
+    e->memory_bytes = 2 * TT_CLASSES * TT_SLOTS * n * ((e->head.slot_bytes + PAGE - 1) / PAGE * PAGE);
+    e->ends = calloc(TT_CLASSES * n, sizeof *e->ends);
+    e->head.links = calloc(TT_CLASSES * n, sizeof *e->head.links);
+    e->refusals = calloc(n * (1 + e->refusal_words), sizeof *e->refusals);
+    e->refused = calloc(e->refusal_words, sizeof *e->refused);
+    e->staging = calloc(2 * n, staging_bytes(e));
+    e->buffers = malloc(n * TCP_BUFFER_BYTES);
+    void *memory = mmap(
+        NULL, e->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    e->memory = memory == MAP_FAILED ? NULL : memory;
+    return e->ends != NULL && e->head.links != NULL && e->refusals != NULL && e->refused != NULL &&
+           e->staging != NULL && e->buffers != NULL && e->memory != NULL;
+}
+
+static struct tcp_endpoint *new_endpoint(const struct tt_endpoint_params *params)
+{
+    size_t n = (size_t)params->n, bytes = (sizeof(struct tcp_endpoint) + 63) / 64 * 64;
+    struct tcp_endpoint *e = aligned_alloc(64, bytes);
+    if (e == NULL)
+        return NULL;
+    memset(e, 0, sizeof *e);
+    e->params = *params;
+    e->listener = e->wake = -1;
+    e->first_claimer = TT_NONE;
+    pthread_mutex_init(&e->aborting, NULL);
+    pthread_mutex_init(&e->driving, NULL);
+    e->head = (struct tt_endpoint){ .transport = &tt_tcp,
+        .control = &tcp_control_ops,
+        .n = params->n,
+        .me = params->me,
+        .slot_bytes = params->slot_bytes,
+        .post_bytes = TCP_COPY_BYTES < params->slot_bytes ? TCP_COPY_BYTES : params->slot_bytes,
+        .copy_bytes = TCP_COPY_BYTES,
+        .ended = &e->ended,
+        .inside = &e->inside,
+        .doorbell = &e->bell };
+    e->peers = calloc(n, sizeof *e->peers);
+    for (size_t r = 0; e->peers != NULL && r < n; r++)
+        e->peers[r].in_fd = e->peers[r].out_fd = -1;
+    if (e->peers == NULL || !allocate(e)) {
+        free_endpoint(e);
+        return NULL;
+    }
+    for (size_t r = 0; r < n; r++) {
+        struct tcp_peer *p = &e->peers[r];
+        p->control.refusals = e->refusals + r * (1 + e->refusal_words);
+        p->in.staging = e->staging + 2 * r * staging_bytes(e);
+        p->to.staging = p->in.staging + staging_bytes(e);
+        p->buffer = e->buffers + r * TCP_BUFFER_BYTES;
+        p->call = params->first_number;
+        atomic_store(&p->control.completed, params->first_number);
+    }
+    return e;
+}
+
+static tutti_status listen_for_peers(struct tcp_endpoint *e, struct tcp_address *mine)
+{
+    char text[TT_NET_TEXT];
+    bool found;
+    *mine = (struct tcp_address){ .magic = TCP_MAGIC, .rank = e->head.me, .pid = getpid() };
+    tutti_status status = tt_interface_find(&mine->net, &found);
+    if (status != TUTTI_OK)
+        return status;
+    if (!found) /* of this host alone: there is no other */
+        mine->net = (struct tt_net){ .family = TT_FAMILY_IPV4, .address = { 127, 0, 0, 1 } };
+    e->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    e->listener = tt_net_listen(&mine->net);
+    tt_net_print(&mine->net, text);
+    if (e->wake < 0 || e->listener < 0 || getrandom(e->token, sizeof e->token, 0) != sizeof e->token)
+        return tt_fail_errno(
+            TUTTI_SYSTEM_ERROR, "rank %d cannot listen at %s for ranks of other hosts", e->head.me, text);
+    memcpy(mine->token, e->token, sizeof mine->token);
+    return TUTTI_OK;
+}
+
+static tutti_status open_endpoint(
+    const struct tt_endpoint_params *params, uint8_t *address, struct tt_endpoint **endpoint)
+{
+    struct tcp_address mine;
+    if (params->n < 1 || params->me < 0 || params->me >= params->n || params->slot_bytes == 0 ||
+        params->slot_bytes > UINT32_MAX)
+        return tt_fail(TUTTI_INTERNAL_ERROR, "tcp: rank %d of %d with slots of %llu bytes", params->me,
+            params->n, (unsigned long long)params->slot_bytes);
+    struct tcp_endpoint *e = new_endpoint(params);
+    if (e == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "tcp: no memory for an endpoint of %d ranks", params->n);
+    tutti_status status = listen_for_peers(e, &mine);
+    if (status != TUTTI_OK) {
+        free_endpoint(e);
+        return status;
+    }
+    memset(address, 0, TT_ADDRESS_BYTES);
+    memcpy(address, &mine, sizeof mine);
+    *endpoint = &e->head;
+    return TUTTI_OK;
+}
+
+static const struct tt_link_ops link_ops;
+
+static void make_links(struct tcp_endpoint *e)
+{
+    uint8_t *room = e->memory;
+    uint64_t bytes = (e->head.slot_bytes + PAGE - 1) / PAGE * PAGE;
+    for (int i = 0; i < TT_CLASSES * e->head.n; i++) {
+        struct tcp_link *link = &e->ends[i];
+        link->head = (struct tt_link){ &link_ops, &e->head, i % e->head.n };
+        for (int s = 0; s < TT_SLOTS; s++, room += 2 * bytes) {
+            link->out[s].memory = room;
+            link->in[s].memory = room + bytes;
+        }
+        e->head.links[i] = &link->head;
+    }
+}
+
+static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *addresses)
+{
+    struct tcp_endpoint *e = of(head);
+    for (int r = 0; r < head->n; r++) {
+        struct tcp_address *theirs = &e->peers[r].address;
+        memcpy(theirs, addresses + (size_t)r * TT_ADDRESS_BYTES, sizeof *theirs);
+        if (theirs->magic != TCP_MAGIC || theirs->rank != r)
+            return tt_fail(TUTTI_MISMATCH,
+                "what rank %d says is no address of this transport (tcp): use one version of Tutti on all hosts",
+                r);
+    }
+    make_links(e);
+    tutti_status status = tcp_thread_start(e);
+    e->connected = status == TUTTI_OK;
+    return status;
+}
+
+static void close_endpoint(struct tt_endpoint *head)
+{
+    struct tcp_endpoint *e = of(head);
+    e->close_ns = tt_deadline_ns(CLOSE_MS);
+    if (e->connected)
+        tcp_thread_stop(e);
+    free_endpoint(e);
+}
+
+/* --- Links */
+
+/* Returns the slot of a message from (`sends`), or to, this rank. */
+static struct tcp_slot *slot_of(struct tt_link *head, uint64_t number, bool sends)
+{
+    struct tcp_link *link = (struct tcp_link *)(void *)head;
+    bool out = sends && head->peer != head->endpoint->me;
+    return out ? &link->out[number % TT_SLOTS] : &link->in[number % TT_SLOTS];
+}
+
+/* True if the slot can be filled. Else the peer is asked to tell of its releases. */
+static bool is_free(struct tt_link *link, const struct tcp_slot *slot)
+{
+    struct tcp_endpoint *e = of(link->endpoint);
+    if (atomic_load_explicit(&slot->state, memory_order_acquire) == TCP_FREE)
+        return true;
+    if (link->peer == e->head.me)
+        return false;
+    struct tcp_peer *p = &e->peers[link->peer];
+    int enough = TCP_ENOUGH;
+    bool news = atomic_load_explicit(&slot->state, memory_order_acquire) == TCP_DONE &&
+                atomic_compare_exchange_strong(&p->want, &enough, TCP_WANTS);
+    tcp_drive(e, link->peer, news);
+    return atomic_load_explicit(&slot->state, memory_order_acquire) == TCP_FREE;
+}
+
+/* Hands a slot that is filled to who drives. */
+static void hand_over(struct tt_link *link, struct tcp_slot *slot, uint64_t number, uint32_t signature,
+    uint8_t *payload, uint64_t bytes)
+{
+    struct tcp_endpoint *e = of(link->endpoint);
+    slot->number = number;
+    slot->signature = signature;
+    slot->bytes = bytes;
+    slot->payload = payload;
+    e->head.path_bytes[TT_PATH_COPIED] += bytes;
+    atomic_store_explicit(&slot->state, TCP_FULL, memory_order_release);
+    if (link->peer != e->head.me)
+        tcp_drive(e, link->peer, true);
+}
+
+static bool send_message(struct tt_link *link, const struct tt_message *m)
+{
+    struct tcp_slot *slot = slot_of(link, m->number, true);
+    if (!is_free(link, slot))
+        return false;
+    uint64_t element = m->source.layout->element_bytes, run;
+    uint8_t *payload = (uint8_t *)tt_view_run(&m->source, 0, &run);
+    if (run * element < m->bytes || m->bytes <= TCP_COPY_BYTES || link->peer == link->endpoint->me) {
+        for (uint64_t at = 0; at < m->bytes; at += run) {
+            const void *from = (const void *)tt_view_run(&m->source, at / element, &run);
+            run = run * element < m->bytes - at ? run * element : m->bytes - at;
+            memcpy(slot->memory + at, from, run);
+        }
+        payload = slot->memory;
+    }
+    hand_over(link, slot, m->number, m->signature, payload, m->bytes);
+    return true;
+}
+
+static bool post_message(
+    struct tt_link *link, uint64_t number, uint32_t signature, const void *src, uint32_t bytes)
+{
+    struct tcp_slot *slot = slot_of(link, number, true);
+    if (!is_free(link, slot))
+        return false;
+    memcpy(slot->memory, src, bytes);
+    hand_over(link, slot, number, signature, slot->memory, bytes);
+    return true;
+}
+
+static bool is_sent(struct tt_link *link, uint64_t number)
+{
+    const struct tcp_slot *slot = slot_of(link, number, true);
+    bool own = link->peer == link->endpoint->me;
+    if (own || atomic_load_explicit(&slot->state, memory_order_acquire) != TCP_FULL ||
+        slot->number != number || slot->payload == slot->memory)
+        return true;
+    tcp_drive(of(link->endpoint), link->peer, true);
+    return atomic_load_explicit(&slot->state, memory_order_acquire) != TCP_FULL;
+}
+
+/* Returns the slot of a message that is there; NULL: it is not. */
+static const struct tcp_slot *find(struct tt_link *link, uint64_t number)
+{
+    struct tcp_endpoint *e = of(link->endpoint);
+    const struct tcp_slot *slot = slot_of(link, number, false);
+    for (int look = 0; look < 2; look++) {
+        if (atomic_load_explicit(&slot->state, memory_order_acquire) == TCP_FULL && slot->number == number)
+            return slot;
+        if (link->peer == e->head.me || look == 1)
+            return NULL;
+        if (!atomic_load_explicit(&e->peers[link->peer].awaited, memory_order_relaxed))
+            atomic_store_explicit(&e->peers[link->peer].awaited, true, memory_order_relaxed);
+        tcp_drive(e, link->peer, false);
+    }
+    return NULL;
+}
+
+static bool has_arrived(
+    struct tt_link *link, uint64_t number, const struct tt_view *like, struct tt_arrival *arrival)
+{
+    const struct tcp_slot *slot = find(link, number);
+    (void)like;
+    if (slot == NULL)
+        return false;
+    *arrival = (struct tt_arrival){ .path = slot->payload == slot->memory ? TT_PATH_COPIED : TT_PATH_PLACED,
+        .packed = true,
+        .signature = slot->signature,
+        .bytes = slot->bytes,
+        .available = slot->bytes,
+        .base = (uintptr_t)slot->payload };
+    return true;
+}
+
+static enum tt_peek peek(
+    struct tt_link *link, uint64_t number, uint32_t signature, uint32_t bytes, const void **payload)
+{
+    const struct tcp_slot *slot = find(link, number);
+    if (slot == NULL)
+        return TT_PEEK_NOTHING;
+    bool right = slot->signature == signature && slot->bytes == bytes;
+    if (right && slot->payload != slot->memory)
+        return TT_PEEK_PLACED;
+    *payload = right ? slot->payload : NULL;
+    return right ? TT_PEEK_THERE : TT_PEEK_ODD;
+}
+
+static void release(struct tt_link *link, uint64_t number)
+{
+    struct tcp_endpoint *e = of(link->endpoint);
+    struct tcp_link *own = (struct tcp_link *)(void *)link;
+    struct tcp_slot *slot = slot_of(link, number, false);
+    if (atomic_load_explicit(&slot->state, memory_order_acquire) != TCP_FULL || slot->number != number)
+        return;
+    if (link->peer == e->head.me) {
+        atomic_store_explicit(&slot->state, TCP_FREE, memory_order_release);
+        return;
+    }
+    atomic_store_explicit(&slot->state, TCP_DONE, memory_order_release);
+    if (atomic_fetch_add(&own->releases, 1) + 1 >= TCP_TOLD_AT || atomic_load(&e->peers[link->peer].wanted))
+        tcp_drive(e, link->peer, true);
+}
+
+/* A place of one run is granted until the message has begun to come. It is no harm if who drives is at work:
+ * then the message comes to its slot. */
+static bool grant(
+    struct tt_link *link, uint64_t number, uint32_t signature, const struct tt_view *place, uint64_t after)
+{
+    struct tcp_endpoint *e = of(link->endpoint);
+    struct tcp_slot *slot = slot_of(link, number, false);
+    uint64_t count, bytes = tt_view_count(place) * place->layout->element_bytes;
+    uintptr_t address = tt_view_run(place, 0, &count);
+    (void)signature;
+    if (after != 0 || link->peer == e->head.me || bytes <= TCP_COPY_BYTES ||
+        count * place->layout->element_bytes < bytes || pthread_mutex_trylock(&e->driving) != 0)
+        return false;
+    bool free = !e->deaf && atomic_load_explicit(&slot->state, memory_order_acquire) != TCP_FULL &&
+                (slot->granted == 0 || slot->granted == number + 1);
+    if (free) {
+        slot->granted = number + 1;
+        slot->place = (uint8_t *)address;
+        slot->place_bytes = bytes;
+    }
+    pthread_mutex_unlock(&e->driving);
+    return free;
+}
+
+static const struct tt_link_ops link_ops = {
+    .send = send_message,
+    .post = post_message,
+    .sent = is_sent,
+    .arrived = has_arrived,
+    .peek = peek,
+    .release = release,
+    .grant = grant,
+};
+
+const struct tt_transport tt_tcp = {
+    .name = "tcp",
+    .address_bytes = TT_ADDRESS_BYTES,
+    .open = open_endpoint,
+    .connect = connect_endpoint,
+    .close = close_endpoint,
+};

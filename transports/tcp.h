@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tcp.h: messages between hosts by TCP, and what ranks of other hosts tell each other besides; what its files
+ * share. tcp.c has the endpoint and its links, tcp_control.c the control table, tcp_wire.c what goes over a
+ * connection, tcp_thread.c the connections and the endpoint's thread.
+ *
+ *     rank 0                        rank 2
+ *     out --- messages, words ----> in          a connection goes one way, and is made by its sender
+ *     in  <-- messages, words ----- out         when it has something to say
+ *
+ * So a rank has connections to those that it talks with, and no others. Whoever needs something drives: the
+ * caller, when what it looks for is not there, reads and writes by itself; else the thread does, which sleeps
+ * in poll. One of them at a time (`driving`). While the caller drives, the thread naps.
+ *
+ * Each word has one writer at a time:
+ *
+ *     slot of a link       state FREE -> FULL -> DONE -> FREE; who may write next is said at enum tcp_state
+ *     struct tcp_control   of this rank: the caller writes; of a peer: who drives writes what that one told
+ *     claim, cause         written once, before the flag that says so
+ *
+ * Of its own accord a rank tells nothing but messages, how a communicator ends, and that it leaves. A peer
+ * that has waited long asks for the rest (TCP_ASK), and finds the answer when it looks again. */
+#ifndef TT_TRANSPORTS_TCP_H
+#define TT_TRANSPORTS_TCP_H
+#include <pthread.h>
+#include <stddef.h>
+
+#include "base/net.h"
+#include "transports/transport.h"
+
+#define TCP_MAGIC UINT64_C(0x0001706374747574) /* "tuttcp", and the version of what follows */
+enum { TCP_TOKEN_BYTES = 16, TCP_COPY_BYTES = 8 << 10, TCP_BUFFER_BYTES = 16 << 10 };
+enum { TCP_TOLD_AT = TT_SLOTS / 2 }; /* releases that a peer is told of by themselves */
+
+struct tcp_address {
+    uint64_t magic;
+    int32_t rank, pid;
+    struct tt_net net;
+    uint8_t token[TCP_TOKEN_BYTES]; /* only who has this address knows it */
+};
+_Static_assert(sizeof(struct tcp_address) <= TT_ADDRESS_BYTES, "an address fits");
+
+struct tcp_greeting { /* the first bytes of a connection */
+    uint64_t magic;
+    int32_t from, to;
+    uint8_t token[TCP_TOKEN_BYTES]; /* of `to` */
+};
+
+/* Of a slot to send from: the caller fills a FREE one; who drives makes a FULL one DONE when it is written,
+ * and FREE when the peer tells of its release. Of a slot to receive into: who drives fills a FREE one, the
+ * caller makes it DONE by its release, and who drives FREE again when it tells the sender. A rank's slots to
+ * itself need nobody who drives: the caller fills and frees them. */
+enum tcp_state { TCP_FREE, TCP_FULL, TCP_DONE };
+struct tcp_slot {
+    _Atomic uint32_t state;
+    uint32_t signature;
+    uint64_t number, bytes;
+    uint8_t *memory; /* the slot's own room */
+    uint8_t *payload; /* memory, or where the caller has the bytes, or has granted */
+    uint64_t granted; /* 1 + the number of the message that may be put at `place`; 0: none. With `driving` */
+    uint64_t place_bytes;
+    uint8_t *place;
+};
+
+struct tcp_link {
+    struct tt_link head; /* first */
+    struct tcp_slot out[TT_SLOTS], in[TT_SLOTS]; /* in: also what a rank sends to itself */
+    _Atomic uint32_t releases; /* DONE slots of `in`, of which the peer has not been told */
+};
+
+/* A cell holds a struct that is read while it may be replaced: a version, which is odd meanwhile and 0 before
+ * the first time, and the words. One thread at a time writes; any may read. */
+typedef _Atomic uint64_t tcp_word;
+enum { TCP_RECORD_WORDS = sizeof(struct tt_call_record) / 8, TCP_TEXT_WORDS = TT_REFUSAL_TEXT / 8 };
+void tcp_cell_write(tcp_word *cell, const void *bytes, size_t words);
+/* Returns the version that was read; 0 if there is none, or if it is being replaced. */
+uint64_t tcp_cell_read(const tcp_word *cell, void *bytes, size_t words);
+
+/* What one rank tells others when they ask. A record's `sequence` is 1 + the number of its operation; that of
+ * the wait is 1, or 0 if the rank waits for nothing. */
+struct tcp_control {
+    _Atomic uint64_t begun; /* 1 + the last operation of this rank; 0: none */
+    _Atomic uint64_t completed; /* all operations below are over */
+    tcp_word calls[TT_CALLS_KEPT][1 + TCP_RECORD_WORDS];
+    tcp_word wait[1 + TCP_RECORD_WORDS];
+    tcp_word *refusals; /* 1 + the number of what was refused: a collective, a receive from each rank, a send
+                         * to each; 0: nothing. Then the last text */
+};
+
+enum tcp_kind {
+    TCP_MESSAGE,
+    TCP_RELEASE, /* only what every frame has: which slots are free again */
+    TCP_WANT, /* no slot is free: tell of releases, however few */
+    TCP_ASK, /* tell of calls, the wait and refusals; ends with COMPLETED */
+    TCP_CALL,
+    TCP_COMPLETED,
+    TCP_WAIT,
+    TCP_REFUSALS,
+    TCP_CLAIM, /* "this is the cause, if it is the first": to the rank that decides */
+    TCP_CAUSE, /* of the end, as decided: to all */
+    TCP_GOODBYE, /* the last one: this rank closes its endpoint */
+    TCP_KINDS
+};
+struct tcp_frame { /* as on the wire; `bytes` of payload follow */
+    uint8_t kind, class;
+    uint8_t released[TT_CLASSES]; /* a bit for each slot */
+    uint32_t signature;
+    uint64_t number; /* of a message, an operation; of a cause: who found it; of a goodbye: completed */
+    uint64_t bytes;
+};
+
+struct tcp_transfer { /* of a frame that is being read, or written */
+    struct tcp_frame frame;
+    uint64_t at, size; /* frame and payload; size 0: no frame is under way */
+    uint8_t *payload;
+    uint8_t *staging; /* room for the payload of a frame that is no message */
+};
+
+enum tcp_want { TCP_ENOUGH, TCP_WANTS, TCP_TOLD }; /* what a rank does of slots; the peer was told so */
+enum tcp_out { TCP_NOT_DIALED, TCP_DIALING, TCP_OPEN, TCP_CLOSED };
+
+struct tcp_peer {
+    struct tcp_address address;
+    _Atomic int state; /* enum tt_peer_state */
+    _Atomic bool awaited; /* this rank has looked for a message of it */
+    struct tcp_control control; /* of this rank itself: what it tells */
+
+    int in_fd; /* -1: there is none, or none any more */
+    _Atomic bool met; /* it has connected once */
+    struct tcp_transfer in;
+    uint8_t *buffer; /* bytes that have come, and are no payload of a message */
+    size_t have, used;
+
+    _Atomic int out; /* enum tcp_out */
+    int out_fd;
+    int64_t since_ns; /* of dialing, or of a loss that may turn out to be a goodbye; 0: neither */
+    struct tcp_transfer to;
+
+    /* What is to be told, and what the peer has been told. */
+    _Atomic bool ask; /* this rank asks */
+    _Atomic int want; /* enum tcp_want */
+    bool asked; /* the peer asks */
+    _Atomic bool wanted; /* the peer wants slots */
+    bool answering; /* an answer of the peer is awaited */
+    uint64_t call, wait, refusals;
+    bool claim, cause, goodbye;
+};
+
+struct tcp_endpoint {
+    struct tt_endpoint head; /* first */
+    struct tt_endpoint_params params;
+    struct tcp_peer *peers; /* n */
+    struct tcp_link *ends; /* [class][n] */
+    uint8_t *memory; /* all room of the slots */
+    uint64_t memory_bytes;
+    tcp_word *refusals; /* all cells for refusals */
+    uint8_t *staging, *buffers;
+    size_t refusal_words;
+    uint64_t refused_numbers, *refused; /* of this rank: what its cell holds */
+
+    int listener, wake; /* wake: an eventfd */
+    uint8_t token[TCP_TOKEN_BYTES];
+    struct tcp_stranger *strangers; /* who has connected and not said who he is */
+    pthread_t thread;
+    pthread_mutex_t driving;
+    bool connected, deaf; /* deaf: buffers are given back, so no message is read or written any more */
+    _Atomic uint32_t turns; /* of the caller that drove */
+    _Atomic uint32_t looks; /* connections that were made only to ask */
+    _Atomic bool woken, closing;
+    int64_t close_ns; /* when it waits no more for peers that do not take what was sent */
+
+    pthread_mutex_t aborting;
+    struct tt_cause claim, cause;
+    _Atomic bool claimed; /* by this rank */
+    _Atomic bool impatient; /* it has waited long enough for the rank that decides */
+    struct tt_cause first_claim; /* of any rank, the first that came here */
+    int first_claimer; /* TT_NONE: nobody */
+    _Atomic uint32_t ended; /* 1 + the rank that found the cause */
+
+    _Atomic uint32_t inside;
+    struct tt_doorbell bell;
+};
+
+static inline struct tcp_link *tcp_link_of(struct tcp_endpoint *e, unsigned class, int rank)
+{
+    return &e->ends[class * (unsigned)e->head.n + (unsigned)rank];
+}
+
+extern const struct tt_control_ops tcp_control_ops;
+
+/* Tells the thread that there is something to do. */
+void tcp_wake(struct tcp_endpoint *e);
+/* The caller drives the connections with one peer, if nobody drives. `news`: there is something that the peer
+ * is to be told, now or soon. */
+void tcp_drive(struct tcp_endpoint *e, int rank, bool news);
+
+/* With `driving`: read what has come; write what is to be said. */
+void tcp_read(struct tcp_endpoint *e, int rank);
+void tcp_write(struct tcp_endpoint *e, int rank);
+/* True if there is something that this peer is to be told. */
+bool tcp_has_news(struct tcp_endpoint *e, int rank);
+/* Ends the communicator if this rank decides that, and a cause is known. */
+void tcp_decide(struct tcp_endpoint *e);
+/* The peer is in this state from now on; the connections with it are closed. */
+void tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state);
+
+tutti_status tcp_thread_start(struct tcp_endpoint *e);
+/* Lets the thread say all that is still to be said, and goodbye; returns when each peer has taken it, or has
+ * gone, at the latest at close_ns. */
+void tcp_thread_stop(struct tcp_endpoint *e);
+void tcp_forget_strangers(struct tcp_endpoint *e);
+
+extern const struct tt_transport tt_tcp;
+
+#endif

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tcp_control.c: what ranks know of each other besides messages: of this rank what its caller publishes, of a
+ * peer a copy, made when this rank last asked.
+ *
+ * Who waits long looks once in a while. A look at a peer asks it for what is new, and reads what came after
+ * the look before. To ask, a connection is needed; so that a stall of a large job does not connect all with
+ * all, only LOOKS_MOST are made for that, beside those to ranks whose messages are awaited.
+ *
+ * Of a peer that has gone and was never heard of, nobody knows what it had completed. It sent nothing that
+ * this rank has not taken, so unless its message is awaited it is as if it had completed all. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/schedule.h"
+#include "transports/tcp.h"
+
+enum { ABORT_MS = 5000, LOOKS_MOST = 64 };
+
+static struct tcp_endpoint *of(struct tt_endpoint *head)
+{
+    return (struct tcp_endpoint *)head;
+}
+
+void tcp_cell_write(tcp_word *cell, const void *bytes, size_t words)
+{
+    uint64_t version = atomic_load_explicit(&cell[0], memory_order_relaxed), word;
+    atomic_store_explicit(&cell[0], version + 1, memory_order_relaxed);
+    for (size_t i = 0; i < words; i++) {
+        memcpy(&word, (const uint8_t *)bytes + i * sizeof word, sizeof word);
+        atomic_store_explicit(&cell[1 + i], word, memory_order_release);
+    }
+    atomic_store_explicit(&cell[0], version + 2, memory_order_release);
+}
+
+uint64_t tcp_cell_read(const tcp_word *cell, void *bytes, size_t words)
+{
+    uint64_t version = atomic_load_explicit(&cell[0], memory_order_acquire);
+    if (version % 2 != 0)
+        return 0;
+    for (size_t i = 0; i < words; i++) {
+        uint64_t word = atomic_load_explicit(&cell[1 + i], memory_order_acquire);
+        memcpy((uint8_t *)bytes + i * sizeof word, &word, sizeof word);
+    }
+    return atomic_load_explicit(&cell[0], memory_order_relaxed) == version ? version : 0;
+}
+
+/* Asks a peer for what is new, unless it is asked already. */
+static void ask(struct tcp_endpoint *e, int peer)
+{
+    struct tcp_peer *p = &e->peers[peer];
+    if (peer == e->head.me || atomic_load(&p->ask) || atomic_load(&p->state) != TT_PEER_ALIVE)
+        return;
+    if (atomic_load(&p->out) == TCP_NOT_DIALED && !atomic_load(&p->awaited) &&
+        atomic_fetch_add(&e->looks, 1) >= LOOKS_MOST)
+        return;
+    atomic_store(&p->ask, true);
+    tcp_wake(e);
+}
+
+static void publish(struct tt_endpoint *head, const struct tt_call_record *call, uint64_t sequence)
+{
+    struct tcp_control *mine = &of(head)->peers[head->me].control;
+    struct tt_call_record record = { 0 };
+    if (call != NULL) {
+        record = *call;
+        record.sequence = sequence == TT_WAIT ? 1 : sequence + 1;
+    }
+    if (sequence == TT_WAIT) {
+        tcp_cell_write(mine->wait, &record, TCP_RECORD_WORDS);
+    } else if (call != NULL) {
+        tcp_cell_write(mine->calls[sequence % TT_CALLS_KEPT], &record, TCP_RECORD_WORDS);
+        atomic_store_explicit(&mine->begun, sequence + 1, memory_order_release);
+    } else {
+        atomic_store_explicit(&mine->completed, sequence + 1, memory_order_release);
+    }
+}
+
+static bool call_of(struct tt_endpoint *head, int peer, uint64_t sequence, struct tt_call_record *call)
+{
+    const struct tcp_control *theirs = &of(head)->peers[peer].control;
+    bool wait = sequence == TT_WAIT;
+    const tcp_word *cell = wait ? theirs->wait : theirs->calls[sequence % TT_CALLS_KEPT];
+    ask(of(head), peer);
+    return tcp_cell_read(cell, call, TCP_RECORD_WORDS) != 0 && call->sequence == (wait ? 1 : sequence + 1);
+}
+
+static uint64_t completed_by(struct tt_endpoint *head, int peer)
+{
+    struct tcp_peer *p = &of(head)->peers[peer];
+    ask(of(head), peer);
+    bool unknown = atomic_load(&p->state) != TT_PEER_ALIVE && !atomic_load(&p->met);
+    if (unknown && !atomic_load(&p->awaited))
+        return UINT64_MAX;
+    return atomic_load_explicit(&p->control.completed, memory_order_acquire);
+}
+
+/* Returns where the number of this refusal stands in a cell for refusals. */
+static size_t place_of(const struct tt_endpoint *head, const struct tt_refusal *r)
+{
+    return r->peer == TT_NONE ? 0 : (size_t)(1 + (r->sends ? head->n : 0) + r->peer);
+}
+
+static void refuse(struct tt_endpoint *head, const struct tt_refusal *refusal)
+{
+    struct tcp_endpoint *e = of(head);
+    if (refusal == NULL) {
+        memset(e->refused, 0, e->refusal_words * sizeof *e->refused);
+    } else {
+        e->refused[place_of(head, refusal)] = refusal->number + 1;
+        memcpy(&e->refused[e->refused_numbers], refusal->text, sizeof refusal->text);
+    }
+    tcp_cell_write(e->peers[head->me].control.refusals, e->refused, e->refusal_words);
+}
+
+static bool refused(struct tt_endpoint *head, int rank, struct tt_refusal *refusal)
+{
+    struct tcp_endpoint *e = of(head);
+    const tcp_word *cell = e->peers[rank].control.refusals;
+    size_t place = 1 + place_of(head, refusal), text = 1 + e->refused_numbers;
+    ask(e, rank);
+    uint64_t version = atomic_load_explicit(&cell[0], memory_order_acquire);
+    uint64_t number = atomic_load_explicit(&cell[place], memory_order_acquire);
+    for (size_t i = 0; i < TCP_TEXT_WORDS; i++) {
+        uint64_t word = atomic_load_explicit(&cell[text + i], memory_order_acquire);
+        memcpy(refusal->text + i * sizeof word, &word, sizeof word);
+    }
+    refusal->text[TT_REFUSAL_TEXT - 1] = '\0';
+    refusal->number = number - 1;
+    return number != 0 && version % 2 == 0 && atomic_load_explicit(&cell[0], memory_order_relaxed) == version;
+}
+
+static enum tt_peer_state peer_state(struct tt_endpoint *head, int peer, long *process)
+{
+    struct tcp_peer *p = &of(head)->peers[peer];
+    ask(of(head), peer);
+    *process = p->address.pid;
+    return (enum tt_peer_state)atomic_load(&p->state);
+}
+
+/* Waits until the rank that decides has said which cause is the first: as long as a frame goes there and
+ * back, and at most ABORT_MS; then this rank takes its own. */
+static bool abort_all(struct tt_endpoint *head, const struct tt_cause *cause)
+{
+    struct tcp_endpoint *e = of(head);
+    bool won = false;
+    if (!e->connected)
+        return false;
+    pthread_mutex_lock(&e->aborting);
+    if (atomic_load(&e->ended) == 0) {
+        int64_t deadline_ns = tt_deadline_ns(ABORT_MS);
+        e->claim = *cause;
+        atomic_store(&e->claimed, true);
+        tcp_wake(e);
+        while (atomic_load(&e->ended) == 0) {
+            tt_sleep_ms(1);
+            if (tt_now_ns() > deadline_ns) {
+                atomic_store(&e->impatient, true);
+                tcp_wake(e);
+            }
+        }
+        won = atomic_load(&e->ended) == (uint32_t)head->me + 1;
+    }
+    pthread_mutex_unlock(&e->aborting);
+    return won;
+}
+
+static bool cause_of(struct tt_endpoint *head, struct tt_cause *cause)
+{
+    struct tcp_endpoint *e = of(head);
+    if (atomic_load_explicit(&e->ended, memory_order_acquire) == 0)
+        return false;
+    *cause = e->cause;
+    cause->operation[sizeof cause->operation - 1] = '\0';
+    cause->text[sizeof cause->text - 1] = '\0';
+    return true;
+}
+
+/* Gives back all memory of the caller: what is still to be written from there is copied, and what was granted
+ * is granted no more. A message that was on its way there ends in its slot's own room. */
+static void give_back(struct tcp_link *link)
+{
+    for (int i = 0; i < TT_SLOTS; i++) {
+        struct tcp_slot *out = &link->out[i], *in = &link->in[i];
+        if (atomic_load(&out->state) == TCP_FULL && out->payload != out->memory) {
+            memcpy(out->memory, out->payload, out->bytes);
+            out->payload = out->memory;
+        }
+        in->granted = 0;
+        if (in->payload != in->memory && atomic_load(&in->state) != TCP_FULL)
+            in->payload = in->memory;
+    }
+}
+
+static bool is_quiet(struct tt_endpoint *head, bool patient)
+{
+    struct tcp_endpoint *e = of(head);
+    (void)patient;
+    pthread_mutex_lock(&e->driving);
+    e->deaf = true;
+    for (int i = 0; i < TT_CLASSES * head->n; i++)
+        give_back(&e->ends[i]);
+    for (int r = 0; r < head->n; r++) { /* frames that are under way */
+        struct tcp_transfer *in = &e->peers[r].in, *to = &e->peers[r].to;
+        if (in->at >= sizeof in->frame && in->frame.kind == TCP_MESSAGE)
+            in->payload = tcp_link_of(e, in->frame.class, r)->in[in->frame.number % TT_SLOTS].memory;
+        if (to->size > 0 && to->frame.kind == TCP_MESSAGE)
+            to->payload = tcp_link_of(e, to->frame.class, r)->out[to->frame.number % TT_SLOTS].memory;
+    }
+    pthread_mutex_unlock(&e->driving);
+    return true;
+}
+
+const struct tt_control_ops tcp_control_ops = {
+    .publish = publish,
+    .call_of = call_of,
+    .completed_by = completed_by,
+    .refuse = refuse,
+    .refused = refused,
+    .peer_state = peer_state,
+    .abort = abort_all,
+    .cause = cause_of,
+    .quiet = is_quiet,
+};

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tcp_thread.c: who drives: the caller, for a moment, or the endpoint's thread. The thread alone makes and
+ * accepts connections, and does what nobody waits for.
+ *
+ * A host that vanishes closes nothing. The system finds that by itself, since each connection has a heartbeat:
+ * what is sent is to be acknowledged within the setting `heartbeat`, and a silent connection is asked. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/schedule.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "transports/tcp.h"
+
+enum {
+    STRANGERS = 32,
+    STRANGER_MS = 5000, /* the time that one has to say who he is */
+    GOODBYE_MS = 200, /* the time from an end without a goodbye to a death: the goodbye may be on its way */
+    TICK_MS = 50, /* looks at what has a time limit */
+    NAP_NS = 100000,
+};
+
+struct tcp_stranger {
+    int fd; /* -1: nobody */
+    int64_t since_ns;
+    size_t have;
+    struct tcp_greeting words;
+};
+
+void tcp_wake(struct tcp_endpoint *e)
+{
+    if (!atomic_exchange(&e->woken, true))
+        eventfd_write(e->wake, 1);
+}
+
+void tcp_drive(struct tcp_endpoint *e, int rank, bool news)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    atomic_fetch_add_explicit(&e->turns, 1, memory_order_relaxed);
+    if (pthread_mutex_trylock(&e->driving) != 0) {
+        if (news)
+            tcp_wake(e);
+        return;
+    }
+    tcp_read(e, rank);
+    if (news || p->to.size > 0 || p->asked)
+        tcp_write(e, rank);
+    bool unsaid = p->to.size > 0 || e->first_claimer != TT_NONE ||
+                  (news && atomic_load(&p->out) != TCP_OPEN && tcp_has_news(e, rank));
+    pthread_mutex_unlock(&e->driving);
+    if (unsaid)
+        tcp_wake(e);
+}
+
+/* --- Connections */
+
+static void set_heartbeat(const struct tcp_endpoint *e, int fd)
+{
+    int ms = (int)e->params.heartbeat_ms, yes = 1, idle_s = ms / 3000 > 0 ? ms / 3000 : 1, probes = 3;
+    if (ms == 0)
+        return;
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+/* A rank that cannot be reached ends the communicator: those that it is to talk with would wait for ever. */
+static void claim_unreachable(struct tcp_endpoint *e, int rank, int number)
+{
+    char there[TT_NET_TEXT], here[TT_NET_TEXT];
+    if (atomic_load(&e->ended) != 0 || pthread_mutex_trylock(&e->aborting) != 0)
+        return;
+    if (!atomic_load(&e->claimed)) {
+        tt_net_print(&e->peers[rank].address.net, there);
+        tt_net_print(&e->peers[e->head.me].address.net, here);
+        *strrchr(here, ':') = '\0';
+        e->claim = (struct tt_cause){ .status = TUTTI_PEER_LOST, .rank = e->head.me, .peer = rank };
+        snprintf(e->claim.operation, sizeof e->claim.operation, "connect");
+        snprintf(e->claim.text, sizeof e->claim.text,
+            "rank %d, at %s, cannot connect to rank %d at %s: %s; a firewall may lie between, or "
+            "TUTTI_INTERFACE name another network",
+            e->head.me, here, rank, there, strerror(number));
+        atomic_store(&e->claimed, true);
+    }
+    pthread_mutex_unlock(&e->aborting);
+}
+
+static void fail_to_dial(struct tcp_endpoint *e, int rank, int number)
+{
+    if (number != ECONNREFUSED && number != ECONNRESET) /* who refuses has ended its endpoint */
+        claim_unreachable(e, rank, number);
+    tcp_lose(e, rank, TT_PEER_DEAD);
+}
+
+static void dial(struct tcp_endpoint *e, int rank)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    p->since_ns = tt_now_ns();
+    p->out_fd = tt_net_dial(&p->address.net);
+    if (p->out_fd < 0) {
+        fail_to_dial(e, rank, errno);
+        return;
+    }
+    set_heartbeat(e, p->out_fd);
+    atomic_store(&p->out, TCP_DIALING);
+}
+
+/* The connection may be there: says who this rank is. */
+static void greet(struct tcp_endpoint *e, int rank, short events)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    int number = 0;
+    socklen_t size = sizeof number;
+    bool late = e->params.heartbeat_ms > 0 &&
+                tt_now_ns() - p->since_ns > (int64_t)e->params.heartbeat_ms * 1000000;
+    if (events == 0 && !late)
+        return;
+    if (events != 0)
+        getsockopt(p->out_fd, SOL_SOCKET, SO_ERROR, &number, &size);
+    else
+        number = ETIMEDOUT;
+    struct tcp_greeting words = { .magic = TCP_MAGIC, .from = e->head.me, .to = rank };
+    memcpy(words.token, p->address.token, sizeof words.token);
+    if (number == 0 && send(p->out_fd, &words, sizeof words, MSG_NOSIGNAL) != sizeof words)
+        number = errno;
+    p->since_ns = 0;
+    if (number != 0)
+        fail_to_dial(e, rank, number);
+    else
+        atomic_store(&p->out, TCP_OPEN);
+}
+
+static void accept_one(struct tcp_endpoint *e)
+{
+    int fd = accept4(e->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), oldest = 0;
+    if (fd < 0)
+        return;
+    for (int i = 0; i < STRANGERS; i++) {
+        if (e->strangers[i].fd < 0) {
+            oldest = i;
+            break;
+        }
+        if (e->strangers[i].since_ns < e->strangers[oldest].since_ns)
+            oldest = i;
+    }
+    if (e->strangers[oldest].fd >= 0) /* a rank that was turned away so comes again */
+        close(e->strangers[oldest].fd);
+    e->strangers[oldest] = (struct tcp_stranger){ .fd = fd, .since_ns = tt_now_ns() };
+}
+
+static void hear_stranger(struct tcp_endpoint *e, struct tcp_stranger *s)
+{
+    uint8_t *to = (uint8_t *)&s->words;
+    ssize_t got = recv(s->fd, to + s->have, sizeof s->words - s->have, MSG_DONTWAIT);
+    bool waits = got < 0 && (errno == EAGAIN || errno == EINTR);
+    s->have += got > 0 ? (size_t)got : 0;
+    if ((waits || got > 0) && s->have < sizeof s->words &&
+        tt_now_ns() - s->since_ns < STRANGER_MS * INT64_C(1000000))
+        return;
+    const struct tcp_greeting *w = &s->words;
+    bool right = s->have == sizeof s->words && w->magic == TCP_MAGIC && w->to == e->head.me && w->from >= 0 &&
+                 w->from < e->head.n && memcmp(w->token, e->token, sizeof e->token) == 0;
+    struct tcp_peer *p = right ? &e->peers[w->from] : NULL;
+    if (p == NULL || p->in_fd >= 0 || atomic_load(&p->state) != TT_PEER_ALIVE) {
+        close(s->fd);
+    } else {
+        p->in_fd = s->fd;
+        p->since_ns = atomic_load(&p->out) == TCP_DIALING ? p->since_ns : 0;
+        atomic_store(&p->met, true);
+        set_heartbeat(e, s->fd);
+    }
+    s->fd = -1;
+}
+
+void tcp_forget_strangers(struct tcp_endpoint *e)
+{
+    for (int i = 0; e->strangers != NULL && i < STRANGERS; i++)
+        if (e->strangers[i].fd >= 0)
+            close(e->strangers[i].fd);
+    free(e->strangers);
+}
+
+/* The other end of a connection from here is closed. What comes the other way says why; if nothing does, and
+ * the peer does not come to say goodbye, it is dead. */
+static void see_end(struct tcp_endpoint *e, int rank)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    close(p->out_fd);
+    p->out_fd = -1;
+    p->to.size = 0;
+    p->since_ns = tt_now_ns();
+    atomic_store(&p->out, TCP_CLOSED);
+}
+
+/* --- The thread */
+
+static short out_events(const struct tcp_peer *p)
+{
+    bool unsaid = p->to.size > 0 || atomic_load(&p->out) == TCP_DIALING;
+    return unsaid ? POLLIN | POLLOUT : POLLIN;
+}
+
+/* Waits until something has come, a socket can be written again, there is something new to say, or a time is
+ * up. Returns what it polled: the wake, the listener, strangers, and two sockets of each peer. */
+enum { POLLED_WAKE, POLLED_LISTENER, POLLED_STRANGERS, POLLED_PEERS = POLLED_STRANGERS + STRANGERS };
+static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled)
+{
+    int n = e->head.n, wait_ms = -1;
+    polled[POLLED_WAKE] = (struct pollfd){ .fd = e->wake, .events = POLLIN };
+    polled[POLLED_LISTENER] = (struct pollfd){ .fd = e->listener, .events = POLLIN };
+    for (int i = 0; i < STRANGERS; i++) {
+        polled[POLLED_STRANGERS + i] = (struct pollfd){ .fd = e->strangers[i].fd, .events = POLLIN };
+        wait_ms = e->strangers[i].fd >= 0 ? TICK_MS : wait_ms;
+    }
+    pthread_mutex_lock(&e->driving);
+    for (int r = 0; r < n; r++) {
+        const struct tcp_peer *p = &e->peers[r];
+        struct pollfd *two = &polled[POLLED_PEERS + 2 * r];
+        two[0] = (struct pollfd){ .fd = p->in_fd, .events = POLLIN };
+        two[1] = (struct pollfd){ .fd = p->out_fd, .events = out_events(p) };
+        wait_ms = p->since_ns != 0 ? TICK_MS : wait_ms;
+    }
+    pthread_mutex_unlock(&e->driving);
+    if (atomic_load(&e->closing))
+        wait_ms = TICK_MS;
+    poll(polled, (nfds_t)(POLLED_PEERS + 2 * n), wait_ms);
+    if (polled[POLLED_WAKE].revents != 0) {
+        eventfd_t count;
+        eventfd_read(e->wake, &count);
+    }
+    atomic_exchange(&e->woken, false);
+}
+
+/* Lets a caller that drives do so, if there is nothing but what it can read. It is over when the caller
+ * sleeps, or has not driven for a nap. */
+static void give_way(const struct tcp_endpoint *e, const struct pollfd *polled)
+{
+    uint32_t seen = atomic_load(&e->turns), before = seen - 1;
+    const struct tt_doorbell *bell = e->head.doorbell;
+    for (int i = 0; i < POLLED_PEERS; i++)
+        if (polled[i].revents != 0)
+            return;
+    for (int r = 0; r < e->head.n; r++)
+        if (polled[POLLED_PEERS + 2 * r + 1].revents != 0)
+            return;
+    while (seen != before && atomic_load(&bell->sleeping) == 0 && !atomic_load(&e->woken)) {
+        before = seen;
+        tt_nap_ns(NAP_NS);
+        seen = atomic_load(&e->turns);
+    }
+}
+
+static void serve_peer(struct tcp_endpoint *e, int rank, const struct pollfd *two)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    tcp_read(e, rank);
+    if (atomic_load(&p->out) == TCP_DIALING)
+        greet(e, rank, two[1].fd == p->out_fd ? two[1].revents : 0);
+    else if (atomic_load(&p->out) == TCP_OPEN && two[1].fd == p->out_fd &&
+             (two[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0)
+        see_end(e, rank);
+    if (atomic_load(&p->out) == TCP_CLOSED && p->in_fd < 0 && p->since_ns != 0 &&
+        tt_now_ns() - p->since_ns > GOODBYE_MS * INT64_C(1000000))
+        tcp_lose(e, rank, TT_PEER_DEAD);
+}
+
+/* Says what is to be said, once there is a connection. */
+static void speak(struct tcp_endpoint *e, int rank)
+{
+    const struct tcp_peer *p = &e->peers[rank];
+    if (rank != e->head.me && atomic_load(&p->out) == TCP_NOT_DIALED &&
+        atomic_load(&p->state) == TT_PEER_ALIVE && tcp_has_news(e, rank))
+        dial(e, rank);
+    tcp_write(e, rank);
+}
+
+static bool is_over(struct tcp_endpoint *e)
+{
+    bool gone = true;
+    for (int r = 0; r < e->head.n; r++)
+        gone = gone && e->peers[r].in_fd < 0 && e->peers[r].out_fd < 0 &&
+               (atomic_load(&e->peers[r].out) != TCP_NOT_DIALED || !tcp_has_news(e, r));
+    return atomic_load(&e->closing) && (gone || tt_now_ns() > e->close_ns);
+}
+
+static void *serve(void *endpoint)
+{
+    struct tcp_endpoint *e = endpoint;
+    struct pollfd *polled = calloc((size_t)(POLLED_PEERS + 2 * e->head.n), sizeof *polled);
+    if (polled == NULL)
+        abort();
+    while (!is_over(e)) {
+        wait_for_work(e, polled);
+        give_way(e, polled);
+        pthread_mutex_lock(&e->driving);
+        if (polled[POLLED_LISTENER].revents != 0)
+            accept_one(e);
+        for (int i = 0; i < STRANGERS; i++)
+            if (e->strangers[i].fd >= 0)
+                hear_stranger(e, &e->strangers[i]);
+        for (int r = 0; r < e->head.n; r++)
+            if (r != e->head.me)
+                serve_peer(e, r, &polled[POLLED_PEERS + 2 * r]);
+        tcp_decide(e);
+        for (int r = 0; r < e->head.n; r++)
+            speak(e, r);
+        pthread_mutex_unlock(&e->driving);
+    }
+    free(polled);
+    return NULL;
+}
+
+tutti_status tcp_thread_start(struct tcp_endpoint *e)
+{
+    e->strangers = calloc(STRANGERS, sizeof *e->strangers);
+    for (int i = 0; e->strangers != NULL && i < STRANGERS; i++)
+        e->strangers[i].fd = -1;
+    if (e->strangers == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "tcp: no memory for an endpoint of %d ranks", e->head.n);
+    return tt_thread_start("the connections of an endpoint", serve, e, &e->thread);
+}
+
+void tcp_thread_stop(struct tcp_endpoint *e)
+{
+    atomic_store(&e->closing, true);
+    tcp_wake(e);
+    pthread_join(e->thread, NULL);
+}

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tcp_wire.c: what goes over a connection, both ways.
+ *
+ * There is no queue: what is to be told is what a peer's marks (struct tcp_peer) show to be missing. The order
+ * on a connection is that of memory, where it matters: an answer is told after the messages that were sent
+ * before it. A peer that sees that this rank has completed an operation has therefore got its messages.
+ *
+ * A release is told with whatever frame goes that way next. By itself it is told when half of the slots are
+ * released, or when the peer wants a slot.
+ *
+ * Which cause ends a communicator is decided by one rank: the lowest that lives. All others send their
+ * causes there as claims; the first that comes is the cause, and all are told. If that rank dies, the next
+ * lowest decides, and gets the claims again. Were it killed after it had told some, but not all, ranks could
+ * end up with different causes: that is not prevented here. */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/schedule.h"
+#include "transports/tcp.h"
+
+enum { TURN_BYTES = 4 << 20 }; /* read or written of one peer before the next has its turn */
+
+/* --- The end of a communicator */
+
+static int lowest_living(const struct tcp_endpoint *e)
+{
+    int rank = 0;
+    while (rank != e->head.me && atomic_load(&e->peers[rank].state) != TT_PEER_ALIVE)
+        rank++;
+    return rank;
+}
+
+static void end(struct tcp_endpoint *e, const struct tt_cause *cause, int finder)
+{
+    if (atomic_load(&e->ended) != 0)
+        return;
+    e->cause = *cause;
+    atomic_store(&e->ended, (uint32_t)finder + 1);
+    tt_doorbell_ring_always(e->head.doorbell);
+}
+
+static void claim(struct tcp_endpoint *e, const struct tt_cause *cause, int finder)
+{
+    if (e->first_claimer != TT_NONE)
+        return;
+    e->first_claim = *cause;
+    e->first_claimer = finder;
+}
+
+void tcp_decide(struct tcp_endpoint *e)
+{
+    if (atomic_load(&e->ended) != 0)
+        return;
+    if (atomic_load(&e->claimed))
+        claim(e, &e->claim, e->head.me);
+    if (atomic_load(&e->impatient))
+        end(e, &e->claim, e->head.me);
+    else if (e->first_claimer != TT_NONE && lowest_living(e) == e->head.me && !atomic_load(&e->closing))
+        end(e, &e->first_claim, e->first_claimer);
+}
+
+/* --- Reading */
+
+void tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    if (p->in_fd >= 0)
+        close(p->in_fd);
+    if (p->out_fd >= 0)
+        close(p->out_fd);
+    p->in_fd = p->out_fd = -1;
+    p->to.size = 0;
+    p->since_ns = 0;
+    atomic_store(&p->out, TCP_CLOSED);
+    atomic_store(&p->ask, false);
+    if (atomic_load(&p->state) == TT_PEER_ALIVE)
+        atomic_store(&p->state, state);
+    tt_doorbell_ring(e->head.doorbell);
+}
+
+/* Frees the slots that a frame says are released. False if one of them was not in use. */
+static bool take_releases(struct tcp_endpoint *e, int rank, const struct tcp_frame *f)
+{
+    bool right = true;
+    if (f->released[0] != 0 || f->released[1] != 0)
+        atomic_store(&e->peers[rank].want, TCP_ENOUGH);
+    for (unsigned c = 0; c < TT_CLASSES; c++)
+        for (unsigned bits = f->released[c], i = 0; bits != 0; bits >>= 1, i++) {
+            struct tcp_slot *slot = &tcp_link_of(e, c, rank)->out[i];
+            if ((bits & 1) == 0)
+                continue;
+            right = right && atomic_load(&slot->state) == TCP_DONE;
+            if (right)
+                atomic_store_explicit(&slot->state, TCP_FREE, memory_order_release);
+        }
+    return right;
+}
+
+/* Finds where the payload goes of a frame whose head has come. False if no rank sends such a frame. */
+static bool receive_into(struct tcp_endpoint *e, int rank, struct tcp_transfer *t)
+{
+    const struct tcp_frame *f = &t->frame;
+    const uint64_t bytes[TCP_KINDS] = { [TCP_CALL] = sizeof(struct tt_call_record),
+        [TCP_WAIT] = sizeof(struct tt_call_record),
+        [TCP_REFUSALS] = 8 * e->refusal_words,
+        [TCP_CLAIM] = sizeof(struct tt_cause),
+        [TCP_CAUSE] = sizeof(struct tt_cause) };
+    t->payload = t->staging;
+    t->size = sizeof *f + f->bytes;
+    if (f->kind >= TCP_KINDS || f->class >= TT_CLASSES || !take_releases(e, rank, f))
+        return false;
+    if (f->kind != TCP_MESSAGE)
+        return f->bytes == bytes[f->kind];
+    if (f->bytes == 0 || f->bytes > e->head.slot_bytes)
+        return false;
+    struct tcp_slot *slot = &tcp_link_of(e, f->class, rank)->in[f->number % TT_SLOTS];
+    bool granted = slot->granted == f->number + 1 && slot->place_bytes == f->bytes;
+    t->payload = granted ? slot->place : slot->memory;
+    return atomic_load(&slot->state) == TCP_FREE;
+}
+
+static void take_message(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
+{
+    const struct tcp_frame *f = &t->frame;
+    struct tcp_slot *slot = &tcp_link_of(e, f->class, rank)->in[f->number % TT_SLOTS];
+    slot->number = f->number;
+    slot->signature = f->signature;
+    slot->bytes = f->bytes;
+    slot->payload = t->payload;
+    slot->granted = 0;
+    atomic_store_explicit(&slot->state, TCP_FULL, memory_order_release);
+}
+
+/* Takes a whole frame that has come. */
+static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
+{
+    const struct tcp_frame *f = &t->frame;
+    struct tcp_peer *p = &e->peers[rank];
+    struct tcp_control *theirs = &p->control;
+    struct tt_cause cause;
+    switch ((enum tcp_kind)f->kind) {
+    case TCP_MESSAGE:
+        take_message(e, rank, t);
+        break;
+    case TCP_WANT:
+        atomic_store(&p->wanted, true);
+        break;
+    case TCP_ASK:
+        p->asked = true;
+        break;
+    case TCP_CALL:
+        tcp_cell_write(theirs->calls[f->number % TT_CALLS_KEPT], t->payload, TCP_RECORD_WORDS);
+        break;
+    case TCP_COMPLETED:
+    case TCP_GOODBYE:
+        atomic_store_explicit(&theirs->completed, f->number, memory_order_release);
+        p->answering = false;
+        atomic_store(&p->ask, false);
+        break;
+    case TCP_WAIT:
+        tcp_cell_write(theirs->wait, t->payload, TCP_RECORD_WORDS);
+        break;
+    case TCP_REFUSALS:
+        tcp_cell_write(theirs->refusals, t->payload, e->refusal_words);
+        break;
+    case TCP_CLAIM:
+    case TCP_CAUSE:
+        memcpy(&cause, t->payload, sizeof cause);
+        if (f->kind == TCP_CLAIM)
+            claim(e, &cause, rank);
+        else if (f->number < (uint64_t)e->head.n)
+            end(e, &cause, (int)f->number);
+        break;
+    case TCP_RELEASE:
+    case TCP_KINDS:
+        break;
+    }
+}
+
+/* Takes bytes from the buffer, filling it when it is empty; a long payload is read past it. Returns how many
+ * came; 0: nothing is there; -1: the connection has ended. */
+static ssize_t read_some(struct tcp_peer *p, uint8_t *to, uint64_t most)
+{
+    if (p->used == p->have) {
+        bool past = most >= TCP_BUFFER_BYTES;
+        ssize_t got = past ? recv(p->in_fd, to, most, MSG_DONTWAIT)
+                           : recv(p->in_fd, p->buffer, TCP_BUFFER_BYTES, MSG_DONTWAIT);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+            return 0;
+        if (got <= 0)
+            return -1;
+        if (past)
+            return got;
+        p->used = 0;
+        p->have = (size_t)got;
+    }
+    size_t bytes = most < p->have - p->used ? most : p->have - p->used;
+    memcpy(to, p->buffer + p->used, bytes);
+    p->used += bytes;
+    return (ssize_t)bytes;
+}
+
+/* Reads a part of the frame that is under way, and takes it when it is whole. False: nothing is there, or the
+ * connection has ended. */
+static bool read_part(struct tcp_endpoint *e, int rank)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    struct tcp_transfer *t = &p->in;
+    uint64_t head = sizeof t->frame;
+    bool in_head = t->at < head;
+    uint8_t *to = in_head ? (uint8_t *)&t->frame + t->at : t->payload + (t->at - head);
+    ssize_t got = read_some(p, to, in_head ? head - t->at : t->size - t->at);
+    if (got == 0)
+        return false;
+    t->at += got > 0 ? (uint64_t)got : 0;
+    if (got < 0 || (t->at == head && in_head && !receive_into(e, rank, t))) {
+        tcp_lose(e, rank, TT_PEER_DEAD);
+        return false;
+    }
+    if (t->at < head || t->at < t->size)
+        return true;
+    t->at = 0;
+    take(e, rank, t);
+    if (t->frame.kind == TCP_GOODBYE)
+        tcp_lose(e, rank, TT_PEER_LEFT);
+    else
+        tt_doorbell_ring(e->head.doorbell);
+    return p->in_fd >= 0;
+}
+
+void tcp_read(struct tcp_endpoint *e, int rank)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    for (uint64_t bytes = 0; p->in_fd >= 0 && bytes < TURN_BYTES;) {
+        uint64_t before = p->in.at;
+        if (!read_part(e, rank))
+            return;
+        bytes += p->in.at > before ? p->in.at - before : p->in.size - before;
+    }
+}
+
+/* --- Writing */
+
+static struct tcp_slot *find_full(struct tcp_endpoint *e, int rank, uint8_t *class)
+{
+    for (uint8_t c = 0; c < TT_CLASSES; c++)
+        for (int i = 0; i < TT_SLOTS; i++) {
+            struct tcp_slot *slot = &tcp_link_of(e, c, rank)->out[i];
+            *class = c;
+            if (atomic_load_explicit(&slot->state, memory_order_acquire) == TCP_FULL)
+                return slot;
+        }
+    return NULL;
+}
+
+/* Begins a frame, and tells of all releases with it. */
+static bool begin(struct tcp_endpoint *e, int rank, struct tcp_frame frame, uint8_t *payload)
+{
+    struct tcp_transfer *t = &e->peers[rank].to;
+    for (unsigned c = 0; c < TT_CLASSES; c++) {
+        struct tcp_link *link = tcp_link_of(e, c, rank);
+        for (unsigned i = 0; i < TT_SLOTS && atomic_load(&link->releases) > 0; i++)
+            if (atomic_load_explicit(&link->in[i].state, memory_order_acquire) == TCP_DONE) {
+                atomic_store_explicit(&link->in[i].state, TCP_FREE, memory_order_relaxed);
+                atomic_fetch_sub(&link->releases, 1);
+                frame.released[c] |= (uint8_t)(1u << i);
+            }
+    }
+    t->frame = frame;
+    t->payload = payload;
+    t->at = 0;
+    t->size = sizeof frame + frame.bytes;
+    return true;
+}
+
+static bool tell_cause(
+    struct tcp_endpoint *e, int rank, enum tcp_kind kind, const struct tt_cause *cause, int finder)
+{
+    uint8_t *staging = e->peers[rank].to.staging;
+    memcpy(staging, cause, sizeof *cause);
+    return begin(e, rank,
+        (struct tcp_frame){ .kind = (uint8_t)kind, .number = (uint64_t)finder, .bytes = sizeof *cause },
+        staging);
+}
+
+/* True if this peer is to be told of the end: by the rank that decides all are, by others those that they
+ * talk with. */
+static bool end_is_news(const struct tcp_endpoint *e, int rank)
+{
+    const struct tcp_peer *p = &e->peers[rank];
+    if (atomic_load(&e->ended) != 0)
+        return !p->cause && (lowest_living(e) == e->head.me || atomic_load(&p->out) == TCP_OPEN);
+    return atomic_load(&e->claimed) && !p->claim && lowest_living(e) == rank;
+}
+
+/* What ends a communicator goes before all else. */
+static bool tell_end(struct tcp_endpoint *e, int rank)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    uint32_t ended = atomic_load(&e->ended);
+    if (!end_is_news(e, rank))
+        return false;
+    *(ended != 0 ? &p->cause : &p->claim) = true;
+    return ended != 0 ? tell_cause(e, rank, TCP_CAUSE, &e->cause, (int)ended - 1)
+                      : tell_cause(e, rank, TCP_CLAIM, &e->claim, e->head.me);
+}
+
+/* Begins the frame of the next call that the peer has not been told, and that is kept. */
+static bool tell_call(struct tcp_endpoint *e, int rank)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    const struct tcp_control *mine = &e->peers[e->head.me].control;
+    uint64_t begun = atomic_load_explicit(&mine->begun, memory_order_acquire);
+    if (p->call + TT_CALLS_KEPT < begun)
+        p->call = begun - TT_CALLS_KEPT;
+    for (; p->call < begun; p->call++) {
+        struct tt_call_record record;
+        if (tcp_cell_read(mine->calls[p->call % TT_CALLS_KEPT], &record, TCP_RECORD_WORDS) == 0 ||
+            atomic_load(&record.sequence) != p->call + 1)
+            continue; /* a later one has its place */
+        memcpy(p->to.staging, &record, sizeof record);
+        struct tcp_frame frame = { .kind = TCP_CALL, .number = p->call++, .bytes = sizeof record };
+        return begin(e, rank, frame, p->to.staging);
+    }
+    return false;
+}
+
+/* Answers a peer that asks, a frame at a time; the last one says so. */
+static bool answer(struct tcp_endpoint *e, int rank, uint64_t completed)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    const struct tcp_control *mine = &e->peers[e->head.me].control;
+    struct tt_call_record wait;
+    if (tell_call(e, rank))
+        return true;
+    uint64_t version = tcp_cell_read(mine->wait, &wait, TCP_RECORD_WORDS);
+    if (version != 0 && version != p->wait) {
+        p->wait = version;
+        memcpy(p->to.staging, &wait, sizeof wait);
+        return begin(e, rank, (struct tcp_frame){ .kind = TCP_WAIT, .bytes = sizeof wait }, p->to.staging);
+    }
+    version = tcp_cell_read(mine->refusals, p->to.staging, e->refusal_words);
+    if (version != 0 && version != p->refusals) {
+        p->refusals = version;
+        struct tcp_frame frame = { .kind = TCP_REFUSALS, .bytes = 8 * e->refusal_words };
+        return begin(e, rank, frame, p->to.staging);
+    }
+    p->asked = false;
+    return begin(e, rank, (struct tcp_frame){ .kind = TCP_COMPLETED, .number = completed }, NULL);
+}
+
+static bool releases_are_news(struct tcp_endpoint *e, int rank)
+{
+    bool any = false, many = false;
+    for (unsigned c = 0; c < TT_CLASSES; c++) {
+        uint32_t releases = atomic_load(&tcp_link_of(e, c, rank)->releases);
+        any = any || releases > 0;
+        many = many || releases >= TCP_TOLD_AT;
+    }
+    return many || (any && atomic_load(&e->peers[rank].wanted));
+}
+
+/* Says goodbye to those that this rank talks with, in either direction. */
+static bool goodbye_is_news(const struct tcp_endpoint *e, const struct tcp_peer *p)
+{
+    return atomic_load(&e->closing) && !p->goodbye && (p->in_fd >= 0 || atomic_load(&p->out) == TCP_OPEN);
+}
+
+bool tcp_has_news(struct tcp_endpoint *e, int rank)
+{
+    const struct tcp_peer *p = &e->peers[rank];
+    uint8_t class;
+    return find_full(e, rank, &class) != NULL || end_is_news(e, rank) || releases_are_news(e, rank) ||
+           p->asked || atomic_load(&p->want) == TCP_WANTS || (atomic_load(&p->ask) && !p->answering) ||
+           goodbye_is_news(e, p);
+}
+
+/* Begins the next frame to a peer; false if it has been told everything. What is told after the messages is
+ * read before they are looked for. */
+static bool next_frame(struct tcp_endpoint *e, int rank)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    const struct tcp_control *mine = &e->peers[e->head.me].control;
+    uint64_t completed = atomic_load_explicit(&mine->completed, memory_order_acquire);
+    bool closing = goodbye_is_news(e, p);
+    uint8_t class;
+    if (tell_end(e, rank))
+        return true;
+    const struct tcp_slot *full = find_full(e, rank, &class);
+    if (full != NULL)
+        return begin(e, rank,
+            (struct tcp_frame){ .kind = TCP_MESSAGE,
+                .class = class,
+                .signature = full->signature,
+                .number = full->number,
+                .bytes = full->bytes },
+            full->payload);
+    if (releases_are_news(e, rank)) {
+        atomic_store(&p->wanted, false);
+        return begin(e, rank, (struct tcp_frame){ .kind = TCP_RELEASE }, NULL);
+    }
+    int wants = TCP_WANTS;
+    if (atomic_compare_exchange_strong(&p->want, &wants, TCP_TOLD))
+        return begin(e, rank, (struct tcp_frame){ .kind = TCP_WANT }, NULL);
+    if (atomic_load(&p->ask) && !p->answering) {
+        p->answering = true;
+        return begin(e, rank, (struct tcp_frame){ .kind = TCP_ASK }, NULL);
+    }
+    if (p->asked)
+        return answer(e, rank, completed);
+    p->goodbye = p->goodbye || closing;
+    return closing && begin(e, rank, (struct tcp_frame){ .kind = TCP_GOODBYE, .number = completed }, NULL);
+}
+
+/* Writes as much as the socket takes; false if that is nothing. That a peer is gone is found by reading. */
+static bool write_some(struct tcp_peer *p, struct tcp_transfer *t)
+{
+    uint64_t head = t->at < sizeof t->frame ? sizeof t->frame - t->at : 0;
+    uint64_t done = t->at > sizeof t->frame ? t->at - sizeof t->frame : 0;
+    struct iovec parts[] = { { (uint8_t *)&t->frame + (sizeof t->frame - head), head },
+        { t->payload + done, t->frame.bytes - done } };
+    struct msghdr message = { .msg_iov = parts, .msg_iovlen = t->frame.bytes > done ? 2 : 1 };
+    ssize_t put = sendmsg(p->out_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (put > 0)
+        t->at += (uint64_t)put;
+    return put > 0;
+}
+
+void tcp_write(struct tcp_endpoint *e, int rank)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    struct tcp_transfer *t = &p->to;
+    if (atomic_load(&p->out) != TCP_OPEN)
+        return;
+    for (uint64_t bytes = 0; bytes < TURN_BYTES && (t->size > 0 || next_frame(e, rank));) {
+        uint64_t before = t->at;
+        if (!write_some(p, t))
+            return;
+        bytes += t->at - before;
+        if (t->at < t->size)
+            continue;
+        struct tcp_slot *out = tcp_link_of(e, t->frame.class, rank)->out;
+        if (t->frame.kind == TCP_MESSAGE) {
+            atomic_store(&out[t->frame.number % TT_SLOTS].state, TCP_DONE);
+            tt_doorbell_ring(e->head.doorbell);
+        }
+        if (t->frame.kind == TCP_GOODBYE)
+            shutdown(p->out_fd, SHUT_WR);
+        t->size = 0;
+    }
+}
