@@ -235,10 +235,24 @@ static bool yield(struct tt_wait *w)
     return check_due(w, now);
 }
 
+/* True while spins last. They are counted, since a clock takes as long as a poll of memory; but a poll of a
+ * network is a system call, so now and then the clock is asked, too. */
+static bool may_spin(struct tt_wait *w)
+{
+    enum { POLLS = 32, SPIN_NS = 60000 };
+    if (w->polls >= w->policy.spins || shares_core)
+        return false;
+    if (w->polls++ % POLLS != 0)
+        return true;
+    int64_t now = tt_now_ns();
+    if (w->polls == 1)
+        w->began_ns = now;
+    return now - w->began_ns < SPIN_NS;
+}
+
 bool tt_wait_idle(struct tt_wait *w)
 {
-    if (w->stage == SPINNING && w->polls < w->policy.spins && !shares_core) {
-        w->polls++;
+    if (w->stage == SPINNING && may_spin(w)) {
         tt_pause();
         return false;
     }
