@@ -279,8 +279,8 @@ static void serve_peer(struct tcp_endpoint *e, int rank, const struct pollfd *tw
 static void speak(struct tcp_endpoint *e, int rank)
 {
     const struct tcp_peer *p = &e->peers[rank];
-    if (rank != e->head.me && atomic_load(&p->out) == TCP_NOT_DIALED &&
-        atomic_load(&p->state) == TT_PEER_ALIVE && tcp_has_news(e, rank))
+    if (atomic_load(&p->out) == TCP_NOT_DIALED && atomic_load(&p->state) == TT_PEER_ALIVE &&
+        tcp_has_news(e, rank))
         dial(e, rank);
     tcp_write(e, rank);
 }

@@ -374,6 +374,8 @@ bool tcp_has_news(struct tcp_endpoint *e, int rank)
 {
     const struct tcp_peer *p = &e->peers[rank];
     uint8_t class;
+    if (rank == e->head.me)
+        return false;
     return find_full(e, rank, &class) != NULL || end_is_news(e, rank) || releases_are_news(e, rank) ||
            p->asked || atomic_load(&p->want) == TCP_WANTS || (atomic_load(&p->ask) && !p->answering) ||
            goodbye_is_news(e, p);

@@ -21,7 +21,15 @@ static const struct {
         10000000 },
     { "fold_byte", "fs", "to combine operands: each of them, and the result", COST(fold), 12000, 10000000 },
     { "copy_byte", "fs", "to copy within a rank", COST(copy), 30000, 10000000 },
-    { "message", "ps", "of work at each end of a message", COST(message), 40000000, 1000000000000 },
+    { "message_near", "ps", "of work at each end of a message in a cache domain", COST(message[TT_NEAR]),
+        40000000, 1000000000000 },
+    { "message_far", "ps", "of work at each end of a message to another one", COST(message[TT_FAR]), 40000000,
+        1000000000000 },
+    { "latency_away", "ps", "until a rank of another host sees a message", COST(latency[TT_AWAY]), 4000000000,
+        1000000000000 },
+    { "byte_away", "fs", "to read what a rank of another host sent", COST(byte[TT_AWAY]), 500000, 10000000 },
+    { "message_away", "ps", "of work at each end of a message to another host", COST(message[TT_AWAY]),
+        3000000000, 1000000000000 },
     { "switch", "ps", "until another rank goes on, where ranks share a core", COST(context_switch),
         4000000000, 1000000000000 },
     { "eager", "bytes", "and less are copied by their sender, who need not wait", COST(eager), 1024,
@@ -37,7 +45,7 @@ static uint64_t *at(struct tt_costs *costs, int row)
 
 struct tt_costs tt_costs_default(void)
 {
-    struct tt_costs costs = { .cores = CORES_MOST };
+    struct tt_costs costs = { .cores = CORES_MOST, .hosts = 1 };
     for (int i = 0; i < ROWS; i++)
         *at(&costs, i) = rows[i].standard;
     return costs;
@@ -50,6 +58,8 @@ void tt_costs_bound(struct tt_costs *costs)
             *at(costs, i) = rows[i].most;
     if (costs->cores == 0 || costs->cores > CORES_MOST)
         costs->cores = CORES_MOST;
+    if (costs->hosts == 0 || costs->hosts > CORES_MOST)
+        costs->hosts = 1;
 }
 
 void tt_costs_tell(const struct tt_costs *costs, struct tt_text *text)

@@ -15,20 +15,34 @@
 
 #include "base/text.h"
 
-/* Between ranks of one cache domain (topology.h), and between domains. */
-enum tt_level { TT_NEAR, TT_FAR, TT_LEVELS };
+/* Between ranks of one cache domain (topology.h), between domains, and between hosts. */
+enum tt_level { TT_NEAR, TT_FAR, TT_AWAY, TT_LEVELS };
 
 struct tt_costs {
     uint64_t latency[TT_LEVELS]; /* from a message's post to when the other end may see it */
     uint64_t byte[TT_LEVELS]; /* per byte read from another rank */
     uint64_t fold; /* per byte of each operand of a reduction, and of its result */
     uint64_t copy; /* per byte copied within a rank */
-    uint64_t message; /* the work at each end of a message */
+    uint64_t message[TT_LEVELS]; /* the work at each end of a message */
     /* the time from when a core has nothing more to do for a rank until another one goes on */
     uint64_t context_switch;
     uint64_t eager; /* messages of up to so many bytes are copied by the sender, who is done with them then */
-    uint64_t cores; /* that the ranks share */
+    uint64_t cores; /* that the ranks share, on all hosts together */
+    uint64_t hosts; /* of several, each is a domain; up to 1: there is one */
 };
+
+/* Returns the level of ranks in one domain, or in two. */
+static inline enum tt_level tt_costs_level(const struct tt_costs *costs, bool one_domain)
+{
+    return one_domain ? TT_NEAR : costs->hosts > 1 ? TT_AWAY : TT_FAR;
+}
+
+/* The ranks are on so many hosts, and not on as many as before. */
+static inline void tt_costs_spread(struct tt_costs *costs, uint64_t hosts)
+{
+    costs->cores = costs->cores / (costs->hosts > 1 ? costs->hosts : 1) * hosts;
+    costs->hosts = hosts;
+}
 
 /* Returns what it costs to combine k operands of so many bytes each: they are read, and the result is
  * written. */

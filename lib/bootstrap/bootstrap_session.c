@@ -339,6 +339,24 @@ static void refuse_late(
     tell(session, c, &verdict);
 }
 
+/* True if it came by the network, and is on this host, where it was to find the local socket. It is told so,
+ * and no other rank is: the right one may still come. */
+static bool is_lost_here(
+    const struct tt_root_session *session, struct tt_connection *c, const struct tt_hello *hello)
+{
+    uint8_t key[TT_HOST_KEY_BYTES];
+    struct tt_verdict verdict = { .status = TUTTI_INVALID_ARGUMENT };
+    tt_host_key(key);
+    if (!c->remote || memcmp(key, hello->host, sizeof key) != 0)
+        return false;
+    snprintf(verdict.text, sizeof verdict.text,
+        "rank %d came by the network, and is on the host of the process that made the id, where it was to come "
+        "by the local socket: the id is damaged",
+        c->challenge.rank);
+    tell(session, c, &verdict);
+    return true;
+}
+
 static void hear_hello(struct tt_root_session *session, struct tt_connection *c)
 {
     struct tt_hello hello;
@@ -347,6 +365,8 @@ static void hear_hello(struct tt_root_session *session, struct tt_connection *c)
         refuse_late(session, c, &hello);
         return;
     }
+    if (is_lost_here(session, c, &hello))
+        return;
     if (session->phase == TT_PHASE_LINGERING || !admit(session, c, &hello)) {
         turn_away(session, c);
         return;

@@ -48,6 +48,17 @@ static tutti_status keep_hosts(struct tt_comm *comm, const int32_t *host_of)
     return TUTTI_OK;
 }
 
+static uint64_t count_hosts(const struct tt_comm *comm)
+{
+    uint64_t hosts = 1;
+    for (int r = 1, first; comm->identity.host != NULL && r < comm->n; r++) {
+        for (first = 0; comm->identity.host[first] != comm->identity.host[r];)
+            first++;
+        hosts += first == r;
+    }
+    return hosts;
+}
+
 static tutti_status allocate(struct tt_comm *comm)
 {
     size_t n = (size_t)comm->n;
@@ -151,6 +162,7 @@ tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, con
             status = tt_fail(TUTTI_SYSTEM_ERROR, "rank %d cannot be reached by transport %s from rank %d",
                 rank, comm->transport->name, comm->rank);
     comm->memory.bounce_from = bounce_from(comm);
+    tt_costs_spread(&comm->settings.costs, count_hosts(comm));
     return status;
 }
 

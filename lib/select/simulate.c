@@ -113,7 +113,7 @@ static void spend(struct simulation *sim, int rank, enum tt_cost_part part, uint
 static enum tt_level level(const struct simulation *sim, int rank, int peer)
 {
     const struct tt_topology *t = sim->params->query->requirements.topology;
-    return t == NULL || t->domains < 2 || t->domain[rank] == t->domain[peer] ? TT_NEAR : TT_FAR;
+    return tt_costs_level(sim->costs, t == NULL || t->domains < 2 || t->domain[rank] == t->domain[peer]);
 }
 
 static uint64_t bytes_of(const struct simulation *sim, uint32_t chunk, uint32_t nchunks, uint32_t slice)
@@ -162,7 +162,7 @@ static bool advance_send(struct simulation *sim, int rank, struct slice *slice, 
     if (bytes == 0)
         return true;
     bool eager = bytes <= tt_costs_eager(sim->costs, sim->params->query->requirements.n);
-    spend(sim, rank, TT_COST_MESSAGES, sim->costs->message);
+    spend(sim, rank, TT_COST_MESSAGES, sim->costs->message[level(sim, rank, step->peer)]);
     if (eager)
         spend(sim, rank, TT_COST_COPIES, sim->costs->copy * bytes);
     tell(sim, rank, slice, unit->step);
@@ -182,8 +182,9 @@ static bool advance_receive(struct simulation *sim, int rank, struct slice *slic
     if (step->verb == TT_VERB_RECV_REDUCE)
         spend(sim, rank, TT_COST_FOLDS, tt_costs_fold(sim->costs, step->fold_count + 1U, bytes));
     for (uint32_t i = 0; i < step->fold_count; i++) {
-        spend(sim, rank, TT_COST_MESSAGES, sim->costs->message);
-        spend(sim, rank, TT_COST_BYTES, sim->costs->byte[level(sim, rank, step[i].peer)] * bytes);
+        enum tt_level between = level(sim, rank, step[i].peer);
+        spend(sim, rank, TT_COST_MESSAGES, sim->costs->message[between]);
+        spend(sim, rank, TT_COST_BYTES, sim->costs->byte[between] * bytes);
         tell(sim, rank, slice, first + i);
     }
     return true;

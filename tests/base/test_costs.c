@@ -11,7 +11,7 @@ static const struct tt_costs machine = { .latency = { 1000, 5000 },
     .byte = { 2, 3 },
     .fold = 7,
     .copy = 11,
-    .message = 13,
+    .message = { 13, 13, 13 },
     .context_switch = 100000,
     .eager = 1024,
     .cores = 4 };
@@ -34,6 +34,21 @@ Test(costs, a_message_waits_for_a_switch_where_ranks_share_cores)
     cr_expect_eq(tt_costs_latency(&machine, TT_NEAR, 4), 1000);
     cr_expect_eq(tt_costs_latency(&machine, TT_NEAR, 5), 101000);
     cr_expect_eq(tt_costs_latency(&machine, TT_FAR, 64), 105000);
+}
+
+/* Two domains are two hosts where there are several. */
+Test(costs, hosts_are_further_away_than_domains)
+{
+    struct tt_costs spread = machine;
+    cr_expect_eq(tt_costs_level(&spread, true), TT_NEAR);
+    cr_expect_eq(tt_costs_level(&spread, false), TT_FAR);
+    tt_costs_spread(&spread, 3);
+    cr_expect_eq(tt_costs_level(&spread, true), TT_NEAR);
+    cr_expect_eq(tt_costs_level(&spread, false), TT_AWAY);
+    cr_expect_eq(spread.cores, 12);
+    tt_costs_spread(&spread, 1);
+    cr_expect_eq(tt_costs_level(&spread, false), TT_FAR);
+    cr_expect_eq(spread.cores, 4);
 }
 
 /* Who copies up to 1 KiB where ranks have a core each copies up to 12 KiB where they share them. */

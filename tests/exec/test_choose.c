@@ -180,7 +180,7 @@ Test(choose, as_if_each_rank_had_an_element)
 Test(choose, long_elements)
 {
     struct tt_settings settings = settings_on(1024);
-    settings.costs.message = settings.costs.latency[TT_NEAR] = 1000000000;
+    settings.costs.message[TT_NEAR] = settings.costs.latency[TT_NEAR] = 1000000000;
     struct tt_request request = ask_for(&settings, TT_ALL_GATHER, 8, 64);
     cr_expect_str_neq(chosen(&request, NULL), "direct");
     request.requirements.long_elements = true;

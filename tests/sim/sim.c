@@ -85,10 +85,15 @@ void tt_sim_spend(struct tt_sim *sim, int rank, uint64_t time)
     core->last = rank;
 }
 
-uint64_t tt_sim_seen(const struct tt_sim *sim, int src, int dst)
+enum tt_level tt_sim_level(const struct tt_sim *sim, int rank, int peer)
 {
     const int *domain = sim->params.domain;
-    enum tt_level level = domain == NULL || domain[src] == domain[dst] ? TT_NEAR : TT_FAR;
+    return tt_costs_level(sim->params.costs, domain == NULL || domain[rank] == domain[peer]);
+}
+
+uint64_t tt_sim_seen(const struct tt_sim *sim, int src, int dst)
+{
+    enum tt_level level = tt_sim_level(sim, src, dst);
     return tt_sim_clock(sim, src) + tt_costs_latency(sim->params.costs, level, sim->params.n);
 }
 

@@ -315,7 +315,7 @@ static bool sim_send(struct tt_link *link, const struct tt_message *m)
     const struct tt_costs *costs = sim->params.costs;
     if (costs != NULL) {
         bool eager = m->bytes <= tt_costs_eager(costs, e->n);
-        tt_sim_spend(sim, e->me, costs->message + (eager ? m->bytes * costs->copy : 0));
+        tt_sim_spend(sim, e->me, costs->message[tt_sim_level(sim, e->me, link->peer)] + (eager ? m->bytes * costs->copy : 0));
     }
     struct tt_sim_event event = { .time = sim->now,
         .what = TT_SIM_POST,
@@ -411,8 +411,8 @@ static void sim_release(struct tt_link *link, uint64_t number)
     uint64_t time = sim->now + 1 + sim->params.delay_ns / 2 + tt_sim_below(sim, sim->params.jitter_ns);
     const struct tt_costs *costs = sim->params.costs;
     if (costs != NULL) {
-        bool near = sim->params.domain == NULL || sim->params.domain[e->me] == sim->params.domain[peer];
-        tt_sim_spend(sim, e->me, costs->message + letter->bytes * costs->byte[near ? TT_NEAR : TT_FAR]);
+        enum tt_level level = tt_sim_level(sim, e->me, peer);
+        tt_sim_spend(sim, e->me, costs->message[level] + letter->bytes * costs->byte[level]);
         time = tt_sim_seen(sim, e->me, peer);
     }
     tt_sim_push(sim, (struct tt_sim_event){ .time = time,

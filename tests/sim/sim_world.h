@@ -111,6 +111,7 @@ void tt_sim_push(struct tt_sim *sim, struct tt_sim_event event);
 void tt_sim_trace(struct tt_sim *sim, const struct tt_sim_event *event);
 /* When what `src` tells now can be seen by dst. */
 uint64_t tt_sim_seen(const struct tt_sim *sim, int src, int dst);
+enum tt_level tt_sim_level(const struct tt_sim *sim, int rank, int peer);
 /* NULL if nothing was ever sent on this link. */
 struct tt_sim_letter *tt_sim_letter_at(
     const struct tt_sim *sim, unsigned class, int src, int dst, uint64_t number);
