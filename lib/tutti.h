@@ -277,16 +277,17 @@ size_t tutti_type_bytes(tutti_type type);
 /* ---- Communicators ---- */
 
 /* Make an id. This process answers at it, on a thread of its own, until all ranks have come or the default
- * timeout has passed. Errors: INVALID_ARGUMENT (id NULL), SYSTEM_ERROR (no private directory, socket or
- * thread). */
+ * timeout has passed: at a local socket, and at an address of this host for ranks of other hosts
+ * (TUTTI_INTERFACE chooses the interface). Errors: INVALID_ARGUMENT (id NULL), INVALID_USAGE (no such
+ * interface), SYSTEM_ERROR (no private directory, socket or thread). */
 tutti_status tutti_get_id(tutti_id *id);
 
 /* Join n ranks that have the same id: this one is `rank`. Collective; returns when all have joined, or
  * with TIMEOUT, naming who is missing: after five minutes, or what the setting init_timeout says
  * (TUTTI_INIT_TIMEOUT, in milliseconds), or timeout_ms where that is shorter. A rank that dies before it
- * comes is such a one. All ranks must run on this machine, as one user. config may be NULL. Inside a group
- * (several ranks of one thread) it is deferred to tutti_group_end; config and comm
- * must stay valid until then. Many ranks need many descriptors for a moment: the soft limit of open files
+ * comes is such a one. All ranks must run as one user, on hosts of one byte order. config may be NULL.
+ * Inside a group (several ranks of one thread) it is deferred to tutti_group_end; config and comm must stay
+ * valid until then. Many ranks need many descriptors for a moment: the soft limit of open files
  * is raised towards the hard one if they would not fit. Errors: INVALID_ARGUMENT (n, rank, id, comm; ranks
  * that disagree on n; a rank that comes twice), UNSUPPORTED (flags, isa), SYSTEM_ERROR, TIMEOUT,
  * PEER_LOST, OUT_OF_MEMORY. */
@@ -307,7 +308,7 @@ tutti_status tutti_comm_init_rank(
  * Collective; each call makes another communicator of all ranks. Waits no longer than init_rank would. A
  * program with rights that its user lacks (setuid, setgid, capabilities) takes nothing from the environment,
  * settings neither. Errors: INVALID_USAGE (no source; variables of one that are missing or wrong),
- * UNSUPPORTED (ranks on several machines), TIMEOUT (ranks that did not start), SYSTEM_ERROR (the launcher
+ * TIMEOUT (ranks that did not start), SYSTEM_ERROR (the launcher
  * failed), and those of tutti_comm_init_rank. */
 tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm);
 

@@ -42,7 +42,7 @@ static void free_endpoint(struct tcp_endpoint *e)
         close(e->wake);
     if (e->memory != NULL)
         munmap(e->memory, e->memory_bytes);
-    pthread_mutex_destroy(&e->aborting);
+    pthread_mutex_destroy(&e->end.aborting);
     pthread_mutex_destroy(&e->driving);
     free(e->peers);
     free(e->ends);
@@ -89,8 +89,8 @@ static struct tcp_endpoint *new_endpoint(const struct tt_endpoint_params *params
     memset(e, 0, sizeof *e);
     e->params = *params;
     e->listener = e->wake = -1;
-    e->first_claimer = TT_NONE;
-    pthread_mutex_init(&e->aborting, NULL);
+    e->end.first_claimer = TT_NONE;
+    pthread_mutex_init(&e->end.aborting, NULL);
     pthread_mutex_init(&e->driving, NULL);
     e->head = (struct tt_endpoint){ .transport = &tt_tcp,
         .control = &tcp_control_ops,
@@ -99,7 +99,7 @@ static struct tcp_endpoint *new_endpoint(const struct tt_endpoint_params *params
         .slot_bytes = params->slot_bytes,
         .post_bytes = TCP_COPY_BYTES < params->slot_bytes ? TCP_COPY_BYTES : params->slot_bytes,
         .copy_bytes = TCP_COPY_BYTES,
-        .ended = &e->ended,
+        .ended = &e->end.ended,
         .inside = &e->inside,
         .doorbell = &e->bell };
     e->peers = calloc(n, sizeof *e->peers);
@@ -188,7 +188,8 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
         memcpy(theirs, addresses + (size_t)r * TT_ADDRESS_BYTES, sizeof *theirs);
         if (theirs->magic != TCP_MAGIC || theirs->rank != r)
             return tt_fail(TUTTI_MISMATCH,
-                "what rank %d says is no address of this transport (tcp): use one version of Tutti on all hosts",
+                "what rank %d says is no address of this transport (tcp): use one version of Tutti on all "
+                "hosts",
                 r);
     }
     make_links(e);

@@ -145,6 +145,16 @@ struct tcp_peer {
     bool claim, cause, goodbye;
 };
 
+struct tcp_end { /* how the communicator ends */
+    pthread_mutex_t aborting;
+    struct tt_cause claim, cause;
+    _Atomic bool claimed; /* by this rank */
+    _Atomic bool impatient; /* it has waited long enough for the rank that decides */
+    struct tt_cause first_claim; /* of any rank, the first that came here */
+    int first_claimer; /* TT_NONE: nobody */
+    _Atomic uint32_t ended; /* 1 + the rank that found the cause */
+};
+
 struct tcp_endpoint {
     struct tt_endpoint head; /* first */
     struct tt_endpoint_params params;
@@ -168,13 +178,7 @@ struct tcp_endpoint {
     _Atomic bool woken, closing;
     int64_t close_ns; /* when it waits no more for peers that do not take what was sent */
 
-    pthread_mutex_t aborting;
-    struct tt_cause claim, cause;
-    _Atomic bool claimed; /* by this rank */
-    _Atomic bool impatient; /* it has waited long enough for the rank that decides */
-    struct tt_cause first_claim; /* of any rank, the first that came here */
-    int first_claimer; /* TT_NONE: nobody */
-    _Atomic uint32_t ended; /* 1 + the rank that found the cause */
+    struct tcp_end end;
 
     _Atomic uint32_t inside;
     struct tt_doorbell bell;

@@ -146,31 +146,31 @@ static bool abort_all(struct tt_endpoint *head, const struct tt_cause *cause)
     bool won = false;
     if (!e->connected)
         return false;
-    pthread_mutex_lock(&e->aborting);
-    if (atomic_load(&e->ended) == 0) {
+    pthread_mutex_lock(&e->end.aborting);
+    if (atomic_load(&e->end.ended) == 0) {
         int64_t deadline_ns = tt_deadline_ns(ABORT_MS);
-        e->claim = *cause;
-        atomic_store(&e->claimed, true);
+        e->end.claim = *cause;
+        atomic_store(&e->end.claimed, true);
         tcp_wake(e);
-        while (atomic_load(&e->ended) == 0) {
+        while (atomic_load(&e->end.ended) == 0) {
             tt_sleep_ms(1);
             if (tt_now_ns() > deadline_ns) {
-                atomic_store(&e->impatient, true);
+                atomic_store(&e->end.impatient, true);
                 tcp_wake(e);
             }
         }
-        won = atomic_load(&e->ended) == (uint32_t)head->me + 1;
+        won = atomic_load(&e->end.ended) == (uint32_t)head->me + 1;
     }
-    pthread_mutex_unlock(&e->aborting);
+    pthread_mutex_unlock(&e->end.aborting);
     return won;
 }
 
 static bool cause_of(struct tt_endpoint *head, struct tt_cause *cause)
 {
     struct tcp_endpoint *e = of(head);
-    if (atomic_load_explicit(&e->ended, memory_order_acquire) == 0)
+    if (atomic_load_explicit(&e->end.ended, memory_order_acquire) == 0)
         return false;
-    *cause = e->cause;
+    *cause = e->end.cause;
     cause->operation[sizeof cause->operation - 1] = '\0';
     cause->text[sizeof cause->text - 1] = '\0';
     return true;

@@ -2,8 +2,9 @@
 /* tcp_thread.c: who drives: the caller, for a moment, or the endpoint's thread. The thread alone makes and
  * accepts connections, and does what nobody waits for.
  *
- * A host that vanishes closes nothing. The system finds that by itself, since each connection has a heartbeat:
- * what is sent is to be acknowledged within the setting `heartbeat`, and a silent connection is asked. */
+ * A host that vanishes closes nothing. The system finds that by itself, since each connection has a
+ * heartbeat: what is sent is to be acknowledged within the setting `heartbeat`, and a silent connection is
+ * asked. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -54,7 +55,7 @@ void tcp_drive(struct tcp_endpoint *e, int rank, bool news)
     tcp_read(e, rank);
     if (news || p->to.size > 0 || p->asked)
         tcp_write(e, rank);
-    bool unsaid = p->to.size > 0 || e->first_claimer != TT_NONE ||
+    bool unsaid = p->to.size > 0 || e->end.first_claimer != TT_NONE ||
                   (news && atomic_load(&p->out) != TCP_OPEN && tcp_has_news(e, rank));
     pthread_mutex_unlock(&e->driving);
     if (unsaid)
@@ -79,21 +80,21 @@ static void set_heartbeat(const struct tcp_endpoint *e, int fd)
 static void claim_unreachable(struct tcp_endpoint *e, int rank, int number)
 {
     char there[TT_NET_TEXT], here[TT_NET_TEXT];
-    if (atomic_load(&e->ended) != 0 || pthread_mutex_trylock(&e->aborting) != 0)
+    if (atomic_load(&e->end.ended) != 0 || pthread_mutex_trylock(&e->end.aborting) != 0)
         return;
-    if (!atomic_load(&e->claimed)) {
+    if (!atomic_load(&e->end.claimed)) {
         tt_net_print(&e->peers[rank].address.net, there);
         tt_net_print(&e->peers[e->head.me].address.net, here);
         *strrchr(here, ':') = '\0';
-        e->claim = (struct tt_cause){ .status = TUTTI_PEER_LOST, .rank = e->head.me, .peer = rank };
-        snprintf(e->claim.operation, sizeof e->claim.operation, "connect");
-        snprintf(e->claim.text, sizeof e->claim.text,
+        e->end.claim = (struct tt_cause){ .status = TUTTI_PEER_LOST, .rank = e->head.me, .peer = rank };
+        snprintf(e->end.claim.operation, sizeof e->end.claim.operation, "connect");
+        snprintf(e->end.claim.text, sizeof e->end.claim.text,
             "rank %d, at %s, cannot connect to rank %d at %s: %s; a firewall may lie between, or "
             "TUTTI_INTERFACE name another network",
             e->head.me, here, rank, there, strerror(number));
-        atomic_store(&e->claimed, true);
+        atomic_store(&e->end.claimed, true);
     }
-    pthread_mutex_unlock(&e->aborting);
+    pthread_mutex_unlock(&e->end.aborting);
 }
 
 static void fail_to_dial(struct tcp_endpoint *e, int rank, int number)
@@ -122,8 +123,8 @@ static void greet(struct tcp_endpoint *e, int rank, short events)
     struct tcp_peer *p = &e->peers[rank];
     int number = 0;
     socklen_t size = sizeof number;
-    bool late = e->params.heartbeat_ms > 0 &&
-                tt_now_ns() - p->since_ns > (int64_t)e->params.heartbeat_ms * 1000000;
+    bool late =
+        e->params.heartbeat_ms > 0 && tt_now_ns() - p->since_ns > (int64_t)e->params.heartbeat_ms * 1000000;
     if (events == 0 && !late)
         return;
     if (events != 0)

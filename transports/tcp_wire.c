@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tcp_wire.c: what goes over a connection, both ways.
  *
- * There is no queue: what is to be told is what a peer's marks (struct tcp_peer) show to be missing. The order
- * on a connection is that of memory, where it matters: an answer is told after the messages that were sent
- * before it. A peer that sees that this rank has completed an operation has therefore got its messages.
+ * There is no queue: what is to be told is what a peer's marks (struct tcp_peer) show to be missing. The
+ * order on a connection is that of memory, where it matters: an answer is told after the messages that were
+ * sent before it. A peer that sees that this rank has completed an operation has therefore got its messages.
  *
  * A release is told with whatever frame goes that way next. By itself it is told when half of the slots are
  * released, or when the peer wants a slot.
@@ -36,31 +36,31 @@ static int lowest_living(const struct tcp_endpoint *e)
 
 static void end(struct tcp_endpoint *e, const struct tt_cause *cause, int finder)
 {
-    if (atomic_load(&e->ended) != 0)
+    if (atomic_load(&e->end.ended) != 0)
         return;
-    e->cause = *cause;
-    atomic_store(&e->ended, (uint32_t)finder + 1);
+    e->end.cause = *cause;
+    atomic_store(&e->end.ended, (uint32_t)finder + 1);
     tt_doorbell_ring_always(e->head.doorbell);
 }
 
 static void claim(struct tcp_endpoint *e, const struct tt_cause *cause, int finder)
 {
-    if (e->first_claimer != TT_NONE)
+    if (e->end.first_claimer != TT_NONE)
         return;
-    e->first_claim = *cause;
-    e->first_claimer = finder;
+    e->end.first_claim = *cause;
+    e->end.first_claimer = finder;
 }
 
 void tcp_decide(struct tcp_endpoint *e)
 {
-    if (atomic_load(&e->ended) != 0)
+    if (atomic_load(&e->end.ended) != 0)
         return;
-    if (atomic_load(&e->claimed))
-        claim(e, &e->claim, e->head.me);
-    if (atomic_load(&e->impatient))
-        end(e, &e->claim, e->head.me);
-    else if (e->first_claimer != TT_NONE && lowest_living(e) == e->head.me && !atomic_load(&e->closing))
-        end(e, &e->first_claim, e->first_claimer);
+    if (atomic_load(&e->end.claimed))
+        claim(e, &e->end.claim, e->head.me);
+    if (atomic_load(&e->end.impatient))
+        end(e, &e->end.claim, e->head.me);
+    else if (e->end.first_claimer != TT_NONE && lowest_living(e) == e->head.me && !atomic_load(&e->closing))
+        end(e, &e->end.first_claim, e->end.first_claimer);
 }
 
 /* --- Reading */
@@ -218,7 +218,8 @@ static bool read_part(struct tcp_endpoint *e, int rank)
         return false;
     t->at += got > 0 ? (uint64_t)got : 0;
     if (got < 0 || (t->at == head && in_head && !receive_into(e, rank, t))) {
-        tcp_lose(e, rank, TT_PEER_DEAD);
+        bool silent = got < 0 && (errno == ETIMEDOUT || errno == EHOSTUNREACH || errno == ENETUNREACH);
+        tcp_lose(e, rank, silent ? TT_PEER_SILENT : TT_PEER_DEAD);
         return false;
     }
     if (t->at < head || t->at < t->size)
@@ -292,21 +293,21 @@ static bool tell_cause(
 static bool end_is_news(const struct tcp_endpoint *e, int rank)
 {
     const struct tcp_peer *p = &e->peers[rank];
-    if (atomic_load(&e->ended) != 0)
+    if (atomic_load(&e->end.ended) != 0)
         return !p->cause && (lowest_living(e) == e->head.me || atomic_load(&p->out) == TCP_OPEN);
-    return atomic_load(&e->claimed) && !p->claim && lowest_living(e) == rank;
+    return atomic_load(&e->end.claimed) && !p->claim && lowest_living(e) == rank;
 }
 
 /* What ends a communicator goes before all else. */
 static bool tell_end(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
-    uint32_t ended = atomic_load(&e->ended);
+    uint32_t ended = atomic_load(&e->end.ended);
     if (!end_is_news(e, rank))
         return false;
     *(ended != 0 ? &p->cause : &p->claim) = true;
-    return ended != 0 ? tell_cause(e, rank, TCP_CAUSE, &e->cause, (int)ended - 1)
-                      : tell_cause(e, rank, TCP_CLAIM, &e->claim, e->head.me);
+    return ended != 0 ? tell_cause(e, rank, TCP_CAUSE, &e->end.cause, (int)ended - 1)
+                      : tell_cause(e, rank, TCP_CLAIM, &e->end.claim, e->head.me);
 }
 
 /* Begins the frame of the next call that the peer has not been told, and that is kept. */

@@ -91,12 +91,12 @@ static void find_members(struct split *s)
         s->members[at] = r;
     }
     for (int i = 0; i < s->count; i++)
-        s->host[i] = s->parent->identity.host != NULL ? s->parent->identity.host[s->members[i]] : 0;
-    for (int i = 0; i < s->count; i++)
         s->world[i] =
             s->parent->identity.world != NULL ? s->parent->identity.world[s->members[i]] : s->members[i];
     while (s->members[s->place] != me)
         s->place++;
+    for (int i = 0; i < s->count; i++)
+        s->host[i] = s->parent->identity.host != NULL ? s->parent->identity.host[s->members[i]] : 0;
 }
 
 static struct request request_of(const struct tt_comm *parent, int color, int key, const tutti_config *config)
@@ -188,7 +188,8 @@ tutti_status tutti_comm_split(
     s.room = calloc(n, TT_ENDPOINT_INFO_BYTES);
     s.child_room = tt_comm_room(s.parent->n);
     tutti_status status = TUTTI_OK;
-    if (s.requests == NULL || s.members == NULL || s.world == NULL || s.host == NULL || s.room == NULL || s.child_room == NULL)
+    if (s.requests == NULL || s.members == NULL || s.world == NULL || s.host == NULL || s.room == NULL ||
+        s.child_room == NULL)
         status = tt_fail(TUTTI_OUT_OF_MEMORY, "split: no memory for %zu ranks", n);
     if (status == TUTTI_OK)
         status = prepare(&s, &mine);

@@ -42,7 +42,8 @@ const struct tt_setting tt_setting_table[] = {
         "milliseconds that a rank has to make the call right which it refused, before its peers, who wait in "
         "it, end the communicator; 0: they wait on" },
     { "heartbeat", TT_SHARED, TT_KIND_MS, FIELD(heartbeat_ms), "10000",
-        "milliseconds after which a host that answers nothing is taken to be gone; 0: when the system gives up, "
+        "milliseconds after which a host that answers nothing is taken to be gone; 0: when the system gives "
+        "up, "
         "after some 15 minutes" },
     { "first_number", TT_SHARED, TT_KIND_NUMBER, FIELD(first_number), "0",
         "for tests of counters that wrap: the number of the first operation and message, up to 2^63" },

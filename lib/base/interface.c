@@ -108,7 +108,8 @@ static tutti_status refuse(const struct wanted *w, const struct ifaddrs *all)
         tt_put(&t, "%s%s %s", t.length > 0 ? ", " : "", i->ifa_name, text);
     }
     return tt_fail(TUTTI_INVALID_USAGE,
-        "TUTTI_INTERFACE is \"%.60s\"; legal: the name of an interface, an address or a network (10.1.0.0/16) "
+        "TUTTI_INTERFACE is \"%.60s\"; legal: the name of an interface, an address or a network "
+        "(10.1.0.0/16) "
         "of this host, which has: %s",
         w->name, list);
 }

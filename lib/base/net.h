@@ -36,8 +36,8 @@ bool tt_net_peer(int socket, struct tt_net *net);
 
 /* Finds the address at which other hosts reach this one, with port 0: that of TUTTI_INTERFACE, which is the
  * name of an interface (eth0), an address, or a network (10.1.0.0/16); else of the first interface that is
- * up and is neither loopback nor a bridge of containers. *found is false if there is none, and none was named.
- * INVALID_USAGE if TUTTI_INTERFACE names none of this host, with those that there are. */
+ * up and is neither loopback nor a bridge of containers. *found is false if there is none, and none was
+ * named. INVALID_USAGE if TUTTI_INTERFACE names none of this host, with those that there are. */
 tutti_status tt_interface_find(struct tt_net *net, bool *found);
 
 #endif

@@ -22,27 +22,11 @@
 #include "bootstrap/bootstrap_directory.h"
 #include "bootstrap/bootstrap_host.h"
 #include "bootstrap/bootstrap_root.h"
+#include "bootstrap/bootstrap_reach.h"
 #include "bootstrap/bootstrap_wire.h"
 #include "bootstrap/init_progress.h"
 
-enum {
-    PAUSE_MS = 64, /* between two attempts to reach rank 0 that has not started */
-    NET_MS = 2000, /* for one attempt by the network */
-};
-
-struct tt_session {
-    int socket; /* -1: not open */
-    int n, rank;
-    uint64_t number; /* of the id */
-    int64_t timeout_ms, deadline_ns;
-    int maker; /* the rank of the process that made the id; -1: it is none, or not known */
-    pid_t pid; /* that process; 0: not known */
-    struct tt_id id; /* its secret is wiped when all have met */
-    bool remote; /* this rank came by the network */
-    bool reached; /* the root answers, or did */
-    bool heard; /* the root let this rank in */
-    bool dropped; /* the root closed the connection before that, as it does with too many */
-};
+enum { PAUSE_MS = 64 }; /* between two attempts to enter */
 
 tutti_status tt_id_make(enum tt_directory directory, struct tt_id *id)
 {
@@ -80,207 +64,13 @@ tutti_status tt_bootstrap_create(tutti_id *id, int64_t timeout_ms)
 
 tutti_status tt_bootstrap_create_for_hosts(tutti_id *id, int64_t timeout_ms)
 {
+    enum tt_directory directory;
     struct tt_net net;
     bool found;
     tutti_status status = tt_interface_find(&net, &found);
-    if (status == TUTTI_OK) /* another host may know no $XDG_RUNTIME_DIR */
-        status = tt_directory_make(TT_DIRECTORY_TMP);
-    return status == TUTTI_OK ? create(id, TT_DIRECTORY_TMP, found ? &net : NULL, timeout_ms) : status;
-}
-
-static tutti_status lost(const struct tt_session *s, const char *when)
-{
-    char who[64] = "";
-    if (s->pid != 0 && s->maker >= 0)
-        snprintf(who, sizeof who, " (rank %d, process %d)", s->maker, (int)s->pid);
-    else if (s->pid != 0)
-        snprintf(who, sizeof who, " (process %d)", (int)s->pid);
-    return tt_fail(TUTTI_PEER_LOST,
-        "the process that made the id%s closed the connection to rank %d, %s: it ended, or its job did", who,
-        s->rank, when);
-}
-
-/* Fails with what errno says of the connection; 0: it was closed. If it was dropped before this rank was
- * let in, no error is set yet: the rank comes again. */
-static tutti_status broken(struct tt_session *s, const char *when)
-{
-    switch (errno) {
-    case ETIMEDOUT:
-        return tt_fail(TUTTI_TIMEOUT,
-            "rank %d had no answer from the process that made the id within %lld ms, %s", s->rank,
-            (long long)s->timeout_ms, when);
-    case 0:
-    case EPIPE:
-    case ECONNRESET:
-        s->dropped = !s->heard && tt_now_ns() < s->deadline_ns;
-        return s->dropped ? TUTTI_PEER_LOST : lost(s, when);
-    case EPROTO:
-        return tt_fail(TUTTI_MISMATCH,
-            "rank %d cannot make sense of what the process that made the id says, %s: use one version of "
-            "Tutti "
-            "on all ranks",
-            s->rank, when);
-    default:
-        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "rank %d, %s", s->rank, when);
-    }
-}
-
-static bool wait_for(const struct tt_session *s, short events)
-{
-    struct pollfd p = { s->socket, events, 0 };
-    for (;;) {
-        int64_t look_ns = tt_init_progress_look();
-        int ready = poll(&p, 1, tt_wire_poll_ms(look_ns < s->deadline_ns ? look_ns : s->deadline_ns));
-        if (ready > 0)
-            return true;
-        if (ready < 0 && errno != EINTR)
-            return false;
-        if (tt_now_ns() >= s->deadline_ns) {
-            errno = ETIMEDOUT;
-            return false;
-        }
-    }
-}
-
-/* Sends all bytes; the descriptors go with the first one. */
-static bool send_all(const struct tt_session *s, const void *bytes, size_t size, const int *fds, int nfds)
-{
-    const uint8_t *at = bytes;
-    while (size > 0) {
-        ssize_t sent = tt_wire_send(s->socket, at, size, fds, nfds);
-        if (sent >= 0) {
-            at += sent;
-            size -= (size_t)sent;
-            nfds = 0;
-        } else if (errno == ETOOMANYREFS && tt_now_ns() < s->deadline_ns) {
-            tt_sleep_ms(1); /* too many descriptors are under way, and nothing tells when they have arrived */
-        } else if (errno != EAGAIN || !wait_for(s, POLLOUT)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool receive_all(const struct tt_session *s, void *bytes, size_t size)
-{
-    uint8_t *at = bytes;
-    while (size > 0) {
-        ssize_t got = tt_wire_receive(s->socket, at, size, NULL, 0, NULL);
-        if (got > 0) {
-            at += got;
-            size -= (size_t)got;
-        } else if (got == 0) {
-            errno = 0;
-            return false;
-        } else if (errno != EAGAIN || !wait_for(s, POLLIN)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static pid_t process_behind(int socket)
-{
-    struct ucred peer = { .pid = 0 };
-    socklen_t bytes = sizeof peer;
-    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 ? peer.pid : 0;
-}
-
-/* Connects to the local socket. *nobody is set if nobody listens there. */
-static tutti_status reach_here(struct tt_session *s, const struct sockaddr_un *address, bool *nobody)
-{
-    *nobody = false;
-    s->remote = false;
-    tt_clofork_lock();
-    s->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    tt_clofork_add(s->socket);
-    tt_clofork_unlock();
-    if (s->socket < 0)
-        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "rank %d cannot make a socket", s->rank);
-    while (connect(s->socket, (const struct sockaddr *)address, sizeof *address) != 0) {
-        *nobody = errno == ENOENT || errno == ECONNREFUSED;
-        if (*nobody) {
-            tt_clofork_close(s->socket);
-            s->socket = -1;
-            return TUTTI_OK;
-        }
-        if (errno != EAGAIN && errno != EINTR)
-            return tt_fail_errno(
-                TUTTI_SYSTEM_ERROR, "rank %d cannot connect to %s", s->rank, address->sun_path);
-        if (tt_now_ns() >= s->deadline_ns) {
-            errno = ETIMEDOUT;
-            return broken(s, "whose backlog of connections is full");
-        }
-        tt_sleep_ms(1);
-    }
-    s->pid = process_behind(s->socket);
-    return TUTTI_OK;
-}
-
-/* Connects by the network, if the local socket is still not there once the network answers. The root opens
- * the local one first. */
-static tutti_status reach_by_network(
-    struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address, bool *nobody)
-{
-    int found = -1;
-    for (int i = 0; i < id->count && found < 0; i++)
-        found = tt_net_connect(&id->nets[i], NET_MS);
-    if (found < 0)
-        return TUTTI_OK;
-    tutti_status status = reach_here(s, address, nobody);
-    if (status == TUTTI_OK && *nobody) {
-        s->socket = found;
-        s->remote = true;
-        *nobody = false;
-    } else {
-        close(found);
-    }
-    return status;
-}
-
-static tutti_status nobody_answers(
-    const struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address)
-{
-    char text[TT_NET_TEXT] = "";
-    if (id->count > 0)
-        tt_net_print(&id->nets[0], text);
-    if (id->count > 0)
-        return tt_fail(TUTTI_PEER_LOST,
-            "nobody answers rank %d at this id, at %s: it has expired, or its job is complete or has failed, or "
-            "a firewall or another network lies between (TUTTI_INTERFACE, where the id is made, chooses the "
-            "address)",
-            s->rank, text);
-    return tt_fail(TUTTI_PEER_LOST,
-        "nobody answers at this id: it has expired, or its job is complete (with another process as "
-        "rank %d) or has failed, or it was made on another machine, in another container or by "
-        "another "
-        "user (%s)",
-        s->rank, address->sun_path);
-}
-
-/* Connects to the root. At an id that all ranks agreed on, the root may come later than this rank. */
-static tutti_status reach(struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address)
-{
-    bool nobody;
-    for (int pause_ms = 1;; pause_ms = pause_ms < PAUSE_MS ? 2 * pause_ms : PAUSE_MS) {
-        tutti_status status = reach_here(s, address, &nobody);
-        if (status == TUTTI_OK && nobody && id->count > 0)
-            status = reach_by_network(s, id, address, &nobody);
-        if (status != TUTTI_OK || !nobody)
-            return status;
-        if (s->reached)
-            return lost(s, "before it was let in");
-        tt_init_progress_wait("rank 0 has not come");
-        tt_init_progress_look();
-        if (!id->agreed)
-            return nobody_answers(s, id, address);
-        if (tt_now_ns() >= s->deadline_ns)
-            return tt_fail(TUTTI_TIMEOUT,
-                "rank %d did not find rank 0 within %lld ms: it did not start, or "
-                "its job has failed, or its secret, TUTTI_ROOT or number of communicators is another",
-                s->rank, (long long)s->timeout_ms);
-        tt_sleep_ms(pause_ms);
-    }
+    if (status == TUTTI_OK)
+        status = tt_directory_choose(&directory);
+    return status == TUTTI_OK ? create(id, directory, found ? &net : NULL, timeout_ms) : status;
 }
 
 /* Proves to the root that this rank knows the secret, after the root has proven it. */
@@ -293,15 +83,16 @@ static tutti_status prove(struct tt_session *s, const struct tt_id *id)
         return status;
     tt_init_progress_wait("the process that made the id does not answer");
     tt_greeting_write(&challenge, greeting);
-    if (!send_all(s, greeting, sizeof greeting, NULL, 0) || !receive_all(s, reply, sizeof reply))
-        return broken(s, "before it proved to know the id's secret");
+    if (!tt_session_send(s, greeting, sizeof greeting, NULL, 0) ||
+        !tt_session_receive(s, reply, sizeof reply))
+        return tt_session_broken(s, "before it proved to know the id's secret");
     memcpy(challenge.root_nonce, reply, TT_NONCE_BYTES);
     if (!tt_proof_holds(id, TT_ROLE_ROOT, &challenge, reply + TT_NONCE_BYTES))
         return tt_fail(TUTTI_PEER_LOST, "who answers at this id does not know its secret: the id is damaged, "
                                         "or it is not the process that "
                                         "made it");
     tt_proof_make(id, TT_ROLE_RANK, &challenge, proof);
-    return send_all(s, proof, sizeof proof, NULL, 0) ? TUTTI_OK : broken(s, "in the proof");
+    return tt_session_send(s, proof, sizeof proof, NULL, 0) ? TUTTI_OK : tt_session_broken(s, "in the proof");
 }
 
 static tutti_status say_hello(struct tt_session *s, const struct tt_member *mine)
@@ -318,16 +109,16 @@ static tutti_status say_hello(struct tt_session *s, const struct tt_member *mine
     }
     tt_hello_write(&hello, s->number, bytes);
     /* Whoever is turned away in the midst of its hello is also told why. */
-    if (send_all(s, bytes, sizeof bytes, fds, nfds) || errno == EPIPE || errno == ECONNRESET)
+    if (tt_session_send(s, bytes, sizeof bytes, fds, nfds) || errno == EPIPE || errno == ECONNRESET)
         return TUTTI_OK;
-    return broken(s, "when it was told the rank's addresses");
+    return tt_session_broken(s, "when it was told the rank's addresses");
 }
 
 /* Receives the rest of a notice, whose head is there. */
 static bool receive_notice(struct tt_session *s, uint8_t *bytes)
 {
     struct tt_notice notice;
-    if (!receive_all(s, bytes + TT_FRAME_BYTES, TT_NOTICE_BYTES - TT_FRAME_BYTES))
+    if (!tt_session_receive(s, bytes + TT_FRAME_BYTES, TT_NOTICE_BYTES - TT_FRAME_BYTES))
         return false;
     tt_notice_read(bytes, &notice);
     s->maker = notice.maker;
@@ -341,7 +132,7 @@ static bool receive_head(struct tt_session *s, struct tt_frame *frame)
 {
     uint8_t bytes[TT_NOTICE_BYTES];
     do {
-        if (!receive_all(s, bytes, TT_FRAME_BYTES))
+        if (!tt_session_receive(s, bytes, TT_FRAME_BYTES))
             return false;
         s->heard = true;
         errno = EPROTO;
@@ -372,10 +163,10 @@ static tutti_status receive_frame(
     struct tt_frame frame;
     struct tt_verdict verdict;
     if (!receive_head(s, &frame))
-        return broken(s, when);
+        return tt_session_broken(s, when);
     if (frame.kind == TT_FRAME_VERDICT && frame.length == TT_VERDICT_BYTES - TT_FRAME_BYTES) {
-        if (!receive_all(s, bytes + TT_FRAME_BYTES, frame.length))
-            return broken(s, when);
+        if (!tt_session_receive(s, bytes + TT_FRAME_BYTES, frame.length))
+            return tt_session_broken(s, when);
         tt_verdict_read(bytes, &verdict);
         if (verdict.status != TUTTI_OK)
             return fail_as_told(s, &verdict);
@@ -384,9 +175,9 @@ static tutti_status receive_frame(
     }
     if (frame.kind != kind || frame.length != length) {
         errno = EPROTO;
-        return broken(s, when);
+        return tt_session_broken(s, when);
     }
-    return receive_all(s, body, length) ? TUTTI_OK : broken(s, when);
+    return tt_session_receive(s, body, length) ? TUTTI_OK : tt_session_broken(s, when);
 }
 
 /* Receives the descriptors of the others, in rank order, some with each byte. Even if not all came, those
@@ -397,7 +188,7 @@ static tutti_status receive_fds(struct tt_session *s, int *fds, int expected, in
         int before = *nfds;
         uint8_t byte;
         ssize_t got = tt_wire_receive(s->socket, &byte, 1, fds, expected, nfds);
-        if (got < 0 && errno == EAGAIN && wait_for(s, POLLIN))
+        if (got < 0 && errno == EAGAIN && tt_session_wait(s, POLLIN))
             continue;
         if (got < 0 && errno == EMFILE)
             return tt_fail(TUTTI_SYSTEM_ERROR,
@@ -409,7 +200,7 @@ static tutti_status receive_fds(struct tt_session *s, int *fds, int expected, in
         else if (got == 0)
             errno = 0;
         if (got <= 0 || *nfds == before)
-            return broken(s, "in the midst of the others' descriptors");
+            return tt_session_broken(s, "in the midst of the others' descriptors");
     }
     return TUTTI_OK;
 }
@@ -439,14 +230,15 @@ static int read_entries(const struct tt_session *s, const uint8_t *entries, stru
 static void let_others_be_told(const struct tt_session *s)
 {
     uint8_t byte;
-    while (receive_all(s, &byte, 1))
+    while (tt_session_receive(s, &byte, 1))
         ;
 }
 
 /* The ranks of a host that came to the root by the network meet at a local socket, where they pass each
  * other their descriptors. The lowest of them is the root there; what the id holds is derived from that of
  * all. */
-static tutti_status meet_on_host(struct tt_session *s, const struct tt_member *mine, struct tt_member *members)
+static tutti_status meet_on_host(
+    struct tt_session *s, const struct tt_member *mine, struct tt_member *members)
 {
     struct tt_id id = { .session = s->number, .agreed = true, .directory = TT_DIRECTORY_TMP };
     uint8_t code[TT_SHA256_BYTES];
@@ -492,7 +284,7 @@ static tutti_status receive_members(struct tt_session *s, uint8_t *entries, cons
     int expected = read_entries(s, entries, members);
     if (expected < 0) {
         errno = EPROTO;
-        return broken(s, "in the addresses of the others");
+        return tt_session_broken(s, "in the addresses of the others");
     }
     status = receive_fds(s, fds, expected, nfds);
     if (status == TUTTI_OK)
@@ -503,14 +295,14 @@ static tutti_status receive_members(struct tt_session *s, uint8_t *entries, cons
     if (status != TUTTI_OK)
         strncpy(report.text, tt_last_error(), sizeof report.text - 1);
     tt_verdict_write(&report, s->number, bytes);
-    bool told = send_all(s, bytes, sizeof bytes, NULL, 0);
+    bool told = tt_session_send(s, bytes, sizeof bytes, NULL, 0);
     if (status != TUTTI_OK) {
         if (s->pid == getpid())
             let_others_be_told(s);
         return status;
     }
     if (!told && errno != EPIPE && errno != ECONNRESET)
-        return broken(s, "when it was told that this rank is ready");
+        return tt_session_broken(s, "when it was told that this rank is ready");
     return receive_frame(s, TT_FRAME_VERDICT, 0, NULL, "when all ranks were about to go on");
 }
 
@@ -556,7 +348,7 @@ static tutti_status enter(struct tt_session *s, const struct tt_id *id, const st
     for (int pause_ms = 1;; pause_ms = pause_ms < PAUSE_MS ? 2 * pause_ms : PAUSE_MS) {
         s->dropped = false;
         s->deadline_ns = deadline_ns;
-        tutti_status status = reach(s, id, address);
+        tutti_status status = tt_session_reach(s, id, address);
         s->reached = true;
         if (status == TUTTI_OK)
             status = prove(s, id);
@@ -572,6 +364,17 @@ static tutti_status enter(struct tt_session *s, const struct tt_id *id, const st
     }
 }
 
+/* Finds the local socket of an id. A host that has not even a place for it, as another one than that of the
+ * root may, has nobody there. */
+static tutti_status find_socket(const struct tt_id *id, struct sockaddr_un *address)
+{
+    *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    if (id->count > 0 && id->directory == TT_DIRECTORY_RUNTIME && !tt_directory_is_runtime_here())
+        return TUTTI_OK;
+    tutti_status status = id->count > 0 ? tt_directory_make(id->directory) : TUTTI_OK;
+    return status == TUTTI_OK ? tt_directory_socket(id->directory, id->token, address) : status;
+}
+
 tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct tt_member *mine,
     int64_t timeout_ms, struct tt_member *members, struct tt_session **session)
 {
@@ -582,9 +385,7 @@ tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct
             rank, n, TT_WIRE_RANKS);
     tutti_status status = tt_id_read(id, &read);
     if (status == TUTTI_OK)
-        status = read.count > 0 ? tt_directory_make(read.directory) : TUTTI_OK; /* this may be another host */
-    if (status == TUTTI_OK)
-        status = tt_directory_socket(read.directory, read.token, &address);
+        status = find_socket(&read, &address);
     if (status != TUTTI_OK)
         return status;
     struct tt_session *s = malloc(sizeof *s);
@@ -622,8 +423,8 @@ tutti_status tt_session_exchange(struct tt_session *s, const void *mine, uint64_
     tt_init_progress_defer();
     tutti_status status = TUTTI_OK;
     /* If the job has failed, its verdict is there to be read. */
-    if (!send_all(s, part, TT_FRAME_BYTES + bytes, NULL, 0) && errno != EPIPE && errno != ECONNRESET)
-        status = broken(s, "in an exchange");
+    if (!tt_session_send(s, part, TT_FRAME_BYTES + bytes, NULL, 0) && errno != EPIPE && errno != ECONNRESET)
+        status = tt_session_broken(s, "in an exchange");
     if (status == TUTTI_OK)
         status = receive_frame(s, TT_FRAME_EXCHANGE, (uint64_t)s->n * bytes, body, "in an exchange");
     if (status == TUTTI_OK)

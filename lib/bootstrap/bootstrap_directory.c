@@ -65,7 +65,7 @@ static bool runtime_path(char *path)
     return length + 1 + TOKEN_TEXT < PATH_BYTES;
 }
 
-static bool runtime_usable(void)
+bool tt_directory_is_runtime_here(void)
 {
     char path[PATH_BYTES];
     struct stat s;
@@ -95,7 +95,7 @@ static void choose_tmp_path(char *path)
         if (first < 0 && !is_foreign(path))
             first = i;
     }
-    if (first >= 0 || !runtime_usable())
+    if (first >= 0 || !tt_directory_is_runtime_here())
         tmp_path(first >= 0 ? first : 0, path);
     else
         runtime_path(path);
@@ -166,7 +166,7 @@ tutti_status tt_directory_make(enum tt_directory directory)
 
 tutti_status tt_directory_choose(enum tt_directory *directory)
 {
-    enum tt_directory chosen = runtime_usable() ? TT_DIRECTORY_RUNTIME : TT_DIRECTORY_TMP;
+    enum tt_directory chosen = tt_directory_is_runtime_here() ? TT_DIRECTORY_RUNTIME : TT_DIRECTORY_TMP;
     tutti_status status = tt_directory_make(chosen);
     if (status == TUTTI_OK)
         *directory = chosen;

@@ -22,6 +22,8 @@ enum { TT_TOKEN_BYTES = 16 };
 
 /* Chooses a directory that is private to this user, and makes it if it is not there. */
 tutti_status tt_directory_choose(enum tt_directory *directory);
+/* True if this process has an $XDG_RUNTIME_DIR that can be used. */
+bool tt_directory_is_runtime_here(void);
 /* Makes this one. */
 tutti_status tt_directory_make(enum tt_directory directory);
 /* Sets *address to that of a socket in the directory. Fails if the directory is not there or not private. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* bootstrap_exchange.c: exchanges, in which each member hands in a part and gets the parts of all.
  *
- * The first one is of descriptors, among the ranks of the root's host, and of hosts. Each rank reports whether it could take them, and only then
- * all are told to go on, or why not: either all ranks go on or none does. Then follow as many exchanges as
- * the ranks like.
+ * In the first one all learn which host each is on, and the ranks of the root's host get each other's
+ * descriptors. Each rank reports whether it could take them, and only then all are told to go on, or why not:
+ * either all ranks go on or none does. Then follow as many exchanges as the ranks like.
  *
  * A descriptor that all ranks of other processes have been sent is needed only once more: the last rank of
  * this process gets it, a few at a time, and each is closed here as it goes. So the process that made the
@@ -61,7 +61,8 @@ static void number_hosts(struct tt_root_session *session)
         while (!share_host(session->members[first], session->members[r]))
             first++;
         uint8_t *entry = tt_exchange_part(&session->exchange, r);
-        uint64_t host = first < r ? tt_get(tt_exchange_part(&session->exchange, first) + 4, 4) : (uint64_t)hosts++;
+        uint64_t host =
+            first < r ? tt_get(tt_exchange_part(&session->exchange, first) + 4, 4) : (uint64_t)hosts++;
         tt_put(entry + 4, host, 4);
     }
 }

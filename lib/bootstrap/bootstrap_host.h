@@ -8,7 +8,6 @@
 #define TT_BOOTSTRAP_HOST_H
 #include <stdint.h>
 
-
 enum { TT_HOST_KEY_BYTES = 16 };
 
 /* Sets `key` to what all processes of this host, and no others, have. */

@@ -296,7 +296,8 @@ static int start_thread(struct root *root)
     return number;
 }
 
-/* Listens at the first of the id's addresses that is one of this machine. Of port 0 the system chooses one. */
+/* Listens at the first of the id's addresses that is one of this machine. In place of port 0 the system
+ * chooses one. */
 static tutti_status listen_to_network(struct root *root)
 {
     struct tt_id *id = &root->session.id;

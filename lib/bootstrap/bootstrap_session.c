@@ -219,8 +219,8 @@ static bool allocate(struct tt_root_session *session, int n)
     tt_wire_need_files(n * (1 + TT_BLOB_FDS)); /* a connection, and what comes by it */
     session->members = calloc((size_t)n, sizeof *session->members);
     session->fds = malloc((size_t)n * TT_BLOB_FDS * sizeof *session->fds);
-    if (tt_exchange_begin(&session->exchange, n, TT_BLOB_BYTES, TT_ENTRY_BYTES) != TUTTI_OK || !session->members ||
-        !session->fds)
+    if (tt_exchange_begin(&session->exchange, n, TT_BLOB_BYTES, TT_ENTRY_BYTES) != TUTTI_OK ||
+        !session->members || !session->fds)
         return false;
     for (int i = 0; i < n * TT_BLOB_FDS; i++)
         session->fds[i] = -1;
@@ -234,7 +234,8 @@ static void decide_order(struct tt_root_session *session, const struct tt_connec
     if (tt_net_peer(c->socket, &net))
         tt_net_print(&net, from);
     tt_root_decide(session, TUTTI_UNSUPPORTED,
-        "rank %d, which came from %s, runs on a processor of another byte order than the process that made the "
+        "rank %d, which came from %s, runs on a processor of another byte order than the process that made "
+        "the "
         "id; all must have the same",
         c->challenge.rank, from);
 }
@@ -350,8 +351,9 @@ static bool is_lost_here(
     if (!c->remote || memcmp(key, hello->host, sizeof key) != 0)
         return false;
     snprintf(verdict.text, sizeof verdict.text,
-        "rank %d came by the network, and is on the host of the process that made the id, where it was to come "
-        "by the local socket: the id is damaged",
+        "rank %d came by the network, and is on the host of the process that made the id, where it was to "
+        "come "
+        "by the local socket: the id is damaged, or $XDG_RUNTIME_DIR is another there",
         c->challenge.rank);
     tell(session, c, &verdict);
     return true;

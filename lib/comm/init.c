@@ -97,8 +97,8 @@ tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_confi
     tt_init_progress_know(n, rank);
     status = meet(n, rank, id, &settings, tt_comm_init_timeout(&settings, config), room, host_of, &session);
     if (status == TUTTI_OK) {
-        status =
-            tt_comm_establish(n, rank, &settings, config, NULL, host_of, exchange_by_session, session, room, comm);
+        status = tt_comm_establish(
+            n, rank, &settings, config, NULL, host_of, exchange_by_session, session, room, comm);
         tt_session_close(session);
     }
     tt_transport_memory()->settle();

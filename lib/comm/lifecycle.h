@@ -28,8 +28,8 @@ void *tt_comm_room(int n);
  * fails makes both exchanges, too, so that nobody waits for it; one rank's failure is everybody's.
  * `domain` is this rank's cache domain; NULL: as the settings say. `host_of` as for tt_comm_open. */
 tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
-    const tutti_config *config, const int32_t *domain, const int32_t *host_of, tt_exchange_fn exchange, void *context, void *room,
-    tutti_comm **comm);
+    const tutti_config *config, const int32_t *domain, const int32_t *host_of, tt_exchange_fn exchange,
+    void *context, void *room, tutti_comm **comm);
 /* Sets the cache domain of a rank of n as the settings say: by a text, or by where this process is bound. */
 tutti_status tt_comm_domain(const struct tt_settings *settings, int n, int rank, int32_t *domain);
 /* Exchanges a status (4 bytes). Returns the rank's own failure, else the first one of another rank. */

@@ -181,7 +181,8 @@ static tutti_status agree_on_id(bool one_host, int64_t timeout_ms, tutti_id *id)
     memset(id, 0, sizeof *id);
     if (process.self.rank == 0) {
         /* Without an id the others are still to hear of it: zeros are none. */
-        status = one_host ? tt_bootstrap_create(id, timeout_ms) : tt_bootstrap_create_for_hosts(id, timeout_ms);
+        status =
+            one_host ? tt_bootstrap_create(id, timeout_ms) : tt_bootstrap_create_for_hosts(id, timeout_ms);
         tutti_status published = publish(key, id);
         status = status == TUTTI_OK ? published : status;
     }

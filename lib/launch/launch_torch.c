@@ -73,7 +73,8 @@ tutti_status tt_launch_torch(int64_t timeout_ms, int *n, int *rank, tutti_id *id
     if (!one)
         return tt_fail(TUTTI_INVALID_USAGE,
             "the job's %d ranks are not all on this machine (LOCAL_WORLD_SIZE, or MASTER_ADDR, says so), and "
-            "torchrun hands out no secret: set TUTTI_SECRET_FILE, a file that all hosts have, and TUTTI_ROOT, as "
+            "torchrun hands out no secret: set TUTTI_SECRET_FILE, a file that all hosts have, and "
+            "TUTTI_ROOT, as "
             "host:port of rank 0",
             *n);
     tt_launch_torch_job(name);

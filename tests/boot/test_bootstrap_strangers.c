@@ -262,8 +262,8 @@ Test(bootstrap_strangers, damaged_conversations_disturb_nobody)
             proof[next_random(&seed) % sizeof proof] ^= (uint8_t)(1 + next_random(&seed) % 255);
         stranger_say(socket, proof, next_random(&seed) % 4 == 0 ? next_random(&seed) % 32 : sizeof proof);
         /* Never a hello that could be meant: a length, a kind or a magic is wrong. */
-        tt_frame_write(
-            &(struct tt_frame){ TT_WIRE_LOWEST, TT_WIRE_HIGHEST, TT_FRAME_HELLO, next_random(&seed) % 3 ? UINT32_MAX : 0, read.session },
+        tt_frame_write(&(struct tt_frame){ TT_WIRE_LOWEST, TT_WIRE_HIGHEST, TT_FRAME_HELLO,
+                           next_random(&seed) % 3 ? UINT32_MAX : 0, read.session },
             frame);
         if (round % 2 == 0)
             frame[next_random(&seed) % 4] ^= 0x40;

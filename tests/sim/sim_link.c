@@ -315,7 +315,8 @@ static bool sim_send(struct tt_link *link, const struct tt_message *m)
     const struct tt_costs *costs = sim->params.costs;
     if (costs != NULL) {
         bool eager = m->bytes <= tt_costs_eager(costs, e->n);
-        tt_sim_spend(sim, e->me, costs->message[tt_sim_level(sim, e->me, link->peer)] + (eager ? m->bytes * costs->copy : 0));
+        tt_sim_spend(sim, e->me,
+            costs->message[tt_sim_level(sim, e->me, link->peer)] + (eager ? m->bytes * costs->copy : 0));
     }
     struct tt_sim_event event = { .time = sim->now,
         .what = TT_SIM_POST,

@@ -508,8 +508,8 @@ static void one_granted(
         return;
     /* Where there are no targets, the receiver's own transport may place what comes. */
     bool itself = granted && out->ops->target == NULL && a.path == TT_PATH_PLACED;
-    suite_expect(s, itself || (a.path == TT_PATH_PLACED) == p.message.placed, "a placed message has path %d",
-        a.path);
+    suite_expect(
+        s, itself || (a.path == TT_PATH_PLACED) == p.message.placed, "a placed message has path %d", a.path);
     if (p.message.placed || itself) {
         a.packed = true;
         a.base = (uintptr_t)to;

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* bootstrap_reach.h: a rank's end of a session: its connection to the root (bootstrap_reach.c), by which it
+ * meets the others (bootstrap.c). */
+#ifndef TT_BOOTSTRAP_REACH_H
+#define TT_BOOTSTRAP_REACH_H
+#include <sys/un.h>
+
+#include "bootstrap/bootstrap_wire.h"
+
+struct tt_session {
+    int socket; /* -1: not open */
+    int n, rank;
+    uint64_t number; /* of the id */
+    int64_t timeout_ms, deadline_ns;
+    int maker; /* the rank of the process that made the id; -1: it is none, or not known */
+    pid_t pid; /* that process; 0: not known */
+    struct tt_id id; /* its secret is wiped when all have met */
+    bool remote; /* this rank came by the network */
+    bool reached; /* the root answers, or did */
+    bool heard; /* the root let this rank in */
+    bool dropped; /* the root closed the connection before that, as it does with too many */
+};
+
+/* Fails because the root has closed the connection. */
+tutti_status tt_session_lost(const struct tt_session *s, const char *when);
+/* Fails with what errno says of the connection; 0: it was closed. If it was dropped before this rank was let
+ * in, no error is set yet: the rank comes again. */
+tutti_status tt_session_broken(struct tt_session *s, const char *when);
+/* Waits until the socket can be read, or written; false, with errno, if the deadline has passed. */
+bool tt_session_wait(const struct tt_session *s, short events);
+/* Sends all bytes; the descriptors go with the first one. False, with errno: it could not. */
+bool tt_session_send(const struct tt_session *s, const void *bytes, size_t size, const int *fds, int nfds);
+/* Receives all bytes. False, with errno: it could not; 0: the connection was closed. */
+bool tt_session_receive(const struct tt_session *s, void *bytes, size_t size);
+/* Connects to the root, by the local socket, or by the network if nobody listens there. At an id that all
+ * ranks agreed on, the root may come later than this rank. */
+tutti_status tt_session_reach(
+    struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address);
+
+#endif

@@ -1,0 +1,140 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# test_hosts.sh: jobs over several hosts, as a user meets them: every collective is right, and what goes wrong
+# on one host is told on all.
+#
+# usage: COLLPERF=path test_hosts.sh    (default: ./collperf)
+#
+# Hosts are ranks of different TUTTI_HOSTID; and, where the system allows them, namespaces
+# (tests/net/hosts.sh), with mpirun of Open MPI if it is here.
+set -u
+LC_ALL=C
+export LC_ALL
+here=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 1
+[ -f "$here/tests/net/hosts.sh" ] || here=$(dirname "$here")
+hosts_sh=$here/tests/net/hosts.sh
+collperf=$(readlink -f "${COLLPERF:-./collperf}")
+for name in ID RANK SIZE ROOT SECRET_FILE INTERFACE HOSTID; do
+    unset TUTTI_$name
+done
+unset PMIX_RANK PMIX_NAMESPACE PMI_RANK PMI_FD PMI_SIZE RANK WORLD_SIZE TORCHELASTIC_RUN_ID
+OMPI_ALLOW_RUN_AS_ROOT=1
+OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+TUTTI_INIT_TIMEOUT=60000
+export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM TUTTI_INIT_TIMEOUT
+good='Out of bounds values : 0 OK'
+endless="$collperf all_reduce -b 64K -e 64K -n 100000000 -w 1"
+
+# --ranks HOSTS PER_HOST HOW WORDS..: starts all ranks, waits for them; HOW is `ids`, or `on` for namespaces.
+# Their output is in $scratch/out.RANK, their processes in $scratch/pid.RANK. Fails if one of them did.
+if [ "${1:-}" = --ranks ]; then
+    hosts=$2 per_host=$3 how=$4
+    shift 4
+    rank=0
+    pids=
+    for host in $(seq 0 $((hosts - 1))); do
+        for _ in $(seq "$per_host"); do
+            place="TUTTI_ROOT=$root TUTTI_SECRET_FILE=$scratch/secret TUTTI_RANK=$rank"
+            place="$place TUTTI_SIZE=$((hosts * per_host))"
+            if [ "$how" = on ]; then
+                "$hosts_sh" on "h$host" "exec env $place $*" >"$scratch/out.$rank" 2>&1 </dev/null &
+            else
+                # shellcheck disable=SC2086
+                env $place TUTTI_INTERFACE="${interface:-127.0.0.1}" TUTTI_HOSTID="h$host" "$@" \
+                    >"$scratch/out.$rank" 2>&1 </dev/null &
+            fi
+            pids="$pids $!"
+            echo $! >"$scratch/pid.$rank"
+            rank=$((rank + 1))
+        done
+    done
+    worst=0
+    for pid in $pids; do
+        wait "$pid" || worst=1
+    done
+    exit $worst
+fi
+
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+failures=0
+root=127.0.0.1:$((20000 + $$ % 20000))
+(umask 077 && head -c 32 /dev/urandom | od -An -tx1 >"$scratch/secret")
+export scratch root hosts_sh
+
+fail() # WHAT
+{
+    echo "FAILED: $1"
+    for file in "$scratch"/out.*; do
+        sed "s/^/    ${file##*.}: /" "$file" | tail -n 6
+    done
+    failures=$((failures + 1))
+}
+
+ranks() # HOSTS PER_HOST HOW WORDS..
+{
+    rm -f "$scratch"/out.* "$scratch"/pid.*
+    timeout -k 5 300 sh "$0" --ranks "$@"
+}
+
+# All ranks but the one that is killed say that it died, and soon.
+expect_told() # WHAT LOST PATTERN SECONDS
+{
+    took=$(($(date +%s) - began))
+    for file in "$scratch"/out.*; do
+        if [ "${file##*.}" != "$2" ] && ! grep -q "$3" "$file"; then
+            fail "$1: rank ${file##*.} does not say '$3'"
+            return
+        fi
+    done
+    [ "$took" -le "$4" ] || fail "$1 took $took s"
+}
+
+# --inside: by hosts.sh, among two hosts.
+if [ "${1:-}" = --inside ]; then
+    scratch=$2 root=10.77.0.1:4000
+    ranks 2 2 on "$collperf" all -b 4 -e 64K -f 64 -n 3 -w 1 && grep -q "$good" "$scratch/out.0" ||
+        fail "2 x 2 between namespaces"
+    if command -v mpirun.openmpi >/dev/null; then
+        rm -f "$scratch"/out.*
+        mpirun.openmpi --mca plm_rsh_agent "$hosts_sh on" --mca oob_tcp_if_include 10.77.0.0/24 \
+            --host h0:2,h1:2 -np 4 "$collperf" all_reduce -b 8 -e 64K -f 64 -n 3 -w 1 \
+            >"$scratch/out.0" 2>&1 </dev/null &&
+            grep -q "$good" "$scratch/out.0" || fail "mpirun over two hosts"
+    else
+        echo "skipped: mpirun over two hosts (it is not here)"
+    fi
+    (sleep 3 && "$hosts_sh" cut h1) &
+    began=$(date +%s)
+    ranks 2 1 on TUTTI_HEARTBEAT=1000 $endless &&
+        fail "a link that is cut: nobody sees it"
+    expect_told "a link that is cut" 99 'rank [01] is on a host that does not answer' 20
+    exit $failures
+fi
+
+for layout in '2 2' '3 1' '4 2'; do
+    # shellcheck disable=SC2086
+    ranks $layout ids "$collperf" all -b 4 -e 64K -f 64 -n 3 -w 1 && grep -q "$good" "$scratch/out.0" ||
+        fail "hosts and ranks of each: $layout"
+done
+
+began=$(date +%s)
+(sleep 2 && kill -9 "$(cat "$scratch/pid.3")") &
+ranks 2 2 ids $endless && fail "a rank that is killed: nobody sees it"
+expect_told "a rank that is killed" 3 'rank 3 died' 60
+
+began=$(date +%s)
+interface=nowhere0 && export interface
+ranks 2 1 ids "$collperf" all_reduce -b 8 -e 8 && fail "an interface that is not there: it is used"
+expect_told "an interface that is not there" 99 'TUTTI_INTERFACE is "nowhere0"; legal: the name of' 60
+unset interface
+
+"$hosts_sh" 2 sh "$0" --inside "$scratch"
+case $? in
+0) ;;
+77) echo "skipped: hosts as namespaces (the system allows none here)" ;;
+*) failures=$((failures + 1)) ;;
+esac
+echo "hosts: $failures failures"
+[ "$failures" -eq 0 ]
