@@ -125,6 +125,19 @@ ranks 2 2 ids $endless && fail "a rank that is killed: nobody sees it"
 expect_told "a rank that is killed" 3 'rank 3 died' 60
 
 began=$(date +%s)
+if [ -e "$(dirname "$collperf")/.libs/libtutti_ucx.so" ]; then
+    TUTTI_NETWORK=ucx && export TUTTI_NETWORK
+    ranks 2 2 ids "$collperf" all -b 4 -e 1M -f 64 -n 3 -w 1 && grep -q "$good" "$scratch/out.0" ||
+        fail "2 x 2 by UCX"
+    began=$(date +%s)
+    (sleep 2 && kill -9 "$(cat "$scratch/pid.3")") &
+    ranks 2 2 ids $endless && fail "a rank that is killed, by UCX: nobody sees it"
+    expect_told "a rank that is killed, by UCX" 3 'rank 3 died' 60
+    unset TUTTI_NETWORK
+else
+    echo "skipped: several hosts by UCX (configured without it)"
+fi
+
 interface=nowhere0 && export interface
 ranks 2 1 ids "$collperf" all_reduce -b 8 -e 8 && fail "an interface that is not there: it is used"
 expect_told "an interface that is not there" 99 'TUTTI_INTERFACE is "nowhere0"; legal: the name of' 60

@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/config.h"
+#include "base/log.h"
 #include "base/schedule.h"
 #include "base/status.h"
 
@@ -29,6 +31,7 @@ static struct tcp_endpoint *of(struct tt_endpoint *head)
 
 static void free_endpoint(struct tcp_endpoint *e)
 {
+    tcp_carrier_close(e);
     for (int r = 0; e->peers != NULL && r < e->head.n; r++) {
         if (e->peers[r].in_fd >= 0)
             close(e->peers[r].in_fd);
@@ -141,6 +144,18 @@ static tutti_status listen_for_peers(struct tcp_endpoint *e, struct tcp_address 
     return TUTTI_OK;
 }
 
+/* Opens the carrier that the setting `network` wants. Which one serves is known when all addresses are. */
+static tutti_status find_carrier(struct tcp_endpoint *e, struct tcp_address *mine)
+{
+    char why[TT_ERROR_TEXT];
+    if (e->params.network == TT_NETWORK_TCP || tcp_carrier_open(e, mine, why, sizeof why))
+        return TUTTI_OK;
+    if (e->params.network == TT_NETWORK_UCX)
+        return tt_fail(TUTTI_UNSUPPORTED, "network is ucx, and rank %d has none: %s", e->head.me, why);
+    tt_log(TT_LOG_INFO, "rank %d does not use UCX, so its communicator uses TCP: %s", e->head.me, why);
+    return TUTTI_OK;
+}
+
 static tutti_status open_endpoint(
     const struct tt_endpoint_params *params, uint8_t *address, struct tt_endpoint **endpoint)
 {
@@ -153,6 +168,8 @@ static tutti_status open_endpoint(
     if (e == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "tcp: no memory for an endpoint of %d ranks", params->n);
     tutti_status status = listen_for_peers(e, &mine);
+    if (status == TUTTI_OK)
+        status = find_carrier(e, &mine);
     if (status != TUTTI_OK) {
         free_endpoint(e);
         return status;
@@ -192,6 +209,11 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
                 "hosts",
                 r);
     }
+    for (int r = 0; r < head->n && e->carrier != NULL; r++)
+        if (e->peers[r].address.carrier_bytes == 0) {
+            tt_log(TT_LOG_WARN, "rank %d has no UCX, so all ranks use TCP", r);
+            tcp_carrier_close(e);
+        }
     make_links(e);
     tutti_status status = tcp_thread_start(e);
     e->connected = status == TUTTI_OK;
@@ -278,15 +300,20 @@ static bool post_message(
     return true;
 }
 
+static bool is_unsent(const struct tcp_slot *slot)
+{
+    unsigned state = atomic_load_explicit(&slot->state, memory_order_acquire);
+    return state == TCP_FULL || state == TCP_CARRIED;
+}
+
 static bool is_sent(struct tt_link *link, uint64_t number)
 {
     const struct tcp_slot *slot = slot_of(link, number, true);
     bool own = link->peer == link->endpoint->me;
-    if (own || atomic_load_explicit(&slot->state, memory_order_acquire) != TCP_FULL ||
-        slot->number != number || slot->payload == slot->memory)
+    if (own || !is_unsent(slot) || slot->number != number || slot->payload == slot->memory)
         return true;
     tcp_drive(of(link->endpoint), link->peer, true);
-    return atomic_load_explicit(&slot->state, memory_order_acquire) != TCP_FULL;
+    return !is_unsent(slot);
 }
 
 /* Returns the slot of a message that is there; NULL: it is not. */

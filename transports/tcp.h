@@ -25,10 +25,12 @@
 #include <stddef.h>
 
 #include "base/net.h"
+#include "transports/carrier.h"
 #include "transports/transport.h"
 
 #define TCP_MAGIC UINT64_C(0x0001706374747574) /* "tuttcp", and the version of what follows */
 enum { TCP_TOKEN_BYTES = 16, TCP_COPY_BYTES = 8 << 10, TCP_BUFFER_BYTES = 16 << 10 };
+enum { TCP_CARRIER_BYTES = 184, TCP_PATH_BYTES = 4096 };
 enum { TCP_TOLD_AT = TT_SLOTS / 2 }; /* releases that a peer is told of by themselves */
 
 struct tcp_address {
@@ -36,6 +38,8 @@ struct tcp_address {
     int32_t rank, pid;
     struct tt_net net;
     uint8_t token[TCP_TOKEN_BYTES]; /* only who has this address knows it */
+    uint16_t carrier_bytes; /* 0: this rank has no carrier */
+    uint8_t carrier[TCP_CARRIER_BYTES];
 };
 _Static_assert(sizeof(struct tcp_address) <= TT_ADDRESS_BYTES, "an address fits");
 
@@ -48,8 +52,9 @@ struct tcp_greeting { /* the first bytes of a connection */
 /* Of a slot to send from: the caller fills a FREE one; who drives makes a FULL one DONE when it is written,
  * and FREE when the peer tells of its release. Of a slot to receive into: who drives fills a FREE one, the
  * caller makes it DONE by its release, and who drives FREE again when it tells the sender. A rank's slots to
- * itself need nobody who drives: the caller fills and frees them. */
-enum tcp_state { TCP_FREE, TCP_FULL, TCP_DONE };
+ * itself need nobody who drives: the caller fills and frees them. CARRIED: a carrier has it, and makes it
+ * DONE. */
+enum tcp_state { TCP_FREE, TCP_FULL, TCP_CARRIED, TCP_DONE };
 struct tcp_slot {
     _Atomic uint32_t state;
     uint32_t signature;
@@ -59,6 +64,7 @@ struct tcp_slot {
     uint64_t granted; /* 1 + the number of the message that may be put at `place`; 0: none. With `driving` */
     uint64_t place_bytes;
     uint8_t *place;
+    struct tt_carrier_head carried;
 };
 
 struct tcp_link {
@@ -118,6 +124,17 @@ struct tcp_transfer { /* of a frame that is being read, or written */
 enum tcp_want { TCP_ENOUGH, TCP_WANTS, TCP_TOLD }; /* what a rank does of slots; the peer was told so */
 enum tcp_out { TCP_NOT_DIALED, TCP_DIALING, TCP_OPEN, TCP_CLOSED };
 
+struct tcp_carried { /* what a carrier has to do with one peer */
+    uint32_t sent, received; /* messages and words */
+    bool refused; /* it takes no more */
+    bool speaking; /* `word` is under way */
+    struct tt_carrier_head word;
+    /* An answer that counts when so many have been received. */
+    bool promised, leaves;
+    uint32_t count;
+    uint64_t completed;
+};
+
 struct tcp_peer {
     struct tcp_address address;
     _Atomic int state; /* enum tt_peer_state */
@@ -143,6 +160,7 @@ struct tcp_peer {
     bool answering; /* an answer of the peer is awaited */
     uint64_t call, wait, refusals;
     bool claim, cause, goodbye;
+    struct tcp_carried carried;
 };
 
 struct tcp_end { /* how the communicator ends */
@@ -179,6 +197,8 @@ struct tcp_endpoint {
     int64_t close_ns; /* when it waits no more for peers that do not take what was sent */
 
     struct tcp_end end;
+    const struct tt_carrier_table *carries;
+    struct tt_carrier *carrier; /* NULL: connections carry messages, too */
 
     _Atomic uint32_t inside;
     struct tt_doorbell bell;
@@ -191,6 +211,14 @@ static inline struct tcp_link *tcp_link_of(struct tcp_endpoint *e, unsigned clas
 
 extern const struct tt_control_ops tcp_control_ops;
 
+/* Opens a carrier, and writes its address. False if there is none: `why` says why. */
+bool tcp_carrier_open(struct tcp_endpoint *e, struct tcp_address *mine, char *why, size_t bytes);
+void tcp_carrier_close(struct tcp_endpoint *e);
+/* With `driving`: hands the carrier what is to be said to this peer. */
+void tcp_carry(struct tcp_endpoint *e, int rank);
+/* With `driving`: an answer of this peer counts, if all that it sent before is here. */
+void tcp_keep_promises(struct tcp_endpoint *e, int rank);
+
 /* Tells the thread that there is something to do. */
 void tcp_wake(struct tcp_endpoint *e);
 /* The caller drives the connections with one peer, if nobody drives. `news`: there is something that the peer
@@ -200,6 +228,17 @@ void tcp_drive(struct tcp_endpoint *e, int rank, bool news);
 /* With `driving`: read what has come; write what is to be said. */
 void tcp_read(struct tcp_endpoint *e, int rank);
 void tcp_write(struct tcp_endpoint *e, int rank);
+/* Parts of that, which a carrier shares. */
+struct tcp_slot *tcp_find_full(struct tcp_endpoint *e, int rank, uint8_t *class);
+bool tcp_releases_are_news(struct tcp_endpoint *e, int rank);
+void tcp_collect_releases(struct tcp_endpoint *e, int rank, uint8_t released[TT_CLASSES]);
+bool tcp_take_releases(struct tcp_endpoint *e, int rank, const struct tcp_frame *f);
+/* Returns where the bytes of a message go that comes; NULL: its slot is not free. */
+uint8_t *tcp_place_of(struct tcp_endpoint *e, int rank, unsigned class, uint64_t number, uint64_t bytes);
+void tcp_fill(struct tcp_endpoint *e, int rank, const struct tcp_frame *f, uint8_t *payload);
+/* Ends the communicator because this peer cannot be reached. */
+void tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why);
+
 /* True if there is something that this peer is to be told. */
 bool tcp_has_news(struct tcp_endpoint *e, int rank);
 /* Ends the communicator if this rank decides that, and a cause is known. */

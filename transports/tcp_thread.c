@@ -52,9 +52,16 @@ void tcp_drive(struct tcp_endpoint *e, int rank, bool news)
             tcp_wake(e);
         return;
     }
-    tcp_read(e, rank);
-    if (news || p->to.size > 0 || p->asked)
-        tcp_write(e, rank);
+    if (e->carrier != NULL) {
+        e->carries->progress(e->carrier);
+        tcp_keep_promises(e, rank);
+        if (news)
+            tcp_carry(e, rank);
+    } else {
+        tcp_read(e, rank);
+        if (news || p->to.size > 0 || p->asked)
+            tcp_write(e, rank);
+    }
     bool unsaid = p->to.size > 0 || e->end.first_claimer != TT_NONE ||
                   (news && atomic_load(&p->out) != TCP_OPEN && tcp_has_news(e, rank));
     pthread_mutex_unlock(&e->driving);
@@ -77,7 +84,7 @@ static void set_heartbeat(const struct tcp_endpoint *e, int fd)
 }
 
 /* A rank that cannot be reached ends the communicator: those that it is to talk with would wait for ever. */
-static void claim_unreachable(struct tcp_endpoint *e, int rank, int number)
+void tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why)
 {
     char there[TT_NET_TEXT], here[TT_NET_TEXT];
     if (atomic_load(&e->end.ended) != 0 || pthread_mutex_trylock(&e->end.aborting) != 0)
@@ -91,7 +98,7 @@ static void claim_unreachable(struct tcp_endpoint *e, int rank, int number)
         snprintf(e->end.claim.text, sizeof e->end.claim.text,
             "rank %d, at %s, cannot connect to rank %d at %s: %s; a firewall may lie between, or "
             "TUTTI_INTERFACE name another network",
-            e->head.me, here, rank, there, strerror(number));
+            e->head.me, here, rank, there, why);
         atomic_store(&e->end.claimed, true);
     }
     pthread_mutex_unlock(&e->end.aborting);
@@ -100,7 +107,7 @@ static void claim_unreachable(struct tcp_endpoint *e, int rank, int number)
 static void fail_to_dial(struct tcp_endpoint *e, int rank, int number)
 {
     if (number != ECONNREFUSED && number != ECONNRESET) /* who refuses has ended its endpoint */
-        claim_unreachable(e, rank, number);
+        tcp_claim_unreachable(e, rank, strerror(number));
     tcp_lose(e, rank, TT_PEER_DEAD);
 }
 
@@ -214,7 +221,13 @@ static short out_events(const struct tcp_peer *p)
 
 /* Waits until something has come, a socket can be written again, there is something new to say, or a time is
  * up. Returns what it polled: the wake, the listener, strangers, and two sockets of each peer. */
-enum { POLLED_WAKE, POLLED_LISTENER, POLLED_STRANGERS, POLLED_PEERS = POLLED_STRANGERS + STRANGERS };
+enum {
+    POLLED_WAKE,
+    POLLED_LISTENER,
+    POLLED_CARRIER,
+    POLLED_STRANGERS,
+    POLLED_PEERS = POLLED_STRANGERS + STRANGERS
+};
 static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled)
 {
     int n = e->head.n, wait_ms = -1;
@@ -232,9 +245,15 @@ static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled)
         two[1] = (struct pollfd){ .fd = p->out_fd, .events = out_events(p) };
         wait_ms = p->since_ns != 0 ? TICK_MS : wait_ms;
     }
+    bool carries = e->carrier != NULL;
+    polled[POLLED_CARRIER] =
+        (struct pollfd){ .fd = carries ? e->carries->descriptor(e->carrier) : -1, .events = POLLIN };
+    bool busy = carries && !e->carries->arm(e->carrier);
     pthread_mutex_unlock(&e->driving);
     if (atomic_load(&e->closing))
         wait_ms = TICK_MS;
+    if (busy)
+        wait_ms = 0;
     poll(polled, (nfds_t)(POLLED_PEERS + 2 * n), wait_ms);
     if (polled[POLLED_WAKE].revents != 0) {
         eventfd_t count;
@@ -250,7 +269,7 @@ static void give_way(const struct tcp_endpoint *e, const struct pollfd *polled)
     uint32_t seen = atomic_load(&e->turns), before = seen - 1;
     const struct tt_doorbell *bell = e->head.doorbell;
     for (int i = 0; i < POLLED_PEERS; i++)
-        if (polled[i].revents != 0)
+        if (polled[i].revents != 0 && i != POLLED_CARRIER)
             return;
     for (int r = 0; r < e->head.n; r++)
         if (polled[POLLED_PEERS + 2 * r + 1].revents != 0)
@@ -266,6 +285,7 @@ static void serve_peer(struct tcp_endpoint *e, int rank, const struct pollfd *tw
 {
     struct tcp_peer *p = &e->peers[rank];
     tcp_read(e, rank);
+    tcp_keep_promises(e, rank);
     if (atomic_load(&p->out) == TCP_DIALING)
         greet(e, rank, two[1].fd == p->out_fd ? two[1].revents : 0);
     else if (atomic_load(&p->out) == TCP_OPEN && two[1].fd == p->out_fd &&
@@ -284,6 +304,8 @@ static void speak(struct tcp_endpoint *e, int rank)
         tcp_has_news(e, rank))
         dial(e, rank);
     tcp_write(e, rank);
+    if (e->carrier != NULL)
+        tcp_carry(e, rank);
 }
 
 static bool is_over(struct tcp_endpoint *e)
@@ -310,6 +332,8 @@ static void *serve(void *endpoint)
         for (int i = 0; i < STRANGERS; i++)
             if (e->strangers[i].fd >= 0)
                 hear_stranger(e, &e->strangers[i]);
+        while (e->carrier != NULL && e->carries->progress(e->carrier))
+            continue;
         for (int r = 0; r < e->head.n; r++)
             if (r != e->head.me)
                 serve_peer(e, r, &polled[POLLED_PEERS + 2 * r]);

@@ -73,6 +73,8 @@ void tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state)
     if (p->out_fd >= 0)
         close(p->out_fd);
     p->in_fd = p->out_fd = -1;
+    if (e->carrier != NULL)
+        e->carries->drop(e->carrier, rank);
     p->to.size = 0;
     p->since_ns = 0;
     atomic_store(&p->out, TCP_CLOSED);
@@ -83,7 +85,7 @@ void tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state)
 }
 
 /* Frees the slots that a frame says are released. False if one of them was not in use. */
-static bool take_releases(struct tcp_endpoint *e, int rank, const struct tcp_frame *f)
+bool tcp_take_releases(struct tcp_endpoint *e, int rank, const struct tcp_frame *f)
 {
     bool right = true;
     if (f->released[0] != 0 || f->released[1] != 0)
@@ -100,6 +102,15 @@ static bool take_releases(struct tcp_endpoint *e, int rank, const struct tcp_fra
     return right;
 }
 
+uint8_t *tcp_place_of(struct tcp_endpoint *e, int rank, unsigned class, uint64_t number, uint64_t bytes)
+{
+    const struct tcp_slot *slot = &tcp_link_of(e, class, rank)->in[number % TT_SLOTS];
+    bool granted = slot->granted == number + 1 && slot->place_bytes == bytes;
+    if (atomic_load(&slot->state) != TCP_FREE)
+        return NULL;
+    return granted ? slot->place : slot->memory;
+}
+
 /* Finds where the payload goes of a frame whose head has come. False if no rank sends such a frame. */
 static bool receive_into(struct tcp_endpoint *e, int rank, struct tcp_transfer *t)
 {
@@ -111,26 +122,23 @@ static bool receive_into(struct tcp_endpoint *e, int rank, struct tcp_transfer *
         [TCP_CAUSE] = sizeof(struct tt_cause) };
     t->payload = t->staging;
     t->size = sizeof *f + f->bytes;
-    if (f->kind >= TCP_KINDS || f->class >= TT_CLASSES || !take_releases(e, rank, f))
+    if (f->kind >= TCP_KINDS || f->class >= TT_CLASSES || !tcp_take_releases(e, rank, f))
         return false;
     if (f->kind != TCP_MESSAGE)
         return f->bytes == bytes[f->kind];
     if (f->bytes == 0 || f->bytes > e->head.slot_bytes)
         return false;
-    struct tcp_slot *slot = &tcp_link_of(e, f->class, rank)->in[f->number % TT_SLOTS];
-    bool granted = slot->granted == f->number + 1 && slot->place_bytes == f->bytes;
-    t->payload = granted ? slot->place : slot->memory;
-    return atomic_load(&slot->state) == TCP_FREE;
+    t->payload = tcp_place_of(e, rank, f->class, f->number, f->bytes);
+    return t->payload != NULL;
 }
 
-static void take_message(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
+void tcp_fill(struct tcp_endpoint *e, int rank, const struct tcp_frame *f, uint8_t *payload)
 {
-    const struct tcp_frame *f = &t->frame;
     struct tcp_slot *slot = &tcp_link_of(e, f->class, rank)->in[f->number % TT_SLOTS];
     slot->number = f->number;
     slot->signature = f->signature;
     slot->bytes = f->bytes;
-    slot->payload = t->payload;
+    slot->payload = payload;
     slot->granted = 0;
     atomic_store_explicit(&slot->state, TCP_FULL, memory_order_release);
 }
@@ -144,7 +152,7 @@ static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
     struct tt_cause cause;
     switch ((enum tcp_kind)f->kind) {
     case TCP_MESSAGE:
-        take_message(e, rank, t);
+        tcp_fill(e, rank, f, t->payload);
         break;
     case TCP_WANT:
         atomic_store(&p->wanted, true);
@@ -157,9 +165,11 @@ static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
         break;
     case TCP_COMPLETED:
     case TCP_GOODBYE:
-        atomic_store_explicit(&theirs->completed, f->number, memory_order_release);
-        p->answering = false;
-        atomic_store(&p->ask, false);
+        p->carried.promised = true;
+        p->carried.leaves = f->kind == TCP_GOODBYE;
+        p->carried.count = f->signature;
+        p->carried.completed = f->number;
+        tcp_keep_promises(e, rank);
         break;
     case TCP_WAIT:
         tcp_cell_write(theirs->wait, t->payload, TCP_RECORD_WORDS);
@@ -226,10 +236,7 @@ static bool read_part(struct tcp_endpoint *e, int rank)
         return true;
     t->at = 0;
     take(e, rank, t);
-    if (t->frame.kind == TCP_GOODBYE)
-        tcp_lose(e, rank, TT_PEER_LEFT);
-    else
-        tt_doorbell_ring(e->head.doorbell);
+    tt_doorbell_ring(e->head.doorbell);
     return p->in_fd >= 0;
 }
 
@@ -246,7 +253,7 @@ void tcp_read(struct tcp_endpoint *e, int rank)
 
 /* --- Writing */
 
-static struct tcp_slot *find_full(struct tcp_endpoint *e, int rank, uint8_t *class)
+struct tcp_slot *tcp_find_full(struct tcp_endpoint *e, int rank, uint8_t *class)
 {
     for (uint8_t c = 0; c < TT_CLASSES; c++)
         for (int i = 0; i < TT_SLOTS; i++) {
@@ -258,19 +265,25 @@ static struct tcp_slot *find_full(struct tcp_endpoint *e, int rank, uint8_t *cla
     return NULL;
 }
 
-/* Begins a frame, and tells of all releases with it. */
-static bool begin(struct tcp_endpoint *e, int rank, struct tcp_frame frame, uint8_t *payload)
+void tcp_collect_releases(struct tcp_endpoint *e, int rank, uint8_t released[TT_CLASSES])
 {
-    struct tcp_transfer *t = &e->peers[rank].to;
     for (unsigned c = 0; c < TT_CLASSES; c++) {
         struct tcp_link *link = tcp_link_of(e, c, rank);
         for (unsigned i = 0; i < TT_SLOTS && atomic_load(&link->releases) > 0; i++)
             if (atomic_load_explicit(&link->in[i].state, memory_order_acquire) == TCP_DONE) {
                 atomic_store_explicit(&link->in[i].state, TCP_FREE, memory_order_relaxed);
                 atomic_fetch_sub(&link->releases, 1);
-                frame.released[c] |= (uint8_t)(1u << i);
+                released[c] |= (uint8_t)(1u << i);
             }
     }
+}
+
+/* Begins a frame, and tells of all releases with it. */
+static bool begin(struct tcp_endpoint *e, int rank, struct tcp_frame frame, uint8_t *payload)
+{
+    struct tcp_transfer *t = &e->peers[rank].to;
+    if (e->carrier == NULL) /* else that tells of them */
+        tcp_collect_releases(e, rank, frame.released);
     t->frame = frame;
     t->payload = payload;
     t->at = 0;
@@ -351,10 +364,11 @@ static bool answer(struct tcp_endpoint *e, int rank, uint64_t completed)
         return begin(e, rank, frame, p->to.staging);
     }
     p->asked = false;
-    return begin(e, rank, (struct tcp_frame){ .kind = TCP_COMPLETED, .number = completed }, NULL);
+    struct tcp_frame last = { .kind = TCP_COMPLETED, .signature = p->carried.sent, .number = completed };
+    return begin(e, rank, last, NULL);
 }
 
-static bool releases_are_news(struct tcp_endpoint *e, int rank)
+bool tcp_releases_are_news(struct tcp_endpoint *e, int rank)
 {
     bool any = false, many = false;
     for (unsigned c = 0; c < TT_CLASSES; c++) {
@@ -366,8 +380,11 @@ static bool releases_are_news(struct tcp_endpoint *e, int rank)
 }
 
 /* Says goodbye to those that this rank talks with, in either direction. */
-static bool goodbye_is_news(const struct tcp_endpoint *e, const struct tcp_peer *p)
+static bool goodbye_is_news(struct tcp_endpoint *e, const struct tcp_peer *p)
 {
+    uint8_t class;
+    if (e->carrier != NULL && tcp_find_full(e, p->address.rank, &class) != NULL)
+        return false;
     return atomic_load(&e->closing) && !p->goodbye && (p->in_fd >= 0 || atomic_load(&p->out) == TCP_OPEN);
 }
 
@@ -377,9 +394,36 @@ bool tcp_has_news(struct tcp_endpoint *e, int rank)
     uint8_t class;
     if (rank == e->head.me)
         return false;
-    return find_full(e, rank, &class) != NULL || end_is_news(e, rank) || releases_are_news(e, rank) ||
-           p->asked || atomic_load(&p->want) == TCP_WANTS || (atomic_load(&p->ask) && !p->answering) ||
+    /* A carrier takes messages, but a connection beside it shows whether the peer lives. */
+    bool messages = e->carrier == NULL
+                        ? tcp_find_full(e, rank, &class) != NULL || tcp_releases_are_news(e, rank) ||
+                              atomic_load(&p->want) == TCP_WANTS
+                        : p->carried.sent > 0 && atomic_load(&p->out) == TCP_NOT_DIALED;
+    return messages || end_is_news(e, rank) || p->asked || (atomic_load(&p->ask) && !p->answering) ||
            goodbye_is_news(e, p);
+}
+
+/* Begins the frame of a message, or of what concerns slots. */
+static bool tell_message(struct tcp_endpoint *e, int rank)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    int wants = TCP_WANTS;
+    uint8_t class;
+    const struct tcp_slot *full = tcp_find_full(e, rank, &class);
+    if (full != NULL)
+        return begin(e, rank,
+            (struct tcp_frame){ .kind = TCP_MESSAGE,
+                .class = class,
+                .signature = full->signature,
+                .number = full->number,
+                .bytes = full->bytes },
+            full->payload);
+    if (tcp_releases_are_news(e, rank)) {
+        atomic_store(&p->wanted, false);
+        return begin(e, rank, (struct tcp_frame){ .kind = TCP_RELEASE }, NULL);
+    }
+    return atomic_compare_exchange_strong(&p->want, &wants, TCP_TOLD) &&
+           begin(e, rank, (struct tcp_frame){ .kind = TCP_WANT }, NULL);
 }
 
 /* Begins the next frame to a peer; false if it has been told everything. What is told after the messages is
@@ -390,25 +434,8 @@ static bool next_frame(struct tcp_endpoint *e, int rank)
     const struct tcp_control *mine = &e->peers[e->head.me].control;
     uint64_t completed = atomic_load_explicit(&mine->completed, memory_order_acquire);
     bool closing = goodbye_is_news(e, p);
-    uint8_t class;
-    if (tell_end(e, rank))
+    if (tell_end(e, rank) || (e->carrier == NULL && tell_message(e, rank)))
         return true;
-    const struct tcp_slot *full = find_full(e, rank, &class);
-    if (full != NULL)
-        return begin(e, rank,
-            (struct tcp_frame){ .kind = TCP_MESSAGE,
-                .class = class,
-                .signature = full->signature,
-                .number = full->number,
-                .bytes = full->bytes },
-            full->payload);
-    if (releases_are_news(e, rank)) {
-        atomic_store(&p->wanted, false);
-        return begin(e, rank, (struct tcp_frame){ .kind = TCP_RELEASE }, NULL);
-    }
-    int wants = TCP_WANTS;
-    if (atomic_compare_exchange_strong(&p->want, &wants, TCP_TOLD))
-        return begin(e, rank, (struct tcp_frame){ .kind = TCP_WANT }, NULL);
     if (atomic_load(&p->ask) && !p->answering) {
         p->answering = true;
         return begin(e, rank, (struct tcp_frame){ .kind = TCP_ASK }, NULL);
@@ -416,7 +443,8 @@ static bool next_frame(struct tcp_endpoint *e, int rank)
     if (p->asked)
         return answer(e, rank, completed);
     p->goodbye = p->goodbye || closing;
-    return closing && begin(e, rank, (struct tcp_frame){ .kind = TCP_GOODBYE, .number = completed }, NULL);
+    struct tcp_frame frame = { .kind = TCP_GOODBYE, .signature = p->carried.sent, .number = completed };
+    return closing && begin(e, rank, frame, NULL);
 }
 
 /* Writes as much as the socket takes; false if that is nothing. That a peer is gone is found by reading. */

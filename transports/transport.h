@@ -54,9 +54,9 @@ enum tt_path {
 enum tt_peek { TT_PEEK_NOTHING, TT_PEEK_THERE, TT_PEEK_PLACED, TT_PEEK_ODD };
 
 /* Calls kept: more than a rank can be ahead of one that does not take its messages. */
-enum { TT_SLOTS = 8, TT_ADDRESS_BYTES = 128, TT_CALLS_KEPT = 128, TT_MEMORY_FDS = 2 };
+enum { TT_SLOTS = 8, TT_ADDRESS_BYTES = 256, TT_CALLS_KEPT = 128, TT_MEMORY_FDS = 2 };
 /* An endpoint over several transports has room for so many, and an address of each (mixed.c). */
-enum { TT_PARTS_MAX = 3, TT_ADDRESS_MAX = TT_PARTS_MAX * TT_ADDRESS_BYTES };
+enum { TT_PARTS_MAX = 2, TT_ADDRESS_MAX = TT_PARTS_MAX * TT_ADDRESS_BYTES };
 #define TT_WAIT UINT64_MAX /* in place of an operation's number: a message */
 
 struct tt_message {
@@ -141,6 +141,7 @@ struct tt_endpoint_params {
     uint64_t first_number; /* shared: numbers of all spaces start here (tests start just below 2^32) */
     bool map; /* may use MAPPED */
     bool membarrier; /* may fence lightly (fence.h) where all ranks may */
+    uint64_t network; /* enum tt_network */
     uint64_t heartbeat_ms; /* a host that answers nothing for so long is gone; 0: as the system has it */
     void (*copy)(void *dst, const void *src, size_t bytes); /* into lines that are here; NULL: memcpy */
     const struct tt_transport *const *transports; /* of a mixed endpoint; NULL: those of the registry */

@@ -41,6 +41,9 @@ const struct tt_setting tt_setting_table[] = {
     { "refusal", TT_SHARED, TT_KIND_MS, FIELD(refusal_ms), "1000",
         "milliseconds that a rank has to make the call right which it refused, before its peers, who wait in "
         "it, end the communicator; 0: they wait on" },
+    { "network", TT_SHARED, TT_KIND_NETWORK, FIELD(network), "auto",
+        "what carries messages between hosts: ucx, tcp, or auto: UCX where all ranks have it, and InfiniBand "
+        "or RoCE" },
     { "heartbeat", TT_SHARED, TT_KIND_MS, FIELD(heartbeat_ms), "10000",
         "milliseconds after which a host that answers nothing is taken to be gone; 0: when the system gives "
         "up, "
@@ -78,9 +81,10 @@ const struct tt_setting tt_setting_table[] = {
 const int tt_setting_count = sizeof tt_setting_table / sizeof tt_setting_table[0];
 _Static_assert(sizeof tt_setting_table / sizeof tt_setting_table[0] <= TT_SETTINGS_MAX, "an origin each");
 
-/* The values of isa, in the order of enum tt_isa, but for the first. */
-static const char *const isa_words[] = { "auto", "generic", "avx2", "avx512" };
-enum { ISA_WORDS = sizeof isa_words / sizeof isa_words[0] };
+/* The values of isa, in the order of enum tt_isa, but for the first; and those of network. */
+enum { ISA_WORDS = 4, NETWORK_WORDS = 3 };
+static const char *const isa_words[ISA_WORDS] = { "auto", "generic", "avx2", "avx512" };
+static const char *const network_words[NETWORK_WORDS] = { "auto", "tcp", "ucx" };
 
 /* Known to the library, but not settings: where this process stands, and what it tells of itself. */
 static const struct {
@@ -259,15 +263,14 @@ static bool parse_path(const char *text, char *value)
     return true;
 }
 
-static bool parse_isa(const char *text, uint64_t *value)
+static bool parse_word(const char *text, const char *const *words, uint64_t count, uint64_t *value)
 {
-    for (uint64_t i = 0; i < ISA_WORDS; i++) {
-        if (strcmp(text, isa_words[i]) == 0) {
-            *value = i;
-            return true;
-        }
-    }
-    return false;
+    uint64_t i = 0;
+    while (i < count && strcmp(text, words[i]) != 0)
+        i++;
+    if (i < count)
+        *value = i;
+    return i < count;
 }
 
 static bool parse_device(const char *text, uint64_t *value)
@@ -311,7 +314,9 @@ static bool parse_value(
     case TT_KIND_PATH:
         return parse_path(text, field);
     case TT_KIND_ISA:
-        return parse_isa(text, field);
+        return parse_word(text, isa_words, ISA_WORDS, field);
+    case TT_KIND_NETWORK:
+        return parse_word(text, network_words, NETWORK_WORDS, field);
     case TT_KIND_DEVICE:
         return parse_device(text, field);
     }
@@ -351,6 +356,10 @@ static void describe_legal(enum tt_kind kind, struct tt_text *t)
     case TT_KIND_ISA:
         for (int i = 0; i < ISA_WORDS; i++)
             tt_put(t, "%s%s", i > 0 ? ", " : "", isa_words[i]);
+        break;
+    case TT_KIND_NETWORK:
+        for (int i = 0; i < NETWORK_WORDS; i++)
+            tt_put(t, "%s%s", i > 0 ? ", " : "", network_words[i]);
         break;
     }
 }
@@ -553,6 +562,9 @@ static void put_value(const struct tt_setting *row, const struct tt_settings *se
         break;
     case TT_KIND_ISA:
         tt_put(t, "%s", isa_words[*(const uint64_t *)field]);
+        break;
+    case TT_KIND_NETWORK:
+        tt_put(t, "%s", network_words[*(const uint64_t *)field]);
         break;
     case TT_KIND_DEVICE:
         number = *(const uint64_t *)field;

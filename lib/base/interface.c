@@ -6,6 +6,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,4 +137,22 @@ tutti_status tt_interface_find(struct tt_net *net, bool *found)
     tutti_status status = *found || w.name == NULL ? TUTTI_OK : refuse(&w, all);
     freeifaddrs(all);
     return status;
+}
+
+bool tt_interface_chosen(const struct tt_net *net, char name[TT_INTERFACE_NAME])
+{
+    const char *wanted = tt_environment("TUTTI_INTERFACE");
+    struct ifaddrs *all;
+    bool found = false;
+    if (wanted == NULL || wanted[0] == 0 || getifaddrs(&all) != 0)
+        return false;
+    for (const struct ifaddrs *i = all; i != NULL && !found; i = i->ifa_next) {
+        struct tt_net here;
+        found = read_address(i->ifa_addr, &here) && here.family == net->family &&
+                memcmp(here.address, net->address, sizeof here.address) == 0;
+        if (found)
+            snprintf(name, TT_INTERFACE_NAME, "%s", i->ifa_name);
+    }
+    freeifaddrs(all);
+    return found;
 }

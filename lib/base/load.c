@@ -10,6 +10,10 @@
 #include <link.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 /* The program comes first, and says by PT_INTERP that a loader started it, whichever way the loader came. */
 static int look_at_program(struct dl_phdr_info *program, size_t bytes, void *loader)
@@ -32,4 +36,34 @@ void *tt_load(const char *path, const char **why)
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     *why = library == NULL ? dlerror() : NULL;
     return library;
+}
+
+/* The folder of the library that holds this code; false if nobody knows, as where its name has no path. */
+static bool own_folder(char *folder, size_t bytes)
+{
+    Dl_info info;
+    if (dladdr((void *)(uintptr_t)&tt_find_own, &info) == 0 || info.dli_fname == NULL)
+        return false;
+    const char *slash = strrchr(info.dli_fname, '/');
+    if (slash == NULL || (size_t)(slash - info.dli_fname) >= bytes)
+        return false;
+    snprintf(folder, bytes, "%.*s", (int)(slash - info.dli_fname), info.dli_fname);
+    return true;
+}
+
+bool tt_find_own(const char *name, char *path, size_t bytes, struct tt_text *looked)
+{
+    char own[4096];
+    bool placed = own_folder(own, sizeof own);
+    const char *const folders[] = { placed ? own : NULL, placed ? own : NULL, TT_PKGLIBDIR };
+    for (int i = 0; i < 3; i++) {
+        struct tt_text text = { path, bytes, 0 };
+        if (folders[i] == NULL)
+            continue;
+        tt_put(&text, "%s%s/%s", folders[i], i == 1 ? "/tutti" : "", name);
+        if (text.length < text.capacity && access(path, F_OK) == 0)
+            return true;
+        tt_put(looked, " %s", path);
+    }
+    return false;
 }

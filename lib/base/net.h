@@ -39,5 +39,8 @@ bool tt_net_peer(int socket, struct tt_net *net);
  * up and is neither loopback nor a bridge of containers. *found is false if there is none, and none was
  * named. INVALID_USAGE if TUTTI_INTERFACE names none of this host, with those that there are. */
 tutti_status tt_interface_find(struct tt_net *net, bool *found);
+/* The name of the interface that has this address, if TUTTI_INTERFACE chose it; false: it did not. */
+enum { TT_INTERFACE_NAME = 16 };
+bool tt_interface_chosen(const struct tt_net *net, char name[TT_INTERFACE_NAME]);
 
 #endif

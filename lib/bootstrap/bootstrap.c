@@ -97,10 +97,11 @@ static tutti_status prove(struct tt_session *s, const struct tt_id *id)
 
 static tutti_status say_hello(struct tt_session *s, const struct tt_member *mine)
 {
-    uint8_t bytes[TT_HELLO_BYTES], host[TT_HOST_KEY_BYTES];
+    uint8_t bytes[TT_HELLO_BYTES], host[TT_HOST_KEY_BYTES] = { 0 };
     struct tt_hello hello = { s->n, s->timeout_ms, 0, host, mine->blob, true };
     int fds[TT_BLOB_FDS], nfds = 0;
-    tt_host_key(host);
+    if (s->remote) /* else it is known, and no descriptor can be spared to look */
+        tt_host_key(host);
     for (int i = 0; i < TT_BLOB_FDS; i++) {
         if (mine->fds[i] < 0 || s->remote)
             continue;

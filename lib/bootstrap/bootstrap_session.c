@@ -347,8 +347,10 @@ static bool is_lost_here(
 {
     uint8_t key[TT_HOST_KEY_BYTES];
     struct tt_verdict verdict = { .status = TUTTI_INVALID_ARGUMENT };
+    if (!c->remote)
+        return false;
     tt_host_key(key);
-    if (!c->remote || memcmp(key, hello->host, sizeof key) != 0)
+    if (memcmp(key, hello->host, sizeof key) != 0)
         return false;
     snprintf(verdict.text, sizeof verdict.text,
         "rank %d came by the network, and is on the host of the process that made the id, where it was to "

@@ -124,6 +124,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
         .first_number = settings->first_number,
         .map = settings->map,
         .membarrier = settings->membarrier,
+        .network = settings->network,
         .heartbeat_ms = settings->heartbeat_ms,
         .copy = tt_copy_bytes };
     if (status == TUTTI_OK)

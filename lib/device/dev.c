@@ -32,19 +32,6 @@ struct found {
 };
 static _Atomic(struct found *) known;
 
-/* The folder of the library that holds this code; false if nobody knows, as where its name has no path. */
-static bool own_folder(char folder[PATH_BYTES])
-{
-    Dl_info info;
-    if (dladdr((void *)(uintptr_t)&tt_dev_find, &info) == 0 || info.dli_fname == NULL)
-        return false;
-    const char *slash = strrchr(info.dli_fname, '/');
-    if (slash == NULL || slash - info.dli_fname >= PATH_BYTES)
-        return false;
-    snprintf(folder, PATH_BYTES, "%.*s", (int)(slash - info.dli_fname), info.dli_fname);
-    return true;
-}
-
 /* Load it, and see that it is one of ours, of this build, with a device. */
 static void load(struct found *found)
 {
@@ -72,26 +59,14 @@ static void load(struct found *found)
         found->dev = dev;
 }
 
-/* Beside this library, in a folder beside it, and where `make install` puts it. */
 static void load_own(struct found *found)
 {
-    char own[PATH_BYTES];
-    bool placed = own_folder(own);
-    const char *const folders[] = { placed ? own : NULL, placed ? own : NULL, TT_PKGLIBDIR };
     struct tt_text missing = { found->missing, sizeof found->missing, 0 };
     tt_put(&missing, "Tutti was built without CUDA, or its plugin is not installed; looked for");
-    for (int i = 0; i < 3; i++) {
-        struct tt_text path = { found->path, sizeof found->path, 0 };
-        if (folders[i] == NULL)
-            continue;
-        tt_put(&path, "%s%s/libtutti_cuda.so", folders[i], i == 1 ? "/tutti" : "");
-        if (path.length < path.capacity && access(found->path, F_OK) == 0) {
-            load(found);
-            return;
-        }
-        tt_put(&missing, " %s", found->path);
-    }
-    found->path[0] = '\0';
+    if (tt_find_own("libtutti_cuda.so", found->path, sizeof found->path, &missing))
+        load(found);
+    else
+        found->path[0] = '\0';
 }
 
 static const struct found *look(const char *library)

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tcp_carrier.c: an endpoint whose messages a carrier takes (carrier.h): the same slots, filled and freed as
+ * those of connections are. All of this is done by who drives.
+ *
+ * What is told by a connection may overtake messages that a carrier has. So an answer and a goodbye say how
+ * many the peer was sent, and count once all of these are here. */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/load.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "transports/tcp.h"
+
+/* True if this host has a network that UCX uses better than TCP does: over Ethernet the connections are
+ * faster than UCX is, from 32 KiB on by two times or more (perf/results/README.md, "Between hosts"). */
+static bool has_fast_network(void)
+{
+    bool found = false;
+    DIR *devices = opendir("/sys/class/infiniband");
+    for (const struct dirent *d; devices != NULL && (d = readdir(devices)) != NULL;)
+        found = found || d->d_name[0] != '.';
+    if (devices != NULL)
+        closedir(devices);
+    return found;
+}
+
+/* UCX changes signal handlers and the code of munmap where it is loaded, unless it is told not to. */
+static const struct tt_carrier_table *load(char *why, size_t bytes)
+{
+    char path[TCP_PATH_BYTES];
+    struct tt_text missing = { why, bytes, 0 };
+    const struct tt_carrier_table *found = NULL;
+    tt_put(&missing, "Tutti was built without UCX, or its plugin is not installed; looked for");
+    if (!tt_find_own("libtutti_ucx.so", path, sizeof path, &missing))
+        return NULL;
+    setenv("UCX_HANDLE_ERRORS", "none", 0);
+    setenv("UCX_MEM_EVENTS", "n", 0);
+    const char *reason;
+    void *library = tt_load(path, &reason);
+    void *symbol = library != NULL ? dlsym(library, TT_CARRIER_SYMBOL) : NULL;
+    missing.length = 0;
+    if (symbol == NULL) {
+        tt_put(&missing, "%s", library != NULL ? dlerror() : reason);
+        return NULL;
+    }
+    tt_carrier_find_fn *find;
+    memcpy(&find, &symbol, sizeof find);
+    found = find(TT_CARRIER_VERSION);
+    if (found == NULL)
+        tt_put(&missing, "%s is of another version of Tutti", path);
+    return found;
+}
+
+static void *place(void *endpoint, const struct tt_carrier_head *head, uint64_t bytes)
+{
+    struct tcp_endpoint *e = endpoint;
+    uint64_t token;
+    memcpy(&token, e->token, sizeof token);
+    if (head->token != token || head->from < 0 || head->from >= e->head.n || head->from == e->head.me ||
+        head->class >= TT_CLASSES)
+        return NULL;
+    if (head->kind == TCP_RELEASE || head->kind == TCP_WANT)
+        return bytes == 0 ? e : NULL;
+    if (head->kind != TCP_MESSAGE || bytes == 0 || bytes > e->head.slot_bytes)
+        return NULL;
+    return tcp_place_of(e, head->from, head->class, head->number, bytes);
+}
+
+static void arrived(void *endpoint, const struct tt_carrier_head *head, uint64_t bytes, void *where)
+{
+    struct tcp_endpoint *e = endpoint;
+    struct tcp_peer *p = &e->peers[head->from];
+    struct tcp_frame frame = { .kind = head->kind,
+        .class = head->class,
+        .released = { head->released[0], head->released[1] },
+        .signature = head->signature,
+        .number = head->number,
+        .bytes = bytes };
+    p->carried.received++;
+    tcp_take_releases(e, head->from, &frame);
+    if (head->kind == TCP_MESSAGE)
+        tcp_fill(e, head->from, &frame, where);
+    if (head->kind == TCP_WANT)
+        atomic_store(&p->wanted, true);
+    tt_doorbell_ring(e->head.doorbell);
+}
+
+static void sent(void *endpoint, void *send)
+{
+    struct tcp_endpoint *e = endpoint;
+    struct tcp_slot *slot = send;
+    bool word = (uint8_t *)send >= (uint8_t *)e->peers && (uint8_t *)send < (uint8_t *)(e->peers + e->head.n);
+    if (word)
+        ((struct tcp_carried *)send)->speaking = false;
+    else
+        atomic_store_explicit(&slot->state, TCP_DONE, memory_order_release);
+    tt_doorbell_ring(e->head.doorbell);
+}
+
+static int64_t now_ms(void)
+{
+    return tt_now_ns() / 1000000;
+}
+
+/* UCX's own settings win where the user has set them. Its shared memory is left out: Tutti has its own. */
+bool tcp_carrier_open(struct tcp_endpoint *e, struct tcp_address *mine, char *why, size_t bytes)
+{
+    char interface[TT_INTERFACE_NAME];
+    bool chosen = tt_interface_chosen(&mine->net, interface);
+    struct tt_carrier_params params = { .n = e->head.n,
+        .transports = tt_environment("UCX_TLS") == NULL ? "^sm" : NULL,
+        .devices = chosen && tt_environment("UCX_NET_DEVICES") == NULL ? interface : NULL,
+        .now_ms = now_ms,
+        .endpoint = e,
+        .place = place,
+        .arrived = arrived,
+        .sent = sent };
+    if (e->params.network == TT_NETWORK_AUTO && !has_fast_network()) {
+        snprintf(why, bytes, "it has no InfiniBand or RoCE, and TCP is faster over Ethernet");
+        return false;
+    }
+    const struct tt_carrier_table *table = load(why, bytes);
+    e->carrier = table != NULL ? table->open(&params, why, bytes) : NULL;
+    if (e->carrier == NULL)
+        return false;
+    e->carries = table;
+    size_t length = table->address(e->carrier, mine->carrier, sizeof mine->carrier);
+    if (length <= sizeof mine->carrier) {
+        mine->carrier_bytes = (uint16_t)length;
+        return true;
+    }
+    snprintf(why, bytes,
+        "its address has %zu bytes, and there is room for %zu: name fewer devices by "
+        "UCX_NET_DEVICES",
+        length, sizeof mine->carrier);
+    tcp_carrier_close(e);
+    return false;
+}
+
+void tcp_carrier_close(struct tcp_endpoint *e)
+{
+    enum { PATIENCE_MS = 1000 };
+    if (e->carrier != NULL)
+        e->carries->close(e->carrier, PATIENCE_MS);
+    e->carrier = NULL;
+}
+
+/* Hands a head and the bytes of a slot to the carrier. False: it cannot take them. */
+static bool hand_over(struct tcp_endpoint *e, int rank, struct tt_carrier_head *head, const void *payload,
+    uint64_t bytes, void *send)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    memcpy(&head->token, p->address.token, sizeof head->token);
+    head->from = e->head.me;
+    tcp_collect_releases(e, rank, head->released);
+    p->carried.sent++;
+    int result = e->carries->send(e->carrier, rank, p->address.carrier, head, payload, bytes, send);
+    if (result > 0)
+        sent(e, send);
+    return result >= 0;
+}
+
+static bool carry_messages(struct tcp_endpoint *e, int rank)
+{
+    uint8_t class;
+    for (struct tcp_slot *slot; (slot = tcp_find_full(e, rank, &class)) != NULL;) {
+        slot->carried = (struct tt_carrier_head){
+            .kind = TCP_MESSAGE, .class = class, .signature = slot->signature, .number = slot->number
+        };
+        atomic_store_explicit(&slot->state, TCP_CARRIED, memory_order_relaxed);
+        if (!hand_over(e, rank, &slot->carried, slot->payload, slot->bytes, slot))
+            return false;
+    }
+    return true;
+}
+
+void tcp_carry(struct tcp_endpoint *e, int rank)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    if (p->carried.refused || atomic_load(&p->state) != TT_PEER_ALIVE || rank == e->head.me)
+        return;
+    bool well = carry_messages(e, rank);
+    int wants = TCP_WANTS;
+    if (well && !p->carried.speaking && tcp_releases_are_news(e, rank)) {
+        atomic_store(&p->wanted, false);
+        p->carried.speaking = true;
+        p->carried.word = (struct tt_carrier_head){ .kind = TCP_RELEASE };
+        well = hand_over(e, rank, &p->carried.word, NULL, 0, &p->carried);
+    } else if (well && !p->carried.speaking && atomic_compare_exchange_strong(&p->want, &wants, TCP_TOLD)) {
+        p->carried.speaking = true;
+        p->carried.word = (struct tt_carrier_head){ .kind = TCP_WANT };
+        well = hand_over(e, rank, &p->carried.word, NULL, 0, &p->carried);
+    }
+    if (!well) {
+        p->carried.refused = true;
+        tcp_claim_unreachable(e, rank, "the network takes no message to it");
+    }
+}
+
+void tcp_keep_promises(struct tcp_endpoint *e, int rank)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    if (!p->carried.promised || (int32_t)(p->carried.received - p->carried.count) < 0)
+        return;
+    p->carried.promised = false;
+    atomic_store_explicit(&p->control.completed, p->carried.completed, memory_order_release);
+    p->answering = false;
+    atomic_store(&p->ask, false);
+    if (p->carried.leaves)
+        tcp_lose(e, rank, TT_PEER_LEFT);
+}
