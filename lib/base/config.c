@@ -124,68 +124,6 @@ bool tt_environment_is_ignored(void)
     return getauxval(AT_SECURE) != 0;
 }
 
-/* The digits at *text; moves *text behind them. */
-static bool parse_digits(const char **text, uint64_t *value)
-{
-    const char *at = *text;
-    uint64_t sum = 0;
-    if (!isdigit((unsigned char)*at))
-        return false;
-    for (; isdigit((unsigned char)*at); at++) {
-        uint64_t digit = (uint64_t)(*at - '0');
-        if (sum > (UINT64_MAX - digit) / 10)
-            return false;
-        sum = sum * 10 + digit;
-    }
-    *text = at;
-    *value = sum;
-    return true;
-}
-
-static bool parse_number(const char *text, uint64_t *value)
-{
-    uint64_t number;
-    if (!parse_digits(&text, &number) || *text != 0)
-        return false;
-    *value = number;
-    return true;
-}
-
-/* Millionths of the fraction at *text, as ".5"; false if a dot has no digit behind it. */
-static bool parse_fraction(const char **text, uint64_t *millionths)
-{
-    uint64_t unit = 100000;
-    *millionths = 0;
-    if (**text != '.')
-        return true;
-    const char *first = ++*text;
-    for (; isdigit((unsigned char)**text); ++*text, unit /= 10)
-        *millionths += unit * (uint64_t)(**text - '0');
-    return *text > first;
-}
-
-bool tt_parse_bytes(const char *text, uint64_t *value)
-{
-    static const char suffixes[] = "KMGT";
-    uint64_t number, millionths;
-    if (!parse_digits(&text, &number) || !parse_fraction(&text, &millionths))
-        return false;
-    const char *suffix = *text != 0 ? strchr(suffixes, toupper((unsigned char)*text)) : NULL;
-    if (!suffix) {
-        if (*text == 0 && millionths == 0)
-            *value = number;
-        return *text == 0 && millionths == 0;
-    }
-    int shift = 10 * (int)(suffix - suffixes + 1);
-    text++;
-    if (*text != 0 && strcasecmp(text, "B") != 0 && strcasecmp(text, "iB") != 0)
-        return false;
-    if (number > UINT64_MAX >> shift)
-        return false;
-    *value = (number << shift) + (millionths << shift) / 1000000;
-    return true;
-}
-
 static bool parse_bool(const char *text, bool *value)
 {
     static const char *const words[2][4] = { { "off", "0", "no", "false" }, { "on", "1", "yes", "true" } };
@@ -280,7 +218,7 @@ static bool parse_device(const char *text, uint64_t *value)
         *value = text[0] == 'a' ? TT_DEVICE_AUTO : TT_DEVICE_NONE;
         return true;
     }
-    if (!parse_number(text, &number) || number > DEVICES_MAX)
+    if (!tt_parse_number(text, &number) || number > DEVICES_MAX)
         return false;
     *value = TT_DEVICE_FIRST + number;
     return true;
@@ -298,12 +236,12 @@ static bool parse_value(
     case TT_KIND_BYTES:
         return tt_parse_bytes(text, field);
     case TT_KIND_NUMBER:
-        if (!parse_number(text, &number) || number > NUMBER_MOST)
+        if (!tt_parse_number(text, &number) || number > NUMBER_MOST)
             return false;
         *(uint64_t *)field = number;
         return true;
     case TT_KIND_MS:
-        if (!parse_number(text, &number) || number > INT64_MAX / 1000000)
+        if (!tt_parse_number(text, &number) || number > INT64_MAX / 1000000)
             return false;
         *(uint64_t *)field = number;
         return true;

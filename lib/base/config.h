@@ -109,5 +109,7 @@ bool tt_environment_is_ignored(void);
 /* "3", "64K", "1.5M", "1MB", "1MiB": bytes, with K, M, G or T for powers of 1024. False if it is not one.
  * collperf reads its sizes by the same rules. */
 bool tt_parse_bytes(const char *text, uint64_t *value);
+/* Digits and nothing else. */
+bool tt_parse_number(const char *text, uint64_t *value);
 
 #endif
