@@ -7,6 +7,7 @@
 #define TT_TESTS_MEETING_H
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -15,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -262,11 +265,14 @@ static inline struct tt_verdict stranger_verdict(int socket, const tutti_id *id)
     return verdict;
 }
 
-/* The other side closes without a word. */
+/* The other side closes without a word, within half a minute. */
 static inline bool turned_away(int socket)
 {
+    struct timeval patience = { .tv_sec = 30 };
+    setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     uint8_t byte;
-    return recv(socket, &byte, 1, 0) <= 0;
+    ssize_t got = recv(socket, &byte, 1, 0);
+    return got == 0 || (got < 0 && errno != EAGAIN);
 }
 
 static inline int count_entries(const char *directory)

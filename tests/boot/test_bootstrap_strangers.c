@@ -421,7 +421,7 @@ Test(bootstrap_strangers, frames_of_another_session_are_refused)
     other.bytes[8] ^= 1; /* the session */
     int socket = stranger_enter(&id, 1);
     stranger_hello(socket, &other, N);
-    cr_expect(turned_away(socket));
+    cr_assert(turned_away(socket));
     close(socket);
     expect_meeting(&id);
 }
