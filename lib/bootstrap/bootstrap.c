@@ -14,11 +14,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clofork.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/wait.h"
-#include "bootstrap/bootstrap_clofork.h"
 #include "bootstrap/bootstrap_directory.h"
 #include "bootstrap/bootstrap_host.h"
 #include "bootstrap/bootstrap_root.h"

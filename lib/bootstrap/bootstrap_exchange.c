@@ -18,8 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clofork.h"
 #include "base/clock.h"
-#include "bootstrap/bootstrap_clofork.h"
 
 enum { FDS_GIVEN_AWAY = 16 }; /* at a time */
 

@@ -9,10 +9,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clofork.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/wait.h"
-#include "bootstrap/bootstrap_clofork.h"
 #include "bootstrap/init_progress.h"
 
 enum {

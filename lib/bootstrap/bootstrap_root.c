@@ -19,8 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clofork.h"
 #include "base/clock.h"
-#include "bootstrap/bootstrap_clofork.h"
 #include "bootstrap/bootstrap_session.h"
 
 enum { LOCAL, NET, LISTENERS };

@@ -14,9 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clofork.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "bootstrap/bootstrap_clofork.h"
 #include "bootstrap/init_progress.h"
 
 void tt_connection_dismiss(struct tt_connection *c)

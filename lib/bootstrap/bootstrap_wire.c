@@ -15,8 +15,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clofork.h"
 #include "base/clock.h"
-#include "bootstrap/bootstrap_clofork.h"
 
 /* The id: "TUID", version, flags, number of addresses, session, secret, four addresses. */
 enum {

@@ -122,7 +122,7 @@ void tt_notice_read(const uint8_t *bytes, struct tt_notice *notice);
  * descriptors must be so short that all of it goes at once into an empty socket. */
 ssize_t tt_wire_send(int socket, const void *bytes, size_t size, const int *fds, int nfds);
 /* Appends the descriptors that came to fds[*nfds], of which there may be `room` in all. errno is EMFILE if
- * this process could not take them all. They are marked to be closed in children (bootstrap_clofork.h);
+ * this process could not take them all. They are marked to be closed in children (clofork.h);
  * those for which there is no room are closed at once. */
 ssize_t tt_wire_receive(int socket, void *bytes, size_t size, int *fds, int room, int *nfds);
 unsigned long long tt_wire_open_files(void); /* ulimit -n, for errors */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bootstrap_clofork.h: descriptors that a fork closes in the child ("close on fork"): the connections of
+/* clofork.h: descriptors that a fork closes in the child ("close on fork"): the connections of
  * the bootstrap, and the descriptors that came by them.
  *
  * A child that kept a connection would hide from the rank at its other end that the parent has died; and
  * with copies of all that earlier ranks have brought, the child would soon have no descriptor left for
  * what it needs as a rank itself. */
-#ifndef TT_BOOTSTRAP_CLOFORK_H
-#define TT_BOOTSTRAP_CLOFORK_H
+#ifndef TT_BASE_CLOFORK_H
+#define TT_BASE_CLOFORK_H
 
 /* A caller opens a descriptor and adds it between these two calls. It must not wait there: a fork does. */
 void tt_clofork_lock(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bootstrap_clofork.c: one bit for each descriptor. So nothing is allocated, which could fail, and a child
+/* clofork.c: one bit for each descriptor. So nothing is allocated, which could fail, and a child
  * looks at a few words only. A descriptor whose number is beyond the bits stays open in children. */
-#include "bootstrap/bootstrap_clofork.h"
+#include "base/clofork.h"
 
 #include <pthread.h>
 #include <stdint.h>
