@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/clofork.h"
 #include "base/config.h"
 #include "base/log.h"
 #include "base/schedule.h"
@@ -34,13 +35,13 @@ static void free_endpoint(struct tcp_endpoint *e)
     tcp_carrier_close(e);
     for (int r = 0; e->peers != NULL && r < e->head.n; r++) {
         if (e->peers[r].in_fd >= 0)
-            close(e->peers[r].in_fd);
+            tt_clofork_close(e->peers[r].in_fd);
         if (e->peers[r].out_fd >= 0)
-            close(e->peers[r].out_fd);
+            tt_clofork_close(e->peers[r].out_fd);
     }
     tcp_forget_strangers(e);
     if (e->listener >= 0)
-        close(e->listener);
+        tt_clofork_close(e->listener);
     if (e->wake >= 0)
         close(e->wake);
     if (e->memory != NULL)
@@ -135,7 +136,10 @@ static tutti_status listen_for_peers(struct tcp_endpoint *e, struct tcp_address 
     if (!found) /* of this host alone: there is no other */
         mine->net = (struct tt_net){ .family = TT_FAMILY_IPV4, .address = { 127, 0, 0, 1 } };
     e->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    tt_clofork_lock(); /* a child that kept a socket would hide that this rank has died */
     e->listener = tt_net_listen(&mine->net);
+    tt_clofork_add(e->listener);
+    tt_clofork_unlock();
     tt_net_print(&mine->net, text);
     if (e->wake < 0 || e->listener < 0 || getrandom(e->token, sizeof e->token, 0) != sizeof e->token)
         return tt_fail_errno(

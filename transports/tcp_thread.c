@@ -14,9 +14,9 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/clofork.h"
 #include "base/schedule.h"
 #include "base/status.h"
 #include "base/thread.h"
@@ -115,7 +115,10 @@ static void dial(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
     p->since_ns = tt_now_ns();
+    tt_clofork_lock();
     p->out_fd = tt_net_dial(&p->address.net);
+    tt_clofork_add(p->out_fd);
+    tt_clofork_unlock();
     if (p->out_fd < 0) {
         fail_to_dial(e, rank, errno);
         return;
@@ -151,7 +154,11 @@ static void greet(struct tcp_endpoint *e, int rank, short events)
 
 static void accept_one(struct tcp_endpoint *e)
 {
-    int fd = accept4(e->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), oldest = 0;
+    int oldest = 0;
+    tt_clofork_lock();
+    int fd = accept4(e->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    tt_clofork_add(fd);
+    tt_clofork_unlock();
     if (fd < 0)
         return;
     for (int i = 0; i < STRANGERS; i++) {
@@ -163,7 +170,7 @@ static void accept_one(struct tcp_endpoint *e)
             oldest = i;
     }
     if (e->strangers[oldest].fd >= 0) /* a rank that was turned away so comes again */
-        close(e->strangers[oldest].fd);
+        tt_clofork_close(e->strangers[oldest].fd);
     e->strangers[oldest] = (struct tcp_stranger){ .fd = fd, .since_ns = tt_now_ns() };
 }
 
@@ -181,7 +188,7 @@ static void hear_stranger(struct tcp_endpoint *e, struct tcp_stranger *s)
                  w->from < e->head.n && memcmp(w->token, e->token, sizeof e->token) == 0;
     struct tcp_peer *p = right ? &e->peers[w->from] : NULL;
     if (p == NULL || p->in_fd >= 0 || atomic_load(&p->state) != TT_PEER_ALIVE) {
-        close(s->fd);
+        tt_clofork_close(s->fd);
     } else {
         p->in_fd = s->fd;
         p->since_ns = atomic_load(&p->out) == TCP_DIALING ? p->since_ns : 0;
@@ -195,7 +202,7 @@ void tcp_forget_strangers(struct tcp_endpoint *e)
 {
     for (int i = 0; e->strangers != NULL && i < STRANGERS; i++)
         if (e->strangers[i].fd >= 0)
-            close(e->strangers[i].fd);
+            tt_clofork_close(e->strangers[i].fd);
     free(e->strangers);
 }
 
@@ -204,7 +211,7 @@ void tcp_forget_strangers(struct tcp_endpoint *e)
 static void see_end(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
-    close(p->out_fd);
+    tt_clofork_close(p->out_fd);
     p->out_fd = -1;
     p->to.size = 0;
     p->since_ns = tt_now_ns();

@@ -16,9 +16,8 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
-#include "base/clock.h"
+#include "base/clofork.h"
 #include "base/schedule.h"
 #include "transports/tcp.h"
 
@@ -69,9 +68,9 @@ void tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state)
 {
     struct tcp_peer *p = &e->peers[rank];
     if (p->in_fd >= 0)
-        close(p->in_fd);
+        tt_clofork_close(p->in_fd);
     if (p->out_fd >= 0)
-        close(p->out_fd);
+        tt_clofork_close(p->out_fd);
     p->in_fd = p->out_fd = -1;
     if (e->carrier != NULL)
         e->carries->drop(e->carrier, rank);

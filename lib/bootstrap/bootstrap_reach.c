@@ -165,6 +165,9 @@ static tutti_status reach_by_network(
     if (status == TUTTI_OK && *nobody) {
         s->socket = found;
         s->remote = true;
+        tt_clofork_lock();
+        tt_clofork_add(found);
+        tt_clofork_unlock();
         *nobody = false;
     } else {
         close(found);

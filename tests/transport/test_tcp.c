@@ -82,6 +82,32 @@ static void lose_one(struct shm_rank *r)
     tt_tcp.close(e);
 }
 
+/* The rank has talked with the others, and leaves a child behind that lives on. */
+static void lose_a_parent(struct shm_rank *r)
+{
+    uint8_t text[900];
+    struct tt_endpoint *e = join(r);
+    uint64_t number = r->stage->params.first_number;
+    int next = (r->me + 1) % RANKS, before = (r->me + RANKS - 1) % RANKS;
+    shm_post(e, next, number, 7, text, sizeof text);
+    shm_take(r, e, before, number, 7, sizeof text);
+    shm_meet(r);
+    if (r->me == DIES && fork() == 0) {
+        alarm(2 * LOOK_MS / 1000);
+        pause();
+        _exit(0);
+    }
+    if (r->me == DIES)
+        raise(SIGKILL);
+    suite_expect(&r->suite, becomes(e, DIES, TT_PEER_DEAD), "its death is not seen");
+    tt_tcp.close(e);
+}
+
+Test(tcp, a_death_is_seen_behind_a_child)
+{
+    shm_stage_run(shm_stage_new(RANKS), lose_a_parent, DIES);
+}
+
 Test(tcp, a_death_is_seen)
 {
     shm_stage_run(shm_stage_new(RANKS), lose_one, DIES);
