@@ -192,6 +192,7 @@ struct tcp_endpoint {
     pthread_mutex_t driving;
     bool connected, deaf; /* deaf: buffers are given back, so no message is read or written any more */
     _Atomic uint32_t turns; /* of the caller that drove */
+    uint32_t seen_turns; /* by the thread */
     _Atomic uint32_t looks; /* connections that were made only to ask */
     _Atomic bool woken, closing;
     int64_t close_ns; /* when it waits no more for peers that do not take what was sent */

@@ -43,6 +43,16 @@ void tcp_wake(struct tcp_endpoint *e)
         eventfd_write(e->wake, 1);
 }
 
+/* True if a frame is under way that the caller will not wait for. A message that lies in its own memory it
+ * does wait for, and drives meanwhile. */
+static bool is_left(struct tcp_endpoint *e, int rank)
+{
+    const struct tcp_transfer *t = &e->peers[rank].to;
+    if (t->size == 0 || t->frame.kind != TCP_MESSAGE)
+        return t->size > 0;
+    return t->payload == tcp_link_of(e, t->frame.class, rank)->out[t->frame.number % TT_SLOTS].memory;
+}
+
 void tcp_drive(struct tcp_endpoint *e, int rank, bool news)
 {
     struct tcp_peer *p = &e->peers[rank];
@@ -62,7 +72,7 @@ void tcp_drive(struct tcp_endpoint *e, int rank, bool news)
         if (news || p->to.size > 0 || p->asked)
             tcp_write(e, rank);
     }
-    bool unsaid = p->to.size > 0 || e->end.first_claimer != TT_NONE ||
+    bool unsaid = is_left(e, rank) || e->end.first_claimer != TT_NONE ||
                   (news && atomic_load(&p->out) != TCP_OPEN && tcp_has_news(e, rank));
     pthread_mutex_unlock(&e->driving);
     if (unsaid)
@@ -269,22 +279,15 @@ static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled)
     atomic_exchange(&e->woken, false);
 }
 
-/* Lets a caller that drives do so, if there is nothing but what it can read. It is over when the caller
- * sleeps, or has not driven for a nap. */
-static void give_way(const struct tcp_endpoint *e, const struct pollfd *polled)
+/* Lets a caller that drives do so: it reads and writes by itself, and each packet that woke this thread would
+ * cost it time. It is over when the caller sleeps, has not driven for a nap, or needs this thread. */
+static void give_way(struct tcp_endpoint *e)
 {
-    uint32_t seen = atomic_load(&e->turns), before = seen - 1;
     const struct tt_doorbell *bell = e->head.doorbell;
-    for (int i = 0; i < POLLED_PEERS; i++)
-        if (polled[i].revents != 0 && i != POLLED_CARRIER)
+    for (uint32_t turns; (turns = atomic_load(&e->turns)) != e->seen_turns; e->seen_turns = turns) {
+        if (atomic_load(&bell->sleeping) != 0 || atomic_load(&e->woken) || atomic_load(&e->closing))
             return;
-    for (int r = 0; r < e->head.n; r++)
-        if (polled[POLLED_PEERS + 2 * r + 1].revents != 0)
-            return;
-    while (seen != before && atomic_load(&bell->sleeping) == 0 && !atomic_load(&e->woken)) {
-        before = seen;
         tt_nap_ns(NAP_NS);
-        seen = atomic_load(&e->turns);
     }
 }
 
@@ -331,8 +334,8 @@ static void *serve(void *endpoint)
     if (polled == NULL)
         abort();
     while (!is_over(e)) {
+        give_way(e);
         wait_for_work(e, polled);
-        give_way(e, polled);
         pthread_mutex_lock(&e->driving);
         if (polled[POLLED_LISTENER].revents != 0)
             accept_one(e);

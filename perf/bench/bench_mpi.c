@@ -148,8 +148,21 @@ struct shared_page {
     pthread_barrier_t barrier;
 };
 
+static int share_a_host(const struct point *p)
+{
+    MPI_Comm here;
+    int ranks;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+    MPI_Comm_size(here, &ranks);
+    MPI_Comm_free(&here);
+    return ranks == p->n;
+}
+
+/* 0 where ranks of several hosts share no flag. */
 static double measure_flag(const struct point *p)
 {
+    if (!share_a_host(p))
+        return 0;
     MPI_Win window;
     MPI_Aint bytes = p->rank == 0 ? 2 * sizeof(struct shared_page) : 0;
     int unit;

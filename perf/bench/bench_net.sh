@@ -19,8 +19,11 @@ hosts_sh=$top/tests/net/hosts.sh
 if [ "${1:-}" = --inside ]; then
     hosts=$2 per_host=$3 collperf=$4 peer=$5 scratch=$6
     list=$(for i in $(seq 0 $((hosts - 1))); do printf 'h%d:%d,' "$i" "$per_host"; done)
+    # A host takes all cores for its own, so single ranks of two hosts would be bound to the same one.
+    bind=core
+    [ "$per_host" -gt 1 ] || bind=none
     set -- mpirun.openmpi --mca plm_rsh_agent "$hosts_sh on" --mca oob_tcp_if_include 10.77.0.0/24 \
-        --mca btl_tcp_if_include 10.77.0.0/24 --host "${list%,}" -np $((hosts * per_host)) -q
+        --mca btl_tcp_if_include 10.77.0.0/24 --bind-to $bind --host "${list%,}" -np $((hosts * per_host))
     ours() # NETWORK
     {
         timeout 120 "$@" </dev/null 2>/dev/null | sed -n 's/.*"time_us": *\([0-9.]*\).*/\1/p' | head -n 1
@@ -55,12 +58,14 @@ command -v mpirun.openmpi >/dev/null && command -v mpicc.openmpi >/dev/null || {
 scratch=$(mktemp -d) || exit 2
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
-mpicc.openmpi -O2 -D_GNU_SOURCE -I"$top" -I"$top/lib" -o "$scratch/peer" "$here/bench_mpi.c" "$top"/perf/collperf/clock.c \
-    "$top"/perf/collperf/rewrite.c "$top"/perf/collperf/flag.c "$top"/perf/collperf/iterations.c \
-    "$top"/perf/collperf/size.c -lpthread -lm || exit 2
+set -- "$here/bench_mpi.c"
+for part in clock rewrite flag iterations size; do
+    set -- "$@" "$top/perf/collperf/$part.c"
+done
+mpicc.openmpi -std=c11 -O2 -D_GNU_SOURCE -I"$top" -o "$scratch/peer" "$@" || exit 2
 for layout in ${BENCH_LAYOUTS:-2x1 2x2}; do
-    "$hosts_sh" "${layout%x*}" sh "$0" --inside "${layout%x*}" "${layout#*x}" "$collperf" "$scratch/peer" "$scratch" ||
-        exit $?
+    set -- "${layout%x*}" "${layout#*x}" "$collperf" "$scratch/peer" "$scratch"
+    "$hosts_sh" "$1" sh "$0" --inside "$@" || exit $?
 done
 sort -k1,1 -k2,2 -k3,3n -k4,4 -k5,5g "$scratch/times" | awk '
 function out() {
