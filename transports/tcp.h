@@ -154,6 +154,7 @@ struct tcp_peer {
 
     /* What is to be told, and what the peer has been told. */
     _Atomic bool ask; /* this rank asks */
+    int64_t ask_ns; /* not before, it asks again; of the caller */
     _Atomic int want; /* enum tcp_want */
     bool asked; /* the peer asks */
     _Atomic bool wanted; /* the peer wants slots */
@@ -191,9 +192,11 @@ struct tcp_endpoint {
     pthread_t thread;
     pthread_mutex_t driving;
     bool connected, deaf; /* deaf: buffers are given back, so no message is read or written any more */
-    _Atomic uint32_t turns; /* of the caller that drove */
-    uint32_t seen_turns; /* by the thread */
     _Atomic uint32_t looks; /* connections that were made only to ask */
+    struct { /* how often the caller drove, and how many of these turns the thread has seen */
+        _Atomic uint32_t taken;
+        uint32_t seen;
+    } turns;
     _Atomic bool woken, closing;
     int64_t close_ns; /* when it waits no more for peers that do not take what was sent */
 

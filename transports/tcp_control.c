@@ -15,7 +15,7 @@
 #include "base/schedule.h"
 #include "transports/tcp.h"
 
-enum { ABORT_MS = 5000, LOOKS_MOST = 64 };
+enum { ABORT_MS = 5000, LOOKS_MOST = 16, PAUSE_NS = 4000000 };
 
 static struct tcp_endpoint *of(struct tt_endpoint *head)
 {
@@ -45,10 +45,15 @@ uint64_t tcp_cell_read(const tcp_word *cell, void *bytes, size_t words)
     return atomic_load_explicit(&cell[0], memory_order_relaxed) == version ? version : 0;
 }
 
-/* Asks a peer for what is new, unless it is asked already. */
+/* Asks a peer for what is new, unless it is asked already, or was a moment ago: the more ranks there are, the
+ * longer that is, or all would only ask and answer where they share few cores. */
 static void ask(struct tcp_endpoint *e, int peer)
 {
     struct tcp_peer *p = &e->peers[peer];
+    int64_t now_ns = tt_now_ns();
+    if (now_ns < p->ask_ns)
+        return;
+    p->ask_ns = now_ns + e->head.n * PAUSE_NS;
     if (peer == e->head.me || atomic_load(&p->ask) || atomic_load(&p->state) != TT_PEER_ALIVE)
         return;
     if (atomic_load(&p->out) == TCP_NOT_DIALED && !atomic_load(&p->awaited) &&

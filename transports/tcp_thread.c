@@ -27,7 +27,8 @@ enum {
     STRANGER_MS = 5000, /* the time that one has to say who he is */
     GOODBYE_MS = 200, /* the time from an end without a goodbye to a death: the goodbye may be on its way */
     TICK_MS = 50, /* looks at what has a time limit */
-    NAP_NS = 100000,
+    NAP_NS = 100000, /* of each rank, which may share its core with the others */
+    MOST_NAPS = 50,
 };
 
 struct tcp_stranger {
@@ -56,7 +57,7 @@ static bool is_left(struct tcp_endpoint *e, int rank)
 void tcp_drive(struct tcp_endpoint *e, int rank, bool news)
 {
     struct tcp_peer *p = &e->peers[rank];
-    atomic_fetch_add_explicit(&e->turns, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&e->turns.taken, 1, memory_order_relaxed);
     if (pthread_mutex_trylock(&e->driving) != 0) {
         if (news)
             tcp_wake(e);
@@ -283,11 +284,12 @@ static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled)
  * cost it time. It is over when the caller sleeps, has not driven for a nap, or needs this thread. */
 static void give_way(struct tcp_endpoint *e)
 {
-    const struct tt_doorbell *bell = e->head.doorbell;
-    for (uint32_t turns; (turns = atomic_load(&e->turns)) != e->seen_turns; e->seen_turns = turns) {
+    struct tt_doorbell *bell = e->head.doorbell;
+    int64_t nap_ns = e->head.n < MOST_NAPS ? e->head.n * NAP_NS : MOST_NAPS * NAP_NS;
+    for (uint32_t turns; (turns = atomic_load(&e->turns.taken)) != e->turns.seen; e->turns.seen = turns) {
         if (atomic_load(&bell->sleeping) != 0 || atomic_load(&e->woken) || atomic_load(&e->closing))
             return;
-        tt_nap_ns(NAP_NS);
+        tt_doorbell_watch(bell, nap_ns);
     }
 }
 

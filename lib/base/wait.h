@@ -24,7 +24,12 @@ enum { TT_TICK_MS = 100, TT_WAIT_BELLS = 64 };
 struct tt_doorbell { /* in shared memory, alone in its cache line */
     _Alignas(64) _Atomic uint32_t word;
     _Atomic uint32_t sleeping; /* how many do, or are about to */
+    _Atomic uint32_t watched; /* somebody waits for the first of them */
 };
+
+/* Waits until the owner of this bell sleeps, or is about to, but not longer than `ns`: for a thread that
+ * works for the owner while it does not do so itself. */
+void tt_doorbell_watch(struct tt_doorbell *bell, int64_t ns);
 
 /* Ring whether or not it seems asleep (abort). */
 void tt_doorbell_ring_always(struct tt_doorbell *bell);

@@ -7,8 +7,8 @@
 #
 # The environment changes what is measured: BENCH_ROUNDS (3), BENCH_LAYOUTS ("2x1 2x2"), BENCH_SIZES
 # ("8 4096 65536 1048576 8388608"), BENCH_COLLECTIVES ("all_reduce").
-# Prints the median time of all rounds in microseconds: Tutti by TCP and by UCX; Open MPI by TCP (ob1), by UCX,
-# and by its hierarchical module (HAN); and how many times as long as Tutti its best takes.
+# Prints the median time of all rounds in microseconds: Tutti by TCP and by UCX; Open MPI by TCP (ob1), by
+# UCX, and by its hierarchical module (HAN); and how many times as long as Tutti by TCP its best takes.
 set -u
 LC_ALL=C OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export LC_ALL OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
