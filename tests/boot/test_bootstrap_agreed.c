@@ -96,7 +96,7 @@ Test(bootstrap_agreed, rank_0_that_never_comes_is_named)
 static bool meet_in_pairs(const tutti_id *id, int n, int rank)
 {
     struct tt_member mine, members[16];
-    char host[16];
+    char host[32];
     snprintf(host, sizeof host, "host %d", rank / 2);
     setenv("TUTTI_HOSTID", host, 1);
     make_member(rank, &mine);
