@@ -191,11 +191,12 @@ static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
 }
 
 /* Takes bytes from the buffer, filling it when it is empty; a long payload is read past it. Returns how many
- * came; 0: nothing is there; -1: the connection has ended. */
+ * came; 0: nothing is there; -1: the connection has ended, by what errno says; 0: it was closed. */
 static ssize_t read_some(struct tcp_peer *p, uint8_t *to, uint64_t most)
 {
     if (p->used == p->have) {
         bool past = most >= TCP_BUFFER_BYTES;
+        errno = 0;
         ssize_t got = past ? recv(p->in_fd, to, most, MSG_DONTWAIT)
                            : recv(p->in_fd, p->buffer, TCP_BUFFER_BYTES, MSG_DONTWAIT);
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
