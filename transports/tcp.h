@@ -65,6 +65,7 @@ struct tcp_slot {
     uint64_t place_bytes;
     uint8_t *place;
     struct tt_carrier_head carried;
+    bool early; /* the peer has released it, and the carrier does not know yet that it is sent */
 };
 
 struct tcp_link {

@@ -96,10 +96,12 @@ static void sent(void *endpoint, void *send)
     struct tcp_endpoint *e = endpoint;
     struct tcp_slot *slot = send;
     bool word = (uint8_t *)send >= (uint8_t *)e->peers && (uint8_t *)send < (uint8_t *)(e->peers + e->head.n);
-    if (word)
+    if (word) {
         ((struct tcp_carried *)send)->speaking = false;
-    else
-        atomic_store_explicit(&slot->state, TCP_DONE, memory_order_release);
+    } else {
+        atomic_store_explicit(&slot->state, slot->early ? TCP_FREE : TCP_DONE, memory_order_release);
+        slot->early = false;
+    }
     tt_doorbell_ring(e->head.doorbell);
 }
 

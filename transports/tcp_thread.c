@@ -66,7 +66,7 @@ void tcp_drive(struct tcp_endpoint *e, int rank, bool news)
     if (e->carrier != NULL) {
         e->carries->progress(e->carrier);
         tcp_keep_promises(e, rank);
-        if (news)
+        if (news || tcp_releases_are_news(e, rank))
             tcp_carry(e, rank);
     } else {
         tcp_read(e, rank);
@@ -84,7 +84,9 @@ void tcp_drive(struct tcp_endpoint *e, int rank, bool news)
 
 static void set_heartbeat(const struct tcp_endpoint *e, int fd)
 {
-    int ms = (int)e->params.heartbeat_ms, yes = 1, idle_s = ms / 3000 > 0 ? ms / 3000 : 1, probes = 3;
+    enum { MOST_MS = 24 * 3600 * 1000 }; /* the system takes no more than 32767 s */
+    int ms = e->params.heartbeat_ms < MOST_MS ? (int)e->params.heartbeat_ms : MOST_MS;
+    int yes = 1, idle_s = ms / 3000 > 0 ? ms / 3000 : 1, probes = 3;
     if (ms == 0)
         return;
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);

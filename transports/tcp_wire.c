@@ -94,8 +94,10 @@ bool tcp_take_releases(struct tcp_endpoint *e, int rank, const struct tcp_frame 
             struct tcp_slot *slot = &tcp_link_of(e, c, rank)->out[i];
             if ((bits & 1) == 0)
                 continue;
-            right = right && atomic_load(&slot->state) == TCP_DONE;
-            if (right)
+            unsigned state = atomic_load(&slot->state);
+            slot->early = state == TCP_CARRIED;
+            right = right && (state == TCP_DONE || state == TCP_CARRIED);
+            if (right && state == TCP_DONE)
                 atomic_store_explicit(&slot->state, TCP_FREE, memory_order_release);
         }
     return right;
