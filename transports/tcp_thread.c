@@ -29,6 +29,7 @@ enum {
     TICK_MS = 50, /* looks at what has a time limit */
     NAP_NS = 100000, /* of each rank, which may share its core with the others */
     MOST_NAPS = 50,
+    NAPS = 8,
 };
 
 struct tcp_stranger {
@@ -240,7 +241,8 @@ static short out_events(const struct tcp_peer *p)
 }
 
 /* Waits until something has come, a socket can be written again, there is something new to say, or a time is
- * up. Returns what it polled: the wake, the listener, strangers, and two sockets of each peer. */
+ * up; if the caller drives, only looks. Returns what it polled: the wake, the listener, a carrier, strangers,
+ * and two sockets of each peer. */
 enum {
     POLLED_WAKE,
     POLLED_LISTENER,
@@ -248,7 +250,7 @@ enum {
     POLLED_STRANGERS,
     POLLED_PEERS = POLLED_STRANGERS + STRANGERS
 };
-static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled)
+static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled, bool driven)
 {
     int n = e->head.n, wait_ms = -1;
     polled[POLLED_WAKE] = (struct pollfd){ .fd = e->wake, .events = POLLIN };
@@ -272,7 +274,7 @@ static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled)
     pthread_mutex_unlock(&e->driving);
     if (atomic_load(&e->closing))
         wait_ms = TICK_MS;
-    if (busy)
+    if (busy || driven)
         wait_ms = 0;
     poll(polled, (nfds_t)(POLLED_PEERS + 2 * n), wait_ms);
     if (polled[POLLED_WAKE].revents != 0) {
@@ -283,16 +285,21 @@ static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled)
 }
 
 /* Lets a caller that drives do so: it reads and writes by itself, and each packet that woke this thread would
- * cost it time. It is over when the caller sleeps, has not driven for a nap, or needs this thread. */
-static void give_way(struct tcp_endpoint *e)
+ * cost it time. It is over when the caller sleeps, has not driven for a nap, or needs this thread. True: the
+ * caller goes on, but after some naps it is time for a look at what only this thread does. */
+static bool give_way(struct tcp_endpoint *e)
 {
     struct tt_doorbell *bell = e->head.doorbell;
     int64_t nap_ns = e->head.n < MOST_NAPS ? e->head.n * NAP_NS : MOST_NAPS * NAP_NS;
-    for (uint32_t turns; (turns = atomic_load(&e->turns.taken)) != e->turns.seen; e->turns.seen = turns) {
-        if (atomic_load(&bell->sleeping) != 0 || atomic_load(&e->woken) || atomic_load(&e->closing))
-            return;
+    for (int naps = 0; naps < NAPS; naps++) {
+        uint32_t turns = atomic_load(&e->turns.taken);
+        if (turns == e->turns.seen || atomic_load(&bell->sleeping) != 0 || atomic_load(&e->woken) ||
+            atomic_load(&e->closing))
+            return false;
+        e->turns.seen = turns;
         tt_doorbell_watch(bell, nap_ns);
     }
+    return true;
 }
 
 static void serve_peer(struct tcp_endpoint *e, int rank, const struct pollfd *two)
@@ -338,8 +345,8 @@ static void *serve(void *endpoint)
     if (polled == NULL)
         abort();
     while (!is_over(e)) {
-        give_way(e);
-        wait_for_work(e, polled);
+        bool driven = give_way(e);
+        wait_for_work(e, polled, driven);
         pthread_mutex_lock(&e->driving);
         if (polled[POLLED_LISTENER].revents != 0)
             accept_one(e);
