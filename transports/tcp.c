@@ -32,14 +32,14 @@ static struct tcp_endpoint *of(struct tt_endpoint *head)
 
 static void free_endpoint(struct tcp_endpoint *e)
 {
-    tcp_carrier_close(e);
+    tt_tcp_carrier_close(e);
     for (int r = 0; e->peers != NULL && r < e->head.n; r++) {
         if (e->peers[r].in_fd >= 0)
             tt_clofork_close(e->peers[r].in_fd);
         if (e->peers[r].out_fd >= 0)
             tt_clofork_close(e->peers[r].out_fd);
     }
-    tcp_forget_strangers(e);
+    tt_tcp_forget_strangers(e);
     if (e->listener >= 0)
         tt_clofork_close(e->listener);
     if (e->wake >= 0)
@@ -97,7 +97,7 @@ static struct tcp_endpoint *new_endpoint(const struct tt_endpoint_params *params
     pthread_mutex_init(&e->end.aborting, NULL);
     pthread_mutex_init(&e->driving, NULL);
     e->head = (struct tt_endpoint){ .transport = &tt_tcp,
-        .control = &tcp_control_ops,
+        .control = &tt_tcp_control_ops,
         .n = params->n,
         .me = params->me,
         .slot_bytes = params->slot_bytes,
@@ -152,7 +152,7 @@ static tutti_status listen_for_peers(struct tcp_endpoint *e, struct tcp_address 
 static tutti_status find_carrier(struct tcp_endpoint *e, struct tcp_address *mine)
 {
     char why[TT_ERROR_TEXT];
-    if (e->params.network == TT_NETWORK_TCP || tcp_carrier_open(e, mine, why, sizeof why))
+    if (e->params.network == TT_NETWORK_TCP || tt_tcp_carrier_open(e, mine, why, sizeof why))
         return TUTTI_OK;
     if (e->params.network == TT_NETWORK_UCX)
         return tt_fail(TUTTI_UNSUPPORTED, "network is ucx, and rank %d has none: %s", e->head.me, why);
@@ -216,10 +216,10 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
     for (int r = 0; r < head->n && e->carrier != NULL; r++)
         if (e->peers[r].address.carrier_bytes == 0) {
             tt_log(TT_LOG_WARN, "rank %d has no UCX, so all ranks use TCP", r);
-            tcp_carrier_close(e);
+            tt_tcp_carrier_close(e);
         }
     make_links(e);
-    tutti_status status = tcp_thread_start(e);
+    tutti_status status = tt_tcp_thread_start(e);
     e->connected = status == TUTTI_OK;
     return status;
 }
@@ -229,7 +229,7 @@ static void close_endpoint(struct tt_endpoint *head)
     struct tcp_endpoint *e = of(head);
     e->close_ns = tt_deadline_ns(CLOSE_MS);
     if (e->connected)
-        tcp_thread_stop(e);
+        tt_tcp_thread_stop(e);
     free_endpoint(e);
 }
 
@@ -255,7 +255,7 @@ static bool is_free(struct tt_link *link, const struct tcp_slot *slot)
     int enough = TCP_ENOUGH;
     bool news = atomic_load_explicit(&slot->state, memory_order_acquire) == TCP_DONE &&
                 atomic_compare_exchange_strong(&p->want, &enough, TCP_WANTS);
-    tcp_drive(e, link->peer, news);
+    tt_tcp_drive(e, link->peer, news);
     return atomic_load_explicit(&slot->state, memory_order_acquire) == TCP_FREE;
 }
 
@@ -271,7 +271,7 @@ static void hand_over(struct tt_link *link, struct tcp_slot *slot, uint64_t numb
     e->head.path_bytes[TT_PATH_COPIED] += bytes;
     atomic_store_explicit(&slot->state, TCP_FULL, memory_order_release);
     if (link->peer != e->head.me)
-        tcp_drive(e, link->peer, true);
+        tt_tcp_drive(e, link->peer, true);
 }
 
 static bool send_message(struct tt_link *link, const struct tt_message *m)
@@ -316,7 +316,7 @@ static bool is_sent(struct tt_link *link, uint64_t number)
     bool own = link->peer == link->endpoint->me;
     if (own || !is_unsent(slot) || slot->number != number || slot->payload == slot->memory)
         return true;
-    tcp_drive(of(link->endpoint), link->peer, true);
+    tt_tcp_drive(of(link->endpoint), link->peer, true);
     return !is_unsent(slot);
 }
 
@@ -332,7 +332,7 @@ static const struct tcp_slot *find(struct tt_link *link, uint64_t number)
             return NULL;
         if (!atomic_load_explicit(&e->peers[link->peer].awaited, memory_order_relaxed))
             atomic_store_explicit(&e->peers[link->peer].awaited, true, memory_order_relaxed);
-        tcp_drive(e, link->peer, false);
+        tt_tcp_drive(e, link->peer, false);
     }
     return NULL;
 }
@@ -379,7 +379,7 @@ static void release(struct tt_link *link, uint64_t number)
     }
     atomic_store_explicit(&slot->state, TCP_DONE, memory_order_release);
     if (atomic_fetch_add(&own->releases, 1) + 1 >= TCP_TOLD_AT || atomic_load(&e->peers[link->peer].wanted))
-        tcp_drive(e, link->peer, true);
+        tt_tcp_drive(e, link->peer, true);
 }
 
 /* A place of one run is granted until the message has begun to come. It is no harm if who drives is at work:

@@ -78,9 +78,9 @@ struct tcp_link {
  * the first time, and the words. One thread at a time writes; any may read. */
 typedef _Atomic uint64_t tcp_word;
 enum { TCP_RECORD_WORDS = sizeof(struct tt_call_record) / 8, TCP_TEXT_WORDS = TT_REFUSAL_TEXT / 8 };
-void tcp_cell_write(tcp_word *cell, const void *bytes, size_t words);
+void tt_tcp_cell_write(tcp_word *cell, const void *bytes, size_t words);
 /* Returns the version that was read; 0 if there is none, or if it is being replaced. */
-uint64_t tcp_cell_read(const tcp_word *cell, void *bytes, size_t words);
+uint64_t tt_tcp_cell_read(const tcp_word *cell, void *bytes, size_t words);
 
 /* What one rank tells others when they ask. A record's `sequence` is 1 + the number of its operation; that of
  * the wait is 1, or 0 if the rank waits for nothing. */
@@ -209,53 +209,53 @@ struct tcp_endpoint {
     struct tt_doorbell bell;
 };
 
-static inline struct tcp_link *tcp_link_of(struct tcp_endpoint *e, unsigned class, int rank)
+static inline struct tcp_link *tt_tcp_link_of(struct tcp_endpoint *e, unsigned class, int rank)
 {
     return &e->ends[class * (unsigned)e->head.n + (unsigned)rank];
 }
 
-extern const struct tt_control_ops tcp_control_ops;
+extern const struct tt_control_ops tt_tcp_control_ops;
 
 /* Opens a carrier, and writes its address. False if there is none: `why` says why. */
-bool tcp_carrier_open(struct tcp_endpoint *e, struct tcp_address *mine, char *why, size_t bytes);
-void tcp_carrier_close(struct tcp_endpoint *e);
+bool tt_tcp_carrier_open(struct tcp_endpoint *e, struct tcp_address *mine, char *why, size_t bytes);
+void tt_tcp_carrier_close(struct tcp_endpoint *e);
 /* With `driving`: hands the carrier what is to be said to this peer. */
-void tcp_carry(struct tcp_endpoint *e, int rank);
+void tt_tcp_carry(struct tcp_endpoint *e, int rank);
 /* With `driving`: an answer of this peer counts, if all that it sent before is here. */
-void tcp_keep_promises(struct tcp_endpoint *e, int rank);
+void tt_tcp_keep_promises(struct tcp_endpoint *e, int rank);
 
 /* Tells the thread that there is something to do. */
-void tcp_wake(struct tcp_endpoint *e);
+void tt_tcp_wake(struct tcp_endpoint *e);
 /* The caller drives the connections with one peer, if nobody drives. `news`: there is something that the peer
  * is to be told, now or soon. */
-void tcp_drive(struct tcp_endpoint *e, int rank, bool news);
+void tt_tcp_drive(struct tcp_endpoint *e, int rank, bool news);
 
 /* With `driving`: read what has come; write what is to be said. */
-void tcp_read(struct tcp_endpoint *e, int rank);
-void tcp_write(struct tcp_endpoint *e, int rank);
+void tt_tcp_read(struct tcp_endpoint *e, int rank);
+void tt_tcp_write(struct tcp_endpoint *e, int rank);
 /* Parts of that, which a carrier shares. */
-struct tcp_slot *tcp_find_full(struct tcp_endpoint *e, int rank, uint8_t *class);
-bool tcp_releases_are_news(struct tcp_endpoint *e, int rank);
-void tcp_collect_releases(struct tcp_endpoint *e, int rank, uint8_t released[TT_CLASSES]);
-bool tcp_take_releases(struct tcp_endpoint *e, int rank, const struct tcp_frame *f);
+struct tcp_slot *tt_tcp_find_full(struct tcp_endpoint *e, int rank, uint8_t *class);
+bool tt_tcp_releases_are_news(struct tcp_endpoint *e, int rank);
+void tt_tcp_collect_releases(struct tcp_endpoint *e, int rank, uint8_t released[TT_CLASSES]);
+bool tt_tcp_take_releases(struct tcp_endpoint *e, int rank, const struct tcp_frame *f);
 /* Returns where the bytes of a message go that comes; NULL: its slot is not free. */
-uint8_t *tcp_place_of(struct tcp_endpoint *e, int rank, unsigned class, uint64_t number, uint64_t bytes);
-void tcp_fill(struct tcp_endpoint *e, int rank, const struct tcp_frame *f, uint8_t *payload);
+uint8_t *tt_tcp_place_of(struct tcp_endpoint *e, int rank, unsigned class, uint64_t number, uint64_t bytes);
+void tt_tcp_fill(struct tcp_endpoint *e, int rank, const struct tcp_frame *f, uint8_t *payload);
 /* Ends the communicator because this peer cannot be reached. */
-void tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why);
+void tt_tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why);
 
 /* True if there is something that this peer is to be told. */
-bool tcp_has_news(struct tcp_endpoint *e, int rank);
+bool tt_tcp_has_news(struct tcp_endpoint *e, int rank);
 /* Ends the communicator if this rank decides that, and a cause is known. */
-void tcp_decide(struct tcp_endpoint *e);
+void tt_tcp_decide(struct tcp_endpoint *e);
 /* The peer is in this state from now on; the connections with it are closed. */
-void tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state);
+void tt_tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state);
 
-tutti_status tcp_thread_start(struct tcp_endpoint *e);
+tutti_status tt_tcp_thread_start(struct tcp_endpoint *e);
 /* Lets the thread say all that is still to be said, and goodbye; returns when each peer has taken it, or has
  * gone, at the latest at close_ns. */
-void tcp_thread_stop(struct tcp_endpoint *e);
-void tcp_forget_strangers(struct tcp_endpoint *e);
+void tt_tcp_thread_stop(struct tcp_endpoint *e);
+void tt_tcp_forget_strangers(struct tcp_endpoint *e);
 
 extern const struct tt_transport tt_tcp;
 

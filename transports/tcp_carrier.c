@@ -69,7 +69,7 @@ static void *place(void *endpoint, const struct tt_carrier_head *head, uint64_t 
         return bytes == 0 ? e : NULL;
     if (head->kind != TCP_MESSAGE || bytes == 0 || bytes > e->head.slot_bytes)
         return NULL;
-    return tcp_place_of(e, head->from, head->class, head->number, bytes);
+    return tt_tcp_place_of(e, head->from, head->class, head->number, bytes);
 }
 
 static void arrived(void *endpoint, const struct tt_carrier_head *head, uint64_t bytes, void *where)
@@ -83,9 +83,9 @@ static void arrived(void *endpoint, const struct tt_carrier_head *head, uint64_t
         .number = head->number,
         .bytes = bytes };
     p->carried.received++;
-    tcp_take_releases(e, head->from, &frame);
+    tt_tcp_take_releases(e, head->from, &frame);
     if (head->kind == TCP_MESSAGE)
-        tcp_fill(e, head->from, &frame, where);
+        tt_tcp_fill(e, head->from, &frame, where);
     if (head->kind == TCP_WANT)
         atomic_store(&p->wanted, true);
     tt_doorbell_ring(e->head.doorbell);
@@ -111,7 +111,7 @@ static int64_t now_ms(void)
 }
 
 /* UCX's own settings win where the user has set them. Its shared memory is left out: Tutti has its own. */
-bool tcp_carrier_open(struct tcp_endpoint *e, struct tcp_address *mine, char *why, size_t bytes)
+bool tt_tcp_carrier_open(struct tcp_endpoint *e, struct tcp_address *mine, char *why, size_t bytes)
 {
     char interface[TT_INTERFACE_NAME];
     bool chosen = tt_interface_chosen(&mine->net, interface);
@@ -141,11 +141,11 @@ bool tcp_carrier_open(struct tcp_endpoint *e, struct tcp_address *mine, char *wh
         "its address has %zu bytes, and there is room for %zu: name fewer devices by "
         "UCX_NET_DEVICES",
         length, sizeof mine->carrier);
-    tcp_carrier_close(e);
+    tt_tcp_carrier_close(e);
     return false;
 }
 
-void tcp_carrier_close(struct tcp_endpoint *e)
+void tt_tcp_carrier_close(struct tcp_endpoint *e)
 {
     enum { PATIENCE_MS = 1000 };
     if (e->carrier != NULL)
@@ -160,7 +160,7 @@ static bool hand_over(struct tcp_endpoint *e, int rank, struct tt_carrier_head *
     struct tcp_peer *p = &e->peers[rank];
     memcpy(&head->token, p->address.token, sizeof head->token);
     head->from = e->head.me;
-    tcp_collect_releases(e, rank, head->released);
+    tt_tcp_collect_releases(e, rank, head->released);
     p->carried.sent++;
     int result = e->carries->send(e->carrier, rank, p->address.carrier, head, payload, bytes, send);
     if (result > 0)
@@ -171,7 +171,7 @@ static bool hand_over(struct tcp_endpoint *e, int rank, struct tt_carrier_head *
 static bool carry_messages(struct tcp_endpoint *e, int rank)
 {
     uint8_t class;
-    for (struct tcp_slot *slot; (slot = tcp_find_full(e, rank, &class)) != NULL;) {
+    for (struct tcp_slot *slot; (slot = tt_tcp_find_full(e, rank, &class)) != NULL;) {
         slot->carried = (struct tt_carrier_head){
             .kind = TCP_MESSAGE, .class = class, .signature = slot->signature, .number = slot->number
         };
@@ -182,14 +182,14 @@ static bool carry_messages(struct tcp_endpoint *e, int rank)
     return true;
 }
 
-void tcp_carry(struct tcp_endpoint *e, int rank)
+void tt_tcp_carry(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
     if (p->carried.refused || atomic_load(&p->state) != TT_PEER_ALIVE || rank == e->head.me)
         return;
     bool well = carry_messages(e, rank);
     int wants = TCP_WANTS;
-    if (well && !p->carried.speaking && tcp_releases_are_news(e, rank)) {
+    if (well && !p->carried.speaking && tt_tcp_releases_are_news(e, rank)) {
         atomic_store(&p->wanted, false);
         p->carried.speaking = true;
         p->carried.word = (struct tt_carrier_head){ .kind = TCP_RELEASE };
@@ -201,11 +201,11 @@ void tcp_carry(struct tcp_endpoint *e, int rank)
     }
     if (!well) {
         p->carried.refused = true;
-        tcp_claim_unreachable(e, rank, "the network takes no message to it");
+        tt_tcp_claim_unreachable(e, rank, "the network takes no message to it");
     }
 }
 
-void tcp_keep_promises(struct tcp_endpoint *e, int rank)
+void tt_tcp_keep_promises(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
     if (!p->carried.promised || (int32_t)(p->carried.received - p->carried.count) < 0)
@@ -215,5 +215,5 @@ void tcp_keep_promises(struct tcp_endpoint *e, int rank)
     p->answering = false;
     atomic_store(&p->ask, false);
     if (p->carried.leaves)
-        tcp_lose(e, rank, TT_PEER_LEFT);
+        tt_tcp_lose(e, rank, TT_PEER_LEFT);
 }

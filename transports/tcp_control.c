@@ -22,7 +22,7 @@ static struct tcp_endpoint *of(struct tt_endpoint *head)
     return (struct tcp_endpoint *)head;
 }
 
-void tcp_cell_write(tcp_word *cell, const void *bytes, size_t words)
+void tt_tcp_cell_write(tcp_word *cell, const void *bytes, size_t words)
 {
     uint64_t version = atomic_load_explicit(&cell[0], memory_order_relaxed), word;
     atomic_store_explicit(&cell[0], version + 1, memory_order_relaxed);
@@ -33,7 +33,7 @@ void tcp_cell_write(tcp_word *cell, const void *bytes, size_t words)
     atomic_store_explicit(&cell[0], version + 2, memory_order_release);
 }
 
-uint64_t tcp_cell_read(const tcp_word *cell, void *bytes, size_t words)
+uint64_t tt_tcp_cell_read(const tcp_word *cell, void *bytes, size_t words)
 {
     uint64_t version = atomic_load_explicit(&cell[0], memory_order_acquire);
     if (version % 2 != 0)
@@ -60,7 +60,7 @@ static void ask(struct tcp_endpoint *e, int peer)
         atomic_fetch_add(&e->looks, 1) >= LOOKS_MOST)
         return;
     atomic_store(&p->ask, true);
-    tcp_wake(e);
+    tt_tcp_wake(e);
 }
 
 static void publish(struct tt_endpoint *head, const struct tt_call_record *call, uint64_t sequence)
@@ -72,9 +72,9 @@ static void publish(struct tt_endpoint *head, const struct tt_call_record *call,
         record.sequence = sequence == TT_WAIT ? 1 : sequence + 1;
     }
     if (sequence == TT_WAIT) {
-        tcp_cell_write(mine->wait, &record, TCP_RECORD_WORDS);
+        tt_tcp_cell_write(mine->wait, &record, TCP_RECORD_WORDS);
     } else if (call != NULL) {
-        tcp_cell_write(mine->calls[sequence % TT_CALLS_KEPT], &record, TCP_RECORD_WORDS);
+        tt_tcp_cell_write(mine->calls[sequence % TT_CALLS_KEPT], &record, TCP_RECORD_WORDS);
         atomic_store_explicit(&mine->begun, sequence + 1, memory_order_release);
     } else {
         atomic_store_explicit(&mine->completed, sequence + 1, memory_order_release);
@@ -87,7 +87,7 @@ static bool call_of(struct tt_endpoint *head, int peer, uint64_t sequence, struc
     bool wait = sequence == TT_WAIT;
     const tcp_word *cell = wait ? theirs->wait : theirs->calls[sequence % TT_CALLS_KEPT];
     ask(of(head), peer);
-    return tcp_cell_read(cell, call, TCP_RECORD_WORDS) != 0 && call->sequence == (wait ? 1 : sequence + 1);
+    return tt_tcp_cell_read(cell, call, TCP_RECORD_WORDS) != 0 && call->sequence == (wait ? 1 : sequence + 1);
 }
 
 static uint64_t completed_by(struct tt_endpoint *head, int peer)
@@ -115,7 +115,7 @@ static void refuse(struct tt_endpoint *head, const struct tt_refusal *refusal)
         e->refused[place_of(head, refusal)] = refusal->number + 1;
         memcpy(&e->refused[e->refused_numbers], refusal->text, sizeof refusal->text);
     }
-    tcp_cell_write(e->peers[head->me].control.refusals, e->refused, e->refusal_words);
+    tt_tcp_cell_write(e->peers[head->me].control.refusals, e->refused, e->refusal_words);
 }
 
 static bool refused(struct tt_endpoint *head, int rank, struct tt_refusal *refusal)
@@ -156,12 +156,12 @@ static bool abort_all(struct tt_endpoint *head, const struct tt_cause *cause)
         int64_t deadline_ns = tt_deadline_ns(ABORT_MS);
         e->end.claim = *cause;
         atomic_store(&e->end.claimed, true);
-        tcp_wake(e);
+        tt_tcp_wake(e);
         while (atomic_load(&e->end.ended) == 0) {
             tt_sleep_ms(1);
             if (tt_now_ns() > deadline_ns) {
                 atomic_store(&e->end.impatient, true);
-                tcp_wake(e);
+                tt_tcp_wake(e);
             }
         }
         won = atomic_load(&e->end.ended) == (uint32_t)head->me + 1;
@@ -210,15 +210,15 @@ static bool is_quiet(struct tt_endpoint *head, bool patient)
     for (int r = 0; r < head->n; r++) { /* frames that are under way */
         struct tcp_transfer *in = &e->peers[r].in, *to = &e->peers[r].to;
         if (in->at >= sizeof in->frame && in->frame.kind == TCP_MESSAGE)
-            in->payload = tcp_link_of(e, in->frame.class, r)->in[in->frame.number % TT_SLOTS].memory;
+            in->payload = tt_tcp_link_of(e, in->frame.class, r)->in[in->frame.number % TT_SLOTS].memory;
         if (to->size > 0 && to->frame.kind == TCP_MESSAGE)
-            to->payload = tcp_link_of(e, to->frame.class, r)->out[to->frame.number % TT_SLOTS].memory;
+            to->payload = tt_tcp_link_of(e, to->frame.class, r)->out[to->frame.number % TT_SLOTS].memory;
     }
     pthread_mutex_unlock(&e->driving);
     return true;
 }
 
-const struct tt_control_ops tcp_control_ops = {
+const struct tt_control_ops tt_tcp_control_ops = {
     .publish = publish,
     .call_of = call_of,
     .completed_by = completed_by,

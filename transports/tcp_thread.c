@@ -39,7 +39,7 @@ struct tcp_stranger {
     struct tcp_greeting words;
 };
 
-void tcp_wake(struct tcp_endpoint *e)
+void tt_tcp_wake(struct tcp_endpoint *e)
 {
     if (!atomic_exchange(&e->woken, true))
         eventfd_write(e->wake, 1);
@@ -52,33 +52,33 @@ static bool is_left(struct tcp_endpoint *e, int rank)
     const struct tcp_transfer *t = &e->peers[rank].to;
     if (t->size == 0 || t->frame.kind != TCP_MESSAGE)
         return t->size > 0;
-    return t->payload == tcp_link_of(e, t->frame.class, rank)->out[t->frame.number % TT_SLOTS].memory;
+    return t->payload == tt_tcp_link_of(e, t->frame.class, rank)->out[t->frame.number % TT_SLOTS].memory;
 }
 
-void tcp_drive(struct tcp_endpoint *e, int rank, bool news)
+void tt_tcp_drive(struct tcp_endpoint *e, int rank, bool news)
 {
     struct tcp_peer *p = &e->peers[rank];
     atomic_fetch_add_explicit(&e->turns.taken, 1, memory_order_relaxed);
     if (pthread_mutex_trylock(&e->driving) != 0) {
         if (news)
-            tcp_wake(e);
+            tt_tcp_wake(e);
         return;
     }
     if (e->carrier != NULL) {
         e->carries->progress(e->carrier);
-        tcp_keep_promises(e, rank);
-        if (news || tcp_releases_are_news(e, rank))
-            tcp_carry(e, rank);
+        tt_tcp_keep_promises(e, rank);
+        if (news || tt_tcp_releases_are_news(e, rank))
+            tt_tcp_carry(e, rank);
     } else {
-        tcp_read(e, rank);
+        tt_tcp_read(e, rank);
         if (news || p->to.size > 0 || p->asked)
-            tcp_write(e, rank);
+            tt_tcp_write(e, rank);
     }
     bool unsaid = is_left(e, rank) || e->end.first_claimer != TT_NONE ||
-                  (news && atomic_load(&p->out) != TCP_OPEN && tcp_has_news(e, rank));
+                  (news && atomic_load(&p->out) != TCP_OPEN && tt_tcp_has_news(e, rank));
     pthread_mutex_unlock(&e->driving);
     if (unsaid)
-        tcp_wake(e);
+        tt_tcp_wake(e);
 }
 
 /* --- Connections */
@@ -98,7 +98,7 @@ static void set_heartbeat(const struct tcp_endpoint *e, int fd)
 }
 
 /* A rank that cannot be reached ends the communicator: those that it is to talk with would wait for ever. */
-void tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why)
+void tt_tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why)
 {
     char there[TT_NET_TEXT], here[TT_NET_TEXT];
     if (atomic_load(&e->end.ended) != 0 || pthread_mutex_trylock(&e->end.aborting) != 0)
@@ -121,8 +121,8 @@ void tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why)
 static void fail_to_dial(struct tcp_endpoint *e, int rank, int number)
 {
     if (number != ECONNREFUSED && number != ECONNRESET) /* who refuses has ended its endpoint */
-        tcp_claim_unreachable(e, rank, strerror(number));
-    tcp_lose(e, rank, TT_PEER_DEAD);
+        tt_tcp_claim_unreachable(e, rank, strerror(number));
+    tt_tcp_lose(e, rank, TT_PEER_DEAD);
 }
 
 static void dial(struct tcp_endpoint *e, int rank)
@@ -212,7 +212,7 @@ static void hear_stranger(struct tcp_endpoint *e, struct tcp_stranger *s)
     s->fd = -1;
 }
 
-void tcp_forget_strangers(struct tcp_endpoint *e)
+void tt_tcp_forget_strangers(struct tcp_endpoint *e)
 {
     for (int i = 0; e->strangers != NULL && i < STRANGERS; i++)
         if (e->strangers[i].fd >= 0)
@@ -305,8 +305,8 @@ static bool give_way(struct tcp_endpoint *e)
 static void serve_peer(struct tcp_endpoint *e, int rank, const struct pollfd *two)
 {
     struct tcp_peer *p = &e->peers[rank];
-    tcp_read(e, rank);
-    tcp_keep_promises(e, rank);
+    tt_tcp_read(e, rank);
+    tt_tcp_keep_promises(e, rank);
     if (atomic_load(&p->out) == TCP_DIALING)
         greet(e, rank, two[1].fd == p->out_fd ? two[1].revents : 0);
     else if (atomic_load(&p->out) == TCP_OPEN && two[1].fd == p->out_fd &&
@@ -314,7 +314,7 @@ static void serve_peer(struct tcp_endpoint *e, int rank, const struct pollfd *tw
         see_end(e, rank);
     if (atomic_load(&p->out) == TCP_CLOSED && p->in_fd < 0 && p->since_ns != 0 &&
         tt_now_ns() - p->since_ns > GOODBYE_MS * INT64_C(1000000))
-        tcp_lose(e, rank, TT_PEER_DEAD);
+        tt_tcp_lose(e, rank, TT_PEER_DEAD);
 }
 
 /* Says what is to be said, once there is a connection. */
@@ -322,11 +322,11 @@ static void speak(struct tcp_endpoint *e, int rank)
 {
     const struct tcp_peer *p = &e->peers[rank];
     if (atomic_load(&p->out) == TCP_NOT_DIALED && atomic_load(&p->state) == TT_PEER_ALIVE &&
-        tcp_has_news(e, rank))
+        tt_tcp_has_news(e, rank))
         dial(e, rank);
-    tcp_write(e, rank);
+    tt_tcp_write(e, rank);
     if (e->carrier != NULL)
-        tcp_carry(e, rank);
+        tt_tcp_carry(e, rank);
 }
 
 static bool is_over(struct tcp_endpoint *e)
@@ -334,7 +334,7 @@ static bool is_over(struct tcp_endpoint *e)
     bool gone = true;
     for (int r = 0; r < e->head.n; r++)
         gone = gone && e->peers[r].in_fd < 0 && e->peers[r].out_fd < 0 &&
-               (atomic_load(&e->peers[r].out) != TCP_NOT_DIALED || !tcp_has_news(e, r));
+               (atomic_load(&e->peers[r].out) != TCP_NOT_DIALED || !tt_tcp_has_news(e, r));
     return atomic_load(&e->closing) && (gone || tt_now_ns() > e->close_ns);
 }
 
@@ -358,7 +358,7 @@ static void *serve(void *endpoint)
         for (int r = 0; r < e->head.n; r++)
             if (r != e->head.me)
                 serve_peer(e, r, &polled[POLLED_PEERS + 2 * r]);
-        tcp_decide(e);
+        tt_tcp_decide(e);
         for (int r = 0; r < e->head.n; r++)
             speak(e, r);
         pthread_mutex_unlock(&e->driving);
@@ -367,7 +367,7 @@ static void *serve(void *endpoint)
     return NULL;
 }
 
-tutti_status tcp_thread_start(struct tcp_endpoint *e)
+tutti_status tt_tcp_thread_start(struct tcp_endpoint *e)
 {
     e->strangers = calloc(STRANGERS, sizeof *e->strangers);
     for (int i = 0; e->strangers != NULL && i < STRANGERS; i++)
@@ -377,9 +377,9 @@ tutti_status tcp_thread_start(struct tcp_endpoint *e)
     return tt_thread_start("the connections of an endpoint", serve, e, &e->thread);
 }
 
-void tcp_thread_stop(struct tcp_endpoint *e)
+void tt_tcp_thread_stop(struct tcp_endpoint *e)
 {
     atomic_store(&e->closing, true);
-    tcp_wake(e);
+    tt_tcp_wake(e);
     pthread_join(e->thread, NULL);
 }

@@ -50,7 +50,7 @@ static void claim(struct tcp_endpoint *e, const struct tt_cause *cause, int find
     e->end.first_claimer = finder;
 }
 
-void tcp_decide(struct tcp_endpoint *e)
+void tt_tcp_decide(struct tcp_endpoint *e)
 {
     if (atomic_load(&e->end.ended) != 0)
         return;
@@ -64,7 +64,7 @@ void tcp_decide(struct tcp_endpoint *e)
 
 /* --- Reading */
 
-void tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state)
+void tt_tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state)
 {
     struct tcp_peer *p = &e->peers[rank];
     if (p->in_fd >= 0)
@@ -84,14 +84,14 @@ void tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state)
 }
 
 /* Frees the slots that a frame says are released. False if one of them was not in use. */
-bool tcp_take_releases(struct tcp_endpoint *e, int rank, const struct tcp_frame *f)
+bool tt_tcp_take_releases(struct tcp_endpoint *e, int rank, const struct tcp_frame *f)
 {
     bool right = true;
     if (f->released[0] != 0 || f->released[1] != 0)
         atomic_store(&e->peers[rank].want, TCP_ENOUGH);
     for (unsigned c = 0; c < TT_CLASSES; c++)
         for (unsigned bits = f->released[c], i = 0; bits != 0; bits >>= 1, i++) {
-            struct tcp_slot *slot = &tcp_link_of(e, c, rank)->out[i];
+            struct tcp_slot *slot = &tt_tcp_link_of(e, c, rank)->out[i];
             if ((bits & 1) == 0)
                 continue;
             unsigned state = atomic_load(&slot->state);
@@ -103,9 +103,9 @@ bool tcp_take_releases(struct tcp_endpoint *e, int rank, const struct tcp_frame 
     return right;
 }
 
-uint8_t *tcp_place_of(struct tcp_endpoint *e, int rank, unsigned class, uint64_t number, uint64_t bytes)
+uint8_t *tt_tcp_place_of(struct tcp_endpoint *e, int rank, unsigned class, uint64_t number, uint64_t bytes)
 {
-    const struct tcp_slot *slot = &tcp_link_of(e, class, rank)->in[number % TT_SLOTS];
+    const struct tcp_slot *slot = &tt_tcp_link_of(e, class, rank)->in[number % TT_SLOTS];
     bool granted = slot->granted == number + 1 && slot->place_bytes == bytes;
     if (atomic_load(&slot->state) != TCP_FREE)
         return NULL;
@@ -123,19 +123,19 @@ static bool receive_into(struct tcp_endpoint *e, int rank, struct tcp_transfer *
         [TCP_CAUSE] = sizeof(struct tt_cause) };
     t->payload = t->staging;
     t->size = sizeof *f + f->bytes;
-    if (f->kind >= TCP_KINDS || f->class >= TT_CLASSES || !tcp_take_releases(e, rank, f))
+    if (f->kind >= TCP_KINDS || f->class >= TT_CLASSES || !tt_tcp_take_releases(e, rank, f))
         return false;
     if (f->kind != TCP_MESSAGE)
         return f->bytes == bytes[f->kind];
     if (f->bytes == 0 || f->bytes > e->head.slot_bytes)
         return false;
-    t->payload = tcp_place_of(e, rank, f->class, f->number, f->bytes);
+    t->payload = tt_tcp_place_of(e, rank, f->class, f->number, f->bytes);
     return t->payload != NULL;
 }
 
-void tcp_fill(struct tcp_endpoint *e, int rank, const struct tcp_frame *f, uint8_t *payload)
+void tt_tcp_fill(struct tcp_endpoint *e, int rank, const struct tcp_frame *f, uint8_t *payload)
 {
-    struct tcp_slot *slot = &tcp_link_of(e, f->class, rank)->in[f->number % TT_SLOTS];
+    struct tcp_slot *slot = &tt_tcp_link_of(e, f->class, rank)->in[f->number % TT_SLOTS];
     slot->number = f->number;
     slot->signature = f->signature;
     slot->bytes = f->bytes;
@@ -153,7 +153,7 @@ static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
     struct tt_cause cause;
     switch ((enum tcp_kind)f->kind) {
     case TCP_MESSAGE:
-        tcp_fill(e, rank, f, t->payload);
+        tt_tcp_fill(e, rank, f, t->payload);
         break;
     case TCP_WANT:
         atomic_store(&p->wanted, true);
@@ -162,7 +162,7 @@ static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
         p->asked = true;
         break;
     case TCP_CALL:
-        tcp_cell_write(theirs->calls[f->number % TT_CALLS_KEPT], t->payload, TCP_RECORD_WORDS);
+        tt_tcp_cell_write(theirs->calls[f->number % TT_CALLS_KEPT], t->payload, TCP_RECORD_WORDS);
         break;
     case TCP_COMPLETED:
     case TCP_GOODBYE:
@@ -170,13 +170,13 @@ static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
         p->carried.leaves = f->kind == TCP_GOODBYE;
         p->carried.count = f->signature;
         p->carried.completed = f->number;
-        tcp_keep_promises(e, rank);
+        tt_tcp_keep_promises(e, rank);
         break;
     case TCP_WAIT:
-        tcp_cell_write(theirs->wait, t->payload, TCP_RECORD_WORDS);
+        tt_tcp_cell_write(theirs->wait, t->payload, TCP_RECORD_WORDS);
         break;
     case TCP_REFUSALS:
-        tcp_cell_write(theirs->refusals, t->payload, e->refusal_words);
+        tt_tcp_cell_write(theirs->refusals, t->payload, e->refusal_words);
         break;
     case TCP_CLAIM:
     case TCP_CAUSE:
@@ -231,7 +231,7 @@ static bool read_part(struct tcp_endpoint *e, int rank)
     t->at += got > 0 ? (uint64_t)got : 0;
     if (got < 0 || (t->at == head && in_head && !receive_into(e, rank, t))) {
         bool silent = got < 0 && (errno == ETIMEDOUT || errno == EHOSTUNREACH || errno == ENETUNREACH);
-        tcp_lose(e, rank, silent ? TT_PEER_SILENT : TT_PEER_DEAD);
+        tt_tcp_lose(e, rank, silent ? TT_PEER_SILENT : TT_PEER_DEAD);
         return false;
     }
     if (t->at < head || t->at < t->size)
@@ -242,7 +242,7 @@ static bool read_part(struct tcp_endpoint *e, int rank)
     return p->in_fd >= 0;
 }
 
-void tcp_read(struct tcp_endpoint *e, int rank)
+void tt_tcp_read(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
     for (uint64_t bytes = 0; p->in_fd >= 0 && bytes < TURN_BYTES;) {
@@ -255,11 +255,11 @@ void tcp_read(struct tcp_endpoint *e, int rank)
 
 /* --- Writing */
 
-struct tcp_slot *tcp_find_full(struct tcp_endpoint *e, int rank, uint8_t *class)
+struct tcp_slot *tt_tcp_find_full(struct tcp_endpoint *e, int rank, uint8_t *class)
 {
     for (uint8_t c = 0; c < TT_CLASSES; c++)
         for (int i = 0; i < TT_SLOTS; i++) {
-            struct tcp_slot *slot = &tcp_link_of(e, c, rank)->out[i];
+            struct tcp_slot *slot = &tt_tcp_link_of(e, c, rank)->out[i];
             *class = c;
             if (atomic_load_explicit(&slot->state, memory_order_acquire) == TCP_FULL)
                 return slot;
@@ -267,10 +267,10 @@ struct tcp_slot *tcp_find_full(struct tcp_endpoint *e, int rank, uint8_t *class)
     return NULL;
 }
 
-void tcp_collect_releases(struct tcp_endpoint *e, int rank, uint8_t released[TT_CLASSES])
+void tt_tcp_collect_releases(struct tcp_endpoint *e, int rank, uint8_t released[TT_CLASSES])
 {
     for (unsigned c = 0; c < TT_CLASSES; c++) {
-        struct tcp_link *link = tcp_link_of(e, c, rank);
+        struct tcp_link *link = tt_tcp_link_of(e, c, rank);
         for (unsigned i = 0; i < TT_SLOTS && atomic_load(&link->releases) > 0; i++)
             if (atomic_load_explicit(&link->in[i].state, memory_order_acquire) == TCP_DONE) {
                 atomic_store_explicit(&link->in[i].state, TCP_FREE, memory_order_relaxed);
@@ -285,7 +285,7 @@ static bool begin(struct tcp_endpoint *e, int rank, struct tcp_frame frame, uint
 {
     struct tcp_transfer *t = &e->peers[rank].to;
     if (e->carrier == NULL) /* else that tells of them */
-        tcp_collect_releases(e, rank, frame.released);
+        tt_tcp_collect_releases(e, rank, frame.released);
     t->frame = frame;
     t->payload = payload;
     t->at = 0;
@@ -335,7 +335,7 @@ static bool tell_call(struct tcp_endpoint *e, int rank)
         p->call = begun - TT_CALLS_KEPT;
     for (; p->call < begun; p->call++) {
         struct tt_call_record record;
-        if (tcp_cell_read(mine->calls[p->call % TT_CALLS_KEPT], &record, TCP_RECORD_WORDS) == 0 ||
+        if (tt_tcp_cell_read(mine->calls[p->call % TT_CALLS_KEPT], &record, TCP_RECORD_WORDS) == 0 ||
             atomic_load(&record.sequence) != p->call + 1)
             continue; /* a later one has its place */
         memcpy(p->to.staging, &record, sizeof record);
@@ -353,13 +353,13 @@ static bool answer(struct tcp_endpoint *e, int rank, uint64_t completed)
     struct tt_call_record wait;
     if (tell_call(e, rank))
         return true;
-    uint64_t version = tcp_cell_read(mine->wait, &wait, TCP_RECORD_WORDS);
+    uint64_t version = tt_tcp_cell_read(mine->wait, &wait, TCP_RECORD_WORDS);
     if (version != 0 && version != p->wait) {
         p->wait = version;
         memcpy(p->to.staging, &wait, sizeof wait);
         return begin(e, rank, (struct tcp_frame){ .kind = TCP_WAIT, .bytes = sizeof wait }, p->to.staging);
     }
-    version = tcp_cell_read(mine->refusals, p->to.staging, e->refusal_words);
+    version = tt_tcp_cell_read(mine->refusals, p->to.staging, e->refusal_words);
     if (version != 0 && version != p->refusals) {
         p->refusals = version;
         struct tcp_frame frame = { .kind = TCP_REFUSALS, .bytes = 8 * e->refusal_words };
@@ -370,11 +370,11 @@ static bool answer(struct tcp_endpoint *e, int rank, uint64_t completed)
     return begin(e, rank, last, NULL);
 }
 
-bool tcp_releases_are_news(struct tcp_endpoint *e, int rank)
+bool tt_tcp_releases_are_news(struct tcp_endpoint *e, int rank)
 {
     bool any = false, many = false;
     for (unsigned c = 0; c < TT_CLASSES; c++) {
-        uint32_t releases = atomic_load(&tcp_link_of(e, c, rank)->releases);
+        uint32_t releases = atomic_load(&tt_tcp_link_of(e, c, rank)->releases);
         any = any || releases > 0;
         many = many || releases >= TCP_TOLD_AT;
     }
@@ -385,12 +385,12 @@ bool tcp_releases_are_news(struct tcp_endpoint *e, int rank)
 static bool goodbye_is_news(struct tcp_endpoint *e, const struct tcp_peer *p)
 {
     uint8_t class;
-    if (e->carrier != NULL && tcp_find_full(e, p->address.rank, &class) != NULL)
+    if (e->carrier != NULL && tt_tcp_find_full(e, p->address.rank, &class) != NULL)
         return false;
     return atomic_load(&e->closing) && !p->goodbye && (p->in_fd >= 0 || atomic_load(&p->out) == TCP_OPEN);
 }
 
-bool tcp_has_news(struct tcp_endpoint *e, int rank)
+bool tt_tcp_has_news(struct tcp_endpoint *e, int rank)
 {
     const struct tcp_peer *p = &e->peers[rank];
     uint8_t class;
@@ -398,7 +398,7 @@ bool tcp_has_news(struct tcp_endpoint *e, int rank)
         return false;
     /* A carrier takes messages, but a connection beside it shows whether the peer lives. */
     bool messages = e->carrier == NULL
-                        ? tcp_find_full(e, rank, &class) != NULL || tcp_releases_are_news(e, rank) ||
+                        ? tt_tcp_find_full(e, rank, &class) != NULL || tt_tcp_releases_are_news(e, rank) ||
                               atomic_load(&p->want) == TCP_WANTS
                         : p->carried.sent > 0 && atomic_load(&p->out) == TCP_NOT_DIALED;
     return messages || end_is_news(e, rank) || p->asked || (atomic_load(&p->ask) && !p->answering) ||
@@ -411,7 +411,7 @@ static bool tell_message(struct tcp_endpoint *e, int rank)
     struct tcp_peer *p = &e->peers[rank];
     int wants = TCP_WANTS;
     uint8_t class;
-    const struct tcp_slot *full = tcp_find_full(e, rank, &class);
+    const struct tcp_slot *full = tt_tcp_find_full(e, rank, &class);
     if (full != NULL)
         return begin(e, rank,
             (struct tcp_frame){ .kind = TCP_MESSAGE,
@@ -420,7 +420,7 @@ static bool tell_message(struct tcp_endpoint *e, int rank)
                 .number = full->number,
                 .bytes = full->bytes },
             full->payload);
-    if (tcp_releases_are_news(e, rank)) {
+    if (tt_tcp_releases_are_news(e, rank)) {
         atomic_store(&p->wanted, false);
         return begin(e, rank, (struct tcp_frame){ .kind = TCP_RELEASE }, NULL);
     }
@@ -463,7 +463,7 @@ static bool write_some(struct tcp_peer *p, struct tcp_transfer *t)
     return put > 0;
 }
 
-void tcp_write(struct tcp_endpoint *e, int rank)
+void tt_tcp_write(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
     struct tcp_transfer *t = &p->to;
@@ -476,7 +476,7 @@ void tcp_write(struct tcp_endpoint *e, int rank)
         bytes += t->at - before;
         if (t->at < t->size)
             continue;
-        struct tcp_slot *out = tcp_link_of(e, t->frame.class, rank)->out;
+        struct tcp_slot *out = tt_tcp_link_of(e, t->frame.class, rank)->out;
         if (t->frame.kind == TCP_MESSAGE) {
             atomic_store(&out[t->frame.number % TT_SLOTS].state, TCP_DONE);
             tt_doorbell_ring(e->head.doorbell);
