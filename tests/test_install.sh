@@ -184,7 +184,8 @@ as_here() { sed 's,^usr/lib/\*/,lib/,; s,^usr/share/doc/libtutti-dev,share/doc/t
 packed()
 {
     as_here "$sources"/debian/*.install "$sources/debian/not-installed" >"$scratch/patterns"
-    grep -v -e 'tutti_mpi' -e 'tutti_cuda' -e 'tutti_ucx' "$scratch/installed" >"$scratch/rest" # which no package has
+    # What no package has.
+    grep -v -e 'tutti_mpi' -e 'tutti_cuda' -e 'tutti_ucx' "$scratch/installed" >"$scratch/rest"
     ls "$moved"/lib/*.a >/dev/null 2>&1 || echo lib/libtutti.a >>"$scratch/rest" # with --enable-static only
     while read -r pattern; do
         : >"$scratch/kept"
