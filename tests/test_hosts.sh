@@ -55,8 +55,13 @@ if [ "${1:-}" = --ranks ]; then
     exit $worst
 fi
 
-scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
+case ${1:-} in
+--*) scratch=$2 ;; # of who started this
+*)
+    scratch=$(mktemp -d) || exit 1
+    trap 'rm -rf "$scratch"' EXIT
+    ;;
+esac
 trap 'exit 1' HUP INT TERM
 failures=0
 root=127.0.0.1:$((20000 + $$ % 20000))
@@ -91,9 +96,19 @@ expect_told() # WHAT LOST PATTERN SECONDS
     [ "$took" -le "$4" ] || fail "$1 took $took s"
 }
 
+# --apart: by hosts.sh, among three hosts, of which two cannot reach each other.
+if [ "${1:-}" = --apart ]; then
+    root=10.77.0.1:4000
+    began=$(date +%s)
+    "$hosts_sh" on h1 "ip route add unreachable 10.77.0.3"
+    ranks 3 1 on "$collperf" all_reduce -b 8 -e 8 --algo one_shot && fail "two hosts apart: nobody sees it"
+    expect_told "two hosts apart" 99 'rank 1, at 10.77.0.2, cannot connect to rank 2 at 10.77.0.3' 20
+    exit $failures
+fi
+
 # --inside: by hosts.sh, among two hosts.
 if [ "${1:-}" = --inside ]; then
-    scratch=$2 root=10.77.0.1:4000
+    root=10.77.0.1:4000
     ranks 2 2 on "$collperf" all -b 4 -e 64K -f 64 -n 3 -w 1 && grep -q "$good" "$scratch/out.0" ||
         fail "2 x 2 between namespaces"
     if command -v mpirun.openmpi >/dev/null; then
@@ -143,7 +158,17 @@ ranks 2 1 ids "$collperf" all_reduce -b 8 -e 8 && fail "an interface that is not
 expect_told "an interface that is not there" 99 'TUTTI_INTERFACE is "nowhere0"; legal: the name of' 60
 unset interface
 
-"$hosts_sh" 2 sh "$0" --inside "$scratch"
+# Also calls of no elements, of one rank and of odd counts, in place and not, with more ranks than cores.
+suite=$(dirname "$collperf")/tests/suite
+if [ -x "$suite" ]; then
+    what='@(api_matrix|api_empty|api_self|api_scale|api_split)*/*'
+    TUTTI_TEST_HOSTS=3 timeout -k 5 900 "$suite" --filter "$what" >"$scratch/out.suite" 2>&1 ||
+        fail "the matrix of the API over three hosts"
+else
+    echo "skipped: the matrix of the API over three hosts (tests/suite is not built)"
+fi
+
+"$hosts_sh" 2 sh "$0" --inside "$scratch" && "$hosts_sh" 3 sh "$0" --apart "$scratch"
 case $? in
 0) ;;
 77) echo "skipped: hosts as namespaces (the system allows none here)" ;;

@@ -154,8 +154,10 @@ static bool abort_all(struct tt_endpoint *head, const struct tt_cause *cause)
     pthread_mutex_lock(&e->end.aborting);
     if (atomic_load(&e->end.ended) == 0) {
         int64_t deadline_ns = tt_deadline_ns(ABORT_MS);
-        e->end.claim = *cause;
-        atomic_store(&e->end.claimed, true);
+        if (!atomic_load(&e->end.claimed)) { /* else the thread has found one before */
+            e->end.claim = *cause;
+            atomic_store(&e->end.claimed, true);
+        }
         tt_tcp_wake(e);
         while (atomic_load(&e->end.ended) == 0) {
             tt_sleep_ms(1);

@@ -120,21 +120,25 @@ void tt_tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why)
 
 static void fail_to_dial(struct tcp_endpoint *e, int rank, int number)
 {
-    if (number != ECONNREFUSED && number != ECONNRESET) /* who refuses has ended its endpoint */
+    bool refused = number == ECONNREFUSED || number == ECONNRESET; /* its endpoint has ended */
+    if (!refused)
         tt_tcp_claim_unreachable(e, rank, strerror(number));
-    tt_tcp_lose(e, rank, TT_PEER_DEAD);
+    tt_tcp_lose(e, rank, refused ? TT_PEER_GONE : TT_PEER_SILENT);
 }
 
 static void dial(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
-    p->since_ns = tt_now_ns();
     tt_clofork_lock();
     p->out_fd = tt_net_dial(&p->address.net);
+    int number = errno;
     tt_clofork_add(p->out_fd);
     tt_clofork_unlock();
+    p->since_ns = tt_now_ns();
+    if (p->out_fd < 0 && (number == EMFILE || number == ENFILE || number == ENOMEM || number == ENOBUFS))
+        return; /* the next tick tries again: what this process lacks, it may have then */
     if (p->out_fd < 0) {
-        fail_to_dial(e, rank, errno);
+        fail_to_dial(e, rank, number);
         return;
     }
     set_heartbeat(e, p->out_fd);

@@ -345,6 +345,18 @@ static bool tell_call(struct tcp_endpoint *e, int rank)
     return false;
 }
 
+static bool tell_refusals(struct tcp_endpoint *e, int rank)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    const tcp_word *cell = e->peers[e->head.me].control.refusals;
+    uint64_t version = tt_tcp_cell_read(cell, p->to.staging, e->refusal_words);
+    if (version == 0 || version == p->refusals)
+        return false;
+    p->refusals = version;
+    struct tcp_frame frame = { .kind = TCP_REFUSALS, .bytes = 8 * e->refusal_words };
+    return begin(e, rank, frame, p->to.staging);
+}
+
 /* Answers a peer that asks, a frame at a time; the last one says so. */
 static bool answer(struct tcp_endpoint *e, int rank, uint64_t completed)
 {
@@ -359,12 +371,8 @@ static bool answer(struct tcp_endpoint *e, int rank, uint64_t completed)
         memcpy(p->to.staging, &wait, sizeof wait);
         return begin(e, rank, (struct tcp_frame){ .kind = TCP_WAIT, .bytes = sizeof wait }, p->to.staging);
     }
-    version = tt_tcp_cell_read(mine->refusals, p->to.staging, e->refusal_words);
-    if (version != 0 && version != p->refusals) {
-        p->refusals = version;
-        struct tcp_frame frame = { .kind = TCP_REFUSALS, .bytes = 8 * e->refusal_words };
-        return begin(e, rank, frame, p->to.staging);
-    }
+    if (tell_refusals(e, rank))
+        return true;
     p->asked = false;
     struct tcp_frame last = { .kind = TCP_COMPLETED, .signature = p->carried.sent, .number = completed };
     return begin(e, rank, last, NULL);
@@ -381,13 +389,22 @@ bool tt_tcp_releases_are_news(struct tcp_endpoint *e, int rank)
     return many || (any && atomic_load(&e->peers[rank].wanted));
 }
 
-/* Says goodbye to those that this rank talks with, in either direction. */
+/* True if this rank has refused a call that the peer does not know of. */
+static bool refusals_are_news(const struct tcp_endpoint *e, const struct tcp_peer *p)
+{
+    uint64_t version = atomic_load(&e->peers[e->head.me].control.refusals[0]);
+    return version != 0 && version % 2 == 0 && version != p->refusals;
+}
+
+/* Says goodbye to those that this rank talks with, in either direction; and to all, if it refused a call:
+ * they are to have its words. */
 static bool goodbye_is_news(struct tcp_endpoint *e, const struct tcp_peer *p)
 {
     uint8_t class;
     if (e->carrier != NULL && tt_tcp_find_full(e, p->address.rank, &class) != NULL)
         return false;
-    return atomic_load(&e->closing) && !p->goodbye && (p->in_fd >= 0 || atomic_load(&p->out) == TCP_OPEN);
+    return atomic_load(&e->closing) && !p->goodbye &&
+           (p->in_fd >= 0 || atomic_load(&p->out) == TCP_OPEN || refusals_are_news(e, p));
 }
 
 bool tt_tcp_has_news(struct tcp_endpoint *e, int rank)
@@ -444,6 +461,8 @@ static bool next_frame(struct tcp_endpoint *e, int rank)
     }
     if (p->asked)
         return answer(e, rank, completed);
+    if (closing && tell_refusals(e, rank))
+        return true;
     p->goodbye = p->goodbye || closing;
     struct tcp_frame frame = { .kind = TCP_GOODBYE, .signature = p->carried.sent, .number = completed };
     return closing && begin(e, rank, frame, NULL);

@@ -132,6 +132,7 @@ enum tt_peer_state {
     TT_PEER_LEFT, /* destroyed its end */
     TT_PEER_EXITED, /* its process has ended by itself */
     TT_PEER_DEAD, /* it has ended, and did not say so */
+    TT_PEER_GONE, /* it ended, or destroyed its end, before this rank had met it: nobody can say which */
     TT_PEER_SILENT /* its host has not answered for so long that it is taken to be gone */
 };
 

@@ -223,6 +223,7 @@ static tutti_status tell_gone(const struct tt_pending *p, int peer, enum tt_peer
     static const char *const ways[] = { [TT_PEER_LEFT] = "destroyed its communicator without taking part",
         [TT_PEER_EXITED] = "ended without tutti_comm_destroy",
         [TT_PEER_DEAD] = "died or became another program",
+        [TT_PEER_GONE] = "has ended, or destroyed its communicator, without taking part",
         [TT_PEER_SILENT] = "is on a host that does not answer any more (TUTTI_HEARTBEAT)" };
     char mine[DESCRIPTION], process[40] = "";
     struct tt_refusal refusal;

@@ -383,6 +383,13 @@ static void *run_rank(void *argument)
 
 static void run_process(const struct ranks_plan *plan, struct ranks_world *world, int rank, pid_t parent)
 {
+    const char *hosts = getenv("TUTTI_TEST_HOSTS"); /* ranks are by turns on so many hosts */
+    if (hosts != NULL) {
+        char name[32];
+        snprintf(name, sizeof name, "host %d", rank % atoi(hosts));
+        setenv("TUTTI_HOSTID", name, 1);
+        setenv("TUTTI_INTERFACE", "127.0.0.1", 1);
+    }
     struct thread threads[RANKS_MAX];
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
