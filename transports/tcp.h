@@ -197,6 +197,7 @@ struct tcp_endpoint {
     struct { /* how often the caller drove, and how many of these turns the thread has seen */
         _Atomic uint32_t taken;
         uint32_t seen;
+        _Atomic bool stopped; /* the thread waits for its own turn: the caller takes none */
     } turns;
     _Atomic bool woken, closing;
     int64_t close_ns; /* when it waits no more for peers that do not take what was sent */

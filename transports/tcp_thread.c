@@ -59,7 +59,8 @@ void tt_tcp_drive(struct tcp_endpoint *e, int rank, bool news)
 {
     struct tcp_peer *p = &e->peers[rank];
     atomic_fetch_add_explicit(&e->turns.taken, 1, memory_order_relaxed);
-    if (pthread_mutex_trylock(&e->driving) != 0) {
+    bool stopped = atomic_load_explicit(&e->turns.stopped, memory_order_relaxed);
+    if (stopped || pthread_mutex_trylock(&e->driving) != 0) {
         if (news)
             tt_tcp_wake(e);
         return;
@@ -238,6 +239,14 @@ static void see_end(struct tcp_endpoint *e, int rank)
 
 /* --- The thread */
 
+/* A caller that polls would take the lock again and again before this thread is run. */
+static void take_turn(struct tcp_endpoint *e)
+{
+    atomic_store(&e->turns.stopped, true);
+    pthread_mutex_lock(&e->driving);
+    atomic_store(&e->turns.stopped, false);
+}
+
 static short out_events(const struct tcp_peer *p)
 {
     bool unsaid = p->to.size > 0 || atomic_load(&p->out) == TCP_DIALING;
@@ -263,7 +272,7 @@ static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled, bool dr
         polled[POLLED_STRANGERS + i] = (struct pollfd){ .fd = e->strangers[i].fd, .events = POLLIN };
         wait_ms = e->strangers[i].fd >= 0 ? TICK_MS : wait_ms;
     }
-    pthread_mutex_lock(&e->driving);
+    take_turn(e);
     for (int r = 0; r < n; r++) {
         const struct tcp_peer *p = &e->peers[r];
         struct pollfd *two = &polled[POLLED_PEERS + 2 * r];
@@ -351,7 +360,7 @@ static void *serve(void *endpoint)
     while (!is_over(e)) {
         bool driven = give_way(e);
         wait_for_work(e, polled, driven);
-        pthread_mutex_lock(&e->driving);
+        take_turn(e);
         if (polled[POLLED_LISTENER].revents != 0)
             accept_one(e);
         for (int i = 0; i < STRANGERS; i++)
