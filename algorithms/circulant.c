@@ -14,7 +14,7 @@
  *
  * J. L. Traeff: Optimal broadcast schedules in logarithmic time with applications to broadcast,
  * all-broadcast, reduction and all-reduction. ACM TOPC 12(3), 2025. The blocks are found here by search in
- * O(n log^2 n). */
+ * O(log^3 n). */
 #include "algorithms/generators.h"
 
 enum { BLOCKS = 8, ROUNDS_MAX = 32 };
@@ -47,20 +47,42 @@ static int base(const struct circulant *g, int rank)
     return k;
 }
 
+/* Returns the set of the bases of the ranks in [low, high), of those below skip[k]. What follows a distance has
+ * that of rank 0, `zero`, where it ends there. All of them together have each base below k. */
+static uint64_t bases(const struct circulant *g, int k, int low, int high, int zero)
+{
+    low = low > 0 ? low : 0;
+    high = high < g->skip[k] ? high : g->skip[k];
+    if (low >= high)
+        return 0;
+    if (low == 0 && high == g->skip[k])
+        return (((uint64_t)1 << k) - 1) | (uint64_t)1 << zero;
+    int half = g->skip[k - 1];
+    return bases(g, k - 1, low, high, zero) | bases(g, k - 1, low - half, high - half, k - 1);
+}
+
+/* Returns the greatest base that is not taken, of the ranks in [low, high), which count modulo n; -1: none. */
+static int greatest(const struct circulant *g, int low, int high, uint64_t taken)
+{
+    uint64_t left =
+        bases(g, g->rounds, low, high, g->rounds) | bases(g, g->rounds, low + g->n, high + g->n, g->rounds);
+    left &= ~taken;
+    return left != 0 ? 63 - __builtin_clzll(left) : -1;
+}
+
 /* In each round a rank takes the greatest base not taken yet of the ranks between skip[k + 1] and skip[k]
- * before it. That base is of `rounds` rounds ago, but for the own base, which is fresh: it comes when the
- * root is among them. Returns the block of round `round`; negative: there is none yet. */
+ * before it; the one at skip[k + 1] counts only if the others have none. That base is of `rounds` rounds ago,
+ * but for the own base, which is fresh: it comes when the root is among them. Returns the block of round
+ * `round`; negative: there is none yet. */
 static int block(const struct circulant *g, int rank, int round)
 {
     int own = base(g, rank), best = own;
     uint64_t taken = (uint64_t)1 << own;
     for (int k = 0; k <= round; k++) {
-        best = -1;
-        for (int back = g->skip[k]; back <= g->skip[k + 1] && (best < 0 || back < g->skip[k + 1]); back++) {
-            int other = base(g, (rank + g->n - back) % g->n);
-            if (!(taken >> other & 1) && other > best)
-                best = other;
-        }
+        int farthest = rank - g->skip[k + 1];
+        best = greatest(g, farthest + 1, rank - g->skip[k] + 1, taken);
+        if (best < 0)
+            best = greatest(g, farthest, farthest + 1, taken);
         taken |= (uint64_t)1 << best;
     }
     return best == g->rounds ? own : best - g->rounds;
