@@ -61,5 +61,7 @@ const char *tt_algorithm_refuse(const struct tt_algorithm *a, struct tt_requirem
 
 /* Build one rank's schedule. key->algorithm is the registry index. */
 tutti_status tt_schedule_build(struct tt_schedule *schedule, const struct tt_key *key);
+/* The same, as tt_schedule_begin_lent. */
+tutti_status tt_schedule_build_lent(struct tt_schedule *schedule, const struct tt_key *key, uint32_t *counts);
 
 #endif

@@ -133,12 +133,12 @@ const char *tt_algorithm_refuse(const struct tt_algorithm *a, struct tt_requirem
     return NULL;
 }
 
-tutti_status tt_schedule_build(struct tt_schedule *schedule, const struct tt_key *key)
+tutti_status tt_schedule_build_lent(struct tt_schedule *schedule, const struct tt_key *key, uint32_t *counts)
 {
     const struct tt_algorithm *a = &tt_algorithms[key->algorithm];
     struct tt_team team = { .n = key->n, .me = key->me };
     struct tt_schedule s;
-    tutti_status status = tt_schedule_begin(&s, key, a->name);
+    tutti_status status = tt_schedule_begin_lent(&s, key, a->name, counts);
     if (status != TUTTI_OK)
         return status;
     a->generate(&s, &team, key->root);
@@ -146,4 +146,9 @@ tutti_status tt_schedule_build(struct tt_schedule *schedule, const struct tt_key
     if (status == TUTTI_OK)
         *schedule = s;
     return status;
+}
+
+tutti_status tt_schedule_build(struct tt_schedule *schedule, const struct tt_key *key)
+{
+    return tt_schedule_build_lent(schedule, key, NULL);
 }

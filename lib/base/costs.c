@@ -36,7 +36,7 @@ static const struct {
         1 << 20 },
 };
 #undef COST
-enum { ROWS = sizeof rows / sizeof rows[0], CORES_MOST = 65536 };
+enum { ROWS = sizeof rows / sizeof rows[0], CORES_MOST = 1 << 24 };
 
 static uint64_t *at(struct tt_costs *costs, int row)
 {

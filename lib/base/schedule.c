@@ -13,6 +13,9 @@
 #include "base/status.h"
 
 enum { NO_STEP = UINT32_MAX };
+enum {
+    PAGE = 128 /* cells: rows of TMP are as long as the vector, and an algorithm may use a cell of each */
+};
 
 struct reader { /* one link of a cell's list of readers */
     uint32_t step, next;
@@ -30,8 +33,8 @@ struct tt_builder {
     int queue;
     bool final, folding, fold_tree, order_edge;
     uint32_t fold_first;
-    uint32_t step_capacity, dep_capacity, cell_count[TT_BUFFERS];
-    struct cell *cells[TT_BUFFERS];
+    uint32_t step_capacity, dep_capacity, page_count[TT_BUFFERS];
+    struct cell **pages[TT_BUFFERS]; /* NULL: nothing there was used yet */
     struct reader *readers;
     uint32_t reader_count, reader_capacity;
     uint32_t *stamp; /* stamp[i] == unit + 1: step i is already a dependency of `unit` */
@@ -60,12 +63,13 @@ static bool grow(struct tt_schedule *s, void **items, uint32_t count, uint32_t *
     return true;
 }
 
-tutti_status tt_schedule_begin(struct tt_schedule *schedule, const struct tt_key *key, const char *algorithm)
+tutti_status tt_schedule_begin_lent(
+    struct tt_schedule *schedule, const struct tt_key *key, const char *algorithm, uint32_t *counts)
 {
-    struct tt_schedule s = { .key = *key, .algorithm = algorithm };
+    struct tt_schedule s = { .key = *key, .algorithm = algorithm, .lent = counts != NULL };
     s.builder = calloc(1, sizeof *s.builder);
-    s.sends = calloc((size_t)key->n, sizeof *s.sends);
-    s.recvs = calloc((size_t)key->n, sizeof *s.recvs);
+    s.sends = counts != NULL ? counts : calloc((size_t)key->n, sizeof *s.sends);
+    s.recvs = counts != NULL ? counts + key->n : calloc((size_t)key->n, sizeof *s.recvs);
     if (s.builder == NULL || s.sends == NULL || s.recvs == NULL) {
         tt_schedule_free(&s);
         return tt_fail(TUTTI_OUT_OF_MEMORY, "schedule %s: no memory", algorithm);
@@ -75,48 +79,81 @@ tutti_status tt_schedule_begin(struct tt_schedule *schedule, const struct tt_key
     return TUTTI_OK;
 }
 
+tutti_status tt_schedule_begin(struct tt_schedule *schedule, const struct tt_key *key, const char *algorithm)
+{
+    return tt_schedule_begin_lent(schedule, key, algorithm, NULL);
+}
+
 static void free_builder(struct tt_builder *b)
 {
     if (b == NULL)
         return;
-    for (int i = 0; i < TT_BUFFERS; i++)
-        free(b->cells[i]);
+    for (int i = 0; i < TT_BUFFERS; i++) {
+        for (uint32_t page = 0; page < b->page_count[i]; page++)
+            free(b->pages[i][page]);
+        free(b->pages[i]);
+    }
     free(b->readers);
     free(b->stamp);
     free(b);
 }
 
+static void give_up_counts(struct tt_schedule *s)
+{
+    for (uint32_t i = 0; i < s->nsteps && s->lent && s->sends != NULL; i++)
+        if (s->steps[i].peer != TT_NONE)
+            s->sends[s->steps[i].peer] = s->recvs[s->steps[i].peer] = 0;
+    if (!s->lent) {
+        free(s->sends);
+        free(s->recvs);
+    }
+    s->sends = s->recvs = NULL;
+}
+
 void tt_schedule_free(struct tt_schedule *schedule)
 {
     free_builder(schedule->builder);
+    give_up_counts(schedule);
     free(schedule->steps);
     free(schedule->deps);
     free(schedule->followers);
     free(schedule->follower_first);
-    free(schedule->sends);
-    free(schedule->recvs);
     *schedule = (struct tt_schedule){ 0 };
 }
 
-/* The cell records of (buffer, chunks up to `end`); IN's live with OUT's in place. */
-static struct cell *cells_of(struct tt_schedule *s, unsigned buffer, uint32_t end)
+/* Room for so many pages. */
+static bool grow_pages(struct tt_builder *b, unsigned buffer, uint32_t pages)
+{
+    uint32_t wanted = pages > 2 * b->page_count[buffer] ? pages : 2 * b->page_count[buffer];
+    struct cell **bigger = realloc(b->pages[buffer], wanted * sizeof *bigger);
+    if (bigger == NULL)
+        return false;
+    for (uint32_t i = b->page_count[buffer]; i < wanted; i++)
+        bigger[i] = NULL;
+    b->pages[buffer] = bigger;
+    b->page_count[buffer] = wanted;
+    return true;
+}
+
+/* The record of a cell; IN's live with OUT's in place. NULL, with the error set, if there is no memory. */
+static struct cell *cell_at(struct tt_schedule *s, unsigned buffer, uint32_t chunk)
 {
     struct tt_builder *b = s->builder;
+    uint32_t page = chunk / PAGE;
     if (b->key.in_place && buffer == TT_IN)
         buffer = TT_OUT;
-    if (end > b->cell_count[buffer]) {
-        uint32_t wanted = end > 2 * b->cell_count[buffer] ? end : 2 * b->cell_count[buffer];
-        struct cell *bigger = realloc(b->cells[buffer], wanted * sizeof *bigger);
-        if (bigger == NULL) {
-            tt_spoil(s, TUTTI_OUT_OF_MEMORY, "no memory");
-            return NULL;
-        }
-        for (uint32_t i = b->cell_count[buffer]; i < wanted; i++)
-            bigger[i] = (struct cell){ NO_STEP, NO_STEP };
-        b->cells[buffer] = bigger;
-        b->cell_count[buffer] = wanted;
+    bool there = page < b->page_count[buffer] || grow_pages(b, buffer, page + 1);
+    if (there && b->pages[buffer][page] == NULL) {
+        struct cell *cells = malloc(PAGE * sizeof *cells);
+        for (uint32_t i = 0; i < PAGE && cells != NULL; i++)
+            cells[i] = (struct cell){ NO_STEP, NO_STEP };
+        b->pages[buffer][page] = cells;
     }
-    return b->cells[buffer];
+    if (!there || b->pages[buffer][page] == NULL) {
+        tt_spoil(s, TUTTI_OUT_OF_MEMORY, "no memory");
+        return NULL;
+    }
+    return &b->pages[buffer][page][chunk % PAGE];
 }
 
 /* `unit` (the last step, or the first of an open fold) waits for `earlier`. */
@@ -139,24 +176,28 @@ static void depend(struct tt_schedule *s, uint32_t unit, uint32_t earlier)
 static void reads(struct tt_schedule *s, uint32_t unit, struct tt_cells range)
 {
     struct tt_builder *b = s->builder;
-    struct cell *cells = cells_of(s, range.buffer, range.chunk + range.count);
-    for (uint32_t c = range.chunk; cells != NULL && c < range.chunk + range.count; c++) {
-        depend(s, unit, cells[c].writer);
+    for (uint32_t c = range.chunk; c < range.chunk + range.count; c++) {
+        struct cell *cell = cell_at(s, range.buffer, c);
+        if (cell == NULL)
+            return;
+        depend(s, unit, cell->writer);
         if (!grow(s, (void **)&b->readers, b->reader_count, &b->reader_capacity, sizeof *b->readers))
             return;
-        b->readers[b->reader_count] = (struct reader){ unit, cells[c].readers };
-        cells[c].readers = b->reader_count++;
+        b->readers[b->reader_count] = (struct reader){ unit, cell->readers };
+        cell->readers = b->reader_count++;
     }
 }
 
 static void writes(struct tt_schedule *s, uint32_t unit, struct tt_cells range)
 {
-    struct cell *cells = cells_of(s, range.buffer, range.chunk + range.count);
-    for (uint32_t c = range.chunk; cells != NULL && c < range.chunk + range.count; c++) {
-        depend(s, unit, cells[c].writer);
-        for (uint32_t r = cells[c].readers; r != NO_STEP; r = s->builder->readers[r].next)
+    for (uint32_t c = range.chunk; c < range.chunk + range.count; c++) {
+        struct cell *cell = cell_at(s, range.buffer, c);
+        if (cell == NULL)
+            return;
+        depend(s, unit, cell->writer);
+        for (uint32_t r = cell->readers; r != NO_STEP; r = s->builder->readers[r].next)
             depend(s, unit, s->builder->readers[r].step);
-        cells[c] = (struct cell){ unit, NO_STEP };
+        *cell = (struct cell){ unit, NO_STEP };
     }
 }
 
@@ -171,7 +212,7 @@ static bool legal(
     else if (message && (peer < 0 || peer >= s->key.n || peer == s->key.me))
         why = "a peer that is not another rank";
     else if (s->nsteps >= TT_STEPS_MAX)
-        why = "more than 65536 steps";
+        why = "more than 2097152 steps";
     for (int i = 0; i < 2 && why == NULL; i++) {
         const struct tt_cells *r = i == 0 ? a : b;
         if (r != NULL && (r->count == 0 || r->count > s->chunks))
@@ -461,6 +502,8 @@ tutti_status tt_schedule_end(struct tt_schedule *schedule)
     }
     free_builder(schedule->builder);
     schedule->builder = NULL;
+    if (schedule->lent)
+        give_up_counts(schedule);
     return TUTTI_OK;
 }
 

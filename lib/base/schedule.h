@@ -43,7 +43,7 @@ enum {
 
 enum {
     TT_FOLD_MAX = 8, /* recv_reduces in one fold */
-    TT_STEPS_MAX = 65536, /* a schedule longer than this is refused */
+    TT_STEPS_MAX = 1 << 21, /* a schedule longer than this is refused */
     TT_NONE = 0x7fffffff, /* "no rank" */
     TT_TEXT_VERSION = 1,
 };
@@ -138,11 +138,17 @@ struct tt_schedule {
         *followers; /* steps that wait for step i: followers[follower_first[i] .. follower_first[i + 1]) */
     uint32_t *follower_first; /* nsteps + 1 entries */
     uint32_t *sends, *recvs; /* messages per slice to and from each of the n ranks */
+    bool lent; /* those are the caller's, and NULL once ended */
     struct tt_builder *builder; /* NULL once ended */
 };
 
 /* Begin an empty schedule; on failure *schedule is untouched. The generator calls tt_chunks first. */
 tutti_status tt_schedule_begin(struct tt_schedule *schedule, const struct tt_key *key, const char *algorithm);
+/* The same with memory for `sends` and `recvs` that the caller lends: 2n zeros, which are zeros again at the
+ * end, when the schedule loses them. To have it anew for each schedule would take most of the time, and of the
+ * memory, where those of very many ranks are built. */
+tutti_status tt_schedule_begin_lent(
+    struct tt_schedule *schedule, const struct tt_key *key, const char *algorithm, uint32_t *counts);
 /* End it: returns the first error of the whole build (a bad range, no memory, more than TT_STEPS_MAX
  * steps). On error the schedule is already empty. */
 tutti_status tt_schedule_end(struct tt_schedule *schedule);
